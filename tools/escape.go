@@ -1,0 +1,64 @@
+package tools
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Escape makes text from anybody harmless for terminals and logs: control,
+// bidirectional, zero-width and other invisible characters become visible
+// escapes. Line feeds and tabs stay; other line ends become line feeds.
+func Escape(text string) string {
+	if isPlain(text) {
+		return text
+	}
+	text = strings.ReplaceAll(text, "\r\n", "\n")
+	var out strings.Builder
+	out.Grow(len(text) + 16)
+	for i := 0; i < len(text); {
+		r, size := utf8.DecodeRuneInString(text[i:])
+		switch {
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&out, `\x%02x`, text[i])
+		case !invisible(r):
+			out.WriteString(text[i : i+size])
+		case r < 0x100:
+			fmt.Fprintf(&out, `\x%02x`, r)
+		case r < 0x10000:
+			fmt.Fprintf(&out, `\u%04x`, r)
+		default:
+			fmt.Fprintf(&out, `\U%08x`, r)
+		}
+		i += size
+	}
+	return out.String()
+}
+
+// EscapeLine is Escape for what must stay on one line.
+func EscapeLine(text string) string {
+	return strings.NewReplacer("\n", `\n`, "\t", " ").Replace(Escape(text))
+}
+
+func isPlain(text string) bool {
+	for i := range len(text) {
+		if c := text[i]; c >= utf8.RuneSelf || c < ' ' && c != '\n' && c != '\t' || c == 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+// invisible characters change what is shown without being seen.
+func invisible(r rune) bool {
+	switch {
+	case r == '\n', r == '\t':
+		return false
+	case unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Co):
+		return true
+	case r == 0x034f, r == 0x115f, r == 0x1160, r == 0x17b4, r == 0x17b5, r == 0x3164, r == 0xffa0:
+		return true // fillers and joiners of other categories
+	}
+	return 0xe0100 <= r && r <= 0xe01ef || 0x180b <= r && r <= 0x180f
+}

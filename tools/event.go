@@ -1,0 +1,168 @@
+package tools
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Outcome says how a call ended.
+type Outcome string
+
+const (
+	// Completed: the tool ran and answered.
+	Completed Outcome = "completed"
+	// Async: the tool started a job; a completion will follow.
+	Async Outcome = "async"
+	// Failed: the tool answered with an error, or could not be run.
+	Failed Outcome = "failed"
+	// Cancelled: somebody cancelled the call.
+	Cancelled Outcome = "cancelled"
+	// Timeout: the deadline passed.
+	Timeout Outcome = "timeout"
+	// Unknown: a once-only tool was interrupted. It may have acted, it was not
+	// run again, and nobody can say.
+	Unknown Outcome = "unknown"
+)
+
+// ResultEvent is the body of result and completion events: the light result
+// and the circumstances of its making.
+type ResultEvent struct {
+	ID      string  `json:"id"`
+	Session string  `json:"session"`
+	Tool    string  `json:"tool"`
+	Outcome Outcome `json:"outcome"`
+	Result
+	Error *EventError `json:"error,omitempty"`
+	// Attempt counts the deliveries of the call, from 1.
+	Attempt int `json:"attempt"`
+	// Worker names the worker that answered.
+	Worker string `json:"worker"`
+	// Digest is the call's (Call.Digest); empty for raw results.
+	Digest     string    `json:"call_digest,omitempty"`
+	StartedAt  time.Time `json:"started_at,omitzero"`
+	DurationMS int64     `json:"duration_ms"`
+	// Channel, ChatID and Action are the call's, for the notifier.
+	Channel string `json:"channel,omitempty"`
+	ChatID  string `json:"chat_id,omitempty"`
+	Action  string `json:"action,omitempty"`
+}
+
+// EventError is an Error on the wire.
+type EventError struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+// NewResultEvent returns the event that answers call with res. The caller fills
+// in the circumstances.
+func NewResultEvent(call Call, res *Result) ResultEvent {
+	e := ResultEvent{
+		ID: call.ID, Session: call.Session, Tool: call.Tool,
+		Outcome: OutcomeOf(res), Result: *res,
+		Channel: call.Channel, ChatID: call.ChatID, Action: call.Action,
+	}
+	if res.IsError {
+		err := res.Err
+		if err == nil {
+			err = Errorf(CodeToolFailed, "the tool failed")
+		}
+		e.Error = &EventError{Code: CodeOf(err), Message: err.Error()}
+	}
+	return e
+}
+
+// OutcomeOf derives the outcome from a result.
+func OutcomeOf(res *Result) Outcome {
+	switch {
+	case res.Async && !res.IsError:
+		return Async
+	case !res.IsError:
+		return Completed
+	}
+	switch CodeOf(res.Err) {
+	case CodeTimeout:
+		return Timeout
+	case CodeCancelled:
+		return Cancelled
+	case CodeUnknownOutcome:
+		return Unknown
+	}
+	return Failed
+}
+
+// DecodeResult decodes the body of a result or completion event.
+func DecodeResult(data []byte) (ResultEvent, error) {
+	var e ResultEvent
+	if err := decodeEvent(data, &e); err != nil {
+		return ResultEvent{}, fmt.Errorf("decode result: %w", err)
+	}
+	return e, nil
+}
+
+// RawEvent is the body of a raw event: somebody else ran the tool and hands in
+// its result, to be offloaded and published like any other. The text stands in
+// one of for_llm, content and object.
+type RawEvent struct {
+	Call
+	ForLLM  *string `json:"for_llm,omitempty"`
+	ForUser string  `json:"for_user,omitempty"`
+	Silent  bool    `json:"silent,omitempty"`
+	IsError bool    `json:"is_error,omitempty"`
+	// Content is a JSON string or an array of content blocks.
+	Content json.RawMessage `json:"content,omitempty"`
+	// Object names an object that the producer uploaded into the blob bucket.
+	Object string `json:"object,omitempty"`
+}
+
+// DecodeRaw decodes the body of a raw event.
+func DecodeRaw(data []byte) (RawEvent, error) {
+	var e RawEvent
+	if err := decodeEvent(data, &e); err != nil {
+		return RawEvent{}, fmt.Errorf("decode raw result: %w", err)
+	}
+	return e, nil
+}
+
+// Tick is the body of a tick: the call that each firing of a schedule makes.
+type Tick struct {
+	Call
+	// Queue of the call; empty means the default queue.
+	Queue string `json:"queue,omitempty"`
+	// TimeoutS bounds each run, in seconds. Default a day.
+	TimeoutS int64 `json:"timeout_s,omitempty"`
+	// Overlap lets a tick run although the call of the one before is not
+	// answered yet. Otherwise such a tick is skipped.
+	Overlap bool `json:"overlap,omitempty"`
+}
+
+// DecodeTick decodes the body of a tick.
+func DecodeTick(data []byte) (Tick, error) {
+	var t Tick
+	if err := decodeEvent(data, &t); err != nil {
+		return Tick{}, fmt.Errorf("decode tick: %w", err)
+	}
+	if !IsToken(t.Tool) {
+		return Tick{}, fmt.Errorf("decode tick: the tool %q is not of the form [A-Za-z0-9_-]{1,64}", Excerpt(t.Tool, 80))
+	}
+	return t, nil
+}
+
+// ProgressEvent is the body of a progress event.
+type ProgressEvent struct {
+	ID      string `json:"id"`
+	Session string `json:"session"`
+	Tool    string `json:"tool"`
+	Progress
+	At time.Time `json:"at"`
+}
+
+// RunningCall is a call that a worker has in hand.
+type RunningCall struct {
+	// ID is the token of the call's id.
+	ID        string    `json:"id"`
+	Tool      string    `json:"tool"`
+	Worker    string    `json:"worker"`
+	StartedAt time.Time `json:"started_at"`
+	Progress  Progress  `json:"progress,omitzero"`
+}

@@ -1,0 +1,60 @@
+package tools
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// NewTool makes a tool from a function. The schema of the arguments derives
+// from In, a struct: json tags name the arguments, omitempty or omitzero makes
+// one optional, a jsonschema tag describes it to the model.
+//
+// The tool's effect is Once; set another with WithEffect.
+func NewTool[In any](name, description string, fn func(ctx context.Context, call Call, in In) *Result) (*FuncTool, error) {
+	schema, err := jsonschema.For[In](&jsonschema.ForOptions{
+		TypeSchemas: map[reflect.Type]*jsonschema.Schema{reflect.TypeFor[json.RawMessage](): {}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("tool %q: schema of %T: %w", name, *new(In), err)
+	}
+	return &FuncTool{
+		def: Definition{Name: name, Description: description, Parameters: schema, Effect: Once},
+		fn: func(ctx context.Context, call Call) *Result {
+			var in In
+			if len(call.Args) > 0 {
+				if err := json.Unmarshal(call.Args, &in); err != nil {
+					return Failure(Errorf(CodeInvalidArguments, "arguments of %s: %v", name, err))
+				}
+			}
+			return fn(ctx, call, in)
+		},
+	}, nil
+}
+
+// FuncTool is a Tool made of a function.
+type FuncTool struct {
+	def Definition
+	fn  func(ctx context.Context, call Call) *Result
+}
+
+// WithEffect sets what a second run would do, and returns t.
+func (t *FuncTool) WithEffect(effect Effect) *FuncTool {
+	t.def.Effect = effect
+	return t
+}
+
+// WithoutOffload exempts the tool's results from offloading, and returns t.
+func (t *FuncTool) WithoutOffload() *FuncTool {
+	t.def.NoOffload = true
+	return t
+}
+
+// Definition describes the tool.
+func (t *FuncTool) Definition() Definition { return t.def }
+
+// Execute runs the function.
+func (t *FuncTool) Execute(ctx context.Context, call Call) *Result { return t.fn(ctx, call) }

@@ -1,0 +1,199 @@
+package tools
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"sync"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/rs/zerolog"
+)
+
+// Registry is the set of tools that a worker runs. It is safe for concurrent
+// use.
+type Registry struct {
+	log zerolog.Logger
+
+	mu    sync.RWMutex
+	tools map[string]entry
+}
+
+type entry struct {
+	tool   Tool
+	def    Definition
+	schema *jsonschema.Resolved
+	flat   *flatSchema // its short form, if it has one
+}
+
+// NewRegistry returns an empty registry that logs how calls went to log.
+func NewRegistry(log zerolog.Logger) *Registry {
+	return &Registry{log: log, tools: make(map[string]entry)}
+}
+
+// Register adds tools. A name that is no Token, a name that is taken, and a
+// schema that does not resolve are errors; nothing is replaced silently.
+func (r *Registry) Register(tools ...Tool) error {
+	for _, tool := range tools {
+		if err := r.register(tool); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Registry) register(tool Tool) error {
+	e := entry{tool: tool, def: tool.Definition()}
+	if !IsToken(e.def.Name) {
+		return fmt.Errorf("register tool %q: the name is not of the form [A-Za-z0-9_-]{1,64}", e.def.Name)
+	}
+	if e.def.Effect == "" {
+		e.def.Effect = Once
+	}
+	if e.def.Parameters == nil {
+		e.def.Parameters = &jsonschema.Schema{Type: "object"}
+	}
+	schema, err := e.def.Parameters.Resolve(nil)
+	if err != nil {
+		return fmt.Errorf("register tool %q: schema of the arguments: %w", e.def.Name, err)
+	}
+	e.schema, e.flat = schema, flatten(e.def.Parameters)
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, taken := r.tools[e.def.Name]; taken {
+		return fmt.Errorf("register tool %q: the name is taken", e.def.Name)
+	}
+	r.tools[e.def.Name] = e
+	return nil
+}
+
+// Definition returns the definition of the named tool.
+func (r *Registry) Definition(name string) (Definition, bool) {
+	e, ok := r.lookup(name)
+	return e.def, ok
+}
+
+// CallsBack reports whether the named tool completes a job that it started by
+// calling back. An async answer of any other tool is completed elsewhere.
+func (r *Registry) CallsBack(name string) bool {
+	e, _ := r.lookup(name)
+	_, async := e.tool.(AsyncTool)
+	return async
+}
+
+// Definitions lists all tools, sorted by name, so that prompts made of it are
+// stable.
+func (r *Registry) Definitions() []Definition {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	names := slices.Sorted(maps.Keys(r.tools))
+	defs := make([]Definition, len(names))
+	for i, name := range names {
+		defs[i] = r.tools[name].def
+	}
+	return defs
+}
+
+func (r *Registry) lookup(name string) (entry, bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	e, ok := r.tools[name]
+	return e, ok
+}
+
+// Run runs a call and always returns a result: an unknown tool, arguments that
+// do not fit, a panic and a nil result are error results, with their code in
+// Err.
+//
+// If the tool is an AsyncTool and callback is not nil, the tool may answer
+// Async and call callback later, once; see AsyncTool.
+func (r *Registry) Run(ctx context.Context, call Call, callback AsyncCallback) *Result {
+	e, ok := r.lookup(call.Tool)
+	if !ok {
+		return r.logged(call, Failure(r.unknownTool(call.Tool)))
+	}
+	if err := e.validate(call.Args); err != nil {
+		return r.logged(call, Failure(err))
+	}
+	if async, ok := e.tool.(AsyncTool); ok && callback != nil {
+		return r.logged(call, r.recovered(call, func() *Result {
+			return async.ExecuteAsync(ctx, call, r.once(call, callback))
+		}))
+	}
+	return r.logged(call, r.recovered(call, func() *Result { return e.tool.Execute(ctx, call) }))
+}
+
+func (r *Registry) unknownTool(name string) error {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return Errorf(CodeUnknownTool, "unknown tool %q; known are %q", name, slices.Sorted(maps.Keys(r.tools)))
+}
+
+// validate checks the arguments against the schema. The messages go to the
+// model, which can do better next time.
+func (e entry) validate(args json.RawMessage) error {
+	if e.flat != nil && e.flat.accepts(args) {
+		return nil
+	}
+	var instance any = map[string]any{}
+	if len(args) > 0 {
+		if err := json.Unmarshal(args, &instance); err != nil {
+			return Errorf(CodeInvalidArguments, "arguments of %s: not JSON: %v", e.def.Name, err)
+		}
+	}
+	if instance == nil { // a JSON null
+		instance = map[string]any{}
+	}
+	if _, ok := instance.(map[string]any); !ok {
+		return Errorf(CodeInvalidArguments, "arguments of %s: want a JSON object", e.def.Name)
+	}
+	if err := e.schema.Validate(instance); err != nil {
+		return Errorf(CodeInvalidArguments, "arguments of %s: %v", e.def.Name, err)
+	}
+	return nil
+}
+
+// recovered runs f; whatever f does, there is a result.
+func (r *Registry) recovered(call Call, f func() *Result) (res *Result) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.log.Error().Str("call", call.IDToken()).Str("session", call.SessionToken()).Str("tool", call.Tool).Interface("panic", p).Bytes("stack", debug.Stack()).Msg("tool panicked")
+			res = Failure(Errorf(CodePanic, "the tool %s panicked: %v", call.Tool, p))
+		}
+	}()
+	if res = f(); res == nil {
+		res = Failure(Errorf(CodePanic, "the tool %s answered nothing", call.Tool))
+	}
+	return res
+}
+
+// once lets one completion through, and never a nil one.
+func (r *Registry) once(call Call, callback AsyncCallback) AsyncCallback {
+	var once sync.Once
+	return func(ctx context.Context, res *Result) {
+		once.Do(func() {
+			if res == nil {
+				res = Failure(Errorf(CodePanic, "the tool %s completed with nothing", call.Tool))
+			}
+			callback(ctx, r.logged(call, res))
+		})
+	}
+}
+
+// logged records how a call went: completed, async (a start, not an end) or
+// failed. Arguments and content stay out of the log.
+func (r *Registry) logged(call Call, res *Result) *Result {
+	switch {
+	case res.IsError:
+		r.log.Warn().Str("call", call.IDToken()).Str("session", call.SessionToken()).Str("tool", call.Tool).AnErr("error", res.Err).Msg("tool failed")
+	case res.Async:
+		r.log.Info().Str("call", call.IDToken()).Str("session", call.SessionToken()).Str("tool", call.Tool).Msg("tool started in background")
+	default:
+		r.log.Debug().Str("call", call.IDToken()).Str("session", call.SessionToken()).Str("tool", call.Tool).Msg("tool completed")
+	}
+	return res
+}
