@@ -1,0 +1,101 @@
+package state
+
+import (
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+const savers = 64
+
+// BenchmarkConcurrentSaves has 64 savers, each save durable before it returns,
+// against one temporary file, fsync, rename and directory fsync for each save
+// under a lock, on the same document. Each iteration is one round of both, so
+// that what else the machine does hits both; "ratio" is the median round's.
+func BenchmarkConcurrentSaves(b *testing.B) {
+	const grouped, single = 100 * savers, 5 * savers
+	store, plain := prepare(b), prepare(b)
+	var ratios, perSecond []float64
+	for b.Loop() {
+		alone := float64(single) / saveAll(b, single, plainSaver(plain)).Seconds()
+		group := float64(grouped) / saveAll(b, grouped, func(saver int) error {
+			return SetLastChannel(b.Context(), store, fmt.Sprintf("s%d", saver), Channel{Name: "telegram", ChatID: "42"})
+		}).Seconds()
+		ratios = append(ratios, group/alone)
+		perSecond = append(perSecond, group)
+	}
+	b.ReportMetric(median(ratios), "ratio")
+	b.ReportMetric(median(perSecond), "saves/s")
+	b.ReportMetric(median(perSecond)/median(ratios), "single-saves/s")
+	b.ReportMetric(0, "ns/op") // a round has no meaning of its own
+}
+
+func BenchmarkGet(b *testing.B) {
+	f := prepare(b)
+	for b.Loop() {
+		if _, err := LastChannel(b.Context(), f, "s1"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// prepare opens a file with one fact for each saver.
+func prepare(b *testing.B) *File {
+	f, err := OpenFile(filepath.Join(b.TempDir(), "state.json"), FileConfig{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i := range savers {
+		if err := SetLastChannel(b.Context(), f, fmt.Sprintf("s%d", i), Channel{Name: "telegram", ChatID: "42"}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return f
+}
+
+// plainSaver writes the whole document for each save, as one would without
+// group commit.
+func plainSaver(f *File) func(int) error {
+	var mu sync.Mutex
+	doc := f.seen.Load().doc.clone()
+	return func(saver int) error {
+		mu.Lock()
+		defer mu.Unlock()
+		doc.set(fmt.Sprintf("last_channel.s%d", saver), "telegram:42", time.Now().UTC())
+		data, err := doc.encode()
+		if err != nil {
+			return err
+		}
+		return WriteFile(f.path, data, 0o600)
+	}
+}
+
+func saveAll(b *testing.B, total int, save func(saver int) error) time.Duration {
+	runtime.GC() // each side pays for its own garbage
+	var left atomic.Int64
+	left.Store(int64(total))
+	var wg sync.WaitGroup
+	start := time.Now()
+	for saver := range savers {
+		wg.Go(func() {
+			for left.Add(-1) >= 0 {
+				if err := save(saver); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return time.Since(start)
+}
+
+func median(values []float64) float64 {
+	slices.Sort(values)
+	return values[len(values)/2]
+}

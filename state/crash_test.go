@@ -1,0 +1,236 @@
+package state
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// TestCrashStates saves a few times, recording each operation, and then looks
+// at every state of the disk that a power loss between any two of them may
+// leave: it must load as the last state that was acknowledged or the one being
+// saved, never as another.
+func TestCrashStates(t *testing.T) {
+	states, violations := crashStates(t, recordSaves(t, 3, ""))
+	t.Logf("%d states", states)
+	if states < 100 {
+		t.Errorf("enumerated %d states, want at least 100", states)
+	}
+	for _, v := range violations {
+		t.Error(v)
+	}
+}
+
+// The enumeration is worth nothing if it does not notice a missing safeguard.
+func TestCrashStatesNoticeMissingSyncs(t *testing.T) {
+	for _, dropped := range []string{"sync file", "sync dir"} {
+		if _, violations := crashStates(t, recordSaves(t, 3, dropped)); len(violations) == 0 {
+			t.Errorf("without %q every crash state still loads", dropped)
+		}
+	}
+}
+
+type operation struct {
+	kind string // create, write, sync file, rename, remove, sync dir, returned
+	file int    // which file was created, written, synced, renamed, removed
+	name string // create, remove: the name; rename: the new name
+	data []byte // write
+	save int    // returned: which save
+}
+
+// recordSaves makes n saves with keys of growing size and returns what was done
+// to the directory, without the operations of kind dropped.
+func recordSaves(t *testing.T, n int, dropped string) []operation {
+	r := &recorder{names: make(map[string]int)}
+	path := filepath.Join(t.TempDir(), "state.json")
+	f := openFile(t, path)
+	f.openDir = recordingOpener(f.openDir, r)
+	for i := range n {
+		must(t, f.Set(t.Context(), map[string]string{"n": strconv.Itoa(i + 1), "pad": strings.Repeat("p", 100*(i+1))}))
+		r.add(operation{kind: "returned", save: i + 1})
+	}
+	var kept []operation
+	for _, op := range r.ops {
+		if op.kind != dropped {
+			kept = append(kept, op)
+		}
+	}
+	return kept
+}
+
+// crashStates cuts ops after each operation and loads every state that is
+// possible then: all subsets of the directory's changes since its last sync,
+// each with the unsynced bytes whole, gone, zeroed, or torn.
+func crashStates(t *testing.T, ops []operation) (states int, violations []string) {
+	for cut := range len(ops) + 1 {
+		disk := newDisk(ops[:cut])
+		for subset := range 1 << len(disk.pending) {
+			for _, unsynced := range []string{"whole", "gone", "zeroed", "torn"} {
+				states++
+				dir := t.TempDir()
+				for name, content := range disk.after(subset, unsynced) {
+					must(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
+				}
+				if err := checkCrash(t, dir, disk.acknowledged); err != nil {
+					violations = append(violations, fmt.Sprintf("after %d of %d operations, directory changes %b, bytes %s: %v",
+						cut, len(ops), subset, unsynced, err))
+				}
+			}
+		}
+	}
+	return states, violations
+}
+
+func checkCrash(t *testing.T, dir string, acknowledged int) error {
+	f := openFile(t, filepath.Join(dir, "state.json"))
+	got, _ := strconv.Atoi(get(t, f, "n").Value)
+	if got != acknowledged && got != acknowledged+1 {
+		return fmt.Errorf("loaded save %d, want %d or the next", got, acknowledged)
+	}
+	if pad := get(t, f, "pad").Value; pad != strings.Repeat("p", 100*got) {
+		return fmt.Errorf("loaded save %d with %d bytes of another", got, len(pad))
+	}
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		if e.Name() != "state.json" && e.Name() != "state.json.lock" {
+			return fmt.Errorf("found %q after opening", e.Name()) // a corrupt or a temporary file
+		}
+	}
+	return err
+}
+
+// disk is what a sequence of operations leaves: certainly, and perhaps.
+type disk struct {
+	names        map[string]int // durable
+	pending      []operation    // changes of names since the last sync dir
+	content      map[int][]byte
+	synced       map[int]int // how many bytes of content are durable
+	acknowledged int
+}
+
+func newDisk(ops []operation) *disk {
+	d := &disk{names: make(map[string]int), content: make(map[int][]byte), synced: make(map[int]int)}
+	for _, op := range ops {
+		switch op.kind {
+		case "write":
+			d.content[op.file] = append(d.content[op.file], op.data...)
+		case "sync file":
+			d.synced[op.file] = len(d.content[op.file])
+		case "sync dir":
+			apply(d.names, d.pending, -1)
+			d.pending = nil
+		case "returned":
+			d.acknowledged = op.save
+		default:
+			d.pending = append(d.pending, op)
+		}
+	}
+	return d
+}
+
+func (d *disk) after(subset int, unsynced string) map[string][]byte {
+	names := make(map[string]int)
+	maps.Copy(names, d.names)
+	apply(names, d.pending, subset)
+	files := make(map[string][]byte)
+	for name, file := range names {
+		content, n := d.content[file], d.synced[file]
+		switch unsynced {
+		case "gone":
+			content = content[:n]
+		case "zeroed":
+			content = append(bytes.Clone(content[:n]), make([]byte, len(content)-n)...)
+		case "torn":
+			content = content[:n+(len(content)-n)/2]
+		}
+		files[name] = content
+	}
+	return files
+}
+
+// apply makes those changes of names whose bit is set in subset.
+func apply(names map[string]int, changes []operation, subset int) {
+	for i, op := range changes {
+		if subset&(1<<i) == 0 {
+			continue
+		}
+		for name, file := range names {
+			if file == op.file {
+				delete(names, name)
+			}
+		}
+		if op.kind != "remove" {
+			names[op.name] = op.file
+		}
+	}
+}
+
+// recorder notes what is done to a real directory.
+type recorder struct {
+	ops   []operation
+	names map[string]int
+	files int
+}
+
+func (r *recorder) add(op operation) { r.ops = append(r.ops, op) }
+
+type opener = func() (directory, io.Closer, error)
+
+func recordingOpener(open opener, r *recorder) opener {
+	return func() (directory, io.Closer, error) {
+		d, c, err := open()
+		return recordingDir{d, r}, c, err
+	}
+}
+
+type recordingDir struct {
+	directory
+	*recorder
+}
+
+func (d recordingDir) Create(name string, perm fs.FileMode) (file, error) {
+	f, err := d.directory.Create(name, perm)
+	d.files++
+	d.names[name] = d.files
+	d.add(operation{kind: "create", file: d.files, name: name})
+	return recordingFile{f, d.recorder, d.files}, err
+}
+
+func (d recordingDir) Rename(from, to string) error {
+	d.names[to] = d.names[from]
+	d.add(operation{kind: "rename", file: d.names[from], name: to})
+	return d.directory.Rename(from, to)
+}
+
+func (d recordingDir) Remove(name string) error {
+	d.add(operation{kind: "remove", file: d.names[name], name: name})
+	return d.directory.Remove(name)
+}
+
+func (d recordingDir) Sync() error {
+	d.add(operation{kind: "sync dir"})
+	return d.directory.Sync()
+}
+
+type recordingFile struct {
+	file
+	*recorder
+	id int
+}
+
+func (f recordingFile) Write(p []byte) (int, error) {
+	f.add(operation{kind: "write", file: f.id, data: bytes.Clone(p)})
+	return f.file.Write(p)
+}
+
+func (f recordingFile) Sync() error {
+	f.add(operation{kind: "sync file", file: f.id})
+	return f.file.Sync()
+}

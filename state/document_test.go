@@ -1,0 +1,92 @@
+package state
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestFileIsReadable(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.json")
+	must(t, SetLastChannel(t.Context(), openFile(t, path), "s1", Channel{Name: "telegram", ChatID: "42"}))
+	data, err := os.ReadFile(path)
+	must(t, err)
+	var got struct {
+		Revision  int       `json:"revision"`
+		UpdatedAt time.Time `json:"updated_at"`
+	}
+	must(t, json.Unmarshal(data, &got))
+	at, _ := got.UpdatedAt.MarshalJSON()
+	want := strings.ReplaceAll(`{
+  "revision": 2,
+  "updated_at": NOW,
+  "facts": {
+    "last_channel": {"value":"telegram:42","revision":1,"updated_at":NOW},
+    "last_channel.s1": {"value":"telegram:42","revision":2,"updated_at":NOW}
+  }
+}
+`, "NOW", string(at))
+	if string(data) != want {
+		t.Errorf("got\n%s\nwant\n%s", data, want)
+	}
+	checkFile(t, path, want, 0o600) // chat ids are nobody else's business
+}
+
+func TestUnknownFieldsAreKept(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.json")
+	must(t, os.WriteFile(path, []byte(`{"theme": {"dark": [1, 2.50]}, "Facts": {"a": 1}, "last_channel": "old:1",
+		"facts": {"a": {"value": "1", "note": "mine"}, "b": {"value": "2", "revision": 7, "x": null}}}`), 0o600))
+	f := openFile(t, path)
+	set(t, f, "a", "3")
+	set(t, f, "c", "4")
+	if got := get(t, f, "a"); got.Value != "3" || got.Revision != 8 {
+		t.Errorf("got %+v, want revision 8, after the 7 of b", got)
+	}
+	data, err := os.ReadFile(path)
+	must(t, err)
+	for _, want := range []string{`"theme": {"dark": [1, 2.50]}`, `"last_channel": "old:1"`, `"Facts": {"a": 1}`, `"note":"mine"`, `"x":null`} {
+		if !bytes.Contains(data, []byte(want)) {
+			t.Errorf("%s is gone from\n%s", want, data)
+		}
+	}
+	if !json.Valid(data) {
+		t.Errorf("not JSON: %s", data)
+	}
+}
+
+func FuzzParseDocument(f *testing.F) {
+	f.Add([]byte(`{"revision":2,"updated_at":"2026-01-02T15:04:05Z","facts":{"a.b":{"value":"x","revision":2}},"more":[1]}`))
+	f.Add([]byte(`{"Facts":{"a":{"value":"x","Value":"y"}}}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		doc, err := parseDocument(data)
+		if err != nil {
+			return
+		}
+		doc = doc.clone()
+		if doc.revision > 1<<63 {
+			return
+		}
+		doc.set("new", "fact", time.Unix(0, 0).UTC())
+		encoded, err := doc.encode()
+		if err != nil {
+			return // a year after 9999
+		}
+		again, err := parseDocument(encoded)
+		if err != nil {
+			t.Fatalf("%q does not parse again: %v", encoded, err)
+		}
+		if len(again.facts) != len(doc.facts) || len(again.other) != len(doc.other) {
+			t.Fatalf("%q lost fields", encoded)
+		}
+		for key, fact := range doc.facts {
+			got := again.facts[key].Fact
+			if got.Value != fact.Value || got.Revision != fact.Revision || !got.UpdatedAt.Equal(fact.UpdatedAt) {
+				t.Errorf("fact %q: got %+v, want %+v", key, got, fact.Fact)
+			}
+		}
+	})
+}

@@ -1,0 +1,207 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestFaultAtEachOperation lets operation N of a save fail, for all N: without
+// having been done, done but reported as failed, or as a disk that fails from
+// then on. All who wait for that save hear of it, and the facts are the old
+// ones, or the new ones if the rename was done.
+func TestFaultAtEachOperation(t *testing.T) {
+	for _, mode := range []string{"not done", "done", "all from here"} {
+		for n := 1; ; n++ {
+			fault := &fault{at: n, mode: mode}
+			if !testFault(t, fault, fmt.Sprintf("operation %d %s", n, mode)) {
+				if n < 8 {
+					t.Errorf("a save has %d operations, want at least 8", n-1)
+				}
+				break
+			}
+		}
+	}
+}
+
+// testFault reports whether the fault was met.
+func testFault(t *testing.T, fault *fault, name string) bool {
+	path := filepath.Join(t.TempDir(), "state.json")
+	f := openFile(t, path)
+	before := map[string]string{"a": "old", "b": "old", "c": "old"}
+	must(t, f.Set(t.Context(), before))
+
+	openDir := f.openDir
+	f.openDir = func() (directory, io.Closer, error) {
+		d, c, err := openDir()
+		return faultyDir{d, fault}, c, err
+	}
+	errs := together(t, f, []func() error{
+		func() error { return f.Set(t.Context(), map[string]string{"a": "new"}) },
+		func() error { return f.Set(t.Context(), map[string]string{"b": "new"}) },
+		func() error { return f.Update(t.Context(), "c", func(Fact) (string, error) { return "new", nil }) },
+	})
+	f.openDir = openDir
+	if fault.at > 0 && !fault.met {
+		return false
+	}
+
+	for i, err := range errs {
+		if !errors.Is(err, errFault) {
+			t.Errorf("%s: saver %d got %v, want the fault", name, i, err)
+		}
+	}
+	want := "old"
+	if fault.renamed {
+		want = "new"
+	}
+	for _, s := range []Store{f, openFile(t, path)} {
+		for key := range before {
+			if got := get(t, s, key).Value; got != want {
+				t.Errorf("%s: %s is %q, want %q", name, key, got, want)
+			}
+		}
+	}
+	if fault.mode == "not done" {
+		checkNoTemps(t, filepath.Dir(path))
+	}
+	openFile(t, path) // removes what a failing disk would not let us remove
+	checkNoTemps(t, filepath.Dir(path))
+
+	set(t, f, "d", "later")
+	if got := get(t, openFile(t, path), "d").Value; got != "later" {
+		t.Errorf("%s: the next save left %q", name, got)
+	}
+	return true
+}
+
+// together runs saves so that one commit takes them all.
+func together(t *testing.T, f *File, saves []func() error) []error {
+	t.Helper()
+	f.turn <- struct{}{}
+	errs := make([]error, len(saves))
+	done := make(chan struct{})
+	for i, save := range saves {
+		go func() {
+			errs[i] = save()
+			done <- struct{}{}
+		}()
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for queued := 0; queued < len(saves); {
+		if time.Now().After(deadline) {
+			t.Fatal("the saves do not queue")
+		}
+		runtime.Gosched()
+		f.mu.Lock()
+		queued = len(f.queue)
+		f.mu.Unlock()
+	}
+	f.commitQueue()
+	<-f.turn
+	for range saves {
+		<-done
+	}
+	return errs
+}
+
+var errFault = errors.New("input/output error")
+
+type fault struct {
+	at      int // counts down to 0
+	mode    string
+	met     bool
+	renamed bool
+}
+
+// do runs one operation, or not.
+func (f *fault) do(op func() error) error {
+	f.at--
+	if f.at > 0 || f.at < 0 && f.mode != "all from here" {
+		return op()
+	}
+	f.met = true
+	switch f.mode {
+	case "done":
+		op()
+	case "kill":
+		self, err := os.FindProcess(os.Getpid())
+		if err == nil {
+			err = self.Kill()
+		}
+		return fmt.Errorf("still alive: %w", err)
+	}
+	return errFault
+}
+
+type faultyDir struct {
+	directory
+	fault *fault
+}
+
+func (d faultyDir) Lstat(name string) (info fs.FileInfo, err error) {
+	err = d.fault.do(func() error { info, err = d.directory.Lstat(name); return err })
+	return info, err
+}
+
+func (d faultyDir) Create(name string, perm fs.FileMode) (file, error) {
+	var f file
+	err := d.fault.do(func() (err error) { f, err = d.directory.Create(name, perm); return err })
+	if err != nil {
+		if f != nil {
+			f.Close()
+		}
+		return nil, err
+	}
+	return faultyFile{f, d.fault}, nil
+}
+
+func (d faultyDir) Rename(from, to string) error {
+	return d.fault.do(func() error { d.fault.renamed = true; return d.directory.Rename(from, to) })
+}
+
+func (d faultyDir) Remove(name string) error {
+	return d.fault.do(func() error { return d.directory.Remove(name) })
+}
+
+func (d faultyDir) Sync() error { return d.fault.do(d.directory.Sync) }
+
+type faultyFile struct {
+	file
+	fault *fault
+}
+
+func (f faultyFile) Write(p []byte) (n int, err error) {
+	err = f.fault.do(func() error { n, err = f.file.Write(p); return err })
+	return n, err
+}
+func (f faultyFile) Chmod(m fs.FileMode) error {
+	return f.fault.do(func() error { return f.file.Chmod(m) })
+}
+func (f faultyFile) Sync() error  { return f.fault.do(f.file.Sync) }
+func (f faultyFile) Close() error { return f.fault.do(f.file.Close) }
+
+// A rename that says it failed and did not happen removes its temporary file
+// (US-008).
+func TestAtomicSaveRenameFails(t *testing.T) {
+	dir := t.TempDir()
+	root, err := os.OpenRoot(dir)
+	must(t, err)
+	defer root.Close()
+	// Lstat, Create, Write, Sync, Close, Rename
+	err = replace(faultyDir{rootDir{root}, &fault{at: 6}}, "f", 0o600, writeBytes([]byte("x")))
+	if !errors.Is(err, errFault) || strings.Contains(err.Error(), "power loss") {
+		t.Errorf("got %v", err)
+	}
+	entries, err := os.ReadDir(dir)
+	if len(entries) != 0 || err != nil {
+		t.Errorf("left %v, %v", entries, err)
+	}
+}

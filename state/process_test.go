@@ -1,0 +1,256 @@
+//go:build unix
+
+package state
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// The test binary runs itself as another process: this variable says which, and
+// on what path.
+const childEnv = "STATE_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	role, argument, _ := strings.Cut(os.Getenv(childEnv), " ")
+	run, ok := map[string]func(path string) error{
+		"count": childCount, "die": childDie, "hold": childHold, "full": childFull,
+	}[role]
+	if !ok {
+		os.Exit(m.Run())
+	}
+	if err := run(argument); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func child(t *testing.T, role, path string) *exec.Cmd {
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "serve", "--token", "secret")
+	cmd.Env = append(os.Environ(), childEnv+"="+role+" "+path)
+	cmd.Stderr = t.Output()
+	return cmd
+}
+
+// Two processes save to one file: neither erases what the other wrote.
+func TestTwoProcesses(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.json")
+	var children []*exec.Cmd
+	for range 2 {
+		cmd := child(t, "count", path)
+		must(t, cmd.Start())
+		children = append(children, cmd)
+	}
+	f := openFile(t, path)
+	for range 50 {
+		must(t, countOne(f))
+	}
+	own := []int{os.Getpid()}
+	for _, cmd := range children {
+		must(t, cmd.Wait())
+		own = append(own, cmd.Process.Pid)
+	}
+	if got := get(t, f, "count").Value; got != "150" {
+		t.Errorf("count: got %s, want 150", got)
+	}
+	for _, pid := range own {
+		if got := get(t, f, fmt.Sprintf("own.%d", pid)).Value; got != "50" {
+			t.Errorf("process %d: got %q, want 50", pid, got)
+		}
+	}
+}
+
+func childCount(path string) error {
+	f, err := OpenFile(path, FileConfig{})
+	for i := 0; i < 50 && err == nil; i++ {
+		err = countOne(f)
+	}
+	return err
+}
+
+// countOne adds 1 to a fact of all and to one of this process.
+func countOne(f *File) error {
+	return errors.Join(addOne(f, "count"), addOne(f, fmt.Sprintf("own.%d", os.Getpid())))
+}
+
+func addOne(f *File, key string) error {
+	return f.Update(context.Background(), key, func(old Fact) (string, error) {
+		n, _ := strconv.Atoi(old.Value)
+		return strconv.Itoa(n + 1), nil
+	})
+}
+
+// TestKilledWhileSaving kills a saving process at each operation, again and
+// again on the same file: what it said was saved is there, and nothing is left
+// of what was not.
+func TestKilledWhileSaving(t *testing.T) {
+	kills := 200
+	if testing.Short() {
+		kills = 30
+	}
+	dir := t.TempDir()
+	path := filepath.Join(dir, "state.json")
+	saved := 0
+	for i := range kills {
+		cmd := child(t, "die", fmt.Sprintf("%d %s", 1+i%29, path))
+		out, err := cmd.Output()
+		if cmd.ProcessState == nil || cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+			t.Fatalf("kill %d: the child ended with %v", i, err)
+		}
+		if lines := strings.Fields(string(out)); len(lines) > 0 {
+			saved, _ = strconv.Atoi(lines[len(lines)-1])
+		}
+		got, _ := strconv.Atoi(get(t, openFile(t, path), "count").Value)
+		if got != saved && got != saved+1 {
+			t.Fatalf("kill %d: loaded %d after %d was saved", i, got, saved)
+		}
+		saved = got
+		checkNoTemps(t, dir)
+	}
+	if saved < kills/2 {
+		t.Errorf("%d saves in %d lives, want more", saved, kills)
+	}
+	if aside, _ := filepath.Glob(path + ".corrupt-*"); len(aside) > 0 {
+		t.Errorf("found corrupt files: %v", aside)
+	}
+}
+
+// childDie saves until the operation of its argument, and kills itself there.
+func childDie(argument string) error {
+	at, path, _ := strings.Cut(argument, " ")
+	n, err := strconv.Atoi(at)
+	if err != nil {
+		return err
+	}
+	f, err := OpenFile(path, FileConfig{})
+	if err != nil {
+		return err
+	}
+	openDir := f.openDir
+	killer := &fault{at: n, mode: "kill"}
+	f.openDir = func() (directory, io.Closer, error) {
+		d, c, err := openDir()
+		return faultyDir{d, killer}, c, err
+	}
+	for {
+		if err := addOne(f, "count"); err != nil {
+			return err
+		}
+		fact, err := f.Get(context.Background(), "count")
+		if err != nil {
+			return err
+		}
+		fmt.Println(fact.Value)
+	}
+}
+
+// A disk that is full in the middle of a save costs that save and nothing else.
+func TestDiskFull(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "state.json")
+	set(t, openFile(t, path), "a", "before")
+	must(t, child(t, "full", path).Run())
+	f := openFile(t, path)
+	if a, b := get(t, f, "a").Value, get(t, f, "b").Value; a != "after" || b != "" {
+		t.Errorf("got a %q, b %.10q", a, b)
+	}
+	checkNoTemps(t, dir)
+}
+
+func childFull(path string) error {
+	signal.Ignore(syscall.SIGXFSZ)
+	limit := syscall.Rlimit{Cur: 4096, Max: 4096}
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
+		return err
+	}
+	f, err := OpenFile(path, FileConfig{})
+	if err != nil {
+		return err
+	}
+	err = f.Set(context.Background(), map[string]string{"a": "lost", "b": strings.Repeat("b", 60_000)})
+	if !errors.Is(err, syscall.EFBIG) {
+		return fmt.Errorf("got %v, want %w", err, syscall.EFBIG)
+	}
+	if fact, err := f.Get(context.Background(), "a"); fact.Value != "before" || err != nil {
+		return fmt.Errorf("got %+v, %w, want what was before", fact, err)
+	}
+	if entries, err := os.ReadDir(filepath.Dir(path)); len(entries) != 2 || err != nil {
+		return fmt.Errorf("found %v, %w, want the file and its lock", entries, err)
+	}
+	return f.Set(context.Background(), map[string]string{"a": "after"})
+}
+
+func TestLockNamesTheOther(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	cmd := child(t, "hold", dir)
+	stdout, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "locked\n" {
+		t.Fatalf("the child said %q, %v", line, err)
+	}
+
+	_, err = Lock(dir)
+	var locked *LockedError
+	if !errors.As(err, &locked) {
+		t.Fatalf("got %v, want a LockedError", err)
+	}
+	if h := locked.Holder; h.PID != cmd.Process.Pid || h.Since.IsZero() || h.Command != filepath.Base(os.Args[0])+" serve" {
+		t.Errorf("got holder %+v, want pid %d", h, cmd.Process.Pid)
+	}
+	for _, want := range []string{dir, strconv.Itoa(cmd.Process.Pid), "serve"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q does not say %q", err, want)
+		}
+	}
+	if held, err := Held(dir); !held || err != nil {
+		t.Errorf("Held = %v, %v; want true", held, err)
+	}
+	if strings.Contains(err.Error(), "secret") {
+		t.Errorf("%q repeats the arguments", err)
+	}
+
+	// A dead process holds nothing, whatever its file says.
+	must(t, cmd.Process.Kill())
+	cmd.Wait()
+	for _, dir := range []string{dir, t.TempDir(), filepath.Join(dir, "none")} {
+		if held, err := Held(dir); held || err != nil {
+			t.Errorf("Held(%q) = %v, %v; want false", dir, held, err)
+		}
+	}
+	lock, err := Lock(dir)
+	must(t, err)
+	if _, err := Lock(dir); !errors.As(err, &locked) || locked.Holder.PID != os.Getpid() {
+		t.Errorf("a second lock in this process: got %v", err)
+	}
+	must(t, lock.Unlock())
+	lock, err = Lock(dir)
+	must(t, err)
+	must(t, lock.Unlock())
+}
+
+func childHold(dir string) error {
+	lock, err := Lock(dir)
+	if err != nil {
+		return err
+	}
+	fmt.Println("locked")
+	for { // until it is killed
+		time.Sleep(time.Hour)
+		runtime.KeepAlive(lock)
+	}
+}

@@ -1,0 +1,58 @@
+package state
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// A directory that this user may not write to is an error that names it and
+// says what to do, also before anything is to be saved.
+func TestReadOnlyDirectory(t *testing.T) {
+	dir := t.TempDir()
+	data := filepath.Join(dir, "data")
+	must(t, os.Mkdir(data, 0o555))
+	for _, d := range []string{dir, filepath.Dir(dir)} { // the test's own, closed to others
+		must(t, os.Chmod(d, 0o755))
+	}
+	asNobody(t, func() {
+		if _, err := os.Stat(data); err != nil {
+			t.Logf("not tested, the temporary directory is closed to other users: %v", err)
+			return
+		}
+		open := func() error { _, err := OpenFile(filepath.Join(data, "state.json"), FileConfig{}); return err }
+		lock := func() error { _, err := Lock(data); return err }
+		lockNew := func() error { _, err := Lock(filepath.Join(data, "new")); return err }
+		for name, try := range map[string]func() error{"open": open, "lock": lock, "lock new": lockNew} {
+			err := try()
+			if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), `no right to write in "`+data+`"; change its owner`) {
+				t.Errorf("%s: got %v, want an error that names the directory and what to do", name, err)
+			}
+		}
+		if err := WriteFile(filepath.Join(data, "f"), nil, 0o600); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), data) {
+			t.Errorf("write: got %v", err)
+		}
+	})
+}
+
+// asNobody runs f without root's rights over files, on a thread that ends with it.
+func asNobody(t *testing.T, f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if os.Getuid() == 0 {
+			runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
+			if err := syscall.Setfsuid(65534); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+		f()
+	}()
+	<-done
+}
