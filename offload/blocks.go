@@ -1,0 +1,114 @@
+package offload
+
+import (
+	"fmt"
+	"io"
+	"sync"
+)
+
+// cachedBlocks is how many blocks a content remembers: whoever looks for a line
+// and then reads it pays for the block once.
+const cachedBlocks = 8
+
+// blocks is the ReadAt of stores that keep content in blocks: it loads whole
+// ones and checks each against the index.
+type blocks struct {
+	index *Index
+	// load returns the bytes of block i, in buf if that suits it and buf is
+	// not nil. It is called concurrently.
+	load func(i int, buf []byte) ([]byte, error)
+
+	mu     sync.Mutex
+	recent []cachedBlock // the newest last
+}
+
+type cachedBlock struct {
+	i    int
+	data []byte
+}
+
+func (b *blocks) Size() int64 { return b.index.Size() }
+
+func (b *blocks) Index() *Index { return b.index }
+
+// ReadAt implements io.ReaderAt.
+func (b *blocks) ReadAt(p []byte, off int64) (n int, err error) {
+	if off < 0 {
+		return 0, fmt.Errorf("read content: the offset %d is negative", off)
+	}
+	for n < len(p) {
+		if off >= b.index.Size() {
+			return n, io.EOF
+		}
+		i, from := int(off/BlockSize), int(off%BlockSize)
+		var m int
+		if room := p[n:]; from == 0 && len(room) >= b.index.BlockLen(i) {
+			m, err = b.direct(i, room[:b.index.BlockLen(i)])
+		} else {
+			var data []byte
+			data, err = b.block(i)
+			m = copy(room, data[min(from, len(data)):])
+		}
+		if err != nil {
+			return n, fmt.Errorf("read content: %w", err)
+		}
+		n, off = n+m, off+int64(m)
+	}
+	return n, nil
+}
+
+// direct reads a whole block to where it is wanted.
+func (b *blocks) direct(i int, p []byte) (int, error) {
+	if data, ok := b.cached(i); ok {
+		return copy(p, data), nil
+	}
+	data, err := b.loadChecked(i, p)
+	if err == nil && &data[0] != &p[0] {
+		copy(p, data)
+	}
+	return len(data), err
+}
+
+// block returns a whole block, which nobody may change.
+func (b *blocks) block(i int) ([]byte, error) {
+	if data, ok := b.cached(i); ok {
+		return data, nil
+	}
+	data, err := b.loadChecked(i, nil)
+	if err == nil {
+		b.remember(i, data)
+	}
+	return data, err
+}
+
+func (b *blocks) loadChecked(i int, buf []byte) ([]byte, error) {
+	data, err := b.load(i, buf)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.index.Check(i, data); err != nil {
+		return nil, err
+	}
+	return data, nil
+}
+
+func (b *blocks) cached(i int) ([]byte, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, c := range b.recent {
+		if c.i == i {
+			return c.data, true
+		}
+	}
+	return nil, false
+}
+
+func (b *blocks) remember(i int, data []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.recent) == cachedBlocks {
+		copy(b.recent, b.recent[1:])
+		b.recent = b.recent[:cachedBlocks-1]
+	}
+	b.recent = append(b.recent, cachedBlock{i, data})
+}

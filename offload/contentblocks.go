@@ -1,0 +1,98 @@
+package offload
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// block is one content block, as the chat APIs and MCP define them.
+type block struct {
+	raw   json.RawMessage
+	text  string // what a model reads of it; of media only a description
+	media bool   // an image, a sound, a file: not text
+}
+
+// parseBlocks takes an array of content blocks apart. Anything in the array is
+// accepted: what is not understood counts as text, by its JSON.
+func parseBlocks(data json.RawMessage) ([]block, error) {
+	var raws []json.RawMessage
+	if err := json.Unmarshal(data, &raws); err != nil {
+		return nil, fmt.Errorf("content blocks: want a JSON array: %w", err)
+	}
+	blocks := make([]block, len(raws))
+	for i, raw := range raws {
+		blocks[i] = parseBlock(raw)
+	}
+	return blocks, nil
+}
+
+func parseBlock(raw json.RawMessage) block {
+	var b struct {
+		Type     string  `json:"type"`
+		Text     *string `json:"text"`
+		MimeType string  `json:"mimeType"`
+		Source   struct {
+			MediaType string `json:"media_type"`
+		} `json:"source"`
+	}
+	if err := json.Unmarshal(raw, &b); err != nil {
+		return block{raw: raw, text: string(raw)}
+	}
+	switch b.Type {
+	case "text":
+		if b.Text != nil {
+			return block{raw: raw, text: *b.Text}
+		}
+	case "image", "audio", "video", "document", "file", "image_url", "input_audio":
+		kind := b.Type
+		if media := b.MimeType + b.Source.MediaType; media != "" {
+			kind += ", " + shorten(media, 80)
+		}
+		return block{raw: raw, text: fmt.Sprintf("[%s, %d bytes of JSON]", kind, len(raw)), media: true}
+	}
+	return block{raw: raw, text: string(raw)}
+}
+
+// blocksText is what can be told of blocks in plain text.
+func blocksText(blocks []block) string {
+	texts := make([]string, len(blocks))
+	for i, b := range blocks {
+		texts[i] = b.text
+	}
+	return strings.Join(texts, "\n")
+}
+
+// lightBlocks is what remains of blocks beside the reference: the reference as
+// text, and the media that fit into room bytes. Media that do not fit are named
+// in a note; nil says that no media remain.
+func lightBlocks(blocks []block, reference string, room int) (json.RawMessage, string) {
+	var kept []json.RawMessage
+	var left []string
+	room -= 2*jsonLen(reference) + 64
+	for _, b := range blocks {
+		switch n := rawJSONLen(b.raw) + 1; {
+		case !b.media:
+		case n <= room:
+			kept = append(kept, b.raw)
+			room -= n
+		default:
+			left = append(left, b.text)
+		}
+	}
+	if len(left) > 0 {
+		reference += fmt.Sprintf("\nNot shown, but in the artifact: %s", shorten(strings.Join(left, " "), 400))
+	}
+	if kept == nil {
+		return nil, reference
+	}
+	first, err := json.Marshal(map[string]string{"type": "text", "text": reference})
+	if err != nil { // strings always marshal
+		return nil, reference
+	}
+	all, err := json.Marshal(append([]json.RawMessage{first}, kept...))
+	if err != nil {
+		return nil, reference
+	}
+	return all, reference
+}

@@ -1,0 +1,25 @@
+package offload
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+)
+
+// Copy writes a whole content to w and compares it with its record's digest:
+// ErrCorrupt if they differ. It is the strict way to read; ReadAt compares each
+// block with its checksum only, which finds rot but not forgery.
+func Copy(w io.Writer, c Content, digest string) error {
+	sha := sha256.New()
+	if _, err := io.CopyBuffer(onlyWriter{io.MultiWriter(sha, w)}, io.NewSectionReader(c, 0, c.Size()), make([]byte, BlockSize)); err != nil {
+		return fmt.Errorf("copy content: %w", err)
+	}
+	if got := digestPrefix + hex.EncodeToString(sha.Sum(nil)); got != digest {
+		return fmt.Errorf("copy content: its digest is %s instead of %s: %w", got, digest, ErrCorrupt)
+	}
+	return nil
+}
+
+// onlyWriter hides ReadFrom, so that whole blocks are read.
+type onlyWriter struct{ io.Writer }

@@ -1,0 +1,210 @@
+package offload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"sync"
+	"time"
+)
+
+// DiskStore is a Store in a directory, which several processes may share:
+//
+//	<session>/<id>.md            the content, for people and other programs
+//	.blobs/<sha256>              the same file by another name, once per content
+//	.records/<session>/<id>.json the record and the content's index
+//
+// Content files are read-only and linked, not copied, where the file system
+// can; a file without a record is not the store's and is left alone.
+type DiskStore struct {
+	cfg     StoreConfig
+	dir     *diskDir
+	folds   bool // the disk takes "a" and "A" for one name
+	links   bool // the file system has hard links
+	buffers buffers
+	// recheck is how long a Put may take from its blob to its record before it
+	// looks whether a sweep took the blob.
+	recheck time.Duration
+}
+
+// sweepMargin is the recheck of all stores; a sweep's grace should be longer.
+const sweepMargin = 10 * time.Second
+
+const (
+	blobDir   = ".blobs"
+	recordDir = ".records"
+)
+
+// OpenDisk opens the store in dir, which is created if it is missing.
+func OpenDisk(dir string, cfg StoreConfig) (*DiskStore, error) {
+	d, err := openDiskDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open artifact directory %q: %w", dir, err)
+	}
+	s := &DiskStore{cfg: cfg.withDefaults(), dir: d, links: true, recheck: sweepMargin}
+	if err = errors.Join(d.mkdir(blobDir), d.mkdir(recordDir)); err == nil {
+		s.folds, err = d.foldsCase()
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open artifact directory %q: %w", dir, err), s.Close())
+	}
+	return s, nil
+}
+
+// Close gives the directory back. Contents that are open stay usable.
+func (s *DiskStore) Close() error { return s.dir.root.Close() }
+
+// Put implements Store.
+func (s *DiskStore) Put(ctx context.Context, rec Record, src io.Reader, summarize func(*Record, Content) error) (Record, error) {
+	out, err := s.put(ctx, rec, src, summarize)
+	if err != nil && isDiskFull(err) {
+		err = fmt.Errorf("the disk is full, nothing was stored: %w", err)
+	}
+	if err != nil {
+		return Record{}, fmt.Errorf("put artifact %q: %w", rec.ID, err)
+	}
+	return out, nil
+}
+
+func (s *DiskStore) put(ctx context.Context, rec Record, src io.Reader, summarize func(*Record, Content) error) (_ Record, err error) {
+	if err := checkKey(rec.Session, rec.ID); err != nil {
+		return rec, err
+	}
+	f, temp, err := s.dir.temp()
+	if err != nil {
+		return rec, err
+	}
+	defer func() {
+		f.Close()
+		s.dir.root.Remove(temp) // gone already if it became the blob
+	}()
+	in, err := s.spool(ctx, f, src)
+	if err != nil {
+		return rec, err
+	}
+	s.cfg.complete(&rec, in.index, in.digest)
+	if summarize != nil {
+		if err := summarize(&rec, newDiskContent(f, in.index)); err != nil {
+			return rec, fmt.Errorf("summarize: %w", err)
+		}
+	}
+	index, err := in.index.MarshalBinary()
+	if err != nil {
+		return rec, err
+	}
+	// Two writes that do not depend on each other cost the disk one wait.
+	var staged string
+	kept := time.Now()
+	err = both(
+		func() error { return s.keep(ctx, temp, in) },
+		func() (err error) {
+			staged, err = s.stage(entry{Record: rec, Index: index})
+			return err
+		})
+	if staged != "" {
+		defer s.dir.root.Remove(staged) // gone already if it became the record
+	}
+	if err != nil {
+		return rec, err
+	}
+	return s.record(ctx, rec, in, staged, kept)
+}
+
+// both runs a and b at the same time.
+func both(a, b func() error) error {
+	var errA error
+	var wg sync.WaitGroup
+	wg.Go(func() { errA = a() })
+	errB := b()
+	wg.Wait()
+	return errors.Join(errA, errB)
+}
+
+// spool writes the source to a file that nobody sees yet, durably.
+func (s *DiskStore) spool(ctx context.Context, f *os.File, src io.Reader) (*intake, error) {
+	var size int64
+	in, err := s.buffers.take(ctx, src, func(block []byte) error {
+		size += int64(len(block))
+		// Content that is there already needs no room, and what it is shows
+		// only at its end; so the source may be as large as the quota.
+		if s.cfg.Quota > 0 && size > s.cfg.Quota {
+			return s.full(size)
+		}
+		_, err := f.Write(block)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.buffers.release(in)
+	return in, errors.Join(f.Chmod(0o400), f.Sync())
+}
+
+// keep makes a blob of the temporary file, or renews the one that is there.
+func (s *DiskStore) keep(ctx context.Context, temp string, in *intake) error {
+	unlock, err := s.dir.lock(ctx, in.digest)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	blob, now := blobDir+"/"+in.digest, s.cfg.now()
+	switch sound, err := s.sound(blob, in.index); {
+	case err != nil:
+		return err
+	case sound:
+		return s.dir.root.Chtimes(blob, now, now)
+	}
+	if err := s.full(in.index.Size()); err != nil {
+		return err
+	}
+	if err := s.dir.root.Chtimes(temp, now, now); err != nil {
+		return err
+	}
+	if err := s.dir.root.Rename(temp, blob); err != nil {
+		return err
+	}
+	return s.dir.syncDir(blobDir)
+}
+
+// sound reports whether a blob is there and what it should be. One that rotted
+// is replaced by the Put that finds it.
+func (s *DiskStore) sound(blob string, x *Index) (bool, error) {
+	f, info, err := s.dir.open(blob)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	if info.Size() != x.Size() {
+		return false, nil
+	}
+	buf := s.buffers.get()
+	defer s.buffers.put(buf)
+	for i := range x.Blocks() {
+		n, err := f.ReadAt(buf[:x.BlockLen(i)], int64(i)*BlockSize)
+		if err != nil || x.Check(i, buf[:n]) != nil {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// full is ErrQuota if so many more bytes exceed the quota.
+func (s *DiskStore) full(more int64) error {
+	if s.cfg.Quota <= 0 {
+		return nil
+	}
+	var used int64
+	entries, err := s.dir.names(blobDir)
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil {
+			used += info.Size()
+		}
+	}
+	return errors.Join(err, s.cfg.overQuota(used, more))
+}

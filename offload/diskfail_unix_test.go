@@ -1,0 +1,354 @@
+//go:build unix
+
+package offload
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func openTestDisk(t *testing.T, dir string, cfg StoreConfig) *DiskStore {
+	t.Helper()
+	s, err := OpenDisk(dir, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// TestDiskLayout: the content is where people and other programs look for it,
+// and no second copy of it exists.
+func TestDiskLayout(t *testing.T) {
+	dir := t.TempDir()
+	s := openTestDisk(t, dir, StoreConfig{})
+	data := content(1000, 60)
+	out := mustPut(t, s, rec("sess", "call_1"), data)
+	mustPut(t, s, rec("sess", "call_2"), data)
+	got, err := os.ReadFile(filepath.Join(dir, "sess", "call_1.md"))
+	if err != nil || !bytes.Equal(got, data) {
+		t.Errorf("call_1.md: %d bytes, %v", len(got), err)
+	}
+	a, errA := os.Stat(filepath.Join(dir, "sess", "call_1.md"))
+	b, errB := os.Stat(filepath.Join(dir, "sess", "call_2.md"))
+	if err := errors.Join(errA, errB); err != nil || !os.SameFile(a, b) {
+		t.Errorf("equal content in two files: %v", err)
+	}
+	if a.Mode().Perm()&0o222 != 0 {
+		t.Errorf("the content can be written to: %v", a.Mode())
+	}
+	if err := s.Delete(t.Context(), "sess", "call_1"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "sess", "call_1.md")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("call_1.md after delete: %v", err)
+	}
+	mustRead(t, s, mustPut(t, s, rec("sess", "call_2"), data), data)
+	_ = out
+}
+
+// TestDiskWithoutLinks: where there are no hard links, the file is a copy.
+func TestDiskWithoutLinks(t *testing.T) {
+	testStore(t, func(t *testing.T) harness {
+		h := diskHarness(t)
+		open := h.open
+		h.open = func(t *testing.T, cfg StoreConfig) Store {
+			s := open(t, cfg).(*DiskStore)
+			s.links = false
+			return s
+		}
+		return h
+	})
+}
+
+// TestDiskThatFoldsCase: ids that such a disk would take for one are two files.
+func TestDiskThatFoldsCase(t *testing.T) {
+	dir := t.TempDir()
+	s := openTestDisk(t, dir, StoreConfig{})
+	s.folds = true
+	ids := []string{"abc", "Abc", "aBc", "ABC"}
+	for _, session := range []string{"s", "S"} {
+		for _, id := range ids {
+			mustPut(t, s, rec(session, id), []byte(session+id))
+		}
+	}
+	seen := map[string]bool{}
+	filepath.WalkDir(dir, func(name string, d os.DirEntry, err error) error {
+		if key := strings.ToLower(name); err != nil || seen[key] {
+			t.Errorf("%q is twice on a disk that folds case, %v", name, err)
+		} else {
+			seen[key] = true
+		}
+		return nil
+	})
+	for _, session := range []string{"s", "S"} {
+		for _, id := range ids {
+			r, err := s.Get(t.Context(), session, id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			mustRead(t, s, r, []byte(session+id))
+		}
+		n := 0
+		for _, err := range s.List(t.Context(), session) {
+			if n++; err != nil {
+				t.Error(err)
+			}
+		}
+		if n != len(ids) {
+			t.Errorf("session %q lists %d", session, n)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "s", "abc.md")); err != nil {
+		t.Errorf("a plain id lost its plain name: %v", err)
+	}
+}
+
+// TestDiskForeignFile: a file that the store did not write is neither
+// overwritten nor swept away.
+func TestDiskForeignFile(t *testing.T) {
+	dir := t.TempDir()
+	s := openTestDisk(t, dir, StoreConfig{})
+	name := filepath.Join(dir, "s", "a.md")
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Put(t.Context(), rec("s", "a"), strings.NewReader("other"), nil); !errors.Is(err, ErrExists) {
+		t.Errorf("%v, want ErrExists", err)
+	}
+	if _, err := s.Sweep(t.Context(), 0); err != nil {
+		t.Error(err)
+	}
+	if got, err := os.ReadFile(name); string(got) != "mine" {
+		t.Errorf("the file holds %q, %v", got, err)
+	}
+}
+
+// TestDiskHostileFiles: what lies where a file should be is an error, and nobody
+// follows it or waits for it.
+func TestDiskHostileFiles(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, content(1000, 61), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, place := range map[string]func(name string) error{
+		"symlink":   func(name string) error { return os.Symlink(secret, name) },
+		"pipe":      func(name string) error { return syscall.Mkfifo(name, 0o600) },
+		"directory": func(name string) error { return os.Mkdir(name, 0o700) },
+	} {
+		dir := t.TempDir()
+		s := openTestDisk(t, dir, StoreConfig{})
+		out := mustPut(t, s, rec("s", "a"), content(1000, 61))
+		blob := filepath.Join(dir, blobDir, strings.TrimPrefix(out.Digest, digestPrefix))
+		if err := errors.Join(os.Remove(blob), place(blob)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := readAll(t.Context(), s, out); err == nil {
+			t.Errorf("%s: read %d bytes of it", name, len(got))
+		}
+		record := filepath.Join(dir, recordDir, "s", "a.json")
+		if err := errors.Join(os.Remove(record), place(record)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Get(t.Context(), "s", "a"); err == nil {
+			t.Errorf("%s: got a record from it", name)
+		}
+	}
+}
+
+// TestDiskDamagedRecord: a record that cannot be read keeps sweeps from removing
+// any content, is reported, and is replaced when its artifact is put again.
+func TestDiskDamagedRecord(t *testing.T) {
+	dir := t.TempDir()
+	s := openTestDisk(t, dir, StoreConfig{})
+	data := content(1000, 62)
+	mustPut(t, s, rec("s", "a"), data)
+	name := filepath.Join(dir, recordDir, "s", "a.json")
+	if err := os.Truncate(name, 40); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Get(t.Context(), "s", "a"); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("get: %v, want ErrCorrupt", err)
+	}
+	if report, err := s.Sweep(t.Context(), 0); err == nil || report.Blobs != 0 {
+		t.Errorf("sweep: %+v, %v; want an error and nothing removed", report, err)
+	}
+	mustRead(t, s, mustPut(t, s, rec("s", "a"), data), data)
+	if report, err := s.Sweep(t.Context(), 0); err != nil || report != (SweepReport{}) {
+		t.Errorf("sweep: %+v, %v; want nothing", report, err)
+	}
+}
+
+// TestDiskGrownFile: content that somebody appended to is corrupt.
+func TestDiskGrownFile(t *testing.T) {
+	dir := t.TempDir()
+	s := openTestDisk(t, dir, StoreConfig{})
+	out := mustPut(t, s, rec("s", "a"), []byte("text"))
+	name := filepath.Join(dir, "s", "a.md")
+	if err := errors.Join(os.Chmod(name, 0o600), os.Truncate(name, 5)); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := readAll(t.Context(), s, out); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("read %q, %v; want ErrCorrupt", got, err)
+	}
+}
+
+// TestDiskSweepDuringPut: as for the object store, the Put looks itself.
+func TestDiskSweepDuringPut(t *testing.T) {
+	s := openTestDisk(t, t.TempDir(), StoreConfig{})
+	f, temp, err := s.dir.temp()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := s.spool(t.Context(), f, strings.NewReader("text"))
+	if err == nil {
+		err = s.keep(t.Context(), temp, in)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rec("s", "a")
+	s.cfg.complete(&r, in.index, in.digest)
+	staged, err := s.stage(entry{Record: r})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.dir.root.Remove(blobDir + "/" + in.digest); err != nil { // as a sweep would
+		t.Fatal(err)
+	}
+	if _, err := s.record(t.Context(), r, in, staged, time.Now().Add(-time.Hour)); err == nil {
+		t.Error("the put succeeded, its bytes are gone")
+	}
+	if _, err := s.Get(t.Context(), "s", "a"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("a record is left: %v", err)
+	}
+}
+
+// TestDiskFull puts with a limit on the size of files, in a process of its own,
+// at every size around the failing writes: whatever fails, the old artifact is
+// intact, no record names missing bytes, and nothing is left but for a sweep.
+func TestDiskFull(t *testing.T) {
+	const env = "STEVEDORE_TEST_DISK_FULL"
+	if dir := os.Getenv(env); dir != "" {
+		putOnFullDisk(t, dir)
+		return
+	}
+	dir := t.TempDir()
+	s := openTestDisk(t, dir, StoreConfig{})
+	old := content(2*BlockSize, 63)
+	first := mustPut(t, s, rec("s", "old"), old)
+	cmd := exec.Command(os.Args[0], "-test.run=^TestDiskFull$", "-test.v")
+	cmd.Env = append(os.Environ(), env+"="+dir)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	mustRead(t, s, first, old)
+	n := 0
+	for _, err := range s.List(t.Context(), "") {
+		if n++; err != nil {
+			t.Error(err)
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d records, want the old one", n)
+	}
+	for _, d := range []string{tempDir, blobDir, recordDir + "/s", "s"} {
+		entries, err := os.ReadDir(filepath.Join(dir, d))
+		want := 1
+		if d == tempDir {
+			want = 0
+		}
+		if err != nil || len(entries) > want {
+			t.Errorf("%s holds %d files, %v; want at most %d", d, len(entries), err, want)
+		}
+	}
+}
+
+func putOnFullDisk(t *testing.T, dir string) {
+	s := openTestDisk(t, dir, StoreConfig{})
+	for _, limit := range []uint64{0, 100, BlockSize, BlockSize + 1, 2*BlockSize - 1} {
+		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: limit, Max: 1 << 40}); err != nil {
+			t.Fatal(err)
+		}
+		_, err := s.Put(context.Background(), rec("s", "new"), bytes.NewReader(content(2*BlockSize, 64)), nil)
+		if !errors.Is(err, syscall.EFBIG) || !strings.Contains(err.Error(), "disk is full") {
+			t.Errorf("limit %d: %v, want a full disk", limit, err)
+		}
+		// The content is there and its record does not fit: the old one stays.
+		_, err = s.Put(context.Background(), rec("s", "again"), bytes.NewReader(content(50, 65)), func(r *Record, _ Content) error {
+			r.Summary = strings.Repeat("x", 3*BlockSize)
+			return nil
+		})
+		if !errors.Is(err, syscall.EFBIG) {
+			t.Errorf("limit %d: %v, want EFBIG for the record", limit, err)
+		}
+		if _, err := s.Get(context.Background(), "s", "again"); !errors.Is(err, ErrNotFound) {
+			t.Errorf("limit %d: a record is left: %v", limit, err)
+		}
+	}
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 1 << 40, Max: 1 << 40}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Sweep(context.Background(), 0); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDiskProcesses: several processes put the same and different contents
+// under the same ids; each id has one winner.
+func TestDiskProcesses(t *testing.T) {
+	const env = "STEVEDORE_TEST_DISK_DIR"
+	if dir := os.Getenv(env); dir != "" {
+		s := openTestDisk(t, dir, StoreConfig{})
+		seed := uint64(os.Getpid())
+		for i := range 20 {
+			out, err := s.Put(context.Background(), rec("s", fmt.Sprint("same", i)), bytes.NewReader(content(100, uint64(i))), nil)
+			if err != nil {
+				t.Errorf("same %d: %v", i, err)
+			}
+			mustRead(t, s, out, content(100, uint64(i)))
+			out, err = s.Put(context.Background(), rec("s", fmt.Sprint("other", i)), bytes.NewReader(content(100, seed+uint64(i))), nil)
+			if err == nil {
+				mustRead(t, s, out, content(100, seed+uint64(i)))
+				fmt.Printf("won %d\n", i)
+			} else if !errors.Is(err, ErrExists) {
+				t.Errorf("other %d: %v", i, err)
+			}
+		}
+		return
+	}
+	dir := t.TempDir()
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	won := 0
+	for range 3 {
+		wg.Go(func() {
+			cmd := exec.Command(os.Args[0], "-test.run=^TestDiskProcesses$", "-test.v")
+			cmd.Env = append(os.Environ(), env+"="+dir)
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			won += strings.Count(string(out), "won ")
+		})
+	}
+	wg.Wait()
+	if won != 20 {
+		t.Errorf("20 ids have %d winners", won)
+	}
+}

@@ -1,0 +1,210 @@
+package offload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"slices"
+	"strings"
+)
+
+// Get implements Store.
+func (s *DiskStore) Get(ctx context.Context, session, id string) (Record, error) {
+	e, err := s.entry(session, id)
+	if moved := e; err == nil && s.cfg.refresh(&moved, s.cfg.now()) {
+		e, err = s.renew(ctx, e)
+	}
+	if err != nil {
+		return Record{}, fmt.Errorf("get artifact %q: %w", id, err)
+	}
+	return e.Record, nil
+}
+
+// entry reads a record that is not expired.
+func (s *DiskStore) entry(session, id string) (entry, error) {
+	if err := noSuch(session, id); err != nil {
+		return entry{}, err
+	}
+	e, err := s.load(session, id)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return entry{}, ErrNotFound
+	case err != nil:
+		return entry{}, err
+	case e.expired(s.cfg.now()):
+		return entry{}, ErrExpired
+	}
+	return e, nil
+}
+
+// renew writes the moved expiry, if the record is still that one. A directory
+// that cannot be written to can still be read.
+func (s *DiskStore) renew(ctx context.Context, e entry) (entry, error) {
+	unlock, err := s.dir.lock(ctx, e.Session+"/"+e.ID)
+	if err != nil {
+		return e, ctx.Err()
+	}
+	defer unlock()
+	e, err = s.entry(e.Session, e.ID)
+	if err != nil {
+		return e, err
+	}
+	before := e
+	if s.cfg.refresh(&e, s.cfg.now()) && s.save(e) != nil {
+		return before, nil
+	}
+	return e, nil
+}
+
+// Open implements Store.
+func (s *DiskStore) Open(_ context.Context, rec Record) (Content, error) {
+	c, err := s.open(rec)
+	if err != nil {
+		return nil, fmt.Errorf("open artifact %q: %w", rec.ID, err)
+	}
+	return c, nil
+}
+
+func (s *DiskStore) open(rec Record) (Content, error) {
+	e, err := s.entry(rec.Session, rec.ID)
+	if err != nil {
+		return nil, err
+	}
+	if e.Digest != rec.Digest {
+		return nil, fmt.Errorf("the id has another content now: %w", ErrNotFound)
+	}
+	digest, ok := strings.CutPrefix(e.Digest, digestPrefix)
+	var x Index
+	if err := x.UnmarshalBinary(e.Index); err != nil || !ok || strings.Contains(digest, "/") {
+		return nil, fmt.Errorf("its record is damaged: %w", ErrCorrupt)
+	}
+	f, info, err := s.dir.open(blobDir + "/" + digest)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("its bytes are gone: %w", ErrCorrupt)
+	case err != nil:
+		return nil, err
+	case info.Size() != x.Size():
+		return nil, errors.Join(fmt.Errorf("it has %d bytes instead of %d: %w", info.Size(), x.Size(), ErrCorrupt), f.Close())
+	}
+	return newDiskContent(f, &x), nil
+}
+
+// diskContent is a Content in a file.
+type diskContent struct {
+	blocks
+	file *os.File
+}
+
+func newDiskContent(f *os.File, x *Index) *diskContent {
+	c := &diskContent{file: f}
+	c.index = x
+	c.load = func(i int, buf []byte) ([]byte, error) {
+		if buf == nil {
+			buf = make([]byte, x.BlockLen(i))
+		}
+		n, err := f.ReadAt(buf, int64(i)*BlockSize)
+		if err == io.EOF {
+			err = nil // too short, as the check will say
+		}
+		return buf[:n], err
+	}
+	return c
+}
+
+// Close closes the file.
+func (c *diskContent) Close() error { return c.file.Close() }
+
+// List implements Store.
+func (s *DiskStore) List(ctx context.Context, session string) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		recs, err := s.list(ctx, session)
+		for _, rec := range recs {
+			if !yield(rec, nil) {
+				return
+			}
+		}
+		if err != nil {
+			yield(Record{}, fmt.Errorf("list artifacts: %w", err))
+		}
+	}
+}
+
+// list returns what can be read, and an error for what cannot.
+func (s *DiskStore) list(ctx context.Context, session string) (recs []Record, err error) {
+	now := s.cfg.now()
+	err = s.each(ctx, session, func(_ string, e entry) error {
+		if !e.expired(now) {
+			recs = append(recs, e.Record)
+		}
+		return nil
+	})
+	slices.SortFunc(recs, oldestFirst)
+	return recs, err
+}
+
+// each calls f for each record of a session, or of all. It goes on after
+// records that it cannot read, and returns the errors.
+func (s *DiskStore) each(ctx context.Context, session string, f func(name string, e entry) error) error {
+	dirs := []string{diskName(session, s.folds)}
+	if session == "" {
+		entries, err := s.dir.names(recordDir)
+		if err != nil {
+			return err
+		}
+		dirs = dirs[:0]
+		for _, e := range entries {
+			dirs = append(dirs, e.Name())
+		}
+	}
+	var failed error
+	for _, dir := range dirs {
+		entries, err := s.dir.names(recordDir + "/" + dir)
+		if err != nil {
+			return err
+		}
+		for _, file := range entries {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			name := recordDir + "/" + dir + "/" + file.Name()
+			e, err := s.loadPath(name)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue // deleted meanwhile
+			}
+			if err == nil {
+				err = f(name, e)
+			}
+			failed = errors.Join(failed, err)
+		}
+	}
+	return failed
+}
+
+// Delete implements Store.
+func (s *DiskStore) Delete(ctx context.Context, session, id string) error {
+	if err := s.delete(ctx, session, id); err != nil {
+		return fmt.Errorf("delete artifact %q: %w", id, err)
+	}
+	return nil
+}
+
+func (s *DiskStore) delete(ctx context.Context, session, id string) error {
+	if err := noSuch(session, id); err != nil {
+		return err
+	}
+	unlock, err := s.dir.lock(ctx, session+"/"+id)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	e, err := s.load(session, id)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && e.Tombstone {
+		return ErrNotFound
+	}
+	return s.drop(session, id)
+}

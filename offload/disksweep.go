@@ -1,0 +1,119 @@
+package offload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+)
+
+// Sweep implements Store. Blobs are listed before records: a blob older than
+// grace whose Put is not done would have to have waited for longer than grace
+// between the two to be missed, and then looks itself (recheck).
+func (s *DiskStore) Sweep(ctx context.Context, grace time.Duration) (SweepReport, error) {
+	var report SweepReport
+	err := errors.Join(s.sweepTemp(grace, &report), s.sweepBlobs(ctx, grace, &report))
+	if err != nil {
+		return report, fmt.Errorf("sweep artifacts: %w", err)
+	}
+	return report, nil
+}
+
+func (s *DiskStore) sweepTemp(grace time.Duration, report *SweepReport) error {
+	entries, err := s.dir.names(tempDir)
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || s.cfg.now().Sub(info.ModTime()) < grace {
+			continue
+		}
+		if s.dir.root.Remove(tempDir+"/"+e.Name()) == nil {
+			report.Orphans++
+			report.Bytes += info.Size()
+		}
+	}
+	return err
+}
+
+func (s *DiskStore) sweepBlobs(ctx context.Context, grace time.Duration, report *SweepReport) error {
+	blobs, err := s.dir.names(blobDir)
+	if err != nil {
+		return err
+	}
+	named := map[string]bool{}
+	err = s.each(ctx, "", func(_ string, e entry) error {
+		alive, err := s.sweepRecord(ctx, e, report)
+		if alive {
+			named[e.Digest] = true
+		}
+		return err
+	})
+	if err != nil {
+		// A record that cannot be read may name any blob.
+		return fmt.Errorf("no content was removed, because a record could not be read: %w", err)
+	}
+	for _, b := range blobs {
+		if !named[digestPrefix+b.Name()] {
+			if err := s.sweepBlob(ctx, b.Name(), grace, report); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// sweepRecord buries an expired record and forgets an old tombstone.
+func (s *DiskStore) sweepRecord(ctx context.Context, e entry, report *SweepReport) (alive bool, err error) {
+	if now := s.cfg.now(); !e.expired(now) {
+		return true, nil
+	} else if e.Tombstone && !s.cfg.forgotten(&e, now) {
+		return false, nil
+	}
+	unlock, err := s.dir.lock(ctx, e.Session+"/"+e.ID)
+	if err != nil {
+		return true, err
+	}
+	defer unlock()
+	e, err = s.load(e.Session, e.ID)
+	now := s.cfg.now()
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err != nil || !e.expired(now): // renewed meanwhile
+		return true, err
+	case s.cfg.forgotten(&e, now):
+		return false, s.dir.remove(s.recordPath(e.Session, e.ID))
+	case e.Tombstone:
+		return false, nil
+	}
+	if err := s.dir.remove(s.contentPath(e.Session, e.ID)); err != nil {
+		return true, err
+	}
+	e.bury()
+	report.Records++
+	return false, s.save(e)
+}
+
+// sweepBlob removes a blob that is old enough, looking again under its lock: a
+// Put that found the blob has renewed it.
+func (s *DiskStore) sweepBlob(ctx context.Context, digest string, grace time.Duration, report *SweepReport) error {
+	unlock, err := s.dir.lock(ctx, digest)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	name := blobDir + "/" + digest
+	info, err := s.dir.root.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil || s.cfg.now().Sub(info.ModTime()) < grace {
+		return err
+	}
+	if err := s.dir.remove(name); err != nil {
+		return err
+	}
+	report.Blobs++
+	report.Bytes += info.Size()
+	return nil
+}

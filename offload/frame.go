@@ -1,0 +1,70 @@
+package offload
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// frameTag is how the names of the reference's elements begin.
+const frameTag = "knowledge"
+
+// neutralise replaces each '<' that could open or close an element of the
+// reference by "&lt;", and bytes that are not UTF-8 by U+FFFD. It looks through
+// case, slashes, white space, control characters and everything invisible.
+func neutralise(s string) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if !strings.Contains(s, "<") {
+		return s
+	}
+	var out strings.Builder
+	for i, r := range s {
+		if r == '<' && opensFrame(s[i+1:]) {
+			out.WriteString("&lt;")
+			continue
+		}
+		out.WriteRune(r)
+	}
+	return out.String()
+}
+
+// opensFrame reports whether what follows a '<' spells the tag.
+func opensFrame(s string) bool {
+	want := frameTag
+	for _, r := range s {
+		if r == '/' || !visible(r) {
+			continue
+		}
+		c, _ := utf8.DecodeRuneInString(want)
+		if !foldsTo(r, c) {
+			return false
+		}
+		if want = want[1:]; want == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// visible is false for what a reader of a tag would not see.
+func visible(r rune) bool {
+	return unicode.IsGraphic(r) && !unicode.IsSpace(r) && !unicode.In(r, unicode.Mn, unicode.Me, unicode.Other_Default_Ignorable_Code_Point)
+}
+
+func foldsTo(r, lower rune) bool {
+	for f := unicode.SimpleFold(lower); ; f = unicode.SimpleFold(f) {
+		if f == r {
+			return true
+		}
+		if f == lower {
+			return false
+		}
+	}
+}
+
+var attributeEscaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "'", "&#39;", `"`, "&#34;", "\n", " ", "\r", " ")
+
+// attribute makes a value safe between single quotes.
+func attribute(s string) string {
+	return attributeEscaper.Replace(strings.ToValidUTF8(s, "\uFFFD"))
+}

@@ -1,0 +1,200 @@
+package offload
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+const (
+	defaultMatches = 100
+	maxMatches     = 10_000
+	maxContext     = 100
+	maxLineRunes   = 1_000 // of a line that is shown
+	leadRunes      = 300   // before the match, in a line that is cut
+)
+
+// GrepQuery is what Grep looks for. Its JSON form is the tool's arguments.
+type GrepQuery struct {
+	// Pattern is an RE2 regular expression; it is tried on each line alone.
+	Pattern    string `json:"pattern"`
+	IgnoreCase bool   `json:"ignore_case,omitempty"`
+	// ContextBefore and ContextAfter are lines to show around each match, at
+	// most 100.
+	ContextBefore int `json:"context_before,omitempty"`
+	ContextAfter  int `json:"context_after,omitempty"`
+	// MaxResults is how many matching lines to show. Default 100.
+	MaxResults int `json:"max_results,omitempty"`
+}
+
+// GrepResult are the lines of an artifact that match a pattern.
+type GrepResult struct {
+	ArtifactID string `json:"artifact_id"`
+	Pattern    string `json:"pattern"`
+	// Matches is the number of matching lines found, and shown.
+	Matches    int        `json:"matches"`
+	TotalLines int64      `json:"total_lines"`
+	Lines      []GrepLine `json:"lines"`
+	// Limited says that there are more matches than are shown.
+	Limited bool `json:"limited,omitempty"`
+	// Searched is the number of bytes searched if time ran out before the end,
+	// else 0; there may be matches behind them.
+	Searched int64 `json:"searched,omitempty"`
+
+	// Notes tell a reader what is missing, and what to do about it.
+	Notes []string `json:"notes,omitempty"`
+
+	room int // bytes that may still be shown
+}
+
+// GrepLine is a line that matches or stands near one that does.
+type GrepLine struct {
+	Line  int64  `json:"line"`
+	Match bool   `json:"match"`
+	Text  string `json:"text"`
+	// Offset, in characters, is where the match stands in the artifact, if the
+	// line is too long to be shown whole; an offset for GetByID.
+	Offset int64 `json:"offset,omitempty"`
+	// Cut says that Text is not the whole line.
+	Cut bool `json:"cut,omitempty"`
+}
+
+// Text is what a model reads.
+func (g *GrepResult) Text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Found %d match(es) for pattern '%s' in knowledge#%s (%d total lines)", g.Matches, g.Pattern, g.ArtifactID, g.TotalLines)
+	for i, line := range g.Lines {
+		switch {
+		case i == 0:
+			b.WriteString("\n")
+		case line.Line > g.Lines[i-1].Line+1:
+			b.WriteString("\n--")
+		}
+		mark := '-'
+		if line.Match {
+			mark = ':'
+		}
+		fmt.Fprintf(&b, "\n%d%c %s", line.Line, mark, line.Text)
+		if line.Cut && line.Match {
+			fmt.Fprintf(&b, " [cut; the match is at offset %d]", line.Offset)
+		}
+	}
+	for _, note := range g.Notes {
+		b.WriteString("\n\n[" + note + "]")
+	}
+	return b.String()
+}
+
+// Grep finds the lines of an artifact that match a pattern. It reads the
+// artifact once, in a bounded memory, and stops at the limit or when its time
+// is over; the result says which.
+func (r *Reader) Grep(ctx context.Context, session, id string, q GrepQuery) (*GrepResult, error) {
+	if err := q.check(); err != nil {
+		return nil, err
+	}
+	pattern, err := compilePattern(q.Pattern, q.IgnoreCase)
+	if err != nil {
+		return nil, err
+	}
+	var res *GrepResult
+	err = r.with(ctx, session, id, func(rec Record, c *blockCache) error {
+		limited, cancel := context.WithTimeout(ctx, r.cfg.GrepTime)
+		defer cancel()
+		s := &lineSearch{c: c, pattern: pattern, limit: q.MaxResults + 1, room: r.cfg.MaxChars}
+		err := s.run(limited)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		timeout := err != nil && limited.Err() != nil
+		if err != nil && !timeout {
+			return err
+		}
+		res = &GrepResult{ArtifactID: rec.ID, Pattern: q.Pattern, TotalLines: c.Index().Lines()}
+		if timeout {
+			res.Searched = s.searched
+			res.Notes = append(res.Notes, fmt.Sprintf("the search was stopped after %s, at %d of %d bytes: there may be more matches; try a simpler pattern", r.cfg.GrepTime, s.searched, c.Size()))
+		}
+		return res.fill(ctx, c, s, q)
+	})
+	return res, err
+}
+
+// check fills in defaults.
+func (q *GrepQuery) check() error {
+	switch {
+	case q.Pattern == "":
+		return tools.Errorf(tools.CodeInvalidArguments, "the pattern is empty")
+	case q.ContextBefore < 0 || q.ContextAfter < 0 || q.MaxResults < 0:
+		return tools.Errorf(tools.CodeInvalidArguments, "context_before, context_after and max_results must not be negative")
+	case q.MaxResults == 0:
+		q.MaxResults = defaultMatches
+	}
+	q.MaxResults = min(q.MaxResults, maxMatches)
+	q.ContextBefore = min(q.ContextBefore, maxContext)
+	q.ContextAfter = min(q.ContextAfter, maxContext)
+	return nil
+}
+
+// fill shows the matches within their context, as many as there is room for.
+func (g *GrepResult) fill(ctx context.Context, c *blockCache, s *lineSearch, q GrepQuery) error {
+	g.room = s.room
+	shown := int64(0) // the last line shown
+	for i, m := range s.found {
+		if i == q.MaxResults || i > 0 && g.room < 0 {
+			g.Limited = true
+			break
+		}
+		line, err := m.show(c)
+		if err != nil {
+			return err
+		}
+		g.room -= len(line.Text) + 16
+		if err := g.context(ctx, c, max(m.line-int64(q.ContextBefore), shown+1), m.line-1); err != nil {
+			return err
+		}
+		g.Lines = append(g.Lines, line)
+		after := min(m.line+int64(q.ContextAfter), g.TotalLines)
+		if next := i + 1; next < len(s.found) && next < q.MaxResults {
+			after = min(after, s.found[next].line-1)
+		}
+		if err := g.context(ctx, c, m.line+1, after); err != nil {
+			return err
+		}
+		g.Matches, shown = i+1, after
+	}
+	switch {
+	case g.Limited:
+		g.Notes = append(g.Notes, fmt.Sprintf("there are more matches than the %d shown; raise max_results, narrow the pattern, or read on from line %d", g.Matches, shown+1))
+	case s.used > s.room && s.searched < c.Size():
+		g.Limited = true
+		g.Notes = append(g.Notes, fmt.Sprintf("the search ended at line %d, because no more can be shown; narrow the pattern", s.line))
+	}
+	return nil
+}
+
+// context appends the lines from one to another, while there is room.
+func (g *GrepResult) context(ctx context.Context, c *blockCache, from, to int64) error {
+	for n := from; n <= to && g.room >= 0; n++ {
+		start, err := c.Index().LineOffset(c, n)
+		if err != nil {
+			return err
+		}
+		data, complete, err := readUntilNewline(ctx, c, start, 1, maxLineRunes*4)
+		if err != nil {
+			return err
+		}
+		cut := runesLen(data, maxLineRunes)
+		line := GrepLine{Line: n, Cut: !complete || cut < len(data)}
+		line.Text, _ = textAndData(data[:cut])
+		if line.Cut {
+			line.Text += "…"
+		}
+		g.Lines = append(g.Lines, line)
+		if g.room -= len(line.Text) + 16; g.room < 0 {
+			g.Notes = append(g.Notes, "there is more context than is shown")
+		}
+	}
+	return nil
+}

@@ -1,0 +1,389 @@
+package offload
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// naiveGrep is what Grep must agree with: split, and try each line.
+func naiveGrep(re *regexp.Regexp, content []byte) (lines []int64) {
+	for i, line := range bytes.Split(content, []byte("\n")) {
+		if re.Match(line) {
+			lines = append(lines, int64(i+1))
+		}
+	}
+	return lines
+}
+
+// search runs a lineSearch without the limits of Grep.
+func search(t *testing.T, content []byte, expr string, ignoreCase bool) []lineMatch {
+	t.Helper()
+	p, err := compilePattern(expr, ignoreCase)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &lineSearch{c: &blockCache{Content: contentOf(t, content)}, pattern: p, limit: 1 << 30, room: 1 << 60}
+	if err := s.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s.found
+}
+
+func contentOf(t testing.TB, content []byte) Content {
+	t.Helper()
+	w := NewIndexer()
+	if _, err := w.Write(content); err != nil {
+		t.Fatal(err)
+	}
+	x, _ := w.Finish()
+	return heldContent{bytes.NewReader(content), x}
+}
+
+// heldContent is a Content in memory.
+type heldContent struct {
+	*bytes.Reader
+	index *Index
+}
+
+func (heldContent) Close() error    { return nil }
+func (c heldContent) Index() *Index { return c.index }
+
+func numbers(found []lineMatch) (lines []int64) {
+	for _, m := range found {
+		lines = append(lines, m.line)
+	}
+	return lines
+}
+
+var grepPatterns = []string{
+	"a", "b$", "^a", "^$", "^", "$", "a|b", "foo|bar|baz", "error", "[^a]", `\s`, `\S+`, `(?s)a.b`, `a\nb`, `\n`, `(?m)^b$`, `\Aa`, `a\z`,
+	`\bx\b`, `\Bx`, ".", ".*", "x{2,3}", "(?:ab)+c", "(a|)(b|)", "日本", "[日a]b", `\xff`, `�`, `[^\x00-\x7f]`, "k", "straße|s", `\w+\s*=\s*\d+`,
+	`\r$`, `c\r?$`, "(foo)?", "", "(?i)FoO", "[[:upper:]]", `(?-i)A`, `\Q.*\E`, `a.?b`,
+}
+
+func FuzzGrep(f *testing.F) {
+	for i, p := range grepPatterns {
+		f.Add([]byte("a\nb\r\nfoo bar\n\n日本x k\u212a ſ\xff\nA xx = 12"), p, i%2 == 0)
+	}
+	f.Fuzz(func(t *testing.T, content []byte, expr string, ignoreCase bool) {
+		if len(expr) > 60 || strings.Count(expr, "{") > 1 { // the naive way would take minutes
+			return
+		}
+		naive := expr
+		if ignoreCase {
+			naive = "(?i)" + naive
+		}
+		re, err := regexp.Compile(naive)
+		if _, got := compilePattern(expr, ignoreCase); (got == nil) != (err == nil) {
+			if err == nil && (strings.Contains(got.Error(), "too large") || strings.Contains(got.Error(), "at most")) {
+				return
+			}
+			if ignoreCase { // "(?i)" before the pattern makes another one of, say, ")"
+				return
+			}
+			t.Fatalf("compilePattern(%q, %v) is %v, want %v", expr, ignoreCase, got, err)
+		}
+		if err != nil {
+			return
+		}
+		// Large enough for several chunks, so that lines cross their ends.
+		for _, text := range [][]byte{content, bytes.Repeat(append(content, 'z'), 1+min(40_000/(len(content)+1), 50))} {
+			want := naiveGrep(re, text)
+			found := search(t, text, expr, ignoreCase)
+			if got := numbers(found); !slices.Equal(got, want) {
+				t.Fatalf("grep %q (ignore case %v) in %.200q finds lines %v, want %v", expr, ignoreCase, text, got, want)
+			}
+			for _, m := range found {
+				if loc := re.FindIndex(text[m.start:m.end]); loc == nil || int64(loc[0]) != m.at-m.start {
+					t.Fatalf("grep %q in %.200q: the match in line %d is at %d, want %v", expr, text, m.line, m.at-m.start, loc)
+				}
+			}
+		}
+	})
+}
+
+// Literals are searched before the regexp; what they exclude must not match.
+func TestGrepLiteralsAndCases(t *testing.T) {
+	text := []byte("FOO bar\nfoo BAR\n\u212aelvin\nma\u017f\u017fe\nSTRASSE\n\xff\n\ufffd\nÄRGER\n")
+	for _, row := range []struct {
+		expr       string
+		ignoreCase bool
+	}{
+		{"kelvin", true}, {"masse", true}, {"ß", true}, {"ärger", true}, {"(?i:foo)|bar", false}, {"(?i:zzz)|bar", false}, {"bar|(?i:zzz)", false},
+		{"\ufffd", false}, {`x|\x{fffd}`, false}, {"foo|bar|baz", true}, {"(foo )+", true}, {"(?:foo ){1,3}BAR", false}, {"(foo|(bar))", false},
+	} {
+		expr := row.expr
+		if row.ignoreCase {
+			expr = "(?i)" + expr
+		}
+		want := naiveGrep(regexp.MustCompile(expr), text)
+		if got := numbers(search(t, text, row.expr, row.ignoreCase)); !slices.Equal(got, want) {
+			t.Errorf("grep %q (ignore case %v) finds lines %v, want %v", row.expr, row.ignoreCase, got, want)
+		}
+	}
+}
+
+func TestGrepAcrossChunksAndLongLines(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine, and slow under the race detector")
+	}
+	var text bytes.Buffer
+	for i := range 3 {
+		fmt.Fprintf(&text, "short %d needle\n", i)
+		text.WriteString(strings.Repeat("abcdefg ", 70_000*(i+1))) // 0.5 to 1.7 MB
+		if i%2 == 0 {
+			text.WriteString("needle X9")
+		}
+		text.WriteString(strings.Repeat(" tail", 100_000) + "\n\n")
+	}
+	content := bytes.TrimSuffix(text.Bytes(), []byte("\n"))
+	for _, expr := range []string{"needle", "X9", "needle X[0-9]", "^short [1-3]", "tail$", "^$", "(?i)NEEDLE x", "abc.*X9", "q", "g needle|nothing"} {
+		want := naiveGrep(regexp.MustCompile(expr), content)
+		found := search(t, content, expr, false)
+		if got := numbers(found); !slices.Equal(got, want) {
+			t.Errorf("grep %q finds lines %v, want %v", expr, got, want)
+		}
+		re := regexp.MustCompile(expr)
+		for _, m := range found {
+			if loc := re.FindIndex(content[m.start:m.end]); loc == nil || m.at-m.start != int64(loc[0]) {
+				t.Errorf("grep %q: the match in line %d is at %d, want %v", expr, m.line, m.at-m.start, loc)
+			}
+		}
+	}
+}
+
+// A literal must be found wherever in a long line the chunks part it.
+func TestGrepLiteralAtEveryChunkBorder(t *testing.T) {
+	for shift := range 8 {
+		content := append(bytes.Repeat([]byte("x"), 3*searchChunk-shift), "needle and more\nneedle"...)
+		if got := numbers(search(t, content, "needle", false)); !slices.Equal(got, []int64{1, 2}) {
+			t.Errorf("shifted by %d, the needle is found in lines %v, want 1 and 2", shift, got)
+		}
+	}
+}
+
+func TestGrepSingleLineOf100MB(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes 100 MB")
+	}
+	line := bytes.Repeat([]byte(`{"id":1234567,"name":"somebody"},`), 100<<20/33)
+	copy(line[80<<20:], `"target":"here"`)
+	r := stored(t, line)
+	for _, expr := range []string{`"target"`, `"target":"[a-z]+"`, `(?i)TARGET`} {
+		res, err := r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: expr})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.Matches != 1 || res.Searched != 0 || len(res.Lines) != 1 || !strings.Contains(res.Lines[0].Text, `"target":"here"`) {
+			t.Fatalf("grep %q finds %d matches: %.300s", expr, res.Matches, res.Text())
+		}
+		page, err := r.GetByID(t.Context(), "s", "a", res.Lines[0].Offset, 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !regexp.MustCompile("^(" + expr + ")").MatchString(page.Content) {
+			t.Errorf("the offset of the match leads to %q", page.Content)
+		}
+	}
+	res, err := r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: "nowhere"})
+	if err != nil || res.Matches != 0 || res.Text() != "Found 0 match(es) for pattern 'nowhere' in knowledge#a (1 total lines)" {
+		t.Errorf("a literal that is not there gives %q, %v", res.Text(), err)
+	}
+}
+
+func TestGrepText(t *testing.T) {
+	r := stored(t, []byte("one\ntwo\nthree\nfour\nfive\nsix\nseven\n"))
+	for _, row := range []struct {
+		q    GrepQuery
+		want string
+	}{
+		{GrepQuery{Pattern: "t.*o"}, "Found 1 match(es) for pattern 't.*o' in knowledge#a (8 total lines)\n\n2: two"},
+		{GrepQuery{Pattern: "o", ContextAfter: 1}, "Found 3 match(es) for pattern 'o' in knowledge#a (8 total lines)\n\n1: one\n2: two\n3- three\n4: four\n5- five"},
+		{GrepQuery{Pattern: "^(one|six)", ContextBefore: 1, ContextAfter: 1}, "Found 2 match(es) for pattern '^(one|six)' in knowledge#a (8 total lines)\n\n1: one\n2- two\n--\n5- five\n6: six\n7- seven"},
+		{GrepQuery{Pattern: "SEVEN", IgnoreCase: true, ContextAfter: 9}, "Found 1 match(es) for pattern 'SEVEN' in knowledge#a (8 total lines)\n\n7: seven\n8- "},
+		{GrepQuery{Pattern: "nothing"}, "Found 0 match(es) for pattern 'nothing' in knowledge#a (8 total lines)"},
+		{GrepQuery{Pattern: "^$"}, "Found 1 match(es) for pattern '^$' in knowledge#a (8 total lines)\n\n8: "},
+		{GrepQuery{Pattern: "o", MaxResults: 3}, "Found 3 match(es) for pattern 'o' in knowledge#a (8 total lines)\n\n1: one\n2: two\n--\n4: four"},
+		{GrepQuery{Pattern: "o", MaxResults: 1, ContextAfter: 1}, "Found 1 match(es) for pattern 'o' in knowledge#a (8 total lines)\n\n1: one\n2- two\n\n[there are more matches than the 1 shown; raise max_results, narrow the pattern, or read on from line 3]"},
+	} {
+		res, err := r.Grep(t.Context(), "s", "a", row.q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := res.Text(); got != row.want {
+			t.Errorf("grep %+v is\n%s\nwant\n%s", row.q, got, row.want)
+		}
+	}
+}
+
+func TestGrepLimits(t *testing.T) {
+	r := stored(t, []byte(strings.Repeat("match\n", 300)))
+	for _, row := range []struct {
+		max, want int
+		limited   bool
+	}{{0, 100, true}, {299, 299, true}, {300, 300, false}, {1000, 300, false}} {
+		res, err := r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: "match", MaxResults: row.max})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.Matches != row.want || res.Limited != row.limited || len(res.Lines) != row.want {
+			t.Errorf("max_results %d gives %d matches in %d lines, limited %v; want %d, %v", row.max, res.Matches, len(res.Lines), res.Limited, row.want, row.limited)
+		}
+	}
+	// However much matches, what is shown is bounded, and says so.
+	r = stored(t, []byte(strings.Repeat(strings.Repeat("match ", 1000)+"\n", 300)))
+	res, err := r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: "match", MaxResults: 10_000, ContextAfter: 100, ContextBefore: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(res.Text()); n > 50_000 || !res.Limited || res.Matches == 0 {
+		t.Errorf("a grep that matches everywhere has %d bytes, %d matches, limited %v", n, res.Matches, res.Limited)
+	}
+	res, err = r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: "match$", ContextAfter: 100})
+	if err != nil || res.Matches != 0 {
+		t.Errorf("%d matches, %v", res.Matches, err)
+	}
+}
+
+func TestGrepShowsLongLinesAroundTheMatch(t *testing.T) {
+	line := strings.Repeat("é", 5000) + "NEEDLE" + strings.Repeat("日", 5000)
+	r := stored(t, []byte("first\n"+line+"\nlast"))
+	res, err := r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: "NEEDLE", ContextBefore: 1, ContextAfter: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "…" + strings.Repeat("é", leadRunes) + "NEEDLE" + strings.Repeat("日", maxLineRunes-leadRunes-6) + "…"
+	if got := res.Lines[1]; got.Text != want || !got.Cut || got.Offset != 5006 {
+		t.Errorf("line is %+v, want %s at 5006", got, want)
+	}
+	res, err = r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: "^last", ContextBefore: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := res.Lines[0].Text, strings.Repeat("é", maxLineRunes)+"…"; got != want {
+		t.Errorf("a long line of context is %s", got)
+	}
+}
+
+func TestGrepRefusesBadPatterns(t *testing.T) {
+	r := stored(t, []byte("x"))
+	for expr, text := range map[string]string{
+		"":                        "empty",
+		"(":                       "missing closing )",
+		"(?=x)":                   "no look-around",
+		`(x)\1`:                   "no look-around",
+		strings.Repeat("x", 5000): "at most 4096",
+		"((a{100}){100}){10}":     "repeat count",
+		"(abcdefghijkl){1000}":    "too large",
+	} {
+		_, err := r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: expr})
+		wantCode(t, err, tools.CodeInvalidArguments, text)
+	}
+	_, err := r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: "x", ContextAfter: -1})
+	wantCode(t, err, tools.CodeInvalidArguments, "negative")
+}
+
+// A hostile pattern is linear in the text, but with a factor of tens of
+// microseconds a byte. It must end when its time is over, and say so.
+func TestGrepEndsInTime(t *testing.T) {
+	store := NewMem(StoreConfig{})
+	putArtifact(t, store, "s", "lines", bytes.Repeat([]byte(strings.Repeat("a", 200)+"\n"), 20_000))
+	putArtifact(t, store, "s", "line", bytes.Repeat([]byte("a"), 4<<20))
+	putArtifact(t, store, "s", "filtered", bytes.Repeat([]byte(strings.Repeat("a", 200)+"xb\n"), 20_000))
+	putArtifact(t, store, "s", "half a chunk", bytes.Repeat([]byte("a"), searchChunk/2))
+	r := NewReader(store, ReaderConfig{GrepTime: 100 * time.Millisecond})
+	for _, id := range []string{"lines", "line", "filtered", "half a chunk"} {
+		// Without the deadline each takes minutes: the test would time out.
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		res, err := r.Grep(ctx, "s", id, GrepQuery{Pattern: `((a?){30}){30}[b-d]{2}`})
+		cancel()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.Matches != 0 || !strings.Contains(res.Text(), "the search was stopped after 100ms") {
+			t.Errorf("grep of %s gives %s", id, res.Text())
+		}
+	}
+}
+
+// brokenContent fails to read from an offset on.
+type brokenContent struct {
+	Content
+	from int64
+}
+
+func (c brokenContent) ReadAt(p []byte, off int64) (int, error) {
+	if off+int64(len(p)) > c.from {
+		return 0, fmt.Errorf("disk: %w", ErrCorrupt)
+	}
+	return c.Content.ReadAt(p, off)
+}
+
+func TestGrepReportsBrokenContent(t *testing.T) {
+	for name, text := range map[string][]byte{
+		"lines":    bytes.Repeat([]byte("some line\n"), 400_000),
+		"one line": bytes.Repeat([]byte("some line "), 400_000),
+	} {
+		for _, expr := range []string{"nothing", "l[a-z]*n$"} {
+			p, err := compilePattern(expr, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := &lineSearch{c: &blockCache{Content: brokenContent{contentOf(t, text), 3 << 20}}, pattern: p, limit: 10, room: 1000}
+			if err := s.run(t.Context()); err == nil {
+				t.Errorf("grep %q of %s that cannot be read succeeds", expr, name)
+			}
+		}
+	}
+}
+
+func BenchmarkGrep100MB(b *testing.B) {
+	line := "2026-11-20T10:00:00Z INFO request served path=/v1/things/%07d status=200 took=12ms\n"
+	var buf bytes.Buffer
+	for i := 0; buf.Len() < 100<<20; i++ {
+		fmt.Fprintf(&buf, line, i)
+	}
+	content := contentOf(b, buf.Bytes())
+	b.Run("reading alone", func(b *testing.B) {
+		b.SetBytes(content.Size())
+		for b.Loop() {
+			if _, err := io.Copy(io.Discard, struct{ io.Reader }{io.NewSectionReader(content, 0, content.Size())}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	for _, row := range []struct{ name, expr string }{
+		{"literal", "things/0999999"}, {"ignore case", "(?i)THINGS/0999999"}, {"literal and class", `things/09999[89]9\b`},
+		{"alternation", "panic|fatal|0999999"}, {"no literal", `[x-z]{3}\d`}, {"every line", `status=[45]\d\d`},
+	} {
+		b.Run(row.name, func(b *testing.B) {
+			b.SetBytes(content.Size())
+			for b.Loop() {
+				p, err := compilePattern(row.expr, false)
+				if err != nil {
+					b.Fatal(err)
+				}
+				s := &lineSearch{c: &blockCache{Content: content}, pattern: p, limit: 101, room: 40_000}
+				if err := s.run(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+	b.Run("20 lines of the middle", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := readLines(b.Context(), Record{}, &blockCache{Content: content}, 600_000, 600_019, 40_000); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

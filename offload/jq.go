@@ -1,0 +1,202 @@
+package offload
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"runtime/metrics"
+	"strings"
+	"time"
+
+	"github.com/itchyny/gojq"
+
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+const (
+	maxJQQuery = 4 << 10   // bytes
+	maxJQHeap  = 256 << 20 // bytes that the process may grow by while queries run
+	jqWatch    = 5 * time.Millisecond
+)
+
+// JQResult is what a jq query made of an artifact.
+type JQResult struct {
+	ArtifactID string            `json:"artifact_id"`
+	Query      string            `json:"query"`
+	Results    []json.RawMessage `json:"results"`
+	// Limited says that there are more results than are shown.
+	Limited bool `json:"limited,omitempty"`
+}
+
+// Text is what a model reads.
+func (j *JQResult) Text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Found %d result(s) for query '%s' in knowledge#%s", len(j.Results), j.Query, j.ArtifactID)
+	for i, result := range j.Results {
+		if i == 0 {
+			b.WriteString("\n")
+		}
+		fmt.Fprintf(&b, "\n%s", result)
+	}
+	if j.Limited {
+		b.WriteString("\n\n[there are more results than are shown; narrow the query]")
+	}
+	return b.String()
+}
+
+// JQ runs a jq query on an artifact of JSON, or of JSON values one after the
+// other. The size of the artifact, time, memory and output are bounded.
+func (r *Reader) JQ(ctx context.Context, session, id, query string) (*JQResult, error) {
+	if len(query) > maxJQQuery {
+		return nil, tools.Errorf(tools.CodeInvalidArguments, "the query has %d bytes; at most %d are accepted", len(query), maxJQQuery)
+	}
+	parsed, err := gojq.Parse(query)
+	if err != nil {
+		return nil, badQuery(query, err)
+	}
+	code, err := gojq.Compile(parsed)
+	if err != nil {
+		return nil, badQuery(query, err)
+	}
+	select {
+	case r.jq <- struct{}{}:
+		defer func() { <-r.jq }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	res := &JQResult{Query: query, Results: []json.RawMessage{}}
+	err = r.with(ctx, session, id, func(rec Record, c *blockCache) error {
+		res.ArtifactID = rec.ID
+		if c.Size() > r.cfg.JQInput {
+			return tools.Errorf(tools.CodeInvalidArguments, "the artifact %q has %d bytes, and jq takes at most %d; use %s or %s", rec.ID, c.Size(), r.cfg.JQInput, ToolGrep, ToolGet)
+		}
+		limited, cancel := context.WithTimeoutCause(ctx, r.cfg.JQTime,
+			tools.Errorf(tools.CodeTimeout, "the query %q took longer than %s", shorten(query, 200), r.cfg.JQTime))
+		defer cancel()
+		limited, stop := watchHeap(limited)
+		defer stop()
+		err := res.run(limited, code, c, r.cfg.MaxChars)
+		if err != nil && limited.Err() != nil {
+			return context.Cause(limited)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return res, nil
+}
+
+func badQuery(query string, err error) error {
+	return tools.Errorf(tools.CodeInvalidArguments, "bad jq query %q: %v", shorten(query, 200), err)
+}
+
+// run applies the query to each JSON value of the input.
+func (j *JQResult) run(ctx context.Context, code *gojq.Code, c *blockCache, room int) error {
+	dec := json.NewDecoder(io.NewSectionReader(c, 0, c.Size()))
+	dec.UseNumber()
+	for {
+		var input any
+		switch err := dec.Decode(&input); {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return tools.Errorf(tools.CodeInvalidArguments, "the artifact %q is not JSON (%v); use %s or %s", j.ArtifactID, err, ToolGrep, ToolLines)
+		}
+		iter := code.RunWithContext(ctx, input)
+		for {
+			v, ok := iter.Next()
+			if !ok {
+				break
+			}
+			if err, ok := v.(error); ok {
+				if halt, ok := errors.AsType[*gojq.HaltError](err); ok && halt.Value() == nil {
+					return nil
+				}
+				return badQuery(j.Query, err)
+			}
+			if jsonSize(v, room) > room {
+				if len(j.Results) == 0 {
+					return tools.Errorf(tools.CodeInvalidArguments, "the first result of the query %q is longer than the %d characters that can be shown; narrow it, for instance with keys, length, or .[:10]", shorten(j.Query, 200), room)
+				}
+				j.Limited = true
+				return nil
+			}
+			text, err := gojq.Marshal(v)
+			if err != nil {
+				return badQuery(j.Query, err)
+			}
+			room -= len(text) + 1
+			j.Results = append(j.Results, text)
+		}
+	}
+}
+
+// jsonSize is at least the size of v as JSON, or something over limit.
+func jsonSize(v any, limit int) int {
+	n := 24 // a number
+	switch v := v.(type) {
+	case string:
+		if len(v) > limit {
+			return limit + 1
+		}
+		n = jsonLen(v)
+	case json.Number:
+		n = len(v)
+	case fmt.Stringer: // a big.Int
+		n = len(v.String())
+	case []any:
+		for _, e := range v {
+			if n += jsonSize(e, limit-n) + 1; n > limit {
+				break
+			}
+		}
+	case map[string]any:
+		for k, e := range v {
+			if n += len(k) + jsonSize(e, limit-n) + 4; n > limit {
+				break
+			}
+		}
+	}
+	return n
+}
+
+// watchHeap returns a context that ends when the heap has grown by more than a
+// query may take: gojq bounds its steps by the context, but not its memory.
+// Between two steps it can still take what one step takes.
+func watchHeap(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	done := make(chan struct{})
+	start := heapBytes()
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(jqWatch)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			if heapBytes() > start+maxJQHeap {
+				cancel(tools.Errorf(tools.CodeInvalidArguments, "the query needs too much memory; narrow it"))
+				return
+			}
+		}
+	}()
+	return ctx, func() {
+		cancel(nil)
+		<-done
+	}
+}
+
+func heapBytes() uint64 {
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(sample)
+	if sample[0].Value.Kind() != metrics.KindUint64 {
+		return 0
+	}
+	return sample[0].Value.Uint64()
+}

@@ -1,0 +1,76 @@
+package offload
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+func TestJQ(t *testing.T) {
+	r := stored(t, []byte(`{"items":[{"id":1,"price":1.10},{"id":12345678901234567890,"price":1e400}],"html":"<b>\u2028"}`))
+	for query, want := range map[string]string{
+		".items | length":              "Found 1 result(s) for query '.items | length' in knowledge#a\n\n2",
+		".items[].id":                  "Found 2 result(s) for query '.items[].id' in knowledge#a\n\n1\n12345678901234567890",
+		".items[].price":               "Found 2 result(s) for query '.items[].price' in knowledge#a\n\n1.10\n1e400",
+		".html, .none":                 "Found 2 result(s) for query '.html, .none' in knowledge#a\n\n\"<b>\u2028\"\nnull",
+		"empty":                        "Found 0 result(s) for query 'empty' in knowledge#a",
+		"1, halt, 2":                   "Found 1 result(s) for query '1, halt, 2' in knowledge#a\n\n1",
+		"$ENV | length, (env|length)":  "Found 2 result(s) for query '$ENV | length, (env|length)' in knowledge#a\n\n0\n0",
+		".items | map(select(.id==1))": "Found 1 result(s) for query '.items | map(select(.id==1))' in knowledge#a\n\n[{\"id\":1,\"price\":1.10}]",
+	} {
+		res, err := r.JQ(t.Context(), "s", "a", query)
+		if err != nil {
+			t.Errorf("jq %q: %v", query, err)
+		} else if got := res.Text(); got != want {
+			t.Errorf("jq %q is\n%s\nwant\n%s", query, got, want)
+		}
+	}
+	for query, text := range map[string]string{
+		".[":                      "bad jq query",
+		"nothing":                 "function not defined",
+		".items.x":                "expected an object",
+		`error("x")`:              "x",
+		`import "m" as m; 1`:      "bad jq query",
+		"input":                   "bad jq query",
+		strings.Repeat(".", 5000): "at most 4096",
+	} {
+		_, err := r.JQ(t.Context(), "s", "a", query)
+		wantCode(t, err, tools.CodeInvalidArguments, text)
+	}
+}
+
+func TestJQOfSeveralValues(t *testing.T) {
+	r := stored(t, []byte("{\"n\":1}\n{\"n\":2}\n"))
+	res, err := r.JQ(t.Context(), "s", "a", ".n")
+	if err != nil || len(res.Results) != 2 || string(res.Results[1]) != "2" {
+		t.Errorf("results are %s, %v", res.Results, err)
+	}
+}
+
+func TestJQBounds(t *testing.T) {
+	store := NewMem(StoreConfig{})
+	putArtifact(t, store, "s", "text", []byte("just text"))
+	putArtifact(t, store, "s", "big", []byte("["+strings.Repeat("1,", 5<<20)+"1]"))
+	putArtifact(t, store, "s", "json", []byte(`[`+strings.Repeat(`"0123456789",`, 10_000)+`1]`))
+	r := NewReader(store, ReaderConfig{JQTime: 200 * time.Millisecond})
+	for _, row := range []struct{ id, query, code, text string }{
+		{"text", ".", tools.CodeInvalidArguments, "is not JSON"},
+		{"big", ".", tools.CodeInvalidArguments, "jq takes at most 8388608; use grep_knowledge"},
+		{"json", ".", tools.CodeInvalidArguments, "longer than the 40000 characters"},
+		{"json", "last(range(1e12))", tools.CodeTimeout, "took longer than 200ms"},
+		{"json", "def f: f; f", tools.CodeTimeout, "took longer than 200ms"},
+	} {
+		_, err := r.JQ(t.Context(), "s", row.id, row.query)
+		wantCode(t, err, row.code, row.text)
+	}
+	res, err := r.JQ(t.Context(), "s", "json", ".[]")
+	if err != nil || !res.Limited || len(res.Results) < 1_000 || len(res.Text()) > 41_000 {
+		t.Errorf("many results: %d, limited %v, %v", len(res.Results), res.Limited, err)
+	}
+	// Nothing but the watched heap stops this one.
+	r = NewReader(store, ReaderConfig{JQTime: time.Minute})
+	_, err = r.JQ(t.Context(), "s", "json", `[range(1e12) | tostring * 100] | length`)
+	wantCode(t, err, tools.CodeInvalidArguments, "too much memory")
+}

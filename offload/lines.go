@@ -1,0 +1,139 @@
+package offload
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// Lines is a range of lines of an artifact. Lines are what splitting at "\n"
+// gives: a text that ends with one has an empty last line, and a "\r" before it
+// belongs to the line.
+type Lines struct {
+	ArtifactID string `json:"artifact_id"`
+	// StartLine and EndLine are the first and the last line shown, from 1.
+	StartLine  int64 `json:"start_line"`
+	EndLine    int64 `json:"end_line"`
+	TotalLines int64 `json:"total_lines"`
+	// NextLine is the first line that was asked for and is not shown, because
+	// there is a limit to what is shown at once; 0 if all are.
+	NextLine int64 `json:"next_line,omitempty"`
+	// NextOffset, in characters, is where EndLine goes on if even the first
+	// line was too long; else 0. It is an offset for GetByID.
+	NextOffset int64 `json:"next_offset,omitempty"`
+	// Content are the lines, without the newline of the last; bytes that are
+	// not UTF-8 are replaced, each by one U+FFFD.
+	Content string `json:"content"`
+	// Data are the exact bytes, if Content could not hold them.
+	Data []byte `json:"data,omitempty"`
+}
+
+// Bytes are the exact bytes of the lines.
+func (l *Lines) Bytes() []byte {
+	if l.Data != nil {
+		return l.Data
+	}
+	return []byte(l.Content)
+}
+
+// Text is what a model reads.
+func (l *Lines) Text() string {
+	text := fmt.Sprintf("Lines %d-%d of %d (knowledge_id: %s):\n\n%s", l.StartLine, l.EndLine, l.TotalLines, l.ArtifactID, l.Content)
+	if l.NextOffset > 0 {
+		text += fmt.Sprintf("\n\n[line %d is too long to be shown whole; it goes on at %s(artifact_id, offset=%d)]", l.EndLine, ToolGet, l.NextOffset)
+	}
+	if l.NextLine > 0 {
+		text += fmt.Sprintf("\n\n[not all lines are shown; go on with start_line=%d]", l.NextLine)
+	}
+	return text
+}
+
+// GetByLines returns the lines start to end, from 1 and inclusive. An end after
+// the last line is the last line.
+func (r *Reader) GetByLines(ctx context.Context, session, id string, start, end int64) (*Lines, error) {
+	var lines *Lines
+	err := r.with(ctx, session, id, func(rec Record, c *blockCache) (err error) {
+		lines, err = readLines(ctx, rec, c, start, end, r.cfg.MaxChars)
+		return err
+	})
+	return lines, err
+}
+
+func readLines(ctx context.Context, rec Record, c *blockCache, start, end int64, maxChars int) (*Lines, error) {
+	index := c.Index()
+	total := index.Lines()
+	switch {
+	case start < 1 || start > total:
+		return nil, tools.Errorf(tools.CodeInvalidArguments, "start_line %d is outside of the artifact %q; valid are 1 to %d", start, rec.ID, total)
+	case end < start:
+		return nil, tools.Errorf(tools.CodeInvalidArguments, "end_line %d is before start_line %d; valid are %d to %d", end, start, start, total)
+	}
+	lines := &Lines{ArtifactID: rec.ID, StartLine: start, EndLine: min(end, total), TotalLines: total}
+	from, err := index.LineOffset(c, start)
+	if err != nil {
+		return nil, err
+	}
+	data, complete, err := readUntilNewline(ctx, c, from, lines.EndLine-start+1, maxChars*utf8.UTFMax)
+	if err != nil {
+		return nil, err
+	}
+	if cut := runesLen(data, int64(maxChars)); cut < len(data) || !complete {
+		data = data[:cut]
+		if err := lines.cut(c, from, &data); err != nil {
+			return nil, err
+		}
+	}
+	lines.Content, lines.Data = textAndData(data)
+	return lines, nil
+}
+
+// cut makes lines say what data, which begins at from and is not all, still has.
+func (l *Lines) cut(c *blockCache, from int64, data *[]byte) error {
+	want := l.EndLine
+	last := bytes.LastIndexByte(*data, '\n')
+	if last < 0 {
+		next, err := c.Index().CharAt(c, from+int64(len(*data)))
+		if err != nil {
+			return err
+		}
+		l.NextOffset, l.EndLine = next, l.StartLine
+	} else {
+		*data = (*data)[:last]
+		l.EndLine = l.StartLine + countNewlines(*data)
+	}
+	if l.EndLine < want {
+		l.NextLine = l.EndLine + 1
+	}
+	return nil
+}
+
+// readUntilNewline reads from an offset to the nth newline, which is left out,
+// or to the end, or limit bytes; complete says that it was not the limit.
+func readUntilNewline(ctx context.Context, c *blockCache, from, nth int64, limit int) (data []byte, complete bool, err error) {
+	for off := from; off < c.Size(); {
+		if err := ctx.Err(); err != nil {
+			return nil, false, err
+		}
+		block, err := c.block(off / BlockSize)
+		if err != nil {
+			return nil, false, err
+		}
+		part := block[off%BlockSize:]
+		if n := countNewlines(part); n >= nth {
+			part, nth = part[:nthNewline(part, nth)], 0
+		} else {
+			nth -= n
+		}
+		if data = append(data, part...); len(data) > limit {
+			return data[:limit], false, nil
+		}
+		if nth == 0 {
+			break
+		}
+		off += int64(len(part))
+	}
+	return data, true, nil
+}

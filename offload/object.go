@@ -1,0 +1,192 @@
+package offload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Names of the buckets, by default.
+const (
+	DefaultBlobBucket   = "stevedore_blobs"
+	DefaultRecordBucket = "stevedore_artifacts"
+)
+
+// ObjectConfig configures an ObjectStore. The zero value works.
+type ObjectConfig struct {
+	StoreConfig
+	// Bucket is the object store that keeps the bytes. Default
+	// DefaultBlobBucket.
+	Bucket string
+	// Records is the key-value bucket that keeps the records. Default
+	// DefaultRecordBucket.
+	Records string
+	// Replicas is for buckets that are created. Default 1.
+	Replicas int
+}
+
+// ObjectStore is a Store in a JetStream object store. Content is an object named
+// by its hexadecimal SHA-256, in chunks of BlockSize; the stock clients can
+// read it. Its index and the sequences of its chunks stand in the object's
+// metadata, so that a part is read without the rest. Records are in a key-value
+// bucket, under <session>.<id>.
+//
+// Objects of other names, which producers put there themselves, are left alone
+// for the TTL; PutObject makes artifacts of them.
+//
+// With B and R for the two buckets, a worker publishes to $O.B.C.>, $O.B.M.>,
+// $KV.R.>, $JS.API.STREAM.{INFO,MSG.GET}.{OBJ_B,KV_R} and
+// $JS.API.DIRECT.GET.{OBJ_B,KV_R}, and to list to $JS.API.CONSUMER.*.KV_R.>;
+// the right to remove, $JS.API.STREAM.{PURGE,MSG.DELETE}.{OBJ_B,KV_R}, is the
+// sweeper's. A worker that has it tidies up after itself.
+type ObjectStore struct {
+	cfg     StoreConfig
+	bucket  string
+	api     api
+	pub     jetstream.JetStream // of its own, so that acknowledgements time out
+	blobs   jetstream.Stream
+	records records
+	buffers buffers
+	reads   atomic.Int64
+	// noPurge is set once purging was refused or not answered: an account that
+	// may only add leaves what it no longer needs to the sweeper.
+	noPurge     atomic.Bool
+	tidyTimeout time.Duration
+	recheck     time.Duration
+}
+
+// OpenObject opens the store, and creates the buckets that are missing. An
+// existing bucket is taken as it is.
+func OpenObject(ctx context.Context, js jetstream.JetStream, cfg ObjectConfig) (*ObjectStore, error) {
+	if cfg.Bucket == "" {
+		cfg.Bucket = DefaultBlobBucket
+	}
+	if cfg.Records == "" {
+		cfg.Records = DefaultRecordBucket
+	}
+	s, err := openObject(ctx, js, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("open artifact store %q: %w", cfg.Bucket, err)
+	}
+	return s, nil
+}
+
+func openObject(ctx context.Context, js jetstream.JetStream, cfg ObjectConfig) (*ObjectStore, error) {
+	pub, err := jetstream.New(js.Conn(), jetstream.WithPublishAsyncTimeout(ackTimeout))
+	if err != nil {
+		return nil, err
+	}
+	s := &ObjectStore{
+		cfg: cfg.StoreConfig.withDefaults(), bucket: cfg.Bucket,
+		api: newAPI(js), pub: pub,
+		tidyTimeout: 2 * time.Second, recheck: sweepMargin,
+	}
+	if err := createBuckets(ctx, js, cfg); err != nil {
+		return nil, err
+	}
+	if s.blobs, err = js.Stream(ctx, "OBJ_"+cfg.Bucket); err != nil {
+		return nil, err
+	}
+	s.records, err = openRecords(ctx, js, cfg.Records, s.api, s.cfg)
+	return s, err
+}
+
+func createBuckets(ctx context.Context, js jetstream.JetStream, cfg ObjectConfig) error {
+	replicas := max(cfg.Replicas, 1)
+	_, err := js.ObjectStore(ctx, cfg.Bucket)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		_, err = js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{
+			Bucket: cfg.Bucket, Replicas: replicas, Description: "artifacts of Stevedore: bytes by their SHA-256",
+		})
+		if errors.Is(err, jetstream.ErrBucketExists) {
+			err = nil // another process was faster
+		}
+	}
+	if err != nil {
+		return err
+	}
+	_, err = js.KeyValue(ctx, cfg.Records)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		_, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
+			Bucket: cfg.Records, Replicas: replicas, History: 1, Description: "artifacts of Stevedore: records",
+		})
+		if errors.Is(err, jetstream.ErrBucketExists) {
+			err = nil
+		}
+	}
+	return err
+}
+
+// ChunkReads counts the chunks that were read from the server.
+func (s *ObjectStore) ChunkReads() int64 { return s.reads.Load() }
+
+// Put implements Store.
+func (s *ObjectStore) Put(ctx context.Context, rec Record, src io.Reader, summarize func(*Record, Content) error) (Record, error) {
+	out, err := s.put(ctx, rec, src, summarize)
+	if err != nil {
+		return Record{}, fmt.Errorf("put artifact %q: %w", rec.ID, err)
+	}
+	return out, nil
+}
+
+func (s *ObjectStore) put(ctx context.Context, rec Record, src io.Reader, summarize func(*Record, Content) error) (Record, error) {
+	if err := checkKey(rec.Session, rec.ID); err != nil {
+		return rec, err
+	}
+	used, err := s.used(ctx)
+	if err != nil {
+		return rec, err
+	}
+	up := s.newUpload(used)
+	in, err := s.buffers.take(ctx, src, func(block []byte) error { return up.send(ctx, block) })
+	if err != nil {
+		up.discard(ctx)
+		return rec, err
+	}
+	defer s.buffers.release(in)
+	s.cfg.complete(&rec, in.index, in.digest)
+	began := time.Now()
+	if err := up.commit(ctx, in); err != nil {
+		return rec, err
+	}
+	if summarize != nil {
+		if err := summarize(&rec, s.putContent(ctx, in)); err != nil {
+			return rec, fmt.Errorf("summarize: %w", err)
+		}
+	}
+	out, err := s.records.create(ctx, rec)
+	if err != nil || time.Since(began) < s.recheck {
+		return out, err
+	}
+	if err = s.still(ctx, in.digest); err != nil && out.CreatedAt.Equal(rec.CreatedAt) {
+		err = errors.Join(err, s.records.delete(ctx, rec.Session, rec.ID))
+	}
+	return out, err
+}
+
+// still looks, after a Put that took long, whether a sweep took its bytes.
+func (s *ObjectStore) still(ctx context.Context, digest string) error {
+	if b, err := s.blob(ctx, digest); err != nil {
+		return err
+	} else if !s.whole(ctx, b) {
+		return fmt.Errorf("a sweep removed the bytes before they were recorded, put them again: %w", ErrCorrupt)
+	}
+	return nil
+}
+
+// used is what the quota is compared with; 0 if there is none.
+func (s *ObjectStore) used(ctx context.Context) (int64, error) {
+	if s.cfg.Quota <= 0 {
+		return 0, nil
+	}
+	info, err := s.blobs.Info(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("ask how full the bucket is: %w", err)
+	}
+	return int64(info.State.Bytes), nil
+}

@@ -1,0 +1,218 @@
+package offload
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// startServer runs a real server in this process, which nobody else can reach.
+func startServer(t testing.TB, opts server.Options) *server.Server {
+	t.Helper()
+	opts.JetStream, opts.NoSigs = true, true
+	if opts.Port == 0 {
+		opts.DontListen = true
+	}
+	if opts.StoreDir == "" {
+		opts.StoreDir = t.TempDir()
+	}
+	s, err := server.NewServer(&opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	if !s.ReadyForConnections(10e9) {
+		t.Fatal("the server does not start")
+	}
+	t.Cleanup(func() {
+		s.Shutdown()
+		s.WaitForShutdown()
+	})
+	return s
+}
+
+func connect(t testing.TB, s *server.Server, opts ...nats.Option) jetstream.JetStream {
+	t.Helper()
+	nc, err := nats.Connect("", append(opts, nats.InProcessServer(s))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
+func openTestObject(t testing.TB, js jetstream.JetStream, cfg ObjectConfig) *ObjectStore {
+	t.Helper()
+	s, err := OpenObject(t.Context(), js, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func objectHarness(t *testing.T) harness {
+	js := connect(t, startServer(t, server.Options{}))
+	ctx := context.Background()
+	stream := func(t *testing.T) jetstream.Stream {
+		s, err := js.Stream(ctx, "OBJ_"+DefaultBlobBucket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	// chunks lists the chunk messages of a record.
+	chunks := func(t *testing.T, rec Record) (subject string, seqs []uint64) {
+		os, err := js.ObjectStore(ctx, DefaultBlobBucket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.GetInfo(ctx, strings.TrimPrefix(rec.Digest, digestPrefix))
+		if err != nil {
+			t.Fatal(err)
+		}
+		subject = "$O." + DefaultBlobBucket + ".C." + info.NUID
+		last := stream(t).CachedInfo().State.LastSeq
+		for seq := uint64(1); seq <= last; seq++ {
+			if m, err := stream(t).GetMsg(ctx, seq); err == nil && m.Subject == subject {
+				seqs = append(seqs, seq)
+			}
+		}
+		return subject, seqs
+	}
+	return harness{
+		open: func(t *testing.T, cfg StoreConfig) Store {
+			return openTestObject(t, js, ObjectConfig{StoreConfig: cfg})
+		},
+		// A message cannot be changed; a last one can be replaced by another.
+		corrupt: func(t *testing.T, rec Record, i int) {
+			subject, seqs := chunks(t, rec)
+			m, err := stream(t).GetMsg(ctx, seqs[i])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := stream(t).DeleteMsg(ctx, seqs[i]); err != nil {
+				t.Fatal(err)
+			}
+			m.Data[60] ^= 1
+			ack, err := js.Publish(ctx, subject, m.Data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			repoint(t, js, rec, seqs[i], ack.Sequence)
+		},
+		lose: func(t *testing.T, rec Record, i int) {
+			_, seqs := chunks(t, rec)
+			if err := stream(t).DeleteMsg(ctx, seqs[i]); err != nil {
+				t.Fatal(err)
+			}
+		},
+		stored: func(t *testing.T) int {
+			info, err := stream(t).Info(ctx, jetstream.WithSubjectFilter(">"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			objects, uploads := 0, 0
+			for subject := range info.State.Subjects {
+				if strings.Contains(subject, ".M.") {
+					objects++
+				} else {
+					uploads++
+				}
+			}
+			return max(objects, uploads)
+		},
+	}
+}
+
+// repoint rewrites the meta message of a record, so that it names the chunk at
+// another sequence.
+func repoint(t *testing.T, js jetstream.JetStream, rec Record, from, to uint64) {
+	t.Helper()
+	s := openTestObject(t, js, ObjectConfig{})
+	b, err := s.latestBlob(t.Context(), strings.TrimPrefix(rec.Digest, digestPrefix))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range b.seqs {
+		if b.seqs[i] == from {
+			b.seqs[i] = to
+		}
+	}
+	if b.seqs != nil {
+		old := b.Metadata[metaChunks]
+		b.data = []byte(strings.Replace(string(b.data), old, base64.StdEncoding.EncodeToString(appendRuns(nil, b.seqs)), 1))
+	}
+	f, err := (&upload{s: s}).name(strings.TrimPrefix(rec.Digest, digestPrefix), b.data, b.seq)
+	if err == nil {
+		_, err = await(t.Context(), f)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestObjectStore(t *testing.T) { testStore(t, objectHarness) }
+
+func TestChunkRuns(t *testing.T) {
+	for _, seqs := range [][]uint64{{1}, {5, 6, 7}, {1, 3, 4, 900, 901, 1 << 40}} {
+		b := appendRuns(nil, seqs)
+		got, err := decodeRuns(b, len(seqs))
+		if err != nil || fmt.Sprint(got) != fmt.Sprint(seqs) {
+			t.Errorf("%v, %v; want %v", got, err, seqs)
+		}
+		for _, want := range []int{0, len(seqs) - 1, len(seqs) + 1} {
+			if got, err := decodeRuns(b, want); err == nil {
+				t.Errorf("%d of %v decoded as %v", want, seqs, got)
+			}
+		}
+	}
+}
+
+func FuzzChunkRuns(f *testing.F) {
+	f.Add(appendRuns(nil, []uint64{1, 2, 9}), 3)
+	f.Fuzz(func(t *testing.T, b []byte, want int) {
+		if want < 0 || want > 1000 {
+			return
+		}
+		if seqs, err := decodeRuns(b, want); err == nil {
+			for i := 1; i < len(seqs); i++ {
+				if seqs[i] <= seqs[i-1] {
+					t.Fatalf("not ascending: %v", seqs)
+				}
+			}
+		}
+	})
+}
+
+// FuzzDecodeBlob: no meta message breaks a reader, and what it takes for ours
+// fits together.
+func FuzzDecodeBlob(f *testing.F) {
+	s := &ObjectStore{bucket: "b"}
+	for _, size := range []int{0, 10, 3*BlockSize + 1} {
+		x, digest := indexOf(content(size, 1), BlockSize)
+		data, err := s.encodeBlob(&intake{index: x, digest: digest}, "nuid", make([]uint64, 0))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		b, err := decodeBlob(storedMsg{data: data})
+		if err != nil || b.index == nil {
+			return
+		}
+		if b.index.Blocks() != int(b.Chunks) || b.seqs != nil && len(b.seqs) != int(b.Chunks) {
+			t.Fatalf("%d blocks, %d chunks, %d sequences", b.index.Blocks(), b.Chunks, len(b.seqs))
+		}
+	})
+}

@@ -1,0 +1,426 @@
+package offload
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// TestStockClientReads: what we put is an object like any other.
+func TestStockClientReads(t *testing.T) {
+	js := connect(t, startServer(t, server.Options{}))
+	s := openTestObject(t, js, ObjectConfig{})
+	stock, err := js.ObjectStore(t.Context(), DefaultBlobBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, size := range []int{0, 1, BlockSize, 4*BlockSize + 1, 20 * BlockSize} {
+		data := content(size, 30)
+		out := mustPut(t, s, rec("s", fmt.Sprint("a", i)), data)
+		name := strings.TrimPrefix(out.Digest, digestPrefix)
+		got, err := stock.GetBytes(t.Context(), name)
+		if err != nil || !bytes.Equal(got, data) {
+			t.Errorf("%d bytes: got %d, %v", size, len(got), err)
+		}
+		info, err := stock.GetInfo(t.Context(), name)
+		if err != nil || info.Size != uint64(size) || info.Chunks != uint32((size+BlockSize-1)/BlockSize) {
+			t.Errorf("%d bytes: info %+v, %v", size, info, err)
+		}
+	}
+	if list, err := stock.List(t.Context()); err != nil || len(list) != 5 {
+		t.Errorf("list: %d, %v", len(list), err)
+	}
+}
+
+// TestStockClientDeletes: content that somebody deleted with another client is
+// put again, and read as corrupt until then.
+func TestStockClientDeletes(t *testing.T) {
+	js := connect(t, startServer(t, server.Options{}))
+	s := openTestObject(t, js, ObjectConfig{})
+	stock, err := js.ObjectStore(t.Context(), DefaultBlobBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, size := range []int{10, 9 * BlockSize} {
+		data := content(size, 31)
+		out := mustPut(t, s, rec("s", fmt.Sprint("a", i)), data)
+		if err := stock.Delete(t.Context(), strings.TrimPrefix(out.Digest, digestPrefix)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Open(t.Context(), out); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("open: %v, want ErrCorrupt", err)
+		}
+		mustRead(t, s, mustPut(t, s, rec("s", out.ID), data), data)
+	}
+}
+
+func TestPutObject(t *testing.T) {
+	js := connect(t, startServer(t, server.Options{}))
+	s := openTestObject(t, js, ObjectConfig{})
+	stock, err := js.ObjectStore(t.Context(), DefaultBlobBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range []struct {
+		size  int
+		chunk uint32
+	}{{0, 0}, {10, 0}, {3 * BlockSize, 1000}, {20*BlockSize + 5, 0}, {9 * BlockSize, 300_000}} {
+		name, data := fmt.Sprint("upload ", i), content(c.size, 32)
+		meta := jetstream.ObjectMeta{Name: name, Opts: &jetstream.ObjectMetaOptions{ChunkSize: c.chunk}}
+		if _, err := stock.Put(t.Context(), meta, bytes.NewReader(data)); err != nil {
+			t.Fatal(err)
+		}
+		out, err := s.PutObject(t.Context(), rec("s", fmt.Sprint("a", i)), name, nil)
+		if err != nil {
+			t.Fatalf("%q: %v", name, err)
+		}
+		if err := stock.Delete(t.Context(), name); err != nil { // it is the producer's
+			t.Fatal(err)
+		}
+		mustRead(t, s, out, data)
+	}
+	if err := stock.Delete(t.Context(), "upload 1"); err != nil {
+		t.Fatal(err)
+	}
+	info, err := stock.PutString(t.Context(), "damaged", strings.Repeat("x", 1000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stock.AddLink(t.Context(), "link", info); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.blobs.Purge(t.Context(), jetstream.WithPurgeSubject(s.chunkSubject(info.NUID))); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]error{
+		"damaged": ErrCorrupt, "link": ErrNotFound, "nothing": ErrNotFound, "upload 1": ErrNotFound, "": ErrNotFound, strings.Repeat("x", 5000): ErrNotFound,
+	} {
+		if _, err := s.PutObject(t.Context(), rec("s", "bad"), name, nil); !errors.Is(err, want) {
+			t.Errorf("%.20q: %v, want %v", name, err, want)
+		}
+	}
+	if _, err := s.Get(t.Context(), "s", "bad"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("a record is left: %v", err)
+	}
+}
+
+// The name of a content is known to whoever guesses or sees the content's hash;
+// it must not open another session's artifact.
+func TestPutObjectOfAnotherSession(t *testing.T) {
+	js := connect(t, startServer(t, server.Options{}))
+	s := openTestObject(t, js, ObjectConfig{})
+	secret := mustPut(t, s, rec("theirs", "a"), []byte("their secret"))
+	name := strings.TrimPrefix(secret.Digest, "sha256:")
+	for _, name := range []string{name, strings.ToUpper(name)} {
+		if _, err := s.PutObject(t.Context(), rec("mine", "a"), name, nil); !errors.Is(err, ErrNotFound) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestSweepWaitsForProducers: an upload of a producer waits for its call.
+func TestSweepWaitsForProducers(t *testing.T) {
+	js := connect(t, startServer(t, server.Options{}))
+	var c clock
+	s := openTestObject(t, js, ObjectConfig{StoreConfig: StoreConfig{TTL: 24 * time.Hour, Now: c.Now}})
+	stock, err := js.ObjectStore(t.Context(), DefaultBlobBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stock.PutString(t.Context(), "upload", "text"); err != nil {
+		t.Fatal(err)
+	}
+	c.add(23 * time.Hour)
+	if report, err := s.Sweep(t.Context(), time.Hour); err != nil || report != (SweepReport{}) {
+		t.Errorf("%+v, %v; want nothing", report, err)
+	}
+	c.add(2 * time.Hour)
+	if report, err := s.Sweep(t.Context(), time.Hour); err != nil || report.Blobs != 1 || report.Bytes != 4 {
+		t.Errorf("%+v, %v; want the upload", report, err)
+	}
+}
+
+// TestSweepTakesOrphans: an upload that nobody finished leaves chunks without an
+// object.
+func TestSweepTakesOrphans(t *testing.T) {
+	js := connect(t, startServer(t, server.Options{}))
+	var c clock
+	s := openTestObject(t, js, ObjectConfig{StoreConfig: StoreConfig{Now: c.Now}})
+	kept := mustPut(t, s, rec("s", "a"), content(9*BlockSize, 33))
+	up := s.newUpload(0)
+	for range 3 {
+		if err := up.send(t.Context(), content(BlockSize, 34)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := up.awaitAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if report, err := s.Sweep(t.Context(), time.Hour); err != nil || report != (SweepReport{}) {
+		t.Errorf("%+v, %v; want nothing yet", report, err)
+	}
+	c.add(2 * time.Hour)
+	if report, err := s.Sweep(t.Context(), time.Hour); err != nil || report != (SweepReport{Orphans: 3, Bytes: 3 * BlockSize}) {
+		t.Errorf("%+v, %v; want 3 orphans", report, err)
+	}
+	mustRead(t, s, kept, content(9*BlockSize, 33))
+}
+
+// TestSweepDuringPut: a sweep without grace takes the bytes of a Put that has
+// not written its record; the Put sees it and fails, and leaves no record.
+func TestSweepDuringPut(t *testing.T) {
+	js := connect(t, startServer(t, server.Options{}))
+	s := openTestObject(t, js, ObjectConfig{})
+	s.recheck = 0
+	for i, size := range []int{10, 9 * BlockSize} {
+		id := fmt.Sprint("a", i)
+		_, err := s.Put(t.Context(), rec("s", id), bytes.NewReader(content(size, 35)), func(*Record, Content) error {
+			_, err := s.Sweep(t.Context(), 0)
+			return err
+		})
+		if err == nil {
+			t.Errorf("%d bytes: the put succeeded, its bytes are gone", size)
+		}
+		if _, err := s.Get(t.Context(), "s", id); !errors.Is(err, ErrNotFound) {
+			t.Errorf("%d bytes: a record is left: %v", size, err)
+		}
+		mustRead(t, s, mustPut(t, s, rec("s", id), content(size, 35)), content(size, 35))
+	}
+}
+
+// TestServerQuota: the bucket's own limit is a full store, too.
+func TestServerQuota(t *testing.T) {
+	js := connect(t, startServer(t, server.Options{}))
+	_, err := js.CreateObjectStore(t.Context(), jetstream.ObjectStoreConfig{Bucket: DefaultBlobBucket, MaxBytes: 4 * BlockSize})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := openTestObject(t, js, ObjectConfig{})
+	first := mustPut(t, s, rec("s", "a"), content(2*BlockSize, 36))
+	for _, size := range []int{2*BlockSize + 10, 3 * BlockSize, 9 * BlockSize} {
+		if _, err := s.Put(t.Context(), rec("s", "b"), bytes.NewReader(content(size, 37)), nil); !errors.Is(err, ErrQuota) {
+			t.Errorf("%d bytes: %v, want ErrQuota", size, err)
+		}
+		if _, err := s.Get(t.Context(), "s", "b"); !errors.Is(err, ErrNotFound) {
+			t.Errorf("%d bytes: a record is left: %v", size, err)
+		}
+		if objects, err := s.objects(t.Context()); err != nil || len(objects) != 1 {
+			t.Errorf("%d bytes: %d objects, %v; want the first only", size, len(objects), err)
+		}
+	}
+	mustRead(t, s, first, content(2*BlockSize, 36))
+	mustPut(t, s, rec("s", "b"), content(100, 38)) // there is room for it: nothing was left behind
+}
+
+// proxy is a network between a client and a server that can be cut.
+type proxy struct {
+	l    net.Listener
+	to   string
+	mu   sync.Mutex
+	open []net.Conn
+	left int64 // bytes from the client that still go through; -1 for all
+}
+
+func newProxy(t *testing.T, to string) *proxy {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{l: l, to: to, left: -1}
+	t.Cleanup(func() { l.Close(); p.cut() })
+	go p.serve() // ends with the listener
+	return p
+}
+
+// connect connects through the proxy, again and again.
+func (p *proxy) connect(t *testing.T) jetstream.JetStream {
+	nc, err := nats.Connect("nats://"+p.l.Addr().String(), nats.MaxReconnects(-1),
+		nats.ReconnectWait(20*time.Millisecond), nats.ReconnectJitter(0, 0),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
+func (p *proxy) serve() {
+	for {
+		c, err := p.l.Accept()
+		if err != nil {
+			return
+		}
+		s, err := net.Dial("tcp", p.to)
+		if err != nil {
+			c.Close()
+			continue
+		}
+		p.mu.Lock()
+		p.open = append(p.open, c, s)
+		p.mu.Unlock()
+		go io.Copy(c, s)
+		go io.Copy(s, readFunc(func(b []byte) (int, error) {
+			n, err := c.Read(b)
+			if p.spend(int64(n)) {
+				p.cut()
+				return 0, io.ErrClosedPipe
+			}
+			return n, err
+		}))
+	}
+}
+
+// spend reports whether the bytes that may go through are used up.
+func (p *proxy) spend(n int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.left < 0 {
+		return false
+	}
+	p.left = max(p.left-n, 0)
+	return p.left == 0
+}
+
+// allow lets so many bytes through, then cuts the connection; -1 heals it.
+func (p *proxy) allow(n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.left = n
+}
+
+func (p *proxy) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.open {
+		c.Close()
+	}
+	p.open = nil
+}
+
+// TestCutConnection cuts the network after any number of bytes of a Put: it
+// fails or succeeds, the next one succeeds, and after a sweep nothing is left
+// that no record names.
+func TestCutConnection(t *testing.T) {
+	srv := startServer(t, server.Options{Host: "127.0.0.1", Port: -1})
+	p := newProxy(t, srv.Addr().String())
+	s := openTestObject(t, p.connect(t), ObjectConfig{})
+	s.tidyTimeout = 100 * time.Millisecond
+	calm := openTestObject(t, connect(t, srv), ObjectConfig{})
+	size := 12 * BlockSize
+	for i, after := range []int64{1, 100, BlockSize / 2, 3 * BlockSize, 11 * BlockSize, int64(size) + 500, int64(size) + 2500} {
+		data := content(size, uint64(40+i))
+		id := fmt.Sprint("a", i)
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		p.allow(after)
+		_, failed := s.Put(ctx, rec("s", id), bytes.NewReader(data), nil)
+		cancel()
+		p.allow(-1)
+		if _, err := calm.Get(t.Context(), "s", id); failed != nil && err == nil {
+			t.Logf("cut after %d: the put failed (%v) but is recorded: its answer was lost", after, failed)
+		} else if failed == nil && err != nil {
+			t.Errorf("cut after %d: the put succeeded without a record", after)
+		}
+		out := mustPut(t, calm, rec("s", id), data)
+		mustRead(t, calm, out, data)
+	}
+	if _, err := calm.Sweep(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	info, err := calm.blobs.Info(t.Context(), jetstream.WithSubjectFilter(calm.chunkSubject(">")))
+	if err != nil || len(info.State.Subjects) != 7 || info.State.Msgs != 7*(12+1) {
+		t.Errorf("%d uploads, %d messages, %v; want 7 of 12 chunks and one meta", len(info.State.Subjects), info.State.Msgs, err)
+	}
+}
+
+// TestCutWhileReading: a read that is under way when the connection breaks goes
+// on after the reconnect.
+func TestCutWhileReading(t *testing.T) {
+	srv := startServer(t, server.Options{Host: "127.0.0.1", Port: -1})
+	p := newProxy(t, srv.Addr().String())
+	s := openTestObject(t, p.connect(t), ObjectConfig{})
+	s.api.wait = time.Second // what was lost is asked for again after that
+	data := content(100*BlockSize, 50)
+	out := mustPut(t, s, rec("s", "a"), data)
+	c, err := s.Open(t.Context(), out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var got bytes.Buffer
+	buf := make([]byte, BlockSize)
+	for i, off := 0, int64(0); off < c.Size(); i++ {
+		if i == 20 || i == 60 {
+			p.cut()
+		}
+		n, err := c.ReadAt(buf, off)
+		if err != nil {
+			// A request that was under way is lost; the next one goes through.
+			if n, err = c.ReadAt(buf, off); err != nil {
+				t.Fatalf("block %d: %v", i, err)
+			}
+		}
+		got.Write(buf[:n])
+		off += int64(n)
+	}
+	if !bytes.Equal(got.Bytes(), data) {
+		t.Error("read other bytes than were put")
+	}
+}
+
+// TestServerRestart: what was put is there when the server comes back.
+func TestServerRestart(t *testing.T) {
+	dir := t.TempDir()
+	srv := startServer(t, server.Options{StoreDir: dir})
+	data := content(20*BlockSize, 51)
+	out := mustPut(t, openTestObject(t, connect(t, srv), ObjectConfig{}), rec("s", "a"), data)
+	srv.Shutdown()
+	srv.WaitForShutdown()
+	s := openTestObject(t, connect(t, startServer(t, server.Options{StoreDir: dir})), ObjectConfig{})
+	got, err := s.Get(t.Context(), "s", "a")
+	if err != nil || fmt.Sprint(got) != fmt.Sprint(out) {
+		t.Fatalf("get: %+v, %v; want %+v", got, err, out)
+	}
+	mustRead(t, s, got, data)
+}
+
+// TestAccountThatMayOnlyAdd: a worker without the right to remove puts, finds
+// content that is there, and leaves the rest to the sweeper.
+func TestAccountThatMayOnlyAdd(t *testing.T) {
+	srv := startServer(t, server.Options{
+		Users: []*server.User{
+			{Username: "admin", Password: "x"},
+			{Username: "worker", Password: "x", Permissions: &server.Permissions{
+				Publish: &server.SubjectPermission{Deny: []string{"$JS.API.STREAM.PURGE.>", "$JS.API.STREAM.MSG.DELETE.>"}},
+			}},
+		},
+	})
+	admin := openTestObject(t, connect(t, srv, nats.UserInfo("admin", "x")), ObjectConfig{})
+	worker := openTestObject(t, connect(t, srv, nats.UserInfo("worker", "x"), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})), ObjectConfig{})
+	for i := range 3 {
+		for _, size := range []int{10, 9 * BlockSize} {
+			mustRead(t, worker, mustPut(t, worker, rec("s", fmt.Sprintf("a%d-%d", size, i)), content(size, 52)), content(size, 52))
+		}
+	}
+	if !worker.noPurge.Load() {
+		t.Error("the worker goes on asking for what it may not do")
+	}
+	report, err := admin.Sweep(t.Context(), 0)
+	if err != nil || report.Orphans != 2*(1+9) || report.Blobs != 0 {
+		t.Errorf("sweep: %+v, %v; want the chunks of two small and two large uploads", report, err)
+	}
+}

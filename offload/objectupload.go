@@ -1,0 +1,264 @@
+package offload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+)
+
+const (
+	// maxInFlight is how many chunks are on their way at once: enough to fill a
+	// fast link, and less than what makes the server drop them.
+	maxInFlight = 32
+	// ackTimeout is how long the server may take to store one chunk.
+	ackTimeout = 10 * time.Second
+	// smallChunks is the number of chunks up to which an object is named
+	// without waiting for them first: one round trip instead of two.
+	smallChunks = ring
+)
+
+// upload is the way of one content to the server. Chunks are published as they
+// come, and what they are is said at the end: until then nobody sees them.
+//
+//	send ... send -> commit -> name the object, or find that it is there
+//	             \-> discard
+type upload struct {
+	s       *ObjectStore
+	nuid    string
+	pending []jetstream.PubAckFuture // chunks not acknowledged, oldest first
+	seqs    []uint64                 // of the acknowledged chunks
+	used    int64                    // by others, when the upload began
+	size    int64
+	sent    int
+	over    error // the quota is exceeded; nothing more is sent
+}
+
+func (s *ObjectStore) newUpload(used int64) *upload {
+	return &upload{s: s, nuid: nuid.Next(), used: used}
+}
+
+// send publishes one chunk. The connection copies it, so it may be reused.
+func (u *upload) send(ctx context.Context, block []byte) error {
+	u.size += int64(len(block))
+	if err := u.s.cfg.overQuota(u.used, u.size); err != nil {
+		// Content that is there already needs no room, and what this is shows
+		// only at its end. Only what is larger than all can never be there.
+		if u.over = err; u.size > u.s.cfg.Quota {
+			return err
+		}
+		return nil
+	}
+	if len(u.pending) == maxInFlight {
+		if err := u.awaitOldest(ctx); err != nil {
+			return err
+		}
+	}
+	f, err := u.publish(u.s.chunkSubject(u.nuid), block)
+	if err != nil {
+		return fmt.Errorf("write chunk %d: %w", u.sent, err)
+	}
+	u.pending = append(u.pending, f)
+	u.sent++
+	return nil
+}
+
+// publish does not try again by itself: the block is reused before it could.
+func (u *upload) publish(subject string, data []byte) (jetstream.PubAckFuture, error) {
+	return u.s.pub.PublishMsgAsync(&nats.Msg{Subject: subject, Data: data}, jetstream.WithRetryAttempts(0))
+}
+
+func (u *upload) awaitOldest(ctx context.Context) error {
+	seq, err := await(ctx, u.pending[0])
+	u.pending = u.pending[1:]
+	if err != nil {
+		return fmt.Errorf("write chunk %d: %w", len(u.seqs), err)
+	}
+	u.seqs = append(u.seqs, seq)
+	return nil
+}
+
+func (u *upload) awaitAll(ctx context.Context) error {
+	for len(u.pending) > 0 {
+		if err := u.awaitOldest(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func await(ctx context.Context, f jetstream.PubAckFuture) (seq uint64, err error) {
+	select {
+	case ack := <-f.Ok():
+		return ack.Sequence, nil
+	case err := <-f.Err():
+		return 0, full(err)
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+// commit makes an object of the chunks: durably, when it returns. If there is
+// one with this content, that one is renewed and the chunks are discarded.
+func (u *upload) commit(ctx context.Context, in *intake) error {
+	if u.over != nil {
+		defer u.discard(ctx)
+		if there, err := u.s.renew(ctx, in.digest); err != nil || there {
+			return err
+		}
+		return u.over
+	}
+	small := u.sent <= smallChunks
+	if !small {
+		if err := u.awaitAll(ctx); err != nil {
+			u.discard(ctx)
+			return err
+		}
+	}
+	meta, err := u.s.encodeBlob(in, u.nuid, u.seqs)
+	if err != nil {
+		return err
+	}
+	f, err := u.name(in.digest, meta, 0)
+	if err == nil && small {
+		err = u.awaitAll(ctx)
+	}
+	if err != nil {
+		u.unname(ctx, f)
+		u.discard(ctx)
+		return err
+	}
+	if _, err = await(ctx, f); isWrongSequence(err) {
+		return u.settle(ctx, in)
+	}
+	return u.named(ctx, err)
+}
+
+// name publishes the meta message, if its subject's last sequence is as said.
+func (u *upload) name(digest string, meta []byte, last uint64) (jetstream.PubAckFuture, error) {
+	m := &nats.Msg{Subject: u.s.metaSubject(digest), Data: meta, Header: nats.Header{}}
+	if last > 0 { // a rollup makes the server look for what it replaces
+		m.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
+	}
+	f, err := u.s.pub.PublishMsgAsync(m, jetstream.WithRetryAttempts(0), jetstream.WithExpectLastSequencePerSubject(last))
+	if err != nil {
+		return nil, fmt.Errorf("name the object: %w", err)
+	}
+	return f, nil
+}
+
+// named is the end of naming. Unless the server refused, the object may have
+// its name all the same: then the chunks stay, and a sweep decides.
+func (u *upload) named(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, refused := errors.AsType[*jetstream.APIError](err); refused {
+		u.discard(ctx)
+	}
+	return fmt.Errorf("name the object: %w", err)
+}
+
+// unname takes a name back that was published before its chunks were known to
+// be stored, and they are not.
+func (u *upload) unname(ctx context.Context, f jetstream.PubAckFuture) {
+	if f == nil {
+		return
+	}
+	u.s.tidy(ctx, func(ctx context.Context) error {
+		seq, err := await(ctx, f)
+		if err != nil {
+			return nil // it has no name
+		}
+		return u.s.blobs.DeleteMsg(ctx, seq)
+	})
+}
+
+// settle is for content that has an object already, or had one a moment ago:
+// whole, it is renewed; broken, it is replaced. Each step takes effect only if
+// nobody, such as a sweep, changed the object since it was looked at.
+func (u *upload) settle(ctx context.Context, in *intake) error {
+	meta, err := u.s.encodeBlob(in, u.nuid, u.seqs)
+	for err == nil {
+		var there bool
+		if there, err = u.s.renew(ctx, in.digest); err != nil || there {
+			u.discard(ctx)
+			return err
+		}
+		var last uint64
+		if b, err := u.s.latestBlob(ctx, in.digest); err == nil {
+			last = b.seq
+			if u.s.whole(ctx, b) {
+				continue // named meanwhile
+			}
+		} else if !errors.Is(err, jetstream.ErrMsgNotFound) {
+			return u.named(ctx, err)
+		}
+		f, err := u.name(in.digest, meta, last)
+		if err == nil {
+			_, err = await(ctx, f)
+		}
+		if !isWrongSequence(err) {
+			return u.named(ctx, err)
+		}
+	}
+	return err
+}
+
+// renew writes an object's meta message once more, so that it is young again,
+// and reports whether there is such an object and all of it.
+func (s *ObjectStore) renew(ctx context.Context, digest string) (bool, error) {
+	for {
+		b, err := s.latestBlob(ctx, digest)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("look for the object: %w", err)
+		}
+		if !s.whole(ctx, b) {
+			return false, nil
+		}
+		f, err := (&upload{s: s}).name(digest, b.data, b.seq)
+		if err == nil {
+			_, err = await(ctx, f)
+		}
+		if !isWrongSequence(err) {
+			return err == nil, err
+		}
+	}
+}
+
+// discard removes the chunks of an upload that came to nothing. Failing that, a
+// sweep will: they have no name.
+func (u *upload) discard(ctx context.Context) {
+	if u.sent == 0 {
+		return
+	}
+	u.s.tidy(ctx, func(ctx context.Context) error {
+		for _, f := range u.pending { // what is on its way would arrive after the purge
+			await(ctx, f)
+		}
+		return u.s.blobs.Purge(ctx, jetstream.WithPurgeSubject(u.s.chunkSubject(u.nuid)))
+	})
+}
+
+// tidy removes what a Put does not need, within a short time and also if its
+// context has ended; a sweep would remove it too. A broker that does not allow
+// it does not answer: that is remembered, so that nobody waits for it again.
+func (s *ObjectStore) tidy(ctx context.Context, remove func(context.Context) error) {
+	if s.noPurge.Load() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.tidyTimeout)
+	defer cancel()
+	before := s.api.nc.Stats().Reconnects
+	err := remove(ctx)
+	if err != nil && s.api.nc.IsConnected() && s.api.nc.Stats().Reconnects == before {
+		s.noPurge.Store(true)
+	}
+}

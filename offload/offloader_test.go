@@ -1,0 +1,569 @@
+package offload
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+var aCall = tools.Call{ID: "toolu_1", Session: "s", Tool: "fetch", Action: "get", AgentID: "agent", TaskID: "task"}
+
+// offloadText runs a plain text through an Offloader on a fresh store.
+func offloadText(t *testing.T, cfg Config, call tools.Call, text string) (*tools.Result, *MemStore) {
+	t.Helper()
+	store := NewMem(StoreConfig{})
+	return mustOffload(t, NewOffloader(store, cfg), call, tools.NewToolResult(text)), store
+}
+
+func mustOffload(t *testing.T, o *Offloader, call tools.Call, res *tools.Result) *tools.Result {
+	t.Helper()
+	before := *res
+	light, err := o.Result(t.Context(), call, tools.Definition{}, res)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fmt.Sprint(before) != fmt.Sprint(*res) {
+		t.Errorf("Result changed its argument from %v to %v", before, *res)
+	}
+	return light
+}
+
+// storedText is what the store holds for an artifact.
+func storedText(t *testing.T, store Store, session, id string) string {
+	t.Helper()
+	_, c, err := NewReader(store, ReaderConfig{}).Open(t.Context(), session, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(io.NewSectionReader(c, 0, c.Size()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestDecisionOrder(t *testing.T) {
+	yes, no := true, false
+	small, big := "small", strings.Repeat("x", 20_001) // 8,001 tokens
+	for _, row := range []struct {
+		name      string
+		cfg       Config
+		offload   *bool
+		noOffload bool
+		text      string
+		want      bool
+	}{
+		{name: "at the threshold", text: big[:20_000], want: false},
+		{name: "above the threshold", text: big, want: true},
+		{name: "threshold of the configuration", cfg: Config{Threshold: 1}, text: small, want: true},
+		{name: "asked for", text: small, offload: &yes, want: true},
+		{name: "forbidden", text: big, offload: &no, want: false},
+		{name: "allow-listed tool", cfg: Config{Allow: []string{"fetch"}}, text: small, want: true},
+		{name: "allow-listed action", cfg: Config{Allow: []string{"fetch:get"}}, text: small, want: true},
+		{name: "another action", cfg: Config{Allow: []string{"fetch:put"}}, text: small, want: false},
+		{name: "the list comes before the call", cfg: Config{Allow: []string{"fetch"}}, offload: &no, text: small, want: true},
+		{name: "disabled", cfg: Config{Disabled: true, Allow: []string{"fetch"}}, offload: &yes, text: big, want: false},
+		{name: "exempt", cfg: Config{Allow: []string{"fetch"}}, offload: &yes, noOffload: true, text: big, want: false},
+		{name: "empty", text: "", want: false},
+		{name: "empty and asked for", text: "", offload: &yes, want: true},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			call := aCall
+			call.Offload = row.offload
+			store := NewMem(StoreConfig{})
+			light, err := NewOffloader(store, row.cfg).Result(t.Context(), call, tools.Definition{NoOffload: row.noOffload}, tools.NewToolResult(row.text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := light.Artifact != nil; got != row.want {
+				t.Errorf("offloaded is %v, want %v", got, row.want)
+			}
+			if light.ForLLM != row.text { // all are under 40,000 characters
+				t.Errorf("the model gets %.100q, want the text", light.ForLLM)
+			}
+			if row.want && storedText(t, store, "s", "toolu_1") != row.text {
+				t.Error("the artifact is not the text")
+			}
+		})
+	}
+}
+
+func TestInlineBoundary(t *testing.T) {
+	for _, row := range []struct {
+		chars  int
+		inline bool
+	}{{39_999, true}, {40_000, false}} {
+		for _, r := range []string{"x", "é", "漢", "😀"} {
+			text := strings.Repeat(r, row.chars)
+			light, _ := offloadText(t, Config{}, aCall, text)
+			if light.Artifact == nil || light.Artifact.Inline != row.inline || light.Artifact.Chars != int64(row.chars) {
+				t.Fatalf("%d times %s: the artifact is %+v, want inline %v", row.chars, r, light.Artifact, row.inline)
+			}
+			if got := light.ForLLM == text; got != row.inline {
+				t.Errorf("%d times %s: shown whole is %v, want %v", row.chars, r, got, row.inline)
+			}
+		}
+	}
+}
+
+func TestRecordOfAnArtifact(t *testing.T) {
+	text := strings.Repeat("a line\n", 10_000)
+	_, store := offloadText(t, Config{}, aCall, text)
+	rec, err := store.Get(t.Context(), "s", "toolu_1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]string{
+		"context_type": "tool_result", "biz_id": "toolu_1", "agent_id": "agent", "task_id": "task",
+		"session_id": "s", "tool_name": "fetch", "action_name": "get",
+	} {
+		if got := rec.Metadata[key]; got != want {
+			t.Errorf("metadata %s is %q, want %q", key, got, want)
+		}
+	}
+	if rec.Type != TypeText || rec.Size != 70_000 || rec.Chars != 70_000 || rec.Lines != 10_001 || rec.Tokens != 28_000 {
+		t.Errorf("record is %+v", rec)
+	}
+}
+
+func TestReferenceText(t *testing.T) {
+	lines := make([]string, 3_000)
+	for i := range lines {
+		lines[i] = fmt.Sprintf("line number %06d", i)
+	}
+	light, _ := offloadText(t, Config{}, aCall, strings.Join(lines, "\n"))
+	notice, frame, _ := strings.Cut(light.ForLLM, "\n")
+	for _, name := range []string{ToolGet, ToolLines, ToolGrep, "'toolu_1'"} {
+		if !strings.Contains(notice, name) {
+			t.Errorf("the notice does not name %s: %s", name, notice)
+		}
+	}
+	head, tail := strings.Join(lines[:31], "\n"), strings.Join(lines[3_000-31:], "\n")
+	want := "<knowledge_list description='This is a list of knowledge artifacts'>\n" +
+		"<knowledge id='toolu_1' type='TEXT' media_type='text/plain; charset=utf-8'>\n" +
+		"tool: \"fetch\"\naction: \"get\"\nsize: 56999 characters, about 22800 tokens, 3000 lines\npreview:\n" +
+		head + "\n[... 55822 bytes not shown ...]\n" + tail +
+		"\n</knowledge>\n</knowledge_list>"
+	if frame != want {
+		t.Errorf("frame is\n%s\nwant\n%s", frame, want)
+	}
+}
+
+func TestPreviews(t *testing.T) {
+	objects := make([]string, 5_000)
+	for i := range objects {
+		objects[i] = fmt.Sprintf(`{"id":%d,"name":"n","tags":["a","b"]}`, i)
+	}
+	png := append([]byte("\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"), bytes.Repeat([]byte{0, 1, 2, 0xff}, 20_000)...)
+	for _, row := range []struct {
+		name, text, typ string
+		contains        []string
+	}{
+		{"one line of JSON", `{"items":[` + strings.Join(objects, ",") + `],"next":null}`, TypeJSON,
+			[]string{ToolJQ, "JSON of the shape {items: [5000 elements, the first: {id: number, name: string, tags: [2 elements, the first: string]}], next: null}"}},
+		{"JSON on lines", "[\n" + strings.Join(objects, ",\n") + "\n]", TypeJSON, []string{ToolJQ, `{"id":0,"name"`, `{"id":4999`}},
+		{"picture", string(png), TypeBinary, []string{"size: 80016 bytes of image/png, which is not text"}},
+		{"text in one line", strings.Repeat("word ", 10_000), TypeText, []string{strings.Repeat("word ", 120) + "\n[... 48800 bytes not shown ...]\n" + strings.Repeat("word ", 120)}},
+		{"text with NULs", strings.Repeat("./a file\x00", 8_000), TypeText, []string{"./a file\x00./a file\x00"}},
+		{"UTF-16", strings.Repeat("t\x00e\x00x\x00", 20_000), TypeBinary, []string{"which is not text"}},
+		{"latin-1", strings.Repeat("caf\xe9 au lait\n", 5_000), TypeText, []string{"caf\uFFFD au lait\ncaf"}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			light, store := offloadText(t, Config{}, aCall, row.text)
+			if light.Artifact == nil || light.Artifact.Type != row.typ || light.Artifact.Inline {
+				t.Fatalf("artifact is %+v, want type %s", light.Artifact, row.typ)
+			}
+			for _, want := range row.contains {
+				if !strings.Contains(light.ForLLM, want) {
+					t.Errorf("the reference does not contain %q:\n%s", want, light.ForLLM)
+				}
+			}
+			if len(light.ForLLM) > 4_000 || !utf8.ValidString(light.ForLLM) {
+				t.Errorf("the reference has %d bytes", len(light.ForLLM))
+			}
+			if storedText(t, store, "s", "toolu_1") != row.text {
+				t.Error("the stored bytes are not the original ones")
+			}
+		})
+	}
+}
+
+// What is not valid UTF-8 would be damaged by JSON on its way: it is stored,
+// however short it is.
+func TestBytesThatJSONCannotCarryAreStored(t *testing.T) {
+	light, store := offloadText(t, Config{}, aCall, "caf\xe9")
+	if light.Artifact == nil || light.Artifact.Inline || storedText(t, store, "s", "toolu_1") != "caf\xe9" {
+		t.Errorf("artifact is %+v", light.Artifact)
+	}
+	light, _ = offloadText(t, Config{Disabled: true}, aCall, "caf\xe9")
+	if light.ForLLM != "caf\uFFFD" {
+		t.Errorf("without offloading the model gets %q", light.ForLLM)
+	}
+}
+
+// A short text is the content itself, also with a NUL in it.
+func TestShortTextWithNULsIsShown(t *testing.T) {
+	for _, text := range []string{"\x00", "a\x00b", "t\x00e\x00x\x00t\x00", strings.Repeat("./file\x00", 1_000)} {
+		call := aCall
+		call.Offload = new(true)
+		light, store := offloadText(t, Config{}, call, text)
+		if light.ForLLM != text || light.Artifact == nil || !light.Artifact.Inline {
+			t.Errorf("%.20q: the model gets %.80q, the artifact is %+v", text, light.ForLLM, light.Artifact)
+		}
+		if storedText(t, store, "s", "toolu_1") != text {
+			t.Errorf("%.20q: the stored bytes are not the original ones", text)
+		}
+	}
+}
+
+func TestOutputIsOffloaded(t *testing.T) {
+	for _, size := range []int{10, 50_000, 5 << 20} {
+		out := tools.NewOutput(tools.OutputLimits{Memory: 1 << 10, Dir: t.TempDir(), Total: 4 << 20})
+		text := strings.Repeat("0123456789abcde\n", size/16+1)
+		if _, err := out.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		kept := text[:min(len(text), 4<<20)]
+		store := NewMem(StoreConfig{})
+		light := mustOffload(t, NewOffloader(store, Config{}), aCall, &tools.Result{Output: out})
+		if light.Output != nil {
+			t.Error("the light result has an output")
+		}
+		if size == 10 {
+			if light.ForLLM != text || light.Artifact != nil {
+				t.Errorf("a small output gives %+v", light)
+			}
+		} else if storedText(t, store, "s", "toolu_1") != kept || light.Artifact.Truncated != (len(kept) < len(text)) {
+			t.Errorf("an output of %d bytes gives %+v", size, light.Artifact)
+		} else if truncated := strings.Contains(light.ForLLM, "the rest is lost"); truncated != light.Artifact.Truncated {
+			t.Errorf("the reference says that something is lost: %v", truncated)
+		}
+		if err := out.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A reused id gets an artifact of its own, the same one for the same content.
+func TestReusedIDsNeverCollide(t *testing.T) {
+	for _, id := range []string{"unknown", strings.Repeat("x", 64), "käse", "h_x", strings.Repeat("é", 700), "", "../../etc"} {
+		store := NewMem(StoreConfig{})
+		o := NewOffloader(store, Config{Threshold: 1, InlineChars: 1})
+		call := aCall
+		call.ID = id
+		ids := map[string]string{}
+		for range 2 { // the second time is a retry
+			for i := range 5 {
+				text := fmt.Sprintf("result number %d", i)
+				light := mustOffload(t, o, call, tools.NewToolResult(text))
+				got := light.Artifact.ID
+				if other, taken := ids[got]; taken && other != text {
+					t.Fatalf("%q and %q have the same artifact %q", other, text, got)
+				}
+				ids[got] = text
+				if !tools.IsToken(got) || !strings.Contains(light.ForLLM, "id='"+got+"'") || storedText(t, store, "s", got) != text {
+					t.Errorf("id %q: artifact %q does not hold %q", id, got, text)
+				}
+			}
+		}
+		if len(ids) != 5 {
+			t.Errorf("id %.20q: 5 results have %d artifacts", id, len(ids))
+		}
+	}
+}
+
+func TestEventFitsWhateverIsInIt(t *testing.T) {
+	const limit = 200 << 10
+	long := func(s string, n int) string { return strings.Repeat(s, n/len(s)+1) }
+	call := aCall
+	call.ID, call.Session, call.ChatID = long("\x01", 16<<10), long("<", 8<<10), long("c", 1000)
+	nasty := []string{"x", "\x00", "<", "😀", "\xff", "\u2028", "\n\"\\"}
+	for _, s := range nasty {
+		for _, n := range []int{100, 19_000, 39_000, 300_000} {
+			for i, res := range []*tools.Result{
+				tools.NewToolResult(long(s, n)),
+				tools.UserResult(long(s, n)),
+				{ForLLM: "short", ForUser: long(s, n)},
+				{ForLLM: long("y", 100_000), ForUser: long(s, n)},
+				tools.Failure(tools.Errorf(tools.CodeTimeout, "%s", long(s, n))),
+				tools.Failure(errors.New(long(s, n))),
+			} {
+				for _, cfg := range []Config{{MaxResult: limit}, {MaxResult: limit, Disabled: true}, {MaxResult: limit, InlineChars: 1 << 40}} {
+					store := NewMem(StoreConfig{})
+					o := NewOffloader(store, cfg)
+					light := mustOffload(t, o, call, res)
+					checkEvent(t, call, light, limit)
+					checkEvent(t, call, o.Fallback(call, res, errors.New(long(s, n))), limit)
+					if res.IsError && (!light.IsError || tools.CodeOf(light.Err) != tools.CodeOf(res.Err)) && light.Artifact != nil {
+						t.Errorf("row %d: the error lost its code: %v", i, light.Err)
+					}
+					if cfg.Disabled || light.ForLLM == res.ForLLM {
+						continue
+					}
+					if got := storedText(t, store, call.Session, light.Artifact.ID); got != res.ForLLM {
+						t.Errorf("row %d of %d times %q: the text is lost", i, n, s)
+					}
+				}
+			}
+		}
+	}
+}
+
+func checkEvent(t *testing.T, call tools.Call, light *tools.Result, limit int) {
+	t.Helper()
+	e := tools.NewResultEvent(call, light)
+	data, err := json.Marshal(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(data) > limit {
+		t.Errorf("the event has %d bytes, more than %d", len(data), limit)
+	}
+	if light.ForLLM == "" {
+		t.Error("the model gets nothing")
+	}
+}
+
+func TestLongTextForTheUser(t *testing.T) {
+	text := strings.Repeat("für alle ", 30_000)
+	store := NewMem(StoreConfig{})
+	light := mustOffload(t, NewOffloader(store, Config{}), aCall, &tools.Result{ForLLM: "done", ForUser: text})
+	if light.ForLLM != "done" || light.Artifact != nil {
+		t.Errorf("the text for the model changed: %+v", light)
+	}
+	if !strings.HasPrefix(light.ForUser, text[:1000]) || !strings.Contains(light.ForUser, "all of it is in the artifact toolu_1_user]") {
+		t.Errorf("the user gets ...%s", light.ForUser[len(light.ForUser)-200:])
+	}
+	if storedText(t, store, "s", "toolu_1_user") != text {
+		t.Error("the text for the user is lost")
+	}
+	info, err := NewReader(store, ReaderConfig{}).OffloadInfo(t.Context(), "s", "")
+	if err != nil || info.Count != 0 {
+		t.Errorf("a text for the user is listed as a tool result: %+v, %v", info, err)
+	}
+
+	light = mustOffload(t, NewOffloader(store, Config{}), aCall, tools.UserResult(text))
+	if !strings.Contains(light.ForUser, "all of it is in the artifact toolu_1]") || storedText(t, store, "s", "toolu_1") != text {
+		t.Errorf("the user gets ...%s", light.ForUser[len(light.ForUser)-200:])
+	}
+}
+
+func TestContentBlocks(t *testing.T) {
+	image := func(n int) string {
+		return `{"type":"image","source":{"type":"base64","media_type":"image/png","data":"` + strings.Repeat("A", n) + `"}}`
+	}
+	text := func(n int) string { return `{"type":"text","text":"` + strings.Repeat("word ", n) + `"}` }
+	for _, row := range []struct {
+		name, blocks        string
+		offloaded, inline   bool
+		images              int
+		contains, forbidden string
+	}{
+		{name: "small", blocks: "[" + text(3) + "," + image(100) + "]", images: 1, contains: "[image, image/png, "},
+		{name: "an image is no prose", blocks: "[" + text(3) + "," + image(100_000) + "]", images: 1},
+		{name: "long text, small image", blocks: "[" + text(20_000) + ", " + image(50_000) + "]", offloaded: true, images: 1, contains: "<knowledge id='toolu_1' type='JSON'"},
+		{name: "middling text", blocks: "[" + text(6_000) + "," + image(1_000) + "]", offloaded: true, inline: true, images: 1},
+		{name: "huge image", blocks: "[" + text(3) + "," + image(900_000) + "]", offloaded: true, images: 0, contains: "Not shown, but in the artifact: [image, image/png, 9"},
+		{name: "no array", blocks: `{"a":1}`, images: 0, contains: `{"a":1}`},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			store := NewMem(StoreConfig{})
+			light := mustOffload(t, NewOffloader(store, Config{}), aCall, &tools.Result{Blocks: json.RawMessage(row.blocks)})
+			if got := light.Artifact != nil; got != row.offloaded {
+				t.Fatalf("offloaded is %v, want %v", got, row.offloaded)
+			}
+			if row.offloaded && storedText(t, store, "s", "toolu_1") != row.blocks {
+				t.Error("the artifact is not the blocks as they came")
+			}
+			if row.offloaded && light.Artifact.Inline != row.inline {
+				t.Errorf("inline is %v, want %v", light.Artifact.Inline, row.inline)
+			}
+			if got := strings.Count(string(light.Blocks), `"type":"image"`); got != row.images {
+				t.Errorf("%d images are left, want %d", got, row.images)
+			}
+			if !strings.Contains(light.ForLLM, row.contains) {
+				t.Errorf("the text %.1000s does not contain %q", light.ForLLM, row.contains)
+			}
+			checkEvent(t, aCall, light, 512<<10)
+		})
+	}
+}
+
+// failingStore cannot put, or cannot put for good: it stores and then fails.
+type failingStore struct {
+	*MemStore
+	after bool
+}
+
+var errDisk = errors.New("no space left on device")
+
+func (s failingStore) Put(ctx context.Context, rec Record, src io.Reader, f func(*Record, Content) error) (Record, error) {
+	if s.after {
+		if _, err := s.MemStore.Put(ctx, rec, src, f); err != nil {
+			return Record{}, err
+		}
+	}
+	return Record{}, errDisk
+}
+
+func TestStoreFailure(t *testing.T) {
+	text := "the beginning" + strings.Repeat("é ", 100_000) + "the end"
+	for _, after := range []bool{false, true} {
+		store := failingStore{NewMem(StoreConfig{}), after}
+		o := NewOffloader(store, Config{})
+		res := tools.UserResult(text)
+		_, err := o.Result(t.Context(), aCall, tools.Definition{}, res)
+		if !errors.Is(err, errDisk) {
+			t.Fatalf("error is %v, want %v", err, errDisk)
+		}
+		last := o.Fallback(aCall, res, err)
+		if !last.IsError || last.Artifact != nil || tools.CodeOf(last.Err) != tools.CodeOffloadFailed {
+			t.Errorf("fallback is %+v", last)
+		}
+		for _, want := range []string{"could not be stored", "no space left", "the beginning", "the end"} {
+			if !strings.Contains(last.ForLLM, want) {
+				t.Errorf("the fallback does not contain %q", want)
+			}
+		}
+		if n := utf8.RuneCountInString(last.ForLLM); n < 39_000 || n > 41_000 {
+			t.Errorf("the fallback has %d characters", n)
+		}
+		// The store works again: the retry arrives, at the same artifact.
+		light := mustOffload(t, NewOffloader(store.MemStore, Config{}), aCall, res)
+		if light.Artifact.ID != "toolu_1" {
+			t.Errorf("the retry has the artifact %q", light.Artifact.ID)
+		}
+	}
+	short := NewOffloader(failingStore{NewMem(StoreConfig{}), false}, Config{}).Fallback(aCall, tools.NewToolResult("short"), errDisk)
+	if !strings.HasSuffix(short.ForLLM, "\n\nshort") {
+		t.Errorf("the fallback of a short text is %q", short.ForLLM)
+	}
+}
+
+func TestIncompleteOutputIsAnError(t *testing.T) {
+	out := tools.NewOutput(tools.OutputLimits{Memory: 10, Dir: t.TempDir() + "/missing"})
+	if _, err := out.Write(bytes.Repeat([]byte("x"), 8)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Write(bytes.Repeat([]byte("y"), 8)); err == nil {
+		t.Fatal("the spill file could be written")
+	}
+	o := NewOffloader(NewMem(StoreConfig{}), Config{})
+	res := &tools.Result{Output: out}
+	_, err := o.Result(t.Context(), aCall, tools.Definition{}, res)
+	if err == nil {
+		t.Fatal("an incomplete output passes for the whole")
+	}
+	if last := o.Fallback(aCall, res, err); !strings.HasSuffix(last.ForLLM, "xxxxxxxx") {
+		t.Errorf("the fallback is %q", last.ForLLM)
+	}
+}
+
+func TestLogLine(t *testing.T) {
+	var log bytes.Buffer
+	call := aCall
+	call.ID = "id\n{\"level\":\"forged\"}"
+	offloadText(t, Config{Log: zerolog.New(&log)}, call, strings.Repeat("x", 50_000))
+	var line map[string]any
+	if err := json.Unmarshal(log.Bytes(), &line); err != nil {
+		t.Fatalf("the log is not one line: %v: %s", err, log.Bytes())
+	}
+	if line["context_type"] != "tool_result" || line["biz_id"] != call.ID || line["session"] != "s" {
+		t.Errorf("the log line is %s", log.Bytes())
+	}
+}
+
+func decodeRaw(t *testing.T, body string) tools.RawEvent {
+	t.Helper()
+	e, err := tools.DecodeRaw([]byte(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func TestRaw(t *testing.T) {
+	o := NewOffloader(NewMem(StoreConfig{}), Config{})
+	for body, want := range map[string]tools.Result{
+		`{"for_llm":"text","is_error":true}`:              {ForLLM: "text", IsError: true},
+		`{"for_llm":"","for_user":"u","silent":true}`:     {ForUser: "u", Silent: true},
+		`{"content":"a string \u00e9"}`:                   {ForLLM: "a string é"},
+		`{"content":[{"type":"text","text":"x"}]}`:        {Blocks: json.RawMessage(`[{"type":"text","text":"x"}]`)},
+		`{"content":null,"for_llm":"text","unknown":[1]}`: {ForLLM: "text"},
+	} {
+		got, err := o.Raw(t.Context(), decodeRaw(t, body))
+		if err != nil || fmt.Sprint(*got) != fmt.Sprint(want) {
+			t.Errorf("Raw(%s) is %+v, %v, want %+v", body, got, err, want)
+		}
+	}
+	for body, text := range map[string]string{
+		`{}`:                           "no text",
+		`{"content":null}`:             "no text",
+		`{"content":{"a":1}}`:          "want a string or an array",
+		`{"content":12}`:               "want a string or an array",
+		`{"content":"x","for_llm":""}`: "send one",
+		`{"content":"x","object":"y"}`: "send one",
+		`{"object":"y"}`:               "takes no objects",
+	} {
+		_, err := o.Raw(t.Context(), decodeRaw(t, body))
+		wantCode(t, err, tools.CodeInvalidCall, text)
+	}
+}
+
+func TestRawObject(t *testing.T) {
+	js := connect(t, startServer(t, server.Options{}))
+	store := openTestObject(t, js, ObjectConfig{})
+	bucket, err := js.ObjectStore(t.Context(), DefaultBlobBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("a line of text\n", 100_000)
+	for name, text := range map[string]string{"my/object one": long, "short": "short text", "bytes": "\x00\xff\xfe"} {
+		if _, err := bucket.PutBytes(t.Context(), name, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		o := NewOffloader(store, Config{Allow: []string{"theirs"}}) // what is adopted is not offloaded again
+		e := tools.RawEvent{Call: tools.Call{ID: "raw " + name, Session: "s", Tool: "theirs"}, Object: name}
+		var first *tools.Result
+		for range 2 { // the second time is a redelivery
+			raw, err := o.Raw(t.Context(), e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			light := mustOffload(t, o, e.Call, raw)
+			if light.Artifact == nil || storedText(t, store, "s", light.Artifact.ID) != text {
+				t.Fatalf("the artifact of %q is %+v", name, light.Artifact)
+			}
+			if inline := name == "short"; light.Artifact.Inline != inline || inline != (light.ForLLM == text) {
+				t.Errorf("the model gets %q", light.ForLLM)
+			}
+			if first != nil && (light.ForLLM != first.ForLLM || *light.Artifact != *first.Artifact) {
+				t.Errorf("a redelivery gives %+v instead of %+v", light, first)
+			}
+			first = light
+		}
+		rec, err := store.Get(t.Context(), "s", first.Artifact.ID)
+		if err != nil || rec.Metadata["biz_id"] != "raw "+name || rec.Metadata["tool_name"] != "theirs" {
+			t.Errorf("the record is %+v, %v", rec, err)
+		}
+	}
+	o := NewOffloader(store, Config{})
+	_, err = o.Raw(t.Context(), tools.RawEvent{Call: tools.Call{ID: "1", Session: "s"}, Object: "none"})
+	wantCode(t, err, tools.CodeNotFound, `no object "none"`)
+	// The same id with another object is another artifact.
+	raw, err := o.Raw(t.Context(), tools.RawEvent{Call: tools.Call{ID: "raw short", Session: "s"}, Object: "bytes"})
+	if err != nil || raw.Artifact.ID == tools.Token("raw short") || storedText(t, store, "s", raw.Artifact.ID) != "\x00\xff\xfe" {
+		t.Errorf("the id used twice gives %+v, %v", raw, err)
+	}
+}

@@ -1,0 +1,114 @@
+package offload
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// Page is a part of an artifact, measured in characters.
+type Page struct {
+	ArtifactID string `json:"artifact_id"`
+	// Offset is the first character of the page, from 0; Chars are in the page,
+	// TotalChars in the artifact.
+	Offset     int64 `json:"offset"`
+	Chars      int64 `json:"chars"`
+	TotalChars int64 `json:"total_chars"`
+	// NextOffset is where the next page begins; 0 says that this was the last.
+	NextOffset int64 `json:"next_offset,omitempty"`
+	// Content is the text; bytes that are not UTF-8 are replaced, each by one
+	// U+FFFD.
+	Content string `json:"content"`
+	// Data are the exact bytes, if Content could not hold them.
+	Data []byte `json:"data,omitempty"`
+}
+
+// Bytes are the exact bytes of the page.
+func (p *Page) Bytes() []byte {
+	if p.Data != nil {
+		return p.Data
+	}
+	return []byte(p.Content)
+}
+
+// Text is what a model reads: the content; and above it, if it is not the whole
+// artifact, where in the artifact it is and how to go on.
+func (p *Page) Text() string {
+	switch {
+	case p.NextOffset > 0:
+		return fmt.Sprintf("Characters %d-%d of %d (knowledge_id: %s); the next page has offset=%d:\n\n%s",
+			p.Offset, p.NextOffset-1, p.TotalChars, p.ArtifactID, p.NextOffset, p.Content)
+	case p.TotalChars == 0:
+		return fmt.Sprintf("The artifact is empty (knowledge_id: %s).", p.ArtifactID)
+	case p.Offset > 0:
+		return fmt.Sprintf("Characters %d-%d of %d (knowledge_id: %s); this is the end:\n\n%s",
+			p.Offset, p.TotalChars-1, p.TotalChars, p.ArtifactID, p.Content)
+	}
+	return p.Content
+}
+
+// GetByID returns a page of an artifact: limit characters from offset on. A
+// limit of 0, or one above PageChars, is PageChars.
+func (r *Reader) GetByID(ctx context.Context, session, id string, offset, limit int64) (*Page, error) {
+	if limit < 0 {
+		return nil, tools.Errorf(tools.CodeInvalidArguments, "limit %d is negative; give 1 to %d", limit, PageChars)
+	}
+	if limit == 0 || limit > PageChars {
+		limit = PageChars
+	}
+	var page *Page
+	err := r.with(ctx, session, id, func(rec Record, c *blockCache) (err error) {
+		page, err = readPage(rec, c, offset, limit)
+		return err
+	})
+	return page, err
+}
+
+func readPage(rec Record, c *blockCache, offset, limit int64) (*Page, error) {
+	index := c.Index()
+	total := index.TotalChars()
+	if offset < 0 || offset >= total && offset > 0 {
+		return nil, tools.Errorf(tools.CodeInvalidArguments, "offset %d is outside of the artifact %q; valid are 0 to %d", offset, rec.ID, max(total-1, 0))
+	}
+	start, err := index.CharOffset(c, offset)
+	if err != nil {
+		return nil, err
+	}
+	data, err := readRange(c, start, min(limit*utf8.UTFMax, c.Size()-start))
+	if err != nil {
+		return nil, err
+	}
+	page := &Page{ArtifactID: rec.ID, Offset: offset, TotalChars: total, Chars: min(limit, total-offset)}
+	data = data[:runesLen(data, page.Chars)]
+	if offset+page.Chars < total {
+		page.NextOffset = offset + page.Chars
+	}
+	page.Content, page.Data = textAndData(data)
+	return page, nil
+}
+
+// runesLen is the length in bytes of the first n runes of data.
+func runesLen(data []byte, n int64) int {
+	end := 0
+	for ; n > 0 && end < len(data); n-- {
+		_, size := utf8.DecodeRune(data[end:])
+		end += size
+	}
+	return end
+}
+
+// textAndData returns data as text that JSON can carry, and data itself if that
+// is not the same.
+func textAndData(data []byte) (string, []byte) {
+	if utf8.Valid(data) {
+		return string(data), nil
+	}
+	var text strings.Builder
+	for _, r := range string(data) {
+		text.WriteRune(r) // U+FFFD for each bad byte
+	}
+	return text.String(), data
+}

@@ -1,0 +1,158 @@
+package offload
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// Bounds of a listing; of more artifacts, the newest are listed.
+const (
+	maxListed     = 200
+	maxListedSize = 128 << 10 // bytes of metadata
+)
+
+// Listing are artifacts, oldest first.
+type Listing struct {
+	// Count is how many there are, TotalSize their bytes; the newest of them
+	// are in Artifacts.
+	Count     int      `json:"count"`
+	TotalSize int64    `json:"total_size"`
+	Artifacts []Listed `json:"artifacts"`
+}
+
+// Listed is an artifact in a listing.
+type Listed struct {
+	tools.Artifact
+	Session    string            `json:"session"`
+	Metadata   map[string]string `json:"metadata,omitempty"`
+	CreatedAt  time.Time         `json:"created_at"`
+	ExpiresAt  time.Time         `json:"expires_at,omitzero"`
+	AgeSeconds int64             `json:"age_seconds"`
+}
+
+// Text is what a model reads: one line for each artifact. Names that came from
+// outside are quoted.
+func (l *Listing) Text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Found %d artifact(s), %d bytes in all", l.Count, l.TotalSize)
+	if len(l.Artifacts) < l.Count {
+		fmt.Fprintf(&b, "; the newest %d are", len(l.Artifacts))
+	}
+	for i, a := range l.Artifacts {
+		if i == 0 {
+			b.WriteString(":\n")
+		}
+		fmt.Fprintf(&b, "\n%s: %s, %d characters, about %d tokens, %d lines, %s old", a.ID, a.Type, a.Chars, a.Tokens, a.Lines, age(a.AgeSeconds))
+		for _, name := range []string{"tool_name", "action_name", "task_id", "biz_id"} {
+			if value := a.Metadata[name]; value != "" && value != a.ID {
+				fmt.Fprintf(&b, ", %s %q", name, shorten(value, 80))
+			}
+		}
+	}
+	return b.String()
+}
+
+func age(seconds int64) string {
+	d := time.Duration(seconds) * time.Second
+	if d >= 48*time.Hour {
+		return fmt.Sprintf("%d days", d/(24*time.Hour))
+	}
+	return d.String()
+}
+
+// Query lists the artifacts of a session whose metadata equal all values of
+// filter; beside metadata, a filter may name artifact_id and type. An empty
+// filter lists all.
+func (r *Reader) Query(ctx context.Context, session string, filter map[string]string) (*Listing, error) {
+	if session == "" {
+		return nil, tools.Errorf(tools.CodeInvalidArguments, "no session is given")
+	}
+	return r.list(ctx, sessionToken(session), filter)
+}
+
+// QueryAll is Query over all sessions. It is for operators only.
+func (r *Reader) QueryAll(ctx context.Context, filter map[string]string) (*Listing, error) {
+	return r.list(ctx, "", filter)
+}
+
+// OffloadInfo tells what tool results of a session have been offloaded; a task
+// that is not empty narrows it.
+func (r *Reader) OffloadInfo(ctx context.Context, session, task string) (*Listing, error) {
+	filter := map[string]string{"context_type": ContextToolResult}
+	if task != "" {
+		filter["task_id"] = task
+	}
+	return r.Query(ctx, session, filter)
+}
+
+func (r *Reader) list(ctx context.Context, session string, filter map[string]string) (*Listing, error) {
+	if err := checkFilter(filter); err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	listing := &Listing{Artifacts: []Listed{}}
+	size := 0
+	for rec, err := range r.store.List(ctx, session) {
+		if err != nil {
+			return nil, fmt.Errorf("list artifacts: %w", err)
+		}
+		if session != "" && rec.Session != session || !matches(rec, filter) {
+			continue
+		}
+		listing.Count++
+		listing.TotalSize += rec.Size
+		listing.Artifacts = append(listing.Artifacts, Listed{
+			Artifact: rec.Artifact, Session: rec.Session, Metadata: rec.Metadata,
+			CreatedAt: rec.CreatedAt, ExpiresAt: rec.ExpiresAt, AgeSeconds: int64(now.Sub(rec.CreatedAt).Seconds()),
+		})
+		size += metadataSize(rec.Metadata)
+		for len(listing.Artifacts) > maxListed || size > maxListedSize && len(listing.Artifacts) > 1 {
+			size -= metadataSize(listing.Artifacts[0].Metadata)
+			listing.Artifacts = slices.Delete(listing.Artifacts, 0, 1)
+		}
+	}
+	return listing, nil
+}
+
+var metadataKeys = []string{"context_type", "biz_id", "agent_id", "task_id", "session_id", "tool_name", "action_name"}
+
+// checkFilter refuses names that nothing has: a typing error would find nothing
+// and look like an answer.
+func checkFilter(filter map[string]string) error {
+	for _, name := range slices.Sorted(maps.Keys(filter)) {
+		if name != "artifact_id" && name != "type" && !slices.Contains(metadataKeys, name) {
+			return tools.Errorf(tools.CodeInvalidArguments, "the filter names %q; known are artifact_id, type, %s", shorten(name, 100), strings.Join(metadataKeys, ", "))
+		}
+	}
+	return nil
+}
+
+func matches(rec Record, filter map[string]string) bool {
+	for name, want := range filter {
+		got := rec.Metadata[name]
+		switch name {
+		case "artifact_id":
+			got = rec.ID
+		case "type":
+			got = rec.Type
+		}
+		if got != want {
+			return false
+		}
+	}
+	return true
+}
+
+func metadataSize(metadata map[string]string) int {
+	n := 256
+	for k, v := range metadata {
+		n += jsonLen(k) + jsonLen(v)
+	}
+	return n
+}

@@ -1,0 +1,189 @@
+package offload
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+func TestQuery(t *testing.T) {
+	store := NewMem(StoreConfig{})
+	o := NewOffloader(store, Config{Threshold: 1, InlineChars: 1})
+	for i, call := range []tools.Call{
+		{ID: "one", Session: "s", Tool: "fetch", TaskID: "t1"},
+		{ID: "not a token", Session: "s", Tool: "shell", TaskID: "t1", Action: "run"},
+		{ID: "three", Session: "s", Tool: "fetch", TaskID: "t2"},
+		{ID: "one", Session: "other", Tool: "fetch", TaskID: "t1"},
+	} {
+		if _, err := o.Result(t.Context(), call, tools.Definition{}, tools.NewToolResult(fmt.Sprint("text number ", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := NewReader(store, ReaderConfig{})
+	for _, row := range []struct {
+		filter map[string]string
+		want   []string
+	}{
+		{nil, []string{"not a token", "one", "three"}},
+		{map[string]string{"context_type": "tool_result"}, []string{"not a token", "one", "three"}},
+		{map[string]string{"tool_name": "fetch", "task_id": "t1"}, []string{"one"}},
+		{map[string]string{"biz_id": "not a token"}, []string{"not a token"}},
+		{map[string]string{"artifact_id": "three", "type": "TEXT"}, []string{"three"}},
+		{map[string]string{"session_id": "other"}, nil},
+		{map[string]string{"tool_name": "FETCH"}, nil},
+	} {
+		listing, err := r.Query(t.Context(), "s", row.filter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, a := range listing.Artifacts {
+			got = append(got, a.Metadata["biz_id"])
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, row.want) || listing.Count != len(row.want) {
+			t.Errorf("query %v finds %q, want %q", row.filter, got, row.want)
+		}
+	}
+	_, err := r.Query(t.Context(), "s", map[string]string{"tool": "fetch"})
+	wantCode(t, err, tools.CodeInvalidArguments, "tool_name")
+
+	info, err := r.OffloadInfo(t.Context(), "s", "t1")
+	if err != nil || info.Count != 2 || info.TotalSize != 2*13 {
+		t.Errorf("info is %+v, %v", info, err)
+	}
+	for _, want := range []string{"Found 2 artifact(s), 26 bytes in all:\n\n", `tool_name "shell", action_name "run", task_id "t1", biz_id "not a token"`, "one: TEXT, 13 characters, about 6 tokens, 1 lines, 0s old"} {
+		if !strings.Contains(info.Text(), want) {
+			t.Errorf("the text\n%s\ndoes not contain %q", info.Text(), want)
+		}
+	}
+	if all, err := r.QueryAll(t.Context(), nil); err != nil || all.Count != 4 {
+		t.Errorf("all sessions have %d, %v", all.Count, err)
+	}
+}
+
+func TestListingIsBounded(t *testing.T) {
+	store := NewMem(StoreConfig{})
+	for i := range 250 {
+		putArtifact(t, store, "s", fmt.Sprintf("a%03d%s", i, strings.Repeat("x", i*100)), []byte("x"))
+	}
+	listing, err := NewReader(store, ReaderConfig{}).Query(t.Context(), "s", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := json.Marshal(listing)
+	if err != nil || len(data) > 512<<10 || len(listing.Text()) > 100_000 {
+		t.Errorf("the listing has %d bytes as JSON and %d as text", len(data), len(listing.Text()))
+	}
+	if n := len(listing.Artifacts); listing.Count != 250 || n == 0 || n >= 200 {
+		t.Errorf("of %d artifacts %d are listed", listing.Count, n)
+	}
+	if !strings.Contains(listing.Text(), "; the newest") {
+		t.Error("the text does not say that it is not all")
+	}
+}
+
+func TestTools(t *testing.T) {
+	store := NewMem(StoreConfig{})
+	putArtifact(t, store, "s", "a", []byte("one\ntwo\nthree"))
+	putArtifact(t, store, "s", "j", []byte(`{"a":[1,2]}`))
+	registry := tools.NewRegistry(zerolog.Nop())
+	if err := registry.Register(NewReader(store, ReaderConfig{}).Tools()...); err != nil {
+		t.Fatal(err)
+	}
+	arguments := map[string][]string{
+		ToolGet:   {"artifact_id", "limit", "offset"},
+		ToolLines: {"artifact_id", "end_line", "start_line"},
+		ToolGrep:  {"artifact_id", "context_after", "context_before", "ignore_case", "max_results", "pattern"},
+		ToolJQ:    {"artifact_id", "query"},
+		ToolQuery: {"filter"},
+		ToolInfo:  {"session", "task"},
+	}
+	for _, def := range registry.Definitions() {
+		if !def.NoOffload || def.Effect != tools.Idempotent || def.Description == "" {
+			t.Errorf("%s is %+v", def.Name, def)
+		}
+		var names []string
+		for name, schema := range def.Parameters.Properties {
+			names = append(names, name)
+			if schema.Description == "" {
+				t.Errorf("%s of %s is not described", name, def.Name)
+			}
+		}
+		if slices.Sort(names); !slices.Equal(names, arguments[def.Name]) {
+			t.Errorf("%s takes %q, want %q", def.Name, names, arguments[def.Name])
+		}
+		delete(arguments, def.Name)
+	}
+	if len(arguments) > 0 {
+		t.Errorf("there are no tools for %v", arguments)
+	}
+	for _, row := range []struct{ tool, args, want, code string }{
+		{ToolGet, `{"artifact_id":"a"}`, "one\ntwo\nthree", ""},
+		{ToolGet, `{"artifact_id":"a","offset":4,"limit":3}`, "Characters 4-6 of 13 (knowledge_id: a); the next page has offset=7:\n\ntwo", ""},
+		{ToolLines, `{"artifact_id":"a","start_line":2,"end_line":9}`, "Lines 2-3 of 3 (knowledge_id: a):\n\ntwo\nthree", ""},
+		{ToolLines, `{"artifact_id":"a","start_line":4,"end_line":9}`, "start_line 4 is outside of the artifact \"a\"; valid are 1 to 3", tools.CodeInvalidArguments},
+		{ToolGrep, `{"artifact_id":"a","pattern":"T","ignore_case":true,"context_before":1,"max_results":1}`,
+			"Found 1 match(es) for pattern 'T' in knowledge#a (3 total lines)\n\n1- one\n2: two\n\n[there are more matches than the 1 shown; raise max_results, narrow the pattern, or read on from line 3]", ""},
+		{ToolJQ, `{"artifact_id":"j","query":".a[]"}`, "Found 2 result(s) for query '.a[]' in knowledge#j\n\n1\n2", ""},
+		{ToolInfo, `{"session":"other"}`, "session \"other\" is not the session of this call; leave session out", tools.CodeInvalidArguments},
+		{ToolQuery, `{"filter":{"biz_id":"none"}}`, "Found 0 artifact(s), 0 bytes in all", ""},
+	} {
+		res := registry.Run(t.Context(), tools.Call{ID: "1", Session: "s", Tool: row.tool, Args: []byte(row.args)}, nil)
+		if res.ForLLM != row.want || !res.Silent || res.ForUser != "" || res.IsError != (row.code != "") {
+			t.Errorf("%s %s gives %+v, want %q", row.tool, row.args, res, row.want)
+		}
+		if row.code != "" && tools.CodeOf(res.Err) != row.code {
+			t.Errorf("%s %s has the code %s, want %s", row.tool, row.args, tools.CodeOf(res.Err), row.code)
+		}
+	}
+	for _, args := range []string{`{}`, `{"filter":{"biz_id":"a"}}`} {
+		tool := ToolQuery
+		res := registry.Run(t.Context(), tools.Call{ID: "1", Session: "s", Tool: tool, Args: []byte(args)}, nil)
+		if res.IsError || !strings.Contains(res.ForLLM, "a: TEXT, 13 characters") {
+			t.Errorf("%s %s gives %q", tool, args, res.ForLLM)
+		}
+	}
+	res := registry.Run(t.Context(), tools.Call{ID: "1", Session: "s", Tool: ToolInfo, Args: []byte(`{"session":"s"}`)}, nil)
+	if res.IsError || !strings.Contains(res.ForLLM, "Found 2 artifact(s)") {
+		t.Errorf("info of the own session gives %q", res.ForLLM)
+	}
+}
+
+// What travels over the bus must read the same at the other end.
+func TestTextSurvivesTheWire(t *testing.T) {
+	r := stored(t, []byte("{\"a\":\"<&>\"}\n"+strings.Repeat("[1,\"é\"]\n", 30_000)))
+	ctx := t.Context()
+	page, err1 := r.GetByID(ctx, "s", "a", 10, 0)
+	lines, err2 := r.GetByLines(ctx, "s", "a", 1, 20_000)
+	found, err3 := r.Grep(ctx, "s", "a", GrepQuery{Pattern: "1", MaxResults: 3, ContextAfter: 2})
+	made, err4 := r.JQ(ctx, "s", "a", ".[0]?, .a?")
+	listing, err5 := r.Query(ctx, "s", nil)
+	for _, err := range []error{err1, err2, err3, err4, err5} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, row := range []struct{ sent, got texter }{
+		{page, new(Page)}, {lines, new(Lines)}, {found, new(GrepResult)}, {made, new(JQResult)}, {listing, new(Listing)},
+	} {
+		var data strings.Builder
+		enc := json.NewEncoder(&data)
+		enc.SetEscapeHTML(false)
+		if err := enc.Encode(row.sent); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal([]byte(data.String()), row.got); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := row.got.Text(), row.sent.Text(); got != want {
+			t.Errorf("%T reads\n%.500s\nwant\n%.500s", row.got, got, want)
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package offload
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// Raw returns the result that a raw event hands in: somebody else ran the tool.
+// Its text stands in for_llm, in content as a string or as content blocks, or
+// in an object that the producer put into the store's bucket. An object becomes
+// an artifact here; Result leaves it as it is.
+//
+// An *tools.Error says what is wrong with the event. Any other error is the
+// store's: the caller tries again.
+func (o *Offloader) Raw(ctx context.Context, e tools.RawEvent) (*tools.Result, error) {
+	res := &tools.Result{ForUser: e.ForUser, Silent: e.Silent, IsError: e.IsError}
+	content := bytes.TrimSpace(e.Content)
+	if bytes.Equal(content, []byte("null")) {
+		content = nil
+	}
+	switch texts := count(e.ForLLM != nil, content != nil, e.Object != ""); {
+	case texts == 0:
+		return nil, tools.Errorf(tools.CodeInvalidCall, "the raw result has no text; send for_llm, content or object")
+	case texts > 1:
+		return nil, tools.Errorf(tools.CodeInvalidCall, "the raw result has more than one of for_llm, content and object; send one")
+	case e.Object != "":
+		return res, o.adopt(ctx, e, res)
+	case e.ForLLM != nil:
+		res.ForLLM = *e.ForLLM
+	case content[0] == '"':
+		if err := json.Unmarshal(content, &res.ForLLM); err != nil {
+			return nil, tools.Errorf(tools.CodeInvalidCall, "content of the raw result: %v", err)
+		}
+	case content[0] == '[':
+		res.Blocks = content
+	default:
+		return nil, tools.Errorf(tools.CodeInvalidCall, "content of the raw result: want a string or an array of content blocks")
+	}
+	return res, nil
+}
+
+func count(conditions ...bool) (n int) {
+	for _, c := range conditions {
+		if c {
+			n++
+		}
+	}
+	return n
+}
+
+// adopt makes an artifact of the object that e names, and puts what the model
+// sees into res.
+func (o *Offloader) adopt(ctx context.Context, e tools.RawEvent, res *tools.Result) error {
+	adopter, ok := o.store.(Adopter)
+	name := shorten(e.Object, 200)
+	if !ok || o.cfg.Disabled {
+		return tools.Errorf(tools.CodeInvalidCall, "the raw result names the object %q, and the store of this worker takes no objects; send for_llm or content", name)
+	}
+	call := inSession(e.Call)
+	rec, err := putFree(call.IDToken(), func(id string) (Record, error) {
+		rec := newRecord(call, ContextToolResult)
+		rec.ID = id
+		return adopter.PutObject(ctx, rec, e.Object, summarize(nil))
+	}, strings.NewReader(e.Object))
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return tools.Errorf(tools.CodeNotFound, "there is no object %q in the bucket; put it there before the raw result", name)
+	case errors.Is(err, ErrCorrupt):
+		return tools.Errorf(CodeCorrupt, "the object %q is damaged", name)
+	case err != nil:
+		return err
+	}
+	b, err := o.stored(ctx, rec)
+	if err != nil {
+		return fmt.Errorf("show object %q: %w", name, err)
+	}
+	o.show(call, res, b, rec, adopted, o.budget(call, res).text)
+	return nil
+}
+
+// stored is a body that is in the store already; a short one is read.
+func (o *Offloader) stored(ctx context.Context, rec Record) (body, error) {
+	if rec.Type == TypeBinary || rec.Chars >= o.cfg.InlineChars {
+		return body{}, nil
+	}
+	c, err := o.store.Open(ctx, rec)
+	if err != nil {
+		return body{}, err
+	}
+	text, err := readRange(c, 0, c.Size())
+	if err := errors.Join(err, c.Close()); err != nil {
+		return body{}, err
+	}
+	return textBody(string(text)), nil
+}

@@ -1,0 +1,65 @@
+package offload
+
+import (
+	"context"
+	"io"
+	"iter"
+)
+
+// readAhead yields a content in chunks, and reads the next one while the last
+// is looked at. A chunk is valid until the next is asked for.
+func readAhead(ctx context.Context, c Content) iter.Seq2[[]byte, error] {
+	type filled struct {
+		data []byte
+		err  error
+	}
+	return func(yield func([]byte, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		full := make(chan filled)
+		free := make(chan []byte, 2)
+		size := min(c.Size(), searchChunk)
+		free <- make([]byte, size)
+		free <- make([]byte, size)
+		go func() {
+			defer close(full)
+			for off := int64(0); off < c.Size(); {
+				var buf []byte
+				select {
+				case buf = <-free:
+				case <-ctx.Done():
+					return
+				}
+				buf = buf[:min(size, c.Size()-off)]
+				n, err := c.ReadAt(buf, off)
+				if n < len(buf) {
+					err = shortRead(err)
+				} else if err == io.EOF {
+					err = nil
+				}
+				select {
+				case full <- filled{buf, err}:
+				case <-ctx.Done():
+					return
+				}
+				if err != nil {
+					return
+				}
+				off += int64(n)
+			}
+		}()
+		defer func() {
+			cancel()
+			for range full { // until the reader has ended
+			}
+		}()
+		for f := range full {
+			if !yield(f.data, f.err) || f.err != nil {
+				return
+			}
+			free <- f.data[:size]
+		}
+		if err := ctx.Err(); err != nil {
+			yield(nil, err)
+		}
+	}
+}

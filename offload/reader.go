@@ -1,0 +1,201 @@
+package offload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// CodeCorrupt is the code of an error about an artifact whose stored bytes are
+// not those that were put.
+const CodeCorrupt = "corrupt"
+
+// PageChars is the most that GetByID returns at once, in characters.
+const PageChars = 15_000
+
+// ReaderConfig bounds what reading costs. The zero value works.
+type ReaderConfig struct {
+	// MaxChars is the most that GetByLines, Grep, JQ and the listings show, in
+	// characters. Default 40,000.
+	MaxChars int
+	// GrepTime is how long a Grep searches before it returns what it has.
+	// Default 10 s.
+	GrepTime time.Duration
+	// JQTime is how long a JQ runs. Default 5 s.
+	JQTime time.Duration
+	// JQInput is the largest artifact, in bytes, that JQ loads. Default 8 MiB.
+	JQInput int64
+}
+
+func (c ReaderConfig) withDefaults() ReaderConfig {
+	if c.MaxChars <= 0 {
+		c.MaxChars = 40_000
+	}
+	if c.GrepTime <= 0 {
+		c.GrepTime = 10 * time.Second
+	}
+	if c.JQTime <= 0 {
+		c.JQTime = 5 * time.Second
+	}
+	if c.JQInput <= 0 {
+		c.JQInput = 8 << 20
+	}
+	return c
+}
+
+// Reader reads artifacts back. It is safe for concurrent use.
+//
+// Each method takes the session that the caller was found to belong to, never
+// one that the caller claims: from a tools.Call that is Call.SessionToken(), on
+// the bus the token in the subject. A session that is no token is taken for an
+// original one. An artifact's id may be its token or the original id.
+//
+// Errors that the asker can do something about are *tools.Error: not_found,
+// expired, corrupt, invalid_arguments, timeout. Others are the store's.
+type Reader struct {
+	store Store
+	cfg   ReaderConfig
+	jq    chan struct{} // a slot for each query that may run
+}
+
+// NewReader returns a Reader of what store holds.
+func NewReader(store Store, cfg ReaderConfig) *Reader {
+	return &Reader{store: store, cfg: cfg.withDefaults(), jq: make(chan struct{}, 2)}
+}
+
+// Record returns the record of an artifact.
+func (r *Reader) Record(ctx context.Context, session, id string) (Record, error) {
+	if session == "" {
+		return Record{}, tools.Errorf(tools.CodeInvalidArguments, "no session is given")
+	}
+	if id == "" {
+		return Record{}, tools.Errorf(tools.CodeInvalidArguments, "no artifact_id is given; %s lists the artifacts", ToolQuery)
+	}
+	session = sessionToken(session)
+	rec, err := r.store.Get(ctx, session, token(id))
+	if errors.Is(err, ErrNotFound) && tools.Token(id) != id {
+		// An id that looks like a token may still be an original one.
+		rec, err = r.store.Get(ctx, session, tools.Token(id))
+	}
+	if err != nil {
+		return Record{}, readError(id, err)
+	}
+	if rec.Session != session { // the store's promise, checked
+		return Record{}, readError(id, ErrNotFound)
+	}
+	return rec, nil
+}
+
+func token(id string) string {
+	if tools.IsToken(id) {
+		return id
+	}
+	return tools.Token(id)
+}
+
+func sessionToken(session string) string { return token(session) }
+
+// Open returns the record and all bytes of an artifact; the caller closes the
+// content.
+func (r *Reader) Open(ctx context.Context, session, id string) (Record, Content, error) {
+	rec, err := r.Record(ctx, session, id)
+	if err != nil {
+		return Record{}, nil, err
+	}
+	c, err := r.store.Open(ctx, rec)
+	if err != nil {
+		return Record{}, nil, readError(id, err)
+	}
+	return rec, c, nil
+}
+
+// with runs f with an open artifact, whose last block stays in memory.
+func (r *Reader) with(ctx context.Context, session, id string, f func(Record, *blockCache) error) error {
+	rec, c, err := r.Open(ctx, session, id)
+	if err != nil {
+		return err
+	}
+	err = f(rec, &blockCache{Content: c})
+	if closeErr := c.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return readError(id, err)
+	}
+	return nil
+}
+
+// readError gives what the store says a code and an advice.
+func readError(id string, err error) error {
+	name := shorten(id, 100)
+	if _, ok := errors.AsType[*tools.Error](err); ok {
+		return err
+	}
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return tools.Errorf(tools.CodeNotFound, "there is no artifact %q in this session; %s lists those there are", name, ToolQuery)
+	case errors.Is(err, ErrExpired):
+		return tools.Errorf(tools.CodeExpired, "the artifact %q is expired: its content was removed; run the tool again if you need it", name)
+	case errors.Is(err, ErrCorrupt):
+		return tools.Errorf(CodeCorrupt, "the stored content of the artifact %q is damaged; run the tool again if you need it", name)
+	}
+	return fmt.Errorf("read artifact %q: %w", name, err)
+}
+
+// blockCache is a Content that keeps the last block read, so that finding a place
+// and reading on from it cost one read of the store.
+type blockCache struct {
+	Content
+	no   int64
+	last []byte
+}
+
+// ReadAt reads by whole blocks.
+func (b *blockCache) ReadAt(p []byte, off int64) (n int, err error) {
+	for n < len(p) {
+		block, err := b.block((off + int64(n)) / BlockSize)
+		if err != nil {
+			return n, err
+		}
+		at := (off + int64(n)) % BlockSize
+		if at >= int64(len(block)) {
+			return n, io.EOF
+		}
+		n += copy(p[n:], block[at:])
+	}
+	return n, nil
+}
+
+func (b *blockCache) block(no int64) ([]byte, error) {
+	if b.last != nil && b.no == no {
+		return b.last, nil
+	}
+	size := min(BlockSize, b.Size()-no*BlockSize)
+	if size <= 0 {
+		return nil, io.EOF
+	}
+	if cap(b.last) < int(size) {
+		b.last = make([]byte, size)
+	}
+	buf := b.last[:size]
+	b.last = nil
+	if n, err := b.Content.ReadAt(buf, no*BlockSize); n < len(buf) {
+		return nil, shortRead(err)
+	}
+	b.no, b.last = no, buf
+	return buf, nil
+}
+
+// Delete removes an artifact and returns the record that it had. Its bytes go
+// with the next sweep, if no other artifact has them.
+func (r *Reader) Delete(ctx context.Context, session, id string) (Record, error) {
+	rec, err := r.Record(ctx, session, id)
+	if err != nil {
+		return Record{}, err
+	}
+	return rec, r.store.Delete(ctx, rec.Session, rec.ID)
+}

@@ -1,0 +1,91 @@
+package offload
+
+import (
+	"context"
+	"errors"
+	"io"
+	"iter"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// Record describes one artifact: one offloaded text and what is known of it.
+type Record struct {
+	tools.Artifact
+	// Session is the token of the session that the artifact belongs to.
+	Session string `json:"session"`
+	// Summary is what the reference shows of the content.
+	Summary string `json:"summary,omitempty"`
+	// Metadata can be queried by equality: context_type, biz_id, session_id,
+	// agent_id, task_id, tool_name, action_name. Values are as they came.
+	Metadata  map[string]string `json:"metadata,omitempty"`
+	CreatedAt time.Time         `json:"created_at"`
+	// ExpiresAt moves on with every read.
+	ExpiresAt time.Time `json:"expires_at"`
+}
+
+var (
+	// ErrNotFound: there is no such artifact in this session.
+	ErrNotFound = errors.New("artifact not found")
+	// ErrExpired: there was one, and its time is over.
+	ErrExpired = errors.New("artifact expired")
+	// ErrExists: the id is taken by an artifact with another content.
+	ErrExists = errors.New("artifact exists with another content")
+	// ErrQuota: the store holds as much as it may.
+	ErrQuota = errors.New("the artifact store is full")
+	// ErrCorrupt: the stored bytes are not those that were put.
+	ErrCorrupt = errors.New("artifact content is corrupt")
+)
+
+// Store keeps artifacts: bytes by their digest, once however many artifacts
+// share them, and one record for each session and id. It is safe for concurrent
+// use, also by several processes.
+type Store interface {
+	// Put reads src to its end, stores it, and then stores rec with the fields
+	// filled in that the bytes decide: Size, Chars, Lines, Digest, Tokens (by
+	// the store's counter), CreatedAt and ExpiresAt. Both are durable when Put
+	// returns, the bytes before the record. A failed Put leaves no record, and
+	// at most bytes that a sweep removes.
+	//
+	// An artifact once put does not change: if the session and id are taken,
+	// equal content returns the existing record, its expiry refreshed; another
+	// content is ErrExists. An expired record is as good as none. summarize,
+	// if not nil, is called once all bytes are known and before the record is
+	// written, to set Summary, Type and MediaType from the content.
+	Put(ctx context.Context, rec Record, src io.Reader, summarize func(*Record, Content) error) (Record, error)
+	// Get returns a record and moves its expiry on. ErrNotFound, ErrExpired.
+	Get(ctx context.Context, session, id string) (Record, error)
+	// Open gives random access to the bytes of a record; the caller closes it.
+	// Bytes that do not match their digest are ErrCorrupt, from Open or from
+	// the read that meets them.
+	Open(ctx context.Context, rec Record) (Content, error)
+	// List yields the records of a session that are not expired, oldest first;
+	// an empty session yields those of all.
+	List(ctx context.Context, session string) iter.Seq2[Record, error]
+	// Delete removes a record; its bytes go with the next sweep if no other
+	// record names them. ErrNotFound.
+	Delete(ctx context.Context, session, id string) error
+	// Sweep removes records that expired, bytes that no record names, and what
+	// interrupted writes left. It never touches what is younger than grace, so
+	// that a Put under way keeps its bytes.
+	Sweep(ctx context.Context, grace time.Duration) (SweepReport, error)
+}
+
+// SweepReport says what a sweep removed.
+type SweepReport struct {
+	Records int   `json:"records"`
+	Blobs   int   `json:"blobs"`
+	Orphans int   `json:"orphans"` // chunks or temporary files of interrupted writes
+	Bytes   int64 `json:"bytes"`
+}
+
+// Content is random access to stored bytes. ReadAt reads no more of the store
+// than the blocks that hold the range.
+type Content interface {
+	io.ReaderAt
+	io.Closer
+	Size() int64
+	// Index tells where lines and characters are.
+	Index() *Index
+}

@@ -1,0 +1,105 @@
+package offload
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"testing"
+)
+
+// two opens a store twice, as two processes would.
+func two(t *testing.T, h harness) (Store, [2]Store) {
+	s := h.open(t, StoreConfig{})
+	if h.forgets {
+		return s, [2]Store{s, s}
+	}
+	return s, [2]Store{s, h.open(t, StoreConfig{})}
+}
+
+func testConcurrentSame(t *testing.T, h harness) {
+	s, both := two(t, h)
+	for _, size := range []int{1000, 6 * BlockSize} {
+		before := h.stored(t)
+		data := content(size, 5)
+		var wg sync.WaitGroup
+		recs := make([]Record, 8)
+		for i := range recs {
+			wg.Go(func() {
+				out, err := both[i%2].Put(t.Context(), rec("s", fmt.Sprint("same", size)), bytes.NewReader(data), nil)
+				if err != nil {
+					t.Errorf("put: %v", err)
+				}
+				recs[i] = out
+			})
+		}
+		wg.Wait()
+		for _, r := range recs {
+			if fmt.Sprint(r) != fmt.Sprint(recs[0]) {
+				t.Errorf("two records of one id:\n%+v\n%+v", r, recs[0])
+			}
+		}
+		mustRead(t, s, recs[0], data)
+		if got := h.stored(t) - before; got != 1 {
+			t.Errorf("%d bytes put by eight at once are stored %d times", size, got)
+		}
+	}
+}
+
+func testConcurrentOther(t *testing.T, h harness) {
+	s, both := two(t, h)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	won := map[int]Record{}
+	for i := range 8 {
+		wg.Go(func() {
+			out, err := both[i%2].Put(t.Context(), rec("s", "contested"), bytes.NewReader(content(1000+i, 6)), nil)
+			if err != nil && !errors.Is(err, ErrExists) {
+				t.Errorf("put: %v", err)
+			}
+			if err == nil {
+				mu.Lock()
+				won[i] = out
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	if len(won) != 1 {
+		t.Fatalf("%d contents won one id", len(won))
+	}
+	for i, r := range won {
+		mustRead(t, s, r, content(1000+i, 6))
+	}
+}
+
+func testConcurrentReads(t *testing.T, h harness) {
+	s := h.open(t, StoreConfig{})
+	data := content(30*BlockSize+9, 7)
+	out := mustPut(t, s, rec("s", "a"), data)
+	c, err := s.Open(t.Context(), out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			if got, err := io.ReadAll(io.NewSectionReader(c, 0, c.Size())); err != nil || !bytes.Equal(got, data) {
+				t.Errorf("in sequence: %d bytes, %v", len(got), err)
+			}
+		})
+		wg.Go(func() {
+			for range 40 {
+				buf := make([]byte, 1000)
+				off := rand.IntN(len(data) - len(buf))
+				if _, err := c.ReadAt(buf, int64(off)); err != nil || !bytes.Equal(buf, data[off:off+len(buf)]) {
+					t.Errorf("at %d: %v", off, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}

@@ -1,0 +1,128 @@
+package offload
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func testQuota(t *testing.T, h harness) {
+	const quota = 10*BlockSize + BlockSize/2
+	s := h.open(t, StoreConfig{Quota: quota})
+	first := mustPut(t, s, rec("s", "a"), content(6*BlockSize, 12))
+	for _, size := range []int{5 * BlockSize, 40 * BlockSize} {
+		_, err := s.Put(t.Context(), rec("s", "b"), bytes.NewReader(content(size, 13)), nil)
+		if !errors.Is(err, ErrQuota) || !strings.Contains(fmt.Sprint(err), fmt.Sprint(quota)) {
+			t.Errorf("%d bytes too many: %v, want ErrQuota and the limit", size, err)
+		}
+		if _, err := s.Get(t.Context(), "s", "b"); !errors.Is(err, ErrNotFound) {
+			t.Errorf("a record is left: %v", err)
+		}
+		if got := h.stored(t); got != 1 {
+			t.Errorf("%d contents are stored, want 1", got)
+		}
+	}
+	mustRead(t, s, first, content(6*BlockSize, 12))
+	mustPut(t, s, rec("s", "c"), content(BlockSize, 13))
+	small := content(100, 13)
+	mustPut(t, s, rec("s", "d"), small)
+	if _, err := s.Put(t.Context(), rec("s", "e"), bytes.NewReader(content(4*BlockSize, 14)), nil); !errors.Is(err, ErrQuota) {
+		t.Errorf("full: %v, want ErrQuota", err)
+	}
+	mustPut(t, s, rec("other", "d"), small) // stored already
+	if err := s.Delete(t.Context(), "s", "a"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Sweep(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	mustPut(t, s, rec("s", "e"), content(4*BlockSize, 14))
+}
+
+func testSweepSparesTheYoung(t *testing.T, h harness) {
+	var c clock
+	s := h.open(t, StoreConfig{TTL: 100 * time.Hour, Now: c.Now})
+	mustPut(t, s, rec("s", "a"), content(9*BlockSize, 15))
+	if err := s.Delete(t.Context(), "s", "a"); err != nil {
+		t.Fatal(err)
+	}
+	sweep := func(blobs int) {
+		t.Helper()
+		if report, err := s.Sweep(t.Context(), time.Hour); err != nil || report.Blobs != blobs || report.Records != 0 {
+			t.Errorf("sweep: %+v, %v; want %d blobs", report, err, blobs)
+		}
+	}
+	sweep(0)
+	if got := h.stored(t); got != 1 {
+		t.Fatalf("%d contents are stored, want the young one", got)
+	}
+	c.add(61 * time.Minute)
+	sweep(1)
+	if got := h.stored(t); got != 0 {
+		t.Errorf("%d contents are stored, want none", got)
+	}
+}
+
+func testSweepSparesTheShared(t *testing.T, h harness) {
+	s := h.open(t, StoreConfig{})
+	data := content(3000, 16)
+	mustPut(t, s, rec("s", "a"), data)
+	b := mustPut(t, s, rec("t", "b"), data)
+	if err := s.Delete(t.Context(), "s", "a"); err != nil {
+		t.Fatal(err)
+	}
+	if report, err := s.Sweep(t.Context(), 0); err != nil || report != (SweepReport{}) {
+		t.Errorf("sweep: %+v, %v; want nothing", report, err)
+	}
+	mustRead(t, s, b, data)
+}
+
+// testSweepRace puts contents that others delete and sweep at the same time: a
+// Put that found its blob there must not lose it.
+func testSweepRace(t *testing.T, h harness) {
+	s, both := two(t, h)
+	ctx, stop := context.WithCancel(t.Context())
+	var sweeper, putters sync.WaitGroup
+	sweeper.Go(func() {
+		for ctx.Err() == nil {
+			if _, err := both[1].Sweep(ctx, 200*time.Millisecond); err != nil && ctx.Err() == nil {
+				t.Errorf("sweep: %v", err)
+				return
+			}
+		}
+	})
+	for i := range 3 {
+		putters.Go(func() {
+			for n := range 25 {
+				data := content(100+(n%2)*5*BlockSize, uint64(n%3))
+				r := rec("s", fmt.Sprintf("%d-%d", i, n))
+				out, err := both[i%2].Put(ctx, r, bytes.NewReader(data), nil)
+				if err != nil {
+					t.Errorf("put: %v", err)
+					return
+				}
+				if got, err := readAll(ctx, s, out); err != nil || !bytes.Equal(got, data) {
+					t.Errorf("read back: %d bytes, %v", len(got), err)
+					return
+				}
+				if err := s.Delete(ctx, "s", r.ID); err != nil {
+					t.Errorf("delete: %v", err)
+				}
+			}
+		})
+	}
+	putters.Wait()
+	stop()
+	sweeper.Wait()
+	if _, err := s.Sweep(t.Context(), 0); err != nil {
+		t.Error(err)
+	}
+	if got := h.stored(t); got != 0 {
+		t.Errorf("%d contents are left", got)
+	}
+}

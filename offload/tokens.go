@@ -1,0 +1,73 @@
+package offload
+
+import (
+	"io"
+	"unicode/utf8"
+)
+
+// Counter estimates how many tokens a language model makes of a text. It is
+// safe for concurrent use.
+type Counter interface {
+	Count(text string) int64
+}
+
+// RuneCounter is the Counter used where none is given: two tokens for five
+// runes. Measured against o200k it is within 7 % for Chinese, listings and
+// JSON, and overestimates English prose by half or more: it errs toward
+// offloading.
+type RuneCounter struct{}
+
+// Count estimates the tokens of text.
+func (RuneCounter) Count(text string) int64 {
+	return TokensOfRunes(int64(utf8.RuneCountInString(text)))
+}
+
+// TokensOfRunes is the estimate of RuneCounter for a text of n runes, rounded up.
+func TokensOfRunes(n int64) int64 { return (n*2 + 4) / 5 }
+
+// countBlock is how much text is given to a Counter at a time.
+const countBlock = 256 << 10
+
+// exceeds reports whether the size bytes of src have more than limit tokens. It
+// reads no further than it must, so a huge output costs little.
+func exceeds(counter Counter, src io.ReaderAt, size, limit int64) (bool, error) {
+	var tokens int64
+	buf := make([]byte, min(size, countBlock))
+	for off := int64(0); off < size; {
+		block := buf[:min(int64(len(buf)), size-off)]
+		if n, err := src.ReadAt(block, off); n < len(block) {
+			return false, shortRead(err)
+		}
+		if off+int64(len(block)) < size {
+			block = wholeRunes(block)
+		}
+		if tokens += counter.Count(string(block)); tokens > limit {
+			return true, nil
+		}
+		off += int64(len(block))
+	}
+	return tokens > limit, nil
+}
+
+// shortRead is the error of a ReadAt that gave less than was asked for, within
+// the size that was promised.
+func shortRead(err error) error {
+	if err == nil || err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// wholeRunes drops the beginning of a rune from the end of b. What cannot be
+// the beginning of one stays, so that the result is never empty.
+func wholeRunes(b []byte) []byte {
+	for i := len(b) - 1; i > 0 && i >= len(b)-utf8.UTFMax; i-- {
+		if utf8.RuneStart(b[i]) {
+			if !utf8.FullRune(b[i:]) {
+				return b[:i]
+			}
+			return b
+		}
+	}
+	return b
+}
