@@ -1,0 +1,140 @@
+package chat
+
+import (
+	"fmt"
+	"iter"
+	"strings"
+)
+
+// block is one element of a message's content, which may be anything; only what
+// has the type tool_result counts as a result.
+type block struct {
+	index  int
+	text   string
+	result bool
+	id     string // of a result: its tool_use_id, "" if it has no usable one
+	value  string // of a result: its content; "" if absent
+	at     span   // of the content in the message's text
+}
+
+// blocks yields the blocks of a message whose content is an array. Errors do not
+// occur in a Message that was made by newMessage.
+func (m Message) blocks() iter.Seq2[block, error] {
+	return func(yield func(block, error) bool) {
+		content := m.contentText()
+		if kindOf(content) != "an array" {
+			return
+		}
+		index := 0
+		for at := range elements(content) {
+			b, err := newBlock(at.of(content), m.content.start+at.start)
+			b.index = index
+			if !yield(b, err) {
+				return
+			}
+			index++
+		}
+	}
+}
+
+func newBlock(text string, offset int) (block, error) {
+	b := block{text: text}
+	if text[0] != '{' {
+		return b, nil
+	}
+	found, err := pick(text, "type", "tool_use_id", "content")
+	if err != nil {
+		return b, err
+	}
+	b.result = found[0].of(text) == `"tool_result"`
+	if id := found[1].of(text); kindOf(id) == "a string" {
+		b.id = unquote(id)
+	}
+	b.value = found[2].of(text)
+	b.at = span{offset + found[2].start, offset + found[2].end}
+	return b, nil
+}
+
+// results yields the tool results of a message.
+func (m Message) results() iter.Seq[block] {
+	return func(yield func(block) bool) {
+		for b := range m.blocks() {
+			if b.result && !yield(b) {
+				return
+			}
+		}
+	}
+}
+
+// movable reports whether a result's content can be offloaded: there is some,
+// and it is not a reference already.
+func (b block) movable() bool {
+	switch b.value {
+	case "", "null", `""`:
+		return false
+	}
+	return reference(b.value) == ""
+}
+
+// contentLength is the length of a content: of a string its own, of anything
+// else that of its JSON. What is absent has none.
+func contentLength(value string) int {
+	if kindOf(value) == "a string" {
+		return literalLength(value)
+	}
+	return length(value)
+}
+
+// weight is what a block counts in the total of a history: a text its text, a
+// tool_use its input, a tool_result its content, anything else its JSON.
+func (b block) weight() int {
+	if b.result {
+		return contentLength(b.value)
+	}
+	if b.text[0] != '{' {
+		return length(b.text)
+	}
+	found, err := pick(b.text, "type", "text", "input")
+	if err != nil {
+		return length(b.text)
+	}
+	text, input := found[1].of(b.text), found[2].of(b.text)
+	switch found[0].of(b.text) {
+	case `"text"`:
+		if kindOf(text) == "a string" {
+			return contentLength(text)
+		}
+	case `"tool_use"`:
+		if input != "" {
+			return length(input)
+		}
+	}
+	return length(b.text)
+}
+
+// replacement is a new string for a part of a message.
+type replacement struct {
+	at   span
+	with string
+}
+
+// replace returns a copy of m with parts of its content replaced; they are in
+// order.
+func (m Message) replace(parts []replacement) Message {
+	if len(parts) == 0 {
+		return m
+	}
+	var text strings.Builder
+	copied := 0
+	for _, part := range parts {
+		text.WriteString(m.text[copied:part.at.start])
+		text.WriteString(Quote(part.with))
+		copied = part.at.end
+	}
+	text.WriteString(m.text[copied:])
+	made, err := newMessage(text.String())
+	if err != nil {
+		panic(fmt.Sprintf("chat: a message broke while its parts were replaced: %v", err))
+	}
+	return made
+}

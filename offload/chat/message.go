@@ -1,0 +1,112 @@
+package chat
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Message is one chat message: a JSON object whose content is a string, an array
+// of blocks, or absent. It never changes; two messages with the same text are
+// equal (==). The zero Message is not a message: use ParseMessage.
+type Message struct {
+	text    string // normalized JSON
+	content span   // of the content field's value in text; empty if there is none
+}
+
+// ErrNoContent: the message has no content, so there is nothing to offload.
+var ErrNoContent = errors.New("the message has no content")
+
+// ParseMessage reads one message. What it refuses: text that is not JSON or not
+// UTF-8, nesting beyond 1,000 levels, a message that is not an object, content
+// that is neither string nor array (null counts as absent), and two fields of
+// one name where the name matters.
+func ParseMessage(data []byte) (Message, error) {
+	text, err := normalize(data)
+	if err != nil {
+		return Message{}, fmt.Errorf("parse message: %w", err)
+	}
+	m, err := newMessage(text)
+	if err != nil {
+		return Message{}, fmt.Errorf("parse message: %w", err)
+	}
+	return m, nil
+}
+
+// ParseHistory reads an array of messages, oldest first.
+func ParseHistory(data []byte) ([]Message, error) {
+	text, err := normalize(data)
+	if err != nil {
+		return nil, fmt.Errorf("parse history: %w", err)
+	}
+	if text[0] != '[' {
+		return nil, fmt.Errorf("parse history: the history is %s, not an array of messages", kindOf(text))
+	}
+	messages := []Message{}
+	for at := range elements(text) {
+		m, err := newMessage(at.of(text))
+		if err != nil {
+			return nil, fmt.Errorf("parse history: message %d: %w", len(messages), err)
+		}
+		messages = append(messages, m)
+	}
+	return messages, nil
+}
+
+// String returns the message as JSON, in the form that JSON.stringify has.
+func (m Message) String() string { return m.text }
+
+// MarshalJSON returns the message as JSON. Note that json.Marshal escapes <, >
+// and & in what it gets; an Encoder with SetEscapeHTML(false) does not.
+func (m Message) MarshalJSON() ([]byte, error) {
+	if m.text == "" {
+		return nil, errors.New("the zero chat.Message is no message")
+	}
+	return []byte(m.text), nil
+}
+
+// UnmarshalJSON is ParseMessage.
+func (m *Message) UnmarshalJSON(data []byte) error {
+	parsed, err := ParseMessage(data)
+	if err != nil {
+		return err
+	}
+	*m = parsed
+	return nil
+}
+
+func newMessage(text string) (Message, error) {
+	if text[0] != '{' {
+		return Message{}, fmt.Errorf("it is %s, not an object with role and content", kindOf(text))
+	}
+	found, err := pick(text, "content")
+	if err != nil {
+		return Message{}, err
+	}
+	m := Message{text: text, content: found[0]}
+	switch content := m.content.of(text); kindOf(content) {
+	case "a string", "nothing":
+	case "null":
+		m.content = span{}
+	case "an array":
+		for b, err := range m.blocks() {
+			if err != nil {
+				return Message{}, fmt.Errorf("block %d: %w", b.index, err)
+			}
+		}
+	default:
+		return Message{}, fmt.Errorf("its content is %s, not a string or an array of blocks", kindOf(content))
+	}
+	return m, nil
+}
+
+// contentText returns the value of the content field.
+func (m Message) contentText() string { return m.content.of(m.text) }
+
+// withContent returns a copy of m whose content is the string s.
+func (m Message) withContent(s string) Message {
+	literal := Quote(s)
+	return Message{
+		text:    m.text[:m.content.start] + literal + m.text[m.content.end:],
+		content: span{m.content.start, m.content.start + len(literal)},
+	}
+}
