@@ -1,0 +1,144 @@
+package builtin_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rs/zerolog"
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/builtin"
+)
+
+func TestMain(m *testing.M) {
+	if role := os.Getenv("STEVEDORE_TEST_ROLE"); role != "" {
+		os.Exit(roles[role]())
+	}
+	os.Exit(m.Run())
+}
+
+// roles are what the test binary does when a test starts it again.
+var roles = map[string]func() int{"worker": runWorker, "writer": runWriter}
+
+// args are the arguments of a call.
+type args map[string]any
+
+// bench is a workspace with its tools, called through a registry as a worker
+// does.
+type bench struct {
+	t   testing.TB
+	dir string
+	reg *tools.Registry
+}
+
+func newBench(t testing.TB, cfg builtin.Config) *bench {
+	t.Helper()
+	if cfg.Workspace == "" {
+		cfg.Workspace = t.TempDir()
+	}
+	all, closeAll, err := builtin.Tools(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := closeAll(); err != nil {
+			t.Error(err)
+		}
+	})
+	reg := tools.NewRegistry(zerolog.Nop())
+	if err := reg.Register(all...); err != nil {
+		t.Fatal(err)
+	}
+	return &bench{t: t, dir: cfg.Workspace, reg: reg}
+}
+
+// file writes a file of the workspace.
+func (b *bench) file(name, content string) string {
+	b.t.Helper()
+	path := filepath.Join(b.dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		b.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		b.t.Fatal(err)
+	}
+	return path
+}
+
+func (b *bench) run(ctx context.Context, tool string, a args) *tools.Result {
+	b.t.Helper()
+	raw, err := json.Marshal(a)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	res := b.reg.Run(ctx, tools.Call{ID: "1", Tool: tool, Args: raw}, nil)
+	b.t.Cleanup(func() { res.Close() })
+	return res
+}
+
+// ok runs a call that must succeed and returns its text.
+func (b *bench) ok(tool string, a args) string {
+	b.t.Helper()
+	res := b.run(context.Background(), tool, a)
+	if res.IsError {
+		b.t.Fatalf("%s %v: %s", tool, a, res.ForLLM)
+	}
+	if res.Output != nil {
+		b.t.Fatalf("%s %v: the output is not inline", tool, a)
+	}
+	return res.ForLLM
+}
+
+// fails runs a call that must fail with all of want in its text.
+func (b *bench) fails(tool string, a args, want ...string) *tools.Result {
+	b.t.Helper()
+	res := b.run(context.Background(), tool, a)
+	if !res.IsError {
+		b.t.Fatalf("%s %v: got %q, want an error", tool, a, res.ForLLM)
+	}
+	if res.Err == nil {
+		b.t.Errorf("%s %v: the error result has no cause", tool, a)
+	}
+	for _, w := range want {
+		if !strings.Contains(res.ForLLM, w) {
+			b.t.Errorf("%s %v: got %q, want %q in it", tool, a, res.ForLLM, w)
+		}
+	}
+	return res
+}
+
+func TestDefinitions(t *testing.T) {
+	b := newBench(t, builtin.Config{})
+	want := map[string]tools.Effect{
+		"shell": tools.Once, "read_file": tools.Idempotent, "list_dir": tools.Idempotent, "grep": tools.Idempotent,
+		"glob": tools.Idempotent, "web_fetch": tools.Idempotent, "write_file": tools.Idempotent, "edit_file": tools.Once,
+	}
+	for _, def := range b.reg.Definitions() {
+		if def.Effect != want[def.Name] {
+			t.Errorf("effect of %s = %q, want %q", def.Name, def.Effect, want[def.Name])
+		}
+		if def.Description == "" {
+			t.Errorf("%s has no description", def.Name)
+		}
+		for name, p := range def.Parameters.Properties {
+			if p.Description == "" {
+				t.Errorf("argument %s of %s has no description", name, def.Name)
+			}
+		}
+		delete(want, def.Name)
+	}
+	if len(want) > 0 {
+		t.Errorf("missing tools: %v", want)
+	}
+}
+
+func TestToolsNeedAWorkspace(t *testing.T) {
+	for _, dir := range []string{"", filepath.Join(t.TempDir(), "absent")} {
+		if _, _, err := builtin.Tools(builtin.Config{Workspace: dir}); err == nil {
+			t.Errorf("Tools with workspace %q: no error", dir)
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package builtin
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+
+	"github.com/aymanbagabas/go-udiff"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+type editFileArgs struct {
+	Path    string `json:"path" jsonschema:"the file, relative to the workspace"`
+	OldText string `json:"old_text" jsonschema:"the text to replace, exactly as it stands in the file; it must occur exactly once, so include enough of its surroundings"`
+	NewText string `json:"new_text" jsonschema:"the text to put in its place"`
+}
+
+func newEditFile(ws *workspace) (*tools.FuncTool, error) {
+	return tools.NewTool("edit_file",
+		"Replace one piece of text in a file of the workspace by another and return the difference.", ws.editFile)
+}
+
+func (ws *workspace) editFile(ctx context.Context, _ tools.Call, args editFileArgs) *tools.Result {
+	switch {
+	case args.OldText == "":
+		return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "old_text is empty; write_file writes a whole file"))
+	case args.OldText == args.NewText:
+		return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "old_text and new_text are the same"))
+	}
+	rel, err := ws.rel(args.Path)
+	if err != nil {
+		return tools.Failure(err)
+	}
+	if ctx.Err() != nil {
+		return tools.Failure(ended(ctx))
+	}
+	ws.edit.Lock()
+	defer ws.edit.Unlock()
+	content, info, err := ws.readForEdit(rel, args.Path)
+	if err != nil {
+		return tools.Failure(ws.explain("edit file", args.Path, err))
+	}
+	change, err := findEdit(content, args)
+	if err != nil {
+		return tools.Failure(err)
+	}
+	if err := ws.replace(rel, []byte(change.apply(content)), info); err != nil {
+		return tools.Failure(ws.explain("write file", args.Path, err))
+	}
+	return tools.SilentResult("File edited: " + showName(args.Path) + "\n" + change.diff(showName(args.Path), content))
+}
+
+func (ws *workspace) readForEdit(rel, path string) (string, fs.FileInfo, error) {
+	if info, err := ws.target(rel); err != nil {
+		return "", nil, err
+	} else if info == nil {
+		return "", nil, fs.ErrNotExist
+	}
+	f, info, err := ws.open(path)
+	if err != nil {
+		return "", nil, err
+	}
+	defer f.Close()
+	content, err := io.ReadAll(io.LimitReader(f, ws.cfg.MaxEdit+1))
+	if err != nil {
+		return "", nil, err
+	}
+	if int64(len(content)) > ws.cfg.MaxEdit {
+		return "", nil, fmt.Errorf("it has more than %d bytes; use shell", ws.cfg.MaxEdit)
+	}
+	if bytes.IndexByte(content[:min(len(content), sniffLen)], 0) >= 0 {
+		return "", nil, fmt.Errorf("it is not a text file")
+	}
+	return string(content), info, nil
+}
+
+// edit replaces length bytes at a position.
+type edit struct {
+	at, length int
+	text       string
+}
+
+// findEdit finds the one place that the arguments mean. Models write lines with
+// a bare newline; in a file whose lines all end in CRLF that is what they mean.
+func findEdit(content string, args editFileArgs) (edit, error) {
+	old, text := args.OldText, args.NewText
+	if allCRLF(content) {
+		if !strings.Contains(content, old) {
+			old = toCRLF(old)
+		}
+		text = toCRLF(text)
+	}
+	count := countAll(content, old)
+	switch {
+	case count == 0:
+		return edit{}, tools.Errorf(tools.CodeToolFailed, "old_text not found in %q; it must match exactly, white space included%s", args.Path, nearest(content, args.OldText))
+	case count > 1:
+		return edit{}, tools.Errorf(tools.CodeToolFailed, "old_text appears %d times in %q (%s); add surrounding lines so that it is unique", count, args.Path, places(content, old))
+	}
+	if old == text {
+		return edit{}, tools.Errorf(tools.CodeInvalidArguments, "old_text and new_text are the same")
+	}
+	return edit{at: strings.Index(content, old), length: len(old), text: text}, nil
+}
+
+func (e edit) apply(content string) string {
+	return content[:e.at] + e.text + content[e.at+e.length:]
+}
+
+// diff shows the change with three lines around it. One that is too long to
+// show is summed up.
+func (e edit) diff(path, content string) string {
+	if e.length+len(e.text) > maxDiff {
+		return fmt.Sprintf("[%d bytes replaced by %d]", e.length, len(e.text))
+	}
+	// Compare the lines that the edit touches, not the whole file.
+	start := strings.LastIndexByte(content[:e.at], '\n') + 1
+	end := len(content)
+	if i := strings.IndexByte(content[e.at+e.length:], '\n'); i >= 0 {
+		end = e.at + e.length + i + 1
+	}
+	edits := udiff.Lines(content[start:end], content[start:e.at]+e.text+content[e.at+e.length:end])
+	for i := range edits {
+		edits[i].Start += start
+		edits[i].End += start
+	}
+	diff, err := udiff.ToUnified(path, path, content, edits, 3)
+	if err != nil || len(diff) > maxDiff {
+		return fmt.Sprintf("[%d bytes replaced by %d]", e.length, len(e.text))
+	}
+	return strings.ToValidUTF8(diff, "\uFFFD")
+}
+
+// maxDiff is the longest difference that is shown, in bytes.
+const maxDiff = 64 << 10
+
+func allCRLF(s string) bool {
+	n := strings.Count(s, "\r\n")
+	return n > 0 && n == strings.Count(s, "\n")
+}
+
+func toCRLF(s string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(s, "\r\n", "\n"), "\n", "\r\n")
+}
+
+// maxCount is where counting stops.
+const maxCount = 1000
+
+// countAll counts the places where part occurs, overlapping ones as well: "aa"
+// is twice in "aaa", and which one is meant nobody knows.
+func countAll(s, part string) int {
+	n := 0
+	for n < maxCount {
+		i := strings.Index(s, part)
+		if i < 0 {
+			return n
+		}
+		n++
+		s = s[i+1:]
+	}
+	return n
+}

@@ -1,0 +1,29 @@
+package builtin
+
+import (
+	"os"
+	"slices"
+	"strings"
+)
+
+// passed are the variables that every command gets, if the worker has them. A
+// name belongs here only if its value is never a secret.
+var passed = []string{
+	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TERM", "TZ",
+	"TMPDIR", "XDG_RUNTIME_DIR", "SSL_CERT_FILE", "SSL_CERT_DIR",
+}
+
+// environment is what a command in dir sees of the worker's environment.
+func environment(more []string, dir string) []string {
+	env := []string{"PWD=" + dir}
+	for _, kv := range os.Environ() {
+		name, _, _ := strings.Cut(kv, "=")
+		if slices.Contains(passed, name) || strings.HasPrefix(name, "LC_") || slices.Contains(more, name) {
+			env = append(env, kv)
+		}
+	}
+	if _, ok := os.LookupEnv("PATH"); !ok {
+		env = append(env, "PATH=/usr/local/bin:/usr/bin:/bin")
+	}
+	return env
+}

@@ -1,0 +1,81 @@
+package builtin
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+type globArgs struct {
+	Pattern string `json:"pattern" jsonschema:"a pattern for paths, such as **/*.go or docs/*.{md,txt}; ** stands for any directories, a slash at the end means directories only"`
+	Path    string `json:"path,omitempty" jsonschema:"the directory that the pattern starts from, relative to the workspace; default the workspace"`
+}
+
+func newGlob(ws *workspace) (*tools.FuncTool, error) {
+	tool, err := tools.NewTool("glob",
+		"List the files and directories of the workspace whose path matches a pattern, sorted, one a line; directories end in a slash. Symbolic links are not followed, .git is left out.", ws.glob)
+	if err != nil {
+		return nil, err
+	}
+	return tool.WithEffect(tools.Idempotent), nil
+}
+
+func (ws *workspace) glob(ctx context.Context, _ tools.Call, args globArgs) *tools.Result {
+	if args.Pattern == "" || len(args.Pattern) > maxPatternLen || !doublestar.ValidatePattern(args.Pattern) {
+		return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "glob %.100q is not a valid pattern", args.Pattern))
+	}
+	pattern := args.Pattern
+	if filepath.IsAbs(pattern) {
+		rel, err := ws.rel(pattern)
+		if err != nil {
+			return tools.Failure(err)
+		}
+		pattern, args.Path = filepath.ToSlash(rel), ""
+	}
+	onlyDirs := strings.HasSuffix(pattern, "/")
+	// Start where the pattern's fixed part leads, rather than visit all.
+	base, rest := doublestar.SplitPattern(path.Clean(pattern))
+	start := path.Join(filepath.ToSlash(args.Path), base)
+	dir, err := ws.openDir(start)
+	if err != nil {
+		return tools.Failure(err)
+	}
+	defer dir.Close()
+	rel, err := ws.rel(start)
+	if err != nil {
+		return tools.Failure(err)
+	}
+
+	out := tools.NewOutput(ws.cfg.Output)
+	matches := 0
+	w := &walker{flat: !strings.Contains(rest, "/") && !strings.Contains(rest, "**"), visit: func(_ context.Context, f found) error {
+		if ok, _ := doublestar.Match(rest, f.path); !ok || onlyDirs && !f.entry.IsDir() {
+			return nil
+		}
+		matches++
+		_, err := fmt.Fprintln(out, showName(path.Join(filepath.ToSlash(rel), f.path))+slash(f.entry))
+		return err
+	}}
+	err = ws.limit(ctx, out, func(ctx context.Context) error { return w.walk(ctx, dir) })
+	if err != nil {
+		return ws.failed(out, "search", start, err)
+	}
+	if matches == 0 {
+		out.Note(fmt.Sprintf("No files match %q", args.Pattern))
+	}
+	w.note(out)
+	return ws.setOutput(&tools.Result{Silent: true}, out)
+}
+
+func slash(entry fs.DirEntry) string {
+	if entry.IsDir() {
+		return "/"
+	}
+	return ""
+}

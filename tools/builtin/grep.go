@@ -1,0 +1,173 @@
+package builtin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+
+	"github.com/bmatcuk/doublestar/v4"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+type grepArgs struct {
+	Pattern    string `json:"pattern" jsonschema:"a regular expression (RE2 syntax), matched against each line"`
+	Path       string `json:"path,omitempty" jsonschema:"a file or directory, relative to the workspace; default the workspace"`
+	Glob       string `json:"glob,omitempty" jsonschema:"search only files whose name, or path below the directory, matches, such as *.go or src/**/*.{ts,tsx}"`
+	IgnoreCase bool   `json:"ignore_case,omitempty" jsonschema:"ignore upper and lower case"`
+	Context    int    `json:"context,omitempty" jsonschema:"lines to show before and after each match, at most 20"`
+	MaxResults int    `json:"max_results,omitempty" jsonschema:"stop after this many matching lines; default 1000"`
+}
+
+const (
+	defaultMaxResults = 1000
+	maxContext        = 20
+)
+
+func newGrep(ws *workspace) (*tools.FuncTool, error) {
+	tool, err := tools.NewTool("grep",
+		"Search the files of the workspace for a regular expression: path:line: text for each matching line. Binary files, symbolic links and .git are left out.", ws.grep)
+	if err != nil {
+		return nil, err
+	}
+	return tool.WithEffect(tools.Idempotent), nil
+}
+
+func (ws *workspace) grep(ctx context.Context, _ tools.Call, args grepArgs) *tools.Result {
+	if args.Context < 0 || args.Context > maxContext || args.MaxResults < 0 {
+		return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "context must be 0 to %d and max_results not negative", maxContext))
+	}
+	if args.Glob != "" && !doublestar.ValidatePattern(args.Glob) {
+		return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "glob %q is not a valid pattern", args.Glob))
+	}
+	re, err := compilePattern(args.Pattern, args.IgnoreCase)
+	if err != nil {
+		return tools.Failure(err)
+	}
+	out := tools.NewOutput(ws.cfg.Output)
+	g := &grepping{ws: ws, args: args, lines: lineSearch{pattern: re, context: args.Context, max: args.MaxResults, out: out}}
+	if g.lines.max == 0 {
+		g.lines.max = defaultMaxResults
+	}
+	if err := g.run(ctx, out); err != nil {
+		return ws.failed(out, "search", args.Path, err)
+	}
+	return ws.setOutput(&tools.Result{Silent: true}, out)
+}
+
+// grepping is one run of grep.
+type grepping struct {
+	ws    *workspace
+	args  grepArgs
+	lines lineSearch
+
+	files, matched, binary, skipped int
+}
+
+func (g *grepping) run(ctx context.Context, out *tools.Output) error {
+	rel, err := g.ws.rel(g.args.Path)
+	if err != nil {
+		return err
+	}
+	info, err := g.ws.root.Stat(rel)
+	if err != nil {
+		return err
+	}
+	shown := filepath.ToSlash(rel)
+	if !info.IsDir() {
+		f, _, err := g.ws.open(g.args.Path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		err = g.ws.limit(ctx, out, func(ctx context.Context) error { return g.search(ctx, f, shown) })
+		g.conclude(out)
+		return err
+	}
+	dir, err := g.ws.root.OpenRoot(rel)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	w := &walker{visit: func(ctx context.Context, f found) error {
+		if !f.entry.Type().IsRegular() || !matchGlob(g.args.Glob, f.path) {
+			return nil
+		}
+		return g.file(ctx, f.dir, f.name, path.Join(shown, f.path))
+	}}
+	err = g.ws.limit(ctx, out, func(ctx context.Context) error { return w.walk(ctx, dir) })
+	g.conclude(out)
+	w.note(out)
+	return err
+}
+
+// conclude says what was searched, and what was not.
+func (g *grepping) conclude(out *tools.Output) {
+	if g.lines.found == 0 {
+		out.Note(fmt.Sprintf("No matches for pattern %q in %d files", g.args.Pattern, g.files))
+	} else {
+		out.Note(fmt.Sprintf("[%d matching lines in %d of %d files]", g.lines.found, g.matched, g.files))
+	}
+	if g.lines.full() {
+		out.Note(fmt.Sprintf("[stopped at max_results = %d; there may be more]", g.lines.max))
+	}
+	if g.binary+g.skipped > 0 {
+		out.Note(fmt.Sprintf("[left out: %d binary files, %d that could not be read]", g.binary, g.skipped))
+	}
+}
+
+// file searches one file of a directory. One that cannot be read is counted; it
+// does not end the search.
+func (g *grepping) file(ctx context.Context, dir *os.Root, name, shown string) error {
+	f, _, err := g.ws.openIn(dir, name)
+	if err != nil {
+		g.skipped++
+		return nil
+	}
+	defer f.Close()
+	err = g.search(ctx, f, shown)
+	if _, ok := errors.AsType[*fs.PathError](err); ok { // a read error of this file
+		g.skipped++
+		return nil
+	}
+	return err
+}
+
+func (g *grepping) search(ctx context.Context, f *os.File, shown string) error {
+	head := make([]byte, sniffLen)
+	n, err := f.ReadAt(head, 0)
+	if err != nil && err != io.EOF {
+		return err
+	}
+	if !isText(head[:n]) {
+		g.binary++
+		return nil
+	}
+	g.files++
+	before := g.lines.found
+	err = g.lines.search(ctx, f, showName(shown))
+	if g.lines.found > before {
+		g.matched++
+	}
+	if err == nil && g.lines.full() {
+		return errStop
+	}
+	return err
+}
+
+// matchGlob matches a pattern without a slash against the name, any other
+// against the path.
+func matchGlob(glob, file string) bool {
+	if glob == "" {
+		return true
+	}
+	if ok, _ := doublestar.Match(glob, file); ok {
+		return true
+	}
+	ok, _ := doublestar.Match(glob, path.Base(file))
+	return ok
+}

@@ -1,0 +1,112 @@
+package builtin_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/builtin"
+)
+
+func TestGrep(t *testing.T) {
+	b := newBench(t, builtin.Config{})
+	b.file("a.go", "one\ntwo\nthree\nfour\nfive\nsix\n")
+	b.file("src/b.go", "Three\r\nend")
+	b.file("src/c.txt", "three")
+	b.file("bin", "three\x00")
+	b.file(".git/HEAD", "three")
+	must(t, os.Symlink("a.go", filepath.Join(b.dir, "link")))
+	for _, tt := range []struct {
+		args args
+		want string
+	}{
+		{args{"pattern": "three"}, "a.go:3: three\nsrc/c.txt:1: three\n[2 matching lines in 2 of 3 files]\n[left out: 1 binary files, 0 that could not be read]"},
+		{args{"pattern": "^three$", "ignore_case": true, "glob": "*.go"}, "a.go:3: three\nsrc/b.go:1: Three\n[2 matching lines in 2 of 2 files]"},
+		{args{"pattern": "e$", "path": "src"}, "src/b.go:1: Three\nsrc/c.txt:1: three\n[2 matching lines in 2 of 2 files]"},
+		{args{"pattern": "three", "path": "src", "glob": "**/*.{txt,md}"}, "src/c.txt:1: three\n[1 matching lines in 1 of 1 files]"},
+		{args{"pattern": "two|six", "path": "a.go", "context": 1}, "a.go-1- one\na.go:2: two\na.go-3- three\n--\na.go-5- five\na.go:6: six\n[2 matching lines in 1 of 1 files]"},
+		{args{"pattern": "two|four", "path": "a.go", "context": 1}, "a.go-1- one\na.go:2: two\na.go-3- three\na.go:4: four\na.go-5- five\n[2 matching lines in 1 of 1 files]"},
+		{args{"pattern": "o", "path": "a.go", "max_results": 1, "context": 1}, "a.go:1: one\na.go-2- two\n[1 matching lines in 1 of 1 files]\n[stopped at max_results = 1; there may be more]"},
+		{args{"pattern": "nothing", "path": "link"}, `No matches for pattern "nothing" in 1 files`},
+		{args{"pattern": "three", "path": ".git"}, ".git/HEAD:1: three\n[1 matching lines in 1 of 1 files]"},
+	} {
+		if got := b.ok("grep", tt.args); got != tt.want {
+			t.Errorf("grep %v =\n%s\nwant\n%s", tt.args, got, tt.want)
+		}
+	}
+	for _, tt := range []struct {
+		args args
+		want string
+	}{
+		{args{"pattern": "a("}, "missing closing )"},
+		{args{"pattern": ""}, "empty"},
+		{args{"pattern": strings.Repeat("a", 5000)}, "5000 bytes"},
+		{args{"pattern": "(" + strings.Repeat("[a-c]?", 30) + "){999}"}, "too complex"},
+		{args{"pattern": "a", "glob": "["}, "glob"},
+		{args{"pattern": "a", "context": 21}, "context"},
+		{args{"pattern": "a", "path": "absent"}, "not found"},
+		{args{"pattern": "a", "path": "bin/x"}, "failed to search"},
+	} {
+		b.fails("grep", tt.args, tt.want)
+	}
+}
+
+func TestGrepLongLines(t *testing.T) {
+	b := newBench(t, builtin.Config{})
+	long := strings.Repeat("é", 200_000)
+	b.file("long", "start\n"+long+"needle"+long+"end\r\nneedle\n")
+	got := b.ok("grep", args{"pattern": "needle|end$"})
+	lines := strings.Split(got, "\n")
+	if len(lines) != 3 || !strings.HasPrefix(lines[0], "long:2: ...é") || !strings.Contains(lines[0], "éneedleé") ||
+		!strings.HasSuffix(lines[0], "é...") || len(lines[0]) > 600 || lines[1] != "long:3: needle" {
+		t.Errorf("got %q", got)
+	}
+	if got := b.ok("grep", args{"pattern": "end$"}); !strings.Contains(got, "end\n") {
+		t.Errorf("the end of a long line with CRLF: %q", got)
+	}
+	if got := b.ok("grep", args{"pattern": "^start", "context": 1}); strings.Contains(got, "\uFFFD") || len(got) > 700 {
+		t.Errorf("a long line as context: %q", got)
+	}
+}
+
+// Such patterns take half a minute for a MiB, and package regexp cannot be
+// interrupted; the search must end with its context anyway.
+func TestGrepEndsWithItsContext(t *testing.T) {
+	b := newBench(t, builtin.Config{})
+	b.file("evil", strings.Repeat("a", 4<<20))
+	for _, pattern := range []string{"((a?){30}){30}b", "(a?){800}b"} {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		res := b.run(ctx, "grep", args{"pattern": pattern})
+		cancel()
+		if got := tools.CodeOf(res.Err); !res.IsError || got != tools.CodeTimeout {
+			t.Errorf("grep %s: code %q, text %.200q; want a timeout", pattern, got, res.ForLLM)
+		}
+	}
+}
+
+func TestGrepKeepsWhatItFoundInTime(t *testing.T) {
+	b := newBench(t, builtin.Config{SearchTimeout: 200 * time.Millisecond})
+	b.file("1", "aaab\n")
+	b.file("2", strings.Repeat("a", 4<<20))
+	got := b.ok("grep", args{"pattern": "((a?){30}){30}b"})
+	if !strings.HasPrefix(got, "1:1: aaab\n") || !strings.Contains(got, "not complete") {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestGrepCancelled(t *testing.T) {
+	b := newBench(t, builtin.Config{})
+	for i := range 10 {
+		b.file(fmt.Sprint(i), "x\n")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if res := b.run(ctx, "grep", args{"pattern": "x"}); tools.CodeOf(res.Err) != tools.CodeCancelled {
+		t.Errorf("got %+v, want cancelled", res)
+	}
+}

@@ -1,0 +1,94 @@
+package builtin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+type listDirArgs struct {
+	Path      string `json:"path,omitempty" jsonschema:"the directory, relative to the workspace; default the workspace"`
+	Recursive bool   `json:"recursive,omitempty" jsonschema:"list all directories below as well (but not what is in .git)"`
+}
+
+func newListDir(ws *workspace) (*tools.FuncTool, error) {
+	tool, err := tools.NewTool("list_dir",
+		"List a directory of the workspace, sorted by name: directories end in a slash, files have their size in bytes, symbolic links their target.", ws.listDir)
+	if err != nil {
+		return nil, err
+	}
+	return tool.WithEffect(tools.Idempotent), nil
+}
+
+func (ws *workspace) listDir(ctx context.Context, _ tools.Call, args listDirArgs) *tools.Result {
+	dir, err := ws.openDir(args.Path)
+	if err != nil {
+		return tools.Failure(err)
+	}
+	defer dir.Close()
+
+	out := tools.NewOutput(ws.cfg.Output)
+	w := &walker{flat: !args.Recursive, visit: func(_ context.Context, f found) error {
+		_, err := fmt.Fprintln(out, describe(f))
+		return err
+	}}
+	err = ws.limit(ctx, out, func(ctx context.Context) error { return w.walk(ctx, dir) })
+	if err != nil {
+		return ws.failed(out, "read directory", args.Path, err)
+	}
+	if out.Size() == 0 {
+		out.Note("(the directory is empty)")
+	}
+	w.note(out)
+	return ws.setOutput(&tools.Result{Silent: true}, out)
+}
+
+// openDir opens a directory of the workspace.
+func (ws *workspace) openDir(path string) (*os.Root, error) {
+	rel, err := ws.rel(path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := ws.root.Stat(rel)
+	if err == nil && !info.IsDir() {
+		err = tools.Errorf(tools.CodeToolFailed, "failed to read directory %q: it is not a directory; read_file reads files", path)
+	}
+	var dir *os.Root
+	if err == nil {
+		dir, err = ws.root.OpenRoot(rel)
+	}
+	if err != nil {
+		return nil, ws.explain("read directory", path, err)
+	}
+	return dir, nil
+}
+
+// describe is the line of one entry.
+func describe(f found) string {
+	name := showName(f.path)
+	mode := f.entry.Type()
+	switch {
+	case mode.IsDir():
+		return "DIR:  " + name + "/"
+	case mode&fs.ModeSymlink != 0:
+		target, err := f.dir.Readlink(f.name)
+		if err != nil {
+			return "LINK: " + name
+		}
+		return "LINK: " + name + " -> " + showName(target)
+	case !mode.IsRegular():
+		return "FILE: " + name + " (" + kind(mode) + ")"
+	}
+	info, err := f.dir.Lstat(f.name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "FILE: " + name + " (gone)"
+	}
+	if err != nil {
+		return "FILE: " + name
+	}
+	return fmt.Sprintf("FILE: %s (%d bytes)", name, info.Size())
+}

@@ -1,0 +1,90 @@
+package builtin
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// Sender takes messages to users.
+type Sender interface {
+	// Send returns once the message is durably on its way, and says where it
+	// goes, for people to read. A message whose key was sent before is dropped
+	// without an error.
+	Send(ctx context.Context, m Message) (where string, err error)
+}
+
+// Message is a message to a user.
+type Message struct {
+	// Key is the same for every attempt to send this message, and no other one
+	// has it.
+	Key string
+	// Session and Call are where it comes from, in the words of the client.
+	Session, Call string
+	// Channel and ChatID are where it goes; an empty channel is where the user
+	// of the session was last heard.
+	Channel, ChatID string
+	Text            string
+}
+
+type messageArgs struct {
+	Content string `json:"content" jsonschema:"the text to send, plain or Markdown"`
+	Channel string `json:"channel,omitempty" jsonschema:"the channel to send it to; default where this conversation takes place"`
+	ChatID  string `json:"chat_id,omitempty" jsonschema:"the chat or user within the channel; default as for channel"`
+}
+
+// NewMessage returns the message tool. The user gets the message itself and
+// hears nothing of the call.
+func NewMessage(sender Sender) (tools.Tool, error) {
+	tool, err := tools.NewTool("message",
+		"Send a message to the user at once, while other work goes on, or to another chat.",
+		func(ctx context.Context, call tools.Call, args messageArgs) *tools.Result {
+			return sendMessage(ctx, sender, call, args)
+		})
+	if err != nil {
+		return nil, err
+	}
+	return tool.WithEffect(tools.Keyed), nil
+}
+
+func sendMessage(ctx context.Context, sender Sender, call tools.Call, args messageArgs) *tools.Result {
+	m := Message{Session: call.Session, Call: call.ID, Channel: cmp.Or(args.Channel, call.Channel), ChatID: args.ChatID, Text: args.Content}
+	if m.ChatID == "" && m.Channel == call.Channel {
+		m.ChatID = call.ChatID
+	}
+	switch {
+	case strings.TrimSpace(m.Text) == "":
+		return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "content is empty; there is nothing to send"))
+	case m.Channel == "" && m.ChatID != "":
+		return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "chat_id goes with a channel; name that too"))
+	case len(m.Channel)+len(m.ChatID) > 1000:
+		return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "channel and chat_id are too long"))
+	}
+	// Where it was meant to go is part of the key, not where it goes: the user
+	// may be somewhere else when the call runs again.
+	m.Key = messageKey(call.SessionToken(), call.ID, call.AgentID, m.Channel, m.ChatID, m.Text)
+	where, err := sender.Send(ctx, m)
+	if err != nil {
+		if ctx.Err() != nil {
+			return tools.Failure(ended(ctx))
+		}
+		return tools.Failure(&tools.Error{Code: tools.CodeOf(err), Message: fmt.Sprintf("failed to send the message: %v", err)})
+	}
+	return tools.SilentResult("Message sent to " + where)
+}
+
+// messageKey hashes its parts so that no two lists of parts are one.
+func messageKey(parts ...string) string {
+	h := sha256.New()
+	for _, part := range parts {
+		_ = binary.Write(h, binary.BigEndian, int64(len(part))) // a hash never fails
+		h.Write([]byte(part))
+	}
+	return "message-" + hex.EncodeToString(h.Sum(nil)[:16])
+}

@@ -1,0 +1,158 @@
+package builtin
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/gabriel-vasile/mimetype"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+type readFileArgs struct {
+	Path   string `json:"path" jsonschema:"the file, relative to the workspace"`
+	Offset int64  `json:"offset,omitempty" jsonschema:"the first line to read, counted from 1; default 1"`
+	Limit  int64  `json:"limit,omitempty" jsonschema:"how many lines to read; default all"`
+}
+
+func newReadFile(ws *workspace) (*tools.FuncTool, error) {
+	tool, err := tools.NewTool("read_file",
+		"Read a text file of the workspace, all of it or the lines from offset on.", ws.readFile)
+	if err != nil {
+		return nil, err
+	}
+	return tool.WithEffect(tools.Idempotent), nil
+}
+
+func (ws *workspace) readFile(ctx context.Context, _ tools.Call, args readFileArgs) *tools.Result {
+	if args.Offset < 0 || args.Limit < 0 {
+		return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "offset and limit must not be negative"))
+	}
+	f, info, err := ws.open(args.Path)
+	if err != nil {
+		return tools.Failure(err)
+	}
+	defer f.Close()
+	if err := checkText(f, args.Path, info.Size()); err != nil {
+		return tools.Failure(err)
+	}
+
+	out := tools.NewOutput(ws.cfg.Output)
+	lines := &lineRange{first: max(args.Offset, 1), limit: args.Limit, dst: out}
+	if err := lines.copy(ctx, f); err != nil {
+		return ws.failed(out, "read file", args.Path, err)
+	}
+	if lines.first > 1 && lines.line < lines.first {
+		_ = out.Close()
+		return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "offset %d is behind the end of %q, which has %d lines", args.Offset, args.Path, lines.line))
+	}
+	switch {
+	case info.Size() == 0 && out.Size() == 0:
+		out.Note("(the file is empty)")
+	case lines.more:
+		out.Note(fmt.Sprintf("[more lines follow; continue with offset %d]", lines.first+lines.limit))
+	case out.Truncated():
+		out.Note(fmt.Sprintf("[truncated: the first %d bytes of the file were kept; use offset and limit]", out.Size()))
+	}
+	return ws.setOutput(&tools.Result{Silent: true}, out)
+}
+
+// sniffLen is how much of a file decides whether it is text.
+const sniffLen = 8 << 10
+
+// checkText refuses what would be garbage in a prompt. Text is what has no zero
+// byte and is UTF-8, or some older encoding that the sniffer takes for text.
+func checkText(f *os.File, path string, size int64) error {
+	head := make([]byte, sniffLen)
+	n, err := f.ReadAt(head, 0)
+	if err != nil && err != io.EOF {
+		return tools.Errorf(tools.CodeToolFailed, "failed to read file %q: %v", path, err)
+	}
+	head = head[:n]
+	if isText(head) {
+		return nil
+	}
+	return tools.Errorf(tools.CodeToolFailed, "%q is not a text file: it is %s, %d bytes", path, mimetype.Detect(head), size)
+}
+
+func isText(head []byte) bool {
+	if bytes.IndexByte(head, 0) >= 0 {
+		return false
+	}
+	// The end may cut a rune.
+	for cut := 0; cut < utf8.UTFMax && cut <= len(head); cut++ {
+		if utf8.Valid(head[:len(head)-cut]) {
+			return true
+		}
+	}
+	return strings.HasPrefix(mimetype.Detect(head).String(), "text/")
+}
+
+// lineRange copies limit lines from line first on (all, if limit is 0), in
+// pieces, however long the lines are.
+type lineRange struct {
+	first, limit int64
+	dst          io.Writer
+
+	line int64 // lines begun
+	more bool  // there is something behind the range
+}
+
+func (r *lineRange) copy(ctx context.Context, src io.Reader) error {
+	buf := make([]byte, 128<<10)
+	atStart := true // the next byte begins a line
+	for !r.more {
+		if ctx.Err() != nil {
+			return ended(ctx)
+		}
+		n, err := src.Read(buf)
+		if werr := r.write(buf[:n], &atStart); werr != nil {
+			return werr
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *lineRange) write(p []byte, atStart *bool) error {
+	if r.first == 1 && r.limit == 0 { // the whole file: no need to count
+		_, err := r.dst.Write(p)
+		return err
+	}
+	from, to := -1, 0
+	for pos := 0; pos < len(p); {
+		if *atStart {
+			r.line++
+			if r.limit > 0 && r.line-r.first >= r.limit {
+				r.more = true
+				break
+			}
+		}
+		end := len(p)
+		i := bytes.IndexByte(p[pos:], '\n')
+		if *atStart = i >= 0; *atStart {
+			end = pos + i + 1
+		}
+		if r.line >= r.first {
+			if from < 0 {
+				from = pos
+			}
+			to = end
+		}
+		pos = end
+	}
+	if from < 0 {
+		return nil
+	}
+	_, err := r.dst.Write(p[from:to])
+	return err
+}

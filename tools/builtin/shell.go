@@ -1,0 +1,244 @@
+package builtin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// ShellConfig configures the shell tool. The zero value works.
+type ShellConfig struct {
+	// Timeout ends a command that asks for no timeout of its own. Default 2
+	// minutes.
+	Timeout time.Duration
+	// MaxTimeout is the longest timeout that a command may ask for. Default 1
+	// hour.
+	MaxTimeout time.Duration
+	// Grace is the time between SIGTERM and SIGKILL when a command has to end.
+	// Default 2 seconds.
+	Grace time.Duration
+	// Env names further variables of the worker's environment that commands
+	// get. They get none but a short list of harmless ones otherwise, so that
+	// the worker's secrets stay with the worker.
+	Env []string
+	// NoPIDNamespace runs commands beside the worker's processes even where
+	// the kernel would give them a namespace of their own. See contain.
+	NoPIDNamespace bool
+	// Confine, if not nil, may change each command just before it is started,
+	// to put it into a sandbox. An error keeps the command from running.
+	Confine func(cmd *exec.Cmd) error
+}
+
+type shellArgs struct {
+	Command        string   `json:"command,omitempty" jsonschema:"a command line for sh -c; give this or argv"`
+	Argv           []string `json:"argv,omitempty" jsonschema:"a program and its arguments, run without a shell; give this or command"`
+	WorkingDir     string   `json:"working_dir,omitempty" jsonschema:"the directory to run in, relative to the workspace; default the workspace"`
+	TimeoutSeconds float64  `json:"timeout_seconds,omitempty" jsonschema:"seconds after which the command is killed"`
+	Stdin          string   `json:"stdin,omitempty" jsonschema:"text for the standard input, which is empty by default"`
+}
+
+// shell runs commands.
+type shell struct {
+	*workspace
+	cfg       ShellConfig
+	container container
+}
+
+func newShell(ws *workspace) (*tools.FuncTool, error) {
+	cfg := ws.cfg.Shell
+	cfg.Timeout = cmp.Or(cfg.Timeout, 2*time.Minute)
+	cfg.MaxTimeout = cmp.Or(cfg.MaxTimeout, time.Hour)
+	cfg.Grace = cmp.Or(cfg.Grace, 2*time.Second)
+	sh := &shell{workspace: ws, cfg: cfg, container: newContainer(cfg)}
+	return tools.NewTool("shell",
+		"Run a command in the workspace and return its output (stdout and stderr as they came) and exit code. All processes that it started are killed when it ends.", sh.run)
+}
+
+func (sh *shell) run(ctx context.Context, _ tools.Call, args shellArgs) *tools.Result {
+	if ctx.Err() != nil {
+		return tools.Failure(ended(ctx))
+	}
+	timeout, err := sh.timeout(args.TimeoutSeconds)
+	if err != nil {
+		return tools.Failure(err)
+	}
+	cmdCtx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	cmd, err := sh.command(cmdCtx, args)
+	if err != nil {
+		return tools.Failure(err)
+	}
+
+	out := tools.NewOutput(sh.workspace.cfg.Output)
+	killed, err := sh.execute(cmd, out)
+	if cmd.ProcessState == nil {
+		_ = out.Close()
+		return tools.Failure(tools.Errorf(tools.CodeToolFailed, "failed to start the command: %v", err))
+	}
+	res := &tools.Result{}
+	code := exitCode(cmd.ProcessState)
+	switch {
+	case killed && errors.Is(ctx.Err(), context.Canceled):
+		res.Err = tools.Errorf(tools.CodeCancelled, "the command was cancelled and killed")
+	case killed && ctx.Err() != nil:
+		res.Err = tools.Errorf(tools.CodeTimeout, "the command timed out at the call's deadline and was killed")
+	case killed:
+		res.Err = tools.Errorf(tools.CodeTimeout, "the command timed out after %v and was killed", timeout)
+	case code != 0:
+		res.Err = tools.Errorf(tools.CodeToolFailed, "the command exited with code %d", code)
+	}
+	res.IsError = res.Err != nil
+	return sh.report(res, out, code, killed)
+}
+
+// report adds to the output how the command ended: the model gets all of it,
+// the user the output, its middle left out if it is long.
+func (sh *shell) report(res *tools.Result, out *tools.Output, code int, killed bool) *tools.Result {
+	truncated := out.Truncated()
+	if out.Size() == 0 {
+		out.Note("(no output)")
+	}
+	res.ForUser = excerpt(out)
+	if truncated {
+		out.Note(fmt.Sprintf("[Output truncated: the first %d bytes were kept]", out.Size()))
+	}
+	if killed {
+		note := res.Err.Error()
+		res.ForUser += "\n" + note
+		out.Note("[" + strings.ToUpper(note[:1]) + note[1:] + "]")
+	}
+	out.Note(fmt.Sprintf("[Exit code: %d]", code))
+	return sh.setOutput(res, out)
+}
+
+func (sh *shell) timeout(seconds float64) (time.Duration, error) {
+	if seconds == 0 {
+		return sh.cfg.Timeout, nil
+	}
+	if !(seconds > 0 && seconds <= sh.cfg.MaxTimeout.Seconds()) {
+		return 0, tools.Errorf(tools.CodeInvalidArguments, "timeout_seconds must be above 0 and at most %v", sh.cfg.MaxTimeout.Seconds())
+	}
+	return time.Duration(seconds * float64(time.Second)), nil
+}
+
+// command is the one place where a command is made; it does not start it.
+func (sh *shell) command(ctx context.Context, args shellArgs) (*exec.Cmd, error) {
+	argv := args.Argv
+	switch {
+	case (args.Command == "") == (len(argv) == 0):
+		return nil, tools.Errorf(tools.CodeInvalidArguments, "give either command or argv")
+	case args.Command != "":
+		argv = []string{"sh", "-c", args.Command}
+	}
+	if slices.ContainsFunc(argv, func(s string) bool { return strings.ContainsRune(s, 0) }) {
+		return nil, tools.Errorf(tools.CodeInvalidArguments, "the command holds a zero byte")
+	}
+	dir, err := sh.workingDir(args.WorkingDir)
+	if err != nil {
+		return nil, err
+	}
+	if argv[0] == "" || !strings.ContainsRune(argv[0], filepath.Separator) {
+		program, err := exec.LookPath(argv[0])
+		if err != nil {
+			return nil, tools.Errorf(tools.CodeToolFailed, "failed to start the command: no program %q in PATH", argv[0])
+		}
+		argv = append([]string{program}, argv[1:]...)
+	}
+	argv = sh.container.wrap(argv)
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Dir = dir
+	cmd.Env = environment(sh.cfg.Env, dir)
+	if args.Stdin != "" {
+		cmd.Stdin = strings.NewReader(args.Stdin)
+	}
+	sh.container.prepare(cmd)
+	if sh.cfg.Confine != nil {
+		if err := sh.cfg.Confine(cmd); err != nil {
+			return nil, tools.Errorf(tools.CodeToolFailed, "refused to run the command: it cannot be confined: %v", err)
+		}
+	}
+	return cmd, nil
+}
+
+func (sh *shell) workingDir(path string) (string, error) {
+	rel, err := sh.rel(path)
+	if err != nil {
+		return "", err
+	}
+	info, err := sh.root.Stat(rel) // refuses links that lead out
+	if err == nil && !info.IsDir() {
+		err = errors.New("it is not a directory")
+	}
+	if err != nil {
+		return "", sh.explain("enter directory", path, err)
+	}
+	return filepath.Join(sh.real, rel), nil
+}
+
+// execute runs cmd to its end and until nothing of it runs any more. Output of
+// both streams goes through one pipe, so that it stays in order. cmd has no
+// ProcessState if it could not be started.
+func (sh *shell) execute(cmd *exec.Cmd, out *tools.Output) (killed bool, err error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return false, err
+	}
+	defer r.Close()
+	cmd.Stdout, cmd.Stderr = w, w
+	cmd.WaitDelay = sh.cfg.Grace
+
+	copied := make(chan struct{})
+	killed, err = sh.container.run(cmd, func() {
+		_ = w.Close()
+		go func() {
+			defer close(copied)
+			// If the output cannot be kept, the command must not block on a
+			// full pipe: it gets SIGPIPE. Output.Err tells the rest.
+			_, _ = io.Copy(out, r)
+			_ = r.Close()
+		}()
+	})
+	if cmd.Process == nil {
+		_ = w.Close()
+		return false, err
+	}
+	// Nobody is left to write, unless a process escaped; then it loses its pipe.
+	_ = r.SetReadDeadline(time.Now().Add(sh.cfg.Grace))
+	<-copied
+	return killed, err
+}
+
+// maxForUser is how much of an output the user gets, in bytes.
+const maxForUser = 16 << 10
+
+// excerpt is the output for the user: all of it, or its head and its tail.
+func excerpt(out *tools.Output) string { return excerptFrom(out, 0) }
+
+// excerptFrom is the excerpt of what stands behind the first bytes.
+func excerptFrom(out *tools.Output, first int64) string {
+	all := io.NewSectionReader(out, first, out.Size()-first)
+	if all.Size() <= maxForUser {
+		if text, err := io.ReadAll(all); err == nil {
+			return strings.ToValidUTF8(strings.TrimSuffix(string(text), "\n"), string(utf8.RuneError))
+		}
+	}
+	half := make([]byte, maxForUser/2)
+	n, _ := all.ReadAt(half, 0)
+	head := string(half[:n])
+	n, _ = all.ReadAt(half, all.Size()-int64(len(half)))
+	tail := string(half[:n])
+	left := all.Size() - int64(len(head)+len(tail))
+	text := fmt.Sprintf("%s\n[%d bytes left out]\n%s", head, left, strings.TrimSuffix(tail, "\n"))
+	return strings.ToValidUTF8(text, string(utf8.RuneError))
+}

@@ -1,0 +1,399 @@
+package builtin_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/builtin"
+)
+
+func TestShell(t *testing.T) {
+	b := newBench(t, builtin.Config{})
+	b.file("sub/x", "")
+	for _, tt := range []struct {
+		args              args
+		wantLLM, wantUser string
+		wantCode          string
+	}{
+		{args{"command": "echo hello"}, "hello\n[Exit code: 0]", "hello", ""},
+		{args{"command": "printf hello"}, "hello\n[Exit code: 0]", "hello", ""},
+		{args{"command": "true"}, "(no output)\n[Exit code: 0]", "(no output)", ""},
+		{args{"command": "echo out; echo err >&2; echo out2"}, "out\nerr\nout2\n[Exit code: 0]", "out\nerr\nout2", ""},
+		{args{"command": "echo bad >&2; exit 3"}, "bad\n[Exit code: 3]", "bad", tools.CodeToolFailed},
+		{args{"command": "cat", "stdin": "in\nput"}, "in\nput\n[Exit code: 0]", "in\nput", ""},
+		{args{"command": "cat"}, "(no output)\n[Exit code: 0]", "(no output)", ""},
+		{args{"command": "ls", "working_dir": "sub"}, "x\n[Exit code: 0]", "x", ""},
+		{args{"argv": []string{"printf", "%s|", "a b", "$HOME", "*", "\\n"}}, "a b|$HOME|*|\\n|\n[Exit code: 0]", "a b|$HOME|*|\\n|", ""},
+		{args{"argv": []string{"echo", "-n", "\\t"}}, "\\t\n[Exit code: 0]", "\\t", ""},
+		{args{"command": "printf '\\377ok'"}, "\uFFFDok\n[Exit code: 0]", "\uFFFDok", ""},
+	} {
+		res := b.run(t.Context(), "shell", tt.args)
+		if res.ForLLM != tt.wantLLM || res.ForUser != tt.wantUser {
+			t.Errorf("shell %v: ForLLM = %q, ForUser = %q; want %q, %q", tt.args, res.ForLLM, res.ForUser, tt.wantLLM, tt.wantUser)
+		}
+		code := ""
+		if res.IsError {
+			code = tools.CodeOf(res.Err)
+		}
+		if code != tt.wantCode || res.Silent {
+			t.Errorf("shell %v: code %q, silent %v; want %q, false", tt.args, code, res.Silent, tt.wantCode)
+		}
+	}
+}
+
+// A signal's code is the shells' one, whoever watches the command.
+func TestShellExitCodes(t *testing.T) {
+	both(t, func(t *testing.T, cfg builtin.ShellConfig) {
+		b := newBench(t, builtin.Config{Shell: cfg})
+		for command, want := range map[string]string{
+			"kill -9 $$": "[Exit code: 137]", "kill -TERM $$": "[Exit code: 143]", "exit 255": "[Exit code: 255]",
+			"no-such-program-here": "no-such-program-here: ", "./no-such-program-here": "not found\n[Exit code: 127]",
+		} {
+			b.fails("shell", args{"command": command}, want)
+		}
+	})
+}
+
+func TestShellBadArguments(t *testing.T) {
+	b := newBench(t, builtin.Config{})
+	b.file("f", "")
+	for _, tt := range []struct {
+		args args
+		want string
+	}{
+		{args{}, "either command or argv"},
+		{args{"command": "ls", "argv": []string{"ls"}}, "either command or argv"},
+		{args{"argv": []string{}}, "either command or argv"},
+		{args{"argv": []string{""}}, "no program"},
+		{args{"argv": []string{"no-such-program-here"}}, `no program "no-such-program-here"`},
+		{args{"argv": []string{"./f"}}, "ermission denied"},
+		{args{"command": "a\x00b"}, "zero byte"},
+		{args{"command": "ls", "working_dir": "absent"}, "not found"},
+		{args{"command": "ls", "working_dir": "f"}, "not a directory"},
+		{args{"command": "ls", "working_dir": "/"}, "outside the workspace"},
+		{args{"command": "ls", "timeout_seconds": -1}, "timeout_seconds"},
+		{args{"command": "ls", "timeout_seconds": 1e9}, "timeout_seconds"},
+		{args{"command": 5}, "command"},
+	} {
+		b.fails("shell", tt.args, tt.want)
+	}
+}
+
+func TestShellEnvironmentIsAnAllowList(t *testing.T) {
+	t.Setenv("NATS_PASSWORD", "canary-1")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "canary-2")
+	t.Setenv("LC_ALL", "C")
+	t.Setenv("BUILD_NUMBER", "42")
+	b := newBench(t, builtin.Config{Shell: builtin.ShellConfig{Env: []string{"BUILD_NUMBER"}}})
+	got := b.ok("shell", args{"command": "env"})
+	if strings.Contains(got, "canary") {
+		t.Errorf("a secret reached the command:\n%s", got)
+	}
+	for _, want := range []string{"LC_ALL=C\n", "BUILD_NUMBER=42\n", "PATH=", "PWD=" + b.dir + "\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is not in the environment:\n%s", want, got)
+		}
+	}
+}
+
+// both runs a test with the kernel's PID namespace, where there is one, and
+// without.
+func both(t *testing.T, f func(t *testing.T, cfg builtin.ShellConfig)) {
+	cfg := builtin.ShellConfig{Grace: 300 * time.Millisecond}
+	t.Run("namespace", func(t *testing.T) { f(t, cfg) })
+	cfg.NoPIDNamespace = true
+	t.Run("group", func(t *testing.T) { f(t, cfg) })
+}
+
+// mark is a number of seconds that only one test sleeps for, so that its
+// processes can be found.
+func mark(t *testing.T) string {
+	return fmt.Sprintf("%d.%d", 5000+time.Now().UnixNano()%1000, time.Now().UnixNano())
+}
+
+// survivors lists the processes with mark in their command line, until there
+// are none or it takes too long; then it kills them.
+func survivors(t *testing.T, mark string) []string {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("processes are found in /proc")
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		var found []string
+		files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+		for _, file := range files {
+			cmdline, _ := os.ReadFile(file)
+			if bytes.Contains(cmdline, []byte(mark)) {
+				found = append(found, string(bytes.ReplaceAll(cmdline, []byte{0}, []byte{' '})))
+				if time.Now().After(deadline) {
+					pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+					_ = syscall.Kill(pid, syscall.SIGKILL)
+				}
+			}
+		}
+		if len(found) == 0 || time.Now().After(deadline) {
+			return found
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func TestShellTimesOut(t *testing.T) {
+	both(t, func(t *testing.T, cfg builtin.ShellConfig) {
+		b := newBench(t, builtin.Config{Shell: cfg})
+		for _, command := range []string{
+			"echo begun; sleep MARK",
+			"echo begun; trap '' TERM; sleep MARK; sleep MARK",
+			"echo begun; sleep MARK & sleep MARK & wait",
+			"echo begun; (sleep MARK; sleep MARK) | cat",
+			"echo begun; trap 'exit 0' TERM; sleep MARK & wait", // success is not what it looks like
+		} {
+			m := mark(t)
+			res := b.run(t.Context(), "shell", args{"command": strings.ReplaceAll(command, "MARK", m), "timeout_seconds": 0.2})
+			if got := tools.CodeOf(res.Err); !res.IsError || got != tools.CodeTimeout {
+				t.Errorf("%s: code %q, want timeout; %s", command, got, res.ForLLM)
+			}
+			for _, want := range []string{"begun\n", "timed out after 200ms", "[Exit code: "} {
+				if !strings.Contains(res.ForLLM, want) {
+					t.Errorf("%s: got %q, want %q in it", command, res.ForLLM, want)
+				}
+			}
+			if left := survivors(t, m); left != nil {
+				t.Errorf("%s: survived: %q", command, left)
+			}
+		}
+	})
+}
+
+func TestShellCancelled(t *testing.T) {
+	both(t, func(t *testing.T, cfg builtin.ShellConfig) {
+		b := newBench(t, builtin.Config{Shell: cfg})
+		m := mark(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var canceller sync.WaitGroup
+		defer canceller.Wait()
+		canceller.Go(func() { // cancel once it runs
+			deadline := time.Now().Add(10 * time.Second)
+			for time.Now().Before(deadline) {
+				if _, err := os.Stat(filepath.Join(b.dir, "running")); err == nil {
+					break
+				}
+				time.Sleep(time.Millisecond)
+			}
+			cancel()
+		})
+		res := b.run(ctx, "shell", args{"command": "echo partial; touch running; sleep " + m})
+		if got := tools.CodeOf(res.Err); got != tools.CodeCancelled || !strings.Contains(res.ForLLM, "partial\n") {
+			t.Errorf("code %q, text %q; want cancelled with the partial output", got, res.ForLLM)
+		}
+		if left := survivors(t, m); left != nil {
+			t.Errorf("survived: %q", left)
+		}
+	})
+}
+
+// A call whose time is over before it starts does not start.
+func TestShellAfterTheDeadline(t *testing.T) {
+	b := newBench(t, builtin.Config{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	res := b.run(ctx, "shell", args{"command": "touch ran"})
+	if got := tools.CodeOf(res.Err); got != tools.CodeCancelled {
+		t.Errorf("code %q, want cancelled", got)
+	}
+	if _, err := os.Stat(filepath.Join(b.dir, "ran")); err == nil {
+		t.Error("the command ran")
+	}
+}
+
+// A background process holds the pipe open and must neither delay the result
+// nor outlive it.
+func TestShellKillsBackgroundProcesses(t *testing.T) {
+	both(t, func(t *testing.T, cfg builtin.ShellConfig) {
+		cfg.Grace = time.Hour // nothing may wait for it
+		b := newBench(t, builtin.Config{Shell: cfg})
+		m := mark(t)
+		if got := b.ok("shell", args{"command": "sleep " + m + " & sleep " + m + " & echo done"}); got != "done\n[Exit code: 0]" {
+			t.Errorf("got %q", got)
+		}
+		if left := survivors(t, m); left != nil {
+			t.Errorf("survived: %q", left)
+		}
+	})
+}
+
+// needNamespace skips where the kernel gives no PID namespace.
+func needNamespace(t *testing.T, b *bench) {
+	t.Helper()
+	if b.ok("shell", args{"command": "echo $PPID"}) == "1\n[Exit code: 0]" {
+		return
+	}
+	for _, flags := range []string{"-pf", "-Upf"} {
+		if exec.Command("unshare", flags, "true").Run() == nil {
+			t.Fatal("the kernel gives a PID namespace, and the shell tool did not use it")
+		}
+	}
+	t.Skip("the kernel gives no PID namespace here")
+}
+
+func TestShellKillsWhatLeftTheGroup(t *testing.T) {
+	b := newBench(t, builtin.Config{})
+	needNamespace(t, b)
+	m := mark(t)
+	if got := b.ok("shell", args{"command": "setsid sleep " + m + " & setsid setsid sleep " + m + " & echo done"}); got != "done\n[Exit code: 0]" {
+		t.Errorf("got %q", got)
+	}
+	if left := survivors(t, m); left != nil {
+		t.Errorf("survived: %q", left)
+	}
+}
+
+// runWorker is the part of a worker: it runs one shell call.
+func runWorker() int {
+	all, _, err := builtin.Tools(builtin.Config{Workspace: os.Getenv("STEVEDORE_TEST_DIR"),
+		Shell: builtin.ShellConfig{NoPIDNamespace: os.Getenv("STEVEDORE_TEST_GROUP") != ""}})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	i := slices.IndexFunc(all, func(t tools.Tool) bool { return t.Definition().Name == "shell" })
+	all[i].Execute(context.Background(), tools.Call{Args: []byte(os.Getenv("STEVEDORE_TEST_ARGS"))})
+	return 0
+}
+
+// Nothing survives the kill -9 of the worker: with a PID namespace no process
+// at all, without one not the command itself.
+func TestShellDiesWithTheWorker(t *testing.T) {
+	both(t, func(t *testing.T, cfg builtin.ShellConfig) {
+		b := newBench(t, builtin.Config{Shell: cfg})
+		m := mark(t)
+		command, group := "touch running; exec sleep "+m, "1"
+		if !cfg.NoPIDNamespace {
+			needNamespace(t, b)
+			command, group = "sleep "+m+" & setsid sleep "+m+" & (sleep "+m+" | cat) & touch running; sleep "+m, ""
+		}
+		worker := exec.Command(os.Args[0])
+		worker.Env = append(os.Environ(), "STEVEDORE_TEST_ROLE=worker", "STEVEDORE_TEST_DIR="+b.dir,
+			"STEVEDORE_TEST_GROUP="+group, `STEVEDORE_TEST_ARGS={"command":"`+command+`"}`)
+		must(t, worker.Start())
+		deadline := time.Now().Add(20 * time.Second)
+		for {
+			if _, err := os.Stat(filepath.Join(b.dir, "running")); err == nil {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Error("the command did not start")
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+		must(t, worker.Process.Kill())
+		_ = worker.Wait()
+		if left := survivors(t, m); left != nil {
+			t.Errorf("survived: %q", left)
+		}
+	})
+}
+
+// 300 MB of output: every byte kept, in bounded memory.
+func TestShellBigOutput(t *testing.T) {
+	if testing.Short() {
+		t.Skip("writes 300 MB")
+	}
+	b := newBench(t, builtin.Config{Output: tools.OutputLimits{Dir: t.TempDir()}})
+	const size = 300 << 20
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	res := b.run(t.Context(), "shell", args{"command": fmt.Sprintf("head -c %d /dev/zero | tr '\\0' x", size)})
+	runtime.ReadMemStats(&after)
+	if res.IsError || res.Output == nil {
+		t.Fatalf("got %.200q, want an Output", res.ForLLM)
+	}
+	if grown := after.TotalAlloc - before.TotalAlloc; grown > 16<<20 {
+		t.Errorf("allocated %d MiB, want at most 16", grown>>20)
+	}
+	note := "\n[Exit code: 0]"
+	if got, want := res.Output.Size(), int64(size+len(note)); got != want {
+		t.Errorf("size = %d, want %d", got, want)
+	}
+	tail := make([]byte, 21)
+	if _, err := res.Output.ReadAt(tail, res.Output.Size()-21); err != nil || string(tail) != "xxxxxx"+note {
+		t.Errorf("tail = %q, %v", tail, err)
+	}
+	if len(res.ForUser) > 20<<10 || !strings.Contains(res.ForUser, "bytes left out") {
+		t.Errorf("ForUser has %d bytes", len(res.ForUser))
+	}
+	rest, err := io.Copy(io.Discard, res.Output.Reader())
+	if err != nil || rest != res.Output.Size() {
+		t.Errorf("read back %d bytes, %v", rest, err)
+	}
+}
+
+func TestShellTruncatesHonestly(t *testing.T) {
+	b := newBench(t, builtin.Config{Output: tools.OutputLimits{Total: 10}})
+	got := b.ok("shell", args{"command": "echo 0123456789abcdef"})
+	if want := "0123456789\n[Output truncated: the first 10 bytes were kept]\n[Exit code: 0]"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// If the output cannot be kept, the command ends and the result says so.
+func TestShellWithoutSpillDirectory(t *testing.T) {
+	b := newBench(t, builtin.Config{Output: tools.OutputLimits{Memory: 10, Dir: filepath.Join(t.TempDir(), "absent")}})
+	m := mark(t)
+	b.fails("shell", args{"command": "yes " + m}, "failed to keep the output")
+	if left := survivors(t, m); left != nil {
+		t.Errorf("survived: %q", left)
+	}
+}
+
+func TestShellConfine(t *testing.T) {
+	refuse := false
+	b := newBench(t, builtin.Config{Shell: builtin.ShellConfig{Confine: func(cmd *exec.Cmd) error {
+		if refuse {
+			return fmt.Errorf("no Landlock")
+		}
+		cmd.Env = append(cmd.Env, "CONFINED=yes")
+		return nil
+	}}})
+	if got := b.ok("shell", args{"command": "echo $CONFINED"}); got != "yes\n[Exit code: 0]" {
+		t.Errorf("got %q", got)
+	}
+	refuse = true
+	b.fails("shell", args{"command": "touch ran"}, "no Landlock")
+	if _, err := os.Stat(filepath.Join(b.dir, "ran")); err == nil {
+		t.Error("the command ran")
+	}
+}
+
+func TestShellsRunBesideEachOther(t *testing.T) {
+	b := newBench(t, builtin.Config{})
+	texts := make(chan string)
+	for i := range 8 {
+		go func() { texts <- b.run(t.Context(), "shell", args{"command": fmt.Sprintf("echo %d", i)}).ForLLM }()
+	}
+	var got []string
+	for range 8 {
+		got = append(got, (<-texts)[:1])
+	}
+	slices.Sort(got)
+	if s := strings.Join(got, ""); s != "01234567" {
+		t.Errorf("got %s", s)
+	}
+}

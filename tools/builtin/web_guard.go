@@ -1,0 +1,141 @@
+package builtin
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"syscall"
+	"unicode/utf8"
+
+	"github.com/stevedore-bus/stevedore/tools"
+	"golang.org/x/net/idna"
+)
+
+// maxURL is the longest URL, in bytes, that is fetched.
+const maxURL = 8 << 10
+
+// parseURL reads a URL that a model or a redirect named and refuses what must
+// not be fetched whatever it resolves to. The host comes back as ASCII. Errors
+// do not repeat the URL: it may hold a password.
+func parseURL(raw string) (*url.URL, error) {
+	if len(raw) > maxURL {
+		return nil, tools.Errorf(tools.CodeInvalidArguments, "the URL has %d bytes; at most %d are accepted", len(raw), maxURL)
+	}
+	u, err := url.Parse(strings.TrimSpace(raw))
+	if err != nil {
+		return nil, tools.Errorf(tools.CodeInvalidArguments, "the URL cannot be read; want one such as https://example.com/page")
+	}
+	return u, checkURL(u)
+}
+
+// checkURL is the part of parseURL that redirects go through.
+func checkURL(u *url.URL) error {
+	if u.Scheme != "http" && u.Scheme != "https" {
+		return tools.Errorf(tools.CodeInvalidArguments, "the URL's scheme is %q; only http and https are fetched", tools.Excerpt(u.Scheme, 40))
+	}
+	if u.User != nil {
+		return tools.Errorf(tools.CodeInvalidArguments, "the URL holds a user name or password; those are not sent")
+	}
+	host, err := asciiHost(u.Hostname())
+	if err != nil {
+		return err
+	}
+	if port := u.Port(); port != "" {
+		u.Host = net.JoinHostPort(host, port)
+	} else if strings.Contains(host, ":") {
+		u.Host = "[" + host + "]"
+	} else {
+		u.Host = host
+	}
+	return nil
+}
+
+// asciiHost is the host name as it is looked up. Full-width and other digits
+// become plain ones here, so that what is shown is what is dialled.
+func asciiHost(host string) (string, error) {
+	if addr, err := netip.ParseAddr(host); err == nil {
+		if addr.Zone() != "" {
+			return "", tools.Errorf(tools.CodeInvalidArguments, "the URL's address has a zone; that is never on the web")
+		}
+		return addr.String(), nil
+	}
+	ascii, err := idna.Lookup.ToASCII(host)
+	again, errAgain := idna.Lookup.ToASCII(ascii)
+	if err != nil || errAgain != nil || again != ascii || ascii == "" || len(ascii) > 253 || !utf8.ValidString(host) {
+		return "", tools.Errorf(tools.CodeInvalidArguments, "the URL's host %q is not a host name", tools.Excerpt(host, 80))
+	}
+	return ascii, nil
+}
+
+// special are the networks that are not the public internet: the IANA
+// special-purpose registries for IPv4 and IPv6, multicast, and what was once
+// reserved. Predicates of netip know only some of them. All of IPv6 outside of
+// 2000::/3 and the NAT64 prefix is refused as well.
+var special = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"),         // this network
+	netip.MustParsePrefix("10.0.0.0/8"),        // private
+	netip.MustParsePrefix("100.64.0.0/10"),     // carrier NAT; metadata services of some clouds
+	netip.MustParsePrefix("127.0.0.0/8"),       // loopback
+	netip.MustParsePrefix("168.63.129.16/32"),  // Azure's metadata service, on a public address
+	netip.MustParsePrefix("169.254.0.0/16"),    // link-local; metadata services
+	netip.MustParsePrefix("172.16.0.0/12"),     // private
+	netip.MustParsePrefix("192.0.0.0/24"),      // protocol assignments
+	netip.MustParsePrefix("192.0.2.0/24"),      // documentation
+	netip.MustParsePrefix("192.31.196.0/24"),   // AS112
+	netip.MustParsePrefix("192.52.193.0/24"),   // AMT
+	netip.MustParsePrefix("192.88.99.0/24"),    // 6to4 relays, deprecated
+	netip.MustParsePrefix("192.168.0.0/16"),    // private
+	netip.MustParsePrefix("192.175.48.0/24"),   // AS112
+	netip.MustParsePrefix("198.18.0.0/15"),     // benchmarking
+	netip.MustParsePrefix("198.51.100.0/24"),   // documentation
+	netip.MustParsePrefix("203.0.113.0/24"),    // documentation
+	netip.MustParsePrefix("224.0.0.0/4"),       // multicast
+	netip.MustParsePrefix("240.0.0.0/4"),       // reserved, and broadcast
+	netip.MustParsePrefix("2001::/23"),         // protocol assignments, Teredo among them
+	netip.MustParsePrefix("2001:db8::/32"),     // documentation
+	netip.MustParsePrefix("2002::/16"),         // 6to4
+	netip.MustParsePrefix("2620:4f:8000::/48"), // AS112
+	netip.MustParsePrefix("3fff::/20"),         // documentation
+}
+
+var (
+	globalIPv6 = netip.MustParsePrefix("2000::/3")
+	nat64      = netip.MustParsePrefix("64:ff9b::/96")
+)
+
+// isPublic reports whether addr is an ordinary address of the internet.
+func isPublic(addr netip.Addr) bool {
+	addr = addr.Unmap()
+	if !addr.IsValid() || addr.Zone() != "" {
+		return false
+	}
+	if nat64.Contains(addr) { // the way to IPv4 in networks that have none
+		b := addr.As16()
+		addr = netip.AddrFrom4([4]byte(b[12:]))
+	}
+	if addr.Is6() && !globalIPv6.Contains(addr) {
+		return false
+	}
+	return !slices.ContainsFunc(special, func(p netip.Prefix) bool { return p.Contains(addr) })
+}
+
+// guard refuses to dial what is not public. It sees the address that is about
+// to be dialled, after every lookup, so that no name can resolve to one thing
+// when it is checked and to another when it is used.
+func guard(allow []netip.Prefix) func(ctx context.Context, network, address string, _ syscall.RawConn) error {
+	return func(_ context.Context, network, address string, _ syscall.RawConn) error {
+		ap, err := netip.ParseAddrPort(address)
+		if err != nil || network != "tcp4" && network != "tcp6" {
+			return tools.Errorf(tools.CodeInvalidArguments, "the address %q is not fetched from", tools.Excerpt(address, 80))
+		}
+		addr := ap.Addr()
+		allowed := slices.ContainsFunc(allow, func(p netip.Prefix) bool { return p.Contains(addr.Unmap()) })
+		if !allowed && !isPublic(addr) {
+			return tools.Errorf(tools.CodeInvalidArguments, "the host's address %s is not on the public internet; web_fetch does not go there", addr)
+		}
+		return nil
+	}
+}

@@ -1,0 +1,106 @@
+package builtin
+
+import (
+	"io"
+	"mime"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/gabriel-vasile/mimetype"
+	"github.com/stevedore-bus/stevedore/tools"
+	"golang.org/x/net/html/charset"
+	"golang.org/x/text/encoding"
+	"golang.org/x/text/encoding/unicode"
+	"golang.org/x/text/runes"
+	"golang.org/x/text/transform"
+)
+
+// text returns the page's text as UTF-8 and what it is: its media type without
+// parameters. What is no text is an error that says what it is.
+func (p *page) text() (r io.Reader, mediaType string, err error) {
+	head := make([]byte, sniffLen)
+	n, err := p.body.ReadAt(head, 0)
+	if err != nil && err != io.EOF {
+		return nil, "", err
+	}
+	head = head[:n]
+	declared := mediaTypeOf(p.contentType)
+	enc, _, certain := charset.DetermineEncoding(head, p.contentType)
+	if !certain && validUTF8(p.body.Reader(), p.truncated) {
+		enc = encoding.Nop // the sniffer guesses from the first 1,024 bytes
+	}
+	decoder := func() transform.Transformer {
+		return transform.Chain(unicode.BOMOverride(enc.NewDecoder()), runes.ReplaceIllFormed())
+	}
+	decoded, err := io.ReadAll(transform.NewReader(strings.NewReader(string(head)), decoder()))
+	if err != nil {
+		return nil, "", err
+	}
+	found := mimetype.Detect(decoded)
+	isText := n == 0 || !strings.ContainsRune(string(decoded), 0) && (textual(declared) || within(found, "text/plain"))
+	switch {
+	case !isText:
+		if textual(declared) {
+			declared = "" // the server is wrong
+		}
+		kind := declared
+		if kind == "" || kind == "application/octet-stream" {
+			kind = mediaTypeOf(mimetype.Detect(head).String())
+		}
+		return nil, kind, tools.Errorf(tools.CodeToolFailed, "it is not text: %s, %d bytes", kind, p.body.Size())
+	case declared == "" || !textual(declared):
+		declared = mediaTypeOf(found.String())
+	}
+	return transform.NewReader(p.body.Reader(), decoder()), declared, nil
+}
+
+// mediaTypeOf is a Content-Type without its parameters; empty if it is none.
+func mediaTypeOf(contentType string) string {
+	kind, _, err := mime.ParseMediaType(contentType)
+	if err != nil && err != mime.ErrInvalidMediaParameter || len(kind) > 100 {
+		return ""
+	}
+	return kind
+}
+
+// textual reports whether what a server calls so is text.
+func textual(mediaType string) bool {
+	return strings.HasPrefix(mediaType, "text/") || strings.HasSuffix(mediaType, "+json") || strings.HasSuffix(mediaType, "+xml") ||
+		slices.Contains([]string{"application/json", "application/xml", "application/javascript", "application/yaml", "application/x-yaml", "application/toml", "application/x-ndjson", "application/sql"}, mediaType)
+}
+
+func isHTML(mediaType string) bool {
+	return mediaType == "text/html" || mediaType == "application/xhtml+xml"
+}
+
+// within reports whether m is a kind of mediaType.
+func within(m *mimetype.MIME, mediaType string) bool {
+	for ; m != nil; m = m.Parent() {
+		if m.Is(mediaType) {
+			return true
+		}
+	}
+	return false
+}
+
+// validUTF8 reports whether all of r is UTF-8. If it is cut, its last rune may
+// be.
+func validUTF8(r io.Reader, cut bool) bool {
+	buf := make([]byte, 32<<10)
+	for kept := 0; ; {
+		n, err := r.Read(buf[kept:])
+		chunk := buf[:kept+n]
+		for len(chunk) > 0 && utf8.FullRune(chunk) {
+			c, size := utf8.DecodeRune(chunk)
+			if c == utf8.RuneError && size == 1 {
+				return false
+			}
+			chunk = chunk[size:]
+		}
+		kept = copy(buf, chunk)
+		if err != nil {
+			return err == io.EOF && (cut || kept == 0)
+		}
+	}
+}

@@ -1,0 +1,168 @@
+package builtin
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// workspace is the directory that all tools share.
+type workspace struct {
+	cfg  Config
+	root *os.Root
+	dir  string // absolute
+	real string // absolute, symbolic links resolved
+
+	// edit is held while a file is read, changed and replaced: a model that
+	// sends two edits of one file in one turn must not lose the first.
+	edit sync.Mutex
+}
+
+func openWorkspace(cfg Config) (*workspace, error) {
+	if cfg.Workspace == "" {
+		return nil, errors.New("open workspace: no directory is configured")
+	}
+	dir, err := filepath.Abs(cfg.Workspace)
+	if err != nil {
+		return nil, fmt.Errorf("open workspace %q: %w", cfg.Workspace, err)
+	}
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open workspace: %w", err)
+	}
+	root, err := os.OpenRoot(real)
+	if err != nil {
+		return nil, fmt.Errorf("open workspace: %w", err)
+	}
+	return &workspace{cfg: cfg, root: root, dir: dir, real: real}, nil
+}
+
+// rel turns a path that a model wrote into one below the root. An absolute path
+// is taken if it lies in the workspace. Symbolic links are the root's business.
+func (ws *workspace) rel(path string) (string, error) {
+	if path == "" {
+		path = "."
+	}
+	if strings.ContainsRune(path, 0) {
+		return "", tools.Errorf(tools.CodeInvalidArguments, "path %q holds a zero byte", path)
+	}
+	local := filepath.Clean(path)
+	if filepath.IsAbs(local) {
+		for _, base := range []string{ws.dir, ws.real} {
+			if rel, err := filepath.Rel(base, local); err == nil && filepath.IsLocal(rel) {
+				return rel, nil
+			}
+		}
+		return "", outside(path)
+	}
+	if !filepath.IsLocal(local) {
+		return "", outside(path)
+	}
+	return local, nil
+}
+
+func outside(path string) error {
+	return tools.Errorf(tools.CodeInvalidArguments, "access denied: path %q is outside the workspace; give a path relative to the workspace", path)
+}
+
+// open opens a regular file for reading. It never blocks and never opens what
+// is not a file: the kind is looked at before (opening some devices does
+// something) and again after (the name may have changed its meaning).
+func (ws *workspace) open(path string) (*os.File, fs.FileInfo, error) {
+	rel, err := ws.rel(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := ws.root.Stat(rel)
+	if err == nil {
+		err = ws.checkFile(info)
+	}
+	if err != nil {
+		return nil, nil, ws.explain("read file", path, err)
+	}
+	f, info, err := ws.openIn(ws.root, rel)
+	if err != nil {
+		return nil, nil, ws.explain("read file", path, err)
+	}
+	return f, info, nil
+}
+
+// openIn opens name in dir for reading if it is a regular file.
+func (ws *workspace) openIn(dir *os.Root, name string) (*os.File, fs.FileInfo, error) {
+	f, err := dir.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := f.Stat()
+	if err == nil {
+		err = ws.checkFile(info)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, f.Close())
+	}
+	return f, info, nil
+}
+
+var (
+	errIsDir    = errors.New("it is a directory")
+	errSpecial  = errors.New("it is not a regular file")
+	errHardLink = errors.New("it has more than one name (hard link), and the other may lie outside the workspace")
+)
+
+func (ws *workspace) checkFile(info fs.FileInfo) error {
+	switch {
+	case info.IsDir():
+		return errIsDir
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%w but a %s", errSpecial, kind(info.Mode()))
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Nlink > 1 && !ws.cfg.AllowHardLinks {
+		return errHardLink
+	}
+	return nil
+}
+
+func kind(mode fs.FileMode) string {
+	switch {
+	case mode&fs.ModeNamedPipe != 0:
+		return "named pipe"
+	case mode&fs.ModeSocket != 0:
+		return "socket"
+	case mode&fs.ModeDevice != 0:
+		return "device"
+	case mode&fs.ModeSymlink != 0:
+		return "symbolic link"
+	}
+	return "special file"
+}
+
+// explain says to the model what went wrong, without the places of the host
+// that an error of package os names.
+func (ws *workspace) explain(op, path string, err error) error {
+	if e, ok := errors.AsType[*tools.Error](err); ok {
+		return e
+	}
+	if strings.Contains(err.Error(), "path escapes from parent") { // os has no sentinel for it
+		return outside(path)
+	}
+	reason := err
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		reason = e.Err
+	} else if e, ok := errors.AsType[*os.LinkError](err); ok {
+		reason = e.Err
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return tools.Errorf(tools.CodeToolFailed, "failed to %s %q: file not found; list_dir shows what is there", op, path)
+	case errors.Is(err, fs.ErrPermission):
+		return tools.Errorf(tools.CodeToolFailed, "failed to %s %q: permission denied", op, path)
+	}
+	return tools.Errorf(tools.CodeToolFailed, "failed to %s %q: %v", op, path, reason)
+}

@@ -1,0 +1,215 @@
+package builtin_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/builtin"
+)
+
+// content reads a file of the workspace, behind the tools' back.
+func (b *bench) content(name string) string {
+	b.t.Helper()
+	data, err := os.ReadFile(filepath.Join(b.dir, name))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return string(data)
+}
+
+// names lists a directory of the workspace, so that leftovers are seen.
+func (b *bench) names(dir string) []string {
+	b.t.Helper()
+	entries, err := os.ReadDir(filepath.Join(b.dir, dir))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+func TestWriteFile(t *testing.T) {
+	b := newBench(t, builtin.Config{})
+	must(t, os.Chmod(b.file("run.sh", "old"), 0o777))
+	for _, tt := range []struct{ path, file, content string }{
+		{"new.txt", "new.txt", "hello\n"},
+		{"a/b/c.txt", "a/b/c.txt", "deep"},
+		{"run.sh", "run.sh", "new"},
+		{"empty", "empty", ""},
+		{filepath.Join(b.dir, "abs.txt"), "abs.txt", "x\r\n\x00"},
+	} {
+		res := b.run(t.Context(), "write_file", args{"path": tt.path, "content": tt.content})
+		if want := "File updated: " + tt.path; res.IsError || res.ForLLM != want || !res.Silent || res.ForUser != "" {
+			t.Errorf("write_file %s = %+v, want %q, silent", tt.path, res, want)
+		}
+		if got := b.content(tt.file); got != tt.content {
+			t.Errorf("%s holds %q, want %q", tt.path, got, tt.content)
+		}
+	}
+	info, err := os.Stat(filepath.Join(b.dir, "run.sh"))
+	must(t, err)
+	if info.Mode().Perm() != 0o777 {
+		t.Errorf("mode = %v, want 0777", info.Mode())
+	}
+	if got, want := b.names("."), []string{"a", "abs.txt", "empty", "new.txt", "run.sh"}; !slices.Equal(got, want) {
+		t.Errorf("the workspace holds %q, want %q", got, want)
+	}
+}
+
+func TestWritingRefusesHostilePaths(t *testing.T) {
+	b := newBench(t, builtin.Config{})
+	outside := ""
+	for _, path := range hostile(t, b) {
+		b.fails("write_file", args{"path": path, "content": "overwritten"})
+		b.fails("edit_file", args{"path": path, "old_text": "canary", "new_text": "overwritten"})
+		if filepath.Base(path) == "secret" && filepath.IsAbs(path) {
+			outside = path
+		}
+	}
+	data, err := os.ReadFile(outside)
+	must(t, err)
+	if string(data) != "canary\n" {
+		t.Errorf("the file outside holds %q", data)
+	}
+	if got := b.names("sub"); got != nil {
+		t.Errorf("left behind: %q", got)
+	}
+	if i := slices.IndexFunc(b.names("."), func(s string) bool { return strings.HasPrefix(s, ".stevedore-") }); i >= 0 {
+		t.Errorf("left behind: %q", b.names("."))
+	}
+	must(t, os.Symlink("inside", filepath.Join(b.dir, "l")))
+	b.file("inside", "x")
+	b.fails("write_file", args{"path": "l", "content": "y"}, `symbolic link to "inside"`)
+	b.fails("write_file", args{"path": "inside/x", "content": "y"}, "failed to write")
+}
+
+// runWriter writes a file that is larger than the process may write, like a
+// disk that gets full.
+func runWriter() int {
+	limit := syscall.Rlimit{Cur: 4096, Max: 4096}
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	all, _, err := builtin.Tools(builtin.Config{Workspace: os.Getenv("STEVEDORE_TEST_DIR"), Shell: builtin.ShellConfig{NoPIDNamespace: true}})
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	i := slices.IndexFunc(all, func(t tools.Tool) bool { return t.Definition().Name == "write_file" })
+	raw, _ := json.Marshal(args{"path": "f", "content": strings.Repeat("x", 1<<20)})
+	fmt.Print(all[i].Execute(context.Background(), tools.Call{Args: raw}).ForLLM)
+	return 0
+}
+
+func TestWriteFileOnAFullDisk(t *testing.T) {
+	b := newBench(t, builtin.Config{})
+	b.file("f", "old")
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "STEVEDORE_TEST_ROLE=writer", "STEVEDORE_TEST_DIR="+b.dir)
+	out, err := cmd.CombinedOutput()
+	if want := `failed to write file "f": file too large`; err != nil || string(out) != want {
+		t.Errorf("got %q, %v; want %q", out, err, want)
+	}
+	if got := b.content("f"); got != "old" {
+		t.Errorf("the file holds %.20q, want the old content", got)
+	}
+	if got := b.names("."); !slices.Equal(got, []string{"f"}) {
+		t.Errorf("left behind: %q", got)
+	}
+}
+
+func TestEditFile(t *testing.T) {
+	for _, tt := range []struct{ name, before, old, new, after, diff string }{
+		{"a word", "one\ntwo\nthree\n", "two", "2", "one\n2\nthree\n", " one\n-two\n+2\n three\n"},
+		{"lines", "a\nb\nc\nd\n", "b\nc", "b\nX\nc", "a\nb\nX\nc\nd\n", "+X\n"},
+		{"removal", "a\nb\n", "a\n", "", "b\n", "-a\n"},
+		{"no newline at the end", "a", "a", "b", "b", "-a\n"},
+		{"CRLF kept, text with LF", "a\r\nb\r\nc\r\n", "a\nb", "x\ny", "x\r\ny\r\nc\r\n", "+y\r\n"},
+		{"CRLF kept, new line with LF", "a\r\nb\r\n", "b", "b\nb2", "a\r\nb\r\nb2\r\n", "+b2\r\n"},
+		{"mixed line ends stay as they are", "a\r\nb\nc\n", "b\nc", "x\ny", "a\r\nx\ny\n", "+y\n"},
+		{"bytes that are no UTF-8", "\xff a \xfe\n", "a", "b", "\xff b \xfe\n", "+\uFFFD b \uFFFD\n"},
+		{"special characters", "$1 \\n .*", ".*", "$0", "$1 \\n $0", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, builtin.Config{})
+			must(t, os.Chmod(b.file("f", tt.before), 0o666))
+			res := b.run(t.Context(), "edit_file", args{"path": "f", "old_text": tt.old, "new_text": tt.new})
+			if res.IsError || !res.Silent || !strings.HasPrefix(res.ForLLM, "File edited: f\n--- f\n+++ f\n@@ ") || !strings.Contains(res.ForLLM, tt.diff) {
+				t.Errorf("got %+v, want the diff %q", res, tt.diff)
+			}
+			if got := b.content("f"); got != tt.after {
+				t.Errorf("the file holds %q, want %q", got, tt.after)
+			}
+			info, err := os.Stat(filepath.Join(b.dir, "f"))
+			must(t, err)
+			if info.Mode().Perm() != 0o666 {
+				t.Errorf("mode = %v, want 0666", info.Mode())
+			}
+		})
+	}
+}
+
+func TestEditFileNeedsOneMatch(t *testing.T) {
+	b := newBench(t, builtin.Config{MaxEdit: 1000})
+	const content = "func a() {\n\treturn  1\n}\n\nfunc b() {\n\treturn 2\n}\naaa\n"
+	b.file("f", content)
+	b.file("big", strings.Repeat("x", 1001))
+	b.file("bin", "a\x00b")
+	for _, tt := range []struct {
+		path, old, new string
+		want           []string
+	}{
+		{"f", "absent", "x", []string{"old_text not found"}},
+		{"f", "func", "x", []string{"old_text appears 2 times", "lines 1, 5"}},
+		{"f", "aa", "x", []string{"appears 2 times"}},
+		{"f", "func a() {\n  return 1\n}", "x", []string{"not found", "Lines 1 to 3 differ", "white space only:\nfunc a() {\n\treturn  1\n}"}},
+		{"f", "func b() {\n\treturn 3\n}", "x", []string{"not found", `"func b() {" is in line 5`}},
+		{"f", "", "x", []string{"old_text is empty"}},
+		{"f", "x", "x", []string{"the same"}},
+		{"absent", "a", "b", []string{"not found"}},
+		{"big", "a", "b", []string{"more than 1000 bytes"}},
+		{"bin", "a", "b", []string{"not a text file"}},
+	} {
+		b.fails("edit_file", args{"path": tt.path, "old_text": tt.old, "new_text": tt.new}, tt.want...)
+	}
+	b.fails("edit_file", args{"path": "f", "old_text": "a"}, "new_text")
+	if got := b.content("f"); got != content {
+		t.Errorf("a refused edit changed the file to %q", got)
+	}
+}
+
+// A model sends several edits of one file in one turn; each must survive.
+func TestEditFileAtOnce(t *testing.T) {
+	b := newBench(t, builtin.Config{})
+	const n = 20
+	var before, after strings.Builder
+	for i := range n {
+		fmt.Fprintf(&before, "<%d>\n", i)
+		fmt.Fprintf(&after, "done %d\n", i)
+	}
+	b.file("f", before.String())
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			b.run(t.Context(), "edit_file", args{"path": "f", "old_text": fmt.Sprintf("<%d>", i), "new_text": fmt.Sprintf("done %d", i)})
+		})
+	}
+	wg.Wait()
+	if got := b.content("f"); got != after.String() {
+		t.Errorf("lost edits:\n%s", got)
+	}
+}
