@@ -1,0 +1,187 @@
+package agent_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/agent"
+)
+
+// family registers the agent tools beside others; their calls run here.
+func family(t *testing.T, model agent.Provider, grant agent.Grant, toolset ...tools.Tool) *stage {
+	t.Helper()
+	s := newStage(t, toolset...)
+	all, err := agent.Tools(agent.Setup{
+		Models: map[string]agent.Provider{"m": model}, Default: "m",
+		Caller: s.caller, Log: &s.log, Definitions: s.registry.Definitions,
+		Config: agent.Config{Grant: grant},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.registry.Register(all...); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (s *stage) call(t *testing.T, id, tool, args string) tools.ResultEvent {
+	t.Helper()
+	e, err := s.caller.Call(t.Context(), tools.Call{ID: id, Session: "s", Tool: tool, Args: json.RawMessage(args)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func sayTool(t *testing.T) tools.Tool {
+	return speaker(t, "say", tools.Idempotent, func(_ context.Context, _ tools.Call, in sayArgs) *tools.Result {
+		return tools.NewToolResult("said " + in.Text)
+	})
+}
+
+func TestSubagentTool(t *testing.T) {
+	long := strings.Repeat("ä", 600)
+	model := &recorder{Provider: parseScript(t,
+		`{"text":"delegating","tools":[{"name":"subagent","input":{"task":"child: count","label":"counting"}}]}`,
+		`{"expect":["Turns: 2","Tools used: say 1x","`+long+`"],"text":"it is counted"}`,
+		`{"for":"^child: count"}`,
+		asks("say", `{"text":"one"}`),
+		`{"expect":["said one"],"text":"`+long+`"}`)}
+	s := family(t, model, agent.Grant{}, sayTool(t))
+	e := s.call(t, "r", "agent", `{"prompt":"go"}`)
+	if e.IsError || e.ForLLM != "it is counted" {
+		t.Fatalf("result %+v", e)
+	}
+	// The user gets the summary of the last tool, which is short.
+	if want := strings.Repeat("ä", 500) + "..."; e.ForUser != want {
+		t.Errorf("the user gets %q", e.ForUser)
+	}
+	// The child has a conversation of its own, and its tools' session is that.
+	sub := agent.SubSession(tools.Call{ID: "r-t1-0", Session: "s"})
+	if n := len(s.entries(t, tools.Token(sub))); n != 5 {
+		t.Errorf("the child's conversation has %d entries, want 5", n)
+	}
+	for _, m := range model.requests[1].Messages {
+		if strings.Contains(fmt.Sprint(m), "delegating") {
+			t.Error("the child sees its parent's conversation")
+		}
+	}
+}
+
+// toolNames are the tools that a model was offered in its nth request.
+func (r *recorder) toolNames(n int) []string {
+	var names []string
+	for _, def := range r.requests[n].Tools {
+		names = append(names, def.Name)
+	}
+	return names
+}
+
+// A sub-agent has what it is given and no more, whatever the model writes.
+func TestSubagentGetsNoMore(t *testing.T) {
+	model := &recorder{Provider: parseScript(t,
+		`{"tools":[{"name":"subagent","input":{"task":"child","tools":["say","subagent"],"max_turns":1000,"grant":{"depth":-9,"max_turns":1000,"tools":["secret"]},"GRANT":{"depth":-9}}}]}`,
+		`{"text":"done"}`,
+		`{"for":"^child"}`,
+		`{"tools":[{"name":"secret"},{"name":"subagent","input":{"task":"grandchild"}}]}`,
+		asks("say", `{}`), asks("say", `{}`), asks("say", `{}`),
+		`{"for":"^grandchild"}`,
+		`{"tools":[{"name":"subagent","input":{"task":"too deep"}}]}`,
+		`{"text":"alone"}`)}
+	secret := false
+	s := family(t, model, agent.Grant{MaxTurns: 3}, sayTool(t), speaker(t, "secret", tools.Idempotent, func(context.Context, tools.Call, sayArgs) *tools.Result {
+		secret = true
+		return tools.NewToolResult("")
+	}))
+	if e := s.call(t, "r", "agent", `{"prompt":"go","tools":["say","subagent"]}`); e.IsError {
+		t.Fatalf("result %+v", e)
+	}
+	if secret {
+		t.Error("a tool ran that was not given")
+	}
+	if got := model.toolNames(1); !slices.Equal(got, []string{"say", "subagent"}) {
+		t.Errorf("the child has %q", got)
+	}
+	for _, def := range model.requests[0].Tools {
+		if def.Name == "subagent" && def.Parameters.Properties["grant"] != nil {
+			t.Error("the model sees the grant")
+		}
+	}
+	child := s.entries(t, tools.Token(agent.SubSession(tools.Call{ID: "r-t1-0", Session: "s"})))
+	if end := child[len(child)-1].End; end == nil || end.Reason != agent.TurnLimit || end.Turns != 3 {
+		t.Errorf("the child ended with %+v", end)
+	}
+	// The grandchild is as deep as it goes.
+	if got := model.toolNames(2); !slices.Equal(got, []string{"say"}) {
+		t.Errorf("the grandchild has %q", got)
+	}
+}
+
+func TestSubagentsAreCounted(t *testing.T) {
+	model := parseScript(t,
+		`{"tools":[{"name":"subagent","input":{"task":"child"}},{"name":"subagent","input":{"task":"child"}}]}`,
+		`{"tools":[{"name":"spawn","input":{"task":"child"}},{"name":"subagent","input":{"task":"child"}}]}`,
+		`{"text":"done"}`,
+		`{"for":"^child"}`, `{"text":"born"}`)
+	s := family(t, model, agent.Grant{MaxChildren: 3})
+	s.call(t, "r", "agent", `{"prompt":"go"}`)
+	var failed []string
+	for _, e := range s.entries(t, "s") {
+		for _, a := range e.Answers {
+			if a.IsError {
+				failed = append(failed, a.Call)
+			}
+		}
+	}
+	if !slices.Equal(failed, []string{"r-t2-1"}) {
+		t.Errorf("refused are %q, want the fourth", failed)
+	}
+}
+
+// spawn answers at once; the report comes later, once, and a spawn that is
+// delivered again makes the same call.
+func TestSpawnTool(t *testing.T) {
+	s := family(t, parseScript(t, `{"text":"never"}`, `{"for":"^child"}`, `{"delay":"10ms","text":"the report"}`), agent.Grant{})
+	for range 2 {
+		done := make(chan *tools.Result, 1)
+		call := tools.Call{ID: "p", Session: "s", Tool: "spawn", Args: json.RawMessage(`{"task":"child","label":"x"}`)}
+		res := s.registry.Run(t.Context(), call, func(_ context.Context, res *tools.Result) { done <- res })
+		if !res.Async || res.IsError || res.ForLLM != "Subagent spawned, will report back" || res.ForUser != "" {
+			t.Errorf("answer %+v", res)
+		}
+		if report := <-done; report.ForUser != "the report" || !strings.Contains(report.ForLLM, "Turns: 1") || report.IsError {
+			t.Errorf("report %+v", report)
+		}
+	}
+	child := tools.Call{ID: tools.Token("p/subagent"), Session: "s"}
+	if n := len(s.entries(t, tools.Token(agent.SubSession(child)))); n != 3 {
+		t.Errorf("the child's conversation has %d entries, want 3: it was started twice", n)
+	}
+}
+
+func TestAgentToolsRefuse(t *testing.T) {
+	s := family(t, parseScript(t, `{"text":"hi"}`), agent.Grant{}, sayTool(t))
+	for name, c := range map[string]struct{ tool, args, want string }{
+		"no prompt":     {"agent", `{}`, "prompt"},
+		"blank prompt":  {"agent", `{"prompt":" "}`, "prompt is empty"},
+		"unknown model": {"agent", `{"prompt":"x","model":"gpt"}`, `unknown model "gpt"`},
+		"unknown tool":  {"agent", `{"prompt":"x","tools":["nosuch"]}`, `no tool "nosuch"`},
+		"itself":        {"agent", `{"prompt":"x","tools":["agent"]}`, `no tool "agent"`},
+		"no task":       {"subagent", `{"label":"x"}`, "task"},
+		"blank task":    {"subagent", `{"task":""}`, "task is empty"},
+		"blank spawn":   {"spawn", `{"task":""}`, "task is empty"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			res := s.registry.Run(t.Context(), tools.Call{ID: name, Session: "s", Tool: c.tool, Args: json.RawMessage(c.args)}, func(context.Context, *tools.Result) {})
+			if !res.IsError || !strings.Contains(res.ForLLM, c.want) {
+				t.Errorf("result %+v, want %q", res, c.want)
+			}
+		})
+	}
+}

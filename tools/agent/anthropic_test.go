@@ -1,0 +1,263 @@
+package agent_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/agent"
+)
+
+const testKey = "sk-test-0123456789"
+
+// reply is one HTTP answer of a fake provider.
+type reply struct {
+	status int
+	header map[string]string
+	body   string
+}
+
+// provider is a local server that answers with one reply after the other, and
+// repeats the last.
+type provider struct {
+	*httptest.Server
+	mu       sync.Mutex
+	replies  []reply
+	requests []string
+	headers  []http.Header
+}
+
+func serve(t *testing.T, path string, replies ...reply) *provider {
+	t.Helper()
+	p := &provider{replies: replies}
+	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil || r.URL.Path != path || r.Method != http.MethodPost {
+			http.Error(w, "unexpected "+r.Method+" "+r.URL.Path, http.StatusNotFound)
+			return
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.requests, p.headers = append(p.requests, string(body)), append(p.headers, r.Header)
+		answer := p.replies[min(len(p.requests), len(p.replies))-1]
+		w.Header().Set("Content-Type", "application/json")
+		for k, v := range answer.header {
+			w.Header().Set(k, v)
+		}
+		w.WriteHeader(answer.status)
+		fmt.Fprint(w, answer.body)
+	}))
+	t.Cleanup(p.Close)
+	return p
+}
+
+// asked returns the requests so far.
+func (p *provider) asked() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]string(nil), p.requests...)
+}
+
+var lookAround = agent.Request{
+	System: "Be brief.",
+	Messages: []agent.Message{
+		{Role: agent.RoleUser, Content: []agent.Block{agent.Text("<look> & tell")}},
+	},
+	Tools: []tools.Definition{{
+		Name: "list_dir", Description: "lists",
+		Parameters: &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{"path": {Type: "string"}}},
+	}},
+	MaxTokens: 100,
+}
+
+const anthropicTurn = `{"id":"msg_1","type":"message","role":"assistant","model":"claude-test","content":[
+ {"type":"thinking","thinking":"hm & <hm>","signature":"c2ln+/=="},
+ {"type":"text","text":"Looking.","citations":null},
+ {"type":"tool_use","id":"toolu_a","name":"list_dir","input":{"path":".","big":12345678901234567890}},
+ {"type":"tool_use","id":"toolu_b","name":"list_dir","input":{}}],
+ "stop_reason":"tool_use","stop_sequence":null,
+ "usage":{"input_tokens":10,"output_tokens":5,"cache_read_input_tokens":100,"cache_creation_input_tokens":7}}`
+
+// What the model said goes back to it as it came: thinking with its signature,
+// fields that we do not know, numbers that no float holds.
+func TestAnthropicRoundTrip(t *testing.T) {
+	p := serve(t, "/v1/messages", reply{200, nil, anthropicTurn})
+	model := agent.NewAnthropic("claude-test", agent.ProviderConfig{BaseURL: p.URL, APIKey: testKey})
+	res, err := model.Complete(t.Context(), lookAround)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.StopReason != agent.StopToolUse || res.Usage != (agent.Usage{Input: 117, Output: 5, CachedInput: 100}) || res.Model != "claude-test" || len(res.Content) != 4 {
+		t.Errorf("response %+v", res)
+	}
+	if use := res.Content[2]; use.ID != "toolu_a" || use.Name != "list_dir" || string(use.Input) != `{"path":".","big":12345678901234567890}` {
+		t.Errorf("tool use %+v", use)
+	}
+	if key := p.headers[0].Get("X-Api-Key"); key != testKey {
+		t.Errorf("key %q", key)
+	}
+	if v := p.headers[0].Get("Anthropic-Version"); v == "" {
+		t.Error("no anthropic-version")
+	}
+
+	again := lookAround
+	again.Messages = append(again.Messages,
+		agent.Message{Role: agent.RoleAssistant, Content: res.Content},
+		agent.Message{Role: agent.RoleUser, Content: []agent.Block{
+			agent.ToolResult("toolu_a", "go.mod\n", false), agent.ToolResult("toolu_b", "no such <dir>", true),
+		}})
+	if _, err := model.Complete(t.Context(), again); err != nil {
+		t.Fatal(err)
+	}
+	var sent struct {
+		Model     string
+		MaxTokens int `json:"max_tokens"`
+		System    []map[string]any
+		Messages  []struct {
+			Role    string
+			Content []json.RawMessage
+		}
+		Tools []struct {
+			Name        string
+			InputSchema map[string]any `json:"input_schema"`
+		}
+	}
+	if err := json.Unmarshal([]byte(p.asked()[1]), &sent); err != nil {
+		t.Fatal(err)
+	}
+	if sent.Model != "claude-test" || sent.MaxTokens != 100 || sent.Tools[0].InputSchema["type"] != "object" || sent.System[0]["text"] != "Be brief." {
+		t.Errorf("request %s", p.asked()[1])
+	}
+	want := []string{
+		`{"type":"thinking","thinking":"hm & <hm>","signature":"c2ln+/=="}`,
+		`{"type":"text","text":"Looking.","citations":null}`,
+		`{"type":"tool_use","id":"toolu_a","name":"list_dir","input":{"path":".","big":12345678901234567890}}`,
+		`{"type":"tool_use","id":"toolu_b","name":"list_dir","input":{}}`,
+	}
+	for i, block := range sent.Messages[1].Content {
+		if string(block) != want[i] {
+			t.Errorf("block %d went back as %s, want %s", i, block, want[i])
+		}
+	}
+	for i, want := range []string{
+		`{"type":"tool_result","tool_use_id":"toolu_a","content":"go.mod\n"}`,
+		`{"cache_control":{"type":"ephemeral"},"content":"no such <dir>","is_error":true,"tool_use_id":"toolu_b","type":"tool_result"}`,
+	} {
+		if got := string(sent.Messages[2].Content[i]); got != want {
+			t.Errorf("result %d went as %s, want %s", i, got, want)
+		}
+	}
+}
+
+// Each error of the API has a code, and none of them shows the key.
+func TestProviderErrors(t *testing.T) {
+	soon := map[string]string{"Retry-After-Ms": "1"}
+	later := map[string]string{"Retry-After": "3600"}
+	said := func(kind, message string) string {
+		return fmt.Sprintf(`{"type":"error","error":{"type":%q,"message":%q}}`, kind, message)
+	}
+	for name, c := range map[string]struct {
+		reply    reply
+		code     string
+		requests int
+	}{
+		"bad key":          {reply{401, nil, said("authentication_error", "invalid x-api-key "+testKey)}, agent.CodeBadKey, 1},
+		"unknown model":    {reply{404, nil, said("not_found_error", "model: claude-nosuch")}, agent.CodeUnknownModel, 1},
+		"wrong address":    {reply{404, map[string]string{"Content-Type": "text/html"}, "<h1>404 page not found</h1>"}, agent.CodeUnreachable, 1},
+		"context overflow": {reply{400, nil, said("invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum")}, agent.CodeContextOverflow, 1},
+		"overflow, openai": {reply{400, nil, `{"error":{"message":"too long","type":"invalid_request_error","code":"context_length_exceeded"}}`}, agent.CodeContextOverflow, 1},
+		"bad request":      {reply{400, nil, said("invalid_request_error", "messages: roles must alternate")}, agent.CodeBadRequest, 1},
+		"no credit":        {reply{429, soon, `{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","code":"insufficient_quota"}}`}, agent.CodeNoCredit, 1},
+		"rate limit, long": {reply{429, later, said("rate_limit_error", "slow down")}, agent.CodeRateLimited, 1},
+		"not an API":       {reply{200, map[string]string{"Content-Type": "text/html"}, "<html>hello</html>"}, agent.CodeBadAnswer, 1},
+		"not a message":    {reply{200, nil, `{"object":"list"}`}, agent.CodeBadAnswer, 1},
+		"redirect":         {reply{302, map[string]string{"Location": "http://127.0.0.1:1/"}, ""}, agent.CodeUnreachable, 1},
+		"broken proxy":     {reply{403, map[string]string{"Content-Type": "text/plain"}, "who are you? " + testKey}, agent.CodeBadKey, 1},
+	} {
+		for kind, path := range map[string]string{"anthropic": "/v1/messages", "openai": "/chat/completions"} {
+			t.Run(kind+"/"+name, func(t *testing.T) {
+				p := serve(t, path, c.reply)
+				model, err := agent.OpenProvider(kind+":m", agent.ProviderConfig{BaseURL: p.URL, APIKey: testKey, Patience: 5 * time.Second})
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, err = model.Complete(t.Context(), lookAround)
+				refused, ok := errors.AsType[*agent.ProviderError](err)
+				if !ok || refused.Code != c.code {
+					t.Fatalf("error %v, want code %s", err, c.code)
+				}
+				if strings.Contains(err.Error(), testKey) {
+					t.Errorf("the key stands in the error: %v", err)
+				}
+				if n := len(p.asked()); n != c.requests {
+					t.Errorf("%d requests, want %d", n, c.requests)
+				}
+			})
+		}
+	}
+}
+
+// What may heal is tried again, when the provider wants it to be.
+func TestProviderRetries(t *testing.T) {
+	soon := map[string]string{"Retry-After-Ms": "2"}
+	seconds := map[string]string{"Retry-After": "0.01"}
+	overloaded := reply{529, soon, `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`}
+	limited := reply{429, seconds, `{"error":{"type":"rate_limit_error","message":"slow down"}}`}
+	for kind, c := range map[string]struct{ path, turn string }{
+		"anthropic": {"/v1/messages", anthropicTurn},
+		"openai":    {"/chat/completions", openAITurn},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			p := serve(t, c.path, overloaded, limited, reply{500, soon, "oops"}, reply{200, nil, c.turn})
+			model, err := agent.OpenProvider(kind+":m", agent.ProviderConfig{BaseURL: p.URL})
+			if err != nil {
+				t.Fatal(err)
+			}
+			res, err := model.Complete(t.Context(), lookAround)
+			if err != nil || len(res.Content) == 0 {
+				t.Fatalf("response %+v, error %v", res, err)
+			}
+			asked := p.asked()
+			if len(asked) != 4 || asked[0] != asked[3] {
+				t.Errorf("%d requests; want 4 of one body", len(asked))
+			}
+		})
+	}
+}
+
+// A server that is not there is an error that says so, not a hang.
+func TestProviderUnreachable(t *testing.T) {
+	p := serve(t, "/", reply{200, nil, "{}"})
+	p.Close()
+	for _, kind := range []string{"anthropic", "openai"} {
+		model, err := agent.OpenProvider(kind+":m", agent.ProviderConfig{BaseURL: p.URL, Patience: time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = model.Complete(t.Context(), lookAround)
+		if refused, ok := errors.AsType[*agent.ProviderError](err); !ok || refused.Code != agent.CodeUnreachable {
+			t.Errorf("%s: error %v", kind, err)
+		}
+	}
+}
+
+func TestOpenProviderRefuses(t *testing.T) {
+	for _, spec := range []string{"", "anthropic", "anthropic:", "openai:", "script:", "gpt-5", "gemini:x", "script:/no/such/file"} {
+		if p, err := agent.OpenProvider(spec, agent.ProviderConfig{}); err == nil {
+			t.Errorf("OpenProvider(%q) = %T, want an error", spec, p)
+		}
+	}
+	if _, err := agent.OpenProvider("openai:m", agent.ProviderConfig{BaseURL: "localhost:11434"}); err == nil {
+		t.Error("a base URL without a scheme is accepted")
+	}
+}

@@ -1,0 +1,227 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/agent"
+)
+
+// Calls of one turn run at the same time; their results go back in their order,
+// each to its own call, errors marked as such.
+func TestLoopParallelCalls(t *testing.T) {
+	var all sync.WaitGroup
+	all.Add(3)
+	s := newStage(t, speaker(t, "say", tools.Idempotent, func(ctx context.Context, _ tools.Call, in sayArgs) *tools.Result {
+		all.Done()
+		all.Wait() // for the others; one after the other would hang here
+		if in.N == 2 {
+			return tools.ErrorResult("two is bad")
+		}
+		return tools.NewToolResult(fmt.Sprint("said ", in.N))
+	}))
+	model := &recorder{Provider: parseScript(t, asks("say", `{"n":1}`, `{"n":2}`, `{"n":3}`), asks("nosuch", `{}`), `{"text":"done"}`)}
+	o := run(t, s.agent(model, agent.Config{}), "s", "r1", "go")
+	if o.Reason != agent.Done || o.Reply != "done" || o.ForUser != "done" || o.Turns != 3 || o.Tools["say"] != 3 {
+		t.Errorf("outcome %+v", o)
+	}
+	got := model.requests[1].Messages
+	if len(got) != 3 || got[2].Role != agent.RoleUser || len(got[2].Content) != 3 {
+		t.Fatalf("second request %+v", got)
+	}
+	for i, want := range []string{`"said 1"`, `"two is bad"`, `"said 3"`} {
+		b := got[2].Content[i]
+		if string(b.Content) != want || b.ToolUseID != got[1].Content[i].ID || b.IsError != (i == 1) {
+			t.Errorf("result %d: %+v, want %s", i, b, want)
+		}
+	}
+	// A tool that is not offered is never called; the model learns what there is.
+	if b := model.requests[2].Messages[4].Content[0]; !b.IsError || !strings.Contains(string(b.Content), `unknown tool`) {
+		t.Errorf("result of an unknown tool %+v", b)
+	}
+}
+
+// Who gets what: the model ForLLM, the user ForUser of the last tool result if
+// there is one that is not silent, else the reply. What the texts say decides
+// nothing.
+func TestLoopForUser(t *testing.T) {
+	for name, c := range map[string]struct {
+		results []*tools.Result
+		want    string
+	}{
+		"no tool":             {nil, "the reply"},
+		"for the model only":  {[]*tools.Result{tools.NewToolResult("x")}, "the reply"},
+		"for the user":        {[]*tools.Result{tools.UserResult("shown")}, "shown"},
+		"both differ":         {[]*tools.Result{{ForLLM: "long", ForUser: "short"}}, "short"},
+		"silent":              {[]*tools.Result{tools.SilentResult("quiet")}, "the reply"},
+		"silent with a text":  {[]*tools.Result{{ForLLM: "a", ForUser: "secret", Silent: true}}, "the reply"},
+		"the last one counts": {[]*tools.Result{tools.UserResult("first"), tools.UserResult("second")}, "second"},
+		"then a quiet one":    {[]*tools.Result{tools.UserResult("first"), tools.SilentResult("second")}, "the reply"},
+		"looks like a notice": {[]*tools.Result{tools.NewToolResult("Message sent to console")}, "the reply"},
+		"an error for both":   {[]*tools.Result{{ForLLM: "failed", ForUser: "it failed", IsError: true}}, "it failed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, speaker(t, "say", tools.Idempotent, func(_ context.Context, _ tools.Call, in sayArgs) *tools.Result {
+				return c.results[in.N]
+			}))
+			var lines []string
+			for i := range c.results {
+				lines = append(lines, asks("say", fmt.Sprintf(`{"n":%d}`, i)))
+			}
+			model := &recorder{Provider: parseScript(t, append(lines, `{"text":"the reply"}`)...)}
+			o := run(t, s.agent(model, agent.Config{}), "s", "r", "go")
+			if o.ForUser != c.want || o.Reply != "the reply" {
+				t.Errorf("the user gets %q, want %q; reply %q", o.ForUser, c.want, o.Reply)
+			}
+			for i, res := range c.results {
+				b := model.requests[i+1].Messages[2*i+2].Content[0]
+				if want := fmt.Sprintf("%q", res.ForLLM); string(b.Content) != want || b.IsError != res.IsError {
+					t.Errorf("the model gets %s (error %v), want %s", b.Content, b.IsError, want)
+				}
+			}
+		})
+	}
+}
+
+// Each way to stop is told as what it is, and leaves a conversation that can go
+// on: every call has a result.
+func TestLoopLimits(t *testing.T) {
+	cause := tools.Errorf(tools.CodeCancelled, "the user changed his mind")
+	for name, c := range map[string]struct {
+		grant   agent.Grant
+		lines   []string
+		stop    func(context.Context) context.Context
+		want    agent.Reason
+		turns   int
+		code    string
+		toolRan bool
+	}{
+		"turns":     {grant: agent.Grant{MaxTurns: 2}, want: agent.TurnLimit, turns: 2, code: "turn_limit", toolRan: true},
+		"budget":    {grant: agent.Grant{TokenBudget: 150}, lines: []string{`{"usage":{"input_tokens":100,"output_tokens":50},"tools":[{"name":"say"}]}`}, want: agent.TokenBudget, turns: 1, code: "token_budget"},
+		"truncated": {lines: []string{`{"text":"and th","stop":"max_tokens"}`}, want: agent.Truncated, turns: 1, code: "truncated"},
+		"refused":   {lines: []string{`{"text":"no","stop":"refusal"}`}, want: agent.Refused, turns: 1, code: "refused"},
+		"failed":    {lines: []string{`{"expect":["what never was"]}`}, want: agent.Failed, code: agent.CodeScript},
+		"deadline": {stop: func(ctx context.Context) context.Context {
+			ctx, cancel := context.WithDeadline(ctx, time.Now().Add(-time.Second))
+			context.AfterFunc(ctx, cancel)
+			return ctx
+		}, want: agent.Deadline, code: tools.CodeTimeout},
+		"cancelled": {stop: func(ctx context.Context) context.Context {
+			ctx, cancel := context.WithCancelCause(ctx)
+			cancel(cause)
+			return ctx
+		}, want: agent.Cancelled, code: tools.CodeCancelled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ran := false
+			s := newStage(t, speaker(t, "say", tools.Idempotent, func(context.Context, tools.Call, sayArgs) *tools.Result {
+				ran = true
+				return tools.NewToolResult("ok")
+			}))
+			if c.lines == nil {
+				c.lines = []string{asks("say", `{}`), asks("say", `{}`), asks("say", `{}`), asks("say", `{}`)}
+			}
+			ctx := t.Context()
+			if c.stop != nil {
+				ctx = c.stop(ctx)
+			}
+			a := s.agent(parseScript(t, c.lines...), agent.Config{Grant: c.grant})
+			call := tools.Call{ID: "r1", Session: "s"}
+			o, err := a.Run(ctx, call, agent.Text("go"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if o.Reason != c.want || o.Turns != c.turns || tools.CodeOf(o.Err()) != c.code || o.ForUser == "" || ran != c.toolRan {
+				t.Errorf("outcome %+v (%v), tool ran %v", o, o.Err(), ran)
+			}
+			// Asked again, the run has the same outcome.
+			if again := run(t, a, "s", "r1", "go"); again.Reason != o.Reason {
+				t.Errorf("again: %+v", again)
+			}
+			// The next message finds a conversation in order.
+			model := &recorder{Provider: parseScript(t, `{"text":"a"}`, `{"text":"b"}`, `{"text":"c"}`)}
+			if o := run(t, s.agent(model, agent.Config{}), "s", "r2", "well?"); o.Reason != agent.Done {
+				t.Errorf("the next run: %+v", o)
+			}
+			inOrder(t, model.requests[0].Messages)
+		})
+	}
+}
+
+// inOrder fails unless roles alternate and every call has its result in the
+// next message, before anything else there.
+func inOrder(t *testing.T, messages []agent.Message) {
+	t.Helper()
+	for i, m := range messages {
+		want := agent.RoleUser
+		if i%2 == 1 {
+			want = agent.RoleAssistant
+		}
+		if m.Role != want || len(m.Content) == 0 {
+			t.Errorf("message %d: role %s with %d blocks", i, m.Role, len(m.Content))
+		}
+		place := 0
+		for _, b := range m.Content {
+			if b.Type != agent.TypeToolUse {
+				continue
+			}
+			if i+1 >= len(messages) || place >= len(messages[i+1].Content) || messages[i+1].Content[place].ToolUseID != b.ID {
+				t.Errorf("message %d: call %s has no result in its place", i, b.ID)
+			}
+			place++
+		}
+	}
+}
+
+// A process that stops leaves the run without an end, and another one goes on:
+// the model is not asked for what it has said, and no tool runs twice.
+func TestLoopInterrupted(t *testing.T) {
+	runs := map[string]int{}
+	s := newStage(t, speaker(t, "say", tools.Once, func(_ context.Context, call tools.Call, _ sayArgs) *tools.Result {
+		runs[call.ID]++
+		return tools.NewToolResult("ok")
+	}))
+	model := &recorder{Provider: parseScript(t, asks("say", `{}`), asks("say", `{}`), `{"text":"done"}`)}
+	for stop := 1; ; stop++ {
+		ctx, cancel := context.WithCancel(t.Context())
+		steps := 0
+		o, err := s.agent(model, agent.Config{OnStep: func(agent.Step) {
+			if steps++; steps == stop {
+				cancel()
+			}
+		}}).Run(ctx, tools.Call{ID: "r", Session: "s"}, agent.Text("go"))
+		cancel()
+		if err == nil {
+			if o.Reason != agent.Done || o.Reply != "done" || o.Turns != 3 {
+				t.Errorf("outcome %+v", o)
+			}
+			break
+		}
+		if !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+	}
+	for id, n := range runs {
+		if n != 1 {
+			t.Errorf("%s ran %d times", id, n)
+		}
+	}
+	if len(runs) != 2 {
+		t.Errorf("%d calls ran, want 2", len(runs))
+	}
+	answered := 0
+	for _, e := range s.entries(t, "s") {
+		if e.Kind == agent.KindAssistant {
+			answered++
+		}
+	}
+	if answered != 3 {
+		t.Errorf("%d turns in the log, want 3", answered)
+	}
+}

@@ -1,0 +1,215 @@
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+)
+
+// Roles of messages.
+const (
+	RoleUser      = "user"
+	RoleAssistant = "assistant"
+)
+
+// Types of blocks that the loop looks into. All others travel as they came.
+const (
+	TypeText       = "text"
+	TypeToolUse    = "tool_use"
+	TypeToolResult = "tool_result"
+)
+
+// Message is one message of a conversation, in the shape of Anthropic's API.
+type Message struct {
+	Role    string  `json:"role"`
+	Content []Block `json:"content"`
+}
+
+// UnmarshalJSON takes a content that is a string for one text block.
+func (m *Message) UnmarshalJSON(data []byte) error {
+	var wire struct {
+		Role    string          `json:"role"`
+		Content json.RawMessage `json:"content"`
+	}
+	if err := json.Unmarshal(data, &wire); err != nil {
+		return err
+	}
+	*m = Message{Role: wire.Role}
+	if len(wire.Content) > 0 && wire.Content[0] == '"' {
+		var text string
+		if err := json.Unmarshal(wire.Content, &text); err != nil {
+			return err
+		}
+		m.Content = []Block{Text(text)}
+		return nil
+	}
+	if len(wire.Content) == 0 {
+		return nil
+	}
+	return json.Unmarshal(wire.Content, &m.Content)
+}
+
+// Block is one content block. A block that was decoded is encoded again as it
+// came, with all fields, known here or not; so models get their own words back
+// unchanged, thinking and signatures included. Its fields are for reading.
+type Block struct {
+	Type string
+	// Text of a text block.
+	Text string
+	// ID, Name and Input of a tool_use.
+	ID, Name string
+	Input    json.RawMessage
+	// ToolUseID, Content (a JSON string or an array of blocks) and IsError of a
+	// tool_result.
+	ToolUseID string
+	Content   json.RawMessage
+	IsError   bool
+
+	raw json.RawMessage // as it came; nil if it was made here
+}
+
+// Text returns a text block.
+func Text(text string) Block { return Block{Type: TypeText, Text: text} }
+
+// ToolUse returns a block that asks for a tool; nil input means {}.
+func ToolUse(id, name string, input json.RawMessage) Block {
+	if len(input) == 0 {
+		input = json.RawMessage("{}")
+	}
+	return Block{Type: TypeToolUse, ID: id, Name: name, Input: input}
+}
+
+// ToolResult returns the block that answers a tool_use with a text.
+func ToolResult(toolUseID, text string, isError bool) Block {
+	content, err := encode(text)
+	if err != nil {
+		content = []byte(`""`) // cannot be: a string always has a JSON form
+	}
+	return Block{Type: TypeToolResult, ToolUseID: toolUseID, Content: content, IsError: isError}
+}
+
+// blockFields are the fields that are read of a block, and those written of one
+// that was made here.
+type blockFields struct {
+	Type      string          `json:"type"`
+	Text      *string         `json:"text,omitempty"`
+	ID        string          `json:"id,omitempty"`
+	Name      string          `json:"name,omitempty"`
+	Input     json.RawMessage `json:"input,omitempty"`
+	ToolUseID string          `json:"tool_use_id,omitempty"`
+	Content   json.RawMessage `json:"content,omitempty"`
+	IsError   bool            `json:"is_error,omitempty"`
+}
+
+// UnmarshalJSON keeps the block as it came, and reads what it knows of it.
+func (b *Block) UnmarshalJSON(data []byte) error {
+	var kind struct {
+		Type string `json:"type"`
+	}
+	if err := json.Unmarshal(data, &kind); err != nil {
+		return fmt.Errorf("content block: %w", err)
+	}
+	*b = Block{Type: kind.Type, raw: bytes.Clone(data)}
+	switch kind.Type {
+	case TypeText, TypeToolUse, TypeToolResult:
+	default:
+		return nil // its fields may be of any type
+	}
+	var f blockFields
+	if err := json.Unmarshal(data, &f); err != nil {
+		return fmt.Errorf("content block of type %q: %w", kind.Type, err)
+	}
+	if f.Text != nil {
+		b.Text = *f.Text
+	}
+	b.ID, b.Name, b.Input = f.ID, f.Name, f.Input
+	b.ToolUseID, b.Content, b.IsError = f.ToolUseID, f.Content, f.IsError
+	return nil
+}
+
+// MarshalJSON writes a decoded block as it came.
+func (b Block) MarshalJSON() ([]byte, error) {
+	if b.raw != nil {
+		return b.raw, nil
+	}
+	f := blockFields{
+		Type: b.Type, ID: b.ID, Name: b.Name, Input: b.Input,
+		ToolUseID: b.ToolUseID, Content: b.Content, IsError: b.IsError,
+	}
+	if b.Type == TypeText {
+		f.Text = &b.Text
+	}
+	return encode(f)
+}
+
+// resultText is the text of a tool_result: the string, or the text blocks in a
+// line each.
+func (b Block) resultText() string {
+	var text string
+	if json.Unmarshal(b.Content, &text) == nil {
+		return text
+	}
+	var blocks []Block
+	if json.Unmarshal(b.Content, &blocks) != nil {
+		return string(b.Content)
+	}
+	return textOf(blocks)
+}
+
+// with returns the block with one field set, and all others as they are.
+func (b Block) with(field string, value any) (Block, error) {
+	data, err := b.MarshalJSON()
+	if err != nil {
+		return Block{}, err
+	}
+	fields := map[string]json.RawMessage{}
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return Block{}, err
+	}
+	if fields[field], err = encode(value); err != nil {
+		return Block{}, err
+	}
+	if data, err = encode(fields); err != nil {
+		return Block{}, err
+	}
+	var changed Block
+	return changed, changed.UnmarshalJSON(data)
+}
+
+// textOf joins the text blocks, each in lines of its own.
+func textOf(blocks []Block) string {
+	var out []byte
+	for _, b := range blocks {
+		if b.Type != TypeText || b.Text == "" {
+			continue
+		}
+		if len(out) > 0 {
+			out = append(out, '\n')
+		}
+		out = append(out, b.Text...)
+	}
+	return string(out)
+}
+
+// toolUses are the calls that a turn asks for, in order.
+func toolUses(blocks []Block) []Block {
+	var uses []Block
+	for _, b := range blocks {
+		if b.Type == TypeToolUse {
+			uses = append(uses, b)
+		}
+	}
+	return uses
+}
+
+// encode returns v as JSON without HTML escapes, which cost tokens and change
+// what is to travel as it came.
+func encode(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+}

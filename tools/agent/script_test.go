@@ -1,0 +1,101 @@
+package agent_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stevedore-bus/stevedore/tools/agent"
+)
+
+func parseScript(t *testing.T, lines ...string) *agent.Script {
+	t.Helper()
+	s, err := agent.ParseScript([]byte(strings.Join(lines, "\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func user(blocks ...agent.Block) agent.Message {
+	return agent.Message{Role: agent.RoleUser, Content: blocks}
+}
+
+// A script greps, reads what it captured, and tells; each request starts from
+// nothing, as in another process.
+func TestScriptGoesOnFromTheRequest(t *testing.T) {
+	lines := []string{
+		`{"text":"Searching.","tools":[{"name":"grep","input":{"pattern":"needle"}}]}`,
+		`{"expect":["Found 1"],"capture":{"line":"(?m)^(\\d+): ","id":"knowledge#(\\S+)"},"tools":[{"name":"lines","input":{"artifact_id":"${id}","start_line":"${int:line-1}","end_line":"${int:line+1}","n":1e400}}]}`,
+		`{"capture":{"word":"needle (\\w+)"},"text":"Line ${line}: ${word}"}`,
+		`{"for":"^you are a child"}`,
+		`{"text":"child"}`,
+	}
+	messages := []agent.Message{user(agent.Text("Find it."))}
+	answers := []string{"Found 1 match(es) in knowledge#toolu_1 (1,000 total lines)\n\n412: a needle\n", "411: x\n412: needle gold\n"}
+	var said []string
+	for turn := range 3 {
+		res, err := parseScript(t, lines...).Complete(t.Context(), agent.Request{Messages: messages})
+		if err != nil {
+			t.Fatal(err)
+		}
+		messages = append(messages, agent.Message{Role: agent.RoleAssistant, Content: res.Content})
+		for _, b := range res.Content {
+			said = append(said, b.Text+string(b.Input))
+			if b.Type == agent.TypeToolUse {
+				messages = append(messages, user(agent.ToolResult(b.ID, answers[turn], false)))
+			}
+		}
+	}
+	want := []string{"Searching.", `{"pattern":"needle"}`, `{"artifact_id":"toolu_1","end_line":413,"n":1e400,"start_line":411}`, "Line 412: gold"}
+	if strings.Join(said, "|") != strings.Join(want, "|") {
+		t.Errorf("said %q, want %q", said, want)
+	}
+	res, err := parseScript(t, lines...).Complete(t.Context(), agent.Request{Messages: []agent.Message{user(agent.Text("you are a child of it"))}})
+	if err != nil || res.Content[0].Text != "child" {
+		t.Errorf("the other conversation: %+v, %v", res, err)
+	}
+}
+
+func TestScriptRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		script string
+		result string
+		want   string
+	}{
+		"no turn":        {``, "", "turn 1 is asked for"},
+		"unexpected":     {`{"expect":["gold"]}`, "only sand", `expects "gold"`},
+		"not captured":   {`{"text":"${nothing}"}`, "", `nothing was captured as "nothing"`},
+		"not a number":   {`{"capture":{"x":"s\\w+"},"tools":[{"name":"t","input":{"n":"${int:x}"}}]}`, "sand", "is no number"},
+		"number missing": {`{"tools":[{"name":"t","input":{"a":["${int:x}"]}}]}`, "sand", "nothing was captured"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := parseScript(t, c.script).Complete(t.Context(), agent.Request{Messages: []agent.Message{user(agent.ToolResult("a", c.result, false))}})
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v, want %q", err, c.want)
+			}
+		})
+	}
+	for _, line := range []string{`{"txt":"typo"}`, `{"capture":{"a":"("}}`, `{"for":"("}`, `{"delay":"soon"}`, `[`, `{"text":"a"`} {
+		if _, err := agent.ParseScript([]byte("{}\n" + line)); err == nil || !strings.Contains(err.Error(), "line 2") {
+			t.Errorf("ParseScript(%s): error %v, want one of line 2", line, err)
+		}
+	}
+}
+
+func FuzzParseScript(f *testing.F) {
+	f.Add([]byte(`{"text":"${a}","capture":{"a":"b(.)"},"tools":[{"name":"t","input":{"n":"${int:a+1}"}}]}`))
+	f.Add([]byte(`{"for":"x"}` + "\n" + `{"expect":[""]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if strings.Contains(string(data), "delay") {
+			return
+		}
+		s, err := agent.ParseScript(data)
+		if err != nil {
+			return
+		}
+		for _, text := range []string{"", "ab1", "12"} {
+			// It answers or says why not; it does not panic.
+			_, _ = s.Complete(t.Context(), agent.Request{Messages: []agent.Message{user(agent.Text(text), agent.ToolResult("a", text, false))}})
+		}
+	})
+}

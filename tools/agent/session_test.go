@@ -1,0 +1,221 @@
+package agent_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/agent"
+)
+
+// At each of its steps a loop is held, as by a stopped process; another one
+// takes the run up and ends it; then the first goes on. It must not add a word,
+// and has the same outcome.
+func TestZombieIsFencedOff(t *testing.T) {
+	for held := 1; ; held++ {
+		var mu sync.Mutex
+		runs := map[string]int{}
+		s := newStage(t, speaker(t, "say", tools.Once, func(_ context.Context, call tools.Call, in sayArgs) *tools.Result {
+			mu.Lock()
+			defer mu.Unlock()
+			runs[call.ID]++
+			return tools.UserResult(fmt.Sprint("said ", in.N))
+		}))
+		script := parseScript(t, asks("say", `{"n":1}`, `{"n":2}`), asks("say", `{"n":3}`), `{"text":"done"}`)
+		call := tools.Call{ID: "r", Session: "s"}
+
+		steps, reached, release := 0, make(chan struct{}), make(chan struct{})
+		zombie := s.agent(script, agent.Config{Poll: time.Millisecond, OnStep: func(agent.Step) {
+			mu.Lock()
+			steps++
+			mine := steps == held
+			mu.Unlock()
+			if mine {
+				close(reached)
+				<-release
+			}
+		}})
+		type ended struct {
+			agent.Outcome
+			err error
+		}
+		first := make(chan ended, 1)
+		go func() {
+			o, err := zombie.Run(t.Context(), call, agent.Text("go"))
+			first <- ended{o, err}
+		}()
+		select {
+		case <-reached:
+		case end := <-first: // fewer steps than that
+			if end.err != nil || held < 12 {
+				t.Fatalf("held %d: %+v", held, end)
+			}
+			return
+		}
+		second := run(t, s.agent(script, agent.Config{}), "s", "r", "go")
+		before := len(s.entries(t, "s"))
+		close(release)
+		end := <-first
+		if end.err != nil || end.Reason != second.Reason || end.ForUser != second.ForUser || second.ForUser != "said 3" {
+			t.Errorf("held at step %d: the zombie ended with %+v, the other with %+v", held, end, second)
+		}
+		if after := len(s.entries(t, "s")); after != before {
+			t.Errorf("held at step %d: the zombie added %d entries", held, after-before)
+		}
+		for id, n := range runs {
+			if n != 1 {
+				t.Errorf("held at step %d: %s ran %d times", held, id, n)
+			}
+		}
+	}
+}
+
+// Messages to one session are answered one after the other, and each sees what
+// was said before.
+func TestOneSessionManyMessages(t *testing.T) {
+	s := newStage(t, speaker(t, "say", tools.Idempotent, func(context.Context, tools.Call, sayArgs) *tools.Result {
+		return tools.NewToolResult("ok")
+	}))
+	const messages = 6
+	var lines []string
+	for range messages {
+		lines = append(lines, asks("say", `{}`, `{}`), `{"text":"done"}`)
+	}
+	var group sync.WaitGroup
+	for i := range messages {
+		group.Go(func() {
+			o, err := s.agent(parseScript(t, lines...), agent.Config{Poll: time.Millisecond}).
+				Run(t.Context(), tools.Call{ID: fmt.Sprint("r", i), Session: "s"}, agent.Text("go"))
+			if err != nil || o.Reason != agent.Done || o.Turns != 2 {
+				t.Errorf("run %d: %+v, %v", i, o, err)
+			}
+		})
+	}
+	group.Wait()
+	entries := s.entries(t, "s")
+	for i, e := range entries {
+		if want := entries[i-i%5].Run; e.Run != want { // user, turn, results, turn, end
+			t.Fatalf("entry %d is of run %s, in the middle of %s", i, e.Run, want)
+		}
+	}
+	inOrder(t, agent.Messages(entries))
+}
+
+// A run that nobody goes on with does not lock its session: at once if it has
+// an answer elsewhere, else when it was silent for long and nobody has it.
+func TestAbandonedRun(t *testing.T) {
+	yes := func(context.Context, string, string) (bool, error) { return true, nil }
+	no := func(context.Context, string, string) (bool, error) { return false, nil }
+	for name, cfg := range map[string]agent.Config{
+		"answered": {Answered: yes, Alive: yes},
+		"silent":   {Answered: no, Alive: no, StaleAfter: time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			script := parseScript(t, `{"text":"a"}`, `{"text":"b"}`)
+			_, err := s.agent(script, agent.Config{OnStep: func(step agent.Step) {
+				if step == agent.StepAsk {
+					cancel()
+				}
+			}}).Run(ctx, tools.Call{ID: "dead", Session: "s"}, agent.Text("go"))
+			if err == nil {
+				t.Fatal("the first run was not interrupted")
+			}
+			cfg.Poll = time.Millisecond
+			if o := run(t, s.agent(script, cfg), "s", "next", "hello?"); o.Reason != agent.Done {
+				t.Errorf("the next run: %+v", o)
+			}
+			if o := run(t, s.agent(script, cfg), "s", "dead", "go"); o.Reason != agent.Abandoned || !strings.Contains(o.ForUser, "nobody") {
+				t.Errorf("the dead run: %+v", o)
+			}
+		})
+	}
+}
+
+// A run that is alive is waited for, however silent.
+func TestLivingRunIsWaitedFor(t *testing.T) {
+	s := newStage(t)
+	hold, asked := make(chan struct{}), make(chan struct{}, 100)
+	script := parseScript(t, `{"text":"a"}`, `{"text":"b"}`)
+	first := make(chan error, 1)
+	began := make(chan struct{})
+	go func() {
+		_, err := s.agent(script, agent.Config{OnStep: func(step agent.Step) {
+			if step == agent.StepAsk {
+				close(began)
+				<-hold
+			}
+		}}).Run(t.Context(), tools.Call{ID: "slow", Session: "s"}, agent.Text("go"))
+		first <- err
+	}()
+	<-began
+	second := make(chan agent.Outcome, 1)
+	go func() {
+		o, err := s.agent(script, agent.Config{Poll: time.Millisecond, StaleAfter: time.Nanosecond, Alive: func(context.Context, string, string) (bool, error) {
+			select {
+			case asked <- struct{}{}:
+			default:
+			}
+			return true, nil
+		}}).Run(t.Context(), tools.Call{ID: "next", Session: "s"}, agent.Text("and?"))
+		if err != nil {
+			t.Error(err)
+		}
+		second <- o
+	}()
+	for range 3 {
+		<-asked
+	}
+	close(hold)
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+	if o := <-second; o.Reply != "b" {
+		t.Errorf("the second run: %+v", o)
+	}
+}
+
+// A fresh run sees nothing of what was said before; the run after it goes on
+// from there.
+func TestFreshRun(t *testing.T) {
+	s := newStage(t)
+	for i, want := range []int{1, 1, 3} { // messages in the request
+		model := &recorder{Provider: parseScript(t, `{"text":"a"}`, `{"text":"b"}`)}
+		run(t, s.agent(model, agent.Config{Fresh: i == 1}), "s", fmt.Sprint("r", i), "go")
+		if got := len(model.requests[0].Messages); got != want {
+			t.Errorf("run %d: %d messages, want %d", i, got, want)
+		}
+	}
+}
+
+// Whatever stands in a log, reading it does not panic, and calls have results.
+func FuzzConversation(f *testing.F) {
+	f.Add([]byte(`{"kind":"user","run":"r","message":{"role":"user","content":"hi"}}
+{"kind":"assistant","run":"r","message":{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"x","input":{}}]}}
+{"kind":"results","run":"r","answers":[{"call":"r-t1-0","for_llm":"ok"}]}
+{"kind":"shelved","run":"r","shelved":{"r-t1-0":"ref"}}
+{"kind":"end","run":"r"}`))
+	f.Add([]byte(`{"kind":"user","run":"r"}
+{"kind":"results","run":"r","answers":[{"call":"x"}]}
+{"kind":"end","run":"q","end":null}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var entries []agent.Entry
+		for line := range strings.Lines(string(data)) {
+			if e, err := agent.DecodeEntry([]byte(line)); err == nil {
+				entries = append(entries, e)
+			}
+		}
+		messages := agent.Messages(entries)
+		for i, m := range messages[:max(len(messages)-1, 0)] {
+			if m.Role == messages[i+1].Role {
+				t.Errorf("two messages of %s in a row", m.Role)
+			}
+		}
+		agent.OpenCall(entries)
+	})
+}

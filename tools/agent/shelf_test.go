@@ -1,0 +1,138 @@
+package agent_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/agent"
+)
+
+// A tool result of 5 MB inside a loop: the next request is small, and the model
+// finds a needle in it by grep and by lines.
+func TestNeedleInFiveMegabytes(t *testing.T) {
+	const needleLine = 61_803
+	var hay strings.Builder
+	for line := 1; hay.Len() < 5<<20; line++ {
+		if line == needleLine {
+			hay.WriteString("here is the needle\nand below it: gold 4711\n")
+			line++
+			continue
+		}
+		fmt.Fprintf(&hay, "line %d is nothing but hay, dry and yellow\n", line)
+	}
+	s := newStage(t, speaker(t, "hay", tools.Idempotent, func(context.Context, tools.Call, sayArgs) *tools.Result {
+		return tools.NewToolResult(hay.String())
+	}))
+	model := &recorder{Provider: parseScript(t,
+		asks("hay", `{}`),
+		`{"expect":["<knowledge_list","grep_knowledge"],"capture":{"id":"<knowledge id='([^']+)'"},"tools":[{"name":"grep_knowledge","input":{"artifact_id":"${id}","pattern":"needle"}}]}`,
+		`{"expect":["Found 1 match"],"capture":{"line":"(?m)^(\\d+): "},"tools":[{"name":"get_knowledge_by_lines","input":{"artifact_id":"${id}","start_line":"${int:line-1}","end_line":"${int:line+1}"}}]}`,
+		`{"capture":{"found":"gold (\\d+)"},"text":"Line ${line}: ${found}."}`)}
+	o := run(t, s.agent(model, agent.Config{}), "s", "r", "find the needle")
+	if want := fmt.Sprintf("Line %d: 4711.", needleLine); o.Reply != want {
+		t.Errorf("reply %q, want %q; %v", o.Reply, want, o.Err())
+	}
+	for i, req := range model.requests {
+		if n := size(t, req); n > 8<<10 {
+			t.Errorf("request %d has %d bytes", i, n)
+		}
+	}
+}
+
+// Near the context budget old results leave the history, the oldest first, until
+// it is light; readings, errors' marks and the pairing stay, and what left can
+// be read back whole.
+func TestHistoryIsOffloaded(t *testing.T) {
+	text := func(n int) string { return fmt.Sprintf("result %d: %s end", n, strings.Repeat("x y ", 2000)) }
+	reading := speaker(t, "reading", tools.Idempotent, func(_ context.Context, _ tools.Call, in sayArgs) *tools.Result {
+		return tools.NewToolResult("read: " + text(in.N))
+	}).(*tools.FuncTool).WithoutOffload()
+	s := newStage(t, reading, speaker(t, "say", tools.Idempotent, func(_ context.Context, _ tools.Call, in sayArgs) *tools.Result {
+		return &tools.Result{ForLLM: text(in.N), IsError: in.N == 1}
+	}))
+	lines := []string{asks("reading", `{"n":0}`)}
+	for n := 1; n <= 6; n++ {
+		lines = append(lines, asks("say", fmt.Sprintf(`{"n":%d}`, n)))
+	}
+	lines = append(lines, `{"tools":[{"name":"get_knowledge_by_id","input":{"artifact_id":"r-t2-0"}}]}`, `{"expect":["result 1: x y","x y  end"],"text":"done"}`)
+	model := &recorder{Provider: parseScript(t, lines...)}
+	const budget = 20_000 // tokens; a result has about 3,200
+	a := s.agent(model, agent.Config{ContextTokens: budget})
+	if o := run(t, a, "s", "r", "go"); o.Reply != "done" {
+		t.Fatalf("outcome %+v: %v", o, o.Err())
+	}
+	for i, req := range model.requests {
+		inOrder(t, req.Messages)
+		if n := (offload.RuneCounter{}).Count(strings.Repeat("x", size(t, req))); n > budget {
+			t.Errorf("request %d has about %d tokens", i, n)
+		}
+	}
+	// At any time those that left are the oldest ones, and no reading is among
+	// them; the first time some stayed.
+	stayed := false
+	for i, req := range model.requests {
+		oldest := true
+		for n := 0; 2*n+2 < len(req.Messages); n++ {
+			block := req.Messages[2*n+2].Content[0]
+			content := string(block.Content)
+			shelved := strings.Contains(content, "Tool result offloaded")
+			if isReading := n == 0 || n == 7; shelved && (isReading || !oldest) {
+				t.Errorf("request %d: result %d left", i, n)
+			} else if !isReading {
+				oldest = oldest && shelved
+				stayed = stayed || n > 1 && !shelved && strings.Contains(string(req.Messages[4].Content[0].Content), "offloaded")
+			}
+			if shelved && !strings.Contains(content, fmt.Sprintf("r-t%d-0", n+1)) {
+				t.Errorf("the reference of result %d does not name it: %s", n, content)
+			}
+			if block.IsError != (n == 1) {
+				t.Errorf("request %d, result %d: is_error %v", i, n, block.IsError)
+			}
+		}
+	}
+	if !stayed {
+		t.Error("no result left, or all did")
+	}
+	last := model.requests[len(model.requests)-1].Messages
+	// What was offloaded once stays so: the next run begins with the same words.
+	next := &recorder{Provider: model.Provider}
+	_, _ = s.agent(next, agent.Config{}).Run(t.Context(), tools.Call{ID: "r2", Session: "s"}, agent.Text("more"))
+	if got, want := fmt.Sprint(next.requests[0].Messages[:len(last)]), fmt.Sprint(last); got != want {
+		t.Error("the history changed between two runs")
+	}
+}
+
+// overflowing refuses long requests, as a provider does whose tokens are not
+// those of the estimate.
+type overflowing struct {
+	agent.Provider
+	t   *testing.T
+	max int
+}
+
+func (o overflowing) Complete(ctx context.Context, req agent.Request) (agent.Response, error) {
+	if size(o.t, req) > o.max {
+		return agent.Response{}, &agent.ProviderError{Code: agent.CodeContextOverflow, Status: 400, Message: "prompt is too long"}
+	}
+	return o.Provider.Complete(ctx, req)
+}
+
+func TestContextOverflow(t *testing.T) {
+	s := newStage(t, speaker(t, "say", tools.Idempotent, func(context.Context, tools.Call, sayArgs) *tools.Result {
+		return tools.NewToolResult(strings.Repeat("x y ", 2000))
+	}))
+	lines := []string{asks("say", `{}`), asks("say", `{}`), asks("say", `{}`), `{"text":"done"}`}
+	o := run(t, s.agent(overflowing{parseScript(t, lines...), t, 20_000}, agent.Config{}), "s", "r", "go")
+	if o.Reason != agent.Done {
+		t.Errorf("outcome %+v: %v", o, o.Err())
+	}
+	// Where nothing can leave, the run says why it ends.
+	o = run(t, s.agent(overflowing{parseScript(t, lines...), t, 100}, agent.Config{}), "s2", "r", strings.Repeat("long ", 1000))
+	if o.Reason != agent.Failed || tools.CodeOf(o.Err()) != agent.CodeContextOverflow {
+		t.Errorf("outcome %+v: %v", o, o.Err())
+	}
+}

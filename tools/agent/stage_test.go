@@ -1,0 +1,120 @@
+package agent_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/agent"
+)
+
+// stage is what a loop needs, in memory: tools that run here, a store of
+// artifacts, a log.
+type stage struct {
+	registry *tools.Registry
+	store    *offload.MemStore
+	caller   *agent.Local
+	log      agent.MemLog
+}
+
+func newStage(t *testing.T, toolset ...tools.Tool) *stage {
+	t.Helper()
+	s := &stage{registry: tools.NewRegistry(zerolog.Nop()), store: offload.NewMem(offload.StoreConfig{})}
+	if err := s.registry.Register(append(toolset, offload.NewReader(s.store, offload.ReaderConfig{}).Tools()...)...); err != nil {
+		t.Fatal(err)
+	}
+	s.caller = agent.NewLocal(s.registry, offload.NewOffloader(s.store, offload.Config{}))
+	return s
+}
+
+func (s *stage) agent(p agent.Provider, cfg agent.Config) *agent.Agent {
+	cfg.Tools = s.registry.Definitions()
+	cfg.Shelf = agent.NewArtifactShelf(s.store)
+	return agent.New(p, s.caller, &s.log, cfg)
+}
+
+// entries decodes the log of a session.
+func (s *stage) entries(t *testing.T, session string) []agent.Entry {
+	t.Helper()
+	data, _, err := s.log.Read(t.Context(), session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var entries []agent.Entry
+	for _, d := range data {
+		e, err := agent.DecodeEntry(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries = append(entries, e)
+	}
+	return entries
+}
+
+// recorder passes requests on and keeps them.
+type recorder struct {
+	agent.Provider
+	mu       sync.Mutex
+	requests []agent.Request
+}
+
+func (r *recorder) Complete(ctx context.Context, req agent.Request) (agent.Response, error) {
+	r.mu.Lock()
+	r.requests = append(r.requests, req)
+	r.mu.Unlock()
+	return r.Provider.Complete(ctx, req)
+}
+
+// size is the length of a request's messages as JSON.
+func size(t *testing.T, req agent.Request) int {
+	t.Helper()
+	data, err := json.Marshal(req.Messages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(data)
+}
+
+type sayArgs struct {
+	Text string `json:"text,omitempty"`
+	N    int    `json:"n,omitempty"`
+}
+
+// speaker is a tool that answers what say returns.
+func speaker(t *testing.T, name string, effect tools.Effect, say func(ctx context.Context, call tools.Call, in sayArgs) *tools.Result) tools.Tool {
+	t.Helper()
+	tool, err := tools.NewTool(name, "says something", say)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tool.WithEffect(effect)
+}
+
+func run(t *testing.T, a *agent.Agent, session, id, prompt string) agent.Outcome {
+	t.Helper()
+	o, err := a.Run(t.Context(), tools.Call{ID: id, Session: session}, agent.Text(prompt))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// asks is a line of a script that asks for calls of one tool, and nothing else.
+func asks(tool string, inputs ...string) string {
+	var line strings.Builder
+	line.WriteString(`{"tools":[`)
+	for i, input := range inputs {
+		if i > 0 {
+			line.WriteString(",")
+		}
+		line.WriteString(fmt.Sprintf(`{"name":%q,"input":%s}`, tool, input))
+	}
+	return line.String() + "]}"
+}
