@@ -1,0 +1,185 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rs/zerolog"
+	"github.com/synadia-io/orbit.go/natscontext"
+)
+
+// ErrUnreachable: no server answered. The text says which, and what to do.
+var ErrUnreachable = errors.New("bus unreachable")
+
+// Bus is a connection to NATS and what Stevedore does with it. It is safe for
+// concurrent use.
+type Bus struct {
+	Subjects
+	cfg    Config
+	log    zerolog.Logger
+	nc     *nats.Conn
+	js     jetstream.JetStream
+	closed chan struct{}
+
+	handles sync.Map // stream name to jetstream.Stream
+}
+
+// Connect connects and returns once the server answered. Later losses of the
+// connection are healed for ever, in the background; Closed tells when that is
+// over.
+func Connect(ctx context.Context, cfg Config) (*Bus, error) {
+	cfg = cfg.withDefaults()
+	subjects, err := NewSubjects(cfg.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	b := &Bus{Subjects: subjects, cfg: cfg, log: cfg.Log, closed: make(chan struct{})}
+	if b.nc, err = b.dial(); err != nil {
+		return nil, err
+	}
+	b.js, err = jetstream.New(b.nc,
+		jetstream.WithDefaultTimeout(cfg.Timeout),
+		jetstream.WithPublishAsyncTimeout(cfg.Timeout),
+		jetstream.WithPublishAsyncMaxPending(maxInFlight))
+	if err == nil {
+		err = b.checkServer(ctx)
+	}
+	if err != nil {
+		b.Close()
+		return nil, err
+	}
+	return b, nil
+}
+
+func (b *Bus) dial() (*nats.Conn, error) {
+	opts, err := b.options()
+	if err != nil {
+		return nil, err
+	}
+	if b.cfg.Context != "" {
+		nc, _, err := natscontext.Connect(b.cfg.Context, opts...)
+		if err != nil {
+			return nil, fmt.Errorf("%w: context %q: %w", ErrUnreachable, b.cfg.Context, withoutURL(err))
+		}
+		return nc, nil
+	}
+	nc, err := nats.Connect(b.cfg.Server, opts...)
+	switch {
+	case errors.Is(err, nats.ErrAuthorization):
+		return nil, fmt.Errorf("%w: %s refuses the credential: %w", ErrUnreachable, redactURLs(b.cfg.Server), err)
+	case err != nil:
+		return nil, fmt.Errorf("%w: no NATS server answers at %s: %w", ErrUnreachable, redactURLs(b.cfg.Server), withoutURL(err))
+	}
+	return nc, nil
+}
+
+func (b *Bus) options() ([]nats.Option, error) {
+	c := b.cfg
+	opts := []nats.Option{
+		nats.Name(c.Name),
+		nats.Timeout(c.Timeout),
+		nats.MaxReconnects(-1),
+		nats.CustomReconnectDelay(reconnectDelay),
+		nats.PingInterval(10 * time.Second),
+		nats.MaxPingsOutstanding(2),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil {
+				b.log.Warn().Err(err).Msg("disconnected from the bus")
+			}
+		}),
+		nats.ReconnectHandler(func(nc *nats.Conn) {
+			b.log.Info().Str("server", nc.ConnectedUrlRedacted()).Msg("reconnected to the bus")
+		}),
+		// A denied publish is no error of the publish: it shows up here.
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			b.log.Error().Err(err).Msg("the bus reports an error")
+		}),
+		nats.ClosedHandler(func(*nats.Conn) { close(b.closed) }),
+	}
+	if c.Creds != "" {
+		opts = append(opts, nats.UserCredentials(c.Creds))
+	}
+	if c.NKey != "" {
+		opt, err := nats.NkeyOptionFromSeed(c.NKey)
+		if err != nil {
+			return nil, fmt.Errorf("nkey %q: %w", c.NKey, err)
+		}
+		opts = append(opts, opt)
+	}
+	if c.User != "" {
+		opts = append(opts, nats.UserInfo(c.User, c.Password))
+	}
+	if c.Token != "" {
+		opts = append(opts, nats.Token(c.Token))
+	}
+	if c.TLSCert != "" {
+		opts = append(opts, nats.ClientCert(c.TLSCert, c.TLSKey))
+	}
+	if c.TLSCA != "" {
+		opts = append(opts, nats.RootCAs(c.TLSCA))
+	}
+	if c.InboxPrefix != "" {
+		opts = append(opts, nats.CustomInboxPrefix(c.InboxPrefix))
+	}
+	if c.InProcess != nil {
+		opts = append(opts, nats.InProcessServer(c.InProcess))
+	}
+	if c.Dialer != nil {
+		opts = append(opts, nats.SetCustomDialer(c.Dialer))
+	}
+	return opts, nil
+}
+
+// reconnectDelay is full jitter up to 5 s, so that a hundred workers do not
+// return at once.
+func reconnectDelay(attempts int) time.Duration {
+	limit := min(100*time.Millisecond<<min(attempts, 6), 5*time.Second)
+	return time.Millisecond + rand.N(limit)
+}
+
+// checkServer says early and clearly what the server lacks.
+func (b *Bus) checkServer(ctx context.Context) error {
+	var major, minor int
+	version := b.nc.ConnectedServerVersion()
+	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err == nil && (major < 2 || major == 2 && minor < 14) {
+		return fmt.Errorf("connect to %s: its version %s is too old; schedules need nats-server 2.14", b.nc.ConnectedUrlRedacted(), version)
+	}
+	ctx, cancel := context.WithTimeout(ctx, b.cfg.Timeout)
+	defer cancel()
+	_, err := b.js.AccountInfo(ctx)
+	if errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) {
+		return fmt.Errorf("connect to %s: %w; start the server with JetStream: nats-server -js", b.nc.ConnectedUrlRedacted(), err)
+	}
+	// Any other error: a role without the right to ask needs no answer.
+	return nil
+}
+
+// Close ends the connection at once. What was published and not yet
+// acknowledged has an unknown fate.
+func (b *Bus) Close() {
+	b.nc.Close()
+	<-b.closed
+}
+
+// Closed is closed when the connection is given up, which only Close and a
+// revoked credential do.
+func (b *Bus) Closed() <-chan struct{} { return b.closed }
+
+// Conn is the connection below, for plain NATS: requests, services, core
+// subscriptions.
+func (b *Bus) Conn() *nats.Conn { return b.nc }
+
+// JetStream is the context below, for stores.
+func (b *Bus) JetStream() jetstream.JetStream { return b.js }
+
+// Lease is how long a worker may be silent before its calls go to another one.
+func (b *Bus) Lease() time.Duration { return b.cfg.Lease }
+
+// Log is the logger that the bus was given.
+func (b *Bus) Log() zerolog.Logger { return b.log }

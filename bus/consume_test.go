@@ -1,0 +1,473 @@
+package bus_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+)
+
+// consume runs a consumer of the default queue; stop ends it and waits.
+func consume(t *testing.T, b *bus.Bus, cfg bus.ConsumeConfig, handler bus.Handler) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- b.Consume(ctx, b.WorkerConsumer("default"), cfg, handler) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("consume: %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// send publishes n calls with the bodies 0, 1, 2, ...
+func send(t *testing.T, b *bus.Bus, n int) {
+	t.Helper()
+	for i := range n {
+		if _, err := b.JetStream().Publish(t.Context(), b.Call("default", "echo"), fmt.Append(nil, i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func waitForEmpty(t *testing.T, b *bus.Bus) {
+	t.Helper()
+	waitUntil(t, "an empty stream", func() bool { return messages(t, b, bus.Calls) == 0 })
+}
+
+// No more messages are held than there are slots, and those that long handlers
+// leave are all in use.
+func TestSlots(t *testing.T) {
+	const slots, long = 8, 5
+	b := bustest.New(t)
+	var running, most, handled atomic.Int64
+	release := make(chan struct{})
+	consume(t, b, bus.ConsumeConfig{Slots: slots}, func(_ context.Context, d *bus.Delivery) error {
+		if n := running.Add(1); n > most.Load() {
+			most.Store(n)
+		}
+		defer running.Add(-1)
+		if handled.Add(1) <= long {
+			<-release
+		}
+		return nil
+	})
+	// The long ones first, then more than there are slots left.
+	send(t, b, 200)
+	waitUntil(t, "the short ones", func() bool { return handled.Load() == 200 && running.Load() == long })
+	info, err := b.JetStream().Consumer(t.Context(), b.StreamName(bus.Calls), "worker-default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	waitUntil(t, "their acknowledgements", func() bool {
+		i, err := info.Info(t.Context())
+		return err == nil && i.NumAckPending == long
+	})
+	close(release)
+	waitForEmpty(t, b)
+	if most.Load() > slots {
+		t.Errorf("%d ran at once, with %d slots", most.Load(), slots)
+	}
+}
+
+// All slots can be in use at once, also after short messages have used them.
+func TestAllSlotsAreReused(t *testing.T) {
+	const slots = 8
+	b := bustest.New(t)
+	var running atomic.Int64
+	release := make(chan struct{})
+	consume(t, b, bus.ConsumeConfig{Slots: slots}, func(_ context.Context, d *bus.Delivery) error {
+		if string(d.Body) == "block" {
+			running.Add(1)
+			<-release
+		}
+		return nil
+	})
+	defer close(release)
+	send(t, b, 3*slots)
+	waitForEmpty(t, b)
+	for i := range slots { // one at a time: the pull that is waiting gets them
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Call("default", "echo"), Body: []byte("block")}); err != nil {
+			t.Fatal(err)
+		}
+		waitUntil(t, fmt.Sprint("slot ", i), func() bool { return running.Load() == int64(i+1) })
+	}
+}
+
+// More messages wait than there are slots: the rest stays with the server, for
+// other workers.
+func TestNoMoreThanSlotsAreHeld(t *testing.T) {
+	const slots, n = 8, 20
+	b := bustest.New(t)
+	send(t, b, n)
+	var running atomic.Int64
+	release := make(chan struct{})
+	consume(t, b, bus.ConsumeConfig{Slots: slots}, func(context.Context, *bus.Delivery) error {
+		running.Add(1)
+		<-release
+		return nil
+	})
+	waitUntil(t, "full slots", func() bool { return running.Load() >= slots })
+	cons, err := b.JetStream().Consumer(t.Context(), b.StreamName(bus.Calls), "worker-default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info := cons.CachedInfo(); info.NumAckPending != slots || info.NumPending != n-slots || running.Load() != slots {
+		t.Errorf("%d held, %d left, %d running", info.NumAckPending, info.NumPending, running.Load())
+	}
+	close(release)
+	waitForEmpty(t, b)
+}
+
+// A detached handler's slot is free for others.
+func TestDetach(t *testing.T) {
+	b := bustest.New(t)
+	release := make(chan struct{})
+	var detached, done atomic.Int64
+	consume(t, b, bus.ConsumeConfig{Slots: 1}, func(_ context.Context, d *bus.Delivery) error {
+		d.Detach()
+		d.Detach() // twice gives no second slot
+		detached.Add(1)
+		<-release
+		done.Add(1)
+		return nil
+	})
+	send(t, b, 20)
+	waitUntil(t, "all handlers", func() bool { return detached.Load() == 20 })
+	close(release)
+	waitForEmpty(t, b)
+	if done.Load() != 20 {
+		t.Errorf("%d handled", done.Load())
+	}
+}
+
+// A message that is handled for longer than its lease is delivered once.
+func TestLeaseIsKept(t *testing.T) {
+	b := bustest.Connect(t, bustest.Server(t), bus.Config{Lease: time.Second})
+	var deliveries atomic.Int64
+	begin := time.Now()
+	consume(t, b, bus.ConsumeConfig{}, func(ctx context.Context, d *bus.Delivery) error {
+		deliveries.Add(1)
+		select {
+		case <-time.After(2500 * time.Millisecond):
+		case <-ctx.Done():
+		}
+		return nil
+	})
+	send(t, b, 1)
+	waitForEmpty(t, b)
+	if deliveries.Load() != 1 || time.Since(begin) < 2*time.Second {
+		t.Errorf("%d deliveries in %s", deliveries.Load(), time.Since(begin))
+	}
+}
+
+// Each verdict that ends a message, and what it leaves.
+func TestVerdicts(t *testing.T) {
+	cause := errors.New("the cause")
+	for name, c := range map[string]struct {
+		handle   func(d *bus.Delivery) error
+		attempts int
+		code     string // of the dead letter, if there is one
+	}{
+		"done":            {func(*bus.Delivery) error { return nil }, 1, ""},
+		"reject":          {func(*bus.Delivery) error { return bus.Reject("bad", cause) }, 1, "bad"},
+		"wrapped reject":  {func(*bus.Delivery) error { return fmt.Errorf("step: %w", bus.Reject("bad", cause)) }, 1, "bad"},
+		"retry for ever":  {func(*bus.Delivery) error { return bus.RetryAfter(time.Millisecond, cause) }, 3, "attempts_exhausted"},
+		"retry then done": {func(d *bus.Delivery) error { return onAttempt(d, 2, bus.RetryAfter(time.Millisecond, cause)) }, 2, ""},
+		"error then done": {func(d *bus.Delivery) error { return onAttempt(d, 2, cause) }, 2, ""},
+		"panic then done": {func(d *bus.Delivery) error {
+			if d.Attempt == 1 {
+				panic("handler bug")
+			}
+			return nil
+		}, 2, ""},
+		"panic for ever": {func(d *bus.Delivery) error { panic("handler bug") }, 3, "attempts_exhausted"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := bustest.Connect(t, bustest.Server(t), bus.Config{})
+			dead := bustest.Subscribe(t, b, "stevedore.dead.>")
+			var attempts atomic.Int64
+			var final atomic.Int64
+			consume(t, b, bus.ConsumeConfig{MaxAttempts: 3}, func(_ context.Context, d *bus.Delivery) error {
+				attempts.Add(1)
+				if d.Final {
+					final.Add(1)
+				}
+				return c.handle(d)
+			})
+			send(t, b, 1)
+			waitForEmpty(t, b)
+			if got := int(attempts.Load()); got != c.attempts || (final.Load() == 1) != (c.attempts == 3) {
+				t.Errorf("%d attempts, %d of them final, want %d", got, final.Load(), c.attempts)
+			}
+			if c.code == "" {
+				if n := messages(t, b, bus.Dead); n != 0 {
+					t.Errorf("%d dead letters", n)
+				}
+				return
+			}
+			letter, _ := bustest.Next[bus.DeadLetter](t, dead)
+			if letter.Code != c.code || letter.Reason == "" || string(letter.Body) != "0" || letter.Attempts != c.attempts {
+				t.Errorf("dead letter %+v", letter)
+			}
+		})
+	}
+}
+
+func onAttempt(d *bus.Delivery, success int, before error) error {
+	if d.Attempt < success {
+		return before
+	}
+	return nil
+}
+
+// A message that was delivered too often without a verdict is not handled again:
+// the next process need not die of it as well.
+func TestPoisonIsNotHandled(t *testing.T) {
+	b := bustest.New(t)
+	dead := bustest.Subscribe(t, b, "stevedore.dead.>")
+	if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Call("default", "echo"), Body: []byte("{}"), Header: nats.Header{"Stevedore-Attempt": {"3"}}}); err != nil {
+		t.Fatal(err)
+	}
+	consume(t, b, bus.ConsumeConfig{MaxAttempts: 3}, func(context.Context, *bus.Delivery) error {
+		t.Error("it is handled")
+		return nil
+	})
+	if letter, _ := bustest.Next[bus.DeadLetter](t, dead); letter.Code != "poison" {
+		t.Errorf("dead letter %+v", letter)
+	}
+	waitForEmpty(t, b)
+}
+
+// A stop hands back what was interrupted without counting the attempt, and the
+// next consumer gets it at once, however long the lease.
+func TestStopHandsBackTheInterrupted(t *testing.T) {
+	b := bustest.Connect(t, bustest.Server(t), bus.Config{Lease: time.Hour})
+	send(t, b, 3)
+	for range 7 {
+		var started sync.WaitGroup
+		started.Add(3)
+		stop := consume(t, b, bus.ConsumeConfig{MaxAttempts: 2, Grace: time.Nanosecond}, func(ctx context.Context, d *bus.Delivery) error {
+			if d.Attempt != 1 || d.ID == "" {
+				t.Errorf("attempt %d of %q", d.Attempt, d.ID)
+			}
+			started.Done()
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		started.Wait()
+		stop()
+	}
+	ids := make(chan string, 3)
+	consume(t, b, bus.ConsumeConfig{}, func(_ context.Context, d *bus.Delivery) error {
+		ids <- d.ID
+		return nil
+	})
+	waitForEmpty(t, b)
+	for range 3 { // the names that they had at first
+		var sequence, at uint64
+		id := <-ids
+		if _, err := fmt.Sscanf(id, "seq-%d-%x", &sequence, &at); err != nil || sequence < 1 || sequence > 3 {
+			t.Errorf("id %q", id)
+		}
+	}
+}
+
+// What is delivered while the stop is under way is handed back at once, however
+// long the lease, and nothing is lost or handled twice.
+func TestStopInFullFlow(t *testing.T) {
+	const n, stops = 2000, 20
+	s := startServer(t, bus.ServerConfig{Dir: t.TempDir(), Listen: "127.0.0.1:0", NoSync: true})
+	b := bustest.Connect(t, s, bus.Config{Lease: time.Hour})
+	tcp, err := bus.Connect(t.Context(), bus.Config{Server: s.URL(), Lease: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(tcp.Close)
+	padding := strings.Repeat(" ", 4000) // so that a pull takes a while to arrive
+	for i := range n {
+		if _, err := b.JetStream().PublishAsync(b.Call("default", "echo"), fmt.Append(nil, i, padding)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-b.JetStream().PublishAsyncComplete()
+	var handled sync.Map
+	handler := func(d *bus.Delivery) {
+		if _, twice := handled.LoadOrStore(string(d.Body), true); twice {
+			t.Errorf("%.4s is handled twice", d.Body)
+		}
+	}
+	for range stops { // at the first message, with hundreds behind it
+		var came atomic.Bool
+		stop := consume(t, tcp, bus.ConsumeConfig{Slots: 512, MaxAttempts: 3}, func(_ context.Context, d *bus.Delivery) error {
+			handler(d)
+			came.Store(true)
+			return nil
+		})
+		waitUntil(t, "a message", func() bool { return came.Load() || messages(t, b, bus.Calls) == 0 })
+		stop()
+	}
+	consume(t, tcp, bus.ConsumeConfig{MaxAttempts: 3}, func(_ context.Context, d *bus.Delivery) error {
+		handler(d)
+		return nil
+	})
+	waitForEmpty(t, b)
+	if d := messages(t, b, bus.Dead); d != 0 {
+		t.Errorf("%d dead letters", d)
+	}
+}
+
+// A consumer leaves no goroutine behind.
+func TestConsumeLeavesNothing(t *testing.T) {
+	b := bustest.New(t)
+	run := func() {
+		send(t, b, 20)
+		var handled atomic.Int64
+		stop := consume(t, b, bus.ConsumeConfig{}, func(context.Context, *bus.Delivery) error {
+			handled.Add(1)
+			return nil
+		})
+		waitForEmpty(t, b)
+		stop()
+	}
+	run()
+	subs := b.Conn().NumSubscriptions()
+	before := runtime.NumGoroutine()
+	for range 10 {
+		run()
+	}
+	waitUntil(t, "the goroutines to end", func() bool { return runtime.NumGoroutine() <= before+2 })
+	waitUntil(t, "the subscriptions to end", func() bool { return b.Conn().NumSubscriptions() <= subs })
+}
+
+// A consumer that somebody deletes is made again, and goes on.
+func TestConsumerIsDeleted(t *testing.T) {
+	b := bustest.New(t)
+	var handled atomic.Int64
+	consume(t, b, bus.ConsumeConfig{}, func(context.Context, *bus.Delivery) error {
+		handled.Add(1)
+		return nil
+	})
+	for round := range 3 {
+		send(t, b, 5)
+		waitUntil(t, "the messages", func() bool { return handled.Load() == int64(5*(round+1)) })
+		waitForEmpty(t, b)
+		if err := b.JetStream().DeleteConsumer(t.Context(), b.StreamName(bus.Calls), "worker-default"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A server that restarts under a consumer finds it working again.
+func TestConsumeOverRestart(t *testing.T) {
+	cfg := bus.ServerConfig{Dir: t.TempDir(), Listen: "127.0.0.1:0", NoSync: true}
+	s := startServer(t, cfg)
+	u, err := url.Parse(s.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Listen = u.Host
+	b, err := bus.Connect(t.Context(), bus.Config{Server: s.URL(), Timeout: 2 * time.Second, Lease: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	if _, err := b.Provision(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	var handled atomic.Int64
+	consume(t, b, bus.ConsumeConfig{}, func(context.Context, *bus.Delivery) error {
+		handled.Add(1)
+		return nil
+	})
+	for round := range 3 {
+		for i := range 5 {
+			// The client may not know yet that the server was away.
+			if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Call("default", "echo"), Body: []byte("{}"), Key: fmt.Sprint(round, "-", i)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		waitUntil(t, "the messages", func() bool { return handled.Load() >= int64(5*(round+1)) })
+		s.Close()
+		s = startServer(t, cfg)
+	}
+}
+
+// A connection that is cut again and again, or falls silent, loses nothing.
+func TestConsumeOverBadNetwork(t *testing.T) {
+	s := startServer(t, bus.ServerConfig{Dir: t.TempDir(), Listen: "127.0.0.1:0", NoSync: true})
+	direct := bustest.Connect(t, s, bus.Config{})
+	p := newProxy(t, s)
+	b := p.connect(t, s)
+	var handled sync.Map
+	var count atomic.Int64
+	consume(t, b, bus.ConsumeConfig{Slots: 16, MaxAttempts: 100}, func(_ context.Context, d *bus.Delivery) error {
+		if _, again := handled.LoadOrStore(string(d.Body), true); !again {
+			count.Add(1)
+		}
+		return nil
+	})
+	send(t, direct, 300)
+	for next := int64(50); next < 300; next += 50 {
+		waitUntil(t, "progress", func() bool { return count.Load() >= next })
+		p.cut()
+	}
+	waitForEmpty(t, direct)
+	if count.Load() != 300 {
+		t.Errorf("%d handled", count.Load())
+	}
+}
+
+// A message whose header looks like the server's word about a pull is a message.
+func TestStatusHeaderFromAnybody(t *testing.T) {
+	b := bustest.New(t)
+	got := make(chan string, 1)
+	if _, err := b.JetStream().PublishMsg(t.Context(), &nats.Msg{Subject: b.Call("default", "echo"), Header: nats.Header{"Status": {"409"}, "Description": {"Consumer Deleted"}}}); err != nil {
+		t.Fatal(err)
+	}
+	consume(t, b, bus.ConsumeConfig{}, func(_ context.Context, d *bus.Delivery) error {
+		got <- d.Header("Status")
+		return nil
+	})
+	waitForEmpty(t, b)
+	if status := <-got; status != "409" {
+		t.Errorf("status %q", status)
+	}
+}
+
+// An id from a header is used as it is, unless it is far too long.
+func TestDeliveryID(t *testing.T) {
+	b := bustest.New(t)
+	ids := make(chan string, 3)
+	consume(t, b, bus.ConsumeConfig{Slots: 1}, func(_ context.Context, d *bus.Delivery) error {
+		ids <- d.ID
+		return nil
+	})
+	for _, c := range []struct{ key, want string }{{"mine", "mine"}, {"", "seq-2-"}, {strings.Repeat("x", 5000), "seq-3-"}} {
+		msg := &nats.Msg{Subject: b.Call("default", "echo"), Header: nats.Header{}}
+		if c.key != "" {
+			msg.Header.Set("Nats-Msg-Id", c.key)
+		}
+		if _, err := b.JetStream().PublishMsg(t.Context(), msg); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-ids; !strings.HasPrefix(got, c.want) {
+			t.Errorf("id %.40q, want %q", got, c.want)
+		}
+	}
+}

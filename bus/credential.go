@@ -1,0 +1,57 @@
+package bus
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// credentialFile holds the password of the embedded server, for its owner's
+// eyes only: who can read it can run tools.
+const credentialFile = "credential"
+
+// credential returns the password kept in dir, making it at the first start.
+func credential(dir string) (string, error) {
+	if dir == "" {
+		return "", errors.New("no data directory")
+	}
+	name := filepath.Join(dir, credentialFile)
+	data, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return newCredential(dir, name)
+	}
+	if err != nil {
+		return "", fmt.Errorf("read credential: %w", err)
+	}
+	password := strings.TrimSpace(string(data))
+	if password == "" {
+		return "", fmt.Errorf("the credential in %q is empty; remove the file to get a new one", name)
+	}
+	return password, nil
+}
+
+// newCredential writes a temporary file first, so that a crash leaves either no
+// credential or a whole one.
+func newCredential(dir, name string) (string, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("make data directory: %w", err)
+	}
+	password := rand.Text()
+	tmp, err := os.CreateTemp(dir, credentialFile+"-*") // mode 0600
+	if err != nil {
+		return "", fmt.Errorf("write credential: %w; choose a writable data directory", err)
+	}
+	_, err = tmp.WriteString(password + "\n")
+	err = errors.Join(err, tmp.Sync(), tmp.Close())
+	if err == nil {
+		err = os.Rename(tmp.Name(), name)
+	}
+	if err != nil {
+		return "", errors.Join(fmt.Errorf("write credential: %w", err), os.Remove(tmp.Name()))
+	}
+	return password, nil
+}

@@ -1,0 +1,81 @@
+package bus_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+)
+
+// Whatever a message is, it is kept with the reason, comes back as it was, and
+// can be retried under its own id.
+func TestDeadLetters(t *testing.T) {
+	random := make([]byte, 1<<20)
+	for i := range random {
+		random[i] = byte(rand.Uint32())
+	}
+	for name, body := range map[string][]byte{
+		"JSON":               []byte(`{"id":"a","args":{"text":"<ü>"}}`),
+		"JSON null":          []byte(`null`),
+		"empty":              {},
+		"binary":             {0, 1, 0xff, '\n'},
+		"large JSON":         []byte(`{"id":"` + strings.Repeat("x", 1<<20-9) + `"}`),
+		"large binary":       random[:700<<10],
+		"largest binary":     random,
+		"large, escaped":     []byte(`{"id":"` + strings.Repeat(`<`, 1<<20-9) + `"}`),
+		"invalid but nearly": []byte(`{"id":"a",}`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := bustest.New(t)
+			dead := bustest.Subscribe(t, b, "stevedore.dead.call.>")
+			ids := make(chan string, 2)
+			consume(t, b, bus.ConsumeConfig{}, func(_ context.Context, d *bus.Delivery) error {
+				ids <- d.ID
+				if !bytes.Equal(d.Body, body) {
+					t.Errorf("body of %d bytes, want %d", len(d.Body), len(body))
+				}
+				if d.Sequence == 1 {
+					return bus.Reject("code", errors.New("reason "+strings.Repeat("r", 100_000)))
+				}
+				return nil
+			})
+			subject := b.Call("default", "echo")
+			if _, err := b.Publish(t.Context(), bus.Message{Subject: subject, Body: body}); err != nil {
+				t.Fatal(err)
+			}
+			letter, _ := bustest.Next[bus.DeadLetter](t, dead)
+			if letter.Kind != bus.DeadCall || letter.Name != "echo" || letter.Code != "code" || !strings.HasPrefix(letter.Reason, "reason r") || letter.Subject != subject || !strings.HasPrefix(letter.ID, "seq-1-") {
+				t.Errorf("dead letter %.300v", letter)
+			}
+			waitForEmpty(t, b)
+			got, err := b.DeadMessage(t.Context(), letter)
+			if err != nil || !bytes.Equal(got, body) {
+				t.Fatalf("message of %d bytes, want %d; %v", len(got), len(body), err)
+			}
+			if len(body) > 1<<20-1000 { // no room for the headers that make it one retry
+				if err := b.Retry(t.Context(), letter); err != nil {
+					t.Fatal(err)
+				}
+				waitForEmpty(t, b)
+				if len(ids) != 2 {
+					t.Errorf("handled %d times", len(ids))
+				}
+				return
+			}
+			for range 2 { // one retry, however often it is asked for
+				if err := b.Retry(t.Context(), letter); err != nil {
+					t.Fatal(err)
+				}
+			}
+			waitForEmpty(t, b)
+			if first, second := <-ids, <-ids; first != second || len(ids) != 0 {
+				t.Errorf("ids %s, %s and %d more", first, second, len(ids))
+			}
+		})
+	}
+}

@@ -1,0 +1,4 @@
+package bus
+
+// CanonicalCron is what an expression becomes.
+func CanonicalCron(expression string) (string, error) { return cronFields(expression) }

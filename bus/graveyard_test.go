@@ -1,0 +1,74 @@
+package bus_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+)
+
+// What was given up on is listed, shown, retried under its id, and removed.
+func TestDeadLettersRise(t *testing.T) {
+	b := bustest.New(t)
+	dead := bustest.Subscribe(t, b, "stevedore.dead.call.*")
+	handled := make(chan string, 10)
+	fail := make(chan bool, 10)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- b.Consume(ctx, b.WorkerConsumer("default"), bus.ConsumeConfig{}, func(_ context.Context, d *bus.Delivery) error {
+			if <-fail {
+				return bus.Reject("hopeless", errors.New("it cannot be done"))
+			}
+			handled <- d.ID + " " + string(d.Body)
+			return nil
+		})
+	}()
+	defer func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	bodies := []string{`{"id":"a"}`, "not \xff JSON", `{"id":"` + strings.Repeat("x", 200_000) + `"}`}
+	for i, body := range bodies {
+		fail <- true
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: "stevedore.call.default.tool", Body: []byte(body), Key: fmt.Sprint("key", i)}); err != nil {
+			t.Fatal(err)
+		}
+		bustest.Next[bus.DeadLetter](t, dead)
+	}
+	var letters []bus.Buried
+	for letter, err := range b.DeadLetters(t.Context(), bus.DeadCall) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		letters = append(letters, letter)
+	}
+	if len(letters) != len(bodies) {
+		t.Fatalf("%d dead letters, want %d", len(letters), len(bodies))
+	}
+	for i, letter := range letters {
+		again, err := b.DeadLetter(t.Context(), letter.Number)
+		if err != nil || again.ID != fmt.Sprint("key", i) || again.Reason != "it cannot be done" {
+			t.Errorf("letter %+v, %v", again, err)
+		}
+		fail <- false
+		if err := b.Resurrect(t.Context(), letter); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := <-handled, fmt.Sprintf("key%d %s", i, bodies[i]); got != want {
+			t.Errorf("handled %.60q, want %.60q", got, want)
+		}
+		if _, err := b.DeadLetter(t.Context(), letter.Number); !errors.Is(err, bus.ErrNoDeadLetter) {
+			t.Errorf("after the retry: %v", err)
+		}
+	}
+	for letter, err := range b.DeadLetters(t.Context(), "") {
+		t.Errorf("left: %+v, %v", letter, err)
+	}
+}

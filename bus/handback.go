@@ -1,0 +1,34 @@
+package bus
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+)
+
+// handBack returns a message that a stop kept from its end, so that somebody
+// else gets it at once. A call is published again, because the server would
+// count the delivery as an attempt; elsewhere the count does not matter enough,
+// and where the stream takes no more, it has to do.
+func (k *consumption) handBack(d *Delivery) error {
+	if k.consumer.Stream != Calls {
+		return d.nak(0)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(k.work), settleTimeout)
+	defer cancel()
+	header := nats.Header{idHeader: {d.ID}, attemptHeader: {strconv.Itoa(d.Attempt - 1)}}
+	if tp := d.Header("traceparent"); len(tp) == 55 { // that of W3C version 00
+		header["traceparent"] = []string{tp}
+	}
+	_, err := k.bus.Publish(ctx, Message{
+		Subject: d.Subject, Body: d.Body, Header: header,
+		Key: fmt.Sprintf("handback-%d", d.Sequence),
+	})
+	if err != nil {
+		k.bus.log.Debug().Err(err).Str("subject", d.Subject).Msg("cannot publish again; handed back as an attempt")
+		return d.nak(0)
+	}
+	return d.ack()
+}

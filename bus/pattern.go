@@ -1,0 +1,186 @@
+package bus
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/adhocore/gronx"
+)
+
+// Validate reports what is wrong with the times of s, or nil.
+func (s Schedule) Validate() error {
+	_, err := s.pattern()
+	return err
+}
+
+// Upcoming returns the next n times that s is due after a time; fewer if there
+// are no more. For an interval it counts from after.
+func (s Schedule) Upcoming(after time.Time, n int) []time.Time {
+	var times []time.Time
+	from := after
+	for len(times) < n {
+		next := s.next(from, after)
+		if next.IsZero() {
+			break
+		}
+		times = append(times, next)
+		after = next
+	}
+	return times
+}
+
+// When says in words when s is due.
+func (s Schedule) When() string {
+	switch {
+	case s.Every > 0:
+		return "every " + s.Every.String()
+	case !s.At.IsZero():
+		return "at " + s.At.UTC().Format(time.RFC3339)
+	case s.TimeZone != "":
+		return fmt.Sprintf("cron %q in %s", s.Cron, s.TimeZone)
+	}
+	return fmt.Sprintf("cron %q in UTC", s.Cron)
+}
+
+// pattern is s in the server's language.
+func (s Schedule) pattern() (string, error) {
+	set := 0
+	for _, is := range []bool{s.Every != 0, s.Cron != "", !s.At.IsZero()} {
+		if is {
+			set++
+		}
+	}
+	if set != 1 {
+		return "", errors.New("want exactly one of an interval, a cron expression and a time")
+	}
+	if s.TimeZone != "" && s.Cron == "" {
+		return "", errors.New("a time zone goes with a cron expression only")
+	}
+	switch {
+	case s.Every != 0:
+		if s.Every < minEvery || s.Every%time.Second != 0 {
+			return "", fmt.Errorf("interval %s: want whole seconds, at least %s", s.Every, minEvery)
+		}
+		return "@every " + s.Every.String(), nil
+	case s.Cron != "":
+		return s.cronPattern()
+	}
+	return "@at " + s.At.UTC().Format(time.RFC3339Nano), nil
+}
+
+func (s Schedule) cronPattern() (string, error) {
+	if _, err := s.location(); err != nil {
+		return "", err
+	}
+	fields, err := cronFields(s.Cron)
+	if err != nil {
+		return "", err
+	}
+	// The seventh field is gronx's year: without it six fields are ambiguous.
+	if expr := fields + " *"; !gronx.IsValid(expr) {
+		return "", fmt.Errorf("cron expression %q: it is not understood", s.Cron)
+	}
+	if s.next(time.Time{}, time.Now()).IsZero() {
+		return "", fmt.Errorf("cron expression %q: it is never due", s.Cron)
+	}
+	return fields, nil
+}
+
+func (s Schedule) location() (*time.Location, error) {
+	switch s.TimeZone {
+	case "":
+		return time.UTC, nil
+	case "Local":
+		return nil, errors.New(`time zone "Local": name it, such as "Europe/Berlin"; the server's may be another`)
+	}
+	loc, err := time.LoadLocation(s.TimeZone)
+	if err != nil {
+		return nil, fmt.Errorf("time zone %q: it is not known; want one such as \"Europe/Berlin\"", s.TimeZone)
+	}
+	return loc, nil
+}
+
+// maxCron is more than all sixty minutes and seconds in a row.
+const maxCron = 1000
+
+// cronFields returns an expression in its canonical form, with six fields.
+func cronFields(expr string) (string, error) {
+	switch strings.TrimSpace(expr) {
+	case "@yearly", "@annually":
+		return "0 0 0 1 1 *", nil
+	case "@monthly":
+		return "0 0 0 1 * *", nil
+	case "@weekly":
+		return "0 0 0 * * 0", nil
+	case "@daily", "@midnight":
+		return "0 0 0 * * *", nil
+	case "@hourly":
+		return "0 0 * * * *", nil
+	}
+	if len(expr) > maxCron {
+		return "", fmt.Errorf("cron expression %.80q...: it has %d characters; at most %d are accepted", expr, len(expr), maxCron)
+	}
+	fields := strings.Fields(expr)
+	switch len(fields) {
+	case 5:
+		fields = append([]string{"0"}, fields...)
+	case 6:
+	default:
+		return "", fmt.Errorf("cron expression %q: it has %d fields; want 5 (minute hour day month weekday), such as \"30 9 * * 1-5\", or 6 with seconds first", expr, len(fields))
+	}
+	for i, field := range cronLayout() {
+		canonical, err := field.canonical(fields[i])
+		if err != nil {
+			return "", fmt.Errorf("cron expression %q: %w", expr, err)
+		}
+		fields[i] = canonical
+	}
+	return strings.Join(fields, " "), nil
+}
+
+// next returns when s is due first after a time, or zero. Intervals count from
+// the time that the schedule was put.
+func (s Schedule) next(since, after time.Time) time.Time {
+	switch {
+	case s.Every > 0:
+		since = since.Round(time.Second) // as the server does
+		if after.Before(since) {
+			return since.Add(s.Every)
+		}
+		return since.Add((after.Sub(since)/s.Every + 1) * s.Every)
+	case s.Cron != "":
+		fields, err := cronFields(s.Cron)
+		loc, zoneErr := s.location()
+		if err != nil || zoneErr != nil {
+			return time.Time{}
+		}
+		next, err := gronx.NextTickAfter(fields+" *", after.In(loc), false)
+		if err != nil {
+			return time.Time{}
+		}
+		return next
+	case s.At.After(after):
+		return s.At
+	}
+	return time.Time{}
+}
+
+// parsePattern reads what pattern wrote. Of an expression that others wrote it
+// makes an empty schedule.
+func parsePattern(pattern, zone string) Schedule {
+	if every, ok := strings.CutPrefix(pattern, "@every "); ok {
+		d, _ := time.ParseDuration(every)
+		return Schedule{Every: d}
+	}
+	if at, ok := strings.CutPrefix(pattern, "@at "); ok {
+		t, _ := time.Parse(time.RFC3339, at)
+		return Schedule{At: t}
+	}
+	return Schedule{Cron: pattern, TimeZone: zone}
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,189 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Difference is one setting of an existing stream or consumer that is not what
+// this version would create.
+type Difference struct {
+	Name    string `json:"name"`
+	Setting string `json:"setting"`
+	Have    string `json:"have"`
+	Want    string `json:"want"`
+}
+
+func (d Difference) String() string {
+	return fmt.Sprintf("%s: %s is %s, want %s", d.Name, d.Setting, d.Have, d.Want)
+}
+
+// Provision creates the streams and buckets that are missing. What exists is
+// altered only if update says so; otherwise the differences are returned for
+// the operator to see. It needs the right to look at streams, and the right to
+// create them only if one is missing.
+func (b *Bus) Provision(ctx context.Context, update bool) ([]Difference, error) {
+	var diffs []Difference
+	for _, want := range b.streams() {
+		d, err := b.provisionStream(ctx, want, update)
+		if err != nil {
+			return diffs, fmt.Errorf("provision stream %s: %w", want.Name, err)
+		}
+		diffs = append(diffs, d...)
+	}
+	for _, bucket := range []string{StateBucket, ArtifactsBucket, TasksBucket} {
+		if err := b.provisionKV(ctx, b.BucketName(bucket)); err != nil {
+			return diffs, fmt.Errorf("provision bucket %s: %w", b.BucketName(bucket), err)
+		}
+	}
+	if err := b.provisionBlobs(ctx, b.BucketName(BlobsBucket)); err != nil {
+		return diffs, fmt.Errorf("provision object store %s: %w", b.BucketName(BlobsBucket), err)
+	}
+	return diffs, nil
+}
+
+func (b *Bus) provisionStream(ctx context.Context, want jetstream.StreamConfig, update bool) ([]Difference, error) {
+	stream, err := b.js.Stream(ctx, want.Name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		err = b.createStream(ctx, want)
+		if !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+			return nil, err
+		}
+		stream, err = b.js.Stream(ctx, want.Name) // another process was first
+	}
+	if err != nil {
+		return nil, err
+	}
+	config := stream.CachedInfo().Config
+	if b.cfg.Replicas <= 0 {
+		want.Replicas = config.Replicas
+	}
+	if b.cfg.MaxBytes <= 0 {
+		want.MaxBytes = config.MaxBytes
+	}
+	diffs := align(&config, want)
+	if len(diffs) == 0 || !update {
+		return diffs, nil
+	}
+	_, err = b.js.UpdateStream(ctx, config)
+	return diffs, err
+}
+
+// minMaxBytes is the least that a stream is worth having with.
+const minMaxBytes = 16 << 20
+
+// The server's codes for "no room" (errors.json: JSStorageResourcesExceededErr,
+// JSInsufficientResourcesErr).
+const (
+	errStorageExceeded   = 10047
+	errResourcesExceeded = 10023
+)
+
+// createStream creates a stream. Where its size was left to us, it gets as much
+// as the server has room for, up to the default.
+func (b *Bus) createStream(ctx context.Context, want jetstream.StreamConfig) error {
+	for {
+		_, err := b.js.CreateStream(ctx, want)
+		api, ok := errors.AsType[*jetstream.APIError](err)
+		switch {
+		case !ok || api.ErrorCode != errStorageExceeded && api.ErrorCode != errResourcesExceeded:
+			return err
+		case b.cfg.MaxBytes > 0 || want.MaxBytes/2 < minMaxBytes:
+			return fmt.Errorf("%w: it wants to reserve %d MiB; make room on the server's disk, or ask for less with --max-bytes", err, want.MaxBytes>>20)
+		}
+		want.MaxBytes /= 2
+	}
+}
+
+// align gives have the settings of want on which a promise rests, and tells
+// which were different. All else is the operator's.
+func align(have *jetstream.StreamConfig, want jetstream.StreamConfig) []Difference {
+	d := differences{name: want.Name}
+	setting(&d, "subjects", &have.Subjects, want.Subjects)
+	setting(&d, "retention", &have.Retention, want.Retention)
+	setting(&d, "discard", &have.Discard, want.Discard)
+	setting(&d, "discard_new_per_subject", &have.DiscardNewPerSubject, want.DiscardNewPerSubject)
+	setting(&d, "max_msgs_per_subject", &have.MaxMsgsPerSubject, want.MaxMsgsPerSubject)
+	setting(&d, "max_age", &have.MaxAge, want.MaxAge)
+	setting(&d, "max_bytes", &have.MaxBytes, want.MaxBytes)
+	setting(&d, "num_replicas", &have.Replicas, want.Replicas)
+	setting(&d, "duplicate_window", &have.Duplicates, want.Duplicates)
+	setting(&d, "allow_direct", &have.AllowDirect, want.AllowDirect)
+	setting(&d, "allow_msg_ttl", &have.AllowMsgTTL, want.AllowMsgTTL)
+	setting(&d, "allow_msg_schedules", &have.AllowMsgSchedules, want.AllowMsgSchedules)
+	return d.found
+}
+
+type differences struct {
+	name  string
+	found []Difference
+}
+
+func setting[T any](d *differences, name string, have *T, want T) {
+	if h, w := fmt.Sprint(*have), fmt.Sprint(want); h != w {
+		d.found = append(d.found, Difference{Name: d.name, Setting: name, Have: h, Want: w})
+		*have = want
+	}
+}
+
+func (b *Bus) provisionKV(ctx context.Context, bucket string) error {
+	_, err := b.js.KeyValue(ctx, bucket)
+	if !errors.Is(err, jetstream.ErrBucketNotFound) {
+		return err
+	}
+	_, err = b.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
+		Bucket: bucket, Storage: jetstream.FileStorage, Replicas: max(b.cfg.Replicas, 1), LimitMarkerTTL: time.Hour,
+	})
+	if errors.Is(err, jetstream.ErrBucketExists) {
+		return nil
+	}
+	return err
+}
+
+func (b *Bus) provisionBlobs(ctx context.Context, bucket string) error {
+	_, err := b.js.ObjectStore(ctx, bucket)
+	if !errors.Is(err, jetstream.ErrBucketNotFound) {
+		return err
+	}
+	_, err = b.js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{
+		Bucket: bucket, Storage: jetstream.FileStorage, Replicas: max(b.cfg.Replicas, 1),
+	})
+	if errors.Is(err, jetstream.ErrBucketExists) {
+		return nil
+	}
+	return err
+}
+
+// ProvisionConsumers creates the consumers that workers and notifiers share, but
+// those of channels, where they are missing.
+func (b *Bus) ProvisionConsumers(ctx context.Context, queues []string) error {
+	consumers := []Consumer{b.TickConsumer(), b.NotifierConsumer(), b.DeadConsumer()}
+	for _, queue := range queues {
+		consumers = append(consumers, b.WorkerConsumer(queue))
+	}
+	for _, c := range consumers {
+		if _, err := b.consumer(ctx, c); err != nil {
+			return fmt.Errorf("provision: %w", err)
+		}
+	}
+	return nil
+}
+
+// consumer returns the durable consumer, created if it is missing.
+func (b *Bus) consumer(ctx context.Context, c Consumer) (jetstream.Consumer, error) {
+	cons, err := b.js.Consumer(ctx, b.StreamName(c.Stream), c.Name)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		cons, err = b.js.CreateConsumer(ctx, b.StreamName(c.Stream), b.consumerConfig(c))
+		if errors.Is(err, jetstream.ErrConsumerExists) { // another process was first
+			cons, err = b.js.Consumer(ctx, b.StreamName(c.Stream), c.Name)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("consumer %s of %s: %w", c.Name, b.StreamName(c.Stream), err)
+	}
+	return cons, nil
+}

@@ -1,0 +1,123 @@
+package bus_test
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+)
+
+// bare connects without provisioning.
+func bare(t *testing.T, s *bus.Server, cfg bus.Config) *bus.Bus {
+	t.Helper()
+	b, err := bus.Connect(t.Context(), s.Connect(cfg))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	return b
+}
+
+func TestProvisionIsIdempotent(t *testing.T) {
+	s := bustest.Server(t)
+	b := bare(t, s, bus.Config{})
+	for range 2 {
+		diffs, err := b.Provision(t.Context(), false)
+		if err != nil || len(diffs) != 0 {
+			t.Fatalf("differences %v, %v", diffs, err)
+		}
+	}
+	for _, stream := range []string{bus.Calls, bus.Results, bus.Ticks, bus.Outbox, bus.Sessions, bus.Dead} {
+		if _, err := b.JetStream().Stream(t.Context(), b.StreamName(stream)); err != nil {
+			t.Errorf("%s: %v", stream, err)
+		}
+	}
+}
+
+// What exists is left alone, differences are told, and an update applies them
+// and nothing else.
+func TestProvisionExisting(t *testing.T) {
+	b := bare(t, bustest.Server(t), bus.Config{})
+	name := b.StreamName(bus.Results)
+	if _, err := b.JetStream().CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: name, Description: "the operator's", Subjects: []string{"stevedore.result.*.*", "stevedore.completion.*.*", "stevedore.claim.*.*"},
+		MaxMsgsPerSubject: 5, MaxAge: time.Hour, Metadata: map[string]string{"team": "ops"}, Compression: jetstream.S2Compression,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	diffs, err := b.Provision(t.Context(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, d := range diffs {
+		if d.Name != name {
+			t.Errorf("difference of another stream: %s", d)
+		}
+		all = append(all, d.String())
+	}
+	text := strings.Join(all, "\n")
+	for _, want := range []string{"max_msgs_per_subject is 5, want 1", "discard_new_per_subject is false, want true", "max_age is 1h0m0s, want 168h0m0s"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("differences lack %q:\n%s", want, text)
+		}
+	}
+	if got := config(t, b, name); got.MaxMsgsPerSubject != 5 || got.MaxAge != time.Hour {
+		t.Errorf("the stream was altered: %+v", got)
+	}
+
+	if _, err := b.Provision(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	got := config(t, b, name)
+	if got.MaxMsgsPerSubject != 1 || !got.DiscardNewPerSubject || got.MaxAge != 7*24*time.Hour {
+		t.Errorf("not updated: %+v", got)
+	}
+	if got.Description != "the operator's" || got.Metadata["team"] != "ops" || got.Compression != jetstream.S2Compression {
+		t.Errorf("the operator's own settings are lost: %+v", got)
+	}
+	if diffs, err := b.Provision(t.Context(), false); err != nil || len(diffs) != 0 {
+		t.Errorf("differences %v, %v", diffs, err)
+	}
+}
+
+func config(t *testing.T, b *bus.Bus, stream string) jetstream.StreamConfig {
+	t.Helper()
+	s, err := b.JetStream().Stream(t.Context(), stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.CachedInfo().Config
+}
+
+// Workers that start together provision together.
+func TestProvisionAtOnce(t *testing.T) {
+	s := bustest.Server(t)
+	var wg sync.WaitGroup
+	for range 4 {
+		b := bare(t, s, bus.Config{})
+		wg.Go(func() {
+			if diffs, err := b.Provision(t.Context(), false); err != nil || len(diffs) != 0 {
+				t.Errorf("differences %v, %v", diffs, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// Two prefixes on one server do not touch each other.
+func TestProvisionPrefixes(t *testing.T) {
+	s := bustest.Server(t)
+	one, two := bustest.Connect(t, s, bus.Config{Prefix: "one"}), bustest.Connect(t, s, bus.Config{Prefix: "two.deep"})
+	if _, err := one.Publish(t.Context(), bus.Message{Subject: one.Result("s", "c"), Body: []byte("1")}); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok, err := two.Last(t.Context(), bus.Results, two.Result("s", "c")); ok || err != nil {
+		t.Errorf("found %v, %v", ok, err)
+	}
+}

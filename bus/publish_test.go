@@ -1,0 +1,223 @@
+package bus_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+)
+
+func TestFirstPublishWins(t *testing.T) {
+	b := bustest.New(t)
+	msg := bus.Message{Subject: b.Result("s", "c"), Body: []byte("first")}
+	if _, err := b.Publish(t.Context(), msg); err != nil {
+		t.Fatal(err)
+	}
+	msg.Body = []byte("second")
+	if _, err := b.Publish(t.Context(), msg); !errors.Is(err, bus.ErrTaken) {
+		t.Errorf("error %v", err)
+	}
+	if body, _, err := b.Last(t.Context(), bus.Results, msg.Subject); string(body) != "first" {
+		t.Errorf("%q stands, %v", body, err)
+	}
+}
+
+// A key makes two publishes one, and does not get into the caller's header.
+func TestPublishKey(t *testing.T) {
+	b := bustest.New(t)
+	header := nats.Header{"x": {"y"}}
+	msg := bus.Message{Subject: b.Call("default", "echo"), Body: []byte("{}"), Key: "k", Header: header}
+	first, err := b.Publish(t.Context(), msg)
+	if err != nil || first.Duplicate {
+		t.Fatal(first, err)
+	}
+	second, err := b.Publish(t.Context(), msg)
+	if err != nil || !second.Duplicate || second.Sequence != first.Sequence {
+		t.Errorf("second publish: %+v, %v; the first was %+v", second, err, first)
+	}
+	if len(header) != 1 {
+		t.Errorf("the header became %v", header)
+	}
+}
+
+// A full stream refuses, and keeps what it accepted.
+func TestPublishToFullStream(t *testing.T) {
+	b := bustest.Connect(t, bustest.Server(t), bus.Config{MaxBytes: 64 << 10})
+	accepted := 0
+	for {
+		_, err := b.Publish(t.Context(), bus.Message{Subject: b.Call("default", "echo"), Body: make([]byte, 1000)})
+		if errors.Is(err, bus.ErrFull) {
+			break
+		}
+		if accepted++; err != nil || accepted > 100 {
+			t.Fatalf("after %d messages: %v", accepted, err)
+		}
+	}
+	if n := messages(t, b, bus.Calls); n != accepted {
+		t.Errorf("%d messages, want %d", n, accepted)
+	}
+}
+
+func messages(t *testing.T, b *bus.Bus, stream string) int {
+	t.Helper()
+	s, err := b.JetStream().Stream(t.Context(), b.StreamName(stream))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int(s.CachedInfo().State.Msgs)
+}
+
+// The limit counts headers, and one byte over it costs nothing but the message.
+func TestPublishTooLarge(t *testing.T) {
+	b := bustest.New(t)
+	limit := int(b.Conn().MaxPayload())
+	keyed := limit - len("NATS/1.0\r\nNats-Msg-Id: k\r\n\r\n")
+	for _, c := range []struct {
+		size int
+		key  string
+		ok   bool
+	}{{limit, "", true}, {limit + 1, "", false}, {keyed, "k", true}, {keyed + 1, "k", false}, {2 * limit, "", false}} {
+		_, err := b.Publish(t.Context(), bus.Message{Subject: b.Call("default", "echo"), Body: make([]byte, c.size), Key: c.key})
+		if (err == nil) != c.ok || err != nil && !errors.Is(err, bus.ErrTooLarge) {
+			t.Errorf("%d bytes, key %q: %v", c.size, c.key, err)
+		}
+	}
+	if n := messages(t, b, bus.Calls); n != 2 {
+		t.Errorf("%d messages", n)
+	}
+}
+
+func TestPublishBadSubject(t *testing.T) {
+	b := bustest.New(t)
+	for _, subject := range []string{"", "stevedore.call.default.*", "stevedore.call.a b.c", "a.\r\nPUB x", strings.Repeat("a", 5000)} {
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: subject}); err == nil {
+			t.Errorf("%.40q is published to", subject)
+		}
+	}
+	if !b.Conn().IsConnected() {
+		t.Error("the connection is lost")
+	}
+}
+
+// A publish whose context ended sends nothing and says why.
+func TestPublishCancelled(t *testing.T) {
+	b := bustest.New(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := b.Publish(ctx, bus.Message{Subject: b.Call("default", "echo")}); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	if n := messages(t, b, bus.Calls); n != 0 {
+		t.Errorf("%d messages", n)
+	}
+}
+
+// Whatever the network does to a publish, it is stored once.
+func TestPublishOverBadNetwork(t *testing.T) {
+	const n = 40
+	for name, disturb := range map[string]func(t *testing.T, p *proxy, stored func() int){
+		"cut": func(t *testing.T, p *proxy, stored func() int) {
+			waitUntil(t, "a message", func() bool { return stored() > 0 })
+			p.cut()
+		},
+		"black hole": func(t *testing.T, p *proxy, _ func() int) {
+			p.set(true, false)
+			waitUntil(t, "something to be held", func() bool { return p.held.Load() > 0 })
+			p.heal()
+		},
+		// The acknowledgements are lost: only the keys keep the retries apart
+		// from new messages.
+		"deaf": func(t *testing.T, p *proxy, stored func() int) {
+			p.set(false, true)
+			waitUntil(t, "all messages", func() bool { return stored() == n })
+			waitUntil(t, "a lost answer", func() bool { return p.held.Load() > 0 })
+			p.cut()
+			p.heal()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := startServer(t, bus.ServerConfig{Dir: t.TempDir(), Listen: "127.0.0.1:0", NoSync: true})
+			direct := bustest.Connect(t, s, bus.Config{})
+			p := newProxy(t, s)
+			b := p.connect(t, s)
+			if name == "deaf" { // before the first message
+				p.set(false, true)
+			}
+			var wg sync.WaitGroup
+			for i := range n {
+				wg.Go(func() {
+					_, err := b.Publish(t.Context(), bus.Message{Subject: b.Call("default", "echo"), Body: []byte("{}"), Key: fmt.Sprint(i)})
+					if err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			disturb(t, p, func() int { return messages(t, direct, bus.Calls) })
+			wg.Wait()
+			if got := messages(t, direct, bus.Calls); got != n {
+				t.Errorf("%d messages, want %d", got, n)
+			}
+		})
+	}
+}
+
+// A server that restarts while publishes are under way has each of them once.
+func TestPublishOverRestart(t *testing.T) {
+	const n = 200
+	cfg := bus.ServerConfig{Dir: t.TempDir(), Listen: "127.0.0.1:0", NoSync: true}
+	s := startServer(t, cfg)
+	u, err := url.Parse(s.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Listen = u.Host
+	b, err := bus.Connect(t.Context(), bus.Config{Server: s.URL(), Timeout: 500 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	if _, err := b.Provision(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	half := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			for j := range n / 4 {
+				if i == 0 && j == n/8 {
+					close(half)
+				}
+				if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Call("default", "echo"), Body: []byte("{}"), Key: fmt.Sprint(i, "-", j)}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	<-half
+	s.Close()
+	startServer(t, cfg)
+	wg.Wait()
+	if got := messages(t, b, bus.Calls); got != n {
+		t.Errorf("%d messages, want %d", got, n)
+	}
+}
+
+// waitUntil polls for what happens on the other side of a connection.
+func waitUntil(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}

@@ -1,0 +1,335 @@
+package bus_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+)
+
+// ticks consumes the ticks of b until the test ends.
+func ticks(t *testing.T, b *bus.Bus) <-chan time.Time {
+	t.Helper()
+	slots := make(chan time.Time, 100)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		done <- b.Consume(ctx, b.TickConsumer(), bus.ConsumeConfig{}, func(_ context.Context, d *bus.Delivery) error {
+			slot, ok := d.Slot()
+			if !ok {
+				return bus.Reject("test", fmt.Errorf("no slot on %s", d.Subject))
+			}
+			slots <- slot
+			return nil
+		})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return slots
+}
+
+// Three reconcilers put one schedule all the time; it ticks once a second all
+// the same, so that none of them restarts the interval.
+func TestManyReconcilersOneSchedule(t *testing.T) {
+	s := bustest.Server(t)
+	b := bustest.Connect(t, s, bus.Config{})
+	slots := ticks(t, b)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	changes := 0
+	for range 3 {
+		other := bustest.Connect(t, s, bus.Config{})
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				changed, err := other.PutSchedule(ctx, bus.Schedule{Kind: bus.Heartbeat, Name: "main", Every: time.Second, Body: []byte("body")})
+				if err != nil && ctx.Err() == nil {
+					t.Error(err)
+					return
+				}
+				if changed {
+					mu.Lock()
+					changes++
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	var last time.Time
+	for range 4 {
+		slot := next(t, slots)
+		if !last.IsZero() && slot.Sub(last) != time.Second {
+			t.Errorf("slot %s follows %s", slot, last)
+		}
+		last = slot
+	}
+	cancel()
+	wg.Wait()
+	if changes != 1 {
+		t.Errorf("the schedule was changed %d times", changes)
+	}
+}
+
+func TestScheduleLifecycle(t *testing.T) {
+	b := bustest.New(t)
+	ctx := t.Context()
+	put := func(s bus.Schedule, want bool) {
+		t.Helper()
+		if changed, err := b.PutSchedule(ctx, s); err != nil || changed != want {
+			t.Errorf("put %+v: changed %v, %v", s, changed, err)
+		}
+	}
+	s := bus.Schedule{Kind: bus.Cron, Name: "daily", Cron: "30 9 * * 1-5", TimeZone: "Europe/Berlin", Body: []byte(`{"tool":"x"}`)}
+	put(s, true)
+	put(s, false)
+	first, ok, err := b.GetSchedule(ctx, bus.Cron, "daily")
+	if err != nil || !ok || first.Cron != "0 30 9 * * 1-5" || first.TimeZone != s.TimeZone || string(first.Body) != string(s.Body) {
+		t.Fatalf("get: %+v, %v, %v", first, ok, err)
+	}
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := first.Next.In(berlin); n.Hour() != 9 || n.Minute() != 30 || !n.After(time.Now()) {
+		t.Errorf("next %s", n)
+	}
+	s.Body = []byte(`{"tool":"y"}`)
+	put(s, true)
+	put(bus.Schedule{Kind: bus.Heartbeat, Name: "main", Every: time.Hour}, true)
+	put(bus.Schedule{Kind: bus.Cron, Name: "once", At: time.Now().Add(time.Hour)}, true)
+
+	var names []string
+	for s, err := range b.Schedules(ctx, "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, s.Kind+"/"+s.Name)
+		if s.Next.Before(time.Now()) {
+			t.Errorf("%s is due at %s", s.Name, s.Next)
+		}
+	}
+	if got, want := strings.Join(names, " "), "cron/daily cron/once heartbeat/main"; got != want {
+		t.Errorf("listed %q, want %q", got, want)
+	}
+	for _, want := range []bool{true, false} {
+		if existed, err := b.DeleteSchedule(ctx, bus.Cron, "daily"); err != nil || existed != want {
+			t.Errorf("delete: %v, %v", existed, err)
+		}
+	}
+	if _, ok, err := b.GetSchedule(ctx, bus.Cron, "daily"); ok || err != nil {
+		t.Errorf("after delete: %v, %v", ok, err)
+	}
+}
+
+// A one-shot whose process died before the time ticks once, for the time that
+// was asked for, and is gone.
+func TestOneShot(t *testing.T) {
+	b := bustest.New(t)
+	slots := ticks(t, b)
+	at := time.Now().Add(1300 * time.Millisecond).UTC()
+	if _, err := b.PutSchedule(t.Context(), bus.Schedule{Kind: bus.Cron, Name: "once", At: at}); err != nil {
+		t.Fatal(err)
+	}
+	if slot := next(t, slots); !slot.Equal(at) {
+		t.Errorf("slot %s, want %s", slot, at)
+	}
+	if _, ok, err := b.GetSchedule(t.Context(), bus.Cron, "once"); ok || err != nil {
+		t.Errorf("the schedule is left: %v, %v", ok, err)
+	}
+	ended, ok, err := b.EndedSchedule(t.Context(), bus.Cron, "once")
+	if err != nil || !ok || !ended.At.Equal(at) || ended.Revision != 0 {
+		t.Errorf("ended: %+v, %v, %v", ended, ok, err)
+	}
+	if err := b.RemoveSchedule(t.Context(), bus.Cron, "once", 0); err != nil {
+		t.Error(err)
+	}
+	if _, ok, err := b.EndedSchedule(t.Context(), bus.Cron, "once"); ok || err != nil {
+		t.Errorf("it is left after its removal: %v, %v", ok, err)
+	}
+}
+
+// Cron's slots are the times of the expression, not of the publishing.
+func TestCronSlots(t *testing.T) {
+	b := bustest.New(t)
+	slots := ticks(t, b)
+	if _, err := b.PutSchedule(t.Context(), bus.Schedule{Kind: bus.Cron, Name: "often", Cron: "*/2 * * * * *", TimeZone: "Asia/Shanghai"}); err != nil {
+		t.Fatal(err)
+	}
+	first := next(t, slots)
+	if second := next(t, slots); second.Sub(first) != 2*time.Second || first.Second()%2 != 0 || first.Nanosecond() != 0 {
+		t.Errorf("slots %s, %s", first, second)
+	}
+	if s, _, err := b.GetSchedule(t.Context(), bus.Cron, "often"); err != nil || s.Last.Before(first) {
+		t.Errorf("last slot %s, %v", s.Last, err)
+	}
+}
+
+// Nobody took the ticks for a while: one is made up for.
+func TestOneCatchUpTick(t *testing.T) {
+	b := bustest.New(t)
+	if _, err := b.PutSchedule(t.Context(), bus.Schedule{Kind: bus.Heartbeat, Name: "main", Every: time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	var last time.Time
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		s, _, err := b.GetSchedule(t.Context(), bus.Heartbeat, "main")
+		if err != nil || time.Now().After(deadline) {
+			t.Fatalf("waiting for ticks: %v", err)
+		}
+		if !last.IsZero() && s.Last.Sub(last) >= 2*time.Second {
+			break
+		}
+		if last.IsZero() {
+			last = s.Last
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	stream, err := b.JetStream().Stream(t.Context(), b.StreamName(bus.Ticks))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := stream.CachedInfo().State.Msgs; n != 2 { // the schedule and the newest tick
+		t.Errorf("%d messages are kept", n)
+	}
+}
+
+// A disabled schedule makes no ticks, keeps what it is, and can be enabled.
+func TestDisabledSchedule(t *testing.T) {
+	b := bustest.New(t)
+	slots := ticks(t, b)
+	s := bus.Schedule{Kind: bus.Cron, Name: "job", Every: time.Second, TTL: time.Minute, Body: []byte("x")}
+	put := func() {
+		t.Helper()
+		if changed, err := b.PutSchedule(t.Context(), s); !changed || err != nil {
+			t.Fatal(changed, err)
+		}
+	}
+	put()
+	next(t, slots)
+	s.Disabled = true
+	put()
+	got, ok, err := b.GetSchedule(t.Context(), bus.Cron, "job")
+	if !ok || err != nil || !got.Disabled || !got.Next.IsZero() || got.Every != s.Every || got.TTL != s.TTL || string(got.Body) != "x" {
+		t.Errorf("disabled: %+v, %v, %v", got, ok, err)
+	}
+	for len(slots) > 0 {
+		<-slots
+	}
+	// Another one that ticks twice: in that time the disabled one would have.
+	if _, err := b.PutSchedule(t.Context(), bus.Schedule{Kind: bus.Cron, Name: "other", Cron: "* * * * * *"}); err != nil {
+		t.Fatal(err)
+	}
+	a, c := next(t, slots), next(t, slots)
+	if d := c.Sub(a); d != time.Second {
+		t.Errorf("ticks at %s and %s: the disabled schedule ticks", a, c)
+	}
+	if err := b.ReplaceSchedule(t.Context(), s, got.Revision+1); !errors.Is(err, bus.ErrConflict) {
+		t.Errorf("replace another revision: %v", err)
+	}
+	s.Disabled = false
+	if err := b.ReplaceSchedule(t.Context(), s, got.Revision); err != nil {
+		t.Error(err)
+	}
+	if got, _, err := b.GetSchedule(t.Context(), bus.Cron, "job"); err != nil || got.Disabled || got.Next.IsZero() {
+		t.Errorf("enabled: %+v, %v", got, err)
+	}
+}
+
+func TestScheduleRefusals(t *testing.T) {
+	b := bustest.New(t)
+	for _, test := range []struct {
+		schedule bus.Schedule
+		want     string
+	}{
+		{bus.Schedule{}, "exactly one"},
+		{bus.Schedule{Every: time.Hour, Cron: "@daily"}, "exactly one"},
+		{bus.Schedule{Every: time.Millisecond}, "at least 1s"},
+		{bus.Schedule{Every: -time.Hour}, "at least 1s"},
+		{bus.Schedule{Every: 1500 * time.Millisecond}, "whole seconds"},
+		{bus.Schedule{Every: time.Hour, TimeZone: "UTC"}, "time zone"},
+		{bus.Schedule{Cron: "* * * *"}, "4 fields"},
+		{bus.Schedule{Cron: "61 * * * *"}, `minute "61"`},
+		{bus.Schedule{Cron: "60/5 * * * *"}, "want 0 to 59"},
+		{bus.Schedule{Cron: "*/0 * * * *"}, "the step"},
+		{bus.Schedule{Cron: "0 22-2 * * *"}, "ends before"},
+		{bus.Schedule{Cron: "0 0 L * *"}, "not L"},
+		{bus.Schedule{Cron: "0 0 * * 5#2"}, "not L"},
+		{bus.Schedule{Cron: "0 0 1,,2 * *"}, "day of the month"},
+		{bus.Schedule{Cron: "0 0 30 2 *"}, "never due"},
+		{bus.Schedule{Cron: strings.Repeat("1,", 1000) + " * * * *"}, "at most 1000"},
+		{bus.Schedule{Cron: "@daily", TimeZone: "Mars/Olympus"}, "not known"},
+		{bus.Schedule{Cron: "@daily", TimeZone: "Local"}, "name it"},
+		{bus.Schedule{Every: time.Hour, Name: "*"}, "is not of the form"},
+		{bus.Schedule{Every: time.Hour, Name: "a.b"}, "is not of the form"},
+	} {
+		s := test.schedule
+		s.Kind = bus.Cron
+		if s.Name == "" {
+			s.Name = "job"
+		}
+		if _, err := b.PutSchedule(t.Context(), s); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("put %+v: %v, want %q", s, err, test.want)
+		}
+	}
+}
+
+func TestConflictIsFinal(t *testing.T) {
+	b := bustest.New(t)
+	m := bus.Message{Subject: b.RunOf("cron", "x"), Body: []byte("1"), Header: bus.ExpectRevision(7)}
+	if _, err := b.Publish(t.Context(), m); !errors.Is(err, bus.ErrConflict) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func next(t *testing.T, slots <-chan time.Time) time.Time {
+	t.Helper()
+	select {
+	case slot := <-slots:
+		return slot
+	case <-time.After(20 * time.Second):
+		t.Fatal("no tick came")
+		panic("unreachable")
+	}
+}
+
+// Of two that are told of a schedule, the one that looked before it was
+// replaced does not remove it.
+func TestRemoveScheduleByRevision(t *testing.T) {
+	b := bustest.New(t)
+	s := bus.Schedule{Kind: bus.Cron, Name: "job", Every: time.Second}
+	revision := func() uint64 {
+		t.Helper()
+		if _, err := b.PutSchedule(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		got, ok, err := b.GetSchedule(t.Context(), bus.Cron, "job")
+		if err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+		return got.Revision
+	}
+	first := revision()
+	s.Body = []byte("other")
+	second := revision()
+	for _, old := range []uint64{0, first} {
+		if err := b.RemoveSchedule(t.Context(), bus.Cron, "job", old); !errors.Is(err, bus.ErrConflict) {
+			t.Errorf("remove revision %d: %v", old, err)
+		}
+	}
+	if err := b.RemoveSchedule(t.Context(), bus.Cron, "job", second); err != nil {
+		t.Error(err)
+	}
+	if _, ok, err := b.GetSchedule(t.Context(), bus.Cron, "job"); ok || err != nil {
+		t.Errorf("it is left: %v, %v", ok, err)
+	}
+}

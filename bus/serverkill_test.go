@@ -1,0 +1,139 @@
+//go:build unix
+
+package bus_test
+
+import (
+	"bufio"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus"
+)
+
+// The test binary is also the server process that the test kills: serverEnv
+// holds its data directory then, listenEnv where it listens.
+const (
+	serverEnv = "STEVEDORE_TEST_SERVER_DIR"
+	listenEnv = "STEVEDORE_TEST_SERVER_LISTEN"
+)
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(serverEnv); dir != "" {
+		s, err := bus.StartServer(bus.ServerConfig{Dir: dir, Listen: os.Getenv(listenEnv)})
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		fmt.Println(s.URL())
+		_, _ = bufio.NewReader(os.Stdin).ReadByte() // until the test's process ends
+		os.Exit(3)
+	}
+	os.Exit(m.Run())
+}
+
+// startServerProcess returns the server's URL and what kills it.
+func startServerProcess(t *testing.T, dir, listen string) (serverURL string, kill func()) {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(exe)
+	cmd.Env = append(os.Environ(), serverEnv+"="+dir, listenEnv+"="+listen)
+	cmd.Stderr = os.Stderr
+	if _, err := cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	kill = sync.OnceFunc(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	t.Cleanup(kill)
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatalf("the server process says nothing: %v", err)
+	}
+	return strings.TrimSpace(line), kill
+}
+
+// A server that is killed again and again keeps everything that was
+// acknowledged, once.
+func TestServerKill(t *testing.T) {
+	const kills, publishers = 5, 8
+	dir := t.TempDir()
+	serverURL, kill := startServerProcess(t, dir, "127.0.0.1:0")
+	u, err := url.Parse(serverURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := bus.Connect(t.Context(), bus.Config{Server: serverURL, Timeout: 2 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	if _, err := b.Provision(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	acknowledged := make(chan string, 1<<20)
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for p := range publishers {
+		wg.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				id := fmt.Sprintf("%d-%d", p, i)
+				if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Call("default", "echo"), Body: []byte(id), Key: id}); err != nil {
+					t.Error(err)
+					return
+				}
+				acknowledged <- id
+			}
+		})
+	}
+	for k := range kills {
+		goal := len(acknowledged) + 100
+		waitUntil(t, fmt.Sprint("publishes before kill ", k), func() bool { return len(acknowledged) >= goal })
+		kill()
+		_, kill = startServerProcess(t, dir, u.Host)
+	}
+	close(stop)
+	wg.Wait()
+	close(acknowledged)
+
+	stored := map[string]int{}
+	s, err := b.JetStream().Stream(t.Context(), b.StreamName(bus.Calls))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seq := s.CachedInfo().State.FirstSeq; seq <= s.CachedInfo().State.LastSeq; seq++ {
+		msg, err := s.GetMsg(t.Context(), seq)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored[string(msg.Data)]++
+	}
+	n := 0
+	for id := range acknowledged {
+		if n++; stored[id] != 1 {
+			t.Errorf("%s was acknowledged and is stored %d times", id, stored[id])
+		}
+	}
+	t.Logf("%d acknowledged, %d kills", n, kills)
+}

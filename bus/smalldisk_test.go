@@ -1,0 +1,70 @@
+package bus_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+)
+
+// On a small disk the streams get what there is; a size that was asked for and
+// cannot be had is an error that says what to do.
+func TestProvisionOnASmallDisk(t *testing.T) {
+	s, err := bus.StartServer(bus.ServerConfig{Dir: t.TempDir(), NoSync: true, MaxStore: 1 << 30, Log: bustest.Log(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	greedy, err := bus.Connect(t.Context(), s.Connect(bus.Config{MaxBytes: 2 << 30}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer greedy.Close()
+	if _, err := greedy.Provision(t.Context(), false); err == nil || !strings.Contains(err.Error(), "--max-bytes") {
+		t.Errorf("2 GiB of 1: %v", err)
+	}
+	modest, err := bus.Connect(t.Context(), s.Connect(bus.Config{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer modest.Close()
+	for range 2 { // the second time nothing differs
+		if diffs, err := modest.Provision(t.Context(), false); err != nil || len(diffs) > 0 {
+			t.Errorf("differences %v, %v", diffs, err)
+		}
+	}
+	if _, err := modest.Publish(t.Context(), bus.Message{Subject: "stevedore.call.default.x", Body: []byte("{}"), Key: "k"}); err != nil {
+		t.Error(err)
+	}
+}
+
+// A forged key in the bucket of cancellations must not take workers down.
+func TestForeignCancellationKeys(t *testing.T) {
+	b := bustest.New(t)
+	kv, err := b.JetStream().KeyValue(t.Context(), b.BucketName(bus.TasksBucket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"cancel.x", "cancel.a.b.c", "other"} {
+		if _, err := kv.Put(t.Context(), key, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.Cancel(t.Context(), "s", "c"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var seen []string
+	none := func(string, string) {}
+	err = b.WatchCancellations(ctx, bus.Cancellations{
+		Ready:     cancel,
+		Cancelled: func(session, call string) { seen = append(seen, session+"/"+call) },
+		Forgotten: none, Hinted: none,
+	})
+	if err != nil || strings.Join(seen, " ") != "s/c" {
+		t.Errorf("saw %v, %v", seen, err)
+	}
+}
