@@ -1,0 +1,68 @@
+package notify
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// Console writes notifications to a terminal, or to whatever w is.
+type Console struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+// NewConsole returns a channel that writes to w, in one piece per notification.
+func NewConsole(w io.Writer) *Console { return &Console{w: w} }
+
+// Send writes n. Nothing in it can change what the terminal shows elsewhere.
+func (c *Console) Send(_ context.Context, n Notification) error {
+	text := heading(n) + "\n" + someLines(strings.TrimRight(tools.Escape(n.Text), "\n")) + "\n"
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, err := io.WriteString(c.w, text); err != nil {
+		return fmt.Errorf("write to the console: %w", err)
+	}
+	return nil
+}
+
+// heading says in one line where a notification comes from.
+func heading(n Notification) string {
+	parts := []string{"»"}
+	if n.IsError {
+		parts = append(parts, "failed:")
+	}
+	if n.Tool != "" {
+		parts = append(parts, tools.EscapeLine(n.Tool))
+	}
+	if n.Session != "" {
+		parts = append(parts, "in session "+tools.EscapeLine(n.Session))
+	}
+	if len(parts) == 1 {
+		parts = append(parts, "message")
+	}
+	if n.Note != "" {
+		parts = append(parts, "("+tools.EscapeLine(n.Note)+")")
+	}
+	return strings.Join(parts, " ")
+}
+
+// consoleLines is how many lines of a notification the console shows at each
+// end: it is watched, and a long one would bury the others.
+const consoleLines = 10
+
+// someLines leaves out the middle of a long text, and says so.
+func someLines(text string) string {
+	lines := strings.Split(text, "\n")
+	left := len(lines) - 2*consoleLines
+	if left <= 1 {
+		return text
+	}
+	note := fmt.Sprintf("[... %d lines are not shown here ...]", left)
+	return strings.Join(slices.Concat(lines[:consoleLines], []string{note}, lines[len(lines)-consoleLines:]), "\n")
+}

@@ -1,0 +1,42 @@
+package notify
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/state"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// File appends notifications to a file: as lines of JSON if its name ends in
+// .jsonl, else as text. A notification is on disk when Send returns. The file
+// may be moved away at any time.
+type File struct{ path string }
+
+// NewFile returns a channel that appends to the file at path, which is created
+// when it is needed, for its owner's eyes only.
+func NewFile(path string) *File { return &File{path: path} }
+
+// Send appends n. After a crash in between it is there twice, at worst behind
+// half a line.
+func (f *File) Send(_ context.Context, n Notification) error {
+	line, err := f.format(n)
+	if err != nil {
+		return bus.Reject("undecodable", err)
+	}
+	if err := state.AppendFile(f.path, line, 0o600); err != nil {
+		return fmt.Errorf("append notification to %q: %w", f.path, err)
+	}
+	return nil
+}
+
+func (f *File) format(n Notification) ([]byte, error) {
+	if filepath.Ext(f.path) == ".jsonl" {
+		line, err := bus.Encode(n)
+		return append(line, '\n'), err
+	}
+	return fmt.Appendf(nil, "[%s] %s\n%s\n\n", n.At.Local().Format(time.DateTime), heading(n), tools.Escape(n.Text)), nil
+}

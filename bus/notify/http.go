@@ -1,0 +1,219 @@
+package notify
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"mime"
+	"net/http"
+	"regexp"
+	"strings"
+	"text/template"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// HTTP posts notifications in the shape that a template gives them. Its presets
+// are the incoming hooks of chats and push services. None of these takes an
+// idempotency key: after an answer that was lost, a message comes twice.
+type HTTP struct {
+	post   *poster
+	header http.Header
+	shape  shape
+	body   *template.Template
+	sent   progress
+}
+
+// shape is how a service wants its messages.
+type shape struct {
+	contentType string
+	// body is a template over message; the function json writes a JSON string.
+	body string
+	// title goes into the header Title, for services that take plain text.
+	title bool
+	// neutral takes what the service acts on out of the text.
+	neutral func(string) string
+	limit   int
+	measure unit
+	// Where the credential goes: header, and what stands before it.
+	tokenHeader, tokenPrefix string
+	// path is appended to the URL.
+	path string
+	// secretURL says that who knows the URL can post.
+	secretURL bool
+}
+
+// shapeOf returns a preset, as the services document them (limits as of 2026;
+// those of Slack and ntfy are the ones from which on text is cut or attached).
+func shapeOf(preset string) (shape, bool) {
+	const isJSON = "application/json"
+	switch preset {
+	case "slack":
+		return shape{contentType: isJSON, body: `{"text":{{json .Text}},"unfurl_links":false}`,
+			neutral: neutralSlack, limit: 4000, measure: inRunes, secretURL: true}, true
+	case "discord":
+		return shape{contentType: isJSON, body: `{"content":{{json .Text}},"allowed_mentions":{"parse":[]}}`,
+			limit: 2000, measure: inUTF16, secretURL: true}, true
+	case "mattermost":
+		return shape{contentType: isJSON, body: `{"text":{{json .Text}}}`,
+			neutral: neutralMentions, limit: 16000, measure: inRunes, secretURL: true}, true
+	case "ntfy":
+		return shape{contentType: "text/plain; charset=utf-8", body: `{{.Text}}`, title: true,
+			limit: 4096, measure: inBytes, tokenHeader: "Authorization", tokenPrefix: "Bearer "}, true
+	case "gotify":
+		return shape{contentType: isJSON, body: `{"title":{{json .Title}},"message":{{json .Text}}{{if .IsError}},"priority":8{{end}}}`,
+			limit: 16384, measure: inBytes, tokenHeader: "X-Gotify-Key", path: "/message"}, true
+	case "http":
+		return shape{contentType: isJSON, body: `{"title":{{json .Title}},"text":{{json .Text}},"is_error":{{.IsError}},"session":{{json .Session}}}`,
+			limit: 1 << 20, measure: inBytes, tokenHeader: "Authorization", tokenPrefix: "Bearer "}, true
+	}
+	return shape{}, false
+}
+
+// HTTPConfig describes an HTTP channel.
+type HTTPConfig struct {
+	// URL to post to; for some services a secret.
+	URL string
+	// Token is a credential, for services that want one.
+	Token string
+	// Template replaces the preset's: a text/template with the fields Title,
+	// Text, Session, Tool, ID and IsError, and the function json.
+	Template string
+	// ContentType replaces the preset's.
+	ContentType string
+}
+
+// message is what templates see.
+type message struct {
+	Title, Text, Session, Tool, ID string
+	IsError                        bool
+}
+
+// NewHTTP returns a channel for a preset: slack, discord, mattermost, ntfy,
+// gotify, or http.
+func NewHTTP(preset string, cfg HTTPConfig) (*HTTP, error) {
+	s, ok := shapeOf(preset)
+	if !ok {
+		return nil, fmt.Errorf("channel %q: no preset of that name", preset)
+	}
+	post, err := newPoster(strings.TrimSuffix(cfg.URL, "/")+s.path, cfg.Token, cfg.URL)
+	if err != nil {
+		return nil, fmt.Errorf("channel %s: %w", preset, err)
+	}
+	if !s.secretURL { // then its path is no secret, and helps to find a mistake
+		post.secrets = []string{cfg.Token}
+	}
+	if cfg.ContentType != "" {
+		s.contentType = cfg.ContentType
+	}
+	if cfg.Template != "" {
+		s.body = cfg.Template
+	}
+	h := &HTTP{post: post, shape: s, header: http.Header{"Content-Type": {s.contentType}}}
+	if cfg.Token != "" {
+		if s.tokenHeader == "" {
+			return nil, fmt.Errorf("channel %s: it takes no token; its URL is the secret", preset)
+		}
+		h.header.Set(s.tokenHeader, s.tokenPrefix+cfg.Token)
+	}
+	h.body, err = template.New(preset).Funcs(template.FuncMap{"json": jsonString}).Parse(s.body)
+	if err == nil {
+		_, err = h.render(message{Text: "test"})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("channel %s: template: %w", preset, err)
+	}
+	return h, nil
+}
+
+// Send posts n, in as many parts as the service needs.
+func (h *HTTP) Send(ctx context.Context, n Notification) error {
+	return h.sent.parts(n.ID, split(chatText(n), h.shape.limit, h.shape.measure), func(part string) error {
+		if h.shape.neutral != nil {
+			part = h.shape.neutral(part)
+		}
+		m := message{Title: title(n), Text: part, Session: clean(n.Session), Tool: clean(n.Tool), ID: headerID(n.ID), IsError: n.IsError}
+		body, err := h.render(m)
+		if err != nil {
+			return bus.Reject("unsendable", fmt.Errorf("post to %s: template: %w", h.post.host, err))
+		}
+		header := h.header.Clone()
+		if h.shape.title {
+			header.Set("Title", mime.QEncoding.Encode("utf-8", m.Title))
+		}
+		return h.post.post(ctx, header, body)
+	})
+}
+
+func (h *HTTP) render(m message) ([]byte, error) {
+	var out bytes.Buffer
+	err := h.body.Execute(&out, m)
+	return out.Bytes(), err
+}
+
+func jsonString(s string) (string, error) {
+	data, err := json.Marshal(s)
+	return string(data), err
+}
+
+// title says in a few words what a notification is about.
+func title(n Notification) string {
+	name := tools.Excerpt(tools.EscapeLine(n.Tool), 60)
+	switch {
+	case name == "":
+		return "Stevedore"
+	case n.IsError:
+		return name + " failed"
+	}
+	return name
+}
+
+// chatText is the text of n for people who chat: nothing of it is hidden.
+func chatText(n Notification) string {
+	text := clean(n.Text)
+	if strings.TrimSpace(text) == "" {
+		text = "(a message without visible text)"
+	}
+	if n.IsError {
+		text = "⚠ " + text
+	}
+	if n.Note != "" {
+		text += "\n(" + clean(n.Note) + ")"
+	}
+	return text
+}
+
+// neutralSlack escapes what Slack's markup begins with, and so its mentions.
+func neutralSlack(text string) string {
+	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(text)
+}
+
+var massMention = regexp.MustCompile(`(?i)@(all|channel|here|everyone)`)
+
+// neutralMentions breaks the mentions that reach everybody.
+func neutralMentions(text string) string {
+	return massMention.ReplaceAllString(text, "@\u200b$1")
+}
+
+// progress remembers how many parts of a notification arrived, so that an
+// attempt after a failure goes on where the last one ended. Notifications come
+// one at a time; a restart forgets.
+type progress struct {
+	id   string
+	sent int
+}
+
+func (p *progress) parts(id string, parts []string, send func(part string) error) error {
+	if p.id != id {
+		p.id, p.sent = id, 0
+	}
+	for p.sent < len(parts) {
+		if err := send(parts[p.sent]); err != nil {
+			return err
+		}
+		p.sent++
+	}
+	return nil
+}

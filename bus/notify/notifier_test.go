@@ -1,0 +1,343 @@
+package notify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+)
+
+// recorder is a channel whose other side can be down, and can accept a
+// notification without our learning of it.
+type recorder struct {
+	got chan Notification
+
+	mu      sync.Mutex
+	before  error // returned instead of accepting
+	after   error // returned once, although accepted
+	refused int
+}
+
+func newRecorder() *recorder { return &recorder{got: make(chan Notification, 1000)} }
+
+func (r *recorder) set(before, after error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.before, r.after = before, after
+}
+
+func (r *recorder) refusals() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.refused
+}
+
+func (r *recorder) Send(_ context.Context, n Notification) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.before != nil {
+		r.refused++
+		return r.before
+	}
+	r.got <- n
+	err := r.after
+	r.after = nil
+	return err
+}
+
+func (r *recorder) next(t *testing.T) Notification {
+	t.Helper()
+	select {
+	case n := <-r.got:
+		return n
+	case <-time.After(20 * time.Second):
+		t.Fatal("no notification came")
+		panic("unreachable")
+	}
+}
+
+// start runs a notifier until the test ends, or stop is called.
+func start(t *testing.T, b *bus.Bus, cfg Config) (stop func()) {
+	t.Helper()
+	cfg.Log = bustest.Log(t)
+	n, err := New(b, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- n.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("notifier: %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+func publish(t *testing.T, b *bus.Bus, subject, body string) {
+	t.Helper()
+	if _, err := b.Publish(t.Context(), bus.Message{Subject: subject, Body: []byte(body)}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lastChannels maps sessions to channels.
+type lastChannels map[string][2]string
+
+func (l lastChannels) LastChannel(_ context.Context, session string) (channel, chat string, err error) {
+	if session == "broken" {
+		return "", "", errors.New("state is broken")
+	}
+	return l[session][0], l[session][1], nil
+}
+
+func TestRouting(t *testing.T) {
+	b := bustest.New(t)
+	console, chat := newRecorder(), newRecorder()
+	start(t, b, Config{
+		Channels:     map[string]Channel{"console": console, "chat": chat},
+		LastChannels: lastChannels{"s1": {"chat", "42"}, "": {"chat", "7"}},
+	})
+	for i, test := range []struct {
+		kind, session, event string
+		on                   *recorder
+		want                 Notification
+	}{
+		{"result", "s0", `{"for_user":"default","tool":"shell"}`, console, Notification{Text: "default", Tool: "shell"}},
+		{"result", "s1", `{"for_user":"session's last"}`, chat, Notification{Text: "session's last", ChatID: "42"}},
+		{"result", "s1", `{"for_user":"the call's","channel":"console","chat_id":"9"}`, console, Notification{Text: "the call's", ChatID: "9"}},
+		{"result", "s0", `{"for_user":"anywhere","channel":"last"}`, chat, Notification{Text: "anywhere", ChatID: "7"}},
+		{"result", "broken", `{"for_user":"told anyway"}`, console, Notification{Text: "told anyway"}},
+		{"result", "s0", `{"for_user":"nobody","channel":"pager","chat_id":"1"}`, console, Notification{Text: "nobody", Note: unserved("pager")}},
+		{"result", "s0", `{"for_user":"hostile","channel":"*.>\u0000"}`, console, Notification{Text: "hostile", Note: unserved("*.>\x00")}},
+		{"completion", "s0", `{"tool":"spawn","outcome":"failed","silent":true,"is_error":true,"error":{"code":"x","message":"it broke"}}`, console,
+			Notification{Text: "spawn did not succeed (failed): it broke", Tool: "spawn", IsError: true}},
+		{"result", "s0", `{"tool":"shell","action":"cron","outcome":"timeout","is_error":true,"for_llm":"too slow"}`, console,
+			Notification{Text: "shell did not succeed (timeout): too slow", Tool: "shell", IsError: true}},
+		{"result", "s0", `{"for_user":"HEARTBEAT_OK and more","action":"heartbeat"}`, console, Notification{Text: "HEARTBEAT_OK and more"}},
+		{"result", "s0", `{"for_user":"HEARTBEAT_OK"}`, console, Notification{Text: "HEARTBEAT_OK"}},
+	} {
+		call := fmt.Sprint("c", i)
+		subject := b.Result(test.session, call)
+		if test.kind == "completion" {
+			subject = b.Completion(test.session, call)
+		}
+		publish(t, b, subject, test.event)
+		got := test.on.next(t)
+		if got.ID != test.kind+"."+test.session+"."+call || got.Kind != test.kind {
+			t.Errorf("%s: id %q, kind %q", test.event, got.ID, got.Kind)
+		}
+		got.ID, got.Kind, got.Channel, got.At = "", "", "", time.Time{}
+		if got != test.want {
+			t.Errorf("%s:\n got %+v\nwant %+v", test.event, got, test.want)
+		}
+	}
+	// What nobody is told of comes first, what somebody is told of last.
+	for i, event := range []string{
+		`{"for_llm":"for the model"}`,
+		`{"for_user":"quiet","silent":true}`,
+		`{"for_user":" \n"}`,
+		`{"is_error":true,"outcome":"failed","for_llm":"the model reacts"}`,
+		`{"for_user":" HEARTBEAT_OK\n","action":"heartbeat"}`,
+	} {
+		publish(t, b, b.Result("s0", fmt.Sprint("q", i)), event)
+	}
+	publish(t, b, b.Claim("s0", "c1"), `{"for_user":"a claim"}`)
+	waitAcked(t, b, b.NotifierConsumer())
+	publish(t, b, b.Result("s0", "end"), `{"for_user":"end"}`)
+	if got := console.next(t); got.Text != "end" {
+		t.Errorf("told: %+v", got)
+	}
+	if n := len(chat.got) + len(console.got); n > 0 {
+		t.Errorf("%d notifications too many", n)
+	}
+}
+
+// A notifier that died after the outbox had the notification and before it
+// acknowledged the result puts it there again; it is delivered once.
+func TestResultTwiceNotifiesOnce(t *testing.T) {
+	b := bustest.New(t)
+	n, err := New(b, Config{Channels: map[string]Channel{"console": newRecorder()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &bus.Delivery{Subject: b.Result("s", "c"), Body: []byte(`{"for_user":"once"}`), Published: time.Now()}
+	for range 3 {
+		if err := n.route(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := stored(t, b, bus.Outbox); got != 1 {
+		t.Errorf("%d notifications in the outbox", got)
+	}
+}
+
+// The other side accepts, and our process learns nothing of it: the
+// notification comes again under the same id, and nothing overtakes it.
+func TestLostAnswerRepeatsTheSameID(t *testing.T) {
+	b := bustest.New(t)
+	console := newRecorder()
+	console.set(nil, bus.RetryAfter(time.Millisecond, errors.New("the answer was lost")))
+	start(t, b, Config{Channels: map[string]Channel{"console": console}})
+	publish(t, b, b.Notify("console"), `{"text":"first"}`)
+	publish(t, b, b.Notify("console"), `{"text":"second"}`)
+	first, again, second := console.next(t), console.next(t), console.next(t)
+	if first.ID == "" || first.ID != again.ID || again.Text != "first" {
+		t.Errorf("first %+v, again %+v", first, again)
+	}
+	if second.Text != "second" || second.ID == first.ID || second.Kind != KindMessage || second.At.IsZero() {
+		t.Errorf("second %+v", second)
+	}
+}
+
+// A channel that is down keeps its own, in order, and delays nobody else, also
+// over a restart and with two notifiers that share it.
+func TestDownChannelDelaysNoOther(t *testing.T) {
+	s := bustest.Server(t)
+	b := bustest.Connect(t, s, bus.Config{})
+	up, down := newRecorder(), newRecorder()
+	down.set(bus.RetryAfter(10*time.Millisecond, errors.New("is down")), nil)
+	cfg := Config{Channels: map[string]Channel{"console": up, "down": down}}
+	stop := start(t, b, cfg)
+	start(t, bustest.Connect(t, s, bus.Config{}), cfg)
+	const count = 30
+	for i := range count {
+		publish(t, b, b.Result("s", fmt.Sprint("d", i)), fmt.Sprintf(`{"for_user":"%d","channel":"down"}`, i))
+		publish(t, b, b.Result("s", fmt.Sprint("u", i)), fmt.Sprintf(`{"for_user":"%d"}`, i))
+		up.next(t)
+		waitAcked(t, b, b.NotifierConsumer()) // routing is parallel; the outbox is what keeps order
+	}
+	for down.refusals() < 5 {
+		time.Sleep(5 * time.Millisecond)
+	}
+	stop()
+	down.set(nil, nil)
+	for i := range count {
+		if got := down.next(t); got.Text != fmt.Sprint(i) {
+			t.Fatalf("notification %d is %q", i, got.Text)
+		}
+	}
+}
+
+func TestHopelessNotificationIsADeadLetter(t *testing.T) {
+	b := bustest.New(t)
+	console := newRecorder()
+	console.set(bus.Reject("forbidden", errors.New("the bot was blocked")), nil)
+	dead := bustest.Subscribe(t, b, "stevedore.dead.>")
+	start(t, b, Config{Channels: map[string]Channel{"console": console}})
+	for body, code := range map[string]string{`{"text":"hello"}`: "forbidden", `{"text":""}`: "undecodable", `nothing`: "undecodable"} {
+		publish(t, b, b.Notify("console"), body)
+		letter, msg := bustest.Next[bus.DeadLetter](t, dead)
+		if letter.Code != code || letter.Reason == "" || msg.Subject != "stevedore.dead.notification.console" {
+			t.Errorf("%s: dead letter %+v on %s", body, letter, msg.Subject)
+		}
+	}
+}
+
+func TestGivesUpWithTheReason(t *testing.T) {
+	b := bustest.New(t)
+	console := newRecorder()
+	console.set(errors.New("the disk is full"), nil)
+	dead := bustest.Subscribe(t, b, "stevedore.dead.>")
+	start(t, b, Config{Channels: map[string]Channel{"console": console}, GiveUp: time.Nanosecond})
+	publish(t, b, b.Notify("console"), `{"text":"hello"}`)
+	if letter, _ := bustest.Next[bus.DeadLetter](t, dead); letter.Code != "undeliverable" || letter.Reason != "not delivered within 1ns: the disk is full" {
+		t.Errorf("dead letter %+v", letter)
+	}
+}
+
+// What a client published for a channel that nobody serves comes to the default
+// channel, and says so.
+func TestStrayNotifications(t *testing.T) {
+	b := bustest.New(t)
+	console := newRecorder()
+	cfg := Config{Channels: map[string]Channel{"console": console}}
+	start(t, b, cfg)
+	publish(t, b, b.Notify("pager"), `{"text":"one","chat_id":"5"}`)
+	publish(t, b, b.Notify("pager"), `not JSON`)
+	if _, err := b.JetStream().CreateConsumer(t.Context(), b.StreamName(bus.Outbox), consumerOf(b, "elsewhere")); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, b, b.Notify("elsewhere"), `{"text":"waits for its own process"}`)
+	n, err := New(b, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if moved, err := n.sweepOnce(t.Context(), time.Now().Add(-time.Hour)); moved != 0 || err != nil {
+		t.Errorf("moved %d that are young, %v", moved, err)
+	}
+	if moved, err := n.sweepOnce(t.Context(), time.Now().Add(time.Hour)); moved != 2 || err != nil {
+		t.Errorf("moved %d, %v", moved, err)
+	}
+	if got := console.next(t); got.Text != "one" || got.Note != unserved("pager") || got.ChatID != "" {
+		t.Errorf("got %+v", got)
+	}
+	if got := console.next(t); got.Text != "a notification of 8 bytes that cannot be read" {
+		t.Errorf("got %+v", got)
+	}
+	if moved, err := n.sweepOnce(t.Context(), time.Now().Add(time.Hour)); moved != 0 || err != nil {
+		t.Errorf("moved %d again, %v", moved, err)
+	}
+}
+
+func TestLongTextIsCutForTheBus(t *testing.T) {
+	b := bustest.New(t)
+	n, err := New(b, Config{Channels: map[string]Channel{"console": newRecorder()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := make([]byte, 1<<20)
+	for i := range text {
+		text[i] = 'x'
+	}
+	if err := n.put(t.Context(), Notification{ID: "a", Channel: "console", Text: string(text)}); err != nil {
+		t.Fatal(err)
+	}
+	if got := stored(t, b, bus.Outbox); got != 1 {
+		t.Errorf("%d notifications in the outbox", got)
+	}
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	b := bustest.New(t)
+	for _, cfg := range []Config{
+		{Channels: map[string]Channel{"a.b": newRecorder()}},
+		{Channels: map[string]Channel{Last: newRecorder()}},
+		{Default: "*"},
+	} {
+		if _, err := New(b, cfg); err == nil {
+			t.Errorf("accepted %+v", cfg)
+		}
+	}
+	n, err := New(b, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Run(t.Context()); err == nil {
+		t.Error("runs without its default channel")
+	}
+}
+
+// A notifier that starts late tells nothing of the past.
+func TestOldResultsAreNotTold(t *testing.T) {
+	b := bustest.New(t)
+	n, err := New(b, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &bus.Delivery{Subject: b.Result("s", "c"), Body: []byte(`{"for_user":"old"}`), Published: time.Now().Add(-25 * time.Hour)}
+	if err := n.route(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	if got := stored(t, b, bus.Outbox); got != 0 {
+		t.Errorf("%d notifications in the outbox", got)
+	}
+}

@@ -1,0 +1,146 @@
+package notify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// heartbeatOK is the reply of a heartbeat that has nothing to tell.
+const heartbeatOK = "HEARTBEAT_OK"
+
+// route puts what a result or completion tells the user into the outbox. Its
+// key derives from the subject, so that a second delivery of the event is no
+// second notification.
+func (n *Notifier) route(ctx context.Context, d *bus.Delivery) error {
+	if time.Since(d.Published) > n.cfg.MaxAge {
+		return nil
+	}
+	tokens := n.bus.Split(d.Subject)
+	if len(tokens) != 3 {
+		return bus.Reject("undecodable", fmt.Errorf("subject %q", d.Subject))
+	}
+	event, err := tools.DecodeResult(d.Body)
+	if err != nil {
+		return bus.Reject("undecodable", err)
+	}
+	kind, session, call := tokens[0], tokens[1], tokens[2]
+	text := told(kind, event)
+	if text == "" {
+		return nil
+	}
+	notification := Notification{
+		ID:   fmt.Sprintf("%s.%s.%s", kind, session, call),
+		Kind: kind, Session: event.Session, Call: event.ID, Tool: event.Tool,
+		Text: text, IsError: event.IsError, At: d.Published.UTC(),
+	}
+	if err := n.address(ctx, session, event, &notification); err != nil {
+		return err
+	}
+	return n.put(ctx, notification)
+}
+
+// told returns what the user gets to read of an event; nothing if empty.
+func told(kind string, e tools.ResultEvent) string {
+	// Nobody waits for background work, so its failure is told in any case.
+	background := kind == KindCompletion || isScheduled(e.Action)
+	switch {
+	case e.IsError && background:
+		if strings.TrimSpace(e.ForUser) != "" {
+			return e.ForUser
+		}
+		reason := e.ForLLM
+		if e.Error != nil && (e.Error.Code != tools.CodeToolFailed || reason == "") { // else what the tool said says more
+			reason = e.Error.Message
+		}
+		return fmt.Sprintf("%s did not succeed (%s): %s", e.Tool, e.Outcome, tools.Excerpt(reason, 2000))
+	case kind == KindResult && e.Action == tools.ActionAgent:
+		return "" // the loop that made the call tells the user
+	case e.Silent, strings.TrimSpace(e.ForUser) == "":
+		return ""
+	case e.Action == bus.Heartbeat && strings.TrimSpace(e.ForUser) == heartbeatOK:
+		return ""
+	}
+	return e.ForUser
+}
+
+// address finds the channel: the call's, else the session's last, else the
+// default; what names a channel that nobody serves goes to the default as well,
+// and says so.
+func (n *Notifier) address(ctx context.Context, session string, e tools.ResultEvent, to *Notification) error {
+	name, chat := e.Channel, e.ChatID
+	switch name {
+	case "":
+		name, chat = n.lastChannel(ctx, session)
+	case Last:
+		name, chat = n.lastChannel(ctx, "")
+	}
+	if name == "" {
+		to.Channel = n.cfg.Default
+		return nil
+	}
+	channel := tools.Token(name)
+	ok := n.cfg.Channels[channel] != nil
+	if !ok {
+		var err error
+		if ok, err = n.served.by(ctx, channel); err != nil {
+			return err
+		}
+	}
+	if !ok {
+		to.Channel = n.cfg.Default
+		to.Note = unserved(name)
+		return nil
+	}
+	to.Channel, to.ChatID = channel, chat
+	return nil
+}
+
+func unserved(channel string) string {
+	return fmt.Sprintf("meant for the channel %q, which nobody serves", tools.Excerpt(channel, 64))
+}
+
+// lastChannel asks the state; if that fails, the user is told on the default
+// channel rather than not at all.
+func (n *Notifier) lastChannel(ctx context.Context, session string) (name, chat string) {
+	if n.cfg.LastChannels == nil {
+		return "", ""
+	}
+	name, chat, err := n.cfg.LastChannels.LastChannel(ctx, session)
+	if err != nil {
+		n.log.Error().Err(err).Str("session", session).Msg("cannot look up the last channel; the default is used")
+		return "", ""
+	}
+	return name, chat
+}
+
+// put stores a notification in the outbox. What is too large for the bus is
+// cut: a user wants the start of it rather than nothing.
+func (n *Notifier) put(ctx context.Context, notification Notification) error {
+	for {
+		body, err := bus.Encode(notification)
+		if err != nil {
+			return bus.Reject("undecodable", err)
+		}
+		m := bus.Message{Subject: n.bus.Notify(notification.Channel), Body: body, Key: notification.ID}
+		_, err = n.bus.Publish(ctx, m)
+		switch {
+		case errors.Is(err, bus.ErrTooLarge) && len(notification.Text) > 1024:
+			notification.Text = tools.Excerpt(notification.Text, len(notification.Text)/2)
+			notification.Note = "cut, because it was too long for the bus"
+			continue
+		case errors.Is(err, bus.ErrFull):
+			return bus.RetryAfter(30*time.Second, err)
+		}
+		return err
+	}
+}
+
+func sortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,81 @@
+package notify
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// Env is what channels take from their surroundings; only commands know it.
+type Env struct {
+	// Stdout is where the console channel writes.
+	Stdout io.Writer
+	// LookupEnv and ReadFile fetch the secrets that specs name.
+	LookupEnv func(name string) (string, bool)
+	ReadFile  func(name string) ([]byte, error)
+}
+
+// Open returns the channel that a spec describes:
+//
+//	console                                  writes to the terminal
+//	file:PATH                                appends; lines of JSON if PATH ends in .jsonl
+//	webhook:url=URL,secret=S                 Standard Webhooks; the secret is whsec_BASE64
+//	slack:url=S   discord:url=S   mattermost:url=S
+//	ntfy:url=URL,token=S   gotify:url=URL,token=S
+//	http:url=URL,token=S,template=FILE,type=CONTENT-TYPE
+//	telegram:token=S,chat=ID                 chat is where what names none goes
+//	email:host=HOST:PORT,user=NAME,password=S,from=ADDRESS,to=ADDRESS;ADDRESS,tls=starttls
+//
+// S is a secret. It never stands in a spec itself, where process lists and logs
+// would show it, but is named: env:VARIABLE or file:PATH. Other values may be
+// named so as well.
+func Open(spec string, env Env) (Channel, error) {
+	kind, rest, _ := strings.Cut(spec, ":")
+	if kind == "file" && rest != "" {
+		return NewFile(rest), nil
+	}
+	o, err := parseOptions(rest, env)
+	if err != nil {
+		return nil, fmt.Errorf("channel %s: %w", tools.Excerpt(kind, 40), err)
+	}
+	channel, err := openKind(kind, o)
+	switch {
+	case o.err != nil: // the reason of whatever came after
+		err = o.err
+	case err == nil:
+		err = o.unused()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("channel %s: %w", tools.Excerpt(kind, 40), err)
+	}
+	return channel, nil
+}
+
+func openKind(kind string, o *options) (Channel, error) {
+	switch kind {
+	case "console":
+		if o.env.Stdout == nil {
+			return nil, errors.New("there is no terminal here")
+		}
+		return NewConsole(o.env.Stdout), nil
+	case "webhook":
+		return NewWebhook(o.needed("url"), o.secret("secret"))
+	case "slack", "discord", "mattermost":
+		return NewHTTP(kind, HTTPConfig{URL: o.neededSecret("url")})
+	case "ntfy", "gotify":
+		return NewHTTP(kind, HTTPConfig{URL: o.needed("url"), Token: o.secret("token")})
+	case "http":
+		return NewHTTP(kind, HTTPConfig{URL: o.needed("url"), Token: o.secret("token"), Template: o.file("template"), ContentType: o.value("type")})
+	case "telegram":
+		return NewTelegram(o.neededSecret("token"), TelegramConfig{Chat: o.value("chat"), Server: o.value("server")})
+	case "email":
+		return NewEmail(EmailConfig{
+			Host: o.needed("host"), User: o.value("user"), Password: o.secret("password"), TLS: o.value("tls"),
+			From: o.needed("from"), To: strings.FieldsFunc(o.needed("to"), func(r rune) bool { return r == ';' }),
+		})
+	}
+	return nil, errors.New("no such kind; want console, file, webhook, slack, discord, mattermost, ntfy, gotify, http, telegram or email")
+}

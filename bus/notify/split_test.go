@@ -1,0 +1,62 @@
+package notify
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func TestSplit(t *testing.T) {
+	for _, test := range []struct {
+		text    string
+		limit   int
+		measure unit
+		want    []string
+	}{
+		{"", 10, inRunes, nil},
+		{"short", 10, inRunes, []string{"short"}},
+		{"first paragraph\n\nsecond one", 20, inRunes, []string{"first paragraph", "second one"}},
+		{"line one\nline two\nline three", 18, inRunes, []string{"line one\nline two", "line three"}},
+		{"words and words and words", 10, inRunes, []string{"words and", "words and", "words"}},
+		{"aaaaaaaaaaaaaaa", 10, inRunes, []string{"aaaaaaaaaa", "aaaaa"}},
+		{"漢字漢字", 6, inBytes, []string{"漢字", "漢字"}},
+		{"😀😀😀", 4, inUTF16, []string{"😀😀", "😀"}},
+		{"aé́b", 3, inRunes, []string{"aé́", "b"}},
+		{"xxxxxxxxxxxxxxxxxxxx👩‍👩‍👧", 23, inRunes, []string{"xxxxxxxxxxxxxxxxxxxx", "👩‍👩‍👧"}},
+	} {
+		got := split(test.text, test.limit, test.measure)
+		if strings.Join(got, "|") != strings.Join(test.want, "|") {
+			t.Errorf("split(%q, %d) = %q, want %q", test.text, test.limit, got, test.want)
+		}
+	}
+	many := split(strings.Repeat("word ", 100_000), 1000, inRunes)
+	if last := many[len(many)-1]; len(many) != maxParts || !strings.Contains(last, "more characters]") || len(last) > 1000 {
+		t.Errorf("%d parts, the last is %q", len(many), last)
+	}
+}
+
+func FuzzSplit(f *testing.F) {
+	f.Add("a b\n\nc. d。e😀\u200d\u0301", 2)
+	f.Add(strings.Repeat("\u0301", 300), 100)
+	f.Fuzz(func(t *testing.T, text string, limit int) {
+		if limit < 100 || limit > 5000 {
+			limit = 100
+		}
+		text = clean(text)
+		var kept int
+		parts := split(text, limit, inUTF16)
+		for _, part := range parts {
+			size := 0
+			for _, r := range part {
+				size += inUTF16(r)
+			}
+			if size > limit || !utf8.ValidString(part) || part == "" {
+				t.Fatalf("part %q has %d of %d units", part, size, limit)
+			}
+			kept += len(strings.Join(strings.Fields(part), ""))
+		}
+		if len(parts) < maxParts && kept != len(strings.Join(strings.Fields(text), "")) {
+			t.Fatalf("kept %d bytes of %q", kept, text)
+		}
+	})
+}

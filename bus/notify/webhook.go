@@ -1,0 +1,79 @@
+package notify
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strconv"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// Webhook posts notifications as JSON, signed as standardwebhooks.com describes.
+// The id is the same for every attempt, also as Idempotency-Key: a receiver that
+// drops ids that it has seen gets each notification effectively once.
+type Webhook struct {
+	post   *poster
+	signer *standardwebhooks.Webhook
+}
+
+// NewWebhook returns a channel that posts to url. The secret is of the form
+// whsec_BASE64; if it is empty, nothing is signed.
+func NewWebhook(url, secret string) (*Webhook, error) {
+	post, err := newPoster(url, secret)
+	if err != nil {
+		return nil, fmt.Errorf("webhook: %w", err)
+	}
+	w := &Webhook{post: post}
+	if secret != "" {
+		if w.signer, err = standardwebhooks.NewWebhook(secret); err != nil {
+			return nil, fmt.Errorf("webhook to %s: the secret is not of the form whsec_BASE64", post.host)
+		}
+	}
+	return w, nil
+}
+
+// webhookBody is the shape that Standard Webhooks recommends.
+type webhookBody struct {
+	Type      string       `json:"type"`
+	Timestamp time.Time    `json:"timestamp"`
+	Data      Notification `json:"data"`
+}
+
+// Send posts n once.
+func (w *Webhook) Send(ctx context.Context, n Notification) error {
+	body, err := bus.Encode(webhookBody{Type: "stevedore.notification", Timestamp: n.At, Data: n})
+	if err != nil {
+		return bus.Reject("undecodable", err)
+	}
+	id, now := headerID(n.ID), time.Now()
+	header := http.Header{
+		"Content-Type":      {"application/json"},
+		"Idempotency-Key":   {id},
+		"Webhook-Id":        {id},
+		"Webhook-Timestamp": {strconv.FormatInt(now.Unix(), 10)},
+	}
+	if w.signer != nil {
+		signature, err := w.signer.Sign(id, now, body)
+		if err != nil {
+			return bus.Reject("unsendable", fmt.Errorf("webhook to %s: it cannot be signed", w.post.host))
+		}
+		header.Set("Webhook-Signature", signature)
+	}
+	return w.post.post(ctx, header, body)
+}
+
+var safeID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,254}$`)
+
+// headerID is an id that may stand in a header; others may have chosen it.
+func headerID(id string) string {
+	if safeID.MatchString(id) {
+		return id
+	}
+	return tools.Token(id)
+}
