@@ -1,0 +1,205 @@
+package worker_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/notify"
+	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// job is an async tool whose jobs do what a test says.
+type job struct {
+	name   string
+	effect tools.Effect
+	do     func(ctx context.Context, callback tools.AsyncCallback)
+}
+
+func (j job) Definition() tools.Definition {
+	return tools.Definition{Name: j.name, Description: "does what a test says", Effect: j.effect}
+}
+func (job) Execute(context.Context, tools.Call) *tools.Result { return tools.ErrorResult("not async") }
+func (j job) ExecuteAsync(ctx context.Context, _ tools.Call, callback tools.AsyncCallback) *tools.Result {
+	go j.do(ctx, callback)
+	return tools.AsyncResult("Task started in background")
+}
+
+// user reads what the notifier brings.
+type user chan notify.Notification
+
+func (u user) Send(_ context.Context, n notify.Notification) error { u <- n; return nil }
+
+func (u user) next(t *testing.T) notify.Notification {
+	t.Helper()
+	select {
+	case n := <-u:
+		return n
+	case <-time.After(20 * time.Second):
+		t.Fatal("nothing was told")
+		panic("unreachable")
+	}
+}
+
+// startUser starts a notifier whose only channel is the one that is returned.
+func startUser(t *testing.T, b *bus.Bus) user {
+	t.Helper()
+	u := make(user, 100)
+	startNotifier(t, b, notify.Config{Channels: map[string]notify.Channel{"console": u}})
+	return u
+}
+
+func startNotifier(t *testing.T, b *bus.Bus, cfg notify.Config) {
+	t.Helper()
+	cfg.Log = bustest.Log(t)
+	n, err := notify.New(b, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- n.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("notifier: %v", err)
+		}
+	})
+}
+
+// However a job in the background ends, it ends in one completion that says how,
+// and its user is told.
+func TestEachEndOfAnAsyncJobIsTold(t *testing.T) {
+	b := bustest.New(t)
+	toolset := []tools.Tool{
+		job{"well", tools.Once, func(ctx context.Context, done tools.AsyncCallback) { done(ctx, tools.UserResult("It is done.")) }},
+		job{"error", tools.Once, func(ctx context.Context, done tools.AsyncCallback) { done(ctx, tools.ErrorResult("the oven is cold")) }},
+		job{"nothing", tools.Once, func(ctx context.Context, done tools.AsyncCallback) { done(ctx, nil) }},
+		// A panic that nobody recovers ends the process: TestGivenUpAsyncJob.
+		job{"panic", tools.Once, func(ctx context.Context, done tools.AsyncCallback) {
+			defer func() { done(ctx, tools.Failure(tools.Errorf(tools.CodePanic, "panicked: %v", recover()))) }()
+			panic("boom")
+		}},
+		job{"obedient", tools.Once, func(ctx context.Context, done tools.AsyncCallback) {
+			<-ctx.Done()
+			done(ctx, tools.Failure(fmt.Errorf("stopped half way: %w", ctx.Err())))
+		}},
+		job{"deaf", tools.Once, func(context.Context, tools.AsyncCallback) {}},
+	}
+	start(t, b, worker.Config{}, toolset...)
+	told := startUser(t, b)
+	soon := time.Now().Add(500 * time.Millisecond).UTC().Format(time.RFC3339Nano)
+	cases := map[string]struct {
+		tool, deadline string
+		cancel         bool
+		outcome        tools.Outcome
+		code, text     string
+	}{
+		"well":            {"well", "", false, tools.Completed, "", "It is done."},
+		"error":           {"error", "", false, tools.Failed, tools.CodeToolFailed, "error did not succeed (failed): the oven is cold"},
+		"nothing":         {"nothing", "", false, tools.Failed, tools.CodePanic, "the tool nothing completed with nothing"},
+		"panic":           {"panic", "", false, tools.Failed, tools.CodePanic, "panicked: boom"},
+		"deadline":        {"obedient", soon, false, tools.Timeout, tools.CodeTimeout, "obedient did not succeed (timeout): stopped half way"},
+		"deadline-deaf":   {"deaf", soon, false, tools.Timeout, tools.CodeTimeout, "the deadline of the call"},
+		"cancelled":       {"obedient", "", true, tools.Cancelled, tools.CodeCancelled, "obedient did not succeed (cancelled): stopped half way"},
+		"cancelled-deaf":  {"deaf", "", true, tools.Cancelled, tools.CodeCancelled, "the call was cancelled"},
+		"deadline-passed": {"well", "2020-01-01T00:00:00Z", false, "", "", ""}, // never started: its result says so
+	}
+	for id, c := range cases {
+		body := fmt.Sprintf(`{"id":%q,"session":"s"}`, id)
+		if c.deadline != "" {
+			body = fmt.Sprintf(`{"id":%q,"session":"s","deadline":%q}`, id, c.deadline)
+		}
+		submit(t, b, b.Call("default", c.tool), body)
+	}
+	for id, c := range cases {
+		if !c.cancel {
+			continue
+		}
+		await(t, id+" runs", func() bool { _, ok := event(t, b, b.Result("s", id)); return ok })
+		if err := b.Cancel(t.Context(), "s", id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waitEmpty(t, b)
+
+	texts := map[string]string{}
+	for range len(cases) - 1 {
+		n := told.next(t)
+		if texts[n.ID] != "" {
+			t.Errorf("%s was told twice", n.ID)
+		}
+		texts[n.ID] = n.Text
+	}
+	for id, c := range cases {
+		result, _ := event(t, b, b.Result("s", id))
+		completion, ok := event(t, b, b.Completion("s", id))
+		if c.outcome == "" {
+			if ok || result.Outcome != tools.Timeout {
+				t.Errorf("%s: result %+v, completion %+v", id, result, completion)
+			}
+			continue
+		}
+		if result.Outcome != tools.Async || !ok || completion.Outcome != c.outcome || completion.IsError != (c.code != "") {
+			t.Errorf("%s: result %+v, completion %+v", id, result, completion)
+		} else if c.code != "" && (completion.Error == nil || completion.Error.Code != c.code) {
+			t.Errorf("%s: error %+v, want code %s", id, completion.Error, c.code)
+		}
+		if text := texts["completion.s."+id]; !strings.Contains(text, c.text) {
+			t.Errorf("%s: told %q, want %q", id, text, c.text)
+		}
+	}
+}
+
+// A panic before anything was started is the call's result, and the only one.
+func TestAsyncPanicAtTheStart(t *testing.T) {
+	b := bustest.New(t)
+	start(t, b, worker.Config{}, panicky{})
+	submit(t, b, "stevedore.call.default.panicky", `{"id":"a"}`)
+	waitEmpty(t, b)
+	result, _ := event(t, b, b.Result("default", "a"))
+	if _, ok := event(t, b, b.Completion("default", "a")); ok || result.Error == nil || result.Error.Code != tools.CodePanic {
+		t.Errorf("result %+v, completion %t", result, ok)
+	}
+}
+
+// panicky calls back and panics all the same.
+type panicky struct{ job }
+
+func (panicky) Definition() tools.Definition {
+	return tools.Definition{Name: "panicky", Description: "panics", Effect: tools.Idempotent}
+}
+func (panicky) ExecuteAsync(ctx context.Context, _ tools.Call, callback tools.AsyncCallback) *tools.Result {
+	callback(ctx, tools.UserResult("done"))
+	panic("boom")
+}
+
+// The call of a schedule that is given up on is told, and does not stand in the
+// way of the next one; anybody else's has its dead letter and can be retried.
+func TestGivenUpCallOfASchedule(t *testing.T) {
+	b := bustest.New(t)
+	start(t, b, worker.Config{MaxAttempts: 1})
+	told := startUser(t, b)
+	for _, call := range []string{`{"id":"mine"}`, `{"id":"tick","action":"cron"}`} {
+		msg := bus.Message{Subject: "stevedore.call.default.gone", Body: []byte(call), Header: map[string][]string{"Stevedore-Attempt": {"1"}}}
+		if _, err := b.Publish(t.Context(), msg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waitEmpty(t, b)
+	if _, ok := event(t, b, b.Result("default", "mine")); ok {
+		t.Error("the call that can be retried has a result")
+	}
+	result, _ := event(t, b, b.Result("default", "tick"))
+	if result.Outcome != tools.Failed || !strings.Contains(result.Error.Message, "given up on") {
+		t.Errorf("result %+v", result)
+	}
+	if n := told.next(t); n.Call != "tick" || !n.IsError {
+		t.Errorf("told %+v", n)
+	}
+}

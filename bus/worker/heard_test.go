@@ -1,0 +1,136 @@
+package worker_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/notify"
+	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/state"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+func openState(t *testing.T) (store *state.File, dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	store, err := state.OpenFile(filepath.Join(dir, "state.json"), state.FileConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store, dir
+}
+
+func lastChannel(t *testing.T, store state.Store, session string) string {
+	t.Helper()
+	c, err := state.LastChannel(t.Context(), store, session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.String()
+}
+
+// looksUp tells the notifier what the worker recorded.
+type looksUp struct{ store state.Store }
+
+func (l looksUp) LastChannel(ctx context.Context, session string) (channel, chat string, err error) {
+	c, err := state.LastChannel(ctx, l.store, session)
+	return c.Name, c.ChatID, err
+}
+
+// The channel of a call is where later results of its session go that name none.
+// It is recorded when the call's result stands.
+func TestRecordLastChannel(t *testing.T) {
+	b := bustest.New(t)
+	store, _ := openState(t)
+	var runs atomic.Int64
+	start(t, b, worker.Config{State: store}, echo(t, "echo", tools.Idempotent, &runs, nil))
+	console, telegram := make(user, 100), make(user, 100)
+	startNotifier(t, b, notify.Config{Channels: map[string]notify.Channel{"console": console, "telegram": telegram}, LastChannels: looksUp{store}})
+	results := bustest.Subscribe(t, b, "stevedore.result.>")
+	call := func(id, fields string) {
+		t.Helper()
+		submit(t, b, "stevedore.call.default.echo", `{"id":"`+id+`","args":{"text":"`+id+`"}`+fields+`}`)
+		bustest.Next[tools.ResultEvent](t, results)
+	}
+	call("a", `,"session":"s","channel":"telegram","chat_id":"42:7"`)
+	for _, session := range []string{"s", ""} {
+		if got := lastChannel(t, store, session); got != "telegram:42:7" {
+			t.Errorf("the last channel of %q is %q", session, got)
+		}
+	}
+	if got := lastChannel(t, store, "other"); got != "" {
+		t.Errorf("the last channel of another session is %q", got)
+	}
+
+	// None of these is a user who was heard, and the same again is no news.
+	before, err := store.Get(t.Context(), "last_channel.s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, fields := range map[string]string{
+		"b": `,"session":"s"`,
+		"c": `,"session":"s","channel":"last"`,
+		"d": `,"session":"s","channel":"console","action":"agent"`,
+		"e": `,"session":"s","channel":"console","action":"cron"`,
+		"f": `,"session":"s","channel":"console","action":"heartbeat"`,
+		"g": `,"session":"s","channel":"a:b"`,
+		"h": `,"session":"s","channel":"console","tool":"other"`,
+		"i": `,"session":"s","channel":"telegram","chat_id":"42:7"`,
+	} {
+		call(id, fields)
+	}
+	if after, err := store.Get(t.Context(), "last_channel.s"); err != nil || after != before {
+		t.Errorf("before %+v, after %+v, %v", before, after, err)
+	}
+	for _, want := range []string{"a", "b"} {
+		for n := telegram.next(t); n.Call != want; n = telegram.next(t) {
+		}
+	}
+	call("j", `,"session":"s","channel":"console"`)
+	if got := lastChannel(t, store, "s"); got != "console" {
+		t.Errorf("the last channel is %q", got)
+	}
+}
+
+// A call that comes again does not undo what was recorded since.
+func TestOldCallDoesNotRecordItsChannel(t *testing.T) {
+	b := bustest.New(t)
+	store, _ := openState(t)
+	msg := bus.Message{
+		Subject: "stevedore.call.default.echo", Body: []byte(`{"id":"a","channel":"old","args":{"text":"x"}}`),
+		Header: map[string][]string{"Stevedore-Attempt": {"1"}},
+	}
+	if _, err := b.Publish(t.Context(), msg); err != nil {
+		t.Fatal(err)
+	}
+	if err := state.SetLastChannel(t.Context(), store, "default", state.Channel{Name: "new"}); err != nil {
+		t.Fatal(err)
+	}
+	var runs atomic.Int64
+	start(t, b, worker.Config{State: store}, echo(t, "echo", tools.Idempotent, &runs, nil))
+	waitEmpty(t, b)
+	if got := lastChannel(t, store, "default"); got != "new" || runs.Load() != 1 {
+		t.Errorf("the last channel is %q after %d runs", got, runs.Load())
+	}
+}
+
+// Without its state a worker answers all the same.
+func TestLastChannelCannotBeRecorded(t *testing.T) {
+	b := bustest.New(t)
+	store, dir := openState(t)
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	var runs atomic.Int64
+	start(t, b, worker.Config{State: store}, echo(t, "echo", tools.Idempotent, &runs, nil))
+	results := bustest.Subscribe(t, b, "stevedore.result.>")
+	submit(t, b, "stevedore.call.default.echo", `{"id":"a","channel":"telegram","args":{"text":"x"}}`)
+	if got, _ := bustest.Next[tools.ResultEvent](t, results); got.Outcome != tools.Completed {
+		t.Errorf("result %+v", got)
+	}
+}

@@ -1,0 +1,280 @@
+//go:build unix
+
+package worker_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// outcome is how a killed call must end: the outcomes of its result and its
+// completion ("" for none) and how often it may have run.
+type outcome struct {
+	result, completion tools.Outcome
+	min, max           int
+}
+
+// A worker that is killed at a step leaves a call that another one brings to its
+// one end, and once-only tools are run once at most.
+func TestKillAtEachStep(t *testing.T) {
+	b, url := killBus(t)
+	log := &runLog{dir: t.TempDir()}
+	again := tools.Completed // idempotent and keyed tools always end well
+	cases := []struct {
+		step        string
+		async       bool
+		again, once outcome
+	}{
+		{"decode", false, outcome{again, "", 1, 1}, outcome{tools.Completed, "", 1, 1}},
+		{"claim", false, outcome{again, "", 1, 1}, outcome{tools.Completed, "", 1, 1}},
+		{"run", false, outcome{again, "", 1, 1}, outcome{tools.Unknown, "", 0, 0}},
+		{"offload", false, outcome{again, "", 2, 2}, outcome{tools.Unknown, "", 1, 1}},
+		{"publish", false, outcome{again, "", 2, 2}, outcome{tools.Unknown, "", 1, 1}},
+		{"ack", false, outcome{again, "", 1, 1}, outcome{tools.Completed, "", 1, 1}},
+
+		{"decode", true, outcome{tools.Async, again, 1, 1}, outcome{tools.Async, tools.Completed, 1, 1}},
+		{"claim", true, outcome{tools.Async, again, 1, 1}, outcome{tools.Async, tools.Completed, 1, 1}},
+		{"run", true, outcome{tools.Async, again, 1, 1}, outcome{tools.Unknown, "", 0, 0}},
+		// The job may or may not have begun when its worker dies.
+		{"offload", true, outcome{tools.Async, again, 1, 2}, outcome{tools.Unknown, "", 0, 1}},
+		{"publish", true, outcome{tools.Async, again, 1, 2}, outcome{tools.Unknown, "", 0, 1}},
+		{"ack", true, outcome{tools.Async, again, 1, 2}, outcome{tools.Async, tools.Unknown, 0, 1}},
+		{"offload:2", true, outcome{tools.Async, again, 2, 2}, outcome{tools.Async, tools.Unknown, 1, 1}},
+		{"publish:2", true, outcome{tools.Async, again, 2, 2}, outcome{tools.Async, tools.Unknown, 1, 1}},
+		{"ack:2", true, outcome{tools.Async, again, 1, 1}, outcome{tools.Async, tools.Completed, 1, 1}},
+	}
+	type killed struct {
+		id   string
+		want outcome
+	}
+	var (
+		calls  []killed
+		queues []string
+	)
+	for _, c := range cases {
+		for _, effect := range effects {
+			tool, want := string(effect), c.again
+			if effect == tools.Once {
+				want = c.once
+			}
+			if c.async {
+				tool = "async_" + tool
+			}
+			id := tool + "-" + strings.ReplaceAll(c.step, ":", "-")
+			calls, queues = append(calls, killed{id, want}), append(queues, id)
+			victim := startChild(t, url, log.dir, id, c.step)
+			submit(t, b, b.Call(id, tool), fmt.Sprintf(`{"id":%q}`, id))
+			victim.awaitKilled(t)
+		}
+	}
+	// One call's second worker dies as well, while it looks for the first's result.
+	second := startChild(t, url, log.dir, "once-publish", "recall")
+	second.awaitKilled(t)
+
+	start(t, b, worker.Config{Queues: queues, AskPatience: killPatience}, log.tools()...)
+	waitEmpty(t, b)
+	runs := log.count(t)
+	for _, c := range calls {
+		t.Run(c.id, func(t *testing.T) {
+			result, ok := event(t, b, b.Result("default", c.id))
+			if !ok || result.Outcome != c.want.result || result.IsError != (c.want.result == tools.Unknown) {
+				t.Errorf("result %+v, want %s", result, c.want.result)
+			}
+			completion, ok := event(t, b, b.Completion("default", c.id))
+			if ok != (c.want.completion != "") || completion.Outcome != c.want.completion {
+				t.Errorf("completion %+v, want %q", completion, c.want.completion)
+			}
+			if n := runs["run "+c.id]; n < c.want.min || n > c.want.max {
+				t.Errorf("ran %d times, want %d to %d", n, c.want.min, c.want.max)
+			}
+		})
+	}
+	noDeadLetters(t, b)
+}
+
+// Workers are killed again and again while calls flow: each call ends in one
+// result, each async one in one completion more, and once-only tools are run
+// once at most. STEVEDORE_KILLS says how many kills; each comes with ten calls.
+func TestKillAtRandom(t *testing.T) {
+	kills := 20
+	if s := os.Getenv("STEVEDORE_KILLS"); s != "" {
+		var err error
+		if kills, err = strconv.Atoi(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, url := killBus(t)
+	log := &runLog{dir: t.TempDir()}
+	var toolset []string
+	for _, effect := range effects {
+		toolset = append(toolset, string(effect), "async_"+string(effect))
+	}
+	results := bustest.Subscribe(t, b, "stevedore.result.>")
+	workers := []*child{startChild(t, url, log.dir, "default", ""), startChild(t, url, log.dir, "default", "")}
+	calls := 10 * kills
+	sent := 0
+	send := func(n int) {
+		for ; n > 0 && sent < calls; n-- {
+			tool := toolset[sent%len(toolset)]
+			submit(t, b, b.Call("default", tool), fmt.Sprintf(`{"id":"%s-%d"}`, tool, sent))
+			sent++
+		}
+	}
+	send(50) // enough to keep both workers at it
+	answered := make(map[string]tools.Outcome)
+	for len(answered) < calls {
+		res, _ := bustest.Next[tools.ResultEvent](t, results)
+		// A refused second result is seen here too, as the first is; what stands
+		// counts.
+		if _, known := answered[res.ID]; known {
+			continue
+		}
+		answered[res.ID] = res.Outcome
+		send(1)
+		if len(answered)%10 == rand.IntN(10) && kills > 0 {
+			kills--
+			i := rand.IntN(len(workers))
+			workers[i].kill()
+			workers[i] = startChild(t, url, log.dir, "default", "")
+		}
+	}
+	waitEmpty(t, b)
+
+	runs := log.count(t)
+	unknown := 0
+	for id := range answered {
+		result, ok := event(t, b, b.Result("default", id))
+		completion, completed := event(t, b, b.Completion("default", id))
+		once := strings.Contains(id, "once")
+		last := result
+		if result.Outcome == tools.Async {
+			last = completion
+		}
+		ran := runs["run "+id]
+		switch {
+		case !ok, completed != (result.Outcome == tools.Async):
+			t.Errorf("%s: result %+v, completion %+v", id, result, completion)
+		case last.Outcome == tools.Completed && ran == 0, once && ran > 1:
+			t.Errorf("%s: %s, ran %d times", id, last.Outcome, ran)
+		case last.Outcome == tools.Unknown && once:
+			unknown++
+		case last.Outcome != tools.Completed:
+			t.Errorf("%s: outcome %s", id, last.Outcome)
+		}
+	}
+	noDeadLetters(t, b)
+	t.Logf("%d calls, %d of them unknown", calls, unknown)
+}
+
+// An async job whose workers all die, as when it panics where nobody recovers,
+// is given up on; its completion says so, next to the dead letter.
+func TestGivenUpAsyncJob(t *testing.T) {
+	b, url := killBus(t)
+	log := &runLog{dir: t.TempDir()}
+	told := startUser(t, b)
+	want := map[string]tools.Outcome{"async_keyed": tools.Failed, "async_once": tools.Unknown}
+	for tool := range want {
+		victim := startChild(t, url, log.dir, tool, "ack") // after the first result
+		msg := bus.Message{Subject: b.Call(tool, tool), Body: fmt.Appendf(nil, `{"id":%q}`, tool), Header: map[string][]string{"Stevedore-Attempt": {"2"}}}
+		if _, err := b.Publish(t.Context(), msg); err != nil {
+			t.Fatal(err)
+		}
+		victim.awaitKilled(t)
+	}
+	start(t, b, worker.Config{Queues: slices.Collect(maps.Keys(want)), AskPatience: killPatience, MaxAttempts: 3}, log.tools()...)
+	waitEmpty(t, b)
+	texts := map[string]string{}
+	for range want {
+		n := told.next(t)
+		texts[n.Call] = n.Text
+	}
+	for tool, outcome := range want {
+		result, _ := event(t, b, b.Result("default", tool))
+		completion, _ := event(t, b, b.Completion("default", tool))
+		if result.Outcome != tools.Async || completion.Outcome != outcome || !completion.IsError {
+			t.Errorf("%s: result %+v, completion %+v", tool, result, completion)
+		}
+	}
+	if text := texts["async_keyed"]; !strings.Contains(text, "given up on: delivered 3 times") {
+		t.Errorf("told %q", text)
+	}
+	if text := texts["async_once"]; !strings.Contains(text, "unknown") {
+		t.Errorf("told %q", text)
+	}
+}
+
+// A worker that stops for longer than its lease and then goes on as if nothing
+// had happened changes no result, and nothing once-only is run twice.
+func TestZombie(t *testing.T) {
+	b, url := killBus(t)
+	log := &runLog{dir: t.TempDir()}
+	zombie := startChild(t, url, log.dir, "default", "")
+	want := map[string]tools.Outcome{"once": tools.Unknown, "keyed": tools.Completed, "idempotent": tools.Completed}
+	for tool := range want {
+		submit(t, b, b.Call("default", tool), fmt.Sprintf(`{"id":%q,"args":{"gate":true}}`, tool))
+	}
+	await(t, "the calls run", func() bool { return len(log.count(t)) == len(want) })
+	if err := zombie.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	start(t, b, worker.Config{Name: "survivor", AskPatience: killPatience}, log.tools()...)
+	await(t, "results", func() bool {
+		for tool := range want {
+			if _, ok := event(t, b, b.Result("default", tool)); !ok {
+				return false
+			}
+		}
+		return true
+	})
+
+	if err := os.WriteFile(filepath.Join(log.dir, "gate"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := zombie.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the zombie's tools return", func() bool { return len(log.count(t)) == 2*len(want) })
+	if err := zombie.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := zombie.cmd.Wait(); err != nil { // it settled all it had
+		t.Fatal(err)
+	}
+	waitEmpty(t, b)
+	runs := log.count(t)
+	for tool, outcome := range want {
+		res, _ := event(t, b, b.Result("default", tool))
+		if res.Outcome != outcome || res.Worker != "survivor" {
+			t.Errorf("%s: result %+v", tool, res)
+		}
+	}
+	if runs["run once"] != 1 || runs["run keyed"] != 2 || runs["run idempotent"] != 2 {
+		t.Errorf("runs %v", runs)
+	}
+	noDeadLetters(t, b)
+}
+
+// await polls for what another process does.
+func await(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for: %s", what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}

@@ -1,0 +1,175 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/nats-io/nuid"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// recall finds out how far a call came that may have been here before, and
+// waits while somebody runs it. If it reports answered, nothing is left to do.
+func (w *Worker) recall(ctx context.Context, j *job) (answered bool, err error) {
+	var (
+		questions = backoff.NewExponentialBackOff(backoff.WithInitialInterval(askInterval),
+			backoff.WithMaxInterval(30*time.Second), backoff.WithMaxElapsedTime(0))
+		silent = time.Now() // since when nobody says that they run it
+	)
+	for {
+		if answered, err := w.answeredBefore(ctx, j); answered || err != nil {
+			return answered, err
+		}
+		busy, err := w.waitWhileRunningHere(ctx, j)
+		if err != nil {
+			return false, err
+		}
+		if !busy {
+			if busy, err = w.runsElsewhere(ctx, j.key); err != nil {
+				return false, err
+			}
+			started := false
+			if !busy {
+				started, err = w.startedForGood(ctx, j)
+				if !started || err != nil {
+					return false, err // nobody has it, and it may be run
+				}
+				if time.Since(silent) >= w.cfg.Silence {
+					return true, w.answer(ctx, j, unknownOutcome(j.call.Tool))
+				}
+			}
+			if err := w.pause(ctx, j, questions.NextBackOff()); err != nil {
+				return false, err
+			}
+		}
+		if busy {
+			silent = time.Now()
+		}
+	}
+}
+
+// answeredBefore reports whether the call has its last answer on the bus.
+func (w *Worker) answeredBefore(ctx context.Context, j *job) (bool, error) {
+	prior, ok, err := w.prior(ctx, j.key)
+	if !ok || err != nil {
+		return false, err
+	}
+	if err := j.sameAs(prior.Digest); err != nil {
+		return false, err
+	}
+	if prior.Outcome != tools.Async || j.completedElsewhere(w.registry) {
+		return true, nil
+	}
+	j.resultOut = true
+	_, ok, err = w.last(ctx, w.bus.Completion(j.key.session, j.key.id))
+	return ok, err
+}
+
+// startedForGood reports whether the call is of a once-only tool and was
+// started, so that it must not be run again. Of calls that are older than what
+// is remembered, nobody knows.
+func (w *Worker) startedForGood(ctx context.Context, j *job) (bool, error) {
+	if !j.once() {
+		return false, nil
+	}
+	claim, claimed, err := w.readClaim(ctx, j.key)
+	if err != nil {
+		return false, err
+	}
+	if claimed {
+		return true, j.sameAs(claim.Digest)
+	}
+	return time.Since(j.delivery.Published) > bus.ResultsKept, nil
+}
+
+// unknownOutcome is the honest answer for a once-only tool that was started by
+// a worker that is gone.
+func unknownOutcome(tool string) *tools.Result {
+	text := fmt.Sprintf("The outcome of this call is unknown: the worker that ran %s stopped before it could report. "+
+		"It may have acted completely, partly or not at all. It was not run again. Check its effects before you repeat it.", tool)
+	res := tools.Failure(tools.Errorf(tools.CodeUnknownOutcome, "%s", text))
+	res.ForUser = text
+	return res
+}
+
+// prior returns the result that stands on the bus for a call.
+func (w *Worker) prior(ctx context.Context, k key) (tools.ResultEvent, bool, error) {
+	body, ok, err := w.last(ctx, w.bus.Result(k.session, k.id))
+	if !ok || err != nil {
+		return tools.ResultEvent{}, false, err
+	}
+	prior, err := tools.DecodeResult(body)
+	return prior, err == nil, err
+}
+
+// sameAs reports whether what stands on the bus, by its digest, is about this
+// very call; an id that was used for another one must not get its result.
+func (j *job) sameAs(digest string) error {
+	if j.digest == "" || digest == "" || digest == j.digest {
+		return nil
+	}
+	return bus.Reject(tools.CodeMismatch, fmt.Errorf("the id %q was used in session %q before, with another tool or other arguments; choose a new id",
+		tools.Excerpt(j.call.ID, 80), tools.Excerpt(j.call.Session, 80)))
+}
+
+// claimBody is what stands on the claim's subject.
+type claimBody struct {
+	Worker string    `json:"worker"`
+	Nonce  string    `json:"nonce"`
+	Digest string    `json:"call_digest,omitempty"`
+	At     time.Time `json:"at"`
+}
+
+// claim makes this worker the one that runs the job, until running.end, and
+// returns the context that its tool runs in. If somebody else has the call,
+// claim waits for the answer, as recall does.
+func (w *Worker) claim(ctx context.Context, j *job) (toolCtx context.Context, answered bool, err error) {
+	for {
+		toolCtx, mine := w.running.begin(ctx, j)
+		if mine && j.once() {
+			mine, err = w.writeClaim(ctx, j)
+		}
+		if mine || err != nil {
+			return toolCtx, false, err
+		}
+		w.running.end(j)
+		if answered, err := w.recall(ctx, j); answered || err != nil {
+			return nil, answered, err
+		}
+	}
+}
+
+// writeClaim reports whether the claim is this job's. The first writer wins,
+// and a lost acknowledgement does not make a stranger of us.
+func (w *Worker) writeClaim(ctx context.Context, j *job) (mine bool, err error) {
+	claim := claimBody{Worker: w.cfg.Name, Nonce: nuid.Next(), Digest: j.digest, At: j.started}
+	body, err := bus.Encode(claim)
+	if err != nil {
+		return false, err
+	}
+	err = w.persist(ctx, bus.Message{Subject: w.bus.Claim(j.key.session, j.key.id), Body: body})
+	if !errors.Is(err, bus.ErrTaken) {
+		return err == nil, err
+	}
+	stands, ok, err := w.readClaim(ctx, j.key)
+	return ok && stands.Nonce == claim.Nonce, err
+}
+
+func (w *Worker) readClaim(ctx context.Context, k key) (claimBody, bool, error) {
+	body, ok, err := w.last(ctx, w.bus.Claim(k.session, k.id))
+	if !ok || err != nil {
+		return claimBody{}, false, err
+	}
+	var c claimBody
+	if err := json.Unmarshal(body, &c); err != nil {
+		// Whoever wrote this, the call was claimed.
+		w.log.Warn().Err(err).Str("call", k.id).Str("session", k.session).Msg("unreadable claim")
+	}
+	return c, true, nil
+}

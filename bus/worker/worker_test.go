@@ -1,0 +1,393 @@
+package worker_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// plain offloads nothing; what offloading does is tested where it is done.
+type plain struct{}
+
+func (plain) Result(_ context.Context, _ tools.Call, _ tools.Definition, res *tools.Result) (*tools.Result, error) {
+	return res, nil
+}
+func (plain) Raw(_ context.Context, raw tools.RawEvent) (*tools.Result, error) {
+	return &tools.Result{ForLLM: *raw.ForLLM, ForUser: raw.ForUser, Silent: raw.Silent, IsError: raw.IsError}, nil
+}
+func (plain) Fallback(_ tools.Call, _ *tools.Result, cause error) *tools.Result {
+	return tools.Failure(tools.Errorf(tools.CodeOffloadFailed, "%v", cause))
+}
+
+type echoArgs struct {
+	Text string `json:"text"`
+}
+
+// echo counts its runs.
+func echo(t *testing.T, name string, effect tools.Effect, runs *atomic.Int64, during func()) tools.Tool {
+	t.Helper()
+	tool, err := tools.NewTool(name, "echoes", func(_ context.Context, _ tools.Call, in echoArgs) *tools.Result {
+		runs.Add(1)
+		if during != nil {
+			during()
+		}
+		return tools.UserResult(in.Text)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tool.WithEffect(effect)
+}
+
+// start runs a worker until the test ends.
+func start(t *testing.T, b *bus.Bus, cfg worker.Config, toolset ...tools.Tool) {
+	t.Helper()
+	registry := tools.NewRegistry(zerolog.Nop())
+	if err := registry.Register(toolset...); err != nil {
+		t.Fatal(err)
+	}
+	if cfg.Grace == 0 {
+		cfg.Grace = 2 * time.Second
+	}
+	if cfg.Silence == 0 {
+		cfg.Silence = time.Millisecond
+	}
+	cfg.Log = bustest.Log(t)
+	w := worker.New(b, registry, plain{}, cfg)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("worker: %v", err)
+		}
+	})
+}
+
+// submit publishes a call as any client would.
+func submit(t *testing.T, b *bus.Bus, subject, body string) {
+	t.Helper()
+	if _, err := b.JetStream().Publish(t.Context(), subject, []byte(body)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestCallBecomesResult(t *testing.T) {
+	b := bustest.New(t)
+	var runs atomic.Int64
+	start(t, b, worker.Config{Name: "w1"}, echo(t, "echo", tools.Idempotent, &runs, nil))
+	results := bustest.Subscribe(t, b, "stevedore.result.s1.>")
+	submit(t, b, "stevedore.call.default.echo", `{"id":"toolu_1","session":"s1","args":{"text":"<hi> & ü"}}`)
+
+	got, msg := bustest.Next[tools.ResultEvent](t, results)
+	if msg.Subject != "stevedore.result.s1.toolu_1" {
+		t.Errorf("subject %s", msg.Subject)
+	}
+	if got.Outcome != tools.Completed || got.ForLLM != "<hi> & ü" || got.ForUser != got.ForLLM || got.IsError || got.Attempt != 1 || got.Worker != "w1" {
+		t.Errorf("result %+v", got)
+	}
+	if !strings.Contains(string(msg.Data), "<hi> & ü") {
+		t.Errorf("the text is escaped: %s", msg.Data)
+	}
+	if v := msg.Header.Get("ce-specversion"); v != "1.0" {
+		t.Errorf("ce-specversion %q", v)
+	}
+}
+
+// Each bad call has an error result, or a dead letter where there is nobody to
+// answer; the worker lives on.
+func TestBadCalls(t *testing.T) {
+	b := bustest.New(t)
+	var runs atomic.Int64
+	start(t, b, worker.Config{}, echo(t, "echo", tools.Idempotent, &runs, nil))
+	results := bustest.Subscribe(t, b, "stevedore.result.>")
+	dead := bustest.Subscribe(t, b, "stevedore.dead.>")
+
+	long := strings.Repeat("x", 5000)
+	for name, c := range map[string]struct{ subject, body, outcome, code string }{
+		"unknown tool":    {"call.default.nosuch", `{"id":"a"}`, "failed", tools.CodeUnknownTool},
+		"bad arguments":   {"call.default.echo", `{"id":"b","args":{"text":7}}`, "failed", tools.CodeInvalidArguments},
+		"no arguments":    {"call.default.echo", `{"id":"c"}`, "failed", tools.CodeInvalidArguments},
+		"array":           {"call.default.echo", `{"id":"d","args":[1]}`, "failed", tools.CodeInvalidArguments},
+		"other tool":      {"call.default.echo", `{"id":"e","tool":"shell","args":{"text":"x"}}`, "failed", tools.CodeInvalidCall},
+		"huge id":         {"call.default.echo", `{"id":"` + strings.Repeat("y", 20000) + `","args":{"text":"x"}}`, "failed", tools.CodeInvalidCall},
+		"wildcard id":     {"call.default.echo", `{"id":"*.>","session":"a.b","args":{"text":"x"}}`, "completed", ""},
+		"5000 byte id":    {"call.default.echo", `{"id":"` + long + `","args":{"text":"x"}}`, "completed", ""},
+		"missing id":      {"call.default.echo", `{"args":{"text":"x"}}`, "completed", ""},
+		"deadline passed": {"call.default.echo", `{"id":"f","deadline":"2020-01-01T00:00:00Z","args":{"text":"x"}}`, "timeout", tools.CodeTimeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			submit(t, b, "stevedore."+c.subject, c.body)
+			got, msg := bustest.Next[tools.ResultEvent](t, results)
+			if string(got.Outcome) != c.outcome {
+				t.Fatalf("outcome %s, want %s: %s", got.Outcome, c.outcome, tools.Excerpt(string(msg.Data), 500))
+			}
+			if err := bus.CheckSubject(msg.Subject); err != nil {
+				t.Error(err)
+			}
+			if c.code != "" && (got.Error == nil || got.Error.Code != c.code || got.ForLLM == "") {
+				t.Errorf("error %+v, want code %s", got.Error, c.code)
+			}
+		})
+	}
+	for name, c := range map[string]struct{ subject, body string }{
+		"not JSON":     {"call.default.echo", `{"id":`},
+		"not object":   {"call.default.echo", `[1,2]`},
+		"empty":        {"call.default.echo", ``},
+		"not UTF-8":    {"call.default.echo", "{\"id\":\"\xff\"}"},
+		"long subject": {"call.default.echo.more", `{"id":"a1"}`},
+		"bad raw":      {"raw.default.echo", `nope`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			submit(t, b, "stevedore."+c.subject, c.body)
+			got, _ := bustest.Next[bus.DeadLetter](t, dead)
+			if got.Code != "undecodable" || got.Reason == "" || got.Subject != "stevedore."+c.subject {
+				t.Errorf("dead letter %+v", got)
+			}
+			if body, err := b.DeadMessage(t.Context(), got); err != nil || string(body) != c.body {
+				t.Errorf("body %q, %v", body, err)
+			}
+		})
+	}
+}
+
+// A redelivery after the result was published runs nothing.
+func TestAnsweredCallIsNotRunAgain(t *testing.T) {
+	b := bustest.New(t)
+	var runs atomic.Int64
+	start(t, b, worker.Config{}, echo(t, "once", tools.Once, &runs, nil))
+	results := bustest.Subscribe(t, b, "stevedore.result.>")
+	submit(t, b, "stevedore.call.default.once", `{"id":"a","args":{"text":"x"}}`)
+	bustest.Next[tools.ResultEvent](t, results)
+
+	// The same call again, as a client whose acknowledgement was lost sends it.
+	submit(t, b, "stevedore.call.default.once", `{"id":"a","args":{ "text":"x"}}`)
+	waitEmpty(t, b)
+	if n := runs.Load(); n != 1 {
+		t.Errorf("ran %d times", n)
+	}
+}
+
+// Another call under a used id must not get the first one's result.
+func TestMismatch(t *testing.T) {
+	b := bustest.New(t)
+	var runs atomic.Int64
+	start(t, b, worker.Config{}, echo(t, "echo", tools.Idempotent, &runs, nil), echo(t, "once", tools.Once, &runs, nil))
+	results := bustest.Subscribe(t, b, "stevedore.result.>")
+	dead := bustest.Subscribe(t, b, "stevedore.dead.>")
+	for _, tool := range []string{"echo", "once"} {
+		submit(t, b, "stevedore.call.default."+tool, `{"id":"`+tool+`","args":{"text":"x"}}`)
+		bustest.Next[tools.ResultEvent](t, results)
+		submit(t, b, "stevedore.call.default."+tool, `{"id":"`+tool+`","args":{"text":"y"}}`)
+		if got, _ := bustest.Next[bus.DeadLetter](t, dead); got.Code != tools.CodeMismatch {
+			t.Errorf("dead letter %+v", got)
+		}
+	}
+}
+
+// A claim whose worker is gone ends in an unknown outcome, and the tool is not
+// run. One that never was claimed is run.
+func TestClaimedByTheDead(t *testing.T) {
+	b := bustest.New(t)
+	var runs atomic.Int64
+	results := bustest.Subscribe(t, b, "stevedore.result.>")
+	submit(t, b, "stevedore.claim.default.gone", `{"worker":"dead","nonce":"n"}`)
+	start(t, b, worker.Config{}, echo(t, "once", tools.Once, &runs, nil))
+	submit(t, b, "stevedore.call.default.once", `{"id":"gone","args":{"text":"x"}}`)
+	got, _ := bustest.Next[tools.ResultEvent](t, results)
+	if got.Outcome != tools.Unknown || !got.IsError || got.ForUser == "" || runs.Load() != 0 {
+		t.Errorf("result %+v after %d runs", got, runs.Load())
+	}
+}
+
+// Two messages with one id while the call runs: one run, both settled.
+func TestSameCallTwiceAtOnce(t *testing.T) {
+	b := bustest.New(t)
+	var runs atomic.Int64
+	entered, release := make(chan struct{}, 2), make(chan struct{})
+	tool := echo(t, "once", tools.Once, &runs, func() { entered <- struct{}{}; <-release })
+	start(t, b, worker.Config{Name: "w1"}, tool)
+	start(t, b, worker.Config{Name: "w2"}, tool)
+	submit(t, b, "stevedore.call.default.once", `{"id":"a","args":{"text":"x"}}`)
+	<-entered
+	submit(t, b, "stevedore.call.default.once", `{"id":"a","args":{"text":"x"}}`)
+	close(release)
+	waitEmpty(t, b)
+	if n := runs.Load(); n != 1 {
+		t.Errorf("ran %d times", n)
+	}
+	body, ok, err := b.Last(t.Context(), bus.Results, b.Result("default", "a"))
+	if res, _ := tools.DecodeResult(body); !ok || err != nil || res.Outcome != tools.Completed {
+		t.Errorf("result %s, %v", body, err)
+	}
+}
+
+func TestRawResult(t *testing.T) {
+	b := bustest.New(t)
+	start(t, b, worker.Config{})
+	results := bustest.Subscribe(t, b, "stevedore.result.>")
+	submit(t, b, "stevedore.raw.default.their_tool", `{"id":"r","session":"s","for_llm":"text","for_user":"hello"}`)
+	got, _ := bustest.Next[tools.ResultEvent](t, results)
+	if got.ForLLM != "text" || got.ForUser != "hello" || got.Tool != "their_tool" || got.Outcome != tools.Completed {
+		t.Errorf("result %+v", got)
+	}
+}
+
+func TestPanickingAndSilentTools(t *testing.T) {
+	b := bustest.New(t)
+	var runs atomic.Int64
+	start(t, b, worker.Config{}, echo(t, "boom", tools.Idempotent, &runs, func() { panic("boom") }))
+	results := bustest.Subscribe(t, b, "stevedore.result.>")
+	submit(t, b, "stevedore.call.default.boom", `{"id":"p","args":{"text":"x"}}`)
+	if got, _ := bustest.Next[tools.ResultEvent](t, results); got.Error == nil || got.Error.Code != tools.CodePanic {
+		t.Errorf("result %+v", got)
+	}
+}
+
+// later is an async tool that completes when it is told to.
+type later struct {
+	effect  tools.Effect
+	started chan tools.AsyncCallback
+}
+
+func (l later) Definition() tools.Definition {
+	return tools.Definition{Name: "later", Description: "completes later", Effect: l.effect}
+}
+func (l later) Execute(context.Context, tools.Call) *tools.Result {
+	return tools.ErrorResult("not async")
+}
+func (l later) ExecuteAsync(_ context.Context, _ tools.Call, callback tools.AsyncCallback) *tools.Result {
+	l.started <- callback
+	return tools.AsyncResult("started")
+}
+
+func TestAsyncCompletion(t *testing.T) {
+	b := bustest.New(t)
+	tool := later{effect: tools.Idempotent, started: make(chan tools.AsyncCallback, 1)}
+	// One slot: a job in the background must not hold it.
+	var runs atomic.Int64
+	start(t, b, worker.Config{Slots: 1}, tool, echo(t, "echo", tools.Idempotent, &runs, nil))
+	events := bustest.Subscribe(t, b, "stevedore.*.s.*")
+	submit(t, b, "stevedore.call.default.later", `{"id":"j","session":"s"}`)
+	first, msg := bustest.Next[tools.ResultEvent](t, events)
+	if first.Outcome != tools.Async || !first.Async || msg.Subject != "stevedore.result.s.j" {
+		t.Errorf("result %+v on %s", first, msg.Subject)
+	}
+	submit(t, b, "stevedore.call.default.echo", `{"id":"e","session":"s","args":{"text":"x"}}`)
+	if got, _ := bustest.Next[tools.ResultEvent](t, events); got.ID != "e" {
+		t.Errorf("result %+v", got)
+	}
+	callback := <-tool.started
+	callback(t.Context(), tools.UserResult("done"))
+	callback(t.Context(), tools.UserResult("done twice"))
+	got, msg := bustest.Next[tools.ResultEvent](t, events)
+	if got.ForUser != "done" || msg.Subject != "stevedore.completion.s.j" || got.Outcome != tools.Completed {
+		t.Errorf("completion %+v on %s", got, msg.Subject)
+	}
+	waitEmpty(t, b)
+}
+
+// A stop hands running calls back without counting it as an attempt, and the
+// next worker answers them.
+func TestStopHandsBack(t *testing.T) {
+	b := bustest.New(t)
+	results := bustest.Subscribe(t, b, "stevedore.result.>")
+	started := make(chan struct{}, 1)
+	block, err := tools.NewTool("block", "waits for the end", func(ctx context.Context, _ tools.Call, _ struct{}) *tools.Result {
+		started <- struct{}{}
+		<-ctx.Done()
+		return tools.ErrorResult("interrupted")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry := tools.NewRegistry(zerolog.Nop())
+	if err := registry.Register(block.WithEffect(tools.Idempotent)); err != nil {
+		t.Fatal(err)
+	}
+	submit(t, b, "stevedore.call.default.block", `{"id":"a"}`)
+	for range 8 { // more often than MaxAttempts
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			done <- worker.New(b, registry, plain{}, worker.Config{Grace: time.Millisecond, MaxAttempts: 3}).Run(ctx)
+		}()
+		<-started
+		cancel()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	var runs atomic.Int64
+	start(t, b, worker.Config{MaxAttempts: 3}, echo(t, "block", tools.Idempotent, &runs, nil))
+	got, _ := bustest.Next[tools.ResultEvent](t, results)
+	if got.Error == nil || got.Error.Code != tools.CodeInvalidArguments { // echo's schema; it was run at all
+		t.Errorf("result %+v", got)
+	}
+}
+
+func TestTickBecomesCall(t *testing.T) {
+	b := bustest.New(t)
+	var runs atomic.Int64
+	start(t, b, worker.Config{Ticks: true}, echo(t, "echo", tools.Idempotent, &runs, nil))
+	results := bustest.Subscribe(t, b, "stevedore.result.>")
+	submit(t, b, "stevedore.tick.heartbeat.main", `{"tool":"echo","args":{"text":"tick"}}`)
+	got, msg := bustest.Next[tools.ResultEvent](t, results)
+	if got.ForLLM != "tick" || got.Session != "heartbeat-main" || !strings.HasPrefix(msg.Subject, "stevedore.result.heartbeat-main.heartbeat-main-20") {
+		t.Errorf("result %+v on %s", got, msg.Subject)
+	}
+}
+
+func TestManyCallsOneResultEach(t *testing.T) {
+	b := bustest.New(t)
+	var runs atomic.Int64
+	for i := range 3 {
+		start(t, b, worker.Config{Name: fmt.Sprint("w", i), Slots: 16}, echo(t, "echo", tools.Idempotent, &runs, nil))
+	}
+	const n = 500
+	results := bustest.Subscribe(t, b, "stevedore.result.>")
+	for i := range n {
+		submit(t, b, "stevedore.call.default.echo", fmt.Sprintf(`{"id":"c%d","args":{"text":"%d"}}`, i, i))
+	}
+	seen := map[string]bool{}
+	for range n {
+		got, _ := bustest.Next[tools.ResultEvent](t, results)
+		if seen[got.ID] || "c"+got.ForLLM != got.ID {
+			t.Fatalf("result %+v", got)
+		}
+		seen[got.ID] = true
+	}
+	waitEmpty(t, b)
+}
+
+// waitEmpty waits until all calls are acknowledged.
+func waitEmpty(t *testing.T, b *bus.Bus) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		s, err := b.JetStream().Stream(t.Context(), b.StreamName(bus.Calls))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.CachedInfo().State.Msgs == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			info, _ := json.Marshal(s.CachedInfo().State)
+			t.Fatalf("calls are left: %s", info)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
