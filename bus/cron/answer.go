@@ -1,0 +1,114 @@
+package cron
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// Answer says what became of a request.
+type Answer struct {
+	Action string `json:"action"`
+	Name   string `json:"name,omitempty"`
+	// Job as it is now; nil for a list and after a removal.
+	Job *Entry `json:"job,omitempty"`
+	// Upcoming are its next runs.
+	Upcoming []time.Time `json:"upcoming,omitempty"`
+	// Jobs is the list.
+	Jobs []Entry `json:"jobs,omitzero"`
+}
+
+// Text is the answer for people and models.
+func (a Answer) Text() string {
+	var b strings.Builder
+	switch {
+	case a.Action == ActionList:
+		for _, e := range a.Jobs {
+			fmt.Fprintf(&b, "%s: %s\n", e.Name, e.line())
+		}
+		if len(a.Jobs) == 0 {
+			return "No cron jobs."
+		}
+	case a.Job == nil:
+		fmt.Fprintf(&b, "Cron job %s: %s\n", past(a.Action), a.Name)
+	case past(a.Action) != "":
+		fmt.Fprintf(&b, "Cron job %s: %s\n%s\n", past(a.Action), a.Name, a.Job.line())
+		a.upcoming(&b)
+	default:
+		a.Job.details(&b)
+		a.upcoming(&b)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// past is what is said of an action that changed something.
+func past(action string) string {
+	switch action {
+	case ActionAdd:
+		return "added"
+	case ActionRemove, ActionUpdate, ActionEnable, ActionDisable:
+		return action + "d"
+	}
+	return ""
+}
+
+func (a Answer) upcoming(b *strings.Builder) {
+	for i, t := range a.Upcoming {
+		if i == 0 {
+			b.WriteString("Next runs:\n")
+		}
+		fmt.Fprintf(b, "  %s\n", a.Job.in(t).Format("Mon "+time.RFC3339))
+	}
+}
+
+// line is a job in one line.
+func (e Entry) line() string {
+	line := fmt.Sprintf("%s, calls %s", e.When(), e.Tool)
+	switch {
+	case e.Disabled:
+		line += ", disabled"
+	case e.Ended:
+		line += ", ended"
+	case !e.Next.IsZero():
+		line += ", next " + e.in(e.Next).Format(time.RFC3339)
+	}
+	if e.LastRun != nil {
+		line += ", last run " + e.lastRun()
+	}
+	return line
+}
+
+func (e Entry) lastRun() string {
+	r := e.LastRun
+	text := e.in(r.Slot).Format(time.RFC3339)
+	switch {
+	case r.Outcome == tools.Async:
+		text += " goes on in the background"
+	case r.Outcome != "":
+		text += " " + string(r.Outcome)
+	case r.Message == "":
+		text += " waits or runs"
+	}
+	if r.Message != "" {
+		text += ": " + tools.EscapeLine(tools.Excerpt(r.Message, 200))
+	}
+	return text
+}
+
+// details is all there is to say of a job.
+func (e Entry) details(b *strings.Builder) {
+	fmt.Fprintf(b, "%s: %s\n", e.Name, e.line())
+	for _, field := range []struct{ name, text string }{
+		{"Session", e.Session}, {"Arguments", string(e.Args)}, {"Queue", e.Queue}, {"Channel", e.Channel}, {"Chat", e.ChatID},
+		{"Timeout", duration(e.Timeout)},
+	} {
+		if field.text != "" {
+			fmt.Fprintf(b, "%s: %s\n", field.name, tools.EscapeLine(tools.Excerpt(field.text, 2000)))
+		}
+	}
+	if e.LastRun != nil {
+		fmt.Fprintf(b, "Last call: %s\n", e.LastRun.Call)
+	}
+}

@@ -1,0 +1,234 @@
+package cron_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/cron"
+	"github.com/stevedore-bus/stevedore/bus/notify"
+	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+func TestJobs(t *testing.T) {
+	jobs := cron.New(bustest.New(t))
+	ctx, alice, bob, operator := t.Context(), cron.Caller{Session: "alice"}, cron.Caller{Session: "bob"}, cron.Caller{Operator: true}
+	job := cron.Job{
+		Name: "backup", Cron: "30 9 * * 1-5", TimeZone: "Europe/Berlin", Session: "bob",
+		Tool: "shell", Args: json.RawMessage(`{"command":"make"}`), Channel: "telegram", ChatID: "7", Timeout: time.Minute,
+	}
+	added, err := jobs.Add(ctx, alice, job)
+	if err != nil || added.Session != "alice" || added.ChatID != "7" || added.Timeout != time.Minute || string(added.Args) != string(job.Args) {
+		t.Fatalf("added %+v, %v", added, err)
+	}
+	up := added.Upcoming(3)
+	if len(up) != 3 || !up[0].Equal(added.Next) || !up[1].After(up[0]) || !up[2].After(up[1]) {
+		t.Errorf("upcoming %v", up)
+	}
+	if _, err := jobs.Add(ctx, bob, job); !errors.Is(err, cron.ErrExists) {
+		t.Errorf("add again: %v", err)
+	}
+
+	// Another session neither sees nor changes it; an operator does.
+	_, get := jobs.Get(ctx, bob, "backup")
+	_, update := jobs.Update(ctx, bob, "backup", func(j *cron.Job) error { j.Tool = "evil"; return nil })
+	_, disable := jobs.Disable(ctx, bob, "backup")
+	for _, err := range []error{get, update, disable, jobs.Remove(ctx, bob, "backup")} {
+		if !errors.Is(err, cron.ErrNotFound) {
+			t.Errorf("bob: %v", err)
+		}
+	}
+	if n := count(t, jobs, bob); n != 0 {
+		t.Errorf("bob sees %d jobs", n)
+	}
+	if n := count(t, jobs, operator); n != 1 {
+		t.Errorf("the operator sees %d jobs", n)
+	}
+	disabled, err := jobs.Disable(ctx, operator, "backup")
+	if err != nil || !disabled.Disabled || !disabled.Next.IsZero() || disabled.Upcoming(3) != nil || disabled.Session != "alice" {
+		t.Errorf("disabled %+v, %v", disabled, err)
+	}
+	if enabled, err := jobs.Enable(ctx, alice, "backup"); err != nil || enabled.Disabled || enabled.Next.IsZero() {
+		t.Errorf("enabled %+v, %v", enabled, err)
+	}
+	changed, err := jobs.Update(ctx, alice, "backup", func(j *cron.Job) error {
+		j.Cron, j.TimeZone, j.Every, j.Session = "", "", time.Hour, "bob"
+		return nil
+	})
+	if err != nil || changed.Every != time.Hour || changed.Cron != "" || changed.Session != "alice" || changed.Tool != "shell" {
+		t.Errorf("changed %+v, %v", changed, err)
+	}
+	same, err := jobs.Update(ctx, alice, "backup", func(*cron.Job) error { return nil })
+	if err != nil || !same.Next.Equal(changed.Next) {
+		t.Errorf("same %+v, %v", same, err)
+	}
+	if err := jobs.Remove(ctx, alice, "backup"); err != nil {
+		t.Error(err)
+	}
+	if err := jobs.Remove(ctx, alice, "backup"); !errors.Is(err, cron.ErrNotFound) {
+		t.Errorf("remove again: %v", err)
+	}
+}
+
+func count(t *testing.T, jobs *cron.Jobs, by cron.Caller) (n int) {
+	t.Helper()
+	for _, err := range jobs.List(t.Context(), by) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	return n
+}
+
+func TestBadJobs(t *testing.T) {
+	jobs := cron.New(bustest.New(t))
+	for want, j := range map[string]cron.Job{
+		"the name":      {Name: "a.b", Every: time.Hour, Tool: "x"},
+		"the tool":      {Name: "a", Every: time.Hour, Tool: "*"},
+		"the queue":     {Name: "a", Every: time.Hour, Tool: "x", Queue: ">"},
+		"the arguments": {Name: "a", Every: time.Hour, Tool: "x", Args: json.RawMessage(`[1]`)},
+		"has passed":    {Name: "a", At: time.Now().Add(-time.Second), Tool: "x"},
+		"exactly one":   {Name: "a", Tool: "x"},
+		"the timeout":   {Name: "a", Every: time.Hour, Tool: "x", Timeout: time.Millisecond},
+		"whole seconds": {Name: "a", Every: time.Millisecond, Tool: "x"},
+		"has 3 fields":  {Name: "a", Cron: "* * *", Tool: "x"},
+		"minute":        {Name: "a", Cron: "a b c d e", Tool: "x"},
+		"never due":     {Name: "a", Cron: "0 0 30 2 *", Tool: "x"},
+		"not known":     {Name: "a", Cron: "@daily", TimeZone: "Nowhere/At_All", Tool: "x"},
+	} {
+		if _, err := jobs.Add(t.Context(), cron.Caller{}, j); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("add %+v: %v, want %q", j, err, want)
+		}
+	}
+}
+
+// Of many who add one name at once, one gets it.
+func TestOneNameOneJob(t *testing.T) {
+	jobs := cron.New(bustest.New(t))
+	var wg sync.WaitGroup
+	errs := make([]error, 8)
+	for i := range errs {
+		wg.Go(func() {
+			_, errs[i] = jobs.Add(t.Context(), cron.Caller{Session: string(rune('a' + i))}, cron.Job{Name: "job", Every: time.Hour, Tool: "x"})
+		})
+	}
+	wg.Wait()
+	won := 0
+	for _, err := range errs {
+		if err == nil {
+			won++
+		} else if !errors.Is(err, cron.ErrExists) {
+			t.Error(err)
+		}
+	}
+	if won != 1 {
+		t.Errorf("%d jobs were added", won)
+	}
+}
+
+// A one-shot that fails is recorded failed and told to the user, and is gone.
+func TestFailedJobTellsItsOwner(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	tool, err := tools.NewTool("fail", "fails", func(context.Context, tools.Call, struct{}) *tools.Result {
+		return tools.ErrorResult("the disk is full")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry := tools.NewRegistry(zerolog.Nop())
+	if err := registry.Register(tool); err != nil {
+		t.Fatal(err)
+	}
+	console := make(recorder, 10)
+	notifier, err := notify.New(b, notify.Config{Channels: map[string]notify.Channel{"console": console}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, worker.New(b, registry, plain{}, worker.Config{Ticks: true}).Run)
+	run(t, notifier.Run)
+
+	results := bustest.Subscribe(t, b, "stevedore.result.alice.>")
+	jobs := cron.New(b)
+	if _, err := jobs.Add(t.Context(), cron.Caller{Session: "alice"}, cron.Job{Name: "once", At: time.Now().Add(1100 * time.Millisecond), Tool: "fail"}); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := bustest.Next[tools.ResultEvent](t, results); got.Outcome != tools.Failed || got.Action != bus.Cron {
+		t.Errorf("result %+v", got)
+	}
+	select {
+	case n := <-console:
+		if !n.IsError || n.Session != "alice" || n.Text != "fail did not succeed (failed): the disk is full" {
+			t.Errorf("told %+v", n)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("nobody was told")
+	}
+	if n := count(t, jobs, cron.Caller{Operator: true}); n != 0 {
+		t.Errorf("%d jobs are left", n)
+	}
+
+	// It is remembered for a while, with its outcome, and can be given a new time.
+	alice := cron.Caller{Session: "alice"}
+	e, err := jobs.Get(t.Context(), alice, "once")
+	if err != nil || !e.Ended || e.LastRun == nil || e.LastRun.Outcome != tools.Failed || e.LastRun.Message != "the disk is full" || e.Tool != "fail" {
+		t.Fatalf("ended %+v, %v", e, err)
+	}
+	if _, err := jobs.Get(t.Context(), cron.Caller{Session: "bob"}, "once"); !errors.Is(err, cron.ErrNotFound) {
+		t.Errorf("bob: %v", err)
+	}
+	if _, err := jobs.Disable(t.Context(), alice, "once"); err == nil || !strings.Contains(err.Error(), "give it a new time") {
+		t.Errorf("disable: %v", err)
+	}
+	stream, err := b.JetStream().Stream(t.Context(), b.StreamName(bus.Ticks))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if msg, err := stream.GetLastMsgForSubject(t.Context(), "stevedore.run.cron.once"); err != nil || msg.Header.Get("Nats-TTL") == "" {
+		t.Errorf("the record of the run is kept for ever: %v, %v", msg, err)
+	}
+	again, err := jobs.Update(t.Context(), alice, "once", func(j *cron.Job) error { j.At = time.Now().Add(time.Hour); return nil })
+	if err != nil || again.Ended || again.Next.IsZero() {
+		t.Errorf("again %+v, %v", again, err)
+	}
+}
+
+type recorder chan notify.Notification
+
+func (r recorder) Send(_ context.Context, n notify.Notification) error {
+	r <- n
+	return nil
+}
+
+type plain struct{}
+
+func (plain) Result(_ context.Context, _ tools.Call, _ tools.Definition, res *tools.Result) (*tools.Result, error) {
+	return res, nil
+}
+func (plain) Raw(context.Context, tools.RawEvent) (*tools.Result, error) { return nil, nil }
+func (plain) Fallback(_ tools.Call, res *tools.Result, _ error) *tools.Result {
+	return res
+}
+
+func run(t *testing.T, f func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- f(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,84 @@
+package cron
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus"
+)
+
+// Entry is a job as the server has it.
+type Entry struct {
+	Job
+	// ChangedAt is when the job was added or changed last.
+	ChangedAt time.Time
+	// Next is when the job is due, if it is.
+	Next time.Time
+	// Ended: the time of a job that runs once has come. Get returns it for a
+	// month; it is listed no more.
+	Ended bool
+	// LastRun is the newest run, if there was one.
+	LastRun *Run
+
+	revision uint64
+}
+
+// Upcoming previews the next n runs from now on; none if the job is disabled.
+func (e Entry) Upcoming(n int) []time.Time {
+	if e.Disabled || e.Next.IsZero() || n <= 0 {
+		return nil
+	}
+	return append([]time.Time{e.Next}, e.times().Upcoming(e.Next, n-1)...)
+}
+
+// When says in words when the job runs.
+func (j Job) When() string { return j.times().When() }
+
+func (j Job) times() bus.Schedule {
+	return bus.Schedule{Every: j.Every, Cron: j.Cron, TimeZone: j.TimeZone, At: j.At}
+}
+
+// in returns a time as it is to be shown: in the job's time zone.
+func (j Job) in(t time.Time) time.Time {
+	if loc, err := time.LoadLocation(j.TimeZone); err == nil {
+		return t.In(loc)
+	}
+	return t.UTC()
+}
+
+// MarshalJSON writes durations as people and requests do, such as "30m".
+func (e Entry) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Name      string          `json:"name"`
+		Session   string          `json:"session"`
+		When      string          `json:"when"`
+		At        time.Time       `json:"at,omitzero"`
+		Every     string          `json:"every,omitempty"`
+		Cron      string          `json:"cron,omitempty"`
+		TimeZone  string          `json:"time_zone,omitempty"`
+		Tool      string          `json:"tool"`
+		Args      json.RawMessage `json:"args,omitempty"`
+		Queue     string          `json:"queue,omitempty"`
+		Channel   string          `json:"channel,omitempty"`
+		ChatID    string          `json:"chat_id,omitempty"`
+		Timeout   string          `json:"timeout,omitempty"`
+		Overlap   bool            `json:"overlap,omitempty"`
+		Enabled   bool            `json:"enabled"`
+		Ended     bool            `json:"ended,omitempty"`
+		CreatedAt time.Time       `json:"created_at,omitzero"`
+		ChangedAt time.Time       `json:"changed_at,omitzero"`
+		Next      time.Time       `json:"next,omitzero"`
+		LastRun   *Run            `json:"last_run,omitempty"`
+	}{
+		e.Name, e.Session, e.When(), e.At, duration(e.Every), e.Cron, e.TimeZone,
+		e.Tool, e.Args, e.Queue, e.Channel, e.ChatID, duration(e.Timeout), e.Overlap, !e.Disabled, e.Ended,
+		e.CreatedAt, e.ChangedAt, e.Next, e.LastRun,
+	})
+}
+
+func duration(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return d.String()
+}

@@ -1,0 +1,135 @@
+package cron
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// Job is a call that is made at certain times. Exactly one of Every, Cron and
+// At is set.
+type Job struct {
+	// Name is a token, and the job's only one in the whole installation.
+	Name string
+	// Every is an interval of whole seconds. It begins anew when the job is
+	// changed.
+	Every time.Duration
+	// Cron is an expression of 5 fields, or 6 with seconds first, meant in
+	// TimeZone, an IANA name; default UTC.
+	Cron     string
+	TimeZone string
+	// At is the time of a job that runs once.
+	At time.Time
+
+	// Session owns the job; Add and Update set it to the caller's, unless an
+	// operator calls. Its calls run there.
+	Session string
+	// Tool is called with Args, an object, on Queue.
+	Tool  string
+	Args  json.RawMessage
+	Queue string
+	// Channel and ChatID are where the answers go; default as for any call.
+	Channel, ChatID string
+	// Timeout bounds each run. Default a day.
+	Timeout time.Duration
+	// Overlap lets a run begin while the one before has not ended.
+	Overlap bool
+	// Disabled keeps the job and runs it not.
+	Disabled bool
+
+	// Key names what adds the job, such as a call: adding it with the same key
+	// again is no second job. Empty names nothing.
+	Key string
+	// CreatedAt is set by Add.
+	CreatedAt time.Time
+}
+
+// maxArgs keeps a job small enough to be listed with others.
+const maxArgs = 256 << 10
+
+// body is what the server holds of a job: what a tick needs, and more.
+type body struct {
+	tools.Tick
+	extra
+}
+
+type extra struct {
+	CreatedAt time.Time `json:"created_at,omitzero"`
+	Key       string    `json:"key,omitempty"`
+}
+
+// schedule checks j and returns what the server should hold of it.
+func (j Job) schedule() (bus.Schedule, error) {
+	args := j.Args
+	if len(args) == 0 {
+		args = json.RawMessage("{}")
+	}
+	s := bus.Schedule{Kind: bus.Cron, Name: j.Name, Every: j.Every, Cron: j.Cron, TimeZone: j.TimeZone, At: j.At, Disabled: j.Disabled}
+	err := j.check(args)
+	if err == nil {
+		err = s.Validate()
+	}
+	if err != nil {
+		return s, tools.Errorf(tools.CodeInvalidArguments, "%v", err)
+	}
+	s.Body, err = bus.Encode(body{
+		Tick: tools.Tick{
+			Call: tools.Call{
+				Session: j.Session, Tool: j.Tool, Args: args,
+				Channel: j.Channel, ChatID: j.ChatID, Action: bus.Cron,
+			},
+			Queue: j.Queue, TimeoutS: int64(j.Timeout / time.Second),
+			Overlap: j.Overlap || !j.At.IsZero(), // skipped, it would never run
+		},
+		extra: extra{j.CreatedAt, j.Key},
+	})
+	return s, err
+}
+
+func (j Job) check(args json.RawMessage) error {
+	var object map[string]json.RawMessage
+	err := json.Unmarshal(args, &object)
+	for _, token := range []struct{ what, text string }{{"name", j.Name}, {"tool", j.Tool}, {"queue", cmp.Or(j.Queue, bus.DefaultQueue)}} {
+		if !tools.IsToken(token.text) {
+			return fmt.Errorf("the %s %q is not of the form [A-Za-z0-9_-]{1,64}", token.what, tools.Excerpt(token.text, 80))
+		}
+	}
+	switch {
+	case err != nil || object == nil:
+		return errors.New("the arguments are not a JSON object")
+	case len(args) > maxArgs:
+		return fmt.Errorf("the arguments have %d bytes; at most %d are accepted", len(args), maxArgs)
+	case len(j.Session) > tools.MaxIDLen || len(j.Channel)+len(j.ChatID) > tools.MaxIDLen || len(j.Key) > tools.MaxIDLen:
+		return errors.New("the session, channel, chat or key is too long")
+	case j.Timeout < 0 || j.Timeout%time.Second != 0:
+		return fmt.Errorf("the timeout %s is not of whole seconds", j.Timeout)
+	case !j.At.IsZero() && !j.Disabled && !j.At.After(time.Now()):
+		return fmt.Errorf("the time %s has passed; now is %s", j.At.Format(time.RFC3339), time.Now().UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+// job reads what the server holds.
+func job(s bus.Scheduled) (Job, error) {
+	tick, err := tools.DecodeTick(s.Body)
+	if err != nil {
+		return Job{}, fmt.Errorf("job %q: %w", s.Name, err)
+	}
+	var more extra
+	_ = json.Unmarshal(s.Body, &more) // somebody else's, perhaps
+	expression, _ := strings.CutPrefix(s.Cron, "0 ")
+	return Job{
+		Name: s.Name, Every: s.Every, Cron: expression, TimeZone: s.TimeZone, At: s.At, Disabled: s.Disabled,
+		Session: cmp.Or(tick.Session, bus.Cron+"-"+s.Name), // where the worker runs what names none
+		Tool:    tick.Tool, Args: tick.Args, Queue: tick.Queue,
+		Channel: tick.Channel, ChatID: tick.ChatID,
+		Timeout: time.Duration(tick.TimeoutS) * time.Second, Overlap: tick.Overlap && s.At.IsZero(),
+		Key: more.Key, CreatedAt: more.CreatedAt,
+	}, nil
+}

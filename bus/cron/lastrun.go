@@ -1,0 +1,117 @@
+package cron
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// Run is one run of a job. It is read from the events on the bus, so that it
+// never contradicts them.
+type Run struct {
+	// Call is the id of its call, in the job's session.
+	Call string `json:"call"`
+	// Slot is the time that the run was for.
+	Slot time.Time `json:"slot"`
+	// Outcome is empty until there is an answer; Async as long as the work goes
+	// on in the background.
+	Outcome tools.Outcome `json:"outcome,omitempty"`
+	// Message is the error of a run that did not succeed.
+	Message string    `json:"message,omitempty"`
+	EndedAt time.Time `json:"ended_at,omitzero"`
+	// DeadLetter is its number, where the call became one.
+	DeadLetter uint64 `json:"dead_letter,omitempty"`
+}
+
+// runs reads the last runs of jobs, one after the other.
+type runs struct {
+	bus *bus.Bus
+	// dead are the calls that were given up on, by their message ids; nil until
+	// somebody asks.
+	dead map[string]bus.Buried
+}
+
+// last returns the newest run of a job, or nil.
+func (r *runs) last(ctx context.Context, j Job) (*Run, error) {
+	data, ok, err := r.bus.Last(ctx, bus.Ticks, r.bus.RunOf(bus.Cron, j.Name))
+	if err != nil || !ok {
+		return nil, err
+	}
+	// The record that a worker makes of a tick that becomes a call.
+	var record struct {
+		Call     string    `json:"call"`
+		Session  string    `json:"session"`
+		Slot     time.Time `json:"slot"`
+		Deadline time.Time `json:"deadline"`
+	}
+	if json.Unmarshal(data, &record) != nil || record.Call == "" || record.Session != j.Session {
+		return nil, nil // not ours, or of one that had the name before
+	}
+	run := &Run{Call: record.Call, Slot: record.Slot}
+	call := tools.Call{ID: record.Call, Session: record.Session}
+	for _, subject := range []string{r.bus.Result(call.SessionToken(), call.IDToken()), r.bus.Completion(call.SessionToken(), call.IDToken())} {
+		data, ok, err := r.bus.Last(ctx, bus.Results, subject)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			break
+		}
+		event, err := tools.DecodeResult(data)
+		if err != nil { // somebody else's, and no reason to show nothing at all
+			run.Message = tools.Excerpt(err.Error(), 200)
+			return run, nil
+		}
+		run.apply(event)
+		if event.Outcome != tools.Async {
+			return run, nil
+		}
+	}
+	letter, dead, err := r.deadCall(ctx, record.Session+"."+record.Call)
+	switch {
+	case err != nil:
+		return nil, err
+	case dead:
+		run.Outcome, run.DeadLetter, run.EndedAt = tools.Failed, letter.Number, letter.At
+		run.Message = fmt.Sprintf("given up: %s; see worker dead show %d", letter.Reason, letter.Number)
+	case time.Now().After(record.Deadline):
+		run.Message = "no answer is kept"
+	}
+	return run, nil
+}
+
+func (run *Run) apply(e tools.ResultEvent) {
+	run.Outcome = e.Outcome
+	if e.Outcome != tools.Async {
+		run.EndedAt = e.StartedAt.Add(time.Duration(e.DurationMS) * time.Millisecond)
+	}
+	if e.IsError {
+		run.Message = e.ForLLM
+		if run.Message == "" && e.Error != nil {
+			run.Message = e.Error.Message
+		}
+		run.Message = tools.Excerpt(run.Message, 1000)
+	}
+}
+
+// deadCall looks for the dead letter of a call. The id is its message's, which
+// the worker made of the session and the call.
+func (r *runs) deadCall(ctx context.Context, id string) (letter bus.Buried, ok bool, err error) {
+	if r.dead == nil {
+		r.dead = map[string]bus.Buried{}
+		for letter, err := range r.bus.DeadLetters(ctx, bus.DeadCall) {
+			if err != nil {
+				r.dead = nil
+				return bus.Buried{}, false, err
+			}
+			letter.Body, letter.Gzip = nil, nil
+			r.dead[letter.ID] = letter
+		}
+	}
+	letter, ok = r.dead[id]
+	return letter, ok, nil
+}

@@ -1,0 +1,219 @@
+package cron
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// Actions of a Request.
+const (
+	ActionAdd     = "add"
+	ActionList    = "list"
+	ActionGet     = "get"
+	ActionUpdate  = "update"
+	ActionRemove  = "remove"
+	ActionEnable  = "enable"
+	ActionDisable = "disable"
+)
+
+// Request asks for one thing to be done with jobs, in the words of people and
+// of clients in any language. What is empty is not given; an update leaves it as
+// it is.
+//
+// It may have any tool called, so it is for those who may call any tool.
+type Request struct {
+	// Action is one of the above; all but ActionList need the Name.
+	Action string `json:"action"`
+	Name   string `json:"name,omitempty"`
+	// At is a time as in RFC 3339; or one without offset, meant in TimeZone; or
+	// a duration from now, such as "20m".
+	At string `json:"at,omitempty"`
+	// Every is a duration, such as "1h30m"; Cron and TimeZone are as in Job.
+	Every    string `json:"every,omitempty"`
+	Cron     string `json:"cron,omitempty"`
+	TimeZone string `json:"time_zone,omitempty"`
+	// The call, as in Job.
+	Tool    string                     `json:"tool,omitempty"`
+	Args    map[string]json.RawMessage `json:"args,omitempty"`
+	Queue   string                     `json:"queue,omitempty"`
+	Channel string                     `json:"channel,omitempty"`
+	ChatID  string                     `json:"chat_id,omitempty"`
+	// Timeout is a duration, such as "10m".
+	Timeout string `json:"timeout,omitempty"`
+	Overlap *bool  `json:"overlap,omitempty"`
+}
+
+// Do does what a request asks for. The key names the request, for Add.
+func (js *Jobs) Do(ctx context.Context, by Caller, key string, r Request) (Answer, error) {
+	a, err := js.do(ctx, by, key, r)
+	if errors.Is(err, ErrNotFound) {
+		err = js.withNames(ctx, by, err)
+	}
+	return a, err
+}
+
+func (js *Jobs) do(ctx context.Context, by Caller, key string, r Request) (Answer, error) {
+	actions := []string{ActionAdd, ActionList, ActionGet, ActionUpdate, ActionRemove, ActionEnable, ActionDisable}
+	if r.Action != ActionList && r.Name == "" && slices.Contains(actions, r.Action) {
+		return Answer{}, tools.Errorf(tools.CodeInvalidArguments, "%s needs the name of the job", r.Action)
+	}
+	var (
+		e   Entry
+		err error
+	)
+	switch r.Action {
+	case ActionAdd:
+		j := Job{Name: r.Name, Key: key}
+		if err = r.change(&j, time.Now()); err == nil {
+			e, err = js.Add(ctx, by, j)
+		}
+	case ActionList:
+		return js.list(ctx, by)
+	case ActionGet:
+		e, err = js.Get(ctx, by, r.Name)
+	case ActionUpdate:
+		now := time.Now() // once: a change that is tried again is the same
+		e, err = js.Update(ctx, by, r.Name, func(j *Job) error { return r.change(j, now) })
+	case ActionEnable:
+		e, err = js.Enable(ctx, by, r.Name)
+	case ActionDisable:
+		e, err = js.Disable(ctx, by, r.Name)
+	case ActionRemove:
+		err = js.Remove(ctx, by, r.Name)
+		return Answer{Action: r.Action, Name: r.Name}, err
+	default:
+		err = tools.Errorf(tools.CodeInvalidArguments, "unknown action %q; known are %q", tools.Excerpt(r.Action, 80), actions)
+	}
+	if err != nil {
+		return Answer{}, err
+	}
+	return Answer{Action: r.Action, Name: r.Name, Job: &e, Upcoming: e.Upcoming(5)}, nil
+}
+
+func (js *Jobs) list(ctx context.Context, by Caller) (Answer, error) {
+	a := Answer{Action: ActionList, Jobs: []Entry{}}
+	for e, err := range js.List(ctx, by) {
+		if err != nil {
+			return Answer{}, err
+		}
+		a.Jobs = append(a.Jobs, e)
+	}
+	return a, nil
+}
+
+// withNames says which jobs there are to somebody who named another.
+func (js *Jobs) withNames(ctx context.Context, by Caller, err error) error {
+	var names []string
+	for s, listErr := range js.bus.Schedules(ctx, bus.Cron) {
+		if listErr != nil || len(names) == 20 {
+			break
+		}
+		if _, ok := entry(s, by); ok {
+			names = append(names, s.Name)
+		}
+	}
+	if names == nil {
+		return fmt.Errorf("%w; there are none", err)
+	}
+	return fmt.Errorf("%w; there are %q", err, names)
+}
+
+// change makes of j what the request wants.
+func (r Request) change(j *Job, now time.Time) error {
+	if err := r.changeTimes(j, now); err != nil {
+		return err
+	}
+	for to, text := range map[*string]string{&j.Tool: r.Tool, &j.Queue: r.Queue} {
+		*to = cmp.Or(text, *to)
+	}
+	if r.Channel != "" || r.ChatID != "" { // a chat belongs to its channel
+		j.Channel, j.ChatID = cmp.Or(r.Channel, j.Channel), r.ChatID
+	}
+	if r.Args != nil {
+		args, err := bus.Encode(r.Args)
+		if err != nil {
+			return tools.Errorf(tools.CodeInvalidArguments, "args: %v", err)
+		}
+		j.Args = args
+	}
+	if r.Overlap != nil {
+		j.Overlap = *r.Overlap
+	}
+	return parseDuration("timeout", r.Timeout, &j.Timeout)
+}
+
+// changeTimes sets one of the three ways to say when, in place of another.
+func (r Request) changeTimes(j *Job, now time.Time) error {
+	given := 0
+	for _, text := range []string{r.At, r.Every, r.Cron} {
+		if text != "" {
+			given++
+		}
+	}
+	switch {
+	case given > 1, given == 0 && j.Every == 0 && j.Cron == "" && j.At.IsZero():
+		return tools.Errorf(tools.CodeInvalidArguments, "say when the job runs by exactly one of at, every and cron")
+	case given == 1:
+		j.At, j.Every, j.Cron = time.Time{}, 0, r.Cron
+	}
+	if given == 1 && r.Cron == "" {
+		j.TimeZone = ""
+	}
+	if r.At != "" {
+		at, err := parseAt(r.At, r.TimeZone, now)
+		if err != nil {
+			return tools.Errorf(tools.CodeInvalidArguments, "%v", err)
+		}
+		j.At = at
+		return nil
+	}
+	j.TimeZone = cmp.Or(r.TimeZone, j.TimeZone)
+	return parseDuration("every", r.Every, &j.Every)
+}
+
+func parseDuration(what, text string, to *time.Duration) error {
+	if text == "" {
+		return nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return tools.Errorf(tools.CodeInvalidArguments, "%s %q: want a duration such as 90s, 30m or 1h30m", what, tools.Excerpt(text, 80))
+	}
+	*to = d
+	return nil
+}
+
+// parseAt reads a time with an offset, one without in a time zone, or a duration
+// from now.
+func parseAt(text, zone string, now time.Time) (time.Time, error) {
+	if d, err := time.ParseDuration(text); err == nil {
+		if d <= 0 {
+			return time.Time{}, fmt.Errorf("at %q: the time has passed", text)
+		}
+		return now.Add(d).UTC().Truncate(time.Millisecond), nil
+	}
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		return at.UTC(), nil
+	}
+	if zone == "Local" {
+		return time.Time{}, errors.New(`time zone "Local": name it, such as "Europe/Berlin"`)
+	}
+	loc, err := time.LoadLocation(zone)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("time zone %q: it is not known; want one such as \"Europe/Berlin\"", tools.Excerpt(zone, 80))
+	}
+	for _, layout := range []string{"2006-01-02T15:04:05", "2006-01-02T15:04", time.DateTime, "2006-01-02 15:04"} {
+		if at, err := time.ParseInLocation(layout, text, loc); err == nil {
+			return at.UTC(), nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("at %q: want a time such as %s, or a duration such as 20m", tools.Excerpt(text, 80), now.UTC().Add(time.Hour).Format(time.RFC3339))
+}

@@ -1,0 +1,141 @@
+package cron_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/cron"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// ask does what a request in JSON asks for.
+func ask(t *testing.T, jobs *cron.Jobs, by cron.Caller, key, request string) (cron.Answer, error) {
+	t.Helper()
+	var r cron.Request
+	if err := json.Unmarshal([]byte(request), &r); err != nil {
+		t.Fatal(err)
+	}
+	return jobs.Do(t.Context(), by, key, r)
+}
+
+func TestRequests(t *testing.T) {
+	jobs := cron.New(bustest.New(t))
+	for _, step := range []struct{ session, request, want string }{
+		{"alice", `{"action":"list"}`, "No cron jobs."},
+		{"alice", `{"action":"add","name":"backup","cron":"30 9 * * 1-5","time_zone":"Europe/Berlin","tool":"shell","args":{"command":"make"},"channel":"telegram","chat_id":"7"}`, "Cron job added: backup\ncron \"30 9 * * 1-5\" in Europe/Berlin, calls shell, next 2"},
+		{"alice", `{"action":"add","name":"tea","at":"20m","tool":"message","args":{"content":"Tea!"}}`, "Cron job added: tea\nat 2"},
+		{"alice", `{"action":"list"}`, "tea: at 2"},
+		{"bob", `{"action":"list"}`, "No cron jobs."},
+		{"alice", `{"action":"get","name":"backup"}`, `Arguments: {"command":"make"}`},
+		{"alice", `{"action":"update","name":"backup","every":"1h30m"}`, "Cron job updated: backup\nevery 1h30m0s, calls shell, next"},
+		{"alice", `{"action":"get","name":"backup"}`, "Channel: telegram\nChat: 7"},
+		{"alice", `{"action":"disable","name":"backup"}`, "Cron job disabled: backup\nevery 1h30m0s, calls shell, disabled"},
+		{"alice", `{"action":"enable","name":"backup"}`, "Cron job enabled: backup"},
+		{"alice", `{"action":"remove","name":"backup"}`, "Cron job removed: backup"},
+		{"alice", `{"action":"add","name":"noon","at":"2099-07-01 09:00","time_zone":"Asia/Shanghai","tool":"x"}`, "at 2099-07-01T01:00:00Z"},
+	} {
+		answer, err := ask(t, jobs, cron.Caller{Session: step.session}, "", step.request)
+		if err != nil || !strings.Contains(answer.Text(), step.want) {
+			t.Errorf("%s: %q, %v, want %q", step.request, answer.Text(), err, step.want)
+		}
+	}
+}
+
+func TestRequestRefusals(t *testing.T) {
+	jobs := cron.New(bustest.New(t))
+	if _, err := ask(t, jobs, cron.Caller{Session: "alice"}, "", `{"action":"add","name":"job","every":"1h","tool":"x"}`); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct{ session, request, want, code string }{
+		{"alice", `{"action":"explode"}`, "unknown action", tools.CodeInvalidArguments},
+		{"alice", `{"action":"get"}`, "needs the name", tools.CodeInvalidArguments},
+		{"alice", `{"action":"get","name":"jo"}`, `no such job; there are ["job"]`, tools.CodeNotFound},
+		{"bob", `{"action":"get","name":"job"}`, "no such job; there are none", tools.CodeNotFound},
+		{"bob", `{"action":"update","name":"job","tool":"evil"}`, "no such job", tools.CodeNotFound},
+		{"bob", `{"action":"add","name":"job","every":"1h","tool":"x"}`, "the name is taken", tools.CodeInvalidArguments},
+		{"alice", `{"action":"add","name":"a b","every":"1h","tool":"x"}`, "the name", tools.CodeInvalidArguments},
+		{"alice", `{"action":"add","name":"a","tool":"x"}`, "exactly one of at, every and cron", tools.CodeInvalidArguments},
+		{"alice", `{"action":"add","name":"a","every":"1h","cron":"* * * * *","tool":"x"}`, "exactly one of at, every and cron", tools.CodeInvalidArguments},
+		{"alice", `{"action":"add","name":"a","every":"often","tool":"x"}`, "want a duration", tools.CodeInvalidArguments},
+		{"alice", `{"action":"add","name":"a","at":"2020-01-01T00:00:00Z","tool":"x"}`, "has passed", tools.CodeInvalidArguments},
+		{"alice", `{"action":"add","name":"a","at":"-5m","tool":"x"}`, "has passed", tools.CodeInvalidArguments},
+		{"alice", `{"action":"add","name":"a","at":"tomorrow","tool":"x"}`, "want a time such as", tools.CodeInvalidArguments},
+		{"alice", `{"action":"add","name":"a","at":"2099-01-01 09:00","time_zone":"Mars/Olympus","tool":"x"}`, "not known", tools.CodeInvalidArguments},
+		{"alice", `{"action":"add","name":"a","cron":"0 0 L * *","tool":"x"}`, "not L, W or #", tools.CodeInvalidArguments},
+		{"alice", `{"action":"add","name":"a","every":"1h","time_zone":"Europe/Berlin","tool":"x"}`, "goes with a cron expression", tools.CodeInvalidArguments},
+	} {
+		_, err := ask(t, jobs, cron.Caller{Session: test.session}, "", test.request)
+		if err == nil || !strings.Contains(err.Error(), test.want) || tools.CodeOf(err) != test.code {
+			t.Errorf("%s: %v, code %q, want %q", test.request, err, tools.CodeOf(err), test.want)
+		}
+	}
+}
+
+// What adds a job a second time after a crash finds its own, even when the job
+// has run and is gone; anybody else finds the name taken.
+func TestAddedWithTheSameKey(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	jobs, alice := cron.New(b), cron.Caller{Session: "alice"}
+	const request = `{"action":"add","name":"tea","at":"300ms","tool":"say","args":{"text":"tea"}}`
+	if _, err := ask(t, jobs, alice, "k", request); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ask(t, jobs, alice, "other", request); !errors.Is(err, cron.ErrExists) {
+		t.Errorf("another key: %v", err)
+	}
+	calls := hear(t, b)
+	nextCall(t, calls)
+	again, err := ask(t, jobs, alice, "k", request)
+	if err != nil || !again.Job.Ended {
+		t.Errorf("again: %+v, %v", again.Job, err)
+	}
+}
+
+// The call of the tool that runs again after a crash adds nothing either.
+func TestToolCallRunsAgain(t *testing.T) {
+	b := bustest.New(t)
+	jobs := cron.New(b)
+	tool, err := jobs.Tool(cron.ToolConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry := tools.NewRegistry(zerolog.Nop())
+	if err := registry.Register(tool); err != nil {
+		t.Fatal(err)
+	}
+	run := func(id string) *tools.Result {
+		return registry.Run(t.Context(), tools.Call{ID: id, Session: "alice", Tool: "cron", Args: json.RawMessage(`{"action":"add","name":"tea","in_seconds":1000,"message":"tea"}`)}, nil)
+	}
+	first := run("c1")
+	if again := run("c1"); first.IsError || again.ForLLM != first.ForLLM {
+		t.Errorf("first %q, again %q", first.ForLLM, again.ForLLM)
+	}
+	if other := run("c2"); !other.IsError {
+		t.Errorf("another call: %q", other.ForLLM)
+	}
+}
+
+// A session that goes round in circles does not fill the server.
+func TestTooManyJobs(t *testing.T) {
+	jobs := cron.New(bustest.New(t))
+	for i := range cron.MaxJobs {
+		if _, err := jobs.Add(t.Context(), cron.Caller{Operator: true}, cron.Job{Name: fmt.Sprint("job", i), Session: "alice", Every: time.Hour, Tool: "x"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	job := cron.Job{Name: "more", Every: time.Hour, Tool: "x"}
+	if _, err := jobs.Add(t.Context(), cron.Caller{Session: "alice"}, job); !errors.Is(err, cron.ErrTooMany) {
+		t.Errorf("one more: %v", err)
+	}
+	if _, err := jobs.Add(t.Context(), cron.Caller{Session: "bob"}, job); err != nil {
+		t.Errorf("another session: %v", err)
+	}
+}

@@ -1,0 +1,250 @@
+package cron_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/cron"
+	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// hear starts a worker whose tool "say" tells what it was called with.
+func hear(t *testing.T, b *bus.Bus) <-chan tools.Call {
+	t.Helper()
+	calls := make(chan tools.Call, 100)
+	say, err := tools.NewTool("say", "says", func(_ context.Context, call tools.Call, _ struct {
+		Text string `json:"text"`
+	}) *tools.Result {
+		calls <- call
+		return tools.NewToolResult("said")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry := tools.NewRegistry(zerolog.Nop())
+	if err := registry.Register(say.WithEffect(tools.Idempotent)); err != nil {
+		t.Fatal(err)
+	}
+	run(t, worker.New(b, registry, plain{}, worker.Config{Ticks: true}).Run)
+	return calls
+}
+
+func nextCall(t *testing.T, calls <-chan tools.Call) tools.Call {
+	t.Helper()
+	select {
+	case call := <-calls:
+		return call
+	case <-time.After(20 * time.Second):
+		t.Fatal("no call came")
+		panic("unreachable")
+	}
+}
+
+// A job every second makes calls, one for each slot; disabled it makes none;
+// what its last run became is read from the results.
+func TestRunsAndRests(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	calls, results := hear(t, b), bustest.Subscribe(t, b, "stevedore.result.alice.>")
+	jobs, alice := cron.New(b), cron.Caller{Session: "alice"}
+	job := cron.Job{Name: "tick", Every: time.Second, Tool: "say", Args: json.RawMessage(`{"text":"hi"}`), Channel: "telegram", ChatID: "7"}
+	if _, err := jobs.Add(t.Context(), alice, job); err != nil {
+		t.Fatal(err)
+	}
+	first := nextCall(t, calls)
+	if first.Session != "alice" || first.Channel != "telegram" || first.ChatID != "7" || first.Action != bus.Cron || string(first.Args) != `{"text":"hi"}` || first.Deadline.IsZero() {
+		t.Errorf("call %+v", first)
+	}
+	if second := nextCall(t, calls); second.ID == first.ID {
+		t.Errorf("two calls have the id %q", first.ID)
+	}
+	if _, err := jobs.Disable(t.Context(), alice, "tick"); err != nil {
+		t.Fatal(err)
+	}
+	// A tick that was made before comes still. After that: in the time of two
+	// ticks of another job, this one makes none.
+	if _, err := jobs.Add(t.Context(), alice, cron.Job{Name: "other", Cron: "* * * * * *", Tool: "say", Args: json.RawMessage(`{"text":"other"}`)}); err != nil {
+		t.Fatal(err)
+	}
+	others, late := 0, 0
+	for others < 3 {
+		if call := nextCall(t, calls); strings.HasPrefix(call.ID, "cron-other-") {
+			others++
+		} else {
+			late++
+		}
+	}
+	if late > 1 {
+		t.Errorf("%d runs of a disabled job", late)
+	}
+	if err := jobs.Remove(t.Context(), alice, "other"); err != nil {
+		t.Error(err)
+	}
+	bustest.Next[tools.ResultEvent](t, results)
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		e, err := jobs.Get(t.Context(), alice, "tick")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := e.LastRun; r != nil && r.Outcome == tools.Completed && strings.HasPrefix(r.Call, "cron-tick-") && !r.Slot.IsZero() && !r.EndedAt.IsZero() {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("last run %+v", e.LastRun)
+		}
+	}
+}
+
+// The server is down when a one-shot is due: it runs once when the server is
+// back, although nobody put it there again. A disabled job is still disabled.
+func TestOneShotOutlivesTheServer(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	start := func() *bus.Server {
+		s, err := bus.StartServer(bus.ServerConfig{Dir: dir, NoSync: true, Log: bustest.Log(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	s := start()
+	b := bustest.Connect(t, s, bus.Config{})
+	jobs, alice := cron.New(b), cron.Caller{Session: "alice"}
+	at := time.Now().Add(1200 * time.Millisecond)
+	for _, job := range []cron.Job{
+		{Name: "once", At: at, Tool: "say", Args: json.RawMessage(`{"text":"once"}`)},
+		{Name: "rests", Every: time.Second, Tool: "say", Args: json.RawMessage(`{"text":"rests"}`), Disabled: true},
+	} {
+		if _, err := jobs.Add(t.Context(), alice, job); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.Close()
+	s.Close()
+	for time.Now().Before(at) {
+		time.Sleep(time.Until(at)) // the outage
+	}
+	s = start()
+	t.Cleanup(s.Close)
+	b = bustest.Connect(t, s, bus.Config{})
+	calls := hear(t, b)
+	call := nextCall(t, calls)
+	if string(call.Args) != `{"text":"once"}` {
+		t.Fatalf("call %+v", call)
+	}
+	jobs = cron.New(b)
+	if e, err := jobs.Get(t.Context(), alice, "rests"); err != nil || !e.Disabled || e.Every != time.Second {
+		t.Errorf("disabled job %+v, %v", e, err)
+	}
+	// Enabled, it runs, and nothing else does.
+	if _, err := jobs.Enable(t.Context(), alice, "rests"); err != nil {
+		t.Fatal(err)
+	}
+	if next := nextCall(t, calls); string(next.Args) != `{"text":"rests"}` {
+		t.Errorf("call %+v", next)
+	}
+}
+
+// Two processes change one job at once, each something of its own: nothing is
+// lost. Who meets another change again and again is told so in the end.
+func TestChangesAtOnceAreAllKept(t *testing.T) {
+	s := bustest.Server(t)
+	one, two := cron.New(bustest.Connect(t, s, bus.Config{})), cron.New(bustest.Connect(t, s, bus.Config{}))
+	owner := cron.Caller{Session: "s"}
+	if _, err := one.Add(t.Context(), owner, cron.Job{Name: "job", Every: time.Hour, Tool: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	changeTwo := func(timeout time.Duration) {
+		t.Helper()
+		if _, err := two.Update(t.Context(), owner, "job", func(j *cron.Job) error { j.Timeout = timeout; return nil }); err != nil {
+			t.Error(err)
+		}
+	}
+	tries := 0
+	e, err := one.Update(t.Context(), owner, "job", func(j *cron.Job) error {
+		if tries++; tries == 1 {
+			changeTwo(time.Minute)
+		}
+		j.Channel = "log"
+		return nil
+	})
+	if err != nil || tries != 2 || e.Channel != "log" || e.Timeout != time.Minute {
+		t.Errorf("after %d tries %+v, %v", tries, e.Job, err)
+	}
+	tries = 0
+	_, err = one.Update(t.Context(), owner, "job", func(j *cron.Job) error {
+		tries++
+		changeTwo(time.Duration(tries) * time.Hour)
+		j.Channel = "telegram"
+		return nil
+	})
+	if !errors.Is(err, cron.ErrChanged) || tries < 2 {
+		t.Errorf("after %d tries: %v", tries, err)
+	}
+	if e, err := two.Get(t.Context(), owner, "job"); err != nil || e.Channel != "log" || e.Timeout != time.Duration(tries)*time.Hour {
+		t.Errorf("in the end %+v, %v", e.Job, err)
+	}
+}
+
+// A call that a worker gave up on has no result; the job says so all the same.
+func TestLastRunIsADeadLetter(t *testing.T) {
+	b := bustest.New(t)
+	jobs, owner := cron.New(b), cron.Caller{Session: "s"}
+	if _, err := jobs.Add(t.Context(), owner, cron.Job{Name: "job", Every: time.Hour, Tool: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	publish := func(subject, body string) {
+		t.Helper()
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: subject, Body: []byte(body)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	last := func() cron.Run {
+		t.Helper()
+		e, err := jobs.Get(t.Context(), owner, "job")
+		if err != nil || e.LastRun == nil {
+			t.Fatal(e.LastRun, err)
+		}
+		return *e.LastRun
+	}
+	publish("stevedore.run.cron.job", `{"call":"cron-job-1","session":"s","slot":"2026-11-20T12:00:00Z","deadline":"2099-01-01T00:00:00Z"}`)
+	if r := last(); r.Call != "cron-job-1" || r.Outcome != "" || r.Message != "" {
+		t.Errorf("running %+v", r)
+	}
+	publish("stevedore.dead.call.x", `{"kind":"call","name":"x","code":"attempts_exhausted","reason":"delivered 5 times","subject":"stevedore.call.default.x","id":"s.cron-job-1"}`)
+	if r := last(); r.Outcome != tools.Failed || r.DeadLetter == 0 || !strings.Contains(r.Message, "delivered 5 times") {
+		t.Errorf("dead %+v", r)
+	}
+}
+
+// A one-shot runs although the run that its name stood for before has no answer:
+// skipped, it would never run. And what that run became is no business of
+// another session.
+func TestOneShotIsNotSkipped(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	record := `{"call":"cron-once-1","session":"bob","slot":"2026-11-20T12:00:00Z","deadline":"2099-01-01T00:00:00Z"}`
+	if _, err := b.Publish(t.Context(), bus.Message{Subject: "stevedore.run.cron.once", Body: []byte(record)}); err != nil {
+		t.Fatal(err)
+	}
+	jobs, alice := cron.New(b), cron.Caller{Session: "alice"}
+	added, err := jobs.Add(t.Context(), alice, cron.Job{Name: "once", At: time.Now().Add(300 * time.Millisecond), Tool: "say", Args: json.RawMessage(`{"text":"once"}`)})
+	if err != nil || added.Overlap {
+		t.Fatalf("added %+v, %v", added, err)
+	}
+	if e, err := jobs.Get(t.Context(), alice, "once"); err != nil || e.LastRun != nil {
+		t.Errorf("last run %+v, %v", e.LastRun, err)
+	}
+	if call := nextCall(t, hear(t, b)); call.Session != "alice" || !strings.HasPrefix(call.ID, "cron-once-2") {
+		t.Errorf("call %+v", call)
+	}
+}

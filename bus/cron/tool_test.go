@@ -1,0 +1,149 @@
+package cron_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/cron"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+type args map[string]any
+
+func TestTool(t *testing.T) {
+	jobs := cron.New(bustest.New(t))
+	tool, err := jobs.Tool(cron.ToolConfig{PromptTool: "subagent", PromptArg: "task", PromptQueue: "agents"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reg := tools.NewRegistry(zerolog.Nop())
+	if err := reg.Register(tool); err != nil {
+		t.Fatal(err)
+	}
+	run := func(session string, a args) *tools.Result {
+		raw, err := json.Marshal(a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reg.Run(t.Context(), tools.Call{ID: "1", Session: session, Tool: "cron", Args: raw, Channel: "telegram", ChatID: "7"}, nil)
+	}
+	ok := func(a args, want ...string) {
+		t.Helper()
+		res := run("alice", a)
+		if res.IsError || !res.Silent || res.ForUser != "" {
+			t.Errorf("%v: %+v", a, res)
+		}
+		for _, w := range want {
+			if !strings.Contains(res.ForLLM, w) {
+				t.Errorf("%v: got %q, want %q in it", a, res.ForLLM, w)
+			}
+		}
+	}
+	fails := func(session string, a args, code, want string) {
+		t.Helper()
+		if res := run(session, a); !res.IsError || tools.CodeOf(res.Err) != code || !strings.Contains(res.ForLLM, want) {
+			t.Errorf("%s %v: got %s %q, want %s %q", session, a, tools.CodeOf(res.Err), res.ForLLM, code, want)
+		}
+	}
+
+	ok(args{"action": "list"}, "There are no cron jobs.")
+	backup := args{"action": "add", "name": "daily-backup", "prompt": "back it up", "cron": "30 9 * * 1-5", "time_zone": "Europe/Berlin"}
+	ok(backup, "Cron job added: daily-backup\n", `30 9 * * 1-5" in Europe/Berlin; subagent "back it up"; next run `)
+	ok(backup, "Cron job added: daily-backup\n") // the call ran again
+	e, err := jobs.Get(t.Context(), cron.Caller{Session: "alice"}, "daily-backup")
+	if err != nil || e.Tool != "subagent" || e.Queue != "agents" || string(e.Args) != `{"task":"back it up"}` || e.Channel != "telegram" || e.ChatID != "7" || e.TimeZone != "Europe/Berlin" {
+		t.Errorf("added %+v, %v", e, err)
+	}
+	in := args{"action": "add", "name": "tea", "message": "tea is ready", "in_seconds": 300}
+	ok(in, "once at ", `message "tea is ready"`)
+	ok(in, "Cron job added: tea\n")
+	at := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
+	ok(args{"action": "add", "name": "once", "message": "x", "at": at.In(time.FixedZone("", 7200)).Format(time.RFC3339)}, "once at "+at.Format(time.RFC3339))
+	ok(args{"action": "add", "name": "often", "message": "x", "every_seconds": 90}, "every 1m30s")
+	ok(args{"action": "list"}, "4 cron jobs:\n- daily-backup: ", "\n- tea: ")
+	ok(args{"action": "get", "name": "often"}, "Cron job often: every 1m30s", "\nUpcoming: ")
+
+	// An update changes what it names and keeps the rest.
+	ok(args{"action": "update", "name": "daily-backup", "time_zone": "Asia/Tokyo"}, `30 9 * * 1-5" in Asia/Tokyo; subagent "back it up"`)
+	ok(args{"action": "update", "name": "daily-backup", "every_seconds": 60}, `every 1m0s; subagent "back it up"`)
+	ok(args{"action": "update", "name": "daily-backup", "message": "do it yourself"}, `every 1m0s; message "do it yourself"`)
+	ok(args{"action": "disable", "name": "daily-backup"}, "Cron job disabled: daily-backup\n", "; disabled")
+	ok(args{"action": "enable", "name": "daily-backup"}, "Cron job enabled: daily-backup\n", "; next run ")
+
+	for _, a := range []args{
+		{"action": "get"}, {"action": "update", "every_seconds": 5}, {"action": "remove"}, {"action": "enable"}, {"action": "disable"},
+	} {
+		a["name"] = "daily-backup"
+		fails("bob", a, tools.CodeNotFound, "no such job")
+		a["name"] = "*"
+		fails("alice", a, tools.CodeNotFound, "no such job")
+	}
+	if res := run("bob", args{"action": "list"}); !strings.Contains(res.ForLLM, "no cron jobs") {
+		t.Errorf("bob sees %q", res.ForLLM)
+	}
+	fails("bob", backup, tools.CodeInvalidArguments, "the name is taken")
+	for _, tt := range []struct {
+		a    args
+		want string
+	}{
+		{args{"action": "explode"}, "action"}, {args{}, "action"},
+		{args{"action": "add", "name": "x", "message": "x"}, "exactly one of"},
+		{args{"action": "add", "name": "x", "message": "x", "cron": "* * * * *", "every_seconds": 5}, "exactly one of"},
+		{args{"action": "add", "name": "x", "every_seconds": 5}, "give a message or a prompt"},
+		{args{"action": "add", "name": "x", "every_seconds": 5, "message": "x", "prompt": "x"}, "not both"},
+		{args{"action": "add", "name": "x", "every_seconds": -5, "message": "x"}, "minimum"},
+		{args{"action": "add", "name": "x", "in_seconds": 1 << 40, "message": "x"}, "ten years"},
+		{args{"action": "add", "name": "x", "at": "tomorrow", "message": "x"}, "want a time such as"},
+		{args{"action": "add", "name": "tea", "message": "another", "in_seconds": 5}, "the name is taken"},
+	} {
+		fails("alice", tt.a, tools.CodeInvalidArguments, tt.want)
+	}
+	for _, tt := range []struct {
+		a    args
+		want string
+	}{
+		{args{"action": "add", "name": "a.b", "every_seconds": 5, "message": "x"}, "not of the form"},
+		{args{"action": "add", "name": "x", "cron": "61 * * * *", "message": "x"}, "cron expression"},
+		{args{"action": "add", "name": "x", "cron": "* * * * *", "time_zone": "Mars", "message": "x"}, "time zone"},
+		{args{"action": "add", "name": "x", "every_seconds": 5, "time_zone": "UTC", "message": "x"}, "time zone"},
+		{args{"action": "add", "name": "x", "at": "2001-01-01T00:00:00Z", "message": "x"}, "has passed"},
+	} {
+		fails("alice", tt.a, tools.CodeInvalidArguments, tt.want)
+	}
+	ok(args{"action": "remove", "name": "tea"}, "Cron job removed: tea")
+	fails("alice", args{"action": "remove", "name": "tea"}, tools.CodeNotFound, "no such job")
+}
+
+func TestToolLimits(t *testing.T) {
+	jobs := cron.New(bustest.New(t))
+	tool, err := jobs.Tool(cron.ToolConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := tool.Definition().Parameters.Properties["prompt"]; ok {
+		t.Error("without an agent, jobs have prompts")
+	}
+	if tool.Definition().Effect != tools.Keyed {
+		t.Errorf("effect = %q", tool.Definition().Effect)
+	}
+	add := func(i int) *tools.Result {
+		return tool.Execute(t.Context(), tools.Call{Args: fmt.Appendf(nil, `{"action":"add","name":"j%d","message":"x","every_seconds":3600}`, i)})
+	}
+	for i := range 100 {
+		if res := add(i); res.IsError {
+			t.Fatalf("job %d: %s", i, res.ForLLM)
+		}
+	}
+	if res := add(100); !res.IsError || !strings.Contains(res.ForLLM, "there are 100 jobs") {
+		t.Errorf("job 100: %+v", res)
+	}
+	if res := add(99); res.IsError {
+		t.Errorf("job 99 again: %+v", res)
+	}
+}

@@ -1,0 +1,258 @@
+package heartbeat_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/heartbeat"
+	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// start runs a heartbeat until the test ends.
+func start(t *testing.T, b *bus.Bus, cfg heartbeat.Config) {
+	t.Helper()
+	cfg.Log, cfg.Poll = bustest.Log(t), 20*time.Millisecond
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- heartbeat.Run(ctx, b, cfg) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("heartbeat: %v", err)
+		}
+	})
+}
+
+func write(t *testing.T, workspace, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(workspace, heartbeat.File), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// await polls until the schedule is as it should be.
+func await(t *testing.T, b *bus.Bus, what string, is func(s bus.Scheduled, ok bool) bool) bus.Scheduled {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		s, ok, err := b.GetSchedule(t.Context(), bus.Heartbeat, "main")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if is(s, ok) {
+			return s
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: schedule %+v, %v", what, s, ok)
+		}
+	}
+}
+
+func says(text string) func(bus.Scheduled, bool) bool {
+	return func(s bus.Scheduled, ok bool) bool { return ok && strings.Contains(string(s.Body), text) }
+}
+
+func TestScheduleFollowsTheFile(t *testing.T) {
+	s := bustest.Server(t)
+	b := bustest.Connect(t, s, bus.Config{})
+	workspace := t.TempDir()
+	cfg := heartbeat.Config{Workspace: workspace, Tool: "subagent", PromptArg: "task", Args: json.RawMessage(`{"label":"hb"}`)}
+	for range 3 {
+		start(t, bustest.Connect(t, s, bus.Config{}), cfg)
+	}
+	write(t, workspace, "# Heartbeat\n- look at <inbox> & \"tell\"\n")
+	first := await(t, b, "first", says("inbox"))
+	var tick tools.Tick
+	if err := json.Unmarshal(first.Body, &tick); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := string(tick.Args), `{"label":"hb","task":"# Heartbeat\n- look at <inbox> & \"tell\""}`; got != want {
+		t.Errorf("args %s, want %s", got, want)
+	}
+	if first.Every != 30*time.Minute || tick.Tool != "subagent" || tick.Session != "heartbeat-main" || tick.Channel != "last" || tick.TimeoutS != 3600 {
+		t.Errorf("schedule %+v, tick %+v", first, tick)
+	}
+	write(t, workspace, "# Heartbeat\n- something else\n")
+	second := await(t, b, "second", says("something else"))
+	if existed, err := b.DeleteSchedule(t.Context(), bus.Heartbeat, "main"); !existed || err != nil {
+		t.Fatal(existed, err)
+	}
+	await(t, b, "put again after somebody removed it", says("something else"))
+	write(t, workspace, heartbeat.Template)
+	await(t, b, "template", func(_ bus.Scheduled, ok bool) bool { return !ok })
+	if second.Revision == first.Revision {
+		t.Error("the revision stayed")
+	}
+}
+
+// Two heartbeats with different settings do not restart each other's interval:
+// the last one that was started has its way.
+func TestHeartbeatsDoNotFight(t *testing.T) {
+	b := bustest.New(t)
+	workspace := t.TempDir()
+	write(t, workspace, "look")
+	every := func(d time.Duration) func(bus.Scheduled, bool) bool {
+		return func(s bus.Scheduled, _ bool) bool { return s.Every == d }
+	}
+	start(t, b, heartbeat.Config{Workspace: workspace, Tool: "x", Every: time.Hour})
+	await(t, b, "first", every(time.Hour))
+	start(t, b, heartbeat.Config{Workspace: workspace, Tool: "x", Every: 2 * time.Hour})
+	settled := await(t, b, "second", every(2*time.Hour))
+	looks := 0
+	await(t, b, "many looks at the file later", func(s bus.Scheduled, _ bool) bool {
+		if s.Revision != settled.Revision {
+			t.Fatalf("revision %d became %d, every %s", settled.Revision, s.Revision, s.Every)
+		}
+		looks++
+		return looks == 20
+	})
+}
+
+// Ticks flow to a worker, and each run is one line in the log.
+func TestTicksRunAndAreLogged(t *testing.T) {
+	b := bustest.New(t)
+	workspace := t.TempDir()
+	tool, err := tools.NewTool("report", "reports", func(_ context.Context, _ tools.Call, in struct {
+		Text string `json:"text"`
+	}) *tools.Result {
+		return tools.UserResult("did\n" + in.Text)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry := tools.NewRegistry(zerolog.Nop())
+	if err := registry.Register(tool); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- worker.New(b, registry, plain{}, worker.Config{Ticks: true}).Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+
+	write(t, workspace, "look")
+	cfg := heartbeat.Config{Workspace: workspace, Tool: "report", PromptArg: "text", Every: time.Second, AllowShort: true}
+	for range 3 {
+		start(t, b, cfg)
+	}
+	results := bustest.Subscribe(t, b, "stevedore.result.heartbeat-main.>")
+	seen := map[string]bool{}
+	for range 3 {
+		got, _ := bustest.Next[tools.ResultEvent](t, results)
+		if got.ForUser != "did\nlook" || seen[got.ID] {
+			t.Errorf("result %+v", got)
+		}
+		seen[got.ID] = true
+	}
+	line := regexp.MustCompile(`^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] \[INFO\] (heartbeat-main-\S+) report completed after \S+: did\\nlook$`)
+	logged := map[string]bool{}
+	for deadline := time.Now().Add(20 * time.Second); len(logged) < 3 && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		data, _ := os.ReadFile(filepath.Join(workspace, heartbeat.LogFile))
+		clear(logged)
+		for l := range strings.Lines(string(data)) {
+			m := line.FindStringSubmatch(strings.TrimSuffix(l, "\n"))
+			if m == nil || logged[m[1]] {
+				t.Fatalf("log line %q", l)
+			}
+			logged[m[1]] = true
+		}
+	}
+	for id := range seen {
+		if !logged[id] {
+			t.Errorf("%s is not in the log: %v", id, logged)
+		}
+	}
+}
+
+type plain struct{}
+
+func (plain) Result(_ context.Context, _ tools.Call, _ tools.Definition, res *tools.Result) (*tools.Result, error) {
+	return res, nil
+}
+func (plain) Raw(context.Context, tools.RawEvent) (*tools.Result, error) { return nil, nil }
+func (plain) Fallback(_ tools.Call, res *tools.Result, _ error) *tools.Result {
+	return res
+}
+
+func TestNothingToDoCostsNothing(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                "",
+		"\ufeff \n\t\n":                   "",
+		heartbeat.Template:                "",
+		"# A\n## B\n- [ ]\n* \n":          "",
+		"<!-- all\nof it -->":             "",
+		"<!-- never closed\n- do it":      "",
+		"# A\n<!-- x -->\n- water plants": "# A\n\n- water plants",
+		"water plants\r\n":                "water plants",
+	} {
+		if got := heartbeat.Instructions(text); got != want {
+			t.Errorf("Instructions(%q) = %q, want %q", text, got, want)
+		}
+	}
+	b := bustest.New(t)
+	workspace := t.TempDir()
+	write(t, workspace, "do something")
+	for name, cfg := range map[string]heartbeat.Config{
+		"no tool":  {Workspace: workspace},
+		"disabled": {Workspace: workspace, Tool: "x", Disabled: true},
+		"no file":  {Workspace: t.TempDir(), Tool: "x"},
+	} {
+		if _, err := b.PutSchedule(t.Context(), bus.Schedule{Kind: bus.Heartbeat, Name: "main", Every: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+		if err := heartbeat.Once(t.Context(), b, cfg); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, ok, err := b.GetSchedule(t.Context(), bus.Heartbeat, "main"); ok || err != nil {
+			t.Errorf("%s: the schedule is left, %v", name, err)
+		}
+	}
+}
+
+// A file that cannot be used is an error and leaves the schedule as it is.
+func TestUnusableFiles(t *testing.T) {
+	b := bustest.New(t)
+	for name, prepare := range map[string]func(file string) error{
+		"directory":    func(file string) error { return os.Mkdir(file, 0o700) },
+		"outside link": func(file string) error { return os.Symlink("/etc/passwd", file) },
+		"too long":     func(file string) error { return os.WriteFile(file, make([]byte, 1<<20), 0o600) },
+		"not UTF-8":    func(file string) error { return os.WriteFile(file, []byte("a\xff"), 0o600) },
+	} {
+		workspace := t.TempDir()
+		if err := prepare(filepath.Join(workspace, heartbeat.File)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.PutSchedule(t.Context(), bus.Schedule{Kind: bus.Heartbeat, Name: "main", Every: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+		if err := heartbeat.Once(t.Context(), b, heartbeat.Config{Workspace: workspace, Tool: "x"}); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+		if _, ok, err := b.GetSchedule(t.Context(), bus.Heartbeat, "main"); !ok || err != nil {
+			t.Errorf("%s: the schedule is gone, %v", name, err)
+		}
+	}
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	for want, cfg := range map[string]heartbeat.Config{
+		"shorter than": {Workspace: ".", Tool: "x", Every: time.Minute},
+		"workspace":    {Tool: "x"},
+		"the tool":     {Workspace: ".", Tool: "a.b"},
+		"the name":     {Workspace: ".", Tool: "x", Name: "*"},
+		"arguments":    {Workspace: ".", Tool: "x", Args: json.RawMessage(`[]`)},
+	} {
+		if err := heartbeat.Once(t.Context(), nil, cfg); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", cfg, err, want)
+		}
+	}
+}

@@ -1,0 +1,55 @@
+package heartbeat
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/state"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// LogFile is where the runs are written to, in the workspace.
+const LogFile = "memory/heartbeat.log"
+
+// keepLog writes a line for each run. All processes that keep this heartbeat
+// share a consumer, so that one of them writes it.
+func (k *keeper) keepLog(ctx context.Context) error {
+	name := session(k.cfg.Name)
+	results := bus.Consumer{
+		Stream: bus.Results, Name: "heartbeat-" + k.cfg.Name,
+		Filter: []string{k.bus.Result(name, "*"), k.bus.Completion(name, "*")},
+	}
+	return k.bus.Consume(ctx, results, bus.ConsumeConfig{Slots: 1}, func(_ context.Context, d *bus.Delivery) error {
+		event, err := tools.DecodeResult(d.Body)
+		if err != nil {
+			return bus.Reject("undecodable", err)
+		}
+		line := logLine(d.Published.Local(), k.bus.Split(d.Subject)[0], event)
+		if err := state.AppendRootFile(k.workspace, LogFile, []byte(line), 0o644); err != nil {
+			return fmt.Errorf("heartbeat log: %w", err)
+		}
+		return nil
+	})
+}
+
+// logLine is one line: [2006-01-02 15:04:05] [LEVEL] message.
+func logLine(at time.Time, kind string, e tools.ResultEvent) string {
+	level, what := "INFO", string(e.Outcome)
+	switch {
+	case e.IsError:
+		level = "ERROR"
+	case e.Outcome == tools.Async && kind == "result":
+		what = "started in the background"
+	}
+	text := e.ForUser
+	if strings.TrimSpace(text) == "" {
+		text = e.ForLLM
+	}
+	text = tools.EscapeLine(tools.Excerpt(strings.TrimSpace(text), 500))
+	took := (time.Duration(e.DurationMS) * time.Millisecond).String()
+	return fmt.Sprintf("[%s] [%s] %s %s %s after %s: %s\n", at.Format(time.DateTime), level,
+		tools.EscapeLine(e.ID), tools.EscapeLine(e.Tool), tools.EscapeLine(what), took, text)
+}
