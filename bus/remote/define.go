@@ -1,0 +1,85 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/nats-io/nats.go"
+
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+const (
+	maxDefinition  = 256 << 10
+	maxDescription = 4 << 10
+)
+
+// definition is how a foreign tool describes itself. What it is called and how
+// its results are treated is ours to say.
+type definition struct {
+	Description string             `json:"description"`
+	Parameters  *jsonschema.Schema `json:"parameters"`
+	Effect      tools.Effect       `json:"effect"`
+}
+
+func (t *Tool) define(ctx context.Context, name string) (tools.Definition, error) {
+	def := tools.Definition{Name: name, Description: fmt.Sprintf("A tool that is served at %s.", t.subject), Effect: tools.Once}
+	ctx, cancel := context.WithTimeout(ctx, t.cfg.Patience)
+	defer cancel()
+	msg, err := t.request(ctx, t.subject+".definition", nil)
+	switch {
+	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
+		t.cfg.Log.Warn().Str("tool", name).Str("subject", t.subject).Msg("nobody describes the remote tool; models see it without description and schema until this worker is started again")
+		return def, nil
+	case err != nil:
+		return def, fmt.Errorf("ask for its definition: %w", err)
+	}
+	if err := errorOf(msg); err != nil {
+		return def, fmt.Errorf("ask for its definition: %w", err)
+	}
+	d, err := decodeDefinition(msg.Data)
+	if err != nil {
+		return def, fmt.Errorf("its definition: %w", err)
+	}
+	if d.Description != "" {
+		def.Description = d.Description
+	}
+	def.Parameters = d.Parameters
+	if d.Effect != "" {
+		def.Effect = d.Effect
+	}
+	return def, nil
+}
+
+func decodeDefinition(data []byte) (definition, error) {
+	var d definition
+	if len(data) > maxDefinition {
+		return d, fmt.Errorf("it has %d bytes; at most %d are accepted", len(data), maxDefinition)
+	}
+	if !utf8.Valid(data) {
+		return d, errors.New("it is not valid UTF-8")
+	}
+	if err := json.Unmarshal(data, &d); err != nil {
+		return d, fmt.Errorf(`%w; want {"description": "...", "parameters": {...}, "effect": "once"}`, err)
+	}
+	switch d.Effect {
+	case "", tools.Once, tools.Keyed, tools.Idempotent:
+	default:
+		return d, fmt.Errorf("its effect is %q; want once, keyed or idempotent", tools.Excerpt(string(d.Effect), 80))
+	}
+	if d.Parameters != nil && d.Parameters.Type != "object" {
+		return d, errors.New(`its parameters are not a JSON schema of "type": "object"`)
+	}
+	if d.Parameters != nil {
+		if _, err := d.Parameters.Resolve(nil); err != nil { // loads nothing from elsewhere
+			return d, fmt.Errorf("its parameters: %w", err)
+		}
+	}
+	d.Description = tools.Excerpt(strings.TrimSpace(d.Description), maxDescription)
+	return d, nil
+}

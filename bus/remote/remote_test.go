@@ -1,0 +1,241 @@
+package remote_test
+
+import (
+	"context"
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nats.go/micro"
+	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/remote"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// serve answers requests on a subject as a foreign tool would.
+func serve(t *testing.T, b *bus.Bus, subject string, answer func(msg *nats.Msg) *nats.Msg) {
+	t.Helper()
+	sub, err := b.Conn().QueueSubscribe(subject, "tools", func(msg *nats.Msg) {
+		if reply := answer(msg); reply != nil {
+			if err := msg.RespondMsg(reply); err != nil {
+				t.Errorf("respond: %v", err)
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { sub.Unsubscribe() })
+	if err := b.Conn().Flush(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func says(body string) func(*nats.Msg) *nats.Msg {
+	return func(*nats.Msg) *nats.Msg { return &nats.Msg{Data: []byte(body)} }
+}
+
+func open(t *testing.T, b *bus.Bus, subject string, cfg remote.Config) *remote.Tool {
+	t.Helper()
+	if cfg.Patience == 0 {
+		cfg.Patience = 50 * time.Millisecond
+	}
+	tool, err := remote.Open(t.Context(), b, "tool", subject, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tool
+}
+
+// A tool served with the micro framework, called through a registry.
+func TestRemoteTool(t *testing.T) {
+	b := bustest.New(t)
+	svc, err := micro.AddService(b.Conn(), micro.Config{Name: "shouting", Version: "1.0.0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { svc.Stop() })
+	calls := make(chan tools.Call, 10)
+	endpoint := func(subject string, f func(micro.Request)) {
+		if err := svc.AddEndpoint("e", micro.HandlerFunc(f), micro.WithEndpointSubject(subject)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	endpoint("acme.shout.definition", func(r micro.Request) {
+		r.Respond([]byte(`{"name":"other","description":" Shout. ","effect":"idempotent","no_offload":true,"parameters":{"type":"object","properties":{"text":{"type":"string"}},"required":["text"]}}`))
+	})
+	endpoint("acme.shout", func(r micro.Request) {
+		call, err := tools.DecodeCall(r.Data())
+		if err != nil {
+			t.Error(err)
+		}
+		calls <- call
+		var args struct{ Text string }
+		json.Unmarshal(call.Args, &args)
+		if args.Text == "" {
+			r.Error("invalid_arguments", "nothing to shout", nil)
+			return
+		}
+		r.RespondJSON(map[string]any{"for_llm": strings.ToUpper(args.Text), "for_user": "shouted", "silent": true, "channel": "pager", "async": true})
+	})
+
+	tool := open(t, b, "acme.shout", remote.Config{})
+	if def := tool.Definition(); def.Name != "tool" || def.Description != "Shout." || def.Effect != tools.Idempotent || def.NoOffload || def.Parameters == nil {
+		t.Errorf("definition = %+v", def)
+	}
+	reg := tools.NewRegistry(zerolog.Nop())
+	if err := reg.Register(tool); err != nil {
+		t.Fatal(err)
+	}
+	call := tools.Call{ID: "1", Session: "s", Tool: "tool", Args: json.RawMessage(`{"text":"land ho"}`), AgentID: "a"}
+	res := reg.Run(t.Context(), call, nil)
+	if want := (&tools.Result{ForLLM: "LAND HO", ForUser: "shouted"}); !reflect.DeepEqual(res, want) {
+		t.Errorf("got %+v, want %+v", res, want)
+	}
+	got := <-calls
+	if got.Deadline.IsZero() {
+		t.Error("the call has no deadline")
+	}
+	got.Deadline = time.Time{}
+	if !reflect.DeepEqual(got, call) {
+		t.Errorf("the tool got %+v, want %+v", got, call)
+	}
+	call.Args = json.RawMessage(`{"text":""}`)
+	if res := reg.Run(t.Context(), call, nil); !res.IsError || tools.CodeOf(res.Err) != tools.CodeInvalidArguments || res.ForLLM != "nothing to shout" {
+		t.Errorf("got %+v", res)
+	}
+	call.Args = json.RawMessage(`{}`)
+	if res := reg.Run(t.Context(), call, nil); !res.IsError || !strings.Contains(res.ForLLM, "text") {
+		t.Errorf("the schema did not hold: %+v", res)
+	}
+	if len(calls) != 1 {
+		t.Errorf("%d further calls reached the tool, want 1", len(calls))
+	}
+}
+
+func TestAnswers(t *testing.T) {
+	b := bustest.New(t)
+	failing := func(code, message string) func(*nats.Msg) *nats.Msg {
+		return func(*nats.Msg) *nats.Msg {
+			return &nats.Msg{Data: []byte("ignored"), Header: nats.Header{"nats-service-error-code": {code}, "Nats-Service-Error": {message}}}
+		}
+	}
+	for name, tt := range map[string]struct {
+		answer  func(*nats.Msg) *nats.Msg
+		want    string
+		forUser string
+		code    string
+	}{
+		"text":            {says("just text"), "just text", "", ""},
+		"nothing":         {says(""), "", "", ""},
+		"JSON of its own": {says(`{"a":1}`), `{"a":1}`, "", ""},
+		"array":           {says(`["for_llm"]`), `["for_llm"]`, "", ""},
+		"result":          {says(`{"for_llm":"x","for_user":"y"}`), "x", "y", ""},
+		"ambiguous":       {says(`{"for_llm":"x","FOR_LLM":"y"}`), `{"for_llm":"x","FOR_LLM":"y"}`, "", ""},
+		"said to be text": {func(*nats.Msg) *nats.Msg {
+			return &nats.Msg{Data: []byte(`{"for_llm":"x"}`), Header: nats.Header{"Content-Type": {"text/plain"}}}
+		}, `{"for_llm":"x"}`, "", ""},
+		"error result":       {says(`{"for_llm":"no luck","is_error":true}`), "no luck", "", tools.CodeToolFailed},
+		"empty error result": {says(`{"for_llm":"","is_error":true}`), "the tool failed", "", tools.CodeToolFailed},
+		"error":              {failing("not_found", "no such thing"), "no such thing", "", tools.CodeNotFound},
+		"other code":         {failing("500", "oops"), "oops (code 500)", "", tools.CodeToolFailed},
+		"our code":           {failing(tools.CodeUnknownOutcome, "who knows"), "who knows (code unknown_outcome)", "", tools.CodeToolFailed},
+		"message only":       {failing("", "oops"), "oops", "", tools.CodeToolFailed},
+		"code only":          {failing("500", ""), "the tool failed (code 500)", "", tools.CodeToolFailed},
+		"bytes":              {says("\xff\xfe"), "the answer of tool is not text: its 2 bytes are not valid UTF-8", "", tools.CodeToolFailed},
+		"too large":          {says(strings.Repeat("x", 1001)), "the answer of tool has 1001 bytes; at most 1000 are taken", "", tools.CodeToolFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			subject := "acme." + tools.Token(name)
+			serve(t, b, subject, tt.answer)
+			res := open(t, b, subject, remote.Config{MaxAnswer: 1000}).Execute(t.Context(), tools.Call{ID: "1", Tool: "tool"})
+			if res.ForLLM != tt.want || res.ForUser != tt.forUser || res.IsError != (tt.code != "") || res.IsError && tools.CodeOf(res.Err) != tt.code || res.Silent || res.Async {
+				t.Errorf("got %+v (%v), want %q, %q, code %q", res, res.Err, tt.want, tt.forUser, tt.code)
+			}
+		})
+	}
+	serve(t, b, "acme.user", says(`{"for_llm":"x","for_user":"`+strings.Repeat("y", 100_000)+`"}`))
+	if res := open(t, b, "acme.user", remote.Config{}).Execute(t.Context(), tools.Call{}); len(res.ForUser) > 17_000 {
+		t.Errorf("%d bytes for the user", len(res.ForUser))
+	}
+}
+
+func TestNoAnswer(t *testing.T) {
+	b := bustest.New(t)
+	call := tools.Call{ID: "1", Tool: "tool"}
+	check := func(name string, res *tools.Result, code, want string) {
+		t.Helper()
+		if !res.IsError || tools.CodeOf(res.Err) != code || !strings.Contains(res.ForLLM, want) {
+			t.Errorf("%s: got %s %q, want %s %q", name, tools.CodeOf(res.Err), res.ForLLM, code, want)
+		}
+	}
+	check("nobody", open(t, b, "acme.nobody", remote.Config{}).Execute(t.Context(), call), tools.CodeToolFailed, "was not run: nobody serves it")
+
+	asked := make(chan struct{}, 10)
+	serve(t, b, "acme.mute", func(*nats.Msg) *nats.Msg { asked <- struct{}{}; return nil })
+	check("mute", open(t, b, "acme.mute", remote.Config{Timeout: 50 * time.Millisecond}).Execute(t.Context(), call), tools.CodeTimeout, "may have acted")
+	<-asked
+	mute := open(t, b, "acme.mute", remote.Config{})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-asked; cancel() }()
+	check("cancelled", mute.Execute(ctx, call), tools.CodeCancelled, "was cancelled")
+	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	check("deadline", mute.Execute(ctx, call), tools.CodeTimeout, "in time")
+
+	big := call
+	big.Args = json.RawMessage(`{"x":"` + strings.Repeat("x", int(b.Conn().MaxPayload())) + `"}`)
+	check("big", mute.Execute(t.Context(), big), tools.CodeInvalidArguments, "larger than the bus takes")
+}
+
+// A tool that is started again meanwhile is waited for: nothing was sent yet.
+func TestToolComesLate(t *testing.T) {
+	b := bustest.New(t)
+	tool := open(t, b, "acme.late", remote.Config{Patience: 10 * time.Millisecond})
+	if def := tool.Definition(); def.Effect != tools.Once || def.Parameters != nil || def.Description == "" {
+		t.Errorf("definition = %+v", def)
+	}
+	serve(t, b, "acme.late.definition", says(`{"description":"Late."}`))
+	patient := open(t, b, "acme.late", remote.Config{Patience: 20 * time.Second})
+	done := make(chan *tools.Result, 1)
+	go func() { done <- patient.Execute(t.Context(), tools.Call{ID: "1", Tool: "tool"}) }()
+	serve(t, b, "acme.late", says("here"))
+	if res := <-done; res.ForLLM != "here" {
+		t.Errorf("got %+v", res)
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	b := bustest.New(t)
+	if _, err := b.JetStream().CreateStream(t.Context(), jetstream.StreamConfig{Name: "THEIRS", Subjects: []string{"theirs.>"}}); err != nil {
+		t.Fatal(err)
+	}
+	for subject, want := range map[string]string{
+		"": "empty", "a b": "character", "acme.*": "character", "acme..x": "empty token", "stevedore.call.default.x": "are taken", "stevedore": "", "theirs.tool": `the stream "THEIRS" captures`,
+	} {
+		_, err := remote.Open(t.Context(), b, "tool", subject, remote.Config{Patience: 10 * time.Millisecond})
+		if want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("subject %q: %v, want %q", subject, err, want)
+		}
+	}
+	if _, err := remote.Open(t.Context(), b, "a.b", "acme.x", remote.Config{}); err == nil {
+		t.Error("a bad name: no error")
+	}
+	for body, want := range map[string]string{
+		"no JSON": "want {", `{"effect":"harmless"}`: "once, keyed or idempotent", `{"parameters":{"type":"string"}}`: "object", `{"parameters":{"type":"object","$ref":"http://127.0.0.1/x"}}`: "parameters",
+		"\xff": "UTF-8", `{"description":"` + strings.Repeat("x", 300<<10) + `"}`: "at most", `{"parameters":{"type":"object","properties":{"a":{"pattern":"("}}}}`: "parameters",
+	} {
+		subject := "acme." + tools.Token(body)
+		serve(t, b, subject+".definition", says(body))
+		if _, err := remote.Open(t.Context(), b, "tool", subject, remote.Config{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("definition %.50q: %v, want %q", body, err, want)
+		}
+	}
+}

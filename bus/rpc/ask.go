@@ -1,0 +1,32 @@
+package rpc
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// Ask sends a request and returns the body of the answer. A refusal is a
+// *tools.Error; nats.ErrNoResponders says that no worker is running.
+func Ask(ctx context.Context, b *bus.Bus, subject string, in any) ([]byte, error) {
+	if err := bus.CheckSubject(subject); err != nil {
+		return nil, tools.Errorf(tools.CodeInvalidArguments, "%v", err)
+	}
+	body, err := bus.Encode(in)
+	if err != nil {
+		return nil, err
+	}
+	msg, err := b.Conn().RequestMsgWithContext(ctx, &nats.Msg{Subject: subject, Data: body})
+	if err != nil {
+		return nil, fmt.Errorf("ask %q: %w", subject, err)
+	}
+	if code := msg.Header.Get(micro.ErrorCodeHeader); code != "" {
+		return nil, &tools.Error{Code: code, Message: msg.Header.Get(micro.ErrorHeader)}
+	}
+	return msg.Data, nil
+}

@@ -1,0 +1,63 @@
+package rpc_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus/cron"
+	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// Any client keeps the jobs of the session in the subject, which the broker's
+// permissions guard, and of no other.
+func TestCronEndpoint(t *testing.T) {
+	p := start(t)
+	ask := func(session, function, body string) (string, error) {
+		t.Helper()
+		answer, err := rpc.Ask(t.Context(), p.bus, p.bus.RPC("cron", session, function), json.RawMessage(body))
+		return string(answer), err
+	}
+	answer, err := ask("s1", "add", `{"name":"report","cron":"30 9 * * 1-5","tool":"big"}`)
+	if err != nil || !strings.Contains(answer, `"text":"Cron job added: report`) || !strings.Contains(answer, `"upcoming":["2`) {
+		t.Errorf("add: %s, %v", answer, err)
+	}
+	if answer, err = ask("s1", "list", `{}`); err != nil || !strings.Contains(answer, `"name":"report","session":"s1"`) {
+		t.Errorf("list: %s, %v", answer, err)
+	}
+	if answer, err = ask("s2", "list", `{}`); err != nil || !strings.Contains(answer, `"jobs":[]`) {
+		t.Errorf("empty list: %s, %v", answer, err)
+	}
+	for _, test := range []struct{ session, function, body, code string }{
+		{"s2", "get", `{"name":"report"}`, tools.CodeNotFound},
+		{"s2", "remove", `{"name":"report"}`, tools.CodeNotFound},
+		{"s2", "get", `{"name":"report","session":"s1"}`, tools.CodeInvalidArguments},
+		{"s1", "explode", `{}`, tools.CodeInvalidArguments},
+		{"s1", "list", `[]`, tools.CodeInvalidArguments},
+		{"s1", "add", `{"name":"x","every":"1h"}`, tools.CodeInvalidArguments},
+	} {
+		if answer, err := ask(test.session, test.function, test.body); tools.CodeOf(err) != test.code {
+			t.Errorf("%+v: %s, %v", test, answer, err)
+		}
+	}
+
+	// A session that is no token stands in the subject as its hash: its jobs
+	// are found, and run in the session itself.
+	const session = "telegram:7"
+	hash := tools.Token(session)
+	if _, err := ask(hash, "add", `{"name":"tea","every":"1h","tool":"big"}`); tools.CodeOf(err) != tools.CodeInvalidArguments {
+		t.Errorf("add with the hash only: %v", err)
+	}
+	if _, err := ask(hash, "add", `{"name":"tea","every":"1h","tool":"big","session":"telegram:7"}`); err != nil {
+		t.Error(err)
+	}
+	if _, err := ask(hash, "disable", `{"name":"tea"}`); err != nil {
+		t.Error(err)
+	}
+	e, err := cron.New(p.bus).Get(t.Context(), cron.Caller{Session: session}, "tea")
+	if err != nil || e.Session != session || !e.Disabled || e.Every != time.Hour {
+		t.Errorf("job %+v, %v", e, err)
+	}
+}

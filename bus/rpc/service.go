@@ -1,0 +1,345 @@
+package rpc
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// ServiceName is what "nats micro ls" shows.
+const ServiceName = "stevedore"
+
+// Service answers requests. Any number of processes may run one; each request
+// goes to one of them.
+type Service struct {
+	bus    *bus.Bus
+	reader *offload.Reader
+	cfg    ServiceConfig
+	active sync.WaitGroup
+}
+
+// ServiceConfig bounds a Service. The zero value works.
+type ServiceConfig struct {
+	// Version of the program, as semantic versioning has it. Default 0.0.0.
+	Version string
+	// Slots is how many requests of a kind (calls, readings) are answered at
+	// once; more wait. Default 256.
+	Slots int
+	// CallTime is how long a submitted call is waited for. Default 10 min.
+	CallTime time.Duration
+	// ReadTime bounds a request that reads an artifact. Default 30 s.
+	ReadTime time.Duration
+	// OnReady, if not nil, is called when requests are answered from now on.
+	OnReady func()
+	Log     zerolog.Logger
+}
+
+// NewService returns a service that is not running yet.
+func NewService(b *bus.Bus, reader *offload.Reader, cfg ServiceConfig) *Service {
+	if cfg.Version == "" {
+		cfg.Version = "0.0.0"
+	}
+	if cfg.Slots <= 0 {
+		cfg.Slots = 256
+	}
+	if cfg.CallTime <= 0 {
+		cfg.CallTime = 10 * time.Minute
+	}
+	if cfg.ReadTime <= 0 {
+		cfg.ReadTime = 30 * time.Second
+	}
+	if cfg.OnReady == nil {
+		cfg.OnReady = func() {}
+	}
+	return &Service{bus: b, reader: reader, cfg: cfg}
+}
+
+// Run answers requests until ctx ends.
+func (s *Service) Run(ctx context.Context) error {
+	svc, err := micro.AddService(s.bus.Conn(), micro.Config{
+		Name: ServiceName, Version: s.cfg.Version,
+		Description: "submit tool calls and read offloaded results",
+	})
+	if err != nil {
+		return fmt.Errorf("start service: %w", err)
+	}
+	endpoints := []struct {
+		name, subject string
+		answer        func(context.Context, micro.Request) (any, error)
+	}{
+		{"call", s.bus.RPC("call", "*", "*"), s.call},
+		{"artifact", s.bus.RPC("artifact", "*", "*"), s.artifact},
+		{"task", s.bus.RPC("task", "*", "*"), s.task},
+		{"cron", s.bus.RPC("cron", "*", "*"), s.cron},
+	}
+	for _, e := range endpoints {
+		// Calls that wait for hours must not keep anybody from reading.
+		slots := make(chan struct{}, s.cfg.Slots)
+		err := svc.AddEndpoint(e.name, micro.HandlerFunc(func(req micro.Request) { s.serve(ctx, slots, req, e.answer) }), micro.WithEndpointSubject(e.subject))
+		if err != nil {
+			return errors.Join(fmt.Errorf("start service: endpoint %s: %w", e.name, err), svc.Stop())
+		}
+	}
+	if err := s.bus.Conn().Flush(); err != nil { // the server has the subscriptions then
+		return errors.Join(fmt.Errorf("start service: %w", err), svc.Stop())
+	}
+	s.cfg.OnReady()
+	<-ctx.Done()
+	err = svc.Stop()
+	s.active.Wait()
+	if errors.Is(err, nats.ErrConnectionClosed) {
+		return nil
+	}
+	return err
+}
+
+// errStopping is the answer to those who wait when the service ends.
+var errStopping = tools.Errorf("stopping", "the worker that was asked is stopping; ask again (a call that was accepted goes on)")
+
+// serve answers one request in a goroutine of its own: the library calls its
+// handlers one after the other.
+func (s *Service) serve(ctx context.Context, slots chan struct{}, req micro.Request, answer func(context.Context, micro.Request) (any, error)) {
+	select {
+	case slots <- struct{}{}:
+	case <-ctx.Done():
+		s.refuse(req, errStopping)
+		return
+	}
+	s.active.Go(func() {
+		defer func() { <-slots }()
+		v, err := recovered(func() (any, error) { return answer(ctx, req) })
+		if err != nil && ctx.Err() != nil {
+			err = errStopping
+		}
+		if err == nil {
+			err = s.respond(req, v)
+		}
+		if err != nil {
+			s.refuse(req, err)
+		}
+	})
+}
+
+// recovered turns a panic into an error: the other requests, and the calls of
+// this process, have no part in it.
+func recovered(answer func() (any, error)) (v any, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the request panicked: %v", p)
+		}
+	}()
+	return answer()
+}
+
+func (s *Service) respond(req micro.Request, v any) error {
+	body, err := bus.Encode(v)
+	if err != nil {
+		return err
+	}
+	if t, ok := v.(interface{ Text() string }); ok {
+		if body, err = withText(body, t.Text()); err != nil {
+			return err
+		}
+	}
+	if limit := int(s.bus.Conn().MaxPayload()); len(body) > limit {
+		return tools.Errorf("too_large", "the answer has %d bytes, and the server takes %d; ask for less", len(body), limit)
+	}
+	return req.Respond(body)
+}
+
+// withText adds the text that a model would see to a JSON object.
+func withText(object []byte, text string) ([]byte, error) {
+	field, err := bus.Encode(text)
+	if err != nil {
+		return nil, err
+	}
+	out := append([]byte(`{"text":`), field...)
+	if rest := object[1:]; len(rest) > 1 {
+		out = append(append(out, ','), rest...)
+	} else {
+		out = append(out, '}')
+	}
+	return out, nil
+}
+
+// refuse answers with an error, as the service protocol has it: the code and
+// the message stand in headers, and in the body for those who only read bodies.
+func (s *Service) refuse(req micro.Request, err error) {
+	code := "failed"
+	if e, ok := errors.AsType[*tools.Error](err); ok {
+		code = e.Code
+	} else {
+		s.cfg.Log.Error().Err(err).Str("subject", tools.Excerpt(req.Subject(), 200)).Msg("request failed")
+	}
+	message := oneLine(err.Error())
+	body, encodeErr := bus.Encode(map[string]any{"error": tools.EventError{Code: code, Message: message}})
+	if encodeErr == nil {
+		encodeErr = req.Error(code, tools.Excerpt(message, 1000), body)
+	}
+	if encodeErr != nil {
+		s.cfg.Log.Warn().Err(encodeErr).Msg("cannot answer a request")
+	}
+}
+
+// oneLine makes a text fit for a header.
+func oneLine(s string) string {
+	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }), " ")
+}
+
+// call submits a call and answers with its result: <prefix>.rpc.call.<queue>.<tool>.
+func (s *Service) call(ctx context.Context, req micro.Request) (any, error) {
+	tokens := s.bus.Split(req.Subject())
+	queue, tool := tokens[2], tokens[3]
+	call, err := tools.DecodeCall(orEmpty(req.Data()))
+	if err != nil {
+		return nil, tools.Errorf(tools.CodeInvalidCall, "%v", err)
+	}
+	if call.Tool != "" && call.Tool != tool {
+		return nil, tools.Errorf(tools.CodeInvalidCall, "the call names the tool %q, its subject %q", tools.Excerpt(call.Tool, 80), tools.Excerpt(tool, 80))
+	}
+	if !tools.IsToken(tool) || !tools.IsToken(queue) {
+		return nil, tools.Errorf(tools.CodeInvalidCall, "the subject %q: queue and tool must be of the form [A-Za-z0-9_-]{1,64}", tools.Excerpt(req.Subject(), 200))
+	}
+	call.Tool = tool
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.CallTime)
+	defer cancel()
+	event, err := Submit(ctx, s.bus, queue, call)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil, tools.Errorf(tools.CodeTimeout, "no result after %s; the call goes on, and its result will be published", s.cfg.CallTime)
+	}
+	if dead, ok := errors.AsType[*DeadError](err); ok {
+		return nil, tools.Errorf(dead.Code, "%v", dead)
+	}
+	return event, err
+}
+
+// ReadRequest holds the arguments of all functions that read artifacts; each
+// takes those it knows.
+type ReadRequest struct {
+	ArtifactID string            `json:"artifact_id,omitempty"`
+	Offset     int64             `json:"offset,omitempty"`
+	Limit      int64             `json:"limit,omitempty"`
+	StartLine  int64             `json:"start_line,omitempty"`
+	EndLine    int64             `json:"end_line,omitempty"`
+	Query      string            `json:"query,omitempty"`
+	Filter     map[string]string `json:"filter,omitempty"`
+	TaskID     string            `json:"task_id,omitempty"`
+	offload.GrepQuery
+}
+
+// artifact reads an artifact: <prefix>.rpc.artifact.<session>.<function>. The
+// session is the subject's, which the broker's permissions guard.
+func (s *Service) artifact(ctx context.Context, req micro.Request) (any, error) {
+	tokens := s.bus.Split(req.Subject())
+	session, function := tokens[2], tokens[3]
+	var in ReadRequest
+	if err := json.Unmarshal(orEmpty(req.Data()), &in); err != nil {
+		return nil, badRequest(err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.ReadTime)
+	defer cancel()
+	switch function {
+	case "get":
+		return s.reader.GetByID(ctx, session, in.ArtifactID, in.Offset, in.Limit)
+	case "lines":
+		return s.reader.GetByLines(ctx, session, in.ArtifactID, in.StartLine, in.EndLine)
+	case "grep":
+		return s.reader.Grep(ctx, session, in.ArtifactID, in.GrepQuery)
+	case "jq":
+		return s.reader.JQ(ctx, session, in.ArtifactID, in.Query)
+	case "query":
+		return s.reader.Query(ctx, session, in.Filter)
+	case "info":
+		if in.ArtifactID != "" {
+			return s.reader.Record(ctx, session, in.ArtifactID)
+		}
+		return s.reader.OffloadInfo(ctx, session, in.TaskID)
+	case "record":
+		return s.reader.Record(ctx, session, in.ArtifactID)
+	case "rm":
+		return s.reader.Delete(ctx, session, in.ArtifactID)
+	}
+	return nil, tools.Errorf(tools.CodeInvalidArguments, "unknown function %q; known are get, lines, grep, jq, query, info, record, rm", tools.Excerpt(function, 80))
+}
+
+// task tells of the calls of a session and cancels them:
+// <prefix>.rpc.task.<session>.<function>.
+func (s *Service) task(ctx context.Context, req micro.Request) (any, error) {
+	tokens := s.bus.Split(req.Subject())
+	session, function := tokens[2], tokens[3]
+	var in TaskRequest
+	if err := json.Unmarshal(orEmpty(req.Data()), &in); err != nil {
+		return nil, badRequest(err)
+	}
+	if !tools.IsToken(session) {
+		return nil, tools.Errorf(tools.CodeInvalidArguments, "the session in the subject must be of the form [A-Za-z0-9_-]{1,64}")
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.ReadTime)
+	defer cancel()
+	if function == "list" {
+		return ListTasks(ctx, s.bus, session)
+	}
+	id := in.ID
+	switch {
+	case id == "":
+		return nil, tools.Errorf(tools.CodeInvalidArguments, "the request names no task; give its id")
+	case !tools.IsToken(id):
+		id = tools.Token(id)
+	}
+	switch function {
+	case "get":
+		return GetTask(ctx, s.bus, session, id)
+	case "cancel":
+		return CancelTask(ctx, s.bus, session, id, "a client")
+	}
+	return nil, tools.Errorf(tools.CodeInvalidArguments, "unknown function %q; known are list, get, cancel", tools.Excerpt(function, 80))
+}
+
+// TaskRequest holds the arguments of the functions about tasks.
+type TaskRequest struct {
+	// ID is that of the call, as it came or as a token.
+	ID string `json:"id,omitempty"`
+}
+
+func orEmpty(body []byte) []byte {
+	if len(body) == 0 {
+		return []byte("{}")
+	}
+	return body
+}
+
+// badRequest says what is wrong with a request in words that are not Go's.
+func badRequest(err error) error {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
+		field := wrong.Field[strings.LastIndexByte(wrong.Field, '.')+1:]
+		return tools.Errorf(tools.CodeInvalidArguments, "%s is a %s; want %s", field, wrong.Value, jsonName(wrong.Type))
+	}
+	return tools.Errorf(tools.CodeInvalidArguments, "the request is not a JSON object of arguments: %v", err)
+}
+
+func jsonName(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Map, reflect.Struct:
+		return "an object"
+	case reflect.Slice:
+		return "an array"
+	}
+	return "a whole number"
+}

@@ -1,0 +1,192 @@
+package rpc
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// DeadError says that a call became a dead letter and will have no result.
+type DeadError struct{ bus.DeadLetter }
+
+func (e *DeadError) Error() string {
+	return fmt.Sprintf("the call was given up: %s (%s)", e.Reason, e.Code)
+}
+
+// Unwrap gives the error the letter's code. A call whose id was used before is
+// refused here or by the worker, whichever is first, and must look the same.
+func (e *DeadError) Unwrap() error { return tools.Errorf(e.Code, "%s", e.Reason) }
+
+const (
+	// pollInterval is how often the stream is asked for an answer, in case its
+	// message passed by unseen, as it does while a connection is lost.
+	pollInterval = 2 * time.Second
+	// heardInterval is the pause after an answer was heard that the stream does
+	// not have yet.
+	heardInterval = 5 * time.Millisecond
+)
+
+// Submit publishes a call to a queue and waits for its result, until ctx ends.
+// A call without an id gets one. Submitting the same call again waits for, or
+// returns, the same result.
+//
+// A *DeadError means that there will be none. When ctx ends the call goes on;
+// its result can be waited for by submitting it again.
+func Submit(ctx context.Context, b *bus.Bus, queue string, call tools.Call) (tools.ResultEvent, error) {
+	fresh := call.ID == ""
+	if fresh {
+		call.ID = nuid.Next()
+	}
+	if call.Session == "" {
+		call.Session = tools.DefaultSession
+	}
+	if err := call.Validate(); err != nil {
+		return tools.ResultEvent{}, err
+	}
+	body, err := bus.Encode(call)
+	if err != nil {
+		return tools.ResultEvent{}, tools.Errorf(tools.CodeInvalidArguments, "the arguments are not JSON: %v", err)
+	}
+	session, id := call.SessionToken(), call.IDToken()
+	key := session + "." + id + "." + call.Digest()
+
+	w, err := newWait(ctx, b, b.Result(session, id), b.Dead(bus.DeadCall, call.Tool), key)
+	if err != nil {
+		return tools.ResultEvent{}, err
+	}
+	defer w.close()
+	if !fresh {
+		// Answered before, it must not even reach a worker: after a while the
+		// stream of calls would not know that it had it.
+		stands, ok, err := b.Last(ctx, bus.Results, b.Result(session, id))
+		if ok {
+			return answerTo(call, stands, err)
+		} // an error may pass; waiting will show
+	}
+	_, err = b.Publish(ctx, bus.Message{Subject: b.Call(queue, call.Tool), Body: body, Key: key})
+	if errors.Is(err, bus.ErrTooLarge) {
+		return tools.ResultEvent{}, tools.Errorf(tools.CodeInvalidCall, "the call has %d bytes, and the server takes messages of %d; put big arguments into a file of the workspace", len(body), b.Conn().MaxPayload())
+	}
+	if err != nil {
+		return tools.ResultEvent{}, fmt.Errorf("submit call %q: %w", id, err)
+	}
+	stands, err := w.next(ctx)
+	return answerTo(call, stands, err)
+}
+
+// answerTo decodes what stands on the result's subject of a call, unless it is
+// the answer to another call under the same id.
+func answerTo(call tools.Call, stands []byte, err error) (tools.ResultEvent, error) {
+	if err != nil {
+		return tools.ResultEvent{}, err
+	}
+	event, err := tools.DecodeResult(stands)
+	if err == nil && event.Digest != "" && event.Digest != call.Digest() {
+		return tools.ResultEvent{}, tools.Errorf(tools.CodeMismatch, "the id %q was used before, with another tool or other arguments; choose a new id", tools.Excerpt(call.ID, 80))
+	}
+	return event, err
+}
+
+// Completion waits for the completion of an async call, until ctx ends.
+func Completion(ctx context.Context, b *bus.Bus, call tools.Call) (tools.ResultEvent, error) {
+	w, err := newWait(ctx, b, b.Completion(call.SessionToken(), call.IDToken()), b.Dead(bus.DeadCall, call.Tool), "")
+	if err != nil {
+		return tools.ResultEvent{}, err
+	}
+	defer w.close()
+	stands, err := w.next(ctx)
+	if err != nil {
+		return tools.ResultEvent{}, err
+	}
+	return tools.DecodeResult(stands)
+}
+
+// wait waits for the one message on a subject of the results stream, or for the
+// dead letter with a given id.
+type wait struct {
+	bus     *bus.Bus
+	subject string
+	deadID  string
+	results *nats.Subscription
+	dead    *nats.Subscription
+	msgs    chan *nats.Msg
+}
+
+func newWait(ctx context.Context, b *bus.Bus, subject, deadSubject, deadID string) (*wait, error) {
+	w := &wait{bus: b, subject: subject, deadID: deadID, msgs: make(chan *nats.Msg, 64)}
+	var err error
+	if w.results, err = b.Conn().ChanSubscribe(subject, w.msgs); err != nil {
+		return nil, fmt.Errorf("wait for %q: %w", subject, err)
+	}
+	if w.dead, err = b.Conn().ChanSubscribe(deadSubject, w.msgs); err != nil {
+		w.close()
+		return nil, fmt.Errorf("wait for %q: %w", deadSubject, err)
+	}
+	// The subscriptions reach the server before the call does, because both go
+	// down one connection in order.
+	return w, ctx.Err()
+}
+
+func (w *wait) close() {
+	for _, sub := range []*nats.Subscription{w.results, w.dead} {
+		if sub != nil {
+			_ = sub.Unsubscribe() // gone with the connection otherwise
+		}
+	}
+}
+
+// next returns what stands in the stream, and only that. What is heard on the
+// subject may be a later answer, which the stream refused but which every
+// subscriber got; so hearing something is but a reason to look.
+func (w *wait) next(ctx context.Context) ([]byte, error) {
+	// The answer may have stood there before; soon after the start, and then
+	// now and again, the stream is asked.
+	pause := pollInterval
+	poll := time.NewTimer(pollInterval / 10)
+	defer poll.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-w.bus.Closed():
+			return nil, bus.ErrUnreachable
+		case msg := <-w.msgs:
+			if letter, ok := w.isDead(msg); ok {
+				return nil, &DeadError{letter}
+			}
+			if msg.Subject == w.subject {
+				pause = heardInterval
+				poll.Reset(0)
+			}
+		case <-poll.C:
+			body, ok, err := w.bus.Last(ctx, bus.Results, w.subject)
+			if ok {
+				return body, nil
+			}
+			if errors.Is(err, jetstream.ErrStreamNotFound) {
+				return nil, err
+			}
+			// Any other error may pass, as while the server is restarted.
+			poll.Reset(pause)
+			pause = min(2*pause, pollInterval)
+		}
+	}
+}
+
+func (w *wait) isDead(msg *nats.Msg) (bus.DeadLetter, bool) {
+	var letter bus.DeadLetter
+	if msg.Subject == w.subject || w.deadID == "" {
+		return letter, false
+	}
+	err := json.Unmarshal(msg.Data, &letter)
+	return letter, err == nil && letter.ID == w.deadID
+}
