@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/pflag"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/state"
+)
+
+// Connection holds the flags that say where the bus is; they are those of the
+// nats CLI.
+type Connection struct {
+	bus.Config
+	// Data is the data directory; an embedded server that runs in it is found
+	// there.
+	Data string
+}
+
+// AddFlags adds the connection flags.
+func (c *Connection) AddFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&c.Data, "data", DefaultDataDir(), "data `DIR` of the embedded server; where its address is found")
+	flags.StringVarP(&c.Server, "server", "s", "", "NATS server `URL`s (NATS_URL); none means the embedded server")
+	flags.StringVar(&c.Context, "context", "", "`NAME` of a context of the nats CLI (NATS_CONTEXT)")
+	flags.StringVar(&c.Creds, "creds", "", "credentials `FILE` (NATS_CREDS)")
+	flags.StringVar(&c.User, "user", "", "user `NAME` (NATS_USER)")
+	flags.StringVar(&c.Password, "password", "", "`PASSWORD` of the user (NATS_PASSWORD)")
+	flags.StringVar(&c.Token, "token", "", "`TOKEN` to log in with (NATS_TOKEN)")
+	flags.StringVar(&c.NKey, "nkey", "", "nkey seed `FILE` (NATS_NKEY)")
+	flags.StringVar(&c.TLSCert, "tlscert", "", "client certificate `FILE` (NATS_CERT)")
+	flags.StringVar(&c.TLSKey, "tlskey", "", "client key `FILE` (NATS_KEY)")
+	flags.StringVar(&c.TLSCA, "tlsca", "", "certificate authority `FILE` (NATS_CA)")
+	flags.StringVar(&c.InboxPrefix, "inbox-prefix", "", "`PREFIX` of inboxes (NATS_INBOX_PREFIX)")
+	flags.DurationVar(&c.Timeout, "timeout", 5*time.Second, "`TIME` to wait for the bus (NATS_TIMEOUT)")
+	flags.StringVar(&c.Prefix, "prefix", bus.DefaultPrefix, "first `TOKEN` of all subjects")
+	flags.IntVar(&c.Replicas, "replicas", 0, "`NUMBER` of replicas of streams and buckets, where they are created; default 1")
+}
+
+// External reports whether the flags name a server, or leave it to the embedded
+// one.
+func (c *Connection) External() bool { return c.Server != "" || c.Context != "" }
+
+// Connect connects to the server that the flags name, or else to the embedded
+// one that runs in the data directory.
+func (c *Connection) Connect(ctx context.Context, name string, log zerolog.Logger) (*bus.Bus, error) {
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	cfg := c.Config
+	cfg.Name, cfg.Log = name, log
+	if !c.External() {
+		url, err := c.embeddedURL()
+		if err != nil {
+			return nil, err
+		}
+		cfg.Server = url
+	}
+	return bus.Connect(ctx, cfg)
+}
+
+// Check tells of what cannot be right before anything else is blamed.
+func (c *Connection) Check() error {
+	if _, err := bus.NewSubjects(c.Prefix); err != nil {
+		return Exit(ExitUsage, "--prefix: %w", err)
+	}
+	if c.Timeout <= 0 {
+		return Exit(ExitUsage, "--timeout %s: want more than 0s", c.Timeout)
+	}
+	if c.Replicas < 0 {
+		return Exit(ExitUsage, "--replicas %d: want 1 or more, or 0 for the default", c.Replicas)
+	}
+	for _, file := range []struct{ flag, name string }{
+		{"creds", c.Creds}, {"nkey", c.NKey}, {"tlscert", c.TLSCert}, {"tlskey", c.TLSKey}, {"tlsca", c.TLSCA},
+	} {
+		if file.name == "" {
+			continue
+		}
+		f, err := os.Open(file.name)
+		if err != nil {
+			return Exit(ExitUsage, "--%s: %w", file.flag, err)
+		}
+		f.Close()
+	}
+	return nil
+}
+
+// urlFile tells our own commands where the embedded server listens. The URL
+// holds the credential, so the file is its owner's only.
+const urlFile = "server.url"
+
+// embeddedURL believes the file only while a process holds the directory. The
+// file of one that was killed names a port on which anybody may listen by now,
+// and the credential would go there.
+func (c *Connection) embeddedURL() (string, error) {
+	held, err := state.Held(c.Data)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", bus.ErrUnreachable, err)
+	}
+	data, err := os.ReadFile(filepath.Join(c.Data, urlFile))
+	if !held || errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("%w: no worker is up in the data directory %q; start one with \"worker up\", or name a server with --server", bus.ErrUnreachable, c.Data)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%w: find the embedded server: %w", bus.ErrUnreachable, err)
+	}
+	return strings.TrimSpace(string(data)), nil
+}
+
+// PublishURL leaves the embedded server's URL where Connect finds it, until
+// withdraw is called.
+func (c *Connection) PublishURL(url string) (withdraw func() error, err error) {
+	name := filepath.Join(c.Data, urlFile)
+	if err := state.WriteFile(name, []byte(url+"\n"), 0o600); err != nil {
+		return nil, fmt.Errorf("publish the server's address: %w", err)
+	}
+	return func() error { return os.Remove(name) }, nil
+}
+
+// DefaultDataDir is below the user's data directory, as XDG and the systems
+// have it.
+func DefaultDataDir() string {
+	if dir := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "stevedore")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return filepath.Join(os.TempDir(), "stevedore")
+	}
+	return filepath.Join(home, ".local", "share", "stevedore")
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/nats-io/nuid"
+	"github.com/spf13/cobra"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/agent"
+)
+
+const agentHelp = `Say something to an agent, wait for its answer, and print it. A worker that has a
+model must be up; any of them runs the agent, and goes on with it if another one
+dies:
+
+  worker up --model anthropic:claude-sonnet-4-5
+  worker agent "which of the files here is the longest?" --session s1
+  worker agent "and the shortest?" --session s1
+  worker agent --resume --session s1     wait for a run that has no end yet
+
+A model can be a file of turns, for demos and tests without a key, with --model
+script:FILE. Each line is a turn, a run of an agent begins at the first one:
+
+  {"text":"Let me look.", "tools":[{"name":"list_dir","input":{"path":"."}}]}
+  {"text":"There it is."}
+
+A session is one conversation; what is said to it at the same time is answered
+one after the other. Without --session each prompt begins a new one, whose name
+is printed on standard error. If --wait is over the run goes on.
+
+` + cli.ExitCodesHelp
+
+type promptOptions struct {
+	connection cli.Connection
+	logging    cli.Logging
+	call       tools.Call
+	args       promptArgs
+	resume     bool
+	wait       time.Duration
+	json       bool
+}
+
+// promptArgs are the arguments of the agent tool.
+type promptArgs struct {
+	Prompt   string   `json:"prompt"`
+	Model    string   `json:"model,omitempty"`
+	Tools    []string `json:"tools,omitempty"`
+	MaxTurns int      `json:"max_turns,omitempty"`
+}
+
+func newAgentCommand() *cobra.Command {
+	var o promptOptions
+	cmd := &cobra.Command{
+		Use:   "agent PROMPT",
+		Short: "Say something to an agent and print its answer",
+		Long:  agentHelp,
+		Args:  cli.Args(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case o.resume && (len(args) > 0 || o.call.Session == ""):
+				return cli.Exit(cli.ExitUsage, "--resume goes with --session, and without a prompt")
+			case !o.resume && len(args) == 0:
+				return cli.Exit(cli.ExitUsage, "say something: worker agent \"PROMPT\"")
+			case len(args) > 0:
+				o.args.Prompt = args[0]
+			}
+			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	flags := cmd.Flags()
+	o.connection.AddFlags(flags)
+	o.logging.AddFlags(flags)
+	flags.StringVar(&o.call.Session, "session", "", "`SESSION` to speak in; default a new one")
+	flags.StringVar(&o.call.ID, "id", "", "`ID` of the call; default a new one")
+	flags.StringVar(&o.call.Channel, "channel", "", "`CHANNEL` on which the user reads, too")
+	flags.StringVar(&o.call.ChatID, "chat-id", "", "`CHAT` within the channel")
+	flags.StringVar(&o.args.Model, "use-model", "", "`SPEC` of one of the worker's models; default its first")
+	flags.StringSliceVar(&o.args.Tools, "use-tools", nil, "`TOOL`s that the agent gets; default all")
+	flags.IntVar(&o.args.MaxTurns, "use-turns", 0, "`NUMBER` of turns after which the agent stops; at most the worker's --max-turns")
+	flags.BoolVar(&o.resume, "resume", false, "wait for the session's run that has no end yet")
+	flags.DurationVar(&o.wait, "wait", time.Hour, "`TIME` to wait for the answer")
+	flags.BoolVar(&o.json, "json", false, "print the result event as JSON")
+	return cmd
+}
+
+func (o promptOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
+	log, err := o.logging.Logger(stderr)
+	if err != nil {
+		return err
+	}
+	b, err := o.connection.Connect(ctx, "stevedore agent", log)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	if err := o.prepare(ctx, b, stderr); err != nil {
+		return err
+	}
+	wait, cancel := context.WithTimeout(ctx, o.wait)
+	defer cancel()
+	event, err := busCaller{bus: b}.Call(wait, o.call)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return cli.Exit(cli.ExitPending, "no answer after %s; is a worker with a model up? The run goes on: wait for it with --resume --session %s", o.wait, o.call.Session)
+	case tools.CodeOf(err) == tools.CodeMismatch, tools.CodeOf(err) == tools.CodeInvalidCall:
+		return cli.Exit(cli.ExitUsage, "%w", err)
+	case err != nil:
+		return err
+	}
+	if event.ForUser != "" {
+		event.ForLLM = event.ForUser // the reader here is the user
+	}
+	if err := printResult(event, o.json, stdout); err != nil {
+		return err
+	}
+	if event.IsError {
+		return cli.Exit(cli.ExitToolError, "")
+	}
+	return nil
+}
+
+// prepare makes the call, or finds the one that is to be resumed.
+func (o *promptOptions) prepare(ctx context.Context, b *bus.Bus, stderr io.Writer) (err error) {
+	if o.resume {
+		entries, err := readSession(ctx, b, o.call.Session)
+		if err != nil {
+			return err
+		}
+		call, open := agent.OpenCall(entries)
+		if !open {
+			return cli.Exit(cli.ExitNotFound, "session %q has no run without an end; see worker sessions show %s", o.call.Session, o.call.Session)
+		}
+		if call.Tool != agent.AgentTool { // the conversation of a sub-agent
+			return cli.Exit(cli.ExitUsage, "session %q belongs to a sub-agent; resume the session that started it", o.call.Session)
+		}
+		o.call = call
+		return nil
+	}
+	if o.call.Session == "" {
+		o.call.Session = "chat-" + nuid.Next()
+		if _, err := fmt.Fprintf(stderr, "session %s\n", o.call.Session); err != nil {
+			return err
+		}
+	}
+	if o.call.ID == "" {
+		o.call.ID = "run-" + nuid.Next()
+	}
+	o.call.Tool = agent.AgentTool
+	o.call.Args, err = bus.Encode(o.args)
+	return err
+}

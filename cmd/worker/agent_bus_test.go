@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/agent"
+)
+
+// startAgents runs a worker with agents of a script until the test ends.
+func startAgents(t *testing.T, b *bus.Bus, slots int, toolset []tools.Tool, lines ...string) {
+	t.Helper()
+	script, err := agent.ParseScript([]byte(strings.Join(lines, "\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := offload.NewMem(offload.StoreConfig{})
+	registry := tools.NewRegistry(zerolog.Nop())
+	setup := newAgentSetup(b, store, bustest.Log(t))
+	setup.Definitions, setup.Default, setup.Models = registry.Definitions, "m", map[string]agent.Provider{"m": script}
+	setup.Config.Poll = 20 * time.Millisecond
+	agents, err := agent.Tools(setup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := registry.Register(append(toolset, agents...)...); err != nil {
+		t.Fatal(err)
+	}
+	w := worker.New(b, registry, offload.NewOffloader(store, offload.Config{}), worker.Config{
+		Queues: append([]string{bus.DefaultQueue}, agentQueues(2)...), Slots: slots, Log: bustest.Log(t),
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("worker: %v", err)
+		}
+	})
+}
+
+func prompt(session, id, text string) tools.Call {
+	args, _ := json.Marshal(promptArgs{Prompt: text}) // strings always encode
+	return tools.Call{ID: id, Session: session, Tool: agent.AgentTool, Args: args}
+}
+
+// A cancelled run is told to be one, and takes the call that it waits for along.
+func TestCancelAgent(t *testing.T) {
+	b := bustest.New(t)
+	started := make(chan string, 1)
+	block, err := tools.NewTool("block", "blocks", func(ctx context.Context, call tools.Call, _ struct{}) *tools.Result {
+		started <- call.ID
+		<-ctx.Done()
+		return tools.Failure(context.Cause(ctx))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	startAgents(t, b, 8, []tools.Tool{block}, `{"tools":[{"name":"block"}]}`, `{"text":"after all"}`)
+	inner := bustest.Subscribe(t, b, "stevedore.result.s.r1-t1-0")
+	answer := make(chan tools.ResultEvent, 1)
+	go func() {
+		event, err := rpc.Submit(t.Context(), b, agentQueue, prompt("s", "r1", "go"))
+		if err != nil {
+			t.Error(err)
+		}
+		answer <- event
+	}()
+	if id := <-started; id != "r1-t1-0" {
+		t.Errorf("the call's id is %q", id)
+	}
+	if err := b.Cancel(t.Context(), "s", "r1"); err != nil {
+		t.Fatal(err)
+	}
+	call, _ := bustest.Next[tools.ResultEvent](t, inner)
+	for _, event := range []tools.ResultEvent{<-answer, call} {
+		if event.Outcome != tools.Cancelled {
+			t.Errorf("%s: outcome %s (%s)", event.ID, event.Outcome, event.ForLLM)
+		}
+	}
+	// The session is free, and the model learns that the call came to nothing.
+	event, err := rpc.Submit(t.Context(), b, agentQueue, prompt("s", "r2", "still there?"))
+	if err != nil || event.ForLLM != "after all" {
+		t.Errorf("the next message: %+v, %v", event, err)
+	}
+}
+
+// Agents that wait for agents that wait for tools get along with one slot each.
+func TestSlotsDoNotDeadlock(t *testing.T) {
+	b := bustest.New(t)
+	leaf, err := tools.NewTool("leaf", "is deep down", func(context.Context, tools.Call, struct{}) *tools.Result { return tools.NewToolResult("leaf") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	startAgents(t, b, 1, []tools.Tool{leaf.WithEffect(tools.Idempotent)},
+		`{"tools":[{"name":"subagent","input":{"task":"child"}},{"name":"subagent","input":{"task":"child"}}]}`,
+		`{"expect":["ripe"],"text":"done"}`,
+		`{"for":"^child"}`,
+		`{"tools":[{"name":"subagent","input":{"task":"grandchild"}},{"name":"leaf"}]}`,
+		`{"expect":["green","leaf"],"text":"ripe"}`,
+		`{"for":"^grandchild"}`,
+		`{"tools":[{"name":"leaf"}]}`, `{"text":"green"}`)
+	answers := make(chan string, 3)
+	for _, session := range []string{"s1", "s2", "s3"} {
+		go func() {
+			event, err := rpc.Submit(t.Context(), b, agentQueue, prompt(session, "r", "go"))
+			if err != nil {
+				t.Error(err)
+			}
+			answers <- event.ForLLM
+		}()
+	}
+	for range 3 {
+		if got := <-answers; got != "done" {
+			t.Errorf("answer %q", got)
+		}
+	}
+}
+
+// Messages that wait for their session leave the slots to other sessions, and to
+// the run that they wait for.
+func TestWaitingMessagesHoldNoSlot(t *testing.T) {
+	b := bustest.New(t)
+	started, release := make(chan struct{}), make(chan struct{})
+	block, err := tools.NewTool("block", "blocks", func(context.Context, tools.Call, struct{}) *tools.Result {
+		close(started)
+		<-release
+		return tools.NewToolResult("released")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	startAgents(t, b, 2, []tools.Tool{block}, `{"tools":[{"name":"block"}]}`, `{"text":"first"}`, `{"text":"second"}`, `{"text":"third"}`,
+		`{"for":"^other"}`, `{"text":"hello"}`)
+	answers := make(chan string, 4)
+	say := func(session, id, text string) {
+		go func() {
+			event, err := rpc.Submit(t.Context(), b, agentQueue, prompt(session, id, text))
+			if err != nil {
+				t.Error(err)
+			}
+			answers <- event.ForLLM
+		}()
+	}
+	say("s", "r1", "go")
+	<-started
+	for _, id := range []string{"r2", "r3"} {
+		say("s", id, "and?")
+		for alive := false; !alive; {
+			if alive, err = (busCaller{bus: b}).alive(t.Context(), "s", id); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	say("s2", "r", "other")
+	if got := <-answers; got != "hello" {
+		t.Errorf("the other session's answer is %q", got)
+	}
+	close(release)
+	got := map[string]bool{}
+	for range 3 {
+		got[<-answers] = true
+	}
+	if !got["first"] || !got["second"] || !got["third"] {
+		t.Errorf("answers %v", got)
+	}
+}

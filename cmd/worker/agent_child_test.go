@@ -1,0 +1,183 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/agent"
+)
+
+// The test binary is also the worker process that the agent tests kill: the
+// first variable holds the server's URL then, and the others say how to behave.
+const (
+	agentChildEnv = "STEVEDORE_TEST_AGENT_URL"
+	agentModelEnv = "STEVEDORE_TEST_AGENT_MODEL" // base URL of the fake provider
+	agentRunsEnv  = "STEVEDORE_TEST_AGENT_RUNS"  // file that tools write their runs to
+	agentDieEnv   = "STEVEDORE_TEST_AGENT_DIE"   // probability of dying, at each step
+)
+
+const agentLease = 500 * time.Millisecond
+
+func agentChild() int {
+	if err := runAgentChild(); err != nil {
+		fmt.Fprintln(os.Stderr, "child:", err)
+		return 1
+	}
+	return 0
+}
+
+func runAgentChild() error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	// Nobody survives the test, however it ends.
+	go func() {
+		_, _ = bufio.NewReader(os.Stdin).ReadByte()
+		os.Exit(3)
+	}()
+	b, err := bus.Connect(ctx, bus.Config{Server: os.Getenv(agentChildEnv), Lease: agentLease})
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	store, err := offload.OpenObject(ctx, b.JetStream(), offload.ObjectConfig{Bucket: b.BucketName(bus.BlobsBucket), Records: b.BucketName(bus.ArtifactsBucket)})
+	if err != nil {
+		return err
+	}
+	die, err := dieSomewhere(os.Getenv(agentDieEnv))
+	if err != nil {
+		return err
+	}
+
+	registry := tools.NewRegistry(zerolog.Nop())
+	setup := newAgentSetup(b, store, zerolog.New(os.Stderr).Level(zerolog.ErrorLevel))
+	setup.Definitions, setup.Default = registry.Definitions, "m"
+	setup.Models = map[string]agent.Provider{"m": agent.NewAnthropic("m", agent.ProviderConfig{BaseURL: os.Getenv(agentModelEnv)})}
+	setup.Config.Poll = 50 * time.Millisecond
+	setup.Config.OnStep = func(agent.Step) { die() }
+	toolset, err := agent.Tools(setup)
+	if err != nil {
+		return err
+	}
+	for _, effect := range []tools.Effect{tools.Once, tools.Idempotent} {
+		toolset = append(toolset, echoTool(string(effect), effect))
+	}
+	if err := registry.Register(toolset...); err != nil {
+		return err
+	}
+	return worker.New(b, registry, offload.NewOffloader(store, offload.Config{}), worker.Config{
+		Queues: append([]string{bus.DefaultQueue}, agentQueues(2)...), Slots: 32, MaxAttempts: 10_000,
+		AskPatience: 300 * time.Millisecond, OnStep: func(worker.Step) { die() },
+	}).Run(ctx)
+}
+
+// dieSomewhere returns a function that kills the process now and then.
+func dieSomewhere(probability string) (func(), error) {
+	p, err := strconv.ParseFloat(probability, 64)
+	if err != nil {
+		return nil, err
+	}
+	return func() {
+		if rand.Float64() < p {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {}
+		}
+	}, nil
+}
+
+// echoTool says whose call it was, and writes down that it ran.
+func echoTool(name string, effect tools.Effect) tools.Tool {
+	tool, err := tools.NewTool(name, "echoes", func(_ context.Context, call tools.Call, in struct {
+		N int `json:"n"`
+	}) *tools.Result {
+		f, err := os.OpenFile(os.Getenv(agentRunsEnv), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+		if err == nil {
+			_, err = fmt.Fprintf(f, "%s %s/%s\n", name, call.Session, call.ID)
+			err = errors.Join(err, f.Close())
+		}
+		if err != nil {
+			return tools.Failure(err)
+		}
+		return tools.NewToolResult(fmt.Sprintf("echo %d for <%s>", in.N, call.Session))
+	})
+	if err != nil {
+		panic(err)
+	}
+	return tool.WithEffect(effect)
+}
+
+// crew keeps a number of worker processes alive until the test ends.
+type crew struct{ deaths chan struct{} }
+
+func newCrew(t *testing.T, size int, env ...string) *crew {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &crew{deaths: make(chan struct{}, 100_000)}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, size)
+	for range size {
+		go func() {
+			for ctx.Err() == nil {
+				cmd := exec.CommandContext(ctx, exe)
+				cmd.Env = append(os.Environ(), env...)
+				cmd.Stderr = os.Stderr
+				stdin, err := cmd.StdinPipe() // closed when this process ends
+				if err == nil {
+					err = cmd.Run()
+					_ = stdin.Close()
+				}
+				exit, ok := errors.AsType[*exec.ExitError](err)
+				if !ok || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+					done <- fmt.Errorf("worker process: %w", err)
+					return
+				}
+				c.deaths <- struct{}{}
+			}
+			done <- nil
+		}()
+	}
+	t.Cleanup(func() {
+		cancel()
+		for range size {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return c
+}
+
+// runsOf counts the lines that the tools wrote.
+func runsOf(t *testing.T, file string) map[string]int {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	runs := map[string]int{}
+	for line := range strings.Lines(string(data)) {
+		runs[strings.TrimSpace(line)]++
+	}
+	return runs
+}

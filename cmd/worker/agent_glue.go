@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/agent"
+)
+
+// busLog keeps conversations on the bus.
+type busLog struct{ bus *bus.Bus }
+
+func (l busLog) Read(ctx context.Context, session string) ([][]byte, uint64, error) {
+	return l.bus.ReadSession(ctx, session)
+}
+
+func (l busLog) Append(ctx context.Context, session string, after uint64, entry []byte) (uint64, error) {
+	position, err := l.bus.AppendSession(ctx, session, after, entry)
+	switch {
+	case errors.Is(err, bus.ErrConflict):
+		return 0, fmt.Errorf("%w: %w", agent.ErrConflict, err)
+	case errors.Is(err, bus.ErrTooLarge):
+		return 0, fmt.Errorf("%w: %w", agent.ErrTooLarge, err)
+	}
+	return position, err
+}
+
+// agentQueue is where agents run, away from the tools that they call, and those
+// of each depth away from those that wait for them: agents that held all slots
+// of the queue that they wait for would wait for ever.
+const agentQueue = "agent"
+
+func agentQueues(maxDepth int) []string {
+	queues := []string{agentQueue}
+	for depth := 1; depth <= maxDepth; depth++ {
+		queues = append(queues, fmt.Sprintf("%s-%d", agentQueue, depth))
+	}
+	return queues
+}
+
+func queueOf(call tools.Call) string {
+	switch call.Tool {
+	case agent.AgentTool:
+		return agentQueue
+	case agent.SubagentTool:
+		if depth := agent.DepthOf(call); depth > 0 {
+			return fmt.Sprintf("%s-%d", agentQueue, depth)
+		}
+		return agentQueue
+	}
+	return bus.DefaultQueue
+}
+
+// busCaller has tools called by whichever worker is free.
+type busCaller struct{ bus *bus.Bus }
+
+// Call takes the result that stands, if the call was answered before, and else
+// submits it and waits. A cancelled caller cancels the call.
+func (c busCaller) Call(ctx context.Context, call tools.Call) (tools.ResultEvent, error) {
+	event, err := c.call(ctx, call)
+	if err != nil && agent.IsCancelled(ctx) {
+		cancelling, stop := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer stop()
+		err = errors.Join(err, c.bus.Cancel(cancelling, call.SessionToken(), call.IDToken()))
+	}
+	return event, err
+}
+
+func (c busCaller) call(ctx context.Context, call tools.Call) (tools.ResultEvent, error) {
+	body, ok, err := c.bus.Last(ctx, bus.Results, c.bus.Result(call.SessionToken(), call.IDToken()))
+	if err != nil {
+		return tools.ResultEvent{}, err
+	}
+	if ok {
+		event, err := tools.DecodeResult(body)
+		if err == nil && event.Digest != "" && event.Digest != call.Digest() {
+			err = tools.Errorf(tools.CodeMismatch, "the id %q was used before, with another tool or other arguments", tools.Excerpt(call.ID, 80))
+		}
+		return event, err
+	}
+	waiting, stop := context.WithCancelCause(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() { c.watchDead(waiting, call, stop) })
+	event, err := rpc.Submit(waiting, c.bus, queueOf(call), call)
+	cause := context.Cause(waiting)
+	stop(nil)
+	watch.Wait()
+	dead, given := errors.AsType[*rpc.DeadError](err)
+	if !given && err != nil {
+		dead, given = errors.AsType[*rpc.DeadError](cause)
+	}
+	if given {
+		return tools.ResultEvent{}, tools.Errorf(dead.Code, "%v", dead)
+	}
+	return event, err
+}
+
+// deadInterval is how often dead letters are searched for a call that is waited
+// for: it may have become one while nobody waited, and Submit hears only of
+// those that are made now.
+const deadInterval = 30 * time.Second
+
+func (c busCaller) watchDead(ctx context.Context, call tools.Call, found context.CancelCauseFunc) {
+	ticker := time.NewTicker(deadInterval)
+	defer ticker.Stop()
+	id := call.SessionToken() + "." + call.IDToken() + "." + call.Digest() // as Submit has it
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		for letter, err := range c.bus.DeadLetters(ctx, bus.DeadCall) {
+			if err != nil {
+				break // asked again
+			}
+			if letter.ID == id {
+				found(&rpc.DeadError{DeadLetter: letter.DeadLetter})
+				return
+			}
+		}
+	}
+}
+
+// answered reports whether a run has its result although its log has no end.
+func (c busCaller) answered(ctx context.Context, session, run string) (bool, error) {
+	_, ok, err := c.bus.Last(ctx, bus.Results, c.bus.Result(session, run))
+	return ok, err
+}
+
+// alivePatience is how long a worker may take to say that it has a run.
+const alivePatience = 2 * time.Second
+
+// alive asks all workers who has a run; only the one that has it answers.
+func (c busCaller) alive(ctx context.Context, session, run string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, alivePatience)
+	defer cancel()
+	_, err := c.bus.Conn().RequestWithContext(ctx, c.bus.RPC("running", session, run), nil)
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
+		return false, nil
+	}
+	return false, err
+}

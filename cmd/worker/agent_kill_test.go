@@ -1,0 +1,275 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/agent"
+)
+
+// play is a bus with worker processes and a fake provider, and what is to be
+// played on it.
+type play struct {
+	sessions, messages, turns int
+	workers                   int
+	die                       float64
+	children                  bool // each run starts a sub-agent, which has two turns
+}
+
+// Agents of ten turns run on two workers that die at any step, of a call or of
+// the loop. Each run ends as it would have otherwise; the model is never asked
+// for a turn that stands in the log; no once-only tool runs twice.
+// STEVEDORE_AGENT_RUNS says how many runs.
+func TestAgentsSurviveKills(t *testing.T) {
+	play{sessions: agentRuns(t), messages: 1, turns: 10, workers: 2, die: 0.005}.run(t)
+}
+
+func agentRuns(t *testing.T) int {
+	t.Helper()
+	s := os.Getenv("STEVEDORE_AGENT_RUNS")
+	if s == "" {
+		return 6
+	}
+	runs, err := strconv.Atoi(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return runs
+}
+
+// Twenty sessions on three workers see nothing of each other.
+func TestParallelSessionsDoNotMix(t *testing.T) {
+	play{sessions: 20, messages: 1, turns: 4, workers: 3}.run(t)
+}
+
+// Messages that reach one session at the same time, through two workers that
+// die now and then, are answered one after the other.
+func TestOneSessionOnTwoWorkers(t *testing.T) {
+	play{sessions: 1, messages: 6, turns: 3, workers: 2, die: 0.002}.run(t)
+}
+
+// A run whose sub-agent dies, or dies itself while that works, has its report,
+// and the sub-agent's tools ran once.
+func TestSubagentsSurviveKills(t *testing.T) {
+	play{sessions: agentRuns(t), messages: 1, turns: 3, workers: 2, die: 0.005, children: true}.run(t)
+}
+
+func (p play) run(t *testing.T) {
+	s, err := bus.StartServer(bus.ServerConfig{Dir: t.TempDir(), Listen: "127.0.0.1:0", NoSync: true, Log: bustest.Log(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	b := bustest.Connect(t, s, bus.Config{Lease: agentLease, Log: bustest.Log(t)})
+	model := newFakeModel(t, b, p.script(t))
+	file := filepath.Join(t.TempDir(), "runs")
+	crew := newCrew(t, p.workers, agentChildEnv+"="+s.URL(), agentModelEnv+"="+model.URL, agentRunsEnv+"="+file, fmt.Sprintf("%s=%g", agentDieEnv, p.die))
+
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	slots := make(chan struct{}, 16)
+	var group sync.WaitGroup
+	for i := range p.sessions * p.messages {
+		slots <- struct{}{}
+		group.Go(func() {
+			defer func() { <-slots }()
+			session := fmt.Sprint("s", i%p.sessions)
+			call := tools.Call{ID: fmt.Sprint("run", i), Session: session, Tool: agent.AgentTool, Args: json.RawMessage(fmt.Sprintf(`{"prompt":"I am <%s>"}`, session))}
+			event, err := rpc.Submit(ctx, b, agentQueue, call)
+			want := fmt.Sprintf("done for <%s>", session)
+			if err != nil || event.IsError || event.ForLLM != want {
+				t.Errorf("%s of %s: %q, %v; want %q", call.ID, session, event.ForLLM, err, want)
+			}
+		})
+	}
+	group.Wait()
+	for i := range p.sessions {
+		p.checkLog(t, b, fmt.Sprint("s", i))
+	}
+	runs, once := runsOf(t, file), 0
+	for call, n := range runs {
+		if strings.HasPrefix(call, "once ") {
+			if once++; n > 1 {
+				t.Errorf("%s ran %d times", call, n)
+			}
+		}
+	}
+	most := p.turns - 1
+	if p.children {
+		most++
+	}
+	if most *= p.sessions * p.messages; once > most {
+		t.Errorf("%d once-only calls ran, and the model asked for %d", once, most)
+	}
+	t.Logf("%d runs, %d requests for %d turns, %d once-only calls ran, %d workers were killed",
+		p.sessions*p.messages, model.requests(), p.sessions*p.messages*p.turns, once, len(crew.deaths))
+}
+
+// script has p.messages times p.turns turns. All but the last of a message call
+// two tools, and expect the answer of the one that may run again.
+func (p play) script(t *testing.T) *agent.Script {
+	t.Helper()
+	var lines []string
+	for range p.messages {
+		for turn := range p.turns {
+			expect := ""
+			if turn > 0 {
+				expect = fmt.Sprintf(`"expect":["echo %d for"],"capture":{"who":"for (<s\\d+>)"},`, turn-1)
+			}
+			child := ""
+			if p.children && turn == 0 {
+				child = `,{"name":"subagent","input":{"task":"child"}}`
+			} else if p.children && turn == 1 {
+				expect = strings.Replace(expect, "[", `["Subagent task completed","born",`, 1)
+			}
+			if turn == p.turns-1 {
+				lines = append(lines, fmt.Sprintf(`{%s"text":"done for ${who}"}`, expect))
+			} else {
+				lines = append(lines, fmt.Sprintf(`{%s"tools":[{"name":"once","input":{"n":%d}},{"name":"idempotent","input":{"n":%d}}%s]}`, expect, turn, turn, child))
+			}
+		}
+	}
+	lines = append(lines, `{"for":"^child"}`, `{"tools":[{"name":"once"},{"name":"idempotent","input":{"n":99}}]}`, `{"expect":["echo 99"],"text":"born"}`)
+	script, err := agent.ParseScript([]byte(strings.Join(lines, "\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return script
+}
+
+// checkLog looks for runs that interleave, turns that are missing or twice, and
+// what belongs to another session.
+func (p play) checkLog(t *testing.T, b *bus.Bus, session string) {
+	t.Helper()
+	bodies, _, err := b.ReadSession(t.Context(), session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, ended, turns := "", 0, 0
+	for i, body := range bodies {
+		e, err := agent.DecodeEntry(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case (e.Kind == agent.KindUser) != (run == ""), run != "" && e.Run != run:
+			t.Fatalf("%s: entry %d (%s) is of %s, while %q is open", session, i, e.Kind, e.Run, run)
+		case e.Kind == agent.KindUser:
+			run, turns = e.Run, 0
+		case e.Kind == agent.KindAssistant:
+			turns++
+		case e.Kind == agent.KindEnd:
+			if run = ""; turns != p.turns || e.End.Reason != agent.Done {
+				t.Errorf("%s: %s ended (%s) after %d turns", session, e.Run, e.End.Reason, turns)
+			}
+			ended++
+		}
+		foreign(t, session, string(body))
+	}
+	if ended != p.messages {
+		t.Errorf("%s: %d runs ended, want %d", session, ended, p.messages)
+	}
+}
+
+var owner = regexp.MustCompile(`<(s\d+)>`)
+
+// foreign fails the test if a text names another session.
+func foreign(t *testing.T, session, text string) {
+	t.Helper()
+	for _, m := range owner.FindAllStringSubmatch(text, -1) {
+		if m[1] != session {
+			t.Errorf("%s sees what belongs to %s", session, m[1])
+		}
+	}
+}
+
+// fakeModel speaks the Messages API from a script, and notes what it is asked.
+type fakeModel struct {
+	*httptest.Server
+	mu    sync.Mutex
+	asked int
+}
+
+func (m *fakeModel) requests() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.asked
+}
+
+func newFakeModel(t *testing.T, b *bus.Bus, script *agent.Script) *fakeModel {
+	m := &fakeModel{}
+	m.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		m.mu.Lock()
+		m.asked++
+		m.mu.Unlock()
+		var req struct{ Messages []agent.Message }
+		if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
+			return // its worker was killed while it wrote
+		}
+		session := "a sub-agent"
+		if m := owner.FindStringSubmatch(req.Messages[0].Content[0].Text); m != nil {
+			session = m[1]
+			if text, err := json.Marshal(req.Messages); err == nil {
+				foreign(t, session, strings.NewReplacer(`\u003c`, "<", `\u003e`, ">").Replace(string(text)))
+			}
+			unanswered(t, b, session, req.Messages)
+		}
+		res, err := script.Complete(context.Background(), agent.Request{Messages: req.Messages})
+		if err != nil {
+			t.Errorf("%s: %v", session, err)
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		body, err := bus.Encode(map[string]any{
+			"type": "message", "role": "assistant", "content": res.Content, "stop_reason": res.StopReason,
+			"usage": map[string]int{"input_tokens": 1, "output_tokens": 1},
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(body) // its worker may be gone
+	}))
+	t.Cleanup(m.Close)
+	return m
+}
+
+// unanswered fails the test if the turn that is asked for stands in the log.
+func unanswered(t *testing.T, b *bus.Bus, session string, messages []agent.Message) {
+	said := 0
+	for _, m := range messages {
+		if m.Role == agent.RoleAssistant {
+			said++
+		}
+	}
+	bodies, _, err := b.ReadSession(context.Background(), session)
+	if err != nil {
+		t.Error(err)
+	}
+	logged := 0
+	for _, body := range bodies {
+		if e, err := agent.DecodeEntry(body); err == nil && e.Kind == agent.KindAssistant {
+			logged++
+		}
+	}
+	if logged != said {
+		t.Errorf("%s: turn %d is asked for, and the log has %d", session, said+1, logged)
+	}
+}

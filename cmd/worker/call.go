@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nuid"
+	"github.com/spf13/cobra"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+const callHelp = `Submit one call, wait for its result, and print what the model would see.
+
+The arguments are a JSON object, or "-" to read it from standard input, or
+NAME=VALUE pairs, in which a VALUE that is JSON is taken as JSON:
+
+  worker call read_file path=go.mod
+  worker call grep '{"pattern":"TODO","path":"."}'
+  worker call shell command='ls -lR /usr' --session s1 --id big-1
+  worker call shell argv='["git","log"]' --offload=true
+
+A call that is submitted again under the same --id is not run again; its result
+is printed again. If --wait is over the call goes on: submit it again to wait.
+
+` + cli.ExitCodesHelp
+
+type callOptions struct {
+	connection cli.Connection
+	logging    cli.Logging
+	call       tools.Call
+	queue      string
+	offload    string
+	wait       time.Duration
+	completion bool
+	json       bool
+}
+
+func newCallCommand() *cobra.Command {
+	var o callOptions
+	cmd := &cobra.Command{
+		Use:   "call TOOL [ARGS]",
+		Short: "Submit a call, wait for its result, print it",
+		Long:  callHelp,
+		Args:  cli.Args(cobra.MinimumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.call.Tool = args[0]
+			var err error
+			if o.call.Args, err = parseArgs(args[1:], cmd.InOrStdin()); err != nil {
+				return &cli.Error{Code: cli.ExitUsage, Err: err}
+			}
+			return submit(cmd.Context(), o, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	flags := cmd.Flags()
+	o.connection.AddFlags(flags)
+	o.logging.AddFlags(flags)
+	flags.StringVar(&o.call.Session, "session", tools.DefaultSession, "`SESSION` that the call belongs to")
+	flags.StringVar(&o.call.ID, "id", "", "`ID` of the call; default a new one")
+	flags.StringVar(&o.queue, "queue", bus.DefaultQueue, "`QUEUE` to submit to")
+	flags.StringVar(&o.call.Channel, "channel", "", "`CHANNEL` on which the user reads")
+	flags.StringVar(&o.call.ChatID, "chat-id", "", "`CHAT` within the channel")
+	flags.StringVar(&o.offload, "offload", "", "`true` or false forces the result out of, or keeps it in, the prompt")
+	flags.DurationVar(&o.wait, "wait", 10*time.Minute, "`TIME` to wait for the result")
+	flags.BoolVar(&o.completion, "completion", false, "wait for the completion of an async call, too")
+	flags.BoolVar(&o.json, "json", false, "print the result event as JSON")
+	return cmd
+}
+
+// parseArgs makes the JSON object of arguments.
+func parseArgs(args []string, stdin io.Reader) (json.RawMessage, error) {
+	switch {
+	case len(args) == 0:
+		return json.RawMessage("{}"), nil
+	case len(args) == 1 && args[0] == "-":
+		data, err := io.ReadAll(io.LimitReader(stdin, 64<<20))
+		if err != nil {
+			return nil, fmt.Errorf("read arguments: %w", err)
+		}
+		return object(data)
+	case len(args) == 1 && strings.HasPrefix(strings.TrimSpace(args[0]), "{"):
+		return object([]byte(args[0]))
+	}
+	pairs := make(map[string]any, len(args))
+	for _, arg := range args {
+		name, value, ok := strings.Cut(arg, "=")
+		if !ok || name == "" {
+			return nil, fmt.Errorf("argument %q: want a JSON object, or NAME=VALUE", tools.Excerpt(arg, 80))
+		}
+		pairs[name] = value
+		if json.Valid([]byte(value)) {
+			pairs[name] = json.RawMessage(value)
+		}
+	}
+	return bus.Encode(pairs)
+}
+
+func object(data []byte) (json.RawMessage, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return nil, fmt.Errorf("the arguments are not a JSON object: %w", err)
+	}
+	return data, nil
+}
+
+func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error {
+	switch o.offload {
+	case "":
+	case "true", "false":
+		force := o.offload == "true"
+		o.call.Offload = &force
+	default:
+		return cli.Exit(cli.ExitUsage, "--offload %q: want true or false", o.offload)
+	}
+	if !tools.IsToken(o.queue) || !tools.IsToken(o.call.Tool) {
+		return cli.Exit(cli.ExitUsage, "queue %q and tool %q must be of the form [A-Za-z0-9_-]{1,64}", o.queue, o.call.Tool)
+	}
+	log, err := o.logging.Logger(stderr)
+	if err != nil {
+		return err
+	}
+	b, err := o.connection.Connect(ctx, "stevedore call", log)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+
+	if o.call.ID == "" {
+		o.call.ID = nuid.Next() // named when the wait is over
+	}
+	wait, cancel := context.WithTimeout(ctx, o.wait)
+	defer cancel()
+	event, err := rpc.Submit(wait, b, o.queue, o.call)
+	if err == nil && event.Outcome == tools.Async && o.completion {
+		event, err = rpc.Completion(wait, b, tools.Call{ID: event.ID, Session: event.Session, Tool: event.Tool})
+	}
+	switch {
+	case ctx.Err() != nil:
+		return cli.Exit(cli.ExitPending, "interrupted; the call goes on: submit it again with --id %s to wait for it", shellWord(o.call.ID))
+	case errors.Is(err, context.DeadlineExceeded):
+		return cli.Exit(cli.ExitPending, "no answer after %s; is a worker of queue %q running? The call goes on: submit it again with --id %s to wait for it", o.wait, o.queue, shellWord(o.call.ID))
+	case tools.CodeOf(err) == tools.CodeMismatch, tools.CodeOf(err) == tools.CodeInvalidCall:
+		return cli.Exit(cli.ExitUsage, "%w", err)
+	case err != nil:
+		return err
+	}
+	if err := printResult(event, o.json, stdout); err != nil {
+		return err
+	}
+	if event.IsError {
+		return cli.Exit(cli.ExitToolError, "")
+	}
+	return nil
+}
+
+// shellWord writes an id as it can be pasted into a command line.
+func shellWord(id string) string {
+	if tools.IsToken(id) {
+		return id
+	}
+	return strconv.Quote(tools.Excerpt(id, 80))
+}
+
+func printResult(event tools.ResultEvent, asJSON bool, stdout io.Writer) error {
+	if asJSON {
+		return cli.JSON(stdout, event)
+	}
+	text := event.ForLLM
+	if !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	_, err := io.WriteString(stdout, cli.Printable(stdout, text))
+	return err
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/notify"
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+)
+
+const channelsHelp = `See which channels the settings name, and whether they work. These commands take
+the --channel flags, or the settings file, of "worker up" and need no bus.
+
+  worker channels ls --config settings.yaml
+  worker channels test log --channel log=file:notes.txt
+
+A test sends one notification straight to the channel, once. Its error is the
+channel's own; secrets are left out of it.
+
+` + cli.ExitCodesHelp
+
+func newChannelsCommand() *cobra.Command {
+	o := new(channelOptions)
+	var json bool
+	cmd := &cobra.Command{
+		Use:     "channels",
+		Aliases: []string{"channel"},
+		Short:   "List and test the channels where users read",
+		Long:    channelsHelp,
+	}
+	o.addFlags(cmd.PersistentFlags())
+	ls := &cobra.Command{
+		Use: "ls", Short: "List the channels that the settings name, and what is wrong with them", Args: cli.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.list(cmd.OutOrStdout(), json) },
+	}
+	ls.Flags().BoolVar(&json, "json", false, "print JSON, one object a line")
+
+	var chat, text string
+	test := &cobra.Command{
+		Use: "test NAME", Short: "Send a test notification through a channel", Args: cli.Args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.test(cmd.Context(), args[0], chat, text, cmd.OutOrStdout())
+		},
+	}
+	test.Flags().StringVar(&chat, "chat-id", "", "`CHAT` within the channel; none is the channel's own default")
+	test.Flags().StringVar(&text, "text", "This is a test. Notifications of Stevedore arrive here.", "`TEXT` to send")
+	cmd.AddCommand(ls, test)
+	return cmd
+}
+
+// listedChannel is a channel as it is listed. The spec behind its kind stays
+// out: there may be a secret where none should be.
+type listedChannel struct {
+	Name    string `json:"name"`
+	Kind    string `json:"kind"`
+	Default bool   `json:"default"`
+	Error   string `json:"error,omitempty"`
+}
+
+func (o *channelOptions) list(out io.Writer, json bool) error {
+	specs, err := o.specs()
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(specs)) {
+		kind, _, _ := strings.Cut(specs[name], ":")
+		c := listedChannel{Name: name, Kind: kind, Default: name == o.defaultsTo}
+		if _, err := notify.Open(specs[name], channelEnv(out)); err != nil {
+			c.Error = err.Error()
+		}
+		if json {
+			if err := cli.JSON(out, c); err != nil {
+				return err
+			}
+			continue
+		}
+		line := fmt.Sprintf("%s  %s", c.Name, c.Kind)
+		if c.Default {
+			line += "  (default)"
+		}
+		if c.Error != "" {
+			line += "  cannot be opened: " + c.Error
+		}
+		if _, err := fmt.Fprintln(out, cli.OneLine(line)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// testPatience is how long a channel may take.
+const testPatience = time.Minute
+
+func (o *channelOptions) test(ctx context.Context, name, chat, text string, out io.Writer) error {
+	specs, err := o.specs()
+	if err != nil {
+		return err
+	}
+	spec, ok := specs[name]
+	if !ok {
+		return cli.Exit(cli.ExitNotFound, "there is no channel %q; the settings name %s", name, strings.Join(slices.Sorted(maps.Keys(specs)), ", "))
+	}
+	channel, err := openChannel(name, spec, out)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, testPatience)
+	defer cancel()
+	now := time.Now().UTC()
+	err = channel.Send(ctx, notify.Notification{
+		// Another one each time, or receivers that drop duplicates would drop it.
+		ID: fmt.Sprintf("test-%x", now.UnixNano()), Kind: notify.KindMessage, Channel: name, ChatID: chat, Text: text, At: now,
+	})
+	if err == nil {
+		_, err = fmt.Fprintf(out, "Sent to %s; the other side took it.\n", name)
+		return err
+	}
+	what := "would be tried again, with growing pauses"
+	if _, hopeless := bus.Rejected(err); hopeless {
+		what = "would become a dead letter at once"
+	} else if pause, ok := bus.Postponed(err); ok {
+		what = fmt.Sprintf("would be tried again after %s, as the other side asks", pause.Round(time.Millisecond))
+	}
+	return fmt.Errorf("channel %s: %w\nA notification that ends so %s", name, err, what)
+}

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/cron"
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+const cronHelp = `Keep jobs: calls that are made at a time, at an interval or by a cron expression.
+They stand in the server, so they run whenever a worker is there. Each belongs to
+a session; an operator sees and changes all of them, or with --session those of
+one session, as it does itself.
+
+  worker cron add backup shell 'command=make backup' --every 6h
+  worker cron add report shell command=./report --cron '30 9 * * 1-5' --time-zone Europe/Berlin
+  worker cron add remind message 'content=Tea!' --at 20m --session s1
+  worker cron ls
+  worker cron get backup                the job, its last run, its next ones
+  worker cron update backup --every 3h
+  worker cron disable backup            and enable
+  worker cron rm backup
+  worker cron next --cron '0 9 1 * *' --time-zone Asia/Shanghai
+
+` + cli.ExitCodesHelp
+
+type cronOptions struct {
+	connection cli.Connection
+	logging    cli.Logging
+	session    string
+	json       bool
+	request    cron.Request
+	overlap    bool
+	count      int
+}
+
+func newCronCommand() *cobra.Command {
+	o := new(cronOptions)
+	cmd := &cobra.Command{
+		Use:   "cron",
+		Short: "Add, list and change jobs that run at certain times",
+		Long:  cronHelp,
+	}
+	o.connection.AddFlags(cmd.PersistentFlags())
+	o.logging.AddFlags(cmd.PersistentFlags())
+	cmd.PersistentFlags().StringVar(&o.session, "session", "", "`SESSION` to act as; none is the operator, who sees all")
+	cmd.PersistentFlags().BoolVar(&o.json, "json", false, "print JSON")
+
+	add := o.command(cron.ActionAdd, "add NAME TOOL [ARGS]", "Add a job; ARGS as for worker call", cobra.MinimumNArgs(2))
+	update := o.command(cron.ActionUpdate, "update NAME [TOOL [ARGS]]", "Change a job; what is not named stays as it is", cobra.MinimumNArgs(1))
+	for _, c := range []*cobra.Command{add, update} {
+		o.addTimes(c)
+		c.Flags().StringVar(&o.request.Queue, "queue", "", "`QUEUE` of the workers that have the tool; default "+bus.DefaultQueue)
+		c.Flags().StringVar(&o.request.Channel, "channel", "", "`CHANNEL` on which the user is told of results")
+		c.Flags().StringVar(&o.request.ChatID, "chat-id", "", "`CHAT` within the channel")
+		c.Flags().StringVar(&o.request.Timeout, "run-timeout", "", "`TIME` that a run may take, such as 10m; default a day")
+		c.Flags().BoolVar(&o.overlap, "overlap", false, "let a run begin while the one before goes on")
+	}
+	cmd.AddCommand(
+		add,
+		o.command(cron.ActionList, "ls", "List the jobs", cobra.NoArgs),
+		o.command(cron.ActionGet, "get NAME", "Show a job, its last run and its next ones", cobra.ExactArgs(1)),
+		update,
+		o.command(cron.ActionRemove, "rm NAME", "Remove a job; a run that began goes on", cobra.ExactArgs(1)),
+		o.command(cron.ActionEnable, "enable NAME", "Let a job run again", cobra.ExactArgs(1)),
+		o.command(cron.ActionDisable, "disable NAME", "Keep a job, but let it not run", cobra.ExactArgs(1)),
+		o.next(),
+	)
+	return cmd
+}
+
+func (o *cronOptions) addTimes(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&o.request.At, "at", "", "`TIME` to run once, such as 2026-11-21T09:00:00+01:00, or a duration from now, such as 20m")
+	cmd.Flags().StringVar(&o.request.Every, "every", "", "`INTERVAL`, such as 30m")
+	cmd.Flags().StringVar(&o.request.Cron, "cron", "", "`EXPRESSION` of 5 fields, or 6 with seconds first, such as '30 9 * * 1-5'")
+	cmd.Flags().StringVar(&o.request.TimeZone, "time-zone", "", "`ZONE` that --cron and --at are meant in, such as Europe/Berlin; default UTC")
+}
+
+func (o *cronOptions) command(action, use, short string, args cobra.PositionalArgs) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Args: cli.Args(args),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.request.Action = action
+			if cmd.Flags().Changed("overlap") {
+				o.request.Overlap = &o.overlap
+			}
+			if err := o.takeArgs(args, cmd.InOrStdin()); err != nil {
+				return &cli.Error{Code: cli.ExitUsage, Err: err}
+			}
+			return o.with(cmd, func(ctx context.Context, jobs *cron.Jobs, by cron.Caller) error {
+				answer, err := jobs.Do(ctx, by, "", o.request)
+				if err != nil {
+					return cronExit(err)
+				}
+				return o.print(cmd.OutOrStdout(), answer)
+			})
+		},
+	}
+}
+
+// takeArgs reads NAME, TOOL and the arguments of the tool.
+func (o *cronOptions) takeArgs(args []string, stdin io.Reader) error {
+	if len(args) > 0 {
+		o.request.Name = args[0]
+	}
+	if len(args) > 1 {
+		o.request.Tool = args[1]
+	}
+	if len(args) < 3 {
+		return nil
+	}
+	data, err := parseArgs(args[2:], stdin)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(data, &o.request.Args)
+}
+
+func (o *cronOptions) with(cmd *cobra.Command, do func(context.Context, *cron.Jobs, cron.Caller) error) error {
+	log, err := o.logging.Logger(cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	b, err := o.connection.Connect(cmd.Context(), "stevedore cron", log)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	by := cron.Caller{Session: o.session, Operator: o.session == ""}
+	return do(cmd.Context(), cron.New(b), by)
+}
+
+func cronExit(err error) error {
+	e, ok := errors.AsType[*tools.Error](err)
+	if !ok {
+		return err
+	}
+	switch e.Code {
+	case tools.CodeNotFound:
+		return cli.Exit(cli.ExitNotFound, "%w", err)
+	case tools.CodeInvalidArguments:
+		return cli.Exit(cli.ExitUsage, "%w", err)
+	}
+	return err
+}
+
+func (o *cronOptions) print(out io.Writer, answer cron.Answer) error {
+	if o.json {
+		return cli.JSON(out, answer)
+	}
+	_, err := fmt.Fprintln(out, cli.Printable(out, answer.Text()))
+	return err
+}
+
+// next previews runs: of a job, or of times that no job has yet.
+func (o *cronOptions) next() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "next [NAME]", Short: "Preview the next runs of a job, or of --cron or --every", Args: cli.Args(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s := bus.Schedule{Cron: o.request.Cron, TimeZone: o.request.TimeZone}
+			given := o.request.Cron != "" || o.request.Every != ""
+			switch {
+			case given == (len(args) == 1):
+				return cli.Exit(cli.ExitUsage, "name a job, or say --cron or --every")
+			case o.count < 1 || o.count > 1000:
+				return cli.Exit(cli.ExitUsage, "-n %d: want 1 to 1000", o.count)
+			case !given:
+				return o.with(cmd, func(ctx context.Context, jobs *cron.Jobs, by cron.Caller) error {
+					e, err := jobs.Get(ctx, by, args[0])
+					if err != nil {
+						return cronExit(err)
+					}
+					return o.printTimes(cmd.OutOrStdout(), e.TimeZone, e.Upcoming(o.count))
+				})
+			}
+			if o.request.Every != "" {
+				var err error
+				if s.Every, err = time.ParseDuration(o.request.Every); err != nil {
+					return cli.Exit(cli.ExitUsage, "--every %q: want a duration such as 30m", o.request.Every)
+				}
+			}
+			if err := s.Validate(); err != nil {
+				return &cli.Error{Code: cli.ExitUsage, Err: err}
+			}
+			return o.printTimes(cmd.OutOrStdout(), s.TimeZone, s.Upcoming(time.Now(), o.count))
+		},
+	}
+	cmd.Flags().StringVar(&o.request.Every, "every", "", "`INTERVAL`, such as 30m")
+	cmd.Flags().StringVar(&o.request.Cron, "cron", "", "`EXPRESSION` of 5 fields, or 6 with seconds first")
+	cmd.Flags().StringVar(&o.request.TimeZone, "time-zone", "", "`ZONE` that --cron is meant in; default UTC")
+	cmd.Flags().IntVarP(&o.count, "count", "n", 5, "`NUMBER` of runs")
+	return cmd
+}
+
+func (o *cronOptions) printTimes(out io.Writer, zone string, times []time.Time) error {
+	if o.json {
+		return cli.JSON(out, map[string]any{"upcoming": times})
+	}
+	loc, err := time.LoadLocation(cmp.Or(zone, "UTC"))
+	if err != nil {
+		return err
+	}
+	for _, t := range times {
+		if _, err := fmt.Fprintln(out, t.In(loc).Format("Mon "+time.RFC3339)); err != nil {
+			return err
+		}
+	}
+	if len(times) == 0 {
+		_, err = fmt.Fprintln(out, "No run is due.")
+	}
+	return err
+}

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+const deadHelp = `See what was given up on: calls, ticks and notifications, each with its reason and
+its message. They are kept for 30 days, and can be tried again when the reason is
+gone.
+
+  worker dead ls
+  worker dead show 17
+  worker dead retry 17 18       or --all
+  worker dead rm 17
+
+` + cli.ExitCodesHelp
+
+type deadOptions struct {
+	connection cli.Connection
+	logging    cli.Logging
+	json       bool
+	kind       string
+	all        bool
+}
+
+func newDeadCommand() *cobra.Command {
+	o := new(deadOptions)
+	cmd := &cobra.Command{
+		Use:   "dead",
+		Short: "List, show, retry and remove dead letters",
+		Long:  deadHelp,
+	}
+	o.connection.AddFlags(cmd.PersistentFlags())
+	o.logging.AddFlags(cmd.PersistentFlags())
+	cmd.PersistentFlags().BoolVar(&o.json, "json", false, "print JSON, one object a line")
+	cmd.PersistentFlags().StringVar(&o.kind, "kind", "", "`KIND` of dead letters: call, tick, notification, result; none is all")
+
+	ls := &cobra.Command{
+		Use: "ls", Short: "List dead letters, oldest first", Args: cli.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.with(cmd, func(ctx context.Context, b *bus.Bus) error { return o.list(ctx, b, cmd.OutOrStdout()) })
+		},
+	}
+	show := &cobra.Command{
+		Use: "show NUMBER", Short: "Show a dead letter and its message", Args: cli.Args(cobra.ExactArgs(1)),
+		RunE: o.each("", func(ctx context.Context, b *bus.Bus, letter bus.Buried, out io.Writer) error {
+			return o.show(ctx, b, letter, out)
+		}),
+	}
+	retry := &cobra.Command{
+		Use: "retry NUMBER...", Short: "Publish the messages of dead letters again",
+		RunE: o.each("retried", func(ctx context.Context, b *bus.Bus, letter bus.Buried, _ io.Writer) error {
+			return b.Resurrect(ctx, letter)
+		}),
+	}
+	rm := &cobra.Command{
+		Use: "rm NUMBER...", Short: "Remove dead letters for good",
+		RunE: o.each("removed", func(ctx context.Context, b *bus.Bus, letter bus.Buried, _ io.Writer) error {
+			return b.RemoveDeadLetter(ctx, letter)
+		}),
+	}
+	for _, c := range []*cobra.Command{retry, rm} {
+		c.Flags().BoolVar(&o.all, "all", false, "all of --kind instead of numbers")
+	}
+	cmd.AddCommand(ls, show, retry, rm)
+	return cmd
+}
+
+func (o *deadOptions) with(cmd *cobra.Command, do func(context.Context, *bus.Bus) error) error {
+	log, err := o.logging.Logger(cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	b, err := o.connection.Connect(cmd.Context(), "stevedore dead", log)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	return do(cmd.Context(), b)
+}
+
+// each does something to each of the letters that the arguments name, and says
+// in one word what was done.
+func (o *deadOptions) each(done string, do func(context.Context, *bus.Bus, bus.Buried, io.Writer) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 != o.all {
+			return cli.Exit(cli.ExitUsage, "name dead letters by their NUMBER, or all with --all; see worker dead ls")
+		}
+		return o.with(cmd, func(ctx context.Context, b *bus.Bus) error {
+			letters, err := o.named(ctx, b, args)
+			if err != nil {
+				return err
+			}
+			var errs []error // one must not keep the others from it
+			for _, letter := range letters {
+				if err := do(ctx, b, letter, cmd.OutOrStdout()); err != nil {
+					errs = append(errs, err)
+					continue
+				}
+				if done != "" {
+					fmt.Fprintf(cmd.OutOrStdout(), "%s %d: %s %s\n", done, letter.Number, cli.OneLine(letter.Kind), cli.OneLine(letter.Name))
+				}
+			}
+			return errors.Join(errs...)
+		})
+	}
+}
+
+func (o *deadOptions) named(ctx context.Context, b *bus.Bus, args []string) ([]bus.Buried, error) {
+	var letters []bus.Buried
+	if o.all {
+		for letter, err := range b.DeadLetters(ctx, o.kind) {
+			if err != nil {
+				return nil, err
+			}
+			letters = append(letters, letter)
+		}
+		return letters, nil
+	}
+	for _, arg := range args {
+		number, err := strconv.ParseUint(arg, 10, 64)
+		if err != nil {
+			return nil, cli.Exit(cli.ExitUsage, "%q is no number of a dead letter; see worker dead ls", arg)
+		}
+		letter, err := b.DeadLetter(ctx, number)
+		if errors.Is(err, bus.ErrNoDeadLetter) {
+			return nil, cli.Exit(cli.ExitNotFound, "%w", err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		letters = append(letters, letter)
+	}
+	return letters, nil
+}
+
+func (o *deadOptions) list(ctx context.Context, b *bus.Bus, out io.Writer) error {
+	t := table.NewWriter()
+	t.SetOutputMirror(out)
+	t.SetStyle(table.StyleLight)
+	t.AppendHeader(table.Row{"number", "kind", "name", "at", "attempts", "reason"})
+	n := 0
+	for letter, err := range b.DeadLetters(ctx, o.kind) {
+		if err != nil {
+			return err
+		}
+		n++
+		if o.json {
+			if err := cli.JSON(out, letter); err != nil {
+				return err
+			}
+			continue
+		}
+		t.AppendRow(table.Row{letter.Number, cli.OneLine(letter.Kind), cli.OneLine(letter.Name), letter.At.Format(time.DateTime), letter.Attempts,
+			cli.OneLine(tools.Excerpt(letter.Reason, 100))})
+	}
+	switch {
+	case o.json:
+	case n == 0:
+		fmt.Fprintln(out, "No dead letters.")
+	default:
+		t.Render()
+	}
+	return nil
+}
+
+func (o *deadOptions) show(ctx context.Context, b *bus.Bus, letter bus.Buried, out io.Writer) error {
+	if o.json {
+		return cli.JSON(out, letter)
+	}
+	body, err := b.DeadMessage(ctx, letter.DeadLetter)
+	if err != nil {
+		return err
+	}
+	letter.Body, letter.Gzip = nil, nil
+	head, err := json.MarshalIndent(letter, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "%s\n\n%s\n", head, cli.Printable(out, string(body)))
+	return err
+}

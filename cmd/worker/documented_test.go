@@ -1,0 +1,94 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// Every command line of ours in the README and in the help texts is one that
+// the program takes: the commands are there, and so are the flags.
+func TestDocumentedCommandLines(t *testing.T) {
+	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := map[string]string{"README.md": string(readme)}
+	var collect func(*cobra.Command)
+	collect = func(cmd *cobra.Command) {
+		texts[cmd.CommandPath()+" --help"] = cmd.Long + "\n" + cmd.Example
+		for _, child := range cmd.Commands() {
+			collect(child)
+		}
+	}
+	collect(newRoot())
+
+	checked := 0
+	for where, text := range texts {
+		for line := range strings.Lines(text) {
+			args, ok := commandLine(line)
+			if !ok {
+				continue
+			}
+			checked++
+			if wrong := refused(newRoot(), args); wrong != "" {
+				t.Errorf("%s: %q: %s", where, strings.TrimSpace(line), wrong)
+			}
+		}
+	}
+	if checked < 20 {
+		t.Errorf("only %d command lines were found", checked)
+	}
+}
+
+// commandLine returns the arguments of a line that starts our program. Prose
+// does not start with it, and columns of explanation stand behind two spaces.
+func commandLine(line string) ([]string, bool) {
+	line = strings.TrimSpace(line)
+	line = strings.TrimPrefix(line, "$ ")
+	line = strings.Replace(line, "go run ./cmd/worker", "worker", 1)
+	line, _, _ = strings.Cut(line, "  ")
+	for _, end := range []string{" #", " | ", " < ", " > ", " &"} {
+		line, _, _ = strings.Cut(line, end)
+	}
+	args := strings.Fields(line)
+	if len(args) < 2 || args[0] != "worker" {
+		return nil, false
+	}
+	return args[1:], true
+}
+
+// refused says what is wrong with a command line, or nothing. It looks at names
+// only; values may be placeholders.
+func refused(root *cobra.Command, args []string) string {
+	cmd, rest, err := root.Find(args)
+	if err != nil {
+		return err.Error()
+	}
+	if cmd.HasSubCommands() && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
+		return "unknown command " + rest[0]
+	}
+	cmd.InitDefaultHelpFlag()
+	for _, arg := range rest {
+		name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		switch dashes := len(arg) - len(strings.TrimLeft(arg, "-")); {
+		case dashes == 2 && name != "" && cmd.Flag(name) == nil && name != "version":
+			return "unknown flag --" + name
+		case dashes == 1 && len(name) == 1 && cmd.Flags().ShorthandLookup(name) == nil && cmd.InheritedFlags().ShorthandLookup(name) == nil:
+			return "unknown flag -" + name
+		}
+	}
+	return ""
+}
+
+func TestDocumentedCommandLinesAreToldFromWrongOnes(t *testing.T) {
+	for _, line := range []string{"worker nonsense", "worker up --nonsense", "worker artifacts nonsense", "worker artifacts grep ID x -Z 2"} {
+		args, ok := commandLine("  " + line + "   as an example")
+		if !ok || refused(newRoot(), args) == "" {
+			t.Errorf("%q was taken", line)
+		}
+	}
+}

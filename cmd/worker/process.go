@@ -1,0 +1,253 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/pflag"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/heartbeat"
+	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/agent"
+	"github.com/stevedore-bus/stevedore/tools/builtin"
+)
+
+// processOptions are the settings of a process that works: up and serve.
+type processOptions struct {
+	connection cli.Connection
+	logging    cli.Logging
+	worker     worker.Config
+	offload    offload.Config
+	agent      agentOptions
+	outside    outsideOptions
+	workspace  string
+	channels   channelOptions
+	store      string
+	ttl        time.Duration
+	quota      int64
+	lease      time.Duration
+	maxBytes   int64
+	// heartbeat is kept by up only; beside a cluster, cmd/heartbeat does it.
+	heartbeat *cli.Heartbeat
+}
+
+func (o *processOptions) addFlags(flags *pflag.FlagSet) {
+	o.connection.AddFlags(flags)
+	o.logging.AddFlags(flags)
+	o.agent.addFlags(flags)
+	o.outside.addFlags(flags)
+	flags.StringVar(&o.workspace, "workspace", ".", "`DIR` that the file tools see, and nothing outside of it; shell starts there but is not confined to it")
+	flags.StringSliceVar(&o.worker.Queues, "queue", []string{bus.DefaultQueue}, "`QUEUE`s to serve")
+	flags.StringVar(&o.worker.Name, "name", "", "`NAME` of this worker in events; default HOST-PID")
+	flags.IntVar(&o.worker.Slots, "slots", 64, "`NUMBER` of calls of a queue that run at once")
+	flags.IntVar(&o.worker.MaxAttempts, "max-attempts", 5, "`NUMBER` of deliveries after which a call is a dead letter")
+	flags.DurationVar(&o.worker.Grace, "grace", 20*time.Second, "`TIME` that running calls get after a stop")
+	flags.DurationVar(&o.lease, "lease", 30*time.Second, "`TIME` after which the calls of a silent worker go to another; set when the consumer is created")
+	o.channels.addFlags(flags)
+	o.addStoreFlags(flags)
+	flags.Int64Var(&o.quota, "artifact-quota", 0, "`BYTES` that artifacts may take; 0 is no limit")
+	flags.BoolVar(&o.offload.Disabled, "no-offload", false, "keep every result in the prompt")
+	flags.Int64Var(&o.offload.Threshold, "offload-threshold", 8_000, "`TOKENS` above which a result is offloaded")
+	flags.Int64Var(&o.offload.InlineChars, "offload-inline", 40_000, "`CHARACTERS` below which an offloaded result is shown whole all the same")
+	flags.StringSliceVar(&o.offload.Allow, "offload-tools", nil, "`TOOL`s, or TOOL:ACTION, whose results are always offloaded")
+	flags.Int64Var(&o.maxBytes, "max-bytes", 0, "`BYTES` that each stream may hold, results four times as much, where they are created; default 1 GiB, or what the disk has room for")
+}
+
+// addStoreFlags adds what a sweep must know of the store as well.
+func (o *processOptions) addStoreFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.store, "store", "object:", "where artifacts are kept: object:BUCKET (on the bus) or disk:DIR")
+	flags.DurationVar(&o.ttl, "artifact-ttl", 7*24*time.Hour, "`TIME` that an artifact is kept after it was last read")
+}
+
+// check refuses settings that make no sense before anything is started.
+func (o *processOptions) check() error {
+	for _, queue := range o.worker.Queues {
+		if !tools.IsToken(queue) {
+			return cli.Exit(cli.ExitUsage, "--queue %q: want the form [A-Za-z0-9_-]{1,64}", queue)
+		}
+	}
+	switch {
+	case len(o.worker.Queues) == 0:
+		return cli.Exit(cli.ExitUsage, "--queue: name at least one")
+	case o.worker.Slots < 1:
+		return cli.Exit(cli.ExitUsage, "--slots %d: want 1 or more", o.worker.Slots)
+	case o.worker.MaxAttempts < 1:
+		return cli.Exit(cli.ExitUsage, "--max-attempts %d: want 1 or more", o.worker.MaxAttempts)
+	case o.lease < time.Second:
+		return cli.Exit(cli.ExitUsage, "--lease %s: want 1s or more", o.lease)
+	case o.worker.Grace <= 0:
+		return cli.Exit(cli.ExitUsage, "--grace %s: want more than 0s", o.worker.Grace)
+	}
+	if info, err := os.Stat(o.workspace); err != nil {
+		return cli.Exit(cli.ExitUsage, "--workspace: %w", err)
+	} else if !info.IsDir() {
+		return cli.Exit(cli.ExitUsage, "--workspace %q is no directory", o.workspace)
+	}
+	return o.connection.Check()
+}
+
+func (o *processOptions) queueNames() string { return strings.Join(o.worker.Queues, ", ") }
+
+// busConfig is the connection's configuration, without an address.
+func (o *processOptions) busConfig(log zerolog.Logger) bus.Config {
+	cfg := o.connection.Config
+	cfg.Name, cfg.Log, cfg.Lease, cfg.MaxBytes = "stevedore worker", log, o.lease, o.maxBytes
+	return cfg
+}
+
+// A result event must fit what the server takes, headers included.
+const (
+	defaultMaxResult = 512 << 10 // of offload.Config
+	publishMargin    = 64 << 10
+)
+
+// run puts the parts together and works until ctx ends. ready is called when
+// the process can be used; what it returns is called at the end.
+func (o *processOptions) run(ctx context.Context, b *bus.Bus, log zerolog.Logger, stdout io.Writer, ready func() (func() error, error), extra ...tools.Tool) (err error) {
+	diffs, err := b.Provision(ctx, false)
+	if err != nil {
+		return err
+	}
+	for _, d := range diffs {
+		log.Warn().Str("stream", d.Name).Str("setting", d.Setting).Str("have", d.Have).Str("want", d.Want).Msg("stream differs; see worker provision")
+	}
+	store, closeStore, err := o.openStore(ctx, b)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeStore()) }()
+
+	reader := offload.NewReader(store, offload.ReaderConfig{})
+	facts, err := o.openState(ctx, b, log)
+	if err != nil {
+		return err
+	}
+	notifier, err := o.notifier(b, facts, stdout, log)
+	if err != nil {
+		return err
+	}
+	outside, err := o.outside.tools(ctx, b, notifier, o.agent.prompts(), log)
+	if err != nil {
+		return err
+	}
+	registry, closeTools, err := o.tools(log, reader, append(outside, extra...))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeTools()) }()
+	agents, err := o.agent.tools(b, store, registry.Definitions, log)
+	if err != nil {
+		return err
+	}
+	if err := registry.Register(agents...); err != nil {
+		return err
+	}
+	o.worker.Queues = append(o.worker.Queues, o.agent.queues()...)
+
+	o.offload.Log, o.worker.Log, o.worker.State = log, log, facts
+	if room := int(b.Conn().MaxPayload()) - publishMargin; room < defaultMaxResult {
+		o.offload.MaxResult = room
+	}
+	o.worker.Ticks = true
+	w := worker.New(b, registry, offload.NewOffloader(store, o.offload), o.worker)
+	serving := make(chan struct{})
+	service := rpc.NewService(b, reader, rpc.ServiceConfig{Log: log, OnReady: func() { close(serving) }})
+
+	parts := []func(context.Context) error{
+		w.Run,
+		service.Run,
+		notifier.Run,
+		func(ctx context.Context) error { return sweep(ctx, store, log) },
+		func(ctx context.Context) error { return untilClosed(ctx, b) },
+	}
+	if o.heartbeat != nil {
+		cfg, err := o.heartbeat.Configuration()
+		if err != nil {
+			return err
+		}
+		cfg.Workspace, cfg.Log = o.workspace, log
+		if cfg.Tool == "" && o.agent.enabled() {
+			// Fresh, or the conversation would grow with every tick.
+			cfg.Tool, cfg.Queue, cfg.PromptArg, cfg.Args = agent.AgentTool, agentQueue, "prompt", json.RawMessage(`{"fresh":true}`)
+		}
+		if err := cfg.Validate(); err != nil {
+			return cli.Exit(cli.ExitUsage, "%w", err)
+		}
+		parts = append(parts, func(ctx context.Context) error { return heartbeat.Run(ctx, b, cfg) })
+	}
+
+	parts = append(parts, func(ctx context.Context) error {
+		select {
+		case <-serving:
+		case <-ctx.Done():
+			return nil
+		}
+		withdraw, err := ready()
+		if err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return withdraw()
+	})
+	return together(ctx, parts...)
+}
+
+// tools are the built-in ones, those that read artifacts back, and extra ones.
+func (o *processOptions) tools(log zerolog.Logger, reader *offload.Reader, extra []tools.Tool) (*tools.Registry, func() error, error) {
+	web, err := o.outside.web()
+	if err != nil {
+		return nil, nil, err
+	}
+	all, closeTools, err := builtin.Tools(builtin.Config{Workspace: o.workspace, Web: web})
+	if err != nil {
+		return nil, nil, err
+	}
+	all = append(append(all, reader.Tools()...), extra...)
+	registry := tools.NewRegistry(log)
+	if err := registry.Register(all...); err != nil {
+		return nil, nil, errors.Join(err, closeTools())
+	}
+	return registry, closeTools, nil
+}
+
+// untilClosed ends the process when the connection is given up for good: a
+// worker that can do nothing must not look alive.
+func untilClosed(ctx context.Context, b *bus.Bus) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-b.Closed():
+		return fmt.Errorf("%w: the connection was closed for good", bus.ErrUnreachable)
+	}
+}
+
+// together runs all parts until ctx ends or one of them fails, and returns when
+// all of them returned.
+func together(ctx context.Context, parts ...func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	errs := make([]error, len(parts))
+	var group sync.WaitGroup
+	for i, part := range parts {
+		group.Go(func() {
+			if errs[i] = part(ctx); errs[i] != nil {
+				cancel()
+			}
+		})
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}

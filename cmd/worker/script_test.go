@@ -1,0 +1,152 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(agentChildEnv) != "" { // see agent_child_test.go
+		os.Exit(agentChild())
+	}
+	testscript.Main(m, map[string]func(){"worker": main})
+}
+
+// TestScripts runs the command line as a user does: testdata/*.txtar.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata",
+		RequireExplicitExec: true,
+		// Each script has a data directory of its own and a port that nobody has.
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("XDG_DATA_HOME", filepath.Join(env.WorkDir, "xdg"))
+			env.Setenv("DATA", filepath.Join(env.WorkDir, "xdg", "stevedore"))
+			env.Setenv("STEVEDORE_LISTEN", "127.0.0.1:0")
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits":  exits,
+			"holds":  holds,
+			"await":  await,
+			"mode":   mode,
+			"isjson": isJSON,
+			"hook":   hook,
+		},
+	})
+}
+
+// await is the script command `await FILE [TEXT]`: it waits until the file is
+// there, and the text in it.
+func await(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 && len(args) != 2 {
+		ts.Fatalf("usage: await FILE [TEXT]")
+	}
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		content, err := os.ReadFile(ts.MkAbs(args[0]))
+		if err == nil && (len(args) == 1 || strings.Contains(string(content), args[1])) {
+			return
+		}
+	}
+	ts.Fatalf("%s did not come", strings.Join(args, " with "))
+}
+
+// mode is the script command `mode OCTAL FILE...`: the files' permissions.
+func mode(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: mode OCTAL FILE...")
+	}
+	for _, name := range args[1:] {
+		info, err := os.Stat(ts.MkAbs(name))
+		ts.Check(err)
+		if got := fmt.Sprintf("%o", info.Mode().Perm()); got != args[0] {
+			ts.Fatalf("%s has mode %s, want %s", name, got, args[0])
+		}
+	}
+}
+
+// isJSON is the script command `isjson FILE`: each line is a JSON value, and
+// there is one.
+func isJSON(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: isjson FILE")
+	}
+	text := ts.ReadFile(args[0])
+	if strings.TrimSpace(text) == "" {
+		ts.Fatalf("%s is empty", args[0])
+	}
+	for line := range strings.Lines(text) {
+		if !json.Valid([]byte(line)) {
+			ts.Fatalf("%s: not JSON: %s", args[0], line)
+		}
+	}
+}
+
+// exits is the script command `exits STATUS PROGRAM ARGS...`: exec, with the
+// exit status that is wanted.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits STATUS PROGRAM ARGS...")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		exit, ok := errors.AsType[*exec.ExitError](err)
+		if !ok {
+			ts.Fatalf("run %s: %v", args[1], err)
+		}
+		got = exit.ExitCode()
+	}
+	if got != want {
+		ts.Fatalf("exit status %d, want %d", got, want)
+	}
+}
+
+// holds is the script command `holds FILE WANT`: cmp, but FILE does not end with
+// the newline that files in a script always end with.
+func holds(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: holds FILE WANT")
+	}
+	if got, want := ts.ReadFile(args[0]), ts.ReadFile(args[1]); got+"\n" != want {
+		ts.Fatalf("%s holds %q, want %q without the final newline", args[0], got, want)
+	}
+}
+
+// hook is the script command `hook STATUS FILE`: a web server that keeps what is
+// posted in FILE, answers with STATUS and repeats the address, in which the
+// secret is. $HOOK is its address.
+func hook(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: hook STATUS FILE")
+	}
+	status, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	name := ts.MkAbs(args[1])
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err == nil {
+			err = os.WriteFile(name, body, 0o600)
+		}
+		if err != nil {
+			status = http.StatusInternalServerError
+		}
+		w.WriteHeader(status)
+		fmt.Fprintf(w, "no such hook: %s\n", r.URL.Path)
+	}))
+	ts.Defer(server.Close)
+	ts.Setenv("HOOK", server.URL+"/secret-of-the-hook")
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+)
+
+const serveHelp = `Run a worker against the bus that --server or --context names, or, without them,
+against the one that "worker up" runs in the same data directory. Start as many
+as you like, on as many hosts as you like: they share the calls of their queues,
+and the calls of one that dies go to the others within --lease.
+
+The streams and buckets that are missing are created; existing ones are never
+altered (see worker provision).
+
+` + cli.ExitCodesHelp
+
+func newServeCommand() *cobra.Command {
+	var o processOptions
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run one worker of many, against a NATS server or cluster",
+		Long:  serveHelp,
+		Args:  cli.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			log, err := o.logging.Logger(cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			if err := o.check(); err != nil {
+				return err
+			}
+			o.connection.Config = o.busConfig(log)
+			b, err := o.connection.Connect(cmd.Context(), "stevedore worker", log)
+			if err != nil {
+				return err
+			}
+			defer b.Close()
+			return o.run(cmd.Context(), b, log, cmd.OutOrStdout(), func() (func() error, error) {
+				_, err := fmt.Fprintf(cmd.OutOrStdout(), "Worker serves %s at %s\n", o.queueNames(), b.Conn().ConnectedUrlRedacted())
+				return func() error { return nil }, err
+			})
+		},
+	}
+	o.addFlags(cmd.Flags())
+	return cmd
+}
+
+const provisionHelp = `Create the streams and buckets that Stevedore needs, where they are missing. What
+exists and differs is listed, and changed only with --update. Afterwards workers
+can run without the right to create anything.
+
+` + cli.ExitCodesHelp
+
+func newProvisionCommand() *cobra.Command {
+	var (
+		connection cli.Connection
+		logging    cli.Logging
+		update     bool
+		queues     []string
+	)
+	cmd := &cobra.Command{
+		Use:   "provision",
+		Short: "Create or check the streams and buckets on a NATS server",
+		Long:  provisionHelp,
+		Args:  cli.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			log, err := logging.Logger(cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			b, err := connection.Connect(cmd.Context(), "stevedore provision", log)
+			if err != nil {
+				return err
+			}
+			defer b.Close()
+			diffs, err := b.Provision(cmd.Context(), update)
+			if err == nil {
+				err = b.ProvisionConsumers(cmd.Context(), queues)
+			}
+			for _, d := range diffs {
+				fmt.Fprintln(cmd.OutOrStdout(), d)
+			}
+			switch {
+			case err != nil:
+				return err
+			case len(diffs) == 0:
+				fmt.Fprintln(cmd.OutOrStdout(), "All streams and buckets are as they should be.")
+			case update:
+				fmt.Fprintln(cmd.OutOrStdout(), "Updated.")
+			default:
+				return cli.Exit(cli.ExitFailed, "%d settings differ; \"worker provision --update\" changes them", len(diffs))
+			}
+			return nil
+		},
+	}
+	connection.AddFlags(cmd.Flags())
+	logging.AddFlags(cmd.Flags())
+	cmd.Flags().BoolVar(&update, "update", false, "change what differs")
+	cmd.Flags().Int64Var(&connection.MaxBytes, "max-bytes", 0, "`BYTES` that each stream may hold, results four times as much; default 1 GiB")
+	cmd.Flags().StringSliceVar(&queues, "queue", []string{bus.DefaultQueue}, "`QUEUE`s that workers will serve; their consumers are created, too")
+	return cmd
+}

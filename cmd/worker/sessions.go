@@ -1,0 +1,206 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/agent"
+)
+
+const sessionsHelp = `Read the conversations of agents, as they stand on the bus.
+
+  worker sessions ls
+  worker sessions show s1
+  worker sessions export s1         the messages, as a model gets them, as JSON
+  worker sessions export s1 --log   all entries of the log, one a line
+
+` + cli.ExitCodesHelp
+
+func newSessionsCommand() *cobra.Command {
+	o := new(asking)
+	cmd := &cobra.Command{
+		Use:     "sessions",
+		Aliases: []string{"session"},
+		Short:   "List, show and export the conversations of agents",
+		Long:    sessionsHelp,
+	}
+	o.connection.AddFlags(cmd.PersistentFlags())
+	o.logging.AddFlags(cmd.PersistentFlags())
+	cmd.PersistentFlags().BoolVar(&o.json, "json", false, "print JSON")
+	whole := false
+	export := o.session1("export SESSION", "Print a conversation as JSON", func(out io.Writer, entries []agent.Entry) error {
+		if !whole {
+			return cli.JSON(out, agent.Messages(entries))
+		}
+		for _, e := range entries {
+			data, err := bus.Encode(e)
+			if err != nil {
+				return err
+			}
+			if _, err := fmt.Fprintf(out, "%s\n", data); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	export.Flags().BoolVar(&whole, "log", false, "print all entries of the log, one a line")
+	cmd.AddCommand(
+		&cobra.Command{
+			Use:   "ls",
+			Short: "List the sessions that have a conversation",
+			Args:  cli.Args(cobra.NoArgs),
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				return o.with(cmd, func(ctx context.Context, b *bus.Bus) error { return o.listSessions(ctx, b, cmd.OutOrStdout()) })
+			},
+		},
+		o.session1("show SESSION", "Print a conversation", func(out io.Writer, entries []agent.Entry) error {
+			if o.json {
+				return cli.JSON(out, entries)
+			}
+			return showSession(out, entries)
+		}),
+		export,
+	)
+	return cmd
+}
+
+// session1 is a command about one session.
+func (o *asking) session1(use, short string, do func(io.Writer, []agent.Entry) error) *cobra.Command {
+	return &cobra.Command{
+		Use:   use,
+		Short: short,
+		Args:  cli.Args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.with(cmd, func(ctx context.Context, b *bus.Bus) error {
+				entries, err := readSession(ctx, b, args[0])
+				if err != nil {
+					return err
+				}
+				return do(cmd.OutOrStdout(), entries)
+			})
+		},
+	}
+}
+
+// readSession reads a conversation; one that does not exist is an error.
+func readSession(ctx context.Context, b *bus.Bus, session string) ([]agent.Entry, error) {
+	bodies, _, err := b.ReadSession(ctx, token(session))
+	if err != nil {
+		return nil, err
+	}
+	if len(bodies) == 0 {
+		return nil, cli.Exit(cli.ExitNotFound, "session %q has no conversation", session)
+	}
+	entries := make([]agent.Entry, len(bodies))
+	for i, body := range bodies {
+		if entries[i], err = agent.DecodeEntry(body); err != nil {
+			return nil, err
+		}
+	}
+	return entries, nil
+}
+
+// sessionLine is a session in the list.
+type sessionLine struct {
+	Session string    `json:"session"`
+	Entries uint64    `json:"entries"`
+	At      time.Time `json:"at"`
+	State   string    `json:"state"`
+}
+
+func (o *asking) listSessions(ctx context.Context, b *bus.Bus, out io.Writer) error {
+	sizes, err := b.ListSessions(ctx)
+	if err != nil {
+		return err
+	}
+	lines := []sessionLine{}
+	for _, size := range sizes {
+		body, ok, err := b.Last(ctx, bus.Sessions, b.Session(size.Session))
+		if err != nil {
+			return err
+		}
+		if !ok {
+			continue
+		}
+		line := sessionLine{Session: size.Session, Entries: size.Entries}
+		if e, err := agent.DecodeEntry(body); err != nil {
+			line.State = "unreadable"
+		} else {
+			line.At, line.State = e.At, "open"
+			if e.Kind == agent.KindEnd && e.End != nil {
+				line.State = string(e.End.Reason)
+			}
+		}
+		lines = append(lines, line)
+	}
+	slices.SortStableFunc(lines, func(a, b sessionLine) int { return b.At.Compare(a.At) })
+	if o.json {
+		return cli.JSON(out, lines)
+	}
+	t := table.NewWriter()
+	t.SetStyle(table.StyleLight)
+	t.AppendHeader(table.Row{"SESSION", "ENTRIES", "LAST", "STATE"})
+	for _, l := range lines {
+		t.AppendRow(table.Row{l.Session, l.Entries, l.At.Local().Format(time.DateTime), l.State})
+	}
+	_, err = fmt.Fprintln(out, t.Render())
+	return err
+}
+
+// shownResult is how much of a tool result is shown, in bytes.
+const shownResult = 600
+
+func showSession(out io.Writer, entries []agent.Entry) error {
+	say := func(e agent.Entry, who, text string) error {
+		_, err := fmt.Fprintf(out, "%s  %s\n%s\n\n", e.At.Local().Format(time.DateTime), who, cli.Printable(out, text))
+		return err
+	}
+	for _, e := range entries {
+		var err error
+		switch {
+		case e.Message != nil:
+			for _, block := range e.Message.Content {
+				switch block.Type {
+				case agent.TypeText:
+					err = say(e, string(e.Kind), block.Text)
+				case agent.TypeToolUse:
+					err = say(e, "calls "+cli.Printable(out, block.Name), tools.Excerpt(string(block.Input), shownResult))
+				default:
+					err = say(e, cli.Printable(out, block.Type), "")
+				}
+				if err != nil {
+					return err
+				}
+			}
+		case e.Kind == agent.KindResults:
+			for _, a := range e.Answers {
+				if err = say(e, fmt.Sprintf("result of %s (%s, %s)", cli.Printable(out, a.Tool), a.Call, a.Outcome), tools.Excerpt(a.ForLLM, shownResult)); err != nil {
+					return err
+				}
+			}
+		case e.Kind == agent.KindShelved:
+			err = say(e, fmt.Sprintf("%d tool results left the history", len(e.Shelved)), "")
+		case e.Kind == agent.KindResumed:
+			err = say(e, "taken up by another loop", "")
+		case e.Kind == agent.KindEnd && e.End != nil:
+			text := fmt.Sprintf("%d turns, %d tokens in, %d out", e.End.Turns, e.End.Usage.Input, e.End.Usage.Output)
+			if why := e.End.Err(); why != nil {
+				text += "\n" + why.Error()
+			}
+			err = say(e, "end: "+string(e.End.Reason), text)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/state"
+)
+
+const upHelp = `Run everything in one process: a NATS server with its data in --data, a worker,
+the notifier and the heartbeat. Stop it with Ctrl-C; calls that are running get
+--grace to finish.
+
+The server listens on loopback only and wants a credential, which is made at the
+first start and kept in the data directory; other commands of the same user find
+it there. The printed URL carries it, for clients in any language:
+
+  nats --server "$(worker up's URL)" pub stevedore.call.default.read_file \
+      '{"id":"1","session":"s1","args":{"path":"go.mod"}}'
+  nats --server ... sub 'stevedore.result.>'
+
+Every message is synced to the disk before it is acknowledged, so that not even
+a power failure loses it; --no-sync trades that for speed.
+
+` + cli.ExitCodesHelp
+
+type upOptions struct {
+	processOptions
+	listen string
+	noSync bool
+	json   bool
+}
+
+func newUpCommand() *cobra.Command {
+	var o upOptions
+	o.heartbeat = new(cli.Heartbeat)
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Run bus, worker, notifier and heartbeat in one process (the default)",
+		Long:  upHelp,
+		Args:  cli.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return up(cmd.Context(), o, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	o.addFlags(cmd.Flags())
+	o.heartbeat.AddFlags(cmd.Flags(), "", "")
+	cmd.Flags().StringVar(&o.listen, "listen", "127.0.0.1:4222", "`HOST:PORT` of the embedded server; port 0 picks one")
+	cmd.Flags().BoolVar(&o.noSync, "no-sync", false, "do not sync each message to the disk before it is acknowledged")
+	cmd.Flags().BoolVar(&o.json, "json", false, "print the URL as a JSON object, in the first line")
+	return cmd
+}
+
+func up(ctx context.Context, o upOptions, stdout, stderr io.Writer) (err error) {
+	if o.connection.External() {
+		return cli.Exit(cli.ExitUsage, "up runs a server of its own; use \"worker serve\" to work for %s", "--server or --context")
+	}
+	log, err := o.logging.Logger(stderr)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(o.check(), checkListen(o.listen, log)); err != nil {
+		return err
+	}
+	server, closeServer, err := embed(o.connection.Data, o.listen, o.noSync, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeServer()) }()
+
+	b, err := bus.Connect(ctx, server.Connect(o.busConfig(log)))
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	return o.run(ctx, b, log, stdout, func() (func() error, error) {
+		withdraw, err := o.connection.PublishURL(server.URL())
+		if err != nil {
+			return nil, err
+		}
+		if o.json {
+			return withdraw, cli.JSON(stdout, map[string]string{"url": server.URL()})
+		}
+		workspace, err := filepath.Abs(o.workspace)
+		if err != nil {
+			return withdraw, err
+		}
+		where := ""
+		if o.connection.Data != cli.DefaultDataDir() {
+			where = " --data " + o.connection.Data
+		}
+		_, err = fmt.Fprintf(stdout, "Stevedore is up at %s\nIts data is in %s; its tools see %s. Try, in another terminal:\n  worker call list_dir path=.%s\n",
+			server.URL(), o.connection.Data, workspace, where)
+		return withdraw, err
+	})
+}
+
+// checkListen refuses what is no address, and warns of one that others reach:
+// the credential and all content go over it in the clear.
+func checkListen(listen string, log zerolog.Logger) error {
+	host, port, err := net.SplitHostPort(listen)
+	if n, numErr := strconv.ParseUint(port, 10, 16); err != nil || numErr != nil || n > 65535 {
+		return cli.Exit(cli.ExitUsage, "--listen %q: want HOST:PORT, such as 127.0.0.1:4222", listen)
+	}
+	addr, err := netip.ParseAddr(host)
+	if host != "" && host != "localhost" && (err != nil || !addr.IsLoopback()) {
+		log.Warn().Str("listen", listen).Msg("other hosts can reach this server, and nothing is encrypted; who has the credential can run tools")
+	}
+	return nil
+}
+
+// embed starts the embedded server in a data directory, locked for this
+// process.
+func embed(dir, listen string, noSync bool, log zerolog.Logger) (*bus.Server, func() error, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, nil, fmt.Errorf("data directory: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, nil, fmt.Errorf("make data directory: %w; choose another one with --data", err)
+	}
+	lock, err := state.Lock(dir)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w with --data", err)
+	}
+	server, err := bus.StartServer(bus.ServerConfig{Dir: dir, Listen: listen, NoSync: noSync, Log: log})
+	if err != nil {
+		return nil, nil, errors.Join(err, lock.Unlock())
+	}
+	return server, func() error {
+		server.Close()
+		return lock.Unlock()
+	}, nil
+}
