@@ -1,0 +1,160 @@
+package integration
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/notify"
+	busworker "github.com/stevedore-bus/stevedore/bus/worker" // the tests have a function of that name
+	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// The test binary is also the process that the test kills, because the program
+// has no tool that goes on in the background for as long as a test likes.
+const (
+	roleEnv    = "STEVEDORE_TEST_ROLE" // worker or notifier
+	serverEnv  = "STEVEDORE_TEST_SERVER"
+	hookEnv    = "STEVEDORE_TEST_HOOK"
+	secretEnv  = "STEVEDORE_TEST_SECRET"
+	runsEnv    = "STEVEDORE_TEST_RUNS"
+	shortLease = 500 * time.Millisecond
+)
+
+// playRole is main of the child.
+func playRole(role string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	go func() { // nobody survives the test, however it ends
+		_, _ = bufio.NewReader(os.Stdin).ReadByte()
+		os.Exit(3)
+	}()
+	b, err := bus.Connect(ctx, bus.Config{Server: os.Getenv(serverEnv), Lease: shortLease})
+	if err == nil {
+		defer b.Close()
+		switch role {
+		case "worker":
+			err = workAsync(ctx, b)
+		case "notifier":
+			err = notifyHook(ctx, b)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, role+":", err)
+		return 1
+	}
+	return 0
+}
+
+func workAsync(ctx context.Context, b *bus.Bus) error {
+	store, err := offload.OpenObject(ctx, b.JetStream(), offload.ObjectConfig{Bucket: b.BucketName(bus.BlobsBucket), Records: b.BucketName(bus.ArtifactsBucket)})
+	if err != nil {
+		return err
+	}
+	registry := tools.NewRegistry(zerolog.Nop())
+	for _, effect := range asyncEffects {
+		if err := registry.Register(background{effect, os.Getenv(runsEnv)}); err != nil {
+			return err
+		}
+	}
+	return busworker.New(b, registry, offload.NewOffloader(store, offload.Config{}), busworker.Config{
+		Slots: 16, MaxAttempts: 10_000, AskPatience: 300 * time.Millisecond,
+	}).Run(ctx)
+}
+
+func notifyHook(ctx context.Context, b *bus.Bus) error {
+	channel, err := notify.Open("webhook:url="+os.Getenv(hookEnv)+",secret=env:"+secretEnv, notify.Env{LookupEnv: os.LookupEnv})
+	if err != nil {
+		return err
+	}
+	n, err := notify.New(b, notify.Config{Channels: map[string]notify.Channel{"hook": channel}, Default: "hook"})
+	if err != nil {
+		return err
+	}
+	return n.Run(ctx)
+}
+
+var asyncEffects = []tools.Effect{tools.Once, tools.Keyed, tools.Idempotent}
+
+// background is a job that takes the time that it is told to, and notes in a
+// file that it ran.
+type background struct {
+	effect tools.Effect
+	runs   string
+}
+
+func (j background) Definition() tools.Definition {
+	return tools.Definition{Name: "background_" + string(j.effect), Description: "takes its time", Effect: j.effect}
+}
+
+func (j background) Execute(context.Context, tools.Call) *tools.Result {
+	return tools.ErrorResult("this goes on in the background only")
+}
+
+func (j background) ExecuteAsync(ctx context.Context, call tools.Call, callback tools.AsyncCallback) *tools.Result {
+	go func() { callback(ctx, j.work(ctx, call)) }()
+	return tools.AsyncResult("Task started in background")
+}
+
+func (j background) work(ctx context.Context, call tools.Call) *tools.Result {
+	var in struct {
+		MS   int
+		Size int
+	}
+	f, err := os.OpenFile(j.runs, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err == nil {
+		_, err = f.WriteString(call.ID + "\n")
+		err = errors.Join(err, f.Close(), json.Unmarshal(call.Args, &in))
+	}
+	if err != nil {
+		return tools.Failure(err)
+	}
+	select {
+	case <-time.After(time.Duration(in.MS) * time.Millisecond):
+	case <-ctx.Done():
+		return tools.Failure(ctx.Err())
+	}
+	return &tools.Result{ForLLM: "report of " + call.ID + strings.Repeat(" word", in.Size), ForUser: "report of " + call.ID}
+}
+
+// child is a process of the test binary.
+type child struct{ cmd *exec.Cmd }
+
+// startChild starts one that ends with the test at the latest.
+func startChild(t *testing.T, role string, env ...string) *child {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &child{exec.Command(exe)}
+	c.cmd.Env = append(append(cleanEnvironment(), roleEnv+"="+role), env...)
+	c.cmd.Stderr = os.Stderr
+	if _, err := c.cmd.StdinPipe(); err != nil { // closed when this process ends
+		t.Fatal(err)
+	}
+	if err := c.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.kill)
+	return c
+}
+
+// kill is kill -9.
+func (c *child) kill() {
+	_ = c.cmd.Process.Kill() // it may have ended
+	_ = c.cmd.Wait()
+}

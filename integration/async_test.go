@@ -1,0 +1,148 @@
+package integration
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// asyncLoad is a number of jobs in the background, each with the one end and
+// the one notification that it must have.
+type asyncLoad struct {
+	load
+	hook *hook
+	runs string // file
+	sent int
+}
+
+// Three workers and two notifiers are killed again and again while jobs go on in
+// the background. Each job ends once, and its user hears of the end once.
+// STEVEDORE_KILLS makes it 1,000 jobs and as many kills as it says.
+func TestKillAsyncWorkersAndNotifiers(t *testing.T) {
+	total, kills := 100, 12
+	if os.Getenv("STEVEDORE_KILLS") != "" {
+		total, kills = 1000, killCount(t)
+	}
+	server, err := bus.StartServer(bus.ServerConfig{Dir: t.TempDir(), Listen: "127.0.0.1:0", NoSync: true, Log: bustest.Log(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	bustest.Connect(t, server, bus.Config{Lease: shortLease}) // provisions
+
+	events := make(chan struct{}, 100_000)
+	happened := func() { events <- struct{}{} }
+	l := &asyncLoad{load: load{plain: connect(t, server.URL())}, hook: newHook(t, happened), runs: filepath.Join(t.TempDir(), "runs")}
+	run := func(role string) *child {
+		return startChild(t, role, serverEnv+"="+server.URL(), hookEnv+"="+l.hook.URL, secretEnv+"="+hookSecret, runsEnv+"="+l.runs)
+	}
+	roles := []string{"worker", "worker", "worker", "notifier", "notifier"}
+	children := make([]*child, len(roles))
+	for i, role := range roles {
+		children[i] = run(role)
+	}
+
+	began, killed := time.Now(), map[string]int{}
+	const inFlight = 40
+	pause := func() int { return 1 + rand.IntN(max(2*total/kills-1, 1)) } // in notifications
+	next := pause()
+	for l.hook.count() < total {
+		for l.sent < min(total, l.hook.count()+inFlight) {
+			l.publish()
+		}
+		select {
+		case <-events:
+		case <-time.After(patience):
+			t.Fatalf("%d of %d jobs were told of, and then no more", l.hook.count(), l.sent)
+		}
+		if next--; next > 0 || killed["worker"]+killed["notifier"] == kills {
+			continue
+		}
+		next = pause()
+		i := rand.IntN(len(roles))
+		children[i].kill()
+		killed[roles[i]]++
+		children[i] = run(roles[i])
+	}
+	l.until("settle all calls", func() bool { return l.load.count("STEVEDORE_CALLS", ">") == 0 })
+	l.until("empty the outbox", func() bool { return l.load.count("STEVEDORE_OUTBOX", ">") == 0 })
+	for _, c := range children {
+		c.kill()
+	}
+	l.hook.close() // nothing comes any more
+	unknown := l.checkEnds()
+	t.Logf("%d jobs, of which %d ended unknown; %d kills of workers and %d of notifiers; %d notifications, accepted %d times in %d requests; %s",
+		total, unknown, killed["worker"], killed["notifier"], l.hook.count(), l.hook.accepted, l.hook.requests, time.Since(began).Round(time.Millisecond))
+}
+
+// publish publishes one more job.
+func (l *asyncLoad) publish() {
+	l.Helper()
+	size := 0
+	if l.sent%10 == 0 {
+		size = 20_000 // words, which are offloaded
+	}
+	l.plain.publish("stevedore.call.default.background_"+string(l.effect(l.sent)),
+		fmt.Sprintf(`{"id":"%s","session":"async","args":{"ms":%d,"size":%d}}`, l.id(l.sent), rand.IntN(100), size))
+	l.sent++
+}
+
+func (*asyncLoad) id(i int) string           { return fmt.Sprintf("j%d", i) }
+func (*asyncLoad) effect(i int) tools.Effect { return asyncEffects[i%len(asyncEffects)] }
+
+// checkEnds holds every job against its end, what it did and what its user
+// heard, and tells how many have an unknown outcome.
+func (l *asyncLoad) checkEnds() (unknown int) {
+	l.Helper()
+	text, err := os.ReadFile(l.runs)
+	if err != nil {
+		l.Error(err)
+	}
+	ran := map[string]int{}
+	for id := range strings.FieldsSeq(string(text)) {
+		ran[id]++
+	}
+	for i := range l.sent {
+		id := l.id(i)
+		kind, end := "result", l.stored("STEVEDORE_RESULTS", "stevedore.result.async."+id)
+		completions := l.load.count("STEVEDORE_RESULTS", "stevedore.completion.async."+id)
+		if end.text("outcome") == "async" && completions == 1 {
+			kind, end = "completion", l.stored("STEVEDORE_RESULTS", "stevedore.completion.async."+id)
+		} else if completions != 0 {
+			l.Errorf("%s has %d completions behind %.300v", id, completions, end)
+		}
+		told, known := l.hook.told[kind+".async."+id]
+		if !known {
+			l.Errorf("%s: nobody was told of its %s %.300v", id, kind, end)
+		}
+		once := l.effect(i) == tools.Once
+		switch outcome := end.text("outcome"); {
+		case once && ran[id] > 1:
+			l.Errorf("%s ran %d times", id, ran[id])
+		case outcome == "completed" && (ran[id] == 0 || told.IsError || told.Text != "report of "+id || told.Call != id):
+			l.Errorf("%s ran %d times, and this was told: %+v", id, ran[id], told)
+		case outcome == "unknown" && once:
+			unknown++
+			if !told.IsError || !strings.Contains(told.Text, "unknown") {
+				l.Errorf("%s is unknown, and this was told: %+v", id, told)
+			}
+		case outcome != "completed":
+			l.Errorf("%s ended as %.300v", id, end)
+		}
+	}
+	if n := l.load.count("STEVEDORE_DEAD", ">"); n != 0 {
+		l.Errorf("%d dead letters", n)
+	}
+	if l.hook.count() != l.sent || len(l.hook.problems) > 0 {
+		l.Errorf("%d jobs have %d notifications; %q", l.sent, l.hook.count(), l.hook.problems)
+	}
+	return unknown
+}

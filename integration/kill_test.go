@@ -1,0 +1,227 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// killCount is how often a process is killed; STEVEDORE_KILLS makes it more.
+func killCount(t *testing.T) int {
+	t.Helper()
+	text := os.Getenv("STEVEDORE_KILLS")
+	if text == "" {
+		return 4
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("STEVEDORE_KILLS=%q: want a number above 0", text)
+	}
+	return n
+}
+
+// callsPerKill makes 200 calls of the small version.
+const callsPerKill = 50
+
+// load is a number of calls, half of them harmless to repeat and half of them
+// once-only: those append a line with their id to a file.
+type load struct {
+	plain
+	u     up
+	total int // published so far
+}
+
+// publish publishes n more calls, each until it is accepted.
+func (l *load) publish(n int) {
+	l.Helper()
+	for range n {
+		id := fmt.Sprintf("k%d", l.total)
+		subject, args := "stevedore.call.default.read_file", `{"path":"note.txt"}`
+		if l.total%2 == 1 {
+			subject, args = "stevedore.call.default.shell", `{"command":"echo `+id+` >> ran"}`
+		}
+		l.total++
+		msg := nats.NewMsg(subject)
+		msg.Header.Set("Nats-Msg-Id", id)
+		msg.Data = []byte(`{"id":"` + id + `","session":"kill","args":` + args + `}`)
+		l.until("accept "+id, func() bool {
+			ack, err := l.nc.RequestMsg(msg, time.Second)
+			return err == nil && strings.Contains(string(ack.Data), `"seq"`)
+		})
+	}
+}
+
+// awaitAnswers waits until n calls have a result.
+func (l *load) awaitAnswers(n int) {
+	l.Helper()
+	var have int
+	l.until(fmt.Sprintf("answer %d calls", n), func() bool {
+		have = l.count("STEVEDORE_RESULTS", "stevedore.result.kill.*")
+		return have >= n
+	})
+}
+
+// count is how many messages a stream has on the subjects of a filter; -1 while
+// it does not say.
+func (l *load) count(stream, filter string) int {
+	answer, err := l.nc.Request("$JS.API.STREAM.INFO."+stream, []byte(`{"subjects_filter":"`+filter+`"}`), time.Second)
+	if err != nil {
+		return -1
+	}
+	var info struct {
+		Error any
+		State struct{ Subjects map[string]int }
+	}
+	if json.Unmarshal(answer.Data, &info) != nil || info.Error != nil {
+		return -1
+	}
+	n := 0
+	for _, messages := range info.State.Subjects {
+		n += messages
+	}
+	return n
+}
+
+func (l *load) until(what string, done func() bool) {
+	l.Helper()
+	for deadline := time.Now().Add(2 * patience); !done(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			l.Fatalf("waited too long to %s\ncalls: %s\nresults: %s\nconsumer: %s", what, l.info("STREAM.INFO.STEVEDORE_CALLS"),
+				l.info("STREAM.INFO.STEVEDORE_RESULTS"), l.info("CONSUMER.INFO.STEVEDORE_CALLS.worker-default"))
+		}
+	}
+}
+
+// info is what the server says about a stream or a consumer, for who has to
+// find out what went wrong.
+func (l *load) info(of string) string {
+	answer, err := l.nc.Request("$JS.API."+of, nil, 5*time.Second)
+	if err != nil {
+		return err.Error()
+	}
+	return string(answer.Data)
+}
+
+// check holds every call against its one result and what it did.
+func (l *load) check() {
+	l.Helper()
+	l.awaitAnswers(l.total)
+	l.until("settle all calls", func() bool { return l.count("STEVEDORE_CALLS", ">") == 0 })
+	if n := l.count("STEVEDORE_RESULTS", "stevedore.result.kill.*"); n != l.total {
+		l.Errorf("%d calls have %d results", l.total, n)
+	}
+	if n := l.count("STEVEDORE_DEAD", ">"); n != 0 {
+		l.Errorf("%d calls became dead letters", n)
+	}
+	ran := map[string]int{}
+	text, err := os.ReadFile(filepath.Join(l.u.workspace, "ran"))
+	if err != nil {
+		l.Error(err)
+	}
+	for id := range strings.FieldsSeq(string(text)) {
+		ran[id]++
+	}
+	unknown, again := 0, 0
+	for i := range l.total {
+		id := fmt.Sprintf("k%d", i)
+		result := l.stored("STEVEDORE_RESULTS", "stevedore.result.kill."+id)
+		outcome := result.text("outcome")
+		if result["attempt"] != 1.0 {
+			again++
+		}
+		switch {
+		case i%2 == 0 && (outcome != "completed" || result.text("for_llm") != "A note.\n"):
+			l.Errorf("%s, which may be repeated, ended as %.300v", id, result)
+		case i%2 == 1 && ran[id] > 1:
+			l.Errorf("%s ran %d times", id, ran[id])
+		case i%2 == 1 && outcome == "unknown":
+			unknown++
+		case i%2 == 1 && (outcome != "completed" || ran[id] != 1):
+			l.Errorf("%s ran %d times and ended as %.300v", id, ran[id], result)
+		}
+	}
+	l.Logf("%d calls, %d were delivered again, %d have an unknown outcome", l.total, again, unknown)
+}
+
+// reconnecting connects as clients do that outlive a server.
+func reconnecting(t *testing.T, url string) plain {
+	t.Helper()
+	nc, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	return plain{t, nc}
+}
+
+// many is more deliveries than any call needs here: a call whose worker is
+// killed 5 times is given up on otherwise, rightly.
+const many = "--max-attempts=100000"
+
+// One of two workers is killed again and again, and started again.
+func TestKillOneOfTwoWorkers(t *testing.T) {
+	kills := killCount(t)
+	u := startUp(t, "--lease", "2s", "--queue", "home")
+	serve := []string{"serve", "--server", u.url, "--workspace", u.workspace, "--slots", "4", "--lease", "2s", many}
+	start(t, append(serve, "--name", "survivor")...)
+	victim := func() *process {
+		p, err := launch(append(serve, "--name", "victim")...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+
+	l := &load{plain: reconnecting(t, u.url), u: u}
+	for i := range kills {
+		p := victim()
+		l.publish(callsPerKill)
+		// Any moment, from before the first call of the round to its last.
+		l.awaitAnswers(i*callsPerKill - 20 + rand.IntN(callsPerKill))
+		p.kill()
+	}
+	l.check()
+}
+
+// The server itself is killed, with the worker in it, and started again on what
+// it left: whatever was accepted is answered.
+func TestKillUp(t *testing.T) {
+	kills := killCount(t)
+	u := up{data: filepath.Join(t.TempDir(), "data"), workspace: t.TempDir()}
+	if err := os.WriteFile(filepath.Join(u.workspace, "note.txt"), []byte("A note.\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	listen := "127.0.0.1:0"
+	run := func() *process {
+		p, err := launch("up", "--json", "--listen", listen, "--data", u.data, "--workspace", u.workspace, "--slots", "4", "--lease", "2s", many)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	p := run()
+	u.url = urlOf(t, p)
+	listen = u.url[strings.Index(u.url, "@")+1:] // the clients come back to it
+
+	l := &load{plain: reconnecting(t, u.url), u: u}
+	for range kills {
+		l.publish(callsPerKill)
+		l.awaitAnswers(l.total - 1 - rand.IntN(callsPerKill))
+		p.kill()
+		p = run()
+	}
+	t.Cleanup(func() {
+		if err := p.stop(); err != nil {
+			t.Errorf("up: %v\n%s", err, p.stderr)
+		}
+	})
+	l.check()
+}

@@ -1,0 +1,206 @@
+package integration
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// workerProgram is the program that all tests of this package run: the real
+// one, built once.
+var workerProgram string
+
+func TestMain(m *testing.M) {
+	if role := os.Getenv(roleEnv); role != "" {
+		os.Exit(playRole(role))
+	}
+	os.Exit(buildAndRun(m))
+}
+
+func buildAndRun(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "stevedore-integration-*")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	workerProgram = filepath.Join(dir, "worker")
+	build := exec.Command("go", "build", "-o", workerProgram, module+"/cmd/worker")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
+		return 1
+	}
+	return m.Run()
+}
+
+// patience is how long anything may take before a test gives up on it.
+const patience = time.Minute
+
+// process is a running program of ours.
+type process struct {
+	cmd    *exec.Cmd
+	first  string // the first line that it printed
+	stderr *lockedBuffer
+	exited chan struct{}
+	err    error // of Wait, once exited is closed
+}
+
+// start runs the program until it printed its first line, which says that it is
+// ready. It is stopped at the end of the test, and must stop when asked.
+func start(t *testing.T, args ...string) *process {
+	t.Helper()
+	p, err := launch(args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.stop(); err != nil {
+			t.Errorf("worker %q: %v\n%s", args, err, p.stderr)
+		}
+	})
+	return p
+}
+
+// launch is start for those who end the process themselves.
+func launch(args ...string) (*process, error) {
+	p := &process{cmd: exec.Command(workerProgram, args...), stderr: &lockedBuffer{}, exited: make(chan struct{})}
+	p.cmd.Env = cleanEnvironment()
+	p.cmd.Stderr = p.stderr
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	line := make(chan string, 1)
+	go func() {
+		r := bufio.NewReader(out)
+		text, _ := r.ReadString('\n') // at its end it is what there is
+		line <- text
+		_, _ = io.Copy(io.Discard, r)
+		p.err = p.cmd.Wait()
+		close(p.exited)
+	}()
+	select {
+	case p.first = <-line:
+	case <-time.After(patience):
+	}
+	if p.first == "" {
+		p.kill()
+		return nil, fmt.Errorf("worker %q did not become ready: %w\n%s", args, p.err, p.stderr)
+	}
+	return p, nil
+}
+
+// stop asks the process to end and waits until it did.
+func (p *process) stop() error {
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); errors.Is(err, os.ErrProcessDone) {
+		<-p.exited
+		return p.err
+	}
+	select {
+	case <-p.exited:
+		return p.err
+	case <-time.After(patience):
+		p.kill()
+		return errors.New("it does not stop on SIGTERM")
+	}
+}
+
+// kill is kill -9.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill() // it may have ended
+	<-p.exited
+}
+
+// canary is a variable that no tool may see.
+const canary = "STEVEDORE_CANARY=canary-value"
+
+// cleanEnvironment keeps the settings of whoever runs the tests out of them.
+func cleanEnvironment() []string {
+	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.TempDir(), "TMPDIR=" + os.TempDir(), canary}
+}
+
+// up starts "worker up" on a free port with a workspace of its own.
+type up struct {
+	*process
+	url, data, workspace string
+}
+
+func startUp(t *testing.T, args ...string) up {
+	t.Helper()
+	u := up{data: filepath.Join(t.TempDir(), "data"), workspace: t.TempDir()}
+	if err := os.WriteFile(filepath.Join(u.workspace, "note.txt"), []byte("A note.\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	u.process = start(t, append(u.args(), args...)...)
+	u.url = urlOf(t, u.process)
+	return u
+}
+
+func (u up) args() []string {
+	return []string{"up", "--json", "--listen", "127.0.0.1:0", "--data", u.data, "--workspace", u.workspace}
+}
+
+func urlOf(t *testing.T, p *process) string {
+	t.Helper()
+	var line struct {
+		URL string `json:"url"`
+	}
+	if err := json.Unmarshal([]byte(p.first), &line); err != nil || line.URL == "" {
+		t.Fatalf("the first line is %q, want an object with the key url", p.first)
+	}
+	return line.URL
+}
+
+// outcome is how a command ended.
+type outcome struct {
+	code           int
+	stdout, stderr string
+}
+
+// worker runs a command to its end.
+func worker(t *testing.T, args ...string) outcome {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, workerProgram, args...)
+	cmd.Env = cleanEnvironment()
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
+		t.Fatalf("worker %q: %v", args, err)
+	}
+	return outcome{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
+}
+
+// lockedBuffer collects what a process prints while a test may read it.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
