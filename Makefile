@@ -1,0 +1,41 @@
+# The main targets; .ci/run runs check and the README's test command.
+
+.PHONY: build check test bench fuzz kill
+
+build:
+	go build -trimpath -ldflags "-s -w" -o bin/ ./cmd/...
+
+# gofmt, vet, modernise, staticcheck, and the tests under the race detector; -short
+# leaves out what is one goroutine and slow there. "make test" leaves out nothing.
+check:
+	@test -z "$$(gofmt -l . | tee /dev/stderr)" || { echo "gofmt: run gofmt -w on the files above"; exit 1; }
+	go vet ./...
+	go fix -diff ./...
+	go tool staticcheck ./...
+	go test -race -short -shuffle=on ./...
+
+test:
+	go test ./...
+
+# Each benchmark prints its ratio against the raw bus or the raw disk, from
+# interleaved rounds of one run. It takes some minutes; close other programs.
+bench:
+	go test -run '^$$' -bench 'Pipeline|Latency' -benchtime 1x ./bus/worker
+	go test -run '^$$' -bench 'Put|Read|Grep|Offload' -benchtime 15x -timeout 30m ./offload
+	go test -run '^$$' -bench 'Saves' -benchtime 5x ./state
+
+# Every fuzz target for 30 s.
+FUZZTIME ?= 30s
+fuzz:
+	@set -e; for dir in $$(go list -f '{{.Dir}}' ./...); do \
+	  for target in $$(grep -hEo '^func Fuzz[A-Za-z0-9_]+' $$dir/*_test.go 2>/dev/null | cut -c6-); do \
+	    echo "== $$target"; (cd $$dir && go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) .); \
+	  done; \
+	done
+
+# The crash tests at their full length: about 1,000 kills.
+kill:
+	STEVEDORE_KILLS=1000 go test -run Kill -count=1 -timeout 30m ./bus/worker/
+	STEVEDORE_KILLS=1000 go test -run KillAsync -count=1 -timeout 30m ./integration/
+	STEVEDORE_KILLS=20 go test -run 'KillOne|KillUp' -count=1 -timeout 30m ./integration/
+	STEVEDORE_AGENT_RUNS=200 go test -run AgentsSurvive -count=1 -timeout 30m ./cmd/worker/
