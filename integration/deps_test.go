@@ -31,7 +31,6 @@ var arrows = map[string][]string{
 	"tools":            {},
 	"tools/builtin":    {"tools", "state"},
 	"tools/agent":      {"tools", "offload"},
-	"tools/mcp":        {"tools"},
 	"bus":              {},
 	"state":            {},
 	"integration":      {"*"},
