@@ -263,8 +263,8 @@ func TestStopHandsBackTheInterrupted(t *testing.T) {
 		var started sync.WaitGroup
 		started.Add(3)
 		stop := consume(t, b, bus.ConsumeConfig{MaxAttempts: 2, Grace: time.Nanosecond}, func(ctx context.Context, d *bus.Delivery) error {
-			if d.Attempt != 1 || d.ID == "" {
-				t.Errorf("attempt %d of %q", d.Attempt, d.ID)
+			if d.Attempt != 1 || d.ID() == "" {
+				t.Errorf("attempt %d of %q", d.Attempt, d.ID())
 			}
 			started.Done()
 			<-ctx.Done()
@@ -275,7 +275,7 @@ func TestStopHandsBackTheInterrupted(t *testing.T) {
 	}
 	ids := make(chan string, 3)
 	consume(t, b, bus.ConsumeConfig{}, func(_ context.Context, d *bus.Delivery) error {
-		ids <- d.ID
+		ids <- d.ID()
 		return nil
 	})
 	waitForEmpty(t, b)
@@ -455,7 +455,7 @@ func TestDeliveryID(t *testing.T) {
 	b := bustest.New(t)
 	ids := make(chan string, 3)
 	consume(t, b, bus.ConsumeConfig{Slots: 1}, func(_ context.Context, d *bus.Delivery) error {
-		ids <- d.ID
+		ids <- d.ID()
 		return nil
 	})
 	for _, c := range []struct{ key, want string }{{"mine", "mine"}, {"", "seq-2-"}, {strings.Repeat("x", 5000), "seq-3-"}} {

@@ -64,7 +64,7 @@ func (k *consumption) bury(d *Delivery, why *rejection) error {
 	defer cancel()
 	letter := DeadLetter{
 		Code: why.code, Reason: strings.ToValidUTF8(why.Error()[:min(len(why.Error()), maxReason)], ""),
-		Subject: d.Subject, Sequence: d.Sequence, ID: d.ID, Attempts: d.Attempt, At: time.Now().UTC(),
+		Subject: d.Subject, Sequence: d.Sequence, ID: d.ID(), Attempts: d.Attempt, At: time.Now().UTC(),
 	}
 	letter.Kind, letter.Name = k.bus.deadName(d.Subject)
 	body, err := k.bus.encodeLetter(ctx, letter, d.Body)

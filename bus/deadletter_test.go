@@ -35,7 +35,7 @@ func TestDeadLetters(t *testing.T) {
 			dead := bustest.Subscribe(t, b, "stevedore.dead.call.>")
 			ids := make(chan string, 2)
 			consume(t, b, bus.ConsumeConfig{}, func(_ context.Context, d *bus.Delivery) error {
-				ids <- d.ID
+				ids <- d.ID()
 				if !bytes.Equal(d.Body, body) {
 					t.Errorf("body of %d bytes, want %d", len(d.Body), len(body))
 				}

@@ -29,9 +29,6 @@ const maxBehind = 1000
 type Delivery struct {
 	Subject string
 	Body    []byte
-	// ID names the message, the same for every delivery and requeue of it: the
-	// publisher's Nats-Msg-Id, or else made from the stream sequence.
-	ID string
 	// Attempt counts the deliveries, from 1. Those that a stop interrupted are
 	// left out where the consumer can.
 	Attempt int
@@ -66,16 +63,19 @@ func newDelivery(nc *nats.Conn, msg *nats.Msg) (*Delivery, error) {
 		d.Attempt += behind
 	}
 	d.Again = d.Attempt > 1 || header.Get(idHeader) != ""
+	return d, nil
+}
+
+// ID names the message, the same for every delivery and requeue of it: the
+// publisher's Nats-Msg-Id, or else made from the stream sequence.
+func (d *Delivery) ID() string {
 	for _, name := range []string{idHeader, jetstream.MsgIDHeader} {
-		if id := header.Get(name); id != "" && len(id) <= maxDeliveryID {
-			d.ID = id
-			break
+		if id := d.Header(name); id != "" && len(id) <= maxDeliveryID {
+			return id
 		}
 	}
-	if d.ID == "" { // sequences begin again when a stream is made anew; times do not
-		d.ID = "seq-" + strconv.FormatUint(d.Sequence, 10) + "-" + strconv.FormatInt(d.Published.UnixNano(), 16)
-	}
-	return d, nil
+	// Sequences begin again when a stream is made anew; times do not.
+	return "seq-" + strconv.FormatUint(d.Sequence, 10) + "-" + strconv.FormatInt(d.Published.UnixNano(), 16)
 }
 
 // Header returns the value of an incoming header. Headers come from anybody and

@@ -24,7 +24,7 @@ func TestDeadLettersRise(t *testing.T) {
 			if <-fail {
 				return bus.Reject("hopeless", errors.New("it cannot be done"))
 			}
-			handled <- d.ID + " " + string(d.Body)
+			handled <- d.ID() + " " + string(d.Body)
 			return nil
 		})
 	}()

@@ -18,7 +18,7 @@ func (k *consumption) handBack(d *Delivery) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(k.work), settleTimeout)
 	defer cancel()
-	header := nats.Header{idHeader: {d.ID}, attemptHeader: {strconv.Itoa(d.Attempt - 1)}}
+	header := nats.Header{idHeader: {d.ID()}, attemptHeader: {strconv.Itoa(d.Attempt - 1)}}
 	if tp := d.Header("traceparent"); len(tp) == 55 { // that of W3C version 00
 		header["traceparent"] = []string{tp}
 	}

@@ -192,7 +192,7 @@ func (r *Registry) logged(call Call, res *Result) *Result {
 		r.log.Warn().Str("call", call.IDToken()).Str("session", call.SessionToken()).Str("tool", call.Tool).AnErr("error", res.Err).Msg("tool failed")
 	case res.Async:
 		r.log.Info().Str("call", call.IDToken()).Str("session", call.SessionToken()).Str("tool", call.Tool).Msg("tool started in background")
-	default:
+	case r.log.GetLevel() <= zerolog.DebugLevel:
 		r.log.Debug().Str("call", call.IDToken()).Str("session", call.SessionToken()).Str("tool", call.Tool).Msg("tool completed")
 	}
 	return res

@@ -71,7 +71,7 @@ func decode(channel string, d *bus.Delivery) (Notification, error) {
 	}
 	n.Channel = channel
 	if n.ID == "" {
-		n.ID = d.ID
+		n.ID = d.ID()
 	}
 	if n.Kind == "" {
 		n.Kind = KindMessage

@@ -115,7 +115,7 @@ func (w *Worker) headers(j *job, kind string) nats.Header {
 		"ce-id":          {kind + "." + j.key.session + "." + j.key.id},
 		"content-type":   ceContent,
 	}
-	if tp := j.delivery.Header("traceparent"); traceparent.MatchString(tp) {
+	if tp := j.delivery.Header("traceparent"); tp != "" && traceparent.MatchString(tp) {
 		h["traceparent"] = []string{tp}
 	}
 	return h

@@ -95,7 +95,7 @@ func (w *Worker) tellWhatRuns(msg *nats.Msg, found map[key]*inHand) {
 	var calls []tools.RunningCall
 	for k, h := range found {
 		h.mu.Lock()
-		calls = append(calls, tools.RunningCall{ID: k.id, Tool: h.tool, Worker: w.cfg.Name, StartedAt: h.started, Progress: h.progress})
+		calls = append(calls, tools.RunningCall{ID: k.id, Tool: h.job.call.Tool, Worker: w.cfg.Name, StartedAt: h.job.started, Progress: h.progress})
 		h.mu.Unlock()
 	}
 	body, err := bus.Encode(calls)

@@ -21,7 +21,8 @@ type job struct {
 
 	// resultOut is set once the result stands on the bus: what follows is the
 	// completion.
-	resultOut  bool
+	resultOut bool
+	// completion takes the later answer of an async tool.
 	completion chan *tools.Result
 	// hand is set while this worker runs the job.
 	hand *inHand
@@ -37,7 +38,7 @@ func (w *Worker) decode(d *bus.Delivery) (*job, error) {
 		return nil, fmt.Errorf("subject %q: want %s", d.Subject, w.bus.Call("QUEUE", "TOOL"))
 	}
 	kind, tool := tokens[0], tokens[2]
-	j := &job{delivery: d, started: time.Now().UTC(), completion: make(chan *tools.Result, 1)}
+	j := &job{delivery: d, started: time.Now().UTC()}
 	if kind == "raw" {
 		raw, err := tools.DecodeRaw(d.Body)
 		if err != nil {
@@ -52,7 +53,7 @@ func (w *Worker) decode(d *bus.Delivery) (*job, error) {
 		j.call = call
 	}
 	if j.call.ID == "" {
-		j.call.ID = d.ID
+		j.call.ID = d.ID()
 	}
 	if j.call.Session == "" {
 		j.call.Session = tools.DefaultSession

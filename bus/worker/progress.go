@@ -10,9 +10,9 @@ import (
 // progressInterval is the least time between two progress events of a call.
 const progressInterval = 100 * time.Millisecond
 
-// reportProgress publishes how far a call is, for those who watch now, and
-// keeps it for those who ask.
-func (w *Worker) reportProgress(j *job, h *inHand, p tools.Progress) {
+// Report publishes how far the call is, for those who watch now, and keeps it
+// for those who ask.
+func (h *inHand) Report(p tools.Progress) {
 	h.mu.Lock()
 	h.progress = p
 	soon := time.Since(h.reported) < progressInterval
@@ -23,11 +23,15 @@ func (w *Worker) reportProgress(j *job, h *inHand, p tools.Progress) {
 	if soon {
 		return
 	}
-	body, err := bus.Encode(tools.ProgressEvent{ID: j.call.ID, Session: j.call.Session, Tool: j.call.Tool, Progress: p, At: time.Now().UTC()})
+	b, call := h.worker.bus, h.job.call
+	body, err := bus.Encode(tools.ProgressEvent{ID: call.ID, Session: call.Session, Tool: call.Tool, Progress: p, At: time.Now().UTC()})
 	if err == nil {
-		err = w.bus.Conn().Publish(w.bus.Progress(j.key.session, j.key.id), body)
+		err = b.Conn().Publish(b.Progress(h.job.key.session, h.job.key.id), body)
 	}
 	if err != nil {
-		w.log.Debug().Err(err).Msg("cannot publish progress")
+		h.worker.log.Debug().Err(err).Msg("cannot publish progress")
 	}
 }
+
+// Detach gives the call's slot to the next one.
+func (h *inHand) Detach() { h.job.delivery.Detach() }

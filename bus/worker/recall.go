@@ -131,7 +131,7 @@ type claimBody struct {
 // claim waits for the answer, as recall does.
 func (w *Worker) claim(ctx context.Context, j *job) (toolCtx context.Context, answered bool, err error) {
 	for {
-		toolCtx, mine := w.running.begin(ctx, j)
+		toolCtx, mine := w.running.begin(ctx, w, j)
 		if mine && j.once() {
 			mine, err = w.writeClaim(ctx, j)
 		}

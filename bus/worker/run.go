@@ -18,10 +18,12 @@ func (w *Worker) run(ctx context.Context, j *job) *tools.Result {
 	if why := whyEnded(ctx, j); why != nil {
 		return tools.Failure(why)
 	}
-	hand := j.hand
-	ctx = tools.WithProgress(ctx, func(p tools.Progress) { w.reportProgress(j, hand, p) })
-	ctx = tools.WithDetach(ctx, j.delivery.Detach)
-	return explained(ctx, j, w.registry.Run(ctx, j.call, j.complete))
+	var callback tools.AsyncCallback
+	if w.registry.CallsBack(j.call.Tool) {
+		j.completion = make(chan *tools.Result, 1)
+		callback = func(_ context.Context, res *tools.Result) { j.completion <- res } // once at most
+	}
+	return explained(ctx, j, w.registry.Run(ctx, j.call, callback))
 }
 
 // takeRaw returns the result that came instead of a call.
@@ -35,9 +37,6 @@ func (w *Worker) takeRaw(ctx context.Context, j *job) (res *tools.Result) {
 	}
 	return res
 }
-
-// complete is the callback of async tools. The registry calls it once at most.
-func (j *job) complete(_ context.Context, res *tools.Result) { j.completion <- res }
 
 // lastWords is how long an async job that was told to stop has for a completion
 // of its own, with what it did until then.

@@ -22,12 +22,12 @@ type running struct {
 	cancelled map[key]struct{}
 }
 
-// inHand is a call that this worker runs.
+// inHand is a call that this worker runs; to the tool it is the Caller.
 type inHand struct {
-	tool    string
-	started time.Time
-	cancel  context.CancelCauseFunc // ends the tool's context
-	ended   chan struct{}
+	worker *Worker
+	job    *job
+	cancel context.CancelCauseFunc // ends the tool's context
+	ended  chan struct{}
 
 	mu       sync.Mutex
 	progress tools.Progress
@@ -40,23 +40,23 @@ func newRunning() *running {
 
 // begin enters a call, unless it is in hand already, and returns the context
 // that its tool runs in.
-func (r *running) begin(ctx context.Context, j *job) (toolCtx context.Context, ok bool) {
+func (r *running) begin(ctx context.Context, w *Worker, j *job) (toolCtx context.Context, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, busy := r.calls[j.key]; busy {
 		return nil, false
 	}
-	toolCtx, cancel := context.WithCancelCause(ctx)
+	hand := &inHand{worker: w, job: j, ended: make(chan struct{})}
+	toolCtx, hand.cancel = context.WithCancelCause(tools.WithCaller(ctx, hand))
 	if !j.call.Deadline.IsZero() {
 		var release context.CancelFunc
 		toolCtx, release = context.WithDeadline(toolCtx, j.call.Deadline)
 		context.AfterFunc(toolCtx, release) // cancel ends it too
 	}
 	if _, done := r.cancelled[j.key]; done {
-		cancel(errCancelled)
+		hand.cancel(errCancelled)
 	}
-	j.hand = &inHand{tool: j.call.Tool, started: j.started, cancel: cancel, ended: make(chan struct{})}
-	r.calls[j.key] = j.hand
+	j.hand, r.calls[j.key] = hand, hand
 	return toolCtx, true
 }
 
