@@ -24,7 +24,7 @@ func (s *DiskStore) sweepTemp(grace time.Duration, report *SweepReport) error {
 	entries, err := s.dir.names(tempDir)
 	for _, e := range entries {
 		info, err := e.Info()
-		if err != nil || s.cfg.now().Sub(info.ModTime()) < grace {
+		if err != nil || s.cfg.Now().Sub(info.ModTime()) < grace {
 			continue
 		}
 		if s.dir.root.Remove(tempDir+"/"+e.Name()) == nil {
@@ -107,7 +107,7 @@ func (s *DiskStore) sweepBlob(ctx context.Context, digest string, grace time.Dur
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err != nil || s.cfg.now().Sub(info.ModTime()) < grace {
+	if err != nil || s.cfg.Now().Sub(info.ModTime()) < grace {
 		return err
 	}
 	if err := s.dir.remove(name); err != nil {

@@ -43,7 +43,7 @@ func (s *ObjectStore) sweep(ctx context.Context, grace time.Duration) (report Sw
 		users[s.chunkSubject(o.NUID)]++
 	}
 	for _, o := range objects {
-		if named[digestPrefix+o.Name] || s.cfg.now().Sub(o.time) < s.patience(o, grace) {
+		if named[digestPrefix+o.Name] || s.cfg.Now().Sub(o.time) < s.patience(o, grace) {
 			continue
 		}
 		if err := s.sweepObject(ctx, o, users, &report); err != nil {
@@ -163,7 +163,7 @@ func (s *ObjectStore) sweepChunks(ctx context.Context, subject string, n uint64,
 	if err != nil {
 		return fmt.Errorf("look at chunks without an object: %w", err)
 	}
-	if s.cfg.now().Sub(last.time) < grace {
+	if s.cfg.Now().Sub(last.time) < grace {
 		return nil
 	}
 	err = s.blobs.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeSequence(last.seq+1))

@@ -159,7 +159,7 @@ func (d *demonstration) play(ctx context.Context) error {
 	if _, err := rpc.Completion(ctx, d.bus, job); err != nil {
 		return err
 	}
-	d.awaitNotification(ctx)
+	d.awaitNotification(ctx, 1)
 
 	switch scripted := strings.HasPrefix(d.model, "script:"); {
 	case a.Chars < 4_000:
@@ -195,11 +195,12 @@ func (d *demonstration) read(ctx context.Context, function string, in rpc.ReadRe
 	return answer.Text, nil
 }
 
-// awaitNotification gives the notifier the time to bring the completion here.
-func (d *demonstration) awaitNotification(ctx context.Context) {
+// awaitNotification gives the notifier the time to bring n notifications here,
+// all of this demonstration.
+func (d *demonstration) awaitNotification(ctx context.Context, n uint64) {
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline) && ctx.Err() == nil; {
 		stream, err := d.bus.JetStream().Stream(ctx, d.bus.StreamName(bus.Outbox))
-		if err == nil && stream.CachedInfo().State.LastSeq > 0 && stream.CachedInfo().State.Msgs == 0 {
+		if err == nil && stream.CachedInfo().State.LastSeq >= n && stream.CachedInfo().State.Msgs == 0 {
 			return
 		}
 		time.Sleep(20 * time.Millisecond)

@@ -52,6 +52,7 @@ func (d *demonstration) agent(ctx context.Context, model string) error {
 	if err != nil {
 		return err
 	}
+	d.awaitNotification(ctx, 2)
 	entries, err := readSession(ctx, d.bus, call.Session)
 	if err != nil {
 		return err
