@@ -95,11 +95,13 @@ func (s *DiskStore) put(ctx context.Context, rec Record, src io.Reader, summariz
 	if err != nil {
 		return rec, err
 	}
-	// Two writes that do not depend on each other cost the disk one wait.
+	// The disk is waited for twice: first for the bytes of both files, then,
+	// when they have their names, for the names. A crash of the machine between
+	// the two may leave any of the names; nobody has heard of them yet, and
+	// the next Put of the id gives them all again.
 	var staged string
-	kept := time.Now()
-	err = both(
-		func() error { return s.keep(ctx, temp, in) },
+	err = atOnce(
+		f.Sync,
 		func() (err error) {
 			staged, err = s.stage(entry{Record: rec, Index: index})
 			return err
@@ -110,20 +112,26 @@ func (s *DiskStore) put(ctx context.Context, rec Record, src io.Reader, summariz
 	if err != nil {
 		return rec, err
 	}
+	kept := time.Now()
+	if err := s.keep(ctx, temp, in); err != nil {
+		return rec, err
+	}
 	return s.record(ctx, rec, in, staged, kept)
 }
 
-// both runs a and b at the same time.
-func both(a, b func() error) error {
-	var errA error
+// atOnce runs its arguments at the same time: what the disk is asked together
+// costs one wait.
+func atOnce(do ...func() error) error {
+	errs := make([]error, len(do))
 	var wg sync.WaitGroup
-	wg.Go(func() { errA = a() })
-	errB := b()
+	for i := range do {
+		wg.Go(func() { errs[i] = do[i]() })
+	}
 	wg.Wait()
-	return errors.Join(errA, errB)
+	return errors.Join(errs...)
 }
 
-// spool writes the source to a file that nobody sees yet, durably.
+// spool writes the source to a file that nobody sees yet.
 func (s *DiskStore) spool(ctx context.Context, f *os.File, src io.Reader) (*intake, error) {
 	var size int64
 	in, err := s.buffers.take(ctx, src, func(block []byte) error {
@@ -140,10 +148,11 @@ func (s *DiskStore) spool(ctx context.Context, f *os.File, src io.Reader) (*inta
 		return nil, err
 	}
 	s.buffers.release(in)
-	return in, errors.Join(f.Chmod(0o400), f.Sync())
+	return in, f.Chmod(0o400)
 }
 
-// keep makes a blob of the temporary file, or renews the one that is there.
+// keep makes a blob of the temporary file, or renews the one that is there. Its
+// name is not durable yet: the one that is there may be as new.
 func (s *DiskStore) keep(ctx context.Context, temp string, in *intake) error {
 	unlock, err := s.dir.lock(ctx, in.digest)
 	if err != nil {
@@ -163,10 +172,7 @@ func (s *DiskStore) keep(ctx context.Context, temp string, in *intake) error {
 	if err := s.dir.root.Chtimes(temp, now, now); err != nil {
 		return err
 	}
-	if err := s.dir.root.Rename(temp, blob); err != nil {
-		return err
-	}
-	return s.dir.syncDir(blobDir)
+	return s.dir.root.Rename(temp, blob)
 }
 
 // sound reports whether a blob is there and what it should be. One that rotted

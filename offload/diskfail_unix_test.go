@@ -137,6 +137,34 @@ func TestDiskForeignFile(t *testing.T) {
 	}
 }
 
+// TestDiskLostNames: a machine that crashed during a Put may have kept any of
+// the names that it gave. The next Put of the id is as good as the first one.
+func TestDiskLostNames(t *testing.T) {
+	for lost := range 8 {
+		dir := t.TempDir()
+		s := openTestDisk(t, dir, StoreConfig{})
+		before, data := content(1000, 61), content(1000, 62)
+		old := mustPut(t, s, rec("s", "a"), before)
+		files := []string{filepath.Join(dir, blobDir, strings.TrimPrefix(old.Digest, digestPrefix)), filepath.Join(dir, recordDir, "s", "a.json"), filepath.Join(dir, "s", "a.md")}
+		for i, name := range files {
+			if lost&(1<<i) != 0 {
+				if err := os.Remove(name); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if recordLost := lost&2 != 0; !recordLost {
+			data = before // the id is taken
+		} else if lost == 1|2 {
+			continue // a name alone is like a file of somebody else
+		}
+		mustRead(t, s, mustPut(t, s, rec("s", "a"), data), data)
+		if got, err := os.ReadFile(files[2]); err != nil || !bytes.Equal(got, data) {
+			t.Errorf("lost %03b: a.md has %d bytes, %v", lost, len(got), err)
+		}
+	}
+}
+
 // TestDiskHostileFiles: what lies where a file should be is an error, and nobody
 // follows it or waits for it.
 func TestDiskHostileFiles(t *testing.T) {

@@ -26,21 +26,19 @@ func (s *DiskStore) record(ctx context.Context, rec Record, in *intake, staged s
 		return s.again(old, rec, in, kept)
 	}
 	name, blob := s.contentPath(rec.Session, rec.ID), blobDir+"/"+in.digest
-	if there, same, err := s.compare(name, blob); err != nil {
+	if err := s.free(name, blob); err != nil {
 		return rec, err
-	} else if there && !same {
-		return rec, fmt.Errorf("%w: %q was not written by this store; move it away", ErrExists, name)
 	}
 	record := s.recordPath(rec.Session, rec.ID)
 	if err := s.dir.mkdir(path.Dir(record)); err != nil {
 		return rec, err
 	}
 	err = s.dir.root.Rename(staged, record)
-	if err == nil {
-		err = s.dir.syncDir(path.Dir(record))
-	}
-	if err == nil { // second, so that no crash leaves a name without a record
+	if err == nil { // second, so that no kill leaves a name without a record
 		err = s.show(name, blob)
+	}
+	if err == nil {
+		err = s.settle(blob, record, name)
 	}
 	if err == nil {
 		err = s.still(in.digest, kept)
@@ -60,8 +58,17 @@ func (s *DiskStore) again(old entry, rec Record, in *intake, kept time.Time) (Re
 	if s.cfg.refresh(&old, s.cfg.now()) {
 		err = s.save(old)
 	}
-	name := s.contentPath(rec.Session, rec.ID)
-	return old.Record, errors.Join(err, s.show(name, blobDir+"/"+in.digest), s.still(in.digest, kept))
+	name, blob := s.contentPath(rec.Session, rec.ID), blobDir+"/"+in.digest
+	return old.Record, errors.Join(err, s.show(name, blob), s.settle(blob, name), s.still(in.digest, kept))
+}
+
+// settle makes names durable.
+func (s *DiskStore) settle(names ...string) error {
+	syncs := make([]func() error, len(names))
+	for i, name := range names {
+		syncs[i] = func() error { return s.dir.syncDir(path.Dir(name)) }
+	}
+	return atOnce(syncs...)
 }
 
 // current returns the record that takes the id of rec. What is left of one

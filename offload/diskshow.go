@@ -2,14 +2,18 @@ package offload
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path"
 )
 
-// show gives the content its name in the session, in place of what has it.
+// show gives the content its name in the session, in place of what has it. The
+// name is not durable yet.
 func (s *DiskStore) show(name, blob string) error {
 	if err := s.dir.mkdir(path.Dir(name)); err != nil {
 		return err
@@ -23,7 +27,7 @@ func (s *DiskStore) show(name, blob string) error {
 	}
 	if err == nil && s.links {
 		if err = s.dir.root.Link(blob, name); err == nil {
-			return s.dir.syncDir(path.Dir(name))
+			return nil
 		}
 	}
 	if err != nil && !cannotLink(err) {
@@ -37,6 +41,30 @@ func (s *DiskStore) show(name, blob string) error {
 		_, err = io.Copy(w, f)
 		return errors.Join(err, f.Close())
 	})
+}
+
+// free fails if a file that is not the store's has the name. Without a record,
+// one is the store's if it is the blob, or if a crash of the machine kept the
+// name of some other blob and lost the record.
+func (s *DiskStore) free(name, blob string) error {
+	there, same, err := s.compare(name, blob)
+	if !there || same || err != nil {
+		return err
+	}
+	f, _, err := s.dir.open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	sha := sha256.New()
+	if _, err := io.Copy(sha, f); err != nil {
+		return err
+	}
+	_, same, err = s.compare(name, blobDir+"/"+hex.EncodeToString(sha.Sum(nil)))
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !same {
+		return fmt.Errorf("%w: %q was not written by this store; move it away", ErrExists, name)
+	}
+	return err
 }
 
 // compare reports whether name is there, and whether it is the blob or a copy
