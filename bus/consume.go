@@ -26,9 +26,10 @@ type ConsumeConfig struct {
 	// contexts end. Default 20 s.
 	Grace time.Duration
 	// GivenUp, if not nil, is called when a message has become a dead letter,
-	// before it is taken off its stream: for whoever waits for its end. It may
-	// be called again for the same message; while it fails, the message stays.
-	GivenUp func(ctx context.Context, d *Delivery, why error) error
+	// before it is taken off its stream: for whoever waits for its end. The
+	// letter is without its body. It may be called again for the same message;
+	// while it fails, the message stays.
+	GivenUp func(ctx context.Context, d *Delivery, letter Buried) error
 }
 
 // Consume hands the messages of a durable consumer to handler until ctx ends.
@@ -181,7 +182,7 @@ func (k *consumption) handle(msg *nats.Msg) (detached bool) {
 	k.leases.add(msg)
 	defer k.leases.remove(msg)
 	if d.Attempt > k.cfg.MaxAttempts {
-		err = Reject("poison", fmt.Errorf("delivered %d times without being settled; the process that handled it died, or could not say what became of it", d.Attempt-1))
+		err = Reject(CodePoison, fmt.Errorf("delivered %d times without being settled; the process that handled it died, or could not say what became of it", d.Attempt-1))
 	} else {
 		err = k.attempt(d)
 	}
@@ -229,7 +230,7 @@ func (k *consumption) settle(d *Delivery, verdict error) {
 		err = k.bury(d, rejected)
 	case d.Final:
 		log.Error().Err(verdict).Msg("gave up after the last attempt; kept as a dead letter")
-		err = k.bury(d, &rejection{code: "attempts_exhausted", err: verdict})
+		err = k.bury(d, &rejection{code: CodeExhausted, err: verdict})
 	case errors.As(verdict, &postponed):
 		log.Warn().Err(postponed.err).Dur("again_in", postponed.delay).Msg("handling failed")
 		err = d.nak(postponed.delay)

@@ -22,6 +22,13 @@ const (
 	DeadResult       = "result"
 )
 
+// Codes of dead letters; handlers may have others.
+const (
+	CodeUndecodable = "undecodable"        // nobody can say what it is
+	CodePoison      = "poison"             // its handler never came to a verdict
+	CodeExhausted   = "attempts_exhausted" // its last attempt failed
+)
+
 // DeadLetter is what remains of a message that was given up on: why, and the
 // message itself, so that it can be retried.
 type DeadLetter struct {
@@ -72,11 +79,12 @@ func (k *consumption) bury(d *Delivery, why *rejection) error {
 		return fmt.Errorf("bury %q: %w", d.Subject, err)
 	}
 	key := fmt.Sprintf("dead-%s-%d", k.consumer.Stream, d.Sequence)
-	if _, err := k.bus.Publish(ctx, Message{Subject: k.bus.Dead(letter.Kind, letter.Name), Body: body, Key: key}); err != nil {
+	ack, err := k.bus.Publish(ctx, Message{Subject: k.bus.Dead(letter.Kind, letter.Name), Body: body, Key: key})
+	if err != nil {
 		return err
 	}
 	if k.cfg.GivenUp != nil {
-		if err := k.cfg.GivenUp(ctx, d, why.err); err != nil {
+		if err := k.cfg.GivenUp(ctx, d, Buried{Number: ack.Sequence, DeadLetter: letter}); err != nil {
 			return fmt.Errorf("tell that %q was given up on: %w", d.Subject, err)
 		}
 	}

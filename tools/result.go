@@ -100,6 +100,7 @@ const (
 	CodeTimeout          = "timeout"           // the tool or the call ran out of time
 	CodeCancelled        = "cancelled"         // somebody cancelled the call
 	CodeUnknownOutcome   = "unknown_outcome"   // a once-only tool was interrupted; it may have acted
+	CodeGivenUp          = "given_up"          // every attempt to run the call failed; it has a dead letter
 	CodeOffloadFailed    = "offload_failed"    // the result could not be stored
 	CodeNotFound         = "not_found"         // no such artifact, task or session
 	CodeExpired          = "expired"           // the artifact was there once

@@ -25,7 +25,7 @@ func (k *keeper) keepLog(ctx context.Context) error {
 	return k.bus.Consume(ctx, results, bus.ConsumeConfig{Slots: 1}, func(_ context.Context, d *bus.Delivery) error {
 		event, err := tools.DecodeResult(d.Body)
 		if err != nil {
-			return bus.Reject("undecodable", err)
+			return bus.Reject(bus.CodeUndecodable, err)
 		}
 		line := logLine(d.Published.Local(), k.bus.Split(d.Subject)[0], event)
 		if err := state.AppendRootFile(k.workspace, LogFile, []byte(line), 0o644); err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// tellDead tells the owners of scheduled work what was given up on: it has no
-// result that would tell them, and nobody waits for it.
+// tellDead tells the owners of schedules which ticks were given up on: they have
+// no result that would tell them, as calls that are given up on have.
 func (n *Notifier) tellDead(ctx context.Context) error {
 	cfg := bus.ConsumeConfig{MaxAttempts: math.MaxInt32, Grace: n.cfg.Grace}
 	return n.bus.Consume(ctx, n.bus.DeadConsumer(), cfg, n.routeDead)
@@ -29,30 +29,25 @@ func (n *Notifier) routeDead(ctx context.Context, d *bus.Delivery) error {
 	if json.Unmarshal(d.Body, &letter) != nil {
 		return nil // somebody else's
 	}
+	if letter.Kind != bus.DeadTick {
+		return nil // a call's result tells of it
+	}
 	body, err := n.bus.DeadMessage(ctx, letter)
 	if err != nil {
 		n.log.Warn().Err(err).Uint64("number", d.Sequence).Msg("dead letter without its message; nobody is told")
 		return nil
 	}
+	tokens := n.bus.Split(letter.Subject)
 	call, err := tools.DecodeCall(body) // of a tick as well: it is a call and more
-	if err != nil {
+	if err != nil || len(tokens) != 3 || tokens[0] != "tick" {
 		return nil // nobody knows whose it is
 	}
-	var what string
-	tokens := n.bus.Split(letter.Subject)
-	switch {
-	case len(tokens) == 3 && tokens[0] == "tick":
-		call.Session = cmp.Or(call.Session, tokens[1]+"-"+tokens[2])
-		what = fmt.Sprintf("The %s job %s did not run", tokens[1], tokens[2])
-	case isScheduled(call.Action):
-		what = letter.Name + " did not succeed (given up)"
-	default:
-		return nil // its client waits for it
-	}
+	kind, name := tokens[1], tokens[2]
+	call.Session = cmp.Or(call.Session, kind+"-"+name)
 	notification := Notification{
 		ID:   fmt.Sprintf("dead-%d-%x", d.Sequence, d.Published.UnixNano()),
 		Kind: KindDead, Session: call.Session, Call: call.ID, Tool: call.Tool,
-		Text:    fmt.Sprintf("%s: %s; see worker dead show %d", what, tools.Excerpt(letter.Reason, 2000), d.Sequence),
+		Text:    fmt.Sprintf("The %s job %s did not run: %s; see worker dead show %d", kind, name, tools.Excerpt(letter.Reason, 2000), d.Sequence),
 		IsError: true, At: d.Published.UTC(),
 	}
 	if err := n.address(ctx, call.SessionToken(), tools.ResultEvent{Channel: call.Channel, ChatID: call.ChatID}, &notification); err != nil {

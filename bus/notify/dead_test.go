@@ -8,10 +8,10 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 )
 
-// Scheduled work that is given up on has no result; its owner is told all the
-// same, and nobody else's dead letters are. A letter that cannot be read makes
-// no other one.
-func TestOwnersAreToldOfDeadJobs(t *testing.T) {
+// A tick that is given up on has no result; its owner is told all the same. A
+// call's result tells of it, so its letter does not. A letter that cannot be
+// read makes no other one.
+func TestOwnersAreToldOfDeadTicks(t *testing.T) {
 	b := bustest.New(t)
 	console, log := newRecorder(), newRecorder()
 	letter := func(kind, name, subject, body string) {
@@ -22,20 +22,17 @@ func TestOwnersAreToldOfDeadJobs(t *testing.T) {
 	letter("call", "x", "stevedore.call.default.x", `"not a call"`)
 	letter("call", "shell", "stevedore.call.default.shell", `{"id":"1","session":"s"}`)
 	letter("call", "shell", "stevedore.call.default.shell", `{"id":"cron-job-1","session":"alice","action":"cron","channel":"log","chat_id":"7"}`)
-	letter("tick", "report", "stevedore.tick.cron.report", `{"tool":"shell","session":"alice"}`)
+	letter("tick", "report", "stevedore.tick.cron.report", `{"tool":"shell","session":"alice","channel":"log","chat_id":"7"}`)
 	letter("tick", "main", "stevedore.tick.heartbeat.main", `{"tool":"agent"}`)
 	start(t, b, Config{Channels: map[string]Channel{"console": console, "log": log}})
 
 	n := log.next(t)
-	if n.Kind != KindDead || n.Session != "alice" || n.Call != "cron-job-1" || n.ChatID != "7" || !n.IsError ||
-		n.Text != "shell did not succeed (given up): delivered 6 times; see worker dead show 4" {
-		t.Errorf("call %+v", n)
+	if n.Kind != KindDead || n.Session != "alice" || n.ChatID != "7" || !n.IsError ||
+		n.Text != "The cron job report did not run: delivered 6 times; see worker dead show 5" {
+		t.Errorf("told %+v", n)
 	}
-	told := console.next(t).Text + "\n" + console.next(t).Text
-	for _, want := range []string{"The cron job report did not run: delivered 6 times", "The heartbeat job main did not run"} {
-		if !strings.Contains(told, want) {
-			t.Errorf("told %q, want %q", told, want)
-		}
+	if n := console.next(t); !strings.Contains(n.Text, "The heartbeat job main did not run") || n.Session != "heartbeat-main" {
+		t.Errorf("told %+v", n)
 	}
 	stream, err := b.JetStream().Stream(t.Context(), b.StreamName("DEAD"))
 	if err != nil {

@@ -25,7 +25,7 @@ func NewFile(path string) *File { return &File{path: path} }
 func (f *File) Send(_ context.Context, n Notification) error {
 	line, err := f.format(n)
 	if err != nil {
-		return bus.Reject("undecodable", err)
+		return bus.Reject(bus.CodeUndecodable, err)
 	}
 	if err := state.AppendFile(f.path, line, 0o600); err != nil {
 		return fmt.Errorf("append notification to %q: %w", f.path, err)

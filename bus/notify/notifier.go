@@ -139,7 +139,7 @@ func (n *Notifier) checkDefault(ctx context.Context) error {
 func (n *Notifier) deliver(ctx context.Context, name string, channel Channel, d *bus.Delivery) error {
 	notification, err := decode(name, d)
 	if err != nil {
-		return bus.Reject("undecodable", err)
+		return bus.Reject(bus.CodeUndecodable, err)
 	}
 	err = channel.Send(ctx, notification)
 	if err == nil {

@@ -25,19 +25,25 @@ func (n *Notifier) route(ctx context.Context, d *bus.Delivery) error {
 	}
 	tokens := n.bus.Split(d.Subject)
 	if len(tokens) != 3 {
-		return bus.Reject("undecodable", fmt.Errorf("subject %q", d.Subject))
+		return bus.Reject(bus.CodeUndecodable, fmt.Errorf("subject %q", d.Subject))
 	}
 	event, err := tools.DecodeResult(d.Body)
 	if err != nil {
-		return bus.Reject("undecodable", err)
+		return bus.Reject(bus.CodeUndecodable, err)
 	}
 	kind, session, call := tokens[0], tokens[1], tokens[2]
 	text := told(kind, event)
 	if text == "" {
 		return nil
 	}
+	id := fmt.Sprintf("%s.%s.%s", kind, session, call)
+	if event.Error != nil && event.Error.Code == tools.CodeGivenUp {
+		// An operator may have it taken back and the call run again, and the
+		// new answer is other news.
+		id = fmt.Sprintf("%s.%d", id, d.Sequence)
+	}
 	notification := Notification{
-		ID:   fmt.Sprintf("%s.%s.%s", kind, session, call),
+		ID:   id,
 		Kind: kind, Session: event.Session, Call: event.ID, Tool: event.Tool,
 		Text: text, IsError: event.IsError, At: d.Published.UTC(),
 	}
@@ -127,7 +133,7 @@ func (n *Notifier) put(ctx context.Context, notification Notification) error {
 	for {
 		body, err := bus.Encode(notification)
 		if err != nil {
-			return bus.Reject("undecodable", err)
+			return bus.Reject(bus.CodeUndecodable, err)
 		}
 		m := bus.Message{Subject: n.bus.Notify(notification.Channel), Body: body, Key: notification.ID}
 		_, err = n.bus.Publish(ctx, m)

@@ -49,7 +49,7 @@ type webhookBody struct {
 func (w *Webhook) Send(ctx context.Context, n Notification) error {
 	body, err := bus.Encode(webhookBody{Type: "stevedore.notification", Timestamp: n.At, Data: n})
 	if err != nil {
-		return bus.Reject("undecodable", err)
+		return bus.Reject(bus.CodeUndecodable, err)
 	}
 	id, now := headerID(n.ID), time.Now()
 	header := http.Header{

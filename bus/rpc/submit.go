@@ -15,7 +15,8 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// DeadError says that a call became a dead letter and will have no result.
+// DeadError says that a call became a dead letter and has no result: it was not
+// a call that a worker could read, or its id is another call's.
 type DeadError struct{ bus.DeadLetter }
 
 func (e *DeadError) Error() string {
@@ -33,6 +34,9 @@ const (
 	// heardInterval is the pause after an answer was heard that the stream does
 	// not have yet.
 	heardInterval = 5 * time.Millisecond
+	// deadPatience is how long a call that became a dead letter may take to get
+	// the result that says so.
+	deadPatience = 15 * time.Second
 )
 
 // Submit publishes a call to a queue and waits for its result, until ctx ends.
@@ -153,6 +157,10 @@ func (w *wait) next(ctx context.Context) ([]byte, error) {
 	pause := pollInterval
 	poll := time.NewTimer(pollInterval / 10)
 	defer poll.Stop()
+	var (
+		letter bus.DeadLetter
+		died   <-chan time.Time
+	)
 	for {
 		select {
 		case <-ctx.Done():
@@ -160,13 +168,18 @@ func (w *wait) next(ctx context.Context) ([]byte, error) {
 		case <-w.bus.Closed():
 			return nil, bus.ErrUnreachable
 		case msg := <-w.msgs:
-			if letter, ok := w.isDead(msg); ok {
-				return nil, &DeadError{letter}
+			if l, ok := w.isDead(msg); ok {
+				if l.Code == tools.CodeMismatch || l.Code == bus.CodeUndecodable {
+					return nil, &DeadError{l} // it gets no result
+				}
+				letter, died = l, time.After(deadPatience)
 			}
-			if msg.Subject == w.subject {
+			if msg.Subject == w.subject || died != nil {
 				pause = heardInterval
 				poll.Reset(0)
 			}
+		case <-died:
+			return nil, &DeadError{letter}
 		case <-poll.C:
 			body, ok, err := w.bus.Last(ctx, bus.Results, w.subject)
 			if ok {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -179,8 +180,8 @@ func (panicky) ExecuteAsync(ctx context.Context, _ tools.Call, callback tools.As
 	panic("boom")
 }
 
-// The call of a schedule that is given up on is told, and does not stand in the
-// way of the next one; anybody else's has its dead letter and can be retried.
+// The call of a schedule that is given up on is told, once, and does not stand
+// in the way of the next one; whoever waits for any other reads its answer.
 func TestGivenUpCallOfASchedule(t *testing.T) {
 	b := bustest.New(t)
 	start(t, b, worker.Config{MaxAttempts: 1})
@@ -192,14 +193,35 @@ func TestGivenUpCallOfASchedule(t *testing.T) {
 		}
 	}
 	waitEmpty(t, b)
-	if _, ok := event(t, b, b.Result("default", "mine")); ok {
-		t.Error("the call that can be retried has a result")
-	}
-	result, _ := event(t, b, b.Result("default", "tick"))
-	if result.Outcome != tools.Failed || !strings.Contains(result.Error.Message, "given up on") {
-		t.Errorf("result %+v", result)
+	for _, id := range []string{"mine", "tick"} {
+		result, _ := event(t, b, b.Result("default", id))
+		if result.Outcome != tools.Failed || !strings.Contains(result.ForLLM, "given up on") {
+			t.Errorf("%s: result %+v", id, result)
+		}
 	}
 	if n := told.next(t); n.Call != "tick" || !n.IsError {
 		t.Errorf("told %+v", n)
+	}
+	// The news of another job comes behind what the dead letter leads to.
+	submit(t, b, "stevedore.dead.tick.last", `{"kind":"tick","name":"last","reason":"the end","subject":"stevedore.tick.cron.last","body":{"tool":"x"}}`)
+	if n := told.next(t); !strings.Contains(n.Text, "the end") {
+		t.Errorf("told a second time: %+v", n)
+	}
+}
+
+// A second message under the id of a call is given up on for what it is; the
+// call itself goes on, and its answer is its own.
+func TestGivenUpStrangerLeavesTheCallAlone(t *testing.T) {
+	b := bustest.New(t)
+	submit(t, b, b.Claim("default", "a"), `{"worker":"w","nonce":"n","call_digest":"another"}`)
+	start(t, b, worker.Config{AskPatience: 50 * time.Millisecond}, echo(t, "once", tools.Once, new(atomic.Int64), nil))
+	dead := bustest.Subscribe(t, b, "stevedore.dead.>")
+	submit(t, b, b.Call("default", "once"), `{"id":"a","args":{"text":"x"}}`)
+	if got, _ := bustest.Next[bus.DeadLetter](t, dead); got.Code != tools.CodeMismatch {
+		t.Errorf("dead letter %+v", got)
+	}
+	waitEmpty(t, b)
+	if result, ok := event(t, b, b.Result("default", "a")); ok {
+		t.Errorf("the running call was answered: %+v", result)
 	}
 }

@@ -32,7 +32,7 @@ func (w *Worker) handle(ctx context.Context, d *bus.Delivery) error {
 	w.cfg.OnStep(StepDecode)
 	job, err := w.decode(d)
 	if err != nil {
-		return bus.Reject("undecodable", err)
+		return bus.Reject(bus.CodeUndecodable, err)
 	}
 	if job.invalid != nil {
 		return w.answer(ctx, job, tools.Failure(job.invalid))

@@ -48,10 +48,10 @@ func TestKillAtEachStep(t *testing.T) {
 
 		{"decode", true, outcome{tools.Async, again, 1, 1}, outcome{tools.Async, tools.Completed, 1, 1}},
 		{"claim", true, outcome{tools.Async, again, 1, 1}, outcome{tools.Async, tools.Completed, 1, 1}},
-		{"run", true, outcome{tools.Async, again, 1, 1}, outcome{tools.Unknown, "", 0, 0}},
+		{"run", true, outcome{tools.Async, again, 1, 1}, outcome{tools.Async, tools.Unknown, 0, 0}},
 		// The job may or may not have begun when its worker dies.
-		{"offload", true, outcome{tools.Async, again, 1, 2}, outcome{tools.Unknown, "", 0, 1}},
-		{"publish", true, outcome{tools.Async, again, 1, 2}, outcome{tools.Unknown, "", 0, 1}},
+		{"offload", true, outcome{tools.Async, again, 1, 2}, outcome{tools.Async, tools.Unknown, 0, 1}},
+		{"publish", true, outcome{tools.Async, again, 1, 2}, outcome{tools.Async, tools.Unknown, 0, 1}},
 		{"ack", true, outcome{tools.Async, again, 1, 2}, outcome{tools.Async, tools.Unknown, 0, 1}},
 		{"offload:2", true, outcome{tools.Async, again, 2, 2}, outcome{tools.Async, tools.Unknown, 1, 1}},
 		{"publish:2", true, outcome{tools.Async, again, 2, 2}, outcome{tools.Async, tools.Unknown, 1, 1}},
@@ -85,9 +85,14 @@ func TestKillAtEachStep(t *testing.T) {
 	second := startChild(t, url, log.dir, "once-publish", "recall")
 	second.awaitKilled(t)
 
+	told := startUser(t, b)
 	start(t, b, worker.Config{Queues: queues, AskPatience: killPatience}, log.tools()...)
 	waitEmpty(t, b)
 	runs := log.count(t)
+	heard := map[string]int{} // of calls, how often their user heard of them
+	for range calls {
+		heard[told.next(t).Call]++
+	}
 	for _, c := range calls {
 		t.Run(c.id, func(t *testing.T) {
 			result, ok := event(t, b, b.Result("default", c.id))
@@ -97,6 +102,9 @@ func TestKillAtEachStep(t *testing.T) {
 			completion, ok := event(t, b, b.Completion("default", c.id))
 			if ok != (c.want.completion != "") || completion.Outcome != c.want.completion {
 				t.Errorf("completion %+v, want %q", completion, c.want.completion)
+			}
+			if heard[c.id] != 1 {
+				t.Errorf("its user heard of it %d times", heard[c.id])
 			}
 			if n := runs["run "+c.id]; n < c.want.min || n > c.want.max {
 				t.Errorf("ran %d times, want %d to %d", n, c.want.min, c.want.max)

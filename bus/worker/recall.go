@@ -41,7 +41,7 @@ func (w *Worker) recall(ctx context.Context, j *job) (answered bool, err error) 
 					return false, err // nobody has it, and it may be run
 				}
 				if time.Since(silent) >= w.cfg.Silence {
-					return true, w.answer(ctx, j, unknownOutcome(j.call.Tool))
+					return true, w.finish(ctx, j, unknownOutcome(j.call.Tool, ""))
 				}
 			}
 			if err := w.pause(ctx, j, questions.NextBackOff()); err != nil {
@@ -89,10 +89,10 @@ func (w *Worker) startedForGood(ctx context.Context, j *job) (bool, error) {
 }
 
 // unknownOutcome is the honest answer for a once-only tool that was started by
-// a worker that is gone.
-func unknownOutcome(tool string) *tools.Result {
+// a worker that is gone, and a word more.
+func unknownOutcome(tool, more string) *tools.Result {
 	text := fmt.Sprintf("The outcome of this call is unknown: the worker that ran %s stopped before it could report. "+
-		"It may have acted completely, partly or not at all. It was not run again. Check its effects before you repeat it.", tool)
+		"It may have acted completely, partly or not at all. It was not run again. Check its effects before you repeat it.%s", tool, more)
 	res := tools.Failure(tools.Errorf(tools.CodeUnknownOutcome, "%s", text))
 	res.ForUser = text
 	return res

@@ -34,7 +34,7 @@ func (w *Worker) handleTick(ctx context.Context, d *bus.Delivery) error {
 	tokens := w.bus.Split(d.Subject)
 	body, err := tools.DecodeTick(d.Body)
 	if err != nil {
-		return bus.Reject("undecodable", err)
+		return bus.Reject(bus.CodeUndecodable, err)
 	}
 	kind, name, call := tokens[1], tokens[2], body.Call
 	queue := body.Queue
@@ -42,7 +42,7 @@ func (w *Worker) handleTick(ctx context.Context, d *bus.Delivery) error {
 		queue = bus.DefaultQueue
 	}
 	if !tools.IsToken(queue) {
-		return bus.Reject("undecodable", fmt.Errorf("the queue %q is not of the form [A-Za-z0-9_-]{1,64}", tools.Excerpt(queue, 80)))
+		return bus.Reject(bus.CodeUndecodable, fmt.Errorf("the queue %q is not of the form [A-Za-z0-9_-]{1,64}", tools.Excerpt(queue, 80)))
 	}
 	log := w.log.With().Str("kind", kind).Str("schedule", name).Logger()
 
@@ -76,7 +76,7 @@ func (w *Worker) handleTick(ctx context.Context, d *bus.Delivery) error {
 	call.Deadline = run.Deadline
 	data, err := bus.Encode(call)
 	if err != nil {
-		return bus.Reject("undecodable", err)
+		return bus.Reject(bus.CodeUndecodable, err)
 	}
 	err = w.persist(ctx, bus.Message{Subject: w.bus.Call(queue, call.Tool), Body: data, Key: call.Session + "." + call.ID})
 	if err != nil {

@@ -13,13 +13,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
 const deadHelp = `See what was given up on: calls, ticks and notifications, each with its reason and
 its message. They are kept for 30 days, and can be tried again when the reason is
-gone.
+gone. A call that was given up on was answered so; retrying it takes that answer back.
 
   worker dead ls
   worker dead show 17
@@ -63,7 +64,7 @@ func newDeadCommand() *cobra.Command {
 	retry := &cobra.Command{
 		Use: "retry NUMBER...", Short: "Publish the messages of dead letters again",
 		RunE: o.each("retried", func(ctx context.Context, b *bus.Bus, letter bus.Buried, _ io.Writer) error {
-			return b.Resurrect(ctx, letter)
+			return rpc.Retry(ctx, b, letter)
 		}),
 	}
 	rm := &cobra.Command{
