@@ -1,6 +1,6 @@
 # The main targets; .ci/run runs check and the README's test command.
 
-.PHONY: build check test bench fuzz kill
+.PHONY: build check test bench fuzz kill clock
 
 build:
 	go build -trimpath -ldflags "-s -w" -o bin/ ./cmd/...
@@ -39,3 +39,8 @@ kill:
 	STEVEDORE_KILLS=1000 go test -run KillAsync -count=1 -timeout 30m ./integration/
 	STEVEDORE_KILLS=20 go test -run 'KillOne|KillUp' -count=1 -timeout 30m ./integration/
 	STEVEDORE_AGENT_RUNS=200 go test -run AgentsSurvive -count=1 -timeout 30m ./cmd/worker/
+
+# A week of heartbeats in virtual time while the clock jumps. It builds the
+# standard library anew, with a clock that can be moved.
+clock:
+	STEVEDORE_CLOCK=1 go test -run ClockJumps -count=1 -timeout 30m ./bus/heartbeat/

@@ -20,6 +20,62 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// interval of the heartbeats here.
+const interval = 30 * time.Minute
+
+// up starts a server on dir, three heartbeats and what a worker does with ticks:
+// it takes them and keeps the schedules in time. It runs until down is called,
+// inside a bubble.
+func up(t *testing.T, dir, workspace string, tick func(slot time.Time, ok bool)) (b *bus.Bus, down func()) {
+	t.Helper()
+	s, err := bus.StartServer(bus.ServerConfig{Dir: dir, NoSync: true, Log: bustest.Log(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var (
+		done  = make(chan error, 10)
+		parts int
+		buses []*bus.Bus
+	)
+	run := func(part func(b *bus.Bus) error) {
+		b, err := bus.Connect(ctx, s.Connect(bus.Config{Log: bustest.Log(t)}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Provision(ctx, false); err != nil {
+			t.Fatal(err)
+		}
+		buses = append(buses, b)
+		parts++
+		go func() { done <- part(b) }()
+	}
+	for range 3 {
+		run(func(b *bus.Bus) error {
+			return heartbeat.Run(ctx, b, heartbeat.Config{Workspace: workspace, Tool: "x", Every: interval, Poll: 7 * time.Minute, Log: bustest.Log(t)})
+		})
+	}
+	run(func(b *bus.Bus) error { b.KeepTime(ctx); return nil })
+	run(func(b *bus.Bus) error {
+		return b.Consume(ctx, b.TickConsumer(), bus.ConsumeConfig{Slots: 1}, func(_ context.Context, d *bus.Delivery) error {
+			tick(d.Slot())
+			return nil
+		})
+	})
+	return buses[0], func() {
+		cancel()
+		for range parts {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		for _, b := range buses {
+			b.Close()
+		}
+		s.Close()
+	}
+}
+
 // uptimes of the server, in virtual time. A week of days was run as well; a day
 // takes five seconds.
 const (
@@ -38,63 +94,73 @@ func TestHoursOfHeartbeats(t *testing.T) {
 	bustest.Bubble(t, func(t *testing.T) {
 		var last time.Time
 		count := 0
-		for up := range uptimes {
-			s, err := bus.StartServer(bus.ServerConfig{Dir: dir, NoSync: true, Log: bustest.Log(t)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithCancel(context.Background())
-			done := make(chan error, 4)
-			var buses []*bus.Bus
-			connect := func() *bus.Bus {
-				b, err := bus.Connect(ctx, s.Connect(bus.Config{Log: bustest.Log(t)}))
-				if err != nil {
-					t.Fatal(err)
-				}
-				if _, err := b.Provision(ctx, false); err != nil {
-					t.Fatal(err)
-				}
-				buses = append(buses, b)
-				return b
-			}
-			for range 3 {
-				b := connect()
-				go func() {
-					done <- heartbeat.Run(ctx, b, heartbeat.Config{Workspace: workspace, Tool: "x", Poll: 7 * time.Minute, Log: bustest.Log(t)})
-				}()
-			}
-			b := connect()
+		for n := range uptimes {
 			first := true
-			go func() {
-				done <- b.Consume(ctx, b.TickConsumer(), bus.ConsumeConfig{Slots: 1}, func(_ context.Context, d *bus.Delivery) error {
-					slot, ok := d.Slot()
-					gap := slot.Sub(last)
-					switch {
-					case !ok || !slot.After(last):
-						t.Errorf("uptime %d: slot %s after %s", up, slot, last)
-					case first && up > 0 && gap > 90*time.Minute, (!first || up == 0) && !last.IsZero() && gap != 30*time.Minute:
-						t.Errorf("uptime %d: slot %s is %s after the one before", up, slot, gap)
-					}
-					last, first = slot, false
-					count++
-					return nil
-				})
-			}()
-			time.Sleep(uptime)
-			cancel()
-			for range 4 {
-				if err := <-done; err != nil {
-					t.Error(err)
+			_, down := up(t, dir, workspace, func(slot time.Time, ok bool) {
+				gap := slot.Sub(last)
+				switch {
+				case !ok || !slot.After(last):
+					t.Errorf("uptime %d: slot %s after %s", n, slot, last)
+				case first && n > 0 && gap > 90*time.Minute, (!first || n == 0) && !last.IsZero() && gap != interval:
+					t.Errorf("uptime %d: slot %s is %s after the one before", n, slot, gap)
 				}
-			}
-			for _, b := range buses {
-				b.Close()
-			}
-			s.Close()
+				last, first = slot, false
+				count++
+			})
+			time.Sleep(uptime)
+			down()
 			time.Sleep(50 * time.Minute) // an outage, with slots in it
 		}
 		if count < uptimes*12 || count > uptimes*14 {
 			t.Errorf("%d ticks in %d times %s", count, uptimes, uptime)
 		}
 	})
+}
+
+// The clock is set back while the server is down. By less than two hours, it is
+// waited for: each slot ticks once. By more, it was wrong before, and the
+// heartbeat begins anew instead of resting for as long.
+func TestClockSetBackWhileDown(t *testing.T) {
+	for name, tt := range map[string]struct {
+		ahead   time.Duration // of the clock, before it is set right
+		firstIn time.Duration // the first tick afterwards, at most
+		later   bool          // slots follow those of before
+	}{
+		"an hour": {ahead: time.Hour, firstIn: time.Hour + interval, later: true},
+		"a month": {ahead: 30 * 24 * time.Hour, firstIn: interval + time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, workspace := t.TempDir(), t.TempDir()
+			write(t, workspace, "look")
+			var before []time.Time
+			bustest.Bubble(t, func(t *testing.T) {
+				time.Sleep(tt.ahead)
+				_, down := up(t, dir, workspace, func(slot time.Time, _ bool) { before = append(before, slot) })
+				time.Sleep(interval + 5*time.Minute)
+				down()
+			})
+			if len(before) != 1 {
+				t.Fatalf("ticks before: %v", before)
+			}
+			bustest.Bubble(t, func(t *testing.T) { // every bubble begins at the same time
+				time.Sleep(interval + 5*time.Minute)
+				began := time.Now()
+				var after []time.Time
+				_, down := up(t, dir, workspace, func(slot time.Time, ok bool) {
+					if !ok {
+						t.Errorf("a tick without a slot")
+					}
+					after = append(after, slot)
+				})
+				time.Sleep(tt.firstIn + interval)
+				down()
+				if len(after) < 2 || after[0].Sub(began) > tt.firstIn || after[1].Sub(after[0]) != interval {
+					t.Errorf("from %s on, ticks %v", began, after)
+				}
+				if tt.later && !after[0].After(before[0]) {
+					t.Errorf("slot %s after %s", after[0], before[0])
+				}
+			})
+		})
+	}
 }

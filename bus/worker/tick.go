@@ -65,7 +65,7 @@ func (w *Worker) handleTick(ctx context.Context, d *bus.Delivery) error {
 	if d.OnlyTick() { // nothing would ever replace its record
 		record.Header = nats.Header{jetstream.MsgTTLHeader: {keepLastRun.String()}}
 	}
-	run, begun, err := w.beginRun(ctx, record, body, run{Call: call.ID, Session: call.Session, Slot: slot})
+	run, begun, err := w.beginRun(ctx, record, body, run{Call: call.ID, Session: call.Session, Slot: slot, Tick: d.Sequence})
 	if err != nil {
 		return err
 	}
@@ -94,6 +94,9 @@ type run struct {
 	Session  string    `json:"session"`
 	Slot     time.Time `json:"slot"`
 	Deadline time.Time `json:"deadline"`
+	// Tick is the tick's sequence in its stream: what is newer, whatever the
+	// clock shows.
+	Tick uint64 `json:"tick,omitempty"`
 }
 
 // beginRun writes the record of next, to where record says, and returns it. If it must not run now,
@@ -112,7 +115,7 @@ func (w *Worker) beginRun(ctx context.Context, record bus.Message, tick tools.Ti
 	switch {
 	case prior.Call == next.Call && prior.Session == next.Session:
 		return prior, true, nil // the tick was delivered before
-	case prior.Slot.After(next.Slot):
+	case prior.Tick > next.Tick:
 		return prior, false, nil
 	case prior.Call != "" && !tick.Overlap:
 		answered, err := w.answered(ctx, prior)

@@ -81,3 +81,32 @@ func TestTickAfterACrash(t *testing.T) {
 		t.Errorf("result %+v, want of %s", got, call)
 	}
 }
+
+// The clock was years ahead when a job ran last, and was set right: the job runs
+// again, because what comes later is newer, whatever the clock shows.
+func TestTickAfterTheClockWasAhead(t *testing.T) {
+	b := bustest.New(t)
+	var runs atomic.Int64
+	submit(t, b, "stevedore.run.cron.job", `{"call":"cron-job-20990101T000000Z","session":"cron-job","slot":"2099-01-01T00:00:00Z","deadline":"2001-01-01T00:00:00Z","tick":1}`)
+	submit(t, b, "stevedore.tick.cron.job", `{"tool":"echo","args":{"text":"x"}}`)
+	results := bustest.Subscribe(t, b, "stevedore.result.>")
+	start(t, b, worker.Config{Ticks: true}, echo(t, "echo", tools.Idempotent, &runs, nil))
+	bustest.Next[tools.ResultEvent](t, results)
+}
+
+// A tick that is delivered once more when a later one ran already is skipped.
+func TestTickThatIsLate(t *testing.T) {
+	b := bustest.New(t)
+	var runs atomic.Int64
+	submit(t, b, "stevedore.tick.cron.job", `{"tool":"echo","args":{"text":"late"}}`)
+	submit(t, b, "stevedore.run.cron.job", `{"call":"cron-job-1","session":"cron-job","slot":"2001-01-01T00:00:00Z","deadline":"2001-01-01T00:00:00Z","tick":3}`)
+	submit(t, b, "stevedore.tick.cron.other", `{"tool":"echo","args":{"text":"other"}}`)
+	results := bustest.Subscribe(t, b, "stevedore.result.>")
+	start(t, b, worker.Config{Ticks: true, Slots: 1}, echo(t, "echo", tools.Idempotent, &runs, nil))
+	if got, _ := bustest.Next[tools.ResultEvent](t, results); got.Session != "cron-other" {
+		t.Errorf("result %+v", got)
+	}
+	if n := runs.Load(); n != 1 {
+		t.Errorf("%d runs", n)
+	}
+}

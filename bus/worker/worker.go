@@ -161,6 +161,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	if w.cfg.Ticks {
 		consume(w.bus.TickConsumer(), ticks, w.handleTick)
+		part(&serve, func() error { w.bus.KeepTime(ctx); return nil })
 	}
 	w.log.Info().Str("worker", w.cfg.Name).Strs("queues", w.cfg.Queues).Msg("worker serves")
 	serve.Wait()

@@ -1,0 +1,161 @@
+//go:build clockjump
+
+package heartbeat_test
+
+import (
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+)
+
+// jump sets the clock that everything in this process sees.
+func jump(t *testing.T, by time.Duration) {
+	t.Logf("%s: the clock jumps by %s", time.Now().UTC().Format(time.DateTime), by)
+	time.WallOffset.Add(int64(by / time.Second))
+}
+
+// prompt is how soon a tick comes after its time, or after the clock was set or
+// the server came back.
+const prompt = 15 * time.Second
+
+// Three heartbeats for a week, the clock jumps by an hour now and then, either
+// way, and the server is restarted: each slot ticks once at most, none is missing
+// while the server is up, and none is late.
+func TestJumpsOfAWeek(t *testing.T) {
+	t.Cleanup(func() { time.WallOffset.Store(0) })
+	dir, workspace := t.TempDir(), t.TempDir()
+	write(t, workspace, "look")
+	bustest.Bubble(t, func(t *testing.T) {
+		var (
+			random = rand.New(rand.NewPCG(1, 2))
+			began  = time.Now() // and with its monotonic reading, the time that really passes
+
+			mu      sync.Mutex
+			last    time.Time // slot
+			changed time.Time // when the clock or the server was, last
+			count   int
+		)
+		punctual := func(now time.Time) { // mu is held
+			if last.IsZero() {
+				return
+			}
+			if due := last.Add(interval); now.Round(0).Sub(due) > prompt && now.Sub(changed) > prompt {
+				t.Errorf("%s: the slot %s is missing or late", now.UTC().Format(time.DateTime), due.Format(time.DateTime))
+			}
+		}
+		tick := func(slot time.Time, ok bool) {
+			mu.Lock()
+			defer mu.Unlock()
+			if !ok || slot.Before(last.Add(interval)) {
+				t.Errorf("slot %s after %s", slot, last)
+			}
+			punctual(time.Now())
+			last = slot
+			count++
+		}
+		touch := func(do func()) {
+			mu.Lock()
+			punctual(time.Now())
+			mu.Unlock()
+			do()
+			mu.Lock()
+			changed = time.Now()
+			mu.Unlock()
+		}
+		pause := func(d time.Duration) { time.Sleep(time.Duration(random.Int64N(int64(d)))) }
+
+		touch(func() {})
+		_, down := up(t, dir, workspace, tick)
+		jumps, restarts := 0, 0
+		for time.Since(began) < 7*24*time.Hour {
+			pause(6 * time.Hour)
+			switch random.IntN(3) {
+			case 0:
+				touch(func() { jump(t, time.Hour) })
+				jumps++
+			case 1:
+				touch(func() { jump(t, -time.Hour) })
+				jumps++
+			case 2:
+				touch(func() {
+					down()
+					if random.IntN(2) == 0 {
+						jump(t, []time.Duration{time.Hour, -time.Hour}[random.IntN(2)])
+					}
+					pause(time.Hour)
+					_, down = up(t, dir, workspace, tick)
+				})
+				restarts++
+			}
+		}
+		touch(down)
+		t.Logf("%d ticks, %d jumps, %d restarts in %s, %s of them by the clock", count, jumps, restarts,
+			time.Since(began), time.Now().Round(0).Sub(began.Round(0)))
+		if jumps < 10 || restarts < 5 || count < 200 {
+			t.Error("that is too little to prove anything")
+		}
+	})
+}
+
+// A machine sleeps over the time of a daily job: the job runs when the machine
+// wakes, and what is scheduled afterwards is in time. The server alone would wait
+// on for as long as the machine slept.
+func TestJumpOverADailyJob(t *testing.T) {
+	t.Cleanup(func() { time.WallOffset.Store(0) })
+	dir := t.TempDir()
+	bustest.Bubble(t, func(t *testing.T) {
+		slots := make(chan time.Time, 10)
+		b, down := up(t, dir, t.TempDir(), func(slot time.Time, _ bool) { slots <- slot })
+		defer down()
+		put := func(s bus.Schedule) {
+			t.Helper()
+			s.Kind = bus.Cron
+			if _, err := b.PutSchedule(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		expect := func(within time.Duration, want time.Time) {
+			t.Helper()
+			select {
+			case slot := <-slots:
+				if !slot.Equal(want) {
+					t.Errorf("slot %s, want %s", slot, want)
+				}
+			case <-time.After(within):
+				t.Errorf("no tick for %s; it is %s", want, time.Now())
+			}
+		}
+		day := time.Now().UTC().Truncate(24 * time.Hour)
+		put(bus.Schedule{Name: "daily", Cron: "0 9 * * *"})
+		time.Sleep(time.Hour)
+		jump(t, 9*time.Hour)
+		expect(prompt, day.Add(9*time.Hour))
+
+		// The job whose time passed is gone, and the server waits for it still.
+		if _, err := b.DeleteSchedule(t.Context(), bus.Cron, "daily"); err != nil {
+			t.Fatal(err)
+		}
+		put(bus.Schedule{Name: "evening", Cron: "0 20 * * *"})
+		time.Sleep(time.Minute)
+		if _, err := b.DeleteSchedule(t.Context(), bus.Cron, "evening"); err != nil {
+			t.Fatal(err)
+		}
+		jump(t, 11*time.Hour)
+		time.Sleep(prompt)
+		at := time.Now().Add(5 * time.Minute).UTC().Truncate(time.Second)
+		put(bus.Schedule{Name: "once", At: at})
+		expect(5*time.Minute+prompt, at)
+
+		// A clock that was wrong by a month is set right.
+		put(bus.Schedule{Name: "hourly", Cron: "0 * * * *"})
+		jump(t, 30*24*time.Hour)
+		expect(prompt, time.Now().UTC().Truncate(time.Hour))
+		time.Sleep(prompt) // a jump there and back at once is none
+		jump(t, -30*24*time.Hour)
+		expect(time.Hour+prompt, time.Now().UTC().Truncate(time.Hour).Add(time.Hour))
+	})
+}
