@@ -2,6 +2,7 @@ package bus
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -29,6 +30,7 @@ var errPullEnded = errors.New("pull ended early")
 type puller struct {
 	nc          *nats.Conn
 	request     string // subject of the server's API
+	info        string // the same, of what is left to pull
 	reconnected chan nats.Status
 
 	sub    *nats.Subscription // nil before the first request and after a loss
@@ -41,6 +43,7 @@ func newPuller(nc *nats.Conn, stream, consumer string) *puller {
 	return &puller{
 		nc:          nc,
 		request:     fmt.Sprintf("$JS.API.CONSUMER.MSG.NEXT.%s.%s", stream, consumer),
+		info:        fmt.Sprintf("$JS.API.CONSUMER.INFO.%s.%s", stream, consumer),
 		reconnected: nc.StatusChanged(nats.CONNECTED),
 	}
 }
@@ -93,11 +96,44 @@ func (p *puller) pull(ctx context.Context, n int, take func(*nats.Msg)) (receive
 			p.drain(count)
 			return received, fmt.Errorf("%w: the server is silent", errPullEnded)
 		case <-ctx.Done():
-			p.drain(count)
+			p.finish(n-received, count)
 			return received, nil
 		}
 	}
 	return received, nil
+}
+
+// finish ends a request that wants so many more messages. What the server sends
+// to an inbox that is just gone counts as delivered, and so as an attempt that
+// nobody made. So while there is something to send, it is waited for.
+func (p *puller) finish(left int, take func(*nats.Msg)) {
+	for deadline := time.Now().Add(drainPatience); left > 0 && time.Now().Before(deadline) && p.pending(); {
+		for wait := time.After(10 * time.Millisecond); wait != nil; {
+			select {
+			case msg := <-p.msgs:
+				if !strings.HasPrefix(msg.Subject, p.inbox) {
+					left--
+					take(msg)
+				}
+			case <-wait:
+				wait = nil
+			}
+		}
+	}
+	p.drain(take)
+}
+
+// pending reports whether the consumer has messages that were not sent to
+// anybody yet.
+func (p *puller) pending() bool {
+	reply, err := p.nc.Request(p.info, nil, drainPatience)
+	if err != nil {
+		return false
+	}
+	var info struct {
+		Pending int `json:"num_pending"`
+	}
+	return json.Unmarshal(reply.Data, &info) == nil && info.Pending > 0
 }
 
 // ask sends the request. Its status comes to the inbox; messages come under
