@@ -20,7 +20,7 @@ const cancelKey = "cancel"
 // Cancel records that a call is not wanted any more. Workers that have it stop
 // it; those that get it later do not start it. The two tokens name the call.
 func (b *Bus) Cancel(ctx context.Context, session, call string) error {
-	kv, err := b.js.KeyValue(ctx, b.BucketName(TasksBucket))
+	kv, err := b.tasks(ctx)
 	if err != nil {
 		return fmt.Errorf("cancel call %s: %w", call, err)
 	}
@@ -45,7 +45,7 @@ type Cancellations struct {
 
 // WatchCancellations reports cancellations, recorded ones first, until ctx ends.
 func (b *Bus) WatchCancellations(ctx context.Context, c Cancellations) error {
-	kv, err := b.js.KeyValue(ctx, b.BucketName(TasksBucket))
+	kv, err := b.tasks(ctx)
 	if err != nil {
 		return fmt.Errorf("watch cancellations: %w", err)
 	}

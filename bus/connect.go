@@ -27,7 +27,7 @@ type Bus struct {
 	js     jetstream.JetStream
 	closed chan struct{}
 
-	handles sync.Map // stream name to jetstream.Stream
+	handles sync.Map // stream name to jetstream.Stream, and the tasks bucket
 }
 
 // Connect connects and returns once the server answered. Later losses of the

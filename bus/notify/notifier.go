@@ -141,8 +141,17 @@ func (n *Notifier) deliver(ctx context.Context, name string, channel Channel, d 
 	if err != nil {
 		return bus.Reject(bus.CodeUndecodable, err)
 	}
+	again, err := n.delivered(ctx, d, notification)
+	if err != nil {
+		return err
+	}
+	if again {
+		n.log.Debug().Str("channel", name).Str("notification", tools.Token(notification.ID)).Msg("dropped; the channel took it before")
+		return nil
+	}
 	err = channel.Send(ctx, notification)
 	if err == nil {
+		n.setDelivered(ctx, d, notification)
 		n.log.Debug().Str("channel", name).Str("notification", tools.Token(notification.ID)).Int("attempt", d.Attempt).Msg("delivered")
 		return nil
 	}

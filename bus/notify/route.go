@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -135,7 +137,7 @@ func (n *Notifier) put(ctx context.Context, notification Notification) error {
 		if err != nil {
 			return bus.Reject(bus.CodeUndecodable, err)
 		}
-		m := bus.Message{Subject: n.bus.Notify(notification.Channel), Body: body, Key: notification.ID}
+		m := bus.Message{Subject: n.bus.Notify(notification.Channel), Body: body, Key: notification.ID, Header: nats.Header{onceHeader: {"1"}}}
 		_, err = n.bus.Publish(ctx, m)
 		switch {
 		case errors.Is(err, bus.ErrTooLarge) && len(notification.Text) > 1024:

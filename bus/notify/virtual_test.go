@@ -92,3 +92,57 @@ func TestAnHourOfOutage(t *testing.T) {
 		}
 	})
 }
+
+// A result that is routed again an hour later, because the notifier died before
+// it had acknowledged it and no other was there, is told once. The outbox has
+// forgotten it by then.
+func TestResultIsToldOnceThoughRoutedAnHourLater(t *testing.T) {
+	dir := t.TempDir()
+	bustest.Bubble(t, func(t *testing.T) {
+		s, err := bus.StartServer(bus.ServerConfig{Dir: dir, NoSync: true, Log: bustest.Log(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		b, err := bus.Connect(t.Context(), s.Connect(bus.Config{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		if _, err := b.Provision(t.Context(), false); err != nil {
+			t.Fatal(err)
+		}
+		console := &outage{got: make(chan string, 100)}
+		n, err := New(b, Config{Channels: map[string]Channel{"console": console}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() { done <- n.Run(ctx) }()
+
+		result := func(call string) *bus.Delivery {
+			return &bus.Delivery{Subject: b.Result("s", call), Body: fmt.Appendf(nil, `{"for_user":%q}`, call), Published: time.Now()}
+		}
+		first := result("first")
+		for _, d := range []*bus.Delivery{first, first, result("second")} {
+			if err := n.route(t.Context(), d); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(time.Hour)
+		}
+		// Clients choose their ids, and may mean the same one twice.
+		for range 2 {
+			publish(t, b, b.Notify("console"), `{"id":"result.s.first","text":"a client's"}`)
+		}
+		for i, want := range []string{"first", "second", "a client's", "a client's"} {
+			if got := <-console.got; got != want {
+				t.Errorf("notification %d is %q, want %q", i, got, want)
+			}
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
