@@ -90,4 +90,9 @@ func TestLastOnACluster(t *testing.T) {
 	if body, ok, err := b.Last(t.Context(), bus.Results, b.Result("s", "c")); !ok || err != nil || string(body) != "x" {
 		t.Errorf("something is there: %s, %t, %v", body, ok, err)
 	}
+	found := 0
+	all, err := b.Scan(t.Context(), bus.Results, b.Result("*", "*"), 10, 1<<20, func(bus.Stored) bool { found++; return true })
+	if !all || err != nil || found != 1 {
+		t.Errorf("scan: %d, all %t, %v", found, all, err)
+	}
 }

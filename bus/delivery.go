@@ -68,14 +68,16 @@ func newDelivery(nc *nats.Conn, msg *nats.Msg) (*Delivery, error) {
 
 // ID names the message, the same for every delivery and requeue of it: the
 // publisher's Nats-Msg-Id, or else made from the stream sequence.
-func (d *Delivery) ID() string {
+func (d *Delivery) ID() string { return idOf(d.msg.Header, d.Sequence, d.Published) }
+
+func idOf(header nats.Header, sequence uint64, stored time.Time) string {
 	for _, name := range []string{idHeader, jetstream.MsgIDHeader} {
-		if id := d.Header(name); id != "" && len(id) <= maxDeliveryID {
+		if id := header.Get(name); id != "" && len(id) <= maxDeliveryID {
 			return id
 		}
 	}
 	// Sequences begin again when a stream is made anew; times do not.
-	return "seq-" + strconv.FormatUint(d.Sequence, 10) + "-" + strconv.FormatInt(d.Published.UnixNano(), 16)
+	return "seq-" + strconv.FormatUint(sequence, 10) + "-" + strconv.FormatInt(stored.UnixNano(), 16)
 }
 
 // Header returns the value of an incoming header. Headers come from anybody and

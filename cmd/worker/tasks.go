@@ -15,8 +15,8 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-const tasksHelp = `See what goes on in a session: jobs in the background, and calls that run.
-A call that still waits for a worker, or has ended, is found by its ID only.
+const tasksHelp = `See what goes on in a session: jobs in the background, calls that run, and calls
+that wait for a worker. A call that has ended and was no job is found by its ID only.
 A task is queued, running, succeeded, failed, cancelled, timed_out or unknown.
 
   worker tasks ls --session s1
@@ -37,7 +37,7 @@ func newTasksCommand() *cobra.Command {
 	o.addFlags(cmd, "tasks")
 	byID := func(args []string) (any, error) { return rpc.TaskRequest{ID: args[0]}, nil }
 	cmd.AddCommand(
-		o.command("ls", "List the jobs of the session and all that runs now", 0, "task", "list", func([]string) (any, error) { return struct{}{}, nil }),
+		o.command("ls", "List the jobs of the session, and what runs or waits now", 0, "task", "list", func([]string) (any, error) { return struct{}{}, nil }),
 		o.command("get ID", "Show where a call stands", 1, "task", "get", byID),
 		o.command("cancel ID", "Cancel a call that has not ended", 1, "task", "cancel", byID),
 		&cobra.Command{
