@@ -157,7 +157,15 @@ func (s *Service) respond(req micro.Request, v any) error {
 	if limit := int(s.bus.Conn().MaxPayload()); len(body) > limit {
 		return tools.Errorf("too_large", "the answer has %d bytes, and the server takes %d; ask for less", len(body), limit)
 	}
-	return req.Respond(body)
+	return s.send(req, &nats.Msg{Data: body})
+}
+
+// send answers a request. Not by its Respond and Error: these write down a
+// failure where the service reads it when the handler returned, which it did
+// long ago.
+func (s *Service) send(req micro.Request, msg *nats.Msg) error {
+	msg.Subject = req.Reply()
+	return s.bus.Conn().PublishMsg(msg)
 }
 
 // withText adds the text that a model would see to a JSON object.
@@ -187,7 +195,9 @@ func (s *Service) refuse(req micro.Request, err error) {
 	message := oneLine(err.Error())
 	body, encodeErr := bus.Encode(map[string]any{"error": tools.EventError{Code: code, Message: message}})
 	if encodeErr == nil {
-		encodeErr = req.Error(code, tools.Excerpt(message, 1000), body)
+		encodeErr = s.send(req, &nats.Msg{Data: body, Header: nats.Header{
+			micro.ErrorHeader: {tools.Excerpt(message, 1000)}, micro.ErrorCodeHeader: {code},
+		}})
 	}
 	if encodeErr != nil {
 		s.cfg.Log.Warn().Err(encodeErr).Msg("cannot answer a request")
