@@ -199,6 +199,33 @@ func TestSweepDuringPut(t *testing.T) {
 	}
 }
 
+// TestSweepSparesWhatAPutFound: content that no record names is old until a Put
+// finds it there.
+func TestSweepSparesWhatAPutFound(t *testing.T) {
+	js := connect(t, startServer(t, server.Options{}))
+	const grace = 20 * time.Millisecond
+	var now time.Time
+	s := openTestObject(t, js, ObjectConfig{StoreConfig: StoreConfig{Now: func() time.Time { return now }}})
+	for i, size := range []int{10, 9 * BlockSize} {
+		data := content(size, 36)
+		now = time.Now()
+		mustPut(t, s, rec("s", fmt.Sprint("old", i)), data)
+		if err := s.Delete(t.Context(), "s", fmt.Sprint("old", i)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * grace)
+		now = time.Now() // it stands still: whatever is written from here on is young
+		out, err := s.Put(t.Context(), rec("s", fmt.Sprint("a", i)), bytes.NewReader(data), func(*Record, Content) error {
+			_, err := s.Sweep(t.Context(), grace)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustRead(t, s, out, data)
+	}
+}
+
 // TestServerQuota: the bucket's own limit is a full store, too.
 func TestServerQuota(t *testing.T) {
 	js := connect(t, startServer(t, server.Options{}))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -83,43 +84,58 @@ func testSweepSparesTheShared(t *testing.T, h harness) {
 }
 
 // testSweepRace puts contents that others delete and sweep at the same time: a
-// Put that found its blob there must not lose it.
+// Put that found its blob there must not lose it. The clock stands still in each
+// round, so that what is put in it is younger than the grace however long it
+// takes, and what is left of the round before is older.
 func testSweepRace(t *testing.T, h harness) {
-	s, both := two(t, h)
-	ctx, stop := context.WithCancel(t.Context())
-	var sweeper, putters sync.WaitGroup
-	sweeper.Go(func() {
-		for ctx.Err() == nil {
-			if _, err := both[1].Sweep(ctx, 200*time.Millisecond); err != nil && ctx.Err() == nil {
-				t.Errorf("sweep: %v", err)
-				return
-			}
+	const grace = 20 * time.Millisecond // what a file's time may be behind
+	var stopped atomic.Int64
+	now := func() time.Time { return time.Unix(0, stopped.Load()) }
+	var both [2]Store
+	for i := range both {
+		if both[i] = both[0]; i == 0 || !h.forgets {
+			both[i] = h.open(t, StoreConfig{Now: now})
 		}
-	})
-	for i := range 3 {
-		putters.Go(func() {
-			for n := range 25 {
-				data := content(100+(n%2)*5*BlockSize, uint64(n%3))
-				r := rec("s", fmt.Sprintf("%d-%d", i, n))
-				out, err := both[i%2].Put(ctx, r, bytes.NewReader(data), nil)
-				if err != nil {
-					t.Errorf("put: %v", err)
+	}
+	for round := range 6 {
+		time.Sleep(grace)
+		stopped.Store(time.Now().UnixNano())
+		ctx, stop := context.WithCancel(t.Context())
+		var sweeper, putters sync.WaitGroup
+		sweeper.Go(func() {
+			for ctx.Err() == nil {
+				if _, err := both[1].Sweep(t.Context(), grace); err != nil {
+					t.Errorf("sweep: %v", err)
 					return
-				}
-				if got, err := readAll(ctx, s, out); err != nil || !bytes.Equal(got, data) {
-					t.Errorf("read back: %d bytes, %v", len(got), err)
-					return
-				}
-				if err := s.Delete(ctx, "s", r.ID); err != nil {
-					t.Errorf("delete: %v", err)
 				}
 			}
 		})
+		for i := range 3 {
+			putters.Go(func() {
+				for n := range 2 {
+					data := content(100+(n%2)*5*BlockSize, uint64(round%2))
+					r := rec("s", fmt.Sprintf("%d-%d-%d", round, i, n))
+					out, err := both[i%2].Put(t.Context(), r, bytes.NewReader(data), nil)
+					if err != nil {
+						t.Errorf("put: %v", err)
+						return
+					}
+					if got, err := readAll(t.Context(), both[0], out); err != nil || !bytes.Equal(got, data) {
+						t.Errorf("read back: %d bytes, %v", len(got), err)
+						return
+					}
+					if err := both[0].Delete(t.Context(), "s", r.ID); err != nil {
+						t.Errorf("delete: %v", err)
+					}
+				}
+			})
+		}
+		putters.Wait()
+		stop()
+		sweeper.Wait()
 	}
-	putters.Wait()
-	stop()
-	sweeper.Wait()
-	if _, err := s.Sweep(t.Context(), 0); err != nil {
+	stopped.Store(time.Now().UnixNano())
+	if _, err := both[0].Sweep(t.Context(), 0); err != nil {
 		t.Error(err)
 	}
 	if got := h.stored(t); got != 0 {
