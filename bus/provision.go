@@ -144,15 +144,21 @@ func (b *Bus) provisionKV(ctx context.Context, bucket string) error {
 	return err
 }
 
+// provisionBlobs makes an object store as the store of artifacts does; see there
+// for the limit on messages.
 func (b *Bus) provisionBlobs(ctx context.Context, bucket string) error {
 	_, err := b.js.ObjectStore(ctx, bucket)
 	if !errors.Is(err, jetstream.ErrBucketNotFound) {
 		return err
 	}
-	_, err = b.js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{
-		Bucket: bucket, Storage: jetstream.FileStorage, Replicas: max(b.cfg.Replicas, 1),
+	_, err = b.js.CreateStream(ctx, jetstream.StreamConfig{
+		Name:        "OBJ_" + bucket,
+		Description: "artifacts of Stevedore: bytes by their SHA-256",
+		Subjects:    []string{"$O." + bucket + ".C.>", "$O." + bucket + ".M.>"},
+		Discard:     jetstream.DiscardNew, AllowRollup: true, AllowDirect: true,
+		Replicas: max(b.cfg.Replicas, 1), MaxMsgsPerSubject: 1 << 40,
 	})
-	if errors.Is(err, jetstream.ErrBucketExists) {
+	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 		return nil
 	}
 	return err

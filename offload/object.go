@@ -100,10 +100,8 @@ func createBuckets(ctx context.Context, js jetstream.JetStream, cfg ObjectConfig
 	replicas := max(cfg.Replicas, 1)
 	_, err := js.ObjectStore(ctx, cfg.Bucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		_, err = js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{
-			Bucket: cfg.Bucket, Replicas: replicas, Description: "artifacts of Stevedore: bytes by their SHA-256",
-		})
-		if errors.Is(err, jetstream.ErrBucketExists) {
+		_, err = js.CreateStream(ctx, objectStream(cfg.Bucket, replicas))
+		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 			err = nil // another process was faster
 		}
 	}
@@ -120,6 +118,20 @@ func createBuckets(ctx context.Context, js jetstream.JetStream, cfg ObjectConfig
 		}
 	}
 	return err
+}
+
+// objectStream is the stream that the stock clients would make of an object
+// store (ADR-20), but for a limit on the messages of a subject, which no object
+// reaches: with one, the server keeps messages in files of 4 MiB instead of 8,
+// and to answer for one message it reads its file whole.
+func objectStream(bucket string, replicas int) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name:        "OBJ_" + bucket,
+		Description: "artifacts of Stevedore: bytes by their SHA-256",
+		Subjects:    []string{"$O." + bucket + ".C.>", "$O." + bucket + ".M.>"},
+		Discard:     jetstream.DiscardNew, AllowRollup: true, AllowDirect: true,
+		Replicas: replicas, MaxMsgsPerSubject: 1 << 40,
+	}
 }
 
 // ChunkReads counts the chunks that were read from the server.
