@@ -6,25 +6,14 @@ import (
 	"sync"
 )
 
-// cachedBlocks is how many blocks a content remembers: whoever looks for a line
-// and then reads it pays for the block once.
-const cachedBlocks = 8
-
 // blocks is the ReadAt of stores that keep content in blocks: it loads whole
 // ones and checks each against the index.
 type blocks struct {
 	index *Index
 	// load returns the bytes of block i, in buf if that suits it and buf is
 	// not nil. It is called concurrently.
-	load func(i int, buf []byte) ([]byte, error)
-
-	mu     sync.Mutex
-	recent []cachedBlock // the newest last
-}
-
-type cachedBlock struct {
-	i    int
-	data []byte
+	load   func(i int, buf []byte) ([]byte, error)
+	recent *recentBlocks
 }
 
 func (b *blocks) Size() int64 { return b.index.Size() }
@@ -59,7 +48,7 @@ func (b *blocks) ReadAt(p []byte, off int64) (n int, err error) {
 
 // direct reads a whole block to where it is wanted.
 func (b *blocks) direct(i int, p []byte) (int, error) {
-	if data, ok := b.cached(i); ok {
+	if data, ok := b.recent.get(i); ok {
 		return copy(p, data), nil
 	}
 	data, err := b.loadChecked(i, p)
@@ -71,12 +60,12 @@ func (b *blocks) direct(i int, p []byte) (int, error) {
 
 // block returns a whole block, which nobody may change.
 func (b *blocks) block(i int) ([]byte, error) {
-	if data, ok := b.cached(i); ok {
+	if data, ok := b.recent.get(i); ok {
 		return data, nil
 	}
 	data, err := b.loadChecked(i, nil)
 	if err == nil {
-		b.remember(i, data)
+		b.recent.add(i, data)
 	}
 	return data, err
 }
@@ -92,10 +81,25 @@ func (b *blocks) loadChecked(i int, buf []byte) ([]byte, error) {
 	return data, nil
 }
 
-func (b *blocks) cached(i int) ([]byte, bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, c := range b.recent {
+// cachedBlocks is how many blocks of a content are remembered: whoever looks for
+// a line and then reads it pays for the block once.
+const cachedBlocks = 8
+
+// recentBlocks are the blocks of one content that were read last.
+type recentBlocks struct {
+	mu   sync.Mutex
+	list []cachedBlock // the newest last
+}
+
+type cachedBlock struct {
+	i    int
+	data []byte
+}
+
+func (r *recentBlocks) get(i int) ([]byte, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.list {
 		if c.i == i {
 			return c.data, true
 		}
@@ -103,12 +107,12 @@ func (b *blocks) cached(i int) ([]byte, bool) {
 	return nil, false
 }
 
-func (b *blocks) remember(i int, data []byte) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.recent) == cachedBlocks {
-		copy(b.recent, b.recent[1:])
-		b.recent = b.recent[:cachedBlocks-1]
+func (r *recentBlocks) add(i int, data []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.list) == cachedBlocks {
+		copy(r.list, r.list[1:])
+		r.list = r.list[:cachedBlocks-1]
 	}
-	b.recent = append(b.recent, cachedBlock{i, data})
+	r.list = append(r.list, cachedBlock{i, data})
 }

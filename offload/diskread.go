@@ -102,7 +102,7 @@ type diskContent struct {
 
 func newDiskContent(f *os.File, x *Index) *diskContent {
 	c := &diskContent{file: f}
-	c.index = x
+	c.index, c.recent = x, &recentBlocks{}
 	c.load = func(i int, buf []byte) ([]byte, error) {
 		if buf == nil {
 			buf = make([]byte, x.BlockLen(i))

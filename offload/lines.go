@@ -117,7 +117,7 @@ func readUntilNewline(ctx context.Context, c *blockCache, from, nth int64, limit
 		if err := ctx.Err(); err != nil {
 			return nil, false, err
 		}
-		block, err := c.block(off / BlockSize)
+		block, err := c.block(int(off / BlockSize))
 		if err != nil {
 			return nil, false, err
 		}

@@ -230,10 +230,18 @@ func (s *MemStore) Sweep(_ context.Context, grace time.Duration) (SweepReport, e
 // memContent is a Content in memory.
 type memContent struct {
 	*bytes.Reader
+	data  []byte
 	index *Index
 }
 
-func newMemContent(data []byte, x *Index) memContent { return memContent{bytes.NewReader(data), x} }
+func newMemContent(data []byte, x *Index) memContent {
+	return memContent{bytes.NewReader(data), data, x}
+}
+
+// block implements blockReader.
+func (c memContent) block(i int) ([]byte, error) {
+	return c.data[i*BlockSize:][:c.index.BlockLen(i)], nil
+}
 
 func (memContent) Close() error { return nil }
 

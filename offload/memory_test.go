@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"testing"
@@ -129,7 +130,9 @@ func peakRSS(t *testing.T) int64 {
 
 // TestLinesReadFewChunks: 20 lines from anywhere cost the chunks that hold them.
 func TestLinesReadFewChunks(t *testing.T) {
-	s := openTestObject(t, connect(t, startServer(t, server.Options{})), ObjectConfig{})
+	dir := t.TempDir()
+	js := connect(t, startServer(t, server.Options{StoreDir: dir}))
+	s := openTestObject(t, js, ObjectConfig{})
 	data, err := io.ReadAll(endless(40*BlockSize + 99))
 	if err != nil {
 		t.Fatal(err)
@@ -137,17 +140,25 @@ func TestLinesReadFewChunks(t *testing.T) {
 	out := mustPut(t, s, rec("s", "a"), data)
 	r := NewReader(s, ReaderConfig{})
 	const rounds = 300
-	before, most := s.ChunkReads(), int64(0)
+	before, most, messages := s.ChunkReads(), int64(0), uint64(0)
 	for range rounds {
-		last := s.ChunkReads()
+		last, came := s.ChunkReads(), js.Conn().Stats().InMsgs
 		first := 1 + rand.Int64N(out.Lines-20)
 		if _, err := r.GetByLines(t.Context(), "s", "a", first, first+19); err != nil {
 			t.Fatal(err)
 		}
 		most = max(most, s.ChunkReads()-last)
+		messages = max(messages, js.Conn().Stats().InMsgs-came)
 	}
 	if total := s.ChunkReads() - before; float64(total) > 1.1*rounds || most > 2 {
 		t.Errorf("%d ranges took %d chunk reads, at most %d for one; want 1.1 each, and 2", rounds, total, most)
+	}
+	if messages > 4 { // a record, an object the first time, two chunks
+		t.Errorf("a range took %d messages from the server, want 4 at most", messages)
+	}
+	// What the server reads for one chunk is the file that the chunk is in.
+	if files, err := filepath.Glob(dir + "/jetstream/*/streams/OBJ_*/msgs/*.blk"); err != nil || len(files) < 2 {
+		t.Errorf("the server keeps 5 MB in %d file(s), %v; want files of 4 MiB", len(files), err)
 	}
 	c, err := s.Open(t.Context(), out)
 	if err != nil {

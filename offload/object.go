@@ -52,6 +52,7 @@ type ObjectStore struct {
 	blobs   jetstream.Stream
 	records records
 	buffers buffers
+	opened  openBlobs
 	reads   atomic.Int64
 	// noPurge is set once purging was refused or not answered: an account that
 	// may only add leaves what it no longer needs to the sweeper.

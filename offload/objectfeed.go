@@ -30,9 +30,13 @@ type feed struct {
 	got  map[int][]byte // blocks that came and were not taken
 }
 
-// take returns block i, or nil if the feed cannot say: then the block has to be
-// asked for by itself.
-func (f *feed) take(ctx context.Context, i int) ([]byte, error) {
+// take returns block i of b, or nil if the feed cannot say: then the block has to
+// be asked for by itself.
+func (f *feed) take(ctx context.Context, b *blob, i int) ([]byte, error) {
+	if f.b != b {
+		f.stop()
+		f.b = b
+	}
 	if f.sub == nil || i >= f.next || !f.mayCome(i) {
 		if err := f.restart(i); err != nil {
 			return nil, err
@@ -185,7 +189,7 @@ func (r *chunkReader) next() ([]byte, error) {
 			r.open = false
 			continue
 		case errors.Is(err, jetstream.ErrMsgNotFound):
-			return nil, fmt.Errorf("it ends after %d of %d bytes: %w", r.size, r.info.Size, ErrCorrupt)
+			return nil, fmt.Errorf("it ends after %d of %d bytes: %w: %w", r.size, r.info.Size, ErrCorrupt, err)
 		case err != nil:
 			return nil, err
 		}

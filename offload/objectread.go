@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -26,22 +27,38 @@ func (s *ObjectStore) Open(ctx context.Context, rec Record) (Content, error) {
 }
 
 func (s *ObjectStore) openDigest(ctx context.Context, digest string) (*objectContent, error) {
-	if len(digest) <= len(digestPrefix) {
+	digest, ok := strings.CutPrefix(digest, digestPrefix)
+	if !ok || digest == "" {
 		return nil, jetstream.ErrMsgNotFound
 	}
-	b, err := s.blob(ctx, digest[len(digestPrefix):])
+	b := s.opened.get(digest)
+	if b == nil {
+		found, err := s.blob(ctx, digest)
+		if b, err = s.opens(digest, found, err); err != nil {
+			return nil, err
+		}
+	}
+	c := &objectContent{s: s, ctx: ctx, idle: make(chan *feed, 1)}
+	c.b.Store(b)
+	c.idle <- &feed{s: s}
+	c.index, c.recent, c.load = b.index, b.recent, c.loadBlock
+	return c, nil
+}
+
+// opens takes an object that was looked up, or was not found, for reading.
+func (s *ObjectStore) opens(digest string, found *blob, err error) (*openBlob, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case b.Deleted:
+	case found.Deleted:
 		return nil, jetstream.ErrMsgNotFound
-	case b.index == nil:
+	case found.index == nil:
 		return nil, fmt.Errorf("another client replaced its object, put it again: %w", ErrCorrupt)
 	}
-	c := &objectContent{s: s, b: b, ctx: ctx, last: -1, idle: make(chan *feed, 1)}
-	c.idle <- &feed{s: s, b: b}
-	c.index, c.load = b.index, c.loadBlock
-	return c, nil
+	found.data, found.Metadata = nil, nil // decoded; not to be kept in memory
+	b := &openBlob{digest: digest, blob: found, recent: &recentBlocks{}}
+	s.opened.add(b)
+	return b, nil
 }
 
 // putContent is the content that a Put is about to record: what is still in
@@ -51,7 +68,7 @@ func (s *ObjectStore) putContent(ctx context.Context, in *intake) Content {
 		return s.openDigest(ctx, digestPrefix+in.digest)
 	})
 	c := &putContent{}
-	c.index = in.index
+	c.index, c.recent = in.index, &recentBlocks{}
 	c.load = func(i int, buf []byte) ([]byte, error) {
 		if block, ok := in.block(i); ok {
 			return append([]byte(nil), block...), nil
@@ -83,7 +100,7 @@ func (c *putContent) Close() error {
 type objectContent struct {
 	blocks
 	s *ObjectStore
-	b *blob
+	b atomic.Pointer[openBlob] // another one once the content was put again
 	// ctx is Open's, because ReadAt has none: it ends the reading.
 	ctx  context.Context
 	idle chan *feed // holds the feed while nobody uses it; empty once closed
@@ -91,6 +108,7 @@ type objectContent struct {
 
 	mu   sync.Mutex
 	last int // the block read last
+	run  int // how many were read one after the other
 }
 
 // Close implements Content.
@@ -103,14 +121,43 @@ func (c *objectContent) Close() error {
 	}
 }
 
+// loadBlock reads a block. One that is gone is looked for once more: a sweep may
+// have removed the object and a Put brought it back under other sequences.
 func (c *objectContent) loadBlock(i int, _ []byte) ([]byte, error) {
-	if c.b.seqs == nil {
-		return c.loadSmall(i)
+	b, ahead := c.b.Load(), c.inSequence(i)
+	data, err := c.loadFrom(b, i, ahead)
+	if !errors.Is(err, jetstream.ErrMsgNotFound) {
+		return data, err
 	}
-	if c.isNext(i) {
+	gone := fmt.Errorf("read block %d: its chunk is gone: %w", i, ErrCorrupt)
+	found, err := c.s.latestBlob(c.ctx, b.digest)
+	if err == nil && found.seq == b.seq {
+		return nil, gone
+	}
+	switch again, err := c.s.opens(b.digest, found, err); {
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return nil, gone
+	case err != nil:
+		return nil, fmt.Errorf("read block %d: %w", i, err)
+	default:
+		b = again
+		c.b.Store(b)
+	}
+	if data, err = c.loadFrom(b, i, ahead); errors.Is(err, jetstream.ErrMsgNotFound) {
+		err = gone
+	}
+	return data, err
+}
+
+// loadFrom reads a block of an object. ErrMsgNotFound.
+func (c *objectContent) loadFrom(b *openBlob, i int, ahead bool) ([]byte, error) {
+	if b.seqs == nil {
+		return c.loadSmall(b, i)
+	}
+	if ahead {
 		select {
 		case f := <-c.idle:
-			data, err := f.take(c.ctx, i)
+			data, err := f.take(c.ctx, b.blob, i)
 			c.idle <- f
 			if data != nil || err != nil {
 				return data, err
@@ -118,32 +165,35 @@ func (c *objectContent) loadBlock(i int, _ []byte) ([]byte, error) {
 		default: // another goroutine is being fed
 		}
 	}
-	m, err := c.s.api.get(c.ctx, "OBJ_"+c.s.bucket, msgRequest{Seq: c.b.seqs[i]})
-	return c.chunk(i, m, err)
+	return c.get(i, msgRequest{Seq: b.seqs[i]})
 }
 
-func (c *objectContent) isNext(i int) bool {
+// inSequence reports whether block i is the third in a row: who reads a few lines
+// may need two, and must not set eight more on their way.
+func (c *objectContent) inSequence(i int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	next := i == c.last+1 && i > 0
+	if i != c.last+1 {
+		c.run = 0
+	}
 	c.last = i
-	return next
+	c.run++
+	return c.run > 2
 }
 
 // loadSmall reads an object whose chunks are not noted: there are few of them,
 // so all are read at once.
-func (c *objectContent) loadSmall(i int) ([]byte, error) {
+func (c *objectContent) loadSmall(b *openBlob, i int) ([]byte, error) {
 	if all := c.all.Load(); all != nil {
 		return (*all)[i], nil
 	}
-	if c.b.Chunks == 1 {
-		m, err := c.s.api.get(c.ctx, "OBJ_"+c.s.bucket, msgRequest{Last: c.s.chunkSubject(c.b.NUID)})
-		return c.chunk(i, m, err)
+	if b.Chunks == 1 {
+		return c.get(i, msgRequest{Last: c.s.chunkSubject(b.NUID)})
 	}
-	all := make([][]byte, 0, c.b.Chunks)
-	r := c.s.newChunkReader(c.ctx, &c.b.ObjectInfo)
+	all := make([][]byte, 0, b.Chunks)
+	r := c.s.newChunkReader(c.ctx, &b.ObjectInfo)
 	defer r.Close()
-	for range c.b.Chunks {
+	for range b.Chunks {
 		data, err := r.next()
 		if err != nil {
 			return nil, fmt.Errorf("read block %d: %w", i, err)
@@ -154,12 +204,10 @@ func (c *objectContent) loadSmall(i int) ([]byte, error) {
 	return all[i], nil
 }
 
-// chunk is the answer to a request for block i.
-func (c *objectContent) chunk(i int, m storedMsg, err error) ([]byte, error) {
-	switch {
-	case errors.Is(err, jetstream.ErrMsgNotFound):
-		return nil, fmt.Errorf("read block %d: its chunk is gone: %w", i, ErrCorrupt)
-	case err != nil:
+// get reads block i by itself.
+func (c *objectContent) get(i int, req msgRequest) ([]byte, error) {
+	m, err := c.s.api.get(c.ctx, "OBJ_"+c.s.bucket, req)
+	if err != nil {
 		return nil, fmt.Errorf("read block %d: %w", i, err)
 	}
 	c.s.reads.Add(1)

@@ -146,18 +146,19 @@ func readError(id string, err error) error {
 	return fmt.Errorf("read artifact %q: %w", name, err)
 }
 
-// blockCache is a Content that keeps the last block read, so that finding a place
-// and reading on from it cost one read of the store.
+// blockCache is a Content that is read by whole blocks and keeps the last one, so
+// that finding a place and reading on from it cost one read of the store. Our
+// own stores remember blocks themselves.
 type blockCache struct {
 	Content
-	no   int64
+	no   int
 	last []byte
 }
 
 // ReadAt reads by whole blocks.
 func (b *blockCache) ReadAt(p []byte, off int64) (n int, err error) {
 	for n < len(p) {
-		block, err := b.block((off + int64(n)) / BlockSize)
+		block, err := b.block(int((off + int64(n)) / BlockSize))
 		if err != nil {
 			return n, err
 		}
@@ -170,20 +171,24 @@ func (b *blockCache) ReadAt(p []byte, off int64) (n int, err error) {
 	return n, nil
 }
 
-func (b *blockCache) block(no int64) ([]byte, error) {
-	if b.last != nil && b.no == no {
-		return b.last, nil
-	}
-	size := min(BlockSize, b.Size()-no*BlockSize)
+// block implements blockReader. The block is valid until the next is asked for.
+func (b *blockCache) block(no int) ([]byte, error) {
+	size := min(BlockSize, b.Size()-int64(no)*BlockSize)
 	if size <= 0 {
 		return nil, io.EOF
+	}
+	if own, ok := b.Content.(blockReader); ok {
+		return own.block(no)
+	}
+	if b.last != nil && b.no == no {
+		return b.last, nil
 	}
 	if cap(b.last) < int(size) {
 		b.last = make([]byte, size)
 	}
 	buf := b.last[:size]
 	b.last = nil
-	if n, err := b.Content.ReadAt(buf, no*BlockSize); n < len(buf) {
+	if n, err := b.Content.ReadAt(buf, int64(no)*BlockSize); n < len(buf) {
 		return nil, shortRead(err)
 	}
 	b.no, b.last = no, buf

@@ -1,0 +1,104 @@
+package offload
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// TestOpenedContentIsNotLookedUpAgain: the second reading of a content asks for
+// its record and for the blocks that did not come yet, and for nothing else.
+func TestOpenedContentIsNotLookedUpAgain(t *testing.T) {
+	js := connect(t, startServer(t, server.Options{}))
+	s := openTestObject(t, js, ObjectConfig{})
+	data := bytes.Repeat([]byte("a line of 32 bytes, more or less\n"), 20*BlockSize/33)
+	out := mustPut(t, s, rec("s", "a"), data)
+	r := NewReader(s, ReaderConfig{})
+	for i, c := range []struct {
+		line int64
+		want uint64
+	}{{1, 3}, {1, 1}, {out.Lines / 3, 2}, {out.Lines/2 - 1, 2}, {out.Lines / 2, 2}, {2, 1}} {
+		before := js.Conn().Stats().OutMsgs
+		if _, err := r.GetByLines(t.Context(), "s", "a", c.line, c.line); err != nil {
+			t.Fatal(err)
+		}
+		if got := js.Conn().Stats().OutMsgs - before; got != c.want {
+			t.Errorf("reading %d, of line %d, took %d requests, want %d", i, c.line, got, c.want)
+		}
+	}
+	// What is in memory is no way around the record.
+	if _, err := r.GetByLines(t.Context(), "other", "a", 1, 1); tools.CodeOf(err) != tools.CodeNotFound {
+		t.Errorf("another session: %v", err)
+	}
+	if err := s.Delete(t.Context(), "s", "a"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.GetByLines(t.Context(), "s", "a", 1, 1); tools.CodeOf(err) != tools.CodeNotFound {
+		t.Errorf("after its deletion: %v", err)
+	}
+}
+
+// TestOpenedContentThatIsPutAgain: content that was swept and came back has
+// other chunks than those that a reader knew.
+func TestOpenedContentThatIsPutAgain(t *testing.T) {
+	srv := startServer(t, server.Options{})
+	ours, theirs := openTestObject(t, connect(t, srv), ObjectConfig{}), openTestObject(t, connect(t, srv), ObjectConfig{})
+	for _, blocks := range []int{1, 3, 20} {
+		data := content(blocks*BlockSize-7, 40)
+		out := mustPut(t, ours, rec("s", fmt.Sprint("a", blocks)), data)
+		open, err := ours.Open(t.Context(), out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer open.Close()
+		if err := theirs.Delete(t.Context(), "s", out.ID); err != nil {
+			t.Fatal(err)
+		}
+		if report, err := theirs.Sweep(t.Context(), 0); err != nil || report.Blobs != 1 {
+			t.Fatal(report, err)
+		}
+		if got, err := readAll(t.Context(), ours, out); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%d blocks, swept: read %d bytes, %v; want ErrCorrupt", blocks, len(got), err)
+		}
+		mustRead(t, theirs, mustPut(t, theirs, rec("s", out.ID), data), data)
+		mustRead(t, ours, out, data)
+		got := make([]byte, len(data))
+		if _, err := open.ReadAt(got, 0); err != nil || !bytes.Equal(got, data) {
+			t.Errorf("%d blocks, opened before the sweep: %v", blocks, err)
+		}
+		if _, err := open.ReadAt(got[:10], int64(len(data)-10)); err != nil || !bytes.Equal(got[:10], data[len(data)-10:]) {
+			t.Errorf("%d blocks, the end: %v", blocks, err)
+		}
+	}
+}
+
+// TestOpenedContentsAreBounded: of many contents, the last ones are remembered.
+func TestOpenedContentsAreBounded(t *testing.T) {
+	var o openBlobs
+	blobs := make([]*openBlob, cachedBlobs+3)
+	for i := range blobs {
+		blobs[i] = &openBlob{digest: fmt.Sprint(i), blob: &blob{index: &Index{}}}
+		o.add(blobs[i])
+		if o.get("0") != blobs[0] { // used all the time
+			t.Fatalf("the first was forgotten after %d", i)
+		}
+	}
+	for i, b := range blobs {
+		want := b
+		if 0 < i && i < len(blobs)-cachedBlobs+1 {
+			want = nil
+		}
+		if got := o.get(b.digest); got != want {
+			t.Errorf("content %d is remembered: %v, want %v", i, got != nil, want != nil)
+		}
+	}
+	huge := &openBlob{digest: "huge", blob: &blob{index: &Index{sums: make([]uint32, maxCachedIndex+1)}}}
+	if o.add(huge); o.get("huge") != nil || len(o.list) != cachedBlobs {
+		t.Errorf("a huge index is kept, or %d contents", len(o.list))
+	}
+}
