@@ -19,6 +19,8 @@ const (
 	MinEvery = 5 * time.Minute
 	// DefaultTimeout bounds a run; longer work belongs into the background.
 	DefaultTimeout = time.Hour
+	// DefaultLogBytes are about 10,000 runs.
+	DefaultLogBytes = 1 << 20
 )
 
 // Config says what a heartbeat does. Workspace and Tool are needed.
@@ -46,6 +48,9 @@ type Config struct {
 	Channel, ChatID string
 	// Timeout bounds each run. Default DefaultTimeout.
 	Timeout time.Duration
+	// LogBytes is how long the log may get before it becomes OldLogFile, in place
+	// of the one before. Default DefaultLogBytes.
+	LogBytes int64
 	// Poll is how often HEARTBEAT.md is looked at. Default 5 s.
 	Poll time.Duration
 	// Log takes what happens to the schedule.
@@ -71,6 +76,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Timeout <= 0 {
 		c.Timeout = DefaultTimeout
+	}
+	if c.LogBytes <= 0 {
+		c.LogBytes = DefaultLogBytes
 	}
 	if c.Poll <= 0 {
 		c.Poll = 5 * time.Second

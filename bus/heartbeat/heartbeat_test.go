@@ -3,9 +3,11 @@ package heartbeat_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -169,6 +171,44 @@ func TestTicksRunAndAreLogged(t *testing.T) {
 	for id := range seen {
 		if !logged[id] {
 			t.Errorf("%s is not in the log: %v", id, logged)
+		}
+	}
+}
+
+// A log that is full becomes the old one, and the one before that is gone. What
+// the agent of a run calls on the way is no run.
+func TestLogIsBounded(t *testing.T) {
+	b := bustest.New(t)
+	workspace := t.TempDir()
+	start(t, b, heartbeat.Config{Workspace: workspace, Tool: "x", LogBytes: 200})
+	publish := func(i int, action, text string) {
+		t.Helper()
+		body := fmt.Sprintf(`{"id":"r%d","tool":"agent","session":"heartbeat-main","outcome":"completed","action":%q,"for_llm":%q}`, i, action, text)
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Result("heartbeat-main", fmt.Sprintf("r%d", i)), Body: []byte(body)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 8 {
+		publish(2*i, tools.ActionAgent, "a step")
+		publish(2*i+1, bus.Heartbeat, strings.Repeat("x", 20))
+	}
+	read := func(name string) string {
+		data, _ := os.ReadFile(filepath.Join(workspace, name)) // missing at first
+		return string(data)
+	}
+	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(read(heartbeat.LogFile), "r15 "); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the log is\n%s", read(heartbeat.LogFile))
+		}
+	}
+	// Two lines are within 200 bytes, three are not.
+	for name, want := range map[string][]string{heartbeat.LogFile: {"r13", "r15"}, heartbeat.OldLogFile: {"r9", "r11"}} {
+		var got []string
+		for line := range strings.Lines(read(name)) {
+			got = append(got, strings.Fields(line)[3])
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s has %v, want %v", name, got, want)
 		}
 	}
 }

@@ -11,28 +11,48 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// LogFile is where the runs are written to, in the workspace.
-const LogFile = "memory/heartbeat.log"
+const (
+	// LogFile is where the runs are written to, in the workspace.
+	LogFile = "memory/heartbeat.log"
+	// OldLogFile is what was LogFile before it got too long.
+	OldLogFile = "memory/heartbeat.log.1"
+)
 
 // keepLog writes a line for each run. All processes that keep this heartbeat
-// share a consumer, so that one of them writes it.
+// share a consumer that hands out one message at a time, so that one of them
+// writes it, and lines are in order.
 func (k *keeper) keepLog(ctx context.Context) error {
 	name := session(k.cfg.Name)
 	results := bus.Consumer{
 		Stream: bus.Results, Name: "heartbeat-" + k.cfg.Name,
-		Filter: []string{k.bus.Result(name, "*"), k.bus.Completion(name, "*")},
+		Filter:  []string{k.bus.Result(name, "*"), k.bus.Completion(name, "*")},
+		Ordered: true,
 	}
 	return k.bus.Consume(ctx, results, bus.ConsumeConfig{Slots: 1}, func(_ context.Context, d *bus.Delivery) error {
 		event, err := tools.DecodeResult(d.Body)
 		if err != nil {
 			return bus.Reject(bus.CodeUndecodable, err)
 		}
-		line := logLine(d.Published.Local(), k.bus.Split(d.Subject)[0], event)
-		if err := state.AppendRootFile(k.workspace, LogFile, []byte(line), 0o644); err != nil {
+		kind := k.bus.Split(d.Subject)[0]
+		if kind == "result" && event.Action == tools.ActionAgent {
+			return nil // a step of a run; its end is the line
+		}
+		if err := k.appendLog(logLine(d.Published.Local(), kind, event)); err != nil {
 			return fmt.Errorf("heartbeat log: %w", err)
 		}
 		return nil
 	})
+}
+
+// appendLog appends a line to the log, and begins a new one if it is full.
+func (k *keeper) appendLog(line string) error {
+	info, err := k.workspace.Lstat(LogFile)
+	if err == nil && info.Mode().IsRegular() && info.Size()+int64(len(line)) > k.cfg.LogBytes {
+		if err := k.workspace.Rename(LogFile, OldLogFile); err != nil {
+			return err
+		}
+	}
+	return state.AppendRootFile(k.workspace, LogFile, []byte(line), 0o644)
 }
 
 // logLine is one line: [2006-01-02 15:04:05] [LEVEL] message.

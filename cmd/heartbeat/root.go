@@ -21,8 +21,9 @@ The server fires and the workers work, so this process may run in several copies
 and may stop; ticks go on. It watches the file: a change is sent on, and a file
 that is missing, empty or an untouched template removes the schedule and costs
 nothing. A tick whose predecessor still runs is skipped. Each run adds a line to
-memory/heartbeat.log in the workspace. An answer that is exactly HEARTBEAT_OK is
-kept from the user, any other one reaches the channel.
+memory/heartbeat.log in the workspace; at 1 MiB it becomes heartbeat.log.1, in place
+of the one before. An answer that is exactly HEARTBEAT_OK is kept from the user,
+any other one reaches the channel.
 
 What a heartbeat calls is --tool, with --args and, in the argument that
 --prompt-arg names, the text of HEARTBEAT.md. There is no default here: a tool that
@@ -122,7 +123,7 @@ func keep(ctx context.Context, cmd *cobra.Command, o options) error {
 func newListCommand(o *options) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "list",
+		Use: "list", Aliases: []string{"ls"},
 		Short: "List what is scheduled, heartbeats and cron jobs, and when it is due",
 		Args:  cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
