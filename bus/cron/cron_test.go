@@ -168,7 +168,7 @@ func TestFailedJobTellsItsOwner(t *testing.T) {
 	}
 	select {
 	case n := <-console:
-		if !n.IsError || n.Session != "alice" || n.Text != "fail did not succeed (failed): the disk is full" {
+		if !n.IsError || n.Session != "alice" || n.Text != "The cron job once did not succeed (failed): the disk is full" {
 			t.Errorf("told %+v", n)
 		}
 	case <-time.After(20 * time.Second):

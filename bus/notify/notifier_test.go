@@ -122,6 +122,10 @@ func TestRouting(t *testing.T) {
 			Notification{Text: "spawn did not succeed (failed): it broke", Tool: "spawn", IsError: true}},
 		{"result", "s0", `{"tool":"shell","action":"cron","outcome":"timeout","is_error":true,"for_llm":"too slow"}`, console,
 			Notification{Text: "shell did not succeed (timeout): too slow", Tool: "shell", IsError: true}},
+		{"result", "s0", `{"id":"cron-tea-time-20261121T095003Z","tool":"shell","action":"cron","outcome":"failed","is_error":true,"for_user":"no water","for_llm":"no"}`, console,
+			Notification{Text: "The cron job tea-time did not succeed (failed):\nno water", Call: "cron-tea-time-20261121T095003Z", Tool: "shell", IsError: true}},
+		{"result", "s0", `{"id":"heartbeat-main-20261121T095003123Z-7","tool":"agent","action":"heartbeat","outcome":"timeout","is_error":true,"for_llm":"too slow"}`, console,
+			Notification{Text: "The heartbeat job main did not succeed (timeout): too slow", Call: "heartbeat-main-20261121T095003123Z-7", Tool: "agent", IsError: true}},
 		{"result", "s0", `{"for_user":"HEARTBEAT_OK and more","action":"heartbeat"}`, console, Notification{Text: "HEARTBEAT_OK and more"}},
 		{"result", "s0", `{"for_user":"HEARTBEAT_OK"}`, console, Notification{Text: "HEARTBEAT_OK"}},
 	} {

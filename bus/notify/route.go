@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -61,14 +62,22 @@ func told(kind string, e tools.ResultEvent) string {
 	background := kind == KindCompletion || isScheduled(e.Action)
 	switch {
 	case e.IsError && background:
-		if strings.TrimSpace(e.ForUser) != "" {
-			return e.ForUser
+		what, reason := e.Tool, e.ForUser
+		job, isJob := jobOf(e)
+		if isJob {
+			what = job
 		}
-		reason := e.ForLLM
+		if strings.TrimSpace(reason) != "" {
+			if !isJob {
+				return reason
+			}
+			return fmt.Sprintf("%s did not succeed (%s):\n%s", what, e.Outcome, reason)
+		}
+		reason = e.ForLLM
 		if e.Error != nil && (e.Error.Code != tools.CodeToolFailed || reason == "") { // else what the tool said says more
 			reason = e.Error.Message
 		}
-		return fmt.Sprintf("%s did not succeed (%s): %s", e.Tool, e.Outcome, tools.Excerpt(reason, 2000))
+		return fmt.Sprintf("%s did not succeed (%s): %s", what, e.Outcome, tools.Excerpt(reason, 2000))
 	case kind == KindResult && e.Action == tools.ActionAgent:
 		return "" // the loop that made the call tells the user
 	case e.Silent, strings.TrimSpace(e.ForUser) == "":
@@ -77,6 +86,20 @@ func told(kind string, e tools.ResultEvent) string {
 		return ""
 	}
 	return e.ForUser
+}
+
+// scheduled is the id that a worker gives to the call of a tick: the schedule's
+// kind and name, and the slot.
+var scheduled = regexp.MustCompile(`^(?:heartbeat|cron)-([A-Za-z0-9_-]{1,64})-\d{8}T\d+Z(?:-\d+)?$`)
+
+// jobOf names the schedule that made a call, because what its tool says of a
+// failure does not.
+func jobOf(e tools.ResultEvent) (job string, ok bool) {
+	id := scheduled.FindStringSubmatch(e.ID)
+	if id == nil || !isScheduled(e.Action) {
+		return "", false
+	}
+	return fmt.Sprintf("The %s job %s", e.Action, id[1]), true
 }
 
 // address finds the channel: the call's, else the session's last, else the
