@@ -37,13 +37,25 @@ func (s Schedule) Upcoming(after time.Time, n int) []time.Time {
 func (s Schedule) When() string {
 	switch {
 	case s.Every > 0:
-		return "every " + s.Every.String()
+		return "every " + spell(s.Every)
 	case !s.At.IsZero():
 		return "at " + s.At.UTC().Format(time.RFC3339)
 	case s.TimeZone != "":
 		return fmt.Sprintf("cron %q in %s", s.Cron, s.TimeZone)
 	}
 	return fmt.Sprintf("cron %q in UTC", s.Cron)
+}
+
+// spell writes an interval as people do: 1h, not 1h0m0s.
+func spell(d time.Duration) string {
+	text := d.String()
+	if minutes, ok := strings.CutSuffix(text, "m0s"); ok {
+		text = minutes + "m"
+	}
+	if hours, ok := strings.CutSuffix(text, "h0m"); ok {
+		text = hours + "h"
+	}
+	return text
 }
 
 // pattern is s in the server's language.

@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server/ats"
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -16,6 +18,13 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/tools"
 )
+
+func TestMain(m *testing.M) {
+	ats.Register() // the server's clock, outside of all bubbles
+	code := m.Run()
+	ats.Unregister()
+	os.Exit(code)
+}
 
 // hear starts a worker whose tool "say" tells what it was called with.
 func hear(t *testing.T, b *bus.Bus) <-chan tools.Call {
@@ -43,7 +52,7 @@ func nextCall(t *testing.T, calls <-chan tools.Call) tools.Call {
 	select {
 	case call := <-calls:
 		return call
-	case <-time.After(20 * time.Second):
+	case <-time.After(90 * time.Second): // more than the intervals in bubbles
 		t.Fatal("no call came")
 		panic("unreachable")
 	}
@@ -107,51 +116,49 @@ func TestRunsAndRests(t *testing.T) {
 // The server is down when a one-shot is due: it runs once when the server is
 // back, although nobody put it there again. A disabled job is still disabled.
 func TestOneShotOutlivesTheServer(t *testing.T) {
-	t.Parallel()
 	dir := t.TempDir()
-	start := func() *bus.Server {
-		s, err := bus.StartServer(bus.ServerConfig{Dir: dir, NoSync: true, Log: bustest.Log(t)})
-		if err != nil {
+	bustest.Bubble(t, func(t *testing.T) {
+		start := func() *bus.Server {
+			s, err := bus.StartServer(bus.ServerConfig{Dir: dir, NoSync: true, Log: bustest.Log(t)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}
+		s := start()
+		b := bustest.Connect(t, s, bus.Config{})
+		jobs, alice := cron.New(b), cron.Caller{Session: "alice"}
+		for _, job := range []cron.Job{
+			{Name: "once", At: time.Now().Add(time.Hour), Tool: "say", Args: json.RawMessage(`{"text":"once"}`)},
+			{Name: "rests", Every: time.Minute, Tool: "say", Args: json.RawMessage(`{"text":"rests"}`), Disabled: true},
+		} {
+			if _, err := jobs.Add(t.Context(), alice, job); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.Close()
+		s.Close()
+		time.Sleep(2 * time.Hour) // the outage
+		s = start()
+		t.Cleanup(s.Close)
+		b = bustest.Connect(t, s, bus.Config{})
+		calls := hear(t, b)
+		if call := nextCall(t, calls); string(call.Args) != `{"text":"once"}` {
+			t.Fatalf("call %+v", call)
+		}
+		time.Sleep(2 * time.Minute)
+		jobs = cron.New(b)
+		if e, err := jobs.Get(t.Context(), alice, "rests"); err != nil || !e.Disabled || e.Every != time.Minute {
+			t.Errorf("disabled job %+v, %v", e, err)
+		}
+		// Enabled, it runs, and nothing else did.
+		if _, err := jobs.Enable(t.Context(), alice, "rests"); err != nil {
 			t.Fatal(err)
 		}
-		return s
-	}
-	s := start()
-	b := bustest.Connect(t, s, bus.Config{})
-	jobs, alice := cron.New(b), cron.Caller{Session: "alice"}
-	at := time.Now().Add(1200 * time.Millisecond)
-	for _, job := range []cron.Job{
-		{Name: "once", At: at, Tool: "say", Args: json.RawMessage(`{"text":"once"}`)},
-		{Name: "rests", Every: time.Second, Tool: "say", Args: json.RawMessage(`{"text":"rests"}`), Disabled: true},
-	} {
-		if _, err := jobs.Add(t.Context(), alice, job); err != nil {
-			t.Fatal(err)
+		if next := nextCall(t, calls); string(next.Args) != `{"text":"rests"}` {
+			t.Errorf("call %+v", next)
 		}
-	}
-	b.Close()
-	s.Close()
-	for time.Now().Before(at) {
-		time.Sleep(time.Until(at)) // the outage
-	}
-	s = start()
-	t.Cleanup(s.Close)
-	b = bustest.Connect(t, s, bus.Config{})
-	calls := hear(t, b)
-	call := nextCall(t, calls)
-	if string(call.Args) != `{"text":"once"}` {
-		t.Fatalf("call %+v", call)
-	}
-	jobs = cron.New(b)
-	if e, err := jobs.Get(t.Context(), alice, "rests"); err != nil || !e.Disabled || e.Every != time.Second {
-		t.Errorf("disabled job %+v, %v", e, err)
-	}
-	// Enabled, it runs, and nothing else does.
-	if _, err := jobs.Enable(t.Context(), alice, "rests"); err != nil {
-		t.Fatal(err)
-	}
-	if next := nextCall(t, calls); string(next.Args) != `{"text":"rests"}` {
-		t.Errorf("call %+v", next)
-	}
+	})
 }
 
 // Two processes change one job at once, each something of its own: nothing is

@@ -206,7 +206,7 @@ func describe(e Entry) string {
 	var when string
 	switch {
 	case e.Every > 0:
-		when = "every " + e.Every.String()
+		when = e.When()
 	case e.Cron != "":
 		when = fmt.Sprintf("%q in %s", e.Cron, zone(e.TimeZone))
 	default:

@@ -71,8 +71,8 @@ func TestTool(t *testing.T) {
 
 	// An update changes what it names and keeps the rest.
 	ok(args{"action": "update", "name": "daily-backup", "time_zone": "Asia/Tokyo"}, `30 9 * * 1-5" in Asia/Tokyo; subagent "back it up"`)
-	ok(args{"action": "update", "name": "daily-backup", "every_seconds": 60}, `every 1m0s; subagent "back it up"`)
-	ok(args{"action": "update", "name": "daily-backup", "message": "do it yourself"}, `every 1m0s; message "do it yourself"`)
+	ok(args{"action": "update", "name": "daily-backup", "every_seconds": 60}, `every 1m; subagent "back it up"`)
+	ok(args{"action": "update", "name": "daily-backup", "message": "do it yourself"}, `every 1m; message "do it yourself"`)
 	ok(args{"action": "disable", "name": "daily-backup"}, "Cron job disabled: daily-backup\n", "; disabled")
 	ok(args{"action": "enable", "name": "daily-backup"}, "Cron job enabled: daily-backup\n", "; next run ")
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -66,12 +67,12 @@ func newCronCommand() *cobra.Command {
 		c.Flags().StringVar(&o.request.Timeout, "run-timeout", "", "`TIME` that a run may take, such as 10m; default a day")
 		c.Flags().BoolVar(&o.overlap, "overlap", false, "let a run begin while the one before goes on")
 	}
+	list := o.command(cron.ActionList, "ls", "List the jobs", cobra.NoArgs)
+	get := o.command(cron.ActionGet, "get NAME", "Show a job, its last run and its next ones", cobra.ExactArgs(1))
+	remove := o.command(cron.ActionRemove, "rm NAME", "Remove a job; a run that began goes on", cobra.ExactArgs(1))
+	list.Aliases, get.Aliases, remove.Aliases = []string{"list"}, []string{"show"}, []string{"remove"} // as others call them
 	cmd.AddCommand(
-		add,
-		o.command(cron.ActionList, "ls", "List the jobs", cobra.NoArgs),
-		o.command(cron.ActionGet, "get NAME", "Show a job, its last run and its next ones", cobra.ExactArgs(1)),
-		update,
-		o.command(cron.ActionRemove, "rm NAME", "Remove a job; a run that began goes on", cobra.ExactArgs(1)),
+		add, list, get, update, remove,
 		o.command(cron.ActionEnable, "enable NAME", "Let a job run again", cobra.ExactArgs(1)),
 		o.command(cron.ActionDisable, "disable NAME", "Keep a job, but let it not run", cobra.ExactArgs(1)),
 		o.next(),
@@ -115,6 +116,9 @@ func (o *cronOptions) takeArgs(args []string, stdin io.Reader) error {
 	}
 	if len(args) > 1 {
 		o.request.Tool = args[1]
+		if strings.Contains(args[1], "=") {
+			return fmt.Errorf("name the tool before its arguments: worker cron %s %s TOOL %s", o.request.Action, args[0], args[1])
+		}
 	}
 	if len(args) < 3 {
 		return nil
