@@ -117,6 +117,41 @@ func TestHoursOfHeartbeats(t *testing.T) {
 	})
 }
 
+// After an outage of many slots one tick makes up for all of them, at once, of
+// heartbeats and of jobs; then things go on as before.
+func TestOneCatchUpAfterAnOutage(t *testing.T) {
+	dir, workspace := t.TempDir(), t.TempDir()
+	write(t, workspace, "look")
+	bustest.Bubble(t, func(t *testing.T) {
+		var at, slots []time.Time
+		tick := func(slot time.Time, _ bool) { at, slots = append(at, time.Now()), append(slots, slot) }
+		b, down := up(t, dir, workspace, tick)
+		if _, err := b.PutSchedule(t.Context(), bus.Schedule{Kind: bus.Cron, Name: "hourly", Cron: "5 * * * *"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(interval + time.Minute)
+		down()
+		before := len(slots)
+		time.Sleep(5 * time.Hour)
+
+		again := time.Now()
+		_, down = up(t, dir, workspace, tick)
+		time.Sleep(interval + time.Minute)
+		down()
+		prompt, later := 0, 0
+		for _, t := range at[before:] {
+			if t.Sub(again) < 10*time.Second {
+				prompt++
+			} else {
+				later++
+			}
+		}
+		if before != 2 || prompt != 2 || later < 1 || later > 2 {
+			t.Errorf("%d ticks before the outage, then %d at once and %d later, want 2, 2 and 1 or 2: %v", before, prompt, later, slots)
+		}
+	})
+}
+
 // The clock is set back while the server is down. By less than two hours, it is
 // waited for: each slot ticks once. By more, it was wrong before, and the
 // heartbeat begins anew instead of resting for as long.

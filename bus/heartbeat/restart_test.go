@@ -1,0 +1,91 @@
+package heartbeat_test
+
+import (
+	"context"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/heartbeat"
+)
+
+// The server is restarted under three running heartbeats: none of them begins
+// the interval anew, and each slot ticks once.
+func TestServerRestartsUnderHeartbeats(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	dir, workspace := t.TempDir(), t.TempDir()
+	write(t, workspace, "look")
+	listen := "127.0.0.1:0"
+	serve := func() *bus.Server {
+		s, err := bus.StartServer(bus.ServerConfig{Dir: dir, NoSync: true, Listen: listen, Log: bustest.Log(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		u, err := url.Parse(s.URL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		listen = u.Host
+		return s
+	}
+	s := serve()
+	t.Cleanup(func() { s.Close() })
+	config := bus.Config{Server: s.URL(), Log: bustest.Log(t)}
+	connect := func() *bus.Bus {
+		b, err := bus.Connect(t.Context(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(b.Close)
+		if _, err := b.Provision(t.Context(), false); err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	for range 3 {
+		start(t, connect(), heartbeat.Config{Workspace: workspace, Tool: "x", Every: time.Second, AllowShort: true})
+	}
+	b := connect()
+	slots := make(chan time.Time, 100)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		done <- b.Consume(ctx, b.TickConsumer(), bus.ConsumeConfig{Slots: 1}, func(_ context.Context, d *bus.Delivery) error {
+			slot, _ := d.Slot()
+			slots <- slot
+			return nil
+		})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	var last time.Time
+	next := func() {
+		t.Helper()
+		select {
+		case slot := <-slots:
+			if !slot.After(last) {
+				t.Errorf("slot %s after %s", slot, last)
+			}
+			last = slot
+		case <-time.After(20 * time.Second):
+			t.Fatal("no tick came")
+		}
+	}
+	next()
+	before := await(t, b, "before", func(_ bus.Scheduled, ok bool) bool { return ok })
+	s.Close()
+	s = serve()
+	next()
+	next()
+	if after := await(t, b, "after", func(_ bus.Scheduled, ok bool) bool { return ok }); after.Revision != before.Revision {
+		t.Errorf("the schedule was put anew: revision %d became %d", before.Revision, after.Revision)
+	}
+}
