@@ -53,6 +53,7 @@ func (d *demonstration) agent(ctx context.Context, model string) error {
 		return err
 	}
 	d.awaitNotification(ctx, 2)
+	d.say("\n   That was its answer, in the user's channel. How it came to it:\n")
 	entries, err := readSession(ctx, d.bus, call.Session)
 	if err != nil {
 		return err
