@@ -177,7 +177,8 @@ func (t *tool) apply(j *Job, args toolArgs) error {
 		}
 		j.At = at.UTC()
 	case args.InSeconds != 0:
-		j.At = time.Now().UTC().Add(time.Duration(args.InSeconds) * time.Second).Truncate(time.Second)
+		// Upwards, or a second from now would be over before it is added.
+		j.At = time.Now().UTC().Add(time.Duration(args.InSeconds+1) * time.Second).Truncate(time.Second)
 	}
 	if args.TimeZone != "" {
 		j.TimeZone = args.TimeZone
