@@ -61,6 +61,13 @@ func (w *Worker) handleTick(ctx context.Context, d *bus.Delivery) error {
 		call.Action = kind
 	}
 
+	// A slot is run once, even if its tick is made again: as a server does with
+	// its last ones after it was killed, and as it must when the clock is set
+	// back by hours. The call's key would not tell, because servers forget the
+	// keys of calls that are done.
+	if _, answered, err := w.prior(ctx, key{tools.Token(call.Session), tools.Token(call.ID)}); answered || err != nil {
+		return err
+	}
 	record := bus.Message{Subject: w.bus.RunOf(kind, name)}
 	if d.OnlyTick() { // nothing would ever replace its record
 		record.Header = nats.Header{jetstream.MsgTTLHeader: {keepLastRun.String()}}
@@ -99,8 +106,9 @@ type run struct {
 	Tick uint64 `json:"tick,omitempty"`
 }
 
-// beginRun writes the record of next, to where record says, and returns it. If it must not run now,
-// begun is false, and the record is the one that stands in its way.
+// beginRun writes the record of next, to where record says, and returns it. If it
+// must not run now, begun is false, and the record is the one that stands in its
+// way.
 func (w *Worker) beginRun(ctx context.Context, record bus.Message, tick tools.Tick, next run) (_ run, begun bool, err error) {
 	data, revision, err := w.bus.LastRevision(ctx, bus.Ticks, record.Subject)
 	if err != nil {

@@ -1,6 +1,7 @@
 package worker_test
 
 import (
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -59,26 +60,53 @@ func waitSlot(t *testing.T, b *bus.Bus, n int) {
 	}
 }
 
+// callOf returns the id of the call of somebody's own tick, and its slot.
+func callOf(t *testing.T, b *bus.Bus, job string) (call, slot string) {
+	t.Helper()
+	stream, err := b.JetStream().Stream(t.Context(), b.StreamName(bus.Ticks))
+	if err != nil {
+		t.Fatal(err)
+	}
+	msg, err := stream.GetLastMsgForSubject(t.Context(), b.Tick(bus.Cron, job))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := msg.Time.UTC()
+	return fmt.Sprintf("cron-%s-%s-%d", job, strings.Replace(at.Format("20060102T150405.999999999Z"), ".", "", 1), msg.Sequence), at.Format(time.RFC3339Nano)
+}
+
 // A worker that died between the record of a run and the call's publish is
 // delivered the tick again, and publishes the call then.
 func TestTickAfterACrash(t *testing.T) {
 	b := bustest.New(t)
 	var runs atomic.Int64
 	submit(t, b, "stevedore.tick.cron.job", `{"tool":"echo","args":{"text":"x"}}`)
-	stream, err := b.JetStream().Stream(t.Context(), b.StreamName(bus.Ticks))
-	if err != nil {
-		t.Fatal(err)
-	}
-	msg, err := stream.GetLastMsgForSubject(t.Context(), "stevedore.tick.cron.job")
-	if err != nil {
-		t.Fatal(err)
-	}
-	call := "cron-job-" + strings.Replace(msg.Time.UTC().Format("20060102T150405.999999999Z"), ".", "", 1) + "-1"
-	submit(t, b, "stevedore.run.cron.job", `{"call":"`+call+`","session":"cron-job","slot":"`+msg.Time.UTC().Format(time.RFC3339Nano)+`","deadline":"2099-01-01T00:00:00Z"}`)
+	call, slot := callOf(t, b, "job")
+	submit(t, b, "stevedore.run.cron.job", `{"call":"`+call+`","session":"cron-job","slot":"`+slot+`","deadline":"2099-01-01T00:00:00Z"}`)
 	results := bustest.Subscribe(t, b, "stevedore.result.>")
 	start(t, b, worker.Config{Ticks: true}, echo(t, "echo", tools.Idempotent, &runs, nil))
 	if got, _ := bustest.Next[tools.ResultEvent](t, results); got.ID != call {
 		t.Errorf("result %+v, want of %s", got, call)
+	}
+}
+
+// A tick that was answered is no second call: a server that was killed makes the
+// ticks of its last minutes again, for the same slots.
+func TestTickThatIsMadeAgain(t *testing.T) {
+	b := bustest.New(t)
+	var runs atomic.Int64
+	submit(t, b, "stevedore.tick.cron.job", `{"tool":"echo","args":{"text":"x"}}`)
+	call, slot := callOf(t, b, "job")
+	submit(t, b, "stevedore.run.cron.job", `{"call":"`+call+`","session":"cron-job","slot":"`+slot+`","deadline":"2099-01-01T00:00:00Z"}`)
+	submit(t, b, "stevedore.result.cron-job."+call, `{"id":"`+call+`","session":"cron-job","outcome":"completed"}`)
+	submit(t, b, "stevedore.tick.cron.other", `{"tool":"echo","args":{"text":"other"}}`)
+	results := bustest.Subscribe(t, b, "stevedore.result.>")
+	start(t, b, worker.Config{Ticks: true, Slots: 1}, echo(t, "echo", tools.Idempotent, &runs, nil))
+	if got, _ := bustest.Next[tools.ResultEvent](t, results); got.Session != "cron-other" {
+		t.Errorf("result %+v", got)
+	}
+	if n := runs.Load(); n != 1 {
+		t.Errorf("%d runs", n)
 	}
 }
 
