@@ -125,12 +125,16 @@ func (o *Offloader) whatFits(res *tools.Result, room int) (string, error) {
 	if res.Output != nil {
 		prose = res.Output.Reader() // also if a write to it failed
 	}
+	chars, err := countChars(prose, prose.Size())
+	if err != nil {
+		return "", err
+	}
 	for budget := int(min(o.cfg.InlineChars, int64(room))) / 2; ; budget /= 2 {
 		head, tail, err := headTail(prose, prose.Size(), budget)
 		if err != nil {
 			return "", err
 		}
-		text := strings.ToValidUTF8(joinHeadTail(head, tail, prose.Size()), "\uFFFD")
+		text := strings.ToValidUTF8(joinHeadTail(head, tail, chars), "\uFFFD")
 		if jsonLen(text) <= room {
 			return text, nil
 		}

@@ -114,7 +114,7 @@ func (r *Reader) Grep(ctx context.Context, session, id string, q GrepQuery) (*Gr
 		res = &GrepResult{ArtifactID: rec.ID, Pattern: q.Pattern, TotalLines: c.Index().Lines()}
 		if timeout {
 			res.Searched = s.searched
-			res.Notes = append(res.Notes, fmt.Sprintf("the search was stopped after %s, at %d of %d bytes: there may be more matches; try a simpler pattern", r.cfg.GrepTime, s.searched, c.Size()))
+			res.Notes = append(res.Notes, fmt.Sprintf("the search was stopped after %s: lines %d to %d were not searched, or not to the end; try a simpler pattern", r.cfg.GrepTime, s.line+1, res.TotalLines))
 		}
 		return res.fill(ctx, c, s, q)
 	})

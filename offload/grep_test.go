@@ -309,7 +309,7 @@ func TestGrepEndsInTime(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if res.Matches != 0 || !strings.Contains(res.Text(), "the search was stopped after 100ms") {
+		if res.Matches != 0 || !strings.Contains(res.Text(), "the search was stopped after 100ms: lines 1 to ") {
 			t.Errorf("grep of %s gives %s", id, res.Text())
 		}
 	}

@@ -104,11 +104,14 @@ func summarize(prose *io.SectionReader) func(*Record, Content) error {
 		switch {
 		case typ == TypeBinary:
 		case prose != nil:
-			rec.Summary, err = preview(prose, prose.Size())
+			var chars int64
+			if chars, err = countChars(prose, prose.Size()); err == nil {
+				rec.Summary, err = preview(prose, prose.Size(), chars)
+			}
 		case typ == TypeJSON && oneLine && c.Size() > 2*previewRunes:
 			rec.Summary, err = shape(io.NewSectionReader(c, 0, c.Size()))
 		default:
-			rec.Summary, err = preview(c, c.Size())
+			rec.Summary, err = preview(c, c.Size(), c.Index().TotalChars())
 		}
 		if err != nil {
 			return fmt.Errorf("summarize %q: %w", rec.ID, err)

@@ -153,7 +153,7 @@ func TestReferenceText(t *testing.T) {
 	want := "<knowledge_list description='This is a list of knowledge artifacts'>\n" +
 		"<knowledge id='toolu_1' type='TEXT' media_type='text/plain; charset=utf-8'>\n" +
 		"tool: \"fetch\"\naction: \"get\"\nsize: 56999 characters, about 22800 tokens, 3000 lines\npreview:\n" +
-		head + "\n[... 55822 bytes not shown ...]\n" + tail +
+		head + "\n[... 55822 characters not shown ...]\n" + tail +
 		"\n</knowledge>\n</knowledge_list>"
 	if frame != want {
 		t.Errorf("frame is\n%s\nwant\n%s", frame, want)
@@ -174,7 +174,7 @@ func TestPreviews(t *testing.T) {
 			[]string{ToolJQ, "JSON of the shape {items: [5000 elements, the first: {id: number, name: string, tags: [2 elements, the first: string]}], next: null}"}},
 		{"JSON on lines", "[\n" + strings.Join(objects, ",\n") + "\n]", TypeJSON, []string{ToolJQ, `{"id":0,"name"`, `{"id":4999`}},
 		{"picture", string(png), TypeBinary, []string{"size: 80016 bytes of image/png, which is not text"}},
-		{"text in one line", strings.Repeat("word ", 10_000), TypeText, []string{strings.Repeat("word ", 120) + "\n[... 48800 bytes not shown ...]\n" + strings.Repeat("word ", 120)}},
+		{"text in one line", strings.Repeat("word ", 10_000), TypeText, []string{strings.Repeat("word ", 120) + "\n[... 48800 characters not shown ...]\n" + strings.Repeat("word ", 120)}},
 		{"text with NULs", strings.Repeat("./a file\x00", 8_000), TypeText, []string{"./a file\x00./a file\x00"}},
 		{"UTF-16", strings.Repeat("t\x00e\x00x\x00", 20_000), TypeBinary, []string{"which is not text"}},
 		{"latin-1", strings.Repeat("caf\xe9 au lait\n", 5_000), TypeText, []string{"caf\uFFFD au lait\ncaf"}},

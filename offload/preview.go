@@ -10,22 +10,23 @@ import (
 // previewRunes is the budget of the head and of the tail of a preview.
 const previewRunes = 600
 
-// preview shows the head and the tail of a text, or all of it if it is short.
-func preview(src io.ReaderAt, size int64) (string, error) {
+// preview shows the head and the tail of a text of so many bytes and characters,
+// or all of it if it is short.
+func preview(src io.ReaderAt, size, chars int64) (string, error) {
 	head, tail, err := headTail(src, size, previewRunes)
 	if err != nil {
 		return "", err
 	}
-	return joinHeadTail(head, tail, size), nil
+	return joinHeadTail(head, tail, chars), nil
 }
 
 // joinHeadTail puts a line between the two that says how much is missing.
-func joinHeadTail(head, tail string, size int64) string {
-	hidden := size - int64(len(head)) - int64(len(tail))
+func joinHeadTail(head, tail string, chars int64) string {
+	hidden := chars - int64(utf8.RuneCountInString(head)) - int64(utf8.RuneCountInString(tail))
 	if tail == "" && hidden == 0 {
 		return head
 	}
-	return fmt.Sprintf("%s\n[... %d bytes not shown ...]\n%s", strings.TrimSuffix(head, "\n"), hidden, tail)
+	return fmt.Sprintf("%s\n[... %d characters not shown ...]\n%s", strings.TrimSuffix(head, "\n"), hidden, tail)
 }
 
 // headTail returns about the first and the last budget runes of a text, cut at

@@ -19,11 +19,12 @@ const (
 
 // Listing are artifacts, oldest first.
 type Listing struct {
-	// Count is how many there are, TotalSize their bytes; the newest of them
-	// are in Artifacts.
-	Count     int      `json:"count"`
-	TotalSize int64    `json:"total_size"`
-	Artifacts []Listed `json:"artifacts"`
+	// Count is how many there are, TotalSize their bytes, TotalChars their
+	// characters; the newest of them are in Artifacts.
+	Count      int      `json:"count"`
+	TotalSize  int64    `json:"total_size"`
+	TotalChars int64    `json:"total_chars"`
+	Artifacts  []Listed `json:"artifacts"`
 }
 
 // Listed is an artifact in a listing.
@@ -40,7 +41,7 @@ type Listed struct {
 // outside are quoted.
 func (l *Listing) Text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Found %d artifact(s), %d bytes in all", l.Count, l.TotalSize)
+	fmt.Fprintf(&b, "Found %d artifact(s), %d characters in all", l.Count, l.TotalChars)
 	if len(l.Artifacts) < l.Count {
 		fmt.Fprintf(&b, "; the newest %d are", len(l.Artifacts))
 	}
@@ -107,6 +108,7 @@ func (r *Reader) list(ctx context.Context, session string, filter map[string]str
 		}
 		listing.Count++
 		listing.TotalSize += rec.Size
+		listing.TotalChars += rec.Chars
 		listing.Artifacts = append(listing.Artifacts, Listed{
 			Artifact: rec.Artifact, Session: rec.Session, Metadata: rec.Metadata,
 			CreatedAt: rec.CreatedAt, ExpiresAt: rec.ExpiresAt, AgeSeconds: int64(now.Sub(rec.CreatedAt).Seconds()),

@@ -58,7 +58,7 @@ func TestQuery(t *testing.T) {
 	if err != nil || info.Count != 2 || info.TotalSize != 2*13 {
 		t.Errorf("info is %+v, %v", info, err)
 	}
-	for _, want := range []string{"Found 2 artifact(s), 26 bytes in all:\n\n", `tool_name "shell", action_name "run", task_id "t1", biz_id "not a token"`, "one: TEXT, 13 characters, about 6 tokens, 1 lines, 0s old"} {
+	for _, want := range []string{"Found 2 artifact(s), 26 characters in all:\n\n", `tool_name "shell", action_name "run", task_id "t1", biz_id "not a token"`, "one: TEXT, 13 characters, about 6 tokens, 1 lines, 0s old"} {
 		if !strings.Contains(info.Text(), want) {
 			t.Errorf("the text\n%s\ndoes not contain %q", info.Text(), want)
 		}
@@ -133,7 +133,7 @@ func TestTools(t *testing.T) {
 			"Found 1 match(es) for pattern 'T' in knowledge#a (3 total lines)\n\n1- one\n2: two\n\n[there are more matches than the 1 shown; raise max_results, narrow the pattern, or read on from line 3]", ""},
 		{ToolJQ, `{"artifact_id":"j","query":".a[]"}`, "Found 2 result(s) for query '.a[]' in knowledge#j\n\n1\n2", ""},
 		{ToolInfo, `{"session":"other"}`, "session \"other\" is not the session of this call; leave session out", tools.CodeInvalidArguments},
-		{ToolQuery, `{"filter":{"biz_id":"none"}}`, "Found 0 artifact(s), 0 bytes in all", ""},
+		{ToolQuery, `{"filter":{"biz_id":"none"}}`, "Found 0 artifact(s), 0 characters in all", ""},
 	} {
 		res := registry.Run(t.Context(), tools.Call{ID: "1", Session: "s", Tool: row.tool, Args: []byte(row.args)}, nil)
 		if res.ForLLM != row.want || !res.Silent || res.ForUser != "" || res.IsError != (row.code != "") {

@@ -25,28 +25,47 @@ func (RuneCounter) Count(text string) int64 {
 // TokensOfRunes is the estimate of RuneCounter for a text of n runes, rounded up.
 func TokensOfRunes(n int64) int64 { return (n*2 + 4) / 5 }
 
-// countBlock is how much text is given to a Counter at a time.
+// countBlock is how much text is counted at a time.
 const countBlock = 256 << 10
 
 // exceeds reports whether the size bytes of src have more than limit tokens. It
 // reads no further than it must, so a huge output costs little.
 func exceeds(counter Counter, src io.ReaderAt, size, limit int64) (bool, error) {
 	var tokens int64
+	err := eachBlock(src, size, func(block []byte) bool {
+		tokens += counter.Count(string(block))
+		return tokens <= limit
+	})
+	return tokens > limit, err
+}
+
+// countChars counts the characters of the size bytes of src.
+func countChars(src io.ReaderAt, size int64) (n int64, err error) {
+	err = eachBlock(src, size, func(block []byte) bool {
+		n += countRunes(block)
+		return true
+	})
+	return n, err
+}
+
+// eachBlock gives the size bytes of src to f, as long as it wants more, in blocks
+// that do not cut a rune.
+func eachBlock(src io.ReaderAt, size int64, f func(block []byte) bool) error {
 	buf := make([]byte, min(size, countBlock))
 	for off := int64(0); off < size; {
 		block := buf[:min(int64(len(buf)), size-off)]
 		if n, err := src.ReadAt(block, off); n < len(block) {
-			return false, shortRead(err)
+			return shortRead(err)
 		}
 		if off+int64(len(block)) < size {
 			block = wholeRunes(block)
 		}
-		if tokens += counter.Count(string(block)); tokens > limit {
-			return true, nil
+		if !f(block) {
+			return nil
 		}
 		off += int64(len(block))
 	}
-	return tokens > limit, nil
+	return nil
 }
 
 // shortRead is the error of a ReadAt that gave less than was asked for, within
