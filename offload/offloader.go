@@ -24,6 +24,7 @@ const (
 type Offloader struct {
 	store Store
 	cfg   Config
+	room  *room
 }
 
 // NewOffloader returns an Offloader that stores artifacts in store. Without a
@@ -31,7 +32,7 @@ type Offloader struct {
 func NewOffloader(store Store, cfg Config) *Offloader {
 	cfg = cfg.withDefaults()
 	cfg.Disabled = cfg.Disabled || store == nil
-	return &Offloader{store: store, cfg: cfg}
+	return &Offloader{store: store, cfg: cfg, room: newRoom()}
 }
 
 // Result returns the light form of res, the answer to call of the tool def: all
@@ -166,7 +167,7 @@ func (o *Offloader) put(ctx context.Context, rec Record, id string, src *io.Sect
 	return putFree(id, func(id string) (Record, error) {
 		rec := rec
 		rec.ID = id
-		return o.store.Put(ctx, rec, atStart(src), summarize)
+		return o.withRoom(ctx, func() (Record, error) { return o.store.Put(ctx, rec, atStart(src), summarize) })
 	}, atStart(src))
 }
 

@@ -14,8 +14,9 @@ type StoreConfig struct {
 	// long again a reader is told that it expired. Default 7 days.
 	TTL time.Duration
 	// Quota is how many bytes the blobs may have together; a Put that would
-	// exceed it is ErrQuota. 0 means no limit. Several processes that put at
-	// the same moment may exceed it by what they put then.
+	// exceed it is ErrQuota. 0 means no limit. What expired counts until it is
+	// swept, which an Offloader does before it takes no for an answer. Several
+	// processes that put at the same moment may exceed it by what they put then.
 	Quota int64
 	// Now tells the time. Default time.Now.
 	Now func() time.Time
