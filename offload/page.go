@@ -53,11 +53,21 @@ func (p *Page) Text() string {
 // GetByID returns a page of an artifact: limit characters from offset on. A
 // limit of 0, or one above PageChars, is PageChars.
 func (r *Reader) GetByID(ctx context.Context, session, id string, offset, limit int64) (*Page, error) {
+	return r.page(ctx, session, id, offset, limit, PageChars)
+}
+
+// Read is GetByID for programs, which take larger pages than models: limit is at
+// most ReadChars.
+func (r *Reader) Read(ctx context.Context, session, id string, offset, limit int64) (*Page, error) {
+	return r.page(ctx, session, id, offset, limit, ReadChars)
+}
+
+func (r *Reader) page(ctx context.Context, session, id string, offset, limit, most int64) (*Page, error) {
 	if limit < 0 {
-		return nil, tools.Errorf(tools.CodeInvalidArguments, "limit %d is negative; give 1 to %d", limit, PageChars)
+		return nil, tools.Errorf(tools.CodeInvalidArguments, "limit %d is negative; give 1 to %d", limit, most)
 	}
-	if limit == 0 || limit > PageChars {
-		limit = PageChars
+	if limit == 0 || limit > most {
+		limit = most
 	}
 	var page *Page
 	err := r.with(ctx, session, id, func(rec Record, c *blockCache) (err error) {
@@ -77,12 +87,15 @@ func readPage(rec Record, c *blockCache, offset, limit int64) (*Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := readRange(c, start, min(limit*utf8.UTFMax, c.Size()-start))
+	page := &Page{ArtifactID: rec.ID, Offset: offset, TotalChars: total, Chars: min(limit, total-offset)}
+	end, err := index.CharOffset(c, offset+page.Chars)
 	if err != nil {
 		return nil, err
 	}
-	page := &Page{ArtifactID: rec.ID, Offset: offset, TotalChars: total, Chars: min(limit, total-offset)}
-	data = data[:runesLen(data, page.Chars)]
+	data, err := readRange(c, start, end-start)
+	if err != nil {
+		return nil, err
+	}
 	if offset+page.Chars < total {
 		page.NextOffset = offset + page.Chars
 	}

@@ -17,6 +17,10 @@ const CodeCorrupt = "corrupt"
 // PageChars is the most that GetByID returns at once, in characters.
 const PageChars = 15_000
 
+// ReadChars is the most that Read returns at once, in characters: a block, if
+// they are ASCII. As JSON they take 768 KiB at most.
+const ReadChars = BlockSize
+
 // ReaderConfig bounds what reading costs. The zero value works.
 type ReaderConfig struct {
 	// MaxChars is the most that GetByLines, Grep, JQ and the listings show, in

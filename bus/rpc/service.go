@@ -31,6 +31,10 @@ type Service struct {
 	active sync.WaitGroup
 }
 
+// CodeTooLarge is the code of a refusal to answer with more than the server takes
+// in one message.
+const CodeTooLarge = "too_large"
+
 // ServiceConfig bounds a Service. The zero value works.
 type ServiceConfig struct {
 	// Version of the program, as semantic versioning has it. Default 0.0.0.
@@ -155,7 +159,7 @@ func (s *Service) respond(req micro.Request, v any) error {
 		}
 	}
 	if limit := int(s.bus.Conn().MaxPayload()); len(body) > limit {
-		return tools.Errorf("too_large", "the answer has %d bytes, and the server takes %d; ask for less", len(body), limit)
+		return tools.Errorf(CodeTooLarge, "the answer has %d bytes, and the server takes %d; ask for less", len(body), limit)
 	}
 	return s.send(req, &nats.Msg{Data: body})
 }
@@ -264,6 +268,9 @@ func (s *Service) artifact(ctx context.Context, req micro.Request) (any, error) 
 	switch function {
 	case "get":
 		return s.reader.GetByID(ctx, session, in.ArtifactID, in.Offset, in.Limit)
+	case "read":
+		page, err := s.reader.Read(ctx, session, in.ArtifactID, in.Offset, in.Limit)
+		return (*ReadPage)(page), err
 	case "lines":
 		return s.reader.GetByLines(ctx, session, in.ArtifactID, in.StartLine, in.EndLine)
 	case "grep":
@@ -282,8 +289,14 @@ func (s *Service) artifact(ctx context.Context, req micro.Request) (any, error) 
 	case "rm":
 		return s.reader.Delete(ctx, session, in.ArtifactID)
 	}
-	return nil, tools.Errorf(tools.CodeInvalidArguments, "unknown function %q; known are get, lines, grep, jq, query, info, record, rm", tools.Excerpt(function, 80))
+	return nil, tools.Errorf(tools.CodeInvalidArguments, "unknown function %q; known are get, read, lines, grep, jq, query, info, record, rm", tools.Excerpt(function, 80))
 }
+
+// ReadPage is a page for programs: its answer has no text beside the content.
+type ReadPage offload.Page
+
+// Bytes are the exact bytes of the page.
+func (p *ReadPage) Bytes() []byte { return (*offload.Page)(p).Bytes() }
 
 // task tells of the calls of a session and cancels them:
 // <prefix>.rpc.task.<session>.<function>.

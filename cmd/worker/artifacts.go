@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 
@@ -116,7 +114,7 @@ func newArtifactsGet(o *asking) *cobra.Command {
 			in.ArtifactID = args[0]
 			return o.with(cmd, func(ctx context.Context, b *bus.Bus) error {
 				if all {
-					return copyAll(ctx, o, b, in, cmd.OutOrStdout())
+					return copyAll(ctx, &pageReader{o, b, in.ArtifactID}, in.Offset, cmd.OutOrStdout())
 				}
 				body, err := o.ask(ctx, b, "artifact", "get", in)
 				if err != nil {
@@ -129,33 +127,6 @@ func newArtifactsGet(o *asking) *cobra.Command {
 	cmd.Flags().Int64Var(&in.Offset, "offset", 0, "first `CHARACTER` to print, from 0")
 	cmd.Flags().Int64Var(&in.Limit, "limit", 0, "`NUMBER` of characters to print, at most 15,000")
 	cmd.Flags().BoolVar(&all, "all", false, "print everything from the offset on, byte by byte as it was stored")
+	cmd.MarkFlagsMutuallyExclusive("all", "limit")
 	return cmd
-}
-
-// copyAll prints page after page.
-func copyAll(ctx context.Context, o *asking, b *bus.Bus, in rpc.ReadRequest, out io.Writer) error {
-	for {
-		body, err := o.ask(ctx, b, "artifact", "get", in)
-		if err != nil {
-			return err
-		}
-		var page struct {
-			Content    string `json:"content"`
-			Data       []byte `json:"data"`
-			NextOffset int64  `json:"next_offset"`
-		}
-		if err := json.Unmarshal(body, &page); err != nil {
-			return fmt.Errorf("read page at %d: %w", in.Offset, err)
-		}
-		if page.Data == nil {
-			page.Data = []byte(page.Content)
-		}
-		if _, err := out.Write(page.Data); err != nil {
-			return err
-		}
-		if page.NextOffset == 0 {
-			return nil
-		}
-		in.Offset = page.NextOffset
-	}
 }
