@@ -213,6 +213,25 @@ func TestLogIsBounded(t *testing.T) {
 	}
 }
 
+// A failure says why, which what the user gets may not.
+func TestLogSaysWhyARunFailed(t *testing.T) {
+	b := bustest.New(t)
+	workspace := t.TempDir()
+	start(t, b, heartbeat.Config{Workspace: workspace, Tool: "x"})
+	body := `{"id":"r1","tool":"shell","session":"heartbeat-main","outcome":"failed","action":"heartbeat","is_error":true,"for_user":"(no output)","error":{"code":"tool_failed","message":"exit code 4"}}`
+	if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Result("heartbeat-main", "r1"), Body: []byte(body)}); err != nil {
+		t.Fatal(err)
+	}
+	var line string
+	for deadline := time.Now().Add(20 * time.Second); line == "" && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		data, _ := os.ReadFile(filepath.Join(workspace, heartbeat.LogFile)) // missing at first
+		line = string(data)
+	}
+	if want := "] [ERROR] r1 shell failed after 0s: exit code 4: (no output)\n"; !strings.HasSuffix(line, want) {
+		t.Errorf("logged %q, want %q at its end", line, want)
+	}
+}
+
 type plain struct{}
 
 func (plain) Result(_ context.Context, _ tools.Call, _ tools.Definition, res *tools.Result) (*tools.Result, error) {

@@ -68,6 +68,9 @@ func logLine(at time.Time, kind string, e tools.ResultEvent) string {
 	if strings.TrimSpace(text) == "" {
 		text = e.ForLLM
 	}
+	if e.Error != nil && !strings.Contains(text, e.Error.Message) {
+		text = e.Error.Message + ": " + text
+	}
 	text = tools.EscapeLine(tools.Excerpt(strings.TrimSpace(text), 500))
 	took := (time.Duration(e.DurationMS) * time.Millisecond).String()
 	return fmt.Sprintf("[%s] [%s] %s %s %s after %s: %s\n", at.Format(time.DateTime), level,

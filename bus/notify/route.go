@@ -71,7 +71,7 @@ func told(kind string, e tools.ResultEvent) string {
 			if !isJob {
 				return reason
 			}
-			return fmt.Sprintf("%s did not succeed (%s):\n%s", what, e.Outcome, reason)
+			return fmt.Sprintf("%s did not succeed (%s):%s\n%s", what, e.Outcome, moreThan(reason, e.Error), reason)
 		}
 		reason = e.ForLLM
 		if e.Error != nil && (e.Error.Code != tools.CodeToolFailed || reason == "") { // else what the tool said says more
@@ -86,6 +86,15 @@ func told(kind string, e tools.ResultEvent) string {
 		return ""
 	}
 	return e.ForUser
+}
+
+// moreThan is what an error says that the text for the user does not, such as the
+// exit code of a command.
+func moreThan(text string, err *tools.EventError) string {
+	if err == nil || strings.Contains(text, strings.TrimSpace(err.Message)) {
+		return ""
+	}
+	return " " + tools.Excerpt(err.Message, 500)
 }
 
 // scheduled is the id that a worker gives to the call of a tick: the schedule's
