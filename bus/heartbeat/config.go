@@ -89,17 +89,17 @@ func (c Config) withDefaults() (Config, error) {
 	var args map[string]json.RawMessage
 	switch err := json.Unmarshal(c.Args, &args); {
 	case !tools.IsToken(c.Name):
-		return c, fmt.Errorf("heartbeat: the name %q is not of the form [A-Za-z0-9_-]{1,64}", tools.Excerpt(c.Name, 80))
+		return c, fmt.Errorf("the name %q of the heartbeat is not of the form [A-Za-z0-9_-]{1,64}", tools.Excerpt(c.Name, 80))
 	case c.Disabled:
 		return c, nil
 	case c.Workspace == "":
-		return c, errors.New("heartbeat: no workspace")
+		return c, errors.New("the heartbeat has no workspace")
 	case c.Every < MinEvery && !c.AllowShort:
-		return c, fmt.Errorf("heartbeat: the interval %s is shorter than %s; shorter ones must be allowed explicitly", c.Every, MinEvery)
+		return c, fmt.Errorf("the heartbeat's interval %s is shorter than %s; shorter ones must be allowed explicitly", c.Every, MinEvery)
 	case c.Tool != "" && !tools.IsToken(c.Tool):
-		return c, fmt.Errorf("heartbeat: the tool %q is not of the form [A-Za-z0-9_-]{1,64}", tools.Excerpt(c.Tool, 80))
+		return c, fmt.Errorf("the tool %q of the heartbeat is not of the form [A-Za-z0-9_-]{1,64}", tools.Excerpt(c.Tool, 80))
 	case err != nil || args == nil:
-		return c, errors.New("heartbeat: the arguments are not a JSON object")
+		return c, errors.New("the arguments of the heartbeat are not a JSON object")
 	}
 	return c, nil
 }

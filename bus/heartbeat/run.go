@@ -34,7 +34,7 @@ func run(ctx context.Context, b *bus.Bus, cfg Config, once bool) error {
 		return k.remove(ctx)
 	}
 	if k.workspace, err = os.OpenRoot(cfg.Workspace); err != nil {
-		return fmt.Errorf("heartbeat: workspace: %w", err)
+		return fmt.Errorf("the workspace of the heartbeat: %w", err)
 	}
 	defer func() { _ = k.workspace.Close() }() // a directory; there is nothing to lose
 	if once {

@@ -20,10 +20,10 @@ now and then, as HEARTBEAT.md in the workspace wants it.
 The server fires and the workers work, so this process may run in several copies
 and may stop; ticks go on. It watches the file: a change is sent on and begins the
 interval anew, and a file that is missing, empty or an untouched template removes
-the schedule and costs nothing. A tick whose predecessor still runs is skipped. Each run adds a line to
-memory/heartbeat.log in the workspace; at 1 MiB it becomes heartbeat.log.1, in place
-of the one before. An answer that is exactly HEARTBEAT_OK is kept from the user,
-any other one reaches the channel.
+the schedule and costs nothing. A tick whose predecessor still runs is skipped.
+Each run adds a line to memory/heartbeat.log in the workspace; at 1 MiB it becomes
+heartbeat.log.1, in place of the one before. An answer that is exactly HEARTBEAT_OK
+is kept from the user, any other one reaches the channel.
 
 What a heartbeat calls is --tool, with --args and, in the argument that
 --prompt-arg names, the text of HEARTBEAT.md. There is no default here: a tool that

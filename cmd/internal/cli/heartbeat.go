@@ -32,6 +32,9 @@ func (h *Heartbeat) AddFlags(flags *pflag.FlagSet, tool, promptArg string) {
 func (h *Heartbeat) Configuration() (heartbeat.Config, error) {
 	cfg := h.Config
 	cfg.Disabled, cfg.Args = !h.Enabled, json.RawMessage(h.Args)
+	if cfg.Every < heartbeat.MinEvery && !cfg.AllowShort && !cfg.Disabled {
+		return cfg, Exit(ExitUsage, "--heartbeat-every %s: it is shorter than %s; --heartbeat-allow-short allows that", cfg.Every, heartbeat.MinEvery)
+	}
 	if !json.Valid(cfg.Args) {
 		return cfg, Exit(ExitUsage, "--heartbeat-args: it is not a JSON object")
 	}
