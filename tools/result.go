@@ -14,6 +14,9 @@ type Result struct {
 	ForLLM string `json:"for_llm"`
 	// ForUser is the text that the user gets, through the call's channel.
 	ForUser string `json:"for_user,omitempty"`
+	// Markdown says that ForUser is written in it, as models do. Otherwise
+	// channels show it as it is.
+	Markdown bool `json:"markdown,omitempty"`
 	// Silent keeps everything from the user, ForUser included.
 	Silent bool `json:"silent"`
 	// IsError marks a failure that the model should know of and react to.

@@ -103,7 +103,7 @@ func (e *Email) Send(ctx context.Context, n Notification) error {
 	m.SetDateWithValue(n.At)
 	m.SetMessageIDWithValue(tools.Token(n.ID) + "@stevedore." + e.host)
 	m.SetGenHeader("Auto-Submitted", "auto-generated")
-	m.SetBodyString(gomail.TypeTextPlain, chatText(n)+"\n")
+	m.SetBodyString(gomail.TypeTextPlain, chatText(n, false).readable().text+"\n")
 
 	// go-mail leaves the connection open when the greeting or login fails.
 	var raw net.Conn

@@ -33,6 +33,11 @@ type shape struct {
 	body string
 	// title goes into the header Title, for services that take plain text.
 	title bool
+	// markdown says that the service shows Markdown by itself. write, if not
+	// nil, writes the text in the service's own markup. With neither, Markdown
+	// becomes plain text.
+	markdown bool
+	write    func(styled) string
 	// neutral takes what the service acts on out of the text.
 	neutral func(string) string
 	limit   int
@@ -51,23 +56,23 @@ func shapeOf(preset string) (shape, bool) {
 	const isJSON = "application/json"
 	switch preset {
 	case "slack":
-		return shape{contentType: isJSON, body: `{"text":{{json .Text}},"unfurl_links":false}`,
-			neutral: neutralSlack, limit: 4000, measure: inRunes, secretURL: true}, true
+		return shape{contentType: isJSON, body: `{"text":{{json .Text}},"unfurl_links":false{{if not .Markdown}},"mrkdwn":false{{end}}}`,
+			write: writeSlack, limit: 4000, measure: inRunes, secretURL: true}, true
 	case "discord":
 		return shape{contentType: isJSON, body: `{"content":{{json .Text}},"allowed_mentions":{"parse":[]}}`,
-			limit: 2000, measure: inUTF16, secretURL: true}, true
+			markdown: true, limit: 2000, measure: inUTF16, secretURL: true}, true
 	case "mattermost":
 		return shape{contentType: isJSON, body: `{"text":{{json .Text}}}`,
-			neutral: neutralMentions, limit: 16000, measure: inRunes, secretURL: true}, true
+			markdown: true, neutral: neutralMentions, limit: 16000, measure: inRunes, secretURL: true}, true
 	case "ntfy":
 		return shape{contentType: "text/plain; charset=utf-8", body: `{{.Text}}`, title: true,
 			limit: 4096, measure: inBytes, tokenHeader: "Authorization", tokenPrefix: "Bearer "}, true
 	case "gotify":
-		return shape{contentType: isJSON, body: `{"title":{{json .Title}},"message":{{json .Text}}{{if .IsError}},"priority":8{{end}}}`,
-			limit: 16384, measure: inBytes, tokenHeader: "X-Gotify-Key", path: "/message"}, true
+		return shape{contentType: isJSON, body: `{"title":{{json .Title}},"message":{{json .Text}}{{if .IsError}},"priority":8{{end}}{{if .Markdown}},"extras":{"client::display":{"contentType":"text/markdown"}}{{end}}}`,
+			markdown: true, limit: 16384, measure: inBytes, tokenHeader: "X-Gotify-Key", path: "/message"}, true
 	case "http":
 		return shape{contentType: isJSON, body: `{"title":{{json .Title}},"text":{{json .Text}},"is_error":{{.IsError}},"session":{{json .Session}}}`,
-			limit: 1 << 20, measure: inBytes, tokenHeader: "Authorization", tokenPrefix: "Bearer "}, true
+			markdown: true, limit: 1 << 20, measure: inBytes, tokenHeader: "Authorization", tokenPrefix: "Bearer "}, true
 	}
 	return shape{}, false
 }
@@ -79,7 +84,8 @@ type HTTPConfig struct {
 	// Token is a credential, for services that want one.
 	Token string
 	// Template replaces the preset's: a text/template with the fields Title,
-	// Text, Session, Tool, ID and IsError, and the function json.
+	// Text, Session, Tool, ID, IsError and Markdown (the text is written in it),
+	// and the function json.
 	Template string
 	// ContentType replaces the preset's.
 	ContentType string
@@ -88,7 +94,7 @@ type HTTPConfig struct {
 // message is what templates see.
 type message struct {
 	Title, Text, Session, Tool, ID string
-	IsError                        bool
+	IsError, Markdown              bool
 }
 
 // NewHTTP returns a channel for a preset: slack, discord, mattermost, ntfy,
@@ -130,11 +136,19 @@ func NewHTTP(preset string, cfg HTTPConfig) (*HTTP, error) {
 
 // Send posts n, in as many parts as the service needs.
 func (h *HTTP) Send(ctx context.Context, n Notification) error {
-	return h.sent.parts(n.ID, split(chatText(n), h.shape.limit, h.shape.measure), func(part string) error {
-		if h.shape.neutral != nil {
-			part = h.shape.neutral(part)
+	all := chatText(n, h.shape.markdown)
+	if h.shape.write == nil {
+		all = all.readable()
+	}
+	return sendParts(&h.sent, n.ID, all.split(h.shape.limit, h.shape.measure), func(part styled) error {
+		text := part.text
+		if h.shape.write != nil {
+			text = h.shape.write(part)
 		}
-		m := message{Title: title(n), Text: part, Session: clean(n.Session), Tool: clean(n.Tool), ID: headerID(n.ID), IsError: n.IsError}
+		if h.shape.neutral != nil {
+			text = h.shape.neutral(text)
+		}
+		m := message{Title: title(n), Text: text, Session: clean(n.Session), Tool: clean(n.Tool), ID: headerID(n.ID), IsError: n.IsError, Markdown: n.Format == FormatMarkdown}
 		body, err := h.render(m)
 		if err != nil {
 			return bus.Reject("unsendable", fmt.Errorf("post to %s: template: %w", h.post.host, err))
@@ -170,24 +184,23 @@ func title(n Notification) string {
 	return name
 }
 
-// chatText is the text of n for people who chat: nothing of it is hidden.
-func chatText(n Notification) string {
-	text := clean(n.Text)
-	if strings.TrimSpace(text) == "" {
-		text = "(a message without visible text)"
+// chatText is the text of n for people who chat: nothing of it is hidden. Where
+// the chat shows no Markdown by itself, it becomes styled text.
+func chatText(n Notification, showsMarkdown bool) styled {
+	text := styled{text: clean(n.Text)}
+	if strings.TrimSpace(text.text) == "" {
+		text.text = "(a message without visible text)"
+	}
+	if n.Format == FormatMarkdown && !showsMarkdown {
+		text = readMarkdown(text.text)
 	}
 	if n.IsError {
-		text = "⚠ " + text
+		text = styled{text: "⚠ "}.plus(text)
 	}
 	if n.Note != "" {
-		text += "\n(" + clean(n.Note) + ")"
+		text = text.plus(styled{text: "\n(" + clean(n.Note) + ")"})
 	}
 	return text
-}
-
-// neutralSlack escapes what Slack's markup begins with, and so its mentions.
-func neutralSlack(text string) string {
-	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(text)
 }
 
 var massMention = regexp.MustCompile(`(?i)@(all|channel|here|everyone)`)
@@ -205,7 +218,7 @@ type progress struct {
 	sent int
 }
 
-func (p *progress) parts(id string, parts []string, send func(part string) error) error {
+func sendParts[T any](p *progress, id string, parts []T, send func(part T) error) error {
 	if p.id != id {
 		p.id, p.sent = id, 0
 	}

@@ -30,9 +30,12 @@ type Notification struct {
 	Session string `json:"session,omitempty"`
 	Call    string `json:"call,omitempty"`
 	Tool    string `json:"tool,omitempty"`
-	// Text is for the user. It is plain text or Markdown, from anybody:
-	// channels make it harmless for where it is shown.
+	// Text is for the user, from anybody: channels make it harmless for where
+	// it is shown.
 	Text string `json:"text"`
+	// Format is FormatMarkdown if the text is written in it; channels show it
+	// as well as they can. Otherwise they show the text as it is.
+	Format string `json:"format,omitempty"`
 	// IsError marks the news of a failure.
 	IsError bool `json:"is_error,omitempty"`
 	// Note is a word of ours about the delivery, not part of the text.
@@ -47,6 +50,10 @@ const (
 	KindMessage    = "message"
 	KindDead       = "dead"
 )
+
+// FormatMarkdown is CommonMark, with GitHub's tables, strikethrough and task
+// lists.
+const FormatMarkdown = "markdown"
 
 // Channel delivers notifications to where a user reads. Send returns once the
 // other side has accepted the notification. Its error is a verdict, as for a

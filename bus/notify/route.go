@@ -50,6 +50,9 @@ func (n *Notifier) route(ctx context.Context, d *bus.Delivery) error {
 		Kind: kind, Session: event.Session, Call: event.ID, Tool: event.Tool,
 		Text: text, IsError: event.IsError, At: d.Published.UTC(),
 	}
+	if event.Markdown && text == event.ForUser {
+		notification.Format = FormatMarkdown
+	}
 	if err := n.address(ctx, session, event, &notification); err != nil {
 		return err
 	}

@@ -28,21 +28,44 @@ const maxParts = 10
 // part. What is over maxParts is left out, with a word about it.
 func split(text string, limit int, measure unit) []string {
 	var parts []string
-	rest := strings.TrimSpace(text)
-	for rest != "" {
-		if len(parts) == maxParts-1 && fit(rest, limit, measure) < len(rest) {
-			const room = 60
-			end := cut(rest, limit-room, measure)
-			left := utf8.RuneCountInString(rest[end:])
-			return append(parts, strings.TrimSpace(rest[:end])+fmt.Sprintf("\n[cut: %d more characters]", left))
-		}
-		end := cut(rest, limit, measure)
-		if part := strings.TrimRightFunc(rest[:end], unicode.IsSpace); part != "" {
-			parts = append(parts, part)
-		}
-		rest = strings.TrimLeftFunc(rest[end:], unicode.IsSpace)
+	for _, piece := range (styled{text: text}).split(limit, measure) {
+		parts = append(parts, piece.text)
 	}
 	return parts
+}
+
+// part is what of a text goes into one message.
+type part struct{ from, to int }
+
+// ranges returns the parts of a text, without the white space around them, and
+// how many characters are left out.
+func ranges(text string, limit int, measure unit) (parts []part, left int) {
+	end := len(strings.TrimRightFunc(text, unicode.IsSpace))
+	at := 0
+	skip := func() { at = end - len(strings.TrimLeftFunc(text[min(at, end):end], unicode.IsSpace)) }
+	for skip(); at < end; skip() {
+		rest := text[at:end]
+		over := len(parts) == maxParts-1 && fit(rest, limit, measure) < len(rest)
+		if over {
+			limit -= roomForLeftOut
+		}
+		next := cut(rest, limit, measure)
+		if size := len(strings.TrimRightFunc(rest[:next], unicode.IsSpace)); size > 0 {
+			parts = append(parts, part{at, at + size})
+		}
+		at += next
+		if over {
+			return parts, utf8.RuneCountInString(text[at:end])
+		}
+	}
+	return parts, 0
+}
+
+// roomForLeftOut is more than leftOut takes, in units of whatever kind.
+const roomForLeftOut = 60
+
+func leftOut(characters int) string {
+	return fmt.Sprintf("\n[cut: %d more characters]", characters)
 }
 
 // cut returns where the next part ends.
@@ -66,6 +89,14 @@ func cut(text string, limit int, measure unit) int {
 		at -= size
 	}
 	return end
+}
+
+// size measures a text.
+func size(text string, measure unit) (units int) {
+	for _, r := range text {
+		units += measure(r)
+	}
+	return units
 }
 
 // fit returns how many bytes of text make at most limit units; at least one

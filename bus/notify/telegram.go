@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,8 +17,17 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 )
 
-// telegramLimit is in UTF-16 units, as the Bot API counts.
-const telegramLimit = 4096
+const (
+	// telegramLimit and telegramCaption bound a message and what stands below a
+	// file, in UTF-16 units, as the Bot API counts.
+	telegramLimit   = 4096
+	telegramCaption = 1024
+	// telegramMessages is how many messages a text may take; a longer one is
+	// sent as a file.
+	telegramMessages = 4
+	// telegramEntities is how many styled parts of a message are looked at.
+	telegramEntities = 100
+)
 
 // TelegramConfig describes a Telegram channel.
 type TelegramConfig struct {
@@ -51,8 +61,9 @@ func NewTelegram(token string, cfg TelegramConfig) (*Telegram, error) {
 	return &Telegram{bot: b, chat: cfg.Chat, token: token}, nil
 }
 
-// Send sends n as plain text, so that nothing in it is markup, in as many
-// messages as it takes.
+// Send sends n in as many messages as it takes, or as a file if they would be
+// many. Nothing in the text is markup: styles go beside it, so that there is no
+// text that the Bot API could not read.
 func (t *Telegram) Send(ctx context.Context, n Notification) error {
 	chat := n.ChatID
 	if chat == "" {
@@ -61,14 +72,65 @@ func (t *Telegram) Send(ctx context.Context, n Notification) error {
 	if chat == "" {
 		return bus.Reject("no_chat", errors.New("send to telegram: neither the notification nor the channel names a chat"))
 	}
-	return t.sent.parts(n.ID, split(chatText(n), telegramLimit, inUTF16), func(part string) error {
-		disabled := true
-		_, err := t.bot.SendMessage(ctx, &bot.SendMessageParams{
-			ChatID: chatID(chat), Text: part,
-			LinkPreviewOptions: &models.LinkPreviewOptions{IsDisabled: &disabled},
-		})
+	text := chatText(n, false)
+	parts := text.split(telegramLimit, inUTF16)
+	if len(parts) > telegramMessages {
+		err := t.sendFile(ctx, chat, n, text)
+		if !errors.Is(err, bot.ErrorBadRequest) { // files may not be welcome; messages are
+			return t.verdict(err)
+		}
+	}
+	return sendParts(&t.sent, n.ID, parts, func(part styled) error {
+		err := t.sendMessage(ctx, chat, part)
+		if errors.Is(err, bot.ErrorBadRequest) && len(part.spans) > 0 { // perhaps its styles are not liked
+			err = t.sendMessage(ctx, chat, styled{text: part.text})
+		}
 		return t.verdict(err)
 	})
+}
+
+func (t *Telegram) sendMessage(ctx context.Context, chat string, part styled) error {
+	disabled := true
+	_, err := t.bot.SendMessage(ctx, &bot.SendMessageParams{
+		ChatID: chatID(chat), Text: part.text, Entities: entities(part),
+		LinkPreviewOptions: &models.LinkPreviewOptions{IsDisabled: &disabled},
+	})
+	return err
+}
+
+// sendFile sends the whole text as a file, under its beginning.
+func (t *Telegram) sendFile(ctx context.Context, chat string, n Notification, text styled) error {
+	name, content := "message.txt", text.text
+	if n.Format == FormatMarkdown {
+		name, content = "message.md", chatText(n, true).text
+	}
+	caption := text.split(telegramCaption, inUTF16)[0]
+	_, err := t.bot.SendDocument(ctx, &bot.SendDocumentParams{
+		ChatID: chatID(chat), Caption: caption.text, CaptionEntities: entities(caption),
+		Document: &models.InputFileUpload{Filename: name, Data: strings.NewReader(content)},
+	})
+	return err
+}
+
+var entityTypes = map[style]models.MessageEntityType{
+	bold: models.MessageEntityTypeBold, italic: models.MessageEntityTypeItalic, strike: models.MessageEntityTypeStrikethrough,
+	code: models.MessageEntityTypeCode, block: models.MessageEntityTypePre, link: models.MessageEntityTypeTextLink,
+}
+
+// entities says in UTF-16 units what is special about a text.
+func entities(s styled) (all []models.MessageEntity) {
+	for _, sp := range s.spans {
+		if sp.style != code && sp.style != block && slices.ContainsFunc(s.spans, sp.holdsCode) {
+			continue // the Bot API has no style around code
+		}
+		if len(all) == telegramEntities {
+			break
+		}
+		all = append(all, models.MessageEntity{
+			Type: entityTypes[sp.style], URL: sp.url, Offset: size(s.text[:sp.from], inUTF16), Length: size(s.text[sp.from:sp.to], inUTF16),
+		})
+	}
+	return all
 }
 
 // chatID is a number where it is one: the Bot API knows names as text only.

@@ -3,6 +3,7 @@ package notify
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -16,7 +17,7 @@ import (
 
 const testToken = "123456:AAhook-secret-key"
 
-// botAPI answers sendMessage as the Bot API does.
+// botAPI answers sendMessage and sendDocument as the Bot API does.
 type botAPI struct {
 	*httptest.Server
 	mu      sync.Mutex // a client that gave up may still be being answered
@@ -33,7 +34,7 @@ func newBotAPI(t *testing.T, answers ...string) *botAPI {
 }
 
 func (api *botAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path != "/bot"+testToken+"/sendMessage" {
+	if r.URL.Path != "/bot"+testToken+"/sendMessage" && r.URL.Path != "/bot"+testToken+"/sendDocument" {
 		http.Error(w, `{"ok":false,"error_code":404,"description":"Not Found"}`, http.StatusNotFound)
 		return
 	}
@@ -44,6 +45,16 @@ func (api *botAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fields := map[string]string{}
 	for name, values := range r.MultipartForm.Value {
 		fields[name] = values[0]
+	}
+	for _, files := range r.MultipartForm.File {
+		file, err := files[0].Open()
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		data, _ := io.ReadAll(file)
+		_ = file.Close() // it was only read
+		fields["file "+files[0].Filename] = string(data)
 	}
 	api.mu.Lock()
 	defer api.mu.Unlock()

@@ -81,7 +81,7 @@ type sender struct{ notifier *notify.Notifier }
 func (s sender) Send(ctx context.Context, m builtin.Message) (where string, err error) {
 	sent, err := s.notifier.Send(ctx, notify.Notification{
 		ID: m.Key, Session: m.Session, Call: m.Call, Tool: "message",
-		Channel: m.Channel, ChatID: m.ChatID, Text: m.Text,
+		Channel: m.Channel, ChatID: m.ChatID, Text: m.Text, Format: notify.FormatMarkdown, // as models write it
 	})
 	where = sent.Channel
 	if sent.ChatID != "" {

@@ -106,14 +106,15 @@ func (s Setup) answer(ctx context.Context, call tools.Call, in agentArgs) *tools
 	if err != nil {
 		return tools.Failure(err)
 	}
-	res := &tools.Result{ForLLM: o.Reply, ForUser: o.ForUser}
+	res := &tools.Result{ForLLM: o.Reply}
 	if err := o.Err(); err != nil {
 		res = tools.Failure(err)
-		res.ForUser = o.ForUser
 		if o.Reply != "" {
 			res.ForLLM += "\nIts last words: " + o.Reply
 		}
 	}
+	// The model's own words are Markdown; those of a tool may be anything.
+	res.ForUser, res.Markdown = o.ForUser, o.Reply != "" && strings.HasPrefix(o.ForUser, o.Reply)
 	return res
 }
 
@@ -167,7 +168,7 @@ func reportOf(o Outcome, label string) *tools.Result {
 		res.ForUser = summary(fmt.Sprintf("The task %s was not completed: %s", label, err))
 		return res
 	}
-	return &tools.Result{ForLLM: fmt.Sprintf("Subagent task completed.\n%sResult:\n%s", details, o.Reply), ForUser: summary(o.Reply)}
+	return &tools.Result{ForLLM: fmt.Sprintf("Subagent task completed.\n%sResult:\n%s", details, o.Reply), ForUser: summary(o.Reply), Markdown: true}
 }
 
 func summary(text string) string {

@@ -105,7 +105,9 @@ func (w *web) fetch(ctx context.Context, _ tools.Call, args webFetchArgs) *tools
 		_ = out.Close()
 		return refused(u, w.explain(err))
 	}
-	return w.result(u, p, out, start)
+	res := w.result(u, p, out, start)
+	res.Markdown = isHTML(mediaType) && !args.Raw
+	return res
 }
 
 func (w *web) content(ctx context.Context, out *tools.Output, p *page, r io.Reader, mediaType string, raw bool) error {

@@ -1,0 +1,265 @@
+package notify
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
+	east "github.com/yuin/goldmark/extension/ast"
+	"github.com/yuin/goldmark/parser"
+	"github.com/yuin/goldmark/text"
+	"github.com/yuin/goldmark/util"
+)
+
+const (
+	// maxMarkdown is the longest text, in bytes, that is read as Markdown; what
+	// is longer is shown as it is.
+	maxMarkdown = 32 << 10
+	// maxCells bounds the tables that a text could make: each row has as many
+	// cells as the widest, which costs minutes where a text is made for it.
+	maxCells = 50_000
+	// maxDepth is how deep what is quoted or listed may be nested.
+	maxDepth = 12
+)
+
+// markdownParser reads what models write: CommonMark with GitHub's tables,
+// strikethrough and task lists. It is safe for concurrent use.
+func markdownParser() parser.Parser {
+	return goldmark.New(goldmark.WithExtensions(extension.Table, extension.Strikethrough, extension.TaskList)).Parser()
+}
+
+// readMarkdown reads a clean text. Any text is Markdown, so nothing is refused;
+// what would cost too much, or has no visible text, is shown as it is.
+func readMarkdown(source string) (s styled) {
+	asItIs := styled{text: source}
+	if len(source) > maxMarkdown || cells(source) > maxCells {
+		return asItIs
+	}
+	// The parser reads what anybody wrote; the notification is worth more than
+	// its looks.
+	defer func() {
+		if recover() != nil || strings.TrimSpace(s.text) == "" {
+			s = asItIs
+		}
+	}()
+	m := markdown{source: []byte(source)}
+	root := markdownParser().Parse(text.NewReader(m.source))
+	s = m.blocks(root, 0, "\n\n")
+	if m.tooDeep {
+		return asItIs
+	}
+	return s.trimmed()
+}
+
+// cells returns how many cells a table of all lines would have at most.
+func cells(source string) int {
+	lines, widest := 0, 0
+	for line := range strings.Lines(source) {
+		lines++
+		widest = max(widest, strings.Count(line, "|"))
+	}
+	return lines * widest
+}
+
+// markdown turns a tree of Markdown into text.
+type markdown struct {
+	source  []byte
+	tooDeep bool
+}
+
+// blocks returns the blocks that n holds, with something between them.
+func (m *markdown) blocks(n ast.Node, depth int, between string) (s styled) {
+	if depth > maxDepth {
+		m.tooDeep = true
+		return s
+	}
+	for child := n.FirstChild(); child != nil; child = child.NextSibling() {
+		part := m.block(child, depth+1)
+		if part.text == "" {
+			continue
+		}
+		if s.text != "" {
+			s = s.plus(styled{text: between})
+		}
+		s = s.plus(part)
+	}
+	return s
+}
+
+func (m *markdown) block(n ast.Node, depth int) styled {
+	switch n := n.(type) {
+	case *ast.Heading:
+		return m.inline(n).as(bold, "")
+	case *ast.ThematicBreak:
+		return styled{text: "———"}
+	case *ast.CodeBlock, *ast.FencedCodeBlock:
+		return styled{text: strings.TrimRight(m.lines(n), "\n")}.as(block, "")
+	case *ast.HTMLBlock:
+		text := m.lines(n)
+		if n.HasClosure() {
+			text += string(n.ClosureLine.Value(m.source))
+		}
+		return styled{text: strings.TrimRight(text, "\n")}
+	case *ast.Blockquote:
+		return m.blocks(n, depth, "\n\n").indented("> ", "> ")
+	case *ast.List:
+		return m.list(n, depth)
+	case *east.Table:
+		return styled{text: m.table(n)}.as(block, "")
+	}
+	if n.Type() == ast.TypeBlock && n.FirstChild() != nil && n.FirstChild().Type() == ast.TypeBlock {
+		return m.blocks(n, depth, "\n\n")
+	}
+	return m.inline(n)
+}
+
+func (m *markdown) lines(n ast.Node) string {
+	var b strings.Builder
+	for i := range n.Lines().Len() {
+		line := n.Lines().At(i)
+		b.Write(line.Value(m.source))
+	}
+	return b.String()
+}
+
+func (m *markdown) list(n *ast.List, depth int) (s styled) {
+	between, number := "\n", n.Start
+	if !n.IsTight {
+		between = "\n\n"
+	}
+	for item := n.FirstChild(); item != nil; item = item.NextSibling() {
+		marker := "• "
+		if n.IsOrdered() {
+			marker = strconv.Itoa(number) + ". "
+			number++
+		}
+		if s.text != "" {
+			s = s.plus(styled{text: between})
+		}
+		s = s.plus(m.blocks(item, depth, between).indented(marker, strings.Repeat(" ", utf8.RuneCountInString(marker))))
+	}
+	return s
+}
+
+// table aligns the columns of a table, which no chat here shows as one.
+func (m *markdown) table(n *east.Table) string {
+	var (
+		rows   [][]string
+		widths []int
+	)
+	for row := n.FirstChild(); row != nil; row = row.NextSibling() {
+		var cells []string
+		for cell := row.FirstChild(); cell != nil; cell = cell.NextSibling() {
+			text := m.inline(cell).readable().text
+			if len(cells) == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[len(cells)] = max(widths[len(cells)], utf8.RuneCountInString(text))
+			cells = append(cells, text)
+		}
+		rows = append(rows, cells)
+	}
+	var lines []string
+	for i, cells := range rows {
+		var line strings.Builder
+		for column, cell := range cells {
+			if column > 0 {
+				line.WriteString("  ")
+			}
+			line.WriteString(cell + strings.Repeat(" ", min(widths[column], maxColumn)-min(utf8.RuneCountInString(cell), widths[column], maxColumn)))
+		}
+		lines = append(lines, strings.TrimRight(line.String(), " "))
+		if i == 0 {
+			var rule []string
+			for _, width := range widths {
+				rule = append(rule, strings.Repeat("-", min(width, maxColumn)))
+			}
+			lines = append(lines, strings.Join(rule, "  "))
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// maxColumn bounds what a long cell adds to the others of its column.
+const maxColumn = 40
+
+// inline returns what stands in lines.
+func (m *markdown) inline(n ast.Node) (s styled) {
+	for child := n.FirstChild(); child != nil; child = child.NextSibling() {
+		s = s.plus(m.inlineNode(child))
+	}
+	return s
+}
+
+func (m *markdown) inlineNode(n ast.Node) styled {
+	switch n := n.(type) {
+	case *ast.Text:
+		value := n.Segment.Value(m.source)
+		if !n.IsRaw() {
+			value = util.ResolveEntityNames(util.ResolveNumericReferences(util.UnescapePunctuations(value)))
+		}
+		text := clean(string(value)) // a reference may stand for what was cleaned away
+		if n.SoftLineBreak() || n.HardLineBreak() {
+			text += "\n"
+		}
+		return styled{text: text}
+	case *ast.String:
+		return styled{text: string(n.Value)}
+	case *ast.CodeSpan:
+		return m.inline(n).as(code, "")
+	case *ast.Emphasis:
+		if n.Level == 2 {
+			return m.inline(n).as(bold, "")
+		}
+		return m.inline(n).as(italic, "")
+	case *east.Strikethrough:
+		return m.inline(n).as(strike, "")
+	case *ast.Link:
+		return linked(m.inline(n), string(n.Destination))
+	case *ast.Image:
+		label := m.inline(n)
+		if strings.TrimSpace(label.text) == "" {
+			label = styled{text: "image"}
+		}
+		return linked(label, string(n.Destination))
+	case *ast.AutoLink:
+		return linked(styled{text: string(n.Label(m.source))}, string(n.URL(m.source)))
+	case *ast.RawHTML:
+		var b strings.Builder
+		for i := range n.Segments.Len() {
+			segment := n.Segments.At(i)
+			b.Write(segment.Value(m.source))
+		}
+		return styled{text: b.String()}
+	case *east.TaskCheckBox:
+		if n.IsChecked {
+			return styled{text: "☑ "}
+		}
+		return styled{text: "☐ "}
+	}
+	return m.inline(n)
+}
+
+// linked returns a link. One that leads to somewhere else than it says, or is
+// none for a chat, shows its address.
+func linked(label styled, destination string) styled {
+	destination = clean(string(util.ResolveEntityNames(util.ResolveNumericReferences(util.UnescapePunctuations([]byte(destination))))))
+	if label.text == destination || "mailto:"+label.text == destination {
+		return label // chats make links of addresses
+	}
+	u, err := url.Parse(destination)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || strings.Contains(label.text, "://") || strings.HasPrefix(label.text, "www.") {
+		if destination == "" {
+			return label
+		}
+		return label.plus(styled{text: " (" + destination + ")"})
+	}
+	if strings.TrimSpace(label.text) == "" {
+		return styled{text: u.String()}
+	}
+	return label.as(link, u.String())
+}

@@ -1,0 +1,212 @@
+package notify
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/go-telegram/bot/models"
+)
+
+// What models write, in Slack's markup, and where nothing can be styled.
+func TestMarkdownDegrades(t *testing.T) {
+	for _, test := range []struct{ markdown, slack, plain string }{
+		{"# Title\nWith **bold**, *italic*, ~~gone~~ and `x <*> y`.", "*Title*\n\nWith *bold*, _italic_, ~gone~ and `x &lt;*&gt; y`.", "Title\n\nWith bold, italic, gone and x <*> y."},
+		{"***both***", "_*both*_", "both"},
+		{"[a & b](https://x.example/?a=1&b=<2>|3)", "<https://x.example/?a=1&amp;b=%3C2%3E%7C3|a &amp; b>", "a & b (https://x.example/?a=1&b=<2>|3)"},
+		{"[https://bank.example](https://evil.example)", "https://bank.example (https://evil.example)", "https://bank.example (https://evil.example)"},
+		{"[x](javascript:alert)", "x (javascript:alert)", "x (javascript:alert)"},
+		{"<https://x.example> and https://y.example", "https://x.example and https://y.example", "https://x.example and https://y.example"},
+		{"![a cat](https://x.example/cat.png)", "<https://x.example/cat.png|a cat>", "a cat (https://x.example/cat.png)"},
+		{"- one\n- two\n  1. deep\n  2. deeper\n- [x] done", "• one\n• two\n  1. deep\n  2. deeper\n• ☑ done", "• one\n• two\n  1. deep\n  2. deeper\n• ☑ done"},
+		{"> said\n> **so**\n\nafter", "&gt; said\n&gt; *so*\n\nafter", "> said\n> so\n\nafter"},
+		{"```go\nif a < b { *p* }\n\n    # no title\n```", "```\nif a &lt; b { *p* }\n\n    # no title\n```", "if a < b { *p* }\n\n    # no title"},
+		{"| a | b |\n|---|---|\n| **long** cell | 2 |", "```\na          b\n---------  -\nlong cell  2\n```", "a          b\n---------  -\nlong cell  2"},
+		{"one\ntwo  \nthree\\\nfour\n\n---\n\nend", "one\ntwo\nthree\nfour\n\n———\n\nend", "one\ntwo\nthree\nfour\n\n———\n\nend"},
+		{"**two\nlines**", "*two*\n*lines*", "two\nlines"},
+		{"un**frigging**believable", "un\u200b*frigging*\u200bbelievable", "unfriggingbelievable"},
+		{"**2 * 3**", "2 * 3", "2 * 3"}, // Slack has no way to write it
+		{"<!channel> &lt;!here&gt; &#x202e;x", "&lt;!channel&gt; &lt;!here&gt; x", "<!channel> <!here> x"},
+		{"**open *and ~~never `closed [x](", "**open *and ~~never `closed [x](", "**open *and ~~never `closed [x]("},
+		{"````\n```\n````", "```", "```"},
+		{"[ref]: https://x.example", "[ref]: https://x.example", "[ref]: https://x.example"}, // nothing visible otherwise
+		{"snake_case and 2*3*4", "snake_case and 2\u200b_3_\u200b4", "snake_case and 234"},
+	} {
+		s := readMarkdown(test.markdown)
+		if got := writeSlack(s); got != test.slack {
+			t.Errorf("%q in Slack:\n got %q\nwant %q", test.markdown, got, test.slack)
+		}
+		if got := s.readable().text; got != test.plain {
+			t.Errorf("%q as text:\n got %q\nwant %q", test.markdown, got, test.plain)
+		}
+	}
+}
+
+// What was not said to be Markdown is shown as it is, everywhere.
+func TestPlainTextStaysAsItIs(t *testing.T) {
+	const text = "total 4\n# 1 *  __init__.py\n    indented"
+	for _, preset := range []string{"slack", "discord", "mattermost", "gotify", "ntfy", "http"} {
+		h := newHook(t)
+		c, err := NewHTTP(preset, HTTPConfig{URL: h.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Send(t.Context(), Notification{ID: "1", Text: text}); err != nil {
+			t.Fatal(err)
+		}
+		quoted, err := json.Marshal(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if body := h.bodies[0]; !strings.Contains(body, string(quoted)) && body != text || strings.Contains(body, "markdown") {
+			t.Errorf("%s: %s", preset, body)
+		}
+	}
+}
+
+// Each service gets Markdown as it can show it.
+func TestPresetsShowMarkdown(t *testing.T) {
+	for preset, want := range map[string]string{
+		"slack":      `{"text":"*b* \u003chttps://x.example|l\u003e","unfurl_links":false}`,
+		"discord":    `{"content":"**b** [l](https://x.example)","allowed_mentions":{"parse":[]}}`,
+		"mattermost": `{"text":"**b** [l](https://x.example)"}`,
+		"gotify":     `{"title":"Stevedore","message":"**b** [l](https://x.example)","extras":{"client::display":{"contentType":"text/markdown"}}}`,
+		"ntfy":       `b l (https://x.example)`,
+	} {
+		h := newHook(t)
+		c, err := NewHTTP(preset, HTTPConfig{URL: h.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Send(t.Context(), Notification{ID: "1", Text: "**b** [l](https://x.example)", Format: FormatMarkdown}); err != nil {
+			t.Fatal(err)
+		}
+		if h.bodies[0] != want {
+			t.Errorf("%s:\n got %s\nwant %s", preset, h.bodies[0], want)
+		}
+	}
+}
+
+// A code block that is cut is a code block in each message.
+func TestCutMarkdownIsWhole(t *testing.T) {
+	var source strings.Builder
+	for i := range 600 {
+		fmt.Fprintf(&source, "line %d < of *code*\n", i)
+	}
+	pieces := readMarkdown("Look:\n```\n"+source.String()+"```\nand **that** was it.").split(4000, inRunes)
+	for i, piece := range pieces {
+		text := writeSlack(piece)
+		if strings.Count(text, "```") != 2 || utf8.RuneCountInString(piece.text) > 4000 {
+			t.Errorf("piece %d: %.60q ... %q", i, text, text[len(text)-60:])
+		}
+	}
+	if last := writeSlack(pieces[len(pieces)-1]); len(pieces) < 3 || !strings.HasSuffix(last, "```\n\nand *that* was it.") {
+		t.Errorf("%d pieces, the last is %q", len(pieces), last)
+	}
+}
+
+// Texts that are made to be slow to read, or to end in tables of millions of
+// cells, are read all the same, or shown as they are.
+func TestHostileMarkdown(t *testing.T) {
+	const n = maxMarkdown
+	wide := strings.Repeat("|a", n/8)
+	for name, text := range map[string]string{
+		"brackets": strings.Repeat("[", n), "links": strings.Repeat("[a](", n/4), "quotes": strings.Repeat(">", n),
+		"list": strings.Repeat("- ", n/2), "emphasis": strings.Repeat("*a**", n/4), "ticks": strings.Repeat("`a``", n/4),
+		"table": wide + "|\n" + strings.Repeat("|-", n/8) + "|\n" + strings.Repeat("|a\n", n/8), "long": strings.Repeat("*a* ", n),
+	} {
+		if got := readMarkdown(text); strings.TrimSpace(got.text) == "" {
+			t.Errorf("%s: nothing is left", name)
+		}
+	}
+	deep := strings.Repeat("> ", maxDepth+1) + "x"
+	if got := readMarkdown(deep); got.text != deep {
+		t.Errorf("deep quotes: %q", got.text)
+	}
+}
+
+func TestTelegramStyles(t *testing.T) {
+	api := newBotAPI(t)
+	tg := newTelegram(t, api, "42")
+	if err := tg.Send(t.Context(), Notification{ID: "1", Format: FormatMarkdown, Text: "😀 **bold** and **some `code`**, [a link](https://x.example)\n```\nlines\n```"}); err != nil {
+		t.Fatal(err)
+	}
+	got := api.got[0]
+	var all []models.MessageEntity
+	if err := json.Unmarshal([]byte(got["entities"]), &all); err != nil {
+		t.Fatal(err, got)
+	}
+	units := utf16.Encode([]rune(got["text"]))
+	var styles []string
+	for _, e := range all {
+		styles = append(styles, fmt.Sprintf("%s %s %s", e.Type, string(utf16.Decode(units[e.Offset:e.Offset+e.Length])), e.URL))
+	}
+	want := "bold bold |code code |text_link a link https://x.example|pre lines "
+	if text := strings.Join(styles, "|"); text != want || got["parse_mode"] != "" {
+		t.Errorf("styles %q, want %q", text, want)
+	}
+	if err := tg.Send(t.Context(), Notification{ID: "2", Text: "**not Markdown**"}); err != nil || api.got[1]["text"] != "**not Markdown**" || api.got[1]["entities"] != "" {
+		t.Errorf("plain: %v, %v", err, api.got[1])
+	}
+}
+
+// Whatever the Bot API holds against the styles, the text arrives.
+func TestTelegramFallsBackToPlainText(t *testing.T) {
+	api := newBotAPI(t, `{"ok":false,"error_code":400,"description":"Bad Request: entity is invalid"}`)
+	tg := newTelegram(t, api, "42")
+	if err := tg.Send(t.Context(), Notification{ID: "1", Format: FormatMarkdown, Text: "**bold**"}); err != nil {
+		t.Fatal(err)
+	}
+	if len(api.got) != 2 || api.got[1]["text"] != "bold" || api.got[1]["entities"] != "" {
+		t.Errorf("got %v", api.got)
+	}
+}
+
+// A text of many messages is one file; where no files are welcome, it is the
+// messages after all.
+func TestTelegramSendsLongTextAsAFile(t *testing.T) {
+	text := "# Report\n" + strings.Repeat("Some **words** and more of them.\n", 900)
+	api := newBotAPI(t)
+	tg := newTelegram(t, api, "42")
+	if err := tg.Send(t.Context(), Notification{ID: "1", Format: FormatMarkdown, Text: text}); err != nil {
+		t.Fatal(err)
+	}
+	got := api.got[0]
+	if len(api.got) != 1 || got["file message.md"] != text || !strings.HasPrefix(got["caption"], "Report\n\nSome words") || len(got["caption"]) > telegramCaption || got["chat_id"] != "42" {
+		t.Errorf("%d requests; caption %q, file of %d bytes", len(api.got), got["caption"], len(got["file message.md"]))
+	}
+
+	api = newBotAPI(t, `{"ok":false,"error_code":400,"description":"Bad Request: not enough rights to send documents"}`)
+	if err := newTelegram(t, api, "42").Send(t.Context(), Notification{ID: "1", Text: text}); err != nil {
+		t.Fatal(err)
+	}
+	if len(api.got) < telegramMessages || !strings.HasPrefix(api.got[1]["text"], "# Report") {
+		t.Errorf("%d requests, the second is %.40q", len(api.got), api.got[1]["text"])
+	}
+
+	api = newBotAPI(t, `{"ok":false,"error_code":429,"description":"Too Many Requests: retry after 5","parameters":{"retry_after":5}}`)
+	if err := newTelegram(t, api, "42").Send(t.Context(), Notification{ID: "1", Text: text}); err == nil || len(api.got) != 1 {
+		t.Errorf("%v after %d requests", err, len(api.got))
+	}
+}
+
+func FuzzMarkdown(f *testing.F) {
+	f.Add("# a **b** `c`\n> - d\n\n|a|b|\n|-|-|\n|c|\n[x](https://y) ~~z~~ &amp; \\*")
+	f.Fuzz(func(t *testing.T, source string) {
+		s := readMarkdown(clean(source))
+		for _, piece := range s.split(100, inUTF16) {
+			text := writeSlack(piece)
+			if strings.Contains(text, "<!") || !utf8.ValidString(text) {
+				t.Errorf("%q becomes %q", source, text)
+			}
+			for _, sp := range piece.spans {
+				if sp.from >= sp.to || sp.to > len(piece.text) {
+					t.Fatalf("%q has the span %+v in %q", source, sp, piece.text)
+				}
+			}
+		}
+	})
+}
