@@ -92,7 +92,7 @@ func (w *web) fetch(ctx context.Context, _ tools.Call, args webFetchArgs) *tools
 		if p.status/100 != 2 {
 			err = tools.Errorf(tools.CodeToolFailed, "the server answered %s, and what it sent cannot be shown: %v", statusText(p.status), err)
 		}
-		return refused(u, w.explain(err))
+		return refused(u, w.explain(ctx, err))
 	}
 	// Escaping and absolute links make Markdown larger than its page, within
 	// reason.
@@ -103,7 +103,7 @@ func (w *web) fetch(ctx context.Context, _ tools.Call, args webFetchArgs) *tools
 	start := out.Size()
 	if err := w.content(ctx, out, p, r, mediaType, args.Raw); err != nil {
 		_ = out.Close()
-		return refused(u, w.explain(err))
+		return refused(u, w.explain(ctx, err))
 	}
 	res := w.result(u, p, out, start)
 	res.Markdown = isHTML(mediaType) && !args.Raw

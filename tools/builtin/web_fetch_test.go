@@ -388,14 +388,17 @@ func TestWebFetchSlow(t *testing.T) {
 		}
 	})
 	t.Cleanup(func() { close(quit) })
-	for path, cfg := range map[string]builtin.WebConfig{
-		"/silent":   {HeaderTimeout: 50 * time.Millisecond},
-		"/drip":     {Timeout: 200 * time.Millisecond},
-		"/brackets": {Timeout: time.Second},
+	for path, c := range map[string]struct {
+		cfg  builtin.WebConfig
+		want string
+	}{
+		"/silent":   {builtin.WebConfig{HeaderTimeout: 50 * time.Millisecond}, "did not answer within 50ms"},
+		"/drip":     {builtin.WebConfig{Timeout: 200 * time.Millisecond}, "no whole answer within 200ms"},
+		"/brackets": {builtin.WebConfig{Timeout: time.Second}, "no whole answer within 1s"},
 	} {
-		res := webBench(t, cfg).fails("web_fetch", args{"url": s.URL + path})
-		if tools.CodeOf(res.Err) != tools.CodeTimeout {
-			t.Errorf("%s: %v, want a timeout", path, res.Err)
+		res := webBench(t, c.cfg).fails("web_fetch", args{"url": s.URL + path})
+		if tools.CodeOf(res.Err) != tools.CodeTimeout || !strings.Contains(res.ForLLM, c.want) {
+			t.Errorf("%s: %v, want a timeout: %s", path, res.Err, c.want)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())

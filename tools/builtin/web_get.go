@@ -67,7 +67,7 @@ func (w *web) get(ctx context.Context, u *url.URL) (*page, error) {
 	req.Header.Set("Accept-Encoding", "gzip")
 	resp, err := w.client.Do(req)
 	if err != nil {
-		return nil, w.explain(err)
+		return nil, w.explain(ctx, err)
 	}
 	defer resp.Body.Close()
 	p := &page{
@@ -76,7 +76,7 @@ func (w *web) get(ctx context.Context, u *url.URL) (*page, error) {
 	}
 	if err := w.keep(p, resp); err != nil {
 		_ = p.body.Close()
-		return nil, w.explain(err)
+		return nil, w.explain(ctx, err)
 	}
 	return p, nil
 }
@@ -121,7 +121,7 @@ func (w *web) keep(p *page, resp *http.Response) error {
 }
 
 // explain says in our words what went wrong, without the URL.
-func (w *web) explain(err error) error {
+func (w *web) explain(ctx context.Context, err error) error {
 	if e, ok := errors.AsType[*tools.Error](err); ok {
 		return e
 	}
@@ -132,7 +132,7 @@ func (w *web) explain(err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return tools.Errorf(tools.CodeCancelled, "the call was cancelled")
-	case errors.Is(err, context.DeadlineExceeded):
+	case ctx.Err() != nil: // the error of a header that does not come says so, too
 		return tools.Errorf(tools.CodeTimeout, "no whole answer within %v", w.cfg.Timeout.Round(time.Millisecond))
 	case isNet && timeout.Timeout():
 		return tools.Errorf(tools.CodeTimeout, "the server did not answer within %v", w.cfg.HeaderTimeout.Round(time.Millisecond))
