@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -106,7 +107,7 @@ func (s Setup) answer(ctx context.Context, call tools.Call, in agentArgs) *tools
 	if err != nil {
 		return tools.Failure(err)
 	}
-	res := &tools.Result{ForLLM: o.Reply}
+	res := &tools.Result{ForLLM: cmp.Or(o.Reply, noReply)}
 	if err := o.Err(); err != nil {
 		res = tools.Failure(err)
 		if o.Reply != "" {
@@ -117,6 +118,10 @@ func (s Setup) answer(ctx context.Context, call tools.Call, in agentArgs) *tools
 	res.ForUser, res.Markdown = o.ForUser, o.Reply != "" && strings.HasPrefix(o.ForUser, o.Reply)
 	return res
 }
+
+// noReply stands for a final turn without a word. The user is not told: he may
+// have what he asked for, by a message or a file.
+const noReply = "(the agent ended without an answer)"
 
 // report is the subagent tool. The conversation has a session of its own, which
 // derives from the call.
@@ -168,7 +173,7 @@ func reportOf(o Outcome, label string) *tools.Result {
 		res.ForUser = summary(fmt.Sprintf("The task %s was not completed: %s", label, err))
 		return res
 	}
-	return &tools.Result{ForLLM: fmt.Sprintf("Subagent task completed.\n%sResult:\n%s", details, o.Reply), ForUser: summary(o.Reply), Markdown: true}
+	return &tools.Result{ForLLM: fmt.Sprintf("Subagent task completed.\n%sResult:\n%s", details, cmp.Or(o.Reply, noReply)), ForUser: summary(o.Reply), Markdown: true}
 }
 
 func summary(text string) string {

@@ -89,7 +89,7 @@ func (r *run) callTool(ctx context.Context, place int) (*Answer, error) {
 // failed is the answer to a call that cannot be made.
 func failed(call tools.Call, err error) *Answer {
 	res := tools.Failure(err)
-	return &Answer{Call: call.ID, Tool: call.Tool, Outcome: tools.OutcomeOf(res), Result: *res}
+	return &Answer{Call: call.ID, Tool: call.Tool, Outcome: tools.OutcomeOf(res), NotMade: true, Result: *res}
 }
 
 // refuse answers calls that are not made.

@@ -59,7 +59,9 @@ func (c *conversation) add(position uint64, e Entry) {
 	case p != nil && e.Kind == KindResults:
 		for _, a := range e.Answers {
 			p.answers[a.Call] = a
-			p.tools[a.Tool]++
+			if !a.NotMade {
+				p.tools[a.Tool]++
+			}
 		}
 		// By place, not by time: a loop that was taken up ends the same way.
 		for i := range p.uses {
@@ -112,7 +114,7 @@ func callID(run string, turn, place int) string {
 // call has a result, whatever became of the run that it belongs to.
 func (c *conversation) messages() []Message {
 	var (
-		b     builder
+		b     = newBuilder()
 		uses  []Block
 		run   string
 		turn  int
@@ -134,15 +136,16 @@ func (c *conversation) messages() []Message {
 		case e.Kind == KindUser && e.Message != nil:
 			settle()
 			if e.Fresh {
-				b = builder{}
+				b = newBuilder()
 			}
 			b.add(RoleUser, e.Message.Content...)
 			run, turn = e.Run, 0
 		case e.Kind == KindAssistant && e.Message != nil:
 			settle()
-			b.add(RoleAssistant, e.Message.Content...)
 			turn++
-			uses = toolUses(e.Message.Content)
+			content := b.wellFormed(e.Message.Content)
+			b.add(RoleAssistant, content...)
+			uses = toolUses(content)
 		case e.Kind == KindResults:
 			for _, a := range e.Answers {
 				given[a.Call] = a
@@ -154,7 +157,13 @@ func (c *conversation) messages() []Message {
 }
 
 // builder joins blocks of one role into one message.
-type builder struct{ messages []Message }
+type builder struct {
+	messages []Message
+	turns    int
+	ids      map[string]bool // of the calls so far
+}
+
+func newBuilder() builder { return builder{ids: map[string]bool{}} }
 
 func (b *builder) add(role string, blocks ...Block) {
 	if len(blocks) == 0 {

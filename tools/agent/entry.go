@@ -55,6 +55,8 @@ type Answer struct {
 	Call    string        `json:"call"` // the call's id
 	Tool    string        `json:"tool"`
 	Outcome tools.Outcome `json:"outcome"`
+	// NotMade: the loop refused the call, and no tool saw it.
+	NotMade bool `json:"not_made,omitempty"`
 	tools.Result
 }
 
@@ -114,7 +116,7 @@ type Outcome struct {
 	ForUser string `json:"for_user,omitempty"`
 	Turns   int    `json:"turns"`
 	Usage   Usage  `json:"usage"`
-	// Tools counts the calls of each tool.
+	// Tools counts the calls of each tool that were made.
 	Tools map[string]int `json:"tools,omitempty"`
 	// Error of a run that failed.
 	Error *tools.EventError `json:"error,omitempty"`

@@ -61,10 +61,10 @@ func (o *OpenAI) Complete(ctx context.Context, req Request) (Response, error) {
 	if err != nil {
 		return Response{}, &ProviderError{Code: CodeBadRequest, Message: err.Error()}
 	}
-	return persist(ctx, o.cfg.Patience, func() (Response, error) { return o.once(ctx, body, len(req.Messages)) })
+	return persist(ctx, o.cfg.Patience, func() (Response, error) { return o.once(ctx, body) })
 }
 
-func (o *OpenAI) once(ctx context.Context, body []byte, position int) (Response, error) {
+func (o *OpenAI) once(ctx context.Context, body []byte) (Response, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.cfg.Timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, o.endpoint, bytes.NewReader(body))
@@ -87,16 +87,22 @@ func (o *OpenAI) once(ctx context.Context, body []byte, position int) (Response,
 	if res.StatusCode != http.StatusOK {
 		return Response{}, apiError(res.StatusCode, res.Header, data, o.cfg.APIKey)
 	}
-	return openAIAnswer(data, position)
-}
-
-// openAIAnswer reads an answer. position makes ids for calls that have none,
-// which some servers leave out, unique in the conversation.
-func openAIAnswer(data []byte, position int) (Response, error) {
 	var wire openAIResponse
 	if err := json.Unmarshal(data, &wire); err != nil {
 		return Response{}, badAnswer("not JSON: %v", err)
 	}
+	failure := wire.Error
+	if len(wire.Choices) > 0 && isSet(wire.Choices[0].Error) {
+		failure = wire.Choices[0].Error
+	}
+	if isSet(failure) {
+		return Response{}, insideError(failure, res.Header, o.cfg.APIKey)
+	}
+	return openAIAnswer(wire)
+}
+
+// openAIAnswer reads an answer.
+func openAIAnswer(wire openAIResponse) (Response, error) {
 	if len(wire.Choices) == 0 {
 		return Response{}, badAnswer("it has no choices; is this the address of a chat completions API?")
 	}
@@ -109,17 +115,15 @@ func openAIAnswer(data []byte, position int) (Response, error) {
 			CachedInput: wire.Usage.Details.CachedTokens,
 		},
 	}
+	text := string(message.Content)
 	if message.Refusal != "" {
-		message.Content += message.Refusal
+		text += message.Refusal
 		res.StopReason = StopRefusal
 	}
-	if message.Content != "" {
-		res.Content = append(res.Content, Text(message.Content))
+	if text != "" {
+		res.Content = append(res.Content, Text(text))
 	}
-	for i, call := range message.ToolCalls {
-		if call.ID == "" {
-			call.ID = fmt.Sprintf("call_%d_%d", position, i)
-		}
+	for _, call := range message.ToolCalls {
 		input, err := openAIInput(call.Function.Arguments)
 		if err != nil {
 			return Response{}, badAnswer("the arguments of %s: %v", tools.Excerpt(call.Function.Name, 64), err)

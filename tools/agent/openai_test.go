@@ -2,6 +2,8 @@ package agent_test
 
 import (
 	"encoding/json"
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/stevedore-bus/stevedore/tools/agent"
@@ -10,12 +12,12 @@ import (
 const openAITurn = `{"id":"chatcmpl-1","object":"chat.completion","model":"m-1","choices":[{"index":0,"finish_reason":"tool_calls",
  "message":{"role":"assistant","content":null,"tool_calls":[
   {"id":"call_a","type":"function","function":{"name":"list_dir","arguments":"{\"path\":\".\"}"}},
-  {"id":"","type":"function","function":{"name":"list_dir","arguments":"{\"path\":"}},
+  {"id":"call_b","type":"function","function":{"name":"list_dir","arguments":"{\"path\":"}},
   {"id":"call_c","type":"function","function":{"name":"list_dir","arguments":""}}]}}],
  "usage":{"prompt_tokens":20,"completion_tokens":6,"total_tokens":26,"prompt_tokens_details":{"cached_tokens":16}}}`
 
-// Parallel calls, one without an id, one with broken arguments: each keeps its
-// place and its words on the way back.
+// Parallel calls, one with broken arguments: each keeps its place and its words
+// on the way back.
 func TestOpenAIRoundTrip(t *testing.T) {
 	p := serve(t, "/v1/chat/completions", reply{200, nil, openAITurn})
 	model, err := agent.OpenProvider("openai:m-1", agent.ProviderConfig{BaseURL: p.URL + "/v1", APIKey: testKey})
@@ -29,7 +31,7 @@ func TestOpenAIRoundTrip(t *testing.T) {
 	if res.StopReason != agent.StopToolUse || res.Usage != (agent.Usage{Input: 20, Output: 6, CachedInput: 16}) || len(res.Content) != 3 {
 		t.Fatalf("response %+v", res)
 	}
-	for i, want := range []struct{ id, input string }{{"call_a", `{"path":"."}`}, {"call_1_1", `"{\"path\":"`}, {"call_c", `{}`}} {
+	for i, want := range []struct{ id, input string }{{"call_a", `{"path":"."}`}, {"call_b", `"{\"path\":"`}, {"call_c", `{}`}} {
 		if got := res.Content[i]; got.ID != want.id || string(got.Input) != want.input {
 			t.Errorf("call %d: id %q, input %s; want %q, %s", i, got.ID, got.Input, want.id, want.input)
 		}
@@ -46,7 +48,7 @@ func TestOpenAIRoundTrip(t *testing.T) {
 	again.Messages = append(again.Messages,
 		agent.Message{Role: agent.RoleAssistant, Content: append([]agent.Block{agent.Text("Let me.")}, res.Content...)},
 		agent.Message{Role: agent.RoleUser, Content: []agent.Block{
-			agent.ToolResult("call_a", "go.mod", false), agent.ToolResult("call_1_1", "not JSON", true), image, agent.Text("Go on."),
+			agent.ToolResult("call_a", "go.mod", false), agent.ToolResult("call_b", "not JSON", true), image, agent.Text("Go on."),
 		}})
 	if _, err := model.Complete(t.Context(), again); err != nil {
 		t.Fatal(err)
@@ -61,9 +63,9 @@ func TestOpenAIRoundTrip(t *testing.T) {
 	want := []string{
 		`{"role":"system","content":"Be brief."}`,
 		`{"role":"user","content":"<look> & tell"}`,
-		`{"role":"assistant","content":"Let me.","tool_calls":[{"id":"call_a","type":"function","function":{"name":"list_dir","arguments":"{\"path\":\".\"}"}},{"id":"call_1_1","type":"function","function":{"name":"list_dir","arguments":"{\"path\":"}},{"id":"call_c","type":"function","function":{"name":"list_dir","arguments":"{}"}}]}`,
+		`{"role":"assistant","content":"Let me.","tool_calls":[{"id":"call_a","type":"function","function":{"name":"list_dir","arguments":"{\"path\":\".\"}"}},{"id":"call_b","type":"function","function":{"name":"list_dir","arguments":"\"{\\\"path\\\":\""}},{"id":"call_c","type":"function","function":{"name":"list_dir","arguments":"{}"}}]}`,
 		`{"role":"tool","content":"go.mod","tool_call_id":"call_a"}`,
-		`{"role":"tool","content":"The tool failed: not JSON","tool_call_id":"call_1_1"}`,
+		`{"role":"tool","content":"The tool failed: not JSON","tool_call_id":"call_b"}`,
 		`{"role":"tool","content":"a picture","tool_call_id":"call_c"}`,
 		`{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,QUJD"}},{"type":"text","text":"Go on."}]}`,
 	}
@@ -77,6 +79,57 @@ func TestOpenAIRoundTrip(t *testing.T) {
 	}
 	if want := `{"type":"function","function":{"name":"list_dir","description":"lists","parameters":{"type":"object","properties":{"path":{"type":"string"}}}}}`; string(sent.Tools[0]) != want {
 		t.Errorf("tool %s, want %s", sent.Tools[0], want)
+	}
+}
+
+// What is no usual answer, and what it is taken for.
+func TestOpenAIAnswers(t *testing.T) {
+	for name, c := range map[string]struct{ body, text, code string }{
+		"parts":            {`{"choices":[{"message":{"content":[{"type":"thinking","thinking":[]},{"type":"text","text":"one"},{"type":"text","text":"two"}]}}]}`, "one\ntwo", ""},
+		"no content":       {`{"choices":[{"message":{"content":null}}]}`, "", ""},
+		"an error inside":  {`{"error":{"message":"the backend died","code":401}}`, "the backend died", agent.CodeBadKey},
+		"in the choice":    {`{"choices":[{"finish_reason":"error","error":{"message":"too long","code":"context_length_exceeded"},"message":{"content":""}}]}`, "too long", agent.CodeContextOverflow},
+		"not of this form": {`{"error":"it broke"}`, "it broke", agent.CodeBadRequest},
+		"no error":         {`{"error":null,"choices":[{"error":null,"message":{"content":"hi"}}]}`, "hi", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := serve(t, "/chat/completions", reply{200, nil, c.body})
+			model, err := agent.NewOpenAI("m", agent.ProviderConfig{BaseURL: p.URL})
+			if err != nil {
+				t.Fatal(err)
+			}
+			res, err := model.Complete(t.Context(), lookAround)
+			if c.code != "" {
+				refused, ok := errors.AsType[*agent.ProviderError](err)
+				if !ok || refused.Code != c.code || !strings.Contains(refused.Message, c.text) || len(p.asked()) != 1 {
+					t.Errorf("error %v after %d requests, want %s with %q after 1", err, len(p.asked()), c.code, c.text)
+				}
+				return
+			}
+			var got string
+			for _, b := range res.Content {
+				got += b.Text
+			}
+			if err != nil || got != c.text {
+				t.Errorf("got %q, %v; want %q", got, err, c.text)
+			}
+		})
+	}
+}
+
+// Servers that know no parts get what a user said in a string.
+func TestOpenAIUserText(t *testing.T) {
+	p := serve(t, "/chat/completions", reply{200, nil, `{"choices":[{"message":{"content":"hi"}}]}`})
+	model, err := agent.NewOpenAI("m", agent.ProviderConfig{BaseURL: p.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := agent.Request{Messages: []agent.Message{{Role: agent.RoleUser, Content: []agent.Block{agent.Text("one"), agent.Text("two")}}}}
+	if _, err := model.Complete(t.Context(), req); err != nil {
+		t.Fatal(err)
+	}
+	if want := `{"role":"user","content":"one\n\ntwo"}`; !strings.Contains(p.asked()[0], want) {
+		t.Errorf("sent %s, want %s in it", p.asked()[0], want)
 	}
 }
 

@@ -3,6 +3,7 @@ package agent
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
 )
@@ -56,11 +57,13 @@ type openAIResponse struct {
 	Choices []struct {
 		FinishReason string `json:"finish_reason"`
 		Message      struct {
-			Content   string       `json:"content"`
+			Content   openAIText   `json:"content"`
 			Refusal   string       `json:"refusal"`
 			ToolCalls []openAICall `json:"tool_calls"`
 		} `json:"message"`
+		Error json.RawMessage `json:"error"` // instead of a turn, as OpenRouter has it
 	} `json:"choices"`
+	Error json.RawMessage `json:"error"`
 	Usage struct {
 		PromptTokens     int64 `json:"prompt_tokens"`
 		CompletionTokens int64 `json:"completion_tokens"`
@@ -68,6 +71,23 @@ type openAIResponse struct {
 			CachedTokens int64 `json:"cached_tokens"`
 		} `json:"prompt_tokens_details"`
 	} `json:"usage"`
+}
+
+// openAIText is a content: a string, or the texts of an array of parts, which
+// some servers send.
+type openAIText string
+
+// UnmarshalJSON leaves out parts that are no text.
+func (t *openAIText) UnmarshalJSON(data []byte) error {
+	if len(data) == 0 || data[0] != '[' {
+		return json.Unmarshal(data, (*string)(t))
+	}
+	var parts []Block
+	if err := json.Unmarshal(data, &parts); err != nil {
+		return err
+	}
+	*t = openAIText(textOf(parts))
+	return nil
 }
 
 // openAIMessages translates a conversation. What the protocol cannot say is
@@ -102,14 +122,23 @@ func openAIMessages(req Request) []openAIMessage {
 				parts = append(parts, openAIImages([]Block{b})...)
 			}
 		}
-		switch {
-		case len(parts) == 1 && parts[0].Type == "text":
-			out = append(out, openAIMessage{Role: "user", Content: parts[0].Text})
-		case len(parts) > 0:
-			out = append(out, openAIMessage{Role: "user", Content: parts})
+		if len(parts) > 0 {
+			out = append(out, openAIMessage{Role: "user", Content: openAIContent(parts)})
 		}
 	}
 	return out
+}
+
+// openAIContent is a string where it can be one: not all servers take parts.
+func openAIContent(parts []openAIPart) any {
+	texts := make([]string, len(parts))
+	for i, part := range parts {
+		if part.Type != "text" {
+			return parts
+		}
+		texts[i] = part.Text
+	}
+	return strings.Join(texts, "\n\n")
 }
 
 // openAITurn is a turn of the model, as it said it.
@@ -121,10 +150,6 @@ func openAITurn(content []Block) openAIMessage {
 	for _, use := range toolUses(content) {
 		call := openAICall{ID: use.ID, Type: "function"}
 		call.Function.Name, call.Function.Arguments = use.Name, string(use.Input)
-		var broken string // see openAIInput
-		if json.Unmarshal(use.Input, &broken) == nil {
-			call.Function.Arguments = broken
-		}
 		m.ToolCalls = append(m.ToolCalls, call)
 	}
 	if m.Content == nil && m.ToolCalls == nil {

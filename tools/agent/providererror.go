@@ -103,6 +103,28 @@ func apiError(status int, header http.Header, body []byte, key string) *Provider
 	return e
 }
 
+func isSet(field json.RawMessage) bool { return len(field) > 0 && string(field) != "null" }
+
+// insideError makes a ProviderError of an error that came in an answer of status
+// 200, as servers have it that ask others. Its code may be the status that was
+// meant.
+func insideError(failure json.RawMessage, header http.Header, key string) *ProviderError {
+	var wire struct {
+		Code json.Number `json:"code"`
+	}
+	status := http.StatusBadRequest
+	if json.Unmarshal(failure, &wire) == nil {
+		if n, err := wire.Code.Int64(); err == nil && n >= 400 && n < 600 {
+			status = int(n)
+		}
+	}
+	body, err := encode(map[string]json.RawMessage{"error": failure})
+	if err != nil {
+		body = failure
+	}
+	return apiError(status, header, body, key)
+}
+
 // isOverflow reads the one thing that the protocols tell in words only.
 // Anthropic: "prompt is too long: 210000 tokens > 200000 maximum"; vLLM and
 // others: "maximum context length is ...".
