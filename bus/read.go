@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -40,6 +41,50 @@ func (b *Bus) LastRevision(ctx context.Context, stream, subject string) (body []
 		return nil, 0, fmt.Errorf("read %q: %w", subject, err)
 	}
 	return msg.Data, msg.Sequence, nil
+}
+
+// next returns the first message on a subject of a stream whose sequence is not
+// less.
+func (b *Bus) next(ctx context.Context, stream, subject string, sequence uint64) (*jetstream.RawStreamMsg, error) {
+	if err := CheckSubject(subject); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, b.cfg.Timeout)
+	defer cancel()
+	s, err := b.streamHandle(ctx, stream)
+	if err != nil {
+		return nil, err
+	}
+	return s.GetMsg(ctx, sequence, jetstream.WithGetMsgSubject(subject))
+}
+
+// maxOldCalls is how many calls OldCall looks at. Behind so many the one that is
+// looked for is not worth the time.
+const maxOldCalls = 1000
+
+// OldCall reports whether a call waits on a subject, or is being handled, that
+// was published so long ago that its key may be forgotten: publishing it again
+// would make it two. Younger ones are told by their key. It looks at the first
+// 1,000 at most.
+func (b *Bus) OldCall(ctx context.Context, subject string, is func(body []byte) bool) (bool, error) {
+	// Half the time leaves the other half to clocks that differ.
+	young := time.Now().Add(-keysKept / 2)
+	sequence := uint64(0)
+	for range maxOldCalls {
+		msg, err := b.next(ctx, Calls, subject, sequence+1)
+		switch {
+		case errors.Is(err, jetstream.ErrMsgNotFound), errors.Is(err, jetstream.ErrStreamNotFound):
+			return false, nil
+		case err != nil:
+			return false, fmt.Errorf("read %q: %w", subject, err)
+		case msg.Time.After(young):
+			return false, nil
+		case is(msg.Data):
+			return true, nil
+		}
+		sequence = msg.Sequence
+	}
+	return false, nil
 }
 
 // streamHandle looks a stream up once; handles are cheap but looking up is a

@@ -18,7 +18,7 @@ import (
 func (b *Bus) ReadSession(ctx context.Context, session string) (entries [][]byte, last uint64, err error) {
 	subject := b.Session(session)
 	for {
-		msg, err := b.sessionEntry(ctx, subject, last+1)
+		msg, err := b.next(ctx, Sessions, subject, last+1)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			return entries, last, nil
 		}
@@ -41,7 +41,7 @@ func (b *Bus) AppendSession(ctx context.Context, session string, after uint64, e
 	}
 	// It may be our own entry that is in the way, if the acknowledgement of an
 	// earlier attempt was lost: the one that follows after tells.
-	msg, readErr := b.sessionEntry(ctx, subject, after+1)
+	msg, readErr := b.next(ctx, Sessions, subject, after+1)
 	switch {
 	case errors.Is(readErr, jetstream.ErrMsgNotFound):
 		return 0, err // after is not the last one, nor is there one behind it
@@ -51,20 +51,6 @@ func (b *Bus) AppendSession(ctx context.Context, session string, after uint64, e
 		return msg.Sequence, nil
 	}
 	return 0, err
-}
-
-// sessionEntry returns the first entry on a subject whose sequence is not less.
-func (b *Bus) sessionEntry(ctx context.Context, subject string, sequence uint64) (*jetstream.RawStreamMsg, error) {
-	if err := CheckSubject(subject); err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, b.cfg.Timeout)
-	defer cancel()
-	s, err := b.streamHandle(ctx, Sessions)
-	if err != nil {
-		return nil, err
-	}
-	return s.GetMsg(ctx, sequence, jetstream.WithGetMsgSubject(subject))
 }
 
 // SessionSize is a session and how many entries its log has.

@@ -42,6 +42,10 @@ func (b *Bus) BucketName(bucket string) string {
 	return strings.ReplaceAll(b.prefix, ".", "_") + "_" + bucket
 }
 
+// keysKept is how long the streams of calls and notifications know the keys of
+// messages, so that a repeated publish makes none.
+const keysKept = 10 * time.Minute
+
 // streams is the topology as data: what must be there, and why it is so.
 func (b *Bus) streams() []jetstream.StreamConfig {
 	base := func(name, description string, subjects ...string) jetstream.StreamConfig {
@@ -62,7 +66,7 @@ func (b *Bus) streams() []jetstream.StreamConfig {
 	// a reason instead of vanishing.
 	calls := base(Calls, "calls and raw results that wait for a worker", "call.*.>", "raw.*.>")
 	calls.Retention = jetstream.WorkQueuePolicy
-	calls.Duplicates = 10 * time.Minute
+	calls.Duplicates = keysKept
 	calls.AllowMsgTTL = true // a client may say how long a call is worth running
 
 	// One message per subject, and the first one stays: the first result wins
@@ -85,7 +89,7 @@ func (b *Bus) streams() []jetstream.StreamConfig {
 
 	outbox := base(Outbox, "notifications on their way to a channel", "notify.*")
 	outbox.Retention = jetstream.WorkQueuePolicy
-	outbox.Duplicates = 10 * time.Minute
+	outbox.Duplicates = keysKept
 
 	sessions := base(Sessions, "conversation logs, appended with compare-and-set", "session.*")
 

@@ -68,15 +68,26 @@ func Submit(ctx context.Context, b *bus.Bus, queue string, call tools.Call) (too
 		return tools.ResultEvent{}, err
 	}
 	defer w.close()
+	waits := false
 	if !fresh {
-		// Answered before, it must not even reach a worker: after a while the
-		// stream of calls would not know that it had it.
+		// Submitted before, it must not reach a worker again: after a while the
+		// stream of calls would not know that it had it. A call leaves that
+		// stream when its result stands, so it is the first to be asked.
+		waits, err = b.OldCall(ctx, b.Call(queue, call.Tool), func(body []byte) bool {
+			old, err := tools.DecodeCall(body)
+			return err == nil && old.IDToken() == id && old.SessionToken() == session
+		})
+		if err != nil {
+			return tools.ResultEvent{}, fmt.Errorf("submit call %q: %w", id, err)
+		}
 		stands, ok, err := b.Last(ctx, bus.Results, b.Result(session, id))
 		if ok {
 			return answerTo(call, stands, err)
 		} // an error may pass; waiting will show
 	}
-	_, err = b.Publish(ctx, bus.Message{Subject: b.Call(queue, call.Tool), Body: body, Key: key})
+	if !waits {
+		_, err = b.Publish(ctx, bus.Message{Subject: b.Call(queue, call.Tool), Body: body, Key: key})
+	}
 	if errors.Is(err, bus.ErrTooLarge) {
 		return tools.ResultEvent{}, tools.Errorf(tools.CodeInvalidCall, "the call has %d bytes, and the server takes messages of %d; put big arguments into a file of the workspace", len(body), b.Conn().MaxPayload())
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -62,8 +61,9 @@ func queueOf(call tools.Call) string {
 // busCaller has tools called by whichever worker is free.
 type busCaller struct{ bus *bus.Bus }
 
-// Call takes the result that stands, if the call was answered before, and else
-// submits it and waits. A cancelled caller cancels the call.
+// Call submits a call and waits, or takes the result that stands. A call that
+// waits or runs still, since long ago, is not made a second time. A cancelled
+// caller cancels the call.
 func (c busCaller) Call(ctx context.Context, call tools.Call) (tools.ResultEvent, error) {
 	event, err := c.call(ctx, call)
 	if err != nil && agent.IsCancelled(ctx) {
@@ -75,59 +75,11 @@ func (c busCaller) Call(ctx context.Context, call tools.Call) (tools.ResultEvent
 }
 
 func (c busCaller) call(ctx context.Context, call tools.Call) (tools.ResultEvent, error) {
-	body, ok, err := c.bus.Last(ctx, bus.Results, c.bus.Result(call.SessionToken(), call.IDToken()))
-	if err != nil {
-		return tools.ResultEvent{}, err
-	}
-	if ok {
-		event, err := tools.DecodeResult(body)
-		if err == nil && event.Digest != "" && event.Digest != call.Digest() {
-			err = tools.Errorf(tools.CodeMismatch, "the id %q was used before, with another tool or other arguments", tools.Excerpt(call.ID, 80))
-		}
-		return event, err
-	}
-	waiting, stop := context.WithCancelCause(ctx)
-	var watch sync.WaitGroup
-	watch.Go(func() { c.watchDead(waiting, call, stop) })
-	event, err := rpc.Submit(waiting, c.bus, queueOf(call), call)
-	cause := context.Cause(waiting)
-	stop(nil)
-	watch.Wait()
-	dead, given := errors.AsType[*rpc.DeadError](err)
-	if !given && err != nil {
-		dead, given = errors.AsType[*rpc.DeadError](cause)
-	}
-	if given {
-		return tools.ResultEvent{}, tools.Errorf(dead.Code, "%v", dead)
+	event, err := rpc.Submit(ctx, c.bus, queueOf(call), call)
+	if dead, ok := errors.AsType[*rpc.DeadError](err); ok {
+		return event, tools.Errorf(dead.Code, "%v", dead)
 	}
 	return event, err
-}
-
-// deadInterval is how often dead letters are searched for a call that is waited
-// for: it may have become one while nobody waited, and Submit hears only of
-// those that are made now.
-const deadInterval = 30 * time.Second
-
-func (c busCaller) watchDead(ctx context.Context, call tools.Call, found context.CancelCauseFunc) {
-	ticker := time.NewTicker(deadInterval)
-	defer ticker.Stop()
-	id := call.SessionToken() + "." + call.IDToken() + "." + call.Digest() // as Submit has it
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		for letter, err := range c.bus.DeadLetters(ctx, bus.DeadCall) {
-			if err != nil {
-				break // asked again
-			}
-			if letter.ID == id {
-				found(&rpc.DeadError{DeadLetter: letter.DeadLetter})
-				return
-			}
-		}
-	}
 }
 
 // answered reports whether a run has its result although its log has no end.
