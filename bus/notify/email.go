@@ -11,7 +11,6 @@ import (
 	"net/textproto"
 	"slices"
 	"strconv"
-	"strings"
 
 	gomail "github.com/wneessen/go-mail"
 
@@ -39,15 +38,20 @@ type EmailConfig struct {
 // Email sends notifications by SMTP. The Message-ID is the same for every
 // attempt, so that mail systems that look at it show a notification once.
 type Email struct {
-	cfg   EmailConfig
-	host  string
-	opts  []gomail.Option
-	roots *x509.CertPool // nil is the system's
+	cfg     EmailConfig
+	host    string
+	opts    []gomail.Option
+	roots   *x509.CertPool // nil is the system's
+	secrets secrets
 }
 
 // NewEmail returns an e-mail channel. It does not connect.
 func NewEmail(cfg EmailConfig) (*Email, error) {
-	e := &Email{cfg: cfg, opts: []gomail.Option{gomail.WithTimeout(sendTimeout)}}
+	e := &Email{
+		cfg: cfg, opts: []gomail.Option{gomail.WithTimeout(sendTimeout)},
+		// As a login says it, too.
+		secrets: secretsOf(nil, cfg.Password, "\x00"+cfg.User+"\x00"+cfg.Password),
+	}
 	port := 587
 	switch cfg.TLS {
 	case "", "starttls":
@@ -65,7 +69,7 @@ func NewEmail(cfg EmailConfig) (*Email, error) {
 	if host, given, err := net.SplitHostPort(cfg.Host); err == nil {
 		e.host = host
 		if port, err = strconv.Atoi(given); err != nil {
-			return nil, fmt.Errorf("email: host %q: want HOST:PORT", cfg.Host)
+			return nil, errors.New("email: host: want HOST:PORT")
 		}
 	}
 	e.opts = append(e.opts, gomail.WithPort(port))
@@ -81,7 +85,7 @@ func NewEmail(cfg EmailConfig) (*Email, error) {
 		}
 	}
 	if _, err := gomail.NewClient(e.host, e.opts...); err != nil {
-		return nil, fmt.Errorf("email: %s", redact(err.Error(), []string{cfg.Password}))
+		return nil, fmt.Errorf("email: %s", e.secrets.hide(err.Error()))
 	}
 	return e, nil
 }
@@ -117,7 +121,7 @@ func (e *Email) Send(ctx context.Context, n Notification) error {
 		return raw, err
 	}))...)
 	if err != nil {
-		return bus.Reject("unsendable", fmt.Errorf("send by %s: %s", e.host, redact(err.Error(), []string{e.cfg.Password})))
+		return bus.Reject("unsendable", fmt.Errorf("send by %s: %s", e.host, e.secrets.hide(err.Error())))
 	}
 	connection, err := client.DialToSMTPClientWithContext(ctx)
 	if err != nil {
@@ -142,7 +146,7 @@ func (e *Email) verdict(err error) error {
 	if err == nil {
 		return nil
 	}
-	told := fmt.Errorf("send by %s: %s", e.host, redact(excerptLine(strings.TrimSpace(err.Error())), []string{e.cfg.Password}))
+	told := fmt.Errorf("send by %s: %s", e.host, e.secrets.hide(err.Error()))
 	code := 0
 	if reply, ok := errors.AsType[*textproto.Error](err); ok {
 		code = reply.Code

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"mime"
 	"net/http"
+	"net/url"
 	"regexp"
 	"strings"
 	"text/template"
@@ -109,7 +110,15 @@ func NewHTTP(preset string, cfg HTTPConfig) (*HTTP, error) {
 		return nil, fmt.Errorf("channel %s: %w", preset, err)
 	}
 	if !s.secretURL { // then its path is no secret, and helps to find a mistake
-		post.secrets = []string{cfg.Token}
+		u, err := url.Parse(cfg.URL)
+		if err != nil {
+			return nil, fmt.Errorf("channel %s: the URL cannot be read", preset) // newPoster read it
+		}
+		credentials := append(words.FindAllString(cfg.Template, -1), cfg.Token)
+		if cfg.Token != "" {
+			credentials = append(credentials, s.tokenPrefix+cfg.Token)
+		}
+		post.secrets = secretsOf(&url.URL{User: u.User, RawQuery: u.RawQuery}, credentials...)
 	}
 	if cfg.ContentType != "" {
 		s.contentType = cfg.ContentType

@@ -16,9 +16,11 @@ import (
 )
 
 const (
-	// maxMarkdown is the longest text, in bytes, that is read as Markdown; what
-	// is longer is shown as it is.
-	maxMarkdown = 32 << 10
+	// markdownPiece is about how much, in bytes, is read at once, because the
+	// time that it takes can grow with the square of it. maxMarkdown is the
+	// most; what cannot be taken apart below that is shown as it is.
+	markdownPiece = 4 << 10
+	maxMarkdown   = 16 << 10
 	// maxCells bounds the tables that a text could make: each row has as many
 	// cells as the widest, which costs minutes where a text is made for it.
 	maxCells = 50_000
@@ -34,9 +36,41 @@ func markdownParser() parser.Parser {
 
 // readMarkdown reads a clean text. Any text is Markdown, so nothing is refused;
 // what would cost too much, or has no visible text, is shown as it is.
-func readMarkdown(source string) (s styled) {
-	asItIs := styled{text: source}
-	if len(source) > maxMarkdown || cells(source) > maxCells {
+func readMarkdown(source string) (all styled) {
+	for _, piece := range pieces(source) {
+		s := readPiece(piece)
+		if all.text != "" {
+			all = all.plus(styled{text: "\n\n"})
+		}
+		all = all.plus(s)
+	}
+	return all
+}
+
+// pieces cuts a text between its paragraphs, but not within a fence.
+func pieces(source string) (all []string) {
+	var (
+		from, at int
+		fence    string
+	)
+	for line := range strings.Lines(source) {
+		at += len(line)
+		switch text := strings.TrimSpace(line); {
+		case fence == "" && (strings.HasPrefix(text, "```") || strings.HasPrefix(text, "~~~")):
+			fence = text[:3]
+		case fence != "" && strings.HasPrefix(text, fence):
+			fence = ""
+		case fence == "" && text == "" && at-from > markdownPiece:
+			all = append(all, source[from:at])
+			from = at
+		}
+	}
+	return append(all, source[from:])
+}
+
+func readPiece(source string) (s styled) {
+	asItIs := styled{text: source}.trimmed()
+	if len(source) > maxMarkdown || cells(source) > maxCells || strings.Contains(source, strings.Repeat(">", maxDepth+1)) {
 		return asItIs
 	}
 	// The parser reads what anybody wrote; the notification is worth more than

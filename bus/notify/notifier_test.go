@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -116,8 +117,8 @@ func TestRouting(t *testing.T) {
 		{"result", "s1", `{"for_user":"the call's","channel":"console","chat_id":"9"}`, console, Notification{Text: "the call's", ChatID: "9"}},
 		{"result", "s0", `{"for_user":"anywhere","channel":"last"}`, chat, Notification{Text: "anywhere", ChatID: "7"}},
 		{"result", "broken", `{"for_user":"told anyway"}`, console, Notification{Text: "told anyway"}},
-		{"result", "s0", `{"for_user":"nobody","channel":"pager","chat_id":"1"}`, console, Notification{Text: "nobody", Note: unserved("pager")}},
-		{"result", "s0", `{"for_user":"hostile","channel":"*.>\u0000"}`, console, Notification{Text: "hostile", Note: unserved("*.>\x00")}},
+		{"result", "s0", `{"for_user":"nobody","channel":"pager","chat_id":"1"}`, console, Notification{Text: "nobody", Note: noteOn("pager")}},
+		{"result", "s0", `{"for_user":"hostile","channel":"*.>\u0000"}`, console, Notification{Text: "hostile", Note: noteOn("*.>\x00")}},
 		{"completion", "s0", `{"tool":"spawn","outcome":"failed","silent":true,"is_error":true,"error":{"code":"x","message":"it broke"}}`, console,
 			Notification{Text: "spawn did not succeed (failed): it broke", Tool: "spawn", IsError: true}},
 		{"result", "s0", `{"tool":"shell","action":"cron","outcome":"timeout","is_error":true,"for_llm":"too slow"}`, console,
@@ -281,7 +282,7 @@ func TestStrayNotifications(t *testing.T) {
 	if moved, err := n.sweepOnce(t.Context(), time.Now().Add(time.Hour)); moved != 2 || err != nil {
 		t.Errorf("moved %d, %v", moved, err)
 	}
-	if got := console.next(t); got.Text != "one" || got.Note != unserved("pager") || got.ChatID != "" {
+	if got := console.next(t); got.Text != "one" || !strings.HasPrefix(got.Note, `meant for the channel "pager", which nobody serves; served here: console`) || got.ChatID != "" {
 		t.Errorf("got %+v", got)
 	}
 	if got := console.next(t); got.Text != "a notification of 8 bytes that cannot be read" {
@@ -344,4 +345,10 @@ func TestOldResultsAreNotTold(t *testing.T) {
 	if got := stored(t, b, bus.Outbox); got != 0 {
 		t.Errorf("%d notifications in the outbox", got)
 	}
+}
+
+// noteOn is what the default channel is told of a channel that nobody serves,
+// where console and chat are served.
+func noteOn(channel string) string {
+	return fmt.Sprintf("meant for the channel %q, which nobody serves; served here: chat, console", channel)
 }

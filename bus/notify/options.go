@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // options are the settings of one spec. Its methods note the first error, so
@@ -113,5 +115,11 @@ func (o *options) unused() error {
 	if len(o.values) == 0 {
 		return nil
 	}
-	return fmt.Errorf("unknown settings: %s", strings.Join(slices.Sorted(maps.Keys(o.values)), ", "))
+	names := slices.Sorted(maps.Keys(o.values))
+	for i, name := range names {
+		if len(name) > 20 || !tools.IsToken(name) {
+			names[i] = "(one that is no name)" // it may be a secret that was cut apart
+		}
+	}
+	return fmt.Errorf("unknown settings: %s", strings.Join(names, ", "))
 }

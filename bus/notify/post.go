@@ -6,15 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/tools"
 )
 
 const (
@@ -29,11 +26,12 @@ const (
 type poster struct {
 	client  *http.Client
 	url     string
-	host    string   // the only part of the URL that errors show
-	secrets []string // that may not be in an error
+	host    string // the only part of the URL that errors show
+	secrets secrets
 }
 
-func newPoster(rawURL string, secrets ...string) (*poster, error) {
+// newPoster takes the URL, and the credentials that go into the requests.
+func newPoster(rawURL string, credentials ...string) (*poster, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
 		return nil, errors.New("the URL is not of the form https://HOST/PATH") // it may be a secret
@@ -44,24 +42,8 @@ func newPoster(rawURL string, secrets ...string) (*poster, error) {
 			// A redirect would carry the credential to somewhere else.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-		url: rawURL, host: u.Host, secrets: secretsOf(u, secrets),
+		url: rawURL, host: u.Host, secrets: secretsOf(u, credentials...),
 	}, nil
-}
-
-// secretsOf lists what of a URL must not be shown: hooks have their key in the
-// path or the query.
-func secretsOf(u *url.URL, more []string) []string {
-	all := append([]string{u.String(), u.RawQuery, u.EscapedPath(), u.Path}, more...)
-	if password, ok := u.User.Password(); ok {
-		all = append(all, password)
-	}
-	for part := range strings.SplitSeq(u.Path, "/") {
-		all = append(all, part)
-	}
-	for _, values := range u.Query() {
-		all = append(all, values...)
-	}
-	return all
 }
 
 // post sends body. The error is a verdict and names no secret.
@@ -74,14 +56,14 @@ func (p *poster) post(ctx context.Context, header http.Header, body []byte) erro
 	req.Header.Set("User-Agent", "stevedore")
 	res, err := p.client.Do(req)
 	if err != nil {
-		return fmt.Errorf("post to %s: %w", p.host, withoutURL(err, p.secrets))
+		return fmt.Errorf("post to %s: %s", p.host, p.secrets.cause(err))
 	}
-	defer func() { _ = res.Body.Close() }()                // it was only read
-	text, _ := io.ReadAll(io.LimitReader(res.Body, 4<<10)) // only for the error
+	defer func() { _ = res.Body.Close() }()                 // it was only read
+	text, _ := io.ReadAll(io.LimitReader(res.Body, 64<<10)) // only for the error; what is cut off is not shown
 	if res.StatusCode/100 == 2 {
 		return nil
 	}
-	return verdict(res, fmt.Errorf("post to %s: %s: %s", p.host, res.Status, redact(excerptLine(string(text)), p.secrets)))
+	return verdict(res, fmt.Errorf("post to %s: %s", p.host, p.secrets.hide(res.Status+": "+string(text))))
 }
 
 // verdict tells what may heal from what will not.
@@ -109,30 +91,4 @@ func retryAfter(value string, now time.Time) (time.Duration, bool) {
 		return 0, false
 	}
 	return min(max(pause, time.Millisecond), maxPause), true
-}
-
-// withoutURL is err without the URL that net/http puts into it.
-func withoutURL(err error, secrets []string) error {
-	if e, ok := errors.AsType[*url.Error](err); ok {
-		err = e.Err
-	}
-	if e, ok := errors.AsType[net.Error](err); ok && e.Timeout() {
-		return errors.New("no answer in time; it may have arrived all the same")
-	}
-	return errors.New(redact(err.Error(), secrets))
-}
-
-// redact replaces secrets. Very short ones would be found everywhere, and are
-// none.
-func redact(text string, secrets []string) string {
-	for _, s := range secrets {
-		if len(s) >= 6 {
-			text = strings.ReplaceAll(text, s, "xxxxx")
-		}
-	}
-	return text
-}
-
-func excerptLine(text string) string {
-	return tools.EscapeLine(tools.Excerpt(strings.TrimSpace(text), 300))
 }

@@ -139,15 +139,22 @@ func (n *Notifier) address(ctx context.Context, session string, e tools.ResultEv
 	}
 	if !ok {
 		to.Channel = n.cfg.Default
-		to.Note = unserved(name)
+		to.Note = n.unserved(name)
 		return nil
 	}
 	to.Channel, to.ChatID = channel, chat
 	return nil
 }
 
-func unserved(channel string) string {
-	return fmt.Sprintf("meant for the channel %q, which nobody serves", tools.Excerpt(channel, 64))
+// unserved says that a channel is not there, and which ones are.
+func (n *Notifier) unserved(channel string) string {
+	const shown = 10
+	known := sortedNames(n.cfg.Channels)
+	more := ""
+	if len(known) > shown {
+		known, more = known[:shown], ", ..."
+	}
+	return fmt.Sprintf("meant for the channel %q, which nobody serves; served here: %s%s", tools.Excerpt(channel, 64), strings.Join(known, ", "), more)
 }
 
 // lastChannel asks the state; if that fails, the user is told on the default

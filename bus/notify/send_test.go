@@ -28,7 +28,7 @@ func TestSend(t *testing.T) {
 		{Notification{ID: "2", Text: "session's last", Session: "s1"}, chat, Notification{Channel: "chat", ChatID: "42"}},
 		{Notification{ID: "3", Text: "anywhere", Channel: "last"}, chat, Notification{Channel: "chat", ChatID: "7"}},
 		{Notification{ID: "4", Text: "named", Channel: "chat", ChatID: "9", Session: "s1"}, chat, Notification{Channel: "chat", ChatID: "9"}},
-		{Notification{ID: "5", Text: "nobody", Channel: "pager", ChatID: "9"}, console, Notification{Channel: "console", Note: unserved("pager")}},
+		{Notification{ID: "5", Text: "nobody", Channel: "pager", ChatID: "9"}, console, Notification{Channel: "console", Note: noteOn("pager")}},
 	} {
 		sent, err := n.Send(t.Context(), tt.message)
 		if err != nil || sent.Channel != tt.want.Channel || sent.ChatID != tt.want.ChatID || sent.Note != tt.want.Note {

@@ -41,10 +41,10 @@ type TelegramConfig struct {
 // Telegram sends notifications as a bot. The Bot API takes no idempotency key:
 // after an answer that was lost, a message comes twice.
 type Telegram struct {
-	bot   *bot.Bot
-	chat  string
-	token string
-	sent  progress
+	bot     *bot.Bot
+	chat    string
+	secrets secrets
+	sent    progress
 }
 
 // NewTelegram returns a channel for the bot of a token. It does not connect.
@@ -56,9 +56,9 @@ func NewTelegram(token string, cfg TelegramConfig) (*Telegram, error) {
 	}
 	b, err := bot.New(token, opts...)
 	if err != nil {
-		return nil, fmt.Errorf("telegram: %s", redact(err.Error(), []string{token}))
+		return nil, fmt.Errorf("telegram: %s", secretsOf(nil, token).hide(err.Error()))
 	}
-	return &Telegram{bot: b, chat: cfg.Chat, token: token}, nil
+	return &Telegram{bot: b, chat: cfg.Chat, secrets: secretsOf(nil, token, "/bot"+token+"/sendMessage", "/bot"+token+"/sendDocument")}, nil
 }
 
 // Send sends n in as many messages as it takes, or as a file if they would be
@@ -146,7 +146,7 @@ func (t *Telegram) verdict(err error) error {
 	if err == nil {
 		return nil
 	}
-	told := fmt.Errorf("send to telegram: %w", withoutURL(err, []string{t.token}))
+	told := fmt.Errorf("send to telegram: %s", t.secrets.cause(err))
 	if tooMany, ok := errors.AsType[*bot.TooManyRequestsError](err); ok {
 		seconds := min(max(tooMany.RetryAfter, 1), int(maxPause/time.Second))
 		return bus.RetryAfter(time.Duration(seconds)*time.Second, told)

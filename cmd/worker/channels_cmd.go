@@ -70,11 +70,13 @@ func (o *channelOptions) list(out io.Writer, json bool) error {
 	if err != nil {
 		return err
 	}
+	var broken []string
 	for _, name := range slices.Sorted(maps.Keys(specs)) {
 		kind, _, _ := strings.Cut(specs[name], ":")
 		c := listedChannel{Name: name, Kind: kind, Default: name == o.defaultsTo}
 		if _, err := notify.Open(specs[name], channelEnv(out)); err != nil {
 			c.Error = err.Error()
+			broken = append(broken, name)
 		}
 		if json {
 			if err := cli.JSON(out, c); err != nil {
@@ -92,6 +94,12 @@ func (o *channelOptions) list(out io.Writer, json bool) error {
 		if _, err := fmt.Fprintln(out, cli.OneLine(line)); err != nil {
 			return err
 		}
+	}
+	if _, ok := specs[o.defaultsTo]; !ok {
+		return cli.Exit(cli.ExitFailed, "the default channel %q is not among them; another process has to serve it", o.defaultsTo)
+	}
+	if len(broken) > 0 {
+		return cli.Exit(cli.ExitFailed, "cannot be opened: %s", strings.Join(broken, ", "))
 	}
 	return nil
 }
