@@ -15,6 +15,10 @@ type Config struct {
 	Server string
 	// Context names a context of the nats CLI; it is used instead of Server.
 	Context string
+	// Domain is the JetStream domain to work in, APIPrefix another prefix of its
+	// API than $JS.API, where an account imports it; the prefix counts if both
+	// are given. A context brings its own; what is given here wins.
+	Domain, APIPrefix string
 	// Creds is a credentials file, NKey a seed file.
 	Creds, NKey string
 	// User and Password, or Token, log in where the server wants that.

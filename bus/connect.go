@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -43,11 +44,7 @@ func Connect(ctx context.Context, cfg Config) (*Bus, error) {
 	if b.nc, err = b.dial(); err != nil {
 		return nil, err
 	}
-	b.js, err = jetstream.New(b.nc,
-		jetstream.WithDefaultTimeout(cfg.Timeout),
-		jetstream.WithPublishAsyncTimeout(cfg.Timeout),
-		jetstream.WithPublishAsyncMaxPending(maxInFlight))
-	if err == nil {
+	if b.js, err = b.openJetStream(); err == nil {
 		err = b.checkServer(ctx)
 	}
 	if err != nil {
@@ -63,9 +60,12 @@ func (b *Bus) dial() (*nats.Conn, error) {
 		return nil, err
 	}
 	if b.cfg.Context != "" {
-		nc, _, err := natscontext.Connect(b.cfg.Context, opts...)
+		nc, settings, err := natscontext.Connect(b.cfg.Context, opts...)
 		if err != nil {
 			return nil, fmt.Errorf("%w: context %q: %w", ErrUnreachable, b.cfg.Context, withoutURL(err))
+		}
+		if b.cfg.Domain == "" && b.cfg.APIPrefix == "" {
+			b.cfg.Domain, b.cfg.APIPrefix = settings.JSDomain, settings.JSAPIPrefix
 		}
 		return nc, nil
 	}
@@ -77,6 +77,34 @@ func (b *Bus) dial() (*nats.Conn, error) {
 		return nil, fmt.Errorf("%w: no NATS server answers at %s: %w", ErrUnreachable, redactURLs(b.cfg.Server), withoutURL(err))
 	}
 	return nc, nil
+}
+
+// openJetStream speaks to JetStream in the domain that was asked for.
+func (b *Bus) openJetStream() (jetstream.JetStream, error) {
+	opts := []jetstream.JetStreamOpt{
+		jetstream.WithDefaultTimeout(b.cfg.Timeout),
+		jetstream.WithPublishAsyncTimeout(b.cfg.Timeout),
+		jetstream.WithPublishAsyncMaxPending(maxInFlight),
+	}
+	switch {
+	case b.cfg.APIPrefix != "":
+		return jetstream.NewWithAPIPrefix(b.nc, strings.TrimSuffix(b.cfg.APIPrefix, "."), opts...)
+	case b.cfg.Domain != "":
+		return jetstream.NewWithDomain(b.nc, b.cfg.Domain, opts...)
+	}
+	return jetstream.New(b.nc, opts...)
+}
+
+// apiPrefix is what the subjects of JetStream's API start with, for requests
+// that the library does not make.
+func (b *Bus) apiPrefix() string {
+	switch {
+	case b.cfg.APIPrefix != "":
+		return strings.TrimSuffix(b.cfg.APIPrefix, ".")
+	case b.cfg.Domain != "":
+		return "$JS." + b.cfg.Domain + ".API"
+	}
+	return "$JS.API"
 }
 
 func (b *Bus) options() ([]nats.Option, error) {

@@ -39,11 +39,11 @@ type puller struct {
 	msgs   chan *nats.Msg
 }
 
-func newPuller(nc *nats.Conn, stream, consumer string) *puller {
+func newPuller(nc *nats.Conn, api, stream, consumer string) *puller {
 	return &puller{
 		nc:          nc,
-		request:     fmt.Sprintf("$JS.API.CONSUMER.MSG.NEXT.%s.%s", stream, consumer),
-		info:        fmt.Sprintf("$JS.API.CONSUMER.INFO.%s.%s", stream, consumer),
+		request:     fmt.Sprintf("%s.CONSUMER.MSG.NEXT.%s.%s", api, stream, consumer),
+		info:        fmt.Sprintf("%s.CONSUMER.INFO.%s.%s", api, stream, consumer),
 		reconnected: nc.StatusChanged(nats.CONNECTED),
 	}
 }

@@ -65,7 +65,7 @@ func newUpCommand() *cobra.Command {
 
 func up(ctx context.Context, o upOptions, stdout, stderr io.Writer) (err error) {
 	if o.connection.External() {
-		return cli.Exit(cli.ExitUsage, "up runs a server of its own; use \"worker serve\" to work for %s", "--server or --context")
+		return cli.Exit(cli.ExitUsage, "up runs a server of its own; use \"worker serve\" to work for another one, or leave out --server and --context (and NATS_URL and NATS_CONTEXT)")
 	}
 	log, err := o.logging.Logger(stderr)
 	if err != nil {

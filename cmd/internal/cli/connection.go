@@ -39,6 +39,8 @@ func (c *Connection) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&c.TLSCert, "tlscert", "", "client certificate `FILE` (NATS_CERT)")
 	flags.StringVar(&c.TLSKey, "tlskey", "", "client key `FILE` (NATS_KEY)")
 	flags.StringVar(&c.TLSCA, "tlsca", "", "certificate authority `FILE` (NATS_CA)")
+	flags.StringVar(&c.Domain, "js-domain", "", "JetStream `DOMAIN`, as a context may name it, too")
+	flags.StringVar(&c.APIPrefix, "js-api-prefix", "", "`PREFIX` of JetStream's API, where an account imports it under another one than $JS.API")
 	flags.StringVar(&c.InboxPrefix, "inbox-prefix", "", "`PREFIX` of inboxes (NATS_INBOX_PREFIX)")
 	flags.DurationVar(&c.Timeout, "timeout", 5*time.Second, "`TIME` to wait for the bus (NATS_TIMEOUT)")
 	flags.StringVar(&c.Prefix, "prefix", bus.DefaultPrefix, "first `TOKEN` of all subjects")
@@ -74,6 +76,11 @@ func (c *Connection) Check() error {
 	}
 	if c.Timeout <= 0 {
 		return Exit(ExitUsage, "--timeout %s: want more than 0s", c.Timeout)
+	}
+	for _, subject := range []struct{ flag, value string }{{"js-domain", c.Domain}, {"js-api-prefix", c.APIPrefix}} {
+		if strings.ContainsAny(subject.value, " \t\r\n*>") {
+			return Exit(ExitUsage, "--%s %q: want the tokens of a subject", subject.flag, subject.value)
+		}
 	}
 	if c.Replicas < 0 {
 		return Exit(ExitUsage, "--replicas %d: want 1 or more, or 0 for the default", c.Replicas)

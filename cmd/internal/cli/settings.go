@@ -35,6 +35,16 @@ var envAliases = map[string]string{
 	"heartbeat-enabled": "PICOCLAW_HEARTBEAT_ENABLED",
 }
 
+// either are two flags that say the same in two ways, where the bus is: the one
+// from the higher source counts, and nothing is left of the other one.
+var either = map[string]string{"server": "context", "context": "server"}
+
+// settled reports whether a higher source has spoken about a flag.
+func settled(flags *pflag.FlagSet, f *pflag.Flag) bool {
+	other := flags.Lookup(either[f.Name])
+	return f.Changed || other != nil && other.Changed && other.Value.String() != ""
+}
+
 // AddConfigFlag adds --config and makes cmd and its children take settings, in
 // rising order, from defaults, the file, the environment and flags. A setting
 // is a flag: the file's keys are the flags' names, with - or _, and the
@@ -47,6 +57,9 @@ func AddConfigFlag(cmd *cobra.Command) {
 }
 
 func resolve(flags *pflag.FlagSet, root *cobra.Command) error {
+	if flags.Changed("server") && flags.Changed("context") {
+		return Exit(ExitUsage, "--server and --context name two places; name one of them")
+	}
 	if err := fromEnvironment(flags); err != nil {
 		return err
 	}
@@ -57,21 +70,24 @@ func resolve(flags *pflag.FlagSet, root *cobra.Command) error {
 	return fromFile(flags, file.Value.String(), allFlags(root))
 }
 
+// fromEnvironment takes our own variables first, and then those of others for
+// what is left.
 func fromEnvironment(flags *pflag.FlagSet) error {
 	var errs []error
-	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Changed || f.Name == "help" {
-			return
-		}
-		for _, name := range []string{EnvName(f.Name), envAliases[f.Name]} {
-			if value, ok := os.LookupEnv(name); ok && name != "" {
-				if err := flags.Set(f.Name, value); err != nil {
-					errs = append(errs, fmt.Errorf("environment variable %s: %w", name, err))
-				}
-				return
+	for _, name := range []func(string) string{EnvName, func(flag string) string { return envAliases[flag] }} {
+		given := map[string]string{} // first all are looked up: none settles another one of its kind
+		flags.VisitAll(func(f *pflag.Flag) {
+			value, ok := os.LookupEnv(name(f.Name))
+			if ok && name(f.Name) != "" && f.Name != "help" && !settled(flags, f) {
+				given[f.Name] = value
+			}
+		})
+		for _, flag := range slices.Sorted(maps.Keys(given)) {
+			if err := flags.Set(flag, given[flag]); err != nil {
+				errs = append(errs, fmt.Errorf("environment variable %s: %w", name(flag), err))
 			}
 		}
-	})
+	}
 	if err := errors.Join(errs...); err != nil {
 		return &Error{Code: ExitUsage, Err: err}
 	}
@@ -97,13 +113,14 @@ func fromFile(flags *pflag.FlagSet, name string, known map[string]bool) error {
 	if err := yaml.Unmarshal(data, &settings); err != nil {
 		return Exit(ExitUsage, "settings file %q: %s", name, yaml.FormatError(err, false, false))
 	}
+	taken := map[string]bool{}
+	flags.VisitAll(func(f *pflag.Flag) { taken[f.Name] = settled(flags, f) })
 	for key, value := range settings {
 		flag := strings.ReplaceAll(key, "_", "-")
 		if !known[flag] {
 			return Exit(ExitUsage, "settings file %q: unknown setting %q; known are %s", name, key, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 		}
-		f := flags.Lookup(flag)
-		if f == nil || f.Changed {
+		if flags.Lookup(flag) == nil || taken[flag] {
 			continue
 		}
 		if err := setAny(flags, flag, value); err != nil {

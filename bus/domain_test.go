@@ -1,0 +1,100 @@
+package bus_test
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/stevedore-bus/stevedore/bus"
+)
+
+func startDomain(t *testing.T, domain string, opts server.Options) *server.Server {
+	t.Helper()
+	opts.ServerName, opts.Host, opts.Port, opts.NoSigs, opts.NoLog = domain, "127.0.0.1", -1, true, true
+	opts.JetStream, opts.JetStreamDomain, opts.StoreDir = true, domain, t.TempDir()
+	s, err := server.NewServer(&opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(20 * time.Second) {
+		t.Fatal("a server does not start")
+	}
+	return s
+}
+
+// A client of a leaf node works in the JetStream of the hub, if its
+// configuration or its context names the hub's domain, or the API's prefix.
+func TestDomain(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0") // the leaf has to know the port
+	if err != nil {
+		t.Fatal(err)
+	}
+	remote := &url.URL{Scheme: "nats-leaf", Host: l.Addr().String()}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	hub := startDomain(t, "hub", server.Options{LeafNode: server.LeafNodeOpts{Host: "127.0.0.1", Port: l.Addr().(*net.TCPAddr).Port}})
+	s := startDomain(t, "leaf", server.Options{LeafNode: server.LeafNodeOpts{Remotes: []*server.RemoteLeafOpts{{URLs: []*url.URL{remote}}}}})
+	for deadline := time.Now().Add(20 * time.Second); hub.NumLeafNodes() == 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the leaf does not connect")
+		}
+	}
+	home := t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", home)
+	contexts := filepath.Join(home, "nats", "context")
+	if err := os.MkdirAll(contexts, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	settings, err := json.Marshal(map[string]string{"url": s.ClientURL(), "jetstream_domain": "hub"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(contexts, "hub.json"), settings, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const max = 64 << 20
+	for name, cfg := range map[string]bus.Config{
+		"domain":  {Server: s.ClientURL(), Domain: "hub", MaxBytes: max},
+		"prefix":  {Server: s.ClientURL(), APIPrefix: "$JS.hub.API.", MaxBytes: max},
+		"context": {Context: "hub", MaxBytes: max},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, err := bus.Connect(t.Context(), cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(b.Close)
+			if _, err := b.Provision(t.Context(), false); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Call("q", name), Body: []byte("{}"), Key: name}); err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+			defer stop()
+			taken := ""
+			err = b.Consume(ctx, b.WorkerConsumer("q"), bus.ConsumeConfig{}, func(_ context.Context, d *bus.Delivery) error {
+				taken = d.Subject
+				stop()
+				return nil
+			})
+			if err != nil || taken != b.Call("q", name) {
+				t.Errorf("took %q, %v", taken, err)
+			}
+		})
+	}
+	own, err := s.Jsz(&server.JSzOptions{})
+	if err != nil || own.Streams != 0 {
+		t.Errorf("the leaf has %d streams of its own, %v", own.Streams, err)
+	}
+}
