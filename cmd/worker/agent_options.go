@@ -77,6 +77,25 @@ func (o *agentOptions) tools(b *bus.Bus, store offload.Store, definitions func()
 	return agent.Tools(setup)
 }
 
+// check refuses a model that could not answer before anything is started. Who
+// names a server of their own may need no key there.
+func (o *agentOptions) check() error {
+	for _, spec := range o.models {
+		key, err := o.key(spec)
+		if err != nil {
+			return err
+		}
+		kind, _, _ := strings.Cut(spec, ":")
+		if variable, wanted := keyVariables[kind]; wanted && key == "" && o.baseURL == "" {
+			return cli.Exit(cli.ExitUsage, "--model %s: there is no API key; set %s, or name a file with --api-key-file (or the server, if it needs none, with --base-url)", spec, variable)
+		}
+	}
+	return nil
+}
+
+// keyVariables are where the keys of the providers are expected.
+var keyVariables = map[string]string{"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}
+
 // newAgentSetup puts agents on the bus: their logs, the calls that they make,
 // and what leaves their history.
 func newAgentSetup(b *bus.Bus, store offload.Store, log zerolog.Logger) agent.Setup {
@@ -99,11 +118,8 @@ func (o *agentOptions) key(spec string) (string, error) {
 		return strings.TrimSpace(string(data)), nil
 	}
 	kind, _, _ := strings.Cut(spec, ":")
-	switch kind {
-	case "anthropic":
-		return os.Getenv("ANTHROPIC_API_KEY"), nil
-	case "openai":
-		return os.Getenv("OPENAI_API_KEY"), nil
+	if variable, ok := keyVariables[kind]; ok {
+		return os.Getenv(variable), nil
 	}
 	return "", nil
 }

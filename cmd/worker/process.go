@@ -91,6 +91,9 @@ func (o *processOptions) check() error {
 	case o.worker.Grace <= 0:
 		return cli.Exit(cli.ExitUsage, "--grace %s: want more than 0s", o.worker.Grace)
 	}
+	if err := o.agent.check(); err != nil {
+		return err
+	}
 	if info, err := os.Stat(o.workspace); err != nil {
 		return cli.Exit(cli.ExitUsage, "--workspace: %w", err)
 	} else if !info.IsDir() {

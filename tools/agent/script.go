@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"regexp"
+	"strings"
 	"time"
 )
 
@@ -123,12 +125,18 @@ func (s *Script) add(line []byte, n int) error {
 	dec := json.NewDecoder(bytes.NewReader(line))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&wire); err != nil {
-		return err
+		return scriptFault(err)
+	}
+	if dec.More() {
+		return errors.New("there is more behind the first object; write one a line")
 	}
 	if wire.For != nil {
 		first, err := regexp.Compile(*wire.For)
+		if err != nil {
+			return fmt.Errorf("field \"for\": %w", err)
+		}
 		s.sections = append(s.sections, section{first: first})
-		return err
+		return nil
 	}
 	turn := scriptTurn{
 		line: n, text: wire.Text, tools: wire.Tools, expect: wire.Expect,
@@ -137,19 +145,44 @@ func (s *Script) add(line []byte, n int) error {
 	for name, expr := range wire.Capture {
 		re, err := regexp.Compile(expr)
 		if err != nil {
-			return fmt.Errorf("capture %q: %w", name, err)
+			return fmt.Errorf("field \"capture\", %q: %w", name, err)
 		}
 		turn.capture[name] = re
 	}
 	if wire.Delay != "" {
 		var err error
 		if turn.delay, err = time.ParseDuration(wire.Delay); err != nil {
-			return err
+			return fmt.Errorf("field \"delay\": %q is no duration such as 50ms", wire.Delay)
 		}
 	}
 	last := &s.sections[len(s.sections)-1]
 	last.turns = append(last.turns, turn)
 	return nil
+}
+
+// scriptFault says what is wrong with a line in the words of who wrote it.
+func scriptFault(err error) error {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		want := map[reflect.Kind]string{
+			reflect.String: "a string", reflect.Slice: "a list", reflect.Int64: "a whole number",
+			reflect.Map: "an object", reflect.Struct: "an object",
+		}[wrong.Type.Kind()]
+		value, _, _ := strings.Cut(wrong.Value, " ") // "number 1.5"
+		if wrong.Field == "" {
+			return fmt.Errorf("a turn is a JSON object such as {\"text\":\"Hello.\"}, and this is of the type %s", value)
+		}
+		return fmt.Errorf("field %q is of the type %s; want %s", wrong.Field, value, want)
+	}
+	if wrong, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return fmt.Errorf("not JSON, at its byte %d: %w", wrong.Offset, err)
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("not JSON: the object does not end; write each on one line")
+	}
+	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+		return fmt.Errorf("unknown field %s; known are for, text, tools (with id, name, input), expect, capture, delay, usage (with input_tokens, output_tokens), stop", name)
+	}
+	return err
 }
 
 // Complete returns the turn that comes next in the conversation.

@@ -75,9 +75,24 @@ func TestScriptRefuses(t *testing.T) {
 			}
 		})
 	}
-	for _, line := range []string{`{"txt":"typo"}`, `{"capture":{"a":"("}}`, `{"for":"("}`, `{"delay":"soon"}`, `[`, `{"text":"a"`} {
-		if _, err := agent.ParseScript([]byte("{}\n" + line)); err == nil || !strings.Contains(err.Error(), "line 2") {
-			t.Errorf("ParseScript(%s): error %v, want one of line 2", line, err)
+	for line, want := range map[string]string{
+		`{"txt":"typo"}`:                 `line 2: unknown field "txt"; known are for, text, `,
+		`{"text":5}`:                     `line 2: field "text" is of the type number; want a string`,
+		`{"tools":{"name":"t"}}`:         `line 2: field "tools" is of the type object; want a list`,
+		`{"tools":[{"name":true}]}`:      `line 2: field "tools.name" is of the type bool; want a string`,
+		`{"usage":{"input_tokens":1.5}}`: `line 2: field "usage.input_tokens" is of the type number; want a whole number`,
+		`{"capture":["a"]}`:              `line 2: field "capture" is of the type array; want an object`,
+		`{"capture":{"a":"("}}`:          `line 2: field "capture", "a": error parsing regexp`,
+		`{"for":"("}`:                    `line 2: field "for": error parsing regexp`,
+		`{"delay":"soon"}`:               `line 2: field "delay": "soon" is no duration such as 50ms`,
+		`["a"]`:                          `line 2: a turn is a JSON object such as {"text":"Hello."}, and this is of the type array`,
+		`{"text":'a'}`:                   `line 2: not JSON, at its byte 9: `,
+		`{"text":"a"`:                    `line 2: not JSON: the object does not end`,
+		`{"text":"a"} {"text":"b"}`:      `line 2: there is more behind the first object`,
+	} {
+		_, err := agent.ParseScript([]byte("{}\n" + line))
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "Go ") {
+			t.Errorf("ParseScript(%s): error %v, want %q", line, err, want)
 		}
 	}
 }
