@@ -25,6 +25,10 @@ type ConsumeConfig struct {
 	// Grace is how long running handlers may go on after a stop before their
 	// contexts end. Default 20 s.
 	Grace time.Duration
+	// Spare, if not nil, reports whether a message that was delivered so often
+	// is not at fault for it, because its handling gets on; it is not given up
+	// on then.
+	Spare func(ctx context.Context, d *Delivery) (bool, error)
 	// GivenUp, if not nil, is called when a message has become a dead letter,
 	// before it is taken off its stream: for whoever waits for its end. The
 	// letter is without its body. It may be called again for the same message;
@@ -177,19 +181,29 @@ func (k *consumption) handle(msg *nats.Msg) (detached bool) {
 		return false
 	}
 	d.detach = func() { k.slots.release(1) }
-	d.Final = d.Attempt >= k.cfg.MaxAttempts
-
 	k.leases.add(msg)
 	defer k.leases.remove(msg)
-	if d.Attempt > k.cfg.MaxAttempts {
+	spared, err := k.spare(d)
+	d.Final = d.Attempt >= k.cfg.MaxAttempts && !spared && err == nil
+	switch {
+	case err != nil:
+	case d.Final && d.Attempt > k.cfg.MaxAttempts:
 		err = Reject(CodePoison, fmt.Errorf("delivered %d times without being settled; the process that handled it died, or could not say what became of it", d.Attempt-1))
-	} else {
+	default:
 		err = k.attempt(d)
 	}
 	detached = d.detached.Load()
 	k.settle(d, err)
 	d.Detach()
 	return detached
+}
+
+// spare asks about a message that is about to be given up on.
+func (k *consumption) spare(d *Delivery) (bool, error) {
+	if d.Attempt < k.cfg.MaxAttempts || k.cfg.Spare == nil {
+		return false, nil
+	}
+	return k.cfg.Spare(k.work, d)
 }
 
 // attempt runs the handler. A panic is a failed attempt like any other: the

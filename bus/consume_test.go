@@ -254,6 +254,35 @@ func TestPoisonIsNotHandled(t *testing.T) {
 	waitForEmpty(t, b)
 }
 
+// A message that gets on is handled however often it was delivered, and given up
+// on when it does not get on any more.
+func TestSparedMessageIsHandled(t *testing.T) {
+	b := bustest.New(t)
+	dead := bustest.Subscribe(t, b, "stevedore.dead.>")
+	if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Call("default", "echo"), Body: []byte("{}"), Header: nats.Header{"Stevedore-Attempt": {"7"}}}); err != nil {
+		t.Fatal(err)
+	}
+	var asked, handled atomic.Int64
+	consume(t, b, bus.ConsumeConfig{MaxAttempts: 3, Spare: func(context.Context, *bus.Delivery) (bool, error) {
+		n := asked.Add(1)
+		if n == 2 {
+			return false, bus.RetryAfter(time.Millisecond, errors.New("nobody knows"))
+		}
+		return n < 4, nil
+	}}, func(_ context.Context, d *bus.Delivery) error {
+		handled.Add(1)
+		if d.Final {
+			t.Errorf("attempt %d is said to be the last one", d.Attempt)
+		}
+		return bus.RetryAfter(time.Millisecond, errors.New("again"))
+	})
+	letter, _ := bustest.Next[bus.DeadLetter](t, dead)
+	waitForEmpty(t, b)
+	if letter.Code != "poison" || handled.Load() != 2 || asked.Load() != 4 {
+		t.Errorf("dead letter %+v after %d of %d times", letter, handled.Load(), asked.Load())
+	}
+}
+
 // A stop hands back what was interrupted without counting the attempt, and the
 // next consumer gets it at once, however long the lease.
 func TestStopHandsBackTheInterrupted(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/rs/zerolog"
@@ -83,6 +84,17 @@ func (r *Registry) CallsBack(name string) bool {
 	e, _ := r.lookup(name)
 	_, async := e.tool.(AsyncTool)
 	return async
+}
+
+// Standing says how far a call is; ok is false if its tool does not resume calls.
+func (r *Registry) Standing(ctx context.Context, call Call, since time.Time) (standing Standing, ok bool, err error) {
+	e, _ := r.lookup(call.Tool)
+	resumable, ok := e.tool.(ResumableTool)
+	if !ok {
+		return Standing{}, false, nil
+	}
+	standing, err = resumable.Standing(ctx, call, since)
+	return standing, true, err
 }
 
 // Definitions lists all tools, sorted by name, so that prompts made of it are

@@ -2,6 +2,7 @@ package tools
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 )
@@ -57,4 +58,21 @@ type AsyncCallback func(ctx context.Context, result *Result)
 type AsyncTool interface {
 	Tool
 	ExecuteAsync(ctx context.Context, call Call, callback AsyncCallback) *Result
+}
+
+// Standing is how far a call came that goes on where it stood when its worker
+// died.
+type Standing struct {
+	// Steps that were done, of the call or of those that it waits for.
+	Steps int
+	// Vain is how often the call was taken up since the last step.
+	Vain int
+}
+
+// ResumableTool is a Tool with such calls. One that gets on is not given up on,
+// however many workers die of other things meanwhile.
+type ResumableTool interface {
+	Tool
+	// Standing says how far a call is. What it waits for counts from since on.
+	Standing(ctx context.Context, call Call, since time.Time) (Standing, error)
 }

@@ -8,6 +8,21 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
+// spare reports whether a call goes on although it was delivered so often: each
+// step that it did earns it as many deliveries again, unless it was taken up that
+// often since the last one.
+func (w *Worker) spare(ctx context.Context, d *bus.Delivery) (bool, error) {
+	j, err := w.decode(d)
+	if err != nil || j.invalid != nil || j.raw != nil {
+		return false, nil // the handler says what is wrong
+	}
+	standing, resumed, err := w.registry.Standing(ctx, j.call, d.Published)
+	if !resumed || err != nil {
+		return false, err
+	}
+	return standing.Vain < w.cfg.MaxAttempts && d.Attempt < w.cfg.MaxAttempts*(1+standing.Steps), nil
+}
+
 // abandon answers a call that became a dead letter, so that nobody waits for it
 // in vain. rpc.Retry takes the answer back.
 func (w *Worker) abandon(ctx context.Context, d *bus.Delivery, letter bus.Buried) error {

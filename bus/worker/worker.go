@@ -36,8 +36,8 @@ type Config struct {
 	Queues []string
 	// Slots is how many calls of a queue run at once. Default 64.
 	Slots int
-	// MaxAttempts is how often a call is delivered before it is a dead letter.
-	// Default 5.
+	// MaxAttempts is how often a call is delivered before it is a dead letter;
+	// one that is resumed, such as an agent's, without getting on. Default 5.
 	MaxAttempts int
 	// Grace is how long running calls may go on after a stop. Default 20 s.
 	Grace time.Duration
@@ -83,6 +83,9 @@ func New(b *bus.Bus, registry *tools.Registry, offloader Offloader, cfg Config) 
 	}
 	if len(cfg.Queues) == 0 {
 		cfg.Queues = []string{bus.DefaultQueue}
+	}
+	if cfg.MaxAttempts <= 0 {
+		cfg.MaxAttempts = 5
 	}
 	if cfg.StorePatience <= 0 {
 		cfg.StorePatience = 5 * time.Minute
@@ -152,7 +155,7 @@ func (w *Worker) Run(ctx context.Context) error {
 
 	ticks := bus.ConsumeConfig{Slots: w.cfg.Slots, MaxAttempts: w.cfg.MaxAttempts, Grace: w.cfg.Grace}
 	calls := ticks
-	calls.GivenUp = w.abandon
+	calls.Spare, calls.GivenUp = w.spare, w.abandon
 	consume := func(c bus.Consumer, cfg bus.ConsumeConfig, handler bus.Handler) {
 		part(&serve, func() error { return w.bus.Consume(ctx, c, cfg, handler) })
 	}

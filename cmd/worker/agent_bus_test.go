@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -94,6 +95,45 @@ func TestCancelAgent(t *testing.T) {
 	event, err := rpc.Submit(t.Context(), b, agentQueue, prompt("s", "r2", "still there?"))
 	if err != nil || event.ForLLM != "after all" {
 		t.Errorf("the next message: %+v, %v", event, err)
+	}
+}
+
+// A run that got on is not given up on for the many workers that it had; one that
+// never got anywhere is.
+func TestRunThatGetsOnIsNotGivenUp(t *testing.T) {
+	b := bustest.New(t)
+	begun := prompt("s", "r", "go")
+	last := uint64(0)
+	for _, e := range []agent.Entry{
+		{Kind: agent.KindUser, Run: "r", Call: &begun, Message: &agent.Message{Role: agent.RoleUser, Content: []agent.Block{agent.Text("go")}}},
+		{Kind: agent.KindAssistant, Run: "r", Message: &agent.Message{Role: agent.RoleAssistant, Content: []agent.Block{agent.ToolUse("1", "nosuch", nil)}}},
+	} {
+		e.At = time.Now()
+		body, err := bus.Encode(e)
+		if err == nil {
+			last, err = b.AppendSession(t.Context(), "s", last, body)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, call := range []tools.Call{begun, prompt("s2", "r", "go")} {
+		body, err := bus.Encode(call)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Call(agentQueue, agent.AgentTool), Body: body, Header: nats.Header{"Stevedore-Attempt": {"7"}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	results := bustest.Subscribe(t, b, "stevedore.result.*.r")
+	startAgents(t, b, 8, nil, `{"text":"never"}`, `{"text":"the end"}`)
+	for range 2 {
+		event, _ := bustest.Next[tools.ResultEvent](t, results)
+		want := map[string]tools.Outcome{"s": tools.Completed, "s2": tools.Failed}[event.Session]
+		if event.Outcome != want || (event.ForLLM == "the end") != (want == tools.Completed) {
+			t.Errorf("%s: %s, %q; want %s", event.Session, event.Outcome, event.ForLLM, want)
+		}
 	}
 }
 

@@ -53,7 +53,7 @@ func (o *processOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.worker.Queues, "queue", []string{bus.DefaultQueue}, "`QUEUE`s to serve")
 	flags.StringVar(&o.worker.Name, "name", "", "`NAME` of this worker in events; default HOST-PID")
 	flags.IntVar(&o.worker.Slots, "slots", 64, "`NUMBER` of calls of a queue that run at once")
-	flags.IntVar(&o.worker.MaxAttempts, "max-attempts", 5, "`NUMBER` of deliveries after which a call is a dead letter")
+	flags.IntVar(&o.worker.MaxAttempts, "max-attempts", 5, "`NUMBER` of deliveries after which a call is a dead letter; an agent's, if it gets no further")
 	flags.DurationVar(&o.worker.Grace, "grace", 20*time.Second, "`TIME` that running calls get after a stop")
 	flags.DurationVar(&o.lease, "lease", 30*time.Second, "`TIME` after which the calls of a silent worker go to another; set when the consumer is created")
 	o.channels.addFlags(flags)

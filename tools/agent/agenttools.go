@@ -63,10 +63,14 @@ func Tools(s Setup) ([]tools.Tool, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Runs are taken up from their logs, so that calls may run again.
+	inSession := func(call tools.Call) tools.Call { return call }
+	inSubSession := func(call tools.Call) tools.Call { call.Session = SubSession(call); return call }
+	ofChild := func(call tools.Call) tools.Call { return inSubSession(childOf(call)) }
 	return []tools.Tool{
-		run.WithEffect(tools.Idempotent), // it is taken up from its log
-		sub.WithEffect(tools.Idempotent),
-		&spawner{FuncTool: spawn.WithEffect(tools.Keyed), setup: s},
+		resumable{run.WithEffect(tools.Idempotent), s.Log, inSession},
+		resumable{sub.WithEffect(tools.Idempotent), s.Log, inSubSession},
+		&spawner{resumable: resumable{spawn.WithEffect(tools.Keyed), s.Log, ofChild}, setup: s},
 	}, nil
 }
 
@@ -290,7 +294,7 @@ func DepthOf(call tools.Call) int {
 
 // spawner is the spawn tool.
 type spawner struct {
-	*tools.FuncTool
+	resumable
 	setup Setup
 }
 
@@ -305,10 +309,15 @@ func (t *spawner) ExecuteAsync(ctx context.Context, call tools.Call, callback to
 	return tools.AsyncResult("Subagent spawned, will report back")
 }
 
+// childOf is the subagent call of a spawn call.
+func childOf(call tools.Call) tools.Call {
+	call.ID, call.Tool, call.Action = tools.Token(call.ID+"/"+SubagentTool), SubagentTool, tools.ActionAgent
+	return call
+}
+
 // child makes the subagent call of a spawn call and waits for its result.
 func (s Setup) child(ctx context.Context, call tools.Call) *tools.Result {
-	call.ID, call.Tool, call.Action = tools.Token(call.ID+"/"+SubagentTool), SubagentTool, tools.ActionAgent
-	event, err := s.Caller.Call(ctx, call)
+	event, err := s.Caller.Call(ctx, childOf(call))
 	if err != nil {
 		if ctx.Err() != nil {
 			err = errors.Join(context.Cause(ctx), err)
