@@ -47,7 +47,8 @@ type Task struct {
 	StartedAt time.Time      `json:"started_at,omitzero"`
 	EndedAt   time.Time      `json:"ended_at,omitzero"`
 	Progress  tools.Progress `json:"progress,omitzero"`
-	// Message is the error of a task that did not succeed.
+	// Message is the error of a task that did not succeed, or what keeps one
+	// from running.
 	Message string `json:"message,omitempty"`
 
 	call tools.Call // as far as it is known
@@ -138,12 +139,17 @@ func GetTask(ctx context.Context, b *bus.Bus, session, id string) (Task, error) 
 	}
 	for _, r := range running {
 		t.run(r)
+		return t, nil
 	}
+	t.Message = leftAlone
 	if t.Tool == "" {
 		err = tools.Errorf(tools.CodeNotFound, "there is no task %q in session %q, as far as can be seen: very many calls wait for workers", id, session)
 	}
-	return t, err // if queued, its worker died, and it waits for another one
+	return t, err
 }
+
+// leftAlone is said of what a worker had, and no worker says that it has.
+const leftAlone = "no worker has it any more; it is tried again when its lease, or the pause after a failure, is over"
 
 // answeredTask returns a task by what stands on the bus, and whether that is
 // its end. Tool is empty if nothing stands there.
@@ -292,6 +298,9 @@ func ListTasks(ctx context.Context, b *bus.Bus, session string) (TaskList, error
 			tasks[id] = &Task{ID: id, Session: session}
 		}
 		tasks[id].run(r)
+	}
+	for id := range missing {
+		tasks[id].Message = leftAlone
 	}
 	list := shortened(tasks)
 	list.Incomplete = !all

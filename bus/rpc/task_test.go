@@ -123,3 +123,24 @@ func TestLongListLeavesOutTheOldest(t *testing.T) {
 func consumerConfig(c bus.Consumer) jetstream.ConsumerConfig {
 	return jetstream.ConsumerConfig{Durable: c.Name, FilterSubjects: c.Filter, AckPolicy: jetstream.AckExplicitPolicy}
 }
+
+// A call whose worker died is queued again, and the list says why.
+func TestListTellsOfADeadWorker(t *testing.T) {
+	b := bustest.New(t)
+	publish(t, b, bus.Message{Subject: b.Call("gone", "x"), Body: []byte(`{"id":"left","session":"s"}`)})
+	c := b.WorkerConsumer("gone")
+	consumer, err := b.JetStream().CreateConsumer(t.Context(), b.StreamName(c.Stream), consumerConfig(c))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := consumer.Next(); err != nil {
+		t.Fatal(err)
+	}
+	list, err := rpc.ListTasks(t.Context(), b, "s")
+	if err != nil || len(list.Tasks) != 1 || list.Tasks[0].State != rpc.Queued || !strings.Contains(list.Text(), "no worker has it any more") {
+		t.Errorf("listed %s, %v", list.Text(), err)
+	}
+	if task, err := rpc.GetTask(t.Context(), b, "s", "left"); err != nil || task.State != rpc.Queued || !strings.Contains(task.Text(), "no worker has it any more") {
+		t.Errorf("got %s, %v", task.Text(), err)
+	}
+}

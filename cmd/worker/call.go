@@ -147,7 +147,7 @@ func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error 
 	case ctx.Err() != nil:
 		return cli.Exit(cli.ExitPending, "interrupted; the call goes on: submit it again with --id %s to wait for it", shellWord(o.call.ID))
 	case errors.Is(err, context.DeadlineExceeded):
-		return cli.Exit(cli.ExitPending, "no answer after %s; is a worker of queue %q running? The call goes on: submit it again with --id %s to wait for it", o.wait, o.queue, shellWord(o.call.ID))
+		return cli.Exit(cli.ExitPending, "no answer after %s; %s The call goes on: submit it again with --id %s to wait for it, or see worker tasks", o.wait, whereItStands(ctx, b, o), shellWord(o.call.ID))
 	case tools.CodeOf(err) == tools.CodeMismatch, tools.CodeOf(err) == tools.CodeInvalidCall:
 		return cli.Exit(cli.ExitUsage, "%w", err)
 	case err != nil:
@@ -160,6 +160,22 @@ func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error 
 		return cli.Exit(cli.ExitToolError, "")
 	}
 	return nil
+}
+
+// whereItStands says why there is no answer yet, as far as that is known.
+func whereItStands(ctx context.Context, b *bus.Bus, o callOptions) string {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	task, err := rpc.GetTask(ctx, b, o.call.SessionToken(), o.call.IDToken())
+	switch {
+	case err != nil || task.State == rpc.Queued && task.Message == "":
+		return fmt.Sprintf("is a worker of queue %q running?", o.queue)
+	case task.State == rpc.Queued:
+		return task.Message + "."
+	case task.State == rpc.Running:
+		return "it runs on " + cli.OneLine(task.Worker) + "."
+	}
+	return "it has ended just now."
 }
 
 // shellWord writes an id as it can be pasted into a command line.
