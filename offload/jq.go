@@ -49,16 +49,9 @@ func (j *JQResult) Text() string {
 // JQ runs a jq query on an artifact of JSON, or of JSON values one after the
 // other. The size of the artifact, time, memory and output are bounded.
 func (r *Reader) JQ(ctx context.Context, session, id, query string) (*JQResult, error) {
-	if len(query) > maxJQQuery {
-		return nil, tools.Errorf(tools.CodeInvalidArguments, "the query has %d bytes; at most %d are accepted", len(query), maxJQQuery)
-	}
-	parsed, err := gojq.Parse(query)
+	code, err := compileJQ(query)
 	if err != nil {
-		return nil, badQuery(query, err)
-	}
-	code, err := gojq.Compile(parsed)
-	if err != nil {
-		return nil, badQuery(query, err)
+		return nil, err
 	}
 	select {
 	case r.jq <- struct{}{}:
@@ -72,16 +65,11 @@ func (r *Reader) JQ(ctx context.Context, session, id, query string) (*JQResult, 
 		if c.Size() > r.cfg.JQInput {
 			return tools.Errorf(tools.CodeInvalidArguments, "the artifact %q has %d bytes, and jq takes at most %d; use %s or %s", rec.ID, c.Size(), r.cfg.JQInput, ToolGrep, ToolGet)
 		}
-		limited, cancel := context.WithTimeoutCause(ctx, r.cfg.JQTime,
-			tools.Errorf(tools.CodeTimeout, "the query %q took longer than %s", shorten(query, 200), r.cfg.JQTime))
-		defer cancel()
-		limited, stop := watchHeap(limited)
-		defer stop()
-		err := res.run(limited, code, c, r.cfg.MaxChars)
-		if err != nil && limited.Err() != nil {
-			return context.Cause(limited)
+		input := io.NewSectionReader(c, 0, c.Size())
+		if len(r.cfg.JQCommand) > 0 {
+			return res.runApart(ctx, r.cfg, input)
 		}
-		return err
+		return res.runWithin(ctx, r.cfg.JQTime, code, input, r.cfg.MaxChars)
 	})
 	if err != nil {
 		return nil, err
@@ -89,13 +77,45 @@ func (r *Reader) JQ(ctx context.Context, session, id, query string) (*JQResult, 
 	return res, nil
 }
 
+func compileJQ(query string) (*gojq.Code, error) {
+	if len(query) > maxJQQuery {
+		return nil, tools.Errorf(tools.CodeInvalidArguments, "the query has %d bytes; at most %d are accepted", len(query), maxJQQuery)
+	}
+	parsed, err := gojq.Parse(query)
+	if err != nil {
+		return nil, badQuery(query, err)
+	}
+	code, err := gojq.Compile(parsed)
+	if err != nil {
+		return nil, badQuery(query, err)
+	}
+	return code, nil
+}
+
+// runWithin is run, for so long and with so much memory as a query may take.
+func (j *JQResult) runWithin(ctx context.Context, limit time.Duration, code *gojq.Code, input io.Reader, room int) error {
+	limited, cancel := context.WithTimeoutCause(ctx, limit, tookTooLong(j.Query, limit))
+	defer cancel()
+	limited, stop := watchHeap(limited)
+	defer stop()
+	err := j.run(limited, code, input, room)
+	if err != nil && limited.Err() != nil {
+		return context.Cause(limited)
+	}
+	return err
+}
+
+func tookTooLong(query string, limit time.Duration) error {
+	return tools.Errorf(tools.CodeTimeout, "the query %q took longer than %s", shorten(query, 200), limit)
+}
+
 func badQuery(query string, err error) error {
 	return tools.Errorf(tools.CodeInvalidArguments, "bad jq query %q: %v", shorten(query, 200), err)
 }
 
 // run applies the query to each JSON value of the input.
-func (j *JQResult) run(ctx context.Context, code *gojq.Code, c *blockCache, room int) error {
-	dec := json.NewDecoder(io.NewSectionReader(c, 0, c.Size()))
+func (j *JQResult) run(ctx context.Context, code *gojq.Code, src io.Reader, room int) error {
+	dec := json.NewDecoder(src)
 	dec.UseNumber()
 	for {
 		var input any
@@ -163,9 +183,12 @@ func jsonSize(v any, limit int) int {
 	return n
 }
 
+var errJQMemory = tools.Errorf(tools.CodeInvalidArguments, "the query needs too much memory; narrow it")
+
 // watchHeap returns a context that ends when the heap has grown by more than a
 // query may take: gojq bounds its steps by the context, but not its memory.
-// Between two steps it can still take what one step takes.
+// Between two steps it can still take what one step takes, such as 2 GB for
+// "x" * 2e9; therefore ReaderConfig.JQCommand.
 func watchHeap(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
@@ -181,7 +204,7 @@ func watchHeap(ctx context.Context) (context.Context, func()) {
 			case <-tick.C:
 			}
 			if heapBytes() > start+maxJQHeap {
-				cancel(tools.Errorf(tools.CodeInvalidArguments, "the query needs too much memory; narrow it"))
+				cancel(errJQMemory)
 				return
 			}
 		}

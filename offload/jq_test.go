@@ -1,6 +1,9 @@
 package offload
 
 import (
+	"context"
+	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -71,6 +74,54 @@ func TestJQBounds(t *testing.T) {
 	}
 	// Nothing but the watched heap stops this one.
 	r = NewReader(store, ReaderConfig{JQTime: time.Minute})
-	_, err = r.JQ(t.Context(), "s", "json", `[range(1e12) | tostring * 100] | length`)
+	_, err = r.JQ(t.Context(), "s", "json", `[range(1e12) | tostring * 100000] | length`)
 	wantCode(t, err, tools.CodeInvalidArguments, "too much memory")
+}
+
+// TestJQApart: a process of its own gives the same answers, and no query takes
+// the memory of this one.
+func TestJQApart(t *testing.T) {
+	store := NewMem(StoreConfig{})
+	putArtifact(t, store, "s", "a", []byte(`{"id":12345678901234567890,"price":1e400,"html":"<b>\u2028"}`+"\n1"))
+	putArtifact(t, store, "s", "text", []byte("just text"))
+	putArtifact(t, store, "s", "big", []byte("["+strings.Repeat("1,", 100_000)+"1]"))
+	cfg := ReaderConfig{JQCommand: []string{os.Args[0], jqTestCommand}, JQTime: time.Minute}
+	r := NewReader(store, cfg)
+	res, err := r.JQ(t.Context(), "s", "a", ".")
+	if want := "Found 2 result(s) for query '.' in knowledge#a\n\n" + `{"html":"<b>` + "\u2028" + `","id":12345678901234567890,"price":1e400}` + "\n1"; err != nil || res.Text() != want {
+		t.Errorf("results are %+v, %v; want %s", res, err, want)
+	}
+	if res, err := r.JQ(t.Context(), "s", "a", "empty"); err != nil || len(res.Results) != 0 {
+		t.Errorf("nothing is %+v, %v", res, err)
+	}
+	if res, err := r.JQ(t.Context(), "s", "big", "length"); err != nil || string(res.Results[0]) != "100001" {
+		t.Errorf("the length of a large array is %+v, %v", res, err)
+	}
+	if res, err := r.JQ(t.Context(), "s", "a", "range(1e9)"); err != nil || !res.Limited || len(res.Results) < 1_000 {
+		t.Errorf("many results: limited %v, %v", res.Limited, err)
+	}
+	for _, row := range []struct{ id, query, text string }{
+		{"text", ".", "is not JSON"},
+		{"a", ".x.y.z[", "bad jq query"},
+		{"a", `error("mine")`, "mine"},
+		{"a", `"x" * 2e9 | length`, "too much memory"}, // in one step
+	} {
+		if row.text == "too much memory" && !limitsMemory {
+			continue
+		}
+		_, err := r.JQ(t.Context(), "s", row.id, row.query)
+		wantCode(t, err, tools.CodeInvalidArguments, row.text)
+	}
+	cfg.JQTime = 200 * time.Millisecond
+	_, err = NewReader(store, cfg).JQ(t.Context(), "s", "a", "last(range(1e12))")
+	wantCode(t, err, tools.CodeTimeout, "took longer than 200ms")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := r.JQ(ctx, "s", "a", "."); !errors.Is(err, context.Canceled) {
+		t.Errorf("a query whose context has ended: %v", err)
+	}
+	cfg.JQCommand = []string{os.Args[0] + ".none"}
+	if _, err := NewReader(store, cfg).JQ(t.Context(), "s", "a", "."); tools.CodeOf(err) != tools.CodeToolFailed {
+		t.Errorf("without the program: %v", err)
+	}
 }

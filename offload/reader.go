@@ -33,6 +33,11 @@ type ReaderConfig struct {
 	JQTime time.Duration
 	// JQInput is the largest artifact, in bytes, that JQ loads. Default 8 MiB.
 	JQInput int64
+	// JQCommand is a program, and its arguments, that calls ServeJQ: each query
+	// then runs in a process of its own, whose memory is bounded. Without it a
+	// query runs in this process, which is watched, but one step of a hostile
+	// query can take gigabytes before anybody notices.
+	JQCommand []string
 }
 
 func (c ReaderConfig) withDefaults() ReaderConfig {

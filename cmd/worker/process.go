@@ -133,7 +133,7 @@ func (o *processOptions) run(ctx context.Context, b *bus.Bus, log zerolog.Logger
 	}
 	defer func() { err = errors.Join(err, closeStore()) }()
 
-	reader := offload.NewReader(store, offload.ReaderConfig{})
+	reader := offload.NewReader(store, offload.ReaderConfig{JQCommand: jqCommand()})
 	facts, err := o.openState(ctx, b, log)
 	if err != nil {
 		return err

@@ -35,7 +35,7 @@ func newRoot() *cobra.Command {
 	root.Flags().AddFlagSet(up.Flags())
 	cli.AddConfigFlag(root)
 	root.AddCommand(up, newServeCommand(), newCallCommand(), newArtifactsCommand(), newTasksCommand(), newDeadCommand(), newChannelsCommand(), newDemoCommand(), newProvisionCommand(), newOffloadCommand())
-	root.AddCommand(newAgentCommand(), newSessionsCommand(), newCronCommand())
+	root.AddCommand(newAgentCommand(), newSessionsCommand(), newCronCommand(), newJQProcessCommand())
 	return root
 }
 

@@ -1,0 +1,114 @@
+package offload
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"runtime/debug"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// jqMemory bounds a process that runs a query, where the system can: what the
+// watched heap may grow by, as much again for the garbage collector, and the
+// program.
+const jqMemory = 2*maxJQHeap + 128<<20
+
+// jqRequest is the first line of what the process reads; the artifact follows.
+type jqRequest struct {
+	ArtifactID string        `json:"artifact_id"`
+	Query      string        `json:"query"`
+	Room       int           `json:"room"` // characters of results
+	Time       time.Duration `json:"time"`
+}
+
+// jqAnswer is what it prints.
+type jqAnswer struct {
+	Results []json.RawMessage `json:"results"`
+	Limited bool              `json:"limited"`
+	Code    string            `json:"code,omitempty"` // of an error
+	Message string            `json:"message,omitempty"`
+}
+
+// ServeJQ answers one request of a Reader whose ReaderConfig.JQCommand started
+// this process. It bounds the memory of the process, so it is for a main that
+// does nothing else. An error means that there is no answer.
+func ServeJQ(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
+	debug.SetMemoryLimit(maxJQHeap + maxJQHeap/2)
+	if err := limitMemory(jqMemory); err != nil {
+		return fmt.Errorf("serve jq: bound the memory: %w", err)
+	}
+	in := bufio.NewReader(stdin)
+	head, err := in.ReadBytes('\n')
+	if err != nil {
+		return fmt.Errorf("serve jq: read the request: %w", err)
+	}
+	var req jqRequest
+	if err := json.Unmarshal(head, &req); err != nil {
+		return fmt.Errorf("serve jq: read the request: %w", err)
+	}
+	res := &JQResult{ArtifactID: req.ArtifactID, Query: req.Query, Results: []json.RawMessage{}}
+	code, err := compileJQ(req.Query)
+	if err == nil {
+		err = res.runWithin(ctx, req.Time, code, in, req.Room)
+	}
+	answer := jqAnswer{Results: res.Results, Limited: res.Limited}
+	if err != nil {
+		answer = jqAnswer{Code: tools.CodeOf(err), Message: err.Error()}
+	}
+	enc := json.NewEncoder(stdout)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(answer)
+}
+
+// runApart runs the query in a process of its own.
+func (j *JQResult) runApart(ctx context.Context, cfg ReaderConfig, input io.Reader) error {
+	head, err := json.Marshal(jqRequest{ArtifactID: j.ArtifactID, Query: j.Query, Room: cfg.MaxChars, Time: cfg.JQTime})
+	if err != nil {
+		return err
+	}
+	// The process ends by itself; this is for one that cannot any more.
+	limited, cancel := context.WithTimeoutCause(ctx, cfg.JQTime+time.Second, tookTooLong(j.Query, cfg.JQTime))
+	defer cancel()
+	source := &checkedReader{ctx: limited, r: input}
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(limited, cfg.JQCommand[0], cfg.JQCommand[1:]...)
+	cmd.Stdin = io.MultiReader(bytes.NewReader(append(head, '\n')), source)
+	cmd.Stdout, cmd.Stderr = &stdout, &cappedBuffer{&stderr}
+	cmd.Env = []string{} // it needs no secrets
+	cmd.WaitDelay = time.Second
+	runErr := cmd.Run()
+	var answer jqAnswer
+	switch exit := (*exec.ExitError)(nil); {
+	case limited.Err() != nil:
+		return context.Cause(limited)
+	case source.err != nil:
+		return source.err
+	case errors.As(runErr, &exit) && bytes.Contains(stderr.Bytes(), []byte("fatal error: ")), errors.As(runErr, &exit) && !exit.Exited():
+		return errJQMemory // of the runtime, or killed from outside
+	case runErr != nil:
+		return fmt.Errorf("run jq in a process of its own: %w: %s", runErr, bytes.TrimSpace(stderr.Bytes()))
+	}
+	if err := json.Unmarshal(stdout.Bytes(), &answer); err != nil {
+		return fmt.Errorf("run jq in a process of its own: its answer: %w", err)
+	}
+	if answer.Code != "" {
+		return &tools.Error{Code: answer.Code, Message: answer.Message}
+	}
+	j.Results, j.Limited = answer.Results, answer.Limited
+	return nil
+}
+
+// cappedBuffer keeps the beginning of what is written to it.
+type cappedBuffer struct{ *bytes.Buffer }
+
+func (b *cappedBuffer) Write(p []byte) (int, error) {
+	b.Buffer.Write(p[:min(len(p), max(4<<10-b.Len(), 0))])
+	return len(p), nil
+}
