@@ -3,13 +3,20 @@
 package heartbeat_test
 
 import (
+	"context"
 	"math/rand/v2"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // jump sets the clock that everything in this process sees.
@@ -158,4 +165,56 @@ func TestJumpOverADailyJob(t *testing.T) {
 		jump(t, -30*24*time.Hour)
 		expect(time.Hour+prompt, time.Now().UTC().Truncate(time.Hour).Add(time.Hour))
 	})
+}
+
+// The clock jumps while a call runs: its lease is over by the server's clock, and
+// it runs once all the same, on two workers that share the queue.
+func TestJumpWhileACallRuns(t *testing.T) {
+	t.Cleanup(func() { time.WallOffset.Store(0) })
+	for _, by := range []time.Duration{time.Hour, -time.Hour, 40 * 24 * time.Hour} {
+		for _, effect := range []tools.Effect{tools.Idempotent, tools.Once} {
+			bustest.Bubble(t, func(t *testing.T) {
+				var runs atomic.Int64
+				tool, err := tools.NewTool("slow", "is slow", func(context.Context, tools.Call, struct{}) *tools.Result {
+					runs.Add(1)
+					time.Sleep(3 * time.Minute)
+					return tools.NewToolResult("done")
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				s := bustest.Server(t)
+				for _, name := range []string{"one", "two"} {
+					registry := tools.NewRegistry(zerolog.Nop())
+					if err := registry.Register(tool.WithEffect(effect)); err != nil {
+						t.Fatal(err)
+					}
+					w := worker.New(bustest.Connect(t, s, bus.Config{}), registry, plain{}, worker.Config{Name: name, Log: bustest.Log(t)})
+					ctx, cancel := context.WithCancel(context.Background())
+					done := make(chan error, 1)
+					go func() { done <- w.Run(ctx) }()
+					t.Cleanup(func() {
+						cancel()
+						if err := <-done; err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				b := bustest.Connect(t, s, bus.Config{})
+				results := bustest.Subscribe(t, b, "stevedore.result.>")
+				if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Call(bus.DefaultQueue, "slow"), Body: []byte(`{"id":"1","session":"s"}`)}); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(30 * time.Second)
+				jump(t, by)
+				if msg, err := results.NextMsg(5 * time.Minute); err != nil || !strings.Contains(string(msg.Data), `"outcome":"completed"`) {
+					t.Errorf("%s, %s: no result: %v", by, effect, err)
+				}
+				time.Sleep(5 * time.Minute)
+				if n := runs.Load(); n != 1 {
+					t.Errorf("%s, %s: %d runs", by, effect, n)
+				}
+			})
+		}
+	}
 }
