@@ -80,6 +80,11 @@ func TestDomain(t *testing.T) {
 			if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Call("q", name), Body: []byte("{}"), Key: name}); err != nil {
 				t.Fatal(err)
 			}
+			seen := ""
+			all, err := b.Scan(t.Context(), bus.Calls, b.Call("q", name), 10, 1<<20, func(m bus.Stored) bool { seen = m.Subject; return true })
+			if !all || err != nil || seen != b.Call("q", name) {
+				t.Errorf("scanned %q, all %t, %v", seen, all, err)
+			}
 			ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
 			defer stop()
 			taken := ""

@@ -107,7 +107,7 @@ func (b *Bus) lastFromLeader(ctx context.Context, stream, subject string) (*jets
 	if err != nil {
 		return nil, err
 	}
-	answer, err := b.nc.RequestWithContext(ctx, jetstream.DefaultAPIPrefix+"STREAM.MSG.GET."+stream, request)
+	answer, err := b.nc.RequestWithContext(ctx, b.apiPrefix()+".STREAM.MSG.GET."+stream, request)
 	if err != nil {
 		return nil, err
 	}

@@ -44,7 +44,7 @@ func (b *Bus) Scan(ctx context.Context, stream, subject string, count, size int,
 		if err != nil {
 			return false, err
 		}
-		if err := b.nc.PublishRequest(jetstream.DefaultAPIPrefix+"DIRECT.GET."+b.StreamName(stream), inbox, request); err != nil {
+		if err := b.nc.PublishRequest(b.apiPrefix()+".DIRECT.GET."+b.StreamName(stream), inbox, request); err != nil {
 			return false, fmt.Errorf("scan stream %s: %w", b.StreamName(stream), err)
 		}
 		for {
