@@ -112,16 +112,14 @@ func (l *asyncLoad) checkEnds() (unknown int) {
 	}
 	for i := range l.sent {
 		id := l.id(i)
-		kind, end := "result", l.stored("STEVEDORE_RESULTS", "stevedore.result.async."+id)
-		completions := l.load.count("STEVEDORE_RESULTS", "stevedore.completion.async."+id)
-		if end.text("outcome") == "async" && completions == 1 {
-			kind, end = "completion", l.stored("STEVEDORE_RESULTS", "stevedore.completion.async."+id)
-		} else if completions != 0 {
-			l.Errorf("%s has %d completions behind %.300v", id, completions, end)
+		first, end := l.stored("STEVEDORE_RESULTS", "stevedore.result.async."+id), l.stored("STEVEDORE_RESULTS", "stevedore.completion.async."+id)
+		if n := l.load.count("STEVEDORE_RESULTS", "stevedore.completion.async."+id); first.text("outcome") != "async" || n != 1 {
+			l.Errorf("%s has %d completions behind %.300v", id, n, first)
+			continue
 		}
-		told, known := l.hook.told[kind+".async."+id]
+		told, known := l.hook.told["completion.async."+id]
 		if !known {
-			l.Errorf("%s: nobody was told of its %s %.300v", id, kind, end)
+			l.Errorf("%s: nobody was told of its end %.300v", id, end)
 		}
 		once := l.effect(i) == tools.Once
 		switch outcome := end.text("outcome"); {

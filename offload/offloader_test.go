@@ -498,6 +498,7 @@ func TestRaw(t *testing.T) {
 	for body, want := range map[string]tools.Result{
 		`{"for_llm":"text","is_error":true}`:              {ForLLM: "text", IsError: true},
 		`{"for_llm":"","for_user":"u","silent":true}`:     {ForUser: "u", Silent: true},
+		`{"for_llm":"","for_user":"u","markdown":true}`:   {ForUser: "u", Markdown: true},
 		`{"content":"a string \u00e9"}`:                   {ForLLM: "a string é"},
 		`{"content":[{"type":"text","text":"x"}]}`:        {Blocks: json.RawMessage(`[{"type":"text","text":"x"}]`)},
 		`{"content":null,"for_llm":"text","unknown":[1]}`: {ForLLM: "text"},

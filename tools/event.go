@@ -107,8 +107,10 @@ type RawEvent struct {
 	Call
 	ForLLM  *string `json:"for_llm,omitempty"`
 	ForUser string  `json:"for_user,omitempty"`
-	Silent  bool    `json:"silent,omitempty"`
-	IsError bool    `json:"is_error,omitempty"`
+	// Markdown says that ForUser is written in it.
+	Markdown bool `json:"markdown,omitempty"`
+	Silent   bool `json:"silent,omitempty"`
+	IsError  bool `json:"is_error,omitempty"`
 	// Content is a JSON string or an array of content blocks.
 	Content json.RawMessage `json:"content,omitempty"`
 	// Object names an object that the producer uploaded into the blob bucket.

@@ -113,6 +113,9 @@ func TestRouting(t *testing.T) {
 		want                 Notification
 	}{
 		{"result", "s0", `{"for_user":"default","tool":"shell"}`, console, Notification{Text: "default", Tool: "shell"}},
+		{"result", "s0", `{"for_user":"**bold**","markdown":true}`, console, Notification{Text: "**bold**", Format: FormatMarkdown}},
+		{"completion", "s0", `{"for_llm":"__init__.py fails","tool":"x","outcome":"failed","is_error":true,"markdown":true}`, console,
+			Notification{Text: "x did not succeed (failed): __init__.py fails", Tool: "x", IsError: true}},
 		{"result", "s1", `{"for_user":"session's last"}`, chat, Notification{Text: "session's last", ChatID: "42"}},
 		{"result", "s1", `{"for_user":"the call's","channel":"console","chat_id":"9"}`, console, Notification{Text: "the call's", ChatID: "9"}},
 		{"result", "s0", `{"for_user":"anywhere","channel":"last"}`, chat, Notification{Text: "anywhere", ChatID: "7"}},

@@ -33,7 +33,7 @@ func (t *Tool) result(msg *nats.Msg) *tools.Result {
 	if err != nil || answer.ForLLM == nil || strings.HasPrefix(header(msg, "content-type"), "text/") {
 		return tools.NewToolResult(string(msg.Data)) // plain text, or JSON of the tool's own
 	}
-	res := &tools.Result{ForLLM: *answer.ForLLM, ForUser: tools.Excerpt(answer.ForUser, maxForUser), IsError: answer.IsError}
+	res := &tools.Result{ForLLM: *answer.ForLLM, ForUser: tools.Excerpt(answer.ForUser, maxForUser), Markdown: answer.Markdown, IsError: answer.IsError}
 	if res.IsError {
 		res.Err = tools.Errorf(tools.CodeToolFailed, "%s", messageOf(res.ForLLM, "the tool failed"))
 		if strings.TrimSpace(res.ForLLM) == "" {
