@@ -149,7 +149,11 @@ func (h *HTTP) Send(ctx context.Context, n Notification) error {
 	if h.shape.write == nil {
 		all = all.readable()
 	}
-	return sendParts(&h.sent, n.ID, all.split(h.shape.limit, h.shape.measure), func(part styled) error {
+	parts := all.split(h.shape.limit, h.shape.measure)
+	if len(parts) > 1 && h.shape.markdown && n.Format == FormatMarkdown {
+		parts = wholeFences(all.split(h.shape.limit-fenceRoom, h.shape.measure))
+	}
+	return sendParts(&h.sent, n.ID, parts, func(part styled) error {
 		text := part.text
 		if h.shape.write != nil {
 			text = h.shape.write(part)

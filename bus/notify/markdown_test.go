@@ -108,6 +108,33 @@ func TestCutMarkdownIsWhole(t *testing.T) {
 	}
 }
 
+// Where Markdown is sent as it is, a code block that is cut is one in each
+// message all the same, and no message is too long.
+func TestCutFencesAreWhole(t *testing.T) {
+	h := newHook(t)
+	c, err := NewHTTP("discord", HTTPConfig{URL: h.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := "Look at ```this``` first:\n```go\n" + strings.Repeat("some := code // ``` in it\n", 200) + "```\nand that."
+	if err := c.Send(t.Context(), Notification{ID: "1", Text: text, Format: FormatMarkdown}); err != nil {
+		t.Fatal(err)
+	}
+	for i, body := range h.bodies {
+		var got struct{ Content string }
+		if err := json.Unmarshal([]byte(body), &got); err != nil {
+			t.Fatal(err)
+		}
+		begins, ends := strings.HasPrefix(got.Content, "```go\nsome"), strings.HasSuffix(got.Content, "in it\n```")
+		if begins != (i > 0) || ends != (i < len(h.bodies)-1) || utf8.RuneCountInString(got.Content) > 2000 {
+			t.Errorf("message %d of %d: %.60q ... %q", i, len(h.bodies), got.Content, got.Content[len(got.Content)-30:])
+		}
+	}
+	if len(h.bodies) != 3 || !strings.Contains(h.bodies[2], "```\\nand that.") {
+		t.Errorf("%d messages", len(h.bodies))
+	}
+}
+
 // A long text is read piece by piece, and none of its code is taken apart.
 func TestLongMarkdown(t *testing.T) {
 	part := "**Look** at this:\n\n```\nsome *code*\n\nand more\n```\n\n"
