@@ -72,6 +72,20 @@ func (r *Registry) register(tool Tool) error {
 	return nil
 }
 
+// Keep removes all tools but the named ones. If one of these is not there, that
+// is an error, and nothing is removed.
+func (r *Registry) Keep(names ...string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, name := range names {
+		if _, ok := r.tools[name]; !ok {
+			return fmt.Errorf("there is no tool %q; known are %q", name, slices.Sorted(maps.Keys(r.tools)))
+		}
+	}
+	maps.DeleteFunc(r.tools, func(name string, _ entry) bool { return !slices.Contains(names, name) })
+	return nil
+}
+
 // Definition returns the definition of the named tool.
 func (r *Registry) Definition(name string) (Definition, bool) {
 	e, ok := r.lookup(name)

@@ -88,6 +88,7 @@ func (s *Service) Run(ctx context.Context) error {
 		{"artifact", s.bus.RPC("artifact", "*", "*"), s.artifact},
 		{"task", s.bus.RPC("task", "*", "*"), s.task},
 		{"cron", s.bus.RPC("cron", "*", "*"), s.cron},
+		{"tools", s.bus.RPC("tools", "*"), s.tools},
 	}
 	for _, e := range endpoints {
 		// Calls that wait for hours must not keep anybody from reading.

@@ -125,6 +125,11 @@ func (w *Worker) Run(ctx context.Context) error {
 		return err
 	}
 	defer stop()
+	withdraw, err := w.answerOffers(ctx)
+	if err != nil {
+		return err
+	}
+	defer withdraw()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var (

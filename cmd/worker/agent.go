@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
@@ -44,6 +45,7 @@ type promptOptions struct {
 	args       promptArgs
 	resume     bool
 	wait       time.Duration
+	patient    bool // to wait even if nobody is there who could answer
 	json       bool
 }
 
@@ -71,6 +73,7 @@ func newAgentCommand() *cobra.Command {
 			case len(args) > 0:
 				o.args.Prompt = args[0]
 			}
+			o.patient = cmd.Flags().Changed("wait")
 			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
@@ -85,7 +88,7 @@ func newAgentCommand() *cobra.Command {
 	flags.StringSliceVar(&o.args.Tools, "use-tools", nil, "`TOOL`s that the agent gets; default all")
 	flags.IntVar(&o.args.MaxTurns, "use-turns", 0, "`NUMBER` of turns after which the agent stops; at most the worker's --max-turns")
 	flags.BoolVar(&o.resume, "resume", false, "wait for the session's run that has no end yet")
-	flags.DurationVar(&o.wait, "wait", time.Hour, "`TIME` to wait for the answer")
+	flags.DurationVar(&o.wait, "wait", time.Hour, "`TIME` to wait for the answer; without it, no longer than a worker with a model is up")
 	flags.BoolVar(&o.json, "json", false, "print the result event as JSON")
 	return cmd
 }
@@ -105,8 +108,21 @@ func (o promptOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	}
 	wait, cancel := context.WithTimeout(ctx, o.wait)
 	defer cancel()
+	nobody := false
+	stop := watchQueue(wait, b, agentQueue, func() {
+		if !o.patient {
+			if nobody = queued(wait, b, o.call); nobody {
+				cancel()
+			}
+			return
+		}
+		fmt.Fprintf(stderr, "worker: no worker with a model is up; the prompt waits until one is: start it with \"worker serve --model SPEC\"\n")
+	})
 	event, err := busCaller{bus: b}.Call(wait, o.call)
+	stop()
 	switch {
+	case nobody && errors.Is(err, context.Canceled) && ctx.Err() == nil:
+		return cli.Exit(cli.ExitPending, "no worker with a model is up; the prompt waits on the bus until one is: start it with \"worker serve --model SPEC\", and say the same again with --session %s --id %s to get the answer", shellWord(o.call.Session), shellWord(o.call.ID))
 	case errors.Is(err, context.DeadlineExceeded):
 		return cli.Exit(cli.ExitPending, "no answer after %s; is a worker with a model up? The run goes on: wait for it with --resume --session %s", o.wait, o.call.Session)
 	case tools.CodeOf(err) == tools.CodeMismatch, tools.CodeOf(err) == tools.CodeInvalidCall:
@@ -124,6 +140,21 @@ func (o promptOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 		return cli.Exit(cli.ExitToolError, "")
 	}
 	return nil
+}
+
+// queued waits until a call is on the bus, and reports whether it waits there.
+func queued(ctx context.Context, b *bus.Bus, call tools.Call) bool {
+	for {
+		task, err := rpc.GetTask(ctx, b, call.SessionToken(), call.IDToken())
+		if err == nil {
+			return task.State == rpc.Queued
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(nobodyAfter):
+		}
+	}
 }
 
 // prepare makes the call, or finds the one that is to be resumed.

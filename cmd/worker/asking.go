@@ -73,26 +73,30 @@ func (o *asking) with(cmd *cobra.Command, do func(context.Context, *bus.Bus) err
 // answerPatience is how long a worker may take to answer.
 const answerPatience = 40 * time.Second
 
-// ask sends a request to <prefix>.rpc.<group>.<session>.<function>.
-func (o *asking) ask(ctx context.Context, b *bus.Bus, group, function string, in any) ([]byte, error) {
+// request sends a request to a subject of the workers' service.
+func (o *asking) request(ctx context.Context, b *bus.Bus, subject string, in any) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerPatience)
 	defer cancel()
-	body, err := rpc.Ask(ctx, b, b.RPC(group, token(o.session), function), in)
+	body, err := rpc.Ask(ctx, b, subject, in)
 	switch {
-	case err == nil:
-		return body, nil
 	case errors.Is(err, nats.ErrNoResponders):
 		return nil, cli.Exit(cli.ExitUnreachable, "no worker answers; start one with \"worker up\" or \"worker serve\"")
 	case errors.Is(err, context.DeadlineExceeded):
 		return nil, cli.Exit(cli.ExitPending, "no answer after %s", answerPatience)
 	}
+	return body, err
+}
+
+// ask sends a request to <prefix>.rpc.<group>.<session>.<function>.
+func (o *asking) ask(ctx context.Context, b *bus.Bus, group, function string, in any) ([]byte, error) {
+	body, err := o.request(ctx, b, b.RPC(group, token(o.session), function), in)
 	switch tools.CodeOf(err) {
 	case tools.CodeNotFound, tools.CodeExpired:
 		return nil, cli.Exit(cli.ExitNotFound, "%w; see worker %ss ls --session %s", err, group, token(o.session))
 	case tools.CodeInvalidArguments:
 		return nil, cli.Exit(cli.ExitUsage, "%w", err)
 	}
-	return nil, err
+	return body, err
 }
 
 // token takes an id as a person gives it: as it was called, or the token that

@@ -139,7 +139,11 @@ func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error 
 	}
 	wait, cancel := context.WithTimeout(ctx, o.wait)
 	defer cancel()
+	stop := watchQueue(wait, b, o.queue, func() {
+		fmt.Fprintf(stderr, "worker: no worker serves the queue %q; the call waits there until one does: start it with %s\n", o.queue, whoServes(o.queue))
+	})
 	event, err := rpc.Submit(wait, b, o.queue, o.call)
+	stop()
 	if err == nil && event.Outcome == tools.Async && o.completion {
 		event, err = rpc.Completion(wait, b, tools.Call{ID: event.ID, Session: event.Session, Tool: event.Tool})
 	}

@@ -98,12 +98,18 @@ func (o *cronOptions) command(action, use, short string, args cobra.PositionalAr
 			if err := o.takeArgs(args, cmd.InOrStdin()); err != nil {
 				return &cli.Error{Code: cli.ExitUsage, Err: err}
 			}
-			return o.with(cmd, func(ctx context.Context, jobs *cron.Jobs, by cron.Caller) error {
-				answer, err := jobs.Do(ctx, by, "", o.request)
+			return o.with(cmd, func(ctx context.Context, b *bus.Bus, by cron.Caller) error {
+				answer, err := cron.New(b).Do(ctx, by, "", o.request)
 				if err != nil {
 					return cronExit(err)
 				}
-				return o.print(cmd.OutOrStdout(), answer)
+				if err := o.print(cmd.OutOrStdout(), answer); err != nil || action != cron.ActionAdd {
+					return err
+				}
+				if missing := lacking(ctx, b, cmp.Or(o.request.Queue, bus.DefaultQueue), o.request.Tool); missing != "" {
+					fmt.Fprintf(cmd.ErrOrStderr(), "worker: %s\n", missing)
+				}
+				return nil
 			})
 		},
 	}
@@ -130,7 +136,7 @@ func (o *cronOptions) takeArgs(args []string, stdin io.Reader) error {
 	return json.Unmarshal(data, &o.request.Args)
 }
 
-func (o *cronOptions) with(cmd *cobra.Command, do func(context.Context, *cron.Jobs, cron.Caller) error) error {
+func (o *cronOptions) with(cmd *cobra.Command, do func(context.Context, *bus.Bus, cron.Caller) error) error {
 	log, err := o.logging.Logger(cmd.ErrOrStderr())
 	if err != nil {
 		return err
@@ -141,7 +147,7 @@ func (o *cronOptions) with(cmd *cobra.Command, do func(context.Context, *cron.Jo
 	}
 	defer b.Close()
 	by := cron.Caller{Session: o.session, Operator: o.session == ""}
-	return do(cmd.Context(), cron.New(b), by)
+	return do(cmd.Context(), b, by)
 }
 
 func cronExit(err error) error {
@@ -179,8 +185,8 @@ func (o *cronOptions) next() *cobra.Command {
 			case o.count < 1 || o.count > 1000:
 				return cli.Exit(cli.ExitUsage, "-n %d: want 1 to 1000", o.count)
 			case !given:
-				return o.with(cmd, func(ctx context.Context, jobs *cron.Jobs, by cron.Caller) error {
-					e, err := jobs.Get(ctx, by, args[0])
+				return o.with(cmd, func(ctx context.Context, b *bus.Bus, by cron.Caller) error {
+					e, err := cron.New(b).Get(ctx, by, args[0])
 					if err != nil {
 						return cronExit(err)
 					}

@@ -34,6 +34,9 @@ type processOptions struct {
 	agent      agentOptions
 	outside    outsideOptions
 	workspace  string
+	only       []string // of the tools; empty is all
+	noTicks    bool
+	noNotify   bool
 	channels   channelOptions
 	store      string
 	ttl        time.Duration
@@ -51,6 +54,9 @@ func (o *processOptions) addFlags(flags *pflag.FlagSet) {
 	o.outside.addFlags(flags)
 	flags.StringVar(&o.workspace, "workspace", ".", "`DIR` that the file tools see, and nothing outside of it; shell starts there but is not confined to it")
 	flags.StringSliceVar(&o.worker.Queues, "queue", []string{bus.DefaultQueue}, "`QUEUE`s to serve")
+	flags.StringSliceVar(&o.only, "tools", nil, "`TOOL`s to offer, and no others; give such a worker a --queue of its own, because it answers calls of other tools as unknown")
+	flags.BoolVar(&o.noTicks, "no-ticks", false, "leave the ticks of cron jobs and heartbeats to other workers")
+	flags.BoolVar(&o.noNotify, "no-notify", false, "leave notifications to other workers")
 	flags.StringVar(&o.worker.Name, "name", "", "`NAME` of this worker in events; default HOST-PID")
 	flags.IntVar(&o.worker.Slots, "slots", 64, "`NUMBER` of calls of a queue that run at once")
 	flags.IntVar(&o.worker.MaxAttempts, "max-attempts", 5, "`NUMBER` of deliveries after which a call is a dead letter; an agent's, if it gets no further")
@@ -158,13 +164,18 @@ func (o *processOptions) run(ctx context.Context, b *bus.Bus, log zerolog.Logger
 	if err := registry.Register(agents...); err != nil {
 		return err
 	}
+	if len(o.only) > 0 {
+		if err := registry.Keep(o.only...); err != nil {
+			return cli.Exit(cli.ExitUsage, "--tools: %w", err)
+		}
+	}
 	o.worker.Queues = append(o.worker.Queues, o.agent.queues()...)
 
 	o.offload.Log, o.worker.Log, o.worker.State = log, log, facts
 	if room := int(b.Conn().MaxPayload()) - publishMargin; room < defaultMaxResult {
 		o.offload.MaxResult = room
 	}
-	o.worker.Ticks = true
+	o.worker.Ticks = !o.noTicks
 	w := worker.New(b, registry, offload.NewOffloader(store, o.offload), o.worker)
 	serving := make(chan struct{})
 	service := rpc.NewService(b, reader, rpc.ServiceConfig{Log: log, OnReady: func() { close(serving) }})
@@ -172,9 +183,11 @@ func (o *processOptions) run(ctx context.Context, b *bus.Bus, log zerolog.Logger
 	parts := []func(context.Context) error{
 		w.Run,
 		service.Run,
-		notifier.Run,
 		func(ctx context.Context) error { return sweep(ctx, store, log) },
 		func(ctx context.Context) error { return untilClosed(ctx, b) },
+	}
+	if !o.noNotify {
+		parts = append(parts, notifier.Run)
 	}
 	if o.heartbeat != nil {
 		cfg, err := o.heartbeat.Configuration()

@@ -14,6 +14,7 @@ results out of the prompt, and lets the model read them back piece by piece.
   worker demo                        see it work, on the files of this directory
   worker up                          bus, worker, notifier and heartbeat in one process
   worker call read_file path=go.mod  submit a call to it and wait for the result
+  worker tools ls                    list the tools that workers offer
   worker artifacts ls                list what was offloaded
   worker agent "say hello"           speak to an agent; its worker needs a model
 
@@ -35,7 +36,7 @@ func newRoot() *cobra.Command {
 	root.Flags().AddFlagSet(up.Flags())
 	cli.AddConfigFlag(root)
 	root.AddCommand(up, newServeCommand(), newCallCommand(), newArtifactsCommand(), newTasksCommand(), newDeadCommand(), newChannelsCommand(), newDemoCommand(), newProvisionCommand(), newOffloadCommand())
-	root.AddCommand(newAgentCommand(), newSessionsCommand(), newCronCommand(), newJQProcessCommand())
+	root.AddCommand(newToolsCommand(), newAgentCommand(), newSessionsCommand(), newCronCommand(), newJQProcessCommand())
 	return root
 }
 
