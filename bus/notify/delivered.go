@@ -16,12 +16,17 @@ import (
 const onceHeader = "Stevedore-Once"
 
 // delivered reports whether the channel took the notification before. Only a
-// process that dies between Send and setDelivered sends it again.
-func (n *Notifier) delivered(ctx context.Context, d *bus.Delivery, notification Notification) (bool, error) {
+// process that dies between Send and setDelivered sends it again. Where nobody
+// can say, it is sent: better twice than never.
+func (n *Notifier) delivered(ctx context.Context, d *bus.Delivery, notification Notification) bool {
 	if d.Header(onceHeader) == "" {
-		return false, nil
+		return false
 	}
-	return n.bus.Delivered(ctx, notification.Channel, tools.Token(notification.ID))
+	took, err := n.bus.Delivered(ctx, notification.Channel, tools.Token(notification.ID))
+	if err != nil {
+		n.log.Warn().Err(err).Str("channel", notification.Channel).Msg("this may be a copy; it is delivered all the same")
+	}
+	return took
 }
 
 // setDelivered remembers it for longer than a copy can come: it may be made as

@@ -141,11 +141,7 @@ func (n *Notifier) deliver(ctx context.Context, name string, channel Channel, d 
 	if err != nil {
 		return bus.Reject(bus.CodeUndecodable, err)
 	}
-	again, err := n.delivered(ctx, d, notification)
-	if err != nil {
-		return err
-	}
-	if again {
+	if n.delivered(ctx, d, notification) {
 		n.log.Debug().Str("channel", name).Str("notification", tools.Token(notification.ID)).Msg("dropped; the channel took it before")
 		return nil
 	}
