@@ -24,7 +24,7 @@ dies:
   worker up --model anthropic:claude-sonnet-4-5
   worker agent "which of the files here is the longest?" --session s1
   worker agent "and the shortest?" --session s1
-  worker agent --resume --session s1     wait for a run that has no end yet
+  worker agent --resume --session s1     wait for the answer of the last run
 
 A model can be a file of turns, for demos and tests without a key, with --model
 script:FILE. Each line is a turn, a run of an agent begins at the first one:
@@ -53,7 +53,7 @@ type promptOptions struct {
 type promptArgs struct {
 	Prompt   string   `json:"prompt"`
 	Model    string   `json:"model,omitempty"`
-	Tools    []string `json:"tools,omitempty"`
+	Tools    []string `json:"tools,omitzero"` // none is not all
 	MaxTurns int      `json:"max_turns,omitempty"`
 }
 
@@ -70,6 +70,8 @@ func newAgentCommand() *cobra.Command {
 				return cli.Exit(cli.ExitUsage, "--resume goes with --session, and without a prompt")
 			case !o.resume && len(args) == 0:
 				return cli.Exit(cli.ExitUsage, "say something: worker agent \"PROMPT\"")
+			case o.args.MaxTurns < 0:
+				return cli.Exit(cli.ExitUsage, "--use-turns %d: want 1 or more", o.args.MaxTurns)
 			case len(args) > 0:
 				o.args.Prompt = args[0]
 			}
@@ -85,9 +87,9 @@ func newAgentCommand() *cobra.Command {
 	flags.StringVar(&o.call.Channel, "channel", "", "`CHANNEL` on which the user reads, too")
 	flags.StringVar(&o.call.ChatID, "chat-id", "", "`CHAT` within the channel")
 	flags.StringVar(&o.args.Model, "use-model", "", "`SPEC` of one of the worker's models; default its first")
-	flags.StringSliceVar(&o.args.Tools, "use-tools", nil, "`TOOL`s that the agent gets; default all")
+	flags.StringSliceVar(&o.args.Tools, "use-tools", nil, "`TOOL`s that the agent gets; default all, and none with an empty one")
 	flags.IntVar(&o.args.MaxTurns, "use-turns", 0, "`NUMBER` of turns after which the agent stops; at most the worker's --max-turns")
-	flags.BoolVar(&o.resume, "resume", false, "wait for the session's run that has no end yet")
+	flags.BoolVar(&o.resume, "resume", false, "wait for the answer of the session's last run")
 	flags.DurationVar(&o.wait, "wait", time.Hour, "`TIME` to wait for the answer; without it, no longer than a worker with a model is up")
 	flags.BoolVar(&o.json, "json", false, "print the result event as JSON")
 	return cmd
@@ -164,9 +166,9 @@ func (o *promptOptions) prepare(ctx context.Context, b *bus.Bus, stderr io.Write
 		if err != nil {
 			return err
 		}
-		call, open := agent.OpenCall(entries)
-		if !open {
-			return cli.Exit(cli.ExitNotFound, "session %q has no run without an end; see worker sessions show %s", o.call.Session, o.call.Session)
+		call, ok := agent.LastCall(entries)
+		if !ok {
+			return cli.Exit(cli.ExitNotFound, "session %q has no run; see worker sessions show %s", o.call.Session, o.call.Session)
 		}
 		if call.Tool != agent.AgentTool { // the conversation of a sub-agent
 			return cli.Exit(cli.ExitUsage, "session %q belongs to a sub-agent; resume the session that started it", o.call.Session)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/rs/zerolog"
@@ -18,8 +19,8 @@ import (
 // model it runs none.
 type agentOptions struct {
 	models        []string
-	baseURL       string
-	keyFile       string
+	baseURLs      []string
+	keyFiles      []string
 	system        string
 	grant         agent.Grant
 	maxTokens     int
@@ -27,9 +28,9 @@ type agentOptions struct {
 }
 
 func (o *agentOptions) addFlags(flags *pflag.FlagSet) {
-	flags.StringArrayVar(&o.models, "model", nil, "`SPEC` of a model for agents: anthropic:MODEL, openai:MODEL (any server of chat completions) or script:FILE; the first is the default, others are chosen by their spec")
-	flags.StringVar(&o.baseURL, "base-url", "", "`URL` of a server that speaks the model's protocol, such as http://localhost:11434/v1")
-	flags.StringVar(&o.keyFile, "api-key-file", "", "`FILE` with the model's API key; default ANTHROPIC_API_KEY or OPENAI_API_KEY")
+	flags.StringArrayVar(&o.models, "model", nil, "`SPEC` of a model for agents: anthropic:MODEL, openai:MODEL (any server of chat completions) or script:FILE; given again, it adds one: the first is the default, others are chosen by their spec")
+	flags.StringArrayVar(&o.baseURLs, "base-url", nil, "`URL` of a server that speaks the model's protocol, such as http://localhost:11434/v1; with models of both providers anthropic=URL or openai=URL")
+	flags.StringArrayVar(&o.keyFiles, "api-key-file", nil, "`FILE` with the model's API key, or anthropic=FILE or openai=FILE; default ANTHROPIC_API_KEY or OPENAI_API_KEY")
 	flags.StringVar(&o.system, "system", defaultSystem, "system `PROMPT` of agents")
 	flags.IntVar(&o.grant.MaxTurns, "max-turns", 50, "`NUMBER` of turns after which an agent stops")
 	flags.Int64Var(&o.grant.TokenBudget, "token-budget", 0, "`TOKENS`, in and out, that a run of an agent may use; 0 is no limit")
@@ -61,11 +62,11 @@ func (o *agentOptions) tools(b *bus.Bus, store offload.Store, definitions func()
 	setup := newAgentSetup(b, store, log)
 	setup.Definitions, setup.Default, setup.Models = definitions, o.models[0], map[string]agent.Provider{}
 	for _, spec := range o.models {
-		key, err := o.key(spec)
+		cfg, err := o.provider(spec)
 		if err != nil {
 			return nil, err
 		}
-		if setup.Models[spec], err = agent.OpenProvider(spec, agent.ProviderConfig{BaseURL: o.baseURL, APIKey: key}); err != nil {
+		if setup.Models[spec], err = agent.OpenProvider(spec, cfg); err != nil {
 			return nil, cli.Exit(cli.ExitUsage, "--model: %w", err)
 		}
 	}
@@ -81,12 +82,11 @@ func (o *agentOptions) tools(b *bus.Bus, store offload.Store, definitions func()
 // names a server of their own may need no key there.
 func (o *agentOptions) check() error {
 	for _, spec := range o.models {
-		key, err := o.key(spec)
+		cfg, err := o.provider(spec)
 		if err != nil {
 			return err
 		}
-		kind, _, _ := strings.Cut(spec, ":")
-		if variable, wanted := keyVariables[kind]; wanted && key == "" && o.baseURL == "" {
+		if variable, wanted := keyVariables[providerOf(spec)]; wanted && cfg.APIKey == "" && cfg.BaseURL == "" {
 			return cli.Exit(cli.ExitUsage, "--model %s: there is no API key; set %s, or name a file with --api-key-file (or the server, if it needs none, with --base-url)", spec, variable)
 		}
 	}
@@ -95,6 +95,12 @@ func (o *agentOptions) check() error {
 
 // keyVariables are where the keys of the providers are expected.
 var keyVariables = map[string]string{"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}
+
+// providerOf is the part of a model's spec in front of the colon.
+func providerOf(spec string) string {
+	provider, _, _ := strings.Cut(spec, ":")
+	return provider
+}
 
 // newAgentSetup puts agents on the bus: their logs, the calls that they make,
 // and what leaves their history.
@@ -108,18 +114,57 @@ func newAgentSetup(b *bus.Bus, store offload.Store, log zerolog.Logger) agent.Se
 	}
 }
 
-// key finds the API key of a model.
-func (o *agentOptions) key(spec string) (string, error) {
-	if o.keyFile != "" {
-		data, err := os.ReadFile(o.keyFile)
-		if err != nil {
-			return "", cli.Exit(cli.ExitUsage, "--api-key-file: %w", err)
+// provider says where a model is and with which key. No key goes to a server
+// that was not named for its provider.
+func (o *agentOptions) provider(spec string) (cfg agent.ProviderConfig, err error) {
+	provider := providerOf(spec)
+	variable, remote := keyVariables[provider]
+	if !remote {
+		return cfg, nil
+	}
+	if cfg.BaseURL, err = o.forProvider("base-url", o.baseURLs, provider); err != nil {
+		return cfg, err
+	}
+	file, err := o.forProvider("api-key-file", o.keyFiles, provider)
+	switch {
+	case err != nil:
+		return cfg, err
+	case file == "":
+		cfg.APIKey = os.Getenv(variable)
+		return cfg, nil
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return cfg, cli.Exit(cli.ExitUsage, "--api-key-file: %w", err)
+	}
+	cfg.APIKey = strings.TrimSpace(string(data))
+	return cfg, nil
+}
+
+// forProvider picks the value of a flag that is a provider's: PROVIDER=VALUE, or
+// a plain VALUE, if all models that are asked over the network are of one.
+func (o *agentOptions) forProvider(flag string, values []string, provider string) (string, error) {
+	var own []string
+	for _, value := range values {
+		name, rest, _ := strings.Cut(value, "=")
+		_, named := keyVariables[name]
+		switch {
+		case named && !o.hasModelOf(name):
+			return "", cli.Exit(cli.ExitUsage, "--%s %s: there is no --model of %s", flag, value, name)
+		case named && name == provider:
+			own = append(own, rest)
+		case !named && o.hasModelOf("anthropic") && o.hasModelOf("openai"):
+			return "", cli.Exit(cli.ExitUsage, "--%s %s: there are models of anthropic and of openai; say whose it is: anthropic=%s or openai=%s", flag, value, value, value)
+		case !named:
+			own = append(own, value)
 		}
-		return strings.TrimSpace(string(data)), nil
 	}
-	kind, _, _ := strings.Cut(spec, ":")
-	if variable, ok := keyVariables[kind]; ok {
-		return os.Getenv(variable), nil
+	if len(own) > 1 {
+		return "", cli.Exit(cli.ExitUsage, "--%s: %s has one only, not %s", flag, provider, strings.Join(own, " and "))
 	}
-	return "", nil
+	return strings.Join(own, ""), nil
+}
+
+func (o *agentOptions) hasModelOf(provider string) bool {
+	return slices.ContainsFunc(o.models, func(spec string) bool { return providerOf(spec) == provider })
 }

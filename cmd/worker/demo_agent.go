@@ -29,7 +29,7 @@ func (o *processOptions) demoModel(dir string) error {
 	switch {
 	case o.agent.enabled():
 		return nil
-	case o.agent.baseURL != "":
+	case len(o.agent.baseURLs) > 0:
 		return cli.Exit(cli.ExitUsage, "--base-url: name the model, too, such as --model openai:llama3.2")
 	case os.Getenv("ANTHROPIC_API_KEY") != "":
 		o.agent.models = []string{"anthropic:claude-sonnet-4-5"}

@@ -185,14 +185,13 @@ func Messages(entries []Entry) []Message {
 	return c.messages()
 }
 
-// OpenCall returns the call of the run that has no end yet, if there is one.
-func OpenCall(entries []Entry) (tools.Call, bool) {
-	c := newConversation()
-	for i, e := range entries {
-		c.add(uint64(i+1), e)
+// LastCall returns the call of the run that has no end yet, or else of the last
+// one.
+func LastCall(entries []Entry) (call tools.Call, ok bool) {
+	for _, e := range entries {
+		if e.Kind == KindUser && e.Call != nil {
+			call, ok = *e.Call, true
+		}
 	}
-	if c.open == nil || c.open.call == nil {
-		return tools.Call{}, false
-	}
-	return *c.open.call, true
+	return call, ok
 }

@@ -216,6 +216,6 @@ func FuzzConversation(f *testing.F) {
 				t.Errorf("two messages of %s in a row", m.Role)
 			}
 		}
-		agent.OpenCall(entries)
+		agent.LastCall(entries)
 	})
 }
