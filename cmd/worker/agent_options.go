@@ -33,7 +33,7 @@ func (o *agentOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&o.keyFiles, "api-key-file", nil, "`FILE` with the model's API key, or anthropic=FILE or openai=FILE; default ANTHROPIC_API_KEY or OPENAI_API_KEY")
 	flags.StringVar(&o.system, "system", defaultSystem, "system `PROMPT` of agents")
 	flags.IntVar(&o.grant.MaxTurns, "max-turns", 50, "`NUMBER` of turns after which an agent stops")
-	flags.Int64Var(&o.grant.TokenBudget, "token-budget", 0, "`TOKENS`, in and out, that a run of an agent may use; 0 is no limit")
+	flags.Int64Var(&o.grant.TokenBudget, "token-budget", 0, "`TOKENS`, in and out, that a run of an agent may use, its sub-agents included; 0 is no limit")
 	flags.IntVar(&o.grant.MaxDepth, "agent-depth", 2, "`DEPTH` down to which agents start sub-agents; at 0 they start none")
 	flags.IntVar(&o.grant.MaxChildren, "max-subagents", 8, "`NUMBER` of sub-agents that one run may start")
 	flags.IntVar(&o.maxTokens, "max-tokens", agent.DefaultMaxTokens, "`TOKENS` that a turn may have")

@@ -84,8 +84,9 @@ type Grant struct {
 	MaxChildren int `json:"max_children,omitempty"`
 	// MaxTurns of the model. Default 50.
 	MaxTurns int `json:"max_turns,omitempty"`
-	// TokenBudget is how many tokens, in and out, the turns of the run may use.
-	// 0 is no limit.
+	// TokenBudget is how many tokens, in and out, the turns of the run may use,
+	// those of its sub-agents included: they share evenly what is left, with
+	// each other and with the run. 0 is no limit.
 	TokenBudget int64 `json:"token_budget,omitempty"`
 	// TimeoutS bounds the run, in seconds from its first moment on, deaths of
 	// workers included. 0 is no limit.

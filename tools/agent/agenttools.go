@@ -171,6 +171,9 @@ func reportOf(o Outcome, label string) *tools.Result {
 	}
 	details := fmt.Sprintf("Label: %s\nTurns: %d\nTools used: %s\nTokens: %d in, %d out\n",
 		label, o.Turns, strings.Join(used, ", "), o.Usage.Input, o.Usage.Output)
+	if o.Spent > 0 {
+		details += fmt.Sprintf("Tokens of its own sub-agents: %d\n", o.Spent)
+	}
 	if err := o.Err(); err != nil {
 		res := tools.Failure(err)
 		res.ForLLM = fmt.Sprintf("Subagent task not completed: %s\n%sLast words:\n%s", err, details, o.Reply)

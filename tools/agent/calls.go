@@ -61,8 +61,8 @@ func (r *run) callTool(ctx context.Context, place int) (*Answer, error) {
 		return failed(call, tools.Errorf(tools.CodeUnknownTool, "unknown tool %q; known are %q", tools.Excerpt(use.Name, 80), slices.Sorted(maps.Keys(r.offered)))), nil
 	}
 	if startsAgents(use.Name) {
-		if p.spawnedBefore(place) >= r.cfg.Grant.MaxChildren {
-			return failed(call, tools.Errorf(tools.CodeToolFailed, "not started: this agent has started %d sub-agents, which is its limit", r.cfg.Grant.MaxChildren)), nil
+		if p.spawnedBefore(place) >= r.grant.MaxChildren {
+			return failed(call, tools.Errorf(tools.CodeToolFailed, "not started: this agent has started %d sub-agents, which is its limit", r.grant.MaxChildren)), nil
 		}
 		call.Args = r.granting(call.Args)
 	}
@@ -83,7 +83,43 @@ func (r *run) callTool(ctx context.Context, place int) (*Answer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("call %s: %w", use.Name, err)
 	}
-	return &Answer{Call: call.ID, Tool: call.Tool, Outcome: event.Outcome, Result: event.Result}, nil
+	answer := &Answer{Call: call.ID, Tool: call.Tool, Outcome: event.Outcome, Result: event.Result}
+	switch {
+	case use.Name == SubagentTool:
+		answer.Spent, err = r.spentBy(ctx, call)
+	case use.Name == SpawnTool && event.Outcome == tools.Async:
+		answer.Spent = r.share()
+	case use.Name == SpawnTool: // it was waited for
+		answer.Spent, err = r.spentBy(ctx, childOf(call))
+	}
+	return answer, err
+}
+
+// spentBy is how many tokens a sub-agent used that has answered.
+func (r *run) spentBy(ctx context.Context, call tools.Call) (int64, error) {
+	call.Session = SubSession(call)
+	entries, _, err := r.log.Read(ctx, call.SessionToken())
+	if err != nil {
+		return 0, fmt.Errorf("%w: read conversation %s: %w", errLog, call.SessionToken(), err)
+	}
+	for _, data := range slices.Backward(entries) {
+		if e, err := DecodeEntry(data); err == nil && e.Kind == KindEnd && e.Run == call.IDToken() && e.End != nil {
+			return e.End.Usage.Total() + e.End.Spent, nil
+		}
+	}
+	return 0, nil // it never began
+}
+
+// share is what each sub-agent of the last turn may spend of the token budget;
+// 0 is no limit. It follows from the log, so that the call is the same whenever
+// it is made.
+func (r *run) share() int64 {
+	p := r.conv.open
+	if r.grant.TokenBudget <= 0 {
+		return 0
+	}
+	sharers := 1 + min(p.spawning, r.grant.MaxChildren-p.children)
+	return max(1, (r.grant.TokenBudget-p.before)/int64(sharers))
 }
 
 // failed is the answer to a call that cannot be made.
@@ -160,9 +196,9 @@ func (r *run) granting(args json.RawMessage) json.RawMessage {
 			delete(fields, name)
 		}
 	}
-	grant := r.cfg.Grant
+	grant := r.grant
 	grant.Depth++
-	grant.Tools = slices.Sorted(maps.Keys(r.offered))
+	grant.TokenBudget = r.share()
 	var err error
 	if fields["grant"], err = encode(grant); err != nil {
 		return args

@@ -25,6 +25,9 @@ type progress struct {
 	call     *tools.Call
 	turns    int
 	usage    Usage
+	spent    int64 // on sub-agents
+	before   int64 // spent on all when the last turn had come
+	grant    *Grant
 	uses     []Block // that the last turn asks for
 	stop     StopReason
 	text     string            // of the last turn that had any
@@ -46,7 +49,7 @@ func (c *conversation) add(position uint64, e Entry) {
 	p := c.open
 	switch {
 	case e.Kind == KindUser:
-		c.open = &progress{run: e.Run, began: e.At, call: e.Call, answers: map[string]Answer{}, tools: map[string]int{}}
+		c.open = &progress{run: e.Run, began: e.At, call: e.Call, grant: e.Grant, answers: map[string]Answer{}, tools: map[string]int{}}
 	case e.Kind == KindShelved:
 		maps.Copy(c.shelved, e.Shelved)
 	case e.Kind == KindEnd:
@@ -59,6 +62,7 @@ func (c *conversation) add(position uint64, e Entry) {
 	case p != nil && e.Kind == KindResults:
 		for _, a := range e.Answers {
 			p.answers[a.Call] = a
+			p.spent += a.Spent
 			if !a.NotMade {
 				p.tools[a.Tool]++
 			}
@@ -77,6 +81,7 @@ func (p *progress) turn(e Entry) {
 	if e.Usage != nil {
 		p.usage = p.usage.plus(*e.Usage)
 	}
+	p.before = p.total()
 	p.uses, p.stop, p.answers = toolUses(e.Message.Content), e.StopReason, map[string]Answer{}
 	if text := textOf(e.Message.Content); text != "" {
 		p.text = text
@@ -89,6 +94,9 @@ func (p *progress) turn(e Entry) {
 		}
 	}
 }
+
+// total is what counts against the token budget.
+func (p *progress) total() int64 { return p.usage.Total() + p.spent }
 
 // missing are the places of the last turn's calls that have no answer yet.
 func (p *progress) missing() []int {

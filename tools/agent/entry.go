@@ -36,6 +36,9 @@ type Entry struct {
 	Message *Message `json:"message,omitempty"`
 	// Call that began the run, in a user entry.
 	Call *tools.Call `json:"call,omitempty"`
+	// Grant of the run, in a user entry, with the tools that it has: so it stays,
+	// also with a worker that has others.
+	Grant *Grant `json:"grant,omitempty"`
 	// Fresh in a user entry: the model gets nothing of what was said before.
 	Fresh bool `json:"fresh,omitempty"`
 	// StopReason, Usage and Model belong to an assistant entry.
@@ -57,6 +60,9 @@ type Answer struct {
 	Outcome tools.Outcome `json:"outcome"`
 	// NotMade: the loop refused the call, and no tool saw it.
 	NotMade bool `json:"not_made,omitempty"`
+	// Spent is how many tokens of the run's budget went to a sub-agent: those
+	// that it used, or was given, if it works in the background.
+	Spent int64 `json:"spent,omitempty"`
 	tools.Result
 }
 
@@ -116,6 +122,8 @@ type Outcome struct {
 	ForUser string `json:"for_user,omitempty"`
 	Turns   int    `json:"turns"`
 	Usage   Usage  `json:"usage"`
+	// Spent is how many tokens went to sub-agents.
+	Spent int64 `json:"spent,omitempty"`
 	// Tools counts the calls of each tool that were made.
 	Tools map[string]int `json:"tools,omitempty"`
 	// Error of a run that failed.
@@ -131,7 +139,7 @@ func (o Outcome) Err() error {
 	case TurnLimit:
 		return tools.Errorf("turn_limit", "the agent stopped after %d turns, which is its limit, before it was done", o.Turns)
 	case TokenBudget:
-		return tools.Errorf("token_budget", "the agent stopped before it was done: it used %d tokens, and its budget is spent", o.Usage.Total())
+		return tools.Errorf("token_budget", "the agent stopped before it was done: it used %d tokens, and its budget is spent", o.Usage.Total()+o.Spent)
 	case Deadline:
 		return tools.Errorf(tools.CodeTimeout, "the agent ran out of time before it was done, after %d turns", o.Turns)
 	case Cancelled:

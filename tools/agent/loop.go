@@ -15,7 +15,10 @@ import (
 // nobody knows what the log says now.
 func (r *run) loop(ctx context.Context) (Outcome, error) {
 	p := r.conv.open
-	if limit := r.cfg.Grant.TimeoutS; limit > 0 {
+	if p.grant != nil {
+		r.grant = *p.grant
+	}
+	if limit := r.grant.TimeoutS; limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, p.began.Add(time.Duration(limit)*time.Second))
 		defer cancel()
@@ -53,10 +56,10 @@ func (r *run) loop(ctx context.Context) (Outcome, error) {
 
 // limit is the one that p has reached, or empty.
 func (r *run) limit(p *progress) Reason {
-	switch g := r.cfg.Grant; {
+	switch g := r.grant; {
 	case p.turns >= g.MaxTurns:
 		return TurnLimit
-	case g.TokenBudget > 0 && p.usage.Total() >= g.TokenBudget:
+	case g.TokenBudget > 0 && p.total() >= g.TokenBudget:
 		return TokenBudget
 	}
 	return ""
@@ -104,7 +107,7 @@ func (r *run) ask(ctx context.Context) error {
 
 // tell reports to whoever watches the run.
 func (r *run) tell(ctx context.Context, turn int, what string) {
-	tools.ReportProgress(ctx, tools.Progress{Message: fmt.Sprintf("turn %d: %s", turn, what), Done: float64(turn - 1), Total: float64(r.cfg.Grant.MaxTurns)})
+	tools.ReportProgress(ctx, tools.Progress{Message: fmt.Sprintf("turn %d: %s", turn, what), Done: float64(turn - 1), Total: float64(r.grant.MaxTurns)})
 }
 
 func (r *run) request() Request {
@@ -125,7 +128,7 @@ func (r *run) finish(ctx context.Context, reason Reason, cause error) (Outcome, 
 }
 
 func (r *run) outcome(p *progress, reason Reason, cause error) Outcome {
-	o := Outcome{Reason: reason, Reply: p.text, Turns: p.turns, Usage: p.usage, Tools: maps.Clone(p.tools)}
+	o := Outcome{Reason: reason, Reply: p.text, Turns: p.turns, Usage: p.usage, Spent: p.spent, Tools: maps.Clone(p.tools)}
 	if cause != nil {
 		o.Error = &tools.EventError{Code: errorCode(cause), Message: cause.Error()}
 	}

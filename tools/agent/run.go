@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -19,6 +21,7 @@ type run struct {
 	session string     // token
 	id      string     // token
 	prompt  Message
+	grant   Grant
 	conv    *conversation
 }
 
@@ -35,8 +38,9 @@ func (a *Agent) Run(ctx context.Context, call tools.Call, prompt ...Block) (Outc
 	call.Session = cmp.Or(call.Session, tools.DefaultSession)
 	r := &run{
 		Agent: a, call: call, session: call.SessionToken(), id: call.IDToken(),
-		prompt: Message{Role: RoleUser, Content: prompt},
+		prompt: Message{Role: RoleUser, Content: prompt}, grant: a.cfg.Grant,
 	}
+	r.grant.Tools = slices.Sorted(maps.Keys(a.offered))
 	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
 		backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(logPatience))
 	var outcome Outcome
@@ -98,7 +102,7 @@ func (r *run) takeUp(ctx context.Context, fenced bool) (*Outcome, error) {
 		var err error
 		switch open := r.conv.open; {
 		case open == nil:
-			err = r.append(ctx, Entry{Kind: KindUser, Message: &r.prompt, Call: &r.call, Fresh: r.cfg.Fresh})
+			err = r.append(ctx, Entry{Kind: KindUser, Message: &r.prompt, Call: &r.call, Grant: &r.grant, Fresh: r.cfg.Fresh})
 		case open.run == r.id && (!fenced || stale):
 			err = r.append(ctx, Entry{Kind: KindResumed})
 		case open.run != r.id:
