@@ -188,7 +188,7 @@ func (k *consumption) handle(msg *nats.Msg) (detached bool) {
 	switch {
 	case err != nil:
 	case d.Final && d.Attempt > k.cfg.MaxAttempts:
-		err = Reject(CodePoison, fmt.Errorf("delivered %d times without being settled; the process that handled it died, or could not say what became of it", d.Attempt-1))
+		err = Reject(CodePoison, fmt.Errorf("delivered %s without being settled; the process that handled it died, or could not say what became of it", times(d.Attempt-1)))
 	default:
 		err = k.attempt(d)
 	}
@@ -204,6 +204,13 @@ func (k *consumption) spare(d *Delivery) (bool, error) {
 		return false, nil
 	}
 	return k.cfg.Spare(k.work, d)
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
 }
 
 // attempt runs the handler. A panic is a failed attempt like any other: the

@@ -148,8 +148,8 @@ func GetTask(ctx context.Context, b *bus.Bus, session, id string) (Task, error) 
 	return t, err
 }
 
-// leftAlone is said of what a worker had, and no worker says that it has.
-const leftAlone = "no worker has it any more; it is tried again when its lease, or the pause after a failure, is over"
+// leftAlone is said of what a worker had, and no worker says that it runs.
+const leftAlone = "no worker runs it now; it is tried again when its lease, or the pause after a failure, is over"
 
 // answeredTask returns a task by what stands on the bus, and whether that is
 // its end. Tool is empty if nothing stands there.
