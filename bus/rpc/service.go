@@ -46,6 +46,11 @@ type ServiceConfig struct {
 	CallTime time.Duration
 	// ReadTime bounds a request that reads an artifact. Default 30 s.
 	ReadTime time.Duration
+	// Metadata is shown with the service, such as the worker's name.
+	Metadata map[string]string
+	// Stats, if not nil, makes the data in the statistics of the endpoint "call",
+	// as "nats micro stats" and requests on $SRV.STATS show them.
+	Stats func() any
 	// OnReady, if not nil, is called when requests are answered from now on.
 	OnReady func()
 	Log     zerolog.Logger
@@ -76,6 +81,7 @@ func (s *Service) Run(ctx context.Context) error {
 	svc, err := micro.AddService(s.bus.Conn(), micro.Config{
 		Name: ServiceName, Version: s.cfg.Version,
 		Description: "submit tool calls and read offloaded results",
+		Metadata:    s.cfg.Metadata, StatsHandler: s.stats,
 	})
 	if err != nil {
 		return fmt.Errorf("start service: %w", err)
@@ -84,7 +90,7 @@ func (s *Service) Run(ctx context.Context) error {
 		name, subject string
 		answer        func(context.Context, micro.Request) (any, error)
 	}{
-		{"call", s.bus.RPC("call", "*", "*"), s.call},
+		{callEndpoint, s.bus.RPC("call", "*", "*"), s.call},
 		{"artifact", s.bus.RPC("artifact", "*", "*"), s.artifact},
 		{"task", s.bus.RPC("task", "*", "*"), s.task},
 		{"cron", s.bus.RPC("cron", "*", "*"), s.cron},
@@ -110,6 +116,16 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	return err
 }
+
+func (s *Service) stats(e *micro.Endpoint) any {
+	if s.cfg.Stats == nil || e.Name != callEndpoint {
+		return struct{}{}
+	}
+	return s.cfg.Stats()
+}
+
+// callEndpoint takes calls; see ServiceConfig.Stats.
+const callEndpoint = "call"
 
 // errStopping is the answer to those who wait when the service ends.
 var errStopping = tools.Errorf("stopping", "the worker that was asked is stopping; ask again (a call that was accepted goes on)")

@@ -65,6 +65,9 @@ func (w *Worker) publish(ctx context.Context, j *job, light *tools.Result) error
 	if errors.Is(err, bus.ErrTaken) {
 		return w.second(ctx, j, event, light)
 	}
+	if err == nil {
+		w.counters.count(j.queue, event.Outcome, time.Since(j.started))
+	}
 	return err
 }
 

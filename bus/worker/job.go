@@ -15,6 +15,7 @@ type job struct {
 	def      tools.Definition // of the tool; zero if it is not known here
 	digest   string           // of what the call asks for
 	key      key
+	queue    string
 	started  time.Time
 	invalid  error           // why the call cannot be run
 	raw      *tools.RawEvent // the result that came instead of a call
@@ -38,7 +39,7 @@ func (w *Worker) decode(d *bus.Delivery) (*job, error) {
 		return nil, fmt.Errorf("subject %q: want %s", d.Subject, w.bus.Call("QUEUE", "TOOL"))
 	}
 	kind, tool := tokens[0], tokens[2]
-	j := &job{delivery: d, started: time.Now().UTC()}
+	j := &job{delivery: d, queue: tokens[1], started: time.Now().UTC()}
 	if kind == "raw" {
 		raw, err := tools.DecodeRaw(d.Body)
 		if err != nil {

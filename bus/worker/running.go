@@ -93,6 +93,17 @@ func (r *running) ofSession(session string) map[key]*inHand {
 	return found
 }
 
+// byQueue counts the calls that are in hand.
+func (r *running) byQueue() map[string]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := map[string]int{}
+	for _, h := range r.calls {
+		n[h.job.queue]++
+	}
+	return n
+}
+
 // cancel ends the tool of a call that is here, and keeps one that comes later
 // from starting.
 func (r *running) cancel(session, id string) {

@@ -73,6 +73,7 @@ type Worker struct {
 	cfg       Config
 	log       zerolog.Logger
 	running   *running
+	counters  *counters
 	source    []string // of our events, as a header
 }
 
@@ -101,7 +102,7 @@ func New(b *bus.Bus, registry *tools.Registry, offloader Offloader, cfg Config) 
 	}
 	return &Worker{
 		bus: b, registry: registry, offloader: offloader, cfg: cfg, log: cfg.Log,
-		running: newRunning(), source: []string{"/stevedore/worker/" + tools.Token(cfg.Name)},
+		running: newRunning(), counters: newCounters(cfg.Queues), source: []string{"/stevedore/worker/" + tools.Token(cfg.Name)},
 	}
 }
 

@@ -35,6 +35,7 @@ type processOptions struct {
 	outside    outsideOptions
 	workspace  string
 	only       []string // of the tools; empty is all
+	health     string
 	noTicks    bool
 	noNotify   bool
 	channels   channelOptions
@@ -62,6 +63,7 @@ func (o *processOptions) addFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&o.worker.MaxAttempts, "max-attempts", 5, "`NUMBER` of deliveries after which a call is a dead letter; an agent's, if it gets no further")
 	flags.DurationVar(&o.worker.Grace, "grace", 20*time.Second, "`TIME` that running calls get after a stop")
 	flags.DurationVar(&o.lease, "lease", 30*time.Second, "`TIME` after which the calls of a silent worker go to another; set when the consumer is created")
+	flags.StringVar(&o.health, "health", "", "`HOST:PORT` that answers /healthz, /readyz and /metrics over HTTP, for probes and Prometheus; none is off")
 	o.channels.addFlags(flags)
 	o.addStoreFlags(flags)
 	flags.Int64Var(&o.quota, "artifact-quota", 0, "`BYTES` that artifacts may take; 0 is no limit")
@@ -178,7 +180,19 @@ func (o *processOptions) run(ctx context.Context, b *bus.Bus, log zerolog.Logger
 	o.worker.Ticks = !o.noTicks
 	w := worker.New(b, registry, offload.NewOffloader(store, o.offload), o.worker)
 	serving := make(chan struct{})
-	service := rpc.NewService(b, reader, rpc.ServiceConfig{Log: log, OnReady: func() { close(serving) }})
+	service := rpc.NewService(b, reader, rpc.ServiceConfig{
+		Log: log, OnReady: func() { close(serving) },
+		Metadata: map[string]string{"worker": w.Stats().Worker, "queues": strings.Join(o.worker.Queues, ",")},
+		Stats:    func() any { return w.Stats() },
+	})
+	watched := &health{bus: b, worker: w, slots: o.worker.Slots}
+	if o.health != "" {
+		stop, err := watched.listen(o.health, log)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
 
 	parts := []func(context.Context) error{
 		w.Run,
@@ -215,7 +229,9 @@ func (o *processOptions) run(ctx context.Context, b *bus.Bus, log zerolog.Logger
 		if err != nil {
 			return err
 		}
+		watched.serving.Store(true)
 		<-ctx.Done()
+		watched.serving.Store(false)
 		return withdraw()
 	})
 	return together(ctx, parts...)

@@ -14,6 +14,14 @@ against the one that "worker up" runs in the same data directory. Start as many
 as you like, on as many hosts as you like: they share the calls of their queues,
 and the calls of one that dies go to the others within --lease.
 
+A worker that gets SIGTERM takes no more calls, and lets those that run finish
+within --grace. What is not done by then is handed back, and another worker runs
+it at once; a call of a once-only tool ends with the outcome "unknown" instead.
+
+With --health it answers probes: /healthz as long as it need not be restarted,
+/readyz while it takes calls, and /metrics for Prometheus. The same numbers are in
+"nats micro stats stevedore", where each worker shows itself with its queues.
+
 The streams and buckets that are missing are created; existing ones are never
 altered (see worker provision).
 

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/VictoriaMetrics/metrics"
+	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+)
+
+// health tells platforms over HTTP how this process is. It has no secrets and
+// takes no orders.
+//
+//	/healthz  200 as long as the process can do its work some time: it need not be restarted
+//	/readyz   200 while it takes calls: not before, not while it stops, not without the bus
+//	/metrics  numbers, in the text format of Prometheus
+type health struct {
+	bus     *bus.Bus
+	worker  *worker.Worker
+	slots   int
+	serving atomic.Bool // calls are taken
+}
+
+// listen answers requests until stop is called, which waits for those under way.
+func (h *health) listen(address string, log zerolog.Logger) (stop func(), err error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, cli.Exit(cli.ExitUsage, "--health %q: %w", address, err)
+	}
+	log.Info().Str("address", l.Addr().String()).Msg("health and metrics are served")
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", answerProbe(h.alive))
+	mux.HandleFunc("GET /readyz", answerProbe(h.ready))
+	mux.HandleFunc("GET /metrics", h.metrics)
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			log.Error().Err(err).Msg("health is served no more")
+		}
+	})
+	return func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if server.Shutdown(ctx) != nil {
+			_ = server.Close()
+		}
+		serving.Wait()
+	}, nil
+}
+
+func answerProbe(probe func() error) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		if err := probe(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = io.WriteString(w, "ok\n")
+	}
+}
+
+func (h *health) alive() error {
+	select {
+	case <-h.bus.Closed():
+		return errors.New("the connection to the bus was closed for good")
+	default:
+		return nil
+	}
+}
+
+func (h *health) ready() error {
+	switch {
+	case !h.serving.Load():
+		return errors.New("it starts or stops")
+	case !h.bus.Conn().IsConnected():
+		return errors.New("the bus does not answer")
+	}
+	return nil
+}
+
+// scrapeTime bounds what is asked of the bus for one scrape.
+const scrapeTime = 2 * time.Second
+
+func (h *health) metrics(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), scrapeTime)
+	defer cancel()
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	connected := uint64(0)
+	if h.bus.Conn().IsConnected() {
+		connected = 1
+	}
+	metrics.WriteGaugeUint64(w, "stevedore_bus_connected", connected)
+	metrics.WriteCounterUint64(w, "stevedore_bus_reconnects_total", h.bus.Conn().Stats().Reconnects)
+	for queue, q := range h.worker.Stats().Queues {
+		label := fmt.Sprintf("{queue=%q}", queue)
+		metrics.WriteGaugeUint64(w, "stevedore_slots"+label, uint64(h.slots))
+		metrics.WriteGaugeUint64(w, "stevedore_calls_running"+label, uint64(q.Running))
+		metrics.WriteCounterFloat64(w, "stevedore_calls_seconds_total"+label, q.Seconds)
+		for outcome, n := range q.Outcomes {
+			metrics.WriteCounterUint64(w, fmt.Sprintf("stevedore_calls_total{queue=%q,outcome=%q}", queue, outcome), uint64(n))
+		}
+		if waiting, taken, err := h.bus.Backlog(ctx, h.bus.WorkerConsumer(queue)); err == nil {
+			metrics.WriteGaugeUint64(w, "stevedore_queue_waiting"+label, waiting)
+			metrics.WriteGaugeUint64(w, "stevedore_queue_taken"+label, taken)
+		}
+	}
+	if n, err := h.bus.Count(ctx, bus.Dead); err == nil {
+		metrics.WriteGaugeUint64(w, "stevedore_dead_letters", n)
+	}
+	metrics.WriteProcessMetrics(w)
+}
