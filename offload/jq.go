@@ -183,7 +183,7 @@ func jsonSize(v any, limit int) int {
 	return n
 }
 
-var errJQMemory = tools.Errorf(tools.CodeInvalidArguments, "the query needs too much memory; narrow it")
+var errJQMemory = tools.Errorf(tools.CodeInvalidArguments, "the query, or the artifact that it reads, needs too much memory; narrow the query, or use %s", ToolGrep)
 
 // watchHeap returns a context that ends when the heap has grown by more than a
 // query may take: gojq bounds its steps by the context, but not its memory.
