@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -86,6 +87,9 @@ func TestJQApart(t *testing.T) {
 	putArtifact(t, store, "s", "text", []byte("just text"))
 	putArtifact(t, store, "s", "big", []byte("["+strings.Repeat("1,", 100_000)+"1]"))
 	cfg := ReaderConfig{JQCommand: []string{os.Args[0], jqTestCommand}, JQTime: time.Minute}
+	if env, err := exec.LookPath("env"); err == nil { // the race detector waits a second at each exit
+		cfg.JQCommand = append([]string{env, "GORACE=atexit_sleep_ms=0"}, cfg.JQCommand...)
+	}
 	r := NewReader(store, cfg)
 	res, err := r.JQ(t.Context(), "s", "a", ".")
 	if want := "Found 2 result(s) for query '.' in knowledge#a\n\n" + `{"html":"<b>` + "\u2028" + `","id":12345678901234567890,"price":1e400}` + "\n1"; err != nil || res.Text() != want {

@@ -31,9 +31,9 @@ func (s *sweepCounter) Sweep(ctx context.Context, grace time.Duration) (SweepRep
 // result, and one that is full of what did not refuses it, without sweeping each
 // time.
 func TestExpiredContentMakesRoom(t *testing.T) {
-	const size = 6 * BlockSize
+	const size = BlockSize
 	var c clock
-	cfg := StoreConfig{TTL: time.Hour, Quota: 2*size + BlockSize, Now: c.Now}
+	cfg := StoreConfig{TTL: time.Hour, Quota: 2*size + size/2, Now: c.Now}
 	for name, open := range map[string]func() Store{
 		"mem": func() Store { return NewMem(cfg) },
 		"disk": func() Store {
