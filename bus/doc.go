@@ -2,6 +2,6 @@
 // topology (streams, consumers, buckets), publishes durably, consumes with
 // leases and verdicts, and keeps schedules in the server.
 //
-// It knows subjects and bytes; what the bytes mean is for bus/worker, bus/notify
-// and bus/rpc to know.
+// It knows subjects and bytes; what the bytes mean is for the packages below it
+// to know: worker, notify, rpc, heartbeat, cron and remote.
 package bus

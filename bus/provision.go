@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Difference is one setting of an existing stream or consumer that is not what
+// Difference is one setting of an existing stream that is not what
 // this version would create.
 type Difference struct {
 	Name    string `json:"name"`
@@ -22,9 +22,9 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s: %s is %s, want %s", d.Name, d.Setting, d.Have, d.Want)
 }
 
-// Provision creates the streams and buckets that are missing. What exists is
-// altered only if update says so; otherwise the differences are returned for
-// the operator to see. It needs the right to look at streams, and the right to
+// Provision creates the streams and buckets that are missing. A stream that
+// exists is altered only if update says so; otherwise the differences are
+// returned for the operator to see. Buckets that exist stay as they are. It needs the right to look at streams, and the right to
 // create them only if one is missing.
 func (b *Bus) Provision(ctx context.Context, update bool) ([]Difference, error) {
 	var diffs []Difference

@@ -107,7 +107,7 @@ func (b *Bus) maxBytes() int64 {
 	switch {
 	case b.cfg.MaxBytes > 0:
 		return b.cfg.MaxBytes
-	case b.cfg.room > 0: // seven parts are streams, the rest is for artifacts
+	case b.cfg.room > 0: // results may hold four parts, five streams one each; the rest is for artifacts
 		return min(defaultMaxBytes, max(b.cfg.room/16, minMaxBytes))
 	}
 	return defaultMaxBytes

@@ -3,5 +3,5 @@
 //
 // An Offloader decides what is too big for a prompt, stores it as an artifact
 // and writes the reference; a Reader pages, greps and queries artifacts; a Store
-// keeps their bytes and records (disk:DIR, object:BUCKET, mem).
+// keeps their bytes and records: on disk, in an object store, or in memory.
 package offload

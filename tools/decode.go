@@ -10,7 +10,7 @@ import (
 // maxFields bounds the fields of an event, known and unknown.
 const maxFields = 256
 
-// decodeEvent is the one decoder of what comes from outside. It refuses what
+// decodeEvent is the one decoder of calls, results, raw results and ticks. It refuses what
 // two readers could read in two ways: bytes that are not UTF-8, something
 // behind the object, and a field that is given twice, also in another case,
 // because package encoding/json takes "ID" for "id" and the last one for all.

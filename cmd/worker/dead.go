@@ -18,8 +18,8 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-const deadHelp = `See what was given up on: calls, ticks and notifications, each with its reason and
-its message. They are kept for 30 days, and can be tried again when the reason is
+const deadHelp = `See what was given up on: calls, ticks, notifications, and results that nobody could
+be told of, each with its reason and its message. They are kept for 30 days, and can be tried again when the reason is
 gone. A call that was given up on was answered so; retrying it takes that answer back.
 
   worker dead ls

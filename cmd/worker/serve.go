@@ -97,7 +97,7 @@ func newProvisionCommand() *cobra.Command {
 			case err != nil:
 				return err
 			case len(diffs) == 0:
-				fmt.Fprintln(cmd.OutOrStdout(), "All streams and buckets are as they should be.")
+				fmt.Fprintln(cmd.OutOrStdout(), "All streams are as they should be, and no bucket is missing.")
 			case update:
 				fmt.Fprintln(cmd.OutOrStdout(), "Updated.")
 			default:

@@ -8,5 +8,5 @@
 // that were answered return the answer that they have.
 //
 // The package does not know where tools run (Caller) and where logs are kept
-// (Log); the worker puts both on the bus.
+// (Log); the command worker puts both on the bus.
 package agent
