@@ -208,6 +208,3 @@ func (b *Bus) JetStream() jetstream.JetStream { return b.js }
 
 // Lease is how long a worker may be silent before its calls go to another one.
 func (b *Bus) Lease() time.Duration { return b.cfg.Lease }
-
-// Log is the logger that the bus was given.
-func (b *Bus) Log() zerolog.Logger { return b.log }

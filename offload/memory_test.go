@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -37,7 +38,7 @@ func TestMemory(t *testing.T) {
 		t.Skip("this system does not tell how large a process was")
 	}
 	srv := startServer(t, server.Options{Host: "127.0.0.1", Port: -1})
-	for _, spec := range []string{"object:blobs", "disk:" + t.TempDir()} {
+	for _, spec := range []string{"object", "disk:" + t.TempDir()} {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestMemory$", "-test.v")
 		cmd.Env = append(os.Environ(), env+"="+spec, env+"_URL="+srv.ClientURL())
 		out, err := cmd.CombinedOutput()
@@ -72,13 +73,15 @@ func growthOf(t *testing.T, spec, url string) {
 		t.Fatal(err)
 	}
 	ctx := context.Background()
-	s, closeStore, err := OpenStore(ctx, spec, StoreConfig{}, func(ctx context.Context, bucket string, cfg StoreConfig) (Store, error) {
-		return OpenObject(ctx, js, ObjectConfig{StoreConfig: cfg, Bucket: bucket})
-	})
+	var s Store
+	if dir, onDisk := strings.CutPrefix(spec, "disk:"); onDisk {
+		s, err = OpenDisk(dir, StoreConfig{})
+	} else {
+		s, err = OpenObject(ctx, js, ObjectConfig{})
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer closeStore()
 	idle := peakRSS(t)
 	heap := peakHeap(func() {
 		out, err := s.Put(ctx, rec("s", "a"), endless(size), nil)

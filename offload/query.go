@@ -77,11 +77,6 @@ func (r *Reader) Query(ctx context.Context, session string, filter map[string]st
 	return r.list(ctx, sessionToken(session), filter)
 }
 
-// QueryAll is Query over all sessions. It is for operators only.
-func (r *Reader) QueryAll(ctx context.Context, filter map[string]string) (*Listing, error) {
-	return r.list(ctx, "", filter)
-}
-
 // OffloadInfo tells what tool results of a session have been offloaded; a task
 // that is not empty narrows it.
 func (r *Reader) OffloadInfo(ctx context.Context, session, task string) (*Listing, error) {
@@ -103,7 +98,7 @@ func (r *Reader) list(ctx context.Context, session string, filter map[string]str
 		if err != nil {
 			return nil, fmt.Errorf("list artifacts: %w", err)
 		}
-		if session != "" && rec.Session != session || !matches(rec, filter) {
+		if rec.Session != session || !matches(rec, filter) {
 			continue
 		}
 		listing.Count++

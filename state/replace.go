@@ -117,13 +117,9 @@ func IsTemp(name string) bool {
 	return strings.HasPrefix(name, ".") && strings.HasSuffix(name, tempSuffix)
 }
 
-// RemoveTemps removes the temporary files that crashed saves left directly in
-// root: those not written to for at least age, which must be longer than a
-// living save may pause. It returns how many went.
-func RemoveTemps(root *os.Root, age time.Duration) (int, error) {
-	return removeTemps(root, ".", age)
-}
-
+// removeTemps removes the temporary files with a prefix that crashed saves left
+// directly in root: those not written to for at least age, which must be longer
+// than a living save may pause. It returns how many went.
 func removeTemps(root *os.Root, prefix string, age time.Duration) (int, error) {
 	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {

@@ -151,7 +151,7 @@ func TestRemoveTemps(t *testing.T) {
 	root, err := os.OpenRoot(dir)
 	must(t, err)
 	defer root.Close()
-	if n, err := RemoveTemps(root, time.Hour); n != 1 || err != nil {
+	if n, err := removeTemps(root, ".", time.Hour); n != 1 || err != nil {
 		t.Errorf("got %d, %v, want 1 removed", n, err)
 	}
 	left, err := os.ReadDir(dir)

@@ -9,6 +9,10 @@ import (
 	"time"
 )
 
+// LastChannel is a channel's name in calls and schedules that stands for
+// wherever the user was last heard, in any session.
+const LastChannel = "last"
+
 // DefaultSession is the session of a call that names none.
 const DefaultSession = "default"
 

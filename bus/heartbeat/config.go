@@ -72,7 +72,7 @@ func (c Config) withDefaults() (Config, error) {
 		c.Every = DefaultEvery
 	}
 	if c.Channel == "" {
-		c.Channel = "last"
+		c.Channel = tools.LastChannel
 	}
 	if c.Timeout <= 0 {
 		c.Timeout = DefaultTimeout

@@ -14,10 +14,6 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// Last is a channel's name in calls and schedules that stands for wherever the
-// user was last heard, in any session.
-const Last = "last"
-
 // LastChannels knows where the user of a session was last heard. An empty
 // session means all sessions; an empty channel that nobody knows.
 type LastChannels interface {
@@ -67,8 +63,8 @@ func New(b *bus.Bus, cfg Config) (*Notifier, error) {
 		cfg.GiveUp = 24 * time.Hour
 	}
 	for _, name := range append(sortedNames(cfg.Channels), cfg.Default) {
-		if tools.Token(name) != name || name == Last {
-			return nil, fmt.Errorf("channel %.80q: want a name of the form [A-Za-z0-9_-]{1,64}, other than %q", name, Last)
+		if tools.Token(name) != name || name == tools.LastChannel {
+			return nil, fmt.Errorf("channel %.80q: want a name of the form [A-Za-z0-9_-]{1,64}, other than %q", name, tools.LastChannel)
 		}
 	}
 	return &Notifier{bus: b, cfg: cfg, log: cfg.Log, served: served{bus: b, known: map[string]answer{}}}, nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // recorder is a channel whose other side can be down, and can accept a
@@ -318,7 +319,7 @@ func TestConfigIsChecked(t *testing.T) {
 	b := bustest.New(t)
 	for _, cfg := range []Config{
 		{Channels: map[string]Channel{"a.b": newRecorder()}},
-		{Channels: map[string]Channel{Last: newRecorder()}},
+		{Channels: map[string]Channel{tools.LastChannel: newRecorder()}},
 		{Default: "*"},
 	} {
 		if _, err := New(b, cfg); err == nil {

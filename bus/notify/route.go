@@ -122,7 +122,7 @@ func (n *Notifier) address(ctx context.Context, session string, e tools.ResultEv
 	switch name {
 	case "":
 		name, chat = n.lastChannel(ctx, session)
-	case Last:
+	case tools.LastChannel:
 		name, chat = n.lastChannel(ctx, "")
 	}
 	if name == "" {

@@ -9,13 +9,8 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-const (
-	// heardPatience bounds what an answer waits for the record of its channel.
-	heardPatience = 2 * time.Second
-	// lastChannel is no channel but means the one that is recorded, as
-	// notify.Last does.
-	lastChannel = "last"
-)
+// heardPatience bounds what an answer waits for the record of its channel.
+const heardPatience = 2 * time.Second
 
 // recordLastChannel begins to record where the user of a call was heard, while
 // the call runs; wait returns when that is done, so that what comes after the
@@ -46,7 +41,7 @@ func userCalls(j *job) bool {
 	case tools.ActionAgent, bus.Heartbeat, bus.Cron:
 		return false
 	}
-	return j.invalid == nil && tools.IsToken(j.call.Channel) && j.call.Channel != lastChannel
+	return j.invalid == nil && tools.IsToken(j.call.Channel) && j.call.Channel != tools.LastChannel
 }
 
 // setLastChannel writes only what is new: reading costs less.

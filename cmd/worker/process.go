@@ -181,7 +181,7 @@ func (o *processOptions) run(ctx context.Context, b *bus.Bus, log zerolog.Logger
 	w := worker.New(b, registry, offload.NewOffloader(store, o.offload), o.worker)
 	serving := make(chan struct{})
 	service := rpc.NewService(b, reader, rpc.ServiceConfig{
-		Log: log, OnReady: func() { close(serving) },
+		Version: semanticVersion(), Log: log, OnReady: func() { close(serving) },
 		Metadata: map[string]string{"worker": w.Stats().Worker, "queues": strings.Join(o.worker.Queues, ",")},
 		Stats:    func() any { return w.Stats() },
 	})

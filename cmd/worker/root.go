@@ -2,6 +2,7 @@ package main
 
 import (
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -46,4 +47,13 @@ func version() string {
 		return info.Main.Version
 	}
 	return "(devel)"
+}
+
+// semanticVersion is version without its "v", or empty if it is none.
+func semanticVersion() string {
+	v, _ := strings.CutPrefix(version(), "v")
+	if v == "(devel)" {
+		return ""
+	}
+	return v
 }

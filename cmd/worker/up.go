@@ -111,7 +111,7 @@ func up(ctx context.Context, o upOptions, stdout, stderr io.Writer) (err error) 
 // the credential and all content go over it in the clear.
 func checkListen(listen string, log zerolog.Logger) error {
 	host, port, err := net.SplitHostPort(listen)
-	if n, numErr := strconv.ParseUint(port, 10, 16); err != nil || numErr != nil || n > 65535 {
+	if _, numErr := strconv.ParseUint(port, 10, 16); err != nil || numErr != nil {
 		return cli.Exit(cli.ExitUsage, "--listen %q: want HOST:PORT, such as 127.0.0.1:4222", listen)
 	}
 	addr, err := netip.ParseAddr(host)

@@ -43,8 +43,8 @@ func (s ArtifactShelf) Shelve(ctx context.Context, call tools.Call, text string)
 // The history is made lighter when it fills this part of the context, and down
 // to that: not at every turn, because each time the provider's cache is lost.
 const (
-	heavy = 0.8
-	light = 0.5
+	heavyPart = 0.8
+	lightPart = 0.5
 )
 
 // minShelved is the length, in characters, below which a result stays: its
@@ -55,10 +55,10 @@ const minShelved = 400
 // budget.
 func (r *run) lighten(ctx context.Context) error {
 	size := estimate(r.cfg.Counter, r.request())
-	if float64(size) <= heavy*float64(r.cfg.ContextTokens) {
+	if float64(size) <= heavyPart*float64(r.cfg.ContextTokens) {
 		return nil
 	}
-	_, err := r.shelve(ctx, size, int64(light*float64(r.cfg.ContextTokens)))
+	_, err := r.shelve(ctx, size, int64(lightPart*float64(r.cfg.ContextTokens)))
 	return err
 }
 
