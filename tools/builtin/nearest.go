@@ -3,6 +3,7 @@ package builtin
 import (
 	"fmt"
 	"strings"
+	"unicode/utf8"
 )
 
 // maxHint is the longest text that a hint quotes, in bytes.
@@ -29,6 +30,9 @@ func places(content, text string) string {
 // nearest helps a model whose text is not in the file: it quotes the lines that
 // differ from it in white space only, or else says where its longest line is.
 func nearest(content, text string) string {
+	if strings.ContainsRune(text, utf8.RuneError) && !utf8.ValidString(content) {
+		return ". The file is not all UTF-8, and read_file shows U+FFFD for bytes that are not; leave them out of old_text, or use shell"
+	}
 	have, want := strings.Split(content, "\n"), strings.Split(strings.Trim(text, "\r\n"), "\n")
 	for i := range have[:max(min(len(have)-len(want)+1, maxCompared/len(want)), 0)] {
 		if sameButSpace(have[i:i+len(want)], want) {

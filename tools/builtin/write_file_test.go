@@ -169,6 +169,7 @@ func TestEditFileNeedsOneMatch(t *testing.T) {
 	b.file("f", content)
 	b.file("big", strings.Repeat("x", 1001))
 	b.file("bin", "a\x00b")
+	b.file("latin1", "caf\xe9")
 	for _, tt := range []struct {
 		path, old, new string
 		want           []string
@@ -180,6 +181,8 @@ func TestEditFileNeedsOneMatch(t *testing.T) {
 		{"f", "func b() {\n\treturn 3\n}", "x", []string{"not found", `"func b() {" is in line 5`}},
 		{"f", "", "x", []string{"old_text is empty"}},
 		{"f", "x", "x", []string{"the same"}},
+		{"latin1", "caf\ufffd", "x", []string{"not found", "shows U+FFFD for bytes"}},
+		{"f", "caf\ufffd", "x", []string{"not found in \"f\"; it must match exactly, white space included"}},
 		{"absent", "a", "b", []string{"not found"}},
 		{"big", "a", "b", []string{"more than 1000 bytes"}},
 		{"bin", "a", "b", []string{"not a text file"}},
