@@ -99,10 +99,14 @@ func (r *run) ask(ctx context.Context) error {
 		return err
 	}
 	r.cfg.OnStep(StepLogTurn)
-	return r.append(ctx, Entry{
+	err = r.append(ctx, Entry{
 		Kind: KindAssistant, Message: &Message{Role: RoleAssistant, Content: res.Content},
 		StopReason: res.StopReason, Usage: &res.Usage, Model: res.Model,
 	})
+	if errors.Is(err, ErrTooLarge) {
+		return badAnswer("the turn is larger than the log of the conversation takes; allow turns fewer tokens")
+	}
+	return err
 }
 
 // tell reports to whoever watches the run.

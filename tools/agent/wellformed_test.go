@@ -78,6 +78,34 @@ func TestTurnsGoBackWellFormed(t *testing.T) {
 	}
 }
 
+// smallLog is a log that takes small entries.
+type smallLog struct{ agent.MemLog }
+
+func (l *smallLog) Append(ctx context.Context, session string, after uint64, entry []byte) (uint64, error) {
+	if len(entry) > 1000 {
+		return 0, agent.ErrTooLarge
+	}
+	return l.MemLog.Append(ctx, session, after, entry)
+}
+
+// A turn that no log takes ends the run, and leaves the session usable.
+func TestTurnTooLargeForTheLog(t *testing.T) {
+	log := &smallLog{}
+	for id, c := range map[string]struct {
+		text   string
+		reason agent.Reason
+		want   string
+	}{
+		"large": {strings.Repeat("x", 1000), agent.Failed, "the agent failed: the provider's answer is not understood: the turn is larger than the log of the conversation takes; allow turns fewer tokens"},
+		"small": {"hi", agent.Done, "hi"},
+	} {
+		o := run(t, agent.New(sayer{{agent.Text(c.text)}}, nil, log, agent.Config{}), id, "r", "go")
+		if o.Reason != c.reason || o.ForUser != c.want {
+			t.Errorf("%s: outcome %+v, want %q", id, o, c.want)
+		}
+	}
+}
+
 // An agent that ends without a word says so to whoever asked, and the user is
 // not sent anything.
 func TestEmptyReply(t *testing.T) {
