@@ -66,6 +66,7 @@ func newRoot() *cobra.Command {
 	root.Flags().BoolVar(&o.once, "once", false, "put the schedule right and exit")
 	cli.AddConfigFlag(root)
 	root.AddCommand(newListCommand(&o), newInitCommand(&o))
+	cli.AddHelp(root)
 	return root
 }
 

@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"time"
 
-	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -149,33 +147,23 @@ func (o *deadOptions) named(ctx context.Context, b *bus.Bus, args []string) ([]b
 }
 
 func (o *deadOptions) list(ctx context.Context, b *bus.Bus, out io.Writer) error {
-	t := table.NewWriter()
-	t.SetOutputMirror(out)
-	t.SetStyle(table.StyleLight)
-	t.AppendHeader(table.Row{"number", "kind", "name", "at", "attempts", "reason"})
-	n := 0
+	t := cli.NewTable("number", "kind", "name", "at", "attempts", "reason")
 	for letter, err := range b.DeadLetters(ctx, o.kind) {
 		if err != nil {
 			return err
 		}
-		n++
 		if o.json {
 			if err := cli.JSON(out, letter); err != nil {
 				return err
 			}
 			continue
 		}
-		t.AppendRow(table.Row{letter.Number, cli.OneLine(letter.Kind), cli.OneLine(letter.Name), letter.At.Format(time.DateTime), letter.Attempts,
-			cli.OneLine(tools.Excerpt(letter.Reason, 100))})
+		t.Row(letter.Number, letter.Kind, letter.Name, letter.At, letter.Attempts, tools.Excerpt(letter.Reason, 100))
 	}
-	switch {
-	case o.json:
-	case n == 0:
-		fmt.Fprintln(out, "No dead letters.")
-	default:
-		t.Render()
+	if o.json {
+		return nil
 	}
-	return nil
+	return t.Print(out, "No dead letters.")
 }
 
 func (o *deadOptions) show(ctx context.Context, b *bus.Bus, letter bus.Buried, out io.Writer) error {

@@ -51,7 +51,7 @@ type processOptions struct {
 func (o *processOptions) addFlags(flags *pflag.FlagSet) {
 	o.connection.AddFlags(flags)
 	o.logging.AddFlags(flags)
-	o.agent.addFlags(flags)
+	cli.Topic(flags, cli.TopicModels, o.agent.addFlags)
 	o.outside.addFlags(flags)
 	flags.StringVar(&o.workspace, "workspace", ".", "`DIR` that the file tools see, and nothing outside of it; shell starts there but is not confined to it")
 	flags.StringSliceVar(&o.worker.Queues, "queue", []string{bus.DefaultQueue}, "`QUEUE`s to serve")
@@ -65,13 +65,17 @@ func (o *processOptions) addFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.lease, "lease", 30*time.Second, "`TIME` after which the calls of a silent worker go to another; set when the consumer is created")
 	flags.StringVar(&o.health, "health", "", "`HOST:PORT` that answers /healthz, /readyz and /metrics over HTTP, for probes and Prometheus; none is off")
 	o.channels.addFlags(flags)
+	cli.Topic(flags, cli.TopicOffloading, o.addOffloadFlags)
+	flags.Int64Var(&o.maxBytes, "max-bytes", 0, "`BYTES` that each stream may hold, results four times as much, where they are created; default 1 GiB, or what the disk has room for")
+}
+
+func (o *processOptions) addOffloadFlags(flags *pflag.FlagSet) {
 	o.addStoreFlags(flags)
 	flags.Int64Var(&o.quota, "artifact-quota", 0, "`BYTES` that artifacts may take; 0 is no limit")
 	flags.BoolVar(&o.offload.Disabled, "no-offload", false, "keep every result in the prompt")
 	flags.Int64Var(&o.offload.Threshold, "offload-threshold", 8_000, "`TOKENS` above which a result is offloaded")
 	flags.Int64Var(&o.offload.InlineChars, "offload-inline", 40_000, "`CHARACTERS` below which an offloaded result is shown whole all the same")
 	flags.StringSliceVar(&o.offload.Allow, "offload-tools", nil, "`TOOL`s, or TOOL:ACTION, whose results are always offloaded")
-	flags.Int64Var(&o.maxBytes, "max-bytes", 0, "`BYTES` that each stream may hold, results four times as much, where they are created; default 1 GiB, or what the disk has room for")
 }
 
 // addStoreFlags adds what a sweep must know of the store as well.

@@ -34,10 +34,11 @@ func newRoot() *cobra.Command {
 		Args:    cli.Args(cobra.NoArgs),
 		RunE:    up.RunE,
 	}
-	root.Flags().AddFlagSet(up.Flags())
+	cli.FlagsOf(root, up)
 	cli.AddConfigFlag(root)
 	root.AddCommand(up, newServeCommand(), newCallCommand(), newArtifactsCommand(), newTasksCommand(), newDeadCommand(), newChannelsCommand(), newDemoCommand(), newProvisionCommand(), newOffloadCommand())
 	root.AddCommand(newToolsCommand(), newAgentCommand(), newSessionsCommand(), newCronCommand(), newJQProcessCommand())
+	cli.AddHelp(root)
 	return root
 }
 

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -146,14 +145,11 @@ func (o *asking) listSessions(ctx context.Context, b *bus.Bus, out io.Writer) er
 	if o.json {
 		return cli.JSON(out, lines)
 	}
-	t := table.NewWriter()
-	t.SetStyle(table.StyleLight)
-	t.AppendHeader(table.Row{"SESSION", "ENTRIES", "LAST", "STATE"})
+	t := cli.NewTable("session", "entries", "last", "state")
 	for _, l := range lines {
-		t.AppendRow(table.Row{l.Session, l.Entries, l.At.Local().Format(time.DateTime), l.State})
+		t.Row(l.Session, l.Entries, l.At, l.State)
 	}
-	_, err = fmt.Fprintln(out, t.Render())
-	return err
+	return t.Print(out, "No sessions.")
 }
 
 // shownResult is how much of a tool result is shown, in bytes.

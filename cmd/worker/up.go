@@ -13,6 +13,7 @@ import (
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
@@ -56,7 +57,7 @@ func newUpCommand() *cobra.Command {
 		},
 	}
 	o.addFlags(cmd.Flags())
-	o.heartbeat.AddFlags(cmd.Flags(), "", "")
+	cli.Topic(cmd.Flags(), cli.TopicHeartbeat, func(flags *pflag.FlagSet) { o.heartbeat.AddFlags(flags, "", "") })
 	cmd.Flags().StringVar(&o.listen, "listen", "127.0.0.1:4222", "`HOST:PORT` of the embedded server; port 0 picks one")
 	cmd.Flags().BoolVar(&o.noSync, "no-sync", false, "do not sync each message to the disk before it is acknowledged")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print the URL as a JSON object, in the first line")

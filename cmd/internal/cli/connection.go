@@ -27,7 +27,9 @@ type Connection struct {
 }
 
 // AddFlags adds the connection flags.
-func (c *Connection) AddFlags(flags *pflag.FlagSet) {
+func (c *Connection) AddFlags(flags *pflag.FlagSet) { Topic(flags, TopicConnection, c.addFlags) }
+
+func (c *Connection) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&c.Data, "data", DefaultDataDir(), "data `DIR` of the embedded server; where its address is found")
 	flags.StringVarP(&c.Server, "server", "s", "", "NATS server `URL`s (NATS_URL); none means the embedded server")
 	flags.StringVar(&c.Context, "context", "", "`NAME` of a context of the nats CLI (NATS_CONTEXT)")

@@ -23,7 +23,9 @@ type Logging struct {
 }
 
 // AddFlags adds the log's flags.
-func (l *Logging) AddFlags(flags *pflag.FlagSet) {
+func (l *Logging) AddFlags(flags *pflag.FlagSet) { Topic(flags, TopicSettings, l.addFlags) }
+
+func (l *Logging) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&l.Level, "log-level", "info", "`LEVEL` of the log: debug, info, warn, error, off")
 	flags.StringVar(&l.Format, "log-format", "auto", "`FORMAT` of the log: text, json, or auto (text on a terminal)")
 }

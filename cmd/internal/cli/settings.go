@@ -50,7 +50,9 @@ func settled(flags *pflag.FlagSet, f *pflag.Flag) bool {
 // is a flag: the file's keys are the flags' names, with - or _, and the
 // environment's STEVEDORE_ and the name in upper case.
 func AddConfigFlag(cmd *cobra.Command) {
-	cmd.PersistentFlags().String(configFlag, "", "settings `FILE` (YAML); its keys are the names of these flags")
+	Topic(cmd.PersistentFlags(), TopicSettings, func(flags *pflag.FlagSet) {
+		flags.String(configFlag, "", "settings `FILE` (YAML); its keys are the names of the flags")
+	})
 	cmd.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		return resolve(cmd.Flags(), cmd.Root())
 	}
