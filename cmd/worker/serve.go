@@ -16,7 +16,8 @@ and the calls of one that dies go to the others within --lease.
 
 A worker that gets SIGTERM takes no more calls, and lets those that run finish
 within --grace. What is not done by then is handed back, and another worker runs
-it at once; a call of a once-only tool ends with the outcome "unknown" instead.
+it at once; a call of a once-only tool ends with the outcome "unknown" instead,
+when nobody has claimed to run it for the length of --lease.
 
 With --health it answers probes: /healthz as long as it need not be restarted,
 /readyz while it takes calls, and /metrics for Prometheus. The same numbers are in
