@@ -73,10 +73,12 @@ func (b *Bus) Consume(ctx context.Context, c Consumer, cfg ConsumeConfig, handle
 		slots:  newSlots(cfg.Slots),
 		leases: newLeases(b.nc, cons.CachedInfo().Config.AckWait/3),
 		idle:   make(chan *nats.Msg),
+		pulled: make(chan struct{}),
 	}
 	var keeper sync.WaitGroup
 	keeper.Go(func() { k.leases.keep(work) })
 	k.pull(ctx)
+	close(k.pulled)
 	close(k.idle)
 	k.running.Wait()
 	endWork()
@@ -94,6 +96,7 @@ type consumption struct {
 	slots    *slots
 	leases   *leases
 	idle     chan *nats.Msg // to the goroutines that have nothing to do
+	pulled   chan struct{}  // closed when nothing is pulled any more
 	running  sync.WaitGroup
 }
 

@@ -13,6 +13,7 @@ import (
 // count the delivery as an attempt; elsewhere the count does not matter enough,
 // and where the stream takes no more, it has to do.
 func (k *consumption) handBack(d *Delivery) error {
+	<-k.pulled // or it would come to this consumer once more
 	if k.consumer.Stream != Calls {
 		return d.nak(0)
 	}
