@@ -58,33 +58,50 @@ func (b *Bus) next(ctx context.Context, stream, subject string, sequence uint64)
 	return s.GetMsg(ctx, sequence, jetstream.WithGetMsgSubject(subject))
 }
 
-// maxOldCalls is how many calls OldCall looks at. Behind so many the one that is
-// looked for is not worth the time.
-const maxOldCalls = 1000
+const (
+	// maxOldCalls and maxOldBytes are how much OldCall looks at. Behind so many
+	// the one that is looked for is not worth the time.
+	maxOldCalls = 1000
+	maxOldBytes = 16 << 20
+	// maxYoungCalls is how many of them it looks at that are young: one batch, because
+	// every call that brings its own id pays for it.
+	maxYoungCalls = 256
+)
 
-// OldCall reports whether a call waits on a subject, or is being handled, that
-// was published so long ago that its key may be forgotten: publishing it again
-// would make it two. Younger ones are told by their key. It looks at the first
-// 1,000 at most.
-func (b *Bus) OldCall(ctx context.Context, subject string, is func(body []byte) bool) (bool, error) {
-	// Half the time leaves the other half to clocks that differ.
-	young := time.Now().Add(-keysKept / 2)
-	sequence := uint64(0)
-	for range maxOldCalls {
-		msg, err := b.next(ctx, Calls, subject, sequence+1)
-		switch {
-		case errors.Is(err, jetstream.ErrMsgNotFound), errors.Is(err, jetstream.ErrStreamNotFound):
-			return false, nil
-		case err != nil:
-			return false, fmt.Errorf("read %q: %w", subject, err)
-		case msg.Time.After(young):
-			return false, nil
-		case is(msg.Data):
-			return true, nil
-		}
-		sequence = msg.Sequence
+// OldCall reports whether a call waits on a subject, or is being handled, whose
+// key may be forgotten: publishing it again would make it two. That is so if it
+// was published long ago, or if it was requeued, because then the message has
+// another key. Others are told by their key. It looks at the first 1,000 at most,
+// and at the first 256 that are young.
+func (b *Bus) OldCall(ctx context.Context, subject string, is func(body []byte) bool) (found bool, err error) {
+	if err := CheckSubject(subject); err != nil {
+		return false, err
 	}
-	return false, nil
+	ctx, cancel := context.WithTimeout(ctx, b.cfg.Timeout)
+	defer cancel()
+	if _, err := b.streamHandle(ctx, Calls); errors.Is(err, jetstream.ErrStreamNotFound) {
+		return false, nil
+	} else if err != nil {
+		return false, fmt.Errorf("read %q: %w", subject, err)
+	}
+	// Half the time leaves the other half to clocks that differ.
+	young, seen := time.Now().Add(-keysKept/2), 0
+	_, err = b.Scan(ctx, Calls, subject, maxOldCalls, maxOldBytes, func(m Stored) bool {
+		if m.At.After(young) {
+			if seen++; seen > maxYoungCalls {
+				return false
+			}
+			if !m.Requeued {
+				return true
+			}
+		}
+		found = is(m.Body)
+		return !found
+	})
+	if err != nil {
+		return false, fmt.Errorf("read %q: %w", subject, err)
+	}
+	return found, nil
 }
 
 // streamHandle looks a stream up once; handles are cheap but looking up is a

@@ -17,6 +17,7 @@ type Stored struct {
 	Sequence uint64
 	At       time.Time // when it was stored
 	ID       string    // of a delivery of it; see Delivery
+	Requeued bool      // it was made from one that was there before
 	Body     []byte
 }
 
@@ -87,6 +88,7 @@ func storedOf(msg *nats.Msg) (Stored, error) {
 	m.Sequence, errSeq = strconv.ParseUint(lastValue(msg.Header, jetstream.SequenceHeader), 10, 64)
 	m.At, errTime = time.Parse(time.RFC3339Nano, lastValue(msg.Header, jetstream.TimeStampHeaer))
 	m.ID = idOf(msg.Header, m.Sequence, m.At)
+	m.Requeued = msg.Header.Get(idHeader) != ""
 	return m, errors.Join(errSeq, errTime)
 }
 

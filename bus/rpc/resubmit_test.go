@@ -83,3 +83,53 @@ func TestSubmitAgainAfterTheKeyIsForgotten(t *testing.T) {
 		}
 	})
 }
+
+// A call that a stopping worker handed back is a new message with another key:
+// however young that is, the call is not made a second time when its own key is
+// forgotten. The time is virtual.
+func TestSubmitAgainAfterAHandBack(t *testing.T) {
+	dir := t.TempDir()
+	bustest.Bubble(t, func(t *testing.T) {
+		s, err := bus.StartServer(bus.ServerConfig{Dir: dir, NoSync: true, Log: bustest.Log(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		b, err := bus.Connect(t.Context(), s.Connect(bus.Config{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		if _, err := b.Provision(t.Context(), false); err != nil {
+			t.Fatal(err)
+		}
+		submit := func() {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if _, err := rpc.Submit(ctx, b, "default", tools.Call{ID: "c1", Session: "s1", Tool: "echo"}); err == nil {
+				t.Fatal("a result without a worker")
+			}
+		}
+		submit()
+		time.Sleep(9 * time.Minute)
+		ctx, cancel := context.WithCancel(t.Context())
+		err = b.Consume(ctx, b.WorkerConsumer("default"), bus.ConsumeConfig{Grace: time.Second}, func(ctx context.Context, d *bus.Delivery) error {
+			cancel()
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Minute)
+		submit()
+		stream, err := b.JetStream().Stream(t.Context(), b.StreamName(bus.Calls))
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := stream.Info(t.Context())
+		if err != nil || info.State.Msgs != 1 {
+			t.Errorf("%d calls wait, %v; want the one that was handed back", info.State.Msgs, err)
+		}
+	})
+}
