@@ -248,7 +248,7 @@ func (s *Service) call(ctx context.Context, req micro.Request) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.CallTime)
 	defer cancel()
 	event, err := Submit(ctx, s.bus, queue, call)
-	if errors.Is(err, context.DeadlineExceeded) {
+	if errors.Is(err, ErrPending) {
 		return nil, tools.Errorf(tools.CodeTimeout, "no result after %s; the call goes on, and its result will be published", s.cfg.CallTime)
 	}
 	if dead, ok := errors.AsType[*DeadError](err); ok {

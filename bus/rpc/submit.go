@@ -39,12 +39,17 @@ const (
 	deadPatience = 15 * time.Second
 )
 
+// ErrPending: the call was accepted and goes on, and its answer was not waited
+// for any longer. What ended the wait is wrapped beside it.
+var ErrPending = errors.New("there is no answer yet, and the call goes on")
+
 // Submit publishes a call to a queue and waits for its result, until ctx ends.
 // A call without an id gets one. Submitting the same call again waits for, or
 // returns, the same result.
 //
-// A *DeadError means that there will be none. When ctx ends the call goes on;
-// its result can be waited for by submitting it again.
+// A *DeadError means that there will be none. When ctx ends once the call is
+// stored, the error is ErrPending: the call goes on, and its result can be waited
+// for by submitting it again. After any other error nobody promised to run it.
 func Submit(ctx context.Context, b *bus.Bus, queue string, call tools.Call) (tools.ResultEvent, error) {
 	fresh := call.ID == ""
 	if fresh {
@@ -63,7 +68,7 @@ func Submit(ctx context.Context, b *bus.Bus, queue string, call tools.Call) (too
 	session, id := call.SessionToken(), call.IDToken()
 	key := session + "." + id + "." + call.Digest()
 
-	w, err := newWait(ctx, b, b.Result(session, id), b.Dead(bus.DeadCall, call.Tool), key)
+	w, err := newWait(b, b.Result(session, id), b.Dead(bus.DeadCall, call.Tool), key)
 	if err != nil {
 		return tools.ResultEvent{}, err
 	}
@@ -78,7 +83,7 @@ func Submit(ctx context.Context, b *bus.Bus, queue string, call tools.Call) (too
 			return err == nil && old.IDToken() == id && old.SessionToken() == session
 		})
 		if err != nil {
-			return tools.ResultEvent{}, fmt.Errorf("submit call %q: %w", id, err)
+			return tools.ResultEvent{}, fmt.Errorf("submit call %q: it was not published: %w", id, err)
 		}
 		stands, ok, err := b.Last(ctx, bus.Results, b.Result(session, id))
 		if ok {
@@ -111,9 +116,10 @@ func answerTo(call tools.Call, stands []byte, err error) (tools.ResultEvent, err
 	return event, err
 }
 
-// Completion waits for the completion of an async call, until ctx ends.
+// Completion waits for the completion of an async call, until ctx ends; then the
+// error is ErrPending.
 func Completion(ctx context.Context, b *bus.Bus, call tools.Call) (tools.ResultEvent, error) {
-	w, err := newWait(ctx, b, b.Completion(call.SessionToken(), call.IDToken()), b.Dead(bus.DeadCall, call.Tool), "")
+	w, err := newWait(b, b.Completion(call.SessionToken(), call.IDToken()), b.Dead(bus.DeadCall, call.Tool), "")
 	if err != nil {
 		return tools.ResultEvent{}, err
 	}
@@ -136,7 +142,7 @@ type wait struct {
 	msgs    chan *nats.Msg
 }
 
-func newWait(ctx context.Context, b *bus.Bus, subject, deadSubject, deadID string) (*wait, error) {
+func newWait(b *bus.Bus, subject, deadSubject, deadID string) (*wait, error) {
 	w := &wait{bus: b, subject: subject, deadID: deadID, msgs: make(chan *nats.Msg, 64)}
 	var err error
 	if w.results, err = b.Conn().ChanSubscribe(subject, w.msgs); err != nil {
@@ -148,7 +154,7 @@ func newWait(ctx context.Context, b *bus.Bus, subject, deadSubject, deadID strin
 	}
 	// The subscriptions reach the server before the call does, because both go
 	// down one connection in order.
-	return w, ctx.Err()
+	return w, nil
 }
 
 func (w *wait) close() {
@@ -175,7 +181,7 @@ func (w *wait) next(ctx context.Context) ([]byte, error) {
 	for {
 		select {
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, fmt.Errorf("%w: %w", ErrPending, ctx.Err())
 		case <-w.bus.Closed():
 			return nil, bus.ErrUnreachable
 		case msg := <-w.msgs:

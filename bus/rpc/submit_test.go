@@ -149,3 +149,31 @@ func TestSubmitIgnoresWhatTheStreamDoesNotKeep(t *testing.T) {
 		t.Errorf("Submit = %q, %v; want the result in the stream", got.event.ForLLM, got.err)
 	}
 }
+
+// A call that was never stored is not said to go on, however the attempt ended;
+// one that was is.
+func TestSubmitSaysWhetherTheCallIsAccepted(t *testing.T) {
+	s := bustest.Server(t)
+	b := bustest.Connect(t, s, bus.Config{Timeout: 200 * time.Millisecond})
+	call := tools.Call{ID: "a", Session: "s", Tool: "x"}
+	submit := func(patience time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		_, err := rpc.Submit(ctx, b, "default", call)
+		return err
+	}
+	if err := submit(500 * time.Millisecond); !errors.Is(err, rpc.ErrPending) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("nobody answers: %v, want ErrPending", err)
+	}
+	subscriptions := b.Conn().NumSubscriptions()
+	if err := submit(0); err == nil || errors.Is(err, rpc.ErrPending) {
+		t.Errorf("the wait was over before it began: %v", err)
+	}
+	s.Close()
+	if err := submit(time.Minute); err == nil || errors.Is(err, rpc.ErrPending) || !strings.Contains(err.Error(), "not published") {
+		t.Errorf("no server: %v", err)
+	}
+	if n := b.Conn().NumSubscriptions(); n != subscriptions {
+		t.Errorf("%d subscriptions, %d before", n, subscriptions)
+	}
+}

@@ -125,7 +125,7 @@ func (o promptOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	switch {
 	case nobody && errors.Is(err, context.Canceled) && ctx.Err() == nil:
 		return cli.Exit(cli.ExitPending, "no worker with a model is up; the prompt waits on the bus until one is: start it with \"worker serve --model SPEC\", and say the same again with --session %s --id %s to get the answer", shellWord(o.call.Session), shellWord(o.call.ID))
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, rpc.ErrPending) && ctx.Err() == nil:
 		return cli.Exit(cli.ExitPending, "no answer after %s; is a worker with a model up? The run goes on: wait for it with --resume --session %s", o.wait, o.call.Session)
 	case tools.CodeOf(err) == tools.CodeMismatch, tools.CodeOf(err) == tools.CodeInvalidCall:
 		return cli.Exit(cli.ExitUsage, "%w", err)

@@ -148,9 +148,9 @@ func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error 
 		event, err = rpc.Completion(wait, b, tools.Call{ID: event.ID, Session: event.Session, Tool: event.Tool})
 	}
 	switch {
-	case ctx.Err() != nil:
+	case ctx.Err() != nil && errors.Is(err, rpc.ErrPending):
 		return cli.Exit(cli.ExitPending, "interrupted; the call goes on: submit it again with --id %s to wait for it", shellWord(o.call.ID))
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, rpc.ErrPending):
 		return cli.Exit(cli.ExitPending, "no answer after %s; %s The call goes on: submit it again with --id %s to wait for it, or see worker tasks", o.wait, whereItStands(ctx, b, o), shellWord(o.call.ID))
 	case tools.CodeOf(err) == tools.CodeMismatch, tools.CodeOf(err) == tools.CodeInvalidCall:
 		return cli.Exit(cli.ExitUsage, "%w", err)
