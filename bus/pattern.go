@@ -58,6 +58,13 @@ func spell(d time.Duration) string {
 	return text
 }
 
+const (
+	year = 366 * 24 * time.Hour
+	// farthest bounds times and intervals: what is beyond the nanoseconds of 64
+	// bits, in the year 2262, the server takes for the past, and fires at once.
+	farthest = 100 * year
+)
+
 // pattern is s in the server's language.
 func (s Schedule) pattern() (string, error) {
 	set := 0
@@ -77,9 +84,14 @@ func (s Schedule) pattern() (string, error) {
 		if s.Every < minEvery || s.Every%time.Second != 0 {
 			return "", fmt.Errorf("interval %s: want whole seconds, at least %s", s.Every, minEvery)
 		}
+		if s.Every > farthest {
+			return "", fmt.Errorf("interval %s: want %d years at most", s.Every, farthest/year)
+		}
 		return "@every " + s.Every.String(), nil
 	case s.Cron != "":
 		return s.cronPattern()
+	case time.Until(s.At) > farthest:
+		return "", fmt.Errorf("the time %s: want one within %d years", s.At.UTC().Format(time.RFC3339), farthest/year)
 	}
 	return "@at " + s.At.UTC().Format(time.RFC3339Nano), nil
 }

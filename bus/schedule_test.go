@@ -269,6 +269,9 @@ func TestScheduleRefusals(t *testing.T) {
 		{bus.Schedule{Cron: strings.Repeat("1,", 1000) + " * * * *"}, "at most 1000"},
 		{bus.Schedule{Cron: "@daily", TimeZone: "Mars/Olympus"}, "not known"},
 		{bus.Schedule{Cron: "@daily", TimeZone: "Local"}, "name it"},
+		{bus.Schedule{Every: 2562047 * time.Hour}, "100 years at most"},
+		{bus.Schedule{At: time.Date(2300, 1, 1, 0, 0, 0, 0, time.UTC)}, "within 100 years"},
+		{bus.Schedule{At: time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)}, "within 100 years"},
 		{bus.Schedule{Every: time.Hour, Name: "*"}, "is not of the form"},
 		{bus.Schedule{Every: time.Hour, Name: "a.b"}, "is not of the form"},
 	} {
