@@ -214,6 +214,8 @@ func (r *Registry) once(call Call, callback AsyncCallback) AsyncCallback {
 // failed. Arguments and content stay out of the log.
 func (r *Registry) logged(call Call, res *Result) *Result {
 	switch {
+	case res.IsError && CodeOf(res.Err) == CodeInvalidArguments: // the error quotes them
+		r.log.Warn().Str("call", call.IDToken()).Str("session", call.SessionToken()).Str("tool", call.Tool).Str("error", "invalid arguments; the result says why").Msg("tool failed")
 	case res.IsError:
 		r.log.Warn().Str("call", call.IDToken()).Str("session", call.SessionToken()).Str("tool", call.Tool).AnErr("error", res.Err).Msg("tool failed")
 	case res.Async:

@@ -105,7 +105,8 @@ func TestRun(t *testing.T) {
 		{"absent", `{}`, `unknown tool "absent"`, tools.CodeUnknownTool, `"message":"tool failed"`},
 		{"", `{}`, `unknown tool ""`, tools.CodeUnknownTool, `"message":"tool failed"`},
 		{"echo", ``, "path", tools.CodeInvalidArguments, `"message":"tool failed"`},
-		{"echo", `{"path":1}`, "string", tools.CodeInvalidArguments, `"error":"arguments of echo`},
+		{"echo", `{"path":1}`, "string", tools.CodeInvalidArguments, `"error":"invalid arguments; the result`},
+		{"echo", `{"path":"x","limit":"a secret"}`, "a secret", tools.CodeInvalidArguments, `"message":"tool failed"`},
 		{"echo", `{"path":"x","limit":1e999}`, "1e999", tools.CodeInvalidArguments, `"message":"tool failed"`},
 		{"echo", `{"path":"x","PATH":"y"}`, "PATH", tools.CodeInvalidArguments, `"message":"tool failed"`},
 		{"echo", `[]`, "want a JSON object", tools.CodeInvalidArguments, `"message":"tool failed"`},
@@ -126,6 +127,8 @@ func TestRun(t *testing.T) {
 		}
 		if got := log.String(); !strings.Contains(got, tt.log) || !strings.Contains(got, `"call":"i"`) || !strings.Contains(got, `"session":"s"`) {
 			t.Errorf("%s(%.40s) logged %s, want %s", tt.tool, tt.args, got, tt.log)
+		} else if strings.Contains(got, "secret") {
+			t.Errorf("%s(%.40s) logged an argument: %s", tt.tool, tt.args, got)
 		}
 	}
 }
