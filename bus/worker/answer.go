@@ -95,6 +95,7 @@ func (w *Worker) second(ctx context.Context, j *job, event tools.ResultEvent, li
 		return w.publish(ctx, j, light)
 	}
 	w.log.Info().Str("call", j.key.id).Str("session", j.key.session).Str("first", prior.Worker).Msg("another result was first")
+	j.beaten = prior.Outcome != tools.Async
 	return j.sameAs(prior.Digest)
 }
 

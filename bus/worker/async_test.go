@@ -225,3 +225,30 @@ func TestGivenUpStrangerLeavesTheCallAlone(t *testing.T) {
 		t.Errorf("the running call was answered: %+v", result)
 	}
 }
+
+// A job whose call was answered for good by somebody else meanwhile is stopped,
+// and no completion stands beside that answer.
+func TestAsyncJobThatIsBeatenToItsResult(t *testing.T) {
+	b := bustest.New(t)
+	stopped := make(chan struct{})
+	start(t, b, worker.Config{}, job{"slow", tools.Once, func(ctx context.Context, done tools.AsyncCallback) {
+		select {
+		case <-ctx.Done():
+		case <-time.After(5 * time.Second):
+			t.Error("the job goes on")
+		}
+		done(ctx, tools.UserResult("It is done."))
+		close(stopped)
+	}})
+	body, err := bus.Encode(tools.NewResultEvent(tools.Call{ID: "1", Session: "s", Tool: "slow"}, tools.Failure(tools.Errorf(tools.CodeCancelled, "cancelled"))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	submit(t, b, b.Result("s", "1"), string(body))
+	submit(t, b, b.Call("default", "slow"), `{"id":"1","session":"s"}`)
+	<-stopped
+	waitEmpty(t, b)
+	if data, ok, err := b.Last(t.Context(), bus.Results, b.Completion("s", "1")); ok || err != nil {
+		t.Errorf("a completion beside a final result: %s, %v", data, err)
+	}
+}

@@ -79,5 +79,9 @@ func (w *Worker) handle(ctx context.Context, d *bus.Delivery) error {
 	if job.completedElsewhere(w.registry) {
 		return nil
 	}
+	if job.beaten { // a completion would stand beside a result that is final
+		w.stopJob(job)
+		return nil
+	}
 	return w.awaitCompletion(ctx, toolCtx, job)
 }

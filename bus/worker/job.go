@@ -23,6 +23,8 @@ type job struct {
 	// resultOut is set once the result stands on the bus: what follows is the
 	// completion.
 	resultOut bool
+	// beaten is set if a result stands that is final, and not this job's.
+	beaten bool
 	// completion takes the later answer of an async tool.
 	completion chan *tools.Result
 	// hand is set while this worker runs the job.

@@ -64,6 +64,18 @@ func (w *Worker) awaitCompletion(ctx, toolCtx context.Context, j *job) error {
 	}
 }
 
+// stopJob ends a job whose completion nobody is to see, and gives it the time for
+// last words to let go of what it holds.
+func (w *Worker) stopJob(j *job) {
+	j.hand.cancel(errCancelled)
+	j.delivery.Detach()
+	select {
+	case res := <-j.completion:
+		_ = res.Close()
+	case <-time.After(lastWords):
+	}
+}
+
 // explained gives an error result the reason that the tool could not know.
 func explained(ctx context.Context, j *job, res *tools.Result) *tools.Result {
 	if why := whyEnded(ctx, j); why != nil && res.IsError && tools.CodeOf(res.Err) != tools.CodeOf(why) {
