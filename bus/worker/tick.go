@@ -160,27 +160,9 @@ func (w *Worker) answered(ctx context.Context, r run) (bool, error) {
 	}
 	k := key{tools.Token(r.Session), tools.Token(r.Call)}
 	res, ok, err := w.prior(ctx, k)
-	if err == nil && !ok {
-		return w.dead(ctx, k)
-	}
-	if err != nil || res.Outcome != tools.Async {
+	if !ok || err != nil || res.Outcome != tools.Async {
 		return ok, err
 	}
 	_, ok, err = w.last(ctx, w.bus.Completion(k.session, k.id))
 	return ok, err
-}
-
-// dead reports whether a call was given up on: it will not be answered, and
-// must not silence its schedule.
-func (w *Worker) dead(ctx context.Context, k key) (bool, error) {
-	for letter, err := range w.bus.DeadLetters(ctx, bus.DeadCall) {
-		if err != nil {
-			return false, err
-		}
-		call, err := tools.DecodeCall(letter.Body)
-		if err == nil && (key{call.SessionToken(), call.IDToken()}) == k {
-			return true, nil
-		}
-	}
-	return false, nil
 }
