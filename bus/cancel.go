@@ -61,11 +61,13 @@ func (b *Bus) WatchCancellations(ctx context.Context, c Cancellations) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("watch cancellations: %w", err), watcher.Stop())
 	}
+	defer func() {
+		_ = hints.Unsubscribe() // gone with the connection otherwise
+		_ = watcher.Stop()      // ctx may have ended the watch first
+	}()
 	for {
 		select {
 		case <-ctx.Done():
-			_ = hints.Unsubscribe() // gone with the connection otherwise
-			_ = watcher.Stop()      // ctx may have ended the watch first
 			return nil
 		case entry, ok := <-watcher.Updates():
 			switch {
