@@ -44,10 +44,19 @@ func (l *leases) keep(ctx context.Context) {
 			return
 		case <-ticker.C:
 			for _, msg := range l.snapshot() {
-				// A lost extension is made up for by the next one.
-				_ = respond(l.nc, msg, ackProgress)
+				l.extend(msg)
 			}
 		}
+	}
+}
+
+// extend extends a lease that is still held. It sends under the lock, so that what
+// is sent after a removal stands behind every extension.
+func (l *leases) extend(msg *nats.Msg) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, held := l.held[msg]; held {
+		_ = respond(l.nc, msg, ackProgress) // a lost one is made up for by the next
 	}
 }
 

@@ -1,0 +1,49 @@
+package bus
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// A lease that was given up between the look at what is held and the extension is
+// not extended: that would undo the delay of the nak that was sent meanwhile.
+func TestLeaseThatWasGivenUpIsNotExtended(t *testing.T) {
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(20 * time.Second) {
+		t.Fatal("the server does not start")
+	}
+	nc, err := nats.Connect(s.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	heard, err := nc.SubscribeSync("ack.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newLeases(nc, time.Hour)
+	held, givenUp := &nats.Msg{Reply: "ack.held"}, &nats.Msg{Reply: "ack.given-up"}
+	l.add(held)
+	l.add(givenUp)
+	seen := l.snapshot()
+	l.remove(givenUp)
+	for _, msg := range seen {
+		l.extend(msg)
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	msg, err := heard.NextMsg(20 * time.Second)
+	if n, _, _ := heard.Pending(); err != nil || msg.Subject != "ack.held" || n != 0 {
+		t.Errorf("heard %v and %d more, %v; want the extension of the one that is held", msg, n, err)
+	}
+}
