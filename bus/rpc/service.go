@@ -28,7 +28,10 @@ type Service struct {
 	bus    *bus.Bus
 	reader *offload.Reader
 	cfg    ServiceConfig
-	active sync.WaitGroup
+
+	mu      sync.Mutex
+	stopped bool // no request is begun any more
+	active  sync.WaitGroup
 }
 
 // CodeTooLarge is the code of a refusal to answer with more than the server takes
@@ -76,7 +79,7 @@ func NewService(b *bus.Bus, reader *offload.Reader, cfg ServiceConfig) *Service 
 	return &Service{bus: b, reader: reader, cfg: cfg}
 }
 
-// Run answers requests until ctx ends.
+// Run answers requests until ctx ends. It runs once.
 func (s *Service) Run(ctx context.Context) error {
 	svc, err := micro.AddService(s.bus.Conn(), micro.Config{
 		Name: ServiceName, Version: s.cfg.Version,
@@ -110,6 +113,9 @@ func (s *Service) Run(ctx context.Context) error {
 	s.cfg.OnReady()
 	<-ctx.Done()
 	err = svc.Stop()
+	s.mu.Lock()
+	s.stopped = true
+	s.mu.Unlock()
 	s.active.Wait()
 	if errors.Is(err, nats.ErrConnectionClosed) {
 		return nil
@@ -139,7 +145,13 @@ func (s *Service) serve(ctx context.Context, slots chan struct{}, req micro.Requ
 		s.refuse(req, errStopping)
 		return
 	}
-	s.active.Go(func() {
+	if !s.begin() {
+		<-slots
+		s.refuse(req, errStopping)
+		return
+	}
+	go func() {
+		defer s.active.Done()
 		defer func() { <-slots }()
 		v, err := recovered(func() (any, error) { return answer(ctx, req) })
 		if err != nil && ctx.Err() != nil {
@@ -151,7 +163,18 @@ func (s *Service) serve(ctx context.Context, slots chan struct{}, req micro.Requ
 		if err != nil {
 			s.refuse(req, err)
 		}
-	})
+	}()
+}
+
+// begin counts a request among those that Run waits for, unless it does not any
+// more: the library delivers what is on its way after it was stopped.
+func (s *Service) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.stopped {
+		s.active.Add(1)
+	}
+	return !s.stopped
 }
 
 // recovered turns a panic into an error: the other requests, and the calls of

@@ -1,0 +1,37 @@
+package rpc
+
+import (
+	"context"
+	"testing"
+
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+)
+
+// late is a request that the library had in hand when the service was stopped.
+type late struct{ micro.Request }
+
+func (late) Subject() string { return "stevedore.rpc.call.default.echo" }
+func (late) Reply() string   { return "late" }
+
+// A request that comes when Run does not wait for any more is refused, because
+// nobody would wait for it.
+func TestRequestBehindTheStop(t *testing.T) {
+	b := bustest.New(t)
+	service := NewService(b, nil, ServiceConfig{Log: bustest.Log(t)})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := service.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	answers := bustest.Subscribe(t, b, "late")
+	service.serve(t.Context(), make(chan struct{}, 1), late{}, func(context.Context, micro.Request) (any, error) {
+		t.Error("it was begun")
+		return struct{}{}, nil
+	})
+	service.active.Wait()
+	if _, msg := bustest.Next[map[string]any](t, answers); msg.Header.Get(micro.ErrorCodeHeader) != "stopping" {
+		t.Errorf("answered %s", msg.Data)
+	}
+}
