@@ -53,10 +53,14 @@ type Call struct {
 
 // DecodeCall decodes the body of a call event. Unknown fields are ignored, so
 // that fields can be added.
+//
+// If the body is one JSON object whose id and session can be read, an error wraps
+// an *Error, with which the call can be answered, and comes with the fields that
+// could be read. Otherwise it is not known whose call it is.
 func DecodeCall(data []byte) (Call, error) {
-	var call Call
-	if err := decodeEvent(data, &call); err != nil {
-		return Call{}, fmt.Errorf("decode call: %w", err)
+	call, err := decodeEvent[Call](data)
+	if err != nil {
+		return call, fmt.Errorf("decode call: %w", err)
 	}
 	return call, nil
 }

@@ -3,6 +3,7 @@ package tools_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -48,9 +49,9 @@ func TestDecodeCallRefuses(t *testing.T) {
 		"byte order mark":      "\ufeff{}",
 		"comment":              `{"id":"1"/**/}`,
 		"wrong type":           `{"id":1}`,
-		"bad deadline":         `{"deadline":"tomorrow"}`,
+		"wrong session":        `{"offload":7,"session":{}}`,
 		"duplicate":            `{"id":"1","session":"s","id":"2"}`,
-		"duplicate, unknown":   `{"x":1,"x":2}`,
+		"two ids behind more":  `{"x":1,"x":2,"id":"1","ID":"2"}`,
 		"other case":           `{"session":"mine","SESSION":"yours"}`,
 		"folds in Unicode":     `{"session":"mine","ſession":"yours"}`,
 		"escaped":              `{"id":"1","\u0069d":"2"}`,
@@ -59,8 +60,42 @@ func TestDecodeCallRefuses(t *testing.T) {
 		"deep and unfinished":  `{"args":` + strings.Repeat(`{"a":`, 100_000),
 		"more fields than any": "{" + strings.Join(many, ",") + "}",
 	} {
-		if got, err := tools.DecodeCall([]byte(body)); err == nil || !strings.HasPrefix(err.Error(), "decode call: ") {
+		if got, err := tools.DecodeCall([]byte(body)); err == nil || !strings.HasPrefix(err.Error(), "decode call: ") || !reflect.DeepEqual(got, tools.Call{}) {
 			t.Errorf("%s: got %+v, %v; want an error", name, got, err)
+		} else if fault, ok := errors.AsType[*tools.Error](err); ok {
+			t.Errorf("%s: %v is an error to answer with, but nobody is known", name, fault)
+		}
+	}
+}
+
+// Where only a field is wrong, the call is known, and the error says which, in
+// words of the wire.
+func TestDecodeCallFaults(t *testing.T) {
+	many := make([]string, 100)
+	for i := range many {
+		many[i] = fmt.Sprintf(`"a%d":0`, i)
+	}
+	args := strings.Join(many, ",")
+	for body, want := range map[string]string{
+		`{"id":"1","session":"s","deadline":"tomorrow"}`:           `the field "deadline" is "tomorrow"; want a time such as "2026-01-02T15:04:05Z"`,
+		`{"id":"1","deadline":5,"session":"s"}`:                    `the field "deadline" is 5; want a time such as "2026-01-02T15:04:05Z"`,
+		`{"offload":"yes","id":"1","session":"s"}`:                 `the field "offload" is "yes"; want true or false`,
+		`{"channel":{},"id":"1","session":"s"}`:                    `the field "channel" is {}; want a string`,
+		`{"id":"1","session":"s","x":1,"x":2}`:                     `the fields "x" and "x" are the same`,
+		`{"id":"1","session":"s","args":{},"Args":{}}`:             `the fields "args" and "Args" are the same`,
+		`{"args":{"p":"a","p":"b"},"id":"1","session":"s"}`:        `the argument "p" is given twice`,
+		`{"args":{"p":{"q":1},"\u0070":1},"id":"1","session":"s"}`: `the argument "p" is given twice`,
+		`{"args":{` + args + `,"a99":1},"id":"1","session":"s"}`:   `the argument "a99" is given twice`,
+		`{"args":{` + args + `,"a0":1},"id":"1","session":"s"}`:    `the argument "a0" is given twice`,
+	} {
+		call, err := tools.DecodeCall([]byte(body))
+		if fault, ok := errors.AsType[*tools.Error](err); !ok || fault.Message != want || call.ID != "1" || call.Session != "s" {
+			t.Errorf("DecodeCall(%s) = %+v, %v; want the id, the session, and %s", body, call, err, want)
+		}
+	}
+	for _, body := range []string{`{"args":{"a":"b","b":"a","A":{"a":1,"b":[1]}}}`, `{"args":["a","a"]}`, `{"x":{"a":1,"a":2},"args":{` + args + `}}`} {
+		if _, err := tools.DecodeCall([]byte(body)); err != nil {
+			t.Errorf("DecodeCall(%s): %v", body, err)
 		}
 	}
 }

@@ -93,8 +93,8 @@ func OutcomeOf(res *Result) Outcome {
 
 // DecodeResult decodes the body of a result or completion event.
 func DecodeResult(data []byte) (ResultEvent, error) {
-	var e ResultEvent
-	if err := decodeEvent(data, &e); err != nil {
+	e, err := decodeEvent[ResultEvent](data)
+	if err != nil {
 		return ResultEvent{}, fmt.Errorf("decode result: %w", err)
 	}
 	return e, nil
@@ -117,11 +117,11 @@ type RawEvent struct {
 	Object string `json:"object,omitempty"`
 }
 
-// DecodeRaw decodes the body of a raw event.
+// DecodeRaw decodes the body of a raw event; its errors are those of DecodeCall.
 func DecodeRaw(data []byte) (RawEvent, error) {
-	var e RawEvent
-	if err := decodeEvent(data, &e); err != nil {
-		return RawEvent{}, fmt.Errorf("decode raw result: %w", err)
+	e, err := decodeEvent[RawEvent](data)
+	if err != nil {
+		return e, fmt.Errorf("decode raw result: %w", err)
 	}
 	return e, nil
 }
@@ -140,8 +140,8 @@ type Tick struct {
 
 // DecodeTick decodes the body of a tick.
 func DecodeTick(data []byte) (Tick, error) {
-	var t Tick
-	if err := decodeEvent(data, &t); err != nil {
+	t, err := decodeEvent[Tick](data)
+	if err != nil {
 		return Tick{}, fmt.Errorf("decode tick: %w", err)
 	}
 	if !IsToken(t.Tool) {

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -42,18 +43,17 @@ func (w *Worker) decode(d *bus.Delivery) (*job, error) {
 	}
 	kind, tool := tokens[0], tokens[2]
 	j := &job{delivery: d, queue: tokens[1], started: time.Now().UTC()}
+	var err error
 	if kind == "raw" {
-		raw, err := tools.DecodeRaw(d.Body)
-		if err != nil {
-			return nil, err
-		}
-		j.raw, j.call = &raw, raw.Call
+		j.raw = new(tools.RawEvent)
+		*j.raw, err = tools.DecodeRaw(d.Body)
+		j.call = j.raw.Call
 	} else {
-		call, err := tools.DecodeCall(d.Body)
-		if err != nil {
-			return nil, err
-		}
-		j.call = call
+		j.call, err = tools.DecodeCall(d.Body)
+	}
+	fault, answerable := errors.AsType[*tools.Error](err)
+	if err != nil && !answerable {
+		return nil, err
 	}
 	if j.call.ID == "" {
 		j.call.ID = d.ID()
@@ -72,6 +72,9 @@ func (w *Worker) decode(d *bus.Delivery) (*job, error) {
 		for _, field := range []*string{&j.call.ID, &j.call.Session, &j.call.Channel, &j.call.ChatID} {
 			*field = tools.Excerpt(*field, 256)
 		}
+	}
+	if answerable {
+		j.invalid = fault
 	}
 	j.def, _ = w.registry.Definition(tool)
 	if j.raw == nil {

@@ -126,6 +126,11 @@ func TestBadCalls(t *testing.T) {
 		"wildcard id":     {"call.default.echo", `{"id":"*.>","session":"a.b","args":{"text":"x"}}`, "completed", ""},
 		"5000 byte id":    {"call.default.echo", `{"id":"` + long + `","args":{"text":"x"}}`, "completed", ""},
 		"missing id":      {"call.default.echo", `{"args":{"text":"x"}}`, "completed", ""},
+		"bad deadline":    {"call.default.echo", `{"id":"g","args":{"text":"x"},"deadline":"tomorrow"}`, "failed", tools.CodeInvalidCall},
+		"bad channel":     {"call.default.echo", `{"session":"s","args":{"text":"x"},"channel":{}}`, "failed", tools.CodeInvalidCall},
+		"field twice":     {"call.default.echo", `{"id":"h","args":{"text":"x"},"ARGS":{}}`, "failed", tools.CodeInvalidCall},
+		"argument twice":  {"call.default.echo", `{"id":"i","args":{"text":"x","text":"y"}}`, "failed", tools.CodeInvalidArguments},
+		"bad raw text":    {"raw.default.echo", `{"id":"j","for_llm":5}`, "failed", tools.CodeInvalidCall},
 		"deadline passed": {"call.default.echo", `{"id":"f","deadline":"2020-01-01T00:00:00Z","args":{"text":"x"}}`, "timeout", tools.CodeTimeout},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -148,6 +153,9 @@ func TestBadCalls(t *testing.T) {
 		"empty":        {"call.default.echo", ``},
 		"not UTF-8":    {"call.default.echo", "{\"id\":\"\xff\"}"},
 		"long subject": {"call.default.echo.more", `{"id":"a1"}`},
+		"bad id":       {"call.default.echo", `{"id":7,"args":{"text":"x"}}`},
+		"bad session":  {"call.default.echo", `{"id":"a2","session":["s"],"deadline":"tomorrow"}`},
+		"two ids":      {"call.default.echo", `{"id":"a3","ID":"a4"}`},
 		"bad raw":      {"raw.default.echo", `nope`},
 	} {
 		t.Run(name, func(t *testing.T) {
