@@ -70,6 +70,17 @@ func New(b *bus.Bus, cfg Config) (*Notifier, error) {
 	return &Notifier{bus: b, cfg: cfg, log: cfg.Log, served: served{bus: b, known: map[string]answer{}}}, nil
 }
 
+// Register makes the channels known as served, as Run does. A worker that starts
+// after it remembers where the first user was heard.
+func (n *Notifier) Register(ctx context.Context) error {
+	for _, name := range sortedNames(n.cfg.Channels) {
+		if err := n.bus.ServeChannel(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Run routes and delivers until ctx ends, and returns when the last delivery is
 // settled.
 //

@@ -2,12 +2,8 @@ package notify
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"sync"
 	"time"
-
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
 )
@@ -15,9 +11,7 @@ import (
 // answerAge is how long an answer about a channel is believed.
 const answerAge = 5 * time.Second
 
-// served knows which channels somebody delivers to, in whatever process: those
-// that have a durable consumer. That stays when the process is down, so that
-// its notifications wait for it.
+// served knows which channels somebody delivers to (bus.ChannelServed).
 type served struct {
 	bus *bus.Bus
 
@@ -40,12 +34,10 @@ func (s *served) by(ctx context.Context, channel string) (bool, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	c := s.bus.ChannelConsumer(channel)
-	_, err := s.bus.JetStream().Consumer(ctx, s.bus.StreamName(c.Stream), c.Name)
-	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
-		return false, fmt.Errorf("look up channel %q: %w", channel, err)
+	yes, err := s.bus.ChannelServed(ctx, channel)
+	if err != nil {
+		return false, err
 	}
-	yes := err == nil
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.known) > 1000 { // the names come from outside

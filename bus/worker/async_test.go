@@ -62,6 +62,9 @@ func startNotifier(t *testing.T, b *bus.Bus, cfg notify.Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := n.Register(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- n.Run(ctx) }()

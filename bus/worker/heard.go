@@ -62,5 +62,10 @@ func (w *Worker) setLastChannel(ctx context.Context, j *job) error {
 	if j.delivery.Attempt > 1 && ofSession.At.After(j.delivery.Published) {
 		return nil
 	}
+	// A name that nobody serves is a typo, or from before the channel's first
+	// start. Remembered, it would mislead whatever the session says later.
+	if served, err := w.bus.ChannelServed(ctx, heard.Name); err != nil || !served {
+		return err
+	}
 	return state.SetLastChannel(ctx, w.cfg.State, j.key.session, heard)
 }

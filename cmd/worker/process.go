@@ -205,6 +205,9 @@ func (o *processOptions) run(ctx context.Context, b *bus.Bus, log zerolog.Logger
 		func(ctx context.Context) error { return untilClosed(ctx, b) },
 	}
 	if !o.noNotify {
+		if err := notifier.Register(ctx); err != nil {
+			return err
+		}
 		parts = append(parts, notifier.Run)
 	}
 	if o.heartbeat != nil {
