@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // handBack returns a message that a stop kept from its end, so that somebody
@@ -23,6 +25,9 @@ func (k *consumption) handBack(d *Delivery) error {
 	if tp := d.Header("traceparent"); len(tp) == 55 { // that of W3C version 00
 		header["traceparent"] = []string{tp}
 	}
+	if ttl := ttlLeft(d); ttl != "" {
+		header[jetstream.MsgTTLHeader] = []string{ttl}
+	}
 	_, err := k.bus.Publish(ctx, Message{
 		Subject: d.Subject, Body: d.Body, Header: header,
 		Key: fmt.Sprintf("handback-%d", d.Sequence),
@@ -32,4 +37,23 @@ func (k *consumption) handBack(d *Delivery) error {
 		return d.nak(0)
 	}
 	return d.ack()
+}
+
+// ttlLeft is what is left of the time that a message may be kept (Nats-TTL, a
+// duration or seconds), or empty if its publisher gave it none. It is a second at
+// least, the least that a server takes.
+func ttlLeft(d *Delivery) string {
+	text := d.Header(jetstream.MsgTTLHeader)
+	ttl, err := time.ParseDuration(text)
+	if err != nil {
+		seconds, err := strconv.ParseInt(text, 10, 32)
+		if err != nil { // none, or "never"
+			return ""
+		}
+		ttl = time.Duration(seconds) * time.Second
+	}
+	if ttl <= 0 {
+		return ""
+	}
+	return max(ttl-time.Since(d.Published), time.Second).Round(time.Second).String()
 }
