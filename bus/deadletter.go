@@ -74,21 +74,54 @@ func (k *consumption) bury(d *Delivery, why *rejection) error {
 		Subject: d.Subject, Sequence: d.Sequence, ID: d.ID(), Attempts: d.Attempt, At: time.Now().UTC(),
 	}
 	letter.Kind, letter.Name = k.bus.deadName(d.Subject)
-	body, err := k.bus.encodeLetter(ctx, letter, d.Body)
+	buried, err := k.keep(ctx, d, letter)
 	if err != nil {
 		return fmt.Errorf("bury %q: %w", d.Subject, err)
 	}
-	key := fmt.Sprintf("dead-%s-%d", k.consumer.Stream, d.Sequence)
-	ack, err := k.bus.Publish(ctx, Message{Subject: k.bus.Dead(letter.Kind, letter.Name), Body: body, Key: key})
-	if err != nil {
-		return err
-	}
 	if k.cfg.GivenUp != nil {
-		if err := k.cfg.GivenUp(ctx, d, Buried{Number: ack.Sequence, DeadLetter: letter}); err != nil {
+		if err := k.cfg.GivenUp(ctx, d, buried); err != nil {
 			return fmt.Errorf("tell that %q was given up on: %w", d.Subject, err)
 		}
 	}
-	return d.term(why.code)
+	return d.term(buried.Code)
+}
+
+// keep publishes a letter, unless the message has one, and returns the one that
+// stands, without its body. The letter's key ages, so where the message may have
+// been given up on before, the letters are asked.
+func (k *consumption) keep(ctx context.Context, d *Delivery, letter DeadLetter) (Buried, error) {
+	if d.Attempt > 1 && letter.Code != CodeExhausted {
+		stands, ok, err := k.bus.letterOf(ctx, d, letter)
+		if ok || err != nil {
+			return stands, err
+		}
+	}
+	body, err := k.bus.encodeLetter(ctx, letter, d.Body)
+	if err != nil {
+		return Buried{}, err
+	}
+	key := fmt.Sprintf("dead-%s-%d", k.consumer.Stream, d.Sequence)
+	ack, err := k.bus.Publish(ctx, Message{Subject: k.bus.Dead(letter.Kind, letter.Name), Body: body, Key: key})
+	return Buried{Number: ack.Sequence, DeadLetter: letter}, err
+}
+
+// maxLetters is how many letters, and KiB of them, letterOf looks at; behind so
+// many another one for the same message does little harm.
+const maxLetters = 20_000
+
+// letterOf looks for the letter of the message of d, among those that are not
+// older than the message.
+func (b *Bus) letterOf(ctx context.Context, d *Delivery, like DeadLetter) (found Buried, ok bool, err error) {
+	_, err = b.scanFrom(ctx, Dead, b.Dead(like.Kind, like.Name), d.Published, maxLetters, maxLetters<<10, func(m Stored) bool {
+		var l DeadLetter
+		if json.Unmarshal(m.Body, &l) != nil || l.Subject != d.Subject || l.Sequence != d.Sequence || l.ID != d.ID() {
+			return true
+		}
+		l.Kind, l.Name, l.Body, l.Gzip = like.Kind, like.Name, nil, nil
+		found, ok = Buried{Number: m.Sequence, DeadLetter: l}, true
+		return false
+	})
+	return found, ok, err
 }
 
 // deadName says what a subject's message is and what it is called. Tokens that

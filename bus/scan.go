@@ -34,6 +34,11 @@ const (
 // about size bytes. It reports whether that were all. It needs no consumer,
 // which a stream that is a work queue has for its workers only.
 func (b *Bus) Scan(ctx context.Context, stream, subject string, count, size int, f func(Stored) bool) (all bool, err error) {
+	return b.scanFrom(ctx, stream, subject, time.Time{}, count, size, f)
+}
+
+// scanFrom leaves out what is older than start.
+func (b *Bus) scanFrom(ctx context.Context, stream, subject string, start time.Time, count, size int, f func(Stored) bool) (all bool, err error) {
 	inbox := b.nc.NewInbox()
 	sub, err := b.nc.SubscribeSync(inbox)
 	if err != nil {
@@ -41,7 +46,12 @@ func (b *Bus) Scan(ctx context.Context, stream, subject string, count, size int,
 	}
 	defer func() { _ = sub.Unsubscribe() }() // gone with the connection otherwise
 	for next := uint64(1); count > 0 && size > 0; {
-		request, err := Encode(map[string]any{"seq": next, "next_by_subj": subject, "batch": min(count, scanBatch), "max_bytes": min(size, scanBytes)})
+		get := map[string]any{"seq": next, "next_by_subj": subject, "batch": min(count, scanBatch), "max_bytes": min(size, scanBytes)}
+		if next == 1 && !start.IsZero() {
+			delete(get, "seq")
+			get["start_time"] = start
+		}
+		request, err := Encode(get)
 		if err != nil {
 			return false, err
 		}

@@ -2,6 +2,7 @@ package rpc_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"testing"
 	"time"
@@ -130,6 +131,51 @@ func TestSubmitAgainAfterAHandBack(t *testing.T) {
 		info, err := stream.Info(t.Context())
 		if err != nil || info.State.Msgs != 1 {
 			t.Errorf("%d calls wait, %v; want the one that was handed back", info.State.Msgs, err)
+		}
+	})
+}
+
+// A message that is given up on has one letter, with the first reason, however
+// long telling of it fails. The time is virtual.
+func TestOneLetterWhileTellingOfItFails(t *testing.T) {
+	dir := t.TempDir()
+	bustest.Bubble(t, func(t *testing.T) {
+		s, err := bus.StartServer(bus.ServerConfig{Dir: dir, NoSync: true, Log: bustest.Log(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		b, err := bus.Connect(t.Context(), s.Connect(bus.Config{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		if _, err := b.Provision(t.Context(), false); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Call("default", "x"), Body: []byte(`{"id":"1"}`), Key: "k"}); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
+		defer cancel()
+		told := 0
+		cfg := bus.ConsumeConfig{MaxAttempts: 1, GivenUp: func(context.Context, *bus.Delivery, bus.Buried) error {
+			told++
+			return errors.New("the results are full")
+		}}
+		err = b.Consume(ctx, b.WorkerConsumer("default"), cfg, func(context.Context, *bus.Delivery) error { return errors.New("the real reason") })
+		if err != nil {
+			t.Fatal(err)
+		}
+		var reasons []string
+		for l, err := range b.DeadLetters(t.Context(), "") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			reasons = append(reasons, l.Reason)
+		}
+		if len(reasons) != 1 || reasons[0] != "the real reason" || told < 3 {
+			t.Errorf("told %d times; letters %q", told, reasons)
 		}
 	})
 }
