@@ -1,12 +1,14 @@
 package bus
 
 import (
+	"context"
 	"crypto/subtle"
 	"errors"
 	"fmt"
 	"net"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -32,11 +34,18 @@ type ServerConfig struct {
 	Log zerolog.Logger
 }
 
-// Server is a NATS server in this process, behind a credential of its own.
+// Server is a NATS server in this process, behind a credential of its own. When
+// its disk was full and has room again, it starts anew.
 type Server struct {
-	ns       *server.Server
+	cfg      ServerConfig
 	url      string
 	password string
+	closing  context.Context // ends when Close begins
+	close    context.CancelFunc
+	revived  chan struct{} // closed when nothing starts it anew any more
+
+	mu sync.Mutex
+	ns *server.Server
 }
 
 // serverUser is the one user of an embedded server.
@@ -51,6 +60,27 @@ func StartServer(cfg ServerConfig) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start embedded server: %w", err)
 	}
+	s := &Server{cfg: cfg, password: password, revived: make(chan struct{})}
+	s.closing, s.close = context.WithCancel(context.Background())
+	full := make(chan struct{}, 1)
+	if s.ns, err = s.start(full); err != nil {
+		return nil, err
+	}
+	if addr := s.ns.Addr(); addr != nil {
+		s.url = fmt.Sprintf("nats://%s:%s@%s", serverUser, password, reachable(addr))
+		s.cfg.Listen = addr.String() // the same when it starts anew
+	}
+	if js := s.ns.JetStreamConfig(); js != nil {
+		s.cfg.MaxStore = js.MaxStore // by default a part of what is free now
+	}
+	go s.revive(full)
+	return s, nil
+}
+
+// start starts the server and returns when it accepts connections. It sends to
+// full when the server finds no room on the disk.
+func (s *Server) start(full chan<- struct{}) (_ *server.Server, err error) {
+	cfg := s.cfg
 	opts := &server.Options{
 		ServerName:        "stevedore",
 		JetStream:         true,
@@ -60,7 +90,7 @@ func StartServer(cfg ServerConfig) (*Server, error) {
 		NoSigs:            true,
 		DontListen:        cfg.Listen == "",
 
-		CustomClientAuthentication: ownerOnly(password),
+		CustomClientAuthentication: ownerOnly(s.password),
 	}
 	if cfg.Listen != "" {
 		if opts.Host, opts.Port, err = splitListen(cfg.Listen); err != nil {
@@ -72,17 +102,13 @@ func StartServer(cfg ServerConfig) (*Server, error) {
 		return nil, fmt.Errorf("start embedded server: %w", err)
 	}
 	fatal := make(chan string, 1)
-	ns.SetLoggerV2(&serverLog{log: cfg.Log, fatal: fatal}, false, false, false)
+	ns.SetLoggerV2(&serverLog{log: cfg.Log, fatal: fatal, full: full}, false, false, false)
 	ns.Start()
 	if err := awaitReady(ns, fatal); err != nil {
 		ns.Shutdown()
 		return nil, fmt.Errorf("start embedded server in %q on %q: %w", cfg.Dir, cfg.Listen, err)
 	}
-	s := &Server{ns: ns, password: password}
-	if addr := ns.Addr(); addr != nil {
-		s.url = fmt.Sprintf("nats://%s:%s@%s", serverUser, password, reachable(addr))
-	}
-	return s, nil
+	return ns, nil
 }
 
 // reachable makes an address that can be dialed of one that means "all".
@@ -139,17 +165,33 @@ func (s *Server) URL() string { return s.url }
 // socket.
 func (s *Server) Connect(cfg Config) Config {
 	cfg.Server, cfg.Context = "", ""
-	cfg.InProcess, cfg.User, cfg.Password = s.ns, serverUser, s.password
+	cfg.InProcess, cfg.User, cfg.Password = s, serverUser, s.password
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if js := s.ns.JetStreamConfig(); js != nil {
 		cfg.room = js.MaxStore
 	}
 	return cfg
 }
 
+// InProcessConn implements nats.InProcessConnProvider.
+func (s *Server) InProcessConn() (net.Conn, error) {
+	s.mu.Lock()
+	ns := s.ns
+	s.mu.Unlock()
+	return ns.InProcessConn()
+}
+
 // Close stops the server; everything acknowledged is on disk.
 func (s *Server) Close() {
-	s.ns.Shutdown()
-	s.ns.WaitForShutdown()
+	s.close()
+	<-s.revived
+	stop(s.ns)
+}
+
+func stop(ns *server.Server) {
+	ns.Shutdown()
+	ns.WaitForShutdown()
 }
 
 // ownerOnly lets in who knows the password. The server's own password option
@@ -166,6 +208,7 @@ func (password ownerOnly) Check(c server.ClientAuthentication) bool {
 type serverLog struct {
 	log   zerolog.Logger
 	fatal chan<- string
+	full  chan<- struct{}
 }
 
 func (l *serverLog) Noticef(string, ...any) {}
@@ -177,7 +220,14 @@ func (l *serverLog) Warnf(format string, args ...any) {
 }
 
 func (l *serverLog) Errorf(format string, args ...any) {
-	l.log.Error().Str("text", fmt.Sprintf(format, args...)).Msg("embedded server reports an error")
+	text := fmt.Sprintf(format, args...)
+	l.log.Error().Str("text", text).Msg("embedded server reports an error")
+	if saysFull(text) {
+		select {
+		case l.full <- struct{}{}:
+		default:
+		}
+	}
 }
 
 func (l *serverLog) Fatalf(format string, args ...any) {

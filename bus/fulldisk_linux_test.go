@@ -1,0 +1,92 @@
+package bus_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+)
+
+// A disk that was full costs what was refused meanwhile, and nothing else: when
+// it has room again, the bus goes on with all that it had acknowledged. It takes
+// a file system of its own, which only root can mount.
+func TestDiskWasFull(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("none", dir, "tmpfs", 0, "size=64m"); err != nil {
+		t.Skip("cannot mount a small disk: ", err)
+	}
+	defer syscall.Unmount(dir, syscall.MNT_DETACH)
+	s := startServer(t, bus.ServerConfig{Dir: filepath.Join(dir, "data"), Listen: "127.0.0.1:0", NoSync: true})
+	inside := bustest.Connect(t, s, bus.Config{MaxBytes: 4 << 20})
+	outside, err := bus.Connect(t.Context(), bus.Config{Server: s.URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(outside.Close)
+	before := put(t, outside, 100)
+
+	filler := filepath.Join(dir, "filler")
+	fill(t, filler)
+	refused := 0
+	for i := range 8 {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		_, err := outside.Publish(ctx, bus.Message{Subject: outside.Call("default", "echo"), Body: bytes.Repeat([]byte("x"), 500_000), Key: fmt.Sprint("full", i)})
+		cancel()
+		if err != nil {
+			refused++
+		}
+	}
+	if refused == 0 {
+		t.Fatal("a full disk took everything")
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	after := put(t, outside, 1)
+	if after < before+1 {
+		t.Errorf("sequence %d after the disk was full, %d before", after, before)
+	}
+	put(t, inside, 1) // the connection without a socket came back, too
+	if n := messages(t, inside, bus.Calls); n < 102 {
+		t.Errorf("%d messages are left of 102 that were acknowledged", n)
+	}
+}
+
+// put publishes n calls, each until it is acknowledged, and returns the last
+// sequence.
+func put(t *testing.T, b *bus.Bus, n int) (sequence uint64) {
+	t.Helper()
+	for i := range n {
+		key := fmt.Sprint(t.Name(), i, time.Now().UnixNano())
+		waitUntil(t, "an acknowledgement", func() bool {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			ack, err := b.Publish(ctx, bus.Message{Subject: b.Call("default", "echo"), Body: []byte("{}"), Key: key})
+			sequence = ack.Sequence
+			return err == nil
+		})
+	}
+	return sequence
+}
+
+// fill leaves no byte free.
+func fill(t *testing.T, name string) {
+	t.Helper()
+	f, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for size := 1 << 20; size > 0; size /= 2 {
+		for err = nil; err == nil; {
+			_, err = f.Write(make([]byte, size))
+		}
+	}
+}
