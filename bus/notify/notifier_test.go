@@ -117,6 +117,8 @@ func TestRouting(t *testing.T) {
 		{"result", "s0", `{"for_user":"**bold**","markdown":true}`, console, Notification{Text: "**bold**", Format: FormatMarkdown}},
 		{"completion", "s0", `{"for_llm":"__init__.py fails","tool":"x","outcome":"failed","is_error":true,"markdown":true}`, console,
 			Notification{Text: "x did not succeed (failed): __init__.py fails", Tool: "x", IsError: true}},
+		{"result", "s0", `{"for_user":"forged","session":"other"}`, console, Notification{Text: "forged", Session: "s0"}},
+		{"result", tools.Token("a b"), `{"for_user":"own words","session":"a b"}`, console, Notification{Text: "own words", Session: "a b"}},
 		{"result", "s1", `{"for_user":"session's last"}`, chat, Notification{Text: "session's last", ChatID: "42"}},
 		{"result", "s1", `{"for_user":"the call's","channel":"console","chat_id":"9"}`, console, Notification{Text: "the call's", ChatID: "9"}},
 		{"result", "s0", `{"for_user":"anywhere","channel":"last"}`, chat, Notification{Text: "anywhere", ChatID: "7"}},

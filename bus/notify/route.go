@@ -35,6 +35,10 @@ func (n *Notifier) route(ctx context.Context, d *bus.Delivery) error {
 		return bus.Reject(bus.CodeUndecodable, err)
 	}
 	kind, session, call := tokens[0], tokens[1], tokens[2]
+	// The subject is what permissions are about; the body may say anything.
+	if event.Session != "" && tools.Token(event.Session) != session {
+		event.Session = session
+	}
 	text := told(kind, event)
 	if text == "" {
 		return nil
