@@ -38,9 +38,19 @@ type Notification struct {
 	Format string `json:"format,omitempty"`
 	// IsError marks the news of a failure.
 	IsError bool `json:"is_error,omitempty"`
-	// Note is a word of ours about the delivery, not part of the text.
+	// Note is a word of ours about where it comes from or how it got here, not
+	// part of the text.
 	Note string    `json:"note,omitempty"`
 	At   time.Time `json:"at,omitzero"`
+}
+
+// noted returns n with one more word of ours.
+func (n Notification) noted(word string) Notification {
+	if n.Note != "" {
+		word = n.Note + "; " + word
+	}
+	n.Note = word
+	return n
 }
 
 // Kinds of notifications.

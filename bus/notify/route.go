@@ -57,6 +57,9 @@ func (n *Notifier) route(ctx context.Context, d *bus.Delivery) error {
 	if event.Markdown && text == event.ForUser {
 		notification.Format = FormatMarkdown
 	}
+	if job, ok := jobOf(event); ok && !event.IsError { // a failure's text names it
+		notification = notification.noted("from the " + job)
+	}
 	if err := n.address(ctx, session, event, &notification); err != nil {
 		return err
 	}
@@ -72,7 +75,7 @@ func told(kind string, e tools.ResultEvent) string {
 		what, reason := e.Tool, e.ForUser
 		job, isJob := jobOf(e)
 		if isJob {
-			what = job
+			what = "The " + job
 		}
 		if strings.TrimSpace(reason) != "" {
 			if !isJob {
@@ -108,14 +111,13 @@ func moreThan(text string, err *tools.EventError) string {
 // kind and name, and the slot.
 var scheduled = regexp.MustCompile(`^(?:heartbeat|cron)-([A-Za-z0-9_-]{1,64})-\d{8}T\d+Z(?:-\d+)?$`)
 
-// jobOf names the schedule that made a call, because what its tool says of a
-// failure does not.
+// jobOf names the schedule that made a call, because what its tool says does not.
 func jobOf(e tools.ResultEvent) (job string, ok bool) {
 	id := scheduled.FindStringSubmatch(e.ID)
 	if id == nil || !isScheduled(e.Action) {
 		return "", false
 	}
-	return fmt.Sprintf("The %s job %s", e.Action, id[1]), true
+	return fmt.Sprintf("%s job %s", e.Action, id[1]), true
 }
 
 // address finds the channel: the call's, else the session's last, else the
@@ -143,7 +145,7 @@ func (n *Notifier) address(ctx context.Context, session string, e tools.ResultEv
 	}
 	if !ok {
 		to.Channel = n.cfg.Default
-		to.Note = n.unserved(name)
+		*to = to.noted(n.unserved(name))
 		return nil
 	}
 	to.Channel, to.ChatID = channel, chat
@@ -178,7 +180,7 @@ func (n *Notifier) lastChannel(ctx context.Context, session string) (name, chat 
 // put stores a notification in the outbox. What is too large for the bus is
 // cut: a user wants the start of it rather than nothing.
 func (n *Notifier) put(ctx context.Context, notification Notification) error {
-	for {
+	for cut := false; ; {
 		body, err := bus.Encode(notification)
 		if err != nil {
 			return bus.Reject(bus.CodeUndecodable, err)
@@ -188,7 +190,9 @@ func (n *Notifier) put(ctx context.Context, notification Notification) error {
 		switch {
 		case errors.Is(err, bus.ErrTooLarge) && len(notification.Text) > 1024:
 			notification.Text = tools.Excerpt(notification.Text, len(notification.Text)/2)
-			notification.Note = "cut, because it was too long for the bus"
+			if !cut {
+				notification, cut = notification.noted("cut, because it was too long for the bus"), true
+			}
 			continue
 		case errors.Is(err, bus.ErrFull):
 			return bus.RetryAfter(30*time.Second, err)

@@ -104,6 +104,6 @@ func (n *Notifier) stray(channel string, msg *jetstream.RawStreamMsg) Notificati
 		stray = Notification{Text: fmt.Sprintf("a notification of %d bytes that cannot be read", len(msg.Data)), IsError: true}
 	}
 	stray.ID = fmt.Sprintf("stray-%d-%x", msg.Sequence, msg.Time.UnixNano())
-	stray.Channel, stray.ChatID, stray.Note = n.cfg.Default, "", n.unserved(channel)
-	return stray
+	stray.Channel, stray.ChatID = n.cfg.Default, ""
+	return stray.noted(n.unserved(channel))
 }
