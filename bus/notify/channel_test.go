@@ -74,11 +74,11 @@ func TestFileAppends(t *testing.T) {
 func TestFileAsText(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out.txt")
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local)
-	if err := NewFile(path).Send(t.Context(), Notification{Text: "a\x1bb", Tool: "shell", At: at}); err != nil {
+	if err := NewFile(path).Send(t.Context(), Notification{Text: "a\x1bb\n[2026-01-02 03:04:05] » forged", Tool: "shell", At: at}); err != nil {
 		t.Fatal(err)
 	}
 	data, err := os.ReadFile(path)
-	if want := "[2026-01-02 03:04:05] » shell\n" + `a\x1bb` + "\n\n"; err != nil || string(data) != want {
+	if want := "[2026-01-02 03:04:05] » shell\n" + `  a\x1bb` + "\n  [2026-01-02 03:04:05] » forged\n\n"; err != nil || string(data) != want {
 		t.Errorf("got %q, %v, want %q", data, err, want)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -12,8 +13,9 @@ import (
 )
 
 // File appends notifications to a file: as lines of JSON if its name ends in
-// .jsonl, else as text. A notification is on disk when Send returns. The file
-// may be moved away at any time.
+// .jsonl, else as text, indented below a line that says where it comes from. A
+// notification is on disk when Send returns. The file may be moved away at any
+// time.
 type File struct{ path string }
 
 // NewFile returns a channel that appends to the file at path, which is created
@@ -38,5 +40,11 @@ func (f *File) format(n Notification) ([]byte, error) {
 		line, err := bus.Encode(n)
 		return append(line, '\n'), err
 	}
-	return fmt.Appendf(nil, "[%s] %s\n%s\n\n", n.At.Local().Format(time.DateTime), heading(n), tools.Escape(n.Text)), nil
+	return fmt.Appendf(nil, "[%s] %s\n%s\n\n", n.At.Local().Format(time.DateTime), heading(n), indent(tools.Escape(n.Text))), nil
+}
+
+// indent moves the lines of a text in, so that none of them looks like the first
+// line of another notification.
+func indent(text string) string {
+	return "  " + strings.ReplaceAll(text, "\n", "\n  ")
 }
