@@ -1,0 +1,50 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// CancelTask cancels a call, whether it waits, runs or goes on in the
+// background, and returns what became of it. A call that has ended stays as it
+// is, which is an error.
+func CancelTask(ctx context.Context, b *bus.Bus, session, id, by string) (Task, error) {
+	t, err := GetTask(ctx, b, session, id)
+	if err != nil {
+		return Task{}, err
+	}
+	if !t.EndedAt.IsZero() {
+		return t, tools.Errorf(tools.CodeInvalidArguments, "the task %q has ended already: %s", id, t.State)
+	}
+	if err := b.Cancel(ctx, session, id); err != nil {
+		return Task{}, err
+	}
+	// The cancellation is the call's answer from now on, whatever comes later:
+	// the first one wins.
+	why := tools.Errorf(tools.CodeCancelled, "the call was cancelled by %s", by)
+	call := t.call
+	if call.ID == "" {
+		call = tools.Call{ID: id, Session: session, Tool: t.Tool}
+	}
+	event := tools.NewResultEvent(call, tools.Failure(why))
+	event.StartedAt, event.Worker = time.Now().UTC(), by
+	if !t.StartedAt.IsZero() {
+		event.StartedAt, event.DurationMS = t.StartedAt, time.Since(t.StartedAt).Milliseconds()
+	}
+	body, err := bus.Encode(event)
+	if err != nil {
+		return Task{}, err
+	}
+	subject := b.Result(session, id)
+	if t.Async {
+		subject = b.Completion(session, id)
+	}
+	if _, err := b.Publish(ctx, bus.Message{Subject: subject, Body: body}); err != nil && !errors.Is(err, bus.ErrTaken) {
+		return Task{}, err
+	}
+	return GetTask(ctx, b, session, id)
+}

@@ -1,0 +1,171 @@
+package rpc
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"reflect"
+	"strings"
+
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// callEndpoint takes calls; see ServiceConfig.Stats.
+const callEndpoint = "call"
+
+// call submits a call and answers with its result: <prefix>.rpc.call.<queue>.<tool>.
+func (s *Service) call(ctx context.Context, req micro.Request) (any, error) {
+	tokens := s.bus.Split(req.Subject())
+	queue, tool := tokens[2], tokens[3]
+	call, err := tools.DecodeCall(orEmpty(req.Data()))
+	if err != nil {
+		return nil, tools.Errorf(tools.CodeInvalidCall, "%v", err)
+	}
+	if call.Tool != "" && call.Tool != tool {
+		return nil, tools.Errorf(tools.CodeInvalidCall, "the call names the tool %q, its subject %q", tools.Excerpt(call.Tool, 80), tools.Excerpt(tool, 80))
+	}
+	if !tools.IsToken(tool) || !tools.IsToken(queue) {
+		return nil, tools.Errorf(tools.CodeInvalidCall, "the subject %q: queue and tool must be of the form [A-Za-z0-9_-]{1,64}", tools.Excerpt(req.Subject(), 200))
+	}
+	call.Tool = tool
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.CallTime)
+	defer cancel()
+	event, err := Submit(ctx, s.bus, queue, call)
+	if errors.Is(err, ErrPending) {
+		return nil, tools.Errorf(tools.CodeTimeout, "no result after %s; the call goes on, and its result will be published", s.cfg.CallTime)
+	}
+	if dead, ok := errors.AsType[*DeadError](err); ok {
+		return nil, tools.Errorf(dead.Code, "%v", dead)
+	}
+	return event, err
+}
+
+// ReadRequest holds the arguments of all functions that read artifacts; each
+// takes those it knows.
+type ReadRequest struct {
+	ArtifactID string            `json:"artifact_id,omitempty"`
+	Offset     int64             `json:"offset,omitempty"`
+	Limit      int64             `json:"limit,omitempty"`
+	StartLine  int64             `json:"start_line,omitempty"`
+	EndLine    int64             `json:"end_line,omitempty"`
+	Query      string            `json:"query,omitempty"`
+	Filter     map[string]string `json:"filter,omitempty"`
+	TaskID     string            `json:"task_id,omitempty"`
+	offload.GrepQuery
+}
+
+// artifact reads an artifact: <prefix>.rpc.artifact.<session>.<function>. The
+// session is the subject's, which the broker's permissions guard.
+func (s *Service) artifact(ctx context.Context, req micro.Request) (any, error) {
+	tokens := s.bus.Split(req.Subject())
+	session, function := tokens[2], tokens[3]
+	var in ReadRequest
+	if err := json.Unmarshal(orEmpty(req.Data()), &in); err != nil {
+		return nil, badRequest(err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.ReadTime)
+	defer cancel()
+	switch function {
+	case "get":
+		return s.reader.GetByID(ctx, session, in.ArtifactID, in.Offset, in.Limit)
+	case "read":
+		page, err := s.reader.Read(ctx, session, in.ArtifactID, in.Offset, in.Limit)
+		return (*ReadPage)(page), err
+	case "lines":
+		return s.reader.GetByLines(ctx, session, in.ArtifactID, in.StartLine, in.EndLine)
+	case "grep":
+		return s.reader.Grep(ctx, session, in.ArtifactID, in.GrepQuery)
+	case "jq":
+		return s.reader.JQ(ctx, session, in.ArtifactID, in.Query)
+	case "query":
+		return s.reader.Query(ctx, session, in.Filter)
+	case "info":
+		if in.ArtifactID != "" {
+			return s.reader.Record(ctx, session, in.ArtifactID)
+		}
+		return s.reader.OffloadInfo(ctx, session, in.TaskID)
+	case "record":
+		return s.reader.Record(ctx, session, in.ArtifactID)
+	case "rm":
+		return s.reader.Delete(ctx, session, in.ArtifactID)
+	}
+	return nil, tools.Errorf(tools.CodeInvalidArguments, "unknown function %q; known are get, read, lines, grep, jq, query, info, record, rm", tools.Excerpt(function, 80))
+}
+
+// ReadPage is a page for programs: its answer has no text beside the content.
+type ReadPage offload.Page
+
+// Bytes are the exact bytes of the page.
+func (p *ReadPage) Bytes() []byte { return (*offload.Page)(p).Bytes() }
+
+// task tells of the calls of a session and cancels them:
+// <prefix>.rpc.task.<session>.<function>.
+func (s *Service) task(ctx context.Context, req micro.Request) (any, error) {
+	tokens := s.bus.Split(req.Subject())
+	session, function := tokens[2], tokens[3]
+	var in TaskRequest
+	if err := json.Unmarshal(orEmpty(req.Data()), &in); err != nil {
+		return nil, badRequest(err)
+	}
+	if !tools.IsToken(session) {
+		return nil, tools.Errorf(tools.CodeInvalidArguments, "the session in the subject must be of the form [A-Za-z0-9_-]{1,64}")
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.ReadTime)
+	defer cancel()
+	if function == "list" {
+		return ListTasks(ctx, s.bus, session)
+	}
+	id := in.ID
+	switch {
+	case id == "":
+		return nil, tools.Errorf(tools.CodeInvalidArguments, "the request names no task; give its id")
+	case !tools.IsToken(id):
+		id = tools.Token(id)
+	}
+	switch function {
+	case "get":
+		return GetTask(ctx, s.bus, session, id)
+	case "cancel":
+		return CancelTask(ctx, s.bus, session, id, "a client")
+	}
+	return nil, tools.Errorf(tools.CodeInvalidArguments, "unknown function %q; known are list, get, cancel", tools.Excerpt(function, 80))
+}
+
+// TaskRequest holds the arguments of the functions about tasks.
+type TaskRequest struct {
+	// ID is that of the call, as it came or as a token.
+	ID string `json:"id,omitempty"`
+}
+
+func orEmpty(body []byte) []byte {
+	if len(body) == 0 {
+		return []byte("{}")
+	}
+	return body
+}
+
+// badRequest says what is wrong with a request in words that are not Go's.
+func badRequest(err error) error {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
+		field := wrong.Field[strings.LastIndexByte(wrong.Field, '.')+1:]
+		return tools.Errorf(tools.CodeInvalidArguments, "%s is a %s; want %s", field, wrong.Value, jsonName(wrong.Type))
+	}
+	return tools.Errorf(tools.CodeInvalidArguments, "the request is not a JSON object of arguments: %v", err)
+}
+
+func jsonName(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Map, reflect.Struct:
+		return "an object"
+	case reflect.Slice:
+		return "an array"
+	}
+	return "a whole number"
+}
