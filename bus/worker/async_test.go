@@ -93,6 +93,10 @@ func TestEachEndOfAnAsyncJobIsTold(t *testing.T) {
 			<-ctx.Done()
 			done(ctx, tools.Failure(fmt.Errorf("stopped half way: %w", ctx.Err())))
 		}},
+		job{"terse", tools.Once, func(ctx context.Context, done tools.AsyncCallback) {
+			<-ctx.Done()
+			done(ctx, tools.Failure(ctx.Err()))
+		}},
 		job{"deaf", tools.Once, func(context.Context, tools.AsyncCallback) {}},
 	}
 	start(t, b, worker.Config{}, toolset...)
@@ -109,8 +113,10 @@ func TestEachEndOfAnAsyncJobIsTold(t *testing.T) {
 		"nothing":         {"nothing", "", false, tools.Failed, tools.CodePanic, "the tool nothing completed with nothing"},
 		"panic":           {"panic", "", false, tools.Failed, tools.CodePanic, "panicked: boom"},
 		"deadline":        {"obedient", soon, false, tools.Timeout, tools.CodeTimeout, "obedient did not succeed (timeout): stopped half way"},
+		"deadline-terse":  {"terse", soon, false, tools.Timeout, tools.CodeTimeout, "terse did not succeed (timeout): the deadline of the call"},
 		"deadline-deaf":   {"deaf", soon, false, tools.Timeout, tools.CodeTimeout, "the deadline of the call"},
 		"cancelled":       {"obedient", "", true, tools.Cancelled, tools.CodeCancelled, "obedient did not succeed (cancelled): stopped half way"},
+		"cancelled-terse": {"terse", "", true, tools.Cancelled, tools.CodeCancelled, "terse did not succeed (cancelled): the call was cancelled"},
 		"cancelled-deaf":  {"deaf", "", true, tools.Cancelled, tools.CodeCancelled, "the call was cancelled"},
 		"deadline-passed": {"well", "2020-01-01T00:00:00Z", false, "", "", ""}, // never started: its result says so
 	}

@@ -78,7 +78,15 @@ func (w *Worker) stopJob(j *job) {
 
 // explained gives an error result the reason that the tool could not know.
 func explained(ctx context.Context, j *job, res *tools.Result) *tools.Result {
-	if why := whyEnded(ctx, j); why != nil && res.IsError && tools.CodeOf(res.Err) != tools.CodeOf(why) {
+	why := whyEnded(ctx, j)
+	switch {
+	case why == nil || !res.IsError:
+	case res.Err == context.DeadlineExceeded || res.Err == context.Canceled: // Go's words, and no more
+		if res.ForLLM == res.Err.Error() {
+			res.ForLLM = why.Error()
+		}
+		res.Err = why
+	case tools.CodeOf(res.Err) != tools.CodeOf(why):
 		res.Err = errors.Join(why, res.Err)
 	}
 	return res

@@ -322,7 +322,11 @@ func childOf(call tools.Call) tools.Call {
 func (s Setup) child(ctx context.Context, call tools.Call) *tools.Result {
 	event, err := s.Caller.Call(ctx, childOf(call))
 	if err != nil {
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() == nil:
+		case errors.Is(err, ctx.Err()): // the cause says more, and once
+			err = context.Cause(ctx)
+		default:
 			err = errors.Join(context.Cause(ctx), err)
 		}
 		return tools.Failure(err)

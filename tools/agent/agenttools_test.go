@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rs/zerolog"
+
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )
@@ -183,5 +185,35 @@ func TestAgentToolsRefuse(t *testing.T) {
 				t.Errorf("result %+v, want %q", res, c.want)
 			}
 		})
+	}
+}
+
+// hanging never answers.
+type hanging struct{}
+
+func (hanging) Call(ctx context.Context, _ tools.Call) (tools.ResultEvent, error) {
+	<-ctx.Done()
+	return tools.ResultEvent{}, ctx.Err()
+}
+
+// A spawn that ends early says why, once.
+func TestSpawnEndsForOneReason(t *testing.T) {
+	all, err := agent.Tools(agent.Setup{
+		Models: map[string]agent.Provider{"m": sayer{}}, Default: "m", Caller: hanging{}, Log: &agent.MemLog{},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry := tools.NewRegistry(zerolog.Nop())
+	if err := registry.Register(all...); err != nil {
+		t.Fatal(err)
+	}
+	call := tools.Call{ID: "p", Session: "s", Tool: agent.SpawnTool, Args: json.RawMessage(`{"task":"child"}`)}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(tools.Errorf(tools.CodeCancelled, "the call was cancelled"))
+	done := make(chan *tools.Result, 1)
+	registry.Run(ctx, call, func(_ context.Context, res *tools.Result) { done <- res })
+	if res := <-done; res.Err == nil || res.Err.Error() != "the call was cancelled" {
+		t.Errorf("result %+v", res)
 	}
 }
