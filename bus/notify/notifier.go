@@ -158,6 +158,9 @@ func (n *Notifier) deliver(ctx context.Context, name string, channel Channel, d 
 		n.log.Debug().Str("channel", name).Str("notification", tools.Token(notification.ID)).Int("attempt", d.Attempt).Msg("delivered")
 		return nil
 	}
+	if pause, ok := bus.Postponed(err); ok {
+		n.log.Warn().Str("channel", name).Time("until", time.Now().Add(pause)).Msg("the other side asks for a pause; all that is for this channel waits")
+	}
 	if ctx.Err() == nil && time.Since(d.Published) > n.cfg.GiveUp {
 		return bus.Reject("undeliverable", fmt.Errorf("not delivered within %s: %w", n.cfg.GiveUp, err))
 	}

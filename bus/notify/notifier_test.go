@@ -2,12 +2,15 @@ package notify
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
@@ -361,4 +364,33 @@ func TestOldResultsAreNotTold(t *testing.T) {
 // where console and chat are served.
 func noteOn(channel string) string {
 	return fmt.Sprintf("meant for the channel %q, which nobody serves; served here: chat, console", channel)
+}
+
+// A pause that the other side asks for stops the whole channel, so that the log
+// says which one, and until when.
+func TestPauseIsLogged(t *testing.T) {
+	chat, log := newRecorder(), new(strings.Builder)
+	chat.set(bus.RetryAfter(time.Hour, errors.New("not now")), nil)
+	b := bustest.New(t)
+	n, err := New(b, Config{Log: zerolog.New(log)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish(t, b, b.Notify("chat"), `{"text":"hello"}`)
+	before := time.Now().Truncate(time.Second)
+	ctx, stop := context.WithCancel(t.Context())
+	err = b.Consume(ctx, b.ChannelConsumer("chat"), bus.ConsumeConfig{}, func(ctx context.Context, d *bus.Delivery) error {
+		defer stop()
+		return n.deliver(ctx, "chat", chat, d)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var line struct {
+		Channel string
+		Until   time.Time
+	}
+	if err := json.Unmarshal([]byte(log.String()), &line); err != nil || line.Channel != "chat" || line.Until.Before(before.Add(time.Hour)) {
+		t.Errorf("log %q, %v", log, err)
+	}
 }
