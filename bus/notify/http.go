@@ -39,6 +39,9 @@ type shape struct {
 	// becomes plain text.
 	markdown bool
 	write    func(styled) string
+	// plain, if not nil, escapes a text that is not Markdown for a service that
+	// would read it as such.
+	plain func(string) string
 	// neutral takes what the service acts on out of the text.
 	neutral func(string) string
 	limit   int
@@ -61,10 +64,10 @@ func shapeOf(preset string) (shape, bool) {
 			write: writeSlack, limit: 4000, measure: inRunes, secretURL: true}, true
 	case "discord":
 		return shape{contentType: isJSON, body: `{"content":{{json .Text}},"allowed_mentions":{"parse":[]}}`,
-			markdown: true, limit: 2000, measure: inUTF16, secretURL: true}, true
+			markdown: true, plain: escapeMarkdown, limit: 2000, measure: inUTF16, secretURL: true}, true
 	case "mattermost":
 		return shape{contentType: isJSON, body: `{"text":{{json .Text}}}`,
-			markdown: true, neutral: neutralMentions, limit: 16000, measure: inRunes, secretURL: true}, true
+			markdown: true, plain: escapeMattermost, neutral: neutralMentions, limit: 16000, measure: inRunes, secretURL: true}, true
 	case "ntfy":
 		return shape{contentType: "text/plain; charset=utf-8", body: `{{.Text}}`, title: true,
 			limit: 4096, measure: inBytes, tokenHeader: "Authorization", tokenPrefix: "Bearer "}, true
@@ -149,7 +152,14 @@ func (h *HTTP) Send(ctx context.Context, n Notification) error {
 	if h.shape.write == nil {
 		all = all.readable()
 	}
-	parts := all.split(h.shape.limit, h.shape.measure)
+	plain, measure := h.shape.plain, h.shape.measure
+	if n.Format == FormatMarkdown {
+		plain = nil
+	}
+	if plain != nil {
+		measure = escaped(measure)
+	}
+	parts := all.split(h.shape.limit, measure)
 	if len(parts) > 1 && h.shape.markdown && n.Format == FormatMarkdown {
 		parts = wholeFences(all.split(h.shape.limit-fenceRoom, h.shape.measure))
 	}
@@ -157,6 +167,9 @@ func (h *HTTP) Send(ctx context.Context, n Notification) error {
 		text := part.text
 		if h.shape.write != nil {
 			text = h.shape.write(part)
+		}
+		if plain != nil {
+			text = plain(text)
 		}
 		if h.shape.neutral != nil {
 			text = h.shape.neutral(text)

@@ -45,10 +45,15 @@ func TestMarkdownDegrades(t *testing.T) {
 	}
 }
 
-// What was not said to be Markdown is shown as it is, everywhere.
+// What was not said to be Markdown is shown as it is, everywhere: those that read
+// all as Markdown get it escaped.
 func TestPlainTextStaysAsItIs(t *testing.T) {
 	const text = "total 4\n# 1 *  __init__.py\n    indented"
-	for _, preset := range []string{"slack", "discord", "mattermost", "gotify", "ntfy", "http"} {
+	for preset, want := range map[string]string{
+		"slack": text, "gotify": text, "ntfy": text, "http": text,
+		"discord":    "total 4\n\\# 1 \\*  \\_\\_init\\_\\_.py\n    indented",
+		"mattermost": "total 4\n\\# 1 \\*  \\_\\_init\\_\\_.py\n\u00a0\u00a0\u00a0\u00a0indented",
+	} {
 		h := newHook(t)
 		c, err := NewHTTP(preset, HTTPConfig{URL: h.URL})
 		if err != nil {
@@ -57,11 +62,11 @@ func TestPlainTextStaysAsItIs(t *testing.T) {
 		if err := c.Send(t.Context(), Notification{ID: "1", Text: text}); err != nil {
 			t.Fatal(err)
 		}
-		quoted, err := json.Marshal(text)
+		quoted, err := json.Marshal(want)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if body := h.bodies[0]; !strings.Contains(body, string(quoted)) && body != text || strings.Contains(body, "markdown") {
+		if body := h.bodies[0]; !strings.Contains(body, string(quoted)) && body != want || strings.Contains(body, "markdown") {
 			t.Errorf("%s: %s", preset, body)
 		}
 	}
