@@ -23,6 +23,10 @@ With --health it answers probes: /healthz as long as it need not be restarted,
 /readyz while it takes calls, and /metrics for Prometheus. The same numbers are in
 "nats micro stats stevedore", where each worker shows itself with its queues.
 
+It takes notifications to users only if --channel or --default-channel says where:
+the console of a worker of many is where nobody reads. Without them it leaves
+notifications to others, as with --no-notify; one process should have them.
+
 The streams and buckets that are missing are created; existing ones are never
 altered (see worker provision).
 
@@ -42,6 +46,9 @@ func newServeCommand() *cobra.Command {
 			}
 			if err := o.check(); err != nil {
 				return err
+			}
+			if !cmd.Flags().Changed("channel") && !cmd.Flags().Changed("default-channel") {
+				o.noNotify = true
 			}
 			o.connection.Config = o.busConfig(log)
 			b, err := o.connection.Connect(cmd.Context(), "stevedore worker", log)
