@@ -165,6 +165,7 @@ func TestRouting(t *testing.T) {
 		`{"for_user":" \n"}`,
 		`{"is_error":true,"outcome":"failed","for_llm":"the model reacts"}`,
 		`{"for_user":" HEARTBEAT_OK\n","action":"heartbeat"}`,
+		`{"for_llm":"HEARTBEAT_OK\n","for_user":"252G free","action":"heartbeat"}`,
 	} {
 		publish(t, b, b.Result("s0", fmt.Sprint("q", i)), event)
 	}

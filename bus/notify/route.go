@@ -92,8 +92,8 @@ func told(kind string, e tools.ResultEvent) string {
 		return "" // the loop that made the call tells the user
 	case e.Silent, strings.TrimSpace(e.ForUser) == "":
 		return ""
-	case e.Action == bus.Heartbeat && strings.TrimSpace(e.ForUser) == heartbeatOK:
-		return ""
+	case e.Action == bus.Heartbeat && (strings.TrimSpace(e.ForUser) == heartbeatOK || strings.TrimSpace(e.ForLLM) == heartbeatOK):
+		return "" // whatever its last tool had for the user
 	}
 	return e.ForUser
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nuid"
@@ -132,9 +133,7 @@ func (o promptOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	case err != nil:
 		return err
 	}
-	if event.ForUser != "" {
-		event.ForLLM = event.ForUser // the reader here is the user
-	}
+	event.ForLLM = forAsker(event)
 	if err := printResult(event, o.json, stdout); err != nil {
 		return err
 	}
@@ -188,4 +187,16 @@ func (o *promptOptions) prepare(ctx context.Context, b *bus.Bus, stderr io.Write
 	o.call.Tool = agent.AgentTool
 	o.call.Args, err = bus.Encode(o.args)
 	return err
+}
+
+// forAsker is what who asked an agent reads: what its last tool had for the user,
+// which is all that a channel gets, and behind it the agent's reply.
+func forAsker(event tools.ResultEvent) string {
+	switch {
+	case event.ForUser == "":
+		return event.ForLLM
+	case event.IsError, strings.HasPrefix(event.ForUser, event.ForLLM):
+		return event.ForUser
+	}
+	return strings.TrimRight(event.ForUser, "\n") + "\n\n" + event.ForLLM
 }
