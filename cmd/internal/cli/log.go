@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"log"
 	"os"
 	"strings"
 	"time"
@@ -30,7 +31,8 @@ func (l *Logging) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&l.Format, "log-format", "auto", "`FORMAT` of the log: text, json, or auto (text on a terminal)")
 }
 
-// Logger returns the logger that the flags describe, writing to stderr.
+// Logger returns the logger that the flags describe, writing to stderr. What the
+// standard library logs goes there as well, at the level debug.
 func (l *Logging) Logger(stderr io.Writer) (zerolog.Logger, error) {
 	name := l.Level
 	if name == "off" {
@@ -49,7 +51,21 @@ func (l *Logging) Logger(stderr io.Writer) (zerolog.Logger, error) {
 	default:
 		return zerolog.Nop(), Exit(ExitUsage, "--log-format %q: want text, json or auto", l.Format)
 	}
-	return zerolog.New(out).Level(level).With().Timestamp().Logger(), nil
+	logger := zerolog.New(out).Level(level).With().Timestamp().Logger()
+	log.SetFlags(0)
+	log.SetOutput(foreign{logger})
+	return logger, nil
+}
+
+// foreign takes what the standard library logs, which net/http does by itself. It
+// quotes what the other side said, which is not for the log: from the first
+// quotation mark on, a line is left out.
+type foreign struct{ logger zerolog.Logger }
+
+func (f foreign) Write(line []byte) (int, error) {
+	text, _, _ := strings.Cut(string(line), `"`)
+	f.logger.Debug().Str("text", strings.TrimSpace(text)).Msg("the standard library says")
+	return len(line), nil
 }
 
 func isTerminal(w io.Writer) bool {
