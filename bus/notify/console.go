@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -31,6 +32,10 @@ func (c *Console) Send(_ context.Context, n Notification) error {
 	return nil
 }
 
+// subSession is the session of a sub-agent that a session of the user started.
+// One deeper has a hash instead of the name, which begins with h_.
+var subSession = regexp.MustCompile(`^sub/([A-Za-z0-9_-]{1,64})/[A-Za-z0-9_-]{1,64}$`)
+
 // heading says in one line where a notification comes from.
 func heading(n Notification) string {
 	parts := []string{"»"}
@@ -40,7 +45,9 @@ func heading(n Notification) string {
 	if n.Tool != "" {
 		parts = append(parts, tools.EscapeLine(n.Tool))
 	}
-	if n.Session != "" {
+	if m := subSession.FindStringSubmatch(n.Session); m != nil && !strings.HasPrefix(m[1], "h_") {
+		parts = append(parts, "in session "+m[1]+", by a sub-agent")
+	} else if n.Session != "" {
 		parts = append(parts, "in session "+tools.EscapeLine(n.Session))
 	}
 	if len(parts) == 1 {

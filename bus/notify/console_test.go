@@ -16,3 +16,18 @@ func TestConsoleLeavesOutTheMiddle(t *testing.T) {
 		t.Errorf("%d lines:\n%s", got, out.String())
 	}
 }
+
+// What a sub-agent started is told under the session that the user knows.
+func TestHeadingNamesTheUsersSession(t *testing.T) {
+	for session, want := range map[string]string{
+		"demo":              "» spawn in session demo",
+		"sub/sp4/h_0f":      "» spawn in session sp4, by a sub-agent",
+		"sub/h_0f/h_1f":     "» spawn in session sub/h_0f/h_1f", // nobody knows whose
+		"sub/a b/c":         "» spawn in session sub/a b/c",
+		"sub/sp4/h_0f/more": "» spawn in session sub/sp4/h_0f/more",
+	} {
+		if got := heading(Notification{Tool: "spawn", Session: session}); got != want {
+			t.Errorf("%q: %q, want %q", session, got, want)
+		}
+	}
+}
