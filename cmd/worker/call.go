@@ -96,6 +96,9 @@ func parseArgs(args []string, stdin io.Reader) (json.RawMessage, error) {
 		if !ok || name == "" {
 			return nil, fmt.Errorf("argument %q: want a JSON object, or NAME=VALUE", tools.Excerpt(arg, 80))
 		}
+		if _, twice := pairs[name]; twice {
+			return nil, fmt.Errorf("argument %q is given twice", tools.Excerpt(name, 80))
+		}
 		pairs[name] = value
 		if json.Valid([]byte(value)) {
 			pairs[name] = json.RawMessage(value)
@@ -120,6 +123,9 @@ func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error 
 		o.call.Offload = &force
 	default:
 		return cli.Exit(cli.ExitUsage, "--offload %q: want true or false", o.offload)
+	}
+	if o.wait <= 0 {
+		return cli.Exit(cli.ExitUsage, "--wait %s: want more than 0s", o.wait)
 	}
 	if !tools.IsToken(o.queue) || !tools.IsToken(o.call.Tool) {
 		return cli.Exit(cli.ExitUsage, "queue %q and tool %q must be of the form [A-Za-z0-9_-]{1,64}", o.queue, o.call.Tool)

@@ -31,12 +31,16 @@ func (o *channelOptions) addFlags(flags *pflag.FlagSet) {
 // specs returns the specs by name.
 func (o *channelOptions) specs() (map[string]string, error) {
 	specs := map[string]string{"console": "console"}
+	seen := map[string]bool{} // the console may be given once, too
 	for _, given := range o.given {
 		name, spec, ok := strings.Cut(given, "=")
 		if !ok || !tools.IsToken(name) { // what was given may hold a secret
 			return nil, cli.Exit(cli.ExitUsage, "--channel: want NAME=SPEC, such as log=file:notes.jsonl, with a NAME of the form [A-Za-z0-9_-]{1,64}")
 		}
-		specs[name] = spec
+		if seen[name] {
+			return nil, cli.Exit(cli.ExitUsage, "--channel: the name %q is given twice", name)
+		}
+		seen[name], specs[name] = true, spec
 	}
 	return specs, nil
 }

@@ -79,6 +79,11 @@ func newDeadCommand() *cobra.Command {
 }
 
 func (o *deadOptions) with(cmd *cobra.Command, do func(context.Context, *bus.Bus) error) error {
+	switch o.kind {
+	case "", bus.DeadCall, bus.DeadTick, bus.DeadNotification, bus.DeadResult:
+	default:
+		return cli.Exit(cli.ExitUsage, "--kind %q: want call, tick, notification or result", o.kind)
+	}
 	log, err := o.logging.Logger(cmd.ErrOrStderr())
 	if err != nil {
 		return err
@@ -131,7 +136,7 @@ func (o *deadOptions) named(ctx context.Context, b *bus.Bus, args []string) ([]b
 	}
 	for _, arg := range args {
 		number, err := strconv.ParseUint(arg, 10, 64)
-		if err != nil {
+		if err != nil || number == 0 {
 			return nil, cli.Exit(cli.ExitUsage, "%q is no number of a dead letter; see worker dead ls", arg)
 		}
 		letter, err := b.DeadLetter(ctx, number)

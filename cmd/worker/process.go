@@ -86,10 +86,8 @@ func (o *processOptions) addStoreFlags(flags *pflag.FlagSet) {
 
 // check refuses settings that make no sense before anything is started.
 func (o *processOptions) check() error {
-	for _, queue := range o.worker.Queues {
-		if !tools.IsToken(queue) {
-			return cli.Exit(cli.ExitUsage, "--queue %q: want the form [A-Za-z0-9_-]{1,64}", queue)
-		}
+	if err := checkQueues(o.worker.Queues); err != nil {
+		return err
 	}
 	switch {
 	case len(o.worker.Queues) == 0:
@@ -112,6 +110,15 @@ func (o *processOptions) check() error {
 		return cli.Exit(cli.ExitUsage, "--workspace %q is no directory", o.workspace)
 	}
 	return o.connection.Check()
+}
+
+func checkQueues(queues []string) error {
+	for _, queue := range queues {
+		if !tools.IsToken(queue) {
+			return cli.Exit(cli.ExitUsage, "--queue %q: want the form [A-Za-z0-9_-]{1,64}", queue)
+		}
+	}
+	return nil
 }
 
 func (o *processOptions) queueNames() string { return strings.Join(o.worker.Queues, ", ") }

@@ -89,6 +89,9 @@ func newProvisionCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := checkQueues(queues); err != nil {
+				return err
+			}
 			b, err := connection.Connect(cmd.Context(), "stevedore provision", log)
 			if err != nil {
 				return err
