@@ -115,7 +115,7 @@ func TestOpen(t *testing.T) {
 	}
 	for spec, want := range map[string]string{
 		"":                                     "no such kind",
-		"file:":                                "no such kind",
+		"file:":                                "it needs a path",
 		"consol":                               "no such kind",
 		"slack":                                "needs the setting url",
 		"slack:url=https://x/the-secret":       "url is a secret",

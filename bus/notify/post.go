@@ -34,7 +34,7 @@ type poster struct {
 func newPoster(rawURL string, credentials ...string) (*poster, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-		return nil, errors.New("the URL is not of the form https://HOST/PATH") // it may be a secret
+		return nil, errors.New("the URL is not of the form https://HOST/PATH or http://HOST/PATH") // it may be a secret
 	}
 	return &poster{
 		client: &http.Client{

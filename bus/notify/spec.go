@@ -34,7 +34,10 @@ type Env struct {
 // named so as well.
 func Open(spec string, env Env) (Channel, error) {
 	kind, rest, _ := strings.Cut(spec, ":")
-	if kind == "file" && rest != "" {
+	if kind == "file" {
+		if rest == "" {
+			return nil, errors.New("channel file: it needs a path, as in file:notes.jsonl")
+		}
 		return NewFile(rest), nil
 	}
 	o, err := parseOptions(rest, env)
