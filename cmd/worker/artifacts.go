@@ -44,9 +44,7 @@ func newArtifactsCommand() *cobra.Command {
 		reading(o, "jq ID QUERY", "Query a JSON artifact with jq's language", 2, "jq", func(args []string) (any, error) {
 			return rpc.ReadRequest{ArtifactID: args[0], Query: args[1]}, nil
 		}),
-		reading(o, "rm ID", "Remove an artifact", 1, "rm", func(args []string) (any, error) {
-			return rpc.ReadRequest{ArtifactID: args[0]}, nil
-		}),
+		newArtifactsRm(o),
 		newArtifactsSweep(o),
 	)
 	return cmd
@@ -71,6 +69,27 @@ func newArtifactsLs(o *asking) *cobra.Command {
 	})
 	cmd.Flags().StringArrayVar(&filter, "filter", nil, "`NAME=VALUE` of metadata that must be equal, such as tool_name=shell")
 	return cmd
+}
+
+func newArtifactsRm(o *asking) *cobra.Command {
+	return &cobra.Command{
+		Use:   "rm ID",
+		Short: "Remove an artifact",
+		Args:  cli.Args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.with(cmd, func(ctx context.Context, b *bus.Bus) error {
+				body, err := o.ask(ctx, b, "artifact", "rm", rpc.ReadRequest{ArtifactID: args[0]})
+				if err != nil {
+					return err
+				}
+				if o.json {
+					return o.print(cmd.OutOrStdout(), body)
+				}
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "removed %s\n", cli.OneLine(args[0]))
+				return err
+			})
+		},
+	}
 }
 
 func newArtifactsLines(o *asking) *cobra.Command {
