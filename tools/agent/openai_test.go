@@ -106,12 +106,12 @@ func TestOpenAIAnswers(t *testing.T) {
 				}
 				return
 			}
-			var got string
+			var got strings.Builder
 			for _, b := range res.Content {
-				got += b.Text
+				got.WriteString(b.Text)
 			}
-			if err != nil || got != c.text {
-				t.Errorf("got %q, %v; want %q", got, err, c.text)
+			if err != nil || got.String() != c.text {
+				t.Errorf("got %q, %v; want %q", got.String(), err, c.text)
 			}
 		})
 	}
