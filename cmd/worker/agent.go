@@ -28,7 +28,7 @@ dies:
   worker agent --resume --session s1     wait for the answer of the last run
 
 A model can be a file of turns, for demos and tests without a key, with --model
-script:FILE. Each line is a turn, a run of an agent begins at the first one:
+script:FILE. Each line is a turn, and a conversation goes through them once:
 
   {"text":"Let me look.", "tools":[{"name":"list_dir","input":{"path":"."}}]}
   {"text":"There it is."}

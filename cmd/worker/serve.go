@@ -68,7 +68,7 @@ func newServeCommand() *cobra.Command {
 
 const provisionHelp = `Create the streams and buckets that Stevedore needs, where they are missing. What
 exists and differs is listed, and changed only with --update. Afterwards workers
-can run without the right to create anything.
+can run without the right to create streams and buckets; consumers they still make.
 
 ` + cli.ExitCodesHelp
 
