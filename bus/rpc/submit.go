@@ -48,8 +48,9 @@ var ErrPending = errors.New("there is no answer yet, and the call goes on")
 // returns, the same result.
 //
 // A *DeadError means that there will be none. When ctx ends once the call is
-// stored, the error is ErrPending: the call goes on, and its result can be waited
-// for by submitting it again. After any other error nobody promised to run it.
+// stored, or the connection is given up, the error is ErrPending: the call goes on,
+// and its result can be waited for by submitting it again. After any other error
+// nobody promised to run it.
 func Submit(ctx context.Context, b *bus.Bus, queue string, call tools.Call) (tools.ResultEvent, error) {
 	fresh := call.ID == ""
 	if fresh {
@@ -116,8 +117,8 @@ func answerTo(call tools.Call, stands []byte, err error) (tools.ResultEvent, err
 	return event, err
 }
 
-// Completion waits for the completion of an async call, until ctx ends; then the
-// error is ErrPending.
+// Completion waits for the completion of an async call, until ctx ends or the
+// connection is given up; then the error is ErrPending.
 func Completion(ctx context.Context, b *bus.Bus, call tools.Call) (tools.ResultEvent, error) {
 	w, err := newWait(b, b.Completion(call.SessionToken(), call.IDToken()), b.Dead(bus.DeadCall, call.Tool), "")
 	if err != nil {
@@ -183,7 +184,7 @@ func (w *wait) next(ctx context.Context) ([]byte, error) {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("%w: %w", ErrPending, ctx.Err())
 		case <-w.bus.Closed():
-			return nil, bus.ErrUnreachable
+			return nil, fmt.Errorf("%w: %w", ErrPending, w.bus.ClosedErr())
 		case msg := <-w.msgs:
 			if l, ok := w.isDead(msg); ok {
 				if l.Code == tools.CodeMismatch || l.Code == bus.CodeUndecodable {

@@ -110,7 +110,7 @@ func keep(ctx context.Context, cmd *cobra.Command, o options) error {
 	defer cancel(nil)
 	watcher.Go(func() {
 		<-b.Closed()
-		cancel(fmt.Errorf("%w: the connection was closed for good", bus.ErrUnreachable))
+		cancel(b.ClosedErr())
 	})
 	if err := heartbeat.Run(ctx, b, cfg); err != nil {
 		return err

@@ -109,7 +109,9 @@ func (o promptOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	if err := o.prepare(ctx, b, stderr); err != nil {
 		return err
 	}
-	wait, cancel := context.WithTimeout(ctx, o.wait)
+	there, leave := b.WhileThere(ctx)
+	defer leave()
+	wait, cancel := context.WithTimeout(there, o.wait)
 	defer cancel()
 	nobody := false
 	stop := watchQueue(wait, b, agentQueue, func() {
@@ -126,6 +128,8 @@ func (o promptOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	switch {
 	case nobody && errors.Is(err, context.Canceled) && ctx.Err() == nil:
 		return cli.Exit(cli.ExitPending, "no worker with a model is up; the prompt waits on the bus until one is: start it with \"worker serve --model SPEC\", and say the same again with --session %s --id %s to get the answer", shellWord(o.call.Session), shellWord(o.call.ID))
+	case err != nil && ctx.Err() == nil && gone(there, b) != nil:
+		return fmt.Errorf("%w; the run may have begun, and goes on then: when the bus is back, say the same again with --session %s --id %s to wait for it", gone(there, b), shellWord(o.call.Session), shellWord(o.call.ID))
 	case errors.Is(err, rpc.ErrPending) && ctx.Err() == nil:
 		return cli.Exit(cli.ExitPending, "no answer after %s; is a worker with a model up? The run goes on: wait for it with --resume --session %s", o.wait, o.call.Session)
 	case tools.CodeOf(err) == tools.CodeMismatch, tools.CodeOf(err) == tools.CodeInvalidCall:

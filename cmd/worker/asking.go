@@ -67,11 +67,22 @@ func (o *asking) with(cmd *cobra.Command, do func(context.Context, *bus.Bus) err
 		return err
 	}
 	defer b.Close()
-	return do(cmd.Context(), b)
+	there, leave := b.WhileThere(cmd.Context())
+	defer leave()
+	err = do(there, b)
+	if cause := gone(there, b); cause != nil && err != nil && !errors.Is(err, bus.ErrUnreachable) {
+		return cause
+	}
+	return err
 }
 
 // answerPatience is how long a worker may take to answer.
 const answerPatience = 40 * time.Second
+
+var (
+	errNobody = cli.Exit(cli.ExitUnreachable, "no worker answers; start one with \"worker up\" or \"worker serve\"")
+	errLost   = fmt.Errorf("%w: the connection was lost before the answer came; try again", bus.ErrUnreachable)
+)
 
 // request sends a request to a subject of the workers' service.
 func (o *asking) request(ctx context.Context, b *bus.Bus, subject string, in any) ([]byte, error) {
@@ -80,7 +91,9 @@ func (o *asking) request(ctx context.Context, b *bus.Bus, subject string, in any
 	body, err := rpc.Ask(ctx, b, subject, in)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
-		return nil, cli.Exit(cli.ExitUnreachable, "no worker answers; start one with \"worker up\" or \"worker serve\"")
+		return nil, errNobody
+	case errors.Is(err, nats.ErrDisconnected):
+		return nil, errLost
 	case errors.Is(err, context.DeadlineExceeded):
 		return nil, cli.Exit(cli.ExitPending, "no answer after %s", answerPatience)
 	}

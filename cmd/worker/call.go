@@ -30,7 +30,9 @@ NAME=VALUE pairs, in which a VALUE that is JSON is taken as JSON:
   worker call shell argv='["git","log"]' --offload=true
 
 A call that is submitted again under the same --id is not run again; its result
-is printed again. If --wait is over the call goes on: submit it again to wait.
+is printed again. If --wait is over the call goes on: submit it again to wait. A
+bus that is restarted meanwhile is waited for, and one that stays away for half a
+minute ends the command, not the call.
 
 ` + cli.ExitCodesHelp
 
@@ -143,7 +145,9 @@ func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error 
 	if o.call.ID == "" {
 		o.call.ID = nuid.Next() // named when the wait is over
 	}
-	wait, cancel := context.WithTimeout(ctx, o.wait)
+	there, leave := b.WhileThere(ctx)
+	defer leave()
+	wait, cancel := context.WithTimeout(there, o.wait)
 	defer cancel()
 	stop := watchQueue(wait, b, o.queue, func() {
 		fmt.Fprintf(stderr, "worker: no worker serves the queue %q; the call waits there until one does: start it with %s\n", o.queue, whoServes(o.queue))
@@ -156,6 +160,12 @@ func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error 
 	switch {
 	case ctx.Err() != nil && errors.Is(err, rpc.ErrPending):
 		return cli.Exit(cli.ExitPending, "interrupted; the call goes on: submit it again with --id %s to wait for it", shellWord(o.call.ID))
+	case err != nil && gone(there, b) != nil:
+		accepted := "may have been accepted"
+		if errors.Is(err, rpc.ErrPending) {
+			accepted = "was accepted"
+		}
+		return fmt.Errorf("%w; the call %s: when the bus is back, submit it again with --id %s to wait for it, or see worker tasks", gone(there, b), accepted, shellWord(o.call.ID))
 	case errors.Is(err, rpc.ErrPending):
 		return cli.Exit(cli.ExitPending, "no answer after %s; %s The call goes on: submit it again with --id %s to wait for it, or see worker tasks", o.wait, whereItStands(ctx, b, o), shellWord(o.call.ID))
 	case tools.CodeOf(err) == tools.CodeMismatch, tools.CodeOf(err) == tools.CodeInvalidCall:
@@ -172,8 +182,25 @@ func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error 
 	return nil
 }
 
+// gone returns the error that says that the bus is gone, if that is why a wait
+// ended whose context is of WhileThere; else nil.
+func gone(there context.Context, b *bus.Bus) error {
+	select {
+	case <-b.Closed(): // heard of at the same time by those who wait
+		return b.ClosedErr()
+	default:
+	}
+	if cause := context.Cause(there); errors.Is(cause, bus.ErrUnreachable) {
+		return cause
+	}
+	return nil
+}
+
 // whereItStands says why there is no answer yet, as far as that is known.
 func whereItStands(ctx context.Context, b *bus.Bus, o callOptions) string {
+	if !b.Conn().IsConnected() {
+		return "the connection to the bus is lost at the moment."
+	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	task, err := rpc.GetTask(ctx, b, o.call.SessionToken(), o.call.IDToken())

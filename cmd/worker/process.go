@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -276,7 +275,7 @@ func untilClosed(ctx context.Context, b *bus.Bus) error {
 	case <-ctx.Done():
 		return nil
 	case <-b.Closed():
-		return fmt.Errorf("%w: the connection was closed for good", bus.ErrUnreachable)
+		return b.ClosedErr()
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server/ats"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
@@ -22,6 +23,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(agentChildEnv) != "" { // see agent_child_test.go
 		os.Exit(agentChild())
 	}
+	ats.Register() // the server's clock, outside of all bubbles
 	testscript.Main(m, map[string]func(){"worker": main})
 }
 

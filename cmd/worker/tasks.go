@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
@@ -65,8 +67,11 @@ func watchTask(ctx context.Context, o *asking, b *bus.Bus, id string, out io.Wri
 		}
 		defer func() { _ = sub.Unsubscribe() }()
 	}
-	for {
-		body, err := o.ask(ctx, b, "task", "get", rpc.TaskRequest{ID: call})
+	// What happens while the connection is lost is not heard.
+	back := b.Conn().StatusChanged(nats.CONNECTED)
+	defer b.Conn().RemoveStatusListener(back)
+	for ask := o.ask; ; ask = o.askAgain {
+		body, err := ask(ctx, b, "task", "get", rpc.TaskRequest{ID: call})
 		if err != nil {
 			return err
 		}
@@ -83,18 +88,43 @@ func watchTask(ctx context.Context, o *asking, b *bus.Bus, id string, out io.Wri
 			}
 			return nil
 		}
-		if err := nextChange(ctx, o, b.Progress(session, call), events, out); err != nil {
+		if err := nextChange(ctx, o, b, b.Progress(session, call), events, back, out); err != nil {
 			return err
 		}
 	}
 }
 
-// nextChange prints progress until something else happens.
-func nextChange(ctx context.Context, o *asking, progress string, events <-chan *nats.Msg, out io.Writer) error {
+// restartPatience is how long nobody may answer while something is watched:
+// workers that are restarted are back by then.
+const restartPatience = 30 * time.Second
+
+// askAgain is ask for one who was answered before: it asks again while the bus
+// or the workers are restarted.
+func (o *asking) askAgain(ctx context.Context, b *bus.Bus, group, function string, in any) ([]byte, error) {
+	for giveUp := time.Now().Add(restartPatience); ; {
+		body, err := o.ask(ctx, b, group, function, in)
+		if !errors.Is(err, errNobody) && !errors.Is(err, errLost) || time.Now().After(giveUp) {
+			return body, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// nextChange prints progress until something else happens, or may have happened.
+func nextChange(ctx context.Context, o *asking, b *bus.Bus, progress string, events <-chan *nats.Msg, back <-chan nats.Status, out io.Writer) error {
 	for {
 		select {
 		case <-ctx.Done():
+			if cause := gone(ctx, b); cause != nil {
+				return fmt.Errorf("%w; the task goes on where it can: watch it again when the bus is back", cause)
+			}
 			return cli.Exit(cli.ExitPending, "stopped watching; the task goes on")
+		case <-back:
+			return nil
 		case msg := <-events:
 			if msg.Subject != progress {
 				return nil

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// link is a way to a server that can be cut.
+type link struct {
+	*bus.Server
+
+	mu    sync.Mutex
+	isCut bool
+	conns []net.Conn
+}
+
+func (l *link) InProcessConn() (net.Conn, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.isCut {
+		return nil, errors.New("the link is cut")
+	}
+	conn, err := l.Server.InProcessConn()
+	if err == nil {
+		l.conns = append(l.conns, conn)
+	}
+	return conn, err
+}
+
+func (l *link) cut(cut bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.isCut = cut
+	for _, conn := range l.conns {
+		conn.Close()
+	}
+	l.conns = nil
+}
+
+// farFrom starts a server, in a bubble, and returns it, a bus that is always
+// connected, and the flags of one that goes over the link.
+func farFrom(t *testing.T, dir string) (*link, *bus.Bus, cli.Connection) {
+	t.Helper()
+	s, err := bus.StartServer(bus.ServerConfig{Dir: dir, NoSync: true, Log: bustest.Log(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &link{Server: s}
+	b := bustest.Connect(t, s, bus.Config{})
+	far := cli.Connection{Config: s.Connect(bus.Config{Prefix: bus.DefaultPrefix, Timeout: 5 * time.Second})}
+	far.Server, far.InProcess = "nats://"+far.User+":"+far.Password+"@bus.example:4222", l
+	return l, b, far
+}
+
+// isGone reports whether an error ends a command as one must that lost its bus.
+func isGone(t *testing.T, err error, far cli.Connection, want ...string) {
+	t.Helper()
+	_, coded := errors.AsType[*cli.Error](err)
+	if coded || !errors.Is(err, bus.ErrUnreachable) || strings.Contains(err.Error(), far.Password) {
+		t.Fatalf("got %v, want %v", err, bus.ErrUnreachable)
+	}
+	for _, text := range append(want, "nats://xxxxx@bus.example:4222 has been away for 30s", "when the bus is back") {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("%q does not say %q", err, text)
+		}
+	}
+}
+
+// Who waits for a call rides out an outage of some seconds, in which its result
+// came, and is told of one that lasts.
+func TestCallWhileTheBusIsAway(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		away time.Duration
+		gone bool
+	}{
+		{"restart", 20 * time.Second, false},
+		{"lasting", 35 * time.Second, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			bustest.Bubble(t, func(t *testing.T) {
+				l, b, far := farFrom(t, dir)
+				defer l.Close()
+				var out strings.Builder
+				ended := make(chan error, 1)
+				o := callOptions{
+					connection: far, logging: cli.Logging{Level: "off", Format: "json"}, queue: bus.DefaultQueue, wait: time.Hour,
+					call: tools.Call{ID: "c1", Session: "s1", Tool: "slow", Args: []byte(`{}`)},
+				}
+				go func() { ended <- submit(t.Context(), o, &out, io.Discard) }()
+				time.Sleep(5 * time.Second)
+				l.cut(true)
+				event := tools.ResultEvent{ID: "c1", Session: "s1", Tool: "slow", Outcome: tools.Completed, Result: tools.Result{ForLLM: "there it is"}}
+				body, err := bus.Encode(event)
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(test.away)
+				if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Result("s1", "c1"), Body: body}); err != nil {
+					t.Fatal(err)
+				}
+				l.cut(false)
+				err = <-ended
+				if test.gone {
+					isGone(t, err, far, "the call was accepted", "--id c1")
+				} else if err != nil || out.String() != "there it is\n" {
+					t.Errorf("got %v and %q, want the result", err, out.String())
+				}
+			})
+		})
+	}
+}
+
+// So does who watches a task, whose end it cannot have heard; and the workers may
+// take a while longer than the bus to come back.
+func TestWatchWhileTheBusIsAway(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		away time.Duration
+		gone bool
+	}{
+		{"restart", 20 * time.Second, false},
+		{"lasting", 35 * time.Second, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			bustest.Bubble(t, func(t *testing.T) {
+				l, b, far := farFrom(t, dir)
+				defer l.Close()
+				serve := func() (stop func()) {
+					ctx, cancel := context.WithCancel(context.Background())
+					done := make(chan error, 1)
+					go func() { done <- rpc.NewService(b, nil, rpc.ServiceConfig{}).Run(ctx) }()
+					synctest.Wait()
+					return func() {
+						cancel()
+						if err := <-done; err != nil {
+							t.Error(err)
+						}
+					}
+				}
+				publish := func(subject string, e tools.ResultEvent) {
+					e.ID, e.Session, e.Tool = "c1", "s1", "slow"
+					body, err := bus.Encode(e)
+					if err == nil {
+						_, err = b.Publish(t.Context(), bus.Message{Subject: subject, Body: body})
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+				stop := serve()
+				publish(b.Result("s1", "c1"), tools.ResultEvent{Outcome: tools.Async, StartedAt: time.Now()})
+
+				cmd := newRoot()
+				tasks := &asking{connection: far, logging: cli.Logging{Level: "off", Format: "json"}, session: "s1"}
+				var out strings.Builder
+				ended := make(chan error, 1)
+				cmd.SetContext(t.Context())
+				go func() {
+					ended <- tasks.with(cmd, func(ctx context.Context, b *bus.Bus) error { return watchTask(ctx, tasks, b, "c1", &out) })
+				}()
+				time.Sleep(5 * time.Second)
+				stop()
+				l.cut(true)
+				time.Sleep(test.away)
+				publish(b.Completion("s1", "c1"), tools.ResultEvent{Outcome: tools.Completed, StartedAt: time.Now()})
+				l.cut(false)
+				time.Sleep(15 * time.Second)
+				stop = serve()
+				defer stop()
+				err := <-ended
+				if test.gone {
+					isGone(t, err, far, "watch it again")
+				} else if err != nil || !strings.Contains(out.String(), "c1  succeeded") {
+					t.Errorf("got %v and %q, want the end", err, out.String())
+				}
+			})
+		})
+	}
+}
