@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -92,6 +94,40 @@ func TestFileFailureIsAnError(t *testing.T) {
 	}
 }
 
+// Each kind takes the settings that help and errors say it has, and no others; and
+// what is a secret there is one.
+func TestKindsAreAsTheySay(t *testing.T) {
+	parenthesis := regexp.MustCompile(` \([^)]*\)`)
+	settings := map[string][]string{}
+	var all []string
+	for _, k := range kinds {
+		if k.name != "file" && k.settings != "" {
+			settings[k.name] = strings.Split(parenthesis.ReplaceAllString(k.settings, ""), ", ")
+			all = append(all, settings[k.name]...)
+		}
+	}
+	env := Env{ReadFile: func(string) ([]byte, error) { return []byte("x"), nil }}
+	for kind, has := range settings {
+		for _, name := range all {
+			bare := strings.TrimSuffix(name, "*")
+			o := &options{env: env, values: map[string]string{}}
+			for _, other := range has {
+				o.values[strings.TrimSuffix(other, "*")] = "file:x"
+			}
+			o.values[bare] = "x"
+			_, _ = openKind(kind, o) // what it needs is not the question
+			takes := slices.Contains(has, bare) || slices.Contains(has, bare+"*")
+			if got := o.unused() == ""; got != takes {
+				t.Errorf("%s takes %s: %v, the help says %v", kind, bare, got, takes)
+			}
+			secret := o.err != nil && strings.HasPrefix(o.err.Error(), bare+" is a secret")
+			if want := slices.Contains(has, bare+"*"); secret != want {
+				t.Errorf("%s of %s is a secret: %v, the help says %v", bare, kind, secret, want)
+			}
+		}
+	}
+}
+
 func TestOpen(t *testing.T) {
 	env := Env{
 		Stdout:    io.Discard,
@@ -119,12 +155,14 @@ func TestOpen(t *testing.T) {
 		"consol":                               "no such kind",
 		"slack":                                "needs the setting url",
 		"slack:url=https://x/the-secret":       "url is a secret",
-		"slack:https://x/the-secret":           "want NAME=VALUE",
+		"slack:https://x/the-secret":           "want NAME=VALUE,NAME=VALUE behind the colon; known are url",
 		"telegram:token=123:the-secret":        "token is a secret",
 		"telegram:token=env:NONE":              `"NONE" is not set`,
 		"slack:url=file:/none":                 "does not exist",
 		"slack:url=env:TOKEN":                  "not of the form",
-		"ntfy:url=https://x.example.com,tok=1": "unknown settings: tok",
+		"ntfy:url=https://x.example.com,tok=1": "unknown settings: tok; known are url, token",
+		"console:color=never":                  "unknown settings: color; it has none",
+		"webhook:ulr=https://x,the-secret-that-was-cut=1":            "unknown settings: (one that is no name), ulr; known are url, secret",
 		"webhook:url=https://x.example.com,secret=env:TOKEN":         "whsec_",
 		"gotify:url=https://x,token=the-secret":                      "token is a secret",
 		"http:url=https://x,template=/none":                          "does not exist",
@@ -134,6 +172,9 @@ func TestOpen(t *testing.T) {
 		if c, err := Open(spec, env); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "the-secret") {
 			t.Errorf("Open(%q) = %v, %v, want %q", spec, c, err, want)
 		}
+	}
+	if !strings.Contains(KindsHelp(), "\n  ntfy        url, token*\n") {
+		t.Errorf("help is\n%s", KindsHelp())
 	}
 	if _, err := Open("console", Env{}); err == nil {
 		t.Error("a console without a terminal")

@@ -110,16 +110,13 @@ func (o *options) note(err error) {
 	}
 }
 
-// unused refuses settings that nobody asked for: mostly typos.
-func (o *options) unused() error {
-	if len(o.values) == 0 {
-		return nil
-	}
+// unused lists settings that nobody asked for: mostly typos.
+func (o *options) unused() string {
 	names := slices.Sorted(maps.Keys(o.values))
 	for i, name := range names {
 		if len(name) > 20 || !tools.IsToken(name) {
 			names[i] = "(one that is no name)" // it may be a secret that was cut apart
 		}
 	}
-	return fmt.Errorf("unknown settings: %s", strings.Join(names, ", "))
+	return strings.Join(names, ", ")
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/stevedore-bus/stevedore/tools"
@@ -40,21 +41,70 @@ func Open(spec string, env Env) (Channel, error) {
 		}
 		return NewFile(rest), nil
 	}
-	o, err := parseOptions(rest, env)
-	if err != nil {
-		return nil, fmt.Errorf("channel %s: %w", tools.Excerpt(kind, 40), err)
-	}
-	channel, err := openKind(kind, o)
-	switch {
-	case o.err != nil: // the reason of whatever came after
-		err = o.err
-	case err == nil:
-		err = o.unused()
-	}
+	channel, err := open(kind, rest, env)
 	if err != nil {
 		return nil, fmt.Errorf("channel %s: %w", tools.Excerpt(kind, 40), err)
 	}
 	return channel, nil
+}
+
+func open(kind, rest string, env Env) (Channel, error) {
+	i := slices.IndexFunc(kinds, func(k kindOf) bool { return k.name == kind })
+	if i < 0 {
+		names := make([]string, len(kinds))
+		for i, k := range kinds {
+			names[i] = k.name
+		}
+		return nil, fmt.Errorf("no such kind; want one of %s", strings.Join(names, ", "))
+	}
+	known := "it has none"
+	if settings := kinds[i].settings; settings != "" {
+		known = "known are " + strings.ReplaceAll(settings, "*", "")
+	}
+	o, err := parseOptions(rest, env)
+	if err != nil {
+		return nil, fmt.Errorf("%w; %s", err, known)
+	}
+	channel, err := openKind(kind, o)
+	if unknown := o.unused(); unknown != "" { // often the misspelt one that is missed
+		return nil, fmt.Errorf("unknown settings: %s; %s", unknown, known)
+	}
+	if o.err != nil { // the reason of whatever came after
+		err = o.err
+	}
+	return channel, err
+}
+
+type kindOf struct{ name, settings, note string }
+
+// kinds are what a spec can begin with, and what openKind asks of each; a setting
+// with a * is a secret.
+var kinds = []kindOf{
+	{"console", "", ""},
+	{"file", "PATH alone", "lines of JSON if it ends in .jsonl"},
+	{"webhook", "url, secret*", "signed as Standard Webhooks; whsec_BASE64"},
+	{"slack", "url*", ""},
+	{"discord", "url*", ""},
+	{"mattermost", "url*", ""},
+	{"ntfy", "url, token*", ""},
+	{"gotify", "url, token*", ""},
+	{"http", "url, token*, template (a file), type (the content type)", ""},
+	{"telegram", "token*, chat, server", ""},
+	{"email", "host (HOST:PORT), from, to (ADDRESS;ADDRESS), user, password*, tls (starttls, ssl or none)", ""},
+}
+
+// KindsHelp lists the kinds of channels and their settings, a line each; those
+// with a * are secrets.
+func KindsHelp() string {
+	var b strings.Builder
+	for _, k := range kinds {
+		line := fmt.Sprintf("  %-10s  %s", k.name, k.settings)
+		if k.note != "" {
+			line = fmt.Sprintf("%-34s  %s", line, k.note)
+		}
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+	return b.String()
 }
 
 func openKind(kind string, o *options) (Channel, error) {
@@ -80,5 +130,5 @@ func openKind(kind string, o *options) (Channel, error) {
 			From: o.needed("from"), To: strings.FieldsFunc(o.needed("to"), func(r rune) bool { return r == ';' }),
 		})
 	}
-	return nil, errors.New("no such kind; want console, file, webhook, slack, discord, mattermost, ntfy, gotify, http, telegram or email")
+	return nil, fmt.Errorf("the kind %q cannot be opened", kind)
 }

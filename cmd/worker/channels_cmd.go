@@ -24,16 +24,7 @@ the --channel flags, or the settings file, of "worker up" and need no bus.
 
 A SPEC is a kind and, behind a colon, its settings as NAME=VALUE,NAME=VALUE:
 
-  console
-  file        PATH alone; lines of JSON if it ends in .jsonl
-  webhook     url, secret*           signed as Standard Webhooks; whsec_BASE64
-  slack       url*                   discord and mattermost likewise
-  ntfy        url, token*            gotify likewise
-  http        url, token*, template (a file), type (the content type)
-  telegram    token*, chat, server
-  email       host (HOST:PORT), from, to (ADDRESS;ADDRESS), user, password*,
-              tls (starttls, ssl or none)
-
+%s
 Those with a * are secrets: env:VARIABLE or file:PATH says where they are.
 
 A test sends one notification straight to the channel, once. Its error is the
@@ -48,7 +39,7 @@ func newChannelsCommand() *cobra.Command {
 		Use:     "channels",
 		Aliases: []string{"channel"},
 		Short:   "List and test the channels where users read",
-		Long:    channelsHelp,
+		Long:    fmt.Sprintf(channelsHelp, notify.KindsHelp()),
 	}
 	o.addFlags(cmd.PersistentFlags())
 	ls := &cobra.Command{
