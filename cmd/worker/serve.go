@@ -47,15 +47,17 @@ func newServeCommand() *cobra.Command {
 			if err := o.check(); err != nil {
 				return err
 			}
-			if !cmd.Flags().Changed("channel") && !cmd.Flags().Changed("default-channel") {
-				o.noNotify = true
-			}
 			o.connection.Config = o.busConfig(log)
 			b, err := o.connection.Connect(cmd.Context(), "stevedore worker", log)
 			if err != nil {
 				return err
 			}
 			defer b.Close()
+			noChannel := !cmd.Flags().Changed("channel") && !cmd.Flags().Changed("default-channel")
+			if noChannel && !o.noNotify {
+				log.Info().Msg("notifier rests: this worker tells users nothing, another process has to; --channel or --default-channel changes that")
+			}
+			o.noNotify = o.noNotify || noChannel
 			return o.run(cmd.Context(), b, log, cmd.OutOrStdout(), func() (func() error, error) {
 				_, err := fmt.Fprintf(cmd.OutOrStdout(), "Worker serves %s at %s\n", o.queueNames(), b.Conn().ConnectedUrlRedacted())
 				return func() error { return nil }, err
