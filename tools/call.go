@@ -58,6 +58,9 @@ type Call struct {
 // an *Error, with which the call can be answered, and comes with the fields that
 // could be read. Otherwise it is not known whose call it is.
 func DecodeCall(data []byte) (Call, error) {
+	if call, ok := plainCall(data); ok {
+		return call, nil
+	}
 	call, err := decodeEvent[Call](data)
 	if err != nil {
 		return call, fmt.Errorf("decode call: %w", err)

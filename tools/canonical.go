@@ -38,7 +38,7 @@ func canonicalJSON(data []byte) []byte {
 // JSON whose strings need no other form: without escapes and the two separators
 // that the encoder escapes. It reports whether it could.
 func canonicalPlain(data []byte) ([]byte, bool) {
-	if bytes.IndexByte(data, '\\') >= 0 || bytes.Contains(data, []byte("\u2028")) || bytes.Contains(data, []byte("\u2029")) || !json.Valid(data) {
+	if bytes.IndexByte(data, '\\') >= 0 || bytes.Contains(data, []byte("\u2028")) || bytes.Contains(data, []byte("\u2029")) || !isJSON(data) {
 		return nil, false
 	}
 	p := plainJSON{in: data, out: make([]byte, 0, len(data))}

@@ -106,7 +106,7 @@ func (f *flatSchema) find(name []byte) int {
 // allocates nothing.
 func (f *flatSchema) accepts(args []byte) bool {
 	args = bytes.TrimSpace(args)
-	if len(args) == 0 || args[0] != '{' || !json.Valid(args) {
+	if len(args) == 0 || args[0] != '{' || !isJSON(args) {
 		return false
 	}
 	var seen uint64
