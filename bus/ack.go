@@ -21,7 +21,7 @@ func respond(nc *nats.Conn, msg *nats.Msg, answer string) error {
 	return nc.Publish(msg.Reply, []byte(answer))
 }
 
-func (d *Delivery) ack() error { return respond(d.nc, d.msg, ackDone) }
+func (d *Delivery) ack() error { return d.out.put(d.msg.Reply, []byte(ackDone)) }
 
 // nak asks for another delivery, at once or later.
 func (d *Delivery) nak(delay time.Duration) error {

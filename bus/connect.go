@@ -26,6 +26,7 @@ type Bus struct {
 	log    zerolog.Logger
 	nc     *nats.Conn
 	js     jetstream.JetStream
+	out    *outgoing
 	closed chan struct{}
 
 	handles sync.Map // stream name to jetstream.Stream, and the tasks bucket
@@ -44,7 +45,10 @@ func Connect(ctx context.Context, cfg Config) (*Bus, error) {
 	if b.nc, err = b.dial(); err != nil {
 		return nil, err
 	}
-	if b.js, err = b.openJetStream(); err == nil {
+	if b.out, err = newOutgoing(b.nc, b.cfg.Timeout, b.log); err == nil {
+		b.js, err = b.openJetStream()
+	}
+	if err == nil {
 		err = b.checkServer(ctx)
 	}
 	if err != nil {
@@ -83,8 +87,6 @@ func (b *Bus) dial() (*nats.Conn, error) {
 func (b *Bus) openJetStream() (jetstream.JetStream, error) {
 	opts := []jetstream.JetStreamOpt{
 		jetstream.WithDefaultTimeout(b.cfg.Timeout),
-		jetstream.WithPublishAsyncTimeout(b.cfg.Timeout),
-		jetstream.WithPublishAsyncMaxPending(maxInFlight),
 	}
 	switch {
 	case b.cfg.APIPrefix != "":
@@ -191,6 +193,9 @@ func (b *Bus) checkServer(ctx context.Context) error {
 // Close ends the connection at once. What was published and not yet
 // acknowledged has an unknown fate.
 func (b *Bus) Close() {
+	if b.out != nil {
+		b.out.stop()
+	}
 	b.nc.Close()
 	<-b.closed
 }

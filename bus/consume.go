@@ -165,7 +165,7 @@ func (k *consumption) pause(ctx context.Context, d time.Duration, err error) boo
 
 // decline hands back a message that came when the stop had begun.
 func (k *consumption) decline(msg *nats.Msg) {
-	d, err := newDelivery(k.bus.nc, msg)
+	d, err := newDelivery(k.bus.nc, k.bus.out, msg)
 	if err == nil {
 		err = k.handBack(d)
 	}
@@ -177,7 +177,7 @@ func (k *consumption) decline(msg *nats.Msg) {
 // handle takes one message from its delivery to its verdict, and reports whether
 // its slot was given away meanwhile.
 func (k *consumption) handle(msg *nats.Msg) (detached bool) {
-	d, err := newDelivery(k.bus.nc, msg)
+	d, err := newDelivery(k.bus.nc, k.bus.out, msg)
 	if err != nil {
 		k.slots.release(1)
 		k.bus.log.Error().Err(err).Msg("not a JetStream message")

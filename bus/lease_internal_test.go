@@ -12,20 +12,7 @@ import (
 // A lease that was given up between the look at what is held and the extension is
 // not extended: that would undo the delay of the nak that was sent meanwhile.
 func TestLeaseThatWasGivenUpIsNotExtended(t *testing.T) {
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	go s.Start()
-	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	if !s.ReadyForConnections(20 * time.Second) {
-		t.Fatal("the server does not start")
-	}
-	nc, err := nats.Connect(s.ClientURL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
+	nc := connectPlain(t)
 	heard, err := nc.SubscribeSync("ack.>")
 	if err != nil {
 		t.Fatal(err)
@@ -46,4 +33,24 @@ func TestLeaseThatWasGivenUpIsNotExtended(t *testing.T) {
 	if n, _, _ := heard.Pending(); err != nil || msg.Subject != "ack.held" || n != 0 {
 		t.Errorf("heard %v and %d more, %v; want the extension of the one that is held", msg, n, err)
 	}
+}
+
+// connectPlain connects to a server of its own that has no JetStream.
+func connectPlain(t *testing.T) *nats.Conn {
+	t.Helper()
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(20 * time.Second) {
+		t.Fatal("the server does not start")
+	}
+	nc, err := nats.Connect(s.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	return nc
 }

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -63,12 +64,12 @@ func (b *Bus) Publish(ctx context.Context, m Message) (Ack, error) {
 	if err := CheckSubject(m.Subject); err != nil {
 		return Ack{}, fmt.Errorf("publish: %w", err)
 	}
-	msg := &nats.Msg{Subject: m.Subject, Data: m.Body, Header: m.Header}
 	if m.Key != "" {
-		msg.Header = nats.Header{jetstream.MsgIDHeader: {m.Key}}
-		maps.Copy(msg.Header, m.Header) // the caller's stays as it is
+		header := nats.Header{jetstream.MsgIDHeader: {m.Key}}
+		maps.Copy(header, m.Header) // the caller's stays as it is
+		m.Header = header
 	}
-	ack, err := b.publishOnce(ctx, msg)
+	ack, err := b.publishOnce(ctx, m)
 	if err == nil || isFinal(err) {
 		return ack, publishError(m.Subject, err)
 	}
@@ -77,7 +78,7 @@ func (b *Bus) Publish(ctx context.Context, m Message) (Ack, error) {
 		backoff.WithMaxInterval(2*time.Second),
 		backoff.WithMaxElapsedTime(publishPatience))
 	err = backoff.Retry(func() error {
-		ack, err = b.publishOnce(ctx, msg)
+		ack, err = b.publishOnce(ctx, m)
 		if isFinal(err) {
 			return backoff.Permanent(err)
 		}
@@ -86,27 +87,23 @@ func (b *Bus) Publish(ctx context.Context, m Message) (Ack, error) {
 	return ack, publishError(m.Subject, err)
 }
 
-func (b *Bus) publishOnce(ctx context.Context, msg *nats.Msg) (Ack, error) {
+func (b *Bus) publishOnce(ctx context.Context, m Message) (Ack, error) {
 	if err := ctx.Err(); err != nil {
 		return Ack{}, backoff.Permanent(err)
 	}
-	future, err := b.js.PublishMsgAsync(msg)
-	if err != nil {
-		return Ack{}, classify(err)
-	}
-	select {
-	case ack := <-future.Ok():
-		return Ack{Sequence: ack.Sequence, Duplicate: ack.Duplicate}, nil
-	case err := <-future.Err():
-		return Ack{}, classify(err)
-	case <-ctx.Done():
+	a, ok := b.out.publish(m.Subject, m.Header, m.Body, ctx.Done())
+	if !ok {
 		return Ack{}, backoff.Permanent(ctx.Err())
 	}
+	return a.Ack, classify(a.err)
 }
 
 // classify gives the refusals that callers act on their names. The server has
 // one code for several of them, so the text must tell.
 func classify(err error) error {
+	if err == nil {
+		return nil
+	}
 	var api *jetstream.APIError
 	switch {
 	case errors.Is(err, nats.ErrMaxPayload):
@@ -140,14 +137,26 @@ func publishError(subject string, err error) error {
 
 // Encode returns v as JSON without HTML escapes, for bodies that people read.
 func Encode(v any) ([]byte, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
+	e := encoders.Get().(*encoder)
+	defer encoders.Put(e)
+	e.buf.Reset()
+	if err := e.Encode(v); err != nil {
 		return nil, fmt.Errorf("encode event: %w", err)
 	}
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+	return bytes.Clone(bytes.TrimSuffix(e.buf.Bytes(), []byte("\n"))), nil
 }
+
+type encoder struct {
+	*json.Encoder
+	buf bytes.Buffer
+}
+
+var encoders = sync.Pool{New: func() any {
+	e := new(encoder)
+	e.Encoder = json.NewEncoder(&e.buf)
+	e.SetEscapeHTML(false)
+	return e
+}}
 
 // ExpectRevision returns the header that makes a publish fail with ErrConflict
 // unless the subject's newest message is the one of that sequence.

@@ -221,3 +221,44 @@ func waitUntil(t *testing.T, what string, ok func() bool) {
 		time.Sleep(2 * time.Millisecond)
 	}
 }
+
+// More publishes than may be in flight wait for each other.
+func TestPublishManyAtOnce(t *testing.T) {
+	const n = 10_000
+	b := bustest.New(t)
+	var wg sync.WaitGroup
+	for range n {
+		wg.Go(func() {
+			if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Call("default", "echo"), Body: []byte("{}")}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if got := messages(t, b, bus.Calls); got != n {
+		t.Errorf("%d messages, want %d", got, n)
+	}
+}
+
+// A publish after Close, and one that Close finds waiting, end at once.
+func TestPublishAfterClose(t *testing.T) {
+	s := startServer(t, bus.ServerConfig{Dir: t.TempDir(), Listen: "127.0.0.1:0", NoSync: true})
+	direct := bustest.Connect(t, s, bus.Config{})
+	p := newProxy(t, s)
+	b := p.connect(t, s)
+	p.set(false, true) // no acknowledgement comes
+	waits := make(chan error, 1)
+	go func() {
+		_, err := b.Publish(t.Context(), bus.Message{Subject: b.Call("default", "echo"), Body: []byte("{}"), Key: "k"})
+		waits <- err
+	}()
+	waitUntil(t, "the message", func() bool { return messages(t, direct, bus.Calls) == 1 })
+	b.Close()
+	if err := <-waits; !errors.Is(err, nats.ErrConnectionClosed) {
+		t.Errorf("the waiting publish: %v", err)
+	}
+	if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Call("default", "echo")}); !errors.Is(err, nats.ErrConnectionClosed) {
+		t.Errorf("the publish after Close: %v", err)
+	}
+	b.Close() // once more does no harm
+}

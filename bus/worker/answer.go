@@ -52,7 +52,8 @@ func (w *Worker) lighten(ctx context.Context, j *job, res *tools.Result) *tools.
 func (w *Worker) publish(ctx context.Context, j *job, light *tools.Result) error {
 	event := tools.NewResultEvent(j.call, light)
 	event.Attempt, event.Worker, event.Digest = j.delivery.Attempt, w.cfg.Name, j.digest
-	event.StartedAt, event.DurationMS = j.started, time.Since(j.started).Milliseconds()
+	took := time.Since(j.started)
+	event.StartedAt, event.DurationMS = j.started, took.Milliseconds()
 	body, err := bus.Encode(event)
 	if err != nil {
 		return err
@@ -66,7 +67,7 @@ func (w *Worker) publish(ctx context.Context, j *job, light *tools.Result) error
 		return w.second(ctx, j, event, light)
 	}
 	if err == nil {
-		w.counters.count(j.queue, event.Outcome, time.Since(j.started))
+		w.counters.count(j.queue, event.Outcome, took)
 	}
 	return err
 }

@@ -1,0 +1,91 @@
+package bus
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rs/zerolog"
+)
+
+// What was queued before stop is sent, although nobody waits for it.
+func TestStopSendsWhatIsQueued(t *testing.T) {
+	const n = 500
+	listener := connectPlain(t)
+	heard, err := listener.SubscribeSync("ack")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc, err := nats.Connect(listener.ConnectedUrl())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	for round := range 20 {
+		o, err := newOutgoing(nc, time.Second, zerolog.Nop())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range n {
+			if err := o.put("ack", []byte(ackDone)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		o.stop()
+		if err := o.put("ack", nil); !errors.Is(err, nats.ErrConnectionClosed) {
+			t.Errorf("put after stop: %v", err)
+		}
+		for i := range n {
+			if _, err := heard.NextMsg(20 * time.Second); err != nil {
+				t.Fatalf("round %d: message %d: %v", round, i, err)
+			}
+		}
+	}
+}
+
+// What stream and client say of a publish, in all forms.
+func TestReadAck(t *testing.T) {
+	for body, want := range map[string]Ack{
+		`{"stream":"S","seq":17}`:                                {Sequence: 17},
+		`{"stream":"S","seq":17,"duplicate": true}`:              {Sequence: 17, Duplicate: true},
+		`{"stream":"S", "domain":"hub", "seq":17}`:               {Sequence: 17},
+		`{"stream":"S","seq":17,"batch":"b","count":1}`:          {Sequence: 17},
+		`{"stream":"a\",\"seq\":1}","seq":18446744073709551615}`: {Sequence: 1<<64 - 1},
+	} {
+		if got := readAck(&nats.Msg{Data: []byte(body)}); got.err != nil || got.Ack != want {
+			t.Errorf("%s: %+v", body, got)
+		}
+	}
+	for body, want := range map[string]error{
+		``: jetstream.ErrInvalidJSAck, `{}`: jetstream.ErrInvalidJSAck, `{"stream":"S","seq":-1}`: jetstream.ErrInvalidJSAck, `+OK`: jetstream.ErrInvalidJSAck,
+		`{"error":{"code":503,"err_code":10077,"description":"maximum messages per subject exceeded"},"stream":"S","seq":0}`: ErrTaken,
+	} {
+		if got := readAck(&nats.Msg{Data: []byte(body)}); !errors.Is(classify(got.err), want) {
+			t.Errorf("%s: %+v; want %v", body, got, want)
+		}
+	}
+	nobody := &nats.Msg{Header: nats.Header{"Status": {"503"}}}
+	if got := readAck(nobody); !errors.Is(got.err, jetstream.ErrNoStreamResponse) {
+		t.Errorf("no responders: %v", got.err)
+	}
+}
+
+func FuzzPlainAck(f *testing.F) {
+	f.Add([]byte(`{"stream":"S","seq":17}`))
+	f.Add([]byte(`{"stream":"S","x":"","seq":17}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		seq, ok := plainAck(data)
+		var reply struct {
+			Sequence uint64 `json:"seq"`
+		}
+		if !ok || !json.Valid(data) { // servers send valid JSON
+			return
+		}
+		if err := json.Unmarshal(data, &reply); err != nil || reply.Sequence != seq {
+			t.Errorf("%s: %d, want %d, %v", data, seq, reply.Sequence, err)
+		}
+	})
+}
