@@ -103,16 +103,38 @@ func (o *cronOptions) command(action, use, short string, args cobra.PositionalAr
 				if err != nil {
 					return cronExit(err)
 				}
-				if err := o.print(cmd.OutOrStdout(), answer); err != nil || action != cron.ActionAdd {
+				if err := o.print(cmd.OutOrStdout(), answer); err != nil {
 					return err
 				}
-				if missing := lacking(ctx, b, cmp.Or(o.request.Queue, bus.DefaultQueue), o.request.Tool); missing != "" {
-					fmt.Fprintf(cmd.ErrOrStderr(), "worker: %s\n", missing)
+				for _, missing := range []string{o.lackingWorker(ctx, b), o.lackingChannel(ctx, b)} {
+					if missing != "" {
+						fmt.Fprintf(cmd.ErrOrStderr(), "worker: %s\n", missing)
+					}
 				}
 				return nil
 			})
 		},
 	}
+}
+
+func (o *cronOptions) lackingWorker(ctx context.Context, b *bus.Bus) string {
+	if o.request.Action != cron.ActionAdd {
+		return ""
+	}
+	return lacking(ctx, b, cmp.Or(o.request.Queue, bus.DefaultQueue), o.request.Tool)
+}
+
+// lackingChannel says that nobody delivers to the channel that was named, which
+// may be a misspelt one; nothing if that is not so, or cannot be told.
+func (o *cronOptions) lackingChannel(ctx context.Context, b *bus.Bus) string {
+	name := o.request.Channel
+	if name == "" || name == tools.LastChannel {
+		return ""
+	}
+	if served, err := b.ChannelServed(ctx, tools.Token(name)); err != nil || served {
+		return ""
+	}
+	return fmt.Sprintf("nobody serves the channel %q now; what the job tells goes to the default channel until a worker is given it with --channel", tools.Excerpt(name, 80))
 }
 
 // takeArgs reads NAME, TOOL and the arguments of the tool.
