@@ -23,7 +23,7 @@ func TestConsoleIsHarmless(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `» failed: sh\x1b[2Jell in session s\n1 (n\u202eote)` + "\n" +
-		`\x1b]0;title\x07red` + "\n" + `next\x0dover\u202egnp\u200b\u2066\xad\ufeff\x85 \xff\U000e0041 tab` + "\tümlaut 漢字\n"
+		`  \x1b]0;title\x07red` + "\n" + `  next\x0dover\u202egnp\u200b\u2066\xad\ufeff\x85 \xff\U000e0041 tab` + "\tümlaut 漢字\n"
 	if got := out.String(); got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}

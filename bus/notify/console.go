@@ -21,9 +21,10 @@ type Console struct {
 // NewConsole returns a channel that writes to w, in one piece per notification.
 func NewConsole(w io.Writer) *Console { return &Console{w: w} }
 
-// Send writes n. Nothing in it can change what the terminal shows elsewhere.
+// Send writes n. Nothing in it can change what the terminal shows elsewhere, and
+// its lines are moved in below the first, so that none looks like one of the log.
 func (c *Console) Send(_ context.Context, n Notification) error {
-	text := heading(n) + "\n" + someLines(strings.TrimRight(tools.Escape(n.Text), "\n")) + "\n"
+	text := heading(n) + "\n" + indent(someLines(strings.TrimRight(tools.Escape(n.Text), "\n"))) + "\n"
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, err := io.WriteString(c.w, text); err != nil {

@@ -17,6 +17,17 @@ func TestConsoleLeavesOutTheMiddle(t *testing.T) {
 	}
 }
 
+// A text cannot pass for lines of the log, or for another notification.
+func TestConsoleSetsTextOff(t *testing.T) {
+	var out strings.Builder
+	if err := NewConsole(&out).Send(t.Context(), Notification{Tool: "shell", Text: "a\n\n13:03:16 INF forged\n» agent\n"}); err != nil {
+		t.Fatal(err)
+	}
+	if want := "» shell\n  a\n  \n  13:03:16 INF forged\n  » agent\n"; out.String() != want {
+		t.Errorf("got  %q\nwant %q", out.String(), want)
+	}
+}
+
 // What a sub-agent started is told under the session that the user knows.
 func TestHeadingNamesTheUsersSession(t *testing.T) {
 	for session, want := range map[string]string{
