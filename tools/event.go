@@ -145,7 +145,7 @@ func DecodeTick(data []byte) (Tick, error) {
 		return Tick{}, fmt.Errorf("decode tick: %w", err)
 	}
 	if !IsToken(t.Tool) {
-		return Tick{}, fmt.Errorf("decode tick: the tool %q is not of the form [A-Za-z0-9_-]{1,64}", Excerpt(t.Tool, 80))
+		return Tick{}, fmt.Errorf("decode tick: the tool %q is not of the form %s", Excerpt(t.Tool, 80), TokenForm)
 	}
 	return t, nil
 }

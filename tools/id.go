@@ -35,6 +35,9 @@ func Token(id string) string {
 	return hashPrefix + tokenEncoding.EncodeToString(sum[:20])
 }
 
+// TokenForm says in error texts what IsToken wants.
+const TokenForm = "[A-Za-z0-9_-]{1,64}, not beginning with -"
+
 // IsToken reports whether s may stand in a subject, a key or a file name.
 func IsToken(s string) bool {
 	if s == "" || len(s) > maxTokenLen || s[0] == '-' {

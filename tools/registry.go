@@ -49,7 +49,7 @@ func (r *Registry) Register(tools ...Tool) error {
 func (r *Registry) register(tool Tool) error {
 	e := entry{tool: tool, def: tool.Definition()}
 	if !IsToken(e.def.Name) {
-		return fmt.Errorf("register tool %q: the name is not of the form [A-Za-z0-9_-]{1,64}", e.def.Name)
+		return fmt.Errorf("register tool %q: the name is not of the form %s", e.def.Name, TokenForm)
 	}
 	if e.def.Effect == "" {
 		e.def.Effect = Once

@@ -97,7 +97,7 @@ func (j Job) check(args json.RawMessage) error {
 	err := json.Unmarshal(args, &object)
 	for _, token := range []struct{ what, text string }{{"name", j.Name}, {"tool", j.Tool}, {"queue", cmp.Or(j.Queue, bus.DefaultQueue)}} {
 		if !tools.IsToken(token.text) {
-			return fmt.Errorf("the %s %q is not of the form [A-Za-z0-9_-]{1,64}", token.what, tools.Excerpt(token.text, 80))
+			return fmt.Errorf("the %s %q is not of the form %s", token.what, tools.Excerpt(token.text, 80), tools.TokenForm)
 		}
 	}
 	switch {

@@ -23,7 +23,7 @@ type ToolConfig struct {
 
 type toolArgs struct {
 	Action       string `json:"action" jsonschema:"what to do"`
-	Name         string `json:"name,omitempty" jsonschema:"the job's name, of the form [A-Za-z0-9_-]{1,64}; all actions but list want it"`
+	Name         string `json:"name,omitempty" jsonschema:"the job's name, of the form [A-Za-z0-9_-]{1,64} and not beginning with -; all actions but list want it"`
 	Message      string `json:"message,omitempty" jsonschema:"for add and update: text that the user is sent each time"`
 	Prompt       string `json:"prompt,omitempty" jsonschema:"for add and update: what an agent is asked each time; give this or message"`
 	At           string `json:"at,omitempty" jsonschema:"run once, at this time: RFC 3339, such as 2026-01-31T09:00:00+01:00"`

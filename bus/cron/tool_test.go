@@ -109,6 +109,7 @@ func TestTool(t *testing.T) {
 		want string
 	}{
 		{args{"action": "add", "name": "a.b", "every_seconds": 5, "message": "x"}, "not of the form"},
+		{args{"action": "add", "name": "-b", "every_seconds": 5, "message": "x"}, "not of the form [A-Za-z0-9_-]{1,64}, not beginning with -"},
 		{args{"action": "add", "name": "x", "cron": "61 * * * *", "message": "x"}, "cron expression"},
 		{args{"action": "add", "name": "x", "cron": "* * * * *", "time_zone": "Mars", "message": "x"}, "time zone"},
 		{args{"action": "add", "name": "x", "every_seconds": 5, "time_zone": "UTC", "message": "x"}, "time zone"},

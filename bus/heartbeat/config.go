@@ -89,7 +89,7 @@ func (c Config) withDefaults() (Config, error) {
 	var args map[string]json.RawMessage
 	switch err := json.Unmarshal(c.Args, &args); {
 	case !tools.IsToken(c.Name):
-		return c, fmt.Errorf("the name %q of the heartbeat is not of the form [A-Za-z0-9_-]{1,64}", tools.Excerpt(c.Name, 80))
+		return c, fmt.Errorf("the name %q of the heartbeat is not of the form %s", tools.Excerpt(c.Name, 80), tools.TokenForm)
 	case c.Disabled:
 		return c, nil
 	case c.Workspace == "":
@@ -97,7 +97,7 @@ func (c Config) withDefaults() (Config, error) {
 	case c.Every < MinEvery && !c.AllowShort:
 		return c, fmt.Errorf("the heartbeat's interval %s is shorter than %s; shorter ones must be allowed explicitly", c.Every, MinEvery)
 	case c.Tool != "" && !tools.IsToken(c.Tool):
-		return c, fmt.Errorf("the tool %q of the heartbeat is not of the form [A-Za-z0-9_-]{1,64}", tools.Excerpt(c.Tool, 80))
+		return c, fmt.Errorf("the tool %q of the heartbeat is not of the form %s", tools.Excerpt(c.Tool, 80), tools.TokenForm)
 	case err != nil || args == nil:
 		return c, errors.New("the arguments of the heartbeat are not a JSON object")
 	}

@@ -64,7 +64,7 @@ func New(b *bus.Bus, cfg Config) (*Notifier, error) {
 	}
 	for _, name := range append(sortedNames(cfg.Channels), cfg.Default) {
 		if tools.Token(name) != name || name == tools.LastChannel {
-			return nil, fmt.Errorf("channel %.80q: want a name of the form [A-Za-z0-9_-]{1,64}, other than %q", name, tools.LastChannel)
+			return nil, fmt.Errorf("channel %.80q: want a name of the form %s or h_, other than %q", name, tools.TokenForm, tools.LastChannel)
 		}
 	}
 	return &Notifier{bus: b, cfg: cfg, log: cfg.Log, served: served{bus: b, known: map[string]answer{}}}, nil

@@ -58,7 +58,7 @@ func Open(ctx context.Context, b *bus.Bus, name, subject string, cfg Config) (*T
 	t := &Tool{bus: b, subject: subject, cfg: cfg.withDefaults()}
 	err := t.checkSubject(ctx)
 	if err == nil && !tools.IsToken(name) {
-		err = errors.New("the name is not of the form [A-Za-z0-9_-]{1,64}")
+		err = errors.New("the name is not of the form " + tools.TokenForm)
 	}
 	if err == nil {
 		t.def, err = t.define(ctx, name)

@@ -28,7 +28,7 @@ func (s *Service) call(ctx context.Context, req micro.Request) (any, error) {
 		return nil, tools.Errorf(tools.CodeInvalidCall, "the call names the tool %q, its subject %q", tools.Excerpt(call.Tool, 80), tools.Excerpt(tool, 80))
 	}
 	if !tools.IsToken(tool) || !tools.IsToken(queue) {
-		return nil, tools.Errorf(tools.CodeInvalidCall, "the subject %q: queue and tool must be of the form [A-Za-z0-9_-]{1,64}", tools.Excerpt(req.Subject(), 200))
+		return nil, tools.Errorf(tools.CodeInvalidCall, "the subject %q: queue and tool must be of the form %s", tools.Excerpt(req.Subject(), 200), tools.TokenForm)
 	}
 	call.Tool = tool
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.CallTime)
@@ -111,7 +111,7 @@ func (s *Service) task(ctx context.Context, req micro.Request) (any, error) {
 		return nil, badRequest(err)
 	}
 	if !tools.IsToken(session) {
-		return nil, tools.Errorf(tools.CodeInvalidArguments, "the session in the subject must be of the form [A-Za-z0-9_-]{1,64}")
+		return nil, tools.Errorf(tools.CodeInvalidArguments, "the session in the subject must be of the form %s", tools.TokenForm)
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ReadTime)
 	defer cancel()

@@ -42,7 +42,7 @@ func (w *Worker) handleTick(ctx context.Context, d *bus.Delivery) error {
 		queue = bus.DefaultQueue
 	}
 	if !tools.IsToken(queue) {
-		return bus.Reject(bus.CodeUndecodable, fmt.Errorf("the queue %q is not of the form [A-Za-z0-9_-]{1,64}", tools.Excerpt(queue, 80)))
+		return bus.Reject(bus.CodeUndecodable, fmt.Errorf("the queue %q is not of the form %s", tools.Excerpt(queue, 80), tools.TokenForm))
 	}
 	log := w.log.With().Str("kind", kind).Str("schedule", name).Logger()
 

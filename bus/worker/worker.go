@@ -118,7 +118,7 @@ func defaultName() string {
 func (w *Worker) Run(ctx context.Context) error {
 	for _, queue := range w.cfg.Queues {
 		if !tools.IsToken(queue) {
-			return fmt.Errorf("queue %q: the name is not of the form [A-Za-z0-9_-]{1,64}", queue)
+			return fmt.Errorf("queue %q: the name is not of the form %s", queue, tools.TokenForm)
 		}
 	}
 	stop, err := w.answerWhatRuns()

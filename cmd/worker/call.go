@@ -130,7 +130,7 @@ func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error 
 		return cli.Exit(cli.ExitUsage, "--wait %s: want more than 0s", o.wait)
 	}
 	if !tools.IsToken(o.queue) || !tools.IsToken(o.call.Tool) {
-		return cli.Exit(cli.ExitUsage, "queue %q and tool %q must be of the form [A-Za-z0-9_-]{1,64}", o.queue, o.call.Tool)
+		return cli.Exit(cli.ExitUsage, "queue %q and tool %q must be of the form %s", o.queue, o.call.Tool, tools.TokenForm)
 	}
 	log, err := o.logging.Logger(stderr)
 	if err != nil {

@@ -35,7 +35,7 @@ func (o *channelOptions) specs() (map[string]string, error) {
 	for _, given := range o.given {
 		name, spec, ok := strings.Cut(given, "=")
 		if !ok || !tools.IsToken(name) { // what was given may hold a secret
-			return nil, cli.Exit(cli.ExitUsage, "--channel: want NAME=SPEC, such as log=file:notes.jsonl, with a NAME of the form [A-Za-z0-9_-]{1,64}")
+			return nil, cli.Exit(cli.ExitUsage, "--channel: want NAME=SPEC, such as log=file:notes.jsonl, with a NAME of the form %s", tools.TokenForm)
 		}
 		if seen[name] {
 			return nil, cli.Exit(cli.ExitUsage, "--channel: the name %q is given twice", name)

@@ -114,7 +114,7 @@ func (o *processOptions) check() error {
 func checkQueues(queues []string) error {
 	for _, queue := range queues {
 		if !tools.IsToken(queue) {
-			return cli.Exit(cli.ExitUsage, "--queue %q: want the form [A-Za-z0-9_-]{1,64}", queue)
+			return cli.Exit(cli.ExitUsage, "--queue %q: want the form %s", queue, tools.TokenForm)
 		}
 	}
 	return nil
