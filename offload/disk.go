@@ -6,37 +6,30 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
-	"sync"
 	"time"
 )
 
 // DiskStore is a Store in a directory, which several processes may share:
 //
-//	<session>/<id>.md            the content, for people and other programs
-//	.blobs/<sha256>              the same file by another name, once per content
-//	.records/<session>/<id>.json the record and the content's index
+//	<session>/<id>.md              the content, for people and other programs
+//	<session>/.<id>.artifact.json  the record and the content's index
+//	.blobs/<sha256>                the content by its digest, to find equal bytes
 //
 // Content files are read-only and linked, not copied, where the file system
 // can; a file without a record is not the store's and is left alone.
+//
+// What a Put returns is durable in the session's directory alone: a crash of
+// the machine may cost a name in .blobs, and then the content is read from the
+// session until a sweep, or the next Put of the id, gives it that name again.
 type DiskStore struct {
 	cfg     StoreConfig
 	dir     *diskDir
 	folds   bool // the disk takes "a" and "A" for one name
 	links   bool // the file system has hard links
 	buffers buffers
-	// recheck is how long a Put may take from its blob to its record before it
-	// looks whether a sweep took the blob.
-	recheck time.Duration
 }
 
-// sweepMargin is the recheck of all stores; a sweep's grace should be longer.
-const sweepMargin = 10 * time.Second
-
-const (
-	blobDir   = ".blobs"
-	recordDir = ".records"
-)
+const blobDir = ".blobs"
 
 // OpenDisk opens the store in dir, which is created if it is missing.
 func OpenDisk(dir string, cfg StoreConfig) (*DiskStore, error) {
@@ -44,8 +37,8 @@ func OpenDisk(dir string, cfg StoreConfig) (*DiskStore, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open artifact directory %q: %w", dir, err)
 	}
-	s := &DiskStore{cfg: cfg.withDefaults(), dir: d, links: true, recheck: sweepMargin}
-	if err = errors.Join(d.mkdir(blobDir), d.mkdir(recordDir)); err == nil {
+	s := &DiskStore{cfg: cfg.withDefaults(), dir: d, links: true}
+	if err = d.mkdir(blobDir); err == nil {
 		s.folds, err = d.foldsCase()
 	}
 	if err != nil {
@@ -55,7 +48,7 @@ func OpenDisk(dir string, cfg StoreConfig) (*DiskStore, error) {
 }
 
 // Close gives the directory back. Contents that are open stay usable.
-func (s *DiskStore) Close() error { return s.dir.root.Close() }
+func (s *DiskStore) Close() error { return s.dir.close() }
 
 // Put implements Store.
 func (s *DiskStore) Put(ctx context.Context, rec Record, src io.Reader, summarize func(*Record, Content) error) (Record, error) {
@@ -69,25 +62,22 @@ func (s *DiskStore) Put(ctx context.Context, rec Record, src io.Reader, summariz
 	return out, nil
 }
 
-func (s *DiskStore) put(ctx context.Context, rec Record, src io.Reader, summarize func(*Record, Content) error) (_ Record, err error) {
+func (s *DiskStore) put(ctx context.Context, rec Record, src io.Reader, summarize func(*Record, Content) error) (Record, error) {
 	if err := checkKey(rec.Session, rec.ID); err != nil {
 		return rec, err
 	}
-	f, temp, err := s.dir.temp()
+	f, err := s.dir.temp(0o400)
 	if err != nil {
 		return rec, err
 	}
-	defer func() {
-		f.Close()
-		s.dir.root.Remove(temp) // gone already if it became the blob
-	}()
+	defer f.discard() // but for its name if it became the blob
 	in, err := s.spool(ctx, f, src)
 	if err != nil {
 		return rec, err
 	}
 	s.cfg.complete(&rec, in.index, in.digest)
 	if summarize != nil {
-		if err := summarize(&rec, newDiskContent(f, in.index)); err != nil {
+		if err := summarize(&rec, newDiskContent(f.File, in.index)); err != nil {
 			return rec, fmt.Errorf("summarize: %w", err)
 		}
 	}
@@ -95,44 +85,25 @@ func (s *DiskStore) put(ctx context.Context, rec Record, src io.Reader, summariz
 	if err != nil {
 		return rec, err
 	}
-	// The disk is waited for twice: first for the bytes of both files, then,
-	// when they have their names, for the names. A crash of the machine between
-	// the two may leave any of the names; nobody has heard of them yet, and
-	// the next Put of the id gives them all again.
-	var staged string
-	err = atOnce(
-		f.Sync,
-		func() (err error) {
-			staged, err = s.stage(entry{Record: rec, Index: index})
-			return err
-		})
-	if staged != "" {
-		defer s.dir.root.Remove(staged) // gone already if it became the record
-	}
+	// The disk is waited for twice: first for the bytes of both files, then for the names of both, which are in one directory. A crash
+	// of the machine between the two may leave any of the names; nobody has
+	// heard of them yet, and the next Put of the id gives them all again.
+	staged, err := s.stage(entry{Record: rec, Index: index})
 	if err != nil {
 		return rec, err
 	}
-	kept := time.Now()
-	if err := s.keep(ctx, temp, in); err != nil {
+	defer staged.discard() // but for its name if it became the record
+	if err := f.Sync(); err != nil {
 		return rec, err
 	}
-	return s.record(ctx, rec, in, staged, kept)
-}
-
-// atOnce runs its arguments at the same time: what the disk is asked together
-// costs one wait.
-func atOnce(do ...func() error) error {
-	errs := make([]error, len(do))
-	var wg sync.WaitGroup
-	for i := range do {
-		wg.Go(func() { errs[i] = do[i]() })
+	if err := s.keep(ctx, f, in); err != nil {
+		return rec, err
 	}
-	wg.Wait()
-	return errors.Join(errs...)
+	return s.record(ctx, rec, in, staged)
 }
 
 // spool writes the source to a file that nobody sees yet.
-func (s *DiskStore) spool(ctx context.Context, f *os.File, src io.Reader) (*intake, error) {
+func (s *DiskStore) spool(ctx context.Context, w io.Writer, src io.Reader) (*intake, error) {
 	var size int64
 	in, err := s.buffers.take(ctx, src, func(block []byte) error {
 		size += int64(len(block))
@@ -141,19 +112,18 @@ func (s *DiskStore) spool(ctx context.Context, f *os.File, src io.Reader) (*inta
 		if s.cfg.Quota > 0 && size > s.cfg.Quota {
 			return s.full(size)
 		}
-		_, err := f.Write(block)
+		_, err := w.Write(block)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	s.buffers.release(in)
-	return in, f.Chmod(0o400)
+	return in, nil
 }
 
-// keep makes a blob of the temporary file, or renews the one that is there. Its
-// name is not durable yet: the one that is there may be as new.
-func (s *DiskStore) keep(ctx context.Context, temp string, in *intake) error {
+// keep makes a blob of the temporary file, or renews the one that is there.
+func (s *DiskStore) keep(ctx context.Context, f *tempFile, in *intake) error {
 	unlock, err := s.dir.lock(ctx, in.digest)
 	if err != nil {
 		return err
@@ -169,10 +139,14 @@ func (s *DiskStore) keep(ctx context.Context, temp string, in *intake) error {
 	if err := s.full(in.index.Size()); err != nil {
 		return err
 	}
-	if err := s.dir.root.Chtimes(temp, now, now); err != nil {
-		return err
+	// The time of the last write will do, unless that was long ago or the store
+	// goes by another clock.
+	if info, err := f.Stat(); err != nil || now.Sub(info.ModTime()).Abs() > time.Second {
+		if err := s.dir.root.Chtimes(f.name, now, now); err != nil {
+			return err
+		}
 	}
-	return s.dir.root.Rename(temp, blob)
+	return f.become(blob)
 }
 
 // sound reports whether a blob is there and what it should be. One that rotted

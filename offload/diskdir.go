@@ -16,11 +16,16 @@ import (
 // diskDir is a directory whose files are replaced whole and durably: written
 // to a temporary file, synced, renamed, and the directory synced.
 type diskDir struct {
-	root *os.Root
-	// locks keep the goroutines of this process in line; the lock files, which
-	// only one of them then waits for, the processes.
-	locks [lockCount]chan struct{}
+	root  *os.Root
+	locks [lockCount]diskLock
 	made  sync.Map // directories that are known to be there
+}
+
+// diskLock keeps the goroutines of this process in line, and by its file, which
+// only one of them then waits for, the processes.
+type diskLock struct {
+	held chan struct{} // has room for the one that holds it
+	file *os.File      // open since the first use; for the holder
 }
 
 const (
@@ -39,7 +44,7 @@ func openDiskDir(dir string) (*diskDir, error) {
 	}
 	d := &diskDir{root: root}
 	for i := range d.locks {
-		d.locks[i] = make(chan struct{}, 1)
+		d.locks[i].held = make(chan struct{}, 1)
 	}
 	for _, name := range []string{tempDir, lockDir} {
 		if err := d.mkdir(name); err != nil {
@@ -49,31 +54,57 @@ func openDiskDir(dir string) (*diskDir, error) {
 	return d, nil
 }
 
+// close gives the directory and the lock files back.
+func (d *diskDir) close() error {
+	err := d.root.Close() // first: nobody opens another lock file
+	for i := range d.locks {
+		l := &d.locks[i]
+		select {
+		case l.held <- struct{}{}:
+			l.drop()
+			<-l.held
+		default: // its holder, who is not done, has it closed in the end
+		}
+	}
+	return err
+}
+
 // lock takes the lock that key falls on; unlock gives it back. Two keys may
 // share a lock, so nobody takes a second one.
 func (d *diskDir) lock(ctx context.Context, key string) (unlock func(), err error) {
 	h := fnv.New32a()
 	io.WriteString(h, key)
 	n := h.Sum32() % lockCount
+	l := &d.locks[n]
 	select {
-	case d.locks[n] <- struct{}{}:
+	case l.held <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	f, err := d.root.OpenFile(fmt.Sprintf("%s/%02d", lockDir, n), os.O_RDWR|os.O_CREATE|noFollow, 0o600)
+	if l.file == nil {
+		l.file, err = d.root.OpenFile(fmt.Sprintf("%s/%02d", lockDir, n), os.O_RDWR|os.O_CREATE|noFollow, 0o600)
+	}
 	if err == nil {
-		if err = flock(ctx, f); err != nil {
-			f.Close()
-		}
+		err = flock(ctx, l.file)
 	}
 	if err != nil {
-		<-d.locks[n]
+		<-l.held
 		return nil, err
 	}
 	return func() {
-		f.Close()
-		<-d.locks[n]
+		if funlock(l.file) != nil {
+			l.drop() // which unlocks as well
+		}
+		<-l.held
 	}, nil
+}
+
+// drop closes the file; the next holder opens it again.
+func (l *diskLock) drop() {
+	if l.file != nil {
+		l.file.Close()
+		l.file = nil
+	}
 }
 
 // mkdir makes a directory and its parents, durably.
@@ -97,18 +128,45 @@ func (d *diskDir) mkdir(name string) error {
 
 // syncDir makes the names in a directory durable.
 func (d *diskDir) syncDir(name string) error {
-	f, err := d.root.Open(name)
+	f, err := d.root.OpenFile(name, os.O_RDONLY|noFollow, 0)
 	if err != nil {
 		return err
 	}
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// temp creates a temporary file; name is for rename or remove.
-func (d *diskDir) temp() (f *os.File, name string, err error) {
-	name = tempDir + "/" + rand.Text()
-	f, err = d.root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL|noFollow, 0o600)
-	return f, name, err
+// tempFile is a file that nobody sees yet.
+type tempFile struct {
+	*os.File
+	dir  *diskDir
+	name string // empty once it is some other file
+}
+
+// temp creates a temporary file.
+func (d *diskDir) temp(mode fs.FileMode) (*tempFile, error) {
+	name := tempDir + "/" + rand.Text()
+	f, err := d.root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL|noFollow, mode)
+	if err != nil {
+		return nil, err
+	}
+	return &tempFile{f, d, name}, nil
+}
+
+// become gives the file another name, in place of what has it.
+func (t *tempFile) become(name string) error {
+	if err := t.dir.root.Rename(t.name, name); err != nil {
+		return err
+	}
+	t.name = ""
+	return nil
+}
+
+// discard closes the file, and removes it unless it became another.
+func (t *tempFile) discard() {
+	t.Close()
+	if t.name != "" {
+		t.dir.root.Remove(t.name)
+	}
 }
 
 // replace puts data at name, durably; name has the old content or the new.
@@ -116,29 +174,31 @@ func (d *diskDir) replace(name string, write func(io.Writer) error) error {
 	if err := d.mkdir(path.Dir(name)); err != nil {
 		return err
 	}
-	temp, err := d.stage(write)
+	t, err := d.stage(write)
 	if err != nil {
 		return err
 	}
-	if err := d.root.Rename(temp, name); err != nil {
-		return errors.Join(err, d.root.Remove(temp))
+	defer t.discard()
+	if err := t.become(name); err != nil {
+		return err
 	}
 	return d.syncDir(path.Dir(name))
 }
 
 // stage writes a temporary file whose bytes are durable.
-func (d *diskDir) stage(write func(io.Writer) error) (temp string, err error) {
-	f, temp, err := d.temp()
+func (d *diskDir) stage(write func(io.Writer) error) (*tempFile, error) {
+	t, err := d.temp(0o600)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	if err = write(f); err == nil {
-		err = f.Sync()
+	if err = write(t); err == nil {
+		err = t.Sync()
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return "", errors.Join(err, d.root.Remove(temp))
+	if err != nil {
+		t.discard()
+		return nil, err
 	}
-	return temp, nil
+	return t, nil
 }
 
 // open opens a regular file for reading, and nothing else.

@@ -14,7 +14,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 )
 
 func openTestDisk(t *testing.T, dir string, cfg StoreConfig) *DiskStore {
@@ -145,7 +144,7 @@ func TestDiskLostNames(t *testing.T) {
 		s := openTestDisk(t, dir, StoreConfig{})
 		before, data := content(1000, 61), content(1000, 62)
 		old := mustPut(t, s, rec("s", "a"), before)
-		files := []string{filepath.Join(dir, blobDir, strings.TrimPrefix(old.Digest, digestPrefix)), filepath.Join(dir, recordDir, "s", "a.json"), filepath.Join(dir, "s", "a.md")}
+		files := []string{filepath.Join(dir, blobDir, strings.TrimPrefix(old.Digest, digestPrefix)), filepath.Join(dir, "s", ".a.artifact.json"), filepath.Join(dir, "s", "a.md")}
 		for i, name := range files {
 			if lost&(1<<i) != 0 {
 				if err := os.Remove(name); err != nil {
@@ -187,7 +186,7 @@ func TestDiskHostileFiles(t *testing.T) {
 		if got, err := readAll(t.Context(), s, out); err == nil {
 			t.Errorf("%s: read %d bytes of it", name, len(got))
 		}
-		record := filepath.Join(dir, recordDir, "s", "a.json")
+		record := filepath.Join(dir, "s", ".a.artifact.json")
 		if err := errors.Join(os.Remove(record), place(record)); err != nil {
 			t.Fatal(err)
 		}
@@ -204,7 +203,7 @@ func TestDiskDamagedRecord(t *testing.T) {
 	s := openTestDisk(t, dir, StoreConfig{})
 	data := content(1000, 62)
 	mustPut(t, s, rec("s", "a"), data)
-	name := filepath.Join(dir, recordDir, "s", "a.json")
+	name := filepath.Join(dir, "s", ".a.artifact.json")
 	if err := os.Truncate(name, 40); err != nil {
 		t.Fatal(err)
 	}
@@ -237,13 +236,14 @@ func TestDiskGrownFile(t *testing.T) {
 // TestDiskSweepDuringPut: as for the object store, the Put looks itself.
 func TestDiskSweepDuringPut(t *testing.T) {
 	s := openTestDisk(t, t.TempDir(), StoreConfig{})
-	f, temp, err := s.dir.temp()
+	f, err := s.dir.temp(0o400)
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer f.discard()
 	in, err := s.spool(t.Context(), f, strings.NewReader("text"))
 	if err == nil {
-		err = s.keep(t.Context(), temp, in)
+		err = s.keep(t.Context(), f, in)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -257,7 +257,8 @@ func TestDiskSweepDuringPut(t *testing.T) {
 	if err := s.dir.root.Remove(blobDir + "/" + in.digest); err != nil { // as a sweep would
 		t.Fatal(err)
 	}
-	if _, err := s.record(t.Context(), r, in, staged, time.Now().Add(-time.Hour)); err == nil {
+	defer staged.discard()
+	if _, err := s.record(t.Context(), r, in, staged); err == nil {
 		t.Error("the put succeeded, its bytes are gone")
 	}
 	if _, err := s.Get(t.Context(), "s", "a"); !errors.Is(err, ErrNotFound) {
@@ -293,12 +294,8 @@ func TestDiskFull(t *testing.T) {
 	if n != 1 {
 		t.Errorf("%d records, want the old one", n)
 	}
-	for _, d := range []string{tempDir, blobDir, recordDir + "/s", "s"} {
+	for d, want := range map[string]int{tempDir: 0, blobDir: 1, "s": 2} {
 		entries, err := os.ReadDir(filepath.Join(dir, d))
-		want := 1
-		if d == tempDir {
-			want = 0
-		}
 		if err != nil || len(entries) > want {
 			t.Errorf("%s holds %d files, %v; want at most %d", d, len(entries), err, want)
 		}

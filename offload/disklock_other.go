@@ -15,6 +15,8 @@ func flock(context.Context, *os.File) error {
 	return fmt.Errorf("lock the artifact directory: %w", errors.ErrUnsupported)
 }
 
+func funlock(*os.File) error { return errors.ErrUnsupported }
+
 const noFollow = 0
 
 func isDiskFull(error) bool { return false }

@@ -13,7 +13,7 @@ import (
 
 // flock takes the lock of an open file, against other processes and against
 // other openings of it in this one. It goes with the file, so a process that
-// dies holds nothing.
+// dies holds nothing. funlock gives it back.
 func flock(ctx context.Context, f *os.File) error {
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
@@ -32,6 +32,8 @@ func flock(ctx context.Context, f *os.File) error {
 		}
 	}
 }
+
+func funlock(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_UN) }
 
 // noFollow keeps a link or a pipe, put where a file should be, from being
 // followed or waited for.

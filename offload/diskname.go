@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"strings"
+
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // foldsCase tries whether the disk takes "a" and "A" for one name.
@@ -27,5 +29,21 @@ func diskName(token string, foldsCase bool) string {
 		return token
 	}
 	sum := sha256.Sum256([]byte(token))
-	return token + "~" + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:10]))
+	return token + foldMark + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:10]))
+}
+
+// foldMark is in no token.
+const foldMark = "~"
+
+// isDiskName reports whether diskName may have made the name.
+func isDiskName(name string) bool {
+	token, _, _ := strings.Cut(name, foldMark)
+	return tools.IsToken(token)
+}
+
+// isRecordName reports whether a file in a session's directory is a record.
+func isRecordName(name string) bool {
+	id, hidden := strings.CutPrefix(name, recordPrefix)
+	id, ok := strings.CutSuffix(id, recordSuffix)
+	return hidden && ok && isDiskName(id)
 }

@@ -9,7 +9,6 @@ import (
 	"iter"
 	"os"
 	"slices"
-	"strings"
 )
 
 // Get implements Store.
@@ -77,12 +76,15 @@ func (s *DiskStore) open(rec Record) (Content, error) {
 	if e.Digest != rec.Digest {
 		return nil, fmt.Errorf("the id has another content now: %w", ErrNotFound)
 	}
-	digest, ok := strings.CutPrefix(e.Digest, digestPrefix)
+	blob, ok := blobPath(e.Digest)
 	var x Index
-	if err := x.UnmarshalBinary(e.Index); err != nil || !ok || strings.Contains(digest, "/") {
+	if err := x.UnmarshalBinary(e.Index); err != nil || !ok {
 		return nil, fmt.Errorf("its record is damaged: %w", ErrCorrupt)
 	}
-	f, info, err := s.dir.open(blobDir + "/" + digest)
+	f, info, err := s.dir.open(blob)
+	if errors.Is(err, fs.ErrNotExist) { // lost in a crash: see DiskStore
+		f, info, err = s.dir.open(s.contentPath(e.Session, e.ID))
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("its bytes are gone: %w", ErrCorrupt)
@@ -137,8 +139,9 @@ func (s *DiskStore) List(ctx context.Context, session string) iter.Seq2[Record, 
 // list returns what can be read, and an error for what cannot.
 func (s *DiskStore) list(ctx context.Context, session string) (recs []Record, err error) {
 	now := s.cfg.now()
-	err = s.each(ctx, session, func(_ string, e entry) error {
-		if !e.expired(now) {
+	err = s.each(ctx, session, func(name string, e entry) error {
+		// Somebody may have copied a session's directory: that is no artifact.
+		if !e.expired(now) && name == s.recordPath(e.Session, e.ID) {
 			recs = append(recs, e.Record)
 		}
 		return nil
@@ -152,18 +155,20 @@ func (s *DiskStore) list(ctx context.Context, session string) (recs []Record, er
 func (s *DiskStore) each(ctx context.Context, session string, f func(name string, e entry) error) error {
 	dirs := []string{diskName(session, s.folds)}
 	if session == "" {
-		entries, err := s.dir.names(recordDir)
+		entries, err := s.dir.names(".")
 		if err != nil {
 			return err
 		}
 		dirs = dirs[:0]
 		for _, e := range entries {
-			dirs = append(dirs, e.Name())
+			if e.IsDir() && isDiskName(e.Name()) {
+				dirs = append(dirs, e.Name())
+			}
 		}
 	}
 	var failed error
 	for _, dir := range dirs {
-		entries, err := s.dir.names(recordDir + "/" + dir)
+		entries, err := s.dir.names(dir)
 		if err != nil {
 			return err
 		}
@@ -171,7 +176,10 @@ func (s *DiskStore) each(ctx context.Context, session string, f func(name string
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			name := recordDir + "/" + dir + "/" + file.Name()
+			if !isRecordName(file.Name()) {
+				continue
+			}
+			name := dir + "/" + file.Name()
 			e, err := s.loadPath(name)
 			if errors.Is(err, fs.ErrNotExist) {
 				continue // deleted meanwhile

@@ -8,11 +8,11 @@ import (
 	"io"
 	"io/fs"
 	"path"
-	"time"
+	"strings"
 )
 
 // record writes the record, unless there is one, and names the content.
-func (s *DiskStore) record(ctx context.Context, rec Record, in *intake, staged string, kept time.Time) (Record, error) {
+func (s *DiskStore) record(ctx context.Context, rec Record, in *intake, staged *tempFile) (Record, error) {
 	unlock, err := s.dir.lock(ctx, rec.Session+"/"+rec.ID)
 	if err != nil {
 		return rec, err
@@ -23,7 +23,7 @@ func (s *DiskStore) record(ctx context.Context, rec Record, in *intake, staged s
 		return rec, err
 	}
 	if taken {
-		return s.again(old, rec, in, kept)
+		return s.again(old, rec, in)
 	}
 	name, blob := s.contentPath(rec.Session, rec.ID), blobDir+"/"+in.digest
 	if err := s.free(name, blob); err != nil {
@@ -33,15 +33,12 @@ func (s *DiskStore) record(ctx context.Context, rec Record, in *intake, staged s
 	if err := s.dir.mkdir(path.Dir(record)); err != nil {
 		return rec, err
 	}
-	err = s.dir.root.Rename(staged, record)
+	err = staged.become(record)
 	if err == nil { // second, so that no kill leaves a name without a record
 		err = s.show(name, blob)
 	}
 	if err == nil {
-		err = s.settle(blob, record, name)
-	}
-	if err == nil {
-		err = s.still(in.digest, kept)
+		err = s.dir.syncDir(path.Dir(name))
 	}
 	if err != nil {
 		return rec, errors.Join(err, s.drop(rec.Session, rec.ID))
@@ -50,7 +47,7 @@ func (s *DiskStore) record(ctx context.Context, rec Record, in *intake, staged s
 }
 
 // again answers a Put of an id that has a record.
-func (s *DiskStore) again(old entry, rec Record, in *intake, kept time.Time) (Record, error) {
+func (s *DiskStore) again(old entry, rec Record, in *intake) (Record, error) {
 	if old.Digest != rec.Digest {
 		return rec, ErrExists
 	}
@@ -59,16 +56,7 @@ func (s *DiskStore) again(old entry, rec Record, in *intake, kept time.Time) (Re
 		err = s.save(old)
 	}
 	name, blob := s.contentPath(rec.Session, rec.ID), blobDir+"/"+in.digest
-	return old.Record, errors.Join(err, s.show(name, blob), s.settle(blob, name), s.still(in.digest, kept))
-}
-
-// settle makes names durable.
-func (s *DiskStore) settle(names ...string) error {
-	syncs := make([]func() error, len(names))
-	for i, name := range names {
-		syncs[i] = func() error { return s.dir.syncDir(path.Dir(name)) }
-	}
-	return atOnce(syncs...)
+	return old.Record, errors.Join(err, s.show(name, blob), s.dir.syncDir(path.Dir(name)))
 }
 
 // current returns the record that takes the id of rec. What is left of one
@@ -96,23 +84,24 @@ func (s *DiskStore) drop(session, id string) error {
 	return s.dir.remove(s.recordPath(session, id))
 }
 
-// still looks, after a Put that took long, whether its blob is still there.
-func (s *DiskStore) still(digest string, kept time.Time) error {
-	if time.Since(kept) < s.recheck {
-		return nil
-	}
-	if _, err := s.dir.root.Lstat(blobDir + "/" + digest); err != nil {
-		return fmt.Errorf("a sweep removed the bytes before they were recorded, put them again: %w", err)
-	}
-	return nil
-}
-
 func (s *DiskStore) contentPath(session, id string) string {
 	return diskName(session, s.folds) + "/" + diskName(id, s.folds) + ".md"
 }
 
 func (s *DiskStore) recordPath(session, id string) string {
-	return recordDir + "/" + diskName(session, s.folds) + "/" + diskName(id, s.folds) + ".json"
+	return diskName(session, s.folds) + "/" + recordPrefix + diskName(id, s.folds) + recordSuffix
+}
+
+// A record is hidden beside its content, by a name that nobody else gives.
+const (
+	recordPrefix = "."
+	recordSuffix = ".artifact.json"
+)
+
+// blobPath is where the content of a digest is; ok says whether it is one.
+func blobPath(digest string) (name string, ok bool) {
+	sum, ok := strings.CutPrefix(digest, digestPrefix)
+	return blobDir + "/" + sum, ok && !strings.Contains(sum, "/")
 }
 
 // load reads a record. fs.ErrNotExist, ErrCorrupt.
@@ -145,10 +134,10 @@ func (s *DiskStore) save(e entry) error {
 }
 
 // stage writes an entry to a temporary file.
-func (s *DiskStore) stage(e entry) (temp string, err error) {
+func (s *DiskStore) stage(e entry) (*tempFile, error) {
 	data, err := json.Marshal(e)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	return s.dir.stage(writer(data))
 }

@@ -2,6 +2,7 @@ package offload
 
 import (
 	"bytes"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -13,28 +14,44 @@ import (
 )
 
 // show gives the content its name in the session, in place of what has it. The
-// name is not durable yet.
+// name is not durable yet; what it replaces may be, so there is always one.
 func (s *DiskStore) show(name, blob string) error {
 	if err := s.dir.mkdir(path.Dir(name)); err != nil {
 		return err
 	}
-	there, same, err := s.compare(name, blob)
-	if err != nil || same {
+	err := s.place(blob, name)
+	if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	if there {
-		err = s.dir.remove(name)
+	has, err := s.compare(name, blob)
+	if err != nil || has == linked {
+		return err
 	}
-	if err == nil && s.links {
-		if err = s.dir.root.Link(blob, name); err == nil {
-			return nil
+	t := &tempFile{dir: s.dir, name: tempDir + "/" + rand.Text()}
+	defer t.discard()
+	if has == copied {
+		if !s.links || s.dir.root.Link(blob, t.name) != nil {
+			return nil // the copy is as good
+		}
+	} else if err := s.place(blob, t.name); err != nil {
+		return err
+	}
+	return t.become(name)
+}
+
+// place gives the content in a file another name, which must be free: a link
+// to it, or a durable copy where there can be none.
+func (s *DiskStore) place(from, to string) error {
+	if s.links {
+		if err := s.dir.root.Link(from, to); err == nil || !cannotLink(err) {
+			return err
 		}
 	}
-	if err != nil && !cannotLink(err) {
-		return err
+	if _, err := s.dir.root.Lstat(to); err == nil {
+		return fs.ErrExist
 	}
-	return s.dir.replace(name, func(w io.Writer) error {
-		f, _, err := s.dir.open(blob)
+	return s.dir.replace(to, func(w io.Writer) error {
+		f, _, err := s.dir.open(from)
 		if err != nil {
 			return err
 		}
@@ -47,8 +64,8 @@ func (s *DiskStore) show(name, blob string) error {
 // one is the store's if it is the blob, or if a crash of the machine kept the
 // name of some other blob and lost the record.
 func (s *DiskStore) free(name, blob string) error {
-	there, same, err := s.compare(name, blob)
-	if !there || same || err != nil {
+	has, err := s.compare(name, blob)
+	if err != nil || has != other {
 		return err
 	}
 	f, _, err := s.dir.open(name)
@@ -60,34 +77,48 @@ func (s *DiskStore) free(name, blob string) error {
 	if _, err := io.Copy(sha, f); err != nil {
 		return err
 	}
-	_, same, err = s.compare(name, blobDir+"/"+hex.EncodeToString(sha.Sum(nil)))
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !same {
+	has, err = s.compare(name, blobDir+"/"+hex.EncodeToString(sha.Sum(nil)))
+	if errors.Is(err, fs.ErrNotExist) || err == nil && has == other {
 		return fmt.Errorf("%w: %q was not written by this store; move it away", ErrExists, name)
 	}
 	return err
 }
 
-// compare reports whether name is there, and whether it is the blob or a copy
-// of it.
-func (s *DiskStore) compare(name, blob string) (there, same bool, err error) {
+// what a name has, compared with a blob
+type likeness int
+
+const (
+	nothing likeness = iota
+	other
+	copied
+	linked
+)
+
+// compare tells what is at name. fs.ErrNotExist: something is, and no blob.
+func (s *DiskStore) compare(name, blob string) (likeness, error) {
 	f, have, err := s.dir.open(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, false, nil
+		return nothing, nil
 	}
 	if err != nil {
-		return false, false, err
+		return nothing, err
 	}
 	defer f.Close()
 	b, want, err := s.dir.open(blob)
 	if err != nil {
-		return true, false, err
+		return other, err
 	}
 	defer b.Close()
-	if os.SameFile(have, want) || have.Size() != want.Size() {
-		return true, os.SameFile(have, want), nil
+	if os.SameFile(have, want) {
+		return linked, nil
 	}
-	same, err = sameBytes(f, b)
-	return true, same, err
+	if have.Size() != want.Size() {
+		return other, nil
+	}
+	if same, err := sameBytes(f, b); err != nil || !same {
+		return other, err
+	}
+	return copied, nil
 }
 
 func sameBytes(a, b io.Reader) (bool, error) {

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"time"
 )
 
-// Sweep implements Store. Blobs are listed before records: a blob older than
-// grace whose Put is not done would have to have waited for longer than grace
-// between the two to be missed, and then looks itself (recheck).
+// Sweep implements Store. Blobs are listed before records: a blob whose Put is
+// not done is missed only if it is older than grace. If the Put has linked it by
+// then, the content is in the session; if not, there is nothing to link, and the
+// Put fails.
 func (s *DiskStore) Sweep(ctx context.Context, grace time.Duration) (SweepReport, error) {
 	var report SweepReport
 	err := errors.Join(s.sweepTemp(grace, &report), s.sweepBlobs(ctx, grace, &report))
@@ -40,11 +42,18 @@ func (s *DiskStore) sweepBlobs(ctx context.Context, grace time.Duration, report 
 	if err != nil {
 		return err
 	}
-	named := map[string]bool{}
+	there, named := map[string]bool{}, map[string]bool{}
+	for _, b := range blobs {
+		there[digestPrefix+b.Name()] = true
+	}
+	var lost []entry
 	err = s.each(ctx, "", func(_ string, e entry) error {
 		alive, err := s.sweepRecord(ctx, e, report)
 		if alive {
 			named[e.Digest] = true
+		}
+		if alive && !there[e.Digest] {
+			lost = append(lost, e)
 		}
 		return err
 	})
@@ -59,7 +68,33 @@ func (s *DiskStore) sweepBlobs(ctx context.Context, grace time.Duration, report 
 			}
 		}
 	}
-	return nil
+	for _, e := range lost {
+		err = errors.Join(err, s.restore(ctx, e))
+	}
+	return err
+}
+
+// restore gives a content its name as a blob again, if a crash took it and the
+// session has the bytes. What cannot be restored is for Open to tell.
+func (s *DiskStore) restore(ctx context.Context, e entry) error {
+	blob, ok := blobPath(e.Digest)
+	var x Index
+	if err := x.UnmarshalBinary(e.Index); err != nil || !ok {
+		return nil
+	}
+	unlock, err := s.dir.lock(ctx, path.Base(blob))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if _, err := s.dir.root.Lstat(blob); !errors.Is(err, fs.ErrNotExist) {
+		return err // a Put came first
+	}
+	name := s.contentPath(e.Session, e.ID)
+	if sound, err := s.sound(name, &x); err != nil || !sound {
+		return err
+	}
+	return s.place(name, blob)
 }
 
 // sweepRecord buries an expired record and forgets an old tombstone.

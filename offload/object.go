@@ -58,8 +58,13 @@ type ObjectStore struct {
 	// may only add leaves what it no longer needs to the sweeper.
 	noPurge     atomic.Bool
 	tidyTimeout time.Duration
-	recheck     time.Duration
+	// recheck is how long a Put may take from its blob to its record before it
+	// looks whether a sweep took the blob.
+	recheck time.Duration
 }
+
+// sweepMargin is the default of recheck; a sweep's grace should be longer.
+const sweepMargin = 10 * time.Second
 
 // OpenObject opens the store, and creates the buckets that are missing. An
 // existing bucket is taken as it is.

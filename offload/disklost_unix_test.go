@@ -1,0 +1,247 @@
+//go:build unix
+
+package offload
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// blobFile is where the content of a record lies by its digest.
+func blobFile(dir string, r Record) string {
+	return filepath.Join(dir, blobDir, strings.TrimPrefix(r.Digest, digestPrefix))
+}
+
+// oneFile fails unless all names are those of one file.
+func oneFile(t *testing.T, names ...string) {
+	t.Helper()
+	var first os.FileInfo
+	for _, name := range names {
+		info, err := os.Stat(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first == nil {
+			first = info
+		}
+		if !os.SameFile(first, info) {
+			t.Errorf("%q is not the same file as %q", name, names[0])
+		}
+	}
+}
+
+// TestDiskLostBlob: a crash of the machine may take the name of a blob, which is
+// not durable when a Put returns. Nothing is lost, and the name comes back.
+func TestDiskLostBlob(t *testing.T) {
+	data := content(3*BlockSize+7, 70)
+	for name, back := range map[string]func(t *testing.T, s Store){
+		"sweep": func(t *testing.T, s Store) {
+			if report, err := s.Sweep(t.Context(), 0); err != nil || report != (SweepReport{}) {
+				t.Errorf("sweep: %+v, %v; want nothing removed", report, err)
+			}
+		},
+		"put again": func(t *testing.T, s Store) { mustPut(t, s, rec("s", "a"), data) },
+		"put elsewhere, then again": func(t *testing.T, s Store) {
+			mustPut(t, s, rec("other", "b"), data)
+			mustPut(t, s, rec("s", "a"), data)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := openTestDisk(t, dir, StoreConfig{})
+			out := mustPut(t, s, rec("s", "a"), data)
+			blob := blobFile(dir, out)
+			if err := os.Remove(blob); err != nil {
+				t.Fatal(err)
+			}
+			mustRead(t, s, out, data)
+			back(t, s)
+			mustRead(t, s, out, data)
+			b := mustPut(t, s, rec("other", "b"), data)
+			mustRead(t, s, b, data)
+			oneFile(t, blob, filepath.Join(dir, "s", "a.md"), filepath.Join(dir, "other", "b.md"))
+		})
+	}
+}
+
+// TestDiskLostBlobExpires: content without a name as a blob goes with its record.
+func TestDiskLostBlobExpires(t *testing.T) {
+	var c clock
+	dir := t.TempDir()
+	s := openTestDisk(t, dir, StoreConfig{TTL: time.Hour, Now: c.Now})
+	out := mustPut(t, s, rec("s", "a"), content(1000, 71))
+	if err := os.Remove(blobFile(dir, out)); err != nil {
+		t.Fatal(err)
+	}
+	c.add(61 * time.Minute)
+	if report, err := s.Sweep(t.Context(), 0); err != nil || report.Records != 1 {
+		t.Errorf("sweep: %+v, %v; want one record", report, err)
+	}
+	for _, name := range []string{blobFile(dir, out), filepath.Join(dir, "s", "a.md")} {
+		if _, err := os.Stat(name); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%q is left: %v", name, err)
+		}
+	}
+}
+
+// TestDiskLostBlobAndDamage: bytes that are not those that were put are neither
+// read nor made a blob, which other sessions would get; the next Put heals them.
+func TestDiskLostBlobAndDamage(t *testing.T) {
+	dir := t.TempDir()
+	s := openTestDisk(t, dir, StoreConfig{})
+	data := content(1000, 72)
+	out := mustPut(t, s, rec("s", "a"), data)
+	name := filepath.Join(dir, "s", "a.md")
+	if err := errors.Join(os.Remove(blobFile(dir, out)), os.Remove(name), os.WriteFile(name, content(1000, 73), 0o400)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Sweep(t.Context(), 0); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(blobFile(dir, out)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a sweep made a blob of other bytes: %v", err)
+	}
+	if got, err := readAll(t.Context(), s, out); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("read %d bytes, %v; want ErrCorrupt", len(got), err)
+	}
+	mustRead(t, s, mustPut(t, s, rec("s", "a"), data), data)
+	oneFile(t, name, blobFile(dir, out))
+}
+
+// TestDiskNeighbours: what else lies in the directory, or among the artifacts of
+// a session, is no artifact, stops no sweep and stays.
+func TestDiskNeighbours(t *testing.T) {
+	dir := t.TempDir()
+	s := openTestDisk(t, dir, StoreConfig{})
+	mustPut(t, s, rec("s", "a"), content(1000, 74))
+	if err := os.CopyFS(filepath.Join(dir, "backup"), os.DirFS(filepath.Join(dir, "s"))); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"notes.txt", "s/.settings.json", "s/.a b.artifact.json", "lost+found/.x.artifact.json", "docs/readme.md"} {
+		name = filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte("mine"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := filesIn(t, dir)
+	var ids []string
+	for r, err := range s.List(t.Context(), "") {
+		if ids = append(ids, r.Session+"/"+r.ID); err != nil {
+			t.Error(err)
+		}
+	}
+	if fmt.Sprint(ids) != "[s/a]" {
+		t.Errorf("list %v, want s/a", ids)
+	}
+	if report, err := s.Sweep(t.Context(), 0); err != nil || report != (SweepReport{}) {
+		t.Errorf("sweep: %+v, %v; want nothing", report, err)
+	}
+	if err := s.Delete(t.Context(), "s", "a"); err != nil {
+		t.Error(err)
+	}
+	if after := filesIn(t, dir); len(after) != len(before)-2 {
+		t.Errorf("before\n%q, after deleting one artifact\n%q", before, after)
+	}
+}
+
+func filesIn(t *testing.T, dir string) (names []string) {
+	err := filepath.WalkDir(dir, func(name string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && filepath.Base(filepath.Dir(name)) != lockDir {
+			names = append(names, strings.TrimPrefix(name, dir+"/"))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// TestDiskKilled kills a process that puts, deletes and puts again: what it
+// heard of is there, and after a sweep nothing is that no record answers for.
+func TestDiskKilled(t *testing.T) {
+	const env = "STEVEDORE_TEST_DISK_KILLED"
+	kept := func(i int) []byte { return content(100+i%3*BlockSize, uint64(i%7)) }
+	if dir := os.Getenv(env); dir != "" {
+		s := openTestDisk(t, dir, StoreConfig{})
+		for i := 0; ; i++ {
+			// Equal contents come again, while those of before are deleted.
+			for _, id := range []string{fmt.Sprint("kept", os.Getpid(), "_", i), "gone"} {
+				if _, err := s.Put(context.Background(), rec("s", id), bytes.NewReader(kept(i)), nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			fmt.Println("put", os.Getpid(), i)
+			if err := s.Delete(context.Background(), "s", "gone"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	dir := t.TempDir()
+	s := openTestDisk(t, dir, StoreConfig{})
+	for round := range 6 {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestDiskKilled$", "-test.v")
+		cmd.Env = append(os.Environ(), env+"="+dir)
+		out, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var pid, last int
+		n := 0
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			if _, err := fmt.Sscanf(lines.Text(), "put %d %d", &pid, &last); err == nil {
+				if n++; n == 5+3*round {
+					cmd.Process.Kill() // what it said before is read to the end
+				}
+			}
+		}
+		cmd.Wait()
+		if n < 5+3*round {
+			t.Fatalf("the process ended after %d puts", n)
+		}
+		for i := range last + 1 {
+			r, err := s.Get(t.Context(), "s", fmt.Sprint("kept", pid, "_", i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			mustRead(t, s, r, kept(i))
+		}
+		if err := s.Delete(t.Context(), "s", "gone"); err != nil && !errors.Is(err, ErrNotFound) {
+			t.Error(err)
+		}
+		if _, err := s.Sweep(t.Context(), 0); err != nil {
+			t.Error(err)
+		}
+		checkNoOrphan(t, s, dir)
+	}
+}
+
+// checkNoOrphan fails if a file in the directory belongs to no record.
+func checkNoOrphan(t *testing.T, s *DiskStore, dir string) {
+	t.Helper()
+	var want []string
+	for r, err := range s.List(t.Context(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, s.recordPath(r.Session, r.ID), s.contentPath(r.Session, r.ID), strings.TrimPrefix(blobFile("", r), "/"))
+	}
+	for _, name := range filesIn(t, dir) {
+		if !slices.Contains(want, name) {
+			t.Errorf("%q belongs to no record", name)
+		}
+	}
+}
