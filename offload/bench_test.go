@@ -114,7 +114,7 @@ func benchObjectPut(b *testing.B, size int) {
 	}
 	blobOnly := func(n int) {
 		up := s.newUpload(0)
-		in, err := s.buffers.take(ctx, bytes.NewReader(unique(data, n+1e9)), func(block []byte) error { return up.send(ctx, block) })
+		in, err := s.buffers.take(ctx, bytes.NewReader(unique(data, n+1e9)), func(block []byte) error { return up.send(ctx, block) }, nil)
 		if err == nil {
 			err = up.commit(ctx, in)
 		}

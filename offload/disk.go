@@ -71,7 +71,9 @@ func (s *DiskStore) put(ctx context.Context, rec Record, src io.Reader, summariz
 		return rec, err
 	}
 	defer f.discard() // but for its name if it became the blob
-	in, err := s.spool(ctx, f, src)
+	synced := &writeback{file: f.File}
+	defer synced.running.Wait()
+	in, err := s.spool(ctx, synced, src)
 	if err != nil {
 		return rec, err
 	}
@@ -85,7 +87,8 @@ func (s *DiskStore) put(ctx context.Context, rec Record, src io.Reader, summariz
 	if err != nil {
 		return rec, err
 	}
-	// The disk is waited for twice: first for the bytes of both files, then for the names of both, which are in one directory. A crash
+	// The disk is waited for twice: first for the bytes of both files, at the
+	// same time, then for the names of both, which are in one directory. A crash
 	// of the machine between the two may leave any of the names; nobody has
 	// heard of them yet, and the next Put of the id gives them all again.
 	staged, err := s.stage(entry{Record: rec, Index: index})
@@ -93,7 +96,7 @@ func (s *DiskStore) put(ctx context.Context, rec Record, src io.Reader, summariz
 		return rec, err
 	}
 	defer staged.discard() // but for its name if it became the record
-	if err := f.Sync(); err != nil {
+	if err := synced.wait(); err != nil {
 		return rec, err
 	}
 	if err := s.keep(ctx, f, in); err != nil {
@@ -102,8 +105,9 @@ func (s *DiskStore) put(ctx context.Context, rec Record, src io.Reader, summariz
 	return s.record(ctx, rec, in, staged)
 }
 
-// spool writes the source to a file that nobody sees yet.
-func (s *DiskStore) spool(ctx context.Context, w io.Writer, src io.Reader) (*intake, error) {
+// spool writes the source to a file that nobody sees yet. When it is written,
+// the disk is at work on it.
+func (s *DiskStore) spool(ctx context.Context, w *writeback, src io.Reader) (*intake, error) {
 	var size int64
 	in, err := s.buffers.take(ctx, src, func(block []byte) error {
 		size += int64(len(block))
@@ -112,9 +116,8 @@ func (s *DiskStore) spool(ctx context.Context, w io.Writer, src io.Reader) (*int
 		if s.cfg.Quota > 0 && size > s.cfg.Quota {
 			return s.full(size)
 		}
-		_, err := w.Write(block)
-		return err
-	})
+		return w.write(block)
+	}, w.end)
 	if err != nil {
 		return nil, err
 	}

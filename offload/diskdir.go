@@ -192,6 +192,7 @@ func (d *diskDir) stage(write func(io.Writer) error) (*tempFile, error) {
 		return nil, err
 	}
 	if err = write(t); err == nil {
+		startWriteback(t.File, 0, 0)
 		err = t.Sync()
 	}
 	if err != nil {

@@ -241,8 +241,9 @@ func TestDiskSweepDuringPut(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.discard()
-	in, err := s.spool(t.Context(), f, strings.NewReader("text"))
-	if err == nil {
+	w := &writeback{file: f.File}
+	in, err := s.spool(t.Context(), w, strings.NewReader("text"))
+	if err = errors.Join(err, w.wait()); err == nil {
 		err = s.keep(t.Context(), f, in)
 	}
 	if err != nil {

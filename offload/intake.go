@@ -35,10 +35,14 @@ type intake struct {
 
 // take reads src to its end in whole blocks, however little a Read returns,
 // and gives each to sink, which may not keep it. A block is indexed and hashed
-// beside sink. At most ring blocks are in memory.
-func (b *buffers) take(ctx context.Context, src io.Reader, sink func(block []byte) error) (*intake, error) {
+// beside sink; ended, unless nil, is called when sink has had the last one,
+// while that goes on. At most ring blocks are in memory.
+func (b *buffers) take(ctx context.Context, src io.Reader, sink func(block []byte) error, ended func()) (*intake, error) {
+	if ended == nil {
+		ended = func() {}
+	}
 	in := &intake{}
-	if err := in.run(ctx, b, src, sink); err != nil {
+	if err := in.run(ctx, b, src, sink, ended); err != nil {
 		b.release(in)
 		return nil, err
 	}
@@ -55,16 +59,16 @@ func (b *buffers) release(in *intake) {
 	}
 }
 
-func (in *intake) run(ctx context.Context, b *buffers, src io.Reader, sink func([]byte) error) (err error) {
+func (in *intake) run(ctx context.Context, b *buffers, src io.Reader, sink func([]byte) error, ended func()) (err error) {
 	w := NewIndexer()
 	var (
-		todo    = make(chan []byte, ring)
-		indexed = make(chan struct{}, ring)
-		ended   sync.WaitGroup
+		todo     = make(chan []byte, ring)
+		indexed  = make(chan struct{}, ring)
+		indexing sync.WaitGroup
 	)
 	defer func() {
 		close(todo)
-		ended.Wait()
+		indexing.Wait()
 		if err == nil {
 			in.index, in.digest = w.Finish()
 		}
@@ -87,7 +91,7 @@ func (in *intake) run(ctx context.Context, b *buffers, src io.Reader, sink func(
 		block := in.blocks[slot][:n]
 		in.blocks[slot] = block
 		if in.read == 0 && !last {
-			ended.Go(func() {
+			indexing.Go(func() {
 				for block := range todo {
 					w.block(block)
 					indexed <- struct{}{}
@@ -103,9 +107,12 @@ func (in *intake) run(ctx context.Context, b *buffers, src io.Reader, sink func(
 			return err
 		}
 		if alone {
+			ended()
 			w.block(block)
+			return nil
 		}
 	}
+	ended()
 	return nil
 }
 

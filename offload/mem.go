@@ -57,7 +57,7 @@ func (s *MemStore) put(ctx context.Context, rec Record, src io.Reader, summarize
 		}
 		data = append(data, block...)
 		return nil
-	})
+	}, nil)
 	if err != nil {
 		return rec, err
 	}

@@ -161,7 +161,7 @@ func (s *ObjectStore) put(ctx context.Context, rec Record, src io.Reader, summar
 		return rec, err
 	}
 	up := s.newUpload(used)
-	in, err := s.buffers.take(ctx, src, func(block []byte) error { return up.send(ctx, block) })
+	in, err := s.buffers.take(ctx, src, func(block []byte) error { return up.send(ctx, block) }, nil)
 	if err != nil {
 		up.discard(ctx)
 		return rec, err

@@ -1,0 +1,67 @@
+package offload
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"sync/atomic"
+)
+
+// writeback writes a file and has the disk work on what is written while more
+// comes, or is hashed. Its methods are for one goroutine.
+type writeback struct {
+	file   *os.File
+	size   int64
+	synced int64 // how much of it a sync that began is for; -1: all
+
+	running sync.WaitGroup
+	busy    atomic.Bool // with a sync that is not the last one
+
+	mu  sync.Mutex
+	err error // of any sync: the system reports a failed write once
+}
+
+// syncEvery is how many bytes are worth a sync of their own, where the disk
+// cannot be set to work otherwise.
+const syncEvery = 2 << 20
+
+func (w *writeback) write(block []byte) error {
+	n, err := w.file.Write(block)
+	begun := startWriteback(w.file, w.size, int64(n))
+	w.size += int64(n)
+	if !begun && w.size-w.synced >= syncEvery && w.busy.CompareAndSwap(false, true) {
+		w.synced = w.size
+		w.running.Go(func() {
+			defer w.busy.Store(false)
+			w.sync()
+		})
+	}
+	return err
+}
+
+// end begins to make durable what was written, if that takes longer than to
+// start a goroutine; wait does the rest.
+func (w *writeback) end() {
+	if w.size > BlockSize || !startWriteback(w.file, 0, w.size) {
+		w.synced = -1
+		w.running.Go(w.sync)
+	}
+}
+
+// wait makes durable what was written. A second time it returns the same.
+func (w *writeback) wait() error {
+	if w.synced >= 0 {
+		w.synced = -1
+		w.sync()
+	}
+	w.running.Wait()
+	return w.err
+}
+
+func (w *writeback) sync() {
+	if err := w.file.Sync(); err != nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.err = errors.Join(w.err, err)
+	}
+}
