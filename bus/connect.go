@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,7 @@ type Bus struct {
 	closed chan struct{}
 
 	handles sync.Map // stream name to jetstream.Stream, and the tasks bucket
+	denials denials
 }
 
 // Connect connects and returns once the server answered. Later losses of the
@@ -127,8 +129,10 @@ func (b *Bus) options() ([]nats.Option, error) {
 			b.log.Info().Str("server", nc.ConnectedUrlRedacted()).Msg("reconnected to the bus")
 		}),
 		// A denied publish is no error of the publish: it shows up here.
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			b.log.Error().Err(err).Msg("the bus reports an error")
+		nats.ErrorHandler(func(nc *nats.Conn, _ *nats.Subscription, err error) {
+			if !b.denials.tell(err, cmp.Or(nc.Opts.InboxPrefix, "_INBOX")) {
+				b.log.Error().Err(err).Msg("the bus reports an error")
+			}
 		}),
 		nats.ClosedHandler(func(*nats.Conn) { close(b.closed) }),
 	}
@@ -182,9 +186,15 @@ func (b *Bus) checkServer(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.Timeout)
 	defer cancel()
-	_, err := b.js.AccountInfo(ctx)
-	if errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) {
+	err := b.Allowed(ctx, b.apiPrefix()+".INFO", func(ctx context.Context) error {
+		_, err := b.js.AccountInfo(ctx)
+		return err
+	})
+	switch {
+	case errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 		return fmt.Errorf("connect to %s: %w; start the server with JetStream: nats-server -js", b.nc.ConnectedUrlRedacted(), err)
+	case errors.Is(err, errNoInbox):
+		return fmt.Errorf("connect to %s: %w", b.nc.ConnectedUrlRedacted(), err)
 	}
 	// Any other error: a role without the right to ask needs no answer.
 	return nil

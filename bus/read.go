@@ -111,7 +111,11 @@ func (b *Bus) streamHandle(ctx context.Context, stream string) (jetstream.Stream
 	if s, ok := b.handles.Load(name); ok {
 		return s.(jetstream.Stream), nil
 	}
-	s, err := b.js.Stream(ctx, name)
+	var s jetstream.Stream
+	err := b.Allowed(ctx, b.apiPrefix()+".STREAM.INFO."+name, func(ctx context.Context) (err error) {
+		s, err = b.js.Stream(ctx, name)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", name, err)
 	}

@@ -21,7 +21,11 @@ func Ask(ctx context.Context, b *bus.Bus, subject string, in any) ([]byte, error
 	if err != nil {
 		return nil, err
 	}
-	msg, err := b.Conn().RequestMsgWithContext(ctx, &nats.Msg{Subject: subject, Data: body})
+	var msg *nats.Msg
+	err = b.Allowed(ctx, subject, func(ctx context.Context) (err error) {
+		msg, err = b.Conn().RequestMsgWithContext(ctx, &nats.Msg{Subject: subject, Data: body})
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("ask %q: %w", subject, err)
 	}

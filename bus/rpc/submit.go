@@ -92,7 +92,11 @@ func Submit(ctx context.Context, b *bus.Bus, queue string, call tools.Call) (too
 		} // an error may pass; waiting will show
 	}
 	if !waits {
-		_, err = b.Publish(ctx, bus.Message{Subject: b.Call(queue, call.Tool), Body: body, Key: key})
+		subject := b.Call(queue, call.Tool)
+		err = b.Allowed(ctx, subject, func(ctx context.Context) error {
+			_, err := b.Publish(ctx, bus.Message{Subject: subject, Body: body, Key: key})
+			return err
+		})
 	}
 	if errors.Is(err, bus.ErrTooLarge) {
 		return tools.ResultEvent{}, tools.Errorf(tools.CodeInvalidCall, "the call has %d bytes, and the server takes messages of %d; put big arguments into a file of the workspace", len(body), b.Conn().MaxPayload())
