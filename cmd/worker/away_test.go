@@ -79,16 +79,30 @@ func isGone(t *testing.T, err error, far cli.Connection, want ...string) {
 	}
 }
 
-// Who waits for a call rides out an outage of some seconds, in which its result
+// Who waits for a call, or for an agent, rides out an outage of some seconds, in which its result
 // came, and is told of one that lasts.
 func TestCallWhileTheBusIsAway(t *testing.T) {
+	logging := cli.Logging{Level: "off", Format: "json"}
+	call := func(ctx context.Context, far cli.Connection, out io.Writer) error {
+		o := callOptions{connection: far, logging: logging, queue: bus.DefaultQueue, wait: time.Hour}
+		o.call = tools.Call{ID: "c1", Session: "s1", Tool: "slow", Args: []byte(`{}`)}
+		return submit(ctx, o, out, io.Discard)
+	}
+	prompt := func(ctx context.Context, far cli.Connection, out io.Writer) error {
+		o := promptOptions{connection: far, logging: logging, wait: time.Hour, patient: true}
+		o.call, o.args.Prompt = tools.Call{ID: "c1", Session: "s1"}, "Hello."
+		return o.run(ctx, out, io.Discard)
+	}
 	for _, test := range []struct {
 		name string
+		wait func(context.Context, cli.Connection, io.Writer) error
 		away time.Duration
-		gone bool
+		gone string // what the error says
 	}{
-		{"restart", 20 * time.Second, false},
-		{"lasting", 35 * time.Second, true},
+		{"restart", call, 20 * time.Second, ""},
+		{"lasting", call, 35 * time.Second, "the call was accepted: when the bus is back, submit it again with --id c1"},
+		{"restart under an agent", prompt, 20 * time.Second, ""},
+		{"lasting under an agent", prompt, 35 * time.Second, "say the same again with --session s1 --id c1"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -97,14 +111,10 @@ func TestCallWhileTheBusIsAway(t *testing.T) {
 				defer l.Close()
 				var out strings.Builder
 				ended := make(chan error, 1)
-				o := callOptions{
-					connection: far, logging: cli.Logging{Level: "off", Format: "json"}, queue: bus.DefaultQueue, wait: time.Hour,
-					call: tools.Call{ID: "c1", Session: "s1", Tool: "slow", Args: []byte(`{}`)},
-				}
-				go func() { ended <- submit(t.Context(), o, &out, io.Discard) }()
+				go func() { ended <- test.wait(t.Context(), far, &out) }()
 				time.Sleep(5 * time.Second)
 				l.cut(true)
-				event := tools.ResultEvent{ID: "c1", Session: "s1", Tool: "slow", Outcome: tools.Completed, Result: tools.Result{ForLLM: "there it is"}}
+				event := tools.ResultEvent{ID: "c1", Session: "s1", Outcome: tools.Completed, Result: tools.Result{ForLLM: "there it is"}}
 				body, err := bus.Encode(event)
 				if err != nil {
 					t.Fatal(err)
@@ -115,8 +125,8 @@ func TestCallWhileTheBusIsAway(t *testing.T) {
 				}
 				l.cut(false)
 				err = <-ended
-				if test.gone {
-					isGone(t, err, far, "the call was accepted", "--id c1")
+				if test.gone != "" {
+					isGone(t, err, far, test.gone)
 				} else if err != nil || out.String() != "there it is\n" {
 					t.Errorf("got %v and %q, want the result", err, out.String())
 				}
