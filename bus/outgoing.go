@@ -28,6 +28,7 @@ type outgoing struct {
 	stopOnce sync.Once
 	stopping chan struct{}
 	stopped  chan struct{}
+	alone    time.Time // until when nobody is waited for before a write
 
 	mu      sync.Mutex
 	beat    int // counts the parts of the patience that passed
@@ -37,6 +38,10 @@ type outgoing struct {
 
 // beats is how many parts the patience has. Who waits is looked at in each.
 const beats = 8
+
+// gatherPatience is how long it may take until the next one publishes. In full
+// flow it takes a tenth of that.
+const gatherPatience = 200 * time.Microsecond
 
 // outMsg is a message on its way.
 type outMsg struct {
@@ -100,10 +105,20 @@ func (o *outgoing) run(patience time.Duration) {
 }
 
 // gather lets those who are about to publish do so, for as long as some do.
+// Beside goroutines that compute, that lasts until each of them had its time
+// slice; where it costs more than it brings, it is seldom tried again.
 func (o *outgoing) gather() {
+	start := time.Now()
+	if start.Before(o.alone) {
+		return
+	}
 	for n := -1; n < len(o.queue); {
 		n = len(o.queue)
 		runtime.Gosched()
+		if took := time.Since(start); took > time.Duration(1+len(o.queue))*gatherPatience {
+			o.alone = start.Add(min(100*took, time.Minute))
+			return
+		}
 	}
 }
 

@@ -3,6 +3,8 @@ package bus
 import (
 	"encoding/json"
 	"errors"
+	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,6 +45,31 @@ func TestStopSendsWhatIsQueued(t *testing.T) {
 				t.Fatalf("round %d: message %d: %v", round, i, err)
 			}
 		}
+	}
+}
+
+// Beside goroutines that compute, each of which takes its time slice, a publish
+// does not wait for all of them again and again.
+func TestGatherBesideComputation(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	o := &outgoing{queue: make(chan *outMsg, 1)}
+	go func() {
+		for start := time.Now(); time.Since(start) < 20*time.Millisecond; {
+		}
+	}()
+	o.gather() // waits for it
+	waited := 0
+	const n = 5 // any of them may be interrupted
+	for range n {
+		var ran atomic.Bool
+		go ran.Store(true)
+		o.gather()
+		if ran.Load() {
+			waited++
+		}
+	}
+	if waited == n {
+		t.Error("each of them waits for the others")
 	}
 }
 
