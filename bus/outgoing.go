@@ -45,7 +45,9 @@ const gatherPatience = 200 * time.Microsecond
 
 // outMsg is a message on its way.
 type outMsg struct {
-	nats.Msg
+	mu       sync.Mutex
+	nats.Msg // empty once nobody waits any more
+
 	number uint64      // 0: nobody waits for an acknowledgement
 	beat   int         // in which the wait began
 	answer chan pubAck // takes one
@@ -129,7 +131,12 @@ func (o *outgoing) sendQueued() {
 }
 
 func (o *outgoing) send(m *outMsg) {
-	err := o.nc.PublishMsg(&m.Msg)
+	m.mu.Lock()
+	var err error
+	if m.Subject != "" {
+		err = o.nc.PublishMsg(&m.Msg)
+	}
+	m.mu.Unlock()
 	switch {
 	case err == nil:
 	case m.number != 0:
@@ -139,7 +146,17 @@ func (o *outgoing) send(m *outMsg) {
 	}
 }
 
-func (o *outgoing) enqueue(m *outMsg) error {
+// withdraw ends the wait for a message. If it was not sent yet, it never is: the
+// body and the header are the caller's again.
+func (o *outgoing) withdraw(m *outMsg) {
+	o.forget(m.number)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.Msg = nats.Msg{}
+}
+
+// enqueue waits for room until done.
+func (o *outgoing) enqueue(m *outMsg, done <-chan struct{}) error {
 	select {
 	case <-o.stopped: // even if there is room
 		return nats.ErrConnectionClosed
@@ -150,12 +167,14 @@ func (o *outgoing) enqueue(m *outMsg) error {
 		return nil
 	case <-o.stopped:
 		return nats.ErrConnectionClosed
+	case <-done:
+		return nil // withdrawn by who waits no more
 	}
 }
 
 // put queues a message that nobody acknowledges.
 func (o *outgoing) put(subject string, body []byte) error {
-	return o.enqueue(&outMsg{Msg: nats.Msg{Subject: subject, Data: body}})
+	return o.enqueue(&outMsg{Msg: nats.Msg{Subject: subject, Data: body}}, nil)
 }
 
 // publish queues a message and returns what its stream says of it. Any error
@@ -166,8 +185,8 @@ func (o *outgoing) publish(subject string, header nats.Header, body []byte, done
 	if err := o.expect(m); err != nil {
 		return pubAck{err: err}, true
 	}
-	defer o.forget(m.number)
-	if err := o.enqueue(m); err != nil {
+	defer o.withdraw(m)
+	if err := o.enqueue(m, done); err != nil {
 		return pubAck{err: err}, true
 	}
 	select {
