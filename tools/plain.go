@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"unicode/utf8"
@@ -12,9 +13,13 @@ import (
 // encoding/json, but goes one call deeper with each bracket.
 const maxPlain = 64 << 10
 
-// isJSON reports whether data is one valid JSON value.
+// maxDepth is how deep encoding/json goes. What it refuses would fail later, at
+// whoever reads or writes it next.
+const maxDepth = 10_000
+
+// isJSON reports whether data is one valid JSON value, as json.Valid does.
 func isJSON(data []byte) bool {
-	if len(data) > maxPlain {
+	if len(data) > maxPlain || len(data) > maxDepth && bytes.Count(data, []byte("["))+bytes.Count(data, []byte("{")) > maxDepth {
 		return json.Valid(data)
 	}
 	return gjson.ValidBytes(data)
@@ -24,7 +29,7 @@ func isJSON(data []byte) bool {
 // as nearly all have, in half the time. Anything else it leaves to decodeEvent:
 // ok is false.
 func plainCall(data []byte) (call Call, ok bool) {
-	if len(data) > maxPlain || !utf8.Valid(data) || !gjson.ValidBytes(data) || checkFields(data) != nil {
+	if len(data) > maxPlain || !utf8.Valid(data) || !isJSON(data) || checkFields(data) != nil {
 		return Call{}, false
 	}
 	event := gjson.ParseBytes(data)

@@ -2,6 +2,7 @@ package tools
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -42,6 +43,21 @@ func TestPlainCallIsUsed(t *testing.T) {
 	} {
 		if _, ok := plainCall([]byte(body)); ok != want {
 			t.Errorf("%.60s: %v, want %v", body, ok, want)
+		}
+	}
+}
+
+// Both ways end at the same depth, which no fuzzing finds.
+func TestPlainDepth(t *testing.T) {
+	for _, depth := range []int{maxDepth - 2, maxDepth - 1, maxDepth, maxDepth + 1, 3 * maxDepth} {
+		value := []byte(strings.Repeat("[", depth) + strings.Repeat("]", depth))
+		if got, want := isJSON(value), json.Valid(value); got != want {
+			t.Errorf("a depth of %d is JSON: %v, want %v", depth, got, want)
+		}
+		event := fmt.Appendf(nil, `{"id":"1","tool":"t","args":{"a":%s}}`, value)
+		_, want := decodeEvent[Call](event)
+		if _, err := DecodeCall(event); (err == nil) != (want == nil) {
+			t.Errorf("a call of that depth: %v; want %v", err, want)
 		}
 	}
 }
