@@ -270,3 +270,18 @@ func resum(b []byte) []byte {
 	body := b[: len(b)-4 : len(b)-4]
 	return binary.LittleEndian.AppendUint32(body, crc32.Checksum(body, castagnoli))
 }
+
+// A stretch of a text is counted without the next: no rune may be cut.
+func TestCountRunesCutsNone(t *testing.T) {
+	pieces := []string{strings.Repeat("a", 61), strings.Repeat("b", 64), "é", "日本語", "😀", "\xf0\x9f", "\x80\x80\x80\x80", "\xff", strings.Repeat("语", 500)}
+	r := rand.New(rand.NewPCG(7, 7))
+	for range 200 {
+		var b strings.Builder
+		for b.Len() < 6<<10 {
+			b.WriteString(pieces[r.IntN(len(pieces))])
+		}
+		if got, want := countRunes([]byte(b.String())), int64(utf8.RuneCountInString(b.String())); got != want {
+			t.Fatalf("%d runes instead of %d in %q", got, want, b.String())
+		}
+	}
+}
