@@ -55,11 +55,14 @@ func (l *Lines) Text() string {
 // the last line is the last line.
 func (r *Reader) GetByLines(ctx context.Context, session, id string, start, end int64) (*Lines, error) {
 	var lines *Lines
-	err := r.with(ctx, session, id, func(rec Record, c *blockCache) (err error) {
+	err := r.glance(ctx, session, id, func(rec Record, c *blockCache) (err error) {
 		lines, err = readLines(ctx, rec, c, start, end, r.cfg.MaxChars)
 		return err
 	})
-	return lines, err
+	if err != nil {
+		return nil, err
+	}
+	return lines, nil
 }
 
 func readLines(ctx context.Context, rec Record, c *blockCache, start, end int64, maxChars int) (*Lines, error) {

@@ -3,6 +3,7 @@ package offload
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // openBlobs remembers the contents that were opened last: what describes them
@@ -11,7 +12,8 @@ import (
 // block was checked when it came, so nothing in it can be out of date but the
 // place where an object stands, which objectContent looks up again when it finds
 // nothing there. Whether a session may read a content is no business of this
-// cache: that is in the record, which is asked for each time.
+// cache: that is in the record, which is asked for each time, if need be while the
+// blocks are on their way.
 //
 // It holds at most cachedBlobs*(cachedBlocks*BlockSize + 1 MiB) = 16 MiB.
 type openBlobs struct {
@@ -31,6 +33,20 @@ type openBlob struct {
 	digest string
 	*blob
 	recent *recentBlocks
+	rec    atomic.Pointer[Record] // that it was opened for last
+}
+
+// known returns the record that an object was opened for last. It may be out of
+// date: nothing must be shown on the strength of it.
+func (o *openBlobs) known(session, id string) (Record, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, b := range o.list {
+		if rec := b.rec.Load(); rec != nil && rec.Session == session && rec.ID == id {
+			return *rec, true
+		}
+	}
+	return Record{}, false
 }
 
 func (o *openBlobs) get(digest string) *openBlob {

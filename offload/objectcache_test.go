@@ -2,9 +2,11 @@ package offload
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 
@@ -38,9 +40,67 @@ func TestOpenedContentIsNotLookedUpAgain(t *testing.T) {
 	if err := s.Delete(t.Context(), "s", "a"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.GetByLines(t.Context(), "s", "a", 1, 1); tools.CodeOf(err) != tools.CodeNotFound {
-		t.Errorf("after its deletion: %v", err)
+	if lines, err := r.GetByLines(t.Context(), "s", "a", 1, 1); lines != nil || tools.CodeOf(err) != tools.CodeNotFound {
+		t.Errorf("after its deletion: %v, %v", lines, err)
 	}
+	if page, err := r.GetByID(t.Context(), "s", "a", 0, 10); page != nil || tools.CodeOf(err) != tools.CodeNotFound {
+		t.Errorf("after its deletion: %v, %v", page, err)
+	}
+	// Nor is it what another artifact of that name shows.
+	mustPut(t, s, rec("s", "a"), []byte("one\ntwo"))
+	if lines, err := r.GetByLines(t.Context(), "s", "a", 1, 9); err != nil || lines.Content != "one\ntwo" {
+		t.Errorf("after it was put anew: %v, %v", lines, err)
+	}
+}
+
+// TestKnownContentIsReadBesideItsRecord: whoever reads on in an artifact waits
+// for its record and for a block at once, not for one after the other.
+func TestKnownContentIsReadBesideItsRecord(t *testing.T) {
+	s := lateRecords{openTestObject(t, connect(t, startServer(t, server.Options{})), ObjectConfig{}), make(chan struct{}, 1)}
+	data := bytes.Repeat([]byte("a line of 32 bytes, more or less\n"), 20*BlockSize/33)
+	out := mustPut(t, s.ObjectStore, rec("s", "a"), data)
+	r := NewReader(s, ReaderConfig{})
+	for i, line := range []int64{1, out.Lines / 2, out.Lines} {
+		if i == 0 {
+			s.read <- struct{}{} // nothing is known yet
+		}
+		if _, err := r.GetByLines(t.Context(), "s", "a", line, line); err != nil {
+			t.Fatalf("line %d: %v", line, err)
+		}
+		if i == 0 {
+			<-s.read
+		}
+	}
+}
+
+// lateRecords answers for a record only when a content was read.
+type lateRecords struct {
+	*ObjectStore
+	read chan struct{}
+}
+
+func (s lateRecords) Get(ctx context.Context, session, id string) (Record, error) {
+	select {
+	case <-s.read:
+		return s.ObjectStore.Get(ctx, session, id)
+	case <-time.After(10 * time.Second):
+		return Record{}, errors.New("the content is not read until the record has come")
+	}
+}
+
+func (s lateRecords) Open(ctx context.Context, rec Record) (Content, error) {
+	c, err := s.ObjectStore.Open(ctx, rec)
+	return tellingContent{c, s.read}, err
+}
+
+type tellingContent struct {
+	Content
+	read chan struct{}
+}
+
+func (c tellingContent) Close() error {
+	c.read <- struct{}{}
+	return c.Content.Close()
 }
 
 // TestOpenedContentThatIsPutAgain: content that was swept and came back has

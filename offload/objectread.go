@@ -23,8 +23,12 @@ func (s *ObjectStore) Open(ctx context.Context, rec Record) (Content, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open artifact %q: %w", rec.ID, err)
 	}
+	c.b.Load().rec.Store(&rec)
 	return c, nil
 }
+
+// known implements knower.
+func (s *ObjectStore) known(session, id string) (Record, bool) { return s.opened.known(session, id) }
 
 func (s *ObjectStore) openDigest(ctx context.Context, digest string) (*objectContent, error) {
 	digest, ok := strings.CutPrefix(digest, digestPrefix)

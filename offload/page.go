@@ -70,11 +70,14 @@ func (r *Reader) page(ctx context.Context, session, id string, offset, limit, mo
 		limit = most
 	}
 	var page *Page
-	err := r.with(ctx, session, id, func(rec Record, c *blockCache) (err error) {
+	err := r.glance(ctx, session, id, func(rec Record, c *blockCache) (err error) {
 		page, err = readPage(rec, c, offset, limit)
 		return err
 	})
-	return page, err
+	if err != nil {
+		return nil, err
+	}
+	return page, nil
 }
 
 func readPage(rec Record, c *blockCache, offset, limit int64) (*Page, error) {
