@@ -7,38 +7,38 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"path"
 	"strings"
 )
 
 // record writes the record, unless there is one, and names the content.
 func (s *DiskStore) record(ctx context.Context, rec Record, in *intake, staged *tempFile) (Record, error) {
+	dir, err := s.dir.make(diskName(rec.Session, s.folds))
+	if err != nil {
+		return rec, err
+	}
+	defer dir.Close()
 	unlock, err := s.dir.lock(ctx, rec.Session+"/"+rec.ID)
 	if err != nil {
 		return rec, err
 	}
 	defer unlock()
-	old, taken, err := s.current(rec)
+	old, taken, err := s.current(rec, dir)
 	if err != nil {
 		return rec, err
 	}
 	if taken {
-		return s.again(old, rec, in)
+		return s.again(old, rec, in, dir)
 	}
-	name, blob := s.contentPath(rec.Session, rec.ID), blobDir+"/"+in.digest
-	if err := s.free(name, blob); err != nil {
+	name := s.contentName(rec.ID)
+	if err := s.free(name, dir, in.digest); err != nil {
 		return rec, err
 	}
-	record := s.recordPath(rec.Session, rec.ID)
-	if err := s.dir.mkdir(path.Dir(record)); err != nil {
-		return rec, err
-	}
-	err = staged.become(record)
+	err = staged.become(s.recordName(rec.ID), dir)
 	if err == nil { // second, so that no kill leaves a name without a record
-		err = s.show(name, blob)
+		err = s.show(name, dir, in.digest)
 	}
 	if err == nil {
-		err = s.dir.syncDir(path.Dir(name))
+		err = dir.Sync()
 	}
 	if err != nil {
 		return rec, errors.Join(err, s.drop(rec.Session, rec.ID))
@@ -47,7 +47,7 @@ func (s *DiskStore) record(ctx context.Context, rec Record, in *intake, staged *
 }
 
 // again answers a Put of an id that has a record.
-func (s *DiskStore) again(old entry, rec Record, in *intake) (Record, error) {
+func (s *DiskStore) again(old entry, rec Record, in *intake, dir folder) (Record, error) {
 	if old.Digest != rec.Digest {
 		return rec, ErrExists
 	}
@@ -55,14 +55,13 @@ func (s *DiskStore) again(old entry, rec Record, in *intake) (Record, error) {
 	if s.cfg.refresh(&old, s.cfg.now()) {
 		err = s.save(old)
 	}
-	name, blob := s.contentPath(rec.Session, rec.ID), blobDir+"/"+in.digest
-	return old.Record, errors.Join(err, s.show(name, blob), s.dir.syncDir(path.Dir(name)))
+	return old.Record, errors.Join(err, s.show(s.contentName(rec.ID), dir, in.digest), dir.Sync())
 }
 
 // current returns the record that takes the id of rec. What is left of one
 // that expired or rotted is cleared away.
-func (s *DiskStore) current(rec Record) (old entry, taken bool, err error) {
-	old, err = s.load(rec.Session, rec.ID)
+func (s *DiskStore) current(rec Record, dir folder) (old entry, taken bool, err error) {
+	old, err = loadFrom(s.recordName(rec.ID), dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return old, false, nil
@@ -84,12 +83,10 @@ func (s *DiskStore) drop(session, id string) error {
 	return s.dir.remove(s.recordPath(session, id))
 }
 
-func (s *DiskStore) contentPath(session, id string) string {
-	return diskName(session, s.folds) + "/" + diskName(id, s.folds) + ".md"
-}
+func (s *DiskStore) contentName(id string) string { return diskName(id, s.folds) + ".md" }
 
-func (s *DiskStore) recordPath(session, id string) string {
-	return diskName(session, s.folds) + "/" + recordPrefix + diskName(id, s.folds) + recordSuffix
+func (s *DiskStore) contentPath(session, id string) string {
+	return diskName(session, s.folds) + "/" + s.contentName(id)
 }
 
 // A record is hidden beside its content, by a name that nobody else gives.
@@ -98,19 +95,32 @@ const (
 	recordSuffix = ".artifact.json"
 )
 
-// blobPath is where the content of a digest is; ok says whether it is one.
-func blobPath(digest string) (name string, ok bool) {
-	sum, ok := strings.CutPrefix(digest, digestPrefix)
-	return blobDir + "/" + sum, ok && !strings.Contains(sum, "/")
+func (s *DiskStore) recordName(id string) string {
+	return recordPrefix + diskName(id, s.folds) + recordSuffix
+}
+
+func (s *DiskStore) recordPath(session, id string) string {
+	return diskName(session, s.folds) + "/" + s.recordName(id)
+}
+
+// blobName is the name of the content of a digest; ok says whether it is one.
+func blobName(digest string) (name string, ok bool) {
+	name, ok = strings.CutPrefix(digest, digestPrefix)
+	return name, ok && name != "" && !strings.Contains(name, "/")
 }
 
 // load reads a record. fs.ErrNotExist, ErrCorrupt.
 func (s *DiskStore) load(session, id string) (entry, error) {
-	return s.loadPath(s.recordPath(session, id))
+	dir, err := s.dir.folder(diskName(session, s.folds))
+	if err != nil {
+		return entry{}, err
+	}
+	defer dir.Close()
+	return loadFrom(s.recordName(id), dir)
 }
 
-func (s *DiskStore) loadPath(name string) (entry, error) {
-	f, _, err := s.dir.open(name)
+func loadFrom(name string, dir folder) (entry, error) {
+	f, _, err := dir.open(name)
 	if err != nil {
 		return entry{}, err
 	}
@@ -120,7 +130,7 @@ func (s *DiskStore) loadPath(name string) (entry, error) {
 	}
 	e, err := decodeEntry(data)
 	if err != nil {
-		return entry{}, fmt.Errorf("record %q: %w: %w", name, ErrCorrupt, err)
+		return entry{}, fmt.Errorf("record %q: %w: %w", f.Name(), ErrCorrupt, err)
 	}
 	return e, nil
 }
@@ -130,7 +140,12 @@ func (s *DiskStore) save(e entry) error {
 	if err != nil {
 		return err
 	}
-	return s.dir.replace(s.recordPath(e.Session, e.ID), writer(data))
+	dir, err := s.dir.make(diskName(e.Session, s.folds))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return s.dir.replace(s.recordName(e.ID), dir, writer(data))
 }
 
 // stage writes an entry to a temporary file.

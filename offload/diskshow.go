@@ -10,48 +10,46 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 )
 
 // show gives the content its name in the session, in place of what has it. The
 // name is not durable yet; what it replaces may be, so there is always one.
-func (s *DiskStore) show(name, blob string) error {
-	if err := s.dir.mkdir(path.Dir(name)); err != nil {
-		return err
-	}
-	err := s.place(blob, name)
+func (s *DiskStore) show(name string, dir folder, digest string) error {
+	err := s.place(digest, s.dir.blobs, name, dir)
 	if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	has, err := s.compare(name, blob)
+	has, err := s.compare(name, dir, digest)
 	if err != nil || has == linked {
 		return err
 	}
-	t := &tempFile{dir: s.dir, name: tempDir + "/" + rand.Text()}
+	t := &tempFile{dir: s.dir, name: rand.Text()}
 	defer t.discard()
 	if has == copied {
-		if !s.links || s.dir.root.Link(blob, t.name) != nil {
+		if !s.links || s.dir.blobs.link(digest, s.dir.temps, t.name) != nil {
 			return nil // the copy is as good
 		}
-	} else if err := s.place(blob, t.name); err != nil {
+	} else if err := s.place(digest, s.dir.blobs, t.name, s.dir.temps); err != nil {
 		return err
 	}
-	return t.become(name)
+	return t.become(name, dir)
 }
 
 // place gives the content in a file another name, which must be free: a link
 // to it, or a durable copy where there can be none.
-func (s *DiskStore) place(from, to string) error {
+func (s *DiskStore) place(name string, from folder, as string, to folder) error {
 	if s.links {
-		if err := s.dir.root.Link(from, to); err == nil || !cannotLink(err) {
+		if err := from.link(name, to, as); err == nil || !cannotLink(err) {
 			return err
 		}
 	}
-	if _, err := s.dir.root.Lstat(to); err == nil {
-		return fs.ErrExist
+	if f, _, err := to.open(as); err == nil {
+		return errors.Join(fs.ErrExist, f.Close())
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	return s.dir.replace(to, func(w io.Writer) error {
-		f, _, err := s.dir.open(from)
+	return s.dir.replace(as, to, func(w io.Writer) error {
+		f, _, err := from.open(name)
 		if err != nil {
 			return err
 		}
@@ -63,12 +61,12 @@ func (s *DiskStore) place(from, to string) error {
 // free fails if a file that is not the store's has the name. Without a record,
 // one is the store's if it is the blob, or if a crash of the machine kept the
 // name of some other blob and lost the record.
-func (s *DiskStore) free(name, blob string) error {
-	has, err := s.compare(name, blob)
+func (s *DiskStore) free(name string, dir folder, digest string) error {
+	has, err := s.compare(name, dir, digest)
 	if err != nil || has != other {
 		return err
 	}
-	f, _, err := s.dir.open(name)
+	f, _, err := dir.open(name)
 	if err != nil {
 		return err
 	}
@@ -77,14 +75,14 @@ func (s *DiskStore) free(name, blob string) error {
 	if _, err := io.Copy(sha, f); err != nil {
 		return err
 	}
-	has, err = s.compare(name, blobDir+"/"+hex.EncodeToString(sha.Sum(nil)))
+	has, err = s.compare(name, dir, hex.EncodeToString(sha.Sum(nil)))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && has == other {
-		return fmt.Errorf("%w: %q was not written by this store; move it away", ErrExists, name)
+		return fmt.Errorf("%w: %q was not written by this store; move it away", ErrExists, f.Name())
 	}
 	return err
 }
 
-// what a name has, compared with a blob
+// likeness is what a name has, compared with a blob.
 type likeness int
 
 const (
@@ -95,8 +93,8 @@ const (
 )
 
 // compare tells what is at name. fs.ErrNotExist: something is, and no blob.
-func (s *DiskStore) compare(name, blob string) (likeness, error) {
-	f, have, err := s.dir.open(name)
+func (s *DiskStore) compare(name string, dir folder, digest string) (likeness, error) {
+	f, have, err := dir.open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nothing, nil
 	}
@@ -104,7 +102,7 @@ func (s *DiskStore) compare(name, blob string) (likeness, error) {
 		return nothing, err
 	}
 	defer f.Close()
-	b, want, err := s.dir.open(blob)
+	b, want, err := s.dir.blobs.open(digest)
 	if err != nil {
 		return other, err
 	}
