@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"regexp"
 	"runtime/debug"
 	"time"
 
@@ -90,8 +91,8 @@ func (j *JQResult) runApart(ctx context.Context, cfg ReaderConfig, input io.Read
 		return context.Cause(limited)
 	case source.err != nil:
 		return source.err
-	case errors.As(runErr, &exit) && bytes.Contains(stderr.Bytes(), []byte("fatal error: ")), errors.As(runErr, &exit) && !exit.Exited():
-		return errJQMemory // of the runtime, or killed from outside
+	case errors.As(runErr, &exit) && (!exit.Exited() || runtimeDied.Match(stderr.Bytes())):
+		return errJQMemory // or killed from outside
 	case runErr != nil:
 		return fmt.Errorf("run jq in a process of its own: %w: %s", runErr, bytes.TrimSpace(stderr.Bytes()))
 	}
@@ -104,6 +105,10 @@ func (j *JQResult) runApart(ctx context.Context, cfg ReaderConfig, input io.Read
 	j.Results, j.Limited = answer.Results, answer.Limited
 	return nil
 }
+
+// runtimeDied matches how the Go runtime begins when it gets no more memory: it
+// mostly says so, but its garbage collector may also find a nil pointer.
+var runtimeDied = regexp.MustCompile(`(?m)^(fatal error|SIGSEGV): `)
 
 // cappedBuffer keeps the beginning of what is written to it.
 type cappedBuffer struct{ *bytes.Buffer }
