@@ -29,6 +29,8 @@ type DiskStore struct {
 	buffers buffers
 }
 
+const blobDir = ".blobs"
+
 // OpenDisk opens the store in dir, which is created if it is missing.
 func OpenDisk(dir string, cfg StoreConfig) (*DiskStore, error) {
 	d, err := openDiskDir(dir)
@@ -36,7 +38,10 @@ func OpenDisk(dir string, cfg StoreConfig) (*DiskStore, error) {
 		return nil, fmt.Errorf("open artifact directory %q: %w", dir, err)
 	}
 	s := &DiskStore{cfg: cfg.withDefaults(), dir: d, links: true}
-	if s.folds, err = d.foldsCase(); err != nil {
+	if err = d.mkdir(blobDir); err == nil {
+		s.folds, err = d.foldsCase()
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open artifact directory %q: %w", dir, err), s.Close())
 	}
 	return s, nil
@@ -127,12 +132,12 @@ func (s *DiskStore) keep(ctx context.Context, f *tempFile, in *intake) error {
 		return err
 	}
 	defer unlock()
-	now := s.cfg.now()
-	switch sound, err := s.sound(in.digest, s.dir.blobs, in.index); {
+	blob, now := blobDir+"/"+in.digest, s.cfg.now()
+	switch sound, err := s.sound(blob, in.index); {
 	case err != nil:
 		return err
 	case sound:
-		return s.dir.root.Chtimes(blobDir+"/"+in.digest, now, now)
+		return s.dir.root.Chtimes(blob, now, now)
 	}
 	if err := s.full(in.index.Size()); err != nil {
 		return err
@@ -140,17 +145,17 @@ func (s *DiskStore) keep(ctx context.Context, f *tempFile, in *intake) error {
 	// The time of the last write will do, unless that was long ago or the store
 	// goes by another clock.
 	if info, err := f.Stat(); err != nil || now.Sub(info.ModTime()).Abs() > time.Second {
-		if err := s.dir.root.Chtimes(tempDir+"/"+f.name, now, now); err != nil {
+		if err := s.dir.root.Chtimes(f.name, now, now); err != nil {
 			return err
 		}
 	}
-	return f.become(in.digest, s.dir.blobs)
+	return f.become(blob)
 }
 
-// sound reports whether a content is there and what it should be. A blob that
-// rotted is replaced by the Put that finds it.
-func (s *DiskStore) sound(name string, in folder, x *Index) (bool, error) {
-	f, info, err := in.open(name)
+// sound reports whether a blob is there and what it should be. One that rotted
+// is replaced by the Put that finds it.
+func (s *DiskStore) sound(blob string, x *Index) (bool, error) {
+	f, info, err := s.dir.open(blob)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}

@@ -17,8 +17,6 @@ import (
 // to a temporary file, synced, renamed, and the directory synced.
 type diskDir struct {
 	root  *os.Root
-	temps folder
-	blobs folder
 	locks [lockCount]diskLock
 	made  sync.Map // directories that are known to be there
 }
@@ -31,7 +29,6 @@ type diskLock struct {
 }
 
 const (
-	blobDir   = ".blobs"
 	tempDir   = ".tmp"
 	lockDir   = ".locks"
 	lockCount = 64
@@ -49,22 +46,17 @@ func openDiskDir(dir string) (*diskDir, error) {
 	for i := range d.locks {
 		d.locks[i].held = make(chan struct{}, 1)
 	}
-	if err = d.mkdir(lockDir); err == nil {
-		d.temps, err = d.make(tempDir)
-	}
-	if err == nil {
-		d.blobs, err = d.make(blobDir)
-	}
-	if err != nil {
-		return nil, errors.Join(err, root.Close())
+	for _, name := range []string{tempDir, lockDir} {
+		if err := d.mkdir(name); err != nil {
+			return nil, errors.Join(err, root.Close())
+		}
 	}
 	return d, nil
 }
 
 // close gives the directory and the lock files back.
 func (d *diskDir) close() error {
-	// First the directories: nobody opens another lock file.
-	err := errors.Join(d.root.Close(), d.temps.Close(), d.blobs.Close())
+	err := d.root.Close() // first: nobody opens another lock file
 	for i := range d.locks {
 		l := &d.locks[i]
 		select {
@@ -134,23 +126,9 @@ func (d *diskDir) mkdir(name string) error {
 	return nil
 }
 
-// make opens a directory, which is made if it is missing.
-func (d *diskDir) make(name string) (folder, error) {
-	if err := d.mkdir(name); err != nil {
-		return folder{}, err
-	}
-	return d.folder(name)
-}
-
-// folder opens a directory.
-func (d *diskDir) folder(name string) (folder, error) {
-	f, err := d.root.OpenFile(name, os.O_RDONLY|noFollow, 0)
-	return folder{f}, err
-}
-
 // syncDir makes the names in a directory durable.
 func (d *diskDir) syncDir(name string) error {
-	f, err := d.folder(name)
+	f, err := d.root.OpenFile(name, os.O_RDONLY|noFollow, 0)
 	if err != nil {
 		return err
 	}
@@ -166,17 +144,17 @@ type tempFile struct {
 
 // temp creates a temporary file.
 func (d *diskDir) temp(mode fs.FileMode) (*tempFile, error) {
-	name := rand.Text()
-	f, err := d.temps.create(name, mode)
+	name := tempDir + "/" + rand.Text()
+	f, err := d.root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL|noFollow, mode)
 	if err != nil {
 		return nil, err
 	}
 	return &tempFile{f, d, name}, nil
 }
 
-// become gives the file a name in another folder, in place of what has it.
-func (t *tempFile) become(name string, in folder) error {
-	if err := t.dir.temps.rename(t.name, in, name); err != nil {
+// become gives the file another name, in place of what has it.
+func (t *tempFile) become(name string) error {
+	if err := t.dir.root.Rename(t.name, name); err != nil {
 		return err
 	}
 	t.name = ""
@@ -187,21 +165,24 @@ func (t *tempFile) become(name string, in folder) error {
 func (t *tempFile) discard() {
 	t.Close()
 	if t.name != "" {
-		t.dir.root.Remove(tempDir + "/" + t.name)
+		t.dir.root.Remove(t.name)
 	}
 }
 
 // replace puts data at name, durably; name has the old content or the new.
-func (d *diskDir) replace(name string, in folder, write func(io.Writer) error) error {
+func (d *diskDir) replace(name string, write func(io.Writer) error) error {
+	if err := d.mkdir(path.Dir(name)); err != nil {
+		return err
+	}
 	t, err := d.stage(write)
 	if err != nil {
 		return err
 	}
 	defer t.discard()
-	if err := t.become(name, in); err != nil {
+	if err := t.become(name); err != nil {
 		return err
 	}
-	return in.Sync()
+	return d.syncDir(path.Dir(name))
 }
 
 // stage writes a temporary file whose bytes are durable.
@@ -219,6 +200,22 @@ func (d *diskDir) stage(write func(io.Writer) error) (*tempFile, error) {
 		return nil, err
 	}
 	return t, nil
+}
+
+// open opens a regular file for reading, and nothing else.
+func (d *diskDir) open(name string) (*os.File, fs.FileInfo, error) {
+	f, err := d.root.OpenFile(name, os.O_RDONLY|noFollow, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%q is not a regular file", name)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, f.Close())
+	}
+	return f, info, nil
 }
 
 // remove removes a file and makes that durable; a missing one is fine.

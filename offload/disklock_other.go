@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 )
 
@@ -17,12 +16,6 @@ func flock(context.Context, *os.File) error {
 }
 
 func funlock(*os.File) error { return errors.ErrUnsupported }
-
-func openAt(*os.File, string, int, fs.FileMode) (*os.File, error) { return nil, errors.ErrUnsupported }
-
-func renameAt(*os.File, string, *os.File, string) error { return errors.ErrUnsupported }
-
-func linkAt(*os.File, string, *os.File, string) error { return errors.ErrUnsupported }
 
 const noFollow = 0
 

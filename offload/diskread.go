@@ -76,14 +76,14 @@ func (s *DiskStore) open(rec Record) (Content, error) {
 	if e.Digest != rec.Digest {
 		return nil, fmt.Errorf("the id has another content now: %w", ErrNotFound)
 	}
-	blob, ok := blobName(e.Digest)
+	blob, ok := blobPath(e.Digest)
 	var x Index
 	if err := x.UnmarshalBinary(e.Index); err != nil || !ok {
 		return nil, fmt.Errorf("its record is damaged: %w", ErrCorrupt)
 	}
-	f, info, err := s.dir.blobs.open(blob)
+	f, info, err := s.dir.open(blob)
 	if errors.Is(err, fs.ErrNotExist) { // lost in a crash: see DiskStore
-		f, info, err = s.openContent(e.Session, e.ID)
+		f, info, err = s.dir.open(s.contentPath(e.Session, e.ID))
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -94,16 +94,6 @@ func (s *DiskStore) open(rec Record) (Content, error) {
 		return nil, errors.Join(fmt.Errorf("it has %d bytes instead of %d: %w", info.Size(), x.Size(), ErrCorrupt), f.Close())
 	}
 	return newDiskContent(f, &x), nil
-}
-
-// openContent opens the content by its name in the session.
-func (s *DiskStore) openContent(session, id string) (*os.File, fs.FileInfo, error) {
-	dir, err := s.dir.folder(diskName(session, s.folds))
-	if err != nil {
-		return nil, nil, err
-	}
-	defer dir.Close()
-	return dir.open(s.contentName(id))
 }
 
 // diskContent is a Content in a file.
@@ -178,41 +168,27 @@ func (s *DiskStore) each(ctx context.Context, session string, f func(name string
 	}
 	var failed error
 	for _, dir := range dirs {
-		failed = errors.Join(failed, s.eachIn(ctx, dir, f))
-	}
-	return failed
-}
-
-// eachIn is each for one session's directory.
-func (s *DiskStore) eachIn(ctx context.Context, session string, f func(name string, e entry) error) error {
-	dir, err := s.dir.folder(session)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	entries, err := dir.ReadDir(-1)
-	if err != nil {
-		return err
-	}
-	var failed error
-	for _, file := range entries {
-		if err := ctx.Err(); err != nil {
+		entries, err := s.dir.names(dir)
+		if err != nil {
 			return err
 		}
-		if !isRecordName(file.Name()) {
-			continue
+		for _, file := range entries {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if !isRecordName(file.Name()) {
+				continue
+			}
+			name := dir + "/" + file.Name()
+			e, err := s.loadPath(name)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue // deleted meanwhile
+			}
+			if err == nil {
+				err = f(name, e)
+			}
+			failed = errors.Join(failed, err)
 		}
-		e, err := loadFrom(file.Name(), dir)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // deleted meanwhile
-		}
-		if err == nil {
-			err = f(session+"/"+file.Name(), e)
-		}
-		failed = errors.Join(failed, err)
 	}
 	return failed
 }

@@ -7,38 +7,38 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path"
 	"strings"
 )
 
 // record writes the record, unless there is one, and names the content.
 func (s *DiskStore) record(ctx context.Context, rec Record, in *intake, staged *tempFile) (Record, error) {
-	dir, err := s.dir.make(diskName(rec.Session, s.folds))
-	if err != nil {
-		return rec, err
-	}
-	defer dir.Close()
 	unlock, err := s.dir.lock(ctx, rec.Session+"/"+rec.ID)
 	if err != nil {
 		return rec, err
 	}
 	defer unlock()
-	old, taken, err := s.current(rec, dir)
+	old, taken, err := s.current(rec)
 	if err != nil {
 		return rec, err
 	}
 	if taken {
-		return s.again(old, rec, in, dir)
+		return s.again(old, rec, in)
 	}
-	name := s.contentName(rec.ID)
-	if err := s.free(name, dir, in.digest); err != nil {
+	name, blob := s.contentPath(rec.Session, rec.ID), blobDir+"/"+in.digest
+	if err := s.free(name, blob); err != nil {
 		return rec, err
 	}
-	err = staged.become(s.recordName(rec.ID), dir)
+	record := s.recordPath(rec.Session, rec.ID)
+	if err := s.dir.mkdir(path.Dir(record)); err != nil {
+		return rec, err
+	}
+	err = staged.become(record)
 	if err == nil { // second, so that no kill leaves a name without a record
-		err = s.show(name, dir, in.digest)
+		err = s.show(name, blob)
 	}
 	if err == nil {
-		err = dir.Sync()
+		err = s.dir.syncDir(path.Dir(name))
 	}
 	if err != nil {
 		return rec, errors.Join(err, s.drop(rec.Session, rec.ID))
@@ -47,7 +47,7 @@ func (s *DiskStore) record(ctx context.Context, rec Record, in *intake, staged *
 }
 
 // again answers a Put of an id that has a record.
-func (s *DiskStore) again(old entry, rec Record, in *intake, dir folder) (Record, error) {
+func (s *DiskStore) again(old entry, rec Record, in *intake) (Record, error) {
 	if old.Digest != rec.Digest {
 		return rec, ErrExists
 	}
@@ -55,13 +55,14 @@ func (s *DiskStore) again(old entry, rec Record, in *intake, dir folder) (Record
 	if s.cfg.refresh(&old, s.cfg.now()) {
 		err = s.save(old)
 	}
-	return old.Record, errors.Join(err, s.show(s.contentName(rec.ID), dir, in.digest), dir.Sync())
+	name, blob := s.contentPath(rec.Session, rec.ID), blobDir+"/"+in.digest
+	return old.Record, errors.Join(err, s.show(name, blob), s.dir.syncDir(path.Dir(name)))
 }
 
 // current returns the record that takes the id of rec. What is left of one
 // that expired or rotted is cleared away.
-func (s *DiskStore) current(rec Record, dir folder) (old entry, taken bool, err error) {
-	old, err = loadFrom(s.recordName(rec.ID), dir)
+func (s *DiskStore) current(rec Record) (old entry, taken bool, err error) {
+	old, err = s.load(rec.Session, rec.ID)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return old, false, nil
@@ -83,10 +84,12 @@ func (s *DiskStore) drop(session, id string) error {
 	return s.dir.remove(s.recordPath(session, id))
 }
 
-func (s *DiskStore) contentName(id string) string { return diskName(id, s.folds) + ".md" }
-
 func (s *DiskStore) contentPath(session, id string) string {
-	return diskName(session, s.folds) + "/" + s.contentName(id)
+	return diskName(session, s.folds) + "/" + diskName(id, s.folds) + ".md"
+}
+
+func (s *DiskStore) recordPath(session, id string) string {
+	return diskName(session, s.folds) + "/" + recordPrefix + diskName(id, s.folds) + recordSuffix
 }
 
 // A record is hidden beside its content, by a name that nobody else gives.
@@ -95,32 +98,19 @@ const (
 	recordSuffix = ".artifact.json"
 )
 
-func (s *DiskStore) recordName(id string) string {
-	return recordPrefix + diskName(id, s.folds) + recordSuffix
-}
-
-func (s *DiskStore) recordPath(session, id string) string {
-	return diskName(session, s.folds) + "/" + s.recordName(id)
-}
-
-// blobName is the name of the content of a digest; ok says whether it is one.
-func blobName(digest string) (name string, ok bool) {
-	name, ok = strings.CutPrefix(digest, digestPrefix)
-	return name, ok && name != "" && !strings.Contains(name, "/")
+// blobPath is where the content of a digest is; ok says whether it is one.
+func blobPath(digest string) (name string, ok bool) {
+	sum, ok := strings.CutPrefix(digest, digestPrefix)
+	return blobDir + "/" + sum, ok && !strings.Contains(sum, "/")
 }
 
 // load reads a record. fs.ErrNotExist, ErrCorrupt.
 func (s *DiskStore) load(session, id string) (entry, error) {
-	dir, err := s.dir.folder(diskName(session, s.folds))
-	if err != nil {
-		return entry{}, err
-	}
-	defer dir.Close()
-	return loadFrom(s.recordName(id), dir)
+	return s.loadPath(s.recordPath(session, id))
 }
 
-func loadFrom(name string, dir folder) (entry, error) {
-	f, _, err := dir.open(name)
+func (s *DiskStore) loadPath(name string) (entry, error) {
+	f, _, err := s.dir.open(name)
 	if err != nil {
 		return entry{}, err
 	}
@@ -130,7 +120,7 @@ func loadFrom(name string, dir folder) (entry, error) {
 	}
 	e, err := decodeEntry(data)
 	if err != nil {
-		return entry{}, fmt.Errorf("record %q: %w: %w", f.Name(), ErrCorrupt, err)
+		return entry{}, fmt.Errorf("record %q: %w: %w", name, ErrCorrupt, err)
 	}
 	return e, nil
 }
@@ -140,12 +130,7 @@ func (s *DiskStore) save(e entry) error {
 	if err != nil {
 		return err
 	}
-	dir, err := s.dir.make(diskName(e.Session, s.folds))
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return s.dir.replace(s.recordName(e.ID), dir, writer(data))
+	return s.dir.replace(s.recordPath(e.Session, e.ID), writer(data))
 }
 
 // stage writes an entry to a temporary file.

@@ -10,46 +10,48 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 )
 
 // show gives the content its name in the session, in place of what has it. The
 // name is not durable yet; what it replaces may be, so there is always one.
-func (s *DiskStore) show(name string, dir folder, digest string) error {
-	err := s.place(digest, s.dir.blobs, name, dir)
+func (s *DiskStore) show(name, blob string) error {
+	if err := s.dir.mkdir(path.Dir(name)); err != nil {
+		return err
+	}
+	err := s.place(blob, name)
 	if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	has, err := s.compare(name, dir, digest)
+	has, err := s.compare(name, blob)
 	if err != nil || has == linked {
 		return err
 	}
-	t := &tempFile{dir: s.dir, name: rand.Text()}
+	t := &tempFile{dir: s.dir, name: tempDir + "/" + rand.Text()}
 	defer t.discard()
 	if has == copied {
-		if !s.links || s.dir.blobs.link(digest, s.dir.temps, t.name) != nil {
+		if !s.links || s.dir.root.Link(blob, t.name) != nil {
 			return nil // the copy is as good
 		}
-	} else if err := s.place(digest, s.dir.blobs, t.name, s.dir.temps); err != nil {
+	} else if err := s.place(blob, t.name); err != nil {
 		return err
 	}
-	return t.become(name, dir)
+	return t.become(name)
 }
 
 // place gives the content in a file another name, which must be free: a link
 // to it, or a durable copy where there can be none.
-func (s *DiskStore) place(name string, from folder, as string, to folder) error {
+func (s *DiskStore) place(from, to string) error {
 	if s.links {
-		if err := from.link(name, to, as); err == nil || !cannotLink(err) {
+		if err := s.dir.root.Link(from, to); err == nil || !cannotLink(err) {
 			return err
 		}
 	}
-	if f, _, err := to.open(as); err == nil {
-		return errors.Join(fs.ErrExist, f.Close())
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return err
+	if _, err := s.dir.root.Lstat(to); err == nil {
+		return fs.ErrExist
 	}
-	return s.dir.replace(as, to, func(w io.Writer) error {
-		f, _, err := from.open(name)
+	return s.dir.replace(to, func(w io.Writer) error {
+		f, _, err := s.dir.open(from)
 		if err != nil {
 			return err
 		}
@@ -61,12 +63,12 @@ func (s *DiskStore) place(name string, from folder, as string, to folder) error 
 // free fails if a file that is not the store's has the name. Without a record,
 // one is the store's if it is the blob, or if a crash of the machine kept the
 // name of some other blob and lost the record.
-func (s *DiskStore) free(name string, dir folder, digest string) error {
-	has, err := s.compare(name, dir, digest)
+func (s *DiskStore) free(name, blob string) error {
+	has, err := s.compare(name, blob)
 	if err != nil || has != other {
 		return err
 	}
-	f, _, err := dir.open(name)
+	f, _, err := s.dir.open(name)
 	if err != nil {
 		return err
 	}
@@ -75,14 +77,14 @@ func (s *DiskStore) free(name string, dir folder, digest string) error {
 	if _, err := io.Copy(sha, f); err != nil {
 		return err
 	}
-	has, err = s.compare(name, dir, hex.EncodeToString(sha.Sum(nil)))
+	has, err = s.compare(name, blobDir+"/"+hex.EncodeToString(sha.Sum(nil)))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && has == other {
-		return fmt.Errorf("%w: %q was not written by this store; move it away", ErrExists, f.Name())
+		return fmt.Errorf("%w: %q was not written by this store; move it away", ErrExists, name)
 	}
 	return err
 }
 
-// likeness is what a name has, compared with a blob.
+// what a name has, compared with a blob
 type likeness int
 
 const (
@@ -93,8 +95,8 @@ const (
 )
 
 // compare tells what is at name. fs.ErrNotExist: something is, and no blob.
-func (s *DiskStore) compare(name string, dir folder, digest string) (likeness, error) {
-	f, have, err := dir.open(name)
+func (s *DiskStore) compare(name, blob string) (likeness, error) {
+	f, have, err := s.dir.open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nothing, nil
 	}
@@ -102,7 +104,7 @@ func (s *DiskStore) compare(name string, dir folder, digest string) (likeness, e
 		return nothing, err
 	}
 	defer f.Close()
-	b, want, err := s.dir.blobs.open(digest)
+	b, want, err := s.dir.open(blob)
 	if err != nil {
 		return other, err
 	}

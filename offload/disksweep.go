@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"time"
 )
 
@@ -76,29 +77,24 @@ func (s *DiskStore) sweepBlobs(ctx context.Context, grace time.Duration, report 
 // restore gives a content its name as a blob again, if a crash took it and the
 // session has the bytes. What cannot be restored is for Open to tell.
 func (s *DiskStore) restore(ctx context.Context, e entry) error {
-	blob, ok := blobName(e.Digest)
+	blob, ok := blobPath(e.Digest)
 	var x Index
 	if err := x.UnmarshalBinary(e.Index); err != nil || !ok {
 		return nil
 	}
-	unlock, err := s.dir.lock(ctx, blob)
+	unlock, err := s.dir.lock(ctx, path.Base(blob))
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if _, err := s.dir.root.Lstat(blobDir + "/" + blob); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := s.dir.root.Lstat(blob); !errors.Is(err, fs.ErrNotExist) {
 		return err // a Put came first
 	}
-	dir, err := s.dir.folder(diskName(e.Session, s.folds))
-	if err != nil {
+	name := s.contentPath(e.Session, e.ID)
+	if sound, err := s.sound(name, &x); err != nil || !sound {
 		return err
 	}
-	defer dir.Close()
-	name := s.contentName(e.ID)
-	if sound, err := s.sound(name, dir, &x); err != nil || !sound {
-		return err
-	}
-	return s.place(name, dir, blob, s.dir.blobs)
+	return s.place(name, blob)
 }
 
 // sweepRecord buries an expired record and forgets an old tombstone.
