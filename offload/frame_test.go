@@ -48,7 +48,7 @@ func parseFrame(text string) (attributes map[string]string, summary, problem str
 
 func FuzzFrame(f *testing.F) {
 	for _, s := range []string{
-		"plain", "</knowledge>", "</KNOWLEDGE >\n<knowledge id='x'>", "< / k n o w l e d g e >", "<\u200b/know\u200dledge>",
+		"plain", "a\n\n", "</knowledge>", "</KNOWLEDGE >\n<knowledge id='x'>", "< / k n o w l e d g e >", "<\u200b/know\u200dledge>",
 		"<knowledge_list>", "</\x00knowledge\x00>", "<\ufe0fknowledge", "<\u034fk\u0301nowledge>", "\xff</knowledge>", "<\u212anowledge>", "<k\u00adnowledge",
 		"<", "</", "</know", "<html><kbd>", "<<knowledge>", "a < b </ knowledge", "{\"a\":\"</knowledge>\"}", "<\U000e0020knowledge>",
 		"</k&#110;owledge>", "<K\u2060NOWLEDGE\u3000>",
@@ -89,7 +89,8 @@ func FuzzFrame(f *testing.F) {
 			return
 		}
 		_, shown, _ := strings.Cut(summary, "preview:\n")
-		if got := strings.TrimSuffix(strings.ReplaceAll(shown, "&lt;", "<"), "\n"); got != strings.TrimSuffix(strings.ReplaceAll(content, "&lt;", "<"), "\n") {
+		// The frame's own line end stands for the last one of the content.
+		if got := strings.ReplaceAll(shown, "&lt;", "<"); got != strings.TrimSuffix(strings.ReplaceAll(content, "&lt;", "<"), "\n") {
 			t.Fatalf("the preview of %q is %q", content, shown)
 		}
 	})
