@@ -118,7 +118,7 @@ func (o *outgoing) gather() {
 		n = len(o.queue)
 		runtime.Gosched()
 		if took := time.Since(start); took > time.Duration(1+len(o.queue))*gatherPatience {
-			o.alone = start.Add(min(100*took, time.Minute))
+			o.alone = start.Add(min(20*took, time.Minute))
 			return
 		}
 	}
