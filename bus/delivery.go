@@ -1,10 +1,8 @@
 package bus
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -52,9 +50,14 @@ type Delivery struct {
 
 // newDelivery reads what the server says about the delivery.
 func newDelivery(nc *nats.Conn, out *outgoing, msg *nats.Msg) (*Delivery, error) {
-	d := &Delivery{Subject: msg.Subject, Body: msg.Data, nc: nc, out: out, msg: msg}
-	if err := d.readReply(msg.Reply); err != nil {
-		return nil, err
+	meta, err := msg.Metadata()
+	if err != nil {
+		return nil, fmt.Errorf("delivery on %q: %w", msg.Subject, err)
+	}
+	d := &Delivery{
+		Subject: msg.Subject, Body: msg.Data,
+		Attempt: int(meta.NumDelivered), Published: meta.Timestamp, Sequence: meta.Sequence.Stream,
+		nc: nc, out: out, msg: msg,
 	}
 	header := msg.Header
 	if text := header.Get(attemptHeader); text != "" {
@@ -64,36 +67,6 @@ func newDelivery(nc *nats.Conn, out *outgoing, msg *nats.Msg) (*Delivery, error)
 	}
 	d.Again = d.Attempt > 1 || header.Get(idHeader) != ""
 	return d, nil
-}
-
-// readReply reads what the server writes into the reply subject, which is
-//
-//	$JS.ACK.<stream>.<consumer>.<deliveries>.<sequence>.<consumer's sequence>.<nanoseconds>.<pending>
-//
-// with a domain and a hash of the account behind ACK where there is a domain
-// (server ADR-15). Each delivery pays for it, so it is not left to
-// nats.Msg.Metadata, which takes five times as long.
-func (d *Delivery) readReply(reply string) error {
-	var tokens [12]string
-	n := 0
-	for token := range strings.SplitSeq(reply, ".") {
-		if n < len(tokens) {
-			tokens[n] = token
-		}
-		n++
-	}
-	first := 4 // the deliveries
-	if n > 9 {
-		first = 6
-	}
-	deliveries, err1 := strconv.ParseUint(tokens[first], 10, 31)
-	sequence, err2 := strconv.ParseUint(tokens[first+1], 10, 64)
-	stored, err3 := strconv.ParseUint(tokens[first+3], 10, 63)
-	if err := errors.Join(err1, err2, err3); err != nil || n < 9 || n == 10 || tokens[0] != "$JS" || tokens[1] != "ACK" {
-		return fmt.Errorf("delivery on %q: the reply subject %q is not JetStream's", d.Subject, reply)
-	}
-	d.Attempt, d.Sequence, d.Published = int(deliveries), sequence, time.Unix(0, int64(stored))
-	return nil
 }
 
 // ID names the message, the same for every delivery and requeue of it: the

@@ -138,9 +138,9 @@ type knower interface {
 }
 
 // glance is with, for an f that reads little. Of an artifact that the store knows
-// f reads while the record is on its way, which halves the time. Only the record
-// says whether what f read counts: if it does not, f runs once more or not at all.
-// So take what f leaves only if there is no error.
+// f reads while the record is on its way. Only the record says whether what f read
+// counts: if it does not, f runs once more or not at all. So take what f leaves
+// only if there is no error.
 func (r *Reader) glance(ctx context.Context, session, id string, f func(Record, *blockCache) error) error {
 	k, ok := r.store.(knower)
 	if !ok {
