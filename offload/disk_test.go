@@ -1,6 +1,7 @@
 package offload
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -36,7 +37,8 @@ func diskHarness(t *testing.T) harness {
 			}
 		},
 		lose: func(t *testing.T, rec Record, i int) {
-			if err := os.Truncate(blob(rec), int64(i)*BlockSize); err != nil {
+			name := blob(rec)
+			if err := errors.Join(os.Chmod(name, 0o600), os.Truncate(name, int64(i)*BlockSize)); err != nil {
 				t.Fatal(err)
 			}
 		},
