@@ -12,7 +12,8 @@ import (
 // DiskStore is a Store in a directory, which several processes may share:
 //
 //	<session>/<id>.md              the content, for people and other programs
-//	<session>/.<id>.artifact.json  the record and the content's index
+//	<session>/.<id>.artifact.json  the record and the content's index; those of a
+//	                               new content are an attribute of it at first
 //	.blobs/<sha256>                the content by its digest, to find equal bytes
 //
 // Content files are read-only and linked, not copied, where the file system
@@ -66,7 +67,7 @@ func (s *DiskStore) put(ctx context.Context, rec Record, src io.Reader, summariz
 	if err := checkKey(rec.Session, rec.ID); err != nil {
 		return rec, err
 	}
-	f, err := s.dir.temp(0o400)
+	f, err := s.dir.temp()
 	if err != nil {
 		return rec, err
 	}
@@ -87,22 +88,27 @@ func (s *DiskStore) put(ctx context.Context, rec Record, src io.Reader, summariz
 	if err != nil {
 		return rec, err
 	}
-	// The disk is waited for twice: first for the bytes of both files, at the
-	// same time, then for the names of both, which are in one directory. A crash
-	// of the machine between the two may leave any of the names; nobody has
-	// heard of them yet, and the next Put of the id gives them all again.
-	staged, err := s.stage(entry{Record: rec, Index: index})
+	// The disk is waited for twice: first for the bytes, then for the names,
+	// which are in one directory. A crash of the machine between the two may
+	// leave any of the names; nobody has heard of them yet, and the next Put of
+	// the id gives them all again.
+	e := entry{Record: rec, Index: index}
+	attached := s.attach(synced, e)
+	var staged *tempFile
+	if !attached { // then there are two files to wait for, at the same time
+		if staged, err = s.stage(e); err != nil {
+			return rec, err
+		}
+		defer staged.discard() // but for its name if it became the record
+	}
+	if err := errors.Join(f.Chmod(0o400), synced.wait()); err != nil {
+		return rec, err
+	}
+	fresh, err := s.keep(ctx, f, in)
 	if err != nil {
 		return rec, err
 	}
-	defer staged.discard() // but for its name if it became the record
-	if err := synced.wait(); err != nil {
-		return rec, err
-	}
-	if err := s.keep(ctx, f, in); err != nil {
-		return rec, err
-	}
-	return s.record(ctx, rec, in, staged)
+	return s.record(ctx, e, attached && fresh, staged)
 }
 
 // spool writes the source to a file that nobody sees yet. When it is written,
@@ -125,31 +131,32 @@ func (s *DiskStore) spool(ctx context.Context, w *writeback, src io.Reader) (*in
 	return in, nil
 }
 
-// keep makes a blob of the temporary file, or renews the one that is there.
-func (s *DiskStore) keep(ctx context.Context, f *tempFile, in *intake) error {
+// keep makes a blob of the temporary file, or renews the one that is there;
+// fresh tells which.
+func (s *DiskStore) keep(ctx context.Context, f *tempFile, in *intake) (fresh bool, err error) {
 	unlock, err := s.dir.lock(ctx, in.digest)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer unlock()
 	blob, now := blobDir+"/"+in.digest, s.cfg.now()
 	switch sound, err := s.sound(blob, in.index); {
 	case err != nil:
-		return err
+		return false, err
 	case sound:
-		return s.dir.root.Chtimes(blob, now, now)
+		return false, s.dir.root.Chtimes(blob, now, now)
 	}
 	if err := s.full(in.index.Size()); err != nil {
-		return err
+		return false, err
 	}
 	// The time of the last write will do, unless that was long ago or the store
 	// goes by another clock.
 	if info, err := f.Stat(); err != nil || now.Sub(info.ModTime()).Abs() > time.Second {
 		if err := s.dir.root.Chtimes(f.name, now, now); err != nil {
-			return err
+			return false, err
 		}
 	}
-	return f.become(blob)
+	return true, f.become(blob)
 }
 
 // sound reports whether a blob is there and what it should be. One that rotted

@@ -143,9 +143,9 @@ type tempFile struct {
 }
 
 // temp creates a temporary file.
-func (d *diskDir) temp(mode fs.FileMode) (*tempFile, error) {
+func (d *diskDir) temp() (*tempFile, error) {
 	name := tempDir + "/" + rand.Text()
-	f, err := d.root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL|noFollow, mode)
+	f, err := d.root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL|noFollow, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -187,12 +187,11 @@ func (d *diskDir) replace(name string, write func(io.Writer) error) error {
 
 // stage writes a temporary file whose bytes are durable.
 func (d *diskDir) stage(write func(io.Writer) error) (*tempFile, error) {
-	t, err := d.temp(0o600)
+	t, err := d.temp()
 	if err != nil {
 		return nil, err
 	}
 	if err = write(t); err == nil {
-		startWriteback(t.File, 0, 0)
 		err = t.Sync()
 	}
 	if err != nil {

@@ -143,7 +143,11 @@ func TestDiskLostNames(t *testing.T) {
 		dir := t.TempDir()
 		s := openTestDisk(t, dir, StoreConfig{})
 		before, data := content(1000, 61), content(1000, 62)
+		mustPut(t, s, rec("s", "x"), before) // has its record attached, so a has not
 		old := mustPut(t, s, rec("s", "a"), before)
+		if err := s.Delete(t.Context(), "s", "x"); err != nil {
+			t.Fatal(err)
+		}
 		files := []string{filepath.Join(dir, blobDir, strings.TrimPrefix(old.Digest, digestPrefix)), filepath.Join(dir, "s", ".a.artifact.json"), filepath.Join(dir, "s", "a.md")}
 		for i, name := range files {
 			if lost&(1<<i) != 0 {
@@ -179,6 +183,7 @@ func TestDiskHostileFiles(t *testing.T) {
 		dir := t.TempDir()
 		s := openTestDisk(t, dir, StoreConfig{})
 		out := mustPut(t, s, rec("s", "a"), content(1000, 61))
+		detach(t, s)
 		blob := filepath.Join(dir, blobDir, strings.TrimPrefix(out.Digest, digestPrefix))
 		if err := errors.Join(os.Remove(blob), place(blob)); err != nil {
 			t.Fatal(err)
@@ -203,6 +208,7 @@ func TestDiskDamagedRecord(t *testing.T) {
 	s := openTestDisk(t, dir, StoreConfig{})
 	data := content(1000, 62)
 	mustPut(t, s, rec("s", "a"), data)
+	detach(t, s)
 	name := filepath.Join(dir, "s", ".a.artifact.json")
 	if err := os.Truncate(name, 40); err != nil {
 		t.Fatal(err)
@@ -235,35 +241,42 @@ func TestDiskGrownFile(t *testing.T) {
 
 // TestDiskSweepDuringPut: as for the object store, the Put looks itself.
 func TestDiskSweepDuringPut(t *testing.T) {
-	s := openTestDisk(t, t.TempDir(), StoreConfig{})
-	f, err := s.dir.temp(0o400)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.discard()
-	w := &writeback{file: f.File}
-	in, err := s.spool(t.Context(), w, strings.NewReader("text"))
-	if err = errors.Join(err, w.wait()); err == nil {
-		err = s.keep(t.Context(), f, in)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := rec("s", "a")
-	s.cfg.complete(&r, in.index, in.digest)
-	staged, err := s.stage(entry{Record: r})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.dir.root.Remove(blobDir + "/" + in.digest); err != nil { // as a sweep would
-		t.Fatal(err)
-	}
-	defer staged.discard()
-	if _, err := s.record(t.Context(), r, in, staged); err == nil {
-		t.Error("the put succeeded, its bytes are gone")
-	}
-	if _, err := s.Get(t.Context(), "s", "a"); !errors.Is(err, ErrNotFound) {
-		t.Errorf("a record is left: %v", err)
+	for _, attached := range []bool{false, true} {
+		s := openTestDisk(t, t.TempDir(), StoreConfig{})
+		f, err := s.dir.temp()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.discard()
+		w := &writeback{file: f.File}
+		in, err := s.spool(t.Context(), w, strings.NewReader("text"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := entry{Record: rec("s", "a")}
+		s.cfg.complete(&e.Record, in.index, in.digest)
+		var staged *tempFile
+		if !attached || !s.attach(w, e) {
+			if staged, err = s.stage(e); err != nil {
+				t.Fatal(err)
+			}
+			defer staged.discard()
+		}
+		if err = w.wait(); err == nil {
+			_, err = s.keep(t.Context(), f, in)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.dir.root.Remove(blobDir + "/" + in.digest); err != nil { // as a sweep would
+			t.Fatal(err)
+		}
+		if _, err := s.record(t.Context(), e, staged == nil, staged); err == nil {
+			t.Error("the put succeeded, its bytes are gone")
+		}
+		if _, err := s.Get(t.Context(), "s", "a"); !errors.Is(err, ErrNotFound) {
+			t.Errorf("a record is left: %v", err)
+		}
 	}
 }
 

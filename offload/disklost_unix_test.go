@@ -101,6 +101,7 @@ func TestDiskLostBlobAndDamage(t *testing.T) {
 	s := openTestDisk(t, dir, StoreConfig{})
 	data := content(1000, 72)
 	out := mustPut(t, s, rec("s", "a"), data)
+	detach(t, s)
 	name := filepath.Join(dir, "s", "a.md")
 	if err := errors.Join(os.Remove(blobFile(dir, out)), os.Remove(name), os.WriteFile(name, content(1000, 73), 0o400)); err != nil {
 		t.Fatal(err)
@@ -124,6 +125,7 @@ func TestDiskNeighbours(t *testing.T) {
 	dir := t.TempDir()
 	s := openTestDisk(t, dir, StoreConfig{})
 	mustPut(t, s, rec("s", "a"), content(1000, 74))
+	detach(t, s)
 	if err := os.CopyFS(filepath.Join(dir, "backup"), os.DirFS(filepath.Join(dir, "s"))); err != nil {
 		t.Fatal(err)
 	}

@@ -41,9 +41,16 @@ func isDiskName(name string) bool {
 	return tools.IsToken(token)
 }
 
-// isRecordName reports whether a file in a session's directory is a record.
-func isRecordName(name string) bool {
-	id, hidden := strings.CutPrefix(name, recordPrefix)
-	id, ok := strings.CutSuffix(id, recordSuffix)
-	return hidden && ok && isDiskName(id)
+// recordName finds the artifact that a file in a session's directory is the
+// record of, by the name that its files have there.
+func recordName(file string) (id string, ok bool) {
+	id, hidden := strings.CutPrefix(file, recordPrefix)
+	id, ok = strings.CutSuffix(id, recordSuffix)
+	return id, hidden && ok && isDiskName(id)
+}
+
+// contentName does so for a content.
+func contentName(file string) (id string, ok bool) {
+	id, ok = strings.CutSuffix(file, contentSuffix)
+	return id, ok && isDiskName(id)
 }

@@ -141,7 +141,7 @@ func (s *DiskStore) list(ctx context.Context, session string) (recs []Record, er
 	now := s.cfg.now()
 	err = s.each(ctx, session, func(name string, e entry) error {
 		// Somebody may have copied a session's directory: that is no artifact.
-		if !e.expired(now) && name == s.recordPath(e.Session, e.ID) {
+		if !e.expired(now) && (name == s.recordPath(e.Session, e.ID) || name == s.contentPath(e.Session, e.ID)) {
 			recs = append(recs, e.Record)
 		}
 		return nil
@@ -150,8 +150,8 @@ func (s *DiskStore) list(ctx context.Context, session string) (recs []Record, er
 	return recs, err
 }
 
-// each calls f for each record of a session, or of all. It goes on after
-// records that it cannot read, and returns the errors.
+// each calls f for each record of a session, or of all, and the file that it is
+// in. It goes on after records that it cannot read, and returns the errors.
 func (s *DiskStore) each(ctx context.Context, session string, f func(name string, e entry) error) error {
 	dirs := []string{diskName(session, s.folds)}
 	if session == "" {
@@ -172,17 +172,27 @@ func (s *DiskStore) each(ctx context.Context, session string, f func(name string
 		if err != nil {
 			return err
 		}
+		hasFile := map[string]bool{}
+		for _, file := range entries {
+			if id, ok := recordName(file.Name()); ok {
+				hasFile[id] = true
+			}
+		}
 		for _, file := range entries {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			if !isRecordName(file.Name()) {
+			name := dir + "/" + file.Name()
+			var e entry
+			if _, ok := recordName(file.Name()); ok {
+				e, err = s.loadFile(name)
+			} else if id, ok := contentName(file.Name()); ok && !hasFile[id] && file.Type().IsRegular() {
+				e, err = s.loadAttached(name)
+			} else {
 				continue
 			}
-			name := dir + "/" + file.Name()
-			e, err := s.loadPath(name)
 			if errors.Is(err, fs.ErrNotExist) {
-				continue // deleted meanwhile
+				continue // deleted meanwhile, or not ours
 			}
 			if err == nil {
 				err = f(name, e)

@@ -11,27 +11,41 @@ import (
 	"strings"
 )
 
-// record writes the record, unless there is one, and names the content.
-func (s *DiskStore) record(ctx context.Context, rec Record, in *intake, staged *tempFile) (Record, error) {
-	unlock, err := s.dir.lock(ctx, rec.Session+"/"+rec.ID)
+// record gives a record and its content their names, unless there is a record
+// of that id. One that is not attached to the content is in a staged file, or
+// gets one.
+func (s *DiskStore) record(ctx context.Context, e entry, attached bool, staged *tempFile) (Record, error) {
+	unlock, err := s.dir.lock(ctx, e.Session+"/"+e.ID)
 	if err != nil {
-		return rec, err
+		return e.Record, err
 	}
 	defer unlock()
-	old, taken, err := s.current(rec)
+	name, record := s.contentPath(e.Session, e.ID), s.recordPath(e.Session, e.ID)
+	if err := s.dir.mkdir(path.Dir(record)); err != nil {
+		return e.Record, err
+	}
+	if attached && s.linkFirst(e) {
+		if err := s.dir.syncDir(path.Dir(name)); err != nil {
+			return e.Record, errors.Join(err, s.drop(e.Session, e.ID))
+		}
+		return e.Record, nil
+	}
+	if staged == nil {
+		if staged, err = s.stage(e); err != nil {
+			return e.Record, err
+		}
+		defer staged.discard()
+	}
+	old, taken, err := s.current(e.Record)
 	if err != nil {
-		return rec, err
+		return e.Record, err
 	}
 	if taken {
-		return s.again(old, rec, in)
+		return s.again(old, e.Record)
 	}
-	name, blob := s.contentPath(rec.Session, rec.ID), blobDir+"/"+in.digest
+	blob, _ := blobPath(e.Digest)
 	if err := s.free(name, blob); err != nil {
-		return rec, err
-	}
-	record := s.recordPath(rec.Session, rec.ID)
-	if err := s.dir.mkdir(path.Dir(record)); err != nil {
-		return rec, err
+		return e.Record, err
 	}
 	err = staged.become(record)
 	if err == nil { // second, so that no kill leaves a name without a record
@@ -41,22 +55,26 @@ func (s *DiskStore) record(ctx context.Context, rec Record, in *intake, staged *
 		err = s.dir.syncDir(path.Dir(name))
 	}
 	if err != nil {
-		return rec, errors.Join(err, s.drop(rec.Session, rec.ID))
+		return e.Record, errors.Join(err, s.drop(e.Session, e.ID))
 	}
-	return rec, nil
+	return e.Record, nil
 }
 
-// again answers a Put of an id that has a record.
-func (s *DiskStore) again(old entry, rec Record, in *intake) (Record, error) {
+// again answers a Put of an id that has a record. The record gets a file if it
+// has none: the content may be linked to another one's, which has no or another
+// record attached to it.
+func (s *DiskStore) again(old entry, rec Record) (Record, error) {
 	if old.Digest != rec.Digest {
 		return rec, ErrExists
 	}
-	var err error
-	if s.cfg.refresh(&old, s.cfg.now()) {
-		err = s.save(old)
+	if s.cfg.refresh(&old, s.cfg.now()) || !s.hasFile(old) {
+		if err := s.save(old); err != nil {
+			return old.Record, err
+		}
 	}
-	name, blob := s.contentPath(rec.Session, rec.ID), blobDir+"/"+in.digest
-	return old.Record, errors.Join(err, s.show(name, blob), s.dir.syncDir(path.Dir(name)))
+	name := s.contentPath(rec.Session, rec.ID)
+	blob, _ := blobPath(rec.Digest)
+	return old.Record, errors.Join(s.show(name, blob), s.dir.syncDir(path.Dir(name)))
 }
 
 // current returns the record that takes the id of rec. What is left of one
@@ -85,7 +103,7 @@ func (s *DiskStore) drop(session, id string) error {
 }
 
 func (s *DiskStore) contentPath(session, id string) string {
-	return diskName(session, s.folds) + "/" + diskName(id, s.folds) + ".md"
+	return diskName(session, s.folds) + "/" + diskName(id, s.folds) + contentSuffix
 }
 
 func (s *DiskStore) recordPath(session, id string) string {
@@ -94,8 +112,9 @@ func (s *DiskStore) recordPath(session, id string) string {
 
 // A record is hidden beside its content, by a name that nobody else gives.
 const (
-	recordPrefix = "."
-	recordSuffix = ".artifact.json"
+	recordPrefix  = "."
+	recordSuffix  = ".artifact.json"
+	contentSuffix = ".md"
 )
 
 // blobPath is where the content of a digest is; ok says whether it is one.
@@ -106,10 +125,14 @@ func blobPath(digest string) (name string, ok bool) {
 
 // load reads a record. fs.ErrNotExist, ErrCorrupt.
 func (s *DiskStore) load(session, id string) (entry, error) {
-	return s.loadPath(s.recordPath(session, id))
+	e, err := s.loadFile(s.recordPath(session, id))
+	if errors.Is(err, fs.ErrNotExist) {
+		return s.loadAttached(s.contentPath(session, id))
+	}
+	return e, err
 }
 
-func (s *DiskStore) loadPath(name string) (entry, error) {
+func (s *DiskStore) loadFile(name string) (entry, error) {
 	f, _, err := s.dir.open(name)
 	if err != nil {
 		return entry{}, err

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Sweep implements Store. Blobs are listed before records: a blob whose Put is
+// Sweep implements Store, and gives files to records that are attributes. Blobs are listed before records: a blob whose Put is
 // not done is missed only if it is older than grace. If the Put has linked it by
 // then, the content is in the session; if not, there is nothing to link, and the
 // Put fails.
@@ -46,14 +46,18 @@ func (s *DiskStore) sweepBlobs(ctx context.Context, grace time.Duration, report 
 	for _, b := range blobs {
 		there[digestPrefix+b.Name()] = true
 	}
-	var lost []entry
-	err = s.each(ctx, "", func(_ string, e entry) error {
+	var lost, attached []entry
+	err = s.each(ctx, "", func(name string, e entry) error {
 		alive, err := s.sweepRecord(ctx, e, report)
-		if alive {
-			named[e.Digest] = true
+		if !alive {
+			return err
 		}
-		if alive && !there[e.Digest] {
+		named[e.Digest] = true
+		if !there[e.Digest] {
 			lost = append(lost, e)
+		}
+		if name == s.contentPath(e.Session, e.ID) {
+			attached = append(attached, e)
 		}
 		return err
 	})
@@ -70,6 +74,9 @@ func (s *DiskStore) sweepBlobs(ctx context.Context, grace time.Duration, report 
 	}
 	for _, e := range lost {
 		err = errors.Join(err, s.restore(ctx, e))
+	}
+	for _, e := range attached {
+		err = errors.Join(err, s.detach(ctx, e))
 	}
 	return err
 }
@@ -95,6 +102,27 @@ func (s *DiskStore) restore(ctx context.Context, e entry) error {
 		return err
 	}
 	return s.place(name, blob)
+}
+
+// detach gives a record that is attached to its content a file, unless it has
+// one by now.
+func (s *DiskStore) detach(ctx context.Context, e entry) error {
+	unlock, err := s.dir.lock(ctx, e.Session+"/"+e.ID)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if s.hasFile(e) {
+		return nil
+	}
+	e, err = s.loadAttached(s.contentPath(e.Session, e.ID))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // deleted meanwhile
+	}
+	if err != nil {
+		return err
+	}
+	return s.save(e)
 }
 
 // sweepRecord buries an expired record and forgets an old tombstone.

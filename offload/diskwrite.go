@@ -12,6 +12,7 @@ import (
 type writeback struct {
 	file   *os.File
 	size   int64
+	begun  bool  // the disk is at work on what was written
 	synced int64 // how much of it a sync that began is for; -1: all
 
 	running sync.WaitGroup
@@ -27,9 +28,9 @@ const syncEvery = 2 << 20
 
 func (w *writeback) write(block []byte) error {
 	n, err := w.file.Write(block)
-	begun := startWriteback(w.file, w.size, int64(n))
+	w.begun = startWriteback(w.file, w.size, int64(n))
 	w.size += int64(n)
-	if !begun && w.size-w.synced >= syncEvery && w.busy.CompareAndSwap(false, true) {
+	if !w.begun && w.size-w.synced >= syncEvery && w.busy.CompareAndSwap(false, true) {
 		w.synced = w.size
 		w.running.Go(func() {
 			defer w.busy.Store(false)
@@ -39,14 +40,18 @@ func (w *writeback) write(block []byte) error {
 	return err
 }
 
-// end begins to make durable what was written, if that takes longer than to
-// start a goroutine; wait does the rest.
+// end sets the disk to work on what was written, if it is not yet; wait does the
+// rest.
 func (w *writeback) end() {
-	if w.size > BlockSize || !startWriteback(w.file, 0, w.size) {
+	if w.size > 0 && !w.begun {
 		w.synced = -1
 		w.running.Go(w.sync)
 	}
 }
+
+// changed says that there is more for wait to make durable than what was
+// written before end.
+func (w *writeback) changed() { w.synced = 0 }
 
 // wait makes durable what was written. A second time it returns the same.
 func (w *writeback) wait() error {

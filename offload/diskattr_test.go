@@ -1,0 +1,314 @@
+package offload
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// detach gives each record a file, as sweeps do, and removes nothing.
+func detach(t *testing.T, s *DiskStore) {
+	t.Helper()
+	if report, err := s.Sweep(t.Context(), time.Hour); err != nil || report != (SweepReport{}) {
+		t.Fatalf("sweep: %+v, %v; want nothing", report, err)
+	}
+}
+
+// needAttrs skips where the disk has no attributes: there, what the other tests
+// show of record files is all that there is.
+func needAttrs(t *testing.T, dir string) {
+	t.Helper()
+	f, err := os.CreateTemp(dir, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	if err := setAttr(f, recordAttr, []byte("x")); err != nil {
+		t.Skip("no extended attributes here: ", err)
+	}
+}
+
+func sessionFiles(t *testing.T, dir string) string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return strings.Join(names, " ")
+}
+
+// TestDiskAttached: a new content is one file, which has its record with it; all
+// that can be done with an artifact is done without a file for the record.
+func TestDiskAttached(t *testing.T) {
+	dir := t.TempDir()
+	needAttrs(t, dir)
+	s := openTestDisk(t, dir, StoreConfig{})
+	data := content(2*BlockSize+5, 80)
+	out := mustPut(t, s, rec("s", "a"), data)
+	if got := sessionFiles(t, filepath.Join(dir, "s")); got != "a.md" {
+		t.Fatalf("the session has %q, want a.md", got)
+	}
+	other := openTestDisk(t, dir, StoreConfig{}) // as another process would
+	got, err := other.Get(t.Context(), "s", "a")
+	if err != nil || fmt.Sprint(got) != fmt.Sprint(out) {
+		t.Errorf("got %+v, %v\nput %+v", got, err, out)
+	}
+	mustRead(t, other, out, data)
+	if n := listed(t, other, "s") + listed(t, other, ""); n != 2 {
+		t.Errorf("listed %d times, want once for the session and once for all", n)
+	}
+	if err := s.Delete(t.Context(), "s", "a"); err != nil {
+		t.Error(err)
+	}
+	if _, err := other.Get(t.Context(), "s", "a"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("after delete: %v", err)
+	}
+}
+
+func listed(t *testing.T, s Store, session string) (n int) {
+	t.Helper()
+	for _, err := range s.List(t.Context(), session) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	return n
+}
+
+// TestDiskAttachedShared: contents of several ids are one file, which can have
+// the record of one of them with it. None is taken for another's, and none
+// comes back that was deleted.
+func TestDiskAttachedShared(t *testing.T) {
+	var c clock
+	dir := t.TempDir()
+	s := openTestDisk(t, dir, StoreConfig{Now: c.Now})
+	data := content(1000, 81)
+	a := mustPut(t, s, rec("s", "a"), data)
+	b := mustPut(t, s, rec("s", "b"), data)
+	mustPut(t, s, rec("other", "a"), data)
+	oneFile(t, blobFile(dir, a), filepath.Join(dir, "s", "a.md"), filepath.Join(dir, "s", "b.md"), filepath.Join(dir, "other", "a.md"))
+	if err := s.Delete(t.Context(), "s", "a"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Get(t.Context(), "s", "a"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("the deleted one: %v", err)
+	}
+	mustRead(t, s, b, data)
+	c.add(time.Minute)
+	again := mustPut(t, s, rec("s", "a"), data)
+	got, err := s.Get(t.Context(), "s", "a")
+	if err != nil || !got.CreatedAt.Equal(again.CreatedAt) || again.CreatedAt.Equal(a.CreatedAt) {
+		t.Errorf("put at %v and again at %v, got the one of %v, %v", a.CreatedAt, again.CreatedAt, got.CreatedAt, err)
+	}
+	if n := listed(t, s, ""); n != 3 {
+		t.Errorf("%d artifacts, want 3", n)
+	}
+}
+
+// TestDiskAttachedExpires: an attached record expires as any other, moves on
+// when it is read, and gives way to a new one.
+func TestDiskAttachedExpires(t *testing.T) {
+	for _, sweep := range []bool{false, true} {
+		var c clock
+		dir := t.TempDir()
+		s := openTestDisk(t, dir, StoreConfig{TTL: time.Hour, Now: c.Now})
+		data := content(1000, 82)
+		mustPut(t, s, rec("s", "a"), data)
+		c.add(40 * time.Minute)
+		if _, err := s.Get(t.Context(), "s", "a"); err != nil {
+			t.Error(err)
+		}
+		c.add(40 * time.Minute)
+		if _, err := s.Get(t.Context(), "s", "a"); err != nil {
+			t.Errorf("it was read 40 minutes ago: %v", err)
+		}
+		mustPut(t, s, rec("s", "b"), content(1000, 83))
+		c.add(61 * time.Minute)
+		if sweep {
+			if report, err := s.Sweep(t.Context(), 0); err != nil || report.Records != 2 || report.Blobs != 2 {
+				t.Errorf("sweep: %+v, %v; want both", report, err)
+			}
+		}
+		for _, id := range []string{"a", "b"} {
+			if _, err := s.Get(t.Context(), "s", id); !errors.Is(err, ErrExpired) {
+				t.Errorf("%s: %v, want ErrExpired", id, err)
+			}
+		}
+		next := content(1000, 84)
+		mustRead(t, s, mustPut(t, s, rec("s", "b"), next), next)
+	}
+}
+
+// TestDiskDetached: after a sweep a copy of the directory without attributes is
+// as good as the original.
+func TestDiskDetached(t *testing.T) {
+	dir, backup := t.TempDir(), filepath.Join(t.TempDir(), "backup")
+	s := openTestDisk(t, dir, StoreConfig{})
+	data := content(BlockSize+1, 85)
+	out := mustPut(t, s, rec("s", "a"), data)
+	detach(t, s)
+	detach(t, s) // finds nothing to do
+	if got := sessionFiles(t, filepath.Join(dir, "s")); got != ".a.artifact.json a.md" {
+		t.Errorf("the session has %q", got)
+	}
+	if err := os.CopyFS(backup, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	mustRead(t, openTestDisk(t, backup, StoreConfig{}), out, data)
+}
+
+// TestDiskAttachedTooLarge: a record that is no attribute gets a file at once.
+func TestDiskAttachedTooLarge(t *testing.T) {
+	dir := t.TempDir()
+	s := openTestDisk(t, dir, StoreConfig{})
+	out, err := s.Put(t.Context(), rec("s", "a"), strings.NewReader("text"), func(r *Record, _ Content) error {
+		r.Summary = strings.Repeat("x", maxAttr)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := sessionFiles(t, filepath.Join(dir, "s")); got != ".a.artifact.json a.md" {
+		t.Errorf("the session has %q", got)
+	}
+	if got, err := s.Get(t.Context(), "s", "a"); err != nil || got.Summary != out.Summary {
+		t.Errorf("got a summary of %d bytes, %v", len(got.Summary), err)
+	}
+}
+
+// TestDiskAttachedForeign: a file that came with the attribute of another, as
+// copies do, is no artifact, and is neither overwritten nor swept away.
+func TestDiskAttachedForeign(t *testing.T) {
+	dir := t.TempDir()
+	needAttrs(t, dir)
+	s := openTestDisk(t, dir, StoreConfig{})
+	mustPut(t, s, rec("s", "a"), content(1000, 86))
+	f, err := os.Open(filepath.Join(dir, "s", "a.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	record, err := getAttr(f, recordAttr)
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"s/b.md", "copy/a.md"} {
+		name = filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte("mine"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.OpenFile(name, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(setAttr(f, recordAttr, record), f.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, "s", "c.md"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if n := listed(t, s, ""); n != 1 {
+		t.Errorf("%d artifacts, want 1", n)
+	}
+	detach(t, s)
+	for session, id := range map[string]string{"s": "b", "copy": "a"} {
+		if _, err := s.Get(t.Context(), session, id); !errors.Is(err, ErrNotFound) {
+			t.Errorf("get %s/%s: %v", session, id, err)
+		}
+		if _, err := s.Put(t.Context(), rec(session, id), strings.NewReader("text"), nil); !errors.Is(err, ErrExists) {
+			t.Errorf("put %s/%s: %v, want ErrExists", session, id, err)
+		}
+		if got, err := os.ReadFile(filepath.Join(dir, session, id+".md")); string(got) != "mine" {
+			t.Errorf("%s/%s.md holds %q, %v", session, id, got, err)
+		}
+	}
+}
+
+// TestDiskAttachedDamaged: a record that cannot be read keeps sweeps from
+// removing any content, is reported, and is replaced when it is put again.
+func TestDiskAttachedDamaged(t *testing.T) {
+	dir := t.TempDir()
+	needAttrs(t, dir)
+	s := openTestDisk(t, dir, StoreConfig{})
+	data := content(1000, 87)
+	mustPut(t, s, rec("s", "a"), data)
+	name := filepath.Join(dir, "s", "a.md")
+	if err := os.Chmod(name, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(setAttr(f, recordAttr, []byte(`{"session":`)), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Get(t.Context(), "s", "a"); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("get: %v, want ErrCorrupt", err)
+	}
+	if report, err := s.Sweep(t.Context(), 0); err == nil || report.Blobs != 0 {
+		t.Errorf("sweep: %+v, %v; want an error and nothing removed", report, err)
+	}
+	mustRead(t, s, mustPut(t, s, rec("s", "a"), data), data)
+	detach(t, s)
+}
+
+// TestDiskAttachedLostBlob: an id that is put again may find its bytes in another
+// file, which has another record with it or none. Its own stays.
+func TestDiskAttachedLostBlob(t *testing.T) {
+	for _, between := range []string{"", "b"} {
+		dir := t.TempDir()
+		s := openTestDisk(t, dir, StoreConfig{})
+		data := content(1000, 88)
+		a := mustPut(t, s, rec("s", "a"), data)
+		if err := os.Remove(blobFile(dir, a)); err != nil {
+			t.Fatal(err)
+		}
+		if between != "" {
+			mustPut(t, s, rec("s", between), data)
+		}
+		if again := mustPut(t, s, rec("s", "a"), data); !again.CreatedAt.Equal(a.CreatedAt) {
+			t.Errorf("it is of %v, was put at %v", again.CreatedAt, a.CreatedAt)
+		}
+		if got, err := s.Get(t.Context(), "s", "a"); err != nil || !got.CreatedAt.Equal(a.CreatedAt) {
+			t.Errorf("got one of %v, %v; put at %v", got.CreatedAt, err, a.CreatedAt)
+		}
+		mustRead(t, s, a, data)
+		oneFile(t, blobFile(dir, a), filepath.Join(dir, "s", "a.md"))
+	}
+}
+
+// TestWritebackChanged: what changes after the end of the writing is synced too.
+func TestWritebackChanged(t *testing.T) {
+	f, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &writeback{file: f}
+	if err := w.write(bytes.Repeat([]byte("x"), BlockSize)); err != nil {
+		t.Fatal(err)
+	}
+	w.end()
+	if err := w.wait(); err != nil {
+		t.Fatal(err)
+	}
+	f.Close() // so that a sync fails
+	if err := w.wait(); err != nil {
+		t.Errorf("nothing changed, and it was synced: %v", err)
+	}
+	w.changed()
+	if err := w.wait(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("after a change: %v, want a sync of the closed file", err)
+	}
+}
