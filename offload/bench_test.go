@@ -51,9 +51,11 @@ func tcpServer(b *testing.B) jetstream.JetStream {
 }
 
 // race runs the contestants in turns and reports their medians in microseconds
-// and how many times as long the others take as the first.
+// and how many times as long the others take as the first: the median over the
+// rounds, because the machine is often fast in one round and slow in the next,
+// for all of them alike.
 func race(b *testing.B, names []string, run ...func(n int)) {
-	times := make([][]time.Duration, len(run))
+	times := make([][]float64, len(run))
 	for i := range run { // warm up
 		run[i](-1)
 	}
@@ -62,18 +64,22 @@ func race(b *testing.B, names []string, run ...func(n int)) {
 			k := (i + n) % len(run)
 			start := time.Now()
 			run[k](n)
-			times[k] = append(times[k], time.Since(start))
+			times[k] = append(times[k], float64(time.Since(start).Nanoseconds())/1e3)
 		}
 	}
-	median := func(i int) float64 {
-		slices.Sort(times[i])
-		return float64(times[i][len(times[i])/2].Nanoseconds()) / 1e3
+	median := func(v []float64) float64 {
+		v = slices.Sorted(slices.Values(v))
+		return v[len(v)/2]
 	}
 	b.ReportMetric(0, "ns/op")
 	for i, name := range names {
-		b.ReportMetric(median(i), name+"-µs")
+		b.ReportMetric(median(times[i]), name+"-µs")
 		if i > 0 {
-			b.ReportMetric(median(i)/median(0), name+"/"+names[0])
+			ratios := make([]float64, len(times[i]))
+			for n := range ratios {
+				ratios[n] = times[i][n] / times[0][n]
+			}
+			b.ReportMetric(median(ratios), name+"/"+names[0])
 		}
 	}
 }
