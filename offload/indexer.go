@@ -119,12 +119,11 @@ func countRunes(p []byte) (n int64) {
 
 // isASCII looks at 64 bytes.
 func isASCII(p []byte) bool {
-	_ = p[63]
-	var any uint64
-	for i := 0; i < 64; i += 32 {
-		any |= binary.LittleEndian.Uint64(p[i:]) | binary.LittleEndian.Uint64(p[i+8:]) |
-			binary.LittleEndian.Uint64(p[i+16:]) | binary.LittleEndian.Uint64(p[i+24:])
-	}
+	q := (*[64]byte)(p)
+	any := binary.LittleEndian.Uint64(q[0:]) | binary.LittleEndian.Uint64(q[8:]) |
+		binary.LittleEndian.Uint64(q[16:]) | binary.LittleEndian.Uint64(q[24:]) |
+		binary.LittleEndian.Uint64(q[32:]) | binary.LittleEndian.Uint64(q[40:]) |
+		binary.LittleEndian.Uint64(q[48:]) | binary.LittleEndian.Uint64(q[56:])
 	return any&0x8080808080808080 == 0
 }
 
