@@ -235,7 +235,7 @@ func TestServerQuota(t *testing.T) {
 	}
 	s := openTestObject(t, js, ObjectConfig{})
 	first := mustPut(t, s, rec("s", "a"), content(2*BlockSize, 36))
-	for _, size := range []int{2*BlockSize + 10, 3 * BlockSize, 9 * BlockSize} {
+	for _, size := range []int{2*BlockSize + 10, 3 * BlockSize, 5 * BlockSize, 9 * BlockSize} {
 		if _, err := s.Put(t.Context(), rec("s", "b"), bytes.NewReader(content(size, 37)), nil); !errors.Is(err, ErrQuota) {
 			t.Errorf("%d bytes: %v, want ErrQuota", size, err)
 		}

@@ -23,7 +23,7 @@ type blob struct {
 	jetstream.ObjectInfo
 	index *Index // nil if a stock client put the object
 	// seqs are the stream sequences of the chunks; nil if they are not noted,
-	// because the object is so small that they were not waited for.
+	// because the object is small.
 	seqs []uint64
 	seq  uint64 // of the meta message
 	data []byte // the meta message

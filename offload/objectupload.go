@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -17,8 +18,8 @@ const (
 	maxInFlight = 32
 	// ackTimeout is how long the server may take to store one chunk.
 	ackTimeout = 10 * time.Second
-	// smallChunks is the number of chunks up to which an object is named
-	// without waiting for them first: one round trip instead of two.
+	// smallChunks is the number of chunks up to which an object does without
+	// their sequences, so that none has to be known to name it.
 	smallChunks = ring
 )
 
@@ -112,39 +113,72 @@ func (u *upload) commit(ctx context.Context, in *intake) error {
 		}
 		return u.over
 	}
-	small := u.sent <= smallChunks
-	if !small {
-		if err := u.awaitAll(ctx); err != nil {
-			u.discard(ctx)
-			return err
-		}
-	}
-	meta, err := u.s.encodeBlob(in, u.nuid, u.seqs)
-	if err != nil {
-		return err
-	}
-	f, err := u.name(in.digest, meta, 0)
-	if err == nil && small {
+	f, err := u.nameAhead(ctx, in)
+	if err == nil {
 		err = u.awaitAll(ctx)
 	}
 	if err != nil {
 		u.unname(ctx, f)
-		u.discard(ctx)
 		return err
 	}
-	if _, err = await(ctx, f); isWrongSequence(err) {
+	if _, err = await(ctx, f); isWrongSequence(err) && u.sent > smallChunks {
+		err = u.nameNow(ctx, in, 0)
+	}
+	if isWrongSequence(err) {
 		return u.settle(ctx, in)
 	}
 	return u.named(ctx, err)
 }
 
+// nameAhead names the object while chunks are on their way, which saves a round
+// trip, with the sequences that they get if nobody else writes. The server, to
+// which they come first, refuses the name if the last is not the one foreseen:
+// an object never has wrong sequences, also if this process ends here.
+func (u *upload) nameAhead(ctx context.Context, in *intake) (jetstream.PubAckFuture, error) {
+	var foreseen []uint64
+	var opts []jetstream.PublishOpt
+	if u.sent > smallChunks {
+		if len(u.seqs) == 0 {
+			if err := u.awaitOldest(ctx); err != nil {
+				return nil, err
+			}
+		}
+		foreseen = slices.Clone(u.seqs)
+		last := u.seqs[len(u.seqs)-1]
+		for range u.pending {
+			last++
+			foreseen = append(foreseen, last)
+		}
+		opts = append(opts, jetstream.WithExpectLastSequence(last))
+	}
+	meta, err := u.s.encodeBlob(in, u.nuid, foreseen)
+	if err != nil {
+		return nil, err
+	}
+	return u.name(in.digest, meta, 0, opts...)
+}
+
+// nameNow names the object when all its chunks are known to be stored.
+func (u *upload) nameNow(ctx context.Context, in *intake, last uint64) error {
+	meta, err := u.s.encodeBlob(in, u.nuid, u.seqs)
+	if err != nil {
+		return err
+	}
+	f, err := u.name(in.digest, meta, last)
+	if err == nil {
+		_, err = await(ctx, f)
+	}
+	return err
+}
+
 // name publishes the meta message, if its subject's last sequence is as said.
-func (u *upload) name(digest string, meta []byte, last uint64) (jetstream.PubAckFuture, error) {
+func (u *upload) name(digest string, meta []byte, last uint64, opts ...jetstream.PublishOpt) (jetstream.PubAckFuture, error) {
 	m := &nats.Msg{Subject: u.s.metaSubject(digest), Data: meta, Header: nats.Header{}}
 	if last > 0 { // a rollup makes the server look for what it replaces
 		m.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
 	}
-	f, err := u.s.pub.PublishMsgAsync(m, jetstream.WithRetryAttempts(0), jetstream.WithExpectLastSequencePerSubject(last))
+	opts = append(opts, jetstream.WithRetryAttempts(0), jetstream.WithExpectLastSequencePerSubject(last))
+	f, err := u.s.pub.PublishMsgAsync(m, opts...)
 	if err != nil {
 		return nil, fmt.Errorf("name the object: %w", err)
 	}
@@ -164,17 +198,29 @@ func (u *upload) named(ctx context.Context, err error) error {
 }
 
 // unname takes a name back that was published before its chunks were known to
-// be stored, and they are not.
+// be stored, and they are not; and then the chunks. They stay if the object may
+// have its name all the same, or if another Put found it and relies on it.
 func (u *upload) unname(ctx context.Context, f jetstream.PubAckFuture) {
 	if f == nil {
+		u.discard(ctx)
 		return
 	}
 	u.s.tidy(ctx, func(ctx context.Context) error {
 		seq, err := await(ctx, f)
-		if err != nil {
-			return nil // it has no name
+		if _, refused := errors.AsType[*jetstream.APIError](err); refused {
+			return u.purge(ctx)
 		}
-		return u.s.blobs.DeleteMsg(ctx, seq)
+		if err != nil {
+			return nil
+		}
+		err = u.s.blobs.DeleteMsg(ctx, seq)
+		if errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) { // it was renewed
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return u.purge(ctx)
 	})
 }
 
@@ -182,10 +228,8 @@ func (u *upload) unname(ctx context.Context, f jetstream.PubAckFuture) {
 // whole, it is renewed; broken, it is replaced. Each step takes effect only if
 // nobody, such as a sweep, changed the object since it was looked at.
 func (u *upload) settle(ctx context.Context, in *intake) error {
-	meta, err := u.s.encodeBlob(in, u.nuid, u.seqs)
-	for err == nil {
-		var there bool
-		if there, err = u.s.renew(ctx, in.digest); err != nil || there {
+	for {
+		if there, err := u.s.renew(ctx, in.digest); err != nil || there {
 			u.discard(ctx)
 			return err
 		}
@@ -198,15 +242,10 @@ func (u *upload) settle(ctx context.Context, in *intake) error {
 		} else if !errors.Is(err, jetstream.ErrMsgNotFound) {
 			return u.named(ctx, err)
 		}
-		f, err := u.name(in.digest, meta, last)
-		if err == nil {
-			_, err = await(ctx, f)
-		}
-		if !isWrongSequence(err) {
+		if err := u.nameNow(ctx, in, last); !isWrongSequence(err) {
 			return u.named(ctx, err)
 		}
 	}
-	return err
 }
 
 // renew writes an object's meta message once more, so that it is young again,
@@ -239,12 +278,14 @@ func (u *upload) discard(ctx context.Context) {
 	if u.sent == 0 {
 		return
 	}
-	u.s.tidy(ctx, func(ctx context.Context) error {
-		for _, f := range u.pending { // what is on its way would arrive after the purge
-			await(ctx, f)
-		}
-		return u.s.blobs.Purge(ctx, jetstream.WithPurgeSubject(u.s.chunkSubject(u.nuid)))
-	})
+	u.s.tidy(ctx, u.purge)
+}
+
+func (u *upload) purge(ctx context.Context) error {
+	for _, f := range u.pending { // what is on its way would arrive after the purge
+		await(ctx, f)
+	}
+	return u.s.blobs.Purge(ctx, jetstream.WithPurgeSubject(u.s.chunkSubject(u.nuid)))
 }
 
 // tidy removes what a Put does not need, within a short time and also if its

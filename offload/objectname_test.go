@@ -1,0 +1,190 @@
+package offload
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// otherWrites stores a chunk of somebody else.
+func otherWrites(t *testing.T, s *ObjectStore) {
+	t.Helper()
+	if _, err := s.pub.Publish(t.Context(), s.chunkSubject("other"), []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// interrupted reads data by blocks and calls f before each; f is called once more
+// when all blocks are on their way.
+func interrupted(data []byte, f func(block int)) io.Reader {
+	r, block := bytes.NewReader(data), 0
+	return readFunc(func(p []byte) (int, error) {
+		f(block)
+		block++
+		return r.Read(p)
+	})
+}
+
+// underWay is an upload all of whose chunks were sent.
+func underWay(t *testing.T, s *ObjectStore, src io.Reader) (*upload, *intake) {
+	t.Helper()
+	up := s.newUpload(0)
+	in, err := s.buffers.take(t.Context(), src, func(block []byte) error { return up.send(t.Context(), block) }, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return up, in
+}
+
+// chunksOf counts the chunks of an upload, or of all (">"), that are stored.
+func chunksOf(t *testing.T, s *ObjectStore, nuid string) (n uint64) {
+	t.Helper()
+	info, err := s.blobs.Info(t.Context(), jetstream.WithSubjectFilter(s.chunkSubject(nuid)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, chunks := range info.State.Subjects {
+		n += chunks
+	}
+	return n
+}
+
+// chunkUsers counts the objects that have the chunks of an upload.
+func chunkUsers(t *testing.T, s *ObjectStore, nuid string) (n int) {
+	t.Helper()
+	objects, err := s.objects(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range objects {
+		if o.NUID == nuid {
+			n++
+		}
+	}
+	return n
+}
+
+// TestOthersWriteDuringPut: the chunks of an object get other sequences than
+// were foreseen.
+func TestOthersWriteDuringPut(t *testing.T) {
+	js := connect(t, startServer(t, server.Options{}))
+	s := openTestObject(t, js, ObjectConfig{})
+	const blocks = smallChunks + 5
+	for at := -1; at <= blocks; at++ { // -1: before each
+		data := content(blocks*BlockSize, uint64(100+at))
+		src := interrupted(data, func(block int) {
+			if block == at || at < 0 {
+				otherWrites(t, s)
+			}
+		})
+		out, err := s.Put(t.Context(), rec("s", "a"+strings.Repeat("b", at+1)), src, nil)
+		if err != nil {
+			t.Fatalf("another wrote before block %d: %v", at, err)
+		}
+		mustRead(t, openTestObject(t, js, ObjectConfig{}), out, data)
+	}
+}
+
+// TestPutEndsAfterNaming: a process that ends when it has named an object, and
+// knows of no chunk but the first whether it is stored, leaves an object that the
+// next Put may take, or none.
+func TestPutEndsAfterNaming(t *testing.T) {
+	js := connect(t, startServer(t, server.Options{}))
+	s := openTestObject(t, js, ObjectConfig{})
+	const blocks = smallChunks + 5
+	for _, c := range []struct {
+		blocks, other int
+		taken         bool
+	}{{3, -1, true}, {3, 2, true}, {blocks, -1, true}, {blocks, 1, false}, {blocks, blocks - 1, false}, {blocks, blocks, false}} {
+		data := content(c.blocks*BlockSize, uint64(200+c.other))
+		up, in := underWay(t, s, interrupted(data, func(block int) {
+			if block == c.other {
+				otherWrites(t, s)
+			}
+		}))
+		if _, err := up.nameAhead(t.Context(), in); err != nil {
+			t.Fatal(err)
+		}
+		out := mustPut(t, s, rec("s", "a"), data)
+		if taken := chunkUsers(t, s, up.nuid) == 1; taken != c.taken {
+			t.Errorf("%d blocks, another wrote before block %d: the object is taken: %t, want %t", c.blocks, c.other, taken, c.taken)
+		}
+		mustRead(t, openTestObject(t, js, ObjectConfig{}), out, data)
+		if err := s.Delete(t.Context(), "s", "a"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Sweep(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		if left := chunksOf(t, s, ">"); left != 0 {
+			t.Errorf("%d chunks are left", left)
+		}
+	}
+}
+
+// TestRefusedChunk: the server refuses the last chunk, and another's message
+// takes the place that was foreseen for it. The name is taken back.
+func TestRefusedChunk(t *testing.T) {
+	js := connect(t, startServer(t, server.Options{}))
+	s := openTestObject(t, js, ObjectConfig{})
+	const blocks = smallChunks + 5
+	data := content(blocks*BlockSize, 300)
+	up := s.newUpload(0)
+	in, err := s.buffers.take(t.Context(), bytes.NewReader(data), func(block []byte) error {
+		if up.sent < blocks-1 {
+			return up.send(t.Context(), block)
+		}
+		m := &nats.Msg{Subject: s.chunkSubject(up.nuid), Data: block}
+		f, err := s.pub.PublishMsgAsync(m, jetstream.WithExpectLastSequence(1<<40))
+		up.pending = append(up.pending, f)
+		up.sent++
+		return err
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	otherWrites(t, s)
+	if err := up.commit(t.Context(), in); err == nil {
+		t.Error("a chunk is missing, and the Put succeeded")
+	}
+	if n := chunkUsers(t, s, up.nuid); n != 0 {
+		t.Error("the object has a name")
+	}
+	if n := chunksOf(t, s, up.nuid); n != 0 {
+		t.Errorf("%d chunks are left", n)
+	}
+	mustRead(t, s, mustPut(t, s, rec("s", "a"), data), data)
+}
+
+// TestFailedPutSparesWhatAnotherFound: a Put fails although all was stored, and
+// another has found its object by then.
+func TestFailedPutSparesWhatAnotherFound(t *testing.T) {
+	js := connect(t, startServer(t, server.Options{}))
+	s := openTestObject(t, js, ObjectConfig{})
+	for i, blocks := range []int{2, smallChunks + 5} {
+		data := content(blocks*BlockSize, uint64(310+i))
+		up, in := underWay(t, s, bytes.NewReader(data))
+		f, err := up.nameAhead(t.Context(), in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := mustPut(t, s, rec("s", strings.Repeat("a", blocks)), data)
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := up.awaitAll(ended); !errors.Is(err, context.Canceled) && err != nil {
+			t.Fatal(err)
+		}
+		up.unname(ended, f)
+		mustRead(t, openTestObject(t, js, ObjectConfig{}), out, data)
+		if s.noPurge.Load() {
+			t.Error("the store does not tidy up any more")
+		}
+	}
+}
