@@ -8,22 +8,57 @@ import (
 	"testing"
 )
 
+func openTestDisk(t *testing.T, dir string, cfg StoreConfig) *DiskStore {
+	t.Helper()
+	s, err := OpenDisk(dir, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// blobFile is where the content of a record lies by its digest.
+func blobFile(dir string, r Record) string {
+	return filepath.Join(dir, blobDir, strings.TrimPrefix(r.Digest, digestPrefix))
+}
+
+// oneFile fails unless all names are those of one file.
+func oneFile(t *testing.T, names ...string) {
+	t.Helper()
+	var first os.FileInfo
+	for _, name := range names {
+		info, err := os.Stat(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first == nil {
+			first = info
+		}
+		if !os.SameFile(first, info) {
+			t.Errorf("%q is not the same file as %q", name, names[0])
+		}
+	}
+}
+
+// listed counts the artifacts of a session, or of all.
+func listed(t *testing.T, s Store, session string) (n int) {
+	t.Helper()
+	for _, err := range s.List(t.Context(), session) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	return n
+}
+
 func diskHarness(t *testing.T) harness {
 	dir := t.TempDir()
-	blob := func(rec Record) string {
-		return filepath.Join(dir, blobDir, strings.TrimPrefix(rec.Digest, digestPrefix))
-	}
 	return harness{
-		open: func(t *testing.T, cfg StoreConfig) Store {
-			s, err := OpenDisk(dir, cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { s.Close() })
-			return s
-		},
+		open: func(t *testing.T, cfg StoreConfig) Store { return openTestDisk(t, dir, cfg) },
 		corrupt: func(t *testing.T, rec Record, i int) {
-			name := blob(rec)
+			name := blobFile(dir, rec)
 			if err := os.Chmod(name, 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -37,7 +72,7 @@ func diskHarness(t *testing.T) harness {
 			}
 		},
 		lose: func(t *testing.T, rec Record, i int) {
-			name := blob(rec)
+			name := blobFile(dir, rec)
 			if err := errors.Join(os.Chmod(name, 0o600), os.Truncate(name, int64(i)*BlockSize)); err != nil {
 				t.Fatal(err)
 			}

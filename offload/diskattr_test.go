@@ -75,17 +75,6 @@ func TestDiskAttached(t *testing.T) {
 	}
 }
 
-func listed(t *testing.T, s Store, session string) (n int) {
-	t.Helper()
-	for _, err := range s.List(t.Context(), session) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		n++
-	}
-	return n
-}
-
 // TestDiskAttachedShared: contents of several ids are one file, which can have
 // the record of one of them with it. None is taken for another's, and none
 // comes back that was deleted.

@@ -17,29 +17,6 @@ import (
 	"time"
 )
 
-// blobFile is where the content of a record lies by its digest.
-func blobFile(dir string, r Record) string {
-	return filepath.Join(dir, blobDir, strings.TrimPrefix(r.Digest, digestPrefix))
-}
-
-// oneFile fails unless all names are those of one file.
-func oneFile(t *testing.T, names ...string) {
-	t.Helper()
-	var first os.FileInfo
-	for _, name := range names {
-		info, err := os.Stat(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if first == nil {
-			first = info
-		}
-		if !os.SameFile(first, info) {
-			t.Errorf("%q is not the same file as %q", name, names[0])
-		}
-	}
-}
-
 // TestDiskLostBlob: a crash of the machine may take the name of a blob, which is
 // not durable when a Put returns. Nothing is lost, and the name comes back.
 func TestDiskLostBlob(t *testing.T) {
