@@ -81,6 +81,21 @@ func (b *blocks) loadChecked(i int, buf []byte) ([]byte, error) {
 	return data, nil
 }
 
+// blockContent is a Content whose blocks are remembered, so that finding a place
+// and reading on from it cost one read of the store.
+type blockContent interface {
+	Content
+	blockReader
+}
+
+// inBlocks makes a content one, unless its store did.
+func inBlocks(c Content) blockContent {
+	if own, ok := c.(blockContent); ok {
+		return own
+	}
+	return newDiskContent(c, c.Index())
+}
+
 // cachedBlocks is how many blocks of a content are remembered: whoever looks for
 // a line and then reads it pays for the block once.
 const cachedBlocks = 8

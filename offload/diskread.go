@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"iter"
-	"os"
 	"slices"
 )
 
@@ -99,10 +98,13 @@ func (s *DiskStore) open(rec Record) (Content, error) {
 // diskContent is a Content in a file.
 type diskContent struct {
 	blocks
-	file *os.File
+	file io.Closer
 }
 
-func newDiskContent(f *os.File, x *Index) *diskContent {
+func newDiskContent(f interface {
+	io.ReaderAt
+	io.Closer
+}, x *Index) *diskContent {
 	c := &diskContent{file: f}
 	c.index, c.recent = x, &recentBlocks{}
 	c.load = func(i int, buf []byte) ([]byte, error) {

@@ -99,7 +99,7 @@ func (r *Reader) Grep(ctx context.Context, session, id string, q GrepQuery) (*Gr
 		return nil, err
 	}
 	var res *GrepResult
-	err = r.with(ctx, session, id, func(rec Record, c *blockCache) error {
+	err = r.with(ctx, session, id, func(rec Record, c blockContent) error {
 		limited, cancel := context.WithTimeout(ctx, r.cfg.GrepTime)
 		defer cancel()
 		s := &lineSearch{c: c, pattern: pattern, limit: q.MaxResults + 1, room: r.cfg.MaxChars}
@@ -138,7 +138,7 @@ func (q *GrepQuery) check() error {
 }
 
 // fill shows the matches within their context, as many as there is room for.
-func (g *GrepResult) fill(ctx context.Context, c *blockCache, s *lineSearch, q GrepQuery) error {
+func (g *GrepResult) fill(ctx context.Context, c blockContent, s *lineSearch, q GrepQuery) error {
 	g.room = s.room
 	shown := int64(0) // the last line shown
 	for i, m := range s.found {
@@ -175,7 +175,7 @@ func (g *GrepResult) fill(ctx context.Context, c *blockCache, s *lineSearch, q G
 }
 
 // context appends the lines from one to another, while there is room.
-func (g *GrepResult) context(ctx context.Context, c *blockCache, from, to int64) error {
+func (g *GrepResult) context(ctx context.Context, c blockContent, from, to int64) error {
 	for n := from; n <= to && g.room >= 0; n++ {
 		start, err := c.Index().LineOffset(c, n)
 		if err != nil {

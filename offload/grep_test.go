@@ -31,31 +31,22 @@ func search(t *testing.T, content []byte, expr string, ignoreCase bool) []lineMa
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &lineSearch{c: &blockCache{Content: contentOf(t, content)}, pattern: p, limit: 1 << 30, room: 1 << 60}
+	s := &lineSearch{c: contentOf(t, content), pattern: p, limit: 1 << 30, room: 1 << 60}
 	if err := s.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return s.found
 }
 
-func contentOf(t testing.TB, content []byte) Content {
+func contentOf(t testing.TB, content []byte) blockContent {
 	t.Helper()
 	w := NewIndexer()
 	if _, err := w.Write(content); err != nil {
 		t.Fatal(err)
 	}
 	x, _ := w.Finish()
-	return heldContent{bytes.NewReader(content), x}
+	return newMemContent(content, x)
 }
-
-// heldContent is a Content in memory.
-type heldContent struct {
-	*bytes.Reader
-	index *Index
-}
-
-func (heldContent) Close() error    { return nil }
-func (c heldContent) Index() *Index { return c.index }
 
 func numbers(found []lineMatch) (lines []int64) {
 	for _, m := range found {
@@ -338,7 +329,7 @@ func TestGrepReportsBrokenContent(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := &lineSearch{c: &blockCache{Content: brokenContent{contentOf(t, text), 3 << 20}}, pattern: p, limit: 10, room: 1000}
+			s := &lineSearch{c: inBlocks(brokenContent{contentOf(t, text), 3 << 20}), pattern: p, limit: 10, room: 1000}
 			if err := s.run(t.Context()); err == nil {
 				t.Errorf("grep %q of %s that cannot be read succeeds", expr, name)
 			}
@@ -372,7 +363,7 @@ func BenchmarkGrep100MB(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				s := &lineSearch{c: &blockCache{Content: content}, pattern: p, limit: 101, room: 40_000}
+				s := &lineSearch{c: content, pattern: p, limit: 101, room: 40_000}
 				if err := s.run(b.Context()); err != nil {
 					b.Fatal(err)
 				}
@@ -381,7 +372,7 @@ func BenchmarkGrep100MB(b *testing.B) {
 	}
 	b.Run("20 lines of the middle", func(b *testing.B) {
 		for b.Loop() {
-			if _, err := readLines(b.Context(), Record{}, &blockCache{Content: content}, 600_000, 600_019, 40_000); err != nil {
+			if _, err := readLines(b.Context(), Record{}, content, 600_000, 600_019, 40_000); err != nil {
 				b.Fatal(err)
 			}
 		}

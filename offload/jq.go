@@ -60,7 +60,7 @@ func (r *Reader) JQ(ctx context.Context, session, id, query string) (*JQResult, 
 		return nil, ctx.Err()
 	}
 	res := &JQResult{Query: query, Results: []json.RawMessage{}}
-	err = r.with(ctx, session, id, func(rec Record, c *blockCache) error {
+	err = r.with(ctx, session, id, func(rec Record, c blockContent) error {
 		res.ArtifactID = rec.ID
 		if c.Size() > r.cfg.JQInput {
 			return tools.Errorf(tools.CodeInvalidArguments, "the artifact %q has %d bytes, and jq takes at most %d; use %s or %s", rec.ID, c.Size(), r.cfg.JQInput, ToolGrep, ToolGet)

@@ -55,7 +55,7 @@ func (l *Lines) Text() string {
 // the last line is the last line.
 func (r *Reader) GetByLines(ctx context.Context, session, id string, start, end int64) (*Lines, error) {
 	var lines *Lines
-	err := r.glance(ctx, session, id, func(rec Record, c *blockCache) (err error) {
+	err := r.glance(ctx, session, id, func(rec Record, c blockContent) (err error) {
 		lines, err = readLines(ctx, rec, c, start, end, r.cfg.MaxChars)
 		return err
 	})
@@ -65,7 +65,7 @@ func (r *Reader) GetByLines(ctx context.Context, session, id string, start, end 
 	return lines, nil
 }
 
-func readLines(ctx context.Context, rec Record, c *blockCache, start, end int64, maxChars int) (*Lines, error) {
+func readLines(ctx context.Context, rec Record, c blockContent, start, end int64, maxChars int) (*Lines, error) {
 	index := c.Index()
 	total := index.Lines()
 	switch {
@@ -94,7 +94,7 @@ func readLines(ctx context.Context, rec Record, c *blockCache, start, end int64,
 }
 
 // cut makes lines say what data, which begins at from and is not all, still has.
-func (l *Lines) cut(c *blockCache, from int64, data *[]byte) error {
+func (l *Lines) cut(c blockContent, from int64, data *[]byte) error {
 	want := l.EndLine
 	last := bytes.LastIndexByte(*data, '\n')
 	if last < 0 {
@@ -115,7 +115,7 @@ func (l *Lines) cut(c *blockCache, from int64, data *[]byte) error {
 
 // readUntilNewline reads from an offset to the nth newline, which is left out,
 // or to the end, or limit bytes; complete says that it was not the limit.
-func readUntilNewline(ctx context.Context, c *blockCache, from, nth int64, limit int) (data []byte, complete bool, err error) {
+func readUntilNewline(ctx context.Context, c blockContent, from, nth int64, limit int) (data []byte, complete bool, err error) {
 	for off := from; off < c.Size(); {
 		if err := ctx.Err(); err != nil {
 			return nil, false, err

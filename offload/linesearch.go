@@ -25,7 +25,7 @@ type lineMatch struct {
 // lineSearch finds the lines of a content that match a pattern, from the first
 // on, up to a limit.
 type lineSearch struct {
-	c       *blockCache
+	c       blockContent
 	pattern *pattern
 	limit   int // matches
 	room    int // bytes to show; the search stops when they are used up
@@ -44,7 +44,7 @@ func (s *lineSearch) run(ctx context.Context) error {
 	s.literal.literals = s.pattern.need
 	var carry []byte // the beginning of a line, up to searched+len(carry)
 	var long *longSearch
-	for chunk, err := range readAhead(ctx, s.c.Content) {
+	for chunk, err := range readAhead(ctx, s.c) {
 		if err != nil {
 			return err
 		}
@@ -279,7 +279,7 @@ func (l *longSearch) finish(ctx context.Context) error {
 }
 
 // show reads a matching line back: all of it, or what is around the match.
-func (m lineMatch) show(c *blockCache) (GrepLine, error) {
+func (m lineMatch) show(c blockContent) (GrepLine, error) {
 	line := GrepLine{Line: m.line, Match: true}
 	from, to := m.start, m.end
 	if from < m.at-leadRunes*utf8.UTFMax {

@@ -70,7 +70,7 @@ func (r *Reader) page(ctx context.Context, session, id string, offset, limit, mo
 		limit = most
 	}
 	var page *Page
-	err := r.glance(ctx, session, id, func(rec Record, c *blockCache) (err error) {
+	err := r.glance(ctx, session, id, func(rec Record, c blockContent) (err error) {
 		page, err = readPage(rec, c, offset, limit)
 		return err
 	})
@@ -80,7 +80,7 @@ func (r *Reader) page(ctx context.Context, session, id string, offset, limit, mo
 	return page, nil
 }
 
-func readPage(rec Record, c *blockCache, offset, limit int64) (*Page, error) {
+func readPage(rec Record, c blockContent, offset, limit int64) (*Page, error) {
 	index := c.Index()
 	total := index.TotalChars()
 	if offset < 0 || offset >= total && offset > 0 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/tools"
@@ -84,7 +83,7 @@ func (r *Reader) Record(ctx context.Context, session, id string) (Record, error)
 	if id == "" {
 		return Record{}, tools.Errorf(tools.CodeInvalidArguments, "no artifact_id is given; %s lists the artifacts", ToolQuery)
 	}
-	session = sessionToken(session)
+	session = token(session)
 	rec, err := r.store.Get(ctx, session, token(id))
 	if errors.Is(err, ErrNotFound) && tools.Token(id) != id {
 		// An id that looks like a token may still be an original one.
@@ -99,14 +98,13 @@ func (r *Reader) Record(ctx context.Context, session, id string) (Record, error)
 	return rec, nil
 }
 
+// token is that of an artifact or a session, by its token or its original id.
 func token(id string) string {
 	if tools.IsToken(id) {
 		return id
 	}
 	return tools.Token(id)
 }
-
-func sessionToken(session string) string { return token(session) }
 
 // Open returns the record and all bytes of an artifact; the caller closes the
 // content.
@@ -122,8 +120,8 @@ func (r *Reader) Open(ctx context.Context, session, id string) (Record, Content,
 	return rec, c, nil
 }
 
-// with runs f with an open artifact, whose last block stays in memory.
-func (r *Reader) with(ctx context.Context, session, id string, f func(Record, *blockCache) error) error {
+// with runs f with an open artifact.
+func (r *Reader) with(ctx context.Context, session, id string, f func(Record, blockContent) error) error {
 	rec, err := r.Record(ctx, session, id)
 	if err != nil {
 		return err
@@ -141,12 +139,12 @@ type knower interface {
 // f reads while the record is on its way. Only the record says whether what f read
 // counts: if it does not, f runs once more or not at all. So take what f leaves
 // only if there is no error.
-func (r *Reader) glance(ctx context.Context, session, id string, f func(Record, *blockCache) error) error {
+func (r *Reader) glance(ctx context.Context, session, id string, f func(Record, blockContent) error) error {
 	k, ok := r.store.(knower)
 	if !ok {
 		return r.with(ctx, session, id, f)
 	}
-	guess, ok := k.known(sessionToken(session), token(id))
+	guess, ok := k.known(token(session), token(id))
 	if !ok {
 		return r.with(ctx, session, id, f)
 	}
@@ -168,12 +166,12 @@ func (r *Reader) glance(ctx context.Context, session, id string, f func(Record, 
 	return r.withRecord(ctx, id, rec, f)
 }
 
-func (r *Reader) withRecord(ctx context.Context, id string, rec Record, f func(Record, *blockCache) error) error {
+func (r *Reader) withRecord(ctx context.Context, id string, rec Record, f func(Record, blockContent) error) error {
 	c, err := r.store.Open(ctx, rec)
 	if err != nil {
 		return readError(id, err)
 	}
-	err = f(rec, &blockCache{Content: c})
+	err = f(rec, inBlocks(c))
 	if closeErr := c.Close(); err == nil {
 		err = closeErr
 	}
@@ -198,55 +196,6 @@ func readError(id string, err error) error {
 		return tools.Errorf(CodeCorrupt, "the stored content of the artifact %q is damaged; run the tool again if you need it", name)
 	}
 	return fmt.Errorf("read artifact %q: %w", name, err)
-}
-
-// blockCache is a Content that is read by whole blocks and keeps the last one, so
-// that finding a place and reading on from it cost one read of the store. Our
-// own stores remember blocks themselves.
-type blockCache struct {
-	Content
-	no   int
-	last []byte
-}
-
-// ReadAt reads by whole blocks.
-func (b *blockCache) ReadAt(p []byte, off int64) (n int, err error) {
-	for n < len(p) {
-		block, err := b.block(int((off + int64(n)) / BlockSize))
-		if err != nil {
-			return n, err
-		}
-		at := (off + int64(n)) % BlockSize
-		if at >= int64(len(block)) {
-			return n, io.EOF
-		}
-		n += copy(p[n:], block[at:])
-	}
-	return n, nil
-}
-
-// block implements blockReader. The block is valid until the next is asked for.
-func (b *blockCache) block(no int) ([]byte, error) {
-	size := min(BlockSize, b.Size()-int64(no)*BlockSize)
-	if size <= 0 {
-		return nil, io.EOF
-	}
-	if own, ok := b.Content.(blockReader); ok {
-		return own.block(no)
-	}
-	if b.last != nil && b.no == no {
-		return b.last, nil
-	}
-	if cap(b.last) < int(size) {
-		b.last = make([]byte, size)
-	}
-	buf := b.last[:size]
-	b.last = nil
-	if n, err := b.Content.ReadAt(buf, int64(no)*BlockSize); n < len(buf) {
-		return nil, shortRead(err)
-	}
-	b.no, b.last = no, buf
-	return buf, nil
 }
 
 // Delete removes an artifact and returns the record that it had. Its bytes go

@@ -301,7 +301,7 @@ func TestLinesFromTheMiddleReadFewBlocks(t *testing.T) {
 	}
 	for start := int64(1); start < 1_000_000; start += 12_345 {
 		counting := &countingContent{Content: c}
-		if _, err := readLines(t.Context(), rec, &blockCache{Content: counting}, start, start+19, 40_000); err != nil {
+		if _, err := readLines(t.Context(), rec, inBlocks(counting), start, start+19, 40_000); err != nil {
 			t.Fatal(err)
 		}
 		if counting.reads > 2 {
