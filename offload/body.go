@@ -21,7 +21,7 @@ type body struct {
 	// not inMemory.
 	text      string
 	inMemory  bool
-	blocks    []block // nil if the result is plain text
+	blocks    []contentBlock // nil if the result is plain text
 	truncated bool
 }
 
@@ -60,6 +60,27 @@ func textBody(text string) body {
 
 func sectionOf(text string) *io.SectionReader {
 	return io.NewSectionReader(strings.NewReader(text), 0, int64(len(text)))
+}
+
+// fits reports whether the body can be published in room bytes.
+func (b body) fits(room int) bool {
+	if !b.inMemory || b.raw.Size() > int64(room) {
+		return false
+	}
+	n := jsonLen(b.text)
+	for _, block := range b.blocks {
+		n += rawJSONLen(block.raw) + 1
+	}
+	return n <= room
+}
+
+// show puts the whole body into light. Beside blocks ForLLM is for those who
+// know only text.
+func (b body) show(light *tools.Result) {
+	light.ForLLM = b.text
+	if b.blocks == nil {
+		light.Blocks = nil
+	}
 }
 
 // jsonLen is at least the number of bytes that encoding/json writes for s,

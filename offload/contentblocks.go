@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// block is one content block, as the chat APIs and MCP define them.
-type block struct {
+// contentBlock is a part of a message, as the chat APIs and MCP define them.
+type contentBlock struct {
 	raw   json.RawMessage
 	text  string // what a model reads of it; of media only a description
 	media bool   // an image, a sound, a file: not text
@@ -15,19 +15,19 @@ type block struct {
 
 // parseBlocks takes an array of content blocks apart. Anything in the array is
 // accepted: what is not understood counts as text, by its JSON.
-func parseBlocks(data json.RawMessage) ([]block, error) {
+func parseBlocks(data json.RawMessage) ([]contentBlock, error) {
 	var raws []json.RawMessage
 	if err := json.Unmarshal(data, &raws); err != nil {
 		return nil, fmt.Errorf("content blocks: want a JSON array: %w", err)
 	}
-	blocks := make([]block, len(raws))
+	blocks := make([]contentBlock, len(raws))
 	for i, raw := range raws {
 		blocks[i] = parseBlock(raw)
 	}
 	return blocks, nil
 }
 
-func parseBlock(raw json.RawMessage) block {
+func parseBlock(raw json.RawMessage) contentBlock {
 	var b struct {
 		Type     string  `json:"type"`
 		Text     *string `json:"text"`
@@ -37,25 +37,25 @@ func parseBlock(raw json.RawMessage) block {
 		} `json:"source"`
 	}
 	if err := json.Unmarshal(raw, &b); err != nil {
-		return block{raw: raw, text: string(raw)}
+		return contentBlock{raw: raw, text: string(raw)}
 	}
 	switch b.Type {
 	case "text":
 		if b.Text != nil {
-			return block{raw: raw, text: *b.Text}
+			return contentBlock{raw: raw, text: *b.Text}
 		}
 	case "image", "audio", "video", "document", "file", "image_url", "input_audio":
 		kind := b.Type
 		if media := b.MimeType + b.Source.MediaType; media != "" {
 			kind += ", " + shorten(media, 80)
 		}
-		return block{raw: raw, text: fmt.Sprintf("[%s, %d bytes of JSON]", kind, len(raw)), media: true}
+		return contentBlock{raw: raw, text: fmt.Sprintf("[%s, %d bytes of JSON]", kind, len(raw)), media: true}
 	}
-	return block{raw: raw, text: string(raw)}
+	return contentBlock{raw: raw, text: string(raw)}
 }
 
 // blocksText is what can be told of blocks in plain text.
-func blocksText(blocks []block) string {
+func blocksText(blocks []contentBlock) string {
 	texts := make([]string, len(blocks))
 	for i, b := range blocks {
 		texts[i] = b.text
@@ -66,7 +66,7 @@ func blocksText(blocks []block) string {
 // lightBlocks is what remains of blocks beside the reference: the reference as
 // text, and the media that fit into room bytes. Media that do not fit are named
 // in a note; nil says that no media remain.
-func lightBlocks(blocks []block, reference string, room int) (json.RawMessage, string) {
+func lightBlocks(blocks []contentBlock, reference string, room int) (json.RawMessage, string) {
 	var kept []json.RawMessage
 	var left []string
 	room -= 2*jsonLen(reference) + 64

@@ -55,17 +55,16 @@ func (o *Offloader) Result(ctx context.Context, call tools.Call, def tools.Defin
 		return nil, fmt.Errorf("offload result %q: %w", call.IDToken(), err)
 	}
 	why, err := o.cfg.decide(call, def, body)
-	if res.Artifact != nil { // offloaded before
-		why = keep
-	}
 	if err != nil {
 		return nil, fmt.Errorf("offload result %q: %w", call.IDToken(), err)
 	}
-	fits := body.fits(room.text)
+	if res.Artifact != nil { // offloaded before
+		why = keep
+	}
 	sameForUser := res.ForUser == res.ForLLM && res.Output == nil && res.Blocks == nil
 	switch {
 	case why != keep:
-	case !fits, sameForUser && jsonLen(res.ForUser) > room.user:
+	case !body.fits(room.text), sameForUser && jsonLen(res.ForUser) > room.user:
 		why = tooLarge
 	case !utf8.ValidString(body.text):
 		why = notText
@@ -127,27 +126,6 @@ func (o *Offloader) show(call tools.Call, light *tools.Result, b body, rec Recor
 		Str("artifact_id", rec.ID).Str("session", rec.Session).Str("tool", call.Tool).
 		Int64("chars", rec.Chars).Int64("bytes", rec.Size).Bool("inline", rec.Inline).
 		Str("reason", string(why)).Msg("result offloaded")
-}
-
-// fits reports whether the body can be published in room bytes.
-func (b body) fits(room int) bool {
-	if !b.inMemory || b.raw.Size() > int64(room) {
-		return false
-	}
-	n := jsonLen(b.text)
-	for _, block := range b.blocks {
-		n += rawJSONLen(block.raw) + 1
-	}
-	return n <= room
-}
-
-// show puts the whole body into light. Beside blocks ForLLM is for those who
-// know only text.
-func (b body) show(light *tools.Result) {
-	light.ForLLM = b.text
-	if b.blocks == nil {
-		light.Blocks = nil
-	}
 }
 
 // newRecord is the record of an artifact that call made.
