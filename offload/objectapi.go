@@ -74,6 +74,15 @@ func (a api) direct(ctx context.Context, stream string, req msgRequest) (storedM
 	return parseDirect(m)
 }
 
+// ask sends a request whose answers come to sub.
+func (a api) ask(sub *nats.Subscription, stream string, req msgRequest) error {
+	body, err := json.Marshal(req)
+	if err != nil {
+		return err
+	}
+	return a.nc.PublishRequest(a.prefix+"DIRECT.GET."+stream, sub.Subject, body)
+}
+
 // within bounds a request that has no deadline.
 func (a api) within(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
@@ -89,7 +98,7 @@ func (a api) explain(stream string, err error) error {
 	return err
 }
 
-// endOfBatch ends the answers to a request with Batch.
+// errEndOfBatch ends the answers to a request with Batch.
 var errEndOfBatch = errors.New("end of batch")
 
 // parseDirect reads the answer to a direct get. ErrMsgNotFound, errEndOfBatch.
