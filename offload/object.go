@@ -173,7 +173,9 @@ func (s *ObjectStore) put(ctx context.Context, rec Record, src io.Reader, summar
 		return rec, err
 	}
 	if summarize != nil {
-		if err := summarize(&rec, s.putContent(ctx, in)); err != nil {
+		c := s.newPutContent(ctx, in)
+		defer c.Close()
+		if err := summarize(&rec, c); err != nil {
 			return rec, fmt.Errorf("summarize: %w", err)
 		}
 	}

@@ -451,3 +451,22 @@ func TestAccountThatMayOnlyAdd(t *testing.T) {
 		t.Errorf("sweep: %+v, %v; want the chunks of two small and two large uploads", report, err)
 	}
 }
+
+// TestSummaryLeavesNothingBehind: what a summary reads back of a long content is
+// not waited for after the Put.
+func TestSummaryLeavesNothingBehind(t *testing.T) {
+	js := connect(t, startServer(t, server.Options{}))
+	s := openTestObject(t, js, ObjectConfig{})
+	json := []byte("[" + strings.Repeat(`"0123456789",`, 10*BlockSize/13) + "1]")
+	before := js.Conn().NumSubscriptions()
+	for i := range 3 {
+		// Each is another content, and so long that its beginning is no longer in memory.
+		json[2] = byte('a' + i)
+		if _, err := s.Put(t.Context(), rec("s", fmt.Sprint("a", i)), bytes.NewReader(json), summarize(nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if after := js.Conn().NumSubscriptions(); after > before+1 { // acknowledgements have one
+		t.Errorf("%d subscriptions were left open, by 3 puts", after-before)
+	}
+}

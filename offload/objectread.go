@@ -1,6 +1,7 @@
 package offload
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -67,34 +68,35 @@ func (s *ObjectStore) opens(digest string, found *blob, err error) (*openBlob, e
 
 // putContent is the content that a Put is about to record: what is still in
 // memory, and the rest from the server.
-func (s *ObjectStore) putContent(ctx context.Context, in *intake) Content {
-	stored := sync.OnceValues(func() (*objectContent, error) {
+type putContent struct {
+	blocks
+	stored atomic.Pointer[objectContent] // nil until something of it was read
+}
+
+func (s *ObjectStore) newPutContent(ctx context.Context, in *intake) *putContent {
+	open := sync.OnceValues(func() (*objectContent, error) {
 		return s.openDigest(ctx, digestPrefix+in.digest)
 	})
 	c := &putContent{}
 	c.index, c.recent = in.index, &recentBlocks{}
 	c.load = func(i int, buf []byte) ([]byte, error) {
 		if block, ok := in.block(i); ok {
-			return append([]byte(nil), block...), nil
+			return bytes.Clone(block), nil
 		}
-		from, err := stored()
+		stored, err := open()
 		if err != nil {
 			return nil, err
 		}
-		c.stored = from
-		return from.loadBlock(i, buf)
+		c.stored.Store(stored)
+		return stored.loadBlock(i, buf)
 	}
 	return c
 }
 
-type putContent struct {
-	blocks
-	stored *objectContent
-}
-
+// Close closes what was opened of the store.
 func (c *putContent) Close() error {
-	if c.stored != nil {
-		return c.stored.Close()
+	if stored := c.stored.Load(); stored != nil {
+		return stored.Close()
 	}
 	return nil
 }
