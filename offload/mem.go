@@ -2,13 +2,11 @@ package offload
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"iter"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 )
@@ -181,11 +179,6 @@ func (s *MemStore) list(session string) (recs []Record) {
 	}
 	slices.SortFunc(recs, oldestFirst)
 	return recs
-}
-
-// oldestFirst orders records for List.
-func oldestFirst(a, b Record) int {
-	return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), strings.Compare(a.Session, b.Session), strings.Compare(a.ID, b.ID))
 }
 
 // Delete implements Store.

@@ -22,9 +22,9 @@ const (
 
 // Offloader makes results light. It is safe for concurrent use.
 type Offloader struct {
-	store Store
-	cfg   Config
-	room  *room
+	store   Store
+	cfg     Config
+	sweeper *sweeper
 }
 
 // NewOffloader returns an Offloader that stores artifacts in store. Without a
@@ -32,7 +32,7 @@ type Offloader struct {
 func NewOffloader(store Store, cfg Config) *Offloader {
 	cfg = cfg.withDefaults()
 	cfg.Disabled = cfg.Disabled || store == nil
-	return &Offloader{store: store, cfg: cfg, room: newRoom()}
+	return &Offloader{store: store, cfg: cfg, sweeper: newSweeper()}
 }
 
 // Result returns the light form of res, the answer to call of the tool def: all

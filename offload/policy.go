@@ -69,7 +69,8 @@ const (
 	notText  reason = "not_text"
 )
 
-// decide applies the policy, in the order of the contract.
+// decide applies the policy, in this order: the feature is on, the tool is on the
+// list, the call wants it or not, and what is left is a matter of size.
 func (c Config) decide(call tools.Call, def tools.Definition, b body) (reason, error) {
 	switch {
 	case c.Disabled || def.NoOffload:

@@ -15,13 +15,13 @@ const (
 	roomInterval = time.Minute
 )
 
-// room sweeps a store that is full.
-type room struct {
+// sweeper sweeps a store that is full.
+type sweeper struct {
 	turn chan struct{} // who puts something in may sweep
 	next time.Time     // no sweep before; of whoever has the turn
 }
 
-func newRoom() *room { return &room{turn: make(chan struct{}, 1)} }
+func newSweeper() *sweeper { return &sweeper{turn: make(chan struct{}, 1)} }
 
 // withRoom does put, and does it again after a sweep if the store is full: what
 // expired and is still there must not keep new results out.
@@ -30,7 +30,7 @@ func (o *Offloader) withRoom(ctx context.Context, put func() (Record, error)) (R
 	if !errors.Is(err, ErrQuota) {
 		return rec, err
 	}
-	report, sweepErr := o.room.make(ctx, o.store)
+	report, sweepErr := o.sweeper.sweep(ctx, o.store)
 	if sweepErr != nil {
 		o.cfg.Log.Warn().Err(sweepErr).Msg("the artifact store is full and cannot be swept")
 		return rec, err
@@ -41,20 +41,20 @@ func (o *Offloader) withRoom(ctx context.Context, put func() (Record, error)) (R
 	return put()
 }
 
-// make sweeps, unless somebody did a moment ago or is doing it: that is waited
+// sweep sweeps the store, unless somebody did a moment ago or is doing it: that is waited
 // for. The report is nil then.
-func (r *room) make(ctx context.Context, store Store) (*SweepReport, error) {
+func (s *sweeper) sweep(ctx context.Context, store Store) (*SweepReport, error) {
 	select {
-	case r.turn <- struct{}{}:
-		defer func() { <-r.turn }()
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 	now := time.Now()
-	if now.Before(r.next) {
+	if now.Before(s.next) {
 		return nil, nil
 	}
-	r.next = now.Add(roomInterval)
+	s.next = now.Add(roomInterval)
 	report, err := store.Sweep(ctx, roomGrace)
 	return &report, err
 }

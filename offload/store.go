@@ -43,10 +43,11 @@ var (
 // use, also by several processes.
 type Store interface {
 	// Put reads src to its end, stores it, and then stores rec with the fields
-	// filled in that the bytes decide: Size, Chars, Lines, Digest, Tokens (by
-	// the store's counter), CreatedAt and ExpiresAt. Both are durable when Put
-	// returns, the bytes before the record. A failed Put leaves no record, and
-	// at most bytes that a sweep removes.
+	// filled in that the bytes and the clock decide: Size, Chars, Lines, Digest,
+	// Tokens (as RuneCounter estimates them), CreatedAt and ExpiresAt. Both are
+	// durable when Put returns. A failed Put leaves no record, and at most bytes
+	// that a sweep removes; one that a crash cut short may leave either, and
+	// putting it again makes both good.
 	//
 	// An artifact once put does not change: if the session and id are taken,
 	// equal content returns the existing record, its expiry refreshed; another

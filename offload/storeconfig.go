@@ -1,8 +1,10 @@
 package offload
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/tools"
@@ -116,4 +118,9 @@ func noSuch(session, id string) error {
 		return fmt.Errorf("%w: %w", ErrNotFound, err)
 	}
 	return nil
+}
+
+// oldestFirst orders records for List.
+func oldestFirst(a, b Record) int {
+	return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), strings.Compare(a.Session, b.Session), strings.Compare(a.ID, b.ID))
 }
