@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -33,9 +31,6 @@ func (o *processOptions) openStore(ctx context.Context, b *bus.Bus) (offload.Sto
 		if where == "" {
 			where = filepath.Join(o.connection.Data, "artifacts")
 		}
-		if err := os.MkdirAll(where, 0o700); err != nil {
-			return nil, nil, fmt.Errorf("open artifact store: %w", err)
-		}
 		store, err := offload.OpenDisk(where, cfg)
 		if err != nil {
 			return nil, nil, err
@@ -45,10 +40,9 @@ func (o *processOptions) openStore(ctx context.Context, b *bus.Bus) (offload.Sto
 	return nil, nil, cli.Exit(cli.ExitUsage, "--store %q: want object:BUCKET or disk:DIR", o.store)
 }
 
-// sweepInterval and sweepGrace: see offload.Store.
 const (
-	sweepInterval = 15 * time.Minute
-	sweepGrace    = time.Hour
+	sweepInterval = 15 * time.Minute // at least; at most twice that
+	sweepGrace    = time.Hour        // longer than any Put takes
 )
 
 // sweep removes what expired, now and again.

@@ -23,9 +23,9 @@ func newArtifactsSweep(o *asking) *cobra.Command {
 		Use:   "sweep",
 		Short: "Remove what expired, and what interrupted writes left",
 		Long: `Remove expired artifacts, contents that no artifact names, and what interrupted
-writes left; of all sessions. Workers do the same every 15 minutes, so this is for
-impatience, for stores that no worker serves, and before a disk store is copied by
-what leaves extended attributes behind.
+writes left; of all sessions. Workers do the same every 15 to 30 minutes, so this is
+for impatience, for stores that no worker serves, and before a disk store is copied
+by what leaves extended attributes behind.
 
 The store is opened directly: --store and --artifact-ttl must be those of the
 workers. What is younger than --grace is left alone, because it may be under way:
