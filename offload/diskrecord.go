@@ -30,12 +30,6 @@ func (s *DiskStore) record(ctx context.Context, e entry, attached bool, staged *
 		}
 		return e.Record, nil
 	}
-	if staged == nil {
-		if staged, err = s.stage(e); err != nil {
-			return e.Record, err
-		}
-		defer staged.discard()
-	}
 	old, taken, err := s.current(e.Record)
 	if err != nil {
 		return e.Record, err
@@ -46,6 +40,12 @@ func (s *DiskStore) record(ctx context.Context, e entry, attached bool, staged *
 	blob, _ := blobPath(e.Digest)
 	if err := s.free(name, blob); err != nil {
 		return e.Record, err
+	}
+	if staged == nil {
+		if staged, err = s.stage(e); err != nil {
+			return e.Record, err
+		}
+		defer staged.discard()
 	}
 	err = staged.become(record)
 	if err == nil { // second, so that no kill leaves a name without a record
@@ -60,9 +60,9 @@ func (s *DiskStore) record(ctx context.Context, e entry, attached bool, staged *
 	return e.Record, nil
 }
 
-// again answers a Put of an id that has a record. The record gets a file if it
-// has none: the content may be linked to another one's, which has no or another
-// record attached to it.
+// again answers a Put of an id that has a record. An attached one gets a file
+// first: the blob that show puts in the content's place may be another file,
+// which has another record with it, or none.
 func (s *DiskStore) again(old entry, rec Record) (Record, error) {
 	if old.Digest != rec.Digest {
 		return rec, ErrExists
