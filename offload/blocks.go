@@ -93,7 +93,33 @@ func inBlocks(c Content) blockContent {
 	if own, ok := c.(blockContent); ok {
 		return own
 	}
-	return newDiskContent(c, c.Index())
+	return newFlatContent(c, c.Index())
+}
+
+// flatContent is a Content whose blocks lie one after the other: in a file, or in
+// a content that does not remember them.
+type flatContent struct {
+	blocks
+	io.Closer
+}
+
+func newFlatContent(src interface {
+	io.ReaderAt
+	io.Closer
+}, x *Index) *flatContent {
+	c := &flatContent{Closer: src}
+	c.index, c.recent = x, &recentBlocks{}
+	c.load = func(i int, buf []byte) ([]byte, error) {
+		if buf == nil {
+			buf = make([]byte, x.BlockLen(i))
+		}
+		n, err := src.ReadAt(buf, int64(i)*BlockSize)
+		if err == io.EOF {
+			err = nil // too short, as the check will say
+		}
+		return buf[:n], err
+	}
+	return c
 }
 
 // cachedBlocks is how many blocks of a content are remembered: whoever looks for

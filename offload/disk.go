@@ -26,7 +26,7 @@ type DiskStore struct {
 	cfg     StoreConfig
 	dir     *diskDir
 	folds   bool // the disk takes "a" and "A" for one name
-	links   bool // the file system has hard links
+	links   bool // where the file system has hard links; tests turn it off
 	buffers buffers
 }
 
@@ -72,15 +72,15 @@ func (s *DiskStore) put(ctx context.Context, rec Record, src io.Reader, summariz
 		return rec, err
 	}
 	defer f.discard() // but for its name if it became the blob
-	synced := &writeback{file: f.File}
-	defer synced.running.Wait()
-	in, err := s.spool(ctx, synced, src)
+	w := &writeback{file: f.File}
+	defer w.running.Wait()
+	in, err := s.spool(ctx, w, src)
 	if err != nil {
 		return rec, err
 	}
 	s.cfg.complete(&rec, in.index, in.digest)
 	if summarize != nil {
-		if err := summarize(&rec, newDiskContent(f.File, in.index)); err != nil {
+		if err := summarize(&rec, newFlatContent(f.File, in.index)); err != nil {
 			return rec, fmt.Errorf("summarize: %w", err)
 		}
 	}
@@ -93,7 +93,7 @@ func (s *DiskStore) put(ctx context.Context, rec Record, src io.Reader, summariz
 	// leave any of the names; nobody has heard of them yet, and the next Put of
 	// the id gives them all again.
 	e := entry{Record: rec, Index: index}
-	attached := s.attach(synced, e)
+	attached := s.attach(w, e)
 	var staged *tempFile
 	if !attached { // then there are two files to wait for, at the same time
 		if staged, err = s.stage(e); err != nil {
@@ -101,7 +101,7 @@ func (s *DiskStore) put(ctx context.Context, rec Record, src io.Reader, summariz
 		}
 		defer staged.discard() // but for its name if it became the record
 	}
-	if err := errors.Join(f.Chmod(0o400), synced.wait()); err != nil {
+	if err := errors.Join(f.Chmod(0o400), w.wait()); err != nil {
 		return rec, err
 	}
 	fresh, err := s.keep(ctx, f, in)
@@ -120,7 +120,7 @@ func (s *DiskStore) spool(ctx context.Context, w *writeback, src io.Reader) (*in
 		// Content that is there already needs no room, and what it is shows
 		// only at its end; so the source may be as large as the quota.
 		if s.cfg.Quota > 0 && size > s.cfg.Quota {
-			return s.full(size)
+			return s.overQuota(size)
 		}
 		return w.write(block)
 	}, w.end)
@@ -146,7 +146,7 @@ func (s *DiskStore) keep(ctx context.Context, f *tempFile, in *intake) (fresh bo
 	case sound:
 		return false, s.dir.root.Chtimes(blob, now, now)
 	}
-	if err := s.full(in.index.Size()); err != nil {
+	if err := s.overQuota(in.index.Size()); err != nil {
 		return false, err
 	}
 	// The time of the last write will do, unless that was long ago or the store
@@ -184,8 +184,8 @@ func (s *DiskStore) sound(blob string, x *Index) (bool, error) {
 	return true, nil
 }
 
-// full is ErrQuota if so many more bytes exceed the quota.
-func (s *DiskStore) full(more int64) error {
+// overQuota returns ErrQuota if so many more bytes exceed the quota.
+func (s *DiskStore) overQuota(more int64) error {
 	if s.cfg.Quota <= 0 {
 		return nil
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"iter"
 	"slices"
@@ -92,36 +91,8 @@ func (s *DiskStore) open(rec Record) (Content, error) {
 	case info.Size() != x.Size():
 		return nil, errors.Join(fmt.Errorf("it has %d bytes instead of %d: %w", info.Size(), x.Size(), ErrCorrupt), f.Close())
 	}
-	return newDiskContent(f, &x), nil
+	return newFlatContent(f, &x), nil
 }
-
-// diskContent is a Content in a file.
-type diskContent struct {
-	blocks
-	file io.Closer
-}
-
-func newDiskContent(f interface {
-	io.ReaderAt
-	io.Closer
-}, x *Index) *diskContent {
-	c := &diskContent{file: f}
-	c.index, c.recent = x, &recentBlocks{}
-	c.load = func(i int, buf []byte) ([]byte, error) {
-		if buf == nil {
-			buf = make([]byte, x.BlockLen(i))
-		}
-		n, err := f.ReadAt(buf, int64(i)*BlockSize)
-		if err == io.EOF {
-			err = nil // too short, as the check will say
-		}
-		return buf[:n], err
-	}
-	return c
-}
-
-// Close closes the file.
-func (c *diskContent) Close() error { return c.file.Close() }
 
 // List implements Store.
 func (s *DiskStore) List(ctx context.Context, session string) iter.Seq2[Record, error] {
