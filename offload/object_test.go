@@ -198,9 +198,9 @@ func FuzzChunkRuns(f *testing.F) {
 // fits together.
 func FuzzDecodeBlob(f *testing.F) {
 	s := &ObjectStore{bucket: "b"}
-	for _, size := range []int{0, 10, 3*BlockSize + 1} {
+	for size, seqs := range map[int][]uint64{0: nil, 10: {7}, 3*BlockSize + 1: {3, 4, 5, 9}} {
 		x, digest := indexOf(content(size, 1), BlockSize)
-		data, err := s.encodeBlob(&intake{index: x, digest: digest}, "nuid", make([]uint64, 0))
+		data, err := s.encodeBlob(&intake{index: x, digest: digest}, "nuid", seqs)
 		if err != nil {
 			f.Fatal(err)
 		}
