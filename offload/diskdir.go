@@ -152,9 +152,17 @@ func (d *diskDir) temp() (*tempFile, error) {
 	return &tempFile{f, d, name}, nil
 }
 
-// become gives the file another name, in place of what has it.
+// become gives the file another name, in place of what has it. A directory that
+// somebody removed is made again.
 func (t *tempFile) become(name string) error {
-	if err := t.dir.root.Rename(t.name, name); err != nil {
+	err := t.dir.root.Rename(t.name, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		t.dir.made.Delete(path.Dir(name))
+		if err = t.dir.mkdir(path.Dir(name)); err == nil {
+			err = t.dir.root.Rename(t.name, name)
+		}
+	}
+	if err != nil {
 		return err
 	}
 	t.name = ""

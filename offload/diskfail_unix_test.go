@@ -180,6 +180,22 @@ func TestDiskHostileFiles(t *testing.T) {
 	}
 }
 
+// TestDiskRemovedSession: a session whose directory somebody removed is begun
+// again by the process that had made it.
+func TestDiskRemovedSession(t *testing.T) {
+	dir := t.TempDir()
+	s := openTestDisk(t, dir, StoreConfig{})
+	data := content(1000, 67)
+	mustPut(t, s, rec("s", "a"), data)
+	for _, id := range []string{"a", "b"} { // bytes that are there already, and new ones
+		if err := os.RemoveAll(filepath.Join(dir, "s")); err != nil {
+			t.Fatal(err)
+		}
+		mustRead(t, s, mustPut(t, s, rec("s", id), data), data)
+		data = content(1000, 68)
+	}
+}
+
 // TestDiskDamagedRecord: a record that cannot be read keeps sweeps from removing
 // any content, is reported, and is replaced when its artifact is put again.
 func TestDiskDamagedRecord(t *testing.T) {
