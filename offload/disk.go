@@ -108,7 +108,10 @@ func (s *DiskStore) put(ctx context.Context, rec Record, src io.Reader, summariz
 	if err != nil {
 		return rec, err
 	}
-	return s.record(ctx, e, attached && fresh, staged)
+	if !attached || !fresh {
+		return s.record(ctx, e, nil, staged)
+	}
+	return s.record(ctx, e, f, nil)
 }
 
 // spool writes the source to a file that nobody sees yet. When it is written,

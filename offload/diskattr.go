@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 )
 
 // recordAttr is the extended attribute of a new content that has its record,
@@ -31,16 +32,30 @@ func (s *DiskStore) attach(w *writeback, e entry) bool {
 }
 
 // linkFirst gives a content that has its record with it its name, unless
-// somebody has the name or the id.
-func (s *DiskStore) linkFirst(e entry) bool {
+// somebody has the name or the id, or the blob is another file by now: a sweep
+// takes it from a Put that stood still for long, and the next Put of the same
+// bytes makes one that has another record with it.
+func (s *DiskStore) linkFirst(e entry, f *tempFile) bool {
 	blob, _ := blobPath(e.Digest)
-	return !s.hasFile(e) && s.dir.root.Link(blob, s.contentPath(e.Session, e.ID)) == nil
+	name := s.contentPath(e.Session, e.ID)
+	if has, err := s.hasFile(e); has || err != nil || s.dir.root.Link(blob, name) != nil {
+		return false
+	}
+	ours, err := f.Stat()
+	if linked, e := s.dir.root.Lstat(name); err == nil && e == nil && os.SameFile(ours, linked) {
+		return true
+	}
+	s.dir.root.Remove(name) // if it stays, it is a name of the blob, as it is to be
+	return false
 }
 
 // hasFile reports whether there is something by the name of the record's file.
-func (s *DiskStore) hasFile(e entry) bool {
+func (s *DiskStore) hasFile(e entry) (bool, error) {
 	_, err := s.dir.root.Lstat(s.recordPath(e.Session, e.ID))
-	return !errors.Is(err, fs.ErrNotExist)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // loadAttached reads a record from its content. fs.ErrNotExist: there is none,
@@ -48,6 +63,9 @@ func (s *DiskStore) hasFile(e entry) bool {
 func (s *DiskStore) loadAttached(name string) (entry, error) {
 	f, _, err := s.dir.open(name)
 	if err != nil {
+		if info, e := s.dir.root.Lstat(name); e == nil && !info.Mode().IsRegular() {
+			err = fs.ErrNotExist // a link, a pipe, a directory: not ours
+		}
 		return entry{}, err
 	}
 	data, err := getAttr(f, recordAttr)

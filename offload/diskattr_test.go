@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -139,6 +140,59 @@ func TestDiskAttachedExpires(t *testing.T) {
 	}
 }
 
+// TestDiskAttachedBuried: a sweep that ends half-way leaves an expired record
+// that says so, not one that is gone with its content.
+func TestDiskAttachedBuried(t *testing.T) {
+	var c clock
+	dir := t.TempDir()
+	s := openTestDisk(t, dir, StoreConfig{TTL: time.Hour, Now: c.Now})
+	mustPut(t, s, rec("s", "a"), content(1000, 89))
+	c.add(61 * time.Minute)
+	if err := os.Remove(filepath.Join(dir, tempDir)); err != nil { // nothing can be written
+		t.Fatal(err)
+	}
+	if _, err := s.Sweep(t.Context(), 0); err == nil {
+		t.Error("the sweep wrote where it cannot")
+	}
+	if _, err := s.Get(t.Context(), "s", "a"); !errors.Is(err, ErrExpired) {
+		t.Errorf("get: %v, want ErrExpired", err)
+	}
+}
+
+// TestDiskAttachedAlwaysThere: while a record moves from its content to a file,
+// and its content to another one, every reader finds it.
+func TestDiskAttachedAlwaysThere(t *testing.T) {
+	dir := t.TempDir()
+	s := openTestDisk(t, dir, StoreConfig{})
+	for i := range 100 {
+		id, data := fmt.Sprint("a", i), content(1000, uint64(i))
+		out := mustPut(t, s, rec("s", id), data)
+		if err := os.Remove(blobFile(dir, out)); err != nil {
+			t.Fatal(err)
+		}
+		mustPut(t, s, rec("s", "other"+id), data)
+		done := make(chan struct{})
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				for {
+					if _, err := s.Get(t.Context(), "s", id); err != nil {
+						t.Error(err)
+					}
+					select {
+					case <-done:
+						return
+					default:
+					}
+				}
+			})
+		}
+		mustPut(t, s, rec("s", id), data) // gives it the blob's file
+		close(done)
+		wg.Wait()
+	}
+}
+
 // TestDiskDetached: after a sweep a copy of the directory without attributes is
 // as good as the original.
 func TestDiskDetached(t *testing.T) {
@@ -227,6 +281,12 @@ func TestDiskAttachedForeign(t *testing.T) {
 // TestDiskAttachedDamaged: a record that cannot be read keeps sweeps from
 // removing any content, is reported, and is replaced when it is put again.
 func TestDiskAttachedDamaged(t *testing.T) {
+	for _, damaged := range []string{`{"session":`, strings.Repeat("x", maxAttr+1)} {
+		testDamaged(t, damaged)
+	}
+}
+
+func testDamaged(t *testing.T, damaged string) {
 	dir := t.TempDir()
 	needAttrs(t, dir)
 	s := openTestDisk(t, dir, StoreConfig{})
@@ -240,7 +300,7 @@ func TestDiskAttachedDamaged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(setAttr(f, recordAttr, []byte(`{"session":`)), f.Close()); err != nil {
+	if err := errors.Join(setAttr(f, recordAttr, []byte(damaged)), f.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Get(t.Context(), "s", "a"); !errors.Is(err, ErrCorrupt) {
@@ -275,6 +335,16 @@ func TestDiskAttachedLostBlob(t *testing.T) {
 		}
 		mustRead(t, s, a, data)
 		oneFile(t, blobFile(dir, a), filepath.Join(dir, "s", "a.md"))
+	}
+}
+
+// TestDiskHasFileFails: who cannot look, as when too many files are open, does
+// not take it that a record has a file: a Put again would give up the attribute.
+func TestDiskHasFileFails(t *testing.T) {
+	s := openTestDisk(t, t.TempDir(), StoreConfig{})
+	s.Close()
+	if has, err := s.hasFile(entry{Record: rec("s", "a")}); has || err == nil {
+		t.Errorf("a closed store: %v, %v; want an error", has, err)
 	}
 }
 

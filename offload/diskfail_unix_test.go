@@ -180,6 +180,31 @@ func TestDiskHostileFiles(t *testing.T) {
 	}
 }
 
+// TestDiskForeignOthers: what is no file is no artifact, and stays where it is.
+func TestDiskForeignOthers(t *testing.T) {
+	dir := t.TempDir()
+	s := openTestDisk(t, dir, StoreConfig{})
+	mustPut(t, s, rec("s", "a"), content(1000, 66))
+	name := func(id string) string { return filepath.Join(dir, "s", id+".md") }
+	if err := errors.Join(os.Symlink(t.TempDir(), name("link")), syscall.Mkfifo(name("pipe"), 0o600), os.Mkdir(name("dir"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"link", "pipe", "dir"} {
+		if _, err := s.Get(t.Context(), "s", id); !errors.Is(err, ErrNotFound) {
+			t.Errorf("get %s: %v, want ErrNotFound", id, err)
+		}
+		if _, err := s.Put(t.Context(), rec("s", id), strings.NewReader("text"), nil); err == nil {
+			t.Errorf("put in place of the %s", id)
+		}
+		if err := s.Delete(t.Context(), "s", id); !errors.Is(err, ErrNotFound) {
+			t.Errorf("delete %s: %v, want ErrNotFound", id, err)
+		}
+		if _, err := os.Lstat(name(id)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestDiskRemovedSession: a session whose directory somebody removed is begun
 // again by the process that had made it.
 func TestDiskRemovedSession(t *testing.T) {
@@ -235,9 +260,11 @@ func TestDiskGrownFile(t *testing.T) {
 }
 
 // TestDiskSweepDuringPut: a Put whose blob a sweep took before it was recorded
-// fails, and leaves no record.
+// fails, and leaves no record. If another Put brought the bytes back, with its
+// record and not this one's, it succeeds.
 func TestDiskSweepDuringPut(t *testing.T) {
-	for _, attached := range []bool{false, true} {
+	for i := range 4 {
+		attached, back := i&1 != 0, i&2 != 0
 		s := openTestDisk(t, t.TempDir(), StoreConfig{})
 		f, err := s.dir.temp()
 		if err != nil {
@@ -251,8 +278,10 @@ func TestDiskSweepDuringPut(t *testing.T) {
 		}
 		e := entry{Record: rec("s", "a")}
 		s.cfg.complete(&e.Record, in.index, in.digest)
+		with := f
 		var staged *tempFile
 		if !attached || !s.attach(w, e) {
+			with = nil
 			if staged, err = s.stage(e); err != nil {
 				t.Fatal(err)
 			}
@@ -267,7 +296,17 @@ func TestDiskSweepDuringPut(t *testing.T) {
 		if err := s.dir.root.Remove(blobDir + "/" + in.digest); err != nil { // as a sweep would
 			t.Fatal(err)
 		}
-		if _, err := s.record(t.Context(), e, staged == nil, staged); err == nil {
+		if back {
+			mustPut(t, s, rec("s", "b"), []byte("text"))
+			if _, err := s.record(t.Context(), e, with, staged); err != nil {
+				t.Error(err)
+			}
+			if _, err := s.Get(t.Context(), "s", "a"); err != nil {
+				t.Errorf("attached %v, the bytes came back: %v", attached, err)
+			}
+			continue
+		}
+		if _, err := s.record(t.Context(), e, with, staged); err == nil {
 			t.Error("the put succeeded, its bytes are gone")
 		}
 		if _, err := s.Get(t.Context(), "s", "a"); !errors.Is(err, ErrNotFound) {

@@ -125,6 +125,9 @@ func TestDiskNeighbours(t *testing.T) {
 	if report, err := s.Sweep(t.Context(), 0); err != nil || report != (SweepReport{}) {
 		t.Errorf("sweep: %+v, %v; want nothing", report, err)
 	}
+	if r, err := s.Get(t.Context(), "backup", "a"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("the copy gives %+v, %v; want ErrNotFound", r, err)
+	}
 	if err := s.Delete(t.Context(), "s", "a"); err != nil {
 		t.Error(err)
 	}

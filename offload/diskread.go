@@ -160,7 +160,10 @@ func (s *DiskStore) each(ctx context.Context, session string, f func(name string
 			if _, ok := recordName(file.Name()); ok {
 				e, err = s.loadFile(name)
 			} else if id, ok := contentName(file.Name()); ok && !hasFile[id] && file.Type().IsRegular() {
-				e, err = s.loadAttached(name)
+				if e, err = s.loadAttached(name); errors.Is(err, fs.ErrNotExist) {
+					name = dir + "/" + recordPrefix + id + recordSuffix // if it came since
+					e, err = s.loadFile(name)
+				}
 			} else {
 				continue
 			}
@@ -194,8 +197,11 @@ func (s *DiskStore) delete(ctx context.Context, session, id string) error {
 	}
 	defer unlock()
 	e, err := s.load(session, id)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && e.Tombstone {
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || err == nil && e.Tombstone:
 		return ErrNotFound
+	case err != nil && !errors.Is(err, ErrCorrupt):
+		return err // whose file it is, nobody knows
 	}
 	return s.drop(session, id)
 }

@@ -12,9 +12,9 @@ import (
 )
 
 // record gives a record and its content their names, unless there is a record
-// of that id. One that is not attached to the content is in a staged file, or
-// gets one.
-func (s *DiskStore) record(ctx context.Context, e entry, attached bool, staged *tempFile) (Record, error) {
+// of that id. It is attached to a content that just became a blob, or in a staged
+// file, or gets one.
+func (s *DiskStore) record(ctx context.Context, e entry, attached, staged *tempFile) (Record, error) {
 	unlock, err := s.dir.lock(ctx, e.Session+"/"+e.ID)
 	if err != nil {
 		return e.Record, err
@@ -24,7 +24,7 @@ func (s *DiskStore) record(ctx context.Context, e entry, attached bool, staged *
 	if err := s.dir.mkdir(path.Dir(record)); err != nil {
 		return e.Record, err
 	}
-	if attached && s.linkFirst(e) {
+	if attached != nil && s.linkFirst(e, attached) {
 		if err := s.dir.syncDir(path.Dir(name)); err != nil {
 			return e.Record, errors.Join(err, s.drop(e.Session, e.ID))
 		}
@@ -67,7 +67,11 @@ func (s *DiskStore) again(old entry, rec Record) (Record, error) {
 	if old.Digest != rec.Digest {
 		return rec, ErrExists
 	}
-	if s.cfg.refresh(&old, s.cfg.now()) || !s.hasFile(old) {
+	has, err := s.hasFile(old)
+	if err != nil {
+		return old.Record, err
+	}
+	if s.cfg.refresh(&old, s.cfg.now()) || !has {
 		if err := s.save(old); err != nil {
 			return old.Record, err
 		}
@@ -125,9 +129,16 @@ func blobPath(digest string) (name string, ok bool) {
 
 // load reads a record. fs.ErrNotExist, ErrCorrupt.
 func (s *DiskStore) load(session, id string) (entry, error) {
-	e, err := s.loadFile(s.recordPath(session, id))
+	record := s.recordPath(session, id)
+	e, err := s.loadFile(record)
 	if errors.Is(err, fs.ErrNotExist) {
-		return s.loadAttached(s.contentPath(session, id))
+		e, err = s.loadAttached(s.contentPath(session, id))
+	}
+	if errors.Is(err, fs.ErrNotExist) { // a file may have come between the two looks
+		e, err = s.loadFile(record)
+	}
+	if err == nil && s.recordPath(e.Session, e.ID) != record {
+		return entry{}, fs.ErrNotExist // of a session whose directory was copied
 	}
 	return e, err
 }

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Sweep implements Store, and gives files to records that are attributes. Blobs are listed before records: a blob whose Put is
-// not done is missed only if it is older than grace. If the Put has linked it by
-// then, the content is in the session; if not, there is nothing to link, and the
-// Put fails.
+// Sweep implements Store, and gives files to records that are attributes. Blobs
+// are listed before records: a blob whose Put is not done is missed only if it is
+// older than grace. If the Put has linked it by then, the content is in the
+// session; if not, there is nothing to link, and the Put fails.
 func (s *DiskStore) Sweep(ctx context.Context, grace time.Duration) (SweepReport, error) {
 	var report SweepReport
 	err := errors.Join(s.sweepTemp(grace, &report), s.sweepBlobs(ctx, grace, &report))
@@ -112,8 +112,8 @@ func (s *DiskStore) detach(ctx context.Context, e entry) error {
 		return err
 	}
 	defer unlock()
-	if s.hasFile(e) {
-		return nil
+	if has, err := s.hasFile(e); has || err != nil {
+		return err
 	}
 	e, err = s.loadAttached(s.contentPath(e.Session, e.ID))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -148,6 +148,13 @@ func (s *DiskStore) sweepRecord(ctx context.Context, e entry, report *SweepRepor
 		return false, s.dir.remove(s.recordPath(e.Session, e.ID))
 	case e.Tombstone:
 		return false, nil
+	}
+	has, err := s.hasFile(e)
+	if err == nil && !has { // or it went with its content, and "expired" would be "not found"
+		err = s.save(e)
+	}
+	if err != nil {
+		return true, err
 	}
 	if err := s.dir.remove(s.contentPath(e.Session, e.ID)); err != nil {
 		return true, err
