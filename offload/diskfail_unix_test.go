@@ -14,6 +14,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // TestDiskLayout: the content is where people and other programs look for it,
@@ -341,6 +342,48 @@ func TestDiskFull(t *testing.T) {
 		entries, err := os.ReadDir(filepath.Join(dir, d))
 		if err != nil || len(entries) > want {
 			t.Errorf("%s holds %d files, %v; want at most %d", d, len(entries), err, want)
+		}
+	}
+}
+
+// TestDiskFullSweep: a sweep makes room on a disk that has none, be the records
+// files or attributes, and what it removed of the files says that it expired.
+func TestDiskFullSweep(t *testing.T) {
+	const env = "STEVEDORE_TEST_DISK_FULL_SWEEP"
+	dir := os.Getenv(env)
+	if dir == "" {
+		dir = t.TempDir()
+		s := openTestDisk(t, dir, StoreConfig{TTL: time.Hour})
+		mustPut(t, s, rec("s", "file"), content(1000, 67))
+		detach(t, s)
+		mustPut(t, s, rec("s", "attribute"), content(1000, 68))
+		cmd := exec.Command(os.Args[0], "-test.run=^TestDiskFullSweep$", "-test.v")
+		cmd.Env = append(os.Environ(), env+"="+dir)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return
+	}
+	var c clock
+	c.add(61 * time.Minute)
+	s := openTestDisk(t, dir, StoreConfig{TTL: time.Hour, Now: c.Now})
+	limit := func(size uint64) {
+		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: size, Max: 1 << 40}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limit(0)
+	report, err := s.Sweep(t.Context(), 0)
+	limit(1 << 40)
+	if err != nil || report.Records != 2 || report.Blobs != 2 {
+		t.Errorf("sweep: %+v, %v; want both", report, err)
+	}
+	for range 2 {
+		if _, err := s.Get(t.Context(), "s", "file"); !errors.Is(err, ErrExpired) {
+			t.Errorf("get: %v, want ErrExpired", err)
+		}
+		if _, err := s.Sweep(t.Context(), 0); err != nil {
+			t.Error(err)
 		}
 	}
 }

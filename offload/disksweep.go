@@ -76,7 +76,9 @@ func (s *DiskStore) sweepBlobs(ctx context.Context, grace time.Duration, report 
 		err = errors.Join(err, s.restore(ctx, e))
 	}
 	for _, e := range attached {
-		err = errors.Join(err, s.detach(ctx, e))
+		if err = errors.Join(err, s.detach(ctx, e)); isDiskFull(err) {
+			break
+		}
 	}
 	return err
 }
@@ -125,7 +127,9 @@ func (s *DiskStore) detach(ctx context.Context, e entry) error {
 	return s.save(e)
 }
 
-// sweepRecord buries an expired record and forgets an old tombstone.
+// sweepRecord buries an expired record and forgets an old tombstone. On a full
+// disk the content goes all the same, or the disk would stay full: the record
+// stays as it is, and the next sweep buries it.
 func (s *DiskStore) sweepRecord(ctx context.Context, e entry, report *SweepReport) (alive bool, err error) {
 	if now := s.cfg.now(); !e.expired(now) {
 		return true, nil
@@ -153,7 +157,7 @@ func (s *DiskStore) sweepRecord(ctx context.Context, e entry, report *SweepRepor
 	if err == nil && !has { // or it went with its content, and "expired" would be "not found"
 		err = s.save(e)
 	}
-	if err != nil {
+	if err != nil && !isDiskFull(err) {
 		return true, err
 	}
 	if err := s.dir.remove(s.contentPath(e.Session, e.ID)); err != nil {
@@ -161,7 +165,10 @@ func (s *DiskStore) sweepRecord(ctx context.Context, e entry, report *SweepRepor
 	}
 	e.bury()
 	report.Records++
-	return false, s.save(e)
+	if err := s.save(e); !isDiskFull(err) {
+		return false, err
+	}
+	return false, nil
 }
 
 // sweepBlob removes a blob that is old enough, looking again under its lock: a
