@@ -73,6 +73,11 @@ func (c *Connection) Connect(ctx context.Context, name string, log zerolog.Logge
 
 // Check tells of what cannot be right before anything else is blamed.
 func (c *Connection) Check() error {
+	if c.Data == homelessDataDir() {
+		if err := ownDir(c.Data); err != nil {
+			return Exit(ExitFailed, "%w; name a data directory with --data", err)
+		}
+	}
 	if _, err := bus.NewSubjects(c.Prefix); err != nil {
 		return Exit(ExitUsage, "--prefix: %w", err)
 	}
@@ -132,17 +137,4 @@ func (c *Connection) PublishURL(url string) (withdraw func() error, err error) {
 		return nil, fmt.Errorf("publish the server's address: %w", err)
 	}
 	return func() error { return os.Remove(name) }, nil
-}
-
-// DefaultDataDir is below the user's data directory, as XDG and the systems
-// have it.
-func DefaultDataDir() string {
-	if dir := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) {
-		return filepath.Join(dir, "stevedore")
-	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return filepath.Join(os.TempDir(), "stevedore")
-	}
-	return filepath.Join(home, ".local", "share", "stevedore")
 }
