@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"runtime/metrics"
 	"strings"
 	"time"
@@ -47,7 +48,7 @@ func (j *JQResult) Text() string {
 }
 
 // JQ runs a jq query on an artifact of JSON, or of JSON values one after the
-// other. The size of the artifact, time, memory and output are bounded.
+// other; a command's exit code may follow. The size of the artifact, time, memory and output are bounded.
 func (r *Reader) JQ(ctx context.Context, session, id, query string) (*JQResult, error) {
 	code, err := compileJQ(query)
 	if err != nil {
@@ -65,7 +66,11 @@ func (r *Reader) JQ(ctx context.Context, session, id, query string) (*JQResult, 
 		if c.Size() > r.cfg.JQInput {
 			return tools.Errorf(tools.CodeInvalidArguments, "the artifact %q has %d bytes, and jq takes at most %d; use %s or %s", rec.ID, c.Size(), r.cfg.JQInput, ToolGrep, ToolGet)
 		}
-		input := io.NewSectionReader(c, 0, c.Size())
+		size, err := sizeWithoutExitCode(c)
+		if err != nil {
+			return err
+		}
+		input := io.NewSectionReader(c, 0, size)
 		if len(r.cfg.JQCommand) > 0 {
 			return res.runApart(ctx, r.cfg, input)
 		}
@@ -75,6 +80,23 @@ func (r *Reader) JQ(ctx context.Context, session, id, query string) (*JQResult, 
 		return nil, err
 	}
 	return res, nil
+}
+
+// exitCode is the last line of what a command printed, as the tool shell notes
+// it. No JSON ends so.
+var exitCode = regexp.MustCompile(`\n\[Exit code: -?[0-9]+\]\n?$`)
+
+// sizeWithoutExitCode is how much of a content may be JSON.
+func sizeWithoutExitCode(c blockContent) (int64, error) {
+	end := make([]byte, min(c.Size(), 40))
+	if _, err := c.ReadAt(end, c.Size()-int64(len(end))); err != nil && err != io.EOF {
+		return 0, err
+	}
+	at := exitCode.FindIndex(end)
+	if at == nil {
+		return c.Size(), nil
+	}
+	return c.Size() - int64(len(end)-at[0]), nil
 }
 
 func compileJQ(query string) (*gojq.Code, error) {

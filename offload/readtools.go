@@ -30,7 +30,7 @@ func (r *Reader) Tools() []tools.Tool {
 					ContextBefore: in.ContextBefore, ContextAfter: in.ContextAfter, MaxResults: in.MaxResults,
 				})
 			}),
-		readTool(ToolJQ, "Run a jq query on an artifact (an offloaded tool result) of type JSON. "+
+		readTool(ToolJQ, "Run a jq query on an artifact (an offloaded tool result) that is JSON, such as what a command printed. "+
 			"Begin with 'keys', 'length' or '.[0]' if you do not know its structure. Answers one JSON value a line.",
 			func(ctx context.Context, session string, in jqArgs) (texter, error) {
 				return r.JQ(ctx, session, in.ArtifactID, in.Query)
