@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 
@@ -28,7 +29,9 @@ func (s *Service) cron(ctx context.Context, req micro.Request) (any, error) {
 	tokens := s.bus.Split(req.Subject())
 	session, function := tokens[2], tokens[3]
 	var in CronRequest
-	if err := json.Unmarshal(orEmpty(req.Data()), &in); err != nil {
+	dec := json.NewDecoder(bytes.NewReader(orEmpty(req.Data())))
+	dec.DisallowUnknownFields() // or a wrong word, such as every_seconds, changes nothing
+	if err := dec.Decode(&in); err != nil {
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "the request is not a JSON object of arguments: %v", err)
 	}
 	if in.Session != "" && tools.Token(in.Session) != session {

@@ -37,6 +37,7 @@ func TestCronEndpoint(t *testing.T) {
 		{"s1", "explode", `{}`, tools.CodeInvalidArguments},
 		{"s1", "list", `[]`, tools.CodeInvalidArguments},
 		{"s1", "add", `{"name":"x","every":"1h"}`, tools.CodeInvalidArguments},
+		{"s1", "add", `{"name":"x","every":"1h","tool":"big","arguments":{}}`, tools.CodeInvalidArguments},
 	} {
 		if answer, err := ask(test.session, test.function, test.body); tools.CodeOf(err) != test.code {
 			t.Errorf("%+v: %s, %v", test, answer, err)
