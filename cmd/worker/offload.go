@@ -56,8 +56,10 @@ DIR/SESSION/TOOL_USE_ID.md, and print an object with three fields:
   file        the file
 
 A string is written as it is, an array of blocks as compact JSON. The id is that
-of the first tool_result, or "unknown"; a file of that id is replaced. Your loop
-decides what is too long; --min-chars can decide it here.
+of the first tool_result, a block as in Anthropic's messages, or "unknown", as for
+OpenAI's role "tool"; a file of that id is replaced, so give messages without an id
+sessions of their own. Your loop decides what is too long; --min-chars can decide
+it here.
 
 Chat APIs want each tool_use answered by a tool_result with its id. With
 --keep-pairing the blocks stay, each tool_result's content goes to a file of its
@@ -150,12 +152,14 @@ print an object with four fields:
 
 A string is written as it is, blocks as indented JSON. No file is ever replaced:
 a name that is taken gets -1, -2, ...; references are left as they are, so you can
-pipe a light history through again as it grows.
+pipe the "messages" through again as they grow. Blocks are those of Anthropic's
+messages; a message with none, such as OpenAI's with the role "tool", stays as it is.
 
 Environment: ` + chat.EnvMinChars + ` and ` + chat.EnvMinRatio + ` are the
 defaults of --min-chars and --min-ratio; one that is no valid number is warned
 of and passed over.`,
 		Example: `  worker offload history --dir .offload < history.json > light.json
+  jq .messages light.json | worker offload history --dir .offload
   worker offload history --dir .offload --min-chars 2000 --min-ratio 0.2 < history.json
   worker offload history --dir .offload --dry-run < history.json | jq .writes`,
 		Args: cli.Args(cobra.NoArgs),
