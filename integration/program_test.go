@@ -51,6 +51,7 @@ const patience = time.Minute
 type process struct {
 	cmd    *exec.Cmd
 	first  string // the first line that it printed
+	stdout io.Closer
 	stderr *lockedBuffer
 	exited chan struct{}
 	err    error // of Wait, once exited is closed
@@ -74,13 +75,18 @@ func start(t *testing.T, args ...string) *process {
 
 // launch is start for those who end the process themselves.
 func launch(args ...string) (*process, error) {
-	p := &process{cmd: exec.Command(workerProgram, args...), stderr: &lockedBuffer{}, exited: make(chan struct{})}
+	return launchCommand(exec.Command(workerProgram, args...))
+}
+
+func launchCommand(cmd *exec.Cmd) (*process, error) {
+	p := &process{cmd: cmd, stderr: &lockedBuffer{}, exited: make(chan struct{})}
 	p.cmd.Env = cleanEnvironment()
 	p.cmd.Stderr = p.stderr
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
+	p.stdout = out
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -99,7 +105,7 @@ func launch(args ...string) (*process, error) {
 	}
 	if p.first == "" {
 		p.kill()
-		return nil, fmt.Errorf("worker %q did not become ready: %w\n%s", args, p.err, p.stderr)
+		return nil, fmt.Errorf("%q did not become ready: %w\n%s", cmd.Args, p.err, p.stderr)
 	}
 	return p, nil
 }

@@ -90,6 +90,7 @@ func keep(ctx context.Context, cmd *cobra.Command, o options) error {
 		return err
 	}
 	cfg.Log = log
+	cli.Outlive(cmd.OutOrStdout(), func(error) {}) // the log may go into a pipe
 	if err := cfg.Validate(); err != nil {
 		return cli.Exit(cli.ExitUsage, "%w", err)
 	}

@@ -86,18 +86,25 @@ func demo(ctx context.Context, o processOptions, stdout, stderr io.Writer) (err 
 	if err != nil {
 		return err
 	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	// A demonstration that nobody watches ends, after it has cleaned up.
+	errUnwatched := cli.Exit(cli.ExitFailed, "")
+	stdout = cli.Outlive(stdout, func(error) { stop(errUnwatched) })
 	d := &demonstration{bus: client, out: stdout, workspace: o.workspace, model: o.agent.models[0]}
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	return together(ctx,
+	err = together(ctx,
 		func(ctx context.Context) error {
 			return o.run(ctx, b, log, stdout, func() (func() error, error) { return func() error { return nil }, nil }, count)
 		},
 		func(ctx context.Context) error {
-			defer stop()
+			defer stop(nil)
 			return d.play(ctx)
 		},
 	)
+	if context.Cause(ctx) == errUnwatched {
+		return errUnwatched
+	}
+	return err
 }
 
 // demonstration is a client that shows what it does.

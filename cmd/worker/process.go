@@ -250,6 +250,15 @@ func (o *processOptions) run(ctx context.Context, b *bus.Bus, log zerolog.Logger
 	return together(ctx, parts...)
 }
 
+// outlive lets a process go on when nobody reads its standard output any more. A
+// pipe whose reader went has none again, so that what the console had to deliver
+// later, for as long as a notification is tried, would only fill log and outbox.
+func outlive(stdout io.Writer, log zerolog.Logger) io.Writer {
+	return cli.Outlive(stdout, func(err error) {
+		log.Warn().Err(err).Msg("nobody reads the standard output any more; what goes to the console is dropped from now on, see --default-channel")
+	})
+}
+
 // tools are the built-in ones, those that read artifacts back, and extra ones.
 func (o *processOptions) tools(log zerolog.Logger, reader *offload.Reader, extra []tools.Tool) (*tools.Registry, func() error, error) {
 	web, err := o.outside.web()

@@ -58,8 +58,9 @@ func newServeCommand() *cobra.Command {
 				log.Info().Msg("notifier rests: this worker tells users nothing, another process has to; --channel or --default-channel changes that")
 			}
 			o.noNotify = o.noNotify || noChannel
-			return o.run(cmd.Context(), b, log, cmd.OutOrStdout(), func() (func() error, error) {
-				_, err := fmt.Fprintf(cmd.OutOrStdout(), "Worker serves %s at %s\n", o.queueNames(), b.Conn().ConnectedUrlRedacted())
+			stdout := outlive(cmd.OutOrStdout(), log)
+			return o.run(cmd.Context(), b, log, stdout, func() (func() error, error) {
+				_, err := fmt.Fprintf(stdout, "Worker serves %s at %s\n", o.queueNames(), b.Conn().ConnectedUrlRedacted())
 				return func() error { return nil }, err
 			})
 		},

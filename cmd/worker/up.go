@@ -22,7 +22,8 @@ import (
 
 const upHelp = `Run everything in one process: a NATS server with its data in --data, a worker,
 the notifier and the heartbeat. Stop it with Ctrl-C; calls that are running get
---grace to finish.
+--grace to finish. It goes on when nobody reads its output any
+more, and drops what is for the console then: "worker up --json | head -1" is the URL.
 
 The server listens on loopback only and wants a credential, which is made at the
 first start and kept in the data directory; other commands of the same user find
@@ -75,6 +76,7 @@ func up(ctx context.Context, o upOptions, stdout, stderr io.Writer) (err error) 
 	if err := errors.Join(o.check(), checkListen(o.listen, log)); err != nil {
 		return err
 	}
+	stdout = outlive(stdout, log)
 	server, closeServer, err := embed(o.connection.Data, o.listen, o.noSync, log)
 	if err != nil {
 		return err

@@ -69,6 +69,9 @@ func (f foreign) Write(line []byte) (int, error) {
 }
 
 func isTerminal(w io.Writer) bool {
+	if o, ok := w.(*outliving); ok {
+		w = o.w
+	}
 	f, ok := w.(*os.File)
 	return ok && isatty.IsTerminal(f.Fd())
 }

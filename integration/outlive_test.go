@@ -1,0 +1,66 @@
+//go:build unix
+
+package integration
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Who wants the URL alone reads the first line and closes the pipe, as head does.
+// The bus goes on, says so once, and the outbox does not fill up.
+func TestUpOutlivesWhoReadsItsOutput(t *testing.T) {
+	u := startUp(t)
+	if err := u.process.stdout.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		// What tools run has the signal as ever: yes dies of it, silently.
+		got := worker(t, "call", "shell", `command={ yes; echo "ended with $?" >&2; } | head -n 1`, "--data", u.data)
+		if got.code != 0 || !strings.Contains(got.stdout, "ended with 141") {
+			t.Fatalf("call: %+v\n%s", got, u.stderr)
+		}
+	}
+	l := load{plain: connect(t, u.url)}
+	l.until("deliver all", func() bool {
+		return l.count("STEVEDORE_OUTBOX", "stevedore.notify.*") == 0 && strings.Contains(u.stderr.String(), "nobody reads the standard output")
+	})
+	if err := u.stop(); err != nil {
+		t.Errorf("stop: %v", err)
+	}
+	if log := u.stderr.String(); strings.Count(log, "nobody reads the standard output") != 1 || strings.Contains(log, "handling failed") {
+		t.Errorf("the log is\n%s", log)
+	}
+}
+
+// A demonstration that nobody watches any more leaves nothing behind.
+func TestUnwatchedDemoCleansUp(t *testing.T) {
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	p, err := launch("demo", "--workspace", "..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.stdout.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p.awaitEnd(t)
+	if code := p.cmd.ProcessState.ExitCode(); code != 1 || p.stderr.String() != "" {
+		t.Errorf("exit code %d, and it says %q", code, p.stderr)
+	}
+	if left, err := filepath.Glob(filepath.Join(temp, "*")); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %q, %v", left, err)
+	}
+}
+
+func (p *process) awaitEnd(t *testing.T) {
+	t.Helper()
+	select {
+	case <-p.exited:
+	case <-time.After(patience):
+		p.kill()
+		t.Fatalf("it does not end\n%s", p.stderr)
+	}
+}
