@@ -247,7 +247,29 @@ func (o *processOptions) run(ctx context.Context, b *bus.Bus, log zerolog.Logger
 		watched.serving.Store(false)
 		return withdraw()
 	})
+	asked := ctx
+	parts = append(parts, func(ctx context.Context) error {
+		<-ctx.Done()
+		if asked.Err() != nil { // else something failed, and is reported
+			o.sayStop(w.Stats(), log)
+		}
+		return nil
+	})
 	return together(ctx, parts...)
+}
+
+// sayStop says what the process still waits for after it was asked to end.
+func (o *processOptions) sayStop(s worker.Stats, log zerolog.Logger) {
+	calls := 0
+	for _, q := range s.Queues {
+		calls += q.Running
+	}
+	level := zerolog.InfoLevel
+	if calls > 0 {
+		level = zerolog.WarnLevel
+	}
+	log.WithLevel(level).Int("calls", calls).Stringer("grace", o.worker.Grace).
+		Msg("stopping: the calls that run get the grace time to finish; a second interrupt or SIGTERM ends the process at once")
 }
 
 // outlive lets a process go on when nobody reads its standard output any more. A

@@ -22,7 +22,8 @@ import (
 
 const upHelp = `Run everything in one process: a NATS server with its data in --data, a worker,
 the notifier and the heartbeat. Stop it with Ctrl-C; calls that are running get
---grace to finish. It goes on when nobody reads its output any
+--grace to finish, and a second Ctrl-C ends it at once. A closed terminal stops it,
+too; "nohup worker up &" does not mind. It goes on when nobody reads its output any
 more, and drops what is for the console then: "worker up --json | head -1" is the URL.
 
 The server listens on loopback only and wants a credential, which is made at the
