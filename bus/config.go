@@ -26,7 +26,8 @@ type Config struct {
 	// TLSCert and TLSKey are the client's certificate, TLSCA the authority that
 	// signed the server's: PEM files.
 	TLSCert, TLSKey, TLSCA string
-	// Timeout bounds connecting and each request. Default 5 s.
+	// Timeout bounds connecting and each request. Default 5 s. Making and changing
+	// streams, buckets and consumers may take up to 30 s even if it is less.
 	Timeout time.Duration
 	// Name is shown in the server's list of connections.
 	Name string

@@ -69,8 +69,28 @@ func (b *Bus) provisionStream(ctx context.Context, want jetstream.StreamConfig, 
 	if len(diffs) == 0 || !update {
 		return diffs, nil
 	}
-	_, err = b.js.UpdateStream(ctx, config)
-	return diffs, err
+	return diffs, b.settle(ctx, func(ctx context.Context) error {
+		_, err := b.js.UpdateStream(ctx, config)
+		return err
+	})
+}
+
+// settlePatience is how long the server may take to make or change something. A
+// cluster answers when the replicas have a leader. The first vote takes less than a
+// second, but if it fails, as it does where the machines are busy, the next one
+// begins 4 to 9 s later.
+const settlePatience = 30 * time.Second
+
+// settle calls f, which asks the server to make or to change something.
+func (b *Bus) settle(ctx context.Context, f func(context.Context) error) error {
+	patience := max(b.cfg.Timeout, settlePatience)
+	bounded, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err := f(bounded)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return fmt.Errorf("the server did not answer within %s; are most servers of the cluster up? %w", patience, err)
+	}
+	return err
 }
 
 // minMaxBytes is the least that a stream is worth having with.
@@ -87,7 +107,10 @@ const (
 // as the server has room for, up to the default.
 func (b *Bus) createStream(ctx context.Context, want jetstream.StreamConfig) error {
 	for {
-		_, err := b.js.CreateStream(ctx, want)
+		err := b.settle(ctx, func(ctx context.Context) error {
+			_, err := b.js.CreateStream(ctx, want)
+			return err
+		})
 		api, ok := errors.AsType[*jetstream.APIError](err)
 		switch {
 		case !ok || api.ErrorCode != errStorageExceeded && api.ErrorCode != errResourcesExceeded:
@@ -135,8 +158,11 @@ func (b *Bus) provisionKV(ctx context.Context, bucket string) error {
 	if !errors.Is(err, jetstream.ErrBucketNotFound) {
 		return err
 	}
-	_, err = b.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
-		Bucket: bucket, Storage: jetstream.FileStorage, Replicas: max(b.cfg.Replicas, 1), LimitMarkerTTL: time.Hour,
+	err = b.settle(ctx, func(ctx context.Context) error {
+		_, err := b.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
+			Bucket: bucket, Storage: jetstream.FileStorage, Replicas: max(b.cfg.Replicas, 1), LimitMarkerTTL: time.Hour,
+		})
+		return err
 	})
 	if errors.Is(err, jetstream.ErrBucketExists) {
 		return nil
@@ -151,12 +177,15 @@ func (b *Bus) provisionBlobs(ctx context.Context, bucket string) error {
 	if !errors.Is(err, jetstream.ErrBucketNotFound) {
 		return err
 	}
-	_, err = b.js.CreateStream(ctx, jetstream.StreamConfig{
-		Name:        "OBJ_" + bucket,
-		Description: "artifacts of Stevedore: bytes by their SHA-256",
-		Subjects:    []string{"$O." + bucket + ".C.>", "$O." + bucket + ".M.>"},
-		Discard:     jetstream.DiscardNew, AllowRollup: true, AllowDirect: true,
-		Replicas: max(b.cfg.Replicas, 1), MaxMsgsPerSubject: 1 << 40,
+	err = b.settle(ctx, func(ctx context.Context) error {
+		_, err := b.js.CreateStream(ctx, jetstream.StreamConfig{
+			Name:        "OBJ_" + bucket,
+			Description: "artifacts of Stevedore: bytes by their SHA-256",
+			Subjects:    []string{"$O." + bucket + ".C.>", "$O." + bucket + ".M.>"},
+			Discard:     jetstream.DiscardNew, AllowRollup: true, AllowDirect: true,
+			Replicas: max(b.cfg.Replicas, 1), MaxMsgsPerSubject: 1 << 40,
+		})
+		return err
 	})
 	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 		return nil
@@ -183,7 +212,10 @@ func (b *Bus) ProvisionConsumers(ctx context.Context, queues []string) error {
 func (b *Bus) consumer(ctx context.Context, c Consumer) (jetstream.Consumer, error) {
 	cons, err := b.js.Consumer(ctx, b.StreamName(c.Stream), c.Name)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		cons, err = b.js.CreateConsumer(ctx, b.StreamName(c.Stream), b.consumerConfig(c))
+		err = b.settle(ctx, func(ctx context.Context) (err error) {
+			cons, err = b.js.CreateConsumer(ctx, b.StreamName(c.Stream), b.consumerConfig(c))
+			return err
+		})
 		if errors.Is(err, jetstream.ErrConsumerExists) { // another process was first
 			cons, err = b.js.Consumer(ctx, b.StreamName(c.Stream), c.Name)
 		}

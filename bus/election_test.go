@@ -1,0 +1,61 @@
+package bus_test
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server/ats"
+	"github.com/nats-io/nats.go"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+)
+
+// A cluster answers for a new stream, bucket or consumer when its replicas have a
+// leader, and a second vote is held after up to 9 s. That was more than a request may
+// take, so that provisioning failed on busy machines.
+func TestProvisionThroughElections(t *testing.T) {
+	const election = 9 * time.Second
+	ats.Register() // the server's clock, outside of the bubble
+	defer ats.Unregister()
+	bustest.Bubble(t, func(t *testing.T) {
+		s := bustest.Server(t)
+		api := bare(t, s, bus.Config{}).Conn()
+		var made atomic.Int32
+		_, err := api.Subscribe("slow.>", func(m *nats.Msg) {
+			subject := "$JS.API." + strings.TrimPrefix(m.Subject, "slow.")
+			answer, err := api.RequestMsg(&nats.Msg{Subject: subject, Header: m.Header, Data: m.Data}, time.Second)
+			if err != nil {
+				return // the test has failed and ended
+			}
+			if strings.Contains(subject, ".CREATE.") || strings.Contains(subject, ".UPDATE.") {
+				made.Add(1)
+				time.Sleep(election)
+			}
+			_ = m.RespondMsg(&nats.Msg{Header: answer.Header, Data: answer.Data}) // who asked may be gone
+		})
+		if err == nil {
+			err = api.Flush()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := bare(t, s, bus.Config{APIPrefix: "slow", MaxBytes: 16 << 20})
+		if _, err := b.Provision(t.Context(), false); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.ProvisionConsumers(t.Context(), []string{bus.DefaultQueue}); err != nil {
+			t.Fatal(err)
+		}
+		bigger := bare(t, s, bus.Config{APIPrefix: "slow", MaxBytes: 17 << 20})
+		if _, err := bigger.Provision(t.Context(), true); err != nil {
+			t.Fatal(err)
+		}
+		// Streams, buckets, consumers, and streams that are bounded.
+		if got, want := made.Load(), int32(6+4+4+5); got != want {
+			t.Errorf("the server was asked to make or change %d things, want %d", got, want)
+		}
+	})
+}
