@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -94,5 +96,61 @@ func TestLastOnACluster(t *testing.T) {
 	all, err := b.Scan(t.Context(), bus.Results, b.Result("*", "*"), 10, 1<<20, func(bus.Stored) bool { found++; return true })
 	if !all || err != nil || found != 1 {
 		t.Errorf("scan: %d, all %t, %v", found, all, err)
+	}
+}
+
+// What --replicas says holds for buckets, too: they used to be left where they were
+// without a word, the bytes of all artifacts on one server.
+func TestProvisionReplicasOfBuckets(t *testing.T) {
+	if testing.Short() {
+		t.Skip("three servers take some seconds")
+	}
+	urls := startCluster(t)
+	connect := func(replicas int) *bus.Bus {
+		b, err := bus.Connect(t.Context(), bus.Config{Server: urls[0], Replicas: replicas, MaxBytes: 16 << 20, Log: bustest.Log(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(b.Close)
+		return b
+	}
+	buckets := []string{"KV_stevedore_state", "KV_stevedore_artifacts", "KV_stevedore_tasks", "OBJ_stevedore_blobs"}
+	differences := func(b *bus.Bus, update bool) (of []string) {
+		diffs, err := b.Provision(t.Context(), update)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range diffs {
+			if strings.HasPrefix(d.Name, "KV_") || strings.HasPrefix(d.Name, "OBJ_") {
+				of = append(of, d.Name)
+				if d.Setting != "num_replicas" || d.Have != "1" || d.Want != "3" {
+					t.Errorf("unexpected difference: %s", d)
+				}
+			}
+		}
+		return of
+	}
+	if got := differences(connect(1), false); got != nil {
+		t.Errorf("new buckets differ: %q", got)
+	}
+	b := connect(3)
+	if got := differences(b, false); !slices.Equal(got, buckets) {
+		t.Errorf("%q differ, want %q", got, buckets)
+	}
+	for _, name := range buckets {
+		if got := config(t, b, name).Replicas; got != 1 {
+			t.Errorf("%s was altered: %d replicas", name, got)
+		}
+	}
+	if got := differences(b, true); !slices.Equal(got, buckets) {
+		t.Errorf("an update says that %q differ, want %q", got, buckets)
+	}
+	for _, name := range buckets {
+		if got := config(t, b, name).Replicas; got != 3 {
+			t.Errorf("%s was not updated: %d replicas", name, got)
+		}
+	}
+	if got := differences(connect(0), false); got != nil {
+		t.Errorf("without a number of replicas %q differ", got)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Difference is one setting of an existing stream that is not what
+// Difference is one setting of an existing stream or bucket that is not what
 // this version would create.
 type Difference struct {
 	Name    string `json:"name"`
@@ -22,31 +22,34 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s: %s is %s, want %s", d.Name, d.Setting, d.Have, d.Want)
 }
 
-// Provision creates the streams and buckets that are missing. A stream that
-// exists is altered only if update says so; otherwise the differences are
-// returned for the operator to see. Buckets that exist stay as they are. It needs the right to look at streams, and the right to
-// create them only if one is missing.
+// Provision creates the streams and buckets that are missing. What exists is altered
+// only if update says so; otherwise the differences are returned for the operator to
+// see. A bucket goes by the name of the stream that it is. It needs the right to look
+// at streams, and the right to create them only if one is missing.
 func (b *Bus) Provision(ctx context.Context, update bool) ([]Difference, error) {
 	var diffs []Difference
-	for _, want := range b.streams() {
-		d, err := b.provisionStream(ctx, want, update)
+	provision := func(want jetstream.StreamConfig, align func(have *jetstream.StreamConfig, want jetstream.StreamConfig) []Difference) error {
+		d, err := b.provisionStream(ctx, want, align, update)
 		if err != nil {
-			return diffs, fmt.Errorf("provision stream %s: %w", want.Name, err)
+			return fmt.Errorf("provision stream %s: %w", want.Name, err)
 		}
 		diffs = append(diffs, d...)
+		return nil
 	}
-	for _, bucket := range []string{StateBucket, ArtifactsBucket, TasksBucket} {
-		if err := b.provisionKV(ctx, b.BucketName(bucket)); err != nil {
-			return diffs, fmt.Errorf("provision bucket %s: %w", b.BucketName(bucket), err)
+	for _, want := range b.streams() {
+		if err := provision(want, align); err != nil {
+			return diffs, err
 		}
 	}
-	if err := b.provisionBlobs(ctx, b.BucketName(BlobsBucket)); err != nil {
-		return diffs, fmt.Errorf("provision object store %s: %w", b.BucketName(BlobsBucket), err)
+	for _, want := range b.buckets() {
+		if err := provision(want, alignBucket); err != nil {
+			return diffs, err
+		}
 	}
 	return diffs, nil
 }
 
-func (b *Bus) provisionStream(ctx context.Context, want jetstream.StreamConfig, update bool) ([]Difference, error) {
+func (b *Bus) provisionStream(ctx context.Context, want jetstream.StreamConfig, align func(have *jetstream.StreamConfig, want jetstream.StreamConfig) []Difference, update bool) ([]Difference, error) {
 	stream, err := b.js.Stream(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		err = b.createStream(ctx, want)
@@ -115,6 +118,8 @@ func (b *Bus) createStream(ctx context.Context, want jetstream.StreamConfig) err
 		switch {
 		case !ok || api.ErrorCode != errStorageExceeded && api.ErrorCode != errResourcesExceeded:
 			return err
+		case want.MaxBytes <= 0: // it reserves nothing
+			return err
 		case b.cfg.MaxBytes > 0 || want.MaxBytes/2 < minMaxBytes:
 			return fmt.Errorf("%w: it wants to reserve %d MiB; make room on the server's disk, or ask for less with --max-bytes", err, want.MaxBytes>>20)
 		}
@@ -141,6 +146,18 @@ func align(have *jetstream.StreamConfig, want jetstream.StreamConfig) []Differen
 	return d.found
 }
 
+// alignBucket is align for a bucket. How much it may hold, and for how long, is the
+// operator's.
+func alignBucket(have *jetstream.StreamConfig, want jetstream.StreamConfig) []Difference {
+	d := differences{name: want.Name}
+	setting(&d, "discard", &have.Discard, want.Discard)
+	setting(&d, "num_replicas", &have.Replicas, want.Replicas)
+	setting(&d, "allow_direct", &have.AllowDirect, want.AllowDirect)
+	setting(&d, "allow_msg_ttl", &have.AllowMsgTTL, want.AllowMsgTTL)
+	setting(&d, "subject_delete_marker_ttl", &have.SubjectDeleteMarkerTTL, want.SubjectDeleteMarkerTTL)
+	return d.found
+}
+
 type differences struct {
 	name  string
 	found []Difference
@@ -151,46 +168,6 @@ func setting[T any](d *differences, name string, have *T, want T) {
 		d.found = append(d.found, Difference{Name: d.name, Setting: name, Have: h, Want: w})
 		*have = want
 	}
-}
-
-func (b *Bus) provisionKV(ctx context.Context, bucket string) error {
-	_, err := b.js.KeyValue(ctx, bucket)
-	if !errors.Is(err, jetstream.ErrBucketNotFound) {
-		return err
-	}
-	err = b.settle(ctx, func(ctx context.Context) error {
-		_, err := b.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
-			Bucket: bucket, Storage: jetstream.FileStorage, Replicas: max(b.cfg.Replicas, 1), LimitMarkerTTL: time.Hour,
-		})
-		return err
-	})
-	if errors.Is(err, jetstream.ErrBucketExists) {
-		return nil
-	}
-	return err
-}
-
-// provisionBlobs makes an object store as the store of artifacts does; see there
-// for the limit on messages.
-func (b *Bus) provisionBlobs(ctx context.Context, bucket string) error {
-	_, err := b.js.ObjectStore(ctx, bucket)
-	if !errors.Is(err, jetstream.ErrBucketNotFound) {
-		return err
-	}
-	err = b.settle(ctx, func(ctx context.Context) error {
-		_, err := b.js.CreateStream(ctx, jetstream.StreamConfig{
-			Name:        "OBJ_" + bucket,
-			Description: "artifacts of Stevedore: bytes by their SHA-256",
-			Subjects:    []string{"$O." + bucket + ".C.>", "$O." + bucket + ".M.>"},
-			Discard:     jetstream.DiscardNew, AllowRollup: true, AllowDirect: true,
-			Replicas: max(b.cfg.Replicas, 1), MaxMsgsPerSubject: 1 << 40,
-		})
-		return err
-	})
-	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-		return nil
-	}
-	return err
 }
 
 // ProvisionConsumers creates the consumers that workers and notifiers share, but

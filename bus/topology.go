@@ -100,6 +100,31 @@ func (b *Bus) streams() []jetstream.StreamConfig {
 	return []jetstream.StreamConfig{calls, results, ticks, outbox, sessions, dead}
 }
 
+// buckets are the streams that the stock clients would make of the buckets.
+func (b *Bus) buckets() []jetstream.StreamConfig {
+	base := func(name, description string, subjects ...string) jetstream.StreamConfig {
+		return jetstream.StreamConfig{
+			Name: name, Description: description, Subjects: subjects,
+			Storage: jetstream.FileStorage, Replicas: max(b.cfg.Replicas, 1),
+			Discard: jetstream.DiscardNew, AllowRollup: true, AllowDirect: true,
+			MaxBytes: -1, MaxMsgs: -1,
+		}
+	}
+	var all []jetstream.StreamConfig
+	for _, bucket := range []string{StateBucket, ArtifactsBucket, TasksBucket} {
+		name := b.BucketName(bucket)
+		kv := base("KV_"+name, "", "$KV."+name+".>")
+		kv.MaxMsgsPerSubject, kv.DenyDelete = 1, true
+		kv.AllowMsgTTL, kv.SubjectDeleteMarkerTTL = true, time.Hour
+		all = append(all, kv)
+	}
+	// As the store of artifacts makes it; see there for the limit on messages.
+	name := b.BucketName(BlobsBucket)
+	blobs := base("OBJ_"+name, "artifacts of Stevedore: bytes by their SHA-256", "$O."+name+".C.>", "$O."+name+".M.>")
+	blobs.MaxMsgsPerSubject = 1 << 40
+	return append(all, blobs)
+}
+
 // defaultMaxBytes bounds a stream where nothing else is said.
 const defaultMaxBytes = 1 << 30
 
