@@ -116,11 +116,11 @@ func TestProvisionReplicasOfBuckets(t *testing.T) {
 	}
 	buckets := []string{"KV_stevedore_state", "KV_stevedore_artifacts", "KV_stevedore_tasks", "OBJ_stevedore_blobs"}
 	differences := func(b *bus.Bus, update bool) (of []string) {
-		diffs, err := b.Provision(t.Context(), update)
+		got, err := b.Provision(t.Context(), update)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, d := range diffs {
+		for _, d := range got.Differences {
 			if strings.HasPrefix(d.Name, "KV_") || strings.HasPrefix(d.Name, "OBJ_") {
 				of = append(of, d.Name)
 				if d.Setting != "num_replicas" || d.Have != "1" || d.Want != "3" {

@@ -22,44 +22,56 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s: %s is %s, want %s", d.Name, d.Setting, d.Have, d.Want)
 }
 
+// Provisioned is what Provision found and did.
+type Provisioned struct {
+	// Created are the streams and buckets that were missing, by name.
+	Created []string
+	// Differences are what was not as this version would create it.
+	Differences []Difference
+}
+
 // Provision creates the streams and buckets that are missing. What exists is altered
 // only if update says so; otherwise the differences are returned for the operator to
-// see. A bucket goes by the name of the stream that it is. It needs the right to look
-// at streams, and the right to create them only if one is missing.
-func (b *Bus) Provision(ctx context.Context, update bool) ([]Difference, error) {
-	var diffs []Difference
+// see. A bucket goes by the name of the stream that it is. With an error, what was
+// done before it is returned. It needs the right to look at streams, and the right to
+// create them only if one is missing.
+func (b *Bus) Provision(ctx context.Context, update bool) (Provisioned, error) {
+	var done Provisioned
 	provision := func(want jetstream.StreamConfig, align func(have *jetstream.StreamConfig, want jetstream.StreamConfig) []Difference) error {
-		d, err := b.provisionStream(ctx, want, align, update)
+		created, diffs, err := b.provisionStream(ctx, want, align, update)
 		if err != nil {
 			return fmt.Errorf("provision stream %s: %w", want.Name, err)
 		}
-		diffs = append(diffs, d...)
+		if created {
+			done.Created = append(done.Created, want.Name)
+		}
+		done.Differences = append(done.Differences, diffs...)
 		return nil
 	}
 	for _, want := range b.streams() {
 		if err := provision(want, align); err != nil {
-			return diffs, err
+			return done, err
 		}
 	}
 	for _, want := range b.buckets() {
 		if err := provision(want, alignBucket); err != nil {
-			return diffs, err
+			return done, err
 		}
 	}
-	return diffs, nil
+	return done, nil
 }
 
-func (b *Bus) provisionStream(ctx context.Context, want jetstream.StreamConfig, align func(have *jetstream.StreamConfig, want jetstream.StreamConfig) []Difference, update bool) ([]Difference, error) {
+func (b *Bus) provisionStream(ctx context.Context, want jetstream.StreamConfig, align func(have *jetstream.StreamConfig, want jetstream.StreamConfig) []Difference, update bool) (created bool, diffs []Difference, err error) {
 	stream, err := b.js.Stream(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		err = b.createStream(ctx, want)
 		if !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-			return nil, err
+			return err == nil, nil, err
 		}
 		stream, err = b.js.Stream(ctx, want.Name) // another process was first
 	}
 	if err != nil {
-		return nil, err
+		return false, nil, err
 	}
 	config := stream.CachedInfo().Config
 	if b.cfg.Replicas <= 0 {
@@ -68,11 +80,11 @@ func (b *Bus) provisionStream(ctx context.Context, want jetstream.StreamConfig, 
 	if b.cfg.MaxBytes <= 0 {
 		want.MaxBytes = config.MaxBytes
 	}
-	diffs := align(&config, want)
+	diffs = align(&config, want)
 	if len(diffs) == 0 || !update {
-		return diffs, nil
+		return false, diffs, nil
 	}
-	return diffs, b.settle(ctx, func(ctx context.Context) error {
+	return false, diffs, b.settle(ctx, func(ctx context.Context) error {
 		_, err := b.js.UpdateStream(ctx, config)
 		return err
 	})

@@ -26,10 +26,10 @@ func bare(t *testing.T, s *bus.Server, cfg bus.Config) *bus.Bus {
 func TestProvisionIsIdempotent(t *testing.T) {
 	s := bustest.Server(t)
 	b := bare(t, s, bus.Config{})
-	for range 2 {
-		diffs, err := b.Provision(t.Context(), false)
-		if err != nil || len(diffs) != 0 {
-			t.Fatalf("differences %v, %v", diffs, err)
+	for _, created := range []int{10, 0} {
+		got, err := b.Provision(t.Context(), false)
+		if err != nil || len(got.Differences) != 0 || len(got.Created) != created {
+			t.Fatalf("got %+v, %v, want %d created", got, err, created)
 		}
 	}
 	for _, stream := range []string{bus.Calls, bus.Results, bus.Ticks, bus.Outbox, bus.Sessions, bus.Dead} {
@@ -50,12 +50,12 @@ func TestProvisionExisting(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	diffs, err := b.Provision(t.Context(), false)
+	got, err := b.Provision(t.Context(), false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var all []string
-	for _, d := range diffs {
+	for _, d := range got.Differences {
 		if d.Name != name {
 			t.Errorf("difference of another stream: %s", d)
 		}
@@ -67,22 +67,22 @@ func TestProvisionExisting(t *testing.T) {
 			t.Errorf("differences lack %q:\n%s", want, text)
 		}
 	}
-	if got := config(t, b, name); got.MaxMsgsPerSubject != 5 || got.MaxAge != time.Hour {
-		t.Errorf("the stream was altered: %+v", got)
+	if c := config(t, b, name); c.MaxMsgsPerSubject != 5 || c.MaxAge != time.Hour {
+		t.Errorf("the stream was altered: %+v", c)
 	}
 
 	if _, err := b.Provision(t.Context(), true); err != nil {
 		t.Fatal(err)
 	}
-	got := config(t, b, name)
-	if got.MaxMsgsPerSubject != 1 || !got.DiscardNewPerSubject || got.MaxAge != 7*24*time.Hour {
-		t.Errorf("not updated: %+v", got)
+	updated := config(t, b, name)
+	if updated.MaxMsgsPerSubject != 1 || !updated.DiscardNewPerSubject || updated.MaxAge != 7*24*time.Hour {
+		t.Errorf("not updated: %+v", updated)
 	}
-	if got.Description != "the operator's" || got.Metadata["team"] != "ops" || got.Compression != jetstream.S2Compression {
-		t.Errorf("the operator's own settings are lost: %+v", got)
+	if updated.Description != "the operator's" || updated.Metadata["team"] != "ops" || updated.Compression != jetstream.S2Compression {
+		t.Errorf("the operator's own settings are lost: %+v", updated)
 	}
-	if diffs, err := b.Provision(t.Context(), false); err != nil || len(diffs) != 0 {
-		t.Errorf("differences %v, %v", diffs, err)
+	if got, err := b.Provision(t.Context(), false); err != nil || len(got.Differences) != 0 {
+		t.Errorf("got %+v, %v", got, err)
 	}
 }
 
@@ -102,8 +102,8 @@ func TestProvisionAtOnce(t *testing.T) {
 	for range 4 {
 		b := bare(t, s, bus.Config{})
 		wg.Go(func() {
-			if diffs, err := b.Provision(t.Context(), false); err != nil || len(diffs) != 0 {
-				t.Errorf("differences %v, %v", diffs, err)
+			if got, err := b.Provision(t.Context(), false); err != nil || len(got.Differences) != 0 {
+				t.Errorf("got %+v, %v", got, err)
 			}
 		})
 	}

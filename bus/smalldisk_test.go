@@ -31,8 +31,8 @@ func TestProvisionOnASmallDisk(t *testing.T) {
 	}
 	defer modest.Close()
 	for range 2 { // the second time nothing differs
-		if diffs, err := modest.Provision(t.Context(), false); err != nil || len(diffs) > 0 {
-			t.Errorf("differences %v, %v", diffs, err)
+		if got, err := modest.Provision(t.Context(), false); err != nil || len(got.Differences) > 0 {
+			t.Errorf("got %+v, %v", got, err)
 		}
 	}
 	if _, err := modest.Publish(t.Context(), bus.Message{Subject: "stevedore.call.default.x", Body: []byte("{}"), Key: "k"}); err != nil {

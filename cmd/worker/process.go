@@ -138,11 +138,11 @@ const (
 // run puts the parts together and works until ctx ends. ready is called when
 // the process can be used; what it returns is called at the end.
 func (o *processOptions) run(ctx context.Context, b *bus.Bus, log zerolog.Logger, stdout io.Writer, ready func() (func() error, error), extra ...tools.Tool) (err error) {
-	diffs, err := b.Provision(ctx, false)
+	provisioned, err := b.Provision(ctx, false)
 	if err != nil {
 		return err
 	}
-	for _, d := range diffs {
+	for _, d := range provisioned.Differences {
 		log.Warn().Str("stream", d.Name).Str("setting", d.Setting).Str("have", d.Have).Str("want", d.Want).Msg("stream differs; see worker provision")
 	}
 	store, closeStore, err := o.openStore(ctx, b)

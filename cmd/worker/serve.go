@@ -69,9 +69,11 @@ func newServeCommand() *cobra.Command {
 	return cmd
 }
 
-const provisionHelp = `Create the streams and buckets that Stevedore needs, where they are missing. What
-exists and differs is listed, and changed only with --update. Afterwards workers
-can run without the right to create streams and buckets; consumers they still make.
+const provisionHelp = `Create the streams and buckets that Stevedore needs, where they are missing, and
+list what was created. What exists and differs is listed, and changed only with
+--update. Afterwards workers can run without the right to create streams and
+buckets; consumers they still make. How much a bucket may hold, and for how long,
+is the operator's.
 
 ` + cli.ExitCodesHelp
 
@@ -100,22 +102,26 @@ func newProvisionCommand() *cobra.Command {
 				return err
 			}
 			defer b.Close()
-			diffs, err := b.Provision(cmd.Context(), update)
+			got, err := b.Provision(cmd.Context(), update)
 			if err == nil {
 				err = b.ProvisionConsumers(cmd.Context(), queues)
 			}
-			for _, d := range diffs {
-				fmt.Fprintln(cmd.OutOrStdout(), d)
+			out := cmd.OutOrStdout()
+			for _, name := range got.Created {
+				fmt.Fprintf(out, "%s: created\n", name)
+			}
+			for _, d := range got.Differences {
+				fmt.Fprintln(out, d)
 			}
 			switch {
 			case err != nil:
 				return err
-			case len(diffs) == 0:
-				fmt.Fprintln(cmd.OutOrStdout(), "All streams are as they should be, and no bucket is missing.")
-			case update:
-				fmt.Fprintln(cmd.OutOrStdout(), "Updated.")
-			default:
-				return cli.Exit(cli.ExitFailed, "%d settings differ; \"worker provision --update\" changes them", len(diffs))
+			case len(got.Differences) > 0 && !update:
+				return cli.Exit(cli.ExitFailed, "%d settings differ; \"worker provision --update\" changes them", len(got.Differences))
+			case len(got.Differences) > 0:
+				fmt.Fprintln(out, "Updated.")
+			case len(got.Created) == 0:
+				fmt.Fprintln(out, "All streams and buckets are as they should be.")
 			}
 			return nil
 		},
