@@ -57,7 +57,8 @@ type Ack struct {
 
 // Publish publishes durably: when it returns without an error, the message is
 // stored. A missing acknowledgement says nothing about the message, so the
-// publish is repeated with the same key. ErrTaken, ErrFull, ErrConflict,
+// publish is repeated with the same key, for half a minute; then the error is an
+// ErrUnreachable. ErrTaken, ErrFull, ErrConflict,
 // ErrTooLarge and a closed connection are final. All durable publishing of
 // Stevedore goes through here.
 func (b *Bus) Publish(ctx context.Context, m Message) (Ack, error) {
@@ -73,18 +74,31 @@ func (b *Bus) Publish(ctx context.Context, m Message) (Ack, error) {
 	if err == nil || isFinal(err) {
 		return ack, publishError(m.Subject, err)
 	}
+	err = b.persist(ctx, isFinal, func() error {
+		ack, err = b.publishOnce(ctx, m)
+		return err
+	})
+	return ack, publishError(m.Subject, err)
+}
+
+// persist calls f until it succeeds or fails for good. If it did neither for half a
+// minute, as while a cluster has no leader, the error is an ErrUnreachable.
+func (b *Bus) persist(ctx context.Context, isFinal func(error) bool, f func() error) error {
 	policy := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(50*time.Millisecond),
 		backoff.WithMaxInterval(2*time.Second),
 		backoff.WithMaxElapsedTime(publishPatience))
-	err = backoff.Retry(func() error {
-		ack, err = b.publishOnce(ctx, m)
+	err := backoff.Retry(func() error {
+		err := f()
 		if isFinal(err) {
 			return backoff.Permanent(err)
 		}
 		return err
 	}, backoff.WithContext(policy, ctx))
-	return ack, publishError(m.Subject, err)
+	if err == nil || isFinal(err) || isRefusal(err) || ctx.Err() != nil {
+		return err
+	}
+	return fmt.Errorf("%w: JetStream at %s did not work for %s: %w", ErrUnreachable, b.address(), publishPatience, err)
 }
 
 func (b *Bus) publishOnce(ctx context.Context, m Message) (Ack, error) {
@@ -126,6 +140,12 @@ func classify(err error) error {
 func isFinal(err error) bool {
 	return errors.Is(err, ErrTaken) || errors.Is(err, ErrConflict) || errors.Is(err, ErrFull) || errors.Is(err, ErrTooLarge) ||
 		errors.Is(err, nats.ErrConnectionClosed)
+}
+
+// isRefusal reports whether the server will answer a request the same way again.
+func isRefusal(err error) bool {
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && api.Code < 500 || errors.Is(err, nats.ErrPermissionViolation)
 }
 
 func publishError(subject string, err error) error {

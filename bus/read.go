@@ -72,11 +72,21 @@ const (
 // key may be forgotten: publishing it again would make it two. That is so if it
 // was published long ago, or if it was requeued, because then the message has
 // another key. Others are told by their key. It looks at the first 1,000 at most,
-// and at the first 256 that are young.
+// and at the first 256 that are young. A server that gives no answer is asked again
+// for half a minute; then the error is an ErrUnreachable.
 func (b *Bus) OldCall(ctx context.Context, subject string, is func(body []byte) bool) (found bool, err error) {
 	if err := CheckSubject(subject); err != nil {
 		return false, err
 	}
+	isFinal := func(err error) bool { return isFinal(err) || isRefusal(err) }
+	err = b.persist(ctx, isFinal, func() error {
+		found, err = b.oldCall(ctx, subject, is)
+		return err
+	})
+	return found, err
+}
+
+func (b *Bus) oldCall(ctx context.Context, subject string, is func(body []byte) bool) (found bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.Timeout)
 	defer cancel()
 	if _, err := b.streamHandle(ctx, Calls); errors.Is(err, jetstream.ErrStreamNotFound) {

@@ -170,7 +170,7 @@ func TestSubmitSaysWhetherTheCallIsAccepted(t *testing.T) {
 		t.Errorf("the wait was over before it began: %v", err)
 	}
 	s.Close()
-	if err := submit(time.Minute); err == nil || errors.Is(err, rpc.ErrPending) || !strings.Contains(err.Error(), "not published") {
+	if err := submit(time.Second); err == nil || errors.Is(err, rpc.ErrPending) || !strings.Contains(err.Error(), "not published") {
 		t.Errorf("no server: %v", err)
 	}
 	if n := b.Conn().NumSubscriptions(); n != subscriptions {

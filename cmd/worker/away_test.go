@@ -7,9 +7,12 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
@@ -198,6 +201,94 @@ func TestWatchWhileTheBusIsAway(t *testing.T) {
 					isGone(t, err, far, "watch it again")
 				} else if err != nil || !strings.Contains(out.String(), "c1  succeeded") {
 					t.Errorf("got %v and %q, want the end", err, out.String())
+				}
+			})
+		})
+	}
+}
+
+// A call is submitted when JetStream answers again, as it does some seconds after a
+// server of a cluster died. It used to be tried once, and before it was published it
+// was said to wait.
+func TestCallWhileJetStreamIsAway(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		wait time.Duration
+		away time.Duration
+		gone bool
+	}{
+		{"election", time.Hour, 20 * time.Second, false},
+		{"lasting", time.Hour, 50 * time.Second, true},
+		{"longer than the wait", 10 * time.Second, 50 * time.Second, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			bustest.Bubble(t, func(t *testing.T) {
+				l, b, far := farFrom(t, dir)
+				defer l.Close()
+				var away atomic.Bool
+				away.Store(true)
+				if _, err := b.Conn().Subscribe("away.>", func(m *nats.Msg) {
+					if away.Load() && !strings.Contains(m.Subject, ".CONSUMER.INFO.") {
+						return // a server knows the consumers that it leads itself
+					}
+					answer, err := b.Conn().RequestMsg(&nats.Msg{Subject: "$JS.API." + strings.TrimPrefix(m.Subject, "away."), Header: m.Header, Data: m.Data}, time.Minute)
+					if err == nil {
+						err = m.RespondMsg(&nats.Msg{Header: answer.Header, Data: answer.Data})
+					}
+					if err != nil {
+						t.Error(err)
+					}
+				}); err != nil {
+					t.Fatal(err)
+				}
+				if err := b.Conn().Flush(); err != nil {
+					t.Fatal(err)
+				}
+				far.APIPrefix = "away"
+				o := callOptions{connection: far, logging: cli.Logging{Level: "off", Format: "json"}, queue: bus.DefaultQueue, wait: test.wait}
+				o.call = tools.Call{ID: "c1", Session: "s1", Tool: "slow", Args: []byte(`{}`)}
+				var stdout, stderr strings.Builder
+				ended := make(chan error, 1)
+				go func() { ended <- submit(t.Context(), o, &stdout, &stderr) }()
+				time.Sleep(test.away)
+				if test.gone {
+					err := <-ended
+					coded, ok := errors.AsType[*cli.Error](err)
+					if !errors.Is(err, bus.ErrUnreachable) && !(ok && coded.Code == cli.ExitUnreachable) {
+						t.Fatalf("got %v, want %v", err, bus.ErrUnreachable)
+					}
+					for _, text := range []string{"it was not published", "again with --id c1"} {
+						if !strings.Contains(err.Error(), text) {
+							t.Errorf("%q does not say %q", err, text)
+						}
+					}
+					if stderr.Len() > 0 {
+						t.Errorf("of a call that was not published it says %q", &stderr)
+					}
+					return
+				}
+				away.Store(false)
+				for there := false; !there; time.Sleep(time.Second) {
+					var err error
+					if _, there, err = b.Last(t.Context(), bus.Calls, b.Call(bus.DefaultQueue, "slow")); err != nil {
+						t.Fatal(err)
+					}
+					select {
+					case err := <-ended:
+						t.Fatalf("it ended with %v", err)
+					default:
+					}
+				}
+				body, err := bus.Encode(tools.ResultEvent{ID: "c1", Session: "s1", Outcome: tools.Completed, Result: tools.Result{ForLLM: "there it is"}})
+				if err == nil {
+					_, err = b.Publish(t.Context(), bus.Message{Subject: b.Result("s1", "c1"), Body: body})
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := <-ended; err != nil || stdout.String() != "there it is\n" {
+					t.Errorf("got %v and %q, want the result", err, &stdout)
 				}
 			})
 		})

@@ -31,8 +31,8 @@ NAME=VALUE pairs, in which a VALUE that is JSON is taken as JSON:
 
 A call that is submitted again under the same --id is not run again; its result
 is printed again. If --wait is over the call goes on: submit it again to wait. A
-bus that is restarted meanwhile is waited for, and one that stays away for half a
-minute ends the command, not the call.
+bus that is restarted meanwhile is waited for, also to submit the call, and one that
+stays away for half a minute ends the command, not the call.
 
 ` + cli.ExitCodesHelp
 
@@ -150,6 +150,9 @@ func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error 
 	wait, cancel := context.WithTimeout(there, o.wait)
 	defer cancel()
 	stop := watchQueue(wait, b, o.queue, func() {
+		if !queued(wait, b, o.call) {
+			return
+		}
 		fmt.Fprintf(stderr, "worker: no worker serves the queue %q; the call waits there until one does: start it with %s\n", o.queue, whoServes(o.queue))
 	})
 	event, err := rpc.Submit(wait, b, o.queue, o.call)
@@ -166,10 +169,14 @@ func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error 
 			accepted = "was accepted"
 		}
 		return fmt.Errorf("%w; the call %s: when the bus is back, submit it again with --id %s to wait for it, or see worker tasks", gone(there, b), accepted, shellWord(o.call.ID))
+	case errors.Is(err, bus.ErrUnreachable):
+		return fmt.Errorf("%w; when the bus is back, submit it again with --id %s", err, shellWord(o.call.ID))
 	case errors.Is(err, rpc.ErrPending):
 		return cli.Exit(cli.ExitPending, "no answer after %s; %s The call goes on: submit it again with --id %s to wait for it, or see worker tasks", o.wait, whereItStands(ctx, b, o), shellWord(o.call.ID))
 	case tools.CodeOf(err) == tools.CodeMismatch, tools.CodeOf(err) == tools.CodeInvalidCall:
 		return cli.Exit(cli.ExitUsage, "%w", err)
+	case errors.Is(err, context.DeadlineExceeded): // the bus did not take it
+		return cli.Exit(cli.ExitUnreachable, "no answer of the bus after %s: %w; when it is back, submit it again with --id %s", o.wait, err, shellWord(o.call.ID))
 	case err != nil:
 		return err
 	}
