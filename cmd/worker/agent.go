@@ -18,9 +18,9 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )
 
-const agentHelp = `Say something to an agent, wait for its answer, and print it. A worker that has a
-model must be up; any of them runs the agent, and goes on with it if another one
-dies:
+const agentHelp = `Say something to an agent, wait for its answer, and print it; what its last tool
+had for the user goes to standard error. A worker that has a model must be up; any
+of them runs the agent, and goes on with it if another one dies:
 
   worker up --model anthropic:claude-sonnet-4-5
   worker agent "which of the files here is the longest?" --session s1
@@ -137,7 +137,15 @@ func (o promptOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	case err != nil:
 		return err
 	}
-	event.ForLLM = forAsker(event)
+	answer, aside := forAsker(event)
+	if o.json {
+		event.ForLLM = aside + answer
+	} else {
+		event.ForLLM = answer
+		if _, err := io.WriteString(stderr, cli.Printable(stderr, aside)); err != nil {
+			return err
+		}
+	}
 	if err := printResult(event, o.json, stdout); err != nil {
 		return err
 	}
@@ -193,14 +201,14 @@ func (o *promptOptions) prepare(ctx context.Context, b *bus.Bus, stderr io.Write
 	return err
 }
 
-// forAsker is what who asked an agent reads: what its last tool had for the user,
-// which is all that a channel gets, and behind it the agent's reply.
-func forAsker(event tools.ResultEvent) string {
+// forAsker is what who asked an agent reads: the agent's reply, and aside from it
+// what its last tool had for the user, which is all that a channel gets.
+func forAsker(event tools.ResultEvent) (answer, aside string) {
 	switch {
-	case event.ForUser == "":
-		return event.ForLLM
-	case event.IsError, strings.HasPrefix(event.ForUser, event.ForLLM):
-		return event.ForUser
+	case event.ForUser == "", event.ForUser == event.ForLLM:
+		return event.ForLLM, ""
+	case event.IsError:
+		return event.ForUser, ""
 	}
-	return strings.TrimRight(event.ForUser, "\n") + "\n\n" + event.ForLLM
+	return event.ForLLM, strings.TrimRight(event.ForUser, "\n") + "\n\n"
 }

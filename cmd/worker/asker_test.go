@@ -6,18 +6,23 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// Who asks an agent reads its reply, also behind what its last tool had for the
-// user.
+// Who asks an agent reads its reply, and aside from it what its last tool had for
+// the user, though that may begin as the reply does.
 func TestForAsker(t *testing.T) {
-	for _, test := range []struct{ llm, user, want string }{
-		{"There it is.", "", "There it is."},
-		{"There it is.", "There it is.", "There it is."},
-		{"There it is.", "There it is.\n\n(cut off)", "There it is.\n\n(cut off)"},
-		{"There it is.", "shell-out\n", "shell-out\n\nThere it is."},
+	for _, test := range []struct {
+		llm, user     string
+		isError       bool
+		answer, aside string
+	}{
+		{"There it is.", "", false, "There it is.", ""},
+		{"There it is.", "There it is.", false, "There it is.", ""},
+		{"cut off\nIts last words: There", "There\n\n(cut off)", true, "There\n\n(cut off)", ""},
+		{"There it is.", "shell-out\n", false, "There it is.", "shell-out\n\n"},
+		{"5", "50 files", false, "5", "50 files\n\n"},
 	} {
-		event := tools.ResultEvent{Result: tools.Result{ForLLM: test.llm, ForUser: test.user}}
-		if got := forAsker(event); got != test.want {
-			t.Errorf("reply %q, for the user %q: got %q, want %q", test.llm, test.user, got, test.want)
+		event := tools.ResultEvent{Result: tools.Result{ForLLM: test.llm, ForUser: test.user, IsError: test.isError}}
+		if answer, aside := forAsker(event); answer != test.answer || aside != test.aside {
+			t.Errorf("reply %q, for the user %q: got %q and %q, want %q and %q", test.llm, test.user, answer, aside, test.answer, test.aside)
 		}
 	}
 }
