@@ -28,16 +28,21 @@ func (o *processOptions) openStore(ctx context.Context, b *bus.Bus) (offload.Sto
 		})
 		return store, func() error { return nil }, err
 	case "disk":
-		if where == "" {
-			where = filepath.Join(o.connection.Data, "artifacts")
-		}
-		store, err := offload.OpenDisk(where, cfg)
+		store, err := offload.OpenDisk(o.diskDir(where), cfg)
 		if err != nil {
 			return nil, nil, err
 		}
 		return store, store.Close, nil
 	}
 	return nil, nil, cli.Exit(cli.ExitUsage, "--store %q: want object:BUCKET or disk:DIR", o.store)
+}
+
+// diskDir is where artifacts are on disk.
+func (o *processOptions) diskDir(where string) string {
+	if where == "" {
+		return filepath.Join(o.connection.Data, "artifacts")
+	}
+	return where
 }
 
 const (

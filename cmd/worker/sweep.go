@@ -3,7 +3,10 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"strings"
 	"time"
 
@@ -38,7 +41,11 @@ workers. What is younger than --grace is left alone, because it may be under way
 				return cli.Exit(cli.ExitUsage, "--grace is %s; it can not be negative", grace)
 			}
 			store.connection = o.connection
-			if strings.HasPrefix(store.store, "disk:") {
+			if where, onDisk := strings.CutPrefix(store.store, "disk:"); onDisk {
+				// A worker would make it; to sweep what is not there is a typo.
+				if dir := store.diskDir(where); isMissing(dir) {
+					return cli.Exit(cli.ExitNotFound, "--store %s: there is no directory %q; it must be that of the workers", store.store, dir)
+				}
 				return sweepOnce(cmd, &store, nil, grace, o.json)
 			}
 			return o.with(cmd, func(_ context.Context, b *bus.Bus) error {
@@ -49,6 +56,11 @@ workers. What is younger than --grace is left alone, because it may be under way
 	store.addStoreFlags(cmd.Flags())
 	cmd.Flags().DurationVar(&grace, "grace", sweepGrace, "`TIME` since its last change for which nothing is touched")
 	return cmd
+}
+
+func isMissing(name string) bool {
+	_, err := os.Stat(name)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // sweepOnce needs no bus for a store on disk.
