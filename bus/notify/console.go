@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"io"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -24,7 +24,7 @@ func NewConsole(w io.Writer) *Console { return &Console{w: w} }
 // Send writes n. Nothing in it can change what the terminal shows elsewhere, and
 // its lines are moved in below the first, so that none looks like one of the log.
 func (c *Console) Send(_ context.Context, n Notification) error {
-	text := heading(n) + "\n" + indent(someLines(strings.TrimRight(tools.Escape(n.Text), "\n"))) + "\n"
+	text := heading(n) + "\n" + indent(ends(strings.TrimRight(tools.Escape(n.Text), "\n"))) + "\n"
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, err := io.WriteString(c.w, text); err != nil {
@@ -60,17 +60,57 @@ func heading(n Notification) string {
 	return strings.Join(parts, " ")
 }
 
-// consoleLines is how many lines of a notification the console shows at each
-// end: it is watched, and a long one would bury the others.
-const consoleLines = 10
+// consoleLines and consoleBytes bound what the console shows of a notification at
+// each end: it is watched, and a long one would bury the others.
+const (
+	consoleLines = 10
+	consoleBytes = 4 << 10
+)
 
-// someLines leaves out the middle of a long text, and says so.
-func someLines(text string) string {
-	lines := strings.Split(text, "\n")
-	left := len(lines) - 2*consoleLines
-	if left <= 1 {
+// leftOutHere has no number: a tool, or the way through the bus, may have left out
+// more of the text before it came here.
+const leftOutHere = "[... what stands between is not shown here ...]"
+
+// ends leaves out the middle of a long text, and says so.
+func ends(text string) string {
+	from, to := headEnd(text), tailStart(text)
+	if to-from <= len(leftOutHere) {
 		return text
 	}
-	note := fmt.Sprintf("[... %d lines are not shown here ...]", left)
-	return strings.Join(slices.Concat(lines[:consoleLines], []string{note}, lines[len(lines)-consoleLines:]), "\n")
+	return strings.TrimSuffix(text[:from], "\n") + "\n" + leftOutHere + "\n" + text[to:]
+}
+
+// headEnd returns where the part of a text ends that is shown before its middle.
+func headEnd(text string) int {
+	end := 0
+	for range consoleLines {
+		next := strings.IndexByte(text[end:], '\n') + 1
+		if next == 0 || end+next > consoleBytes {
+			// A line that does not fit is shown as far as it does.
+			end = min(len(text), consoleBytes)
+			for end < len(text) && !utf8.RuneStart(text[end]) {
+				end--
+			}
+			return end
+		}
+		end += next
+	}
+	return end
+}
+
+// tailStart returns where the part begins that is shown after the middle.
+func tailStart(text string) int {
+	start := len(text)
+	for range consoleLines {
+		line := strings.LastIndexByte(text[:max(start-1, 0)], '\n') + 1
+		if len(text)-line > consoleBytes {
+			start = len(text) - consoleBytes
+			for start < len(text) && !utf8.RuneStart(text[start]) {
+				start++
+			}
+			return start
+		}
+		start = line
+	}
+	return start
 }

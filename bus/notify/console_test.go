@@ -3,17 +3,35 @@ package notify
 import (
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
-// A long notification does not bury what came before it.
+// A long notification does not bury what came before it, be it one line or many;
+// and it claims no number of a text that was cut before it came here.
 func TestConsoleLeavesOutTheMiddle(t *testing.T) {
-	var out strings.Builder
-	text := strings.Repeat("line\n", 500) + "last"
-	if err := NewConsole(&out).Send(t.Context(), Notification{Text: text}); err != nil {
-		t.Fatal(err)
+	const note = "  [... what stands between is not shown here ...]\n"
+	for name, text := range map[string]string{
+		"lines":      "first\n" + strings.Repeat("line\n", 500) + "last",
+		"one line":   "first" + strings.Repeat("ä", 32<<10) + "last",
+		"long lines": "first\n" + strings.Repeat(strings.Repeat("a", 3000)+"\n", 30) + "last",
+		"long first": "first" + strings.Repeat("\u6f22", 32<<10) + strings.Repeat("\nline", 15) + "last",
+	} {
+		var out strings.Builder
+		if err := NewConsole(&out).Send(t.Context(), Notification{Text: text}); err != nil {
+			t.Fatal(err)
+		}
+		got := out.String()
+		if lines := strings.Count(got, "\n"); lines > 25 || len(got) > 9<<10 || !utf8.ValidString(got) {
+			t.Errorf("%s: %d lines, %d bytes", name, lines, len(got))
+		}
+		if !strings.Contains(got, "  first") || !strings.Contains(got, note) || !strings.HasSuffix(got, "last\n") {
+			t.Errorf("%s:\n%s", name, got)
+		}
 	}
-	if got := strings.Count(out.String(), "\n"); got > 25 || !strings.Contains(out.String(), "[... 481 lines are not shown here ...]") || !strings.HasSuffix(out.String(), "last\n") {
-		t.Errorf("%d lines:\n%s", got, out.String())
+	for _, whole := range []string{"a", "a\nb", strings.Repeat("x", 8<<10), strings.Repeat("line\n", 20) + "last"} {
+		if got := ends(whole); got != whole {
+			t.Errorf("%d bytes are cut:\n%s", len(whole), got)
+		}
 	}
 }
 
