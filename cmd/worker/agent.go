@@ -126,12 +126,14 @@ func (o promptOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	event, err := busCaller{bus: b}.Call(wait, o.call)
 	stop()
 	switch {
+	case errors.Is(err, rpc.ErrPending) && ctx.Err() != nil:
+		return cli.Exit(cli.ExitPending, "interrupted; the run goes on: wait for its answer with --resume --session %s", cli.ShellWord(o.call.Session))
 	case nobody && errors.Is(err, context.Canceled) && ctx.Err() == nil:
-		return cli.Exit(cli.ExitPending, "no worker with a model is up; the prompt waits on the bus until one is: start it with \"worker serve --model SPEC\", and say the same again with --session %s --id %s to get the answer", shellWord(o.call.Session), shellWord(o.call.ID))
+		return cli.Exit(cli.ExitPending, "no worker with a model is up; the prompt waits on the bus until one is: start it with \"worker serve --model SPEC\", and say the same again with --session %s --id %s to get the answer", cli.ShellWord(o.call.Session), cli.ShellWord(o.call.ID))
 	case err != nil && ctx.Err() == nil && gone(there, b) != nil:
-		return fmt.Errorf("%w; the run may have begun, and goes on then: when the bus is back, say the same again with --session %s --id %s to wait for it", gone(there, b), shellWord(o.call.Session), shellWord(o.call.ID))
+		return fmt.Errorf("%w; the run may have begun, and goes on then: when the bus is back, say the same again with --session %s --id %s to wait for it", gone(there, b), cli.ShellWord(o.call.Session), cli.ShellWord(o.call.ID))
 	case errors.Is(err, rpc.ErrPending) && ctx.Err() == nil:
-		return cli.Exit(cli.ExitPending, "no answer after %s; is a worker with a model up? The run goes on: wait for it with --resume --session %s", o.wait, o.call.Session)
+		return cli.Exit(cli.ExitPending, "no answer after %s; is a worker with a model up? The run goes on: wait for it with --resume --session %s", o.wait, cli.ShellWord(o.call.Session))
 	case tools.CodeOf(err) == tools.CodeMismatch, tools.CodeOf(err) == tools.CodeInvalidCall:
 		return cli.Exit(cli.ExitUsage, "%w", err)
 	case err != nil:
@@ -179,7 +181,7 @@ func (o *promptOptions) prepare(ctx context.Context, b *bus.Bus, stderr io.Write
 		}
 		call, ok := agent.LastCall(entries)
 		if !ok {
-			return cli.Exit(cli.ExitNotFound, "session %q has no run; see worker sessions show %s", o.call.Session, o.call.Session)
+			return cli.Exit(cli.ExitNotFound, "session %q has no run; see worker sessions show %s", o.call.Session, cli.ShellWord(o.call.Session))
 		}
 		if call.Tool != agent.AgentTool { // the conversation of a sub-agent
 			return cli.Exit(cli.ExitUsage, "session %q belongs to a sub-agent; resume the session that started it", o.call.Session)

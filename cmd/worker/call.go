@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"time"
 
@@ -162,21 +161,21 @@ func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error 
 	}
 	switch {
 	case ctx.Err() != nil && errors.Is(err, rpc.ErrPending):
-		return cli.Exit(cli.ExitPending, "interrupted; the call goes on: submit it again with --id %s to wait for it", shellWord(o.call.ID))
+		return cli.Exit(cli.ExitPending, "interrupted; the call goes on: submit it again with --id %s to wait for it", cli.ShellWord(o.call.ID))
 	case err != nil && gone(there, b) != nil:
 		accepted := "may have been accepted"
 		if errors.Is(err, rpc.ErrPending) {
 			accepted = "was accepted"
 		}
-		return fmt.Errorf("%w; the call %s: when the bus is back, submit it again with --id %s to wait for it, or see worker tasks", gone(there, b), accepted, shellWord(o.call.ID))
+		return fmt.Errorf("%w; the call %s: when the bus is back, submit it again with --id %s to wait for it, or see worker tasks", gone(there, b), accepted, cli.ShellWord(o.call.ID))
 	case errors.Is(err, bus.ErrUnreachable):
-		return fmt.Errorf("%w; when the bus is back, submit it again with --id %s", err, shellWord(o.call.ID))
+		return fmt.Errorf("%w; when the bus is back, submit it again with --id %s", err, cli.ShellWord(o.call.ID))
 	case errors.Is(err, rpc.ErrPending):
-		return cli.Exit(cli.ExitPending, "no answer after %s; %s The call goes on: submit it again with --id %s to wait for it, or see worker tasks", o.wait, whereItStands(ctx, b, o), shellWord(o.call.ID))
+		return cli.Exit(cli.ExitPending, "no answer after %s; %s The call goes on: submit it again with --id %s to wait for it, or see worker tasks", o.wait, whereItStands(ctx, b, o), cli.ShellWord(o.call.ID))
 	case tools.CodeOf(err) == tools.CodeMismatch, tools.CodeOf(err) == tools.CodeInvalidCall:
 		return cli.Exit(cli.ExitUsage, "%w", err)
 	case errors.Is(err, context.DeadlineExceeded): // the bus did not take it
-		return cli.Exit(cli.ExitUnreachable, "no answer of the bus after %s: %w; when it is back, submit it again with --id %s", o.wait, err, shellWord(o.call.ID))
+		return cli.Exit(cli.ExitUnreachable, "no answer of the bus after %s: %w; when it is back, submit it again with --id %s", o.wait, err, cli.ShellWord(o.call.ID))
 	case err != nil:
 		return err
 	}
@@ -220,14 +219,6 @@ func whereItStands(ctx context.Context, b *bus.Bus, o callOptions) string {
 		return "it runs on " + cli.OneLine(task.Worker) + "."
 	}
 	return "it has ended just now."
-}
-
-// shellWord writes an id as it can be pasted into a command line.
-func shellWord(id string) string {
-	if tools.IsToken(id) {
-		return id
-	}
-	return strconv.Quote(tools.Excerpt(id, 80))
 }
 
 func printResult(event tools.ResultEvent, asJSON bool, stdout io.Writer) error {

@@ -103,7 +103,7 @@ func up(ctx context.Context, o upOptions, stdout, stderr io.Writer) (err error) 
 		}
 		where := ""
 		if o.connection.Data != cli.DefaultDataDir() {
-			where = " --data " + o.connection.Data
+			where = " --data " + cli.ShellWord(o.connection.Data)
 		}
 		_, err = fmt.Fprintf(stdout, "Stevedore is up at %s\nIts data is in %s; its tools see %s. Try, in another terminal:\n  worker call list_dir path=.%s\n",
 			server.URL(), o.connection.Data, workspace, where)
