@@ -118,6 +118,7 @@ func createBuckets(ctx context.Context, js jetstream.JetStream, cfg ObjectConfig
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		_, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
 			Bucket: cfg.Records, Replicas: replicas, History: 1, Description: "artifacts of Stevedore: records",
+			LimitMarkerTTL: time.Hour, // as bus.Provision makes it
 		})
 		if errors.Is(err, jetstream.ErrBucketExists) {
 			err = nil

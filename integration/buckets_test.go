@@ -1,0 +1,26 @@
+package integration
+
+import (
+	"testing"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/offload"
+)
+
+// TestBucketsOfAProgram: a program that opens the store of artifacts before any
+// worker came makes its buckets as the topology wants them.
+func TestBucketsOfAProgram(t *testing.T) {
+	b, err := bus.Connect(t.Context(), bustest.Server(t).Connect(bus.Config{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if _, err := offload.OpenObject(t.Context(), b.JetStream(), offload.ObjectConfig{}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := b.Provision(t.Context(), false)
+	if err != nil || len(got.Differences) > 0 {
+		t.Errorf("differences %v, %v", got.Differences, err)
+	}
+}
