@@ -58,9 +58,8 @@ type Ack struct {
 // Publish publishes durably: when it returns without an error, the message is
 // stored. A missing acknowledgement says nothing about the message, so the
 // publish is repeated with the same key, for half a minute; then the error is an
-// ErrUnreachable. ErrTaken, ErrFull, ErrConflict,
-// ErrTooLarge and a closed connection are final. All durable publishing of
-// Stevedore goes through here.
+// ErrUnreachable. ErrTaken, ErrFull, ErrConflict, ErrTooLarge and a closed
+// connection are final. All durable publishing of Stevedore goes through here.
 func (b *Bus) Publish(ctx context.Context, m Message) (Ack, error) {
 	if err := CheckSubject(m.Subject); err != nil {
 		return Ack{}, fmt.Errorf("publish: %w", err)

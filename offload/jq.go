@@ -48,7 +48,8 @@ func (j *JQResult) Text() string {
 }
 
 // JQ runs a jq query on an artifact of JSON, or of JSON values one after the
-// other; a command's exit code may follow. The size of the artifact, time, memory and output are bounded.
+// other; a command's exit code may follow. The size of the artifact, time, memory
+// and output are bounded.
 func (r *Reader) JQ(ctx context.Context, session, id, query string) (*JQResult, error) {
 	code, err := compileJQ(query)
 	if err != nil {

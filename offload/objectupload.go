@@ -132,8 +132,8 @@ func (u *upload) commit(ctx context.Context, in *intake) error {
 
 // nameAhead names the object while chunks are on their way, which saves a round
 // trip, with the sequences that they get if nobody else writes. The server, to
-// which they come first, refuses the name if the last is not the one foreseen:
-// an object never has wrong sequences, also if this process ends here.
+// which they come first, refuses the name if the last is not the one foreseen, so
+// that it is right also if this process ends here.
 func (u *upload) nameAhead(ctx context.Context, in *intake) (jetstream.PubAckFuture, error) {
 	var foreseen []uint64
 	var opts []jetstream.PublishOpt
