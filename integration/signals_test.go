@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -16,6 +17,11 @@ import (
 // A terminal that is closed is a stop like any other: the running call gets its
 // time, also when the signal comes twice.
 func TestHangupLetsCallsFinish(t *testing.T) {
+	// Caught here, the signal is not ignored in what this process starts, also if
+	// the tests run under nohup.
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
 	u := startUp(t)
 	u.runUntilTold(t)
 	u.signal(t, syscall.SIGHUP)
