@@ -50,7 +50,7 @@ func tcpServer(b *testing.B) jetstream.JetStream {
 	return js
 }
 
-// race runs the contestants in turns and reports their medians in microseconds
+// race runs the contestants in turns, in random order, and reports their medians in microseconds
 // and how many times as long the others take as the first: the median over the
 // rounds, because the machine is often fast in one round and slow in the next,
 // for all of them alike.
@@ -59,9 +59,9 @@ func race(b *testing.B, names []string, run ...func(n int)) {
 	for i := range run { // warm up
 		run[i](-1)
 	}
+	order := rand.New(rand.NewPCG(1, 2))
 	for n := 0; b.Loop(); n++ {
-		for i := range run {
-			k := (i + n) % len(run)
+		for _, k := range order.Perm(len(run)) {
 			start := time.Now()
 			run[k](n)
 			times[k] = append(times[k], float64(time.Since(start).Nanoseconds())/1e3)
