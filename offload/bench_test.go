@@ -50,10 +50,11 @@ func tcpServer(b *testing.B) jetstream.JetStream {
 	return js
 }
 
-// race runs the contestants in turns, in random order, and reports their medians in microseconds
-// and how many times as long the others take as the first: the median over the
-// rounds, because the machine is often fast in one round and slow in the next,
-// for all of them alike.
+// race runs the contestants in turns, in random order, and reports their medians
+// in microseconds and how many times as long the others take as the first: the
+// median over the rounds, because the machine is often fast in one round and
+// slow in the next, for all of them alike. In a fixed order each would always
+// pay for what the same other one left behind.
 func race(b *testing.B, names []string, run ...func(n int)) {
 	times := make([][]float64, len(run))
 	for i := range run { // warm up
@@ -129,7 +130,11 @@ func benchObjectPut(b *testing.B, size int) {
 		}
 	}
 	blobOnly := func(n int) {
-		up := s.newUpload(0)
+		up, err := s.newUpload(0)
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer up.close()
 		in, err := s.buffers.take(ctx, bytes.NewReader(unique(data, n+1e9)), func(block []byte) error { return up.send(ctx, block) }, nil)
 		if err == nil {
 			err = up.commit(ctx, in)

@@ -48,7 +48,7 @@ type ObjectStore struct {
 	cfg     StoreConfig
 	bucket  string
 	api     api
-	pub     jetstream.JetStream // of its own, so that acknowledgements time out
+	idle    chan *acks // of uploads that ended
 	blobs   jetstream.Stream
 	records records
 	buffers buffers
@@ -58,6 +58,7 @@ type ObjectStore struct {
 	// may only add leaves what it no longer needs to the sweeper.
 	noPurge     atomic.Bool
 	tidyTimeout time.Duration
+	ackTimeout  time.Duration
 	// recheck is how long a Put may take from its blob to its record before it
 	// looks whether a sweep took the blob.
 	recheck time.Duration
@@ -83,16 +84,13 @@ func OpenObject(ctx context.Context, js jetstream.JetStream, cfg ObjectConfig) (
 }
 
 func openObject(ctx context.Context, js jetstream.JetStream, cfg ObjectConfig) (*ObjectStore, error) {
-	pub, err := jetstream.New(js.Conn(), jetstream.WithPublishAsyncTimeout(ackTimeout))
-	if err != nil {
-		return nil, err
-	}
 	s := &ObjectStore{
 		cfg: cfg.StoreConfig.withDefaults(), bucket: cfg.Bucket,
-		api: newAPI(js), pub: pub,
-		tidyTimeout: 2 * time.Second, recheck: sweepMargin,
+		api: newAPI(js), idle: make(chan *acks, idleAcks),
+		tidyTimeout: 2 * time.Second, ackTimeout: defaultAckTimeout, recheck: sweepMargin,
 	}
-	if err := createBuckets(ctx, js, cfg); err != nil {
+	err := createBuckets(ctx, js, cfg)
+	if err != nil {
 		return nil, err
 	}
 	if s.blobs, err = js.Stream(ctx, "OBJ_"+cfg.Bucket); err != nil {
@@ -161,7 +159,11 @@ func (s *ObjectStore) put(ctx context.Context, rec Record, src io.Reader, summar
 	if err != nil {
 		return rec, err
 	}
-	up := s.newUpload(used)
+	up, err := s.newUpload(used)
+	if err != nil {
+		return rec, err
+	}
+	defer up.close()
 	in, err := s.buffers.take(ctx, src, func(block []byte) error { return up.send(ctx, block) }, nil)
 	if err != nil {
 		up.discard(ctx)

@@ -152,11 +152,8 @@ func repoint(t *testing.T, js jetstream.JetStream, rec Record, from, to uint64) 
 		old := b.Metadata[metaChunks]
 		b.data = []byte(strings.Replace(string(b.data), old, base64.StdEncoding.EncodeToString(appendRuns(nil, b.seqs)), 1))
 	}
-	f, err := (&upload{s: s}).name(strings.TrimPrefix(rec.Digest, digestPrefix), b.data, b.seq)
-	if err == nil {
-		_, err = await(t.Context(), f)
-	}
-	if err != nil {
+	up := newTestUpload(t, s)
+	if err := up.nameAndWait(t.Context(), strings.TrimPrefix(rec.Digest, digestPrefix), b.data, b.seq); err != nil {
 		t.Fatal(err)
 	}
 }

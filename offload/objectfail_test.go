@@ -158,7 +158,7 @@ func TestSweepTakesOrphans(t *testing.T) {
 	var c clock
 	s := openTestObject(t, js, ObjectConfig{StoreConfig: StoreConfig{Now: c.Now}})
 	kept := mustPut(t, s, rec("s", "a"), content(9*BlockSize, 33))
-	up := s.newUpload(0)
+	up := newTestUpload(t, s)
 	for range 3 {
 		if err := up.send(t.Context(), content(BlockSize, 34)); err != nil {
 			t.Fatal(err)

@@ -16,7 +16,11 @@ import (
 // otherWrites stores a chunk of somebody else.
 func otherWrites(t *testing.T, s *ObjectStore) {
 	t.Helper()
-	if _, err := s.pub.Publish(t.Context(), s.chunkSubject("other"), []byte("x")); err != nil {
+	m, err := s.api.nc.RequestWithContext(t.Context(), s.chunkSubject("other"), []byte("x"))
+	if err == nil {
+		_, err = readAck(m)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 }
@@ -32,10 +36,20 @@ func interrupted(data []byte, f func(block int)) io.Reader {
 	})
 }
 
+func newTestUpload(t *testing.T, s *ObjectStore) *upload {
+	t.Helper()
+	up, err := s.newUpload(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { up.close() })
+	return up
+}
+
 // underWay is an upload all of whose chunks were sent.
 func underWay(t *testing.T, s *ObjectStore, src io.Reader) (*upload, *intake) {
 	t.Helper()
-	up := s.newUpload(0)
+	up := newTestUpload(t, s)
 	in, err := s.buffers.take(t.Context(), src, func(block []byte) error { return up.send(t.Context(), block) }, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -136,16 +150,14 @@ func TestRefusedChunk(t *testing.T) {
 	s := openTestObject(t, js, ObjectConfig{})
 	const blocks = smallChunks + 5
 	data := content(blocks*BlockSize, 300)
-	up := s.newUpload(0)
+	up := newTestUpload(t, s)
 	in, err := s.buffers.take(t.Context(), bytes.NewReader(data), func(block []byte) error {
 		if up.sent < blocks-1 {
 			return up.send(t.Context(), block)
 		}
-		m := &nats.Msg{Subject: s.chunkSubject(up.nuid), Data: block}
-		f, err := s.pub.PublishMsgAsync(m, jetstream.WithExpectLastSequence(1<<40))
-		up.pending = append(up.pending, f)
-		up.sent++
-		return err
+		m := &nats.Msg{Subject: s.chunkSubject(up.nuid), Data: block, Header: nats.Header{}}
+		m.Header.Set(jetstream.ExpectedLastSeqHeader, "99999")
+		return up.publish(m)
 	}, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
+	"strconv"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -16,8 +16,6 @@ const (
 	// maxInFlight is how many chunks are on their way at once: enough to fill a
 	// fast link, and less than what makes the server drop them.
 	maxInFlight = 32
-	// ackTimeout is how long the server may take to store one chunk.
-	ackTimeout = 10 * time.Second
 	// smallChunks is the number of chunks up to which an object does without
 	// their sequences, so that none has to be known to name it.
 	smallChunks = ring
@@ -31,17 +29,22 @@ const (
 type upload struct {
 	s       *ObjectStore
 	nuid    string
-	pending []jetstream.PubAckFuture // chunks not acknowledged, oldest first
-	seqs    []uint64                 // of the acknowledged chunks
-	used    int64                    // by others, when the upload began
+	acks    *acks
+	pending []int    // chunks not acknowledged, oldest first
+	seqs    []uint64 // of the acknowledged chunks
+	used    int64    // by others, when the upload began
 	size    int64
 	sent    int
 	over    error // the quota is exceeded; nothing more is sent
 }
 
-func (s *ObjectStore) newUpload(used int64) *upload {
-	return &upload{s: s, nuid: nuid.Next(), used: used}
+// newUpload begins an upload, which ends with close.
+func (s *ObjectStore) newUpload(used int64) (*upload, error) {
+	acks, err := s.takeAcks()
+	return &upload{s: s, nuid: nuid.Next(), acks: acks, used: used}, err
 }
+
+func (u *upload) close() error { return u.s.leaveAcks(u.acks) }
 
 // send publishes one chunk. The connection copies it, so it may be reused.
 func (u *upload) send(ctx context.Context, block []byte) error {
@@ -59,22 +62,21 @@ func (u *upload) send(ctx context.Context, block []byte) error {
 			return err
 		}
 	}
-	f, err := u.publish(u.s.chunkSubject(u.nuid), block)
+	return u.publish(&nats.Msg{Subject: u.s.chunkSubject(u.nuid), Data: block})
+}
+
+func (u *upload) publish(chunk *nats.Msg) error {
+	number, err := u.acks.publish(chunk)
 	if err != nil {
 		return fmt.Errorf("write chunk %d: %w", u.sent, err)
 	}
-	u.pending = append(u.pending, f)
+	u.pending = append(u.pending, number)
 	u.sent++
 	return nil
 }
 
-// publish does not try again by itself: the block is reused before it could.
-func (u *upload) publish(subject string, data []byte) (jetstream.PubAckFuture, error) {
-	return u.s.pub.PublishMsgAsync(&nats.Msg{Subject: subject, Data: data}, jetstream.WithRetryAttempts(0))
-}
-
 func (u *upload) awaitOldest(ctx context.Context) error {
-	seq, err := await(ctx, u.pending[0])
+	seq, err := u.acks.await(ctx, u.pending[0])
 	u.pending = u.pending[1:]
 	if err != nil {
 		return fmt.Errorf("write chunk %d: %w", len(u.seqs), err)
@@ -92,17 +94,6 @@ func (u *upload) awaitAll(ctx context.Context) error {
 	return nil
 }
 
-func await(ctx context.Context, f jetstream.PubAckFuture) (seq uint64, err error) {
-	select {
-	case ack := <-f.Ok():
-		return ack.Sequence, nil
-	case err := <-f.Err():
-		return 0, full(err)
-	case <-ctx.Done():
-		return 0, ctx.Err()
-	}
-}
-
 // commit makes an object of the chunks: durably, when it returns. If there is
 // one with this content, that one is renewed and the chunks are discarded.
 func (u *upload) commit(ctx context.Context, in *intake) error {
@@ -113,15 +104,15 @@ func (u *upload) commit(ctx context.Context, in *intake) error {
 		}
 		return u.over
 	}
-	f, err := u.nameAhead(ctx, in)
+	name, err := u.nameAhead(ctx, in)
 	if err == nil {
 		err = u.awaitAll(ctx)
 	}
 	if err != nil {
-		u.unname(ctx, f)
+		u.unname(ctx, name)
 		return err
 	}
-	if _, err = await(ctx, f); isWrongSequence(err) && u.sent > smallChunks {
+	if _, err = u.acks.await(ctx, name); isWrongSequence(err) && u.sent > smallChunks {
 		err = u.nameNow(ctx, in, 0)
 	}
 	if isWrongSequence(err) {
@@ -133,14 +124,15 @@ func (u *upload) commit(ctx context.Context, in *intake) error {
 // nameAhead names the object while chunks are on their way, which saves a round
 // trip, with the sequences that they get if nobody else writes. The server, to
 // which they come first, refuses the name if the last is not the one foreseen, so
-// that it is right also if this process ends here.
-func (u *upload) nameAhead(ctx context.Context, in *intake) (jetstream.PubAckFuture, error) {
+// that it is right also if this process ends here. It returns the number of the
+// meta message, 0 if it was not published.
+func (u *upload) nameAhead(ctx context.Context, in *intake) (number int, err error) {
 	var foreseen []uint64
-	var opts []jetstream.PublishOpt
+	header := nats.Header{}
 	if u.sent > smallChunks {
 		if len(u.seqs) == 0 {
 			if err := u.awaitOldest(ctx); err != nil {
-				return nil, err
+				return 0, err
 			}
 		}
 		foreseen = slices.Clone(u.seqs)
@@ -149,13 +141,13 @@ func (u *upload) nameAhead(ctx context.Context, in *intake) (jetstream.PubAckFut
 			last++
 			foreseen = append(foreseen, last)
 		}
-		opts = append(opts, jetstream.WithExpectLastSequence(last))
+		header.Set(jetstream.ExpectedLastSeqHeader, strconv.FormatUint(last, 10))
 	}
 	meta, err := u.s.encodeBlob(in, u.nuid, foreseen)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	return u.name(in.digest, meta, 0, opts...)
+	return u.name(in.digest, meta, 0, header)
 }
 
 // nameNow names the object when all its chunks are known to be stored.
@@ -164,25 +156,28 @@ func (u *upload) nameNow(ctx context.Context, in *intake, last uint64) error {
 	if err != nil {
 		return err
 	}
-	f, err := u.name(in.digest, meta, last)
+	return u.nameAndWait(ctx, in.digest, meta, last)
+}
+
+func (u *upload) nameAndWait(ctx context.Context, digest string, meta []byte, last uint64) error {
+	number, err := u.name(digest, meta, last, nats.Header{})
 	if err == nil {
-		_, err = await(ctx, f)
+		_, err = u.acks.await(ctx, number)
 	}
 	return err
 }
 
 // name publishes the meta message, if its subject's last sequence is as said.
-func (u *upload) name(digest string, meta []byte, last uint64, opts ...jetstream.PublishOpt) (jetstream.PubAckFuture, error) {
-	m := &nats.Msg{Subject: u.s.metaSubject(digest), Data: meta, Header: nats.Header{}}
+func (u *upload) name(digest string, meta []byte, last uint64, header nats.Header) (number int, err error) {
+	header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(last, 10))
 	if last > 0 { // a rollup makes the server look for what it replaces
-		m.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
+		header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
 	}
-	opts = append(opts, jetstream.WithRetryAttempts(0), jetstream.WithExpectLastSequencePerSubject(last))
-	f, err := u.s.pub.PublishMsgAsync(m, opts...)
+	number, err = u.acks.publish(&nats.Msg{Subject: u.s.metaSubject(digest), Data: meta, Header: header})
 	if err != nil {
-		return nil, fmt.Errorf("name the object: %w", err)
+		return 0, fmt.Errorf("name the object: %w", err)
 	}
-	return f, nil
+	return number, nil
 }
 
 // named is the end of naming. Unless the server refused, the object may have
@@ -200,13 +195,13 @@ func (u *upload) named(ctx context.Context, err error) error {
 // unname takes a name back that was published before its chunks were known to
 // be stored, and they are not; and then the chunks. They stay if the object may
 // have its name all the same, or if another Put found it and relies on it.
-func (u *upload) unname(ctx context.Context, f jetstream.PubAckFuture) {
-	if f == nil {
+func (u *upload) unname(ctx context.Context, name int) {
+	if name == 0 {
 		u.discard(ctx)
 		return
 	}
 	u.s.tidy(ctx, func(ctx context.Context) error {
-		seq, err := await(ctx, f)
+		seq, err := u.acks.await(ctx, name)
 		if _, refused := errors.AsType[*jetstream.APIError](err); refused {
 			return u.purge(ctx)
 		}
@@ -251,6 +246,11 @@ func (u *upload) settle(ctx context.Context, in *intake) error {
 // renew writes an object's meta message once more, so that it is young again,
 // and reports whether there is such an object and all of it.
 func (s *ObjectStore) renew(ctx context.Context, digest string) (bool, error) {
+	up, err := s.newUpload(0)
+	if err != nil {
+		return false, err
+	}
+	defer up.close()
 	for {
 		b, err := s.latestBlob(ctx, digest)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -262,10 +262,7 @@ func (s *ObjectStore) renew(ctx context.Context, digest string) (bool, error) {
 		if !s.whole(ctx, b) {
 			return false, nil
 		}
-		f, err := (&upload{s: s}).name(digest, b.data, b.seq)
-		if err == nil {
-			_, err = await(ctx, f)
-		}
+		err = up.nameAndWait(ctx, digest, b.data, b.seq)
 		if !isWrongSequence(err) {
 			return err == nil, err
 		}
@@ -282,8 +279,8 @@ func (u *upload) discard(ctx context.Context) {
 }
 
 func (u *upload) purge(ctx context.Context) error {
-	for _, f := range u.pending { // what is on its way would arrive after the purge
-		await(ctx, f)
+	for _, number := range u.pending { // what is on its way would arrive after the purge
+		u.acks.await(ctx, number)
 	}
 	return u.s.blobs.Purge(ctx, jetstream.WithPurgeSubject(u.s.chunkSubject(u.nuid)))
 }

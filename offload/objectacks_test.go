@@ -1,0 +1,136 @@
+package offload
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// TestPutWithoutStream: nobody takes the chunks, and the next Put, which finds
+// the bucket again, is not confused by that.
+func TestPutWithoutStream(t *testing.T) {
+	js := connect(t, startServer(t, server.Options{}))
+	s := openTestObject(t, js, ObjectConfig{})
+	data := content(12*BlockSize, 400)
+	mustPut(t, s, rec("s", "before"), content(10, 401))
+	if err := js.DeleteStream(t.Context(), "OBJ_"+DefaultBlobBucket); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Put(t.Context(), rec("s", "a"), bytes.NewReader(data), nil); !errors.Is(err, jetstream.ErrNoStreamResponse) {
+		t.Errorf("%v, want ErrNoStreamResponse", err)
+	}
+	s = openTestObject(t, js, ObjectConfig{})
+	mustRead(t, s, mustPut(t, s, rec("s", "a"), data), data)
+}
+
+// TestPutWithoutAnswer: the server takes the chunks and says nothing.
+func TestPutWithoutAnswer(t *testing.T) {
+	js := connect(t, startServer(t, server.Options{}))
+	s := openTestObject(t, js, ObjectConfig{})
+	s.ackTimeout, s.tidyTimeout = 2*lookInterval, time.Second
+	if err := js.DeleteStream(t.Context(), "OBJ_"+DefaultBlobBucket); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.Conn().Subscribe(s.chunkSubject("*"), func(*nats.Msg) {}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.Put(t.Context(), rec("s", "a"), bytes.NewReader(content(40*BlockSize, 402)), nil)
+	if !errors.Is(err, nats.ErrTimeout) {
+		t.Errorf("%v, want ErrTimeout", err)
+	}
+	if len(s.idle) != 0 {
+		t.Error("where answers may still come the next upload would take them")
+	}
+}
+
+// TestPutLosesTheConnection: who waits for an answer that is lost learns it when
+// the connection is, and not when the server had all the time it may take.
+func TestPutLosesTheConnection(t *testing.T) {
+	srv := startServer(t, server.Options{Host: "127.0.0.1", Port: -1})
+	p := newProxy(t, srv.Addr().String())
+	s := openTestObject(t, p.connect(t), ObjectConfig{})
+	s.ackTimeout, s.tidyTimeout = time.Hour, 100*time.Millisecond
+	js := connect(t, srv)
+	if err := js.DeleteStream(t.Context(), "OBJ_"+DefaultBlobBucket); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.Conn().Subscribe(s.chunkSubject("*"), func(*nats.Msg) { p.cut() }); err != nil {
+		t.Fatal(err)
+	}
+	if err := js.Conn().Flush(); err != nil {
+		t.Fatal(err)
+	}
+	up := newTestUpload(t, s)
+	if err := up.send(t.Context(), content(10, 403)); err != nil {
+		t.Fatal(err)
+	}
+	if err := up.awaitAll(t.Context()); !errors.Is(err, nats.ErrDisconnected) {
+		t.Errorf("%v, want ErrDisconnected", err)
+	}
+}
+
+// TestAcksOutOfOrder: a refusal overtakes what the stream has to store first.
+func TestAcksOutOfOrder(t *testing.T) {
+	js := connect(t, startServer(t, server.Options{}))
+	up := newTestUpload(t, openTestObject(t, js, ObjectConfig{}))
+	var numbers []int
+	for range 3 {
+		number, err := up.acks.publish(&nats.Msg{Subject: up.s.chunkSubject(up.nuid), Data: []byte("x")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		numbers = append(numbers, number)
+	}
+	for i := range numbers {
+		seq, err := up.acks.await(t.Context(), numbers[len(numbers)-1-i])
+		if want := uint64(len(numbers) - i); err != nil || seq != want {
+			t.Errorf("sequence %d, %v; want %d", seq, err, want)
+		}
+	}
+	for _, answer := range []string{"", "no JSON", `{}`, `{"stream":"x"}`} {
+		if seq, err := readAck(&nats.Msg{Data: []byte(answer)}); err == nil {
+			t.Errorf("%q: sequence %d", answer, seq)
+		}
+	}
+}
+
+// TestPutsShareSubscriptions: Puts leave subscriptions only for those to come, and
+// not many.
+func TestPutsShareSubscriptions(t *testing.T) {
+	js := connect(t, startServer(t, server.Options{}))
+	s := openTestObject(t, js, ObjectConfig{})
+	mustPut(t, s, rec("s", "a"), content(10, 404))
+	before := js.Conn().NumSubscriptions()
+	for i := range 10 {
+		data := content(i*BlockSize, uint64(405+i))
+		mustRead(t, s, mustPut(t, s, rec("s", fmt.Sprint("b", i)), data), data)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Put(ended, rec("s", "c"), bytes.NewReader(content(BlockSize, 420)), nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want Canceled", err)
+	}
+	if n := js.Conn().NumSubscriptions(); n != before {
+		t.Errorf("%d subscriptions, %d before", n, before)
+	}
+	var putting sync.WaitGroup
+	for i := range 4 * idleAcks {
+		putting.Go(func() {
+			if _, err := s.Put(t.Context(), rec("s", fmt.Sprint("d", i)), bytes.NewReader(content(BlockSize, uint64(430+i))), nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	putting.Wait()
+	if n := js.Conn().NumSubscriptions(); n >= before+idleAcks {
+		t.Errorf("%d subscriptions, %d before", n, before)
+	}
+}
