@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -13,9 +14,13 @@ import (
 )
 
 const (
-	// maxInFlight is how many chunks are on their way at once: enough to fill a
-	// fast link, and less than what makes the server drop them.
-	maxInFlight = 32
+	// queueTime bounds how many chunks of an upload are on their way: as many as
+	// the server stores of it in that time. So what all uploads together have
+	// there stays below the 128 MiB at which a stream refuses more.
+	queueTime = 50 * time.Millisecond
+	// minInFlight is for the beginning, and for links of long delay.
+	minInFlight = 8
+	maxInFlight = 128
 	// smallChunks is the number of chunks up to which an object does without
 	// their sequences, so that none has to be known to name it.
 	smallChunks = ring
@@ -32,7 +37,8 @@ type upload struct {
 	acks    *acks
 	pending []int    // chunks not acknowledged, oldest first
 	seqs    []uint64 // of the acknowledged chunks
-	used    int64    // by others, when the upload began
+	began   time.Time
+	used    int64 // by others, when the upload began
 	size    int64
 	sent    int
 	over    error // the quota is exceeded; nothing more is sent
@@ -41,7 +47,7 @@ type upload struct {
 // newUpload begins an upload, which ends with close.
 func (s *ObjectStore) newUpload(used int64) (*upload, error) {
 	acks, err := s.takeAcks()
-	return &upload{s: s, nuid: nuid.Next(), acks: acks, used: used}, err
+	return &upload{s: s, nuid: nuid.Next(), acks: acks, began: time.Now(), used: used}, err
 }
 
 func (u *upload) close() error { return u.s.leaveAcks(u.acks) }
@@ -57,12 +63,18 @@ func (u *upload) send(ctx context.Context, block []byte) error {
 		}
 		return nil
 	}
-	if len(u.pending) == maxInFlight {
+	for len(u.pending) >= u.inFlight() {
 		if err := u.awaitOldest(ctx); err != nil {
 			return err
 		}
 	}
 	return u.publish(&nats.Msg{Subject: u.s.chunkSubject(u.nuid), Data: block})
+}
+
+// inFlight is how many chunks may be on their way now.
+func (u *upload) inFlight() int {
+	stored := float64(len(u.seqs)) * float64(queueTime) / float64(time.Since(u.began)+1)
+	return int(min(max(stored, minInFlight), maxInFlight))
 }
 
 func (u *upload) publish(chunk *nats.Msg) error {
