@@ -124,84 +124,65 @@ func (s *DiskStore) list(ctx context.Context, session string) (recs []Record, er
 }
 
 // each calls f for each record of a session, or of all, and the file that it is
-// in. It goes on after records that it cannot read, and returns the errors.
+// in. It goes on after what it cannot read, and returns the errors.
 func (s *DiskStore) each(ctx context.Context, session string, f func(name string, e entry) error) error {
-	dirs := []string{diskName(session, s.folds)}
-	if session == "" {
-		entries, err := s.dir.names(".")
-		if err != nil {
-			return err
-		}
-		dirs = dirs[:0]
-		for _, e := range entries {
-			if e.IsDir() && isDiskName(e.Name()) {
-				dirs = append(dirs, e.Name())
-			}
+	dirs, err := s.sessionDirs(session)
+	for _, dir := range dirs {
+		err = errors.Join(err, s.eachIn(ctx, dir, f))
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
 	}
-	var failed error
-	for _, dir := range dirs {
-		entries, err := s.dir.names(dir)
-		if err != nil {
+	return err
+}
+
+// sessionDirs are the directories of a session, or of all.
+func (s *DiskStore) sessionDirs(session string) ([]string, error) {
+	if session != "" {
+		return []string{diskName(session, s.folds)}, nil
+	}
+	var dirs []string
+	entries, err := s.dir.names(".")
+	for _, e := range entries {
+		if e.IsDir() && isDiskName(e.Name()) {
+			dirs = append(dirs, e.Name())
+		}
+	}
+	return dirs, err
+}
+
+func (s *DiskStore) eachIn(ctx context.Context, dir string, f func(name string, e entry) error) error {
+	files, failed := s.dir.names(dir)
+	hasFile := map[string]bool{}
+	for _, file := range files {
+		if id, ok := recordName(file.Name()); ok {
+			hasFile[id] = true
+		}
+	}
+	for _, file := range files {
+		if err := ctx.Err(); err != nil {
 			return err
 		}
-		hasFile := map[string]bool{}
-		for _, file := range entries {
-			if id, ok := recordName(file.Name()); ok {
-				hasFile[id] = true
-			}
-		}
-		for _, file := range entries {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			name := dir + "/" + file.Name()
-			var e entry
-			if _, ok := recordName(file.Name()); ok {
+		name := dir + "/" + file.Name()
+		var e entry
+		var err error
+		if _, ok := recordName(file.Name()); ok {
+			e, err = s.loadFile(name)
+		} else if id, ok := contentName(file.Name()); ok && !hasFile[id] && file.Type().IsRegular() {
+			if e, err = s.loadAttached(name); errors.Is(err, fs.ErrNotExist) {
+				name = dir + "/" + recordPrefix + id + recordSuffix // if it came since
 				e, err = s.loadFile(name)
-			} else if id, ok := contentName(file.Name()); ok && !hasFile[id] && file.Type().IsRegular() {
-				if e, err = s.loadAttached(name); errors.Is(err, fs.ErrNotExist) {
-					name = dir + "/" + recordPrefix + id + recordSuffix // if it came since
-					e, err = s.loadFile(name)
-				}
-			} else {
-				continue
 			}
-			if errors.Is(err, fs.ErrNotExist) {
-				continue // deleted meanwhile, or not ours
-			}
-			if err == nil {
-				err = f(name, e)
-			}
-			failed = errors.Join(failed, err)
+		} else {
+			continue
 		}
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // deleted meanwhile, or not ours
+		}
+		if err == nil {
+			err = f(name, e)
+		}
+		failed = errors.Join(failed, err)
 	}
 	return failed
-}
-
-// Delete implements Store.
-func (s *DiskStore) Delete(ctx context.Context, session, id string) error {
-	if err := s.delete(ctx, session, id); err != nil {
-		return fmt.Errorf("delete artifact %q: %w", id, err)
-	}
-	return nil
-}
-
-func (s *DiskStore) delete(ctx context.Context, session, id string) error {
-	if err := noSuch(session, id); err != nil {
-		return err
-	}
-	unlock, err := s.dir.lock(ctx, session+"/"+id)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	e, err := s.load(session, id)
-	switch {
-	case errors.Is(err, fs.ErrNotExist) || err == nil && e.Tombstone:
-		return ErrNotFound
-	case err != nil && !errors.Is(err, ErrCorrupt):
-		return err // whose file it is, nobody knows
-	}
-	return s.drop(session, id)
 }

@@ -96,6 +96,33 @@ func (s *DiskStore) current(rec Record) (old entry, taken bool, err error) {
 	return old, false, err
 }
 
+// Delete implements Store.
+func (s *DiskStore) Delete(ctx context.Context, session, id string) error {
+	if err := s.delete(ctx, session, id); err != nil {
+		return fmt.Errorf("delete artifact %q: %w", id, err)
+	}
+	return nil
+}
+
+func (s *DiskStore) delete(ctx context.Context, session, id string) error {
+	if err := noSuch(session, id); err != nil {
+		return err
+	}
+	unlock, err := s.dir.lock(ctx, session+"/"+id)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	e, err := s.load(session, id)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || err == nil && e.Tombstone:
+		return ErrNotFound
+	case err != nil && !errors.Is(err, ErrCorrupt):
+		return err // whose file it is, nobody knows
+	}
+	return s.drop(session, id)
+}
+
 // drop removes a record and the name of its content, the name first: a crash
 // between the two leaves a record, which can be dropped again, and no file that
 // nobody answers for.

@@ -13,7 +13,8 @@ type writeback struct {
 	file   *os.File
 	size   int64
 	begun  bool  // the disk is at work on what was written
-	synced int64 // how much of it a sync that began is for; -1: all
+	synced int64 // how much of it a sync that began is for
+	ended  bool  // a sync of all of it began
 
 	running sync.WaitGroup
 	busy    atomic.Bool // with a sync that is not the last one
@@ -44,19 +45,19 @@ func (w *writeback) write(block []byte) error {
 // rest.
 func (w *writeback) end() {
 	if w.size > 0 && !w.begun {
-		w.synced = -1
+		w.ended = true
 		w.running.Go(w.sync)
 	}
 }
 
 // changed says that there is more for wait to make durable than what was
 // written before end.
-func (w *writeback) changed() { w.synced = 0 }
+func (w *writeback) changed() { w.ended = false }
 
 // wait makes durable what was written. A second time it returns the same.
 func (w *writeback) wait() error {
-	if w.synced >= 0 {
-		w.synced = -1
+	if !w.ended {
+		w.ended = true
 		w.sync()
 	}
 	w.running.Wait()
