@@ -55,7 +55,7 @@ func (c *claims) create(ctx context.Context, id, content string) (string, error)
 		if c.used[name] || n > 0 && c.real[name] {
 			continue
 		}
-		path := filepath.Join(c.dir, c.prefix+name+extension)
+		path := below(c.dir, c.prefix+name+extension)
 		switch err := c.w.CreateFile(ctx, path, content); {
 		case err == nil:
 			c.next[base] = n + 1

@@ -37,7 +37,7 @@ func OffloadHistory(ctx context.Context, messages []Message, dir string, opts Op
 }
 
 // OffloadHistoryTo is OffloadHistory with a writer of the caller's. The paths are
-// dir, as it was given, joined with the names.
+// dir, as it was given, and the names below it.
 func OffloadHistoryTo(ctx context.Context, messages []Message, dir string, opts Options, w FileCreator) (HistoryResult, error) {
 	if err := opts.Validate(); err != nil {
 		return HistoryResult{}, fmt.Errorf("offload history: %w", err)

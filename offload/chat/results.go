@@ -3,7 +3,6 @@ package chat
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 )
 
 // OffloadResults moves the content of each tool_result of m that has at least
@@ -25,13 +24,13 @@ func OffloadResults(ctx context.Context, m Message, session, dir string, minChar
 }
 
 // OffloadResultsTo is OffloadResults with a writer of the caller's. The paths are
-// dir, as it was given, joined with the names.
+// dir, as it was given, and the names below it.
 func OffloadResultsTo(ctx context.Context, m Message, session, dir string, minChars int, w FileCreator) (MessageResult, error) {
 	if m.content == (span{}) {
 		return MessageResult{}, fmt.Errorf("offload results: %w", ErrNoContent)
 	}
 	res := MessageResult{}
-	names := newClaims(w, filepath.Join(dir, sessionName(session)), "")
+	names := newClaims(w, below(dir, sessionName(session)), "")
 	pieces := m.pieces()
 	for _, b := range pieces {
 		names.reserve(b)

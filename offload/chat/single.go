@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"unicode/utf8"
 )
@@ -43,7 +44,7 @@ func OffloadMessage(ctx context.Context, m Message, session, dir string) (Messag
 }
 
 // OffloadMessageTo is OffloadMessage with a writer of the caller's. The path is
-// dir, as it was given, joined with the names.
+// dir, as it was given ("./out" keeps its dot), and the names below it.
 func OffloadMessageTo(ctx context.Context, m Message, session, dir string, w FileWriter) (MessageResult, error) {
 	if m.content == (span{}) {
 		return MessageResult{}, fmt.Errorf("offload message: %w", ErrNoContent)
@@ -52,7 +53,7 @@ func OffloadMessageTo(ctx context.Context, m Message, session, dir string, w Fil
 	if done {
 		return MessageResult{Message: m, File: before}, nil
 	}
-	path := filepath.Join(dir, sessionName(session), fileName(id)+extension)
+	path := below(below(dir, sessionName(session)), fileName(id)+extension)
 	reference, err := messageReference(path)
 	if err != nil {
 		return MessageResult{}, fmt.Errorf("offload message: %w", err)
@@ -108,6 +109,14 @@ func messageReference(path string) (string, error) {
 		return "", fmt.Errorf("the path %q is not valid UTF-8 and can not stand in a message; choose another directory", path)
 	}
 	return messagePrefix + path + "]", nil
+}
+
+// below is filepath.Join for a directory that is to stay as it was given.
+func below(dir, name string) string {
+	if dir == "" || os.IsPathSeparator(dir[len(dir)-1]) {
+		return dir + name
+	}
+	return dir + string(filepath.Separator) + name
 }
 
 // inFolder runs fn with the real directory.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -50,8 +51,8 @@ func TestOffloadMessageTo(t *testing.T) {
 			`{"role":"user","content":"[Tool result offloaded to file: /out/s/unknown.md]"}`,
 		}, {
 			"other fields keep order and text", `{"z":1.0,"content":"x","role":"user","a":{"9":1e3,"2":"\u003c"}}`, "s", "./out//",
-			"out/s/unknown.md", "x",
-			`{"z":1.0,"content":"[Tool result offloaded to file: out/s/unknown.md]","role":"user","a":{"9":1e3,"2":"<"}}`,
+			"./out//s/unknown.md", "x",
+			`{"z":1.0,"content":"[Tool result offloaded to file: ./out//s/unknown.md]","role":"user","a":{"9":1e3,"2":"<"}}`,
 		}, {
 			"blocks are written as JSON.stringify has them", `{"content":[ {"type":"image", "n":1.0, "t":"\u003c\u2028\ud800\/" } , "s"]}`, "s", "/out",
 			"/out/s/unknown.md", "[{\"type\":\"image\",\"n\":1.0,\"t\":\"<\u2028\\ud800/\"},\"s\"]",
@@ -259,5 +260,40 @@ func TestPlainTextIsKept(t *testing.T) {
 		if got := w.files["/d/s/unknown.md"]; got != text {
 			t.Errorf("wrote %q, want %q", got, text)
 		}
+	}
+}
+
+// The original puts the caller's directory in front, it does not clean it.
+func TestDirectoryStaysAsItWasGiven(t *testing.T) {
+	for dir, want := range map[string]string{
+		"./out": "./out/s/a.md",
+		"../o":  "../o/s/a.md",
+		"o//p":  "o//p/s/a.md",
+		"out/":  "out/s/a.md",
+		".":     "./s/a.md",
+		"/":     "/s/a.md",
+		"":      "s/a.md",
+	} {
+		m := message(t, user(result("a", strings.Repeat("x", 100))))
+		res, err := OffloadMessageTo(t.Context(), m, "s", dir, newMemory())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.File != want {
+			t.Errorf("OffloadMessageTo in %q wrote %q, want %q", dir, res.File, want)
+		}
+		if res, err = OffloadResultsTo(t.Context(), m, "s", dir, 0, newMemory()); err != nil {
+			t.Fatal(err)
+		}
+		if res.File != want {
+			t.Errorf("OffloadResultsTo in %q wrote %q, want %q", dir, res.File, want)
+		}
+	}
+	history, err := OffloadHistoryTo(t.Context(), []Message{message(t, user(result("a", strings.Repeat("x", 100))))}, "./out", Options{}, newMemory())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"./out/tool-result-a.md"}; !slices.Equal(history.Files, want) {
+		t.Errorf("OffloadHistoryTo wrote %q, want %q", history.Files, want)
 	}
 }
