@@ -33,7 +33,8 @@ func (m Message) Length() int { return contentLength(m.contentText()) }
 // from before is replaced. A string is written as it is, blocks as their JSON.
 //
 // The new content is a string, so a chat API no longer sees the tool_use_id:
-// see OffloadResults. A message that is offloaded already is returned as it is,
+// see OffloadResults. A message whose content or first result is a reference
+// already, or that refers to the file it would go to, is returned as it is,
 // because its original would be replaced by the reference to itself.
 //
 // After an error a file from before is still whole. ErrNoContent.
@@ -69,8 +70,9 @@ func OffloadMessageTo(ctx context.Context, m Message, session, dir string, w Fil
 	}, nil
 }
 
-// look returns the id of the first result. If the content is or holds a
-// reference, done is true, and path is the path in it.
+// look returns the id of the first result. If the message is not to be offloaded
+// again, done is true, and path is the path in its reference. Other results that
+// are references are no obstacle: the file then holds them, as it holds the rest.
 func (m Message) look() (id, path string, done bool) {
 	if content := m.contentText(); kindOf(content) == "a string" {
 		path, done = referencedPath(content)
@@ -78,14 +80,17 @@ func (m Message) look() (id, path string, done bool) {
 	}
 	first := true
 	for b := range m.results() {
+		path, done = referencedPath(b.value)
 		if first {
-			id, first = b.id, false
+			if id = b.id; done {
+				return id, path, true
+			}
 		}
-		if path, done = referencedPath(b.value); done {
-			break
+		if first = false; done && filepath.Base(path) == fileName(id)+extension {
+			return id, path, true
 		}
 	}
-	return id, path, done
+	return id, "", false
 }
 
 func referencedPath(value string) (path string, done bool) {

@@ -297,3 +297,27 @@ func TestDirectoryStaysAsItWasGiven(t *testing.T) {
 		t.Errorf("OffloadHistoryTo wrote %q, want %q", history.Files, want)
 	}
 }
+
+// One result that was offloaded before must not keep the others in the context.
+func TestReferenceInALaterResultIsNoObstacle(t *testing.T) {
+	in := message(t, user(result("a", strings.Repeat("x", 100)), result("b", "[Tool result offloaded to file: /d/s/b.md]")))
+	w := newMemory()
+	res, err := OffloadMessageTo(t.Context(), in, "s", "/d", w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := w.files["/d/s/a.md"], in.contentText(); got != want {
+		t.Errorf("wrote %q, want %q", got, want)
+	}
+	if got, want := res.Message.contentText(), `"[Tool result offloaded to file: /d/s/a.md]"`; got != want {
+		t.Errorf("content %s, want %s", got, want)
+	}
+	// Unless it refers to the very file.
+	in = message(t, user(result("a", "short"), result("a", "[Tool result offloaded to file: /d/s/a.md]")))
+	if res, err = OffloadMessageTo(t.Context(), in, "s", "/d", w); err != nil {
+		t.Fatal(err)
+	}
+	if res.Message != in || len(w.order) != 1 {
+		t.Errorf("replaced the original: %q, %v", res.Message, w.order)
+	}
+}
