@@ -79,6 +79,8 @@ func (w *Worker) decode(d *bus.Delivery) (*job, error) {
 	j.def, _ = w.registry.Definition(tool)
 	if j.raw == nil {
 		j.digest = j.call.Digest()
+	} else {
+		j.raw.Call = j.call // with what only the subject and the message tell
 	}
 	return j, nil
 }

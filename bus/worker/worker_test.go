@@ -14,6 +14,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -53,6 +54,11 @@ func echo(t *testing.T, name string, effect tools.Effect, runs *atomic.Int64, du
 // start runs a worker until the test ends.
 func start(t *testing.T, b *bus.Bus, cfg worker.Config, toolset ...tools.Tool) {
 	t.Helper()
+	startOffloading(t, b, plain{}, cfg, toolset...)
+}
+
+func startOffloading(t *testing.T, b *bus.Bus, offloader worker.Offloader, cfg worker.Config, toolset ...tools.Tool) {
+	t.Helper()
 	registry := tools.NewRegistry(zerolog.Nop())
 	if err := registry.Register(toolset...); err != nil {
 		t.Fatal(err)
@@ -64,7 +70,7 @@ func start(t *testing.T, b *bus.Bus, cfg worker.Config, toolset ...tools.Tool) {
 		cfg.Silence = time.Millisecond
 	}
 	cfg.Log = bustest.Log(t)
-	w := worker.New(b, registry, plain{}, cfg)
+	w := worker.New(b, registry, offloader, cfg)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- w.Run(ctx) }()
@@ -250,6 +256,34 @@ func TestRawResult(t *testing.T) {
 	got, _ := bustest.Next[tools.ResultEvent](t, results)
 	if got.ForLLM != "text" || got.ForUser != "hello" || got.Tool != "their_tool" || got.Outcome != tools.Completed {
 		t.Errorf("result %+v", got)
+	}
+}
+
+// The record of an object that a raw event names tells its tool and its id, also
+// if the body names neither.
+func TestRawObject(t *testing.T) {
+	b := bustest.New(t)
+	store, err := offload.OpenObject(t.Context(), b.JetStream(), offload.ObjectConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bucket, err := b.JetStream().ObjectStore(t.Context(), offload.DefaultBlobBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bucket.PutString(t.Context(), "upload", strings.Repeat("a line\n", 10_000)); err != nil {
+		t.Fatal(err)
+	}
+	startOffloading(t, b, offload.NewOffloader(store, offload.Config{}), worker.Config{})
+	results := bustest.Subscribe(t, b, "stevedore.result.>")
+	submit(t, b, "stevedore.raw.default.their_tool", `{"object":"upload"}`)
+	got, _ := bustest.Next[tools.ResultEvent](t, results)
+	if got.Artifact == nil || got.Artifact.ID != tools.Token(got.ID) || !strings.Contains(got.ForLLM, "\ntool: \"their_tool\"\n") {
+		t.Fatalf("call %q has the artifact %+v: %.500s", got.ID, got.Artifact, got.ForLLM)
+	}
+	rec, err := store.Get(t.Context(), got.Session, got.Artifact.ID)
+	if err != nil || rec.Metadata["tool_name"] != "their_tool" {
+		t.Errorf("record %+v, %v", rec, err)
 	}
 }
 
