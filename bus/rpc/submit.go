@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -44,8 +45,8 @@ const (
 var ErrPending = errors.New("there is no answer yet, and the call goes on")
 
 // Submit publishes a call to a queue and waits for its result, until ctx ends.
-// A call without an id gets one. Submitting the same call again waits for, or
-// returns, the same result.
+// A call without an id gets one, an empty queue is the default one. Submitting
+// the same call again waits for, or returns, the same result.
 //
 // A *DeadError means that there will be none. When ctx ends once the call is
 // stored, or the connection is given up, the error is ErrPending: the call goes on,
@@ -61,6 +62,10 @@ func Submit(ctx context.Context, b *bus.Bus, queue string, call tools.Call) (too
 	}
 	if err := call.Validate(); err != nil {
 		return tools.ResultEvent{}, err
+	}
+	queue = cmp.Or(queue, bus.DefaultQueue)
+	if err := bus.CheckSubject(b.Call(queue, call.Tool)); err != nil {
+		return tools.ResultEvent{}, tools.Errorf(tools.CodeInvalidCall, "there can be no tool %q in a queue %q: %v", call.Tool, queue, err)
 	}
 	body, err := bus.Encode(call)
 	if err != nil {
@@ -122,8 +127,12 @@ func answerTo(call tools.Call, stands []byte, err error) (tools.ResultEvent, err
 }
 
 // Completion waits for the completion of an async call, until ctx ends or the
-// connection is given up; then the error is ErrPending.
+// connection is given up; then the error is ErrPending. Of the call it takes the
+// id, the session and the tool; those of the result are the same.
 func Completion(ctx context.Context, b *bus.Bus, call tools.Call) (tools.ResultEvent, error) {
+	if err := call.Validate(); err != nil {
+		return tools.ResultEvent{}, err
+	}
 	w, err := newWait(b, b.Completion(call.SessionToken(), call.IDToken()), b.Dead(bus.DeadCall, call.Tool), "")
 	if err != nil {
 		return tools.ResultEvent{}, err

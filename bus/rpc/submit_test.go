@@ -177,3 +177,42 @@ func TestSubmitSaysWhetherTheCallIsAccepted(t *testing.T) {
 		t.Errorf("%d subscriptions, %d before", n, subscriptions)
 	}
 }
+
+// What is wrong with a call is said of the call, before anything waits for it.
+func TestCallsThatNameTooLittle(t *testing.T) {
+	b := bustest.New(t)
+	for _, test := range []struct{ name, err, want string }{
+		{"submit a tool with a space", errOf(rpc.Submit(t.Context(), b, "default", tools.Call{Tool: "x y"})), `no tool "x y" in a queue "default"`},
+		{"submit to a queue with a dot", errOf(rpc.Submit(t.Context(), b, "a.", tools.Call{Tool: "x"})), `no tool "x" in a queue "a."`},
+		{"submit nothing", errOf(rpc.Submit(t.Context(), b, "default", tools.Call{})), "names no tool"},
+		{"complete no tool", errOf(rpc.Completion(t.Context(), b, tools.Call{ID: "1"})), "names no tool"},
+		{"complete no call", errOf(rpc.Completion(t.Context(), b, tools.Call{Tool: "x"})), "has no id"},
+	} {
+		if !strings.Contains(test.err, test.want) {
+			t.Errorf("%s: %q, want %q", test.name, test.err, test.want)
+		}
+	}
+}
+
+func errOf(_ tools.ResultEvent, err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error() + " " + tools.CodeOf(err)
+}
+
+func TestSubmitToTheDefaultQueue(t *testing.T) {
+	b := bustest.New(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	accepted := bustest.Subscribe(t, b, b.Call(bus.DefaultQueue, "echo"))
+	ended := make(chan error, 1)
+	go func() {
+		_, err := rpc.Submit(ctx, b, "", tools.Call{Tool: "echo"})
+		ended <- err
+	}()
+	bustest.Next[tools.Call](t, accepted)
+	cancel()
+	if err := <-ended; !errors.Is(err, rpc.ErrPending) && !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
