@@ -71,6 +71,8 @@ func readLines(ctx context.Context, rec Record, c blockContent, start, end int64
 	switch {
 	case start < 1 || start > total:
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "start_line %d is outside of the artifact %q; valid are 1 to %d", start, rec.ID, total)
+	case end == 0:
+		return nil, tools.Errorf(tools.CodeInvalidArguments, "no end_line is given; valid are %d to %d", start, total)
 	case end < start:
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "end_line %d is before start_line %d; valid are %d to %d", end, start, start, total)
 	}

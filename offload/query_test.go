@@ -125,6 +125,7 @@ func TestTools(t *testing.T) {
 		{ToolGet, `{"artifact_id":"a"}`, "one\ntwo\nthree", ""},
 		{ToolGet, `{"artifact_id":"a","offset":4,"limit":3}`, "Characters 4-6 of 13 (knowledge_id: a); the next page has offset=7:\n\ntwo", ""},
 		{ToolLines, `{"artifact_id":"a","start_line":2,"end_line":9}`, "Lines 2-3 of 3 (knowledge_id: a):\n\ntwo\nthree", ""},
+		{ToolLines, `{"artifact_id":"a","start_line":2,"end_line":0}`, "no end_line is given; valid are 2 to 3", tools.CodeInvalidArguments},
 		{ToolLines, `{"artifact_id":"a","start_line":4,"end_line":9}`, "start_line 4 is outside of the artifact \"a\"; valid are 1 to 3", tools.CodeInvalidArguments},
 		{ToolGrep, `{"artifact_id":"a","pattern":"T","ignore_case":true,"context_before":1,"max_results":1}`,
 			"Found 1 match(es) for pattern 'T' in knowledge#a (3 total lines)\n\n1- one\n2: two\n\n[there are more matches than the 1 shown; raise max_results, narrow the pattern, or read on from line 3]", ""},

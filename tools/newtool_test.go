@@ -33,7 +33,7 @@ func ExampleNewTool() {
 	}
 	// Output:
 	// false LAND HO!LAND HO!
-	// true arguments of shout: validating root: unexpected additional properties ["txt"]
+	// true arguments of shout: unexpected additional properties ["txt"]
 }
 
 func TestNewTool(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -178,7 +179,7 @@ func (e entry) validate(args json.RawMessage) error {
 		return Errorf(CodeInvalidArguments, "arguments of %s: want a JSON object", e.def.Name)
 	}
 	if err := e.schema.Validate(instance); err != nil {
-		return Errorf(CodeInvalidArguments, "arguments of %s: %v", e.def.Name, err)
+		return Errorf(CodeInvalidArguments, "arguments of %s: %s", e.def.Name, strings.TrimPrefix(err.Error(), "validating root: "))
 	}
 	return nil
 }
