@@ -1,6 +1,8 @@
 package bus
 
 import (
+	"cmp"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -54,6 +56,11 @@ type Config struct {
 	room int64
 	// Dialer replaces the way a connection is made, for tests.
 	Dialer nats.CustomDialer
+}
+
+// hasCredential reports whether c says who connects.
+func (c Config) hasCredential() bool {
+	return cmp.Or(c.Creds, c.NKey, c.User, c.Password, c.Token, c.TLSCert) != "" || strings.Contains(c.Server, "@")
 }
 
 func (c Config) withDefaults() Config {

@@ -77,6 +77,8 @@ func (b *Bus) dial() (*nats.Conn, error) {
 	}
 	nc, err := nats.Connect(b.cfg.Server, opts...)
 	switch {
+	case errors.Is(err, nats.ErrAuthorization) && !b.cfg.hasCredential():
+		return nil, fmt.Errorf("%w: %s wants a credential, and none was given (the URL that \"worker up\" prints has one in it): %w", ErrUnreachable, redactURLs(b.cfg.Server), err)
 	case errors.Is(err, nats.ErrAuthorization):
 		return nil, fmt.Errorf("%w: %s refuses the credential: %w", ErrUnreachable, redactURLs(b.cfg.Server), err)
 	case err != nil:

@@ -49,6 +49,9 @@ func (b *Bus) tasks(ctx context.Context) (jetstream.KeyValue, error) {
 	}
 	kv, err := b.js.KeyValue(ctx, name)
 	if err != nil {
+		if errors.Is(err, jetstream.ErrBucketNotFound) {
+			return nil, fmt.Errorf("bucket %s: %w (Provision creates what is missing, as \"worker provision\" does)", name, err)
+		}
 		return nil, fmt.Errorf("bucket %s: %w", name, err)
 	}
 	b.handles.Store("KV "+name, kv)

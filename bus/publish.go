@@ -87,14 +87,23 @@ func (b *Bus) persist(ctx context.Context, isFinal func(error) bool, f func() er
 		backoff.WithInitialInterval(50*time.Millisecond),
 		backoff.WithMaxInterval(2*time.Second),
 		backoff.WithMaxElapsedTime(publishPatience))
+	var last error
 	err := backoff.Retry(func() error {
 		err := f()
+		if err != nil && ctx.Err() == nil {
+			last = err
+		}
 		if isFinal(err) {
 			return backoff.Permanent(err)
 		}
 		return err
 	}, backoff.WithContext(policy, ctx))
-	if err == nil || isFinal(err) || isRefusal(err) || ctx.Err() != nil {
+	switch {
+	case err == nil, isFinal(err), isRefusal(err):
+		return err
+	case ctx.Err() != nil && last != nil:
+		return fmt.Errorf("%w; before that: %v", err, last) // what it is that takes so long
+	case ctx.Err() != nil:
 		return err
 	}
 	return fmt.Errorf("%w: JetStream at %s did not work for %s: %w", ErrUnreachable, b.address(), publishPatience, err)

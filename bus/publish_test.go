@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
@@ -119,6 +120,23 @@ func TestPublishCancelled(t *testing.T) {
 	if n := messages(t, b, bus.Calls); n != 0 {
 		t.Errorf("%d messages", n)
 	}
+}
+
+// Who waits for less than a publish is tried learns what it was tried against,
+// and a worker without a bucket who makes one.
+func TestBusWithoutStreams(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bare(t, bustest.Server(t), bus.Config{})
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		_, err := b.Publish(ctx, bus.Message{Subject: b.Call("default", "echo")})
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "before that: nats: no response") {
+			t.Errorf("publish: %v", err)
+		}
+		if err := b.WatchCancellations(t.Context(), bus.Cancellations{}); !errors.Is(err, jetstream.ErrBucketNotFound) || !strings.Contains(err.Error(), "worker provision") {
+			t.Errorf("watch: %v", err)
+		}
+	})
 }
 
 // Whatever the network does to a publish, it is stored once.

@@ -75,6 +75,9 @@ func TestServerRefusesOthers(t *testing.T) {
 		if !errors.Is(err, bus.ErrUnreachable) || !errors.Is(err, nats.ErrAuthorization) {
 			t.Errorf("as %v: %v", user, err)
 		}
+		if err != nil && strings.Contains(err.Error(), "none was given") != (user == nil) {
+			t.Errorf("as %v: %v", user, err)
+		}
 		if err != nil && (strings.Contains(err.Error(), "wrong") || strings.Contains(err.Error(), password(t, s.URL()))) {
 			t.Errorf("the error tells the password: %v", err)
 		}
