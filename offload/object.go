@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -96,8 +97,12 @@ func openObject(ctx context.Context, js jetstream.JetStream, cfg ObjectConfig) (
 	if s.blobs, err = js.Stream(ctx, "OBJ_"+cfg.Bucket); err != nil {
 		return nil, err
 	}
-	s.records, err = openRecords(ctx, js, cfg.Records, s.api, s.cfg)
-	return s, err
+	if s.records, err = openRecords(ctx, js, cfg.Records, s.api, s.cfg); err != nil {
+		return nil, err
+	}
+	// A store has no Close, and the connection would keep the subscriptions.
+	runtime.AddCleanup(s, endAcks, s.idle)
+	return s, nil
 }
 
 func createBuckets(ctx context.Context, js jetstream.JetStream, cfg ObjectConfig) error {

@@ -68,6 +68,18 @@ func (s *ObjectStore) leaveAcks(a *acks) error {
 	return a.sub.Unsubscribe()
 }
 
+// endAcks is for idle acks that nobody takes any more.
+func endAcks(idle chan *acks) {
+	for {
+		select {
+		case a := <-idle:
+			a.sub.Unsubscribe()
+		default:
+			return
+		}
+	}
+}
+
 // publish returns the number of the message, whose data may be reused then. At
 // most maxInFlight+1 may be open.
 func (a *acks) publish(m *nats.Msg) (number int, err error) {
@@ -97,6 +109,18 @@ func (a *acks) await(ctx context.Context, number int) (seq uint64, err error) {
 	delete(a.taken, number)
 	a.open--
 	return readAck(m)
+}
+
+// drain waits for all answers that nobody had yet, or an error like await's.
+func (a *acks) drain(ctx context.Context) error {
+	for len(a.taken) < a.open {
+		if err := a.wait(ctx); err != nil {
+			return err
+		}
+	}
+	clear(a.taken)
+	a.open = 0
+	return nil
 }
 
 // wait takes one answer.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -27,6 +28,9 @@ func TestPutWithoutStream(t *testing.T) {
 	}
 	if _, err := s.Put(t.Context(), rec("s", "a"), bytes.NewReader(data), nil); !errors.Is(err, jetstream.ErrNoStreamResponse) {
 		t.Errorf("%v, want ErrNoStreamResponse", err)
+	}
+	if s.noPurge.Load() {
+		t.Error("the store does not tidy up any more, although the server answered")
 	}
 	s = openTestObject(t, js, ObjectConfig{})
 	mustRead(t, s, mustPut(t, s, rec("s", "a"), data), data)
@@ -133,6 +137,40 @@ func TestPutsShareSubscriptions(t *testing.T) {
 	putting.Wait()
 	if n := js.Conn().NumSubscriptions(); n >= before+idleAcks {
 		t.Errorf("%d subscriptions, %d before", n, before)
+	}
+}
+
+// TestDiscardWaitsForAnswers: also for that to the chunk at which the Put was
+// given up, which would arrive after the purge; then no answer may still come.
+func TestDiscardWaitsForAnswers(t *testing.T) {
+	js := connect(t, startServer(t, server.Options{}))
+	s := openTestObject(t, js, ObjectConfig{})
+	up := newTestUpload(t, s)
+	if err := up.send(t.Context(), content(10, 499)); err != nil {
+		t.Fatal(err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := up.awaitAll(ended); err != nil && !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	up.discard(ended)
+	if n := chunksOf(t, s, up.nuid); up.acks.open != 0 || n != 0 {
+		t.Errorf("%d answers may still come, %d chunks are left", up.acks.open, n)
+	}
+}
+
+// TestStoreLeavesNoSubscriptions: a store that nobody has any more leaves none to
+// the connection.
+func TestStoreLeavesNoSubscriptions(t *testing.T) {
+	js := connect(t, startServer(t, server.Options{}))
+	openTestObject(t, js, ObjectConfig{}).api.get(t.Context(), "OBJ_"+DefaultBlobBucket, msgRequest{Seq: 1}) // the connection's own
+	before := js.Conn().NumSubscriptions()
+	mustPut(t, openTestObject(t, js, ObjectConfig{}), rec("s", "a"), content(10, 498))
+	for deadline := time.Now().Add(20 * time.Second); js.Conn().NumSubscriptions() > before; runtime.GC() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d subscriptions, %d before", js.Conn().NumSubscriptions(), before)
+		}
 	}
 }
 

@@ -291,9 +291,7 @@ func (u *upload) discard(ctx context.Context) {
 }
 
 func (u *upload) purge(ctx context.Context) error {
-	for _, number := range u.pending { // what is on its way would arrive after the purge
-		u.acks.await(ctx, number)
-	}
+	u.acks.drain(ctx) // what is on its way would arrive after the purge
 	return u.s.blobs.Purge(ctx, jetstream.WithPurgeSubject(u.s.chunkSubject(u.nuid)))
 }
 
@@ -308,7 +306,7 @@ func (s *ObjectStore) tidy(ctx context.Context, remove func(context.Context) err
 	defer cancel()
 	before := s.api.nc.Stats().Reconnects
 	err := remove(ctx)
-	if err != nil && s.api.nc.IsConnected() && s.api.nc.Stats().Reconnects == before {
+	if errors.Is(err, context.DeadlineExceeded) && s.api.nc.IsConnected() && s.api.nc.Stats().Reconnects == before {
 		s.noPurge.Store(true)
 	}
 }
