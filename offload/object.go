@@ -49,6 +49,7 @@ type ObjectStore struct {
 	cfg     StoreConfig
 	bucket  string
 	api     api
+	link    link
 	idle    chan *acks // of uploads that ended
 	blobs   jetstream.Stream
 	records records
@@ -95,6 +96,9 @@ func openObject(ctx context.Context, js jetstream.JetStream, cfg ObjectConfig) (
 		return nil, err
 	}
 	if s.blobs, err = js.Stream(ctx, "OBJ_"+cfg.Bucket); err != nil {
+		return nil, err
+	}
+	if err := s.link.measure(ctx, s.api, s.blobs); err != nil {
 		return nil, err
 	}
 	if s.records, err = openRecords(ctx, js, cfg.Records, s.api, s.cfg); err != nil {

@@ -81,7 +81,7 @@ func endAcks(idle chan *acks) {
 }
 
 // publish returns the number of the message, whose data may be reused then. At
-// most maxInFlight+1 may be open.
+// most maxInFlight chunks and a name may be open.
 func (a *acks) publish(m *nats.Msg) (number int, err error) {
 	m.Reply = a.inbox + strconv.Itoa(a.last+1)
 	if err := a.nc.PublishMsg(m); err != nil {

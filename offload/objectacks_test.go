@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"runtime"
 	"sync"
 	"testing"
@@ -172,26 +171,4 @@ func TestStoreLeavesNoSubscriptions(t *testing.T) {
 			t.Fatalf("%d subscriptions, %d before", js.Conn().NumSubscriptions(), before)
 		}
 	}
-}
-
-// TestManyUploadsAtOnce: together they would have more on their way than the
-// server holds for a stream, which then refuses what comes, but they yield to
-// each other.
-func TestManyUploadsAtOnce(t *testing.T) {
-	if testing.Short() {
-		t.Skip("writes 400 MB")
-	}
-	js := connect(t, startServer(t, server.Options{SyncAlways: true}))
-	s := openTestObject(t, js, ObjectConfig{})
-	data := content(31*BlockSize, 500)
-	var putting sync.WaitGroup
-	for i := range 100 {
-		putting.Go(func() {
-			src := io.MultiReader(bytes.NewReader(content(BlockSize, uint64(501+i))), bytes.NewReader(data))
-			if _, err := s.Put(t.Context(), rec("s", fmt.Sprint("a", i)), src, nil); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	putting.Wait()
 }

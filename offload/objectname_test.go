@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -123,7 +124,7 @@ func TestPutEndsAfterNaming(t *testing.T) {
 				otherWrites(t, s)
 			}
 		}))
-		if _, err := up.nameAhead(t.Context(), in); err != nil {
+		if _, _, err := up.nameAhead(t.Context(), in); err != nil {
 			t.Fatal(err)
 		}
 		out := mustPut(t, s, rec("s", "a"), data)
@@ -141,6 +142,53 @@ func TestPutEndsAfterNaming(t *testing.T) {
 			t.Errorf("%d chunks are left", left)
 		}
 	}
+}
+
+// TestNameBeforeAnyAnswer: the sequences follow the last one known, so no round
+// trip has to be waited for.
+func TestNameBeforeAnyAnswer(t *testing.T) {
+	js := connect(t, startServer(t, server.Options{}))
+	s := openTestObject(t, js, ObjectConfig{})
+	for i := range 3 {
+		data := content((smallChunks+2)*BlockSize, uint64(290+i))
+		up, in := underWay(t, s, bytes.NewReader(data))
+		name, foreseen, err := up.nameAhead(t.Context(), in)
+		if err != nil || len(up.seqs) != 0 {
+			t.Fatalf("%v, waited for %d chunks", err, len(up.seqs))
+		}
+		if err := up.awaitAll(t.Context()); err != nil || !slices.Equal(foreseen, up.seqs) {
+			t.Errorf("%v, foreseen %d, got %d", err, foreseen, up.seqs)
+		}
+		if _, err := up.awaitName(t.Context(), name); err != nil {
+			t.Error(err)
+		}
+		mustRead(t, s, mustPut(t, s, rec("s", "a"+strings.Repeat("b", i)), data), data)
+		if n := chunkUsers(t, s, up.nuid); n != 1 {
+			t.Errorf("%d objects have the chunks", n)
+		}
+	}
+}
+
+// TestForeseenByAccident: the stream ends where it was foreseen, but the chunks are
+// not there, as when somebody makes the bucket anew.
+func TestForeseenByAccident(t *testing.T) {
+	js := connect(t, startServer(t, server.Options{}))
+	s := openTestObject(t, js, ObjectConfig{})
+	const blocks = smallChunks + 2
+	data := content(blocks*BlockSize, 295)
+	s.link.saw(3)
+	src := interrupted(data, func(block int) {
+		for range 3 {
+			if block == blocks {
+				otherWrites(t, s)
+			}
+		}
+	})
+	out, err := s.Put(t.Context(), rec("s", "a"), src, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustRead(t, openTestObject(t, js, ObjectConfig{}), out, data)
 }
 
 // TestRefusedChunk: the server refuses the last chunk, and another's message
@@ -183,7 +231,7 @@ func TestFailedPutSparesWhatAnotherFound(t *testing.T) {
 	for i, blocks := range []int{2, smallChunks + 5} {
 		data := content(blocks*BlockSize, uint64(310+i))
 		up, in := underWay(t, s, bytes.NewReader(data))
-		f, err := up.nameAhead(t.Context(), in)
+		f, _, err := up.nameAhead(t.Context(), in)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,18 +13,9 @@ import (
 	"github.com/nats-io/nuid"
 )
 
-const (
-	// queueTime bounds how many chunks of an upload are on their way: as many as
-	// the server stores of it in that time. So what all uploads together have
-	// there stays below the 128 MiB at which a stream refuses more.
-	queueTime = 50 * time.Millisecond
-	// minInFlight is for the beginning, and for links of long delay.
-	minInFlight = 8
-	maxInFlight = 128
-	// smallChunks is the number of chunks up to which an object does without
-	// their sequences, so that none has to be known to name it.
-	smallChunks = ring
-)
+// smallChunks is the number of chunks up to which an object does without their
+// sequences, so that none has to be known to name it.
+const smallChunks = ring
 
 // upload is the way of one content to the server. Chunks are published as they
 // come, and what they are is said at the end: until then nobody sees them.
@@ -35,9 +26,10 @@ type upload struct {
 	s       *ObjectStore
 	nuid    string
 	acks    *acks
-	pending []int    // chunks not acknowledged, oldest first
-	seqs    []uint64 // of the acknowledged chunks
-	began   time.Time
+	pending []sentChunk // not acknowledged, oldest first
+	seqs    []uint64    // of the acknowledged chunks
+	after   uint64      // a sequence that was taken when the upload began
+	window  window
 	used    int64 // by others, when the upload began
 	size    int64
 	sent    int
@@ -47,10 +39,17 @@ type upload struct {
 // newUpload begins an upload, which ends with close.
 func (s *ObjectStore) newUpload(used int64) (*upload, error) {
 	acks, err := s.takeAcks()
-	return &upload{s: s, nuid: nuid.Next(), acks: acks, began: time.Now(), used: used}, err
+	if err != nil {
+		return nil, err
+	}
+	s.link.uploads.Add(1)
+	return &upload{s: s, nuid: nuid.Next(), acks: acks, after: s.link.seq.Load(), window: s.link.newWindow(), used: used}, nil
 }
 
-func (u *upload) close() error { return u.s.leaveAcks(u.acks) }
+func (u *upload) close() error {
+	u.s.link.uploads.Add(-1)
+	return u.s.leaveAcks(u.acks)
+}
 
 // send publishes one chunk. The connection copies it, so it may be reused.
 func (u *upload) send(ctx context.Context, block []byte) error {
@@ -63,7 +62,7 @@ func (u *upload) send(ctx context.Context, block []byte) error {
 		}
 		return nil
 	}
-	for len(u.pending) >= u.inFlight() {
+	for len(u.pending) >= u.window.chunks() {
 		if err := u.awaitOldest(ctx); err != nil {
 			return err
 		}
@@ -71,29 +70,26 @@ func (u *upload) send(ctx context.Context, block []byte) error {
 	return u.publish(&nats.Msg{Subject: u.s.chunkSubject(u.nuid), Data: block})
 }
 
-// inFlight is how many chunks may be on their way now.
-func (u *upload) inFlight() int {
-	stored := float64(len(u.seqs)) * float64(queueTime) / float64(time.Since(u.began)+1)
-	return int(min(max(stored, minInFlight), maxInFlight))
-}
-
 func (u *upload) publish(chunk *nats.Msg) error {
 	number, err := u.acks.publish(chunk)
 	if err != nil {
 		return fmt.Errorf("write chunk %d: %w", u.sent, err)
 	}
-	u.pending = append(u.pending, number)
+	u.pending = append(u.pending, sentChunk{number, len(u.pending) + 1, time.Now()})
 	u.sent++
 	return nil
 }
 
 func (u *upload) awaitOldest(ctx context.Context) error {
-	seq, err := u.acks.await(ctx, u.pending[0])
+	chunk := u.pending[0]
+	seq, err := u.acks.await(ctx, chunk.number)
 	u.pending = u.pending[1:]
 	if err != nil {
 		return fmt.Errorf("write chunk %d: %w", len(u.seqs), err)
 	}
 	u.seqs = append(u.seqs, seq)
+	u.s.link.saw(seq)
+	u.window.stored(chunk)
 	return nil
 }
 
@@ -116,7 +112,7 @@ func (u *upload) commit(ctx context.Context, in *intake) error {
 		}
 		return u.over
 	}
-	name, err := u.nameAhead(ctx, in)
+	name, foreseen, err := u.nameAhead(ctx, in)
 	if err == nil {
 		err = u.awaitAll(ctx)
 	}
@@ -124,8 +120,11 @@ func (u *upload) commit(ctx context.Context, in *intake) error {
 		u.unname(ctx, name)
 		return err
 	}
-	if _, err = u.acks.await(ctx, name); isWrongSequence(err) && u.sent > smallChunks {
-		err = u.nameNow(ctx, in, 0)
+	named, err := u.awaitName(ctx, name)
+	// The stream may end where foreseen by accident, as if it was made anew.
+	wrong := isWrongSequence(err) || err == nil && !slices.Equal(foreseen, u.seqs)
+	if foreseen != nil && wrong {
+		err = u.nameNow(ctx, in, named)
 	}
 	if isWrongSequence(err) {
 		return u.settle(ctx, in)
@@ -134,21 +133,19 @@ func (u *upload) commit(ctx context.Context, in *intake) error {
 }
 
 // nameAhead names the object while chunks are on their way, which saves a round
-// trip, with the sequences that they get if nobody else writes. The server, to
-// which they come first, refuses the name if the last is not the one foreseen, so
-// that it is right also if this process ends here. It returns the number of the
-// meta message, 0 if it was not published.
-func (u *upload) nameAhead(ctx context.Context, in *intake) (number int, err error) {
-	var foreseen []uint64
+// trip, with the sequences that they get if nobody else writes: after the last one
+// known. The server, to which they come first, refuses the name if the last is not
+// the one foreseen, so that it is right also if this process ends here. It returns
+// the number of the meta message, 0 if it was not published, and the sequences
+// that stand in it, if any.
+func (u *upload) nameAhead(ctx context.Context, in *intake) (number int, foreseen []uint64, err error) {
 	header := nats.Header{}
 	if u.sent > smallChunks {
-		if len(u.seqs) == 0 {
-			if err := u.awaitOldest(ctx); err != nil {
-				return 0, err
-			}
+		last := u.after
+		if len(u.seqs) > 0 {
+			last = u.seqs[len(u.seqs)-1]
 		}
 		foreseen = slices.Clone(u.seqs)
-		last := u.seqs[len(u.seqs)-1]
 		for range u.pending {
 			last++
 			foreseen = append(foreseen, last)
@@ -157,9 +154,10 @@ func (u *upload) nameAhead(ctx context.Context, in *intake) (number int, err err
 	}
 	meta, err := u.s.encodeBlob(in, u.nuid, foreseen)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
-	return u.name(in.digest, meta, 0, header)
+	number, err = u.name(in.digest, meta, 0, header)
+	return number, foreseen, err
 }
 
 // nameNow names the object when all its chunks are known to be stored.
@@ -174,9 +172,16 @@ func (u *upload) nameNow(ctx context.Context, in *intake, last uint64) error {
 func (u *upload) nameAndWait(ctx context.Context, digest string, meta []byte, last uint64) error {
 	number, err := u.name(digest, meta, last, nats.Header{})
 	if err == nil {
-		_, err = u.acks.await(ctx, number)
+		_, err = u.awaitName(ctx, number)
 	}
 	return err
+}
+
+func (u *upload) awaitName(ctx context.Context, number int) (seq uint64, err error) {
+	if seq, err = u.acks.await(ctx, number); err == nil {
+		u.s.link.saw(seq)
+	}
+	return seq, err
 }
 
 // name publishes the meta message, if its subject's last sequence is as said.
