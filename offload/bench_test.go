@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -33,6 +34,43 @@ func toolLog(size int) []byte {
 		fmt.Fprintf(&b, "2025-01-02T03:04:05.%03dZ INFO request %d from 10.0.%d.%d took %d ms, user %x\n", n%1000, n, r.IntN(256), r.IntN(256), r.IntN(3000), r.Uint64())
 	}
 	return b.Bytes()[:size]
+}
+
+// randomText is words of an alphabet, three or more letters each, in lines.
+func randomText(size int, alphabet string) []byte {
+	r := rand.New(rand.NewPCG(1, 2))
+	letters := []rune(alphabet)
+	var b bytes.Buffer
+	for b.Len() < size {
+		for range 3 + r.IntN(7) {
+			b.WriteRune(letters[r.IntN(len(letters))])
+		}
+		b.WriteByte(" \n"[r.IntN(12)/11])
+	}
+	return b.Bytes()[:size]
+}
+
+const (
+	cyrillic = "абвгдежзийклмнопрстуфхцчшщъыьэюя"
+	chinese  = "的一是不了人我在有他这为之大来以个中上们到说国和地也子时道出而要于就下得可你年生"
+)
+
+// scripts are texts in several scripts, and what is no text.
+func scripts(size int) map[string][]byte {
+	log, noise, latin1 := toolLog(size), make([]byte, size), make([]byte, 0, size)
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range noise {
+		noise[i] = byte(r.Uint32())
+	}
+	for _, c := range string(randomText(2*size, "abcdefghijklmnopqrstuvwxyzäöüßé")) {
+		latin1 = append(latin1, byte(c))
+	}
+	return map[string][]byte{
+		"ascii": log, "cyrillic": randomText(size, cyrillic), "chinese": randomText(size, chinese),
+		"emoji":    randomText(size, "abcdefghijklmnopqrstuvwxyz😀😂🙏👍🎉🚀🔥✅"),
+		"one-rune": bytes.ReplaceAll(log, []byte(" ms,"), []byte(" µs,"))[:size], // in each line
+		"random":   noise, "latin1": latin1[:size],
+	}
 }
 
 // tcpServer is a server that is reached over loopback, as workers reach theirs.
@@ -96,17 +134,36 @@ func unique(data []byte, n int) []byte {
 	return data
 }
 
+// BenchmarkIndex measures what an index costs beside the digest that is made with
+// it: for 8 blocks of text in several scripts.
+func BenchmarkIndex(b *testing.B) {
+	for name, data := range scripts(8 * BlockSize) {
+		b.Run(name, func(b *testing.B) {
+			race(b, []string{"sha256", "index", "chars"},
+				func(int) { sha256.Sum256(data) },
+				func(int) {
+					w := NewIndexer()
+					w.Write(data)
+					w.Finish()
+				},
+				func(int) { countRunes(data) })
+		})
+	}
+}
+
 func BenchmarkPut(b *testing.B) {
 	for _, c := range benchSizes {
-		b.Run("object/"+c.name, func(b *testing.B) { benchObjectPut(b, c.size) })
+		b.Run("object/"+c.name, func(b *testing.B) { benchObjectPut(b, toolLog(c.size)) })
 	}
+	b.Run("object/10MB-cyrillic", func(b *testing.B) { benchObjectPut(b, randomText(10<<20, cyrillic)) })
+	b.Run("object/10MB-chinese", func(b *testing.B) { benchObjectPut(b, randomText(10<<20, chinese)) })
 	for _, c := range benchSizes {
 		b.Run("disk/"+c.name, func(b *testing.B) { benchDiskPut(b, c.size) })
 	}
 	b.Run("source-of-4KB", benchSmallReads)
 }
 
-func benchObjectPut(b *testing.B, size int) {
+func benchObjectPut(b *testing.B, data []byte) {
 	js := tcpServer(b)
 	ctx := context.Background()
 	s := openTestObject(b, js, ObjectConfig{})
@@ -123,7 +180,6 @@ func benchObjectPut(b *testing.B, size int) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	data := toolLog(size)
 	ours := func(n int) {
 		if _, err := s.Put(ctx, rec("s", fmt.Sprint("a", n+1)), bytes.NewReader(unique(data, n)), nil); err != nil {
 			b.Fatal(err)
