@@ -97,24 +97,71 @@ func (w *Indexer) settle(next []byte) (carry int) {
 	return at - open
 }
 
-// countRunes is utf8.RuneCount, but many times as fast on ASCII, also if there
-// is something else here and there.
-func countRunes(p []byte) (n int64) {
-	const most = 1 << 10
-	for step := 64; len(p) >= most+utf8.UTFMax; {
-		if isASCII(p[:64]) {
-			p, n, step = p[64:], n+64, 64
+// countRunes is utf8.RuneCount, but many times as fast: to count a block costs
+// less than to hash it, unless it is full of emoji or no text at all.
+//
+// There are as many runes as bytes, but for those that follow the first byte of
+// a valid rune: any other counts by itself. Whether a byte is the first of a
+// valid rune depends on the next three only, so the text can be cut anywhere.
+func countRunes(p []byte) int64 {
+	n := len(p)
+	for ; len(p) >= 64+3; p = p[64:] {
+		if !isASCII(p[:64]) {
+			n -= followers((*[64 + 3]byte)(p))
+		}
+	}
+	return int64(n - len(p) + utf8.RuneCount(p))
+}
+
+// followers counts the bytes that follow the first byte of a valid rune, for the
+// runes that begin in the first 64 bytes of p.
+//
+// It works on eight bytes at once: x, and y, z, and w, which are those one, two,
+// and three places further on. In lead, the highest bit of each byte tells whether
+// it still may begin a rune. To look at another bit of a byte, it is shifted
+// there. A small number is not 0 if 0x7f more reach the highest bit.
+func followers(p *[64 + 3]byte) int {
+	const (
+		each   = 0x0101010101010101
+		high   = each * 0x80
+		not0   = each * 0x7f
+		over16 = each * (0x80 - 17)
+	)
+	var sum uint64 // eight sums, together at most 64+2
+	for rest := p[:]; len(rest) >= 8+3; rest = rest[8:] {
+		q := (*[8 + 3]byte)(rest)
+		x, y := binary.LittleEndian.Uint64(q[0:]), binary.LittleEndian.Uint64(q[1:])
+
+		// 11xxxxxx 10xxxxxx. If it is a rune of two bytes, then its bits 7 to 10
+		// are not 0: it would need only one.
+		lead := x & (x << 1) & y &^ (y << 1) & high
+		if two := lead &^ (x << 2); two != 0 {
+			bits := x & (each * 0x1e)
+			sum += two & (bits + not0) >> 7
+		}
+		lead &= x << 2
+		if lead == 0 {
 			continue
 		}
-		// A rune that starts before end is over at the next byte that can start one.
-		end := step
-		for end < step+utf8.UTFMax-1 && !utf8.RuneStart(p[end]) {
-			end++
+
+		// 111xxxxx 10xxxxxx 10xxxxxx. If it is one of three bytes, then its bits
+		// 11 to 15 are not 0, nor 11011, which is a surrogate.
+		z := binary.LittleEndian.Uint64(q[2:])
+		lead &= z &^ (z << 1)
+		bits := x&(each*0x0f) ^ y>>5&each*0x0d // 0 for these two
+		sum += lead &^ (x << 3) & (bits + not0) >> 7 * 2
+		lead &= x << 3
+		if lead == 0 {
+			continue
 		}
-		n += int64(utf8.RuneCount(p[:end]))
-		p, step = p[end:], min(2*step, most)
+
+		// 1111xxxx 10xxxxxx 10xxxxxx 10xxxxxx. Its bits 16 to 21 are 1 to 16.
+		w := binary.LittleEndian.Uint64(q[3:])
+		lead &= w &^ (w << 1)
+		bits = x&(each*0x0f)<<2 | y>>4&(each*0x03)
+		sum += lead & (bits + not0) &^ (bits + over16) >> 7 * 3
 	}
-	return n + int64(utf8.RuneCount(p))
+	return int(sum * each >> 56) // they are added up in the highest byte
 }
 
 // isASCII looks at 64 bytes.
