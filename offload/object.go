@@ -18,7 +18,8 @@ const (
 	DefaultRecordBucket = "stevedore_artifacts"
 )
 
-// ObjectConfig configures an ObjectStore. The zero value works.
+// ObjectConfig configures an ObjectStore. The zero value works; beside a bus with a
+// prefix of its own, give the names that Bus.BucketName has for its buckets.
 type ObjectConfig struct {
 	StoreConfig
 	// Bucket is the object store that keeps the bytes. Default

@@ -26,7 +26,8 @@ type Record struct {
 }
 
 var (
-	// ErrNotFound: there is no such artifact in this session.
+	// ErrNotFound: there is no such artifact in this session. A Reader tells it, and
+	// ErrExpired and ErrCorrupt, as a *tools.Error: look at tools.CodeOf.
 	ErrNotFound = errors.New("artifact not found")
 	// ErrExpired: there was one, and its time is over.
 	ErrExpired = errors.New("artifact expired")

@@ -17,7 +17,9 @@ import (
 )
 
 // A program with a tool of its own, and a bus in the same process. To serve the
-// tool beside a worker up, connect with bus.Config{Server: URL} instead.
+// tool beside a worker up, connect with bus.Config{Server: URL} instead, and serve
+// and submit to a queue of your own: a worker answers the calls of its queues, those
+// of tools that it lacks as unknown.
 func Example() {
 	ctx, stop := context.WithCancel(context.Background())
 	dir, err := os.MkdirTemp("", "stevedore-example-")

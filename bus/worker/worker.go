@@ -32,7 +32,9 @@ type Offloader interface {
 type Config struct {
 	// Name tells this worker from others in events. Default HOST-PID.
 	Name string
-	// Queues that are served. Default "default".
+	// Queues that are served. Default "default". All workers of a queue should have
+	// the same tools: each gets some of its calls, and answers one of a tool that it
+	// lacks as unknown.
 	Queues []string
 	// Slots is how many calls of a queue run at once. Default 64.
 	Slots int
@@ -114,7 +116,8 @@ func defaultName() string {
 	return fmt.Sprintf("%s-%d", host, os.Getpid())
 }
 
-// Run serves until ctx ends, and returns when the last call is settled.
+// Run serves until ctx ends, and returns when the last call is settled. What it
+// needs on the bus is there once Bus.Provision was called, by whomever.
 func (w *Worker) Run(ctx context.Context) error {
 	for _, queue := range w.cfg.Queues {
 		if !tools.IsToken(queue) {

@@ -1,0 +1,47 @@
+package offload_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// An agent loop of your own, without a bus: what its tools answer is made light
+// before the model sees it. OpenDisk and OpenObject are other stores; the tools of
+// Reader.Tools let the model read by itself.
+func Example() {
+	ctx := context.Background()
+	store := offload.NewMem(offload.StoreConfig{})
+	offloader := offload.NewOffloader(store, offload.Config{})
+	reader := offload.NewReader(store, offload.ReaderConfig{})
+
+	var log strings.Builder
+	for i := range 100_000 {
+		fmt.Fprintf(&log, "%d: request served\n", i)
+	}
+	log.WriteString("100000: out of memory\n")
+	call := tools.Call{ID: "toolu_1", Session: "s1", Tool: "read_log"}
+	light, err := offloader.Result(ctx, call, tools.Definition{}, tools.NewToolResult(log.String()))
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(light.Artifact.ID, light.Artifact.Lines, "lines,", len(light.ForLLM) < 3000)
+
+	found, err := reader.Grep(ctx, call.Session, light.Artifact.ID, offload.GrepQuery{Pattern: "memory", ContextBefore: 1})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(found.Text())
+	_, err = reader.GetByLines(ctx, "another session", light.Artifact.ID, 1, 2)
+	fmt.Println(tools.CodeOf(err))
+	// Output:
+	// toolu_1 100002 lines, true
+	// Found 1 match(es) for pattern 'memory' in knowledge#toolu_1 (100002 total lines)
+	//
+	// 100000- 99999: request served
+	// 100001: 100000: out of memory
+	// not_found
+}
