@@ -158,7 +158,7 @@ func (x *Index) CharAt(r io.ReaderAt, off int64) (int64, error) {
 		_, size := utf8.DecodeRune(data[at:])
 		at += size
 	}
-	return n, nil
+	return min(n, x.Chars[block+1]), nil // the last rune of the block may end in the next
 }
 
 // blockReader is a content that remembers the blocks that it read, so that

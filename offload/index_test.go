@@ -100,6 +100,23 @@ func TestIndexAgreesWithScanning(t *testing.T) {
 	}
 }
 
+// Whether a byte in a rune that goes on in the next block is one of a rune at all
+// is not to be seen in its block.
+func TestCharAtInARuneThatTwoBlocksShare(t *testing.T) {
+	for _, last := range []string{"😀", "漢", "é", "\xf0\x9f\x98a", "\xf0\x9faa"} {
+		for in := 1; in < len(last); in++ {
+			data := []byte(strings.Repeat("a", BlockSize-in) + last)
+			x, _ := indexOf(data, len(data))
+			for off := BlockSize - in; off <= BlockSize; off++ {
+				got, err := x.CharAt(bytes.NewReader(data), int64(off))
+				if want := int64(charsBefore(data, off)); err != nil || got != want {
+					t.Errorf("%q, %d bytes of it in the block: byte %d is char %d, %v; want %d", last, in, off, got, err, want)
+				}
+			}
+		}
+	}
+}
+
 func TestIndexOutOfRange(t *testing.T) {
 	data := []byte("one\ntwo")
 	x, _ := indexOf(data, 10)
