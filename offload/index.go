@@ -109,10 +109,7 @@ func (x *Index) CharOffset(r io.ReaderAt, char int64) (int64, error) {
 		return 0, fmt.Errorf("find character %d: %w", char, err)
 	}
 	at := int(x.carry[block])
-	for n := char - x.Chars[block]; n > 0 && at < len(data); n-- {
-		_, size := utf8.DecodeRune(data[at:])
-		at += size
-	}
+	at += runesLen(data[at:], char-x.Chars[block])
 	return int64(block)*BlockSize + int64(at), nil
 }
 
@@ -154,7 +151,9 @@ func (x *Index) CharAt(r io.ReaderAt, off int64) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("find the character at byte %d: %w", off, err)
 	}
-	for ; at < rest; n++ {
+	cut := rest - openRune(data[at:rest])
+	n += countRunes(data[at:cut])
+	for at = cut; at < rest; n++ {
 		_, size := utf8.DecodeRune(data[at:])
 		at += size
 	}

@@ -117,6 +117,27 @@ func TestCharAtInARuneThatTwoBlocksShare(t *testing.T) {
 	}
 }
 
+// FuzzRunesLen: it agrees with decoding one rune after the other.
+func FuzzRunesLen(f *testing.F) {
+	f.Add([]byte("é漢😀\xff\xf0\x9f\n"), int64(300))
+	f.Add([]byte("漢"), int64(200))
+	f.Add([]byte("\xf0\x9f\x98"), int64(64))
+	f.Fuzz(func(t *testing.T, data []byte, n int64) {
+		if len(data) == 0 || len(data) > 100 || n > 2000 {
+			return
+		}
+		data = bytes.Repeat(data, 1+500/len(data))
+		want := 0
+		for i := n; i > 0 && want < len(data); i-- {
+			_, size := utf8.DecodeRune(data[want:])
+			want += size
+		}
+		if got := runesLen(data, n); got != want {
+			t.Fatalf("%d runes have %d bytes, want %d, in %q", n, got, want, data)
+		}
+	})
+}
+
 func TestIndexOutOfRange(t *testing.T) {
 	data := []byte("one\ntwo")
 	x, _ := indexOf(data, 10)

@@ -109,6 +109,14 @@ func readPage(rec Record, c blockContent, offset, limit int64) (*Page, error) {
 // runesLen is the length in bytes of the first n runes of data.
 func runesLen(data []byte, n int64) int {
 	end := 0
+	// As many bytes have no more runes, so they can be counted instead of decoded.
+	const few = 64
+	for n >= few && len(data)-end >= few {
+		part := data[end:][:min(n, int64(len(data)-end))]
+		part = part[:len(part)-openRune(part)]
+		n -= countRunes(part)
+		end += len(part)
+	}
 	for ; n > 0 && end < len(data); n-- {
 		_, size := utf8.DecodeRune(data[end:])
 		end += size

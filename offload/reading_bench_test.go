@@ -3,6 +3,7 @@ package offload
 import (
 	"bufio"
 	"bytes"
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"os"
@@ -125,6 +126,25 @@ func BenchmarkReadDisk(b *testing.B) {
 	}
 	race(b, []string{"read", "grep", "whole", "lines"}, read,
 		func(int) { grepLog(b, r) }, func(int) { readLog(b, r) }, func(n int) { linesOfLog(b, r, n) })
+}
+
+// BenchmarkReadChars measures finding a character in the middle of a block that
+// is in memory, and the number of one, beside the digest of the block.
+func BenchmarkReadChars(b *testing.B) {
+	data := randomText(BlockSize, chinese)
+	x, _ := indexOf(data, len(data))
+	r := bytes.NewReader(data)
+	race(b, []string{"sha256", "offset", "at"}, func(int) { sha256.Sum256(data) },
+		func(int) {
+			if _, err := x.CharOffset(r, x.TotalChars()/2); err != nil {
+				b.Fatal(err)
+			}
+		},
+		func(int) {
+			if _, err := x.CharAt(r, x.Size()/2); err != nil {
+				b.Fatal(err)
+			}
+		})
 }
 
 const logPattern = "things/0999999"
