@@ -111,7 +111,7 @@ func (r *Reader) Grep(ctx context.Context, session, id string, q GrepQuery) (*Gr
 		if err != nil && !timeout {
 			return err
 		}
-		res = &GrepResult{ArtifactID: rec.ID, Pattern: q.Pattern, TotalLines: c.Index().Lines()}
+		res = &GrepResult{ArtifactID: rec.ID, Pattern: q.Pattern, TotalLines: c.Index().Lines(), Lines: []GrepLine{}}
 		if timeout {
 			res.Searched = s.searched
 			res.Notes = append(res.Notes, fmt.Sprintf("the search was stopped after %s: lines %d to %d were not searched, or not to the end; try a simpler pattern", r.cfg.GrepTime, s.line+1, res.TotalLines))

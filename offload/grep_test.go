@@ -189,6 +189,9 @@ func TestGrepSingleLineOf100MB(t *testing.T) {
 	if err != nil || res.Matches != 0 || res.Text() != "Found 0 match(es) for pattern 'nowhere' in knowledge#a (1 total lines)" {
 		t.Errorf("a literal that is not there gives %q, %v", res.Text(), err)
 	}
+	if res.Lines == nil {
+		t.Error("no lines are null in JSON, which clients can not walk through")
+	}
 }
 
 func TestGrepText(t *testing.T) {
