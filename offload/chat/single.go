@@ -80,15 +80,14 @@ func (m Message) look() (id, path string, done bool) {
 	}
 	first := true
 	for b := range m.results() {
-		path, done = referencedPath(b.value)
 		if first {
-			if id = b.id; done {
-				return id, path, true
-			}
+			id = b.id
 		}
-		if first = false; done && filepath.Base(path) == fileName(id)+extension {
+		path, done = referencedPath(b.value)
+		if done && (first || filepath.Base(path) == fileName(id)+extension) {
 			return id, path, true
 		}
+		first = false
 	}
 	return id, "", false
 }
