@@ -1,7 +1,6 @@
 package notify
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,30 +9,28 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
-	"text/template"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// HTTP posts notifications in the shape that a template gives them. Its presets
-// are the incoming hooks of chats and push services. None of these takes an
-// idempotency key: after an answer that was lost, a message comes twice.
+// HTTP posts notifications to the incoming webhooks of chats and push services,
+// or to any URL. None of the services takes an idempotency key: if a response is
+// lost, the message appears twice.
 type HTTP struct {
-	post   *poster
-	header http.Header
-	shape  shape
-	body   *template.Template
-	sent   progress
+	post     *poster
+	header   http.Header
+	shape    shape
+	template string
+	sent     progress
 }
 
-// shape is how a service wants its messages.
+// shape is the format that a service expects.
 type shape struct {
 	contentType string
-	// body is a template over message; the function json writes a JSON string.
-	body string
-	// title goes into the header Title, for services that take plain text.
-	title bool
+	// body returns the value of the JSON body. If it is nil, the body is the
+	// text, and the title goes into the header Title.
+	body func(m message) any
 	// markdown says that the service shows Markdown by itself. write, if not
 	// nil, writes the text in the service's own markup. With neither, Markdown
 	// becomes plain text.
@@ -58,27 +55,41 @@ type shape struct {
 // those of Slack and ntfy are the ones from which on text is cut or attached).
 func shapeOf(preset string) (shape, bool) {
 	const isJSON = "application/json"
+	type object map[string]any
 	switch preset {
 	case "slack":
-		return shape{contentType: isJSON, body: `{"text":{{json .Text}},"unfurl_links":false{{if not .Markdown}},"mrkdwn":false{{end}}}`,
+		return shape{contentType: isJSON, body: func(m message) any { return object{"text": m.Text, "unfurl_links": false, "mrkdwn": m.Markdown} },
 			write: writeSlack, limit: 4000, measure: inRunes, secretURL: true}, true
 	case "discord":
-		return shape{contentType: isJSON, body: `{"content":{{json .Text}},"allowed_mentions":{"parse":[]}}`,
+		return shape{contentType: isJSON, body: func(m message) any { return object{"content": m.Text, "allowed_mentions": object{"parse": []string{}}} },
 			markdown: true, plain: escapeMarkdown, limit: 2000, measure: inUTF16, secretURL: true}, true
 	case "mattermost":
-		return shape{contentType: isJSON, body: `{"text":{{json .Text}}}`,
+		return shape{contentType: isJSON, body: func(m message) any { return object{"text": m.Text} },
 			markdown: true, plain: escapeMattermost, neutral: neutralMentions, limit: 16000, measure: inRunes, secretURL: true}, true
 	case "ntfy":
-		return shape{contentType: "text/plain; charset=utf-8", body: `{{.Text}}`, title: true,
+		return shape{contentType: "text/plain; charset=utf-8",
 			limit: 4096, measure: inBytes, tokenHeader: "Authorization", tokenPrefix: "Bearer "}, true
 	case "gotify":
-		return shape{contentType: isJSON, body: `{"title":{{json .Title}},"message":{{json .Text}}{{if .IsError}},"priority":8{{end}}{{if .Markdown}},"extras":{"client::display":{"contentType":"text/markdown"}}{{end}}}`,
+		return shape{contentType: isJSON, body: gotifyBody,
 			markdown: true, limit: 16384, measure: inBytes, tokenHeader: "X-Gotify-Key", path: "/message"}, true
 	case "http":
-		return shape{contentType: isJSON, body: `{"title":{{json .Title}},"text":{{json .Text}},"is_error":{{.IsError}},"session":{{json .Session}}}`,
+		return shape{contentType: isJSON, body: func(m message) any {
+			return object{"title": m.Title, "text": m.Text, "is_error": m.IsError, "session": m.Session}
+		},
 			markdown: true, limit: 1 << 20, measure: inBytes, tokenHeader: "Authorization", tokenPrefix: "Bearer "}, true
 	}
 	return shape{}, false
+}
+
+func gotifyBody(m message) any {
+	body := map[string]any{"title": m.Title, "message": m.Text}
+	if m.IsError {
+		body["priority"] = 8 // otherwise, the application's default applies
+	}
+	if m.Markdown {
+		body["extras"] = json.RawMessage(`{"client::display":{"contentType":"text/markdown"}}`)
+	}
+	return body
 }
 
 // HTTPConfig describes an HTTP channel.
@@ -87,15 +98,16 @@ type HTTPConfig struct {
 	URL string
 	// Token is a credential, for services that want one.
 	Token string
-	// Template replaces the preset's: a text/template with the fields Title,
-	// Text, Session, Tool, ID, IsError and Markdown (the text is written in it),
-	// and the function json.
+	// Template replaces the preset's body. {{NAME}} is replaced by a value, escaped
+	// for a JSON string or a form if the content type is one, and {{json NAME}} by
+	// the value as JSON, with quotes. NAME is .Title, .Text, .Session, .Tool, .ID,
+	// .IsError or .Markdown (whether the text is Markdown).
 	Template string
 	// ContentType replaces the preset's.
 	ContentType string
 }
 
-// message is what templates see.
+// message is the input of bodies and templates.
 type message struct {
 	Title, Text, Session, Tool, ID string
 	IsError, Markdown              bool
@@ -126,22 +138,15 @@ func NewHTTP(preset string, cfg HTTPConfig) (*HTTP, error) {
 	if cfg.ContentType != "" {
 		s.contentType = cfg.ContentType
 	}
-	if cfg.Template != "" {
-		s.body = cfg.Template
+	if _, err := fill(cfg.Template, s.contentType, message{}); err != nil {
+		return nil, fmt.Errorf("channel %s: template: %w", preset, err)
 	}
-	h := &HTTP{post: post, shape: s, header: http.Header{"Content-Type": {s.contentType}}}
+	h := &HTTP{post: post, shape: s, template: cfg.Template, header: http.Header{"Content-Type": {s.contentType}}}
 	if cfg.Token != "" {
 		if s.tokenHeader == "" {
 			return nil, fmt.Errorf("channel %s: it takes no token; its URL is the secret", preset)
 		}
 		h.header.Set(s.tokenHeader, s.tokenPrefix+cfg.Token)
-	}
-	h.body, err = template.New(preset).Funcs(template.FuncMap{"json": jsonString}).Parse(s.body)
-	if err == nil {
-		_, err = h.render(message{Text: "test"})
-	}
-	if err != nil {
-		return nil, fmt.Errorf("channel %s: template: %w", preset, err)
 	}
 	return h, nil
 }
@@ -177,10 +182,10 @@ func (h *HTTP) Send(ctx context.Context, n Notification) error {
 		m := message{Title: title(n), Text: text, Session: clean(n.Session), Tool: clean(n.Tool), ID: headerID(n.ID), IsError: n.IsError, Markdown: n.Format == FormatMarkdown}
 		body, err := h.render(m)
 		if err != nil {
-			return bus.Reject("unsendable", fmt.Errorf("post to %s: template: %w", h.post.host, err))
+			return bus.Reject("unsendable", fmt.Errorf("post to %s: body: %w", h.post.host, err))
 		}
 		header := h.header.Clone()
-		if h.shape.title {
+		if h.shape.body == nil {
 			header.Set("Title", mime.QEncoding.Encode("utf-8", m.Title))
 		}
 		return h.post.post(ctx, header, body)
@@ -188,14 +193,13 @@ func (h *HTTP) Send(ctx context.Context, n Notification) error {
 }
 
 func (h *HTTP) render(m message) ([]byte, error) {
-	var out bytes.Buffer
-	err := h.body.Execute(&out, m)
-	return out.Bytes(), err
-}
-
-func jsonString(s string) (string, error) {
-	data, err := json.Marshal(s)
-	return string(data), err
+	switch {
+	case h.template != "":
+		return fill(h.template, h.shape.contentType, m)
+	case h.shape.body == nil:
+		return []byte(m.Text), nil
+	}
+	return json.Marshal(h.shape.body(m))
 }
 
 // title says in a few words what a notification is about.

@@ -242,10 +242,35 @@ func TestPresets(t *testing.T) {
 	if got := h.headers[0]; got.Get("Title") != "=?utf-8?q?sch=C3=B6n_failed?=" || got.Get("Authorization") != "Bearer the-token" || h.bodies[0] != "⚠ a \"b\" <!channel> @All\nü" {
 		t.Errorf("ntfy: %v %q", got, h.bodies[0])
 	}
-	for _, cfg := range []HTTPConfig{{URL: h.URL, Template: "{{.Nothing}}"}, {URL: h.URL, Template: "{{"}, {URL: "ftp://x/"}} {
-		if _, err := NewHTTP("http", cfg); err == nil {
-			t.Errorf("accepted %+v", cfg)
+}
+
+func TestTemplates(t *testing.T) {
+	n := Notification{ID: "1", Tool: "shell", Session: "s", Text: "\"a\" & b", Format: FormatMarkdown}
+	for _, test := range []struct{ contentType, template, want string }{
+		{"", `{"text":{{json .Text}},"both":"{{ .Tool }}: {{.Text}}","error":{{.IsError}},"md":{{json .Markdown}}}`,
+			`{"text":"\"a\" \u0026 b","both":"shell: \"a\" \u0026 b","error":false,"md":true}`},
+		{"application/x-www-form-urlencoded", `id={{.ID}}&title={{.Title}}&message={{.Text}}`, `id=1&title=shell&message=%22a%22+%26+b`},
+		{"text/plain", `{{.Session}}: {{.Text}} {json}`, `s: "a" & b {json}`},
+	} {
+		h := newHook(t)
+		c, err := NewHTTP("http", HTTPConfig{URL: h.URL, Template: test.template, ContentType: test.contentType})
+		if err != nil {
+			t.Fatal(err)
 		}
+		if err := c.Send(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
+		if h.bodies[0] != test.want {
+			t.Errorf("%s:\n got %s\nwant %s", test.contentType, h.bodies[0], test.want)
+		}
+	}
+	for _, bad := range []string{"{{.Nothing}}", "{{", "{{.Text", "{{.Text}", "{{if .IsError}}x{{end}}", "{{}}", "{{jsonx .Text}}"} {
+		if _, err := NewHTTP("http", HTTPConfig{URL: "https://x/", Template: bad}); err == nil || !strings.Contains(err.Error(), "unknown placeholder") {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+	if _, err := NewHTTP("http", HTTPConfig{URL: "ftp://x/"}); err == nil {
+		t.Error("accepted an ftp URL")
 	}
 }
 

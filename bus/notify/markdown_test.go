@@ -75,10 +75,10 @@ func TestPlainTextStaysAsItIs(t *testing.T) {
 // Each service gets Markdown as it can show it.
 func TestPresetsShowMarkdown(t *testing.T) {
 	for preset, want := range map[string]string{
-		"slack":      `{"text":"*b* \u003chttps://x.example|l\u003e","unfurl_links":false}`,
-		"discord":    `{"content":"**b** [l](https://x.example)","allowed_mentions":{"parse":[]}}`,
+		"slack":      `{"mrkdwn":true,"text":"*b* \u003chttps://x.example|l\u003e","unfurl_links":false}`,
+		"discord":    `{"allowed_mentions":{"parse":[]},"content":"**b** [l](https://x.example)"}`,
 		"mattermost": `{"text":"**b** [l](https://x.example)"}`,
-		"gotify":     `{"title":"Stevedore","message":"**b** [l](https://x.example)","extras":{"client::display":{"contentType":"text/markdown"}}}`,
+		"gotify":     `{"extras":{"client::display":{"contentType":"text/markdown"}},"message":"**b** [l](https://x.example)","title":"Stevedore"}`,
 		"ntfy":       `b l (https://x.example)`,
 	} {
 		h := newHook(t)
