@@ -14,6 +14,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
 	"github.com/synadia-io/orbit.go/natscontext"
+
+	"github.com/stevedore-bus/stevedore/bus/jsapi"
 )
 
 // ErrUnreachable: no server answered. The text says which, and what to do.
@@ -27,6 +29,7 @@ type Bus struct {
 	log    zerolog.Logger
 	nc     *nats.Conn
 	js     jetstream.JetStream
+	api    jsapi.API
 	out    *outgoing
 	closed chan struct{}
 
@@ -51,6 +54,7 @@ func Connect(ctx context.Context, cfg Config) (*Bus, error) {
 		b.js, err = b.openJetStream()
 	}
 	if err == nil {
+		b.api = jsapi.New(b.js)
 		err = b.checkServer(ctx)
 	}
 	if err != nil {
@@ -99,18 +103,6 @@ func (b *Bus) openJetStream() (jetstream.JetStream, error) {
 		return jetstream.NewWithDomain(b.nc, b.cfg.Domain, opts...)
 	}
 	return jetstream.New(b.nc, opts...)
-}
-
-// apiPrefix is what the subjects of JetStream's API start with, for requests
-// that the library does not make.
-func (b *Bus) apiPrefix() string {
-	switch {
-	case b.cfg.APIPrefix != "":
-		return strings.TrimSuffix(b.cfg.APIPrefix, ".")
-	case b.cfg.Domain != "":
-		return "$JS." + b.cfg.Domain + ".API"
-	}
-	return "$JS.API"
 }
 
 func (b *Bus) options() ([]nats.Option, error) {
@@ -188,7 +180,7 @@ func (b *Bus) checkServer(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.Timeout)
 	defer cancel()
-	err := b.Allowed(ctx, b.apiPrefix()+".INFO", func(ctx context.Context) error {
+	err := b.Allowed(ctx, b.api.Subject("INFO"), func(ctx context.Context) error {
 		_, err := b.js.AccountInfo(ctx)
 		return err
 	})

@@ -105,7 +105,7 @@ type consumption struct {
 func (k *consumption) pull(ctx context.Context) {
 	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
 		backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
-	p := newPuller(k.bus.nc, k.bus.apiPrefix(), k.bus.StreamName(k.consumer.Stream), k.consumer.Name)
+	p := newPuller(k.bus.nc, k.bus.api, k.bus.StreamName(k.consumer.Stream), k.consumer.Name)
 	defer p.close()
 	for {
 		n := k.slots.reserve(ctx)

@@ -1,8 +1,6 @@
 package bus
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"runtime"
 	"strconv"
@@ -10,8 +8,9 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/bus/jsapi"
 )
 
 // outgoing sends what the goroutines of this process publish, and hands each of
@@ -243,37 +242,7 @@ func (o *outgoing) giveUp(seen int, err error) {
 // acknowledged takes an acknowledgement.
 func (o *outgoing) acknowledged(msg *nats.Msg) {
 	if number, err := strconv.ParseUint(msg.Subject[len(o.inbox):], 36, 64); err == nil {
-		o.resolve(number, readAck(msg))
+		ack, err := jsapi.ParsePubAck(msg)
+		o.resolve(number, pubAck{Ack(ack), err})
 	}
-}
-
-func readAck(msg *nats.Msg) pubAck {
-	if seq, ok := plainAck(msg.Data); ok {
-		return pubAck{Ack: Ack{Sequence: seq}}
-	}
-	if len(msg.Data) == 0 && msg.Header.Get("Status") == "503" {
-		return pubAck{err: jetstream.ErrNoStreamResponse}
-	}
-	var reply struct {
-		Stream    string              `json:"stream"`
-		Sequence  uint64              `json:"seq"`
-		Duplicate bool                `json:"duplicate"`
-		Error     *jetstream.APIError `json:"error"`
-	}
-	switch err := json.Unmarshal(msg.Data, &reply); {
-	case err != nil, reply.Error == nil && reply.Stream == "":
-		return pubAck{err: jetstream.ErrInvalidJSAck}
-	case reply.Error != nil:
-		return pubAck{err: reply.Error}
-	}
-	return pubAck{Ack: Ack{Sequence: reply.Sequence, Duplicate: reply.Duplicate}}
-}
-
-// plainAck reads {"stream":"NAME","seq":17}, which nearly all of them are.
-func plainAck(data []byte) (sequence uint64, ok bool) {
-	rest, ok := bytes.CutPrefix(data, []byte(`{"stream":"`))
-	_, rest, found := bytes.Cut(rest, []byte(`","seq":`))
-	digits, ends := bytes.CutSuffix(rest, []byte("}"))
-	sequence, err := strconv.ParseUint(string(digits), 10, 64)
-	return sequence, ok && found && ends && err == nil
 }

@@ -1,7 +1,6 @@
 package bus
 
 import (
-	"encoding/json"
 	"errors"
 	"net"
 	"runtime"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
 )
 
@@ -174,48 +172,4 @@ func TestGatherBesideComputation(t *testing.T) {
 	if waited == n {
 		t.Error("each of them waits for the others")
 	}
-}
-
-// What stream and client say of a publish, in all forms.
-func TestReadAck(t *testing.T) {
-	for body, want := range map[string]Ack{
-		`{"stream":"S","seq":17}`:                                {Sequence: 17},
-		`{"stream":"S","seq":17,"duplicate": true}`:              {Sequence: 17, Duplicate: true},
-		`{"stream":"S", "domain":"hub", "seq":17}`:               {Sequence: 17},
-		`{"stream":"S","seq":17,"batch":"b","count":1}`:          {Sequence: 17},
-		`{"stream":"a\",\"seq\":1}","seq":18446744073709551615}`: {Sequence: 1<<64 - 1},
-	} {
-		if got := readAck(&nats.Msg{Data: []byte(body)}); got.err != nil || got.Ack != want {
-			t.Errorf("%s: %+v", body, got)
-		}
-	}
-	for body, want := range map[string]error{
-		``: jetstream.ErrInvalidJSAck, `{}`: jetstream.ErrInvalidJSAck, `{"stream":"S","seq":-1}`: jetstream.ErrInvalidJSAck, `+OK`: jetstream.ErrInvalidJSAck,
-		`{"error":{"code":503,"err_code":10077,"description":"maximum messages per subject exceeded"},"stream":"S","seq":0}`: ErrTaken,
-	} {
-		if got := readAck(&nats.Msg{Data: []byte(body)}); !errors.Is(classify(got.err), want) {
-			t.Errorf("%s: %+v; want %v", body, got, want)
-		}
-	}
-	nobody := &nats.Msg{Header: nats.Header{"Status": {"503"}}}
-	if got := readAck(nobody); !errors.Is(got.err, jetstream.ErrNoStreamResponse) {
-		t.Errorf("no responders: %v", got.err)
-	}
-}
-
-func FuzzPlainAck(f *testing.F) {
-	f.Add([]byte(`{"stream":"S","seq":17}`))
-	f.Add([]byte(`{"stream":"S","x":"","seq":17}`))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		seq, ok := plainAck(data)
-		var reply struct {
-			Sequence uint64 `json:"seq"`
-		}
-		if !ok || !json.Valid(data) { // servers send valid JSON
-			return
-		}
-		if err := json.Unmarshal(data, &reply); err != nil || reply.Sequence != seq {
-			t.Errorf("%s: %d, want %d, %v", data, seq, reply.Sequence, err)
-		}
-	})
 }

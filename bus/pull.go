@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/stevedore-bus/stevedore/bus/jsapi"
 )
 
 const (
@@ -39,11 +41,11 @@ type puller struct {
 	msgs   chan *nats.Msg
 }
 
-func newPuller(nc *nats.Conn, api, stream, consumer string) *puller {
+func newPuller(nc *nats.Conn, api jsapi.API, stream, consumer string) *puller {
 	return &puller{
 		nc:          nc,
-		request:     fmt.Sprintf("%s.CONSUMER.MSG.NEXT.%s.%s", api, stream, consumer),
-		info:        fmt.Sprintf("%s.CONSUMER.INFO.%s.%s", api, stream, consumer),
+		request:     api.Subject("CONSUMER.MSG.NEXT." + stream + "." + consumer),
+		info:        api.Subject("CONSUMER.INFO." + stream + "." + consumer),
 		reconnected: nc.StatusChanged(nats.CONNECTED),
 	}
 }

@@ -2,12 +2,13 @@ package bus
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/bus/jsapi"
 )
 
 // Last returns the newest message on a subject of a stream, or ok false.
@@ -29,18 +30,20 @@ func (b *Bus) LastRevision(ctx context.Context, stream, subject string) (body []
 		return nil, 0, err
 	}
 	msg, err := s.GetLastMsgForSubject(ctx, subject)
-	if errors.Is(err, jetstream.ErrMsgNotFound) && s.CachedInfo().Config.Replicas > 1 {
-		// A direct get may be answered by a replica that lags behind; that
-		// nothing is there must be the leader's word.
-		msg, err = b.lastFromLeader(ctx, s.CachedInfo().Config.Name, subject)
-	}
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
+	switch {
+	case err == nil:
+		return msg.Data, msg.Sequence, nil
+	case !errors.Is(err, jetstream.ErrMsgNotFound):
+		return nil, 0, fmt.Errorf("read %q: %w", subject, err)
+	case s.CachedInfo().Config.Replicas <= 1:
 		return nil, 0, nil
 	}
-	if err != nil {
+	// The replica that answered may lag behind; only the leader knows.
+	last, err := b.api.GetFromLeader(ctx, b.StreamName(stream), jsapi.Get{LastBySubject: subject})
+	if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil, 0, fmt.Errorf("read %q: %w", subject, err)
 	}
-	return msg.Data, msg.Sequence, nil
+	return last.Data, last.Sequence, nil
 }
 
 // next returns the first message on a subject of a stream whose sequence is not
@@ -122,7 +125,7 @@ func (b *Bus) streamHandle(ctx context.Context, stream string) (jetstream.Stream
 		return s.(jetstream.Stream), nil
 	}
 	var s jetstream.Stream
-	err := b.Allowed(ctx, b.apiPrefix()+".STREAM.INFO."+name, func(ctx context.Context) (err error) {
+	err := b.Allowed(ctx, b.api.Subject("STREAM.INFO."+name), func(ctx context.Context) (err error) {
 		s, err = b.js.Stream(ctx, name)
 		return err
 	})
@@ -131,31 +134,4 @@ func (b *Bus) streamHandle(ctx context.Context, stream string) (jetstream.Stream
 	}
 	b.handles.Store(name, s)
 	return s, nil
-}
-
-func (b *Bus) lastFromLeader(ctx context.Context, stream, subject string) (*jetstream.RawStreamMsg, error) {
-	request, err := Encode(map[string]string{"last_by_subj": subject})
-	if err != nil {
-		return nil, err
-	}
-	answer, err := b.nc.RequestWithContext(ctx, b.apiPrefix()+".STREAM.MSG.GET."+stream, request)
-	if err != nil {
-		return nil, err
-	}
-	var got struct {
-		Error   *jetstream.APIError `json:"error"`
-		Message struct {
-			Sequence uint64 `json:"seq"`
-			Data     []byte `json:"data"`
-		} `json:"message"`
-	}
-	switch err := json.Unmarshal(answer.Data, &got); {
-	case err != nil:
-		return nil, err
-	case got.Error != nil && got.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
-		return nil, jetstream.ErrMsgNotFound
-	case got.Error != nil:
-		return nil, got.Error
-	}
-	return &jetstream.RawStreamMsg{Subject: subject, Sequence: got.Message.Sequence, Data: got.Message.Data}, nil
 }

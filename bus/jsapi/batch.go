@@ -1,0 +1,76 @@
+package jsapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// SendGet sends a direct get whose replies go to the given subject. The caller
+// decodes each of them with ParseMessage. A get with Batch has several replies, the
+// last of which is ErrEndOfBatch or ErrMsgNotFound.
+func (a API) SendGet(stream, replyTo string, get Get) error {
+	body, err := json.Marshal(get)
+	if err != nil {
+		return err
+	}
+	return a.nc.PublishRequest(a.prefix+"DIRECT.GET."+stream, replyTo, body)
+}
+
+// Messages iterates over the messages that get selects, in the order of the stream,
+// until there are no more. It asks for get.Batch messages (default 256) at a time and
+// needs no consumer. The server may take the default timeout for each message.
+func (a API) Messages(ctx context.Context, stream string, get Get) iter.Seq2[Message, error] {
+	return func(yield func(Message, error) bool) {
+		sub, err := a.nc.SubscribeSync(a.nc.NewInbox())
+		if err != nil {
+			yield(Message{}, err)
+			return
+		}
+		defer func() { _ = sub.Unsubscribe() }() // fails only if the connection is closed
+		if get.Batch <= 0 {
+			get.Batch = 256
+		}
+		if get.Sequence == 0 && get.StartTime.IsZero() {
+			get.Sequence = 1
+		}
+		for {
+			if err := a.SendGet(stream, sub.Subject, get); err != nil {
+				yield(Message{}, err)
+				return
+			}
+			for ended := false; !ended; {
+				m, err := a.next(ctx, sub)
+				switch {
+				case errors.Is(err, ErrEndOfBatch):
+					ended = true
+				case errors.Is(err, jetstream.ErrMsgNotFound):
+					return
+				case err != nil:
+					yield(Message{}, err)
+					return
+				default:
+					get.Sequence, get.StartTime = m.Sequence+1, time.Time{}
+					if !yield(m, nil) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+func (a API) next(ctx context.Context, sub *nats.Subscription) (Message, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	reply, err := sub.NextMsgWithContext(ctx)
+	if err != nil {
+		return Message{}, err
+	}
+	return ParseMessage(reply)
+}

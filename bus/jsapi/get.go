@@ -1,0 +1,168 @@
+package jsapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// API sends requests to the JetStream API of one account. It is safe for
+// concurrent use.
+type API struct {
+	nc      *nats.Conn
+	prefix  string // ends in a dot
+	timeout time.Duration
+}
+
+// New returns the API of the connection, domain or prefix, and default timeout that
+// js uses.
+func New(js jetstream.JetStream) API {
+	o := js.Options()
+	a := API{nc: js.Conn(), prefix: jetstream.DefaultAPIPrefix, timeout: o.DefaultTimeout}
+	switch {
+	case o.Domain != "":
+		a.prefix = "$JS." + o.Domain + ".API."
+	case o.APIPrefix != "":
+		a.prefix = strings.TrimSuffix(o.APIPrefix, ".") + "."
+	}
+	return a
+}
+
+// Subject returns the subject of an API request, such as STREAM.INFO.<name>.
+func (a API) Subject(request string) string { return a.prefix + request }
+
+// Get selects one message of a stream: by sequence, the last one on a subject, or
+// the next one on a subject (which may have wildcards) from a sequence or time on.
+// With Batch it selects up to so many messages, with MaxBytes up to so many bytes.
+type Get struct {
+	Sequence      uint64    `json:"seq,omitempty"`
+	LastBySubject string    `json:"last_by_subj,omitempty"`
+	NextBySubject string    `json:"next_by_subj,omitempty"`
+	StartTime     time.Time `json:"start_time,omitzero"`
+	Batch         int       `json:"batch,omitempty"`
+	MaxBytes      int       `json:"max_bytes,omitempty"`
+}
+
+// Message is a message as the stream stores it.
+type Message struct {
+	Subject  string
+	Sequence uint64
+	Time     time.Time
+	Header   nats.Header
+	Data     []byte
+}
+
+// GetMessage returns one message, or ErrMsgNotFound. It asks any replica first. A
+// replica that does not have the message may lag behind, so it then asks the leader.
+func (a API) GetMessage(ctx context.Context, stream string, get Get) (Message, error) {
+	reply, err := a.request(ctx, "DIRECT.GET."+stream, get)
+	if err != nil {
+		return Message{}, err
+	}
+	m, err := ParseMessage(reply)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return a.GetFromLeader(ctx, stream, get)
+	}
+	return m, err
+}
+
+// GetFromLeader returns one message from the leader of the stream, or
+// ErrMsgNotFound.
+func (a API) GetFromLeader(ctx context.Context, stream string, get Get) (Message, error) {
+	reply, err := a.request(ctx, "STREAM.MSG.GET."+stream, get)
+	if err != nil {
+		return Message{}, err
+	}
+	var got struct {
+		Error   *jetstream.APIError `json:"error"`
+		Message *struct {
+			Subject  string    `json:"subject"`
+			Sequence uint64    `json:"seq"`
+			Header   []byte    `json:"hdrs"`
+			Data     []byte    `json:"data"`
+			Time     time.Time `json:"time"`
+		} `json:"message"`
+	}
+	switch err := json.Unmarshal(reply.Data, &got); {
+	case err != nil:
+		return Message{}, fmt.Errorf("get message: %w", err)
+	case got.Error != nil && got.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
+		return Message{}, jetstream.ErrMsgNotFound
+	case got.Error != nil:
+		return Message{}, got.Error
+	case got.Message == nil:
+		return Message{}, errors.New("get message: the reply has no message")
+	}
+	m := Message{Subject: got.Message.Subject, Sequence: got.Message.Sequence, Time: got.Message.Time, Data: got.Message.Data}
+	if len(got.Message.Header) > 0 {
+		if m.Header, err = nats.DecodeHeadersMsg(got.Message.Header); err != nil {
+			return Message{}, fmt.Errorf("get message: %w", err)
+		}
+	}
+	return m, nil
+}
+
+func (a API) request(ctx context.Context, request string, get Get) (*nats.Msg, error) {
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, a.timeout)
+		defer cancel()
+	}
+	body, err := json.Marshal(get)
+	if err != nil {
+		return nil, err
+	}
+	reply, err := a.nc.RequestWithContext(ctx, a.prefix+request, body)
+	if errors.Is(err, nats.ErrNoResponders) {
+		return nil, errNoAnswer
+	}
+	return reply, err
+}
+
+var errNoAnswer = fmt.Errorf("get message: %w; does the stream exist, and does it allow direct gets?", nats.ErrNoResponders)
+
+// ErrEndOfBatch means that the server has sent all messages of a batch.
+var ErrEndOfBatch = errors.New("end of batch")
+
+// ParseMessage decodes the reply to a direct get: a message, ErrEndOfBatch, or
+// ErrMsgNotFound.
+func ParseMessage(reply *nats.Msg) (Message, error) {
+	h := reply.Header
+	if lastValue(h, jetstream.StreamHeader) == "" { // not a message but a status
+		switch status := h.Get("Status"); status {
+		case "204":
+			return Message{}, ErrEndOfBatch
+		case "404":
+			return Message{}, jetstream.ErrMsgNotFound
+		case "503":
+			return Message{}, errNoAnswer
+		default:
+			return Message{}, fmt.Errorf("get message: %s %s", status, h.Get("Description"))
+		}
+	}
+	m := Message{Subject: lastValue(h, jetstream.SubjectHeader), Header: h, Data: reply.Data}
+	var errSequence, errTime error
+	m.Sequence, errSequence = strconv.ParseUint(lastValue(h, jetstream.SequenceHeader), 10, 64)
+	m.Time, errTime = time.Parse(time.RFC3339Nano, lastValue(h, jetstream.TimeStampHeaer))
+	if err := errors.Join(errSequence, errTime); err != nil {
+		return Message{}, fmt.Errorf("get message: %w", err)
+	}
+	return m, nil
+}
+
+// lastValue returns the value that the server wrote. The server appends its headers
+// to those of the publisher, who may have used the same names.
+func lastValue(h nats.Header, name string) string {
+	values := h[name]
+	if len(values) == 0 {
+		return ""
+	}
+	return values[len(values)-1]
+}
