@@ -15,7 +15,7 @@ const deliveredKey = "delivered"
 // SetDelivered records that a channel took the notification of a key, and
 // remembers it for a time. Both names are tokens.
 func (b *Bus) SetDelivered(ctx context.Context, channel, key string, kept time.Duration) error {
-	kv, err := b.tasks(ctx)
+	kv, err := b.Bucket(ctx, TasksBucket)
 	if err == nil {
 		_, err = kv.Create(ctx, strings.Join([]string{deliveredKey, channel, key}, "."), []byte(time.Now().UTC().Format(time.RFC3339)), jetstream.KeyTTL(kept))
 	}
@@ -27,7 +27,7 @@ func (b *Bus) SetDelivered(ctx context.Context, channel, key string, kept time.D
 
 // Delivered reports whether SetDelivered recorded the notification.
 func (b *Bus) Delivered(ctx context.Context, channel, key string) (bool, error) {
-	kv, err := b.tasks(ctx)
+	kv, err := b.Bucket(ctx, TasksBucket)
 	if err == nil {
 		_, err = kv.Get(ctx, strings.Join([]string{deliveredKey, channel, key}, "."))
 	}
@@ -40,10 +40,10 @@ func (b *Bus) Delivered(ctx context.Context, channel, key string) (bool, error) 
 	return true, nil
 }
 
-// tasks returns the bucket of what happens to calls and notifications. It is
-// looked up once, because looking up is a request.
-func (b *Bus) tasks(ctx context.Context) (jetstream.KeyValue, error) {
-	name := b.BucketName(TasksBucket)
+// Bucket returns one of the KV buckets, such as TasksBucket. The lookup is a
+// request, so the bus keeps the handle.
+func (b *Bus) Bucket(ctx context.Context, bucket string) (jetstream.KeyValue, error) {
+	name := b.BucketName(bucket)
 	if kv, ok := b.handles.Load("KV " + name); ok {
 		return kv.(jetstream.KeyValue), nil
 	}

@@ -1,7 +1,6 @@
 package bus_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 
@@ -37,34 +36,5 @@ func TestProvisionOnASmallDisk(t *testing.T) {
 	}
 	if _, err := modest.Publish(t.Context(), bus.Message{Subject: "stevedore.call.default.x", Body: []byte("{}"), Key: "k"}); err != nil {
 		t.Error(err)
-	}
-}
-
-// A forged key in the bucket of cancellations must not take workers down.
-func TestForeignCancellationKeys(t *testing.T) {
-	b := bustest.New(t)
-	kv, err := b.JetStream().KeyValue(t.Context(), b.BucketName(bus.TasksBucket))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, key := range []string{"cancel.x", "cancel.a.b.c", "other"} {
-		if _, err := kv.Put(t.Context(), key, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := b.Cancel(t.Context(), "s", "c"); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var seen []string
-	none := func(string, string) {}
-	err = b.WatchCancellations(ctx, bus.Cancellations{
-		Ready:     cancel,
-		Cancelled: func(session, call string) { seen = append(seen, session+"/"+call) },
-		Forgotten: none, Hinted: none,
-	})
-	if err != nil || strings.Join(seen, " ") != "s/c" {
-		t.Errorf("saw %v, %v", seen, err)
 	}
 }

@@ -27,7 +27,7 @@ var allowedImports = map[string][]string{
 	"bus/rpc":       {"bus", "bus/cron", "bus/task", "tools", "offload"},
 	"bus/notify":    {"bus", "bus/task", "tools", "state"},
 	"bus/heartbeat": {"bus", "bus/schedule", "tools", "state"},
-	"bus/cron":      {"bus", "bus/schedule", "tools"},
+	"bus/cron":      {"bus", "bus/schedule", "bus/task", "tools"},
 	"bus/remote":    {"bus", "tools"},
 	"bus/session":   {"bus"},
 	"bus/task":      {"bus", "tools"},

@@ -158,13 +158,3 @@ type ProgressEvent struct {
 	Progress
 	At time.Time `json:"at"`
 }
-
-// RunningCall is a call that a worker has in hand.
-type RunningCall struct {
-	// ID is the token of the call's id.
-	ID        string    `json:"id"`
-	Tool      string    `json:"tool"`
-	Worker    string    `json:"worker"`
-	StartedAt time.Time `json:"started_at"`
-	Progress  Progress  `json:"progress,omitzero"`
-}

@@ -3,10 +3,12 @@ package cron
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -53,23 +55,18 @@ func (r *runs) last(ctx context.Context, j Job) (*Run, error) {
 	}
 	run := &Run{Call: record.Call, Slot: record.Slot}
 	call := tools.Call{ID: record.Call, Session: record.Session}
-	for _, subject := range []string{r.bus.Result(call.SessionToken(), call.IDToken()), r.bus.Completion(call.SessionToken(), call.IDToken())} {
-		data, ok, err := r.bus.Last(ctx, bus.Results, subject)
-		if err != nil {
-			return nil, err
-		}
-		if !ok {
-			break
-		}
-		event, err := tools.DecodeResult(data)
-		if err != nil { // somebody else's, and no reason to show nothing at all
-			run.Message = tools.Excerpt(err.Error(), 200)
-			return run, nil
-		}
-		run.apply(event)
-		if event.Outcome != tools.Async {
-			return run, nil
-		}
+	stored, err := task.ReadResults(ctx, r.bus, call.SessionToken(), call.IDToken())
+	if err != nil && !errors.Is(err, task.ErrUnreadable) {
+		return nil, err
+	}
+	for _, event := range stored {
+		run.apply(event.ResultEvent)
+	}
+	if err != nil { // not a reason to hide the run
+		run.Message = tools.Excerpt(err.Error(), 200)
+	}
+	if err != nil || task.Ended(stored) {
+		return run, nil
 	}
 	letter, dead, err := r.deadCall(ctx, record.Session+"."+record.Call)
 	switch {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -20,7 +21,7 @@ func CancelTask(ctx context.Context, b *bus.Bus, session, id, by string) (Task, 
 	if !t.EndedAt.IsZero() {
 		return t, tools.Errorf(tools.CodeInvalidArguments, "the task %q has ended already: %s", id, t.State)
 	}
-	if err := b.Cancel(ctx, session, id); err != nil {
+	if err := task.Cancel(ctx, b, session, id); err != nil {
 		return Task{}, err
 	}
 	// The cancellation is the call's answer from now on, whatever comes later:

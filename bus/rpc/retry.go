@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -39,33 +40,23 @@ func takeBack(ctx context.Context, b *bus.Bus, letter bus.Buried) error {
 	call.ID = cmp.Or(call.ID, letter.ID)
 	call.Session = cmp.Or(call.Session, tools.DefaultSession)
 	session, id := call.SessionToken(), call.IDToken()
-	for _, subject := range []string{b.Result(session, id), b.Completion(session, id)} {
-		stands, sequence, err := b.LastRevision(ctx, bus.Results, subject)
-		if err != nil {
-			return err
-		}
-		if sequence == 0 {
-			return nil
-		}
-		event, err := tools.DecodeResult(stands)
-		switch {
-		case err != nil:
-			return err
-		case event.Outcome == tools.Async:
-			continue // its completion is what counts
-		case event.Outcome == tools.Unknown:
-			return errors.New("the call may have run, and its tool must not run twice; check what it did, and submit it under another id")
-		case event.Error == nil || event.Error.Code != tools.CodeGivenUp:
-			return fmt.Errorf("the call was answered since (%s); remove the letter", event.Outcome)
-		}
-		stream, err := b.JetStream().Stream(ctx, b.StreamName(bus.Results))
-		if err != nil {
-			return err
-		}
-		if err := stream.DeleteMsg(ctx, sequence); err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
-			return fmt.Errorf("take back the answer on %q: %w", subject, err)
-		}
-		return nil
+	stored, err := task.ReadResults(ctx, b, session, id)
+	if err != nil || !task.Ended(stored) {
+		return err
+	}
+	last := stored[len(stored)-1]
+	switch {
+	case last.Outcome == tools.Unknown:
+		return errors.New("the call may have run, and its tool must not run twice; check what it did, and submit it under another id")
+	case last.Error == nil || last.Error.Code != tools.CodeGivenUp:
+		return fmt.Errorf("the call was answered since (%s); remove the letter", last.Outcome)
+	}
+	stream, err := b.JetStream().Stream(ctx, b.StreamName(bus.Results))
+	if err != nil {
+		return err
+	}
+	if err := stream.DeleteMsg(ctx, last.Sequence); err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
+		return fmt.Errorf("take back the answer to call %s of session %s: %w", id, session, err)
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -91,9 +92,12 @@ func Submit(ctx context.Context, b *bus.Bus, queue string, call tools.Call) (too
 		if err != nil {
 			return tools.ResultEvent{}, fmt.Errorf("submit call %q: it was not published: %w", id, err)
 		}
-		stands, ok, err := b.Last(ctx, bus.Results, b.Result(session, id))
+		stored, ok, err := task.ReadResult(ctx, b, b.Result(session, id))
+		if errors.Is(err, task.ErrUnreadable) {
+			return tools.ResultEvent{}, err
+		}
 		if ok {
-			return answerTo(call, stands, err)
+			return answerTo(call, stored)
 		} // an error may pass; waiting will show
 	}
 	if !waits {
@@ -109,21 +113,20 @@ func Submit(ctx context.Context, b *bus.Bus, queue string, call tools.Call) (too
 	if err != nil {
 		return tools.ResultEvent{}, fmt.Errorf("submit call %q: %w", id, err)
 	}
-	stands, err := w.next(ctx)
-	return answerTo(call, stands, err)
-}
-
-// answerTo decodes what stands on the result's subject of a call, unless it is
-// the answer to another call under the same id.
-func answerTo(call tools.Call, stands []byte, err error) (tools.ResultEvent, error) {
+	stored, err := w.next(ctx)
 	if err != nil {
 		return tools.ResultEvent{}, err
 	}
-	event, err := tools.DecodeResult(stands)
-	if err == nil && event.Digest != "" && event.Digest != call.Digest() {
+	return answerTo(call, stored)
+}
+
+// answerTo returns a stored result of a call, unless it is the result of another
+// call with the same id.
+func answerTo(call tools.Call, stored task.StoredResult) (tools.ResultEvent, error) {
+	if stored.Digest != "" && stored.Digest != call.Digest() {
 		return tools.ResultEvent{}, tools.Errorf(tools.CodeMismatch, "the id %q was used before, with another tool or other arguments; choose a new id", tools.Excerpt(call.ID, 80))
 	}
-	return event, err
+	return stored.ResultEvent, nil
 }
 
 // Completion waits for the completion of an async call, until ctx ends or the
@@ -138,11 +141,8 @@ func Completion(ctx context.Context, b *bus.Bus, call tools.Call) (tools.ResultE
 		return tools.ResultEvent{}, err
 	}
 	defer w.close()
-	stands, err := w.next(ctx)
-	if err != nil {
-		return tools.ResultEvent{}, err
-	}
-	return tools.DecodeResult(stands)
+	stored, err := w.next(ctx)
+	return stored.ResultEvent, err
 }
 
 // wait waits for the one message on a subject of the results stream, or for the
@@ -182,7 +182,7 @@ func (w *wait) close() {
 // next returns what stands in the stream, and only that. What is heard on the
 // subject may be a later answer, which the stream refused but which every
 // subscriber got; so hearing something is but a reason to look.
-func (w *wait) next(ctx context.Context) ([]byte, error) {
+func (w *wait) next(ctx context.Context) (stored task.StoredResult, err error) {
 	// The answer may have stood there before; soon after the start, and then
 	// now and again, the stream is asked.
 	pause := pollInterval
@@ -195,13 +195,13 @@ func (w *wait) next(ctx context.Context) ([]byte, error) {
 	for {
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%w: %w", ErrPending, ctx.Err())
+			return stored, fmt.Errorf("%w: %w", ErrPending, ctx.Err())
 		case <-w.bus.Closed():
-			return nil, fmt.Errorf("%w: %w", ErrPending, w.bus.ClosedErr())
+			return stored, fmt.Errorf("%w: %w", ErrPending, w.bus.ClosedErr())
 		case msg := <-w.msgs:
 			if l, ok := w.isDead(msg); ok {
 				if l.Code == tools.CodeMismatch || l.Code == bus.CodeUndecodable {
-					return nil, &DeadError{l} // it gets no result
+					return stored, &DeadError{l} // it gets no result
 				}
 				letter, died = l, time.After(deadPatience)
 			}
@@ -210,14 +210,11 @@ func (w *wait) next(ctx context.Context) ([]byte, error) {
 				poll.Reset(0)
 			}
 		case <-died:
-			return nil, &DeadError{letter}
+			return stored, &DeadError{letter}
 		case <-poll.C:
-			body, ok, err := w.bus.Last(ctx, bus.Results, w.subject)
-			if ok {
-				return body, nil
-			}
-			if errors.Is(err, jetstream.ErrStreamNotFound) {
-				return nil, err
+			stored, ok, err := task.ReadResult(ctx, w.bus, w.subject)
+			if ok || errors.Is(err, task.ErrUnreadable) || errors.Is(err, jetstream.ErrStreamNotFound) {
+				return stored, err
 			}
 			// Any other error may pass, as while the server is restarted.
 			poll.Reset(pause)

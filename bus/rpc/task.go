@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -97,12 +98,12 @@ func GetTask(ctx context.Context, b *bus.Bus, session, id string) (Task, error) 
 			}
 		}
 	}
-	running, err := askRunning(ctx, b, b.RPC("running", session, id), func(map[string]tools.RunningCall) bool { return false })
+	running, ok, err := task.FindRunning(ctx, b, session, id, task.AskTimeout)
 	if err != nil {
 		return Task{}, err
 	}
-	for _, r := range running {
-		t.run(r)
+	if ok {
+		t.run(running)
 		return t, nil
 	}
 	t.Message = leftAlone
@@ -119,17 +120,11 @@ const leftAlone = "no worker runs it now; it is tried again when its lease, or t
 // its end. Tool is empty if nothing stands there.
 func answeredTask(ctx context.Context, b *bus.Bus, session, id string) (t Task, ended bool, err error) {
 	t = Task{ID: id, Session: session, State: Queued}
-	for _, subject := range []string{b.Result(session, id), b.Completion(session, id)} {
-		event, ok, err := lastResult(ctx, b, subject)
-		if !ok || err != nil {
-			return t, false, err
-		}
-		t.apply(event)
-		if event.Outcome != tools.Async {
-			return t, true, nil
-		}
+	stored, err := task.ReadResults(ctx, b, session, id)
+	for _, event := range stored {
+		t.apply(event.ResultEvent)
 	}
-	return t, false, nil
+	return t, task.Ended(stored), err
 }
 
 // apply notes what a result or completion says.
@@ -152,18 +147,9 @@ func (t *Task) apply(e tools.ResultEvent) {
 	}
 }
 
-func (t *Task) run(r tools.RunningCall) {
+func (t *Task) run(r task.RunningCall) {
 	t.State, t.Tool, t.Worker, t.StartedAt, t.Progress = Running, r.Tool, r.Worker, r.StartedAt, r.Progress
 	t.QueuedAt = time.Time{}
 }
 
 func (t *Task) wait(c unsettledCall) { t.Tool, t.call, t.QueuedAt = c.call.Tool, c.call, c.at }
-
-func lastResult(ctx context.Context, b *bus.Bus, subject string) (tools.ResultEvent, bool, error) {
-	body, ok, err := b.Last(ctx, bus.Results, subject)
-	if !ok || err != nil {
-		return tools.ResultEvent{}, false, err
-	}
-	e, err := tools.DecodeResult(body)
-	return e, err == nil, err
-}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -62,7 +63,7 @@ func ListTasks(ctx context.Context, b *bus.Bus, session string) (TaskList, error
 			missing[c.id] = true
 		}
 	}
-	running, err := askRunning(ctx, b, b.RPC("running", session), func(found map[string]tools.RunningCall) bool {
+	running, err := task.ListRunning(ctx, b, session, func(found map[string]task.RunningCall) bool {
 		maps.DeleteFunc(missing, func(id string, _ bool) bool { _, ok := found[id]; return ok })
 		return all && len(missing) == 0
 	})

@@ -79,13 +79,14 @@ func (w *Worker) second(ctx context.Context, j *job, event tools.ResultEvent, li
 	if j.resultOut {
 		return nil // the first completion won
 	}
-	prior, ok, err := w.prior(ctx, j.key)
-	switch {
-	case err != nil:
+	stored, err := w.readResults(ctx, j.key)
+	if err != nil {
 		return err
-	case !ok: // it may just have aged out
+	}
+	if len(stored) == 0 { // it may just have aged out
 		return errors.New("the result was refused for an earlier one that is not there")
 	}
+	prior := stored[0]
 	if prior.Worker == event.Worker && prior.StartedAt.Equal(event.StartedAt) {
 		return nil
 	}

@@ -2,14 +2,9 @@ package worker
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
-	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/bus/task"
 )
 
 // askInterval is the first pause between two questions about the same call; they
@@ -43,66 +38,18 @@ func (w *Worker) pause(ctx context.Context, j *job, d time.Duration) error {
 	}
 }
 
-// runsElsewhere asks all workers; only the one that has the call answers.
-func (w *Worker) runsElsewhere(ctx context.Context, k key) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, w.cfg.AskPatience)
-	defer cancel()
-	_, err := w.bus.Conn().RequestWithContext(ctx, w.bus.RPC("running", k.session, k.id), nil)
-	switch {
-	case err == nil:
-		return true, nil
-	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
-		return false, nil
-	}
-	return false, fmt.Errorf("ask who runs call %s: %w", k.id, err)
-}
-
-// answerWhatRuns answers who has a call, <prefix>.rpc.running.<session>.<call>,
-// and what a session has running, <prefix>.rpc.running.<session>. Workers that
-// have nothing are silent.
-func (w *Worker) answerWhatRuns() (stop func(), err error) {
-	var subs []*nats.Subscription
-	stop = func() {
-		for _, sub := range subs {
-			_ = sub.Unsubscribe() // gone with the connection otherwise
-		}
-	}
-	for subject, find := range map[string]func(tokens []string) map[key]*inHand{
-		w.bus.RPC("running", "*"): func(tokens []string) map[key]*inHand { return w.running.ofSession(tokens[2]) },
-		w.bus.RPC("running", "*", "*"): func(tokens []string) map[key]*inHand {
-			k := key{tokens[2], tokens[3]}
-			if h := w.running.find(k); h != nil {
-				return map[key]*inHand{k: h}
+// answerRunning answers requests for the calls that this worker runs.
+func (w *Worker) answerRunning() (stop func(), err error) {
+	return task.AnswerRunning(w.bus, w.log, func(session, call string) (calls []task.RunningCall) {
+		found := w.running.ofSession(session)
+		for k, h := range found {
+			if call != "" && k.id != call {
+				continue
 			}
-			return nil
-		},
-	} {
-		sub, err := w.bus.Conn().Subscribe(subject, func(msg *nats.Msg) {
-			if found := find(w.bus.Split(msg.Subject)); len(found) > 0 {
-				w.tellWhatRuns(msg, found)
-			}
-		})
-		if err != nil {
-			stop()
-			return nil, fmt.Errorf("answer what runs here: %w", err)
+			h.mu.Lock()
+			calls = append(calls, task.RunningCall{ID: k.id, Tool: h.job.call.Tool, Worker: w.cfg.Name, StartedAt: h.job.started, Progress: h.progress})
+			h.mu.Unlock()
 		}
-		subs = append(subs, sub)
-	}
-	return stop, nil
-}
-
-func (w *Worker) tellWhatRuns(msg *nats.Msg, found map[key]*inHand) {
-	var calls []tools.RunningCall
-	for k, h := range found {
-		h.mu.Lock()
-		calls = append(calls, tools.RunningCall{ID: k.id, Tool: h.job.call.Tool, Worker: w.cfg.Name, StartedAt: h.job.started, Progress: h.progress})
-		h.mu.Unlock()
-	}
-	body, err := bus.Encode(calls)
-	if err == nil {
-		err = msg.Respond(body)
-	}
-	if err != nil {
-		w.log.Warn().Err(err).Msg("cannot tell what runs here") // it is asked again
-	}
+		return calls
+	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/notify"
+	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -132,7 +133,7 @@ func TestEachEndOfAnAsyncJobIsTold(t *testing.T) {
 			continue
 		}
 		await(t, id+" runs", func() bool { _, ok := event(t, b, b.Result("s", id)); return ok })
-		if err := b.Cancel(t.Context(), "s", id); err != nil {
+		if err := task.Cancel(t.Context(), b, "s", id); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -55,7 +55,12 @@ func (w *Worker) writeClaim(ctx context.Context, j *job) (mine bool, err error) 
 }
 
 func (w *Worker) readClaim(ctx context.Context, k key) (claimBody, bool, error) {
-	body, ok, err := w.last(ctx, w.bus.Claim(k.session, k.id))
+	var body []byte
+	var ok bool
+	err := w.reading(ctx, func() (err error) {
+		body, ok, err = w.bus.Last(ctx, bus.Results, w.bus.Claim(k.session, k.id))
+		return err
+	})
 	if !ok || err != nil {
 		return claimBody{}, false, err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -45,17 +46,21 @@ func (w *Worker) persist(ctx context.Context, msg bus.Message) error {
 	})
 }
 
-// last reads what stands on a subject of the results. It goes on trying while
-// the bus is away: failing would count as an attempt of a call that did nothing
-// wrong.
-func (w *Worker) last(ctx context.Context, subject string) (body []byte, ok bool, err error) {
-	err = w.keepTrying(ctx, "cannot read results", 0, func(err error) bool {
-		return errors.Is(err, nats.ErrConnectionClosed)
-	}, func() (err error) {
-		body, ok, err = w.bus.Last(ctx, bus.Results, subject)
+// reading reads from the results stream, and goes on trying while the bus is
+// away: failing would count as an attempt of a call that did nothing wrong.
+func (w *Worker) reading(ctx context.Context, read func() error) error {
+	return w.keepTrying(ctx, "cannot read results", 0, func(err error) bool {
+		return errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, task.ErrUnreadable)
+	}, read)
+}
+
+// readResults returns what stands on the bus for a call.
+func (w *Worker) readResults(ctx context.Context, k key) (stored []task.StoredResult, err error) {
+	err = w.reading(ctx, func() (err error) {
+		stored, err = task.ReadResults(ctx, w.bus, k.session, k.id)
 		return err
 	})
-	return body, ok, err
+	return stored, err
 }
 
 // store does what a failing store keeps from succeeding, for a while and here:

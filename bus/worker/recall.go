@@ -8,6 +8,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -28,7 +29,7 @@ func (w *Worker) recall(ctx context.Context, j *job) (answered bool, err error) 
 			return false, err
 		}
 		if !busy {
-			if busy, err = w.runsElsewhere(ctx, j.key); err != nil {
+			if _, busy, err = task.FindRunning(ctx, w.bus, j.key.session, j.key.id, w.cfg.AskPatience); err != nil {
 				return false, err
 			}
 			started := false
@@ -53,19 +54,18 @@ func (w *Worker) recall(ctx context.Context, j *job) (answered bool, err error) 
 
 // answeredBefore reports whether the call has its last answer on the bus.
 func (w *Worker) answeredBefore(ctx context.Context, j *job) (bool, error) {
-	prior, ok, err := w.prior(ctx, j.key)
-	if !ok || err != nil {
+	stored, err := w.readResults(ctx, j.key)
+	if len(stored) == 0 || err != nil {
 		return false, err
 	}
-	if err := j.sameAs(prior.Digest); err != nil {
+	if err := j.sameAs(stored[0].Digest); err != nil {
 		return false, err
 	}
-	if prior.Outcome != tools.Async || j.completedElsewhere(w.registry) {
-		return true, nil
+	if stored[0].Outcome == tools.Async && !j.completedElsewhere(w.registry) {
+		j.resultOut = true
+		return task.Ended(stored), nil
 	}
-	j.resultOut = true
-	_, ok, err = w.last(ctx, w.bus.Completion(j.key.session, j.key.id))
-	return ok, err
+	return true, nil
 }
 
 // startedForGood reports whether the call is of a once-only tool and was
@@ -93,16 +93,6 @@ func unknownOutcome(tool, more string) *tools.Result {
 	res := tools.Failure(tools.Errorf(tools.CodeUnknownOutcome, "%s", text))
 	res.ForUser = text
 	return res
-}
-
-// prior returns the result that stands on the bus for a call.
-func (w *Worker) prior(ctx context.Context, k key) (tools.ResultEvent, bool, error) {
-	body, ok, err := w.last(ctx, w.bus.Result(k.session, k.id))
-	if !ok || err != nil {
-		return tools.ResultEvent{}, false, err
-	}
-	prior, err := tools.DecodeResult(body)
-	return prior, err == nil, err
 }
 
 // sameAs reports whether what stands on the bus, by its digest, is about this

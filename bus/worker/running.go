@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -132,8 +132,8 @@ func (r *running) stop(session, id string) {
 // watchCancellations keeps the set of cancelled calls until ctx ends; ready is
 // called once it is complete.
 func (w *Worker) watchCancellations(ctx context.Context, ready func()) error {
-	err := w.bus.WatchCancellations(ctx, bus.Cancellations{
-		Ready: sync.OnceFunc(ready), Cancelled: w.running.cancel, Forgotten: w.running.forget, Hinted: w.running.stop,
+	err := task.WatchCancellations(ctx, w.bus, task.Cancellations{
+		Ready: sync.OnceFunc(ready), Cancelled: w.running.cancel, Expired: w.running.forget, Stop: w.running.stop,
 	})
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("worker: %w", err)

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -65,7 +66,8 @@ func (w *Worker) handleTick(ctx context.Context, d *bus.Delivery) error {
 	// its last ones after it was killed, and as it must when the clock is set
 	// back by hours. The call's key would not tell, because servers forget the
 	// keys of calls that are done.
-	if _, answered, err := w.prior(ctx, key{tools.Token(call.Session), tools.Token(call.ID)}); answered || err != nil {
+	stored, err := w.readResults(ctx, key{tools.Token(call.Session), tools.Token(call.ID)})
+	if len(stored) > 0 || err != nil {
 		return err
 	}
 	record := bus.Message{Subject: w.bus.RunOf(kind, name)}
@@ -158,11 +160,6 @@ func (w *Worker) answered(ctx context.Context, r run) (bool, error) {
 	if time.Now().After(r.Deadline) {
 		return true, nil
 	}
-	k := key{tools.Token(r.Session), tools.Token(r.Call)}
-	res, ok, err := w.prior(ctx, k)
-	if !ok || err != nil || res.Outcome != tools.Async {
-		return ok, err
-	}
-	_, ok, err = w.last(ctx, w.bus.Completion(k.session, k.id))
-	return ok, err
+	stored, err := w.readResults(ctx, key{tools.Token(r.Session), tools.Token(r.Call)})
+	return task.Ended(stored), err
 }

@@ -124,7 +124,7 @@ func (w *Worker) Run(ctx context.Context) error {
 			return fmt.Errorf("queue %q: the name is not of the form %s", queue, tools.TokenForm)
 		}
 	}
-	stop, err := w.answerWhatRuns()
+	stop, err := w.answerRunning()
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -82,7 +83,7 @@ func TestCancelAgent(t *testing.T) {
 	if id := <-started; id != "r1-t1-0" {
 		t.Errorf("the call's id is %q", id)
 	}
-	if err := b.Cancel(t.Context(), "s", "r1"); err != nil {
+	if err := task.Cancel(t.Context(), b, "s", "r1"); err != nil {
 		t.Fatal(err)
 	}
 	call, _ := bustest.Next[tools.ResultEvent](t, inner)

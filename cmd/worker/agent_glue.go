@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )
@@ -69,7 +68,7 @@ func (c busCaller) Call(ctx context.Context, call tools.Call) (tools.ResultEvent
 	if err != nil && agent.IsCancelled(ctx) {
 		cancelling, stop := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer stop()
-		err = errors.Join(err, c.bus.Cancel(cancelling, call.SessionToken(), call.IDToken()))
+		err = errors.Join(err, task.Cancel(cancelling, c.bus, call.SessionToken(), call.IDToken()))
 	}
 	return event, err
 }
@@ -84,23 +83,12 @@ func (c busCaller) call(ctx context.Context, call tools.Call) (tools.ResultEvent
 
 // answered reports whether a run has its result although its log has no end.
 func (c busCaller) answered(ctx context.Context, session, run string) (bool, error) {
-	_, ok, err := c.bus.Last(ctx, bus.Results, c.bus.Result(session, run))
-	return ok, err
+	stored, err := task.ReadResults(ctx, c.bus, session, run)
+	return len(stored) > 0, err
 }
 
-// alivePatience is how long a worker may take to say that it has a run.
-const alivePatience = 2 * time.Second
-
-// alive asks all workers who has a run; only the one that has it answers.
+// alive reports whether a worker has a run.
 func (c busCaller) alive(ctx context.Context, session, run string) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, alivePatience)
-	defer cancel()
-	_, err := c.bus.Conn().RequestWithContext(ctx, c.bus.RPC("running", session, run), nil)
-	switch {
-	case err == nil:
-		return true, nil
-	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
-		return false, nil
-	}
-	return false, err
+	_, ok, err := task.FindRunning(ctx, c.bus, session, run, task.AskTimeout)
+	return ok, err
 }

@@ -1,0 +1,98 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/bus"
+)
+
+// cancelTTL is how long the record of a cancellation is kept: as long as the
+// result "cancelled". A call that waits longer for a worker is answered as stale.
+const cancelTTL = bus.ResultsKept
+
+const cancelKey = "cancel"
+
+// Cancel records that a call is cancelled. A worker that runs the call stops it,
+// and no worker starts it later. The two tokens name the call.
+func Cancel(ctx context.Context, b *bus.Bus, session, call string) error {
+	kv, err := b.Bucket(ctx, bus.TasksBucket)
+	if err != nil {
+		return fmt.Errorf("cancel call %s: %w", call, err)
+	}
+	_, err = kv.Create(ctx, strings.Join([]string{cancelKey, session, call}, "."), []byte(time.Now().UTC().Format(time.RFC3339)), jetstream.KeyTTL(cancelTTL))
+	if err != nil && !errors.Is(err, jetstream.ErrKeyExists) {
+		return fmt.Errorf("cancel call %s: %w", call, err)
+	}
+	return nil
+}
+
+// Cancellations are the callbacks of WatchCancellations.
+type Cancellations struct {
+	// Ready is called once, after all recorded cancellations were reported.
+	Ready func()
+	// Cancelled stops a running call, and keeps a call that arrives later from
+	// starting. Expired reports that the record of the cancellation is gone.
+	Cancelled, Expired func(session, call string)
+	// Stop stops a running call and has no effect on other calls: a client published
+	// to the subject Cancel, which stores no record.
+	Stop func(session, call string)
+}
+
+// WatchCancellations reports cancellations until ctx ends, recorded ones first.
+func WatchCancellations(ctx context.Context, b *bus.Bus, c Cancellations) error {
+	kv, err := b.Bucket(ctx, bus.TasksBucket)
+	if err != nil {
+		return fmt.Errorf("watch cancellations: %w", err)
+	}
+	watcher, err := kv.Watch(ctx, cancelKey+".*.*")
+	if err != nil {
+		return fmt.Errorf("watch cancellations: %w", err)
+	}
+	stops, err := b.Conn().Subscribe(b.Subjects.Cancel("*", "*"), func(msg *nats.Msg) {
+		if tokens := b.Split(msg.Subject); len(tokens) == 3 {
+			c.Stop(tokens[1], tokens[2])
+		}
+	})
+	if err != nil {
+		return errors.Join(fmt.Errorf("watch cancellations: %w", err), watcher.Stop())
+	}
+	defer func() {
+		_ = stops.Unsubscribe() // fails only if the connection is closed
+		_ = watcher.Stop()      // fails if ctx ended the watch first
+	}()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case entry, ok := <-watcher.Updates():
+			switch {
+			case !ok && ctx.Err() != nil:
+				return nil
+			case !ok:
+				return errors.New("watch cancellations: the watch ended")
+			case entry == nil:
+				c.Ready()
+			default:
+				c.report(entry)
+			}
+		}
+	}
+}
+
+func (c Cancellations) report(entry jetstream.KeyValueEntry) {
+	tokens := strings.Split(entry.Key(), ".")
+	switch {
+	case len(tokens) != 3: // not written by Cancel
+	case entry.Operation() == jetstream.KeyValuePut:
+		c.Cancelled(tokens[1], tokens[2])
+	default:
+		c.Expired(tokens[1], tokens[2])
+	}
+}

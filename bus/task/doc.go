@@ -1,0 +1,3 @@
+// Package task finds, watches and cancels calls that are queued or running, and
+// reads their stored results.
+package task

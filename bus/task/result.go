@@ -1,0 +1,58 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// ErrUnreadable means that the event stored on a subject cannot be decoded.
+var ErrUnreadable = errors.New("the stored event is not a result")
+
+// StoredResult is a result or a completion with its sequence in the stream.
+type StoredResult struct {
+	tools.ResultEvent
+	Sequence uint64
+}
+
+// ReadResult reads the result or completion that is stored on a subject; ok is
+// false if there is none.
+func ReadResult(ctx context.Context, b *bus.Bus, subject string) (r StoredResult, ok bool, err error) {
+	body, sequence, err := b.LastRevision(ctx, bus.Results, subject)
+	if sequence == 0 || err != nil {
+		return StoredResult{}, false, err
+	}
+	event, err := tools.DecodeResult(body)
+	if err != nil {
+		return StoredResult{}, false, fmt.Errorf("%q: %w: %w", subject, ErrUnreadable, err)
+	}
+	return StoredResult{event, sequence}, true, nil
+}
+
+// ReadResults reads the stored events of a call: none, its result, or the result
+// and the completion of an async call. The two tokens name the call.
+func ReadResults(ctx context.Context, b *bus.Bus, session, call string) ([]StoredResult, error) {
+	var events []StoredResult
+	for _, subject := range []string{b.Result(session, call), b.Completion(session, call)} {
+		event, ok, err := ReadResult(ctx, b, subject)
+		if err != nil {
+			return events, err
+		}
+		if !ok {
+			break
+		}
+		events = append(events, event)
+		if event.Outcome != tools.Async {
+			break
+		}
+	}
+	return events, nil
+}
+
+// Ended reports whether the stored events of a call include its final one.
+func Ended(events []StoredResult) bool {
+	return len(events) == 2 || len(events) == 1 && events[0].Outcome != tools.Async
+}

@@ -1,0 +1,128 @@
+package task
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+const (
+	// AskTimeout is how long a worker may take to report what it runs.
+	AskTimeout = 2 * time.Second
+	// lateAnswers is how long ListRunning waits for workers that run calls which
+	// the caller does not expect: calls whose message has expired.
+	lateAnswers = 50 * time.Millisecond
+)
+
+// RunningCall is a call that a worker runs.
+type RunningCall struct {
+	// ID is the token of the call's id.
+	ID        string         `json:"id"`
+	Tool      string         `json:"tool"`
+	Worker    string         `json:"worker"`
+	StartedAt time.Time      `json:"started_at"`
+	Progress  tools.Progress `json:"progress,omitzero"`
+}
+
+// FindRunning asks all workers for a call. Only the worker that runs it answers;
+// ok is false if none does within timeout.
+func FindRunning(ctx context.Context, b *bus.Bus, session, call string, timeout time.Duration) (r RunningCall, ok bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	msg, err := b.Conn().RequestWithContext(ctx, b.RPC("running", session, call), nil)
+	if isSilence(err) {
+		return RunningCall{}, false, nil
+	}
+	if err != nil {
+		return RunningCall{}, false, fmt.Errorf("ask workers for call %s: %w", call, err)
+	}
+	var calls []RunningCall
+	if err := json.Unmarshal(msg.Data, &calls); err != nil || len(calls) == 0 {
+		return RunningCall{ID: call}, true, nil // any answer means that the call runs
+	}
+	return calls[0], true, nil
+}
+
+// ListRunning asks all workers which calls of a session they run and returns the
+// calls by their tokens. A worker that runs none does not answer, so the number of
+// answers is unknown. ListRunning returns shortly after complete reports that the
+// caller misses no call, and otherwise after AskTimeout.
+func ListRunning(ctx context.Context, b *bus.Bus, session string, complete func(map[string]RunningCall) bool) (map[string]RunningCall, error) {
+	ctx, cancel := context.WithTimeout(ctx, AskTimeout)
+	defer cancel()
+	inbox := b.Conn().NewInbox()
+	sub, err := b.Conn().SubscribeSync(inbox)
+	if err != nil {
+		return nil, fmt.Errorf("ask workers for running calls: %w", err)
+	}
+	defer func() { _ = sub.Unsubscribe() }() // fails only if the connection is closed
+	if err := b.Conn().PublishRequest(b.RPC("running", session), inbox, nil); err != nil {
+		return nil, fmt.Errorf("ask workers for running calls: %w", err)
+	}
+	found := map[string]RunningCall{}
+	for ending := false; ; {
+		if !ending && complete(found) {
+			ending = true
+			ctx, cancel = context.WithTimeout(ctx, lateAnswers)
+			defer cancel()
+		}
+		msg, err := sub.NextMsgWithContext(ctx)
+		switch {
+		case isSilence(err):
+			return found, nil
+		case err != nil:
+			return nil, fmt.Errorf("ask workers for running calls: %w", err)
+		}
+		var calls []RunningCall
+		if json.Unmarshal(msg.Data, &calls) != nil {
+			continue // not from a worker
+		}
+		for _, c := range calls {
+			found[c.ID] = c
+		}
+	}
+}
+
+func isSilence(err error) bool {
+	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout)
+}
+
+// AnswerRunning answers FindRunning and ListRunning for a worker until stop is
+// called. running returns the worker's calls of a session, or only the given call
+// if it is not empty. There is no answer if the worker runs none of them.
+func AnswerRunning(b *bus.Bus, log zerolog.Logger, running func(session, call string) []RunningCall) (stop func(), err error) {
+	answer := func(msg *nats.Msg) {
+		tokens := append(b.Split(msg.Subject), "") // "rpc", "running", session and perhaps call
+		calls := running(tokens[2], tokens[3])
+		if len(calls) == 0 {
+			return
+		}
+		body, err := bus.Encode(calls)
+		if err == nil {
+			err = msg.Respond(body)
+		}
+		if err != nil {
+			log.Warn().Err(err).Msg("cannot report running calls") // callers ask again
+		}
+	}
+	ofSession, err := b.Conn().Subscribe(b.RPC("running", "*"), answer)
+	if err != nil {
+		return nil, fmt.Errorf("answer requests for running calls: %w", err)
+	}
+	ofCall, err := b.Conn().Subscribe(b.RPC("running", "*", "*"), answer)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("answer requests for running calls: %w", err), ofSession.Unsubscribe())
+	}
+	return func() {
+		_ = ofSession.Unsubscribe() // fails only if the connection is closed
+		_ = ofCall.Unsubscribe()
+	}, nil
+}
