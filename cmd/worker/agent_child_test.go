@@ -67,10 +67,14 @@ func runAgentChild() error {
 		return err
 	}
 
+	model, err := agent.NewAnthropic("m", agent.ProviderConfig{BaseURL: os.Getenv(agentModelEnv)})
+	if err != nil {
+		return err
+	}
 	registry := tools.NewRegistry(zerolog.Nop())
 	setup := newAgentSetup(b, store, zerolog.New(os.Stderr).Level(zerolog.ErrorLevel))
 	setup.Definitions, setup.Default = registry.Definitions, "m"
-	setup.Models = map[string]agent.Provider{"m": agent.NewAnthropic("m", agent.ProviderConfig{BaseURL: os.Getenv(agentModelEnv)})}
+	setup.Models = map[string]agent.Provider{"m": model}
 	setup.Config.Poll = 50 * time.Millisecond
 	setup.Config.OnStep = func(agent.Step) { die() }
 	toolset, err := agent.Tools(setup)

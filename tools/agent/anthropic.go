@@ -3,40 +3,29 @@ package agent
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"io"
 	"net/http"
 
-	"github.com/anthropics/anthropic-sdk-go"
-	"github.com/anthropics/anthropic-sdk-go/option"
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
+const anthropicBase = "https://api.anthropic.com"
+
 // Anthropic is a model behind Anthropic's Messages API.
 type Anthropic struct {
-	client anthropic.Client
+	client *client
 	model  string
-	cfg    ProviderConfig
 }
 
 // NewAnthropic returns the named model.
-func NewAnthropic(model string, cfg ProviderConfig) *Anthropic {
-	cfg = cfg.withDefaults()
-	opts := []option.RequestOption{
-		option.WithoutEnvironmentDefaults(), // only the command reads the environment
-		option.WithMaxRetries(0),            // persist does that, for all providers
-		option.WithHTTPClient(cfg.HTTPClient),
-		option.WithRequestTimeout(cfg.Timeout),
-	}
+func NewAnthropic(model string, cfg ProviderConfig) (*Anthropic, error) {
+	header := map[string]string{"Anthropic-Version": "2023-06-01"}
 	if cfg.APIKey != "" {
-		opts = append(opts, option.WithAPIKey(cfg.APIKey))
+		header["X-Api-Key"] = cfg.APIKey
 	}
-	if cfg.BaseURL != "" {
-		opts = append(opts, option.WithBaseURL(cfg.BaseURL))
-	}
-	return &Anthropic{client: anthropic.NewClient(opts...), model: model, cfg: cfg}
+	c, err := newClient(cfg, anthropicBase, "v1/messages", header)
+	return &Anthropic{client: c, model: model}, err
 }
 
 type anthropicRequest struct {
@@ -53,8 +42,8 @@ type anthropicTool struct {
 	InputSchema *jsonschema.Schema `json:"input_schema"`
 }
 
-// Complete asks the model. The request's body is ours, so that blocks go back as
-// they came, also those of a kind that the SDK does not know.
+// Complete asks the model. Blocks go back to the model exactly as it sent them,
+// blocks of unknown types included.
 func (a *Anthropic) Complete(ctx context.Context, req Request) (Response, error) {
 	wire := anthropicRequest{Model: a.model, MaxTokens: req.maxTokens()}
 	for _, def := range req.Tools {
@@ -64,28 +53,10 @@ func (a *Anthropic) Complete(ctx context.Context, req Request) (Response, error)
 	if wire.System, wire.Messages, err = cached(req); err != nil {
 		return Response{}, badAnswer("the conversation: %v", err)
 	}
-	body, err := encode(wire)
-	if err != nil {
-		return Response{}, &ProviderError{Code: CodeBadRequest, Message: err.Error()}
-	}
-	return persist(ctx, a.cfg.Patience, func() (Response, error) { return a.once(ctx, body) })
+	return a.client.complete(ctx, wire, anthropicAnswer)
 }
 
-func (a *Anthropic) once(ctx context.Context, body []byte) (Response, error) {
-	var (
-		data     []byte
-		received *http.Response
-	)
-	err := a.client.Post(ctx, "v1/messages", body, &data, option.WithResponseInto(&received))
-	if refused, ok := errors.AsType[*anthropic.Error](err); ok {
-		return Response{}, apiError(refused.StatusCode, refused.Response.Header, refusal(refused.Response, refused.RawJSON()), a.cfg.APIKey)
-	}
-	if err != nil {
-		return Response{}, unreachable(err, a.cfg.APIKey)
-	}
-	if received.StatusCode != http.StatusOK { // a redirect is no error to the SDK
-		return Response{}, apiError(received.StatusCode, received.Header, data, a.cfg.APIKey)
-	}
+func anthropicAnswer(data []byte, _ http.Header) (Response, error) {
 	var wire struct {
 		Type       string     `json:"type"`
 		Model      string     `json:"model"`
@@ -112,18 +83,6 @@ func (a *Anthropic) once(ctx context.Context, body []byte) (Response, error) {
 			CachedInput: wire.Usage.CacheRead,
 		},
 	}, nil
-}
-
-// refusal is the body of an error. The SDK keeps it only if it is JSON.
-func refusal(res *http.Response, raw string) []byte {
-	if raw != "" {
-		return []byte(raw)
-	}
-	body, err := io.ReadAll(io.LimitReader(res.Body, 64<<10))
-	if err != nil {
-		return nil
-	}
-	return body
 }
 
 // cached marks the end of the system prompt and of the conversation for the

@@ -92,7 +92,10 @@ const anthropicTurn = `{"id":"msg_1","type":"message","role":"assistant","model"
 // fields that we do not know, numbers that no float holds.
 func TestAnthropicRoundTrip(t *testing.T) {
 	p := serve(t, "/v1/messages", reply{200, nil, anthropicTurn})
-	model := agent.NewAnthropic("claude-test", agent.ProviderConfig{BaseURL: p.URL, APIKey: testKey})
+	model, err := agent.NewAnthropic("claude-test", agent.ProviderConfig{BaseURL: p.URL, APIKey: testKey})
+	if err != nil {
+		t.Fatal(err)
+	}
 	res, err := model.Complete(t.Context(), lookAround)
 	if err != nil {
 		t.Fatal(err)
@@ -106,8 +109,11 @@ func TestAnthropicRoundTrip(t *testing.T) {
 	if key := p.headers[0].Get("X-Api-Key"); key != testKey {
 		t.Errorf("key %q", key)
 	}
-	if v := p.headers[0].Get("Anthropic-Version"); v == "" {
-		t.Error("no anthropic-version")
+	if v := p.headers[0].Get("Anthropic-Version"); v != "2023-06-01" {
+		t.Errorf("anthropic-version %q", v)
+	}
+	if kind := p.headers[0].Get("Content-Type"); kind != "application/json" {
+		t.Errorf("content type %q", kind)
 	}
 
 	again := lookAround
@@ -235,18 +241,22 @@ func TestProviderRetries(t *testing.T) {
 	}
 }
 
-// A server that is not there is an error that says so, not a hang.
+// A server that refuses the connection, or drops it in the middle of an answer,
+// is an error that says so.
 func TestProviderUnreachable(t *testing.T) {
-	p := serve(t, "/", reply{200, nil, "{}"})
-	p.Close()
-	for _, kind := range []string{"anthropic", "openai"} {
-		model, err := agent.OpenProvider(kind+":m", agent.ProviderConfig{BaseURL: p.URL, Patience: time.Millisecond})
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = model.Complete(t.Context(), lookAround)
-		if refused, ok := errors.AsType[*agent.ProviderError](err); !ok || refused.Code != agent.CodeUnreachable {
-			t.Errorf("%s: error %v", kind, err)
+	for kind, path := range map[string]string{"anthropic": "/v1/messages", "openai": "/chat/completions"} {
+		closed := serve(t, path, reply{200, nil, "{}"})
+		closed.Close()
+		dropped := serve(t, path, reply{200, map[string]string{"Content-Length": "1000"}, "{"})
+		for name, server := range map[string]*provider{"closed": closed, "dropped": dropped} {
+			model, err := agent.OpenProvider(kind+":m", agent.ProviderConfig{BaseURL: server.URL, Patience: time.Millisecond})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = model.Complete(t.Context(), lookAround)
+			if refused, ok := errors.AsType[*agent.ProviderError](err); !ok || refused.Code != agent.CodeUnreachable {
+				t.Errorf("%s, %s: error %v", kind, name, err)
+			}
 		}
 	}
 }
@@ -257,7 +267,9 @@ func TestOpenProviderRefuses(t *testing.T) {
 			t.Errorf("OpenProvider(%q) = %T, want an error", spec, p)
 		}
 	}
-	if _, err := agent.OpenProvider("openai:m", agent.ProviderConfig{BaseURL: "localhost:11434"}); err == nil {
-		t.Error("a base URL without a scheme is accepted")
+	for _, spec := range []string{"anthropic:m", "openai:m"} {
+		if _, err := agent.OpenProvider(spec, agent.ProviderConfig{BaseURL: "localhost:11434"}); err == nil {
+			t.Errorf("%s: a base URL without a scheme is accepted", spec)
+		}
 	}
 }

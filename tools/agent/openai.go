@@ -1,53 +1,40 @@
 package agent
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"net/http"
-	"net/url"
 	"strings"
 
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-const (
-	openAIBase = "https://api.openai.com/v1"
-	// maxAnswer bounds the body of an answer.
-	maxAnswer = 64 << 20
-)
+const openAIBase = "https://api.openai.com/v1"
 
 // OpenAI is a model behind a server that speaks chat completions: OpenAI's,
 // Ollama, vLLM, OpenRouter, DeepSeek and many others.
 type OpenAI struct {
-	endpoint, model string
-	cfg             ProviderConfig
+	client *client
+	model  string
+	// openAIsOwn: the server is OpenAI's own. It rejects max_tokens for its newer
+	// models; other servers know only that.
+	openAIsOwn bool
 }
 
 // NewOpenAI returns the named model.
 func NewOpenAI(model string, cfg ProviderConfig) (*OpenAI, error) {
-	base := cfg.BaseURL
-	if base == "" {
-		base = openAIBase
+	header := map[string]string{}
+	if cfg.APIKey != "" {
+		header["Authorization"] = "Bearer " + cfg.APIKey
 	}
-	endpoint, err := url.JoinPath(base, "chat/completions")
-	if err == nil && !strings.HasPrefix(endpoint, "http") {
-		err = errors.New("want http:// or https://")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("base URL of the model: %w", err)
-	}
-	return &OpenAI{endpoint: endpoint, model: model, cfg: cfg.withDefaults()}, nil
+	c, err := newClient(cfg, openAIBase, "chat/completions", header)
+	return &OpenAI{client: c, model: model, openAIsOwn: cfg.BaseURL == ""}, err
 }
 
 // Complete asks the model.
 func (o *OpenAI) Complete(ctx context.Context, req Request) (Response, error) {
 	wire := openAIRequest{Model: o.model, Messages: openAIMessages(req)}
-	// OpenAI refuses the old name for its newer models; others know only that.
-	if o.cfg.BaseURL == "" {
+	if o.openAIsOwn {
 		wire.MaxCompletionTokens = req.maxTokens()
 	} else {
 		wire.MaxTokens = req.maxTokens()
@@ -57,36 +44,10 @@ func (o *OpenAI) Complete(ctx context.Context, req Request) (Response, error) {
 			Name: def.Name, Description: def.Description, Parameters: schemaOf(def),
 		}})
 	}
-	body, err := encode(wire)
-	if err != nil {
-		return Response{}, &ProviderError{Code: CodeBadRequest, Message: err.Error()}
-	}
-	return persist(ctx, o.cfg.Patience, func() (Response, error) { return o.once(ctx, body) })
+	return o.client.complete(ctx, wire, o.answer)
 }
 
-func (o *OpenAI) once(ctx context.Context, body []byte) (Response, error) {
-	ctx, cancel := context.WithTimeout(ctx, o.cfg.Timeout)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, o.endpoint, bytes.NewReader(body))
-	if err != nil {
-		return Response{}, &ProviderError{Code: CodeUnreachable, Message: cleanError(err.Error(), o.cfg.APIKey)}
-	}
-	req.Header.Set("Content-Type", "application/json")
-	if o.cfg.APIKey != "" {
-		req.Header.Set("Authorization", "Bearer "+o.cfg.APIKey)
-	}
-	res, err := o.cfg.HTTPClient.Do(req)
-	if err != nil {
-		return Response{}, unreachable(err, o.cfg.APIKey)
-	}
-	defer res.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
-	if err != nil {
-		return Response{}, unreachable(err, o.cfg.APIKey)
-	}
-	if res.StatusCode != http.StatusOK {
-		return Response{}, apiError(res.StatusCode, res.Header, data, o.cfg.APIKey)
-	}
+func (o *OpenAI) answer(data []byte, header http.Header) (Response, error) {
 	var wire openAIResponse
 	if err := json.Unmarshal(data, &wire); err != nil {
 		return Response{}, badAnswer("not JSON: %v", err)
@@ -96,7 +57,7 @@ func (o *OpenAI) once(ctx context.Context, body []byte) (Response, error) {
 		failure = wire.Choices[0].Error
 	}
 	if isSet(failure) {
-		return Response{}, insideError(failure, res.Header, o.cfg.APIKey)
+		return Response{}, insideError(failure, header, o.client.cfg.APIKey)
 	}
 	return openAIAnswer(wire)
 }

@@ -116,7 +116,7 @@ func OpenProvider(spec string, cfg ProviderConfig) (Provider, error) {
 	}
 	switch kind {
 	case "anthropic":
-		return NewAnthropic(name, cfg), nil
+		return NewAnthropic(name, cfg)
 	case "openai":
 		return NewOpenAI(name, cfg)
 	case "script":
