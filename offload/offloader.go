@@ -163,11 +163,7 @@ func putFree(id string, put func(id string) (Record, error), seed io.Reader) (Re
 	}
 	sum := suffixEncoding.EncodeToString(h.Sum(nil))
 	for _, n := range []int{8, 16, len(sum)} {
-		next := id + "_" + sum[:n]
-		if !tools.IsToken(next) {
-			next = tools.Token(next)
-		}
-		if rec, err = put(next); !errors.Is(err, ErrExists) {
+		if rec, err = put(tools.TokenOf(id + "_" + sum[:n])); !errors.Is(err, ErrExists) {
 			return rec, err
 		}
 	}

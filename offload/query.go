@@ -74,7 +74,7 @@ func (r *Reader) Query(ctx context.Context, session string, filter map[string]st
 	if session == "" {
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "no session is given")
 	}
-	return r.list(ctx, token(session), filter)
+	return r.list(ctx, tools.TokenOf(session), filter)
 }
 
 // OffloadInfo tells what tool results of a session have been offloaded; a task

@@ -83,8 +83,8 @@ func (r *Reader) Record(ctx context.Context, session, id string) (Record, error)
 	if id == "" {
 		return Record{}, tools.Errorf(tools.CodeInvalidArguments, "no artifact_id is given; %s lists the artifacts", ToolQuery)
 	}
-	session = token(session)
-	rec, err := r.store.Get(ctx, session, token(id))
+	session = tools.TokenOf(session)
+	rec, err := r.store.Get(ctx, session, tools.TokenOf(id))
 	if errors.Is(err, ErrNotFound) && tools.Token(id) != id {
 		// An id that looks like a token may still be an original one.
 		rec, err = r.store.Get(ctx, session, tools.Token(id))
@@ -96,14 +96,6 @@ func (r *Reader) Record(ctx context.Context, session, id string) (Record, error)
 		return Record{}, readError(id, ErrNotFound)
 	}
 	return rec, nil
-}
-
-// token is that of an artifact or a session, by its token or its original id.
-func token(id string) string {
-	if tools.IsToken(id) {
-		return id
-	}
-	return tools.Token(id)
 }
 
 // Open returns the record and all bytes of an artifact; the caller closes the
@@ -144,7 +136,7 @@ func (r *Reader) glance(ctx context.Context, session, id string, f func(Record, 
 	if !ok {
 		return r.with(ctx, session, id, f)
 	}
-	guess, ok := k.known(token(session), token(id))
+	guess, ok := k.known(tools.TokenOf(session), tools.TokenOf(id))
 	if !ok {
 		return r.with(ctx, session, id, f)
 	}

@@ -35,6 +35,15 @@ func Token(id string) string {
 	return hashPrefix + tokenEncoding.EncodeToString(sum[:20])
 }
 
+// TokenOf returns the token for an id or for a token: a user may give either. It
+// returns an id that looks like a token unchanged.
+func TokenOf(id string) string {
+	if IsToken(id) {
+		return id
+	}
+	return Token(id)
+}
+
 // TokenForm says in error texts what IsToken wants.
 const TokenForm = "[A-Za-z0-9_-]{1,64}, not beginning with -"
 

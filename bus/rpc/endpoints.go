@@ -118,13 +118,10 @@ func (s *Service) task(ctx context.Context, req micro.Request) (any, error) {
 	if function == "list" {
 		return ListTasks(ctx, s.bus, session)
 	}
-	id := in.ID
-	switch {
-	case id == "":
+	if in.ID == "" {
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "the request names no task; give its id")
-	case !tools.IsToken(id):
-		id = tools.Token(id)
 	}
+	id := tools.TokenOf(in.ID)
 	switch function {
 	case "get":
 		return GetTask(ctx, s.bus, session, id)

@@ -102,23 +102,14 @@ func (o *asking) request(ctx context.Context, b *bus.Bus, subject string, in any
 
 // ask sends a request to <prefix>.rpc.<group>.<session>.<function>.
 func (o *asking) ask(ctx context.Context, b *bus.Bus, group, function string, in any) ([]byte, error) {
-	body, err := o.request(ctx, b, b.RPC(group, token(o.session), function), in)
+	body, err := o.request(ctx, b, b.RPC(group, tools.TokenOf(o.session), function), in)
 	switch tools.CodeOf(err) {
 	case tools.CodeNotFound, tools.CodeExpired:
-		return nil, cli.Exit(cli.ExitNotFound, "%w; see worker %ss ls --session %s", err, group, token(o.session))
+		return nil, cli.Exit(cli.ExitNotFound, "%w; see worker %ss ls --session %s", err, group, tools.TokenOf(o.session))
 	case tools.CodeInvalidArguments:
 		return nil, cli.Exit(cli.ExitUsage, "%w", err)
 	}
 	return body, err
-}
-
-// token takes an id as a person gives it: as it was called, or the token that
-// they read somewhere.
-func token(id string) string {
-	if tools.IsToken(id) {
-		return id
-	}
-	return tools.Token(id)
 }
 
 // print prints an answer: as it is with --json, else the text in it.

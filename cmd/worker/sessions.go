@@ -92,7 +92,7 @@ func (o *asking) session1(use, short string, do func(io.Writer, []agent.Entry) e
 
 // readSession reads a conversation; one that does not exist is an error.
 func readSession(ctx context.Context, b *bus.Bus, session string) ([]agent.Entry, error) {
-	bodies, _, err := b.ReadSession(ctx, token(session))
+	bodies, _, err := b.ReadSession(ctx, tools.TokenOf(session))
 	if err != nil {
 		return nil, err
 	}

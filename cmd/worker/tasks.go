@@ -58,7 +58,7 @@ func newTasksCommand() *cobra.Command {
 
 // watchTask prints progress as it comes, and ends with the task.
 func watchTask(ctx context.Context, o *asking, b *bus.Bus, id string, out io.Writer) error {
-	session, call := token(o.session), token(id)
+	session, call := tools.TokenOf(o.session), tools.TokenOf(id)
 	events := make(chan *nats.Msg, 256)
 	for _, subject := range []string{b.Progress(session, call), b.Result(session, call), b.Completion(session, call)} {
 		sub, err := b.Conn().ChanSubscribe(subject, events)
