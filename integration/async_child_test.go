@@ -71,7 +71,7 @@ func workAsync(ctx context.Context, b *bus.Bus) error {
 		}
 	}
 	return busworker.New(b, registry, offload.NewOffloader(store, offload.Config{}), busworker.Config{
-		Slots: 16, MaxAttempts: 10_000, AskPatience: 300 * time.Millisecond,
+		Slots: 16, MaxAttempts: 10_000, AskTimeout: 300 * time.Millisecond,
 	}).Run(ctx)
 }
 

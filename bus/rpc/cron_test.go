@@ -17,7 +17,7 @@ func TestCronEndpoint(t *testing.T) {
 	p := start(t)
 	ask := func(session, function, body string) (string, error) {
 		t.Helper()
-		answer, err := rpc.Ask(t.Context(), p.bus, p.bus.RPC("cron", session, function), json.RawMessage(body))
+		answer, err := rpc.Request(t.Context(), p.bus, p.bus.RPC("cron", session, function), json.RawMessage(body))
 		return string(answer), err
 	}
 	answer, err := ask("s1", "add", `{"name":"report","cron":"30 9 * * 1-5","tool":"big"}`)

@@ -31,11 +31,11 @@ func (s *Service) call(ctx context.Context, req micro.Request) (any, error) {
 		return nil, tools.Errorf(tools.CodeInvalidCall, "the subject %q: queue and tool must be of the form %s", tools.Excerpt(req.Subject(), 200), tools.TokenForm)
 	}
 	call.Tool = tool
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.CallTime)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer cancel()
 	event, err := Submit(ctx, s.bus, queue, call)
 	if errors.Is(err, ErrPending) {
-		return nil, tools.Errorf(tools.CodeTimeout, "no result after %s; the call goes on, and its result will be published", s.cfg.CallTime)
+		return nil, tools.Errorf(tools.CodeTimeout, "no result after %s; the call goes on, and its result will be published", s.cfg.CallTimeout)
 	}
 	if dead, ok := errors.AsType[*DeadError](err); ok {
 		return nil, tools.Errorf(dead.Code, "%v", dead)
@@ -66,7 +66,7 @@ func (s *Service) artifact(ctx context.Context, req micro.Request) (any, error) 
 	if err := json.Unmarshal(orEmpty(req.Data()), &in); err != nil {
 		return nil, badRequest(err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.ReadTime)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.ReadTimeout)
 	defer cancel()
 	switch function {
 	case "get":
@@ -113,7 +113,7 @@ func (s *Service) task(ctx context.Context, req micro.Request) (any, error) {
 	if !tools.IsToken(session) {
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "the session in the subject must be of the form %s", tools.TokenForm)
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.ReadTime)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.ReadTimeout)
 	defer cancel()
 	if function == "list" {
 		return ListTasks(ctx, s.bus, session)

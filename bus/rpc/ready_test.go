@@ -29,7 +29,7 @@ func TestReadyMeansThatRequestsAreAnswered(t *testing.T) {
 		}
 	})
 	<-ready
-	if _, err := rpc.Ask(t.Context(), client, client.RPC("artifact", "s1", "query"), rpc.ReadRequest{}); err != nil {
+	if _, err := rpc.Request(t.Context(), client, client.RPC("artifact", "s1", "query"), rpc.ReadRequest{}); err != nil {
 		t.Errorf("the first request: %v", err)
 	}
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// Retry publishes the message of a dead letter again and removes the letter.
+// RetryCall publishes the message of a dead letter again and removes the letter.
 // The answer that a call got when it was given up on is taken back before, or
 // the call would find itself answered. One that has any other answer is not
 // retried, which is an error.
-func Retry(ctx context.Context, b *bus.Bus, letter bus.Buried) error {
+func RetryCall(ctx context.Context, b *bus.Bus, letter bus.Buried) error {
 	if letter.Kind == bus.DeadCall && letter.Code != tools.CodeMismatch {
 		if err := takeBack(ctx, b, letter); err != nil {
 			return fmt.Errorf("retry dead letter %d: %w", letter.Number, err)

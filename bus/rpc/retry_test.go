@@ -48,7 +48,7 @@ func TestGivenUpCallIsAnsweredAndCanBeRetried(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		done <- worker.New(b, registry, offload.NewOffloader(offload.NewMem(offload.StoreConfig{}), offload.Config{}),
-			worker.Config{MaxAttempts: 3, Silence: time.Millisecond, AskPatience: 50 * time.Millisecond, Log: bustest.Log(t)}).Run(ctx)
+			worker.Config{MaxAttempts: 3, ClaimTimeout: time.Millisecond, AskTimeout: 50 * time.Millisecond, Log: bustest.Log(t)}).Run(ctx)
 	}()
 	defer func() {
 		cancel()
@@ -120,7 +120,7 @@ func ends(t *testing.T, b *bus.Bus, call tools.Call, async bool) tools.ResultEve
 		t.Fatalf("result %+v", event)
 	}
 	if err == nil && async {
-		event, err = rpc.Completion(ctx, b, call)
+		event, err = rpc.AwaitCompletion(ctx, b, call)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -156,5 +156,5 @@ func retry(t *testing.T, b *bus.Bus, tool string) error {
 	if len(found) != 1 {
 		t.Fatalf("dead letters %+v", found)
 	}
-	return rpc.Retry(t.Context(), b, found[0])
+	return rpc.RetryCall(t.Context(), b, found[0])
 }

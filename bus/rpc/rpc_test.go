@@ -69,7 +69,7 @@ func start(t *testing.T) parts {
 func (p parts) await(t *testing.T) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; {
-		_, err := rpc.Ask(t.Context(), p.bus, p.bus.RPC("task", "nobody", "list"), struct{}{})
+		_, err := rpc.Request(t.Context(), p.bus, p.bus.RPC("task", "nobody", "list"), struct{}{})
 		if err == nil {
 			return
 		}
@@ -115,7 +115,7 @@ func TestSubmitOffloadsAndReads(t *testing.T) {
 	}
 
 	in := rpc.ReadRequest{ArtifactID: "b1", StartLine: 5000, EndLine: 5001}
-	body, err := rpc.Ask(t.Context(), p.bus, "stevedore.rpc.artifact.s.lines", in)
+	body, err := rpc.Request(t.Context(), p.bus, "stevedore.rpc.artifact.s.lines", in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestSubmitOffloadsAndReads(t *testing.T) {
 	}
 
 	// Another session does not see it.
-	_, err = rpc.Ask(t.Context(), p.bus, "stevedore.rpc.artifact.other.lines", in)
+	_, err = rpc.Request(t.Context(), p.bus, "stevedore.rpc.artifact.other.lines", in)
 	if tools.CodeOf(err) != tools.CodeNotFound {
 		t.Errorf("other session: %v", err)
 	}
@@ -140,19 +140,19 @@ func TestSubmitOffloadsAndReads(t *testing.T) {
 
 func TestCallEndpoint(t *testing.T) {
 	p := start(t)
-	body, err := rpc.Ask(t.Context(), p.bus, "stevedore.rpc.call.default.big", tools.Call{ID: "c", Session: "s"})
+	body, err := rpc.Request(t.Context(), p.bus, "stevedore.rpc.call.default.big", tools.Call{ID: "c", Session: "s"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if e, err := tools.DecodeResult(body); err != nil || e.ID != "c" || e.Outcome != tools.Completed {
 		t.Errorf("%.300s, %v", body, err)
 	}
-	_, err = rpc.Ask(t.Context(), p.bus, "stevedore.rpc.call.default.big", tools.Call{ID: "c2", Tool: "shell"})
+	_, err = rpc.Request(t.Context(), p.bus, "stevedore.rpc.call.default.big", tools.Call{ID: "c2", Tool: "shell"})
 	if tools.CodeOf(err) != tools.CodeInvalidCall {
 		t.Errorf("other tool: %v", err)
 	}
 	for _, function := range []string{"nosuch", "lines"} {
-		_, err = rpc.Ask(t.Context(), p.bus, "stevedore.rpc.artifact.s."+function, struct{}{})
+		_, err = rpc.Request(t.Context(), p.bus, "stevedore.rpc.artifact.s."+function, struct{}{})
 		if code := tools.CodeOf(err); code != tools.CodeInvalidArguments && code != tools.CodeNotFound {
 			t.Errorf("%s: %v", function, err)
 		}
@@ -207,7 +207,7 @@ func TestCancel(t *testing.T) {
 			}
 			last := tools.ResultEvent{}
 			if c.tool == "background" {
-				last, err = rpc.Completion(ctx, p.bus, call)
+				last, err = rpc.AwaitCompletion(ctx, p.bus, call)
 			} else {
 				last = <-answer
 			}

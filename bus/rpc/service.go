@@ -43,10 +43,10 @@ type ServiceConfig struct {
 	// Slots is how many requests of a kind (calls, readings) are answered at
 	// once; more wait. Default 256.
 	Slots int
-	// CallTime is how long a submitted call is waited for. Default 10 min.
-	CallTime time.Duration
-	// ReadTime bounds a request that reads an artifact. Default 30 s.
-	ReadTime time.Duration
+	// CallTimeout is how long a submitted call is waited for. Default 10 min.
+	CallTimeout time.Duration
+	// ReadTimeout bounds a request that reads an artifact. Default 30 s.
+	ReadTimeout time.Duration
 	// Metadata is shown with the service, such as the worker's name.
 	Metadata map[string]string
 	// Stats, if not nil, makes the data in the statistics of the endpoint "call",
@@ -65,11 +65,11 @@ func NewService(b *bus.Bus, reader *offload.Reader, cfg ServiceConfig) *Service 
 	if cfg.Slots <= 0 {
 		cfg.Slots = 256
 	}
-	if cfg.CallTime <= 0 {
-		cfg.CallTime = 10 * time.Minute
+	if cfg.CallTimeout <= 0 {
+		cfg.CallTimeout = 10 * time.Minute
 	}
-	if cfg.ReadTime <= 0 {
-		cfg.ReadTime = 30 * time.Second
+	if cfg.ReadTimeout <= 0 {
+		cfg.ReadTimeout = 30 * time.Second
 	}
 	if cfg.OnReady == nil {
 		cfg.OnReady = func() {}

@@ -129,10 +129,10 @@ func answerTo(call tools.Call, stored task.StoredResult) (tools.ResultEvent, err
 	return stored.ResultEvent, nil
 }
 
-// Completion waits for the completion of an async call, until ctx ends or the
+// AwaitCompletion waits for the completion of an async call, until ctx ends or the
 // connection is given up; then the error is ErrPending. Of the call it takes the
 // id, the session and the tool; those of the result are the same.
-func Completion(ctx context.Context, b *bus.Bus, call tools.Call) (tools.ResultEvent, error) {
+func AwaitCompletion(ctx context.Context, b *bus.Bus, call tools.Call) (tools.ResultEvent, error) {
 	if err := call.Validate(); err != nil {
 		return tools.ResultEvent{}, err
 	}

@@ -185,8 +185,8 @@ func TestCallsThatNameTooLittle(t *testing.T) {
 		{"submit a tool with a space", errOf(rpc.Submit(t.Context(), b, "default", tools.Call{Tool: "x y"})), `no tool "x y" in a queue "default"`},
 		{"submit to a queue with a dot", errOf(rpc.Submit(t.Context(), b, "a.", tools.Call{Tool: "x"})), `no tool "x" in a queue "a."`},
 		{"submit nothing", errOf(rpc.Submit(t.Context(), b, "default", tools.Call{})), "names no tool"},
-		{"complete no tool", errOf(rpc.Completion(t.Context(), b, tools.Call{ID: "1"})), "names no tool"},
-		{"complete no call", errOf(rpc.Completion(t.Context(), b, tools.Call{Tool: "x"})), "has no id"},
+		{"complete no tool", errOf(rpc.AwaitCompletion(t.Context(), b, tools.Call{ID: "1"})), "names no tool"},
+		{"complete no call", errOf(rpc.AwaitCompletion(t.Context(), b, tools.Call{Tool: "x"})), "has no id"},
 	} {
 		if !strings.Contains(test.err, test.want) {
 			t.Errorf("%s: %q, want %q", test.name, test.err, test.want)

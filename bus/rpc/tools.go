@@ -160,9 +160,9 @@ func askOffers(ctx context.Context, b *bus.Bus, q tools.OfferQuery) ([]tools.Off
 	}
 }
 
-// Listening reports whether a worker serves a queue and, if tool is not empty,
+// HasWorker reports whether a worker serves a queue and, if tool is not empty,
 // has that tool. It takes a second at most if nobody does, or cannot say so.
-func Listening(ctx context.Context, b *bus.Bus, queue, tool string) (bool, error) {
+func HasWorker(ctx context.Context, b *bus.Bus, queue, tool string) (bool, error) {
 	body, err := bus.Encode(tools.OfferQuery{Queue: queue, Tool: tool, Brief: true})
 	if err != nil {
 		return false, err
@@ -200,7 +200,7 @@ func (s *Service) tools(ctx context.Context, req micro.Request) (any, error) {
 		return nil, badRequest(err)
 	}
 	q.Brief = false
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.ReadTime)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.ReadTimeout)
 	defer cancel()
 	switch function := s.bus.Split(req.Subject())[2]; function {
 	case "ls":

@@ -83,7 +83,7 @@ func TestTools(t *testing.T) {
 
 	var list rpc.ToolList
 	eventually(t, "the workers are not listed", func() bool {
-		body, err := rpc.Ask(t.Context(), b, b.RPC("tools", "ls"), struct{}{})
+		body, err := rpc.Request(t.Context(), b, b.RPC("tools", "ls"), struct{}{})
 		if err == nil {
 			list = rpc.ToolList{}
 			err = json.Unmarshal(body, &list)
@@ -113,7 +113,7 @@ func TestTools(t *testing.T) {
 	}
 
 	var shown rpc.ToolList
-	body, err := rpc.Ask(t.Context(), b, b.RPC("tools", "show"), tools.OfferQuery{Tool: "paint", Queue: "gpu"})
+	body, err := rpc.Request(t.Context(), b, b.RPC("tools", "show"), tools.OfferQuery{Tool: "paint", Queue: "gpu"})
 	if err == nil {
 		err = json.Unmarshal(body, &shown)
 	}
@@ -121,7 +121,7 @@ func TestTools(t *testing.T) {
 		t.Errorf("shown: %s, %v", body, err)
 	}
 	for request, code := range map[string]string{`{"tool":"nosuch"}`: tools.CodeNotFound, `{}`: tools.CodeInvalidArguments, `{"tool":1}`: tools.CodeInvalidArguments} {
-		if _, err := rpc.Ask(t.Context(), b, b.RPC("tools", "show"), json.RawMessage(request)); tools.CodeOf(err) != code {
+		if _, err := rpc.Request(t.Context(), b, b.RPC("tools", "show"), json.RawMessage(request)); tools.CodeOf(err) != code {
 			t.Errorf("show %s: %v, want %s", request, err, code)
 		}
 	}
@@ -131,7 +131,7 @@ func TestListening(t *testing.T) {
 	b := bustest.New(t)
 	listening := func(queue, tool string) bool {
 		t.Helper()
-		there, err := rpc.Listening(t.Context(), b, queue, tool)
+		there, err := rpc.HasWorker(t.Context(), b, queue, tool)
 		if err != nil {
 			t.Fatal(err)
 		}

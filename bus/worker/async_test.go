@@ -224,7 +224,7 @@ func TestGivenUpCallOfASchedule(t *testing.T) {
 func TestGivenUpStrangerLeavesTheCallAlone(t *testing.T) {
 	b := bustest.New(t)
 	submit(t, b, b.Claim("default", "a"), `{"worker":"w","nonce":"n","call_digest":"another"}`)
-	start(t, b, worker.Config{AskPatience: 50 * time.Millisecond}, echo(t, "once", tools.Once, new(atomic.Int64), nil))
+	start(t, b, worker.Config{AskTimeout: 50 * time.Millisecond}, echo(t, "once", tools.Once, new(atomic.Int64), nil))
 	dead := bustest.Subscribe(t, b, "stevedore.dead.>")
 	submit(t, b, b.Call("default", "once"), `{"id":"a","args":{"text":"x"}}`)
 	if got, _ := bustest.Next[bus.DeadLetter](t, dead); got.Code != tools.CodeMismatch {

@@ -71,7 +71,7 @@ func runChild() error {
 	}
 	return worker.New(b, registry, plain{}, worker.Config{
 		Queues: strings.Split(os.Getenv(queuesEnv), ","), Slots: 16, MaxAttempts: 1000,
-		AskPatience: killPatience, OnStep: dieAt(os.Getenv(stepEnv)),
+		AskTimeout: killPatience, OnStep: dieAt(os.Getenv(stepEnv)),
 	}).Run(ctx)
 }
 

@@ -12,7 +12,7 @@ type Step string
 
 const (
 	StepDecode  Step = "decode"
-	StepRecall  Step = "recall"
+	StepResume  Step = "resume"
 	StepClaim   Step = "claim"
 	StepRun     Step = "run"
 	StepOffload Step = "offload"
@@ -41,7 +41,7 @@ func (w *Worker) handle(ctx context.Context, d *bus.Delivery) error {
 	// 4. Delivered before? Then it may be answered already, be running still,
 	// or have been started once and for all.
 	if d.Again {
-		w.cfg.OnStep(StepRecall)
+		w.cfg.OnStep(StepResume)
 		if answered, err := w.recall(ctx, job); answered || err != nil {
 			return err
 		}

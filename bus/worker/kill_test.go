@@ -82,11 +82,11 @@ func TestKillAtEachStep(t *testing.T) {
 		}
 	}
 	// One call's second worker dies as well, while it looks for the first's result.
-	second := startChild(t, url, log.dir, "once-publish", "recall")
+	second := startChild(t, url, log.dir, "once-publish", "resume")
 	second.awaitKilled(t)
 
 	told := startUser(t, b)
-	start(t, b, worker.Config{Queues: queues, AskPatience: killPatience}, log.tools()...)
+	start(t, b, worker.Config{Queues: queues, AskTimeout: killPatience}, log.tools()...)
 	waitEmpty(t, b)
 	runs := log.count(t)
 	heard := map[string]int{} // of calls, how often their user heard of them
@@ -203,7 +203,7 @@ func TestGivenUpAsyncJob(t *testing.T) {
 		}
 		victim.awaitKilled(t)
 	}
-	start(t, b, worker.Config{Queues: slices.Collect(maps.Keys(want)), AskPatience: killPatience, MaxAttempts: 3}, log.tools()...)
+	start(t, b, worker.Config{Queues: slices.Collect(maps.Keys(want)), AskTimeout: killPatience, MaxAttempts: 3}, log.tools()...)
 	waitEmpty(t, b)
 	texts := map[string]string{}
 	for range want {
@@ -239,7 +239,7 @@ func TestZombie(t *testing.T) {
 	if err := zombie.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	start(t, b, worker.Config{Name: "survivor", AskPatience: killPatience}, log.tools()...)
+	start(t, b, worker.Config{Name: "survivor", AskTimeout: killPatience}, log.tools()...)
 	await(t, "results", func() bool {
 		for tool := range want {
 			if _, ok := event(t, b, b.Result("default", tool)); !ok {

@@ -45,18 +45,18 @@ type Config struct {
 	Grace time.Duration
 	// Ticks makes the worker turn the ticks of schedules into calls.
 	Ticks bool
-	// StorePatience is how long a failing store is tried before the model gets
+	// StoreTimeout is how long a failing store is tried before the model gets
 	// an error result instead of the content; it should outlast a restart of
 	// the servers. Default 5 min.
-	StorePatience time.Duration
-	// AskPatience is how long another worker may take to say that it runs a
+	StoreTimeout time.Duration
+	// AskTimeout is how long another worker may take to say that it runs a
 	// call. Too short, and a once-only call is called unknown while it runs.
 	// Default 2 s.
-	AskPatience time.Duration
-	// Silence is how long nobody must have said that they run a once-only call,
+	AskTimeout time.Duration
+	// ClaimTimeout is how long nobody must have said that they run a once-only call,
 	// which was started, before its outcome is unknown: long enough for a
 	// worker to come back from a lost connection. Default: the bus's lease.
-	Silence time.Duration
+	ClaimTimeout time.Duration
 	// State, if not nil, is where the channel is recorded on which the user of a
 	// session was last heard: that of the newest call that names one.
 	State state.Store
@@ -90,14 +90,14 @@ func New(b *bus.Bus, registry *tools.Registry, offloader Offloader, cfg Config) 
 	if cfg.MaxAttempts <= 0 {
 		cfg.MaxAttempts = 5
 	}
-	if cfg.StorePatience <= 0 {
-		cfg.StorePatience = 5 * time.Minute
+	if cfg.StoreTimeout <= 0 {
+		cfg.StoreTimeout = 5 * time.Minute
 	}
-	if cfg.AskPatience <= 0 {
-		cfg.AskPatience = 2 * time.Second
+	if cfg.AskTimeout <= 0 {
+		cfg.AskTimeout = 2 * time.Second
 	}
-	if cfg.Silence <= 0 {
-		cfg.Silence = b.Lease()
+	if cfg.ClaimTimeout <= 0 {
+		cfg.ClaimTimeout = b.Lease()
 	}
 	if cfg.OnStep == nil {
 		cfg.OnStep = func(Step) {}

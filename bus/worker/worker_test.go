@@ -66,8 +66,8 @@ func startOffloading(t *testing.T, b *bus.Bus, offloader worker.Offloader, cfg w
 	if cfg.Grace == 0 {
 		cfg.Grace = 2 * time.Second
 	}
-	if cfg.Silence == 0 {
-		cfg.Silence = time.Millisecond
+	if cfg.ClaimTimeout == 0 {
+		cfg.ClaimTimeout = time.Millisecond
 	}
 	cfg.Log = bustest.Log(t)
 	w := worker.New(b, registry, offloader, cfg)

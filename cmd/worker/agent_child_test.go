@@ -89,7 +89,7 @@ func runAgentChild() error {
 	}
 	return worker.New(b, registry, offload.NewOffloader(store, offload.Config{}), worker.Config{
 		Queues: append([]string{bus.DefaultQueue}, agentQueues(2)...), Slots: 32, MaxAttempts: 10_000, // so often that no step is made in between
-		AskPatience: 300 * time.Millisecond, OnStep: func(worker.Step) { die() },
+		AskTimeout: 300 * time.Millisecond, OnStep: func(worker.Step) { die() },
 	}).Run(ctx)
 }
 

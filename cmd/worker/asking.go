@@ -88,7 +88,7 @@ var (
 func (o *asking) request(ctx context.Context, b *bus.Bus, subject string, in any) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerPatience)
 	defer cancel()
-	body, err := rpc.Ask(ctx, b, subject, in)
+	body, err := rpc.Request(ctx, b, subject, in)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return nil, errNobody

@@ -157,7 +157,7 @@ func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error 
 	event, err := rpc.Submit(wait, b, o.queue, o.call)
 	stop()
 	if err == nil && event.Outcome == tools.Async && o.completion {
-		event, err = rpc.Completion(wait, b, tools.Call{ID: event.ID, Session: event.Session, Tool: event.Tool})
+		event, err = rpc.AwaitCompletion(wait, b, tools.Call{ID: event.ID, Session: event.Session, Tool: event.Tool})
 	}
 	switch {
 	case ctx.Err() != nil && errors.Is(err, rpc.ErrPending):

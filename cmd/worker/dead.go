@@ -62,7 +62,7 @@ func newDeadCommand() *cobra.Command {
 	retry := &cobra.Command{
 		Use: "retry NUMBER...", Short: "Publish the messages of dead letters again",
 		RunE: o.each("retried", func(ctx context.Context, b *bus.Bus, letter bus.Buried, _ io.Writer) error {
-			return rpc.Retry(ctx, b, letter)
+			return rpc.RetryCall(ctx, b, letter)
 		}),
 	}
 	rm := &cobra.Command{

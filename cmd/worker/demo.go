@@ -163,7 +163,7 @@ func (d *demonstration) play(ctx context.Context) error {
 	}
 	d.quote(started.ForLLM)
 	d.say("\n   When it is done, the notifier brings its completion to the user's channel, this console:\n")
-	if _, err := rpc.Completion(ctx, d.bus, job); err != nil {
+	if _, err := rpc.AwaitCompletion(ctx, d.bus, job); err != nil {
 		return err
 	}
 	d.awaitNotification(ctx, 1)
@@ -188,7 +188,7 @@ func (d *demonstration) play(ctx context.Context) error {
 
 // read asks a worker to read the artifact, and shows and returns the answer.
 func (d *demonstration) read(ctx context.Context, function string, in rpc.ReadRequest) (string, error) {
-	body, err := rpc.Ask(ctx, d.bus, d.bus.RPC("artifact", demoSession, function), in)
+	body, err := rpc.Request(ctx, d.bus, d.bus.RPC("artifact", demoSession, function), in)
 	if err != nil {
 		return "", err
 	}

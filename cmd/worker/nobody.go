@@ -29,7 +29,7 @@ func watchQueue(ctx context.Context, b *bus.Bus, queue string, nobody func()) (s
 			return
 		}
 		// If it cannot be told, nothing is said.
-		if served, err := rpc.Listening(ctx, b, queue, ""); err == nil && !served && ctx.Err() == nil {
+		if served, err := rpc.HasWorker(ctx, b, queue, ""); err == nil && !served && ctx.Err() == nil {
 			nobody()
 		}
 	}()
@@ -54,8 +54,8 @@ func lacking(ctx context.Context, b *bus.Bus, queue, tool string) string {
 		errs            [2]error
 		both            sync.WaitGroup // each takes a while if the answer is no
 	)
-	both.Go(func() { offered, errs[0] = rpc.Listening(ctx, b, queue, tool) })
-	both.Go(func() { served, errs[1] = rpc.Listening(ctx, b, queue, "") })
+	both.Go(func() { offered, errs[0] = rpc.HasWorker(ctx, b, queue, tool) })
+	both.Go(func() { served, errs[1] = rpc.HasWorker(ctx, b, queue, "") })
 	both.Wait()
 	switch {
 	case offered || errors.Join(errs[:]...) != nil:

@@ -24,7 +24,7 @@ func (w *Worker) spare(ctx context.Context, d *bus.Delivery) (bool, error) {
 }
 
 // abandon answers a call that became a dead letter, so that nobody waits for it
-// in vain. rpc.Retry takes the answer back.
+// in vain. rpc.RetryCall takes the answer back.
 func (w *Worker) abandon(ctx context.Context, d *bus.Delivery, letter bus.Buried) error {
 	if letter.Code == tools.CodeMismatch {
 		return nil // the id is another call's, and so is the answer

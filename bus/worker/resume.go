@@ -29,7 +29,7 @@ func (w *Worker) recall(ctx context.Context, j *job) (answered bool, err error) 
 			return false, err
 		}
 		if !busy {
-			if _, busy, err = task.FindRunning(ctx, w.bus, j.key.session, j.key.id, w.cfg.AskPatience); err != nil {
+			if _, busy, err = task.FindRunning(ctx, w.bus, j.key.session, j.key.id, w.cfg.AskTimeout); err != nil {
 				return false, err
 			}
 			started := false
@@ -38,7 +38,7 @@ func (w *Worker) recall(ctx context.Context, j *job) (answered bool, err error) 
 				if !started || err != nil {
 					return false, err // nobody has it, and it may be run
 				}
-				if time.Since(silent) >= w.cfg.Silence {
+				if time.Since(silent) >= w.cfg.ClaimTimeout {
 					return true, w.finish(ctx, j, unknownOutcome(j.call.Tool, ""))
 				}
 			}

@@ -67,7 +67,7 @@ func (w *Worker) readResults(ctx context.Context, k key) (stored []task.StoredRe
 // running the tool again would cost more and may not be allowed. What the caller
 // did wrong, and a full store, will not heal.
 func (w *Worker) store(ctx context.Context, do func() error) error {
-	return w.keepTrying(ctx, "the store fails", w.cfg.StorePatience, func(err error) bool {
+	return w.keepTrying(ctx, "the store fails", w.cfg.StoreTimeout, func(err error) bool {
 		_, wrong := errors.AsType[*tools.Error](err)
 		return wrong || errors.Is(err, offload.ErrQuota)
 	}, do)

@@ -11,9 +11,9 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// Ask sends a request and returns the body of the answer. A refusal is a
+// Request sends a request and returns the body of the answer. A refusal is a
 // *tools.Error; nats.ErrNoResponders says that no worker is running.
-func Ask(ctx context.Context, b *bus.Bus, subject string, in any) ([]byte, error) {
+func Request(ctx context.Context, b *bus.Bus, subject string, in any) ([]byte, error) {
 	if err := bus.CheckSubject(subject); err != nil {
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "%v", err)
 	}
