@@ -20,6 +20,9 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/offload/index"
+	"github.com/stevedore-bus/stevedore/offload/internal/textscan"
 )
 
 // The benchmarks run what is compared in turns, within each iteration, and
@@ -137,16 +140,16 @@ func unique(data []byte, n int) []byte {
 // BenchmarkIndex measures what an index costs beside the digest that is made with
 // it: for 8 blocks of text in several scripts.
 func BenchmarkIndex(b *testing.B) {
-	for name, data := range scripts(8 * BlockSize) {
+	for name, data := range scripts(8 * index.BlockSize) {
 		b.Run(name, func(b *testing.B) {
 			race(b, []string{"sha256", "index", "chars"},
 				func(int) { sha256.Sum256(data) },
 				func(int) {
-					w := NewIndexer()
+					w := index.NewIndexer()
 					w.Write(data)
 					w.Finish()
 				},
-				func(int) { countRunes(data) })
+				func(int) { textscan.CountRunes(data) })
 		})
 	}
 }
@@ -357,7 +360,7 @@ func BenchmarkRead(b *testing.B) {
 			b.Fatal(err)
 		}
 		defer c.Close()
-		buf := make([]byte, BlockSize)
+		buf := make([]byte, index.BlockSize)
 		if _, err := io.CopyBuffer(onlyWriter{io.Discard}, io.NewSectionReader(c, 0, c.Size()), buf); err != nil {
 			b.Fatal(err)
 		}

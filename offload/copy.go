@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+
+	"github.com/stevedore-bus/stevedore/offload/index"
 )
 
 // Copy writes a whole content to w and compares it with its record's digest:
@@ -12,7 +14,7 @@ import (
 // block with its checksum only, which finds rot but not forgery.
 func Copy(w io.Writer, c Content, digest string) error {
 	sha := sha256.New()
-	if _, err := io.CopyBuffer(onlyWriter{io.MultiWriter(sha, w)}, io.NewSectionReader(c, 0, c.Size()), make([]byte, BlockSize)); err != nil {
+	if _, err := io.CopyBuffer(onlyWriter{io.MultiWriter(sha, w)}, io.NewSectionReader(c, 0, c.Size()), make([]byte, index.BlockSize)); err != nil {
 		return fmt.Errorf("copy content: %w", err)
 	}
 	if got := digestPrefix + hex.EncodeToString(sha.Sum(nil)); got != digest {

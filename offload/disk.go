@@ -7,6 +7,9 @@ import (
 	"io"
 	"io/fs"
 	"time"
+
+	"github.com/stevedore-bus/stevedore/offload/index"
+	"github.com/stevedore-bus/stevedore/offload/internal/blocks"
 )
 
 // DiskStore is a Store in a directory, which several processes may share:
@@ -80,7 +83,7 @@ func (s *DiskStore) put(ctx context.Context, rec Record, src io.Reader, summariz
 	}
 	s.cfg.complete(&rec, in.index, in.digest)
 	if summarize != nil {
-		if err := summarize(&rec, newFlatContent(f.File, in.index)); err != nil {
+		if err := summarize(&rec, blocks.NewContent(f.File, in.index)); err != nil {
 			return rec, fmt.Errorf("summarize: %w", err)
 		}
 	}
@@ -164,7 +167,7 @@ func (s *DiskStore) keep(ctx context.Context, f *tempFile, in *intake) (fresh bo
 
 // sound reports whether a blob is there and what it should be. One that rotted
 // is replaced by the Put that finds it.
-func (s *DiskStore) sound(blob string, x *Index) (bool, error) {
+func (s *DiskStore) sound(blob string, x *index.Index) (bool, error) {
 	f, info, err := s.dir.open(blob)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -179,7 +182,7 @@ func (s *DiskStore) sound(blob string, x *Index) (bool, error) {
 	buf := s.buffers.get()
 	defer s.buffers.put(buf)
 	for i := range x.Blocks() {
-		n, err := f.ReadAt(buf[:x.BlockLen(i)], int64(i)*BlockSize)
+		n, err := f.ReadAt(buf[:x.BlockLen(i)], int64(i)*index.BlockSize)
 		if err != nil || x.Check(i, buf[:n]) != nil {
 			return false, nil
 		}

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/stevedore-bus/stevedore/offload/index"
 )
 
 func openTestDisk(t *testing.T, dir string, cfg StoreConfig) *DiskStore {
@@ -67,13 +69,13 @@ func diskHarness(t *testing.T) harness {
 				t.Fatal(err)
 			}
 			defer f.Close()
-			if _, err := f.WriteAt([]byte{0}, int64(i)*BlockSize+60); err != nil {
+			if _, err := f.WriteAt([]byte{0}, int64(i)*index.BlockSize+60); err != nil {
 				t.Fatal(err)
 			}
 		},
 		lose: func(t *testing.T, rec Record, i int) {
 			name := blobFile(dir, rec)
-			if err := errors.Join(os.Chmod(name, 0o600), os.Truncate(name, int64(i)*BlockSize)); err != nil {
+			if err := errors.Join(os.Chmod(name, 0o600), os.Truncate(name, int64(i)*index.BlockSize)); err != nil {
 				t.Fatal(err)
 			}
 		},

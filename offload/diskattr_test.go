@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/stevedore-bus/stevedore/offload/index"
 )
 
 // detach gives each record a file, as sweeps do, and removes nothing.
@@ -54,7 +56,7 @@ func TestDiskAttached(t *testing.T) {
 	dir := t.TempDir()
 	needAttrs(t, dir)
 	s := openTestDisk(t, dir, StoreConfig{})
-	data := content(2*BlockSize+5, 80)
+	data := content(2*index.BlockSize+5, 80)
 	out := mustPut(t, s, rec("s", "a"), data)
 	if got := sessionFiles(t, filepath.Join(dir, "s")); got != "a.md" {
 		t.Fatalf("the session has %q, want a.md", got)
@@ -198,7 +200,7 @@ func TestDiskAttachedAlwaysThere(t *testing.T) {
 func TestDiskDetached(t *testing.T) {
 	dir, backup := t.TempDir(), filepath.Join(t.TempDir(), "backup")
 	s := openTestDisk(t, dir, StoreConfig{})
-	data := content(BlockSize+1, 85)
+	data := content(index.BlockSize+1, 85)
 	out := mustPut(t, s, rec("s", "a"), data)
 	detach(t, s)
 	detach(t, s) // finds nothing to do
@@ -355,7 +357,7 @@ func TestWritebackChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := &writeback{file: f}
-	if err := w.write(bytes.Repeat([]byte("x"), BlockSize)); err != nil {
+	if err := w.write(bytes.Repeat([]byte("x"), index.BlockSize)); err != nil {
 		t.Fatal(err)
 	}
 	w.end()

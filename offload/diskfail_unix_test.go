@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/stevedore-bus/stevedore/offload/index"
 )
 
 // TestDiskLayout: the content is where people and other programs look for it,
@@ -327,7 +329,7 @@ func TestDiskFull(t *testing.T) {
 	}
 	dir := t.TempDir()
 	s := openTestDisk(t, dir, StoreConfig{})
-	old := content(2*BlockSize, 63)
+	old := content(2*index.BlockSize, 63)
 	first := mustPut(t, s, rec("s", "old"), old)
 	cmd := exec.Command(os.Args[0], "-test.run=^TestDiskFull$", "-test.v")
 	cmd.Env = append(os.Environ(), env+"="+dir)
@@ -390,17 +392,17 @@ func TestDiskFullSweep(t *testing.T) {
 
 func putOnFullDisk(t *testing.T, dir string) {
 	s := openTestDisk(t, dir, StoreConfig{})
-	for _, limit := range []uint64{0, 100, BlockSize, BlockSize + 1, 2*BlockSize - 1} {
+	for _, limit := range []uint64{0, 100, index.BlockSize, index.BlockSize + 1, 2*index.BlockSize - 1} {
 		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: limit, Max: 1 << 40}); err != nil {
 			t.Fatal(err)
 		}
-		_, err := s.Put(context.Background(), rec("s", "new"), bytes.NewReader(content(2*BlockSize, 64)), nil)
+		_, err := s.Put(context.Background(), rec("s", "new"), bytes.NewReader(content(2*index.BlockSize, 64)), nil)
 		if !errors.Is(err, syscall.EFBIG) || !strings.Contains(err.Error(), "disk is full") {
 			t.Errorf("limit %d: %v, want a full disk", limit, err)
 		}
 		// The content is there and its record does not fit: the old one stays.
 		_, err = s.Put(context.Background(), rec("s", "again"), bytes.NewReader(content(50, 65)), func(r *Record, _ Content) error {
-			r.Summary = strings.Repeat("x", 3*BlockSize)
+			r.Summary = strings.Repeat("x", 3*index.BlockSize)
 			return nil
 		})
 		if !errors.Is(err, syscall.EFBIG) {

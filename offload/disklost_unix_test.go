@@ -15,12 +15,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/stevedore-bus/stevedore/offload/index"
 )
 
 // TestDiskLostBlob: a crash of the machine may take the name of a blob, which is
 // not durable when a Put returns. Nothing is lost, and the name comes back.
 func TestDiskLostBlob(t *testing.T) {
-	data := content(3*BlockSize+7, 70)
+	data := content(3*index.BlockSize+7, 70)
 	for name, back := range map[string]func(t *testing.T, s Store){
 		"sweep": func(t *testing.T, s Store) {
 			if report, err := s.Sweep(t.Context(), 0); err != nil || report != (SweepReport{}) {
@@ -153,7 +155,7 @@ func filesIn(t *testing.T, dir string) (names []string) {
 // heard of is there, and after a sweep nothing is that no record answers for.
 func TestDiskKilled(t *testing.T) {
 	const env = "STEVEDORE_TEST_DISK_KILLED"
-	kept := func(i int) []byte { return content(100+i%3*BlockSize, uint64(i%7)) }
+	kept := func(i int) []byte { return content(100+i%3*index.BlockSize, uint64(i%7)) }
 	if dir := os.Getenv(env); dir != "" {
 		s := openTestDisk(t, dir, StoreConfig{})
 		for i := 0; ; i++ {

@@ -7,6 +7,9 @@ import (
 	"io/fs"
 	"iter"
 	"slices"
+
+	"github.com/stevedore-bus/stevedore/offload/index"
+	"github.com/stevedore-bus/stevedore/offload/internal/blocks"
 )
 
 // Get implements Store.
@@ -75,7 +78,7 @@ func (s *DiskStore) open(rec Record) (Content, error) {
 		return nil, fmt.Errorf("the id has another content now: %w", ErrNotFound)
 	}
 	blob, ok := blobPath(e.Digest)
-	var x Index
+	var x index.Index
 	if err := x.UnmarshalBinary(e.Index); err != nil || !ok {
 		return nil, fmt.Errorf("its record is damaged: %w", ErrCorrupt)
 	}
@@ -91,7 +94,7 @@ func (s *DiskStore) open(rec Record) (Content, error) {
 	case info.Size() != x.Size():
 		return nil, errors.Join(fmt.Errorf("it has %d bytes instead of %d: %w", info.Size(), x.Size(), ErrCorrupt), f.Close())
 	}
-	return newFlatContent(f, &x), nil
+	return blocks.NewContent(f, &x), nil
 }
 
 // List implements Store.

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"path"
 	"time"
+
+	"github.com/stevedore-bus/stevedore/offload/index"
 )
 
 // Sweep implements Store, and gives files to records that are attributes. Blobs
@@ -87,7 +89,7 @@ func (s *DiskStore) sweepBlobs(ctx context.Context, grace time.Duration, report 
 // session has the bytes. What cannot be restored is for Open to tell.
 func (s *DiskStore) restore(ctx context.Context, e entry) error {
 	blob, ok := blobPath(e.Digest)
-	var x Index
+	var x index.Index
 	if err := x.UnmarshalBinary(e.Index); err != nil || !ok {
 		return nil
 	}

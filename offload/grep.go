@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/stevedore-bus/stevedore/offload/internal/textscan"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -185,7 +186,7 @@ func (g *GrepResult) context(ctx context.Context, c blockContent, from, to int64
 		if err != nil {
 			return err
 		}
-		cut := runesLen(data, maxLineRunes)
+		cut := textscan.RunesLen(data, maxLineRunes)
 		line := GrepLine{Line: n, Cut: !complete || cut < len(data)}
 		line.Text, _ = textAndData(data[:cut])
 		if line.Cut {

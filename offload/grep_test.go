@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stevedore-bus/stevedore/offload/index"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -40,7 +41,7 @@ func search(t *testing.T, content []byte, expr string, ignoreCase bool) []lineMa
 
 func contentOf(t testing.TB, content []byte) blockContent {
 	t.Helper()
-	w := NewIndexer()
+	w := index.NewIndexer()
 	if _, err := w.Write(content); err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"sync"
+
+	"github.com/stevedore-bus/stevedore/offload/index"
 )
 
 // ring is how many blocks an intake holds: one is read while others are
@@ -16,18 +18,18 @@ const ring = 4
 type buffers struct{ pool sync.Pool }
 
 func (b *buffers) get() []byte {
-	if p, ok := b.pool.Get().(*[BlockSize]byte); ok {
+	if p, ok := b.pool.Get().(*[index.BlockSize]byte); ok {
 		return p[:]
 	}
-	return make([]byte, BlockSize)
+	return make([]byte, index.BlockSize)
 }
 
-func (b *buffers) put(buf []byte) { b.pool.Put((*[BlockSize]byte)(buf)) }
+func (b *buffers) put(buf []byte) { b.pool.Put((*[index.BlockSize]byte)(buf)) }
 
 // intake is one pass over a source: what a store needs to know of the bytes,
 // and those that are still in memory.
 type intake struct {
-	index  *Index
+	index  *index.Index
 	digest string // hexadecimal
 	blocks [ring][]byte
 	read   int // blocks read
@@ -53,14 +55,14 @@ func (b *buffers) take(ctx context.Context, src io.Reader, sink func(block []byt
 func (b *buffers) release(in *intake) {
 	for i, buf := range in.blocks {
 		if buf != nil {
-			b.put(buf[:BlockSize])
+			b.put(buf[:index.BlockSize])
 			in.blocks[i] = nil
 		}
 	}
 }
 
 func (in *intake) run(ctx context.Context, b *buffers, src io.Reader, sink func([]byte) error, ended func()) (err error) {
-	w := NewIndexer()
+	w := index.NewIndexer()
 	var (
 		todo     = make(chan []byte, ring)
 		indexed  = make(chan struct{}, ring)
@@ -80,7 +82,7 @@ func (in *intake) run(ctx context.Context, b *buffers, src io.Reader, sink func(
 		} else {
 			in.blocks[slot] = b.get()
 		}
-		n, err := fill(ctx, src, in.blocks[slot][:BlockSize])
+		n, err := fill(ctx, src, in.blocks[slot][:index.BlockSize])
 		if last = err == io.EOF; err != nil && !last {
 			return fmt.Errorf("read the content: %w", err)
 		}
@@ -93,7 +95,7 @@ func (in *intake) run(ctx context.Context, b *buffers, src io.Reader, sink func(
 		if in.read == 0 && !last {
 			indexing.Go(func() {
 				for block := range todo {
-					w.block(block)
+					w.Block(block)
 					indexed <- struct{}{}
 				}
 			})
@@ -108,7 +110,7 @@ func (in *intake) run(ctx context.Context, b *buffers, src io.Reader, sink func(
 		}
 		if alone {
 			ended()
-			w.block(block)
+			w.Block(block)
 			return nil
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"unicode/utf8"
 
+	"github.com/stevedore-bus/stevedore/offload/index"
+	"github.com/stevedore-bus/stevedore/offload/internal/textscan"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -85,7 +87,7 @@ func readLines(ctx context.Context, rec Record, c blockContent, start, end int64
 	if err != nil {
 		return nil, err
 	}
-	if cut := runesLen(data, int64(maxChars)); cut < len(data) || !complete {
+	if cut := textscan.RunesLen(data, int64(maxChars)); cut < len(data) || !complete {
 		data = data[:cut]
 		if err := lines.cut(c, from, &data); err != nil {
 			return nil, err
@@ -107,7 +109,7 @@ func (l *Lines) cut(c blockContent, from int64, data *[]byte) error {
 		l.NextOffset, l.EndLine = next, l.StartLine
 	} else {
 		*data = (*data)[:last]
-		l.EndLine = l.StartLine + countNewlines(*data)
+		l.EndLine = l.StartLine + textscan.CountNewlines(*data)
 	}
 	if l.EndLine < want {
 		l.NextLine = l.EndLine + 1
@@ -122,13 +124,13 @@ func readUntilNewline(ctx context.Context, c blockContent, from, nth int64, limi
 		if err := ctx.Err(); err != nil {
 			return nil, false, err
 		}
-		block, err := c.block(int(off / BlockSize))
+		block, err := c.Block(int(off / index.BlockSize))
 		if err != nil {
 			return nil, false, err
 		}
-		part := block[off%BlockSize:]
-		if n := countNewlines(part); n >= nth {
-			part, nth = part[:nthNewline(part, nth)], 0
+		part := block[off%index.BlockSize:]
+		if n := textscan.CountNewlines(part); n >= nth {
+			part, nth = part[:textscan.NthNewline(part, nth)], 0
 		} else {
 			nth -= n
 		}

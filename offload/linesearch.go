@@ -7,6 +7,8 @@ import (
 	"io"
 	"slices"
 	"unicode/utf8"
+
+	"github.com/stevedore-bus/stevedore/offload/internal/textscan"
 )
 
 const (
@@ -120,13 +122,13 @@ func (s *lineSearch) lines(ctx context.Context, text []byte) error {
 		if at < 0 {
 			break
 		}
-		line += countNewlines(text[counted:at])
+		line += textscan.CountNewlines(text[counted:at])
 		counted = at
 		start, end := lineAround(text, at)
 		s.add(lineMatch{line: line + 1, start: s.searched + int64(start), end: s.searched + int64(end), at: s.searched + int64(at)})
 		p = end + 1
 	}
-	s.line = line + countNewlines(text[counted:]) + 1
+	s.line = line + textscan.CountNewlines(text[counted:]) + 1
 	s.searched += int64(len(text)) + 1
 	return nil
 }
@@ -306,10 +308,10 @@ func (m lineMatch) show(c blockContent) (GrepLine, error) {
 	}
 	lead := data[:max(len(data)-int(to-m.at), 0)]
 	if n := utf8.RuneCount(lead); n > leadRunes {
-		data = data[runesLen(lead, int64(n-leadRunes)):]
+		data = data[textscan.RunesLen(lead, int64(n-leadRunes)):]
 		from = m.start + 1 // the beginning is cut
 	}
-	shown := data[:runesLen(data, maxLineRunes)]
+	shown := data[:textscan.RunesLen(data, maxLineRunes)]
 	line.Text, _ = textAndData(shown)
 	if from > m.start {
 		line.Text = "…" + line.Text

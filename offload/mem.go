@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/stevedore-bus/stevedore/offload/index"
 )
 
 // MemStore is a Store in memory: for tests, and for agents that need nothing
@@ -26,7 +28,7 @@ type memKey struct{ session, id string }
 
 type memBlob struct {
 	data  []byte
-	index *Index
+	index *index.Index
 	since time.Time // when it was last put
 }
 
@@ -73,7 +75,7 @@ func (s *MemStore) put(ctx context.Context, rec Record, src io.Reader, summarize
 }
 
 // keep stores a blob, or renews the one that is there.
-func (s *MemStore) keep(digest string, data []byte, x *Index) error {
+func (s *MemStore) keep(digest string, data []byte, x *index.Index) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if b, ok := s.blobs[digest]; ok {
@@ -87,7 +89,7 @@ func (s *MemStore) keep(digest string, data []byte, x *Index) error {
 	return nil
 }
 
-func (s *MemStore) record(rec Record, data []byte, x *Index) (Record, error) {
+func (s *MemStore) record(rec Record, data []byte, x *index.Index) (Record, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.cfg.now()
@@ -224,18 +226,18 @@ func (s *MemStore) Sweep(_ context.Context, grace time.Duration) (SweepReport, e
 type memContent struct {
 	*bytes.Reader
 	data  []byte
-	index *Index
+	index *index.Index
 }
 
-func newMemContent(data []byte, x *Index) memContent {
+func newMemContent(data []byte, x *index.Index) memContent {
 	return memContent{bytes.NewReader(data), data, x}
 }
 
-// block implements blockReader.
-func (c memContent) block(i int) ([]byte, error) {
-	return c.data[i*BlockSize:][:c.index.BlockLen(i)], nil
+// Block implements index.BlockReader.
+func (c memContent) Block(i int) ([]byte, error) {
+	return c.data[i*index.BlockSize:][:c.index.BlockLen(i)], nil
 }
 
 func (memContent) Close() error { return nil }
 
-func (c memContent) Index() *Index { return c.index }
+func (c memContent) Index() *index.Index { return c.index }

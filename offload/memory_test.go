@@ -17,6 +17,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/offload/index"
 )
 
 // maxGrowth is by how much a process may grow for content of any size.
@@ -136,7 +138,7 @@ func TestLinesReadFewChunks(t *testing.T) {
 	dir := t.TempDir()
 	js := connect(t, startServer(t, server.Options{StoreDir: dir}))
 	s := openTestObject(t, js, ObjectConfig{})
-	data, err := io.ReadAll(endless(40*BlockSize + 99))
+	data, err := io.ReadAll(endless(40*index.BlockSize + 99))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ type ObjectConfig struct {
 }
 
 // ObjectStore is a Store in a JetStream object store. Content is an object named
-// by its hexadecimal SHA-256, in chunks of BlockSize; the stock clients can
+// by its hexadecimal SHA-256, in chunks of index.BlockSize; the stock clients can
 // read it. Its index and the sequences of its chunks stand in the object's
 // metadata, so that a part is read without the rest. Records are in a key-value
 // bucket, under <session>.<id>.

@@ -10,6 +10,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/offload/index"
 )
 
 // startServer runs a real server in this process, which nobody else can reach.
@@ -195,8 +197,8 @@ func FuzzChunkRuns(f *testing.F) {
 // fits together.
 func FuzzDecodeBlob(f *testing.F) {
 	s := &ObjectStore{bucket: "b"}
-	for size, seqs := range map[int][]uint64{0: nil, 10: {7}, 3*BlockSize + 1: {3, 4, 5, 9}} {
-		x, digest := indexOf(content(size, 1), BlockSize)
+	for size, seqs := range map[int][]uint64{0: nil, 10: {7}, 3*index.BlockSize + 1: {3, 4, 5, 9}} {
+		x, digest := indexOf(content(size, 1))
 		data, err := s.encodeBlob(&intake{index: x, digest: digest}, "nuid", seqs)
 		if err != nil {
 			f.Fatal(err)
@@ -212,4 +214,10 @@ func FuzzDecodeBlob(f *testing.F) {
 			t.Fatalf("%d blocks, %d chunks, %d sequences", b.index.Blocks(), b.Chunks, len(b.seqs))
 		}
 	})
+}
+
+func indexOf(data []byte) (*index.Index, string) {
+	w := index.NewIndexer()
+	w.Write(data)
+	return w.Finish()
 }

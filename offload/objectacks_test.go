@@ -13,6 +13,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/offload/index"
 )
 
 // TestPutWithoutStream: nobody takes the chunks, and the next Put, which finds
@@ -20,7 +22,7 @@ import (
 func TestPutWithoutStream(t *testing.T) {
 	js := connect(t, startServer(t, server.Options{}))
 	s := openTestObject(t, js, ObjectConfig{})
-	data := content(12*BlockSize, 400)
+	data := content(12*index.BlockSize, 400)
 	mustPut(t, s, rec("s", "before"), content(10, 401))
 	if err := js.DeleteStream(t.Context(), "OBJ_"+DefaultBlobBucket); err != nil {
 		t.Fatal(err)
@@ -46,7 +48,7 @@ func TestPutWithoutAnswer(t *testing.T) {
 	if _, err := js.Conn().Subscribe(s.chunkSubject("*"), func(*nats.Msg) {}); err != nil {
 		t.Fatal(err)
 	}
-	_, err := s.Put(t.Context(), rec("s", "a"), bytes.NewReader(content(40*BlockSize, 402)), nil)
+	_, err := s.Put(t.Context(), rec("s", "a"), bytes.NewReader(content(40*index.BlockSize, 402)), nil)
 	if !errors.Is(err, nats.ErrTimeout) {
 		t.Errorf("%v, want ErrTimeout", err)
 	}
@@ -114,12 +116,12 @@ func TestPutsShareSubscriptions(t *testing.T) {
 	mustPut(t, s, rec("s", "a"), content(10, 404))
 	before := js.Conn().NumSubscriptions()
 	for i := range 10 {
-		data := content(i*BlockSize, uint64(405+i))
+		data := content(i*index.BlockSize, uint64(405+i))
 		mustRead(t, s, mustPut(t, s, rec("s", fmt.Sprint("b", i)), data), data)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := s.Put(ended, rec("s", "c"), bytes.NewReader(content(BlockSize, 420)), nil); !errors.Is(err, context.Canceled) {
+	if _, err := s.Put(ended, rec("s", "c"), bytes.NewReader(content(index.BlockSize, 420)), nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want Canceled", err)
 	}
 	if n := js.Conn().NumSubscriptions(); n != before {
@@ -128,7 +130,7 @@ func TestPutsShareSubscriptions(t *testing.T) {
 	var putting sync.WaitGroup
 	for i := range 4 * idleAcks {
 		putting.Go(func() {
-			if _, err := s.Put(t.Context(), rec("s", fmt.Sprint("d", i)), bytes.NewReader(content(BlockSize, uint64(430+i))), nil); err != nil {
+			if _, err := s.Put(t.Context(), rec("s", fmt.Sprint("d", i)), bytes.NewReader(content(index.BlockSize, uint64(430+i))), nil); err != nil {
 				t.Error(err)
 			}
 		})

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/stevedore-bus/stevedore/offload/internal/blocks"
 )
 
 // openBlobs remembers the contents that were opened last: what describes them
@@ -15,7 +17,7 @@ import (
 // cache: that is in the record, which is asked for each time, if need be while the
 // blocks are on their way.
 //
-// It holds at most cachedBlobs*(cachedBlocks*BlockSize + 1 MiB) = 16 MiB.
+// It holds at most cachedBlobs*(blocks.CacheSize*index.BlockSize + 1 MiB) = 16 MiB.
 type openBlobs struct {
 	mu   sync.Mutex
 	list []*openBlob // the newest last
@@ -32,7 +34,7 @@ const (
 type openBlob struct {
 	digest string
 	*blob
-	recent *recentBlocks
+	recent *blocks.Cache
 	rec    atomic.Pointer[Record] // that it was opened for last
 }
 

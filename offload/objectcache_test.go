@@ -3,13 +3,16 @@ package offload
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"github.com/stevedore-bus/stevedore/offload/index"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -18,7 +21,7 @@ import (
 func TestOpenedContentIsNotLookedUpAgain(t *testing.T) {
 	js := connect(t, startServer(t, server.Options{}))
 	s := openTestObject(t, js, ObjectConfig{})
-	data := bytes.Repeat([]byte("a line of 32 bytes, more or less\n"), 20*BlockSize/33)
+	data := bytes.Repeat([]byte("a line of 32 bytes, more or less\n"), 20*index.BlockSize/33)
 	out := mustPut(t, s, rec("s", "a"), data)
 	r := NewReader(s, ReaderConfig{})
 	for i, c := range []struct {
@@ -57,7 +60,7 @@ func TestOpenedContentIsNotLookedUpAgain(t *testing.T) {
 // for its record and for a block at once, not for one after the other.
 func TestKnownContentIsReadBesideItsRecord(t *testing.T) {
 	s := lateRecords{openTestObject(t, connect(t, startServer(t, server.Options{})), ObjectConfig{}), make(chan struct{}, 1)}
-	data := bytes.Repeat([]byte("a line of 32 bytes, more or less\n"), 20*BlockSize/33)
+	data := bytes.Repeat([]byte("a line of 32 bytes, more or less\n"), 20*index.BlockSize/33)
 	out := mustPut(t, s.ObjectStore, rec("s", "a"), data)
 	r := NewReader(s, ReaderConfig{})
 	for i, line := range []int64{1, out.Lines / 2, out.Lines} {
@@ -109,7 +112,7 @@ func TestOpenedContentThatIsPutAgain(t *testing.T) {
 	srv := startServer(t, server.Options{})
 	ours, theirs := openTestObject(t, connect(t, srv), ObjectConfig{}), openTestObject(t, connect(t, srv), ObjectConfig{})
 	for _, blocks := range []int{1, 3, 20} {
-		data := content(blocks*BlockSize-7, 40)
+		data := content(blocks*index.BlockSize-7, 40)
 		out := mustPut(t, ours, rec("s", fmt.Sprint("a", blocks)), data)
 		open, err := ours.Open(t.Context(), out)
 		if err != nil {
@@ -142,7 +145,7 @@ func TestOpenedContentsAreBounded(t *testing.T) {
 	var o openBlobs
 	blobs := make([]*openBlob, cachedBlobs+3)
 	for i := range blobs {
-		blobs[i] = &openBlob{digest: fmt.Sprint(i), blob: &blob{index: &Index{}}}
+		blobs[i] = &openBlob{digest: fmt.Sprint(i), blob: &blob{index: &index.Index{}}}
 		o.add(blobs[i])
 		if o.get("0") != blobs[0] { // used all the time
 			t.Fatalf("the first was forgotten after %d", i)
@@ -157,8 +160,19 @@ func TestOpenedContentsAreBounded(t *testing.T) {
 			t.Errorf("content %d is remembered: %v, want %v", i, got != nil, want != nil)
 		}
 	}
-	huge := &openBlob{digest: "huge", blob: &blob{index: &Index{sums: make([]uint32, maxCachedIndex+1)}}}
+	huge := &openBlob{digest: "huge", blob: &blob{index: zeros(t, maxCachedIndex+1)}}
 	if o.add(huge); o.get("huge") != nil || len(o.list) != cachedBlobs {
 		t.Errorf("a huge index is kept, or %d contents", len(o.list))
 	}
+}
+
+// zeros returns the index of a content of so many blocks.
+func zeros(t *testing.T, blocks int) *index.Index {
+	b := binary.AppendUvarint([]byte{1}, uint64(blocks)*index.BlockSize)
+	b = append(b, make([]byte, 6*blocks)...)
+	var x index.Index
+	if err := x.UnmarshalBinary(binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)))); err != nil {
+		t.Fatal(err)
+	}
+	return &x
 }

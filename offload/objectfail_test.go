@@ -15,6 +15,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/offload/index"
 )
 
 // TestStockClientReads: what we put is an object like any other.
@@ -25,7 +27,7 @@ func TestStockClientReads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, size := range []int{0, 1, BlockSize, 4*BlockSize + 1, 20 * BlockSize} {
+	for i, size := range []int{0, 1, index.BlockSize, 4*index.BlockSize + 1, 20 * index.BlockSize} {
 		data := content(size, 30)
 		out := mustPut(t, s, rec("s", fmt.Sprint("a", i)), data)
 		name := strings.TrimPrefix(out.Digest, digestPrefix)
@@ -34,7 +36,7 @@ func TestStockClientReads(t *testing.T) {
 			t.Errorf("%d bytes: got %d, %v", size, len(got), err)
 		}
 		info, err := stock.GetInfo(t.Context(), name)
-		if err != nil || info.Size != uint64(size) || info.Chunks != uint32((size+BlockSize-1)/BlockSize) {
+		if err != nil || info.Size != uint64(size) || info.Chunks != uint32((size+index.BlockSize-1)/index.BlockSize) {
 			t.Errorf("%d bytes: info %+v, %v", size, info, err)
 		}
 	}
@@ -52,7 +54,7 @@ func TestStockClientDeletes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, size := range []int{10, 9 * BlockSize} {
+	for i, size := range []int{10, 9 * index.BlockSize} {
 		data := content(size, 31)
 		out := mustPut(t, s, rec("s", fmt.Sprint("a", i)), data)
 		if err := stock.Delete(t.Context(), strings.TrimPrefix(out.Digest, digestPrefix)); err != nil {
@@ -75,7 +77,7 @@ func TestPutObject(t *testing.T) {
 	for i, c := range []struct {
 		size  int
 		chunk uint32
-	}{{0, 0}, {10, 0}, {3 * BlockSize, 1000}, {20*BlockSize + 5, 0}, {9 * BlockSize, 300_000}} {
+	}{{0, 0}, {10, 0}, {3 * index.BlockSize, 1000}, {20*index.BlockSize + 5, 0}, {9 * index.BlockSize, 300_000}} {
 		name, data := fmt.Sprint("upload ", i), content(c.size, 32)
 		meta := jetstream.ObjectMeta{Name: name, Opts: &jetstream.ObjectMetaOptions{ChunkSize: c.chunk}}
 		if _, err := stock.Put(t.Context(), meta, bytes.NewReader(data)); err != nil {
@@ -157,10 +159,10 @@ func TestSweepTakesOrphans(t *testing.T) {
 	js := connect(t, startServer(t, server.Options{}))
 	var c clock
 	s := openTestObject(t, js, ObjectConfig{StoreConfig: StoreConfig{Now: c.Now}})
-	kept := mustPut(t, s, rec("s", "a"), content(9*BlockSize, 33))
+	kept := mustPut(t, s, rec("s", "a"), content(9*index.BlockSize, 33))
 	up := newTestUpload(t, s)
 	for range 3 {
-		if err := up.send(t.Context(), content(BlockSize, 34)); err != nil {
+		if err := up.send(t.Context(), content(index.BlockSize, 34)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -171,10 +173,10 @@ func TestSweepTakesOrphans(t *testing.T) {
 		t.Errorf("%+v, %v; want nothing yet", report, err)
 	}
 	c.add(2 * time.Hour)
-	if report, err := s.Sweep(t.Context(), time.Hour); err != nil || report != (SweepReport{Orphans: 3, Bytes: 3 * BlockSize}) {
+	if report, err := s.Sweep(t.Context(), time.Hour); err != nil || report != (SweepReport{Orphans: 3, Bytes: 3 * index.BlockSize}) {
 		t.Errorf("%+v, %v; want 3 orphans", report, err)
 	}
-	mustRead(t, s, kept, content(9*BlockSize, 33))
+	mustRead(t, s, kept, content(9*index.BlockSize, 33))
 }
 
 // TestSweepDuringPut: a sweep without grace takes the bytes of a Put that has
@@ -183,7 +185,7 @@ func TestSweepDuringPut(t *testing.T) {
 	js := connect(t, startServer(t, server.Options{}))
 	s := openTestObject(t, js, ObjectConfig{})
 	s.recheck = 0
-	for i, size := range []int{10, 9 * BlockSize} {
+	for i, size := range []int{10, 9 * index.BlockSize} {
 		id := fmt.Sprint("a", i)
 		_, err := s.Put(t.Context(), rec("s", id), bytes.NewReader(content(size, 35)), func(*Record, Content) error {
 			_, err := s.Sweep(t.Context(), 0)
@@ -206,7 +208,7 @@ func TestSweepSparesWhatAPutFound(t *testing.T) {
 	const grace = 20 * time.Millisecond
 	var now time.Time
 	s := openTestObject(t, js, ObjectConfig{StoreConfig: StoreConfig{Now: func() time.Time { return now }}})
-	for i, size := range []int{10, 9 * BlockSize} {
+	for i, size := range []int{10, 9 * index.BlockSize} {
 		data := content(size, 36)
 		now = time.Now()
 		mustPut(t, s, rec("s", fmt.Sprint("old", i)), data)
@@ -229,13 +231,13 @@ func TestSweepSparesWhatAPutFound(t *testing.T) {
 // TestServerQuota: the bucket's own limit is a full store, too.
 func TestServerQuota(t *testing.T) {
 	js := connect(t, startServer(t, server.Options{}))
-	_, err := js.CreateObjectStore(t.Context(), jetstream.ObjectStoreConfig{Bucket: DefaultBlobBucket, MaxBytes: 4 * BlockSize})
+	_, err := js.CreateObjectStore(t.Context(), jetstream.ObjectStoreConfig{Bucket: DefaultBlobBucket, MaxBytes: 4 * index.BlockSize})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := openTestObject(t, js, ObjectConfig{})
-	first := mustPut(t, s, rec("s", "a"), content(2*BlockSize, 36))
-	for _, size := range []int{2*BlockSize + 10, 3 * BlockSize, 5 * BlockSize, 9 * BlockSize} {
+	first := mustPut(t, s, rec("s", "a"), content(2*index.BlockSize, 36))
+	for _, size := range []int{2*index.BlockSize + 10, 3 * index.BlockSize, 5 * index.BlockSize, 9 * index.BlockSize} {
 		if _, err := s.Put(t.Context(), rec("s", "b"), bytes.NewReader(content(size, 37)), nil); !errors.Is(err, ErrQuota) {
 			t.Errorf("%d bytes: %v, want ErrQuota", size, err)
 		}
@@ -246,7 +248,7 @@ func TestServerQuota(t *testing.T) {
 			t.Errorf("%d bytes: %d objects, %v; want the first only", size, len(objects), err)
 		}
 	}
-	mustRead(t, s, first, content(2*BlockSize, 36))
+	mustRead(t, s, first, content(2*index.BlockSize, 36))
 	mustPut(t, s, rec("s", "b"), content(100, 38)) // there is room for it: nothing was left behind
 }
 
@@ -348,8 +350,8 @@ func TestCutConnection(t *testing.T) {
 	s := openTestObject(t, p.connect(t), ObjectConfig{})
 	s.tidyTimeout = 100 * time.Millisecond
 	calm := openTestObject(t, connect(t, srv), ObjectConfig{})
-	size := 12 * BlockSize
-	for i, after := range []int64{1, 100, BlockSize / 2, 3 * BlockSize, 11 * BlockSize, int64(size) + 500, int64(size) + 2500} {
+	size := 12 * index.BlockSize
+	for i, after := range []int64{1, 100, index.BlockSize / 2, 3 * index.BlockSize, 11 * index.BlockSize, int64(size) + 500, int64(size) + 2500} {
 		data := content(size, uint64(40+i))
 		id := fmt.Sprint("a", i)
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
@@ -381,7 +383,7 @@ func TestCutWhileReading(t *testing.T) {
 	p := newProxy(t, srv.Addr().String())
 	s := openTestObject(t, p.connect(t), ObjectConfig{})
 	s.api.wait = time.Second // what was lost is asked for again after that
-	data := content(100*BlockSize, 50)
+	data := content(100*index.BlockSize, 50)
 	out := mustPut(t, s, rec("s", "a"), data)
 	c, err := s.Open(t.Context(), out)
 	if err != nil {
@@ -389,7 +391,7 @@ func TestCutWhileReading(t *testing.T) {
 	}
 	defer c.Close()
 	var got bytes.Buffer
-	buf := make([]byte, BlockSize)
+	buf := make([]byte, index.BlockSize)
 	for i, off := 0, int64(0); off < c.Size(); i++ {
 		if i == 20 || i == 60 {
 			p.cut()
@@ -413,7 +415,7 @@ func TestCutWhileReading(t *testing.T) {
 func TestServerRestart(t *testing.T) {
 	dir := t.TempDir()
 	srv := startServer(t, server.Options{StoreDir: dir})
-	data := content(20*BlockSize, 51)
+	data := content(20*index.BlockSize, 51)
 	out := mustPut(t, openTestObject(t, connect(t, srv), ObjectConfig{}), rec("s", "a"), data)
 	srv.Shutdown()
 	srv.WaitForShutdown()
@@ -439,7 +441,7 @@ func TestAccountThatMayOnlyAdd(t *testing.T) {
 	admin := openTestObject(t, connect(t, srv, nats.UserInfo("admin", "x")), ObjectConfig{})
 	worker := openTestObject(t, connect(t, srv, nats.UserInfo("worker", "x"), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})), ObjectConfig{})
 	for i := range 3 {
-		for _, size := range []int{10, 9 * BlockSize} {
+		for _, size := range []int{10, 9 * index.BlockSize} {
 			mustRead(t, worker, mustPut(t, worker, rec("s", fmt.Sprintf("a%d-%d", size, i)), content(size, 52)), content(size, 52))
 		}
 	}
@@ -457,7 +459,7 @@ func TestAccountThatMayOnlyAdd(t *testing.T) {
 func TestSummaryLeavesNothingBehind(t *testing.T) {
 	js := connect(t, startServer(t, server.Options{}))
 	s := openTestObject(t, js, ObjectConfig{})
-	json := []byte("[" + strings.Repeat(`"0123456789",`, 10*BlockSize/13) + "1]")
+	json := []byte("[" + strings.Repeat(`"0123456789",`, 10*index.BlockSize/13) + "1]")
 	before := js.Conn().NumSubscriptions()
 	for i := range 3 {
 		// Each is another content, and so long that its beginning is no longer in memory.

@@ -15,6 +15,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/offload/index"
 )
 
 // TestObjectKilled kills a process in the middle of several Puts at once: what it
@@ -22,7 +24,7 @@ import (
 // no chunks that no record answers for.
 func TestObjectKilled(t *testing.T) {
 	const env = "STEVEDORE_TEST_OBJECT_KILLED"
-	data := func(i int) []byte { return content((1+i%12)*BlockSize+i, uint64(i%5)) }
+	data := func(i int) []byte { return content((1+i%12)*index.BlockSize+i, uint64(i%5)) }
 	if url := os.Getenv(env); url != "" {
 		putForever(t, url, data)
 		return
@@ -76,7 +78,7 @@ func TestObjectKilled(t *testing.T) {
 			}
 			if !named[r.Digest] {
 				named[r.Digest] = true
-				want += uint64((r.Size + BlockSize - 1) / BlockSize)
+				want += uint64((r.Size + index.BlockSize - 1) / index.BlockSize)
 			}
 		}
 		if got := chunksOf(t, s, ">"); got != want {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/stevedore-bus/stevedore/offload/index"
 )
 
 // TestWindow: what is on a long link does not weigh on the server, what queues
@@ -48,7 +50,7 @@ func TestWindow(t *testing.T) {
 func TestOpenMeasuresTheLink(t *testing.T) {
 	js := connect(t, startServer(t, server.Options{}))
 	s := openTestObject(t, js, ObjectConfig{})
-	mustPut(t, s, rec("s", "a"), content(10*BlockSize, 600))
+	mustPut(t, s, rec("s", "a"), content(10*index.BlockSize, 600))
 	again := openTestObject(t, js, ObjectConfig{})
 	if got, want := again.link.seq.Load(), s.link.seq.Load(); got != want || want != 11 || again.link.delay <= 0 {
 		t.Errorf("sequence %d and delay %v; who wrote 11 knows of %d", got, again.link.delay, want)
@@ -66,13 +68,13 @@ func TestManyUploadsAtOnce(t *testing.T) {
 		t.Skip("writes 800 MB")
 	}
 	srv := startServer(t, server.Options{SyncAlways: true})
-	data := content(15*BlockSize, 500)
+	data := content(15*index.BlockSize, 500)
 	var putting sync.WaitGroup
 	for store := range 8 {
 		s := openTestObject(t, connect(t, srv), ObjectConfig{})
 		for i := range 50 {
 			putting.Go(func() {
-				src := io.MultiReader(bytes.NewReader(content(BlockSize, uint64(501+50*store+i))), bytes.NewReader(data))
+				src := io.MultiReader(bytes.NewReader(content(index.BlockSize, uint64(501+50*store+i))), bytes.NewReader(data))
 				if _, err := s.Put(t.Context(), rec("s", fmt.Sprintf("a%d-%d", store, i)), src, nil); err != nil {
 					t.Error(err)
 				}

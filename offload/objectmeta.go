@@ -10,6 +10,8 @@ import (
 	"fmt"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/offload/index"
 )
 
 // Keys of an object's metadata that are ours; the values are base64.
@@ -21,7 +23,7 @@ const (
 // blob is an object as its meta message describes it.
 type blob struct {
 	jetstream.ObjectInfo
-	index *Index // nil if a stock client put the object
+	index *index.Index // nil if a stock client put the object
 	// seqs are the stream sequences of the chunks; nil if they are not noted,
 	// because the object is small.
 	seqs []uint64
@@ -37,7 +39,7 @@ func (s *ObjectStore) metaSubject(name string) string {
 
 // encodeBlob makes the meta message that stock clients read.
 func (s *ObjectStore) encodeBlob(in *intake, nuid string, seqs []uint64) ([]byte, error) {
-	index, err := in.index.MarshalBinary()
+	x, err := in.index.MarshalBinary()
 	if err != nil {
 		return nil, err
 	}
@@ -48,8 +50,8 @@ func (s *ObjectStore) encodeBlob(in *intake, nuid string, seqs []uint64) ([]byte
 	info := jetstream.ObjectInfo{
 		ObjectMeta: jetstream.ObjectMeta{
 			Name:     in.digest,
-			Metadata: map[string]string{metaIndex: base64.StdEncoding.EncodeToString(index)},
-			Opts:     &jetstream.ObjectMetaOptions{ChunkSize: BlockSize},
+			Metadata: map[string]string{metaIndex: base64.StdEncoding.EncodeToString(x)},
+			Opts:     &jetstream.ObjectMetaOptions{ChunkSize: index.BlockSize},
 		},
 		Bucket: s.bucket, NUID: nuid, Size: uint64(in.index.Size()), Chunks: uint32(in.index.Blocks()),
 		Digest: "SHA-256=" + base64.URLEncoding.EncodeToString(sum),
@@ -66,12 +68,12 @@ func decodeBlob(m storedMsg) (*blob, error) {
 	if err := json.Unmarshal(m.data, &b.ObjectInfo); err != nil {
 		return nil, fmt.Errorf("decode object: %w", err)
 	}
-	index, err := base64.StdEncoding.DecodeString(b.Metadata[metaIndex])
-	if err != nil || len(index) == 0 {
+	encoded, err := base64.StdEncoding.DecodeString(b.Metadata[metaIndex])
+	if err != nil || len(encoded) == 0 {
 		return b, nil
 	}
-	var x Index
-	if x.UnmarshalBinary(index) != nil || uint64(x.Size()) != b.Size || x.Blocks() != int(b.Chunks) {
+	var x index.Index
+	if x.UnmarshalBinary(encoded) != nil || uint64(x.Size()) != b.Size || x.Blocks() != int(b.Chunks) {
 		return b, nil
 	}
 	runs, err := base64.StdEncoding.DecodeString(b.Metadata[metaChunks])
@@ -137,14 +139,14 @@ func appendRuns(b []byte, seqs []uint64) []byte {
 // decodeRuns decodes exactly want numbers. It accepts any bytes.
 func decodeRuns(data []byte, want int) ([]uint64, error) {
 	seqs := make([]uint64, 0, want)
-	d := varints{rest: data}
 	var next uint64
-	for len(d.rest) > 0 {
-		next += d.next(1 << 62)
-		n := d.next(uint64(want - len(seqs)))
-		if d.err != nil || n == 0 || next > 1<<62 {
+	for len(data) > 0 {
+		gap, size := binary.Uvarint(data)
+		n, size2 := binary.Uvarint(data[max(size, 0):])
+		if next += gap; size <= 0 || size2 <= 0 || gap > 1<<62 || next > 1<<62 || n == 0 || n > uint64(want-len(seqs)) {
 			return nil, errors.New("decode chunk sequences: not a list of ascending numbers")
 		}
+		data = data[size+size2:]
 		for range n {
 			seqs = append(seqs, next)
 			next++

@@ -12,6 +12,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/offload/index"
 )
 
 // otherWrites stores a chunk of somebody else.
@@ -93,7 +95,7 @@ func TestOthersWriteDuringPut(t *testing.T) {
 	s := openTestObject(t, js, ObjectConfig{})
 	const blocks = smallChunks + 5
 	for at := -1; at <= blocks; at++ { // -1: before each
-		data := content(blocks*BlockSize, uint64(100+at))
+		data := content(blocks*index.BlockSize, uint64(100+at))
 		src := interrupted(data, func(block int) {
 			if block == at || at < 0 {
 				otherWrites(t, s)
@@ -118,7 +120,7 @@ func TestPutEndsAfterNaming(t *testing.T) {
 		blocks, other int
 		taken         bool
 	}{{3, -1, true}, {3, 2, true}, {blocks, -1, true}, {blocks, 1, false}, {blocks, blocks - 1, false}, {blocks, blocks, false}} {
-		data := content(c.blocks*BlockSize, uint64(200+c.other))
+		data := content(c.blocks*index.BlockSize, uint64(200+c.other))
 		up, in := underWay(t, s, interrupted(data, func(block int) {
 			if block == c.other {
 				otherWrites(t, s)
@@ -150,7 +152,7 @@ func TestNameBeforeAnyAnswer(t *testing.T) {
 	js := connect(t, startServer(t, server.Options{}))
 	s := openTestObject(t, js, ObjectConfig{})
 	for i := range 3 {
-		data := content((smallChunks+2)*BlockSize, uint64(290+i))
+		data := content((smallChunks+2)*index.BlockSize, uint64(290+i))
 		up, in := underWay(t, s, bytes.NewReader(data))
 		name, foreseen, err := up.nameAhead(t.Context(), in)
 		if err != nil || len(up.seqs) != 0 {
@@ -175,7 +177,7 @@ func TestForeseenByAccident(t *testing.T) {
 	js := connect(t, startServer(t, server.Options{}))
 	s := openTestObject(t, js, ObjectConfig{})
 	const blocks = smallChunks + 2
-	data := content(blocks*BlockSize, 295)
+	data := content(blocks*index.BlockSize, 295)
 	s.link.saw(3)
 	src := interrupted(data, func(block int) {
 		for range 3 {
@@ -197,7 +199,7 @@ func TestRefusedChunk(t *testing.T) {
 	js := connect(t, startServer(t, server.Options{}))
 	s := openTestObject(t, js, ObjectConfig{})
 	const blocks = smallChunks + 5
-	data := content(blocks*BlockSize, 300)
+	data := content(blocks*index.BlockSize, 300)
 	up := newTestUpload(t, s)
 	in, err := s.buffers.take(t.Context(), bytes.NewReader(data), func(block []byte) error {
 		if up.sent < blocks-1 {
@@ -229,7 +231,7 @@ func TestFailedPutSparesWhatAnotherFound(t *testing.T) {
 	js := connect(t, startServer(t, server.Options{}))
 	s := openTestObject(t, js, ObjectConfig{})
 	for i, blocks := range []int{2, smallChunks + 5} {
-		data := content(blocks*BlockSize, uint64(310+i))
+		data := content(blocks*index.BlockSize, uint64(310+i))
 		up, in := underWay(t, s, bytes.NewReader(data))
 		f, _, err := up.nameAhead(t.Context(), in)
 		if err != nil {

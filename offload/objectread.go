@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/offload/internal/blocks"
 )
 
 // Open implements Store. The content can be read as long as ctx lasts.
@@ -46,7 +48,7 @@ func (s *ObjectStore) openDigest(ctx context.Context, digest string) (*objectCon
 	c := &objectContent{s: s, ctx: ctx, idle: make(chan *feed, 1)}
 	c.b.Store(b)
 	c.idle <- &feed{s: s}
-	c.index, c.recent, c.load = b.index, b.recent, c.loadBlock
+	c.Reader = blocks.NewReader(b.index, b.recent, c.loadBlock)
 	return c, nil
 }
 
@@ -61,7 +63,7 @@ func (s *ObjectStore) opens(digest string, found *blob, err error) (*openBlob, e
 		return nil, fmt.Errorf("another client replaced its object, put it again: %w", ErrCorrupt)
 	}
 	found.data, found.Metadata = nil, nil // decoded; not to be kept in memory
-	b := &openBlob{digest: digest, blob: found, recent: &recentBlocks{}}
+	b := &openBlob{digest: digest, blob: found, recent: &blocks.Cache{}}
 	s.opened.add(b)
 	return b, nil
 }
@@ -69,7 +71,7 @@ func (s *ObjectStore) opens(digest string, found *blob, err error) (*openBlob, e
 // putContent is the content that a Put is about to record: what is still in
 // memory, and the rest from the server.
 type putContent struct {
-	blocks
+	*blocks.Reader
 	stored atomic.Pointer[objectContent] // nil until something of it was read
 }
 
@@ -78,8 +80,7 @@ func (s *ObjectStore) newPutContent(ctx context.Context, in *intake) *putContent
 		return s.openDigest(ctx, digestPrefix+in.digest)
 	})
 	c := &putContent{}
-	c.index, c.recent = in.index, &recentBlocks{}
-	c.load = func(i int, buf []byte) ([]byte, error) {
+	c.Reader = blocks.NewReader(in.index, &blocks.Cache{}, func(i int, buf []byte) ([]byte, error) {
 		if block, ok := in.block(i); ok {
 			return bytes.Clone(block), nil
 		}
@@ -89,7 +90,7 @@ func (s *ObjectStore) newPutContent(ctx context.Context, in *intake) *putContent
 		}
 		c.stored.Store(stored)
 		return stored.loadBlock(i, buf)
-	}
+	})
 	return c
 }
 
@@ -104,7 +105,7 @@ func (c *putContent) Close() error {
 // objectContent is a Content in an object. Single blocks are got one by one;
 // whoever reads one after the other is fed ahead.
 type objectContent struct {
-	blocks
+	*blocks.Reader
 	s *ObjectStore
 	b atomic.Pointer[openBlob] // another one once the content was put again
 	// ctx is Open's, because ReadAt has none: it ends the reading.

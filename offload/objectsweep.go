@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/offload/index"
 )
 
 // Sweep implements Store. It needs the right to purge both buckets.
@@ -171,7 +173,7 @@ func (s *ObjectStore) sweepChunks(ctx context.Context, subject string, n uint64,
 		return fmt.Errorf("remove chunks without an object: %w", err)
 	}
 	report.Orphans += int(n)
-	report.Bytes += int64(n-1)*BlockSize + int64(len(last.data))
+	report.Bytes += int64(n-1)*index.BlockSize + int64(len(last.data))
 	return nil
 }
 

@@ -106,24 +106,6 @@ func readPage(rec Record, c blockContent, offset, limit int64) (*Page, error) {
 	return page, nil
 }
 
-// runesLen is the length in bytes of the first n runes of data.
-func runesLen(data []byte, n int64) int {
-	end := 0
-	// As many bytes have no more runes, so they can be counted instead of decoded.
-	const few = 64
-	for n >= few && len(data)-end >= few {
-		part := data[end:][:min(n, int64(len(data)-end))]
-		part = part[:len(part)-openRune(part)]
-		n -= countRunes(part)
-		end += len(part)
-	}
-	for ; n > 0 && end < len(data); n-- {
-		_, size := utf8.DecodeRune(data[end:])
-		end += size
-	}
-	return end
-}
-
 // textAndData returns data as text that JSON can carry, and data itself if that
 // is not the same.
 func textAndData(data []byte) (string, []byte) {

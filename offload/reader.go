@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/stevedore-bus/stevedore/offload/index"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -18,7 +19,7 @@ const PageChars = 15_000
 
 // ReadChars is the most that Read returns at once, in characters: a block, if
 // they are ASCII. As JSON they take 768 KiB at most.
-const ReadChars = BlockSize
+const ReadChars = index.BlockSize
 
 // ReaderConfig bounds what reading costs. The zero value works.
 type ReaderConfig struct {

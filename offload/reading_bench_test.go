@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/stevedore-bus/stevedore/offload/index"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -131,8 +132,8 @@ func BenchmarkReadDisk(b *testing.B) {
 // BenchmarkReadChars measures finding a character in the middle of a block that
 // is in memory, and the number of one, beside the digest of the block.
 func BenchmarkReadChars(b *testing.B) {
-	data := randomText(BlockSize, chinese)
-	x, _ := indexOf(data, len(data))
+	data := randomText(index.BlockSize, chinese)
+	x, _ := indexOf(data)
 	r := bytes.NewReader(data)
 	race(b, []string{"sha256", "offset", "at"}, func(int) { sha256.Sum256(data) },
 		func(int) {

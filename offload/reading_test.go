@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stevedore-bus/stevedore/offload/index"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -34,7 +35,7 @@ func putArtifact(t testing.TB, store Store, session, id string, content []byte) 
 
 // trickyTexts are contents that reading must get right.
 func trickyTexts() map[string][]byte {
-	random := make([]byte, 3*BlockSize+17)
+	random := make([]byte, 3*index.BlockSize+17)
 	src := rand.NewChaCha8([32]byte{1})
 	for i := range random {
 		random[i] = byte(src.Uint64())
@@ -48,9 +49,9 @@ func trickyTexts() map[string][]byte {
 		"emoji":               []byte(strings.Repeat("👩‍🚀😀\n漢字 text\n", 20_000)),
 		"one long line":       []byte(strings.Repeat("é日😀x", 100_000)),
 		"bad utf-8":           []byte("a\xff\xfe\nb\xe2\x82\nc\xf0\x9f\x98"),
-		"cut rune at a block": []byte(strings.Repeat("x", BlockSize-1) + "😀\n" + strings.Repeat("y", BlockSize)),
+		"cut rune at a block": []byte(strings.Repeat("x", index.BlockSize-1) + "😀\n" + strings.Repeat("y", index.BlockSize)),
 		"random":              random,
-		"many empty lines":    bytes.Repeat([]byte("\n"), BlockSize+3),
+		"many empty lines":    bytes.Repeat([]byte("\n"), index.BlockSize+3),
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"github.com/stevedore-bus/stevedore/offload/index"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -31,7 +32,7 @@ func (s *sweepCounter) Sweep(ctx context.Context, grace time.Duration) (SweepRep
 // result, and one that is full of what did not refuses it, without sweeping each
 // time.
 func TestExpiredContentMakesRoom(t *testing.T) {
-	const size = BlockSize
+	const size = index.BlockSize
 	var c clock
 	cfg := StoreConfig{TTL: time.Hour, Quota: 2*size + size/2, Now: c.Now}
 	for name, open := range map[string]func() Store{

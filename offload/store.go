@@ -7,6 +7,8 @@ import (
 	"iter"
 	"time"
 
+	"github.com/stevedore-bus/stevedore/offload/index"
+	"github.com/stevedore-bus/stevedore/offload/internal/blocks"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -35,8 +37,8 @@ var (
 	ErrExists = errors.New("artifact exists with another content")
 	// ErrQuota: the store holds as much as it may.
 	ErrQuota = errors.New("the artifact store is full")
-	// ErrCorrupt: the stored bytes are not those that were put.
-	ErrCorrupt = errors.New("artifact content is corrupt")
+	// ErrCorrupt means that the stored bytes differ from the bytes that were put.
+	ErrCorrupt = index.ErrCorrupt
 )
 
 // Store keeps artifacts: bytes by their digest, once however many artifacts
@@ -89,5 +91,20 @@ type Content interface {
 	io.Closer
 	Size() int64
 	// Index tells where lines and characters are.
-	Index() *Index
+	Index() *index.Index
+}
+
+// blockContent is a Content that caches blocks: finding a line and then reading it
+// loads its block once.
+type blockContent interface {
+	Content
+	index.BlockReader
+}
+
+// inBlocks adds a cache to a content that has none.
+func inBlocks(c Content) blockContent {
+	if cached, ok := c.(blockContent); ok {
+		return cached
+	}
+	return blocks.NewContent(c, c.Index())
 }

@@ -15,6 +15,7 @@ import (
 	"testing/iotest"
 	"time"
 
+	"github.com/stevedore-bus/stevedore/offload/index"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -128,7 +129,7 @@ func readAll(ctx context.Context, s Store, r Record) ([]byte, error) {
 
 func testRoundTrip(t *testing.T, h harness) {
 	s := h.open(t, StoreConfig{})
-	const B = BlockSize
+	const B = index.BlockSize
 	for i, size := range []int{0, 1, 10, B - 1, B, B + 1, 2*B - 1, 2 * B, 4 * B, 4*B + 1, 5*B - 1, 5 * B, 9*B + 17, 40*B + 3} {
 		data := content(size, 1)
 		out := mustPut(t, s, rec("s", fmt.Sprint("r", i)), data)
@@ -191,7 +192,7 @@ func testRecord(t *testing.T, h harness) {
 
 func testSummarize(t *testing.T, h harness) {
 	s := h.open(t, StoreConfig{})
-	for i, size := range []int{0, 10, 3 * BlockSize, 30*BlockSize + 5} {
+	for i, size := range []int{0, 10, 3 * index.BlockSize, 30*index.BlockSize + 5} {
 		data := content(size, 2)
 		calls := 0
 		out, err := s.Put(t.Context(), rec("s", fmt.Sprint("a", i)), bytes.NewReader(data), func(r *Record, c Content) error {
@@ -226,7 +227,7 @@ func testSummarize(t *testing.T, h harness) {
 
 func testPutAgain(t *testing.T, h harness) {
 	s := h.open(t, StoreConfig{})
-	for _, size := range []int{0, 5, 9 * BlockSize} {
+	for _, size := range []int{0, 5, 9 * index.BlockSize} {
 		id := fmt.Sprint("n", size)
 		data := content(size, 3)
 		first := mustPut(t, s, rec("s", id), data)
@@ -244,7 +245,7 @@ func testPutAgain(t *testing.T, h harness) {
 
 func testSameContentOnce(t *testing.T, h harness) {
 	s := h.open(t, StoreConfig{})
-	for _, size := range []int{100, 9 * BlockSize} {
+	for _, size := range []int{100, 9 * index.BlockSize} {
 		before := h.stored(t)
 		data := content(size, 4)
 		for i := range 4 {
@@ -273,7 +274,7 @@ func testSessionsApart(t *testing.T, h harness) {
 
 func testShortReads(t *testing.T, h harness) {
 	s := h.open(t, StoreConfig{})
-	data := content(3*BlockSize+11, 8)
+	data := content(3*index.BlockSize+11, 8)
 	for name, src := range map[string]io.Reader{
 		"half":     iotest.HalfReader(bytes.NewReader(data)),
 		"one":      iotest.OneByteReader(bytes.NewReader(data)),
@@ -300,7 +301,7 @@ func (idleReader) Read([]byte) (int, error) { return 0, nil }
 func testFailingSource(t *testing.T, h harness) {
 	s := h.open(t, StoreConfig{})
 	boom := errors.New("boom")
-	for _, size := range []int{0, 10, BlockSize, 9*BlockSize + 1} {
+	for _, size := range []int{0, 10, index.BlockSize, 9*index.BlockSize + 1} {
 		before := h.stored(t)
 		src := io.MultiReader(bytes.NewReader(content(size, 9)), iotest.ErrReader(boom))
 		if _, err := s.Put(t.Context(), rec("s", "a"), src, nil); !errors.Is(err, boom) {
@@ -319,7 +320,7 @@ func testCancelled(t *testing.T, h harness) {
 	s := h.open(t, StoreConfig{})
 	for _, blocks := range []int{0, 1, 9} {
 		ctx, cancel := context.WithCancel(t.Context())
-		src := io.MultiReader(bytes.NewReader(content(blocks*BlockSize, 10)), readFunc(func(p []byte) (int, error) {
+		src := io.MultiReader(bytes.NewReader(content(blocks*index.BlockSize, 10)), readFunc(func(p []byte) (int, error) {
 			cancel()
 			return len(p), nil
 		}))

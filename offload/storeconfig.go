@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stevedore-bus/stevedore/offload/index"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -83,7 +84,7 @@ func (c StoreConfig) refresh(e *entry, now time.Time) bool {
 }
 
 // complete fills in what the bytes and the clock decide.
-func (c StoreConfig) complete(rec *Record, x *Index, digest string) {
+func (c StoreConfig) complete(rec *Record, x *index.Index, digest string) {
 	rec.Size, rec.Chars, rec.Lines = x.Size(), x.TotalChars(), x.Lines()
 	rec.Tokens = TokensOfRunes(rec.Chars)
 	rec.Digest = digestPrefix + digest

@@ -7,13 +7,15 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"github.com/stevedore-bus/stevedore/offload/index"
 )
 
 func testReopen(t *testing.T, h harness) {
 	if h.forgets {
 		t.Skip("this store is gone with its process")
 	}
-	data := content(5*BlockSize, 17)
+	data := content(5*index.BlockSize, 17)
 	out := mustPut(t, h.open(t, StoreConfig{}), rec("s", "a"), data)
 	s := h.open(t, StoreConfig{})
 	got, err := s.Get(t.Context(), "s", "a")
@@ -29,7 +31,7 @@ func testCorruptBlock(t *testing.T, h harness) {
 	}
 	for _, blocks := range []int{1, 3, 20} {
 		s := h.open(t, StoreConfig{})
-		data := content(blocks*BlockSize-100, 18)
+		data := content(blocks*index.BlockSize-100, 18)
 		out := mustPut(t, s, rec("s", fmt.Sprint("a", blocks)), data)
 		h.corrupt(t, out, blocks-1)
 		if got, err := readAll(t.Context(), s, out); !errors.Is(err, ErrCorrupt) {
@@ -47,7 +49,7 @@ func testCorruptBlock(t *testing.T, h harness) {
 		if _, err := c.ReadAt(buf, 0); err != nil && !errors.Is(err, ErrCorrupt) || err == nil && !bytes.Equal(buf, data[:10]) {
 			t.Errorf("%d blocks: another block: %q, %v", blocks, buf, err)
 		}
-		if _, err := c.ReadAt(buf, int64(blocks-1)*BlockSize+50); !errors.Is(err, ErrCorrupt) {
+		if _, err := c.ReadAt(buf, int64(blocks-1)*index.BlockSize+50); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%d blocks: the corrupt block: %v, want ErrCorrupt", blocks, err)
 		}
 	}
@@ -59,7 +61,7 @@ func testLostBlock(t *testing.T, h harness) {
 	}
 	for _, blocks := range []int{1, 3, 20} {
 		s := h.open(t, StoreConfig{})
-		data := content(blocks*BlockSize-100, 19)
+		data := content(blocks*index.BlockSize-100, 19)
 		out := mustPut(t, s, rec("s", fmt.Sprint("a", blocks)), data)
 		h.lose(t, out, blocks-1)
 		if got, err := readAll(t.Context(), s, out); !errors.Is(err, ErrCorrupt) {
@@ -102,7 +104,7 @@ func testBadKeys(t *testing.T, h harness) {
 
 func testVerify(t *testing.T, h harness) {
 	s := h.open(t, StoreConfig{})
-	data := content(7*BlockSize+1, 20)
+	data := content(7*index.BlockSize+1, 20)
 	out := mustPut(t, s, rec("s", "a"), data)
 	c, err := s.Open(t.Context(), out)
 	if err != nil {

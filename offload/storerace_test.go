@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+
+	"github.com/stevedore-bus/stevedore/offload/index"
 )
 
 // two opens a store twice, as two processes would.
@@ -21,7 +23,7 @@ func two(t *testing.T, h harness) (Store, [2]Store) {
 
 func testConcurrentSame(t *testing.T, h harness) {
 	s, both := two(t, h)
-	for _, size := range []int{1000, 6 * BlockSize} {
+	for _, size := range []int{1000, 6 * index.BlockSize} {
 		before := h.stored(t)
 		data := content(size, 5)
 		var wg sync.WaitGroup
@@ -77,7 +79,7 @@ func testConcurrentOther(t *testing.T, h harness) {
 
 func testConcurrentReads(t *testing.T, h harness) {
 	s := h.open(t, StoreConfig{})
-	data := content(30*BlockSize+9, 7)
+	data := content(30*index.BlockSize+9, 7)
 	out := mustPut(t, s, rec("s", "a"), data)
 	c, err := s.Open(t.Context(), out)
 	if err != nil {

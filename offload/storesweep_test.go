@@ -10,13 +10,15 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/stevedore-bus/stevedore/offload/index"
 )
 
 func testQuota(t *testing.T, h harness) {
-	const quota = 10*BlockSize + BlockSize/2
+	const quota = 10*index.BlockSize + index.BlockSize/2
 	s := h.open(t, StoreConfig{Quota: quota})
-	first := mustPut(t, s, rec("s", "a"), content(6*BlockSize, 12))
-	for _, size := range []int{5 * BlockSize, 40 * BlockSize} {
+	first := mustPut(t, s, rec("s", "a"), content(6*index.BlockSize, 12))
+	for _, size := range []int{5 * index.BlockSize, 40 * index.BlockSize} {
 		_, err := s.Put(t.Context(), rec("s", "b"), bytes.NewReader(content(size, 13)), nil)
 		if !errors.Is(err, ErrQuota) || !strings.Contains(fmt.Sprint(err), fmt.Sprint(quota)) {
 			t.Errorf("%d bytes too many: %v, want ErrQuota and the limit", size, err)
@@ -28,11 +30,11 @@ func testQuota(t *testing.T, h harness) {
 			t.Errorf("%d contents are stored, want 1", got)
 		}
 	}
-	mustRead(t, s, first, content(6*BlockSize, 12))
-	mustPut(t, s, rec("s", "c"), content(BlockSize, 13))
+	mustRead(t, s, first, content(6*index.BlockSize, 12))
+	mustPut(t, s, rec("s", "c"), content(index.BlockSize, 13))
 	small := content(100, 13)
 	mustPut(t, s, rec("s", "d"), small)
-	if _, err := s.Put(t.Context(), rec("s", "e"), bytes.NewReader(content(4*BlockSize, 14)), nil); !errors.Is(err, ErrQuota) {
+	if _, err := s.Put(t.Context(), rec("s", "e"), bytes.NewReader(content(4*index.BlockSize, 14)), nil); !errors.Is(err, ErrQuota) {
 		t.Errorf("full: %v, want ErrQuota", err)
 	}
 	mustPut(t, s, rec("other", "d"), small) // stored already
@@ -42,13 +44,13 @@ func testQuota(t *testing.T, h harness) {
 	if _, err := s.Sweep(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
-	mustPut(t, s, rec("s", "e"), content(4*BlockSize, 14))
+	mustPut(t, s, rec("s", "e"), content(4*index.BlockSize, 14))
 }
 
 func testSweepSparesTheYoung(t *testing.T, h harness) {
 	var c clock
 	s := h.open(t, StoreConfig{TTL: 100 * time.Hour, Now: c.Now})
-	mustPut(t, s, rec("s", "a"), content(9*BlockSize, 15))
+	mustPut(t, s, rec("s", "a"), content(9*index.BlockSize, 15))
 	if err := s.Delete(t.Context(), "s", "a"); err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +115,7 @@ func testSweepRace(t *testing.T, h harness) {
 		for i := range 3 {
 			putters.Go(func() {
 				for n := range 2 {
-					data := content(100+(n%2)*5*BlockSize, uint64(round%2))
+					data := content(100+(n%2)*5*index.BlockSize, uint64(round%2))
 					r := rec("s", fmt.Sprintf("%d-%d-%d", round, i, n))
 					out, err := both[i%2].Put(t.Context(), r, bytes.NewReader(data), nil)
 					if err != nil {

@@ -3,6 +3,8 @@ package offload
 import (
 	"io"
 	"unicode/utf8"
+
+	"github.com/stevedore-bus/stevedore/offload/internal/textscan"
 )
 
 // Counter estimates how many tokens a language model makes of a text. It is
@@ -42,7 +44,7 @@ func exceeds(counter Counter, src io.ReaderAt, size, limit int64) (bool, error) 
 // countChars counts the characters of the size bytes of src.
 func countChars(src io.ReaderAt, size int64) (n int64, err error) {
 	err = eachBlock(src, size, func(block []byte) bool {
-		n += countRunes(block)
+		n += textscan.CountRunes(block)
 		return true
 	})
 	return n, err

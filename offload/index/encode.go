@@ -1,4 +1,4 @@
-package offload
+package index
 
 import (
 	"encoding/binary"
@@ -8,18 +8,18 @@ import (
 	"math"
 )
 
-// The binary form of an index, all numbers as varints unless said otherwise:
+// The binary form of an index. All numbers are varints, except where noted:
 //
 //	version (one byte, 1), size,
 //	for each block: its newlines, (its bytes - its characters)<<2 | its carry,
 //	for each block: its CRC-32C (4 bytes, little endian),
-//	the CRC-32C of all that comes before (4 bytes, little endian).
+//	the CRC-32C of all bytes before it (4 bytes, little endian).
 //
-// Text in ASCII has as many characters as bytes, so that a block costs two or
-// three bytes and its checksum: about 5 KB for 100 MB.
+// A block of ASCII text has as many characters as bytes, so it takes two or three
+// bytes and its checksum: about 5 KB for 100 MB of text.
 const indexVersion = 1
 
-// maxIndexed bounds what a decoder allocates: 1 TiB of content.
+// maxIndexed limits the allocation of a decoder: 1 TiB of content.
 const maxIndexed = 1 << 40
 
 // MarshalBinary encodes the index.
@@ -28,8 +28,8 @@ func (x *Index) MarshalBinary() ([]byte, error) {
 	b = append(b, indexVersion)
 	b = binary.AppendUvarint(b, uint64(x.size))
 	for i := range x.sums {
-		fewer := int64(x.BlockLen(i)) - (x.Chars[i+1] - x.Chars[i])
-		b = binary.AppendUvarint(b, uint64(x.Newlines[i+1]-x.Newlines[i]))
+		fewer := int64(x.BlockLen(i)) - (x.chars[i+1] - x.chars[i])
+		b = binary.AppendUvarint(b, uint64(x.newlines[i+1]-x.newlines[i]))
 		b = binary.AppendUvarint(b, uint64(fewer)<<2|uint64(x.carry[i]))
 	}
 	for _, sum := range x.sums {
@@ -38,12 +38,11 @@ func (x *Index) MarshalBinary() ([]byte, error) {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli)), nil
 }
 
-// maxCarry is how many bytes of a block may belong to a rune of the block
-// before.
+// maxCarry is how many bytes of a block can belong to a rune of the previous block.
 const maxCarry = 3
 
-// UnmarshalBinary decodes an index. It accepts any bytes and returns an error
-// for those that are no index of a possible content.
+// UnmarshalBinary decodes an index. It returns an error unless data is the index
+// of a possible content.
 func (x *Index) UnmarshalBinary(data []byte) error {
 	if err := x.decode(data); err != nil {
 		return fmt.Errorf("decode index: %w", err)
@@ -57,20 +56,20 @@ func (x *Index) decode(data []byte) error {
 	}
 	body, sum := data[:len(data)-4], binary.LittleEndian.Uint32(data[len(data)-4:])
 	if crc32.Checksum(body, castagnoli) != sum {
-		return errors.New("its checksum differs")
+		return errors.New("wrong checksum")
 	}
 	if body[0] != indexVersion {
-		return fmt.Errorf("version %d is not known", body[0])
+		return fmt.Errorf("unknown version %d", body[0])
 	}
 	d := varints{rest: body[1:]}
 	size := d.next(maxIndexed)
 	blocks := int((size + BlockSize - 1) / BlockSize)
-	// Each block takes six bytes or more: no allocation for less.
+	// Each block takes at least six bytes. Check this before the allocation.
 	if d.err != nil || len(d.rest) < 6*blocks {
 		return errShortIndex
 	}
 	y := Index{
-		Newlines: make([]int64, 1, blocks+1), Chars: make([]int64, 1, blocks+1),
+		newlines: make([]int64, 1, blocks+1), chars: make([]int64, 1, blocks+1),
 		size: int64(size), carry: make([]uint8, blocks), sums: make([]uint32, blocks),
 	}
 	for i := range blocks {
@@ -84,10 +83,10 @@ func (x *Index) decode(data []byte) error {
 			return d.err
 		}
 		if chars < 0 || chars > n || newlines > chars+1 || int64(y.carry[i]) > n || i == 0 && y.carry[i] > 0 {
-			return fmt.Errorf("the counts of block %d are impossible", i)
+			return fmt.Errorf("block %d has impossible counts", i)
 		}
-		y.Newlines = append(y.Newlines, y.Newlines[i]+newlines)
-		y.Chars = append(y.Chars, y.Chars[i]+chars)
+		y.newlines = append(y.newlines, y.newlines[i]+newlines)
+		y.chars = append(y.chars, y.chars[i]+chars)
 	}
 	if len(d.rest) != 4*blocks {
 		return errShortIndex
@@ -99,9 +98,9 @@ func (x *Index) decode(data []byte) error {
 	return nil
 }
 
-var errShortIndex = errors.New("it is too short or too long")
+var errShortIndex = errors.New("wrong length")
 
-// varints reads numbers off a slice; the first failure sticks.
+// varints decodes numbers from a slice. After the first failure, next returns 0.
 type varints struct {
 	rest []byte
 	err  error
@@ -113,7 +112,7 @@ func (d *varints) next(limit uint64) uint64 {
 	}
 	v, n := binary.Uvarint(d.rest)
 	if n <= 0 || v > limit || v > math.MaxInt64 {
-		d.err = errors.New("a number in it is missing or too large")
+		d.err = errors.New("a number is missing or too large")
 		return 0
 	}
 	d.rest = d.rest[n:]

@@ -1,0 +1,100 @@
+package index
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"hash"
+	"hash/crc32"
+	"unicode/utf8"
+
+	"github.com/stevedore-bus/stevedore/offload/internal/textscan"
+)
+
+// Indexer computes the index and the digest of the content written to it. It
+// buffers at most one block, so the content can have any size.
+type Indexer struct {
+	index *Index
+	sha   hash.Hash
+	part  []byte // a block that is not full yet
+	lines int64
+	chars int64
+	tail  []byte // the start of a rune that the end of the last block cuts, up to 3 bytes
+}
+
+// NewIndexer returns an Indexer of an empty content.
+func NewIndexer() *Indexer {
+	return &Indexer{
+		index: &Index{newlines: []int64{0}, chars: []int64{0}},
+		sha:   sha256.New(),
+	}
+}
+
+// Write adds the next bytes of the content. It never fails. It indexes whole blocks
+// directly and buffers partial ones.
+func (w *Indexer) Write(p []byte) (int, error) {
+	for rest := p; len(rest) > 0; {
+		if len(w.part) == 0 && len(rest) >= BlockSize {
+			w.Block(rest[:BlockSize])
+			rest = rest[BlockSize:]
+			continue
+		}
+		n := min(len(rest), BlockSize-len(w.part))
+		w.part = append(w.part, rest[:n]...)
+		rest = rest[n:]
+		if len(w.part) == BlockSize {
+			w.Block(w.part)
+			w.part = w.part[:0]
+		}
+	}
+	return len(p), nil
+}
+
+// Finish returns the index and the hexadecimal SHA-256 of the content. The caller
+// must not write after Finish.
+func (w *Indexer) Finish() (*Index, string) {
+	if len(w.part) > 0 {
+		w.Block(w.part)
+		w.part = nil
+	}
+	w.closeRune(nil)
+	return w.index, hex.EncodeToString(w.sha.Sum(nil))
+}
+
+// Block adds the next block directly. All blocks except the last one must have
+// BlockSize bytes. Do not mix Block and Write.
+func (w *Indexer) Block(p []byte) {
+	x := w.index
+	w.sha.Write(p) // first: hashing hides the latency of uncached memory
+	carry := w.closeRune(p)
+	body := p[carry:]
+	cut := len(body) - textscan.OpenRune(body)
+	w.tail = append(w.tail[:0], body[cut:]...)
+	w.chars += textscan.CountRunes(body[:cut])
+	w.lines += textscan.CountNewlines(p)
+
+	x.size += int64(len(p))
+	x.carry = append(x.carry, uint8(carry))
+	x.sums = append(x.sums, crc32.Checksum(p, castagnoli))
+	x.newlines = append(x.newlines, w.lines)
+	x.chars = append(x.chars, w.chars)
+}
+
+// closeRune decodes the open rune at the end of the last block with the bytes of
+// next, and corrects the character count between the two blocks. It returns how
+// many bytes of next belong to that rune.
+func (w *Indexer) closeRune(next []byte) (carry int) {
+	if len(w.tail) == 0 {
+		return 0
+	}
+	open := len(w.tail)
+	joined := append(w.tail, next[:min(len(next), utf8.UTFMax-1)]...)
+	at := 0
+	for at < open {
+		_, size := utf8.DecodeRune(joined[at:])
+		at += size
+		w.chars++
+	}
+	w.tail = w.tail[:0]
+	w.index.chars[len(w.index.chars)-1] = w.chars
+	return at - open
+}
