@@ -52,8 +52,9 @@ type Config struct {
 	Log zerolog.Logger
 	// InProcess connects to an embedded server without a socket.
 	InProcess nats.InProcessConnProvider
-	// room is how much an embedded server may store.
-	room int64
+	// DiskSpace is how many bytes the server may store, if it is known; it limits
+	// the default of MaxBytes. embedded.Server sets it.
+	DiskSpace int64
 	// Dialer replaces the way a connection is made, for tests.
 	Dialer nats.CustomDialer
 }

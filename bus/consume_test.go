@@ -16,6 +16,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/embedded"
 )
 
 // consume runs a consumer of the default queue; stop ends it and waits.
@@ -46,7 +47,7 @@ func send(t *testing.T, b *bus.Bus, n int) {
 
 func waitForEmpty(t *testing.T, b *bus.Bus) {
 	t.Helper()
-	waitUntil(t, "an empty stream", func() bool { return messages(t, b, bus.Calls) == 0 })
+	bustest.WaitUntil(t, "an empty stream", func() bool { return bustest.Messages(t, b, bus.Calls) == 0 })
 }
 
 // No more messages are held than there are slots, and those that long handlers
@@ -68,12 +69,12 @@ func TestSlots(t *testing.T) {
 	})
 	// The long ones first, then more than there are slots left.
 	send(t, b, 200)
-	waitUntil(t, "the short ones", func() bool { return handled.Load() == 200 && running.Load() == long })
+	bustest.WaitUntil(t, "the short ones", func() bool { return handled.Load() == 200 && running.Load() == long })
 	info, err := b.JetStream().Consumer(t.Context(), b.StreamName(bus.Calls), "worker-default")
 	if err != nil {
 		t.Fatal(err)
 	}
-	waitUntil(t, "their acknowledgements", func() bool {
+	bustest.WaitUntil(t, "their acknowledgements", func() bool {
 		i, err := info.Info(t.Context())
 		return err == nil && i.NumAckPending == long
 	})
@@ -104,7 +105,7 @@ func TestAllSlotsAreReused(t *testing.T) {
 		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Call("default", "echo"), Body: []byte("block")}); err != nil {
 			t.Fatal(err)
 		}
-		waitUntil(t, fmt.Sprint("slot ", i), func() bool { return running.Load() == int64(i+1) })
+		bustest.WaitUntil(t, fmt.Sprint("slot ", i), func() bool { return running.Load() == int64(i+1) })
 	}
 }
 
@@ -121,7 +122,7 @@ func TestNoMoreThanSlotsAreHeld(t *testing.T) {
 		<-release
 		return nil
 	})
-	waitUntil(t, "full slots", func() bool { return running.Load() >= slots })
+	bustest.WaitUntil(t, "full slots", func() bool { return running.Load() >= slots })
 	cons, err := b.JetStream().Consumer(t.Context(), b.StreamName(bus.Calls), "worker-default")
 	if err != nil {
 		t.Fatal(err)
@@ -147,7 +148,7 @@ func TestDetach(t *testing.T) {
 		return nil
 	})
 	send(t, b, 20)
-	waitUntil(t, "all handlers", func() bool { return detached.Load() == 20 })
+	bustest.WaitUntil(t, "all handlers", func() bool { return detached.Load() == 20 })
 	close(release)
 	waitForEmpty(t, b)
 	if done.Load() != 20 {
@@ -216,7 +217,7 @@ func TestVerdicts(t *testing.T) {
 				t.Errorf("%d attempts, %d of them final, want %d", got, final.Load(), c.attempts)
 			}
 			if c.code == "" {
-				if n := messages(t, b, bus.Dead); n != 0 {
+				if n := bustest.Messages(t, b, bus.Dead); n != 0 {
 					t.Errorf("%d dead letters", n)
 				}
 				return
@@ -321,7 +322,7 @@ func TestStopHandsBackTheInterrupted(t *testing.T) {
 // long the lease, and nothing is lost or handled twice.
 func TestStopInFullFlow(t *testing.T) {
 	const n, stops = 2000, 20
-	s := startServer(t, bus.ServerConfig{Dir: t.TempDir(), Listen: "127.0.0.1:0", NoSync: true})
+	s := bustest.Listen(t)
 	b := bustest.Connect(t, s, bus.Config{Lease: time.Hour})
 	tcp, err := bus.Connect(t.Context(), bus.Config{Server: s.URL(), Lease: time.Hour})
 	if err != nil {
@@ -348,7 +349,7 @@ func TestStopInFullFlow(t *testing.T) {
 			came.Store(true)
 			return nil
 		})
-		waitUntil(t, "a message", func() bool { return came.Load() || messages(t, b, bus.Calls) == 0 })
+		bustest.WaitUntil(t, "a message", func() bool { return came.Load() || bustest.Messages(t, b, bus.Calls) == 0 })
 		stop()
 	}
 	consume(t, tcp, bus.ConsumeConfig{MaxAttempts: 3}, func(_ context.Context, d *bus.Delivery) error {
@@ -356,7 +357,7 @@ func TestStopInFullFlow(t *testing.T) {
 		return nil
 	})
 	waitForEmpty(t, b)
-	if d := messages(t, b, bus.Dead); d != 0 {
+	if d := bustest.Messages(t, b, bus.Dead); d != 0 {
 		t.Errorf("%d dead letters", d)
 	}
 }
@@ -380,8 +381,8 @@ func TestConsumeLeavesNothing(t *testing.T) {
 	for range 10 {
 		run()
 	}
-	waitUntil(t, "the goroutines to end", func() bool { return runtime.NumGoroutine() <= before+2 })
-	waitUntil(t, "the subscriptions to end", func() bool { return b.Conn().NumSubscriptions() <= subs })
+	bustest.WaitUntil(t, "the goroutines to end", func() bool { return runtime.NumGoroutine() <= before+2 })
+	bustest.WaitUntil(t, "the subscriptions to end", func() bool { return b.Conn().NumSubscriptions() <= subs })
 }
 
 // A consumer that somebody deletes is made again, and goes on.
@@ -394,7 +395,7 @@ func TestConsumerIsDeleted(t *testing.T) {
 	})
 	for round := range 3 {
 		send(t, b, 5)
-		waitUntil(t, "the messages", func() bool { return handled.Load() == int64(5*(round+1)) })
+		bustest.WaitUntil(t, "the messages", func() bool { return handled.Load() == int64(5*(round+1)) })
 		waitForEmpty(t, b)
 		if err := b.JetStream().DeleteConsumer(t.Context(), b.StreamName(bus.Calls), "worker-default"); err != nil {
 			t.Fatal(err)
@@ -404,8 +405,8 @@ func TestConsumerIsDeleted(t *testing.T) {
 
 // A server that restarts under a consumer finds it working again.
 func TestConsumeOverRestart(t *testing.T) {
-	cfg := bus.ServerConfig{Dir: t.TempDir(), Listen: "127.0.0.1:0", NoSync: true}
-	s := startServer(t, cfg)
+	cfg := embedded.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", NoSync: true}
+	s := bustest.Start(t, cfg)
 	u, err := url.Parse(s.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -431,18 +432,18 @@ func TestConsumeOverRestart(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		waitUntil(t, "the messages", func() bool { return handled.Load() >= int64(5*(round+1)) })
+		bustest.WaitUntil(t, "the messages", func() bool { return handled.Load() >= int64(5*(round+1)) })
 		s.Close()
-		s = startServer(t, cfg)
+		s = bustest.Start(t, cfg)
 	}
 }
 
 // A connection that is cut again and again, or falls silent, loses nothing.
 func TestConsumeOverBadNetwork(t *testing.T) {
-	s := startServer(t, bus.ServerConfig{Dir: t.TempDir(), Listen: "127.0.0.1:0", NoSync: true})
+	s := bustest.Listen(t)
 	direct := bustest.Connect(t, s, bus.Config{})
-	p := newProxy(t, s)
-	b := p.connect(t, s)
+	p := bustest.NewProxy(t, s)
+	b := p.Connect(t)
 	var handled sync.Map
 	var count atomic.Int64
 	consume(t, b, bus.ConsumeConfig{Slots: 16, MaxAttempts: 100}, func(_ context.Context, d *bus.Delivery) error {
@@ -453,8 +454,8 @@ func TestConsumeOverBadNetwork(t *testing.T) {
 	})
 	send(t, direct, 300)
 	for next := int64(50); next < 300; next += 50 {
-		waitUntil(t, "progress", func() bool { return count.Load() >= next })
-		p.cut()
+		bustest.WaitUntil(t, "progress", func() bool { return count.Load() >= next })
+		p.Cut()
 	}
 	waitForEmpty(t, direct)
 	if count.Load() != 300 {

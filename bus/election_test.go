@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server/ats"
 	"github.com/nats-io/nats.go"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -18,11 +17,9 @@ import (
 // take, so that provisioning failed on busy machines.
 func TestProvisionThroughElections(t *testing.T) {
 	const election = 9 * time.Second
-	ats.Register() // the server's clock, outside of the bubble
-	defer ats.Unregister()
 	bustest.Bubble(t, func(t *testing.T) {
 		s := bustest.Server(t)
-		api := bare(t, s, bus.Config{}).Conn()
+		api := bustest.Dial(t, s, bus.Config{}).Conn()
 		var made atomic.Int32
 		_, err := api.Subscribe("slow.>", func(m *nats.Msg) {
 			subject := "$JS.API." + strings.TrimPrefix(m.Subject, "slow.")
@@ -42,14 +39,14 @@ func TestProvisionThroughElections(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := bare(t, s, bus.Config{APIPrefix: "slow", MaxBytes: 16 << 20})
+		b := bustest.Dial(t, s, bus.Config{APIPrefix: "slow", MaxBytes: 16 << 20})
 		if _, err := b.Provision(t.Context(), false); err != nil {
 			t.Fatal(err)
 		}
 		if err := b.ProvisionConsumers(t.Context(), []string{bus.DefaultQueue}); err != nil {
 			t.Fatal(err)
 		}
-		bigger := bare(t, s, bus.Config{APIPrefix: "slow", MaxBytes: 17 << 20})
+		bigger := bustest.Dial(t, s, bus.Config{APIPrefix: "slow", MaxBytes: 17 << 20})
 		if _, err := bigger.Provision(t.Context(), true); err != nil {
 			t.Fatal(err)
 		}

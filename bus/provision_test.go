@@ -12,20 +12,9 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 )
 
-// bare connects without provisioning.
-func bare(t *testing.T, s *bus.Server, cfg bus.Config) *bus.Bus {
-	t.Helper()
-	b, err := bus.Connect(t.Context(), s.Connect(cfg))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(b.Close)
-	return b
-}
-
 func TestProvisionIsIdempotent(t *testing.T) {
 	s := bustest.Server(t)
-	b := bare(t, s, bus.Config{})
+	b := bustest.Dial(t, s, bus.Config{})
 	for _, created := range []int{10, 0} {
 		got, err := b.Provision(t.Context(), false)
 		if err != nil || len(got.Differences) != 0 || len(got.Created) != created {
@@ -42,7 +31,7 @@ func TestProvisionIsIdempotent(t *testing.T) {
 // What exists is left alone, differences are told, and an update applies them
 // and nothing else.
 func TestProvisionExisting(t *testing.T) {
-	b := bare(t, bustest.Server(t), bus.Config{})
+	b := bustest.Dial(t, bustest.Server(t), bus.Config{})
 	name := b.StreamName(bus.Results)
 	if _, err := b.JetStream().CreateStream(t.Context(), jetstream.StreamConfig{
 		Name: name, Description: "the operator's", Subjects: []string{"stevedore.result.*.*", "stevedore.completion.*.*", "stevedore.claim.*.*"},
@@ -100,7 +89,7 @@ func TestProvisionAtOnce(t *testing.T) {
 	s := bustest.Server(t)
 	var wg sync.WaitGroup
 	for range 4 {
-		b := bare(t, s, bus.Config{})
+		b := bustest.Dial(t, s, bus.Config{})
 		wg.Go(func() {
 			if got, err := b.Provision(t.Context(), false); err != nil || len(got.Differences) != 0 {
 				t.Errorf("got %+v, %v", got, err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/embedded"
 )
 
 func TestFirstPublishWins(t *testing.T) {
@@ -63,18 +64,9 @@ func TestPublishToFullStream(t *testing.T) {
 			t.Fatalf("after %d messages: %v", accepted, err)
 		}
 	}
-	if n := messages(t, b, bus.Calls); n != accepted {
+	if n := bustest.Messages(t, b, bus.Calls); n != accepted {
 		t.Errorf("%d messages, want %d", n, accepted)
 	}
-}
-
-func messages(t *testing.T, b *bus.Bus, stream string) int {
-	t.Helper()
-	s, err := b.JetStream().Stream(t.Context(), b.StreamName(stream))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return int(s.CachedInfo().State.Msgs)
 }
 
 // The limit counts headers, and one byte over it costs nothing but the message.
@@ -92,7 +84,7 @@ func TestPublishTooLarge(t *testing.T) {
 			t.Errorf("%d bytes, key %q: %v", c.size, c.key, err)
 		}
 	}
-	if n := messages(t, b, bus.Calls); n != 2 {
+	if n := bustest.Messages(t, b, bus.Calls); n != 2 {
 		t.Errorf("%d messages", n)
 	}
 }
@@ -117,7 +109,7 @@ func TestPublishCancelled(t *testing.T) {
 	if _, err := b.Publish(ctx, bus.Message{Subject: b.Call("default", "echo")}); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
-	if n := messages(t, b, bus.Calls); n != 0 {
+	if n := bustest.Messages(t, b, bus.Calls); n != 0 {
 		t.Errorf("%d messages", n)
 	}
 }
@@ -126,7 +118,7 @@ func TestPublishCancelled(t *testing.T) {
 // caller without a bucket learns which command creates it.
 func TestBusWithoutStreams(t *testing.T) {
 	bustest.Bubble(t, func(t *testing.T) {
-		b := bare(t, bustest.Server(t), bus.Config{})
+		b := bustest.Dial(t, bustest.Server(t), bus.Config{})
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		_, err := b.Publish(ctx, bus.Message{Subject: b.Call("default", "echo")})
@@ -142,33 +134,33 @@ func TestBusWithoutStreams(t *testing.T) {
 // Whatever the network does to a publish, it is stored once.
 func TestPublishOverBadNetwork(t *testing.T) {
 	const n = 40
-	for name, disturb := range map[string]func(t *testing.T, p *proxy, stored func() int){
-		"cut": func(t *testing.T, p *proxy, stored func() int) {
-			waitUntil(t, "a message", func() bool { return stored() > 0 })
-			p.cut()
+	for name, disturb := range map[string]func(t *testing.T, p *bustest.Proxy, stored func() int){
+		"cut": func(t *testing.T, p *bustest.Proxy, stored func() int) {
+			bustest.WaitUntil(t, "a message", func() bool { return stored() > 0 })
+			p.Cut()
 		},
-		"black hole": func(t *testing.T, p *proxy, _ func() int) {
-			p.set(true, false)
-			waitUntil(t, "something to be held", func() bool { return p.held.Load() > 0 })
-			p.heal()
+		"black hole": func(t *testing.T, p *bustest.Proxy, _ func() int) {
+			p.Hold()
+			bustest.WaitUntil(t, "something to be held", p.Affected)
+			p.Heal()
 		},
 		// The acknowledgements are lost: only the keys keep the retries apart
 		// from new messages.
-		"deaf": func(t *testing.T, p *proxy, stored func() int) {
-			p.set(false, true)
-			waitUntil(t, "all messages", func() bool { return stored() == n })
-			waitUntil(t, "a lost answer", func() bool { return p.held.Load() > 0 })
-			p.cut()
-			p.heal()
+		"deaf": func(t *testing.T, p *bustest.Proxy, stored func() int) {
+			p.DropReplies()
+			bustest.WaitUntil(t, "all messages", func() bool { return stored() == n })
+			bustest.WaitUntil(t, "a lost answer", p.Affected)
+			p.Cut()
+			p.Heal()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := startServer(t, bus.ServerConfig{Dir: t.TempDir(), Listen: "127.0.0.1:0", NoSync: true})
+			s := bustest.Listen(t)
 			direct := bustest.Connect(t, s, bus.Config{})
-			p := newProxy(t, s)
-			b := p.connect(t, s)
+			p := bustest.NewProxy(t, s)
+			b := p.Connect(t)
 			if name == "deaf" { // before the first message
-				p.set(false, true)
+				p.DropReplies()
 			}
 			var wg sync.WaitGroup
 			for i := range n {
@@ -179,9 +171,9 @@ func TestPublishOverBadNetwork(t *testing.T) {
 					}
 				})
 			}
-			disturb(t, p, func() int { return messages(t, direct, bus.Calls) })
+			disturb(t, p, func() int { return bustest.Messages(t, direct, bus.Calls) })
 			wg.Wait()
-			if got := messages(t, direct, bus.Calls); got != n {
+			if got := bustest.Messages(t, direct, bus.Calls); got != n {
 				t.Errorf("%d messages, want %d", got, n)
 			}
 		})
@@ -191,8 +183,8 @@ func TestPublishOverBadNetwork(t *testing.T) {
 // A server that restarts while publishes are under way has each of them once.
 func TestPublishOverRestart(t *testing.T) {
 	const n = 200
-	cfg := bus.ServerConfig{Dir: t.TempDir(), Listen: "127.0.0.1:0", NoSync: true}
-	s := startServer(t, cfg)
+	cfg := embedded.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", NoSync: true}
+	s := bustest.Start(t, cfg)
 	u, err := url.Parse(s.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -222,21 +214,10 @@ func TestPublishOverRestart(t *testing.T) {
 	}
 	<-half
 	s.Close()
-	startServer(t, cfg)
+	bustest.Start(t, cfg)
 	wg.Wait()
-	if got := messages(t, b, bus.Calls); got != n {
+	if got := bustest.Messages(t, b, bus.Calls); got != n {
 		t.Errorf("%d messages, want %d", got, n)
-	}
-}
-
-// waitUntil polls for what happens on the other side of a connection.
-func waitUntil(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-		time.Sleep(2 * time.Millisecond)
 	}
 }
 
@@ -253,24 +234,24 @@ func TestPublishManyAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if got := messages(t, b, bus.Calls); got != n {
+	if got := bustest.Messages(t, b, bus.Calls); got != n {
 		t.Errorf("%d messages, want %d", got, n)
 	}
 }
 
 // A publish after Close, and one that Close finds waiting, end at once.
 func TestPublishAfterClose(t *testing.T) {
-	s := startServer(t, bus.ServerConfig{Dir: t.TempDir(), Listen: "127.0.0.1:0", NoSync: true})
+	s := bustest.Listen(t)
 	direct := bustest.Connect(t, s, bus.Config{})
-	p := newProxy(t, s)
-	b := p.connect(t, s)
-	p.set(false, true) // no acknowledgement comes
+	p := bustest.NewProxy(t, s)
+	b := p.Connect(t)
+	p.DropReplies() // no acknowledgement comes
 	waits := make(chan error, 1)
 	go func() {
 		_, err := b.Publish(t.Context(), bus.Message{Subject: b.Call("default", "echo"), Body: []byte("{}"), Key: "k"})
 		waits <- err
 	}()
-	waitUntil(t, "the message", func() bool { return messages(t, direct, bus.Calls) == 1 })
+	bustest.WaitUntil(t, "the message", func() bool { return bustest.Messages(t, direct, bus.Calls) == 1 })
 	b.Close()
 	if err := <-waits; !errors.Is(err, nats.ErrConnectionClosed) {
 		t.Errorf("the waiting publish: %v", err)

@@ -86,19 +86,15 @@ func TestSessionEntryTooLarge(t *testing.T) {
 // The acknowledgement is lost, and the entry is there: the append that is tried
 // again finds its own entry in the way, and knows it.
 func TestSessionAppendSurvivesLostAck(t *testing.T) {
-	s, err := bus.StartServer(bus.ServerConfig{Dir: t.TempDir(), Listen: "127.0.0.1:0", NoSync: true, Log: bustest.Log(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
+	s := bustest.Listen(t)
 	direct := bustest.Connect(t, s, bus.Config{Log: bustest.Log(t)})
-	p := newProxy(t, s)
-	b := p.connect(t, s)
+	p := bustest.NewProxy(t, s)
+	b := p.Connect(t)
 	if _, err := b.AppendSession(t.Context(), "s", 0, []byte("first")); err != nil {
 		t.Fatal(err)
 	}
 
-	p.set(false, true)
+	p.DropReplies()
 	type answer struct {
 		sequence uint64
 		err      error
@@ -115,8 +111,8 @@ func TestSessionAppendSurvivesLostAck(t *testing.T) {
 		}
 		stored = len(entries)
 	}
-	p.cut()
-	p.heal()
+	p.Cut()
+	p.Heal()
 	if got := <-done; got.err != nil || got.sequence != 2 {
 		t.Errorf("sequence %d, error %v; want 2", got.sequence, got.err)
 	}

@@ -6,17 +6,18 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/embedded"
 )
 
 // On a small disk the streams get what there is; a size that was asked for and
 // cannot be had is an error that says what to do.
 func TestProvisionOnASmallDisk(t *testing.T) {
-	s, err := bus.StartServer(bus.ServerConfig{Dir: t.TempDir(), NoSync: true, MaxStore: 1 << 30, Log: bustest.Log(t)})
+	s, err := embedded.Start(embedded.Config{Dir: t.TempDir(), NoSync: true, MaxStore: 1 << 30, Log: bustest.Log(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	greedy, err := bus.Connect(t.Context(), s.Connect(bus.Config{MaxBytes: 2 << 30}))
+	greedy, err := bus.Connect(t.Context(), s.ClientConfig(bus.Config{MaxBytes: 2 << 30}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +25,7 @@ func TestProvisionOnASmallDisk(t *testing.T) {
 	if _, err := greedy.Provision(t.Context(), false); err == nil || !strings.Contains(err.Error(), "--max-bytes") {
 		t.Errorf("2 GiB of 1: %v", err)
 	}
-	modest, err := bus.Connect(t.Context(), s.Connect(bus.Config{}))
+	modest, err := bus.Connect(t.Context(), s.ClientConfig(bus.Config{}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -132,8 +132,8 @@ func (b *Bus) maxBytes() int64 {
 	switch {
 	case b.cfg.MaxBytes > 0:
 		return b.cfg.MaxBytes
-	case b.cfg.room > 0: // results may hold four parts, five streams one each; the rest is for artifacts
-		return min(defaultMaxBytes, max(b.cfg.room/16, minMaxBytes))
+	case b.cfg.DiskSpace > 0: // results get four parts, five streams one each, artifacts the rest
+		return min(defaultMaxBytes, max(b.cfg.DiskSpace/16, minMaxBytes))
 	}
 	return defaultMaxBytes
 }

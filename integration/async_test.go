@@ -11,6 +11,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -31,7 +32,7 @@ func TestKillAsyncWorkersAndNotifiers(t *testing.T) {
 	if os.Getenv("STEVEDORE_KILLS") != "" {
 		total, kills = 1000, killCount(t)
 	}
-	server, err := bus.StartServer(bus.ServerConfig{Dir: t.TempDir(), Listen: "127.0.0.1:0", NoSync: true, Log: bustest.Log(t)})
+	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", NoSync: true, Log: bustest.Log(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

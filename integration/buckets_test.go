@@ -11,7 +11,7 @@ import (
 // TestBucketsOfAProgram: a program that opens the store of artifacts before any
 // worker came makes its buckets as the topology wants them.
 func TestBucketsOfAProgram(t *testing.T) {
-	b, err := bus.Connect(t.Context(), bustest.Server(t).Connect(bus.Config{}))
+	b, err := bus.Connect(t.Context(), bustest.Server(t).ClientConfig(bus.Config{}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,25 +1,32 @@
-// Package bustest gives tests a real bus: a NATS server in this process, with
-// its data in the test's temporary directory.
+// Package bustest connects tests to a real bus: an embedded NATS server whose data
+// is in the temporary directory of the test.
 package bustest
 
 import (
 	"encoding/json"
 	"runtime"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server/ats"
 	"github.com/nats-io/nats.go"
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/embedded"
 )
 
-// Server starts an embedded server without a socket that is stopped with the
-// test.
-func Server(t testing.TB) *bus.Server {
+// Start starts a server that is stopped at the end of the test. Dir defaults to a
+// temporary directory; Log is the log of the test.
+func Start(t testing.TB, cfg embedded.Config) *embedded.Server {
 	t.Helper()
-	s, err := bus.StartServer(bus.ServerConfig{Dir: t.TempDir(), NoSync: true, Log: Log(t)})
+	if cfg.Dir == "" {
+		cfg.Dir = t.TempDir()
+	}
+	cfg.Log = Log(t)
+	s, err := embedded.Start(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,24 +34,43 @@ func Server(t testing.TB) *bus.Server {
 	return s
 }
 
-// Connect connects to s and provisions the topology.
-func Connect(t testing.TB, s *bus.Server, cfg bus.Config) *bus.Bus {
+// Server starts a server without a socket and without syncing.
+func Server(t testing.TB) *embedded.Server {
 	t.Helper()
-	if cfg.MaxBytes == 0 {
-		cfg.MaxBytes = 256 << 20
-	}
-	b, err := bus.Connect(t.Context(), s.Connect(cfg))
+	return Start(t, embedded.Config{NoSync: true})
+}
+
+// Listen starts a server that listens on a free port, without syncing.
+func Listen(t testing.TB) *embedded.Server {
+	t.Helper()
+	return Start(t, embedded.Config{NoSync: true, Listen: "127.0.0.1:0"})
+}
+
+// Dial connects to s without provisioning.
+func Dial(t testing.TB, s *embedded.Server, cfg bus.Config) *bus.Bus {
+	t.Helper()
+	b, err := bus.Connect(t.Context(), s.ClientConfig(cfg))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.Close)
+	return b
+}
+
+// Connect connects to s and provisions the topology.
+func Connect(t testing.TB, s *embedded.Server, cfg bus.Config) *bus.Bus {
+	t.Helper()
+	if cfg.MaxBytes == 0 {
+		cfg.MaxBytes = 256 << 20
+	}
+	b := Dial(t, s, cfg)
 	if _, err := b.Provision(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}
 	return b
 }
 
-// New is Server and Connect.
+// New starts a server and connects to it.
 func New(t testing.TB) *bus.Bus {
 	t.Helper()
 	return Connect(t, Server(t), bus.Config{Log: Log(t)})
@@ -55,7 +81,7 @@ func Log(t testing.TB) zerolog.Logger {
 	return zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel)
 }
 
-// Subscribe collects what is published on a subject from now on.
+// Subscribe subscribes to a subject and returns once the server knows it.
 func Subscribe(t testing.TB, b *bus.Bus, subject string) *nats.Subscription {
 	t.Helper()
 	sub, err := b.Conn().SubscribeSync(subject)
@@ -74,7 +100,7 @@ func Next[T any](t testing.TB, sub *nats.Subscription) (T, *nats.Msg) {
 	var v T
 	msg, err := sub.NextMsg(20 * time.Second)
 	if err != nil {
-		t.Fatalf("nothing came on %s: %v", sub.Subject, err)
+		t.Fatalf("no message on %s: %v", sub.Subject, err)
 	}
 	if err := json.Unmarshal(msg.Data, &v); err != nil {
 		t.Fatalf("message on %s: %v\n%s", msg.Subject, err, msg.Data)
@@ -82,11 +108,36 @@ func Next[T any](t testing.TB, sub *nats.Subscription) (T, *nats.Msg) {
 	return v, msg
 }
 
-// Bubble is synctest.Test for code that uses nats.go, which keeps timers in a
-// pool: one that crosses the border of a bubble ends the process. Two
-// collections empty the pool.
+// WaitUntil polls until ok returns true, for a minute at most.
+func WaitUntil(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("timeout while waiting for %s", what)
+		}
+	}
+}
+
+// Messages returns the number of messages in a stream.
+func Messages(t testing.TB, b *bus.Bus, stream string) int {
+	t.Helper()
+	s, err := b.JetStream().Stream(t.Context(), b.StreamName(stream))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int(s.CachedInfo().State.Msgs)
+}
+
+// startClock starts the clock that all servers of the process share. It must run
+// outside of bubbles, otherwise the first bubble does not end.
+var startClock = sync.OnceFunc(ats.Register)
+
+// Bubble runs f in a synctest bubble, in which Server, Connect and New work as
+// usual. nats.go keeps timers in a pool, and a timer that leaves its bubble ends
+// the process; two garbage collections empty the pool.
 func Bubble(t *testing.T, f func(*testing.T)) {
 	t.Helper()
+	startClock()
 	for range 2 {
 		runtime.GC()
 	}

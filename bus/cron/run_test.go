@@ -15,6 +15,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/cron"
+	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -118,8 +119,8 @@ func TestRunsAndRests(t *testing.T) {
 func TestOneShotOutlivesTheServer(t *testing.T) {
 	dir := t.TempDir()
 	bustest.Bubble(t, func(t *testing.T) {
-		start := func() *bus.Server {
-			s, err := bus.StartServer(bus.ServerConfig{Dir: dir, NoSync: true, Log: bustest.Log(t)})
+		start := func() *embedded.Server {
+			s, err := embedded.Start(embedded.Config{Dir: dir, NoSync: true, Log: bustest.Log(t)})
 			if err != nil {
 				t.Fatal(err)
 			}

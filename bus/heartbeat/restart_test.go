@@ -8,6 +8,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/bus/heartbeat"
 )
 
@@ -20,8 +21,8 @@ func TestServerRestartsUnderHeartbeats(t *testing.T) {
 	dir, workspace := t.TempDir(), t.TempDir()
 	write(t, workspace, "look")
 	listen := "127.0.0.1:0"
-	serve := func() *bus.Server {
-		s, err := bus.StartServer(bus.ServerConfig{Dir: dir, NoSync: true, Listen: listen, Log: bustest.Log(t)})
+	serve := func() *embedded.Server {
+		s, err := embedded.Start(embedded.Config{Dir: dir, NoSync: true, Listen: listen, Log: bustest.Log(t)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/bus/heartbeat"
 )
 
@@ -28,7 +29,7 @@ const interval = 30 * time.Minute
 // inside a bubble.
 func up(t *testing.T, dir, workspace string, tick func(slot time.Time, ok bool)) (b *bus.Bus, down func()) {
 	t.Helper()
-	s, err := bus.StartServer(bus.ServerConfig{Dir: dir, NoSync: true, Log: bustest.Log(t)})
+	s, err := embedded.Start(embedded.Config{Dir: dir, NoSync: true, Log: bustest.Log(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +40,7 @@ func up(t *testing.T, dir, workspace string, tick func(slot time.Time, ok bool))
 		buses []*bus.Bus
 	)
 	run := func(part func(b *bus.Bus) error) {
-		b, err := bus.Connect(ctx, s.Connect(bus.Config{Log: bustest.Log(t)}))
+		b, err := bus.Connect(ctx, s.ClientConfig(bus.Config{Log: bustest.Log(t)}))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/embedded"
 )
 
 func TestMain(m *testing.M) {
@@ -42,12 +43,12 @@ func (o *outage) Send(_ context.Context, n Notification) error {
 func TestAnHourOfOutage(t *testing.T) {
 	dir := t.TempDir()
 	bustest.Bubble(t, func(t *testing.T) {
-		s, err := bus.StartServer(bus.ServerConfig{Dir: dir, NoSync: true, Log: bustest.Log(t)})
+		s, err := embedded.Start(embedded.Config{Dir: dir, NoSync: true, Log: bustest.Log(t)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		b, err := bus.Connect(t.Context(), s.Connect(bus.Config{}))
+		b, err := bus.Connect(t.Context(), s.ClientConfig(bus.Config{}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,12 +100,12 @@ func TestAnHourOfOutage(t *testing.T) {
 func TestResultIsToldOnceThoughRoutedAnHourLater(t *testing.T) {
 	dir := t.TempDir()
 	bustest.Bubble(t, func(t *testing.T) {
-		s, err := bus.StartServer(bus.ServerConfig{Dir: dir, NoSync: true, Log: bustest.Log(t)})
+		s, err := embedded.Start(embedded.Config{Dir: dir, NoSync: true, Log: bustest.Log(t)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		b, err := bus.Connect(t.Context(), s.Connect(bus.Config{}))
+		b, err := bus.Connect(t.Context(), s.ClientConfig(bus.Config{}))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -29,12 +30,12 @@ func TestMain(m *testing.M) {
 func TestSubmitAgainAfterTheKeyIsForgotten(t *testing.T) {
 	dir := t.TempDir()
 	bustest.Bubble(t, func(t *testing.T) {
-		s, err := bus.StartServer(bus.ServerConfig{Dir: dir, NoSync: true, Log: bustest.Log(t)})
+		s, err := embedded.Start(embedded.Config{Dir: dir, NoSync: true, Log: bustest.Log(t)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		b, err := bus.Connect(t.Context(), s.Connect(bus.Config{}))
+		b, err := bus.Connect(t.Context(), s.ClientConfig(bus.Config{}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,12 +92,12 @@ func TestSubmitAgainAfterTheKeyIsForgotten(t *testing.T) {
 func TestSubmitAgainAfterAHandBack(t *testing.T) {
 	dir := t.TempDir()
 	bustest.Bubble(t, func(t *testing.T) {
-		s, err := bus.StartServer(bus.ServerConfig{Dir: dir, NoSync: true, Log: bustest.Log(t)})
+		s, err := embedded.Start(embedded.Config{Dir: dir, NoSync: true, Log: bustest.Log(t)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		b, err := bus.Connect(t.Context(), s.Connect(bus.Config{}))
+		b, err := bus.Connect(t.Context(), s.ClientConfig(bus.Config{}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -140,12 +141,12 @@ func TestSubmitAgainAfterAHandBack(t *testing.T) {
 func TestOneLetterWhileTellingOfItFails(t *testing.T) {
 	dir := t.TempDir()
 	bustest.Bubble(t, func(t *testing.T) {
-		s, err := bus.StartServer(bus.ServerConfig{Dir: dir, NoSync: true, Log: bustest.Log(t)})
+		s, err := embedded.Start(embedded.Config{Dir: dir, NoSync: true, Log: bustest.Log(t)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		b, err := bus.Connect(t.Context(), s.Connect(bus.Config{}))
+		b, err := bus.Connect(t.Context(), s.ClientConfig(bus.Config{}))
 		if err != nil {
 			t.Fatal(err)
 		}

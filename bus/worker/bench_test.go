@@ -16,6 +16,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -101,7 +102,7 @@ func median(values []float64) float64 {
 // pipeline is a server on loopback TCP with a client; one of the serve methods
 // adds the worker.
 type pipeline struct {
-	server  *bus.Server
+	server  *embedded.Server
 	client  *bus.Bus
 	results atomic.Int64
 	arrived chan struct{}
@@ -113,7 +114,7 @@ const pipelineSlots = 512
 
 func newPipeline(b *testing.B, noSync bool) *pipeline {
 	b.Helper()
-	s, err := bus.StartServer(bus.ServerConfig{Dir: b.TempDir(), Listen: "127.0.0.1:0", NoSync: noSync})
+	s, err := embedded.Start(embedded.Config{Dir: b.TempDir(), Listen: "127.0.0.1:0", NoSync: noSync})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -225,7 +226,7 @@ func (l *runLog) tools() []tools.Tool {
 // killBus is a server that processes can reach, and a connection to it.
 func killBus(t *testing.T) (*bus.Bus, string) {
 	t.Helper()
-	s, err := bus.StartServer(bus.ServerConfig{Dir: t.TempDir(), Listen: "127.0.0.1:0", NoSync: true, Log: bustest.Log(t)})
+	s, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", NoSync: true, Log: bustest.Log(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/offload"
@@ -26,10 +27,10 @@ func Example() {
 	check(err)
 	defer os.RemoveAll(dir)
 
-	server, err := bus.StartServer(bus.ServerConfig{Dir: dir})
+	server, err := embedded.Start(embedded.Config{Dir: dir})
 	check(err)
 	defer server.Close()
-	b, err := bus.Connect(ctx, server.Connect(bus.Config{}))
+	b, err := bus.Connect(ctx, server.ClientConfig(bus.Config{}))
 	check(err)
 	defer b.Close()
 	_, err = b.Provision(ctx, false)

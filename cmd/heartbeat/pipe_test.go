@@ -13,11 +13,12 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/embedded"
 )
 
 // Who reads the log and goes away does not end the process.
 func TestHeartbeatOutlivesTheReaderOfItsLog(t *testing.T) {
-	s, err := bus.StartServer(bus.ServerConfig{Dir: t.TempDir(), NoSync: true, Listen: "127.0.0.1:0", Log: bustest.Log(t)})
+	s, err := embedded.Start(embedded.Config{Dir: t.TempDir(), NoSync: true, Listen: "127.0.0.1:0", Log: bustest.Log(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

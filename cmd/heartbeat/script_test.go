@@ -8,8 +8,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/embedded"
 )
 
 func TestMain(m *testing.M) {
@@ -23,7 +23,7 @@ func TestScripts(t *testing.T) {
 		Dir:                 "testdata",
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
-			s, err := bus.StartServer(bus.ServerConfig{Dir: t.TempDir(), NoSync: true, Listen: "127.0.0.1:0", Log: bustest.Log(t)})
+			s, err := embedded.Start(embedded.Config{Dir: t.TempDir(), NoSync: true, Listen: "127.0.0.1:0", Log: bustest.Log(t)})
 			if err != nil {
 				return err
 			}

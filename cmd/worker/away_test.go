@@ -16,6 +16,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -23,7 +24,7 @@ import (
 
 // link is a way to a server that can be cut.
 type link struct {
-	*bus.Server
+	*embedded.Server
 
 	mu    sync.Mutex
 	isCut bool
@@ -57,13 +58,13 @@ func (l *link) cut(cut bool) {
 // connected, and the flags of one that goes over the link.
 func farFrom(t *testing.T, dir string) (*link, *bus.Bus, cli.Connection) {
 	t.Helper()
-	s, err := bus.StartServer(bus.ServerConfig{Dir: dir, NoSync: true, Log: bustest.Log(t)})
+	s, err := embedded.Start(embedded.Config{Dir: dir, NoSync: true, Log: bustest.Log(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	l := &link{Server: s}
 	b := bustest.Connect(t, s, bus.Config{})
-	far := cli.Connection{Config: s.Connect(bus.Config{Prefix: bus.DefaultPrefix, Timeout: 5 * time.Second})}
+	far := cli.Connection{Config: s.ClientConfig(bus.Config{Prefix: bus.DefaultPrefix, Timeout: 5 * time.Second})}
 	far.Server, far.InProcess = "nats://"+far.User+":"+far.Password+"@bus.example:4222", l
 	return l, b, far
 }

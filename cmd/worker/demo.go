@@ -70,13 +70,13 @@ func demo(ctx context.Context, o processOptions, stdout, stderr io.Writer) (err 
 		return err
 	}
 	defer func() { err = errors.Join(err, closeServer()) }()
-	b, err := bus.Connect(ctx, server.Connect(o.busConfig(log)))
+	b, err := bus.Connect(ctx, server.ClientConfig(o.busConfig(log)))
 	if err != nil {
 		return err
 	}
 	defer b.Close()
 	// The client of the demonstration has a connection of its own.
-	client, err := bus.Connect(ctx, server.Connect(bus.Config{Name: "stevedore demo", Log: log}))
+	client, err := bus.Connect(ctx, server.ClientConfig(bus.Config{Name: "stevedore demo", Log: log}))
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/state"
 )
@@ -84,7 +85,7 @@ func up(ctx context.Context, o upOptions, stdout, stderr io.Writer) (err error) 
 	}
 	defer func() { err = errors.Join(err, closeServer()) }()
 
-	b, err := bus.Connect(ctx, server.Connect(o.busConfig(log)))
+	b, err := bus.Connect(ctx, server.ClientConfig(o.busConfig(log)))
 	if err != nil {
 		return err
 	}
@@ -127,7 +128,7 @@ func checkListen(listen string, log zerolog.Logger) error {
 
 // embed starts the embedded server in a data directory, locked for this
 // process.
-func embed(dir, listen string, noSync bool, log zerolog.Logger) (*bus.Server, func() error, error) {
+func embed(dir, listen string, noSync bool, log zerolog.Logger) (*embedded.Server, func() error, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, nil, fmt.Errorf("data directory: %w", err)
@@ -139,7 +140,7 @@ func embed(dir, listen string, noSync bool, log zerolog.Logger) (*bus.Server, fu
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w with --data", err)
 	}
-	server, err := bus.StartServer(bus.ServerConfig{Dir: dir, Listen: listen, NoSync: noSync, Log: log})
+	server, err := embedded.Start(embedded.Config{Dir: dir, Listen: listen, NoSync: noSync, Log: log})
 	if err != nil {
 		return nil, nil, errors.Join(err, lock.Unlock())
 	}

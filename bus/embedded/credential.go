@@ -1,4 +1,4 @@
-package bus
+package embedded
 
 import (
 	"crypto/rand"
@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// credentialFile holds the password of the embedded server, for its owner's
-// eyes only: who can read it can run tools.
+// credentialFile contains the password of the server. Only the owner may read it:
+// a client that knows the password can run tools.
 const credentialFile = "credential"
 
-// credential returns the password kept in dir, making it at the first start.
+// credential returns the password stored in dir, and creates it at the first start.
 func credential(dir string) (string, error) {
 	if dir == "" {
 		return "", errors.New("no data directory")
@@ -35,7 +35,7 @@ func credential(dir string) (string, error) {
 }
 
 // newCredential writes a temporary file first, so that a crash leaves either no
-// credential or a whole one.
+// credential or a complete one.
 func newCredential(dir, name string) (string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", fmt.Errorf("make data directory: %w", err)

@@ -1,4 +1,4 @@
-package bus_test
+package embedded_test
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/embedded"
 )
 
 // A disk that was full costs what was refused meanwhile, and nothing else: when
@@ -23,7 +24,7 @@ func TestDiskWasFull(t *testing.T) {
 		t.Skip("cannot mount a small disk: ", err)
 	}
 	defer syscall.Unmount(dir, syscall.MNT_DETACH)
-	s := startServer(t, bus.ServerConfig{Dir: filepath.Join(dir, "data"), Listen: "127.0.0.1:0", NoSync: true})
+	s := bustest.Start(t, embedded.Config{Dir: filepath.Join(dir, "data"), Listen: "127.0.0.1:0", NoSync: true})
 	inside := bustest.Connect(t, s, bus.Config{MaxBytes: 4 << 20})
 	outside, err := bus.Connect(t.Context(), bus.Config{Server: s.URL()})
 	if err != nil {
@@ -54,7 +55,7 @@ func TestDiskWasFull(t *testing.T) {
 		t.Errorf("sequence %d after the disk was full, %d before", after, before)
 	}
 	put(t, inside, 1) // the connection without a socket came back, too
-	if n := messages(t, inside, bus.Calls); n < 102 {
+	if n := bustest.Messages(t, inside, bus.Calls); n < 102 {
 		t.Errorf("%d messages are left of 102 that were acknowledged", n)
 	}
 }
@@ -65,7 +66,7 @@ func put(t *testing.T, b *bus.Bus, n int) (sequence uint64) {
 	t.Helper()
 	for i := range n {
 		key := fmt.Sprint(t.Name(), i, time.Now().UnixNano())
-		waitUntil(t, "an acknowledgement", func() bool {
+		bustest.WaitUntil(t, "an acknowledgement", func() bool {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			ack, err := b.Publish(ctx, bus.Message{Subject: b.Call("default", "echo"), Body: []byte("{}"), Key: key})

@@ -1,4 +1,4 @@
-package bus_test
+package embedded_test
 
 import (
 	"errors"
@@ -13,22 +13,13 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/embedded"
 )
-
-func startServer(t *testing.T, cfg bus.ServerConfig) *bus.Server {
-	t.Helper()
-	s, err := bus.StartServer(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	return s
-}
 
 // The credential is made once, for its owner's eyes only, and stands in the URL.
 func TestServerCredential(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new")
-	s := startServer(t, bus.ServerConfig{Dir: dir, Listen: "127.0.0.1:0", NoSync: true})
+	s := bustest.Start(t, embedded.Config{Dir: dir, Listen: "127.0.0.1:0", NoSync: true})
 	first := s.URL()
 	info, err := os.Stat(filepath.Join(dir, "credential"))
 	if err != nil || info.Mode().Perm() != 0o600 {
@@ -41,7 +32,7 @@ func TestServerCredential(t *testing.T) {
 	b.Close()
 	s.Close()
 
-	again := startServer(t, bus.ServerConfig{Dir: dir, Listen: "127.0.0.1:0", NoSync: true})
+	again := bustest.Start(t, embedded.Config{Dir: dir, Listen: "127.0.0.1:0", NoSync: true})
 	if password(t, again.URL()) != password(t, first) {
 		t.Error("a restart made another credential")
 	}
@@ -64,7 +55,7 @@ func password(t *testing.T, serverURL string) string {
 }
 
 func TestServerRefusesOthers(t *testing.T) {
-	s := startServer(t, bus.ServerConfig{Dir: t.TempDir(), Listen: "127.0.0.1:0", NoSync: true})
+	s := bustest.Listen(t)
 	u, err := url.Parse(s.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -98,7 +89,7 @@ func TestServerListen(t *testing.T) {
 		"127.0.0.1:-1":    "HOST:PORT",
 		"127.0.0.1:http":  "HOST:PORT",
 	} {
-		s, err := bus.StartServer(bus.ServerConfig{Dir: t.TempDir(), Listen: listen, NoSync: true})
+		s, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Listen: listen, NoSync: true})
 		if err == nil {
 			s.Close()
 		}
@@ -109,7 +100,7 @@ func TestServerListen(t *testing.T) {
 			t.Errorf("the error does not say what to do: %v", err)
 		}
 	}
-	s := startServer(t, bus.ServerConfig{Dir: t.TempDir(), Listen: ":0", NoSync: true})
+	s := bustest.Start(t, embedded.Config{Dir: t.TempDir(), Listen: ":0", NoSync: true})
 	if u, err := url.Parse(s.URL()); err != nil || u.Hostname() != "127.0.0.1" || u.Port() == "0" {
 		t.Errorf("URL %s, %v", s.URL(), err)
 	}
@@ -117,14 +108,14 @@ func TestServerListen(t *testing.T) {
 
 func TestServerRestartKeepsData(t *testing.T) {
 	dir := t.TempDir()
-	s := startServer(t, bus.ServerConfig{Dir: dir})
+	s := bustest.Start(t, embedded.Config{Dir: dir})
 	b := bustest.Connect(t, s, bus.Config{})
 	if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Result("s", "c"), Body: []byte(`{"id":"c"}`)}); err != nil {
 		t.Fatal(err)
 	}
 	b.Close()
 	s.Close()
-	b = bustest.Connect(t, startServer(t, bus.ServerConfig{Dir: dir}), bus.Config{})
+	b = bustest.Connect(t, bustest.Start(t, embedded.Config{Dir: dir}), bus.Config{})
 	if body, ok, err := b.Last(t.Context(), bus.Results, b.Result("s", "c")); !ok || err != nil || string(body) != `{"id":"c"}` {
 		t.Errorf("got %q, %v, %v", body, ok, err)
 	}
@@ -148,7 +139,7 @@ func TestServerDirectory(t *testing.T) {
 		filepath.Join(file, "sub"): "not a directory",
 		empty:                      "remove the file",
 	} {
-		s, err := bus.StartServer(bus.ServerConfig{Dir: dir, NoSync: true})
+		s, err := embedded.Start(embedded.Config{Dir: dir, NoSync: true})
 		if err == nil {
 			s.Close()
 		}
@@ -165,13 +156,13 @@ func TestServerReadOnlyDirectory(t *testing.T) {
 		t.Skip("the superuser writes everywhere")
 	}
 	fresh, used := t.TempDir(), t.TempDir()
-	startServer(t, bus.ServerConfig{Dir: used, NoSync: true}).Close()
+	bustest.Start(t, embedded.Config{Dir: used, NoSync: true}).Close()
 	for _, dir := range []string{fresh, used} {
 		if err := os.Chmod(dir, 0o500); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = os.Chmod(dir, 0o700) })
-		s, err := bus.StartServer(bus.ServerConfig{Dir: dir, NoSync: true})
+		s, err := embedded.Start(embedded.Config{Dir: dir, NoSync: true})
 		if err == nil {
 			s.Close()
 			continue // what is below may still be writable

@@ -1,6 +1,6 @@
 //go:build unix
 
-package bus_test
+package embedded_test
 
 import (
 	"bufio"
@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/embedded"
 )
 
 // The test binary is also the server process that the test kills: serverEnv
@@ -25,7 +27,7 @@ const (
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(serverEnv); dir != "" {
-		s, err := bus.StartServer(bus.ServerConfig{Dir: dir, Listen: os.Getenv(listenEnv)})
+		s, err := embedded.Start(embedded.Config{Dir: dir, Listen: os.Getenv(listenEnv)})
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
@@ -109,7 +111,7 @@ func TestServerKill(t *testing.T) {
 	}
 	for k := range kills {
 		goal := len(acknowledged) + 100
-		waitUntil(t, fmt.Sprint("publishes before kill ", k), func() bool { return len(acknowledged) >= goal })
+		bustest.WaitUntil(t, fmt.Sprint("publishes before kill ", k), func() bool { return len(acknowledged) >= goal })
 		kill()
 		_, kill = startServerProcess(t, dir, u.Host)
 	}

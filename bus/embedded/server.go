@@ -1,4 +1,6 @@
-package bus
+// Package embedded runs a NATS server with JetStream in this process, behind a
+// password that it stores in the data directory.
+package embedded
 
 import (
 	"context"
@@ -13,72 +15,74 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/bus"
 )
 
-// ServerConfig describes the embedded server.
-type ServerConfig struct {
-	// Dir is the data directory; JetStream and the credential are kept in it.
+// Config describes the server.
+type Config struct {
+	// Dir is the data directory; it contains JetStream's files and the credential.
 	// The caller holds its lock.
 	Dir string
-	// Listen is HOST:PORT; port 0 picks a free one. Empty means no socket:
+	// Listen is HOST:PORT; port 0 picks a free port. Empty means no socket:
 	// only this process can connect.
 	Listen string
-	// NoSync leaves it to the system when bytes reach the disk: faster, and an
-	// acknowledged message can be lost with the machine's power (not with the
-	// process). By default the server syncs before it acknowledges.
+	// NoSync acknowledges a message before it is synced to the disk. That is
+	// faster, but a power failure (not a crash of the process) can lose
+	// acknowledged messages.
 	NoSync bool
-	// MaxStore bounds JetStream's use of the disk, in bytes. Default: the
-	// server's, three quarters of what is free.
+	// MaxStore limits the disk space that JetStream uses, in bytes. Default: the
+	// server's, three quarters of the free space.
 	MaxStore int64
-	// Log takes the server's warnings and errors.
+	// Log receives the server's warnings and errors.
 	Log zerolog.Logger
 }
 
-// Server is a NATS server in this process, behind a credential of its own. When
-// its disk was full and has room again, it starts anew.
+// Server is a NATS server in this process. After its disk was full, it restarts as
+// soon as the disk has space again.
 type Server struct {
-	cfg      ServerConfig
-	url      string
-	password string
-	closing  context.Context // ends when Close begins
-	close    context.CancelFunc
-	revived  chan struct{} // closed when nothing starts it anew any more
+	cfg        Config
+	url        string
+	password   string
+	closing    context.Context // ends when Close begins
+	close      context.CancelFunc
+	watchEnded chan struct{} // closed when restartWhenDiskHasSpace has returned
 
 	mu sync.Mutex
 	ns *server.Server
 }
 
-// serverUser is the one user of an embedded server.
-const serverUser = "stevedore"
+// user is the only user of the server.
+const user = "stevedore"
 
-// startTimeout covers the recovery of large streams at start.
+// startTimeout includes the recovery of large streams.
 const startTimeout = time.Minute
 
-// StartServer starts a server and returns when it accepts connections.
-func StartServer(cfg ServerConfig) (*Server, error) {
+// Start starts a server and returns when it accepts connections.
+func Start(cfg Config) (*Server, error) {
 	password, err := credential(cfg.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("start embedded server: %w", err)
 	}
-	s := &Server{cfg: cfg, password: password, revived: make(chan struct{})}
+	s := &Server{cfg: cfg, password: password, watchEnded: make(chan struct{})}
 	s.closing, s.close = context.WithCancel(context.Background())
 	full := make(chan struct{}, 1)
 	if s.ns, err = s.start(full); err != nil {
 		return nil, err
 	}
 	if addr := s.ns.Addr(); addr != nil {
-		s.url = fmt.Sprintf("nats://%s:%s@%s", serverUser, password, reachable(addr))
-		s.cfg.Listen = addr.String() // the same when it starts anew
+		s.url = fmt.Sprintf("nats://%s:%s@%s", user, password, dialAddr(addr))
+		s.cfg.Listen = addr.String() // keep the port after a restart
 	}
 	if js := s.ns.JetStreamConfig(); js != nil {
-		s.cfg.MaxStore = js.MaxStore // by default a part of what is free now
+		s.cfg.MaxStore = js.MaxStore // the default depends on the free space
 	}
-	go s.revive(full)
+	go s.restartWhenDiskHasSpace(full)
 	return s, nil
 }
 
 // start starts the server and returns when it accepts connections. It sends to
-// full when the server finds no room on the disk.
+// full when the server reports that the disk is full.
 func (s *Server) start(full chan<- struct{}) (_ *server.Server, err error) {
 	cfg := s.cfg
 	opts := &server.Options{
@@ -90,7 +94,7 @@ func (s *Server) start(full chan<- struct{}) (_ *server.Server, err error) {
 		NoSigs:            true,
 		DontListen:        cfg.Listen == "",
 
-		CustomClientAuthentication: ownerOnly(s.password),
+		CustomClientAuthentication: passwordAuth(s.password),
 	}
 	if cfg.Listen != "" {
 		if opts.Host, opts.Port, err = splitListen(cfg.Listen); err != nil {
@@ -111,16 +115,15 @@ func (s *Server) start(full chan<- struct{}) (_ *server.Server, err error) {
 	return ns, nil
 }
 
-// reachable makes an address that can be dialed of one that means "all".
-func reachable(addr net.Addr) string {
+// dialAddr replaces the unspecified address by one that a client can dial.
+func dialAddr(addr net.Addr) string {
 	if tcp, ok := addr.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
 		return net.JoinHostPort("127.0.0.1", strconv.Itoa(tcp.Port))
 	}
 	return addr.String()
 }
 
-// awaitReady polls, because the server tells of a port that is taken only in
-// its log.
+// awaitReady polls, because the server reports a port in use only in its log.
 func awaitReady(ns *server.Server, fatal <-chan string) error {
 	for deadline := time.Now().Add(startTimeout); time.Now().Before(deadline); {
 		if ns.ReadyForConnections(20 * time.Millisecond) {
@@ -129,7 +132,7 @@ func awaitReady(ns *server.Server, fatal <-chan string) error {
 		select {
 		case reason := <-fatal:
 			if strings.Contains(reason, "address already in use") {
-				return errors.New("the address is in use by another process, perhaps a worker of yours; connect to that one, or listen on another port (port 0 takes a free one)")
+				return errors.New("the address is in use by another process, perhaps another worker; connect to that one, or listen on another port (port 0 picks a free one)")
 			}
 			return errors.New(reason)
 		default:
@@ -138,8 +141,7 @@ func awaitReady(ns *server.Server, fatal <-chan string) error {
 	return fmt.Errorf("not ready after %s", startTimeout)
 }
 
-// splitListen takes HOST:PORT apart for the server, whose word for "any free
-// port" is -1.
+// splitListen splits HOST:PORT. The server uses port -1 for "any free port".
 func splitListen(listen string) (host string, port int, err error) {
 	host, text, err := net.SplitHostPort(listen)
 	if err == nil {
@@ -157,19 +159,19 @@ func splitListen(listen string) (host string, port int, err error) {
 	return host, port, nil
 }
 
-// URL is how other processes connect, credential included; empty without a
-// socket.
+// URL is the address for other processes, including the credential. It is empty
+// if the server has no socket.
 func (s *Server) URL() string { return s.url }
 
-// Connect returns cfg changed to connect to s from this process, without a
-// socket.
-func (s *Server) Connect(cfg Config) Config {
+// ClientConfig returns cfg changed so that bus.Connect connects to s within this
+// process, without a socket.
+func (s *Server) ClientConfig(cfg bus.Config) bus.Config {
 	cfg.Server, cfg.Context = "", ""
-	cfg.InProcess, cfg.User, cfg.Password = s, serverUser, s.password
+	cfg.InProcess, cfg.User, cfg.Password = s, user, s.password
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if js := s.ns.JetStreamConfig(); js != nil {
-		cfg.room = js.MaxStore
+		cfg.DiskSpace = js.MaxStore
 	}
 	return cfg
 }
@@ -182,10 +184,10 @@ func (s *Server) InProcessConn() (net.Conn, error) {
 	return ns.InProcessConn()
 }
 
-// Close stops the server; everything acknowledged is on disk.
+// Close stops the server. Every acknowledged message is on disk.
 func (s *Server) Close() {
 	s.close()
-	<-s.revived
+	<-s.watchEnded
 	stop(s.ns)
 }
 
@@ -194,17 +196,16 @@ func stop(ns *server.Server) {
 	ns.WaitForShutdown()
 }
 
-// ownerOnly lets in who knows the password. The server's own password option
-// would warn of plain text at each start.
-type ownerOnly string
+// passwordAuth admits clients that know the password. The server's own password
+// option would log a warning about plain text at each start.
+type passwordAuth string
 
-func (password ownerOnly) Check(c server.ClientAuthentication) bool {
+func (password passwordAuth) Check(c server.ClientAuthentication) bool {
 	opts := c.GetOpts()
-	return opts.Username == serverUser && subtle.ConstantTimeCompare([]byte(opts.Password), []byte(password)) == 1
+	return opts.Username == user && subtle.ConstantTimeCompare([]byte(opts.Password), []byte(password)) == 1
 }
 
-// serverLog passes the server's worries on; its notices are of no use to our
-// users.
+// serverLog forwards the server's warnings and errors and drops its notices.
 type serverLog struct {
 	log   zerolog.Logger
 	fatal chan<- string
@@ -216,13 +217,13 @@ func (l *serverLog) Debugf(string, ...any)  {}
 func (l *serverLog) Tracef(string, ...any)  {}
 
 func (l *serverLog) Warnf(format string, args ...any) {
-	l.log.Warn().Str("text", fmt.Sprintf(format, args...)).Msg("embedded server warns")
+	l.log.Warn().Str("text", fmt.Sprintf(format, args...)).Msg("warning from the embedded server")
 }
 
 func (l *serverLog) Errorf(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	l.log.Error().Str("text", text).Msg("embedded server reports an error")
-	if saysFull(text) {
+	l.log.Error().Str("text", text).Msg("error from the embedded server")
+	if isDiskFullLog(text) {
 		select {
 		case l.full <- struct{}{}:
 		default:

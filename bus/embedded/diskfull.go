@@ -1,0 +1,76 @@
+package embedded
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+const (
+	// diskInterval is the time between two checks of a full disk.
+	diskInterval = 2 * time.Second
+	// minFree is how many bytes must be free before the server restarts.
+	minFree = 8 << 20
+)
+
+// isDiskFullLog reports whether a line of the server's log says that the disk is
+// full.
+func isDiskFullLog(text string) bool {
+	return strings.Contains(text, "no space left on device") || strings.Contains(text, "not enough space on the disk")
+}
+
+// restartWhenDiskHasSpace restarts the server after its disk was full: a stream
+// whose write failed accepts nothing until the server loads it again. Every
+// acknowledged message is on the disk, and clients reconnect automatically.
+func (s *Server) restartWhenDiskHasSpace(full chan struct{}) {
+	defer close(s.watchEnded)
+	for {
+		select {
+		case <-s.closing.Done():
+			return
+		case <-full:
+		}
+		s.cfg.Log.Error().Str("dir", s.cfg.Dir).Msg("the disk is full; the server accepts nothing until space is free")
+		for !s.hasSpace() {
+			select {
+			case <-s.closing.Done():
+				return
+			case <-time.After(diskInterval):
+			}
+		}
+		s.mu.Lock()
+		stop(s.ns)
+		select {
+		case <-full: // the stopped server sent it
+		default:
+		}
+		ns, err := s.start(full)
+		if err == nil {
+			s.ns = ns
+		}
+		s.mu.Unlock()
+		if err != nil {
+			s.cfg.Log.Error().Err(err).Msg("the server does not restart")
+			select {
+			case full <- struct{}{}: // check the disk and try again
+			default:
+			}
+			continue
+		}
+		s.cfg.Log.Warn().Str("dir", s.cfg.Dir).Msg("the disk has space again; the server was restarted")
+	}
+}
+
+// hasSpace reports whether a file of minFree bytes can be written.
+func (s *Server) hasSpace() bool {
+	name := filepath.Join(s.cfg.Dir, ".space")
+	defer os.Remove(name)
+	f, err := os.Create(name)
+	if err != nil {
+		return false
+	}
+	_, err = f.Write(make([]byte, minFree))
+	syncErr := f.Sync()
+	return f.Close() == nil && syncErr == nil && err == nil
+}
