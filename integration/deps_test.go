@@ -47,7 +47,7 @@ var allowedImports = map[string][]string{
 	"offload/internal/blocks":   {"offload/index"},
 	"offload/index":             {"offload/internal/textscan"},
 	"offload/internal/textscan": {},
-	"offload/linematch":         {},
+	"offload/linematch":         {"tools"},
 
 	"tools":                   {"tools/internal/fastjson"},
 	"tools/internal/fastjson": {},

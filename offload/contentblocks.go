@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // contentBlock is a part of a message, as the chat APIs and MCP define them.
@@ -47,7 +49,7 @@ func parseBlock(raw json.RawMessage) contentBlock {
 	case "image", "audio", "video", "document", "file", "image_url", "input_audio":
 		kind := b.Type
 		if media := b.MimeType + b.Source.MediaType; media != "" {
-			kind += ", " + shorten(media, 80)
+			kind += ", " + tools.Excerpt(media, 80)
 		}
 		return contentBlock{raw: raw, text: fmt.Sprintf("[%s, %d bytes of JSON]", kind, len(raw)), media: true}
 	}
@@ -81,7 +83,7 @@ func lightBlocks(blocks []contentBlock, reference string, room int) (json.RawMes
 		}
 	}
 	if len(left) > 0 {
-		reference += fmt.Sprintf("\nNot shown, but in the artifact: %s", shorten(strings.Join(left, " "), 400))
+		reference += fmt.Sprintf("\nNot shown, but in the artifact: %s", tools.Excerpt(strings.Join(left, " "), 400))
 	}
 	if kept == nil {
 		return nil, reference

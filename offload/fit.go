@@ -99,7 +99,7 @@ func (o *Offloader) Fallback(call tools.Call, res *tools.Result, cause error) *t
 	light.IsError = true
 	reason := "unknown cause"
 	if cause != nil {
-		reason = shorten(cause.Error(), 300)
+		reason = tools.Excerpt(cause.Error(), 300)
 	}
 	light.Err = tools.Errorf(tools.CodeOffloadFailed, "the result could not be stored: %s", reason)
 	room := o.budget(call, &light)
@@ -108,7 +108,7 @@ func (o *Offloader) Fallback(call tools.Call, res *tools.Result, cause error) *t
 	}
 	text, err := o.whatFits(res, room.text-maxErrorText)
 	if err != nil {
-		text = fmt.Sprintf("[nothing of it could be read: %s]", shorten(err.Error(), 300))
+		text = fmt.Sprintf("[nothing of it could be read: %s]", tools.Excerpt(err.Error(), 300))
 	}
 	light.ForLLM = fmt.Sprintf("The tool ran, but its result could not be stored: %s.\nWhat follows is as much of it as fits.\n\n%s", reason, text)
 	return &light

@@ -5,16 +5,13 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/stevedore-bus/stevedore/offload/internal/textscan"
+	"github.com/stevedore-bus/stevedore/offload/linematch"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
 const (
 	defaultMatches = 100
 	maxMatches     = 10_000
-	maxContext     = 100
-	maxLineRunes   = 1_000 // of a line that is shown
-	leadRunes      = 300   // before the match, in a line that is cut
 )
 
 // GrepQuery is what Grep looks for. Its JSON form is the tool's arguments.
@@ -47,7 +44,7 @@ type GrepResult struct {
 	// Notes tell a reader what is missing, and what to do about it.
 	Notes []string `json:"notes,omitempty"`
 
-	room int // bytes that may still be shown
+	budget int // characters that may still be shown
 }
 
 // GrepLine is a line that matches or stands near one that does.
@@ -95,7 +92,7 @@ func (r *Reader) Grep(ctx context.Context, session, id string, q GrepQuery) (*Gr
 	if err := q.check(); err != nil {
 		return nil, err
 	}
-	pattern, err := compilePattern(q.Pattern, q.IgnoreCase)
+	pattern, err := linematch.Compile(q.Pattern, q.IgnoreCase)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +100,7 @@ func (r *Reader) Grep(ctx context.Context, session, id string, q GrepQuery) (*Gr
 	err = r.with(ctx, session, id, func(rec Record, c blockContent) error {
 		limited, cancel := context.WithTimeout(ctx, r.cfg.GrepTime)
 		defer cancel()
-		s := &lineSearch{c: c, pattern: pattern, limit: q.MaxResults + 1, room: r.cfg.MaxChars}
+		s := &lineSearch{c: c, pattern: pattern, limit: q.MaxResults + 1, budget: r.cfg.MaxChars}
 		err := s.run(limited)
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -125,33 +122,37 @@ func (r *Reader) Grep(ctx context.Context, session, id string, q GrepQuery) (*Gr
 // check fills in defaults.
 func (q *GrepQuery) check() error {
 	switch {
-	case q.Pattern == "":
-		return tools.Errorf(tools.CodeInvalidArguments, "the pattern is empty")
 	case q.ContextBefore < 0 || q.ContextAfter < 0 || q.MaxResults < 0:
 		return tools.Errorf(tools.CodeInvalidArguments, "context_before, context_after and max_results must not be negative")
 	case q.MaxResults == 0:
 		q.MaxResults = defaultMatches
 	}
 	q.MaxResults = min(q.MaxResults, maxMatches)
-	q.ContextBefore = min(q.ContextBefore, maxContext)
-	q.ContextAfter = min(q.ContextAfter, maxContext)
+	q.ContextBefore = min(q.ContextBefore, linematch.MaxContext)
+	q.ContextAfter = min(q.ContextAfter, linematch.MaxContext)
 	return nil
 }
 
 // fill shows the matches within their context, as many as there is room for.
 func (g *GrepResult) fill(ctx context.Context, c blockContent, s *lineSearch, q GrepQuery) error {
-	g.room = s.room
+	g.budget = s.budget
 	shown := int64(0) // the last line shown
 	for i, m := range s.found {
-		if i == q.MaxResults || i > 0 && g.room < 0 {
+		if i == q.MaxResults || i > 0 && g.budget < 0 {
 			g.Limited = true
 			break
 		}
-		line, err := m.show(c)
-		if err != nil {
+		line := GrepLine{Line: m.line, Match: true}
+		var err error
+		if line.Text, line.Cut, err = linematch.Show(c, m.start, m.end, m.at); err != nil {
 			return err
 		}
-		g.room -= len(line.Text) + 16
+		if line.Cut {
+			if line.Offset, err = c.Index().CharAt(c, m.at); err != nil {
+				return err
+			}
+		}
+		g.budget -= len(line.Text) + lineCost
 		if err := g.context(ctx, c, max(m.line-int64(q.ContextBefore), shown+1), m.line-1); err != nil {
 			return err
 		}
@@ -168,32 +169,36 @@ func (g *GrepResult) fill(ctx context.Context, c blockContent, s *lineSearch, q 
 	switch {
 	case g.Limited:
 		g.Notes = append(g.Notes, fmt.Sprintf("there are more matches than the %d shown; raise max_results, narrow the pattern, or read on from line %d", g.Matches, shown+1))
-	case s.used > s.room && s.searched < c.Size():
+	case s.used > s.budget && s.searched < c.Size():
 		g.Limited = true
 		g.Notes = append(g.Notes, fmt.Sprintf("the search ended at line %d, because no more can be shown; narrow the pattern", s.line))
 	}
 	return nil
 }
 
-// context appends the lines from one to another, while there is room.
+// context appends the lines from one to another, within the budget.
 func (g *GrepResult) context(ctx context.Context, c blockContent, from, to int64) error {
-	for n := from; n <= to && g.room >= 0; n++ {
+	for n := from; n <= to && g.budget >= 0; n++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		start, err := c.Index().LineOffset(c, n)
 		if err != nil {
 			return err
 		}
-		data, complete, err := readUntilNewline(ctx, c, start, 1, maxLineRunes*4)
-		if err != nil {
+		end := c.Size()
+		if n < g.TotalLines {
+			if end, err = c.Index().LineOffset(c, n+1); err != nil {
+				return err
+			}
+			end-- // the newline
+		}
+		line := GrepLine{Line: n}
+		if line.Text, line.Cut, err = linematch.Show(c, start, end, start); err != nil {
 			return err
 		}
-		cut := textscan.RunesLen(data, maxLineRunes)
-		line := GrepLine{Line: n, Cut: !complete || cut < len(data)}
-		line.Text, _ = textAndData(data[:cut])
-		if line.Cut {
-			line.Text += "…"
-		}
 		g.Lines = append(g.Lines, line)
-		if g.room -= len(line.Text) + 16; g.room < 0 {
+		if g.budget -= len(line.Text) + lineCost; g.budget < 0 {
 			g.Notes = append(g.Notes, "there is more context than is shown")
 		}
 	}

@@ -129,11 +129,11 @@ func (j *JQResult) runWithin(ctx context.Context, limit time.Duration, code *goj
 }
 
 func tookTooLong(query string, limit time.Duration) error {
-	return tools.Errorf(tools.CodeTimeout, "the query %q took longer than %s", shorten(query, 200), limit)
+	return tools.Errorf(tools.CodeTimeout, "the query %q took longer than %s", tools.Excerpt(query, 200), limit)
 }
 
 func badQuery(query string, err error) error {
-	return tools.Errorf(tools.CodeInvalidArguments, "bad jq query %q: %v", shorten(query, 200), err)
+	return tools.Errorf(tools.CodeInvalidArguments, "bad jq query %q: %v", tools.Excerpt(query, 200), err)
 }
 
 // run applies the query to each JSON value of the input.
@@ -162,7 +162,7 @@ func (j *JQResult) run(ctx context.Context, code *gojq.Code, src io.Reader, room
 			}
 			if jsonSize(v, room) > room {
 				if len(j.Results) == 0 {
-					return tools.Errorf(tools.CodeInvalidArguments, "the first result of the query %q is longer than the %d characters that can be shown; narrow it, for instance with keys, length, or .[:10]", shorten(j.Query, 200), room)
+					return tools.Errorf(tools.CodeInvalidArguments, "the first result of the query %q is longer than the %d characters that can be shown; narrow it, for instance with keys, length, or .[:10]", tools.Excerpt(j.Query, 200), room)
 				}
 				j.Limited = true
 				return nil

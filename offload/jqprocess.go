@@ -77,10 +77,9 @@ func (j *JQResult) runApart(ctx context.Context, cfg ReaderConfig, input io.Read
 	// The process ends by itself; this is for one that cannot any more.
 	limited, cancel := context.WithTimeoutCause(ctx, cfg.JQTime+time.Second, tookTooLong(j.Query, cfg.JQTime))
 	defer cancel()
-	source := &checkedReader{ctx: limited, r: input}
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(limited, cfg.JQCommand[0], cfg.JQCommand[1:]...)
-	cmd.Stdin = io.MultiReader(bytes.NewReader(append(head, '\n')), source)
+	cmd.Stdin = io.MultiReader(bytes.NewReader(append(head, '\n')), input)
 	cmd.Stdout, cmd.Stderr = &stdout, &cappedBuffer{&stderr}
 	cmd.Env = []string{} // it needs no secrets
 	cmd.WaitDelay = time.Second
@@ -89,8 +88,6 @@ func (j *JQResult) runApart(ctx context.Context, cfg ReaderConfig, input io.Read
 	switch exit := (*exec.ExitError)(nil); {
 	case limited.Err() != nil:
 		return context.Cause(limited)
-	case source.err != nil:
-		return source.err
 	case errors.As(runErr, &exit) && (!exit.Exited() || runtimeDied.Match(stderr.Bytes())):
 		return errJQMemory // or killed from outside
 	case runErr != nil:

@@ -122,7 +122,7 @@ func (o *Offloader) show(call tools.Call, light *tools.Result, b body, rec Recor
 	default:
 		light.Blocks, light.ForLLM = nil, Reference(rec)
 	}
-	o.cfg.Log.Info().Str("context_type", ContextToolResult).Str("biz_id", shorten(call.ID, 256)).
+	o.cfg.Log.Info().Str("context_type", ContextToolResult).Str("biz_id", tools.Excerpt(call.ID, 256)).
 		Str("artifact_id", rec.ID).Str("session", rec.Session).Str("tool", call.Tool).
 		Int64("chars", rec.Chars).Int64("bytes", rec.Size).Bool("inline", rec.Inline).
 		Str("reason", string(why)).Msg("result offloaded")

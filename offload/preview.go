@@ -106,14 +106,3 @@ func readRange(src io.ReaderAt, off, n int64) ([]byte, error) {
 	}
 	return b, nil
 }
-
-// shorten cuts s to at most n runes and says so with an ellipsis.
-func shorten(s string, n int) string {
-	for i := range s {
-		if n == 0 {
-			return s[:i] + "…"
-		}
-		n--
-	}
-	return s
-}

@@ -52,7 +52,7 @@ func (l *Listing) Text() string {
 		fmt.Fprintf(&b, "\n%s: %s, %d characters, about %d tokens, %d lines, %s old", a.ID, a.Type, a.Chars, a.Tokens, a.Lines, age(a.AgeSeconds))
 		for _, name := range []string{"tool_name", "action_name", "task_id", "biz_id"} {
 			if value := a.Metadata[name]; value != "" && value != a.ID {
-				fmt.Fprintf(&b, ", %s %q", name, shorten(value, 80))
+				fmt.Fprintf(&b, ", %s %q", name, tools.Excerpt(value, 80))
 			}
 		}
 	}
@@ -124,7 +124,7 @@ var metadataKeys = []string{"context_type", "biz_id", "agent_id", "task_id", "se
 func checkFilter(filter map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(filter)) {
 		if name != "artifact_id" && name != "type" && !slices.Contains(metadataKeys, name) {
-			return tools.Errorf(tools.CodeInvalidArguments, "the filter names %q; known are artifact_id, type, %s", shorten(name, 100), strings.Join(metadataKeys, ", "))
+			return tools.Errorf(tools.CodeInvalidArguments, "the filter names %q; known are artifact_id, type, %s", tools.Excerpt(name, 100), strings.Join(metadataKeys, ", "))
 		}
 	}
 	return nil

@@ -58,7 +58,7 @@ func count(conditions ...bool) (n int) {
 // sees into res.
 func (o *Offloader) adopt(ctx context.Context, e tools.RawEvent, res *tools.Result) error {
 	adopter, ok := o.store.(Adopter)
-	name := shorten(e.Object, 200)
+	name := tools.Excerpt(e.Object, 200)
 	if !ok || o.cfg.Disabled {
 		return tools.Errorf(tools.CodeInvalidCall, "the raw result names the object %q, and the store of this worker takes no objects; send for_llm or content", name)
 	}

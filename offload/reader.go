@@ -176,7 +176,7 @@ func (r *Reader) withRecord(ctx context.Context, id string, rec Record, f func(R
 
 // readError gives what the store says a code and an advice.
 func readError(id string, err error) error {
-	name := shorten(id, 100)
+	name := tools.Excerpt(id, 100)
 	if _, ok := errors.AsType[*tools.Error](err); ok {
 		return err
 	}

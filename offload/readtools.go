@@ -42,7 +42,7 @@ func (r *Reader) Tools() []tools.Tool {
 		readTool(ToolInfo, "Tell which tool results of this conversation were offloaded: ids, tools, sizes and ages.",
 			func(ctx context.Context, session string, in infoArgs) (texter, error) {
 				if in.Session != "" && tools.Token(in.Session) != session {
-					return nil, tools.Errorf(tools.CodeInvalidArguments, "session %q is not the session of this call; leave session out", shorten(in.Session, 100))
+					return nil, tools.Errorf(tools.CodeInvalidArguments, "session %q is not the session of this call; leave session out", tools.Excerpt(in.Session, 100))
 				}
 				return r.OffloadInfo(ctx, session, in.Task)
 			}),

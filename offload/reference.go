@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // Names of the tools that read artifacts back.
@@ -44,7 +46,7 @@ func describe(rec Record) string {
 	var b strings.Builder
 	for _, name := range []string{"tool_name", "action_name"} {
 		if value := rec.Metadata[name]; value != "" {
-			fmt.Fprintf(&b, "%s: %s\n", strings.TrimSuffix(name, "_name"), neutralise(strconv.Quote(shorten(value, 100))))
+			fmt.Fprintf(&b, "%s: %s\n", strings.TrimSuffix(name, "_name"), neutralise(strconv.Quote(tools.Excerpt(value, 100))))
 		}
 	}
 	if rec.Type == TypeBinary {

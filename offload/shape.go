@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 const (
@@ -27,7 +29,7 @@ func shape(r io.Reader) (string, error) {
 			return "", s.failed
 		}
 	}
-	return "JSON of the shape " + shorten(text, 2*previewRunes), nil
+	return "JSON of the shape " + tools.Excerpt(text, 2*previewRunes), nil
 }
 
 type shaper struct {
@@ -80,7 +82,7 @@ func (s *shaper) object(depth int) string {
 		keys++
 		text := s.value(depth + 1)
 		if keys <= shapeKeys && depth < shapeDepth {
-			fields = append(fields, fmt.Sprintf("%s: %s", shorten(fmt.Sprint(key), 60), text))
+			fields = append(fields, fmt.Sprintf("%s: %s", tools.Excerpt(fmt.Sprint(key), 60), text))
 		}
 	}
 	s.token() // the closing brace

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 
 	"github.com/bmatcuk/doublestar/v4"
+
+	"github.com/stevedore-bus/stevedore/offload/linematch"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -19,14 +21,11 @@ type grepArgs struct {
 	Path       string `json:"path,omitempty" jsonschema:"a file or directory, relative to the workspace; default the workspace"`
 	Glob       string `json:"glob,omitempty" jsonschema:"search only files whose name, or path below the directory, matches, such as *.go or src/**/*.{ts,tsx}"`
 	IgnoreCase bool   `json:"ignore_case,omitempty" jsonschema:"ignore upper and lower case"`
-	Context    int    `json:"context,omitempty" jsonschema:"lines to show before and after each match, at most 20"`
+	Context    int    `json:"context,omitempty" jsonschema:"lines to show before and after each match, at most 100"`
 	MaxResults int    `json:"max_results,omitempty" jsonschema:"stop after this many matching lines; default 1000"`
 }
 
-const (
-	defaultMaxResults = 1000
-	maxContext        = 20
-)
+const defaultMaxResults = 1000
 
 func newGrep(ws *workspace) (*tools.FuncTool, error) {
 	tool, err := tools.NewTool("grep",
@@ -38,18 +37,18 @@ func newGrep(ws *workspace) (*tools.FuncTool, error) {
 }
 
 func (ws *workspace) grep(ctx context.Context, _ tools.Call, args grepArgs) *tools.Result {
-	if args.Context < 0 || args.Context > maxContext || args.MaxResults < 0 {
-		return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "context must be 0 to %d and max_results not negative", maxContext))
+	if args.Context < 0 || args.Context > linematch.MaxContext || args.MaxResults < 0 {
+		return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "context must be 0 to %d and max_results not negative", linematch.MaxContext))
 	}
 	if args.Glob != "" && !doublestar.ValidatePattern(args.Glob) {
 		return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "glob %q is not a valid pattern", args.Glob))
 	}
-	re, err := compilePattern(args.Pattern, args.IgnoreCase)
+	pattern, err := linematch.Compile(args.Pattern, args.IgnoreCase)
 	if err != nil {
 		return tools.Failure(err)
 	}
 	out := tools.NewOutput(ws.cfg.Output)
-	g := &grepping{ws: ws, args: args, lines: lineSearch{pattern: re, context: args.Context, max: args.MaxResults, out: out}}
+	g := &grepping{ws: ws, args: args, lines: lineSearch{pattern: pattern, context: args.Context, max: args.MaxResults, out: out}}
 	if g.lines.max == 0 {
 		g.lines.max = defaultMaxResults
 	}
@@ -130,7 +129,7 @@ func (g *grepping) file(ctx context.Context, dir *os.Root, name, shown string) e
 	}
 	defer f.Close()
 	err = g.search(ctx, f, shown)
-	if _, ok := errors.AsType[*fs.PathError](err); ok { // a read error of this file
+	if _, ok := errors.AsType[*fs.PathError](err); ok || errors.Is(err, io.ErrUnexpectedEOF) { // this file is unreadable or shrank
 		g.skipped++
 		return nil
 	}

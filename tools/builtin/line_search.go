@@ -7,19 +7,16 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
+
+	"github.com/stevedore-bus/stevedore/offload/linematch"
 )
 
-const (
-	// searchBuffer is the longest line that is held in memory.
-	searchBuffer = 64 << 10
-	// shownLine is how much of a long line is shown, in bytes.
-	shownLine = 500
-)
+// searchBuffer is the longest line, in bytes, that is held in memory.
+const searchBuffer = 64 << 10
 
 // lineSearch writes the lines of files that match.
 type lineSearch struct {
-	pattern pattern
+	pattern *linematch.Pattern
 	context int // lines around a match
 	max     int
 	out     io.Writer
@@ -35,27 +32,37 @@ type fileSearch struct {
 	f      *os.File
 	shown  string   // the file's name in the output
 	number int      // of the current line
-	before []string // the lines before it that were not written
-	after  int      // how many lines are still to be written as context
+	before []string // lines before it that were not written
+	after  int      // lines that are still to be written as context
 	last   int      // the last line written
 }
 
-// search goes through f line by line. It holds no more than a buffer, however
-// long the lines are.
+// fileLine is a line of a file without its end: the bytes start to end.
+type fileLine struct {
+	text       []byte // nil if the line is longer than the buffer
+	start, end int64
+}
+
+// search searches f line by line. It holds no more than a buffer in memory.
 func (s *lineSearch) search(ctx context.Context, f *os.File, shown string) error {
 	fs := &fileSearch{lineSearch: s, f: f, shown: shown}
 	src := bufio.NewReaderSize(io.NewSectionReader(f, 0, 1<<62), searchBuffer)
 	for offset := int64(0); ; {
 		fs.number++
-		line, err := src.ReadSlice('\n')
-		size := int64(len(line))
-		whole := err != bufio.ErrBufferFull
-		for err == bufio.ErrBufferFull { // skip the rest; it is matched from the file
+		part, err := src.ReadSlice('\n')
+		size := int64(len(part))
+		var long *linematch.LongLine
+		splitCR := false // the part before this one ends with "\r"
+		for ; err == bufio.ErrBufferFull; size += int64(len(part)) {
 			if ctx.Err() != nil {
-				return ended(ctx)
+				return ctx.Err()
 			}
-			line, err = src.ReadSlice('\n')
-			size += int64(len(line))
+			if long == nil {
+				long = s.pattern.LongLine()
+			}
+			long.Feed(part)
+			splitCR = part[len(part)-1] == '\r'
+			part, err = src.ReadSlice('\n')
 		}
 		if err != nil && err != io.EOF {
 			return err
@@ -63,51 +70,59 @@ func (s *lineSearch) search(ctx context.Context, f *os.File, shown string) error
 		if size == 0 {
 			return nil
 		}
-		if !whole {
-			line = nil
+		text := bytes.TrimSuffix(bytes.TrimSuffix(part, []byte("\n")), []byte("\r"))
+		line := fileLine{text: text, start: offset, end: offset + size - int64(len(part)-len(text))}
+		if long != nil {
+			long.Feed(text)
+			line.text = nil
+			if splitCR && len(text) == 0 {
+				line.end--
+			}
 		}
-		if serr := fs.line(ctx, line, offset, size); serr != nil {
-			return serr
+		if err := fs.line(ctx, line, long); err != nil {
+			return err
 		}
 		offset += size
 		if err == io.EOF || s.full() && fs.after == 0 {
 			return nil
 		}
 		if ctx.Err() != nil {
-			return ended(ctx)
+			return ctx.Err()
 		}
 	}
 }
 
-// line handles one line: text is nil if it is too long for the buffer.
-func (s *fileSearch) line(ctx context.Context, text []byte, offset, size int64) error {
-	var loc []int
-	var err error
-	text = bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("\n")), []byte("\r"))
-	if !s.full() {
-		if text != nil && s.pattern.quick(len(text)) {
-			loc = s.pattern.find(text)
-		} else if loc, err = s.pattern.findIn(ctx, s.f, offset); err != nil {
-			return err
-		}
-	}
+// line searches one line, and writes it if it matches or is context.
+func (s *fileSearch) line(ctx context.Context, line fileLine, long *linematch.LongLine) error {
+	at, err := int64(-1), error(nil)
 	switch {
-	case loc != nil:
+	case s.full():
+	case long != nil:
+		at, err = long.Find(ctx, io.NewSectionReader(s.f, line.start, line.end-line.start))
+	default:
+		at, err = s.pattern.Find(ctx, line.text)
+	}
+	if err != nil || at < 0 && s.after == 0 && s.context == 0 {
+		return err
+	}
+	text, err := s.clip(line, max(at, 0))
+	switch {
+	case err != nil:
+		return err
+	case at >= 0:
 		s.found++
-		err = s.match(text, loc, offset, size)
+		return s.match(text)
 	case s.after > 0:
 		s.after--
-		err = s.write('-', s.number, s.clip(text, 0, offset, size))
-	case s.context > 0:
-		if len(s.before) == s.context {
-			s.before = append(s.before[:0], s.before[1:]...)
-		}
-		s.before = append(s.before, s.clip(text, 0, offset, size))
+		return s.write('-', s.number, text)
+	case len(s.before) == s.context:
+		s.before = append(s.before[:0], s.before[1:]...)
 	}
-	return err
+	s.before = append(s.before, text)
+	return nil
 }
 
-func (s *fileSearch) match(text []byte, loc []int, offset, size int64) error {
+func (s *fileSearch) match(text string) error {
 	first := s.number - len(s.before)
 	if s.context > 0 && s.found > 1 && (s.last == 0 || first > s.last+1) {
 		if _, err := io.WriteString(s.out, "--\n"); err != nil {
@@ -120,7 +135,7 @@ func (s *fileSearch) match(text []byte, loc []int, offset, size int64) error {
 		}
 	}
 	s.before, s.after = s.before[:0], s.context
-	return s.write(':', s.number, s.clip(text, int64(loc[0]), offset, size))
+	return s.write(':', s.number, text)
 }
 
 func (s *fileSearch) write(mark byte, number int, text string) error {
@@ -129,21 +144,11 @@ func (s *fileSearch) write(mark byte, number int, text string) error {
 	return err
 }
 
-// clip is what is shown of a line: all of it, or what is around position at.
-func (s *fileSearch) clip(text []byte, at, offset, size int64) string {
-	if text != nil && len(text) <= shownLine {
-		return string(text)
+// clip returns the text to show of a line: all of it, or the part around byte at.
+func (s *fileSearch) clip(line fileLine, at int64) (string, error) {
+	if line.text != nil && len(line.text) <= linematch.MaxShown {
+		return string(line.text), nil
 	}
-	from := max(at-shownLine/3, 0)
-	window := make([]byte, min(shownLine, size-from))
-	n, _ := s.f.ReadAt(window, offset+from) // a file cut meanwhile shows less
-	window = bytes.TrimRight(window[:n], "\r\n")
-	clipped := strings.ToValidUTF8(string(window), "") // the ends may cut a rune
-	if from > 0 {
-		clipped = "..." + clipped
-	}
-	if from+int64(len(window)) < size-2 {
-		clipped += "..."
-	}
-	return clipped
+	text, _, err := linematch.Show(s.f, line.start, line.end, line.start+at)
+	return text, err
 }

@@ -1,23 +1,24 @@
-package offload
+package linematch
 
 import (
 	"bytes"
+	"math"
 	"regexp/syntax"
 	"slices"
 	"unicode/utf8"
 )
 
-// maxLiterals is how many literals may be searched for side by side.
+// maxLiterals bounds the literals that are searched for side by side.
 const maxLiterals = 16
 
-// literals is a set of texts, one of which every match contains. An empty set
-// says nothing.
+// literals is a set of texts. Every match contains one of them, unless the set is
+// empty.
 type literals struct {
 	texts [][]byte // in lower case if fold
 	fold  bool     // ASCII letters match in both cases
 }
 
-// shortest is the length of the shortest text: how much the set excludes.
+// shortest is the length of the shortest text. A longer one excludes more lines.
 func (l literals) shortest() int {
 	n := 0
 	for i, text := range l.texts {
@@ -37,8 +38,8 @@ func (l literals) longest() int {
 	return n
 }
 
-// requiredLiterals finds texts of which every match of re contains one; exact
-// says that whatever contains one is a match.
+// requiredLiterals finds texts of which every match of re contains one. If exact,
+// every text that contains one matches.
 func requiredLiterals(re *syntax.Regexp) (need literals, exact bool) {
 	switch re.Op {
 	case syntax.OpLiteral:
@@ -72,7 +73,7 @@ func anyOf(subs []*syntax.Regexp) (all literals, exact bool) {
 			return literals{}, false
 		}
 		if len(all.texts) > 0 && l.fold != all.fold {
-			exact = false // what was exact in one case is searched in both
+			exact = false // the search ignores the case of all literals or of none
 		}
 		all.fold = all.fold || l.fold
 		all.texts = append(all.texts, l.texts...)
@@ -101,7 +102,7 @@ func literalOf(re *syntax.Regexp) (literals, bool) {
 }
 
 // foldable returns the longest part of a text whose case folds within ASCII: k
-// and s have relatives elsewhere in Unicode.
+// and s also fold to runes outside ASCII.
 func foldable(text []rune) []rune {
 	var best []rune
 	start := 0
@@ -129,45 +130,45 @@ func lower(text []byte) []byte {
 }
 
 // literalSearch finds the literals in one text after the other, from left to
-// right. For each literal it looks for the byte of it that is rarest in the
-// first text, which the processor does fast, and compares there.
+// right. For each literal it looks for the byte that is rarest in the first text,
+// with the fast bytes.IndexByte, and compares the literal there.
 type literalSearch struct {
 	literals
 	text []byte
-	seek []seeker
+	seek []literalSeeker
 }
 
-// seeker looks for one literal.
-type seeker struct {
-	rare  int     // the offset in the literal of the byte that is looked for
+// literalSeeker looks for one literal.
+type literalSeeker struct {
+	rare  int     // offset in the literal of its rarest byte
 	cases [2]byte // that byte, in both cases if they differ
-	ahead [2]int  // where it stands next, for each case
-	next  int     // where the literal stands next
-	spent int     // candidates that were none, in this text
+	ahead [2]int  // next position of that byte, for each case
+	next  int     // next position of the literal
+	wrong int     // candidates in this text that were not the literal
 }
 
 const (
-	nowhere  = int(^uint(0) >> 1) // a position after every text
-	rareText = 32 << 10           // how much text decides which bytes are rare
+	nowhere    = math.MaxInt // a position after every text
+	rareSample = 32 << 10    // bytes of text that decide which bytes are rare
 )
 
-// reset begins with another text.
+// reset starts with another text.
 func (s *literalSearch) reset(text []byte) {
 	s.text = text
 	if s.seek == nil {
 		s.chooseRare(text)
 	}
 	for i := range s.seek {
-		s.seek[i].ahead, s.seek[i].next, s.seek[i].spent = [2]int{-1, -1}, -1, 0
+		s.seek[i].ahead, s.seek[i].next, s.seek[i].wrong = [2]int{-1, -1}, -1, 0
 	}
 }
 
 func (s *literalSearch) chooseRare(text []byte) {
 	var count [256]int
-	for _, c := range text[:min(len(text), rareText)] {
+	for _, c := range text[:min(len(text), rareSample)] {
 		count[c]++
 	}
-	s.seek = make([]seeker, len(s.texts))
+	s.seek = make([]literalSeeker, len(s.texts))
 	for i, literal := range s.texts {
 		best := -1
 		for at, c := range literal {
@@ -184,7 +185,7 @@ func (s *literalSearch) chooseRare(text []byte) {
 	}
 }
 
-// otherCase returns the upper case of a letter if that matches too, or else c.
+// otherCase returns the upper case of a letter if it matches too, otherwise c.
 func (s *literalSearch) otherCase(c byte) byte {
 	if s.fold && 'a' <= c && c <= 'z' {
 		return c - 'a' + 'A'
@@ -192,8 +193,8 @@ func (s *literalSearch) otherCase(c byte) byte {
 	return c
 }
 
-// from returns the first place at or after p where a literal stands, or -1. p
-// must not decrease until reset.
+// from returns the first position of a literal at or after p, or -1. p must not
+// decrease until reset.
 func (s *literalSearch) from(p int) int {
 	first := nowhere
 	for i := range s.seek {
@@ -209,8 +210,8 @@ func (s *literalSearch) from(p int) int {
 	return first
 }
 
-// find looks for one literal from p on.
-func (s *literalSearch) find(k *seeker, literal []byte, p int) int {
+// find looks for one literal at or after p.
+func (s *literalSearch) find(k *literalSeeker, literal []byte, p int) int {
 	for {
 		at := k.candidate(s.text, p+k.rare)
 		if at == nowhere {
@@ -221,7 +222,7 @@ func (s *literalSearch) find(k *seeker, literal []byte, p int) int {
 			return start
 		}
 		p = start + 1
-		if k.spent++; !s.fold && k.spent > 64+start/16 { // not rare here
+		if k.wrong++; !s.fold && k.wrong > 64+start/16 { // the byte is not rare here
 			if i := bytes.Index(s.text[p:], literal); i >= 0 {
 				return p + i
 			}
@@ -230,8 +231,8 @@ func (s *literalSearch) find(k *seeker, literal []byte, p int) int {
 	}
 }
 
-// candidate returns the next place at or after p of the rare byte, or nowhere.
-func (k *seeker) candidate(text []byte, p int) int {
+// candidate returns the next position of the rare byte at or after p, or nowhere.
+func (k *literalSeeker) candidate(text []byte, p int) int {
 	for i, c := range k.cases {
 		if i == 1 && c == k.cases[0] {
 			return k.ahead[0]
