@@ -42,7 +42,7 @@ func TestFileAppends(t *testing.T) {
 		}
 	}
 	send("one\nline")
-	// A crash left half a line behind.
+	// A crash left an incomplete line.
 	file, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -90,19 +90,21 @@ func TestFileFailureIsAnError(t *testing.T) {
 		t.Skip("no /dev/full here")
 	}
 	if err := NewFile("/dev/full").Send(t.Context(), Notification{Text: "a"}); err == nil {
-		t.Error("a full device took it")
+		t.Error("no error from a full device")
 	}
 }
 
-// Each kind takes the settings that help and errors say it has, and no others; and
-// what is a secret there is one.
-func TestKindsAreAsTheySay(t *testing.T) {
+// Each kind accepts exactly the settings in its help, and a setting with a * only
+// as a secret.
+func TestKindsMatchTheirHelp(t *testing.T) {
 	parenthesis := regexp.MustCompile(` \([^)]*\)`)
 	settings := map[string][]string{}
+	opens := map[string]func(*options) (Channel, error){}
 	var all []string
 	for _, k := range kinds {
 		if k.name != "file" && k.settings != "" {
 			settings[k.name] = strings.Split(parenthesis.ReplaceAllString(k.settings, ""), ", ")
+			opens[k.name] = k.open
 			all = append(all, settings[k.name]...)
 		}
 	}
@@ -115,10 +117,10 @@ func TestKindsAreAsTheySay(t *testing.T) {
 				o.values[strings.TrimSuffix(other, "*")] = "file:x"
 			}
 			o.values[bare] = "x"
-			_, _ = openKind(kind, o) // what it needs is not the question
+			_, _ = opens[kind](o) // only o matters
 			takes := slices.Contains(has, bare) || slices.Contains(has, bare+"*")
 			if got := o.unused() == ""; got != takes {
-				t.Errorf("%s takes %s: %v, the help says %v", kind, bare, got, takes)
+				t.Errorf("%s accepts %s: %v, the help says %v", kind, bare, got, takes)
 			}
 			secret := o.err != nil && strings.HasPrefix(o.err.Error(), bare+" is a secret")
 			if want := slices.Contains(has, bare+"*"); secret != want {
@@ -151,18 +153,18 @@ func TestOpen(t *testing.T) {
 	}
 	for spec, want := range map[string]string{
 		"":                                     "no such kind",
-		"file:":                                "it needs a path",
+		"file:":                                "want a path",
 		"consol":                               "no such kind",
-		"slack":                                "needs the setting url",
+		"slack":                                "the setting url is required",
 		"slack:url=https://x/the-secret":       "url is a secret",
-		"slack:https://x/the-secret":           "want NAME=VALUE,NAME=VALUE behind the colon; known are url",
+		"slack:https://x/the-secret":           "want NAME=VALUE,NAME=VALUE after the colon; known are url",
 		"telegram:token=123:the-secret":        "token is a secret",
 		"telegram:token=env:NONE":              `"NONE" is not set`,
 		"slack:url=file:/none":                 "does not exist",
-		"slack:url=env:TOKEN":                  "not of the form",
+		"slack:url=env:TOKEN":                  "want a URL of the form",
 		"ntfy:url=https://x.example.com,tok=1": "unknown settings: tok; known are url, token",
 		"console:color=never":                  "unknown settings: color; it has none",
-		"webhook:ulr=https://x,the-secret-that-was-cut=1":            "unknown settings: (one that is no name), ulr; known are url, secret",
+		"webhook:ulr=https://x,the-secret-that-was-cut=1":            "unknown settings: (an invalid name), ulr; known are url, secret",
 		"webhook:url=https://x.example.com,secret=env:TOKEN":         "whsec_",
 		"gotify:url=https://x,token=the-secret":                      "token is a secret",
 		"http:url=https://x,template=/none":                          "does not exist",

@@ -12,19 +12,20 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// Console writes notifications to a terminal, or to whatever w is.
+// Console writes notifications to a terminal or another writer.
 type Console struct {
 	mu sync.Mutex
 	w  io.Writer
 }
 
-// NewConsole returns a channel that writes to w, in one piece per notification.
+// NewConsole returns a channel that calls w.Write once per notification.
 func NewConsole(w io.Writer) *Console { return &Console{w: w} }
 
-// Send writes n. Nothing in it can change what the terminal shows elsewhere, and
-// its lines are moved in below the first, so that none looks like one of the log.
+// Send writes n without control characters, so that it cannot change the rest of
+// the terminal. It indents all lines but the first, so that none looks like a line
+// of the log.
 func (c *Console) Send(_ context.Context, n Notification) error {
-	text := heading(n) + "\n" + indent(ends(strings.TrimRight(tools.Escape(n.Text), "\n"))) + "\n"
+	text := heading(n) + "\n" + indent(shorten(strings.TrimRight(tools.Escape(n.Text), "\n"))) + "\n"
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, err := io.WriteString(c.w, text); err != nil {
@@ -33,11 +34,11 @@ func (c *Console) Send(_ context.Context, n Notification) error {
 	return nil
 }
 
-// subSession is the session of a sub-agent that a session of the user started.
-// One deeper has a hash instead of the name, which begins with h_.
+// subSession matches the session of a sub-agent that a user's session started. A
+// deeper one contains a hash, which begins with h_, instead of the user's session.
 var subSession = regexp.MustCompile(`^sub/([A-Za-z0-9_-]{1,64})/[A-Za-z0-9_-]{1,64}$`)
 
-// heading says in one line where a notification comes from.
+// heading returns the source of a notification in one line.
 func heading(n Notification) string {
 	parts := []string{"»"}
 	if n.IsError {
@@ -60,33 +61,33 @@ func heading(n Notification) string {
 	return strings.Join(parts, " ")
 }
 
-// consoleLines and consoleBytes bound what the console shows of a notification at
-// each end: it is watched, and a long one would bury the others.
+// consoleLines and consoleBytes limit the head and the tail of a notification on
+// the console, so that a long one does not scroll the others away.
 const (
 	consoleLines = 10
 	consoleBytes = 4 << 10
 )
 
-// leftOutHere has no number: a tool, or the way through the bus, may have left out
-// more of the text before it came here.
-const leftOutHere = "[... what stands between is not shown here ...]"
+// omitted contains no number, because the tool or the bus may have cut the text
+// before.
+const omitted = "[... the middle is not shown here ...]"
 
-// ends leaves out the middle of a long text, and says so.
-func ends(text string) string {
+// shorten replaces the middle of a long text.
+func shorten(text string) string {
 	from, to := headEnd(text), tailStart(text)
-	if to-from <= len(leftOutHere) {
+	if to-from <= len(omitted) {
 		return text
 	}
-	return strings.TrimSuffix(text[:from], "\n") + "\n" + leftOutHere + "\n" + text[to:]
+	return strings.TrimSuffix(text[:from], "\n") + "\n" + omitted + "\n" + text[to:]
 }
 
-// headEnd returns where the part of a text ends that is shown before its middle.
+// headEnd returns the end of the head of a text.
 func headEnd(text string) int {
 	end := 0
 	for range consoleLines {
 		next := strings.IndexByte(text[end:], '\n') + 1
 		if next == 0 || end+next > consoleBytes {
-			// A line that does not fit is shown as far as it does.
+			// Show the part of the line that fits.
 			end = min(len(text), consoleBytes)
 			for end < len(text) && !utf8.RuneStart(text[end]) {
 				end--
@@ -98,7 +99,7 @@ func headEnd(text string) int {
 	return end
 }
 
-// tailStart returns where the part begins that is shown after the middle.
+// tailStart returns the start of the tail of a text.
 func tailStart(text string) int {
 	start := len(text)
 	for range consoleLines {

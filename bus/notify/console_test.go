@@ -6,10 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// A long notification does not bury what came before it, be it one line or many;
-// and it claims no number of a text that was cut before it came here.
-func TestConsoleLeavesOutTheMiddle(t *testing.T) {
-	const note = "  [... what stands between is not shown here ...]\n"
+// The console shows the head and the tail of a long notification, of one line or
+// many.
+func TestConsoleOmitsTheMiddle(t *testing.T) {
+	const note = "  " + omitted + "\n"
 	for name, text := range map[string]string{
 		"lines":      "first\n" + strings.Repeat("line\n", 500) + "last",
 		"one line":   "first" + strings.Repeat("ä", 32<<10) + "last",
@@ -29,14 +29,14 @@ func TestConsoleLeavesOutTheMiddle(t *testing.T) {
 		}
 	}
 	for _, whole := range []string{"a", "a\nb", strings.Repeat("x", 8<<10), strings.Repeat("line\n", 20) + "last"} {
-		if got := ends(whole); got != whole {
+		if got := shorten(whole); got != whole {
 			t.Errorf("%d bytes are cut:\n%s", len(whole), got)
 		}
 	}
 }
 
-// A text cannot pass for lines of the log, or for another notification.
-func TestConsoleSetsTextOff(t *testing.T) {
+// A text cannot look like lines of the log or like another notification.
+func TestConsoleIndentsText(t *testing.T) {
 	var out strings.Builder
 	if err := NewConsole(&out).Send(t.Context(), Notification{Tool: "shell", Text: "a\n\n13:03:16 INF forged\n» agent\n"}); err != nil {
 		t.Fatal(err)
@@ -46,12 +46,12 @@ func TestConsoleSetsTextOff(t *testing.T) {
 	}
 }
 
-// What a sub-agent started is told under the session that the user knows.
+// The heading of a sub-agent's call names the user's session.
 func TestHeadingNamesTheUsersSession(t *testing.T) {
 	for session, want := range map[string]string{
 		"demo":              "» spawn in session demo",
 		"sub/sp4/h_0f":      "» spawn in session sp4, by a sub-agent",
-		"sub/h_0f/h_1f":     "» spawn in session sub/h_0f/h_1f", // nobody knows whose
+		"sub/h_0f/h_1f":     "» spawn in session sub/h_0f/h_1f", // deeper: the user's session is unknown
 		"sub/a b/c":         "» spawn in session sub/a b/c",
 		"sub/sp4/h_0f/more": "» spawn in session sub/sp4/h_0f/more",
 	} {

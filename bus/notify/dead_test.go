@@ -8,10 +8,9 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 )
 
-// A tick that is given up on has no result; its owner is told all the same. A
-// call's result tells of it, so its letter does not. A letter that cannot be
-// read makes no other one.
-func TestOwnersAreToldOfDeadTicks(t *testing.T) {
+// A dead tick has no result, so its dead letter causes a notification. The dead
+// letter of a call causes none. An invalid dead letter causes no other one.
+func TestOwnersAreNotifiedOfDeadTicks(t *testing.T) {
 	b := bustest.New(t)
 	console, log := newRecorder(), newRecorder()
 	letter := func(kind, name, subject, body string) {
@@ -29,10 +28,10 @@ func TestOwnersAreToldOfDeadTicks(t *testing.T) {
 	n := log.next(t)
 	if n.Kind != KindDead || n.Session != "alice" || n.ChatID != "7" || !n.IsError ||
 		n.Text != "The cron job report did not run: delivered 6 times; see worker dead show 5" {
-		t.Errorf("told %+v", n)
+		t.Errorf("got %+v", n)
 	}
 	if n := console.next(t); !strings.Contains(n.Text, "The heartbeat job main did not run") || n.Session != "heartbeat-main" {
-		t.Errorf("told %+v", n)
+		t.Errorf("got %+v", n)
 	}
 	stream, err := b.JetStream().Stream(t.Context(), b.StreamName("DEAD"))
 	if err != nil {
@@ -42,6 +41,6 @@ func TestOwnersAreToldOfDeadTicks(t *testing.T) {
 		t.Errorf("%d dead letters, want 6", n)
 	}
 	if len(console.got)+len(log.got) != 0 {
-		t.Error("more was told")
+		t.Error("unexpected notifications")
 	}
 }

@@ -8,29 +8,29 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// onceHeader marks the notifications that this package put into the outbox:
-// their ID is that of what they tell, so that a second one is a copy. It comes
-// when an event is routed again after the stream forgot the key, which is 10
-// minutes later, or after a restart of the server: what is delivered is off the
-// stream, and its key with it. Clients may use an id twice and mean it.
+// onceHeader marks the notifications that this package put into the outbox. Their
+// ID comes from the event, so a second notification with the same ID is a copy.
+// The stream's own deduplication does not find a copy if the event is routed
+// again after more than 10 minutes or after a restart of the server. Clients may
+// use an ID twice on purpose.
 const onceHeader = "Stevedore-Once"
 
-// delivered reports whether the channel took the notification before. Only a
-// process that dies between Send and setDelivered sends it again. Where nobody
-// can say, it is sent: better twice than never.
+// delivered reports whether the channel already accepted the notification. If
+// the lookup fails, it returns false: a copy is better than a loss. A process
+// that ends between Send and setDelivered also causes a copy.
 func (n *Notifier) delivered(ctx context.Context, d *bus.Delivery, notification Notification) bool {
 	if d.Header(onceHeader) == "" {
 		return false
 	}
-	took, err := n.bus.Delivered(ctx, notification.Channel, tools.Token(notification.ID))
+	delivered, err := n.bus.Delivered(ctx, notification.Channel, tools.Token(notification.ID))
 	if err != nil {
-		n.log.Warn().Err(err).Str("channel", notification.Channel).Msg("this may be a copy; it is delivered all the same")
+		n.log.Warn().Err(err).Str("channel", notification.Channel).Msg("cannot look up whether this notification was delivered; delivering it")
 	}
-	return took
+	return delivered
 }
 
-// setDelivered remembers it for longer than a copy can come: it may be made as
-// late as MaxAge, and wait for its channel as long as GiveUp.
+// setDelivered records the delivery for as long as a copy can appear: the event
+// may be routed until MaxAge, and the copy may wait for its channel until GiveUp.
 func (n *Notifier) setDelivered(ctx context.Context, d *bus.Delivery, notification Notification) {
 	if d.Header(onceHeader) == "" {
 		return
@@ -38,6 +38,6 @@ func (n *Notifier) setDelivered(ctx context.Context, d *bus.Delivery, notificati
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	if err := n.bus.SetDelivered(ctx, notification.Channel, tools.Token(notification.ID), n.cfg.MaxAge+n.cfg.GiveUp+time.Hour); err != nil {
-		n.log.Warn().Err(err).Str("channel", notification.Channel).Msg("a copy of this notification would be delivered as well")
+		n.log.Warn().Err(err).Str("channel", notification.Channel).Msg("cannot record the delivery; a copy would be delivered too")
 	}
 }

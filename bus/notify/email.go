@@ -18,25 +18,24 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// EmailConfig describes an e-mail channel. Host, From and To are needed.
+// EmailConfig configures an e-mail channel. Host, From and To are required.
 type EmailConfig struct {
-	// Host is HOST:PORT of the SMTP server; the port is 587 by default, 465
-	// with TLS "ssl".
+	// Host is HOST:PORT of the SMTP server. The default port is 587, or 465 with
+	// TLS "ssl".
 	Host string
 	// TLS is "starttls" (default; the server must offer it), "ssl" or "none".
-	// Without TLS no password is sent.
+	// Without TLS, the channel sends no password.
 	TLS string
-	// User and Password log in, if set.
+	// User and Password are the login. Empty means no login.
 	User, Password string
-	// From is the sender's address, To those of the readers. A notification may
-	// choose among them by its chat id, and nobody else: calls come from
-	// anybody.
+	// From is the sender, To the recipients. The ChatID of a notification selects
+	// one of them. Other recipients are refused, since any client can set a ChatID.
 	From string
 	To   []string
 }
 
 // Email sends notifications by SMTP. The Message-ID is the same for every
-// attempt, so that mail systems that look at it show a notification once.
+// attempt, so that mail systems which check it show a notification once.
 type Email struct {
 	cfg     EmailConfig
 	host    string
@@ -49,7 +48,7 @@ type Email struct {
 func NewEmail(cfg EmailConfig) (*Email, error) {
 	e := &Email{
 		cfg: cfg, opts: []gomail.Option{gomail.WithTimeout(sendTimeout)},
-		// As a login says it, too.
+		// The last one is the argument of AUTH PLAIN.
 		secrets: secretsOf(nil, cfg.Password, "\x00"+cfg.User+"\x00"+cfg.Password),
 	}
 	port := 587
@@ -57,7 +56,7 @@ func NewEmail(cfg EmailConfig) (*Email, error) {
 	case "", "starttls":
 		e.opts = append(e.opts, gomail.WithTLSPolicy(gomail.TLSMandatory))
 	case "ssl":
-		// We dial with TLS ourselves; go-mail then finds the connection secure.
+		// dial uses TLS, so go-mail treats the connection as secure.
 		port = 465
 		e.opts = append(e.opts, gomail.WithTLSPolicy(gomail.TLSOpportunistic))
 	case "none":
@@ -77,7 +76,7 @@ func NewEmail(cfg EmailConfig) (*Email, error) {
 		e.opts = append(e.opts, gomail.WithSMTPAuth(gomail.SMTPAuthAutoDiscover), gomail.WithUsername(cfg.User), gomail.WithPassword(cfg.Password))
 	}
 	if len(cfg.To) == 0 {
-		return nil, errors.New("email: nobody to send to")
+		return nil, errors.New("email: want at least one recipient")
 	}
 	for _, address := range append([]string{cfg.From}, cfg.To...) {
 		if _, err := mail.ParseAddress(address); err != nil {
@@ -90,7 +89,7 @@ func NewEmail(cfg EmailConfig) (*Email, error) {
 	return e, nil
 }
 
-// Send sends n as one mail of plain text.
+// Send sends n as one plain text mail.
 func (e *Email) Send(ctx context.Context, n Notification) error {
 	to := e.cfg.To
 	if n.ChatID != "" {
@@ -107,13 +106,13 @@ func (e *Email) Send(ctx context.Context, n Notification) error {
 	m.SetDateWithValue(n.At)
 	m.SetMessageIDWithValue(tools.Token(n.ID) + "@stevedore." + e.host)
 	m.SetGenHeader("Auto-Submitted", "auto-generated")
-	m.SetBodyString(gomail.TypeTextPlain, chatText(n, false).readable().text+"\n")
+	m.SetBodyString(gomail.TypeTextPlain, chatText(n, false).plain().text+"\n")
 
-	// go-mail leaves the connection open when the greeting or login fails.
+	// go-mail leaves the connection open if the greeting or login fails.
 	var raw net.Conn
 	defer func() {
 		if raw != nil {
-			_ = raw.Close() // the mail was taken by then, or was not
+			_ = raw.Close() // the outcome is already known
 		}
 	}()
 	client, err := gomail.NewClient(e.host, append(slices.Clone(e.opts), gomail.WithDialContextFunc(func(ctx context.Context, network, address string) (_ net.Conn, err error) {
@@ -125,12 +124,12 @@ func (e *Email) Send(ctx context.Context, n Notification) error {
 	}
 	connection, err := client.DialToSMTPClientWithContext(ctx)
 	if err != nil {
-		return e.verdict(err)
+		return e.classify(err)
 	}
 	if err := client.SendWithSMTPClient(connection, m); err != nil {
-		return e.verdict(err)
+		return e.classify(err)
 	}
-	_ = client.CloseWithSMTPClient(connection) // whatever the farewell brings, the mail was taken
+	_ = client.CloseWithSMTPClient(connection) // the server already accepted the mail
 	return nil
 }
 
@@ -141,12 +140,9 @@ func (e *Email) dial(ctx context.Context, network, address string) (net.Conn, er
 	return (&net.Dialer{}).DialContext(ctx, network, address)
 }
 
-// verdict tells what may heal, 4xx by the protocol, from what will not, 5xx.
-func (e *Email) verdict(err error) error {
-	if err == nil {
-		return nil
-	}
-	told := fmt.Errorf("send by %s: %s", e.host, e.secrets.hide(err.Error()))
+// classify turns an error with a 5xx reply into a rejection.
+func (e *Email) classify(err error) error {
+	safe := fmt.Errorf("send by %s: %s", e.host, e.secrets.hide(err.Error()))
 	code := 0
 	if reply, ok := errors.AsType[*textproto.Error](err); ok {
 		code = reply.Code
@@ -155,7 +151,7 @@ func (e *Email) verdict(err error) error {
 		code = failed.ErrorCode()
 	}
 	if code >= 500 && code < 600 {
-		return bus.Reject("refused_"+strconv.Itoa(code), told)
+		return bus.Reject("refused_"+strconv.Itoa(code), safe)
 	}
-	return told
+	return safe
 }

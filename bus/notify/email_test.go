@@ -16,7 +16,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 )
 
-// smtpServer takes mail as RFC 5321 says, and refuses where it is told to.
+// smtpServer accepts mail as in RFC 5321, except for the commands in refuse.
 type smtpServer struct {
 	addr   string
 	refuse map[string]string // command to reply, used once
@@ -119,7 +119,7 @@ func newEmail(t *testing.T, s *smtpServer) *Email {
 }
 
 func TestEmailSends(t *testing.T) {
-	s := newSMTP(t, map[string]string{"QUIT": ""}) // the farewell fails; the mail is sent all the same
+	s := newSMTP(t, map[string]string{"QUIT": ""}) // QUIT fails after the server accepted the mail
 	e := newEmail(t, s)
 	n := Notification{ID: "result.s.c", Tool: "shell\r\nBcc: evil@example.com", Text: "line one\n.\nline two ü", At: time.Now()}
 	for range 2 {
@@ -159,7 +159,7 @@ func messageID(mail string) string {
 	return id
 }
 
-func TestEmailVerdicts(t *testing.T) {
+func TestEmailClassifies(t *testing.T) {
 	for _, test := range []struct{ command, reply, want string }{
 		{"RCPT", "550 no such user", "refused_550"},
 		{"RCPT", "451 try later", "again"},
@@ -183,9 +183,9 @@ func TestEmailVerdicts(t *testing.T) {
 	}
 	s := newSMTP(t, nil)
 	if code, _ := bus.Rejected(newEmail(t, s).Send(t.Context(), Notification{Text: "x", ChatID: "victim@example.com"})); code != "refused_recipient" {
-		t.Errorf("to a stranger: %q", code)
+		t.Errorf("to another address: %q", code)
 	}
-	// A password goes nowhere without TLS.
+	// The channel sends no password without TLS.
 	for _, tls := range []string{"none", "starttls"} {
 		e, err := NewEmail(EmailConfig{Host: s.addr, TLS: tls, User: "me", Password: "hook-secret-key", From: "a@example.com", To: []string{"b@example.com"}})
 		if err != nil {
@@ -202,7 +202,7 @@ func TestEmailVerdicts(t *testing.T) {
 	}
 }
 
-// With TLS from the start, the login goes through it.
+// With TLS "ssl", the login is encrypted.
 func TestEmailLogsInOverTLS(t *testing.T) {
 	certified := httptest.NewTLSServer(nil) // for its certificate
 	t.Cleanup(certified.Close)

@@ -13,17 +13,16 @@ import (
 )
 
 // File appends notifications to a file: as lines of JSON if its name ends in
-// .jsonl, else as text, indented below a line that says where it comes from. A
-// notification is on disk when Send returns. The file may be moved away at any
-// time.
+// .jsonl, otherwise as indented text below a line with the source. A notification
+// is on disk when Send returns. The file may be moved at any time.
 type File struct{ path string }
 
-// NewFile returns a channel that appends to the file at path, which is created
-// when it is needed, for its owner's eyes only.
+// NewFile returns a channel that appends to the file at path. Send creates the
+// file with mode 0600.
 func NewFile(path string) *File { return &File{path: path} }
 
-// Send appends n. After a crash in between it is there twice, at worst behind
-// half a line.
+// Send appends n. After a crash, the file may contain n twice, the first time
+// incomplete.
 func (f *File) Send(_ context.Context, n Notification) error {
 	line, err := f.format(n)
 	if err != nil {
@@ -43,7 +42,7 @@ func (f *File) format(n Notification) ([]byte, error) {
 	return fmt.Appendf(nil, "[%s] %s\n%s\n\n", n.At.Local().Format(time.DateTime), heading(n), indent(tools.Escape(n.Text))), nil
 }
 
-// indent moves the lines of a text in, so that none of them looks like the first
+// indent indents the lines of a text, so that none of them looks like the first
 // line of another notification.
 func indent(text string) string {
 	return "  " + strings.ReplaceAll(text, "\n", "\n  ")

@@ -22,7 +22,7 @@ type HTTP struct {
 	header   http.Header
 	shape    shape
 	template string
-	sent     progress
+	sent     partsSent
 }
 
 // shape is the format that a service expects.
@@ -31,72 +31,65 @@ type shape struct {
 	// body returns the value of the JSON body. If it is nil, the body is the
 	// text, and the title goes into the header Title.
 	body func(m message) any
-	// markdown says that the service shows Markdown by itself. write, if not
-	// nil, writes the text in the service's own markup. With neither, Markdown
-	// becomes plain text.
+	// markdown means that the service shows Markdown. write, if not nil, writes
+	// the text in the service's own markup. With neither, Markdown becomes plain
+	// text.
 	markdown bool
 	write    func(styled) string
-	// plain, if not nil, escapes a text that is not Markdown for a service that
-	// would read it as such.
-	plain func(string) string
-	// neutral takes what the service acts on out of the text.
-	neutral func(string) string
-	limit   int
-	measure unit
-	// Where the credential goes: header, and what stands before it.
+	// escape, if not nil, escapes a text that is not Markdown, for a service that
+	// reads any text as Markdown.
+	escape func(string) string
+	// mentions, if not nil, disables the mentions of the service.
+	mentions func(string) string
+	limit    int
+	measure  unit
+	// tokenHeader is the header of the credential, tokenPrefix its start.
 	tokenHeader, tokenPrefix string
 	// path is appended to the URL.
 	path string
-	// secretURL says that who knows the URL can post.
+	// secretURL means that the URL contains the credential.
 	secretURL bool
 }
 
-// shapeOf returns a preset, as the services document them (limits as of 2026;
-// those of Slack and ntfy are the ones from which on text is cut or attached).
-func shapeOf(preset string) (shape, bool) {
-	const isJSON = "application/json"
-	type object map[string]any
-	switch preset {
-	case "slack":
-		return shape{contentType: isJSON, body: func(m message) any { return object{"text": m.Text, "unfurl_links": false, "mrkdwn": m.Markdown} },
-			write: writeSlack, limit: 4000, measure: inRunes, secretURL: true}, true
-	case "discord":
-		return shape{contentType: isJSON, body: func(m message) any { return object{"content": m.Text, "allowed_mentions": object{"parse": []string{}}} },
-			markdown: true, plain: escapeMarkdown, limit: 2000, measure: inUTF16, secretURL: true}, true
-	case "mattermost":
-		return shape{contentType: isJSON, body: func(m message) any { return object{"text": m.Text} },
-			markdown: true, plain: escapeMattermost, neutral: neutralMentions, limit: 16000, measure: inRunes, secretURL: true}, true
-	case "ntfy":
-		return shape{contentType: "text/plain; charset=utf-8",
-			limit: 4096, measure: inBytes, tokenHeader: "Authorization", tokenPrefix: "Bearer "}, true
-	case "gotify":
-		return shape{contentType: isJSON, body: gotifyBody,
-			markdown: true, limit: 16384, measure: inBytes, tokenHeader: "X-Gotify-Key", path: "/message"}, true
-	case "http":
-		return shape{contentType: isJSON, body: func(m message) any {
-			return object{"title": m.Title, "text": m.Text, "is_error": m.IsError, "session": m.Session}
-		},
-			markdown: true, limit: 1 << 20, measure: inBytes, tokenHeader: "Authorization", tokenPrefix: "Bearer "}, true
-	}
-	return shape{}, false
+// shapes are the presets, as the services document them in 2026. Above the limits
+// of Slack and ntfy, the service cuts the text or makes it an attachment.
+var shapes = map[string]shape{
+	"slack": {contentType: "application/json", body: func(m message) any { return object{"text": m.Text, "unfurl_links": false, "mrkdwn": m.Markdown} },
+		write: writeSlack, limit: 4000, measure: inRunes, secretURL: true},
+	"discord": {contentType: "application/json", body: func(m message) any { return object{"content": m.Text, "allowed_mentions": object{"parse": []string{}}} },
+		markdown: true, escape: escapeMarkdown, limit: 2000, measure: inUTF16, secretURL: true},
+	"mattermost": {contentType: "application/json", body: func(m message) any { return object{"text": m.Text} },
+		markdown: true, escape: escapeMattermost, mentions: disableMentions, limit: 16000, measure: inRunes, secretURL: true},
+	"ntfy": {contentType: "text/plain; charset=utf-8",
+		limit: 4096, measure: inBytes, tokenHeader: "Authorization", tokenPrefix: "Bearer "},
+	"gotify": {contentType: "application/json", body: gotifyBody,
+		markdown: true, limit: 16384, measure: inBytes, tokenHeader: "X-Gotify-Key", path: "/message"},
+	"http": {contentType: "application/json", body: httpBody,
+		markdown: true, limit: 1 << 20, measure: inBytes, tokenHeader: "Authorization", tokenPrefix: "Bearer "},
+}
+
+type object map[string]any
+
+func httpBody(m message) any {
+	return object{"title": m.Title, "text": m.Text, "is_error": m.IsError, "session": m.Session}
 }
 
 func gotifyBody(m message) any {
-	body := map[string]any{"title": m.Title, "message": m.Text}
+	body := object{"title": m.Title, "message": m.Text}
 	if m.IsError {
 		body["priority"] = 8 // otherwise, the application's default applies
 	}
 	if m.Markdown {
-		body["extras"] = json.RawMessage(`{"client::display":{"contentType":"text/markdown"}}`)
+		body["extras"] = object{"client::display": object{"contentType": "text/markdown"}}
 	}
 	return body
 }
 
-// HTTPConfig describes an HTTP channel.
+// HTTPConfig configures an HTTP channel.
 type HTTPConfig struct {
-	// URL to post to; for some services a secret.
+	// URL to post to. For some services, it is a secret.
 	URL string
-	// Token is a credential, for services that want one.
+	// Token is the credential of services that require one.
 	Token string
 	// Template replaces the preset's body. {{NAME}} is replaced by a value, escaped
 	// for a JSON string or a form if the content type is one, and {{json NAME}} by
@@ -113,23 +106,22 @@ type message struct {
 	IsError, Markdown              bool
 }
 
-// NewHTTP returns a channel for a preset: slack, discord, mattermost, ntfy,
-// gotify, or http.
+// NewHTTP returns a channel for a preset, which is a key of shapes.
 func NewHTTP(preset string, cfg HTTPConfig) (*HTTP, error) {
-	s, ok := shapeOf(preset)
+	s, ok := shapes[preset]
 	if !ok {
-		return nil, fmt.Errorf("channel %q: no preset of that name", preset)
+		return nil, fmt.Errorf("no preset %q", preset)
 	}
 	post, err := newPoster(strings.TrimSuffix(cfg.URL, "/")+s.path, cfg.Token, cfg.URL)
 	if err != nil {
 		return nil, fmt.Errorf("channel %s: %w", preset, err)
 	}
-	if !s.secretURL { // then its path is no secret, and helps to find a mistake
+	if !s.secretURL { // errors may show the path, which helps to find a mistake
 		u, err := url.Parse(cfg.URL)
 		if err != nil {
-			return nil, fmt.Errorf("channel %s: the URL cannot be read", preset) // newPoster read it
+			return nil, fmt.Errorf("channel %s: invalid URL", preset)
 		}
-		credentials := append(words.FindAllString(cfg.Template, -1), cfg.Token)
+		credentials := append(possibleSecret.FindAllString(cfg.Template, -1), cfg.Token)
 		if cfg.Token != "" {
 			credentials = append(credentials, s.tokenPrefix+cfg.Token)
 		}
@@ -151,33 +143,33 @@ func NewHTTP(preset string, cfg HTTPConfig) (*HTTP, error) {
 	return h, nil
 }
 
-// Send posts n, in as many parts as the service needs.
+// Send posts n in one or more messages.
 func (h *HTTP) Send(ctx context.Context, n Notification) error {
 	all := chatText(n, h.shape.markdown)
 	if h.shape.write == nil {
-		all = all.readable()
+		all = all.plain()
 	}
-	plain, measure := h.shape.plain, h.shape.measure
+	escape, measure := h.shape.escape, h.shape.measure
 	if n.Format == FormatMarkdown {
-		plain = nil
+		escape = nil
 	}
-	if plain != nil {
+	if escape != nil {
 		measure = escaped(measure)
 	}
 	parts := all.split(h.shape.limit, measure)
 	if len(parts) > 1 && h.shape.markdown && n.Format == FormatMarkdown {
-		parts = wholeFences(all.split(h.shape.limit-fenceRoom, h.shape.measure))
+		parts = closeFences(all.split(h.shape.limit-fenceReserve, h.shape.measure))
 	}
 	return sendParts(&h.sent, n.ID, parts, func(part styled) error {
 		text := part.text
 		if h.shape.write != nil {
 			text = h.shape.write(part)
 		}
-		if plain != nil {
-			text = plain(text)
+		if escape != nil {
+			text = escape(text)
 		}
-		if h.shape.neutral != nil {
-			text = h.shape.neutral(text)
+		if h.shape.mentions != nil {
+			text = h.shape.mentions(text)
 		}
 		m := message{Title: title(n), Text: text, Session: clean(n.Session), Tool: clean(n.Tool), ID: headerID(n.ID), IsError: n.IsError, Markdown: n.Format == FormatMarkdown}
 		body, err := h.render(m)
@@ -202,7 +194,7 @@ func (h *HTTP) render(m message) ([]byte, error) {
 	return json.Marshal(h.shape.body(m))
 }
 
-// title says in a few words what a notification is about.
+// title returns a short title of a notification.
 func title(n Notification) string {
 	name := tools.Excerpt(tools.EscapeLine(n.Tool), 60)
 	switch {
@@ -214,15 +206,15 @@ func title(n Notification) string {
 	return name
 }
 
-// chatText is the text of n for people who chat: nothing of it is hidden. Where
-// the chat shows no Markdown by itself, it becomes styled text.
+// chatText returns the text of n without invisible characters. It parses Markdown
+// into styled text, except for services that show Markdown.
 func chatText(n Notification, showsMarkdown bool) styled {
 	text := styled{text: clean(n.Text)}
 	if strings.TrimSpace(text.text) == "" {
 		text.text = "(a message without visible text)"
 	}
 	if n.Format == FormatMarkdown && !showsMarkdown {
-		text = readMarkdown(text.text)
+		text = parseMarkdown(text.text)
 	}
 	if n.IsError {
 		text = styled{text: "⚠ "}.plus(text)
@@ -235,28 +227,27 @@ func chatText(n Notification, showsMarkdown bool) styled {
 
 var massMention = regexp.MustCompile(`(?i)@(all|channel|here|everyone)`)
 
-// neutralMentions breaks the mentions that reach everybody.
-func neutralMentions(text string) string {
+// disableMentions breaks the mentions that notify all members.
+func disableMentions(text string) string {
 	return massMention.ReplaceAllString(text, "@\u200b$1")
 }
 
-// progress remembers how many parts of a notification arrived, so that an
-// attempt after a failure goes on where the last one ended. Notifications come
-// one at a time; a restart forgets.
-type progress struct {
-	id   string
-	sent int
+// partsSent counts the parts of a notification that were sent, so that the next
+// attempt continues after them. It is lost on a restart.
+type partsSent struct {
+	id    string
+	count int
 }
 
-func sendParts[T any](p *progress, id string, parts []T, send func(part T) error) error {
-	if p.id != id {
-		p.id, p.sent = id, 0
+func sendParts[T any](sent *partsSent, id string, parts []T, send func(part T) error) error {
+	if sent.id != id {
+		sent.id, sent.count = id, 0
 	}
-	for p.sent < len(parts) {
-		if err := send(parts[p.sent]); err != nil {
+	for sent.count < len(parts) {
+		if err := send(parts[sent.count]); err != nil {
 			return err
 		}
-		p.sent++
+		sent.count++
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 )
 
-// hook is the other side of an HTTP channel.
+// hook is the receiver of an HTTP channel.
 type hook struct {
 	*httptest.Server
 	mu      sync.Mutex
@@ -59,7 +59,7 @@ func status(code int, header ...string) func(http.ResponseWriter) {
 	}
 }
 
-// hangUp takes the request and answers nothing.
+// hangUp reads the request and closes the connection.
 func hangUp(http.ResponseWriter) { panic(http.ErrAbortHandler) }
 
 const testSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -102,8 +102,8 @@ func TestWebhookIsSigned(t *testing.T) {
 	}
 }
 
-// The outbox, a webhook that fails in every way, and a receiver that drops ids
-// that it has seen: each notification arrives once, in order.
+// If a webhook fails in several ways and the receiver drops known ids, each
+// notification arrives once, in order.
 func TestWebhookIsEffectivelyOnce(t *testing.T) {
 	b := bustest.New(t)
 	h := newHook(t, hangUp, status(500), status(429, "Retry-After", "0.01"))
@@ -136,12 +136,12 @@ func TestWebhookIsEffectivelyOnce(t *testing.T) {
 	}
 }
 
-func TestVerdicts(t *testing.T) {
+func TestClassify(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		answer func(http.ResponseWriter)
 		dead   string // the dead letter's code; empty for another attempt
-		wait   bool   // for as long as the other side says
+		wait   bool   // as long as the receiver asks
 	}{
 		{"403", status(403), "refused_403", false},
 		{"404", status(404), "refused_404", false},
@@ -192,8 +192,8 @@ func TestRetryAfterIsBounded(t *testing.T) {
 		"Thu, 01 Jan 2026 00:00:10 GMT": 10 * time.Second, "Thu, 01 Jan 2099 00:00:00 GMT": time.Hour, "Thu, 01 Jan 1970 00:00:00 GMT": time.Millisecond,
 		"": 0, "soon": 0,
 	} {
-		if got, ok := retryAfter(value, now); got != want || ok != (want > 0) {
-			t.Errorf("retryAfter(%q) = %s, %v, want %s", value, got, ok, want)
+		if got, ok := parseRetryAfter(value, now); got != want || ok != (want > 0) {
+			t.Errorf("parseRetryAfter(%q) = %s, %v, want %s", value, got, ok, want)
 		}
 	}
 }
@@ -209,7 +209,7 @@ func TestPresets(t *testing.T) {
 	} {
 		h := newHook(t)
 		cfg := HTTPConfig{URL: h.URL}
-		if s, _ := shapeOf(preset); s.tokenHeader != "" {
+		if shapes[preset].tokenHeader != "" {
 			cfg.Token = "the-token"
 		}
 		c, err := NewHTTP(preset, cfg)
@@ -274,8 +274,8 @@ func TestTemplates(t *testing.T) {
 	}
 }
 
-// The second of three parts fails: the next attempt goes on with it.
-func TestPartsGoOnAfterAFailure(t *testing.T) {
+// If the second of three parts fails, the next attempt continues with it.
+func TestPartsContinueAfterAFailure(t *testing.T) {
 	h := newHook(t, status(200), status(500))
 	c, err := NewHTTP("discord", HTTPConfig{URL: h.URL})
 	if err != nil {

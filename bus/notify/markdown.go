@@ -16,29 +16,28 @@ import (
 )
 
 const (
-	// markdownPiece is about how much, in bytes, is read at once, because the
-	// time that it takes can grow with the square of it. maxMarkdown is the
-	// most; what cannot be taken apart below that is shown as it is.
+	// markdownPiece is the approximate number of bytes to parse at once, because
+	// the time can grow with their square. A piece that cannot be split below
+	// maxMarkdown bytes is shown unparsed.
 	markdownPiece = 4 << 10
 	maxMarkdown   = 16 << 10
-	// maxCells bounds the tables that a text could make: each row has as many
-	// cells as the widest, which costs minutes where a text is made for it.
+	// maxCells bounds the cells of tables: each row has as many cells as the
+	// widest, so a hostile text could take minutes.
 	maxCells = 50_000
-	// maxDepth is how deep what is quoted or listed may be nested.
+	// maxDepth bounds the nesting of quotes and lists.
 	maxDepth = 12
 )
 
-// markdownParser reads what models write: CommonMark with GitHub's tables,
-// strikethrough and task lists. It is safe for concurrent use.
+// markdownParser parses FormatMarkdown.
 func markdownParser() parser.Parser {
 	return goldmark.New(goldmark.WithExtensions(extension.Table, extension.Strikethrough, extension.TaskList)).Parser()
 }
 
-// readMarkdown reads a clean text. Any text is Markdown, so nothing is refused;
-// what would cost too much, or has no visible text, is shown as it is.
-func readMarkdown(source string) (all styled) {
+// parseMarkdown parses a clean text. It leaves a piece unparsed that would take
+// too long or has no visible text.
+func parseMarkdown(source string) (all styled) {
 	for _, piece := range pieces(source) {
-		s := readPiece(piece)
+		s := parsePiece(piece)
 		if all.text != "" {
 			all = all.plus(styled{text: "\n\n"})
 		}
@@ -47,7 +46,7 @@ func readMarkdown(source string) (all styled) {
 	return all
 }
 
-// pieces cuts a text between its paragraphs, but not within a fence.
+// pieces splits a text between paragraphs, but not within a fence.
 func pieces(source string) (all []string) {
 	var (
 		from, at int
@@ -68,28 +67,27 @@ func pieces(source string) (all []string) {
 	return append(all, source[from:])
 }
 
-func readPiece(source string) (s styled) {
-	asItIs := styled{text: source}.trimmed()
+func parsePiece(source string) (s styled) {
+	unparsed := styled{text: source}.trimmed()
 	if len(source) > maxMarkdown || cells(source) > maxCells || strings.Contains(source, strings.Repeat(">", maxDepth+1)) {
-		return asItIs
+		return unparsed
 	}
-	// The parser reads what anybody wrote; the notification is worth more than
-	// its looks.
+	// If a hostile text makes the parser panic, the user still gets the text.
 	defer func() {
 		if recover() != nil || strings.TrimSpace(s.text) == "" {
-			s = asItIs
+			s = unparsed
 		}
 	}()
 	m := markdown{source: []byte(source)}
 	root := markdownParser().Parse(text.NewReader(m.source))
 	s = m.blocks(root, 0, "\n\n")
 	if m.tooDeep {
-		return asItIs
+		return unparsed
 	}
 	return s.trimmed()
 }
 
-// cells returns how many cells a table of all lines would have at most.
+// cells returns an upper bound of the cells of a table of all lines.
 func cells(source string) int {
 	lines, widest := 0, 0
 	for line := range strings.Lines(source) {
@@ -99,14 +97,14 @@ func cells(source string) int {
 	return lines * widest
 }
 
-// markdown turns a tree of Markdown into text.
+// markdown converts a syntax tree to text.
 type markdown struct {
 	source  []byte
 	tooDeep bool
 }
 
-// blocks returns the blocks that n holds, with something between them.
-func (m *markdown) blocks(n ast.Node, depth int, between string) (s styled) {
+// blocks converts the blocks in n.
+func (m *markdown) blocks(n ast.Node, depth int, separator string) (s styled) {
 	if depth > maxDepth {
 		m.tooDeep = true
 		return s
@@ -117,7 +115,7 @@ func (m *markdown) blocks(n ast.Node, depth int, between string) (s styled) {
 			continue
 		}
 		if s.text != "" {
-			s = s.plus(styled{text: between})
+			s = s.plus(styled{text: separator})
 		}
 		s = s.plus(part)
 	}
@@ -161,9 +159,9 @@ func (m *markdown) lines(n ast.Node) string {
 }
 
 func (m *markdown) list(n *ast.List, depth int) (s styled) {
-	between, number := "\n", n.Start
+	separator, number := "\n", n.Start
 	if !n.IsTight {
-		between = "\n\n"
+		separator = "\n\n"
 	}
 	for item := n.FirstChild(); item != nil; item = item.NextSibling() {
 		marker := "• "
@@ -172,14 +170,14 @@ func (m *markdown) list(n *ast.List, depth int) (s styled) {
 			number++
 		}
 		if s.text != "" {
-			s = s.plus(styled{text: between})
+			s = s.plus(styled{text: separator})
 		}
-		s = s.plus(m.blocks(item, depth, between).indented(marker, strings.Repeat(" ", utf8.RuneCountInString(marker))))
+		s = s.plus(m.blocks(item, depth, separator).indented(marker, strings.Repeat(" ", utf8.RuneCountInString(marker))))
 	}
 	return s
 }
 
-// table aligns the columns of a table, which no chat here shows as one.
+// table aligns the columns of a table, because these chats show no tables.
 func (m *markdown) table(n *east.Table) string {
 	var (
 		rows   [][]string
@@ -188,7 +186,7 @@ func (m *markdown) table(n *east.Table) string {
 	for row := n.FirstChild(); row != nil; row = row.NextSibling() {
 		var cells []string
 		for cell := row.FirstChild(); cell != nil; cell = cell.NextSibling() {
-			text := m.inline(cell).readable().text
+			text := m.inline(cell).plain().text
 			if len(cells) == len(widths) {
 				widths = append(widths, 0)
 			}
@@ -218,10 +216,10 @@ func (m *markdown) table(n *east.Table) string {
 	return strings.Join(lines, "\n")
 }
 
-// maxColumn bounds what a long cell adds to the others of its column.
+// maxColumn bounds the width to which cells are padded.
 const maxColumn = 40
 
-// inline returns what stands in lines.
+// inline converts the inline nodes in n.
 func (m *markdown) inline(n ast.Node) (s styled) {
 	for child := n.FirstChild(); child != nil; child = child.NextSibling() {
 		s = s.plus(m.inlineNode(child))
@@ -236,7 +234,7 @@ func (m *markdown) inlineNode(n ast.Node) styled {
 		if !n.IsRaw() {
 			value = util.ResolveEntityNames(util.ResolveNumericReferences(util.UnescapePunctuations(value)))
 		}
-		text := clean(string(value)) // a reference may stand for what was cleaned away
+		text := clean(string(value)) // an entity may be a character that clean removes
 		if n.SoftLineBreak() || n.HardLineBreak() {
 			text += "\n"
 		}
@@ -278,12 +276,12 @@ func (m *markdown) inlineNode(n ast.Node) styled {
 	return m.inline(n)
 }
 
-// linked returns a link. One that leads to somewhere else than it says, or is
-// none for a chat, shows its address.
+// linked returns a link. It shows the destination if the label looks like another
+// URL, or if chats would not make it a link.
 func linked(label styled, destination string) styled {
 	destination = clean(string(util.ResolveEntityNames(util.ResolveNumericReferences(util.UnescapePunctuations([]byte(destination))))))
 	if label.text == destination || "mailto:"+label.text == destination {
-		return label // chats make links of addresses
+		return label // chats show a URL as a link
 	}
 	u, err := url.Parse(destination)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || strings.Contains(label.text, "://") || strings.HasPrefix(label.text, "www.") {

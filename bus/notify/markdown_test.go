@@ -35,11 +35,11 @@ func TestMarkdownDegrades(t *testing.T) {
 		{"[ref]: https://x.example", "[ref]: https://x.example", "[ref]: https://x.example"}, // nothing visible otherwise
 		{"snake_case and 2*3*4", "snake_case and 2\u200b_3_\u200b4", "snake_case and 234"},
 	} {
-		s := readMarkdown(test.markdown)
+		s := parseMarkdown(test.markdown)
 		if got := writeSlack(s); got != test.slack {
 			t.Errorf("%q in Slack:\n got %q\nwant %q", test.markdown, got, test.slack)
 		}
-		if got := s.readable().text; got != test.plain {
+		if got := s.plain().text; got != test.plain {
 			t.Errorf("%q as text:\n got %q\nwant %q", test.markdown, got, test.plain)
 		}
 	}
@@ -72,7 +72,7 @@ func TestPlainTextStaysAsItIs(t *testing.T) {
 	}
 }
 
-// Each service gets Markdown as it can show it.
+// Each service gets the markup that it can show.
 func TestPresetsShowMarkdown(t *testing.T) {
 	for preset, want := range map[string]string{
 		"slack":      `{"mrkdwn":true,"text":"*b* \u003chttps://x.example|l\u003e","unfurl_links":false}`,
@@ -95,13 +95,13 @@ func TestPresetsShowMarkdown(t *testing.T) {
 	}
 }
 
-// A code block that is cut is a code block in each message.
-func TestCutMarkdownIsWhole(t *testing.T) {
+// A code block that is split is a code block in each message.
+func TestSplitMarkdownIsComplete(t *testing.T) {
 	var source strings.Builder
 	for i := range 600 {
 		fmt.Fprintf(&source, "line %d < of *code*\n", i)
 	}
-	pieces := readMarkdown("Look:\n```\n"+source.String()+"```\nand **that** was it.").split(4000, inRunes)
+	pieces := parseMarkdown("Look:\n```\n"+source.String()+"```\nand **that** was it.").split(4000, inRunes)
 	for i, piece := range pieces {
 		text := writeSlack(piece)
 		if strings.Count(text, "```") != 2 || utf8.RuneCountInString(piece.text) > 4000 {
@@ -113,9 +113,9 @@ func TestCutMarkdownIsWhole(t *testing.T) {
 	}
 }
 
-// Where Markdown is sent as it is, a code block that is cut is one in each
-// message all the same, and no message is too long.
-func TestCutFencesAreWhole(t *testing.T) {
+// If Markdown is sent unchanged, a code block that is split is a code block in
+// each message, and no message is too long.
+func TestSplitFencesAreClosed(t *testing.T) {
 	h := newHook(t)
 	c, err := NewHTTP("discord", HTTPConfig{URL: h.URL})
 	if err != nil {
@@ -140,18 +140,18 @@ func TestCutFencesAreWhole(t *testing.T) {
 	}
 }
 
-// A long text is read piece by piece, and none of its code is taken apart.
+// A long text is parsed in pieces, without splitting its code blocks.
 func TestLongMarkdown(t *testing.T) {
 	part := "**Look** at this:\n\n```\nsome *code*\n\nand more\n```\n\n"
-	s := readMarkdown(strings.Repeat(part, 2000))
+	s := parseMarkdown(strings.Repeat(part, 2000))
 	want := strings.TrimSpace(strings.Repeat("*Look* at this:\n\n```\nsome *code*\n\nand more\n```\n\n", 2000))
 	if got := writeSlack(s); got != want {
 		t.Errorf("%d bytes, want %d: %.300s", len(got), len(want), got)
 	}
 }
 
-// Texts that are made to be slow to read, or to end in tables of millions of
-// cells, are read all the same, or shown as they are.
+// Texts that are slow to parse, or that form tables of millions of cells, are
+// parsed in time or shown unparsed.
 func TestHostileMarkdown(t *testing.T) {
 	const n = maxMarkdown
 	wide := strings.Repeat("|a", n/8)
@@ -159,12 +159,12 @@ func TestHostileMarkdown(t *testing.T) {
 		"links": strings.Repeat("[a](", n/4), "quotes": strings.Repeat(">", n),
 		"table": wide + "|\n" + strings.Repeat("|-", n/8) + "|\n" + strings.Repeat("|a\n", n/8), "long": strings.Repeat("*a* ", n),
 	} {
-		if got := readMarkdown(text); strings.TrimSpace(got.text) == "" {
+		if got := parseMarkdown(text); strings.TrimSpace(got.text) == "" {
 			t.Errorf("%s: nothing is left", name)
 		}
 	}
 	deep := strings.Repeat("> ", maxDepth+1) + "x"
-	if got := readMarkdown(deep); got.text != deep {
+	if got := parseMarkdown(deep); got.text != deep {
 		t.Errorf("deep quotes: %q", got.text)
 	}
 }
@@ -194,7 +194,7 @@ func TestTelegramStyles(t *testing.T) {
 	}
 }
 
-// Whatever the Bot API holds against the styles, the text arrives.
+// If the Bot API refuses the styles, the text is sent without them.
 func TestTelegramFallsBackToPlainText(t *testing.T) {
 	api := newBotAPI(t, `{"ok":false,"error_code":400,"description":"Bad Request: entity is invalid"}`)
 	tg := newTelegram(t, api, "42")
@@ -206,8 +206,8 @@ func TestTelegramFallsBackToPlainText(t *testing.T) {
 	}
 }
 
-// A text of many messages is one file; where no files are welcome, it is the
-// messages after all.
+// A text of many messages is sent as a file, or as messages if the chat allows no
+// files.
 func TestTelegramSendsLongTextAsAFile(t *testing.T) {
 	text := "# Report\n\n" + strings.Repeat("Some **words** and more of them.\n\n", 900)
 	api := newBotAPI(t)
@@ -237,7 +237,7 @@ func TestTelegramSendsLongTextAsAFile(t *testing.T) {
 func FuzzMarkdown(f *testing.F) {
 	f.Add("# a **b** `c`\n> - d\n\n|a|b|\n|-|-|\n|c|\n[x](https://y) ~~z~~ &amp; \\*")
 	f.Fuzz(func(t *testing.T, source string) {
-		s := readMarkdown(clean(source))
+		s := parseMarkdown(clean(source))
 		for _, piece := range s.split(100, inUTF16) {
 			text := writeSlack(piece)
 			if strings.Contains(text, "<!") || !utf8.ValidString(text) {

@@ -12,44 +12,42 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 )
 
-// Notification is one message for one channel, on its way there; it is the body
-// of the events on stevedore.notify.<channel>. Whoever publishes one needs to
-// set Text only.
+// Notification is one message for one channel. It is the body of the events on
+// stevedore.notify.<channel>. A client that publishes one needs to set only Text.
 type Notification struct {
-	// ID is the same for every attempt to deliver this notification, and no
-	// other one has it: the key for receivers that drop duplicates.
+	// ID is unique to this notification and the same for every attempt to
+	// deliver it. Receivers use it to drop duplicates.
 	ID string `json:"id,omitempty"`
-	// Kind says what it tells of: result, completion, message or dead letter.
+	// Kind is the source: result, completion, message or dead letter.
 	Kind string `json:"kind,omitempty"`
-	// Channel is a token; ChatID is the place within it, as the channel names
-	// it, empty for the channel's own default.
+	// Channel is a token. ChatID is the destination within the channel, in the
+	// channel's own form; empty means the channel's default.
 	Channel string `json:"channel,omitempty"`
 	ChatID  string `json:"chat_id,omitempty"`
-	// Session, Call and Tool are where it comes from, in the words of the
-	// client: any text.
+	// Session, Call and Tool are the source, as the client named them: any text.
 	Session string `json:"session,omitempty"`
 	Call    string `json:"call,omitempty"`
 	Tool    string `json:"tool,omitempty"`
-	// Text is for the user, from anybody: channels make it harmless for where
-	// it is shown.
+	// Text is for the user. Its author is not trusted, so each channel escapes
+	// it for the place that shows it.
 	Text string `json:"text"`
-	// Format is FormatMarkdown if the text is written in it; channels show it
-	// as well as they can. Otherwise they show the text as it is.
+	// Format is FormatMarkdown if the text is Markdown; channels show it as well
+	// as they can. Otherwise, they show the text unchanged.
 	Format string `json:"format,omitempty"`
-	// IsError marks the news of a failure.
+	// IsError marks a failure.
 	IsError bool `json:"is_error,omitempty"`
-	// Note is a word of ours about where it comes from or how it got here, not
-	// part of the text.
+	// Note is a remark of the notifier about the source or the delivery. It is
+	// not part of the text.
 	Note string    `json:"note,omitempty"`
 	At   time.Time `json:"at,omitzero"`
 }
 
-// noted returns n with one more word of ours.
-func (n Notification) noted(word string) Notification {
+// withNote returns n with one more remark.
+func (n Notification) withNote(note string) Notification {
 	if n.Note != "" {
-		word = n.Note + "; " + word
+		note = n.Note + "; " + note
 	}
-	n.Note = word
+	n.Note = note
 	return n
 }
 
@@ -65,16 +63,16 @@ const (
 // lists.
 const FormatMarkdown = "markdown"
 
-// Channel delivers notifications to where a user reads. Send returns once the
-// other side has accepted the notification. Its error is a verdict, as for a
-// bus.Handler: bus.Reject for what will not heal, bus.RetryAfter where the other
-// side names a time, any other error to try again with growing pauses. The error
-// names no secret. Send is called for one notification at a time.
+// Channel delivers notifications to a user. Send returns after the receiver has
+// accepted the notification. Its error decides what happens next, as for a
+// bus.Handler: bus.Reject if a retry cannot succeed, bus.RetryAfter if the
+// receiver names a time, any other error to retry with growing pauses. The error
+// contains no secret. Send is called for one notification at a time.
 type Channel interface {
 	Send(ctx context.Context, n Notification) error
 }
 
-// decode reads a notification as it came from the outbox.
+// decode reads a notification from the outbox and sets its defaults.
 func decode(channel string, d *bus.Delivery) (Notification, error) {
 	var n Notification
 	if !utf8.Valid(d.Body) {

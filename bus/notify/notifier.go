@@ -14,44 +14,44 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// LastChannels knows where the user of a session was last heard. An empty
-// session means all sessions; an empty channel that nobody knows.
+// LastChannels returns the channel that the user of a session last used. An empty
+// session means any session; an empty channel means that none is known.
 type LastChannels interface {
 	LastChannel(ctx context.Context, session string) (channel, chat string, err error)
 }
 
-// Config says how a notifier works. Channels is needed, the rest has defaults.
+// Config configures a notifier. Channels is required; the rest has defaults.
 type Config struct {
 	// Channels that this process delivers to, by name; a name is a token. Other
-	// processes may deliver to others, or share these.
+	// processes may deliver to the same channels or to other ones.
 	Channels map[string]Channel
-	// Default is the channel for what has none, or has one that nobody serves.
-	// Default "console".
+	// Default is the channel for notifications that name no channel, or one that
+	// has no consumer. Default "console".
 	Default string
 	// LastChannels finds the channel of a session. Nil means that none is known.
 	LastChannels LastChannels
-	// MaxAge is how old a result may be to be told: a notifier that starts
-	// after a long time does not repeat the past. Default 24 h.
+	// MaxAge is the age of a result after which it causes no notification, so
+	// that a notifier which was down for long does not send old ones. Default 24 h.
 	MaxAge time.Duration
-	// GiveUp is how long a notification is tried before it is a dead letter.
-	// Default 24 h.
+	// GiveUp is the age after which a notification that fails again becomes a
+	// dead letter. Default 24 h.
 	GiveUp time.Duration
-	// Grace is how long a delivery may go on after a stop. Default 20 s.
+	// Grace is how long a running delivery may continue after a stop. Default 20 s.
 	Grace time.Duration
-	// Log takes what happens to notifications; their text stays out.
+	// Log receives events about notifications, without their text.
 	Log zerolog.Logger
 }
 
-// Notifier routes results and completions into the outbox, and delivers what is
-// in the outbox for its channels. Any number of them share the work.
+// Notifier routes results and completions into the outbox, and delivers the
+// outbox of its channels. Any number of notifiers share the work.
 type Notifier struct {
-	bus    *bus.Bus
-	cfg    Config
-	log    zerolog.Logger
-	served served
+	bus       *bus.Bus
+	cfg       Config
+	log       zerolog.Logger
+	consumers consumers
 }
 
-// New returns a notifier that is not running yet.
+// New returns a notifier. Run starts it.
 func New(b *bus.Bus, cfg Config) (*Notifier, error) {
 	if cfg.Default == "" {
 		cfg.Default = "console"
@@ -67,11 +67,11 @@ func New(b *bus.Bus, cfg Config) (*Notifier, error) {
 			return nil, fmt.Errorf("channel %.80q: want a name of the form %s or h_, other than %q", name, tools.TokenForm, tools.LastChannel)
 		}
 	}
-	return &Notifier{bus: b, cfg: cfg, log: cfg.Log, served: served{bus: b, known: map[string]answer{}}}, nil
+	return &Notifier{bus: b, cfg: cfg, log: cfg.Log, consumers: consumers{bus: b, known: map[string]consumerState{}}}, nil
 }
 
-// Register makes the channels known as served, as Run does. A worker that starts
-// after it remembers where the first user was heard.
+// Register creates the consumers of the channels, as Run does. Call it before a
+// worker starts, so that the worker can record the channel of its first call.
 func (n *Notifier) Register(ctx context.Context) error {
 	for _, name := range sortedNames(n.cfg.Channels) {
 		if err := n.bus.ServeChannel(ctx, name); err != nil {
@@ -81,13 +81,13 @@ func (n *Notifier) Register(ctx context.Context) error {
 	return nil
 }
 
-// Run routes and delivers until ctx ends, and returns when the last delivery is
-// settled.
+// Run routes and delivers until ctx is done, and returns when the last delivery
+// is settled.
 //
 //	Run -+- results  --route--> outbox
-//	     +- dead     --route--> outbox      scheduled work that was given up on
-//	     +- outbox   --deliver--> channel   one after the other, per channel
-//	     +- outbox   --sweep--> default     what nobody serves
+//	     +- dead     --route--> outbox      ticks that became dead letters
+//	     +- outbox   --deliver--> channel   one at a time, per channel
+//	     +- outbox   --sweep--> default     channels without a consumer
 func (n *Notifier) Run(ctx context.Context) error {
 	if err := n.checkDefault(ctx); err != nil {
 		return err
@@ -111,8 +111,7 @@ func (n *Notifier) Run(ctx context.Context) error {
 	}
 	for name, channel := range n.cfg.Channels {
 		run(func() error {
-			// A notification is tried for as long as GiveUp says, so that
-			// attempts are not what ends it.
+			// GiveUp limits the time; the number of attempts is not limited.
 			cfg := bus.ConsumeConfig{Slots: 1, MaxAttempts: math.MaxInt32, Grace: n.cfg.Grace}
 			return n.bus.Consume(ctx, n.bus.ChannelConsumer(name), cfg, func(ctx context.Context, d *bus.Delivery) error {
 				return n.deliver(ctx, name, channel, d)
@@ -123,33 +122,34 @@ func (n *Notifier) Run(ctx context.Context) error {
 		cfg := bus.ConsumeConfig{MaxAttempts: math.MaxInt32, Grace: n.cfg.Grace}
 		return n.bus.Consume(ctx, n.bus.NotifierConsumer(), cfg, n.route)
 	})
-	run(func() error { return n.tellDead(ctx) })
+	run(func() error { return n.consumeDeadLetters(ctx) })
 	run(func() error { return n.sweep(ctx) })
-	n.log.Info().Strs("channels", sortedNames(n.cfg.Channels)).Str("default", n.cfg.Default).Msg("notifier serves")
+	n.log.Info().Strs("channels", sortedNames(n.cfg.Channels)).Str("default", n.cfg.Default).Msg("notifier started")
 	group.Wait()
 	return errs
 }
 
-// checkDefault makes sure that there is an end to every way.
+// checkDefault makes sure that every notification has a destination.
 func (n *Notifier) checkDefault(ctx context.Context) error {
 	if n.cfg.Channels[n.cfg.Default] != nil {
 		return nil
 	}
-	ok, err := n.served.by(ctx, n.cfg.Default)
+	ok, err := n.consumers.exists(ctx, n.cfg.Default)
 	if err == nil && !ok {
-		err = fmt.Errorf("default channel %q: it is not served, here or elsewhere; serve it or choose another default", n.cfg.Default)
+		err = fmt.Errorf("default channel %q: it has no consumer in this or another process; add the channel or choose another default", n.cfg.Default)
 	}
 	return err
 }
 
-// deliver takes one notification to its channel; what it returns is the verdict.
+// deliver sends one notification to its channel. Its error decides what happens
+// next, as for a bus.Handler.
 func (n *Notifier) deliver(ctx context.Context, name string, channel Channel, d *bus.Delivery) error {
 	notification, err := decode(name, d)
 	if err != nil {
 		return bus.Reject(bus.CodeUndecodable, err)
 	}
 	if n.delivered(ctx, d, notification) {
-		n.log.Debug().Str("channel", name).Str("notification", tools.Token(notification.ID)).Msg("dropped; the channel took it before")
+		n.log.Debug().Str("channel", name).Str("notification", tools.Token(notification.ID)).Msg("dropped: the channel already accepted it")
 		return nil
 	}
 	err = channel.Send(ctx, notification)
@@ -159,7 +159,7 @@ func (n *Notifier) deliver(ctx context.Context, name string, channel Channel, d 
 		return nil
 	}
 	if pause, ok := bus.Postponed(err); ok {
-		n.log.Warn().Str("channel", name).Time("until", time.Now().Add(pause)).Msg("the other side asks for a pause; all that is for this channel waits")
+		n.log.Warn().Str("channel", name).Time("until", time.Now().Add(pause)).Msg("the receiver asked for a pause; all notifications for this channel wait")
 	}
 	if ctx.Err() == nil && time.Since(d.Published) > n.cfg.GiveUp {
 		return bus.Reject("undeliverable", fmt.Errorf("not delivered within %s: %w", n.cfg.GiveUp, err))

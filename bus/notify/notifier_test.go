@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -17,8 +18,8 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// recorder is a channel whose other side can be down, and can accept a
-// notification without our learning of it.
+// recorder is a channel whose receiver can be down, and can accept a notification
+// and report an error.
 type recorder struct {
 	got chan Notification
 
@@ -125,7 +126,7 @@ func TestRouting(t *testing.T) {
 		{"result", "s1", `{"for_user":"session's last"}`, chat, Notification{Text: "session's last", ChatID: "42"}},
 		{"result", "s1", `{"for_user":"the call's","channel":"console","chat_id":"9"}`, console, Notification{Text: "the call's", ChatID: "9"}},
 		{"result", "s0", `{"for_user":"anywhere","channel":"last"}`, chat, Notification{Text: "anywhere", ChatID: "7"}},
-		{"result", "broken", `{"for_user":"told anyway"}`, console, Notification{Text: "told anyway"}},
+		{"result", "broken", `{"for_user":"default anyway"}`, console, Notification{Text: "default anyway"}},
 		{"result", "s0", `{"for_user":"nobody","channel":"pager","chat_id":"1"}`, console, Notification{Text: "nobody", Note: noteOn("pager")}},
 		{"result", "s0", `{"for_user":"hostile","channel":"*.>\u0000"}`, console, Notification{Text: "hostile", Note: noteOn("*.>\x00")}},
 		{"completion", "s0", `{"tool":"spawn","outcome":"failed","silent":true,"is_error":true,"error":{"code":"x","message":"it broke"}}`, console,
@@ -158,7 +159,7 @@ func TestRouting(t *testing.T) {
 			t.Errorf("%s:\n got %+v\nwant %+v", test.event, got, test.want)
 		}
 	}
-	// What nobody is told of comes first, what somebody is told of last.
+	// The events without a notification come first.
 	for i, event := range []string{
 		`{"for_llm":"for the model"}`,
 		`{"for_user":"quiet","silent":true}`,
@@ -173,15 +174,15 @@ func TestRouting(t *testing.T) {
 	waitAcked(t, b, b.NotifierConsumer())
 	publish(t, b, b.Result("s0", "end"), `{"for_user":"end"}`)
 	if got := console.next(t); got.Text != "end" {
-		t.Errorf("told: %+v", got)
+		t.Errorf("got %+v", got)
 	}
 	if n := len(chat.got) + len(console.got); n > 0 {
 		t.Errorf("%d notifications too many", n)
 	}
 }
 
-// A notifier that died after the outbox had the notification and before it
-// acknowledged the result puts it there again; it is delivered once.
+// A notifier that ended between the publish to the outbox and the ack of the
+// result publishes it again; the outbox stores it once.
 func TestResultTwiceNotifiesOnce(t *testing.T) {
 	b := bustest.New(t)
 	n, err := New(b, Config{Channels: map[string]Channel{"console": newRecorder()}})
@@ -199,12 +200,12 @@ func TestResultTwiceNotifiesOnce(t *testing.T) {
 	}
 }
 
-// The other side accepts, and our process learns nothing of it: the
-// notification comes again under the same id, and nothing overtakes it.
-func TestLostAnswerRepeatsTheSameID(t *testing.T) {
+// If the receiver accepts a notification but the response is lost, the next
+// attempt has the same id and comes before the next notification.
+func TestLostResponseRepeatsTheSameID(t *testing.T) {
 	b := bustest.New(t)
 	console := newRecorder()
-	console.set(nil, bus.RetryAfter(time.Millisecond, errors.New("the answer was lost")))
+	console.set(nil, bus.RetryAfter(time.Millisecond, errors.New("the response was lost")))
 	start(t, b, Config{Channels: map[string]Channel{"console": console}})
 	publish(t, b, b.Notify("console"), `{"text":"first"}`)
 	publish(t, b, b.Notify("console"), `{"text":"second"}`)
@@ -217,8 +218,8 @@ func TestLostAnswerRepeatsTheSameID(t *testing.T) {
 	}
 }
 
-// A channel that is down keeps its own, in order, and delays nobody else, also
-// over a restart and with two notifiers that share it.
+// A channel that is down keeps its notifications in order and delays no other
+// channel, also after a restart and with two notifiers that share it.
 func TestDownChannelDelaysNoOther(t *testing.T) {
 	s := bustest.Server(t)
 	b := bustest.Connect(t, s, bus.Config{})
@@ -232,7 +233,7 @@ func TestDownChannelDelaysNoOther(t *testing.T) {
 		publish(t, b, b.Result("s", fmt.Sprint("d", i)), fmt.Sprintf(`{"for_user":"%d","channel":"down"}`, i))
 		publish(t, b, b.Result("s", fmt.Sprint("u", i)), fmt.Sprintf(`{"for_user":"%d"}`, i))
 		up.next(t)
-		waitAcked(t, b, b.NotifierConsumer()) // routing is parallel; the outbox is what keeps order
+		waitAcked(t, b, b.NotifierConsumer()) // routing is parallel; only the outbox keeps the order
 	}
 	for down.refusals() < 5 {
 		time.Sleep(5 * time.Millisecond)
@@ -246,7 +247,7 @@ func TestDownChannelDelaysNoOther(t *testing.T) {
 	}
 }
 
-func TestHopelessNotificationIsADeadLetter(t *testing.T) {
+func TestRejectedNotificationBecomesADeadLetter(t *testing.T) {
 	b := bustest.New(t)
 	console := newRecorder()
 	console.set(bus.Reject("forbidden", errors.New("the bot was blocked")), nil)
@@ -273,9 +274,9 @@ func TestGivesUpWithTheReason(t *testing.T) {
 	}
 }
 
-// What a client published for a channel that nobody serves comes to the default
-// channel, and says so.
-func TestStrayNotifications(t *testing.T) {
+// A sweep moves notifications of a channel without a consumer to the default
+// channel, with a note.
+func TestSweepMovesToTheDefaultChannel(t *testing.T) {
 	b := bustest.New(t)
 	console := newRecorder()
 	cfg := Config{Channels: map[string]Channel{"console": console}}
@@ -296,10 +297,10 @@ func TestStrayNotifications(t *testing.T) {
 	if moved, err := n.sweepOnce(t.Context(), time.Now().Add(time.Hour)); moved != 2 || err != nil {
 		t.Errorf("moved %d, %v", moved, err)
 	}
-	if got := console.next(t); got.Text != "one" || !strings.HasPrefix(got.Note, `meant for the channel "pager", which nobody serves; served here: console`) || got.ChatID != "" {
+	if got := console.next(t); got.Text != "one" || !strings.HasPrefix(got.Note, `for channel "pager", which has no consumer; channels here: console`) || got.ChatID != "" {
 		t.Errorf("got %+v", got)
 	}
-	if got := console.next(t); got.Text != "a notification of 8 bytes that cannot be read" {
+	if got := console.next(t); got.Text != "a notification of 8 bytes that is not valid" {
 		t.Errorf("got %+v", got)
 	}
 	if moved, err := n.sweepOnce(t.Context(), time.Now().Add(time.Hour)); moved != 0 || err != nil {
@@ -345,8 +346,8 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
-// A notifier that starts late tells nothing of the past.
-func TestOldResultsAreNotTold(t *testing.T) {
+// An old result causes no notification.
+func TestOldResultsAreNotRouted(t *testing.T) {
 	b := bustest.New(t)
 	n, err := New(b, Config{})
 	if err != nil {
@@ -361,14 +362,14 @@ func TestOldResultsAreNotTold(t *testing.T) {
 	}
 }
 
-// noteOn is what the default channel is told of a channel that nobody serves,
-// where console and chat are served.
+// noteOn returns the note that a channel has no consumer, if console and chat have
+// one.
 func noteOn(channel string) string {
-	return fmt.Sprintf("meant for the channel %q, which nobody serves; served here: chat, console", channel)
+	return fmt.Sprintf("for channel %q, which has no consumer; channels here: chat, console", channel)
 }
 
-// A pause that the other side asks for stops the whole channel, so that the log
-// says which one, and until when.
+// A pause that the receiver asks for stops the whole channel, so the log contains
+// the channel and the time.
 func TestPauseIsLogged(t *testing.T) {
 	chat, log := newRecorder(), new(strings.Builder)
 	chat.set(bus.RetryAfter(time.Hour, errors.New("not now")), nil)
@@ -394,4 +395,35 @@ func TestPauseIsLogged(t *testing.T) {
 	if err := json.Unmarshal([]byte(log.String()), &line); err != nil || line.Channel != "chat" || line.Until.Before(before.Add(time.Hour)) {
 		t.Errorf("log %q, %v", log, err)
 	}
+}
+
+// stored counts the messages of a stream.
+func stored(t *testing.T, b *bus.Bus, stream string) uint64 {
+	t.Helper()
+	s, err := b.JetStream().Stream(t.Context(), b.StreamName(stream))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.CachedInfo().State.Msgs
+}
+
+// waitAcked waits until a consumer has settled all messages.
+func waitAcked(t *testing.T, b *bus.Bus, c bus.Consumer) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(2 * time.Millisecond) {
+		cons, err := b.JetStream().Consumer(t.Context(), b.StreamName(c.Stream), c.Name)
+		if err == nil {
+			if info := cons.CachedInfo(); info.NumPending == 0 && info.NumAckPending == 0 {
+				return
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("consumer %s has messages left: %v", c.Name, err)
+		}
+	}
+}
+
+func consumerOf(b *bus.Bus, channel string) jetstream.ConsumerConfig {
+	c := b.ChannelConsumer(channel)
+	return jetstream.ConsumerConfig{Durable: c.Name, FilterSubjects: c.Filter, AckPolicy: jetstream.AckExplicitPolicy}
 }

@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// sendTimeout bounds one request; after it the fate of the message is
-	// unknown, and it is sent again.
+	// sendTimeout bounds one request. After it, the message is sent again, because
+	// its outcome is unknown.
 	sendTimeout = 30 * time.Second
-	// maxPause bounds what the other side may ask us to wait.
+	// maxPause bounds the pause that a receiver may ask for.
 	maxPause = time.Hour
 )
 
-// poster posts to one place and turns what comes back into a verdict.
+// poster posts to one URL and classifies the response.
 type poster struct {
 	client  *http.Client
 	url     string
@@ -30,47 +30,47 @@ type poster struct {
 	secrets secrets
 }
 
-// newPoster takes the URL, and the credentials that go into the requests.
+// newPoster takes the URL and the credentials that the requests contain.
 func newPoster(rawURL string, credentials ...string) (*poster, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-		return nil, errors.New("the URL is not of the form https://HOST/PATH or http://HOST/PATH") // it may be a secret
+		return nil, errors.New("want a URL of the form https://HOST/PATH or http://HOST/PATH") // it may be a secret
 	}
 	return &poster{
 		client: &http.Client{
 			Timeout: sendTimeout,
-			// A redirect would carry the credential to somewhere else.
+			// A redirect would send the credential to another URL.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 		url: rawURL, host: u.Host, secrets: secretsOf(u, credentials...),
 	}, nil
 }
 
-// post sends body. The error is a verdict and names no secret.
+// post sends body. The error follows the rules of Channel.
 func (p *poster) post(ctx context.Context, header http.Header, body []byte) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url, bytes.NewReader(body))
 	if err != nil {
-		return bus.Reject("unsendable", fmt.Errorf("post to %s: the request cannot be made", p.host))
+		return bus.Reject("unsendable", fmt.Errorf("post to %s: cannot create the request", p.host))
 	}
 	req.Header = header
 	req.Header.Set("User-Agent", "stevedore")
 	res, err := p.client.Do(req)
 	if err != nil {
-		return fmt.Errorf("post to %s: %s", p.host, p.secrets.cause(err))
+		return fmt.Errorf("post to %s: %s", p.host, p.secrets.hideCause(err))
 	}
-	defer func() { _ = res.Body.Close() }()                 // it was only read
-	text, _ := io.ReadAll(io.LimitReader(res.Body, 64<<10)) // only for the error; what is cut off is not shown
+	defer func() { _ = res.Body.Close() }()                 // nothing is written to it
+	text, _ := io.ReadAll(io.LimitReader(res.Body, 64<<10)) // only for the error
 	if res.StatusCode/100 == 2 {
 		return nil
 	}
-	return verdict(res, fmt.Errorf("post to %s: %s", p.host, p.secrets.hide(res.Status+": "+string(text))))
+	return classify(res, fmt.Errorf("post to %s: %s", p.host, p.secrets.hide(res.Status+": "+string(text))))
 }
 
-// verdict tells what may heal from what will not.
-func verdict(res *http.Response, err error) error {
+// classify turns err into a rejection if a retry of the request cannot succeed.
+func classify(res *http.Response, err error) error {
 	switch {
 	case res.StatusCode == http.StatusTooManyRequests, res.StatusCode == http.StatusServiceUnavailable:
-		if pause, ok := retryAfter(res.Header.Get("Retry-After"), time.Now()); ok {
+		if pause, ok := parseRetryAfter(res.Header.Get("Retry-After"), time.Now()); ok {
 			return bus.RetryAfter(pause, err)
 		}
 		return err
@@ -80,8 +80,8 @@ func verdict(res *http.Response, err error) error {
 	return bus.Reject("refused_"+strconv.Itoa(res.StatusCode), err)
 }
 
-// retryAfter reads the header of that name: seconds, or a date.
-func retryAfter(value string, now time.Time) (time.Duration, bool) {
+// parseRetryAfter reads a Retry-After header: seconds or a date.
+func parseRetryAfter(value string, now time.Time) (time.Duration, bool) {
 	var pause time.Duration
 	if seconds, err := strconv.ParseFloat(value, 64); err == nil {
 		pause = time.Duration(min(max(seconds, 0), maxPause.Seconds()) * float64(time.Second))

@@ -16,12 +16,11 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// heartbeatOK is the reply of a heartbeat that has nothing to tell.
+// heartbeatOK is the reply of a heartbeat that has nothing to report.
 const heartbeatOK = "HEARTBEAT_OK"
 
-// route puts what a result or completion tells the user into the outbox. Its
-// key derives from the subject, so that a second delivery of the event is no
-// second notification.
+// route puts the notification of a result or completion into the outbox. Its ID
+// derives from the subject, so a redelivery of the event causes no second one.
 func (n *Notifier) route(ctx context.Context, d *bus.Delivery) error {
 	if time.Since(d.Published) > n.cfg.MaxAge {
 		return nil
@@ -35,18 +34,17 @@ func (n *Notifier) route(ctx context.Context, d *bus.Delivery) error {
 		return bus.Reject(bus.CodeUndecodable, err)
 	}
 	kind, session, call := tokens[0], tokens[1], tokens[2]
-	// The subject is what permissions are about; the body may say anything.
+	// Permissions apply to the subject; the body may contain any session.
 	if event.Session != "" && tools.Token(event.Session) != session {
 		event.Session = session
 	}
-	text := told(kind, event)
+	text := userText(kind, event)
 	if text == "" {
 		return nil
 	}
 	id := fmt.Sprintf("%s.%s.%s", kind, session, call)
 	if event.Error != nil && event.Error.Code == tools.CodeGivenUp {
-		// An operator may have it taken back and the call run again, and the
-		// new answer is other news.
+		// An operator may retry the call, and its next result needs another ID.
 		id = fmt.Sprintf("%s.%d", id, d.Sequence)
 	}
 	notification := Notification{
@@ -57,23 +55,23 @@ func (n *Notifier) route(ctx context.Context, d *bus.Delivery) error {
 	if event.Markdown && text == event.ForUser {
 		notification.Format = FormatMarkdown
 	}
-	if job, ok := jobOf(event); ok && !event.IsError { // a failure's text names it
-		notification = notification.noted("from the " + job)
+	if job, ok := jobName(event); ok && !event.IsError { // the text of a failure names the job
+		notification = notification.withNote("from the " + job)
 	}
-	if err := n.address(ctx, session, event, &notification); err != nil {
+	if err := n.setChannel(ctx, session, event, &notification); err != nil {
 		return err
 	}
 	return n.put(ctx, notification)
 }
 
-// told returns what the user gets to read of an event; nothing if empty.
-func told(kind string, e tools.ResultEvent) string {
-	// Nobody waits for background work, so its failure is told in any case.
+// userText returns the text of the event's notification, or "" for none.
+func userText(kind string, e tools.ResultEvent) string {
+	// No caller waits for background work, so a failure is always reported.
 	background := kind == KindCompletion || isScheduled(e.Action)
 	switch {
 	case e.IsError && background:
 		what, reason := e.Tool, e.ForUser
-		job, isJob := jobOf(e)
+		job, isJob := jobName(e)
 		if isJob {
 			what = "The " + job
 		}
@@ -81,49 +79,49 @@ func told(kind string, e tools.ResultEvent) string {
 			if !isJob {
 				return reason
 			}
-			return fmt.Sprintf("%s did not succeed (%s):%s\n%s", what, e.Outcome, moreThan(reason, e.Error), reason)
+			return fmt.Sprintf("%s did not succeed (%s):%s\n%s", what, e.Outcome, errorDetail(reason, e.Error), reason)
 		}
 		reason = e.ForLLM
-		if e.Error != nil && (e.Error.Code != tools.CodeToolFailed || reason == "") { // else what the tool said says more
+		if e.Error != nil && (e.Error.Code != tools.CodeToolFailed || reason == "") { // otherwise, the tool's own text is better
 			reason = e.Error.Message
 		}
 		return fmt.Sprintf("%s did not succeed (%s): %s", what, e.Outcome, tools.Excerpt(reason, 2000))
 	case kind == KindResult && e.Action == tools.ActionAgent:
-		return "" // the loop that made the call tells the user
+		return "" // the agent loop that made the call answers the user
 	case e.Silent, strings.TrimSpace(e.ForUser) == "":
 		return ""
 	case e.Action == bus.Heartbeat && (strings.TrimSpace(e.ForUser) == heartbeatOK || strings.TrimSpace(e.ForLLM) == heartbeatOK):
-		return "" // whatever its last tool had for the user
+		return "" // even if its last tool had a text for the user
 	}
 	return e.ForUser
 }
 
-// moreThan is what an error says that the text for the user does not, such as the
-// exit code of a command.
-func moreThan(text string, err *tools.EventError) string {
+// errorDetail returns the error message if the text does not contain it, such as
+// the exit code of a command.
+func errorDetail(text string, err *tools.EventError) string {
 	if err == nil || strings.Contains(text, strings.TrimSpace(err.Message)) {
 		return ""
 	}
 	return " " + tools.Excerpt(err.Message, 500)
 }
 
-// scheduled is the id that a worker gives to the call of a tick: the schedule's
+// tickCallID is the id that a worker gives to the call of a tick: the schedule's
 // kind and name, and the slot.
-var scheduled = regexp.MustCompile(`^(?:heartbeat|cron)-([A-Za-z0-9_-]{1,64})-\d{8}T\d+Z(?:-\d+)?$`)
+var tickCallID = regexp.MustCompile(`^(?:heartbeat|cron)-([A-Za-z0-9_-]{1,64})-\d{8}T\d+Z(?:-\d+)?$`)
 
-// jobOf names the schedule that made a call, because what its tool says does not.
-func jobOf(e tools.ResultEvent) (job string, ok bool) {
-	id := scheduled.FindStringSubmatch(e.ID)
+// jobName returns the name of the schedule that made the call.
+func jobName(e tools.ResultEvent) (job string, ok bool) {
+	id := tickCallID.FindStringSubmatch(e.ID)
 	if id == nil || !isScheduled(e.Action) {
 		return "", false
 	}
 	return fmt.Sprintf("%s job %s", e.Action, id[1]), true
 }
 
-// address finds the channel: the call's, else the session's last, else the
-// default; what names a channel that nobody serves goes to the default as well,
-// and says so.
-func (n *Notifier) address(ctx context.Context, session string, e tools.ResultEvent, to *Notification) error {
+// setChannel sets the channel of a notification: the call's channel, otherwise the
+// session's last channel, otherwise the default. If the call's channel has no
+// consumer, it sets the default channel and adds a note.
+func (n *Notifier) setChannel(ctx context.Context, session string, e tools.ResultEvent, to *Notification) error {
 	name, chat := e.Channel, e.ChatID
 	switch name {
 	case "":
@@ -139,46 +137,46 @@ func (n *Notifier) address(ctx context.Context, session string, e tools.ResultEv
 	ok := n.cfg.Channels[channel] != nil
 	if !ok {
 		var err error
-		if ok, err = n.served.by(ctx, channel); err != nil {
+		if ok, err = n.consumers.exists(ctx, channel); err != nil {
 			return err
 		}
 	}
 	if !ok {
 		to.Channel = n.cfg.Default
-		*to = to.noted(n.unserved(name))
+		*to = to.withNote(n.noConsumer(name))
 		return nil
 	}
 	to.Channel, to.ChatID = channel, chat
 	return nil
 }
 
-// unserved says that a channel is not there, and which ones are.
-func (n *Notifier) unserved(channel string) string {
+// noConsumer returns the note that a channel has no consumer.
+func (n *Notifier) noConsumer(channel string) string {
 	const shown = 10
 	known := sortedNames(n.cfg.Channels)
 	more := ""
 	if len(known) > shown {
 		known, more = known[:shown], ", ..."
 	}
-	return fmt.Sprintf("meant for the channel %q, which nobody serves; served here: %s%s", tools.Excerpt(channel, 64), strings.Join(known, ", "), more)
+	return fmt.Sprintf("for channel %q, which has no consumer; channels here: %s%s", tools.Excerpt(channel, 64), strings.Join(known, ", "), more)
 }
 
-// lastChannel asks the state; if that fails, the user is told on the default
-// channel rather than not at all.
+// lastChannel looks up the session's last channel. If that fails, it returns "",
+// so that the notification goes to the default channel.
 func (n *Notifier) lastChannel(ctx context.Context, session string) (name, chat string) {
 	if n.cfg.LastChannels == nil {
 		return "", ""
 	}
 	name, chat, err := n.cfg.LastChannels.LastChannel(ctx, session)
 	if err != nil {
-		n.log.Error().Err(err).Str("session", session).Msg("cannot look up the last channel; the default is used")
+		n.log.Error().Err(err).Str("session", session).Msg("cannot look up the last channel; using the default channel")
 		return "", ""
 	}
 	return name, chat
 }
 
-// put stores a notification in the outbox. What is too large for the bus is
-// cut: a user wants the start of it rather than nothing.
+// put stores a notification in the outbox. It cuts a text that is too large for
+// the bus.
 func (n *Notifier) put(ctx context.Context, notification Notification) error {
 	for cut := false; ; {
 		body, err := bus.Encode(notification)
@@ -191,7 +189,7 @@ func (n *Notifier) put(ctx context.Context, notification Notification) error {
 		case errors.Is(err, bus.ErrTooLarge) && len(notification.Text) > 1024:
 			notification.Text = tools.Excerpt(notification.Text, len(notification.Text)/2)
 			if !cut {
-				notification, cut = notification.noted("cut, because it was too long for the bus"), true
+				notification, cut = notification.withNote("cut, because it was too long for the bus"), true
 			}
 			continue
 		case errors.Is(err, bus.ErrFull):
@@ -199,6 +197,26 @@ func (n *Notifier) put(ctx context.Context, notification Notification) error {
 		}
 		return err
 	}
+}
+
+// Send puts a message to a user into the outbox and returns it with its Channel
+// and ChatID. If it names no channel, it goes where a result of its session would
+// go. The message is durable when Send returns. A second one with the same ID is
+// dropped.
+func (n *Notifier) Send(ctx context.Context, message Notification) (Notification, error) {
+	if message.ID == "" || strings.TrimSpace(message.Text) == "" {
+		return Notification{}, errors.New("send message: it has no id or no text")
+	}
+	to := tools.ResultEvent{Channel: message.Channel, ChatID: message.ChatID}
+	message.Kind, message.Channel, message.ChatID = KindMessage, "", ""
+	err := n.setChannel(ctx, tools.Call{Session: message.Session}.SessionToken(), to, &message)
+	if err == nil {
+		err = n.put(ctx, message)
+	}
+	if err != nil {
+		return Notification{}, fmt.Errorf("send message: %w", err)
+	}
+	return message, nil
 }
 
 func sortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -14,24 +14,24 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// secrets are texts that may not be in an error, in each form in which another
-// side may say them back.
+// secrets are texts that no error may contain, in each encoding that a receiver
+// may use in its response.
 type secrets []string
 
-// Shorter texts would be found everywhere. Credentials are known to be some;
-// parts of a URL may be words.
+// Shorter texts would match by chance. A part of a URL may be an ordinary word.
 const (
 	minSecret  = 4
 	minURLPart = 6
 )
 
-// secretsOf returns the forms of credentials, and of what in a URL may be one:
-// hooks have their key in the path or the query. The URL may be nil.
+// secretsOf returns the encodings of the credentials and of the parts of a URL,
+// since incoming webhooks have their key in the path or the query. The URL may be
+// nil.
 func secretsOf(u *url.URL, credentials ...string) secrets {
 	var all secrets
 	add := func(least int, text string) {
 		if len(text) >= least {
-			all = append(all, formsOf(text)...)
+			all = append(all, encodings(text)...)
 		}
 	}
 	for _, c := range credentials {
@@ -41,10 +41,10 @@ func secretsOf(u *url.URL, credentials ...string) secrets {
 		if password, ok := u.User.Password(); ok {
 			add(minSecret, password)
 		}
-		add(minURLPart, u.User.String()) // "" if there is none
+		add(minURLPart, u.User.String()) // "" without user
 		if u.User != nil {
 			password, _ := u.User.Password()
-			add(minURLPart, u.User.Username()+":"+password) // as the header of the request has it, encoded
+			add(minURLPart, u.User.Username()+":"+password) // for its base64 in the Authorization header
 		}
 		for _, part := range []string{u.String(), u.RequestURI(), u.RawQuery, u.EscapedPath(), u.Path} {
 			add(minURLPart, part)
@@ -59,12 +59,12 @@ func secretsOf(u *url.URL, credentials ...string) secrets {
 			}
 		}
 	}
-	// The longer ones first, because others may be parts of them.
+	// The longer ones first, because they may contain shorter ones.
 	slices.SortFunc(all, func(a, b string) int { return len(b) - len(a) })
 	return slices.Compact(all)
 }
 
-func formsOf(text string) []string {
+func encodings(text string) []string {
 	quoted, _ := json.Marshal(text) // strings do not fail
 	return []string{
 		text, string(quoted[1 : len(quoted)-1]), html.EscapeString(text), tools.EscapeLine(text),
@@ -73,11 +73,11 @@ func formsOf(text string) []string {
 	}
 }
 
-// words are what of a template may be a credential that stands in it.
-var words = regexp.MustCompile(`[A-Za-z0-9_.:/+=-]{8,}`)
+// possibleSecret matches the parts of a template that may be credentials.
+var possibleSecret = regexp.MustCompile(`[A-Za-z0-9_.:/+=-]{8,}`)
 
-// hide returns a text as it may stand in an error: one line, not too long, and
-// without secrets. They are taken out first: a cut one could not be found.
+// hide returns a text for an error: one line, bounded, without secrets. It removes
+// them first, since it would not find one that is cut.
 func (s secrets) hide(text string) string {
 	for _, secret := range s {
 		text = strings.ReplaceAll(text, secret, "xxxxx")
@@ -85,13 +85,14 @@ func (s secrets) hide(text string) string {
 	return tools.EscapeLine(tools.Excerpt(strings.TrimSpace(text), 300))
 }
 
-// cause says why a request failed, without the URL that net/http puts into it.
-func (s secrets) cause(err error) string {
+// hideCause returns the cause of a failed request without the URL that net/http
+// adds.
+func (s secrets) hideCause(err error) string {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err
 	}
 	if e, ok := errors.AsType[net.Error](err); ok && e.Timeout() {
-		return "no answer in time; it may have arrived all the same"
+		return "timeout; the request may have arrived"
 	}
 	return s.hide(err.Error())
 }

@@ -21,9 +21,9 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 )
 
-// parrot fails every request, and says all of it back, in many forms, after so
-// many other characters.
-func parrot(t *testing.T, before int) *httptest.Server {
+// echo fails every request with a response that contains the request in many
+// encodings, after a number of other characters.
+func echo(t *testing.T, before int) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -49,8 +49,8 @@ func parrot(t *testing.T, before int) *httptest.Server {
 	return s
 }
 
-// No channel says a credential in its error, wherever it was in the request and
-// whatever the other side says of it.
+// No channel's error contains a credential, wherever the request had it and
+// however the receiver repeats it.
 func TestNoErrorNamesASecret(t *testing.T) {
 	const secret = `s3cr3t&<k"ey>/+`
 	env := Env{
@@ -58,8 +58,8 @@ func TestNoErrorNamesASecret(t *testing.T) {
 			return map[string]string{"SECRET": secret, "SHORT": "12345:AAs3cr3t-key", "WHSEC": testSecret}[name], true
 		},
 	}
-	for _, before := range []int{0, 200, 270, 280, 285, 290, 295} { // the error is cut in the midst of it
-		s := parrot(t, before)
+	for _, before := range []int{0, 200, 270, 280, 285, 290, 295} { // the error is cut within a credential
+		s := echo(t, before)
 		host := strings.TrimPrefix(s.URL, "http://")
 		hookURL := s.URL + "/services/" + url.PathEscape(secret) + "?key=" + url.QueryEscape(secret)
 		env.ReadFile = func(name string) ([]byte, error) {
@@ -100,7 +100,7 @@ func checkNoSecret(t *testing.T, what, text string) {
 	}
 }
 
-// A mail server says back how one logged in.
+// A mail server may repeat the login.
 func TestNoMailErrorNamesTheLogin(t *testing.T) {
 	login := base64.StdEncoding.EncodeToString([]byte("\x00me\x00s3cr3t-key"))
 	for _, said := range []string{"s3cr3t-key", login, "AUTH PLAIN " + login, base64.StdEncoding.EncodeToString([]byte("s3cr3t-key"))} {
@@ -108,16 +108,16 @@ func TestNoMailErrorNamesTheLogin(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if text := e.verdict(fmt.Errorf("535 no: %s", said)).Error(); strings.Contains(text, "s3cr3t") || strings.Contains(text, said) || !strings.Contains(text, "535 no") {
+		if text := e.classify(fmt.Errorf("535 no: %s", said)).Error(); strings.Contains(text, "s3cr3t") || strings.Contains(text, said) || !strings.Contains(text, "535 no") {
 			t.Errorf("%q becomes %s", said, text)
 		}
 	}
 }
 
-// Nor does a log or a dead letter.
+// No log event or dead letter contains a credential.
 func TestNoLogNamesASecret(t *testing.T) {
 	b := bustest.New(t)
-	s := parrot(t, 0)
+	s := echo(t, 0)
 	hook, err := NewHTTP("slack", HTTPConfig{URL: s.URL + "/services/s3cr3t-key"})
 	if err != nil {
 		t.Fatal(err)

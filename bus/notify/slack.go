@@ -6,10 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// writeSlack writes text in Slack's markup, mrkdwn. It has no escapes for its
-// marks, so that a style is left out rather than shown wrong.
+// writeSlack writes text in Slack's markup, mrkdwn. It cannot escape marks, so
+// writeSlack omits a style that would look wrong.
 func writeSlack(s styled) string {
-	return s.marked(func(sp span, inner string) (before, after string) {
+	return s.markup(func(sp span, inner string) (before, after string) {
 		mark := ""
 		switch sp.style {
 		case link:
@@ -31,7 +31,7 @@ func writeSlack(s styled) string {
 		if strings.Contains(inner, mark) {
 			return "", ""
 		}
-		// Within a word, a mark is none to Slack.
+		// Slack ignores a mark within a word.
 		before, after = mark, mark
 		if r, _ := utf8.DecodeLastRuneInString(s.text[:sp.from]); inWord(r) {
 			before = "\u200b" + mark
@@ -40,15 +40,13 @@ func writeSlack(s styled) string {
 			after = mark + "\u200b"
 		}
 		return before, after
-	}, neutralSlack)
+	}, slackText.Replace)
 }
 
 func inWord(r rune) bool { return r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsDigit(r)) }
 
-// slackURL makes an address fit for what stands around it.
+// slackURL escapes the URL of a link.
 var slackURL = strings.NewReplacer("&", "&amp;", "<", "%3C", ">", "%3E", "|", "%7C")
 
-// neutralSlack escapes what Slack's markup begins with, and so its mentions.
-func neutralSlack(text string) string {
-	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(text)
-}
+// slackText escapes links and mentions.
+var slackText = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")

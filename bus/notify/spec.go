@@ -10,11 +10,11 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// Env is what channels take from their surroundings; only commands know it.
+// Env is what channels need from the process. Only commands set it.
 type Env struct {
-	// Stdout is where the console channel writes.
+	// Stdout is the writer of the console channel.
 	Stdout io.Writer
-	// LookupEnv and ReadFile fetch the secrets that specs name.
+	// LookupEnv and ReadFile return the secrets that specs name.
 	LookupEnv func(name string) (string, bool)
 	ReadFile  func(name string) ([]byte, error)
 }
@@ -27,35 +27,34 @@ type Env struct {
 //	slack:url=S   discord:url=S   mattermost:url=S
 //	ntfy:url=URL,token=S   gotify:url=URL,token=S
 //	http:url=URL,token=S,template=FILE,type=CONTENT-TYPE
-//	telegram:token=S,chat=ID                 chat is where what names none goes
+//	telegram:token=S,chat=ID                 ID is the default chat
 //	email:host=HOST:PORT,user=NAME,password=S,from=ADDRESS,to=ADDRESS;ADDRESS,tls=starttls
 //
-// S is a secret. It never stands in a spec itself, where process lists and logs
-// would show it, but is named: env:VARIABLE or file:PATH. Other values may be
-// named so as well.
+// S is a secret: env:VARIABLE or file:PATH, never the value itself, which process
+// lists and logs would show. Other values may have this form too.
 func Open(spec string, env Env) (Channel, error) {
-	kind, rest, _ := strings.Cut(spec, ":")
-	if kind == "file" {
-		if rest == "" {
-			return nil, errors.New("channel file: it needs a path, as in file:notes.jsonl")
-		}
-		return NewFile(rest), nil
-	}
-	channel, err := open(kind, rest, env)
+	name, rest, _ := strings.Cut(spec, ":")
+	channel, err := open(name, rest, env)
 	if err != nil {
-		return nil, fmt.Errorf("channel %s: %w", tools.Excerpt(kind, 40), err)
+		return nil, fmt.Errorf("channel %s: %w", tools.Excerpt(name, 40), err)
 	}
 	return channel, nil
 }
 
-func open(kind, rest string, env Env) (Channel, error) {
-	i := slices.IndexFunc(kinds, func(k kindOf) bool { return k.name == kind })
+func open(name, rest string, env Env) (Channel, error) {
+	i := slices.IndexFunc(kinds, func(k kind) bool { return k.name == name })
 	if i < 0 {
 		names := make([]string, len(kinds))
 		for i, k := range kinds {
 			names[i] = k.name
 		}
 		return nil, fmt.Errorf("no such kind; want one of %s", strings.Join(names, ", "))
+	}
+	if name == "file" { // the path may contain commas
+		if rest == "" {
+			return nil, errors.New("want a path, as in file:notes.jsonl")
+		}
+		return NewFile(rest), nil
 	}
 	known := "it has none"
 	if settings := kinds[i].settings; settings != "" {
@@ -65,36 +64,66 @@ func open(kind, rest string, env Env) (Channel, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w; %s", err, known)
 	}
-	channel, err := openKind(kind, o)
-	if unknown := o.unused(); unknown != "" { // often the misspelt one that is missed
+	channel, err := kinds[i].open(o)
+	if unknown := o.unused(); unknown != "" { // often a misspelt required one
 		return nil, fmt.Errorf("unknown settings: %s; %s", unknown, known)
 	}
-	if o.err != nil { // the reason of whatever came after
+	if o.err != nil { // the cause of err
 		err = o.err
 	}
 	return channel, err
 }
 
-type kindOf struct{ name, settings, note string }
-
-// kinds are what a spec can begin with, and what openKind asks of each; a setting
-// with a * is a secret.
-var kinds = []kindOf{
-	{"console", "", ""},
-	{"file", "PATH alone", "lines of JSON if it ends in .jsonl"},
-	{"webhook", "url, secret*", "signed as Standard Webhooks; whsec_BASE64"},
-	{"slack", "url*", ""},
-	{"discord", "url*", ""},
-	{"mattermost", "url*", ""},
-	{"ntfy", "url, token*", ""},
-	{"gotify", "url, token*", ""},
-	{"http", "url, token*, template (a file), type (the content type)", ""},
-	{"telegram", "token*, chat, server", ""},
-	{"email", "host (HOST:PORT), from, to (ADDRESS;ADDRESS), user, password*, tls (starttls, ssl or none)", ""},
+// kind is what a spec starts with. A setting with a * is a secret.
+type kind struct {
+	name, settings, note string
+	open                 func(o *options) (Channel, error)
 }
 
-// KindsHelp lists the kinds of channels and their settings, a line each; those
-// with a * are secrets.
+var kinds = []kind{
+	{"console", "", "", func(o *options) (Channel, error) {
+		if o.env.Stdout == nil {
+			return nil, errors.New("this process has no console")
+		}
+		return NewConsole(o.env.Stdout), nil
+	}},
+	{"file", "PATH alone", "lines of JSON if it ends in .jsonl", nil},
+	{"webhook", "url, secret*", "signed as Standard Webhooks; whsec_BASE64", func(o *options) (Channel, error) {
+		return NewWebhook(o.required("url"), o.secret("secret"))
+	}},
+	{"slack", "url*", "", secretURL("slack")},
+	{"discord", "url*", "", secretURL("discord")},
+	{"mattermost", "url*", "", secretURL("mattermost")},
+	{"ntfy", "url, token*", "", urlAndToken("ntfy")},
+	{"gotify", "url, token*", "", urlAndToken("gotify")},
+	{"http", "url, token*, template (a file with {{.Text}} or {{json .Text}}), type (the content type)", "", urlAndToken("http")},
+	{"telegram", "token*, chat, server", "", func(o *options) (Channel, error) {
+		return NewTelegram(o.requiredSecret("token"), TelegramConfig{Chat: o.value("chat"), Server: o.value("server")})
+	}},
+	{"email", "host (HOST:PORT), from, to (ADDRESS;ADDRESS), user, password*, tls (starttls, ssl or none)", "", func(o *options) (Channel, error) {
+		return NewEmail(EmailConfig{
+			Host: o.required("host"), User: o.value("user"), Password: o.secret("password"), TLS: o.value("tls"),
+			From: o.required("from"), To: strings.FieldsFunc(o.required("to"), func(r rune) bool { return r == ';' }),
+		})
+	}},
+}
+
+func secretURL(preset string) func(*options) (Channel, error) {
+	return func(o *options) (Channel, error) { return NewHTTP(preset, HTTPConfig{URL: o.requiredSecret("url")}) }
+}
+
+func urlAndToken(preset string) func(*options) (Channel, error) {
+	return func(o *options) (Channel, error) {
+		cfg := HTTPConfig{URL: o.required("url"), Token: o.secret("token")}
+		if preset == "http" {
+			cfg.Template, cfg.ContentType = o.file("template"), o.value("type")
+		}
+		return NewHTTP(preset, cfg)
+	}
+}
+
+// KindsHelp lists the kinds of channels and their settings, one per line; a
+// setting with a * is a secret.
 func KindsHelp() string {
 	var b strings.Builder
 	for _, k := range kinds {
@@ -105,30 +134,4 @@ func KindsHelp() string {
 		b.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
 	return b.String()
-}
-
-func openKind(kind string, o *options) (Channel, error) {
-	switch kind {
-	case "console":
-		if o.env.Stdout == nil {
-			return nil, errors.New("there is no terminal here")
-		}
-		return NewConsole(o.env.Stdout), nil
-	case "webhook":
-		return NewWebhook(o.needed("url"), o.secret("secret"))
-	case "slack", "discord", "mattermost":
-		return NewHTTP(kind, HTTPConfig{URL: o.neededSecret("url")})
-	case "ntfy", "gotify":
-		return NewHTTP(kind, HTTPConfig{URL: o.needed("url"), Token: o.secret("token")})
-	case "http":
-		return NewHTTP(kind, HTTPConfig{URL: o.needed("url"), Token: o.secret("token"), Template: o.file("template"), ContentType: o.value("type")})
-	case "telegram":
-		return NewTelegram(o.neededSecret("token"), TelegramConfig{Chat: o.value("chat"), Server: o.value("server")})
-	case "email":
-		return NewEmail(EmailConfig{
-			Host: o.needed("host"), User: o.value("user"), Password: o.secret("password"), TLS: o.value("tls"),
-			From: o.needed("from"), To: strings.FieldsFunc(o.needed("to"), func(r rune) bool { return r == ';' }),
-		})
-	}
-	return nil, fmt.Errorf("the kind %q cannot be opened", kind)
 }

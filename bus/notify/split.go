@@ -2,12 +2,13 @@ package notify
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 )
 
-// unit measures text as a channel does: in bytes, runes or UTF-16 units.
+// unit is the unit in which a service counts: bytes, runes or UTF-16 units.
 type unit func(r rune) int
 
 func inBytes(r rune) int { return utf8.RuneLen(r) }
@@ -19,26 +20,16 @@ func inUTF16(r rune) int {
 	return 1
 }
 
-// maxParts bounds what one notification may pour out; the whole text is with
-// the result.
+// maxParts bounds the messages of one notification; the result has the whole text.
 const maxParts = 10
 
-// split cuts valid text into parts of at most limit units, at the end of a
-// paragraph, line, sentence or word where there is one in the second half of a
-// part. What is over maxParts is left out, with a word about it.
-func split(text string, limit int, measure unit) []string {
-	var parts []string
-	for _, piece := range (styled{text: text}).split(limit, measure) {
-		parts = append(parts, piece.text)
-	}
-	return parts
-}
-
-// part is what of a text goes into one message.
+// part is the range of a text in one message.
 type part struct{ from, to int }
 
-// ranges returns the parts of a text, without the white space around them, and
-// how many characters are left out.
+// ranges splits valid text into parts of at most limit units, at the end of a
+// paragraph, line, sentence or word if there is one in the second half of a part.
+// It trims white space around the parts. It also returns the number of characters
+// that do not fit into maxParts.
 func ranges(text string, limit int, measure unit) (parts []part, left int) {
 	end := len(strings.TrimRightFunc(text, unicode.IsSpace))
 	at := 0
@@ -47,7 +38,7 @@ func ranges(text string, limit int, measure unit) (parts []part, left int) {
 		rest := text[at:end]
 		over := len(parts) == maxParts-1 && fit(rest, limit, measure) < len(rest)
 		if over {
-			limit -= roomForLeftOut
+			limit -= cutNoteReserve
 		}
 		next := cut(rest, limit, measure)
 		if size := len(strings.TrimRightFunc(rest[:next], unicode.IsSpace)); size > 0 {
@@ -61,14 +52,14 @@ func ranges(text string, limit int, measure unit) (parts []part, left int) {
 	return parts, 0
 }
 
-// roomForLeftOut is more than leftOut takes, in units of whatever kind.
-const roomForLeftOut = 60
+// cutNoteReserve is an upper bound of the size of cutNote, in any unit.
+const cutNoteReserve = 60
 
-func leftOut(characters int) string {
+func cutNote(characters int) string {
 	return fmt.Sprintf("\n[cut: %d more characters]", characters)
 }
 
-// cut returns where the next part ends.
+// cut returns the end of the next part.
 func cut(text string, limit int, measure unit) int {
 	end := fit(text, limit, measure)
 	if end == len(text) {
@@ -79,7 +70,7 @@ func cut(text string, limit int, measure unit) int {
 			return at + len(separator)
 		}
 	}
-	// Not between a character and what is joined to it.
+	// Do not cut before a combining character or a joiner.
 	for at := end; at > end/2; {
 		r, _ := utf8.DecodeRuneInString(text[at:])
 		before, size := utf8.DecodeLastRuneInString(text[:at])
@@ -91,7 +82,7 @@ func cut(text string, limit int, measure unit) int {
 	return end
 }
 
-// size measures a text.
+// size returns the size of a text.
 func size(text string, measure unit) (units int) {
 	for _, r := range text {
 		units += measure(r)
@@ -99,8 +90,8 @@ func size(text string, measure unit) (units int) {
 	return units
 }
 
-// fit returns how many bytes of text make at most limit units; at least one
-// character, so that there is an end.
+// fit returns the length in bytes of the longest prefix of at most limit units. It
+// has at least one character, so that a loop over the parts ends.
 func fit(text string, limit int, measure unit) int {
 	size := 0
 	for i, r := range text {
@@ -112,9 +103,49 @@ func fit(text string, limit int, measure unit) int {
 	return len(text)
 }
 
-// clean makes text from anybody harmless for chats: control and direction
-// characters vanish, invalid bytes become U+FFFD. Joiners stay, as emoji need
-// them.
+// fenceReserve is an upper bound of what closeFences adds to a part, in any unit.
+const fenceReserve = 40
+
+// closeFences closes the code block in which a part of a Markdown text ends, and
+// opens it again in the next part, which is a separate message.
+func closeFences(parts []styled) []styled {
+	open := ""
+	for i := range parts {
+		text := parts[i].text
+		before := open
+		open = fenceAfter(open, text)
+		if before != "" {
+			text = before + "\n" + text
+		}
+		if open != "" {
+			text += "\n" + open[:3]
+		}
+		parts[i] = styled{text: text}
+	}
+	return parts
+}
+
+// fenceLine matches the line that opens a code block, with its language. With a
+// backtick after the language, it is code within a line.
+var fenceLine = regexp.MustCompile("^ {0,3}((?:```|~~~)[A-Za-z0-9+-]{0,20})[^`]*$")
+
+// fenceAfter returns the fence that is open at the end of a text, if open is the
+// one at its start; "" means none.
+func fenceAfter(open, text string) string {
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\r\n\t ")
+		switch m := fenceLine.FindStringSubmatch(line); {
+		case open == "" && m != nil:
+			open = m[1]
+		case open != "" && strings.Trim(strings.TrimLeft(line, " "), open[:1]) == "" && strings.HasPrefix(strings.TrimLeft(line, " "), open[:3]):
+			open = ""
+		}
+	}
+	return open
+}
+
+// clean removes control and direction characters and replaces invalid bytes by
+// U+FFFD. It keeps joiners, which emoji need.
 func clean(text string) string {
 	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\r\n", "\n"), "\ufffd")
 	return strings.Map(func(r rune) rune {
@@ -123,7 +154,7 @@ func clean(text string) string {
 			return r
 		case unicode.Is(unicode.Cc, r), r == 0x061c, 0x200e <= r && r <= 0x200f, 0x202a <= r && r <= 0x202e, 0x2066 <= r && r <= 0x2069, r == 0xfeff:
 			return -1
-		case 0xe0000 <= r && r <= 0xe007f: // tags: text that nobody sees
+		case 0xe0000 <= r && r <= 0xe007f: // tags, which are invisible
 			return -1
 		}
 		return r

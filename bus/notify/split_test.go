@@ -6,6 +6,13 @@ import (
 	"unicode/utf8"
 )
 
+func splitText(text string, limit int, measure unit) (parts []string) {
+	for _, part := range (styled{text: text}).split(limit, measure) {
+		parts = append(parts, part.text)
+	}
+	return parts
+}
+
 func TestSplit(t *testing.T) {
 	for _, test := range []struct {
 		text    string
@@ -24,12 +31,12 @@ func TestSplit(t *testing.T) {
 		{"aé́b", 3, inRunes, []string{"aé́", "b"}},
 		{"xxxxxxxxxxxxxxxxxxxx👩‍👩‍👧", 23, inRunes, []string{"xxxxxxxxxxxxxxxxxxxx", "👩‍👩‍👧"}},
 	} {
-		got := split(test.text, test.limit, test.measure)
+		got := splitText(test.text, test.limit, test.measure)
 		if strings.Join(got, "|") != strings.Join(test.want, "|") {
 			t.Errorf("split(%q, %d) = %q, want %q", test.text, test.limit, got, test.want)
 		}
 	}
-	many := split(strings.Repeat("word ", 100_000), 1000, inRunes)
+	many := splitText(strings.Repeat("word ", 100_000), 1000, inRunes)
 	if last := many[len(many)-1]; len(many) != maxParts || !strings.Contains(last, "more characters]") || len(last) > 1000 {
 		t.Errorf("%d parts, the last is %q", len(many), last)
 	}
@@ -44,7 +51,7 @@ func FuzzSplit(f *testing.F) {
 		}
 		text = clean(text)
 		var kept int
-		parts := split(text, limit, inUTF16)
+		parts := splitText(text, limit, inUTF16)
 		for _, part := range parts {
 			size := 0
 			for _, r := range part {

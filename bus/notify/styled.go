@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// style says how a part of a text looks.
+// style is the look of a part of a text.
 type style byte
 
 const (
@@ -17,8 +17,8 @@ const (
 	link
 )
 
-// span is a part of a text that looks different, from one byte to before
-// another. Spans nest or are apart, an outer one comes first.
+// span is the style of the bytes from up to, not including, to. Spans nest or are
+// disjoint. An outer span comes first.
 type span struct {
 	from, to int
 	style    style
@@ -29,14 +29,14 @@ func (s span) holdsCode(inner span) bool {
 	return (inner.style == code || inner.style == block) && s.from <= inner.from && inner.to <= s.to
 }
 
-// styled is a text as people read it, and what is special about parts of it.
-// Cut anywhere, each piece is whole, as Markdown would not be.
+// styled is a text without markup, and its styles. Unlike Markdown, it can be cut
+// anywhere.
 type styled struct {
 	text  string
 	spans []span
 }
 
-// plus returns both texts in a row; s is used up.
+// plus appends a text. It may change the spans of s.
 func (s styled) plus(more styled) styled {
 	for _, sp := range more.spans {
 		sp.from, sp.to = sp.from+len(s.text), sp.to+len(s.text)
@@ -46,7 +46,7 @@ func (s styled) plus(more styled) styled {
 	return s
 }
 
-// as returns the text, all of it in one style more.
+// as adds a style to the whole text.
 func (s styled) as(st style, url string) styled {
 	if strings.TrimSpace(s.text) == "" {
 		return s
@@ -54,7 +54,7 @@ func (s styled) as(st style, url string) styled {
 	return styled{s.text, slices.Insert(slices.Clone(s.spans), 0, span{0, len(s.text), st, url})}
 }
 
-// slice returns the text between two bytes.
+// slice returns the bytes from up to, not including, to.
 func (s styled) slice(from, to int) styled {
 	part := styled{text: s.text[from:to]}
 	for _, sp := range s.spans {
@@ -65,15 +65,14 @@ func (s styled) slice(from, to int) styled {
 	return part
 }
 
-// trimmed returns the text without white space around it.
+// trimmed removes white space at both ends.
 func (s styled) trimmed() styled {
 	from := len(s.text) - len(strings.TrimLeft(s.text, " \t\n"))
 	to := len(strings.TrimRight(s.text, " \t\n"))
 	return s.slice(min(from, to), to)
 }
 
-// indented returns the text with something before its first line, and before
-// each of the others.
+// indented adds prefixes to the first line and to each of the other lines.
 func (s styled) indented(first, rest string) styled {
 	var ends []int // of the lines but the last
 	for i := range len(s.text) {
@@ -87,29 +86,28 @@ func (s styled) indented(first, rest string) styled {
 	}
 	out := styled{text: first + strings.ReplaceAll(s.text, "\n", "\n"+rest)}
 	for _, sp := range s.spans {
-		for _, line := range perLine(s.text, sp) { // what is put before the lines is no part of it
+		for _, line := range perLine(s.text, sp) { // without the prefixes of the lines
 			out.spans = append(out.spans, span{moved(line.from), moved(line.to), line.style, line.url})
 		}
 	}
 	return out
 }
 
-// split cuts the text as the function split does, into pieces that are whole.
+// split splits the text as ranges does, and appends a note if it cuts the text.
 func (s styled) split(limit int, measure unit) []styled {
-	parts, left := ranges(s.text, limit, measure)
+	parts, omitted := ranges(s.text, limit, measure)
 	pieces := make([]styled, len(parts))
 	for i, p := range parts {
 		pieces[i] = s.slice(p.from, p.to)
 	}
-	if left > 0 {
-		pieces[len(pieces)-1] = pieces[len(pieces)-1].plus(styled{text: leftOut(left)})
+	if omitted > 0 {
+		pieces[len(pieces)-1] = pieces[len(pieces)-1].plus(styled{text: cutNote(omitted)})
 	}
 	return pieces
 }
 
-// readable returns the text for where nothing can be styled, with the addresses
-// of its links.
-func (s styled) readable() styled {
+// plain returns the text without styles, with the URLs of its links.
+func (s styled) plain() styled {
 	var b strings.Builder
 	at := 0
 	for _, sp := range s.spans {
@@ -121,15 +119,15 @@ func (s styled) readable() styled {
 	return styled{text: b.String() + s.text[at:]}
 }
 
-// marked writes the text with marks around its spans. Where a style may not go
-// over the end of a line, as no style but block does, it begins anew. write makes
-// of the text between marks what is to be sent.
-func (s styled) marked(mark func(sp span, inner string) (before, after string), write func(string) string) string {
+// markup writes the text with marks around its spans. A span that crosses the end
+// of a line, other than a block, is written once per line. escape is applied to
+// the text between marks.
+func (s styled) markup(mark func(sp span, inner string) (before, after string), escape func(string) string) string {
 	var spans []span
 	for _, sp := range s.spans {
 		spans = append(spans, perLine(s.text, sp)...)
 	}
-	return render(s.text, 0, len(s.text), spans, mark, write)
+	return render(s.text, 0, len(s.text), spans, mark, escape)
 }
 
 func perLine(text string, sp span) (lines []span) {
@@ -147,8 +145,8 @@ func perLine(text string, sp span) (lines []span) {
 	return lines
 }
 
-// render writes text[from:to], whose spans these are.
-func render(text string, from, to int, spans []span, mark func(span, string) (string, string), write func(string) string) string {
+// render writes text[from:to] with its spans.
+func render(text string, from, to int, spans []span, mark func(span, string) (string, string), escape func(string) string) string {
 	slices.SortStableFunc(spans, func(a, b span) int {
 		if a.from != b.from {
 			return a.from - b.from
@@ -164,15 +162,15 @@ func render(text string, from, to int, spans []span, mark func(span, string) (st
 			spans[end].to = min(spans[end].to, outer.to)
 			end++
 		}
-		b.WriteString(write(text[at:outer.from]))
+		b.WriteString(escape(text[at:outer.from]))
 		before, after := mark(outer, text[outer.from:outer.to])
 		inner := spans[i+1 : end]
 		if outer.style == code || outer.style == block {
-			inner = nil // code is shown as it is
+			inner = nil // code contains no other style
 		}
-		b.WriteString(before + render(text, outer.from, outer.to, slices.Clone(inner), mark, write) + after)
+		b.WriteString(before + render(text, outer.from, outer.to, slices.Clone(inner), mark, escape) + after)
 		at, i = outer.to, end
 	}
-	b.WriteString(write(text[at:to]))
+	b.WriteString(escape(text[at:to]))
 	return b.String()
 }

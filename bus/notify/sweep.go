@@ -13,14 +13,15 @@ import (
 )
 
 const (
-	// sweepEvery is how often the outbox is searched for what nobody serves.
+	// sweepEvery is the interval of sweeps of the outbox.
 	sweepEvery = 30 * time.Second
-	// strayAge gives the channel's own process time to start.
-	strayAge = 30 * time.Second
+	// sweepAge is the age of the notifications that a sweep moves. It gives the
+	// channel's own process time to start.
+	sweepAge = 30 * time.Second
 )
 
-// sweep moves what clients published for channels that nobody serves to the
-// default channel, again and again.
+// sweep regularly moves the notifications that clients published for channels
+// without a consumer to the default channel.
 func (n *Notifier) sweep(ctx context.Context) error {
 	timer := time.NewTimer(sweepEvery)
 	defer timer.Stop()
@@ -30,17 +31,18 @@ func (n *Notifier) sweep(ctx context.Context) error {
 			return nil
 		case <-timer.C:
 		}
-		if moved, err := n.sweepOnce(ctx, time.Now().Add(-strayAge)); err != nil && ctx.Err() == nil {
-			n.log.Error().Err(err).Msg("cannot look for notifications that nobody serves")
+		if moved, err := n.sweepOnce(ctx, time.Now().Add(-sweepAge)); err != nil && ctx.Err() == nil {
+			n.log.Error().Err(err).Msg("cannot look for notifications of channels without a consumer")
 		} else if moved > 0 {
-			n.log.Warn().Int("count", moved).Str("to", n.cfg.Default).Msg("moved notifications for channels that nobody serves")
+			n.log.Warn().Int("count", moved).Str("to", n.cfg.Default).Msg("moved notifications of channels without a consumer")
 		}
 		timer.Reset(sweepEvery)
 	}
 }
 
-// sweepOnce moves the strays that are older than a time. A crash between the
-// copy and the removal repeats the copy, under the same key.
+// sweepOnce moves the notifications that are older than a time. After a crash
+// between the copy and the removal, the next sweep repeats the copy with the same
+// key.
 func (n *Notifier) sweepOnce(ctx context.Context, before time.Time) (moved int, err error) {
 	stream, err := n.bus.JetStream().Stream(ctx, n.bus.StreamName(bus.Outbox))
 	if err != nil {
@@ -55,15 +57,15 @@ func (n *Notifier) sweepOnce(ctx context.Context, before time.Time) (moved int, 
 		if len(tokens) != 2 || n.cfg.Channels[tokens[1]] != nil {
 			continue
 		}
-		// A token that is none cannot have a consumer.
+		// An invalid token cannot have a consumer.
 		if bus.CheckSubject(subject) == nil {
-			if ok, err := n.served.by(ctx, tokens[1]); err != nil {
+			if ok, err := n.consumers.exists(ctx, tokens[1]); err != nil {
 				return moved, err
 			} else if ok {
 				continue
 			}
 		}
-		count, err := n.moveStrays(ctx, stream, subject, tokens[1], before)
+		count, err := n.moveToDefault(ctx, stream, subject, tokens[1], before)
 		moved += count
 		if err != nil {
 			return moved, err
@@ -72,7 +74,7 @@ func (n *Notifier) sweepOnce(ctx context.Context, before time.Time) (moved int, 
 	return moved, nil
 }
 
-func (n *Notifier) moveStrays(ctx context.Context, stream jetstream.Stream, subject, channel string, before time.Time) (moved int, err error) {
+func (n *Notifier) moveToDefault(ctx context.Context, stream jetstream.Stream, subject, channel string, before time.Time) (moved int, err error) {
 	for sequence := uint64(1); ctx.Err() == nil; sequence++ {
 		msg, err := stream.GetMsg(ctx, sequence, jetstream.WithGetMsgSubject(subject))
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -85,7 +87,7 @@ func (n *Notifier) moveStrays(ctx context.Context, stream jetstream.Stream, subj
 		if msg.Time.After(before) {
 			return moved, nil
 		}
-		if err := n.put(ctx, n.stray(channel, msg)); err != nil {
+		if err := n.put(ctx, n.forDefault(channel, msg)); err != nil {
 			return moved, err
 		}
 		err = stream.DeleteMsg(ctx, sequence)
@@ -97,13 +99,13 @@ func (n *Notifier) moveStrays(ctx context.Context, stream jetstream.Stream, subj
 	return moved, ctx.Err()
 }
 
-// stray is what the default channel gets of a notification for another one.
-func (n *Notifier) stray(channel string, msg *jetstream.RawStreamMsg) Notification {
-	var stray Notification
-	if err := json.Unmarshal(msg.Data, &stray); err != nil || stray.Text == "" {
-		stray = Notification{Text: fmt.Sprintf("a notification of %d bytes that cannot be read", len(msg.Data)), IsError: true}
+// forDefault returns the notification for the default channel.
+func (n *Notifier) forDefault(channel string, msg *jetstream.RawStreamMsg) Notification {
+	var moved Notification
+	if err := json.Unmarshal(msg.Data, &moved); err != nil || moved.Text == "" {
+		moved = Notification{Text: fmt.Sprintf("a notification of %d bytes that is not valid", len(msg.Data)), IsError: true}
 	}
-	stray.ID = fmt.Sprintf("stray-%d-%x", msg.Sequence, msg.Time.UnixNano())
-	stray.Channel, stray.ChatID = n.cfg.Default, ""
-	return stray.noted(n.unserved(channel))
+	moved.ID = fmt.Sprintf("stray-%d-%x", msg.Sequence, msg.Time.UnixNano())
+	moved.Channel, moved.ChatID = n.cfg.Default, ""
+	return moved.withNote(n.noConsumer(channel))
 }

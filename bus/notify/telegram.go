@@ -18,39 +18,39 @@ import (
 )
 
 const (
-	// telegramLimit and telegramCaption bound a message and what stands below a
-	// file, in UTF-16 units, as the Bot API counts.
+	// telegramLimit and telegramCaption bound a message and the caption of a file,
+	// in UTF-16 units, as the Bot API counts.
 	telegramLimit   = 4096
 	telegramCaption = 1024
-	// telegramMessages is how many messages a text may take; a longer one is
-	// sent as a file.
+	// telegramMessages is the maximum number of messages for a text; a longer text
+	// is sent as a file.
 	telegramMessages = 4
-	// telegramEntities is how many styled parts of a message are looked at.
+	// telegramEntities is the maximum number of styled parts in a message.
 	telegramEntities = 100
 )
 
-// TelegramConfig describes a Telegram channel.
+// TelegramConfig configures a Telegram channel.
 type TelegramConfig struct {
-	// Chat is where notifications go that name no chat: an id, or @CHANNEL.
+	// Chat is the default chat: an id or @CHANNEL.
 	Chat string
-	// Server replaces https://api.telegram.org, for a Bot API server of one's
-	// own.
+	// Server is the URL of another Bot API server. Default
+	// https://api.telegram.org.
 	Server string
 }
 
-// Telegram sends notifications as a bot. The Bot API takes no idempotency key:
-// after an answer that was lost, a message comes twice.
+// Telegram sends notifications as a bot. The Bot API takes no idempotency key: if
+// a response is lost, the message appears twice.
 type Telegram struct {
 	bot     *bot.Bot
 	chat    string
 	secrets secrets
-	sent    progress
+	sent    partsSent
 }
 
 // NewTelegram returns a channel for the bot of a token. It does not connect.
 func NewTelegram(token string, cfg TelegramConfig) (*Telegram, error) {
-	opts := []bot.Option{bot.WithSkipGetMe(), bot.WithHTTPClient(sendTimeout, bounded{&http.Client{Timeout: sendTimeout}}),
-		bot.WithErrorsHandler(func(error) {})} // those of polling, which is not done
+	opts := []bot.Option{bot.WithSkipGetMe(), bot.WithHTTPClient(sendTimeout, limitedClient{&http.Client{Timeout: sendTimeout}}),
+		bot.WithErrorsHandler(func(error) {})} // they come from polling, which is not used
 	if cfg.Server != "" {
 		opts = append(opts, bot.WithServerURL(strings.TrimSuffix(cfg.Server, "/")))
 	}
@@ -61,9 +61,9 @@ func NewTelegram(token string, cfg TelegramConfig) (*Telegram, error) {
 	return &Telegram{bot: b, chat: cfg.Chat, secrets: secretsOf(nil, token, "/bot"+token+"/sendMessage", "/bot"+token+"/sendDocument")}, nil
 }
 
-// Send sends n in as many messages as it takes, or as a file if they would be
-// many. Nothing in the text is markup: styles go beside it, so that there is no
-// text that the Bot API could not read.
+// Send sends n as one or more messages, or as a file if it is long. The text
+// contains no markup. Its styles are separate entities, so that the Bot API
+// accepts any text.
 func (t *Telegram) Send(ctx context.Context, n Notification) error {
 	chat := n.ChatID
 	if chat == "" {
@@ -76,16 +76,16 @@ func (t *Telegram) Send(ctx context.Context, n Notification) error {
 	parts := text.split(telegramLimit, inUTF16)
 	if len(parts) > telegramMessages {
 		err := t.sendFile(ctx, chat, n, text)
-		if !errors.Is(err, bot.ErrorBadRequest) { // files may not be welcome; messages are
-			return t.verdict(err)
+		if !errors.Is(err, bot.ErrorBadRequest) { // the chat may not allow files
+			return t.classify(err)
 		}
 	}
 	return sendParts(&t.sent, n.ID, parts, func(part styled) error {
 		err := t.sendMessage(ctx, chat, part)
-		if errors.Is(err, bot.ErrorBadRequest) && len(part.spans) > 0 { // perhaps its styles are not liked
+		if errors.Is(err, bot.ErrorBadRequest) && len(part.spans) > 0 { // try without styles
 			err = t.sendMessage(ctx, chat, styled{text: part.text})
 		}
-		return t.verdict(err)
+		return t.classify(err)
 	})
 }
 
@@ -98,7 +98,7 @@ func (t *Telegram) sendMessage(ctx context.Context, chat string, part styled) er
 	return err
 }
 
-// sendFile sends the whole text as a file, under its beginning.
+// sendFile sends the whole text as a file, with its start as the caption.
 func (t *Telegram) sendFile(ctx context.Context, chat string, n Notification, text styled) error {
 	name, content := "message.txt", text.text
 	if n.Format == FormatMarkdown {
@@ -117,11 +117,11 @@ var entityTypes = map[style]models.MessageEntityType{
 	code: models.MessageEntityTypeCode, block: models.MessageEntityTypePre, link: models.MessageEntityTypeTextLink,
 }
 
-// entities says in UTF-16 units what is special about a text.
+// entities returns the styles of a text, in UTF-16 units.
 func entities(s styled) (all []models.MessageEntity) {
 	for _, sp := range s.spans {
 		if sp.style != code && sp.style != block && slices.ContainsFunc(s.spans, sp.holdsCode) {
-			continue // the Bot API has no style around code
+			continue // the Bot API allows no style around code
 		}
 		if len(all) == telegramEntities {
 			break
@@ -133,7 +133,7 @@ func entities(s styled) (all []models.MessageEntity) {
 	return all
 }
 
-// chatID is a number where it is one: the Bot API knows names as text only.
+// chatID returns a numeric id as a number, as the Bot API requires.
 func chatID(chat string) any {
 	if id, err := strconv.ParseInt(chat, 10, 64); err == nil {
 		return id
@@ -141,18 +141,18 @@ func chatID(chat string) any {
 	return chat
 }
 
-// verdict tells what may heal from what will not.
-func (t *Telegram) verdict(err error) error {
+// classify turns err into a rejection if a retry cannot succeed.
+func (t *Telegram) classify(err error) error {
 	if err == nil {
 		return nil
 	}
-	told := fmt.Errorf("send to telegram: %s", t.secrets.cause(err))
+	safe := fmt.Errorf("send to telegram: %s", t.secrets.hideCause(err))
 	if tooMany, ok := errors.AsType[*bot.TooManyRequestsError](err); ok {
 		seconds := min(max(tooMany.RetryAfter, 1), int(maxPause/time.Second))
-		return bus.RetryAfter(time.Duration(seconds)*time.Second, told)
+		return bus.RetryAfter(time.Duration(seconds)*time.Second, safe)
 	}
 	if _, ok := errors.AsType[*bot.MigrateError](err); ok {
-		return bus.Reject("chat_moved", told)
+		return bus.Reject("chat_moved", safe)
 	}
 	for _, final := range []struct {
 		err  error
@@ -162,17 +162,17 @@ func (t *Telegram) verdict(err error) error {
 		{bot.ErrorUnauthorized, "refused_401"}, {bot.ErrorNotFound, "refused_404"},
 	} {
 		if errors.Is(err, final.err) {
-			return bus.Reject(final.code, told)
+			return bus.Reject(final.code, safe)
 		}
 	}
-	return told
+	return safe
 }
 
-// bounded is an HTTP client that reads no endless answers.
-type bounded struct{ client *http.Client }
+// limitedClient limits the size of responses.
+type limitedClient struct{ client *http.Client }
 
-func (b bounded) Do(req *http.Request) (*http.Response, error) {
-	res, err := b.client.Do(req)
+func (c limitedClient) Do(req *http.Request) (*http.Response, error) {
+	res, err := c.client.Do(req)
 	if err == nil {
 		res.Body = struct {
 			io.Reader

@@ -20,7 +20,7 @@ const testToken = "123456:AAhook-secret-key"
 // botAPI answers sendMessage and sendDocument as the Bot API does.
 type botAPI struct {
 	*httptest.Server
-	mu      sync.Mutex // a client that gave up may still be being answered
+	mu      sync.Mutex // a response may still be running after the client has given up
 	got     []map[string]string
 	answers []string // used up one by one; then success
 }
@@ -111,7 +111,7 @@ func TestTelegramSends(t *testing.T) {
 	}
 }
 
-func TestTelegramVerdicts(t *testing.T) {
+func TestTelegramClassifies(t *testing.T) {
 	for answer, want := range map[string]string{
 		`{"ok":false,"error_code":403,"description":"Forbidden: bot was blocked by the user"}`:                                                  "refused_403",
 		`{"ok":false,"error_code":400,"description":"Bad Request: chat not found"}`:                                                             "refused_400",
@@ -145,7 +145,7 @@ func TestTelegramVerdicts(t *testing.T) {
 	}
 	api := newBotAPI(t)
 	if err := newTelegram(t, api, "").Send(t.Context(), Notification{Text: "x"}); err == nil {
-		t.Error("sent to nowhere")
+		t.Error("sent without a chat")
 	}
 	api.Close()
 	if err := newTelegram(t, api, "1").Send(t.Context(), Notification{Text: "x"}); err == nil || strings.Contains(err.Error(), "hook-secret-key") {

@@ -15,15 +15,15 @@ import (
 )
 
 // Webhook posts notifications as JSON, signed as standardwebhooks.com describes.
-// The id is the same for every attempt, also as Idempotency-Key: a receiver that
-// drops ids that it has seen gets each notification effectively once.
+// Webhook-Id and Idempotency-Key are the same for every attempt: a receiver that
+// drops known ids gets each notification effectively once.
 type Webhook struct {
 	post   *poster
 	signer *standardwebhooks.Webhook
 }
 
-// NewWebhook returns a channel that posts to url. The secret is of the form
-// whsec_BASE64; if it is empty, nothing is signed.
+// NewWebhook returns a channel that posts to url. The secret has the form
+// whsec_BASE64; if it is empty, requests are not signed.
 func NewWebhook(url, secret string) (*Webhook, error) {
 	post, err := newPoster(url, secret)
 	if err != nil {
@@ -32,13 +32,13 @@ func NewWebhook(url, secret string) (*Webhook, error) {
 	w := &Webhook{post: post}
 	if secret != "" {
 		if w.signer, err = standardwebhooks.NewWebhook(secret); err != nil {
-			return nil, fmt.Errorf("webhook to %s: the secret is not of the form whsec_BASE64", post.host)
+			return nil, fmt.Errorf("webhook to %s: want a secret of the form whsec_BASE64", post.host)
 		}
 	}
 	return w, nil
 }
 
-// webhookBody is the shape that Standard Webhooks recommends.
+// webhookBody is the body that Standard Webhooks recommends.
 type webhookBody struct {
 	Type      string       `json:"type"`
 	Timestamp time.Time    `json:"timestamp"`
@@ -61,7 +61,7 @@ func (w *Webhook) Send(ctx context.Context, n Notification) error {
 	if w.signer != nil {
 		signature, err := w.signer.Sign(id, now, body)
 		if err != nil {
-			return bus.Reject("unsendable", fmt.Errorf("webhook to %s: it cannot be signed", w.post.host))
+			return bus.Reject("unsendable", fmt.Errorf("webhook to %s: cannot sign it", w.post.host))
 		}
 		header.Set("Webhook-Signature", signature)
 	}
@@ -70,7 +70,7 @@ func (w *Webhook) Send(ctx context.Context, n Notification) error {
 
 var safeID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,254}$`)
 
-// headerID is an id that may stand in a header; others may have chosen it.
+// headerID returns an id that is safe in a header; a client may have chosen it.
 func headerID(id string) string {
 	if safeID.MatchString(id) {
 		return id

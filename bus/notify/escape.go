@@ -5,9 +5,8 @@ import (
 	"strings"
 )
 
-// What Discord and Mattermost act on, anywhere in a text and where a line begins.
-// Addresses are left alone: they are links as they are, and a backslash would
-// become part of them.
+// The marks of Discord and Mattermost, anywhere in a text and at the start of a
+// line. A URL is a link without marks, and a backslash would become part of it.
 var (
 	inlineMarks = regexp.MustCompile("<?https?://[\\w.:/?#@$&=%+,;~-]+|[\\\\`*_\\[~|]|<[@#:/A-Za-z0-9]")
 	lineMarks   = regexp.MustCompile(`(?m)^([ \t]*)([#>+-]|\d+(?:[.)]))`)
@@ -15,7 +14,7 @@ var (
 	deepIndent  = regexp.MustCompile(`(?m)^[ \t]+`)
 )
 
-// escapeMarkdown makes a plain text one that Discord shows as it is.
+// escapeMarkdown escapes a plain text for Discord.
 func escapeMarkdown(text string) string {
 	text = inlineMarks.ReplaceAllStringFunc(text, func(mark string) string {
 		if strings.HasPrefix(strings.TrimPrefix(mark, "<"), "http") {
@@ -29,9 +28,8 @@ func escapeMarkdown(text string) string {
 	})
 }
 
-// escapeMattermost does so for Mattermost, which also knows underlined headings,
-// takes lines that are moved in for code, and has no escape for a "<". What it
-// takes for a tag it shows as it is.
+// escapeMattermost escapes a plain text for Mattermost, which also has underlined
+// headings and indented code. It cannot escape "<", so a zero-width space follows.
 func escapeMattermost(text string) string {
 	text = underline.ReplaceAllStringFunc(text, func(mark string) string { return "\u200b" + mark })
 	text = strings.ReplaceAll(escapeMarkdown(text), `\<`, "<\u200b")
@@ -40,8 +38,8 @@ func escapeMattermost(text string) string {
 	})
 }
 
-// escaped measures a plain text as it is at most when it is escaped, so that it
-// can be cut before: what begins a message begins a line.
+// escaped returns an upper bound of the size of an escaped character. The text is
+// split before it is escaped, because each message starts a line.
 func escaped(measure unit) unit {
 	return func(r rune) int {
 		switch {

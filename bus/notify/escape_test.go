@@ -7,7 +7,7 @@ import (
 	"unicode/utf16"
 )
 
-// A text that is not Markdown is shown as it is by those who read all as such.
+// A service that reads any text as Markdown shows a plain text unchanged.
 func TestPlainTextIsEscaped(t *testing.T) {
 	for _, tt := range []struct{ text, discord, mattermost string }{
 		{"*bold* _it_ ~~no~~ ||spoiler|| `code`", `\*bold\* \_it\_ \~\~no\~\~ \|\|spoiler\|\| ` + "\\`code\\`", `=`},
@@ -31,8 +31,8 @@ func TestPlainTextIsEscaped(t *testing.T) {
 	}
 }
 
-// The parts of an escaped text are no longer than the service takes, nothing is
-// lost between them, and Markdown stays Markdown.
+// The parts of an escaped text are within the limit and complete, and Markdown is
+// not escaped.
 func TestPlainTextIsEscapedInEachPart(t *testing.T) {
 	h := newHook(t)
 	c, err := NewHTTP("discord", HTTPConfig{URL: h.URL})
