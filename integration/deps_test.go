@@ -53,7 +53,7 @@ var allowedImports = map[string][]string{
 	"tools/internal/fastjson": {},
 	"tools/builtin":           {"tools", "offload/linematch", "state/durable"},
 	"tools/agent":             {"tools", "offload"},
-	"tools/agent/provider":    {"tools", "tools/agent"},
+	"tools/agent/provider":    {"tools", "tools/agent", "offload"},
 
 	"state":         {"state/durable"},
 	"state/kv":      {"state"},

@@ -16,13 +16,14 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
+	"github.com/stevedore-bus/stevedore/tools/agent/provider"
 )
 
 const agentHelp = `Say something to an agent, wait for its answer, and print it; what its last tool
 had for the user goes to standard error. A worker that has a model must be up; any
 of them runs the agent, and goes on with it if another one dies:
 
-  worker up --model anthropic:claude-sonnet-4-5
+  worker up --model ` + provider.ExampleModel + `
   worker agent "which of the files here is the longest?" --session s1
   worker agent "and the shortest?" --session s1
   worker agent --resume --session s1     wait for the answer of the last run

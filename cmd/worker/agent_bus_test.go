@@ -18,12 +18,13 @@ import (
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
+	"github.com/stevedore-bus/stevedore/tools/agent/provider"
 )
 
 // startAgents runs a worker with agents of a script until the test ends.
 func startAgents(t *testing.T, b *bus.Bus, slots int, toolset []tools.Tool, lines ...string) {
 	t.Helper()
-	script, err := agent.ParseScript([]byte(strings.Join(lines, "\n")))
+	script, err := provider.ParseScript([]byte(strings.Join(lines, "\n")))
 	if err != nil {
 		t.Fatal(err)
 	}

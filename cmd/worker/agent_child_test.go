@@ -24,6 +24,7 @@ import (
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
+	"github.com/stevedore-bus/stevedore/tools/agent/provider"
 )
 
 // The test binary is also the worker process that the agent tests kill: the
@@ -67,7 +68,7 @@ func runAgentChild() error {
 		return err
 	}
 
-	model, err := agent.NewAnthropic("m", agent.ProviderConfig{BaseURL: os.Getenv(agentModelEnv)})
+	model, err := provider.NewAnthropic("m", provider.Config{BaseURL: os.Getenv(agentModelEnv)})
 	if err != nil {
 		return err
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
+	"github.com/stevedore-bus/stevedore/tools/agent/provider"
 )
 
 // play is a bus with worker processes and a fake provider, and what is to be
@@ -125,7 +126,7 @@ func (p play) run(t *testing.T) {
 
 // script has p.messages times p.turns turns. All but the last of a message call
 // two tools, and expect the answer of the one that may run again.
-func (p play) script(t *testing.T) *agent.Script {
+func (p play) script(t *testing.T) *provider.Script {
 	t.Helper()
 	var lines []string
 	for range p.messages {
@@ -148,7 +149,7 @@ func (p play) script(t *testing.T) *agent.Script {
 		}
 	}
 	lines = append(lines, `{"for":"^child"}`, `{"tools":[{"name":"once"},{"name":"idempotent","input":{"n":99}}]}`, `{"expect":["echo 99"],"text":"born"}`)
-	script, err := agent.ParseScript([]byte(strings.Join(lines, "\n")))
+	script, err := provider.ParseScript([]byte(strings.Join(lines, "\n")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,7 +215,7 @@ func (m *fakeModel) requests() int {
 	return m.asked
 }
 
-func newFakeModel(t *testing.T, b *bus.Bus, script *agent.Script) *fakeModel {
+func newFakeModel(t *testing.T, b *bus.Bus, script *provider.Script) *fakeModel {
 	m := &fakeModel{}
 	m.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		m.mu.Lock()

@@ -13,6 +13,7 @@ import (
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
+	"github.com/stevedore-bus/stevedore/tools/agent/provider"
 )
 
 // agentOptions are the settings of the agents that a process runs. Without a
@@ -66,7 +67,7 @@ func (o *agentOptions) tools(b *bus.Bus, store offload.Store, definitions func()
 		if err != nil {
 			return nil, err
 		}
-		if setup.Models[spec], err = agent.OpenProvider(spec, cfg); err != nil {
+		if setup.Models[spec], err = provider.Open(spec, cfg); err != nil {
 			return nil, cli.Exit(cli.ExitUsage, "--model: %w", err)
 		}
 	}
@@ -116,7 +117,7 @@ func newAgentSetup(b *bus.Bus, store offload.Store, log zerolog.Logger) agent.Se
 
 // provider says where a model is and with which key. No key goes to a server
 // that was not named for its provider.
-func (o *agentOptions) provider(spec string) (cfg agent.ProviderConfig, err error) {
+func (o *agentOptions) provider(spec string) (cfg provider.Config, err error) {
 	provider := providerOf(spec)
 	variable, remote := keyVariables[provider]
 	if !remote {

@@ -10,13 +10,14 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
+	"github.com/stevedore-bus/stevedore/tools/agent/provider"
 )
 
 // demoPrompt is what the demonstration's agent is asked.
 const demoPrompt = "What do the files here say of a license? Grep all of them, then read what stands where you find it."
 
 // demoScript is the model of the demonstration where no real one is to be had:
-// it grasps nothing, but what it asks for is done. See agent.Script.
+// it grasps nothing, but what it asks for is done. See provider.Script.
 const demoScript = `{"text":"I grep everything; that will be long.", "tools":[{"name":"grep","input":{"pattern":"\\S","max_results":100000}}]}
 {"text":"It was stored. I search in it.", "capture":{"id":"knowledge id='([^']+)'"}, "tools":[{"name":"grep_knowledge","input":{"artifact_id":"${id}","pattern":"(?i)license","max_results":1}}]}
 {"text":"I read on from there.", "capture":{"line":"(?m)^(\\d+): "}, "tools":[{"name":"get_knowledge_by_lines","input":{"artifact_id":"${id}","start_line":"${int:line}","end_line":"${int:line+2}"}}]}
@@ -32,7 +33,7 @@ func (o *processOptions) demoModel(dir string) error {
 	case len(o.agent.baseURLs) > 0:
 		return cli.Exit(cli.ExitUsage, "--base-url: name the model, too, such as --model openai:llama3.2")
 	case os.Getenv("ANTHROPIC_API_KEY") != "":
-		o.agent.models = []string{"anthropic:claude-sonnet-4-5"}
+		o.agent.models = []string{provider.ExampleModel}
 		return nil
 	}
 	script := filepath.Join(dir, "demo.jsonl")

@@ -158,7 +158,7 @@ func (r *run) logAnswers(ctx context.Context, answers []*Answer) error {
 		if a == nil {
 			continue
 		}
-		data, err := encode(a)
+		data, err := EncodeJSON(a)
 		if err != nil {
 			return err
 		}
@@ -200,10 +200,10 @@ func (r *run) granting(args json.RawMessage) json.RawMessage {
 	grant.Depth++
 	grant.TokenBudget = r.share()
 	var err error
-	if fields["grant"], err = encode(grant); err != nil {
+	if fields["grant"], err = EncodeJSON(grant); err != nil {
 		return args
 	}
-	out, err := encode(fields)
+	out, err := EncodeJSON(fields)
 	if err != nil {
 		return args
 	}

@@ -82,8 +82,8 @@ func (p *progress) turn(e Entry) {
 		p.usage = p.usage.plus(*e.Usage)
 	}
 	p.before = p.total()
-	p.uses, p.stop, p.answers = toolUses(e.Message.Content), e.StopReason, map[string]Answer{}
-	if text := textOf(e.Message.Content); text != "" {
+	p.uses, p.stop, p.answers = ToolUses(e.Message.Content), e.StopReason, map[string]Answer{}
+	if text := TextOf(e.Message.Content); text != "" {
 		p.text = text
 	}
 	p.children += p.spawning
@@ -153,7 +153,7 @@ func (c *conversation) messages() []Message {
 			turn++
 			content := b.wellFormed(e.Message.Content)
 			b.add(RoleAssistant, content...)
-			uses = toolUses(content)
+			uses = ToolUses(content)
 		case e.Kind == KindResults:
 			for _, a := range e.Answers {
 				given[a.Call] = a

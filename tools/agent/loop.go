@@ -86,7 +86,7 @@ func (r *run) ask(ctx context.Context) error {
 	res, err := r.provider.Complete(ctx, r.request())
 	if refused, ok := errors.AsType[*ProviderError](err); ok && refused.Code == CodeContextOverflow {
 		// The estimate was wrong; the provider knows better.
-		size := estimate(r.cfg.Counter, r.request())
+		size := r.request().EstimateTokens(r.cfg.Counter)
 		freed, shelveErr := r.shelve(ctx, size, size/2)
 		if shelveErr != nil {
 			return shelveErr
@@ -104,7 +104,7 @@ func (r *run) ask(ctx context.Context) error {
 		StopReason: res.StopReason, Usage: &res.Usage, Model: res.Model,
 	})
 	if errors.Is(err, ErrTooLarge) {
-		return badAnswer("the turn is larger than the log of the conversation takes; allow turns fewer tokens")
+		return &ProviderError{Code: CodeBadAnswer, Message: "the turn is too large for the log of the conversation; lower the maximum tokens of a turn"}
 	}
 	return err
 }

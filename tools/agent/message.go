@@ -81,7 +81,7 @@ func ToolUse(id, name string, input json.RawMessage) Block {
 
 // ToolResult returns the block that answers a tool_use with a text.
 func ToolResult(toolUseID, text string, isError bool) Block {
-	content, err := encode(text)
+	content, err := EncodeJSON(text)
 	if err != nil {
 		content = []byte(`""`) // cannot be: a string always has a JSON form
 	}
@@ -139,12 +139,12 @@ func (b Block) MarshalJSON() ([]byte, error) {
 	if b.Type == TypeText {
 		f.Text = &b.Text
 	}
-	return encode(f)
+	return EncodeJSON(f)
 }
 
-// resultText is the text of a tool_result: the string, or the text blocks in a
+// ResultText is the text of a tool_result: the string, or the text blocks in a
 // line each.
-func (b Block) resultText() string {
+func (b Block) ResultText() string {
 	var text string
 	if json.Unmarshal(b.Content, &text) == nil {
 		return text
@@ -153,31 +153,11 @@ func (b Block) resultText() string {
 	if json.Unmarshal(b.Content, &blocks) != nil {
 		return string(b.Content)
 	}
-	return textOf(blocks)
+	return TextOf(blocks)
 }
 
-// with returns the block with one field set, and all others as they are.
-func (b Block) with(field string, value any) (Block, error) {
-	data, err := b.MarshalJSON()
-	if err != nil {
-		return Block{}, err
-	}
-	fields := map[string]json.RawMessage{}
-	if err := json.Unmarshal(data, &fields); err != nil {
-		return Block{}, err
-	}
-	if fields[field], err = encode(value); err != nil {
-		return Block{}, err
-	}
-	if data, err = encode(fields); err != nil {
-		return Block{}, err
-	}
-	var changed Block
-	return changed, changed.UnmarshalJSON(data)
-}
-
-// textOf joins the text blocks, each in lines of its own.
-func textOf(blocks []Block) string {
+// TextOf joins the text blocks, each in lines of its own.
+func TextOf(blocks []Block) string {
 	var out []byte
 	for _, b := range blocks {
 		if b.Type != TypeText || b.Text == "" {
@@ -191,8 +171,8 @@ func textOf(blocks []Block) string {
 	return string(out)
 }
 
-// toolUses are the calls that a turn asks for, in order.
-func toolUses(blocks []Block) []Block {
+// ToolUses are the calls that a turn asks for, in order.
+func ToolUses(blocks []Block) []Block {
 	var uses []Block
 	for _, b := range blocks {
 		if b.Type == TypeToolUse {
@@ -202,9 +182,9 @@ func toolUses(blocks []Block) []Block {
 	return uses
 }
 
-// encode returns v as JSON without HTML escapes, which cost tokens and change
+// EncodeJSON returns v as JSON without HTML escapes, which cost tokens and change
 // what is to travel as it came.
-func encode(v any) ([]byte, error) {
+func EncodeJSON(v any) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)

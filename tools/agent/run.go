@@ -183,7 +183,7 @@ const appendPatience = 10 * time.Second
 // append adds an entry of this run, if nobody else added any.
 func (r *run) append(ctx context.Context, e Entry) error {
 	e.Run, e.At = cmp.Or(e.Run, r.id), time.Now().UTC()
-	data, err := encode(e)
+	data, err := EncodeJSON(e)
 	if err != nil {
 		return fmt.Errorf("conversation %s: %w", r.session, err)
 	}

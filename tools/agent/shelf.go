@@ -54,7 +54,7 @@ const minShelved = 400
 // lighten offloads old tool results if the next request comes near the context
 // budget.
 func (r *run) lighten(ctx context.Context) error {
-	size := estimate(r.cfg.Counter, r.request())
+	size := r.request().EstimateTokens(r.cfg.Counter)
 	if float64(size) <= heavyPart*float64(r.cfg.ContextTokens) {
 		return nil
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
+	"github.com/stevedore-bus/stevedore/tools/agent/provider"
 )
 
 // stage is what a loop needs, in memory: tools that run here, a store of
@@ -80,6 +81,15 @@ func size(t *testing.T, req agent.Request) int {
 		t.Fatal(err)
 	}
 	return len(data)
+}
+
+func parseScript(t *testing.T, lines ...string) *provider.Script {
+	t.Helper()
+	s, err := provider.ParseScript([]byte(strings.Join(lines, "\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 type sayArgs struct {

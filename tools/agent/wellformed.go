@@ -62,7 +62,7 @@ func notAnObject(input []byte) json.RawMessage {
 	if json.Unmarshal(input, &text) == nil {
 		said = text
 	}
-	made, err := encode(map[string]string{"not_a_json_object": tools.Excerpt(said, maxBroken)})
+	made, err := EncodeJSON(map[string]string{"not_a_json_object": tools.Excerpt(said, maxBroken)})
 	if err != nil {
 		return nil // cannot be: a string always has a JSON form
 	}

@@ -96,7 +96,7 @@ func TestTurnTooLargeForTheLog(t *testing.T) {
 		reason agent.Reason
 		want   string
 	}{
-		"large": {strings.Repeat("x", 1000), agent.Failed, "the agent failed: the provider's answer is not understood: the turn is larger than the log of the conversation takes; allow turns fewer tokens"},
+		"large": {strings.Repeat("x", 1000), agent.Failed, "the agent failed: the provider's answer cannot be decoded: the turn is too large for the log of the conversation; lower the maximum tokens of a turn"},
 		"small": {"hi", agent.Done, "hi"},
 	} {
 		o := run(t, agent.New(sayer{{agent.Text(c.text)}}, nil, log, agent.Config{}), id, "r", "go")

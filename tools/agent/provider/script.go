@@ -1,4 +1,4 @@
-package agent
+package provider
 
 import (
 	"bytes"
@@ -12,45 +12,47 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/stevedore-bus/stevedore/tools/agent"
 )
 
-// Script is a Provider that speaks from a file, for demos and tests without a
-// key. The file holds JSON objects, one a line (the second one is broken up
-// here): the assistant's turns, in order.
+// Script is a provider that replays turns from a file, for demos and tests
+// without an API key. Each line of the file is a JSON object, which is one turn
+// of the assistant (this example breaks the second line in two):
 //
 //	{"text":"Let me look.", "tools":[{"name":"grep","input":{"pattern":"needle"}}]}
 //	{"expect":["needle"], "capture":{"line":"(\\d+): .*needle"},
 //	 "tools":[{"name":"get_knowledge_by_lines","input":{"artifact_id":"${id}","start_line":"${int:line-1}","end_line":"${int:line+1}"}}]}
-//	{"text":"It stands in line ${line}."}
+//	{"text":"It is in line ${line}."}
 //
 // Fields of a turn:
 //
-//	text     what the model says; may be left out
-//	tools    calls that it asks for: name, input, and an id if it matters
-//	expect   texts that must all occur in the last tool results, or else the
-//	         turn is an error that shows what stood there
-//	capture  names and regular expressions (RE2); the first group (or the whole
-//	         match) in the last tool results becomes the value of the name
-//	delay    how long the model thinks, such as "50ms"
+//	text     the text of the turn; optional
+//	tools    the tool calls of the turn: name, input, and optionally an id
+//	expect   texts that must all occur in the last tool results; otherwise the
+//	         turn fails with an error that shows the results
+//	capture  variable names and regular expressions (RE2); the first group (or the
+//	         whole match) in the last tool results becomes the variable's value
+//	delay    how long the turn takes, such as "50ms"
 //	usage    token counts: {"input_tokens":1,"output_tokens":2}
 //	stop     the stop reason, if it is not tool_use or end_turn
 //
-// ${NAME} in a text, or in a string of an input, becomes the value; a string
-// that is nothing but ${int:NAME}, ${int:NAME+N} or ${int:NAME-N} becomes a
+// ${NAME} in a text, or in a string of an input, becomes the variable's value. A
+// string that is exactly ${int:NAME}, ${int:NAME+N} or ${int:NAME-N} becomes a
 // number.
 //
-// A line {"for":"REGEXP"} starts the turns of another conversation: those whose
-// first message matches; sub-agents find their lines so. Turns before it are
-// for all other conversations.
+// A line {"for":"REGEXP"} starts the turns of the conversations whose first
+// message matches, such as those of sub-agents. Turns before the first such line
+// are for all other conversations.
 //
-// A Script has no memory: which turn is next, and every captured value, follows
-// from the request. So it goes on where it was in another process.
+// A Script keeps no state: the next turn and all variables follow from the
+// request. So another process can continue a conversation.
 type Script struct {
 	sections []section
 }
 
 type section struct {
-	first *regexp.Regexp // of the conversation's first text; nil for all
+	first *regexp.Regexp // matches the conversation's first text; nil matches all
 	turns []scriptTurn
 }
 
@@ -61,8 +63,8 @@ type scriptTurn struct {
 	expect  []string
 	capture map[string]*regexp.Regexp
 	delay   time.Duration
-	usage   Usage
-	stop    StopReason
+	usage   agent.Usage
+	stop    agent.StopReason
 }
 
 type scriptTool struct {
@@ -95,7 +97,8 @@ func LoadScript(name string) (*Script, error) {
 	return s, nil
 }
 
-// ParseScript reads a script. Unknown fields are errors: they are mostly typos.
+// ParseScript reads a script. Unknown fields are errors, because most of them are
+// typos.
 func ParseScript(data []byte) (*Script, error) {
 	s := &Script{sections: []section{{}}}
 	n := 0
@@ -119,16 +122,16 @@ func (s *Script) add(line []byte, n int) error {
 		Expect  []string          `json:"expect"`
 		Capture map[string]string `json:"capture"`
 		Delay   string            `json:"delay"`
-		Usage   Usage             `json:"usage"`
-		Stop    StopReason        `json:"stop"`
+		Usage   agent.Usage       `json:"usage"`
+		Stop    agent.StopReason  `json:"stop"`
 	}
 	dec := json.NewDecoder(bytes.NewReader(line))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&wire); err != nil {
-		return scriptFault(err)
+		return explainDecodeError(err)
 	}
 	if dec.More() {
-		return errors.New("there is more behind the first object; write one a line")
+		return errors.New("text follows the first object; write one object per line")
 	}
 	if wire.For != nil {
 		first, err := regexp.Compile(*wire.For)
@@ -152,7 +155,7 @@ func (s *Script) add(line []byte, n int) error {
 	if wire.Delay != "" {
 		var err error
 		if turn.delay, err = time.ParseDuration(wire.Delay); err != nil {
-			return fmt.Errorf("field \"delay\": %q is no duration such as 50ms", wire.Delay)
+			return fmt.Errorf("field \"delay\": %q is not a duration such as 50ms", wire.Delay)
 		}
 	}
 	last := &s.sections[len(s.sections)-1]
@@ -160,8 +163,8 @@ func (s *Script) add(line []byte, n int) error {
 	return nil
 }
 
-// scriptFault says what is wrong with a line in the words of who wrote it.
-func scriptFault(err error) error {
+// explainDecodeError describes the error of a line without Go's names for types.
+func explainDecodeError(err error) error {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		want := map[reflect.Kind]string{
 			reflect.String: "a string", reflect.Slice: "a list", reflect.Int64: "a whole number",
@@ -169,15 +172,15 @@ func scriptFault(err error) error {
 		}[wrong.Type.Kind()]
 		value, _, _ := strings.Cut(wrong.Value, " ") // "number 1.5"
 		if wrong.Field == "" {
-			return fmt.Errorf("a turn is a JSON object such as {\"text\":\"Hello.\"}, and this is of the type %s", value)
+			return fmt.Errorf("want a JSON object such as {\"text\":\"Hello.\"}, got the type %s", value)
 		}
-		return fmt.Errorf("field %q is of the type %s; want %s", wrong.Field, value, want)
+		return fmt.Errorf("field %q: want %s, got the type %s", wrong.Field, want, value)
 	}
 	if wrong, ok := errors.AsType[*json.SyntaxError](err); ok {
-		return fmt.Errorf("not JSON, at its byte %d: %w", wrong.Offset, err)
+		return fmt.Errorf("not JSON, at byte %d: %w", wrong.Offset, err)
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return errors.New("not JSON: the object does not end; write each on one line")
+		return errors.New("not JSON: the object does not end; write each object on one line")
 	}
 	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
 		return fmt.Errorf("unknown field %s; known are for, text, tools (with id, name, input), expect, capture, delay, usage (with input_tokens, output_tokens), stop", name)
@@ -185,38 +188,38 @@ func scriptFault(err error) error {
 	return err
 }
 
-// Complete returns the turn that comes next in the conversation.
-func (s *Script) Complete(ctx context.Context, req Request) (Response, error) {
+// Complete returns the next turn of the conversation.
+func (s *Script) Complete(ctx context.Context, req agent.Request) (agent.Response, error) {
 	turns := s.turnsFor(req.Messages)
-	values, said := map[string]string{}, 0
+	vars, done := map[string]string{}, 0
 	for i, m := range req.Messages {
-		if m.Role == RoleAssistant {
-			if said < len(turns) {
-				turns[said].remember(values, resultsBefore(req.Messages, i))
+		if m.Role == agent.RoleAssistant {
+			if done < len(turns) {
+				turns[done].captureVars(vars, resultsBefore(req.Messages, i))
 			}
-			said++
+			done++
 		}
 	}
-	if said >= len(turns) {
-		return Response{}, scriptError("it has %d turns for this conversation, and turn %d is asked for", len(turns), said+1)
+	if done >= len(turns) {
+		return agent.Response{}, scriptError("it has %d turns for this conversation, but the agent requested turn %d", len(turns), done+1)
 	}
-	turn, results := turns[said], resultsBefore(req.Messages, len(req.Messages))
-	if err := turn.check(results); err != nil {
-		return Response{}, err
+	turn, results := turns[done], resultsBefore(req.Messages, len(req.Messages))
+	if err := turn.checkExpected(results); err != nil {
+		return agent.Response{}, err
 	}
-	turn.remember(values, results)
+	turn.captureVars(vars, results)
 	select {
 	case <-time.After(turn.delay):
 	case <-ctx.Done():
-		return Response{}, context.Cause(ctx)
+		return agent.Response{}, context.Cause(ctx)
 	}
-	return turn.say(values, said, req)
+	return turn.response(vars, done, req)
 }
 
-func (s *Script) turnsFor(messages []Message) []scriptTurn {
+func (s *Script) turnsFor(messages []agent.Message) []scriptTurn {
 	first := ""
 	if len(messages) > 0 {
-		first = textOf(messages[0].Content)
+		first = agent.TextOf(messages[0].Content)
 	}
 	for _, section := range s.sections[1:] {
 		if section.first.MatchString(first) {
@@ -226,19 +229,19 @@ func (s *Script) turnsFor(messages []Message) []scriptTurn {
 	return s.sections[0].turns
 }
 
-// resultsBefore is what the tools answered just before the message i.
-func resultsBefore(messages []Message, i int) string {
+// resultsBefore returns the tool results in the message before message i.
+func resultsBefore(messages []agent.Message, i int) string {
 	var all []byte
-	if i > 0 && messages[i-1].Role == RoleUser {
+	if i > 0 && messages[i-1].Role == agent.RoleUser {
 		for _, b := range messages[i-1].Content {
-			if b.Type == TypeToolResult {
-				all = append(append(all, b.resultText()...), '\n')
+			if b.Type == agent.TypeToolResult {
+				all = append(append(all, b.ResultText()...), '\n')
 			}
 		}
 	}
 	return string(all)
 }
 
-func scriptError(format string, args ...any) *ProviderError {
-	return &ProviderError{Code: CodeScript, Message: fmt.Sprintf(format, args...)}
+func scriptError(format string, args ...any) *agent.ProviderError {
+	return &agent.ProviderError{Code: agent.CodeScript, Message: fmt.Sprintf(format, args...)}
 }

@@ -1,15 +1,16 @@
-package agent_test
+package provider_test
 
 import (
 	"strings"
 	"testing"
 
 	"github.com/stevedore-bus/stevedore/tools/agent"
+	"github.com/stevedore-bus/stevedore/tools/agent/provider"
 )
 
-func parseScript(t *testing.T, lines ...string) *agent.Script {
+func parseScript(t *testing.T, lines ...string) *provider.Script {
 	t.Helper()
-	s, err := agent.ParseScript([]byte(strings.Join(lines, "\n")))
+	s, err := provider.ParseScript([]byte(strings.Join(lines, "\n")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,11 +63,11 @@ func TestScriptRefuses(t *testing.T) {
 		result string
 		want   string
 	}{
-		"no turn":        {``, "", "turn 1 is asked for"},
+		"no turn":        {``, "", "the agent requested turn 1"},
 		"unexpected":     {`{"expect":["gold"]}`, "only sand", `expects "gold"`},
-		"not captured":   {`{"text":"${nothing}"}`, "", `nothing was captured as "nothing"`},
-		"not a number":   {`{"capture":{"x":"s\\w+"},"tools":[{"name":"t","input":{"n":"${int:x}"}}]}`, "sand", "is no number"},
-		"number missing": {`{"tools":[{"name":"t","input":{"a":["${int:x}"]}}]}`, "sand", "nothing was captured"},
+		"not captured":   {`{"text":"${nothing}"}`, "", `no value was captured as "nothing"`},
+		"not a number":   {`{"capture":{"x":"s\\w+"},"tools":[{"name":"t","input":{"n":"${int:x}"}}]}`, "sand", "is not a number"},
+		"number missing": {`{"tools":[{"name":"t","input":{"a":["${int:x}"]}}]}`, "sand", "no value was captured"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := parseScript(t, c.script).Complete(t.Context(), agent.Request{Messages: []agent.Message{user(agent.ToolResult("a", c.result, false))}})
@@ -77,20 +78,20 @@ func TestScriptRefuses(t *testing.T) {
 	}
 	for line, want := range map[string]string{
 		`{"txt":"typo"}`:                 `line 2: unknown field "txt"; known are for, text, `,
-		`{"text":5}`:                     `line 2: field "text" is of the type number; want a string`,
-		`{"tools":{"name":"t"}}`:         `line 2: field "tools" is of the type object; want a list`,
-		`{"tools":[{"name":true}]}`:      `line 2: field "tools.name" is of the type bool; want a string`,
-		`{"usage":{"input_tokens":1.5}}`: `line 2: field "usage.input_tokens" is of the type number; want a whole number`,
-		`{"capture":["a"]}`:              `line 2: field "capture" is of the type array; want an object`,
+		`{"text":5}`:                     `line 2: field "text": want a string, got the type number`,
+		`{"tools":{"name":"t"}}`:         `line 2: field "tools": want a list, got the type object`,
+		`{"tools":[{"name":true}]}`:      `line 2: field "tools.name": want a string, got the type bool`,
+		`{"usage":{"input_tokens":1.5}}`: `line 2: field "usage.input_tokens": want a whole number, got the type number`,
+		`{"capture":["a"]}`:              `line 2: field "capture": want an object, got the type array`,
 		`{"capture":{"a":"("}}`:          `line 2: field "capture", "a": error parsing regexp`,
 		`{"for":"("}`:                    `line 2: field "for": error parsing regexp`,
-		`{"delay":"soon"}`:               `line 2: field "delay": "soon" is no duration such as 50ms`,
-		`["a"]`:                          `line 2: a turn is a JSON object such as {"text":"Hello."}, and this is of the type array`,
-		`{"text":'a'}`:                   `line 2: not JSON, at its byte 9: `,
+		`{"delay":"soon"}`:               `line 2: field "delay": "soon" is not a duration such as 50ms`,
+		`["a"]`:                          `line 2: want a JSON object such as {"text":"Hello."}, got the type array`,
+		`{"text":'a'}`:                   `line 2: not JSON, at byte 9: `,
 		`{"text":"a"`:                    `line 2: not JSON: the object does not end`,
-		`{"text":"a"} {"text":"b"}`:      `line 2: there is more behind the first object`,
+		`{"text":"a"} {"text":"b"}`:      `line 2: text follows the first object`,
 	} {
-		_, err := agent.ParseScript([]byte("{}\n" + line))
+		_, err := provider.ParseScript([]byte("{}\n" + line))
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "Go ") {
 			t.Errorf("ParseScript(%s): error %v, want %q", line, err, want)
 		}
@@ -104,7 +105,7 @@ func FuzzParseScript(f *testing.F) {
 		if strings.Contains(string(data), "delay") {
 			return
 		}
-		s, err := agent.ParseScript(data)
+		s, err := provider.ParseScript(data)
 		if err != nil {
 			return
 		}

@@ -1,4 +1,4 @@
-package agent
+package provider
 
 import (
 	"encoding/json"
@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/stevedore-bus/stevedore/tools/agent"
 )
 
 // The shapes of https://platform.openai.com/docs/api-reference/chat.
@@ -20,7 +22,7 @@ type openAIRequest struct {
 
 type openAIMessage struct {
 	Role string `json:"role"`
-	// Content is a string or an array of parts; nil beside tool calls.
+	// Content is a string, an array of parts, or nil if there are only tool calls.
 	Content    any          `json:"content"`
 	ToolCalls  []openAICall `json:"tool_calls,omitempty"`
 	ToolCallID string       `json:"tool_call_id,omitempty"`
@@ -61,7 +63,7 @@ type openAIResponse struct {
 			Refusal   string       `json:"refusal"`
 			ToolCalls []openAICall `json:"tool_calls"`
 		} `json:"message"`
-		Error json.RawMessage `json:"error"` // instead of a turn, as OpenRouter has it
+		Error json.RawMessage `json:"error"` // OpenRouter sends it instead of a message
 	} `json:"choices"`
 	Error json.RawMessage `json:"error"`
 	Usage struct {
@@ -73,53 +75,53 @@ type openAIResponse struct {
 	} `json:"usage"`
 }
 
-// openAIText is a content: a string, or the texts of an array of parts, which
-// some servers send.
+// openAIText is the text of a message. Most servers send a string, some send an
+// array of parts.
 type openAIText string
 
-// UnmarshalJSON leaves out parts that are no text.
+// UnmarshalJSON skips parts that are not text.
 func (t *openAIText) UnmarshalJSON(data []byte) error {
 	if len(data) == 0 || data[0] != '[' {
 		return json.Unmarshal(data, (*string)(t))
 	}
-	var parts []Block
+	var parts []agent.Block
 	if err := json.Unmarshal(data, &parts); err != nil {
 		return err
 	}
-	*t = openAIText(textOf(parts))
+	*t = openAIText(agent.TextOf(parts))
 	return nil
 }
 
-// openAIMessages translates a conversation. What the protocol cannot say is
-// said in words (is_error), sent beside (images of results), or left out
-// (thinking).
-func openAIMessages(req Request) []openAIMessage {
+// openAIMessages translates a conversation. The API has no is_error, so a text
+// says that a call failed; images of tool results go into a user message; thinking
+// blocks are left out.
+func openAIMessages(req agent.Request) []openAIMessage {
 	var out []openAIMessage
 	if req.System != "" {
 		out = append(out, openAIMessage{Role: "system", Content: req.System})
 	}
 	for _, m := range req.Messages {
-		if m.Role == RoleAssistant {
+		if m.Role == agent.RoleAssistant {
 			out = append(out, openAITurn(m.Content))
 			continue
 		}
 		var parts []openAIPart
 		for _, b := range m.Content {
 			switch b.Type {
-			case TypeToolResult:
-				text := b.resultText()
+			case agent.TypeToolResult:
+				text := b.ResultText()
 				if b.IsError {
 					text = "The tool failed: " + text
 				}
 				out = append(out, openAIMessage{Role: "tool", ToolCallID: b.ToolUseID, Content: text})
-				var inner []Block
+				var inner []agent.Block
 				if json.Unmarshal(b.Content, &inner) == nil {
-					parts = append(parts, openAIImages(inner)...)
+					parts = append(parts, openAIImages(inner...)...)
 				}
-			case TypeText:
+			case agent.TypeText:
 				parts = append(parts, openAIPart{Type: "text", Text: b.Text})
 			default:
-				parts = append(parts, openAIImages([]Block{b})...)
+				parts = append(parts, openAIImages(b)...)
 			}
 		}
 		if len(parts) > 0 {
@@ -129,7 +131,7 @@ func openAIMessages(req Request) []openAIMessage {
 	return out
 }
 
-// openAIContent is a string where it can be one: not all servers take parts.
+// openAIContent is a string if all parts are text: some servers accept no parts.
 func openAIContent(parts []openAIPart) any {
 	texts := make([]string, len(parts))
 	for i, part := range parts {
@@ -141,13 +143,12 @@ func openAIContent(parts []openAIPart) any {
 	return strings.Join(texts, "\n\n")
 }
 
-// openAITurn is a turn of the model, as it said it.
-func openAITurn(content []Block) openAIMessage {
+func openAITurn(content []agent.Block) openAIMessage {
 	m := openAIMessage{Role: "assistant"}
-	if text := textOf(content); text != "" {
+	if text := agent.TextOf(content); text != "" {
 		m.Content = text
 	}
-	for _, use := range toolUses(content) {
+	for _, use := range agent.ToolUses(content) {
 		call := openAICall{ID: use.ID, Type: "function"}
 		call.Function.Name, call.Function.Arguments = use.Name, string(use.Input)
 		m.ToolCalls = append(m.ToolCalls, call)
@@ -158,12 +159,11 @@ func openAITurn(content []Block) openAIMessage {
 	return m
 }
 
-// openAIImages are the images among blocks.
-func openAIImages(blocks []Block) []openAIPart {
+// openAIImages translates the images among blocks.
+func openAIImages(blocks ...agent.Block) []openAIPart {
 	var parts []openAIPart
 	for _, b := range blocks {
 		var image struct {
-			Type   string `json:"type"`
 			Source struct {
 				Type      string `json:"type"`
 				MediaType string `json:"media_type"`
@@ -171,7 +171,8 @@ func openAIImages(blocks []Block) []openAIPart {
 				URL       string `json:"url"`
 			} `json:"source"`
 		}
-		if b.raw == nil || json.Unmarshal(b.raw, &image) != nil || image.Type != "image" {
+		data, err := b.MarshalJSON()
+		if err != nil || b.Type != "image" || json.Unmarshal(data, &image) != nil {
 			continue
 		}
 		address := image.Source.URL

@@ -1,4 +1,4 @@
-package agent_test
+package provider_test
 
 import (
 	"encoding/json"
@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
+	"github.com/stevedore-bus/stevedore/tools/agent/provider"
 )
 
 const testKey = "sk-test-0123456789"
@@ -27,9 +29,9 @@ type reply struct {
 	body   string
 }
 
-// provider is a local server that answers with one reply after the other, and
+// server is a local HTTP server that answers with one reply after the other, and
 // repeats the last.
-type provider struct {
+type server struct {
 	*httptest.Server
 	mu       sync.Mutex
 	replies  []reply
@@ -37,9 +39,9 @@ type provider struct {
 	headers  []http.Header
 }
 
-func serve(t *testing.T, path string, replies ...reply) *provider {
+func serve(t *testing.T, path string, replies ...reply) *server {
 	t.Helper()
-	p := &provider{replies: replies}
+	p := &server{replies: replies}
 	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil || r.URL.Path != path || r.Method != http.MethodPost {
@@ -62,7 +64,7 @@ func serve(t *testing.T, path string, replies ...reply) *provider {
 }
 
 // asked returns the requests so far.
-func (p *provider) asked() []string {
+func (p *server) asked() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]string(nil), p.requests...)
@@ -92,7 +94,7 @@ const anthropicTurn = `{"id":"msg_1","type":"message","role":"assistant","model"
 // fields that we do not know, numbers that no float holds.
 func TestAnthropicRoundTrip(t *testing.T) {
 	p := serve(t, "/v1/messages", reply{200, nil, anthropicTurn})
-	model, err := agent.NewAnthropic("claude-test", agent.ProviderConfig{BaseURL: p.URL, APIKey: testKey})
+	model, err := provider.NewAnthropic("claude-test", provider.Config{BaseURL: p.URL, APIKey: testKey})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +195,7 @@ func TestProviderErrors(t *testing.T) {
 		for kind, path := range map[string]string{"anthropic": "/v1/messages", "openai": "/chat/completions"} {
 			t.Run(kind+"/"+name, func(t *testing.T) {
 				p := serve(t, path, c.reply)
-				model, err := agent.OpenProvider(kind+":m", agent.ProviderConfig{BaseURL: p.URL, APIKey: testKey, Patience: 5 * time.Second})
+				model, err := provider.Open(kind+":m", provider.Config{BaseURL: p.URL, APIKey: testKey, RetryTimeout: 5 * time.Second})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -225,7 +227,7 @@ func TestProviderRetries(t *testing.T) {
 	} {
 		t.Run(kind, func(t *testing.T) {
 			p := serve(t, c.path, overloaded, limited, reply{500, soon, "oops"}, reply{200, nil, c.turn})
-			model, err := agent.OpenProvider(kind+":m", agent.ProviderConfig{BaseURL: p.URL})
+			model, err := provider.Open(kind+":m", provider.Config{BaseURL: p.URL})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -248,8 +250,8 @@ func TestProviderUnreachable(t *testing.T) {
 		closed := serve(t, path, reply{200, nil, "{}"})
 		closed.Close()
 		dropped := serve(t, path, reply{200, map[string]string{"Content-Length": "1000"}, "{"})
-		for name, server := range map[string]*provider{"closed": closed, "dropped": dropped} {
-			model, err := agent.OpenProvider(kind+":m", agent.ProviderConfig{BaseURL: server.URL, Patience: time.Millisecond})
+		for name, server := range map[string]*server{"closed": closed, "dropped": dropped} {
+			model, err := provider.Open(kind+":m", provider.Config{BaseURL: server.URL, RetryTimeout: time.Millisecond})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -263,13 +265,24 @@ func TestProviderUnreachable(t *testing.T) {
 
 func TestOpenProviderRefuses(t *testing.T) {
 	for _, spec := range []string{"", "anthropic", "anthropic:", "openai:", "script:", "gpt-5", "gemini:x", "script:/no/such/file"} {
-		if p, err := agent.OpenProvider(spec, agent.ProviderConfig{}); err == nil {
+		if p, err := provider.Open(spec, provider.Config{}); err == nil {
 			t.Errorf("OpenProvider(%q) = %T, want an error", spec, p)
 		}
 	}
 	for _, spec := range []string{"anthropic:m", "openai:m"} {
-		if _, err := agent.OpenProvider(spec, agent.ProviderConfig{BaseURL: "localhost:11434"}); err == nil {
+		if _, err := provider.Open(spec, provider.Config{BaseURL: "localhost:11434"}); err == nil {
 			t.Errorf("%s: a base URL without a scheme is accepted", spec)
 		}
+	}
+}
+
+// The README names the same model as the demo and the help texts.
+func TestExampleModel(t *testing.T) {
+	readme, err := os.ReadFile("../../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(readme), "--model "+provider.ExampleModel) {
+		t.Errorf("the README does not name %q", provider.ExampleModel)
 	}
 }

@@ -1,4 +1,4 @@
-package agent
+package provider
 
 import (
 	"bytes"
@@ -9,21 +9,23 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/stevedore-bus/stevedore/tools/agent"
 )
 
-// maxAnswer is the largest answer that the client reads, in bytes.
-const maxAnswer = 64 << 20
+// maxResponse is how much of a response the client reads, in bytes.
+const maxResponse = 64 << 20
 
 // client posts JSON to one endpoint of a provider's API.
 type client struct {
 	endpoint string
 	header   http.Header
-	cfg      ProviderConfig
+	cfg      Config
 }
 
 // newClient returns a client for a path below the base URL of cfg, or below
-// defaultBase if cfg names none. It sends header with each request.
-func newClient(cfg ProviderConfig, defaultBase, path string, header map[string]string) (*client, error) {
+// defaultBase if cfg has none. It sends header with each request.
+func newClient(cfg Config, defaultBase, path string, header map[string]string) (*client, error) {
 	base := cfg.BaseURL
 	if base == "" {
 		base = defaultBase
@@ -44,30 +46,29 @@ func newClient(cfg ProviderConfig, defaultBase, path string, header map[string]s
 	return c, nil
 }
 
-// complete posts a request, retries failures that may be temporary, and returns
-// what read makes of the answer.
-func (c *client) complete(ctx context.Context, request any, read func(data []byte, header http.Header) (Response, error)) (Response, error) {
-	body, err := encode(request)
+// complete posts a request, retries temporary failures, and decodes the response.
+func (c *client) complete(ctx context.Context, request any, decode func(data []byte, header http.Header) (agent.Response, error)) (agent.Response, error) {
+	body, err := agent.EncodeJSON(request)
 	if err != nil {
-		return Response{}, &ProviderError{Code: CodeBadRequest, Message: err.Error()}
+		return agent.Response{}, &agent.ProviderError{Code: agent.CodeBadRequest, Message: err.Error()}
 	}
-	return persist(ctx, c.cfg.Patience, func() (Response, error) {
+	return retry(ctx, c.cfg.RetryTimeout, func() (agent.Response, error) {
 		data, header, err := c.post(ctx, body)
 		if err != nil {
-			return Response{}, err
+			return agent.Response{}, err
 		}
-		return read(data, header)
+		return decode(data, header)
 	})
 }
 
-// post sends one request and returns the body and the header of its answer. Any
-// status but 200 is a *ProviderError.
+// post sends one request and returns the body and the header of the response. Any
+// status but 200 is a *agent.ProviderError.
 func (c *client) post(ctx context.Context, body []byte) ([]byte, http.Header, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.RequestTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.endpoint, bytes.NewReader(body))
 	if err != nil {
-		return nil, nil, &ProviderError{Code: CodeUnreachable, Message: cleanError(err.Error(), c.cfg.APIKey)}
+		return nil, nil, &agent.ProviderError{Code: agent.CodeUnreachable, Message: cleanError(err.Error(), c.cfg.APIKey)}
 	}
 	req.Header = c.header.Clone()
 	res, err := c.cfg.HTTPClient.Do(req)
@@ -75,12 +76,12 @@ func (c *client) post(ctx context.Context, body []byte) ([]byte, http.Header, er
 		return nil, nil, unreachable(err, c.cfg.APIKey)
 	}
 	defer res.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	data, err := io.ReadAll(io.LimitReader(res.Body, maxResponse))
 	if err != nil {
-		return nil, nil, unreachable(fmt.Errorf("read the answer: %w", err), c.cfg.APIKey)
+		return nil, nil, unreachable(fmt.Errorf("read the response: %w", err), c.cfg.APIKey)
 	}
 	if res.StatusCode != http.StatusOK {
-		return nil, nil, apiError(res.StatusCode, res.Header, data, c.cfg.APIKey)
+		return nil, nil, httpError(res.StatusCode, res.Header, data, c.cfg.APIKey)
 	}
 	return data, res.Header, nil
 }

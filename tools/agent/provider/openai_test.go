@@ -1,4 +1,4 @@
-package agent_test
+package provider_test
 
 import (
 	"encoding/json"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stevedore-bus/stevedore/tools/agent"
+	"github.com/stevedore-bus/stevedore/tools/agent/provider"
 )
 
 const openAITurn = `{"id":"chatcmpl-1","object":"chat.completion","model":"m-1","choices":[{"index":0,"finish_reason":"tool_calls",
@@ -20,7 +21,7 @@ const openAITurn = `{"id":"chatcmpl-1","object":"chat.completion","model":"m-1",
 // on the way back.
 func TestOpenAIRoundTrip(t *testing.T) {
 	p := serve(t, "/v1/chat/completions", reply{200, nil, openAITurn})
-	model, err := agent.OpenProvider("openai:m-1", agent.ProviderConfig{BaseURL: p.URL + "/v1", APIKey: testKey})
+	model, err := provider.Open("openai:m-1", provider.Config{BaseURL: p.URL + "/v1", APIKey: testKey})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +95,7 @@ func TestOpenAIAnswers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := serve(t, "/chat/completions", reply{200, nil, c.body})
-			model, err := agent.NewOpenAI("m", agent.ProviderConfig{BaseURL: p.URL})
+			model, err := provider.NewOpenAI("m", provider.Config{BaseURL: p.URL})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -120,7 +121,7 @@ func TestOpenAIAnswers(t *testing.T) {
 // Servers that know no parts get what a user said in a string.
 func TestOpenAIUserText(t *testing.T) {
 	p := serve(t, "/chat/completions", reply{200, nil, `{"choices":[{"message":{"content":"hi"}}]}`})
-	model, err := agent.NewOpenAI("m", agent.ProviderConfig{BaseURL: p.URL})
+	model, err := provider.NewOpenAI("m", provider.Config{BaseURL: p.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +137,7 @@ func TestOpenAIUserText(t *testing.T) {
 func TestOpenAIStops(t *testing.T) {
 	for finish, want := range map[string]agent.StopReason{"stop": agent.StopEndTurn, "length": agent.StopMaxTokens, "content_filter": agent.StopRefusal} {
 		p := serve(t, "/chat/completions", reply{200, nil, `{"choices":[{"finish_reason":"` + finish + `","message":{"content":"hi"}}]}`})
-		model, err := agent.NewOpenAI("m", agent.ProviderConfig{BaseURL: p.URL})
+		model, err := provider.NewOpenAI("m", provider.Config{BaseURL: p.URL})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,162 @@
+package provider
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/agent"
+)
+
+const anthropicBase = "https://api.anthropic.com"
+
+// Anthropic is a model behind Anthropic's Messages API.
+type Anthropic struct {
+	client *client
+	model  string
+}
+
+// NewAnthropic returns the named model.
+func NewAnthropic(model string, cfg Config) (*Anthropic, error) {
+	header := map[string]string{"Anthropic-Version": "2023-06-01"}
+	if cfg.APIKey != "" {
+		header["X-Api-Key"] = cfg.APIKey
+	}
+	c, err := newClient(cfg, anthropicBase, "v1/messages", header)
+	return &Anthropic{client: c, model: model}, err
+}
+
+// The shapes of https://docs.anthropic.com/en/api/messages.
+
+type anthropicRequest struct {
+	Model     string          `json:"model"`
+	MaxTokens int             `json:"max_tokens"`
+	System    []agent.Block   `json:"system,omitempty"`
+	Messages  []agent.Message `json:"messages"`
+	Tools     []anthropicTool `json:"tools,omitempty"`
+}
+
+type anthropicTool struct {
+	Name        string             `json:"name"`
+	Description string             `json:"description,omitempty"`
+	InputSchema *jsonschema.Schema `json:"input_schema"`
+}
+
+type anthropicResponse struct {
+	Type       string           `json:"type"`
+	Model      string           `json:"model"`
+	Content    []agent.Block    `json:"content"`
+	StopReason agent.StopReason `json:"stop_reason"`
+	Usage      struct {
+		Input      int64 `json:"input_tokens"`
+		Output     int64 `json:"output_tokens"`
+		CacheRead  int64 `json:"cache_read_input_tokens"`
+		CacheWrite int64 `json:"cache_creation_input_tokens"`
+	} `json:"usage"`
+}
+
+// Complete asks the model. The model gets its own blocks back exactly as it sent
+// them, blocks of unknown types included.
+func (a *Anthropic) Complete(ctx context.Context, req agent.Request) (agent.Response, error) {
+	wire := anthropicRequest{Model: a.model, MaxTokens: maxTokens(req)}
+	for _, def := range req.Tools {
+		wire.Tools = append(wire.Tools, anthropicTool{def.Name, def.Description, schemaOf(def)})
+	}
+	var err error
+	if wire.System, wire.Messages, err = withCacheMarks(req); err != nil {
+		return agent.Response{}, badAnswer("the conversation: %v", err)
+	}
+	return a.client.complete(ctx, wire, decodeAnthropic)
+}
+
+func decodeAnthropic(data []byte, _ http.Header) (agent.Response, error) {
+	var wire anthropicResponse
+	if err := json.Unmarshal(data, &wire); err != nil {
+		return agent.Response{}, badAnswer("not JSON: %v", err)
+	}
+	if wire.Type != "message" {
+		return agent.Response{}, badAnswer("its type is %q, not \"message\"; is this the address of an Anthropic API?", tools.Excerpt(wire.Type, 40))
+	}
+	return agent.Response{
+		Content: wire.Content, StopReason: wire.StopReason, Model: wire.Model,
+		Usage: agent.Usage{
+			Input:       wire.Usage.Input + wire.Usage.CacheRead + wire.Usage.CacheWrite,
+			Output:      wire.Usage.Output,
+			CachedInput: wire.Usage.CacheRead,
+		},
+	}, nil
+}
+
+// withCacheMarks marks the end of the system prompt and of the conversation for
+// the provider's cache, so that each turn pays the full price only for what is
+// new in it. If the caller has set marks, the conversation gets no others.
+func withCacheMarks(req agent.Request) (system []agent.Block, messages []agent.Message, err error) {
+	if req.System != "" {
+		block, err := marked(agent.Text(req.System))
+		if err != nil {
+			return nil, nil, err
+		}
+		system = []agent.Block{block}
+	}
+	messages = req.Messages
+	for _, m := range messages {
+		if slices.ContainsFunc(m.Content, isMarked) {
+			return system, messages, nil
+		}
+	}
+	last := len(messages) - 1
+	if last < 0 || len(messages[last].Content) == 0 {
+		return system, messages, nil
+	}
+	content := slices.Clone(messages[last].Content)
+	end := len(content) - 1
+	if t := content[end].Type; t != agent.TypeText && t != agent.TypeToolResult {
+		return system, messages, nil // the API may reject a mark on other types
+	}
+	if content[end], err = marked(content[end]); err != nil {
+		return nil, nil, err
+	}
+	messages = slices.Clone(messages)
+	messages[last].Content = content
+	return system, messages, nil
+}
+
+// isMarked reports whether a block has a cache mark.
+func isMarked(b agent.Block) bool {
+	data, err := b.MarshalJSON()
+	if err != nil || !bytes.Contains(data, []byte(`"cache_control"`)) {
+		return false
+	}
+	fields := map[string]json.RawMessage{}
+	return json.Unmarshal(data, &fields) == nil && fields["cache_control"] != nil
+}
+
+// marked returns a block with a cache mark.
+func marked(b agent.Block) (agent.Block, error) {
+	data, err := b.MarshalJSON()
+	if err != nil {
+		return agent.Block{}, err
+	}
+	fields := map[string]json.RawMessage{}
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return agent.Block{}, err
+	}
+	fields["cache_control"] = json.RawMessage(`{"type":"ephemeral"}`)
+	if data, err = agent.EncodeJSON(fields); err != nil {
+		return agent.Block{}, err
+	}
+	var changed agent.Block
+	return changed, changed.UnmarshalJSON(data)
+}
+
+func schemaOf(def tools.Definition) *jsonschema.Schema {
+	if def.Parameters == nil {
+		return &jsonschema.Schema{Type: "object"}
+	}
+	return def.Parameters
+}

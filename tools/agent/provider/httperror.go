@@ -1,0 +1,105 @@
+package provider
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/agent"
+)
+
+// maxErrorText is how much of a provider's error message users see, in bytes.
+const maxErrorText = 600
+
+// httpError classifies a response whose status is not 200. Both APIs report
+// errors as {"error":{"type","code","message"}}; httpError shows any other body
+// unchanged.
+func httpError(status int, header http.Header, body []byte, key string) *agent.ProviderError {
+	var wire struct {
+		Error struct {
+			Type    string `json:"type"`
+			Code    any    `json:"code"`
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	isAPI := json.Unmarshal(body, &wire) == nil && wire.Error.Message != ""
+	if !isAPI {
+		wire.Error.Message = string(body)
+	}
+	e := &agent.ProviderError{Status: status, Message: cleanError(wire.Error.Message, key), RetryAfter: retryAfter(header)}
+	kind, code := wire.Error.Type, fmt.Sprint(wire.Error.Code)
+	switch {
+	case status == http.StatusUnauthorized, status == http.StatusForbidden:
+		e.Code = agent.CodeBadKey
+	case code == "insufficient_quota", kind == "billing_error", status == http.StatusPaymentRequired:
+		e.Code = agent.CodeNoCredit
+	case status == http.StatusRequestEntityTooLarge, code == "context_length_exceeded", status == http.StatusBadRequest && isOverflow(wire.Error.Message):
+		e.Code = agent.CodeContextOverflow
+	case status == http.StatusNotFound && isAPI:
+		e.Code = agent.CodeUnknownModel
+	case status == http.StatusNotFound:
+		e.Code = agent.CodeUnreachable // a web server that is not a model API
+	case status == http.StatusTooManyRequests:
+		e.Code, e.Retryable = agent.CodeRateLimited, true
+	case status >= 500, status == http.StatusRequestTimeout, status == http.StatusConflict:
+		e.Code, e.Retryable = agent.CodeOverloaded, true
+	case status >= 300 && status < 400:
+		e.Code, e.Message = agent.CodeUnreachable, fmt.Sprintf("status %d: the server redirects to another address; configure that address", status)
+	default:
+		e.Code = agent.CodeBadRequest
+	}
+	if e.Message == "" {
+		e.Message = fmt.Sprintf("status %d", status)
+	}
+	return e
+}
+
+// embeddedError classifies an error in a response with status 200. Servers that
+// forward requests, such as OpenRouter, send one; its code may be the status of
+// the server behind them.
+func embeddedError(failure json.RawMessage, header http.Header, key string) *agent.ProviderError {
+	var wire struct {
+		Code json.Number `json:"code"`
+	}
+	status := http.StatusBadRequest
+	if json.Unmarshal(failure, &wire) == nil {
+		if n, err := wire.Code.Int64(); err == nil && n >= 400 && n < 600 {
+			status = int(n)
+		}
+	}
+	body, err := agent.EncodeJSON(map[string]json.RawMessage{"error": failure})
+	if err != nil {
+		body = failure
+	}
+	return httpError(status, header, body, key)
+}
+
+// isOverflow recognizes a context overflow by its message, because no API has a
+// code for it. Anthropic: "prompt is too long: 210000 tokens > 200000 maximum";
+// vLLM and others: "maximum context length is ...".
+func isOverflow(message string) bool {
+	message = strings.ToLower(message)
+	return strings.Contains(message, "prompt is too long") || strings.Contains(message, "context length") ||
+		strings.Contains(message, "context window") || strings.Contains(message, "exceed context limit")
+}
+
+// cleanError makes one safe line of a provider's text: without control
+// characters, and without the key, which some servers repeat when they reject it.
+func cleanError(text, key string) string {
+	if len(key) >= 4 {
+		text = strings.ReplaceAll(text, key, "[key]")
+	}
+	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }), " ")
+	return tools.Excerpt(strings.ToValidUTF8(text, "\uFFFD"), maxErrorText)
+}
+
+// unreachable is the error of a request without a complete response.
+func unreachable(err error, key string) *agent.ProviderError {
+	return &agent.ProviderError{Code: agent.CodeUnreachable, Message: cleanError(err.Error(), key), Retryable: true}
+}
+
+func badAnswer(format string, args ...any) *agent.ProviderError {
+	return &agent.ProviderError{Code: agent.CodeBadAnswer, Message: fmt.Sprintf(format, args...)}
+}

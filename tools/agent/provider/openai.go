@@ -1,0 +1,120 @@
+package provider
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/agent"
+)
+
+const openAIBase = "https://api.openai.com/v1"
+
+// OpenAI is a model behind a server with the chat completions API: OpenAI's own,
+// Ollama, vLLM, OpenRouter, DeepSeek and many others.
+type OpenAI struct {
+	client *client
+	model  string
+	// official: the server is OpenAI's own, whose newer models reject max_tokens.
+	// Other servers know only max_tokens.
+	official bool
+}
+
+// NewOpenAI returns the named model.
+func NewOpenAI(model string, cfg Config) (*OpenAI, error) {
+	header := map[string]string{}
+	if cfg.APIKey != "" {
+		header["Authorization"] = "Bearer " + cfg.APIKey
+	}
+	c, err := newClient(cfg, openAIBase, "chat/completions", header)
+	return &OpenAI{client: c, model: model, official: cfg.BaseURL == ""}, err
+}
+
+// Complete asks the model.
+func (o *OpenAI) Complete(ctx context.Context, req agent.Request) (agent.Response, error) {
+	wire := openAIRequest{Model: o.model, Messages: openAIMessages(req)}
+	if o.official {
+		wire.MaxCompletionTokens = maxTokens(req)
+	} else {
+		wire.MaxTokens = maxTokens(req)
+	}
+	for _, def := range req.Tools {
+		wire.Tools = append(wire.Tools, openAITool{Type: "function", Function: openAIFunction{
+			Name: def.Name, Description: def.Description, Parameters: schemaOf(def),
+		}})
+	}
+	return o.client.complete(ctx, wire, o.decode)
+}
+
+func (o *OpenAI) decode(data []byte, header http.Header) (agent.Response, error) {
+	var wire openAIResponse
+	if err := json.Unmarshal(data, &wire); err != nil {
+		return agent.Response{}, badAnswer("not JSON: %v", err)
+	}
+	failure := wire.Error
+	if len(wire.Choices) > 0 && isSet(wire.Choices[0].Error) {
+		failure = wire.Choices[0].Error
+	}
+	switch {
+	case isSet(failure):
+		return agent.Response{}, embeddedError(failure, header, o.client.cfg.APIKey)
+	case len(wire.Choices) == 0:
+		return agent.Response{}, badAnswer("it has no choices; is this the address of a chat completions API?")
+	}
+	message := wire.Choices[0].Message
+	res := agent.Response{
+		Model:      wire.Model,
+		StopReason: openAIStop(wire.Choices[0].FinishReason),
+		Usage: agent.Usage{
+			Input: wire.Usage.PromptTokens, Output: wire.Usage.CompletionTokens,
+			CachedInput: wire.Usage.Details.CachedTokens,
+		},
+	}
+	text := string(message.Content)
+	if message.Refusal != "" {
+		text += message.Refusal
+		res.StopReason = agent.StopRefusal
+	}
+	if text != "" {
+		res.Content = append(res.Content, agent.Text(text))
+	}
+	for _, call := range message.ToolCalls {
+		input, err := openAIInput(call.Function.Arguments)
+		if err != nil {
+			return agent.Response{}, badAnswer("the arguments of %s: %v", tools.Excerpt(call.Function.Name, 64), err)
+		}
+		res.Content = append(res.Content, agent.ToolUse(call.ID, call.Function.Name, input))
+	}
+	return res, nil
+}
+
+func isSet(field json.RawMessage) bool { return len(field) > 0 && string(field) != "null" }
+
+// openAIInput reads a call's arguments, which are a string of JSON. Invalid JSON
+// becomes a JSON string: the tool's schema rejects it, and the model sees the
+// error.
+func openAIInput(arguments string) (json.RawMessage, error) {
+	if strings.TrimSpace(arguments) == "" {
+		return json.RawMessage("{}"), nil
+	}
+	if json.Valid([]byte(arguments)) {
+		return json.RawMessage(arguments), nil
+	}
+	return agent.EncodeJSON(arguments)
+}
+
+func openAIStop(reason string) agent.StopReason {
+	switch reason {
+	case "stop":
+		return agent.StopEndTurn
+	case "tool_calls", "function_call":
+		return agent.StopToolUse
+	case "length":
+		return agent.StopMaxTokens
+	case "content_filter":
+		return agent.StopRefusal
+	}
+	return agent.StopReason(reason)
+}

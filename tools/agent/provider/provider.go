@@ -1,0 +1,63 @@
+package provider
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/tools/agent"
+)
+
+// ExampleModel is the model of the demo and of the help texts, as a spec string.
+const ExampleModel = "anthropic:claude-sonnet-5-5"
+
+// Config says how to reach a provider. The zero value works for script.
+type Config struct {
+	// BaseURL replaces the provider's own address, for other servers with the same
+	// API. It does not include the path that the API adds: "http://localhost:8080"
+	// for anthropic, "http://localhost:11434/v1" for openai.
+	BaseURL string
+	// APIKey is sent only to that address. Errors never contain it.
+	APIKey string
+	// RetryTimeout is how long temporary failures are retried. Default 2 min.
+	RetryTimeout time.Duration
+	// RequestTimeout bounds one request. Default 10 min.
+	RequestTimeout time.Duration
+	// HTTPClient sends the requests. The default follows no redirects, so that no
+	// other server receives the key.
+	HTTPClient *http.Client
+}
+
+func (c Config) withDefaults() Config {
+	if c.RetryTimeout <= 0 {
+		c.RetryTimeout = 2 * time.Minute
+	}
+	if c.RequestTimeout <= 0 {
+		c.RequestTimeout = 10 * time.Minute
+	}
+	if c.HTTPClient == nil {
+		c.HTTPClient = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	}
+	return c
+}
+
+// Open returns the provider that a spec string names: anthropic:MODEL,
+// openai:MODEL (any server with the chat completions API) or script:FILE.
+func Open(spec string, cfg Config) (agent.Provider, error) {
+	kind, name, _ := strings.Cut(spec, ":")
+	if name != "" {
+		switch kind {
+		case "anthropic":
+			return NewAnthropic(name, cfg)
+		case "openai":
+			return NewOpenAI(name, cfg)
+		case "script":
+			return LoadScript(name)
+		}
+	}
+	return nil, fmt.Errorf("model %q: want anthropic:MODEL, openai:MODEL or script:FILE", spec)
+}
+
+func maxTokens(req agent.Request) int { return cmp.Or(max(req.MaxTokens, 0), agent.DefaultMaxTokens) }
