@@ -205,7 +205,7 @@ func TestGivenUpCallOfASchedule(t *testing.T) {
 	waitEmpty(t, b)
 	for _, id := range []string{"mine", "tick"} {
 		result, _ := event(t, b, b.Result("default", id))
-		if result.Outcome != tools.Failed || !strings.Contains(result.ForLLM, "given up on") {
+		if result.Outcome != tools.Failed || !strings.Contains(result.ForLLM, "gave up on") {
 			t.Errorf("%s: result %+v", id, result)
 		}
 	}

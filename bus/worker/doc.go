@@ -1,6 +1,24 @@
-// Package worker takes a call event to a result event.
+// Package worker runs tool calls: it turns each call into one stored result.
 //
-// It is the place where the bus, the tools and the offloading meet; Worker's
-// handle method is the whole way of a call, step by step. After a crash at any
-// of them the call is delivered again, and recall finds how far it came.
+// A call takes nine steps. Worker.handle does steps 3 to 9.
+//
+//  1. Publish: a client publishes the call (bus/publish.go).
+//  2. Pull: the worker pulls as many calls as it has free slots and extends the
+//     lease of each call until step 9 (bus/consume.go, bus/lease.go).
+//  3. Decode: the worker decodes and checks the call (job.go).
+//  4. Resume: if the call was delivered before, the worker finds out how far the
+//     earlier delivery got (resume.go).
+//  5. Claim: the worker registers the execution, and writes the claim of a
+//     once-only call (execution.go, claim.go).
+//  6. Run: the worker runs the tool (run.go). If the tool continues in the
+//     background, steps 7 and 8 happen twice (async.go).
+//  7. Offload: the worker stores large content and puts a reference to it into the
+//     result (result.go).
+//  8. Publish the result: the server keeps the first result of a call (result.go).
+//  9. Acknowledge: handle returns nil, and the bus acknowledges the call
+//     (bus/ack.go).
+//
+// If the worker stops at any step, the server delivers the call again, and step 4
+// continues it. A call that fails too often becomes a dead letter and gets a result
+// that says so (deadletter.go). Ticks of schedules become calls (tick.go).
 package worker

@@ -10,20 +10,20 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// errCancelled is the cause of a tool's context that ended because somebody
-// cancelled the call. Its code tells a tool that from a worker that stops.
+// errCancelled is the cause of the end of a tool's context if the call was
+// cancelled. Its code tells a tool that the worker is not stopping.
 var errCancelled = tools.Errorf(tools.CodeCancelled, "the call was cancelled")
 
-// running is the set of calls that this worker has in hand, and of those that
-// were cancelled, lately or before they came.
-type running struct {
+// executions are the calls that this worker runs. It also holds the recorded
+// cancellations, because a call may arrive after its cancellation.
+type executions struct {
 	mu        sync.Mutex
-	calls     map[key]*inHand
+	calls     map[key]*execution
 	cancelled map[key]struct{}
 }
 
-// inHand is a call that this worker runs; to the tool it is the Caller.
-type inHand struct {
+// execution is one call that this worker runs. Its tool reports progress to it.
+type execution struct {
 	worker *Worker
 	job    *job
 	cancel context.CancelCauseFunc // ends the tool's context
@@ -34,106 +34,116 @@ type inHand struct {
 	reported time.Time
 }
 
-func newRunning() *running {
-	return &running{calls: make(map[key]*inHand), cancelled: make(map[key]struct{})}
+func newExecutions() *executions {
+	return &executions{calls: make(map[key]*execution), cancelled: make(map[key]struct{})}
 }
 
-// begin enters a call, unless it is in hand already, and returns the context
-// that its tool runs in.
-func (r *running) begin(ctx context.Context, w *Worker, j *job) (toolCtx context.Context, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if _, busy := r.calls[j.key]; busy {
+// begin adds a call, unless this worker already runs it, and returns the context
+// for its tool.
+func (e *executions) begin(ctx context.Context, w *Worker, j *job) (toolCtx context.Context, ok bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, running := e.calls[j.key]; running {
 		return nil, false
 	}
-	hand := &inHand{worker: w, job: j, ended: make(chan struct{})}
-	toolCtx, hand.cancel = context.WithCancelCause(tools.WithCaller(ctx, hand))
+	exec := &execution{worker: w, job: j, ended: make(chan struct{})}
+	toolCtx, exec.cancel = context.WithCancelCause(tools.WithCaller(ctx, exec))
 	if !j.call.Deadline.IsZero() {
 		var release context.CancelFunc
 		toolCtx, release = context.WithDeadline(toolCtx, j.call.Deadline)
-		context.AfterFunc(toolCtx, release) // cancel ends it too
+		context.AfterFunc(toolCtx, release) // exec.cancel ends it too
 	}
-	if _, done := r.cancelled[j.key]; done {
-		hand.cancel(errCancelled)
+	if _, ok := e.cancelled[j.key]; ok {
+		exec.cancel(errCancelled)
 	}
-	j.hand, r.calls[j.key] = hand, hand
+	j.exec, e.calls[j.key] = exec, exec
 	return toolCtx, true
 }
 
-// end removes a call, if begin entered it.
-func (r *running) end(j *job) {
-	if j.hand == nil {
+// end removes a call if begin added it.
+func (e *executions) end(j *job) {
+	if j.exec == nil {
 		return
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.calls, j.key)
-	j.hand.cancel(nil)
-	close(j.hand.ended)
-	j.hand = nil
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.calls, j.key)
+	j.exec.cancel(nil)
+	close(j.exec.ended)
+	j.exec = nil
 }
 
-// find returns a call that is in hand, or nil.
-func (r *running) find(k key) *inHand {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.calls[k]
+// find returns the execution of a call, or nil.
+func (e *executions) find(k key) *execution {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.calls[k]
 }
 
-// ofSession returns what a session has running here.
-func (r *running) ofSession(session string) map[key]*inHand {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	found := map[key]*inHand{}
-	for k, h := range r.calls {
-		if k.session == session {
-			found[k] = h
-		}
-	}
-	return found
-}
-
-// byQueue counts the calls that are in hand.
-func (r *running) byQueue() map[string]int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// countByQueue counts the running calls of each queue.
+func (e *executions) countByQueue() map[string]int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	n := map[string]int{}
-	for _, h := range r.calls {
-		n[h.job.queue]++
+	for _, exec := range e.calls {
+		n[exec.job.queue]++
 	}
 	return n
 }
 
-// cancel ends the tool of a call that is here, and keeps one that comes later
-// from starting.
-func (r *running) cancel(session, id string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	k := key{session, id}
-	r.cancelled[k] = struct{}{}
-	if h := r.calls[k]; h != nil {
-		h.cancel(errCancelled)
+// cancel stops the tool of a call, and keeps a call that arrives later from
+// starting.
+func (e *executions) cancel(session, id string) {
+	e.mu.Lock()
+	e.cancelled[key{session, id}] = struct{}{}
+	e.mu.Unlock()
+	e.stop(session, id)
+}
+
+// forgetCancellation lets a call start again.
+func (e *executions) forgetCancellation(session, id string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.cancelled, key{session, id})
+}
+
+// stop stops the tool of a call.
+func (e *executions) stop(session, id string) {
+	if exec := e.find(key{session, id}); exec != nil {
+		exec.cancel(errCancelled)
 	}
 }
 
-func (r *running) forget(session, id string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.cancelled, key{session, id})
-}
-
-// stop ends the tool of a call that is here.
-func (r *running) stop(session, id string) {
-	if h := r.find(key{session, id}); h != nil {
-		h.cancel(errCancelled)
+// report returns the running calls of a session, or only the given call if it is
+// not empty.
+func (e *executions) report(session, call string) (calls []task.RunningCall) {
+	if call != "" {
+		if exec := e.find(key{session, call}); exec != nil {
+			calls = append(calls, exec.report())
+		}
+		return calls
 	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for k, exec := range e.calls {
+		if k.session == session {
+			calls = append(calls, exec.report())
+		}
+	}
+	return calls
 }
 
-// watchCancellations keeps the set of cancelled calls until ctx ends; ready is
-// called once it is complete.
+func (e *execution) report() task.RunningCall {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return task.RunningCall{ID: e.job.key.id, Tool: e.job.call.Tool, Worker: e.worker.cfg.Name, StartedAt: e.job.started, Progress: e.progress}
+}
+
+// watchCancellations keeps the set of cancelled calls until ctx ends. It calls
+// ready when the set is complete.
 func (w *Worker) watchCancellations(ctx context.Context, ready func()) error {
 	err := task.WatchCancellations(ctx, w.bus, task.Cancellations{
-		Ready: sync.OnceFunc(ready), Cancelled: w.running.cancel, Expired: w.running.forget, Stop: w.running.stop,
+		Ready: sync.OnceFunc(ready), Cancelled: w.executions.cancel, Expired: w.executions.forgetCancellation, Stop: w.executions.stop,
 	})
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("worker: %w", err)

@@ -2,12 +2,13 @@ package worker
 
 import (
 	"context"
+	"errors"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// Step names a step of a call's way.
+// Step names a step that handle does; the package comment lists the steps.
 type Step string
 
 const (
@@ -20,68 +21,78 @@ const (
 	StepAck     Step = "ack"
 )
 
-// handle takes one call to its result; returning nil acknowledges it. It is
-// steps 3 to 9 of the way: 1 is the client's publish, 2 the pull, and the bus
-// holds the lease meanwhile.
-//
-// Whatever dies on the way, the call is delivered again, and recall finds how
-// far it came.
+// handle does steps 3 to 9 of a call. A nil error acknowledges the call.
 func (w *Worker) handle(ctx context.Context, d *bus.Delivery) error {
-	// 3. Bytes become a job, with ids that are safe. What has no meaning at all
-	// is a dead letter; what is merely wrong gets an error result.
+	// 3. Decode. A call that cannot be decoded becomes a dead letter; an invalid
+	// call gets an error result.
 	w.cfg.OnStep(StepDecode)
 	job, err := w.decode(d)
 	if err != nil {
 		return bus.Reject(bus.CodeUndecodable, err)
 	}
 	if job.invalid != nil {
-		return w.answer(ctx, job, tools.Failure(job.invalid))
+		return w.offloadAndPublish(ctx, job, tools.Failure(job.invalid))
 	}
 
-	// 4. Delivered before? Then it may be answered already, be running still,
-	// or have been started once and for all.
+	// 4. Resume. The call may have a result, be running, or be a once-only call
+	// that was started.
 	if d.Again {
 		w.cfg.OnStep(StepResume)
-		if answered, err := w.recall(ctx, job); answered || err != nil {
+		if ended, err := w.resume(ctx, job); ended || err != nil {
 			return err
 		}
 	}
 
-	// 5. From here on this worker has it; for once-only tools, for good.
+	// 5. Claim. From here on, only this worker runs the call. The claim of a
+	// once-only call is permanent.
 	w.cfg.OnStep(StepClaim)
-	toolCtx, answered, err := w.claim(ctx, job)
-	defer w.running.end(job)
-	if answered || err != nil {
+	toolCtx, ended, err := w.claim(ctx, job)
+	defer w.executions.end(job)
+	if ended || err != nil {
 		return err
 	}
 
-	// 6. Run the tool. A crash here runs it again, unless it is once-only.
+	// 6. Run. After a crash in this step the tool runs again, unless it is
+	// once-only.
 	w.cfg.OnStep(StepRun)
 	recorded := w.recordLastChannel(ctx, job)
 	res := w.run(toolCtx, job)
 	recorded()
 	if ctx.Err() != nil {
 		_ = res.Close()
-		return ctx.Err() // interrupted, so the result means nothing
+		return ctx.Err() // the worker is stopping, so the result is not final
 	}
 
-	// 7 to 9. Store what is big, publish what is light, acknowledge. A job that
-	// goes on in the background is answered twice, here and when it ended; one
-	// that was started again after a crash was answered here before.
-	if !res.Async || res.IsError {
-		return w.answer(ctx, job, res)
+	// 7 to 9. Offload, publish the result, acknowledge.
+	if res.Async && !res.IsError {
+		return w.handleAsync(ctx, toolCtx, job, res)
 	}
-	if !job.resultOut {
-		if err := w.answer(ctx, job, res); err != nil {
-			return err
-		}
+	return w.offloadAndPublish(ctx, job, res)
+}
+
+// offloadAndPublish does steps 7 and 8 with a result or a completion, and closes
+// it. If it returns nil, handle can acknowledge the call.
+func (w *Worker) offloadAndPublish(ctx context.Context, j *job, res *tools.Result) error {
+	defer res.Close()
+
+	// 7. Offload. The content is durable before the result that refers to it.
+	w.cfg.OnStep(StepOffload)
+	short := w.offloadResult(ctx, j, res)
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
-	if job.completedElsewhere(w.registry) {
-		return nil
+
+	// 8. Publish the result. The first result of a call wins.
+	w.cfg.OnStep(StepPublish)
+	err := w.publishResult(ctx, j, short)
+	if errors.Is(err, bus.ErrTooLarge) {
+		err = w.publishResult(ctx, j, w.offloader.Fallback(j.call, res, err))
 	}
-	if job.beaten { // a completion would stand beside a result that is final
-		w.stopJob(job)
-		return nil
+	if err != nil {
+		return err
 	}
-	return w.awaitCompletion(ctx, toolCtx, job)
+
+	// 9. Acknowledge. If the acknowledgement is lost, step 4 ends the redelivery.
+	w.cfg.OnStep(StepAck)
+	return nil
 }

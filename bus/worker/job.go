@@ -9,33 +9,34 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// job is one call on its way through this worker.
+// job is one delivery of a call while this worker handles it.
 type job struct {
 	delivery *bus.Delivery
 	call     tools.Call
-	def      tools.Definition // of the tool; zero if it is not known here
-	digest   string           // of what the call asks for
+	def      tools.Definition // of the tool; zero if this worker lacks the tool
+	digest   string           // of the tool and the arguments; empty for a raw result
 	key      key
 	queue    string
 	started  time.Time
 	invalid  error           // why the call cannot be run
-	raw      *tools.RawEvent // the result that came instead of a call
+	raw      *tools.RawEvent // a raw result; nil for a call
 
-	// resultOut is set once the result stands on the bus: what follows is the
+	// resultPublished is set if the result is stored; the next event is the
 	// completion.
-	resultOut bool
-	// beaten is set if a result stands that is final, and not this job's.
-	beaten bool
-	// completion takes the later answer of an async tool.
+	resultPublished bool
+	// lostRace is set if another delivery published a final result first.
+	lostRace bool
+	// completion receives the later result of an async tool.
 	completion chan *tools.Result
-	// hand is set while this worker runs the job.
-	hand *inHand
+	// exec is set while this worker runs the job.
+	exec *execution
 }
 
-// key names a call in subjects and records: two tokens.
+// key identifies a call in subjects and records by two tokens.
 type key struct{ session, id string }
 
-// decode makes a job of a delivery. An error means that there is nobody to tell.
+// decode makes a job of a delivery. After an error there is no call to answer;
+// an invalid call that can be answered has job.invalid set.
 func (w *Worker) decode(d *bus.Delivery) (*job, error) {
 	tokens := w.bus.Split(d.Subject)
 	if len(tokens) != 3 {
@@ -62,10 +63,10 @@ func (w *Worker) decode(d *bus.Delivery) (*job, error) {
 		j.call.Session = tools.DefaultSession
 	}
 	if j.call.Tool != "" && j.call.Tool != tool {
-		j.invalid = tools.Errorf(tools.CodeInvalidCall, "the call names the tool %q, its subject %q", tools.Excerpt(j.call.Tool, 80), tool)
+		j.invalid = tools.Errorf(tools.CodeInvalidCall, "the call names the tool %q, but its subject names %q", tools.Excerpt(j.call.Tool, 80), tool)
 	}
 	j.call.Tool = tool
-	// The key is that of the ids as they came: there the client looks.
+	// The client waits on the key of the ids that it sent, even if they are invalid.
 	j.key = key{j.call.SessionToken(), j.call.IDToken()}
 	if err := j.call.Validate(); err != nil {
 		j.invalid = err
@@ -80,16 +81,16 @@ func (w *Worker) decode(d *bus.Delivery) (*job, error) {
 	if j.raw == nil {
 		j.digest = j.call.Digest()
 	} else {
-		j.raw.Call = j.call // with what only the subject and the message tell
+		j.raw.Call = j.call // with the values from the subject and the message
 	}
 	return j, nil
 }
 
-// completedElsewhere reports whether an async answer is all that is expected of
-// this worker.
-func (j *job) completedElsewhere(r *tools.Registry) bool {
+// completesElsewhere reports whether this worker publishes no completion for the
+// call: its tool may return an async result but has no callback.
+func (j *job) completesElsewhere(r *tools.Registry) bool {
 	return j.def.Name != "" && !r.CallsBack(j.def.Name)
 }
 
-// once reports whether the job must never be run a second time.
+// once reports whether the call is once-only.
 func (j *job) once() bool { return j.raw == nil && j.def.Effect == tools.Once }

@@ -217,7 +217,7 @@ func TestGivenUpAsyncJob(t *testing.T) {
 			t.Errorf("%s: result %+v, completion %+v", tool, result, completion)
 		}
 	}
-	if text := texts["async_keyed"]; !strings.Contains(text, "given up on: delivered 3 times") {
+	if text := texts["async_keyed"]; !strings.Contains(text, "gave up on the call: delivered 3 times") {
 		t.Errorf("told %q", text)
 	}
 	if text := texts["async_once"]; !strings.Contains(text, "unknown") {

@@ -9,18 +9,19 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// heardPatience bounds what an answer waits for the record of its channel.
-const heardPatience = 2 * time.Second
+// recordTimeout is how long the result of a call waits for the record of its
+// channel.
+const recordTimeout = 2 * time.Second
 
-// recordLastChannel begins to record where the user of a call was heard, while
-// the call runs; wait returns when that is done, so that what comes after the
-// call's result finds it. A failure costs the user's next result its way, not
-// this call its answer, so it is logged only.
+// recordLastChannel records the channel of a user's call while the tool runs. wait
+// returns when the record is stored, so that it is there before the result. A
+// failure is only logged: it affects the routing of later notifications, not the
+// result.
 func (w *Worker) recordLastChannel(ctx context.Context, j *job) (wait func()) {
-	if w.cfg.State == nil || !userCalls(j) {
+	if w.cfg.State == nil || !fromUser(j) {
 		return func() {}
 	}
-	ctx, cancel := context.WithTimeout(ctx, heardPatience)
+	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -34,9 +35,9 @@ func (w *Worker) recordLastChannel(ctx context.Context, j *job) (wait func()) {
 	}
 }
 
-// userCalls reports whether a user was heard through the call's channel. An
-// agent's and a schedule's calls have one too, long after they were wished for.
-func userCalls(j *job) bool {
+// fromUser reports whether a user caused the call through its channel. The calls
+// of agents and schedules name a channel too, but no user sent a message then.
+func fromUser(j *job) bool {
 	switch j.call.Action {
 	case tools.ActionAgent, bus.Heartbeat, bus.Cron:
 		return false
@@ -44,7 +45,7 @@ func userCalls(j *job) bool {
 	return j.invalid == nil && tools.IsToken(j.call.Channel) && j.call.Channel != tools.LastChannel
 }
 
-// setLastChannel writes only what is new: reading costs less.
+// setLastChannel writes the record only if it changes, because a read costs less.
 func (w *Worker) setLastChannel(ctx context.Context, j *job) error {
 	ofSession, err := state.LastChannel(ctx, w.cfg.State, j.key.session)
 	if err != nil {
@@ -54,18 +55,18 @@ func (w *Worker) setLastChannel(ctx context.Context, j *job) error {
 	if err != nil {
 		return err
 	}
-	heard := state.Channel{Name: j.call.Channel, ChatID: j.call.ChatID}
-	if ofSession.String() == heard.String() && ofAll.String() == heard.String() {
+	channel := state.Channel{Name: j.call.Channel, ChatID: j.call.ChatID}
+	if ofSession.String() == channel.String() && ofAll.String() == channel.String() {
 		return nil
 	}
-	// One that is here again was heard before what was recorded since.
+	// A redelivered call is older than a channel that was recorded since.
 	if j.delivery.Attempt > 1 && ofSession.At.After(j.delivery.Published) {
 		return nil
 	}
-	// A name that nobody serves is a typo, or from before the channel's first
-	// start. Remembered, it would mislead whatever the session says later.
-	if served, err := w.bus.ChannelServed(ctx, heard.Name); err != nil || !served {
+	// Skip a channel that has no consumer: its name is a typo, or the channel was
+	// never started. Recording it would misroute the session's later notifications.
+	if served, err := w.bus.ChannelServed(ctx, channel.Name); err != nil || !served {
 		return err
 	}
-	return state.SetLastChannel(ctx, w.cfg.State, j.key.session, heard)
+	return state.SetLastChannel(ctx, w.cfg.State, j.key.session, channel)
 }

@@ -12,9 +12,8 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// answerOffers tells who asks on <prefix>.rpc.offer what this worker serves: a
-// tools.OfferQuery is answered with a tools.Offer. Workers that a question is
-// not for are silent, and so is one that takes no more calls.
+// answerOffers answers a tools.OfferQuery on <prefix>.rpc.offer with a tools.Offer.
+// The worker does not answer if the query does not match it or ctx has ended.
 func (w *Worker) answerOffers(ctx context.Context) (stop func(), err error) {
 	sub, err := w.bus.Conn().Subscribe(w.bus.RPC("offer"), func(msg *nats.Msg) {
 		var q tools.OfferQuery
@@ -28,7 +27,7 @@ func (w *Worker) answerOffers(ctx context.Context) (stop func(), err error) {
 		body, err := bus.Encode(offer)
 		if err == nil && len(body) > int(w.bus.Conn().MaxPayload()) {
 			for i := range offer.Tools {
-				offer.Tools[i].Parameters = nil // to be asked for one by one
+				offer.Tools[i].Parameters = nil // the client can query each tool
 			}
 			body, err = bus.Encode(offer)
 		}
@@ -36,18 +35,19 @@ func (w *Worker) answerOffers(ctx context.Context) (stop func(), err error) {
 			err = msg.Respond(body)
 		}
 		if err != nil {
-			w.log.Warn().Err(err).Msg("cannot tell what is served here") // it is asked again
+			w.log.Warn().Err(err).Msg("cannot answer an offer query") // clients ask again
 		}
 	})
 	if err != nil {
-		return nil, fmt.Errorf("answer what is served here: %w", err)
+		return nil, fmt.Errorf("answer offer queries: %w", err)
 	}
-	return func() { _ = sub.Unsubscribe() }, nil // gone with the connection otherwise
+	return func() { _ = sub.Unsubscribe() }, nil // fails only if the connection is closed
 }
 
-// offer answers a question, if it is for this worker.
-func (w *Worker) offer(q tools.OfferQuery) (tools.Offer, bool) {
-	o := tools.Offer{Worker: w.cfg.Name, Queues: w.cfg.Queues, Tools: []tools.OfferedTool{}}
+// offer returns the tools that match a query; ok is false if the query does not
+// match this worker.
+func (w *Worker) offer(q tools.OfferQuery) (o tools.Offer, ok bool) {
+	o = tools.Offer{Worker: w.cfg.Name, Queues: w.cfg.Queues, Tools: []tools.OfferedTool{}}
 	if q.Queue != "" && !slices.Contains(w.cfg.Queues, q.Queue) {
 		return o, false
 	}

@@ -7,31 +7,31 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// progressInterval is the least time between two progress events of a call.
+// progressInterval is the shortest time between two progress events of a call.
 const progressInterval = 100 * time.Millisecond
 
-// Report publishes how far the call is, for those who watch now, and keeps it
-// for those who ask.
-func (h *inHand) Report(p tools.Progress) {
-	h.mu.Lock()
-	h.progress = p
-	soon := time.Since(h.reported) < progressInterval
-	if !soon {
-		h.reported = time.Now()
+// Report publishes the progress of the call, at most once per progressInterval,
+// and keeps it for FindRunning and ListRunning.
+func (e *execution) Report(p tools.Progress) {
+	e.mu.Lock()
+	e.progress = p
+	tooSoon := time.Since(e.reported) < progressInterval
+	if !tooSoon {
+		e.reported = time.Now()
 	}
-	h.mu.Unlock()
-	if soon {
+	e.mu.Unlock()
+	if tooSoon {
 		return
 	}
-	b, call := h.worker.bus, h.job.call
+	b, call := e.worker.bus, e.job.call
 	body, err := bus.Encode(tools.ProgressEvent{ID: call.ID, Session: call.Session, Tool: call.Tool, Progress: p, At: time.Now().UTC()})
 	if err == nil {
-		err = b.Conn().Publish(b.Progress(h.job.key.session, h.job.key.id), body)
+		err = b.Conn().Publish(b.Progress(e.job.key.session, e.job.key.id), body)
 	}
 	if err != nil {
-		h.worker.log.Debug().Err(err).Msg("cannot publish progress")
+		e.worker.log.Debug().Err(err).Msg("cannot publish progress")
 	}
 }
 
-// Detach gives the call's slot to the next one.
-func (h *inHand) Detach() { h.job.delivery.Detach() }
+// Detach frees the slot of the call for the next one.
+func (e *execution) Detach() { e.job.delivery.Detach() }

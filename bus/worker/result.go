@@ -12,45 +12,25 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// answer stores what is big of res, publishes what is light, and so ends the
-// call (or its async job). It consumes res.
-func (w *Worker) answer(ctx context.Context, j *job, res *tools.Result) error {
-	defer res.Close()
-	w.cfg.OnStep(StepOffload)
-	light := w.lighten(ctx, j, res)
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	w.cfg.OnStep(StepPublish)
-	err := w.publish(ctx, j, light)
-	if errors.Is(err, bus.ErrTooLarge) {
-		err = w.publish(ctx, j, w.offloader.Fallback(j.call, res, err))
-	}
-	if err != nil {
-		return err
-	}
-	w.cfg.OnStep(StepAck)
-	return nil
-}
-
-// lighten offloads res. If that fails for good, the model gets what fits, and an
-// honest word.
-func (w *Worker) lighten(ctx context.Context, j *job, res *tools.Result) *tools.Result {
-	var light *tools.Result
-	err := w.store(ctx, func() (err error) {
-		light, err = w.offloader.Result(ctx, j.call, j.def, res)
+// offloadResult offloads res. If the store keeps failing, it returns an error
+// result with as much of the content as fits.
+func (w *Worker) offloadResult(ctx context.Context, j *job, res *tools.Result) *tools.Result {
+	var short *tools.Result
+	err := w.withStoreRetry(ctx, func() (err error) {
+		short, err = w.offloader.Result(ctx, j.call, j.def, res)
 		return err
 	})
 	if err != nil {
-		w.log.Error().Err(err).Str("call", j.key.id).Str("session", j.key.session).Msg("the result is not stored; the model gets what fits")
+		w.log.Error().Err(err).Str("call", j.key.id).Str("session", j.key.session).Msg("cannot store the result; publishing the content that fits")
 		return w.offloader.Fallback(j.call, res, err)
 	}
-	return light
+	return short
 }
 
-// publish puts the event on the call's subject, where the first one wins.
-func (w *Worker) publish(ctx context.Context, j *job, light *tools.Result) error {
-	event := tools.NewResultEvent(j.call, light)
+// publishResult publishes the result of the job, or the completion if the result
+// is published.
+func (w *Worker) publishResult(ctx context.Context, j *job, res *tools.Result) error {
+	event := tools.NewResultEvent(j.call, res)
 	event.Attempt, event.Worker, event.Digest = j.delivery.Attempt, w.cfg.Name, j.digest
 	took := time.Since(j.started)
 	event.StartedAt, event.DurationMS = j.started, took.Milliseconds()
@@ -59,60 +39,80 @@ func (w *Worker) publish(ctx context.Context, j *job, light *tools.Result) error
 		return err
 	}
 	kind, subject := "result", w.bus.Result(j.key.session, j.key.id)
-	if j.resultOut {
+	if j.resultPublished {
 		kind, subject = "completion", w.bus.Completion(j.key.session, j.key.id)
 	}
-	err = w.persist(ctx, bus.Message{Subject: subject, Body: body, Header: w.headers(j, kind)})
+	err = w.publishWithRetry(ctx, bus.Message{Subject: subject, Body: body, Header: w.headers(j, kind)})
 	if errors.Is(err, bus.ErrTaken) {
-		return w.second(ctx, j, event, light)
+		return w.resolveConflict(ctx, j, event, res)
 	}
 	if err == nil {
-		w.counters.count(j.queue, event.Outcome, took)
+		w.counters.add(j.queue, event.Outcome, took)
 	}
 	return err
 }
 
-// second settles the case that a result stands already: it may be this very one
-// whose acknowledgement was lost, or that of another delivery, or the answer to
-// a different call under the same id.
-func (w *Worker) second(ctx context.Context, j *job, event tools.ResultEvent, light *tools.Result) error {
-	if j.resultOut {
+// resolveConflict handles a result whose subject already holds one. The stored
+// result is this one (its acknowledgement was lost), that of another delivery, or
+// that of a different call with the same id.
+func (w *Worker) resolveConflict(ctx context.Context, j *job, event tools.ResultEvent, res *tools.Result) error {
+	if j.resultPublished {
 		return nil // the first completion won
 	}
 	stored, err := w.readResults(ctx, j.key)
 	if err != nil {
 		return err
 	}
-	if len(stored) == 0 { // it may just have aged out
-		return errors.New("the result was refused for an earlier one that is not there")
+	if len(stored) == 0 { // it may have expired just now
+		return errors.New("the server rejected the result because of an earlier one, which does not exist")
 	}
-	prior := stored[0]
-	if prior.Worker == event.Worker && prior.StartedAt.Equal(event.StartedAt) {
+	first := stored[0]
+	if first.Worker == event.Worker && first.StartedAt.Equal(event.StartedAt) {
 		return nil
 	}
-	if prior.Outcome == tools.Async && event.Outcome != tools.Async && j.sameAs(prior.Digest) == nil {
-		// The job was started before and did not start this time, so this is
-		// how it ended.
-		j.resultOut = true
-		return w.publish(ctx, j, light)
+	if first.Outcome == tools.Async && event.Outcome != tools.Async && j.checkDigest(first.Digest) == nil {
+		// An earlier delivery started the tool in the background and this one did
+		// not, so this result is the completion.
+		j.resultPublished = true
+		return w.publishResult(ctx, j, res)
 	}
-	w.log.Info().Str("call", j.key.id).Str("session", j.key.session).Str("first", prior.Worker).Msg("another result was first")
-	j.beaten = prior.Outcome != tools.Async
-	return j.sameAs(prior.Digest)
+	w.log.Info().Str("call", j.key.id).Str("session", j.key.session).Str("first", first.Worker).Msg("another worker published the result first")
+	j.lostRace = first.Outcome != tools.Async
+	return j.checkDigest(first.Digest)
+}
+
+// publishFinal publishes the final result of a call that no worker will finish. If
+// the tool may be running in the background, the final result is a completion: the
+// submitter and the notifier expect it there.
+func (w *Worker) publishFinal(ctx context.Context, j *job, res *tools.Result) error {
+	if ended, err := w.hasFinalResult(ctx, j); ended || err != nil {
+		return err
+	}
+	if !j.resultPublished && j.raw == nil && j.invalid == nil && w.registry.CallsBack(j.call.Tool) {
+		err := w.publishResult(ctx, j, tools.AsyncResult("The tool may have been started in the background. The completion of this call will report its outcome."))
+		if err != nil {
+			return err
+		}
+		// Another worker's result may have won.
+		if ended, err := w.hasFinalResult(ctx, j); ended || err != nil {
+			return err
+		}
+	}
+	return w.publishResult(ctx, j, res)
 }
 
 var traceparent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
 
-// What stands in the headers of every event is shared by all of them.
+// These header values are the same for all events, so events share them.
 var (
 	ceVersion = []string{"1.0"}
 	ceContent = []string{"application/json"}
 	ceTypes   = map[string][]string{"result": {"stevedore.result"}, "completion": {"stevedore.completion"}}
 )
 
-// headers describes the event as CloudEvents 1.0 does in its NATS binding, with
-// the attributes that it requires: time and subject are the message's own.
-// Incoming headers stay behind, but a well-formed traceparent.
+// headers returns the required attributes of CloudEvents 1.0 in its NATS binding;
+// the message itself has the time and the subject. Of the incoming headers, only a
+// well-formed traceparent is forwarded.
 func (w *Worker) headers(j *job, kind string) nats.Header {
 	h := nats.Header{
 		"ce-specversion": ceVersion,

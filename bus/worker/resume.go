@@ -12,66 +12,97 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// recall finds out how far a call came that may have been here before, and
-// waits while somebody runs it. If it reports answered, nothing is left to do.
-func (w *Worker) recall(ctx context.Context, j *job) (answered bool, err error) {
+// askInterval is the first pause between two requests for the worker that runs a
+// call. The pauses grow, because every worker receives every request.
+const askInterval = 250 * time.Millisecond
+
+// resume handles a call that may have been delivered before. It waits while any
+// worker is running the call. It returns true if the call already has its final
+// result and nothing is left to do.
+func (w *Worker) resume(ctx context.Context, j *job) (ended bool, err error) {
 	var (
-		questions = backoff.NewExponentialBackOff(backoff.WithInitialInterval(askInterval),
+		pauses = backoff.NewExponentialBackOff(backoff.WithInitialInterval(askInterval),
 			backoff.WithMaxInterval(30*time.Second), backoff.WithMaxElapsedTime(0))
-		silent = time.Now() // since when nobody says that they run it
+		silentSince = time.Now() // since when no worker has reported that it runs the call
 	)
 	for {
-		if answered, err := w.answeredBefore(ctx, j); answered || err != nil {
-			return answered, err
+		if ended, err := w.hasFinalResult(ctx, j); ended || err != nil {
+			return ended, err
 		}
-		busy, err := w.waitWhileRunningHere(ctx, j)
+		running, err := w.waitForExecution(ctx, j)
 		if err != nil {
 			return false, err
 		}
-		if !busy {
-			if _, busy, err = task.FindRunning(ctx, w.bus, j.key.session, j.key.id, w.cfg.AskTimeout); err != nil {
+		if !running {
+			if _, running, err = task.FindRunning(ctx, w.bus, j.key.session, j.key.id, w.cfg.AskTimeout); err != nil {
 				return false, err
 			}
-			started := false
-			if !busy {
-				started, err = w.startedForGood(ctx, j)
+			if !running {
+				started, err := w.onceStarted(ctx, j)
 				if !started || err != nil {
-					return false, err // nobody has it, and it may be run
+					return false, err // no worker runs it, and it may run again
 				}
-				if time.Since(silent) >= w.cfg.ClaimTimeout {
-					return true, w.finish(ctx, j, unknownOutcome(j.call.Tool, ""))
+				if time.Since(silentSince) >= w.cfg.ClaimTimeout {
+					return true, w.publishFinal(ctx, j, unknownOutcome(j.call.Tool, ""))
 				}
 			}
-			if err := w.pause(ctx, j, questions.NextBackOff()); err != nil {
+			if err := w.pause(ctx, j, pauses.NextBackOff()); err != nil {
 				return false, err
 			}
 		}
-		if busy {
-			silent = time.Now()
+		if running {
+			silentSince = time.Now()
 		}
 	}
 }
 
-// answeredBefore reports whether the call has its last answer on the bus.
-func (w *Worker) answeredBefore(ctx context.Context, j *job) (bool, error) {
+// waitForExecution waits until this worker's own execution of a call has ended;
+// it returns false if there is none.
+func (w *Worker) waitForExecution(ctx context.Context, j *job) (found bool, err error) {
+	exec := w.executions.find(j.key)
+	if exec == nil {
+		return false, nil
+	}
+	j.delivery.Detach()
+	select {
+	case <-exec.ended:
+		return true, nil
+	case <-ctx.Done():
+		return true, ctx.Err()
+	}
+}
+
+// pause waits for d. It uses no slot and keeps the lease.
+func (w *Worker) pause(ctx context.Context, j *job, d time.Duration) error {
+	j.delivery.Detach()
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// hasFinalResult reports whether the final result or the completion of the call
+// is stored.
+func (w *Worker) hasFinalResult(ctx context.Context, j *job) (bool, error) {
 	stored, err := w.readResults(ctx, j.key)
 	if len(stored) == 0 || err != nil {
 		return false, err
 	}
-	if err := j.sameAs(stored[0].Digest); err != nil {
+	if err := j.checkDigest(stored[0].Digest); err != nil {
 		return false, err
 	}
-	if stored[0].Outcome == tools.Async && !j.completedElsewhere(w.registry) {
-		j.resultOut = true
+	if stored[0].Outcome == tools.Async && !j.completesElsewhere(w.registry) {
+		j.resultPublished = true
 		return task.Ended(stored), nil
 	}
 	return true, nil
 }
 
-// startedForGood reports whether the call is of a once-only tool and was
-// started, so that it must not be run again. Of calls that are older than what
-// is remembered, nobody knows.
-func (w *Worker) startedForGood(ctx context.Context, j *job) (bool, error) {
+// onceStarted reports whether the call is once-only and was started, so that it
+// must not run again. It assumes so if the claim may have expired.
+func (w *Worker) onceStarted(ctx context.Context, j *job) (bool, error) {
 	if !j.once() {
 		return false, nil
 	}
@@ -80,27 +111,27 @@ func (w *Worker) startedForGood(ctx context.Context, j *job) (bool, error) {
 		return false, err
 	}
 	if claimed {
-		return true, j.sameAs(claim.Digest)
+		return true, j.checkDigest(claim.Digest)
 	}
 	return time.Since(j.delivery.Published) > bus.ResultsKept, nil
 }
 
-// unknownOutcome is the honest answer for a once-only tool that was started by
-// a worker that is gone, and a word more.
-func unknownOutcome(tool, more string) *tools.Result {
-	text := fmt.Sprintf("The outcome of this call is unknown: the worker that ran %s stopped before it could report. "+
-		"It may have acted completely, partly or not at all. It was not run again. Check its effects before you repeat it.%s", tool, more)
+// unknownOutcome is the result of a once-only call whose worker stopped while it
+// ran the tool. The result ends with hint.
+func unknownOutcome(tool, hint string) *tools.Result {
+	text := fmt.Sprintf("The outcome of this call is unknown: the worker stopped while it ran %s. "+
+		"The tool may have done all, a part or none of its work. It was not run again. Check its effects before you repeat the call.%s", tool, hint)
 	res := tools.Failure(tools.Errorf(tools.CodeUnknownOutcome, "%s", text))
 	res.ForUser = text
 	return res
 }
 
-// sameAs reports whether what stands on the bus, by its digest, is about this
-// very call; an id that was used for another one must not get its result.
-func (j *job) sameAs(digest string) error {
+// checkDigest returns an error if a stored event with this digest belongs to
+// another call with the same id, whose result this call must not get.
+func (j *job) checkDigest(digest string) error {
 	if j.digest == "" || digest == "" || digest == j.digest {
 		return nil
 	}
-	return bus.Reject(tools.CodeMismatch, fmt.Errorf("the id %q was used in session %q before, with another tool or other arguments; choose a new id",
+	return bus.Reject(tools.CodeMismatch, fmt.Errorf("the id %q in session %q belongs to an earlier call with another tool or other arguments; choose a new id",
 		tools.Excerpt(j.call.ID, 80), tools.Excerpt(j.call.Session, 80)))
 }

@@ -14,9 +14,12 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// keepTrying runs do until it succeeds, its error is final, ctx ends, or limit
-// is over; a limit of 0 is none. what says in the log what does not succeed.
-func (w *Worker) keepTrying(ctx context.Context, what string, limit time.Duration, final func(error) bool, do func() error) error {
+// A failed publish or read does not fail the call: that would count as an attempt
+// of a call that did nothing wrong, or run its tool again.
+
+// retry calls do until it succeeds, its error is final, ctx ends, or limit has
+// passed (0: no limit). It logs each failure as message.
+func (w *Worker) retry(ctx context.Context, message string, limit time.Duration, final func(error) bool, do func() error) error {
 	err := do()
 	if err == nil || final(err) {
 		return err
@@ -29,16 +32,14 @@ func (w *Worker) keepTrying(ctx context.Context, what string, limit time.Duratio
 			return backoff.Permanent(err)
 		}
 		return err
-	}, backoff.WithContext(policy, ctx), func(err error, again time.Duration) {
-		w.log.Warn().Err(err).Dur("again_in", again).Msg(what)
+	}, backoff.WithContext(policy, ctx), func(err error, pause time.Duration) {
+		w.log.Warn().Err(err).Dur("retry_in", pause).Msg(message)
 	})
 }
 
-// persist publishes, and goes on trying while the bus is away or full: giving up
-// would count as a failed attempt of a call that did nothing wrong, or mean
-// running its tool again.
-func (w *Worker) persist(ctx context.Context, msg bus.Message) error {
-	return w.keepTrying(ctx, "cannot publish", 0, func(err error) bool {
+// publishWithRetry publishes, and retries while the bus is unreachable or full.
+func (w *Worker) publishWithRetry(ctx context.Context, msg bus.Message) error {
+	return w.retry(ctx, "cannot publish", 0, func(err error) bool {
 		return errors.Is(err, bus.ErrTaken) || errors.Is(err, bus.ErrTooLarge) || errors.Is(err, nats.ErrConnectionClosed)
 	}, func() error {
 		_, err := w.bus.Publish(ctx, msg)
@@ -46,29 +47,28 @@ func (w *Worker) persist(ctx context.Context, msg bus.Message) error {
 	})
 }
 
-// reading reads from the results stream, and goes on trying while the bus is
-// away: failing would count as an attempt of a call that did nothing wrong.
-func (w *Worker) reading(ctx context.Context, read func() error) error {
-	return w.keepTrying(ctx, "cannot read results", 0, func(err error) bool {
+// readWithRetry reads from the results stream, and retries while the bus is
+// unreachable.
+func (w *Worker) readWithRetry(ctx context.Context, read func() error) error {
+	return w.retry(ctx, "cannot read results", 0, func(err error) bool {
 		return errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, task.ErrUnreadable)
 	}, read)
 }
 
-// readResults returns what stands on the bus for a call.
+// readResults returns the stored events of a call.
 func (w *Worker) readResults(ctx context.Context, k key) (stored []task.StoredResult, err error) {
-	err = w.reading(ctx, func() (err error) {
+	err = w.readWithRetry(ctx, func() (err error) {
 		stored, err = task.ReadResults(ctx, w.bus, k.session, k.id)
 		return err
 	})
 	return stored, err
 }
 
-// store does what a failing store keeps from succeeding, for a while and here:
-// running the tool again would cost more and may not be allowed. What the caller
-// did wrong, and a full store, will not heal.
-func (w *Worker) store(ctx context.Context, do func() error) error {
-	return w.keepTrying(ctx, "the store fails", w.cfg.StoreTimeout, func(err error) bool {
-		_, wrong := errors.AsType[*tools.Error](err)
-		return wrong || errors.Is(err, offload.ErrQuota)
+// withStoreRetry retries do while the store fails, for StoreTimeout at most. An
+// error of the caller and a full store are final.
+func (w *Worker) withStoreRetry(ctx context.Context, do func() error) error {
+	return w.retry(ctx, "the artifact store fails", w.cfg.StoreTimeout, func(err error) bool {
+		_, callerError := errors.AsType[*tools.Error](err)
+		return callerError || errors.Is(err, offload.ErrQuota)
 	}, do)
 }

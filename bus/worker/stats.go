@@ -8,24 +8,24 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// Stats are what a worker has in hand, and what it did since it started.
+// Stats counts the running calls of a worker and its results since it started.
 type Stats struct {
 	Worker string                `json:"worker"`
 	Queues map[string]QueueStats `json:"queues"`
 }
 
-// QueueStats are those of a queue.
+// QueueStats is the part of Stats for one queue.
 type QueueStats struct {
-	// Running calls, with the jobs that they started in the background.
+	// Running counts the running calls, including async tools in the background.
 	Running int `json:"running"`
-	// Outcomes counts the results and completions that were published. A job in
-	// the background counts twice: as async, and by its end.
+	// Outcomes counts the published results and completions. An async call counts
+	// twice: as async, and with the outcome of its completion.
 	Outcomes map[tools.Outcome]int64 `json:"outcomes"`
-	// Seconds that all of these took together.
+	// Seconds is the total duration of the calls in Outcomes.
 	Seconds float64 `json:"seconds"`
 }
 
-// counters count by queue.
+// counters holds the counts of each queue.
 type counters struct {
 	mu     sync.Mutex
 	queues map[string]QueueStats
@@ -39,8 +39,8 @@ func newCounters(queues []string) *counters {
 	return c
 }
 
-// count notes that a call of a queue was answered.
-func (c *counters) count(queue string, outcome tools.Outcome, took time.Duration) {
+// add counts a published result or completion.
+func (c *counters) add(queue string, outcome tools.Outcome, took time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if q, ok := c.queues[queue]; ok {
@@ -50,9 +50,9 @@ func (c *counters) count(queue string, outcome tools.Outcome, took time.Duration
 	}
 }
 
-// Stats returns the statistics of now.
+// Stats returns the current statistics.
 func (w *Worker) Stats() Stats {
-	running := w.running.byQueue()
+	running := w.executions.countByQueue()
 	w.counters.mu.Lock()
 	defer w.counters.mu.Unlock()
 	s := Stats{Worker: w.cfg.Name, Queues: make(map[string]QueueStats)}

@@ -17,20 +17,19 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// defaultRunTime is how long the call of a tick may take if its schedule does
-// not say.
-const defaultRunTime = 24 * time.Hour
-
-// keepLastRun is how long the record of a run is kept that no other follows:
-// longer than its tick, which may be delivered again until it is gone.
-const keepLastRun = 31 * 24 * time.Hour
-
-// maxRunSeconds is a year; beyond it durations overflow sooner or later.
-const maxRunSeconds = 365 * 24 * 3600
+const (
+	// defaultCallTimeout applies to the call of a tick if its schedule sets none.
+	defaultCallTimeout = 24 * time.Hour
+	// maxTimeoutSeconds is a year. It keeps durations from overflowing.
+	maxTimeoutSeconds = 365 * 24 * 3600
+	// lastRunTTL is how long the run record of a schedule's only tick is kept:
+	// longer than the tick, which the server may deliver again.
+	lastRunTTL = 31 * 24 * time.Hour
+)
 
 // handleTick turns a tick into a call. The call's id derives from the schedule
-// and the slot, so that a tick that is delivered twice is one call. A tick
-// whose predecessor still runs is skipped.
+// and the slot, so that a tick that is delivered twice is one call. A tick is
+// skipped if the call of an earlier tick is still running.
 func (w *Worker) handleTick(ctx context.Context, d *bus.Delivery) error {
 	tokens := w.bus.Split(d.Subject)
 	body, err := tools.DecodeTick(d.Body)
@@ -43,12 +42,12 @@ func (w *Worker) handleTick(ctx context.Context, d *bus.Delivery) error {
 		queue = bus.DefaultQueue
 	}
 	if !tools.IsToken(queue) {
-		return bus.Reject(bus.CodeUndecodable, fmt.Errorf("the queue %q is not of the form %s", tools.Excerpt(queue, 80), tools.TokenForm))
+		return bus.Reject(bus.CodeUndecodable, fmt.Errorf("queue %q is not of the form %s", tools.Excerpt(queue, 80), tools.TokenForm))
 	}
 	log := w.log.With().Str("kind", kind).Str("schedule", name).Logger()
 
 	slot, ok := d.Slot()
-	if !ok { // somebody's own tick: each is its own slot
+	if !ok { // a client published this tick, so it has a slot of its own
 		slot = d.Published.UTC()
 	}
 	call.ID = fmt.Sprintf("%s-%s-%s", kind, name, strings.Replace(slot.Format("20060102T150405.999999999Z"), ".", "", 1))
@@ -62,24 +61,23 @@ func (w *Worker) handleTick(ctx context.Context, d *bus.Delivery) error {
 		call.Action = kind
 	}
 
-	// A slot is run once, even if its tick is made again: as a server does with
-	// its last ones after it was killed, and as it must when the clock is set
-	// back by hours. The call's key would not tell, because servers forget the
-	// keys of calls that are done.
+	// Each slot runs once. The server publishes the last ticks again after a kill,
+	// and after the clock was set back by hours. The deduplication key of the call
+	// does not help: the server has forgotten it by then.
 	stored, err := w.readResults(ctx, key{tools.Token(call.Session), tools.Token(call.ID)})
 	if len(stored) > 0 || err != nil {
 		return err
 	}
 	record := bus.Message{Subject: w.bus.RunOf(kind, name)}
-	if d.OnlyTick() { // nothing would ever replace its record
-		record.Header = nats.Header{jetstream.MsgTTLHeader: {keepLastRun.String()}}
+	if d.OnlyTick() { // no later run replaces its record
+		record.Header = nats.Header{jetstream.MsgTTLHeader: {lastRunTTL.String()}}
 	}
-	run, begun, err := w.beginRun(ctx, record, body, run{Call: call.ID, Session: call.Session, Slot: slot, Tick: d.Sequence})
+	run, started, err := w.beginRun(ctx, record, body, run{Call: call.ID, Session: call.Session, Slot: slot, Tick: d.Sequence})
 	if err != nil {
 		return err
 	}
-	if !begun {
-		log.Warn().Time("slot", slot).Str("running", tools.Token(run.Call)).Msg("tick skipped; the call of an earlier one is not answered yet")
+	if !started {
+		log.Warn().Time("slot", slot).Str("running", tools.Token(run.Call)).Msg("tick skipped: the call of an earlier tick has no final result yet")
 		return nil
 	}
 	call.Deadline = run.Deadline
@@ -87,7 +85,7 @@ func (w *Worker) handleTick(ctx context.Context, d *bus.Delivery) error {
 	if err != nil {
 		return bus.Reject(bus.CodeUndecodable, err)
 	}
-	err = w.persist(ctx, bus.Message{Subject: w.bus.Call(queue, call.Tool), Body: data, Key: call.Session + "." + call.ID})
+	err = w.publishWithRetry(ctx, bus.Message{Subject: w.bus.Call(queue, call.Tool), Body: data, Key: call.Session + "." + call.ID})
 	if err != nil {
 		return err
 	}
@@ -95,23 +93,23 @@ func (w *Worker) handleTick(ctx context.Context, d *bus.Delivery) error {
 	return nil
 }
 
-// run is the record of the call that a schedule made last. It is written before
-// the call is published, so that a crash between them publishes it at the next
-// delivery of the tick.
+// run is the record of a schedule's last call. The worker stores it before it
+// publishes the call: after a crash in between, the redelivery of the tick publishes
+// the call.
 type run struct {
 	Call     string    `json:"call"`
 	Session  string    `json:"session"`
 	Slot     time.Time `json:"slot"`
 	Deadline time.Time `json:"deadline"`
-	// Tick is the tick's sequence in its stream: what is newer, whatever the
-	// clock shows.
+	// Tick is the sequence of the tick in its stream. It orders runs even if the
+	// clock jumps.
 	Tick uint64 `json:"tick,omitempty"`
 }
 
-// beginRun writes the record of next, to where record says, and returns it. If it
-// must not run now, begun is false, and the record is the one that stands in its
-// way.
-func (w *Worker) beginRun(ctx context.Context, record bus.Message, tick tools.Tick, next run) (_ run, begun bool, err error) {
+// beginRun stores the record of the next run with the subject and header of record,
+// and returns it. If the run must not start now, started is false and the returned
+// record is that of the run that prevents it.
+func (w *Worker) beginRun(ctx context.Context, record bus.Message, tick tools.Tick, next run) (_ run, started bool, err error) {
 	data, revision, err := w.bus.LastRevision(ctx, bus.Ticks, record.Subject)
 	if err != nil {
 		return run{}, false, err
@@ -119,23 +117,23 @@ func (w *Worker) beginRun(ctx context.Context, record bus.Message, tick tools.Ti
 	var prior run
 	if data != nil {
 		if err := json.Unmarshal(data, &prior); err != nil {
-			w.log.Warn().Err(err).Str("subject", record.Subject).Msg("unreadable record of a run; it is replaced")
+			w.log.Warn().Err(err).Str("subject", record.Subject).Msg("cannot decode the last run record; replacing it")
 		}
 	}
 	switch {
 	case prior.Call == next.Call && prior.Session == next.Session:
-		return prior, true, nil // the tick was delivered before
+		return prior, true, nil // this tick is a redelivery
 	case prior.Tick > next.Tick:
 		return prior, false, nil
 	case prior.Call != "" && !tick.Overlap:
-		answered, err := w.answered(ctx, prior)
-		if err != nil || !answered {
+		ended, err := w.runEnded(ctx, prior)
+		if err != nil || !ended {
 			return prior, false, err
 		}
 	}
-	timeout := defaultRunTime
+	timeout := defaultCallTimeout
 	if tick.TimeoutS > 0 {
-		timeout = time.Duration(min(tick.TimeoutS, maxRunSeconds)) * time.Second
+		timeout = time.Duration(min(tick.TimeoutS, maxTimeoutSeconds)) * time.Second
 	}
 	next.Deadline = time.Now().UTC().Add(timeout)
 	if !tick.Deadline.IsZero() && tick.Deadline.Before(next.Deadline) {
@@ -154,9 +152,9 @@ func (w *Worker) beginRun(ctx context.Context, record bus.Message, tick tools.Ti
 	return next, err == nil, err
 }
 
-// answered reports whether the call of a run has its last answer, or has none
-// to be waited for.
-func (w *Worker) answered(ctx context.Context, r run) (bool, error) {
+// runEnded reports whether the call of a run has its final result, or its deadline
+// has passed.
+func (w *Worker) runEnded(ctx context.Context, r run) (bool, error) {
 	if time.Now().After(r.Deadline) {
 		return true, nil
 	}
