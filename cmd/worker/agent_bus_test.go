@@ -31,8 +31,8 @@ func startAgents(t *testing.T, b *bus.Bus, slots int, toolset []tools.Tool, line
 	store := offload.NewMem(offload.StoreConfig{})
 	registry := tools.NewRegistry(zerolog.Nop())
 	setup := newAgentSetup(b, store, bustest.Log(t))
-	setup.Definitions, setup.Default, setup.Models = registry.Definitions, "m", map[string]agent.Provider{"m": script}
-	setup.Config.Poll = 20 * time.Millisecond
+	setup.Definitions, setup.DefaultModel, setup.Models = registry.Definitions, "m", map[string]agent.Provider{"m": script}
+	setup.Config.PollInterval = 20 * time.Millisecond
 	agents, err := agent.Tools(setup)
 	if err != nil {
 		t.Fatal(err)

@@ -74,9 +74,9 @@ func runAgentChild() error {
 	}
 	registry := tools.NewRegistry(zerolog.Nop())
 	setup := newAgentSetup(b, store, zerolog.New(os.Stderr).Level(zerolog.ErrorLevel))
-	setup.Definitions, setup.Default = registry.Definitions, "m"
+	setup.Definitions, setup.DefaultModel = registry.Definitions, "m"
 	setup.Models = map[string]agent.Provider{"m": model}
-	setup.Config.Poll = 50 * time.Millisecond
+	setup.Config.PollInterval = 50 * time.Millisecond
 	setup.Config.OnStep = func(agent.Step) { die() }
 	toolset, err := agent.Tools(setup)
 	if err != nil {

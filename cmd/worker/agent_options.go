@@ -23,7 +23,7 @@ type agentOptions struct {
 	baseURLs      []string
 	keyFiles      []string
 	system        string
-	grant         agent.Grant
+	limits        agent.Limits
 	maxTokens     int
 	contextTokens int64
 }
@@ -33,10 +33,10 @@ func (o *agentOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&o.baseURLs, "base-url", nil, "`URL` of a server that speaks the model's protocol, such as http://localhost:11434/v1; with models of both providers anthropic=URL or openai=URL")
 	flags.StringArrayVar(&o.keyFiles, "api-key-file", nil, "`FILE` with the model's API key, or anthropic=FILE or openai=FILE; default ANTHROPIC_API_KEY or OPENAI_API_KEY")
 	flags.StringVar(&o.system, "system", defaultSystem, "system `PROMPT` of agents")
-	flags.IntVar(&o.grant.MaxTurns, "max-turns", 50, "`NUMBER` of turns after which an agent stops")
-	flags.Int64Var(&o.grant.TokenBudget, "token-budget", 0, "`TOKENS`, in and out, that a run of an agent may use, its sub-agents included; 0 is no limit")
-	flags.IntVar(&o.grant.MaxDepth, "agent-depth", 2, "`DEPTH` down to which agents start sub-agents; at 0 they start none")
-	flags.IntVar(&o.grant.MaxChildren, "max-subagents", 8, "`NUMBER` of sub-agents that one run may start")
+	flags.IntVar(&o.limits.MaxTurns, "max-turns", 50, "`NUMBER` of turns after which an agent stops")
+	flags.Int64Var(&o.limits.TokenBudget, "token-budget", 0, "`TOKENS`, in and out, that a run of an agent may use, its sub-agents included; 0 is no limit")
+	flags.IntVar(&o.limits.MaxDepth, "agent-depth", 2, "`DEPTH` down to which agents start sub-agents; at 0 they start none")
+	flags.IntVar(&o.limits.MaxChildren, "max-subagents", 8, "`NUMBER` of sub-agents that one run may start")
 	flags.IntVar(&o.maxTokens, "max-tokens", agent.DefaultMaxTokens, "`TOKENS` that a turn may have")
 	flags.Int64Var(&o.contextTokens, "context-tokens", 150_000, "`TOKENS` near which the oldest tool results leave the conversation")
 }
@@ -51,7 +51,7 @@ func (o *agentOptions) queues() []string {
 	if !o.enabled() {
 		return nil
 	}
-	return agentQueues(o.grant.MaxDepth)
+	return agentQueues(o.limits.MaxDepth)
 }
 
 // tools are those that run agents, if there is a model. definitions lists what
@@ -61,7 +61,7 @@ func (o *agentOptions) tools(b *bus.Bus, store offload.Store, definitions func()
 		return nil, nil
 	}
 	setup := newAgentSetup(b, store, log)
-	setup.Definitions, setup.Default, setup.Models = definitions, o.models[0], map[string]agent.Provider{}
+	setup.Definitions, setup.DefaultModel, setup.Models = definitions, o.models[0], map[string]agent.Provider{}
 	for _, spec := range o.models {
 		cfg, err := o.provider(spec)
 		if err != nil {
@@ -71,9 +71,9 @@ func (o *agentOptions) tools(b *bus.Bus, store offload.Store, definitions func()
 			return nil, cli.Exit(cli.ExitUsage, "--model: %w", err)
 		}
 	}
-	setup.Config.System, setup.Config.Grant = o.system, o.grant
-	if o.grant.MaxDepth <= 0 {
-		setup.Config.Grant.MaxDepth = -1 // 0 would be the default
+	setup.Config.System, setup.Config.Limits = o.system, o.limits
+	if o.limits.MaxDepth <= 0 {
+		setup.Config.Limits.MaxDepth = -1 // 0 would be the default
 	}
 	setup.Config.MaxTokens, setup.Config.ContextTokens = o.maxTokens, o.contextTokens
 	return agent.Tools(setup)
@@ -105,12 +105,12 @@ func providerOf(spec string) string {
 
 // newAgentSetup puts agents on the bus: their logs, the calls that they make,
 // and what leaves their history.
-func newAgentSetup(b *bus.Bus, store offload.Store, log zerolog.Logger) agent.Setup {
+func newAgentSetup(b *bus.Bus, store offload.Store, log zerolog.Logger) agent.ToolsConfig {
 	caller := busCaller{bus: b}
-	return agent.Setup{
-		Caller: caller, Log: busLog{bus: b},
+	return agent.ToolsConfig{
+		Runner: caller, Conversations: busLog{bus: b},
 		Config: agent.Config{
-			Shelf: agent.NewArtifactShelf(store), Answered: caller.answered, Alive: caller.alive, Logger: log,
+			Offloader: agent.NewHistoryOffloader(store), HasResult: caller.answered, IsRunning: caller.alive, Log: log,
 		},
 	}
 }

@@ -71,7 +71,7 @@ func (d *demonstration) agent(ctx context.Context, model string) error {
 				}
 			}
 		case e.Kind == agent.KindResults:
-			for _, a := range e.Answers {
+			for _, a := range e.Results {
 				size := int64(len([]rune(a.ForLLM)))
 				line := fmt.Sprintf("  got %s characters", thousands(size))
 				if a.Artifact != nil && !a.Artifact.Inline {

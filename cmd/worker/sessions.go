@@ -178,13 +178,13 @@ func showSession(out io.Writer, entries []agent.Entry) error {
 				}
 			}
 		case e.Kind == agent.KindResults:
-			for _, a := range e.Answers {
+			for _, a := range e.Results {
 				if err = say(e, fmt.Sprintf("result of %s (%s, %s)", cli.Printable(out, a.Tool), a.Call, a.Outcome), tools.Excerpt(a.ForLLM, shownResult)); err != nil {
 					return err
 				}
 			}
-		case e.Kind == agent.KindShelved:
-			err = say(e, fmt.Sprintf("%d tool results left the history", len(e.Shelved)), "")
+		case e.Kind == agent.KindOffloaded:
+			err = say(e, fmt.Sprintf("%d tool results left the history", len(e.Offloaded)), "")
 		case e.Kind == agent.KindResumed:
 			err = say(e, "taken up by another loop", "")
 		case e.Kind == agent.KindEnd && e.End != nil:

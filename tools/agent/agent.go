@@ -14,7 +14,7 @@ import (
 // call, made again, has the same one. A *tools.Error is an answer: the call
 // cannot have any other. Any other error says nothing about the call, and it is
 // made again.
-type Caller interface {
+type ToolRunner interface {
 	Call(ctx context.Context, call tools.Call) (tools.ResultEvent, error)
 }
 
@@ -25,7 +25,7 @@ type Config struct {
 	// Tools that the model may ask for, and no others.
 	Tools []tools.Definition
 	// Grant limits a run, and is passed on to its sub-agents.
-	Grant Grant
+	Limits Limits
 	// Fresh begins each run with nothing of what was said before in its session.
 	Fresh bool
 	// MaxTokens bounds a turn. Default DefaultMaxTokens.
@@ -35,7 +35,7 @@ type Config struct {
 	ContextTokens int64
 	// Shelf stores tool results that leave the history. Without one only those
 	// that are artifacts already can leave it.
-	Shelf Shelf
+	Offloader *offload.Offloader
 	// Counter estimates tokens. Default offload.RuneCounter.
 	Counter offload.Counter
 	// Parallel is how many calls of a turn are made at once. Default 16.
@@ -43,20 +43,20 @@ type Config struct {
 	// Answered reports whether a run that has no end in its log has an answer
 	// all the same, because it was cancelled before anybody took it up, say. It
 	// is ended as abandoned then. Nil means no.
-	Answered func(ctx context.Context, session, run string) (bool, error)
+	HasResult func(ctx context.Context, session, run string) (bool, error)
 	// Alive reports whether some process has a run in hand. Nil leaves it to
 	// StaleAfter alone.
-	Alive func(ctx context.Context, session, run string) (bool, error)
+	IsRunning func(ctx context.Context, session, run string) (bool, error)
 	// StaleAfter is how long another's run may be silent before it is ended as
 	// abandoned, if nobody has it in hand. Default 5 min.
 	StaleAfter time.Duration
 	// Poll is how often the log is looked at while another run has the session.
 	// Default 1 s.
-	Poll time.Duration
+	PollInterval time.Duration
 	// OnStep, if not nil, is called before each step, for tests that crash there.
 	OnStep func(Step)
 	// Logger takes what happens to runs; what is said in them stays out.
-	Logger zerolog.Logger
+	Log zerolog.Logger
 }
 
 // Step names a step of the loop.
@@ -67,14 +67,14 @@ const (
 	StepAsk        Step = "ask"
 	StepLogTurn    Step = "log_turn" // the model has answered, and the log does not know
 	StepCall       Step = "call"
-	StepLogAnswers Step = "log_answers"
+	StepLogResults Step = "log_answers"
 	StepEnd        Step = "end"
 	StepEnded      Step = "ended"
 )
 
 // Grant is what a run may do. A sub-agent's grant is made by the loop that
 // starts it, and no part of it is larger than that loop's own.
-type Grant struct {
+type Limits struct {
 	// Depth of the run: 0 for one that a user started.
 	Depth int `json:"depth,omitempty"`
 	// MaxDepth is the depth down to which sub-agents may be started. 0 is the
@@ -97,7 +97,7 @@ type Grant struct {
 	Tools []string `json:"tools,omitempty"`
 }
 
-func (g Grant) withDefaults() Grant {
+func (g Limits) withDefaults() Limits {
 	if g.MaxDepth == 0 {
 		g.MaxDepth = 2
 	}
@@ -114,15 +114,15 @@ func (g Grant) withDefaults() Grant {
 // concurrent use.
 type Agent struct {
 	provider Provider
-	caller   Caller
-	log      Log
+	caller   ToolRunner
+	log      Conversations
 	cfg      Config
 	offered  map[string]tools.Definition
 }
 
 // New returns an Agent.
-func New(provider Provider, caller Caller, log Log, cfg Config) *Agent {
-	cfg.Grant = cfg.Grant.withDefaults()
+func New(provider Provider, caller ToolRunner, log Conversations, cfg Config) *Agent {
+	cfg.Limits = cfg.Limits.withDefaults()
 	if cfg.ContextTokens <= 0 {
 		cfg.ContextTokens = 150_000
 	}
@@ -135,8 +135,8 @@ func New(provider Provider, caller Caller, log Log, cfg Config) *Agent {
 	if cfg.StaleAfter <= 0 {
 		cfg.StaleAfter = 5 * time.Minute
 	}
-	if cfg.Poll <= 0 {
-		cfg.Poll = time.Second
+	if cfg.PollInterval <= 0 {
+		cfg.PollInterval = time.Second
 	}
 	if cfg.OnStep == nil {
 		cfg.OnStep = func(Step) {}

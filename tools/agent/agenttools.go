@@ -27,12 +27,12 @@ const (
 func startsAgents(tool string) bool { return tool == SubagentTool || tool == SpawnTool }
 
 // Setup is what the tools that run agents are made of.
-type Setup struct {
+type ToolsConfig struct {
 	// Models by name; Default is the one that is taken if none is named.
-	Models  map[string]Provider
-	Default string
-	Caller  Caller
-	Log     Log
+	Models        map[string]Provider
+	DefaultModel  string
+	Runner        ToolRunner
+	Conversations Conversations
 	// Definitions lists the tools that agents may be given.
 	Definitions func() []tools.Definition
 	// Config of the agents. Its Tools are set for each run; its Grant is the
@@ -41,11 +41,11 @@ type Setup struct {
 }
 
 // Tools returns the tools agent, subagent and spawn.
-func Tools(s Setup) ([]tools.Tool, error) {
-	if s.Models[s.Default] == nil {
-		return nil, fmt.Errorf("agent tools: there is no model %q", s.Default)
+func Tools(s ToolsConfig) ([]tools.Tool, error) {
+	if s.Models[s.DefaultModel] == nil {
+		return nil, fmt.Errorf("agent tools: there is no model %q", s.DefaultModel)
 	}
-	s.Config.Grant = s.Config.Grant.withDefaults()
+	s.Config.Limits = s.Config.Limits.withDefaults()
 	run, err := tools.NewTool(AgentTool, "Answer a message of the user in this conversation, with the help of tools.",
 		func(ctx context.Context, call tools.Call, in agentArgs) *tools.Result { return s.answer(ctx, call, in) })
 	if err != nil {
@@ -65,12 +65,12 @@ func Tools(s Setup) ([]tools.Tool, error) {
 	}
 	// Runs are taken up from their logs, so that calls may run again.
 	inSession := func(call tools.Call) tools.Call { return call }
-	inSubSession := func(call tools.Call) tools.Call { call.Session = SubSession(call); return call }
+	inSubSession := func(call tools.Call) tools.Call { call.Session = SubagentSession(call); return call }
 	ofChild := func(call tools.Call) tools.Call { return inSubSession(childOf(call)) }
 	return []tools.Tool{
-		resumable{run.WithEffect(tools.Idempotent), s.Log, inSession},
-		resumable{sub.WithEffect(tools.Idempotent), s.Log, inSubSession},
-		&spawner{resumable: resumable{spawn.WithEffect(tools.Keyed), s.Log, ofChild}, setup: s},
+		resumable{run.WithEffect(tools.Idempotent), s.Conversations, inSession},
+		resumable{sub.WithEffect(tools.Idempotent), s.Conversations, inSubSession},
+		&spawner{resumable: resumable{spawn.WithEffect(tools.Keyed), s.Conversations, ofChild}, setup: s},
 	}, nil
 }
 
@@ -90,15 +90,15 @@ type taskArgs struct {
 	System   string   `json:"system,omitempty" jsonschema:"the system prompt; default the worker's"`
 	Tools    []string `json:"tools,omitempty" jsonschema:"the tools that the agent gets, and no others; default all that you have"`
 	MaxTurns int      `json:"max_turns,omitempty" jsonschema:"after how many turns the agent stops"`
-	Grant    *Grant   `json:"grant,omitempty" jsonschema:"set by the loop that starts a sub-agent"`
+	Limits   *Limits  `json:"grant,omitempty" jsonschema:"set by the loop that starts a sub-agent"`
 }
 
 // answer is the agent tool.
-func (s Setup) answer(ctx context.Context, call tools.Call, in agentArgs) *tools.Result {
+func (s ToolsConfig) answer(ctx context.Context, call tools.Call, in agentArgs) *tools.Result {
 	if strings.TrimSpace(in.Prompt) == "" {
 		return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "the prompt is empty"))
 	}
-	grant := s.Config.Grant
+	grant := s.Config.Limits
 	grant.Model = in.Model
 	grant.MaxTurns = least(grant.MaxTurns, in.MaxTurns)
 	grant.TimeoutS = least(grant.TimeoutS, in.TimeoutS)
@@ -129,20 +129,20 @@ const noReply = "(the agent ended without an answer)"
 
 // report is the subagent tool. The conversation has a session of its own, which
 // derives from the call.
-func (s Setup) report(ctx context.Context, call tools.Call, in taskArgs) *tools.Result {
+func (s ToolsConfig) report(ctx context.Context, call tools.Call, in taskArgs) *tools.Result {
 	if strings.TrimSpace(in.Task) == "" {
 		return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "the task is empty"))
 	}
-	grant := s.Config.Grant
-	if in.Grant != nil {
-		grant = grant.within(*in.Grant)
+	grant := s.Config.Limits
+	if in.Limits != nil {
+		grant = grant.within(*in.Limits)
 	}
 	grant.MaxTurns = least(grant.MaxTurns, in.MaxTurns)
 	a, err := s.agent(grant, in.System, in.Tools)
 	if err != nil {
 		return tools.Failure(err)
 	}
-	call.Session = SubSession(call)
+	call.Session = SubagentSession(call)
 	o, err := a.Run(ctx, call, Text(in.Task))
 	if err != nil {
 		return tools.Failure(err)
@@ -151,7 +151,7 @@ func (s Setup) report(ctx context.Context, call tools.Call, in taskArgs) *tools.
 }
 
 // SubSession is the session of the conversation that a subagent call has.
-func SubSession(call tools.Call) string {
+func SubagentSession(call tools.Call) string {
 	return fmt.Sprintf("sub/%s/%s", call.SessionToken(), call.IDToken())
 }
 
@@ -171,8 +171,8 @@ func reportOf(o Outcome, label string) *tools.Result {
 	}
 	details := fmt.Sprintf("Label: %s\nTurns: %d\nTools used: %s\nTokens: %d in, %d out\n",
 		label, o.Turns, strings.Join(used, ", "), o.Usage.Input, o.Usage.Output)
-	if o.Spent > 0 {
-		details += fmt.Sprintf("Tokens of its own sub-agents: %d\n", o.Spent)
+	if o.SubagentTokens > 0 {
+		details += fmt.Sprintf("Tokens of its own sub-agents: %d\n", o.SubagentTokens)
 	}
 	if err := o.Err(); err != nil {
 		res := tools.Failure(err)
@@ -191,17 +191,17 @@ func summary(text string) string {
 }
 
 // agent makes an agent for one run.
-func (s Setup) agent(grant Grant, system string, wanted []string) (*Agent, error) {
+func (s ToolsConfig) agent(grant Limits, system string, wanted []string) (*Agent, error) {
 	name := grant.Model
 	if name == "" {
-		name = s.Default
+		name = s.DefaultModel
 	}
 	provider := s.Models[name]
 	if provider == nil {
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "unknown model %q; known are %q", tools.Excerpt(name, 80), slices.Sorted(maps.Keys(s.Models)))
 	}
 	cfg := s.Config
-	cfg.Grant = grant
+	cfg.Limits = grant
 	if system != "" {
 		cfg.System = system
 	}
@@ -224,7 +224,7 @@ func (s Setup) agent(grant Grant, system string, wanted []string) (*Agent, error
 			}
 		}
 	}
-	return New(provider, s.Caller, s.Log, cfg), nil
+	return New(provider, s.Runner, s.Conversations, cfg), nil
 }
 
 func names(defs []tools.Definition) []string {
@@ -236,7 +236,7 @@ func names(defs []tools.Definition) []string {
 }
 
 // allows reports whether a run may have a tool.
-func (g Grant) allows(tool string) bool {
+func (g Limits) allows(tool string) bool {
 	switch {
 	case tool == AgentTool: // it would speak in the user's name
 		return false
@@ -247,7 +247,7 @@ func (g Grant) allows(tool string) bool {
 }
 
 // within is the smaller of two grants, at the depth of the other.
-func (g Grant) within(o Grant) Grant {
+func (g Limits) within(o Limits) Limits {
 	o.Depth = max(o.Depth, 0)
 	o.MaxDepth = min(g.MaxDepth, o.withDefaults().MaxDepth)
 	o.MaxChildren = least(g.MaxChildren, o.MaxChildren)
@@ -287,18 +287,18 @@ func shown(def tools.Definition) tools.Definition {
 // DepthOf is the depth at which a subagent call runs.
 func DepthOf(call tools.Call) int {
 	var in struct {
-		Grant Grant `json:"grant"`
+		Limits Limits `json:"grant"`
 	}
 	if json.Unmarshal(call.Args, &in) != nil {
 		return 0
 	}
-	return max(in.Grant.Depth, 0)
+	return max(in.Limits.Depth, 0)
 }
 
 // spawner is the spawn tool.
 type spawner struct {
 	resumable
-	setup Setup
+	setup ToolsConfig
 }
 
 // ExecuteAsync has the task done by a subagent call whose id derives from this
@@ -319,8 +319,8 @@ func childOf(call tools.Call) tools.Call {
 }
 
 // child makes the subagent call of a spawn call and waits for its result.
-func (s Setup) child(ctx context.Context, call tools.Call) *tools.Result {
-	event, err := s.Caller.Call(ctx, childOf(call))
+func (s ToolsConfig) child(ctx context.Context, call tools.Call) *tools.Result {
+	event, err := s.Runner.Call(ctx, childOf(call))
 	if err != nil {
 		switch {
 		case ctx.Err() == nil:

@@ -15,13 +15,13 @@ import (
 )
 
 // family registers the agent tools beside others; their calls run here.
-func family(t *testing.T, model agent.Provider, grant agent.Grant, toolset ...tools.Tool) *stage {
+func family(t *testing.T, model agent.Provider, grant agent.Limits, toolset ...tools.Tool) *stage {
 	t.Helper()
 	s := newStage(t, toolset...)
-	all, err := agent.Tools(agent.Setup{
-		Models: map[string]agent.Provider{"m": model}, Default: "m",
-		Caller: s.caller, Log: &s.log, Definitions: s.registry.Definitions,
-		Config: agent.Config{Grant: grant},
+	all, err := agent.Tools(agent.ToolsConfig{
+		Models: map[string]agent.Provider{"m": model}, DefaultModel: "m",
+		Runner: s.caller, Conversations: &s.log, Definitions: s.registry.Definitions,
+		Config: agent.Config{Limits: grant},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func TestSubagentTool(t *testing.T) {
 		`{"for":"^child: count"}`,
 		asks("say", `{"text":"one"}`),
 		`{"expect":["said one"],"text":"`+long+`"}`)}
-	s := family(t, model, agent.Grant{}, sayTool(t))
+	s := family(t, model, agent.Limits{}, sayTool(t))
 	e := s.call(t, "r", "agent", `{"prompt":"go"}`)
 	if e.IsError || e.ForLLM != "it is counted" {
 		t.Fatalf("result %+v", e)
@@ -65,7 +65,7 @@ func TestSubagentTool(t *testing.T) {
 		t.Errorf("the user gets %q", e.ForUser)
 	}
 	// The child has a conversation of its own, and its tools' session is that.
-	sub := agent.SubSession(tools.Call{ID: "r-t1-0", Session: "s"})
+	sub := agent.SubagentSession(tools.Call{ID: "r-t1-0", Session: "s"})
 	if n := len(s.entries(t, tools.Token(sub))); n != 5 {
 		t.Errorf("the child's conversation has %d entries, want 5", n)
 	}
@@ -97,7 +97,7 @@ func TestSubagentGetsNoMore(t *testing.T) {
 		`{"tools":[{"name":"subagent","input":{"task":"too deep"}}]}`,
 		`{"text":"alone"}`)}
 	secret := false
-	s := family(t, model, agent.Grant{MaxTurns: 3}, sayTool(t), speaker(t, "secret", tools.Idempotent, func(context.Context, tools.Call, sayArgs) *tools.Result {
+	s := family(t, model, agent.Limits{MaxTurns: 3}, sayTool(t), speaker(t, "secret", tools.Idempotent, func(context.Context, tools.Call, sayArgs) *tools.Result {
 		secret = true
 		return tools.NewToolResult("")
 	}))
@@ -115,7 +115,7 @@ func TestSubagentGetsNoMore(t *testing.T) {
 			t.Error("the model sees the grant")
 		}
 	}
-	child := s.entries(t, tools.Token(agent.SubSession(tools.Call{ID: "r-t1-0", Session: "s"})))
+	child := s.entries(t, tools.Token(agent.SubagentSession(tools.Call{ID: "r-t1-0", Session: "s"})))
 	if end := child[len(child)-1].End; end == nil || end.Reason != agent.TurnLimit || end.Turns != 3 {
 		t.Errorf("the child ended with %+v", end)
 	}
@@ -131,11 +131,11 @@ func TestSubagentsAreCounted(t *testing.T) {
 		`{"tools":[{"name":"spawn","input":{"task":"child"}},{"name":"subagent","input":{"task":"child"}}]}`,
 		`{"text":"done"}`,
 		`{"for":"^child"}`, `{"text":"born"}`)
-	s := family(t, model, agent.Grant{MaxChildren: 3})
+	s := family(t, model, agent.Limits{MaxChildren: 3})
 	s.call(t, "r", "agent", `{"prompt":"go"}`)
 	var failed []string
 	for _, e := range s.entries(t, "s") {
-		for _, a := range e.Answers {
+		for _, a := range e.Results {
 			if a.IsError {
 				failed = append(failed, a.Call)
 			}
@@ -149,7 +149,7 @@ func TestSubagentsAreCounted(t *testing.T) {
 // spawn answers at once; the report comes later, once, and a spawn that is
 // delivered again makes the same call.
 func TestSpawnTool(t *testing.T) {
-	s := family(t, parseScript(t, `{"text":"never"}`, `{"for":"^child"}`, `{"delay":"10ms","text":"the report"}`), agent.Grant{})
+	s := family(t, parseScript(t, `{"text":"never"}`, `{"for":"^child"}`, `{"delay":"10ms","text":"the report"}`), agent.Limits{})
 	for range 2 {
 		done := make(chan *tools.Result, 1)
 		call := tools.Call{ID: "p", Session: "s", Tool: "spawn", Args: json.RawMessage(`{"task":"child","label":"x"}`)}
@@ -162,13 +162,13 @@ func TestSpawnTool(t *testing.T) {
 		}
 	}
 	child := tools.Call{ID: tools.Token("p/subagent"), Session: "s"}
-	if n := len(s.entries(t, tools.Token(agent.SubSession(child)))); n != 3 {
+	if n := len(s.entries(t, tools.Token(agent.SubagentSession(child)))); n != 3 {
 		t.Errorf("the child's conversation has %d entries, want 3: it was started twice", n)
 	}
 }
 
 func TestAgentToolsRefuse(t *testing.T) {
-	s := family(t, parseScript(t, `{"text":"hi"}`), agent.Grant{}, sayTool(t))
+	s := family(t, parseScript(t, `{"text":"hi"}`), agent.Limits{}, sayTool(t))
 	for name, c := range map[string]struct{ tool, args, want string }{
 		"no prompt":     {"agent", `{}`, "prompt"},
 		"blank prompt":  {"agent", `{"prompt":" "}`, "prompt is empty"},
@@ -198,8 +198,8 @@ func (hanging) Call(ctx context.Context, _ tools.Call) (tools.ResultEvent, error
 
 // A spawn that ends early says why, once.
 func TestSpawnEndsForOneReason(t *testing.T) {
-	all, err := agent.Tools(agent.Setup{
-		Models: map[string]agent.Provider{"m": sayer{}}, Default: "m", Caller: hanging{}, Log: &agent.MemLog{},
+	all, err := agent.Tools(agent.ToolsConfig{
+		Models: map[string]agent.Provider{"m": sayer{}}, DefaultModel: "m", Runner: hanging{}, Conversations: &agent.MemConversations{},
 	})
 	if err != nil {
 		t.Fatal(err)

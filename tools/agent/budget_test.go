@@ -44,14 +44,14 @@ func TestSubagentsShareTheBudget(t *testing.T) {
 		"none":   {0, "done", []int64{200, 30, 200}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := family(t, parseScript(t, append(lines, `{"for":"never"}`)...), agent.Grant{TokenBudget: c.budget}, sayTool(t))
+			s := family(t, parseScript(t, append(lines, `{"for":"never"}`)...), agent.Limits{TokenBudget: c.budget}, sayTool(t))
 			e := s.call(t, "r", "agent", `{"prompt":"go"}`)
 			entries := s.entries(t, "s")
 			var spent []int64
 			for _, entry := range entries {
-				for _, a := range entry.Answers {
+				for _, a := range entry.Results {
 					if a.Tool != "say" {
-						spent = append(spent, a.Spent)
+						spent = append(spent, a.SubagentTokens)
 					}
 				}
 			}
@@ -82,11 +82,11 @@ func (background) Call(_ context.Context, call tools.Call) (tools.ResultEvent, e
 // when they end.
 func TestSpawnedAgentsAreGivenTheirShare(t *testing.T) {
 	spawn := ten(`{"tools":[{"name":"spawn","input":{"task":"x"}}]}`)
-	a := agent.New(parseScript(t, spawn, spawn, ten(`{"text":"done"}`)), background{}, &agent.MemLog{}, agent.Config{
-		Tools: []tools.Definition{{Name: agent.SpawnTool}}, Grant: agent.Grant{TokenBudget: 60},
+	a := agent.New(parseScript(t, spawn, spawn, ten(`{"text":"done"}`)), background{}, &agent.MemConversations{}, agent.Config{
+		Tools: []tools.Definition{{Name: agent.SpawnTool}}, Limits: agent.Limits{TokenBudget: 60},
 	})
 	// 10 are used; the run and the first share 50. The second shares 15.
-	if o := run(t, a, "s", "r", "go"); o.Reason != agent.Done || o.Spent != 25+7 {
+	if o := run(t, a, "s", "r", "go"); o.Reason != agent.Done || o.SubagentTokens != 25+7 {
 		t.Errorf("outcome %+v", o)
 	}
 }
@@ -96,7 +96,7 @@ func TestSpawnedAgentsAreGivenTheirShare(t *testing.T) {
 func TestRunKeepsItsGrant(t *testing.T) {
 	s := newStage(t, sayTool(t))
 	model := parseScript(t, asks("say", `{"text":"a"}`), asks("say", `{"text":"b"}`), `{"text":"done"}`)
-	user := agent.Entry{Kind: agent.KindUser, Run: "q", At: time.Now(), Grant: &agent.Grant{MaxTurns: 1},
+	user := agent.Entry{Kind: agent.KindUser, Run: "q", At: time.Now(), Limits: &agent.Limits{MaxTurns: 1},
 		Message: &agent.Message{Role: agent.RoleUser, Content: []agent.Block{agent.Text("go")}}}
 	data, err := json.Marshal(user)
 	if err != nil {

@@ -29,7 +29,7 @@ const (
 // logs their answers in order. Those that came are logged also if others failed.
 func (r *run) callTools(ctx context.Context, places []int) error {
 	var (
-		answers = make([]*Answer, len(places))
+		answers = make([]*CallResult, len(places))
 		errs    = make([]error, len(places))
 		slots   = make(chan struct{}, r.cfg.Parallel)
 		group   sync.WaitGroup
@@ -43,12 +43,12 @@ func (r *run) callTools(ctx context.Context, places []int) error {
 		})
 	}
 	group.Wait()
-	r.cfg.OnStep(StepLogAnswers)
+	r.cfg.OnStep(StepLogResults)
 	return errors.Join(r.logAnswers(ctx, answers), errors.Join(errs...))
 }
 
 // callTool makes one call. An error means that it has no answer.
-func (r *run) callTool(ctx context.Context, place int) (*Answer, error) {
+func (r *run) callTool(ctx context.Context, place int) (*CallResult, error) {
 	p := r.conv.open
 	use := p.uses[place]
 	call := tools.Call{
@@ -83,28 +83,28 @@ func (r *run) callTool(ctx context.Context, place int) (*Answer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("call %s: %w", use.Name, err)
 	}
-	answer := &Answer{Call: call.ID, Tool: call.Tool, Outcome: event.Outcome, Result: event.Result}
+	answer := &CallResult{Call: call.ID, Tool: call.Tool, Outcome: event.Outcome, Result: event.Result}
 	switch {
 	case use.Name == SubagentTool:
-		answer.Spent, err = r.spentBy(ctx, call)
+		answer.SubagentTokens, err = r.spentBy(ctx, call)
 	case use.Name == SpawnTool && event.Outcome == tools.Async:
-		answer.Spent = r.share()
+		answer.SubagentTokens = r.share()
 	case use.Name == SpawnTool: // it was waited for
-		answer.Spent, err = r.spentBy(ctx, childOf(call))
+		answer.SubagentTokens, err = r.spentBy(ctx, childOf(call))
 	}
 	return answer, err
 }
 
 // spentBy is how many tokens a sub-agent used that has answered.
 func (r *run) spentBy(ctx context.Context, call tools.Call) (int64, error) {
-	call.Session = SubSession(call)
+	call.Session = SubagentSession(call)
 	entries, _, err := r.log.Read(ctx, call.SessionToken())
 	if err != nil {
 		return 0, fmt.Errorf("%w: read conversation %s: %w", errLog, call.SessionToken(), err)
 	}
 	for _, data := range slices.Backward(entries) {
 		if e, err := DecodeEntry(data); err == nil && e.Kind == KindEnd && e.Run == call.IDToken() && e.End != nil {
-			return e.End.Usage.Total() + e.End.Spent, nil
+			return e.End.Usage.Total() + e.End.SubagentTokens, nil
 		}
 	}
 	return 0, nil // it never began
@@ -123,15 +123,15 @@ func (r *run) share() int64 {
 }
 
 // failed is the answer to a call that cannot be made.
-func failed(call tools.Call, err error) *Answer {
+func failed(call tools.Call, err error) *CallResult {
 	res := tools.Failure(err)
-	return &Answer{Call: call.ID, Tool: call.Tool, Outcome: tools.OutcomeOf(res), NotMade: true, Result: *res}
+	return &CallResult{Call: call.ID, Tool: call.Tool, Outcome: tools.OutcomeOf(res), NotRun: true, Result: *res}
 }
 
 // refuse answers calls that are not made.
 func (r *run) refuse(ctx context.Context, places []int, why string) error {
 	p := r.conv.open
-	answers := make([]*Answer, len(places))
+	answers := make([]*CallResult, len(places))
 	for i, place := range places {
 		answers[i] = failed(tools.Call{ID: p.callID(place), Tool: p.uses[place].Name},
 			tools.Errorf(tools.CodeToolFailed, "This call was not made: %s.", why))
@@ -141,16 +141,16 @@ func (r *run) refuse(ctx context.Context, places []int, why string) error {
 
 // logAnswers appends the answers that are there, as few entries as the size of
 // messages allows.
-func (r *run) logAnswers(ctx context.Context, answers []*Answer) error {
+func (r *run) logAnswers(ctx context.Context, answers []*CallResult) error {
 	var (
-		group []Answer
+		group []CallResult
 		size  int
 	)
 	flush := func() error {
 		if len(group) == 0 {
 			return nil
 		}
-		err := r.append(ctx, Entry{Kind: KindResults, Answers: group})
+		err := r.append(ctx, Entry{Kind: KindResults, Results: group})
 		group, size = nil, 0
 		return err
 	}

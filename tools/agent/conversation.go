@@ -27,12 +27,12 @@ type progress struct {
 	usage    Usage
 	spent    int64 // on sub-agents
 	before   int64 // spent on all when the last turn had come
-	grant    *Grant
+	grant    *Limits
 	uses     []Block // that the last turn asks for
 	stop     StopReason
-	text     string            // of the last turn that had any
-	answers  map[string]Answer // of the last turn
-	final    *Answer           // to the last call of all that has one
+	text     string                // of the last turn that had any
+	answers  map[string]CallResult // of the last turn
+	final    *CallResult           // to the last call of all that has one
 	tools    map[string]int
 	children int // calls of tools that start sub-agents, before the last turn
 	spawning int // and in it
@@ -49,9 +49,9 @@ func (c *conversation) add(position uint64, e Entry) {
 	p := c.open
 	switch {
 	case e.Kind == KindUser:
-		c.open = &progress{run: e.Run, began: e.At, call: e.Call, grant: e.Grant, answers: map[string]Answer{}, tools: map[string]int{}}
-	case e.Kind == KindShelved:
-		maps.Copy(c.shelved, e.Shelved)
+		c.open = &progress{run: e.Run, began: e.At, call: e.Call, grant: e.Limits, answers: map[string]CallResult{}, tools: map[string]int{}}
+	case e.Kind == KindOffloaded:
+		maps.Copy(c.shelved, e.Offloaded)
 	case e.Kind == KindEnd:
 		if e.End == nil {
 			e.End = &Outcome{Reason: Abandoned}
@@ -60,10 +60,10 @@ func (c *conversation) add(position uint64, e Entry) {
 	case p != nil && e.Kind == KindAssistant && e.Message != nil:
 		p.turn(e)
 	case p != nil && e.Kind == KindResults:
-		for _, a := range e.Answers {
+		for _, a := range e.Results {
 			p.answers[a.Call] = a
-			p.spent += a.Spent
-			if !a.NotMade {
+			p.spent += a.SubagentTokens
+			if !a.NotRun {
 				p.tools[a.Tool]++
 			}
 		}
@@ -82,7 +82,7 @@ func (p *progress) turn(e Entry) {
 		p.usage = p.usage.plus(*e.Usage)
 	}
 	p.before = p.total()
-	p.uses, p.stop, p.answers = ToolUses(e.Message.Content), e.StopReason, map[string]Answer{}
+	p.uses, p.stop, p.answers = ToolUses(e.Message.Content), e.StopReason, map[string]CallResult{}
 	if text := TextOf(e.Message.Content); text != "" {
 		p.text = text
 	}
@@ -126,7 +126,7 @@ func (c *conversation) messages() []Message {
 		uses  []Block
 		run   string
 		turn  int
-		given = map[string]Answer{}
+		given = map[string]CallResult{}
 	)
 	settle := func() {
 		for i, use := range uses {
@@ -155,7 +155,7 @@ func (c *conversation) messages() []Message {
 			b.add(RoleAssistant, content...)
 			uses = ToolUses(content)
 		case e.Kind == KindResults:
-			for _, a := range e.Answers {
+			for _, a := range e.Results {
 				given[a.Call] = a
 			}
 		}

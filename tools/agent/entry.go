@@ -19,7 +19,7 @@ const (
 	// KindResults has answers to calls of the turn before.
 	KindResults Kind = "results"
 	// KindShelved replaces old answers by references.
-	KindShelved Kind = "shelved"
+	KindOffloaded Kind = "shelved"
 	// KindResumed: another loop took the run up. From here on the one that had
 	// it cannot append any more.
 	KindResumed Kind = "resumed"
@@ -38,7 +38,7 @@ type Entry struct {
 	Call *tools.Call `json:"call,omitempty"`
 	// Grant of the run, in a user entry, with the tools that it has: so it stays,
 	// also with a worker that has others.
-	Grant *Grant `json:"grant,omitempty"`
+	Limits *Limits `json:"grant,omitempty"`
 	// Fresh in a user entry: the model gets nothing of what was said before.
 	Fresh bool `json:"fresh,omitempty"`
 	// StopReason, Usage and Model belong to an assistant entry.
@@ -46,28 +46,28 @@ type Entry struct {
 	Usage      *Usage     `json:"usage,omitempty"`
 	Model      string     `json:"model,omitempty"`
 	// Answers of a results entry.
-	Answers []Answer `json:"answers,omitempty"`
+	Results []CallResult `json:"answers,omitempty"`
 	// Shelved has the new text of answers, by the call's id.
-	Shelved map[string]string `json:"shelved,omitempty"`
+	Offloaded map[string]string `json:"shelved,omitempty"`
 	// End of an end entry.
 	End *Outcome `json:"end,omitempty"`
 }
 
 // Answer is what a tool call came to, light.
-type Answer struct {
+type CallResult struct {
 	Call    string        `json:"call"` // the call's id
 	Tool    string        `json:"tool"`
 	Outcome tools.Outcome `json:"outcome"`
 	// NotMade: the loop refused the call, and no tool saw it.
-	NotMade bool `json:"not_made,omitempty"`
+	NotRun bool `json:"not_made,omitempty"`
 	// Spent is how many tokens of the run's budget went to a sub-agent: those
 	// that it used, or was given, if it works in the background.
-	Spent int64 `json:"spent,omitempty"`
+	SubagentTokens int64 `json:"spent,omitempty"`
 	tools.Result
 }
 
 // block is what the model gets.
-func (a Answer) block(toolUseID, shelved string) Block {
+func (a CallResult) block(toolUseID, shelved string) Block {
 	text := a.ForLLM
 	switch {
 	case shelved != "":
@@ -123,7 +123,7 @@ type Outcome struct {
 	Turns   int    `json:"turns"`
 	Usage   Usage  `json:"usage"`
 	// Spent is how many tokens went to sub-agents.
-	Spent int64 `json:"spent,omitempty"`
+	SubagentTokens int64 `json:"spent,omitempty"`
 	// Tools counts the calls of each tool that were made.
 	Tools map[string]int `json:"tools,omitempty"`
 	// Error of a run that failed.
@@ -139,7 +139,7 @@ func (o Outcome) Err() error {
 	case TurnLimit:
 		return tools.Errorf("turn_limit", "the agent stopped after %d turns, which is its limit, before it was done", o.Turns)
 	case TokenBudget:
-		return tools.Errorf("token_budget", "the agent stopped before it was done: it used %d tokens, and its budget is spent", o.Usage.Total()+o.Spent)
+		return tools.Errorf("token_budget", "the agent stopped before it was done: it used %d tokens, and its budget is spent", o.Usage.Total()+o.SubagentTokens)
 	case Deadline:
 		return tools.Errorf(tools.CodeTimeout, "the agent ran out of time before it was done, after %d turns", o.Turns)
 	case Cancelled:

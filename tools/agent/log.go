@@ -10,7 +10,7 @@ import (
 
 // Log keeps conversations: for each session a list of entries that only grows.
 // It is safe for concurrent use, also by several processes.
-type Log interface {
+type Conversations interface {
 	// Read returns all entries of a session, oldest first, and the position of
 	// the last one; a session without entries has the position 0.
 	Read(ctx context.Context, session string) (entries [][]byte, last uint64, err error)
@@ -30,13 +30,13 @@ var (
 
 // MemLog is a Log in memory, for a program that runs loops by itself and needs
 // no second life. The zero value is empty.
-type MemLog struct {
+type MemConversations struct {
 	mu       sync.Mutex
 	sessions map[string][][]byte
 }
 
 // Read returns the entries of a session.
-func (l *MemLog) Read(_ context.Context, session string) ([][]byte, uint64, error) {
+func (l *MemConversations) Read(_ context.Context, session string) ([][]byte, uint64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	entries := l.sessions[session]
@@ -44,7 +44,7 @@ func (l *MemLog) Read(_ context.Context, session string) ([][]byte, uint64, erro
 }
 
 // Append adds an entry.
-func (l *MemLog) Append(_ context.Context, session string, after uint64, entry []byte) (uint64, error) {
+func (l *MemConversations) Append(_ context.Context, session string, after uint64, entry []byte) (uint64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if uint64(len(l.sessions[session])) != after {

@@ -126,13 +126,13 @@ func (r *run) finish(ctx context.Context, reason Reason, cause error) (Outcome, 
 		return Outcome{}, errors.Join(err, cause)
 	}
 	r.cfg.OnStep(StepEnded)
-	r.cfg.Logger.Info().Str("session", r.session).Str("run", r.id).Str("reason", string(reason)).Int("turns", end.Turns).
+	r.cfg.Log.Info().Str("session", r.session).Str("run", r.id).Str("reason", string(reason)).Int("turns", end.Turns).
 		Int64("input_tokens", end.Usage.Input).Int64("output_tokens", end.Usage.Output).Msg("agent run ended")
 	return end, nil
 }
 
 func (r *run) outcome(p *progress, reason Reason, cause error) Outcome {
-	o := Outcome{Reason: reason, Reply: p.text, Turns: p.turns, Usage: p.usage, Spent: p.spent, Tools: maps.Clone(p.tools)}
+	o := Outcome{Reason: reason, Reply: p.text, Turns: p.turns, Usage: p.usage, SubagentTokens: p.spent, Tools: maps.Clone(p.tools)}
 	if cause != nil {
 		o.Error = &tools.EventError{Code: errorCode(cause), Message: cause.Error()}
 	}

@@ -94,7 +94,7 @@ func TestLoopForUser(t *testing.T) {
 func TestLoopLimits(t *testing.T) {
 	cause := tools.Errorf(tools.CodeCancelled, "the user changed his mind")
 	for name, c := range map[string]struct {
-		grant   agent.Grant
+		grant   agent.Limits
 		lines   []string
 		stop    func(context.Context) context.Context
 		want    agent.Reason
@@ -102,8 +102,8 @@ func TestLoopLimits(t *testing.T) {
 		code    string
 		toolRan bool
 	}{
-		"turns":     {grant: agent.Grant{MaxTurns: 2}, want: agent.TurnLimit, turns: 2, code: "turn_limit", toolRan: true},
-		"budget":    {grant: agent.Grant{TokenBudget: 150}, lines: []string{`{"usage":{"input_tokens":100,"output_tokens":50},"tools":[{"name":"say"}]}`}, want: agent.TokenBudget, turns: 1, code: "token_budget"},
+		"turns":     {grant: agent.Limits{MaxTurns: 2}, want: agent.TurnLimit, turns: 2, code: "turn_limit", toolRan: true},
+		"budget":    {grant: agent.Limits{TokenBudget: 150}, lines: []string{`{"usage":{"input_tokens":100,"output_tokens":50},"tools":[{"name":"say"}]}`}, want: agent.TokenBudget, turns: 1, code: "token_budget"},
 		"truncated": {lines: []string{`{"text":"and th","stop":"max_tokens"}`}, want: agent.Truncated, turns: 1, code: "truncated"},
 		"refused":   {lines: []string{`{"text":"no","stop":"refusal"}`}, want: agent.Refused, turns: 1, code: "refused"},
 		"failed":    {lines: []string{`{"expect":["what never was"]}`}, want: agent.Failed, code: agent.CodeScript},
@@ -131,7 +131,7 @@ func TestLoopLimits(t *testing.T) {
 			if c.stop != nil {
 				ctx = c.stop(ctx)
 			}
-			a := s.agent(parseScript(t, c.lines...), agent.Config{Grant: c.grant})
+			a := s.agent(parseScript(t, c.lines...), agent.Config{Limits: c.grant})
 			call := tools.Call{ID: "r1", Session: "s"}
 			o, err := a.Run(ctx, call, agent.Text("go"))
 			if err != nil {

@@ -10,7 +10,7 @@ import (
 // resumable is a tool whose calls are runs.
 type resumable struct {
 	*tools.FuncTool
-	log Log
+	log Conversations
 	// run names the session and the id of a call's run, as those of a call.
 	run func(tools.Call) tools.Call
 }
@@ -84,7 +84,7 @@ func (t resumable) way(ctx context.Context, call tools.Call) (way, error) {
 			continue
 		}
 		child := tools.Call{ID: p.callID(place), Session: call.Session}
-		child.Session = SubSession(child)
+		child.Session = SubagentSession(child)
 		inner, err := t.way(ctx, child)
 		if err != nil {
 			return way{}, err

@@ -16,9 +16,9 @@ import (
 // that it waits for, and, before it has begun, in what others do in its session.
 func TestStanding(t *testing.T) {
 	s := newStage(t)
-	all, err := agent.Tools(agent.Setup{
-		Models: map[string]agent.Provider{"m": sayer{}}, Default: "m",
-		Caller: s.caller, Log: &s.log, Definitions: s.registry.Definitions,
+	all, err := agent.Tools(agent.ToolsConfig{
+		Models: map[string]agent.Provider{"m": sayer{}}, DefaultModel: "m",
+		Runner: s.caller, Conversations: &s.log, Definitions: s.registry.Definitions,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +43,7 @@ func TestStanding(t *testing.T) {
 			}
 		}
 	}
-	sub := tools.Token(agent.SubSession(tools.Call{ID: "r-t2-0", Session: "s"}))
+	sub := tools.Token(agent.SubagentSession(tools.Call{ID: "r-t2-0", Session: "s"}))
 	user := func(run string) agent.Entry { return agent.Entry{Kind: agent.KindUser, Run: run} }
 	taken := func(run string) agent.Entry { return agent.Entry{Kind: agent.KindResumed, Run: run} }
 	says := func(run string, blocks ...agent.Block) agent.Entry {
@@ -59,7 +59,7 @@ func TestStanding(t *testing.T) {
 	}{
 		{"nothing happened", "s", nil, "agent", "r", tools.Standing{}},
 		{"it waits for another", "s", []agent.Entry{user("q"), says("q", agent.Text("hi")), taken("q"), {Kind: agent.KindEnd, Run: "q"}}, "agent", "r", tools.Standing{Steps: 2}},
-		{"it began", "s", []agent.Entry{user("r"), taken("r"), {Kind: agent.KindShelved, Run: "r"}}, "agent", "r", tools.Standing{Vain: 2}},
+		{"it began", "s", []agent.Entry{user("r"), taken("r"), {Kind: agent.KindOffloaded, Run: "r"}}, "agent", "r", tools.Standing{Vain: 2}},
 		{"it got on", "s", []agent.Entry{says("r", agent.ToolUse("1", "say", nil)), {Kind: agent.KindResults, Run: "r"}, taken("r")}, "agent", "r", tools.Standing{Steps: 2, Vain: 1}},
 		{"it waits for a child", "s", []agent.Entry{says("r", agent.ToolUse("2", "subagent", nil)), taken("r"), taken("r")}, "agent", "r", tools.Standing{Steps: 3, Vain: 2}},
 		{"the child got on", sub, []agent.Entry{user("r-t2-0"), says("r-t2-0", agent.Text("hm"))}, "agent", "r", tools.Standing{Steps: 4}},
@@ -74,7 +74,7 @@ func TestStanding(t *testing.T) {
 	// A spawn call stands where its child does.
 	spawn := tools.Call{ID: "p", Session: "s", Tool: "spawn"}
 	child := tools.Call{ID: tools.Token("p/subagent"), Session: "s"}
-	write(tools.Token(agent.SubSession(child)), user(child.IDToken()), says(child.IDToken(), agent.Text("hm")), taken(child.IDToken()))
+	write(tools.Token(agent.SubagentSession(child)), user(child.IDToken()), says(child.IDToken(), agent.Text("hm")), taken(child.IDToken()))
 	if got, ok, err := registry.Standing(t.Context(), spawn, began); got != (tools.Standing{Steps: 1, Vain: 1}) || !ok || err != nil {
 		t.Errorf("a spawn call: %+v, %v, %v", got, ok, err)
 	}

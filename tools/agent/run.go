@@ -21,7 +21,7 @@ type run struct {
 	session string     // token
 	id      string     // token
 	prompt  Message
-	grant   Grant
+	grant   Limits
 	conv    *conversation
 }
 
@@ -38,7 +38,7 @@ func (a *Agent) Run(ctx context.Context, call tools.Call, prompt ...Block) (Outc
 	call.Session = cmp.Or(call.Session, tools.DefaultSession)
 	r := &run{
 		Agent: a, call: call, session: call.SessionToken(), id: call.IDToken(),
-		prompt: Message{Role: RoleUser, Content: prompt}, grant: a.cfg.Grant,
+		prompt: Message{Role: RoleUser, Content: prompt}, grant: a.cfg.Limits,
 	}
 	r.grant.Tools = slices.Sorted(maps.Keys(a.offered))
 	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
@@ -55,7 +55,7 @@ func (a *Agent) Run(ctx context.Context, call tools.Call, prompt ...Block) (Outc
 		if fenced = errors.Is(err, ErrConflict); fenced {
 			policy.Reset() // the log works
 		}
-		a.cfg.Logger.Warn().Err(err).Str("session", r.session).Str("run", r.id).Msg("the run is taken up again from its log")
+		a.cfg.Log.Warn().Err(err).Str("session", r.session).Str("run", r.id).Msg("the run is taken up again from its log")
 	})
 	return outcome, err
 }
@@ -102,7 +102,7 @@ func (r *run) takeUp(ctx context.Context, fenced bool) (*Outcome, error) {
 		var err error
 		switch open := r.conv.open; {
 		case open == nil:
-			err = r.append(ctx, Entry{Kind: KindUser, Message: &r.prompt, Call: &r.call, Grant: &r.grant, Fresh: r.cfg.Fresh})
+			err = r.append(ctx, Entry{Kind: KindUser, Message: &r.prompt, Call: &r.call, Limits: &r.grant, Fresh: r.cfg.Fresh})
 		case open.run == r.id && (!fenced || stale):
 			err = r.append(ctx, Entry{Kind: KindResumed})
 		case open.run != r.id:
@@ -122,7 +122,7 @@ func (r *run) takeUp(ctx context.Context, fenced bool) (*Outcome, error) {
 		}
 		tools.Detach(ctx)
 		select {
-		case <-time.After(r.cfg.Poll):
+		case <-time.After(r.cfg.PollInterval):
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
@@ -136,13 +136,13 @@ var errWait = errors.New("another run has the session")
 func (r *run) abandon(ctx context.Context, open *progress, stale bool) error {
 	over := false
 	var err error
-	if r.cfg.Answered != nil {
-		over, err = r.cfg.Answered(ctx, r.session, open.run)
+	if r.cfg.HasResult != nil {
+		over, err = r.cfg.HasResult(ctx, r.session, open.run)
 	}
 	if !over && stale && err == nil {
 		over = true
-		if r.cfg.Alive != nil {
-			over, err = r.cfg.Alive(ctx, r.session, open.run)
+		if r.cfg.IsRunning != nil {
+			over, err = r.cfg.IsRunning(ctx, r.session, open.run)
 			over = !over
 		}
 	}
@@ -152,7 +152,7 @@ func (r *run) abandon(ctx context.Context, open *progress, stale bool) error {
 	case !over:
 		return errWait
 	}
-	r.cfg.Logger.Warn().Str("session", r.session).Str("run", open.run).Msg("a run without an end has nobody that goes on with it; it is ended")
+	r.cfg.Log.Warn().Str("session", r.session).Str("run", open.run).Msg("a run without an end has nobody that goes on with it; it is ended")
 	end := r.outcome(open, Abandoned, nil)
 	return r.append(ctx, Entry{Kind: KindEnd, Run: open.run, End: &end})
 }

@@ -29,7 +29,7 @@ func TestZombieIsFencedOff(t *testing.T) {
 		call := tools.Call{ID: "r", Session: "s"}
 
 		steps, reached, release := 0, make(chan struct{}), make(chan struct{})
-		zombie := s.agent(script, agent.Config{Poll: time.Millisecond, OnStep: func(agent.Step) {
+		zombie := s.agent(script, agent.Config{PollInterval: time.Millisecond, OnStep: func(agent.Step) {
 			mu.Lock()
 			steps++
 			mine := steps == held
@@ -88,7 +88,7 @@ func TestOneSessionManyMessages(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range messages {
 		group.Go(func() {
-			o, err := s.agent(parseScript(t, lines...), agent.Config{Poll: time.Millisecond}).
+			o, err := s.agent(parseScript(t, lines...), agent.Config{PollInterval: time.Millisecond}).
 				Run(t.Context(), tools.Call{ID: fmt.Sprint("r", i), Session: "s"}, agent.Text("go"))
 			if err != nil || o.Reason != agent.Done || o.Turns != 2 {
 				t.Errorf("run %d: %+v, %v", i, o, err)
@@ -111,8 +111,8 @@ func TestAbandonedRun(t *testing.T) {
 	yes := func(context.Context, string, string) (bool, error) { return true, nil }
 	no := func(context.Context, string, string) (bool, error) { return false, nil }
 	for name, cfg := range map[string]agent.Config{
-		"answered": {Answered: yes, Alive: yes},
-		"silent":   {Answered: no, Alive: no, StaleAfter: time.Millisecond},
+		"answered": {HasResult: yes, IsRunning: yes},
+		"silent":   {HasResult: no, IsRunning: no, StaleAfter: time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t)
@@ -126,7 +126,7 @@ func TestAbandonedRun(t *testing.T) {
 			if err == nil {
 				t.Fatal("the first run was not interrupted")
 			}
-			cfg.Poll = time.Millisecond
+			cfg.PollInterval = time.Millisecond
 			if o := run(t, s.agent(script, cfg), "s", "next", "hello?"); o.Reason != agent.Done {
 				t.Errorf("the next run: %+v", o)
 			}
@@ -156,7 +156,7 @@ func TestLivingRunIsWaitedFor(t *testing.T) {
 	<-began
 	second := make(chan agent.Outcome, 1)
 	go func() {
-		o, err := s.agent(script, agent.Config{Poll: time.Millisecond, StaleAfter: time.Nanosecond, Alive: func(context.Context, string, string) (bool, error) {
+		o, err := s.agent(script, agent.Config{PollInterval: time.Millisecond, StaleAfter: time.Nanosecond, IsRunning: func(context.Context, string, string) (bool, error) {
 			select {
 			case asked <- struct{}{}:
 			default:

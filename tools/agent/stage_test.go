@@ -22,7 +22,7 @@ type stage struct {
 	registry *tools.Registry
 	store    *offload.MemStore
 	caller   *agent.Local
-	log      agent.MemLog
+	log      agent.MemConversations
 }
 
 func newStage(t *testing.T, toolset ...tools.Tool) *stage {
@@ -37,7 +37,7 @@ func newStage(t *testing.T, toolset ...tools.Tool) *stage {
 
 func (s *stage) agent(p agent.Provider, cfg agent.Config) *agent.Agent {
 	cfg.Tools = s.registry.Definitions()
-	cfg.Shelf = agent.NewArtifactShelf(s.store)
+	cfg.Offloader = agent.NewHistoryOffloader(s.store)
 	return agent.New(p, s.caller, &s.log, cfg)
 }
 

@@ -79,13 +79,13 @@ func TestTurnsGoBackWellFormed(t *testing.T) {
 }
 
 // smallLog is a log that takes small entries.
-type smallLog struct{ agent.MemLog }
+type smallLog struct{ agent.MemConversations }
 
 func (l *smallLog) Append(ctx context.Context, session string, after uint64, entry []byte) (uint64, error) {
 	if len(entry) > 1000 {
 		return 0, agent.ErrTooLarge
 	}
-	return l.MemLog.Append(ctx, session, after, entry)
+	return l.MemConversations.Append(ctx, session, after, entry)
 }
 
 // A turn that no log takes ends the run, and leaves the session usable.
@@ -109,7 +109,7 @@ func TestTurnTooLargeForTheLog(t *testing.T) {
 // An agent that ends without a word says so to whoever asked, and the user is
 // not sent anything.
 func TestEmptyReply(t *testing.T) {
-	s := family(t, sayer{{}}, agent.Grant{})
+	s := family(t, sayer{{}}, agent.Limits{})
 	if e := s.call(t, "r", "agent", `{"prompt":"go"}`); e.IsError || e.ForLLM != "(the agent ended without an answer)" || e.ForUser != "" {
 		t.Errorf("result %+v", e)
 	}
@@ -122,7 +122,7 @@ func TestReportCountsCallsMade(t *testing.T) {
 		`{"expect":["Tools used: say 1x\n"],"text":"done"}`,
 		`{"for":"^child"}`,
 		`{"tools":[{"name":"secret"},{"name":"say"}]}`, `{"text":"born"}`)
-	s := family(t, model, agent.Grant{}, sayTool(t), speaker(t, "secret", tools.Idempotent, func(context.Context, tools.Call, sayArgs) *tools.Result {
+	s := family(t, model, agent.Limits{}, sayTool(t), speaker(t, "secret", tools.Idempotent, func(context.Context, tools.Call, sayArgs) *tools.Result {
 		return tools.NewToolResult("")
 	}))
 	if e := s.call(t, "r", "agent", `{"prompt":"go"}`); e.IsError {

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"unicode/utf8"
 
@@ -10,34 +9,10 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// Shelf keeps tool results that leave the history.
-type Shelf interface {
-	// Shelve stores the text that answered a call as an artifact of the call's
-	// session, and returns it. It is durable then. The same text, shelved
-	// again, is the same artifact.
-	Shelve(ctx context.Context, call tools.Call, text string) (tools.Artifact, error)
-}
-
-// ArtifactShelf is a Shelf in a store of artifacts.
-type ArtifactShelf struct{ offloader *offload.Offloader }
-
-// NewArtifactShelf returns a Shelf in store.
-func NewArtifactShelf(store offload.Store) ArtifactShelf {
-	return ArtifactShelf{offload.NewOffloader(store, offload.Config{InlineChars: 1})}
-}
-
-// Shelve stores a text.
-func (s ArtifactShelf) Shelve(ctx context.Context, call tools.Call, text string) (tools.Artifact, error) {
-	force := true
-	call.Offload = &force
-	light, err := s.offloader.Result(ctx, call, tools.Definition{Name: call.Tool}, tools.NewToolResult(text))
-	if err != nil {
-		return tools.Artifact{}, err
-	}
-	if light.Artifact == nil {
-		return tools.Artifact{}, errors.New("shelve a tool result: there is no store of artifacts")
-	}
-	return *light.Artifact, nil
+// NewHistoryOffloader returns an Offloader for Config.Offloader. Its references
+// never show the whole text, however short it is.
+func NewHistoryOffloader(store offload.Store) *offload.Offloader {
+	return offload.NewOffloader(store, offload.Config{InlineChars: 1})
 }
 
 // The history is made lighter when it fills this part of the context, and down
@@ -78,15 +53,12 @@ func (r *run) shelve(ctx context.Context, size, target int64) (freed int64, err 
 		}
 		artifact := a.Artifact
 		if artifact == nil {
-			if r.cfg.Shelf == nil {
-				continue
-			}
-			call := tools.Call{ID: a.Call, Session: r.call.Session, Tool: a.Tool, AgentID: r.call.AgentID, TaskID: r.call.TaskID, Action: tools.ActionAgent}
-			stored, err := r.cfg.Shelf.Shelve(ctx, call, a.ForLLM)
-			if err != nil {
+			if artifact, err = r.store(ctx, a); err != nil {
 				return freed, fmt.Errorf("offload the history of conversation %s: %w", r.session, err)
 			}
-			artifact = &stored
+		}
+		if artifact == nil {
+			continue // there is no store
 		}
 		reference := fmt.Sprintf("[Tool result offloaded: the artifact '%s' holds its %d characters in %d lines; read it with %s, %s or %s]",
 			artifact.ID, artifact.Chars, artifact.Lines, offload.ToolLines, offload.ToolGrep, offload.ToolGet)
@@ -96,17 +68,32 @@ func (r *run) shelve(ctx context.Context, size, target int64) (freed int64, err 
 	if len(moved) == 0 {
 		return 0, nil
 	}
-	r.cfg.Logger.Info().Str("context_type", offload.ContextToolResult).Str("session", r.session).Str("run", r.id).
+	r.cfg.Log.Info().Str("context_type", offload.ContextToolResult).Str("session", r.session).Str("run", r.id).
 		Int("results", len(moved)).Int64("tokens", freed).Msg("history offloaded")
-	return freed, r.append(ctx, Entry{Kind: KindShelved, Shelved: moved})
+	return freed, r.append(ctx, Entry{Kind: KindOffloaded, Offloaded: moved})
+}
+
+// store offloads a tool result, and returns nil if there is no store. The same
+// result, stored again, becomes the same artifact.
+func (r *run) store(ctx context.Context, a CallResult) (*tools.Artifact, error) {
+	if r.cfg.Offloader == nil {
+		return nil, nil
+	}
+	force := true
+	call := tools.Call{ID: a.Call, Session: r.call.Session, Tool: a.Tool, AgentID: r.call.AgentID, TaskID: r.call.TaskID, Action: tools.ActionAgent, Offload: &force}
+	light, err := r.cfg.Offloader.Result(ctx, call, tools.Definition{Name: a.Tool}, tools.NewToolResult(a.ForLLM))
+	if err != nil {
+		return nil, err
+	}
+	return light.Artifact, nil
 }
 
 // shelvable lists the answers that may leave the history, oldest first: long
 // texts that are not references already, but for those of tools that read
 // artifacts back.
-func (r *run) shelvable() (old, fresh []Answer) {
+func (r *run) shelvable() (old, fresh []CallResult) {
 	for _, e := range r.conv.entries {
-		for _, a := range e.Answers {
+		for _, a := range e.Results {
 			isReference := a.Artifact != nil && !a.Artifact.Inline
 			if isReference || a.Blocks != nil || r.conv.shelved[a.Call] != "" || r.offered[a.Tool].NoOffload ||
 				utf8.RuneCountInString(a.ForLLM) < minShelved {
