@@ -8,19 +8,19 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// Answer says what became of a request.
+// Answer is the response to a Request.
 type Answer struct {
 	Action string `json:"action"`
 	Name   string `json:"name,omitempty"`
-	// Job as it is now; nil for a list and after a removal.
+	// Job is the current state; nil for a list and after a removal.
 	Job *Entry `json:"job,omitempty"`
 	// Upcoming are its next runs.
 	Upcoming []time.Time `json:"upcoming,omitempty"`
-	// Jobs is the list.
+	// Jobs is the response to ActionList.
 	Jobs []Entry `json:"jobs,omitzero"`
 }
 
-// Text is the answer for people and models.
+// Text returns the answer as text for users.
 func (a Answer) Text() string {
 	var b strings.Builder
 	switch {
@@ -32,9 +32,9 @@ func (a Answer) Text() string {
 			return "No cron jobs."
 		}
 	case a.Job == nil:
-		fmt.Fprintf(&b, "Cron job %s: %s\n", past(a.Action), a.Name)
-	case past(a.Action) != "":
-		fmt.Fprintf(&b, "Cron job %s: %s\n%s\n", past(a.Action), a.Name, a.Job.line())
+		fmt.Fprintf(&b, "Cron job %s: %s\n", pastTense(a.Action), a.Name)
+	case pastTense(a.Action) != "":
+		fmt.Fprintf(&b, "Cron job %s: %s\n%s\n", pastTense(a.Action), a.Name, a.Job.line())
 		a.upcoming(&b)
 	default:
 		a.Job.details(&b)
@@ -43,8 +43,8 @@ func (a Answer) Text() string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// past is what is said of an action that changed something.
-func past(action string) string {
+// pastTense returns the past tense of an action that changes a job, otherwise "".
+func pastTense(action string) string {
 	switch action {
 	case ActionAdd:
 		return "added"
@@ -59,11 +59,11 @@ func (a Answer) upcoming(b *strings.Builder) {
 		if i == 0 {
 			b.WriteString("Next runs:\n")
 		}
-		fmt.Fprintf(b, "  %s\n", a.Job.in(t).Format("Mon "+time.RFC3339))
+		fmt.Fprintf(b, "  %s\n", a.Job.inZone(t).Format("Mon "+time.RFC3339))
 	}
 }
 
-// line is a job in one line.
+// line describes a job in one line.
 func (e Entry) line() string {
 	line := fmt.Sprintf("%s, calls %s", e.When(), e.Tool)
 	switch {
@@ -72,7 +72,7 @@ func (e Entry) line() string {
 	case e.Ended:
 		line += ", ended"
 	case !e.Next.IsZero():
-		line += ", next " + e.in(e.Next).Format(time.RFC3339)
+		line += ", next " + e.inZone(e.Next).Format(time.RFC3339)
 	}
 	if e.LastRun != nil {
 		line += ", last run " + e.lastRun()
@@ -82,14 +82,14 @@ func (e Entry) line() string {
 
 func (e Entry) lastRun() string {
 	r := e.LastRun
-	text := e.in(r.Slot).Format(time.RFC3339)
+	text := e.inZone(r.Slot).Format(time.RFC3339)
 	switch {
 	case r.Outcome == tools.Async:
-		text += " goes on in the background"
+		text += " continues in the background"
 	case r.Outcome != "":
 		text += " " + string(r.Outcome)
 	case r.Message == "":
-		text += " waits or runs"
+		text += " is queued or running"
 	}
 	if r.Message != "" {
 		text += ": " + tools.EscapeLine(tools.Excerpt(r.Message, 200))
@@ -97,7 +97,7 @@ func (e Entry) lastRun() string {
 	return text
 }
 
-// details is all there is to say of a job.
+// details describes a job in several lines.
 func (e Entry) details(b *strings.Builder) {
 	fmt.Fprintf(b, "%s: %s\n", e.Name, e.line())
 	for _, field := range []struct{ name, text string }{

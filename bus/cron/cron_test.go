@@ -38,7 +38,7 @@ func TestJobs(t *testing.T) {
 		t.Errorf("add again: %v", err)
 	}
 
-	// Another session neither sees nor changes it; an operator does.
+	// Another session can neither see nor change it; an operator can.
 	_, get := jobs.Get(ctx, bob, "backup")
 	_, update := jobs.Update(ctx, bob, "backup", func(j *cron.Job) error { j.Tool = "evil"; return nil })
 	_, disable := jobs.Disable(ctx, bob, "backup")
@@ -112,8 +112,8 @@ func TestBadJobs(t *testing.T) {
 	}
 }
 
-// Of many who add one name at once, one gets it.
-func TestOneNameOneJob(t *testing.T) {
+// If several callers add the same name at once, one succeeds.
+func TestNamesAreUnique(t *testing.T) {
 	jobs := cron.New(bustest.New(t))
 	var wg sync.WaitGroup
 	errs := make([]error, 8)
@@ -136,8 +136,8 @@ func TestOneNameOneJob(t *testing.T) {
 	}
 }
 
-// A one-shot that fails is recorded failed and told to the user, and is gone.
-func TestFailedJobTellsItsOwner(t *testing.T) {
+// The failure of a one-shot is recorded and sent to the user, and the job ends.
+func TestFailedJobNotifiesItsOwner(t *testing.T) {
 	t.Parallel()
 	b := bustest.New(t)
 	tool, err := tools.NewTool("fail", "fails", func(context.Context, tools.Call, struct{}) *tools.Result {
@@ -169,16 +169,16 @@ func TestFailedJobTellsItsOwner(t *testing.T) {
 	select {
 	case n := <-console:
 		if !n.IsError || n.Session != "alice" || n.Text != "The cron job once did not succeed (failed): the disk is full" {
-			t.Errorf("told %+v", n)
+			t.Errorf("got %+v", n)
 		}
 	case <-time.After(20 * time.Second):
-		t.Error("nobody was told")
+		t.Error("no notification")
 	}
 	if n := count(t, jobs, cron.Caller{Operator: true}); n != 0 {
 		t.Errorf("%d jobs are left", n)
 	}
 
-	// It is remembered for a while, with its outcome, and can be given a new time.
+	// Get still returns it with its outcome, and it can get a new time.
 	alice := cron.Caller{Session: "alice"}
 	e, err := jobs.Get(t.Context(), alice, "once")
 	if err != nil || !e.Ended || e.LastRun == nil || e.LastRun.Outcome != tools.Failed || e.LastRun.Message != "the disk is full" || e.Tool != "fail" {
@@ -195,7 +195,7 @@ func TestFailedJobTellsItsOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	if msg, err := stream.GetLastMsgForSubject(t.Context(), "stevedore.run.cron.once"); err != nil || msg.Header.Get("Nats-TTL") == "" {
-		t.Errorf("the record of the run is kept for ever: %v, %v", msg, err)
+		t.Errorf("the record of the run never expires: %v, %v", msg, err)
 	}
 	again, err := jobs.Update(t.Context(), alice, "once", func(j *cron.Job) error { j.At = time.Now().Add(time.Hour); return nil })
 	if err != nil || again.Ended || again.Next.IsZero() {

@@ -1,8 +1,12 @@
-// Package cron keeps jobs: calls that the server's clock makes.
+// Package cron manages jobs: calls that the server's schedules make.
 //
-// A job is one message in the server: its schedule, whether enabled or not, with
-// the call in its body. So there is nothing that could disagree with it after a
-// crash, and it survives every process of ours. How its last run ended is read
-// from the results. A job belongs to a session, where its calls run and its
-// failures are told; no other session sees or changes it.
+// A job is one message in the server: a schedule, enabled or disabled, with the
+// call in its body. There is no second copy that could differ after a crash, and
+// a job does not depend on any process of ours. The state of its last run is read
+// from the results. A job belongs to a session, in which its calls run and whose
+// user gets its failures; no other session can see or change it.
+//
+// To add a field of a job, add it to Job and Entry.MarshalJSON, store it in
+// Job.schedule and read it in decodeJob. Then set it from a Request (clients and
+// "worker cron") and from toolArgs (the cron tool of agents).
 package cron

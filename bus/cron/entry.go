@@ -7,23 +7,23 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 )
 
-// Entry is a job as the server has it.
+// Entry is a job as the server stores it.
 type Entry struct {
 	Job
-	// ChangedAt is when the job was added or changed last.
+	// ChangedAt is the time of the last change.
 	ChangedAt time.Time
-	// Next is when the job is due, if it is.
+	// Next is the next due time; zero if there is none.
 	Next time.Time
-	// Ended: the time of a job that runs once has come. Get returns it for a
-	// month; it is listed no more.
+	// Ended means that the time of a job that runs once has passed. Get returns
+	// the job for a month; List does not.
 	Ended bool
-	// LastRun is the newest run, if there was one.
+	// LastRun is the newest run; nil if there is none.
 	LastRun *Run
 
 	revision uint64
 }
 
-// Upcoming previews the next n runs from now on; none if the job is disabled.
+// Upcoming returns the next n due times; none if the job is disabled.
 func (e Entry) Upcoming(n int) []time.Time {
 	if e.Disabled || e.Next.IsZero() || n <= 0 {
 		return nil
@@ -31,22 +31,22 @@ func (e Entry) Upcoming(n int) []time.Time {
 	return append([]time.Time{e.Next}, e.times().Upcoming(e.Next, n-1)...)
 }
 
-// When says in words when the job runs.
+// When describes the times of the job.
 func (j Job) When() string { return j.times().When() }
 
 func (j Job) times() bus.Schedule {
 	return bus.Schedule{Every: j.Every, Cron: j.Cron, TimeZone: j.TimeZone, At: j.At}
 }
 
-// in returns a time as it is to be shown: in the job's time zone.
-func (j Job) in(t time.Time) time.Time {
+// inZone converts a time to the job's time zone.
+func (j Job) inZone(t time.Time) time.Time {
 	if loc, err := time.LoadLocation(j.TimeZone); err == nil {
 		return t.In(loc)
 	}
 	return t.UTC()
 }
 
-// MarshalJSON writes durations as people and requests do, such as "30m".
+// MarshalJSON writes durations as in a Request, such as "30m".
 func (e Entry) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Name      string          `json:"name"`

@@ -12,48 +12,46 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// Job is a call that is made at certain times. Exactly one of Every, Cron and
-// At is set.
+// Job is a call and its times. Exactly one of Every, Cron and At is set.
 type Job struct {
-	// Name is a token, and the job's only one in the whole installation.
+	// Name is a token, unique in the whole installation.
 	Name string
-	// Every is an interval of whole seconds. It begins anew when the job is
-	// changed.
+	// Every is an interval of whole seconds. It restarts when the job is changed.
 	Every time.Duration
-	// Cron is an expression of 5 fields, or 6 with seconds first, meant in
-	// TimeZone, an IANA name; default UTC.
+	// Cron is an expression of 5 fields, or 6 with seconds first. TimeZone is its
+	// IANA time zone; default UTC.
 	Cron     string
 	TimeZone string
 	// At is the time of a job that runs once.
 	At time.Time
 
-	// Session owns the job; Add and Update set it to the caller's, unless an
-	// operator calls. Its calls run there.
+	// Session owns the job, and its calls run there. Add and Update set it to the
+	// caller's session, unless the caller is an operator.
 	Session string
 	// Tool is called with Args, an object, on Queue.
 	Tool  string
 	Args  json.RawMessage
 	Queue string
-	// Channel and ChatID are where the answers go; default as for any call.
+	// Channel and ChatID receive the notifications; default as for any call.
 	Channel, ChatID string
 	// Timeout bounds each run. Default a day.
 	Timeout time.Duration
-	// Overlap lets a run begin while the one before has not ended.
+	// Overlap allows a run to start before the previous one has ended.
 	Overlap bool
-	// Disabled keeps the job and runs it not.
+	// Disabled keeps the job but does not run it.
 	Disabled bool
 
-	// Key names what adds the job, such as a call: adding it with the same key
-	// again is no second job. Empty names nothing.
+	// Key identifies the request that adds the job, such as a call, so that a
+	// retry adds no second job. Optional.
 	Key string
 	// CreatedAt is set by Add.
 	CreatedAt time.Time
 }
 
-// maxArgs keeps a job small enough to be listed with others.
+// maxArgs bounds the arguments, in bytes, so that lists of jobs stay small.
 const maxArgs = 256 << 10
 
-// body is what the server holds of a job: what a tick needs, and more.
+// body is the body of a job's schedule: a tick and additional fields.
 type body struct {
 	tools.Tick
 	extra
@@ -64,7 +62,7 @@ type extra struct {
 	Key       string    `json:"key,omitempty"`
 }
 
-// schedule checks j and returns what the server should hold of it.
+// schedule checks j and returns its schedule.
 func (j Job) schedule() (bus.Schedule, error) {
 	args := j.Args
 	if len(args) == 0 {
@@ -85,7 +83,7 @@ func (j Job) schedule() (bus.Schedule, error) {
 				Channel: j.Channel, ChatID: j.ChatID, Action: bus.Cron,
 			},
 			Queue: j.Queue, TimeoutS: int64(j.Timeout / time.Second),
-			Overlap: j.Overlap || !j.At.IsZero(), // skipped, it would never run
+			Overlap: j.Overlap || !j.At.IsZero(), // a one-shot that is skipped would never run
 		},
 		extra: extra{j.CreatedAt, j.Key},
 	})
@@ -108,25 +106,25 @@ func (j Job) check(args json.RawMessage) error {
 	case len(j.Session) > tools.MaxIDLen || len(j.Channel)+len(j.ChatID) > tools.MaxIDLen || len(j.Key) > tools.MaxIDLen:
 		return errors.New("the session, channel, chat or key is too long")
 	case j.Timeout < 0 || j.Timeout%time.Second != 0:
-		return fmt.Errorf("the timeout %s is not of whole seconds", j.Timeout)
+		return fmt.Errorf("the timeout %s is not a whole number of seconds", j.Timeout)
 	case !j.At.IsZero() && !j.Disabled && !j.At.After(time.Now()):
 		return fmt.Errorf("the time %s has passed; now is %s", j.At.Format(time.RFC3339), time.Now().UTC().Format(time.RFC3339))
 	}
 	return nil
 }
 
-// job reads what the server holds.
-func job(s bus.Scheduled) (Job, error) {
+// decodeJob reads the job of a schedule.
+func decodeJob(s bus.Scheduled) (Job, error) {
 	tick, err := tools.DecodeTick(s.Body)
 	if err != nil {
 		return Job{}, fmt.Errorf("job %q: %w", s.Name, err)
 	}
 	var more extra
-	_ = json.Unmarshal(s.Body, &more) // somebody else's, perhaps
+	_ = json.Unmarshal(s.Body, &more) // another program may have written the schedule
 	expression, _ := strings.CutPrefix(s.Cron, "0 ")
 	return Job{
 		Name: s.Name, Every: s.Every, Cron: expression, TimeZone: s.TimeZone, At: s.At, Disabled: s.Disabled,
-		Session: cmp.Or(tick.Session, bus.Cron+"-"+s.Name), // where the worker runs what names none
+		Session: cmp.Or(tick.Session, bus.Cron+"-"+s.Name), // the default of the worker
 		Tool:    tick.Tool, Args: tick.Args, Queue: tick.Queue,
 		Channel: tick.Channel, ChatID: tick.ChatID,
 		Timeout: time.Duration(tick.TimeoutS) * time.Second, Overlap: tick.Overlap && s.At.IsZero(),

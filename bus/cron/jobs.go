@@ -12,27 +12,27 @@ import (
 )
 
 var (
-	// ErrNotFound: there is no job of that name, or it is another session's.
+	// ErrNotFound: no job has the name, or it belongs to another session.
 	ErrNotFound = tools.Errorf(tools.CodeNotFound, "no such job")
-	// ErrExists: the name is taken, here or in another session.
+	// ErrExists: a job of this or another session has the name.
 	ErrExists = tools.Errorf(tools.CodeInvalidArguments, "the name is taken; choose another or update the job")
-	// ErrChanged: others change the job all the time.
-	ErrChanged = tools.Errorf("conflict", "the job changed meanwhile; look at it again")
-	// ErrTooMany: the session has as many jobs as it may.
+	// ErrChanged: other callers changed the job at the same time.
+	ErrChanged = tools.Errorf("conflict", "the job was changed by another caller; try again")
+	// ErrTooMany: the session has MaxJobs jobs.
 	ErrTooMany = tools.Errorf(tools.CodeInvalidArguments, "there are %d jobs; remove one first", MaxJobs)
 )
 
-// MaxJobs is how many jobs a session may add, so that a model that goes round in
-// circles does not fill the server. Operators may add more.
+// MaxJobs is the maximum number of jobs of a session, so that a model in a loop
+// does not fill the server. Operators may add more.
 const MaxJobs = 100
 
-// Caller is who asks. The zero value is the default session.
+// Caller identifies the caller. The zero value is the default session.
 type Caller struct {
-	// Session sees and changes its own jobs.
+	// Session can see and change its own jobs.
 	Session string
-	// Token stands for Session where only its token is known.
+	// Token replaces Session if only the token is known.
 	Token string
-	// Operator sees and changes all.
+	// Operator can see and change all jobs.
 	Operator bool
 }
 
@@ -43,7 +43,7 @@ func (c Caller) token() string {
 	return tools.Call{Session: c.Session}.SessionToken()
 }
 
-// session returns the name under which the caller's jobs run.
+// session returns the session of the caller's jobs.
 func (c Caller) session() (string, error) {
 	switch {
 	case c.Session != "":
@@ -51,7 +51,7 @@ func (c Caller) session() (string, error) {
 	case c.Token == "":
 		return tools.DefaultSession, nil
 	case tools.Token(c.Token) != c.Token: // a hash
-		return "", tools.Errorf(tools.CodeInvalidArguments, "the session is known as %q only; name it in full", tools.Excerpt(c.Token, 80))
+		return "", tools.Errorf(tools.CodeInvalidArguments, "the session is known only by the hash %q; give its full name", tools.Excerpt(c.Token, 80))
 	}
 	return c.Token, nil
 }
@@ -60,15 +60,15 @@ func (c Caller) owns(j Job) bool {
 	return c.Operator || tools.Call{Session: j.Session}.SessionToken() == c.token()
 }
 
-// Jobs are the jobs of a bus. It is safe for concurrent use; what it returned
-// is durable.
+// Jobs are the jobs of a bus. It is safe for concurrent use. Changes are durable
+// when a method returns.
 type Jobs struct{ bus *bus.Bus }
 
 // New returns the jobs of b.
 func New(b *bus.Bus) *Jobs { return &Jobs{bus: b} }
 
-// Add adds a job, or fails with ErrExists. A job that was added with the same
-// key before is returned as it is.
+// Add adds a job, or fails with ErrExists. If a job with the same key exists, Add
+// returns it unchanged.
 func (js *Jobs) Add(ctx context.Context, by Caller, j Job) (Entry, error) {
 	e, err := js.add(ctx, by, j)
 	if err != nil {
@@ -87,19 +87,19 @@ func (js *Jobs) add(ctx context.Context, by Caller, j Job) (Entry, error) {
 	if j.Key != "" {
 		prior, err := js.get(ctx, by, j.Name)
 		if err == nil && prior.Key == j.Key {
-			return prior, nil // even if it ran meanwhile
+			return prior, nil // even if it has ended
 		}
 		if err != nil && !errors.Is(err, ErrNotFound) {
 			return Entry{}, err
 		}
 	}
 	j.CreatedAt = time.Now().UTC().Truncate(time.Second)
-	s, err := j.schedule() // before others are looked at
+	s, err := j.schedule()
 	if err != nil {
 		return Entry{}, err
 	}
 	if !by.Operator {
-		if err := js.checkRoom(ctx, by); err != nil {
+		if err := js.checkLimit(ctx, by); err != nil {
 			return Entry{}, err
 		}
 	}
@@ -111,9 +111,9 @@ func (js *Jobs) add(ctx context.Context, by Caller, j Job) (Entry, error) {
 	return js.get(ctx, by, j.Name)
 }
 
-// checkRoom counts the caller's jobs. Two adders at once may go over the limit
-// by one, which does no harm.
-func (js *Jobs) checkRoom(ctx context.Context, by Caller) error {
+// checkLimit counts the caller's jobs. Concurrent calls may exceed the limit, which
+// does no harm.
+func (js *Jobs) checkLimit(ctx context.Context, by Caller) error {
 	count := 0
 	err := js.bus.Each(ctx, bus.Ticks, []string{js.bus.Schedule(bus.Cron, "*")}, func(_ string, body []byte) error {
 		if tick, err := tools.DecodeTick(body); err == nil && by.owns(Job{Session: tick.Session}) {
@@ -162,12 +162,11 @@ func (js *Jobs) List(ctx context.Context, by Caller) iter.Seq2[Entry, error] {
 	}
 }
 
-// maxTries bounds how often a change is tried again because others changed the
-// job as well.
+// maxTries bounds the attempts to change a job that other callers change too.
 const maxTries = 10
 
-// Update changes a job: change gets it as it is, and again if somebody else
-// changed it meanwhile. A job that is as it was before is not touched.
+// Update changes a job. It calls change with the current job, and again if another
+// caller changed the job. If change changes nothing, Update writes nothing.
 func (js *Jobs) Update(ctx context.Context, by Caller, name string, change func(*Job) error) (Entry, error) {
 	err := js.retry(func() error {
 		e, err := js.get(ctx, by, name)
@@ -190,17 +189,17 @@ func (js *Jobs) Update(ctx context.Context, by Caller, name string, change func(
 	return js.Get(ctx, by, name)
 }
 
-// Enable lets a job run again.
+// Enable enables a job.
 func (js *Jobs) Enable(ctx context.Context, by Caller, name string) (Entry, error) {
 	return js.Update(ctx, by, name, func(j *Job) error { j.Disabled = false; return nil })
 }
 
-// Disable keeps a job from running; a run that began goes on.
+// Disable disables a job; a run that has started continues.
 func (js *Jobs) Disable(ctx context.Context, by Caller, name string) (Entry, error) {
 	return js.Update(ctx, by, name, func(j *Job) error { j.Disabled = true; return nil })
 }
 
-// Remove removes a job and a tick of it that waits; a run that began goes on.
+// Remove removes a job and its waiting tick; a run that has started continues.
 func (js *Jobs) Remove(ctx context.Context, by Caller, name string) error {
 	err := js.retry(func() error {
 		e, err := js.get(ctx, by, name)
@@ -249,10 +248,10 @@ func (js *Jobs) get(ctx context.Context, by Caller, name string) (Entry, error) 
 	return Entry{}, ErrNotFound
 }
 
-// entry reads what the server holds, if the caller may see it. What is no job
-// is the operator's, to be removed or overwritten.
+// entry returns the job of a schedule if the caller may see it. Operators also see
+// schedules that are not valid jobs, so that they can remove or overwrite them.
 func entry(s bus.Scheduled, by Caller) (Entry, bool) {
-	j, err := job(s)
+	j, err := decodeJob(s)
 	switch {
 	case err == nil && !by.owns(j), err != nil && !by.Operator:
 		return Entry{}, false
@@ -262,8 +261,8 @@ func entry(s bus.Scheduled, by Caller) (Entry, bool) {
 	return Entry{Job: j, ChangedAt: s.Since.UTC(), Next: s.Next, Ended: s.Revision == 0, revision: s.Revision}, true
 }
 
-// replaceChanged writes nothing if nothing changed: writing would begin the
-// interval anew.
+// replaceChanged writes j only if it differs from old, because writing restarts
+// the interval.
 func (js *Jobs) replaceChanged(ctx context.Context, old Entry, j Job) error {
 	if old.Ended && j.At.Equal(old.At) {
 		return tools.Errorf(tools.CodeInvalidArguments, "the job ran at its time, %s, and has ended; give it a new time", old.At.UTC().Format(time.RFC3339))
@@ -272,13 +271,13 @@ func (js *Jobs) replaceChanged(ctx context.Context, old Entry, j Job) error {
 	if err != nil {
 		return err
 	}
-	if before, err := old.schedule(); err == nil && !old.Ended && same(before, after) {
+	if before, err := old.schedule(); err == nil && !old.Ended && sameSchedule(before, after) {
 		return nil
 	}
 	return js.replace(ctx, after, old.revision)
 }
 
-func same(a, b bus.Schedule) bool {
+func sameSchedule(a, b bus.Schedule) bool {
 	return a.Every == b.Every && a.Cron == b.Cron && a.TimeZone == b.TimeZone && a.At.Equal(b.At) &&
 		a.Disabled == b.Disabled && string(a.Body) == string(b.Body)
 }

@@ -12,28 +12,26 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// Run is one run of a job. It is read from the events on the bus, so that it
-// never contradicts them.
+// Run is one run of a job, read from the events on the bus.
 type Run struct {
 	// Call is the id of its call, in the job's session.
 	Call string `json:"call"`
-	// Slot is the time that the run was for.
+	// Slot is the due time of the run.
 	Slot time.Time `json:"slot"`
-	// Outcome is empty until there is an answer; Async as long as the work goes
-	// on in the background.
+	// Outcome is empty until there is a result, and Async while the work continues
+	// in the background.
 	Outcome tools.Outcome `json:"outcome,omitempty"`
 	// Message is the error of a run that did not succeed.
 	Message string    `json:"message,omitempty"`
 	EndedAt time.Time `json:"ended_at,omitzero"`
-	// DeadLetter is its number, where the call became one.
+	// DeadLetter is the number of the call's dead letter, if it has one.
 	DeadLetter uint64 `json:"dead_letter,omitempty"`
 }
 
-// runs reads the last runs of jobs, one after the other.
+// runs reads the last runs of jobs.
 type runs struct {
 	bus *bus.Bus
-	// dead are the calls that were given up on, by their message ids; nil until
-	// somebody asks.
+	// dead are the dead letters of calls by message id; nil until they are read.
 	dead map[string]bus.Buried
 }
 
@@ -43,7 +41,7 @@ func (r *runs) last(ctx context.Context, j Job) (*Run, error) {
 	if err != nil || !ok {
 		return nil, err
 	}
-	// The record that a worker makes of a tick that becomes a call.
+	// A worker writes this record when it turns a tick into a call.
 	var record struct {
 		Call     string    `json:"call"`
 		Session  string    `json:"session"`
@@ -51,7 +49,7 @@ func (r *runs) last(ctx context.Context, j Job) (*Run, error) {
 		Deadline time.Time `json:"deadline"`
 	}
 	if json.Unmarshal(data, &record) != nil || record.Call == "" || record.Session != j.Session {
-		return nil, nil // not ours, or of one that had the name before
+		return nil, nil // not a job's, or of an earlier job with this name
 	}
 	run := &Run{Call: record.Call, Slot: record.Slot}
 	call := tools.Call{ID: record.Call, Session: record.Session}
@@ -62,7 +60,7 @@ func (r *runs) last(ctx context.Context, j Job) (*Run, error) {
 	for _, event := range stored {
 		run.apply(event.ResultEvent)
 	}
-	if err != nil { // not a reason to hide the run
+	if err != nil { // show the run without its result
 		run.Message = tools.Excerpt(err.Error(), 200)
 	}
 	if err != nil || task.Ended(stored) {
@@ -74,9 +72,9 @@ func (r *runs) last(ctx context.Context, j Job) (*Run, error) {
 		return nil, err
 	case dead:
 		run.Outcome, run.DeadLetter, run.EndedAt = tools.Failed, letter.Number, letter.At
-		run.Message = fmt.Sprintf("given up: %s; see worker dead show %d", letter.Reason, letter.Number)
+		run.Message = fmt.Sprintf("dead letter: %s; see worker dead show %d", letter.Reason, letter.Number)
 	case time.Now().After(record.Deadline):
-		run.Message = "no answer is kept"
+		run.Message = "the result is no longer stored"
 	}
 	return run, nil
 }
@@ -95,8 +93,8 @@ func (run *Run) apply(e tools.ResultEvent) {
 	}
 }
 
-// deadCall looks for the dead letter of a call. The id is its message's, which
-// the worker made of the session and the call.
+// deadCall returns the dead letter of a call by its message id, which a worker
+// derives from the session and the call.
 func (r *runs) deadCall(ctx context.Context, id string) (letter bus.Buried, ok bool, err error) {
 	if r.dead == nil {
 		r.dead = map[string]bus.Buried{}

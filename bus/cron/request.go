@@ -24,17 +24,16 @@ const (
 	ActionDisable = "disable"
 )
 
-// Request asks for one thing to be done with jobs, in the words of people and
-// of clients in any language. What is empty is not given; an update leaves it as
-// it is.
+// Request is one action on jobs, as users and clients write it. An update does not
+// change the fields that are empty.
 //
-// It may have any tool called, so it is for those who may call any tool.
+// A job can call any tool, so only callers that may call any tool may use it.
 type Request struct {
-	// Action is one of the above; all but ActionList need the Name.
+	// Action is one of the actions above; all but ActionList require the Name.
 	Action string `json:"action"`
 	Name   string `json:"name,omitempty"`
-	// At is a time as in RFC 3339; or one without offset, meant in TimeZone; or
-	// a duration from now, such as "20m".
+	// At is an RFC 3339 time, a time without offset in TimeZone, or a duration from
+	// now, such as "20m".
 	At string `json:"at,omitempty"`
 	// Every is a duration, such as "1h30m"; Cron and TimeZone are as in Job.
 	Every    string `json:"every,omitempty"`
@@ -51,11 +50,11 @@ type Request struct {
 	Overlap *bool  `json:"overlap,omitempty"`
 }
 
-// Do does what a request asks for. The key names the request, for Add.
+// Do executes a request. For ActionAdd, key is the Key of the job.
 func (js *Jobs) Do(ctx context.Context, by Caller, key string, r Request) (Answer, error) {
 	a, err := js.do(ctx, by, key, r)
 	if errors.Is(err, ErrNotFound) {
-		err = js.withNames(ctx, by, err)
+		err = js.addNames(ctx, by, err)
 	}
 	return a, err
 }
@@ -80,7 +79,7 @@ func (js *Jobs) do(ctx context.Context, by Caller, key string, r Request) (Answe
 	case ActionGet:
 		e, err = js.Get(ctx, by, r.Name)
 	case ActionUpdate:
-		now := time.Now() // once: a change that is tried again is the same
+		now := time.Now() // the same time for each attempt
 		e, err = js.Update(ctx, by, r.Name, func(j *Job) error { return r.change(j, now) })
 	case ActionEnable:
 		e, err = js.Enable(ctx, by, r.Name)
@@ -109,8 +108,8 @@ func (js *Jobs) list(ctx context.Context, by Caller) (Answer, error) {
 	return a, nil
 }
 
-// withNames says which jobs there are to somebody who named another.
-func (js *Jobs) withNames(ctx context.Context, by Caller, err error) error {
+// addNames adds the names of existing jobs to an error.
+func (js *Jobs) addNames(ctx context.Context, by Caller, err error) error {
 	var names []string
 	for s, listErr := range js.bus.Schedules(ctx, bus.Cron) {
 		if listErr != nil || len(names) == 20 {
@@ -126,14 +125,12 @@ func (js *Jobs) withNames(ctx context.Context, by Caller, err error) error {
 	return fmt.Errorf("%w; there are %q", err, names)
 }
 
-// change makes of j what the request wants.
+// change applies the request to j.
 func (r Request) change(j *Job, now time.Time) error {
 	if err := r.changeTimes(j, now); err != nil {
 		return err
 	}
-	for to, text := range map[*string]string{&j.Tool: r.Tool, &j.Queue: r.Queue} {
-		*to = cmp.Or(text, *to)
-	}
+	j.Tool, j.Queue = cmp.Or(r.Tool, j.Tool), cmp.Or(r.Queue, j.Queue)
 	if r.Channel != "" || r.ChatID != "" { // a chat belongs to its channel
 		j.Channel, j.ChatID = cmp.Or(r.Channel, j.Channel), r.ChatID
 	}
@@ -150,7 +147,7 @@ func (r Request) change(j *Job, now time.Time) error {
 	return parseDuration("timeout", r.Timeout, &j.Timeout)
 }
 
-// changeTimes sets one of the three ways to say when, in place of another.
+// changeTimes sets At, Every or Cron and clears the other two.
 func (r Request) changeTimes(j *Job, now time.Time) error {
 	given := 0
 	for _, text := range []string{r.At, r.Every, r.Cron} {
@@ -160,7 +157,7 @@ func (r Request) changeTimes(j *Job, now time.Time) error {
 	}
 	switch {
 	case given > 1, given == 0 && j.Every == 0 && j.Cron == "" && j.At.IsZero():
-		return tools.Errorf(tools.CodeInvalidArguments, "say when the job runs by exactly one of at, every and cron")
+		return tools.Errorf(tools.CodeInvalidArguments, "give exactly one of at, every and cron")
 	case given == 1:
 		j.At, j.Every, j.Cron = time.Time{}, 0, r.Cron
 	}
@@ -191,8 +188,7 @@ func parseDuration(what, text string, to *time.Duration) error {
 	return nil
 }
 
-// parseAt reads a time with an offset, one without in a time zone, or a duration
-// from now.
+// parseAt parses a Request.At.
 func parseAt(text, zone string, now time.Time) (time.Time, error) {
 	if d, err := time.ParseDuration(text); err == nil {
 		if d <= 0 {
@@ -204,11 +200,11 @@ func parseAt(text, zone string, now time.Time) (time.Time, error) {
 		return at.UTC(), nil
 	}
 	if zone == "Local" {
-		return time.Time{}, errors.New(`time zone "Local": name it, such as "Europe/Berlin"`)
+		return time.Time{}, errors.New(`time zone "Local": want a name such as "Europe/Berlin"`)
 	}
 	loc, err := time.LoadLocation(zone)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("time zone %q: it is not known; want one such as \"Europe/Berlin\"", tools.Excerpt(zone, 80))
+		return time.Time{}, fmt.Errorf("unknown time zone %q; want one such as \"Europe/Berlin\"", tools.Excerpt(zone, 80))
 	}
 	for _, layout := range []string{"2006-01-02T15:04:05", "2006-01-02T15:04", time.DateTime, "2006-01-02 15:04"} {
 		if at, err := time.ParseInLocation(layout, text, loc); err == nil {

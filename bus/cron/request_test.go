@@ -15,8 +15,8 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// ask does what a request in JSON asks for.
-func ask(t *testing.T, jobs *cron.Jobs, by cron.Caller, key, request string) (cron.Answer, error) {
+// do executes a request in JSON.
+func do(t *testing.T, jobs *cron.Jobs, by cron.Caller, key, request string) (cron.Answer, error) {
 	t.Helper()
 	var r cron.Request
 	if err := json.Unmarshal([]byte(request), &r); err != nil {
@@ -41,7 +41,7 @@ func TestRequests(t *testing.T) {
 		{"alice", `{"action":"remove","name":"backup"}`, "Cron job removed: backup"},
 		{"alice", `{"action":"add","name":"noon","at":"2099-07-01 09:00","time_zone":"Asia/Shanghai","tool":"x"}`, "at 2099-07-01T01:00:00Z"},
 	} {
-		answer, err := ask(t, jobs, cron.Caller{Session: step.session}, "", step.request)
+		answer, err := do(t, jobs, cron.Caller{Session: step.session}, "", step.request)
 		if err != nil || !strings.Contains(answer.Text(), step.want) {
 			t.Errorf("%s: %q, %v, want %q", step.request, answer.Text(), err, step.want)
 		}
@@ -50,7 +50,7 @@ func TestRequests(t *testing.T) {
 
 func TestRequestRefusals(t *testing.T) {
 	jobs := cron.New(bustest.New(t))
-	if _, err := ask(t, jobs, cron.Caller{Session: "alice"}, "", `{"action":"add","name":"job","every":"1h","tool":"x"}`); err != nil {
+	if _, err := do(t, jobs, cron.Caller{Session: "alice"}, "", `{"action":"add","name":"job","every":"1h","tool":"x"}`); err != nil {
 		t.Fatal(err)
 	}
 	for _, test := range []struct{ session, request, want, code string }{
@@ -67,40 +67,40 @@ func TestRequestRefusals(t *testing.T) {
 		{"alice", `{"action":"add","name":"a","at":"2020-01-01T00:00:00Z","tool":"x"}`, "has passed", tools.CodeInvalidArguments},
 		{"alice", `{"action":"add","name":"a","at":"-5m","tool":"x"}`, "has passed", tools.CodeInvalidArguments},
 		{"alice", `{"action":"add","name":"a","at":"tomorrow","tool":"x"}`, "want a time such as", tools.CodeInvalidArguments},
-		{"alice", `{"action":"add","name":"a","at":"2099-01-01 09:00","time_zone":"Mars/Olympus","tool":"x"}`, "not known", tools.CodeInvalidArguments},
+		{"alice", `{"action":"add","name":"a","at":"2099-01-01 09:00","time_zone":"Mars/Olympus","tool":"x"}`, "unknown time zone", tools.CodeInvalidArguments},
 		{"alice", `{"action":"add","name":"a","cron":"0 0 L * *","tool":"x"}`, "not L, W or #", tools.CodeInvalidArguments},
 		{"alice", `{"action":"add","name":"a","every":"1h","time_zone":"Europe/Berlin","tool":"x"}`, "goes with a cron expression", tools.CodeInvalidArguments},
 	} {
-		_, err := ask(t, jobs, cron.Caller{Session: test.session}, "", test.request)
+		_, err := do(t, jobs, cron.Caller{Session: test.session}, "", test.request)
 		if err == nil || !strings.Contains(err.Error(), test.want) || tools.CodeOf(err) != test.code {
 			t.Errorf("%s: %v, code %q, want %q", test.request, err, tools.CodeOf(err), test.want)
 		}
 	}
 }
 
-// What adds a job a second time after a crash finds its own, even when the job
-// has run and is gone; anybody else finds the name taken.
+// A retry of an add after a crash finds its own job, even if the job has ended.
+// Another key gets ErrExists.
 func TestAddedWithTheSameKey(t *testing.T) {
 	t.Parallel()
 	b := bustest.New(t)
 	jobs, alice := cron.New(b), cron.Caller{Session: "alice"}
 	const request = `{"action":"add","name":"tea","at":"300ms","tool":"say","args":{"text":"tea"}}`
-	if _, err := ask(t, jobs, alice, "k", request); err != nil {
+	if _, err := do(t, jobs, alice, "k", request); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ask(t, jobs, alice, "other", request); !errors.Is(err, cron.ErrExists) {
+	if _, err := do(t, jobs, alice, "other", request); !errors.Is(err, cron.ErrExists) {
 		t.Errorf("another key: %v", err)
 	}
-	calls := hear(t, b)
+	calls := runSay(t, b)
 	nextCall(t, calls)
-	again, err := ask(t, jobs, alice, "k", request)
+	again, err := do(t, jobs, alice, "k", request)
 	if err != nil || !again.Job.Ended {
 		t.Errorf("again: %+v, %v", again.Job, err)
 	}
 }
 
-// The call of the tool that runs again after a crash adds nothing either.
-func TestToolCallRunsAgain(t *testing.T) {
+// A redelivered call of the tool adds no second job.
+func TestToolCallIsRedelivered(t *testing.T) {
 	b := bustest.New(t)
 	jobs := cron.New(b)
 	tool, err := jobs.Tool(cron.ToolConfig{})
@@ -123,7 +123,7 @@ func TestToolCallRunsAgain(t *testing.T) {
 	}
 }
 
-// A session that goes round in circles does not fill the server.
+// A session can add at most MaxJobs jobs.
 func TestTooManyJobs(t *testing.T) {
 	jobs := cron.New(bustest.New(t))
 	for i := range cron.MaxJobs {

@@ -4,12 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server/ats"
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -20,15 +18,8 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-func TestMain(m *testing.M) {
-	ats.Register() // the server's clock, outside of all bubbles
-	code := m.Run()
-	ats.Unregister()
-	os.Exit(code)
-}
-
-// hear starts a worker whose tool "say" tells what it was called with.
-func hear(t *testing.T, b *bus.Bus) <-chan tools.Call {
+// runSay starts a worker with the tool "say" and returns its calls.
+func runSay(t *testing.T, b *bus.Bus) <-chan tools.Call {
 	t.Helper()
 	calls := make(chan tools.Call, 100)
 	say, err := tools.NewTool("say", "says", func(_ context.Context, call tools.Call, _ struct {
@@ -54,17 +45,17 @@ func nextCall(t *testing.T, calls <-chan tools.Call) tools.Call {
 	case call := <-calls:
 		return call
 	case <-time.After(90 * time.Second): // more than the intervals in bubbles
-		t.Fatal("no call came")
+		t.Fatal("no call")
 		panic("unreachable")
 	}
 }
 
-// A job every second makes calls, one for each slot; disabled it makes none;
-// what its last run became is read from the results.
-func TestRunsAndRests(t *testing.T) {
+// A job makes one call per slot, and none while it is disabled. Get returns its
+// last run.
+func TestRunsUntilDisabled(t *testing.T) {
 	t.Parallel()
 	b := bustest.New(t)
-	calls, results := hear(t, b), bustest.Subscribe(t, b, "stevedore.result.alice.>")
+	calls, results := runSay(t, b), bustest.Subscribe(t, b, "stevedore.result.alice.>")
 	jobs, alice := cron.New(b), cron.Caller{Session: "alice"}
 	job := cron.Job{Name: "tick", Every: time.Second, Tool: "say", Args: json.RawMessage(`{"text":"hi"}`), Channel: "telegram", ChatID: "7"}
 	if _, err := jobs.Add(t.Context(), alice, job); err != nil {
@@ -80,8 +71,8 @@ func TestRunsAndRests(t *testing.T) {
 	if _, err := jobs.Disable(t.Context(), alice, "tick"); err != nil {
 		t.Fatal(err)
 	}
-	// A tick that was made before comes still. After that: in the time of two
-	// ticks of another job, this one makes none.
+	// One tick may already be waiting. While another job makes three calls, this
+	// one makes no further call.
 	if _, err := jobs.Add(t.Context(), alice, cron.Job{Name: "other", Cron: "* * * * * *", Tool: "say", Args: json.RawMessage(`{"text":"other"}`)}); err != nil {
 		t.Fatal(err)
 	}
@@ -100,38 +91,27 @@ func TestRunsAndRests(t *testing.T) {
 		t.Error(err)
 	}
 	bustest.Next[tools.ResultEvent](t, results)
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	bustest.WaitUntil(t, "the last run", func() bool {
 		e, err := jobs.Get(t.Context(), alice, "tick")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r := e.LastRun; r != nil && r.Outcome == tools.Completed && strings.HasPrefix(r.Call, "cron-tick-") && !r.Slot.IsZero() && !r.EndedAt.IsZero() {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("last run %+v", e.LastRun)
-		}
-	}
+		r := e.LastRun
+		return r != nil && r.Outcome == tools.Completed && strings.HasPrefix(r.Call, "cron-tick-") && !r.Slot.IsZero() && !r.EndedAt.IsZero()
+	})
 }
 
-// The server is down when a one-shot is due: it runs once when the server is
-// back, although nobody put it there again. A disabled job is still disabled.
-func TestOneShotOutlivesTheServer(t *testing.T) {
+// If the server is down when a one-shot is due, it runs once after the restart. A
+// disabled job is still disabled.
+func TestJobsSurviveAServerRestart(t *testing.T) {
 	dir := t.TempDir()
 	bustest.Bubble(t, func(t *testing.T) {
-		start := func() *embedded.Server {
-			s, err := embedded.Start(embedded.Config{Dir: dir, NoSync: true, Log: bustest.Log(t)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return s
-		}
-		s := start()
+		s := bustest.Start(t, embedded.Config{Dir: dir, NoSync: true})
 		b := bustest.Connect(t, s, bus.Config{})
 		jobs, alice := cron.New(b), cron.Caller{Session: "alice"}
 		for _, job := range []cron.Job{
 			{Name: "once", At: time.Now().Add(time.Hour), Tool: "say", Args: json.RawMessage(`{"text":"once"}`)},
-			{Name: "rests", Every: time.Minute, Tool: "say", Args: json.RawMessage(`{"text":"rests"}`), Disabled: true},
+			{Name: "disabled", Every: time.Minute, Tool: "say", Args: json.RawMessage(`{"text":"disabled"}`), Disabled: true},
 		} {
 			if _, err := jobs.Add(t.Context(), alice, job); err != nil {
 				t.Fatal(err)
@@ -140,31 +120,29 @@ func TestOneShotOutlivesTheServer(t *testing.T) {
 		b.Close()
 		s.Close()
 		time.Sleep(2 * time.Hour) // the outage
-		s = start()
-		t.Cleanup(s.Close)
-		b = bustest.Connect(t, s, bus.Config{})
-		calls := hear(t, b)
+		b = bustest.Connect(t, bustest.Start(t, embedded.Config{Dir: dir, NoSync: true}), bus.Config{})
+		calls := runSay(t, b)
 		if call := nextCall(t, calls); string(call.Args) != `{"text":"once"}` {
 			t.Fatalf("call %+v", call)
 		}
 		time.Sleep(2 * time.Minute)
 		jobs = cron.New(b)
-		if e, err := jobs.Get(t.Context(), alice, "rests"); err != nil || !e.Disabled || e.Every != time.Minute {
+		if e, err := jobs.Get(t.Context(), alice, "disabled"); err != nil || !e.Disabled || e.Every != time.Minute {
 			t.Errorf("disabled job %+v, %v", e, err)
 		}
-		// Enabled, it runs, and nothing else did.
-		if _, err := jobs.Enable(t.Context(), alice, "rests"); err != nil {
+		// No other call came before it is enabled.
+		if _, err := jobs.Enable(t.Context(), alice, "disabled"); err != nil {
 			t.Fatal(err)
 		}
-		if next := nextCall(t, calls); string(next.Args) != `{"text":"rests"}` {
+		if next := nextCall(t, calls); string(next.Args) != `{"text":"disabled"}` {
 			t.Errorf("call %+v", next)
 		}
 	})
 }
 
-// Two processes change one job at once, each something of its own: nothing is
-// lost. Who meets another change again and again is told so in the end.
-func TestChangesAtOnceAreAllKept(t *testing.T) {
+// If two processes change a job at once, no change is lost. A caller that always
+// meets another change gets ErrChanged.
+func TestConcurrentChangesAreKept(t *testing.T) {
 	s := bustest.Server(t)
 	one, two := cron.New(bustest.Connect(t, s, bus.Config{})), cron.New(bustest.Connect(t, s, bus.Config{}))
 	owner := cron.Caller{Session: "s"}
@@ -199,11 +177,11 @@ func TestChangesAtOnceAreAllKept(t *testing.T) {
 		t.Errorf("after %d tries: %v", tries, err)
 	}
 	if e, err := two.Get(t.Context(), owner, "job"); err != nil || e.Channel != "log" || e.Timeout != time.Duration(tries)*time.Hour {
-		t.Errorf("in the end %+v, %v", e.Job, err)
+		t.Errorf("finally %+v, %v", e.Job, err)
 	}
 }
 
-// A call that a worker gave up on has no result; the job says so all the same.
+// The last run shows the dead letter of a call without result.
 func TestLastRunIsADeadLetter(t *testing.T) {
 	b := bustest.New(t)
 	jobs, owner := cron.New(b), cron.Caller{Session: "s"}
@@ -234,9 +212,8 @@ func TestLastRunIsADeadLetter(t *testing.T) {
 	}
 }
 
-// A one-shot runs although the run that its name stood for before has no answer:
-// skipped, it would never run. And what that run became is no business of
-// another session.
+// A one-shot runs although an earlier job with its name has a run without result.
+// Another session does not see that run.
 func TestOneShotIsNotSkipped(t *testing.T) {
 	t.Parallel()
 	b := bustest.New(t)
@@ -252,7 +229,7 @@ func TestOneShotIsNotSkipped(t *testing.T) {
 	if e, err := jobs.Get(t.Context(), alice, "once"); err != nil || e.LastRun != nil {
 		t.Errorf("last run %+v, %v", e.LastRun, err)
 	}
-	if call := nextCall(t, hear(t, b)); call.Session != "alice" || !strings.HasPrefix(call.ID, "cron-once-2") {
+	if call := nextCall(t, runSay(t, b)); call.Session != "alice" || !strings.HasPrefix(call.ID, "cron-once-2") {
 		t.Errorf("call %+v", call)
 	}
 }

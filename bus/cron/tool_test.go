@@ -55,7 +55,7 @@ func TestTool(t *testing.T) {
 	ok(args{"action": "list"}, "There are no cron jobs.")
 	backup := args{"action": "add", "name": "daily-backup", "prompt": "back it up", "cron": "30 9 * * 1-5", "time_zone": "Europe/Berlin"}
 	ok(backup, "Cron job added: daily-backup\n", `30 9 * * 1-5" in Europe/Berlin; subagent "back it up"; next run `)
-	ok(backup, "Cron job added: daily-backup\n") // the call ran again
+	ok(backup, "Cron job added: daily-backup\n") // a redelivery
 	e, err := jobs.Get(t.Context(), cron.Caller{Session: "alice"}, "daily-backup")
 	if err != nil || e.Tool != "subagent" || e.Queue != "agents" || string(e.Args) != `{"task":"back it up"}` || e.Channel != "telegram" || e.ChatID != "7" || e.TimeZone != "Europe/Berlin" {
 		t.Errorf("added %+v, %v", e, err)
@@ -69,7 +69,7 @@ func TestTool(t *testing.T) {
 	ok(args{"action": "list"}, "4 cron jobs:\n- daily-backup: ", "\n- tea: ")
 	ok(args{"action": "get", "name": "often"}, "Cron job often: every 1m30s", "\nUpcoming: ")
 
-	// An update changes what it names and keeps the rest.
+	// An update changes only the given fields.
 	ok(args{"action": "update", "name": "daily-backup", "time_zone": "Asia/Tokyo"}, `30 9 * * 1-5" in Asia/Tokyo; subagent "back it up"`)
 	ok(args{"action": "update", "name": "daily-backup", "every_seconds": 60}, `every 1m; subagent "back it up"`)
 	ok(args{"action": "update", "name": "daily-backup", "message": "do it yourself"}, `every 1m; message "do it yourself"`)
@@ -128,7 +128,7 @@ func TestToolLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, ok := tool.Definition().Parameters.Properties["prompt"]; ok {
-		t.Error("without an agent, jobs have prompts")
+		t.Error("jobs have prompts without an agent")
 	}
 	if tool.Definition().Effect != tools.Keyed {
 		t.Errorf("effect = %q", tool.Definition().Effect)
