@@ -18,7 +18,7 @@ func (b *Bus) Backlog(ctx context.Context, c Consumer) (waiting, taken uint64, e
 
 // Count returns how many messages a stream holds.
 func (b *Bus) Count(ctx context.Context, stream string) (uint64, error) {
-	s, err := b.streamHandle(ctx, stream)
+	s, err := b.Stream(ctx, stream)
 	if err != nil {
 		return 0, err
 	}

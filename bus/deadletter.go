@@ -189,7 +189,7 @@ func compress(b []byte) ([]byte, error) {
 func (b *Bus) DeadMessage(ctx context.Context, l DeadLetter) ([]byte, error) {
 	switch {
 	case l.BodySequence != 0:
-		s, err := b.streamHandle(ctx, Dead)
+		s, err := b.Stream(ctx, Dead)
 		if err != nil {
 			return nil, err
 		}

@@ -29,7 +29,7 @@ func (b *Bus) DeadLetters(ctx context.Context, kind string) iter.Seq2[Buried, er
 		filter = "*"
 	}
 	return func(yield func(Buried, error) bool) {
-		stream, err := b.streamHandle(ctx, Dead)
+		stream, err := b.Stream(ctx, Dead)
 		if err != nil {
 			yield(Buried{}, fmt.Errorf("list dead letters: %w", err))
 			return
@@ -54,7 +54,7 @@ func (b *Bus) DeadLetters(ctx context.Context, kind string) iter.Seq2[Buried, er
 
 // DeadLetter returns the dead letter of a number, or ErrNoDeadLetter.
 func (b *Bus) DeadLetter(ctx context.Context, number uint64) (Buried, error) {
-	stream, err := b.streamHandle(ctx, Dead)
+	stream, err := b.Stream(ctx, Dead)
 	if err != nil {
 		return Buried{}, fmt.Errorf("dead letter %d: %w", number, err)
 	}
@@ -87,7 +87,7 @@ func (b *Bus) unearth(msg *jetstream.RawStreamMsg) (Buried, bool) {
 
 // RemoveDeadLetter removes a dead letter for good.
 func (b *Bus) RemoveDeadLetter(ctx context.Context, letter Buried) error {
-	stream, err := b.streamHandle(ctx, Dead)
+	stream, err := b.Stream(ctx, Dead)
 	if err != nil {
 		return fmt.Errorf("remove dead letter %d: %w", letter.Number, err)
 	}

@@ -25,7 +25,7 @@ func (b *Bus) LastRevision(ctx context.Context, stream, subject string) (body []
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.Timeout)
 	defer cancel()
-	s, err := b.streamHandle(ctx, stream)
+	s, err := b.Stream(ctx, stream)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -54,7 +54,7 @@ func (b *Bus) next(ctx context.Context, stream, subject string, sequence uint64)
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.Timeout)
 	defer cancel()
-	s, err := b.streamHandle(ctx, stream)
+	s, err := b.Stream(ctx, stream)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func (b *Bus) OldCall(ctx context.Context, subject string, is func(body []byte) 
 func (b *Bus) oldCall(ctx context.Context, subject string, is func(body []byte) bool) (found bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.Timeout)
 	defer cancel()
-	if _, err := b.streamHandle(ctx, Calls); errors.Is(err, jetstream.ErrStreamNotFound) {
+	if _, err := b.Stream(ctx, Calls); errors.Is(err, jetstream.ErrStreamNotFound) {
 		return false, nil
 	} else if err != nil {
 		return false, fmt.Errorf("read %q: %w", subject, err)
@@ -117,9 +117,9 @@ func (b *Bus) oldCall(ctx context.Context, subject string, is func(body []byte) 
 	return found, nil
 }
 
-// streamHandle looks a stream up once; handles are cheap but looking up is a
-// request.
-func (b *Bus) streamHandle(ctx context.Context, stream string) (jetstream.Stream, error) {
+// Stream returns the handle of a stream. It caches the handle, because each lookup is
+// a request.
+func (b *Bus) Stream(ctx context.Context, stream string) (jetstream.Stream, error) {
 	name := b.StreamName(stream)
 	if s, ok := b.handles.Load(name); ok {
 		return s.(jetstream.Stream), nil

@@ -61,7 +61,7 @@ type SessionSize struct {
 
 // ListSessions lists the sessions that have a log, by name.
 func (b *Bus) ListSessions(ctx context.Context) ([]SessionSize, error) {
-	s, err := b.streamHandle(ctx, Sessions)
+	s, err := b.Stream(ctx, Sessions)
 	if err != nil {
 		return nil, err
 	}

@@ -61,7 +61,13 @@ func (s Subjects) Cancel(session, call string) string { return s.join("cancel", 
 // Progress is where a running call tells how far it is.
 func (s Subjects) Progress(session, call string) string { return s.join("progress", session, call) }
 
-// Schedule holds a schedule of a kind: heartbeat or cron.
+// Kinds of schedules.
+const (
+	Heartbeat = "heartbeat"
+	Cron      = "cron"
+)
+
+// Schedule is the subject that stores a schedule of a kind.
 func (s Subjects) Schedule(kind, name string) string { return s.join("schedule", kind, name) }
 
 // Tick is where the server publishes the firings of a schedule.

@@ -23,7 +23,7 @@ var allowedImports = map[string][]string{
 	"cmd/internal/process": {"*"},
 
 	// bus/worker combines calls, tools, offloading and state.
-	"bus/worker":    {"bus", "bus/task", "tools", "offload", "state"},
+	"bus/worker":    {"bus", "bus/schedule", "bus/task", "tools", "offload", "state"},
 	"bus/rpc":       {"bus", "bus/cron", "bus/task", "tools", "offload"},
 	"bus/notify":    {"bus", "bus/task", "tools", "state"},
 	"bus/heartbeat": {"bus", "bus/schedule", "tools", "state"},

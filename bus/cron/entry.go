@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/schedule"
 )
 
 // Entry is a job as the server stores it.
@@ -34,8 +34,8 @@ func (e Entry) Upcoming(n int) []time.Time {
 // When describes the times of the job.
 func (j Job) When() string { return j.times().When() }
 
-func (j Job) times() bus.Schedule {
-	return bus.Schedule{Every: j.Every, Cron: j.Cron, TimeZone: j.TimeZone, At: j.At}
+func (j Job) times() schedule.Schedule {
+	return schedule.Schedule{Every: j.Every, Cron: j.Cron, TimeZone: j.TimeZone, At: j.At}
 }
 
 // inZone converts a time to the job's time zone.

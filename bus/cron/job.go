@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/schedule"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -63,12 +64,12 @@ type extra struct {
 }
 
 // schedule checks j and returns its schedule.
-func (j Job) schedule() (bus.Schedule, error) {
+func (j Job) schedule() (schedule.Schedule, error) {
 	args := j.Args
 	if len(args) == 0 {
 		args = json.RawMessage("{}")
 	}
-	s := bus.Schedule{Kind: bus.Cron, Name: j.Name, Every: j.Every, Cron: j.Cron, TimeZone: j.TimeZone, At: j.At, Disabled: j.Disabled}
+	s := schedule.Schedule{Kind: bus.Cron, Name: j.Name, Every: j.Every, Cron: j.Cron, TimeZone: j.TimeZone, At: j.At, Disabled: j.Disabled}
 	err := j.check(args)
 	if err == nil {
 		err = s.Validate()
@@ -114,7 +115,7 @@ func (j Job) check(args json.RawMessage) error {
 }
 
 // decodeJob reads the job of a schedule.
-func decodeJob(s bus.Scheduled) (Job, error) {
+func decodeJob(s schedule.Status) (Job, error) {
 	tick, err := tools.DecodeTick(s.Body)
 	if err != nil {
 		return Job{}, fmt.Errorf("job %q: %w", s.Name, err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/schedule"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -143,7 +144,7 @@ func (js *Jobs) Get(ctx context.Context, by Caller, name string) (Entry, error) 
 func (js *Jobs) List(ctx context.Context, by Caller) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		last := &runs{bus: js.bus}
-		for s, err := range js.bus.Schedules(ctx, bus.Cron) {
+		for s, err := range schedule.New(js.bus).List(ctx, bus.Cron) {
 			if err != nil {
 				yield(Entry{}, fmt.Errorf("list jobs: %w", err))
 				return
@@ -206,7 +207,7 @@ func (js *Jobs) Remove(ctx context.Context, by Caller, name string) error {
 		if err != nil {
 			return err
 		}
-		err = js.bus.RemoveSchedule(ctx, bus.Cron, name, e.revision)
+		err = schedule.New(js.bus).DeleteRevision(ctx, bus.Cron, name, e.revision)
 		if errors.Is(err, bus.ErrConflict) {
 			return ErrChanged
 		}
@@ -233,9 +234,9 @@ func (js *Jobs) get(ctx context.Context, by Caller, name string) (Entry, error) 
 	if !tools.IsToken(name) {
 		return Entry{}, ErrNotFound
 	}
-	s, ok, err := js.bus.GetSchedule(ctx, bus.Cron, name)
+	s, ok, err := schedule.New(js.bus).Get(ctx, bus.Cron, name)
 	if err == nil && !ok {
-		s, ok, err = js.bus.EndedSchedule(ctx, bus.Cron, name)
+		s, ok, err = schedule.New(js.bus).GetEnded(ctx, bus.Cron, name)
 	}
 	if err != nil {
 		return Entry{}, err
@@ -250,7 +251,7 @@ func (js *Jobs) get(ctx context.Context, by Caller, name string) (Entry, error) 
 
 // entry returns the job of a schedule if the caller may see it. Operators also see
 // schedules that are not valid jobs, so that they can remove or overwrite them.
-func entry(s bus.Scheduled, by Caller) (Entry, bool) {
+func entry(s schedule.Status, by Caller) (Entry, bool) {
 	j, err := decodeJob(s)
 	switch {
 	case err == nil && !by.owns(j), err != nil && !by.Operator:
@@ -277,13 +278,13 @@ func (js *Jobs) replaceChanged(ctx context.Context, old Entry, j Job) error {
 	return js.replace(ctx, after, old.revision)
 }
 
-func sameSchedule(a, b bus.Schedule) bool {
+func sameSchedule(a, b schedule.Schedule) bool {
 	return a.Every == b.Every && a.Cron == b.Cron && a.TimeZone == b.TimeZone && a.At.Equal(b.At) &&
 		a.Disabled == b.Disabled && string(a.Body) == string(b.Body)
 }
 
-func (js *Jobs) replace(ctx context.Context, s bus.Schedule, revision uint64) error {
-	err := js.bus.ReplaceSchedule(ctx, s, revision)
+func (js *Jobs) replace(ctx context.Context, s schedule.Schedule, revision uint64) error {
+	err := schedule.New(js.bus).Update(ctx, s, revision)
 	if errors.Is(err, bus.ErrConflict) {
 		return ErrChanged
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/schedule"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -111,7 +112,7 @@ func (js *Jobs) list(ctx context.Context, by Caller) (Answer, error) {
 // addNames adds the names of existing jobs to an error.
 func (js *Jobs) addNames(ctx context.Context, by Caller, err error) error {
 	var names []string
-	for s, listErr := range js.bus.Schedules(ctx, bus.Cron) {
+	for s, listErr := range schedule.New(js.bus).List(ctx, bus.Cron) {
 		if listErr != nil || len(names) == 20 {
 			break
 		}

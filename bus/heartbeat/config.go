@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/schedule"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -105,20 +106,20 @@ func (c Config) withDefaults() (Config, error) {
 }
 
 // schedule is what the server should hold for a prompt.
-func (c Config) schedule(prompt string) (bus.Schedule, error) {
+func (c Config) schedule(prompt string) (schedule.Schedule, error) {
 	args := c.Args
 	if c.PromptArg != "" {
 		var fields map[string]json.RawMessage
 		if err := json.Unmarshal(args, &fields); err != nil {
-			return bus.Schedule{}, err
+			return schedule.Schedule{}, err
 		}
 		text, err := bus.Encode(prompt)
 		if err != nil {
-			return bus.Schedule{}, err
+			return schedule.Schedule{}, err
 		}
 		fields[c.PromptArg] = text
 		if args, err = bus.Encode(fields); err != nil {
-			return bus.Schedule{}, err
+			return schedule.Schedule{}, err
 		}
 	}
 	body, err := bus.Encode(tools.Tick{
@@ -127,9 +128,9 @@ func (c Config) schedule(prompt string) (bus.Schedule, error) {
 		TimeoutS: max(1, int64(c.Timeout/time.Second)),
 	})
 	if err != nil {
-		return bus.Schedule{}, err
+		return schedule.Schedule{}, err
 	}
-	return bus.Schedule{Kind: bus.Heartbeat, Name: c.Name, Every: c.Every, Body: body}, nil
+	return schedule.Schedule{Kind: bus.Heartbeat, Name: c.Name, Every: c.Every, Body: body}, nil
 }
 
 // session is the conversation of a heartbeat.

@@ -17,6 +17,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/heartbeat"
+	"github.com/stevedore-bus/stevedore/bus/schedule"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -44,10 +45,10 @@ func write(t *testing.T, workspace, text string) {
 }
 
 // await polls until the schedule is as it should be.
-func await(t *testing.T, b *bus.Bus, what string, is func(s bus.Scheduled, ok bool) bool) bus.Scheduled {
+func await(t *testing.T, b *bus.Bus, what string, is func(s schedule.Status, ok bool) bool) schedule.Status {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		s, ok, err := b.GetSchedule(t.Context(), bus.Heartbeat, "main")
+		s, ok, err := schedule.New(b).Get(t.Context(), bus.Heartbeat, "main")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,8 +61,8 @@ func await(t *testing.T, b *bus.Bus, what string, is func(s bus.Scheduled, ok bo
 	}
 }
 
-func says(text string) func(bus.Scheduled, bool) bool {
-	return func(s bus.Scheduled, ok bool) bool { return ok && strings.Contains(string(s.Body), text) }
+func says(text string) func(schedule.Status, bool) bool {
+	return func(s schedule.Status, ok bool) bool { return ok && strings.Contains(string(s.Body), text) }
 }
 
 func TestScheduleFollowsTheFile(t *testing.T) {
@@ -86,12 +87,12 @@ func TestScheduleFollowsTheFile(t *testing.T) {
 	}
 	write(t, workspace, "# Heartbeat\n- something else\n")
 	second := await(t, b, "second", says("something else"))
-	if existed, err := b.DeleteSchedule(t.Context(), bus.Heartbeat, "main"); !existed || err != nil {
+	if existed, err := schedule.New(b).Delete(t.Context(), bus.Heartbeat, "main"); !existed || err != nil {
 		t.Fatal(existed, err)
 	}
 	await(t, b, "put again after somebody removed it", says("something else"))
 	write(t, workspace, heartbeat.Template)
-	await(t, b, "template", func(_ bus.Scheduled, ok bool) bool { return !ok })
+	await(t, b, "template", func(_ schedule.Status, ok bool) bool { return !ok })
 	if second.Revision == first.Revision {
 		t.Error("the revision stayed")
 	}
@@ -103,15 +104,15 @@ func TestHeartbeatsDoNotFight(t *testing.T) {
 	b := bustest.New(t)
 	workspace := t.TempDir()
 	write(t, workspace, "look")
-	every := func(d time.Duration) func(bus.Scheduled, bool) bool {
-		return func(s bus.Scheduled, _ bool) bool { return s.Every == d }
+	every := func(d time.Duration) func(schedule.Status, bool) bool {
+		return func(s schedule.Status, _ bool) bool { return s.Every == d }
 	}
 	start(t, b, heartbeat.Config{Workspace: workspace, Tool: "x", Every: time.Hour})
 	await(t, b, "first", every(time.Hour))
 	start(t, b, heartbeat.Config{Workspace: workspace, Tool: "x", Every: 2 * time.Hour})
 	settled := await(t, b, "second", every(2*time.Hour))
 	looks := 0
-	await(t, b, "many looks at the file later", func(s bus.Scheduled, _ bool) bool {
+	await(t, b, "many looks at the file later", func(s schedule.Status, _ bool) bool {
 		if s.Revision != settled.Revision {
 			t.Fatalf("revision %d became %d, every %s", settled.Revision, s.Revision, s.Every)
 		}
@@ -265,13 +266,13 @@ func TestNothingToDoCostsNothing(t *testing.T) {
 		"disabled": {Workspace: workspace, Tool: "x", Disabled: true},
 		"no file":  {Workspace: t.TempDir(), Tool: "x"},
 	} {
-		if _, err := b.PutSchedule(t.Context(), bus.Schedule{Kind: bus.Heartbeat, Name: "main", Every: time.Hour}); err != nil {
+		if _, err := schedule.New(b).Put(t.Context(), schedule.Schedule{Kind: bus.Heartbeat, Name: "main", Every: time.Hour}); err != nil {
 			t.Fatal(err)
 		}
 		if err := heartbeat.Once(t.Context(), b, cfg); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, ok, err := b.GetSchedule(t.Context(), bus.Heartbeat, "main"); ok || err != nil {
+		if _, ok, err := schedule.New(b).Get(t.Context(), bus.Heartbeat, "main"); ok || err != nil {
 			t.Errorf("%s: the schedule is left, %v", name, err)
 		}
 	}
@@ -290,13 +291,13 @@ func TestUnusableFiles(t *testing.T) {
 		if err := prepare(filepath.Join(workspace, heartbeat.File)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := b.PutSchedule(t.Context(), bus.Schedule{Kind: bus.Heartbeat, Name: "main", Every: time.Hour}); err != nil {
+		if _, err := schedule.New(b).Put(t.Context(), schedule.Schedule{Kind: bus.Heartbeat, Name: "main", Every: time.Hour}); err != nil {
 			t.Fatal(err)
 		}
 		if err := heartbeat.Once(t.Context(), b, heartbeat.Config{Workspace: workspace, Tool: "x"}); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
-		if _, ok, err := b.GetSchedule(t.Context(), bus.Heartbeat, "main"); !ok || err != nil {
+		if _, ok, err := schedule.New(b).Get(t.Context(), bus.Heartbeat, "main"); !ok || err != nil {
 			t.Errorf("%s: the schedule is gone, %v", name, err)
 		}
 	}

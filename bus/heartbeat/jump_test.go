@@ -15,6 +15,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/schedule"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -118,10 +119,10 @@ func TestJumpOverADailyJob(t *testing.T) {
 		slots := make(chan time.Time, 10)
 		b, down := up(t, dir, t.TempDir(), func(slot time.Time, _ bool) { slots <- slot })
 		defer down()
-		put := func(s bus.Schedule) {
+		put := func(s schedule.Schedule) {
 			t.Helper()
 			s.Kind = bus.Cron
-			if _, err := b.PutSchedule(t.Context(), s); err != nil {
+			if _, err := schedule.New(b).Put(t.Context(), s); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -137,28 +138,28 @@ func TestJumpOverADailyJob(t *testing.T) {
 			}
 		}
 		day := time.Now().UTC().Truncate(24 * time.Hour)
-		put(bus.Schedule{Name: "daily", Cron: "0 9 * * *"})
+		put(schedule.Schedule{Name: "daily", Cron: "0 9 * * *"})
 		time.Sleep(time.Hour)
 		jump(t, 9*time.Hour)
 		expect(prompt, day.Add(9*time.Hour))
 
 		// The job whose time passed is gone, and the server waits for it still.
-		if _, err := b.DeleteSchedule(t.Context(), bus.Cron, "daily"); err != nil {
+		if _, err := schedule.New(b).Delete(t.Context(), bus.Cron, "daily"); err != nil {
 			t.Fatal(err)
 		}
-		put(bus.Schedule{Name: "evening", Cron: "0 20 * * *"})
+		put(schedule.Schedule{Name: "evening", Cron: "0 20 * * *"})
 		time.Sleep(time.Minute)
-		if _, err := b.DeleteSchedule(t.Context(), bus.Cron, "evening"); err != nil {
+		if _, err := schedule.New(b).Delete(t.Context(), bus.Cron, "evening"); err != nil {
 			t.Fatal(err)
 		}
 		jump(t, 11*time.Hour)
 		time.Sleep(prompt)
 		at := time.Now().Add(5 * time.Minute).UTC().Truncate(time.Second)
-		put(bus.Schedule{Name: "once", At: at})
+		put(schedule.Schedule{Name: "once", At: at})
 		expect(5*time.Minute+prompt, at)
 
 		// A clock that was wrong by a month is set right.
-		put(bus.Schedule{Name: "hourly", Cron: "0 * * * *"})
+		put(schedule.Schedule{Name: "hourly", Cron: "0 * * * *"})
 		jump(t, 30*24*time.Hour)
 		expect(prompt, time.Now().UTC().Truncate(time.Hour))
 		time.Sleep(prompt) // a jump there and back at once is none

@@ -10,6 +10,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/bus/heartbeat"
+	"github.com/stevedore-bus/stevedore/bus/schedule"
 )
 
 // The server is restarted under three running heartbeats: none of them begins
@@ -56,7 +57,7 @@ func TestServerRestartsUnderHeartbeats(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		done <- b.Consume(ctx, b.TickConsumer(), bus.ConsumeConfig{Slots: 1}, func(_ context.Context, d *bus.Delivery) error {
-			slot, _ := d.Slot()
+			slot, _ := schedule.Slot(d)
 			slots <- slot
 			return nil
 		})
@@ -81,12 +82,12 @@ func TestServerRestartsUnderHeartbeats(t *testing.T) {
 		}
 	}
 	next()
-	before := await(t, b, "before", func(_ bus.Scheduled, ok bool) bool { return ok })
+	before := await(t, b, "before", func(_ schedule.Status, ok bool) bool { return ok })
 	s.Close()
 	s = serve()
 	next()
 	next()
-	if after := await(t, b, "after", func(_ bus.Scheduled, ok bool) bool { return ok }); after.Revision != before.Revision {
+	if after := await(t, b, "after", func(_ schedule.Status, ok bool) bool { return ok }); after.Revision != before.Revision {
 		t.Errorf("the schedule was put anew: revision %d became %d", before.Revision, after.Revision)
 	}
 }

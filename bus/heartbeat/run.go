@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/schedule"
 )
 
 // Run keeps the schedule and writes the log until ctx ends. A disabled
@@ -101,7 +102,7 @@ func (k *keeper) reconcile(ctx context.Context) error {
 		if instructions == "" || k.cfg.Tool == "" {
 			return nil
 		}
-		if _, ok, err := k.bus.GetSchedule(ctx, bus.Heartbeat, k.cfg.Name); ok || err != nil {
+		if _, ok, err := schedule.New(k.bus).Get(ctx, bus.Heartbeat, k.cfg.Name); ok || err != nil {
 			return err
 		}
 	}
@@ -121,11 +122,11 @@ func (k *keeper) put(ctx context.Context, instructions string) error {
 		k.cfg.Log.Warn().Str("file", File).Msg("heartbeat rests: its file asks for something, but no tool is set that would do it")
 		return k.remove(ctx)
 	}
-	schedule, err := k.cfg.schedule(instructions)
+	s, err := k.cfg.schedule(instructions)
 	if err != nil {
 		return fmt.Errorf("heartbeat: %w", err)
 	}
-	changed, err := k.bus.PutSchedule(ctx, schedule)
+	changed, err := schedule.New(k.bus).Put(ctx, s)
 	if err == nil {
 		k.cfg.Log.Info().Str("schedule", k.cfg.Name).Stringer("every", k.cfg.Every).Str("tool", k.cfg.Tool).Bool("changed", changed).Msg("heartbeat is scheduled")
 	}
@@ -133,7 +134,7 @@ func (k *keeper) put(ctx context.Context, instructions string) error {
 }
 
 func (k *keeper) remove(ctx context.Context) error {
-	existed, err := k.bus.DeleteSchedule(ctx, bus.Heartbeat, k.cfg.Name)
+	existed, err := schedule.New(k.bus).Delete(ctx, bus.Heartbeat, k.cfg.Name)
 	if existed {
 		k.cfg.Log.Info().Str("schedule", k.cfg.Name).Msg("heartbeat's schedule is removed")
 	}

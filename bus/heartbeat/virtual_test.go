@@ -12,6 +12,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/bus/heartbeat"
+	"github.com/stevedore-bus/stevedore/bus/schedule"
 )
 
 func TestMain(m *testing.M) {
@@ -56,10 +57,10 @@ func up(t *testing.T, dir, workspace string, tick func(slot time.Time, ok bool))
 			return heartbeat.Run(ctx, b, heartbeat.Config{Workspace: workspace, Tool: "x", Every: interval, Poll: 7 * time.Minute, Log: bustest.Log(t)})
 		})
 	}
-	run(func(b *bus.Bus) error { b.KeepTime(ctx); return nil })
+	run(func(b *bus.Bus) error { schedule.New(b).KeepTime(ctx, bustest.Log(t)); return nil })
 	run(func(b *bus.Bus) error {
 		return b.Consume(ctx, b.TickConsumer(), bus.ConsumeConfig{Slots: 1}, func(_ context.Context, d *bus.Delivery) error {
-			tick(d.Slot())
+			tick(schedule.Slot(d))
 			return nil
 		})
 	})
@@ -127,7 +128,7 @@ func TestOneCatchUpAfterAnOutage(t *testing.T) {
 		var at, slots []time.Time
 		tick := func(slot time.Time, _ bool) { at, slots = append(at, time.Now()), append(slots, slot) }
 		b, down := up(t, dir, workspace, tick)
-		if _, err := b.PutSchedule(t.Context(), bus.Schedule{Kind: bus.Cron, Name: "hourly", Cron: "5 * * * *"}); err != nil {
+		if _, err := schedule.New(b).Put(t.Context(), schedule.Schedule{Kind: bus.Cron, Name: "hourly", Cron: "5 * * * *"}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(interval + time.Minute)

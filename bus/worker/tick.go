@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/schedule"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -46,7 +47,7 @@ func (w *Worker) handleTick(ctx context.Context, d *bus.Delivery) error {
 	}
 	log := w.log.With().Str("kind", kind).Str("schedule", name).Logger()
 
-	slot, ok := d.Slot()
+	slot, ok := schedule.Slot(d)
 	if !ok { // a client published this tick, so it has a slot of its own
 		slot = d.Published.UTC()
 	}
@@ -69,7 +70,7 @@ func (w *Worker) handleTick(ctx context.Context, d *bus.Delivery) error {
 		return err
 	}
 	record := bus.Message{Subject: w.bus.RunOf(kind, name)}
-	if d.OnlyTick() { // no later run replaces its record
+	if schedule.IsOnlyTick(d) { // no later run replaces its record
 		record.Header = nats.Header{jetstream.MsgTTLHeader: {lastRunTTL.String()}}
 	}
 	run, started, err := w.beginRun(ctx, record, body, run{Call: call.ID, Session: call.Session, Slot: slot, Tick: d.Sequence})

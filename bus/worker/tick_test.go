@@ -9,6 +9,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/schedule"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -22,8 +23,8 @@ func TestTicksDoNotOverlap(t *testing.T) {
 	start(t, b, worker.Config{Ticks: true}, echo(t, "echo", tools.Idempotent, &runs, func() { entered <- struct{}{}; <-release }))
 	results := bustest.Subscribe(t, b, "stevedore.result.>")
 	seen := bustest.Subscribe(t, b, "stevedore.run.>")
-	tick := bus.Schedule{Kind: bus.Heartbeat, Name: "main", Every: time.Second, Body: []byte(`{"tool":"echo","args":{"text":"x"}}`)}
-	if _, err := b.PutSchedule(t.Context(), tick); err != nil {
+	tick := schedule.Schedule{Kind: bus.Heartbeat, Name: "main", Every: time.Second, Body: []byte(`{"tool":"echo","args":{"text":"x"}}`)}
+	if _, err := schedule.New(b).Put(t.Context(), tick); err != nil {
 		t.Fatal(err)
 	}
 	<-entered
@@ -47,7 +48,7 @@ func waitSlot(t *testing.T, b *bus.Bus, n int) {
 	t.Helper()
 	var from time.Time
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		s, ok, err := b.GetSchedule(t.Context(), bus.Heartbeat, "main")
+		s, ok, err := schedule.New(b).Get(t.Context(), bus.Heartbeat, "main")
 		if err != nil || !ok || time.Now().After(deadline) {
 			t.Fatalf("schedule: %v, %v", ok, err)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/schedule"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/state"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -174,7 +175,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	if w.cfg.Ticks {
 		consume(w.bus.TickConsumer(), ticks, w.handleTick)
-		run(&serve, func() error { w.bus.KeepTime(ctx); return nil })
+		run(&serve, func() error { schedule.New(w.bus).KeepTime(ctx, w.log); return nil })
 	}
 	w.log.Info().Str("worker", w.cfg.Name).Strs("queues", w.cfg.Queues).Msg("worker is consuming")
 	serve.Wait()

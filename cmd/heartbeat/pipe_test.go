@@ -14,6 +14,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
+	"github.com/stevedore-bus/stevedore/bus/schedule"
 )
 
 // Who reads the log and goes away does not end the process.
@@ -60,7 +61,7 @@ func awaitSchedules(t *testing.T, b *bus.Bus, want int) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		have := 0
-		for _, err := range b.Schedules(t.Context(), "") {
+		for _, err := range schedule.New(b).List(t.Context(), "") {
 			if err == nil {
 				have++
 			}

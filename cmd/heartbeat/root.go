@@ -11,6 +11,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/heartbeat"
+	"github.com/stevedore-bus/stevedore/bus/schedule"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 )
 
@@ -148,7 +149,7 @@ func newListCommand(o *options) *cobra.Command {
 func list(cmd *cobra.Command, b *bus.Bus, asJSON bool) error {
 	out := cmd.OutOrStdout()
 	count := 0
-	for s, err := range b.Schedules(cmd.Context(), "") {
+	for s, err := range schedule.New(b).List(cmd.Context(), "") {
 		if err != nil {
 			return err
 		}
@@ -170,7 +171,7 @@ func list(cmd *cobra.Command, b *bus.Bus, asJSON bool) error {
 	return nil
 }
 
-func due(s bus.Scheduled) string {
+func due(s schedule.Status) string {
 	const layout = "2006-01-02 15:04:05 MST"
 	parts := []string{"it is not due any more"}
 	if !s.Next.IsZero() {

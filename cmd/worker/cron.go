@@ -14,6 +14,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/cron"
+	"github.com/stevedore-bus/stevedore/bus/schedule"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -199,7 +200,7 @@ func (o *cronOptions) next() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "next [NAME]", Short: "Preview the next runs of a job, or of --cron or --every", Args: cli.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s := bus.Schedule{Cron: o.request.Cron, TimeZone: o.request.TimeZone}
+			s := schedule.Schedule{Cron: o.request.Cron, TimeZone: o.request.TimeZone}
 			given := o.request.Cron != "" || o.request.Every != ""
 			switch {
 			case given == (len(args) == 1):

@@ -1,4 +1,4 @@
-package bus_test
+package schedule_test
 
 import (
 	"strings"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/schedule"
 )
 
 // The expressions that parsers read differently are put in the one form that
@@ -26,15 +27,15 @@ func TestCronIsPutInCanonicalForm(t *testing.T) {
 		{"0 0 * * 5-7/9223372036854775807", "0 0 0 * * 5", "2026-11-27T00:00:00Z"},
 		{"@hourly", "0 0 * * * *", "2026-11-20T13:00:00Z"},
 	} {
-		s := bus.Schedule{Kind: bus.Cron, Name: "job", Cron: test.cron}
+		s := schedule.Schedule{Kind: bus.Cron, Name: "job", Cron: test.cron}
 		next := s.Upcoming(from, 1)
 		if len(next) != 1 || next[0].Format(time.RFC3339) != test.next {
 			t.Errorf("%q is due at %v, want %s", test.cron, next, test.next)
 		}
-		if _, err := b.PutSchedule(t.Context(), s); err != nil {
+		if _, err := schedule.New(b).Put(t.Context(), s); err != nil {
 			t.Error(err)
 		}
-		if got, _, err := b.GetSchedule(t.Context(), bus.Cron, "job"); err != nil || got.Cron != test.canonical {
+		if got, _, err := schedule.New(b).Get(t.Context(), bus.Cron, "job"); err != nil || got.Cron != test.canonical {
 			t.Errorf("%q stands as %q, %v, want %q", test.cron, got.Cron, err, test.canonical)
 		}
 	}
@@ -48,15 +49,15 @@ func FuzzCron(f *testing.F) {
 	}
 	from := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	f.Fuzz(func(t *testing.T, expression string) {
-		s := bus.Schedule{Cron: expression}
+		s := schedule.Schedule{Cron: expression}
 		if s.Validate() != nil {
 			return
 		}
-		canonical, err := bus.CanonicalCron(expression)
+		canonical, err := schedule.CanonicalCron(expression)
 		if err != nil || len(strings.Fields(canonical)) != 6 {
 			t.Fatalf("%q becomes %q, %v", expression, canonical, err)
 		}
-		if again, err := bus.CanonicalCron(canonical); err != nil || again != canonical {
+		if again, err := schedule.CanonicalCron(canonical); err != nil || again != canonical {
 			t.Errorf("%q becomes %q, and that %q, %v", expression, canonical, again, err)
 		}
 		if next := s.Upcoming(from, 2); len(next) > 0 && !next[0].After(from) || len(next) > 1 && !next[1].After(next[0]) {

@@ -1,71 +1,22 @@
-package bus
+package schedule
 
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/adhocore/gronx"
 )
 
-// Validate reports what is wrong with the times of s, or nil.
-func (s Schedule) Validate() error {
-	_, err := s.pattern()
-	return err
-}
-
-// Upcoming returns the next n times that s is due after a time; fewer if there
-// are no more. For an interval it counts from after.
-func (s Schedule) Upcoming(after time.Time, n int) []time.Time {
-	var times []time.Time
-	from := after
-	for len(times) < n {
-		next := s.next(from, after)
-		if next.IsZero() {
-			break
-		}
-		times = append(times, next)
-		after = next
-	}
-	return times
-}
-
-// When says in words when s is due.
-func (s Schedule) When() string {
-	switch {
-	case s.Every > 0:
-		return "every " + spell(s.Every)
-	case !s.At.IsZero():
-		return "at " + s.At.UTC().Format(time.RFC3339)
-	case s.TimeZone != "":
-		return fmt.Sprintf("cron %q in %s", s.Cron, s.TimeZone)
-	}
-	return fmt.Sprintf("cron %q in UTC", s.Cron)
-}
-
-// spell writes an interval as people do: 1h, not 1h0m0s.
-func spell(d time.Duration) string {
-	text := d.String()
-	if minutes, ok := strings.CutSuffix(text, "m0s"); ok {
-		text = minutes + "m"
-	}
-	if hours, ok := strings.CutSuffix(text, "h0m"); ok {
-		text = hours + "h"
-	}
-	return text
-}
-
 const (
 	year = 366 * 24 * time.Hour
-	// farthest bounds times and intervals: what is beyond the nanoseconds of 64
-	// bits, in the year 2262, the server takes for the past, and fires at once.
+	// farthest limits times and intervals. A time after the year 2262 overflows 64
+	// bits of nanoseconds; the server takes it for the past and fires at once.
 	farthest = 100 * year
 )
 
-// pattern is s in the server's language.
+// pattern returns s in the syntax of the server.
 func (s Schedule) pattern() (string, error) {
 	set := 0
 	for _, is := range []bool{s.Every != 0, s.Cron != "", !s.At.IsZero()} {
@@ -104,9 +55,9 @@ func (s Schedule) cronPattern() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// The seventh field is gronx's year: without it six fields are ambiguous.
+	// The seventh field is the year for gronx; without it, six fields are ambiguous.
 	if expr := fields + " *"; !gronx.IsValid(expr) {
-		return "", fmt.Errorf("cron expression %q: it is not understood", s.Cron)
+		return "", fmt.Errorf("cron expression %q: the syntax is not valid", s.Cron)
 	}
 	if s.next(time.Time{}, time.Now()).IsZero() {
 		return "", fmt.Errorf("cron expression %q: it is never due", s.Cron)
@@ -119,7 +70,7 @@ func (s Schedule) location() (*time.Location, error) {
 	case "":
 		return time.UTC, nil
 	case "Local":
-		return nil, errors.New(`time zone "Local": name it, such as "Europe/Berlin"; the server's may be another`)
+		return nil, errors.New(`time zone "Local": use a name such as "Europe/Berlin", because the server may be in another zone`)
 	}
 	loc, err := time.LoadLocation(s.TimeZone)
 	if err != nil {
@@ -128,7 +79,7 @@ func (s Schedule) location() (*time.Location, error) {
 	return loc, nil
 }
 
-// maxCron is more than all sixty minutes and seconds in a row.
+// maxCron is longer than a list of all sixty minutes and all sixty seconds.
 const maxCron = 1000
 
 // cronFields returns an expression in its canonical form, with six fields.
@@ -166,8 +117,8 @@ func cronFields(expr string) (string, error) {
 	return strings.Join(fields, " "), nil
 }
 
-// next returns when s is due first after a time, or zero. Intervals count from
-// the time that the schedule was put.
+// next returns the first time after a time at which s is due, or zero. Intervals
+// count from since, the time of Put.
 func (s Schedule) next(since, after time.Time) time.Time {
 	switch {
 	case s.Every > 0:
@@ -193,8 +144,8 @@ func (s Schedule) next(since, after time.Time) time.Time {
 	return time.Time{}
 }
 
-// parsePattern reads what pattern wrote. Of an expression that others wrote it
-// makes an empty schedule.
+// parsePattern decodes the result of pattern. It returns an empty schedule for an
+// interval or time that another client wrote in a different form.
 func parsePattern(pattern, zone string) Schedule {
 	if every, ok := strings.CutPrefix(pattern, "@every "); ok {
 		d, _ := time.ParseDuration(every)
@@ -206,5 +157,3 @@ func parsePattern(pattern, zone string) Schedule {
 	}
 	return Schedule{Cron: pattern, TimeZone: zone}
 }
-
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

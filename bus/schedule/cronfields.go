@@ -1,4 +1,4 @@
-package bus
+package schedule
 
 import (
 	"fmt"
@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// cronField is one field of an expression, as the server's parser (cron.go of
-// nats-server) takes it.
+// cronField is one field of an expression, as the parser of nats-server (cron.go)
+// defines it.
 type cronField struct {
 	name     string
 	min, max int
-	words    []string // for the numbers from min on
+	words    []string // for the numbers from min
 }
 
 // cronLayout is the order of an expression's six fields.
@@ -27,10 +27,10 @@ func cronLayout() [6]cronField {
 	}
 }
 
-// canonical returns the field so that the server and gronx, which previews its
-// times, mean the same: in numbers, with Sunday as 0, and with steps on ranges
-// only. Of "*/2" in a field of days the one says that the other field of days
-// must match as well, and the other that one of them is enough.
+// canonical returns the field in a form that the server and gronx, which computes
+// the next times, interpret in the same way: in numbers, with Sunday as 0, and with
+// steps on ranges only. For "*/2" in a field of days, one of them requires both
+// fields of days to match, the other only one.
 func (f cronField) canonical(text string) (string, error) {
 	var out []string
 	for part := range strings.SplitSeq(text, ",") {
@@ -41,7 +41,7 @@ func (f cronField) canonical(text string) (string, error) {
 		if every := part[0] == '*' || part[0] == '?'; every && step == 1 {
 			return "*", nil
 		}
-		if to == 7 && f.name == "weekday" { // another name of 0
+		if to == 7 && f.name == "weekday" { // also Sunday
 			for day := from; day <= to; day += step {
 				out = append(out, strconv.Itoa(day%7))
 			}
@@ -59,15 +59,15 @@ func (f cronField) canonical(text string) (string, error) {
 	return strings.Join(out, ","), nil
 }
 
-// parse reads a value, a range or a star, with or without a step.
+// parse decodes a value, a range or a star, with or without a step.
 func (f cronField) parse(part string) (from, to, step int, err error) {
 	span, every, stepped := strings.Cut(part, "/")
 	step = 1
 	if stepped {
 		if step, err = strconv.Atoi(every); err != nil || step < 1 {
-			return 0, 0, 0, fmt.Errorf("the step %q is not a number from 1 on", every)
+			return 0, 0, 0, fmt.Errorf("the step %q is not a number of at least 1", every)
 		}
-		step = min(step, f.max+1) // more leads out of the field all the same, but may overflow
+		step = min(step, f.max+1) // a larger step has the same effect but may overflow
 	}
 	if span == "*" || span == "?" {
 		return f.min, f.max, step, nil

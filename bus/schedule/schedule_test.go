@@ -1,4 +1,4 @@
-package bus_test
+package schedule_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/schedule"
 )
 
 // ticks consumes the ticks of b until the test ends.
@@ -21,7 +22,7 @@ func ticks(t *testing.T, b *bus.Bus) <-chan time.Time {
 	done := make(chan error, 1)
 	go func() {
 		done <- b.Consume(ctx, b.TickConsumer(), bus.ConsumeConfig{}, func(_ context.Context, d *bus.Delivery) error {
-			slot, ok := d.Slot()
+			slot, ok := schedule.Slot(d)
 			if !ok {
 				return bus.Reject("test", fmt.Errorf("no slot on %s", d.Subject))
 			}
@@ -52,7 +53,7 @@ func TestManyReconcilersOneSchedule(t *testing.T) {
 		other := bustest.Connect(t, s, bus.Config{})
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				changed, err := other.PutSchedule(ctx, bus.Schedule{Kind: bus.Heartbeat, Name: "main", Every: time.Second, Body: []byte("body")})
+				changed, err := schedule.New(other).Put(ctx, schedule.Schedule{Kind: bus.Heartbeat, Name: "main", Every: time.Second, Body: []byte("body")})
 				if err != nil && ctx.Err() == nil {
 					t.Error(err)
 					return
@@ -83,16 +84,16 @@ func TestManyReconcilersOneSchedule(t *testing.T) {
 func TestScheduleLifecycle(t *testing.T) {
 	b := bustest.New(t)
 	ctx := t.Context()
-	put := func(s bus.Schedule, want bool) {
+	put := func(s schedule.Schedule, want bool) {
 		t.Helper()
-		if changed, err := b.PutSchedule(ctx, s); err != nil || changed != want {
+		if changed, err := schedule.New(b).Put(ctx, s); err != nil || changed != want {
 			t.Errorf("put %+v: changed %v, %v", s, changed, err)
 		}
 	}
-	s := bus.Schedule{Kind: bus.Cron, Name: "daily", Cron: "30 9 * * 1-5", TimeZone: "Europe/Berlin", Body: []byte(`{"tool":"x"}`)}
+	s := schedule.Schedule{Kind: bus.Cron, Name: "daily", Cron: "30 9 * * 1-5", TimeZone: "Europe/Berlin", Body: []byte(`{"tool":"x"}`)}
 	put(s, true)
 	put(s, false)
-	first, ok, err := b.GetSchedule(ctx, bus.Cron, "daily")
+	first, ok, err := schedule.New(b).Get(ctx, bus.Cron, "daily")
 	if err != nil || !ok || first.Cron != "0 30 9 * * 1-5" || first.TimeZone != s.TimeZone || string(first.Body) != string(s.Body) {
 		t.Fatalf("get: %+v, %v, %v", first, ok, err)
 	}
@@ -105,11 +106,11 @@ func TestScheduleLifecycle(t *testing.T) {
 	}
 	s.Body = []byte(`{"tool":"y"}`)
 	put(s, true)
-	put(bus.Schedule{Kind: bus.Heartbeat, Name: "main", Every: time.Hour}, true)
-	put(bus.Schedule{Kind: bus.Cron, Name: "once", At: time.Now().Add(time.Hour)}, true)
+	put(schedule.Schedule{Kind: bus.Heartbeat, Name: "main", Every: time.Hour}, true)
+	put(schedule.Schedule{Kind: bus.Cron, Name: "once", At: time.Now().Add(time.Hour)}, true)
 
 	var names []string
-	for s, err := range b.Schedules(ctx, "") {
+	for s, err := range schedule.New(b).List(ctx, "") {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -122,11 +123,11 @@ func TestScheduleLifecycle(t *testing.T) {
 		t.Errorf("listed %q, want %q", got, want)
 	}
 	for _, want := range []bool{true, false} {
-		if existed, err := b.DeleteSchedule(ctx, bus.Cron, "daily"); err != nil || existed != want {
+		if existed, err := schedule.New(b).Delete(ctx, bus.Cron, "daily"); err != nil || existed != want {
 			t.Errorf("delete: %v, %v", existed, err)
 		}
 	}
-	if _, ok, err := b.GetSchedule(ctx, bus.Cron, "daily"); ok || err != nil {
+	if _, ok, err := schedule.New(b).Get(ctx, bus.Cron, "daily"); ok || err != nil {
 		t.Errorf("after delete: %v, %v", ok, err)
 	}
 }
@@ -137,23 +138,23 @@ func TestOneShot(t *testing.T) {
 	b := bustest.New(t)
 	slots := ticks(t, b)
 	at := time.Now().Add(1300 * time.Millisecond).UTC()
-	if _, err := b.PutSchedule(t.Context(), bus.Schedule{Kind: bus.Cron, Name: "once", At: at}); err != nil {
+	if _, err := schedule.New(b).Put(t.Context(), schedule.Schedule{Kind: bus.Cron, Name: "once", At: at}); err != nil {
 		t.Fatal(err)
 	}
 	if slot := next(t, slots); !slot.Equal(at) {
 		t.Errorf("slot %s, want %s", slot, at)
 	}
-	if _, ok, err := b.GetSchedule(t.Context(), bus.Cron, "once"); ok || err != nil {
+	if _, ok, err := schedule.New(b).Get(t.Context(), bus.Cron, "once"); ok || err != nil {
 		t.Errorf("the schedule is left: %v, %v", ok, err)
 	}
-	ended, ok, err := b.EndedSchedule(t.Context(), bus.Cron, "once")
+	ended, ok, err := schedule.New(b).GetEnded(t.Context(), bus.Cron, "once")
 	if err != nil || !ok || !ended.At.Equal(at) || ended.Revision != 0 {
 		t.Errorf("ended: %+v, %v, %v", ended, ok, err)
 	}
-	if err := b.RemoveSchedule(t.Context(), bus.Cron, "once", 0); err != nil {
+	if err := schedule.New(b).DeleteRevision(t.Context(), bus.Cron, "once", 0); err != nil {
 		t.Error(err)
 	}
-	if _, ok, err := b.EndedSchedule(t.Context(), bus.Cron, "once"); ok || err != nil {
+	if _, ok, err := schedule.New(b).GetEnded(t.Context(), bus.Cron, "once"); ok || err != nil {
 		t.Errorf("it is left after its removal: %v, %v", ok, err)
 	}
 }
@@ -162,14 +163,14 @@ func TestOneShot(t *testing.T) {
 func TestCronSlots(t *testing.T) {
 	b := bustest.New(t)
 	slots := ticks(t, b)
-	if _, err := b.PutSchedule(t.Context(), bus.Schedule{Kind: bus.Cron, Name: "often", Cron: "*/2 * * * * *", TimeZone: "Asia/Shanghai"}); err != nil {
+	if _, err := schedule.New(b).Put(t.Context(), schedule.Schedule{Kind: bus.Cron, Name: "often", Cron: "*/2 * * * * *", TimeZone: "Asia/Shanghai"}); err != nil {
 		t.Fatal(err)
 	}
 	first := next(t, slots)
 	if second := next(t, slots); second.Sub(first) != 2*time.Second || first.Second()%2 != 0 || first.Nanosecond() != 0 {
 		t.Errorf("slots %s, %s", first, second)
 	}
-	if s, _, err := b.GetSchedule(t.Context(), bus.Cron, "often"); err != nil || s.Last.Before(first) {
+	if s, _, err := schedule.New(b).Get(t.Context(), bus.Cron, "often"); err != nil || s.Last.Before(first) {
 		t.Errorf("last slot %s, %v", s.Last, err)
 	}
 }
@@ -177,12 +178,12 @@ func TestCronSlots(t *testing.T) {
 // Nobody took the ticks for a while: one is made up for.
 func TestOneCatchUpTick(t *testing.T) {
 	b := bustest.New(t)
-	if _, err := b.PutSchedule(t.Context(), bus.Schedule{Kind: bus.Heartbeat, Name: "main", Every: time.Second}); err != nil {
+	if _, err := schedule.New(b).Put(t.Context(), schedule.Schedule{Kind: bus.Heartbeat, Name: "main", Every: time.Second}); err != nil {
 		t.Fatal(err)
 	}
 	var last time.Time
 	for deadline := time.Now().Add(20 * time.Second); ; {
-		s, _, err := b.GetSchedule(t.Context(), bus.Heartbeat, "main")
+		s, _, err := schedule.New(b).Get(t.Context(), bus.Heartbeat, "main")
 		if err != nil || time.Now().After(deadline) {
 			t.Fatalf("waiting for ticks: %v", err)
 		}
@@ -207,10 +208,10 @@ func TestOneCatchUpTick(t *testing.T) {
 func TestDisabledSchedule(t *testing.T) {
 	b := bustest.New(t)
 	slots := ticks(t, b)
-	s := bus.Schedule{Kind: bus.Cron, Name: "job", Every: time.Second, TTL: time.Minute, Body: []byte("x")}
+	s := schedule.Schedule{Kind: bus.Cron, Name: "job", Every: time.Second, TTL: time.Minute, Body: []byte("x")}
 	put := func() {
 		t.Helper()
-		if changed, err := b.PutSchedule(t.Context(), s); !changed || err != nil {
+		if changed, err := schedule.New(b).Put(t.Context(), s); !changed || err != nil {
 			t.Fatal(changed, err)
 		}
 	}
@@ -218,7 +219,7 @@ func TestDisabledSchedule(t *testing.T) {
 	next(t, slots)
 	s.Disabled = true
 	put()
-	got, ok, err := b.GetSchedule(t.Context(), bus.Cron, "job")
+	got, ok, err := schedule.New(b).Get(t.Context(), bus.Cron, "job")
 	if !ok || err != nil || !got.Disabled || !got.Next.IsZero() || got.Every != s.Every || got.TTL != s.TTL || string(got.Body) != "x" {
 		t.Errorf("disabled: %+v, %v, %v", got, ok, err)
 	}
@@ -226,21 +227,21 @@ func TestDisabledSchedule(t *testing.T) {
 		<-slots
 	}
 	// Another one that ticks twice: in that time the disabled one would have.
-	if _, err := b.PutSchedule(t.Context(), bus.Schedule{Kind: bus.Cron, Name: "other", Cron: "* * * * * *"}); err != nil {
+	if _, err := schedule.New(b).Put(t.Context(), schedule.Schedule{Kind: bus.Cron, Name: "other", Cron: "* * * * * *"}); err != nil {
 		t.Fatal(err)
 	}
 	a, c := next(t, slots), next(t, slots)
 	if d := c.Sub(a); d != time.Second {
 		t.Errorf("ticks at %s and %s: the disabled schedule ticks", a, c)
 	}
-	if err := b.ReplaceSchedule(t.Context(), s, got.Revision+1); !errors.Is(err, bus.ErrConflict) {
+	if err := schedule.New(b).Update(t.Context(), s, got.Revision+1); !errors.Is(err, bus.ErrConflict) {
 		t.Errorf("replace another revision: %v", err)
 	}
 	s.Disabled = false
-	if err := b.ReplaceSchedule(t.Context(), s, got.Revision); err != nil {
+	if err := schedule.New(b).Update(t.Context(), s, got.Revision); err != nil {
 		t.Error(err)
 	}
-	if got, _, err := b.GetSchedule(t.Context(), bus.Cron, "job"); err != nil || got.Disabled || got.Next.IsZero() {
+	if got, _, err := schedule.New(b).Get(t.Context(), bus.Cron, "job"); err != nil || got.Disabled || got.Next.IsZero() {
 		t.Errorf("enabled: %+v, %v", got, err)
 	}
 }
@@ -248,39 +249,39 @@ func TestDisabledSchedule(t *testing.T) {
 func TestScheduleRefusals(t *testing.T) {
 	b := bustest.New(t)
 	for _, test := range []struct {
-		schedule bus.Schedule
+		schedule schedule.Schedule
 		want     string
 	}{
-		{bus.Schedule{}, "exactly one"},
-		{bus.Schedule{Every: time.Hour, Cron: "@daily"}, "exactly one"},
-		{bus.Schedule{Every: time.Millisecond}, "at least 1s"},
-		{bus.Schedule{Every: -time.Hour}, "at least 1s"},
-		{bus.Schedule{Every: 1500 * time.Millisecond}, "whole seconds"},
-		{bus.Schedule{Every: time.Hour, TimeZone: "UTC"}, "time zone"},
-		{bus.Schedule{Cron: "* * * *"}, "4 fields"},
-		{bus.Schedule{Cron: "61 * * * *"}, `minute "61"`},
-		{bus.Schedule{Cron: "60/5 * * * *"}, "want 0 to 59"},
-		{bus.Schedule{Cron: "*/0 * * * *"}, "the step"},
-		{bus.Schedule{Cron: "0 22-2 * * *"}, "ends before"},
-		{bus.Schedule{Cron: "0 0 L * *"}, "not L"},
-		{bus.Schedule{Cron: "0 0 * * 5#2"}, "not L"},
-		{bus.Schedule{Cron: "0 0 1,,2 * *"}, "day of the month"},
-		{bus.Schedule{Cron: "0 0 30 2 *"}, "never due"},
-		{bus.Schedule{Cron: strings.Repeat("1,", 1000) + " * * * *"}, "at most 1000"},
-		{bus.Schedule{Cron: "@daily", TimeZone: "Mars/Olympus"}, "not known"},
-		{bus.Schedule{Cron: "@daily", TimeZone: "Local"}, "name it"},
-		{bus.Schedule{Every: 2562047 * time.Hour}, "100 years at most"},
-		{bus.Schedule{At: time.Date(2300, 1, 1, 0, 0, 0, 0, time.UTC)}, "within 100 years"},
-		{bus.Schedule{At: time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)}, "within 100 years"},
-		{bus.Schedule{Every: time.Hour, Name: "*"}, "is not of the form"},
-		{bus.Schedule{Every: time.Hour, Name: "a.b"}, "is not of the form"},
+		{schedule.Schedule{}, "exactly one"},
+		{schedule.Schedule{Every: time.Hour, Cron: "@daily"}, "exactly one"},
+		{schedule.Schedule{Every: time.Millisecond}, "at least 1s"},
+		{schedule.Schedule{Every: -time.Hour}, "at least 1s"},
+		{schedule.Schedule{Every: 1500 * time.Millisecond}, "whole seconds"},
+		{schedule.Schedule{Every: time.Hour, TimeZone: "UTC"}, "time zone"},
+		{schedule.Schedule{Cron: "* * * *"}, "4 fields"},
+		{schedule.Schedule{Cron: "61 * * * *"}, `minute "61"`},
+		{schedule.Schedule{Cron: "60/5 * * * *"}, "want 0 to 59"},
+		{schedule.Schedule{Cron: "*/0 * * * *"}, "the step"},
+		{schedule.Schedule{Cron: "0 22-2 * * *"}, "ends before"},
+		{schedule.Schedule{Cron: "0 0 L * *"}, "not L"},
+		{schedule.Schedule{Cron: "0 0 * * 5#2"}, "not L"},
+		{schedule.Schedule{Cron: "0 0 1,,2 * *"}, "day of the month"},
+		{schedule.Schedule{Cron: "0 0 30 2 *"}, "never due"},
+		{schedule.Schedule{Cron: strings.Repeat("1,", 1000) + " * * * *"}, "at most 1000"},
+		{schedule.Schedule{Cron: "@daily", TimeZone: "Mars/Olympus"}, "not known"},
+		{schedule.Schedule{Cron: "@daily", TimeZone: "Local"}, "use a name"},
+		{schedule.Schedule{Every: 2562047 * time.Hour}, "100 years at most"},
+		{schedule.Schedule{At: time.Date(2300, 1, 1, 0, 0, 0, 0, time.UTC)}, "within 100 years"},
+		{schedule.Schedule{At: time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)}, "within 100 years"},
+		{schedule.Schedule{Every: time.Hour, Name: "*"}, "is not of the form"},
+		{schedule.Schedule{Every: time.Hour, Name: "a.b"}, "is not of the form"},
 	} {
 		s := test.schedule
 		s.Kind = bus.Cron
 		if s.Name == "" {
 			s.Name = "job"
 		}
-		if _, err := b.PutSchedule(t.Context(), s); err == nil || !strings.Contains(err.Error(), test.want) {
+		if _, err := schedule.New(b).Put(t.Context(), s); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("put %+v: %v, want %q", s, err, test.want)
 		}
 	}
@@ -309,13 +310,13 @@ func next(t *testing.T, slots <-chan time.Time) time.Time {
 // replaced does not remove it.
 func TestRemoveScheduleByRevision(t *testing.T) {
 	b := bustest.New(t)
-	s := bus.Schedule{Kind: bus.Cron, Name: "job", Every: time.Second}
+	s := schedule.Schedule{Kind: bus.Cron, Name: "job", Every: time.Second}
 	revision := func() uint64 {
 		t.Helper()
-		if _, err := b.PutSchedule(t.Context(), s); err != nil {
+		if _, err := schedule.New(b).Put(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
-		got, ok, err := b.GetSchedule(t.Context(), bus.Cron, "job")
+		got, ok, err := schedule.New(b).Get(t.Context(), bus.Cron, "job")
 		if err != nil || !ok {
 			t.Fatal(ok, err)
 		}
@@ -325,14 +326,14 @@ func TestRemoveScheduleByRevision(t *testing.T) {
 	s.Body = []byte("other")
 	second := revision()
 	for _, old := range []uint64{0, first} {
-		if err := b.RemoveSchedule(t.Context(), bus.Cron, "job", old); !errors.Is(err, bus.ErrConflict) {
+		if err := schedule.New(b).DeleteRevision(t.Context(), bus.Cron, "job", old); !errors.Is(err, bus.ErrConflict) {
 			t.Errorf("remove revision %d: %v", old, err)
 		}
 	}
-	if err := b.RemoveSchedule(t.Context(), bus.Cron, "job", second); err != nil {
+	if err := schedule.New(b).DeleteRevision(t.Context(), bus.Cron, "job", second); err != nil {
 		t.Error(err)
 	}
-	if _, ok, err := b.GetSchedule(t.Context(), bus.Cron, "job"); ok || err != nil {
+	if _, ok, err := schedule.New(b).Get(t.Context(), bus.Cron, "job"); ok || err != nil {
 		t.Errorf("it is left: %v, %v", ok, err)
 	}
 }

@@ -1,4 +1,4 @@
-package bus
+package schedule
 
 // CanonicalCron is what an expression becomes.
 func CanonicalCron(expression string) (string, error) { return cronFields(expression) }

@@ -1,0 +1,57 @@
+package schedule
+
+import (
+	"time"
+
+	"github.com/adhocore/gronx"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/bus"
+)
+
+// Slot returns the due time of a tick. Every copy of the tick has the same slot, and
+// every other tick of the schedule has another one. ok is false if the tick is not
+// from the server.
+func Slot(d *bus.Delivery) (slot time.Time, ok bool) {
+	slot, _ = tickTimes(d.Header)
+	return slot, !slot.IsZero()
+}
+
+// IsOnlyTick reports whether d is the only tick of a schedule with At.
+func IsOnlyTick(d *bus.Delivery) bool {
+	slot, next := tickTimes(d.Header)
+	return !slot.IsZero() && next.IsZero()
+}
+
+// tickTimes returns the slot of a tick and the time of the next tick. Only the server
+// can set the header with the time of the next tick; the slot follows from that time
+// and from the pattern of the schedule.
+func tickTimes(header func(name string) string) (slot, next time.Time) {
+	s := parsePattern(header(patternHeader), header(zoneHeader))
+	if header(jetstream.SchedulerHeader) == "" {
+		return time.Time{}, time.Time{}
+	}
+	next, err := time.Parse(time.RFC3339Nano, header(jetstream.ScheduleNextHeader))
+	switch {
+	case err != nil: // the only tick of its schedule
+		return s.At.UTC(), time.Time{}
+	case s.Every > 0:
+		return next.Add(-s.Every).UTC(), next
+	}
+	return s.previous(next).UTC(), next
+}
+
+// previous returns the time before next at which a cron expression was due. It
+// returns next, which is also unique, if next does not follow from that time.
+func (s Schedule) previous(next time.Time) time.Time {
+	fields, err := cronFields(s.Cron)
+	loc, zoneErr := s.location()
+	if err != nil || zoneErr != nil {
+		return next
+	}
+	prev, err := gronx.PrevTickBefore(fields+" *", next.In(loc), false)
+	if err != nil || !s.next(time.Time{}, prev).Equal(next) {
+		return next
+	}
+	return prev
+}

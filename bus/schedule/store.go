@@ -1,0 +1,238 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/bus"
+)
+
+// Store reads and changes the schedules in the server. It is safe for concurrent
+// use.
+type Store struct{ bus *bus.Bus }
+
+// New returns the schedules of a bus.
+func New(b *bus.Bus) *Store { return &Store{bus: b} }
+
+// Put stores s and reports whether that changed anything. It does not write an
+// unchanged schedule, because a write restarts the interval. So any number of
+// processes may put the same schedule repeatedly.
+func (st *Store) Put(ctx context.Context, s Schedule) (changed bool, err error) {
+	want, err := st.message(s)
+	if err != nil {
+		return false, err
+	}
+	for range 10 { // other processes may put a different schedule at the same time
+		have, err := st.last(ctx, want.Subject)
+		if err != nil {
+			return false, fmt.Errorf("put schedule %q: %w", s.Name, err)
+		}
+		var revision uint64
+		if have != nil {
+			if sameSchedule(have, want) {
+				return false, nil
+			}
+			revision = have.Sequence
+		}
+		err = st.publishAt(ctx, want, revision)
+		if err == nil {
+			return true, nil
+		}
+		if !errors.Is(err, bus.ErrConflict) { // also after a lost acknowledgement
+			return false, fmt.Errorf("put schedule %q: %w", s.Name, err)
+		}
+	}
+	return false, fmt.Errorf("put schedule %q: %w, 10 times in a row; do several processes put different schedules?", s.Name, bus.ErrConflict)
+}
+
+// Update stores s if its revision is the given one (0: s does not exist). Otherwise
+// it fails with ErrConflict.
+func (st *Store) Update(ctx context.Context, s Schedule, revision uint64) error {
+	want, err := st.message(s)
+	if err != nil {
+		return err
+	}
+	err = st.publishAt(ctx, want, revision)
+	if errors.Is(err, bus.ErrConflict) { // perhaps this write, whose acknowledgement was lost
+		have, readErr := st.last(ctx, want.Subject)
+		if readErr == nil && have != nil && have.Sequence > revision && sameSchedule(have, want) {
+			return nil
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("put schedule %q: %w", s.Name, err)
+	}
+	return nil
+}
+
+func (st *Store) publishAt(ctx context.Context, m bus.Message, revision uint64) error {
+	m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(revision, 10))
+	_, err := st.bus.Publish(ctx, m)
+	return err
+}
+
+// Get returns a schedule, or ok false if it does not exist.
+func (st *Store) Get(ctx context.Context, kind, name string) (s Status, ok bool, err error) {
+	if err := checkName(kind, name); err != nil {
+		return Status{}, false, fmt.Errorf("get schedule: %w", err)
+	}
+	msg, err := st.last(ctx, st.bus.Schedule(kind, name))
+	if err != nil || msg == nil {
+		return Status{}, false, err
+	}
+	s = decode(kind, name, msg)
+	tick, err := st.last(ctx, st.bus.Tick(kind, name))
+	if err != nil {
+		return Status{}, false, err
+	}
+	if !s.Disabled {
+		s.Next = s.Schedule.next(s.Since, time.Now())
+	}
+	if tick != nil {
+		var due time.Time
+		s.Last, due = tickTimes(tick.Header.Get)
+		if due.After(time.Now()) && tick.Sequence > s.Revision && !s.Disabled {
+			s.Next = due
+		}
+	}
+	return s, true, nil
+}
+
+// List lists the schedules of a kind, or all if kind is empty.
+func (st *Store) List(ctx context.Context, kind string) iter.Seq2[Status, error] {
+	return func(yield func(Status, error) bool) {
+		filter := kind
+		if kind == "" {
+			filter = "*"
+		}
+		stream, err := st.bus.Stream(ctx, bus.Ticks)
+		if err != nil {
+			yield(Status{}, fmt.Errorf("list schedules: %w", err))
+			return
+		}
+		info, err := stream.Info(ctx, jetstream.WithSubjectFilter(st.bus.Schedule(filter, "*")))
+		if err != nil {
+			yield(Status{}, fmt.Errorf("list schedules: %w", err))
+			return
+		}
+		for _, subject := range slices.Sorted(maps.Keys(info.State.Subjects)) {
+			tokens := st.bus.Split(subject)
+			if len(tokens) != 3 || bus.CheckSubject(subject) != nil {
+				continue // not written by this package
+			}
+			s, ok, err := st.Get(ctx, tokens[1], tokens[2])
+			if !ok && err == nil {
+				continue // deleted in the meantime
+			}
+			if !yield(s, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Delete deletes a schedule and its waiting tick, and reports whether the schedule
+// existed.
+func (st *Store) Delete(ctx context.Context, kind, name string) (existed bool, err error) {
+	if err := checkName(kind, name); err != nil {
+		return false, fmt.Errorf("delete schedule: %w", err)
+	}
+	stream, err := st.bus.Stream(ctx, bus.Ticks)
+	if err != nil {
+		return false, fmt.Errorf("delete schedule %q: %w", name, err)
+	}
+	msg, err := st.last(ctx, st.bus.Schedule(kind, name))
+	if err != nil {
+		return false, fmt.Errorf("delete schedule %q: %w", name, err)
+	}
+	for _, subject := range []string{st.bus.Schedule(kind, name), st.bus.Tick(kind, name), st.bus.RunOf(kind, name)} {
+		if err := stream.Purge(ctx, jetstream.WithPurgeSubject(subject)); err != nil {
+			return false, fmt.Errorf("delete schedule %q: %w", name, err)
+		}
+	}
+	return msg != nil, nil
+}
+
+// DeleteRevision deletes a schedule and its waiting tick if its revision is the
+// given one. Otherwise it fails with ErrConflict. Revision 0 deletes the tick of an
+// ended schedule.
+func (st *Store) DeleteRevision(ctx context.Context, kind, name string, revision uint64) error {
+	if err := checkName(kind, name); err != nil {
+		return fmt.Errorf("delete schedule: %w", err)
+	}
+	stream, err := st.bus.Stream(ctx, bus.Ticks)
+	if err != nil {
+		return fmt.Errorf("delete schedule %q: %w", name, err)
+	}
+	subject := st.bus.Schedule(kind, name)
+	if revision > 0 { // keep what was put later
+		if err := stream.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeSequence(revision+1)); err != nil {
+			return fmt.Errorf("delete schedule %q: %w", name, err)
+		}
+	}
+	switch have, err := st.last(ctx, subject); {
+	case err != nil:
+		return fmt.Errorf("delete schedule %q: %w", name, err)
+	case have != nil:
+		return fmt.Errorf("delete schedule %q: %w", name, bus.ErrConflict)
+	}
+	for _, subject := range []string{st.bus.Tick(kind, name), st.bus.RunOf(kind, name)} {
+		if err := stream.Purge(ctx, jetstream.WithPurgeSubject(subject)); err != nil {
+			return fmt.Errorf("delete schedule %q: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// GetEnded returns a schedule whose only tick the server has published, as long as
+// the stream keeps that tick. Last is set, Revision is 0.
+func (st *Store) GetEnded(ctx context.Context, kind, name string) (s Status, ok bool, err error) {
+	if err := checkName(kind, name); err != nil {
+		return Status{}, false, fmt.Errorf("get ended schedule: %w", err)
+	}
+	tick, err := st.last(ctx, st.bus.Tick(kind, name))
+	if err != nil || tick == nil {
+		return Status{}, false, err
+	}
+	slot, next := tickTimes(tick.Header.Get)
+	if slot.IsZero() || !next.IsZero() {
+		return Status{}, false, nil
+	}
+	s = Status{Schedule: Schedule{Kind: kind, Name: name, At: slot, Body: tick.Data}, Since: tick.Time, Last: slot}
+	return s, true, nil
+}
+
+// checkName rejects a name that is not one token of a subject.
+func checkName(kind, name string) error {
+	for _, token := range []string{kind, name} {
+		if err := bus.CheckSubject(token); err != nil || strings.Contains(token, ".") || len(token) > 64 {
+			return fmt.Errorf("the name %.80q is not of the form [A-Za-z0-9_-]{1,64}", token)
+		}
+	}
+	return nil
+}
+
+// last returns the newest message on a subject of the stream of ticks, or nil.
+func (st *Store) last(ctx context.Context, subject string) (*jetstream.RawStreamMsg, error) {
+	stream, err := st.bus.Stream(ctx, bus.Ticks)
+	if err != nil {
+		return nil, err
+	}
+	msg, err := stream.GetLastMsgForSubject(ctx, subject)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %q: %w", subject, err)
+	}
+	return msg, nil
+}
