@@ -38,7 +38,7 @@ kill:
 	STEVEDORE_KILLS=1000 go test -run Kill -count=1 -timeout 30m ./bus/worker/
 	STEVEDORE_KILLS=1000 go test -run KillAsync -count=1 -timeout 30m ./integration/
 	STEVEDORE_KILLS=20 go test -run 'KillOne|KillUp' -count=1 -timeout 30m ./integration/
-	STEVEDORE_AGENT_RUNS=200 go test -run AgentsSurvive -count=1 -timeout 30m ./cmd/worker/
+	STEVEDORE_AGENT_RUNS=200 go test -run AgentsSurvive -count=1 -timeout 30m ./cmd/internal/process/
 
 # A week of heartbeats in virtual time while the clock jumps. It builds the
 # standard library anew, with a clock that can be moved.

@@ -21,6 +21,8 @@ var allowedImports = map[string][]string{
 	"cmd/heartbeat":        {"bus", "bus/heartbeat", "bus/schedule", "cmd/internal/cli", "state", "state/kv"},
 	"cmd/internal/cli":     {"bus", "bus/embedded", "bus/heartbeat", "state", "state/kv", "state/durable"},
 	"cmd/internal/process": {"*"},
+	"cmd/internal/client":  {"bus", "bus/rpc", "bus/session", "cmd/internal/cli", "offload", "tools", "tools/agent"},
+	"cmd/internal/demo":    {"*"},
 
 	// bus/worker combines calls, tools, offloading and state.
 	"bus/worker":    {"bus", "bus/schedule", "bus/task", "tools", "offload", "state"},

@@ -14,6 +14,8 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/cmd/internal/client"
+	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 	"github.com/stevedore-bus/stevedore/tools/agent/provider"
@@ -110,29 +112,29 @@ func (o promptOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	if err := o.prepare(ctx, b, stderr); err != nil {
 		return err
 	}
-	there, leave := b.WhileThere(ctx)
-	defer leave()
-	wait, cancel := context.WithTimeout(there, o.wait)
+	connected, disconnect := b.WhileThere(ctx)
+	defer disconnect()
+	wait, cancel := context.WithTimeout(connected, o.wait)
 	defer cancel()
 	nobody := false
-	stop := watchQueue(wait, b, agentQueue, func() {
+	stop := client.WarnIfNoWorker(wait, b, process.AgentQueue, func(ctx context.Context) {
 		if !o.patient {
-			if nobody = queued(wait, b, o.call); nobody {
+			if nobody = client.IsQueued(ctx, b, o.call); nobody {
 				cancel()
 			}
 			return
 		}
 		fmt.Fprintf(stderr, "worker: no worker with a model is up; the prompt waits until one is: start it with \"worker serve --model SPEC\"\n")
 	})
-	event, err := busCaller{bus: b}.Call(wait, o.call)
+	event, err := rpc.Submit(wait, b, process.AgentQueue, o.call)
 	stop()
 	switch {
 	case errors.Is(err, rpc.ErrPending) && ctx.Err() != nil:
 		return cli.Exit(cli.ExitPending, "interrupted; the run goes on: wait for its answer with --resume --session %s", cli.ShellWord(o.call.Session))
 	case nobody && errors.Is(err, context.Canceled) && ctx.Err() == nil:
 		return cli.Exit(cli.ExitPending, "no worker with a model is up; the prompt waits on the bus until one is: start it with \"worker serve --model SPEC\", and say the same again with --session %s --id %s to get the answer", cli.ShellWord(o.call.Session), cli.ShellWord(o.call.ID))
-	case err != nil && ctx.Err() == nil && gone(there, b) != nil:
-		return fmt.Errorf("%w; the run may have begun, and goes on then: when the bus is back, say the same again with --session %s --id %s to wait for it", gone(there, b), cli.ShellWord(o.call.Session), cli.ShellWord(o.call.ID))
+	case err != nil && ctx.Err() == nil && client.Outage(connected, b) != nil:
+		return fmt.Errorf("%w; the run may have begun, and goes on then: when the bus is back, say the same again with --session %s --id %s to wait for it", client.Outage(connected, b), cli.ShellWord(o.call.Session), cli.ShellWord(o.call.ID))
 	case errors.Is(err, rpc.ErrPending) && ctx.Err() == nil:
 		return cli.Exit(cli.ExitPending, "no answer after %s; is a worker with a model up? The run goes on: wait for it with --resume --session %s", o.wait, cli.ShellWord(o.call.Session))
 	case tools.CodeOf(err) == tools.CodeMismatch, tools.CodeOf(err) == tools.CodeInvalidCall:
@@ -158,25 +160,10 @@ func (o promptOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	return nil
 }
 
-// queued waits until a call is on the bus, and reports whether it waits there.
-func queued(ctx context.Context, b *bus.Bus, call tools.Call) bool {
-	for {
-		task, err := rpc.GetTask(ctx, b, call.SessionToken(), call.IDToken())
-		if err == nil {
-			return task.State == rpc.Queued
-		}
-		select {
-		case <-ctx.Done():
-			return false
-		case <-time.After(nobodyAfter):
-		}
-	}
-}
-
 // prepare makes the call, or finds the one that is to be resumed.
 func (o *promptOptions) prepare(ctx context.Context, b *bus.Bus, stderr io.Writer) (err error) {
 	if o.resume {
-		entries, err := readSession(ctx, b, o.call.Session)
+		entries, err := client.ReadConversation(ctx, b, o.call.Session)
 		if err != nil {
 			return err
 		}

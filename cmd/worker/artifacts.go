@@ -2,15 +2,21 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/cmd/internal/client"
+	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 )
 
 const artifactsHelp = `List, read and search what workers offloaded. All of it, but sweep, is asked of a
@@ -28,14 +34,15 @@ artifacts only.
 ` + cli.ExitCodesHelp
 
 func newArtifactsCommand() *cobra.Command {
-	o := new(asking)
+	o := new(client.Options)
 	cmd := &cobra.Command{
 		Use:     "artifacts",
 		Aliases: []string{"artifact"},
 		Short:   "List, read and search offloaded results",
 		Long:    artifactsHelp,
 	}
-	o.addFlags(cmd, "artifacts")
+	o.AddFlags(cmd)
+	o.AddSessionFlag(cmd, "artifacts")
 	cmd.AddCommand(
 		newArtifactsLs(o), newArtifactsGet(o), newArtifactsLines(o), newArtifactsGrep(o),
 		reading(o, "info ID", "Show the record of an artifact", 1, "record", func(args []string) (any, error) {
@@ -50,11 +57,11 @@ func newArtifactsCommand() *cobra.Command {
 	return cmd
 }
 
-func reading(o *asking, use, short string, args int, function string, request func(args []string) (any, error)) *cobra.Command {
-	return o.command(use, short, args, "artifact", function, request)
+func reading(o *client.Options, use, short string, args int, function string, request func(args []string) (any, error)) *cobra.Command {
+	return o.Command(use, short, args, "artifact", function, request)
 }
 
-func newArtifactsLs(o *asking) *cobra.Command {
+func newArtifactsLs(o *client.Options) *cobra.Command {
 	var filter []string
 	cmd := reading(o, "ls", "List the artifacts of the session", 0, "query", func([]string) (any, error) {
 		in := rpc.ReadRequest{Filter: map[string]string{}}
@@ -71,19 +78,19 @@ func newArtifactsLs(o *asking) *cobra.Command {
 	return cmd
 }
 
-func newArtifactsRm(o *asking) *cobra.Command {
+func newArtifactsRm(o *client.Options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "rm ID",
 		Short: "Remove an artifact",
 		Args:  cli.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.with(cmd, func(ctx context.Context, b *bus.Bus) error {
-				body, err := o.ask(ctx, b, "artifact", "rm", rpc.ReadRequest{ArtifactID: args[0]})
+			return o.With(cmd, func(ctx context.Context, b *bus.Bus) error {
+				body, err := o.Ask(ctx, b, "artifact", "rm", rpc.ReadRequest{ArtifactID: args[0]})
 				if err != nil {
 					return err
 				}
-				if o.json {
-					return o.print(cmd.OutOrStdout(), body)
+				if o.JSON {
+					return o.Print(cmd.OutOrStdout(), body)
 				}
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "removed %s\n", cli.OneLine(args[0]))
 				return err
@@ -92,7 +99,7 @@ func newArtifactsRm(o *asking) *cobra.Command {
 	}
 }
 
-func newArtifactsLines(o *asking) *cobra.Command {
+func newArtifactsLines(o *client.Options) *cobra.Command {
 	return reading(o, "lines ID START END", "Print lines, from 1, inclusive", 3, "lines", func(args []string) (any, error) {
 		start, err := strconv.ParseInt(args[1], 10, 64)
 		if err != nil {
@@ -106,7 +113,7 @@ func newArtifactsLines(o *asking) *cobra.Command {
 	})
 }
 
-func newArtifactsGrep(o *asking) *cobra.Command {
+func newArtifactsGrep(o *client.Options) *cobra.Command {
 	var in rpc.ReadRequest
 	var around int
 	cmd := reading(o, "grep ID PATTERN", "Print the lines that match a regular expression (RE2)", 2, "grep", func(args []string) (any, error) {
@@ -122,7 +129,7 @@ func newArtifactsGrep(o *asking) *cobra.Command {
 	return cmd
 }
 
-func newArtifactsGet(o *asking) *cobra.Command {
+func newArtifactsGet(o *client.Options) *cobra.Command {
 	var in rpc.ReadRequest
 	var all bool
 	cmd := &cobra.Command{
@@ -131,15 +138,15 @@ func newArtifactsGet(o *asking) *cobra.Command {
 		Args:  cli.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in.ArtifactID = args[0]
-			return o.with(cmd, func(ctx context.Context, b *bus.Bus) error {
+			return o.With(cmd, func(ctx context.Context, b *bus.Bus) error {
 				if all {
-					return copyAll(ctx, &pageReader{o, b, in.ArtifactID}, in.Offset, cmd.OutOrStdout())
+					return o.Download(ctx, b, in.ArtifactID, in.Offset, cmd.OutOrStdout())
 				}
-				body, err := o.ask(ctx, b, "artifact", "get", in)
+				body, err := o.Ask(ctx, b, "artifact", "get", in)
 				if err != nil {
 					return err
 				}
-				return o.print(cmd.OutOrStdout(), body)
+				return o.Print(cmd.OutOrStdout(), body)
 			})
 		},
 	}
@@ -148,4 +155,63 @@ func newArtifactsGet(o *asking) *cobra.Command {
 	cmd.Flags().BoolVar(&all, "all", false, "print everything from the offset on, byte by byte as it was stored")
 	cmd.MarkFlagsMutuallyExclusive("all", "limit")
 	return cmd
+}
+
+// newArtifactsSweep returns `worker artifacts sweep`. Other than its siblings it
+// opens the store itself: it is for operators, and works while no worker does.
+func newArtifactsSweep(o *client.Options) *cobra.Command {
+	var store process.StoreOptions
+	var grace time.Duration
+	cmd := &cobra.Command{
+		Use:   "sweep",
+		Short: "Remove what expired, and what interrupted writes left",
+		Long: `Remove expired artifacts, contents that no artifact names, and what interrupted
+writes left; of all sessions. Workers do the same every 15 to 30 minutes, so this is
+for impatience, for stores that no worker serves, and before a disk store is copied
+by what leaves extended attributes behind.
+
+The store is opened directly: --store and --artifact-ttl must be those of the
+workers. What is younger than --grace is left alone, because it may be under way:
+--grace must be longer than any upload takes.`,
+		Example: `  worker artifacts sweep
+  worker artifacts sweep --store disk:/var/lib/stevedore/artifacts --grace 10m`,
+		Args: cli.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if grace < 0 {
+				return cli.Exit(cli.ExitUsage, "--grace is %s; it can not be negative", grace)
+			}
+			dir, onDisk := store.Dir(&o.Connection)
+			if !onDisk {
+				return o.With(cmd, func(_ context.Context, b *bus.Bus) error {
+					return sweepOnce(cmd, o, &store, b, grace)
+				})
+			}
+			if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) { // Open would create a mistyped directory
+				return cli.Exit(cli.ExitNotFound, "--store %s: there is no directory %q; it must be that of the workers", store.Spec, dir)
+			}
+			return sweepOnce(cmd, o, &store, nil, grace)
+		},
+	}
+	store.AddFlags(cmd.Flags())
+	cmd.Flags().DurationVar(&grace, "grace", process.SweepGrace, "`TIME` since its last change for which nothing is touched")
+	return cmd
+}
+
+// sweepOnce sweeps the store. b may be nil for a store on disk.
+func sweepOnce(cmd *cobra.Command, o *client.Options, options *process.StoreOptions, b *bus.Bus, grace time.Duration) (err error) {
+	store, closeStore, err := options.Open(cmd.Context(), &o.Connection, b)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeStore()) }()
+	r, err := store.Sweep(cmd.Context(), grace)
+	if err != nil {
+		return err
+	}
+	if o.JSON {
+		return cli.JSON(cmd.OutOrStdout(), r)
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "Removed %d expired record(s), %d content(s) and %d leftover(s) of interrupted writes, %d bytes in all\n",
+		r.Records, r.Blobs, r.Orphans, r.Bytes)
+	return err
 }

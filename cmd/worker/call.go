@@ -15,6 +15,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/cmd/internal/client"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -144,15 +145,14 @@ func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error 
 	if o.call.ID == "" {
 		o.call.ID = nuid.Next() // named when the wait is over
 	}
-	there, leave := b.WhileThere(ctx)
-	defer leave()
-	wait, cancel := context.WithTimeout(there, o.wait)
+	connected, disconnect := b.WhileThere(ctx)
+	defer disconnect()
+	wait, cancel := context.WithTimeout(connected, o.wait)
 	defer cancel()
-	stop := watchQueue(wait, b, o.queue, func() {
-		if !queued(wait, b, o.call) {
-			return
+	stop := client.WarnIfNoWorker(wait, b, o.queue, func(ctx context.Context) {
+		if client.IsQueued(ctx, b, o.call) {
+			fmt.Fprintf(stderr, "worker: no worker is consuming queue %q; the call stays queued until you start one: %s\n", o.queue, client.StartCommand(o.queue))
 		}
-		fmt.Fprintf(stderr, "worker: no worker serves the queue %q; the call waits there until one does: start it with %s\n", o.queue, whoServes(o.queue))
 	})
 	event, err := rpc.Submit(wait, b, o.queue, o.call)
 	stop()
@@ -162,16 +162,16 @@ func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error 
 	switch {
 	case ctx.Err() != nil && errors.Is(err, rpc.ErrPending):
 		return cli.Exit(cli.ExitPending, "interrupted; the call goes on: submit it again with --id %s to wait for it", cli.ShellWord(o.call.ID))
-	case err != nil && gone(there, b) != nil:
+	case err != nil && client.Outage(connected, b) != nil:
 		accepted := "may have been accepted"
 		if errors.Is(err, rpc.ErrPending) {
 			accepted = "was accepted"
 		}
-		return fmt.Errorf("%w; the call %s: when the bus is back, submit it again with --id %s to wait for it, or see worker tasks", gone(there, b), accepted, cli.ShellWord(o.call.ID))
+		return fmt.Errorf("%w; the call %s: when the bus is back, submit it again with --id %s to wait for it, or see worker tasks", client.Outage(connected, b), accepted, cli.ShellWord(o.call.ID))
 	case errors.Is(err, bus.ErrUnreachable):
 		return fmt.Errorf("%w; when the bus is back, submit it again with --id %s", err, cli.ShellWord(o.call.ID))
 	case errors.Is(err, rpc.ErrPending):
-		return cli.Exit(cli.ExitPending, "no answer after %s; %s The call goes on: submit it again with --id %s to wait for it, or see worker tasks", o.wait, whereItStands(ctx, b, o), cli.ShellWord(o.call.ID))
+		return cli.Exit(cli.ExitPending, "no result after %s; %s; the call stays submitted: submit it again with --id %s to wait for it, or see worker tasks", o.wait, callState(ctx, b, o), cli.ShellWord(o.call.ID))
 	case tools.CodeOf(err) == tools.CodeMismatch, tools.CodeOf(err) == tools.CodeInvalidCall:
 		return cli.Exit(cli.ExitUsage, "%w", err)
 	case errors.Is(err, context.DeadlineExceeded): // the bus did not take it
@@ -188,37 +188,26 @@ func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error 
 	return nil
 }
 
-// gone returns the error that says that the bus is gone, if that is why a wait
-// ended whose context is of WhileThere; else nil.
-func gone(there context.Context, b *bus.Bus) error {
-	select {
-	case <-b.Closed(): // heard of at the same time by those who wait
-		return b.ClosedErr()
-	default:
-	}
-	if cause := context.Cause(there); errors.Is(cause, bus.ErrUnreachable) {
-		return cause
-	}
-	return nil
-}
-
-// whereItStands says why there is no answer yet, as far as that is known.
-func whereItStands(ctx context.Context, b *bus.Bus, o callOptions) string {
+// callState returns a line with the state of a call that has no result yet.
+func callState(ctx context.Context, b *bus.Bus, o callOptions) string {
 	if !b.Conn().IsConnected() {
-		return "the connection to the bus is lost at the moment."
+		return "state: unknown (not connected to the bus)"
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	task, err := rpc.GetTask(ctx, b, o.call.SessionToken(), o.call.IDToken())
 	switch {
-	case err != nil || task.State == rpc.Queued && task.Message == "":
-		return fmt.Sprintf("is a worker of queue %q running?", o.queue)
-	case task.State == rpc.Queued:
-		return task.Message + "."
+	case err != nil:
+		return "state: unknown (" + cli.OneLine(err.Error()) + ")"
 	case task.State == rpc.Running:
-		return "it runs on " + cli.OneLine(task.Worker) + "."
+		return fmt.Sprintf("state: running (worker %q)", task.Worker)
+	case task.Message != "":
+		return fmt.Sprintf("state: %s (%s)", task.State, cli.OneLine(task.Message))
 	}
-	return "it has ended just now."
+	if consumed, err := rpc.HasWorker(ctx, b, o.queue, ""); err == nil && !consumed && task.State == rpc.Queued {
+		return fmt.Sprintf("state: queued (no worker is consuming queue %q)", o.queue)
+	}
+	return fmt.Sprintf("state: %s", task.State)
 }
 
 func printResult(event tools.ResultEvent, asJSON bool, stdout io.Writer) error {

@@ -2,102 +2,146 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
-	"os"
-	"path/filepath"
+	"maps"
+	"slices"
 	"strings"
+	"time"
 
-	"github.com/rs/zerolog"
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/notify"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
-	"github.com/stevedore-bus/stevedore/state"
-	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 )
 
-// channelOptions are the channels of a process.
-type channelOptions struct {
-	given      []string // NAME=SPEC
-	defaultsTo string
-}
+const channelsHelp = `See which channels the settings name, and whether they work. These commands take
+the --channel flags, or the settings file, of "worker up" and need no bus.
 
-func (o *channelOptions) addFlags(flags *pflag.FlagSet) {
-	flags.StringArrayVar(&o.given, "channel", nil, "`NAME=SPEC` of a channel where users read: console, file:PATH, webhook:url=URL,secret=env:VAR, telegram:token=env:VAR,chat=ID, slack:url=env:VAR, discord, mattermost, ntfy, gotify, http or email; console=console is always there")
-	flags.StringVar(&o.defaultsTo, "default-channel", "console", "`NAME` of the channel for what has no other")
-}
+  worker channels ls --config settings.yaml
+  worker channels test log --channel log=file:notes.txt
 
-// specs returns the specs by name.
-func (o *channelOptions) specs() (map[string]string, error) {
-	specs := map[string]string{"console": "console"}
-	seen := map[string]bool{} // the console may be given once, too
-	for _, given := range o.given {
-		name, spec, ok := strings.Cut(given, "=")
-		if !ok || !tools.IsToken(name) { // what was given may hold a secret
-			return nil, cli.Exit(cli.ExitUsage, "--channel: want NAME=SPEC, such as log=file:notes.jsonl, with a NAME of the form %s", tools.TokenForm)
-		}
-		if seen[name] {
-			return nil, cli.Exit(cli.ExitUsage, "--channel: the name %q is given twice", name)
-		}
-		seen[name], specs[name] = true, spec
+A SPEC is a kind and, behind a colon, its settings as NAME=VALUE,NAME=VALUE:
+
+%s
+Those with a * are secrets: env:VARIABLE or file:PATH says where they are.
+
+A test sends one notification straight to the channel, once. Its error is the
+channel's own; secrets are left out of it.
+
+` + cli.ExitCodesHelp
+
+func newChannelsCommand() *cobra.Command {
+	o := new(process.ChannelOptions)
+	var json bool
+	cmd := &cobra.Command{
+		Use:     "channels",
+		Aliases: []string{"channel"},
+		Short:   "List and test the channels where users read",
+		Long:    fmt.Sprintf(channelsHelp, notify.KindsHelp()),
 	}
-	return specs, nil
+	o.AddFlags(cmd.PersistentFlags())
+	ls := &cobra.Command{
+		Use: "ls", Short: "List the channels that the settings name, and what is wrong with them", Args: cli.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return listChannels(o, cmd.OutOrStdout(), json) },
+	}
+	ls.Flags().BoolVar(&json, "json", false, "print JSON, one object a line")
+
+	var chat, text string
+	test := &cobra.Command{
+		Use: "test NAME", Short: "Send a test notification through a channel", Args: cli.Args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return testChannel(cmd.Context(), o, args[0], chat, text, cmd.OutOrStdout())
+		},
+	}
+	test.Flags().StringVar(&chat, "chat-id", "", "`CHAT` within the channel; none is the channel's own default")
+	test.Flags().StringVar(&text, "text", "This is a test. Notifications of Stevedore arrive here.", "`TEXT` to send")
+	cmd.AddCommand(ls, test)
+	return cmd
 }
 
-// open opens all of them.
-func (o *channelOptions) open(stdout io.Writer) (map[string]notify.Channel, error) {
-	specs, err := o.specs()
+// listedChannel is a channel as it is listed. The spec behind its kind stays
+// out: there may be a secret where none should be.
+type listedChannel struct {
+	Name    string `json:"name"`
+	Kind    string `json:"kind"`
+	Default bool   `json:"default"`
+	Error   string `json:"error,omitempty"`
+}
+
+func listChannels(o *process.ChannelOptions, out io.Writer, json bool) error {
+	specs, err := o.Specs()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	channels := make(map[string]notify.Channel, len(specs))
-	for name, spec := range specs {
-		if channels[name], err = openChannel(name, spec, stdout); err != nil {
-			return nil, err
+	var broken []string
+	for _, name := range slices.Sorted(maps.Keys(specs)) {
+		kind, _, _ := strings.Cut(specs[name], ":")
+		c := listedChannel{Name: name, Kind: kind, Default: name == o.Default}
+		if _, err := notify.Open(specs[name], process.ChannelEnv(out)); err != nil {
+			c.Error = err.Error()
+			broken = append(broken, name)
+		}
+		if json {
+			if err := cli.JSON(out, c); err != nil {
+				return err
+			}
+			continue
+		}
+		line := fmt.Sprintf("%s  %s", c.Name, c.Kind)
+		if c.Default {
+			line += "  (default)"
+		}
+		if c.Error != "" {
+			line += "  cannot be opened: " + c.Error
+		}
+		if _, err := fmt.Fprintln(out, cli.OneLine(line)); err != nil {
+			return err
 		}
 	}
-	return channels, nil
+	if _, ok := specs[o.Default]; !ok {
+		return cli.Exit(cli.ExitFailed, "the default channel %q is not among them; another process has to serve it", o.Default)
+	}
+	if len(broken) > 0 {
+		return cli.Exit(cli.ExitFailed, "cannot be opened: %s", strings.Join(broken, ", "))
+	}
+	return nil
 }
 
-func openChannel(name, spec string, stdout io.Writer) (notify.Channel, error) {
-	channel, err := notify.Open(spec, channelEnv(stdout))
+// testTimeout is how long a channel may take.
+const testTimeout = time.Minute
+
+func testChannel(ctx context.Context, o *process.ChannelOptions, name, chat, text string, out io.Writer) error {
+	specs, err := o.Specs()
 	if err != nil {
-		return nil, cli.Exit(cli.ExitUsage, "--channel %s: %w", name, err)
+		return err
 	}
-	return channel, nil
-}
-
-func channelEnv(stdout io.Writer) notify.Env {
-	return notify.Env{Stdout: stdout, LookupEnv: os.LookupEnv, ReadFile: os.ReadFile}
-}
-
-// notifier returns the notifier with the channels that the flags name.
-func (o *processOptions) notifier(b *bus.Bus, facts state.Store, stdout io.Writer, log zerolog.Logger) (*notify.Notifier, error) {
-	channels, err := o.channels.open(stdout)
+	spec, ok := specs[name]
+	if !ok {
+		return cli.Exit(cli.ExitNotFound, "there is no channel %q; the settings name %s", name, strings.Join(slices.Sorted(maps.Keys(specs)), ", "))
+	}
+	channel, err := process.OpenChannel(name, spec, out)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return notify.New(b, notify.Config{Channels: channels, Default: o.channels.defaultsTo, LastChannels: lastChannels{facts}, Grace: o.worker.Grace, Log: log})
-}
-
-// openState opens the facts of this installation: a file beside an embedded
-// server, a bucket where several hosts share them.
-func (o *processOptions) openState(ctx context.Context, b *bus.Bus, log zerolog.Logger) (state.Store, error) {
-	if o.connection.External() {
-		bucket, err := b.JetStream().KeyValue(ctx, b.BucketName(bus.StateBucket))
-		if err != nil {
-			return nil, err
-		}
-		return state.NewKV(bucket), nil
+	ctx, cancel := context.WithTimeout(ctx, testTimeout)
+	defer cancel()
+	now := time.Now().UTC()
+	err = channel.Send(ctx, notify.Notification{
+		// Another one each time, or receivers that drop duplicates would drop it.
+		ID: fmt.Sprintf("test-%x", now.UnixNano()), Kind: notify.KindMessage, Channel: name, ChatID: chat, Text: text, At: now,
+	})
+	if err == nil {
+		_, err = fmt.Fprintf(out, "Sent to %s; the other side took it.\n", name)
+		return err
 	}
-	return state.OpenFile(filepath.Join(o.connection.Data, "state.json"), state.FileConfig{Log: log})
-}
-
-// lastChannels tells the notifier where users were last heard.
-type lastChannels struct{ facts state.Store }
-
-func (l lastChannels) LastChannel(ctx context.Context, session string) (channel, chat string, err error) {
-	c, err := state.LastChannel(ctx, l.facts, session)
-	return c.Name, c.ChatID, err
+	what := "would be tried again, with growing pauses"
+	if _, hopeless := bus.Rejected(err); hopeless {
+		what = "would become a dead letter at once"
+	} else if pause, ok := bus.Postponed(err); ok {
+		what = fmt.Sprintf("would be tried again after %s, as the other side asks", pause.Round(time.Millisecond))
+	}
+	return fmt.Errorf("channel %s: %w\nA notification that ends so %s", name, err, what)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/cron"
 	"github.com/stevedore-bus/stevedore/bus/schedule"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/cmd/internal/client"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -122,7 +123,7 @@ func (o *cronOptions) lackingWorker(ctx context.Context, b *bus.Bus) string {
 	if o.request.Action != cron.ActionAdd {
 		return ""
 	}
-	return lacking(ctx, b, cmp.Or(o.request.Queue, bus.DefaultQueue), o.request.Tool)
+	return client.MissingWorker(ctx, b, cmp.Or(o.request.Queue, bus.DefaultQueue), o.request.Tool)
 }
 
 // lackingChannel says that nobody delivers to the channel that was named, which

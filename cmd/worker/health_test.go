@@ -48,7 +48,7 @@ func startWatched(t *testing.T, workspace string) watchedProcess {
 	group.Go(func() {
 		for lines := bufio.NewScanner(log); lines.Scan(); {
 			var line struct{ Message, Address string }
-			if json.Unmarshal(lines.Bytes(), &line) == nil && line.Message == "health and metrics are served" {
+			if json.Unmarshal(lines.Bytes(), &line) == nil && line.Message == "health server is listening" {
 				address <- line.Address
 			}
 		}

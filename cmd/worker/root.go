@@ -1,12 +1,10 @@
 package main
 
 import (
-	"runtime/debug"
-	"strings"
-
 	"github.com/spf13/cobra"
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 )
 
 const rootHelp = `Stevedore runs the tools of LLM agents as workers on a NATS bus, moves their big
@@ -30,31 +28,14 @@ func newRoot() *cobra.Command {
 		Use:     "worker",
 		Short:   "Run agent tools on a NATS bus and keep their big results out of the prompt",
 		Long:    rootHelp,
-		Version: version(),
+		Version: process.ReadVersion().Version,
 		Args:    cli.Args(cobra.NoArgs),
 		RunE:    up.RunE,
 	}
 	cli.FlagsOf(root, up)
 	cli.AddConfigFlag(root)
 	root.AddCommand(up, newServeCommand(), newCallCommand(), newArtifactsCommand(), newTasksCommand(), newDeadCommand(), newChannelsCommand(), newDemoCommand(), newProvisionCommand(), newOffloadCommand())
-	root.AddCommand(newToolsCommand(), newAgentCommand(), newSessionsCommand(), newCronCommand(), newJQProcessCommand())
+	root.AddCommand(newToolsCommand(), newAgentCommand(), newSessionsCommand(), newCronCommand(), newVersionCommand(), process.NewJQCommand())
 	cli.AddHelp(root)
 	return root
-}
-
-// version is that of the module, as the build recorded it.
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "(devel)"
-}
-
-// semanticVersion is version without its "v", or empty if it is none.
-func semanticVersion() string {
-	v, _ := strings.CutPrefix(version(), "v")
-	if v == "(devel)" {
-		return ""
-	}
-	return v
 }

@@ -20,9 +20,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(agentChildEnv) != "" { // see agent_child_test.go
-		os.Exit(agentChild())
-	}
 	ats.Register() // the server's clock, outside of all bubbles
 	testscript.Main(m, map[string]func(){"worker": main})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/cmd/internal/client"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )
@@ -25,18 +26,16 @@ const sessionsHelp = `Read the conversations of agents, as they stand on the bus
 ` + cli.ExitCodesHelp
 
 func newSessionsCommand() *cobra.Command {
-	o := new(asking)
+	o := new(client.Options)
 	cmd := &cobra.Command{
 		Use:     "sessions",
 		Aliases: []string{"session"},
 		Short:   "List, show and export the conversations of agents",
 		Long:    sessionsHelp,
 	}
-	o.connection.AddFlags(cmd.PersistentFlags())
-	o.logging.AddFlags(cmd.PersistentFlags())
-	cmd.PersistentFlags().BoolVar(&o.json, "json", false, "print JSON")
+	o.AddFlags(cmd)
 	whole := false
-	export := o.session1("export SESSION", "Print a conversation as JSON", func(out io.Writer, entries []agent.Entry) error {
+	export := sessionCommand(o, "export SESSION", "Print a conversation as JSON", func(out io.Writer, entries []agent.Entry) error {
 		if !whole {
 			return cli.JSON(out, agent.Messages(entries))
 		}
@@ -58,11 +57,11 @@ func newSessionsCommand() *cobra.Command {
 			Short: "List the sessions that have a conversation",
 			Args:  cli.Args(cobra.NoArgs),
 			RunE: func(cmd *cobra.Command, _ []string) error {
-				return o.with(cmd, func(ctx context.Context, b *bus.Bus) error { return o.listSessions(ctx, b, cmd.OutOrStdout()) })
+				return o.With(cmd, func(ctx context.Context, b *bus.Bus) error { return listSessions(ctx, o, b, cmd.OutOrStdout()) })
 			},
 		},
-		o.session1("show SESSION", "Print a conversation", func(out io.Writer, entries []agent.Entry) error {
-			if o.json {
+		sessionCommand(o, "show SESSION", "Print a conversation", func(out io.Writer, entries []agent.Entry) error {
+			if o.JSON {
 				return cli.JSON(out, entries)
 			}
 			return showSession(out, entries)
@@ -72,15 +71,15 @@ func newSessionsCommand() *cobra.Command {
 	return cmd
 }
 
-// session1 is a command about one session.
-func (o *asking) session1(use, short string, do func(io.Writer, []agent.Entry) error) *cobra.Command {
+// sessionCommand is a command about one session.
+func sessionCommand(o *client.Options, use, short string, do func(io.Writer, []agent.Entry) error) *cobra.Command {
 	return &cobra.Command{
 		Use:   use,
 		Short: short,
 		Args:  cli.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.with(cmd, func(ctx context.Context, b *bus.Bus) error {
-				entries, err := readSession(ctx, b, args[0])
+			return o.With(cmd, func(ctx context.Context, b *bus.Bus) error {
+				entries, err := client.ReadConversation(ctx, b, args[0])
 				if err != nil {
 					return err
 				}
@@ -88,24 +87,6 @@ func (o *asking) session1(use, short string, do func(io.Writer, []agent.Entry) e
 			})
 		},
 	}
-}
-
-// readSession reads a conversation; one that does not exist is an error.
-func readSession(ctx context.Context, b *bus.Bus, session string) ([]agent.Entry, error) {
-	bodies, _, err := b.ReadSession(ctx, tools.TokenOf(session))
-	if err != nil {
-		return nil, err
-	}
-	if len(bodies) == 0 {
-		return nil, cli.Exit(cli.ExitNotFound, "session %q has no conversation", session)
-	}
-	entries := make([]agent.Entry, len(bodies))
-	for i, body := range bodies {
-		if entries[i], err = agent.DecodeEntry(body); err != nil {
-			return nil, err
-		}
-	}
-	return entries, nil
 }
 
 // sessionLine is a session in the list.
@@ -116,7 +97,7 @@ type sessionLine struct {
 	State   string    `json:"state"`
 }
 
-func (o *asking) listSessions(ctx context.Context, b *bus.Bus, out io.Writer) error {
+func listSessions(ctx context.Context, o *client.Options, b *bus.Bus, out io.Writer) error {
 	sizes, err := b.ListSessions(ctx)
 	if err != nil {
 		return err
@@ -142,7 +123,7 @@ func (o *asking) listSessions(ctx context.Context, b *bus.Bus, out io.Writer) er
 		lines = append(lines, line)
 	}
 	slices.SortStableFunc(lines, func(a, b sessionLine) int { return b.At.Compare(a.At) })
-	if o.json {
+	if o.JSON {
 		return cli.JSON(out, lines)
 	}
 	t := cli.NewTable("session", "entries", "last", "state")

@@ -13,6 +13,8 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/cmd/internal/client"
+	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -29,7 +31,7 @@ tools run again, a once tool never does.
 ` + cli.ExitCodesHelp
 
 func newToolsCommand() *cobra.Command {
-	o := new(asking)
+	o := new(client.Options)
 	var queue string
 	cmd := &cobra.Command{
 		Use:     "tools",
@@ -37,9 +39,7 @@ func newToolsCommand() *cobra.Command {
 		Short:   "List and show the tools that workers offer",
 		Long:    toolsHelp,
 	}
-	o.connection.AddFlags(cmd.PersistentFlags())
-	o.logging.AddFlags(cmd.PersistentFlags())
-	cmd.PersistentFlags().BoolVar(&o.json, "json", false, "print JSON")
+	o.AddFlags(cmd)
 	cmd.PersistentFlags().StringVar(&queue, "queue", "", "only of workers that serve this `QUEUE`")
 	cmd.AddCommand(
 		&cobra.Command{
@@ -47,12 +47,12 @@ func newToolsCommand() *cobra.Command {
 			Short: "List the tools",
 			Args:  cli.Args(cobra.NoArgs),
 			RunE: func(cmd *cobra.Command, _ []string) error {
-				return o.with(cmd, func(ctx context.Context, b *bus.Bus) error {
-					body, err := o.request(ctx, b, b.RPC("tools", "ls"), tools.OfferQuery{Queue: queue})
+				return o.With(cmd, func(ctx context.Context, b *bus.Bus) error {
+					body, err := o.Request(ctx, b, b.RPC("tools", "ls"), tools.OfferQuery{Queue: queue})
 					if err != nil {
 						return err
 					}
-					return o.printTools(cmd.OutOrStdout(), body)
+					return printTools(o, cmd.OutOrStdout(), body)
 				})
 			},
 		},
@@ -61,15 +61,15 @@ func newToolsCommand() *cobra.Command {
 			Short: "Show a tool: what it does, its arguments, who has it",
 			Args:  cli.Args(cobra.ExactArgs(1)),
 			RunE: func(cmd *cobra.Command, args []string) error {
-				return o.with(cmd, func(ctx context.Context, b *bus.Bus) error {
-					body, err := o.request(ctx, b, b.RPC("tools", "show"), tools.OfferQuery{Queue: queue, Tool: args[0]})
+				return o.With(cmd, func(ctx context.Context, b *bus.Bus) error {
+					body, err := o.Request(ctx, b, b.RPC("tools", "show"), tools.OfferQuery{Queue: queue, Tool: args[0]})
 					if tools.CodeOf(err) == tools.CodeNotFound {
 						return cli.Exit(cli.ExitNotFound, "%w; see worker tools ls", err)
 					}
 					if err != nil {
 						return err
 					}
-					return o.print(cmd.OutOrStdout(), body)
+					return o.Print(cmd.OutOrStdout(), body)
 				})
 			},
 		},
@@ -77,9 +77,9 @@ func newToolsCommand() *cobra.Command {
 	return cmd
 }
 
-func (o *asking) printTools(out io.Writer, body []byte) error {
-	if o.json {
-		return o.print(out, body)
+func printTools(o *client.Options, out io.Writer, body []byte) error {
+	if o.JSON {
+		return o.Print(out, body)
 	}
 	var list rpc.ToolList
 	if err := json.Unmarshal(body, &list); err != nil {
@@ -87,7 +87,7 @@ func (o *asking) printTools(out io.Writer, body []byte) error {
 	}
 	t := cli.NewTable("tool", "effect", "queues", "what it does")
 	for _, tool := range list.Tools {
-		queues := slices.DeleteFunc(tool.Queues, func(queue string) bool { return strings.HasPrefix(queue, agentQueue+"-") }) // of sub-agents
+		queues := slices.DeleteFunc(tool.Queues, func(queue string) bool { return strings.HasPrefix(queue, process.AgentQueue+"-") }) // of sub-agents
 		t.Row(tool.Name, tool.Effect, strings.Join(queues, " "), tools.Excerpt(tool.Summary(), 80))
 	}
 	return t.Print(out, "No worker offers a tool.")

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"strconv"
 
@@ -16,9 +15,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
-	"github.com/stevedore-bus/stevedore/state"
+	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 )
 
 const upHelp = `Run everything in one process: a NATS server with its data in --data, a worker,
@@ -41,7 +39,7 @@ a power failure loses it; --no-sync trades that for speed.
 ` + cli.ExitCodesHelp
 
 type upOptions struct {
-	processOptions
+	process.Options
 	listen string
 	noSync bool
 	json   bool
@@ -49,7 +47,7 @@ type upOptions struct {
 
 func newUpCommand() *cobra.Command {
 	var o upOptions
-	o.heartbeat = new(cli.Heartbeat)
+	o.Heartbeat = new(cli.Heartbeat)
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Run bus, worker, notifier and heartbeat in one process (the default)",
@@ -59,8 +57,8 @@ func newUpCommand() *cobra.Command {
 			return up(cmd.Context(), o, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	o.addFlags(cmd.Flags())
-	cli.Topic(cmd.Flags(), cli.TopicHeartbeat, func(flags *pflag.FlagSet) { o.heartbeat.AddFlags(flags, "", "") })
+	o.AddFlags(cmd.Flags())
+	cli.Topic(cmd.Flags(), cli.TopicHeartbeat, func(flags *pflag.FlagSet) { o.Heartbeat.AddFlags(flags, "", "") })
 	cmd.Flags().StringVar(&o.listen, "listen", "127.0.0.1:4222", "`HOST:PORT` of the embedded server; port 0 picks one")
 	cmd.Flags().BoolVar(&o.noSync, "no-sync", false, "do not sync each message to the disk before it is acknowledged")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print the URL as a JSON object, in the first line")
@@ -68,46 +66,46 @@ func newUpCommand() *cobra.Command {
 }
 
 func up(ctx context.Context, o upOptions, stdout, stderr io.Writer) (err error) {
-	if o.connection.External() {
+	if o.Connection.External() {
 		return cli.Exit(cli.ExitUsage, "up runs a server of its own; use \"worker serve\" to work for another one, or leave out --server and --context (and NATS_URL and NATS_CONTEXT)")
 	}
-	log, err := o.logging.Logger(stderr)
+	log, err := o.Logging.Logger(stderr)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(o.check(), checkListen(o.listen, log)); err != nil {
+	if err := errors.Join(o.Check(), checkListen(o.listen, log)); err != nil {
 		return err
 	}
-	stdout = outlive(stdout, log)
-	server, closeServer, err := embed(o.connection.Data, o.listen, o.noSync, log)
+	stdout = process.Console(stdout, log)
+	server, closeServer, err := process.Embed(o.Connection.Data, o.listen, o.noSync, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeServer()) }()
 
-	b, err := bus.Connect(ctx, server.ClientConfig(o.busConfig(log)))
+	b, err := bus.Connect(ctx, server.ClientConfig(o.BusConfig(log)))
 	if err != nil {
 		return err
 	}
 	defer b.Close()
-	return o.run(ctx, b, log, stdout, func() (func() error, error) {
-		withdraw, err := o.connection.PublishURL(server.URL())
+	return o.Run(ctx, b, log, stdout, func() (func() error, error) {
+		withdraw, err := o.Connection.PublishURL(server.URL())
 		if err != nil {
 			return nil, err
 		}
 		if o.json {
 			return withdraw, cli.JSON(stdout, map[string]string{"url": server.URL()})
 		}
-		workspace, err := filepath.Abs(o.workspace)
+		workspace, err := filepath.Abs(o.Workspace)
 		if err != nil {
 			return withdraw, err
 		}
 		where := ""
-		if o.connection.Data != cli.DefaultDataDir() {
-			where = " --data " + cli.ShellWord(o.connection.Data)
+		if o.Connection.Data != cli.DefaultDataDir() {
+			where = " --data " + cli.ShellWord(o.Connection.Data)
 		}
 		_, err = fmt.Fprintf(stdout, "Stevedore is up at %s\nIts data is in %s; its tools see %s. Try, in another terminal:\n  worker call list_dir path=.%s\n",
-			server.URL(), o.connection.Data, workspace, where)
+			server.URL(), o.Connection.Data, workspace, where)
 		return withdraw, err
 	})
 }
@@ -124,28 +122,4 @@ func checkListen(listen string, log zerolog.Logger) error {
 		log.Warn().Str("listen", listen).Msg("other hosts can reach this server, and nothing is encrypted; who has the credential can run tools")
 	}
 	return nil
-}
-
-// embed starts the embedded server in a data directory, locked for this
-// process.
-func embed(dir, listen string, noSync bool, log zerolog.Logger) (*embedded.Server, func() error, error) {
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return nil, nil, fmt.Errorf("data directory: %w", err)
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, nil, fmt.Errorf("make data directory: %w; choose another one with --data", err)
-	}
-	lock, err := state.Lock(dir)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%w with --data", err)
-	}
-	server, err := embedded.Start(embedded.Config{Dir: dir, Listen: listen, NoSync: noSync, Log: log})
-	if err != nil {
-		return nil, nil, errors.Join(err, lock.Unlock())
-	}
-	return server, func() error {
-		server.Close()
-		return lock.Unlock()
-	}, nil
 }

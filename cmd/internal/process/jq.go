@@ -1,4 +1,4 @@
-package main
+package process
 
 import (
 	"os"
@@ -9,10 +9,10 @@ import (
 	"github.com/stevedore-bus/stevedore/offload"
 )
 
-// jqProcess is the hidden command that a worker starts for each jq query.
 const jqProcess = "jq-process"
 
-func newJQProcessCommand() *cobra.Command {
+// NewJQCommand returns the hidden command that a worker starts for each jq query.
+func NewJQCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    jqProcess,
 		Short:  "Run one jq query for a worker",
@@ -24,8 +24,8 @@ func newJQProcessCommand() *cobra.Command {
 	}
 }
 
-// jqCommand starts this program. Without a way to find it, queries run in the
-// worker.
+// jqCommand returns the command line of NewJQCommand. It returns nil if the path of
+// this program is unknown; the worker then runs queries in its own process.
 func jqCommand() []string {
 	path, err := os.Executable()
 	if err != nil {

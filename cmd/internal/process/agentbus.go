@@ -1,4 +1,4 @@
-package main
+package process
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )
 
-// busLog keeps conversations on the bus.
+// busLog stores conversations on the bus.
 type busLog struct{ bus *bus.Bus }
 
 func (l busLog) Read(ctx context.Context, session string) ([][]byte, uint64, error) {
@@ -31,15 +31,15 @@ func (l busLog) Append(ctx context.Context, session string, after uint64, entry 
 	return position, err
 }
 
-// agentQueue is where agents run, away from the tools that they call, and those
-// of each depth away from those that wait for them: agents that held all slots
-// of the queue that they wait for would wait for ever.
-const agentQueue = "agent"
+// AgentQueue is the queue of agents. Tools and the sub-agents of each depth have
+// other queues: agents that take all slots of the queue that they wait for would
+// wait for ever.
+const AgentQueue = "agent"
 
 func agentQueues(maxDepth int) []string {
-	queues := []string{agentQueue}
+	queues := []string{AgentQueue}
 	for depth := 1; depth <= maxDepth; depth++ {
-		queues = append(queues, fmt.Sprintf("%s-%d", agentQueue, depth))
+		queues = append(queues, fmt.Sprintf("%s-%d", AgentQueue, depth))
 	}
 	return queues
 }
@@ -47,22 +47,22 @@ func agentQueues(maxDepth int) []string {
 func queueOf(call tools.Call) string {
 	switch call.Tool {
 	case agent.AgentTool:
-		return agentQueue
+		return AgentQueue
 	case agent.SubagentTool:
 		if depth := agent.DepthOf(call); depth > 0 {
-			return fmt.Sprintf("%s-%d", agentQueue, depth)
+			return fmt.Sprintf("%s-%d", AgentQueue, depth)
 		}
-		return agentQueue
+		return AgentQueue
 	}
 	return bus.DefaultQueue
 }
 
-// busCaller has tools called by whichever worker is free.
+// busCaller sends the calls of agents to any worker.
 type busCaller struct{ bus *bus.Bus }
 
-// Call submits a call and waits, or takes the result that stands. A call that
-// waits or runs still, since long ago, is not made a second time. A cancelled
-// caller cancels the call.
+// Call submits a call and waits for its result, or returns the stored result of an
+// earlier submission. A call that is still queued or running is not published
+// again. If the calling agent is cancelled, Call cancels the call.
 func (c busCaller) Call(ctx context.Context, call tools.Call) (tools.ResultEvent, error) {
 	event, err := c.call(ctx, call)
 	if err != nil && agent.IsCancelled(ctx) {
@@ -81,13 +81,14 @@ func (c busCaller) call(ctx context.Context, call tools.Call) (tools.ResultEvent
 	return event, err
 }
 
-// answered reports whether a run has its result although its log has no end.
+// answered reports whether a run has its result although its conversation has no
+// end entry.
 func (c busCaller) answered(ctx context.Context, session, run string) (bool, error) {
 	stored, err := task.ReadResults(ctx, c.bus, session, run)
 	return len(stored) > 0, err
 }
 
-// alive reports whether a worker has a run.
+// alive reports whether a worker executes a run.
 func (c busCaller) alive(ctx context.Context, session, run string) (bool, error) {
 	_, ok, err := task.FindRunning(ctx, c.bus, session, run, task.AskTimeout)
 	return ok, err

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"context"
@@ -7,7 +7,10 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/cmd/internal/client"
+	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 	"github.com/stevedore-bus/stevedore/tools/agent/provider"
@@ -24,20 +27,20 @@ const demoScript = `{"text":"I grep everything; that will be long.", "tools":[{"
 {"text":"(A model would answer here. This one is a script: it searched ${id}, found the first mention in line ${line}, and read three lines there.)"}
 `
 
-// demoModel chooses the demonstration's model: the one that the flags name, a
+// chooseModel chooses the demonstration's model: the one that the flags name, a
 // real one if there is a key for it, or else a script in dir.
-func (o *processOptions) demoModel(dir string) error {
+func chooseModel(o *process.AgentOptions, dir string) error {
 	switch {
-	case o.agent.enabled():
+	case o.Enabled():
 		return nil
-	case len(o.agent.baseURLs) > 0:
+	case len(o.BaseURLs) > 0:
 		return cli.Exit(cli.ExitUsage, "--base-url: name the model, too, such as --model openai:llama3.2")
 	case os.Getenv("ANTHROPIC_API_KEY") != "":
-		o.agent.models = []string{provider.ExampleModel}
+		o.Models = []string{provider.ExampleModel}
 		return nil
 	}
 	script := filepath.Join(dir, "demo.jsonl")
-	o.agent.models = []string{"script:" + script}
+	o.Models = []string{"script:" + script}
 	return os.WriteFile(script, []byte(demoScript), 0o600)
 }
 
@@ -49,13 +52,13 @@ func (d *demonstration) agent(ctx context.Context, model string) error {
 		return err
 	}
 	call := tools.Call{ID: "agent-1", Session: demoSession + "-agent", Tool: agent.AgentTool, Args: args}
-	event, err := busCaller{bus: d.bus}.Call(ctx, call)
+	event, err := rpc.Submit(ctx, d.bus, process.AgentQueue, call)
 	if err != nil {
 		return err
 	}
 	d.awaitNotification(ctx, 2)
 	d.say("\n   That was its answer, in the user's channel. How it came to it:\n")
-	entries, err := readSession(ctx, d.bus, call.Session)
+	entries, err := client.ReadConversation(ctx, d.bus, call.Session)
 	if err != nil {
 		return err
 	}

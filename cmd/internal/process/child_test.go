@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package process
 
 import (
 	"bufio"
@@ -35,6 +35,13 @@ const (
 	agentRunsEnv  = "STEVEDORE_TEST_AGENT_RUNS"  // file that tools write their runs to
 	agentDieEnv   = "STEVEDORE_TEST_AGENT_DIE"   // probability of dying, at each step
 )
+
+func TestMain(m *testing.M) {
+	if os.Getenv(agentChildEnv) != "" {
+		os.Exit(agentChild())
+	}
+	os.Exit(m.Run())
+}
 
 const agentLease = 500 * time.Millisecond
 

@@ -19,6 +19,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/cmd/internal/client"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -181,12 +182,12 @@ func TestWatchWhileTheBusIsAway(t *testing.T) {
 				publish(b.Result("s1", "c1"), tools.ResultEvent{Outcome: tools.Async, StartedAt: time.Now()})
 
 				cmd := newRoot()
-				tasks := &asking{connection: far, logging: cli.Logging{Level: "off", Format: "json"}, session: "s1"}
+				tasks := &client.Options{Connection: far, Logging: cli.Logging{Level: "off", Format: "json"}, Session: "s1"}
 				var out strings.Builder
 				ended := make(chan error, 1)
 				cmd.SetContext(t.Context())
 				go func() {
-					ended <- tasks.with(cmd, func(ctx context.Context, b *bus.Bus) error { return watchTask(ctx, tasks, b, "c1", &out) })
+					ended <- tasks.With(cmd, func(ctx context.Context, b *bus.Bus) error { return watchTask(ctx, tasks, b, "c1", &out) })
 				}()
 				time.Sleep(5 * time.Second)
 				stop()

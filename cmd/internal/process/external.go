@@ -1,4 +1,4 @@
-package main
+package process
 
 import (
 	"context"
@@ -18,19 +18,20 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/builtin"
 )
 
-// outsideOptions configure the tools that reach beyond the workspace.
-type outsideOptions struct {
+// ExternalOptions configure the tools that use more than the workspace.
+type ExternalOptions struct {
 	remotes  []string
 	webAllow []string
 }
 
-func (o *outsideOptions) addFlags(flags *pflag.FlagSet) {
-	flags.StringArrayVar(&o.remotes, "remote-tool", nil, "`NAME=SUBJECT` of a tool that answers requests on a subject, in whatever language")
-	flags.StringSliceVar(&o.webAllow, "web-allow", nil, "`NETWORK`s, such as 192.168.1.0/24, that web_fetch may reach beside the public internet")
+// AddFlags adds the flags of external tools.
+func (o *ExternalOptions) AddFlags(flags *pflag.FlagSet) {
+	flags.StringArrayVar(&o.remotes, "remote-tool", nil, "`NAME=SUBJECT` of a tool, in any language, that answers requests on a NATS subject")
+	flags.StringSliceVar(&o.webAllow, "web-allow", nil, "`NETWORK`s, such as 192.168.1.0/24, that web_fetch may reach in addition to the public internet")
 }
 
-// web is the configuration of web_fetch.
-func (o *outsideOptions) web() (builtin.WebConfig, error) {
+// web returns the configuration of web_fetch.
+func (o *ExternalOptions) web() (builtin.WebConfig, error) {
 	var cfg builtin.WebConfig
 	for _, given := range o.webAllow {
 		prefix, err := netip.ParsePrefix(given)
@@ -42,8 +43,8 @@ func (o *outsideOptions) web() (builtin.WebConfig, error) {
 	return cfg, nil
 }
 
-// tools are those that need the bus: message, cron, and what others serve.
-func (o *outsideOptions) tools(ctx context.Context, b *bus.Bus, notifier *notify.Notifier, prompts cron.ToolConfig, log zerolog.Logger) ([]tools.Tool, error) {
+// tools returns the tools that need the bus: message, cron, and the remote ones.
+func (o *ExternalOptions) tools(ctx context.Context, b *bus.Bus, notifier *notify.Notifier, prompts cron.ToolConfig, log zerolog.Logger) ([]tools.Tool, error) {
 	message, err := builtin.NewMessage(sender{notifier})
 	if err != nil {
 		return nil, err
@@ -67,28 +68,28 @@ func (o *outsideOptions) tools(ctx context.Context, b *bus.Bus, notifier *notify
 	return all, nil
 }
 
-// prompts are what cron jobs may ask: an agent, where one is served.
-func (o *agentOptions) prompts() cron.ToolConfig {
-	if !o.enabled() {
+// prompts lets cron jobs prompt an agent, if this process runs agents.
+func (o *AgentOptions) prompts() cron.ToolConfig {
+	if !o.Enabled() {
 		return cron.ToolConfig{}
 	}
-	return cron.ToolConfig{PromptTool: agent.AgentTool, PromptArg: "prompt", PromptQueue: agentQueue}
+	return cron.ToolConfig{PromptTool: agent.AgentTool, PromptArg: "prompt", PromptQueue: AgentQueue}
 }
 
-// sender takes the message tool's messages to the outbox.
+// sender publishes the messages of the message tool to the outbox.
 type sender struct{ notifier *notify.Notifier }
 
-func (s sender) Send(ctx context.Context, m builtin.Message) (where string, err error) {
+func (s sender) Send(ctx context.Context, m builtin.Message) (to string, err error) {
 	sent, err := s.notifier.Send(ctx, notify.Notification{
 		ID: m.Key, Session: m.Session, Call: m.Call, Tool: "message",
 		Channel: m.Channel, ChatID: m.ChatID, Text: m.Text, Format: notify.FormatMarkdown, // as models write it
 	})
-	where = sent.Channel
+	to = sent.Channel
 	if sent.ChatID != "" {
-		where += ":" + sent.ChatID
+		to += ":" + sent.ChatID
 	}
 	if sent.Note != "" {
-		where += " (" + sent.Note + ")"
+		to += " (" + sent.Note + ")"
 	}
-	return where, err
+	return to, err
 }

@@ -1,4 +1,4 @@
-package main
+package client
 
 import (
 	"bytes"
@@ -18,9 +18,9 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// TestCopyAll: all pages come, in order and byte by byte, also from a server
-// that takes small messages only.
-func TestCopyAll(t *testing.T) {
+// Download writes all pages in order and unchanged, also if the server's max_payload
+// is small.
+func TestDownload(t *testing.T) {
 	random := make([]byte, 5*offload.ReadChars+99)
 	src := rand.NewChaCha8([32]byte{1})
 	src.Read(random)
@@ -42,38 +42,38 @@ func TestCopyAll(t *testing.T) {
 	for name, payload := range map[string]int32{"default": 0, "small": 64 << 10} {
 		t.Run(name, func(t *testing.T) {
 			b := serveReads(t, payload, offload.NewReader(store, offload.ReaderConfig{}))
-			o := &asking{session: "s"}
+			o := &Options{Session: "s"}
 			for id, content := range contents {
 				var out bytes.Buffer
-				err := copyAll(t.Context(), &pageReader{o, b, id}, 0, &out)
+				err := o.Download(t.Context(), b, id, 0, &out)
 				if err != nil || !bytes.Equal(out.Bytes(), content) {
 					t.Errorf("%s: %d bytes, %v; want the %d that were put", id, out.Len(), err, len(content))
 				}
 			}
 			var out bytes.Buffer
 			want := string([]rune(string(contents["many"]))[100_001:])
-			if err := copyAll(t.Context(), &pageReader{o, b, "many"}, 100_001, &out); err != nil || out.String() != want {
+			if err := o.Download(t.Context(), b, "many", 100_001, &out); err != nil || out.String() != want {
 				t.Errorf("from an offset: %d bytes, %v; want %d", out.Len(), err, len(want))
 			}
-			if err := copyAll(t.Context(), &pageReader{o, b, "many"}, 0, shutPipe{}); !errors.Is(err, errShut) {
-				t.Errorf("into a pipe that was shut: %v", err)
+			if err := o.Download(t.Context(), b, "many", 0, closedPipe{}); !errors.Is(err, errClosedPipe) {
+				t.Errorf("into a closed pipe: %v", err)
 			}
-			other := &pageReader{&asking{session: "other"}, b, "many"}
+			other := &Options{Session: "other"}
 			var exit *cli.Error
-			if err := copyAll(t.Context(), other, 0, &out); !errors.As(err, &exit) || exit.Code != cli.ExitNotFound {
+			if err := other.Download(t.Context(), b, "many", 0, &out); !errors.As(err, &exit) || exit.Code != cli.ExitNotFound {
 				t.Errorf("of another session: %v", err)
 			}
 		})
 	}
 }
 
-var errShut = errors.New("the pipe is shut")
+var errClosedPipe = errors.New("the pipe is closed")
 
-type shutPipe struct{}
+type closedPipe struct{}
 
-func (shutPipe) Write([]byte) (int, error) { return 0, errShut }
+func (closedPipe) Write([]byte) (int, error) { return 0, errClosedPipe }
 
-// serveReads answers what reads artifacts, behind a server with that max_payload.
+// serveReads runs a service that reads artifacts on a server with this max_payload.
 func serveReads(t *testing.T, payload int32, reader *offload.Reader) *bus.Bus {
 	t.Helper()
 	srv, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, JetStream: true, StoreDir: t.TempDir(), MaxPayload: payload})

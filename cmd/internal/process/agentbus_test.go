@@ -1,4 +1,4 @@
-package main
+package process
 
 import (
 	"context"
@@ -55,7 +55,7 @@ func startAgents(t *testing.T, b *bus.Bus, slots int, toolset []tools.Tool, line
 }
 
 func prompt(session, id, text string) tools.Call {
-	args, _ := json.Marshal(promptArgs{Prompt: text}) // strings always encode
+	args, _ := json.Marshal(map[string]string{"prompt": text}) // strings always encode
 	return tools.Call{ID: id, Session: session, Tool: agent.AgentTool, Args: args}
 }
 
@@ -75,7 +75,7 @@ func TestCancelAgent(t *testing.T) {
 	inner := bustest.Subscribe(t, b, "stevedore.result.s.r1-t1-0")
 	answer := make(chan tools.ResultEvent, 1)
 	go func() {
-		event, err := rpc.Submit(t.Context(), b, agentQueue, prompt("s", "r1", "go"))
+		event, err := rpc.Submit(t.Context(), b, AgentQueue, prompt("s", "r1", "go"))
 		if err != nil {
 			t.Error(err)
 		}
@@ -94,7 +94,7 @@ func TestCancelAgent(t *testing.T) {
 		}
 	}
 	// The session is free, and the model learns that the call came to nothing.
-	event, err := rpc.Submit(t.Context(), b, agentQueue, prompt("s", "r2", "still there?"))
+	event, err := rpc.Submit(t.Context(), b, AgentQueue, prompt("s", "r2", "still there?"))
 	if err != nil || event.ForLLM != "after all" {
 		t.Errorf("the next message: %+v, %v", event, err)
 	}
@@ -124,7 +124,7 @@ func TestRunThatGetsOnIsNotGivenUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Call(agentQueue, agent.AgentTool), Body: body, Header: nats.Header{"Stevedore-Attempt": {"7"}}}); err != nil {
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Call(AgentQueue, agent.AgentTool), Body: body, Header: nats.Header{"Stevedore-Attempt": {"7"}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -157,7 +157,7 @@ func TestSlotsDoNotDeadlock(t *testing.T) {
 	answers := make(chan string, 3)
 	for _, session := range []string{"s1", "s2", "s3"} {
 		go func() {
-			event, err := rpc.Submit(t.Context(), b, agentQueue, prompt(session, "r", "go"))
+			event, err := rpc.Submit(t.Context(), b, AgentQueue, prompt(session, "r", "go"))
 			if err != nil {
 				t.Error(err)
 			}
@@ -189,7 +189,7 @@ func TestWaitingMessagesHoldNoSlot(t *testing.T) {
 	answers := make(chan string, 4)
 	say := func(session, id, text string) {
 		go func() {
-			event, err := rpc.Submit(t.Context(), b, agentQueue, prompt(session, id, text))
+			event, err := rpc.Submit(t.Context(), b, AgentQueue, prompt(session, id, text))
 			if err != nil {
 				t.Error(err)
 			}

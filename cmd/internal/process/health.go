@@ -1,4 +1,4 @@
-package main
+package process
 
 import (
 	"context"
@@ -19,26 +19,25 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 )
 
-// health tells platforms over HTTP how this process is. It has no secrets and
-// takes no orders.
+// health reports the state of this process over HTTP. Its answers hold no secrets.
 //
-//	/healthz  200 as long as the process can do its work some time: it need not be restarted
-//	/readyz   200 while it takes calls: not before, not while it stops, not without the bus
-//	/metrics  numbers, in the text format of Prometheus
+//	/healthz  200 unless the process must be restarted
+//	/readyz   200 while the process accepts calls: not while it starts or stops, not without the bus
+//	/metrics  metrics in the text format of Prometheus
 type health struct {
 	bus     *bus.Bus
 	worker  *worker.Worker
 	slots   int
-	serving atomic.Bool // calls are taken
+	serving atomic.Bool // the process accepts calls
 }
 
-// listen answers requests until stop is called, which waits for those under way.
+// listen answers requests until stop is called. stop waits for running requests.
 func (h *health) listen(address string, log zerolog.Logger) (stop func(), err error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, cli.Exit(cli.ExitUsage, "--health %q: %w", address, err)
 	}
-	log.Info().Str("address", l.Addr().String()).Msg("health and metrics are served")
+	log.Info().Str("address", l.Addr().String()).Msg("health server is listening")
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", answerProbe(h.alive))
 	mux.HandleFunc("GET /readyz", answerProbe(h.ready))
@@ -47,7 +46,7 @@ func (h *health) listen(address string, log zerolog.Logger) (stop func(), err er
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			log.Error().Err(err).Msg("health is served no more")
+			log.Error().Err(err).Msg("health server failed")
 		}
 	})
 	return func() {
@@ -73,7 +72,7 @@ func answerProbe(probe func() error) http.HandlerFunc {
 func (h *health) alive() error {
 	select {
 	case <-h.bus.Closed():
-		return errors.New("the connection to the bus was closed for good")
+		return errors.New("the connection to the bus is closed")
 	default:
 		return nil
 	}
@@ -82,18 +81,18 @@ func (h *health) alive() error {
 func (h *health) ready() error {
 	switch {
 	case !h.serving.Load():
-		return errors.New("it starts or stops")
+		return errors.New("the process is starting or stopping")
 	case !h.bus.Conn().IsConnected():
-		return errors.New("the bus does not answer")
+		return errors.New("the process is not connected to the bus")
 	}
 	return nil
 }
 
-// scrapeTime bounds what is asked of the bus for one scrape.
-const scrapeTime = 2 * time.Second
+// scrapeTimeout limits the requests to the bus of one scrape.
+const scrapeTimeout = 2 * time.Second
 
 func (h *health) metrics(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), scrapeTime)
+	ctx, cancel := context.WithTimeout(r.Context(), scrapeTimeout)
 	defer cancel()
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	connected := uint64(0)

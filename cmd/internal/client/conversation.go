@@ -1,0 +1,29 @@
+package client
+
+import (
+	"context"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/agent"
+)
+
+// ReadConversation reads the conversation of a session. It returns an error if there
+// is none.
+func ReadConversation(ctx context.Context, b *bus.Bus, session string) ([]agent.Entry, error) {
+	bodies, _, err := b.ReadSession(ctx, tools.TokenOf(session))
+	if err != nil {
+		return nil, err
+	}
+	if len(bodies) == 0 {
+		return nil, cli.Exit(cli.ExitNotFound, "session %q has no conversation", session)
+	}
+	entries := make([]agent.Entry, len(bodies))
+	for i, body := range bodies {
+		if entries[i], err = agent.DecodeEntry(body); err != nil {
+			return nil, err
+		}
+	}
+	return entries, nil
+}

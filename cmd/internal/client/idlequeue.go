@@ -1,0 +1,81 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// checkInterval is the time before the first check of a queue, and between checks.
+const checkInterval = 500 * time.Millisecond
+
+// WarnIfNoWorker calls warn once if the wait for a result lasts and no worker is
+// consuming the queue. The call then stays queued, which is not an error. stop ends
+// the check and waits for it.
+func WarnIfNoWorker(ctx context.Context, b *bus.Bus, queue string, warn func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var checking sync.WaitGroup
+	checking.Go(func() {
+		select {
+		case <-time.After(checkInterval):
+		case <-ctx.Done():
+			return
+		}
+		if consumed, err := rpc.HasWorker(ctx, b, queue, ""); err == nil && !consumed && ctx.Err() == nil {
+			warn(ctx)
+		}
+	})
+	return func() {
+		cancel()
+		checking.Wait()
+	}
+}
+
+// IsQueued waits until a call has been published, and reports whether it is queued.
+func IsQueued(ctx context.Context, b *bus.Bus, call tools.Call) bool {
+	for {
+		task, err := rpc.GetTask(ctx, b, call.SessionToken(), call.IDToken())
+		if err == nil {
+			return task.State == rpc.Queued
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(checkInterval):
+		}
+	}
+}
+
+// StartCommand returns the command line, in quotes, that starts a worker of a queue.
+func StartCommand(queue string) string {
+	if queue == bus.DefaultQueue {
+		return `"worker serve"`
+	}
+	return fmt.Sprintf(`"worker serve --queue %s"`, queue)
+}
+
+// MissingWorker returns a warning if no worker can run the calls of a tool on a
+// queue now. It returns "" otherwise, or if it cannot find out.
+func MissingWorker(ctx context.Context, b *bus.Bus, queue, tool string) string {
+	var (
+		offered, consumed bool
+		errs              [2]error
+		both              sync.WaitGroup // a negative answer takes a second
+	)
+	both.Go(func() { offered, errs[0] = rpc.HasWorker(ctx, b, queue, tool) })
+	both.Go(func() { consumed, errs[1] = rpc.HasWorker(ctx, b, queue, "") })
+	both.Wait()
+	switch {
+	case offered || errors.Join(errs[:]...) != nil:
+		return ""
+	case consumed:
+		return fmt.Sprintf("no worker of queue %q offers the tool %q now; see worker tools ls", queue, tool)
+	}
+	return fmt.Sprintf("no worker is consuming queue %q now; its calls stay queued until you start one: %s", queue, StartCommand(queue))
+}

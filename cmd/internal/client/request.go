@@ -1,0 +1,181 @@
+// Package client holds what the commands that use a running worker share: they send
+// requests to the workers' service, submit calls and wait for results. cmd/heartbeat
+// does none of this, so the package is not part of cli.
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// Options are the flags of a command that sends requests to the workers.
+type Options struct {
+	Connection cli.Connection
+	Logging    cli.Logging
+	Session    string
+	JSON       bool
+}
+
+// AddFlags adds the flags to a command and its subcommands, without --session.
+func (o *Options) AddFlags(cmd *cobra.Command) {
+	o.Connection.AddFlags(cmd.PersistentFlags())
+	o.Logging.AddFlags(cmd.PersistentFlags())
+	cmd.PersistentFlags().BoolVar(&o.JSON, "json", false, "print JSON")
+}
+
+// AddSessionFlag adds --session: the session of these things.
+func (o *Options) AddSessionFlag(cmd *cobra.Command, things string) {
+	cmd.PersistentFlags().StringVar(&o.Session, "session", tools.DefaultSession, "`SESSION` of the "+things)
+}
+
+// Command returns a command that sends one request and prints the answer.
+func (o *Options) Command(use, short string, args int, group, function string, request func(args []string) (any, error)) *cobra.Command {
+	return &cobra.Command{
+		Use:   use,
+		Short: short,
+		Args:  cli.Args(cobra.ExactArgs(args)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			in, err := request(args)
+			if err != nil {
+				return &cli.Error{Code: cli.ExitUsage, Err: err}
+			}
+			return o.With(cmd, func(ctx context.Context, b *bus.Bus) error {
+				body, err := o.Ask(ctx, b, group, function, in)
+				if err != nil {
+					return err
+				}
+				return o.Print(cmd.OutOrStdout(), body)
+			})
+		},
+	}
+}
+
+// With connects to the bus and calls do. Its context is cancelled if the bus is
+// away for long.
+func (o *Options) With(cmd *cobra.Command, do func(context.Context, *bus.Bus) error) error {
+	log, err := o.Logging.Logger(cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	b, err := o.Connection.Connect(cmd.Context(), "stevedore "+cmd.Name(), log)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	connected, stop := b.WhileThere(cmd.Context())
+	defer stop()
+	err = do(connected, b)
+	if outage := Outage(connected, b); outage != nil && err != nil && !errors.Is(err, bus.ErrUnreachable) {
+		return outage
+	}
+	return err
+}
+
+// Outage returns the error of the bus if the bus has ended a wait. connected is
+// the context of bus.WhileThere.
+func Outage(connected context.Context, b *bus.Bus) error {
+	select {
+	case <-b.Closed(): // the wait may notice it before connected does
+		return b.ClosedErr()
+	default:
+	}
+	if cause := context.Cause(connected); errors.Is(cause, bus.ErrUnreachable) {
+		return cause
+	}
+	return nil
+}
+
+// answerTimeout is the time in which a worker must answer.
+const answerTimeout = 40 * time.Second
+
+var (
+	errNoWorker     = cli.Exit(cli.ExitUnreachable, "no worker answers; start one with \"worker up\" or \"worker serve\"")
+	errDisconnected = fmt.Errorf("%w: the connection was lost before the worker answered; try again", bus.ErrUnreachable)
+)
+
+// Request sends a request to a subject of the workers' service.
+func (o *Options) Request(ctx context.Context, b *bus.Bus, subject string, in any) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	body, err := rpc.Request(ctx, b, subject, in)
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		return nil, errNoWorker
+	case errors.Is(err, nats.ErrDisconnected):
+		return nil, errDisconnected
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, cli.Exit(cli.ExitPending, "the worker did not answer within %s", answerTimeout)
+	}
+	return body, err
+}
+
+// Ask sends a request to <prefix>.rpc.<group>.<session>.<function>.
+func (o *Options) Ask(ctx context.Context, b *bus.Bus, group, function string, in any) ([]byte, error) {
+	body, err := o.Request(ctx, b, b.RPC(group, tools.TokenOf(o.Session), function), in)
+	switch tools.CodeOf(err) {
+	case tools.CodeNotFound, tools.CodeExpired:
+		return nil, cli.Exit(cli.ExitNotFound, "%w; see worker %ss ls --session %s", err, group, tools.TokenOf(o.Session))
+	case tools.CodeInvalidArguments:
+		return nil, cli.Exit(cli.ExitUsage, "%w", err)
+	}
+	return body, err
+}
+
+// restartTimeout is the time that workers and servers get to restart.
+const restartTimeout = 30 * time.Second
+
+// AskAgain is Ask for a service that has answered before: it repeats the request
+// while the bus or the workers restart.
+func (o *Options) AskAgain(ctx context.Context, b *bus.Bus, group, function string, in any) ([]byte, error) {
+	for deadline := time.Now().Add(restartTimeout); ; {
+		body, err := o.Ask(ctx, b, group, function, in)
+		if !errors.Is(err, errNoWorker) && !errors.Is(err, errDisconnected) || time.Now().After(deadline) {
+			return body, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// Print prints an answer: unchanged with --json, otherwise only its text.
+func (o *Options) Print(out io.Writer, body []byte) error {
+	if o.JSON {
+		_, err := fmt.Fprintf(out, "%s\n", body)
+		return err
+	}
+	var answer struct {
+		Text string `json:"text"`
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return fmt.Errorf("read answer: %w", err)
+	}
+	if answer.Text == "" { // an answer without a text for models
+		var pretty bytes.Buffer
+		if err := json.Indent(&pretty, body, "", "  "); err != nil {
+			return fmt.Errorf("read answer: %w", err)
+		}
+		answer.Text = pretty.String()
+	}
+	if !strings.HasSuffix(answer.Text, "\n") {
+		answer.Text += "\n"
+	}
+	_, err := io.WriteString(out, cli.Printable(out, answer.Text))
+	return err
+}

@@ -1,0 +1,35 @@
+package process
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// Each provider's key goes to its own server, whatever else is named.
+func TestProviderOptions(t *testing.T) {
+	t.Setenv("ANTHROPIC_API_KEY", "env-a")
+	t.Setenv("OPENAI_API_KEY", "env-o")
+	file := filepath.Join(t.TempDir(), "k=ey")
+	if err := os.WriteFile(file, []byte("from-file\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	both := []string{"anthropic:a", "openai:o", "script:f"}
+	for name, c := range map[string]struct {
+		o              AgentOptions
+		spec, url, key string
+	}{
+		"of one provider":     {AgentOptions{Models: []string{"openai:o", "openai:p", "script:f"}, BaseURLs: []string{"http://h/v1?a=b"}}, "openai:p", "http://h/v1?a=b", "env-o"},
+		"of the other":        {AgentOptions{Models: both, BaseURLs: []string{"openai=http://h/v1"}}, "anthropic:a", "", "env-a"},
+		"its own":             {AgentOptions{Models: both, BaseURLs: []string{"openai=http://h/v1", "anthropic=http://i"}}, "anthropic:a", "http://i", "env-a"},
+		"a file of its own":   {AgentOptions{Models: both, keyFiles: []string{"anthropic=" + file}}, "anthropic:a", "", "from-file"},
+		"a file of the other": {AgentOptions{Models: both, keyFiles: []string{"anthropic=" + file}}, "openai:o", "", "env-o"},
+		"a file":              {AgentOptions{Models: both[1:], keyFiles: []string{file}}, "openai:o", "", "from-file"},
+		"a script":            {AgentOptions{Models: both, BaseURLs: []string{"openai=http://h/v1"}}, "script:f", "", ""},
+	} {
+		cfg, err := c.o.provider(c.spec)
+		if err != nil || cfg.BaseURL != c.url || cfg.APIKey != c.key {
+			t.Errorf("%s: %q, key %q, %v; want %q, %q", name, cfg.BaseURL, cfg.APIKey, err, c.url, c.key)
+		}
+	}
+}

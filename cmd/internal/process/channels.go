@@ -1,0 +1,95 @@
+package process
+
+import (
+	"context"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/pflag"
+
+	"github.com/stevedore-bus/stevedore/bus/notify"
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/state"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// ChannelOptions are the channels of a process.
+type ChannelOptions struct {
+	Default string
+	flags   []string // NAME=SPEC
+}
+
+// AddFlags adds the flags of the channels.
+func (o *ChannelOptions) AddFlags(flags *pflag.FlagSet) {
+	flags.StringArrayVar(&o.flags, "channel", nil, "`NAME=SPEC` of a channel to the user: console, file:PATH, webhook:url=URL,secret=env:VAR, telegram:token=env:VAR,chat=ID, slack:url=env:VAR, discord, mattermost, ntfy, gotify, http or email; console=console always exists")
+	flags.StringVar(&o.Default, "default-channel", "console", "`NAME` of the channel for notifications that name no other")
+}
+
+// Specs returns the specs by name.
+func (o *ChannelOptions) Specs() (map[string]string, error) {
+	specs := map[string]string{"console": "console"}
+	seen := map[string]bool{} // a flag may replace the console once
+	for _, flag := range o.flags {
+		name, spec, ok := strings.Cut(flag, "=")
+		if !ok || !tools.IsToken(name) { // the error must not quote the flag: it may hold a secret
+			return nil, cli.Exit(cli.ExitUsage, "--channel: want NAME=SPEC, such as log=file:notes.jsonl, with a NAME of the form %s", tools.TokenForm)
+		}
+		if seen[name] {
+			return nil, cli.Exit(cli.ExitUsage, "--channel: the name %q is given twice", name)
+		}
+		seen[name], specs[name] = true, spec
+	}
+	return specs, nil
+}
+
+// OpenChannel opens the channel of a spec.
+func OpenChannel(name, spec string, stdout io.Writer) (notify.Channel, error) {
+	channel, err := notify.Open(spec, ChannelEnv(stdout))
+	if err != nil {
+		return nil, cli.Exit(cli.ExitUsage, "--channel %s: %w", name, err)
+	}
+	return channel, nil
+}
+
+// ChannelEnv is the environment in which channels are opened.
+func ChannelEnv(stdout io.Writer) notify.Env {
+	return notify.Env{Stdout: stdout, LookupEnv: os.LookupEnv, ReadFile: os.ReadFile}
+}
+
+// openNotifier opens the state, the channels and the notifier.
+func (p *parts) openNotifier(ctx context.Context) (err error) {
+	if p.facts, err = openState(ctx, &p.Connection, p.bus, p.log); err != nil {
+		return err
+	}
+	specs, err := p.Channels.Specs()
+	if err != nil {
+		return err
+	}
+	channels := make(map[string]notify.Channel, len(specs))
+	for name, spec := range specs {
+		if channels[name], err = OpenChannel(name, spec, p.stdout); err != nil {
+			return err
+		}
+	}
+	p.notifier, err = notify.New(p.bus, notify.Config{Channels: channels, Default: p.Channels.Default, LastChannels: lastChannels{p.facts}, Grace: p.Worker.Grace, Log: p.log})
+	return err
+}
+
+// lastChannels tells the notifier which channel a session used last.
+type lastChannels struct{ facts state.Store }
+
+func (l lastChannels) LastChannel(ctx context.Context, session string) (channel, chat string, err error) {
+	c, err := state.LastChannel(ctx, l.facts, session)
+	return c.Name, c.ChatID, err
+}
+
+// Console returns a writer to stdout that drops everything after the reader of
+// stdout is gone. Otherwise the notifier would retry each notification to the
+// console and fill the log and the outbox.
+func Console(stdout io.Writer, log zerolog.Logger) io.Writer {
+	return cli.Outlive(stdout, func(err error) {
+		log.Warn().Err(err).Msg("the reader of standard output is gone; output for the console is dropped from now on, see --default-channel")
+	})
+}

@@ -1,0 +1,115 @@
+package process
+
+import (
+	"os"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/pflag"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// Options are the settings of a worker process.
+type Options struct {
+	Connection cli.Connection
+	Logging    cli.Logging
+	Worker     worker.Config
+	Offload    offload.Config
+	Agents     AgentOptions
+	External   ExternalOptions
+	Channels   ChannelOptions
+	Store      StoreOptions
+	Workspace  string
+	Tools      []string // that the worker offers; empty means all
+	Health     string   // HOST:PORT of the health server; empty means none
+	NoTicks    bool
+	NoNotify   bool
+	Lease      time.Duration
+	MaxBytes   int64
+	Heartbeat  *cli.Heartbeat // nil if another process schedules the heartbeat
+}
+
+// AddFlags adds the flags of all options except Heartbeat.
+func (o *Options) AddFlags(flags *pflag.FlagSet) {
+	o.Connection.AddFlags(flags)
+	o.Logging.AddFlags(flags)
+	cli.Topic(flags, cli.TopicModels, o.Agents.AddFlags)
+	o.External.AddFlags(flags)
+	flags.StringVar(&o.Workspace, "workspace", ".", "`DIR` that the file tools can read and write, and nothing outside it; shell starts there but is not confined to it")
+	flags.StringSliceVar(&o.Worker.Queues, "queue", []string{bus.DefaultQueue}, "`QUEUE`s to consume")
+	flags.StringSliceVar(&o.Tools, "tools", nil, "`TOOL`s to offer, and no others; give this worker its own --queue, because it answers calls of other tools with an error")
+	flags.BoolVar(&o.NoTicks, "no-ticks", false, "leave the ticks of cron jobs and heartbeats to other workers")
+	flags.BoolVar(&o.NoNotify, "no-notify", false, "leave notifications to other workers")
+	flags.StringVar(&o.Worker.Name, "name", "", "`NAME` of this worker in events; default HOST-PID")
+	flags.IntVar(&o.Worker.Slots, "slots", 64, "`NUMBER` of calls that run at once, for each queue")
+	flags.IntVar(&o.Worker.MaxAttempts, "max-attempts", 5, "`NUMBER` of deliveries after which a call becomes a dead letter; for agent calls, only deliveries without progress count")
+	flags.DurationVar(&o.Worker.Grace, "grace", 20*time.Second, "`TIME` that running calls get to finish after a stop")
+	flags.DurationVar(&o.Lease, "lease", 30*time.Second, "`TIME` after which the calls of a dead worker go to another one; applies when the consumer is created")
+	flags.StringVar(&o.Health, "health", "", "`HOST:PORT` of an HTTP server for /healthz, /readyz and /metrics (probes and Prometheus); default off")
+	o.Channels.AddFlags(flags)
+	cli.Topic(flags, cli.TopicOffloading, o.addOffloadFlags)
+	flags.Int64Var(&o.MaxBytes, "max-bytes", 0, "`BYTES` that a new stream may hold, four times as much for results; default 1 GiB, or less if the disk is small")
+}
+
+func (o *Options) addOffloadFlags(flags *pflag.FlagSet) {
+	o.Store.AddFlags(flags)
+	flags.Int64Var(&o.Store.quota, "artifact-quota", 0, "`BYTES` that all artifacts may take; 0 means no limit")
+	flags.BoolVar(&o.Offload.Disabled, "no-offload", false, "keep every result in the prompt")
+	flags.Int64Var(&o.Offload.Threshold, "offload-threshold", 8_000, "`TOKENS` above which a result is offloaded")
+	flags.Int64Var(&o.Offload.InlineChars, "offload-inline", 40_000, "`CHARACTERS` below which an offloaded result is still shown in full")
+	flags.StringSliceVar(&o.Offload.Allow, "offload-tools", nil, "`TOOL`s, or TOOL:ACTION, whose results are always offloaded")
+}
+
+// Check returns an error if a setting is invalid. It starts nothing.
+func (o *Options) Check() error {
+	if err := CheckQueues(o.Worker.Queues); err != nil {
+		return err
+	}
+	switch {
+	case len(o.Worker.Queues) == 0:
+		return cli.Exit(cli.ExitUsage, "--queue: name at least one")
+	case o.Worker.Slots < 1:
+		return cli.Exit(cli.ExitUsage, "--slots %d: want 1 or more", o.Worker.Slots)
+	case o.Worker.MaxAttempts < 1:
+		return cli.Exit(cli.ExitUsage, "--max-attempts %d: want 1 or more", o.Worker.MaxAttempts)
+	case o.Lease < time.Second:
+		return cli.Exit(cli.ExitUsage, "--lease %s: want 1s or more", o.Lease)
+	case o.Worker.Grace <= 0:
+		return cli.Exit(cli.ExitUsage, "--grace %s: want more than 0s", o.Worker.Grace)
+	}
+	if err := o.Agents.check(); err != nil {
+		return err
+	}
+	if info, err := os.Stat(o.Workspace); err != nil {
+		return cli.Exit(cli.ExitUsage, "--workspace: %w", err)
+	} else if !info.IsDir() {
+		return cli.Exit(cli.ExitUsage, "--workspace %q is not a directory", o.Workspace)
+	}
+	return o.Connection.Check()
+}
+
+// CheckQueues returns an error if a queue name is invalid.
+func CheckQueues(queues []string) error {
+	for _, queue := range queues {
+		if !tools.IsToken(queue) {
+			return cli.Exit(cli.ExitUsage, "--queue %q: want the form %s", queue, tools.TokenForm)
+		}
+	}
+	return nil
+}
+
+// QueueNames returns the queues as one text.
+func (o *Options) QueueNames() string { return strings.Join(o.Worker.Queues, ", ") }
+
+// BusConfig returns the configuration of the connection, without an address.
+func (o *Options) BusConfig(log zerolog.Logger) bus.Config {
+	cfg := o.Connection.Config
+	cfg.Name, cfg.Log, cfg.Lease, cfg.MaxBytes = "stevedore worker", log, o.Lease, o.MaxBytes
+	return cfg
+}

@@ -1,0 +1,277 @@
+// Package process is the composition root of a worker process: it opens the parts
+// that the flags describe and runs them together.
+package process
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/heartbeat"
+	"github.com/stevedore-bus/stevedore/bus/notify"
+	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/state"
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/agent"
+	"github.com/stevedore-bus/stevedore/tools/builtin"
+)
+
+// parts are the parts of a process. The open methods fill them, in the order in
+// which Run calls them.
+type parts struct {
+	*Options
+	bus    *bus.Bus
+	log    zerolog.Logger
+	stdout io.Writer
+
+	store     offload.Store
+	reader    *offload.Reader
+	facts     state.Store
+	notifier  *notify.Notifier
+	registry  *tools.Registry
+	heartbeat *heartbeat.Config // nil means none
+	worker    *worker.Worker
+	service   *rpc.Service
+	serving   chan struct{} // closed when service answers
+	health    *health
+	closers   []func() error
+}
+
+// Run opens all parts and runs them until ctx is cancelled. It calls onReady when
+// the process accepts calls, and calls onStop, which onReady returns, when ctx is
+// cancelled. The worker offers extra in addition to the tools of the options.
+func (o *Options) Run(ctx context.Context, b *bus.Bus, log zerolog.Logger, stdout io.Writer, onReady func() (onStop func() error, err error), extra ...tools.Tool) (err error) {
+	p := &parts{Options: o, bus: b, log: log, stdout: stdout}
+	defer func() { err = errors.Join(err, p.close()) }()
+	if err := p.provision(ctx); err != nil {
+		return err
+	}
+	if err := p.openStore(ctx); err != nil {
+		return err
+	}
+	if err := p.openNotifier(ctx); err != nil {
+		return err
+	}
+	if err := p.openTools(ctx, extra); err != nil {
+		return err
+	}
+	if err := p.openHeartbeat(); err != nil {
+		return err
+	}
+	p.openWorker()
+	if err := p.openHealth(); err != nil {
+		return err
+	}
+	return p.run(ctx, onReady)
+}
+
+// close closes the parts, the last one first.
+func (p *parts) close() (err error) {
+	for _, closePart := range slices.Backward(p.closers) {
+		err = errors.Join(err, closePart())
+	}
+	return err
+}
+
+func (p *parts) provision(ctx context.Context) error {
+	provisioned, err := p.bus.Provision(ctx, false)
+	for _, d := range provisioned.Differences {
+		p.log.Warn().Str("stream", d.Name).Str("setting", d.Setting).Str("have", d.Have).Str("want", d.Want).Msg("stream differs; see worker provision")
+	}
+	return err
+}
+
+func (p *parts) openStore(ctx context.Context) error {
+	store, closeStore, err := p.Store.Open(ctx, &p.Connection, p.bus)
+	if err != nil {
+		return err
+	}
+	p.closers = append(p.closers, closeStore)
+	p.store, p.reader = store, offload.NewReader(store, offload.ReaderConfig{JQCommand: jqCommand()})
+	return nil
+}
+
+// openTools registers the built-in tools, the tools that read artifacts, the
+// external ones, extra, and the tools that run agents.
+func (p *parts) openTools(ctx context.Context, extra []tools.Tool) error {
+	web, err := p.External.web()
+	if err != nil {
+		return err
+	}
+	toolset, closeTools, err := builtin.Tools(builtin.Config{Workspace: p.Workspace, Web: web})
+	if err != nil {
+		return err
+	}
+	p.closers = append(p.closers, closeTools)
+	external, err := p.External.tools(ctx, p.bus, p.notifier, p.Agents.prompts(), p.log)
+	if err != nil {
+		return err
+	}
+	p.registry = tools.NewRegistry(p.log)
+	agents, err := p.Agents.tools(p.bus, p.store, p.registry.Definitions, p.log)
+	if err != nil {
+		return err
+	}
+	if err := p.registry.Register(slices.Concat(toolset, p.reader.Tools(), external, extra, agents)...); err != nil {
+		return err
+	}
+	if len(p.Tools) > 0 {
+		if err := p.registry.Keep(p.Tools...); err != nil {
+			return cli.Exit(cli.ExitUsage, "--tools: %w", err)
+		}
+	}
+	return nil
+}
+
+func (p *parts) openHeartbeat() error {
+	if p.Heartbeat == nil {
+		return nil
+	}
+	cfg, err := p.Heartbeat.Configuration()
+	if err != nil {
+		return err
+	}
+	cfg.Workspace, cfg.Log = p.Workspace, p.log
+	if cfg.Tool == "" && p.Agents.Enabled() {
+		// In one conversation, each tick would add to the prompt of the next one.
+		cfg.Tool, cfg.Queue, cfg.PromptArg, cfg.Args = agent.AgentTool, AgentQueue, "prompt", json.RawMessage(`{"fresh":true}`)
+	}
+	if err := cfg.Validate(); err != nil {
+		return cli.Exit(cli.ExitUsage, "%w", err)
+	}
+	p.heartbeat = &cfg
+	return nil
+}
+
+// A result event, including its headers, must fit the server's max_payload.
+const (
+	defaultMaxResult = 512 << 10 // of offload.Config
+	payloadMargin    = 64 << 10
+)
+
+func (p *parts) openWorker() {
+	offloading := p.Offload
+	offloading.Log = p.log
+	if limit := int(p.bus.Conn().MaxPayload()) - payloadMargin; limit < defaultMaxResult {
+		offloading.MaxResult = limit
+	}
+	cfg := p.Worker
+	cfg.Queues = slices.Concat(cfg.Queues, p.Agents.queues())
+	cfg.Log, cfg.State, cfg.Ticks = p.log, p.facts, !p.NoTicks
+	p.worker = worker.New(p.bus, p.registry, offload.NewOffloader(p.store, offloading), cfg)
+
+	p.serving = make(chan struct{})
+	p.service = rpc.NewService(p.bus, p.reader, rpc.ServiceConfig{
+		Version: ReadVersion().semantic(), Log: p.log, OnReady: func() { close(p.serving) },
+		Metadata: map[string]string{"worker": p.worker.Stats().Worker, "queues": strings.Join(cfg.Queues, ",")},
+		Stats:    func() any { return p.worker.Stats() },
+	})
+}
+
+func (p *parts) openHealth() error {
+	p.health = &health{bus: p.bus, worker: p.worker, slots: p.Worker.Slots}
+	if p.Health == "" {
+		return nil
+	}
+	stop, err := p.health.listen(p.Health, p.log)
+	if err == nil {
+		p.closers = append(p.closers, func() error { stop(); return nil })
+	}
+	return err
+}
+
+// run runs the parts together.
+func (p *parts) run(ctx context.Context, onReady func() (func() error, error)) error {
+	running := []func(context.Context) error{p.worker.Run, p.service.Run, p.sweep, p.untilClosed}
+	if !p.NoNotify {
+		if err := p.notifier.Register(ctx); err != nil {
+			return err
+		}
+		running = append(running, p.notifier.Run)
+	}
+	if p.heartbeat != nil {
+		running = append(running, func(ctx context.Context) error { return heartbeat.Run(ctx, p.bus, *p.heartbeat) })
+	}
+	stopped := ctx
+	running = append(running,
+		func(ctx context.Context) error { return p.announce(ctx, onReady) },
+		func(ctx context.Context) error {
+			<-ctx.Done()
+			if stopped.Err() != nil { // otherwise a part failed, and Run returns its error
+				p.logStop()
+			}
+			return nil
+		})
+	return Together(ctx, running...)
+}
+
+// announce waits until the service answers, calls onReady, and calls onStop when
+// the process stops.
+func (p *parts) announce(ctx context.Context, onReady func() (onStop func() error, err error)) error {
+	select {
+	case <-p.serving:
+	case <-ctx.Done():
+		return nil
+	}
+	onStop, err := onReady()
+	if err != nil {
+		return err
+	}
+	p.health.serving.Store(true)
+	<-ctx.Done()
+	p.health.serving.Store(false)
+	return onStop()
+}
+
+// logStop logs how many calls the process waits for after it was stopped.
+func (p *parts) logStop() {
+	calls := 0
+	for _, q := range p.worker.Stats().Queues {
+		calls += q.Running
+	}
+	level := zerolog.InfoLevel
+	if calls > 0 {
+		level = zerolog.WarnLevel
+	}
+	p.log.WithLevel(level).Int("calls", calls).Stringer("grace", p.Worker.Grace).
+		Msg("stopping: running calls get the grace time to finish; a second interrupt or SIGTERM ends the process at once")
+}
+
+// untilClosed ends the process when the connection is closed for good: such a
+// worker can do nothing, and must not look alive.
+func (p *parts) untilClosed(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-p.bus.Closed():
+		return p.bus.ClosedErr()
+	}
+}
+
+// Together runs all functions until ctx is cancelled or one of them fails, and
+// returns when all of them have returned.
+func Together(ctx context.Context, functions ...func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	errs := make([]error, len(functions))
+	var group sync.WaitGroup
+	for i, f := range functions {
+		group.Go(func() {
+			if errs[i] = f(ctx); errs[i] != nil {
+				cancel()
+			}
+		})
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,72 @@
+package process
+
+import (
+	"cmp"
+	"context"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/pflag"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/state"
+)
+
+// StoreOptions select the artifact store.
+type StoreOptions struct {
+	Spec  string // object:BUCKET or disk:DIR
+	ttl   time.Duration
+	quota int64
+}
+
+// AddFlags adds the flags that an operator's sweep and the workers must agree on.
+func (o *StoreOptions) AddFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.Spec, "store", "object:", "`SPEC` of the artifact store: object:BUCKET (on the bus) or disk:DIR")
+	flags.DurationVar(&o.ttl, "artifact-ttl", 7*24*time.Hour, "`TIME` that an artifact is kept after it was last read")
+}
+
+// Open opens the store. b may be nil for a store on disk.
+func (o *StoreOptions) Open(ctx context.Context, connection *cli.Connection, b *bus.Bus) (offload.Store, func() error, error) {
+	cfg := offload.StoreConfig{TTL: o.ttl, Quota: o.quota}
+	if dir, ok := o.Dir(connection); ok {
+		store, err := offload.OpenDisk(dir, cfg)
+		if err != nil {
+			return nil, nil, err
+		}
+		return store, store.Close, nil
+	}
+	kind, bucket, _ := strings.Cut(o.Spec, ":")
+	if kind != "object" {
+		return nil, nil, cli.Exit(cli.ExitUsage, "--store %q: want object:BUCKET or disk:DIR", o.Spec)
+	}
+	store, err := offload.OpenObject(ctx, b.JetStream(), offload.ObjectConfig{
+		StoreConfig: cfg, Bucket: cmp.Or(bucket, b.BucketName(bus.BlobsBucket)), Records: b.BucketName(bus.ArtifactsBucket), Replicas: connection.Replicas,
+	})
+	return store, func() error { return nil }, err
+}
+
+// Dir returns the directory of a store on disk.
+func (o *StoreOptions) Dir(connection *cli.Connection) (dir string, ok bool) {
+	kind, dir, _ := strings.Cut(o.Spec, ":")
+	if dir == "" {
+		dir = filepath.Join(connection.Data, "artifacts")
+	}
+	return dir, kind == "disk"
+}
+
+// openState opens the state of this installation: a file next to an embedded
+// server, or a bucket that all hosts share.
+func openState(ctx context.Context, connection *cli.Connection, b *bus.Bus, log zerolog.Logger) (state.Store, error) {
+	if connection.External() {
+		bucket, err := b.JetStream().KeyValue(ctx, b.BucketName(bus.StateBucket))
+		if err != nil {
+			return nil, err
+		}
+		return state.NewKV(bucket), nil
+	}
+	return state.OpenFile(filepath.Join(connection.Data, "state.json"), state.FileConfig{Log: log})
+}

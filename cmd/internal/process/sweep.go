@@ -1,0 +1,34 @@
+package process
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// SweepGrace is the age up to which a sweep touches nothing. It is longer than any
+// upload takes.
+const SweepGrace = time.Hour
+
+// sweepInterval is the shortest time between two sweeps; the longest is twice that.
+const sweepInterval = 15 * time.Minute
+
+// sweep removes expired artifacts until ctx is cancelled.
+func (p *parts) sweep(ctx context.Context) error {
+	// The random part spreads the sweeps of workers that were started together.
+	ticker := time.NewTicker(sweepInterval + rand.N(sweepInterval))
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		report, err := p.store.Sweep(ctx, SweepGrace)
+		if err != nil && ctx.Err() == nil {
+			p.log.Warn().Err(err).Msg("cannot sweep artifacts")
+			continue
+		}
+		p.log.Info().Int("records", report.Records).Int("blobs", report.Blobs).Int("orphans", report.Orphans).Int64("bytes", report.Bytes).Msg("artifacts swept")
+	}
+}
