@@ -27,8 +27,8 @@ var allowedImports = map[string][]string{
 	// bus/worker combines calls, tools, offloading and state.
 	"bus/worker":    {"bus", "bus/schedule", "bus/task", "tools", "offload", "state"},
 	"bus/rpc":       {"bus", "bus/cron", "bus/task", "tools", "offload"},
-	"bus/notify":    {"bus", "bus/task", "tools", "state"},
-	"bus/heartbeat": {"bus", "bus/schedule", "tools", "state"},
+	"bus/notify":    {"bus", "bus/task", "tools", "state", "state/durable"},
+	"bus/heartbeat": {"bus", "bus/schedule", "tools", "state/durable"},
 	"bus/cron":      {"bus", "bus/schedule", "bus/task", "tools"},
 	"bus/remote":    {"bus", "tools"},
 	"bus/session":   {"bus"},
@@ -40,7 +40,7 @@ var allowedImports = map[string][]string{
 	"bus/jsapi":     {},
 
 	"offload":                   {"tools", "offload/index", "offload/internal/blocks", "offload/internal/textscan", "offload/linematch"},
-	"offload/chat":              {"tools", "state", "state/durable"},
+	"offload/chat":              {"tools", "state/durable"},
 	"offload/disk":              {"offload", "offload/index", "offload/internal/blocks", "offload/internal/record", "tools", "state/durable"},
 	"offload/object":            {"offload", "offload/index", "offload/internal/blocks", "offload/internal/record", "tools", "bus/jsapi"},
 	"offload/mem":               {"offload", "offload/index", "offload/internal/blocks", "offload/internal/record", "tools"},

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/stevedore-bus/stevedore/state/durable"
 )
 
 const savers = 64
@@ -71,7 +73,7 @@ func plainSaver(f *File) func(int) error {
 		if err != nil {
 			return err
 		}
-		return WriteFile(f.path, data, 0o600)
+		return durable.WriteFile(f.path, data, 0o600)
 	}
 }
 

@@ -3,10 +3,13 @@ package state
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"time"
+
+	"github.com/stevedore-bus/stevedore/state/durable"
 )
 
 // save is one caller's wish, applied by whoever has the turn.
@@ -114,13 +117,13 @@ func (f *File) commit(batch []*save) error {
 	if len(data) > maxFileSize {
 		return ErrFull
 	}
-	dir, closer, err := f.openDir()
+	root, err := os.OpenRoot(filepath.Dir(f.path))
 	if err != nil {
 		return err
 	}
-	defer closer.Close()
-	if err := replace(dir, filepath.Base(f.path), 0o600, writeBytes(data)); err != nil {
-		return err
+	defer root.Close()
+	if err := (durable.Dir{Root: root, Hook: f.hook}).WriteFile(filepath.Base(f.path), data, 0o600, nil); err != nil {
+		return fmt.Errorf("write state file %q: %w", f.path, err)
 	}
 	f.seen.Store(&snapshot{data, next})
 	return nil

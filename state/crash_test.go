@@ -3,14 +3,14 @@ package state
 import (
 	"bytes"
 	"fmt"
-	"io"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/stevedore-bus/stevedore/state/durable"
 )
 
 // TestCrashStates saves a few times, recording each operation, and then looks
@@ -51,7 +51,7 @@ func recordSaves(t *testing.T, n int, dropped string) []operation {
 	r := &recorder{names: make(map[string]int)}
 	path := filepath.Join(t.TempDir(), "state.json")
 	f := openFile(t, path)
-	f.openDir = recordingOpener(f.openDir, r)
+	f.hook = r.do
 	for i := range n {
 		must(t, f.Set(t.Context(), map[string]string{"n": strconv.Itoa(i + 1), "pad": strings.Repeat("p", 100*(i+1))}))
 		r.add(operation{kind: "returned", save: i + 1})
@@ -181,56 +181,22 @@ type recorder struct {
 
 func (r *recorder) add(op operation) { r.ops = append(r.ops, op) }
 
-type opener = func() (directory, io.Closer, error)
-
-func recordingOpener(open opener, r *recorder) opener {
-	return func() (directory, io.Closer, error) {
-		d, c, err := open()
-		return recordingDir{d, r}, c, err
+// do is a Hook that notes the operations.
+func (r *recorder) do(op durable.Operation, do func() error) error {
+	switch op.Kind {
+	case "create":
+		r.files++
+		r.names[op.Name] = r.files
+	case "rename":
+		r.names[op.To] = r.names[op.Name]
 	}
-}
-
-type recordingDir struct {
-	directory
-	*recorder
-}
-
-func (d recordingDir) Create(name string, perm fs.FileMode) (file, error) {
-	f, err := d.directory.Create(name, perm)
-	d.files++
-	d.names[name] = d.files
-	d.add(operation{kind: "create", file: d.files, name: name})
-	return recordingFile{f, d.recorder, d.files}, err
-}
-
-func (d recordingDir) Rename(from, to string) error {
-	d.names[to] = d.names[from]
-	d.add(operation{kind: "rename", file: d.names[from], name: to})
-	return d.directory.Rename(from, to)
-}
-
-func (d recordingDir) Remove(name string) error {
-	d.add(operation{kind: "remove", file: d.names[name], name: name})
-	return d.directory.Remove(name)
-}
-
-func (d recordingDir) Sync() error {
-	d.add(operation{kind: "sync dir"})
-	return d.directory.Sync()
-}
-
-type recordingFile struct {
-	file
-	*recorder
-	id int
-}
-
-func (f recordingFile) Write(p []byte) (int, error) {
-	f.add(operation{kind: "write", file: f.id, data: bytes.Clone(p)})
-	return f.file.Write(p)
-}
-
-func (f recordingFile) Sync() error {
-	f.add(operation{kind: "sync file", file: f.id})
-	return f.file.Sync()
+	name := op.Name
+	if op.Kind == "rename" {
+		name = op.To
+	}
+	switch op.Kind {
+	case "create", "write", "sync file", "rename", "remove", "sync dir":
+		r.add(operation{kind: op.Kind, file: r.names[op.Name], name: name, data: bytes.Clone(op.Data)})
+	}
+	return do()
 }

@@ -33,7 +33,7 @@ func TestFileIsReadable(t *testing.T) {
 	if string(data) != want {
 		t.Errorf("got\n%s\nwant\n%s", data, want)
 	}
-	checkFile(t, path, want, 0o600) // chat ids are nobody else's business
+	checkFile(t, path, want) // chat ids are nobody else's business
 }
 
 func TestUnknownFieldsAreKept(t *testing.T) {

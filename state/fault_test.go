@@ -3,14 +3,13 @@ package state
 import (
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"testing"
 	"time"
+
+	"github.com/stevedore-bus/stevedore/state/durable"
 )
 
 // TestFaultAtEachOperation lets operation N of a save fail, for all N: without
@@ -38,17 +37,13 @@ func testFault(t *testing.T, fault *fault, name string) bool {
 	before := map[string]string{"a": "old", "b": "old", "c": "old"}
 	must(t, f.Set(t.Context(), before))
 
-	openDir := f.openDir
-	f.openDir = func() (directory, io.Closer, error) {
-		d, c, err := openDir()
-		return faultyDir{d, fault}, c, err
-	}
+	f.hook = fault.do
 	errs := together(t, f, []func() error{
 		func() error { return f.Set(t.Context(), map[string]string{"a": "new"}) },
 		func() error { return f.Set(t.Context(), map[string]string{"b": "new"}) },
 		func() error { return f.Update(t.Context(), "c", func(Fact) (string, error) { return "new", nil }) },
 	})
-	f.openDir = openDir
+	f.hook = nil
 	if fault.at > 0 && !fault.met {
 		return false
 	}
@@ -121,16 +116,20 @@ type fault struct {
 	renamed bool
 }
 
-// do runs one operation, or not.
-func (f *fault) do(op func() error) error {
+// do is a Hook that fails one operation.
+func (f *fault) do(op durable.Operation, do func() error) error {
+	perform := func() error {
+		f.renamed = f.renamed || op.Kind == "rename"
+		return do()
+	}
 	f.at--
 	if f.at > 0 || f.at < 0 && f.mode != "all from here" {
-		return op()
+		return perform()
 	}
 	f.met = true
 	switch f.mode {
 	case "done":
-		op()
+		perform()
 	case "kill":
 		self, err := os.FindProcess(os.Getpid())
 		if err == nil {
@@ -139,69 +138,4 @@ func (f *fault) do(op func() error) error {
 		return fmt.Errorf("still alive: %w", err)
 	}
 	return errFault
-}
-
-type faultyDir struct {
-	directory
-	fault *fault
-}
-
-func (d faultyDir) Lstat(name string) (info fs.FileInfo, err error) {
-	err = d.fault.do(func() error { info, err = d.directory.Lstat(name); return err })
-	return info, err
-}
-
-func (d faultyDir) Create(name string, perm fs.FileMode) (file, error) {
-	var f file
-	err := d.fault.do(func() (err error) { f, err = d.directory.Create(name, perm); return err })
-	if err != nil {
-		if f != nil {
-			f.Close()
-		}
-		return nil, err
-	}
-	return faultyFile{f, d.fault}, nil
-}
-
-func (d faultyDir) Rename(from, to string) error {
-	return d.fault.do(func() error { d.fault.renamed = true; return d.directory.Rename(from, to) })
-}
-
-func (d faultyDir) Remove(name string) error {
-	return d.fault.do(func() error { return d.directory.Remove(name) })
-}
-
-func (d faultyDir) Sync() error { return d.fault.do(d.directory.Sync) }
-
-type faultyFile struct {
-	file
-	fault *fault
-}
-
-func (f faultyFile) Write(p []byte) (n int, err error) {
-	err = f.fault.do(func() error { n, err = f.file.Write(p); return err })
-	return n, err
-}
-func (f faultyFile) Chmod(m fs.FileMode) error {
-	return f.fault.do(func() error { return f.file.Chmod(m) })
-}
-func (f faultyFile) Sync() error  { return f.fault.do(f.file.Sync) }
-func (f faultyFile) Close() error { return f.fault.do(f.file.Close) }
-
-// A rename that says it failed and did not happen removes its temporary file
-// (US-008).
-func TestAtomicSaveRenameFails(t *testing.T) {
-	dir := t.TempDir()
-	root, err := os.OpenRoot(dir)
-	must(t, err)
-	defer root.Close()
-	// Lstat, Create, Write, Sync, Close, Rename
-	err = replace(faultyDir{rootDir{root}, &fault{at: 6}}, "f", 0o600, writeBytes([]byte("x")))
-	if !errors.Is(err, errFault) || strings.Contains(err.Error(), "power loss") {
-		t.Errorf("got %v", err)
-	}
-	entries, err := os.ReadDir(dir)
-	if len(entries) != 0 || err != nil {
-		t.Errorf("left %v, %v", entries, err)
-	}
 }

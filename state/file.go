@@ -3,7 +3,6 @@ package state
 import (
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -13,6 +12,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/state/durable"
 )
 
 // maxFacts and maxFileSize bound what a flood of sessions can make of a file
@@ -45,8 +46,8 @@ type FileConfig struct {
 type File struct {
 	path   string
 	config FileConfig
-	// openDir opens the directory of the file for writing.
-	openDir func() (directory, io.Closer, error)
+	// hook is the Hook of saves, for tests.
+	hook func(durable.Operation, func() error) error
 
 	// turn is held by the caller that writes for all who wait. The lock file
 	// and the file are only touched by it.
@@ -70,15 +71,19 @@ func OpenFile(path string, config FileConfig) (*File, error) {
 		path = target
 	}
 	f := &File{path: path, config: config, turn: make(chan struct{}, 1)}
-	f.openDir = func() (directory, io.Closer, error) {
-		root, err := os.OpenRoot(filepath.Dir(path))
-		return rootDir{root}, root, err
-	}
 	f.seen.Store(&snapshot{doc: &document{}})
 	if err := f.open(); err != nil {
 		return nil, fmt.Errorf("open state file %q: %w", path, err)
 	}
 	return f, nil
+}
+
+// lock excludes the other processes that save to the file. The lock is that of
+// another file, because each save replaces this one.
+func (f *File) lock() (unlock func(), err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), f.config.LockTimeout)
+	defer cancel()
+	return durable.LockFile(ctx, f.path+".lock")
 }
 
 func (f *File) open() error {
@@ -87,13 +92,13 @@ func (f *File) open() error {
 		return err
 	}
 	defer unlock()
-	// Who holds the lock is alone: every temporary file is a dead process's.
+	// No other process saves now: every temporary file is that of a dead process.
 	root, err := os.OpenRoot(filepath.Dir(f.path))
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	if _, err := removeTemps(root, tempPrefix(filepath.Base(f.path)), 0); err != nil {
+	if err := (durable.Dir{Root: root}).RemoveTemps(filepath.Base(f.path)); err != nil {
 		return err
 	}
 	_, err = f.refresh()

@@ -46,8 +46,7 @@ func TestSavesThatWaitShareOneWrite(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
 	f := openFile(t, path)
 	r := &recorder{names: make(map[string]int)}
-	openDir := f.openDir
-	f.openDir = recordingOpener(openDir, r)
+	f.hook = r.do
 	saves := make([]func() error, 64)
 	for i := range saves {
 		saves[i] = func() error {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,7 +28,7 @@ func TestCorruptFileIsMovedAside(t *testing.T) {
 			if len(aside) != 1 {
 				t.Fatalf("moved aside: %v, want one file", aside)
 			}
-			checkFile(t, aside[0], content, 0o600)
+			checkFile(t, aside[0], content)
 			if !strings.Contains(log.String(), aside[0]) || !strings.Contains(log.String(), `"level":"error"`) {
 				t.Errorf("logged %q, want an error that names the file", log.String())
 			}
@@ -50,14 +49,13 @@ func TestFileCorruptedMeanwhile(t *testing.T) {
 	if got := get(t, f, "a").Value; got != "1" {
 		t.Errorf("got %q, want what was last read", got)
 	}
-	checkFile(t, path, `{"facts": {`, 0o600)
+	checkFile(t, path, `{"facts": {`)
 
-	openDir := f.openDir
-	f.openDir = func() (directory, io.Closer, error) { return nil, nil, errFault }
+	f.hook = (&fault{at: 1}).do
 	if err := f.Set(t.Context(), map[string]string{"lost": "1"}); !errors.Is(err, errFault) {
 		t.Errorf("got %v, want the fault", err)
 	}
-	f.openDir = openDir
+	f.hook = nil
 	if a, lost := get(t, f, "a").Value, get(t, f, "lost").Value; a != "1" || lost != "" {
 		t.Errorf("after a failed save: got a %q, lost %q", a, lost)
 	}

@@ -3,21 +3,17 @@
 package state
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // The test binary runs itself as another process: this variable says which, and
@@ -27,7 +23,7 @@ const childEnv = "STATE_TEST_CHILD"
 func TestMain(m *testing.M) {
 	role, argument, _ := strings.Cut(os.Getenv(childEnv), " ")
 	run, ok := map[string]func(path string) error{
-		"count": childCount, "die": childDie, "hold": childHold, "full": childFull,
+		"count": childCount, "die": childDie, "full": childFull,
 	}[role]
 	if !ok {
 		os.Exit(m.Run())
@@ -140,12 +136,7 @@ func childDie(argument string) error {
 	if err != nil {
 		return err
 	}
-	openDir := f.openDir
-	killer := &fault{at: n, mode: "kill"}
-	f.openDir = func() (directory, io.Closer, error) {
-		d, c, err := openDir()
-		return faultyDir{d, killer}, c, err
-	}
+	f.hook = (&fault{at: n, mode: "kill"}).do
 	for {
 		if err := addOne(f, "count"); err != nil {
 			return err
@@ -192,65 +183,4 @@ func childFull(path string) error {
 		return fmt.Errorf("found %v, %w, want the file and its lock", entries, err)
 	}
 	return f.Set(context.Background(), map[string]string{"a": "after"})
-}
-
-func TestLockNamesTheOther(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "data")
-	cmd := child(t, "hold", dir)
-	stdout, err := cmd.StdoutPipe()
-	must(t, err)
-	must(t, cmd.Start())
-	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "locked\n" {
-		t.Fatalf("the child said %q, %v", line, err)
-	}
-
-	_, err = Lock(dir)
-	var locked *LockedError
-	if !errors.As(err, &locked) {
-		t.Fatalf("got %v, want a LockedError", err)
-	}
-	if h := locked.Holder; h.PID != cmd.Process.Pid || h.Since.IsZero() || h.Command != filepath.Base(os.Args[0])+" serve" {
-		t.Errorf("got holder %+v, want pid %d", h, cmd.Process.Pid)
-	}
-	for _, want := range []string{dir, strconv.Itoa(cmd.Process.Pid), "serve"} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%q does not say %q", err, want)
-		}
-	}
-	if held, err := Held(dir); !held || err != nil {
-		t.Errorf("Held = %v, %v; want true", held, err)
-	}
-	if strings.Contains(err.Error(), "secret") {
-		t.Errorf("%q repeats the arguments", err)
-	}
-
-	// A dead process holds nothing, whatever its file says.
-	must(t, cmd.Process.Kill())
-	cmd.Wait()
-	for _, dir := range []string{dir, t.TempDir(), filepath.Join(dir, "none")} {
-		if held, err := Held(dir); held || err != nil {
-			t.Errorf("Held(%q) = %v, %v; want false", dir, held, err)
-		}
-	}
-	lock, err := Lock(dir)
-	must(t, err)
-	if _, err := Lock(dir); !errors.As(err, &locked) || locked.Holder.PID != os.Getpid() {
-		t.Errorf("a second lock in this process: got %v", err)
-	}
-	must(t, lock.Unlock())
-	lock, err = Lock(dir)
-	must(t, err)
-	must(t, lock.Unlock())
-}
-
-func childHold(dir string) error {
-	lock, err := Lock(dir)
-	if err != nil {
-		return err
-	}
-	fmt.Println("locked")
-	for { // until it is killed
-		time.Sleep(time.Hour)
-		runtime.KeepAlive(lock)
-	}
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -259,6 +261,33 @@ func get(t *testing.T, s Store, key string) Fact {
 func set(t *testing.T, s Store, key, value string) {
 	t.Helper()
 	if err := s.Set(t.Context(), map[string]string{key: value}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func checkFile(t *testing.T, path, content string) {
+	t.Helper()
+	got, err := os.ReadFile(path)
+	if string(got) != content || err != nil {
+		t.Errorf("%s: got %q, %v, want %q", filepath.Base(path), got, err, content)
+	}
+	if info, err := os.Stat(path); err == nil && info.Mode() != 0o600 && runtime.GOOS != "windows" {
+		t.Errorf("%s: mode %v, want 0600", filepath.Base(path), info.Mode())
+	}
+}
+
+func checkNoTemps(t *testing.T, dir string) {
+	t.Helper()
+	left, err := filepath.Glob(filepath.Join(dir, ".*"))
+	must(t, err)
+	if len(left) > 0 {
+		t.Errorf("left %q", left)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
 		t.Fatal(err)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/state"
+	"github.com/stevedore-bus/stevedore/state/durable"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -52,7 +52,7 @@ func (k *keeper) appendLog(line string) error {
 			return err
 		}
 	}
-	return state.AppendRootFile(k.workspace, LogFile, []byte(line), 0o644)
+	return durable.Dir{Root: k.workspace}.AppendFile(LogFile, []byte(line), 0o644)
 }
 
 // logLine is one line: [2006-01-02 15:04:05] [LEVEL] message.

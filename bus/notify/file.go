@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/state"
+	"github.com/stevedore-bus/stevedore/state/durable"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -28,7 +28,7 @@ func (f *File) Send(_ context.Context, n Notification) error {
 	if err != nil {
 		return bus.Reject(bus.CodeUndecodable, err)
 	}
-	if err := state.AppendFile(f.path, line, 0o600); err != nil {
+	if err := durable.AppendFile(f.path, line, 0o600); err != nil {
 		return fmt.Errorf("append notification to %q: %w", f.path, err)
 	}
 	return nil

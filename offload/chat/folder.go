@@ -5,13 +5,12 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
 
-	"github.com/stevedore-bus/stevedore/state"
+	"github.com/stevedore-bus/stevedore/state/durable"
 )
 
 const (
@@ -43,7 +42,7 @@ func (f *folder) close() error {
 	return f.root.Close()
 }
 
-// WriteFile is state.WriteFile below the directory.
+// WriteFile is durable.Dir.WriteFile below the directory.
 func (f *folder) WriteFile(ctx context.Context, path, content string) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -52,10 +51,10 @@ func (f *folder) WriteFile(ctx context.Context, path, content string) error {
 	if err != nil {
 		return err
 	}
-	return state.StreamRootFile(f.root, name, filePerm, func(w io.Writer) error {
-		_, err := io.WriteString(w, content)
-		return err
-	})
+	if err := f.durable().WriteFile(name, []byte(content), filePerm, nil); err != nil {
+		return fmt.Errorf("write file %q: %w", name, err)
+	}
+	return nil
 }
 
 // CreateFile gives a durable temporary file its name by a hard link instead of a
@@ -72,7 +71,7 @@ func (f *folder) CreateFile(ctx context.Context, path, content string) error {
 	for range 2 {
 		same, err := f.compare(name, content)
 		if err == nil && same {
-			return f.sync(filepath.Dir(name)) // its creator may not have come so far
+			return f.durable().Sync(filepath.Dir(name)) // its creator may not have come so far
 		}
 		if err == nil {
 			return ErrTaken
@@ -88,72 +87,58 @@ func (f *folder) CreateFile(ctx context.Context, path, content string) error {
 	return ErrTaken
 }
 
-// claim gives temp the name, if that is free.
-func claim(root *os.Root, temp, name string) error {
-	err := root.Link(temp, name)
-	switch {
-	case err == nil:
-		_ = root.Remove(temp) // the file is there; a leftover is no reason to fail
-		return nil
-	case errors.Is(err, fs.ErrExist):
-		return err
-	}
-	return claimWithoutLink(root, temp, name)
-}
+func (f *folder) durable() durable.Dir { return durable.Dir{Root: f.root} }
 
-// claimWithoutLink is for file systems without hard links: an empty file takes
-// the name, and is then replaced. A crash in between leaves the empty file, which
-// costs a name and nothing else.
-func claimWithoutLink(root *os.Root, temp, name string) error {
-	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, filePerm)
+// create writes the file; it returns fs.ErrExist if the name exists.
+func (f *folder) create(name, content string) (err error) {
+	temp := filepath.Join(filepath.Dir(name), ".tmp-"+rand.Text())
+	file, err := f.durable().CreateTemp(temp, filePerm)
 	if err != nil {
 		return err
 	}
-	if err := f.Close(); err != nil {
-		return errors.Join(err, root.Remove(name))
+	linked := false
+	defer func() {
+		if removeErr := file.Discard(); !linked { // a file that is there is a success
+			err = errors.Join(err, removeErr)
+		}
+	}()
+	if _, err := file.WriteString(content); err != nil {
+		return err
 	}
-	if err := root.Rename(temp, name); err != nil {
-		return errors.Join(err, root.Remove(name))
+	if err := file.Sync(); err != nil {
+		return err
+	}
+	err = f.root.Link(temp, name)
+	linked = err == nil
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		err = f.renameWithoutLink(file, name)
+	}
+	if err != nil {
+		return err
+	}
+	return f.durable().Sync(filepath.Dir(name))
+}
+
+// renameWithoutLink is for file systems without hard links: it creates an empty
+// file under the name and replaces that. A crash in between leaves the empty file.
+func (f *folder) renameWithoutLink(temp *durable.Temp, name string) error {
+	empty, err := f.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, filePerm)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(empty.Close(), temp.Close()); err != nil {
+		return errors.Join(err, f.root.Remove(name))
+	}
+	if err := temp.Rename(name); err != nil {
+		return errors.Join(err, f.root.Remove(name))
 	}
 	return nil
-}
-
-// create writes the file if the name is free, else it returns fs.ErrExist.
-func (f *folder) create(name, content string) error {
-	dir := filepath.Dir(name)
-	temp := filepath.Join(dir, ".tmp-"+rand.Text())
-	err := f.writeTemp(temp, content)
-	if err == nil {
-		err = claim(f.root, temp, name)
-	}
-	if err != nil {
-		if gone := f.root.Remove(temp); !errors.Is(gone, fs.ErrNotExist) {
-			err = errors.Join(err, gone)
-		}
-		return err
-	}
-	return f.sync(dir)
-}
-
-func (f *folder) writeTemp(temp, content string) error {
-	file, err := f.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, filePerm)
-	if err != nil {
-		return err
-	}
-	_, err = file.WriteString(content)
-	if err == nil {
-		err = file.Sync()
-	}
-	return errors.Join(err, file.Close())
 }
 
 // prepare makes the directories and returns path's name below the root.
 func (f *folder) prepare(path string) (string, error) {
 	if f.root == nil {
-		if err := makeDurable(f.dir); err != nil {
-			return "", err
-		}
-		root, err := os.OpenRoot(f.dir)
+		root, err := durable.OpenRoot(f.dir, dirPerm)
 		if err != nil {
 			return "", err
 		}
@@ -163,50 +148,7 @@ func (f *folder) prepare(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Dir(name)
-	switch err := f.root.Mkdir(dir, dirPerm); {
-	case dir == "." || errors.Is(err, fs.ErrExist):
-		return name, nil
-	case err != nil:
-		return "", err
-	}
-	return name, f.sync(".")
-}
-
-// makeDurable is os.MkdirAll that survives a loss of power.
-func makeDurable(dir string) error {
-	if info, err := os.Stat(dir); err == nil && info.IsDir() {
-		return nil
-	}
-	parent := filepath.Dir(dir)
-	if parent != dir {
-		if err := makeDurable(parent); err != nil {
-			return err
-		}
-	}
-	if err := os.Mkdir(dir, dirPerm); err != nil {
-		info, again := os.Stat(dir)
-		switch {
-		case again != nil:
-			return err
-		case !info.IsDir():
-			return &fs.PathError{Op: "mkdir", Path: dir, Err: syscall.ENOTDIR}
-		}
-		return nil // somebody was faster
-	}
-	d, err := os.Open(parent)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}
-
-func (f *folder) sync(dir string) error {
-	d, err := f.root.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return name, f.durable().MkdirAll(filepath.Dir(name), dirPerm)
 }
 
 // compare reports whether the file has that content. What is not a regular file

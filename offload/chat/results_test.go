@@ -184,14 +184,20 @@ func TestCreateFileNeverReplaces(t *testing.T) {
 	wantFiles(t, dir, "abc", "alias", "file", "link", "new")
 
 	// The fallback for file systems without hard links keeps the promise.
-	temp := path("temp")
 	for _, name := range []string{"file", "fresh"} {
-		if err := os.WriteFile(temp, []byte("t"), 0o600); err != nil {
+		temp, err := f.durable().CreateTemp("temp", filePerm)
+		if err != nil {
 			t.Fatal(err)
 		}
-		err := claimWithoutLink(f.root, "temp", name)
-		if taken := name == "file"; errors.Is(err, os.ErrExist) != taken || (err != nil) != taken {
-			t.Errorf("claimWithoutLink %s: %v", name, err)
+		if _, err := temp.WriteString("t"); err != nil {
+			t.Fatal(err)
+		}
+		err = f.renameWithoutLink(temp, name)
+		if exists := name == "file"; errors.Is(err, os.ErrExist) != exists || (err != nil) != exists {
+			t.Errorf("renameWithoutLink %s: %v", name, err)
+		}
+		if err := temp.Discard(); err != nil {
+			t.Error(err)
 		}
 	}
 	wantFile(t, path("file"), "abc")

@@ -72,7 +72,7 @@ func TestReplaceRefusesAChangedFile(t *testing.T) {
 			if after, _ := os.ReadFile(path); !slices.Equal(before, after) {
 				t.Errorf("the file holds %q, want %q", after, before)
 			}
-			if left, _ := filepath.Glob(filepath.Join(ws.dir, ".stevedore-*")); left != nil {
+			if left, _ := filepath.Glob(filepath.Join(ws.dir, ".*")); left != nil {
 				t.Errorf("left behind: %q", left)
 			}
 		})

@@ -87,7 +87,7 @@ func TestWritingRefusesHostilePaths(t *testing.T) {
 	if got := b.names("sub"); got != nil {
 		t.Errorf("left behind: %q", got)
 	}
-	if i := slices.IndexFunc(b.names("."), func(s string) bool { return strings.HasPrefix(s, ".stevedore-") }); i >= 0 {
+	if i := slices.IndexFunc(b.names("."), func(s string) bool { return strings.HasSuffix(s, ".stevedore-tmp") }); i >= 0 {
 		t.Errorf("left behind: %q", b.names("."))
 	}
 	must(t, os.Symlink("inside", filepath.Join(b.dir, "l")))

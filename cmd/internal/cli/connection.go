@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/state"
+	"github.com/stevedore-bus/stevedore/state/durable"
 )
 
 // Connection holds the flags that say where the bus is; they are those of the
@@ -115,7 +115,7 @@ const urlFile = "server.url"
 // file of one that was killed names a port on which anybody may listen by now,
 // and the credential would go there.
 func (c *Connection) embeddedURL() (string, error) {
-	held, err := state.Held(c.Data)
+	held, err := durable.DirLocked(c.Data)
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", bus.ErrUnreachable, err)
 	}
@@ -133,7 +133,7 @@ func (c *Connection) embeddedURL() (string, error) {
 // withdraw is called.
 func (c *Connection) PublishURL(url string) (withdraw func() error, err error) {
 	name := filepath.Join(c.Data, urlFile)
-	if err := state.WriteFile(name, []byte(url+"\n"), 0o600); err != nil {
+	if err := durable.WriteFile(name, []byte(url+"\n"), 0o600); err != nil {
 		return nil, fmt.Errorf("publish the server's address: %w", err)
 	}
 	return func() error { return os.Remove(name) }, nil

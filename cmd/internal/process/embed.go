@@ -9,7 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus/embedded"
-	"github.com/stevedore-bus/stevedore/state"
+	"github.com/stevedore-bus/stevedore/state/durable"
 )
 
 // Embed starts the embedded server in a data directory and locks the directory
@@ -22,7 +22,7 @@ func Embed(dir, listen string, noSync bool, log zerolog.Logger) (server *embedde
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, nil, fmt.Errorf("make data directory: %w; choose another one with --data", err)
 	}
-	lock, err := state.Lock(dir)
+	lock, err := durable.LockDir(dir)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w with --data", err)
 	}

@@ -1,4 +1,4 @@
-package state
+package durable
 
 import (
 	"encoding/json"
@@ -9,28 +9,27 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 )
 
-// lockName is the file in a data directory that its owner holds a lock on.
+// lockName is the file in a data directory whose lock is that of the directory.
 const lockName = "stevedore.lock"
 
-// Holder is a process that holds a data directory.
+// Holder is the process that holds the lock of a data directory.
 type Holder struct {
 	PID int `json:"pid"`
-	// Since is when it took the directory.
+	// Since is when the process took the lock.
 	Since time.Time `json:"since"`
-	// Command is the program and its subcommand, without flags and arguments:
-	// they may hold secrets.
+	// Command is the program and its subcommand, without flags and arguments,
+	// which may contain secrets.
 	Command string `json:"command"`
 	Host    string `json:"host,omitempty"`
 }
 
-// LockedError is returned by Lock for a directory that another process holds.
+// LockedError is returned by LockDir if another process holds the lock.
 type LockedError struct {
 	Dir    string
-	Holder Holder // zero if it has not written who it is
+	Holder Holder // zero if the process has not yet written who it is
 }
 
 func (e *LockedError) Error() string {
@@ -38,16 +37,16 @@ func (e *LockedError) Error() string {
 	if e.Holder.PID != 0 {
 		who = fmt.Sprintf("%q (pid %d, since %s)", e.Holder.Command, e.Holder.PID, e.Holder.Since.Local().Format(time.DateTime))
 	}
-	return fmt.Sprintf("lock data directory %q: %s uses it; stop that one, or choose another directory", e.Dir, who)
+	return fmt.Sprintf("lock data directory %q: %s uses it; stop that process, or choose another directory", e.Dir, who)
 }
 
-// DirLock is a data directory held by this process.
+// DirLock is the lock of a data directory.
 type DirLock struct{ file *os.File }
 
-// Lock claims dir, which is created if missing, for this process until Unlock
-// or its end, however it ends. A *LockedError names the process that has it.
-// The lock excludes other processes that call Lock, nobody else.
-func Lock(dir string) (*DirLock, error) {
+// LockDir locks dir for this process until Unlock or the end of the process. It
+// creates a missing dir. A *LockedError names the process that holds the lock. The
+// lock excludes other callers of LockDir only.
+func LockDir(dir string) (*DirLock, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("lock data directory %q: %w", dir, explainReadOnly(err, dir))
 	}
@@ -56,13 +55,13 @@ func Lock(dir string) (*DirLock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock data directory %q: %w", dir, explainReadOnly(err, name))
 	}
-	ok, err := tryLock(f)
+	ok, err := TryLock(f)
 	for range 3 {
 		if ok || err != nil {
 			break
 		}
-		time.Sleep(lookTime) // it may have been no more than a look, by Held
-		ok, err = tryLock(f)
+		time.Sleep(testTime)
+		ok, err = TryLock(f)
 	}
 	if err == nil && !ok {
 		err = &LockedError{Dir: dir, Holder: readHolder(f)}
@@ -79,34 +78,35 @@ func Lock(dir string) (*DirLock, error) {
 	return &DirLock{f}, nil
 }
 
-// lookTime is far longer than Held has the lock.
-const lookTime = 5 * time.Millisecond
+// testTime is far longer than DirLocked holds the lock, so that LockDir does not
+// take such a test for a worker.
+const testTime = 5 * time.Millisecond
 
-// Held reports whether a process holds dir, as Lock does it. What such a process
-// left in dir is worth nothing once it is gone, however it ended.
-func Held(dir string) (bool, error) {
+// DirLocked reports whether a process holds the lock of dir. If none does, the
+// files that such a process left in dir are out of date.
+func DirLocked(dir string) (bool, error) {
 	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("look who holds data directory %q: %w", dir, err)
+		return false, fmt.Errorf("test lock of data directory %q: %w", dir, err)
 	}
-	free, err := tryLock(f)
+	free, err := TryLock(f)
 	if err = errors.Join(err, f.Close()); err != nil {
-		return false, fmt.Errorf("look who holds data directory %q: %w", dir, err)
+		return false, fmt.Errorf("test lock of data directory %q: %w", dir, err)
 	}
 	return !free, nil
 }
 
-// Unlock gives the directory back. The lock file stays: removing it would let
-// two processes lock two files of the same name.
+// Unlock releases the lock. The lock file stays: if it were removed, two
+// processes could lock two files of the same name.
 func (l *DirLock) Unlock() error {
 	return errors.Join(l.file.Truncate(0), l.file.Close())
 }
 
 func writeHolder(f *os.File) error {
-	host, _ := os.Hostname() // only to tell people
+	host, _ := os.Hostname() // only for people
 	data, err := json.Marshal(Holder{os.Getpid(), time.Now().UTC().Truncate(time.Second), command(os.Args), host})
 	if err != nil {
 		return err
@@ -136,13 +136,4 @@ func command(args []string) string {
 		name += " " + args[1]
 	}
 	return name
-}
-
-// explainReadOnly adds what to do to the error of a directory that this process
-// may not write to.
-func explainReadOnly(err error, path string) error {
-	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
-		return fmt.Errorf("%w: no right to write in %q; change its owner or mode, or choose another directory", err, filepath.Dir(path))
-	}
-	return err
 }

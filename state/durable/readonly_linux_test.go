@@ -1,4 +1,4 @@
-package state
+package durable
 
 import (
 	"errors"
@@ -25,10 +25,10 @@ func TestReadOnlyDirectory(t *testing.T) {
 			t.Logf("not tested, the temporary directory is closed to other users: %v", err)
 			return
 		}
-		open := func() error { _, err := OpenFile(filepath.Join(data, "state.json"), FileConfig{}); return err }
-		lock := func() error { _, err := Lock(data); return err }
-		lockNew := func() error { _, err := Lock(filepath.Join(data, "new")); return err }
-		for name, try := range map[string]func() error{"open": open, "lock": lock, "lock new": lockNew} {
+		lockFile := func() error { _, err := LockFile(t.Context(), filepath.Join(data, "f.lock")); return err }
+		lockDir := func() error { _, err := LockDir(data); return err }
+		lockNew := func() error { _, err := LockDir(filepath.Join(data, "new")); return err }
+		for name, try := range map[string]func() error{"lock file": lockFile, "lock directory": lockDir, "lock new directory": lockNew} {
 			err := try()
 			if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), `no right to write in "`+data+`"; change its owner`) {
 				t.Errorf("%s: got %v, want an error that names the directory and what to do", name, err)

@@ -1,4 +1,4 @@
-package state
+package durable
 
 import (
 	"os"
@@ -8,18 +8,10 @@ import (
 
 func TestAppendFile(t *testing.T) {
 	dir := t.TempDir()
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := root.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	d := openDir(t, dir)
 	for name, add := range map[string]func(line string) error{
 		"a/log": func(line string) error { return AppendFile(filepath.Join(dir, "a", "log"), []byte(line), 0o600) },
-		"b/log": func(line string) error { return AppendRootFile(root, "b/log", []byte(line), 0o600) },
+		"b/log": func(line string) error { return d.AppendFile("b/log", []byte(line), 0o600) },
 	} {
 		if err := add("one\n"); err != nil {
 			t.Fatal(err)
@@ -38,7 +30,7 @@ func TestAppendFile(t *testing.T) {
 	if err := os.Symlink(outside, filepath.Join(dir, "memory")); err != nil {
 		t.Fatal(err)
 	}
-	if err := AppendRootFile(root, "memory/log", []byte("x\n"), 0o600); err == nil {
+	if err := d.AppendFile("memory/log", []byte("x\n"), 0o600); err == nil {
 		t.Error("appended outside the root")
 	}
 	if left, err := os.ReadDir(outside); err != nil || len(left) > 0 {

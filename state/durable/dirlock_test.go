@@ -1,0 +1,89 @@
+package durable
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// If this variable is set, the test binary locks that directory until it is killed.
+const childEnv = "DURABLE_TEST_DIR"
+
+func TestMain(m *testing.M) {
+	dir := os.Getenv(childEnv)
+	if dir == "" {
+		os.Exit(m.Run())
+	}
+	fmt.Fprintln(os.Stderr, hold(dir))
+	os.Exit(1)
+}
+
+func TestLockDirNamesTheHolder(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "serve", "--token", "secret")
+	cmd.Env = append(os.Environ(), childEnv+"="+dir)
+	stdout, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "locked\n" {
+		t.Fatalf("the child said %q, %v", line, err)
+	}
+
+	_, err = LockDir(dir)
+	var locked *LockedError
+	if !errors.As(err, &locked) {
+		t.Fatalf("got %v, want a LockedError", err)
+	}
+	if h := locked.Holder; h.PID != cmd.Process.Pid || h.Since.IsZero() || h.Command != filepath.Base(os.Args[0])+" serve" {
+		t.Errorf("got holder %+v, want pid %d", h, cmd.Process.Pid)
+	}
+	for _, want := range []string{dir, strconv.Itoa(cmd.Process.Pid), "serve"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q does not say %q", err, want)
+		}
+	}
+	if held, err := DirLocked(dir); !held || err != nil {
+		t.Errorf("DirLocked = %v, %v; want true", held, err)
+	}
+	if strings.Contains(err.Error(), "secret") {
+		t.Errorf("%q repeats the arguments", err)
+	}
+
+	// The lock ends with the process, although the file still names it.
+	must(t, cmd.Process.Kill())
+	cmd.Wait()
+	for _, dir := range []string{dir, t.TempDir(), filepath.Join(dir, "none")} {
+		if held, err := DirLocked(dir); held || err != nil {
+			t.Errorf("DirLocked(%q) = %v, %v; want false", dir, held, err)
+		}
+	}
+	lock, err := LockDir(dir)
+	must(t, err)
+	if _, err := LockDir(dir); !errors.As(err, &locked) || locked.Holder.PID != os.Getpid() {
+		t.Errorf("a second lock in this process: got %v", err)
+	}
+	must(t, lock.Unlock())
+	lock, err = LockDir(dir)
+	must(t, err)
+	must(t, lock.Unlock())
+}
+
+func hold(dir string) error {
+	lock, err := LockDir(dir)
+	if err != nil {
+		return err
+	}
+	fmt.Println("locked")
+	for { // until it is killed
+		time.Sleep(time.Hour)
+		runtime.KeepAlive(lock)
+	}
+}

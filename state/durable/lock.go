@@ -1,0 +1,59 @@
+package durable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// openFunc is os.OpenFile or the method of an os.Root.
+type openFunc = func(name string, flag int, perm fs.FileMode) (*os.File, error)
+
+// Lock waits for the lock of f until ctx ends. See TryLock.
+//
+// It polls instead of waiting in the kernel, so that a stopped process that holds
+// the lock leads to an error and not to a hang.
+func Lock(ctx context.Context, f *os.File) error {
+	for wait := 200 * time.Microsecond; ; wait = min(2*wait, 5*time.Millisecond) {
+		ok, err := TryLock(f)
+		if ok {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("lock %q: %w", f.Name(), err)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("lock %q, which another process holds; check whether that process hangs: %w", f.Name(), ctx.Err())
+		case <-time.After(wait):
+		}
+	}
+}
+
+// LockFile opens the file at path, which it creates if necessary, and waits for
+// its lock until ctx ends. unlock closes the file, which releases the lock.
+func LockFile(ctx context.Context, path string) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, explainReadOnly(err, path)
+	}
+	if err := Lock(ctx, f); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return func() { f.Close() }, nil
+}
+
+// explainReadOnly adds advice to the error of a process that may not write to the
+// directory of path.
+func explainReadOnly(err error, path string) error {
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
+		return fmt.Errorf("%w: no right to write in %q; change its owner or mode, or choose another directory", err, filepath.Dir(path))
+	}
+	return err
+}
