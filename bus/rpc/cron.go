@@ -11,31 +11,32 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// CronRequest holds the arguments of all functions that keep jobs.
+// CronRequest holds the arguments of all functions for cron jobs.
 type CronRequest struct {
 	cron.Request
-	// Session in full, for who adds a job in a session that stands in the
-	// subject as a hash of its name. Otherwise the subject says it all.
+	// Session is the full session id. It is required to add a job if the subject
+	// contains only the hash of the session.
 	Session string `json:"session,omitempty"`
-	// Key names the request: added again with the same, a job is the same.
+	// Key makes "add" idempotent: a repeated request with the same key returns the
+	// same job.
 	Key string `json:"key,omitempty"`
 }
 
-// cron keeps the jobs of a session: <prefix>.rpc.cron.<session>.<function>. The
-// session is the subject's, which the broker's permissions guard. Who may publish
-// there may have any tool called in that session, as with <prefix>.call.>; models
-// have a tool that lets them do less.
+// cron manages the cron jobs of a session: <prefix>.rpc.cron.<session>.<function>.
+// The session is part of the subject, so the server's permissions protect it. A
+// client that may publish there can have any tool called in that session, as with
+// <prefix>.call.>. The tool for models is more restricted.
 func (s *Service) cron(ctx context.Context, req micro.Request) (any, error) {
 	tokens := s.bus.Split(req.Subject())
 	session, function := tokens[2], tokens[3]
 	var in CronRequest
 	dec := json.NewDecoder(bytes.NewReader(orEmpty(req.Data())))
-	dec.DisallowUnknownFields() // or a wrong word, such as every_seconds, changes nothing
+	dec.DisallowUnknownFields() // a misspelled field must not be ignored
 	if err := dec.Decode(&in); err != nil {
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "the request is not a JSON object of arguments: %v", err)
 	}
 	if in.Session != "" && tools.Token(in.Session) != session {
-		return nil, tools.Errorf(tools.CodeInvalidArguments, "the request names the session %q, its subject %q", tools.Excerpt(in.Session, 80), tools.Excerpt(session, 80))
+		return nil, tools.Errorf(tools.CodeInvalidArguments, "the request names the session %q, but its subject names %q", tools.Excerpt(in.Session, 80), tools.Excerpt(session, 80))
 	}
 	in.Action = function
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ReadTimeout)

@@ -13,7 +13,7 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// callEndpoint takes calls; see ServiceConfig.Stats.
+// callEndpoint is the name of the endpoint for calls; see ServiceConfig.Stats.
 const callEndpoint = "call"
 
 // call submits a call and answers with its result: <prefix>.rpc.call.<queue>.<tool>.
@@ -25,26 +25,26 @@ func (s *Service) call(ctx context.Context, req micro.Request) (any, error) {
 		return nil, tools.Errorf(tools.CodeInvalidCall, "%v", err)
 	}
 	if call.Tool != "" && call.Tool != tool {
-		return nil, tools.Errorf(tools.CodeInvalidCall, "the call names the tool %q, its subject %q", tools.Excerpt(call.Tool, 80), tools.Excerpt(tool, 80))
+		return nil, tools.Errorf(tools.CodeInvalidCall, "the call names the tool %q, but its subject names %q", tools.Excerpt(call.Tool, 80), tools.Excerpt(tool, 80))
 	}
 	if !tools.IsToken(tool) || !tools.IsToken(queue) {
-		return nil, tools.Errorf(tools.CodeInvalidCall, "the subject %q: queue and tool must be of the form %s", tools.Excerpt(req.Subject(), 200), tools.TokenForm)
+		return nil, tools.Errorf(tools.CodeInvalidCall, "invalid subject %q: queue and tool must be of the form %s", tools.Excerpt(req.Subject(), 200), tools.TokenForm)
 	}
 	call.Tool = tool
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer cancel()
 	event, err := Submit(ctx, s.bus, queue, call)
 	if errors.Is(err, ErrPending) {
-		return nil, tools.Errorf(tools.CodeTimeout, "no result after %s; the call goes on, and its result will be published", s.cfg.CallTimeout)
+		return nil, tools.Errorf(tools.CodeTimeout, "no result after %s; the call is still queued or running, and its result will be published", s.cfg.CallTimeout)
 	}
-	if dead, ok := errors.AsType[*DeadError](err); ok {
+	if dead, ok := errors.AsType[*DeadLetterError](err); ok {
 		return nil, tools.Errorf(dead.Code, "%v", dead)
 	}
 	return event, err
 }
 
 // ReadRequest holds the arguments of all functions that read artifacts; each
-// takes those it knows.
+// function ignores the arguments of the others.
 type ReadRequest struct {
 	ArtifactID string            `json:"artifact_id,omitempty"`
 	Offset     int64             `json:"offset,omitempty"`
@@ -58,7 +58,7 @@ type ReadRequest struct {
 }
 
 // artifact reads an artifact: <prefix>.rpc.artifact.<session>.<function>. The
-// session is the subject's, which the broker's permissions guard.
+// session is part of the subject, so the server's permissions protect it.
 func (s *Service) artifact(ctx context.Context, req micro.Request) (any, error) {
 	tokens := s.bus.Split(req.Subject())
 	session, function := tokens[2], tokens[3]
@@ -95,13 +95,13 @@ func (s *Service) artifact(ctx context.Context, req micro.Request) (any, error) 
 	return nil, tools.Errorf(tools.CodeInvalidArguments, "unknown function %q; known are get, read, lines, grep, jq, query, info, record, rm", tools.Excerpt(function, 80))
 }
 
-// ReadPage is a page for programs: its answer has no text beside the content.
+// ReadPage is a page for programs: its JSON has no text in addition to the content.
 type ReadPage offload.Page
 
 // Bytes are the exact bytes of the page.
 func (p *ReadPage) Bytes() []byte { return (*offload.Page)(p).Bytes() }
 
-// task tells of the calls of a session and cancels them:
+// task lists, gets and cancels the calls of a session:
 // <prefix>.rpc.task.<session>.<function>.
 func (s *Service) task(ctx context.Context, req micro.Request) (any, error) {
 	tokens := s.bus.Split(req.Subject())
@@ -131,9 +131,9 @@ func (s *Service) task(ctx context.Context, req micro.Request) (any, error) {
 	return nil, tools.Errorf(tools.CodeInvalidArguments, "unknown function %q; known are list, get, cancel", tools.Excerpt(function, 80))
 }
 
-// TaskRequest holds the arguments of the functions about tasks.
+// TaskRequest holds the arguments of the functions for tasks.
 type TaskRequest struct {
-	// ID is that of the call, as it came or as a token.
+	// ID is the id of the call or its token.
 	ID string `json:"id,omitempty"`
 }
 
@@ -144,7 +144,7 @@ func orEmpty(body []byte) []byte {
 	return body
 }
 
-// badRequest says what is wrong with a request in words that are not Go's.
+// badRequest returns the error for a request that cannot be decoded, without Go terms.
 func badRequest(err error) error {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
 		field := wrong.Field[strings.LastIndexByte(wrong.Field, '.')+1:]

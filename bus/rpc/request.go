@@ -11,8 +11,9 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// Request sends a request and returns the body of the answer. A refusal is a
-// *tools.Error; nats.ErrNoResponders says that no worker is running.
+// Request sends a request to the service and returns the body of the answer. An
+// error answer is a *tools.Error; nats.ErrNoResponders means that no worker is
+// running.
 func Request(ctx context.Context, b *bus.Bus, subject string, in any) ([]byte, error) {
 	if err := bus.CheckSubject(subject); err != nil {
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "%v", err)
@@ -27,7 +28,7 @@ func Request(ctx context.Context, b *bus.Bus, subject string, in any) ([]byte, e
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("ask %q: %w", subject, err)
+		return nil, fmt.Errorf("request %q: %w", subject, err)
 	}
 	if code := msg.Header.Get(micro.ErrorCodeHeader); code != "" {
 		return nil, &tools.Error{Code: code, Message: msg.Header.Get(micro.ErrorHeader)}

@@ -14,28 +14,28 @@ import (
 )
 
 // RetryCall publishes the message of a dead letter again and removes the letter.
-// The answer that a call got when it was given up on is taken back before, or
-// the call would find itself answered. One that has any other answer is not
-// retried, which is an error.
+// First it removes the result that the worker published for the dead letter:
+// otherwise the call would end with that result. It returns an error if the call has
+// any other result.
 func RetryCall(ctx context.Context, b *bus.Bus, letter bus.Buried) error {
 	if letter.Kind == bus.DeadCall && letter.Code != tools.CodeMismatch {
-		if err := takeBack(ctx, b, letter); err != nil {
+		if err := removeResult(ctx, b, letter); err != nil {
 			return fmt.Errorf("retry dead letter %d: %w", letter.Number, err)
 		}
 	}
 	return b.Resurrect(ctx, letter)
 }
 
-// takeBack removes the answer of a call that was given up on. A crash after it
-// leaves the letter, which can be retried.
-func takeBack(ctx context.Context, b *bus.Bus, letter bus.Buried) error {
+// removeResult removes the result of a dead letter's call. A crash after it keeps
+// the letter, which can be retried.
+func removeResult(ctx context.Context, b *bus.Bus, letter bus.Buried) error {
 	body, err := b.DeadMessage(ctx, letter.DeadLetter)
 	if err != nil {
 		return err
 	}
-	call, err := tools.DecodeCall(body) // raw results are calls, and more
+	call, err := tools.DecodeCall(body) // works for raw results too
 	if err != nil {
-		return nil // nobody could answer it
+		return nil // it has no result
 	}
 	call.ID = cmp.Or(call.ID, letter.ID)
 	call.Session = cmp.Or(call.Session, tools.DefaultSession)
@@ -47,16 +47,16 @@ func takeBack(ctx context.Context, b *bus.Bus, letter bus.Buried) error {
 	last := stored[len(stored)-1]
 	switch {
 	case last.Outcome == tools.Unknown:
-		return errors.New("the call may have run, and its tool must not run twice; check what it did, and submit it under another id")
+		return errors.New("the call may have run, and its once-only tool must not run twice; check its effects and submit the call with another id")
 	case last.Error == nil || last.Error.Code != tools.CodeGivenUp:
-		return fmt.Errorf("the call was answered since (%s); remove the letter", last.Outcome)
+		return fmt.Errorf("the call has another result (%s); remove the dead letter", last.Outcome)
 	}
 	stream, err := b.JetStream().Stream(ctx, b.StreamName(bus.Results))
 	if err != nil {
 		return err
 	}
 	if err := stream.DeleteMsg(ctx, last.Sequence); err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
-		return fmt.Errorf("take back the answer to call %s of session %s: %w", id, session, err)
+		return fmt.Errorf("remove the result of call %q in session %q: %w", id, session, err)
 	}
 	return nil
 }

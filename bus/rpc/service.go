@@ -17,42 +17,43 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// ServiceName is what "nats micro ls" shows.
+// ServiceName is the name of the service in "nats micro ls".
 const ServiceName = "stevedore"
 
-// Service answers requests. Any number of processes may run one; each request
-// goes to one of them.
+// Service answers requests. Any number of processes may run one; the server sends
+// each request to one of them.
 type Service struct {
 	bus    *bus.Bus
 	reader *offload.Reader
 	cfg    ServiceConfig
 
 	mu      sync.Mutex
-	stopped bool // no request is begun any more
+	stopped bool // new requests are rejected
 	active  sync.WaitGroup
 }
 
-// CodeTooLarge is the code of a refusal to answer with more than the server takes
-// in one message.
+// CodeTooLarge is the error code if the answer is larger than the server's limit
+// for a message.
 const CodeTooLarge = "too_large"
 
-// ServiceConfig bounds a Service. The zero value works.
+// ServiceConfig configures a Service. The zero value works.
 type ServiceConfig struct {
-	// Version of the program, as semantic versioning has it. Default 0.0.0.
+	// Version is the semantic version of the program. Default 0.0.0.
 	Version string
-	// Slots is how many requests of a kind (calls, readings) are answered at
-	// once; more wait. Default 256.
+	// Slots is the number of requests that each endpoint handles at once; more
+	// wait. Default 256.
 	Slots int
-	// CallTimeout is how long a submitted call is waited for. Default 10 min.
+	// CallTimeout is how long a request waits for the result of its call. Default
+	// 10 min.
 	CallTimeout time.Duration
-	// ReadTimeout bounds a request that reads an artifact. Default 30 s.
+	// ReadTimeout bounds every other request. Default 30 s.
 	ReadTimeout time.Duration
-	// Metadata is shown with the service, such as the worker's name.
+	// Metadata is shown in "nats micro info", such as the worker's name.
 	Metadata map[string]string
-	// Stats, if not nil, makes the data in the statistics of the endpoint "call",
+	// Stats, if not nil, returns the data for the statistics of the endpoint "call",
 	// as "nats micro stats" and requests on $SRV.STATS show them.
 	Stats func() any
-	// OnReady, if not nil, is called when requests are answered from now on.
+	// OnReady, if not nil, is called when the service receives requests.
 	OnReady func()
 	Log     zerolog.Logger
 }
@@ -98,14 +99,14 @@ func (s *Service) Run(ctx context.Context) error {
 		{"tools", s.bus.RPC("tools", "*"), s.tools},
 	}
 	for _, e := range endpoints {
-		// Calls that wait for hours must not keep anybody from reading.
+		// Each endpoint has its own slots: waiting calls must not block reads.
 		slots := make(chan struct{}, s.cfg.Slots)
 		err := svc.AddEndpoint(e.name, micro.HandlerFunc(func(req micro.Request) { s.serve(ctx, slots, req, e.answer) }), micro.WithEndpointSubject(e.subject))
 		if err != nil {
 			return errors.Join(fmt.Errorf("start service: endpoint %s: %w", e.name, err), svc.Stop())
 		}
 	}
-	if err := s.bus.Conn().Flush(); err != nil { // the server has the subscriptions then
+	if err := s.bus.Conn().Flush(); err != nil { // now the server has the subscriptions
 		return errors.Join(fmt.Errorf("start service: %w", err), svc.Stop())
 	}
 	s.cfg.OnReady()
@@ -128,10 +129,10 @@ func (s *Service) stats(e *micro.Endpoint) any {
 	return s.cfg.Stats()
 }
 
-// errStopping is the answer to those who wait when the service ends.
-var errStopping = tools.Errorf("stopping", "the worker that was asked is stopping; ask again (a call that was accepted goes on)")
+// errStopping is the answer to requests that wait when the service stops.
+var errStopping = tools.Errorf("stopping", "this worker is stopping; send the request again (an accepted call stays queued or running)")
 
-// serve answers one request in a goroutine of its own: the library calls its
+// serve answers one request in its own goroutine, because the library calls the
 // handlers one after the other.
 func (s *Service) serve(ctx context.Context, slots chan struct{}, req micro.Request, answer func(context.Context, micro.Request) (any, error)) {
 	select {
@@ -161,8 +162,8 @@ func (s *Service) serve(ctx context.Context, slots chan struct{}, req micro.Requ
 	}()
 }
 
-// begin counts a request among those that Run waits for, unless it does not any
-// more: the library delivers what is on its way after it was stopped.
+// begin adds a request to those that Run waits for. It returns false if Run has
+// stopped: the library may deliver requests after that.
 func (s *Service) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,8 +173,8 @@ func (s *Service) begin() bool {
 	return !s.stopped
 }
 
-// recovered turns a panic into an error: the other requests, and the calls of
-// this process, have no part in it.
+// recovered turns a panic into an error, so that the other requests and calls of
+// this process continue.
 func recovered(answer func() (any, error)) (v any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -194,20 +195,19 @@ func (s *Service) respond(req micro.Request, v any) error {
 		}
 	}
 	if limit := int(s.bus.Conn().MaxPayload()); len(body) > limit {
-		return tools.Errorf(CodeTooLarge, "the answer has %d bytes, and the server takes %d; ask for less", len(body), limit)
+		return tools.Errorf(CodeTooLarge, "the answer has %d bytes, but the server accepts at most %d; request less", len(body), limit)
 	}
 	return s.send(req, &nats.Msg{Data: body})
 }
 
-// send answers a request. Not by its Respond and Error: these write down a
-// failure where the service reads it when the handler returned, which it did
-// long ago.
+// send answers a request. It does not use the methods Respond and Error of req:
+// they are valid only until the library's handler returns, which it has.
 func (s *Service) send(req micro.Request, msg *nats.Msg) error {
 	msg.Subject = req.Reply()
 	return s.bus.Conn().PublishMsg(msg)
 }
 
-// withText adds the text that a model would see to a JSON object.
+// withText adds a field "text" with the text for models to a JSON object.
 func withText(object []byte, text string) ([]byte, error) {
 	field, err := bus.Encode(text)
 	if err != nil {
@@ -222,8 +222,8 @@ func withText(object []byte, text string) ([]byte, error) {
 	return out, nil
 }
 
-// refuse answers with an error, as the service protocol has it: the code and
-// the message stand in headers, and in the body for those who only read bodies.
+// refuse answers with an error. The code and the message are in the headers, as the
+// service protocol requires, and in the body for clients that ignore headers.
 func (s *Service) refuse(req micro.Request, err error) {
 	code := "failed"
 	if e, ok := errors.AsType[*tools.Error](err); ok {
@@ -243,7 +243,7 @@ func (s *Service) refuse(req micro.Request, err error) {
 	}
 }
 
-// oneLine makes a text fit for a header.
+// oneLine makes a text valid in a header.
 func oneLine(s string) string {
 	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }), " ")
 }

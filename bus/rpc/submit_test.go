@@ -96,7 +96,7 @@ func TestSubmitHearsOfADeadLetter(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := <-answer
-	dead, ok := errors.AsType[*rpc.DeadError](got.err)
+	dead, ok := errors.AsType[*rpc.DeadLetterError](got.err)
 	if !ok || dead.Code != "undecodable" || !strings.Contains(dead.Error(), "it was no use") {
 		t.Errorf("Submit = %v; want the dead letter", got.err)
 	}
@@ -182,8 +182,8 @@ func TestSubmitSaysWhetherTheCallIsAccepted(t *testing.T) {
 func TestCallsThatNameTooLittle(t *testing.T) {
 	b := bustest.New(t)
 	for _, test := range []struct{ name, err, want string }{
-		{"submit a tool with a space", errOf(rpc.Submit(t.Context(), b, "default", tools.Call{Tool: "x y"})), `no tool "x y" in a queue "default"`},
-		{"submit to a queue with a dot", errOf(rpc.Submit(t.Context(), b, "a.", tools.Call{Tool: "x"})), `no tool "x" in a queue "a."`},
+		{"submit a tool with a space", errOf(rpc.Submit(t.Context(), b, "default", tools.Call{Tool: "x y"})), `invalid tool "x y" or queue "default"`},
+		{"submit to a queue with a dot", errOf(rpc.Submit(t.Context(), b, "a.", tools.Call{Tool: "x"})), `invalid tool "x" or queue "a."`},
 		{"submit nothing", errOf(rpc.Submit(t.Context(), b, "default", tools.Call{})), "names no tool"},
 		{"complete no tool", errOf(rpc.AwaitCompletion(t.Context(), b, tools.Call{ID: "1"})), "names no tool"},
 		{"complete no call", errOf(rpc.AwaitCompletion(t.Context(), b, tools.Call{Tool: "x"})), "has no id"},

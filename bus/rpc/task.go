@@ -11,41 +11,40 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// TaskState says where a call stands.
+// TaskState is the state of a call.
 type TaskState string
 
 const (
-	Queued    TaskState = "queued" // it waits for a worker
+	Queued    TaskState = "queued"
 	Running   TaskState = "running"
 	Succeeded TaskState = "succeeded"
 	Failed    TaskState = "failed"
 	Cancelled TaskState = "cancelled"
 	TimedOut  TaskState = "timed_out"
-	Unknown   TaskState = "unknown" // once-only, and interrupted
+	Unknown   TaskState = "unknown" // the worker of a once-only tool stopped
 )
 
-// Task is a call seen as work: mostly one that goes on in the background. It is
-// derived from the events on the bus and from what workers say, so that it never
-// contradicts them.
+// Task is the state of a call. It is derived from the stored events and the
+// answers of workers, so it never contradicts them.
 type Task struct {
-	// ID and Session are the tokens that name the call.
+	// ID and Session are the tokens of the call.
 	ID      string    `json:"id"`
 	Session string    `json:"session"`
 	Tool    string    `json:"tool,omitempty"`
 	State   TaskState `json:"state"`
 	Async   bool      `json:"async"`
 	Worker  string    `json:"worker,omitempty"`
-	// QueuedAt is when a task was submitted that no worker has started yet.
-	// StartedAt is zero until one has; EndedAt until it has ended.
+	// QueuedAt is set until a worker has started the call, StartedAt after that, and
+	// EndedAt after the call has ended.
 	QueuedAt  time.Time      `json:"queued_at,omitzero"`
 	StartedAt time.Time      `json:"started_at,omitzero"`
 	EndedAt   time.Time      `json:"ended_at,omitzero"`
 	Progress  tools.Progress `json:"progress,omitzero"`
-	// Message is the error of a task that did not succeed, or what keeps one
-	// from running.
+	// Message is the error of a task that did not succeed, or the reason why a task
+	// is not running.
 	Message string `json:"message,omitempty"`
 
-	call tools.Call // as far as it is known
+	call tools.Call // the known fields of the call
 }
 
 // Text is one line for people and models.
@@ -75,25 +74,25 @@ func (t Task) Text() string {
 
 // GetTask returns one call as a task. The session and the id are tokens.
 func GetTask(ctx context.Context, b *bus.Bus, session, id string) (Task, error) {
-	t, ended, err := answeredTask(ctx, b, session, id)
+	t, ended, err := storedTask(ctx, b, session, id)
 	if ended || err != nil {
 		return t, err
 	}
 	if !t.Async {
-		waits, all, err := unsettled(ctx, b, session, id)
+		queued, all, err := unsettled(ctx, b, session, id)
 		if err != nil {
 			return Task{}, err
 		}
 		switch {
-		case len(waits) == 0 && all: // it was never there, or was answered just now
-			t, _, err = answeredTask(ctx, b, session, id)
+		case len(queued) == 0 && all: // it does not exist, or has ended just now
+			t, _, err = storedTask(ctx, b, session, id)
 			if err == nil && t.Tool == "" {
 				err = tools.Errorf(tools.CodeNotFound, "there is no task %q in session %q", id, session)
 			}
 			return t, err
-		case len(waits) > 0:
-			t.wait(waits[0])
-			if !waits[0].delivered {
+		case len(queued) > 0:
+			t.setQueued(queued[0])
+			if !queued[0].delivered {
 				return t, nil
 			}
 		}
@@ -103,22 +102,23 @@ func GetTask(ctx context.Context, b *bus.Bus, session, id string) (Task, error) 
 		return Task{}, err
 	}
 	if ok {
-		t.run(running)
+		t.setRunning(running)
 		return t, nil
 	}
-	t.Message = leftAlone
+	t.Message = noWorker
 	if t.Tool == "" {
-		err = tools.Errorf(tools.CodeNotFound, "there is no task %q in session %q, as far as can be seen: very many calls wait for workers", id, session)
+		err = tools.Errorf(tools.CodeNotFound, "found no task %q in session %q; too many calls are queued to check all of them", id, session)
 	}
 	return t, err
 }
 
-// leftAlone is said of what a worker had, and no worker says that it runs.
-const leftAlone = "no worker runs it now; it is tried again when its lease, or the pause after a failure, is over"
+// noWorker is the message of a task that was delivered to a worker, but that no
+// worker reports running.
+const noWorker = "no worker is running it now; the server delivers it again when its lease or the pause after a failure ends"
 
-// answeredTask returns a task by what stands on the bus, and whether that is
-// its end. Tool is empty if nothing stands there.
-func answeredTask(ctx context.Context, b *bus.Bus, session, id string) (t Task, ended bool, err error) {
+// storedTask returns a task from its stored events, and whether it has ended. Tool
+// is empty if there are none.
+func storedTask(ctx context.Context, b *bus.Bus, session, id string) (t Task, ended bool, err error) {
 	t = Task{ID: id, Session: session, State: Queued}
 	stored, err := task.ReadResults(ctx, b, session, id)
 	for _, event := range stored {
@@ -127,7 +127,7 @@ func answeredTask(ctx context.Context, b *bus.Bus, session, id string) (t Task, 
 	return t, task.Ended(stored), err
 }
 
-// apply notes what a result or completion says.
+// apply updates the task with a result or completion.
 func (t *Task) apply(e tools.ResultEvent) {
 	t.Tool, t.Worker = e.Tool, e.Worker
 	t.call = tools.Call{ID: e.ID, Session: e.Session, Tool: e.Tool, Action: e.Action, Channel: e.Channel, ChatID: e.ChatID}
@@ -147,9 +147,9 @@ func (t *Task) apply(e tools.ResultEvent) {
 	}
 }
 
-func (t *Task) run(r task.RunningCall) {
+func (t *Task) setRunning(r task.RunningCall) {
 	t.State, t.Tool, t.Worker, t.StartedAt, t.Progress = Running, r.Tool, r.Worker, r.StartedAt, r.Progress
 	t.QueuedAt = time.Time{}
 }
 
-func (t *Task) wait(c unsettledCall) { t.Tool, t.call, t.QueuedAt = c.call.Tool, c.call, c.at }
+func (t *Task) setQueued(c unsettledCall) { t.Tool, t.call, t.QueuedAt = c.call.Tool, c.call, c.at }

@@ -137,10 +137,10 @@ func TestListTellsOfADeadWorker(t *testing.T) {
 		t.Fatal(err)
 	}
 	list, err := rpc.ListTasks(t.Context(), b, "s")
-	if err != nil || len(list.Tasks) != 1 || list.Tasks[0].State != rpc.Queued || !strings.Contains(list.Text(), "no worker runs it now") {
+	if err != nil || len(list.Tasks) != 1 || list.Tasks[0].State != rpc.Queued || !strings.Contains(list.Text(), "no worker is running it now") {
 		t.Errorf("listed %s, %v", list.Text(), err)
 	}
-	if task, err := rpc.GetTask(t.Context(), b, "s", "left"); err != nil || task.State != rpc.Queued || !strings.Contains(task.Text(), "no worker runs it now") {
+	if task, err := rpc.GetTask(t.Context(), b, "s", "left"); err != nil || task.State != rpc.Queued || !strings.Contains(task.Text(), "no worker is running it now") {
 		t.Errorf("got %s, %v", task.Text(), err)
 	}
 }

@@ -13,43 +13,43 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// TaskList are the tasks of a session.
+// TaskList lists the tasks of a session.
 type TaskList struct {
 	Tasks []Task `json:"tasks"`
-	// Omitted counts those that would make the list too long: what has ended
-	// is left out first, the oldest before all.
+	// Omitted counts the tasks that would make the list too long: first the ended
+	// ones, starting with the oldest.
 	Omitted int `json:"omitted,omitempty"`
-	// Incomplete is set if so many calls wait for workers, of all sessions,
-	// that some of this one may be among those that were not looked at.
+	// Incomplete is set if too many calls of all sessions are queued to look at
+	// all of them, so that calls of this session may be missing.
 	Incomplete bool `json:"incomplete,omitempty"`
 }
 
 // Text is one line for each task.
 func (l TaskList) Text() string {
 	if len(l.Tasks) == 0 {
-		return "Nothing waits or runs, and no jobs were started. (What became of a call that has ended: tasks get ID.)"
+		return "No call is queued or running, and no async call is stored. (To see a call that has ended: tasks get ID.)"
 	}
 	lines := make([]string, len(l.Tasks))
 	for i, t := range l.Tasks {
 		lines[i] = t.Text()
 	}
 	if l.Omitted > 0 {
-		lines = append(lines, fmt.Sprintf("(and %d more; where one of them stands: tasks get ID)", l.Omitted))
+		lines = append(lines, fmt.Sprintf("(and %d more; to see one of them: tasks get ID)", l.Omitted))
 	}
 	if l.Incomplete {
-		lines = append(lines, "(Very many calls wait for workers; some of this session may not be listed.)")
+		lines = append(lines, "(Too many calls are queued to check all of them; calls of this session may be missing.)")
 	}
 	return strings.Join(lines, "\n")
 }
 
-// maxListed bounds a list, which has to fit into one message.
+// maxListed is the most tasks in a list, which has to fit into one message.
 const maxListed = 500
 
-// ListTasks returns what waits and runs in a session, and its jobs in the
-// background, also those that have ended: oldest first, what waits last.
+// ListTasks returns the queued and running calls of a session and its async calls,
+// including those that have ended: oldest first, queued calls last.
 func ListTasks(ctx context.Context, b *bus.Bus, session string) (TaskList, error) {
-	// What waits is read first: what is answered meanwhile has its result.
-	waits, all, err := unsettled(ctx, b, session, "")
+	// Read the queued calls first: a call that ends meanwhile has a stored result.
+	queued, all, err := unsettled(ctx, b, session, "")
 	if err != nil {
 		return TaskList{}, err
 	}
@@ -57,8 +57,8 @@ func ListTasks(ctx context.Context, b *bus.Bus, session string) (TaskList, error
 	if err != nil {
 		return TaskList{}, err
 	}
-	missing := map[string]bool{} // a worker has them, unless it died
-	for _, c := range waits {
+	missing := map[string]bool{} // delivered calls that no worker has reported yet
+	for _, c := range queued {
 		if !ended[c.id] && c.delivered {
 			missing[c.id] = true
 		}
@@ -70,10 +70,10 @@ func ListTasks(ctx context.Context, b *bus.Bus, session string) (TaskList, error
 	if err != nil {
 		return TaskList{}, err
 	}
-	for _, c := range waits {
+	for _, c := range queued {
 		if !ended[c.id] && tasks[c.id] == nil {
 			tasks[c.id] = &Task{ID: c.id, Session: session, State: Queued}
-			tasks[c.id].wait(c)
+			tasks[c.id].setQueued(c)
 		}
 	}
 	for id, r := range running {
@@ -83,24 +83,24 @@ func ListTasks(ctx context.Context, b *bus.Bus, session string) (TaskList, error
 		if tasks[id] == nil {
 			tasks[id] = &Task{ID: id, Session: session}
 		}
-		tasks[id].run(r)
+		tasks[id].setRunning(r)
 	}
 	for id := range missing {
-		tasks[id].Message = leftAlone
+		tasks[id].Message = noWorker
 	}
-	list := shortened(tasks)
+	list := shorten(tasks)
 	list.Incomplete = !all
 	return list, nil
 }
 
-// asyncTasks returns the async calls of a session by what stands on the bus, and
-// which calls have ended, of whatever kind.
+// asyncTasks returns the async calls of a session from their stored events, and
+// the ids of all calls that have ended.
 func asyncTasks(ctx context.Context, b *bus.Bus, session string) (tasks map[string]*Task, ended map[string]bool, err error) {
 	tasks, ended = map[string]*Task{}, map[string]bool{}
 	err = b.Each(ctx, bus.Results, []string{b.Result(session, "*"), b.Completion(session, "*")}, func(subject string, body []byte) error {
 		e, err := tools.DecodeResult(body)
 		if err != nil {
-			return nil // somebody else's; it is no task
+			return nil // not a result of ours
 		}
 		id := subject[strings.LastIndexByte(subject, '.')+1:]
 		t := tasks[id]
@@ -119,17 +119,17 @@ func asyncTasks(ctx context.Context, b *bus.Bus, session string) (tasks map[stri
 	return tasks, ended, err
 }
 
-// shortened sorts tasks, and leaves out what makes the list too long.
-func shortened(tasks map[string]*Task) TaskList {
+// shorten sorts tasks and omits those that make the list too long.
+func shorten(tasks map[string]*Task) TaskList {
 	list := TaskList{Tasks: make([]Task, 0, len(tasks))}
 	for _, t := range tasks {
 		list.Tasks = append(list.Tasks, *t)
 	}
 	slices.SortFunc(list.Tasks, func(a, b Task) int {
-		switch aWaits, bWaits := a.StartedAt.IsZero(), b.StartedAt.IsZero(); {
-		case aWaits && !bWaits:
+		switch aQueued, bQueued := a.StartedAt.IsZero(), b.StartedAt.IsZero(); {
+		case aQueued && !bQueued:
 			return 1
-		case !aWaits && bWaits:
+		case !aQueued && bQueued:
 			return -1
 		}
 		return cmp.Or(a.StartedAt.Compare(b.StartedAt), a.QueuedAt.Compare(b.QueuedAt), strings.Compare(a.ID, b.ID))
@@ -137,11 +137,11 @@ func shortened(tasks map[string]*Task) TaskList {
 	list.Omitted = max(len(list.Tasks)-maxListed, 0)
 	over := list.Omitted
 	list.Tasks = slices.DeleteFunc(list.Tasks, func(t Task) bool {
-		leave := over > 0 && !t.EndedAt.IsZero()
-		if leave {
+		omit := over > 0 && !t.EndedAt.IsZero()
+		if omit {
 			over--
 		}
-		return leave
+		return omit
 	})
 	list.Tasks = list.Tasks[:min(maxListed, len(list.Tasks))]
 	for i := range list.Tasks {

@@ -10,23 +10,23 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// ToolInfo is a tool that workers offer, and where.
+// ToolInfo is a tool that workers offer.
 type ToolInfo struct {
 	tools.OfferedTool
-	// Queues that are served by workers that have the tool, and these workers.
+	// Workers have the tool; Queues are the queues that they consume.
 	Queues  []string `json:"queues"`
 	Workers []string `json:"workers"`
 }
 
-// Text tells all of a tool, for people and models.
+// Text describes the tool for people and models.
 func (t ToolInfo) Text() string {
 	schema, err := json.MarshalIndent(t.Parameters, "", "  ")
 	if err != nil {
@@ -36,10 +36,10 @@ func (t ToolInfo) Text() string {
 		t.Name, t.Description, t.Effect, effects[t.Effect], strings.Join(t.Queues, ", "), strings.Join(t.Workers, ", "), schema)
 }
 
-// effects say what an effect means for who calls.
+// effects explains each effect to the caller.
 var effects = map[tools.Effect]string{
 	tools.Once:       "never run twice; after a crash its outcome is unknown",
-	tools.Keyed:      "run again after a crash, under a key by which the second time is dropped",
+	tools.Keyed:      "run again after a crash with the same key, so that the duplicate is dropped",
 	tools.Idempotent: "run again after a crash, which is harmless",
 }
 
@@ -52,8 +52,8 @@ func (t ToolInfo) Summary() string {
 	return tools.Excerpt(strings.TrimSuffix(text, "."), 120)
 }
 
-// ToolList are the tools that all workers offer, by name. Where workers differ
-// about a tool, it is listed more than once, each time with its queues.
+// ToolList lists the tools that all workers offer, by name. If workers offer
+// different definitions of a tool, the list has one entry for each definition.
 type ToolList struct {
 	Tools []ToolInfo `json:"tools"`
 }
@@ -67,7 +67,7 @@ func (l ToolList) Text() string {
 	return strings.Join(lines, "\n")
 }
 
-// toolDetails is a list whose text tells all.
+// toolDetails is a list whose text has the details of each tool.
 type toolDetails struct{ ToolList }
 
 func (d toolDetails) Text() string {
@@ -79,18 +79,17 @@ func (d toolDetails) Text() string {
 }
 
 const (
-	// offerQuiet is how long nobody must have answered until all have; nobody
-	// knows how many workers there are.
-	offerQuiet = 300 * time.Millisecond
-	// listenPatience is how long a worker of a queue may take to say that it is
-	// one.
-	listenPatience = time.Second
+	// offerTimeout is how long the first worker may take to answer an offer query.
+	offerTimeout = time.Second
+	// nextOfferTimeout is how long each further worker may take. The number of
+	// workers is unknown.
+	nextOfferTimeout = 300 * time.Millisecond
 )
 
-// ListTools asks all workers, and returns the tools of those that q is for.
+// ListTools asks all workers for the tools that match q.
 func ListTools(ctx context.Context, b *bus.Bus, q tools.OfferQuery) (ToolList, error) {
 	list := ToolList{Tools: []ToolInfo{}}
-	offers, err := askOffers(ctx, b, q)
+	offers, err := collectOffers(ctx, b, q)
 	if err != nil {
 		return list, err
 	}
@@ -124,76 +123,47 @@ func unique(names []string) []string {
 	return slices.Compact(names)
 }
 
-// askOffers returns what the workers say that q is for.
-func askOffers(ctx context.Context, b *bus.Bus, q tools.OfferQuery) ([]tools.Offer, error) {
+// collectOffers returns the offers of all workers that q matches.
+func collectOffers(ctx context.Context, b *bus.Bus, q tools.OfferQuery) (offers []tools.Offer, err error) {
 	body, err := bus.Encode(q)
 	if err != nil {
 		return nil, err
 	}
-	inbox := b.Conn().NewInbox()
-	sub, err := b.Conn().SubscribeSync(inbox)
-	if err != nil {
-		return nil, fmt.Errorf("ask what workers offer: %w", err)
-	}
-	defer func() { _ = sub.Unsubscribe() }() // gone with the connection otherwise
-	if err := b.Conn().PublishRequest(b.RPC("offer"), inbox, body); err != nil {
-		return nil, fmt.Errorf("ask what workers offer: %w", err)
-	}
-	var offers []tools.Offer
-	patience := listenPatience
-	for {
-		waiting, stop := context.WithTimeout(ctx, patience)
-		msg, err := sub.NextMsgWithContext(waiting)
-		stop()
-		switch {
-		case ctx.Err() != nil:
-			return nil, ctx.Err()
-		case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrNoResponders):
-			return offers, nil
-		case err != nil:
-			return nil, fmt.Errorf("ask what workers offer: %w", err)
-		}
+	timeout := offerTimeout
+	err = task.CollectReplies(ctx, b, b.RPC("offer"), body, timeout, func(body []byte) time.Duration {
 		var o tools.Offer
-		if json.Unmarshal(msg.Data, &o) == nil {
-			offers, patience = append(offers, o), offerQuiet
+		if json.Unmarshal(body, &o) == nil {
+			offers, timeout = append(offers, o), nextOfferTimeout
 		}
-	}
+		return timeout
+	})
+	return offers, err
 }
 
-// HasWorker reports whether a worker serves a queue and, if tool is not empty,
-// has that tool. It takes a second at most if nobody does, or cannot say so.
+// HasWorker reports whether a worker consumes a queue and, if tool is not empty,
+// has that tool. It takes a second at most if no worker answers.
 func HasWorker(ctx context.Context, b *bus.Bus, queue, tool string) (bool, error) {
 	body, err := bus.Encode(tools.OfferQuery{Queue: queue, Tool: tool, Brief: true})
 	if err != nil {
 		return false, err
 	}
-	asking, stop := context.WithTimeout(ctx, listenPatience)
-	defer stop()
-	_, err = b.Conn().RequestWithContext(asking, b.RPC("offer"), body)
-	switch {
-	case err == nil:
-		return true, nil
-	case ctx.Err() != nil:
-		return false, ctx.Err()
-	case !errors.Is(err, nats.ErrNoResponders) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, nats.ErrTimeout):
-		return false, fmt.Errorf("ask who serves queue %q: %w", queue, err)
-	case tool != "":
-		return false, nil
+	if _, ok, err := task.RequestAny(ctx, b, b.RPC("offer"), body, offerTimeout); ok || err != nil || tool != "" {
+		return ok, err
 	}
-	// A program of somebody else's may pull the queue's calls.
+	// A program without this library may pull the calls of the queue.
 	c := b.WorkerConsumer(queue)
 	consumer, err := b.JetStream().Consumer(ctx, b.StreamName(c.Stream), c.Name)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("ask who serves queue %q: %w", queue, err)
+		return false, fmt.Errorf("look up consumer of queue %q: %w", queue, err)
 	}
 	return consumer.CachedInfo().NumWaiting > 0, nil
 }
 
-// tools tells which tools workers offer: <prefix>.rpc.tools.ls, and .show for
-// all of one tool. Both take a tools.OfferQuery.
+// tools lists the tools that workers offer, <prefix>.rpc.tools.ls, or describes one
+// tool, <prefix>.rpc.tools.show. Both take a tools.OfferQuery.
 func (s *Service) tools(ctx context.Context, req micro.Request) (any, error) {
 	var q tools.OfferQuery
 	if err := json.Unmarshal(orEmpty(req.Data()), &q); err != nil {
@@ -204,7 +174,7 @@ func (s *Service) tools(ctx context.Context, req micro.Request) (any, error) {
 	defer cancel()
 	switch function := s.bus.Split(req.Subject())[2]; function {
 	case "ls":
-		return s.fitting(ctx, q)
+		return s.listTools(ctx, q)
 	case "show":
 		return s.showTool(ctx, q)
 	default:
@@ -212,8 +182,8 @@ func (s *Service) tools(ctx context.Context, req micro.Request) (any, error) {
 	}
 }
 
-// fitting lists tools, without the schemas if those do not fit into a message.
-func (s *Service) fitting(ctx context.Context, q tools.OfferQuery) (ToolList, error) {
+// listTools lists tools, without their schemas if these do not fit into a message.
+func (s *Service) listTools(ctx context.Context, q tools.OfferQuery) (ToolList, error) {
 	list, err := ListTools(ctx, s.bus, q)
 	if err != nil {
 		return list, err
@@ -229,7 +199,7 @@ func (s *Service) fitting(ctx context.Context, q tools.OfferQuery) (ToolList, er
 
 func (s *Service) showTool(ctx context.Context, q tools.OfferQuery) (any, error) {
 	if q.Tool == "" {
-		return nil, tools.Errorf(tools.CodeInvalidArguments, "the request names no tool; give its name as tool")
+		return nil, tools.Errorf(tools.CodeInvalidArguments, "the request names no tool; set \"tool\" to its name")
 	}
 	list, err := ListTools(ctx, s.bus, q)
 	if err != nil {

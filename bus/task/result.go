@@ -56,3 +56,13 @@ func ReadResults(ctx context.Context, b *bus.Bus, session, call string) ([]Store
 func Ended(events []StoredResult) bool {
 	return len(events) == 2 || len(events) == 1 && events[0].Outcome != tools.Async
 }
+
+// CheckDigest returns an error if a stored event belongs to another call with the
+// same id. digest is that of call, stored that of the event; either may be empty.
+func CheckDigest(call tools.Call, digest, stored string) error {
+	if digest == "" || stored == "" || digest == stored {
+		return nil
+	}
+	return tools.Errorf(tools.CodeMismatch, "the id %q in session %q belongs to an earlier call with another tool or other arguments; choose a new id",
+		tools.Excerpt(call.ID, 80), tools.Excerpt(call.Session, 80))
+}

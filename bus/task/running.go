@@ -35,64 +35,41 @@ type RunningCall struct {
 // FindRunning asks all workers for a call. Only the worker that runs it answers;
 // ok is false if none does within timeout.
 func FindRunning(ctx context.Context, b *bus.Bus, session, call string, timeout time.Duration) (r RunningCall, ok bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	msg, err := b.Conn().RequestWithContext(ctx, b.RPC("running", session, call), nil)
-	if isSilence(err) {
-		return RunningCall{}, false, nil
-	}
-	if err != nil {
-		return RunningCall{}, false, fmt.Errorf("ask workers for call %s: %w", call, err)
+	answer, ok, err := RequestAny(ctx, b, b.RPC("running", session, call), nil, timeout)
+	if !ok || err != nil {
+		return RunningCall{}, false, err
 	}
 	var calls []RunningCall
-	if err := json.Unmarshal(msg.Data, &calls); err != nil || len(calls) == 0 {
+	if err := json.Unmarshal(answer, &calls); err != nil || len(calls) == 0 {
 		return RunningCall{ID: call}, true, nil // any answer means that the call runs
 	}
 	return calls[0], true, nil
 }
 
 // ListRunning asks all workers which calls of a session they run and returns the
-// calls by their tokens. A worker that runs none does not answer, so the number of
-// answers is unknown. ListRunning returns shortly after complete reports that the
-// caller misses no call, and otherwise after AskTimeout.
+// calls by their tokens. A worker that runs none does not answer. ListRunning
+// returns shortly after complete reports that the caller misses no call, and
+// otherwise after AskTimeout.
 func ListRunning(ctx context.Context, b *bus.Bus, session string, complete func(map[string]RunningCall) bool) (map[string]RunningCall, error) {
-	ctx, cancel := context.WithTimeout(ctx, AskTimeout)
-	defer cancel()
-	inbox := b.Conn().NewInbox()
-	sub, err := b.Conn().SubscribeSync(inbox)
-	if err != nil {
-		return nil, fmt.Errorf("ask workers for running calls: %w", err)
-	}
-	defer func() { _ = sub.Unsubscribe() }() // fails only if the connection is closed
-	if err := b.Conn().PublishRequest(b.RPC("running", session), inbox, nil); err != nil {
-		return nil, fmt.Errorf("ask workers for running calls: %w", err)
-	}
 	found := map[string]RunningCall{}
-	for ending := false; ; {
-		if !ending && complete(found) {
-			ending = true
-			ctx, cancel = context.WithTimeout(ctx, lateAnswers)
-			defer cancel()
+	deadline, late := time.Now().Add(AskTimeout), false
+	remaining := func() time.Duration {
+		if !late && complete(found) {
+			late = true
+			deadline = time.Now().Add(lateAnswers)
 		}
-		msg, err := sub.NextMsgWithContext(ctx)
-		switch {
-		case isSilence(err):
-			return found, nil
-		case err != nil:
-			return nil, fmt.Errorf("ask workers for running calls: %w", err)
-		}
-		var calls []RunningCall
-		if json.Unmarshal(msg.Data, &calls) != nil {
-			continue // not from a worker
-		}
-		for _, c := range calls {
-			found[c.ID] = c
-		}
+		return time.Until(deadline)
 	}
-}
-
-func isSilence(err error) bool {
-	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout)
+	err := CollectReplies(ctx, b, b.RPC("running", session), nil, remaining(), func(body []byte) time.Duration {
+		var calls []RunningCall
+		if json.Unmarshal(body, &calls) == nil { // otherwise it is not from a worker
+			for _, c := range calls {
+				found[c.ID] = c
+			}
+		}
+		return remaining()
+	})
+	return found, err
 }
 
 // AnswerRunning answers FindRunning and ListRunning for a worker until stop is
@@ -122,7 +99,7 @@ func AnswerRunning(b *bus.Bus, log zerolog.Logger, running func(session, call st
 		return nil, errors.Join(fmt.Errorf("answer requests for running calls: %w", err), ofSession.Unsubscribe())
 	}
 	return func() {
-		_ = ofSession.Unsubscribe() // fails only if the connection is closed
+		_ = ofSession.Unsubscribe() // both fail only if the connection is closed
 		_ = ofCall.Unsubscribe()
 	}, nil
 }

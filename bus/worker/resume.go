@@ -126,12 +126,11 @@ func unknownOutcome(tool, hint string) *tools.Result {
 	return res
 }
 
-// checkDigest returns an error if a stored event with this digest belongs to
+// checkDigest rejects the call if a stored event with this digest belongs to
 // another call with the same id, whose result this call must not get.
 func (j *job) checkDigest(digest string) error {
-	if j.digest == "" || digest == "" || digest == j.digest {
-		return nil
+	if err := task.CheckDigest(j.call, j.digest, digest); err != nil {
+		return bus.Reject(tools.CodeMismatch, err)
 	}
-	return bus.Reject(tools.CodeMismatch, fmt.Errorf("the id %q in session %q belongs to an earlier call with another tool or other arguments; choose a new id",
-		tools.Excerpt(j.call.ID, 80), tools.Excerpt(j.call.Session, 80)))
+	return nil
 }

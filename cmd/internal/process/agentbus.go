@@ -75,7 +75,7 @@ func (c busCaller) Call(ctx context.Context, call tools.Call) (tools.ResultEvent
 
 func (c busCaller) call(ctx context.Context, call tools.Call) (tools.ResultEvent, error) {
 	event, err := rpc.Submit(ctx, c.bus, queueOf(call), call)
-	if dead, ok := errors.AsType[*rpc.DeadError](err); ok {
+	if dead, ok := errors.AsType[*rpc.DeadLetterError](err); ok {
 		return event, tools.Errorf(dead.Code, "%v", dead)
 	}
 	return event, err

@@ -12,27 +12,25 @@ import (
 )
 
 const (
-	// maxWaiting and maxWaitingBytes bound how many calls are looked through
-	// that no worker has settled.
+	// maxWaiting and maxWaitingBytes bound how many calls unsettled looks at.
 	maxWaiting      = 5000
 	maxWaitingBytes = 32 << 20
 )
 
-// unsettledCall is a call on its stream: it waits, or a worker has it, or one
-// had it and died.
+// unsettledCall is a call in the calls stream: no worker has settled it yet.
 type unsettledCall struct {
 	call tools.Call
 	id   string // its token
 	at   time.Time
-	// delivered is set if a worker had it at least once.
+	// delivered is set if the server delivered it to a worker at least once.
 	delivered bool
 }
 
-// unsettled returns the calls of a session, or the one of an id, that no worker
-// has settled, oldest first, and whether those are all: the subjects of calls do
-// not name their sessions, so that all calls have to be looked through.
+// unsettled returns the calls of a session, or the one with an id, that no worker
+// has settled, oldest first, and whether these are all. It looks at the calls of
+// all sessions, because their subjects do not contain the session.
 func unsettled(ctx context.Context, b *bus.Bus, session, id string) (calls []unsettledCall, all bool, err error) {
-	delivered := map[string]uint64{} // of each queue, the last sequence that a worker had
+	delivered := map[string]uint64{} // the last delivered sequence of each queue
 	all, err = b.Scan(ctx, bus.Calls, b.Call("*", "*"), maxWaiting, maxWaitingBytes, func(m bus.Stored) bool {
 		call, err := tools.DecodeCall(m.Body)
 		if err != nil {
@@ -53,7 +51,7 @@ func unsettled(ctx context.Context, b *bus.Bus, session, id string) (calls []uns
 		last, known := delivered[queue]
 		if !known {
 			if last, err = lastDelivered(ctx, b, queue); err != nil {
-				last = m.Sequence // then perhaps; asking will show
+				last = m.Sequence // perhaps delivered; the caller asks the workers
 			}
 			delivered[queue] = last
 		}
@@ -63,13 +61,13 @@ func unsettled(ctx context.Context, b *bus.Bus, session, id string) (calls []uns
 	return calls, all, err
 }
 
-// lastDelivered returns the sequence of the last call that a worker of the queue
-// got.
+// lastDelivered returns the sequence of the last call that the server delivered to
+// a worker of the queue.
 func lastDelivered(ctx context.Context, b *bus.Bus, queue string) (uint64, error) {
 	c := b.WorkerConsumer(queue)
 	consumer, err := b.JetStream().Consumer(ctx, b.StreamName(c.Stream), c.Name)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		return 0, nil // no worker ever served it
+		return 0, nil // no worker has consumed the queue yet
 	}
 	if err != nil {
 		return 0, err
