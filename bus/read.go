@@ -46,21 +46,6 @@ func (b *Bus) LastRevision(ctx context.Context, stream, subject string) (body []
 	return last.Data, last.Sequence, nil
 }
 
-// next returns the first message on a subject of a stream whose sequence is not
-// less.
-func (b *Bus) next(ctx context.Context, stream, subject string, sequence uint64) (*jetstream.RawStreamMsg, error) {
-	if err := CheckSubject(subject); err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, b.cfg.Timeout)
-	defer cancel()
-	s, err := b.Stream(ctx, stream)
-	if err != nil {
-		return nil, err
-	}
-	return s.GetMsg(ctx, sequence, jetstream.WithGetMsgSubject(subject))
-}
-
 const (
 	// maxOldCalls and maxOldBytes are how much OldCall looks at. Behind so many
 	// the one that is looked for is not worth the time.

@@ -31,7 +31,7 @@ var allowedImports = map[string][]string{
 	"bus/heartbeat": {"bus", "bus/schedule", "tools", "state/durable"},
 	"bus/cron":      {"bus", "bus/schedule", "bus/task", "tools"},
 	"bus/remote":    {"bus", "tools"},
-	"bus/session":   {"bus"},
+	"bus/session":   {"bus", "bus/jsapi"},
 	"bus/task":      {"bus", "tools"},
 	"bus/schedule":  {"bus"},
 	"bus/embedded":  {"bus", "state/durable"},

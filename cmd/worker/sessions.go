@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/session"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -98,7 +99,7 @@ type sessionLine struct {
 }
 
 func listSessions(ctx context.Context, o *client.Options, b *bus.Bus, out io.Writer) error {
-	sizes, err := b.ListSessions(ctx)
+	sizes, err := session.New(b).List(ctx)
 	if err != nil {
 		return err
 	}

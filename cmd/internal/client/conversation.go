@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/session"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
@@ -11,13 +12,13 @@ import (
 
 // ReadConversation reads the conversation of a session. It returns an error if there
 // is none.
-func ReadConversation(ctx context.Context, b *bus.Bus, session string) ([]agent.Entry, error) {
-	bodies, _, err := b.ReadSession(ctx, tools.TokenOf(session))
+func ReadConversation(ctx context.Context, b *bus.Bus, id string) ([]agent.Entry, error) {
+	bodies, _, err := session.New(b).Read(ctx, tools.TokenOf(id))
 	if err != nil {
 		return nil, err
 	}
 	if len(bodies) == 0 {
-		return nil, cli.Exit(cli.ExitNotFound, "session %q has no conversation", session)
+		return nil, cli.Exit(cli.ExitNotFound, "session %q has no conversation", id)
 	}
 	entries := make([]agent.Entry, len(bodies))
 	for i, body := range bodies {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/session"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -109,7 +110,7 @@ func providerOf(spec string) string {
 func newAgentSetup(b *bus.Bus, store offload.Store, log zerolog.Logger) agent.ToolsConfig {
 	caller := busCaller{bus: b}
 	return agent.ToolsConfig{
-		Runner: caller, Conversations: busLog{bus: b},
+		Runner: caller, Conversations: busLog{session.New(b)},
 		Config: agent.Config{
 			Offloader: agent.NewHistoryOffloader(store), HasResult: caller.answered, IsRunning: caller.alive, Log: log,
 		},

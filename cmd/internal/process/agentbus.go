@@ -8,20 +8,17 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/bus/session"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )
 
-// busLog stores conversations on the bus.
-type busLog struct{ bus *bus.Bus }
-
-func (l busLog) Read(ctx context.Context, session string) ([][]byte, uint64, error) {
-	return l.bus.ReadSession(ctx, session)
-}
+// busLog translates the errors of session.Store for the agent.
+type busLog struct{ *session.Store }
 
 func (l busLog) Append(ctx context.Context, session string, after uint64, entry []byte) (uint64, error) {
-	position, err := l.bus.AppendSession(ctx, session, after, entry)
+	position, err := l.Store.Append(ctx, session, after, entry)
 	switch {
 	case errors.Is(err, bus.ErrConflict):
 		return 0, fmt.Errorf("%w: %w", agent.ErrConflict, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/bus/session"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/offload"
@@ -113,7 +114,7 @@ func TestRunThatGetsOnIsNotGivenUp(t *testing.T) {
 		e.At = time.Now()
 		body, err := bus.Encode(e)
 		if err == nil {
-			last, err = b.AppendSession(t.Context(), "s", last, body)
+			last, err = session.New(b).Append(t.Context(), "s", last, body)
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -21,6 +21,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/bus/session"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 	"github.com/stevedore-bus/stevedore/tools/agent/provider"
@@ -158,9 +159,9 @@ func (p play) script(t *testing.T) *provider.Script {
 
 // checkLog looks for runs that interleave, turns that are missing or twice, and
 // what belongs to another session.
-func (p play) checkLog(t *testing.T, b *bus.Bus, session string) {
+func (p play) checkLog(t *testing.T, b *bus.Bus, id string) {
 	t.Helper()
-	bodies, _, err := b.ReadSession(t.Context(), session)
+	bodies, _, err := session.New(b).Read(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,21 +173,21 @@ func (p play) checkLog(t *testing.T, b *bus.Bus, session string) {
 		}
 		switch {
 		case (e.Kind == agent.KindUser) != (run == ""), run != "" && e.Run != run:
-			t.Fatalf("%s: entry %d (%s) is of %s, while %q is open", session, i, e.Kind, e.Run, run)
+			t.Fatalf("%s: entry %d (%s) is of %s, while %q is open", id, i, e.Kind, e.Run, run)
 		case e.Kind == agent.KindUser:
 			run, turns = e.Run, 0
 		case e.Kind == agent.KindAssistant:
 			turns++
 		case e.Kind == agent.KindEnd:
 			if run = ""; turns != p.turns || e.End.Reason != agent.Done {
-				t.Errorf("%s: %s ended (%s) after %d turns", session, e.Run, e.End.Reason, turns)
+				t.Errorf("%s: %s ended (%s) after %d turns", id, e.Run, e.End.Reason, turns)
 			}
 			ended++
 		}
-		foreign(t, session, string(body))
+		foreign(t, id, string(body))
 	}
 	if ended != p.messages {
-		t.Errorf("%s: %d runs ended, want %d", session, ended, p.messages)
+		t.Errorf("%s: %d runs ended, want %d", id, ended, p.messages)
 	}
 }
 
@@ -254,14 +255,14 @@ func newFakeModel(t *testing.T, b *bus.Bus, script *provider.Script) *fakeModel 
 }
 
 // unanswered fails the test if the turn that is asked for stands in the log.
-func unanswered(t *testing.T, b *bus.Bus, session string, messages []agent.Message) {
+func unanswered(t *testing.T, b *bus.Bus, id string, messages []agent.Message) {
 	said := 0
 	for _, m := range messages {
 		if m.Role == agent.RoleAssistant {
 			said++
 		}
 	}
-	bodies, _, err := b.ReadSession(context.Background(), session)
+	bodies, _, err := session.New(b).Read(context.Background(), id)
 	if err != nil {
 		t.Error(err)
 	}
@@ -272,6 +273,6 @@ func unanswered(t *testing.T, b *bus.Bus, session string, messages []agent.Messa
 		}
 	}
 	if logged != said {
-		t.Errorf("%s: turn %d is asked for, and the log has %d", session, said+1, logged)
+		t.Errorf("%s: turn %d is asked for, and the log has %d", id, said+1, logged)
 	}
 }

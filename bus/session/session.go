@@ -1,0 +1,93 @@
+// Package session stores the conversation log of each session in a stream. A writer
+// appends an entry only if it knows the last one (compare-and-set).
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/jsapi"
+)
+
+// Store reads and appends the conversation logs of a bus. It is safe for concurrent
+// use.
+type Store struct {
+	bus    *bus.Bus
+	api    jsapi.API
+	stream string
+}
+
+// New returns the conversation logs of a bus.
+func New(b *bus.Bus) *Store {
+	return &Store{bus: b, api: jsapi.New(b.JetStream()), stream: b.StreamName(bus.Sessions)}
+}
+
+// Read returns the entries of a session, oldest first, and the sequence of the last
+// one, which is 0 if there is none. The only permission it needs is to read the
+// stream directly.
+func (s *Store) Read(ctx context.Context, session string) (entries [][]byte, last uint64, err error) {
+	subject := s.bus.Session(session)
+	for m, err := range s.api.Messages(ctx, s.stream, jsapi.Get{NextBySubject: subject, MaxBytes: 4 << 20}) {
+		if err != nil {
+			return nil, 0, fmt.Errorf("read %q: %w", subject, err)
+		}
+		entries, last = append(entries, m.Data), m.Sequence
+	}
+	return entries, last, nil
+}
+
+// Append appends an entry to a session if the last entry has the sequence after (0:
+// there is none), and returns the new sequence. ErrConflict means that another
+// writer appended, ErrTooLarge and ErrFull that nothing was appended. After any
+// other error the entry may or may not be stored.
+func (s *Store) Append(ctx context.Context, session string, after uint64, entry []byte) (uint64, error) {
+	subject, key := s.bus.Session(session), nuid.Next()
+	ack, err := s.bus.Publish(ctx, bus.Message{Subject: subject, Body: entry, Header: bus.ExpectRevision(after), Key: key})
+	if !errors.Is(err, bus.ErrConflict) {
+		return ack.Sequence, err
+	}
+	// The conflict may be with this entry, if an earlier acknowledgement was lost.
+	// Then it is the first one behind after.
+	m, readErr := s.api.GetMessage(ctx, s.stream, jsapi.Get{Sequence: after + 1, NextBySubject: subject})
+	switch {
+	case errors.Is(readErr, jetstream.ErrMsgNotFound):
+		return 0, err // the last entry is older than after
+	case readErr != nil:
+		return 0, fmt.Errorf("append to %q: the entry may or may not be stored: %w", subject, readErr)
+	case m.Header.Get(jetstream.MsgIDHeader) == key:
+		return m.Sequence, nil
+	}
+	return 0, err
+}
+
+// Size is the number of entries in the log of a session.
+type Size struct {
+	Session string // token
+	Entries uint64
+}
+
+// List lists the sessions that have a log, by name.
+func (s *Store) List(ctx context.Context) ([]Size, error) {
+	stream, err := s.bus.Stream(ctx, bus.Sessions)
+	if err != nil {
+		return nil, err
+	}
+	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(s.bus.Session(">")))
+	if err != nil {
+		return nil, fmt.Errorf("list sessions: %w", err)
+	}
+	var sizes []Size
+	for _, subject := range slices.Sorted(maps.Keys(info.State.Subjects)) {
+		name := strings.TrimPrefix(subject, s.bus.Session(""))
+		sizes = append(sizes, Size{Session: name, Entries: info.State.Subjects[subject]})
+	}
+	return sizes, nil
+}
