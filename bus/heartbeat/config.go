@@ -18,15 +18,15 @@ const (
 	DefaultEvery = 30 * time.Minute
 	// MinEvery is the shortest interval without AllowShort.
 	MinEvery = 5 * time.Minute
-	// DefaultTimeout bounds a run; longer work belongs into the background.
+	// DefaultTimeout bounds a run; longer work should run in the background.
 	DefaultTimeout = time.Hour
-	// DefaultLogBytes are about 10,000 runs.
+	// DefaultLogBytes is about 10,000 runs.
 	DefaultLogBytes = 1 << 20
 )
 
-// Config says what a heartbeat does. Workspace and Tool are needed.
+// Config configures a heartbeat. Workspace and Tool are required.
 type Config struct {
-	// Disabled removes the schedule and does nothing else.
+	// Disabled removes the schedule.
 	Disabled bool
 	// Name of the schedule, a token. Default "main".
 	Name string
@@ -37,34 +37,34 @@ type Config struct {
 	Every time.Duration
 	// AllowShort allows intervals down to a second, for tests and demos.
 	AllowShort bool
-	// Tool is what a tick calls, on Queue; Args are its arguments, an object.
+	// Tool is called by each tick, on Queue; Args are its arguments, an object.
 	Tool  string
 	Queue string
 	Args  json.RawMessage
-	// PromptArg names the argument that takes the text of HEARTBEAT.md. Empty
-	// gives it to none: the file then only says whether anything runs.
+	// PromptArg is the argument that receives the text of HEARTBEAT.md. If it is
+	// empty, the file only decides whether the tool is called.
 	PromptArg string
-	// Channel and ChatID are where the answer goes. Default is where the user
-	// was last heard.
+	// Channel and ChatID receive the notifications. Default is the last channel
+	// that the user used.
 	Channel, ChatID string
 	// Timeout bounds each run. Default DefaultTimeout.
 	Timeout time.Duration
-	// LogBytes is how long the log may get before it becomes OldLogFile, in place
-	// of the one before. Default DefaultLogBytes.
+	// LogBytes is the size at which the log replaces OldLogFile. Default
+	// DefaultLogBytes.
 	LogBytes int64
-	// Poll is how often HEARTBEAT.md is looked at. Default 5 s.
+	// Poll is the interval of checks of HEARTBEAT.md. Default 5 s.
 	Poll time.Duration
-	// Log takes what happens to the schedule.
+	// Log receives events about the schedule.
 	Log zerolog.Logger
 }
 
-// Validate reports what is wrong with c, or nil.
+// Validate returns an error if c is not valid.
 func (c Config) Validate() error {
 	_, err := c.withDefaults()
 	return err
 }
 
-// withDefaults returns c complete, or what is wrong with it.
+// withDefaults returns c with its defaults, or an error if c is not valid.
 func (c Config) withDefaults() (Config, error) {
 	if c.Name == "" {
 		c.Name = "main"
@@ -96,7 +96,7 @@ func (c Config) withDefaults() (Config, error) {
 	case c.Workspace == "":
 		return c, errors.New("the heartbeat has no workspace")
 	case c.Every < MinEvery && !c.AllowShort:
-		return c, fmt.Errorf("the heartbeat's interval %s is shorter than %s; shorter ones must be allowed explicitly", c.Every, MinEvery)
+		return c, fmt.Errorf("the interval %s of the heartbeat is shorter than %s; a shorter one needs AllowShort", c.Every, MinEvery)
 	case c.Tool != "" && !tools.IsToken(c.Tool):
 		return c, fmt.Errorf("the tool %q of the heartbeat is not of the form %s", tools.Excerpt(c.Tool, 80), tools.TokenForm)
 	case err != nil || args == nil:
@@ -105,7 +105,7 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// schedule is what the server should hold for a prompt.
+// schedule returns the schedule for a prompt.
 func (c Config) schedule(prompt string) (schedule.Schedule, error) {
 	args := c.Args
 	if c.PromptArg != "" {
@@ -133,5 +133,5 @@ func (c Config) schedule(prompt string) (schedule.Schedule, error) {
 	return schedule.Schedule{Kind: bus.Heartbeat, Name: c.Name, Every: c.Every, Body: body}, nil
 }
 
-// session is the conversation of a heartbeat.
+// session returns the session of a heartbeat.
 func session(name string) string { return bus.Heartbeat + "-" + name }

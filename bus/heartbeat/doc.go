@@ -1,6 +1,9 @@
-// Package heartbeat keeps the schedule of the heartbeat in the server as
-// HEARTBEAT.md wants it, and writes what came of its ticks to a log.
+// Package heartbeat writes the schedule of HEARTBEAT.md to the server, and the
+// results of its ticks to a log file.
 //
-// The server does the firing and the workers do the work: any number of these
-// processes may run, and ticks go on without them.
+// The server creates the ticks and workers run them, so ticks continue while no
+// process of this package runs. Any number of them may run at once.
+//
+// To add a setting, add it to Config, use it in Config.schedule, and set it from a
+// flag in HeartbeatFlags (cmd/internal/cli), which both commands use.
 package heartbeat

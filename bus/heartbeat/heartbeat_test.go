@@ -44,24 +44,23 @@ func write(t *testing.T, workspace, text string) {
 	}
 }
 
-// await polls until the schedule is as it should be.
-func await(t *testing.T, b *bus.Bus, what string, is func(s schedule.Status, ok bool) bool) schedule.Status {
+// waitForSchedule waits until ok returns true, and returns the schedule.
+func waitForSchedule(t *testing.T, b *bus.Bus, what string, ok func(s schedule.Status, exists bool) bool) (s schedule.Status) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		s, ok, err := schedule.New(b).Get(t.Context(), bus.Heartbeat, "main")
-		if err != nil {
+	bustest.WaitUntil(t, what, func() bool {
+		var (
+			exists bool
+			err    error
+		)
+		if s, exists, err = schedule.New(b).Get(t.Context(), bus.Heartbeat, "main"); err != nil {
 			t.Fatal(err)
 		}
-		if is(s, ok) {
-			return s
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: schedule %+v, %v", what, s, ok)
-		}
-	}
+		return ok(s, exists)
+	})
+	return s
 }
 
-func says(text string) func(schedule.Status, bool) bool {
+func contains(text string) func(schedule.Status, bool) bool {
 	return func(s schedule.Status, ok bool) bool { return ok && strings.Contains(string(s.Body), text) }
 }
 
@@ -74,7 +73,7 @@ func TestScheduleFollowsTheFile(t *testing.T) {
 		start(t, bustest.Connect(t, s, bus.Config{}), cfg)
 	}
 	write(t, workspace, "# Heartbeat\n- look at <inbox> & \"tell\"\n")
-	first := await(t, b, "first", says("inbox"))
+	first := waitForSchedule(t, b, "first", contains("inbox"))
 	var tick tools.Tick
 	if err := json.Unmarshal(first.Body, &tick); err != nil {
 		t.Fatal(err)
@@ -86,21 +85,21 @@ func TestScheduleFollowsTheFile(t *testing.T) {
 		t.Errorf("schedule %+v, tick %+v", first, tick)
 	}
 	write(t, workspace, "# Heartbeat\n- something else\n")
-	second := await(t, b, "second", says("something else"))
+	second := waitForSchedule(t, b, "second", contains("something else"))
 	if existed, err := schedule.New(b).Delete(t.Context(), bus.Heartbeat, "main"); !existed || err != nil {
 		t.Fatal(existed, err)
 	}
-	await(t, b, "put again after somebody removed it", says("something else"))
+	waitForSchedule(t, b, "written again after it was removed", contains("something else"))
 	write(t, workspace, heartbeat.Template)
-	await(t, b, "template", func(_ schedule.Status, ok bool) bool { return !ok })
+	waitForSchedule(t, b, "template", func(_ schedule.Status, ok bool) bool { return !ok })
 	if second.Revision == first.Revision {
-		t.Error("the revision stayed")
+		t.Error("the revision did not change")
 	}
 }
 
-// Two heartbeats with different settings do not restart each other's interval:
-// the last one that was started has its way.
-func TestHeartbeatsDoNotFight(t *testing.T) {
+// Two heartbeats with different settings do not continually restart each other's
+// interval: the one that started last wins.
+func TestLastStartedHeartbeatWins(t *testing.T) {
 	b := bustest.New(t)
 	workspace := t.TempDir()
 	write(t, workspace, "look")
@@ -108,20 +107,20 @@ func TestHeartbeatsDoNotFight(t *testing.T) {
 		return func(s schedule.Status, _ bool) bool { return s.Every == d }
 	}
 	start(t, b, heartbeat.Config{Workspace: workspace, Tool: "x", Every: time.Hour})
-	await(t, b, "first", every(time.Hour))
+	waitForSchedule(t, b, "first", every(time.Hour))
 	start(t, b, heartbeat.Config{Workspace: workspace, Tool: "x", Every: 2 * time.Hour})
-	settled := await(t, b, "second", every(2*time.Hour))
-	looks := 0
-	await(t, b, "many looks at the file later", func(s schedule.Status, _ bool) bool {
+	settled := waitForSchedule(t, b, "second", every(2*time.Hour))
+	checks := 0
+	waitForSchedule(t, b, "20 checks of the file", func(s schedule.Status, _ bool) bool {
 		if s.Revision != settled.Revision {
 			t.Fatalf("revision %d became %d, every %s", settled.Revision, s.Revision, s.Every)
 		}
-		looks++
-		return looks == 20
+		checks++
+		return checks == 20
 	})
 }
 
-// Ticks flow to a worker, and each run is one line in the log.
+// A worker runs the ticks, and each run is one line in the log.
 func TestTicksRunAndAreLogged(t *testing.T) {
 	b := bustest.New(t)
 	workspace := t.TempDir()
@@ -158,7 +157,7 @@ func TestTicksRunAndAreLogged(t *testing.T) {
 	}
 	line := regexp.MustCompile(`^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] \[INFO\] (heartbeat-main-\S+) report completed after \S+: did\\nlook$`)
 	logged := map[string]bool{}
-	for deadline := time.Now().Add(20 * time.Second); len(logged) < 3 && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	bustest.WaitUntil(t, "three log lines", func() bool {
 		data, _ := os.ReadFile(filepath.Join(workspace, heartbeat.LogFile))
 		clear(logged)
 		for l := range strings.Lines(string(data)) {
@@ -168,7 +167,8 @@ func TestTicksRunAndAreLogged(t *testing.T) {
 			}
 			logged[m[1]] = true
 		}
-	}
+		return len(logged) >= 3
+	})
 	for id := range seen {
 		if !logged[id] {
 			t.Errorf("%s is not in the log: %v", id, logged)
@@ -176,8 +176,7 @@ func TestTicksRunAndAreLogged(t *testing.T) {
 	}
 }
 
-// A log that is full becomes the old one, and the one before that is gone. What
-// the agent of a run calls on the way is no run.
+// A full log replaces the old one. The calls of an agent are not logged.
 func TestLogIsBounded(t *testing.T) {
 	b := bustest.New(t)
 	workspace := t.TempDir()
@@ -197,12 +196,8 @@ func TestLogIsBounded(t *testing.T) {
 		data, _ := os.ReadFile(filepath.Join(workspace, name)) // missing at first
 		return string(data)
 	}
-	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(read(heartbeat.LogFile), "r15 "); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("the log is\n%s", read(heartbeat.LogFile))
-		}
-	}
-	// Two lines are within 200 bytes, three are not.
+	bustest.WaitUntil(t, "the last line", func() bool { return strings.Contains(read(heartbeat.LogFile), "r15 ") })
+	// 200 bytes are enough for two lines, not for three.
 	for name, want := range map[string][]string{heartbeat.LogFile: {"r13", "r15"}, heartbeat.OldLogFile: {"r9", "r11"}} {
 		var got []string
 		for line := range strings.Lines(read(name)) {
@@ -214,8 +209,8 @@ func TestLogIsBounded(t *testing.T) {
 	}
 }
 
-// A failure says why, which what the user gets may not.
-func TestLogSaysWhyARunFailed(t *testing.T) {
+// The log line of a failure contains the error in addition to the user's text.
+func TestLogContainsTheError(t *testing.T) {
 	b := bustest.New(t)
 	workspace := t.TempDir()
 	start(t, b, heartbeat.Config{Workspace: workspace, Tool: "x"})
@@ -224,10 +219,11 @@ func TestLogSaysWhyARunFailed(t *testing.T) {
 		t.Fatal(err)
 	}
 	var line string
-	for deadline := time.Now().Add(20 * time.Second); line == "" && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	bustest.WaitUntil(t, "a log line", func() bool {
 		data, _ := os.ReadFile(filepath.Join(workspace, heartbeat.LogFile)) // missing at first
 		line = string(data)
-	}
+		return line != ""
+	})
 	if want := "] [ERROR] r1 shell failed after 0s: exit code 4: (no output)\n"; !strings.HasSuffix(line, want) {
 		t.Errorf("logged %q, want %q at its end", line, want)
 	}
@@ -243,7 +239,7 @@ func (plain) Fallback(_ tools.Call, res *tools.Result, _ error) *tools.Result {
 	return res
 }
 
-func TestNothingToDoCostsNothing(t *testing.T) {
+func TestNoInstructionsNoSchedule(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                "",
 		"\ufeff \n\t\n":                   "",
@@ -273,12 +269,12 @@ func TestNothingToDoCostsNothing(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if _, ok, err := schedule.New(b).Get(t.Context(), bus.Heartbeat, "main"); ok || err != nil {
-			t.Errorf("%s: the schedule is left, %v", name, err)
+			t.Errorf("%s: the schedule still exists, %v", name, err)
 		}
 	}
 }
 
-// A file that cannot be used is an error and leaves the schedule as it is.
+// An invalid file is an error and does not change the schedule.
 func TestUnusableFiles(t *testing.T) {
 	b := bustest.New(t)
 	for name, prepare := range map[string]func(file string) error{

@@ -20,19 +20,19 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// jump sets the clock that everything in this process sees.
+// jump sets the clock of this process.
 func jump(t *testing.T, by time.Duration) {
 	t.Logf("%s: the clock jumps by %s", time.Now().UTC().Format(time.DateTime), by)
 	time.WallOffset.Add(int64(by / time.Second))
 }
 
-// prompt is how soon a tick comes after its time, or after the clock was set or
-// the server came back.
+// prompt is the maximum delay of a tick after its time, or after a clock jump or a
+// server restart.
 const prompt = 15 * time.Second
 
-// Three heartbeats for a week, the clock jumps by an hour now and then, either
-// way, and the server is restarted: each slot ticks once at most, none is missing
-// while the server is up, and none is late.
+// Three heartbeats run for a week, while the clock jumps by an hour in both
+// directions and the server restarts: each slot ticks at most once, and none is late
+// or missing while the server is up.
 func TestJumpsOfAWeek(t *testing.T) {
 	t.Cleanup(func() { time.WallOffset.Store(0) })
 	dir, workspace := t.TempDir(), t.TempDir()
@@ -40,14 +40,14 @@ func TestJumpsOfAWeek(t *testing.T) {
 	bustest.Bubble(t, func(t *testing.T) {
 		var (
 			random = rand.New(rand.NewPCG(1, 2))
-			began  = time.Now() // and with its monotonic reading, the time that really passes
+			began  = time.Now() // its monotonic reading measures the real time
 
 			mu      sync.Mutex
-			last    time.Time // slot
-			changed time.Time // when the clock or the server was, last
+			last    time.Time // the last slot
+			changed time.Time // the last clock jump or server restart
 			count   int
 		)
-		punctual := func(now time.Time) { // mu is held
+		checkDue := func(now time.Time) { // mu is held
 			if last.IsZero() {
 				return
 			}
@@ -61,13 +61,13 @@ func TestJumpsOfAWeek(t *testing.T) {
 			if !ok || slot.Before(last.Add(interval)) {
 				t.Errorf("slot %s after %s", slot, last)
 			}
-			punctual(time.Now())
+			checkDue(time.Now())
 			last = slot
 			count++
 		}
 		touch := func(do func()) {
 			mu.Lock()
-			punctual(time.Now())
+			checkDue(time.Now())
 			mu.Unlock()
 			do()
 			mu.Lock()
@@ -104,14 +104,14 @@ func TestJumpsOfAWeek(t *testing.T) {
 		t.Logf("%d ticks, %d jumps, %d restarts in %s, %s of them by the clock", count, jumps, restarts,
 			time.Since(began), time.Now().Round(0).Sub(began.Round(0)))
 		if jumps < 10 || restarts < 5 || count < 200 {
-			t.Error("that is too little to prove anything")
+			t.Error("too few events for this test")
 		}
 	})
 }
 
-// A machine sleeps over the time of a daily job: the job runs when the machine
-// wakes, and what is scheduled afterwards is in time. The server alone would wait
-// on for as long as the machine slept.
+// A machine sleeps at the time of a daily job: the job runs when the machine wakes
+// up, and later schedules are on time. Without KeepTime, the server would wait for
+// as long as the machine slept.
 func TestJumpOverADailyJob(t *testing.T) {
 	t.Cleanup(func() { time.WallOffset.Store(0) })
 	dir := t.TempDir()
@@ -143,7 +143,7 @@ func TestJumpOverADailyJob(t *testing.T) {
 		jump(t, 9*time.Hour)
 		expect(prompt, day.Add(9*time.Hour))
 
-		// The job whose time passed is gone, and the server waits for it still.
+		// The next job is removed, but the server still waits for its time.
 		if _, err := schedule.New(b).Delete(t.Context(), bus.Cron, "daily"); err != nil {
 			t.Fatal(err)
 		}
@@ -158,18 +158,18 @@ func TestJumpOverADailyJob(t *testing.T) {
 		put(schedule.Schedule{Name: "once", At: at})
 		expect(5*time.Minute+prompt, at)
 
-		// A clock that was wrong by a month is set right.
+		// The clock is wrong by a month and then corrected.
 		put(schedule.Schedule{Name: "hourly", Cron: "0 * * * *"})
 		jump(t, 30*24*time.Hour)
 		expect(prompt, time.Now().UTC().Truncate(time.Hour))
-		time.Sleep(prompt) // a jump there and back at once is none
+		time.Sleep(prompt) // KeepTime does not see a jump that is reversed immediately
 		jump(t, -30*24*time.Hour)
 		expect(time.Hour+prompt, time.Now().UTC().Truncate(time.Hour).Add(time.Hour))
 	})
 }
 
-// The clock jumps while a call runs: its lease is over by the server's clock, and
-// it runs once all the same, on two workers that share the queue.
+// If the clock jumps while a call runs, its lease ends by the server's clock, but
+// the call runs only once, with two workers on the queue.
 func TestJumpWhileACallRuns(t *testing.T) {
 	t.Cleanup(func() { time.WallOffset.Store(0) })
 	for _, by := range []time.Duration{time.Hour, -time.Hour, 40 * 24 * time.Hour} {

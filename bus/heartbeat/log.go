@@ -12,50 +12,50 @@ import (
 )
 
 const (
-	// LogFile is where the runs are written to, in the workspace.
+	// LogFile is the log of runs, in the workspace.
 	LogFile = "memory/heartbeat.log"
-	// OldLogFile is what was LogFile before it got too long.
+	// OldLogFile is the previous LogFile.
 	OldLogFile = "memory/heartbeat.log.1"
 )
 
-// keepLog writes a line for each run. All processes that keep this heartbeat
-// share a consumer that hands out one message at a time, so that one of them
-// writes it, and lines are in order.
-func (k *keeper) keepLog(ctx context.Context) error {
-	name := session(k.cfg.Name)
+// writeLog writes a line for each run. All processes of a heartbeat share an ordered
+// consumer with one delivery at a time, so each line is written by one process and
+// the lines are in order.
+func (s *scheduler) writeLog(ctx context.Context) error {
+	name := session(s.cfg.Name)
 	results := bus.Consumer{
-		Stream: bus.Results, Name: "heartbeat-" + k.cfg.Name,
-		Filter:  []string{k.bus.Result(name, "*"), k.bus.Completion(name, "*")},
+		Stream: bus.Results, Name: "heartbeat-" + s.cfg.Name,
+		Filter:  []string{s.bus.Result(name, "*"), s.bus.Completion(name, "*")},
 		Ordered: true,
 	}
-	return k.bus.Consume(ctx, results, bus.ConsumeConfig{Slots: 1}, func(_ context.Context, d *bus.Delivery) error {
+	return s.bus.Consume(ctx, results, bus.ConsumeConfig{Slots: 1}, func(_ context.Context, d *bus.Delivery) error {
 		event, err := tools.DecodeResult(d.Body)
 		if err != nil {
 			return bus.Reject(bus.CodeUndecodable, err)
 		}
-		kind := k.bus.Split(d.Subject)[0]
+		kind := s.bus.Split(d.Subject)[0]
 		if kind == "result" && event.Action == tools.ActionAgent {
-			return nil // a step of a run; its end is the line
+			return nil // a call of the agent; only the run itself is logged
 		}
-		if err := k.appendLog(logLine(d.Published.Local(), kind, event)); err != nil {
+		if err := s.appendLog(logLine(d.Published.Local(), kind, event)); err != nil {
 			return fmt.Errorf("heartbeat log: %w", err)
 		}
 		return nil
 	})
 }
 
-// appendLog appends a line to the log, and begins a new one if it is full.
-func (k *keeper) appendLog(line string) error {
-	info, err := k.workspace.Lstat(LogFile)
-	if err == nil && info.Mode().IsRegular() && info.Size()+int64(len(line)) > k.cfg.LogBytes {
-		if err := k.workspace.Rename(LogFile, OldLogFile); err != nil {
+// appendLog appends a line to the log. If the log is full, it starts a new one.
+func (s *scheduler) appendLog(line string) error {
+	info, err := s.workspace.Lstat(LogFile)
+	if err == nil && info.Mode().IsRegular() && info.Size()+int64(len(line)) > s.cfg.LogBytes {
+		if err := s.workspace.Rename(LogFile, OldLogFile); err != nil {
 			return err
 		}
 	}
-	return durable.Dir{Root: k.workspace}.AppendFile(LogFile, []byte(line), 0o644)
+	return durable.Dir{Root: s.workspace}.AppendFile(LogFile, []byte(line), 0o644)
 }
 
-// logLine is one line: [2006-01-02 15:04:05] [LEVEL] message.
+// logLine returns a line: [2006-01-02 15:04:05] [LEVEL] message.
 func logLine(at time.Time, kind string, e tools.ResultEvent) string {
 	level, what := "INFO", string(e.Outcome)
 	switch {

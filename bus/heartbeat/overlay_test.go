@@ -9,12 +9,12 @@ import (
 	"testing"
 )
 
-// The clock of a machine is not a test's to set. So the tests of jump_test.go are
-// built with a package time whose wall clock, and nothing else, can be moved,
-// for the server as for us: a minute's work for two cores, hence "make clock".
+// A test cannot set the clock of the machine. Therefore TestClockJumps builds the
+// tests of jump_test.go with a package time whose wall clock can be moved. The build
+// takes about a minute, so only "make clock" runs it.
 func TestClockJumps(t *testing.T) {
 	if os.Getenv("STEVEDORE_CLOCK") == "" {
-		t.Skip("builds the standard library; make clock runs it")
+		t.Skip("builds the standard library; run it with make clock")
 	}
 	root, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
@@ -27,11 +27,11 @@ func TestClockJumps(t *testing.T) {
 	}
 	for _, change := range []struct{ old, new string }{
 		{"import (\n", "import (\n\t\"sync/atomic\"\n"},
-		// In a bubble times have no monotonic reading; it is what tells a jump.
+		// In a bubble, times have no monotonic reading, but KeepTime needs it to see jumps.
 		{"\tsec, nsec, mono := runtimeNow()\n", "\tsec, nsec, mono := runtimeNow()\n\tsec += WallOffset.Load()\n\tif mono == 0 {\n\t\tmono = runtimeNano()\n\t}\n"},
 	} {
 		if n := bytes.Count(source, []byte(change.old)); n != 1 {
-			t.Fatalf("%s has %q %d times; this test knows another version of Go", original, change.old, n)
+			t.Fatalf("%s contains %q %d times; this test expects another version of Go", original, change.old, n)
 		}
 		source = bytes.Replace(source, []byte(change.old), []byte(change.new), 1)
 	}

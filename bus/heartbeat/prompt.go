@@ -15,16 +15,16 @@ import (
 // File is the name of the prompt in the workspace.
 const File = "HEARTBEAT.md"
 
-// Template is a HEARTBEAT.md to begin with. As it is, nothing runs.
+// Template is the initial HEARTBEAT.md. It contains no instructions, so nothing
+// runs.
 const Template = `# Heartbeat
 
 <!--
-Write below, in plain words, what should be looked at now and then. As long as
-there is nothing but headings and comments, nothing runs and nothing is spent.
-An example:
+Write below what the agent should check regularly. While this file contains only
+headings and comments, nothing runs and nothing is spent. An example:
 
-- Look into inbox/ and tell me about letters that need an answer this week.
-- If there is nothing to tell, answer HEARTBEAT_OK and nothing else.
+- Check inbox/ and tell me about letters that need an answer this week.
+- If there is nothing to report, answer only HEARTBEAT_OK.
 -->
 
 ## Tasks
@@ -50,14 +50,13 @@ func Init(workspace string) (path string, created bool, err error) {
 	return path, true, nil
 }
 
-// maxPrompt keeps the prompt well below what a message may hold.
+// maxPrompt bounds the prompt, in bytes, well below the maximum of a message.
 const maxPrompt = 64 << 10
 
 var comments = regexp.MustCompile(`(?s)<!--.*?(-->|$)`)
 
-// Instructions returns the text of a HEARTBEAT.md without its comments, or
-// nothing if it asks for nothing: if there are only headings and empty items,
-// as in the template.
+// Instructions returns the text of a HEARTBEAT.md without comments. If it contains
+// only headings and empty items, as the template does, Instructions returns "".
 func Instructions(text string) string {
 	text = strings.TrimPrefix(text, "\ufeff")
 	text = strings.TrimSpace(comments.ReplaceAllString(text, ""))
@@ -73,15 +72,15 @@ func Instructions(text string) string {
 	return ""
 }
 
-// readInstructions reads the workspace's prompt. A missing file asks for
-// nothing.
+// readInstructions reads the instructions of the workspace. A missing file contains
+// none.
 func readInstructions(workspace *os.Root) (string, error) {
 	info, err := workspace.Stat(File)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
 	if err == nil && !info.Mode().IsRegular() {
-		err = errors.New("it is no regular file")
+		err = errors.New("it is not a regular file")
 	}
 	if err != nil {
 		return "", fmt.Errorf("read %s: %w", File, err)
@@ -90,7 +89,7 @@ func readInstructions(workspace *os.Root) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read %s: %w", File, err)
 	}
-	defer func() { _ = file.Close() }() // it was only read
+	defer func() { _ = file.Close() }() // nothing was written
 	data, err := io.ReadAll(io.LimitReader(file, maxPrompt+1))
 	switch {
 	case err != nil:

@@ -13,8 +13,8 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/schedule"
 )
 
-// The server is restarted under three running heartbeats: none of them begins
-// the interval anew, and each slot ticks once.
+// The server restarts while three heartbeats run: none of them restarts the
+// interval, and each slot ticks once.
 func TestServerRestartsUnderHeartbeats(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
@@ -23,10 +23,7 @@ func TestServerRestartsUnderHeartbeats(t *testing.T) {
 	write(t, workspace, "look")
 	listen := "127.0.0.1:0"
 	serve := func() *embedded.Server {
-		s, err := embedded.Start(embedded.Config{Dir: dir, NoSync: true, Listen: listen, Log: bustest.Log(t)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := bustest.Start(t, embedded.Config{Dir: dir, NoSync: true, Listen: listen})
 		u, err := url.Parse(s.URL())
 		if err != nil {
 			t.Fatal(err)
@@ -35,7 +32,6 @@ func TestServerRestartsUnderHeartbeats(t *testing.T) {
 		return s
 	}
 	s := serve()
-	t.Cleanup(func() { s.Close() })
 	config := bus.Config{Server: s.URL(), Log: bustest.Log(t)}
 	connect := func() *bus.Bus {
 		b, err := bus.Connect(t.Context(), config)
@@ -78,16 +74,16 @@ func TestServerRestartsUnderHeartbeats(t *testing.T) {
 			}
 			last = slot
 		case <-time.After(20 * time.Second):
-			t.Fatal("no tick came")
+			t.Fatal("no tick")
 		}
 	}
 	next()
-	before := await(t, b, "before", func(_ schedule.Status, ok bool) bool { return ok })
+	before := waitForSchedule(t, b, "before", func(_ schedule.Status, ok bool) bool { return ok })
 	s.Close()
-	s = serve()
+	serve()
 	next()
 	next()
-	if after := await(t, b, "after", func(_ schedule.Status, ok bool) bool { return ok }); after.Revision != before.Revision {
-		t.Errorf("the schedule was put anew: revision %d became %d", before.Revision, after.Revision)
+	if after := waitForSchedule(t, b, "after", func(_ schedule.Status, ok bool) bool { return ok }); after.Revision != before.Revision {
+		t.Errorf("the schedule was written again: revision %d became %d", before.Revision, after.Revision)
 	}
 }

@@ -12,14 +12,13 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/schedule"
 )
 
-// Run keeps the schedule and writes the log until ctx ends. A disabled
-// heartbeat is removed, and Run returns at once. What fails on the way is logged
-// and tried again.
+// Run updates the schedule and writes the log until ctx is done. If the heartbeat
+// is disabled, Run removes its schedule and returns. Run logs failures and retries.
 func Run(ctx context.Context, b *bus.Bus, cfg Config) error {
 	return run(ctx, b, cfg, false)
 }
 
-// Once puts the server's schedule right and returns.
+// Once updates the schedule once.
 func Once(ctx context.Context, b *bus.Bus, cfg Config) error {
 	return run(ctx, b, cfg, true)
 }
@@ -29,17 +28,17 @@ func run(ctx context.Context, b *bus.Bus, cfg Config, once bool) error {
 	if err != nil {
 		return err
 	}
-	k := &keeper{bus: b, cfg: cfg}
+	s := &scheduler{bus: b, schedules: schedule.New(b), cfg: cfg}
 	if cfg.Disabled {
-		cfg.Log.Info().Msg("heartbeat is switched off")
-		return k.remove(ctx)
+		cfg.Log.Info().Msg("heartbeat is disabled")
+		return s.remove(ctx)
 	}
-	if k.workspace, err = os.OpenRoot(cfg.Workspace); err != nil {
+	if s.workspace, err = os.OpenRoot(cfg.Workspace); err != nil {
 		return fmt.Errorf("the workspace of the heartbeat: %w", err)
 	}
-	defer func() { _ = k.workspace.Close() }() // a directory; there is nothing to lose
+	defer func() { _ = s.workspace.Close() }() // nothing was written to it
 	if once {
-		return k.reconcile(ctx)
+		return s.reconcile(ctx)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -49,94 +48,95 @@ func run(ctx context.Context, b *bus.Bus, cfg Config, once bool) error {
 	)
 	group.Go(func() {
 		defer cancel()
-		if logErr = k.keepLog(ctx); errors.Is(logErr, context.Canceled) {
+		if logErr = s.writeLog(ctx); errors.Is(logErr, context.Canceled) {
 			logErr = nil
 		}
 	})
-	k.watch(ctx)
+	s.watch(ctx)
 	group.Wait()
 	return logErr
 }
 
-// keeper keeps one schedule.
-type keeper struct {
+// scheduler updates one schedule.
+type scheduler struct {
 	bus       *bus.Bus
+	schedules *schedule.Store
 	cfg       Config
 	workspace *os.Root
 
-	settled bool   // the server was told of wanted
-	wanted  string // the instructions; empty wants no schedule
-	problem string // what was logged last, so that it is not logged again
+	written      bool   // instructions were written to the server
+	instructions string // empty means no schedule
+	lastError    string // it is not logged again
 }
 
-// watch puts the schedule right whenever HEARTBEAT.md changes.
-func (k *keeper) watch(ctx context.Context) {
+// watch updates the schedule if HEARTBEAT.md changes.
+func (s *scheduler) watch(ctx context.Context) {
 	for {
-		if err := k.reconcile(ctx); err != nil && ctx.Err() == nil {
-			k.tell(err)
+		if err := s.reconcile(ctx); err != nil && ctx.Err() == nil {
+			s.report(err)
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(k.cfg.Poll):
+		case <-time.After(s.cfg.Poll):
 		}
 	}
 }
 
-func (k *keeper) tell(err error) {
-	if text := err.Error(); text != k.problem {
-		k.problem = text
-		k.cfg.Log.Error().Err(err).Msg("cannot keep the heartbeat's schedule; trying on")
+func (s *scheduler) report(err error) {
+	if text := err.Error(); text != s.lastError {
+		s.lastError = text
+		s.cfg.Log.Error().Err(err).Msg("cannot update the heartbeat's schedule; retrying")
 	}
 }
 
-// reconcile makes the server's schedule what HEARTBEAT.md wants. It writes only
-// when that changed, or when the schedule is gone: two processes with different
-// settings would otherwise restart each other's interval for ever.
-func (k *keeper) reconcile(ctx context.Context) error {
-	instructions, err := readInstructions(k.workspace)
+// reconcile writes the schedule to the server if HEARTBEAT.md has changed or the
+// schedule is missing. If it always compared the whole schedule, two processes with
+// different settings would continually restart each other's interval.
+func (s *scheduler) reconcile(ctx context.Context) error {
+	instructions, err := readInstructions(s.workspace)
 	if err != nil {
-		return err // what was there stays: a half-saved file is no wish
+		return err // keep the schedule; the file may be incomplete
 	}
-	if k.settled && instructions == k.wanted {
-		if instructions == "" || k.cfg.Tool == "" {
+	if s.written && instructions == s.instructions {
+		if instructions == "" || s.cfg.Tool == "" {
 			return nil
 		}
-		if _, ok, err := schedule.New(k.bus).Get(ctx, bus.Heartbeat, k.cfg.Name); ok || err != nil {
+		if _, ok, err := s.schedules.Get(ctx, bus.Heartbeat, s.cfg.Name); ok || err != nil {
 			return err
 		}
 	}
-	if err := k.put(ctx, instructions); err != nil {
+	if err := s.put(ctx, instructions); err != nil {
 		return err
 	}
-	k.settled, k.wanted, k.problem = true, instructions, ""
+	s.written, s.instructions, s.lastError = true, instructions, ""
 	return nil
 }
 
-func (k *keeper) put(ctx context.Context, instructions string) error {
+func (s *scheduler) put(ctx context.Context, instructions string) error {
 	switch {
 	case instructions == "":
-		k.cfg.Log.Info().Str("file", File).Msg("heartbeat rests: its file is missing or asks for nothing")
-		return k.remove(ctx)
-	case k.cfg.Tool == "":
-		k.cfg.Log.Warn().Str("file", File).Msg("heartbeat rests: its file asks for something, but no tool is set that would do it")
-		return k.remove(ctx)
+		s.cfg.Log.Info().Str("file", File).Msg("heartbeat is idle: its file is missing or contains no instructions")
+		return s.remove(ctx)
+	case s.cfg.Tool == "":
+		s.cfg.Log.Warn().Str("file", File).Msg("heartbeat is idle: its file contains instructions, but no tool is set")
+		return s.remove(ctx)
 	}
-	s, err := k.cfg.schedule(instructions)
+	wanted, err := s.cfg.schedule(instructions)
 	if err != nil {
 		return fmt.Errorf("heartbeat: %w", err)
 	}
-	changed, err := schedule.New(k.bus).Put(ctx, s)
+	changed, err := s.schedules.Put(ctx, wanted)
 	if err == nil {
-		k.cfg.Log.Info().Str("schedule", k.cfg.Name).Stringer("every", k.cfg.Every).Str("tool", k.cfg.Tool).Bool("changed", changed).Msg("heartbeat is scheduled")
+		s.cfg.Log.Info().Str("schedule", s.cfg.Name).Stringer("every", s.cfg.Every).Str("tool", s.cfg.Tool).Bool("changed", changed).Msg("heartbeat scheduled")
 	}
 	return err
 }
 
-func (k *keeper) remove(ctx context.Context) error {
-	existed, err := schedule.New(k.bus).Delete(ctx, bus.Heartbeat, k.cfg.Name)
+func (s *scheduler) remove(ctx context.Context) error {
+	existed, err := s.schedules.Delete(ctx, bus.Heartbeat, s.cfg.Name)
 	if existed {
-		k.cfg.Log.Info().Str("schedule", k.cfg.Name).Msg("heartbeat's schedule is removed")
+		s.cfg.Log.Info().Str("schedule", s.cfg.Name).Msg("heartbeat's schedule removed")
 	}
 	return err
 }

@@ -2,11 +2,8 @@ package heartbeat_test
 
 import (
 	"context"
-	"os"
 	"testing"
 	"time"
-
-	"github.com/nats-io/nats-server/v2/server/ats"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
@@ -15,25 +12,15 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/schedule"
 )
 
-func TestMain(m *testing.M) {
-	ats.Register() // the server's clock, outside of all bubbles
-	code := m.Run()
-	ats.Unregister()
-	os.Exit(code)
-}
-
 // interval of the heartbeats here.
 const interval = 30 * time.Minute
 
-// up starts a server on dir, three heartbeats and what a worker does with ticks:
-// it takes them and keeps the schedules in time. It runs until down is called,
-// inside a bubble.
+// up starts a server on dir, three heartbeats, and the parts of a worker that
+// consume ticks and correct the schedules after clock jumps. They run until down is
+// called, inside a bubble.
 func up(t *testing.T, dir, workspace string, tick func(slot time.Time, ok bool)) (b *bus.Bus, down func()) {
 	t.Helper()
-	s, err := embedded.Start(embedded.Config{Dir: dir, NoSync: true, Log: bustest.Log(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := bustest.Start(t, embedded.Config{Dir: dir, NoSync: true})
 	ctx, cancel := context.WithCancel(context.Background())
 	var (
 		done  = make(chan error, 10)
@@ -41,13 +28,7 @@ func up(t *testing.T, dir, workspace string, tick func(slot time.Time, ok bool))
 		buses []*bus.Bus
 	)
 	run := func(part func(b *bus.Bus) error) {
-		b, err := bus.Connect(ctx, s.ClientConfig(bus.Config{Log: bustest.Log(t)}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := b.Provision(ctx, false); err != nil {
-			t.Fatal(err)
-		}
+		b := bustest.Connect(t, s, bus.Config{Log: bustest.Log(t)})
 		buses = append(buses, b)
 		parts++
 		go func() { done <- part(b) }()
@@ -78,15 +59,14 @@ func up(t *testing.T, dir, workspace string, tick func(slot time.Time, ok bool))
 	}
 }
 
-// uptimes of the server, in virtual time. A week of days was run as well; a day
-// takes five seconds.
+// uptimes and uptime of the server, in virtual time. A day takes five seconds.
 const (
 	uptimes = 3
 	uptime  = 6*time.Hour + 10*time.Minute
 )
 
-// Three heartbeats keep one schedule, the server is restarted now and then: each
-// slot ticks once, and while the server is up none is missing.
+// Three heartbeats share a schedule and the server restarts several times: each slot
+// ticks once, and none is missing while the server is up.
 func TestHoursOfHeartbeats(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
@@ -104,7 +84,7 @@ func TestHoursOfHeartbeats(t *testing.T) {
 				case !ok || !slot.After(last):
 					t.Errorf("uptime %d: slot %s after %s", n, slot, last)
 				case first && n > 0 && gap > 90*time.Minute, (!first || n == 0) && !last.IsZero() && gap != interval:
-					t.Errorf("uptime %d: slot %s is %s after the one before", n, slot, gap)
+					t.Errorf("uptime %d: slot %s is %s after the previous one", n, slot, gap)
 				}
 				last, first = slot, false
 				count++
@@ -119,9 +99,9 @@ func TestHoursOfHeartbeats(t *testing.T) {
 	})
 }
 
-// After an outage of many slots one tick makes up for all of them, at once, of
-// heartbeats and of jobs; then things go on as before.
-func TestOneCatchUpAfterAnOutage(t *testing.T) {
+// After an outage of many slots, each heartbeat and job ticks once immediately and
+// then continues at its times.
+func TestOneTickAfterAnOutage(t *testing.T) {
 	dir, workspace := t.TempDir(), t.TempDir()
 	write(t, workspace, "look")
 	bustest.Bubble(t, func(t *testing.T) {
@@ -154,14 +134,14 @@ func TestOneCatchUpAfterAnOutage(t *testing.T) {
 	})
 }
 
-// The clock is set back while the server is down. By less than two hours, it is
-// waited for: each slot ticks once. By more, it was wrong before, and the
-// heartbeat begins anew instead of resting for as long.
+// The clock is set back while the server is down. If it is set back by less than two
+// hours, the schedule waits, so that each slot ticks once. Otherwise the clock had
+// been wrong before, and the heartbeat restarts.
 func TestClockSetBackWhileDown(t *testing.T) {
 	for name, tt := range map[string]struct {
-		ahead   time.Duration // of the clock, before it is set right
-		firstIn time.Duration // the first tick afterwards, at most
-		later   bool          // slots follow those of before
+		ahead   time.Duration // of the clock, before it is corrected
+		firstIn time.Duration // the latest first tick afterwards
+		later   bool          // the slots are later than those before
 	}{
 		"an hour": {ahead: time.Hour, firstIn: time.Hour + interval, later: true},
 		"a month": {ahead: 30 * 24 * time.Hour, firstIn: interval + time.Second},
@@ -179,7 +159,7 @@ func TestClockSetBackWhileDown(t *testing.T) {
 			if len(before) != 1 {
 				t.Fatalf("ticks before: %v", before)
 			}
-			bustest.Bubble(t, func(t *testing.T) { // every bubble begins at the same time
+			bustest.Bubble(t, func(t *testing.T) { // every bubble starts at the same time
 				time.Sleep(interval + 5*time.Minute)
 				began := time.Now()
 				var after []time.Time
