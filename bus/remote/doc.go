@@ -1,22 +1,25 @@
-// Package remote makes tools of what answers requests on a NATS subject, written
-// in whatever language.
+// Package remote offers tools that other programs serve on NATS subjects, in any
+// language.
 //
-// A tool is a subject; any number of processes subscribe to it in a queue group
-// and share its calls. The protocol is two requests:
+// A tool is a subject. Any number of processes subscribe to it in a queue group and
+// share its calls. The protocol has two requests:
 //
-//	SUBJECT.definition   no body; the answer is {"description", "parameters", "effect"},
+//	SUBJECT.definition   no body; the response is {"description", "parameters", "effect"},
 //	                     where parameters is a JSON schema of type object
 //	SUBJECT              the body is the call: {"id", "session", "tool", "args", "deadline", ...};
-//	                     the answer is text, or {"for_llm", "for_user", "is_error"}
+//	                     the response is text, or {"for_llm", "for_user", "is_error"}
 //
-// A failure is told by the headers of the NATS service protocol,
-// Nats-Service-Error-Code and Nats-Service-Error. The deadline in the body is
-// when nobody listens any more; who wants to know of a cancellation earlier
-// subscribes to stevedore.cancel.<session>.<call>.
+// The tool reports a failure in the headers of the NATS service protocol,
+// Nats-Service-Error-Code and Nats-Service-Error. After the deadline in the body,
+// the worker ignores the response. A tool that wants to know about a cancellation
+// before subscribes to stevedore.cancel.<session>.<call>.
 //
-// The subject lies outside of every stream, which would answer in the tool's
-// place; below the prefix stevedore, stevedore.rpc.> is such.
+// No stream may capture the subject, because it would respond before the tool. Below
+// the prefix stevedore, only stevedore.rpc.> is outside of all streams.
 //
-// A foreign tool's answer is text for the model and the user, and nothing else:
-// it cannot be silent, choose a channel, or exempt itself from offloading.
+// A response is only text for the model and the user: the tool cannot set silent or
+// a channel, and its result is offloaded like any other.
+//
+// To accept another field of a response, read it in Tool.result; to accept another
+// field of a definition, add it to definition.
 package remote

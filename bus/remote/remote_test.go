@@ -19,7 +19,7 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// serve answers requests on a subject as a foreign tool would.
+// serve serves a tool on a subject.
 func serve(t *testing.T, b *bus.Bus, subject string, answer func(msg *nats.Msg) *nats.Msg) {
 	t.Helper()
 	sub, err := b.Conn().QueueSubscribe(subject, "tools", func(msg *nats.Msg) {
@@ -38,14 +38,14 @@ func serve(t *testing.T, b *bus.Bus, subject string, answer func(msg *nats.Msg) 
 	}
 }
 
-func says(body string) func(*nats.Msg) *nats.Msg {
+func respond(body string) func(*nats.Msg) *nats.Msg {
 	return func(*nats.Msg) *nats.Msg { return &nats.Msg{Data: []byte(body)} }
 }
 
 func open(t *testing.T, b *bus.Bus, subject string, cfg remote.Config) *remote.Tool {
 	t.Helper()
-	if cfg.Patience == 0 {
-		cfg.Patience = 50 * time.Millisecond
+	if cfg.RetryTimeout == 0 {
+		cfg.RetryTimeout = 50 * time.Millisecond
 	}
 	tool, err := remote.Open(t.Context(), b, "tool", subject, cfg)
 	if err != nil {
@@ -54,7 +54,7 @@ func open(t *testing.T, b *bus.Bus, subject string, cfg remote.Config) *remote.T
 	return tool
 }
 
-// A tool served with the micro framework, called through a registry.
+// A registry calls a tool that the micro framework serves.
 func TestRemoteTool(t *testing.T) {
 	b := bustest.New(t)
 	svc, err := micro.AddService(b.Conn(), micro.Config{Name: "shouting", Version: "1.0.0"})
@@ -113,14 +113,14 @@ func TestRemoteTool(t *testing.T) {
 	}
 	call.Args = json.RawMessage(`{}`)
 	if res := reg.Run(t.Context(), call, nil); !res.IsError || !strings.Contains(res.ForLLM, "text") {
-		t.Errorf("the schema did not hold: %+v", res)
+		t.Errorf("the schema was not checked: %+v", res)
 	}
 	if len(calls) != 1 {
 		t.Errorf("%d further calls reached the tool, want 1", len(calls))
 	}
 }
 
-func TestAnswers(t *testing.T) {
+func TestResults(t *testing.T) {
 	b := bustest.New(t)
 	failing := func(code, message string) func(*nats.Msg) *nats.Msg {
 		return func(*nats.Msg) *nats.Msg {
@@ -133,41 +133,41 @@ func TestAnswers(t *testing.T) {
 		forUser string
 		code    string
 	}{
-		"text":            {says("just text"), "just text", "", ""},
-		"nothing":         {says(""), "", "", ""},
-		"JSON of its own": {says(`{"a":1}`), `{"a":1}`, "", ""},
-		"array":           {says(`["for_llm"]`), `["for_llm"]`, "", ""},
-		"result":          {says(`{"for_llm":"x","for_user":"y"}`), "x", "y", ""},
-		"ambiguous":       {says(`{"for_llm":"x","FOR_LLM":"y"}`), `{"for_llm":"x","FOR_LLM":"y"}`, "", ""},
-		"said to be text": {func(*nats.Msg) *nats.Msg {
+		"text":            {respond("just text"), "just text", "", ""},
+		"nothing":         {respond(""), "", "", ""},
+		"JSON of its own": {respond(`{"a":1}`), `{"a":1}`, "", ""},
+		"array":           {respond(`["for_llm"]`), `["for_llm"]`, "", ""},
+		"result":          {respond(`{"for_llm":"x","for_user":"y"}`), "x", "y", ""},
+		"ambiguous":       {respond(`{"for_llm":"x","FOR_LLM":"y"}`), `{"for_llm":"x","FOR_LLM":"y"}`, "", ""},
+		"content type text": {func(*nats.Msg) *nats.Msg {
 			return &nats.Msg{Data: []byte(`{"for_llm":"x"}`), Header: nats.Header{"Content-Type": {"text/plain"}}}
 		}, `{"for_llm":"x"}`, "", ""},
-		"error result":       {says(`{"for_llm":"no luck","is_error":true}`), "no luck", "", tools.CodeToolFailed},
-		"empty error result": {says(`{"for_llm":"","is_error":true}`), "the tool failed", "", tools.CodeToolFailed},
+		"error result":       {respond(`{"for_llm":"no luck","is_error":true}`), "no luck", "", tools.CodeToolFailed},
+		"empty error result": {respond(`{"for_llm":"","is_error":true}`), "the tool failed", "", tools.CodeToolFailed},
 		"error":              {failing("not_found", "no such thing"), "no such thing", "", tools.CodeNotFound},
 		"other code":         {failing("500", "oops"), "oops (code 500)", "", tools.CodeToolFailed},
 		"our code":           {failing(tools.CodeUnknownOutcome, "who knows"), "who knows (code unknown_outcome)", "", tools.CodeToolFailed},
 		"message only":       {failing("", "oops"), "oops", "", tools.CodeToolFailed},
 		"code only":          {failing("500", ""), "the tool failed (code 500)", "", tools.CodeToolFailed},
-		"bytes":              {says("\xff\xfe"), "the answer of tool is not text: its 2 bytes are not valid UTF-8", "", tools.CodeToolFailed},
-		"too large":          {says(strings.Repeat("x", 1001)), "the answer of tool has 1001 bytes; at most 1000 are taken", "", tools.CodeToolFailed},
+		"bytes":              {respond("\xff\xfe"), "the response of tool is not text: its 2 bytes are not valid UTF-8", "", tools.CodeToolFailed},
+		"too large":          {respond(strings.Repeat("x", 1001)), "the response of tool has 1001 bytes; at most 1000 are accepted", "", tools.CodeToolFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			subject := "acme." + tools.Token(name)
 			serve(t, b, subject, tt.answer)
-			res := open(t, b, subject, remote.Config{MaxAnswer: 1000}).Execute(t.Context(), tools.Call{ID: "1", Tool: "tool"})
+			res := open(t, b, subject, remote.Config{MaxResult: 1000}).Execute(t.Context(), tools.Call{ID: "1", Tool: "tool"})
 			if res.ForLLM != tt.want || res.ForUser != tt.forUser || res.IsError != (tt.code != "") || res.IsError && tools.CodeOf(res.Err) != tt.code || res.Silent || res.Async {
 				t.Errorf("got %+v (%v), want %q, %q, code %q", res, res.Err, tt.want, tt.forUser, tt.code)
 			}
 		})
 	}
-	serve(t, b, "acme.user", says(`{"for_llm":"x","for_user":"`+strings.Repeat("y", 100_000)+`"}`))
+	serve(t, b, "acme.user", respond(`{"for_llm":"x","for_user":"`+strings.Repeat("y", 100_000)+`"}`))
 	if res := open(t, b, "acme.user", remote.Config{}).Execute(t.Context(), tools.Call{}); len(res.ForUser) > 17_000 {
 		t.Errorf("%d bytes for the user", len(res.ForUser))
 	}
 }
 
-func TestNoAnswer(t *testing.T) {
+func TestNoResponse(t *testing.T) {
 	b := bustest.New(t)
 	call := tools.Call{ID: "1", Tool: "tool"}
 	check := func(name string, res *tools.Result, code, want string) {
@@ -176,7 +176,7 @@ func TestNoAnswer(t *testing.T) {
 			t.Errorf("%s: got %s %q, want %s %q", name, tools.CodeOf(res.Err), res.ForLLM, code, want)
 		}
 	}
-	check("nobody", open(t, b, "acme.nobody", remote.Config{}).Execute(t.Context(), call), tools.CodeToolFailed, "was not run: nobody serves it")
+	check("not served", open(t, b, "acme.nobody", remote.Config{}).Execute(t.Context(), call), tools.CodeToolFailed, "was not run: no process serves it")
 
 	asked := make(chan struct{}, 10)
 	serve(t, b, "acme.mute", func(*nats.Msg) *nats.Msg { asked <- struct{}{}; return nil })
@@ -192,21 +192,21 @@ func TestNoAnswer(t *testing.T) {
 
 	big := call
 	big.Args = json.RawMessage(`{"x":"` + strings.Repeat("x", int(b.Conn().MaxPayload())) + `"}`)
-	check("big", mute.Execute(t.Context(), big), tools.CodeInvalidArguments, "larger than the bus takes")
+	check("big", mute.Execute(t.Context(), big), tools.CodeInvalidArguments, "larger than the limit of the bus")
 }
 
-// A tool that is started again meanwhile is waited for: nothing was sent yet.
-func TestToolComesLate(t *testing.T) {
+// A call is retried until a process serves the tool.
+func TestToolStartsLate(t *testing.T) {
 	b := bustest.New(t)
-	tool := open(t, b, "acme.late", remote.Config{Patience: 10 * time.Millisecond})
+	tool := open(t, b, "acme.late", remote.Config{RetryTimeout: 10 * time.Millisecond})
 	if def := tool.Definition(); def.Effect != tools.Once || def.Parameters != nil || def.Description == "" {
 		t.Errorf("definition = %+v", def)
 	}
-	serve(t, b, "acme.late.definition", says(`{"description":"Late."}`))
-	patient := open(t, b, "acme.late", remote.Config{Patience: 20 * time.Second})
+	serve(t, b, "acme.late.definition", respond(`{"description":"Late."}`))
+	retrying := open(t, b, "acme.late", remote.Config{RetryTimeout: 20 * time.Second})
 	done := make(chan *tools.Result, 1)
-	go func() { done <- patient.Execute(t.Context(), tools.Call{ID: "1", Tool: "tool"}) }()
-	serve(t, b, "acme.late", says("here"))
+	go func() { done <- retrying.Execute(t.Context(), tools.Call{ID: "1", Tool: "tool"}) }()
+	serve(t, b, "acme.late", respond("here"))
 	if res := <-done; res.ForLLM != "here" {
 		t.Errorf("got %+v", res)
 	}
@@ -218,22 +218,22 @@ func TestOpenRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for subject, want := range map[string]string{
-		"": "empty", "a b": "character", "acme.*": "character", "acme..x": "empty token", "stevedore.call.default.x": "are taken", "stevedore": "", "theirs.tool": `the stream "THEIRS" captures`,
+		"": "empty", "a b": "character", "acme.*": "character", "acme..x": "empty token", "stevedore.call.default.x": "are reserved", "stevedore": "", "theirs.tool": `the stream "THEIRS" captures`,
 	} {
-		_, err := remote.Open(t.Context(), b, "tool", subject, remote.Config{Patience: 10 * time.Millisecond})
+		_, err := remote.Open(t.Context(), b, "tool", subject, remote.Config{RetryTimeout: 10 * time.Millisecond})
 		if want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("subject %q: %v, want %q", subject, err, want)
 		}
 	}
 	if _, err := remote.Open(t.Context(), b, "a.b", "acme.x", remote.Config{}); err == nil {
-		t.Error("a bad name: no error")
+		t.Error("no error for a bad name")
 	}
 	for body, want := range map[string]string{
 		"no JSON": "want {", `{"effect":"harmless"}`: "once, keyed or idempotent", `{"parameters":{"type":"string"}}`: "object", `{"parameters":{"type":"object","$ref":"http://127.0.0.1/x"}}`: "parameters",
 		"\xff": "UTF-8", `{"description":"` + strings.Repeat("x", 300<<10) + `"}`: "at most", `{"parameters":{"type":"object","properties":{"a":{"pattern":"("}}}}`: "parameters",
 	} {
 		subject := "acme." + tools.Token(body)
-		serve(t, b, subject+".definition", says(body))
+		serve(t, b, subject+".definition", respond(body))
 		if _, err := remote.Open(t.Context(), b, "tool", subject, remote.Config{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("definition %.50q: %v, want %q", body, err, want)
 		}

@@ -16,16 +16,16 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// Config says how remote tools are called. The zero value works.
+// Config configures remote tools. The zero value works.
 type Config struct {
-	// Timeout is how long an answer is waited for. Default 5 minutes.
+	// Timeout bounds the wait for a response. Default 5 minutes.
 	Timeout time.Duration
-	// Patience is how long a tool that nobody serves is sought before that is
-	// the answer. Default 3 seconds.
-	Patience time.Duration
-	// MaxAnswer is the largest answer that is taken, in bytes; the server's
-	// max_payload bounds it as well. Default 8 MiB.
-	MaxAnswer int
+	// RetryTimeout is how long a request is retried while no process serves the
+	// subject. Default 3 seconds.
+	RetryTimeout time.Duration
+	// MaxResult is the maximum size of a response, in bytes; the server's
+	// max_payload also bounds it. Default 8 MiB.
+	MaxResult int
 	Log       zerolog.Logger
 }
 
@@ -33,16 +33,16 @@ func (c Config) withDefaults() Config {
 	if c.Timeout <= 0 {
 		c.Timeout = 5 * time.Minute
 	}
-	if c.Patience <= 0 {
-		c.Patience = 3 * time.Second
+	if c.RetryTimeout <= 0 {
+		c.RetryTimeout = 3 * time.Second
 	}
-	if c.MaxAnswer <= 0 {
-		c.MaxAnswer = 8 << 20
+	if c.MaxResult <= 0 {
+		c.MaxResult = 8 << 20
 	}
 	return c
 }
 
-// Tool is a tool that lives behind a subject.
+// Tool is a tool that other processes serve on a subject.
 type Tool struct {
 	bus     *bus.Bus
 	subject string
@@ -50,10 +50,9 @@ type Tool struct {
 	def     tools.Definition
 }
 
-// Open asks who serves subject for the tool's definition and returns the tool
-// under a name of ours. If nobody serves it now, the tool is there all the same,
-// with a definition that says little: its calls work as soon as somebody does.
-// A definition that makes no sense is an error.
+// Open requests the definition of the tool on subject and returns the tool with the
+// given name. If no process serves the subject, the tool has a default definition,
+// and its calls fail until a process does. An invalid definition is an error.
 func Open(ctx context.Context, b *bus.Bus, name, subject string, cfg Config) (*Tool, error) {
 	t := &Tool{bus: b, subject: subject, cfg: cfg.withDefaults()}
 	err := t.checkSubject(ctx)
@@ -61,7 +60,7 @@ func Open(ctx context.Context, b *bus.Bus, name, subject string, cfg Config) (*T
 		err = errors.New("the name is not of the form " + tools.TokenForm)
 	}
 	if err == nil {
-		t.def, err = t.define(ctx, name)
+		t.def, err = t.readDefinition(ctx, name)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("remote tool %q at %q: %w", tools.Excerpt(name, 80), tools.Excerpt(subject, 200), err)
@@ -69,35 +68,35 @@ func Open(ctx context.Context, b *bus.Bus, name, subject string, cfg Config) (*T
 	return t, nil
 }
 
-// checkSubject refuses subjects whose requests a stream would answer, with an
-// acknowledgement that looks like a result.
+// checkSubject refuses subjects that a stream captures. The stream's ack would look
+// like a result.
 func (t *Tool) checkSubject(ctx context.Context) error {
 	if err := bus.CheckSubject(t.subject); err != nil {
 		return err
 	}
 	if tokens := t.bus.Split(t.subject); tokens != nil && tokens[0] != "rpc" {
-		return fmt.Errorf("subjects below %q are taken; use one below %q or elsewhere", t.bus.Prefix(), t.bus.RPC())
+		return fmt.Errorf("subjects below %q are reserved; use one below %q or another prefix", t.bus.Prefix(), t.bus.RPC())
 	}
-	ctx, cancel := context.WithTimeout(ctx, t.cfg.Patience)
+	ctx, cancel := context.WithTimeout(ctx, t.cfg.RetryTimeout)
 	defer cancel()
 	stream, err := t.bus.JetStream().StreamNameBySubject(ctx, t.subject)
 	switch {
 	case err == nil:
-		return fmt.Errorf("the stream %q captures the subject and would answer in the tool's place; use another subject", stream)
+		return fmt.Errorf("the stream %q captures the subject and would respond before the tool; use another subject", stream)
 	case !errors.Is(err, jetstream.ErrStreamNotFound):
 		t.cfg.Log.Warn().Err(err).Str("subject", t.subject).Msg("cannot check whether a stream captures the subject of a remote tool")
 	}
 	return nil
 }
 
-// Definition describes the tool.
+// Definition returns the definition of the tool.
 func (t *Tool) Definition() tools.Definition { return t.def }
 
-// Execute sends the call and waits for the answer.
+// Execute sends the call and waits for the response.
 func (t *Tool) Execute(ctx context.Context, call tools.Call) *tools.Result {
 	ctx, cancel := context.WithTimeout(ctx, t.cfg.Timeout)
 	defer cancel()
-	if deadline, ok := ctx.Deadline(); ok { // the sooner of both
+	if deadline, ok := ctx.Deadline(); ok { // the earlier of both
 		call.Deadline = deadline.UTC()
 	}
 	body, err := bus.Encode(call)
@@ -106,16 +105,16 @@ func (t *Tool) Execute(ctx context.Context, call tools.Call) *tools.Result {
 	}
 	msg, err := t.request(ctx, t.subject, body)
 	if err != nil {
-		return tools.Failure(t.explain(ctx, call.Tool, err))
+		return tools.Failure(t.failure(ctx, call.Tool, err))
 	}
 	return t.result(msg)
 }
 
-// request asks once, but as long as nobody is there to be asked, again: then
-// nothing happened yet.
+// request sends a request. It retries only while no process serves the subject,
+// since then no tool has acted.
 func (t *Tool) request(ctx context.Context, subject string, body []byte) (msg *nats.Msg, err error) {
 	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(50*time.Millisecond),
-		backoff.WithMaxInterval(500*time.Millisecond), backoff.WithMaxElapsedTime(t.cfg.Patience))
+		backoff.WithMaxInterval(500*time.Millisecond), backoff.WithMaxElapsedTime(t.cfg.RetryTimeout))
 	err = backoff.Retry(func() error {
 		msg, err = t.bus.Conn().RequestMsgWithContext(ctx, &nats.Msg{Subject: subject, Data: body, Header: nats.Header{"content-type": {"application/json"}}})
 		if err != nil && !errors.Is(err, nats.ErrNoResponders) {
@@ -126,16 +125,16 @@ func (t *Tool) request(ctx context.Context, subject string, body []byte) (msg *n
 	return msg, err
 }
 
-func (t *Tool) explain(ctx context.Context, name string, err error) *tools.Error {
+func (t *Tool) failure(ctx context.Context, name string, err error) *tools.Error {
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
-		return tools.Errorf(tools.CodeToolFailed, "%s was not run: nobody serves it at %q at the moment", name, t.subject)
+		return tools.Errorf(tools.CodeToolFailed, "%s was not run: no process serves it on %q", name, t.subject)
 	case errors.Is(err, nats.ErrMaxPayload):
-		return tools.Errorf(tools.CodeInvalidArguments, "%s was not run: the arguments are larger than the bus takes (%d bytes)", name, t.bus.Conn().MaxPayload())
+		return tools.Errorf(tools.CodeInvalidArguments, "%s was not run: the arguments are larger than the limit of the bus (%d bytes)", name, t.bus.Conn().MaxPayload())
 	case errors.Is(ctx.Err(), context.Canceled):
 		return tools.Errorf(tools.CodeCancelled, "the call of %s was cancelled; it may have acted", name)
 	case ctx.Err() != nil, errors.Is(err, nats.ErrTimeout):
-		return tools.Errorf(tools.CodeTimeout, "%s gave no answer in time; it may have acted", name)
+		return tools.Errorf(tools.CodeTimeout, "%s did not respond in time; it may have acted", name)
 	}
 	return tools.Errorf(tools.CodeToolFailed, "the call of %s failed, and it may have acted: %v", name, tools.Excerpt(strings.ToValidUTF8(err.Error(), "?"), 300))
 }

@@ -11,29 +11,29 @@ import (
 )
 
 const (
-	// maxMessage is how much of an error message is passed on, in bytes.
+	// maxMessage bounds an error message, in bytes.
 	maxMessage = 4 << 10
-	// maxForUser is how much the user gets to read, in bytes.
+	// maxForUser bounds the text for the user, in bytes.
 	maxForUser = 16 << 10
 )
 
-// result reads an answer. Of what it says only texts are taken, and whether it
-// failed: everything else is the worker's to decide.
+// result reads a response. It uses only the texts and whether the tool failed; the
+// worker decides everything else.
 func (t *Tool) result(msg *nats.Msg) *tools.Result {
 	if err := errorOf(msg); err != nil {
 		return tools.Failure(err)
 	}
 	switch {
-	case len(msg.Data) > t.cfg.MaxAnswer:
-		return tools.Failure(tools.Errorf(tools.CodeToolFailed, "the answer of %s has %d bytes; at most %d are taken", t.def.Name, len(msg.Data), t.cfg.MaxAnswer))
+	case len(msg.Data) > t.cfg.MaxResult:
+		return tools.Failure(tools.Errorf(tools.CodeToolFailed, "the response of %s has %d bytes; at most %d are accepted", t.def.Name, len(msg.Data), t.cfg.MaxResult))
 	case !utf8.Valid(msg.Data):
-		return tools.Failure(tools.Errorf(tools.CodeToolFailed, "the answer of %s is not text: its %d bytes are not valid UTF-8", t.def.Name, len(msg.Data)))
+		return tools.Failure(tools.Errorf(tools.CodeToolFailed, "the response of %s is not text: its %d bytes are not valid UTF-8", t.def.Name, len(msg.Data)))
 	}
-	answer, err := tools.DecodeRaw(msg.Data)
-	if err != nil || answer.ForLLM == nil || strings.HasPrefix(header(msg, "content-type"), "text/") {
-		return tools.NewToolResult(string(msg.Data)) // plain text, or JSON of the tool's own
+	response, err := tools.DecodeRaw(msg.Data)
+	if err != nil || response.ForLLM == nil || strings.HasPrefix(header(msg, "content-type"), "text/") {
+		return tools.NewToolResult(string(msg.Data)) // plain text or other JSON
 	}
-	res := &tools.Result{ForLLM: *answer.ForLLM, ForUser: tools.Excerpt(answer.ForUser, maxForUser), Markdown: answer.Markdown, IsError: answer.IsError}
+	res := &tools.Result{ForLLM: *response.ForLLM, ForUser: tools.Excerpt(response.ForUser, maxForUser), Markdown: response.Markdown, IsError: response.IsError}
 	if res.IsError {
 		res.Err = tools.Errorf(tools.CodeToolFailed, "%s", messageOf(res.ForLLM, "the tool failed"))
 		if strings.TrimSpace(res.ForLLM) == "" {
@@ -43,11 +43,10 @@ func (t *Tool) result(msg *nats.Msg) *tools.Result {
 	return res
 }
 
-// foreignCodes are the codes that a foreign tool may answer with. The others
-// say what the worker did or knows.
+// foreignCodes are the codes that a tool may set. Only the worker sets the others.
 var foreignCodes = []string{tools.CodeToolFailed, tools.CodeInvalidArguments, tools.CodeNotFound, tools.CodeTimeout}
 
-// errorOf returns the failure that the headers tell of, or nil.
+// errorOf returns the failure in the headers, or nil.
 func errorOf(msg *nats.Msg) error {
 	code, message := header(msg, micro.ErrorCodeHeader), header(msg, micro.ErrorHeader)
 	if code == "" && message == "" {
@@ -65,7 +64,7 @@ func errorOf(msg *nats.Msg) error {
 	return tools.Errorf(tools.CodeToolFailed, "%s", text)
 }
 
-// header looks a header up whatever its case: not every client keeps that.
+// header returns a header, ignoring case, because some clients change it.
 func header(msg *nats.Msg, name string) string {
 	for key, values := range msg.Header {
 		if strings.EqualFold(key, name) && len(values) > 0 {

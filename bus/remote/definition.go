@@ -19,28 +19,28 @@ const (
 	maxDescription = 4 << 10
 )
 
-// definition is how a foreign tool describes itself. What it is called and how
-// its results are treated is ours to say.
+// definition is the response to a definition request. The operator sets the name and
+// the treatment of results.
 type definition struct {
 	Description string             `json:"description"`
 	Parameters  *jsonschema.Schema `json:"parameters"`
 	Effect      tools.Effect       `json:"effect"`
 }
 
-func (t *Tool) define(ctx context.Context, name string) (tools.Definition, error) {
-	def := tools.Definition{Name: name, Description: fmt.Sprintf("A tool that is served at %s.", t.subject), Effect: tools.Once}
-	ctx, cancel := context.WithTimeout(ctx, t.cfg.Patience)
+func (t *Tool) readDefinition(ctx context.Context, name string) (tools.Definition, error) {
+	def := tools.Definition{Name: name, Description: fmt.Sprintf("A tool at %s.", t.subject), Effect: tools.Once}
+	ctx, cancel := context.WithTimeout(ctx, t.cfg.RetryTimeout)
 	defer cancel()
 	msg, err := t.request(ctx, t.subject+".definition", nil)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
-		t.cfg.Log.Warn().Str("tool", name).Str("subject", t.subject).Msg("nobody describes the remote tool; models see it without description and schema until this worker is started again")
+		t.cfg.Log.Warn().Str("tool", name).Str("subject", t.subject).Msg("no process responds for the remote tool; models see it without description and schema until this worker restarts")
 		return def, nil
 	case err != nil:
-		return def, fmt.Errorf("ask for its definition: %w", err)
+		return def, fmt.Errorf("request its definition: %w", err)
 	}
 	if err := errorOf(msg); err != nil {
-		return def, fmt.Errorf("ask for its definition: %w", err)
+		return def, fmt.Errorf("request its definition: %w", err)
 	}
 	d, err := decodeDefinition(msg.Data)
 	if err != nil {
@@ -76,7 +76,7 @@ func decodeDefinition(data []byte) (definition, error) {
 		return d, errors.New(`its parameters are not a JSON schema of "type": "object"`)
 	}
 	if d.Parameters != nil {
-		if _, err := d.Parameters.Resolve(nil); err != nil { // loads nothing from elsewhere
+		if _, err := d.Parameters.Resolve(nil); err != nil { // loads no other document
 			return d, fmt.Errorf("its parameters: %w", err)
 		}
 	}
