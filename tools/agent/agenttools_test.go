@@ -14,14 +14,14 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )
 
-// family registers the agent tools beside others; their calls run here.
-func family(t *testing.T, model agent.Provider, grant agent.Limits, toolset ...tools.Tool) *stage {
+// newAgentStage is a stage that also has the agent tools.
+func newAgentStage(t *testing.T, model agent.Provider, limits agent.Limits, toolset ...tools.Tool) *stage {
 	t.Helper()
 	s := newStage(t, toolset...)
 	all, err := agent.Tools(agent.ToolsConfig{
 		Models: map[string]agent.Provider{"m": model}, DefaultModel: "m",
-		Runner: s.caller, Conversations: &s.log, Definitions: s.registry.Definitions,
-		Config: agent.Config{Limits: grant},
+		Runner: s.runner, Conversations: &s.log, Definitions: s.registry.Definitions,
+		Config: agent.Config{Limits: limits},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -34,7 +34,7 @@ func family(t *testing.T, model agent.Provider, grant agent.Limits, toolset ...t
 
 func (s *stage) call(t *testing.T, id, tool, args string) tools.ResultEvent {
 	t.Helper()
-	e, err := s.caller.Call(t.Context(), tools.Call{ID: id, Session: "s", Tool: tool, Args: json.RawMessage(args)})
+	e, err := s.runner.Call(t.Context(), tools.Call{ID: id, Session: "s", Tool: tool, Args: json.RawMessage(args)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func (s *stage) call(t *testing.T, id, tool, args string) tools.ResultEvent {
 }
 
 func sayTool(t *testing.T) tools.Tool {
-	return speaker(t, "say", tools.Idempotent, func(_ context.Context, _ tools.Call, in sayArgs) *tools.Result {
+	return newTool(t, "say", tools.Idempotent, func(_ context.Context, _ tools.Call, in sayArgs) *tools.Result {
 		return tools.NewToolResult("said " + in.Text)
 	})
 }
@@ -55,7 +55,7 @@ func TestSubagentTool(t *testing.T) {
 		`{"for":"^child: count"}`,
 		asks("say", `{"text":"one"}`),
 		`{"expect":["said one"],"text":"`+long+`"}`)}
-	s := family(t, model, agent.Limits{}, sayTool(t))
+	s := newAgentStage(t, model, agent.Limits{}, sayTool(t))
 	e := s.call(t, "r", "agent", `{"prompt":"go"}`)
 	if e.IsError || e.ForLLM != "it is counted" {
 		t.Fatalf("result %+v", e)
@@ -64,7 +64,7 @@ func TestSubagentTool(t *testing.T) {
 	if want := strings.Repeat("ä", 500) + "..."; e.ForUser != want {
 		t.Errorf("the user gets %q", e.ForUser)
 	}
-	// The child has a conversation of its own, and its tools' session is that.
+	// The child has its own session.
 	sub := agent.SubagentSession(tools.Call{ID: "r-t1-0", Session: "s"})
 	if n := len(s.entries(t, tools.Token(sub))); n != 5 {
 		t.Errorf("the child's conversation has %d entries, want 5", n)
@@ -76,7 +76,7 @@ func TestSubagentTool(t *testing.T) {
 	}
 }
 
-// toolNames are the tools that a model was offered in its nth request.
+// toolNames returns the tools of the nth request.
 func (r *recorder) toolNames(n int) []string {
 	var names []string
 	for _, def := range r.requests[n].Tools {
@@ -85,8 +85,8 @@ func (r *recorder) toolNames(n int) []string {
 	return names
 }
 
-// A sub-agent has what it is given and no more, whatever the model writes.
-func TestSubagentGetsNoMore(t *testing.T) {
+// A sub-agent has only the tools and limits of its call, whatever the model writes.
+func TestSubagentLimits(t *testing.T) {
 	model := &recorder{Provider: parseScript(t,
 		`{"tools":[{"name":"subagent","input":{"task":"child","tools":["say","subagent"],"max_turns":1000,"grant":{"depth":-9,"max_turns":1000,"tools":["secret"]},"GRANT":{"depth":-9}}}]}`,
 		`{"text":"done"}`,
@@ -95,9 +95,9 @@ func TestSubagentGetsNoMore(t *testing.T) {
 		asks("say", `{}`), asks("say", `{}`), asks("say", `{}`),
 		`{"for":"^grandchild"}`,
 		`{"tools":[{"name":"subagent","input":{"task":"too deep"}}]}`,
-		`{"text":"alone"}`)}
+		`{"text":"no subagent"}`)}
 	secret := false
-	s := family(t, model, agent.Limits{MaxTurns: 3}, sayTool(t), speaker(t, "secret", tools.Idempotent, func(context.Context, tools.Call, sayArgs) *tools.Result {
+	s := newAgentStage(t, model, agent.Limits{MaxTurns: 3}, sayTool(t), newTool(t, "secret", tools.Idempotent, func(context.Context, tools.Call, sayArgs) *tools.Result {
 		secret = true
 		return tools.NewToolResult("")
 	}))
@@ -105,33 +105,33 @@ func TestSubagentGetsNoMore(t *testing.T) {
 		t.Fatalf("result %+v", e)
 	}
 	if secret {
-		t.Error("a tool ran that was not given")
+		t.Error("a tool ran that the sub-agent does not have")
 	}
 	if got := model.toolNames(1); !slices.Equal(got, []string{"say", "subagent"}) {
 		t.Errorf("the child has %q", got)
 	}
 	for _, def := range model.requests[0].Tools {
 		if def.Name == "subagent" && def.Parameters.Properties["grant"] != nil {
-			t.Error("the model sees the grant")
+			t.Error("the model sees the limits")
 		}
 	}
 	child := s.entries(t, tools.Token(agent.SubagentSession(tools.Call{ID: "r-t1-0", Session: "s"})))
 	if end := child[len(child)-1].End; end == nil || end.Reason != agent.TurnLimit || end.Turns != 3 {
 		t.Errorf("the child ended with %+v", end)
 	}
-	// The grandchild is as deep as it goes.
+	// The grandchild has the maximum depth.
 	if got := model.toolNames(2); !slices.Equal(got, []string{"say"}) {
 		t.Errorf("the grandchild has %q", got)
 	}
 }
 
-func TestSubagentsAreCounted(t *testing.T) {
+func TestMaxSubagents(t *testing.T) {
 	model := parseScript(t,
 		`{"tools":[{"name":"subagent","input":{"task":"child"}},{"name":"subagent","input":{"task":"child"}}]}`,
 		`{"tools":[{"name":"spawn","input":{"task":"child"}},{"name":"subagent","input":{"task":"child"}}]}`,
 		`{"text":"done"}`,
 		`{"for":"^child"}`, `{"text":"born"}`)
-	s := family(t, model, agent.Limits{MaxChildren: 3})
+	s := newAgentStage(t, model, agent.Limits{MaxChildren: 3})
 	s.call(t, "r", "agent", `{"prompt":"go"}`)
 	var failed []string
 	for _, e := range s.entries(t, "s") {
@@ -142,14 +142,14 @@ func TestSubagentsAreCounted(t *testing.T) {
 		}
 	}
 	if !slices.Equal(failed, []string{"r-t2-1"}) {
-		t.Errorf("refused are %q, want the fourth", failed)
+		t.Errorf("rejected calls %q, want only the fourth", failed)
 	}
 }
 
-// spawn answers at once; the report comes later, once, and a spawn that is
-// delivered again makes the same call.
+// spawn answers immediately and reports later. A repeated spawn call makes the
+// same subagent call.
 func TestSpawnTool(t *testing.T) {
-	s := family(t, parseScript(t, `{"text":"never"}`, `{"for":"^child"}`, `{"delay":"10ms","text":"the report"}`), agent.Limits{})
+	s := newAgentStage(t, parseScript(t, `{"text":"never"}`, `{"for":"^child"}`, `{"delay":"10ms","text":"the report"}`), agent.Limits{})
 	for range 2 {
 		done := make(chan *tools.Result, 1)
 		call := tools.Call{ID: "p", Session: "s", Tool: "spawn", Args: json.RawMessage(`{"task":"child","label":"x"}`)}
@@ -163,18 +163,18 @@ func TestSpawnTool(t *testing.T) {
 	}
 	child := tools.Call{ID: tools.Token("p/subagent"), Session: "s"}
 	if n := len(s.entries(t, tools.Token(agent.SubagentSession(child)))); n != 3 {
-		t.Errorf("the child's conversation has %d entries, want 3: it was started twice", n)
+		t.Errorf("the child's conversation has %d entries, want 3", n)
 	}
 }
 
-func TestAgentToolsRefuse(t *testing.T) {
-	s := family(t, parseScript(t, `{"text":"hi"}`), agent.Limits{}, sayTool(t))
+func TestAgentToolErrors(t *testing.T) {
+	s := newAgentStage(t, parseScript(t, `{"text":"hi"}`), agent.Limits{}, sayTool(t))
 	for name, c := range map[string]struct{ tool, args, want string }{
 		"no prompt":     {"agent", `{}`, "prompt"},
 		"blank prompt":  {"agent", `{"prompt":" "}`, "prompt is empty"},
 		"unknown model": {"agent", `{"prompt":"x","model":"gpt"}`, `unknown model "gpt"`},
-		"unknown tool":  {"agent", `{"prompt":"x","tools":["nosuch"]}`, `no tool "nosuch"`},
-		"itself":        {"agent", `{"prompt":"x","tools":["agent"]}`, `no tool "agent"`},
+		"unknown tool":  {"agent", `{"prompt":"x","tools":["nosuch"]}`, `cannot have the tool "nosuch"`},
+		"itself":        {"agent", `{"prompt":"x","tools":["agent"]}`, `cannot have the tool "agent"`},
 		"no task":       {"subagent", `{"label":"x"}`, "task"},
 		"blank task":    {"subagent", `{"task":""}`, "task is empty"},
 		"blank spawn":   {"spawn", `{"task":""}`, "task is empty"},
@@ -188,18 +188,18 @@ func TestAgentToolsRefuse(t *testing.T) {
 	}
 }
 
-// hanging never answers.
-type hanging struct{}
+// hangingRunner returns no result.
+type hangingRunner struct{}
 
-func (hanging) Call(ctx context.Context, _ tools.Call) (tools.ResultEvent, error) {
+func (hangingRunner) Call(ctx context.Context, _ tools.Call) (tools.ResultEvent, error) {
 	<-ctx.Done()
 	return tools.ResultEvent{}, ctx.Err()
 }
 
-// A spawn that ends early says why, once.
-func TestSpawnEndsForOneReason(t *testing.T) {
+// A cancelled spawn reports the cause, once.
+func TestCancelledSpawn(t *testing.T) {
 	all, err := agent.Tools(agent.ToolsConfig{
-		Models: map[string]agent.Provider{"m": sayer{}}, DefaultModel: "m", Runner: hanging{}, Conversations: &agent.MemConversations{},
+		Models: map[string]agent.Provider{"m": turns{}}, DefaultModel: "m", Runner: hangingRunner{}, Conversations: &memConversations{},
 	})
 	if err != nil {
 		t.Fatal(err)

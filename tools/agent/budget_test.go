@@ -11,14 +11,13 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )
 
-// ten makes a turn of a script cost ten tokens.
+// ten returns a turn of a script that uses ten tokens.
 func ten(turn string) string {
 	return strings.TrimSuffix(turn, "}") + `,"usage":{"input_tokens":6,"output_tokens":4}}`
 }
 
-// The tokens of sub-agents count against the budget of the run that started
-// them, down to their own sub-agents; none gets more than its share of what is
-// left.
+// The tokens of sub-agents, and of their own sub-agents, count against the budget
+// of the run. No sub-agent gets more than its share of the rest.
 func TestSubagentsShareTheBudget(t *testing.T) {
 	child := func(name string) string { return `{"name":"subagent","input":{"task":"` + name + `"}}` }
 	lines := []string{
@@ -37,14 +36,14 @@ func TestSubagentsShareTheBudget(t *testing.T) {
 		reason string
 		spent  []int64
 	}{
-		// 10 are used; two and the run share 120: 40 each. The greedy one uses
-		// its 40, the other one 20 and its child 10.
-		"enough": {130, "done", []int64{40, 30, 20}}, // 10+40+30+10 = 90; of 40 the spawned one is given half
+		// The run used 10, so it and two sub-agents get 40 each. One sub-agent uses
+		// 40, the other one 20 and its child 10.
+		"enough": {130, "done", []int64{40, 30, 20}}, // 10+40+30+10 = 90; the spawned one gets half of 40
 		"scarce": {100, "token_budget", []int64{30, 30, 10}},
 		"none":   {0, "done", []int64{200, 30, 200}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := family(t, parseScript(t, append(lines, `{"for":"never"}`)...), agent.Limits{TokenBudget: c.budget}, sayTool(t))
+			s := newAgentStage(t, parseScript(t, append(lines, `{"for":"never"}`)...), agent.Limits{TokenBudget: c.budget}, sayTool(t))
 			e := s.call(t, "r", "agent", `{"prompt":"go"}`)
 			entries := s.entries(t, "s")
 			var spent []int64
@@ -71,29 +70,30 @@ func TestSubagentsShareTheBudget(t *testing.T) {
 	}
 }
 
-// background is a Caller of jobs that are not waited for.
-type background struct{}
+// asyncRunner answers each call as an async one.
+type asyncRunner struct{}
 
-func (background) Call(_ context.Context, call tools.Call) (tools.ResultEvent, error) {
+func (asyncRunner) Call(_ context.Context, call tools.Call) (tools.ResultEvent, error) {
 	return tools.NewResultEvent(call, tools.AsyncResult("started")), nil
 }
 
-// What is given to sub-agents in the background is spent, because nobody knows
-// when they end.
-func TestSpawnedAgentsAreGivenTheirShare(t *testing.T) {
+// The whole share of a background sub-agent counts, because the run does not wait
+// for its end.
+func TestSpawnedAgentsBudget(t *testing.T) {
 	spawn := ten(`{"tools":[{"name":"spawn","input":{"task":"x"}}]}`)
-	a := agent.New(parseScript(t, spawn, spawn, ten(`{"text":"done"}`)), background{}, &agent.MemConversations{}, agent.Config{
+	a := agent.New(parseScript(t, spawn, spawn, ten(`{"text":"done"}`)), asyncRunner{}, &memConversations{}, agent.Config{
 		Tools: []tools.Definition{{Name: agent.SpawnTool}}, Limits: agent.Limits{TokenBudget: 60},
 	})
-	// 10 are used; the run and the first share 50. The second shares 15.
+	// The run used 10, so it and the first sub-agent get 25 each. The run used 20 and
+	// 25 went to the first sub-agent, so it and the second one get 7 each.
 	if o := run(t, a, "s", "r", "go"); o.Reason != agent.Done || o.SubagentTokens != 25+7 {
 		t.Errorf("outcome %+v", o)
 	}
 }
 
-// A run keeps the limits that it began with, whoever takes it up: the calls of
-// its sub-agents have them among their arguments.
-func TestRunKeepsItsGrant(t *testing.T) {
+// A run keeps the limits of its start if another worker continues it, because the
+// arguments of its subagent calls contain them.
+func TestRunKeepsItsLimits(t *testing.T) {
 	s := newStage(t, sayTool(t))
 	model := parseScript(t, asks("say", `{"text":"a"}`), asks("say", `{"text":"b"}`), `{"text":"done"}`)
 	user := agent.Entry{Kind: agent.KindUser, Run: "q", At: time.Now(), Limits: &agent.Limits{MaxTurns: 1},
@@ -106,6 +106,6 @@ func TestRunKeepsItsGrant(t *testing.T) {
 		t.Fatal(err)
 	}
 	if o := run(t, s.agent(model, agent.Config{}), "s2", "q", "go"); o.Reason != agent.TurnLimit || o.Turns != 1 {
-		t.Errorf("outcome %+v, want the limit that it began with", o)
+		t.Errorf("outcome %+v, want the limit of the first entry", o)
 	}
 }

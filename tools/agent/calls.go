@@ -17,131 +17,103 @@ import (
 )
 
 const (
-	// callPatience is how long a call is made again that failed before it
-	// reached anybody.
-	callPatience = 2 * time.Minute
-	// maxGroup is how many bytes of answers go into one entry; a single answer
-	// that is larger has an entry of its own.
-	maxGroup = 256 << 10
+	// callTimeout is how long the loop repeats a call that fails without a result.
+	callTimeout = 2 * time.Minute
+	// maxResultBytes is how many bytes of results go into one entry. A larger result
+	// has its own entry.
+	maxResultBytes = 256 << 10
 )
 
-// callTools makes the calls at some places of the last turn, in parallel, and
-// logs their answers in order. Those that came are logged also if others failed.
-func (r *run) callTools(ctx context.Context, places []int) error {
+// runCalls runs calls of the last turn in parallel and logs their results in
+// order. If some of them fail, it logs the results of the others.
+func (r *run) runCalls(ctx context.Context, indexes []int) error {
 	var (
-		answers = make([]*CallResult, len(places))
-		errs    = make([]error, len(places))
+		results = make([]*CallResult, len(indexes))
+		errs    = make([]error, len(indexes))
 		slots   = make(chan struct{}, r.cfg.Parallel)
 		group   sync.WaitGroup
 	)
-	r.tell(ctx, r.conv.open.turns, fmt.Sprintf("%d tool calls", len(places)))
-	for i, place := range places {
+	r.reportProgress(ctx, r.conv.open.turns, fmt.Sprintf("%d tool calls", len(indexes)))
+	for i, index := range indexes {
 		slots <- struct{}{}
 		group.Go(func() {
 			defer func() { <-slots }()
-			answers[i], errs[i] = r.callTool(ctx, place)
+			results[i], errs[i] = r.runCall(ctx, index)
 		})
 	}
 	group.Wait()
 	r.cfg.OnStep(StepLogResults)
-	return errors.Join(r.logAnswers(ctx, answers), errors.Join(errs...))
+	return errors.Join(r.logResults(ctx, results), errors.Join(errs...))
 }
 
-// callTool makes one call. An error means that it has no answer.
-func (r *run) callTool(ctx context.Context, place int) (*CallResult, error) {
-	p := r.conv.open
-	use := p.uses[place]
+// runCall runs one call. An error means that the call has no result.
+func (r *run) runCall(ctx context.Context, index int) (*CallResult, error) {
+	s := r.conv.open
+	use := s.calls[index]
 	call := tools.Call{
-		ID: p.callID(place), Session: r.call.Session, Tool: use.Name, Args: use.Input,
+		ID: s.callID(index), Session: r.call.Session, Tool: use.Name, Args: use.Input,
 		Channel: r.call.Channel, ChatID: r.call.ChatID,
 		AgentID: r.call.AgentID, TaskID: r.call.TaskID, Action: tools.ActionAgent,
 	}
 	call.Deadline, _ = ctx.Deadline()
-	if _, ok := r.offered[use.Name]; !ok {
-		return failed(call, tools.Errorf(tools.CodeUnknownTool, "unknown tool %q; known are %q", tools.Excerpt(use.Name, 80), slices.Sorted(maps.Keys(r.offered)))), nil
+	if _, ok := r.tools[use.Name]; !ok {
+		return rejected(call, tools.Errorf(tools.CodeUnknownTool, "unknown tool %q; known are %q", tools.Excerpt(use.Name, 80), slices.Sorted(maps.Keys(r.tools)))), nil
 	}
-	if startsAgents(use.Name) {
-		if p.spawnedBefore(place) >= r.grant.MaxChildren {
-			return failed(call, tools.Errorf(tools.CodeToolFailed, "not started: this agent has started %d sub-agents, which is its limit", r.grant.MaxChildren)), nil
+	if startsSubagent(use.Name) {
+		if s.childrenBefore(index) >= r.limits.MaxChildren {
+			return rejected(call, tools.Errorf(tools.CodeToolFailed, "not started: this agent has reached its limit of %d sub-agents", r.limits.MaxChildren)), nil
 		}
-		call.Args = r.granting(call.Args)
+		call.Args = r.withChildLimits(call.Args)
 	}
 	r.cfg.OnStep(StepCall)
 	var event tools.ResultEvent
 	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
-		backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(callPatience))
+		backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(callTimeout))
 	err := backoff.Retry(func() (err error) {
-		event, err = r.caller.Call(ctx, call)
+		event, err = r.runner.Call(ctx, call)
 		if _, final := errors.AsType[*tools.Error](err); final || err != nil && ctx.Err() != nil {
 			return backoff.Permanent(err)
 		}
 		return err
 	}, backoff.WithContext(policy, ctx))
-	if refused, ok := errors.AsType[*tools.Error](err); ok && ctx.Err() == nil {
-		return failed(call, refused), nil
+	if final, ok := errors.AsType[*tools.Error](err); ok && ctx.Err() == nil {
+		return rejected(call, final), nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("call %s: %w", use.Name, err)
 	}
-	answer := &CallResult{Call: call.ID, Tool: call.Tool, Outcome: event.Outcome, Result: event.Result}
+	res := &CallResult{Call: call.ID, Tool: call.Tool, Outcome: event.Outcome, Result: event.Result}
 	switch {
 	case use.Name == SubagentTool:
-		answer.SubagentTokens, err = r.spentBy(ctx, call)
+		res.SubagentTokens, err = r.tokensOf(ctx, call)
 	case use.Name == SpawnTool && event.Outcome == tools.Async:
-		answer.SubagentTokens = r.share()
-	case use.Name == SpawnTool: // it was waited for
-		answer.SubagentTokens, err = r.spentBy(ctx, childOf(call))
+		res.SubagentTokens = r.childBudget()
+	case use.Name == SpawnTool: // the runner waited for the sub-agent
+		res.SubagentTokens, err = r.tokensOf(ctx, subagentCall(call))
 	}
-	return answer, err
+	return res, err
 }
 
-// spentBy is how many tokens a sub-agent used that has answered.
-func (r *run) spentBy(ctx context.Context, call tools.Call) (int64, error) {
-	call.Session = SubagentSession(call)
-	entries, _, err := r.log.Read(ctx, call.SessionToken())
-	if err != nil {
-		return 0, fmt.Errorf("%w: read conversation %s: %w", errLog, call.SessionToken(), err)
-	}
-	for _, data := range slices.Backward(entries) {
-		if e, err := DecodeEntry(data); err == nil && e.Kind == KindEnd && e.Run == call.IDToken() && e.End != nil {
-			return e.End.Usage.Total() + e.End.SubagentTokens, nil
-		}
-	}
-	return 0, nil // it never began
-}
-
-// share is what each sub-agent of the last turn may spend of the token budget;
-// 0 is no limit. It follows from the log, so that the call is the same whenever
-// it is made.
-func (r *run) share() int64 {
-	p := r.conv.open
-	if r.grant.TokenBudget <= 0 {
-		return 0
-	}
-	sharers := 1 + min(p.spawning, r.grant.MaxChildren-p.children)
-	return max(1, (r.grant.TokenBudget-p.before)/int64(sharers))
-}
-
-// failed is the answer to a call that cannot be made.
-func failed(call tools.Call, err error) *CallResult {
+// rejected is the result of a call that did not run.
+func rejected(call tools.Call, err error) *CallResult {
 	res := tools.Failure(err)
 	return &CallResult{Call: call.ID, Tool: call.Tool, Outcome: tools.OutcomeOf(res), NotRun: true, Result: *res}
 }
 
-// refuse answers calls that are not made.
-func (r *run) refuse(ctx context.Context, places []int, why string) error {
-	p := r.conv.open
-	answers := make([]*CallResult, len(places))
-	for i, place := range places {
-		answers[i] = failed(tools.Call{ID: p.callID(place), Tool: p.uses[place].Name},
-			tools.Errorf(tools.CodeToolFailed, "This call was not made: %s.", why))
+// rejectCalls logs results for calls that the loop does not run.
+func (r *run) rejectCalls(ctx context.Context, indexes []int, why string) error {
+	s := r.conv.open
+	results := make([]*CallResult, len(indexes))
+	for i, index := range indexes {
+		results[i] = rejected(tools.Call{ID: s.callID(index), Tool: s.calls[index].Name},
+			tools.Errorf(tools.CodeToolFailed, "This call did not run: %s.", why))
 	}
-	return r.logAnswers(ctx, answers)
+	return r.logResults(ctx, results)
 }
 
-// logAnswers appends the answers that are there, as few entries as the size of
-// messages allows.
-func (r *run) logAnswers(ctx context.Context, answers []*CallResult) error {
+// logResults appends results, except nil ones, in as few entries as their size
+// allows.
+func (r *run) logResults(ctx context.Context, results []*CallResult) error {
 	var (
 		group []CallResult
 		size  int
@@ -154,53 +126,79 @@ func (r *run) logAnswers(ctx context.Context, answers []*CallResult) error {
 		group, size = nil, 0
 		return err
 	}
-	for _, a := range answers {
-		if a == nil {
+	for _, res := range results {
+		if res == nil {
 			continue
 		}
-		data, err := EncodeJSON(a)
+		data, err := EncodeJSON(res)
 		if err != nil {
 			return err
 		}
-		if size+len(data) > maxGroup {
+		if size+len(data) > maxResultBytes {
 			if err := flush(); err != nil {
 				return err
 			}
 		}
-		group, size = append(group, *a), size+len(data)
+		group, size = append(group, *res), size+len(data)
 	}
 	return flush()
 }
 
-// spawnedBefore counts the sub-agents that the run asked for before a place of
-// the last turn.
-func (p *progress) spawnedBefore(place int) int {
-	n := p.children
-	for _, use := range p.uses[:place] {
-		if startsAgents(use.Name) {
+// tokensOf returns how many tokens a sub-agent used, or 0 if it never started.
+func (r *run) tokensOf(ctx context.Context, call tools.Call) (int64, error) {
+	call.Session = SubagentSession(call)
+	entries, _, err := r.log.Read(ctx, call.SessionToken())
+	if err != nil {
+		return 0, fmt.Errorf("%w: read conversation %s: %w", errLog, call.SessionToken(), err)
+	}
+	for _, data := range slices.Backward(entries) {
+		if e, err := DecodeEntry(data); err == nil && e.Kind == KindEnd && e.Run == call.IDToken() && e.End != nil {
+			return e.End.Usage.Total() + e.End.SubagentTokens, nil
+		}
+	}
+	return 0, nil
+}
+
+// childBudget returns the token budget of each sub-agent of the last turn; 0 means
+// no limit. It follows from the log, so that a repeated call has the same one.
+func (r *run) childBudget() int64 {
+	s := r.conv.open
+	if r.limits.TokenBudget <= 0 {
+		return 0
+	}
+	shares := 1 + min(s.newChildren, r.limits.MaxChildren-s.children)
+	return max(1, (r.limits.TokenBudget-s.tokensUsed)/int64(shares))
+}
+
+// childrenBefore counts the sub-agents that the run started before a call of the
+// last turn.
+func (s *runState) childrenBefore(index int) int {
+	n := s.children
+	for _, call := range s.calls[:index] {
+		if startsSubagent(call.Name) {
 			n++
 		}
 	}
 	return n
 }
 
-// granting puts what a sub-agent may do into its arguments: never more than this
-// run may, whatever the model wrote there.
-func (r *run) granting(args json.RawMessage) json.RawMessage {
+// withChildLimits sets the limits of a sub-agent in its arguments, and removes
+// those that the model wrote there.
+func (r *run) withChildLimits(args json.RawMessage) json.RawMessage {
 	fields := map[string]json.RawMessage{}
 	if json.Unmarshal(args, &fields) != nil {
-		return args // no object; the tool's schema refuses it
+		return args // not an object; the tool's schema rejects it
 	}
 	for name := range fields {
-		if strings.EqualFold(name, "grant") { // as package encoding/json would take it
+		if strings.EqualFold(name, limitsArg) { // encoding/json ignores the case
 			delete(fields, name)
 		}
 	}
-	grant := r.grant
-	grant.Depth++
-	grant.TokenBudget = r.share()
+	limits := r.limits
+	limits.Depth++
+	limits.TokenBudget = r.childBudget()
 	var err error
-	if fields["grant"], err = EncodeJSON(grant); err != nil {
+	if fields[limitsArg], err = EncodeJSON(limits); err != nil {
 		return args
 	}
 	out, err := EncodeJSON(fields)

@@ -9,171 +9,176 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// conversation is what the entries of a log say.
+// conversation is the state that follows from the entries of a log.
 type conversation struct {
-	last    uint64 // position
-	entries []Entry
-	shelved map[string]string // by call
-	ended   map[string]*Outcome
-	open    *progress // the run that has no end; nil if there is none
+	last       uint64 // position of the last entry
+	entries    []Entry
+	references map[string]string   // of offloaded results, by call
+	ended      map[string]*Outcome // by run
+	open       *runState           // the run without an end; nil if there is none
 }
 
-// progress is how far a run came.
-type progress struct {
-	run      string
-	began    time.Time
-	call     *tools.Call
-	turns    int
-	usage    Usage
-	spent    int64 // on sub-agents
-	before   int64 // spent on all when the last turn had come
-	grant    *Limits
-	uses     []Block // that the last turn asks for
-	stop     StopReason
-	text     string                // of the last turn that had any
-	answers  map[string]CallResult // of the last turn
-	final    *CallResult           // to the last call of all that has one
-	tools    map[string]int
-	children int // calls of tools that start sub-agents, before the last turn
-	spawning int // and in it
+// runState says how far a run is.
+type runState struct {
+	id             string
+	started        time.Time
+	call           *tools.Call
+	limits         *Limits
+	turns          int
+	usage          Usage
+	subagentTokens int64
+	text           string         // of the last turn that had one
+	lastResult     *CallResult    // of the last call, in order of the calls
+	toolCounts     map[string]int // calls that ran, by tool
+	children       int            // sub-agents that turns before the last one started
+
+	// The last turn.
+	calls       []Block
+	stop        StopReason
+	results     map[string]CallResult // by call
+	newChildren int                   // sub-agents that it starts
+	tokensUsed  int64                 // by the run and its sub-agents, when the turn was logged
 }
 
 func newConversation() *conversation {
-	return &conversation{shelved: map[string]string{}, ended: map[string]*Outcome{}}
+	return &conversation{references: map[string]string{}, ended: map[string]*Outcome{}}
 }
 
-// add takes the entry that stands at a position.
+// add applies the entry at a position of the log.
 func (c *conversation) add(position uint64, e Entry) {
 	c.last = position
 	c.entries = append(c.entries, e)
-	p := c.open
-	switch {
+	switch s := c.open; {
 	case e.Kind == KindUser:
-		c.open = &progress{run: e.Run, began: e.At, call: e.Call, grant: e.Limits, answers: map[string]CallResult{}, tools: map[string]int{}}
+		c.open = &runState{id: e.Run, started: e.At, call: e.Call, limits: e.Limits, results: map[string]CallResult{}, toolCounts: map[string]int{}}
 	case e.Kind == KindOffloaded:
-		maps.Copy(c.shelved, e.Offloaded)
+		maps.Copy(c.references, e.Offloaded)
 	case e.Kind == KindEnd:
 		if e.End == nil {
 			e.End = &Outcome{Reason: Abandoned}
 		}
 		c.ended[e.Run], c.open = e.End, nil
-	case p != nil && e.Kind == KindAssistant && e.Message != nil:
-		p.turn(e)
-	case p != nil && e.Kind == KindResults:
-		for _, a := range e.Results {
-			p.answers[a.Call] = a
-			p.spent += a.SubagentTokens
-			if !a.NotRun {
-				p.tools[a.Tool]++
-			}
-		}
-		// By place, not by time: a loop that was taken up ends the same way.
-		for i := range p.uses {
-			if a, ok := p.answers[p.callID(i)]; ok {
-				p.final = &a
-			}
-		}
+	case s != nil && e.Kind == KindAssistant && e.Message != nil:
+		s.addTurn(e)
+	case s != nil && e.Kind == KindResults:
+		s.addResults(e.Results)
 	}
 }
 
-func (p *progress) turn(e Entry) {
-	p.turns++
+func (s *runState) addTurn(e Entry) {
+	s.turns++
 	if e.Usage != nil {
-		p.usage = p.usage.plus(*e.Usage)
+		s.usage = s.usage.plus(*e.Usage)
 	}
-	p.before = p.total()
-	p.uses, p.stop, p.answers = ToolUses(e.Message.Content), e.StopReason, map[string]CallResult{}
+	s.tokensUsed = s.totalTokens()
+	s.calls, s.stop, s.results = ToolUses(e.Message.Content), e.StopReason, map[string]CallResult{}
 	if text := TextOf(e.Message.Content); text != "" {
-		p.text = text
+		s.text = text
 	}
-	p.children += p.spawning
-	p.spawning = 0
-	for _, use := range p.uses {
-		if startsAgents(use.Name) {
-			p.spawning++
+	s.children += s.newChildren
+	s.newChildren = 0
+	for _, call := range s.calls {
+		if startsSubagent(call.Name) {
+			s.newChildren++
 		}
 	}
 }
 
-// total is what counts against the token budget.
-func (p *progress) total() int64 { return p.usage.Total() + p.spent }
-
-// missing are the places of the last turn's calls that have no answer yet.
-func (p *progress) missing() []int {
-	var places []int
-	for i := range p.uses {
-		if _, ok := p.answers[p.callID(i)]; !ok {
-			places = append(places, i)
+func (s *runState) addResults(results []CallResult) {
+	for _, res := range results {
+		s.results[res.Call] = res
+		s.subagentTokens += res.SubagentTokens
+		if !res.NotRun {
+			s.toolCounts[res.Tool]++
 		}
 	}
-	return places
+	// The order of the calls counts, not that of their results. So the outcome is
+	// the same if another loop continues the run.
+	for i := range s.calls {
+		if res, ok := s.results[s.callID(i)]; ok {
+			s.lastResult = &res
+		}
+	}
 }
 
-// callID names the call at a place of the last turn.
-func (p *progress) callID(place int) string { return callID(p.run, p.turns, place) }
+// totalTokens counts against the token budget.
+func (s *runState) totalTokens() int64 { return s.usage.Total() + s.subagentTokens }
 
-// callID names a call of a run. Turns count from 1, places from 0. The id is a
-// token, so that it is the same everywhere.
-func callID(run string, turn, place int) string {
-	return tools.Token(fmt.Sprintf("%s-t%d-%d", run, turn, place))
+// pending returns the indexes of the last turn's calls that have no result.
+func (s *runState) pending() []int {
+	var indexes []int
+	for i := range s.calls {
+		if _, ok := s.results[s.callID(i)]; !ok {
+			indexes = append(indexes, i)
+		}
+	}
+	return indexes
 }
 
-// messages is the conversation as the model gets it. Roles alternate, and every
-// call has a result, whatever became of the run that it belongs to.
+func (s *runState) callID(index int) string { return callID(s.id, s.turns, index) }
+
+// callID returns the id of a call of a run. Turns count from 1, calls from 0. The
+// id is a token, so that it is the same in subjects and in logs.
+func callID(run string, turn, index int) string {
+	return tools.Token(fmt.Sprintf("%s-t%d-%d", run, turn, index))
+}
+
+// messages returns the conversation for the model. The roles alternate and every
+// call has a result, also those of interrupted runs.
 func (c *conversation) messages() []Message {
 	var (
-		b     = newBuilder()
-		uses  []Block
-		run   string
-		turn  int
-		given = map[string]CallResult{}
+		b       = newMessageBuilder()
+		calls   []Block
+		run     string
+		turn    int
+		results = map[string]CallResult{}
 	)
-	settle := func() {
-		for i, use := range uses {
+	addResults := func() {
+		for i, call := range calls {
 			id := callID(run, turn, i)
-			if a, ok := given[id]; ok {
-				b.add(RoleUser, a.block(use.ID, c.shelved[id]))
+			if res, ok := results[id]; ok {
+				b.add(RoleUser, res.block(call.ID, c.references[id]))
 			} else {
-				b.add(RoleUser, ToolResult(use.ID, "The result of this call is not known: the work was broken off before it came. The tool may have acted, or not.", true))
+				b.add(RoleUser, ToolResult(call.ID, "The result of this call is unknown, because the run was interrupted. The tool may have run or not.", true))
 			}
 		}
-		uses = nil
+		calls = nil
 	}
 	for _, e := range c.entries {
 		switch {
 		case e.Kind == KindUser && e.Message != nil:
-			settle()
+			addResults()
 			if e.Fresh {
-				b = newBuilder()
+				b = newMessageBuilder()
 			}
 			b.add(RoleUser, e.Message.Content...)
 			run, turn = e.Run, 0
 		case e.Kind == KindAssistant && e.Message != nil:
-			settle()
+			addResults()
 			turn++
-			content := b.wellFormed(e.Message.Content)
+			content := b.normalize(e.Message.Content)
 			b.add(RoleAssistant, content...)
-			uses = ToolUses(content)
+			calls = ToolUses(content)
 		case e.Kind == KindResults:
-			for _, a := range e.Results {
-				given[a.Call] = a
+			for _, res := range e.Results {
+				results[res.Call] = res
 			}
 		}
 	}
-	settle()
+	addResults()
 	return b.messages
 }
 
-// builder joins blocks of one role into one message.
-type builder struct {
+// messageBuilder joins consecutive blocks of one role into one message.
+type messageBuilder struct {
 	messages []Message
 	turns    int
-	ids      map[string]bool // of the calls so far
+	ids      map[string]bool // of all calls
 }
 
-func newBuilder() builder { return builder{ids: map[string]bool{}} }
+func newMessageBuilder() messageBuilder { return messageBuilder{ids: map[string]bool{}} }
 
-func (b *builder) add(role string, blocks ...Block) {
+func (b *messageBuilder) add(role string, blocks ...Block) {
 	if len(blocks) == 0 {
 		return
 	}
@@ -184,7 +189,7 @@ func (b *builder) add(role string, blocks ...Block) {
 	b.messages = append(b.messages, Message{Role: role, Content: slices.Clone(blocks)})
 }
 
-// Messages reads a log's entries as the messages that a model would get.
+// Messages returns the messages that a model gets for the entries of a log.
 func Messages(entries []Entry) []Message {
 	c := newConversation()
 	for i, e := range entries {
@@ -193,13 +198,12 @@ func Messages(entries []Entry) []Message {
 	return c.messages()
 }
 
-// LastCall returns the call of the run that has no end yet, or else of the last
-// one.
+// LastCall returns the call that started the last run.
 func LastCall(entries []Entry) (call tools.Call, ok bool) {
-	for _, e := range entries {
+	for _, e := range slices.Backward(entries) {
 		if e.Kind == KindUser && e.Call != nil {
-			call, ok = *e.Call, true
+			return *e.Call, true
 		}
 	}
-	return call, ok
+	return tools.Call{}, false
 }

@@ -1,12 +1,21 @@
-// Package agent is the loop in which a language model works with tools: it asks
-// a provider for the next turn, has the tools called that the turn asks for, and
-// goes on until the model has said its last word or a limit is reached.
+// Package agent lets a language model work with tools: it asks the model for a
+// turn, runs the tool calls of the turn, and repeats until the model gives its
+// final answer or a limit is reached.
 //
-// A conversation is a log, appended with compare-and-set, and the ids of all
-// tool calls derive from it. So a loop whose process died is taken up from its
-// log by any other one: no turn that stands there is asked for again, and calls
-// that were answered return the answer that they have.
+// Its parts:
 //
-// The package does not know where tools run (Caller) and where logs are kept
-// (Log); the command worker puts both on the bus.
+//   - The loop (run.go, loop.go, calls.go). Agent.Run answers one prompt.
+//   - The conversation: a log of entries (entry.go), appended with compare-and-set
+//     to a Conversations (conversations.go). The ids of all tool calls follow from
+//     the log. So if a process dies, another one continues the run from the log: it
+//     does not ask the model again for a turn in the log, and a repeated call
+//     returns its first result. When the conversation nears the size that the model
+//     accepts, history.go offloads old tool results.
+//   - The model: a Provider (provider.go). Package tools/agent/provider has the
+//     implementations, and says how to add one.
+//   - The tools agent, subagent and spawn (agenttools.go, subagent.go, spawn.go), by
+//     which tool calls start runs.
+//
+// The package does not know where tools run (ToolRunner) or where conversations
+// are stored (Conversations). The worker command stores and runs both on the bus.
 package agent

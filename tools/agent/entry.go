@@ -8,151 +8,85 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// Kind says what an entry of a log records.
+// Kind says what an entry of a conversation records.
 type Kind string
 
 const (
-	// KindUser begins a run: what the user said.
+	// KindUser starts a run. It contains the user's message.
 	KindUser Kind = "user"
-	// KindAssistant is a turn of the model, as it came.
+	// KindAssistant is a turn of the model, exactly as the model sent it.
 	KindAssistant Kind = "assistant"
-	// KindResults has answers to calls of the turn before.
+	// KindResults has results of the last turn's calls.
 	KindResults Kind = "results"
-	// KindShelved replaces old answers by references.
+	// KindOffloaded replaces old results by references.
 	KindOffloaded Kind = "shelved"
-	// KindResumed: another loop took the run up. From here on the one that had
-	// it cannot append any more.
+	// KindResumed: another loop continues the run. From now on the loop that had
+	// the run before cannot append.
 	KindResumed Kind = "resumed"
 	// KindEnd ends a run.
 	KindEnd Kind = "end"
 )
 
-// Entry is one entry of a conversation's log. Fields are added, never renamed.
+// Entry is one entry of a conversation. Old logs must stay readable, so new
+// versions may add fields, but may not rename them in JSON.
 type Entry struct {
 	Kind Kind      `json:"kind"`
 	Run  string    `json:"run"`
 	At   time.Time `json:"at"`
 	// Message of a user or assistant entry.
 	Message *Message `json:"message,omitempty"`
-	// Call that began the run, in a user entry.
+	// Call that started the run, in a user entry.
 	Call *tools.Call `json:"call,omitempty"`
-	// Grant of the run, in a user entry, with the tools that it has: so it stays,
-	// also with a worker that has others.
+	// Limits of the run and its tools, in a user entry. They stay the same if a
+	// worker with another configuration continues the run.
 	Limits *Limits `json:"grant,omitempty"`
-	// Fresh in a user entry: the model gets nothing of what was said before.
+	// Fresh, in a user entry: the model sees nothing of the earlier entries.
 	Fresh bool `json:"fresh,omitempty"`
-	// StopReason, Usage and Model belong to an assistant entry.
+	// StopReason, Usage and Model of an assistant entry.
 	StopReason StopReason `json:"stop_reason,omitempty"`
 	Usage      *Usage     `json:"usage,omitempty"`
 	Model      string     `json:"model,omitempty"`
-	// Answers of a results entry.
+	// Results of a results entry.
 	Results []CallResult `json:"answers,omitempty"`
-	// Shelved has the new text of answers, by the call's id.
+	// Offloaded maps the ids of calls to references, in an offloaded entry.
 	Offloaded map[string]string `json:"shelved,omitempty"`
 	// End of an end entry.
 	End *Outcome `json:"end,omitempty"`
 }
 
-// Answer is what a tool call came to, light.
+// CallResult is the result of a tool call, after offloading.
 type CallResult struct {
 	Call    string        `json:"call"` // the call's id
 	Tool    string        `json:"tool"`
 	Outcome tools.Outcome `json:"outcome"`
-	// NotMade: the loop refused the call, and no tool saw it.
+	// NotRun: the loop rejected the call, and no tool received it.
 	NotRun bool `json:"not_made,omitempty"`
-	// Spent is how many tokens of the run's budget went to a sub-agent: those
-	// that it used, or was given, if it works in the background.
+	// SubagentTokens is how much of the run's token budget a sub-agent used, or its
+	// whole share if it runs in the background.
 	SubagentTokens int64 `json:"spent,omitempty"`
 	tools.Result
 }
 
-// block is what the model gets.
-func (a CallResult) block(toolUseID, shelved string) Block {
-	text := a.ForLLM
+// block returns the tool_result for the model. A reference, if there is one,
+// replaces the text.
+func (c CallResult) block(toolUseID, reference string) Block {
+	text := c.ForLLM
 	switch {
-	case shelved != "":
-		text = shelved
-	case a.Blocks != nil:
-		return Block{Type: TypeToolResult, ToolUseID: toolUseID, Content: a.Blocks, IsError: a.IsError}
+	case reference != "":
+		text = reference
+	case c.Blocks != nil:
+		return Block{Type: TypeToolResult, ToolUseID: toolUseID, Content: c.Blocks, IsError: c.IsError}
 	case text == "":
-		text = "(no output)" // some providers refuse empty results
+		text = "(no output)" // some providers reject empty results
 	}
-	return ToolResult(toolUseID, text, a.IsError)
+	return ToolResult(toolUseID, text, c.IsError)
 }
 
-// DecodeEntry reads an entry.
+// DecodeEntry decodes an entry.
 func DecodeEntry(data []byte) (Entry, error) {
 	var e Entry
 	if err := json.Unmarshal(data, &e); err != nil {
 		return Entry{}, fmt.Errorf("decode entry of a conversation: %w", err)
 	}
 	return e, nil
-}
-
-// Reason says why a run ended.
-type Reason string
-
-const (
-	// Done: the model said its last word.
-	Done Reason = "done"
-	// The limits of the run.
-	TurnLimit   Reason = "turn_limit"
-	TokenBudget Reason = "token_budget"
-	Deadline    Reason = "deadline"
-	// Cancelled by somebody.
-	Cancelled Reason = "cancelled"
-	// Truncated: the last turn was longer than a turn may be.
-	Truncated Reason = "truncated"
-	// Refused: the model, or its provider, declined to go on.
-	Refused Reason = "refused"
-	// Failed: the provider or the bus did; Error says how.
-	Failed Reason = "failed"
-	// Abandoned: the run was silent for long and nobody had it.
-	Abandoned Reason = "abandoned"
-)
-
-// Outcome is how a run ended.
-type Outcome struct {
-	Reason Reason `json:"reason"`
-	// Reply is the model's final text, or the last that it said.
-	Reply string `json:"reply,omitempty"`
-	// ForUser is what the user gets: the text for the user of the last tool
-	// result, if it has one that is not silent, else Reply; and for a run that
-	// did not end well, why.
-	ForUser string `json:"for_user,omitempty"`
-	Turns   int    `json:"turns"`
-	Usage   Usage  `json:"usage"`
-	// Spent is how many tokens went to sub-agents.
-	SubagentTokens int64 `json:"spent,omitempty"`
-	// Tools counts the calls of each tool that were made.
-	Tools map[string]int `json:"tools,omitempty"`
-	// Error of a run that failed.
-	Error *tools.EventError `json:"error,omitempty"`
-}
-
-// Err is nil if the run ended well, and says else why it did not; its code is
-// that of the reason.
-func (o Outcome) Err() error {
-	switch o.Reason {
-	case Done:
-		return nil
-	case TurnLimit:
-		return tools.Errorf("turn_limit", "the agent stopped after %d turns, which is its limit, before it was done", o.Turns)
-	case TokenBudget:
-		return tools.Errorf("token_budget", "the agent stopped before it was done: it used %d tokens, and its budget is spent", o.Usage.Total()+o.SubagentTokens)
-	case Deadline:
-		return tools.Errorf(tools.CodeTimeout, "the agent ran out of time before it was done, after %d turns", o.Turns)
-	case Cancelled:
-		return tools.Errorf(tools.CodeCancelled, "the agent was cancelled after %d turns", o.Turns)
-	case Truncated:
-		return tools.Errorf("truncated", "the agent's answer was cut off, because a turn may not be longer")
-	case Refused:
-		return tools.Errorf("refused", "the model declined to go on")
-	case Abandoned:
-		return tools.Errorf("abandoned", "the agent stopped without an end; nobody was running it any more")
-	}
-	if o.Error != nil {
-		return &tools.Error{Code: o.Error.Code, Message: "the agent failed: " + o.Error.Message}
-	}
-	return tools.Errorf(tools.CodeToolFailed, "the agent failed")
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )
 
-// A tool result of 5 MB inside a loop: the next request is small, and the model
-// finds a needle in it by grep and by lines.
+// A tool returns 5 MB. The next requests are small, and the model finds a needle in
+// the artifact by grep and by lines.
 func TestNeedleInFiveMegabytes(t *testing.T) {
 	const needleLine = 61_803
 	var hay strings.Builder
@@ -24,7 +24,7 @@ func TestNeedleInFiveMegabytes(t *testing.T) {
 		}
 		fmt.Fprintf(&hay, "line %d is nothing but hay, dry and yellow\n", line)
 	}
-	s := newStage(t, speaker(t, "hay", tools.Idempotent, func(context.Context, tools.Call, sayArgs) *tools.Result {
+	s := newStage(t, newTool(t, "hay", tools.Idempotent, func(context.Context, tools.Call, sayArgs) *tools.Result {
 		return tools.NewToolResult(hay.String())
 	}))
 	model := &recorder{Provider: parseScript(t,
@@ -43,15 +43,15 @@ func TestNeedleInFiveMegabytes(t *testing.T) {
 	}
 }
 
-// Near the context budget old results leave the history, the oldest first, until
-// it is light; readings, errors' marks and the pairing stay, and what left can
-// be read back whole.
+// Near the context limit the loop offloads results, the oldest first. Results of
+// reading tools stay, error marks and the pairing stay, and the model can read an
+// offloaded result.
 func TestHistoryIsOffloaded(t *testing.T) {
 	text := func(n int) string { return fmt.Sprintf("result %d: %s end", n, strings.Repeat("x y ", 2000)) }
-	reading := speaker(t, "reading", tools.Idempotent, func(_ context.Context, _ tools.Call, in sayArgs) *tools.Result {
+	reading := newTool(t, "reading", tools.Idempotent, func(_ context.Context, _ tools.Call, in sayArgs) *tools.Result {
 		return tools.NewToolResult("read: " + text(in.N))
 	}).(*tools.FuncTool).WithoutOffload()
-	s := newStage(t, reading, speaker(t, "say", tools.Idempotent, func(_ context.Context, _ tools.Call, in sayArgs) *tools.Result {
+	s := newStage(t, reading, newTool(t, "say", tools.Idempotent, func(_ context.Context, _ tools.Call, in sayArgs) *tools.Result {
 		return &tools.Result{ForLLM: text(in.N), IsError: in.N == 1}
 	}))
 	lines := []string{asks("reading", `{"n":0}`)}
@@ -66,27 +66,27 @@ func TestHistoryIsOffloaded(t *testing.T) {
 		t.Fatalf("outcome %+v: %v", o, o.Err())
 	}
 	for i, req := range model.requests {
-		inOrder(t, req.Messages)
+		checkPairing(t, req.Messages)
 		if n := (offload.RuneCounter{}).Count(strings.Repeat("x", size(t, req))); n > budget {
 			t.Errorf("request %d has about %d tokens", i, n)
 		}
 	}
-	// At any time those that left are the oldest ones, and no reading is among
-	// them; the first time some stayed.
+	// The offloaded results are the oldest ones and do not come from reading tools.
+	// The first time, some results stay.
 	stayed := false
 	for i, req := range model.requests {
 		oldest := true
 		for n := 0; 2*n+2 < len(req.Messages); n++ {
 			block := req.Messages[2*n+2].Content[0]
 			content := string(block.Content)
-			shelved := strings.Contains(content, "Tool result offloaded")
-			if isReading := n == 0 || n == 7; shelved && (isReading || !oldest) {
-				t.Errorf("request %d: result %d left", i, n)
+			offloaded := strings.Contains(content, "Tool result offloaded")
+			if isReading := n == 0 || n == 7; offloaded && (isReading || !oldest) {
+				t.Errorf("request %d: result %d was offloaded", i, n)
 			} else if !isReading {
-				oldest = oldest && shelved
-				stayed = stayed || n > 1 && !shelved && strings.Contains(string(req.Messages[4].Content[0].Content), "offloaded")
+				oldest = oldest && offloaded
+				stayed = stayed || n > 1 && !offloaded && strings.Contains(string(req.Messages[4].Content[0].Content), "offloaded")
 			}
-			if shelved && !strings.Contains(content, fmt.Sprintf("r-t%d-0", n+1)) {
+			if offloaded && !strings.Contains(content, fmt.Sprintf("r-t%d-0", n+1)) {
 				t.Errorf("the reference of result %d does not name it: %s", n, content)
 			}
 			if block.IsError != (n == 1) {
@@ -95,10 +95,10 @@ func TestHistoryIsOffloaded(t *testing.T) {
 		}
 	}
 	if !stayed {
-		t.Error("no result left, or all did")
+		t.Error("no result was offloaded, or all were")
 	}
 	last := model.requests[len(model.requests)-1].Messages
-	// What was offloaded once stays so: the next run begins with the same words.
+	// Offloaded results stay offloaded: the next run starts with the same messages.
 	next := &recorder{Provider: model.Provider}
 	_, _ = s.agent(next, agent.Config{}).Run(t.Context(), tools.Call{ID: "r2", Session: "s"}, agent.Text("more"))
 	if got, want := fmt.Sprint(next.requests[0].Messages[:len(last)]), fmt.Sprint(last); got != want {
@@ -106,8 +106,8 @@ func TestHistoryIsOffloaded(t *testing.T) {
 	}
 }
 
-// overflowing refuses long requests, as a provider does whose tokens are not
-// those of the estimate.
+// overflowing rejects long requests, like a provider that counts more tokens than
+// the estimate.
 type overflowing struct {
 	agent.Provider
 	t   *testing.T
@@ -122,7 +122,7 @@ func (o overflowing) Complete(ctx context.Context, req agent.Request) (agent.Res
 }
 
 func TestContextOverflow(t *testing.T) {
-	s := newStage(t, speaker(t, "say", tools.Idempotent, func(context.Context, tools.Call, sayArgs) *tools.Result {
+	s := newStage(t, newTool(t, "say", tools.Idempotent, func(context.Context, tools.Call, sayArgs) *tools.Result {
 		return tools.NewToolResult(strings.Repeat("x y ", 2000))
 	}))
 	lines := []string{asks("say", `{}`), asks("say", `{}`), asks("say", `{}`), `{"text":"done"}`}
@@ -130,7 +130,7 @@ func TestContextOverflow(t *testing.T) {
 	if o.Reason != agent.Done {
 		t.Errorf("outcome %+v: %v", o, o.Err())
 	}
-	// Where nothing can leave, the run says why it ends.
+	// If nothing can be offloaded, the run fails with the provider's error.
 	o = run(t, s.agent(overflowing{parseScript(t, lines...), t, 100}, agent.Config{}), "s2", "r", strings.Repeat("long ", 1000))
 	if o.Reason != agent.Failed || tools.CodeOf(o.Err()) != agent.CodeContextOverflow {
 		t.Errorf("outcome %+v: %v", o, o.Err())

@@ -13,14 +13,14 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )
 
-// Calls of one turn run at the same time; their results go back in their order,
-// each to its own call, errors marked as such.
+// The calls of one turn run at the same time. Their results are in the order of the
+// calls, and failures are marked.
 func TestLoopParallelCalls(t *testing.T) {
 	var all sync.WaitGroup
 	all.Add(3)
-	s := newStage(t, speaker(t, "say", tools.Idempotent, func(ctx context.Context, _ tools.Call, in sayArgs) *tools.Result {
+	s := newStage(t, newTool(t, "say", tools.Idempotent, func(ctx context.Context, _ tools.Call, in sayArgs) *tools.Result {
 		all.Done()
-		all.Wait() // for the others; one after the other would hang here
+		all.Wait() // hangs unless all calls run at the same time
 		if in.N == 2 {
 			return tools.ErrorResult("two is bad")
 		}
@@ -41,15 +41,14 @@ func TestLoopParallelCalls(t *testing.T) {
 			t.Errorf("result %d: %+v, want %s", i, b, want)
 		}
 	}
-	// A tool that is not offered is never called; the model learns what there is.
+	// An unknown tool gets an error result.
 	if b := model.requests[2].Messages[4].Content[0]; !b.IsError || !strings.Contains(string(b.Content), `unknown tool`) {
 		t.Errorf("result of an unknown tool %+v", b)
 	}
 }
 
-// Who gets what: the model ForLLM, the user ForUser of the last tool result if
-// there is one that is not silent, else the reply. What the texts say decides
-// nothing.
+// The model gets ForLLM. The user gets ForUser of the last tool result if it is not
+// silent, otherwise the reply. The content of the texts does not matter.
 func TestLoopForUser(t *testing.T) {
 	for name, c := range map[string]struct {
 		results []*tools.Result
@@ -67,7 +66,7 @@ func TestLoopForUser(t *testing.T) {
 		"an error for both":   {[]*tools.Result{{ForLLM: "failed", ForUser: "it failed", IsError: true}}, "it failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStage(t, speaker(t, "say", tools.Idempotent, func(_ context.Context, _ tools.Call, in sayArgs) *tools.Result {
+			s := newStage(t, newTool(t, "say", tools.Idempotent, func(_ context.Context, _ tools.Call, in sayArgs) *tools.Result {
 				return c.results[in.N]
 			}))
 			var lines []string
@@ -89,12 +88,12 @@ func TestLoopForUser(t *testing.T) {
 	}
 }
 
-// Each way to stop is told as what it is, and leaves a conversation that can go
-// on: every call has a result.
+// A run reports why it stopped, and leaves a conversation in which every call has a
+// result.
 func TestLoopLimits(t *testing.T) {
-	cause := tools.Errorf(tools.CodeCancelled, "the user changed his mind")
+	cause := tools.Errorf(tools.CodeCancelled, "cancelled by the user")
 	for name, c := range map[string]struct {
-		grant   agent.Limits
+		limits  agent.Limits
 		lines   []string
 		stop    func(context.Context) context.Context
 		want    agent.Reason
@@ -102,11 +101,11 @@ func TestLoopLimits(t *testing.T) {
 		code    string
 		toolRan bool
 	}{
-		"turns":     {grant: agent.Limits{MaxTurns: 2}, want: agent.TurnLimit, turns: 2, code: "turn_limit", toolRan: true},
-		"budget":    {grant: agent.Limits{TokenBudget: 150}, lines: []string{`{"usage":{"input_tokens":100,"output_tokens":50},"tools":[{"name":"say"}]}`}, want: agent.TokenBudget, turns: 1, code: "token_budget"},
+		"turns":     {limits: agent.Limits{MaxTurns: 2}, want: agent.TurnLimit, turns: 2, code: "turn_limit", toolRan: true},
+		"budget":    {limits: agent.Limits{TokenBudget: 150}, lines: []string{`{"usage":{"input_tokens":100,"output_tokens":50},"tools":[{"name":"say"}]}`}, want: agent.TokenBudget, turns: 1, code: "token_budget"},
 		"truncated": {lines: []string{`{"text":"and th","stop":"max_tokens"}`}, want: agent.Truncated, turns: 1, code: "truncated"},
 		"refused":   {lines: []string{`{"text":"no","stop":"refusal"}`}, want: agent.Refused, turns: 1, code: "refused"},
-		"failed":    {lines: []string{`{"expect":["what never was"]}`}, want: agent.Failed, code: agent.CodeScript},
+		"failed":    {lines: []string{`{"expect":["missing text"]}`}, want: agent.Failed, code: agent.CodeScript},
 		"deadline": {stop: func(ctx context.Context) context.Context {
 			ctx, cancel := context.WithDeadline(ctx, time.Now().Add(-time.Second))
 			context.AfterFunc(ctx, cancel)
@@ -120,7 +119,7 @@ func TestLoopLimits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ran := false
-			s := newStage(t, speaker(t, "say", tools.Idempotent, func(context.Context, tools.Call, sayArgs) *tools.Result {
+			s := newStage(t, newTool(t, "say", tools.Idempotent, func(context.Context, tools.Call, sayArgs) *tools.Result {
 				ran = true
 				return tools.NewToolResult("ok")
 			}))
@@ -131,7 +130,7 @@ func TestLoopLimits(t *testing.T) {
 			if c.stop != nil {
 				ctx = c.stop(ctx)
 			}
-			a := s.agent(parseScript(t, c.lines...), agent.Config{Limits: c.grant})
+			a := s.agent(parseScript(t, c.lines...), agent.Config{Limits: c.limits})
 			call := tools.Call{ID: "r1", Session: "s"}
 			o, err := a.Run(ctx, call, agent.Text("go"))
 			if err != nil {
@@ -140,23 +139,23 @@ func TestLoopLimits(t *testing.T) {
 			if o.Reason != c.want || o.Turns != c.turns || tools.CodeOf(o.Err()) != c.code || o.ForUser == "" || ran != c.toolRan {
 				t.Errorf("outcome %+v (%v), tool ran %v", o, o.Err(), ran)
 			}
-			// Asked again, the run has the same outcome.
+			// A repeated run has the same outcome.
 			if again := run(t, a, "s", "r1", "go"); again.Reason != o.Reason {
 				t.Errorf("again: %+v", again)
 			}
-			// The next message finds a conversation in order.
+			// The next run gets a valid conversation.
 			model := &recorder{Provider: parseScript(t, `{"text":"a"}`, `{"text":"b"}`, `{"text":"c"}`)}
 			if o := run(t, s.agent(model, agent.Config{}), "s", "r2", "well?"); o.Reason != agent.Done {
 				t.Errorf("the next run: %+v", o)
 			}
-			inOrder(t, model.requests[0].Messages)
+			checkPairing(t, model.requests[0].Messages)
 		})
 	}
 }
 
-// inOrder fails unless roles alternate and every call has its result in the
-// next message, before anything else there.
-func inOrder(t *testing.T, messages []agent.Message) {
+// checkPairing fails unless roles alternate and the next message starts with the
+// results of all calls.
+func checkPairing(t *testing.T, messages []agent.Message) {
 	t.Helper()
 	for i, m := range messages {
 		want := agent.RoleUser
@@ -166,24 +165,24 @@ func inOrder(t *testing.T, messages []agent.Message) {
 		if m.Role != want || len(m.Content) == 0 {
 			t.Errorf("message %d: role %s with %d blocks", i, m.Role, len(m.Content))
 		}
-		place := 0
+		n := 0
 		for _, b := range m.Content {
 			if b.Type != agent.TypeToolUse {
 				continue
 			}
-			if i+1 >= len(messages) || place >= len(messages[i+1].Content) || messages[i+1].Content[place].ToolUseID != b.ID {
-				t.Errorf("message %d: call %s has no result in its place", i, b.ID)
+			if i+1 >= len(messages) || n >= len(messages[i+1].Content) || messages[i+1].Content[n].ToolUseID != b.ID {
+				t.Errorf("message %d: call %s has no result at its index", i, b.ID)
 			}
-			place++
+			n++
 		}
 	}
 }
 
-// A process that stops leaves the run without an end, and another one goes on:
-// the model is not asked for what it has said, and no tool runs twice.
+// If a process stops, another one continues the run. It does not ask the model again
+// for a logged turn, and runs no tool twice.
 func TestLoopInterrupted(t *testing.T) {
 	runs := map[string]int{}
-	s := newStage(t, speaker(t, "say", tools.Once, func(_ context.Context, call tools.Call, _ sayArgs) *tools.Result {
+	s := newStage(t, newTool(t, "say", tools.Once, func(_ context.Context, call tools.Call, _ sayArgs) *tools.Result {
 		runs[call.ID]++
 		return tools.NewToolResult("ok")
 	}))
@@ -215,13 +214,13 @@ func TestLoopInterrupted(t *testing.T) {
 	if len(runs) != 2 {
 		t.Errorf("%d calls ran, want 2", len(runs))
 	}
-	answered := 0
+	turns := 0
 	for _, e := range s.entries(t, "s") {
 		if e.Kind == agent.KindAssistant {
-			answered++
+			turns++
 		}
 	}
-	if answered != 3 {
-		t.Errorf("%d turns in the log, want 3", answered)
+	if turns != 3 {
+		t.Errorf("%d turns in the log, want 3", turns)
 	}
 }

@@ -12,20 +12,20 @@ const (
 	RoleAssistant = "assistant"
 )
 
-// Types of blocks that the loop looks into. All others travel as they came.
+// Types of blocks that the loop reads. It passes all others on unchanged.
 const (
 	TypeText       = "text"
 	TypeToolUse    = "tool_use"
 	TypeToolResult = "tool_result"
 )
 
-// Message is one message of a conversation, in the shape of Anthropic's API.
+// Message is one message of a conversation, in the format of Anthropic's API.
 type Message struct {
 	Role    string  `json:"role"`
 	Content []Block `json:"content"`
 }
 
-// UnmarshalJSON takes a content that is a string for one text block.
+// UnmarshalJSON accepts a string as the content; it becomes one text block.
 func (m *Message) UnmarshalJSON(data []byte) error {
 	var wire struct {
 		Role    string          `json:"role"`
@@ -49,9 +49,9 @@ func (m *Message) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(wire.Content, &m.Content)
 }
 
-// Block is one content block. A block that was decoded is encoded again as it
-// came, with all fields, known here or not; so models get their own words back
-// unchanged, thinking and signatures included. Its fields are for reading.
+// Block is one content block. A decoded block is encoded again exactly as it was,
+// unknown fields included, so that models get their own words back unchanged, for
+// example thinking with its signature. Do not change its fields.
 type Block struct {
 	Type string
 	// Text of a text block.
@@ -65,13 +65,13 @@ type Block struct {
 	Content   json.RawMessage
 	IsError   bool
 
-	raw json.RawMessage // as it came; nil if it was made here
+	raw json.RawMessage // the encoded block, if it was decoded
 }
 
 // Text returns a text block.
 func Text(text string) Block { return Block{Type: TypeText, Text: text} }
 
-// ToolUse returns a block that asks for a tool; nil input means {}.
+// ToolUse returns a block that calls a tool; nil input means {}.
 func ToolUse(id, name string, input json.RawMessage) Block {
 	if len(input) == 0 {
 		input = json.RawMessage("{}")
@@ -79,17 +79,16 @@ func ToolUse(id, name string, input json.RawMessage) Block {
 	return Block{Type: TypeToolUse, ID: id, Name: name, Input: input}
 }
 
-// ToolResult returns the block that answers a tool_use with a text.
+// ToolResult returns the block with the result of a tool_use.
 func ToolResult(toolUseID, text string, isError bool) Block {
 	content, err := EncodeJSON(text)
 	if err != nil {
-		content = []byte(`""`) // cannot be: a string always has a JSON form
+		content = []byte(`""`) // impossible: every string can be encoded
 	}
 	return Block{Type: TypeToolResult, ToolUseID: toolUseID, Content: content, IsError: isError}
 }
 
-// blockFields are the fields that are read of a block, and those written of one
-// that was made here.
+// blockFields are the fields of a block that this package reads and writes.
 type blockFields struct {
 	Type      string          `json:"type"`
 	Text      *string         `json:"text,omitempty"`
@@ -101,7 +100,7 @@ type blockFields struct {
 	IsError   bool            `json:"is_error,omitempty"`
 }
 
-// UnmarshalJSON keeps the block as it came, and reads what it knows of it.
+// UnmarshalJSON keeps the encoded block and reads the known fields.
 func (b *Block) UnmarshalJSON(data []byte) error {
 	var kind struct {
 		Type string `json:"type"`
@@ -113,7 +112,7 @@ func (b *Block) UnmarshalJSON(data []byte) error {
 	switch kind.Type {
 	case TypeText, TypeToolUse, TypeToolResult:
 	default:
-		return nil // its fields may be of any type
+		return nil // fields of other types may have any form
 	}
 	var f blockFields
 	if err := json.Unmarshal(data, &f); err != nil {
@@ -127,7 +126,7 @@ func (b *Block) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// MarshalJSON writes a decoded block as it came.
+// MarshalJSON returns a decoded block as it was.
 func (b Block) MarshalJSON() ([]byte, error) {
 	if b.raw != nil {
 		return b.raw, nil
@@ -142,8 +141,8 @@ func (b Block) MarshalJSON() ([]byte, error) {
 	return EncodeJSON(f)
 }
 
-// ResultText is the text of a tool_result: the string, or the text blocks in a
-// line each.
+// ResultText returns the text of a tool_result. It joins text blocks with line
+// ends.
 func (b Block) ResultText() string {
 	var text string
 	if json.Unmarshal(b.Content, &text) == nil {
@@ -156,7 +155,7 @@ func (b Block) ResultText() string {
 	return TextOf(blocks)
 }
 
-// TextOf joins the text blocks, each in lines of its own.
+// TextOf joins the texts of the text blocks with line ends.
 func TextOf(blocks []Block) string {
 	var out []byte
 	for _, b := range blocks {
@@ -171,7 +170,7 @@ func TextOf(blocks []Block) string {
 	return string(out)
 }
 
-// ToolUses are the calls that a turn asks for, in order.
+// ToolUses returns the tool_use blocks, in order.
 func ToolUses(blocks []Block) []Block {
 	var uses []Block
 	for _, b := range blocks {
@@ -182,8 +181,8 @@ func ToolUses(blocks []Block) []Block {
 	return uses
 }
 
-// EncodeJSON returns v as JSON without HTML escapes, which cost tokens and change
-// what is to travel as it came.
+// EncodeJSON returns v as JSON without HTML escapes: they cost tokens and would
+// change the blocks of the model.
 func EncodeJSON(v any) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)

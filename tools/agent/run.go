@@ -14,35 +14,49 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// run is one message of a user on its way to an answer.
+const (
+	// logTimeout is how long a run retries a log that fails.
+	logTimeout = 10 * time.Minute
+	// shutdownTimeout is how long the log may still be read and written after the
+	// context ended: the model's answer cost money, so it should be logged.
+	shutdownTimeout = 10 * time.Second
+)
+
+var (
+	// errLog: the log failed. Its entries must be read again.
+	errLog         = errors.New("the log of the conversation failed")
+	errSessionBusy = errors.New("another run has the session")
+)
+
+// run answers one message of a user.
 type run struct {
 	*Agent
-	call    tools.Call // that began it; its ids, channel and deadline
+	call    tools.Call // that started the run; has its ids, channel and deadline
 	session string     // token
 	id      string     // token
 	prompt  Message
-	grant   Limits
+	limits  Limits
 	conv    *conversation
 }
 
-// Run answers a prompt in the session of a call, and returns how that ended. The
-// call's id names the run: if it has ended before, Run returns its outcome; if
-// it was begun, here or elsewhere, Run takes it up where it stands; while
-// another run has the session, Run waits.
+// Run answers a prompt in the session of a call and returns how the run ended. The
+// call's id names the run. If the run has ended before, Run returns its outcome. If
+// another process has started it, Run continues it from its log. While another run
+// has the session, Run waits.
 //
-// An error means that the run has no end yet: its log failed, or ctx was
-// cancelled, which is how a process stops. Running it again goes on. What ends
-// the run is a deadline of ctx, and a cause that is a *tools.Error of
-// tools.CodeCancelled: somebody does not want the run any more.
+// An error means that the run has no end yet, because its log failed or because ctx
+// was cancelled when the process stops. Call Run again to continue. Two things end
+// a run through ctx: its deadline, and a cause that is a *tools.Error with
+// tools.CodeCancelled, which says that a client cancelled the call.
 func (a *Agent) Run(ctx context.Context, call tools.Call, prompt ...Block) (Outcome, error) {
 	call.Session = cmp.Or(call.Session, tools.DefaultSession)
 	r := &run{
 		Agent: a, call: call, session: call.SessionToken(), id: call.IDToken(),
-		prompt: Message{Role: RoleUser, Content: prompt}, grant: a.cfg.Limits,
+		prompt: Message{Role: RoleUser, Content: prompt}, limits: a.cfg.Limits,
 	}
-	r.grant.Tools = slices.Sorted(maps.Keys(a.offered))
+	r.limits.Tools = slices.Sorted(maps.Keys(a.tools))
 	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
-		backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(logPatience))
+		backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(logTimeout))
 	var outcome Outcome
 	fenced := false
 	err := backoff.RetryNotify(func() (err error) {
@@ -55,17 +69,17 @@ func (a *Agent) Run(ctx context.Context, call tools.Call, prompt ...Block) (Outc
 		if fenced = errors.Is(err, ErrConflict); fenced {
 			policy.Reset() // the log works
 		}
-		a.cfg.Log.Warn().Err(err).Str("session", r.session).Str("run", r.id).Msg("the run is taken up again from its log")
+		a.cfg.Log.Warn().Err(err).Str("session", r.session).Str("run", r.id).Msg("the run continues from its log")
 	})
 	return outcome, err
 }
 
-// attempt takes the run up and goes on with it.
+// attempt claims the session and continues the run from its log.
 func (r *run) attempt(ctx context.Context, fenced bool) (Outcome, error) {
-	end, err := r.takeUp(ctx, fenced)
+	end, err := r.claimSession(ctx, fenced)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return r.notBegun(ctx)
+		return r.interruptedBeforeStart(ctx)
 	case err != nil:
 		return Outcome{}, err
 	case end != nil:
@@ -74,17 +88,10 @@ func (r *run) attempt(ctx context.Context, fenced bool) (Outcome, error) {
 	return r.loop(ctx)
 }
 
-// logPatience is how long a log that fails is tried; the run goes on where it
-// was.
-const logPatience = 10 * time.Minute
-
-// errLog: the log failed. What stands in it must be read again.
-var errLog = errors.New("the log of the conversation failed")
-
-// takeUp makes the session this run's by an entry of ours, or returns how the
-// run ended. One that was fenced off by another worker leaves it the run, until
-// that one is silent for long.
-func (r *run) takeUp(ctx context.Context, fenced bool) (*Outcome, error) {
+// claimSession appends an entry that claims the session for this run. If the run
+// has already ended, it returns the outcome instead. A fenced loop, which lost the
+// session to another one, waits until that one has appended nothing for StaleAfter.
+func (r *run) claimSession(ctx context.Context, fenced bool) (*Outcome, error) {
 	var seen uint64
 	since := time.Now()
 	for {
@@ -102,22 +109,22 @@ func (r *run) takeUp(ctx context.Context, fenced bool) (*Outcome, error) {
 		var err error
 		switch open := r.conv.open; {
 		case open == nil:
-			err = r.append(ctx, Entry{Kind: KindUser, Message: &r.prompt, Call: &r.call, Limits: &r.grant, Fresh: r.cfg.Fresh})
-		case open.run == r.id && (!fenced || stale):
+			err = r.append(ctx, Entry{Kind: KindUser, Message: &r.prompt, Call: &r.call, Limits: &r.limits, Fresh: r.cfg.Fresh})
+		case open.id == r.id && (!fenced || stale):
 			err = r.append(ctx, Entry{Kind: KindResumed})
-		case open.run != r.id:
+		case open.id != r.id:
 			if err = r.abandon(ctx, open, stale); err == nil {
 				continue
 			}
 		default:
-			err = errWait
+			err = errSessionBusy
 		}
 		switch {
 		case err == nil:
 			return nil, nil
 		case errors.Is(err, ErrConflict):
 			continue
-		case !errors.Is(err, errWait):
+		case !errors.Is(err, errSessionBusy):
 			return nil, err
 		}
 		tools.Detach(ctx)
@@ -129,36 +136,35 @@ func (r *run) takeUp(ctx context.Context, fenced bool) (*Outcome, error) {
 	}
 }
 
-var errWait = errors.New("another run has the session")
-
-// abandon ends the run of somebody who is gone, so that the session is not
-// locked for ever; errWait if it may go on.
-func (r *run) abandon(ctx context.Context, open *progress, stale bool) error {
-	over := false
+// abandon ends another run that no process continues, so that its session is free
+// again. It returns errSessionBusy if a process may continue the run.
+func (r *run) abandon(ctx context.Context, open *runState, stale bool) error {
+	dead := false
 	var err error
 	if r.cfg.HasResult != nil {
-		over, err = r.cfg.HasResult(ctx, r.session, open.run)
+		dead, err = r.cfg.HasResult(ctx, r.session, open.id)
 	}
-	if !over && stale && err == nil {
-		over = true
+	if !dead && stale && err == nil {
+		dead = true
 		if r.cfg.IsRunning != nil {
-			over, err = r.cfg.IsRunning(ctx, r.session, open.run)
-			over = !over
+			var running bool
+			running, err = r.cfg.IsRunning(ctx, r.session, open.id)
+			dead = !running
 		}
 	}
 	switch {
 	case err != nil:
-		return fmt.Errorf("%w: ask about run %s: %w", errLog, open.run, err)
-	case !over:
-		return errWait
+		return fmt.Errorf("%w: check run %s: %w", errLog, open.id, err)
+	case !dead:
+		return errSessionBusy
 	}
-	r.cfg.Log.Warn().Str("session", r.session).Str("run", open.run).Msg("a run without an end has nobody that goes on with it; it is ended")
-	end := r.outcome(open, Abandoned, nil)
-	return r.append(ctx, Entry{Kind: KindEnd, Run: open.run, End: &end})
+	r.cfg.Log.Warn().Str("session", r.session).Str("run", open.id).Msg("ending a run that no worker continues")
+	end := open.outcome(Abandoned, nil)
+	return r.append(ctx, Entry{Kind: KindEnd, Run: open.id, End: &end})
 }
 
 func (r *run) read(ctx context.Context) error {
-	ctx, stop := lastingLonger(ctx, appendPatience)
+	ctx, stop := withGrace(ctx, shutdownTimeout)
 	defer stop()
 	entries, last, err := r.log.Read(ctx, r.session)
 	if err != nil {
@@ -176,18 +182,15 @@ func (r *run) read(ctx context.Context) error {
 	return nil
 }
 
-// appendPatience is how long an entry is tried to be written when the process
-// stops: a model's answer was paid for.
-const appendPatience = 10 * time.Second
-
-// append adds an entry of this run, if nobody else added any.
+// append adds an entry of this run, unless the log has entries that the run has not
+// read.
 func (r *run) append(ctx context.Context, e Entry) error {
 	e.Run, e.At = cmp.Or(e.Run, r.id), time.Now().UTC()
 	data, err := EncodeJSON(e)
 	if err != nil {
 		return fmt.Errorf("conversation %s: %w", r.session, err)
 	}
-	ctx, stop := lastingLonger(ctx, appendPatience)
+	ctx, stop := withGrace(ctx, shutdownTimeout)
 	defer stop()
 	position, err := r.log.Append(ctx, r.session, r.conv.last, data)
 	switch {
@@ -196,7 +199,7 @@ func (r *run) append(ctx context.Context, e Entry) error {
 	case err != nil:
 		return fmt.Errorf("%w: append to conversation %s: %w", errLog, r.session, err)
 	}
-	// What is remembered is what another reader would see.
+	// Keep the decoded entry, so that this loop sees the same as any other one.
 	if e, err = DecodeEntry(data); err != nil {
 		return err
 	}
@@ -204,43 +207,48 @@ func (r *run) append(ctx context.Context, e Entry) error {
 	return nil
 }
 
-// lastingLonger returns a context that ends some time after ctx.
-func lastingLonger(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+// withGrace returns a context that ends a while after ctx.
+func withGrace(ctx context.Context, grace time.Duration) (context.Context, context.CancelFunc) {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
-		timer := time.AfterFunc(d, cancel)
+		timer := time.AfterFunc(grace, cancel)
 		context.AfterFunc(longer, func() { timer.Stop() })
 	})
 	return longer, func() { stop(); cancel() }
 }
 
-// broken ends a run whose context ended, unless the process stops: then it is
-// left for another one.
-func (r *run) broken(ctx context.Context) (Outcome, error) {
-	switch {
-	case IsCancelled(ctx):
-		return r.finish(ctx, Cancelled, nil)
-	case errors.Is(context.Cause(ctx), context.DeadlineExceeded):
-		return r.finish(ctx, Deadline, nil)
+// interrupted ends a run whose context ended. If the process stops, it leaves the
+// run to another process.
+func (r *run) interrupted(ctx context.Context) (Outcome, error) {
+	reason, err := r.interruptReason(ctx)
+	if err != nil {
+		return Outcome{}, err
 	}
-	return Outcome{}, fmt.Errorf("run %s of conversation %s was interrupted: %w", r.id, r.session, context.Cause(ctx))
+	return r.finish(ctx, reason, nil)
 }
 
-// IsCancelled reports whether ctx ended because somebody cancelled the call that
-// it belongs to, rather than because the process stops.
+// interruptedBeforeStart is interrupted for a run without entries.
+func (r *run) interruptedBeforeStart(ctx context.Context) (Outcome, error) {
+	reason, err := r.interruptReason(ctx)
+	if err != nil {
+		return Outcome{}, err
+	}
+	return (&runState{}).outcome(reason, nil), nil
+}
+
+func (r *run) interruptReason(ctx context.Context) (Reason, error) {
+	switch {
+	case IsCancelled(ctx):
+		return Cancelled, nil
+	case errors.Is(context.Cause(ctx), context.DeadlineExceeded):
+		return Deadline, nil
+	}
+	return "", fmt.Errorf("run %s of conversation %s was interrupted: %w", r.id, r.session, context.Cause(ctx))
+}
+
+// IsCancelled reports whether ctx ended because a client cancelled its call, and
+// not because the process stops.
 func IsCancelled(ctx context.Context) bool {
 	cancelled, ok := errors.AsType[*tools.Error](context.Cause(ctx))
 	return ok && cancelled.Code == tools.CodeCancelled
-}
-
-// notBegun is broken for a run that has not written anything.
-func (r *run) notBegun(ctx context.Context) (Outcome, error) {
-	p := &progress{run: r.id}
-	switch {
-	case IsCancelled(ctx):
-		return r.outcome(p, Cancelled, nil), nil
-	case errors.Is(context.Cause(ctx), context.DeadlineExceeded):
-		return r.outcome(p, Deadline, nil), nil
-	}
-	return Outcome{}, fmt.Errorf("run %s of conversation %s was interrupted: %w", r.id, r.session, context.Cause(ctx))
 }

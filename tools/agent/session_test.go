@@ -12,14 +12,13 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )
 
-// At each of its steps a loop is held, as by a stopped process; another one
-// takes the run up and ends it; then the first goes on. It must not add a word,
-// and has the same outcome.
+// A loop is suspended at each of its steps. Another loop continues the run and ends
+// it. Then the first one must append nothing and return the same outcome.
 func TestZombieIsFencedOff(t *testing.T) {
 	for held := 1; ; held++ {
 		var mu sync.Mutex
 		runs := map[string]int{}
-		s := newStage(t, speaker(t, "say", tools.Once, func(_ context.Context, call tools.Call, in sayArgs) *tools.Result {
+		s := newStage(t, newTool(t, "say", tools.Once, func(_ context.Context, call tools.Call, in sayArgs) *tools.Result {
 			mu.Lock()
 			defer mu.Unlock()
 			runs[call.ID]++
@@ -74,10 +73,9 @@ func TestZombieIsFencedOff(t *testing.T) {
 	}
 }
 
-// Messages to one session are answered one after the other, and each sees what
-// was said before.
+// The runs of one session follow each other, and each one sees the earlier ones.
 func TestOneSessionManyMessages(t *testing.T) {
-	s := newStage(t, speaker(t, "say", tools.Idempotent, func(context.Context, tools.Call, sayArgs) *tools.Result {
+	s := newStage(t, newTool(t, "say", tools.Idempotent, func(context.Context, tools.Call, sayArgs) *tools.Result {
 		return tools.NewToolResult("ok")
 	}))
 	const messages = 6
@@ -102,17 +100,17 @@ func TestOneSessionManyMessages(t *testing.T) {
 			t.Fatalf("entry %d is of run %s, in the middle of %s", i, e.Run, want)
 		}
 	}
-	inOrder(t, agent.Messages(entries))
+	checkPairing(t, agent.Messages(entries))
 }
 
-// A run that nobody goes on with does not lock its session: at once if it has
-// an answer elsewhere, else when it was silent for long and nobody has it.
+// A run that no process continues does not block its session. The next run ends it
+// immediately if its call has a result, and otherwise after StaleAfter.
 func TestAbandonedRun(t *testing.T) {
 	yes := func(context.Context, string, string) (bool, error) { return true, nil }
 	no := func(context.Context, string, string) (bool, error) { return false, nil }
 	for name, cfg := range map[string]agent.Config{
-		"answered": {HasResult: yes, IsRunning: yes},
-		"silent":   {HasResult: no, IsRunning: no, StaleAfter: time.Millisecond},
+		"has result": {HasResult: yes, IsRunning: yes},
+		"stale":      {HasResult: no, IsRunning: no, StaleAfter: time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t)
@@ -130,30 +128,30 @@ func TestAbandonedRun(t *testing.T) {
 			if o := run(t, s.agent(script, cfg), "s", "next", "hello?"); o.Reason != agent.Done {
 				t.Errorf("the next run: %+v", o)
 			}
-			if o := run(t, s.agent(script, cfg), "s", "dead", "go"); o.Reason != agent.Abandoned || !strings.Contains(o.ForUser, "nobody") {
+			if o := run(t, s.agent(script, cfg), "s", "dead", "go"); o.Reason != agent.Abandoned || !strings.Contains(o.ForUser, "no worker") {
 				t.Errorf("the dead run: %+v", o)
 			}
 		})
 	}
 }
 
-// A run that is alive is waited for, however silent.
-func TestLivingRunIsWaitedFor(t *testing.T) {
+// A run waits for another one that a process executes, however stale it is.
+func TestWaitForRunningRun(t *testing.T) {
 	s := newStage(t)
 	hold, asked := make(chan struct{}), make(chan struct{}, 100)
 	script := parseScript(t, `{"text":"a"}`, `{"text":"b"}`)
 	first := make(chan error, 1)
-	began := make(chan struct{})
+	started := make(chan struct{})
 	go func() {
 		_, err := s.agent(script, agent.Config{OnStep: func(step agent.Step) {
 			if step == agent.StepAsk {
-				close(began)
+				close(started)
 				<-hold
 			}
 		}}).Run(t.Context(), tools.Call{ID: "slow", Session: "s"}, agent.Text("go"))
 		first <- err
 	}()
-	<-began
+	<-started
 	second := make(chan agent.Outcome, 1)
 	go func() {
 		o, err := s.agent(script, agent.Config{PollInterval: time.Millisecond, StaleAfter: time.Nanosecond, IsRunning: func(context.Context, string, string) (bool, error) {
@@ -180,8 +178,7 @@ func TestLivingRunIsWaitedFor(t *testing.T) {
 	}
 }
 
-// A fresh run sees nothing of what was said before; the run after it goes on
-// from there.
+// A fresh run sees no earlier runs. The next run sees the fresh one.
 func TestFreshRun(t *testing.T) {
 	s := newStage(t)
 	for i, want := range []int{1, 1, 3} { // messages in the request
@@ -193,7 +190,7 @@ func TestFreshRun(t *testing.T) {
 	}
 }
 
-// Whatever stands in a log, reading it does not panic, and calls have results.
+// Reading any log neither panics nor returns two messages of one role in a row.
 func FuzzConversation(f *testing.F) {
 	f.Add([]byte(`{"kind":"user","run":"r","message":{"role":"user","content":"hi"}}
 {"kind":"assistant","run":"r","message":{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"x","input":{}}]}}

@@ -16,13 +16,12 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/agent/provider"
 )
 
-// stage is what a loop needs, in memory: tools that run here, a store of
-// artifacts, a log.
+// stage has everything that a loop needs, in memory.
 type stage struct {
 	registry *tools.Registry
 	store    *offload.MemStore
-	caller   *agent.Local
-	log      agent.MemConversations
+	runner   *localRunner
+	log      memConversations
 }
 
 func newStage(t *testing.T, toolset ...tools.Tool) *stage {
@@ -31,14 +30,14 @@ func newStage(t *testing.T, toolset ...tools.Tool) *stage {
 	if err := s.registry.Register(append(toolset, offload.NewReader(s.store, offload.ReaderConfig{}).Tools()...)...); err != nil {
 		t.Fatal(err)
 	}
-	s.caller = agent.NewLocal(s.registry, offload.NewOffloader(s.store, offload.Config{}))
+	s.runner = &localRunner{registry: s.registry, offloader: offload.NewOffloader(s.store, offload.Config{}), calls: map[[2]string]func() tools.ResultEvent{}}
 	return s
 }
 
 func (s *stage) agent(p agent.Provider, cfg agent.Config) *agent.Agent {
 	cfg.Tools = s.registry.Definitions()
 	cfg.Offloader = agent.NewHistoryOffloader(s.store)
-	return agent.New(p, s.caller, &s.log, cfg)
+	return agent.New(p, s.runner, &s.log, cfg)
 }
 
 // entries decodes the log of a session.
@@ -59,7 +58,7 @@ func (s *stage) entries(t *testing.T, session string) []agent.Entry {
 	return entries
 }
 
-// recorder passes requests on and keeps them.
+// recorder forwards requests and keeps them.
 type recorder struct {
 	agent.Provider
 	mu       sync.Mutex
@@ -73,7 +72,7 @@ func (r *recorder) Complete(ctx context.Context, req agent.Request) (agent.Respo
 	return r.Provider.Complete(ctx, req)
 }
 
-// size is the length of a request's messages as JSON.
+// size returns the length of a request's messages as JSON.
 func size(t *testing.T, req agent.Request) int {
 	t.Helper()
 	data, err := json.Marshal(req.Messages)
@@ -97,8 +96,8 @@ type sayArgs struct {
 	N    int    `json:"n,omitempty"`
 }
 
-// speaker is a tool that answers what say returns.
-func speaker(t *testing.T, name string, effect tools.Effect, say func(ctx context.Context, call tools.Call, in sayArgs) *tools.Result) tools.Tool {
+// newTool returns a tool whose result is that of say.
+func newTool(t *testing.T, name string, effect tools.Effect, say func(ctx context.Context, call tools.Call, in sayArgs) *tools.Result) tools.Tool {
 	t.Helper()
 	tool, err := tools.NewTool(name, "says something", say)
 	if err != nil {
@@ -116,7 +115,7 @@ func run(t *testing.T, a *agent.Agent, session, id, prompt string) agent.Outcome
 	return o
 }
 
-// asks is a line of a script that asks for calls of one tool, and nothing else.
+// asks returns a turn of a script that calls one tool, once for each input.
 func asks(tool string, inputs ...string) string {
 	var line strings.Builder
 	line.WriteString(`{"tools":[`)

@@ -17,8 +17,8 @@ const openAITurn = `{"id":"chatcmpl-1","object":"chat.completion","model":"m-1",
   {"id":"call_c","type":"function","function":{"name":"list_dir","arguments":""}}]}}],
  "usage":{"prompt_tokens":20,"completion_tokens":6,"total_tokens":26,"prompt_tokens_details":{"cached_tokens":16}}}`
 
-// Parallel calls, one with broken arguments: each keeps its place and its words
-// on the way back.
+// Parallel calls, one with invalid arguments, keep their order and their arguments
+// when they are sent back.
 func TestOpenAIRoundTrip(t *testing.T) {
 	p := serve(t, "/v1/chat/completions", reply{200, nil, openAITurn})
 	model, err := provider.Open("openai:m-1", provider.Config{BaseURL: p.URL + "/v1", APIKey: testKey})
@@ -58,7 +58,7 @@ func TestOpenAIRoundTrip(t *testing.T) {
 		Messages []json.RawMessage
 		Tools    []json.RawMessage
 	}
-	if err := json.Unmarshal([]byte(p.asked()[1]), &sent); err != nil {
+	if err := json.Unmarshal([]byte(p.received()[1]), &sent); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{
@@ -83,12 +83,12 @@ func TestOpenAIRoundTrip(t *testing.T) {
 	}
 }
 
-// What is no usual answer, and what it is taken for.
-func TestOpenAIAnswers(t *testing.T) {
+// Unusual responses, and errors in responses with status 200.
+func TestOpenAIResponses(t *testing.T) {
 	for name, c := range map[string]struct{ body, text, code string }{
 		"parts":            {`{"choices":[{"message":{"content":[{"type":"thinking","thinking":[]},{"type":"text","text":"one"},{"type":"text","text":"two"}]}}]}`, "one\ntwo", ""},
 		"no content":       {`{"choices":[{"message":{"content":null}}]}`, "", ""},
-		"an error inside":  {`{"error":{"message":"the backend died","code":401}}`, "the backend died", agent.CodeBadKey},
+		"an error":         {`{"error":{"message":"the backend died","code":401}}`, "the backend died", agent.CodeBadKey},
 		"in the choice":    {`{"choices":[{"finish_reason":"error","error":{"message":"too long","code":"context_length_exceeded"},"message":{"content":""}}]}`, "too long", agent.CodeContextOverflow},
 		"not of this form": {`{"error":"it broke"}`, "it broke", agent.CodeBadRequest},
 		"no error":         {`{"error":null,"choices":[{"error":null,"message":{"content":"hi"}}]}`, "hi", ""},
@@ -101,9 +101,9 @@ func TestOpenAIAnswers(t *testing.T) {
 			}
 			res, err := model.Complete(t.Context(), lookAround)
 			if c.code != "" {
-				refused, ok := errors.AsType[*agent.ProviderError](err)
-				if !ok || refused.Code != c.code || !strings.Contains(refused.Message, c.text) || len(p.asked()) != 1 {
-					t.Errorf("error %v after %d requests, want %s with %q after 1", err, len(p.asked()), c.code, c.text)
+				failure, ok := errors.AsType[*agent.ProviderError](err)
+				if !ok || failure.Code != c.code || !strings.Contains(failure.Message, c.text) || len(p.received()) != 1 {
+					t.Errorf("error %v after %d requests, want %s with %q after 1", err, len(p.received()), c.code, c.text)
 				}
 				return
 			}
@@ -118,7 +118,8 @@ func TestOpenAIAnswers(t *testing.T) {
 	}
 }
 
-// Servers that know no parts get what a user said in a string.
+// A user message of texts only is sent as one string, because some servers accept no
+// parts.
 func TestOpenAIUserText(t *testing.T) {
 	p := serve(t, "/chat/completions", reply{200, nil, `{"choices":[{"message":{"content":"hi"}}]}`})
 	model, err := provider.NewOpenAI("m", provider.Config{BaseURL: p.URL})
@@ -129,8 +130,8 @@ func TestOpenAIUserText(t *testing.T) {
 	if _, err := model.Complete(t.Context(), req); err != nil {
 		t.Fatal(err)
 	}
-	if want := `{"role":"user","content":"one\n\ntwo"}`; !strings.Contains(p.asked()[0], want) {
-		t.Errorf("sent %s, want %s in it", p.asked()[0], want)
+	if want := `{"role":"user","content":"one\n\ntwo"}`; !strings.Contains(p.received()[0], want) {
+		t.Errorf("sent %s, want %s in it", p.received()[0], want)
 	}
 }
 

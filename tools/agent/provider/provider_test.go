@@ -22,15 +22,15 @@ import (
 
 const testKey = "sk-test-0123456789"
 
-// reply is one HTTP answer of a fake provider.
+// reply is one HTTP response of a fake provider.
 type reply struct {
 	status int
 	header map[string]string
 	body   string
 }
 
-// server is a local HTTP server that answers with one reply after the other, and
-// repeats the last.
+// server is a local provider. It sends one reply after the other and repeats the
+// last one.
 type server struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -63,8 +63,8 @@ func serve(t *testing.T, path string, replies ...reply) *server {
 	return p
 }
 
-// asked returns the requests so far.
-func (p *server) asked() []string {
+// received returns the requests so far.
+func (p *server) received() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]string(nil), p.requests...)
@@ -90,8 +90,8 @@ const anthropicTurn = `{"id":"msg_1","type":"message","role":"assistant","model"
  "stop_reason":"tool_use","stop_sequence":null,
  "usage":{"input_tokens":10,"output_tokens":5,"cache_read_input_tokens":100,"cache_creation_input_tokens":7}}`
 
-// What the model said goes back to it as it came: thinking with its signature,
-// fields that we do not know, numbers that no float holds.
+// The model gets its blocks back unchanged: thinking with its signature, unknown
+// fields, and numbers that no float64 can represent.
 func TestAnthropicRoundTrip(t *testing.T) {
 	p := serve(t, "/v1/messages", reply{200, nil, anthropicTurn})
 	model, err := provider.NewAnthropic("claude-test", provider.Config{BaseURL: p.URL, APIKey: testKey})
@@ -140,11 +140,11 @@ func TestAnthropicRoundTrip(t *testing.T) {
 			InputSchema map[string]any `json:"input_schema"`
 		}
 	}
-	if err := json.Unmarshal([]byte(p.asked()[1]), &sent); err != nil {
+	if err := json.Unmarshal([]byte(p.received()[1]), &sent); err != nil {
 		t.Fatal(err)
 	}
 	if sent.Model != "claude-test" || sent.MaxTokens != 100 || sent.Tools[0].InputSchema["type"] != "object" || sent.System[0]["text"] != "Be brief." {
-		t.Errorf("request %s", p.asked()[1])
+		t.Errorf("request %s", p.received()[1])
 	}
 	want := []string{
 		`{"type":"thinking","thinking":"hm & <hm>","signature":"c2ln+/=="}`,
@@ -154,7 +154,7 @@ func TestAnthropicRoundTrip(t *testing.T) {
 	}
 	for i, block := range sent.Messages[1].Content {
 		if string(block) != want[i] {
-			t.Errorf("block %d went back as %s, want %s", i, block, want[i])
+			t.Errorf("block %d was sent as %s, want %s", i, block, want[i])
 		}
 	}
 	for i, want := range []string{
@@ -162,12 +162,12 @@ func TestAnthropicRoundTrip(t *testing.T) {
 		`{"cache_control":{"type":"ephemeral"},"content":"no such <dir>","is_error":true,"tool_use_id":"toolu_b","type":"tool_result"}`,
 	} {
 		if got := string(sent.Messages[2].Content[i]); got != want {
-			t.Errorf("result %d went as %s, want %s", i, got, want)
+			t.Errorf("result %d was sent as %s, want %s", i, got, want)
 		}
 	}
 }
 
-// Each error of the API has a code, and none of them shows the key.
+// Each error of the API has a code, and none of them contains the key.
 func TestProviderErrors(t *testing.T) {
 	soon := map[string]string{"Retry-After-Ms": "1"}
 	later := map[string]string{"Retry-After": "3600"}
@@ -200,14 +200,14 @@ func TestProviderErrors(t *testing.T) {
 					t.Fatal(err)
 				}
 				_, err = model.Complete(t.Context(), lookAround)
-				refused, ok := errors.AsType[*agent.ProviderError](err)
-				if !ok || refused.Code != c.code {
+				failure, ok := errors.AsType[*agent.ProviderError](err)
+				if !ok || failure.Code != c.code {
 					t.Fatalf("error %v, want code %s", err, c.code)
 				}
 				if strings.Contains(err.Error(), testKey) {
-					t.Errorf("the key stands in the error: %v", err)
+					t.Errorf("the error contains the key: %v", err)
 				}
-				if n := len(p.asked()); n != c.requests {
+				if n := len(p.received()); n != c.requests {
 					t.Errorf("%d requests, want %d", n, c.requests)
 				}
 			})
@@ -215,7 +215,7 @@ func TestProviderErrors(t *testing.T) {
 	}
 }
 
-// What may heal is tried again, when the provider wants it to be.
+// Temporary failures are retried after the time that the provider names.
 func TestProviderRetries(t *testing.T) {
 	soon := map[string]string{"Retry-After-Ms": "2"}
 	seconds := map[string]string{"Retry-After": "0.01"}
@@ -235,16 +235,16 @@ func TestProviderRetries(t *testing.T) {
 			if err != nil || len(res.Content) == 0 {
 				t.Fatalf("response %+v, error %v", res, err)
 			}
-			asked := p.asked()
-			if len(asked) != 4 || asked[0] != asked[3] {
-				t.Errorf("%d requests; want 4 of one body", len(asked))
+			received := p.received()
+			if len(received) != 4 || received[0] != received[3] {
+				t.Errorf("%d requests; want 4 with the same body", len(received))
 			}
 		})
 	}
 }
 
-// A server that refuses the connection, or drops it in the middle of an answer,
-// is an error that says so.
+// A server that closes the connection, also in the middle of a response, is
+// unreachable.
 func TestProviderUnreachable(t *testing.T) {
 	for kind, path := range map[string]string{"anthropic": "/v1/messages", "openai": "/chat/completions"} {
 		closed := serve(t, path, reply{200, nil, "{}"})
@@ -256,17 +256,17 @@ func TestProviderUnreachable(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err = model.Complete(t.Context(), lookAround)
-			if refused, ok := errors.AsType[*agent.ProviderError](err); !ok || refused.Code != agent.CodeUnreachable {
+			if failure, ok := errors.AsType[*agent.ProviderError](err); !ok || failure.Code != agent.CodeUnreachable {
 				t.Errorf("%s, %s: error %v", kind, name, err)
 			}
 		}
 	}
 }
 
-func TestOpenProviderRefuses(t *testing.T) {
+func TestOpenErrors(t *testing.T) {
 	for _, spec := range []string{"", "anthropic", "anthropic:", "openai:", "script:", "gpt-5", "gemini:x", "script:/no/such/file"} {
 		if p, err := provider.Open(spec, provider.Config{}); err == nil {
-			t.Errorf("OpenProvider(%q) = %T, want an error", spec, p)
+			t.Errorf("Open(%q) = %T, want an error", spec, p)
 		}
 	}
 	for _, spec := range []string{"anthropic:m", "openai:m"} {

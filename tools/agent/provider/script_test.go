@@ -21,9 +21,9 @@ func user(blocks ...agent.Block) agent.Message {
 	return agent.Message{Role: agent.RoleUser, Content: blocks}
 }
 
-// A script greps, reads what it captured, and tells; each request starts from
-// nothing, as in another process.
-func TestScriptGoesOnFromTheRequest(t *testing.T) {
+// A script continues a conversation from the request alone: each turn parses the
+// script again, as another process would.
+func TestScriptKeepsNoState(t *testing.T) {
 	lines := []string{
 		`{"text":"Searching.","tools":[{"name":"grep","input":{"pattern":"needle"}}]}`,
 		`{"expect":["Found 1"],"capture":{"line":"(?m)^(\\d+): ","id":"knowledge#(\\S+)"},"tools":[{"name":"lines","input":{"artifact_id":"${id}","start_line":"${int:line-1}","end_line":"${int:line+1}","n":1e400}}]}`,
@@ -57,7 +57,7 @@ func TestScriptGoesOnFromTheRequest(t *testing.T) {
 	}
 }
 
-func TestScriptRefuses(t *testing.T) {
+func TestScriptErrors(t *testing.T) {
 	for name, c := range map[string]struct {
 		script string
 		result string
@@ -110,7 +110,7 @@ func FuzzParseScript(f *testing.F) {
 			return
 		}
 		for _, text := range []string{"", "ab1", "12"} {
-			// It answers or says why not; it does not panic.
+			// It must not panic.
 			_, _ = s.Complete(t.Context(), agent.Request{Messages: []agent.Message{user(agent.Text(text), agent.ToolResult("a", text, false))}})
 		}
 	})

@@ -1,0 +1,90 @@
+package agent
+
+import (
+	"context"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// resumableTool is a tool whose calls are runs.
+type resumableTool struct {
+	*tools.FuncTool
+	log Conversations
+	// runOf returns the session and the id of a call's run, as those of a call.
+	runOf func(tools.Call) tools.Call
+}
+
+// Standing reads from the logs how far the run of a call is.
+func (t resumableTool) Standing(ctx context.Context, call tools.Call, since time.Time) (tools.Standing, error) {
+	h, err := t.history(ctx, t.runOf(call))
+	switch {
+	case err != nil:
+		return tools.Standing{}, err
+	case h.starts == nil: // the run waits for other runs of its session
+		return tools.Standing{Steps: countAfter(h.otherSteps, since)}, nil
+	}
+	var last time.Time
+	for _, at := range h.steps {
+		if at.After(last) {
+			last = at
+		}
+	}
+	return tools.Standing{Steps: len(h.steps), Vain: countAfter(h.starts, last)}, nil
+}
+
+func countAfter(times []time.Time, after time.Time) (n int) {
+	for _, at := range times {
+		if at.After(after) {
+			n++
+		}
+	}
+	return n
+}
+
+// runHistory has the times of a run's events.
+type runHistory struct {
+	steps      []time.Time // of the run and of the sub-agents that it waits for
+	starts     []time.Time // restarts included
+	otherSteps []time.Time // of other runs in the session
+}
+
+func (t resumableTool) history(ctx context.Context, call tools.Call) (runHistory, error) {
+	var h runHistory
+	entries, _, err := t.log.Read(ctx, call.SessionToken())
+	if err != nil {
+		return runHistory{}, err
+	}
+	c, run := newConversation(), call.IDToken()
+	for i, data := range entries {
+		e, err := DecodeEntry(data)
+		if err != nil {
+			return runHistory{}, err
+		}
+		c.add(uint64(i+1), e)
+		switch isStep := e.Kind == KindAssistant || e.Kind == KindResults || e.Kind == KindEnd; {
+		case isStep && e.Run == run:
+			h.steps = append(h.steps, e.At)
+		case isStep:
+			h.otherSteps = append(h.otherSteps, e.At)
+		case e.Run == run && (e.Kind == KindUser || e.Kind == KindResumed):
+			h.starts = append(h.starts, e.At)
+		}
+	}
+	if c.open == nil || c.open.id != run {
+		return h, nil
+	}
+	for _, index := range c.open.pending() {
+		if c.open.calls[index].Name != SubagentTool {
+			continue
+		}
+		child := tools.Call{ID: c.open.callID(index), Session: call.Session}
+		child.Session = SubagentSession(child)
+		childHistory, err := t.history(ctx, child)
+		if err != nil {
+			return runHistory{}, err
+		}
+		h.steps = append(h.steps, childHistory.steps...)
+	}
+	return h, nil
+}

@@ -1,0 +1,111 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+type taskArgs struct {
+	Task     string   `json:"task" jsonschema:"the task, with all information that it needs"`
+	Label    string   `json:"label,omitempty" jsonschema:"a short name of the task, for the report"`
+	System   string   `json:"system,omitempty" jsonschema:"the system prompt; default that of the worker"`
+	Tools    []string `json:"tools,omitempty" jsonschema:"names of the tools that the agent may use; default all of yours"`
+	MaxTurns int      `json:"max_turns,omitempty" jsonschema:"the maximum number of the agent's turns"`
+	Limits   *Limits  `json:"grant,omitempty" jsonschema:"set by the loop that starts a sub-agent"`
+}
+
+// limitsArg is the argument with a sub-agent's limits. Only the loop sets it;
+// models do not see it.
+const limitsArg = "grant"
+
+// withoutLimitsArg returns a tool's definition for models.
+func withoutLimitsArg(def tools.Definition) tools.Definition {
+	if !startsSubagent(def.Name) || def.Parameters == nil {
+		return def
+	}
+	schema := *def.Parameters
+	schema.Properties = maps.Clone(schema.Properties)
+	delete(schema.Properties, limitsArg)
+	schema.PropertyOrder = slices.DeleteFunc(slices.Clone(schema.PropertyOrder), func(name string) bool { return name == limitsArg })
+	def.Parameters = &schema
+	return def
+}
+
+func startsSubagent(tool string) bool { return tool == SubagentTool || tool == SpawnTool }
+
+// SubagentSession returns the session of a subagent call's conversation. It
+// follows from the call.
+func SubagentSession(call tools.Call) string {
+	return fmt.Sprintf("sub/%s/%s", call.SessionToken(), call.IDToken())
+}
+
+// DepthOf returns the depth at which a subagent call runs.
+func DepthOf(call tools.Call) int {
+	var in struct {
+		Limits Limits `json:"grant"`
+	}
+	if json.Unmarshal(call.Args, &in) != nil {
+		return 0
+	}
+	return max(in.Limits.Depth, 0)
+}
+
+// runSubagent executes a call of the subagent tool.
+func (c ToolsConfig) runSubagent(ctx context.Context, call tools.Call, in taskArgs) *tools.Result {
+	if strings.TrimSpace(in.Task) == "" {
+		return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "the task is empty"))
+	}
+	limits := c.Config.Limits
+	if in.Limits != nil {
+		limits = limits.cap(*in.Limits)
+	}
+	limits.MaxTurns = smallerLimit(limits.MaxTurns, in.MaxTurns)
+	a, err := c.newAgent(limits, in.System, in.Tools)
+	if err != nil {
+		return tools.Failure(err)
+	}
+	call.Session = SubagentSession(call)
+	o, err := a.Run(ctx, call, Text(in.Task))
+	if err != nil {
+		return tools.Failure(err)
+	}
+	return report(o, cmp.Or(in.Label, "(unnamed)"))
+}
+
+// report returns the result of a subagent call.
+func report(o Outcome, label string) *tools.Result {
+	var used []string
+	for _, name := range slices.Sorted(maps.Keys(o.Tools)) {
+		used = append(used, fmt.Sprintf("%s %dx", name, o.Tools[name]))
+	}
+	details := fmt.Sprintf("Label: %s\nTurns: %d\nTools used: %s\nTokens: %d in, %d out\n",
+		label, o.Turns, cmp.Or(strings.Join(used, ", "), "none"), o.Usage.Input, o.Usage.Output)
+	if o.SubagentTokens > 0 {
+		details += fmt.Sprintf("Tokens of its own sub-agents: %d\n", o.SubagentTokens)
+	}
+	if err := o.Err(); err != nil {
+		res := tools.Failure(err)
+		res.ForLLM = fmt.Sprintf("Subagent task not completed: %s\n%sLast text:\n%s", err, details, o.Reply)
+		res.ForUser = summary(fmt.Sprintf("The task %s was not completed: %s", label, err))
+		return res
+	}
+	return &tools.Result{ForLLM: fmt.Sprintf("Subagent task completed.\n%sResult:\n%s", details, cmp.Or(o.Reply, noReply)), ForUser: summary(o.Reply), Markdown: true}
+}
+
+// maxSummary is how much of a report the user gets, in characters.
+const maxSummary = 500
+
+func summary(text string) string {
+	if utf8.RuneCountInString(text) <= maxSummary {
+		return text
+	}
+	return string([]rune(text)[:maxSummary]) + "..."
+}
