@@ -65,7 +65,7 @@ var allowedImports = map[string][]string{
 }
 
 // natsFolders are the folders that may import NATS. Everything else is free of it.
-var natsFolders = []string{"bus", "offload", "state", "cmd", "integration"}
+var natsFolders = []string{"bus", "offload", "state/kv", "cmd", "integration"}
 
 type goPackage struct {
 	ImportPath string

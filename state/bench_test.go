@@ -64,15 +64,15 @@ func prepare(b *testing.B) *File {
 // group commit.
 func plainSaver(f *File) func(int) error {
 	var mu sync.Mutex
-	doc := f.seen.Load().doc.clone()
+	doc := f.seen.Load().doc
 	return func(saver int) error {
 		mu.Lock()
 		defer mu.Unlock()
-		doc.set(fmt.Sprintf("last_channel.s%d", saver), "telegram:42", time.Now().UTC())
-		data, err := doc.encode()
+		next, data, err := doc.with(map[string]string{fmt.Sprintf("last_channel.s%d", saver): "telegram:42"}, time.Now().UTC())
 		if err != nil {
 			return err
 		}
+		doc = next
 		return durable.WriteFile(f.path, data, 0o600)
 	}
 }

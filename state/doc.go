@@ -1,8 +1,5 @@
-// Package state keeps small facts saved atomically: a file, or a KV bucket when
-// several hosts share them.
+// Package state stores the channel on which each user was last active.
 //
-// Three layers, each usable alone: WriteFile and its forms under an os.Root
-// replace one file so that a crash leaves the old or the new content; File and
-// KV are two Stores of facts with one behaviour; SetLastChannel and LastChannel
-// are what the product keeps in them. Lock claims a data directory.
+// A Store keeps this in a file (File) or in a NATS bucket (package kv). To store
+// something else, add functions like SetLastChannel and LastChannel.
 package state

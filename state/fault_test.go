@@ -6,8 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"testing"
-	"time"
 
 	"github.com/stevedore-bus/stevedore/state/durable"
 )
@@ -38,11 +38,7 @@ func testFault(t *testing.T, fault *fault, name string) bool {
 	must(t, f.Set(t.Context(), before))
 
 	f.hook = fault.do
-	errs := together(t, f, []func() error{
-		func() error { return f.Set(t.Context(), map[string]string{"a": "new"}) },
-		func() error { return f.Set(t.Context(), map[string]string{"b": "new"}) },
-		func() error { return f.Update(t.Context(), "c", func(Fact) (string, error) { return "new", nil }) },
-	})
+	errs := together(t, f, []map[string]string{{"a": "new"}, {"b": "new"}, {"c": "new"}})
 	f.hook = nil
 	if fault.at > 0 && !fault.met {
 		return false
@@ -77,34 +73,30 @@ func testFault(t *testing.T, fault *fault, name string) bool {
 	return true
 }
 
-// together runs saves so that one commit takes them all.
-func together(t *testing.T, f *File, saves []func() error) []error {
+// together runs saves that one batch takes.
+func together(t *testing.T, f *File, saves []map[string]string) []error {
 	t.Helper()
-	f.turn <- struct{}{}
+	f.saving <- struct{}{}
 	errs := make([]error, len(saves))
-	done := make(chan struct{})
-	for i, save := range saves {
-		go func() {
-			errs[i] = save()
-			done <- struct{}{}
-		}()
+	var wg sync.WaitGroup
+	for i, values := range saves {
+		wg.Go(func() { errs[i] = f.Set(t.Context(), values) })
 	}
-	deadline := time.Now().Add(10 * time.Second)
-	for queued := 0; queued < len(saves); {
-		if time.Now().After(deadline) {
-			t.Fatal("the saves do not queue")
-		}
-		runtime.Gosched()
+	waitForCallers(f, len(saves))
+	<-f.saving
+	wg.Wait()
+	return errs
+}
+
+// waitForCallers waits until n callers wait for the next save.
+func waitForCallers(f *File, n int) {
+	for callers := -1; callers != n; runtime.Gosched() {
 		f.mu.Lock()
-		queued = len(f.queue)
+		if callers = 0; f.next != nil {
+			callers = f.next.callers
+		}
 		f.mu.Unlock()
 	}
-	f.commitQueue()
-	<-f.turn
-	for range saves {
-		<-done
-	}
-	return errs
 }
 
 var errFault = errors.New("input/output error")

@@ -6,7 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,183 +16,193 @@ import (
 	"github.com/stevedore-bus/stevedore/state/durable"
 )
 
-// maxFacts and maxFileSize bound what a flood of sessions can make of a file
-// that is written whole with each save.
-const (
-	maxFacts    = 10_000
-	maxFileSize = 16 << 20
-)
-
-// FileConfig are the optional parts of a File.
+// FileConfig has the optional parts of a File.
 type FileConfig struct {
-	// Log receives an error when a corrupt file was moved aside. The zero
-	// Logger is silent.
+	// Log receives an error when a corrupt file was moved aside. The zero Logger is
+	// silent.
 	Log zerolog.Logger
-	// LockTimeout is how long a save waits for other processes that save to
-	// the same file. Default 10 seconds.
+	// LockTimeout is how long a save waits for other processes that save to the
+	// same file. Default 10 seconds.
 	LockTimeout time.Duration
 }
 
-// File is a Store in one JSON file (see document), which several processes may
-// share. It needs no Close.
+// File is a Store in one JSON file, which several processes may share. It needs no
+// Close.
 //
-// Saves that come while another is being written wait, and are then written
-// together: each is durable before it returns, and 64 callers need few more
-// fsyncs than one.
+// Calls of Set that arrive during a save wait, and the next save writes all of
+// them (group commit): 64 callers need few more fsyncs than one.
 //
-// A file that is not JSON of the expected shape is moved aside, to its name
-// plus ".corrupt-" and the time, and reported to the log. Beside the file lies
-// an empty one with the suffix ".lock", which must stay.
+// A save renames a file that is not JSON of the expected shape to its name plus
+// ".corrupt-" and the time, and logs that. The empty file with the suffix ".lock"
+// must stay.
 type File struct {
 	path   string
 	config FileConfig
 	// hook is the Hook of saves, for tests.
 	hook func(durable.Operation, func() error) error
 
-	// turn is held by the caller that writes for all who wait. The lock file
-	// and the file are only touched by it.
-	turn chan struct{}
+	// saving has the one caller that saves. Only that caller uses the lock file and
+	// writes the file.
+	saving chan struct{}
 	// seen is the file as last read or written; immutable.
 	seen atomic.Pointer[snapshot]
 
-	mu    sync.Mutex
-	queue []*save // waiting for the next commit
+	mu   sync.Mutex
+	next *batch // what the next save writes, nil if nothing
 }
 
-// OpenFile returns the Store in the file at path, whose directory must exist.
-// It makes sure that the directory can be written to, removes what crashed
-// saves left, and moves a corrupt file aside.
+// batch is what one save writes for all callers that wait for it.
+type batch struct {
+	values  map[string]string // guarded by File.mu until the save begins
+	callers int               // guarded by File.mu
+	done    chan struct{}
+	err     error // after done
+}
+
+// OpenFile returns the Store in the file at path. The directory must exist and be
+// writable. OpenFile removes what crashed saves left and moves a corrupt file
+// aside.
 func OpenFile(path string, config FileConfig) (*File, error) {
 	if config.LockTimeout <= 0 {
 		config.LockTimeout = 10 * time.Second
 	}
-	// Saves replace the file; a link stays and its target is replaced.
+	// A save replaces the target of a symbolic link, not the link.
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
 	}
-	f := &File{path: path, config: config, turn: make(chan struct{}, 1)}
+	f := &File{path: path, config: config, saving: make(chan struct{}, 1)}
 	f.seen.Store(&snapshot{doc: &document{}})
-	if err := f.open(); err != nil {
+	err := f.locked(func(dir durable.Dir) error {
+		// The lock excludes saves: every temporary file is that of a dead process.
+		if err := dir.RemoveTemps(filepath.Base(path)); err != nil {
+			return err
+		}
+		_, err := f.loadLocked()
+		return err
+	})
+	if err != nil {
 		return nil, fmt.Errorf("open state file %q: %w", path, err)
 	}
 	return f, nil
 }
 
-// lock excludes the other processes that save to the file. The lock is that of
-// another file, because each save replaces this one.
-func (f *File) lock() (unlock func(), err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), f.config.LockTimeout)
-	defer cancel()
-	return durable.LockFile(ctx, f.path+".lock")
+// Get reads the file, so it returns what other processes wrote. While the file is
+// corrupt, Get returns what it last read.
+func (f *File) Get(_ context.Context, key string) (Fact, error) {
+	doc, err := f.load()
+	if err != nil && !isCorrupt(err) {
+		return Fact{}, fmt.Errorf("get state %q: %w", key, err)
+	}
+	return doc.facts[key], nil
 }
 
-func (f *File) open() error {
-	unlock, err := f.lock()
+// Set writes all values in one step.
+func (f *File) Set(ctx context.Context, values map[string]string) error {
+	if err := f.set(ctx, values); err != nil {
+		return fmt.Errorf("set state: %w", err)
+	}
+	return nil
+}
+
+func (f *File) set(ctx context.Context, values map[string]string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	b := f.join(values)
+	select {
+	case <-b.done:
+	case f.saving <- struct{}{}:
+		if f.begin(b) {
+			b.err = f.save(b.values)
+			close(b.done)
+		}
+		<-f.saving
+	case <-ctx.Done():
+		f.leave(b)
+		return ctx.Err()
+	}
+	return b.err
+}
+
+// join adds values to the next batch.
+func (f *File) join(values map[string]string) *batch {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.next == nil {
+		f.next = &batch{values: make(map[string]string), done: make(chan struct{})}
+	}
+	maps.Copy(f.next.values, values)
+	f.next.callers++
+	return f.next
+}
+
+// leave removes a caller. A batch without callers must not be saved later, when
+// its values may be out of date.
+func (f *File) leave(b *batch) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	b.callers--
+	if b.callers == 0 && f.next == b {
+		f.next = nil
+	}
+}
+
+// begin closes the batch for further callers. It reports false if another caller
+// has saved the batch already. First it yields while callers join: those that the
+// last save released come back together, and otherwise the first of them would
+// save alone.
+func (f *File) begin(b *batch) bool {
+	for before := 0; ; {
+		f.mu.Lock()
+		if f.next != b {
+			f.mu.Unlock()
+			return false
+		}
+		if b.callers == before {
+			f.next = nil
+			f.mu.Unlock()
+			return true
+		}
+		before = b.callers
+		f.mu.Unlock()
+		runtime.Gosched()
+	}
+}
+
+// save adds values to the facts on disk. Other callers see them only after they
+// are on disk.
+func (f *File) save(values map[string]string) error {
+	return f.locked(func(dir durable.Dir) error {
+		doc, err := f.loadLocked()
+		if err != nil {
+			return err
+		}
+		next, data, err := doc.with(values, time.Now().UTC())
+		if err != nil {
+			return err
+		}
+		if err := dir.WriteFile(filepath.Base(f.path), data, 0o600, nil); err != nil {
+			return fmt.Errorf("write state file %q: %w", f.path, err)
+		}
+		f.seen.Store(&snapshot{data, next})
+		return nil
+	})
+}
+
+// locked calls do while no other process saves to the file. The lock is that of
+// another file, because each save replaces this one.
+func (f *File) locked(do func(durable.Dir) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), f.config.LockTimeout)
+	defer cancel()
+	unlock, err := durable.LockFile(ctx, f.path+".lock")
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	// No other process saves now: every temporary file is that of a dead process.
 	root, err := os.OpenRoot(filepath.Dir(f.path))
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	if err := (durable.Dir{Root: root}).RemoveTemps(filepath.Base(f.path)); err != nil {
-		return err
-	}
-	_, err = f.refresh()
-	return err
-}
-
-// Get reads the file, so it sees what other processes wrote. While the file is
-// corrupt it answers with what it last read; the next save moves it aside.
-func (f *File) Get(ctx context.Context, key string) (Fact, error) {
-	if err := checkKey(key); err != nil {
-		return Fact{}, fmt.Errorf("get state: %w", err)
-	}
-	doc, err := f.read()
-	if err != nil {
-		return Fact{}, fmt.Errorf("get state %q: %w", key, err)
-	}
-	fact := doc.facts[key].Fact
-	fact.Key = key
-	return fact, ctx.Err()
-}
-
-// List reads the file like Get.
-func (f *File) List(ctx context.Context, prefix string) ([]Fact, error) {
-	doc, err := f.read()
-	if err != nil {
-		return nil, fmt.Errorf("list state %q: %w", prefix, err)
-	}
-	var facts []Fact
-	for _, key := range slices.Sorted(maps.Keys(doc.facts)) {
-		if hasPrefix(key, prefix) {
-			facts = append(facts, doc.facts[key].Fact)
-		}
-	}
-	return facts, ctx.Err()
-}
-
-// Set writes all values in one step.
-func (f *File) Set(ctx context.Context, values map[string]string) error {
-	if err := checkAll(values); err != nil {
-		return fmt.Errorf("set state: %w", err)
-	}
-	err := f.save(ctx, func(d *document, now time.Time) error {
-		added := 0
-		for key, value := range values {
-			if _, ok := d.facts[key]; !ok && value != "" {
-				added++
-			}
-		}
-		if added > 0 && len(d.facts)+added > maxFacts {
-			return ErrFull
-		}
-		for _, key := range slices.Sorted(maps.Keys(values)) {
-			d.set(key, values[key], now)
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("set state: %w", err)
-	}
-	return nil
-}
-
-// Update changes one fact.
-func (f *File) Update(ctx context.Context, key string, change func(Fact) (string, error)) error {
-	if err := checkKey(key); err != nil {
-		return fmt.Errorf("update state: %w", err)
-	}
-	var changeErr error
-	err := f.save(ctx, func(d *document, now time.Time) error {
-		old, ok := d.facts[key]
-		fact := old.Fact
-		fact.Key = key
-		value, err := change(fact)
-		if err != nil {
-			changeErr = err
-			return err
-		}
-		if value == fact.Value {
-			return nil
-		}
-		if err := checkValue(key, value); err != nil {
-			return err
-		}
-		if !ok && len(d.facts) >= maxFacts {
-			return ErrFull
-		}
-		d.set(key, value, now)
-		return nil
-	})
-	if changeErr != nil {
-		return changeErr
-	}
-	if err != nil {
-		return fmt.Errorf("update state %q: %w", key, err)
-	}
-	return nil
+	return do(durable.Dir{Root: root, Hook: f.hook})
 }

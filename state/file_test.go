@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/stevedore-bus/stevedore/state/durable"
 )
 
 // 64 savers, each of which looks at the disk when its save returns (US-008).
@@ -47,91 +49,69 @@ func TestSavesThatWaitShareOneWrite(t *testing.T) {
 	f := openFile(t, path)
 	r := &recorder{names: make(map[string]int)}
 	f.hook = r.do
-	saves := make([]func() error, 64)
+	saves := make([]map[string]string, 64)
 	for i := range saves {
-		saves[i] = func() error {
-			return f.Update(t.Context(), "count", func(old Fact) (string, error) { return old.Value + "x", nil })
-		}
+		saves[i] = map[string]string{fmt.Sprint(i): "x"}
 	}
 	for _, err := range together(t, f, saves) {
 		must(t, err)
 	}
-	if got := get(t, openFile(t, path), "count").Value; len(got) != 64 {
-		t.Errorf("%d of 64 changes arrived", len(got))
+	other := openFile(t, path)
+	for i := range saves {
+		if got := get(t, other, fmt.Sprint(i)).Value; got != "x" {
+			t.Errorf("save %d: got %q", i, got)
+		}
 	}
 	if r.files != 1 {
 		t.Errorf("%d files were written, want 1", r.files)
 	}
 }
 
-func TestOneBadChangeDoesNotHurtTheOthers(t *testing.T) {
-	f := openFile(t, filepath.Join(t.TempDir(), "state.json"))
-	refusal := errors.New("no")
-	errs := together(t, f, []func() error{
-		func() error { return f.Set(t.Context(), map[string]string{"a": "1"}) },
-		func() error { return f.Update(t.Context(), "b", func(Fact) (string, error) { panic("broken") }) },
-		func() error { return f.Update(t.Context(), "c", func(Fact) (string, error) { return "1", refusal }) },
-		func() error { return f.Set(t.Context(), map[string]string{"d": "1"}) },
-	})
-	if errs[0] != nil || errs[3] != nil {
-		t.Errorf("good saves: got %v, %v", errs[0], errs[3])
-	}
-	if errs[1] == nil || !strings.Contains(errs[1].Error(), "broken") || errs[2] != refusal {
-		t.Errorf("bad saves: got %v, %v", errs[1], errs[2])
-	}
-	facts, err := f.List(t.Context(), "")
-	if len(facts) != 2 || err != nil {
-		t.Errorf("got %+v, %v, want a and d", facts, err)
-	}
-}
-
-// A save whose context ends while it waits is not made.
+// If the context of each waiting caller ends, nothing is saved later.
 func TestWaitingSaveIsWithdrawn(t *testing.T) {
 	f := openFile(t, filepath.Join(t.TempDir(), "state.json"))
-	f.turn <- struct{}{}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-	defer cancel()
-	err := f.Set(ctx, map[string]string{"a": "1"})
-	if !errors.Is(err, context.DeadlineExceeded) {
+	f.saving <- struct{}{}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- f.Set(ctx, map[string]string{"a": "1"}) }()
+	waitForCallers(f, 1)
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want the context's error", err)
 	}
-	<-f.turn
+	<-f.saving
 	set(t, f, "b", "1")
 	if got := get(t, f, "a").Value; got != "" {
 		t.Errorf("the withdrawn save wrote %q", got)
 	}
 }
 
-// A flood of sessions must not keep new ones from being recorded, nor grow the
-// file without end.
-func TestFileFullOfSessions(t *testing.T) {
+// Many sessions, or large ones, must not keep new ones from being recorded.
+func TestFileFull(t *testing.T) {
 	f := openFile(t, filepath.Join(t.TempDir(), "state.json"))
-	fill := func(prefix string, n int) error {
+	fill := func(prefix, value string, n int) {
 		values := make(map[string]string)
 		for i := range n {
-			values[fmt.Sprintf("%s%d", prefix, i)] = "console"
+			values[fmt.Sprintf("last_channel.%s%d", prefix, i)] = value
 		}
-		return f.Set(t.Context(), values)
+		must(t, f.Set(t.Context(), values))
 	}
-	must(t, fill("last_channel.old", 1000))
-	must(t, fill("last_channel.young", maxFacts-1001))
-	set(t, f, "other", "1")
-	for _, err := range []error{
-		fill("more", 1),
-		f.Update(t.Context(), "more", func(Fact) (string, error) { return "1", nil }),
-	} {
-		if !errors.Is(err, ErrFull) {
-			t.Errorf("got %v, want ErrFull", err)
+	check := func(want map[string]bool) {
+		t.Helper()
+		for session, known := range want {
+			if got, err := LastChannel(t.Context(), f, session); got.IsZero() == known || err != nil {
+				t.Errorf("session %q: got %+v, %v", session, got, err)
+			}
 		}
 	}
+	fill("old", "console", 1001)
+	fill("young", "console", maxFacts-1001)
 	must(t, SetLastChannel(t.Context(), f, "new", Channel{Name: "telegram"}))
-	for session, known := range map[string]bool{"new": true, "old999": false, "young0": true} {
-		if got, err := LastChannel(t.Context(), f, session); got.IsZero() == known || err != nil {
-			t.Errorf("session %q: got %+v, %v", session, got, err)
-		}
-	}
-	if get(t, f, "other").Value != "1" {
-		t.Error("another fact was forgotten")
+	check(map[string]bool{"new": true, "old0": false, "old500": false, "young0": true})
+	fill("large", strings.Repeat("x", maxValue), 300)
+	check(map[string]bool{"new": false, "large0": true, "": false})
+	if info, err := os.Stat(f.path); err != nil || info.Size() > maxFileSize {
+		t.Errorf("%v bytes, %v", info.Size(), err)
 	}
 }
 
@@ -161,7 +141,7 @@ func TestLockTimeout(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
 	f, err := OpenFile(path, FileConfig{LockTimeout: 5 * time.Millisecond})
 	must(t, err)
-	unlock, err := openFile(t, path).lock() // as another process would
+	unlock, err := durable.LockFile(t.Context(), path+".lock") // as another process would
 	must(t, err)
 	if err := f.Set(t.Context(), map[string]string{"a": "1"}); err == nil || !strings.Contains(err.Error(), ".lock") {
 		t.Errorf("got %v, want an error that names the lock", err)

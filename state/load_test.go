@@ -14,8 +14,7 @@ import (
 
 func TestCorruptFileIsMovedAside(t *testing.T) {
 	huge := strings.Repeat(" ", 2*maxFileSize) + "{}"
-	for _, content := range []string{"", "null", "[]", "{", `{"facts":[]}`, `{"facts":{"a":1}}`, `{"facts":{"a b":{"value":"x"}}}`,
-		`{"facts":{"a":{}}}`, `{"revision":-1}`, `{} {}`, "\x00\x00", huge} {
+	for _, content := range []string{"", "null", "[]", "{", `{"facts":[]}`, `{"facts":{"a":1}}`, `{"facts":{"a":{}}}`, `{"revision":-1}`, `{} {}`, "\x00\x00", huge} {
 		t.Run(fmt.Sprintf("%.20q", content), func(t *testing.T) {
 			dir := t.TempDir()
 			path := filepath.Join(dir, "state.json")

@@ -14,6 +14,7 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/state"
+	"github.com/stevedore-bus/stevedore/state/kv"
 )
 
 // StoreOptions select the artifact store.
@@ -66,7 +67,7 @@ func openState(ctx context.Context, connection *cli.Connection, b *bus.Bus, log 
 		if err != nil {
 			return nil, err
 		}
-		return state.NewKV(bucket), nil
+		return kv.New(bucket), nil
 	}
 	return state.OpenFile(filepath.Join(connection.Data, "state.json"), state.FileConfig{Log: log})
 }

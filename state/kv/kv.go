@@ -1,0 +1,56 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/state"
+)
+
+// Store keeps each fact under its own key of the bucket, with its value as it is,
+// so that `nats kv get` shows it. The bucket should have a TTL, which removes the
+// facts of old sessions.
+//
+// In a replicated bucket, a replica may answer Get and may lag behind for a moment.
+type Store struct{ bucket jetstream.KeyValue }
+
+// New returns the Store in bucket.
+func New(bucket jetstream.KeyValue) *Store { return &Store{bucket} }
+
+// Get asks the server. It takes an empty value, which other clients may write, for
+// no fact.
+func (s *Store) Get(ctx context.Context, key string) (state.Fact, error) {
+	entry, err := s.bucket.Get(ctx, key)
+	if errors.Is(err, jetstream.ErrKeyNotFound) || err == nil && len(entry.Value()) == 0 {
+		return state.Fact{}, nil
+	}
+	if err != nil {
+		return state.Fact{}, fmt.Errorf("get state %q from bucket %q: %w", key, s.bucket.Bucket(), err)
+	}
+	return state.Fact{Value: string(entry.Value()), UpdatedAt: entry.Created().UTC()}, nil
+}
+
+// Set writes the values one after the other. After an error, the keys before the
+// one that it names are written.
+func (s *Store) Set(ctx context.Context, values map[string]string) error {
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		if _, err := s.bucket.PutString(ctx, key, values[key]); err != nil {
+			return fmt.Errorf("set state %q in bucket %q: %w", key, s.bucket.Bucket(), explainFull(err))
+		}
+	}
+	return nil
+}
+
+// explainFull adds advice if the stream is full: code 10077 comes from the
+// bucket's limits, 10047 from the server's.
+func explainFull(err error) error {
+	if api, ok := errors.AsType[*jetstream.APIError](err); ok && (api.ErrorCode == 10077 || api.ErrorCode == 10047) {
+		return fmt.Errorf("the bucket is full; increase its size, or give it a TTL that removes old facts: %w", err)
+	}
+	return err
+}
