@@ -234,23 +234,6 @@ func killBus(t *testing.T) (*bus.Bus, string) {
 	return bustest.Connect(t, s, bus.Config{Lease: killLease, Log: bustest.Log(t)}), s.URL()
 }
 
-// event reads what stands on a subject of the results, if anything.
-func event(t *testing.T, b *bus.Bus, subject string) (tools.ResultEvent, bool) {
-	t.Helper()
-	body, ok, err := b.Last(t.Context(), bus.Results, subject)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !ok {
-		return tools.ResultEvent{}, false
-	}
-	e, err := tools.DecodeResult(body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return e, true
-}
-
 // noDeadLetters fails the test if anything was given up on.
 func noDeadLetters(t *testing.T, b *bus.Bus) {
 	t.Helper()

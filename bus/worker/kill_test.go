@@ -13,7 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
@@ -274,15 +273,4 @@ func TestZombie(t *testing.T) {
 		t.Errorf("runs %v", runs)
 	}
 	noDeadLetters(t, b)
-}
-
-// await polls for what another process does.
-func await(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for: %s", what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
 }

@@ -433,3 +433,31 @@ func waitEmpty(t *testing.T, b *bus.Bus) {
 		time.Sleep(5 * time.Millisecond)
 	}
 }
+
+// await waits until ok returns true.
+func await(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("timeout: %s", what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// event reads what stands on a subject of the results, if anything.
+func event(t *testing.T, b *bus.Bus, subject string) (tools.ResultEvent, bool) {
+	t.Helper()
+	body, ok, err := b.Last(t.Context(), bus.Results, subject)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !ok {
+		return tools.ResultEvent{}, false
+	}
+	e, err := tools.DecodeResult(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e, true
+}

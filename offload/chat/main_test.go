@@ -9,13 +9,6 @@ import (
 	"testing"
 )
 
-func TestMain(m *testing.M) {
-	if dir := os.Getenv("CHAT_TEST_FULL_DISK"); dir != "" {
-		os.Exit(onFullDisk(dir))
-	}
-	os.Exit(m.Run())
-}
-
 // memory is a writer that remembers. It fails at the write number failAt (from
 // 1), either before or after it took the content.
 type memory struct {
