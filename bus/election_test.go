@@ -43,7 +43,7 @@ func TestProvisionThroughElections(t *testing.T) {
 		if _, err := b.Provision(t.Context(), false); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.ProvisionConsumers(t.Context(), []string{bus.DefaultQueue}); err != nil {
+		if err := b.ProvisionConsumers(t.Context(), b.TickConsumer(), b.NotifierConsumer(), b.DeadConsumer(), b.WorkerConsumer(bus.DefaultQueue)); err != nil {
 			t.Fatal(err)
 		}
 		bigger := bustest.Dial(t, s, bus.Config{APIPrefix: "slow", MaxBytes: 17 << 20})

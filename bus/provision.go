@@ -182,19 +182,26 @@ func setting[T any](d *differences, name string, have *T, want T) {
 	}
 }
 
-// ProvisionConsumers creates the consumers that workers and notifiers share, but
-// those of channels, where they are missing.
-func (b *Bus) ProvisionConsumers(ctx context.Context, queues []string) error {
-	consumers := []Consumer{b.TickConsumer(), b.NotifierConsumer(), b.DeadConsumer()}
-	for _, queue := range queues {
-		consumers = append(consumers, b.WorkerConsumer(queue))
-	}
+// ProvisionConsumers creates the consumers that do not exist.
+func (b *Bus) ProvisionConsumers(ctx context.Context, consumers ...Consumer) error {
 	for _, c := range consumers {
 		if _, err := b.consumer(ctx, c); err != nil {
 			return fmt.Errorf("provision: %w", err)
 		}
 	}
 	return nil
+}
+
+// ConsumerInfo returns the state of a consumer, or ok false if it does not exist.
+func (b *Bus) ConsumerInfo(ctx context.Context, c Consumer) (info *jetstream.ConsumerInfo, ok bool, err error) {
+	cons, err := b.js.Consumer(ctx, b.StreamName(c.Stream), c.Name)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("look up consumer %s of %s: %w", c.Name, b.StreamName(c.Stream), err)
+	}
+	return cons.CachedInfo(), true, nil
 }
 
 // consumer returns the durable consumer, created if it is missing.

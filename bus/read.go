@@ -120,3 +120,21 @@ func (b *Bus) Stream(ctx context.Context, stream string) (jetstream.Stream, erro
 	b.handles.Store(name, s)
 	return s, nil
 }
+
+// Bucket returns the handle of one of the KV buckets, such as TasksBucket. It caches
+// the handle.
+func (b *Bus) Bucket(ctx context.Context, bucket string) (jetstream.KeyValue, error) {
+	name := b.BucketName(bucket)
+	if kv, ok := b.handles.Load("KV " + name); ok {
+		return kv.(jetstream.KeyValue), nil
+	}
+	kv, err := b.js.KeyValue(ctx, name)
+	switch {
+	case errors.Is(err, jetstream.ErrBucketNotFound):
+		return nil, fmt.Errorf("bucket %s: %w; \"worker provision\" creates it", name, err)
+	case err != nil:
+		return nil, fmt.Errorf("bucket %s: %w", name, err)
+	}
+	b.handles.Store("KV "+name, kv)
+	return kv, nil
+}

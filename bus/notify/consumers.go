@@ -33,7 +33,7 @@ func (c *consumers) exists(ctx context.Context, channel string) (bool, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	exists, err := c.bus.ChannelServed(ctx, channel)
+	_, exists, err := c.bus.ConsumerInfo(ctx, c.bus.ChannelConsumer(channel))
 	if err != nil {
 		return false, err
 	}

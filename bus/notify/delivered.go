@@ -2,7 +2,11 @@ package notify
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -22,7 +26,7 @@ func (n *Notifier) delivered(ctx context.Context, d *bus.Delivery, notification 
 	if d.Header(onceHeader) == "" {
 		return false
 	}
-	delivered, err := n.bus.Delivered(ctx, notification.Channel, tools.Token(notification.ID))
+	delivered, err := n.hasMark(ctx, deliveredKey(notification))
 	if err != nil {
 		n.log.Warn().Err(err).Str("channel", notification.Channel).Msg("cannot look up whether this notification was delivered; delivering it")
 	}
@@ -37,7 +41,37 @@ func (n *Notifier) setDelivered(ctx context.Context, d *bus.Delivery, notificati
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	if err := n.bus.SetDelivered(ctx, notification.Channel, tools.Token(notification.ID), n.cfg.MaxAge+n.cfg.GiveUp+time.Hour); err != nil {
+	if err := n.setMark(ctx, deliveredKey(notification), n.cfg.MaxAge+n.cfg.GiveUp+time.Hour); err != nil {
 		n.log.Warn().Err(err).Str("channel", notification.Channel).Msg("cannot record the delivery; a copy would be delivered too")
 	}
+}
+
+// deliveredKey is the key of the record that a channel accepted a notification.
+func deliveredKey(n Notification) string {
+	return "delivered." + n.Channel + "." + tools.Token(n.ID)
+}
+
+func (n *Notifier) setMark(ctx context.Context, key string, ttl time.Duration) error {
+	kv, err := n.bus.Bucket(ctx, bus.TasksBucket)
+	if err == nil {
+		_, err = kv.Create(ctx, key, []byte(time.Now().UTC().Format(time.RFC3339)), jetstream.KeyTTL(ttl))
+	}
+	if err != nil && !errors.Is(err, jetstream.ErrKeyExists) {
+		return fmt.Errorf("record %q: %w", key, err)
+	}
+	return nil
+}
+
+func (n *Notifier) hasMark(ctx context.Context, key string) (bool, error) {
+	kv, err := n.bus.Bucket(ctx, bus.TasksBucket)
+	if err == nil {
+		_, err = kv.Get(ctx, key)
+	}
+	if errors.Is(err, jetstream.ErrKeyNotFound) { // or deleted
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look up %q: %w", key, err)
+	}
+	return true, nil
 }

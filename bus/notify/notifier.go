@@ -73,12 +73,11 @@ func New(b *bus.Bus, cfg Config) (*Notifier, error) {
 // Register creates the consumers of the channels, as Run does. Call it before a
 // worker starts, so that the worker can record the channel of its first call.
 func (n *Notifier) Register(ctx context.Context) error {
+	var consumers []bus.Consumer
 	for _, name := range sortedNames(n.cfg.Channels) {
-		if err := n.bus.ServeChannel(ctx, name); err != nil {
-			return err
-		}
+		consumers = append(consumers, n.bus.ChannelConsumer(name))
 	}
-	return nil
+	return n.bus.ProvisionConsumers(ctx, consumers...)
 }
 
 // Run routes and delivers until ctx is done, and returns when the last delivery

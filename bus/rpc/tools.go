@@ -151,15 +151,11 @@ func HasWorker(ctx context.Context, b *bus.Bus, queue, tool string) (bool, error
 		return ok, err
 	}
 	// A program without this library may pull the calls of the queue.
-	c := b.WorkerConsumer(queue)
-	consumer, err := b.JetStream().Consumer(ctx, b.StreamName(c.Stream), c.Name)
-	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
+	info, ok, err := b.ConsumerInfo(ctx, b.WorkerConsumer(queue))
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return false, nil
 	}
-	if err != nil {
-		return false, fmt.Errorf("look up consumer of queue %q: %w", queue, err)
-	}
-	return consumer.CachedInfo().NumWaiting > 0, nil
+	return ok && info.NumWaiting > 0, err
 }
 
 // tools lists the tools that workers offer, <prefix>.rpc.tools.ls, or describes one

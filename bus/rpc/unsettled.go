@@ -2,10 +2,7 @@ package rpc
 
 import (
 	"context"
-	"errors"
 	"time"
-
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -64,13 +61,9 @@ func unsettled(ctx context.Context, b *bus.Bus, session, id string) (calls []uns
 // lastDelivered returns the sequence of the last call that the server delivered to
 // a worker of the queue.
 func lastDelivered(ctx context.Context, b *bus.Bus, queue string) (uint64, error) {
-	c := b.WorkerConsumer(queue)
-	consumer, err := b.JetStream().Consumer(ctx, b.StreamName(c.Stream), c.Name)
-	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		return 0, nil // no worker has consumed the queue yet
+	info, ok, err := b.ConsumerInfo(ctx, b.WorkerConsumer(queue))
+	if !ok || err != nil {
+		return 0, err // no worker has consumed the queue yet
 	}
-	if err != nil {
-		return 0, err
-	}
-	return consumer.CachedInfo().Delivered.Stream, nil
+	return info.Delivered.Stream, nil
 }

@@ -65,7 +65,7 @@ func (w *Worker) setLastChannel(ctx context.Context, j *job) error {
 	}
 	// Skip a channel that has no consumer: its name is a typo, or the channel was
 	// never started. Recording it would misroute the session's later notifications.
-	if served, err := w.bus.ChannelServed(ctx, channel.Name); err != nil || !served {
+	if _, exists, err := w.bus.ConsumerInfo(ctx, w.bus.ChannelConsumer(channel.Name)); err != nil || !exists {
 		return err
 	}
 	return state.SetLastChannel(ctx, w.cfg.State, j.key.session, channel)

@@ -108,7 +108,7 @@ func TestOldCallDoesNotRecordItsChannel(t *testing.T) {
 	if _, err := b.Publish(t.Context(), msg); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.ServeChannel(t.Context(), "old"); err != nil {
+	if err := b.ProvisionConsumers(t.Context(), b.ChannelConsumer("old")); err != nil {
 		t.Fatal(err)
 	}
 	if err := state.SetLastChannel(t.Context(), store, "default", state.Channel{Name: "new"}); err != nil {

@@ -133,7 +133,7 @@ func (o *cronOptions) lackingChannel(ctx context.Context, b *bus.Bus) string {
 	if name == "" || name == tools.LastChannel {
 		return ""
 	}
-	if served, err := b.ChannelServed(ctx, tools.Token(name)); err != nil || served {
+	if _, served, err := b.ConsumerInfo(ctx, b.ChannelConsumer(tools.Token(name))); err != nil || served {
 		return ""
 	}
 	return fmt.Sprintf("nobody serves the channel %q now; what the job tells goes to the default channel until a worker is given it with --channel", tools.Excerpt(name, 80))

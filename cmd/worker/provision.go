@@ -45,7 +45,11 @@ func newProvisionCommand() *cobra.Command {
 			defer b.Close()
 			got, err := b.Provision(cmd.Context(), update)
 			if err == nil {
-				err = b.ProvisionConsumers(cmd.Context(), queues)
+				consumers := []bus.Consumer{b.TickConsumer(), b.NotifierConsumer(), b.DeadConsumer()}
+				for _, queue := range queues {
+					consumers = append(consumers, b.WorkerConsumer(queue))
+				}
+				err = b.ProvisionConsumers(cmd.Context(), consumers...)
 			}
 			out := cmd.OutOrStdout()
 			for _, name := range got.Created {

@@ -109,13 +109,13 @@ func (h *health) metrics(w http.ResponseWriter, r *http.Request) {
 		for outcome, n := range q.Outcomes {
 			metrics.WriteCounterUint64(w, fmt.Sprintf("stevedore_calls_total{queue=%q,outcome=%q}", queue, outcome), uint64(n))
 		}
-		if waiting, taken, err := h.bus.Backlog(ctx, h.bus.WorkerConsumer(queue)); err == nil {
-			metrics.WriteGaugeUint64(w, "stevedore_queue_waiting"+label, waiting)
-			metrics.WriteGaugeUint64(w, "stevedore_queue_taken"+label, taken)
+		if info, ok, err := h.bus.ConsumerInfo(ctx, h.bus.WorkerConsumer(queue)); ok && err == nil {
+			metrics.WriteGaugeUint64(w, "stevedore_queue_waiting"+label, info.NumPending)
+			metrics.WriteGaugeUint64(w, "stevedore_queue_taken"+label, uint64(max(info.NumAckPending, 0)))
 		}
 	}
-	if n, err := h.bus.Count(ctx, bus.Dead); err == nil {
-		metrics.WriteGaugeUint64(w, "stevedore_dead_letters", n)
+	if dead, err := h.bus.JetStream().Stream(ctx, h.bus.StreamName(bus.Dead)); err == nil {
+		metrics.WriteGaugeUint64(w, "stevedore_dead_letters", dead.CachedInfo().State.Msgs)
 	}
 	metrics.WriteProcessMetrics(w)
 }
