@@ -19,8 +19,9 @@ var allowedImports = map[string][]string{
 	// Wiring: only cmd reads flags, environment and files.
 	"cmd/worker":           {"*"},
 	"cmd/heartbeat":        {"bus", "bus/heartbeat", "bus/schedule", "cmd/internal/cli", "state", "state/kv"},
-	"cmd/internal/cli":     {"bus", "bus/embedded", "bus/heartbeat", "state", "state/kv", "state/durable"},
+	"cmd/internal/cli":     {"bus", "bus/embedded", "bus/heartbeat", "state", "state/kv", "state/durable", "tools"},
 	"cmd/internal/process": {"*"},
+	"cmd/internal/clitest": {},
 	"cmd/internal/client":  {"bus", "bus/rpc", "bus/session", "cmd/internal/cli", "offload", "tools", "tools/agent"},
 	"cmd/internal/demo":    {"*"},
 

@@ -1,4 +1,4 @@
-// Command heartbeat keeps the heartbeat's schedule: see heartbeat --help.
+// Command heartbeat schedules the heartbeat: see heartbeat --help.
 package main
 
 import (

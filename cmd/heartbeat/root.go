@@ -15,29 +15,29 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 )
 
-const rootHelp = `Keep the heartbeat: a schedule in the NATS server that makes a call of a tool
-now and then, as HEARTBEAT.md in the workspace wants it.
+const rootHelp = `Schedule the heartbeat: regular calls of a tool with the instructions in
+HEARTBEAT.md of the workspace.
 
-The server fires and the workers work, so this process may run in several copies
-and may stop; ticks go on. It watches the file: a change is sent on and begins the
-interval anew, and a file that is missing, empty or an untouched template removes
-the schedule and costs nothing. A tick whose predecessor still runs is skipped.
-Each run adds a line to memory/heartbeat.log in the workspace; at 1 MiB it becomes
-heartbeat.log.1, in place of the one before. An answer that is exactly HEARTBEAT_OK
-is kept from the user, any other one reaches the channel.
+The NATS server creates the ticks and workers run them, so ticks continue if this
+process stops, and several copies of it may run. It watches the file: a change
+updates the schedule and restarts the interval; a file that is missing, empty or
+the unchanged template removes the schedule. A tick is skipped while the previous
+run continues. Each run adds a line to memory/heartbeat.log in the workspace; at
+1 MiB the log replaces heartbeat.log.1. The result is sent to the channel, unless
+it is exactly HEARTBEAT_OK.
 
-What a heartbeat calls is --tool, with --args and, in the argument that
---prompt-arg names, the text of HEARTBEAT.md. There is no default here: a tool that
-acts on its own is yours to choose. For example
+A heartbeat calls --tool with --args and, in the argument --prompt-arg, the text of
+HEARTBEAT.md. --tool has no default, because the tool runs without supervision. For
+example
 
-  heartbeat init                                    write a HEARTBEAT.md to fill in
+  heartbeat init                                    write an initial HEARTBEAT.md
   heartbeat --tool shell --args '{"command":"./check.sh"}'
-  heartbeat --tool subagent --prompt-arg task       an agent, where one is served
-  heartbeat list                                    what is scheduled, and when
-  STEVEDORE_HEARTBEAT_ENABLED=false heartbeat       switch it off
+  heartbeat --tool subagent --prompt-arg task       prompt an agent, if a worker has one
+  heartbeat list                                    list the schedules and their times
+  STEVEDORE_HEARTBEAT_ENABLED=false heartbeat       remove the schedule
 
-"worker up" keeps the heartbeat as well. The flags' names are short for those of
-"worker up": --every is --heartbeat-every.
+"worker up" also schedules the heartbeat. Its flags have longer names: --every is
+--heartbeat-every there.
 
 ` + cli.ExitCodesHelp
 
@@ -52,11 +52,11 @@ func newRoot() *cobra.Command {
 	var o options
 	root := &cobra.Command{
 		Use:   "heartbeat",
-		Short: "Keep the heartbeat's schedule as HEARTBEAT.md wants it",
+		Short: "Schedule the heartbeat of HEARTBEAT.md",
 		Long:  rootHelp,
 		Args:  cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return keep(cmd.Context(), cmd, o)
+			return serve(cmd.Context(), cmd, o)
 		},
 	}
 	root.Flags().SetNormalizeFunc(longNames)
@@ -64,15 +64,15 @@ func newRoot() *cobra.Command {
 	o.logging.AddFlags(root.PersistentFlags())
 	o.heartbeat.AddFlags(root.Flags(), "", "")
 	root.PersistentFlags().StringVar(&o.heartbeat.Workspace, "workspace", ".", "`DIR` of HEARTBEAT.md and memory/heartbeat.log")
-	root.Flags().BoolVar(&o.once, "once", false, "put the schedule right and exit")
+	root.Flags().BoolVar(&o.once, "once", false, "update the schedule and exit")
 	cli.AddConfigFlag(root)
 	root.AddCommand(newListCommand(&o), newInitCommand(&o))
 	cli.AddHelp(root)
 	return root
 }
 
-// longNames lets --every stand for --heartbeat-every, and so on: the settings of
-// both commands have one name each.
+// longNames makes --every an alias of --heartbeat-every, and so on, so that a setting
+// has the same name for both commands.
 func longNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	switch name {
 	case "enabled", "every", "allow-short", "tool", "args", "prompt-arg", "channel":
@@ -81,7 +81,7 @@ func longNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	return pflag.NormalizedName(name)
 }
 
-func keep(ctx context.Context, cmd *cobra.Command, o options) error {
+func serve(ctx context.Context, cmd *cobra.Command, o options) error {
 	log, err := o.logging.Logger(cmd.ErrOrStderr())
 	if err != nil {
 		return err
@@ -91,7 +91,7 @@ func keep(ctx context.Context, cmd *cobra.Command, o options) error {
 		return err
 	}
 	cfg.Log = log
-	cli.Outlive(cmd.OutOrStdout(), func(error) {}) // the log may go into a pipe
+	cli.SurviveClosedPipe(cmd.OutOrStdout(), func(error) {}) // the log may go into a pipe
 	if err := cfg.Validate(); err != nil {
 		return cli.Exit(cli.ExitUsage, "%w", err)
 	}
@@ -127,7 +127,7 @@ func newListCommand(o *options) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"},
-		Short: "List what is scheduled, heartbeats and cron jobs, and when it is due",
+		Short: "List heartbeats, cron jobs and their due times",
 		Args:  cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log, err := o.logging.Logger(cmd.ErrOrStderr())
@@ -142,7 +142,7 @@ func newListCommand(o *options) *cobra.Command {
 			return list(cmd, b, asJSON)
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object per line")
 	return cmd
 }
 
@@ -173,7 +173,7 @@ func list(cmd *cobra.Command, b *bus.Bus, asJSON bool) error {
 
 func due(s schedule.Status) string {
 	const layout = "2006-01-02 15:04:05 MST"
-	parts := []string{"it is not due any more"}
+	parts := []string{"no further run"}
 	if !s.Next.IsZero() {
 		parts[0] = "next " + s.Next.Local().Format(layout)
 	}
@@ -186,18 +186,18 @@ func due(s schedule.Status) string {
 func newInitCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "init",
-		Short: "Write a HEARTBEAT.md to fill in, unless there is one",
+		Short: "Write an initial HEARTBEAT.md, unless one exists",
 		Args:  cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			path, created, err := heartbeat.Init(o.heartbeat.Workspace)
 			if err != nil {
 				return err
 			}
-			word := "There is one already: "
+			text := "File exists: "
 			if created {
-				word = "Now fill it in: "
+				text = "Created; now add instructions: "
 			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), word+path)
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), text+path)
 			return err
 		},
 	}

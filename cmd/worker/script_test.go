@@ -2,13 +2,11 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -17,6 +15,8 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server/ats"
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/stevedore-bus/stevedore/cmd/internal/clitest"
 )
 
 func TestMain(m *testing.M) {
@@ -37,7 +37,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits":  exits,
+			"exits":  clitest.Exits,
 			"holds":  holds,
 			"await":  await,
 			"mode":   mode,
@@ -90,27 +90,6 @@ func isJSON(ts *testscript.TestScript, neg bool, args []string) {
 		if !json.Valid([]byte(line)) {
 			ts.Fatalf("%s: not JSON: %s", args[0], line)
 		}
-	}
-}
-
-// exits is the script command `exits STATUS PROGRAM ARGS...`: exec, with the
-// exit status that is wanted.
-func exits(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: exits STATUS PROGRAM ARGS...")
-	}
-	want, err := strconv.Atoi(args[0])
-	ts.Check(err)
-	got := 0
-	if err := ts.Exec(args[1], args[2:]...); err != nil {
-		exit, ok := errors.AsType[*exec.ExitError](err)
-		if !ok {
-			ts.Fatalf("run %s: %v", args[1], err)
-		}
-		got = exit.ExitCode()
-	}
-	if got != want {
-		ts.Fatalf("exit status %d, want %d", got, want)
 	}
 }
 

@@ -17,12 +17,11 @@ import (
 	"github.com/stevedore-bus/stevedore/state/durable"
 )
 
-// Connection holds the flags that say where the bus is; they are those of the
+// Connection contains the flags for the connection to the bus. They are those of the
 // nats CLI.
 type Connection struct {
 	bus.Config
-	// Data is the data directory; an embedded server that runs in it is found
-	// there.
+	// Data is the data directory. It contains the URL of its embedded server.
 	Data string
 }
 
@@ -30,8 +29,8 @@ type Connection struct {
 func (c *Connection) AddFlags(flags *pflag.FlagSet) { Topic(flags, TopicConnection, c.addFlags) }
 
 func (c *Connection) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&c.Data, "data", DefaultDataDir(), "data `DIR` of the embedded server; where its address is found")
-	flags.StringVarP(&c.Server, "server", "s", "", "NATS server `URL`s (NATS_URL); none means the embedded server")
+	flags.StringVar(&c.Data, "data", DefaultDataDir(), "data `DIR` of the embedded server, which contains its URL")
+	flags.StringVarP(&c.Server, "server", "s", "", "NATS server `URL`s (NATS_URL); default: the embedded server")
 	flags.StringVar(&c.Context, "context", "", "`NAME` of a context of the nats CLI (NATS_CONTEXT)")
 	flags.StringVar(&c.Creds, "creds", "", "credentials `FILE` (NATS_CREDS)")
 	flags.StringVar(&c.User, "user", "", "user `NAME` (NATS_USER)")
@@ -41,20 +40,19 @@ func (c *Connection) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&c.TLSCert, "tlscert", "", "client certificate `FILE` (NATS_CERT)")
 	flags.StringVar(&c.TLSKey, "tlskey", "", "client key `FILE` (NATS_KEY)")
 	flags.StringVar(&c.TLSCA, "tlsca", "", "certificate authority `FILE` (NATS_CA)")
-	flags.StringVar(&c.Domain, "js-domain", "", "JetStream `DOMAIN`, as a context may name it, too")
-	flags.StringVar(&c.APIPrefix, "js-api-prefix", "", "`PREFIX` of JetStream's API, where an account imports it under another one than $JS.API")
+	flags.StringVar(&c.Domain, "js-domain", "", "JetStream `DOMAIN`; a context can also set it")
+	flags.StringVar(&c.APIPrefix, "js-api-prefix", "", "`PREFIX` of JetStream's API, if an account imports it with another prefix than $JS.API")
 	flags.StringVar(&c.InboxPrefix, "inbox-prefix", "", "`PREFIX` of inboxes (NATS_INBOX_PREFIX)")
 	flags.DurationVar(&c.Timeout, "timeout", 5*time.Second, "`TIME` to wait for the bus (NATS_TIMEOUT)")
 	flags.StringVar(&c.Prefix, "prefix", bus.DefaultPrefix, "first `TOKEN` of all subjects")
-	flags.IntVar(&c.Replicas, "replicas", 0, "`NUMBER` of replicas of streams and buckets, where they are created; default 1")
+	flags.IntVar(&c.Replicas, "replicas", 0, "`NUMBER` of replicas of new streams and buckets; default 1")
 }
 
-// External reports whether the flags name a server, or leave it to the embedded
-// one.
+// External reports whether the flags name a server other than the embedded one.
 func (c *Connection) External() bool { return c.Server != "" || c.Context != "" }
 
-// Connect connects to the server that the flags name, or else to the embedded
-// one that runs in the data directory.
+// Connect connects to the server that the flags name, otherwise to the embedded
+// server that runs in the data directory.
 func (c *Connection) Connect(ctx context.Context, name string, log zerolog.Logger) (*bus.Bus, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
@@ -71,11 +69,11 @@ func (c *Connection) Connect(ctx context.Context, name string, log zerolog.Logge
 	return bus.Connect(ctx, cfg)
 }
 
-// Check tells of what cannot be right before anything else is blamed.
+// Check returns an error if the flags are not valid.
 func (c *Connection) Check() error {
-	if c.Data == homelessDataDir() {
+	if c.Data == tempDataDir() {
 		if err := ownDir(c.Data); err != nil {
-			return Exit(ExitFailed, "%w; name a data directory with --data", err)
+			return Exit(ExitFailed, "%w; choose another one with --data", err)
 		}
 	}
 	if _, err := bus.NewSubjects(c.Prefix); err != nil {
@@ -86,7 +84,7 @@ func (c *Connection) Check() error {
 	}
 	for _, subject := range []struct{ flag, value string }{{"js-domain", c.Domain}, {"js-api-prefix", c.APIPrefix}} {
 		if strings.ContainsAny(subject.value, " \t\r\n*>") {
-			return Exit(ExitUsage, "--%s %q: want the tokens of a subject", subject.flag, subject.value)
+			return Exit(ExitUsage, "--%s %q: want tokens of a subject", subject.flag, subject.value)
 		}
 	}
 	if c.Replicas < 0 {
@@ -107,21 +105,21 @@ func (c *Connection) Check() error {
 	return nil
 }
 
-// urlFile tells our own commands where the embedded server listens. The URL
-// holds the credential, so the file is its owner's only.
+// urlFile contains the URL of the embedded server for the other commands. The URL
+// contains the credential, so only the owner can read the file.
 const urlFile = "server.url"
 
-// embeddedURL believes the file only while a process holds the directory. The
-// file of one that was killed names a port on which anybody may listen by now,
-// and the credential would go there.
+// embeddedURL uses the file only while a process has locked the directory. After a
+// kill, another process may listen on the port of the file and would receive the
+// credential.
 func (c *Connection) embeddedURL() (string, error) {
-	held, err := durable.DirLocked(c.Data)
+	locked, err := durable.DirLocked(c.Data)
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", bus.ErrUnreachable, err)
 	}
 	data, err := os.ReadFile(filepath.Join(c.Data, urlFile))
-	if !held || errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("%w: no worker is up in the data directory %q; start one with \"worker up\", or name a server with --server", bus.ErrUnreachable, c.Data)
+	if !locked || errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("%w: no server runs in the data directory %q; start one with \"worker up\", or name a server with --server", bus.ErrUnreachable, c.Data)
 	}
 	if err != nil {
 		return "", fmt.Errorf("%w: find the embedded server: %w", bus.ErrUnreachable, err)
@@ -129,12 +127,12 @@ func (c *Connection) embeddedURL() (string, error) {
 	return strings.TrimSpace(string(data)), nil
 }
 
-// PublishURL leaves the embedded server's URL where Connect finds it, until
-// withdraw is called.
+// PublishURL writes the embedded server's URL to a file for Connect. withdraw
+// removes the file.
 func (c *Connection) PublishURL(url string) (withdraw func() error, err error) {
 	name := filepath.Join(c.Data, urlFile)
 	if err := durable.WriteFile(name, []byte(url+"\n"), 0o600); err != nil {
-		return nil, fmt.Errorf("publish the server's address: %w", err)
+		return nil, fmt.Errorf("publish the server's URL: %w", err)
 	}
 	return func() error { return os.Remove(name) }, nil
 }

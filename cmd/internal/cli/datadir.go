@@ -7,8 +7,7 @@ import (
 	"path/filepath"
 )
 
-// DefaultDataDir is below the user's data directory, as XDG and the systems
-// have it.
+// DefaultDataDir returns a directory below the user's data directory (XDG).
 func DefaultDataDir() string {
 	if dir := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "stevedore")
@@ -20,19 +19,19 @@ func DefaultDataDir() string {
 		}
 	}
 	if !filepath.IsAbs(home) {
-		return homelessDataDir()
+		return tempDataDir()
 	}
 	return filepath.Join(home, ".local", "share", "stevedore")
 }
 
-// homelessDataDir is for a user without a home, as in containers. Others can
-// make directories there too: see ownDir.
-func homelessDataDir() string {
+// tempDataDir is for a user without a home, as in containers. Other users can also
+// create it: see ownDir.
+func tempDataDir() string {
 	return filepath.Join(os.TempDir(), fmt.Sprint("stevedore-", os.Getuid()))
 }
 
-// ownDir makes a directory that only this user can enter, and refuses one that
-// is not. Who put a credential there, or calls, could run tools.
+// ownDir creates a directory for this user only. It refuses a directory that another
+// user can access, because a user that writes credentials or calls can run tools.
 func ownDir(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !os.IsExist(err) {
 		return err
@@ -42,7 +41,7 @@ func ownDir(dir string) error {
 		return err
 	}
 	if !info.IsDir() || info.Mode().Perm()&0o077 != 0 || !isOwner(info) {
-		return fmt.Errorf("the directory %q is not this user's alone, so what is in it is not trusted", dir)
+		return fmt.Errorf("the directory %q is not trusted, because other users can access it", dir)
 	}
 	return nil
 }

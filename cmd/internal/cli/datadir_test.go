@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// TestDefaultDataDirWithoutHome: a service without an environment has the data
-// directory that its user has.
+// A service without an environment has the data directory of its user.
 func TestDefaultDataDirWithoutHome(t *testing.T) {
 	u, err := user.Current()
 	if err != nil || !filepath.IsAbs(u.HomeDir) {
@@ -22,8 +21,7 @@ func TestDefaultDataDirWithoutHome(t *testing.T) {
 	}
 }
 
-// TestOwnDir: where others can make directories, only one that is this user's
-// alone is used.
+// ownDir accepts only a directory that no other user can access.
 func TestOwnDir(t *testing.T) {
 	base := t.TempDir()
 	dir := func(name string, mode os.FileMode) string {
@@ -63,7 +61,7 @@ func TestOwnDir(t *testing.T) {
 		}
 	}
 	t.Setenv("TMPDIR", base)
-	c := Connection{Data: homelessDataDir()}
+	c := Connection{Data: tempDataDir()}
 	if err := os.Mkdir(c.Data, 0o755); err != nil {
 		t.Fatal(err)
 	}

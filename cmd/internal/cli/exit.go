@@ -17,13 +17,13 @@ const (
 	ExitOK          = 0
 	ExitFailed      = 1
 	ExitUsage       = 2
-	ExitToolError   = 3 // the tool answered with an error
-	ExitUnreachable = 4 // no bus
+	ExitToolError   = 3 // the tool returned an error
+	ExitUnreachable = 4 // the bus is unreachable
 	ExitNotFound    = 5
 	ExitPending     = 6 // timed out, or still running
 )
 
-// ExitCodesHelp is the part of the help text about exit codes.
+// ExitCodesHelp is the help text about exit codes.
 const ExitCodesHelp = `Exit codes: 0 ok, 1 failed, 2 usage, 3 the tool returned an error,
 4 bus unreachable, 5 not found, 6 timed out or still running.`
 
@@ -50,8 +50,7 @@ func Exit(code int, format string, args ...any) error {
 	return &Error{Code: code, Err: fmt.Errorf(format, args...)}
 }
 
-// Run executes a root command and returns its exit code. Errors go to stderr in
-// one line, and never with a credential in it.
+// Run executes a root command and returns its exit code. It writes an error to stderr.
 func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	refuseUnknown(root)
@@ -81,8 +80,8 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reade
 	return ExitFailed
 }
 
-// refuseUnknown makes each command that does nothing but hold others refuse what
-// none of them is called; cobra would print the help and succeed.
+// refuseUnknown makes commands that only contain other commands refuse an unknown
+// command; cobra would print the help and succeed.
 func refuseUnknown(cmd *cobra.Command) {
 	for _, child := range cmd.Commands() {
 		refuseUnknown(child)
@@ -102,7 +101,7 @@ func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 			return nil
 		case strings.HasPrefix(err.Error(), "unknown command") && cmd.HasSubCommands():
 			return Exit(ExitUsage, "unknown command %q; see %s --help", args[0], cmd.CommandPath())
-		case strings.HasPrefix(err.Error(), "unknown command"): // so says cobra.NoArgs
+		case strings.HasPrefix(err.Error(), "unknown command"): // the error of cobra.NoArgs
 			return Exit(ExitUsage, "unexpected argument %q; usage: %s", args[0], cmd.UseLine())
 		}
 		return Exit(ExitUsage, "%w; usage: %s", err, cmd.UseLine())

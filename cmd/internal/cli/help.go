@@ -9,11 +9,11 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// A topic is a group of flags that is explained once, by "help TOPIC", and not
-// in the help of each command that has them.
+// A topic is a group of flags that "help TOPIC" explains, instead of the help of each
+// command.
 type topic struct{ name, short, long string }
 
-// Topics of the flags that several commands have.
+// Topics of the flags of several commands.
 const (
 	TopicConnection = "connection"
 	TopicSettings   = "settings"
@@ -23,24 +23,26 @@ const (
 )
 
 var topics = []topic{
-	{TopicConnection, "where the bus is: --server, --context, --data, --creds, ...", `Without --server and --context a command speaks to the bus that "worker up" runs in
-the data directory --data. The flags, and the variables in parentheses, are those
-of the nats CLI; a context is one of its contexts. Of a server and a context, the
-one that was said last counts: in the settings file, the environment, or a flag.`},
-	{TopicSettings, "settings file, environment, log: --config, --log-level, ...", `Each flag is a setting. It comes, in rising order, from its default, the settings
-file, the environment and the command line. The file is YAML, and its keys are the
-flags' names; one file serves all commands. The environment's names are STEVEDORE_
-and the flag's in upper case, with _ for -: STEVEDORE_LOG_LEVEL.`},
-	{TopicModels, "models and agents: --model, --system, --max-turns, ...", `A worker that has a model runs agents: their calls wait on the queue "agent", and
-the tools that they call run on whichever worker is free.`},
-	{TopicOffloading, "what leaves the prompt, and where it is kept: --store, --offload-threshold, ...", `A result that is big is replaced by a reference; what was offloaded is an artifact,
-and is kept for --artifact-ttl after it was last read.`},
-	{TopicHeartbeat, "the heartbeat: --heartbeat-every, ...", `HEARTBEAT.md in the workspace is a prompt for now and then; see heartbeat --help.`},
+	{TopicConnection, "how to reach the bus: --server, --context, --data, --creds, ...", `Without --server and --context, a command connects to the server that "worker up"
+runs in the data directory --data. The flags, and the variables in parentheses, are
+those of the nats CLI; a context is one of its contexts. If both a server and a
+context are set, a flag wins over the environment, and the environment over the
+settings file.`},
+	{TopicSettings, "settings file, environment, log: --config, --log-level, ...", `Each flag is a setting. The command line wins over the environment, the environment
+over the settings file, and the file over the default. The file is YAML and its keys
+are the names of the flags; all commands can use the same file. The name of an
+environment variable is STEVEDORE_ and the name of the flag in upper case, with _
+instead of -: STEVEDORE_LOG_LEVEL.`},
+	{TopicModels, "models and agents: --model, --system, --max-turns, ...", `A worker with a model runs agents. Their calls are stored on the queue "agent", and
+any free worker runs the tools that they call.`},
+	{TopicOffloading, "which results are offloaded, and to which store: --store, --offload-threshold, ...", `A large result is stored as an artifact, and a reference replaces it in the prompt.
+An artifact expires when it was not read for --artifact-ttl.`},
+	{TopicHeartbeat, "the heartbeat: --heartbeat-every, ...", `HEARTBEAT.md in the workspace is the prompt of a regular call; see heartbeat --help.`},
 }
 
 const topicAnnotation = "stevedore_topic"
 
-// Topic adds the flags that add adds, as those of a topic.
+// Topic calls add to add flags, and assigns them to a topic.
 func Topic(flags *pflag.FlagSet, name string, add func(*pflag.FlagSet)) {
 	group := pflag.NewFlagSet(name, pflag.ContinueOnError)
 	add(group)
@@ -59,8 +61,8 @@ func topicOf(f *pflag.Flag) string {
 	return strings.Join(f.Annotations[topicAnnotation], "")
 }
 
-// AddHelp makes the help of root and its commands short: the flags of topics
-// stand in "help TOPIC". It is called when all commands are there.
+// AddHelp adds "help TOPIC" to root and removes the flags of topics from the other
+// help texts. Call it after adding all commands.
 func AddHelp(root *cobra.Command) {
 	root.SetUsageFunc(usage)
 	groups := map[string]*pflag.FlagSet{}
@@ -90,11 +92,10 @@ func AddHelp(root *cobra.Command) {
 	}
 }
 
-// helpWidth is that of a small terminal.
+// helpWidth is the width of help texts, in characters.
 const helpWidth = 100
 
-// FlagsOf says that a command's flags are those of another one, which explains
-// them.
+// FlagsOf gives cmd the flags of another command, whose help explains them.
 func FlagsOf(cmd, other *cobra.Command) {
 	cmd.Flags().AddFlagSet(other.Flags())
 	cmd.Annotations = map[string]string{topicAnnotation: other.Name()}
@@ -110,7 +111,7 @@ func usage(cmd *cobra.Command) error {
 		fmt.Fprintf(&b, "  %s COMMAND\n", cmd.CommandPath())
 	}
 	if len(cmd.Aliases) > 0 {
-		fmt.Fprintf(&b, "\nAlso called: %s\n", strings.Join(cmd.Aliases, ", "))
+		fmt.Fprintf(&b, "\nAliases: %s\n", strings.Join(cmd.Aliases, ", "))
 	}
 	if cmd.HasExample() {
 		fmt.Fprintf(&b, "\nExamples:\n%s\n", strings.TrimRight(cmd.Example, "\n"))
@@ -124,15 +125,14 @@ func usage(cmd *cobra.Command) error {
 		}
 	}
 	if other := cmd.Annotations[topicAnnotation]; other != "" {
-		fmt.Fprintf(&b, "\nWithout a command, the flags are those of %q: see %[2]s %[1]s --help\n", other, cmd.CommandPath())
+		fmt.Fprintf(&b, "\nWithout a command, the flags are those of %q; see %[2]s %[1]s --help\n", other, cmd.CommandPath())
 	}
 	writeFlags(&b, cmd)
 	_, err := io.WriteString(cmd.OutOrStderr(), b.String())
 	return err
 }
 
-// writeFlags writes the flags that are the command's own, and where the others
-// are explained.
+// writeFlags writes the command's own flags and the topics of its other flags.
 func writeFlags(b *strings.Builder, cmd *cobra.Command) {
 	own, used := pflag.NewFlagSet(cmd.Name(), pflag.ContinueOnError), map[string]bool{}
 	note := func(f *pflag.Flag) {

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// What net/http logs by itself is no line of its own on stderr, and what it
-// quotes of the other side is in no log.
-func TestStandardLogGoesThroughOurs(t *testing.T) {
+// The standard library's log is written to our logger, without quoted text of remote
+// servers.
+func TestStandardLogUsesOurLogger(t *testing.T) {
 	defer log.SetFlags(log.Flags())
 	defer log.SetOutput(log.Writer())
 	for level, want := range map[string]string{"info": "", "debug": "idle HTTP channel starting with"} {

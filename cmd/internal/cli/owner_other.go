@@ -4,5 +4,5 @@ package cli
 
 import "io/fs"
 
-// isOwner trusts the system: the directory for temporary files is the user's.
+// isOwner returns true, because each user has a directory for temporary files.
 func isOwner(fs.FileInfo) bool { return true }

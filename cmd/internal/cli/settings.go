@@ -17,8 +17,8 @@ import (
 // configFlag names the settings file.
 const configFlag = "config"
 
-// envAliases are the variables that others made customary: those of the nats
-// CLI, and picoclaw's. STEVEDORE_* wins over them.
+// envAliases are the variables of the nats CLI and of picoclaw. STEVEDORE_* wins over
+// them.
 var envAliases = map[string]string{
 	"server":            "NATS_URL",
 	"context":           "NATS_CONTEXT",
@@ -35,20 +35,20 @@ var envAliases = map[string]string{
 	"heartbeat-enabled": "PICOCLAW_HEARTBEAT_ENABLED",
 }
 
-// either are two flags that say the same in two ways, where the bus is: the one
-// from the higher source counts, and nothing is left of the other one.
-var either = map[string]string{"server": "context", "context": "server"}
+// alternatives are flags of which one replaces the other: the flag from the source
+// with the higher priority is used.
+var alternatives = map[string]string{"server": "context", "context": "server"}
 
-// settled reports whether a higher source has spoken about a flag.
-func settled(flags *pflag.FlagSet, f *pflag.Flag) bool {
-	other := flags.Lookup(either[f.Name])
+// isSet reports whether a source with a higher priority has set a flag or its
+// alternative.
+func isSet(flags *pflag.FlagSet, f *pflag.Flag) bool {
+	other := flags.Lookup(alternatives[f.Name])
 	return f.Changed || other != nil && other.Changed && other.Value.String() != ""
 }
 
-// AddConfigFlag adds --config and makes cmd and its children take settings, in
-// rising order, from defaults, the file, the environment and flags. A setting
-// is a flag: the file's keys are the flags' names, with - or _, and the
-// environment's STEVEDORE_ and the name in upper case.
+// AddConfigFlag adds --config. cmd and its children then also read their flags from
+// the environment and from the settings file, as TopicSettings explains. Keys of the
+// file may contain - or _.
 func AddConfigFlag(cmd *cobra.Command) {
 	Topic(cmd.PersistentFlags(), TopicSettings, func(flags *pflag.FlagSet) {
 		flags.String(configFlag, "", "settings `FILE` (YAML); its keys are the names of the flags")
@@ -60,7 +60,7 @@ func AddConfigFlag(cmd *cobra.Command) {
 
 func resolve(flags *pflag.FlagSet, root *cobra.Command) error {
 	if flags.Changed("server") && flags.Changed("context") {
-		return Exit(ExitUsage, "--server and --context name two places; name one of them")
+		return Exit(ExitUsage, "want either --server or --context")
 	}
 	if err := fromEnvironment(flags); err != nil {
 		return err
@@ -72,15 +72,14 @@ func resolve(flags *pflag.FlagSet, root *cobra.Command) error {
 	return fromFile(flags, file.Value.String(), allFlags(root))
 }
 
-// fromEnvironment takes our own variables first, and then those of others for
-// what is left.
+// fromEnvironment reads our variables first, then the aliases.
 func fromEnvironment(flags *pflag.FlagSet) error {
 	var errs []error
 	for _, name := range []func(string) string{EnvName, func(flag string) string { return envAliases[flag] }} {
-		given := map[string]string{} // first all are looked up: none settles another one of its kind
+		given := map[string]string{} // set after the loop, because a set flag hides its alternative
 		flags.VisitAll(func(f *pflag.Flag) {
 			value, ok := os.LookupEnv(name(f.Name))
-			if ok && name(f.Name) != "" && f.Name != "help" && !settled(flags, f) {
+			if ok && name(f.Name) != "" && f.Name != "help" && !isSet(flags, f) {
 				given[f.Name] = value
 			}
 		})
@@ -96,13 +95,13 @@ func fromEnvironment(flags *pflag.FlagSet) error {
 	return nil
 }
 
-// EnvName is the environment variable of a flag.
+// EnvName returns the environment variable of a flag.
 func EnvName(flag string) string {
 	return "STEVEDORE_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// fromFile refuses keys that no command knows, because they are mostly typos;
-// those of other commands are fine, one file serves all.
+// fromFile refuses keys that are no flag of any command, because they are mostly
+// typos.
 func fromFile(flags *pflag.FlagSet, name string, known map[string]bool) error {
 	data, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -115,14 +114,14 @@ func fromFile(flags *pflag.FlagSet, name string, known map[string]bool) error {
 	if err := yaml.Unmarshal(data, &settings); err != nil {
 		return Exit(ExitUsage, "settings file %q: %s", name, yaml.FormatError(err, false, false))
 	}
-	taken := map[string]bool{}
-	flags.VisitAll(func(f *pflag.Flag) { taken[f.Name] = settled(flags, f) })
+	skip := map[string]bool{}
+	flags.VisitAll(func(f *pflag.Flag) { skip[f.Name] = isSet(flags, f) })
 	for key, value := range settings {
 		flag := strings.ReplaceAll(key, "_", "-")
 		if !known[flag] {
 			return Exit(ExitUsage, "settings file %q: unknown setting %q; known are %s", name, key, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 		}
-		if flags.Lookup(flag) == nil || taken[flag] {
+		if flags.Lookup(flag) == nil || skip[flag] {
 			continue
 		}
 		if err := setAny(flags, flag, value); err != nil {

@@ -6,11 +6,11 @@ import (
 	"unicode"
 )
 
-// plainWord is what a shell takes as it is.
+// plainWord matches text that a shell does not change.
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:@%+,=-]+$`)
 
-// ShellWord writes a text as it can be pasted into the command line of a shell.
-// Control characters, which would do something else on the way, are left out.
+// ShellWord quotes a text for the command line of a shell. It removes control
+// characters, which a terminal would interpret.
 func ShellWord(text string) string {
 	if plainWord.MatchString(text) {
 		return text

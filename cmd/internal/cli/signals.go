@@ -7,12 +7,10 @@ import (
 	"syscall"
 )
 
-// SignalContext returns a context that ends at the first signal that asks the
-// process to end: an interrupt, SIGTERM, or SIGHUP, which a terminal sends when it
-// is closed, unless nohup has it ignored. The second one ends the process at once,
-// with the exit code that shells give to who dies of it. A SIGHUP is never the
-// second one: closing a terminal may send several, and systemd may send one right
-// behind a SIGTERM.
+// SignalContext returns a context that is cancelled at the first interrupt, SIGTERM
+// or SIGHUP (unless nohup ignores it). The second signal ends the process immediately,
+// with the exit code that shells use. A SIGHUP never counts as the second signal: a
+// terminal may send several when it closes, and systemd may send one after a SIGTERM.
 func SignalContext() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	watched := []os.Signal{os.Interrupt, syscall.SIGTERM}
@@ -21,14 +19,13 @@ func SignalContext() context.Context {
 	}
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, watched...)
-	go func() { // as long as the process
+	go func() { // until the process ends
 		asked := false
 		for s := range signals {
 			if s != syscall.SIGHUP {
 				if asked {
-					// Not by giving the signal back to the system, which
-					// ignores it where a shell without job control started
-					// this process in the background.
+					// Do not restore the default action: a shell without job
+					// control ignores the signal for background processes.
 					os.Exit(128 + int(s.(syscall.Signal)))
 				}
 				asked = true

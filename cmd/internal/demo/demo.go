@@ -63,7 +63,7 @@ func Run(ctx context.Context, o process.Options, stdout, stderr io.Writer) (err 
 	defer stop(nil)
 	// A demonstration that nobody watches ends, after it has cleaned up.
 	errUnwatched := cli.Exit(cli.ExitFailed, "")
-	stdout = cli.Outlive(stdout, func(error) { stop(errUnwatched) })
+	stdout = cli.SurviveClosedPipe(stdout, func(error) { stop(errUnwatched) })
 	d := &demonstration{bus: client, out: stdout, workspace: o.Workspace, model: o.Agents.Models[0]}
 	err = process.Together(ctx,
 		func(ctx context.Context) error {

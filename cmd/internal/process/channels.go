@@ -89,7 +89,7 @@ func (l lastChannels) LastChannel(ctx context.Context, session string) (channel,
 // stdout is gone. Otherwise the notifier would retry each notification to the
 // console and fill the log and the outbox.
 func Console(stdout io.Writer, log zerolog.Logger) io.Writer {
-	return cli.Outlive(stdout, func(err error) {
+	return cli.SurviveClosedPipe(stdout, func(err error) {
 		log.Warn().Err(err).Msg("the reader of standard output is gone; output for the console is dropped from now on, see --default-channel")
 	})
 }
