@@ -20,6 +20,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/notify"
 	busworker "github.com/stevedore-bus/stevedore/bus/worker" // the tests have a function of that name
 	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/offload/object"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -60,7 +61,7 @@ func playRole(role string) int {
 }
 
 func workAsync(ctx context.Context, b *bus.Bus) error {
-	store, err := offload.OpenObject(ctx, b.JetStream(), offload.ObjectConfig{Bucket: b.BucketName(bus.BlobsBucket), Records: b.BucketName(bus.ArtifactsBucket)})
+	store, err := object.Open(ctx, b.JetStream(), object.Config{Bucket: b.BucketName(bus.BlobsBucket), Records: b.BucketName(bus.ArtifactsBucket)})
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
-	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/offload/object"
 )
 
 // TestBucketsOfAProgram: a program that opens the store of artifacts before any
@@ -16,7 +16,7 @@ func TestBucketsOfAProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	if _, err := offload.OpenObject(t.Context(), b.JetStream(), offload.ObjectConfig{}); err != nil {
+	if _, err := object.Open(t.Context(), b.JetStream(), object.Config{}); err != nil {
 		t.Fatal(err)
 	}
 	got, err := b.Provision(t.Context(), false)

@@ -40,20 +40,18 @@ var allowedImports = map[string][]string{
 	"bus":           {"bus/jsapi"},
 	"bus/jsapi":     {},
 
-	// For tests only.
-	"bus/worker/workertest": {"bus", "bus/bustest", "bus/worker", "tools"},
-
-	"offload":                   {"tools", "offload/index", "offload/internal/blocks", "offload/internal/textscan", "offload/linematch"},
-	"offload/chat":              {"tools", "state/durable"},
-	"offload/disk":              {"offload", "offload/index", "offload/internal/blocks", "offload/internal/record", "tools", "state/durable"},
-	"offload/object":            {"offload", "offload/index", "offload/internal/blocks", "offload/internal/record", "tools", "bus/jsapi"},
-	"offload/mem":               {"offload", "offload/index", "offload/internal/blocks", "offload/internal/record", "tools"},
-	"offload/storetest":         {"offload", "offload/index", "tools"},
-	"offload/internal/record":   {"offload", "offload/index", "offload/internal/blocks", "tools"},
-	"offload/internal/blocks":   {"offload/index"},
-	"offload/index":             {"offload/internal/textscan"},
-	"offload/internal/textscan": {},
-	"offload/linematch":         {"tools"},
+	"offload":                    {"tools", "offload/index", "offload/internal/blocks", "offload/internal/textscan", "offload/linematch"},
+	"offload/chat":               {"tools", "state", "state/durable"},
+	"offload/disk":               {"offload", "offload/index", "offload/record", "tools", "state/durable"},
+	"offload/object":             {"offload", "offload/index", "offload/internal/blocks", "offload/record", "tools", "bus/jsapi"},
+	"offload/mem":                {"offload", "offload/index", "offload/record"},
+	"offload/storetest":          {"offload", "offload/index", "tools"},
+	"offload/record":             {"offload", "offload/index", "offload/internal/blocks", "tools"},
+	"offload/internal/blocks":    {"offload/index"},
+	"offload/internal/benchtest": {},
+	"offload/index":              {"offload/internal/textscan"},
+	"offload/internal/textscan":  {},
+	"offload/linematch":          {"tools"},
 
 	"tools":                   {"tools/internal/fastjson"},
 	"tools/internal/fastjson": {},
@@ -104,6 +102,21 @@ func TestNATSIsConfined(t *testing.T) {
 			if strings.HasPrefix(imported, "github.com/nats-io/") {
 				t.Errorf("%s imports %s", name, imported)
 			}
+		}
+	}
+}
+
+// TestProgramsWithoutNATS checks that a program that uses these packages does not
+// compile NATS.
+func TestProgramsWithoutNATS(t *testing.T) {
+	for _, name := range []string{"offload", "offload/disk", "offload/mem", "tools", "tools/agent", "tools/builtin"} {
+		out, err := exec.Command("go", "list", "-deps", module+"/"+name).Output()
+		if err != nil {
+			t.Fatalf("go list -deps %s: %v", name, err)
+		}
+		if i := strings.Index(string(out), "github.com/nats-io/"); i >= 0 {
+			dependency, _, _ := strings.Cut(string(out[i:]), "\n")
+			t.Errorf("%s depends on %s", name, dependency)
 		}
 	}
 }

@@ -17,7 +17,7 @@ func Copy(w io.Writer, c Content, digest string) error {
 	if _, err := io.CopyBuffer(onlyWriter{io.MultiWriter(sha, w)}, io.NewSectionReader(c, 0, c.Size()), make([]byte, index.BlockSize)); err != nil {
 		return fmt.Errorf("copy content: %w", err)
 	}
-	if got := digestPrefix + hex.EncodeToString(sha.Sum(nil)); got != digest {
+	if got := DigestPrefix + hex.EncodeToString(sha.Sum(nil)); got != digest {
 		return fmt.Errorf("copy content: its digest is %s instead of %s: %w", got, digest, ErrCorrupt)
 	}
 	return nil

@@ -6,15 +6,16 @@ import (
 	"strings"
 
 	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/offload/mem"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // An agent loop of your own, without a bus: what its tools answer is made light
-// before the model sees it. OpenDisk and OpenObject are other stores; the tools of
+// before the model sees it. Packages disk and object are other stores; the tools of
 // Reader.Tools let the model read by itself.
 func Example() {
 	ctx := context.Background()
-	store := offload.NewMem(offload.StoreConfig{})
+	store := mem.New(offload.StoreConfig{})
 	offloader := offload.NewOffloader(store, offload.Config{})
 	reader := offload.NewReader(store, offload.ReaderConfig{})
 

@@ -61,7 +61,7 @@ func FuzzFrame(f *testing.F) {
 		if len(content) > 1<<20 {
 			return
 		}
-		store := NewMem(StoreConfig{})
+		store := newFakeStore(StoreConfig{})
 		o := NewOffloader(store, Config{Threshold: 1, InlineChars: 1})
 		yes := true
 		call := tools.Call{ID: "id", Session: "s", Tool: tool, Action: action, Offload: &yes}

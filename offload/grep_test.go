@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/offload/index"
+	"github.com/stevedore-bus/stevedore/offload/internal/blocks"
 	"github.com/stevedore-bus/stevedore/offload/linematch"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -47,7 +48,7 @@ func contentOf(t testing.TB, content []byte) blockContent {
 		t.Fatal(err)
 	}
 	x, _ := w.Finish()
-	return newMemContent(content, x)
+	return blocks.NewContent(bytes.NewReader(content), x)
 }
 
 func numbers(found []lineMatch) (lines []int64) {
@@ -292,7 +293,7 @@ func TestGrepRefusesBadPatterns(t *testing.T) {
 // A hostile pattern is linear in the text, but with a factor of tens of
 // microseconds a byte. It must end when its time is over, and say so.
 func TestGrepEndsInTime(t *testing.T) {
-	store := NewMem(StoreConfig{})
+	store := newFakeStore(StoreConfig{})
 	putArtifact(t, store, "s", "lines", bytes.Repeat([]byte(strings.Repeat("a", 200)+"\n"), 20_000))
 	putArtifact(t, store, "s", "line", bytes.Repeat([]byte("a"), 4<<20))
 	putArtifact(t, store, "s", "filtered", bytes.Repeat([]byte(strings.Repeat("a", 200)+"xb\n"), 20_000))

@@ -80,7 +80,7 @@ func TestJQOfCommandOutput(t *testing.T) {
 }
 
 func TestJQBounds(t *testing.T) {
-	store := NewMem(StoreConfig{})
+	store := newFakeStore(StoreConfig{})
 	putArtifact(t, store, "s", "text", []byte("just text"))
 	putArtifact(t, store, "s", "big", []byte("["+strings.Repeat("1,", 5<<20)+"1]"))
 	putArtifact(t, store, "s", "json", []byte(`[`+strings.Repeat(`"0123456789",`, 10_000)+`1]`))
@@ -108,7 +108,7 @@ func TestJQBounds(t *testing.T) {
 // TestJQApart: a process of its own gives the same answers, and no query takes
 // the memory of this one.
 func TestJQApart(t *testing.T) {
-	store := NewMem(StoreConfig{})
+	store := newFakeStore(StoreConfig{})
 	putArtifact(t, store, "s", "a", []byte(`{"id":12345678901234567890,"price":1e400,"html":"<b>\u2028"}`+"\n1"))
 	putArtifact(t, store, "s", "text", []byte("just text"))
 	putArtifact(t, store, "s", "big", []byte("["+strings.Repeat("1,", 100_000)+"1]"))

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/tools"
@@ -20,9 +19,9 @@ import (
 var aCall = tools.Call{ID: "toolu_1", Session: "s", Tool: "fetch", Action: "get", AgentID: "agent", TaskID: "task"}
 
 // offloadText runs a plain text through an Offloader on a fresh store.
-func offloadText(t *testing.T, cfg Config, call tools.Call, text string) (*tools.Result, *MemStore) {
+func offloadText(t *testing.T, cfg Config, call tools.Call, text string) (*tools.Result, *fakeStore) {
 	t.Helper()
-	store := NewMem(StoreConfig{})
+	store := newFakeStore(StoreConfig{})
 	return mustOffload(t, NewOffloader(store, cfg), call, tools.NewToolResult(text)), store
 }
 
@@ -81,7 +80,7 @@ func TestDecisionOrder(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			call := aCall
 			call.Offload = row.offload
-			store := NewMem(StoreConfig{})
+			store := newFakeStore(StoreConfig{})
 			light, err := NewOffloader(store, row.cfg).Result(t.Context(), call, tools.Definition{NoOffload: row.noOffload}, tools.NewToolResult(row.text))
 			if err != nil {
 				t.Fatal(err)
@@ -235,7 +234,7 @@ func TestOutputIsOffloaded(t *testing.T) {
 			t.Fatal(err)
 		}
 		kept := text[:min(len(text), 4<<20)]
-		store := NewMem(StoreConfig{})
+		store := newFakeStore(StoreConfig{})
 		light := mustOffload(t, NewOffloader(store, Config{}), aCall, &tools.Result{Output: out})
 		if light.Output != nil {
 			t.Error("the light result has an output")
@@ -258,7 +257,7 @@ func TestOutputIsOffloaded(t *testing.T) {
 // A reused id gets an artifact of its own, the same one for the same content.
 func TestReusedIDsNeverCollide(t *testing.T) {
 	for _, id := range []string{"unknown", strings.Repeat("x", 64), "käse", "h_x", strings.Repeat("é", 700), "", "../../etc"} {
-		store := NewMem(StoreConfig{})
+		store := newFakeStore(StoreConfig{})
 		o := NewOffloader(store, Config{Threshold: 1, InlineChars: 1})
 		call := aCall
 		call.ID = id
@@ -300,7 +299,7 @@ func TestEventFitsWhateverIsInIt(t *testing.T) {
 				tools.Failure(errors.New(long(s, n))),
 			} {
 				for _, cfg := range []Config{{MaxResult: limit}, {MaxResult: limit, Disabled: true}, {MaxResult: limit, InlineChars: 1 << 40}} {
-					store := NewMem(StoreConfig{})
+					store := newFakeStore(StoreConfig{})
 					o := NewOffloader(store, cfg)
 					light := mustOffload(t, o, call, res)
 					checkEvent(t, call, light, limit)
@@ -337,7 +336,7 @@ func checkEvent(t *testing.T, call tools.Call, light *tools.Result, limit int) {
 
 func TestLongTextForTheUser(t *testing.T) {
 	text := strings.Repeat("für alle ", 30_000)
-	store := NewMem(StoreConfig{})
+	store := newFakeStore(StoreConfig{})
 	light := mustOffload(t, NewOffloader(store, Config{}), aCall, &tools.Result{ForLLM: "done", ForUser: text})
 	if light.ForLLM != "done" || light.Artifact != nil {
 		t.Errorf("the text for the model changed: %+v", light)
@@ -378,7 +377,7 @@ func TestContentBlocks(t *testing.T) {
 		{name: "no array", blocks: `{"a":1}`, images: 0, contains: `{"a":1}`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			store := NewMem(StoreConfig{})
+			store := newFakeStore(StoreConfig{})
 			light := mustOffload(t, NewOffloader(store, Config{}), aCall, &tools.Result{Blocks: json.RawMessage(row.blocks)})
 			if got := light.Artifact != nil; got != row.offloaded {
 				t.Fatalf("offloaded is %v, want %v", got, row.offloaded)
@@ -402,7 +401,7 @@ func TestContentBlocks(t *testing.T) {
 
 // failingStore cannot put, or cannot put for good: it stores and then fails.
 type failingStore struct {
-	*MemStore
+	*fakeStore
 	after bool
 }
 
@@ -410,7 +409,7 @@ var errDisk = errors.New("no space left on device")
 
 func (s failingStore) Put(ctx context.Context, rec Record, src io.Reader, f func(*Record, Content) error) (Record, error) {
 	if s.after {
-		if _, err := s.MemStore.Put(ctx, rec, src, f); err != nil {
+		if _, err := s.fakeStore.Put(ctx, rec, src, f); err != nil {
 			return Record{}, err
 		}
 	}
@@ -420,7 +419,7 @@ func (s failingStore) Put(ctx context.Context, rec Record, src io.Reader, f func
 func TestStoreFailure(t *testing.T) {
 	text := "the beginning" + strings.Repeat("é ", 100_000) + "the end"
 	for _, after := range []bool{false, true} {
-		store := failingStore{NewMem(StoreConfig{}), after}
+		store := failingStore{newFakeStore(StoreConfig{}), after}
 		o := NewOffloader(store, Config{})
 		res := tools.UserResult(text)
 		_, err := o.Result(t.Context(), aCall, tools.Definition{}, res)
@@ -440,12 +439,12 @@ func TestStoreFailure(t *testing.T) {
 			t.Errorf("the fallback has %d characters", n)
 		}
 		// The store works again: the retry arrives, at the same artifact.
-		light := mustOffload(t, NewOffloader(store.MemStore, Config{}), aCall, res)
+		light := mustOffload(t, NewOffloader(store.fakeStore, Config{}), aCall, res)
 		if light.Artifact.ID != "toolu_1" {
 			t.Errorf("the retry has the artifact %q", light.Artifact.ID)
 		}
 	}
-	short := NewOffloader(failingStore{NewMem(StoreConfig{}), false}, Config{}).Fallback(aCall, tools.NewToolResult("short"), errDisk)
+	short := NewOffloader(failingStore{newFakeStore(StoreConfig{}), false}, Config{}).Fallback(aCall, tools.NewToolResult("short"), errDisk)
 	if !strings.HasSuffix(short.ForLLM, "\n\nshort") {
 		t.Errorf("the fallback of a short text is %q", short.ForLLM)
 	}
@@ -459,7 +458,7 @@ func TestIncompleteOutputIsAnError(t *testing.T) {
 	if _, err := out.Write(bytes.Repeat([]byte("y"), 8)); err == nil {
 		t.Fatal("the spill file could be written")
 	}
-	o := NewOffloader(NewMem(StoreConfig{}), Config{})
+	o := NewOffloader(newFakeStore(StoreConfig{}), Config{})
 	res := &tools.Result{Output: out}
 	_, err := o.Result(t.Context(), aCall, tools.Definition{}, res)
 	if err == nil {
@@ -494,7 +493,7 @@ func decodeRaw(t *testing.T, body string) tools.RawEvent {
 }
 
 func TestRaw(t *testing.T) {
-	o := NewOffloader(NewMem(StoreConfig{}), Config{})
+	o := NewOffloader(newFakeStore(StoreConfig{}), Config{})
 	for body, want := range map[string]tools.Result{
 		`{"for_llm":"text","is_error":true}`:              {ForLLM: "text", IsError: true},
 		`{"for_llm":"","for_user":"u","silent":true}`:     {ForUser: "u", Silent: true},
@@ -519,52 +518,5 @@ func TestRaw(t *testing.T) {
 	} {
 		_, err := o.Raw(t.Context(), decodeRaw(t, body))
 		wantCode(t, err, tools.CodeInvalidCall, text)
-	}
-}
-
-func TestRawObject(t *testing.T) {
-	js := connect(t, startServer(t, server.Options{}))
-	store := openTestObject(t, js, ObjectConfig{})
-	bucket, err := js.ObjectStore(t.Context(), DefaultBlobBucket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	long := strings.Repeat("a line of text\n", 100_000)
-	for name, text := range map[string]string{"my/object one": long, "short": "short text", "bytes": "\x00\xff\xfe"} {
-		if _, err := bucket.PutBytes(t.Context(), name, []byte(text)); err != nil {
-			t.Fatal(err)
-		}
-		o := NewOffloader(store, Config{Allow: []string{"theirs"}}) // what is adopted is not offloaded again
-		e := tools.RawEvent{Call: tools.Call{ID: "raw " + name, Session: "s", Tool: "theirs"}, Object: name}
-		var first *tools.Result
-		for range 2 { // the second time is a redelivery
-			raw, err := o.Raw(t.Context(), e)
-			if err != nil {
-				t.Fatal(err)
-			}
-			light := mustOffload(t, o, e.Call, raw)
-			if light.Artifact == nil || storedText(t, store, "s", light.Artifact.ID) != text {
-				t.Fatalf("the artifact of %q is %+v", name, light.Artifact)
-			}
-			if inline := name == "short"; light.Artifact.Inline != inline || inline != (light.ForLLM == text) {
-				t.Errorf("the model gets %q", light.ForLLM)
-			}
-			if first != nil && (light.ForLLM != first.ForLLM || *light.Artifact != *first.Artifact) {
-				t.Errorf("a redelivery gives %+v instead of %+v", light, first)
-			}
-			first = light
-		}
-		rec, err := store.Get(t.Context(), "s", first.Artifact.ID)
-		if err != nil || rec.Metadata["biz_id"] != "raw "+name || rec.Metadata["tool_name"] != "theirs" {
-			t.Errorf("the record is %+v, %v", rec, err)
-		}
-	}
-	o := NewOffloader(store, Config{})
-	_, err = o.Raw(t.Context(), tools.RawEvent{Call: tools.Call{ID: "1", Session: "s"}, Object: "none"})
-	wantCode(t, err, tools.CodeNotFound, `no object "none"`)
-	// The same id with another object is another artifact.
-	raw, err := o.Raw(t.Context(), tools.RawEvent{Call: tools.Call{ID: "raw short", Session: "s"}, Object: "bytes"})
-	if err != nil || raw.Artifact.ID == tools.Token("raw short") || storedText(t, store, "s", raw.Artifact.ID) != "\x00\xff\xfe" {
-		t.Errorf("the id used twice gives %+v, %v", raw, err)
 	}
 }

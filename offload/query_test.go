@@ -13,7 +13,7 @@ import (
 )
 
 func TestQuery(t *testing.T) {
-	store := NewMem(StoreConfig{})
+	store := newFakeStore(StoreConfig{})
 	o := NewOffloader(store, Config{Threshold: 1, InlineChars: 1})
 	for i, call := range []tools.Call{
 		{ID: "one", Session: "s", Tool: "fetch", TaskID: "t1"},
@@ -66,7 +66,7 @@ func TestQuery(t *testing.T) {
 }
 
 func TestListingIsBounded(t *testing.T) {
-	store := NewMem(StoreConfig{})
+	store := newFakeStore(StoreConfig{})
 	for i := range 250 {
 		putArtifact(t, store, "s", fmt.Sprintf("a%03d%s", i, strings.Repeat("x", i*100)), []byte("x"))
 	}
@@ -87,7 +87,7 @@ func TestListingIsBounded(t *testing.T) {
 }
 
 func TestTools(t *testing.T) {
-	store := NewMem(StoreConfig{})
+	store := newFakeStore(StoreConfig{})
 	putArtifact(t, store, "s", "a", []byte("one\ntwo\nthree"))
 	putArtifact(t, store, "s", "j", []byte(`{"a":[1,2]}`))
 	registry := tools.NewRegistry(zerolog.Nop())

@@ -125,7 +125,7 @@ func (r *Reader) with(ctx context.Context, session, id string, f func(Record, bl
 // knower is a Store that is asked over a network and may know what an artifact
 // was a moment ago, and its content without asking.
 type knower interface {
-	known(session, id string) (Record, bool)
+	CachedRecord(session, id string) (Record, bool)
 }
 
 // glance is with, for an f that reads little. Of an artifact that the store knows
@@ -137,7 +137,7 @@ func (r *Reader) glance(ctx context.Context, session, id string, f func(Record, 
 	if !ok {
 		return r.with(ctx, session, id, f)
 	}
-	guess, ok := k.known(tools.TokenOf(session), tools.TokenOf(id))
+	guess, ok := k.CachedRecord(tools.TokenOf(session), tools.TokenOf(id))
 	if !ok {
 		return r.with(ctx, session, id, f)
 	}

@@ -19,7 +19,7 @@ import (
 // returns a reader of it.
 func stored(t testing.TB, content []byte) *Reader {
 	t.Helper()
-	store := NewMem(StoreConfig{})
+	store := newFakeStore(StoreConfig{})
 	putArtifact(t, store, "s", "a", content)
 	return NewReader(store, ReaderConfig{})
 }
@@ -141,7 +141,7 @@ func FuzzReadBack(f *testing.F) {
 		if id == "" {
 			return
 		}
-		store := NewMem(StoreConfig{})
+		store := newFakeStore(StoreConfig{})
 		o := NewOffloader(store, Config{Allow: []string{"t"}, InlineChars: 1})
 		res := tools.NewOutput(tools.OutputLimits{Memory: 8, Dir: t.TempDir()})
 		defer res.Close()
@@ -312,7 +312,7 @@ func TestLinesFromTheMiddleReadFewBlocks(t *testing.T) {
 }
 
 func TestReaderKeepsSessionsApart(t *testing.T) {
-	store := NewMem(StoreConfig{})
+	store := newFakeStore(StoreConfig{})
 	hostile := "käse"
 	putArtifact(t, store, "mine", "a", []byte("my secret"))
 	putArtifact(t, store, hostile, "b", []byte("the other's"))
@@ -349,18 +349,18 @@ func TestReaderKeepsSessionsApart(t *testing.T) {
 }
 
 // leakyStore mixes its sessions up.
-type leakyStore struct{ *MemStore }
+type leakyStore struct{ *fakeStore }
 
 func (s leakyStore) Get(ctx context.Context, _, id string) (Record, error) {
-	return s.MemStore.Get(ctx, "mine", id)
+	return s.fakeStore.Get(ctx, "mine", id)
 }
 
 func (s leakyStore) List(ctx context.Context, _ string) iter.Seq2[Record, error] {
-	return s.MemStore.List(ctx, "")
+	return s.fakeStore.List(ctx, "")
 }
 
 func TestReaderDoesNotTrustTheStore(t *testing.T) {
-	store := leakyStore{NewMem(StoreConfig{})}
+	store := leakyStore{newFakeStore(StoreConfig{})}
 	putArtifact(t, store, "mine", "a", []byte("my secret"))
 	r := NewReader(store, ReaderConfig{})
 	_, err := r.GetByID(t.Context(), "other", "a", 0, 0)
@@ -390,10 +390,10 @@ func TestReadErrors(t *testing.T) {
 	_, err = r.GetByLines(t.Context(), "s", strings.Repeat("../", 500), 1, 2)
 	wantCode(t, err, tools.CodeNotFound, "no artifact")
 
-	now := &clock{}
-	store := NewMem(StoreConfig{TTL: time.Hour, Now: now.Now})
+	now := time.Now()
+	store := newFakeStore(StoreConfig{TTL: time.Hour, Now: func() time.Time { return now }})
 	putArtifact(t, store, "s", "old", []byte("x"))
-	now.add(2 * time.Hour)
+	now = now.Add(2 * time.Hour)
 	_, err = NewReader(store, ReaderConfig{}).GetByID(t.Context(), "s", "old", 0, 0)
 	wantCode(t, err, tools.CodeExpired, "run the tool again")
 

@@ -12,7 +12,10 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// Record describes one artifact: one offloaded text and what is known of it.
+// DigestPrefix precedes the hexadecimal SHA-256 in a Record's Digest.
+const DigestPrefix = "sha256:"
+
+// Record describes one artifact: one offloaded text and its metadata.
 type Record struct {
 	tools.Artifact
 	// Session is the token of the session that the artifact belongs to.
@@ -74,6 +77,16 @@ type Store interface {
 	// interrupted writes left. It never touches what is younger than grace, so
 	// that a Put under way keeps its bytes.
 	Sweep(ctx context.Context, grace time.Duration) (SweepReport, error)
+}
+
+// Adopter is a Store that can make an artifact of an object that a producer put
+// into its bucket with another client.
+type Adopter interface {
+	// PutObject is Put with the named object as the source. The object still
+	// belongs to the producer; a sweep removes it when it is older than the TTL.
+	// PutObject returns ErrNotFound if there is no such object, and ErrCorrupt if
+	// its bytes do not match its digest.
+	PutObject(ctx context.Context, rec Record, object string, summarize func(*Record, Content) error) (Record, error)
 }
 
 // SweepReport says what a sweep removed.

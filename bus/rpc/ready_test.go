@@ -9,6 +9,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/offload/mem"
 )
 
 // Who was told that the service is ready gets an answer, over any connection.
@@ -21,7 +22,7 @@ func TestReadyMeansThatRequestsAreAnswered(t *testing.T) {
 	defer cancel()
 
 	ready := make(chan struct{})
-	service := rpc.NewService(ours, offload.NewReader(offload.NewMem(offload.StoreConfig{}), offload.ReaderConfig{}),
+	service := rpc.NewService(ours, offload.NewReader(mem.New(offload.StoreConfig{}), offload.ReaderConfig{}),
 		rpc.ServiceConfig{OnReady: func() { close(ready) }, Log: bustest.Log(t)})
 	group.Go(func() {
 		if err := service.Run(ctx); err != nil {

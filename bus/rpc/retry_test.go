@@ -12,6 +12,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/offload/mem"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -47,7 +48,7 @@ func TestGivenUpCallIsAnsweredAndCanBeRetried(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- worker.New(b, registry, offload.NewOffloader(offload.NewMem(offload.StoreConfig{}), offload.Config{}),
+		done <- worker.New(b, registry, offload.NewOffloader(mem.New(offload.StoreConfig{}), offload.Config{}),
 			worker.Config{MaxAttempts: 3, ClaimTimeout: time.Millisecond, AskTimeout: 50 * time.Millisecond, Log: bustest.Log(t)}).Run(ctx)
 	}()
 	defer func() {

@@ -15,6 +15,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/offload/mem"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -46,7 +47,7 @@ func start(t *testing.T) parts {
 	if err := registry.Register(big.WithEffect(tools.Idempotent), block, background{p.blocked}); err != nil {
 		t.Fatal(err)
 	}
-	store := offload.NewMem(offload.StoreConfig{})
+	store := mem.New(offload.StoreConfig{})
 	w := worker.New(p.bus, registry, offload.NewOffloader(store, offload.Config{}), worker.Config{Grace: time.Second, Log: bustest.Log(t)})
 	s := rpc.NewService(p.bus, offload.NewReader(store, offload.ReaderConfig{}), rpc.ServiceConfig{Log: bustest.Log(t)})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -248,7 +249,7 @@ func TestCancelWhileQueued(t *testing.T) {
 	if err := registry.Register(block.WithEffect(tools.Idempotent)); err != nil {
 		t.Fatal(err)
 	}
-	w := worker.New(p.bus, registry, offload.NewOffloader(offload.NewMem(offload.StoreConfig{}), offload.Config{}), worker.Config{Queues: []string{"later"}})
+	w := worker.New(p.bus, registry, offload.NewOffloader(mem.New(offload.StoreConfig{}), offload.Config{}), worker.Config{Queues: []string{"later"}})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() {

@@ -15,6 +15,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/offload/mem"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -41,7 +42,7 @@ func offering(t *testing.T, b *bus.Bus, name string, queues []string, offered ..
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	w := worker.New(b, registry, offload.NewOffloader(offload.NewMem(offload.StoreConfig{}), offload.Config{}), worker.Config{Name: name, Queues: queues})
+	w := worker.New(b, registry, offload.NewOffloader(mem.New(offload.StoreConfig{}), offload.Config{}), worker.Config{Name: name, Queues: queues})
 	var running sync.WaitGroup
 	running.Go(func() {
 		if err := w.Run(ctx); err != nil {
@@ -68,7 +69,7 @@ func eventually(t *testing.T, what string, right func() bool) {
 func TestTools(t *testing.T) {
 	b := bustest.New(t)
 	ready := make(chan struct{})
-	service := rpc.NewService(b, offload.NewReader(offload.NewMem(offload.StoreConfig{}), offload.ReaderConfig{}), rpc.ServiceConfig{OnReady: func() { close(ready) }})
+	service := rpc.NewService(b, offload.NewReader(mem.New(offload.StoreConfig{}), offload.ReaderConfig{}), rpc.ServiceConfig{OnReady: func() { close(ready) }})
 	ctx, cancel := context.WithCancel(t.Context())
 	var serving sync.WaitGroup
 	t.Cleanup(func() { cancel(); serving.Wait() })

@@ -14,6 +14,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/offload/object"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -46,7 +47,7 @@ func Example() {
 	registry := tools.NewRegistry(zerolog.Nop())
 	check(registry.Register(shout.WithEffect(tools.Idempotent)))
 
-	store, err := offload.OpenObject(ctx, b.JetStream(), offload.ObjectConfig{})
+	store, err := object.Open(ctx, b.JetStream(), object.Config{})
 	check(err)
 	w := worker.New(b, registry, offload.NewOffloader(store, offload.Config{}), worker.Config{})
 	ended := make(chan error, 1)

@@ -2,20 +2,35 @@ package worker_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
-	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/bus/worker"
-	"github.com/stevedore-bus/stevedore/bus/worker/workertest"
 	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/offload/object"
 	"github.com/stevedore-bus/stevedore/tools"
 )
+
+// plain offloads nothing; what offloading does is tested where it is done.
+type plain struct{}
+
+func (plain) Result(_ context.Context, _ tools.Call, _ tools.Definition, res *tools.Result) (*tools.Result, error) {
+	return res, nil
+}
+func (plain) Raw(_ context.Context, raw tools.RawEvent) (*tools.Result, error) {
+	return &tools.Result{ForLLM: *raw.ForLLM, ForUser: raw.ForUser, Silent: raw.Silent, IsError: raw.IsError}, nil
+}
+func (plain) Fallback(_ tools.Call, _ *tools.Result, cause error) *tools.Result {
+	return tools.Failure(tools.Errorf(tools.CodeOffloadFailed, "%v", cause))
+}
 
 type echoArgs struct {
 	Text string `json:"text"`
@@ -37,10 +52,35 @@ func echo(t *testing.T, name string, effect tools.Effect, runs *atomic.Int64, du
 	return tool.WithEffect(effect)
 }
 
-// start runs a worker until the test ends or stop is called.
-func start(t *testing.T, b *bus.Bus, cfg worker.Config, toolset ...tools.Tool) (stop func()) {
+// start runs a worker until the test ends.
+func start(t *testing.T, b *bus.Bus, cfg worker.Config, toolset ...tools.Tool) {
 	t.Helper()
-	return workertest.Start(t, b, workertest.Plain{}, cfg, toolset...)
+	startOffloading(t, b, plain{}, cfg, toolset...)
+}
+
+func startOffloading(t *testing.T, b *bus.Bus, offloader worker.Offloader, cfg worker.Config, toolset ...tools.Tool) {
+	t.Helper()
+	registry := tools.NewRegistry(zerolog.Nop())
+	if err := registry.Register(toolset...); err != nil {
+		t.Fatal(err)
+	}
+	if cfg.Grace == 0 {
+		cfg.Grace = 2 * time.Second
+	}
+	if cfg.ClaimTimeout == 0 {
+		cfg.ClaimTimeout = time.Millisecond
+	}
+	cfg.Log = bustest.Log(t)
+	w := worker.New(b, registry, offloader, cfg)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("worker: %v", err)
+		}
+	})
 }
 
 // submit publishes a call as any client would.
@@ -73,8 +113,8 @@ func TestCallBecomesResult(t *testing.T) {
 	}
 }
 
-// An invalid call gets an error result. A call that cannot be decoded becomes a
-// dead letter. The worker continues.
+// Each bad call has an error result, or a dead letter where there is nobody to
+// answer; the worker lives on.
 func TestBadCalls(t *testing.T) {
 	b := bustest.New(t)
 	var runs atomic.Int64
@@ -138,8 +178,8 @@ func TestBadCalls(t *testing.T) {
 	}
 }
 
-// A call that is published again after its result is not run again.
-func TestFinishedCallIsNotRunAgain(t *testing.T) {
+// A redelivery after the result was published runs nothing.
+func TestAnsweredCallIsNotRunAgain(t *testing.T) {
 	b := bustest.New(t)
 	var runs atomic.Int64
 	start(t, b, worker.Config{}, echo(t, "once", tools.Once, &runs, nil))
@@ -147,7 +187,7 @@ func TestFinishedCallIsNotRunAgain(t *testing.T) {
 	submit(t, b, "stevedore.call.default.once", `{"id":"a","args":{"text":"x"}}`)
 	bustest.Next[tools.ResultEvent](t, results)
 
-	// A client whose acknowledgement was lost publishes the call again.
+	// The same call again, as a client whose acknowledgement was lost sends it.
 	submit(t, b, "stevedore.call.default.once", `{"id":"a","args":{ "text":"x"}}`)
 	waitEmpty(t, b)
 	if n := runs.Load(); n != 1 {
@@ -155,7 +195,7 @@ func TestFinishedCallIsNotRunAgain(t *testing.T) {
 	}
 }
 
-// Another call with a used id must not get the result of the first call.
+// Another call under a used id must not get the first one's result.
 func TestMismatch(t *testing.T) {
 	b := bustest.New(t)
 	var runs atomic.Int64
@@ -172,9 +212,9 @@ func TestMismatch(t *testing.T) {
 	}
 }
 
-// A claimed call whose worker has stopped ends with the outcome unknown, and its
-// tool is not run.
-func TestClaimOfStoppedWorker(t *testing.T) {
+// A claim whose worker is gone ends in an unknown outcome, and the tool is not
+// run. One that never was claimed is run.
+func TestClaimedByTheDead(t *testing.T) {
 	b := bustest.New(t)
 	var runs atomic.Int64
 	results := bustest.Subscribe(t, b, "stevedore.result.>")
@@ -187,8 +227,8 @@ func TestClaimOfStoppedWorker(t *testing.T) {
 	}
 }
 
-// Two messages of one call lead to one run, and both are acknowledged.
-func TestDuplicateOfRunningCall(t *testing.T) {
+// Two messages with one id while the call runs: one run, both settled.
+func TestSameCallTwiceAtOnce(t *testing.T) {
 	b := bustest.New(t)
 	var runs atomic.Int64
 	entered, release := make(chan struct{}, 2), make(chan struct{})
@@ -220,22 +260,22 @@ func TestRawResult(t *testing.T) {
 	}
 }
 
-// The record of a raw event's object has the tool and the id of the event, even if
-// the body contains neither.
+// The record of an object that a raw event names tells its tool and its id, also
+// if the body names neither.
 func TestRawObject(t *testing.T) {
 	b := bustest.New(t)
-	store, err := offload.OpenObject(t.Context(), b.JetStream(), offload.ObjectConfig{})
+	store, err := object.Open(t.Context(), b.JetStream(), object.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	bucket, err := b.JetStream().ObjectStore(t.Context(), offload.DefaultBlobBucket)
+	bucket, err := b.JetStream().ObjectStore(t.Context(), object.DefaultBlobBucket)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := bucket.PutString(t.Context(), "upload", strings.Repeat("a line\n", 10_000)); err != nil {
 		t.Fatal(err)
 	}
-	workertest.Start(t, b, offload.NewOffloader(store, offload.Config{}), worker.Config{})
+	startOffloading(t, b, offload.NewOffloader(store, offload.Config{}), worker.Config{})
 	results := bustest.Subscribe(t, b, "stevedore.result.>")
 	submit(t, b, "stevedore.raw.default.their_tool", `{"object":"upload"}`)
 	got, _ := bustest.Next[tools.ResultEvent](t, results)
@@ -248,7 +288,7 @@ func TestRawObject(t *testing.T) {
 	}
 }
 
-func TestPanickingTool(t *testing.T) {
+func TestPanickingAndSilentTools(t *testing.T) {
 	b := bustest.New(t)
 	var runs atomic.Int64
 	start(t, b, worker.Config{}, echo(t, "boom", tools.Idempotent, &runs, func() { panic("boom") }))
@@ -259,27 +299,27 @@ func TestPanickingTool(t *testing.T) {
 	}
 }
 
-// manualAsync is an async tool whose callback the test calls.
-type manualAsync struct {
+// later is an async tool that completes when it is told to.
+type later struct {
 	effect  tools.Effect
 	started chan tools.AsyncCallback
 }
 
-func (l manualAsync) Definition() tools.Definition {
-	return tools.Definition{Name: "later", Description: "completes when the test says so", Effect: l.effect}
+func (l later) Definition() tools.Definition {
+	return tools.Definition{Name: "later", Description: "completes later", Effect: l.effect}
 }
-func (l manualAsync) Execute(context.Context, tools.Call) *tools.Result {
+func (l later) Execute(context.Context, tools.Call) *tools.Result {
 	return tools.ErrorResult("not async")
 }
-func (l manualAsync) ExecuteAsync(_ context.Context, _ tools.Call, callback tools.AsyncCallback) *tools.Result {
+func (l later) ExecuteAsync(_ context.Context, _ tools.Call, callback tools.AsyncCallback) *tools.Result {
 	l.started <- callback
 	return tools.AsyncResult("started")
 }
 
 func TestAsyncCompletion(t *testing.T) {
 	b := bustest.New(t)
-	tool := manualAsync{effect: tools.Idempotent, started: make(chan tools.AsyncCallback, 1)}
-	// There is one slot, and the tool in the background must not hold it.
+	tool := later{effect: tools.Idempotent, started: make(chan tools.AsyncCallback, 1)}
+	// One slot: a job in the background must not hold it.
 	var runs atomic.Int64
 	start(t, b, worker.Config{Slots: 1}, tool, echo(t, "echo", tools.Idempotent, &runs, nil))
 	events := bustest.Subscribe(t, b, "stevedore.*.s.*")
@@ -302,13 +342,13 @@ func TestAsyncCompletion(t *testing.T) {
 	waitEmpty(t, b)
 }
 
-// A stopping worker requeues running calls without counting an attempt, and the
-// next worker runs them.
-func TestStopRequeues(t *testing.T) {
+// A stop hands running calls back without counting it as an attempt, and the
+// next worker answers them.
+func TestStopHandsBack(t *testing.T) {
 	b := bustest.New(t)
 	results := bustest.Subscribe(t, b, "stevedore.result.>")
 	started := make(chan struct{}, 1)
-	block, err := tools.NewTool("block", "blocks until it is cancelled", func(ctx context.Context, _ tools.Call, _ struct{}) *tools.Result {
+	block, err := tools.NewTool("block", "waits for the end", func(ctx context.Context, _ tools.Call, _ struct{}) *tools.Result {
 		started <- struct{}{}
 		<-ctx.Done()
 		return tools.ErrorResult("interrupted")
@@ -316,16 +356,27 @@ func TestStopRequeues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	registry := tools.NewRegistry(zerolog.Nop())
+	if err := registry.Register(block.WithEffect(tools.Idempotent)); err != nil {
+		t.Fatal(err)
+	}
 	submit(t, b, "stevedore.call.default.block", `{"id":"a"}`)
 	for range 8 { // more often than MaxAttempts
-		stop := start(t, b, worker.Config{Grace: time.Millisecond, MaxAttempts: 3}, block.WithEffect(tools.Idempotent))
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			done <- worker.New(b, registry, plain{}, worker.Config{Grace: time.Millisecond, MaxAttempts: 3}).Run(ctx)
+		}()
 		<-started
-		stop()
+		cancel()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
 	}
 	var runs atomic.Int64
 	start(t, b, worker.Config{MaxAttempts: 3}, echo(t, "block", tools.Idempotent, &runs, nil))
 	got, _ := bustest.Next[tools.ResultEvent](t, results)
-	if got.Error == nil || got.Error.Code != tools.CodeInvalidArguments { // of echo's schema: the call was delivered
+	if got.Error == nil || got.Error.Code != tools.CodeInvalidArguments { // echo's schema; it was run at all
 		t.Errorf("result %+v", got)
 	}
 }
@@ -367,7 +418,21 @@ func TestManyCallsOneResultEach(t *testing.T) {
 // waitEmpty waits until all calls are acknowledged.
 func waitEmpty(t *testing.T, b *bus.Bus) {
 	t.Helper()
-	bustest.WaitUntil(t, "all calls to be acknowledged", func() bool { return bustest.Messages(t, b, bus.Calls) == 0 })
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		s, err := b.JetStream().Stream(t.Context(), b.StreamName(bus.Calls))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.CachedInfo().State.Msgs == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			info, _ := json.Marshal(s.CachedInfo().State)
+			t.Fatalf("calls are left: %s", info)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
 }
 
 // await waits until ok returns true.
@@ -381,12 +446,19 @@ func await(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// event reads the result or completion that is stored on a subject, if any.
+// event reads what stands on a subject of the results, if anything.
 func event(t *testing.T, b *bus.Bus, subject string) (tools.ResultEvent, bool) {
 	t.Helper()
-	stored, ok, err := task.ReadResult(t.Context(), b, subject)
+	body, ok, err := b.Last(t.Context(), bus.Results, subject)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return stored.ResultEvent, ok
+	if !ok {
+		return tools.ResultEvent{}, false
+	}
+	e, err := tools.DecodeResult(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e, true
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/offload/mem"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 	"github.com/stevedore-bus/stevedore/tools/agent/provider"
@@ -19,14 +20,14 @@ import (
 // stage has everything that a loop needs, in memory.
 type stage struct {
 	registry *tools.Registry
-	store    *offload.MemStore
+	store    *mem.Store
 	runner   *localRunner
 	log      memConversations
 }
 
 func newStage(t *testing.T, toolset ...tools.Tool) *stage {
 	t.Helper()
-	s := &stage{registry: tools.NewRegistry(zerolog.Nop()), store: offload.NewMem(offload.StoreConfig{})}
+	s := &stage{registry: tools.NewRegistry(zerolog.Nop()), store: mem.New(offload.StoreConfig{})}
 	if err := s.registry.Register(append(toolset, offload.NewReader(s.store, offload.ReaderConfig{}).Tools()...)...); err != nil {
 		t.Fatal(err)
 	}

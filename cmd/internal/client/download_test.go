@@ -15,6 +15,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/offload/mem"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -32,7 +33,7 @@ func TestDownload(t *testing.T) {
 		"control":   bytes.Repeat([]byte{1}, 3*offload.ReadChars), // as JSON six times as long
 		"random":    random,
 	}
-	store := offload.NewMem(offload.StoreConfig{})
+	store := mem.New(offload.StoreConfig{})
 	for id, content := range contents {
 		rec := offload.Record{Session: "s", Artifact: tools.Artifact{ID: id}}
 		if _, err := store.Put(t.Context(), rec, bytes.NewReader(content), nil); err != nil {

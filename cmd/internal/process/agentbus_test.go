@@ -17,6 +17,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/offload/mem"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 	"github.com/stevedore-bus/stevedore/tools/agent/provider"
@@ -29,7 +30,7 @@ func startAgents(t *testing.T, b *bus.Bus, slots int, toolset []tools.Tool, line
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := offload.NewMem(offload.StoreConfig{})
+	store := mem.New(offload.StoreConfig{})
 	registry := tools.NewRegistry(zerolog.Nop())
 	setup := newAgentSetup(b, store, bustest.Log(t))
 	setup.Definitions, setup.DefaultModel, setup.Models = registry.Definitions, "m", map[string]agent.Provider{"m": script}

@@ -13,6 +13,8 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/offload/disk"
+	"github.com/stevedore-bus/stevedore/offload/object"
 	"github.com/stevedore-bus/stevedore/state"
 	"github.com/stevedore-bus/stevedore/state/kv"
 )
@@ -34,7 +36,7 @@ func (o *StoreOptions) AddFlags(flags *pflag.FlagSet) {
 func (o *StoreOptions) Open(ctx context.Context, connection *cli.Connection, b *bus.Bus) (offload.Store, func() error, error) {
 	cfg := offload.StoreConfig{TTL: o.ttl, Quota: o.quota}
 	if dir, ok := o.Dir(connection); ok {
-		store, err := offload.OpenDisk(dir, cfg)
+		store, err := disk.Open(dir, cfg)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -44,7 +46,7 @@ func (o *StoreOptions) Open(ctx context.Context, connection *cli.Connection, b *
 	if kind != "object" {
 		return nil, nil, cli.Exit(cli.ExitUsage, "--store %q: want object:BUCKET or disk:DIR", o.Spec)
 	}
-	store, err := offload.OpenObject(ctx, b.JetStream(), offload.ObjectConfig{
+	store, err := object.Open(ctx, b.JetStream(), object.Config{
 		StoreConfig: cfg, Bucket: cmp.Or(bucket, b.BucketName(bus.BlobsBucket)), Records: b.BucketName(bus.ArtifactsBucket), Replicas: connection.Replicas,
 	})
 	return store, func() error { return nil }, err

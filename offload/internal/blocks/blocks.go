@@ -99,17 +99,19 @@ func (r *Reader) loadChecked(i int, buf []byte) ([]byte, error) {
 // offload.Content.
 type Content struct {
 	*Reader
-	io.Closer
+	src io.ReaderAt
 }
 
-// ReadAtCloser is the source of a Content.
-type ReadAtCloser interface {
-	io.ReaderAt
-	io.Closer
+// Close closes the source, if it is an io.Closer.
+func (c *Content) Close() error {
+	if closer, ok := c.src.(io.Closer); ok {
+		return closer.Close()
+	}
+	return nil
 }
 
-// NewContent returns the content in src that x describes. Closing it closes src.
-func NewContent(src ReadAtCloser, x *index.Index) *Content {
+// NewContent returns the content in src that x describes.
+func NewContent(src io.ReaderAt, x *index.Index) *Content {
 	load := func(i int, buf []byte) ([]byte, error) {
 		if buf == nil {
 			buf = make([]byte, x.BlockLen(i))

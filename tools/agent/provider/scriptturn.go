@@ -62,7 +62,8 @@ func (t scriptTurn) response(vars map[string]string, done int, req agent.Request
 		res.StopReason = t.stop
 	}
 	if res.Usage == (agent.Usage{}) {
-		res.Usage = agent.Usage{Input: req.EstimateTokens(), Output: offload.RuneCounter{}.Count(text)}
+		counter := offload.RuneCounter{}
+		res.Usage = agent.Usage{Input: req.EstimateTokens(counter), Output: counter.Count(text)}
 	}
 	return res, nil
 }

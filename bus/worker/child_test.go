@@ -1,0 +1,247 @@
+//go:build unix
+
+package worker_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/embedded"
+	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// The test binary is also the worker process that the tests kill: childEnv
+// holds the server's URL then, and the variables after it say how to behave.
+const (
+	childEnv  = "STEVEDORE_TEST_WORKER_URL"
+	queuesEnv = "STEVEDORE_TEST_QUEUES"
+	dirEnv    = "STEVEDORE_TEST_DIR"
+	stepEnv   = "STEVEDORE_TEST_STEP" // STEP or STEP:N, to die at its N-th occurrence
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childEnv) != "" {
+		if err := runChild(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// killLease and killPatience make a death be noticed soon.
+const (
+	killLease    = 500 * time.Millisecond
+	killPatience = 300 * time.Millisecond
+)
+
+func runChild() error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	// Nobody survives the test, however it ends.
+	go func() {
+		_, _ = bufio.NewReader(os.Stdin).ReadByte()
+		os.Exit(3)
+	}()
+	b, err := bus.Connect(ctx, bus.Config{Server: os.Getenv(childEnv), Lease: killLease})
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	registry := tools.NewRegistry(zerolog.Nop())
+	log := &runLog{dir: os.Getenv(dirEnv)}
+	if err := registry.Register(log.tools()...); err != nil {
+		return err
+	}
+	return worker.New(b, registry, plain{}, worker.Config{
+		Queues: strings.Split(os.Getenv(queuesEnv), ","), Slots: 16, MaxAttempts: 1000,
+		AskTimeout: killPatience, OnStep: dieAt(os.Getenv(stepEnv)),
+	}).Run(ctx)
+}
+
+// dieAt kills the process at a step.
+func dieAt(step string) func(worker.Step) {
+	name, occurrence := step, 1
+	if before, after, ok := strings.Cut(step, ":"); ok {
+		name = before
+		fmt.Sscan(after, &occurrence)
+	}
+	var mu sync.Mutex
+	return func(s worker.Step) {
+		mu.Lock()
+		defer mu.Unlock()
+		if string(s) != name {
+			return
+		}
+		if occurrence--; occurrence == 0 {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {}
+		}
+	}
+}
+
+// child is a worker process.
+type child struct {
+	cmd *exec.Cmd
+}
+
+func startChild(t *testing.T, url, dir, queues, step string) *child {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &child{cmd: exec.Command(exe)}
+	c.cmd.Env = append(os.Environ(), childEnv+"="+url, queuesEnv+"="+queues, dirEnv+"="+dir, stepEnv+"="+step)
+	c.cmd.Stderr = os.Stderr
+	if _, err := c.cmd.StdinPipe(); err != nil { // closed when this process ends
+		t.Fatal(err)
+	}
+	if err := c.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.kill() })
+	return c
+}
+
+// kill ends the process at once, and waits for its end.
+func (c *child) kill() {
+	_ = c.cmd.Process.Kill()
+	_ = c.cmd.Wait()
+}
+
+// awaitKilled waits until the process killed itself.
+func (c *child) awaitKilled(t *testing.T) {
+	t.Helper()
+	err := c.cmd.Wait()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Fatalf("the worker process did not kill itself: %v", err)
+	}
+}
+
+// runLog records executions in a file of one line each, for all processes.
+type runLog struct{ dir string }
+
+func (l *runLog) file() string { return filepath.Join(l.dir, "runs") }
+
+func (l *runLog) add(words ...string) {
+	f, err := os.OpenFile(l.file(), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err == nil {
+		_, err = f.WriteString(strings.Join(words, " ") + "\n")
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		panic(err)
+	}
+}
+
+// count tells how often each line was written.
+func (l *runLog) count(t *testing.T) map[string]int {
+	t.Helper()
+	data, err := os.ReadFile(l.file())
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	runs := map[string]int{}
+	for line := range strings.Lines(string(data)) {
+		runs[strings.TrimSpace(line)]++
+	}
+	return runs
+}
+
+// recorder is a tool that records its runs. It does a little work, so that there
+// is a moment in which it can be killed.
+type recorder struct {
+	name   string
+	effect tools.Effect
+	log    *runLog
+}
+
+func (r recorder) Definition() tools.Definition {
+	return tools.Definition{Name: r.name, Description: "records that it ran", Effect: r.effect}
+}
+
+func (r recorder) Execute(ctx context.Context, call tools.Call) *tools.Result {
+	r.log.add("run", call.ID)
+	<-time.After(time.Millisecond)
+	if string(call.Args) == `{"gate":true}` {
+		r.awaitGate(ctx, call)
+	}
+	return tools.UserResult("answer to " + call.ID)
+}
+
+// awaitGate blocks until the test opens the gate; only worker processes, so that
+// one in the test's process can overtake them.
+func (r recorder) awaitGate(ctx context.Context, call tools.Call) {
+	if os.Getenv(childEnv) == "" {
+		return
+	}
+	for ctx.Err() == nil {
+		if _, err := os.Stat(filepath.Join(r.log.dir, "gate")); err == nil {
+			r.log.add("through", call.ID)
+			return
+		}
+		<-time.After(2 * time.Millisecond)
+	}
+}
+
+// asyncRecorder is one that goes on in the background.
+type asyncRecorder struct{ recorder }
+
+func (r asyncRecorder) ExecuteAsync(ctx context.Context, call tools.Call, callback tools.AsyncCallback) *tools.Result {
+	go func() { callback(ctx, r.Execute(ctx, call)) }()
+	return tools.AsyncResult("started")
+}
+
+var effects = []tools.Effect{tools.Once, tools.Keyed, tools.Idempotent}
+
+// tools returns a tool for each effect, and an async one: once, async_once, ...
+func (l *runLog) tools() []tools.Tool {
+	var all []tools.Tool
+	for _, effect := range effects {
+		all = append(all, recorder{string(effect), effect, l},
+			asyncRecorder{recorder{"async_" + string(effect), effect, l}})
+	}
+	return all
+}
+
+// killBus is a server that processes can reach, and a connection to it.
+func killBus(t *testing.T) (*bus.Bus, string) {
+	t.Helper()
+	s, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", NoSync: true, Log: bustest.Log(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return bustest.Connect(t, s, bus.Config{Lease: killLease, Log: bustest.Log(t)}), s.URL()
+}
+
+// noDeadLetters fails the test if anything was given up on.
+func noDeadLetters(t *testing.T, b *bus.Bus) {
+	t.Helper()
+	s, err := b.JetStream().Stream(t.Context(), b.StreamName(bus.Dead))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := s.CachedInfo().State.Msgs; n != 0 {
+		t.Errorf("%d dead letters", n)
+	}
+}

@@ -1,0 +1,470 @@
+//go:build unix
+
+package disk
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/offload/index"
+	"github.com/stevedore-bus/stevedore/offload/record"
+	"github.com/stevedore-bus/stevedore/offload/storetest"
+)
+
+// TestDiskLayout: the content is where people and other programs look for it,
+// and no second copy of it exists.
+func TestDiskLayout(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir, offload.StoreConfig{})
+	data := storetest.Text(1000, 60)
+	storetest.Put(t, s, storetest.NewRecord("sess", "call_1"), data)
+	storetest.Put(t, s, storetest.NewRecord("sess", "call_2"), data)
+	got, err := os.ReadFile(filepath.Join(dir, "sess", "call_1.md"))
+	if err != nil || !bytes.Equal(got, data) {
+		t.Errorf("call_1.md: %d bytes, %v", len(got), err)
+	}
+	oneFile(t, filepath.Join(dir, "sess", "call_1.md"), filepath.Join(dir, "sess", "call_2.md"))
+	if info, err := os.Stat(filepath.Join(dir, "sess", "call_1.md")); err != nil || info.Mode().Perm()&0o222 != 0 {
+		t.Errorf("the content can be written to: %v, %v", info, err)
+	}
+	if err := s.Delete(t.Context(), "sess", "call_1"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "sess", "call_1.md")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("call_1.md after delete: %v", err)
+	}
+	storetest.CheckContent(t, s, storetest.Put(t, s, storetest.NewRecord("sess", "call_2"), data), data)
+}
+
+// TestDiskWithoutLinks: where there are no hard links, the file is a copy.
+func TestDiskWithoutLinks(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) storetest.Harness {
+		h := newHarness(t)
+		open := h.Open
+		h.Open = func(t *testing.T, cfg offload.StoreConfig) offload.Store {
+			s := open(t, cfg).(*Store)
+			s.links = false
+			return s
+		}
+		return h
+	})
+}
+
+// TestDiskThatFoldsCase: ids that such a disk would take for one are two files.
+func TestDiskThatFoldsCase(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir, offload.StoreConfig{})
+	s.folds = true
+	ids := []string{"abc", "Abc", "aBc", "ABC"}
+	for _, session := range []string{"s", "S"} {
+		for _, id := range ids {
+			storetest.Put(t, s, storetest.NewRecord(session, id), []byte(session+id))
+		}
+	}
+	seen := map[string]bool{}
+	filepath.WalkDir(dir, func(name string, d os.DirEntry, err error) error {
+		if key := strings.ToLower(name); err != nil || seen[key] {
+			t.Errorf("%q is twice on a disk that folds case, %v", name, err)
+		} else {
+			seen[key] = true
+		}
+		return nil
+	})
+	for _, session := range []string{"s", "S"} {
+		for _, id := range ids {
+			r, err := s.Get(t.Context(), session, id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			storetest.CheckContent(t, s, r, []byte(session+id))
+		}
+		if n := listed(t, s, session); n != len(ids) {
+			t.Errorf("session %q lists %d", session, n)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "s", "abc.md")); err != nil {
+		t.Errorf("a plain id lost its plain name: %v", err)
+	}
+}
+
+// TestDiskForeignFile: a file that the store did not write is neither
+// overwritten nor swept away.
+func TestDiskForeignFile(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir, offload.StoreConfig{})
+	name := filepath.Join(dir, "s", "a.md")
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Put(t.Context(), storetest.NewRecord("s", "a"), strings.NewReader("other"), nil); !errors.Is(err, offload.ErrExists) {
+		t.Errorf("%v, want offload.ErrExists", err)
+	}
+	if _, err := s.Sweep(t.Context(), 0); err != nil {
+		t.Error(err)
+	}
+	if got, err := os.ReadFile(name); string(got) != "mine" {
+		t.Errorf("the file holds %q, %v", got, err)
+	}
+}
+
+// TestDiskLostNames: a machine that crashed during a Put may have kept any of
+// the names that it gave. The next Put of the id is as good as the first one.
+func TestDiskLostNames(t *testing.T) {
+	for lost := range 8 {
+		dir := t.TempDir()
+		s := openTest(t, dir, offload.StoreConfig{})
+		before, data := storetest.Text(1000, 61), storetest.Text(1000, 62)
+		storetest.Put(t, s, storetest.NewRecord("s", "x"), before) // has its record attached, so a has not
+		old := storetest.Put(t, s, storetest.NewRecord("s", "a"), before)
+		if err := s.Delete(t.Context(), "s", "x"); err != nil {
+			t.Fatal(err)
+		}
+		files := []string{blobFile(dir, old), filepath.Join(dir, "s", ".a.artifact.json"), filepath.Join(dir, "s", "a.md")}
+		for i, name := range files {
+			if lost&(1<<i) != 0 {
+				if err := os.Remove(name); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if recordLost := lost&2 != 0; !recordLost {
+			data = before // the id is taken
+		} else if lost == 1|2 {
+			continue // a name alone is like a file of somebody else
+		}
+		storetest.CheckContent(t, s, storetest.Put(t, s, storetest.NewRecord("s", "a"), data), data)
+		if got, err := os.ReadFile(files[2]); err != nil || !bytes.Equal(got, data) {
+			t.Errorf("lost %03b: a.md has %d bytes, %v", lost, len(got), err)
+		}
+	}
+}
+
+// TestDiskHostileFiles: what lies where a file should be is an error, and nobody
+// follows it or waits for it.
+func TestDiskHostileFiles(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, storetest.Text(1000, 61), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, place := range map[string]func(name string) error{
+		"symlink":   func(name string) error { return os.Symlink(secret, name) },
+		"pipe":      func(name string) error { return syscall.Mkfifo(name, 0o600) },
+		"directory": func(name string) error { return os.Mkdir(name, 0o700) },
+	} {
+		dir := t.TempDir()
+		s := openTest(t, dir, offload.StoreConfig{})
+		out := storetest.Put(t, s, storetest.NewRecord("s", "a"), storetest.Text(1000, 61))
+		detach(t, s)
+		blob := blobFile(dir, out)
+		if err := errors.Join(os.Remove(blob), place(blob)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := storetest.ReadAll(t.Context(), s, out); err == nil {
+			t.Errorf("%s: read %d bytes of it", name, len(got))
+		}
+		record := filepath.Join(dir, "s", ".a.artifact.json")
+		if err := errors.Join(os.Remove(record), place(record)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Get(t.Context(), "s", "a"); err == nil {
+			t.Errorf("%s: got a record from it", name)
+		}
+	}
+}
+
+// TestDiskForeignOthers: what is no file is no artifact, and stays where it is.
+func TestDiskForeignOthers(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir, offload.StoreConfig{})
+	storetest.Put(t, s, storetest.NewRecord("s", "a"), storetest.Text(1000, 66))
+	name := func(id string) string { return filepath.Join(dir, "s", id+".md") }
+	if err := errors.Join(os.Symlink(t.TempDir(), name("link")), syscall.Mkfifo(name("pipe"), 0o600), os.Mkdir(name("dir"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"link", "pipe", "dir"} {
+		if _, err := s.Get(t.Context(), "s", id); !errors.Is(err, offload.ErrNotFound) {
+			t.Errorf("get %s: %v, want offload.ErrNotFound", id, err)
+		}
+		if _, err := s.Put(t.Context(), storetest.NewRecord("s", id), strings.NewReader("text"), nil); err == nil {
+			t.Errorf("put in place of the %s", id)
+		}
+		if err := s.Delete(t.Context(), "s", id); !errors.Is(err, offload.ErrNotFound) {
+			t.Errorf("delete %s: %v, want offload.ErrNotFound", id, err)
+		}
+		if _, err := os.Lstat(name(id)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestDiskRemovedSession: a session whose directory somebody removed is begun
+// again by the process that had made it.
+func TestDiskRemovedSession(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir, offload.StoreConfig{})
+	data := storetest.Text(1000, 67)
+	storetest.Put(t, s, storetest.NewRecord("s", "a"), data)
+	for _, id := range []string{"a", "b"} { // bytes that are there already, and new ones
+		if err := os.RemoveAll(filepath.Join(dir, "s")); err != nil {
+			t.Fatal(err)
+		}
+		storetest.CheckContent(t, s, storetest.Put(t, s, storetest.NewRecord("s", id), data), data)
+		data = storetest.Text(1000, 68)
+	}
+}
+
+// TestDiskDamagedRecord: a record that cannot be read keeps sweeps from removing
+// any content, is reported, and is replaced when its artifact is put again.
+func TestDiskDamagedRecord(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir, offload.StoreConfig{})
+	data := storetest.Text(1000, 62)
+	storetest.Put(t, s, storetest.NewRecord("s", "a"), data)
+	detach(t, s)
+	name := filepath.Join(dir, "s", ".a.artifact.json")
+	if err := os.Truncate(name, 40); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Get(t.Context(), "s", "a"); !errors.Is(err, offload.ErrCorrupt) {
+		t.Errorf("get: %v, want offload.ErrCorrupt", err)
+	}
+	if report, err := s.Sweep(t.Context(), 0); err == nil || report.Blobs != 0 {
+		t.Errorf("sweep: %+v, %v; want an error and nothing removed", report, err)
+	}
+	storetest.CheckContent(t, s, storetest.Put(t, s, storetest.NewRecord("s", "a"), data), data)
+	if report, err := s.Sweep(t.Context(), 0); err != nil || report != (offload.SweepReport{}) {
+		t.Errorf("sweep: %+v, %v; want nothing", report, err)
+	}
+}
+
+// TestDiskGrownFile: content that somebody appended to is corrupt.
+func TestDiskGrownFile(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir, offload.StoreConfig{})
+	out := storetest.Put(t, s, storetest.NewRecord("s", "a"), []byte("text"))
+	name := filepath.Join(dir, "s", "a.md")
+	if err := errors.Join(os.Chmod(name, 0o600), os.Truncate(name, 5)); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := storetest.ReadAll(t.Context(), s, out); !errors.Is(err, offload.ErrCorrupt) {
+		t.Errorf("read %q, %v; want offload.ErrCorrupt", got, err)
+	}
+}
+
+// TestDiskSweepDuringPut: a Put whose blob a sweep took before it was recorded
+// fails, and leaves no record. If another Put brought the bytes back, with its
+// record and not this one's, it succeeds.
+func TestDiskSweepDuringPut(t *testing.T) {
+	for i := range 4 {
+		attached, back := i&1 != 0, i&2 != 0
+		s := openTest(t, t.TempDir(), offload.StoreConfig{})
+		f, err := s.dir.temp()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.discard()
+		w := &writeback{file: f.File}
+		in, err := s.spool(t.Context(), w, strings.NewReader("text"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := record.Entry{Record: storetest.NewRecord("s", "a")}
+		s.life.Complete(&e.Record, in.Index, in.Digest)
+		with := f
+		var staged *tempFile
+		if !attached || !s.attach(w, e) {
+			with = nil
+			if staged, err = s.stage(e); err != nil {
+				t.Fatal(err)
+			}
+			defer staged.discard()
+		}
+		if err = w.wait(); err == nil {
+			_, err = s.keep(t.Context(), f, in)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.dir.root.Remove(blobDir + "/" + in.Digest); err != nil { // as a sweep would
+			t.Fatal(err)
+		}
+		if back {
+			storetest.Put(t, s, storetest.NewRecord("s", "b"), []byte("text"))
+			if _, err := s.addRecord(t.Context(), e, with, staged); err != nil {
+				t.Error(err)
+			}
+			if _, err := s.Get(t.Context(), "s", "a"); err != nil {
+				t.Errorf("attached %v, the bytes came back: %v", attached, err)
+			}
+			continue
+		}
+		if _, err := s.addRecord(t.Context(), e, with, staged); err == nil {
+			t.Error("the put succeeded, its bytes are gone")
+		}
+		if _, err := s.Get(t.Context(), "s", "a"); !errors.Is(err, offload.ErrNotFound) {
+			t.Errorf("a record is left: %v", err)
+		}
+	}
+}
+
+// TestDiskFull puts with a limit on the size of files, in a process of its own,
+// at every size around the failing writes: whatever fails, the old artifact is
+// intact, no record names missing bytes, and nothing is left but for a sweep.
+func TestDiskFull(t *testing.T) {
+	const env = "STEVEDORE_TEST_DISK_FULL"
+	if dir := os.Getenv(env); dir != "" {
+		putOnFullDisk(t, dir)
+		return
+	}
+	dir := t.TempDir()
+	s := openTest(t, dir, offload.StoreConfig{})
+	old := storetest.Text(2*index.BlockSize, 63)
+	first := storetest.Put(t, s, storetest.NewRecord("s", "old"), old)
+	cmd := exec.Command(os.Args[0], "-test.run=^TestDiskFull$", "-test.v")
+	cmd.Env = append(os.Environ(), env+"="+dir)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	storetest.CheckContent(t, s, first, old)
+	if n := listed(t, s, ""); n != 1 {
+		t.Errorf("%d records, want the old one", n)
+	}
+	for d, want := range map[string]int{tempDir: 0, blobDir: 1, "s": 2} {
+		entries, err := os.ReadDir(filepath.Join(dir, d))
+		if err != nil || len(entries) > want {
+			t.Errorf("%s holds %d files, %v; want at most %d", d, len(entries), err, want)
+		}
+	}
+}
+
+// TestDiskFullSweep: a sweep makes room on a disk that has none, be the records
+// files or attributes, and what it removed of the files says that it expired.
+func TestDiskFullSweep(t *testing.T) {
+	const env = "STEVEDORE_TEST_DISK_FULL_SWEEP"
+	dir := os.Getenv(env)
+	if dir == "" {
+		dir = t.TempDir()
+		s := openTest(t, dir, offload.StoreConfig{TTL: time.Hour})
+		storetest.Put(t, s, storetest.NewRecord("s", "file"), storetest.Text(1000, 67))
+		detach(t, s)
+		storetest.Put(t, s, storetest.NewRecord("s", "attribute"), storetest.Text(1000, 68))
+		cmd := exec.Command(os.Args[0], "-test.run=^TestDiskFullSweep$", "-test.v")
+		cmd.Env = append(os.Environ(), env+"="+dir)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return
+	}
+	var c storetest.Clock
+	c.Advance(61 * time.Minute)
+	s := openTest(t, dir, offload.StoreConfig{TTL: time.Hour, Now: c.Now})
+	limit := func(size uint64) {
+		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: size, Max: 1 << 40}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limit(0)
+	report, err := s.Sweep(t.Context(), 0)
+	limit(1 << 40)
+	if err != nil || report.Records != 2 || report.Blobs != 2 {
+		t.Errorf("sweep: %+v, %v; want both", report, err)
+	}
+	for range 2 {
+		if _, err := s.Get(t.Context(), "s", "file"); !errors.Is(err, offload.ErrExpired) {
+			t.Errorf("get: %v, want offload.ErrExpired", err)
+		}
+		if _, err := s.Sweep(t.Context(), 0); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func putOnFullDisk(t *testing.T, dir string) {
+	s := openTest(t, dir, offload.StoreConfig{})
+	for _, limit := range []uint64{0, 100, index.BlockSize, index.BlockSize + 1, 2*index.BlockSize - 1} {
+		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: limit, Max: 1 << 40}); err != nil {
+			t.Fatal(err)
+		}
+		_, err := s.Put(context.Background(), storetest.NewRecord("s", "new"), bytes.NewReader(storetest.Text(2*index.BlockSize, 64)), nil)
+		if !errors.Is(err, syscall.EFBIG) || !strings.Contains(err.Error(), "disk is full") {
+			t.Errorf("limit %d: %v, want a full disk", limit, err)
+		}
+		// The content is there and its record does not fit: the old one stays.
+		_, err = s.Put(context.Background(), storetest.NewRecord("s", "again"), bytes.NewReader(storetest.Text(50, 65)), func(r *offload.Record, _ offload.Content) error {
+			r.Summary = strings.Repeat("x", 3*index.BlockSize)
+			return nil
+		})
+		if !errors.Is(err, syscall.EFBIG) {
+			t.Errorf("limit %d: %v, want EFBIG for the record", limit, err)
+		}
+		if _, err := s.Get(context.Background(), "s", "again"); !errors.Is(err, offload.ErrNotFound) {
+			t.Errorf("limit %d: a record is left: %v", limit, err)
+		}
+	}
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 1 << 40, Max: 1 << 40}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Sweep(context.Background(), 0); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDiskProcesses: several processes put the same and different contents
+// under the same ids; each id has one winner.
+func TestDiskProcesses(t *testing.T) {
+	const env = "STEVEDORE_TEST_DISK_DIR"
+	if dir := os.Getenv(env); dir != "" {
+		s := openTest(t, dir, offload.StoreConfig{})
+		seed := uint64(os.Getpid())
+		for i := range 20 {
+			out, err := s.Put(context.Background(), storetest.NewRecord("s", fmt.Sprint("same", i)), bytes.NewReader(storetest.Text(100, uint64(i))), nil)
+			if err != nil {
+				t.Errorf("same %d: %v", i, err)
+			}
+			storetest.CheckContent(t, s, out, storetest.Text(100, uint64(i)))
+			out, err = s.Put(context.Background(), storetest.NewRecord("s", fmt.Sprint("other", i)), bytes.NewReader(storetest.Text(100, seed+uint64(i))), nil)
+			if err == nil {
+				storetest.CheckContent(t, s, out, storetest.Text(100, seed+uint64(i)))
+				fmt.Printf("won %d\n", i)
+			} else if !errors.Is(err, offload.ErrExists) {
+				t.Errorf("other %d: %v", i, err)
+			}
+		}
+		return
+	}
+	dir := t.TempDir()
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	won := 0
+	for range 3 {
+		wg.Go(func() {
+			cmd := exec.Command(os.Args[0], "-test.run=^TestDiskProcesses$", "-test.v")
+			cmd.Env = append(os.Environ(), env+"="+dir)
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			won += strings.Count(string(out), "won ")
+		})
+	}
+	wg.Wait()
+	if won != 20 {
+		t.Errorf("20 ids have %d winners", won)
+	}
+}

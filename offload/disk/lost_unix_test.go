@@ -1,0 +1,233 @@
+//go:build unix
+
+package disk
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/offload/index"
+	"github.com/stevedore-bus/stevedore/offload/storetest"
+)
+
+// TestDiskLostBlob: a crash of the machine may take the name of a blob, which is
+// not durable when a Put returns. Nothing is lost, and the name comes back.
+func TestDiskLostBlob(t *testing.T) {
+	data := storetest.Text(3*index.BlockSize+7, 70)
+	for name, back := range map[string]func(t *testing.T, s *Store){
+		"sweep": func(t *testing.T, s *Store) {
+			if report, err := s.Sweep(t.Context(), 0); err != nil || report != (offload.SweepReport{}) {
+				t.Errorf("sweep: %+v, %v; want nothing removed", report, err)
+			}
+		},
+		"put again": func(t *testing.T, s *Store) { storetest.Put(t, s, storetest.NewRecord("s", "a"), data) },
+		"put elsewhere, then again": func(t *testing.T, s *Store) {
+			storetest.Put(t, s, storetest.NewRecord("other", "b"), data)
+			storetest.Put(t, s, storetest.NewRecord("s", "a"), data)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := openTest(t, dir, offload.StoreConfig{})
+			out := storetest.Put(t, s, storetest.NewRecord("s", "a"), data)
+			blob := blobFile(dir, out)
+			if err := os.Remove(blob); err != nil {
+				t.Fatal(err)
+			}
+			storetest.CheckContent(t, s, out, data)
+			back(t, s)
+			storetest.CheckContent(t, s, out, data)
+			b := storetest.Put(t, s, storetest.NewRecord("other", "b"), data)
+			storetest.CheckContent(t, s, b, data)
+			oneFile(t, blob, filepath.Join(dir, "s", "a.md"), filepath.Join(dir, "other", "b.md"))
+		})
+	}
+}
+
+// TestDiskLostBlobExpires: content without a name as a blob goes with its record.
+func TestDiskLostBlobExpires(t *testing.T) {
+	var c storetest.Clock
+	dir := t.TempDir()
+	s := openTest(t, dir, offload.StoreConfig{TTL: time.Hour, Now: c.Now})
+	out := storetest.Put(t, s, storetest.NewRecord("s", "a"), storetest.Text(1000, 71))
+	if err := os.Remove(blobFile(dir, out)); err != nil {
+		t.Fatal(err)
+	}
+	c.Advance(61 * time.Minute)
+	if report, err := s.Sweep(t.Context(), 0); err != nil || report.Records != 1 {
+		t.Errorf("sweep: %+v, %v; want one record", report, err)
+	}
+	for _, name := range []string{blobFile(dir, out), filepath.Join(dir, "s", "a.md")} {
+		if _, err := os.Stat(name); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%q is left: %v", name, err)
+		}
+	}
+}
+
+// TestDiskLostBlobAndDamage: bytes that are not those that were put are neither
+// read nor made a blob, which other sessions would get; the next Put heals them.
+func TestDiskLostBlobAndDamage(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir, offload.StoreConfig{})
+	data := storetest.Text(1000, 72)
+	out := storetest.Put(t, s, storetest.NewRecord("s", "a"), data)
+	detach(t, s)
+	name := filepath.Join(dir, "s", "a.md")
+	if err := errors.Join(os.Remove(blobFile(dir, out)), os.Remove(name), os.WriteFile(name, storetest.Text(1000, 73), 0o400)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Sweep(t.Context(), 0); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(blobFile(dir, out)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a sweep made a blob of other bytes: %v", err)
+	}
+	if got, err := storetest.ReadAll(t.Context(), s, out); !errors.Is(err, offload.ErrCorrupt) {
+		t.Errorf("read %d bytes, %v; want offload.ErrCorrupt", len(got), err)
+	}
+	storetest.CheckContent(t, s, storetest.Put(t, s, storetest.NewRecord("s", "a"), data), data)
+	oneFile(t, name, blobFile(dir, out))
+}
+
+// TestDiskNeighbours: what else lies in the directory, or among the artifacts of
+// a session, is no artifact, stops no sweep and stays.
+func TestDiskNeighbours(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir, offload.StoreConfig{})
+	storetest.Put(t, s, storetest.NewRecord("s", "a"), storetest.Text(1000, 74))
+	detach(t, s)
+	if err := os.CopyFS(filepath.Join(dir, "backup"), os.DirFS(filepath.Join(dir, "s"))); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"notes.txt", "s/.settings.json", "s/.a b.artifact.json", "lost+found/.x.artifact.json", "docs/readme.md"} {
+		name = filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte("mine"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := filesIn(t, dir)
+	var ids []string
+	for r, err := range s.List(t.Context(), "") {
+		if ids = append(ids, r.Session+"/"+r.ID); err != nil {
+			t.Error(err)
+		}
+	}
+	if fmt.Sprint(ids) != "[s/a]" {
+		t.Errorf("list %v, want s/a", ids)
+	}
+	if report, err := s.Sweep(t.Context(), 0); err != nil || report != (offload.SweepReport{}) {
+		t.Errorf("sweep: %+v, %v; want nothing", report, err)
+	}
+	if r, err := s.Get(t.Context(), "backup", "a"); !errors.Is(err, offload.ErrNotFound) {
+		t.Errorf("the copy gives %+v, %v; want offload.ErrNotFound", r, err)
+	}
+	if err := s.Delete(t.Context(), "s", "a"); err != nil {
+		t.Error(err)
+	}
+	if after := filesIn(t, dir); len(after) != len(before)-2 {
+		t.Errorf("before\n%q, after deleting one artifact\n%q", before, after)
+	}
+}
+
+func filesIn(t *testing.T, dir string) (names []string) {
+	err := filepath.WalkDir(dir, func(name string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && filepath.Base(filepath.Dir(name)) != lockDir {
+			names = append(names, strings.TrimPrefix(name, dir+"/"))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// TestDiskKilled kills a process that puts, deletes and puts again: what it
+// heard of is there, and after a sweep nothing is that no record answers for.
+func TestDiskKilled(t *testing.T) {
+	const env = "STEVEDORE_TEST_DISK_KILLED"
+	kept := func(i int) []byte { return storetest.Text(100+i%3*index.BlockSize, uint64(i%7)) }
+	if dir := os.Getenv(env); dir != "" {
+		s := openTest(t, dir, offload.StoreConfig{})
+		for i := 0; ; i++ {
+			// Equal contents come again, while those of before are deleted.
+			for _, id := range []string{fmt.Sprint("kept", os.Getpid(), "_", i), "gone"} {
+				if _, err := s.Put(context.Background(), storetest.NewRecord("s", id), bytes.NewReader(kept(i)), nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			fmt.Println("put", os.Getpid(), i)
+			if err := s.Delete(context.Background(), "s", "gone"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	dir := t.TempDir()
+	s := openTest(t, dir, offload.StoreConfig{})
+	for round := range 6 {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestDiskKilled$", "-test.v")
+		cmd.Env = append(os.Environ(), env+"="+dir)
+		out, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var pid, last int
+		n := 0
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			if _, err := fmt.Sscanf(lines.Text(), "put %d %d", &pid, &last); err == nil {
+				if n++; n == 5+3*round {
+					cmd.Process.Kill() // what it said before is read to the end
+				}
+			}
+		}
+		cmd.Wait()
+		if n < 5+3*round {
+			t.Fatalf("the process ended after %d puts", n)
+		}
+		for i := range last + 1 {
+			r, err := s.Get(t.Context(), "s", fmt.Sprint("kept", pid, "_", i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			storetest.CheckContent(t, s, r, kept(i))
+		}
+		if err := s.Delete(t.Context(), "s", "gone"); err != nil && !errors.Is(err, offload.ErrNotFound) {
+			t.Error(err)
+		}
+		if _, err := s.Sweep(t.Context(), 0); err != nil {
+			t.Error(err)
+		}
+		checkNoOrphan(t, s, dir)
+	}
+}
+
+// checkNoOrphan fails if a file in the directory belongs to no record.
+func checkNoOrphan(t *testing.T, s *Store, dir string) {
+	t.Helper()
+	var want []string
+	for r, err := range s.List(t.Context(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, s.recordPath(r.Session, r.ID), s.contentPath(r.Session, r.ID), strings.TrimPrefix(blobFile("", r), "/"))
+	}
+	for _, name := range filesIn(t, dir) {
+		if !slices.Contains(want, name) {
+			t.Errorf("%q belongs to no record", name)
+		}
+	}
+}

@@ -1,8 +1,0 @@
-//go:build !linux
-
-package offload
-
-import "os"
-
-// startWriteback does nothing here: the disk works when a sync begins.
-func startWriteback(*os.File, int64, int64) bool { return false }

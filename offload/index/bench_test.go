@@ -1,0 +1,46 @@
+package index
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"testing"
+
+	"github.com/stevedore-bus/stevedore/offload/internal/benchtest"
+	"github.com/stevedore-bus/stevedore/offload/internal/textscan"
+)
+
+// BenchmarkIndex measures what an index costs beside the digest that is made with
+// it: for 8 blocks of text in several scripts.
+func BenchmarkIndex(b *testing.B) {
+	for name, data := range benchtest.Scripts(8 * BlockSize) {
+		b.Run(name, func(b *testing.B) {
+			benchtest.Race(b, []string{"sha256", "index", "chars"},
+				func(int) { sha256.Sum256(data) },
+				func(int) {
+					w := NewIndexer()
+					w.Write(data)
+					w.Finish()
+				},
+				func(int) { textscan.CountRunes(data) })
+		})
+	}
+}
+
+// BenchmarkReadChars measures finding a character in the middle of a block that
+// is in memory, and the number of one, beside the digest of the block.
+func BenchmarkReadChars(b *testing.B) {
+	data := benchtest.RandomText(BlockSize, benchtest.Chinese)
+	x, _ := indexOf(data, len(data))
+	r := bytes.NewReader(data)
+	benchtest.Race(b, []string{"sha256", "offset", "at"}, func(int) { sha256.Sum256(data) },
+		func(int) {
+			if _, err := x.CharOffset(r, x.TotalChars()/2); err != nil {
+				b.Fatal(err)
+			}
+		},
+		func(int) {
+			if _, err := x.CharAt(r, x.Size()/2); err != nil {
+				b.Fatal(err)
+			}
+		})
+}

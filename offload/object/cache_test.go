@@ -1,0 +1,180 @@
+package object
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/offload/index"
+	"github.com/stevedore-bus/stevedore/offload/storetest"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// TestOpenedContentIsNotLookedUpAgain: the second reading of a content asks for
+// its record and for the blocks that did not come yet, and for nothing else.
+func TestOpenedContentIsNotLookedUpAgain(t *testing.T) {
+	js := connect(t, startServer(t, server.Options{}))
+	s := openTest(t, js, Config{})
+	data := bytes.Repeat([]byte("a line of 32 bytes, more or less\n"), 20*index.BlockSize/33)
+	out := storetest.Put(t, s, storetest.NewRecord("s", "a"), data)
+	r := offload.NewReader(s, offload.ReaderConfig{})
+	for i, c := range []struct {
+		line int64
+		want uint64
+	}{{1, 3}, {1, 1}, {out.Lines / 3, 2}, {out.Lines/2 - 1, 2}, {out.Lines / 2, 2}, {2, 1}} {
+		before := js.Conn().Stats().OutMsgs
+		if _, err := r.GetByLines(t.Context(), "s", "a", c.line, c.line); err != nil {
+			t.Fatal(err)
+		}
+		if got := js.Conn().Stats().OutMsgs - before; got != c.want {
+			t.Errorf("reading %d, of line %d, took %d requests, want %d", i, c.line, got, c.want)
+		}
+	}
+	// What is in memory is no way around the record.
+	if _, err := r.GetByLines(t.Context(), "other", "a", 1, 1); tools.CodeOf(err) != tools.CodeNotFound {
+		t.Errorf("another session: %v", err)
+	}
+	if err := s.Delete(t.Context(), "s", "a"); err != nil {
+		t.Fatal(err)
+	}
+	if lines, err := r.GetByLines(t.Context(), "s", "a", 1, 1); lines != nil || tools.CodeOf(err) != tools.CodeNotFound {
+		t.Errorf("after its deletion: %v, %v", lines, err)
+	}
+	if page, err := r.GetByID(t.Context(), "s", "a", 0, 10); page != nil || tools.CodeOf(err) != tools.CodeNotFound {
+		t.Errorf("after its deletion: %v, %v", page, err)
+	}
+	// Nor is it what another artifact of that name shows.
+	storetest.Put(t, s, storetest.NewRecord("s", "a"), []byte("one\ntwo"))
+	if lines, err := r.GetByLines(t.Context(), "s", "a", 1, 9); err != nil || lines.Content != "one\ntwo" {
+		t.Errorf("after it was put anew: %v, %v", lines, err)
+	}
+}
+
+// TestKnownContentIsReadBesideItsRecord: whoever reads on in an artifact waits
+// for its record and for a block at once, not for one after the other.
+func TestKnownContentIsReadBesideItsRecord(t *testing.T) {
+	s := lateRecords{openTest(t, connect(t, startServer(t, server.Options{})), Config{}), make(chan struct{}, 1)}
+	data := bytes.Repeat([]byte("a line of 32 bytes, more or less\n"), 20*index.BlockSize/33)
+	out := storetest.Put(t, s.Store, storetest.NewRecord("s", "a"), data)
+	r := offload.NewReader(s, offload.ReaderConfig{})
+	for i, line := range []int64{1, out.Lines / 2, out.Lines} {
+		if i == 0 {
+			s.read <- struct{}{} // nothing is known yet
+		}
+		if _, err := r.GetByLines(t.Context(), "s", "a", line, line); err != nil {
+			t.Fatalf("line %d: %v", line, err)
+		}
+		if i == 0 {
+			<-s.read
+		}
+	}
+}
+
+// lateRecords answers for a record only when a content was read.
+type lateRecords struct {
+	*Store
+	read chan struct{}
+}
+
+func (s lateRecords) Get(ctx context.Context, session, id string) (offload.Record, error) {
+	select {
+	case <-s.read:
+		return s.Store.Get(ctx, session, id)
+	case <-time.After(10 * time.Second):
+		return offload.Record{}, errors.New("the content is not read until the record has come")
+	}
+}
+
+func (s lateRecords) Open(ctx context.Context, rec offload.Record) (offload.Content, error) {
+	c, err := s.Store.Open(ctx, rec)
+	return tellingContent{c, s.read}, err
+}
+
+type tellingContent struct {
+	offload.Content
+	read chan struct{}
+}
+
+func (c tellingContent) Close() error {
+	c.read <- struct{}{}
+	return c.Content.Close()
+}
+
+// TestOpenedContentThatIsPutAgain: content that was swept and came back has
+// other chunks than those that a reader knew.
+func TestOpenedContentThatIsPutAgain(t *testing.T) {
+	srv := startServer(t, server.Options{})
+	ours, theirs := openTest(t, connect(t, srv), Config{}), openTest(t, connect(t, srv), Config{})
+	for _, blocks := range []int{1, 3, 20} {
+		data := storetest.Text(blocks*index.BlockSize-7, 40)
+		out := storetest.Put(t, ours, storetest.NewRecord("s", fmt.Sprint("a", blocks)), data)
+		open, err := ours.Open(t.Context(), out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer open.Close()
+		if err := theirs.Delete(t.Context(), "s", out.ID); err != nil {
+			t.Fatal(err)
+		}
+		if report, err := theirs.Sweep(t.Context(), 0); err != nil || report.Blobs != 1 {
+			t.Fatal(report, err)
+		}
+		if got, err := storetest.ReadAll(t.Context(), ours, out); !errors.Is(err, offload.ErrCorrupt) {
+			t.Errorf("%d blocks, swept: read %d bytes, %v; want offload.ErrCorrupt", blocks, len(got), err)
+		}
+		storetest.CheckContent(t, theirs, storetest.Put(t, theirs, storetest.NewRecord("s", out.ID), data), data)
+		storetest.CheckContent(t, ours, out, data)
+		got := make([]byte, len(data))
+		if _, err := open.ReadAt(got, 0); err != nil || !bytes.Equal(got, data) {
+			t.Errorf("%d blocks, opened before the sweep: %v", blocks, err)
+		}
+		if _, err := open.ReadAt(got[:10], int64(len(data)-10)); err != nil || !bytes.Equal(got[:10], data[len(data)-10:]) {
+			t.Errorf("%d blocks, the end: %v", blocks, err)
+		}
+	}
+}
+
+// TestOpenedContentsAreBounded: of many contents, the last ones are remembered.
+func TestOpenedContentsAreBounded(t *testing.T) {
+	var o openBlobs
+	blobs := make([]*openBlob, cachedBlobs+3)
+	for i := range blobs {
+		blobs[i] = &openBlob{digest: fmt.Sprint(i), blob: &blob{index: &index.Index{}}}
+		o.add(blobs[i])
+		if o.get("0") != blobs[0] { // used all the time
+			t.Fatalf("the first was forgotten after %d", i)
+		}
+	}
+	for i, b := range blobs {
+		want := b
+		if 0 < i && i < len(blobs)-cachedBlobs+1 {
+			want = nil
+		}
+		if got := o.get(b.digest); got != want {
+			t.Errorf("content %d is remembered: %v, want %v", i, got != nil, want != nil)
+		}
+	}
+	huge := &openBlob{digest: "huge", blob: &blob{index: zeros(t, maxCachedIndex+1)}}
+	if o.add(huge); o.get("huge") != nil || len(o.list) != cachedBlobs {
+		t.Errorf("a huge index is kept, or %d contents", len(o.list))
+	}
+}
+
+// zeros returns the index of a content of so many blocks.
+func zeros(t *testing.T, blocks int) *index.Index {
+	b := binary.AppendUvarint([]byte{1}, uint64(blocks)*index.BlockSize)
+	b = append(b, make([]byte, 6*blocks)...)
+	var x index.Index
+	if err := x.UnmarshalBinary(binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)))); err != nil {
+		t.Fatal(err)
+	}
+	return &x
+}

@@ -1,0 +1,160 @@
+package object
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/offload/index"
+	"github.com/stevedore-bus/stevedore/offload/record"
+)
+
+// Keys of an object's metadata that are ours; the values are base64.
+const (
+	metaIndex  = "stevedore-index"
+	metaChunks = "stevedore-chunks"
+)
+
+// blob is an object as its meta message describes it.
+type blob struct {
+	jetstream.ObjectInfo
+	index *index.Index // nil if a stock client put the object
+	// seqs are the stream sequences of the chunks; nil if they are not noted,
+	// because the object is small.
+	seqs []uint64
+	seq  uint64 // of the meta message
+	data []byte // the meta message
+}
+
+func (s *Store) chunkSubject(nuid string) string { return "$O." + s.bucket + ".C." + nuid }
+
+func (s *Store) metaSubject(name string) string {
+	return "$O." + s.bucket + ".M." + base64.URLEncoding.EncodeToString([]byte(name))
+}
+
+// encodeBlob makes the meta message that stock clients read.
+func (s *Store) encodeBlob(in *record.Ingested, nuid string, seqs []uint64) ([]byte, error) {
+	x, err := in.Index.MarshalBinary()
+	if err != nil {
+		return nil, err
+	}
+	sum, err := hex.DecodeString(in.Digest)
+	if err != nil {
+		return nil, err
+	}
+	info := jetstream.ObjectInfo{
+		ObjectMeta: jetstream.ObjectMeta{
+			Name:     in.Digest,
+			Metadata: map[string]string{metaIndex: base64.StdEncoding.EncodeToString(x)},
+			Opts:     &jetstream.ObjectMetaOptions{ChunkSize: index.BlockSize},
+		},
+		Bucket: s.bucket, NUID: nuid, Size: uint64(in.Index.Size()), Chunks: uint32(in.Index.Blocks()),
+		Digest: "SHA-256=" + base64.URLEncoding.EncodeToString(sum),
+	}
+	if seqs != nil {
+		info.Metadata[metaChunks] = base64.StdEncoding.EncodeToString(appendRuns(nil, seqs))
+	}
+	return json.Marshal(info)
+}
+
+// decodeBlob reads a meta message. What is not ours has no index.
+func decodeBlob(m storedMsg) (*blob, error) {
+	b := &blob{seq: m.seq, data: m.data}
+	if err := json.Unmarshal(m.data, &b.ObjectInfo); err != nil {
+		return nil, fmt.Errorf("decode object: %w", err)
+	}
+	encoded, err := base64.StdEncoding.DecodeString(b.Metadata[metaIndex])
+	if err != nil || len(encoded) == 0 {
+		return b, nil
+	}
+	var x index.Index
+	if x.UnmarshalBinary(encoded) != nil || uint64(x.Size()) != b.Size || x.Blocks() != int(b.Chunks) {
+		return b, nil
+	}
+	runs, err := base64.StdEncoding.DecodeString(b.Metadata[metaChunks])
+	if err == nil && len(runs) > 0 {
+		b.seqs, err = decodeRuns(runs, x.Blocks())
+	}
+	// Without the sequences all chunks are read at once: not of a large object.
+	if err == nil && (b.seqs != nil || x.Blocks() <= smallChunks) {
+		b.index = &x
+	}
+	return b, nil
+}
+
+// blob looks an object up. ErrMsgNotFound.
+func (s *Store) blob(ctx context.Context, name string) (*blob, error) {
+	m, err := s.api.get(ctx, "OBJ_"+s.bucket, msgRequest{Last: s.metaSubject(name)})
+	if err != nil {
+		return nil, err
+	}
+	return decodeBlob(m)
+}
+
+// latestBlob is blob, but never behind.
+func (s *Store) latestBlob(ctx context.Context, name string) (*blob, error) {
+	m, err := s.api.fromLeader(ctx, "OBJ_"+s.bucket, msgRequest{Last: s.metaSubject(name)})
+	if err != nil {
+		return nil, err
+	}
+	return decodeBlob(m)
+}
+
+// whole reports whether an object is one of ours and all its chunks are there.
+func (s *Store) whole(ctx context.Context, b *blob) bool {
+	if b.Deleted || b.index == nil {
+		return false
+	}
+	if b.Chunks == 0 {
+		return true
+	}
+	subject := s.chunkSubject(b.NUID)
+	info, err := s.blobs.Info(ctx, jetstream.WithSubjectFilter(subject))
+	return err == nil && info.State.Subjects[subject] == uint64(b.Chunks)
+}
+
+// appendRuns encodes ascending numbers as pairs of varints: the gap before a
+// run of consecutive numbers, and its length. Chunks lie one after the other
+// unless others write at the same time.
+func appendRuns(b []byte, seqs []uint64) []byte {
+	var next uint64
+	for i := 0; i < len(seqs); {
+		n := 1
+		for i+n < len(seqs) && seqs[i+n] == seqs[i]+uint64(n) {
+			n++
+		}
+		b = binary.AppendUvarint(b, seqs[i]-next)
+		b = binary.AppendUvarint(b, uint64(n))
+		next = seqs[i] + uint64(n)
+		i += n
+	}
+	return b
+}
+
+// decodeRuns decodes exactly want numbers. It accepts any bytes.
+func decodeRuns(data []byte, want int) ([]uint64, error) {
+	seqs := make([]uint64, 0, want)
+	var next uint64
+	for len(data) > 0 {
+		gap, size := binary.Uvarint(data)
+		n, size2 := binary.Uvarint(data[max(size, 0):])
+		if next += gap; size <= 0 || size2 <= 0 || gap > 1<<62 || next > 1<<62 || n == 0 || n > uint64(want-len(seqs)) {
+			return nil, errors.New("decode chunk sequences: not a list of ascending numbers")
+		}
+		data = data[size+size2:]
+		for range n {
+			seqs = append(seqs, next)
+			next++
+		}
+	}
+	if len(seqs) != want {
+		return nil, fmt.Errorf("decode chunk sequences: %d instead of %d", len(seqs), want)
+	}
+	return seqs, nil
+}

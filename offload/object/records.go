@@ -1,0 +1,254 @@
+package object
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/offload/record"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// records is a key-value bucket of records, under <session>.<id>. Each write
+// takes effect only if the key is as it was when it was looked at.
+type records struct {
+	kv     jetstream.KeyValue
+	stream jetstream.Stream
+	bucket string
+	api    api
+	life   record.Lifecycle
+}
+
+func openRecords(ctx context.Context, js jetstream.JetStream, bucket string, a api, life record.Lifecycle) (records, error) {
+	r := records{bucket: bucket, api: a, life: life}
+	var err error
+	if r.kv, err = js.KeyValue(ctx, bucket); err != nil {
+		return r, err
+	}
+	r.stream, err = js.Stream(ctx, "KV_"+bucket)
+	return r, err
+}
+
+func (r *records) subject(key string) string { return "$KV." + r.bucket + "." + key }
+
+func recordKey(session, id string) string { return session + "." + id }
+
+// create writes a record, or returns the one that is there. ErrExists.
+func (r *records) create(ctx context.Context, rec offload.Record) (offload.Record, error) {
+	data, err := json.Marshal(record.Entry{Record: rec})
+	if err != nil {
+		return rec, err
+	}
+	key := recordKey(rec.Session, rec.ID)
+	for {
+		_, err := r.kv.Create(ctx, key, data)
+		if err == nil {
+			return rec, nil
+		}
+		if !errors.Is(err, jetstream.ErrKeyExists) {
+			return rec, fmt.Errorf("write record: %w", full(err))
+		}
+		old, rev, err := r.latest(ctx, key)
+		replaced := &old
+		switch {
+		case errors.Is(err, offload.ErrNotFound):
+			continue // it was deleted since
+		case errors.Is(err, offload.ErrCorrupt):
+			replaced = nil
+		case err != nil:
+			return rec, err
+		}
+		e, write, err := r.life.Put(replaced, rec)
+		if err != nil || !write {
+			return e.Record, err
+		}
+		update, err := json.Marshal(e)
+		if err != nil {
+			return rec, err
+		}
+		_, err = r.kv.Update(ctx, key, update, rev)
+		if err == nil {
+			return e.Record, nil
+		}
+		if !errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+			return rec, fmt.Errorf("write record: %w", full(err))
+		}
+	}
+}
+
+// read returns a record that is not expired. ErrNotFound, ErrExpired.
+func (r *records) read(ctx context.Context, session, id string) (record.Entry, uint64, error) {
+	if err := record.CheckLookup(session, id); err != nil {
+		return record.Entry{}, 0, err
+	}
+	m, err := r.api.get(ctx, "KV_"+r.bucket, msgRequest{Last: r.subject(recordKey(session, id))})
+	e, err := r.decode(m, err)
+	if err == nil && r.life.Expired(&e) {
+		err = offload.ErrExpired
+	}
+	return e, m.seq, err
+}
+
+// latest returns what is under a key, expired or not, and is never behind.
+func (r *records) latest(ctx context.Context, key string) (record.Entry, uint64, error) {
+	m, err := r.api.fromLeader(ctx, "KV_"+r.bucket, msgRequest{Last: r.subject(key)})
+	e, err := r.decode(m, err)
+	return e, m.seq, err
+}
+
+func (r *records) decode(m storedMsg, err error) (record.Entry, error) {
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && isDeleteMarker(m.header):
+		return record.Entry{}, offload.ErrNotFound
+	case err != nil:
+		return record.Entry{}, fmt.Errorf("read record: %w", err)
+	}
+	return record.Decode(m.data)
+}
+
+func isDeleteMarker(h nats.Header) bool {
+	op := h.Get("KV-Operation")
+	return op == "DEL" || op == "PURGE" || h.Get(jetstream.MarkerReasonHeader) != ""
+}
+
+// Get implements Store.
+func (s *Store) Get(ctx context.Context, session, id string) (offload.Record, error) {
+	e, err := s.records.get(ctx, session, id)
+	if err != nil {
+		return offload.Record{}, fmt.Errorf("get artifact %q: %w", id, err)
+	}
+	return e.Record, nil
+}
+
+// get moves the expiry on, if that is due. Whoever may not write can read.
+func (r *records) get(ctx context.Context, session, id string) (record.Entry, error) {
+	for {
+		e, rev, err := r.read(ctx, session, id)
+		moved := e
+		if err != nil || !r.life.Refresh(&moved) {
+			return e, err
+		}
+		data, err := json.Marshal(moved)
+		if err != nil {
+			return e, err
+		}
+		_, err = r.kv.Update(ctx, recordKey(session, id), data, rev)
+		switch {
+		case err == nil:
+			return moved, nil
+		case ctx.Err() != nil:
+			return e, ctx.Err()
+		case !errors.Is(err, jetstream.ErrKeyRevisionMismatch):
+			return e, nil
+		}
+		// Somebody else moved it, or a sweep was faster: look again.
+		if _, newer, err := r.latest(ctx, recordKey(session, id)); err != nil || newer == rev {
+			return e, err
+		}
+	}
+}
+
+// List implements Store.
+func (s *Store) List(ctx context.Context, session string) iter.Seq2[offload.Record, error] {
+	return func(yield func(offload.Record, error) bool) {
+		recs, err := s.records.list(ctx, session)
+		for _, rec := range recs {
+			if !yield(rec, nil) {
+				return
+			}
+		}
+		if err != nil {
+			yield(offload.Record{}, fmt.Errorf("list artifacts: %w", err))
+		}
+	}
+}
+
+func (r *records) list(ctx context.Context, session string) (recs []offload.Record, failed error) {
+	keys := ">"
+	if session != "" {
+		if !tools.IsToken(session) {
+			return nil, nil
+		}
+		keys = session + ".*"
+	}
+	err := r.each(ctx, keys, func(k jetstream.KeyValueEntry) {
+		if k.Operation() != jetstream.KeyValuePut {
+			return
+		}
+		e, err := record.Decode(k.Value())
+		if err != nil {
+			failed = errors.Join(failed, fmt.Errorf("%q: %w", k.Key(), err))
+		} else if !r.life.Expired(&e) {
+			recs = append(recs, e.Record)
+		}
+	})
+	slices.SortFunc(recs, record.OldestFirst)
+	return recs, errors.Join(failed, err)
+}
+
+// each calls f for the last message of each key, delete markers included.
+func (r *records) each(ctx context.Context, keys string, f func(jetstream.KeyValueEntry)) error {
+	w, err := r.kv.Watch(ctx, keys)
+	if err != nil {
+		return err
+	}
+	defer w.Stop()
+	idle := time.NewTimer(listTimeout)
+	defer idle.Stop()
+	for {
+		select {
+		case k, ok := <-w.Updates():
+			if !ok {
+				return errors.New("the list was cut off")
+			}
+			if k == nil {
+				return nil
+			}
+			f(k)
+			idle.Reset(listTimeout)
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-idle.C:
+			return fmt.Errorf("no answer for %v", listTimeout)
+		}
+	}
+}
+
+// listTimeout is how long the next record of a list may take.
+const listTimeout = 30 * time.Second
+
+// Delete implements Store.
+func (s *Store) Delete(ctx context.Context, session, id string) error {
+	if err := s.records.delete(ctx, session, id); err != nil {
+		return fmt.Errorf("delete artifact %q: %w", id, err)
+	}
+	return nil
+}
+
+func (r *records) delete(ctx context.Context, session, id string) error {
+	if err := record.CheckLookup(session, id); err != nil {
+		return err
+	}
+	key := recordKey(session, id)
+	for {
+		e, rev, err := r.latest(ctx, key)
+		if err != nil && !errors.Is(err, offload.ErrCorrupt) {
+			return err
+		}
+		if e.Tombstone {
+			return offload.ErrNotFound
+		}
+		err = r.kv.Delete(ctx, key, jetstream.LastRevision(rev))
+		if !errors.Is(err, jetstream.ErrKeyRevisionMismatch) && !isWrongSequence(err) {
+			return err
+		}
+	}
+}

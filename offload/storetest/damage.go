@@ -1,0 +1,120 @@
+package storetest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/offload/index"
+)
+
+func testReopen(t *testing.T, h Harness) {
+	if h.Volatile {
+		t.Skip("this store is gone with its process")
+	}
+	data := Text(5*index.BlockSize, 17)
+	out := Put(t, h.Open(t, offload.StoreConfig{}), NewRecord("s", "a"), data)
+	s := h.Open(t, offload.StoreConfig{})
+	got, err := s.Get(t.Context(), "s", "a")
+	if err != nil || fmt.Sprint(got) != fmt.Sprint(out) {
+		t.Fatalf("get: %+v, %v; want %+v", got, err, out)
+	}
+	CheckContent(t, s, got, data)
+}
+
+func testCorruptBlock(t *testing.T, h Harness) {
+	if h.Corrupt == nil {
+		t.Skip("the bytes of this store cannot be reached")
+	}
+	for _, blocks := range []int{1, 3, 20} {
+		s := h.Open(t, offload.StoreConfig{})
+		data := Text(blocks*index.BlockSize-100, 18)
+		out := Put(t, s, NewRecord("s", fmt.Sprint("a", blocks)), data)
+		h.Corrupt(t, out, blocks-1)
+		if got, err := ReadAll(t.Context(), s, out); !errors.Is(err, offload.ErrCorrupt) {
+			t.Errorf("%d blocks: read %d bytes, %v; want offload.ErrCorrupt", blocks, len(got), err)
+		}
+		if blocks == 1 {
+			continue
+		}
+		c, err := s.Open(t.Context(), out)
+		if err != nil {
+			continue // found at once
+		}
+		defer c.Close()
+		buf := make([]byte, 10)
+		if _, err := c.ReadAt(buf, 0); err != nil && !errors.Is(err, offload.ErrCorrupt) || err == nil && !bytes.Equal(buf, data[:10]) {
+			t.Errorf("%d blocks: another block: %q, %v", blocks, buf, err)
+		}
+		if _, err := c.ReadAt(buf, int64(blocks-1)*index.BlockSize+50); !errors.Is(err, offload.ErrCorrupt) {
+			t.Errorf("%d blocks: the corrupt block: %v, want offload.ErrCorrupt", blocks, err)
+		}
+	}
+}
+
+func testLostBlock(t *testing.T, h Harness) {
+	if h.Lose == nil {
+		t.Skip("the bytes of this store cannot be reached")
+	}
+	for _, blocks := range []int{1, 3, 20} {
+		s := h.Open(t, offload.StoreConfig{})
+		data := Text(blocks*index.BlockSize-100, 19)
+		out := Put(t, s, NewRecord("s", fmt.Sprint("a", blocks)), data)
+		h.Lose(t, out, blocks-1)
+		if got, err := ReadAll(t.Context(), s, out); !errors.Is(err, offload.ErrCorrupt) {
+			t.Errorf("%d blocks: read %d bytes, %v; want offload.ErrCorrupt", blocks, len(got), err)
+		}
+		// Whoever puts it again heals it.
+		again := Put(t, s, NewRecord("s", out.ID), data)
+		CheckContent(t, s, again, data)
+	}
+}
+
+func testBadKeys(t *testing.T, h Harness) {
+	s := h.Open(t, offload.StoreConfig{})
+	for _, bad := range []string{"", "..", "a/b", "a.b", "*", ">", "-a", "a b", "\x00", strings.Repeat("x", 65)} {
+		if _, err := s.Put(t.Context(), NewRecord("s", bad), strings.NewReader("x"), nil); err == nil {
+			t.Errorf("put of id %q was accepted", bad)
+		}
+		if _, err := s.Put(t.Context(), NewRecord(bad, "a"), strings.NewReader("x"), nil); err == nil {
+			t.Errorf("put in session %q was accepted", bad)
+		}
+		if _, err := s.Get(t.Context(), "s", bad); !errors.Is(err, offload.ErrNotFound) {
+			t.Errorf("get of id %q: %v, want offload.ErrNotFound", bad, err)
+		}
+		if err := s.Delete(t.Context(), bad, "a"); !errors.Is(err, offload.ErrNotFound) {
+			t.Errorf("delete in session %q: %v, want offload.ErrNotFound", bad, err)
+		}
+		if bad == "" {
+			continue // means all
+		}
+		for _, err := range s.List(t.Context(), bad) {
+			if err == nil {
+				t.Errorf("list of session %q yields a record", bad)
+			}
+		}
+	}
+	h.checkStored(t, 0, 0, "after bad keys")
+}
+
+func testVerify(t *testing.T, h Harness) {
+	s := h.Open(t, offload.StoreConfig{})
+	data := Text(7*index.BlockSize+1, 20)
+	out := Put(t, s, NewRecord("s", "a"), data)
+	c, err := s.Open(t.Context(), out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var b bytes.Buffer
+	if err := offload.Copy(&b, c, out.Digest); err != nil || !bytes.Equal(b.Bytes(), data) {
+		t.Errorf("copy: %d bytes, %v", b.Len(), err)
+	}
+	if err := offload.Copy(io.Discard, c, "sha256:"+strings.Repeat("0", 64)); !errors.Is(err, offload.ErrCorrupt) {
+		t.Errorf("copy with another digest: %v, want offload.ErrCorrupt", err)
+	}
+}
