@@ -101,15 +101,16 @@ func (r *Registry) CallsBack(name string) bool {
 	return async
 }
 
-// Standing says how far a call is; ok is false if its tool does not resume calls.
-func (r *Registry) Standing(ctx context.Context, call Call, since time.Time) (standing Standing, ok bool, err error) {
+// Checkpoint returns how far a call came; ok is false if its tool does not resume
+// calls.
+func (r *Registry) Checkpoint(ctx context.Context, call Call, since time.Time) (checkpoint Checkpoint, ok bool, err error) {
 	e, _ := r.lookup(call.Tool)
 	resumable, ok := e.tool.(ResumableTool)
 	if !ok {
-		return Standing{}, false, nil
+		return Checkpoint{}, false, nil
 	}
-	standing, err = resumable.Standing(ctx, call, since)
-	return standing, true, err
+	checkpoint, err = resumable.Checkpoint(ctx, call, since)
+	return checkpoint, true, err
 }
 
 // Definitions lists all tools, sorted by name, so that prompts made of it are

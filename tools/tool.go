@@ -60,19 +60,20 @@ type AsyncTool interface {
 	ExecuteAsync(ctx context.Context, call Call, callback AsyncCallback) *Result
 }
 
-// Standing is how far a call came that goes on where it stood when its worker
-// died.
-type Standing struct {
-	// Steps that were done, of the call or of those that it waits for.
+// Checkpoint is how far a resumable call came before its worker died.
+type Checkpoint struct {
+	// Steps is the number of completed steps, of the call or of the calls that it
+	// waits for.
 	Steps int
-	// Vain is how often the call was taken up since the last step.
-	Vain int
+	// Restarts is the number of restarts since the last step.
+	Restarts int
 }
 
-// ResumableTool is a Tool with such calls. One that gets on is not given up on,
-// however many workers die of other things meanwhile.
+// ResumableTool is a Tool that resumes a call where an earlier run of it stopped. The
+// worker keeps retrying such a call while it completes steps.
 type ResumableTool interface {
 	Tool
-	// Standing says how far a call is. What it waits for counts from since on.
-	Standing(ctx context.Context, call Call, since time.Time) (Standing, error)
+	// Checkpoint returns how far the call came. It counts the steps of the calls that
+	// it waits for only after since.
+	Checkpoint(ctx context.Context, call Call, since time.Time) (Checkpoint, error)
 }

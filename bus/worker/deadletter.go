@@ -16,11 +16,11 @@ func (w *Worker) shouldRetry(ctx context.Context, d *bus.Delivery) (bool, error)
 	if err != nil || j.invalid != nil || j.raw != nil {
 		return false, nil // handle reports what is wrong
 	}
-	standing, resumed, err := w.registry.Standing(ctx, j.call, d.Published)
+	checkpoint, resumed, err := w.registry.Checkpoint(ctx, j.call, d.Published)
 	if !resumed || err != nil {
 		return false, err
 	}
-	return standing.Vain < w.cfg.MaxAttempts && d.Attempt < w.cfg.MaxAttempts*(1+standing.Steps), nil
+	return checkpoint.Restarts < w.cfg.MaxAttempts && d.Attempt < w.cfg.MaxAttempts*(1+checkpoint.Steps), nil
 }
 
 // answerDeadLetter publishes a result for a call that became a dead letter, so

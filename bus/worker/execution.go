@@ -47,7 +47,7 @@ func (e *executions) begin(ctx context.Context, w *Worker, j *job) (toolCtx cont
 		return nil, false
 	}
 	exec := &execution{worker: w, job: j, ended: make(chan struct{})}
-	toolCtx, exec.cancel = context.WithCancelCause(tools.WithCaller(ctx, exec))
+	toolCtx, exec.cancel = context.WithCancelCause(tools.WithReporter(ctx, exec))
 	if !j.call.Deadline.IsZero() {
 		var release context.CancelFunc
 		toolCtx, release = context.WithDeadline(toolCtx, j.call.Deadline)

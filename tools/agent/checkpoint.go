@@ -15,14 +15,14 @@ type resumableTool struct {
 	runOf func(tools.Call) tools.Call
 }
 
-// Standing reads from the logs how far the run of a call is.
-func (t resumableTool) Standing(ctx context.Context, call tools.Call, since time.Time) (tools.Standing, error) {
+// Checkpoint reads from the logs how far the run of a call is.
+func (t resumableTool) Checkpoint(ctx context.Context, call tools.Call, since time.Time) (tools.Checkpoint, error) {
 	h, err := t.history(ctx, t.runOf(call))
 	switch {
 	case err != nil:
-		return tools.Standing{}, err
+		return tools.Checkpoint{}, err
 	case h.starts == nil: // the run waits for other runs of its session
-		return tools.Standing{Steps: countAfter(h.otherSteps, since)}, nil
+		return tools.Checkpoint{Steps: countAfter(h.otherSteps, since)}, nil
 	}
 	var last time.Time
 	for _, at := range h.steps {
@@ -30,7 +30,7 @@ func (t resumableTool) Standing(ctx context.Context, call tools.Call, since time
 			last = at
 		}
 	}
-	return tools.Standing{Steps: len(h.steps), Vain: countAfter(h.starts, last)}, nil
+	return tools.Checkpoint{Steps: len(h.steps), Restarts: countAfter(h.starts, last)}, nil
 }
 
 func countAfter(times []time.Time, after time.Time) (n int) {

@@ -15,7 +15,7 @@ import (
 // The state of a call follows from the log of its run and from those of the
 // sub-agents that it waits for. Before its run starts, it follows from the other
 // runs of the session.
-func TestStanding(t *testing.T) {
+func TestCheckpoint(t *testing.T) {
 	s := newStage(t)
 	all, err := agent.Tools(agent.ToolsConfig{
 		Models: map[string]agent.Provider{"m": turns{}}, DefaultModel: "m",
@@ -56,18 +56,18 @@ func TestStanding(t *testing.T) {
 		entries []agent.Entry
 		tool    string
 		id      string
-		want    tools.Standing
+		want    tools.Checkpoint
 	}{
-		{"nothing happened", "s", nil, "agent", "r", tools.Standing{}},
-		{"waits for another run", "s", []agent.Entry{user("q"), says("q", agent.Text("hi")), resumed("q"), {Kind: agent.KindEnd, Run: "q"}}, "agent", "r", tools.Standing{Steps: 2}},
-		{"started", "s", []agent.Entry{user("r"), resumed("r"), {Kind: agent.KindOffloaded, Run: "r"}}, "agent", "r", tools.Standing{Vain: 2}},
-		{"two steps", "s", []agent.Entry{says("r", agent.ToolUse("1", "say", nil)), {Kind: agent.KindResults, Run: "r"}, resumed("r")}, "agent", "r", tools.Standing{Steps: 2, Vain: 1}},
-		{"waits for a child", "s", []agent.Entry{says("r", agent.ToolUse("2", "subagent", nil)), resumed("r"), resumed("r")}, "agent", "r", tools.Standing{Steps: 3, Vain: 2}},
-		{"a step of the child", sub, []agent.Entry{user("r-t2-0"), says("r-t2-0", agent.Text("hm"))}, "agent", "r", tools.Standing{Steps: 4}},
-		{"the child itself", "s", nil, "subagent", "r-t2-0", tools.Standing{Steps: 1}},
+		{"nothing happened", "s", nil, "agent", "r", tools.Checkpoint{}},
+		{"waits for another run", "s", []agent.Entry{user("q"), says("q", agent.Text("hi")), resumed("q"), {Kind: agent.KindEnd, Run: "q"}}, "agent", "r", tools.Checkpoint{Steps: 2}},
+		{"started", "s", []agent.Entry{user("r"), resumed("r"), {Kind: agent.KindOffloaded, Run: "r"}}, "agent", "r", tools.Checkpoint{Restarts: 2}},
+		{"two steps", "s", []agent.Entry{says("r", agent.ToolUse("1", "say", nil)), {Kind: agent.KindResults, Run: "r"}, resumed("r")}, "agent", "r", tools.Checkpoint{Steps: 2, Restarts: 1}},
+		{"waits for a child", "s", []agent.Entry{says("r", agent.ToolUse("2", "subagent", nil)), resumed("r"), resumed("r")}, "agent", "r", tools.Checkpoint{Steps: 3, Restarts: 2}},
+		{"a step of the child", sub, []agent.Entry{user("r-t2-0"), says("r-t2-0", agent.Text("hm"))}, "agent", "r", tools.Checkpoint{Steps: 4}},
+		{"the child itself", "s", nil, "subagent", "r-t2-0", tools.Checkpoint{Steps: 1}},
 	} {
 		write(c.session, c.entries...)
-		got, ok, err := registry.Standing(t.Context(), tools.Call{ID: c.id, Session: "s", Tool: c.tool}, started)
+		got, ok, err := registry.Checkpoint(t.Context(), tools.Call{ID: c.id, Session: "s", Tool: c.tool}, started)
 		if got != c.want || !ok || err != nil {
 			t.Errorf("%s: %+v, %v, %v; want %+v", c.name, got, ok, err, c.want)
 		}
@@ -76,10 +76,10 @@ func TestStanding(t *testing.T) {
 	spawn := tools.Call{ID: "p", Session: "s", Tool: "spawn"}
 	child := tools.Call{ID: tools.Token("p/subagent"), Session: "s"}
 	write(tools.Token(agent.SubagentSession(child)), user(child.IDToken()), says(child.IDToken(), agent.Text("hm")), resumed(child.IDToken()))
-	if got, ok, err := registry.Standing(t.Context(), spawn, started); got != (tools.Standing{Steps: 1, Vain: 1}) || !ok || err != nil {
+	if got, ok, err := registry.Checkpoint(t.Context(), spawn, started); got != (tools.Checkpoint{Steps: 1, Restarts: 1}) || !ok || err != nil {
 		t.Errorf("a spawn call: %+v, %v, %v", got, ok, err)
 	}
-	if _, ok, err := registry.Standing(t.Context(), tools.Call{ID: "x", Session: "s", Tool: "nosuch"}, started); ok || err != nil {
+	if _, ok, err := registry.Checkpoint(t.Context(), tools.Call{ID: "x", Session: "s", Tool: "nosuch"}, started); ok || err != nil {
 		t.Errorf("a tool that does not resume: %v, %v", ok, err)
 	}
 }

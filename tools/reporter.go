@@ -1,0 +1,44 @@
+package tools
+
+import "context"
+
+// Reporter takes what a tool reports while it runs a call.
+type Reporter interface {
+	// Report takes the progress of the call.
+	Report(Progress)
+	// Detach releases the call's slot. A tool may call it more than once.
+	Detach()
+}
+
+// Progress is how far a running call is.
+type Progress struct {
+	// Message describes the current step in a few words.
+	Message string `json:"message,omitempty"`
+	// Done of Total, in any unit; a Total of 0 is unknown.
+	Done  float64 `json:"done,omitempty"`
+	Total float64 `json:"total,omitempty"`
+}
+
+type reporterKey struct{}
+
+// WithReporter returns the context for a tool that runs a call.
+func WithReporter(ctx context.Context, reporter Reporter) context.Context {
+	return context.WithValue(ctx, reporterKey{}, reporter)
+}
+
+// ReportProgress reports the progress of the call to its watchers. A tool passes the
+// context that it received. The call is cheap, and does nothing without a Reporter.
+func ReportProgress(ctx context.Context, p Progress) {
+	if reporter, ok := ctx.Value(reporterKey{}).(Reporter); ok {
+		reporter.Report(p)
+	}
+}
+
+// Detach releases the slot of a call that waits for another call, so that waiting
+// calls do not keep the others from running. A tool passes the context that it
+// received. Detach may be called more than once, and does nothing without a Reporter.
+func Detach(ctx context.Context) {
+	if reporter, ok := ctx.Value(reporterKey{}).(Reporter); ok {
+		reporter.Detach()
+	}
+}
