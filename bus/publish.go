@@ -2,6 +2,7 @@ package bus
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,77 +19,95 @@ import (
 )
 
 var (
-	// ErrTaken: the subject has its one message already; the first one won.
-	ErrTaken = errors.New("the subject is taken")
-	// ErrFull: the stream holds as much as it may. Nothing was accepted.
+	// ErrTaken means that the subject already holds a message. A stream that allows
+	// one message per subject keeps the first one.
+	ErrTaken = errors.New("the subject already holds a message")
+	// ErrFull means that the stream is full. It stored nothing.
 	ErrFull = errors.New("the stream is full")
-	// ErrConflict: the subject is not as it was expected to be; somebody else
-	// wrote to it.
-	ErrConflict = errors.New("changed meanwhile")
-	// ErrTooLarge: the message is over the server's limit (max_payload).
+	// ErrConflict means that another client changed the subject: its last message is
+	// not the expected one.
+	ErrConflict = errors.New("another client changed it")
+	// ErrTooLarge means that the message exceeds the limit of the server
+	// (max_payload) or of the stream.
 	ErrTooLarge = errors.New("the message is too large")
 )
 
 const (
-	// maxInFlight bounds the publishes that wait for their acknowledgement.
+	// maxInFlight limits the publishes that wait for their acknowledgement.
 	maxInFlight = 8192
-	// publishPatience is how long an acknowledgement is sought, over retries,
-	// before the publish fails.
-	publishPatience = 30 * time.Second
+	// defaultTimeout is the default of Message.Timeout.
+	defaultTimeout = 30 * time.Second
+	// NoTimeout as a Message.Timeout makes Publish retry until its context ends.
+	NoTimeout time.Duration = -1
 )
 
-// Message is something to publish.
+// Message is a message to publish.
 type Message struct {
 	Subject string
 	Body    []byte
-	// Header is sent as it is. Nothing of an incoming message belongs in it.
+	// Header is sent unchanged. Do not copy headers of incoming messages into it.
 	Header nats.Header
-	// Key makes repeated publishes one (Nats-Msg-Id). Leave it empty only where
-	// the stream keeps one message per subject anyway.
+	// Key (Nats-Msg-Id) makes the stream drop repeated publishes. It may be empty if
+	// the stream keeps one message per subject.
 	Key string
+	// Timeout limits the retries of Publish. Default 30 s.
+	Timeout time.Duration
+	// WaitIfFull makes Publish retry while the stream is full, instead of returning
+	// ErrFull.
+	WaitIfFull bool
 }
 
-// Ack says where a message is stored.
+// Ack is the acknowledgement of a stored message.
 type Ack struct {
 	Sequence uint64
-	// Duplicate: the key was seen before; the message was stored then.
+	// Duplicate is set if the stream stored a message with the same key before.
 	Duplicate bool
 }
 
-// Publish publishes durably: when it returns without an error, the message is
-// stored. A missing acknowledgement says nothing about the message, so the
-// publish is repeated with the same key, for half a minute; then the error is an
-// ErrUnreachable. ErrTaken, ErrFull, ErrConflict, ErrTooLarge and a closed
-// connection are final. All durable publishing of Stevedore goes through here.
+// Publish stores a message durably. It is the only place that retries: without an
+// acknowledgement the message may or may not be stored, so Publish repeats it with
+// the same key until the message's timeout. Then it returns ErrUnreachable. It does
+// not retry after ErrTaken, ErrFull (unless WaitIfFull is set), ErrConflict,
+// ErrTooLarge and nats.ErrConnectionClosed.
 func (b *Bus) Publish(ctx context.Context, m Message) (Ack, error) {
 	if err := CheckSubject(m.Subject); err != nil {
 		return Ack{}, fmt.Errorf("publish: %w", err)
 	}
 	if m.Key != "" {
 		header := nats.Header{jetstream.MsgIDHeader: {m.Key}}
-		maps.Copy(header, m.Header) // the caller's stays as it is
+		maps.Copy(header, m.Header) // do not change the caller's header
 		m.Header = header
 	}
 	ack, err := b.publishOnce(ctx, m)
-	if err == nil || isFinal(err) {
-		return ack, publishError(m.Subject, err)
+	if err != nil && !isFinal(err, m.WaitIfFull) {
+		ack, err = b.publishAgain(ctx, m)
 	}
-	err = b.persist(ctx, isFinal, func() error {
+	if err != nil {
+		return ack, fmt.Errorf("publish to %q: %w", m.Subject, err)
+	}
+	return ack, nil
+}
+
+func (b *Bus) publishAgain(ctx context.Context, m Message) (ack Ack, err error) {
+	isFinal := func(err error) bool { return isFinal(err, m.WaitIfFull) }
+	err = b.retry(ctx, cmp.Or(m.Timeout, defaultTimeout), isFinal, func() (err error) {
 		ack, err = b.publishOnce(ctx, m)
 		return err
 	})
-	return ack, publishError(m.Subject, err)
+	return ack, err
 }
 
-// persist calls f until it succeeds or fails for good. If it did neither for half a
-// minute, as while a cluster has no leader, the error is an ErrUnreachable.
-func (b *Bus) persist(ctx context.Context, isFinal func(error) bool, f func() error) error {
-	policy := backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(50*time.Millisecond),
-		backoff.WithMaxInterval(2*time.Second),
-		backoff.WithMaxElapsedTime(publishPatience))
+// retry calls f until it succeeds, its error is final, or the timeout (NoTimeout:
+// none) has passed. If the server did not answer, for example because a cluster has
+// no leader, the error is then ErrUnreachable.
+func (b *Bus) retry(ctx context.Context, timeout time.Duration, isFinal func(error) bool, f func() error) error {
+	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(50*time.Millisecond),
+		backoff.WithMaxInterval(2*time.Second), backoff.WithMaxElapsedTime(timeout))
+	if timeout == NoTimeout {
+		policy.MaxInterval, policy.MaxElapsedTime = 10*time.Second, 0
+	}
 	var last error
-	err := backoff.Retry(func() error {
+	err := backoff.RetryNotify(func() error {
 		err := f()
 		if err != nil && ctx.Err() == nil {
 			last = err
@@ -97,16 +116,20 @@ func (b *Bus) persist(ctx context.Context, isFinal func(error) bool, f func() er
 			return backoff.Permanent(err)
 		}
 		return err
-	}, backoff.WithContext(policy, ctx))
+	}, backoff.WithContext(policy, ctx), func(err error, pause time.Duration) {
+		if timeout == NoTimeout && pause >= time.Second {
+			b.log.Warn().Err(err).Dur("retry_in", pause).Msg("cannot publish")
+		}
+	})
 	switch {
-	case err == nil, isFinal(err), isRefusal(err):
+	case err == nil, isFinal(err), isRejected(err), errors.Is(err, ErrFull):
 		return err
 	case ctx.Err() != nil && last != nil:
-		return fmt.Errorf("%w; before that: %v", err, last) // what it is that takes so long
+		return fmt.Errorf("%w; before that: %v", err, last)
 	case ctx.Err() != nil:
 		return err
 	}
-	return fmt.Errorf("%w: JetStream at %s did not work for %s: %w", ErrUnreachable, b.address(), publishPatience, err)
+	return fmt.Errorf("%w: JetStream at %s did not work for %s: %w", ErrUnreachable, b.address(), timeout, err)
 }
 
 func (b *Bus) publishOnce(ctx context.Context, m Message) (Ack, error) {
@@ -120,8 +143,8 @@ func (b *Bus) publishOnce(ctx context.Context, m Message) (Ack, error) {
 	return a.Ack, classify(a.err)
 }
 
-// classify gives the refusals that callers act on their names. The server has
-// one code for several of them, so the text must tell.
+// classify maps rejections of the server to the errors above. Several of them have
+// the same code, so it compares the text.
 func classify(err error) error {
 	if err == nil {
 		return nil
@@ -145,25 +168,19 @@ func classify(err error) error {
 	return err
 }
 
-func isFinal(err error) bool {
-	return errors.Is(err, ErrTaken) || errors.Is(err, ErrConflict) || errors.Is(err, ErrFull) || errors.Is(err, ErrTooLarge) ||
-		errors.Is(err, nats.ErrConnectionClosed)
+// isFinal reports whether a retry of a publish cannot succeed.
+func isFinal(err error, waitIfFull bool) bool {
+	return errors.Is(err, ErrTaken) || errors.Is(err, ErrConflict) || errors.Is(err, ErrFull) && !waitIfFull ||
+		errors.Is(err, ErrTooLarge) || errors.Is(err, nats.ErrConnectionClosed)
 }
 
-// isRefusal reports whether the server will answer a request the same way again.
-func isRefusal(err error) bool {
+// isRejected reports whether the server rejected a request and will reject it again.
+func isRejected(err error) bool {
 	api, ok := errors.AsType[*jetstream.APIError](err)
 	return ok && api.Code < 500 || errors.Is(err, nats.ErrPermissionViolation)
 }
 
-func publishError(subject string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("publish to %q: %w", subject, err)
-}
-
-// Encode returns v as JSON without HTML escapes, for bodies that people read.
+// Encode returns v as JSON without HTML escapes.
 func Encode(v any) ([]byte, error) {
 	e := encoders.Get().(*encoder)
 	defer encoders.Put(e)
@@ -187,7 +204,7 @@ var encoders = sync.Pool{New: func() any {
 }}
 
 // ExpectRevision returns the header that makes a publish fail with ErrConflict
-// unless the subject's newest message is the one of that sequence.
+// unless the last message on the subject has that sequence (0: there is none).
 func ExpectRevision(sequence uint64) nats.Header {
 	return nats.Header{jetstream.ExpectedLastSubjSeqHeader: {strconv.FormatUint(sequence, 10)}}
 }

@@ -66,8 +66,8 @@ func (b *Bus) OldCall(ctx context.Context, subject string, is func(body []byte) 
 	if err := CheckSubject(subject); err != nil {
 		return false, err
 	}
-	isFinal := func(err error) bool { return isFinal(err) || isRefusal(err) }
-	err = b.persist(ctx, isFinal, func() error {
+	isFinal := func(err error) bool { return isFinal(err, false) || isRejected(err) }
+	err = b.retry(ctx, defaultTimeout, isFinal, func() error {
 		found, err = b.oldCall(ctx, subject, is)
 		return err
 	})

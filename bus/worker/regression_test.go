@@ -209,7 +209,8 @@ func (l logged) Write(line []byte) (int, error) {
 
 // A call is not given up on because the results are full: it waits for room.
 func TestClaimWaitsForRoom(t *testing.T) {
-	b := bustest.Connect(t, bustest.Server(t), bus.Config{MaxBytes: 64 << 10})
+	waits := logged{"cannot publish", make(chan struct{}, 1)}
+	b := bustest.Connect(t, bustest.Server(t), bus.Config{MaxBytes: 64 << 10, Log: zerolog.New(waits)})
 	for i := 0; ; i++ {
 		_, err := b.Publish(t.Context(), bus.Message{Subject: b.Result("filler", fmt.Sprint(i)), Body: make([]byte, 1<<10>>min(i/60*10, 10))})
 		if errors.Is(err, bus.ErrFull) && i > 60 {
@@ -224,11 +225,10 @@ func TestClaimWaitsForRoom(t *testing.T) {
 	if err := registry.Register(echo(t, "once", tools.Once, &runs, nil)); err != nil {
 		t.Fatal(err)
 	}
-	waits := logged{"cannot publish", make(chan struct{}, 1)}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- worker.New(b, registry, plain{}, worker.Config{MaxAttempts: 1, Log: zerolog.New(waits)}).Run(ctx)
+		done <- worker.New(b, registry, plain{}, worker.Config{MaxAttempts: 1}).Run(ctx)
 	}()
 	submit(t, b, "stevedore.call.default.once", `{"id":"a","args":{"text":"x"}}`)
 	select {

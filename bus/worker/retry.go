@@ -39,12 +39,9 @@ func (w *Worker) retry(ctx context.Context, message string, limit time.Duration,
 
 // publishWithRetry publishes, and retries while the bus is unreachable or full.
 func (w *Worker) publishWithRetry(ctx context.Context, msg bus.Message) error {
-	return w.retry(ctx, "cannot publish", 0, func(err error) bool {
-		return errors.Is(err, bus.ErrTaken) || errors.Is(err, bus.ErrTooLarge) || errors.Is(err, nats.ErrConnectionClosed)
-	}, func() error {
-		_, err := w.bus.Publish(ctx, msg)
-		return err
-	})
+	msg.Timeout, msg.WaitIfFull = bus.NoTimeout, true
+	_, err := w.bus.Publish(ctx, msg)
+	return err
 }
 
 // readWithRetry reads from the results stream, and retries while the bus is
