@@ -11,12 +11,12 @@ import (
 // contentBlock is a part of a message, as the chat APIs and MCP define them.
 type contentBlock struct {
 	raw   json.RawMessage
-	text  string // what a model reads of it; of media only a description
-	media bool   // an image, a sound, a file: not text
+	text  string // the text for a model; of media only a description
+	media bool   // an image, a sound or a file
 }
 
-// parseBlocks takes an array of content blocks apart. Anything in the array is
-// accepted: what is not understood counts as text, by its JSON.
+// parseBlocks parses an array of content blocks. It accepts any value: the text of
+// a block that it does not know is the block's JSON.
 func parseBlocks(data json.RawMessage) ([]contentBlock, error) {
 	var raws []json.RawMessage
 	if err := json.Unmarshal(data, &raws); err != nil {
@@ -56,7 +56,7 @@ func parseBlock(raw json.RawMessage) contentBlock {
 	return contentBlock{raw: raw, text: string(raw)}
 }
 
-// blocksText is what can be told of blocks in plain text.
+// blocksText returns blocks as plain text.
 func blocksText(blocks []contentBlock) string {
 	texts := make([]string, len(blocks))
 	for i, b := range blocks {
@@ -65,25 +65,25 @@ func blocksText(blocks []contentBlock) string {
 	return strings.Join(texts, "\n")
 }
 
-// lightBlocks is what remains of blocks beside the reference: the reference as
-// text, and the media that fit into room bytes. Media that do not fit are named
-// in a note; nil says that no media remain.
-func lightBlocks(blocks []contentBlock, reference string, room int) (json.RawMessage, string) {
+// keepMedia returns the reference as a block, and the media that fit into left
+// bytes of JSON. A note in the reference names media that do not fit. If no media
+// remain, the blocks are nil.
+func keepMedia(blocks []contentBlock, reference string, left int) (json.RawMessage, string) {
 	var kept []json.RawMessage
-	var left []string
-	room -= 2*jsonLen(reference) + 64
+	var dropped []string
+	left -= jsonLen(reference) + 64
 	for _, b := range blocks {
-		switch n := rawJSONLen(b.raw) + 1; {
+		switch n := len(b.raw) + 1; {
 		case !b.media:
-		case n <= room:
+		case n <= left:
 			kept = append(kept, b.raw)
-			room -= n
+			left -= n
 		default:
-			left = append(left, b.text)
+			dropped = append(dropped, b.text)
 		}
 	}
-	if len(left) > 0 {
-		reference += fmt.Sprintf("\nNot shown, but in the artifact: %s", tools.Excerpt(strings.Join(left, " "), 400))
+	if len(dropped) > 0 {
+		reference += fmt.Sprintf("\nNot shown, but in the artifact: %s", tools.Excerpt(strings.Join(dropped, " "), 400))
 	}
 	if kept == nil {
 		return nil, reference

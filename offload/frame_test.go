@@ -121,21 +121,21 @@ func TestNeutraliseLeavesTheRestAlone(t *testing.T) {
 
 func TestPreviewCutsAtLineEnds(t *testing.T) {
 	text := strings.Repeat("ä", 500) + "\n" + strings.Repeat("b", 5_000) + "\n" + strings.Repeat("ö", 400) + "\n"
-	got, err := preview(strings.NewReader(text), int64(len(text)), int64(utf8.RuneCountInString(text)))
+	got, err := preview(strings.NewReader(text), int64(len(text)), int64(utf8.RuneCountInString(text)), previewRunes)
 	want := strings.Repeat("ä", 500) + "\n[... 5001 characters not shown ...]\n" + strings.Repeat("ö", 400) + "\n"
 	if err != nil || got != want {
 		t.Errorf("the preview is %q, %v, want %q", got, err, want)
 	}
 	// A line end that would cost more than half is not worth it.
 	text = "short\n" + strings.Repeat("😀", 10_000) + "\nshort"
-	got, err = preview(strings.NewReader(text), int64(len(text)), int64(utf8.RuneCountInString(text)))
+	got, err = preview(strings.NewReader(text), int64(len(text)), int64(utf8.RuneCountInString(text)), previewRunes)
 	want = "short\n" + strings.Repeat("😀", 594) + "\n[... 8812 characters not shown ...]\n" + strings.Repeat("😀", 594) + "\nshort"
 	if err != nil || got != want {
 		t.Errorf("the preview is %q, %v", got, err)
 	}
 	for _, n := range []int{0, 1, 1199, 1200} {
 		text = strings.Repeat("é", n)
-		if got, err := preview(strings.NewReader(text), int64(len(text)), int64(utf8.RuneCountInString(text))); err != nil || got != text {
+		if got, err := preview(strings.NewReader(text), int64(len(text)), int64(utf8.RuneCountInString(text)), previewRunes); err != nil || got != text {
 			t.Errorf("the preview of %d characters is not all of them: %q, %v", n, got, err)
 		}
 	}

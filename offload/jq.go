@@ -116,12 +116,12 @@ func compileJQ(query string) (*gojq.Code, error) {
 }
 
 // runWithin is run, for so long and with so much memory as a query may take.
-func (j *JQResult) runWithin(ctx context.Context, limit time.Duration, code *gojq.Code, input io.Reader, room int) error {
-	limited, cancel := context.WithTimeoutCause(ctx, limit, tookTooLong(j.Query, limit))
+func (j *JQResult) runWithin(ctx context.Context, timeout time.Duration, code *gojq.Code, input io.Reader, limit int) error {
+	limited, cancel := context.WithTimeoutCause(ctx, timeout, tookTooLong(j.Query, timeout))
 	defer cancel()
 	limited, stop := watchHeap(limited)
 	defer stop()
-	err := j.run(limited, code, input, room)
+	err := j.run(limited, code, input, limit)
 	if err != nil && limited.Err() != nil {
 		return context.Cause(limited)
 	}
@@ -137,7 +137,7 @@ func badQuery(query string, err error) error {
 }
 
 // run applies the query to each JSON value of the input.
-func (j *JQResult) run(ctx context.Context, code *gojq.Code, src io.Reader, room int) error {
+func (j *JQResult) run(ctx context.Context, code *gojq.Code, src io.Reader, limit int) error {
 	dec := json.NewDecoder(src)
 	dec.UseNumber()
 	for {
@@ -160,45 +160,48 @@ func (j *JQResult) run(ctx context.Context, code *gojq.Code, src io.Reader, room
 				}
 				return badQuery(j.Query, err)
 			}
-			if jsonSize(v, room) > room {
-				if len(j.Results) == 0 {
-					return tools.Errorf(tools.CodeInvalidArguments, "the first result of the query %q is longer than the %d characters that can be shown; narrow it, for instance with keys, length, or .[:10]", tools.Excerpt(j.Query, 200), room)
+			var text []byte
+			tooLong := minJSONLen(v, limit) > limit // then its encoding might not fit into memory
+			if !tooLong {
+				var err error
+				if text, err = gojq.Marshal(v); err != nil {
+					return badQuery(j.Query, err)
 				}
+				tooLong = len(text) > limit
+			}
+			switch {
+			case tooLong && len(j.Results) == 0:
+				return tools.Errorf(tools.CodeInvalidArguments, "the first result of the query %q is longer than the %d characters that can be shown; narrow it, for instance with keys, length, or .[:10]", tools.Excerpt(j.Query, 200), limit)
+			case tooLong:
 				j.Limited = true
 				return nil
 			}
-			text, err := gojq.Marshal(v)
-			if err != nil {
-				return badQuery(j.Query, err)
-			}
-			room -= len(text) + 1
+			limit -= len(text) + 1
 			j.Results = append(j.Results, text)
 		}
 	}
 }
 
-// jsonSize is at least the size of v as JSON, or something over limit.
-func jsonSize(v any, limit int) int {
-	n := 24 // a number
+// minJSONLen returns the least length that v can have as JSON, or any length over
+// limit. It visits no more of v than that: parts of v may be shared many times.
+func minJSONLen(v any, limit int) int {
+	n := 1
 	switch v := v.(type) {
 	case string:
-		if len(v) > limit {
-			return limit + 1
-		}
-		n = jsonLen(v)
+		n = len(v) + 2
 	case json.Number:
 		n = len(v)
 	case fmt.Stringer: // a big.Int
 		n = len(v.String())
 	case []any:
 		for _, e := range v {
-			if n += jsonSize(e, limit-n) + 1; n > limit {
+			if n += minJSONLen(e, limit-n) + 1; n > limit {
 				break
 			}
 		}
 	case map[string]any:
 		for k, e := range v {
-			if n += len(k) + jsonSize(e, limit-n) + 4; n > limit {
+			if n += len(k) + 4 + minJSONLen(e, limit-n); n > limit {
 				break
 			}
 		}

@@ -25,7 +25,7 @@ const jqMemory = 2*maxJQHeap + 128<<20
 type jqRequest struct {
 	ArtifactID string        `json:"artifact_id"`
 	Query      string        `json:"query"`
-	Room       int           `json:"room"` // characters of results
+	Limit      int           `json:"limit"` // characters of results
 	Time       time.Duration `json:"time"`
 }
 
@@ -57,7 +57,7 @@ func ServeJQ(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	res := &JQResult{ArtifactID: req.ArtifactID, Query: req.Query, Results: []json.RawMessage{}}
 	code, err := compileJQ(req.Query)
 	if err == nil {
-		err = res.runWithin(ctx, req.Time, code, in, req.Room)
+		err = res.runWithin(ctx, req.Time, code, in, req.Limit)
 	}
 	answer := jqAnswer{Results: res.Results, Limited: res.Limited}
 	if err != nil {
@@ -70,7 +70,7 @@ func ServeJQ(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 
 // runApart runs the query in a process of its own.
 func (j *JQResult) runApart(ctx context.Context, cfg ReaderConfig, input io.Reader) error {
-	head, err := json.Marshal(jqRequest{ArtifactID: j.ArtifactID, Query: j.Query, Room: cfg.MaxChars, Time: cfg.JQTime})
+	head, err := json.Marshal(jqRequest{ArtifactID: j.ArtifactID, Query: j.Query, Limit: cfg.MaxChars, Time: cfg.JQTime})
 	if err != nil {
 		return err
 	}

@@ -106,12 +106,12 @@ func summarize(prose *io.SectionReader) func(*Record, Content) error {
 		case prose != nil:
 			var chars int64
 			if chars, err = countChars(prose, prose.Size()); err == nil {
-				rec.Summary, err = preview(prose, prose.Size(), chars)
+				rec.Summary, err = preview(prose, prose.Size(), chars, previewRunes)
 			}
 		case typ == TypeJSON && oneLine && c.Size() > 2*previewRunes:
 			rec.Summary, err = shape(io.NewSectionReader(c, 0, c.Size()))
 		default:
-			rec.Summary, err = preview(c, c.Size(), c.Index().TotalChars())
+			rec.Summary, err = preview(c, c.Size(), c.Index().TotalChars(), previewRunes)
 		}
 		if err != nil {
 			return fmt.Errorf("summarize %q: %w", rec.ID, err)

@@ -20,7 +20,7 @@ const (
 	ContextForUser = "for_user"
 )
 
-// Offloader makes results light. It is safe for concurrent use.
+// Offloader makes results small enough to publish. It is safe for concurrent use.
 type Offloader struct {
 	store   Store
 	cfg     Config
@@ -35,57 +35,79 @@ func NewOffloader(store Store, cfg Config) *Offloader {
 	return &Offloader{store: store, cfg: cfg, sweeper: newSweeper()}
 }
 
-// Result returns the light form of res, the answer to call of the tool def: all
-// of it in memory, small enough to be published, and with Artifact set if the
-// text was stored. When Result returns, the artifact is durable. res is not
-// changed, and remains the caller's to close.
+// Result returns res, the answer to call of the tool def, in the form to publish:
+// all of it in memory, small enough for an event, and with Artifact set if the text
+// was stored. When Result returns, the artifact is durable. Result does not change
+// res, and the caller still closes it.
 //
-// An error is the store's failure, or the loss of the tool's output; nothing
-// was decided then. The caller tries again, and in the end asks Fallback. A
-// retry with the same content finds the artifact of the first try.
+// An error means that the store failed or that the tool's output is lost. The
+// caller then tries again, and in the end calls Fallback. A retry with the same
+// content finds the artifact of the first try.
 func (o *Offloader) Result(ctx context.Context, call tools.Call, def tools.Definition, res *tools.Result) (*tools.Result, error) {
-	call = inSession(call)
-	light := *res
-	light.Output = nil
-	light.Err = publishable(res.Err)
-
-	room := o.budget(call, &light)
-	body, err := bodyOf(res, int64(room.text))
+	out, err := o.result(ctx, inSession(call), def, res)
 	if err != nil {
 		return nil, fmt.Errorf("offload result %q: %w", call.IDToken(), err)
 	}
-	why, err := o.cfg.decide(call, def, body)
+	return out, nil
+}
+
+func (o *Offloader) result(ctx context.Context, call tools.Call, def tools.Definition, res *tools.Result) (*tools.Result, error) {
+	out := *res
+	out.Output, out.Err = nil, shortenError(res.Err)
+	b, err := bodyOf(res, int64(o.cfg.MaxResult))
 	if err != nil {
-		return nil, fmt.Errorf("offload result %q: %w", call.IDToken(), err)
+		return nil, err
+	}
+	why, err := o.cfg.decide(call, def, b)
+	if err != nil {
+		return nil, err
 	}
 	if res.Artifact != nil { // offloaded before
 		why = keep
 	}
 	sameForUser := res.ForUser == res.ForLLM && res.Output == nil && res.Blocks == nil
-	switch {
-	case why != keep:
-	case !body.fits(room.text), sameForUser && jsonLen(res.ForUser) > room.user:
-		why = tooLarge
-	case !utf8.ValidString(body.text):
-		why = notText
-	}
-
-	switch {
-	case why == keep:
-		body.show(&light)
-	case o.cfg.Disabled && why == notText:
-		light.ForLLM = strings.ToValidUTF8(body.text, "\uFFFD")
-	case o.cfg.Disabled:
-		return o.Fallback(call, res, errors.New("offloading is off, and the result is too large to be sent")), nil
-	default:
-		if err := o.offload(ctx, call, &light, body, why, room.text); err != nil {
-			return nil, fmt.Errorf("offload result %q: %w", call.IDToken(), err)
+	if !sameForUser {
+		if err := o.shortenForUser(ctx, call, &out, ""); err != nil {
+			return nil, err
 		}
 	}
-	return &light, o.shortenForUser(ctx, call, &light, sameForUser, room.user)
+	if why == keep {
+		b.inline(&out)
+		switch {
+		case !b.inMemory, !o.fits(call, &out), sameForUser && !jsonFits(out.ForUser, o.cfg.MaxForUser):
+			why = tooLarge
+		case !utf8.ValidString(b.text):
+			why = notText
+		}
+	}
+	switch {
+	case why == keep:
+		return &out, nil
+	case o.cfg.Disabled && why == notText:
+		out.ForLLM = strings.ToValidUTF8(b.text, "\uFFFD")
+		return &out, nil
+	case o.cfg.Disabled:
+		return o.Fallback(call, res, errors.New("offloading is off, and the result is too large to be sent")), nil
+	}
+	rec := newRecord(call, ContextToolResult)
+	rec.Truncated = b.truncated
+	var preview *io.SectionReader
+	if b.blocks != nil {
+		preview = b.plain
+	}
+	if rec, err = o.put(ctx, rec, call.IDToken(), b.raw, summarize(preview)); err != nil {
+		return nil, err
+	}
+	if sameForUser {
+		if err := o.shortenForUser(ctx, call, &out, rec.ID); err != nil {
+			return nil, err
+		}
+	}
+	o.refer(call, &out, b, rec, why)
+	return &out, nil
 }
 
-// inSession is what a call means that names no session.
+// inSession puts a call that names no session into the default session.
 func inSession(call tools.Call) tools.Call {
 	if call.Session == "" {
 		call.Session = tools.DefaultSession
@@ -93,34 +115,18 @@ func inSession(call tools.Call) tools.Call {
 	return call
 }
 
-// offload stores the body and puts what the model sees into light.
-func (o *Offloader) offload(ctx context.Context, call tools.Call, light *tools.Result, b body, why reason, room int) error {
-	var prose *io.SectionReader
-	if b.blocks != nil {
-		prose = b.prose
-	}
-	rec := newRecord(call, ContextToolResult)
-	rec.Truncated = b.truncated
-	rec, err := o.put(ctx, rec, call.IDToken(), b.raw, summarize(prose))
-	if err != nil {
-		return err
-	}
-	o.show(call, light, b, rec, why, room)
-	return nil
-}
-
-// show puts what the model sees of a stored body into light: all of it, if it
-// is short, or the reference.
-func (o *Offloader) show(call tools.Call, light *tools.Result, b body, rec Record, why reason, room int) {
-	rec.Inline = b.fits(room) && rec.Chars < o.cfg.InlineChars && utf8.ValidString(b.text)
-	light.Artifact = &rec.Artifact
-	switch {
-	case rec.Inline:
-		b.show(light)
-	case b.blocks != nil:
-		light.Blocks, light.ForLLM = lightBlocks(b.blocks, Reference(rec), room)
-	default:
-		light.Blocks, light.ForLLM = nil, Reference(rec)
+// refer puts the content of an artifact for the model into out: the whole body if
+// it is short, otherwise the reference.
+func (o *Offloader) refer(call tools.Call, out *tools.Result, b body, rec Record, why reason) {
+	out.Artifact = &rec.Artifact
+	rec.Inline = true
+	b.inline(out)
+	if !b.inMemory || rec.Chars >= o.cfg.InlineChars || !utf8.ValidString(b.text) || !o.fits(call, out) {
+		rec.Inline = false
+		out.Blocks, out.ForLLM = nil, Reference(rec)
+		if b.blocks != nil {
+			out.Blocks, out.ForLLM = keepMedia(b.blocks, out.ForLLM, o.left(call, out))
+		}
 	}
 	o.cfg.Log.Info().Str("context_type", ContextToolResult).Str("biz_id", tools.Excerpt(call.ID, 256)).
 		Str("artifact_id", rec.ID).Str("session", rec.Session).Str("tool", call.Tool).
@@ -128,7 +134,7 @@ func (o *Offloader) show(call tools.Call, light *tools.Result, b body, rec Recor
 		Str("reason", string(why)).Msg("result offloaded")
 }
 
-// newRecord is the record of an artifact that call made.
+// newRecord returns the record of an artifact of call.
 func newRecord(call tools.Call, contextType string) Record {
 	return Record{
 		Session: call.SessionToken(),
@@ -140,18 +146,18 @@ func newRecord(call tools.Call, contextType string) Record {
 	}
 }
 
-// put stores src under id, or under one that derives from it.
+// put stores src under id, or under an id that derives from it.
 func (o *Offloader) put(ctx context.Context, rec Record, id string, src *io.SectionReader, summarize func(*Record, Content) error) (Record, error) {
 	return putFree(id, func(id string) (Record, error) {
 		rec := rec
 		rec.ID = id
-		return o.withRoom(ctx, func() (Record, error) { return o.store.Put(ctx, rec, atStart(src), summarize) })
+		return o.sweepIfFull(ctx, func() (Record, error) { return o.store.Put(ctx, rec, atStart(src), summarize) })
 	}, atStart(src))
 }
 
-// putFree calls put with an id that is not taken. If id is, by another content,
-// because a model used it twice, it takes one that derives from what seed gives:
-// a retry arrives at the same one, and nothing is ever overwritten.
+// putFree calls put with a free id. If an artifact with other content has the id,
+// because a model used it twice, putFree derives another id from the bytes of seed.
+// A retry derives the same one, and nothing is ever overwritten.
 func putFree(id string, put func(id string) (Record, error), seed io.Reader) (Record, error) {
 	rec, err := put(id)
 	if !errors.Is(err, ErrExists) {

@@ -82,7 +82,7 @@ func (c Config) decide(call tools.Call, def tools.Definition, b body) (reason, e
 	case call.Offload != nil:
 		return keep, nil
 	}
-	long, err := exceeds(c.Counter, b.prose, b.prose.Size(), c.Threshold)
+	long, err := exceeds(c.Counter, b.plain, b.plain.Size(), c.Threshold)
 	if err != nil || !long {
 		return keep, err
 	}

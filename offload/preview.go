@@ -10,27 +10,22 @@ import (
 // previewRunes is the budget of the head and of the tail of a preview.
 const previewRunes = 600
 
-// preview shows the head and the tail of a text of so many bytes and characters,
-// or all of it if it is short.
-func preview(src io.ReaderAt, size, chars int64) (string, error) {
-	head, tail, err := headTail(src, size, previewRunes)
+// preview returns about the first and the last budget runes of a text, with a line
+// between them that says how much is missing; or all of the text if it is short.
+func preview(src io.ReaderAt, size, chars int64, budget int) (string, error) {
+	head, tail, err := headTail(src, size, budget)
 	if err != nil {
 		return "", err
 	}
-	return joinHeadTail(head, tail, chars), nil
-}
-
-// joinHeadTail puts a line between the two that says how much is missing.
-func joinHeadTail(head, tail string, chars int64) string {
 	hidden := chars - int64(utf8.RuneCountInString(head)) - int64(utf8.RuneCountInString(tail))
 	if tail == "" && hidden == 0 {
-		return head
+		return head, nil
 	}
-	return fmt.Sprintf("%s\n[... %d characters not shown ...]\n%s", strings.TrimSuffix(head, "\n"), hidden, tail)
+	return fmt.Sprintf("%s\n[... %d characters not shown ...]\n%s", strings.TrimSuffix(head, "\n"), hidden, tail), nil
 }
 
-// headTail returns about the first and the last budget runes of a text, cut at
-// line ends where that costs no more than half the budget; or all of the text
+// headTail returns about the first and the last budget runes of a text. It cuts at
+// line ends if at least half the budget remains. Of a short text it returns all,
 // and an empty tail.
 func headTail(src io.ReaderAt, size int64, budget int) (head, tail string, err error) {
 	window := int64(budget) * utf8.UTFMax
@@ -52,7 +47,7 @@ func headTail(src io.ReaderAt, size int64, budget int) (head, tail string, err e
 	return cutHead(wholeRunes(first), budget), cutTail(dropPartial(last), budget), nil
 }
 
-// cutHead returns the first budget runes of b, or less to end with a line.
+// cutHead returns the first budget runes of b, or fewer to end with a line.
 func cutHead(b []byte, budget int) string {
 	end, half := 0, 0
 	for n := 0; n < budget && end < len(b); n++ {
@@ -69,7 +64,7 @@ func cutHead(b []byte, budget int) string {
 	return head
 }
 
-// cutTail returns the last budget runes of b, or less to begin with a line.
+// cutTail returns the last budget runes of b, or fewer to begin with a line.
 func cutTail(b []byte, budget int) string {
 	start, half := len(b), len(b)
 	for n := 0; n < budget && start > 0; n++ {
@@ -89,7 +84,7 @@ func cutTail(b []byte, budget int) string {
 	return tail
 }
 
-// dropPartial drops the end of a rune from the beginning of b.
+// dropPartial removes the end of a rune from the start of b.
 func dropPartial(b []byte) []byte {
 	for i := 0; i < utf8.UTFMax-1 && i < len(b); i++ {
 		if utf8.RuneStart(b[i]) {

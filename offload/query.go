@@ -14,7 +14,7 @@ import (
 // Bounds of a listing; of more artifacts, the newest are listed.
 const (
 	maxListed     = 200
-	maxListedSize = 128 << 10 // bytes of metadata
+	maxListedSize = 128 << 10 // bytes of JSON
 )
 
 // Listing are artifacts, oldest first.
@@ -104,13 +104,14 @@ func (r *Reader) list(ctx context.Context, session string, filter map[string]str
 		listing.Count++
 		listing.TotalSize += rec.Size
 		listing.TotalChars += rec.Chars
-		listing.Artifacts = append(listing.Artifacts, Listed{
+		listed := Listed{
 			Artifact: rec.Artifact, Session: rec.Session, Metadata: rec.Metadata,
 			CreatedAt: rec.CreatedAt, ExpiresAt: rec.ExpiresAt, AgeSeconds: int64(now.Sub(rec.CreatedAt).Seconds()),
-		})
-		size += metadataSize(rec.Metadata)
+		}
+		listing.Artifacts = append(listing.Artifacts, listed)
+		size += jsonLen(listed)
 		for len(listing.Artifacts) > maxListed || size > maxListedSize && len(listing.Artifacts) > 1 {
-			size -= metadataSize(listing.Artifacts[0].Metadata)
+			size -= jsonLen(listing.Artifacts[0])
 			listing.Artifacts = slices.Delete(listing.Artifacts, 0, 1)
 		}
 	}
@@ -144,12 +145,4 @@ func matches(rec Record, filter map[string]string) bool {
 		}
 	}
 	return true
-}
-
-func metadataSize(metadata map[string]string) int {
-	n := 256
-	for k, v := range metadata {
-		n += jsonLen(k) + jsonLen(v)
-	}
-	return n
 }

@@ -66,7 +66,7 @@ func (o *Offloader) adopt(ctx context.Context, e tools.RawEvent, res *tools.Resu
 	rec, err := putFree(call.IDToken(), func(id string) (Record, error) {
 		rec := newRecord(call, ContextToolResult)
 		rec.ID = id
-		return o.withRoom(ctx, func() (Record, error) { return adopter.PutObject(ctx, rec, e.Object, summarize(nil)) })
+		return o.sweepIfFull(ctx, func() (Record, error) { return adopter.PutObject(ctx, rec, e.Object, summarize(nil)) })
 	}, strings.NewReader(e.Object))
 	switch {
 	case errors.Is(err, ErrNotFound):
@@ -80,7 +80,7 @@ func (o *Offloader) adopt(ctx context.Context, e tools.RawEvent, res *tools.Resu
 	if err != nil {
 		return fmt.Errorf("show object %q: %w", name, err)
 	}
-	o.show(call, res, b, rec, adopted, o.budget(call, res).text)
+	o.refer(call, res, b, rec, adopted)
 	return nil
 }
 

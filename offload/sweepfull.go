@@ -7,25 +7,24 @@ import (
 )
 
 const (
-	// roomGrace is the grace of a sweep that makes room: longer than any Put
-	// takes from its last byte to its record.
-	roomGrace = 10 * time.Minute
-	// roomInterval is the least time between two such sweeps. A full store
-	// gains nothing by more.
-	roomInterval = time.Minute
+	// fullGrace is the grace of a sweep of a full store: longer than a Put takes
+	// from its last byte to its record.
+	fullGrace = 10 * time.Minute
+	// fullInterval is the least time between two such sweeps.
+	fullInterval = time.Minute
 )
 
-// sweeper sweeps a store that is full.
+// sweeper sweeps a full store.
 type sweeper struct {
-	turn chan struct{} // who puts something in may sweep
-	next time.Time     // no sweep before; of whoever has the turn
+	turn chan struct{} // holds a value while a Put may sweep
+	next time.Time     // no sweep before this time; the turn guards it
 }
 
 func newSweeper() *sweeper { return &sweeper{turn: make(chan struct{}, 1)} }
 
-// withRoom does put, and does it again after a sweep if the store is full: what
-// expired and is still there must not keep new results out.
-func (o *Offloader) withRoom(ctx context.Context, put func() (Record, error)) (Record, error) {
+// sweepIfFull calls put. If the store is full, it sweeps and calls put again:
+// expired artifacts must not keep new ones out.
+func (o *Offloader) sweepIfFull(ctx context.Context, put func() (Record, error)) (Record, error) {
 	rec, err := put()
 	if !errors.Is(err, ErrQuota) {
 		return rec, err
@@ -41,8 +40,8 @@ func (o *Offloader) withRoom(ctx context.Context, put func() (Record, error)) (R
 	return put()
 }
 
-// sweep sweeps the store, unless somebody did a moment ago or is doing it: that is waited
-// for. The report is nil then.
+// sweep sweeps the store. If another Put is sweeping or swept within fullInterval,
+// it waits for that one and returns no report.
 func (s *sweeper) sweep(ctx context.Context, store Store) (*SweepReport, error) {
 	select {
 	case s.turn <- struct{}{}:
@@ -54,7 +53,7 @@ func (s *sweeper) sweep(ctx context.Context, store Store) (*SweepReport, error) 
 	if now.Before(s.next) {
 		return nil, nil
 	}
-	s.next = now.Add(roomInterval)
-	report, err := store.Sweep(ctx, roomGrace)
+	s.next = now.Add(fullInterval)
+	report, err := store.Sweep(ctx, fullGrace)
 	return &report, err
 }
