@@ -3,6 +3,7 @@ package notify
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -94,37 +95,42 @@ func TestFileFailureIsAnError(t *testing.T) {
 	}
 }
 
-// Each kind accepts exactly the settings in its help, and a setting with a * only
-// as a secret.
+// Each kind accepts exactly the settings in its help, a setting with a * only as a
+// secret, and it requires the settings without brackets.
 func TestKindsMatchTheirHelp(t *testing.T) {
-	parenthesis := regexp.MustCompile(` \([^)]*\)`)
-	settings := map[string][]string{}
-	opens := map[string]func(*options) (Channel, error){}
-	var all []string
-	for _, k := range kinds {
-		if k.name != "file" && k.settings != "" {
-			settings[k.name] = strings.Split(parenthesis.ReplaceAllString(k.settings, ""), ", ")
-			opens[k.name] = k.open
-			all = append(all, settings[k.name]...)
-		}
-	}
 	env := Env{ReadFile: func(string) ([]byte, error) { return []byte("x"), nil }}
-	for kind, has := range settings {
+	word := regexp.MustCompile(`(\[?)\b([a-z]+)(\*?)(?: \([^)]*\))?`)
+	all := []string{"url", "secret", "token", "template", "type", "chat", "server", "host", "from", "to", "user", "password", "tls"}
+	for _, k := range kinds {
+		if k.name == "file" || k.name == "console" {
+			continue
+		}
+		has := map[string][]string{} // name: brackets, name, star
+		for _, m := range word.FindAllStringSubmatch(k.settings, -1) {
+			has[m[2]] = m
+		}
 		for _, name := range all {
-			bare := strings.TrimSuffix(name, "*")
-			o := &options{env: env, values: map[string]string{}}
-			for _, other := range has {
-				o.values[strings.TrimSuffix(other, "*")] = "file:x"
+			var without, spec []string
+			for other := range has {
+				if other != name {
+					without = append(without, other+"=file:x")
+				}
 			}
-			o.values[bare] = "x"
-			_, _ = opens[kind](o) // only o matters
-			takes := slices.Contains(has, bare) || slices.Contains(has, bare+"*")
-			if got := o.unused() == ""; got != takes {
-				t.Errorf("%s accepts %s: %v, the help says %v", kind, bare, got, takes)
+			spec = append(slices.Clone(without), name+"=x")
+			_, err := Open(k.name+":"+strings.Join(spec, ","), env)
+			said := fmt.Sprint(err)
+			if unknown := strings.Contains(said, "unknown settings: "+name); unknown == (has[name] != nil) {
+				t.Errorf("%s with %s: %s", k.name, name, said)
 			}
-			secret := o.err != nil && strings.HasPrefix(o.err.Error(), bare+" is a secret")
-			if want := slices.Contains(has, bare+"*"); secret != want {
-				t.Errorf("%s of %s is a secret: %v, the help says %v", bare, kind, secret, want)
+			if secret := strings.Contains(said, name+" is a secret"); secret != (has[name] != nil && has[name][3] != "") {
+				t.Errorf("%s with %s: %s", k.name, name, said)
+			}
+			if len(without) == 0 {
+				continue
+			}
+			_, err = Open(k.name+":"+strings.Join(without, ","), env)
+			if required := strings.Contains(fmt.Sprint(err), "the setting "+name+" is required"); required != (has[name] != nil && has[name][1] == "") {
+				t.Errorf("%s without %s: %v", k.name, name, err)
 			}
 		}
 	}
@@ -175,7 +181,7 @@ func TestOpen(t *testing.T) {
 			t.Errorf("Open(%q) = %v, %v, want %q", spec, c, err, want)
 		}
 	}
-	if !strings.Contains(KindsHelp(), "\n  ntfy        url, token*\n") {
+	if !strings.Contains(KindsHelp(), "\n  ntfy        url, [token*]\n") {
 		t.Errorf("help is\n%s", KindsHelp())
 	}
 	if _, err := Open("console", Env{}); err == nil {

@@ -3,7 +3,6 @@ package notify
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -19,6 +18,11 @@ import (
 // use an ID twice on purpose.
 const onceHeader = "Stevedore-Once"
 
+// deliveredKey is the key of the record that a channel accepted a notification.
+func deliveredKey(n Notification) string {
+	return "delivered." + n.Channel + "." + tools.Token(n.ID)
+}
+
 // delivered reports whether the channel already accepted the notification. If
 // the lookup fails, it returns false: a copy is better than a loss. A process
 // that ends between Send and setDelivered also causes a copy.
@@ -26,11 +30,14 @@ func (n *Notifier) delivered(ctx context.Context, d *bus.Delivery, notification 
 	if d.Header(onceHeader) == "" {
 		return false
 	}
-	delivered, err := n.hasMark(ctx, deliveredKey(notification))
-	if err != nil {
+	kv, err := n.bus.Bucket(ctx, bus.TasksBucket)
+	if err == nil {
+		_, err = kv.Get(ctx, deliveredKey(notification))
+	}
+	if err != nil && !errors.Is(err, jetstream.ErrKeyNotFound) {
 		n.log.Warn().Err(err).Str("channel", notification.Channel).Msg("cannot look up whether this notification was delivered; delivering it")
 	}
-	return delivered
+	return err == nil
 }
 
 // setDelivered records the delivery for as long as a copy can appear: the event
@@ -41,37 +48,12 @@ func (n *Notifier) setDelivered(ctx context.Context, d *bus.Delivery, notificati
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	if err := n.setMark(ctx, deliveredKey(notification), n.cfg.MaxAge+n.cfg.GiveUp+time.Hour); err != nil {
-		n.log.Warn().Err(err).Str("channel", notification.Channel).Msg("cannot record the delivery; a copy would be delivered too")
-	}
-}
-
-// deliveredKey is the key of the record that a channel accepted a notification.
-func deliveredKey(n Notification) string {
-	return "delivered." + n.Channel + "." + tools.Token(n.ID)
-}
-
-func (n *Notifier) setMark(ctx context.Context, key string, ttl time.Duration) error {
 	kv, err := n.bus.Bucket(ctx, bus.TasksBucket)
 	if err == nil {
-		_, err = kv.Create(ctx, key, []byte(time.Now().UTC().Format(time.RFC3339)), jetstream.KeyTTL(ttl))
+		at := time.Now().UTC().Format(time.RFC3339)
+		_, err = kv.Create(ctx, deliveredKey(notification), []byte(at), jetstream.KeyTTL(n.cfg.MaxAge+n.cfg.GiveUp+time.Hour))
 	}
 	if err != nil && !errors.Is(err, jetstream.ErrKeyExists) {
-		return fmt.Errorf("record %q: %w", key, err)
+		n.log.Warn().Err(err).Str("channel", notification.Channel).Msg("cannot record the delivery; a copy would be delivered too")
 	}
-	return nil
-}
-
-func (n *Notifier) hasMark(ctx context.Context, key string) (bool, error) {
-	kv, err := n.bus.Bucket(ctx, bus.TasksBucket)
-	if err == nil {
-		_, err = kv.Get(ctx, key)
-	}
-	if errors.Is(err, jetstream.ErrKeyNotFound) { // or deleted
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("look up %q: %w", key, err)
-	}
-	return true, nil
 }

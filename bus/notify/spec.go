@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -56,74 +57,135 @@ func open(name, rest string, env Env) (Channel, error) {
 		}
 		return NewFile(rest), nil
 	}
-	known := "it has none"
-	if settings := kinds[i].settings; settings != "" {
-		known = "known are " + strings.ReplaceAll(settings, "*", "")
-	}
-	o, err := parseOptions(rest, env)
+	values, err := kinds[i].parse(rest, env)
 	if err != nil {
-		return nil, fmt.Errorf("%w; %s", err, known)
+		return nil, err
 	}
-	channel, err := kinds[i].open(o)
-	if unknown := o.unused(); unknown != "" { // often a misspelt required one
-		return nil, fmt.Errorf("unknown settings: %s; %s", unknown, known)
-	}
-	if o.err != nil { // the cause of err
-		err = o.err
-	}
-	return channel, err
+	return kinds[i].open(values, env)
 }
 
-// kind is what a spec starts with. A setting with a * is a secret.
+// kind is what a spec starts with. In settings, brackets mark an optional setting
+// and * marks a secret.
 type kind struct {
 	name, settings, note string
-	open                 func(o *options) (Channel, error)
+	open                 func(v map[string]string, env Env) (Channel, error)
 }
 
 var kinds = []kind{
-	{"console", "", "", func(o *options) (Channel, error) {
-		if o.env.Stdout == nil {
+	{"console", "", "", func(_ map[string]string, env Env) (Channel, error) {
+		if env.Stdout == nil {
 			return nil, errors.New("this process has no console")
 		}
-		return NewConsole(o.env.Stdout), nil
+		return NewConsole(env.Stdout), nil
 	}},
 	{"file", "PATH alone", "lines of JSON if it ends in .jsonl", nil},
-	{"webhook", "url, secret*", "signed as Standard Webhooks; whsec_BASE64", func(o *options) (Channel, error) {
-		return NewWebhook(o.required("url"), o.secret("secret"))
+	{"webhook", "url, [secret*]", "signed as Standard Webhooks; whsec_BASE64", func(v map[string]string, _ Env) (Channel, error) {
+		return NewWebhook(v["url"], v["secret"])
 	}},
-	{"slack", "url*", "", secretURL("slack")},
-	{"discord", "url*", "", secretURL("discord")},
-	{"mattermost", "url*", "", secretURL("mattermost")},
-	{"ntfy", "url, token*", "", urlAndToken("ntfy")},
-	{"gotify", "url, token*", "", urlAndToken("gotify")},
-	{"http", "url, token*, template (a file with {{.Text}} or {{json .Text}}), type (the content type)", "", urlAndToken("http")},
-	{"telegram", "token*, chat, server", "", func(o *options) (Channel, error) {
-		return NewTelegram(o.requiredSecret("token"), TelegramConfig{Chat: o.value("chat"), Server: o.value("server")})
+	{"slack", "url*", "", openHTTP("slack")},
+	{"discord", "url*", "", openHTTP("discord")},
+	{"mattermost", "url*", "", openHTTP("mattermost")},
+	{"ntfy", "url, [token*]", "", openHTTP("ntfy")},
+	{"gotify", "url, [token*]", "", openHTTP("gotify")},
+	{"http", "url, [token*], [template (a file with {{.Text}} or {{json .Text}})], [type (the content type)]", "", openHTTP("http")},
+	{"telegram", "token*, [chat], [server]", "", func(v map[string]string, _ Env) (Channel, error) {
+		return NewTelegram(v["token"], TelegramConfig{Chat: v["chat"], Server: v["server"]})
 	}},
-	{"email", "host (HOST:PORT), from, to (ADDRESS;ADDRESS), user, password*, tls (starttls, ssl or none)", "", func(o *options) (Channel, error) {
+	{"email", "host (HOST:PORT), from, to (ADDRESS;ADDRESS), [user], [password*], [tls (starttls|ssl|none)]", "", func(v map[string]string, _ Env) (Channel, error) {
 		return NewEmail(EmailConfig{
-			Host: o.required("host"), User: o.value("user"), Password: o.secret("password"), TLS: o.value("tls"),
-			From: o.required("from"), To: strings.FieldsFunc(o.required("to"), func(r rune) bool { return r == ';' }),
+			Host: v["host"], User: v["user"], Password: v["password"], TLS: v["tls"],
+			From: v["from"], To: strings.FieldsFunc(v["to"], func(r rune) bool { return r == ';' }),
 		})
 	}},
 }
 
-func secretURL(preset string) func(*options) (Channel, error) {
-	return func(o *options) (Channel, error) { return NewHTTP(preset, HTTPConfig{URL: o.requiredSecret("url")}) }
-}
-
-func urlAndToken(preset string) func(*options) (Channel, error) {
-	return func(o *options) (Channel, error) {
-		cfg := HTTPConfig{URL: o.required("url"), Token: o.secret("token")}
-		if preset == "http" {
-			cfg.Template, cfg.ContentType = o.file("template"), o.value("type")
-		}
-		return NewHTTP(preset, cfg)
+func openHTTP(preset string) func(map[string]string, Env) (Channel, error) {
+	return func(v map[string]string, _ Env) (Channel, error) {
+		return NewHTTP(preset, HTTPConfig{URL: v["url"], Token: v["token"], Template: v["template"], ContentType: v["type"]})
 	}
 }
 
-// KindsHelp lists the kinds of channels and their settings, one per line; a
-// setting with a * is a secret.
+// parse returns the values of the settings in a spec. Its errors contain no value,
+// and no name that may be a part of a secret.
+func (k kind) parse(text string, env Env) (map[string]string, error) {
+	given := map[string]string{}
+	for item := range strings.SplitSeq(text, ",") {
+		name, value, ok := strings.Cut(item, "=")
+		if text != "" && (!ok || name == "") {
+			return nil, fmt.Errorf("want NAME=VALUE,NAME=VALUE after the colon; %s", k.known())
+		}
+		given[name] = value
+	}
+	delete(given, "") // of an empty text
+	values := map[string]string{}
+	var firstErr error
+	for item := range strings.SplitSeq(k.settings, ", ") {
+		setting, optional := strings.CutPrefix(strings.TrimSuffix(item, "]"), "[")
+		setting, _, _ = strings.Cut(setting, " (")
+		name, secret := strings.CutSuffix(setting, "*")
+		value, ok := given[name]
+		delete(given, name)
+		var err error
+		if ok {
+			values[name], err = env.value(name, value, secret)
+		}
+		if err == nil && !optional && name != "" && values[name] == "" {
+			err = fmt.Errorf("the setting %s is required", name)
+		}
+		if firstErr == nil {
+			firstErr = err
+		}
+	}
+	if len(given) > 0 { // often a misspelt required one
+		unknown := slices.Sorted(maps.Keys(given))
+		for i, name := range unknown {
+			if len(name) > 20 || !tools.IsToken(name) {
+				unknown[i] = "(an invalid name)"
+			}
+		}
+		return nil, fmt.Errorf("unknown settings: %s; %s", strings.Join(unknown, ", "), k.known())
+	}
+	return values, firstErr
+}
+
+func (k kind) known() string {
+	if k.settings == "" {
+		return "it has none"
+	}
+	return "known are " + strings.NewReplacer("*", "", "[", "", "]", "").Replace(k.settings)
+}
+
+// value returns the value of a setting: of a variable, of a file, or as it is given.
+func (e Env) value(name, given string, secret bool) (string, error) {
+	if name == "template" { // always a file
+		given = "file:" + strings.TrimPrefix(given, "file:")
+	}
+	if variable, ok := strings.CutPrefix(given, "env:"); ok {
+		if e.LookupEnv != nil {
+			if value, ok := e.LookupEnv(variable); ok {
+				return strings.TrimSpace(value), nil
+			}
+		}
+		return "", fmt.Errorf("%s: the environment variable %q is not set", name, variable)
+	}
+	if path, ok := strings.CutPrefix(given, "file:"); ok {
+		if e.ReadFile == nil {
+			return "", fmt.Errorf("%s: cannot read files here", name)
+		}
+		data, err := e.ReadFile(path)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", name, err)
+		}
+		return strings.TrimSpace(string(data)), nil
+	}
+	if secret {
+		return "", fmt.Errorf("%s is a secret: want %[1]s=env:VARIABLE or %[1]s=file:PATH", name)
+	}
+	return given, nil
+}
+
+// KindsHelp lists the kinds of channels and their settings, one per line. Brackets
+// mark an optional setting and * marks a secret.
 func KindsHelp() string {
 	var b strings.Builder
 	for _, k := range kinds {

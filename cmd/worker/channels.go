@@ -26,7 +26,8 @@ the --channel flags, or the settings file, of "worker up" and need no bus.
 A SPEC is a kind and, behind a colon, its settings as NAME=VALUE,NAME=VALUE:
 
 %s
-Those with a * are secrets: env:VARIABLE or file:PATH says where they are.
+Settings in [] are optional. Those with a * are secrets: give env:VARIABLE or
+file:PATH instead of the value.
 
 A test sends one notification straight to the channel, once. Its error is the
 channel's own; secrets are left out of it.
