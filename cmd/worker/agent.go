@@ -21,43 +21,43 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/agent/provider"
 )
 
-const agentHelp = `Say something to an agent, wait for its answer, and print it; what its last tool
-had for the user goes to standard error. A worker that has a model must be up; any
-of them runs the agent, and goes on with it if another one dies:
+const agentHelp = `Send a prompt to an agent, wait for its answer and print it. If its last tool had a
+separate text for the user, that text goes to standard error. At least one worker must
+have a model. Any of these workers runs the agent; if it dies, another one continues.
 
   worker up --model ` + provider.ExampleModel + `
   worker agent "which of the files here is the longest?" --session s1
   worker agent "and the shortest?" --session s1
   worker agent --resume --session s1     wait for the answer of the last run
 
-A model can be a file of turns, for demos and tests without a key, with --model
-script:FILE. Each line is a turn, and a conversation goes through them once:
+For demos and tests without a key, --model script:FILE replaces the model by a file.
+Each line is a turn, and a conversation uses the lines in order:
 
   {"text":"Let me look.", "tools":[{"name":"list_dir","input":{"path":"."}}]}
   {"text":"There it is."}
 
-A session is one conversation; what is said to it at the same time is answered
-one after the other. Without --session each prompt begins a new one, whose name
-is printed on standard error. If --wait is over the run goes on.
+A session is one conversation. The agent answers the prompts of a session one after the
+other. Without --session, each prompt starts a new session and its name is printed to
+standard error. When --wait ends, the run continues.
 
 ` + cli.ExitCodesHelp
 
 type promptOptions struct {
-	connection cli.Connection
-	logging    cli.Logging
-	call       tools.Call
-	args       promptArgs
-	resume     bool
-	wait       time.Duration
-	patient    bool // to wait even if nobody is there who could answer
-	json       bool
+	connection    cli.Connection
+	logging       cli.Logging
+	call          tools.Call
+	args          promptArgs
+	resume        bool
+	wait          time.Duration
+	waitForWorker bool // wait although no worker has a model
+	json          bool
 }
 
 // promptArgs are the arguments of the agent tool.
 type promptArgs struct {
 	Prompt   string   `json:"prompt"`
 	Model    string   `json:"model,omitempty"`
-	Tools    []string `json:"tools,omitzero"` // none is not all
+	Tools    []string `json:"tools,omitzero"` // nil means all tools, empty means none
 	MaxTurns int      `json:"max_turns,omitempty"`
 }
 
@@ -65,36 +65,36 @@ func newAgentCommand() *cobra.Command {
 	var o promptOptions
 	cmd := &cobra.Command{
 		Use:   "agent PROMPT",
-		Short: "Say something to an agent and print its answer",
+		Short: "Send a prompt to an agent and print its answer",
 		Long:  agentHelp,
 		Args:  cli.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case o.resume && (len(args) > 0 || o.call.Session == ""):
-				return cli.Exit(cli.ExitUsage, "--resume goes with --session, and without a prompt")
+				return cli.Exit(cli.ExitUsage, "--resume needs --session and no prompt")
 			case !o.resume && len(args) == 0:
-				return cli.Exit(cli.ExitUsage, "say something: worker agent \"PROMPT\"")
+				return cli.Exit(cli.ExitUsage, "the prompt is missing: worker agent \"PROMPT\"")
 			case o.args.MaxTurns < 0:
 				return cli.Exit(cli.ExitUsage, "--use-turns %d: want 1 or more", o.args.MaxTurns)
 			case len(args) > 0:
 				o.args.Prompt = args[0]
 			}
-			o.patient = cmd.Flags().Changed("wait")
+			o.waitForWorker = cmd.Flags().Changed("wait")
 			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	flags := cmd.Flags()
 	o.connection.AddFlags(flags)
 	o.logging.AddFlags(flags)
-	flags.StringVar(&o.call.Session, "session", "", "`SESSION` to speak in; default a new one")
-	flags.StringVar(&o.call.ID, "id", "", "`ID` of the call; default a new one")
-	flags.StringVar(&o.call.Channel, "channel", "", "`CHANNEL` on which the user reads, too")
+	flags.StringVar(&o.call.Session, "session", "", "`SESSION` of the conversation; default a new session")
+	flags.StringVar(&o.call.ID, "id", "", "`ID` of the call; default a new id")
+	flags.StringVar(&o.call.Channel, "channel", "", "`CHANNEL` that also delivers the answer to the user")
 	flags.StringVar(&o.call.ChatID, "chat-id", "", "`CHAT` within the channel")
-	flags.StringVar(&o.args.Model, "use-model", "", "`SPEC` of one of the worker's models; default its first")
-	flags.StringSliceVar(&o.args.Tools, "use-tools", nil, "`TOOL`s that the agent gets; default all, and none with an empty one")
+	flags.StringVar(&o.args.Model, "use-model", "", "`SPEC` of one of the worker's models; default its first model")
+	flags.StringSliceVar(&o.args.Tools, "use-tools", nil, "`TOOL`s that the agent may use; default all; an empty value means none")
 	flags.IntVar(&o.args.MaxTurns, "use-turns", 0, "`NUMBER` of turns after which the agent stops; at most the worker's --max-turns")
-	flags.BoolVar(&o.resume, "resume", false, "wait for the answer of the session's last run")
-	flags.DurationVar(&o.wait, "wait", time.Hour, "`TIME` to wait for the answer; without it, no longer than a worker with a model is up")
+	flags.BoolVar(&o.resume, "resume", false, "send no prompt; wait for the answer of the session's last run")
+	flags.DurationVar(&o.wait, "wait", time.Hour, "`TIME` to wait for the answer; without this flag, the command ends at once if no worker has a model")
 	flags.BoolVar(&o.json, "json", false, "print the result event as JSON")
 	return cmd
 }
@@ -116,38 +116,38 @@ func (o promptOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	defer disconnect()
 	wait, cancel := context.WithTimeout(connected, o.wait)
 	defer cancel()
-	nobody := false
+	noWorker := false
 	stop := client.WarnIfNoWorker(wait, b, process.AgentQueue, func(ctx context.Context) {
-		if !o.patient {
-			if nobody = client.IsQueued(ctx, b, o.call); nobody {
+		if !o.waitForWorker {
+			if noWorker = client.IsQueued(ctx, b, o.call); noWorker {
 				cancel()
 			}
 			return
 		}
-		fmt.Fprintf(stderr, "worker: no worker with a model is up; the prompt waits until one is: start it with \"worker serve --model SPEC\"\n")
+		fmt.Fprintf(stderr, "worker: no worker with a model is running; the prompt stays queued until you start one: \"worker serve --model SPEC\"\n")
 	})
 	event, err := rpc.Submit(wait, b, process.AgentQueue, o.call)
 	stop()
 	switch {
 	case errors.Is(err, rpc.ErrPending) && ctx.Err() != nil:
-		return cli.Exit(cli.ExitPending, "interrupted; the run goes on: wait for its answer with --resume --session %s", cli.ShellWord(o.call.Session))
-	case nobody && errors.Is(err, context.Canceled) && ctx.Err() == nil:
-		return cli.Exit(cli.ExitPending, "no worker with a model is up; the prompt waits on the bus until one is: start it with \"worker serve --model SPEC\", and say the same again with --session %s --id %s to get the answer", cli.ShellWord(o.call.Session), cli.ShellWord(o.call.ID))
+		return cli.Exit(cli.ExitPending, "interrupted; the run continues: wait for its answer with --resume --session %s", cli.ShellWord(o.call.Session))
+	case noWorker && errors.Is(err, context.Canceled) && ctx.Err() == nil:
+		return cli.Exit(cli.ExitPending, "no worker with a model is running; the prompt stays queued: start one with \"worker serve --model SPEC\", then send the same prompt again with --session %s --id %s to get the answer", cli.ShellWord(o.call.Session), cli.ShellWord(o.call.ID))
 	case err != nil && ctx.Err() == nil && client.Outage(connected, b) != nil:
-		return fmt.Errorf("%w; the run may have begun, and goes on then: when the bus is back, say the same again with --session %s --id %s to wait for it", client.Outage(connected, b), cli.ShellWord(o.call.Session), cli.ShellWord(o.call.ID))
+		return fmt.Errorf("%w; a run that has started continues: when the bus is back, send the same prompt again with --session %s --id %s to wait for it", client.Outage(connected, b), cli.ShellWord(o.call.Session), cli.ShellWord(o.call.ID))
 	case errors.Is(err, rpc.ErrPending) && ctx.Err() == nil:
-		return cli.Exit(cli.ExitPending, "no answer after %s; is a worker with a model up? The run goes on: wait for it with --resume --session %s", o.wait, cli.ShellWord(o.call.Session))
+		return cli.Exit(cli.ExitPending, "no answer after %s; the run stays submitted: wait for it with --resume --session %s", o.wait, cli.ShellWord(o.call.Session))
 	case tools.CodeOf(err) == tools.CodeMismatch, tools.CodeOf(err) == tools.CodeInvalidCall:
 		return cli.Exit(cli.ExitUsage, "%w", err)
 	case err != nil:
 		return err
 	}
-	answer, aside := forAsker(event)
+	answer, userText := splitAnswer(event)
 	if o.json {
-		event.ForLLM = aside + answer
+		event.ForLLM = userText + answer
 	} else {
 		event.ForLLM = answer
-		if _, err := io.WriteString(stderr, cli.Printable(stderr, aside)); err != nil {
+		if _, err := io.WriteString(stderr, cli.Printable(stderr, userText)); err != nil {
 			return err
 		}
 	}
@@ -160,7 +160,7 @@ func (o promptOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	return nil
 }
 
-// prepare makes the call, or finds the one that is to be resumed.
+// prepare builds the call, or finds the session's last call for --resume.
 func (o *promptOptions) prepare(ctx context.Context, b *bus.Bus, stderr io.Writer) (err error) {
 	if o.resume {
 		entries, err := client.ReadConversation(ctx, b, o.call.Session)
@@ -191,9 +191,9 @@ func (o *promptOptions) prepare(ctx context.Context, b *bus.Bus, stderr io.Write
 	return err
 }
 
-// forAsker is what who asked an agent reads: the agent's reply, and aside from it
-// what its last tool had for the user, which is all that a channel gets.
-func forAsker(event tools.ResultEvent) (answer, aside string) {
+// splitAnswer returns the answer of an agent and, separately, the text of its last tool
+// for the user. A channel delivers only the latter.
+func splitAnswer(event tools.ResultEvent) (answer, userText string) {
 	switch {
 	case event.ForUser == "", event.ForUser == event.ForLLM:
 		return event.ForLLM, ""

@@ -6,13 +6,12 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// Who asks an agent reads its reply, and aside from it what its last tool had for
-// the user, though that may begin as the reply does.
-func TestForAsker(t *testing.T) {
+// The answer and the text for the user are separate, also if one starts with the other.
+func TestSplitAnswer(t *testing.T) {
 	for _, test := range []struct {
-		llm, user     string
-		isError       bool
-		answer, aside string
+		llm, user        string
+		isError          bool
+		answer, userText string
 	}{
 		{"There it is.", "", false, "There it is.", ""},
 		{"There it is.", "There it is.", false, "There it is.", ""},
@@ -21,8 +20,8 @@ func TestForAsker(t *testing.T) {
 		{"5", "50 files", false, "5", "50 files\n\n"},
 	} {
 		event := tools.ResultEvent{Result: tools.Result{ForLLM: test.llm, ForUser: test.user, IsError: test.isError}}
-		if answer, aside := forAsker(event); answer != test.answer || aside != test.aside {
-			t.Errorf("reply %q, for the user %q: got %q and %q, want %q and %q", test.llm, test.user, answer, aside, test.answer, test.aside)
+		if answer, userText := splitAnswer(event); answer != test.answer || userText != test.userText {
+			t.Errorf("reply %q, for the user %q: got %q and %q, want %q and %q", test.llm, test.user, answer, userText, test.answer, test.userText)
 		}
 	}
 }

@@ -19,17 +19,17 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 )
 
-const artifactsHelp = `List, read and search what workers offloaded. All of it, but sweep, is asked of a
-running worker, over the bus, so it works from anywhere; a session sees its own
-artifacts only.
+const artifactsHelp = `List, read and search artifacts: the results that workers offloaded. A running worker
+answers all commands except sweep over the bus, so they work on any host. Each session
+has its own artifacts.
 
   worker artifacts ls --session s1
-  worker artifacts get ID                  the first 15,000 characters
-  worker artifacts get ID --all > file     everything
+  worker artifacts get ID                  print the first 15,000 characters
+  worker artifacts get ID --all > file     save the whole artifact
   worker artifacts lines ID 100 120
   worker artifacts grep ID 'error|warn' -C 2
   worker artifacts jq ID '.items | length'
-  worker artifacts sweep                   remove what expired
+  worker artifacts sweep                   remove expired artifacts
 
 ` + cli.ExitCodesHelp
 
@@ -48,7 +48,7 @@ func newArtifactsCommand() *cobra.Command {
 		reading(o, "info ID", "Show the record of an artifact", 1, "record", func(args []string) (any, error) {
 			return rpc.ReadRequest{ArtifactID: args[0]}, nil
 		}),
-		reading(o, "jq ID QUERY", "Query a JSON artifact with jq's language", 2, "jq", func(args []string) (any, error) {
+		reading(o, "jq ID QUERY", "Run a jq query on a JSON artifact", 2, "jq", func(args []string) (any, error) {
 			return rpc.ReadRequest{ArtifactID: args[0], Query: args[1]}, nil
 		}),
 		newArtifactsRm(o),
@@ -74,7 +74,7 @@ func newArtifactsLs(o *client.Options) *cobra.Command {
 		}
 		return in, nil
 	})
-	cmd.Flags().StringArrayVar(&filter, "filter", nil, "`NAME=VALUE` of metadata that must be equal, such as tool_name=shell")
+	cmd.Flags().StringArrayVar(&filter, "filter", nil, "show only artifacts with this `NAME=VALUE` in their metadata, such as tool_name=shell")
 	return cmd
 }
 
@@ -100,7 +100,7 @@ func newArtifactsRm(o *client.Options) *cobra.Command {
 }
 
 func newArtifactsLines(o *client.Options) *cobra.Command {
-	return reading(o, "lines ID START END", "Print lines, from 1, inclusive", 3, "lines", func(args []string) (any, error) {
+	return reading(o, "lines ID START END", "Print the lines START to END; the first line is 1", 3, "lines", func(args []string) (any, error) {
 		start, err := strconv.ParseInt(args[1], 10, 64)
 		if err != nil {
 			return nil, fmt.Errorf("START %q is not a number", args[1])
@@ -152,33 +152,33 @@ func newArtifactsGet(o *client.Options) *cobra.Command {
 	}
 	cmd.Flags().Int64Var(&in.Offset, "offset", 0, "first `CHARACTER` to print, from 0")
 	cmd.Flags().Int64Var(&in.Limit, "limit", 0, "`NUMBER` of characters to print, at most 15,000")
-	cmd.Flags().BoolVar(&all, "all", false, "print everything from the offset on, byte by byte as it was stored")
+	cmd.Flags().BoolVar(&all, "all", false, "print everything from the offset on, exactly as it was stored")
 	cmd.MarkFlagsMutuallyExclusive("all", "limit")
 	return cmd
 }
 
-// newArtifactsSweep returns `worker artifacts sweep`. Other than its siblings it
-// opens the store itself: it is for operators, and works while no worker does.
+// newArtifactsSweep returns "worker artifacts sweep", which opens the store itself: an
+// operator can use it while no worker is running.
 func newArtifactsSweep(o *client.Options) *cobra.Command {
 	var store process.StoreOptions
 	var grace time.Duration
 	cmd := &cobra.Command{
 		Use:   "sweep",
-		Short: "Remove what expired, and what interrupted writes left",
-		Long: `Remove expired artifacts, contents that no artifact names, and what interrupted
-writes left; of all sessions. Workers do the same every 15 to 30 minutes, so this is
-for impatience, for stores that no worker serves, and before a disk store is copied
-by what leaves extended attributes behind.
+		Short: "Remove expired artifacts and leftovers of interrupted writes",
+		Long: `Remove expired artifacts, contents that no artifact uses, and leftovers of interrupted
+writes, in all sessions. Workers do this every 15 to 30 minutes. Use the command to sweep
+immediately, to sweep a store that no worker uses, or before you copy a disk store with
+a program that does not preserve extended attributes.
 
-The store is opened directly: --store and --artifact-ttl must be those of the
-workers. What is younger than --grace is left alone, because it may be under way:
---grace must be longer than any upload takes.`,
+The command opens the store directly, so --store and --artifact-ttl must be those of the
+workers. It leaves files that are younger than --grace, because an upload may still be
+writing them: --grace must be longer than any upload takes.`,
 		Example: `  worker artifacts sweep
   worker artifacts sweep --store disk:/var/lib/stevedore/artifacts --grace 10m`,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if grace < 0 {
-				return cli.Exit(cli.ExitUsage, "--grace is %s; it can not be negative", grace)
+				return cli.Exit(cli.ExitUsage, "--grace is %s; it must not be negative", grace)
 			}
 			dir, onDisk := store.Dir(&o.Connection)
 			if !onDisk {
@@ -186,14 +186,14 @@ workers. What is younger than --grace is left alone, because it may be under way
 					return sweepOnce(cmd, o, &store, b, grace)
 				})
 			}
-			if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) { // Open would create a mistyped directory
-				return cli.Exit(cli.ExitNotFound, "--store %s: there is no directory %q; it must be that of the workers", store.Spec, dir)
+			if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) { // Open would create the directory of a mistyped name
+				return cli.Exit(cli.ExitNotFound, "--store %s: there is no directory %q; name the store of the workers", store.Spec, dir)
 			}
 			return sweepOnce(cmd, o, &store, nil, grace)
 		},
 	}
 	store.AddFlags(cmd.Flags())
-	cmd.Flags().DurationVar(&grace, "grace", process.SweepGrace, "`TIME` since its last change for which nothing is touched")
+	cmd.Flags().DurationVar(&grace, "grace", process.SweepGrace, "minimum age of the files to remove, as `TIME` since their last change")
 	return cmd
 }
 

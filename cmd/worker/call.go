@@ -21,18 +21,18 @@ import (
 
 const callHelp = `Submit one call, wait for its result, and print what the model would see.
 
-The arguments are a JSON object, or "-" to read it from standard input, or
-NAME=VALUE pairs, in which a VALUE that is JSON is taken as JSON:
+The arguments are a JSON object, "-" to read the object from standard input, or
+NAME=VALUE pairs. A VALUE that is valid JSON is passed as JSON, otherwise as a string:
 
   worker call read_file path=go.mod
   worker call grep '{"pattern":"TODO","path":"."}'
   worker call shell command='ls -lR /usr' --session s1 --id big-1
   worker call shell argv='["git","log"]' --offload=true
 
-A call that is submitted again under the same --id is not run again; its result
-is printed again. If --wait is over the call goes on: submit it again to wait. A
-bus that is restarted meanwhile is waited for, also to submit the call, and one that
-stays away for half a minute ends the command, not the call.
+If you submit a call again with the same --id, the tool is not run again: the command
+prints the stored result. When --wait ends, the call continues; submit it again to wait
+again. The command waits while the bus restarts. If the bus is unreachable for 30 s, the
+command ends, but the call does not.
 
 ` + cli.ExitCodesHelp
 
@@ -51,7 +51,7 @@ func newCallCommand() *cobra.Command {
 	var o callOptions
 	cmd := &cobra.Command{
 		Use:   "call TOOL [ARGS]",
-		Short: "Submit a call, wait for its result, print it",
+		Short: "Submit a call, wait for its result and print it",
 		Long:  callHelp,
 		Args:  cli.Args(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -67,18 +67,18 @@ func newCallCommand() *cobra.Command {
 	o.connection.AddFlags(flags)
 	o.logging.AddFlags(flags)
 	flags.StringVar(&o.call.Session, "session", tools.DefaultSession, "`SESSION` that the call belongs to")
-	flags.StringVar(&o.call.ID, "id", "", "`ID` of the call; default a new one")
+	flags.StringVar(&o.call.ID, "id", "", "`ID` of the call; default a new id")
 	flags.StringVar(&o.queue, "queue", bus.DefaultQueue, "`QUEUE` to submit to")
-	flags.StringVar(&o.call.Channel, "channel", "", "`CHANNEL` on which the user reads")
+	flags.StringVar(&o.call.Channel, "channel", "", "`CHANNEL` that delivers notifications of this call to the user")
 	flags.StringVar(&o.call.ChatID, "chat-id", "", "`CHAT` within the channel")
-	flags.StringVar(&o.offload, "offload", "", "`true` or false forces the result out of, or keeps it in, the prompt")
+	flags.StringVar(&o.offload, "offload", "", "`true` always offloads the result, false never does; default depends on its size")
 	flags.DurationVar(&o.wait, "wait", 10*time.Minute, "`TIME` to wait for the result")
-	flags.BoolVar(&o.completion, "completion", false, "wait for the completion of an async call, too")
+	flags.BoolVar(&o.completion, "completion", false, "for an async call, also wait for the completion")
 	flags.BoolVar(&o.json, "json", false, "print the result event as JSON")
 	return cmd
 }
 
-// parseArgs makes the JSON object of arguments.
+// parseArgs returns the arguments as a JSON object.
 func parseArgs(args []string, stdin io.Reader) (json.RawMessage, error) {
 	switch {
 	case len(args) == 0:
@@ -143,7 +143,7 @@ func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error 
 	defer b.Close()
 
 	if o.call.ID == "" {
-		o.call.ID = nuid.Next() // named when the wait is over
+		o.call.ID = nuid.Next() // printed when the wait ends
 	}
 	connected, disconnect := b.WhileThere(ctx)
 	defer disconnect()
@@ -161,7 +161,7 @@ func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error 
 	}
 	switch {
 	case ctx.Err() != nil && errors.Is(err, rpc.ErrPending):
-		return cli.Exit(cli.ExitPending, "interrupted; the call goes on: submit it again with --id %s to wait for it", cli.ShellWord(o.call.ID))
+		return cli.Exit(cli.ExitPending, "interrupted; the call continues: submit it again with --id %s to wait for it", cli.ShellWord(o.call.ID))
 	case err != nil && client.Outage(connected, b) != nil:
 		accepted := "may have been accepted"
 		if errors.Is(err, rpc.ErrPending) {
@@ -169,13 +169,13 @@ func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error 
 		}
 		return fmt.Errorf("%w; the call %s: when the bus is back, submit it again with --id %s to wait for it, or see worker tasks", client.Outage(connected, b), accepted, cli.ShellWord(o.call.ID))
 	case errors.Is(err, bus.ErrUnreachable):
-		return fmt.Errorf("%w; when the bus is back, submit it again with --id %s", err, cli.ShellWord(o.call.ID))
+		return fmt.Errorf("%w; when the bus is back, submit the call again with --id %s", err, cli.ShellWord(o.call.ID))
 	case errors.Is(err, rpc.ErrPending):
 		return cli.Exit(cli.ExitPending, "no result after %s; %s; the call stays submitted: submit it again with --id %s to wait for it, or see worker tasks", o.wait, callState(ctx, b, o), cli.ShellWord(o.call.ID))
 	case tools.CodeOf(err) == tools.CodeMismatch, tools.CodeOf(err) == tools.CodeInvalidCall:
 		return cli.Exit(cli.ExitUsage, "%w", err)
-	case errors.Is(err, context.DeadlineExceeded): // the bus did not take it
-		return cli.Exit(cli.ExitUnreachable, "no answer of the bus after %s: %w; when it is back, submit it again with --id %s", o.wait, err, cli.ShellWord(o.call.ID))
+	case errors.Is(err, context.DeadlineExceeded): // the bus did not acknowledge the call
+		return cli.Exit(cli.ExitUnreachable, "the bus did not answer within %s: %w; when it is back, submit the call again with --id %s", o.wait, err, cli.ShellWord(o.call.ID))
 	case err != nil:
 		return err
 	}

@@ -17,20 +17,20 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 )
 
-const channelsHelp = `See which channels the settings name, and whether they work. These commands take
-the --channel flags, or the settings file, of "worker up" and need no bus.
+const channelsHelp = `List and test the channels that deliver notifications to users. These commands take the
+--channel flags, or the settings file, of "worker up". They need no bus.
 
   worker channels ls --config settings.yaml
   worker channels test log --channel log=file:notes.txt
 
-A SPEC is a kind and, behind a colon, its settings as NAME=VALUE,NAME=VALUE:
+A SPEC is a kind, or KIND:NAME=VALUE,NAME=VALUE with the settings of that kind:
 
 %s
-Settings in [] are optional. Those with a * are secrets: give env:VARIABLE or
+Settings in [] are optional. Settings with a * are secrets: give env:VARIABLE or
 file:PATH instead of the value.
 
-A test sends one notification straight to the channel, once. Its error is the
-channel's own; secrets are left out of it.
+"test" sends one notification directly to the channel, once. It prints the error of the
+channel, without secrets.
 
 ` + cli.ExitCodesHelp
 
@@ -40,15 +40,15 @@ func newChannelsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "channels",
 		Aliases: []string{"channel"},
-		Short:   "List and test the channels where users read",
+		Short:   "List and test the channels that deliver notifications to users",
 		Long:    fmt.Sprintf(channelsHelp, notify.KindsHelp()),
 	}
 	o.AddFlags(cmd.PersistentFlags())
 	ls := &cobra.Command{
-		Use: "ls", Short: "List the channels that the settings name, and what is wrong with them", Args: cli.Args(cobra.NoArgs),
+		Use: "ls", Short: "List the channels of the settings and their errors", Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return listChannels(o, cmd.OutOrStdout(), json) },
 	}
-	ls.Flags().BoolVar(&json, "json", false, "print JSON, one object a line")
+	ls.Flags().BoolVar(&json, "json", false, "print JSON, one object per line")
 
 	var chat, text string
 	test := &cobra.Command{
@@ -57,14 +57,14 @@ func newChannelsCommand() *cobra.Command {
 			return testChannel(cmd.Context(), o, args[0], chat, text, cmd.OutOrStdout())
 		},
 	}
-	test.Flags().StringVar(&chat, "chat-id", "", "`CHAT` within the channel; none is the channel's own default")
+	test.Flags().StringVar(&chat, "chat-id", "", "`CHAT` within the channel; default that of the channel")
 	test.Flags().StringVar(&text, "text", "This is a test. Notifications of Stevedore arrive here.", "`TEXT` to send")
 	cmd.AddCommand(ls, test)
 	return cmd
 }
 
-// listedChannel is a channel as it is listed. The spec behind its kind stays
-// out: there may be a secret where none should be.
+// listedChannel is a channel in the list. It omits the settings of the spec: they may
+// contain a secret in a wrong place.
 type listedChannel struct {
 	Name    string `json:"name"`
 	Kind    string `json:"kind"`
@@ -103,7 +103,7 @@ func listChannels(o *process.ChannelOptions, out io.Writer, json bool) error {
 		}
 	}
 	if _, ok := specs[o.Default]; !ok {
-		return cli.Exit(cli.ExitFailed, "the default channel %q is not among them; another process has to serve it", o.Default)
+		return cli.Exit(cli.ExitFailed, "the default channel %q is not in this list; another process must deliver its notifications", o.Default)
 	}
 	if len(broken) > 0 {
 		return cli.Exit(cli.ExitFailed, "cannot be opened: %s", strings.Join(broken, ", "))
@@ -111,7 +111,7 @@ func listChannels(o *process.ChannelOptions, out io.Writer, json bool) error {
 	return nil
 }
 
-// testTimeout is how long a channel may take.
+// testTimeout is the time in which a channel must accept a notification.
 const testTimeout = time.Minute
 
 func testChannel(ctx context.Context, o *process.ChannelOptions, name, chat, text string, out io.Writer) error {
@@ -131,18 +131,18 @@ func testChannel(ctx context.Context, o *process.ChannelOptions, name, chat, tex
 	defer cancel()
 	now := time.Now().UTC()
 	err = channel.Send(ctx, notify.Notification{
-		// Another one each time, or receivers that drop duplicates would drop it.
+		// A new id each time, because receivers may drop duplicates.
 		ID: fmt.Sprintf("test-%x", now.UnixNano()), Kind: notify.KindMessage, Channel: name, ChatID: chat, Text: text, At: now,
 	})
 	if err == nil {
-		_, err = fmt.Fprintf(out, "Sent to %s; the other side took it.\n", name)
+		_, err = fmt.Fprintf(out, "Sent to %s; the receiver accepted it.\n", name)
 		return err
 	}
-	what := "would be tried again, with growing pauses"
+	what := "would be retried with increasing pauses"
 	if _, hopeless := bus.Rejected(err); hopeless {
-		what = "would become a dead letter at once"
+		what = "would become a dead letter immediately"
 	} else if pause, ok := bus.Postponed(err); ok {
-		what = fmt.Sprintf("would be tried again after %s, as the other side asks", pause.Round(time.Millisecond))
+		what = fmt.Sprintf("would be retried after %s, as the receiver requests", pause.Round(time.Millisecond))
 	}
-	return fmt.Errorf("channel %s: %w\nA notification that ends so %s", name, err, what)
+	return fmt.Errorf("channel %s: %w\nA notification with this error %s", name, err, what)
 }

@@ -20,18 +20,18 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-const cronHelp = `Keep jobs: calls that are made at a time, at an interval or by a cron expression.
-They stand in the server, so they run whenever a worker is there. Each belongs to
-a session; an operator sees and changes all of them, or with --session those of
-one session, as it does itself.
+const cronHelp = `Manage jobs: calls that run once at a given time, at an interval or by a cron
+expression. The NATS server stores and triggers them, and the workers run the calls.
+Each job belongs to a session. Without --session you see and change all jobs, with it
+only those of the session.
 
   worker cron add backup shell 'command=make backup' --every 6h
   worker cron add report shell command=./report --cron '30 9 * * 1-5' --time-zone Europe/Berlin
   worker cron add remind message 'content=Tea!' --at 20m --session s1
   worker cron ls
-  worker cron get backup                the job, its last run, its next ones
+  worker cron get backup                show the job, its last run and its next runs
   worker cron update backup --every 3h
-  worker cron disable backup            and enable
+  worker cron disable backup            enable it again with "enable"
   worker cron rm backup
   worker cron next --cron '0 9 1 * *' --time-zone Asia/Shanghai
 
@@ -51,32 +51,32 @@ func newCronCommand() *cobra.Command {
 	o := new(cronOptions)
 	cmd := &cobra.Command{
 		Use:   "cron",
-		Short: "Add, list and change jobs that run at certain times",
+		Short: "Add, list and change scheduled jobs",
 		Long:  cronHelp,
 	}
 	o.connection.AddFlags(cmd.PersistentFlags())
 	o.logging.AddFlags(cmd.PersistentFlags())
-	cmd.PersistentFlags().StringVar(&o.session, "session", "", "`SESSION` to act as; none is the operator, who sees all")
+	cmd.PersistentFlags().StringVar(&o.session, "session", "", "`SESSION` whose jobs to manage; default the jobs of all sessions")
 	cmd.PersistentFlags().BoolVar(&o.json, "json", false, "print JSON")
 
 	add := o.command(cron.ActionAdd, "add NAME TOOL [ARGS]", "Add a job; ARGS as for worker call", cobra.MinimumNArgs(2))
-	update := o.command(cron.ActionUpdate, "update NAME [TOOL [ARGS]]", "Change a job; what is not named stays as it is", cobra.MinimumNArgs(1))
+	update := o.command(cron.ActionUpdate, "update NAME [TOOL [ARGS]]", "Change a job; settings that are not given stay", cobra.MinimumNArgs(1))
 	for _, c := range []*cobra.Command{add, update} {
 		o.addTimes(c)
-		c.Flags().StringVar(&o.request.Queue, "queue", "", "`QUEUE` of the workers that have the tool; default "+bus.DefaultQueue)
-		c.Flags().StringVar(&o.request.Channel, "channel", "", "`CHANNEL` on which the user is told of results")
+		c.Flags().StringVar(&o.request.Queue, "queue", "", "`QUEUE` of the calls; default "+bus.DefaultQueue)
+		c.Flags().StringVar(&o.request.Channel, "channel", "", "`CHANNEL` that delivers the results to the user")
 		c.Flags().StringVar(&o.request.ChatID, "chat-id", "", "`CHAT` within the channel")
-		c.Flags().StringVar(&o.request.Timeout, "run-timeout", "", "`TIME` that a run may take, such as 10m; default a day")
-		c.Flags().BoolVar(&o.overlap, "overlap", false, "let a run begin while the one before goes on")
+		c.Flags().StringVar(&o.request.Timeout, "run-timeout", "", "`TIME` after which a run times out, such as 10m; default 24h")
+		c.Flags().BoolVar(&o.overlap, "overlap", false, "start a run although the previous one has not ended")
 	}
 	list := o.command(cron.ActionList, "ls", "List the jobs", cobra.NoArgs)
-	get := o.command(cron.ActionGet, "get NAME", "Show a job, its last run and its next ones", cobra.ExactArgs(1))
-	remove := o.command(cron.ActionRemove, "rm NAME", "Remove a job; a run that began goes on", cobra.ExactArgs(1))
-	list.Aliases, get.Aliases, remove.Aliases = []string{"list"}, []string{"show"}, []string{"remove"} // as others call them
+	get := o.command(cron.ActionGet, "get NAME", "Show a job, its last run and its next runs", cobra.ExactArgs(1))
+	remove := o.command(cron.ActionRemove, "rm NAME", "Remove a job; its current run continues", cobra.ExactArgs(1))
+	list.Aliases, get.Aliases, remove.Aliases = []string{"list"}, []string{"show"}, []string{"remove"}
 	cmd.AddCommand(
 		add, list, get, update, remove,
-		o.command(cron.ActionEnable, "enable NAME", "Let a job run again", cobra.ExactArgs(1)),
-		o.command(cron.ActionDisable, "disable NAME", "Keep a job, but let it not run", cobra.ExactArgs(1)),
+		o.command(cron.ActionEnable, "enable NAME", "Enable a job", cobra.ExactArgs(1)),
+		o.command(cron.ActionDisable, "disable NAME", "Disable a job without removing it", cobra.ExactArgs(1)),
 		o.next(),
 	)
 	return cmd
@@ -84,9 +84,9 @@ func newCronCommand() *cobra.Command {
 
 func (o *cronOptions) addTimes(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.request.At, "at", "", "`TIME` to run once, such as 2026-11-21T09:00:00+01:00, or a duration from now, such as 20m")
-	cmd.Flags().StringVar(&o.request.Every, "every", "", "`INTERVAL`, such as 30m")
+	cmd.Flags().StringVar(&o.request.Every, "every", "", "`INTERVAL` between runs, such as 30m")
 	cmd.Flags().StringVar(&o.request.Cron, "cron", "", "`EXPRESSION` of 5 fields, or 6 with seconds first, such as '30 9 * * 1-5'")
-	cmd.Flags().StringVar(&o.request.TimeZone, "time-zone", "", "`ZONE` that --cron and --at are meant in, such as Europe/Berlin; default UTC")
+	cmd.Flags().StringVar(&o.request.TimeZone, "time-zone", "", "`ZONE` of --cron and --at, such as Europe/Berlin; default UTC")
 }
 
 func (o *cronOptions) command(action, use, short string, args cobra.PositionalArgs) *cobra.Command {
@@ -108,7 +108,7 @@ func (o *cronOptions) command(action, use, short string, args cobra.PositionalAr
 				if err := o.print(cmd.OutOrStdout(), answer); err != nil {
 					return err
 				}
-				for _, missing := range []string{o.lackingWorker(ctx, b), o.lackingChannel(ctx, b)} {
+				for _, missing := range []string{o.missingWorker(ctx, b), o.missingChannel(ctx, b)} {
 					if missing != "" {
 						fmt.Fprintf(cmd.ErrOrStderr(), "worker: %s\n", missing)
 					}
@@ -119,16 +119,16 @@ func (o *cronOptions) command(action, use, short string, args cobra.PositionalAr
 	}
 }
 
-func (o *cronOptions) lackingWorker(ctx context.Context, b *bus.Bus) string {
+func (o *cronOptions) missingWorker(ctx context.Context, b *bus.Bus) string {
 	if o.request.Action != cron.ActionAdd {
 		return ""
 	}
 	return client.MissingWorker(ctx, b, cmp.Or(o.request.Queue, bus.DefaultQueue), o.request.Tool)
 }
 
-// lackingChannel says that nobody delivers to the channel that was named, which
-// may be a misspelt one; nothing if that is not so, or cannot be told.
-func (o *cronOptions) lackingChannel(ctx context.Context, b *bus.Bus) string {
+// missingChannel returns a warning if no worker delivers to the job's channel, whose
+// name may be misspelt. It returns "" otherwise, or if it cannot find out.
+func (o *cronOptions) missingChannel(ctx context.Context, b *bus.Bus) string {
 	name := o.request.Channel
 	if name == "" || name == tools.LastChannel {
 		return ""
@@ -136,10 +136,10 @@ func (o *cronOptions) lackingChannel(ctx context.Context, b *bus.Bus) string {
 	if _, served, err := b.ConsumerInfo(ctx, b.ChannelConsumer(tools.Token(name))); err != nil || served {
 		return ""
 	}
-	return fmt.Sprintf("nobody serves the channel %q now; what the job tells goes to the default channel until a worker is given it with --channel", tools.Excerpt(name, 80))
+	return fmt.Sprintf("no worker delivers to channel %q now; notifications of the job go to the default channel until you start a worker with this --channel", tools.Excerpt(name, 80))
 }
 
-// takeArgs reads NAME, TOOL and the arguments of the tool.
+// takeArgs sets the name, the tool and its arguments from the command line.
 func (o *cronOptions) takeArgs(args []string, stdin io.Reader) error {
 	if len(args) > 0 {
 		o.request.Name = args[0]
@@ -196,7 +196,7 @@ func (o *cronOptions) print(out io.Writer, answer cron.Answer) error {
 	return err
 }
 
-// next previews runs: of a job, or of times that no job has yet.
+// next returns the command that previews the runs of a job or of a schedule.
 func (o *cronOptions) next() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "next [NAME]", Short: "Preview the next runs of a job, or of --cron or --every", Args: cli.Args(cobra.MaximumNArgs(1)),
@@ -205,7 +205,7 @@ func (o *cronOptions) next() *cobra.Command {
 			given := o.request.Cron != "" || o.request.Every != ""
 			switch {
 			case given == (len(args) == 1):
-				return cli.Exit(cli.ExitUsage, "name a job, or say --cron or --every")
+				return cli.Exit(cli.ExitUsage, "name a job, or set --cron or --every")
 			case o.count < 1 || o.count > 1000:
 				return cli.Exit(cli.ExitUsage, "-n %d: want 1 to 1000", o.count)
 			case !given:
@@ -229,9 +229,9 @@ func (o *cronOptions) next() *cobra.Command {
 			return o.printTimes(cmd.OutOrStdout(), s.TimeZone, s.Upcoming(time.Now(), o.count))
 		},
 	}
-	cmd.Flags().StringVar(&o.request.Every, "every", "", "`INTERVAL`, such as 30m")
+	cmd.Flags().StringVar(&o.request.Every, "every", "", "`INTERVAL` between runs, such as 30m")
 	cmd.Flags().StringVar(&o.request.Cron, "cron", "", "`EXPRESSION` of 5 fields, or 6 with seconds first")
-	cmd.Flags().StringVar(&o.request.TimeZone, "time-zone", "", "`ZONE` that --cron is meant in; default UTC")
+	cmd.Flags().StringVar(&o.request.TimeZone, "time-zone", "", "`ZONE` of --cron; default UTC")
 	cmd.Flags().IntVarP(&o.count, "count", "n", 5, "`NUMBER` of runs")
 	return cmd
 }
@@ -250,7 +250,7 @@ func (o *cronOptions) printTimes(out io.Writer, zone string, times []time.Time) 
 		}
 	}
 	if len(times) == 0 {
-		_, err = fmt.Fprintln(out, "No run is due.")
+		_, err = fmt.Fprintln(out, "No runs are scheduled.")
 	}
 	return err
 }

@@ -16,9 +16,10 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-const deadHelp = `See what was given up on: calls, ticks, notifications, and results that nobody could
-be told of, each with its reason and its message. They are kept for 30 days, and can be tried again when the reason is
-gone. A call that was given up on was answered so; retrying it takes that answer back.
+const deadHelp = `Manage dead letters: calls, ticks, notifications and results that the workers could not
+process, with the reason and the original message. They are kept for 30 days. When the
+reason is fixed, retry publishes the message again. A call that became a dead letter has
+a failed result; retry removes that result first.
 
   worker dead ls
   worker dead show 17
@@ -45,7 +46,7 @@ func newDeadCommand() *cobra.Command {
 	o.connection.AddFlags(cmd.PersistentFlags())
 	o.logging.AddFlags(cmd.PersistentFlags())
 	cmd.PersistentFlags().BoolVar(&o.json, "json", false, "print JSON, one object a line")
-	cmd.PersistentFlags().StringVar(&o.kind, "kind", "", "`KIND` of dead letters: call, tick, notification, result; none is all")
+	cmd.PersistentFlags().StringVar(&o.kind, "kind", "", "`KIND` of dead letters: call, tick, notification or result; default all")
 
 	ls := &cobra.Command{
 		Use: "ls", Short: "List dead letters, oldest first", Args: cli.Args(cobra.NoArgs),
@@ -72,7 +73,7 @@ func newDeadCommand() *cobra.Command {
 		}),
 	}
 	for _, c := range []*cobra.Command{retry, rm} {
-		c.Flags().BoolVar(&o.all, "all", false, "all of --kind instead of numbers")
+		c.Flags().BoolVar(&o.all, "all", false, "all dead letters, or all of --kind, instead of NUMBERs")
 	}
 	cmd.AddCommand(ls, show, retry, rm)
 	return cmd
@@ -96,19 +97,19 @@ func (o *deadOptions) with(cmd *cobra.Command, do func(context.Context, *bus.Bus
 	return do(cmd.Context(), b)
 }
 
-// each does something to each of the letters that the arguments name, and says
-// in one word what was done.
+// each calls do with each dead letter that the arguments name, and prints done, such as
+// "retried", for each.
 func (o *deadOptions) each(done string, do func(context.Context, *bus.Bus, bus.Buried, io.Writer) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 != o.all {
-			return cli.Exit(cli.ExitUsage, "name dead letters by their NUMBER, or all with --all; see worker dead ls")
+			return cli.Exit(cli.ExitUsage, "give the NUMBER of each dead letter, or --all; see worker dead ls")
 		}
 		return o.with(cmd, func(ctx context.Context, b *bus.Bus) error {
 			letters, err := o.named(ctx, b, args)
 			if err != nil {
 				return err
 			}
-			var errs []error // one must not keep the others from it
+			var errs []error // an error must not stop the others
 			for _, letter := range letters {
 				if err := do(ctx, b, letter, cmd.OutOrStdout()); err != nil {
 					errs = append(errs, err)
@@ -137,7 +138,7 @@ func (o *deadOptions) named(ctx context.Context, b *bus.Bus, args []string) ([]b
 	for _, arg := range args {
 		number, err := strconv.ParseUint(arg, 10, 64)
 		if err != nil || number == 0 {
-			return nil, cli.Exit(cli.ExitUsage, "%q is no number of a dead letter; see worker dead ls", arg)
+			return nil, cli.Exit(cli.ExitUsage, "%q is not the number of a dead letter; see worker dead ls", arg)
 		}
 		letter, err := b.DeadLetter(ctx, number)
 		if errors.Is(err, bus.ErrNoDeadLetter) {

@@ -11,12 +11,11 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 )
 
-const demoHelp = `Start everything on a temporary data directory and do the main job once, on the
-files of --workspace: a tool's big result is made by a worker, offloaded, shown
-as a model would see it, read back by lines and by grep over the bus; a job in
-the background reports to the console; and an agent does it all on its own. Its
-model is a script, or Anthropic's if ANTHROPIC_API_KEY is set, or the one that
---model and --base-url name. Nothing is left behind.
+const demoHelp = `Show the main features on the files of --workspace, with a NATS server and a worker in
+this process: the worker offloads a big tool result, the model sees a reference and reads
+parts of the result back, a background job notifies the user, and an agent does all of
+this itself. The demo needs no network and no key: its model is a script, unless
+ANTHROPIC_API_KEY is set or --model names another one. The demo deletes its data.
 
 ` + cli.ExitCodesHelp
 
@@ -24,7 +23,7 @@ func newDemoCommand() *cobra.Command {
 	var o process.Options
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "See it work, on the files of this directory",
+		Short: "Show the main features on the files of this directory",
 		Long:  demoHelp,
 		Args:  cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -94,7 +94,7 @@ func TestCallWhileTheBusIsAway(t *testing.T) {
 		return submit(ctx, o, out, io.Discard)
 	}
 	prompt := func(ctx context.Context, far cli.Connection, out io.Writer) error {
-		o := promptOptions{connection: far, logging: logging, wait: time.Hour, patient: true}
+		o := promptOptions{connection: far, logging: logging, wait: time.Hour, waitForWorker: true}
 		o.call, o.args.Prompt = tools.Call{ID: "c1", Session: "s1"}, "Hello."
 		return o.run(ctx, out, io.Discard)
 	}
@@ -107,7 +107,7 @@ func TestCallWhileTheBusIsAway(t *testing.T) {
 		{"restart", call, 20 * time.Second, ""},
 		{"lasting", call, 35 * time.Second, "the call was accepted: when the bus is back, submit it again with --id c1"},
 		{"restart under an agent", prompt, 20 * time.Second, ""},
-		{"lasting under an agent", prompt, 35 * time.Second, "say the same again with --session s1 --id c1"},
+		{"lasting under an agent", prompt, 35 * time.Second, "send the same prompt again with --session s1 --id c1"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := t.TempDir()

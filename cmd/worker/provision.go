@@ -10,11 +10,10 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 )
 
-const provisionHelp = `Create the streams and buckets that Stevedore needs, where they are missing, and
-list what was created. What exists and differs is listed, and changed only with
---update. Afterwards workers can run without the right to create streams and
-buckets; consumers they still make. How much a bucket may hold, and for how long,
-is the operator's.
+const provisionHelp = `Create the missing streams and buckets of Stevedore, and list them. List the settings of
+existing ones that differ, and change them only with --update. Afterwards workers need
+no permission to create streams and buckets, only to create consumers. The command does
+not compare the size and age limits of buckets: the operator sets them.
 
 ` + cli.ExitCodesHelp
 
@@ -62,19 +61,19 @@ func newProvisionCommand() *cobra.Command {
 			case err != nil:
 				return err
 			case len(got.Differences) > 0 && !update:
-				return cli.Exit(cli.ExitFailed, "%d settings differ; \"worker provision --update\" changes them", len(got.Differences))
+				return cli.Exit(cli.ExitFailed, "%d settings differ; run \"worker provision --update\" to change them", len(got.Differences))
 			case len(got.Differences) > 0:
 				fmt.Fprintln(out, "Updated.")
 			case len(got.Created) == 0:
-				fmt.Fprintln(out, "All streams and buckets are as they should be.")
+				fmt.Fprintln(out, "All streams and buckets exist with the expected settings.")
 			}
 			return nil
 		},
 	}
 	connection.AddFlags(cmd.Flags())
 	logging.AddFlags(cmd.Flags())
-	cmd.Flags().BoolVar(&update, "update", false, "change what differs")
-	cmd.Flags().Int64Var(&connection.MaxBytes, "max-bytes", 0, "`BYTES` that each stream may hold, results four times as much; default 1 GiB")
-	cmd.Flags().StringSliceVar(&queues, "queue", []string{bus.DefaultQueue}, "`QUEUE`s that workers will serve; their consumers are created, too")
+	cmd.Flags().BoolVar(&update, "update", false, "change the settings that differ")
+	cmd.Flags().Int64Var(&connection.MaxBytes, "max-bytes", 0, "`BYTES` that a stream may hold, four times as much for results; default 1 GiB")
+	cmd.Flags().StringSliceVar(&queues, "queue", []string{bus.DefaultQueue}, "`QUEUE`s for which to create the workers' consumers")
 	return cmd
 }

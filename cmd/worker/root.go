@@ -7,18 +7,18 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 )
 
-const rootHelp = `Stevedore runs the tools of LLM agents as workers on a NATS bus, moves their big
-results out of the prompt, and lets the model read them back piece by piece.
+const rootHelp = `Stevedore runs the tools of LLM agents as workers on a NATS bus. It moves big tool
+results out of the prompt, and the model reads back the parts that it needs.
 
-  worker demo                        see it work, on the files of this directory
-  worker up                          bus, worker, notifier and heartbeat in one process
-  worker call read_file path=go.mod  submit a call to it and wait for the result
-  worker tools ls                    list the tools that workers offer
-  worker artifacts ls                list what was offloaded
-  worker agent "say hello"           speak to an agent; its worker needs a model
+  worker demo                        show the main features on the files of this directory
+  worker up                          run a NATS server, a worker, the notifier and the heartbeat
+  worker call read_file path=go.mod  submit a call and wait for its result
+  worker tools ls                    list the tools that the workers offer
+  worker artifacts ls                list the offloaded results
+  worker agent "say hello"           send a prompt to an agent; the worker needs a model
 
-With --server or --context the same commands work against a NATS cluster:
-"worker serve" there is one worker of many. Without a command, "up" runs.
+To use a NATS server or cluster, add --server or --context to any command, and start
+workers with "worker serve". Without a command, worker runs "worker up".
 
 ` + cli.ExitCodesHelp
 
@@ -26,7 +26,7 @@ func newRoot() *cobra.Command {
 	up := newUpCommand()
 	root := &cobra.Command{
 		Use:     "worker",
-		Short:   "Run agent tools on a NATS bus and keep their big results out of the prompt",
+		Short:   "Run the tools of LLM agents on a NATS bus and keep big results out of the prompt",
 		Long:    rootHelp,
 		Version: process.ReadVersion().Version,
 		Args:    cli.Args(cobra.NoArgs),

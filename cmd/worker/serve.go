@@ -9,26 +9,26 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 )
 
-const serveHelp = `Run a worker against the bus that --server or --context names, or, without them,
-against the one that "worker up" runs in the same data directory. Start as many
-as you like, on as many hosts as you like: they share the calls of their queues,
-and the calls of one that dies go to the others within --lease.
+const serveHelp = `Run a worker for the NATS server of --server or --context, or, without these flags,
+for the one that "worker up" runs in the same data directory. You can start any number
+of workers on any number of hosts. They share the calls of their queues. If a worker
+dies, the other workers get its calls within --lease.
 
-A worker that gets SIGTERM takes no more calls, and lets those that run finish
-within --grace. What is not done by then is handed back, and another worker runs
-it at once; a call of a once-only tool ends with the outcome "unknown" instead,
-when nobody has claimed to run it for the length of --lease.
+On SIGTERM a worker stops accepting calls and gives its running calls --grace to finish.
+It then requeues the others, and another worker runs them at once. A call of a once-only
+tool is not run again: it gets the outcome "unknown" if no worker reports running it for
+the length of --lease.
 
-With --health it answers probes: /healthz as long as it need not be restarted,
-/readyz while it takes calls, and /metrics for Prometheus. The same numbers are in
-"nats micro stats stevedore", where each worker shows itself with its queues.
+With --health the worker serves probes: /healthz succeeds unless the process must be
+restarted, /readyz succeeds while the worker accepts calls, and /metrics is for
+Prometheus. "nats micro stats stevedore" shows the same numbers for all workers.
 
-It takes notifications to users only if --channel or --default-channel says where:
-the console of a worker of many is where nobody reads. Without them it leaves
-notifications to others, as with --no-notify; one process should have them.
+The worker delivers notifications to users only if --channel or --default-channel is
+given, because its console is usually not read. Without them it leaves notifications to
+other workers, as with --no-notify. At least one process should deliver notifications.
 
-The streams and buckets that are missing are created; existing ones are never
-altered (see worker provision).
+The worker creates missing streams and buckets, and never changes existing ones; see
+"worker provision".
 
 ` + cli.ExitCodesHelp
 
@@ -36,7 +36,7 @@ func newServeCommand() *cobra.Command {
 	var o process.Options
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Run one worker of many, against a NATS server or cluster",
+		Short: "Run a worker for a NATS server or cluster",
 		Long:  serveHelp,
 		Args:  cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -55,12 +55,12 @@ func newServeCommand() *cobra.Command {
 			defer b.Close()
 			noChannel := !cmd.Flags().Changed("channel") && !cmd.Flags().Changed("default-channel")
 			if noChannel && !o.NoNotify {
-				log.Info().Msg("notifier rests: this worker tells users nothing, another process has to; --channel or --default-channel changes that")
+				log.Info().Msg("this worker delivers no notifications to users, so another process must; set --channel or --default-channel to deliver them here")
 			}
 			o.NoNotify = o.NoNotify || noChannel
 			stdout := process.Console(cmd.OutOrStdout(), log)
 			return o.Run(cmd.Context(), b, log, stdout, func() (func() error, error) {
-				_, err := fmt.Fprintf(stdout, "Worker serves %s at %s\n", o.QueueNames(), b.Conn().ConnectedUrlRedacted())
+				_, err := fmt.Fprintf(stdout, "Worker is consuming queue %s at %s\n", o.QueueNames(), b.Conn().ConnectedUrlRedacted())
 				return func() error { return nil }, err
 			})
 		},

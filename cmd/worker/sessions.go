@@ -17,12 +17,12 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )
 
-const sessionsHelp = `Read the conversations of agents, as they stand on the bus.
+const sessionsHelp = `Read the conversations of agents from the bus.
 
   worker sessions ls
   worker sessions show s1
-  worker sessions export s1         the messages, as a model gets them, as JSON
-  worker sessions export s1 --log   all entries of the log, one a line
+  worker sessions export s1         the messages that the model receives, as JSON
+  worker sessions export s1 --log   all entries of the conversation, one JSON object per line
 
 ` + cli.ExitCodesHelp
 
@@ -35,9 +35,9 @@ func newSessionsCommand() *cobra.Command {
 		Long:    sessionsHelp,
 	}
 	o.AddFlags(cmd)
-	whole := false
+	allEntries := false
 	export := sessionCommand(o, "export SESSION", "Print a conversation as JSON", func(out io.Writer, entries []agent.Entry) error {
-		if !whole {
+		if !allEntries {
 			return cli.JSON(out, agent.Messages(entries))
 		}
 		for _, e := range entries {
@@ -51,7 +51,7 @@ func newSessionsCommand() *cobra.Command {
 		}
 		return nil
 	})
-	export.Flags().BoolVar(&whole, "log", false, "print all entries of the log, one a line")
+	export.Flags().BoolVar(&allEntries, "log", false, "print all entries of the conversation, one per line")
 	cmd.AddCommand(
 		&cobra.Command{
 			Use:   "ls",
@@ -72,7 +72,7 @@ func newSessionsCommand() *cobra.Command {
 	return cmd
 }
 
-// sessionCommand is a command about one session.
+// sessionCommand returns a command that reads one conversation.
 func sessionCommand(o *client.Options, use, short string, do func(io.Writer, []agent.Entry) error) *cobra.Command {
 	return &cobra.Command{
 		Use:   use,
@@ -90,7 +90,7 @@ func sessionCommand(o *client.Options, use, short string, do func(io.Writer, []a
 	}
 }
 
-// sessionLine is a session in the list.
+// sessionLine describes a session in the list.
 type sessionLine struct {
 	Session string    `json:"session"`
 	Entries uint64    `json:"entries"`
@@ -134,11 +134,11 @@ func listSessions(ctx context.Context, o *client.Options, b *bus.Bus, out io.Wri
 	return t.Print(out, "No sessions.")
 }
 
-// shownResult is how much of a tool result is shown, in bytes.
-const shownResult = 600
+// maxShown is the length in bytes of a tool result that showSession prints.
+const maxShown = 600
 
 func showSession(out io.Writer, entries []agent.Entry) error {
-	say := func(e agent.Entry, who, text string) error {
+	printEntry := func(e agent.Entry, who, text string) error {
 		_, err := fmt.Fprintf(out, "%s  %s\n%s\n\n", e.At.Local().Format(time.DateTime), who, cli.Printable(out, text))
 		return err
 	}
@@ -149,11 +149,11 @@ func showSession(out io.Writer, entries []agent.Entry) error {
 			for _, block := range e.Message.Content {
 				switch block.Type {
 				case agent.TypeText:
-					err = say(e, string(e.Kind), block.Text)
+					err = printEntry(e, string(e.Kind), block.Text)
 				case agent.TypeToolUse:
-					err = say(e, "calls "+cli.Printable(out, block.Name), tools.Excerpt(string(block.Input), shownResult))
+					err = printEntry(e, "calls "+cli.Printable(out, block.Name), tools.Excerpt(string(block.Input), maxShown))
 				default:
-					err = say(e, cli.Printable(out, block.Type), "")
+					err = printEntry(e, cli.Printable(out, block.Type), "")
 				}
 				if err != nil {
 					return err
@@ -161,20 +161,20 @@ func showSession(out io.Writer, entries []agent.Entry) error {
 			}
 		case e.Kind == agent.KindResults:
 			for _, a := range e.Results {
-				if err = say(e, fmt.Sprintf("result of %s (%s, %s)", cli.Printable(out, a.Tool), a.Call, a.Outcome), tools.Excerpt(a.ForLLM, shownResult)); err != nil {
+				if err = printEntry(e, fmt.Sprintf("result of %s (%s, %s)", cli.Printable(out, a.Tool), a.Call, a.Outcome), tools.Excerpt(a.ForLLM, maxShown)); err != nil {
 					return err
 				}
 			}
 		case e.Kind == agent.KindOffloaded:
-			err = say(e, fmt.Sprintf("%d tool results left the history", len(e.Offloaded)), "")
+			err = printEntry(e, fmt.Sprintf("%d tool results moved out of the history", len(e.Offloaded)), "")
 		case e.Kind == agent.KindResumed:
-			err = say(e, "taken up by another loop", "")
+			err = printEntry(e, "resumed by another worker", "")
 		case e.Kind == agent.KindEnd && e.End != nil:
-			text := fmt.Sprintf("%d turns, %d tokens in, %d out", e.End.Turns, e.End.Usage.Input, e.End.Usage.Output)
+			text := fmt.Sprintf("%d turns, %d input tokens, %d output tokens", e.End.Turns, e.End.Usage.Input, e.End.Usage.Output)
 			if why := e.End.Err(); why != nil {
 				text += "\n" + why.Error()
 			}
-			err = say(e, "end: "+string(e.End.Reason), text)
+			err = printEntry(e, "end: "+string(e.End.Reason), text)
 		}
 		if err != nil {
 			return err

@@ -16,14 +16,14 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-const tasksHelp = `See what goes on in a session: jobs in the background, calls that run, and calls
-that wait for a worker. A call that has ended and was no job is found by its ID only.
-A task is queued, running, succeeded, failed, cancelled, timed_out or unknown.
+const tasksHelp = `Show the calls of a session: background jobs, running calls and queued calls. A call
+that has ended and was not a background job is listed only by "get ID".
+The states are queued, running, succeeded, failed, cancelled, timed_out and unknown.
 
   worker tasks ls --session s1
   worker tasks get ID
-  worker tasks watch ID     progress, until it has ended
-  worker tasks cancel ID    stops the tool and its processes; a late result loses
+  worker tasks watch ID     print the progress until the call has ended
+  worker tasks cancel ID    stop the tool and its processes, and discard its result
 
 ` + cli.ExitCodesHelp
 
@@ -32,19 +32,19 @@ func newTasksCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "tasks",
 		Aliases: []string{"task"},
-		Short:   "List, watch and cancel what goes on in a session",
+		Short:   "List, watch and cancel the calls of a session",
 		Long:    tasksHelp,
 	}
 	o.AddFlags(cmd)
 	o.AddSessionFlag(cmd, "tasks")
 	byID := func(args []string) (any, error) { return rpc.TaskRequest{ID: args[0]}, nil }
 	cmd.AddCommand(
-		o.Command("ls", "List the jobs of the session, and what runs or waits now", 0, "task", "list", func([]string) (any, error) { return struct{}{}, nil }),
-		o.Command("get ID", "Show where a call stands", 1, "task", "get", byID),
+		o.Command("ls", "List the background jobs, running calls and queued calls of the session", 0, "task", "list", func([]string) (any, error) { return struct{}{}, nil }),
+		o.Command("get ID", "Show the state of a call", 1, "task", "get", byID),
 		o.Command("cancel ID", "Cancel a call that has not ended", 1, "task", "cancel", byID),
 		&cobra.Command{
 			Use:   "watch ID",
-			Short: "Follow a call until it has ended",
+			Short: "Print the progress of a call until it has ended",
 			Args:  cli.Args(cobra.ExactArgs(1)),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				return o.With(cmd, func(ctx context.Context, b *bus.Bus) error {
@@ -56,7 +56,7 @@ func newTasksCommand() *cobra.Command {
 	return cmd
 }
 
-// watchTask prints progress as it comes, and ends with the task.
+// watchTask prints the progress of a task until the task has ended.
 func watchTask(ctx context.Context, o *client.Options, b *bus.Bus, id string, out io.Writer) error {
 	session, call := tools.TokenOf(o.Session), tools.TokenOf(id)
 	events := make(chan *nats.Msg, 256)
@@ -67,9 +67,9 @@ func watchTask(ctx context.Context, o *client.Options, b *bus.Bus, id string, ou
 		}
 		defer func() { _ = sub.Unsubscribe() }()
 	}
-	// What happens while the connection is lost is not heard.
-	back := b.Conn().StatusChanged(nats.CONNECTED)
-	defer b.Conn().RemoveStatusListener(back)
+	// Events are lost while the connection is down, so get the task again afterwards.
+	reconnected := b.Conn().StatusChanged(nats.CONNECTED)
+	defer b.Conn().RemoveStatusListener(reconnected)
 	for ask := o.Ask; ; ask = o.AskAgain {
 		body, err := ask(ctx, b, "task", "get", rpc.TaskRequest{ID: call})
 		if err != nil {
@@ -88,22 +88,22 @@ func watchTask(ctx context.Context, o *client.Options, b *bus.Bus, id string, ou
 			}
 			return nil
 		}
-		if err := nextChange(ctx, o, b, b.Progress(session, call), events, back, out); err != nil {
+		if err := nextChange(ctx, o, b, b.Progress(session, call), events, reconnected, out); err != nil {
 			return err
 		}
 	}
 }
 
-// nextChange prints progress until something else happens, or may have happened.
-func nextChange(ctx context.Context, o *client.Options, b *bus.Bus, progress string, events <-chan *nats.Msg, back <-chan nats.Status, out io.Writer) error {
+// nextChange prints progress until the state of the task may have changed.
+func nextChange(ctx context.Context, o *client.Options, b *bus.Bus, progress string, events <-chan *nats.Msg, reconnected <-chan nats.Status, out io.Writer) error {
 	for {
 		select {
 		case <-ctx.Done():
 			if cause := client.Outage(ctx, b); cause != nil {
-				return fmt.Errorf("%w; the task goes on where it can: watch it again when the bus is back", cause)
+				return fmt.Errorf("%w; a running task continues: watch it again when the bus is back", cause)
 			}
-			return cli.Exit(cli.ExitPending, "stopped watching; the task goes on")
-		case <-back:
+			return cli.Exit(cli.ExitPending, "interrupted; the task continues")
+		case <-reconnected:
 			return nil
 		case msg := <-events:
 			if msg.Subject != progress {
@@ -111,7 +111,7 @@ func nextChange(ctx context.Context, o *client.Options, b *bus.Bus, progress str
 			}
 			var p tools.ProgressEvent
 			if err := json.Unmarshal(msg.Data, &p); err != nil {
-				continue // somebody else's
+				continue // not an event of a worker
 			}
 			line := string(msg.Data)
 			if !o.JSON {

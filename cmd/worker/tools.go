@@ -18,15 +18,14 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-const toolsHelp = `See which tools the workers offer that are up now, on which queues, and what
-arguments they take.
+const toolsHelp = `Show the tools that the running workers offer, their queues and their arguments.
 
   worker tools ls
   worker tools show grep
   worker tools ls --json       with descriptions and schemas, as a model needs them
 
-The effect says what happens to a call whose worker died: keyed and idempotent
-tools run again, a once tool never does.
+The effect says what happens to a call if its worker dies: keyed and idempotent tools
+run again, a once-only tool does not.
 
 ` + cli.ExitCodesHelp
 
@@ -40,7 +39,7 @@ func newToolsCommand() *cobra.Command {
 		Long:    toolsHelp,
 	}
 	o.AddFlags(cmd)
-	cmd.PersistentFlags().StringVar(&queue, "queue", "", "only of workers that serve this `QUEUE`")
+	cmd.PersistentFlags().StringVar(&queue, "queue", "", "show only the tools of workers that consume this `QUEUE`")
 	cmd.AddCommand(
 		&cobra.Command{
 			Use:   "ls",
@@ -58,7 +57,7 @@ func newToolsCommand() *cobra.Command {
 		},
 		&cobra.Command{
 			Use:   "show NAME",
-			Short: "Show a tool: what it does, its arguments, who has it",
+			Short: "Show the description, the arguments and the queues of a tool",
 			Args:  cli.Args(cobra.ExactArgs(1)),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				return o.With(cmd, func(ctx context.Context, b *bus.Bus) error {
@@ -85,10 +84,10 @@ func printTools(o *client.Options, out io.Writer, body []byte) error {
 	if err := json.Unmarshal(body, &list); err != nil {
 		return fmt.Errorf("read the list of tools: %w", err)
 	}
-	t := cli.NewTable("tool", "effect", "queues", "what it does")
+	t := cli.NewTable("tool", "effect", "queues", "description")
 	for _, tool := range list.Tools {
-		queues := slices.DeleteFunc(tool.Queues, func(queue string) bool { return strings.HasPrefix(queue, process.AgentQueue+"-") }) // of sub-agents
+		queues := slices.DeleteFunc(tool.Queues, func(queue string) bool { return strings.HasPrefix(queue, process.AgentQueue+"-") }) // the queues of sub-agents
 		t.Row(tool.Name, tool.Effect, strings.Join(queues, " "), tools.Excerpt(tool.Summary(), 80))
 	}
-	return t.Print(out, "No worker offers a tool.")
+	return t.Print(out, "No worker offers tools.")
 }

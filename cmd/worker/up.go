@@ -19,22 +19,22 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 )
 
-const upHelp = `Run everything in one process: a NATS server with its data in --data, a worker,
-the notifier and the heartbeat. Stop it with Ctrl-C; calls that are running get
---grace to finish, and a second Ctrl-C ends it at once. A closed terminal stops it,
-too; "nohup worker up &" does not mind. It goes on when nobody reads its output any
-more, and drops what is for the console then: "worker up --json | head -1" is the URL.
+const upHelp = `Run everything in one process: a NATS server with its data in --data, a worker, the
+notifier and the heartbeat. Ctrl-C stops it: running calls get --grace to finish, and a
+second Ctrl-C ends the process at once. Closing the terminal stops it too, except with
+"nohup worker up &". If the reader of its output exits, the process continues and drops
+console output, so "worker up --json | head -1" prints the URL.
 
-The server listens on loopback only and wants a credential, which is made at the
-first start and kept in the data directory; other commands of the same user find
-it there. The printed URL carries it, for clients in any language:
+The server listens on the loopback interface and requires a credential. The first start
+creates the credential in the data directory, where other commands of the same user
+find it. The printed URL contains it, for clients in any language:
 
-  nats --server "$(worker up's URL)" pub stevedore.call.default.read_file \
+  nats --server URL pub stevedore.call.default.read_file \
       '{"id":"1","session":"s1","args":{"path":"go.mod"}}'
-  nats --server ... sub 'stevedore.result.>'
+  nats --server URL sub 'stevedore.result.>'
 
-Every message is synced to the disk before it is acknowledged, so that not even
-a power failure loses it; --no-sync trades that for speed.
+The server syncs every message to the disk before it acknowledges the message, so a
+power failure loses none. --no-sync is faster, but a power failure can lose messages.
 
 ` + cli.ExitCodesHelp
 
@@ -50,7 +50,7 @@ func newUpCommand() *cobra.Command {
 	o.Heartbeat = new(cli.Heartbeat)
 	cmd := &cobra.Command{
 		Use:   "up",
-		Short: "Run bus, worker, notifier and heartbeat in one process (the default)",
+		Short: "Run a NATS server, a worker, the notifier and the heartbeat in one process (default)",
 		Long:  upHelp,
 		Args:  cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -59,15 +59,15 @@ func newUpCommand() *cobra.Command {
 	}
 	o.AddFlags(cmd.Flags())
 	cli.Topic(cmd.Flags(), cli.TopicHeartbeat, func(flags *pflag.FlagSet) { o.Heartbeat.AddFlags(flags, "", "") })
-	cmd.Flags().StringVar(&o.listen, "listen", "127.0.0.1:4222", "`HOST:PORT` of the embedded server; port 0 picks one")
-	cmd.Flags().BoolVar(&o.noSync, "no-sync", false, "do not sync each message to the disk before it is acknowledged")
-	cmd.Flags().BoolVar(&o.json, "json", false, "print the URL as a JSON object, in the first line")
+	cmd.Flags().StringVar(&o.listen, "listen", "127.0.0.1:4222", "`HOST:PORT` of the embedded server; port 0 selects a free port")
+	cmd.Flags().BoolVar(&o.noSync, "no-sync", false, "acknowledge messages before they are synced to the disk")
+	cmd.Flags().BoolVar(&o.json, "json", false, "print the URL as a JSON object in the first line")
 	return cmd
 }
 
 func up(ctx context.Context, o upOptions, stdout, stderr io.Writer) (err error) {
 	if o.Connection.External() {
-		return cli.Exit(cli.ExitUsage, "up runs a server of its own; use \"worker serve\" to work for another one, or leave out --server and --context (and NATS_URL and NATS_CONTEXT)")
+		return cli.Exit(cli.ExitUsage, "up starts its own server; use \"worker serve\" with another server, or remove --server and --context (and NATS_URL and NATS_CONTEXT)")
 	}
 	log, err := o.Logging.Logger(stderr)
 	if err != nil {
@@ -100,18 +100,18 @@ func up(ctx context.Context, o upOptions, stdout, stderr io.Writer) (err error) 
 		if err != nil {
 			return withdraw, err
 		}
-		where := ""
+		dataFlag := ""
 		if o.Connection.Data != cli.DefaultDataDir() {
-			where = " --data " + cli.ShellWord(o.Connection.Data)
+			dataFlag = " --data " + cli.ShellWord(o.Connection.Data)
 		}
-		_, err = fmt.Fprintf(stdout, "Stevedore is up at %s\nIts data is in %s; its tools see %s. Try, in another terminal:\n  worker call list_dir path=.%s\n",
-			server.URL(), o.Connection.Data, workspace, where)
+		_, err = fmt.Fprintf(stdout, "Stevedore is up at %s\nData directory: %s\nWorkspace of the tools: %s\nTry in another terminal:\n  worker call list_dir path=.%s\n",
+			server.URL(), o.Connection.Data, workspace, dataFlag)
 		return withdraw, err
 	})
 }
 
-// checkListen refuses what is no address, and warns of one that others reach:
-// the credential and all content go over it in the clear.
+// checkListen returns an error if the address is invalid. It logs a warning if other
+// hosts can reach the address, because the connection is not encrypted.
 func checkListen(listen string, log zerolog.Logger) error {
 	host, port, err := net.SplitHostPort(listen)
 	if _, numErr := strconv.ParseUint(port, 10, 16); err != nil || numErr != nil {
@@ -119,7 +119,7 @@ func checkListen(listen string, log zerolog.Logger) error {
 	}
 	addr, err := netip.ParseAddr(host)
 	if host != "" && host != "localhost" && (err != nil || !addr.IsLoopback()) {
-		log.Warn().Str("listen", listen).Msg("other hosts can reach this server, and nothing is encrypted; who has the credential can run tools")
+		log.Warn().Str("listen", listen).Msg("other hosts can reach this server over an unencrypted connection; anyone with the credential can run tools")
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
@@ -16,71 +17,72 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/agent/provider"
 )
 
-// demoPrompt is what the demonstration's agent is asked.
-const demoPrompt = "What do the files here say of a license? Grep all of them, then read what stands where you find it."
+const prompt = "What do the files here say about a license? Grep all of them, then read the lines that you find."
 
-// demoScript is the model of the demonstration where no real one is to be had:
-// it grasps nothing, but what it asks for is done. See provider.Script.
-const demoScript = `{"text":"I grep everything; that will be long.", "tools":[{"name":"grep","input":{"pattern":"\\S","max_results":100000}}]}
+// script replaces the model if there is no API key. See provider.Script.
+const script = `{"text":"I grep everything.", "tools":[{"name":"grep","input":` + grepArgs + `}]}
 {"text":"It was stored. I search in it.", "capture":{"id":"knowledge id='([^']+)'"}, "tools":[{"name":"grep_knowledge","input":{"artifact_id":"${id}","pattern":"(?i)license","max_results":1}}]}
 {"text":"I read on from there.", "capture":{"line":"(?m)^(\\d+): "}, "tools":[{"name":"get_knowledge_by_lines","input":{"artifact_id":"${id}","start_line":"${int:line}","end_line":"${int:line+2}"}}]}
-{"text":"(A model would answer here. This one is a script: it searched ${id}, found the first mention in line ${line}, and read three lines there.)"}
+{"text":"(A real model would answer here. This script read 3 lines from line ${line} on.)"}
 `
 
-// chooseModel chooses the demonstration's model: the one that the flags name, a
-// real one if there is a key for it, or else a script in dir.
+// chooseModel selects the model of the flags, or a real model if there is a key, or else
+// the script, which it writes to dir.
 func chooseModel(o *process.AgentOptions, dir string) error {
 	switch {
 	case o.Enabled():
 		return nil
 	case len(o.BaseURLs) > 0:
-		return cli.Exit(cli.ExitUsage, "--base-url: name the model, too, such as --model openai:llama3.2")
+		return cli.Exit(cli.ExitUsage, "--base-url: also name the model, such as --model openai:llama3.2")
 	case os.Getenv("ANTHROPIC_API_KEY") != "":
 		o.Models = []string{provider.ExampleModel}
 		return nil
 	}
-	script := filepath.Join(dir, "demo.jsonl")
-	o.Models = []string{"script:" + script}
-	return os.WriteFile(script, []byte(demoScript), 0o600)
+	file := filepath.Join(dir, "demo.jsonl")
+	o.Models = []string{"script:" + file}
+	return os.WriteFile(file, []byte(script), 0o600)
 }
 
-// agent lets the model do by itself what was shown before.
-func (d *demonstration) agent(ctx context.Context, model string) error {
-	d.say("\n5. An agent does the same on its own; its tools run on the bus, and its log survives its worker. The model is %s:\n", model)
-	args, err := json.Marshal(map[string]any{"prompt": demoPrompt, "max_turns": 12})
+// agent runs an agent that does the steps before.
+func (d *demo) agent(ctx context.Context) error {
+	name, _, _ := strings.Cut(d.model, ":")
+	d.print("\n5. An agent does these steps. The notifier delivers its answer (model: %s):", name)
+	args, err := json.Marshal(map[string]any{"prompt": prompt, "max_turns": 12})
 	if err != nil {
 		return err
 	}
-	call := tools.Call{ID: "agent-1", Session: demoSession + "-agent", Tool: agent.AgentTool, Args: args}
+	call := tools.Call{ID: "agent-1", Session: session + "-agent", Tool: agent.AgentTool, Args: args}
 	event, err := rpc.Submit(ctx, d.bus, process.AgentQueue, call)
 	if err != nil {
 		return err
 	}
-	d.awaitNotification(ctx, 2)
-	d.say("\n   That was its answer, in the user's channel. How it came to it:\n")
+	d.awaitNotifications(ctx, 2)
+	d.print("   Its tool calls:")
 	entries, err := client.ReadConversation(ctx, d.bus, call.Session)
 	if err != nil {
 		return err
 	}
+	var inputs []string
 	for _, e := range entries {
 		switch {
 		case e.Message != nil:
+			inputs = nil
 			for _, block := range e.Message.Content {
-				switch block.Type {
-				case agent.TypeText:
-					d.quote(fmt.Sprintf("%s: %s", e.Kind, block.Text))
-				case agent.TypeToolUse:
-					d.quote(fmt.Sprintf("  calls %s %s", block.Name, block.Input))
+				if block.Type == agent.TypeToolUse {
+					inputs = append(inputs, string(block.Input))
 				}
 			}
 		case e.Kind == agent.KindResults:
-			for _, a := range e.Results {
-				size := int64(len([]rune(a.ForLLM)))
-				line := fmt.Sprintf("  got %s characters", thousands(size))
-				if a.Artifact != nil && !a.Artifact.Inline {
-					line += fmt.Sprintf(" instead of %s", thousands(a.Artifact.Chars))
+			for i, result := range e.Results {
+				size := thousands(chars(result.ForLLM))
+				if result.Artifact != nil && !result.Artifact.Inline {
+					size += " of " + thousands(result.Artifact.Chars)
 				}
-				d.quote(line)
+				line := fmt.Sprintf("%s: %s characters", result.Tool, size)
+				if i < len(inputs) {
+					line += " for " + inputs[i]
+				}
+				d.quote(line, 1, 0)
 			}
 		}
 	}

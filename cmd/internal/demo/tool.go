@@ -12,7 +12,7 @@ import (
 
 const countTool = "count_words"
 
-// countWords is a job in the background, as a custom async tool is written.
+// countWords is an example of an async tool.
 type countWords struct{ root *os.Root }
 
 func newCountTool(workspace string) (*countWords, error) {
@@ -43,7 +43,7 @@ func (c *countWords) count(ctx context.Context) *tools.Result {
 		case err == nil && entry.IsDir() && entry.Name() == ".git":
 			return fs.SkipDir
 		case err != nil || !entry.Type().IsRegular():
-			return nil // unreadable ones are left out
+			return nil // skip unreadable files
 		}
 		file, err := c.root.Open(path)
 		if err != nil {
@@ -54,7 +54,7 @@ func (c *countWords) count(ctx context.Context) *tools.Result {
 		scanner.Split(bufio.ScanWords)
 		for files++; scanner.Scan(); words++ {
 		}
-		return nil // what is no text ends in a word too long to scan
+		return nil // a word that is too long for the scanner ends a binary file
 	})
 	if err != nil {
 		return tools.Failure(err)
