@@ -83,17 +83,17 @@ func TestLastOnACluster(t *testing.T) {
 	if _, err := b.Provision(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}
-	if body, ok, err := b.Last(t.Context(), bus.Results, b.Result("s", "c")); ok || err != nil {
+	if body, ok, err := b.LastMessage(t.Context(), bus.Results, b.Result("s", "c")); ok || err != nil {
 		t.Errorf("nothing is there: %s, %t, %v", body, ok, err)
 	}
 	if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Result("s", "c"), Body: []byte("x")}); err != nil {
 		t.Fatal(err)
 	}
-	if body, ok, err := b.Last(t.Context(), bus.Results, b.Result("s", "c")); !ok || err != nil || string(body) != "x" {
+	if body, ok, err := b.LastMessage(t.Context(), bus.Results, b.Result("s", "c")); !ok || err != nil || string(body) != "x" {
 		t.Errorf("something is there: %s, %t, %v", body, ok, err)
 	}
 	found := 0
-	all, err := b.Scan(t.Context(), bus.Results, b.Result("*", "*"), 10, 1<<20, func(bus.Stored) bool { found++; return true })
+	all, err := b.ScanDirect(t.Context(), bus.Results, b.Result("*", "*"), 10, 1<<20, func(bus.Stored) bool { found++; return true })
 	if !all || err != nil || found != 1 {
 		t.Errorf("scan: %d, all %t, %v", found, all, err)
 	}

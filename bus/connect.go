@@ -180,7 +180,7 @@ func (b *Bus) checkServer(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.Timeout)
 	defer cancel()
-	err := b.Allowed(ctx, b.api.Subject("INFO"), func(ctx context.Context) error {
+	err := b.WatchDenial(ctx, b.api.Subject("INFO"), func(ctx context.Context) error {
 		_, err := b.js.AccountInfo(ctx)
 		return err
 	})

@@ -25,15 +25,15 @@ type ConsumeConfig struct {
 	// Grace is how long running handlers may go on after a stop before their
 	// contexts end. Default 20 s.
 	Grace time.Duration
-	// Spare, if not nil, reports whether a message that was delivered so often
+	// ShouldRetry, if not nil, reports whether a message that was delivered so often
 	// is not at fault for it, because its handling gets on; it is not given up
 	// on then.
-	Spare func(ctx context.Context, d *Delivery) (bool, error)
-	// GivenUp, if not nil, is called when a message has become a dead letter,
+	ShouldRetry func(ctx context.Context, d *Delivery) (bool, error)
+	// OnDeadLetter, if not nil, is called when a message has become a dead letter,
 	// before it is taken off its stream: for whoever waits for its end. The
 	// letter is without its body. It may be called again for the same message;
 	// while it fails, the message stays.
-	GivenUp func(ctx context.Context, d *Delivery, letter Buried) error
+	OnDeadLetter func(ctx context.Context, d *Delivery, letter StoredDeadLetter) error
 }
 
 // Consume hands the messages of a durable consumer to handler until ctx ends.
@@ -203,10 +203,10 @@ func (k *consumption) handle(msg *nats.Msg) (detached bool) {
 
 // spare asks about a message that is about to be given up on.
 func (k *consumption) spare(d *Delivery) (bool, error) {
-	if d.Attempt < k.cfg.MaxAttempts || k.cfg.Spare == nil {
+	if d.Attempt < k.cfg.MaxAttempts || k.cfg.ShouldRetry == nil {
 		return false, nil
 	}
-	return k.cfg.Spare(k.work, d)
+	return k.cfg.ShouldRetry(k.work, d)
 }
 
 func times(n int) string {

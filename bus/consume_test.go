@@ -264,7 +264,7 @@ func TestSparedMessageIsHandled(t *testing.T) {
 		t.Fatal(err)
 	}
 	var asked, handled atomic.Int64
-	consume(t, b, bus.ConsumeConfig{MaxAttempts: 3, Spare: func(context.Context, *bus.Delivery) (bool, error) {
+	consume(t, b, bus.ConsumeConfig{MaxAttempts: 3, ShouldRetry: func(context.Context, *bus.Delivery) (bool, error) {
 		n := asked.Add(1)
 		if n == 2 {
 			return false, bus.RetryAfter(time.Millisecond, errors.New("nobody knows"))

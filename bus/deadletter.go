@@ -78,8 +78,8 @@ func (k *consumption) bury(d *Delivery, why *rejection) error {
 	if err != nil {
 		return fmt.Errorf("bury %q: %w", d.Subject, err)
 	}
-	if k.cfg.GivenUp != nil {
-		if err := k.cfg.GivenUp(ctx, d, buried); err != nil {
+	if k.cfg.OnDeadLetter != nil {
+		if err := k.cfg.OnDeadLetter(ctx, d, buried); err != nil {
 			return fmt.Errorf("tell that %q was given up on: %w", d.Subject, err)
 		}
 	}
@@ -89,7 +89,7 @@ func (k *consumption) bury(d *Delivery, why *rejection) error {
 // keep publishes a letter, unless the message has one, and returns the one that
 // stands, without its body. The letter's key ages, so where the message may have
 // been given up on before, the letters are asked.
-func (k *consumption) keep(ctx context.Context, d *Delivery, letter DeadLetter) (Buried, error) {
+func (k *consumption) keep(ctx context.Context, d *Delivery, letter DeadLetter) (StoredDeadLetter, error) {
 	if d.Attempt > 1 && letter.Code != CodeExhausted {
 		stands, ok, err := k.bus.letterOf(ctx, d, letter)
 		if ok || err != nil {
@@ -98,11 +98,11 @@ func (k *consumption) keep(ctx context.Context, d *Delivery, letter DeadLetter) 
 	}
 	body, err := k.bus.encodeLetter(ctx, letter, d.Body)
 	if err != nil {
-		return Buried{}, err
+		return StoredDeadLetter{}, err
 	}
 	key := fmt.Sprintf("dead-%s-%d", k.consumer.Stream, d.Sequence)
 	ack, err := k.bus.Publish(ctx, Message{Subject: k.bus.Dead(letter.Kind, letter.Name), Body: body, Key: key})
-	return Buried{Number: ack.Sequence, DeadLetter: letter}, err
+	return StoredDeadLetter{Number: ack.Sequence, DeadLetter: letter}, err
 }
 
 // maxLetters is how many letters, and KiB of them, letterOf looks at; behind so
@@ -111,14 +111,14 @@ const maxLetters = 20_000
 
 // letterOf looks for the letter of the message of d, among those that are not
 // older than the message.
-func (b *Bus) letterOf(ctx context.Context, d *Delivery, like DeadLetter) (found Buried, ok bool, err error) {
+func (b *Bus) letterOf(ctx context.Context, d *Delivery, like DeadLetter) (found StoredDeadLetter, ok bool, err error) {
 	_, err = b.scanFrom(ctx, Dead, b.Dead(like.Kind, like.Name), d.Published, maxLetters, maxLetters<<10, func(m Stored) bool {
 		var l DeadLetter
 		if json.Unmarshal(m.Body, &l) != nil || l.Subject != d.Subject || l.Sequence != d.Sequence || l.ID != d.ID() {
 			return true
 		}
 		l.Kind, l.Name, l.Body, l.Gzip = like.Kind, like.Name, nil, nil
-		found, ok = Buried{Number: m.Sequence, DeadLetter: l}, true
+		found, ok = StoredDeadLetter{Number: m.Sequence, DeadLetter: l}, true
 		return false
 	})
 	return found, ok, err
@@ -210,7 +210,7 @@ func (b *Bus) DeadMessage(ctx context.Context, l DeadLetter) ([]byte, error) {
 
 // Retry publishes the message of a dead letter again, under the id it had and
 // with its attempts counted from the start.
-func (b *Bus) Retry(ctx context.Context, l DeadLetter) error {
+func (b *Bus) republish(ctx context.Context, l DeadLetter) error {
 	body, err := b.DeadMessage(ctx, l)
 	if err != nil {
 		return err

@@ -58,7 +58,7 @@ func TestDeadLetters(t *testing.T) {
 				t.Fatalf("message of %d bytes, want %d; %v", len(got), len(body), err)
 			}
 			if len(body) > 1<<20-1000 { // no room for the headers that make it one retry
-				if err := b.Retry(t.Context(), letter); err != nil {
+				if err := b.RetryDeadLetter(t.Context(), bus.StoredDeadLetter{DeadLetter: letter}); err != nil {
 					t.Fatal(err)
 				}
 				waitForEmpty(t, b)
@@ -68,7 +68,7 @@ func TestDeadLetters(t *testing.T) {
 				return
 			}
 			for range 2 { // one retry, however often it is asked for
-				if err := b.Retry(t.Context(), letter); err != nil {
+				if err := b.RetryDeadLetter(t.Context(), bus.StoredDeadLetter{DeadLetter: letter}); err != nil {
 					t.Fatal(err)
 				}
 			}

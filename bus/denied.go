@@ -20,10 +20,10 @@ type denials struct {
 	waiting map[*context.CancelCauseFunc]string // the subjects that they publish to
 }
 
-// Allowed calls f, which publishes to a subject and waits for what that leads to,
+// WatchDenial calls f, which publishes to a subject and waits for what that leads to,
 // with a context that ends when the server refuses it. Then the error is a
 // nats.ErrPermissionViolation that says what this user may not do.
-func (b *Bus) Allowed(ctx context.Context, subject string, f func(context.Context) error) error {
+func (b *Bus) WatchDenial(ctx context.Context, subject string, f func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	d := &b.denials

@@ -11,7 +11,7 @@ import (
 
 // Each calls f for every message that a stream holds now on the given subjects,
 // which may have wildcards, in order. An error of f ends it.
-func (b *Bus) Each(ctx context.Context, stream string, subjects []string, f func(subject string, body []byte) error) error {
+func (b *Bus) ReadSubjects(ctx context.Context, stream string, subjects []string, f func(subject string, body []byte) error) error {
 	cons, err := b.js.OrderedConsumer(ctx, b.StreamName(stream), jetstream.OrderedConsumerConfig{
 		FilterSubjects: subjects, DeliverPolicy: jetstream.DeliverAllPolicy, InactiveThreshold: time.Minute,
 	})

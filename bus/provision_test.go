@@ -106,7 +106,7 @@ func TestProvisionPrefixes(t *testing.T) {
 	if _, err := one.Publish(t.Context(), bus.Message{Subject: one.Result("s", "c"), Body: []byte("1")}); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok, err := two.Last(t.Context(), bus.Results, two.Result("s", "c")); ok || err != nil {
+	if _, ok, err := two.LastMessage(t.Context(), bus.Results, two.Result("s", "c")); ok || err != nil {
 		t.Errorf("found %v, %v", ok, err)
 	}
 }

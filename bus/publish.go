@@ -19,9 +19,9 @@ import (
 )
 
 var (
-	// ErrTaken means that the subject already holds a message. A stream that allows
+	// ErrSubjectExists means that the subject already holds a message. A stream that allows
 	// one message per subject keeps the first one.
-	ErrTaken = errors.New("the subject already holds a message")
+	ErrSubjectExists = errors.New("the subject already holds a message")
 	// ErrFull means that the stream is full. It stored nothing.
 	ErrFull = errors.New("the stream is full")
 	// ErrConflict means that another client changed the subject: its last message is
@@ -67,7 +67,7 @@ type Ack struct {
 // Publish stores a message durably. It is the only place that retries: without an
 // acknowledgement the message may or may not be stored, so Publish repeats it with
 // the same key until the message's timeout. Then it returns ErrUnreachable. It does
-// not retry after ErrTaken, ErrFull (unless WaitIfFull is set), ErrConflict,
+// not retry after ErrSubjectExists, ErrFull (unless WaitIfFull is set), ErrConflict,
 // ErrTooLarge and nats.ErrConnectionClosed.
 func (b *Bus) Publish(ctx context.Context, m Message) (Ack, error) {
 	if err := CheckSubject(m.Subject); err != nil {
@@ -158,7 +158,7 @@ func classify(err error) error {
 	case api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence:
 		return fmt.Errorf("%w: %w", ErrConflict, err)
 	case strings.Contains(api.Description, "maximum messages per subject"):
-		return ErrTaken
+		return ErrSubjectExists
 	case strings.Contains(api.Description, "size exceeds maximum"):
 		return fmt.Errorf("%w: %w", ErrTooLarge, err)
 	case strings.Contains(api.Description, "maximum bytes"), strings.Contains(api.Description, "maximum messages"),
@@ -170,7 +170,7 @@ func classify(err error) error {
 
 // isFinal reports whether a retry of a publish cannot succeed.
 func isFinal(err error, waitIfFull bool) bool {
-	return errors.Is(err, ErrTaken) || errors.Is(err, ErrConflict) || errors.Is(err, ErrFull) && !waitIfFull ||
+	return errors.Is(err, ErrSubjectExists) || errors.Is(err, ErrConflict) || errors.Is(err, ErrFull) && !waitIfFull ||
 		errors.Is(err, ErrTooLarge) || errors.Is(err, nats.ErrConnectionClosed)
 }
 

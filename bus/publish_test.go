@@ -25,10 +25,10 @@ func TestFirstPublishWins(t *testing.T) {
 		t.Fatal(err)
 	}
 	msg.Body = []byte("second")
-	if _, err := b.Publish(t.Context(), msg); !errors.Is(err, bus.ErrTaken) {
+	if _, err := b.Publish(t.Context(), msg); !errors.Is(err, bus.ErrSubjectExists) {
 		t.Errorf("error %v", err)
 	}
-	if body, _, err := b.Last(t.Context(), bus.Results, msg.Subject); string(body) != "first" {
+	if body, _, err := b.LastMessage(t.Context(), bus.Results, msg.Subject); string(body) != "first" {
 		t.Errorf("%q stands, %v", body, err)
 	}
 }

@@ -12,14 +12,14 @@ import (
 )
 
 // Last returns the newest message on a subject of a stream, or ok false.
-func (b *Bus) Last(ctx context.Context, stream, subject string) (body []byte, ok bool, err error) {
-	body, sequence, err := b.LastRevision(ctx, stream, subject)
+func (b *Bus) LastMessage(ctx context.Context, stream, subject string) (body []byte, ok bool, err error) {
+	body, sequence, err := b.LastMessageSeq(ctx, stream, subject)
 	return body, sequence > 0, err
 }
 
 // LastRevision returns the newest message on a subject of a stream and its
 // sequence, which is 0 if there is none: what ExpectRevision wants.
-func (b *Bus) LastRevision(ctx context.Context, stream, subject string) (body []byte, sequence uint64, err error) {
+func (b *Bus) LastMessageSeq(ctx context.Context, stream, subject string) (body []byte, sequence uint64, err error) {
 	if err := CheckSubject(subject); err != nil {
 		return nil, 0, err
 	}
@@ -47,7 +47,7 @@ func (b *Bus) LastRevision(ctx context.Context, stream, subject string) (body []
 }
 
 const (
-	// maxOldCalls and maxOldBytes are how much OldCall looks at. Behind so many
+	// maxOldCalls and maxOldBytes are how much FindStaleCall looks at. Behind so many
 	// the one that is looked for is not worth the time.
 	maxOldCalls = 1000
 	maxOldBytes = 16 << 20
@@ -56,25 +56,25 @@ const (
 	maxYoungCalls = 256
 )
 
-// OldCall reports whether a call waits on a subject, or is being handled, whose
+// FindStaleCall reports whether a call waits on a subject, or is being handled, whose
 // key may be forgotten: publishing it again would make it two. That is so if it
 // was published long ago, or if it was requeued, because then the message has
 // another key. Others are told by their key. It looks at the first 1,000 at most,
 // and at the first 256 that are young. A server that gives no answer is asked again
 // for half a minute; then the error is an ErrUnreachable.
-func (b *Bus) OldCall(ctx context.Context, subject string, is func(body []byte) bool) (found bool, err error) {
+func (b *Bus) FindStaleCall(ctx context.Context, subject string, is func(body []byte) bool) (found bool, err error) {
 	if err := CheckSubject(subject); err != nil {
 		return false, err
 	}
 	isFinal := func(err error) bool { return isFinal(err, false) || isRejected(err) }
 	err = b.retry(ctx, defaultTimeout, isFinal, func() error {
-		found, err = b.oldCall(ctx, subject, is)
+		found, err = b.findStaleCall(ctx, subject, is)
 		return err
 	})
 	return found, err
 }
 
-func (b *Bus) oldCall(ctx context.Context, subject string, is func(body []byte) bool) (found bool, err error) {
+func (b *Bus) findStaleCall(ctx context.Context, subject string, is func(body []byte) bool) (found bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.Timeout)
 	defer cancel()
 	if _, err := b.Stream(ctx, Calls); errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -84,7 +84,7 @@ func (b *Bus) oldCall(ctx context.Context, subject string, is func(body []byte) 
 	}
 	// Half the time leaves the other half to clocks that differ.
 	young, seen := time.Now().Add(-keysKept/2), 0
-	_, err = b.Scan(ctx, Calls, subject, maxOldCalls, maxOldBytes, func(m Stored) bool {
+	_, err = b.ScanDirect(ctx, Calls, subject, maxOldCalls, maxOldBytes, func(m Stored) bool {
 		if m.At.After(young) {
 			if seen++; seen > maxYoungCalls {
 				return false
@@ -110,7 +110,7 @@ func (b *Bus) Stream(ctx context.Context, stream string) (jetstream.Stream, erro
 		return s.(jetstream.Stream), nil
 	}
 	var s jetstream.Stream
-	err := b.Allowed(ctx, b.api.Subject("STREAM.INFO."+name), func(ctx context.Context) (err error) {
+	err := b.WatchDenial(ctx, b.api.Subject("STREAM.INFO."+name), func(ctx context.Context) (err error) {
 		s, err = b.js.Stream(ctx, name)
 		return err
 	})

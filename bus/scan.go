@@ -28,7 +28,7 @@ const (
 // wildcards, oldest first, until f returns false, at most count of them and
 // about size bytes. It reports whether that were all. It needs no consumer,
 // which a stream that is a work queue has for its workers only.
-func (b *Bus) Scan(ctx context.Context, stream, subject string, count, size int, f func(Stored) bool) (all bool, err error) {
+func (b *Bus) ScanDirect(ctx context.Context, stream, subject string, count, size int, f func(Stored) bool) (all bool, err error) {
 	return b.scanFrom(ctx, stream, subject, time.Time{}, count, size, f)
 }
 

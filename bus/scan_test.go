@@ -14,7 +14,7 @@ import (
 // the server answers with, and stops where it is told to.
 func TestScan(t *testing.T) {
 	b := bustest.New(t)
-	if all, err := b.Scan(t.Context(), bus.Calls, b.Call("*", "*"), 10, 1<<20, func(bus.Stored) bool { return true }); !all || err != nil {
+	if all, err := b.ScanDirect(t.Context(), bus.Calls, b.Call("*", "*"), 10, 1<<20, func(bus.Stored) bool { return true }); !all || err != nil {
 		t.Fatalf("nothing: all %t, %v", all, err)
 	}
 	const count = 600 // more than one batch
@@ -40,7 +40,7 @@ func TestScan(t *testing.T) {
 		{1000, 1 << 20, 5, 5, false},
 	} {
 		var got []bus.Stored
-		all, err := b.Scan(t.Context(), bus.Calls, b.Call("*", "*"), c.count, c.size, func(m bus.Stored) bool {
+		all, err := b.ScanDirect(t.Context(), bus.Calls, b.Call("*", "*"), c.count, c.size, func(m bus.Stored) bool {
 			got = append(got, m)
 			return len(got) < c.stop
 		})

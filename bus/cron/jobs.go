@@ -116,7 +116,7 @@ func (js *Jobs) add(ctx context.Context, by Caller, j Job) (Entry, error) {
 // does no harm.
 func (js *Jobs) checkLimit(ctx context.Context, by Caller) error {
 	count := 0
-	err := js.bus.Each(ctx, bus.Ticks, []string{js.bus.Schedule(bus.Cron, "*")}, func(_ string, body []byte) error {
+	err := js.bus.ReadSubjects(ctx, bus.Ticks, []string{js.bus.Schedule(bus.Cron, "*")}, func(_ string, body []byte) error {
 		if tick, err := tools.DecodeTick(body); err == nil && by.owns(Job{Session: tick.Session}) {
 			count++
 		}

@@ -32,12 +32,12 @@ type Run struct {
 type runs struct {
 	bus *bus.Bus
 	// dead are the dead letters of calls by message id; nil until they are read.
-	dead map[string]bus.Buried
+	dead map[string]bus.StoredDeadLetter
 }
 
 // last returns the newest run of a job, or nil.
 func (r *runs) last(ctx context.Context, j Job) (*Run, error) {
-	data, ok, err := r.bus.Last(ctx, bus.Ticks, r.bus.RunOf(bus.Cron, j.Name))
+	data, ok, err := r.bus.LastMessage(ctx, bus.Ticks, r.bus.RunOf(bus.Cron, j.Name))
 	if err != nil || !ok {
 		return nil, err
 	}
@@ -95,13 +95,13 @@ func (run *Run) apply(e tools.ResultEvent) {
 
 // deadCall returns the dead letter of a call by its message id, which a worker
 // derives from the session and the call.
-func (r *runs) deadCall(ctx context.Context, id string) (letter bus.Buried, ok bool, err error) {
+func (r *runs) deadCall(ctx context.Context, id string) (letter bus.StoredDeadLetter, ok bool, err error) {
 	if r.dead == nil {
-		r.dead = map[string]bus.Buried{}
+		r.dead = map[string]bus.StoredDeadLetter{}
 		for letter, err := range r.bus.DeadLetters(ctx, bus.DeadCall) {
 			if err != nil {
 				r.dead = nil
-				return bus.Buried{}, false, err
+				return bus.StoredDeadLetter{}, false, err
 			}
 			letter.Body, letter.Gzip = nil, nil
 			r.dead[letter.ID] = letter

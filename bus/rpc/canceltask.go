@@ -42,7 +42,7 @@ func CancelTask(ctx context.Context, b *bus.Bus, session, id, by string) (Task, 
 	if t.Async {
 		subject = b.Completion(session, id)
 	}
-	if _, err := b.Publish(ctx, bus.Message{Subject: subject, Body: body}); err != nil && !errors.Is(err, bus.ErrTaken) {
+	if _, err := b.Publish(ctx, bus.Message{Subject: subject, Body: body}); err != nil && !errors.Is(err, bus.ErrSubjectExists) {
 		return Task{}, err
 	}
 	return GetTask(ctx, b, session, id)

@@ -23,7 +23,7 @@ func Request(ctx context.Context, b *bus.Bus, subject string, in any) ([]byte, e
 		return nil, err
 	}
 	var msg *nats.Msg
-	err = b.Allowed(ctx, subject, func(ctx context.Context) (err error) {
+	err = b.WatchDenial(ctx, subject, func(ctx context.Context) (err error) {
 		msg, err = b.Conn().RequestMsgWithContext(ctx, &nats.Msg{Subject: subject, Data: body})
 		return err
 	})

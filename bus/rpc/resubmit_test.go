@@ -160,7 +160,7 @@ func TestOneLetterWhileTellingOfItFails(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 		defer cancel()
 		told := 0
-		cfg := bus.ConsumeConfig{MaxAttempts: 1, GivenUp: func(context.Context, *bus.Delivery, bus.Buried) error {
+		cfg := bus.ConsumeConfig{MaxAttempts: 1, OnDeadLetter: func(context.Context, *bus.Delivery, bus.StoredDeadLetter) error {
 			told++
 			return errors.New("the results are full")
 		}}

@@ -17,18 +17,18 @@ import (
 // First it removes the result that the worker published for the dead letter:
 // otherwise the call would end with that result. It returns an error if the call has
 // any other result.
-func RetryCall(ctx context.Context, b *bus.Bus, letter bus.Buried) error {
+func RetryCall(ctx context.Context, b *bus.Bus, letter bus.StoredDeadLetter) error {
 	if letter.Kind == bus.DeadCall && letter.Code != tools.CodeMismatch {
 		if err := removeResult(ctx, b, letter); err != nil {
 			return fmt.Errorf("retry dead letter %d: %w", letter.Number, err)
 		}
 	}
-	return b.Resurrect(ctx, letter)
+	return b.RetryDeadLetter(ctx, letter)
 }
 
 // removeResult removes the result of a dead letter's call. A crash after it keeps
 // the letter, which can be retried.
-func removeResult(ctx context.Context, b *bus.Bus, letter bus.Buried) error {
+func removeResult(ctx context.Context, b *bus.Bus, letter bus.StoredDeadLetter) error {
 	body, err := b.DeadMessage(ctx, letter.DeadLetter)
 	if err != nil {
 		return err

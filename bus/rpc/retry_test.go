@@ -129,7 +129,7 @@ func ends(t *testing.T, b *bus.Bus, call tools.Call, async bool) tools.ResultEve
 	return event
 }
 
-func letters(t *testing.T, b *bus.Bus, tool string) (found []bus.Buried) {
+func letters(t *testing.T, b *bus.Bus, tool string) (found []bus.StoredDeadLetter) {
 	t.Helper()
 	for letter, err := range b.DeadLetters(t.Context(), bus.DeadCall) {
 		if err != nil {

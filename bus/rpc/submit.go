@@ -68,7 +68,7 @@ func Submit(ctx context.Context, b *bus.Bus, queue string, call tools.Call) (too
 		// A call that was submitted before must not reach a worker again, and the
 		// calls stream forgets keys. A call leaves that stream when its result is
 		// stored, so look there first.
-		queued, err = b.OldCall(ctx, b.Call(queue, call.Tool), func(body []byte) bool {
+		queued, err = b.FindStaleCall(ctx, b.Call(queue, call.Tool), func(body []byte) bool {
 			old, err := tools.DecodeCall(body)
 			return err == nil && old.IDToken() == id && old.SessionToken() == session
 		})
@@ -85,7 +85,7 @@ func Submit(ctx context.Context, b *bus.Bus, queue string, call tools.Call) (too
 	}
 	if !queued {
 		subject := b.Call(queue, call.Tool)
-		err = b.Allowed(ctx, subject, func(ctx context.Context) error {
+		err = b.WatchDenial(ctx, subject, func(ctx context.Context) error {
 			_, err := b.Publish(ctx, bus.Message{Subject: subject, Body: body, Key: key})
 			return err
 		})

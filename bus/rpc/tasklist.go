@@ -97,7 +97,7 @@ func ListTasks(ctx context.Context, b *bus.Bus, session string) (TaskList, error
 // the ids of all calls that have ended.
 func asyncTasks(ctx context.Context, b *bus.Bus, session string) (tasks map[string]*Task, ended map[string]bool, err error) {
 	tasks, ended = map[string]*Task{}, map[string]bool{}
-	err = b.Each(ctx, bus.Results, []string{b.Result(session, "*"), b.Completion(session, "*")}, func(subject string, body []byte) error {
+	err = b.ReadSubjects(ctx, bus.Results, []string{b.Result(session, "*"), b.Completion(session, "*")}, func(subject string, body []byte) error {
 		e, err := tools.DecodeResult(body)
 		if err != nil {
 			return nil // not a result of ours

@@ -28,7 +28,7 @@ type unsettledCall struct {
 // all sessions, because their subjects do not contain the session.
 func unsettled(ctx context.Context, b *bus.Bus, session, id string) (calls []unsettledCall, all bool, err error) {
 	delivered := map[string]uint64{} // the last delivered sequence of each queue
-	all, err = b.Scan(ctx, bus.Calls, b.Call("*", "*"), maxWaiting, maxWaitingBytes, func(m bus.Stored) bool {
+	all, err = b.ScanDirect(ctx, bus.Calls, b.Call("*", "*"), maxWaiting, maxWaitingBytes, func(m bus.Stored) bool {
 		call, err := tools.DecodeCall(m.Body)
 		if err != nil {
 			return true // it will be a dead letter

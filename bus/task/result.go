@@ -21,7 +21,7 @@ type StoredResult struct {
 // ReadResult reads the result or completion that is stored on a subject; ok is
 // false if there is none.
 func ReadResult(ctx context.Context, b *bus.Bus, subject string) (r StoredResult, ok bool, err error) {
-	body, sequence, err := b.LastRevision(ctx, bus.Results, subject)
+	body, sequence, err := b.LastMessageSeq(ctx, bus.Results, subject)
 	if sequence == 0 || err != nil {
 		return StoredResult{}, false, err
 	}

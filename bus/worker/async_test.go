@@ -258,7 +258,7 @@ func TestAsyncJobThatIsBeatenToItsResult(t *testing.T) {
 	submit(t, b, b.Call("default", "slow"), `{"id":"1","session":"s"}`)
 	<-stopped
 	waitEmpty(t, b)
-	if data, ok, err := b.Last(t.Context(), bus.Results, b.Completion("s", "1")); ok || err != nil {
+	if data, ok, err := b.LastMessage(t.Context(), bus.Results, b.Completion("s", "1")); ok || err != nil {
 		t.Errorf("a completion beside a final result: %s, %v", data, err)
 	}
 }

@@ -47,7 +47,7 @@ func (w *Worker) writeClaim(ctx context.Context, j *job) (claimed bool, err erro
 		return false, err
 	}
 	err = w.publishWithRetry(ctx, bus.Message{Subject: w.bus.Claim(j.key.session, j.key.id), Body: body})
-	if !errors.Is(err, bus.ErrTaken) {
+	if !errors.Is(err, bus.ErrSubjectExists) {
 		return err == nil, err
 	}
 	stored, ok, err := w.readClaim(ctx, j.key)
@@ -57,7 +57,7 @@ func (w *Worker) writeClaim(ctx context.Context, j *job) (claimed bool, err erro
 func (w *Worker) readClaim(ctx context.Context, k key) (claim claimBody, ok bool, err error) {
 	var body []byte
 	err = w.readWithRetry(ctx, func() (err error) {
-		body, ok, err = w.bus.Last(ctx, bus.Results, w.bus.Claim(k.session, k.id))
+		body, ok, err = w.bus.LastMessage(ctx, bus.Results, w.bus.Claim(k.session, k.id))
 		return err
 	})
 	if !ok || err != nil {

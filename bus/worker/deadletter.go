@@ -25,7 +25,7 @@ func (w *Worker) shouldRetry(ctx context.Context, d *bus.Delivery) (bool, error)
 
 // answerDeadLetter publishes a result for a call that became a dead letter, so
 // that no caller waits for it. rpc.RetryCall removes that result.
-func (w *Worker) answerDeadLetter(ctx context.Context, d *bus.Delivery, letter bus.Buried) error {
+func (w *Worker) answerDeadLetter(ctx context.Context, d *bus.Delivery, letter bus.StoredDeadLetter) error {
 	if letter.Code == tools.CodeMismatch {
 		return nil // the result of this id belongs to another call
 	}
@@ -51,7 +51,7 @@ func (w *Worker) answerDeadLetter(ctx context.Context, d *bus.Delivery, letter b
 }
 
 // deadLetterResult is the result of a call that the bus stopped retrying.
-func deadLetterResult(letter bus.Buried) *tools.Result {
+func deadLetterResult(letter bus.StoredDeadLetter) *tools.Result {
 	reason := tools.Excerpt(letter.Reason, 2000)
 	if letter.Code == bus.CodeExhausted {
 		reason = fmt.Sprintf("the last of %d attempts failed: %s", letter.Attempts, reason)

@@ -150,7 +150,7 @@ func TestRunningElsewhereIsLeftAlone(t *testing.T) {
 	}
 	close(release)
 	waitEmpty(t, b)
-	body, _, err := b.Last(t.Context(), "RESULTS", b.Result("default", "a"))
+	body, _, err := b.LastMessage(t.Context(), "RESULTS", b.Result("default", "a"))
 	if res, _ := tools.DecodeResult(body); err != nil || res.Outcome != tools.Completed || runs.Load() != 1 {
 		t.Errorf("result %s after %d runs, %v", body, runs.Load(), err)
 	}
@@ -185,7 +185,7 @@ func TestJobThatCannotStartAgainCompletes(t *testing.T) {
 	}
 	start(t, b, worker.Config{}, broken{})
 	waitEmpty(t, b)
-	body, ok, err := b.Last(t.Context(), "RESULTS", b.Completion("s", "a"))
+	body, ok, err := b.LastMessage(t.Context(), "RESULTS", b.Completion("s", "a"))
 	if res, _ := tools.DecodeResult(body); !ok || err != nil || res.Outcome != tools.Failed {
 		t.Errorf("completion %s, %v", body, err)
 	}

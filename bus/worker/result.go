@@ -43,7 +43,7 @@ func (w *Worker) publishResult(ctx context.Context, j *job, res *tools.Result) e
 		kind, subject = "completion", w.bus.Completion(j.key.session, j.key.id)
 	}
 	err = w.publishWithRetry(ctx, bus.Message{Subject: subject, Body: body, Header: w.headers(j, kind)})
-	if errors.Is(err, bus.ErrTaken) {
+	if errors.Is(err, bus.ErrSubjectExists) {
 		return w.resolveConflict(ctx, j, event, res)
 	}
 	if err == nil {

@@ -111,7 +111,7 @@ type run struct {
 // and returns it. If the run must not start now, started is false and the returned
 // record is that of the run that prevents it.
 func (w *Worker) beginRun(ctx context.Context, record bus.Message, tick tools.Tick, next run) (_ run, started bool, err error) {
-	data, revision, err := w.bus.LastRevision(ctx, bus.Ticks, record.Subject)
+	data, revision, err := w.bus.LastMessageSeq(ctx, bus.Ticks, record.Subject)
 	if err != nil {
 		return run{}, false, err
 	}

@@ -166,7 +166,7 @@ func (w *Worker) Run(ctx context.Context) error {
 
 	ticks := bus.ConsumeConfig{Slots: w.cfg.Slots, MaxAttempts: w.cfg.MaxAttempts, Grace: w.cfg.Grace}
 	calls := ticks
-	calls.Spare, calls.GivenUp = w.shouldRetry, w.answerDeadLetter
+	calls.ShouldRetry, calls.OnDeadLetter = w.shouldRetry, w.answerDeadLetter
 	consume := func(c bus.Consumer, cfg bus.ConsumeConfig, handler bus.Handler) {
 		run(&serve, func() error { return w.bus.Consume(ctx, c, cfg, handler) })
 	}

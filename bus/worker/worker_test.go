@@ -243,7 +243,7 @@ func TestSameCallTwiceAtOnce(t *testing.T) {
 	if n := runs.Load(); n != 1 {
 		t.Errorf("ran %d times", n)
 	}
-	body, ok, err := b.Last(t.Context(), bus.Results, b.Result("default", "a"))
+	body, ok, err := b.LastMessage(t.Context(), bus.Results, b.Result("default", "a"))
 	if res, _ := tools.DecodeResult(body); !ok || err != nil || res.Outcome != tools.Completed {
 		t.Errorf("result %s, %v", body, err)
 	}
@@ -449,7 +449,7 @@ func await(t *testing.T, what string, ok func() bool) {
 // event reads what stands on a subject of the results, if anything.
 func event(t *testing.T, b *bus.Bus, subject string) (tools.ResultEvent, bool) {
 	t.Helper()
-	body, ok, err := b.Last(t.Context(), bus.Results, subject)
+	body, ok, err := b.LastMessage(t.Context(), bus.Results, subject)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -112,7 +112,7 @@ func (o promptOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	if err := o.prepare(ctx, b, stderr); err != nil {
 		return err
 	}
-	connected, disconnect := b.WhileThere(ctx)
+	connected, disconnect := b.WithConnection(ctx)
 	defer disconnect()
 	wait, cancel := context.WithTimeout(connected, o.wait)
 	defer cancel()

@@ -145,7 +145,7 @@ func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error 
 	if o.call.ID == "" {
 		o.call.ID = nuid.Next() // printed when the wait ends
 	}
-	connected, disconnect := b.WhileThere(ctx)
+	connected, disconnect := b.WithConnection(ctx)
 	defer disconnect()
 	wait, cancel := context.WithTimeout(connected, o.wait)
 	defer cancel()

@@ -56,19 +56,19 @@ func newDeadCommand() *cobra.Command {
 	}
 	show := &cobra.Command{
 		Use: "show NUMBER", Short: "Show a dead letter and its message", Args: cli.Args(cobra.ExactArgs(1)),
-		RunE: o.each("", func(ctx context.Context, b *bus.Bus, letter bus.Buried, out io.Writer) error {
+		RunE: o.each("", func(ctx context.Context, b *bus.Bus, letter bus.StoredDeadLetter, out io.Writer) error {
 			return o.show(ctx, b, letter, out)
 		}),
 	}
 	retry := &cobra.Command{
 		Use: "retry NUMBER...", Short: "Publish the messages of dead letters again",
-		RunE: o.each("retried", func(ctx context.Context, b *bus.Bus, letter bus.Buried, _ io.Writer) error {
+		RunE: o.each("retried", func(ctx context.Context, b *bus.Bus, letter bus.StoredDeadLetter, _ io.Writer) error {
 			return rpc.RetryCall(ctx, b, letter)
 		}),
 	}
 	rm := &cobra.Command{
 		Use: "rm NUMBER...", Short: "Remove dead letters for good",
-		RunE: o.each("removed", func(ctx context.Context, b *bus.Bus, letter bus.Buried, _ io.Writer) error {
+		RunE: o.each("removed", func(ctx context.Context, b *bus.Bus, letter bus.StoredDeadLetter, _ io.Writer) error {
 			return b.RemoveDeadLetter(ctx, letter)
 		}),
 	}
@@ -99,7 +99,7 @@ func (o *deadOptions) with(cmd *cobra.Command, do func(context.Context, *bus.Bus
 
 // each calls do with each dead letter that the arguments name, and prints done, such as
 // "retried", for each.
-func (o *deadOptions) each(done string, do func(context.Context, *bus.Bus, bus.Buried, io.Writer) error) func(*cobra.Command, []string) error {
+func (o *deadOptions) each(done string, do func(context.Context, *bus.Bus, bus.StoredDeadLetter, io.Writer) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 != o.all {
 			return cli.Exit(cli.ExitUsage, "give the NUMBER of each dead letter, or --all; see worker dead ls")
@@ -124,8 +124,8 @@ func (o *deadOptions) each(done string, do func(context.Context, *bus.Bus, bus.B
 	}
 }
 
-func (o *deadOptions) named(ctx context.Context, b *bus.Bus, args []string) ([]bus.Buried, error) {
-	var letters []bus.Buried
+func (o *deadOptions) named(ctx context.Context, b *bus.Bus, args []string) ([]bus.StoredDeadLetter, error) {
+	var letters []bus.StoredDeadLetter
 	if o.all {
 		for letter, err := range b.DeadLetters(ctx, o.kind) {
 			if err != nil {
@@ -172,7 +172,7 @@ func (o *deadOptions) list(ctx context.Context, b *bus.Bus, out io.Writer) error
 	return t.Print(out, "No dead letters.")
 }
 
-func (o *deadOptions) show(ctx context.Context, b *bus.Bus, letter bus.Buried, out io.Writer) error {
+func (o *deadOptions) show(ctx context.Context, b *bus.Bus, letter bus.StoredDeadLetter, out io.Writer) error {
 	if o.json {
 		return cli.JSON(out, letter)
 	}

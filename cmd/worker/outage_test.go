@@ -273,7 +273,7 @@ func TestCallWhileJetStreamIsAway(t *testing.T) {
 				away.Store(false)
 				for there := false; !there; time.Sleep(time.Second) {
 					var err error
-					if _, there, err = b.Last(t.Context(), bus.Calls, b.Call(bus.DefaultQueue, "slow")); err != nil {
+					if _, there, err = b.LastMessage(t.Context(), bus.Calls, b.Call(bus.DefaultQueue, "slow")); err != nil {
 						t.Fatal(err)
 					}
 					select {

@@ -105,7 +105,7 @@ func listSessions(ctx context.Context, o *client.Options, b *bus.Bus, out io.Wri
 	}
 	lines := []sessionLine{}
 	for _, size := range sizes {
-		body, ok, err := b.Last(ctx, bus.Sessions, b.Session(size.Session))
+		body, ok, err := b.LastMessage(ctx, bus.Sessions, b.Session(size.Session))
 		if err != nil {
 			return err
 		}

@@ -76,7 +76,7 @@ func (o *Options) With(cmd *cobra.Command, do func(context.Context, *bus.Bus) er
 		return err
 	}
 	defer b.Close()
-	connected, stop := b.WhileThere(cmd.Context())
+	connected, stop := b.WithConnection(cmd.Context())
 	defer stop()
 	err = do(connected, b)
 	if outage := Outage(connected, b); outage != nil && err != nil && !errors.Is(err, bus.ErrUnreachable) {
@@ -86,7 +86,7 @@ func (o *Options) With(cmd *cobra.Command, do func(context.Context, *bus.Bus) er
 }
 
 // Outage returns the error of the bus if the bus has ended a wait. connected is
-// the context of bus.WhileThere.
+// the context of bus.WithConnection.
 func Outage(connected context.Context, b *bus.Bus) error {
 	select {
 	case <-b.Closed(): // the wait may notice it before connected does

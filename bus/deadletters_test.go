@@ -42,7 +42,7 @@ func TestDeadLettersRise(t *testing.T) {
 		}
 		bustest.Next[bus.DeadLetter](t, dead)
 	}
-	var letters []bus.Buried
+	var letters []bus.StoredDeadLetter
 	for letter, err := range b.DeadLetters(t.Context(), bus.DeadCall) {
 		if err != nil {
 			t.Fatal(err)
@@ -58,7 +58,7 @@ func TestDeadLettersRise(t *testing.T) {
 			t.Errorf("letter %+v, %v", again, err)
 		}
 		fail <- false
-		if err := b.Resurrect(t.Context(), letter); err != nil {
+		if err := b.RetryDeadLetter(t.Context(), letter); err != nil {
 			t.Fatal(err)
 		}
 		if got, want := <-handled, fmt.Sprintf("key%d %s", i, bodies[i]); got != want {

@@ -12,11 +12,11 @@ import (
 // takes less, and most failovers do.
 const awayPatience = 30 * time.Second
 
-// WhileThere returns a context for those who wait for something that comes over
+// WithConnection returns a context for those who wait for something that comes over
 // the bus: it ends with ctx, and when the bus is gone, which is when the
 // connection was given up, or was lost and did not come back for half a minute.
 // Then its cause is an ErrUnreachable that names the server. stop releases it.
-func (b *Bus) WhileThere(ctx context.Context) (_ context.Context, stop func()) {
+func (b *Bus) WithConnection(ctx context.Context) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	changes := b.nc.StatusChanged(nats.CONNECTED, nats.RECONNECTING)
 	done := make(chan struct{})

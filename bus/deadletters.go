@@ -10,8 +10,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Buried is a dead letter where it lies.
-type Buried struct {
+// StoredDeadLetter is a dead letter where it lies.
+type StoredDeadLetter struct {
 	// Number is its sequence in the stream of dead letters, by which it is
 	// called.
 	Number uint64 `json:"number"`
@@ -23,15 +23,15 @@ var ErrNoDeadLetter = errors.New("no such dead letter")
 
 // DeadLetters lists the dead letters of a kind, oldest first; an empty kind
 // lists all.
-func (b *Bus) DeadLetters(ctx context.Context, kind string) iter.Seq2[Buried, error] {
+func (b *Bus) DeadLetters(ctx context.Context, kind string) iter.Seq2[StoredDeadLetter, error] {
 	filter := kind
 	if kind == "" {
 		filter = "*"
 	}
-	return func(yield func(Buried, error) bool) {
+	return func(yield func(StoredDeadLetter, error) bool) {
 		stream, err := b.Stream(ctx, Dead)
 		if err != nil {
-			yield(Buried{}, fmt.Errorf("list dead letters: %w", err))
+			yield(StoredDeadLetter{}, fmt.Errorf("list dead letters: %w", err))
 			return
 		}
 		for next := uint64(1); ; {
@@ -40,7 +40,7 @@ func (b *Bus) DeadLetters(ctx context.Context, kind string) iter.Seq2[Buried, er
 				return
 			}
 			if err != nil {
-				yield(Buried{}, fmt.Errorf("list dead letters: %w", err))
+				yield(StoredDeadLetter{}, fmt.Errorf("list dead letters: %w", err))
 				return
 			}
 			next = msg.Sequence + 1
@@ -53,40 +53,40 @@ func (b *Bus) DeadLetters(ctx context.Context, kind string) iter.Seq2[Buried, er
 }
 
 // DeadLetter returns the dead letter of a number, or ErrNoDeadLetter.
-func (b *Bus) DeadLetter(ctx context.Context, number uint64) (Buried, error) {
+func (b *Bus) DeadLetter(ctx context.Context, number uint64) (StoredDeadLetter, error) {
 	stream, err := b.Stream(ctx, Dead)
 	if err != nil {
-		return Buried{}, fmt.Errorf("dead letter %d: %w", number, err)
+		return StoredDeadLetter{}, fmt.Errorf("dead letter %d: %w", number, err)
 	}
 	msg, err := stream.GetMsg(ctx, number)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return Buried{}, fmt.Errorf("dead letter %d: %w", number, ErrNoDeadLetter)
+		return StoredDeadLetter{}, fmt.Errorf("dead letter %d: %w", number, ErrNoDeadLetter)
 	}
 	if err != nil {
-		return Buried{}, fmt.Errorf("dead letter %d: %w", number, err)
+		return StoredDeadLetter{}, fmt.Errorf("dead letter %d: %w", number, err)
 	}
 	letter, ok := b.unearth(msg)
 	if !ok {
-		return Buried{}, fmt.Errorf("dead letter %d: %w", number, ErrNoDeadLetter)
+		return StoredDeadLetter{}, fmt.Errorf("dead letter %d: %w", number, ErrNoDeadLetter)
 	}
 	return letter, nil
 }
 
 // unearth reads a message of the stream; bodies that lie apart, and what others
 // wrote there, are no letters.
-func (b *Bus) unearth(msg *jetstream.RawStreamMsg) (Buried, bool) {
+func (b *Bus) unearth(msg *jetstream.RawStreamMsg) (StoredDeadLetter, bool) {
 	tokens := b.Split(msg.Subject)
 	if len(tokens) != 3 || tokens[1] == DeadBody {
-		return Buried{}, false
+		return StoredDeadLetter{}, false
 	}
-	letter := Buried{Number: msg.Sequence}
+	letter := StoredDeadLetter{Number: msg.Sequence}
 	err := json.Unmarshal(msg.Data, &letter.DeadLetter)
 	letter.Kind, letter.Name = tokens[1], tokens[2] // not what the body says
 	return letter, err == nil && letter.Subject != ""
 }
 
 // RemoveDeadLetter removes a dead letter for good.
-func (b *Bus) RemoveDeadLetter(ctx context.Context, letter Buried) error {
+func (b *Bus) RemoveDeadLetter(ctx context.Context, letter StoredDeadLetter) error {
 	stream, err := b.Stream(ctx, Dead)
 	if err != nil {
 		return fmt.Errorf("remove dead letter %d: %w", letter.Number, err)
@@ -116,13 +116,13 @@ func (b *Bus) retriable(l DeadLetter) error {
 	return nil
 }
 
-// Resurrect retries the message of a dead letter, and removes the letter once
+// RetryDeadLetter retries the message of a dead letter, and removes the letter once
 // the message is stored. A crash in between leaves both; trying again then does
 // not publish it a second time, within the stream's window for duplicates.
-func (b *Bus) Resurrect(ctx context.Context, letter Buried) error {
+func (b *Bus) RetryDeadLetter(ctx context.Context, letter StoredDeadLetter) error {
 	err := b.retriable(letter.DeadLetter)
 	if err == nil {
-		err = b.Retry(ctx, letter.DeadLetter)
+		err = b.republish(ctx, letter.DeadLetter)
 	}
 	if err != nil {
 		return fmt.Errorf("retry dead letter %d: %w", letter.Number, err)
