@@ -1,3 +1,5 @@
+//go:build unix
+
 package builtin_test
 
 import (
@@ -5,6 +7,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -110,28 +113,30 @@ func (b *bench) fails(tool string, a args, want ...string) *tools.Result {
 	return res
 }
 
+// TestDefinitions checks each tool that Tools returns.
 func TestDefinitions(t *testing.T) {
 	b := newBench(t, builtin.Config{})
-	want := map[string]tools.Effect{
-		"shell": tools.Once, "read_file": tools.Idempotent, "list_dir": tools.Idempotent, "grep": tools.Idempotent,
-		"glob": tools.Idempotent, "web_fetch": tools.Idempotent, "write_file": tools.Idempotent, "edit_file": tools.Once,
-	}
+	effects := make(map[string]tools.Effect)
 	for _, def := range b.reg.Definitions() {
-		if def.Effect != want[def.Name] {
-			t.Errorf("effect of %s = %q, want %q", def.Name, def.Effect, want[def.Name])
+		effects[def.Name] = def.Effect
+		if !slices.Contains([]tools.Effect{tools.Once, tools.Keyed, tools.Idempotent}, def.Effect) {
+			t.Errorf("effect of %s: %q", def.Name, def.Effect)
 		}
-		if def.Description == "" {
-			t.Errorf("%s has no description", def.Name)
+		if def.Description == "" || len(def.Parameters.Properties) == 0 {
+			t.Errorf("%s has no description or no arguments", def.Name)
 		}
 		for name, p := range def.Parameters.Properties {
 			if p.Description == "" {
 				t.Errorf("argument %s of %s has no description", name, def.Name)
 			}
 		}
-		delete(want, def.Name)
+		res := b.fails(def.Name, args{"no_such_argument": 1})
+		if got := tools.CodeOf(res.Err); got != tools.CodeInvalidArguments {
+			t.Errorf("%s: unknown argument: code %q", def.Name, got)
+		}
 	}
-	if len(want) > 0 {
-		t.Errorf("missing tools: %v", want)
+	if effects["shell"] != tools.Once || effects["edit_file"] != tools.Once || effects["read_file"] != tools.Idempotent {
+		t.Errorf("effects: %v", effects)
 	}
 }
 

@@ -2,6 +2,7 @@ package builtin
 
 import (
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 )
@@ -11,6 +12,7 @@ import (
 var passed = []string{
 	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TERM", "TZ",
 	"TMPDIR", "XDG_RUNTIME_DIR", "SSL_CERT_FILE", "SSL_CERT_DIR",
+	"SYSTEMROOT", "COMSPEC", "PATHEXT", "USERPROFILE", "TEMP", "TMP", // Windows
 }
 
 // environment is what a command in dir sees of the worker's environment.
@@ -18,6 +20,9 @@ func environment(more []string, dir string) []string {
 	env := []string{"PWD=" + dir}
 	for _, kv := range os.Environ() {
 		name, _, _ := strings.Cut(kv, "=")
+		if runtime.GOOS == "windows" { // where "Path" is PATH
+			name = strings.ToUpper(name)
+		}
 		if slices.Contains(passed, name) || strings.HasPrefix(name, "LC_") || slices.Contains(more, name) {
 			env = append(env, kv)
 		}

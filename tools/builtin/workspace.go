@@ -123,7 +123,7 @@ func (ws *workspace) checkFile(info fs.FileInfo) error {
 	case !info.Mode().IsRegular():
 		return fmt.Errorf("%w but a %s", errSpecial, kind(info.Mode()))
 	}
-	if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Nlink > 1 && !ws.cfg.AllowHardLinks {
+	if !ws.cfg.AllowHardLinks && linkCount(info) > 1 {
 		return errHardLink
 	}
 	return nil
