@@ -40,6 +40,9 @@ var allowedImports = map[string][]string{
 	"bus":           {"bus/jsapi"},
 	"bus/jsapi":     {},
 
+	// For tests only.
+	"bus/worker/workertest": {"bus", "bus/bustest", "bus/worker", "tools"},
+
 	"offload":                    {"tools", "offload/index", "offload/internal/blocks", "offload/internal/textscan", "offload/linematch"},
 	"offload/chat":               {"tools", "state", "state/durable"},
 	"offload/disk":               {"offload", "offload/index", "offload/record", "tools", "state/durable"},

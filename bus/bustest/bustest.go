@@ -3,6 +3,7 @@
 package bustest
 
 import (
+	"context"
 	"encoding/json"
 	"runtime"
 	"sync"
@@ -118,6 +119,22 @@ func WaitUntil(t testing.TB, what string, ok func() bool) {
 	}
 }
 
+// Run calls run until stop is called or the test ends, and fails the test if run
+// returns an error.
+func Run(t testing.TB, run func(context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("run: %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
 // Messages returns the number of messages in a stream.
 func Messages(t testing.TB, b *bus.Bus, stream string) int {
 	t.Helper()
@@ -138,10 +155,12 @@ var startClock = sync.OnceFunc(ats.Register)
 func Bubble(t *testing.T, f func(*testing.T)) {
 	t.Helper()
 	startClock()
-	for range 2 {
-		runtime.GC()
-	}
+	emptyTimerPool()
+	defer emptyTimerPool() // a failed synctest.Test does not return
 	synctest.Test(t, f)
+}
+
+func emptyTimerPool() {
 	for range 2 {
 		runtime.GC()
 	}

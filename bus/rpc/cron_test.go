@@ -11,8 +11,7 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// Any client keeps the jobs of the session in the subject, which the broker's
-// permissions guard, and of no other.
+// A client manages the cron jobs of the session in the subject, and of no other.
 func TestCronEndpoint(t *testing.T) {
 	p := start(t)
 	ask := func(session, function, body string) (string, error) {
@@ -44,8 +43,8 @@ func TestCronEndpoint(t *testing.T) {
 		}
 	}
 
-	// A session that is no token stands in the subject as its hash: its jobs
-	// are found, and run in the session itself.
+	// If a session is not a token, the subject has its hash. Its jobs run in the
+	// session itself.
 	const session = "telegram:7"
 	hash := tools.Token(session)
 	if _, err := ask(hash, "add", `{"name":"tea","every":"1h","tool":"big"}`); tools.CodeOf(err) != tools.CodeInvalidArguments {

@@ -1,8 +1,6 @@
 package rpc_test
 
 import (
-	"context"
-	"sync"
 	"testing"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -12,24 +10,12 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/mem"
 )
 
-// Who was told that the service is ready gets an answer, over any connection.
+// When OnReady is called, the server has the subscriptions of the service, so that
+// requests over any connection are answered.
 func TestReadyMeansThatRequestsAreAnswered(t *testing.T) {
 	server := bustest.Server(t)
-	ours, client := bustest.Connect(t, server, bus.Config{}), bustest.Connect(t, server, bus.Config{})
-	ctx, cancel := context.WithCancel(t.Context())
-	var group sync.WaitGroup
-	defer group.Wait()
-	defer cancel()
-
-	ready := make(chan struct{})
-	service := rpc.NewService(ours, offload.NewReader(mem.New(offload.StoreConfig{}), offload.ReaderConfig{}),
-		rpc.ServiceConfig{OnReady: func() { close(ready) }, Log: bustest.Log(t)})
-	group.Go(func() {
-		if err := service.Run(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	<-ready
+	serve(t, bustest.Connect(t, server, bus.Config{}), mem.New(offload.StoreConfig{}))
+	client := bustest.Connect(t, server, bus.Config{})
 	if _, err := rpc.Request(t.Context(), client, client.RPC("artifact", "s1", "query"), rpc.ReadRequest{}); err != nil {
 		t.Errorf("the first request: %v", err)
 	}

@@ -11,60 +11,47 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/worker"
-	"github.com/stevedore-bus/stevedore/offload"
-	"github.com/stevedore-bus/stevedore/offload/mem"
+	"github.com/stevedore-bus/stevedore/bus/worker/workertest"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// flaky is a tool of each kind, which answers when it is run at all.
-type flaky struct {
+// simpleTool is a tool with a given effect.
+type simpleTool struct {
 	name   string
 	effect tools.Effect
 }
 
-func (f flaky) Definition() tools.Definition {
-	return tools.Definition{Name: f.name, Description: "answers", Effect: f.effect}
+func (s simpleTool) Definition() tools.Definition {
+	return tools.Definition{Name: s.name, Description: "returns a result", Effect: s.effect}
 }
-func (flaky) Execute(context.Context, tools.Call) *tools.Result { return tools.NewToolResult("it ran") }
+func (simpleTool) Execute(context.Context, tools.Call) *tools.Result {
+	return tools.NewToolResult("it ran")
+}
 
-// flakyAsync goes on in the background.
-type flakyAsync struct{ flaky }
+// simpleAsync is a simpleTool that runs in the background.
+type simpleAsync struct{ simpleTool }
 
-func (flakyAsync) ExecuteAsync(ctx context.Context, _ tools.Call, callback tools.AsyncCallback) *tools.Result {
+func (simpleAsync) ExecuteAsync(ctx context.Context, _ tools.Call, callback tools.AsyncCallback) *tools.Result {
 	go callback(ctx, tools.NewToolResult("it ran"))
 	return tools.AsyncResult("started")
 }
 
-// A call that no worker survives ends in a result that says so, and where its
-// message is; who waits for it gets that. An operator's retry takes the answer
-// back and runs the call, but not one that may have run and must not run twice.
-func TestGivenUpCallIsAnsweredAndCanBeRetried(t *testing.T) {
+// A call whose workers all die gets a result with the number of its dead letter. A
+// retry removes the result and runs the call, except for a once-only call that may
+// have run.
+func TestDeadCallHasResultAndCanBeRetried(t *testing.T) {
 	b := bustest.New(t)
-	registry := tools.NewRegistry(bustest.Log(t))
-	toolset := []tools.Tool{flaky{"plain", tools.Keyed}, flaky{"fresh", tools.Once}, flaky{"begun", tools.Once}, flakyAsync{flaky{"async", tools.Keyed}}, flakyAsync{flaky{"async_begun", tools.Once}}}
-	if err := registry.Register(toolset...); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() {
-		done <- worker.New(b, registry, offload.NewOffloader(mem.New(offload.StoreConfig{}), offload.Config{}),
-			worker.Config{MaxAttempts: 3, ClaimTimeout: time.Millisecond, AskTimeout: 50 * time.Millisecond, Log: bustest.Log(t)}).Run(ctx)
-	}()
-	defer func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}()
+	workertest.Start(t, b, memOffloader(), worker.Config{MaxAttempts: 3, AskTimeout: 50 * time.Millisecond},
+		simpleTool{"plain", tools.Keyed}, simpleTool{"fresh", tools.Once}, simpleTool{"begun", tools.Once},
+		simpleAsync{simpleTool{"async", tools.Keyed}}, simpleAsync{simpleTool{"async_begun", tools.Once}})
 
 	for tool, want := range map[string]struct {
 		async     bool
-		first     tools.Outcome // of the last answer
+		first     tools.Outcome // of the first final result
 		retriable bool
 	}{
 		"plain":       {false, tools.Failed, true},
-		"fresh":       {false, tools.Failed, true}, // nobody started it
+		"fresh":       {false, tools.Failed, true}, // no worker started it
 		"begun":       {false, tools.Unknown, false},
 		"async":       {true, tools.Failed, true},
 		"async_begun": {true, tools.Unknown, false},
@@ -74,16 +61,16 @@ func TestGivenUpCallIsAnsweredAndCanBeRetried(t *testing.T) {
 			if strings.HasSuffix(tool, "begun") {
 				publish(t, b, bus.Message{Subject: b.Claim("s", tool), Body: []byte(`{"worker":"dead"}`)})
 			}
-			// Three workers died of it.
+			// Three workers died while they ran it.
 			publish(t, b, bus.Message{Subject: b.Call("default", tool), Body: []byte(`{"id":"` + tool + `","session":"s"}`),
 				Key: "s." + tool + "." + call.Digest(), Header: map[string][]string{"Stevedore-Attempt": {"3"}}})
 			got := ends(t, b, call, want.async)
 			letter := letterOf(t, b, tool)
 			if got.Outcome != want.first || !got.IsError || !strings.Contains(got.ForLLM, "worker dead show "+letter) {
-				t.Errorf("the answer to a call that was given up on: %+v; want %s, and the letter %s", got, want.first, letter)
+				t.Errorf("the result of the dead letter: %+v; want %s, and the letter %s", got, want.first, letter)
 			}
 			if want.first == tools.Failed && !strings.Contains(got.ForLLM, "delivered 3 times") {
-				t.Errorf("it does not say how often it was tried: %s", got.ForLLM)
+				t.Errorf("the result does not contain the number of attempts: %s", got.ForLLM)
 			}
 
 			err := retry(t, b, tool)
@@ -96,7 +83,7 @@ func TestGivenUpCallIsAnsweredAndCanBeRetried(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got = ends(t, b, call, want.async) // the old answer is gone, so it is waited for
+			got = ends(t, b, call, want.async) // the old result is removed, so this waits for the new one
 			if got.ForLLM != "it ran" || letterOf(t, b, tool) != "" {
 				t.Errorf("after the retry: %+v, letter %q", got, letterOf(t, b, tool))
 			}
@@ -111,7 +98,7 @@ func publish(t *testing.T, b *bus.Bus, m bus.Message) {
 	}
 }
 
-// ends waits for the last answer to a call as a client does that submits it.
+// ends waits for the final result of a call, as a client that submits it.
 func ends(t *testing.T, b *bus.Bus, call tools.Call, async bool) tools.ResultEvent {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

@@ -3,84 +3,67 @@ package rpc_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/bus/worker/workertest"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/mem"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// parts are what a client finds on a bus: a worker and the service.
+// parts is a bus with a worker and the service.
 type parts struct {
 	bus     *bus.Bus
-	blocked chan struct{} // receives when a call of block runs
+	blocked chan struct{} // receives when the tool block runs
 }
 
 func start(t *testing.T) parts {
 	t.Helper()
 	p := parts{bus: bustest.New(t), blocked: make(chan struct{}, 10)}
-	registry := tools.NewRegistry(zerolog.Nop())
-	big, err := tools.NewTool("big", "prints lines", func(context.Context, tools.Call, struct{}) *tools.Result {
+	big := newTool(t, "big", func(context.Context) *tools.Result {
 		return tools.NewToolResult(strings.Repeat("one line of many\n", 10_000))
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	block, err := tools.NewTool("block", "waits for its end", func(ctx context.Context, _ tools.Call, _ struct{}) *tools.Result {
+	block := newTool(t, "block", func(ctx context.Context) *tools.Result {
 		tools.ReportProgress(ctx, tools.Progress{Message: "waiting", Done: 1, Total: 4})
 		p.blocked <- struct{}{}
 		<-ctx.Done()
 		return tools.ErrorResult("stopped")
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := registry.Register(big.WithEffect(tools.Idempotent), block, background{p.blocked}); err != nil {
-		t.Fatal(err)
-	}
 	store := mem.New(offload.StoreConfig{})
-	w := worker.New(p.bus, registry, offload.NewOffloader(store, offload.Config{}), worker.Config{Grace: time.Second, Log: bustest.Log(t)})
-	s := rpc.NewService(p.bus, offload.NewReader(store, offload.ReaderConfig{}), rpc.ServiceConfig{Log: bustest.Log(t)})
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 2)
-	go func() { ended <- w.Run(ctx) }()
-	go func() { ended <- s.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		for range 2 {
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
-		}
-	})
-	p.await(t)
+	serve(t, p.bus, store)
+	workertest.Start(t, p.bus, offload.NewOffloader(store, offload.Config{}), worker.Config{Grace: time.Second}, big, block, background{p.blocked})
 	return p
 }
 
-// await returns when the service answers.
-func (p parts) await(t *testing.T) {
+// newTool returns an idempotent tool without arguments.
+func newTool(t *testing.T, name string, run func(context.Context) *tools.Result) tools.Tool {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; {
-		_, err := rpc.Request(t.Context(), p.bus, p.bus.RPC("task", "nobody", "list"), struct{}{})
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
+	tool, err := tools.NewTool(name, "runs a function of the test", func(ctx context.Context, _ tools.Call, _ struct{}) *tools.Result { return run(ctx) })
+	if err != nil {
+		t.Fatal(err)
 	}
+	return tool.WithEffect(tools.Idempotent)
 }
 
-// background is an async tool that ends when its context does.
+// serve starts the service and returns when it is ready.
+func serve(t *testing.T, b *bus.Bus, store offload.Store) {
+	t.Helper()
+	ready := make(chan struct{})
+	bustest.Run(t, rpc.NewService(b, offload.NewReader(store, offload.ReaderConfig{}), rpc.ServiceConfig{OnReady: func() { close(ready) }, Log: bustest.Log(t)}).Run)
+	<-ready
+}
+
+func memOffloader() worker.Offloader {
+	return offload.NewOffloader(mem.New(offload.StoreConfig{}), offload.Config{})
+}
+
+// background is an async tool that runs until its context ends.
 type background struct{ started chan struct{} }
 
 func (background) Definition() tools.Definition {
@@ -104,12 +87,12 @@ func TestSubmitOffloadsAndReads(t *testing.T) {
 	if err != nil || event.Artifact == nil || len(event.ForLLM) > 3000 {
 		t.Fatalf("result %.300v, %v", event, err)
 	}
-	// Again: the same result, at once.
+	// The same call again gets the same result.
 	again, err := rpc.Submit(t.Context(), p.bus, "default", tools.Call{ID: "b1", Session: "s", Tool: "big"})
 	if err != nil || !again.StartedAt.Equal(event.StartedAt) {
 		t.Errorf("again %.300v, %v", again, err)
 	}
-	// Under another call: refused.
+	// Another call with this id is rejected.
 	_, err = rpc.Submit(t.Context(), p.bus, "default", tools.Call{ID: "b1", Session: "s", Tool: "big", Args: json.RawMessage(`{"x":1}`)})
 	if tools.CodeOf(err) != tools.CodeMismatch {
 		t.Errorf("mismatch: %v", err)
@@ -132,7 +115,7 @@ func TestSubmitOffloadsAndReads(t *testing.T) {
 		t.Errorf("lines %q", lines.Text)
 	}
 
-	// Another session does not see it.
+	// Another session cannot read it.
 	_, err = rpc.Request(t.Context(), p.bus, "stevedore.rpc.artifact.other.lines", in)
 	if tools.CodeOf(err) != tools.CodeNotFound {
 		t.Errorf("other session: %v", err)
@@ -173,25 +156,25 @@ func task(t *testing.T, p parts, id string, want rpc.TaskState) rpc.Task {
 	return got
 }
 
-// A call is cancelled wherever it stands, and its late result loses.
+// A running call can be cancelled, and a later result loses.
 func TestCancel(t *testing.T) {
 	p := start(t)
 	ctx := t.Context()
 	for _, c := range []struct{ tool, id string }{{"block", "sync"}, {"background", "async"}} {
 		t.Run(c.id, func(t *testing.T) {
-			answer := make(chan tools.ResultEvent, 1)
+			results := make(chan tools.ResultEvent, 1)
 			call := tools.Call{ID: c.id, Session: "s", Tool: c.tool}
 			go func() {
 				e, err := rpc.Submit(ctx, p.bus, "default", call)
 				if err != nil {
 					t.Error(err)
 				}
-				answer <- e
+				results <- e
 			}()
 			<-p.blocked
 			if c.tool == "background" {
-				if e := <-answer; e.Outcome != tools.Async {
-					t.Fatalf("first answer %+v", e)
+				if e := <-results; e.Outcome != tools.Async {
+					t.Fatalf("result %+v", e)
 				}
 			}
 			got := task(t, p, c.id, rpc.Running)
@@ -210,19 +193,19 @@ func TestCancel(t *testing.T) {
 			if c.tool == "background" {
 				last, err = rpc.AwaitCompletion(ctx, p.bus, call)
 			} else {
-				last = <-answer
+				last = <-results
 			}
 			if err != nil || last.Outcome != tools.Cancelled {
-				t.Errorf("answer %+v, %v", last, err)
+				t.Errorf("final result %+v, %v", last, err)
 			}
 			if _, err := rpc.CancelTask(ctx, p.bus, "s", c.id, "the test"); err == nil {
-				t.Error("cancelled twice")
+				t.Error("a call was cancelled twice")
 			}
 		})
 	}
 }
 
-// A call that waits for a worker is queued; cancelled there, it never runs.
+// A queued call that is cancelled never runs.
 func TestCancelWhileQueued(t *testing.T) {
 	p := start(t)
 	body := []byte(`{"id":"q","session":"s"}`)
@@ -237,33 +220,13 @@ func TestCancelWhileQueued(t *testing.T) {
 	}
 	task(t, p, "q", rpc.Cancelled)
 
-	registry := tools.NewRegistry(zerolog.Nop())
 	ran := make(chan struct{}, 1)
-	block, err := tools.NewTool("block", "must not run", func(context.Context, tools.Call, struct{}) *tools.Result {
+	block := newTool(t, "block", func(context.Context) *tools.Result {
 		ran <- struct{}{}
 		return tools.NewToolResult("ran")
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := registry.Register(block.WithEffect(tools.Idempotent)); err != nil {
-		t.Fatal(err)
-	}
-	w := worker.New(p.bus, registry, offload.NewOffloader(mem.New(offload.StoreConfig{}), offload.Config{}), worker.Config{Queues: []string{"later"}})
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	go func() {
-		defer cancel()
-		for ctx.Err() == nil {
-			s, err := p.bus.JetStream().Stream(ctx, p.bus.StreamName(bus.Calls))
-			if err == nil && s.CachedInfo().State.Msgs == 0 {
-				return
-			}
-		}
-	}()
-	if err := w.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
-	}
+	workertest.Start(t, p.bus, memOffloader(), worker.Config{Queues: []string{"later"}}, block)
+	bustest.WaitUntil(t, "the call to be acknowledged", func() bool { return bustest.Messages(t, p.bus, bus.Calls) == 0 })
 	if len(ran) > 0 {
 		t.Error("a cancelled call was run")
 	}

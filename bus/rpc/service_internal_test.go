@@ -9,15 +9,14 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 )
 
-// late is a request that the library had in hand when the service was stopped.
+// late is a request that the library delivers after the service was stopped.
 type late struct{ micro.Request }
 
 func (late) Subject() string { return "stevedore.rpc.call.default.echo" }
 func (late) Reply() string   { return "late" }
 
-// A request that comes when Run does not wait for any more is refused, because
-// nobody would wait for it.
-func TestRequestBehindTheStop(t *testing.T) {
+// A request that arrives after Run has stopped is rejected.
+func TestRequestAfterStop(t *testing.T) {
 	b := bustest.New(t)
 	service := NewService(b, nil, ServiceConfig{Log: bustest.Log(t)})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -27,7 +26,7 @@ func TestRequestBehindTheStop(t *testing.T) {
 	}
 	answers := bustest.Subscribe(t, b, "late")
 	service.serve(t.Context(), make(chan struct{}, 1), late{}, func(context.Context, micro.Request) (any, error) {
-		t.Error("it was begun")
+		t.Error("the request was handled")
 		return struct{}{}, nil
 	})
 	service.active.Wait()

@@ -16,21 +16,21 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-type answered struct {
+type outcome struct {
 	event tools.ResultEvent
 	err   error
 }
 
-// submit submits in the background and returns once the call is in its stream.
-func submit(t *testing.T, b *bus.Bus, call tools.Call) <-chan answered {
+// submit submits a call in the background and returns when it was published.
+func submit(t *testing.T, b *bus.Bus, call tools.Call) <-chan outcome {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	t.Cleanup(cancel)
 	accepted := bustest.Subscribe(t, b, b.Call("default", call.Tool))
-	answer := make(chan answered, 1)
+	answer := make(chan outcome, 1)
 	go func() {
 		event, err := rpc.Submit(ctx, b, "default", call)
-		answer <- answered{event, err}
+		answer <- outcome{event, err}
 	}()
 	bustest.Next[tools.Call](t, accepted)
 	return answer
@@ -47,15 +47,15 @@ func result(t *testing.T, call tools.Call, text string) []byte {
 	return body
 }
 
-// The stream refuses a second result, but the server hands it to everybody who
-// listens to the subject all the same.
-func TestSubmitReturnsTheFirstResultNotTheOneItHeard(t *testing.T) {
+// The stream rejects a second result, but the server delivers it to the subscribers
+// of the subject.
+func TestSubmitReturnsTheStoredResult(t *testing.T) {
 	b := bustest.New(t)
 	call := tools.Call{ID: "c1", Session: "s1", Tool: "echo"}
 	subject := b.Result("s1", "c1")
 	answer := submit(t, b, call)
 	if _, err := b.JetStream().Publish(t.Context(), subject, result(t, call, "refused"), jetstream.WithExpectLastSequence(99)); err == nil {
-		t.Fatal("the stream took a result that it should refuse")
+		t.Fatal("the stream accepted a second result")
 	}
 	if _, err := b.JetStream().Publish(t.Context(), subject, result(t, call, "first")); err != nil {
 		t.Fatal(err)
@@ -66,9 +66,9 @@ func TestSubmitReturnsTheFirstResultNotTheOneItHeard(t *testing.T) {
 	}
 }
 
-// A call that was answered is not sent again: after its window for duplicates
-// the stream would take it, and a worker would run it.
-func TestSubmitAgainReachesNoWorker(t *testing.T) {
+// A call that has a result is not published again: after the window for duplicates
+// the stream would store it, and a worker would run it.
+func TestSubmitOfAFinishedCallPublishesNothing(t *testing.T) {
 	b := bustest.New(t)
 	call := tools.Call{ID: "c1", Session: "s1", Tool: "echo"}
 	if _, err := b.JetStream().Publish(t.Context(), b.Result("s1", "c1"), result(t, call, "first")); err != nil {
@@ -83,11 +83,11 @@ func TestSubmitAgainReachesNoWorker(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n, _, err := sent.Pending(); n != 0 || err != nil {
-		t.Errorf("%d calls were sent, %v", n, err)
+		t.Errorf("%d calls were published, %v", n, err)
 	}
 }
 
-func TestSubmitHearsOfADeadLetter(t *testing.T) {
+func TestSubmitReturnsADeadLetter(t *testing.T) {
 	b := bustest.New(t)
 	call := tools.Call{ID: "c1", Session: "s1", Tool: "echo"}
 	answer := submit(t, b, call)
@@ -102,7 +102,7 @@ func TestSubmitHearsOfADeadLetter(t *testing.T) {
 	}
 }
 
-func TestSubmitRefusesAnIDOfAnotherCall(t *testing.T) {
+func TestSubmitRejectsTheIDOfAnotherCall(t *testing.T) {
 	b := bustest.New(t)
 	call := tools.Call{ID: "c1", Session: "s1", Tool: "echo"}
 	if _, err := b.JetStream().Publish(t.Context(), b.Result("s1", "c1"), result(t, call, "first")); err != nil {
@@ -115,25 +115,20 @@ func TestSubmitRefusesAnIDOfAnotherCall(t *testing.T) {
 	}
 }
 
-func TestSubmitSaysHowMuchIsTooMuch(t *testing.T) {
+func TestSubmitOfTooLargeCallNamesTheLimit(t *testing.T) {
 	b := bustest.New(t)
 	call := tools.Call{ID: "c1", Session: "s1", Tool: "echo", Args: []byte(`{"text":"` + strings.Repeat("x", 2<<20) + `"}`)}
 	_, err := rpc.Submit(t.Context(), b, "default", call)
 	if got := tools.CodeOf(err); got != tools.CodeInvalidCall || !strings.Contains(err.Error(), "1048576") {
 		t.Errorf("Submit = %v (%s); want %s with the limit", err, got, tools.CodeInvalidCall)
 	}
-	info, err := b.JetStream().Stream(t.Context(), b.StreamName(bus.Calls))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := info.CachedInfo().State.Msgs; n != 0 {
+	if n := bustest.Messages(t, b, bus.Calls); n != 0 {
 		t.Errorf("%d calls were stored, want none", n)
 	}
 }
 
-// What a stranger publishes on the subject without the stream taking it is no
-// answer.
-func TestSubmitIgnoresWhatTheStreamDoesNotKeep(t *testing.T) {
+// A message on the result subject that the stream does not store is not a result.
+func TestSubmitIgnoresMessagesThatAreNotStored(t *testing.T) {
 	b := bustest.New(t)
 	call := tools.Call{ID: "c1", Session: "s1", Tool: "echo"}
 	answer := submit(t, b, call)
@@ -150,36 +145,37 @@ func TestSubmitIgnoresWhatTheStreamDoesNotKeep(t *testing.T) {
 	}
 }
 
-// A call that was never stored is not said to go on, however the attempt ended;
-// one that was is.
-func TestSubmitSaysWhetherTheCallIsAccepted(t *testing.T) {
-	s := bustest.Server(t)
-	b := bustest.Connect(t, s, bus.Config{Timeout: 200 * time.Millisecond})
-	call := tools.Call{ID: "a", Session: "s", Tool: "x"}
-	submit := func(patience time.Duration) error {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		defer cancel()
-		_, err := rpc.Submit(ctx, b, "default", call)
-		return err
-	}
-	if err := submit(500 * time.Millisecond); !errors.Is(err, rpc.ErrPending) || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("nobody answers: %v, want ErrPending", err)
-	}
-	subscriptions := b.Conn().NumSubscriptions()
-	if err := submit(0); err == nil || errors.Is(err, rpc.ErrPending) {
-		t.Errorf("the wait was over before it began: %v", err)
-	}
-	s.Close()
-	if err := submit(time.Second); err == nil || errors.Is(err, rpc.ErrPending) || !strings.Contains(err.Error(), "not published") {
-		t.Errorf("no server: %v", err)
-	}
-	if n := b.Conn().NumSubscriptions(); n != subscriptions {
-		t.Errorf("%d subscriptions, %d before", n, subscriptions)
-	}
+// The error is ErrPending if the call was stored, and only then.
+func TestSubmitReportsWhetherTheCallIsStored(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		s := bustest.Server(t)
+		b := bustest.Connect(t, s, bus.Config{Timeout: 200 * time.Millisecond})
+		call := tools.Call{ID: "a", Session: "s", Tool: "x"}
+		submit := func(timeout time.Duration) error {
+			ctx, cancel := context.WithTimeout(t.Context(), timeout)
+			defer cancel()
+			_, err := rpc.Submit(ctx, b, "default", call)
+			return err
+		}
+		if err := submit(500 * time.Millisecond); !errors.Is(err, rpc.ErrPending) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("no worker: %v, want ErrPending", err)
+		}
+		subscriptions := b.Conn().NumSubscriptions()
+		if err := submit(0); err == nil || errors.Is(err, rpc.ErrPending) {
+			t.Errorf("no time to submit: %v", err)
+		}
+		s.Close()
+		if err := submit(time.Second); err == nil || errors.Is(err, rpc.ErrPending) || !strings.Contains(err.Error(), "not published") {
+			t.Errorf("no server: %v", err)
+		}
+		if n := b.Conn().NumSubscriptions(); n != subscriptions {
+			t.Errorf("%d subscriptions, %d before", n, subscriptions)
+		}
+	})
 }
 
-// What is wrong with a call is said of the call, before anything waits for it.
-func TestCallsThatNameTooLittle(t *testing.T) {
+// An invalid call is rejected before it is published.
+func TestInvalidCallsAreRejected(t *testing.T) {
 	b := bustest.New(t)
 	for _, test := range []struct{ name, err, want string }{
 		{"submit a tool with a space", errOf(rpc.Submit(t.Context(), b, "default", tools.Call{Tool: "x y"})), `invalid tool "x y" or queue "default"`},

@@ -15,8 +15,7 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// A list shows what waits behind what runs, of this session and of whatever
-// queue, and waits for nobody who has said all.
+// A list has the running and then the queued calls of a session, from all queues.
 func TestListShowsWhatWaits(t *testing.T) {
 	p := start(t)
 	publish(t, p.bus, bus.Message{Subject: p.bus.Call("default", "block"), Body: []byte(`{"id":"runs","session":"s"}`)})
@@ -39,7 +38,7 @@ func TestListShowsWhatWaits(t *testing.T) {
 		got = append(got, string(task.State)+" "+task.ID+" "+task.Tool)
 	}
 	want := []string{"running runs block", "running job background", "queued " + tools.Token("waits.1") + " block", "queued waits-2 block"}
-	if got[0] == want[1] { // they started in whatever order
+	if got[0] == want[1] { // they started in any order
 		got[0], got[1] = got[1], got[0]
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) || list.Omitted != 0 || list.Incomplete {
@@ -50,8 +49,8 @@ func TestListShowsWhatWaits(t *testing.T) {
 	}
 }
 
-// slowWorker is a worker that is slow to say what it runs: its answer comes when
-// the test lets it.
+// slowWorker simulates a worker that answers when the test calls the function that
+// it sends to asked.
 func slowWorker(t *testing.T, b *bus.Bus, session string, answer []byte, asked chan<- func()) {
 	t.Helper()
 	sub, err := b.Conn().Subscribe(b.RPC("running", session), func(msg *nats.Msg) {
@@ -67,13 +66,13 @@ func slowWorker(t *testing.T, b *bus.Bus, session string, answer []byte, asked c
 	t.Cleanup(func() { _ = sub.Unsubscribe() })
 }
 
-// What a slow worker runs is listed as running: it is known to have something,
-// so that it is waited for though others have answered.
+// The list waits for a slow worker, because its call was delivered and no other
+// worker has reported it.
 func TestListWaitsForASlowWorker(t *testing.T) {
 	p := start(t)
 	publish(t, p.bus, bus.Message{Subject: p.bus.Call("default", "block"), Body: []byte(`{"id":"quick","session":"s"}`)})
 	<-p.blocked
-	// The call of the slow one, in the hands of a worker that is no other's.
+	// The call of the slow worker was delivered.
 	publish(t, p.bus, bus.Message{Subject: p.bus.Call("slow", "x"), Body: []byte(`{"id":"slow","session":"s"}`)})
 	c := p.bus.WorkerConsumer("slow")
 	consumer, err := p.bus.JetStream().CreateConsumer(t.Context(), p.bus.StreamName(c.Stream), consumerConfig(c))
@@ -87,7 +86,7 @@ func TestListWaitsForASlowWorker(t *testing.T) {
 	slowWorker(t, p.bus, "s", []byte(`[{"id":"slow","tool":"x","worker":"w","started_at":"2026-01-01T00:00:00Z"}]`), asked)
 	go func() {
 		respond := <-asked
-		<-time.After(300 * time.Millisecond) // longer than nobody in particular is waited for
+		<-time.After(300 * time.Millisecond) // longer than the list waits for unexpected workers
 		respond()
 	}()
 	list, err := rpc.ListTasks(t.Context(), p.bus, "s")
@@ -96,8 +95,8 @@ func TestListWaitsForASlowWorker(t *testing.T) {
 	}
 }
 
-// A long list leaves out what ended long ago, and says so.
-func TestLongListLeavesOutTheOldest(t *testing.T) {
+// A long list omits the calls that ended first, and contains their number.
+func TestLongListOmitsTheOldest(t *testing.T) {
 	b := bustest.New(t)
 	for i := range 600 {
 		for _, end := range []struct{ kind, outcome string }{{"result", "async"}, {"completion", "completed"}} {
@@ -110,7 +109,7 @@ func TestLongListLeavesOutTheOldest(t *testing.T) {
 	}
 	list, err := rpc.ListTasks(t.Context(), b, "s")
 	if err != nil || len(list.Tasks) != 500 || list.Omitted != 100 {
-		t.Fatalf("%d tasks, %d left out, %v", len(list.Tasks), list.Omitted, err)
+		t.Fatalf("%d tasks, %d omitted, %v", len(list.Tasks), list.Omitted, err)
 	}
 	if first, last := list.Tasks[0], list.Tasks[499]; first.ID != "t100" || last.ID != "t599" || last.State != rpc.Queued {
 		t.Errorf("from %+v to %+v", first, last)
@@ -124,8 +123,8 @@ func consumerConfig(c bus.Consumer) jetstream.ConsumerConfig {
 	return jetstream.ConsumerConfig{Durable: c.Name, FilterSubjects: c.Filter, AckPolicy: jetstream.AckExplicitPolicy}
 }
 
-// A call whose worker died is queued again, and the list says why.
-func TestListTellsOfADeadWorker(t *testing.T) {
+// A call whose worker died is queued again, and the list has the reason.
+func TestListOfADeadWorker(t *testing.T) {
 	b := bustest.New(t)
 	publish(t, b, bus.Message{Subject: b.Call("gone", "x"), Body: []byte(`{"id":"left","session":"s"}`)})
 	c := b.WorkerConsumer("gone")

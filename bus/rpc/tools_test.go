@@ -4,16 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"sync"
 	"testing"
-	"time"
-
-	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/bus/worker/workertest"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/mem"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -37,53 +34,19 @@ func offerTool(t *testing.T, name, description string) tools.Tool {
 // offering runs a worker, until stop is called.
 func offering(t *testing.T, b *bus.Bus, name string, queues []string, offered ...tools.Tool) (stop func()) {
 	t.Helper()
-	registry := tools.NewRegistry(zerolog.Nop())
-	if err := registry.Register(offered...); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	w := worker.New(b, registry, offload.NewOffloader(mem.New(offload.StoreConfig{}), offload.Config{}), worker.Config{Name: name, Queues: queues})
-	var running sync.WaitGroup
-	running.Go(func() {
-		if err := w.Run(ctx); err != nil {
-			t.Errorf("worker %s: %v", name, err)
-		}
-	})
-	stop = sync.OnceFunc(func() { cancel(); running.Wait() })
-	t.Cleanup(stop)
-	return stop
+	return workertest.Start(t, b, memOffloader(), worker.Config{Name: name, Queues: queues}, offered...)
 }
 
-// eventually asks again until the answer is right: workers start when they do.
-func eventually(t *testing.T, what string, right func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !right(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal(what)
-		}
-	}
-}
-
-// The tools of several workers on several queues become one list. Where workers
-// differ about a tool, both of its forms are listed.
+// The tools of several workers on several queues are in one list. If workers offer
+// different definitions of a tool, the list has both.
 func TestTools(t *testing.T) {
 	b := bustest.New(t)
-	ready := make(chan struct{})
-	service := rpc.NewService(b, offload.NewReader(mem.New(offload.StoreConfig{}), offload.ReaderConfig{}), rpc.ServiceConfig{OnReady: func() { close(ready) }})
-	ctx, cancel := context.WithCancel(t.Context())
-	var serving sync.WaitGroup
-	t.Cleanup(func() { cancel(); serving.Wait() })
-	serving.Go(func() {
-		if err := service.Run(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	<-ready
+	serve(t, b, mem.New(offload.StoreConfig{}))
 	offering(t, b, "w1", []string{"default"}, offerTool(t, "look", "Look around. At length."), offerTool(t, "paint", "Paint."))
 	offering(t, b, "w2", []string{"default", "gpu"}, offerTool(t, "look", "Look around. At length."), offerTool(t, "paint", "Paint in oil."))
 
 	var list rpc.ToolList
-	eventually(t, "the workers are not listed", func() bool {
+	bustest.WaitUntil(t, "the tools of both workers", func() bool {
 		body, err := rpc.Request(t.Context(), b, b.RPC("tools", "ls"), struct{}{})
 		if err == nil {
 			list = rpc.ToolList{}
@@ -128,26 +91,26 @@ func TestTools(t *testing.T) {
 	}
 }
 
-func TestListening(t *testing.T) {
+func TestHasWorker(t *testing.T) {
 	b := bustest.New(t)
-	listening := func(queue, tool string) bool {
+	hasWorker := func(queue, tool string) bool {
 		t.Helper()
-		there, err := rpc.HasWorker(t.Context(), b, queue, tool)
+		ok, err := rpc.HasWorker(t.Context(), b, queue, tool)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return there
+		return ok
 	}
-	if listening("default", "") {
-		t.Error("somebody serves an empty bus")
+	if hasWorker("default", "") {
+		t.Error("a bus without workers has a worker")
 	}
 	stop := offering(t, b, "w1", []string{"default"}, offerTool(t, "look", "Look."))
-	eventually(t, "nobody serves", func() bool { return listening("default", "look") })
-	if listening("gpu", "") || listening("default", "paint") {
-		t.Error("somebody serves what nobody offers")
+	bustest.WaitUntil(t, "the worker", func() bool { return hasWorker("default", "look") })
+	if hasWorker("gpu", "") || hasWorker("default", "paint") {
+		t.Error("there is a worker for a queue or a tool that none has")
 	}
 	stop()
-	if listening("default", "") {
-		t.Error("a worker that has stopped still serves")
+	if hasWorker("default", "") {
+		t.Error("a stopped worker still answers")
 	}
 }

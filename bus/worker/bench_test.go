@@ -18,6 +18,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/bus/worker/workertest"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -160,7 +161,7 @@ func (p *pipeline) serveProduct(b *testing.B) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	w := worker.New(p.connect(b), registry, plain{}, worker.Config{Name: "bench", Slots: pipelineSlots, Log: bustest.Log(b)})
+	w := worker.New(p.connect(b), registry, workertest.Plain{}, worker.Config{Name: "bench", Slots: pipelineSlots, Log: bustest.Log(b)})
 	go func() { done <- w.Run(ctx) }()
 	b.Cleanup(func() {
 		cancel()

@@ -20,19 +20,19 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// outcome is how a killed call must end: the outcomes of its result and its
-// completion ("" for none) and how often it may have run.
+// outcome is the expected end of a killed call: the outcomes of its result and of
+// its completion ("" for none), and how often it may have run.
 type outcome struct {
 	result, completion tools.Outcome
 	min, max           int
 }
 
-// A worker that is killed at a step leaves a call that another one brings to its
-// one end, and once-only tools are run once at most.
+// If a worker is killed at any step, another worker completes the call with one
+// result. Once-only tools run at most once.
 func TestKillAtEachStep(t *testing.T) {
 	b, url := killBus(t)
 	log := &runLog{dir: t.TempDir()}
-	again := tools.Completed // idempotent and keyed tools always end well
+	again := tools.Completed // idempotent and keyed tools always complete
 	cases := []struct {
 		step        string
 		async       bool
@@ -48,7 +48,7 @@ func TestKillAtEachStep(t *testing.T) {
 		{"decode", true, outcome{tools.Async, again, 1, 1}, outcome{tools.Async, tools.Completed, 1, 1}},
 		{"claim", true, outcome{tools.Async, again, 1, 1}, outcome{tools.Async, tools.Completed, 1, 1}},
 		{"run", true, outcome{tools.Async, again, 1, 1}, outcome{tools.Async, tools.Unknown, 0, 0}},
-		// The job may or may not have begun when its worker dies.
+		// The tool may or may not have started when its worker dies.
 		{"offload", true, outcome{tools.Async, again, 1, 2}, outcome{tools.Async, tools.Unknown, 0, 1}},
 		{"publish", true, outcome{tools.Async, again, 1, 2}, outcome{tools.Async, tools.Unknown, 0, 1}},
 		{"ack", true, outcome{tools.Async, again, 1, 2}, outcome{tools.Async, tools.Unknown, 0, 1}},
@@ -80,17 +80,17 @@ func TestKillAtEachStep(t *testing.T) {
 			victim.awaitKilled(t)
 		}
 	}
-	// One call's second worker dies as well, while it looks for the first's result.
+	// The second worker of one call dies while it resumes the call.
 	second := startChild(t, url, log.dir, "once-publish", "resume")
 	second.awaitKilled(t)
 
-	told := startUser(t, b)
-	start(t, b, worker.Config{Queues: queues, AskTimeout: killPatience}, log.tools()...)
+	notified := startConsole(t, b)
+	start(t, b, worker.Config{Queues: queues, AskTimeout: killAskTimeout}, log.tools()...)
 	waitEmpty(t, b)
 	runs := log.count(t)
-	heard := map[string]int{} // of calls, how often their user heard of them
+	notifications := map[string]int{} // of each call
 	for range calls {
-		heard[told.next(t).Call]++
+		notifications[notified.next(t).Call]++
 	}
 	for _, c := range calls {
 		t.Run(c.id, func(t *testing.T) {
@@ -102,8 +102,8 @@ func TestKillAtEachStep(t *testing.T) {
 			if ok != (c.want.completion != "") || completion.Outcome != c.want.completion {
 				t.Errorf("completion %+v, want %q", completion, c.want.completion)
 			}
-			if heard[c.id] != 1 {
-				t.Errorf("its user heard of it %d times", heard[c.id])
+			if notifications[c.id] != 1 {
+				t.Errorf("%d notifications", notifications[c.id])
 			}
 			if n := runs["run "+c.id]; n < c.want.min || n > c.want.max {
 				t.Errorf("ran %d times, want %d to %d", n, c.want.min, c.want.max)
@@ -113,9 +113,9 @@ func TestKillAtEachStep(t *testing.T) {
 	noDeadLetters(t, b)
 }
 
-// Workers are killed again and again while calls flow: each call ends in one
-// result, each async one in one completion more, and once-only tools are run
-// once at most. STEVEDORE_KILLS says how many kills; each comes with ten calls.
+// Workers are killed at random times while clients publish calls: each call gets one
+// result, each async call also one completion, and once-only tools run at most once.
+// STEVEDORE_KILLS is the number of kills; there are ten calls for each.
 func TestKillAtRandom(t *testing.T) {
 	kills := 20
 	if s := os.Getenv("STEVEDORE_KILLS"); s != "" {
@@ -141,12 +141,11 @@ func TestKillAtRandom(t *testing.T) {
 			sent++
 		}
 	}
-	send(50) // enough to keep both workers at it
+	send(50) // enough to keep both workers busy
 	answered := make(map[string]tools.Outcome)
 	for len(answered) < calls {
 		res, _ := bustest.Next[tools.ResultEvent](t, results)
-		// A refused second result is seen here too, as the first is; what stands
-		// counts.
+		// The subscription also receives second results, which the stream rejects.
 		if _, known := answered[res.ID]; known {
 			continue
 		}
@@ -187,12 +186,12 @@ func TestKillAtRandom(t *testing.T) {
 	t.Logf("%d calls, %d of them unknown", calls, unknown)
 }
 
-// An async job whose workers all die, as when it panics where nobody recovers,
-// is given up on; its completion says so, next to the dead letter.
-func TestGivenUpAsyncJob(t *testing.T) {
+// An async call whose workers all die becomes a dead letter, and its completion says
+// so. An async tool whose panic is not recovered is an example.
+func TestDeadLetterOfAsyncCall(t *testing.T) {
 	b, url := killBus(t)
 	log := &runLog{dir: t.TempDir()}
-	told := startUser(t, b)
+	notified := startConsole(t, b)
 	want := map[string]tools.Outcome{"async_keyed": tools.Failed, "async_once": tools.Unknown}
 	for tool := range want {
 		victim := startChild(t, url, log.dir, tool, "ack") // after the first result
@@ -202,11 +201,11 @@ func TestGivenUpAsyncJob(t *testing.T) {
 		}
 		victim.awaitKilled(t)
 	}
-	start(t, b, worker.Config{Queues: slices.Collect(maps.Keys(want)), AskTimeout: killPatience, MaxAttempts: 3}, log.tools()...)
+	start(t, b, worker.Config{Queues: slices.Collect(maps.Keys(want)), AskTimeout: killAskTimeout, MaxAttempts: 3}, log.tools()...)
 	waitEmpty(t, b)
 	texts := map[string]string{}
 	for range want {
-		n := told.next(t)
+		n := notified.next(t)
 		texts[n.Call] = n.Text
 	}
 	for tool, outcome := range want {
@@ -217,29 +216,29 @@ func TestGivenUpAsyncJob(t *testing.T) {
 		}
 	}
 	if text := texts["async_keyed"]; !strings.Contains(text, "gave up on the call: delivered 3 times") {
-		t.Errorf("told %q", text)
+		t.Errorf("notified %q", text)
 	}
 	if text := texts["async_once"]; !strings.Contains(text, "unknown") {
-		t.Errorf("told %q", text)
+		t.Errorf("notified %q", text)
 	}
 }
 
-// A worker that stops for longer than its lease and then goes on as if nothing
-// had happened changes no result, and nothing once-only is run twice.
-func TestZombie(t *testing.T) {
+// A worker that is suspended for longer than its lease and then continues changes no
+// result, and runs no once-only call twice.
+func TestSuspendedWorker(t *testing.T) {
 	b, url := killBus(t)
 	log := &runLog{dir: t.TempDir()}
-	zombie := startChild(t, url, log.dir, "default", "")
+	suspended := startChild(t, url, log.dir, "default", "")
 	want := map[string]tools.Outcome{"once": tools.Unknown, "keyed": tools.Completed, "idempotent": tools.Completed}
 	for tool := range want {
 		submit(t, b, b.Call("default", tool), fmt.Sprintf(`{"id":%q,"args":{"gate":true}}`, tool))
 	}
-	await(t, "the calls run", func() bool { return len(log.count(t)) == len(want) })
-	if err := zombie.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+	bustest.WaitUntil(t, "the calls to run", func() bool { return len(log.count(t)) == len(want) })
+	if err := suspended.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	start(t, b, worker.Config{Name: "survivor", AskTimeout: killPatience}, log.tools()...)
-	await(t, "results", func() bool {
+	start(t, b, worker.Config{Name: "survivor", AskTimeout: killAskTimeout}, log.tools()...)
+	bustest.WaitUntil(t, "results", func() bool {
 		for tool := range want {
 			if _, ok := event(t, b, b.Result("default", tool)); !ok {
 				return false
@@ -251,14 +250,14 @@ func TestZombie(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(log.dir, "gate"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := zombie.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+	if err := suspended.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the zombie's tools return", func() bool { return len(log.count(t)) == 2*len(want) })
-	if err := zombie.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	bustest.WaitUntil(t, "the tools of the suspended worker to return", func() bool { return len(log.count(t)) == 2*len(want) })
+	if err := suspended.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if err := zombie.cmd.Wait(); err != nil { // it settled all it had
+	if err := suspended.cmd.Wait(); err != nil { // it has settled all its calls
 		t.Fatal(err)
 	}
 	waitEmpty(t, b)

@@ -34,23 +34,23 @@ func lastChannel(t *testing.T, store state.Store, session string) string {
 	return c.String()
 }
 
-// looksUp tells the notifier what the worker recorded.
-type looksUp struct{ store state.Store }
+// lastChannels gives the notifier the records of the worker.
+type lastChannels struct{ store state.Store }
 
-func (l looksUp) LastChannel(ctx context.Context, session string) (channel, chat string, err error) {
+func (l lastChannels) LastChannel(ctx context.Context, session string) (channel, chat string, err error) {
 	c, err := state.LastChannel(ctx, l.store, session)
 	return c.Name, c.ChatID, err
 }
 
-// The channel of a call is where later results of its session go that name none.
-// It is recorded when the call's result stands.
+// Later results of a session without a channel go to the channel of its last call.
+// The worker records it before it publishes the result of the call.
 func TestRecordLastChannel(t *testing.T) {
 	b := bustest.New(t)
 	store, _ := openState(t)
 	var runs atomic.Int64
 	start(t, b, worker.Config{State: store}, echo(t, "echo", tools.Idempotent, &runs, nil))
-	console, telegram := make(user, 100), make(user, 100)
-	startNotifier(t, b, notify.Config{Channels: map[string]notify.Channel{"console": console, "telegram": telegram}, LastChannels: looksUp{store}})
+	console, telegram := make(testChannel, 100), make(testChannel, 100)
+	startNotifier(t, b, notify.Config{Channels: map[string]notify.Channel{"console": console, "telegram": telegram}, LastChannels: lastChannels{store}})
 	results := bustest.Subscribe(t, b, "stevedore.result.>")
 	call := func(id, fields string) {
 		t.Helper()
@@ -67,7 +67,7 @@ func TestRecordLastChannel(t *testing.T) {
 		t.Errorf("the last channel of another session is %q", got)
 	}
 
-	// None of these is a user who was heard, and the same again is no news.
+	// None of these calls is from a user, and the last channel is unchanged.
 	before, err := store.Get(t.Context(), "last_channel.s")
 	if err != nil {
 		t.Fatal(err)
@@ -81,15 +81,15 @@ func TestRecordLastChannel(t *testing.T) {
 		"g": `,"session":"s","channel":"a:b"`,
 		"h": `,"session":"s","channel":"console","tool":"other"`,
 		"i": `,"session":"s","channel":"telegram","chat_id":"42:7"`,
-		"k": `,"session":"s","channel":"typo"`, // nobody serves it
+		"k": `,"session":"s","channel":"typo"`, // a channel without a consumer
 	} {
 		call(id, fields)
 	}
 	if after, err := store.Get(t.Context(), "last_channel.s"); err != nil || after != before {
 		t.Errorf("before %+v, after %+v, %v", before, after, err)
 	}
-	for told := map[string]bool{}; !told["a"] || !told["b"]; { // they may overtake each other
-		told[telegram.next(t).Call] = true
+	for notified := map[string]bool{}; !notified["a"] || !notified["b"]; { // in any order
+		notified[telegram.next(t).Call] = true
 	}
 	call("j", `,"session":"s","channel":"console"`)
 	if got := lastChannel(t, store, "s"); got != "console" {
@@ -97,8 +97,8 @@ func TestRecordLastChannel(t *testing.T) {
 	}
 }
 
-// A call that comes again does not undo what was recorded since.
-func TestOldCallDoesNotRecordItsChannel(t *testing.T) {
+// A redelivered call does not replace a channel that was recorded since.
+func TestRedeliveryDoesNotRecordItsChannel(t *testing.T) {
 	b := bustest.New(t)
 	store, _ := openState(t)
 	msg := bus.Message{
@@ -122,7 +122,7 @@ func TestOldCallDoesNotRecordItsChannel(t *testing.T) {
 	}
 }
 
-// Without its state a worker answers all the same.
+// A call gets its result even if the state store fails.
 func TestLastChannelCannotBeRecorded(t *testing.T) {
 	b := bustest.New(t)
 	store, dir := openState(t)

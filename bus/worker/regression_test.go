@@ -14,38 +14,39 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/bus/worker/workertest"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// patient is an async tool whose job ends when release is closed or its context
-// ends, whichever is first.
-type patient struct{ release chan struct{} }
+// blockingAsync is an async tool that ends when release is closed or its context
+// ends.
+type blockingAsync struct{ release chan struct{} }
 
-func (patient) Definition() tools.Definition {
-	return tools.Definition{Name: "patient", Description: "waits", Effect: tools.Idempotent}
+func (blockingAsync) Definition() tools.Definition {
+	return tools.Definition{Name: "blocking", Description: "blocks", Effect: tools.Idempotent}
 }
-func (patient) Execute(context.Context, tools.Call) *tools.Result {
+func (blockingAsync) Execute(context.Context, tools.Call) *tools.Result {
 	return tools.ErrorResult("not async")
 }
-func (p patient) ExecuteAsync(ctx context.Context, _ tools.Call, callback tools.AsyncCallback) *tools.Result {
+func (b blockingAsync) ExecuteAsync(ctx context.Context, _ tools.Call, callback tools.AsyncCallback) *tools.Result {
 	go func() {
 		select {
-		case <-p.release:
+		case <-b.release:
 			callback(ctx, tools.UserResult("done"))
 		case <-ctx.Done():
-			callback(ctx, tools.ErrorResult("cut short"))
+			callback(ctx, tools.ErrorResult("cancelled"))
 		}
 	}()
 	return tools.AsyncResult("started")
 }
 
-// A call's deadline used to end an async job as soon as it had started.
-func TestAsyncJobLivesUntilItsDeadline(t *testing.T) {
+// An async tool runs until its deadline. A deadline used to end it immediately.
+func TestAsyncToolRunsUntilItsDeadline(t *testing.T) {
 	b := bustest.New(t)
-	tool := patient{release: make(chan struct{})}
+	tool := blockingAsync{release: make(chan struct{})}
 	start(t, b, worker.Config{}, tool)
 	events := bustest.Subscribe(t, b, "stevedore.*.s.*")
-	submit(t, b, "stevedore.call.default.patient", `{"id":"a","session":"s","deadline":"`+time.Now().Add(time.Hour).Format(time.RFC3339)+`"}`)
+	submit(t, b, "stevedore.call.default.blocking", `{"id":"a","session":"s","deadline":"`+time.Now().Add(time.Hour).Format(time.RFC3339)+`"}`)
 	if got, _ := bustest.Next[tools.ResultEvent](t, events); got.Outcome != tools.Async {
 		t.Fatalf("result %+v", got)
 	}
@@ -55,9 +56,9 @@ func TestAsyncJobLivesUntilItsDeadline(t *testing.T) {
 	}
 }
 
-// An id that is too long is answered where its client looks: under its own
-// token, not under that of the beginning that is quoted.
-func TestHugeIDIsAnsweredUnderItsToken(t *testing.T) {
+// The result of a call whose id is too long has the token of the whole id, on which
+// the client waits, and not that of the shortened id.
+func TestResultOfHugeID(t *testing.T) {
 	b := bustest.New(t)
 	var runs atomic.Int64
 	start(t, b, worker.Config{}, echo(t, "echo", tools.Idempotent, &runs, nil))
@@ -70,7 +71,7 @@ func TestHugeIDIsAnsweredUnderItsToken(t *testing.T) {
 	}
 }
 
-// A chat_id that would fill the result's event is refused before the tool runs.
+// A chat_id that is too large for the result event is rejected before the tool runs.
 func TestHugeChatID(t *testing.T) {
 	b := bustest.New(t)
 	var runs atomic.Int64
@@ -82,18 +83,18 @@ func TestHugeChatID(t *testing.T) {
 	}
 }
 
-// delegating answers async, but it is somebody else who completes.
+// delegating returns an async result without a callback.
 type delegating struct{}
 
 func (delegating) Definition() tools.Definition {
-	return tools.Definition{Name: "delegating", Description: "lets others do it", Effect: tools.Keyed}
+	return tools.Definition{Name: "delegating", Description: "starts work in another program", Effect: tools.Keyed}
 }
 func (delegating) Execute(context.Context, tools.Call) *tools.Result {
 	return tools.AsyncResult("started elsewhere")
 }
 
-// A tool without a callback used to hold its call for ever when it answered
-// async.
+// An async result of a tool without a callback ends the call. The worker used to
+// wait for a completion forever.
 func TestAsyncWithoutCallbackIsAcknowledged(t *testing.T) {
 	b := bustest.New(t)
 	start(t, b, worker.Config{}, delegating{})
@@ -105,19 +106,19 @@ func TestAsyncWithoutCallbackIsAcknowledged(t *testing.T) {
 	waitEmpty(t, b)
 }
 
-// A queue that cannot be served is refused before anything is.
+// An invalid queue name is rejected before the worker consumes any queue.
 func TestBadQueueName(t *testing.T) {
 	b := bustest.New(t)
-	err := worker.New(b, tools.NewRegistry(bustest.Log(t)), plain{}, worker.Config{Queues: []string{"good", "b.d"}}).Run(t.Context())
+	err := worker.New(b, tools.NewRegistry(bustest.Log(t)), workertest.Plain{}, worker.Config{Queues: []string{"good", "b.d"}}).Run(t.Context())
 	if err == nil || !strings.Contains(err.Error(), `"b.d"`) {
 		t.Errorf("error %v", err)
 	}
 	if _, err := b.JetStream().Consumer(t.Context(), b.StreamName("CALLS"), "worker-good"); err == nil {
-		t.Error("the other queue is served")
+		t.Error("the other queue has a consumer")
 	}
 }
 
-// A tick for a queue that cannot exist is a dead letter at once.
+// A tick for an invalid queue becomes a dead letter immediately.
 func TestTickForBadQueue(t *testing.T) {
 	b := bustest.New(t)
 	start(t, b, worker.Config{Ticks: true})
@@ -128,76 +129,66 @@ func TestTickForBadQueue(t *testing.T) {
 	}
 }
 
-// A worker that got the call a second time goes on asking while the first one
-// runs it, and does not call its outcome unknown.
-func TestRunningElsewhereIsLeftAlone(t *testing.T) {
+// A worker that receives a call which another worker is running keeps asking, and
+// does not publish the outcome unknown.
+func TestCallRunningOnAnotherWorker(t *testing.T) {
 	b := bustest.New(t)
 	var runs atomic.Int64
 	entered, release := make(chan struct{}, 2), make(chan struct{})
 	tool := echo(t, "once", tools.Once, &runs, func() { entered <- struct{}{}; <-release })
-	for range 2 { // one slot each, so that the second message goes to the other
+	for range 2 { // with one slot each, so that each worker gets one message
 		start(t, b, worker.Config{Slots: 1}, tool)
 	}
-	questions := bustest.Subscribe(t, b, b.RPC("running", "*", "*"))
+	requests := bustest.Subscribe(t, b, b.RPC("running", "*", "*"))
 	for range 2 {
 		submit(t, b, "stevedore.call.default.once", `{"id":"a","args":{"text":"x"}}`)
 	}
 	<-entered
 	for range 2 {
-		if _, err := questions.NextMsg(20 * time.Second); err != nil {
+		if _, err := requests.NextMsg(20 * time.Second); err != nil {
 			t.Fatalf("the other worker does not ask again: %v", err)
 		}
 	}
 	close(release)
 	waitEmpty(t, b)
-	body, _, err := b.LastMessage(t.Context(), "RESULTS", b.Result("default", "a"))
+	body, _, err := b.LastMessage(t.Context(), bus.Results, b.Result("default", "a"))
 	if res, _ := tools.DecodeResult(body); err != nil || res.Outcome != tools.Completed || runs.Load() != 1 {
 		t.Errorf("result %s after %d runs, %v", body, runs.Load(), err)
 	}
 }
 
-// broken stands under the name of patient and does not start its job.
-type broken struct{ patient }
+// failingAsync replaces blockingAsync and fails to start.
+type failingAsync struct{ blockingAsync }
 
-func (broken) ExecuteAsync(context.Context, tools.Call, tools.AsyncCallback) *tools.Result {
+func (failingAsync) ExecuteAsync(context.Context, tools.Call, tools.AsyncCallback) *tools.Result {
 	return tools.ErrorResult("cannot start")
 }
 
-// A job that was started, interrupted, and then could not be started again ends
-// with a completion that says so.
-func TestJobThatCannotStartAgainCompletes(t *testing.T) {
+// An async tool that was interrupted and fails to start again ends with a completion.
+func TestAsyncToolThatFailsToRestart(t *testing.T) {
 	b := bustest.New(t)
 	events := bustest.Subscribe(t, b, "stevedore.*.s.*")
-	submit(t, b, "stevedore.call.default.patient", `{"id":"a","session":"s"}`)
-	registry := tools.NewRegistry(bustest.Log(t))
-	if err := registry.Register(patient{}); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- worker.New(b, registry, plain{}, worker.Config{Grace: time.Millisecond}).Run(ctx) }()
+	submit(t, b, "stevedore.call.default.blocking", `{"id":"a","session":"s"}`)
+	stop := start(t, b, worker.Config{Grace: time.Millisecond}, blockingAsync{})
 	if got, _ := bustest.Next[tools.ResultEvent](t, events); got.Outcome != tools.Async {
 		t.Fatalf("result %+v", got)
 	}
-	cancel()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	start(t, b, worker.Config{}, broken{})
+	stop()
+	start(t, b, worker.Config{}, failingAsync{})
 	waitEmpty(t, b)
-	body, ok, err := b.LastMessage(t.Context(), "RESULTS", b.Completion("s", "a"))
+	body, ok, err := b.LastMessage(t.Context(), bus.Results, b.Completion("s", "a"))
 	if res, _ := tools.DecodeResult(body); !ok || err != nil || res.Outcome != tools.Failed {
 		t.Errorf("completion %s, %v", body, err)
 	}
 }
 
-// logged signals each line of a log that contains text.
-type logged struct {
+// logSignal signals each line of a log that contains text.
+type logSignal struct {
 	text string
 	seen chan struct{}
 }
 
-func (l logged) Write(line []byte) (int, error) {
+func (l logSignal) Write(line []byte) (int, error) {
 	if strings.Contains(string(line), l.text) {
 		select {
 		case l.seen <- struct{}{}:
@@ -207,9 +198,9 @@ func (l logged) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// A call is not given up on because the results are full: it waits for room.
-func TestClaimWaitsForRoom(t *testing.T) {
-	waits := logged{"cannot publish", make(chan struct{}, 1)}
+// If the results stream is full, a call waits and does not become a dead letter.
+func TestClaimWaitsUntilTheStreamHasSpace(t *testing.T) {
+	waits := logSignal{"cannot publish", make(chan struct{}, 1)}
 	b := bustest.Connect(t, bustest.Server(t), bus.Config{MaxBytes: 64 << 10, Log: zerolog.New(waits)})
 	for i := 0; ; i++ {
 		_, err := b.Publish(t.Context(), bus.Message{Subject: b.Result("filler", fmt.Sprint(i)), Body: make([]byte, 1<<10>>min(i/60*10, 10))})
@@ -221,15 +212,7 @@ func TestClaimWaitsForRoom(t *testing.T) {
 		}
 	}
 	var runs atomic.Int64
-	registry := tools.NewRegistry(bustest.Log(t))
-	if err := registry.Register(echo(t, "once", tools.Once, &runs, nil)); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() {
-		done <- worker.New(b, registry, plain{}, worker.Config{MaxAttempts: 1}).Run(ctx)
-	}()
+	stop := start(t, b, worker.Config{MaxAttempts: 1}, echo(t, "once", tools.Once, &runs, nil))
 	submit(t, b, "stevedore.call.default.once", `{"id":"a","args":{"text":"x"}}`)
 	select {
 	case <-waits.seen:
@@ -244,8 +227,8 @@ func TestClaimWaitsForRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitEmpty(t, b)
-	cancel()
-	if err := <-done; err != nil || runs.Load() != 1 {
-		t.Errorf("%d runs, %v", runs.Load(), err)
+	stop()
+	if n := runs.Load(); n != 1 {
+		t.Errorf("%d runs", n)
 	}
 }

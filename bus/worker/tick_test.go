@@ -14,8 +14,8 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// Ticks that come while the call of an earlier one runs are skipped; the next
-// one after its answer runs.
+// A tick is skipped while the call of an earlier tick is running. The next tick
+// after its result becomes a call.
 func TestTicksDoNotOverlap(t *testing.T) {
 	b := bustest.New(t)
 	var runs atomic.Int64
@@ -47,21 +47,19 @@ func TestTicksDoNotOverlap(t *testing.T) {
 func waitSlot(t *testing.T, b *bus.Bus, n int) {
 	t.Helper()
 	var from time.Time
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	bustest.WaitUntil(t, "ticks", func() bool {
 		s, ok, err := schedule.New(b).Get(t.Context(), bus.Heartbeat, "main")
-		if err != nil || !ok || time.Now().After(deadline) {
+		if err != nil || !ok {
 			t.Fatalf("schedule: %v, %v", ok, err)
 		}
 		if from.IsZero() {
 			from = s.Last
 		}
-		if s.Last.Sub(from) >= time.Duration(n)*s.Every {
-			return
-		}
-	}
+		return s.Last.Sub(from) >= time.Duration(n)*s.Every
+	})
 }
 
-// callOf returns the id of the call of somebody's own tick, and its slot.
+// callOf returns the id and the slot of the call of a tick that a client published.
 func callOf(t *testing.T, b *bus.Bus, job string) (call, slot string) {
 	t.Helper()
 	stream, err := b.JetStream().Stream(t.Context(), b.StreamName(bus.Ticks))
@@ -76,9 +74,9 @@ func callOf(t *testing.T, b *bus.Bus, job string) (call, slot string) {
 	return fmt.Sprintf("cron-%s-%s-%d", job, strings.Replace(at.Format("20060102T150405.999999999Z"), ".", "", 1), msg.Sequence), at.Format(time.RFC3339Nano)
 }
 
-// A worker that died between the record of a run and the call's publish is
-// delivered the tick again, and publishes the call then.
-func TestTickAfterACrash(t *testing.T) {
+// If a worker dies after it stored the run record and before it published the call,
+// the redelivered tick becomes the call.
+func TestTickAfterCrash(t *testing.T) {
 	b := bustest.New(t)
 	var runs atomic.Int64
 	submit(t, b, "stevedore.tick.cron.job", `{"tool":"echo","args":{"text":"x"}}`)
@@ -91,9 +89,9 @@ func TestTickAfterACrash(t *testing.T) {
 	}
 }
 
-// A tick that was answered is no second call: a server that was killed makes the
-// ticks of its last minutes again, for the same slots.
-func TestTickThatIsMadeAgain(t *testing.T) {
+// A tick whose call has a result does not become a second call: a server that was
+// killed publishes the ticks of its last minutes again, for the same slots.
+func TestRepeatedTick(t *testing.T) {
 	b := bustest.New(t)
 	var runs atomic.Int64
 	submit(t, b, "stevedore.tick.cron.job", `{"tool":"echo","args":{"text":"x"}}`)
@@ -111,9 +109,9 @@ func TestTickThatIsMadeAgain(t *testing.T) {
 	}
 }
 
-// The clock was years ahead when a job ran last, and was set right: the job runs
-// again, because what comes later is newer, whatever the clock shows.
-func TestTickAfterTheClockWasAhead(t *testing.T) {
+// The clock was years ahead at the last run and was corrected. The schedule runs
+// again, because runs are ordered by the sequence of their ticks.
+func TestTickAfterClockWasAhead(t *testing.T) {
 	b := bustest.New(t)
 	var runs atomic.Int64
 	submit(t, b, "stevedore.run.cron.job", `{"call":"cron-job-20990101T000000Z","session":"cron-job","slot":"2099-01-01T00:00:00Z","deadline":"2001-01-01T00:00:00Z","tick":1}`)
@@ -123,8 +121,8 @@ func TestTickAfterTheClockWasAhead(t *testing.T) {
 	bustest.Next[tools.ResultEvent](t, results)
 }
 
-// A tick that is delivered once more when a later one ran already is skipped.
-func TestTickThatIsLate(t *testing.T) {
+// A tick that is redelivered after a later tick ran is skipped.
+func TestLateTick(t *testing.T) {
 	b := bustest.New(t)
 	var runs atomic.Int64
 	submit(t, b, "stevedore.tick.cron.job", `{"tool":"echo","args":{"text":"late"}}`)

@@ -2,35 +2,21 @@ package worker_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/rs/zerolog"
-
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/bus/worker/workertest"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/object"
 	"github.com/stevedore-bus/stevedore/tools"
 )
-
-// plain offloads nothing; what offloading does is tested where it is done.
-type plain struct{}
-
-func (plain) Result(_ context.Context, _ tools.Call, _ tools.Definition, res *tools.Result) (*tools.Result, error) {
-	return res, nil
-}
-func (plain) Raw(_ context.Context, raw tools.RawEvent) (*tools.Result, error) {
-	return &tools.Result{ForLLM: *raw.ForLLM, ForUser: raw.ForUser, Silent: raw.Silent, IsError: raw.IsError}, nil
-}
-func (plain) Fallback(_ tools.Call, _ *tools.Result, cause error) *tools.Result {
-	return tools.Failure(tools.Errorf(tools.CodeOffloadFailed, "%v", cause))
-}
 
 type echoArgs struct {
 	Text string `json:"text"`
@@ -52,35 +38,10 @@ func echo(t *testing.T, name string, effect tools.Effect, runs *atomic.Int64, du
 	return tool.WithEffect(effect)
 }
 
-// start runs a worker until the test ends.
-func start(t *testing.T, b *bus.Bus, cfg worker.Config, toolset ...tools.Tool) {
+// start runs a worker until the test ends or stop is called.
+func start(t *testing.T, b *bus.Bus, cfg worker.Config, toolset ...tools.Tool) (stop func()) {
 	t.Helper()
-	startOffloading(t, b, plain{}, cfg, toolset...)
-}
-
-func startOffloading(t *testing.T, b *bus.Bus, offloader worker.Offloader, cfg worker.Config, toolset ...tools.Tool) {
-	t.Helper()
-	registry := tools.NewRegistry(zerolog.Nop())
-	if err := registry.Register(toolset...); err != nil {
-		t.Fatal(err)
-	}
-	if cfg.Grace == 0 {
-		cfg.Grace = 2 * time.Second
-	}
-	if cfg.ClaimTimeout == 0 {
-		cfg.ClaimTimeout = time.Millisecond
-	}
-	cfg.Log = bustest.Log(t)
-	w := worker.New(b, registry, offloader, cfg)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- w.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("worker: %v", err)
-		}
-	})
+	return workertest.Start(t, b, workertest.Plain{}, cfg, toolset...)
 }
 
 // submit publishes a call as any client would.
@@ -113,8 +74,8 @@ func TestCallBecomesResult(t *testing.T) {
 	}
 }
 
-// Each bad call has an error result, or a dead letter where there is nobody to
-// answer; the worker lives on.
+// An invalid call gets an error result. A call that cannot be decoded becomes a
+// dead letter. The worker continues.
 func TestBadCalls(t *testing.T) {
 	b := bustest.New(t)
 	var runs atomic.Int64
@@ -178,8 +139,8 @@ func TestBadCalls(t *testing.T) {
 	}
 }
 
-// A redelivery after the result was published runs nothing.
-func TestAnsweredCallIsNotRunAgain(t *testing.T) {
+// A call that is published again after its result is not run again.
+func TestFinishedCallIsNotRunAgain(t *testing.T) {
 	b := bustest.New(t)
 	var runs atomic.Int64
 	start(t, b, worker.Config{}, echo(t, "once", tools.Once, &runs, nil))
@@ -187,7 +148,7 @@ func TestAnsweredCallIsNotRunAgain(t *testing.T) {
 	submit(t, b, "stevedore.call.default.once", `{"id":"a","args":{"text":"x"}}`)
 	bustest.Next[tools.ResultEvent](t, results)
 
-	// The same call again, as a client whose acknowledgement was lost sends it.
+	// A client whose acknowledgement was lost publishes the call again.
 	submit(t, b, "stevedore.call.default.once", `{"id":"a","args":{ "text":"x"}}`)
 	waitEmpty(t, b)
 	if n := runs.Load(); n != 1 {
@@ -195,7 +156,7 @@ func TestAnsweredCallIsNotRunAgain(t *testing.T) {
 	}
 }
 
-// Another call under a used id must not get the first one's result.
+// Another call with a used id must not get the result of the first call.
 func TestMismatch(t *testing.T) {
 	b := bustest.New(t)
 	var runs atomic.Int64
@@ -212,9 +173,9 @@ func TestMismatch(t *testing.T) {
 	}
 }
 
-// A claim whose worker is gone ends in an unknown outcome, and the tool is not
-// run. One that never was claimed is run.
-func TestClaimedByTheDead(t *testing.T) {
+// A claimed call whose worker has stopped ends with the outcome unknown, and its
+// tool is not run.
+func TestClaimOfStoppedWorker(t *testing.T) {
 	b := bustest.New(t)
 	var runs atomic.Int64
 	results := bustest.Subscribe(t, b, "stevedore.result.>")
@@ -227,8 +188,8 @@ func TestClaimedByTheDead(t *testing.T) {
 	}
 }
 
-// Two messages with one id while the call runs: one run, both settled.
-func TestSameCallTwiceAtOnce(t *testing.T) {
+// Two messages of one call lead to one run, and both are acknowledged.
+func TestDuplicateOfRunningCall(t *testing.T) {
 	b := bustest.New(t)
 	var runs atomic.Int64
 	entered, release := make(chan struct{}, 2), make(chan struct{})
@@ -260,8 +221,8 @@ func TestRawResult(t *testing.T) {
 	}
 }
 
-// The record of an object that a raw event names tells its tool and its id, also
-// if the body names neither.
+// The record of a raw event's object has the tool and the id of the event, even if
+// the body contains neither.
 func TestRawObject(t *testing.T) {
 	b := bustest.New(t)
 	store, err := object.Open(t.Context(), b.JetStream(), object.Config{})
@@ -275,7 +236,7 @@ func TestRawObject(t *testing.T) {
 	if _, err := bucket.PutString(t.Context(), "upload", strings.Repeat("a line\n", 10_000)); err != nil {
 		t.Fatal(err)
 	}
-	startOffloading(t, b, offload.NewOffloader(store, offload.Config{}), worker.Config{})
+	workertest.Start(t, b, offload.NewOffloader(store, offload.Config{}), worker.Config{})
 	results := bustest.Subscribe(t, b, "stevedore.result.>")
 	submit(t, b, "stevedore.raw.default.their_tool", `{"object":"upload"}`)
 	got, _ := bustest.Next[tools.ResultEvent](t, results)
@@ -288,7 +249,7 @@ func TestRawObject(t *testing.T) {
 	}
 }
 
-func TestPanickingAndSilentTools(t *testing.T) {
+func TestPanickingTool(t *testing.T) {
 	b := bustest.New(t)
 	var runs atomic.Int64
 	start(t, b, worker.Config{}, echo(t, "boom", tools.Idempotent, &runs, func() { panic("boom") }))
@@ -299,27 +260,27 @@ func TestPanickingAndSilentTools(t *testing.T) {
 	}
 }
 
-// later is an async tool that completes when it is told to.
-type later struct {
+// manualAsync is an async tool whose callback the test calls.
+type manualAsync struct {
 	effect  tools.Effect
 	started chan tools.AsyncCallback
 }
 
-func (l later) Definition() tools.Definition {
-	return tools.Definition{Name: "later", Description: "completes later", Effect: l.effect}
+func (l manualAsync) Definition() tools.Definition {
+	return tools.Definition{Name: "later", Description: "completes when the test says so", Effect: l.effect}
 }
-func (l later) Execute(context.Context, tools.Call) *tools.Result {
+func (l manualAsync) Execute(context.Context, tools.Call) *tools.Result {
 	return tools.ErrorResult("not async")
 }
-func (l later) ExecuteAsync(_ context.Context, _ tools.Call, callback tools.AsyncCallback) *tools.Result {
+func (l manualAsync) ExecuteAsync(_ context.Context, _ tools.Call, callback tools.AsyncCallback) *tools.Result {
 	l.started <- callback
 	return tools.AsyncResult("started")
 }
 
 func TestAsyncCompletion(t *testing.T) {
 	b := bustest.New(t)
-	tool := later{effect: tools.Idempotent, started: make(chan tools.AsyncCallback, 1)}
-	// One slot: a job in the background must not hold it.
+	tool := manualAsync{effect: tools.Idempotent, started: make(chan tools.AsyncCallback, 1)}
+	// There is one slot, and the tool in the background must not hold it.
 	var runs atomic.Int64
 	start(t, b, worker.Config{Slots: 1}, tool, echo(t, "echo", tools.Idempotent, &runs, nil))
 	events := bustest.Subscribe(t, b, "stevedore.*.s.*")
@@ -342,13 +303,13 @@ func TestAsyncCompletion(t *testing.T) {
 	waitEmpty(t, b)
 }
 
-// A stop hands running calls back without counting it as an attempt, and the
-// next worker answers them.
-func TestStopHandsBack(t *testing.T) {
+// A stopping worker requeues running calls without counting an attempt, and the
+// next worker runs them.
+func TestStopRequeues(t *testing.T) {
 	b := bustest.New(t)
 	results := bustest.Subscribe(t, b, "stevedore.result.>")
 	started := make(chan struct{}, 1)
-	block, err := tools.NewTool("block", "waits for the end", func(ctx context.Context, _ tools.Call, _ struct{}) *tools.Result {
+	block, err := tools.NewTool("block", "blocks until it is cancelled", func(ctx context.Context, _ tools.Call, _ struct{}) *tools.Result {
 		started <- struct{}{}
 		<-ctx.Done()
 		return tools.ErrorResult("interrupted")
@@ -356,27 +317,16 @@ func TestStopHandsBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	registry := tools.NewRegistry(zerolog.Nop())
-	if err := registry.Register(block.WithEffect(tools.Idempotent)); err != nil {
-		t.Fatal(err)
-	}
 	submit(t, b, "stevedore.call.default.block", `{"id":"a"}`)
 	for range 8 { // more often than MaxAttempts
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() {
-			done <- worker.New(b, registry, plain{}, worker.Config{Grace: time.Millisecond, MaxAttempts: 3}).Run(ctx)
-		}()
+		stop := start(t, b, worker.Config{Grace: time.Millisecond, MaxAttempts: 3}, block.WithEffect(tools.Idempotent))
 		<-started
-		cancel()
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
+		stop()
 	}
 	var runs atomic.Int64
 	start(t, b, worker.Config{MaxAttempts: 3}, echo(t, "block", tools.Idempotent, &runs, nil))
 	got, _ := bustest.Next[tools.ResultEvent](t, results)
-	if got.Error == nil || got.Error.Code != tools.CodeInvalidArguments { // echo's schema; it was run at all
+	if got.Error == nil || got.Error.Code != tools.CodeInvalidArguments { // of echo's schema: the call was delivered
 		t.Errorf("result %+v", got)
 	}
 }
@@ -418,21 +368,7 @@ func TestManyCallsOneResultEach(t *testing.T) {
 // waitEmpty waits until all calls are acknowledged.
 func waitEmpty(t *testing.T, b *bus.Bus) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for {
-		s, err := b.JetStream().Stream(t.Context(), b.StreamName(bus.Calls))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if s.CachedInfo().State.Msgs == 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			info, _ := json.Marshal(s.CachedInfo().State)
-			t.Fatalf("calls are left: %s", info)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	bustest.WaitUntil(t, "all calls to be acknowledged", func() bool { return bustest.Messages(t, b, bus.Calls) == 0 })
 }
 
 // await waits until ok returns true.
@@ -446,19 +382,12 @@ func await(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// event reads what stands on a subject of the results, if anything.
+// event reads the result or completion that is stored on a subject, if any.
 func event(t *testing.T, b *bus.Bus, subject string) (tools.ResultEvent, bool) {
 	t.Helper()
-	body, ok, err := b.LastMessage(t.Context(), bus.Results, subject)
+	stored, ok, err := task.ReadResult(t.Context(), b, subject)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !ok {
-		return tools.ResultEvent{}, false
-	}
-	e, err := tools.DecodeResult(body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return e, true
+	return stored.ResultEvent, ok
 }

@@ -21,13 +21,13 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
-	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/bus/worker/workertest"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// The test binary is also the worker process that the tests kill: childEnv
-// holds the server's URL then, and the variables after it say how to behave.
+// The test binary is also the worker process that the tests kill. Then childEnv is
+// the server's URL, and the other variables configure the worker.
 const (
 	childEnv  = "STEVEDORE_TEST_WORKER_URL"
 	queuesEnv = "STEVEDORE_TEST_QUEUES"
@@ -46,16 +46,16 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// killLease and killPatience make a death be noticed soon.
+// killLease and killAskTimeout let the other workers notice a death early.
 const (
-	killLease    = 500 * time.Millisecond
-	killPatience = 300 * time.Millisecond
+	killLease      = 500 * time.Millisecond
+	killAskTimeout = 300 * time.Millisecond
 )
 
 func runChild() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	// Nobody survives the test, however it ends.
+	// The process ends with the test process.
 	go func() {
 		_, _ = bufio.NewReader(os.Stdin).ReadByte()
 		os.Exit(3)
@@ -70,9 +70,9 @@ func runChild() error {
 	if err := registry.Register(log.tools()...); err != nil {
 		return err
 	}
-	return worker.New(b, registry, plain{}, worker.Config{
+	return worker.New(b, registry, workertest.Plain{}, worker.Config{
 		Queues: strings.Split(os.Getenv(queuesEnv), ","), Slots: 16, MaxAttempts: 1000,
-		AskTimeout: killPatience, OnStep: dieAt(os.Getenv(stepEnv)),
+		AskTimeout: killAskTimeout, OnStep: dieAt(os.Getenv(stepEnv)),
 	}).Run(ctx)
 }
 
@@ -121,13 +121,13 @@ func startChild(t *testing.T, url, dir, queues, step string) *child {
 	return c
 }
 
-// kill ends the process at once, and waits for its end.
+// kill kills the process and waits for its end.
 func (c *child) kill() {
 	_ = c.cmd.Process.Kill()
 	_ = c.cmd.Wait()
 }
 
-// awaitKilled waits until the process killed itself.
+// awaitKilled waits until the process has killed itself.
 func (c *child) awaitKilled(t *testing.T) {
 	t.Helper()
 	err := c.cmd.Wait()
@@ -153,7 +153,7 @@ func (l *runLog) add(words ...string) {
 	}
 }
 
-// count tells how often each line was written.
+// count returns how often each line was written.
 func (l *runLog) count(t *testing.T) map[string]int {
 	t.Helper()
 	data, err := os.ReadFile(l.file())
@@ -167,8 +167,8 @@ func (l *runLog) count(t *testing.T) map[string]int {
 	return runs
 }
 
-// recorder is a tool that records its runs. It does a little work, so that there
-// is a moment in which it can be killed.
+// recorder is a tool that records its runs. It takes a millisecond, in which the
+// process can be killed.
 type recorder struct {
 	name   string
 	effect tools.Effect
@@ -188,8 +188,8 @@ func (r recorder) Execute(ctx context.Context, call tools.Call) *tools.Result {
 	return tools.UserResult("answer to " + call.ID)
 }
 
-// awaitGate blocks until the test opens the gate; only worker processes, so that
-// one in the test's process can overtake them.
+// awaitGate blocks a worker process until the test opens the gate. A worker in the
+// test process does not wait, so it can finish first.
 func (r recorder) awaitGate(ctx context.Context, call tools.Call) {
 	if os.Getenv(childEnv) == "" {
 		return
@@ -203,7 +203,7 @@ func (r recorder) awaitGate(ctx context.Context, call tools.Call) {
 	}
 }
 
-// asyncRecorder is one that goes on in the background.
+// asyncRecorder is a recorder that runs in the background.
 type asyncRecorder struct{ recorder }
 
 func (r asyncRecorder) ExecuteAsync(ctx context.Context, call tools.Call, callback tools.AsyncCallback) *tools.Result {
@@ -213,7 +213,7 @@ func (r asyncRecorder) ExecuteAsync(ctx context.Context, call tools.Call, callba
 
 var effects = []tools.Effect{tools.Once, tools.Keyed, tools.Idempotent}
 
-// tools returns a tool for each effect, and an async one: once, async_once, ...
+// tools returns a tool and an async tool for each effect: once, async_once, ...
 func (l *runLog) tools() []tools.Tool {
 	var all []tools.Tool
 	for _, effect := range effects {
@@ -223,25 +223,17 @@ func (l *runLog) tools() []tools.Tool {
 	return all
 }
 
-// killBus is a server that processes can reach, and a connection to it.
+// killBus starts a server that other processes can reach, and connects to it.
 func killBus(t *testing.T) (*bus.Bus, string) {
 	t.Helper()
-	s, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", NoSync: true, Log: bustest.Log(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
+	s := bustest.Listen(t)
 	return bustest.Connect(t, s, bus.Config{Lease: killLease, Log: bustest.Log(t)}), s.URL()
 }
 
-// noDeadLetters fails the test if anything was given up on.
+// noDeadLetters fails the test if there are dead letters.
 func noDeadLetters(t *testing.T, b *bus.Bus) {
 	t.Helper()
-	s, err := b.JetStream().Stream(t.Context(), b.StreamName(bus.Dead))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := s.CachedInfo().State.Msgs; n != 0 {
+	if n := bustest.Messages(t, b, bus.Dead); n != 0 {
 		t.Errorf("%d dead letters", n)
 	}
 }
