@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"github.com/stevedore-bus/stevedore/tools/internal/fastjson"
 )
 
 // LastChannel is a channel's name in calls and schedules that stands for
@@ -58,7 +60,7 @@ type Call struct {
 // an *Error, with which the call can be answered, and comes with the fields that
 // could be read. Otherwise it is not known whose call it is.
 func DecodeCall(data []byte) (Call, error) {
-	if call, ok := plainCall(data); ok {
+	if call, ok := decodePlainCall(data); ok {
 		return call, nil
 	}
 	call, err := decodeEvent[Call](data)
@@ -103,6 +105,6 @@ func (c Call) Digest() string {
 	h := sha256.New()
 	h.Write([]byte(c.Tool))
 	h.Write([]byte{0})
-	h.Write(canonicalJSON(c.Args))
+	h.Write(fastjson.Canonical(c.Args))
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }

@@ -43,6 +43,7 @@ func TestDigest(t *testing.T) {
 	digest := func(tool, args string) string { return tools.Call{Tool: tool, Args: json.RawMessage(args)}.Digest() }
 	for _, same := range [][2]string{
 		{``, `{}`}, {`{}`, " { } "}, {`{"a":1,"b":[2,{"c":3,"d":4}]}`, `{ "b":[2,{"d":4,"c":3}], "a":1 }`}, {`{"a":"\u00e9<"}`, `{"a":"é<"}`},
+		{`{"a":"<&>"}`, `{"\u0061":"<&>"}`}, {`{"a":1,"a":2}`, `{"a":2}`}, {"{\"a\":\"\u2028\"}", `{"a":"\u2028"}`},
 	} {
 		if digest("t", same[0]) != digest("t", same[1]) {
 			t.Errorf("the digests of %s and %s differ", same[0], same[1])
@@ -50,7 +51,7 @@ func TestDigest(t *testing.T) {
 	}
 	for _, other := range [][2]string{
 		{`{"a":1}`, `{"a":2}`}, {`{"a":1}`, `{"a":"1"}`}, {`{"a":[1,2]}`, `{"a":[2,1]}`}, {`{"a":12345678901234567890}`, `{"a":12345678901234567891}`},
-		{`{`, `{}`}, {`{} x`, `{}`}, {`{"a":1}`, `{"A":1}`},
+		{`{`, `{}`}, {`{} x`, `{}`}, {`{"a":1}`, `{"A":1}`}, {`{"a":1}`, `{"a":1.0}`}, {`{"a":" "}`, `{"a":""}`},
 	} {
 		if digest("t", other[0]) == digest("t", other[1]) {
 			t.Errorf("the digests of %s and %s are the same", other[0], other[1])

@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/tools/internal/fastjson"
 )
 
 // Registry is the set of tools that a worker runs. It is safe for concurrent
@@ -28,7 +30,7 @@ type entry struct {
 	tool   Tool
 	def    Definition
 	schema *jsonschema.Resolved
-	flat   *flatSchema // its short form, if it has one
+	fast   *fastjson.Schema // nil if the schema is not simple
 }
 
 // NewRegistry returns an empty registry that logs how calls went to log.
@@ -62,7 +64,7 @@ func (r *Registry) register(tool Tool) error {
 	if err != nil {
 		return fmt.Errorf("register tool %q: schema of the arguments: %w", e.def.Name, err)
 	}
-	e.schema, e.flat = schema, flatten(e.def.Parameters)
+	e.schema, e.fast = schema, fastjson.NewSchema(e.def.Parameters)
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -164,7 +166,7 @@ func (r *Registry) unknownTool(name string) error {
 // validate checks the arguments against the schema. The messages go to the
 // model, which can do better next time.
 func (e entry) validate(args json.RawMessage) error {
-	if e.flat != nil && e.flat.accepts(args) {
+	if e.fast != nil && e.fast.Accepts(args) {
 		return nil
 	}
 	var instance any = map[string]any{}

@@ -1,4 +1,4 @@
-package tools
+package fastjson
 
 import (
 	"encoding/json"
@@ -7,16 +7,16 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-type flatArgs struct {
+type schemaArgs struct {
 	Text  string `json:"text"`
 	Other string `json:"other,omitempty" jsonschema:"with a description"`
 	Flag  bool   `json:"flag,omitempty"`
 	N     int    `json:"n,omitempty"`
 }
 
-func flatEntry(t testing.TB) entry {
+func newSchemas(t testing.TB) (*Schema, *jsonschema.Resolved) {
 	t.Helper()
-	schema, err := jsonschema.For[flatArgs](nil)
+	schema, err := jsonschema.For[schemaArgs](nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,18 +24,18 @@ func flatEntry(t testing.TB) entry {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := entry{schema: resolved, flat: flatten(schema)}
-	if e.flat == nil {
-		t.Fatal("an ordinary schema is not flat")
+	fast := NewSchema(schema)
+	if fast == nil {
+		t.Fatal("no Schema for an ordinary schema")
 	}
-	return e
+	return fast, resolved
 }
 
-var flatCases = map[string]bool{ // arguments, and whether the short way accepts them
+var schemaCases = map[string]bool{ // arguments, and what Accepts reports
 	`{"text":"x"}`:                         true,
 	` { "text" : "a \" b", "flag": true} `: true,
 	`{"text":"x","other":"{,:}"}`:          true,
-	`{"text":"x","n":3}`:                   false, // fits, but the short way does not say so
+	`{"text":"x","n":3}`:                   false, // fits, but Accepts leaves numbers to the validator
 	`{"te\u0078t":"x"}`:                    false,
 	`{"text":"x","text":"y"}`:              false,
 	`{}`:                                   false,
@@ -52,11 +52,11 @@ var flatCases = map[string]bool{ // arguments, and whether the short way accepts
 	``:                                     false,
 }
 
-func TestFlatSchema(t *testing.T) {
-	e := flatEntry(t)
-	for args, want := range flatCases {
-		if got := e.flat.accepts([]byte(args)); got != want {
-			t.Errorf("accepts(%s) = %v, want %v", args, got, want)
+func TestSchema(t *testing.T) {
+	s, _ := newSchemas(t)
+	for args, want := range schemaCases {
+		if got := s.Accepts([]byte(args)); got != want {
+			t.Errorf("Accepts(%s) = %v, want %v", args, got, want)
 		}
 	}
 	for _, text := range []string{
@@ -71,24 +71,28 @@ func TestFlatSchema(t *testing.T) {
 		if err := json.Unmarshal([]byte(text), &schema); err != nil {
 			t.Fatal(err)
 		}
-		if flatten(&schema) != nil {
-			t.Errorf("%s is taken for flat", text)
+		if NewSchema(&schema) != nil {
+			t.Errorf("a Schema for %s", text)
 		}
 	}
 }
 
-// What the short way accepts, the validator accepts.
-func FuzzFlatSchema(f *testing.F) {
-	for args := range flatCases {
+// The validator accepts what Accepts accepts.
+func FuzzSchema(f *testing.F) {
+	for args := range schemaCases {
 		f.Add([]byte(args))
 	}
-	e := flatEntry(f)
-	slow := entry{schema: e.schema}
+	fast, validator := newSchemas(f)
 	f.Fuzz(func(t *testing.T, args []byte) {
-		if e.flat.accepts(args) {
-			if err := slow.validate(args); err != nil {
-				t.Errorf("accepts %q: %v", args, err)
-			}
+		if !fast.Accepts(args) {
+			return
+		}
+		var instance map[string]any
+		if err := json.Unmarshal(args, &instance); err != nil {
+			t.Fatalf("accepts %q: %v", args, err)
+		}
+		if err := validator.Validate(instance); err != nil {
+			t.Errorf("accepts %q: %v", args, err)
 		}
 	})
 }
