@@ -36,10 +36,6 @@ type Config struct {
 	// NewHistoryOffloader. If it is nil, only results that are already artifacts
 	// leave the history.
 	Offloader *offload.Offloader
-	// Counter estimates tokens. Default offload.RuneCounter.
-	Counter offload.Counter
-	// Parallel is how many calls of a turn run at once. Default 16.
-	Parallel int
 	// HasResult reports whether the call of a run has a result although its log has
 	// no end, for example because the call was cancelled while it was queued. The
 	// loop then ends that run as abandoned. Nil means no.
@@ -87,12 +83,6 @@ func New(provider Provider, runner ToolRunner, log Conversations, cfg Config) *A
 	cfg.Limits = cfg.Limits.withDefaults()
 	if cfg.ContextTokens <= 0 {
 		cfg.ContextTokens = 150_000
-	}
-	if cfg.Counter == nil {
-		cfg.Counter = offload.RuneCounter{}
-	}
-	if cfg.Parallel <= 0 {
-		cfg.Parallel = 16
 	}
 	if cfg.StaleAfter <= 0 {
 		cfg.StaleAfter = 5 * time.Minute

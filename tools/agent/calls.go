@@ -17,6 +17,8 @@ import (
 )
 
 const (
+	// parallelCalls is how many calls of a turn run at once.
+	parallelCalls = 16
 	// callTimeout is how long the loop repeats a call that fails without a result.
 	callTimeout = 2 * time.Minute
 	// maxResultBytes is how many bytes of results go into one entry. A larger result
@@ -30,7 +32,7 @@ func (r *run) runCalls(ctx context.Context, indexes []int) error {
 	var (
 		results = make([]*CallResult, len(indexes))
 		errs    = make([]error, len(indexes))
-		slots   = make(chan struct{}, r.cfg.Parallel)
+		slots   = make(chan struct{}, parallelCalls)
 		group   sync.WaitGroup
 	)
 	r.reportProgress(ctx, r.conv.open.turns, fmt.Sprintf("%d tool calls", len(indexes)))

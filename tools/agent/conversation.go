@@ -68,7 +68,9 @@ func (c *conversation) add(position uint64, e Entry) {
 func (s *runState) addTurn(e Entry) {
 	s.turns++
 	if e.Usage != nil {
-		s.usage = s.usage.plus(*e.Usage)
+		s.usage.Input += e.Usage.Input
+		s.usage.Output += e.Usage.Output
+		s.usage.CachedInput += e.Usage.CachedInput
 	}
 	s.tokensUsed = s.totalTokens()
 	s.calls, s.stop, s.results = ToolUses(e.Message.Content), e.StopReason, map[string]CallResult{}

@@ -29,7 +29,7 @@ func NewHistoryOffloader(store offload.Store) *offload.Offloader {
 // shrinkHistory offloads old tool results if the next request would near the
 // context limit.
 func (r *run) shrinkHistory(ctx context.Context) error {
-	size := r.request().EstimateTokens(r.cfg.Counter)
+	size := r.request().EstimateTokens()
 	if float64(size) <= shrinkAbove*float64(r.cfg.ContextTokens) {
 		return nil
 	}
@@ -43,7 +43,7 @@ func (r *run) offloadHistory(ctx context.Context, size, target int64) (freed int
 	if _, ok := r.tools[offload.ToolGet]; !ok {
 		return 0, nil // the model could not read the results
 	}
-	references := map[string]string{}
+	references, counter := map[string]string{}, offload.RuneCounter{}
 	for _, res := range r.offloadable() {
 		if size-freed <= target {
 			break
@@ -60,7 +60,7 @@ func (r *run) offloadHistory(ctx context.Context, size, target int64) (freed int
 		reference := fmt.Sprintf("[Tool result offloaded: artifact '%s' has %d characters in %d lines; read it with %s, %s or %s]",
 			artifact.ID, artifact.Chars, artifact.Lines, offload.ToolLines, offload.ToolGrep, offload.ToolGet)
 		references[res.Call] = reference
-		freed += r.cfg.Counter.Count(res.ForLLM) - r.cfg.Counter.Count(reference)
+		freed += counter.Count(res.ForLLM) - counter.Count(reference)
 	}
 	if len(references) == 0 {
 		return 0, nil

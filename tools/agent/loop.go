@@ -75,7 +75,7 @@ func (r *run) askModel(ctx context.Context) error {
 	res, err := r.provider.Complete(ctx, r.request())
 	if failure, ok := errors.AsType[*ProviderError](err); ok && failure.Code == CodeContextOverflow {
 		// The estimate was too low, so halve the history.
-		size := r.request().EstimateTokens(r.cfg.Counter)
+		size := r.request().EstimateTokens()
 		freed, offloadErr := r.offloadHistory(ctx, size, size/2)
 		if offloadErr != nil {
 			return offloadErr

@@ -25,30 +25,6 @@ type Message struct {
 	Content []Block `json:"content"`
 }
 
-// UnmarshalJSON accepts a string as the content; it becomes one text block.
-func (m *Message) UnmarshalJSON(data []byte) error {
-	var wire struct {
-		Role    string          `json:"role"`
-		Content json.RawMessage `json:"content"`
-	}
-	if err := json.Unmarshal(data, &wire); err != nil {
-		return err
-	}
-	*m = Message{Role: wire.Role}
-	if len(wire.Content) > 0 && wire.Content[0] == '"' {
-		var text string
-		if err := json.Unmarshal(wire.Content, &text); err != nil {
-			return err
-		}
-		m.Content = []Block{Text(text)}
-		return nil
-	}
-	if len(wire.Content) == 0 {
-		return nil
-	}
-	return json.Unmarshal(wire.Content, &m.Content)
-}
-
 // Block is one content block. A decoded block is encoded again exactly as it was,
 // unknown fields included, so that models get their own words back unchanged, for
 // example thinking with its signature. Do not change its fields.

@@ -30,7 +30,8 @@ type Request struct {
 const DefaultMaxTokens = 8192
 
 // EstimateTokens returns about how many tokens a request has.
-func (r Request) EstimateTokens(counter offload.Counter) int64 {
+func (r Request) EstimateTokens() int64 {
+	counter := offload.RuneCounter{}
 	n := counter.Count(r.System)
 	for _, v := range []any{r.Messages, r.Tools} {
 		if data, err := EncodeJSON(v); err == nil { // otherwise the provider will report the error
@@ -72,7 +73,3 @@ type Usage struct {
 
 // Total counts against a token budget.
 func (u Usage) Total() int64 { return u.Input + u.Output }
-
-func (u Usage) plus(v Usage) Usage {
-	return Usage{Input: u.Input + v.Input, Output: u.Output + v.Output, CachedInput: u.CachedInput + v.CachedInput}
-}

@@ -192,7 +192,7 @@ func TestFreshRun(t *testing.T) {
 
 // Reading any log neither panics nor returns two messages of one role in a row.
 func FuzzConversation(f *testing.F) {
-	f.Add([]byte(`{"kind":"user","run":"r","message":{"role":"user","content":"hi"}}
+	f.Add([]byte(`{"kind":"user","run":"r","message":{"role":"user","content":[{"type":"text","text":"hi"}]}}
 {"kind":"assistant","run":"r","message":{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"x","input":{}}]}}
 {"kind":"results","run":"r","answers":[{"call":"r-t1-0","for_llm":"ok"}]}
 {"kind":"shelved","run":"r","shelved":{"r-t1-0":"ref"}}

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,18 +10,25 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )
 
-// maxResponse is how much of a response the client reads, in bytes.
-const maxResponse = 64 << 20
+const (
+	// maxResponse is how much of a response the client reads, in bytes.
+	maxResponse         = 64 << 20
+	requestTimeout      = 10 * time.Minute
+	defaultRetryTimeout = 2 * time.Minute
+)
 
 // client posts JSON to one endpoint of a provider's API.
 type client struct {
-	endpoint string
-	header   http.Header
-	cfg      Config
+	endpoint     string
+	header       http.Header
+	key          string // to remove from errors
+	retryTimeout time.Duration
+	http         http.Client
 }
 
 // newClient returns a client for a path below the base URL of cfg, or below
@@ -37,7 +45,14 @@ func newClient(cfg Config, defaultBase, path string, header map[string]string) (
 	if err != nil {
 		return nil, fmt.Errorf("base URL of the model: %w", err)
 	}
-	c := &client{endpoint: endpoint, header: http.Header{}, cfg: cfg.withDefaults()}
+	c := &client{
+		endpoint: endpoint, header: http.Header{}, key: cfg.APIKey,
+		retryTimeout: cmp.Or(max(cfg.RetryTimeout, 0), defaultRetryTimeout),
+	}
+	c.http.Timeout = requestTimeout
+	c.http.CheckRedirect = func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse // another server must not receive the key
+	}
 	c.header.Set("Accept", "application/json")
 	c.header.Set("Content-Type", "application/json")
 	for name, value := range header {
@@ -52,7 +67,7 @@ func (c *client) complete(ctx context.Context, request any, decode func(data []b
 	if err != nil {
 		return agent.Response{}, &agent.ProviderError{Code: agent.CodeBadRequest, Message: err.Error()}
 	}
-	return retry(ctx, c.cfg.RetryTimeout, func() (agent.Response, error) {
+	return retry(ctx, c.retryTimeout, func() (agent.Response, error) {
 		data, header, err := c.post(ctx, body)
 		if err != nil {
 			return agent.Response{}, err
@@ -64,24 +79,22 @@ func (c *client) complete(ctx context.Context, request any, decode func(data []b
 // post sends one request and returns the body and the header of the response. Any
 // status but 200 is a *agent.ProviderError.
 func (c *client) post(ctx context.Context, body []byte) ([]byte, http.Header, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.RequestTimeout)
-	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.endpoint, bytes.NewReader(body))
 	if err != nil {
-		return nil, nil, &agent.ProviderError{Code: agent.CodeUnreachable, Message: cleanError(err.Error(), c.cfg.APIKey)}
+		return nil, nil, &agent.ProviderError{Code: agent.CodeUnreachable, Message: cleanError(err.Error(), c.key)}
 	}
 	req.Header = c.header.Clone()
-	res, err := c.cfg.HTTPClient.Do(req)
+	res, err := c.http.Do(req)
 	if err != nil {
-		return nil, nil, unreachable(err, c.cfg.APIKey)
+		return nil, nil, unreachable(err, c.key)
 	}
 	defer res.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(res.Body, maxResponse))
 	if err != nil {
-		return nil, nil, unreachable(fmt.Errorf("read the response: %w", err), c.cfg.APIKey)
+		return nil, nil, unreachable(fmt.Errorf("read the response: %w", err), c.key)
 	}
 	if res.StatusCode != http.StatusOK {
-		return nil, nil, httpError(res.StatusCode, res.Header, data, c.cfg.APIKey)
+		return nil, nil, httpError(res.StatusCode, res.Header, data, c.key)
 	}
 	return data, res.Header, nil
 }

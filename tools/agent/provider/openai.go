@@ -59,7 +59,7 @@ func (o *OpenAI) decode(data []byte, header http.Header) (agent.Response, error)
 	}
 	switch {
 	case isSet(failure):
-		return agent.Response{}, embeddedError(failure, header, o.client.cfg.APIKey)
+		return agent.Response{}, embeddedError(failure, header, o.client.key)
 	case len(wire.Choices) == 0:
 		return agent.Response{}, badAnswer("it has no choices; is this the address of a chat completions API?")
 	}

@@ -3,7 +3,6 @@ package provider
 import (
 	"cmp"
 	"fmt"
-	"net/http"
 	"strings"
 	"time"
 
@@ -23,24 +22,6 @@ type Config struct {
 	APIKey string
 	// RetryTimeout is how long temporary failures are retried. Default 2 min.
 	RetryTimeout time.Duration
-	// RequestTimeout bounds one request. Default 10 min.
-	RequestTimeout time.Duration
-	// HTTPClient sends the requests. The default follows no redirects, so that no
-	// other server receives the key.
-	HTTPClient *http.Client
-}
-
-func (c Config) withDefaults() Config {
-	if c.RetryTimeout <= 0 {
-		c.RetryTimeout = 2 * time.Minute
-	}
-	if c.RequestTimeout <= 0 {
-		c.RequestTimeout = 10 * time.Minute
-	}
-	if c.HTTPClient == nil {
-		c.HTTPClient = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	}
-	return c
 }
 
 // Open returns the provider that a spec string names: anthropic:MODEL,

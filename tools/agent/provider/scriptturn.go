@@ -62,8 +62,7 @@ func (t scriptTurn) response(vars map[string]string, done int, req agent.Request
 		res.StopReason = t.stop
 	}
 	if res.Usage == (agent.Usage{}) {
-		counter := offload.RuneCounter{}
-		res.Usage = agent.Usage{Input: req.EstimateTokens(counter), Output: counter.Count(text)}
+		res.Usage = agent.Usage{Input: req.EstimateTokens(), Output: offload.RuneCounter{}.Count(text)}
 	}
 	return res, nil
 }
