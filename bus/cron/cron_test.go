@@ -155,8 +155,8 @@ func TestFailedJobNotifiesItsOwner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run(t, worker.New(b, registry, plain{}, worker.Config{Ticks: true}).Run)
-	run(t, notifier.Run)
+	bustest.Run(t, worker.New(b, registry, plain{}, worker.Config{Ticks: true}).Run)
+	bustest.Run(t, notifier.Run)
 
 	results := bustest.Subscribe(t, b, "stevedore.result.alice.>")
 	jobs := cron.New(b)
@@ -218,17 +218,4 @@ func (plain) Result(_ context.Context, _ tools.Call, _ tools.Definition, res *to
 func (plain) Raw(context.Context, tools.RawEvent) (*tools.Result, error) { return nil, nil }
 func (plain) Fallback(_ tools.Call, res *tools.Result, _ error) *tools.Result {
 	return res
-}
-
-func run(t *testing.T, f func(context.Context) error) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- f(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
 }

@@ -16,7 +16,7 @@ var (
 	// ErrNotFound: no job has the name, or it belongs to another session.
 	ErrNotFound = tools.Errorf(tools.CodeNotFound, "no such job")
 	// ErrExists: a job of this or another session has the name.
-	ErrExists = tools.Errorf(tools.CodeInvalidArguments, "the name is taken; choose another or update the job")
+	ErrExists = tools.Errorf(tools.CodeInvalidArguments, "a job with this name exists; choose another name or update the job")
 	// ErrChanged: other callers changed the job at the same time.
 	ErrChanged = tools.Errorf("conflict", "the job was changed by another caller; try again")
 	// ErrTooMany: the session has MaxJobs jobs.

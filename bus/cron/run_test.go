@@ -35,7 +35,7 @@ func runSay(t *testing.T, b *bus.Bus) <-chan tools.Call {
 	if err := registry.Register(say.WithEffect(tools.Idempotent)); err != nil {
 		t.Fatal(err)
 	}
-	run(t, worker.New(b, registry, plain{}, worker.Config{Ticks: true}).Run)
+	bustest.Run(t, worker.New(b, registry, plain{}, worker.Config{Ticks: true}).Run)
 	return calls
 }
 

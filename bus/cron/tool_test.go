@@ -87,7 +87,7 @@ func TestTool(t *testing.T) {
 	if res := run("bob", args{"action": "list"}); !strings.Contains(res.ForLLM, "no cron jobs") {
 		t.Errorf("bob sees %q", res.ForLLM)
 	}
-	fails("bob", backup, tools.CodeInvalidArguments, "the name is taken")
+	fails("bob", backup, tools.CodeInvalidArguments, "a job with this name exists")
 	for _, tt := range []struct {
 		a    args
 		want string
@@ -100,7 +100,7 @@ func TestTool(t *testing.T) {
 		{args{"action": "add", "name": "x", "every_seconds": -5, "message": "x"}, "minimum"},
 		{args{"action": "add", "name": "x", "in_seconds": 1 << 40, "message": "x"}, "ten years"},
 		{args{"action": "add", "name": "x", "at": "tomorrow", "message": "x"}, "want a time such as"},
-		{args{"action": "add", "name": "tea", "message": "another", "in_seconds": 5}, "the name is taken"},
+		{args{"action": "add", "name": "tea", "message": "another", "in_seconds": 5}, "a job with this name exists"},
 	} {
 		fails("alice", tt.a, tools.CodeInvalidArguments, tt.want)
 	}

@@ -26,15 +26,7 @@ import (
 func start(t *testing.T, b *bus.Bus, cfg heartbeat.Config) {
 	t.Helper()
 	cfg.Log, cfg.Poll = bustest.Log(t), 20*time.Millisecond
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- heartbeat.Run(ctx, b, cfg) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("heartbeat: %v", err)
-		}
-	})
+	bustest.Run(t, func(ctx context.Context) error { return heartbeat.Run(ctx, b, cfg) })
 }
 
 func write(t *testing.T, workspace, text string) {
@@ -136,10 +128,7 @@ func TestTicksRunAndAreLogged(t *testing.T) {
 	if err := registry.Register(tool); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- worker.New(b, registry, plain{}, worker.Config{Ticks: true}).Run(ctx) }()
-	t.Cleanup(func() { cancel(); <-done })
+	bustest.Run(t, worker.New(b, registry, plain{}, worker.Config{Ticks: true}).Run)
 
 	write(t, workspace, "look")
 	cfg := heartbeat.Config{Workspace: workspace, Tool: "report", PromptArg: "text", Every: time.Second, AllowShort: true}

@@ -191,15 +191,7 @@ func TestJumpWhileACallRuns(t *testing.T) {
 						t.Fatal(err)
 					}
 					w := worker.New(bustest.Connect(t, s, bus.Config{}), registry, plain{}, worker.Config{Name: name, Log: bustest.Log(t)})
-					ctx, cancel := context.WithCancel(context.Background())
-					done := make(chan error, 1)
-					go func() { done <- w.Run(ctx) }()
-					t.Cleanup(func() {
-						cancel()
-						if err := <-done; err != nil {
-							t.Error(err)
-						}
-					})
+					bustest.Run(t, w.Run)
 				}
 				b := bustest.Connect(t, s, bus.Config{})
 				results := bustest.Subscribe(t, b, "stevedore.result.>")

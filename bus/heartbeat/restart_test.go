@@ -49,20 +49,12 @@ func TestServerRestartsUnderHeartbeats(t *testing.T) {
 	}
 	b := connect()
 	slots := make(chan time.Time, 100)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() {
-		done <- b.Consume(ctx, b.TickConsumer(), bus.ConsumeConfig{Slots: 1}, func(_ context.Context, d *bus.Delivery) error {
+	bustest.Run(t, func(ctx context.Context) error {
+		return b.Consume(ctx, b.TickConsumer(), bus.ConsumeConfig{Slots: 1}, func(_ context.Context, d *bus.Delivery) error {
 			slot, _ := schedule.Slot(d)
 			slots <- slot
 			return nil
 		})
-	}()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
 	})
 	var last time.Time
 	next := func() {

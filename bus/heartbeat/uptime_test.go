@@ -21,36 +21,30 @@ const interval = 30 * time.Minute
 func up(t *testing.T, dir, workspace string, tick func(slot time.Time, ok bool)) (b *bus.Bus, down func()) {
 	t.Helper()
 	s := bustest.Start(t, embedded.Config{Dir: dir, NoSync: true})
-	ctx, cancel := context.WithCancel(context.Background())
 	var (
-		done  = make(chan error, 10)
-		parts int
 		buses []*bus.Bus
+		stops []func()
 	)
-	run := func(part func(b *bus.Bus) error) {
+	run := func(part func(ctx context.Context, b *bus.Bus) error) {
 		b := bustest.Connect(t, s, bus.Config{Log: bustest.Log(t)})
 		buses = append(buses, b)
-		parts++
-		go func() { done <- part(b) }()
+		stops = append(stops, bustest.Run(t, func(ctx context.Context) error { return part(ctx, b) }))
 	}
 	for range 3 {
-		run(func(b *bus.Bus) error {
+		run(func(ctx context.Context, b *bus.Bus) error {
 			return heartbeat.Run(ctx, b, heartbeat.Config{Workspace: workspace, Tool: "x", Every: interval, Poll: 7 * time.Minute, Log: bustest.Log(t)})
 		})
 	}
-	run(func(b *bus.Bus) error { schedule.New(b).KeepTime(ctx, bustest.Log(t)); return nil })
-	run(func(b *bus.Bus) error {
+	run(func(ctx context.Context, b *bus.Bus) error { schedule.New(b).KeepTime(ctx, bustest.Log(t)); return nil })
+	run(func(ctx context.Context, b *bus.Bus) error {
 		return b.Consume(ctx, b.TickConsumer(), bus.ConsumeConfig{Slots: 1}, func(_ context.Context, d *bus.Delivery) error {
 			tick(schedule.Slot(d))
 			return nil
 		})
 	})
 	return buses[0], func() {
-		cancel()
-		for range parts {
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
+		for _, stop := range stops {
+			stop()
 		}
 		for _, b := range buses {
 			b.Close()

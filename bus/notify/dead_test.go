@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 )
 
@@ -33,11 +34,7 @@ func TestOwnersAreNotifiedOfDeadTicks(t *testing.T) {
 	if n := console.next(t); !strings.Contains(n.Text, "The heartbeat job main did not run") || n.Session != "heartbeat-main" {
 		t.Errorf("got %+v", n)
 	}
-	stream, err := b.JetStream().Stream(t.Context(), b.StreamName("DEAD"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := stream.CachedInfo().State.Msgs; n != 6 {
+	if n := bustest.Messages(t, b, bus.Dead); n != 6 {
 		t.Errorf("%d dead letters, want 6", n)
 	}
 	if len(console.got)+len(log.got) != 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// What models write, in Slack's markup, and where nothing can be styled.
+// Typical texts of models, in Slack's markup and as plain text.
 func TestMarkdownDegrades(t *testing.T) {
 	for _, test := range []struct{ markdown, slack, plain string }{
 		{"# Title\nWith **bold**, *italic*, ~~gone~~ and `x <*> y`.", "*Title*\n\nWith *bold*, _italic_, ~gone~ and `x &lt;*&gt; y`.", "Title\n\nWith bold, italic, gone and x <*> y."},
@@ -45,9 +45,9 @@ func TestMarkdownDegrades(t *testing.T) {
 	}
 }
 
-// What was not said to be Markdown is shown as it is, everywhere: those that read
-// all as Markdown get it escaped.
-func TestPlainTextStaysAsItIs(t *testing.T) {
+// Each service shows a plain text unchanged: it is escaped for services that read any
+// text as Markdown.
+func TestPlainTextIsUnchanged(t *testing.T) {
 	const text = "total 4\n# 1 *  __init__.py\n    indented"
 	for preset, want := range map[string]string{
 		"slack": text, "gotify": text, "ntfy": text, "http": text,

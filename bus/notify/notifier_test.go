@@ -75,17 +75,7 @@ func start(t *testing.T, b *bus.Bus, cfg Config) (stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- n.Run(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("notifier: %v", err)
-		}
-	})
-	t.Cleanup(stop)
-	return stop
+	return bustest.Run(t, n.Run)
 }
 
 func publish(t *testing.T, b *bus.Bus, subject, body string) {
@@ -195,7 +185,7 @@ func TestResultTwiceNotifiesOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := stored(t, b, bus.Outbox); got != 1 {
+	if got := bustest.Messages(t, b, bus.Outbox); got != 1 {
 		t.Errorf("%d notifications in the outbox", got)
 	}
 }
@@ -235,9 +225,7 @@ func TestDownChannelDelaysNoOther(t *testing.T) {
 		up.next(t)
 		waitAcked(t, b, b.NotifierConsumer()) // routing is parallel; only the outbox keeps the order
 	}
-	for down.refusals() < 5 {
-		time.Sleep(5 * time.Millisecond)
-	}
+	bustest.WaitUntil(t, "five refusals", func() bool { return down.refusals() >= 5 })
 	stop()
 	down.set(nil, nil)
 	for i := range count {
@@ -321,7 +309,7 @@ func TestLongTextIsCutForTheBus(t *testing.T) {
 	if err := n.put(t.Context(), Notification{ID: "a", Channel: "console", Text: string(text)}); err != nil {
 		t.Fatal(err)
 	}
-	if got := stored(t, b, bus.Outbox); got != 1 {
+	if got := bustest.Messages(t, b, bus.Outbox); got != 1 {
 		t.Errorf("%d notifications in the outbox", got)
 	}
 }
@@ -357,7 +345,7 @@ func TestOldResultsAreNotRouted(t *testing.T) {
 	if err := n.route(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}
-	if got := stored(t, b, bus.Outbox); got != 0 {
+	if got := bustest.Messages(t, b, bus.Outbox); got != 0 {
 		t.Errorf("%d notifications in the outbox", got)
 	}
 }
@@ -397,30 +385,13 @@ func TestPauseIsLogged(t *testing.T) {
 	}
 }
 
-// stored counts the messages of a stream.
-func stored(t *testing.T, b *bus.Bus, stream string) uint64 {
-	t.Helper()
-	s, err := b.JetStream().Stream(t.Context(), b.StreamName(stream))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s.CachedInfo().State.Msgs
-}
-
 // waitAcked waits until a consumer has settled all messages.
 func waitAcked(t *testing.T, b *bus.Bus, c bus.Consumer) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(2 * time.Millisecond) {
-		cons, err := b.JetStream().Consumer(t.Context(), b.StreamName(c.Stream), c.Name)
-		if err == nil {
-			if info := cons.CachedInfo(); info.NumPending == 0 && info.NumAckPending == 0 {
-				return
-			}
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("consumer %s has messages left: %v", c.Name, err)
-		}
-	}
+	bustest.WaitUntil(t, "consumer "+c.Name, func() bool {
+		info, ok, err := b.ConsumerInfo(t.Context(), c)
+		return err == nil && ok && info.NumPending == 0 && info.NumAckPending == 0
+	})
 }
 
 func consumerOf(b *bus.Bus, channel string) jetstream.ConsumerConfig {

@@ -57,7 +57,7 @@ func TestSendTwice(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := stored(t, b, bus.Outbox); got != 2 {
+	if got := bustest.Messages(t, b, bus.Outbox); got != 2 {
 		t.Errorf("%d messages in the outbox, want 2", got)
 	}
 }
