@@ -9,9 +9,9 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/index"
 )
 
-// Copy writes a whole content to w and compares it with its record's digest:
-// ErrCorrupt if they differ. It is the strict way to read; ReadAt compares each
-// block with its checksum only, which finds rot but not forgery.
+// Copy writes a whole content to w and compares it with the digest of its record.
+// If they differ, it returns ErrCorrupt. ReadAt only compares each block with its
+// checksum, which finds damage but not forgery.
 func Copy(w io.Writer, c Content, digest string) error {
 	sha := sha256.New()
 	if _, err := io.CopyBuffer(onlyWriter{io.MultiWriter(sha, w)}, io.NewSectionReader(c, 0, c.Size()), make([]byte, index.BlockSize)); err != nil {
@@ -23,5 +23,5 @@ func Copy(w io.Writer, c Content, digest string) error {
 	return nil
 }
 
-// onlyWriter hides ReadFrom, so that whole blocks are read.
+// onlyWriter hides ReadFrom, so that io.CopyBuffer reads whole blocks.
 type onlyWriter struct{ io.Writer }

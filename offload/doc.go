@@ -1,7 +1,8 @@
-// Package offload replaces oversized text by a small reference and reads the
-// text back piece by piece.
+// Package offload replaces a long tool result by a short reference and reads the
+// result back piece by piece.
 //
-// An Offloader decides what is too big for a prompt, stores it as an artifact
-// and writes the reference; a Reader pages, greps and queries artifacts; a Store
-// keeps their bytes and records: on disk, in an object store, or in memory.
+// An Offloader decides which results are too long for a prompt, stores each as an
+// artifact and returns the reference. A Reader returns pages, lines, matches and jq
+// results of artifacts, also as tools for a model. A Store contains the artifacts:
+// see the packages disk, object and mem, and storetest for a new one.
 package offload

@@ -6,12 +6,12 @@ import (
 	"unicode/utf8"
 )
 
-// frameTag is how the names of the reference's elements begin.
+// frameTag is the start of the names of the reference's elements.
 const frameTag = "knowledge"
 
-// neutralise replaces each '<' that could open or close an element of the
-// reference by "&lt;", and bytes that are not UTF-8 by U+FFFD. It looks through
-// case, slashes, white space, control characters and everything invisible.
+// neutralise replaces each '<' that could open or close an element of the reference
+// by "&lt;", and bytes that are not UTF-8 by U+FFFD. It ignores case, slashes, white
+// space, control characters and everything invisible.
 func neutralise(s string) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if !strings.Contains(s, "<") {
@@ -28,7 +28,7 @@ func neutralise(s string) string {
 	return out.String()
 }
 
-// opensFrame reports whether what follows a '<' spells the tag.
+// opensFrame reports whether the text after a '<' spells the tag.
 func opensFrame(s string) bool {
 	want := frameTag
 	for _, r := range s {
@@ -46,7 +46,7 @@ func opensFrame(s string) bool {
 	return false
 }
 
-// visible is false for what a reader of a tag would not see.
+// visible reports whether a reader of a tag sees r.
 func visible(r rune) bool {
 	return unicode.IsGraphic(r) && !unicode.IsSpace(r) && !unicode.In(r, unicode.Mn, unicode.Me, unicode.Other_Default_Ignorable_Code_Point)
 }

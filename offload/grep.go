@@ -14,52 +14,52 @@ const (
 	maxMatches     = 10_000
 )
 
-// GrepQuery is what Grep looks for. Its JSON form is the tool's arguments.
+// GrepQuery configures a Grep. Its JSON form is the arguments of the tool.
 type GrepQuery struct {
-	// Pattern is an RE2 regular expression; it is tried on each line alone.
+	// Pattern is an RE2 regular expression; it is matched against each line.
 	Pattern    string `json:"pattern"`
 	IgnoreCase bool   `json:"ignore_case,omitempty"`
-	// ContextBefore and ContextAfter are lines to show around each match, at
-	// most 100.
+	// ContextBefore and ContextAfter are the number of lines to show around each
+	// match, at most 100.
 	ContextBefore int `json:"context_before,omitempty"`
 	ContextAfter  int `json:"context_after,omitempty"`
-	// MaxResults is how many matching lines to show. Default 100.
+	// MaxResults is the number of matching lines to show. Default 100.
 	MaxResults int `json:"max_results,omitempty"`
 }
 
-// GrepResult are the lines of an artifact that match a pattern.
+// GrepResult is the lines of an artifact that match a pattern.
 type GrepResult struct {
 	ArtifactID string `json:"artifact_id"`
 	Pattern    string `json:"pattern"`
-	// Matches is the number of matching lines found, and shown.
+	// Matches is the number of matching lines in Lines.
 	Matches    int        `json:"matches"`
 	TotalLines int64      `json:"total_lines"`
 	Lines      []GrepLine `json:"lines"`
-	// Limited says that there are more matches than are shown.
+	// Limited is true if there are more matches than shown.
 	Limited bool `json:"limited,omitempty"`
-	// Searched is the number of bytes searched if time ran out before the end,
-	// else 0; there may be matches behind them.
+	// Searched is the number of bytes searched if the search timed out, otherwise 0.
+	// There may be matches after them.
 	Searched int64 `json:"searched,omitempty"`
 
-	// Notes tell a reader what is missing, and what to do about it.
+	// Notes say what is missing and how to get it.
 	Notes []string `json:"notes,omitempty"`
 
 	budget int // characters that may still be shown
 }
 
-// GrepLine is a line that matches or stands near one that does.
+// GrepLine is a line that matches or is context.
 type GrepLine struct {
 	Line  int64  `json:"line"`
 	Match bool   `json:"match"`
 	Text  string `json:"text"`
-	// Offset, in characters, is where the match stands in the artifact, if the
-	// line is too long to be shown whole; an offset for GetByID.
+	// Offset is the position of the match in the artifact, in characters, if the
+	// line is too long to be shown in full. It is an offset for GetByID.
 	Offset int64 `json:"offset,omitempty"`
-	// Cut says that Text is not the whole line.
+	// Cut is true if Text is not the whole line.
 	Cut bool `json:"cut,omitempty"`
 }
 
-// Text is what a model reads.
+// Text returns the form for a model.
 func (g *GrepResult) Text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Found %d match(es) for pattern '%s' in knowledge#%s (%d total lines)", g.Matches, g.Pattern, g.ArtifactID, g.TotalLines)
@@ -85,9 +85,9 @@ func (g *GrepResult) Text() string {
 	return b.String()
 }
 
-// Grep finds the lines of an artifact that match a pattern. It reads the
-// artifact once, in a bounded memory, and stops at the limit or when its time
-// is over; the result says which.
+// Grep finds the lines of an artifact that match a pattern. It reads the artifact
+// once in bounded memory, and stops at the limit or at the timeout; the result says
+// which.
 func (r *Reader) Grep(ctx context.Context, session, id string, q GrepQuery) (*GrepResult, error) {
 	if err := q.check(); err != nil {
 		return nil, err
@@ -112,14 +112,14 @@ func (r *Reader) Grep(ctx context.Context, session, id string, q GrepQuery) (*Gr
 		res = &GrepResult{ArtifactID: rec.ID, Pattern: q.Pattern, TotalLines: c.Index().Lines(), Lines: []GrepLine{}}
 		if timeout {
 			res.Searched = s.searched
-			res.Notes = append(res.Notes, fmt.Sprintf("the search was stopped after %s: lines %d to %d were not searched, or not to the end; try a simpler pattern", r.cfg.GrepTime, s.line+1, res.TotalLines))
+			res.Notes = append(res.Notes, fmt.Sprintf("the search was stopped after %s: lines %d to %d were not searched completely; try a simpler pattern", r.cfg.GrepTime, s.line+1, res.TotalLines))
 		}
 		return res.fill(ctx, c, s, q)
 	})
 	return res, err
 }
 
-// check fills in defaults.
+// check refuses invalid values and sets defaults.
 func (q *GrepQuery) check() error {
 	switch {
 	case q.ContextBefore < 0 || q.ContextAfter < 0 || q.MaxResults < 0:
@@ -133,7 +133,7 @@ func (q *GrepQuery) check() error {
 	return nil
 }
 
-// fill shows the matches within their context, as many as there is room for.
+// fill adds the matches with their context, within the budget.
 func (g *GrepResult) fill(ctx context.Context, c blockContent, s *lineSearch, q GrepQuery) error {
 	g.budget = s.budget
 	shown := int64(0) // the last line shown
@@ -168,10 +168,10 @@ func (g *GrepResult) fill(ctx context.Context, c blockContent, s *lineSearch, q 
 	}
 	switch {
 	case g.Limited:
-		g.Notes = append(g.Notes, fmt.Sprintf("there are more matches than the %d shown; raise max_results, narrow the pattern, or read on from line %d", g.Matches, shown+1))
+		g.Notes = append(g.Notes, fmt.Sprintf("there are more matches than the %d shown; raise max_results, narrow the pattern, or continue reading from line %d", g.Matches, shown+1))
 	case s.used > s.budget && s.searched < c.Size():
 		g.Limited = true
-		g.Notes = append(g.Notes, fmt.Sprintf("the search ended at line %d, because no more can be shown; narrow the pattern", s.line))
+		g.Notes = append(g.Notes, fmt.Sprintf("the search ended at line %d, because no more lines can be shown; narrow the pattern", s.line))
 	}
 	return nil
 }
@@ -199,7 +199,7 @@ func (g *GrepResult) context(ctx context.Context, c blockContent, from, to int64
 		}
 		g.Lines = append(g.Lines, line)
 		if g.budget -= len(line.Text) + lineCost; g.budget < 0 {
-			g.Notes = append(g.Notes, "there is more context than is shown")
+			g.Notes = append(g.Notes, "there is more context than shown")
 		}
 	}
 	return nil

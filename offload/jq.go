@@ -18,20 +18,20 @@ import (
 
 const (
 	maxJQQuery = 4 << 10   // bytes
-	maxJQHeap  = 256 << 20 // bytes that the process may grow by while queries run
+	maxJQHeap  = 256 << 20 // bytes by which the process may grow while queries run
 	jqWatch    = 5 * time.Millisecond
 )
 
-// JQResult is what a jq query made of an artifact.
+// JQResult is the result of a jq query on an artifact.
 type JQResult struct {
 	ArtifactID string            `json:"artifact_id"`
 	Query      string            `json:"query"`
 	Results    []json.RawMessage `json:"results"`
-	// Limited says that there are more results than are shown.
+	// Limited is true if there are more results than shown.
 	Limited bool `json:"limited,omitempty"`
 }
 
-// Text is what a model reads.
+// Text returns the form for a model.
 func (j *JQResult) Text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Found %d result(s) for query '%s' in knowledge#%s", len(j.Results), j.Query, j.ArtifactID)
@@ -42,14 +42,13 @@ func (j *JQResult) Text() string {
 		fmt.Fprintf(&b, "\n%s", result)
 	}
 	if j.Limited {
-		b.WriteString("\n\n[there are more results than are shown; narrow the query]")
+		b.WriteString("\n\n[there are more results than shown; narrow the query]")
 	}
 	return b.String()
 }
 
-// JQ runs a jq query on an artifact of JSON, or of JSON values one after the
-// other; a command's exit code may follow. The size of the artifact, time, memory
-// and output are bounded.
+// JQ runs a jq query on an artifact that is one or more JSON values; the exit code of
+// a command may follow. The size of the artifact, time, memory and output are bounded.
 func (r *Reader) JQ(ctx context.Context, session, id, query string) (*JQResult, error) {
 	code, err := compileJQ(query)
 	if err != nil {
@@ -65,7 +64,7 @@ func (r *Reader) JQ(ctx context.Context, session, id, query string) (*JQResult, 
 	err = r.with(ctx, session, id, func(rec Record, c blockContent) error {
 		res.ArtifactID = rec.ID
 		if c.Size() > r.cfg.JQInput {
-			return tools.Errorf(tools.CodeInvalidArguments, "the artifact %q has %d bytes, and jq takes at most %d; use %s or %s", rec.ID, c.Size(), r.cfg.JQInput, ToolGrep, ToolGet)
+			return tools.Errorf(tools.CodeInvalidArguments, "the artifact %q has %d bytes; jq accepts at most %d; use %s or %s", rec.ID, c.Size(), r.cfg.JQInput, ToolGrep, ToolGet)
 		}
 		size, err := sizeWithoutExitCode(c)
 		if err != nil {
@@ -73,7 +72,7 @@ func (r *Reader) JQ(ctx context.Context, session, id, query string) (*JQResult, 
 		}
 		input := io.NewSectionReader(c, 0, size)
 		if len(r.cfg.JQCommand) > 0 {
-			return res.runApart(ctx, r.cfg, input)
+			return res.runInProcess(ctx, r.cfg, input)
 		}
 		return res.runWithin(ctx, r.cfg.JQTime, code, input, r.cfg.MaxChars)
 	})
@@ -83,11 +82,11 @@ func (r *Reader) JQ(ctx context.Context, session, id, query string) (*JQResult, 
 	return res, nil
 }
 
-// exitCode is the last line of what a command printed, as the tool shell notes
-// it. No JSON ends so.
+// exitCode is the last line of the output of a command, as the tool shell writes it.
+// No JSON ends like that.
 var exitCode = regexp.MustCompile(`\n\[Exit code: -?[0-9]+\]\n?$`)
 
-// sizeWithoutExitCode is how much of a content may be JSON.
+// sizeWithoutExitCode returns the number of bytes before the exit code.
 func sizeWithoutExitCode(c blockContent) (int64, error) {
 	end := make([]byte, min(c.Size(), 40))
 	if _, err := c.ReadAt(end, c.Size()-int64(len(end))); err != nil && err != io.EOF {
@@ -115,9 +114,9 @@ func compileJQ(query string) (*gojq.Code, error) {
 	return code, nil
 }
 
-// runWithin is run, for so long and with so much memory as a query may take.
+// runWithin is run with bounded time and memory.
 func (j *JQResult) runWithin(ctx context.Context, timeout time.Duration, code *gojq.Code, input io.Reader, limit int) error {
-	limited, cancel := context.WithTimeoutCause(ctx, timeout, tookTooLong(j.Query, timeout))
+	limited, cancel := context.WithTimeoutCause(ctx, timeout, jqTimeout(j.Query, timeout))
 	defer cancel()
 	limited, stop := watchHeap(limited)
 	defer stop()
@@ -128,8 +127,8 @@ func (j *JQResult) runWithin(ctx context.Context, timeout time.Duration, code *g
 	return err
 }
 
-func tookTooLong(query string, limit time.Duration) error {
-	return tools.Errorf(tools.CodeTimeout, "the query %q took longer than %s", tools.Excerpt(query, 200), limit)
+func jqTimeout(query string, timeout time.Duration) error {
+	return tools.Errorf(tools.CodeTimeout, "the query %q took longer than %s", tools.Excerpt(query, 200), timeout)
 }
 
 func badQuery(query string, err error) error {
@@ -209,12 +208,12 @@ func minJSONLen(v any, limit int) int {
 	return n
 }
 
-var errJQMemory = tools.Errorf(tools.CodeInvalidArguments, "the query, or the artifact that it reads, needs too much memory; narrow the query, or use %s", ToolGrep)
+var errJQMemory = tools.Errorf(tools.CodeInvalidArguments, "the query or its artifact needs too much memory; narrow the query, or use %s", ToolGrep)
 
-// watchHeap returns a context that ends when the heap has grown by more than a
-// query may take: gojq bounds its steps by the context, but not its memory.
-// Between two steps it can still take what one step takes, such as 2 GB for
-// "x" * 2e9; therefore ReaderConfig.JQCommand.
+// watchHeap returns a context that ends when the heap has grown by more than
+// maxJQHeap: gojq checks the context at each step, but does not bound its memory. A
+// single step can still take 2 GB, such as "x" * 2e9; ReaderConfig.JQCommand bounds
+// that.
 func watchHeap(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})

@@ -87,7 +87,7 @@ func TestJQBounds(t *testing.T) {
 	r := NewReader(store, ReaderConfig{JQTime: 200 * time.Millisecond})
 	for _, row := range []struct{ id, query, code, text string }{
 		{"text", ".", tools.CodeInvalidArguments, "is not JSON"},
-		{"big", ".", tools.CodeInvalidArguments, "jq takes at most 8388608; use grep_knowledge"},
+		{"big", ".", tools.CodeInvalidArguments, "jq accepts at most 8388608; use grep_knowledge"},
 		{"json", ".", tools.CodeInvalidArguments, "longer than the 40000 characters"},
 		{"json", "last(range(1e12))", tools.CodeTimeout, "took longer than 200ms"},
 		{"json", "def f: f; f", tools.CodeTimeout, "took longer than 200ms"},

@@ -4,7 +4,7 @@ package offload
 
 const limitsMemory = false
 
-// limitMemory does nothing: other systems do not count the memory that Go
-// takes, and the race detector takes too much of it. The heap is watched all the
-// same, and the process is not the worker's.
+// limitMemory does nothing: other systems do not count the memory of Go, and the race
+// detector needs too much. The process still checks its heap, and the worker is
+// another process.
 func limitMemory(uint64) error { return nil }

@@ -16,12 +16,11 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// jqMemory bounds a process that runs a query, where the system can: what the
-// watched heap may grow by, as much again for the garbage collector, and the
-// program.
+// jqMemory bounds a process that runs a query, if the system can do that: the growth
+// of the heap, as much again for the garbage collector, and the program.
 const jqMemory = 2*maxJQHeap + 128<<20
 
-// jqRequest is the first line of what the process reads; the artifact follows.
+// jqRequest is the first line of the input of the process; the artifact follows.
 type jqRequest struct {
 	ArtifactID string        `json:"artifact_id"`
 	Query      string        `json:"query"`
@@ -29,17 +28,17 @@ type jqRequest struct {
 	Time       time.Duration `json:"time"`
 }
 
-// jqAnswer is what it prints.
-type jqAnswer struct {
+// jqResponse is the output of the process.
+type jqResponse struct {
 	Results []json.RawMessage `json:"results"`
 	Limited bool              `json:"limited"`
 	Code    string            `json:"code,omitempty"` // of an error
 	Message string            `json:"message,omitempty"`
 }
 
-// ServeJQ answers one request of a Reader whose ReaderConfig.JQCommand started
-// this process. It bounds the memory of the process, so it is for a main that
-// does nothing else. An error means that there is no answer.
+// ServeJQ runs one query of a Reader whose ReaderConfig.JQCommand started this
+// process. It bounds the memory of the process, so it is for a main that does nothing
+// else. After an error there is no output.
 func ServeJQ(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	debug.SetMemoryLimit(maxJQHeap + maxJQHeap/2)
 	if err := limitMemory(jqMemory); err != nil {
@@ -59,23 +58,23 @@ func ServeJQ(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	if err == nil {
 		err = res.runWithin(ctx, req.Time, code, in, req.Limit)
 	}
-	answer := jqAnswer{Results: res.Results, Limited: res.Limited}
+	answer := jqResponse{Results: res.Results, Limited: res.Limited}
 	if err != nil {
-		answer = jqAnswer{Code: tools.CodeOf(err), Message: err.Error()}
+		answer = jqResponse{Code: tools.CodeOf(err), Message: err.Error()}
 	}
 	enc := json.NewEncoder(stdout)
 	enc.SetEscapeHTML(false)
 	return enc.Encode(answer)
 }
 
-// runApart runs the query in a process of its own.
-func (j *JQResult) runApart(ctx context.Context, cfg ReaderConfig, input io.Reader) error {
+// runInProcess runs the query in a separate process.
+func (j *JQResult) runInProcess(ctx context.Context, cfg ReaderConfig, input io.Reader) error {
 	head, err := json.Marshal(jqRequest{ArtifactID: j.ArtifactID, Query: j.Query, Limit: cfg.MaxChars, Time: cfg.JQTime})
 	if err != nil {
 		return err
 	}
-	// The process ends by itself; this is for one that cannot any more.
-	limited, cancel := context.WithTimeoutCause(ctx, cfg.JQTime+time.Second, tookTooLong(j.Query, cfg.JQTime))
+	// The process has its own timeout; this one is for a process that hangs.
+	limited, cancel := context.WithTimeoutCause(ctx, cfg.JQTime+time.Second, jqTimeout(j.Query, cfg.JQTime))
 	defer cancel()
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(limited, cfg.JQCommand[0], cfg.JQCommand[1:]...)
@@ -84,17 +83,17 @@ func (j *JQResult) runApart(ctx context.Context, cfg ReaderConfig, input io.Read
 	cmd.Env = []string{} // it needs no secrets
 	cmd.WaitDelay = time.Second
 	runErr := cmd.Run()
-	var answer jqAnswer
+	var answer jqResponse
 	switch exit := (*exec.ExitError)(nil); {
 	case limited.Err() != nil:
 		return context.Cause(limited)
 	case errors.As(runErr, &exit) && (!exit.Exited() || runtimeDied.Match(stderr.Bytes())):
-		return errJQMemory // or killed from outside
+		return errJQMemory // or another process killed it
 	case runErr != nil:
-		return fmt.Errorf("run jq in a process of its own: %w: %s", runErr, bytes.TrimSpace(stderr.Bytes()))
+		return fmt.Errorf("run jq in a separate process: %w: %s", runErr, bytes.TrimSpace(stderr.Bytes()))
 	}
 	if err := json.Unmarshal(stdout.Bytes(), &answer); err != nil {
-		return fmt.Errorf("run jq in a process of its own: its answer: %w", err)
+		return fmt.Errorf("run jq in a separate process: decode its output: %w", err)
 	}
 	if answer.Code != "" {
 		return &tools.Error{Code: answer.Code, Message: answer.Message}
@@ -103,11 +102,11 @@ func (j *JQResult) runApart(ctx context.Context, cfg ReaderConfig, input io.Read
 	return nil
 }
 
-// runtimeDied matches how the Go runtime begins when it gets no more memory: it
-// mostly says so, but its garbage collector may also find a nil pointer.
+// runtimeDied matches the output of a Go runtime that gets no more memory. It mostly
+// says so, but its garbage collector may also find a nil pointer.
 var runtimeDied = regexp.MustCompile(`(?m)^(fatal error|SIGSEGV): `)
 
-// cappedBuffer keeps the beginning of what is written to it.
+// cappedBuffer keeps the first 4 KiB that are written to it.
 type cappedBuffer struct{ *bytes.Buffer }
 
 func (b *cappedBuffer) Write(p []byte) (int, error) {

@@ -19,10 +19,10 @@ const (
 
 const (
 	sniffBytes    = 4 << 10
-	wholeJSONSize = 1 << 20 // larger JSON is recognised by its ends
+	wholeJSONSize = 1 << 20 // of larger JSON, only both ends are checked
 )
 
-// kind tells type and media type of a content from its ends.
+// kind detects the type and the media type of a content from its ends.
 func kind(src io.ReaderAt, size int64) (typ, mediaType string, err error) {
 	head, err := readRange(src, 0, min(size, sniffBytes))
 	if err != nil {
@@ -38,9 +38,9 @@ func kind(src io.ReaderAt, size int64) (typ, mediaType string, err error) {
 	return TypeBinary, m.String(), nil
 }
 
-// isText: the library calls UTF-16 text as well, which nobody can read here, and
-// what has any NUL not, though tools separate with it (find -print0, git ls-files
-// -z).
+// isText corrects the library, which says that UTF-16 is text, though models cannot
+// read it, and that a content with a NUL is not, though tools separate with NUL
+// (find -print0, git ls-files -z).
 func isText(m *mimetype.MIME, head []byte) bool {
 	valid := utf8.Valid(wholeRunes(head))
 	if nuls := bytes.Count(head, []byte{0}); nuls > 0 {
@@ -57,8 +57,8 @@ func isText(m *mimetype.MIME, head []byte) bool {
 	return false
 }
 
-// looksLikeJSON is exact for small contents. A large one is JSON if it begins
-// and ends like an object or an array.
+// looksLikeJSON is exact for small contents. A large content is JSON if it starts and
+// ends like an object or an array.
 func looksLikeJSON(src io.ReaderAt, size int64, head []byte) (bool, error) {
 	first := bytes.TrimLeft(head, " \t\r\n")
 	if len(first) == 0 || first[0] != '{' && first[0] != '[' {
@@ -79,7 +79,7 @@ func looksLikeJSON(src io.ReaderAt, size int64, head []byte) (bool, error) {
 	return tokensParse(io.NewSectionReader(src, 0, wholeJSONSize/4)), nil
 }
 
-// tokensParse reports whether the beginning of a JSON text has no syntax error.
+// tokensParse reports whether the start of a JSON text has no syntax error.
 func tokensParse(r io.Reader) bool {
 	dec := json.NewDecoder(r)
 	dec.UseNumber()
@@ -91,9 +91,9 @@ func tokensParse(r io.Reader) bool {
 	}
 }
 
-// summarize is given to Store.Put: it sets type, media type and preview. prose,
-// if not nil, is previewed instead of the content.
-func summarize(prose *io.SectionReader) func(*Record, Content) error {
+// summarize returns an argument for Store.Put, which sets type, media type and
+// preview. If plain is not nil, it makes the preview from plain.
+func summarize(plain *io.SectionReader) func(*Record, Content) error {
 	return func(rec *Record, c Content) error {
 		typ, mediaType, err := kind(c, c.Size())
 		if err != nil {
@@ -103,10 +103,10 @@ func summarize(prose *io.SectionReader) func(*Record, Content) error {
 		oneLine := c.Index().Lines() <= 2 // the second may be empty
 		switch {
 		case typ == TypeBinary:
-		case prose != nil:
+		case plain != nil:
 			var chars int64
-			if chars, err = countChars(prose, prose.Size()); err == nil {
-				rec.Summary, err = preview(prose, prose.Size(), chars, previewRunes)
+			if chars, err = countChars(plain, plain.Size()); err == nil {
+				rec.Summary, err = preview(plain, plain.Size(), chars, previewRunes)
 			}
 		case typ == TypeJSON && oneLine && c.Size() > 2*previewRunes:
 			rec.Summary, err = shape(io.NewSectionReader(c, 0, c.Size()))

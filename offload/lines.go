@@ -11,29 +11,29 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// Lines is a range of lines of an artifact. Lines are what splitting at "\n"
-// gives: a text that ends with one has an empty last line, and a "\r" before it
+// Lines is a range of lines of an artifact. Lines are the result of splitting at
+// "\n": a text that ends with "\n" has an empty last line, and a "\r" before it
 // belongs to the line.
 type Lines struct {
 	ArtifactID string `json:"artifact_id"`
-	// StartLine and EndLine are the first and the last line shown, from 1.
+	// StartLine and EndLine are the first and the last line returned, from 1.
 	StartLine  int64 `json:"start_line"`
 	EndLine    int64 `json:"end_line"`
 	TotalLines int64 `json:"total_lines"`
-	// NextLine is the first line that was asked for and is not shown, because
-	// there is a limit to what is shown at once; 0 if all are.
+	// NextLine is the first requested line that is not returned because of the
+	// limit; 0 if all are returned.
 	NextLine int64 `json:"next_line,omitempty"`
-	// NextOffset, in characters, is where EndLine goes on if even the first
-	// line was too long; else 0. It is an offset for GetByID.
+	// NextOffset, in characters, is where EndLine continues if even the first line
+	// is too long; otherwise 0. It is an offset for GetByID.
 	NextOffset int64 `json:"next_offset,omitempty"`
-	// Content are the lines, without the newline of the last; bytes that are
-	// not UTF-8 are replaced, each by one U+FFFD.
+	// Content is the lines without the last newline. U+FFFD replaces each byte that
+	// is not UTF-8.
 	Content string `json:"content"`
-	// Data are the exact bytes, if Content could not hold them.
+	// Data is the exact bytes if they are not UTF-8.
 	Data []byte `json:"data,omitempty"`
 }
 
-// Bytes are the exact bytes of the lines.
+// Bytes returns the exact bytes of the lines.
 func (l *Lines) Bytes() []byte {
 	if l.Data != nil {
 		return l.Data
@@ -41,23 +41,23 @@ func (l *Lines) Bytes() []byte {
 	return []byte(l.Content)
 }
 
-// Text is what a model reads.
+// Text returns the form for a model.
 func (l *Lines) Text() string {
 	text := fmt.Sprintf("Lines %d-%d of %d (knowledge_id: %s):\n\n%s", l.StartLine, l.EndLine, l.TotalLines, l.ArtifactID, l.Content)
 	if l.NextOffset > 0 {
-		text += fmt.Sprintf("\n\n[line %d is too long to be shown whole; it goes on at %s(artifact_id, offset=%d)]", l.EndLine, ToolGet, l.NextOffset)
+		text += fmt.Sprintf("\n\n[line %d is too long to be shown in full; continue with %s(artifact_id, offset=%d)]", l.EndLine, ToolGet, l.NextOffset)
 	}
 	if l.NextLine > 0 {
-		text += fmt.Sprintf("\n\n[not all lines are shown; go on with start_line=%d]", l.NextLine)
+		text += fmt.Sprintf("\n\n[not all lines are shown; continue with start_line=%d]", l.NextLine)
 	}
 	return text
 }
 
-// GetByLines returns the lines start to end, from 1 and inclusive. An end after
-// the last line is the last line.
+// GetByLines returns the lines start to end, from 1 and inclusive. An end after the
+// last line means the last line.
 func (r *Reader) GetByLines(ctx context.Context, session, id string, start, end int64) (*Lines, error) {
 	var lines *Lines
-	err := r.glance(ctx, session, id, func(rec Record, c blockContent) (err error) {
+	err := r.readSpeculatively(ctx, session, id, func(rec Record, c blockContent) (err error) {
 		lines, err = readLines(ctx, rec, c, start, end, r.cfg.MaxChars)
 		return err
 	})
@@ -72,11 +72,11 @@ func readLines(ctx context.Context, rec Record, c blockContent, start, end int64
 	total := index.Lines()
 	switch {
 	case start < 1 || start > total:
-		return nil, tools.Errorf(tools.CodeInvalidArguments, "start_line %d is outside of the artifact %q; valid are 1 to %d", start, rec.ID, total)
+		return nil, tools.Errorf(tools.CodeInvalidArguments, "start_line %d is outside of the artifact %q; valid lines are 1 to %d", start, rec.ID, total)
 	case end == 0:
-		return nil, tools.Errorf(tools.CodeInvalidArguments, "no end_line is given; valid are %d to %d", start, total)
+		return nil, tools.Errorf(tools.CodeInvalidArguments, "end_line is missing; valid values are %d to %d", start, total)
 	case end < start:
-		return nil, tools.Errorf(tools.CodeInvalidArguments, "end_line %d is before start_line %d; valid are %d to %d", end, start, start, total)
+		return nil, tools.Errorf(tools.CodeInvalidArguments, "end_line %d is before start_line %d; valid values are %d to %d", end, start, start, total)
 	}
 	lines := &Lines{ArtifactID: rec.ID, StartLine: start, EndLine: min(end, total), TotalLines: total}
 	from, err := index.LineOffset(c, start)
@@ -97,7 +97,7 @@ func readLines(ctx context.Context, rec Record, c blockContent, start, end int64
 	return lines, nil
 }
 
-// cut makes lines say what data, which begins at from and is not all, still has.
+// cut sets the range of l to the incomplete data, which starts at byte from.
 func (l *Lines) cut(c blockContent, from int64, data *[]byte) error {
 	want := l.EndLine
 	last := bytes.LastIndexByte(*data, '\n')
@@ -117,8 +117,8 @@ func (l *Lines) cut(c blockContent, from int64, data *[]byte) error {
 	return nil
 }
 
-// readUntilNewline reads from an offset to the nth newline, which is left out,
-// or to the end, or limit bytes; complete says that it was not the limit.
+// readUntilNewline reads from an offset up to the nth newline or the end, but at
+// most limit bytes. If it stops at the limit, complete is false.
 func readUntilNewline(ctx context.Context, c blockContent, from, nth int64, limit int) (data []byte, complete bool, err error) {
 	for off := from; off < c.Size(); {
 		if err := ctx.Err(); err != nil {

@@ -515,7 +515,7 @@ func TestRaw(t *testing.T) {
 		`{"content":12}`:               "want a string or an array",
 		`{"content":"x","for_llm":""}`: "send one",
 		`{"content":"x","object":"y"}`: "send one",
-		`{"object":"y"}`:               "takes no objects",
+		`{"object":"y"}`:               "accepts no objects",
 	} {
 		_, err := o.Raw(t.Context(), decodeRaw(t, body))
 		wantCode(t, err, tools.CodeInvalidCall, text)

@@ -9,24 +9,23 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// Page is a part of an artifact, measured in characters.
+// Page is a part of an artifact. Its numbers are in characters.
 type Page struct {
 	ArtifactID string `json:"artifact_id"`
-	// Offset is the first character of the page, from 0; Chars are in the page,
-	// TotalChars in the artifact.
+	// Offset is the first character of the page, from 0. The page has Chars
+	// characters, the artifact TotalChars.
 	Offset     int64 `json:"offset"`
 	Chars      int64 `json:"chars"`
 	TotalChars int64 `json:"total_chars"`
-	// NextOffset is where the next page begins; 0 says that this was the last.
+	// NextOffset is where the next page starts; 0 on the last page.
 	NextOffset int64 `json:"next_offset,omitempty"`
-	// Content is the text; bytes that are not UTF-8 are replaced, each by one
-	// U+FFFD.
+	// Content is the text. U+FFFD replaces each byte that is not UTF-8.
 	Content string `json:"content"`
-	// Data are the exact bytes, if Content could not hold them.
+	// Data is the exact bytes if they are not UTF-8.
 	Data []byte `json:"data,omitempty"`
 }
 
-// Bytes are the exact bytes of the page.
+// Bytes returns the exact bytes of the page.
 func (p *Page) Bytes() []byte {
 	if p.Data != nil {
 		return p.Data
@@ -34,8 +33,8 @@ func (p *Page) Bytes() []byte {
 	return []byte(p.Content)
 }
 
-// Text is what a model reads: the content; and above it, if it is not the whole
-// artifact, where in the artifact it is and how to go on.
+// Text returns the form for a model: the content. If it is not the whole artifact, a
+// line above it gives the position and how to continue.
 func (p *Page) Text() string {
 	switch {
 	case p.NextOffset > 0:
@@ -56,21 +55,21 @@ func (r *Reader) GetByID(ctx context.Context, session, id string, offset, limit 
 	return r.page(ctx, session, id, offset, limit, PageChars)
 }
 
-// Read is GetByID for programs, which take larger pages than models: limit is at
+// Read is GetByID for programs, which read larger pages than models: limit is at
 // most ReadChars.
 func (r *Reader) Read(ctx context.Context, session, id string, offset, limit int64) (*Page, error) {
 	return r.page(ctx, session, id, offset, limit, ReadChars)
 }
 
-func (r *Reader) page(ctx context.Context, session, id string, offset, limit, most int64) (*Page, error) {
+func (r *Reader) page(ctx context.Context, session, id string, offset, limit, maxLimit int64) (*Page, error) {
 	if limit < 0 {
-		return nil, tools.Errorf(tools.CodeInvalidArguments, "limit %d is negative; give 1 to %d", limit, most)
+		return nil, tools.Errorf(tools.CodeInvalidArguments, "limit %d is negative; give 1 to %d", limit, maxLimit)
 	}
-	if limit == 0 || limit > most {
-		limit = most
+	if limit == 0 || limit > maxLimit {
+		limit = maxLimit
 	}
 	var page *Page
-	err := r.glance(ctx, session, id, func(rec Record, c blockContent) (err error) {
+	err := r.readSpeculatively(ctx, session, id, func(rec Record, c blockContent) (err error) {
 		page, err = readPage(rec, c, offset, limit)
 		return err
 	})
@@ -84,7 +83,7 @@ func readPage(rec Record, c blockContent, offset, limit int64) (*Page, error) {
 	index := c.Index()
 	total := index.TotalChars()
 	if offset < 0 || offset >= total && offset > 0 {
-		return nil, tools.Errorf(tools.CodeInvalidArguments, "offset %d is outside of the artifact %q; valid are 0 to %d", offset, rec.ID, max(total-1, 0))
+		return nil, tools.Errorf(tools.CodeInvalidArguments, "offset %d is outside of the artifact %q; valid offsets are 0 to %d", offset, rec.ID, max(total-1, 0))
 	}
 	start, err := index.CharOffset(c, offset)
 	if err != nil {
@@ -106,15 +105,14 @@ func readPage(rec Record, c blockContent, offset, limit int64) (*Page, error) {
 	return page, nil
 }
 
-// textAndData returns data as text that JSON can carry, and data itself if that
-// is not the same.
+// textAndData returns data as valid UTF-8, and data itself if it differs from that.
 func textAndData(data []byte) (string, []byte) {
 	if utf8.Valid(data) {
 		return string(data), nil
 	}
 	var text strings.Builder
 	for _, r := range string(data) {
-		text.WriteRune(r) // U+FFFD for each bad byte
+		text.WriteRune(r) // U+FFFD for each invalid byte
 	}
 	return text.String(), data
 }

@@ -8,30 +8,29 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// Config says what is offloaded and what may be published. The zero value works.
+// Config configures an Offloader. The zero value works.
 type Config struct {
-	// Disabled keeps every result in the prompt. What is too large to be
-	// published then becomes an error result with its head and tail.
+	// Disabled keeps every result in the prompt. A result that is too large to be
+	// published becomes an error result with its head and tail.
 	Disabled bool
 	// Threshold is the number of tokens above which a result is offloaded.
 	// Default 8,000.
 	Threshold int64
-	// InlineChars: an offloaded text of fewer characters (runes) is shown whole
-	// all the same; the artifact is there for later. Default 40,000.
+	// InlineChars is the number of characters (runes) below which an offloaded text
+	// is still shown in full. Default 40,000.
 	InlineChars int64
-	// Allow names tools, or tools with an action as "tool:action", whose
-	// results are always offloaded, whatever their size and the call say.
+	// Allow lists tools, or actions of tools as "tool:action". Their results are
+	// always offloaded, regardless of the size and the call.
 	Allow []string
 	// Counter estimates tokens. Default RuneCounter.
 	Counter Counter
-	// MaxForUser is the largest ForUser, in bytes of JSON; the rest of a longer
-	// one is stored. Default 128 KiB.
+	// MaxForUser is the largest ForUser, in bytes of JSON. A longer one is stored
+	// and cut. Default 128 KiB, at most a quarter of MaxResult.
 	MaxForUser int
-	// MaxResult is the largest result event, in bytes of JSON, ids, channel and
-	// error text included. It must stay below the server's max_payload.
-	// Default 512 KiB.
+	// MaxResult is the largest result event, in bytes of JSON. It must be below the
+	// server's max_payload. Default 512 KiB.
 	MaxResult int
-	// Log gets a line for each offload.
+	// Log receives a line for each offload.
 	Log zerolog.Logger
 }
 
@@ -55,22 +54,22 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// reason says why a result is offloaded; empty means that it is not.
+// reason is why a result is offloaded; empty if it is not.
 type reason string
 
 const (
 	keep        reason = ""
 	allowListed reason = "allow_list"
-	asked       reason = "call"
+	requested   reason = "call"
 	tooLong     reason = "tokens"
 	adopted     reason = "object" // stored by its producer
-	// The next two are not policy: what stays in the prompt must reach it.
+	// The next two are not policy: such a result cannot be published otherwise.
 	tooLarge reason = "too_large_to_publish"
 	notText  reason = "not_text"
 )
 
-// decide applies the policy, in this order: the feature is on, the tool is on the
-// list, the call wants it or not, and what is left is a matter of size.
+// decide applies the policy in this order: the Disabled flag, the tool's definition,
+// the list, the call, the size.
 func (c Config) decide(call tools.Call, def tools.Definition, b body) (reason, error) {
 	switch {
 	case c.Disabled || def.NoOffload:
@@ -78,7 +77,7 @@ func (c Config) decide(call tools.Call, def tools.Definition, b body) (reason, e
 	case slices.Contains(c.Allow, call.Tool), slices.Contains(c.Allow, call.Tool+":"+call.Action):
 		return allowListed, nil
 	case call.Offload != nil && *call.Offload:
-		return asked, nil
+		return requested, nil
 	case call.Offload != nil:
 		return keep, nil
 	}

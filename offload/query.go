@@ -11,16 +11,16 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// Bounds of a listing; of more artifacts, the newest are listed.
+// Bounds of a listing. If there are more artifacts, it contains the newest.
 const (
 	maxListed     = 200
 	maxListedSize = 128 << 10 // bytes of JSON
 )
 
-// Listing are artifacts, oldest first.
+// Listing is a list of artifacts, oldest first.
 type Listing struct {
-	// Count is how many there are, TotalSize their bytes, TotalChars their
-	// characters; the newest of them are in Artifacts.
+	// Count, TotalSize (bytes) and TotalChars count all artifacts; Artifacts contains
+	// the newest.
 	Count      int      `json:"count"`
 	TotalSize  int64    `json:"total_size"`
 	TotalChars int64    `json:"total_chars"`
@@ -37,11 +37,11 @@ type Listed struct {
 	AgeSeconds int64             `json:"age_seconds"`
 }
 
-// Text is what a model reads: one line for each artifact. Names that came from
-// outside are quoted.
+// Text returns the form for a model: one line for each artifact. Names from outside
+// are quoted.
 func (l *Listing) Text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Found %d artifact(s), %d characters in all", l.Count, l.TotalChars)
+	fmt.Fprintf(&b, "Found %d artifact(s), %d characters in total", l.Count, l.TotalChars)
 	if len(l.Artifacts) < l.Count {
 		fmt.Fprintf(&b, "; the newest %d are", len(l.Artifacts))
 	}
@@ -67,9 +67,8 @@ func age(seconds int64) string {
 	return d.String()
 }
 
-// Query lists the artifacts of a session whose metadata equal all values of
-// filter; beside metadata, a filter may name artifact_id and type. An empty
-// filter lists all.
+// Query lists the artifacts of a session whose metadata equals all values of filter.
+// A filter may also contain artifact_id and type. An empty filter lists all.
 func (r *Reader) Query(ctx context.Context, session string, filter map[string]string) (*Listing, error) {
 	if session == "" {
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "no session is given")
@@ -77,8 +76,8 @@ func (r *Reader) Query(ctx context.Context, session string, filter map[string]st
 	return r.list(ctx, tools.TokenOf(session), filter)
 }
 
-// OffloadInfo tells what tool results of a session have been offloaded; a task
-// that is not empty narrows it.
+// OffloadInfo lists the offloaded tool results of a session, or only those of a task
+// if task is not empty.
 func (r *Reader) OffloadInfo(ctx context.Context, session, task string) (*Listing, error) {
 	filter := map[string]string{"context_type": ContextToolResult}
 	if task != "" {
@@ -120,12 +119,12 @@ func (r *Reader) list(ctx context.Context, session string, filter map[string]str
 
 var metadataKeys = []string{"context_type", "biz_id", "agent_id", "task_id", "session_id", "tool_name", "action_name"}
 
-// checkFilter refuses names that nothing has: a typing error would find nothing
-// and look like an answer.
+// checkFilter refuses unknown names: a filter with a typing error would match nothing
+// without an error.
 func checkFilter(filter map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(filter)) {
 		if name != "artifact_id" && name != "type" && !slices.Contains(metadataKeys, name) {
-			return tools.Errorf(tools.CodeInvalidArguments, "the filter names %q; known are artifact_id, type, %s", tools.Excerpt(name, 100), strings.Join(metadataKeys, ", "))
+			return tools.Errorf(tools.CodeInvalidArguments, "the filter contains the unknown name %q; known names are artifact_id, type, %s", tools.Excerpt(name, 100), strings.Join(metadataKeys, ", "))
 		}
 	}
 	return nil

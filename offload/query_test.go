@@ -58,7 +58,7 @@ func TestQuery(t *testing.T) {
 	if err != nil || info.Count != 2 || info.TotalSize != 2*13 {
 		t.Errorf("info is %+v, %v", info, err)
 	}
-	for _, want := range []string{"Found 2 artifact(s), 26 characters in all:\n\n", `tool_name "shell", action_name "run", task_id "t1", biz_id "not a token"`, "one: TEXT, 13 characters, about 6 tokens, 1 lines, 0s old"} {
+	for _, want := range []string{"Found 2 artifact(s), 26 characters in total:\n\n", `tool_name "shell", action_name "run", task_id "t1", biz_id "not a token"`, "one: TEXT, 13 characters, about 6 tokens, 1 lines, 0s old"} {
 		if !strings.Contains(info.Text(), want) {
 			t.Errorf("the text\n%s\ndoes not contain %q", info.Text(), want)
 		}
@@ -125,13 +125,13 @@ func TestTools(t *testing.T) {
 		{ToolGet, `{"artifact_id":"a"}`, "one\ntwo\nthree", ""},
 		{ToolGet, `{"artifact_id":"a","offset":4,"limit":3}`, "Characters 4-6 of 13 (knowledge_id: a); the next page has offset=7:\n\ntwo", ""},
 		{ToolLines, `{"artifact_id":"a","start_line":2,"end_line":9}`, "Lines 2-3 of 3 (knowledge_id: a):\n\ntwo\nthree", ""},
-		{ToolLines, `{"artifact_id":"a","start_line":2,"end_line":0}`, "no end_line is given; valid are 2 to 3", tools.CodeInvalidArguments},
-		{ToolLines, `{"artifact_id":"a","start_line":4,"end_line":9}`, "start_line 4 is outside of the artifact \"a\"; valid are 1 to 3", tools.CodeInvalidArguments},
+		{ToolLines, `{"artifact_id":"a","start_line":2,"end_line":0}`, "end_line is missing; valid values are 2 to 3", tools.CodeInvalidArguments},
+		{ToolLines, `{"artifact_id":"a","start_line":4,"end_line":9}`, "start_line 4 is outside of the artifact \"a\"; valid lines are 1 to 3", tools.CodeInvalidArguments},
 		{ToolGrep, `{"artifact_id":"a","pattern":"T","ignore_case":true,"context_before":1,"max_results":1}`,
-			"Found 1 match(es) for pattern 'T' in knowledge#a (3 total lines)\n\n1- one\n2: two\n\n[there are more matches than the 1 shown; raise max_results, narrow the pattern, or read on from line 3]", ""},
+			"Found 1 match(es) for pattern 'T' in knowledge#a (3 total lines)\n\n1- one\n2: two\n\n[there are more matches than the 1 shown; raise max_results, narrow the pattern, or continue reading from line 3]", ""},
 		{ToolJQ, `{"artifact_id":"j","query":".a[]"}`, "Found 2 result(s) for query '.a[]' in knowledge#j\n\n1\n2", ""},
-		{ToolInfo, `{"session":"other"}`, "session \"other\" is not the session of this call; leave session out", tools.CodeInvalidArguments},
-		{ToolQuery, `{"filter":{"biz_id":"none"}}`, "Found 0 artifact(s), 0 characters in all", ""},
+		{ToolInfo, `{"session":"other"}`, "session \"other\" is not the session of this call; omit session", tools.CodeInvalidArguments},
+		{ToolQuery, `{"filter":{"biz_id":"none"}}`, "Found 0 artifact(s), 0 characters in total", ""},
 	} {
 		res := registry.Run(t.Context(), tools.Call{ID: "1", Session: "s", Tool: row.tool, Args: []byte(row.args)}, nil)
 		if res.ForLLM != row.want || !res.Silent || res.ForUser != "" || res.IsError != (row.code != "") {
@@ -168,7 +168,7 @@ func TestTextSurvivesTheWire(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, row := range []struct{ sent, got texter }{
+	for _, row := range []struct{ sent, got textResult }{
 		{page, new(Page)}, {lines, new(Lines)}, {found, new(GrepResult)}, {made, new(JQResult)}, {listing, new(Listing)},
 	} {
 		var data strings.Builder

@@ -11,13 +11,13 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// Raw returns the result that a raw event hands in: somebody else ran the tool.
-// Its text stands in for_llm, in content as a string or as content blocks, or
-// in an object that the producer put into the store's bucket. An object becomes
-// an artifact here; Result leaves it as it is.
+// Raw returns the result in a raw event, which the producer's own tool made. The text
+// is for_llm, content (a string or content blocks), or an object that the producer
+// put into the store's bucket. Raw stores an object as an artifact, which Result does
+// not change.
 //
-// An *tools.Error says what is wrong with the event. Any other error is the
-// store's: the caller tries again.
+// A *tools.Error says what is wrong with the event. Any other error comes from the
+// store, and the caller tries again.
 func (o *Offloader) Raw(ctx context.Context, e tools.RawEvent) (*tools.Result, error) {
 	res := &tools.Result{ForUser: e.ForUser, Markdown: e.Markdown, Silent: e.Silent, IsError: e.IsError}
 	content := bytes.TrimSpace(e.Content)
@@ -54,13 +54,13 @@ func count(conditions ...bool) (n int) {
 	return n
 }
 
-// adopt makes an artifact of the object that e names, and puts what the model
-// sees into res.
+// adopt makes an artifact of the object that e names, and puts its text or its
+// reference into res.
 func (o *Offloader) adopt(ctx context.Context, e tools.RawEvent, res *tools.Result) error {
 	adopter, ok := o.store.(Adopter)
 	name := tools.Excerpt(e.Object, 200)
 	if !ok || o.cfg.Disabled {
-		return tools.Errorf(tools.CodeInvalidCall, "the raw result names the object %q, and the store of this worker takes no objects; send for_llm or content", name)
+		return tools.Errorf(tools.CodeInvalidCall, "the raw result names the object %q, but the store of this worker accepts no objects; send for_llm or content", name)
 	}
 	call := inSession(e.Call)
 	rec, err := putFree(call.IDToken(), func(id string) (Record, error) {
@@ -76,16 +76,16 @@ func (o *Offloader) adopt(ctx context.Context, e tools.RawEvent, res *tools.Resu
 	case err != nil:
 		return err
 	}
-	b, err := o.stored(ctx, rec)
+	b, err := o.storedBody(ctx, rec)
 	if err != nil {
-		return fmt.Errorf("show object %q: %w", name, err)
+		return fmt.Errorf("read object %q: %w", name, err)
 	}
 	o.refer(call, res, b, rec, adopted)
 	return nil
 }
 
-// stored is a body that is in the store already; a short one is read.
-func (o *Offloader) stored(ctx context.Context, rec Record) (body, error) {
+// storedBody returns the body of an artifact. It reads only a short one.
+func (o *Offloader) storedBody(ctx context.Context, rec Record) (body, error) {
 	if rec.Type == TypeBinary || rec.Chars >= o.cfg.InlineChars {
 		return body{}, nil
 	}

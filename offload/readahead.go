@@ -6,8 +6,8 @@ import (
 	"iter"
 )
 
-// readAhead yields a content in chunks, and reads the next one while the last
-// is looked at. A chunk is valid until the next is asked for.
+// readAhead yields a content in chunks, and reads the next chunk while the caller
+// uses the last one. A chunk is valid until the next iteration.
 func readAhead(ctx context.Context, c Content) iter.Seq2[[]byte, error] {
 	type filled struct {
 		data []byte
@@ -49,7 +49,7 @@ func readAhead(ctx context.Context, c Content) iter.Seq2[[]byte, error] {
 		}()
 		defer func() {
 			cancel()
-			for range full { // until the reader has ended
+			for range full { // waits for the reading goroutine
 			}
 		}()
 		for f := range full {

@@ -10,33 +10,33 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// CodeCorrupt is the code of an error about an artifact whose stored bytes are
-// not those that were put.
+// CodeCorrupt is the code of an error about an artifact whose stored bytes differ
+// from the bytes that were put.
 const CodeCorrupt = "corrupt"
 
-// PageChars is the most that GetByID returns at once, in characters.
+// PageChars is the maximum of GetByID, in characters.
 const PageChars = 15_000
 
-// ReadChars is the most that Read returns at once, in characters: a block, if
-// they are ASCII. As JSON they take 768 KiB at most.
+// ReadChars is the maximum of Read, in characters: one block of ASCII text. As JSON,
+// they have at most 768 KiB.
 const ReadChars = index.BlockSize
 
-// ReaderConfig bounds what reading costs. The zero value works.
+// ReaderConfig limits the cost of reading. The zero value works.
 type ReaderConfig struct {
-	// MaxChars is the most that GetByLines, Grep, JQ and the listings show, in
-	// characters. Default 40,000.
+	// MaxChars is the maximum that GetByLines, Grep and JQ return, in characters.
+	// Default 40,000.
 	MaxChars int
-	// GrepTime is how long a Grep searches before it returns what it has.
+	// GrepTime is how long a Grep searches before it returns the matches so far.
 	// Default 10 s.
 	GrepTime time.Duration
-	// JQTime is how long a JQ runs. Default 5 s.
+	// JQTime is the timeout of a JQ. Default 5 s.
 	JQTime time.Duration
 	// JQInput is the largest artifact, in bytes, that JQ loads. Default 8 MiB.
 	JQInput int64
-	// JQCommand is a program, and its arguments, that calls ServeJQ: each query
-	// then runs in a process of its own, whose memory is bounded. Without it a
-	// query runs in this process, which is watched, but one step of a hostile
-	// query can take gigabytes before anybody notices.
+	// JQCommand is a program with arguments that calls ServeJQ. Each query then runs
+	// in a separate process with bounded memory. Without JQCommand, a query runs in
+	// this process: a check of the heap every 5 ms stops it, but a single step of a
+	// hostile query can take gigabytes before that.
 	JQCommand []string
 }
 
@@ -58,20 +58,19 @@ func (c ReaderConfig) withDefaults() ReaderConfig {
 
 // Reader reads artifacts back. It is safe for concurrent use.
 //
-// Each method takes the session that the caller was found to belong to, never
-// one that the caller claims: from a tools.Call that is Call.SessionToken(), on
-// the bus the token in the subject. A session that is no token is taken for an
-// original one. An artifact's id may be its token or the original id.
+// The session of each method must be authenticated, never an argument of the client:
+// Call.SessionToken() of a tools.Call, or the token in the subject on the bus. A
+// session and an artifact id may be a token or the original id.
 //
-// Errors that the asker can do something about are *tools.Error: not_found,
-// expired, corrupt, invalid_arguments, timeout. Others are the store's.
+// An error that the client can fix is a *tools.Error: not_found, expired, corrupt,
+// invalid_arguments, timeout. Any other error comes from the store.
 type Reader struct {
 	store Store
 	cfg   ReaderConfig
-	jq    chan struct{} // a slot for each query that may run
+	jq    chan struct{} // limits the queries that run at the same time
 }
 
-// NewReader returns a Reader of what store holds.
+// NewReader returns a Reader of the artifacts in store.
 func NewReader(store Store, cfg ReaderConfig) *Reader {
 	return &Reader{store: store, cfg: cfg.withDefaults(), jq: make(chan struct{}, 2)}
 }
@@ -87,13 +86,13 @@ func (r *Reader) Record(ctx context.Context, session, id string) (Record, error)
 	session = tools.TokenOf(session)
 	rec, err := r.store.Get(ctx, session, tools.TokenOf(id))
 	if errors.Is(err, ErrNotFound) && tools.Token(id) != id {
-		// An id that looks like a token may still be an original one.
+		// An id that looks like a token may still be an original id.
 		rec, err = r.store.Get(ctx, session, tools.Token(id))
 	}
 	if err != nil {
 		return Record{}, readError(id, err)
 	}
-	if rec.Session != session { // the store's promise, checked
+	if rec.Session != session { // checks the promise of the store
 		return Record{}, readError(id, ErrNotFound)
 	}
 	return rec, nil
@@ -113,7 +112,7 @@ func (r *Reader) Open(ctx context.Context, session, id string) (Record, Content,
 	return rec, c, nil
 }
 
-// with runs f with an open artifact.
+// with calls f with an open artifact.
 func (r *Reader) with(ctx context.Context, session, id string, f func(Record, blockContent) error) error {
 	rec, err := r.Record(ctx, session, id)
 	if err != nil {
@@ -122,38 +121,36 @@ func (r *Reader) with(ctx context.Context, session, id string, f func(Record, bl
 	return r.withRecord(ctx, id, rec, f)
 }
 
-// knower is a Store that is asked over a network and may know what an artifact
-// was a moment ago, and its content without asking.
-type knower interface {
+// recordCache is a Store behind a network that caches recent records and contents.
+type recordCache interface {
 	CachedRecord(session, id string) (Record, bool)
 }
 
-// glance is with, for an f that reads little. Of an artifact that the store knows
-// f reads while the record is on its way. Only the record says whether what f read
-// counts: if it does not, f runs once more or not at all. So take what f leaves
-// only if there is no error.
-func (r *Reader) glance(ctx context.Context, session, id string, f func(Record, blockContent) error) error {
-	k, ok := r.store.(knower)
+// readSpeculatively is with for short reads. If the store has cached the record, it
+// calls f with the cached record while it fetches the current one. If the two differ,
+// it cancels f and calls it again. The output of f is valid only if the error is nil.
+func (r *Reader) readSpeculatively(ctx context.Context, session, id string, f func(Record, blockContent) error) error {
+	cache, ok := r.store.(recordCache)
 	if !ok {
 		return r.with(ctx, session, id, f)
 	}
-	guess, ok := k.CachedRecord(tools.TokenOf(session), tools.TokenOf(id))
+	cached, ok := cache.CachedRecord(tools.TokenOf(session), tools.TokenOf(id))
 	if !ok {
 		return r.with(ctx, session, id, f)
 	}
-	guessing, cancel := context.WithCancel(ctx)
+	cachedCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	guessed := make(chan error, 1)
-	go func() { guessed <- r.withRecord(guessing, id, guess, f) }()
+	done := make(chan error, 1)
+	go func() { done <- r.withRecord(cachedCtx, id, cached, f) }()
 	rec, err := r.Record(ctx, session, id)
-	if err != nil || rec.ID != guess.ID || rec.Digest != guess.Digest {
+	if err != nil || rec.ID != cached.ID || rec.Digest != cached.Digest {
 		cancel()
 	}
-	guessErr := <-guessed
+	cachedErr := <-done
 	switch {
 	case err != nil:
 		return err
-	case guessing.Err() == nil && guessErr == nil:
+	case cachedCtx.Err() == nil && cachedErr == nil:
 		return nil
 	}
 	return r.withRecord(ctx, id, rec, f)
@@ -174,7 +171,7 @@ func (r *Reader) withRecord(ctx context.Context, id string, rec Record, f func(R
 	return nil
 }
 
-// readError gives what the store says a code and an advice.
+// readError turns an error of the store into one with a code and advice.
 func readError(id string, err error) error {
 	name := tools.Excerpt(id, 100)
 	if _, ok := errors.AsType[*tools.Error](err); ok {
@@ -182,7 +179,7 @@ func readError(id string, err error) error {
 	}
 	switch {
 	case errors.Is(err, ErrNotFound):
-		return tools.Errorf(tools.CodeNotFound, "there is no artifact %q in this session; %s lists those there are", name, ToolQuery)
+		return tools.Errorf(tools.CodeNotFound, "there is no artifact %q in this session; %s lists the artifacts", name, ToolQuery)
 	case errors.Is(err, ErrExpired):
 		return tools.Errorf(tools.CodeExpired, "the artifact %q is expired: its content was removed; run the tool again if you need it", name)
 	case errors.Is(err, ErrCorrupt):
@@ -191,8 +188,8 @@ func readError(id string, err error) error {
 	return fmt.Errorf("read artifact %q: %w", name, err)
 }
 
-// Delete removes an artifact and returns the record that it had. Its bytes go
-// with the next sweep, if no other artifact has them.
+// Delete removes an artifact and returns its record. The next sweep removes its
+// bytes if no other artifact has them.
 func (r *Reader) Delete(ctx context.Context, session, id string) (Record, error) {
 	rec, err := r.Record(ctx, session, id)
 	if err != nil {

@@ -198,7 +198,7 @@ func TestPageLimits(t *testing.T) {
 	}
 	for _, offset := range []int64{-1, 40_000, 1 << 62} {
 		_, err := r.GetByID(t.Context(), "s", "a", offset, 0)
-		wantCode(t, err, tools.CodeInvalidArguments, "valid are 0 to 39999")
+		wantCode(t, err, tools.CodeInvalidArguments, "valid offsets are 0 to 39999")
 	}
 	_, err := r.GetByID(t.Context(), "s", "a", 0, -1)
 	wantCode(t, err, tools.CodeInvalidArguments, "negative")
@@ -254,7 +254,7 @@ func TestLinesText(t *testing.T) {
 	for _, row := range []struct {
 		start, end int64
 		text       string
-	}{{0, 3, "valid are 1 to 6"}, {-1, 3, "valid are 1 to 6"}, {7, 9, "valid are 1 to 6"}, {4, 3, "valid are 4 to 6"}} {
+	}{{0, 3, "valid lines are 1 to 6"}, {-1, 3, "valid lines are 1 to 6"}, {7, 9, "valid lines are 1 to 6"}, {4, 3, "valid values are 4 to 6"}} {
 		_, err := r.GetByLines(t.Context(), "s", "a", row.start, row.end)
 		wantCode(t, err, tools.CodeInvalidArguments, row.text)
 	}

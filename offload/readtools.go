@@ -7,42 +7,42 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// Tools are the reading functions as tools for a model. They read the session
-// of their call, run again harmlessly, are never offloaded themselves, and the
-// user does not see their results.
+// Tools returns the reading functions as tools for a model. They read the session of
+// their call and are idempotent. Their results are never offloaded and not shown to
+// the user.
 func (r *Reader) Tools() []tools.Tool {
 	return []tools.Tool{
-		readTool(ToolGet, "Read an artifact (an offloaded tool result) from a character offset on, at most 15,000 characters at a time. "+
-			"Long artifacts say above the text which offset the next page has. To look for something, use grep_knowledge instead.",
-			func(ctx context.Context, session string, in getArgs) (texter, error) {
+		readTool(ToolGet, "Read an artifact (an offloaded tool result) from a character offset, at most 15,000 characters per page. "+
+			"If there is a next page, the first line of the result gives its offset. To search for text, use grep_knowledge instead.",
+			func(ctx context.Context, session string, in getArgs) (textResult, error) {
 				return r.GetByID(ctx, session, in.ArtifactID, in.Offset, in.Limit)
 			}),
-		readTool(ToolLines, "Read a range of lines of an artifact (an offloaded tool result). Lines count from 1; both ends are included. "+
-			"Use it for what is around a line that grep_knowledge found.",
-			func(ctx context.Context, session string, in linesArgs) (texter, error) {
+		readTool(ToolLines, "Read a range of lines of an artifact (an offloaded tool result). The first line is 1; both ends are included. "+
+			"Use it to read the lines around a match of grep_knowledge.",
+			func(ctx context.Context, session string, in linesArgs) (textResult, error) {
 				return r.GetByLines(ctx, session, in.ArtifactID, in.StartLine, in.EndLine)
 			}),
 		readTool(ToolGrep, "Search an artifact (an offloaded tool result) with a regular expression, line by line. "+
-			"Answers matching lines with their numbers, '12: text', and lines of context, '11- text'. Usually the best first step with a long artifact.",
-			func(ctx context.Context, session string, in grepArgs) (texter, error) {
+			"Returns matching lines with their numbers, '12: text', and lines of context, '11- text'. Usually the best first step with a long artifact.",
+			func(ctx context.Context, session string, in grepArgs) (textResult, error) {
 				return r.Grep(ctx, session, in.ArtifactID, GrepQuery{
 					Pattern: in.Pattern, IgnoreCase: in.IgnoreCase,
 					ContextBefore: in.ContextBefore, ContextAfter: in.ContextAfter, MaxResults: in.MaxResults,
 				})
 			}),
-		readTool(ToolJQ, "Run a jq query on an artifact (an offloaded tool result) that is JSON, such as what a command printed. "+
-			"Begin with 'keys', 'length' or '.[0]' if you do not know its structure. Answers one JSON value a line.",
-			func(ctx context.Context, session string, in jqArgs) (texter, error) {
+		readTool(ToolJQ, "Run a jq query on an artifact (an offloaded tool result) that is JSON, such as the output of a command. "+
+			"Start with 'keys', 'length' or '.[0]' if you do not know its structure. Returns one JSON value per line.",
+			func(ctx context.Context, session string, in jqArgs) (textResult, error) {
 				return r.JQ(ctx, session, in.ArtifactID, in.Query)
 			}),
 		readTool(ToolQuery, "List the artifacts (offloaded tool results) of this conversation, oldest first, with their ids, tools and sizes.",
-			func(ctx context.Context, session string, in queryArgs) (texter, error) {
+			func(ctx context.Context, session string, in queryArgs) (textResult, error) {
 				return r.Query(ctx, session, in.Filter)
 			}),
-		readTool(ToolInfo, "Tell which tool results of this conversation were offloaded: ids, tools, sizes and ages.",
-			func(ctx context.Context, session string, in infoArgs) (texter, error) {
+		readTool(ToolInfo, "List the offloaded tool results of this conversation: ids, tools, sizes and ages.",
+			func(ctx context.Context, session string, in infoArgs) (textResult, error) {
 				if in.Session != "" && tools.Token(in.Session) != session {
-					return nil, tools.Errorf(tools.CodeInvalidArguments, "session %q is not the session of this call; leave session out", tools.Excerpt(in.Session, 100))
+					return nil, tools.Errorf(tools.CodeInvalidArguments, "session %q is not the session of this call; omit session", tools.Excerpt(in.Session, 100))
 				}
 				return r.OffloadInfo(ctx, session, in.Task)
 			}),
@@ -58,13 +58,13 @@ type getArgs struct {
 type linesArgs struct {
 	ArtifactID string `json:"artifact_id" jsonschema:"the id of the artifact, as its reference shows it"`
 	StartLine  int64  `json:"start_line" jsonschema:"the first line to read, counted from 1"`
-	EndLine    int64  `json:"end_line" jsonschema:"the last line to read; beyond the end it means the last line there is"`
+	EndLine    int64  `json:"end_line" jsonschema:"the last line to read; a number after the end means the last line"`
 }
 
 type grepArgs struct {
 	ArtifactID    string `json:"artifact_id" jsonschema:"the id of the artifact, as its reference shows it"`
-	Pattern       string `json:"pattern" jsonschema:"a regular expression in RE2 syntax, tried on each line; escape . * ( ) [ ] to search for them as they are"`
-	IgnoreCase    bool   `json:"ignore_case,omitempty" jsonschema:"match letters of either case; default false"`
+	Pattern       string `json:"pattern" jsonschema:"a regular expression in RE2 syntax, matched against each line; escape . * ( ) [ ] to search for these characters"`
+	IgnoreCase    bool   `json:"ignore_case,omitempty" jsonschema:"ignore the case of letters; default false"`
 	ContextBefore int    `json:"context_before,omitempty" jsonschema:"how many lines to show before each match; default 0, at most 100"`
 	ContextAfter  int    `json:"context_after,omitempty" jsonschema:"how many lines to show after each match; default 0, at most 100"`
 	MaxResults    int    `json:"max_results,omitempty" jsonschema:"how many matching lines to show; default 100"`
@@ -76,20 +76,20 @@ type jqArgs struct {
 }
 
 type queryArgs struct {
-	Filter map[string]string `json:"filter,omitempty" jsonschema:"values that must be equal, all of them: context_type, biz_id (the id of the tool call), tool_name, action_name, task_id, agent_id, type (TEXT, JSON, BINARY); leave it out to list everything"`
+	Filter map[string]string `json:"filter,omitempty" jsonschema:"metadata values that must all be equal: context_type, biz_id (the id of the tool call), tool_name, action_name, task_id, agent_id, type (TEXT, JSON, BINARY); omit it to list all artifacts"`
 }
 
 type infoArgs struct {
-	Session string `json:"session,omitempty" jsonschema:"leave it out; only the session of this conversation can be read"`
+	Session string `json:"session,omitempty" jsonschema:"omit it; only the session of this conversation can be read"`
 	Task    string `json:"task,omitempty" jsonschema:"only results of this task"`
 }
 
-// texter is a result with a form for models.
-type texter interface{ Text() string }
+// textResult is a result with a form for models.
+type textResult interface{ Text() string }
 
-// readTool makes a tool of a reading function, which gets the session from the
+// readTool returns a tool for a reading function, which gets the session from the
 // call and never from an argument.
-func readTool[In any](name, description string, read func(ctx context.Context, session string, in In) (texter, error)) tools.Tool {
+func readTool[In any](name, description string, read func(ctx context.Context, session string, in In) (textResult, error)) tools.Tool {
 	tool, err := tools.NewTool(name, description, func(ctx context.Context, call tools.Call, in In) *tools.Result {
 		found, err := read(ctx, inSession(call).SessionToken(), in)
 		if err != nil {
@@ -99,7 +99,7 @@ func readTool[In any](name, description string, read func(ctx context.Context, s
 		}
 		return tools.SilentResult(found.Text())
 	})
-	if err != nil { // a mistake in an argument struct above, which any test finds
+	if err != nil { // a mistake in an argument struct above; any test finds it
 		panic(fmt.Sprintf("offload: %v", err))
 	}
 	return tool.WithEffect(tools.Idempotent).WithoutOffload()

@@ -8,7 +8,7 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// Names of the tools that read artifacts back.
+// Names of the tools that read artifacts.
 const (
 	ToolGet   = "get_knowledge_by_id"
 	ToolLines = "get_knowledge_by_lines"
@@ -18,9 +18,9 @@ const (
 	ToolInfo  = "get_tool_result_offload_info"
 )
 
-// Reference is the text that a model gets instead of the content of rec: how to
-// read it, and in a frame that the content cannot break out of, what it is. The
-// form of the frame is AWorld's.
+// Reference returns the text that a model gets instead of the content of rec: how to
+// read the content, and a description in a frame that the content cannot forge. The
+// format of the frame comes from AWorld.
 func Reference(rec Record) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "The result was stored as the artifact '%s', because it is too long to be shown here whole; read what you need of it with %s(artifact_id, start_line, end_line), %s(artifact_id, pattern), ",
@@ -41,7 +41,7 @@ func Reference(rec Record) string {
 	return b.String()
 }
 
-// describe says what the content is, and shows a bit of it.
+// describe returns the description of a content and its preview.
 func describe(rec Record) string {
 	var b strings.Builder
 	for _, name := range []string{"tool_name", "action_name"} {

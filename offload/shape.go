@@ -10,15 +10,16 @@ import (
 )
 
 const (
-	shapeBytes = 1 << 20 // how much of a JSON text is looked at
-	shapeKeys  = 24      // how many keys of an object are named
-	shapeDepth = 3       // how deep is described
-	shapeNest  = 1000    // how deep is read
+	shapeBytes = 1 << 20 // bytes of a JSON text that are read
+	shapeKeys  = 24      // keys of an object that are named
+	shapeDepth = 3       // nesting levels that are described
+	shapeNest  = 1000    // nesting levels that are read
 )
 
-// shape describes the structure of a JSON text: keys and the types of their
-// values, for arrays the first element and the number of elements. It reads no
-// more than shapeBytes; what it did not see to the end has a "+" at its number.
+// shape describes the structure of a JSON text: keys and the types of their values,
+// for arrays the first element and the number of elements. It reads at most
+// shapeBytes; a "+" marks the number of an object or an array that it did not read to
+// the end.
 func shape(r io.Reader) (string, error) {
 	dec := json.NewDecoder(io.LimitReader(r, shapeBytes))
 	dec.UseNumber()
@@ -34,7 +35,7 @@ func shape(r io.Reader) (string, error) {
 
 type shaper struct {
 	dec    *json.Decoder
-	failed error // the end of what may be read, or bad JSON
+	failed error // io.EOF at shapeBytes, or bad JSON
 }
 
 func (s *shaper) token() (json.Token, bool) {

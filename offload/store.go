@@ -20,62 +20,61 @@ type Record struct {
 	tools.Artifact
 	// Session is the token of the session that the artifact belongs to.
 	Session string `json:"session"`
-	// Summary is what the reference shows of the content.
+	// Summary is the preview in the reference.
 	Summary string `json:"summary,omitempty"`
 	// Metadata can be queried by equality: context_type, biz_id, session_id,
-	// agent_id, task_id, tool_name, action_name. Values are as they came.
+	// agent_id, task_id, tool_name, action_name. Values are unchanged.
 	Metadata  map[string]string `json:"metadata,omitempty"`
 	CreatedAt time.Time         `json:"created_at"`
-	// ExpiresAt moves on with every read.
+	// ExpiresAt is later after every read.
 	ExpiresAt time.Time `json:"expires_at"`
 }
 
 var (
-	// ErrNotFound: there is no such artifact in this session. A Reader tells it, and
-	// ErrExpired and ErrCorrupt, as a *tools.Error: look at tools.CodeOf.
+	// ErrNotFound means that the session has no such artifact. A Reader returns this
+	// error, ErrExpired and ErrCorrupt as a *tools.Error; see tools.CodeOf.
 	ErrNotFound = errors.New("artifact not found")
-	// ErrExpired: there was one, and its time is over.
+	// ErrExpired means that the artifact existed and has expired.
 	ErrExpired = errors.New("artifact expired")
-	// ErrExists: the id is taken by an artifact with another content.
-	ErrExists = errors.New("artifact exists with another content")
-	// ErrQuota: the store holds as much as it may.
+	// ErrExists means that the id belongs to an artifact with other content.
+	ErrExists = errors.New("artifact exists with other content")
+	// ErrQuota means that the store is full.
 	ErrQuota = errors.New("the artifact store is full")
 	// ErrCorrupt means that the stored bytes differ from the bytes that were put.
 	ErrCorrupt = index.ErrCorrupt
 )
 
-// Store keeps artifacts: bytes by their digest, once however many artifacts
-// share them, and one record for each session and id. It is safe for concurrent
+// Store contains artifacts: one record for each session and id, and the bytes by
+// their digest, once for all artifacts that share them. It is safe for concurrent
 // use, also by several processes.
 type Store interface {
-	// Put reads src to its end, stores it, and then stores rec with the fields
-	// filled in that the bytes and the clock decide: Size, Chars, Lines, Digest,
-	// Tokens (as RuneCounter estimates them), CreatedAt and ExpiresAt. Both are
-	// durable when Put returns. A failed Put leaves no record, and at most bytes
-	// that a sweep removes; one that a crash cut short may leave either, and
-	// putting it again makes both good.
+	// Put reads src to its end and stores it. Then it sets Size, Chars, Lines,
+	// Digest, Tokens (the estimate of RuneCounter), CreatedAt and ExpiresAt of rec
+	// and stores rec. Both are durable when Put returns. A failed Put leaves no
+	// record, and at most bytes that a sweep removes. After a crash either may be
+	// incomplete; the next Put of the same content repairs both.
 	//
-	// An artifact once put does not change: if the session and id are taken,
-	// equal content returns the existing record, its expiry refreshed; another
-	// content is ErrExists. An expired record is as good as none. summarize,
-	// if not nil, is called once all bytes are known and before the record is
-	// written, to set Summary, Type and MediaType from the content.
+	// An artifact never changes. If the session and id exist, Put returns the
+	// existing record with a new expiry for equal content, and ErrExists for other
+	// content. Put replaces an expired record. If summarize is not nil, Put calls
+	// it after the last byte and before it writes the record, to set Summary, Type
+	// and MediaType from the content.
 	Put(ctx context.Context, rec Record, src io.Reader, summarize func(*Record, Content) error) (Record, error)
-	// Get returns a record and moves its expiry on. ErrNotFound, ErrExpired.
+	// Get returns a record and moves its expiry later. ErrNotFound, ErrExpired.
 	Get(ctx context.Context, session, id string) (Record, error)
 	// Open gives random access to the bytes of a record; the caller closes it.
-	// Bytes that do not match their digest are ErrCorrupt, from Open or from
-	// the read that meets them.
+	// If bytes do not match their digest, Open or the read of those bytes returns
+	// ErrCorrupt.
 	Open(ctx context.Context, rec Record) (Content, error)
-	// List yields the records of a session that are not expired, oldest first;
-	// an empty session yields those of all.
+	// List yields the records of a session that are not expired, oldest first; of
+	// all sessions if session is empty.
 	List(ctx context.Context, session string) iter.Seq2[Record, error]
-	// Delete removes a record; its bytes go with the next sweep if no other
-	// record names them. ErrNotFound.
+	// Delete removes a record. The next sweep removes its bytes if no other record
+	// names them. ErrNotFound.
 	Delete(ctx context.Context, session, id string) error
-	// Sweep removes records that expired, bytes that no record names, and what
-	// interrupted writes left. It never touches what is younger than grace, so
-	// that a Put under way keeps its bytes.
+	// Sweep removes expired records, bytes that no record names, and the remains of
+	// interrupted writes. It never removes anything younger than grace, because a
+	// Put may still be writing it.
 	Sweep(ctx context.Context, grace time.Duration) (SweepReport, error)
 }
 
@@ -89,7 +88,7 @@ type Adopter interface {
 	PutObject(ctx context.Context, rec Record, object string, summarize func(*Record, Content) error) (Record, error)
 }
 
-// SweepReport says what a sweep removed.
+// SweepReport counts what a sweep removed.
 type SweepReport struct {
 	Records int   `json:"records"`
 	Blobs   int   `json:"blobs"`
@@ -97,13 +96,13 @@ type SweepReport struct {
 	Bytes   int64 `json:"bytes"`
 }
 
-// Content is random access to stored bytes. ReadAt reads no more of the store
-// than the blocks that hold the range.
+// Content is random access to stored bytes. ReadAt reads only the blocks that
+// contain the range.
 type Content interface {
 	io.ReaderAt
 	io.Closer
 	Size() int64
-	// Index tells where lines and characters are.
+	// Index gives the positions of lines and characters.
 	Index() *index.Index
 }
 
