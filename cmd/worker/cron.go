@@ -38,13 +38,10 @@ only those of the session.
 ` + cli.ExitCodesHelp
 
 type cronOptions struct {
-	connection cli.Connection
-	logging    cli.Logging
-	session    string
-	json       bool
-	request    cron.Request
-	overlap    bool
-	count      int
+	client.Options
+	request cron.Request
+	overlap bool
+	count   int
 }
 
 func newCronCommand() *cobra.Command {
@@ -54,10 +51,8 @@ func newCronCommand() *cobra.Command {
 		Short: "Add, list and change scheduled jobs",
 		Long:  cronHelp,
 	}
-	o.connection.AddFlags(cmd.PersistentFlags())
-	o.logging.AddFlags(cmd.PersistentFlags())
-	cmd.PersistentFlags().StringVar(&o.session, "session", "", "`SESSION` whose jobs to manage; default the jobs of all sessions")
-	cmd.PersistentFlags().BoolVar(&o.json, "json", false, "print JSON")
+	o.AddFlags(cmd)
+	cmd.PersistentFlags().StringVar(&o.Session, "session", "", "`SESSION` whose jobs to manage; default the jobs of all sessions")
 
 	add := o.command(cron.ActionAdd, "add NAME TOOL [ARGS]", "Add a job; ARGS as for worker call", cobra.MinimumNArgs(2))
 	update := o.command(cron.ActionUpdate, "update NAME [TOOL [ARGS]]", "Change a job; settings that are not given stay", cobra.MinimumNArgs(1))
@@ -161,17 +156,9 @@ func (o *cronOptions) takeArgs(args []string, stdin io.Reader) error {
 }
 
 func (o *cronOptions) with(cmd *cobra.Command, do func(context.Context, *bus.Bus, cron.Caller) error) error {
-	log, err := o.logging.Logger(cmd.ErrOrStderr())
-	if err != nil {
-		return err
-	}
-	b, err := o.connection.Connect(cmd.Context(), "stevedore cron", log)
-	if err != nil {
-		return err
-	}
-	defer b.Close()
-	by := cron.Caller{Session: o.session, Operator: o.session == ""}
-	return do(cmd.Context(), b, by)
+	return o.With(cmd, func(ctx context.Context, b *bus.Bus) error {
+		return do(ctx, b, cron.Caller{Session: o.Session, Operator: o.Session == ""})
+	})
 }
 
 func cronExit(err error) error {
@@ -189,7 +176,7 @@ func cronExit(err error) error {
 }
 
 func (o *cronOptions) print(out io.Writer, answer cron.Answer) error {
-	if o.json {
+	if o.JSON {
 		return cli.JSON(out, answer)
 	}
 	_, err := fmt.Fprintln(out, cli.Printable(out, answer.Text()))
@@ -237,7 +224,7 @@ func (o *cronOptions) next() *cobra.Command {
 }
 
 func (o *cronOptions) printTimes(out io.Writer, zone string, times []time.Time) error {
-	if o.json {
+	if o.JSON {
 		return cli.JSON(out, map[string]any{"upcoming": times})
 	}
 	loc, err := time.LoadLocation(cmp.Or(zone, "UTC"))

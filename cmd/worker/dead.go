@@ -13,6 +13,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/cmd/internal/client"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -29,11 +30,9 @@ a failed result; retry removes that result first.
 ` + cli.ExitCodesHelp
 
 type deadOptions struct {
-	connection cli.Connection
-	logging    cli.Logging
-	json       bool
-	kind       string
-	all        bool
+	client.Options
+	kind string
+	all  bool
 }
 
 func newDeadCommand() *cobra.Command {
@@ -43,9 +42,7 @@ func newDeadCommand() *cobra.Command {
 		Short: "List, show, retry and remove dead letters",
 		Long:  deadHelp,
 	}
-	o.connection.AddFlags(cmd.PersistentFlags())
-	o.logging.AddFlags(cmd.PersistentFlags())
-	cmd.PersistentFlags().BoolVar(&o.json, "json", false, "print JSON, one object a line")
+	o.AddFlags(cmd)
 	cmd.PersistentFlags().StringVar(&o.kind, "kind", "", "`KIND` of dead letters: call, tick, notification or result; default all")
 
 	ls := &cobra.Command{
@@ -85,16 +82,7 @@ func (o *deadOptions) with(cmd *cobra.Command, do func(context.Context, *bus.Bus
 	default:
 		return cli.Exit(cli.ExitUsage, "--kind %q: want call, tick, notification or result", o.kind)
 	}
-	log, err := o.logging.Logger(cmd.ErrOrStderr())
-	if err != nil {
-		return err
-	}
-	b, err := o.connection.Connect(cmd.Context(), "stevedore dead", log)
-	if err != nil {
-		return err
-	}
-	defer b.Close()
-	return do(cmd.Context(), b)
+	return o.With(cmd, do)
 }
 
 // each calls do with each dead letter that the arguments name, and prints done, such as
@@ -158,7 +146,7 @@ func (o *deadOptions) list(ctx context.Context, b *bus.Bus, out io.Writer) error
 		if err != nil {
 			return err
 		}
-		if o.json {
+		if o.JSON {
 			if err := cli.JSON(out, letter); err != nil {
 				return err
 			}
@@ -166,14 +154,14 @@ func (o *deadOptions) list(ctx context.Context, b *bus.Bus, out io.Writer) error
 		}
 		t.Row(letter.Number, letter.Kind, letter.Name, letter.At, letter.Attempts, tools.Excerpt(letter.Reason, 100))
 	}
-	if o.json {
+	if o.JSON {
 		return nil
 	}
 	return t.Print(out, "No dead letters.")
 }
 
 func (o *deadOptions) show(ctx context.Context, b *bus.Bus, letter bus.StoredDeadLetter, out io.Writer) error {
-	if o.json {
+	if o.JSON {
 		return cli.JSON(out, letter)
 	}
 	body, err := b.DeadMessage(ctx, letter.DeadLetter)

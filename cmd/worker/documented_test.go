@@ -9,14 +9,21 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Every command line of ours in the README and in the help texts is one that
-// the program takes: the commands are there, and so are the flags.
+// The commands and flags of every worker command line in the README, in docs and in the
+// help texts exist.
 func TestDocumentedCommandLines(t *testing.T) {
-	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	files, err := filepath.Glob(filepath.Join("..", "..", "docs", "*.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	texts := map[string]string{"README.md": string(readme)}
+	texts := map[string]string{}
+	for _, file := range append(files, filepath.Join("..", "..", "README.md")) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[filepath.Base(file)] = string(text)
+	}
 	var collect func(*cobra.Command)
 	collect = func(cmd *cobra.Command) {
 		texts[cmd.CommandPath()+" --help"] = cmd.Long + "\n" + cmd.Example
@@ -44,8 +51,8 @@ func TestDocumentedCommandLines(t *testing.T) {
 	}
 }
 
-// commandLine returns the arguments of a line that starts our program. Prose
-// does not start with it, and columns of explanation stand behind two spaces.
+// commandLine returns the arguments of a line that starts with worker. Two spaces end the
+// command line: an explanation may follow.
 func commandLine(line string) ([]string, bool) {
 	line = strings.TrimSpace(line)
 	line = strings.TrimPrefix(line, "$ ")
@@ -61,8 +68,8 @@ func commandLine(line string) ([]string, bool) {
 	return args[1:], true
 }
 
-// refused says what is wrong with a command line, or nothing. It looks at names
-// only; values may be placeholders.
+// refused returns the error of a command line, or "". It checks only names, because values
+// may be placeholders.
 func refused(root *cobra.Command, args []string) string {
 	cmd, rest, err := root.Find(args)
 	if err != nil {
@@ -84,11 +91,11 @@ func refused(root *cobra.Command, args []string) string {
 	return ""
 }
 
-func TestDocumentedCommandLinesAreToldFromWrongOnes(t *testing.T) {
+func TestCommandLineErrorsAreFound(t *testing.T) {
 	for _, line := range []string{"worker nonsense", "worker up --nonsense", "worker artifacts nonsense", "worker artifacts grep ID x -Z 2"} {
 		args, ok := commandLine("  " + line + "   as an example")
 		if !ok || refused(newRoot(), args) == "" {
-			t.Errorf("%q was taken", line)
+			t.Errorf("%q has no error", line)
 		}
 	}
 }

@@ -24,12 +24,12 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"worker": main})
 }
 
-// TestScripts runs the command line as a user does: testdata/*.txtar.
+// TestScripts runs the scripts in testdata, in parallel, with this test binary as worker.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
 		RequireExplicitExec: true,
-		// Each script has a data directory of its own and a port that nobody has.
+		// Each script has its own data directory and port.
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("XDG_DATA_HOME", filepath.Join(env.WorkDir, "xdg"))
 			env.Setenv("DATA", filepath.Join(env.WorkDir, "xdg", "stevedore"))
@@ -47,8 +47,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// await is the script command `await FILE [TEXT]`: it waits until the file is
-// there, and the text in it.
+// await is the script command "await FILE [TEXT]": it waits until the file exists and
+// contains the text.
 func await(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 && len(args) != 2 {
 		ts.Fatalf("usage: await FILE [TEXT]")
@@ -59,10 +59,10 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 			return
 		}
 	}
-	ts.Fatalf("%s did not come", strings.Join(args, " with "))
+	ts.Fatalf("timeout: %s", strings.Join(args, " with "))
 }
 
-// mode is the script command `mode OCTAL FILE...`: the files' permissions.
+// mode is the script command "mode OCTAL FILE...": it compares the permissions.
 func mode(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: mode OCTAL FILE...")
@@ -76,8 +76,8 @@ func mode(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// isJSON is the script command `isjson FILE`: each line is a JSON value, and
-// there is one.
+// isJSON is the script command "isjson FILE": each line is a JSON value, and the file is
+// not empty.
 func isJSON(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: isjson FILE")
@@ -93,8 +93,8 @@ func isJSON(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// holds is the script command `holds FILE WANT`: cmp, but FILE does not end with
-// the newline that files in a script always end with.
+// holds is the script command "holds FILE WANT": cmp for a FILE without a final newline,
+// which all files in a script have.
 func holds(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: holds FILE WANT")
@@ -104,9 +104,8 @@ func holds(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// hook is the script command `hook STATUS FILE`: a web server that keeps what is
-// posted in FILE, answers with STATUS and repeats the address, in which the
-// secret is. $HOOK is its address.
+// hook is the script command "hook STATUS FILE": it starts a web server at $HOOK that
+// stores a posted body in FILE and answers with STATUS and the path, which holds a secret.
 func hook(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: hook STATUS FILE")

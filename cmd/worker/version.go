@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -20,11 +21,8 @@ func newVersionCommand() *cobra.Command {
 			if asJSON {
 				return cli.JSON(cmd.OutOrStdout(), v)
 			}
-			line := "worker " + v.Version
-			if v.Commit != "" {
-				line += " commit " + v.Commit
-			}
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), line, v.Go, v.Platform)
+			commit := cmp.Or(v.Commit, "unknown")
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "worker %s (commit %s, %s, %s)\n", v.Version, commit, v.Go, v.Platform)
 			return err
 		},
 	}

@@ -71,7 +71,7 @@ func (o *Options) With(cmd *cobra.Command, do func(context.Context, *bus.Bus) er
 	if err != nil {
 		return err
 	}
-	b, err := o.Connection.Connect(cmd.Context(), "stevedore "+cmd.Name(), log)
+	b, err := o.Connection.Connect(cmd.Context(), "stevedore"+strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()), log)
 	if err != nil {
 		return err
 	}
