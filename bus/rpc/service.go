@@ -138,12 +138,12 @@ func (s *Service) serve(ctx context.Context, slots chan struct{}, req micro.Requ
 	select {
 	case slots <- struct{}{}:
 	case <-ctx.Done():
-		s.refuse(req, errStopping)
+		s.reject(req, errStopping)
 		return
 	}
 	if !s.begin() {
 		<-slots
-		s.refuse(req, errStopping)
+		s.reject(req, errStopping)
 		return
 	}
 	go func() {
@@ -157,7 +157,7 @@ func (s *Service) serve(ctx context.Context, slots chan struct{}, req micro.Requ
 			err = s.respond(req, v)
 		}
 		if err != nil {
-			s.refuse(req, err)
+			s.reject(req, err)
 		}
 	}()
 }
@@ -222,9 +222,9 @@ func withText(object []byte, text string) ([]byte, error) {
 	return out, nil
 }
 
-// refuse answers with an error. The code and the message are in the headers, as the
+// reject answers with an error. The code and the message are in the headers, as the
 // service protocol requires, and in the body for clients that ignore headers.
-func (s *Service) refuse(req micro.Request, err error) {
+func (s *Service) reject(req micro.Request, err error) {
 	code := "failed"
 	if e, ok := errors.AsType[*tools.Error](err); ok {
 		code = e.Code

@@ -69,30 +69,32 @@ func slowWorker(t *testing.T, b *bus.Bus, session string, answer []byte, asked c
 // The list waits for a slow worker, because its call was delivered and no other
 // worker has reported it.
 func TestListWaitsForASlowWorker(t *testing.T) {
-	p := start(t)
-	publish(t, p.bus, bus.Message{Subject: p.bus.Call("default", "block"), Body: []byte(`{"id":"quick","session":"s"}`)})
-	<-p.blocked
-	// The call of the slow worker was delivered.
-	publish(t, p.bus, bus.Message{Subject: p.bus.Call("slow", "x"), Body: []byte(`{"id":"slow","session":"s"}`)})
-	c := p.bus.WorkerConsumer("slow")
-	consumer, err := p.bus.JetStream().CreateConsumer(t.Context(), p.bus.StreamName(c.Stream), consumerConfig(c))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := consumer.Next(); err != nil {
-		t.Fatal(err)
-	}
-	asked := make(chan func(), 1)
-	slowWorker(t, p.bus, "s", []byte(`[{"id":"slow","tool":"x","worker":"w","started_at":"2026-01-01T00:00:00Z"}]`), asked)
-	go func() {
-		respond := <-asked
-		<-time.After(300 * time.Millisecond) // longer than the list waits for unexpected workers
-		respond()
-	}()
-	list, err := rpc.ListTasks(t.Context(), p.bus, "s")
-	if err != nil || len(list.Tasks) != 2 || list.Tasks[0].ID != "slow" || list.Tasks[0].State != rpc.Running || list.Tasks[1].State != rpc.Running {
-		t.Errorf("listed %s, %v", list.Text(), err)
-	}
+	bustest.Bubble(t, func(t *testing.T) {
+		p := start(t)
+		publish(t, p.bus, bus.Message{Subject: p.bus.Call("default", "block"), Body: []byte(`{"id":"quick","session":"s"}`)})
+		<-p.blocked
+		// The call of the slow worker was delivered.
+		publish(t, p.bus, bus.Message{Subject: p.bus.Call("slow", "x"), Body: []byte(`{"id":"slow","session":"s"}`)})
+		c := p.bus.WorkerConsumer("slow")
+		consumer, err := p.bus.JetStream().CreateConsumer(t.Context(), p.bus.StreamName(c.Stream), consumerConfig(c))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := consumer.Next(); err != nil {
+			t.Fatal(err)
+		}
+		asked := make(chan func(), 1)
+		slowWorker(t, p.bus, "s", []byte(`[{"id":"slow","tool":"x","worker":"w","started_at":"1999-01-01T00:00:00Z"}]`), asked)
+		go func() {
+			respond := <-asked
+			<-time.After(300 * time.Millisecond) // longer than the list waits for unexpected workers
+			respond()
+		}()
+		list, err := rpc.ListTasks(t.Context(), p.bus, "s")
+		if err != nil || len(list.Tasks) != 2 || list.Tasks[0].ID != "slow" || list.Tasks[0].State != rpc.Running || list.Tasks[1].State != rpc.Running {
+			t.Errorf("listed %s, %v", list.Text(), err)
+		}
+	})
 }
 
 // A long list omits the calls that ended first, and contains their number.

@@ -4,29 +4,24 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/task"
 )
 
-// However a watch ends, its subscriptions end with it.
+// When a watch ends, its subscriptions end too.
 func TestWatchCancellationsLeavesNothing(t *testing.T) {
 	b := bustest.New(t)
 	until := func(n int) {
 		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); b.Conn().NumSubscriptions() > n; time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("%d subscriptions, want %d", b.Conn().NumSubscriptions(), n)
-			}
-		}
+		bustest.WaitUntil(t, "the subscriptions to end", func() bool { return b.Conn().NumSubscriptions() <= n })
 	}
 	before := b.Conn().NumSubscriptions()
 	nothing := func(_, _ string) {}
-	for range 20 { // which end a watch notices first is up to chance
+	for range 20 { // the watch may notice either end first
 		ctx, cancel := context.WithCancel(t.Context())
-		with := b.Conn().NumSubscriptions() + 1 // that of the hints; the library ends its own
+		with := b.Conn().NumSubscriptions() + 1 // the subscription for Stop; the library ends its own
 		ended := func() { cancel(); until(with) }
 		err := task.WatchCancellations(ctx, b, task.Cancellations{Ready: ended, Cancelled: nothing, Expired: nothing, Stop: nothing})
 		cancel()

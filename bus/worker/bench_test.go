@@ -22,11 +22,10 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// BenchmarkPipeline compares durable calls from end to end (publish the call,
-// run a no-op, publish the result, acknowledge) with the same pipeline written
-// bare on nats.go: the same server settings, streams, consumer and JSON, but no
-// validation, claims, digests, leases, headers or verdicts. Rounds of both take
-// turns; the medians are reported.
+// BenchmarkPipeline compares durable calls (publish the call, run a no-op, publish
+// the result, acknowledge) with the same pipeline written with nats.go only: the same
+// server settings, streams, consumer and JSON, but no validation, claims, digests,
+// leases, headers or verdicts. Rounds of both alternate; it reports the medians.
 //
 //	go test ./bus/worker -run '^$' -bench Pipeline -benchtime 1x
 func BenchmarkPipeline(b *testing.B) {
@@ -100,8 +99,8 @@ func median(values []float64) float64 {
 	return values[len(values)/2]
 }
 
-// pipeline is a server on loopback TCP with a client; one of the serve methods
-// adds the worker.
+// pipeline is a server on loopback TCP and a client. One of the serve methods
+// starts the worker.
 type pipeline struct {
 	server  *embedded.Server
 	client  *bus.Bus
@@ -110,7 +109,7 @@ type pipeline struct {
 	sent    int
 }
 
-// pipelineSlots is how many calls either worker has in hand.
+// pipelineSlots is the number of calls that either worker runs at once.
 const pipelineSlots = 512
 
 func newPipeline(b *testing.B, noSync bool) *pipeline {
@@ -171,7 +170,7 @@ func (p *pipeline) serveProduct(b *testing.B) {
 	})
 }
 
-// serveBare does the same work with nothing around it.
+// serveBare runs the same pipeline with nats.go only.
 func (p *pipeline) serveBare(b *testing.B) {
 	c := p.connect(b)
 	js := c.JetStream()
@@ -238,7 +237,7 @@ func (p *pipeline) body(id string, size int) []byte {
 	return fmt.Appendf(nil, `{"id":%q,"session":"bench","args":{"text":"%s"}}`, id, strings.Repeat("x", size))
 }
 
-// run sends calls and returns how many a second were answered.
+// run sends calls and returns the number of results per second.
 func (p *pipeline) run(b *testing.B, calls, size int) float64 {
 	b.Helper()
 	js := p.client.JetStream()
@@ -268,7 +267,7 @@ func (p *pipeline) run(b *testing.B, calls, size int) float64 {
 	return float64(calls) / time.Since(begin).Seconds()
 }
 
-// BenchmarkProduct is our side alone, for profiles.
+// BenchmarkProduct runs only our worker, for profiles.
 func BenchmarkProduct(b *testing.B) {
 	p := newPipeline(b, true)
 	p.serveProduct(b)

@@ -18,10 +18,10 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// A program with a tool of its own, and a bus in the same process. To serve the
-// tool beside a worker up, connect with bus.Config{Server: URL} instead, and serve
-// and submit to a queue of your own: a worker answers the calls of its queues, those
-// of tools that it lacks as unknown.
+// This program runs a tool of its own, with the bus in the same process. To run the
+// tool in addition to "worker up", connect with bus.Config{Server: URL} instead and
+// use a queue of your own: a worker runs all calls of its queues, and a call of a
+// tool that it lacks fails as unknown.
 func Example() {
 	ctx, stop := context.WithCancel(context.Background())
 	dir, err := os.MkdirTemp("", "stevedore-example-")

@@ -371,17 +371,6 @@ func waitEmpty(t *testing.T, b *bus.Bus) {
 	bustest.WaitUntil(t, "all calls to be acknowledged", func() bool { return bustest.Messages(t, b, bus.Calls) == 0 })
 }
 
-// await waits until ok returns true.
-func await(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("timeout: %s", what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
 // event reads the result or completion that is stored on a subject, if any.
 func event(t *testing.T, b *bus.Bus, subject string) (tools.ResultEvent, bool) {
 	t.Helper()

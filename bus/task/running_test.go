@@ -1,0 +1,45 @@
+package task_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/task"
+)
+
+// Only the worker that runs a call answers, and a reader of the session's calls gets
+// those of all workers.
+func TestFindAndListRunning(t *testing.T) {
+	b := bustest.New(t)
+	for _, name := range []string{"w1", "w2"} {
+		call := task.RunningCall{ID: "c-" + name, Worker: name}
+		stop, err := task.AnswerRunning(b, bustest.Log(t), func(session, id string) []task.RunningCall {
+			if session != "s" || id != "" && id != call.ID {
+				return nil
+			}
+			return []task.RunningCall{call}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stop()
+	}
+	if r, ok, err := task.FindRunning(t.Context(), b, "s", "c-w2", time.Minute); err != nil || !ok || r.Worker != "w2" {
+		t.Errorf("found %+v, %t, %v", r, ok, err)
+	}
+	if r, ok, err := task.FindRunning(t.Context(), b, "s", "other", time.Millisecond); err != nil || ok {
+		t.Errorf("found %+v, %t, %v", r, ok, err)
+	}
+	list, err := task.ListRunning(t.Context(), b, "s", func(found map[string]task.RunningCall) bool { return len(found) == 2 })
+	if err != nil || len(list) != 2 || list["c-w1"].Worker != "w1" {
+		t.Errorf("listed %+v, %v", list, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := task.FindRunning(ctx, b, "s", "other", time.Minute); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}
