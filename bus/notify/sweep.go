@@ -44,7 +44,7 @@ func (n *Notifier) sweep(ctx context.Context) error {
 // between the copy and the removal, the next sweep repeats the copy with the same
 // key.
 func (n *Notifier) sweepOnce(ctx context.Context, before time.Time) (moved int, err error) {
-	stream, err := n.bus.JetStream().Stream(ctx, n.bus.StreamName(bus.Outbox))
+	stream, err := n.bus.Stream(ctx, bus.Outbox)
 	if err != nil {
 		return 0, err
 	}
