@@ -11,19 +11,19 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// Users with few rights are told at once what they may not do; what they may do
-// works, although the server refuses other things meanwhile.
-func TestRightsThatAreMissing(t *testing.T) {
-	rights := func(publish, subscribe []string) *server.Permissions {
+// A command reports a missing permission at once, and works if it needs only permissions
+// that the user has.
+func TestMissingPermissions(t *testing.T) {
+	permissions := func(publish, subscribe []string) *server.Permissions {
 		return &server.Permissions{Publish: &server.SubjectPermission{Allow: publish}, Subscribe: &server.SubjectPermission{Allow: subscribe}}
 	}
 	users := []*server.User{{Username: "admin"}}
 	for name, p := range map[string]*server.Permissions{
-		"no-inbox": rights([]string{">"}, []string{"mine.>"}),
-		"no-api":   rights([]string{"mine.>"}, []string{"_INBOX.>"}),
-		"no-calls": rights([]string{"$JS.API.>"}, []string{"_INBOX.>"}),
-		"caller":   rights([]string{"$JS.API.STREAM.>", "$JS.API.CONSUMER.>", "$JS.API.DIRECT.>", "stevedore.call.>"}, []string{"_INBOX.>"}),
-		"a-prefix": rights([]string{">"}, []string{"mine.>"}),
+		"no-inbox": permissions([]string{">"}, []string{"mine.>"}),
+		"no-api":   permissions([]string{"mine.>"}, []string{"_INBOX.>"}),
+		"no-calls": permissions([]string{"$JS.API.>"}, []string{"_INBOX.>"}),
+		"caller":   permissions([]string{"$JS.API.STREAM.>", "$JS.API.CONSUMER.>", "$JS.API.DIRECT.>", "stevedore.call.>"}, []string{"_INBOX.>"}),
+		"a-prefix": permissions([]string{">"}, []string{"mine.>"}),
 	} {
 		users = append(users, &server.User{Username: name, Permissions: p})
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// A process that runs up, as a platform sees it.
+// watchedProcess is a process that runs "worker up" with a health server.
 type watchedProcess struct {
 	health string // the address
 	bus    *bus.Bus
@@ -97,8 +97,8 @@ func (p watchedProcess) await(t *testing.T, path string, status int) {
 	}
 }
 
-// A process that is told to stop is not ready any more, but alive: it finishes
-// the call that runs. Before, it counts what it does, over HTTP and on the bus.
+// The process reports its numbers over HTTP and on the bus. While it stops it is not ready,
+// but healthy, and finishes its running call.
 func TestHealth(t *testing.T) {
 	workspace := t.TempDir()
 	p := startWatched(t, workspace)
@@ -120,11 +120,11 @@ func TestHealth(t *testing.T) {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("the call does not begin")
+			t.Fatal("the call does not start")
 		}
 	}
 
-	// An answer is counted, and acknowledged, just after it can be read.
+	// The worker counts and acknowledges a call shortly after it publishes the result.
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		_, numbers := p.get(t, "/metrics")
 		missing := slices.DeleteFunc([]string{
@@ -168,7 +168,7 @@ func TestHealth(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a := <-answered; a.err != nil || !strings.Contains(a.event.ForLLM, "finished") {
-		t.Errorf("the call that ran: %q, %v", a.event.ForLLM, a.err)
+		t.Errorf("running call: %q, %v", a.event.ForLLM, a.err)
 	}
 	if code := <-p.exited; code != 0 {
 		t.Errorf("exit status %d", code)

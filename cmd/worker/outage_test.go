@@ -23,7 +23,7 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// link is a way to a server that can be cut.
+// link is a connection to a server that a test can cut.
 type link struct {
 	*embedded.Server
 
@@ -55,9 +55,9 @@ func (l *link) cut(cut bool) {
 	l.conns = nil
 }
 
-// farFrom starts a server, in a bubble, and returns it, a bus that is always
-// connected, and the flags of one that goes over the link.
-func farFrom(t *testing.T, dir string) (*link, *bus.Bus, cli.Connection) {
+// startLink starts a server in a bubble. It returns the link to it, a direct connection, and
+// the settings of a connection over the link.
+func startLink(t *testing.T, dir string) (*link, *bus.Bus, cli.Connection) {
 	t.Helper()
 	s, err := embedded.Start(embedded.Config{Dir: dir, NoSync: true, Log: bustest.Log(t)})
 	if err != nil {
@@ -70,8 +70,8 @@ func farFrom(t *testing.T, dir string) (*link, *bus.Bus, cli.Connection) {
 	return l, b, far
 }
 
-// isGone reports whether an error ends a command as one must that lost its bus.
-func isGone(t *testing.T, err error, far cli.Connection, want ...string) {
+// checkOutage fails the test if err is not the error of a command after a long outage.
+func checkOutage(t *testing.T, err error, far cli.Connection, want ...string) {
 	t.Helper()
 	_, coded := errors.AsType[*cli.Error](err)
 	if coded || !errors.Is(err, bus.ErrUnreachable) || strings.Contains(err.Error(), far.Password) {
@@ -84,8 +84,8 @@ func isGone(t *testing.T, err error, far cli.Connection, want ...string) {
 	}
 }
 
-// Who waits for a call, or for an agent, rides out an outage of some seconds, in which its result
-// came, and is told of one that lasts.
+// call and agent continue after a short outage, in which the result was published, and end
+// with an error after a long one.
 func TestCallWhileTheBusIsAway(t *testing.T) {
 	logging := cli.Logging{Level: "off", Format: "json"}
 	call := func(ctx context.Context, far cli.Connection, out io.Writer) error {
@@ -99,10 +99,10 @@ func TestCallWhileTheBusIsAway(t *testing.T) {
 		return o.run(ctx, out, io.Discard)
 	}
 	for _, test := range []struct {
-		name string
-		wait func(context.Context, cli.Connection, io.Writer) error
-		away time.Duration
-		gone string // what the error says
+		name    string
+		wait    func(context.Context, cli.Connection, io.Writer) error
+		away    time.Duration
+		wantErr string // part of the error; empty means none
 	}{
 		{"restart", call, 20 * time.Second, ""},
 		{"lasting", call, 35 * time.Second, "the call was accepted: when the bus is back, submit it again with --id c1"},
@@ -112,7 +112,7 @@ func TestCallWhileTheBusIsAway(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			dir := t.TempDir()
 			bustest.Bubble(t, func(t *testing.T) {
-				l, b, far := farFrom(t, dir)
+				l, b, far := startLink(t, dir)
 				defer l.Close()
 				var out strings.Builder
 				ended := make(chan error, 1)
@@ -130,8 +130,8 @@ func TestCallWhileTheBusIsAway(t *testing.T) {
 				}
 				l.cut(false)
 				err = <-ended
-				if test.gone != "" {
-					isGone(t, err, far, test.gone)
+				if test.wantErr != "" {
+					checkOutage(t, err, far, test.wantErr)
 				} else if err != nil || out.String() != "there it is\n" {
 					t.Errorf("got %v and %q, want the result", err, out.String())
 				}
@@ -140,8 +140,8 @@ func TestCallWhileTheBusIsAway(t *testing.T) {
 	}
 }
 
-// So does who watches a task, whose end it cannot have heard; and the workers may
-// take a while longer than the bus to come back.
+// tasks watch does the same if the task ends during the outage, and if the workers return
+// later than the bus.
 func TestWatchWhileTheBusIsAway(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -154,7 +154,7 @@ func TestWatchWhileTheBusIsAway(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			dir := t.TempDir()
 			bustest.Bubble(t, func(t *testing.T) {
-				l, b, far := farFrom(t, dir)
+				l, b, far := startLink(t, dir)
 				defer l.Close()
 				serve := func() (stop func()) {
 					ctx, cancel := context.WithCancel(context.Background())
@@ -200,7 +200,7 @@ func TestWatchWhileTheBusIsAway(t *testing.T) {
 				defer stop()
 				err := <-ended
 				if test.gone {
-					isGone(t, err, far, "watch it again")
+					checkOutage(t, err, far, "watch it again")
 				} else if err != nil || !strings.Contains(out.String(), "c1  succeeded") {
 					t.Errorf("got %v and %q, want the end", err, out.String())
 				}
@@ -209,9 +209,8 @@ func TestWatchWhileTheBusIsAway(t *testing.T) {
 	}
 }
 
-// A call is submitted when JetStream answers again, as it does some seconds after a
-// server of a cluster died. It used to be tried once, and before it was published it
-// was said to wait.
+// call submits the call when JetStream is available again, which takes some seconds after a
+// server of a cluster has died. It does not warn about the queue before the call is published.
 func TestCallWhileJetStreamIsAway(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -226,13 +225,13 @@ func TestCallWhileJetStreamIsAway(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			dir := t.TempDir()
 			bustest.Bubble(t, func(t *testing.T) {
-				l, b, far := farFrom(t, dir)
+				l, b, far := startLink(t, dir)
 				defer l.Close()
 				var away atomic.Bool
 				away.Store(true)
 				if _, err := b.Conn().Subscribe("away.>", func(m *nats.Msg) {
 					if away.Load() && !strings.Contains(m.Subject, ".CONSUMER.INFO.") {
-						return // a server knows the consumers that it leads itself
+						return // a server answers for the consumers that it leads
 					}
 					answer, err := b.Conn().RequestMsg(&nats.Msg{Subject: "$JS.API." + strings.TrimPrefix(m.Subject, "away."), Header: m.Header, Data: m.Data}, time.Minute)
 					if err == nil {
@@ -266,7 +265,7 @@ func TestCallWhileJetStreamIsAway(t *testing.T) {
 						}
 					}
 					if stderr.Len() > 0 {
-						t.Errorf("of a call that was not published it says %q", &stderr)
+						t.Errorf("warning %q for a call that was not published", &stderr)
 					}
 					return
 				}

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Each provider's key goes to its own server, whatever else is named.
+// Each provider gets its own key and server.
 func TestProviderOptions(t *testing.T) {
 	t.Setenv("ANTHROPIC_API_KEY", "env-a")
 	t.Setenv("OPENAI_API_KEY", "env-o")
@@ -19,13 +19,13 @@ func TestProviderOptions(t *testing.T) {
 		o              AgentOptions
 		spec, url, key string
 	}{
-		"of one provider":     {AgentOptions{Models: []string{"openai:o", "openai:p", "script:f"}, BaseURLs: []string{"http://h/v1?a=b"}}, "openai:p", "http://h/v1?a=b", "env-o"},
-		"of the other":        {AgentOptions{Models: both, BaseURLs: []string{"openai=http://h/v1"}}, "anthropic:a", "", "env-a"},
-		"its own":             {AgentOptions{Models: both, BaseURLs: []string{"openai=http://h/v1", "anthropic=http://i"}}, "anthropic:a", "http://i", "env-a"},
-		"a file of its own":   {AgentOptions{Models: both, keyFiles: []string{"anthropic=" + file}}, "anthropic:a", "", "from-file"},
-		"a file of the other": {AgentOptions{Models: both, keyFiles: []string{"anthropic=" + file}}, "openai:o", "", "env-o"},
-		"a file":              {AgentOptions{Models: both[1:], keyFiles: []string{file}}, "openai:o", "", "from-file"},
-		"a script":            {AgentOptions{Models: both, BaseURLs: []string{"openai=http://h/v1"}}, "script:f", "", ""},
+		"models of one provider":         {AgentOptions{Models: []string{"openai:o", "openai:p", "script:f"}, BaseURLs: []string{"http://h/v1?a=b"}}, "openai:p", "http://h/v1?a=b", "env-o"},
+		"base URL of the other provider": {AgentOptions{Models: both, BaseURLs: []string{"openai=http://h/v1"}}, "anthropic:a", "", "env-a"},
+		"base URL of each provider":      {AgentOptions{Models: both, BaseURLs: []string{"openai=http://h/v1", "anthropic=http://i"}}, "anthropic:a", "http://i", "env-a"},
+		"key file of the provider":       {AgentOptions{Models: both, keyFiles: []string{"anthropic=" + file}}, "anthropic:a", "", "from-file"},
+		"key file of the other provider": {AgentOptions{Models: both, keyFiles: []string{"anthropic=" + file}}, "openai:o", "", "env-o"},
+		"key file":                       {AgentOptions{Models: both[1:], keyFiles: []string{file}}, "openai:o", "", "from-file"},
+		"script":                         {AgentOptions{Models: both, BaseURLs: []string{"openai=http://h/v1"}}, "script:f", "", ""},
 	} {
 		cfg, err := c.o.provider(c.spec)
 		if err != nil || cfg.BaseURL != c.url || cfg.APIKey != c.key {

@@ -23,7 +23,7 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/agent/provider"
 )
 
-// startAgents runs a worker with agents of a script until the test ends.
+// startAgents runs a worker with scripted agents until the test ends.
 func startAgents(t *testing.T, b *bus.Bus, slots int, toolset []tools.Tool, lines ...string) {
 	t.Helper()
 	script, err := provider.ParseScript([]byte(strings.Join(lines, "\n")))
@@ -61,7 +61,7 @@ func prompt(session, id, text string) tools.Call {
 	return tools.Call{ID: id, Session: session, Tool: agent.AgentTool, Args: args}
 }
 
-// A cancelled run is told to be one, and takes the call that it waits for along.
+// Cancelling a run also cancels the call that the run waits for.
 func TestCancelAgent(t *testing.T) {
 	b := bustest.New(t)
 	started := make(chan string, 1)
@@ -95,16 +95,16 @@ func TestCancelAgent(t *testing.T) {
 			t.Errorf("%s: outcome %s (%s)", event.ID, event.Outcome, event.ForLLM)
 		}
 	}
-	// The session is free, and the model learns that the call came to nothing.
+	// The session is free, and the model gets the error of the call.
 	event, err := rpc.Submit(t.Context(), b, AgentQueue, prompt("s", "r2", "still there?"))
 	if err != nil || event.ForLLM != "after all" {
 		t.Errorf("the next message: %+v, %v", event, err)
 	}
 }
 
-// A run that got on is not given up on for the many workers that it had; one that
-// never got anywhere is.
-func TestRunThatGetsOnIsNotGivenUp(t *testing.T) {
+// A run that makes progress does not become a dead letter after many deliveries; a run
+// without progress does.
+func TestRunWithProgressIsNotDeadLetter(t *testing.T) {
 	b := bustest.New(t)
 	begun := prompt("s", "r", "go")
 	last := uint64(0)
@@ -141,7 +141,7 @@ func TestRunThatGetsOnIsNotGivenUp(t *testing.T) {
 	}
 }
 
-// Agents that wait for agents that wait for tools get along with one slot each.
+// Agents that wait for sub-agents that wait for tools need only one slot per queue.
 func TestSlotsDoNotDeadlock(t *testing.T) {
 	b := bustest.New(t)
 	leaf, err := tools.NewTool("leaf", "is deep down", func(context.Context, tools.Call, struct{}) *tools.Result { return tools.NewToolResult("leaf") })
@@ -173,8 +173,7 @@ func TestSlotsDoNotDeadlock(t *testing.T) {
 	}
 }
 
-// Messages that wait for their session leave the slots to other sessions, and to
-// the run that they wait for.
+// Prompts that wait for an earlier run of their session take no slots.
 func TestWaitingMessagesHoldNoSlot(t *testing.T) {
 	b := bustest.New(t)
 	started, release := make(chan struct{}), make(chan struct{})

@@ -60,7 +60,7 @@ func ChannelEnv(stdout io.Writer) notify.Env {
 
 // openNotifier opens the state, the channels and the notifier.
 func (p *parts) openNotifier(ctx context.Context) (err error) {
-	if p.facts, err = openState(ctx, &p.Connection, p.bus, p.log); err != nil {
+	if p.state, err = openState(ctx, &p.Connection, p.bus, p.log); err != nil {
 		return err
 	}
 	specs, err := p.Channels.Specs()
@@ -73,7 +73,7 @@ func (p *parts) openNotifier(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	p.notifier, err = notify.New(p.bus, notify.Config{Channels: channels, Default: p.Channels.Default, LastChannels: lastChannels{p.facts}, Grace: p.Worker.Grace, Log: p.log})
+	p.notifier, err = notify.New(p.bus, notify.Config{Channels: channels, Default: p.Channels.Default, LastChannels: lastChannels{p.state}, Grace: p.Worker.Grace, Log: p.log})
 	return err
 }
 

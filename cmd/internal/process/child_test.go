@@ -28,13 +28,13 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/agent/provider"
 )
 
-// The test binary is also the worker process that the agent tests kill: the
-// first variable holds the server's URL then, and the others say how to behave.
+// The test binary is also the worker process that the tests kill. These variables
+// configure it; it is a worker if the first one is set.
 const (
-	agentChildEnv = "STEVEDORE_TEST_AGENT_URL"
+	agentChildEnv = "STEVEDORE_TEST_AGENT_URL"   // URL of the server
 	agentModelEnv = "STEVEDORE_TEST_AGENT_MODEL" // base URL of the fake provider
-	agentRunsEnv  = "STEVEDORE_TEST_AGENT_RUNS"  // file that tools write their runs to
-	agentDieEnv   = "STEVEDORE_TEST_AGENT_DIE"   // probability of dying, at each step
+	agentRunsEnv  = "STEVEDORE_TEST_AGENT_RUNS"  // file in which the tools record their runs
+	agentDieEnv   = "STEVEDORE_TEST_AGENT_DIE"   // probability of a kill at each step
 )
 
 func TestMain(m *testing.M) {
@@ -57,7 +57,7 @@ func agentChild() int {
 func runAgentChild() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	// Nobody survives the test, however it ends.
+	// The process exits when the test process ends, even if the test is killed.
 	go func() {
 		_, _ = bufio.NewReader(os.Stdin).ReadByte()
 		os.Exit(3)
@@ -102,7 +102,7 @@ func runAgentChild() error {
 	}).Run(ctx)
 }
 
-// dieSomewhere returns a function that kills the process now and then.
+// dieSomewhere returns a function that kills the process with this probability.
 func dieSomewhere(probability string) (func(), error) {
 	p, err := strconv.ParseFloat(probability, 64)
 	if err != nil {
@@ -116,7 +116,7 @@ func dieSomewhere(probability string) (func(), error) {
 	}, nil
 }
 
-// echoTool says whose call it was, and writes down that it ran.
+// echoTool returns a tool that answers with the session of its call and records its run.
 func echoTool(name string, effect tools.Effect) tools.Tool {
 	tool, err := tools.NewTool(name, "echoes", func(_ context.Context, call tools.Call, in struct {
 		N int `json:"n"`
@@ -137,16 +137,16 @@ func echoTool(name string, effect tools.Effect) tools.Tool {
 	return tool.WithEffect(effect)
 }
 
-// crew keeps a number of worker processes alive until the test ends.
-type crew struct{ deaths chan struct{} }
+// workerProcesses runs a number of worker processes, and restarts killed ones, until the test ends.
+type workerProcesses struct{ deaths chan struct{} }
 
-func newCrew(t *testing.T, size int, env ...string) *crew {
+func startWorkers(t *testing.T, size int, env ...string) *workerProcesses {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &crew{deaths: make(chan struct{}, 100_000)}
+	c := &workerProcesses{deaths: make(chan struct{}, 100_000)}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, size)
 	for range size {
@@ -181,7 +181,7 @@ func newCrew(t *testing.T, size int, env ...string) *crew {
 	return c
 }
 
-// runsOf counts the lines that the tools wrote.
+// runsOf counts the runs that the tools recorded.
 func runsOf(t *testing.T, file string) map[string]int {
 	t.Helper()
 	data, err := os.ReadFile(file)

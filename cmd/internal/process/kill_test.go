@@ -27,21 +27,19 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/agent/provider"
 )
 
-// play is a bus with worker processes and a fake provider, and what is to be
-// played on it.
-type play struct {
+// scenario is a load for worker processes with a fake provider.
+type scenario struct {
 	sessions, messages, turns int
 	workers                   int
 	die                       float64
 	children                  bool // each run starts a sub-agent, which has two turns
 }
 
-// Agents of ten turns run on two workers that die at any step, of a call or of
-// the loop. Each run ends as it would have otherwise; the model is never asked
-// for a turn that stands in the log; no once-only tool runs twice.
-// STEVEDORE_AGENT_RUNS says how many runs.
+// Agents of ten turns run on two workers that are killed at any step of a call or of the
+// agent loop. Each run ends as without kills, the model gets no request for a stored turn,
+// and no once-only tool runs twice. STEVEDORE_AGENT_RUNS is the number of runs.
 func TestAgentsSurviveKills(t *testing.T) {
-	play{sessions: agentRuns(t), messages: 1, turns: 10, workers: 2, die: 0.005}.run(t)
+	scenario{sessions: agentRuns(t), messages: 1, turns: 10, workers: 2, die: 0.005}.run(t)
 }
 
 func agentRuns(t *testing.T) int {
@@ -57,24 +55,24 @@ func agentRuns(t *testing.T) int {
 	return runs
 }
 
-// Twenty sessions on three workers see nothing of each other.
+// Twenty sessions on three workers do not see each other.
 func TestParallelSessionsDoNotMix(t *testing.T) {
-	play{sessions: 20, messages: 1, turns: 4, workers: 3}.run(t)
+	scenario{sessions: 20, messages: 1, turns: 4, workers: 3}.run(t)
 }
 
-// Messages that reach one session at the same time, through two workers that
-// die now and then, are answered one after the other.
+// Agents answer concurrent prompts of one session one after the other, on two workers that
+// are killed from time to time.
 func TestOneSessionOnTwoWorkers(t *testing.T) {
-	play{sessions: 1, messages: 6, turns: 3, workers: 2, die: 0.002}.run(t)
+	scenario{sessions: 1, messages: 6, turns: 3, workers: 2, die: 0.002}.run(t)
 }
 
-// A run whose sub-agent dies, or dies itself while that works, has its report,
-// and the sub-agent's tools ran once.
+// A run gets the report of its sub-agent although the workers of both are killed, and the
+// sub-agent's once-only tools run once.
 func TestSubagentsSurviveKills(t *testing.T) {
-	play{sessions: agentRuns(t), messages: 1, turns: 3, workers: 2, die: 0.005, children: true}.run(t)
+	scenario{sessions: agentRuns(t), messages: 1, turns: 3, workers: 2, die: 0.005, children: true}.run(t)
 }
 
-func (p play) run(t *testing.T) {
+func (p scenario) run(t *testing.T) {
 	s, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", NoSync: true, Log: bustest.Log(t)})
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +81,7 @@ func (p play) run(t *testing.T) {
 	b := bustest.Connect(t, s, bus.Config{Lease: agentLease, Log: bustest.Log(t)})
 	model := newFakeModel(t, b, p.script(t))
 	file := filepath.Join(t.TempDir(), "runs")
-	crew := newCrew(t, p.workers, agentChildEnv+"="+s.URL(), agentModelEnv+"="+model.URL, agentRunsEnv+"="+file, fmt.Sprintf("%s=%g", agentDieEnv, p.die))
+	workers := startWorkers(t, p.workers, agentChildEnv+"="+s.URL(), agentModelEnv+"="+model.URL, agentRunsEnv+"="+file, fmt.Sprintf("%s=%g", agentDieEnv, p.die))
 
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
@@ -122,12 +120,12 @@ func (p play) run(t *testing.T) {
 		t.Errorf("%d once-only calls ran, and the model asked for %d", once, most)
 	}
 	t.Logf("%d runs, %d requests for %d turns, %d once-only calls ran, %d workers were killed",
-		p.sessions*p.messages, model.requests(), p.sessions*p.messages*p.turns, once, len(crew.deaths))
+		p.sessions*p.messages, model.requests(), p.sessions*p.messages*p.turns, once, len(workers.deaths))
 }
 
-// script has p.messages times p.turns turns. All but the last of a message call
-// two tools, and expect the answer of the one that may run again.
-func (p play) script(t *testing.T) *provider.Script {
+// script returns p.messages times p.turns turns. All but the last turn of a message call two
+// tools, and expect the result of the idempotent one.
+func (p scenario) script(t *testing.T) *provider.Script {
 	t.Helper()
 	var lines []string
 	for range p.messages {
@@ -157,9 +155,9 @@ func (p play) script(t *testing.T) *provider.Script {
 	return script
 }
 
-// checkLog looks for runs that interleave, turns that are missing or twice, and
-// what belongs to another session.
-func (p play) checkLog(t *testing.T, b *bus.Bus, id string) {
+// checkLog checks a conversation for interleaved runs, missing or repeated turns, and texts
+// of other sessions.
+func (p scenario) checkLog(t *testing.T, b *bus.Bus, id string) {
 	t.Helper()
 	bodies, _, err := session.New(b).Read(t.Context(), id)
 	if err != nil {
@@ -184,7 +182,7 @@ func (p play) checkLog(t *testing.T, b *bus.Bus, id string) {
 			}
 			ended++
 		}
-		foreign(t, id, string(body))
+		checkOwner(t, id, string(body))
 	}
 	if ended != p.messages {
 		t.Errorf("%s: %d runs ended, want %d", id, ended, p.messages)
@@ -193,17 +191,17 @@ func (p play) checkLog(t *testing.T, b *bus.Bus, id string) {
 
 var owner = regexp.MustCompile(`<(s\d+)>`)
 
-// foreign fails the test if a text names another session.
-func foreign(t *testing.T, session, text string) {
+// checkOwner fails the test if a text contains the name of another session.
+func checkOwner(t *testing.T, session, text string) {
 	t.Helper()
 	for _, m := range owner.FindAllStringSubmatch(text, -1) {
 		if m[1] != session {
-			t.Errorf("%s sees what belongs to %s", session, m[1])
+			t.Errorf("%s sees a text of %s", session, m[1])
 		}
 	}
 }
 
-// fakeModel speaks the Messages API from a script, and notes what it is asked.
+// fakeModel serves the Messages API from a script and counts the requests.
 type fakeModel struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -224,15 +222,15 @@ func newFakeModel(t *testing.T, b *bus.Bus, script *provider.Script) *fakeModel 
 		m.mu.Unlock()
 		var req struct{ Messages []agent.Message }
 		if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
-			return // its worker was killed while it wrote
+			return // the worker was killed while it sent the request
 		}
 		session := "a sub-agent"
 		if m := owner.FindStringSubmatch(req.Messages[0].Content[0].Text); m != nil {
 			session = m[1]
 			if text, err := json.Marshal(req.Messages); err == nil {
-				foreign(t, session, strings.NewReplacer(`\u003c`, "<", `\u003e`, ">").Replace(string(text)))
+				checkOwner(t, session, strings.NewReplacer(`\u003c`, "<", `\u003e`, ">").Replace(string(text)))
 			}
-			unanswered(t, b, session, req.Messages)
+			checkUnanswered(t, b, session, req.Messages)
 		}
 		res, err := script.Complete(context.Background(), agent.Request{Messages: req.Messages})
 		if err != nil {
@@ -248,14 +246,14 @@ func newFakeModel(t *testing.T, b *bus.Bus, script *provider.Script) *fakeModel 
 			t.Error(err)
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(body) // its worker may be gone
+		_, _ = w.Write(body) // the worker may be killed
 	}))
 	t.Cleanup(m.Close)
 	return m
 }
 
-// unanswered fails the test if the turn that is asked for stands in the log.
-func unanswered(t *testing.T, b *bus.Bus, id string, messages []agent.Message) {
+// checkUnanswered fails the test if the conversation already has the requested turn.
+func checkUnanswered(t *testing.T, b *bus.Bus, id string, messages []agent.Message) {
 	said := 0
 	for _, m := range messages {
 		if m.Role == agent.RoleAssistant {
@@ -273,6 +271,6 @@ func unanswered(t *testing.T, b *bus.Bus, id string, messages []agent.Message) {
 		}
 	}
 	if logged != said {
-		t.Errorf("%s: turn %d is asked for, and the log has %d", id, said+1, logged)
+		t.Errorf("%s: request for turn %d, but the conversation has %d", id, said+1, logged)
 	}
 }

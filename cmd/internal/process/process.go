@@ -36,7 +36,7 @@ type parts struct {
 
 	store     offload.Store
 	reader    *offload.Reader
-	facts     state.Store
+	state     state.Store
 	notifier  *notify.Notifier
 	registry  *tools.Registry
 	heartbeat *heartbeat.Config // nil means none
@@ -167,7 +167,7 @@ func (p *parts) openWorker() {
 	}
 	cfg := p.Worker
 	cfg.Queues = slices.Concat(cfg.Queues, p.Agents.queues())
-	cfg.Log, cfg.State, cfg.Ticks = p.log, p.facts, !p.NoTicks
+	cfg.Log, cfg.State, cfg.Ticks = p.log, p.state, !p.NoTicks
 	p.worker = worker.New(p.bus, p.registry, offload.NewOffloader(p.store, offloading), cfg)
 
 	p.serving = make(chan struct{})
