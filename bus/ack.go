@@ -7,29 +7,29 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// What a consumer may answer to a delivery, in JetStream's words.
+// The replies of the JetStream protocol to a delivery.
 const (
 	ackDone     = "+ACK"
 	ackProgress = "+WPI"
-	ackAgain    = "-NAK"
+	ackNak      = "-NAK"
 	ackTerm     = "+TERM"
 )
 
-// respond answers a delivery. Nobody confirms it: a lost answer leads to another
-// delivery.
-func respond(nc *nats.Conn, msg *nats.Msg, answer string) error {
-	return nc.Publish(msg.Reply, []byte(answer))
+// respond replies to a delivery. The server does not confirm it: a lost reply leads
+// to another delivery.
+func respond(nc *nats.Conn, msg *nats.Msg, reply string) error {
+	return nc.Publish(msg.Reply, []byte(reply))
 }
 
 func (d *Delivery) ack() error { return d.out.put(d.msg.Reply, []byte(ackDone)) }
 
-// nak asks for another delivery, at once or later.
+// nak asks for another delivery, immediately or after a delay.
 func (d *Delivery) nak(delay time.Duration) error {
 	if delay <= 0 {
-		return respond(d.nc, d.msg, ackAgain)
+		return respond(d.nc, d.msg, ackNak)
 	}
-	return respond(d.nc, d.msg, fmt.Sprintf(`%s {"delay":%d}`, ackAgain, delay.Nanoseconds()))
+	return respond(d.nc, d.msg, fmt.Sprintf(`%s {"delay":%d}`, ackNak, delay.Nanoseconds()))
 }
 
-// term asks for no other delivery.
+// term ends the deliveries of the message.
 func (d *Delivery) term(reason string) error { return respond(d.nc, d.msg, ackTerm+" "+reason) }

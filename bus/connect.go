@@ -18,11 +18,10 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/jsapi"
 )
 
-// ErrUnreachable: no server answered. The text says which, and what to do.
+// ErrUnreachable means that no server answered. The text names the server.
 var ErrUnreachable = errors.New("bus unreachable")
 
-// Bus is a connection to NATS and what Stevedore does with it. It is safe for
-// concurrent use.
+// Bus is a connection to NATS. It is safe for concurrent use.
 type Bus struct {
 	Subjects
 	cfg    Config
@@ -30,16 +29,15 @@ type Bus struct {
 	nc     *nats.Conn
 	js     jetstream.JetStream
 	api    jsapi.API
-	out    *outgoing
+	out    *publisher
 	closed chan struct{}
 
-	handles sync.Map // stream name to jetstream.Stream, and the tasks bucket
+	handles sync.Map // by name: jetstream.Stream or jetstream.KeyValue
 	denials denials
 }
 
-// Connect connects and returns once the server answered. Later losses of the
-// connection are healed for ever, in the background; Closed tells when that is
-// over.
+// Connect connects and returns after the server has answered. If the connection is
+// lost later, the client reconnects automatically until Closed.
 func Connect(ctx context.Context, cfg Config) (*Bus, error) {
 	cfg = cfg.withDefaults()
 	subjects, err := NewSubjects(cfg.Prefix)
@@ -50,7 +48,7 @@ func Connect(ctx context.Context, cfg Config) (*Bus, error) {
 	if b.nc, err = b.dial(); err != nil {
 		return nil, err
 	}
-	if b.out, err = newOutgoing(b.nc, b.cfg.Timeout, b.log); err == nil {
+	if b.out, err = newPublisher(b.nc, b.cfg.Timeout, b.log); err == nil {
 		b.js, err = b.openJetStream()
 	}
 	if err == nil {
@@ -82,16 +80,16 @@ func (b *Bus) dial() (*nats.Conn, error) {
 	nc, err := nats.Connect(b.cfg.Server, opts...)
 	switch {
 	case errors.Is(err, nats.ErrAuthorization) && !b.cfg.hasCredential():
-		return nil, fmt.Errorf("%w: %s wants a credential, and none was given (the URL that \"worker up\" prints has one in it): %w", ErrUnreachable, redactURLs(b.cfg.Server), err)
+		return nil, fmt.Errorf("%w: %s requires a credential, and none was given (the URL that \"worker up\" prints contains one): %w", ErrUnreachable, redactURLs(b.cfg.Server), err)
 	case errors.Is(err, nats.ErrAuthorization):
-		return nil, fmt.Errorf("%w: %s refuses the credential: %w", ErrUnreachable, redactURLs(b.cfg.Server), err)
+		return nil, fmt.Errorf("%w: %s rejects the credential: %w", ErrUnreachable, redactURLs(b.cfg.Server), err)
 	case err != nil:
 		return nil, fmt.Errorf("%w: no NATS server answers at %s: %w", ErrUnreachable, redactURLs(b.cfg.Server), withoutURL(err))
 	}
 	return nc, nil
 }
 
-// openJetStream speaks to JetStream in the domain that was asked for.
+// openJetStream returns the JetStream context of the configured domain or prefix.
 func (b *Bus) openJetStream() (jetstream.JetStream, error) {
 	opts := []jetstream.JetStreamOpt{
 		jetstream.WithDefaultTimeout(b.cfg.Timeout),
@@ -122,10 +120,10 @@ func (b *Bus) options() ([]nats.Option, error) {
 		nats.ReconnectHandler(func(nc *nats.Conn) {
 			b.log.Info().Str("server", nc.ConnectedUrlRedacted()).Msg("reconnected to the bus")
 		}),
-		// A denied publish is no error of the publish: it shows up here.
+		// The publish call does not return the error of a denied publish.
 		nats.ErrorHandler(func(nc *nats.Conn, _ *nats.Subscription, err error) {
-			if !b.denials.tell(err, cmp.Or(nc.Opts.InboxPrefix, "_INBOX")) {
-				b.log.Error().Err(err).Msg("the bus reports an error")
+			if !b.denials.report(err, cmp.Or(nc.Opts.InboxPrefix, "_INBOX")) {
+				b.log.Error().Err(err).Msg("error from the bus")
 			}
 		}),
 		nats.ClosedHandler(func(*nats.Conn) { close(b.closed) }),
@@ -164,14 +162,14 @@ func (b *Bus) options() ([]nats.Option, error) {
 	return opts, nil
 }
 
-// reconnectDelay is full jitter up to 5 s, so that a hundred workers do not
-// return at once.
+// reconnectDelay returns a random delay of up to 5 s, so that a hundred workers do not
+// reconnect at the same time.
 func reconnectDelay(attempts int) time.Duration {
 	limit := min(100*time.Millisecond<<min(attempts, 6), 5*time.Second)
 	return time.Millisecond + rand.N(limit)
 }
 
-// checkServer says early and clearly what the server lacks.
+// checkServer returns an error if the server is too old or has no JetStream.
 func (b *Bus) checkServer(ctx context.Context) error {
 	var major, minor int
 	version := b.nc.ConnectedServerVersion()
@@ -190,12 +188,12 @@ func (b *Bus) checkServer(ctx context.Context) error {
 	case errors.Is(err, errNoInbox):
 		return fmt.Errorf("connect to %s: %w", b.nc.ConnectedUrlRedacted(), err)
 	}
-	// Any other error: a role without the right to ask needs no answer.
+	// Ignore other errors: the user may not have the permission to ask.
 	return nil
 }
 
-// Close ends the connection at once. What was published and not yet
-// acknowledged has an unknown fate.
+// Close closes the connection immediately. A publish without an acknowledgement may
+// or may not be stored.
 func (b *Bus) Close() {
 	if b.out != nil {
 		b.out.stop()
@@ -204,16 +202,16 @@ func (b *Bus) Close() {
 	<-b.closed
 }
 
-// Closed is closed when the connection is given up, which only Close and a
-// revoked credential do.
+// Closed is closed when the connection is closed: by Close, or because the server
+// rejects the credential.
 func (b *Bus) Closed() <-chan struct{} { return b.closed }
 
-// Conn is the connection below, for plain NATS: requests, services, core
-// subscriptions.
+// Conn returns the NATS connection, for requests, services and core subscriptions.
 func (b *Bus) Conn() *nats.Conn { return b.nc }
 
-// JetStream is the context below, for stores.
+// JetStream returns the JetStream context.
 func (b *Bus) JetStream() jetstream.JetStream { return b.js }
 
-// Lease is how long a worker may be silent before its calls go to another one.
+// Lease is the time after which the server redelivers a message whose lease was not
+// extended.
 func (b *Bus) Lease() time.Duration { return b.cfg.Lease }

@@ -13,32 +13,29 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// ConsumeConfig bounds what a consumer holds. The zero value works.
+// ConsumeConfig limits what a consumer takes. The zero value works.
 type ConsumeConfig struct {
-	// Slots is how many messages are handled at once; no more are pulled.
-	// Handlers that wait for something else (see Delivery.Detach) come on top.
-	// Default 64.
+	// Slots is how many messages are handled at once; the consumer pulls no more.
+	// Handlers that called Delivery.Detach do not count. Default 64.
 	Slots int
 	// MaxAttempts is how often a message is delivered before it becomes a dead
 	// letter. Default 5.
 	MaxAttempts int
-	// Grace is how long running handlers may go on after a stop before their
+	// Grace is how long running handlers may continue after a stop before their
 	// contexts end. Default 20 s.
 	Grace time.Duration
-	// ShouldRetry, if not nil, reports whether a message that was delivered so often
-	// is not at fault for it, because its handling gets on; it is not given up
-	// on then.
+	// ShouldRetry, if not nil, reports whether to keep retrying a message that was
+	// delivered MaxAttempts times, because its handler makes progress.
 	ShouldRetry func(ctx context.Context, d *Delivery) (bool, error)
-	// OnDeadLetter, if not nil, is called when a message has become a dead letter,
-	// before it is taken off its stream: for whoever waits for its end. The
-	// letter is without its body. It may be called again for the same message;
-	// while it fails, the message stays.
+	// OnDeadLetter, if not nil, is called after a message became a dead letter and
+	// before it is removed from its stream. The letter has no body. While the call
+	// fails, the message stays and the call is repeated.
 	OnDeadLetter func(ctx context.Context, d *Delivery, letter StoredDeadLetter) error
 }
 
-// Consume hands the messages of a durable consumer to handler until ctx ends.
-// Then it stops pulling, hands back what was not started, lets what runs finish
-// within the grace period, and returns when all handlers returned.
+// Consume passes the messages of a durable consumer to handler until ctx ends. Then
+// it stops pulling, requeues the messages that were not started, lets running handlers
+// finish within the grace period, and returns when all handlers have returned.
 //
 //	Consume -- pull (into free slots) --> handle -- handler --> settle
 //	       \-- lease keeper, one for all messages
@@ -55,11 +52,11 @@ func (b *Bus) Consume(ctx context.Context, c Consumer, cfg ConsumeConfig, handle
 	cons, err := b.consumer(ctx, c)
 	switch {
 	case ctx.Err() != nil:
-		return nil // stopped before it began
+		return nil
 	case err != nil:
 		return err
 	}
-	// Work outlives the stop: it has contexts of its own.
+	// Handlers continue after the stop, so their context does not end with ctx.
 	work, endWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer endWork()
 	stop := context.AfterFunc(ctx, func() {
@@ -95,13 +92,13 @@ type consumption struct {
 	work     context.Context // of the handlers; ends with the grace period
 	slots    *slots
 	leases   *leases
-	idle     chan *nats.Msg // to the goroutines that have nothing to do
-	pulled   chan struct{}  // closed when nothing is pulled any more
+	idle     chan *nats.Msg // to idle goroutines
+	pulled   chan struct{}  // closed after the last pull
 	running  sync.WaitGroup
 }
 
-// pull asks the server for as many messages as there are free slots, again and
-// again, until ctx ends.
+// pull repeatedly asks the server for as many messages as there are free slots, until
+// ctx ends.
 func (k *consumption) pull(ctx context.Context) {
 	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
 		backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
@@ -112,7 +109,7 @@ func (k *consumption) pull(ctx context.Context) {
 		if n == 0 {
 			return
 		}
-		received, err := p.pull(ctx, n, func(msg *nats.Msg) { k.take(ctx, msg) })
+		received, err := p.pull(ctx, n, func(msg *nats.Msg) { k.dispatch(ctx, msg) })
 		k.slots.release(n - received)
 		if received > 0 {
 			policy.Reset()
@@ -123,18 +120,17 @@ func (k *consumption) pull(ctx context.Context) {
 		if !k.pause(ctx, policy.NextBackOff(), err) {
 			return
 		}
-		if _, err := k.bus.consumer(ctx, k.consumer); err != nil && ctx.Err() == nil { // deleted, perhaps
-			k.bus.log.Warn().Err(err).Msg("the consumer does not answer")
+		if _, err := k.bus.consumer(ctx, k.consumer); err != nil && ctx.Err() == nil { // perhaps it was deleted
+			k.bus.log.Warn().Err(err).Msg("cannot find or create the consumer")
 		}
 	}
 }
 
-// take gives a message to an idle goroutine, or to a new one. They are kept,
-// because a stack that has grown already saves a tenth of the time of a short
-// call.
-func (k *consumption) take(ctx context.Context, msg *nats.Msg) {
-	if ctx.Err() != nil { // stopping: not started, so somebody else may at once
-		k.running.Go(func() { k.decline(msg) })
+// dispatch passes a message to an idle goroutine, or to a new one. Goroutines are
+// reused, because their grown stack saves a tenth of the time of a short call.
+func (k *consumption) dispatch(ctx context.Context, msg *nats.Msg) {
+	if ctx.Err() != nil { // another process can start it immediately
+		k.running.Go(func() { k.requeueUnstarted(msg) })
 		return
 	}
 	select {
@@ -143,17 +139,17 @@ func (k *consumption) take(ctx context.Context, msg *nats.Msg) {
 		k.running.Go(func() {
 			for ; msg != nil; msg = <-k.idle {
 				if detached := k.handle(msg); detached {
-					return // there may be any number of these
+					return // their number is not limited, so end it
 				}
 			}
 		})
 	}
 }
 
-// pause waits, and reports whether to go on.
+// pause waits, and reports whether to continue.
 func (k *consumption) pause(ctx context.Context, d time.Duration, err error) bool {
 	if ctx.Err() == nil {
-		k.bus.log.Warn().Err(err).Str("consumer", k.consumer.Name).Dur("again_in", d).Msg("cannot pull")
+		k.bus.log.Warn().Err(err).Str("consumer", k.consumer.Name).Dur("retry_in", d).Msg("cannot pull")
 	}
 	select {
 	case <-ctx.Done():
@@ -163,19 +159,19 @@ func (k *consumption) pause(ctx context.Context, d time.Duration, err error) boo
 	}
 }
 
-// decline hands back a message that came when the stop had begun.
-func (k *consumption) decline(msg *nats.Msg) {
+// requeueUnstarted requeues a message that arrived after the stop.
+func (k *consumption) requeueUnstarted(msg *nats.Msg) {
 	d, err := newDelivery(k.bus.nc, k.bus.out, msg)
 	if err == nil {
-		err = k.handBack(d)
+		err = k.requeue(d)
 	}
 	if err != nil {
-		k.bus.log.Warn().Err(err).Msg("cannot hand back; the message comes again when its lease ends")
+		k.bus.log.Warn().Err(err).Msg("cannot requeue; the message is redelivered when its lease ends")
 	}
 }
 
-// handle takes one message from its delivery to its verdict, and reports whether
-// its slot was given away meanwhile.
+// handle runs the handler for one message and settles the message. It reports whether
+// the handler detached from its slot.
 func (k *consumption) handle(msg *nats.Msg) (detached bool) {
 	d, err := newDelivery(k.bus.nc, k.bus.out, msg)
 	if err != nil {
@@ -186,12 +182,12 @@ func (k *consumption) handle(msg *nats.Msg) (detached bool) {
 	d.detach = func() { k.slots.release(1) }
 	k.leases.add(msg)
 	defer k.leases.remove(msg)
-	spared, err := k.spare(d)
-	d.Final = d.Attempt >= k.cfg.MaxAttempts && !spared && err == nil
+	retry, err := k.shouldRetry(d)
+	d.Final = d.Attempt >= k.cfg.MaxAttempts && !retry && err == nil
 	switch {
 	case err != nil:
 	case d.Final && d.Attempt > k.cfg.MaxAttempts:
-		err = Reject(CodePoison, fmt.Errorf("delivered %s without being settled; the process that handled it died, or could not say what became of it", times(d.Attempt-1)))
+		err = Reject(CodePoison, fmt.Errorf("delivered %s without being settled; the process that handled it died or could not settle it", times(d.Attempt-1)))
 	default:
 		err = k.attempt(d)
 	}
@@ -201,8 +197,8 @@ func (k *consumption) handle(msg *nats.Msg) (detached bool) {
 	return detached
 }
 
-// spare asks about a message that is about to be given up on.
-func (k *consumption) spare(d *Delivery) (bool, error) {
+// shouldRetry calls ShouldRetry for a message that would become a dead letter.
+func (k *consumption) shouldRetry(d *Delivery) (bool, error) {
 	if d.Attempt < k.cfg.MaxAttempts || k.cfg.ShouldRetry == nil {
 		return false, nil
 	}
@@ -216,8 +212,8 @@ func times(n int) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// attempt runs the handler. A panic is a failed attempt like any other: the
-// other messages of this process have no part in it.
+// attempt runs the handler. A panic is a failed attempt and does not affect other
+// messages.
 func (k *consumption) attempt(d *Delivery) (verdict error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -228,16 +224,16 @@ func (k *consumption) attempt(d *Delivery) (verdict error) {
 	return k.handler(k.work, d)
 }
 
-// settle carries out a verdict. Whatever fails here leaves the message to its
-// lease, and so to another delivery.
+// settle applies a verdict. If that fails, the lease ends and the server redelivers
+// the message.
 func (k *consumption) settle(d *Delivery, verdict error) {
 	if verdict == nil {
 		if err := d.ack(); err != nil {
-			k.bus.log.Error().Err(err).Str("subject", d.Subject).Msg("cannot acknowledge; the message comes again")
+			k.bus.log.Error().Err(err).Str("subject", d.Subject).Msg("cannot acknowledge; the message will be redelivered")
 		}
 		return
 	}
-	// An extension that is sent behind a delayed nak would undo the delay.
+	// A lease extension after a delayed nak would cancel the delay.
 	k.leases.remove(d.msg)
 	log := k.bus.log.With().Str("subject", d.Subject).Int("attempt", d.Attempt).Logger()
 	var (
@@ -247,24 +243,24 @@ func (k *consumption) settle(d *Delivery, verdict error) {
 	)
 	switch {
 	case k.work.Err() != nil:
-		log.Info().AnErr("reason", verdict).Msg("interrupted by the stop; handed back")
-		err = k.handBack(d)
+		log.Info().AnErr("reason", verdict).Msg("interrupted by the stop; requeued")
+		err = k.requeue(d)
 	case errors.As(verdict, &rejected):
-		log.Error().Err(rejected.err).Str("code", rejected.code).Msg("gave up; kept as a dead letter")
-		err = k.bury(d, rejected)
+		log.Error().Err(rejected.err).Str("code", rejected.code).Msg("rejected; stored as a dead letter")
+		err = k.deadLetter(d, rejected)
 	case d.Final:
-		log.Error().Err(verdict).Msg("gave up after the last attempt; kept as a dead letter")
-		err = k.bury(d, &rejection{code: CodeExhausted, err: verdict})
+		log.Error().Err(verdict).Msg("the last attempt failed; stored as a dead letter")
+		err = k.deadLetter(d, &rejection{code: CodeExhausted, err: verdict})
 	case errors.As(verdict, &postponed):
-		log.Warn().Err(postponed.err).Dur("again_in", postponed.delay).Msg("handling failed")
+		log.Warn().Err(postponed.err).Dur("retry_in", postponed.delay).Msg("handling failed")
 		err = d.nak(postponed.delay)
 	default:
 		delay := retryDelay(d.Attempt)
-		log.Warn().Err(verdict).Dur("again_in", delay).Msg("handling failed")
+		log.Warn().Err(verdict).Dur("retry_in", delay).Msg("handling failed")
 		err = d.nak(delay)
 	}
 	if err != nil {
-		log.Error().Err(err).Msg("cannot settle; the message comes again")
+		log.Error().Err(err).Msg("cannot settle; the message will be redelivered")
 	}
 }
 

@@ -24,49 +24,48 @@ const (
 
 // Codes of dead letters; handlers may have others.
 const (
-	CodeUndecodable = "undecodable"        // nobody can say what it is
-	CodePoison      = "poison"             // its handler never came to a verdict
-	CodeExhausted   = "attempts_exhausted" // its last attempt failed
+	CodeUndecodable = "undecodable"        // the message cannot be decoded
+	CodePoison      = "poison"             // no delivery was settled
+	CodeExhausted   = "attempts_exhausted" // the last attempt failed
 )
 
-// DeadLetter is what remains of a message that was given up on: why, and the
-// message itself, so that it can be retried.
+// DeadLetter is a message that was rejected or whose last attempt failed, with the
+// reason. It can be retried.
 type DeadLetter struct {
 	// Kind is one of the constants above; Name is the tool, the schedule or the
 	// channel.
 	Kind string `json:"kind"`
 	Name string `json:"name"`
-	// Code and Reason say why, to machines and to people.
+	// Code is the reason for programs, Reason the reason for people.
 	Code   string `json:"code"`
 	Reason string `json:"reason"`
-	// Subject, Sequence and ID say where and what it was.
+	// Subject, Sequence and ID are those of the message.
 	Subject  string    `json:"subject"`
 	Sequence uint64    `json:"sequence"`
 	ID       string    `json:"id"`
 	Attempts int       `json:"attempts"`
 	At       time.Time `json:"at"`
-	// Body is the message as it came, white space aside, if it is JSON. Gzip (base64 in JSON) is
-	// the message if it is not, or would not fit. BodySequence is where in the
-	// stream of dead letters it stands, as it came, if it fits in no letter.
+	// Body is the message if it is JSON, without extra white space. Gzip (base64 in
+	// JSON) is the message if it is not JSON or does not fit into Body. If it does
+	// not fit into the letter, BodySequence is its sequence in the dead-letter stream.
 	Body         json.RawMessage `json:"body,omitempty"`
 	Gzip         []byte          `json:"gzip,omitempty"`
 	BodySequence uint64          `json:"body_sequence,omitempty"`
 }
 
-// DeadBody is the kind under which the bodies are kept that fit in no letter.
-// What stands there is no letter.
+// DeadBody is the kind of the messages that store the bodies that do not fit into
+// their letters.
 const DeadBody = "body"
 
-// maxReason bounds the text of a reason, which may quote anything.
+// maxReason limits the length of a reason, which may quote anything.
 const maxReason = 4 << 10
 
-// settleTimeout bounds what is published on the way out, when the handler's
-// context may have ended.
+// settleTimeout limits publishes after the context of the handler has ended.
 const settleTimeout = 10 * time.Second
 
-// bury keeps a dead letter and takes the message off its stream; in this order,
-// so that a crash between them leaves a second delivery and not a loss.
-func (k *consumption) bury(d *Delivery, why *rejection) error {
+// deadLetter stores a dead letter and then removes the message from its stream. In
+// this order, a crash between the two leads to a redelivery and not to a loss.
+func (k *consumption) deadLetter(d *Delivery, why *rejection) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(k.work), settleTimeout)
 	defer cancel()
 	letter := DeadLetter{
@@ -74,26 +73,26 @@ func (k *consumption) bury(d *Delivery, why *rejection) error {
 		Subject: d.Subject, Sequence: d.Sequence, ID: d.ID(), Attempts: d.Attempt, At: time.Now().UTC(),
 	}
 	letter.Kind, letter.Name = k.bus.deadName(d.Subject)
-	buried, err := k.keep(ctx, d, letter)
+	stored, err := k.storeDeadLetter(ctx, d, letter)
 	if err != nil {
-		return fmt.Errorf("bury %q: %w", d.Subject, err)
+		return fmt.Errorf("store dead letter of %q: %w", d.Subject, err)
 	}
 	if k.cfg.OnDeadLetter != nil {
-		if err := k.cfg.OnDeadLetter(ctx, d, buried); err != nil {
-			return fmt.Errorf("tell that %q was given up on: %w", d.Subject, err)
+		if err := k.cfg.OnDeadLetter(ctx, d, stored); err != nil {
+			return fmt.Errorf("report dead letter of %q: %w", d.Subject, err)
 		}
 	}
-	return d.term(buried.Code)
+	return d.term(stored.Code)
 }
 
-// keep publishes a letter, unless the message has one, and returns the one that
-// stands, without its body. The letter's key ages, so where the message may have
-// been given up on before, the letters are asked.
-func (k *consumption) keep(ctx context.Context, d *Delivery, letter DeadLetter) (StoredDeadLetter, error) {
+// storeDeadLetter publishes a letter, unless the message has one, and returns the
+// stored letter without its body. The stream forgets the key of a letter after a
+// while, so storeDeadLetter searches the letters if the message was delivered before.
+func (k *consumption) storeDeadLetter(ctx context.Context, d *Delivery, letter DeadLetter) (StoredDeadLetter, error) {
 	if d.Attempt > 1 && letter.Code != CodeExhausted {
-		stands, ok, err := k.bus.letterOf(ctx, d, letter)
+		stored, ok, err := k.bus.findDeadLetter(ctx, d, letter)
 		if ok || err != nil {
-			return stands, err
+			return stored, err
 		}
 	}
 	body, err := k.bus.encodeLetter(ctx, letter, d.Body)
@@ -105,13 +104,13 @@ func (k *consumption) keep(ctx context.Context, d *Delivery, letter DeadLetter) 
 	return StoredDeadLetter{Number: ack.Sequence, DeadLetter: letter}, err
 }
 
-// maxLetters is how many letters, and KiB of them, letterOf looks at; behind so
-// many another one for the same message does little harm.
+// maxLetters is how many letters, and KiB of letters, findDeadLetter reads. If there
+// are more, a second letter for the same message does little harm.
 const maxLetters = 20_000
 
-// letterOf looks for the letter of the message of d, among those that are not
-// older than the message.
-func (b *Bus) letterOf(ctx context.Context, d *Delivery, like DeadLetter) (found StoredDeadLetter, ok bool, err error) {
+// findDeadLetter searches for the letter of the message of d, among those that are
+// not older than the message.
+func (b *Bus) findDeadLetter(ctx context.Context, d *Delivery, like DeadLetter) (found StoredDeadLetter, ok bool, err error) {
 	_, err = b.scanFrom(ctx, Dead, b.Dead(like.Kind, like.Name), d.Published, maxLetters, maxLetters<<10, func(m Stored) bool {
 		var l DeadLetter
 		if json.Unmarshal(m.Body, &l) != nil || l.Subject != d.Subject || l.Sequence != d.Sequence || l.ID != d.ID() {
@@ -124,8 +123,8 @@ func (b *Bus) letterOf(ctx context.Context, d *Delivery, like DeadLetter) (found
 	return found, ok, err
 }
 
-// deadName says what a subject's message is and what it is called. Tokens that
-// others chose may be unfit for a subject of ours.
+// deadName returns the kind and the name of a dead letter. A token of a client may
+// not be valid in the subject of a letter.
 func (s Subjects) deadName(subject string) (kind, name string) {
 	tokens := s.Split(subject)
 	if len(tokens) < 2 {
@@ -148,9 +147,9 @@ func (s Subjects) deadName(subject string) (kind, name string) {
 	return kind, name
 }
 
-// encodeLetter puts body into the letter and returns it, fit to be published.
+// encodeLetter encodes the letter with body, in a form that fits into a message.
 func (b *Bus) encodeLetter(ctx context.Context, l DeadLetter, body []byte) (out []byte, err error) {
-	limit := int(b.nc.MaxPayload()) - 1024 // leaves room for headers
+	limit := int(b.nc.MaxPayload()) - 1024 // for headers
 	if json.Valid(body) {
 		l.Body = body
 		if out, err = Encode(l); err != nil || len(out) <= limit {
@@ -165,8 +164,8 @@ func (b *Bus) encodeLetter(ctx context.Context, l DeadLetter, body []byte) (out 
 		return out, err
 	}
 	l.Gzip = nil
-	// Without a key, because the body may leave no room for a header; a body
-	// that is kept twice does no harm.
+	// Without a key, because a header may not fit. A second copy of the body does no
+	// harm.
 	ack, err := b.Publish(ctx, Message{Subject: b.Dead(DeadBody, l.Name), Body: body})
 	if err != nil {
 		return nil, err
@@ -185,7 +184,7 @@ func compress(b []byte) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// DeadMessage returns the message of a dead letter as it came.
+// DeadMessage returns the body of the message of a dead letter.
 func (b *Bus) DeadMessage(ctx context.Context, l DeadLetter) ([]byte, error) {
 	switch {
 	case l.BodySequence != 0:
@@ -208,8 +207,8 @@ func (b *Bus) DeadMessage(ctx context.Context, l DeadLetter) ([]byte, error) {
 	return l.Body, nil
 }
 
-// Retry publishes the message of a dead letter again, under the id it had and
-// with its attempts counted from the start.
+// republish publishes the message of a dead letter again, with its id. Its attempts
+// start again from 1.
 func (b *Bus) republish(ctx context.Context, l DeadLetter) error {
 	body, err := b.DeadMessage(ctx, l)
 	if err != nil {
@@ -220,7 +219,7 @@ func (b *Bus) republish(ctx context.Context, l DeadLetter) error {
 		Header: nats.Header{idHeader: {l.ID}},
 		Key:    fmt.Sprintf("retry-%d-%d", l.Sequence, l.At.UnixNano()),
 	})
-	if errors.Is(err, ErrTooLarge) { // it came without headers; its id, if any, is in the body
+	if errors.Is(err, ErrTooLarge) { // the original had no headers; its id, if any, is in the body
 		_, err = b.Publish(ctx, Message{Subject: l.Subject, Body: body})
 	}
 	return err

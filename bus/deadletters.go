@@ -10,15 +10,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// StoredDeadLetter is a dead letter where it lies.
+// StoredDeadLetter is a dead letter in its stream.
 type StoredDeadLetter struct {
-	// Number is its sequence in the stream of dead letters, by which it is
-	// called.
+	// Number is its sequence in the stream. It identifies the letter.
 	Number uint64 `json:"number"`
 	DeadLetter
 }
 
-// ErrNoDeadLetter: no dead letter has this number.
+// ErrNoDeadLetter means that no dead letter has the number.
 var ErrNoDeadLetter = errors.New("no such dead letter")
 
 // DeadLetters lists the dead letters of a kind, oldest first; an empty kind
@@ -44,7 +43,7 @@ func (b *Bus) DeadLetters(ctx context.Context, kind string) iter.Seq2[StoredDead
 				return
 			}
 			next = msg.Sequence + 1
-			letter, ok := b.unearth(msg)
+			letter, ok := b.decodeDeadLetter(msg)
 			if ok && !yield(letter, nil) {
 				return
 			}
@@ -65,27 +64,27 @@ func (b *Bus) DeadLetter(ctx context.Context, number uint64) (StoredDeadLetter, 
 	if err != nil {
 		return StoredDeadLetter{}, fmt.Errorf("dead letter %d: %w", number, err)
 	}
-	letter, ok := b.unearth(msg)
+	letter, ok := b.decodeDeadLetter(msg)
 	if !ok {
 		return StoredDeadLetter{}, fmt.Errorf("dead letter %d: %w", number, ErrNoDeadLetter)
 	}
 	return letter, nil
 }
 
-// unearth reads a message of the stream; bodies that lie apart, and what others
-// wrote there, are no letters.
-func (b *Bus) unearth(msg *jetstream.RawStreamMsg) (StoredDeadLetter, bool) {
+// decodeDeadLetter decodes a message of the stream. ok is false for the body of
+// another letter and for a message that is not a letter.
+func (b *Bus) decodeDeadLetter(msg *jetstream.RawStreamMsg) (letter StoredDeadLetter, ok bool) {
 	tokens := b.Split(msg.Subject)
 	if len(tokens) != 3 || tokens[1] == DeadBody {
 		return StoredDeadLetter{}, false
 	}
-	letter := StoredDeadLetter{Number: msg.Sequence}
+	letter.Number = msg.Sequence
 	err := json.Unmarshal(msg.Data, &letter.DeadLetter)
-	letter.Kind, letter.Name = tokens[1], tokens[2] // not what the body says
+	letter.Kind, letter.Name = tokens[1], tokens[2] // the subject counts, not the body
 	return letter, err == nil && letter.Subject != ""
 }
 
-// RemoveDeadLetter removes a dead letter for good.
+// RemoveDeadLetter deletes a dead letter.
 func (b *Bus) RemoveDeadLetter(ctx context.Context, letter StoredDeadLetter) error {
 	stream, err := b.Stream(ctx, Dead)
 	if err != nil {
@@ -102,25 +101,25 @@ func (b *Bus) RemoveDeadLetter(ctx context.Context, letter StoredDeadLetter) err
 	return nil
 }
 
-// retriable reports why a letter cannot be retried. It lies where anybody with
-// the right to write dead letters may have put it, so it must not choose freely
-// where an operator publishes.
-func (b *Bus) retriable(l DeadLetter) error {
+// checkRetriable returns an error if the letter cannot be retried. A client that may
+// write dead letters can forge one, so checkRetriable checks the subject before the
+// letter is republished.
+func (b *Bus) checkRetriable(l DeadLetter) error {
 	kind, name := b.deadName(l.Subject)
 	switch {
 	case b.Split(l.Subject) == nil || CheckSubject(l.Subject) != nil || kind != l.Kind || name != l.Name:
-		return fmt.Errorf("its subject %.200q is not that of a %s of %.100q", l.Subject, l.Kind, l.Name)
+		return fmt.Errorf("its subject %.200q does not belong to a %s of %.100q", l.Subject, l.Kind, l.Name)
 	case kind == DeadResult:
-		return errors.New("a result that could not be notified stands on the bus still, and is not published again; remove the letter")
+		return errors.New("its result is still stored and needs no retry; remove the letter")
 	}
 	return nil
 }
 
-// RetryDeadLetter retries the message of a dead letter, and removes the letter once
-// the message is stored. A crash in between leaves both; trying again then does
-// not publish it a second time, within the stream's window for duplicates.
+// RetryDeadLetter republishes the message of a dead letter and then removes the
+// letter. A crash in between leaves both. A second retry within the duplicate window
+// of the stream then does not publish the message again.
 func (b *Bus) RetryDeadLetter(ctx context.Context, letter StoredDeadLetter) error {
-	err := b.retriable(letter.DeadLetter)
+	err := b.checkRetriable(letter.DeadLetter)
 	if err == nil {
 		err = b.republish(ctx, letter.DeadLetter)
 	}

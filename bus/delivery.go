@@ -10,46 +10,45 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// attemptHeader carries the attempts that a requeued message has behind it,
-// idHeader the id that it had, because both would otherwise start afresh.
+// attemptHeader has the number of attempts of a requeued message, idHeader its id.
+// Otherwise the new message would start with others.
 const (
 	attemptHeader = "Stevedore-Attempt"
 	idHeader      = "Stevedore-Id"
 )
 
-// maxDeliveryID is the longest id, in bytes, that is taken from a header. It
-// goes into records and headers of ours, so it must not fill them.
+// maxDeliveryID is the longest accepted id, in bytes. Ids are copied into records and
+// headers, so they must be short.
 const maxDeliveryID = 1024
 
-// maxBehind is the most that a header may say of earlier attempts; headers come
-// from anybody.
-const maxBehind = 1000
+// maxPriorAttempts limits the value of attemptHeader, because any client can set it.
+const maxPriorAttempts = 1000
 
-// Delivery is one message in the hands of a handler, with its lease.
+// Delivery is a message that a handler received, with its lease.
 type Delivery struct {
 	Subject string
 	Body    []byte
-	// Attempt counts the deliveries, from 1. Those that a stop interrupted are
-	// left out where the consumer can.
+	// Attempt counts the deliveries, from 1. Calls that a stop interrupted do not
+	// count that delivery.
 	Attempt int
-	// Again is set if the message, or one that it was made from, may have been
-	// delivered before.
+	// Again is set if the message, or the one that it was republished from, may have
+	// been delivered before.
 	Again bool
-	// Final is set when no further attempt will be made.
+	// Final is set for the last attempt.
 	Final bool
 	// Published is when the stream stored the message.
 	Published time.Time
 	Sequence  uint64
 
 	nc       *nats.Conn
-	out      *outgoing
+	out      *publisher
 	msg      *nats.Msg
-	detach   func() // gives the slot back
+	detach   func() // releases the slot
 	detached atomic.Bool
 }
 
-// newDelivery reads what the server says about the delivery.
-func newDelivery(nc *nats.Conn, out *outgoing, msg *nats.Msg) (*Delivery, error) {
+// newDelivery decodes the metadata of the delivery.
+func newDelivery(nc *nats.Conn, out *publisher, msg *nats.Msg) (*Delivery, error) {
 	meta, err := msg.Metadata()
 	if err != nil {
 		return nil, fmt.Errorf("delivery on %q: %w", msg.Subject, err)
@@ -61,16 +60,16 @@ func newDelivery(nc *nats.Conn, out *outgoing, msg *nats.Msg) (*Delivery, error)
 	}
 	header := msg.Header
 	if text := header.Get(attemptHeader); text != "" {
-		if behind, err := strconv.Atoi(text); err == nil && behind > 0 && behind <= maxBehind {
-			d.Attempt += behind
+		if prior, err := strconv.Atoi(text); err == nil && prior > 0 && prior <= maxPriorAttempts {
+			d.Attempt += prior
 		}
 	}
 	d.Again = d.Attempt > 1 || header.Get(idHeader) != ""
 	return d, nil
 }
 
-// ID names the message, the same for every delivery and requeue of it: the
-// publisher's Nats-Msg-Id, or else made from the stream sequence.
+// ID identifies the message over all deliveries and requeues: the publisher's
+// Nats-Msg-Id, or an id from the stream sequence.
 func (d *Delivery) ID() string { return idOf(d.msg.Header, d.Sequence, d.Published) }
 
 func idOf(header nats.Header, sequence uint64, stored time.Time) string {
@@ -79,16 +78,16 @@ func idOf(header nats.Header, sequence uint64, stored time.Time) string {
 			return id
 		}
 	}
-	// Sequences begin again when a stream is made anew; times do not.
+	// A new stream starts again with sequence 1, so the id includes the time.
 	return "seq-" + strconv.FormatUint(sequence, 10) + "-" + strconv.FormatInt(stored.UnixNano(), 16)
 }
 
-// Header returns the value of an incoming header. Headers come from anybody and
-// are never passed on.
+// Header returns the value of an incoming header. Any client can set headers, so do
+// not forward them.
 func (d *Delivery) Header(name string) string { return d.msg.Header.Get(name) }
 
-// Detach gives the handler's slot to the next message while the handler goes
-// on: for handlers that only wait. The lease is kept.
+// Detach releases the slot while the handler continues, for handlers that only wait.
+// The lease is kept.
 func (d *Delivery) Detach() {
 	if d.detached.CompareAndSwap(false, true) {
 		d.detach()

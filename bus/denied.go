@@ -10,19 +10,19 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// errNoInbox: no answer can come to this user, so that nothing works.
-var errNoInbox = errors.New("answers come there; the user may have another inbox prefix")
+// errNoInbox means that the user cannot receive replies, so nothing works.
+var errNoInbox = errors.New("replies arrive there; the user may need another inbox prefix")
 
-// denials brings what the server refuses to those who wait for an answer: it is
-// no error of the publish that was refused, but comes by itself.
+// denials passes permission errors to the callers that wait for a reply. The server
+// sends these errors separately: a denied publish itself returns no error.
 type denials struct {
 	mu      sync.Mutex
-	waiting map[*context.CancelCauseFunc]string // the subjects that they publish to
+	waiting map[*context.CancelCauseFunc]string // the subject that the caller publishes to
 }
 
-// WatchDenial calls f, which publishes to a subject and waits for what that leads to,
-// with a context that ends when the server refuses it. Then the error is a
-// nats.ErrPermissionViolation that says what this user may not do.
+// WatchDenial calls f, which publishes to subject and waits for a reply. If the server
+// denies the publish, WatchDenial cancels f's context and returns an error that wraps
+// nats.ErrPermissionViolation.
 func (b *Bus) WatchDenial(ctx context.Context, subject string, f func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -45,8 +45,9 @@ func (b *Bus) WatchDenial(ctx context.Context, subject string, f func(context.Co
 	return err
 }
 
-// tell reports whether somebody waits who is told of err.
-func (d *denials) tell(err error, inbox string) (told bool) {
+// report passes a permission error to the callers that it affects, and reports
+// whether there are any.
+func (d *denials) report(err error, inbox string) (reported bool) {
 	if !errors.Is(err, nats.ErrPermissionViolation) {
 		return false
 	}
@@ -61,7 +62,7 @@ func (d *denials) tell(err error, inbox string) (told bool) {
 		default:
 			continue
 		}
-		told = true
+		reported = true
 	}
-	return told
+	return reported
 }

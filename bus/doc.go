@@ -1,7 +1,11 @@
-// Package bus carries events on NATS: it connects, embeds a server, owns the
-// topology (streams, consumers, buckets), publishes durably, consumes with
-// leases and verdicts, and keeps schedules in the server.
+// Package bus publishes durably and consumes with leases on NATS JetStream. It knows
+// subjects and bytes; the packages below it know what the bytes mean.
 //
-// It knows subjects and bytes; what the bytes mean is for the packages below it
-// to know: worker, notify, rpc, heartbeat, cron and remote.
+//	connect, config   Connect, Bus, Config; outage and denied: waiting for replies
+//	subjects          Subjects: all names with the prefix
+//	topology          the streams, buckets and consumers; provision creates them
+//	publish           Publish, the only place that retries; publisher sends
+//	consume           Consume: pull, lease, handler, verdict, requeue
+//	deadletter        dead letters: store, list, retry
+//	read, scan        reading a stream without a consumer
 package bus

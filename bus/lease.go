@@ -8,8 +8,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// leases keeps the messages of a consumer from being delivered to somebody else
-// while they are handled here. One ticker serves all.
+// leases extends the leases of the messages that a consumer handles, so that the
+// server does not redeliver them. One ticker extends all of them.
 type leases struct {
 	nc       *nats.Conn
 	interval time.Duration
@@ -50,13 +50,13 @@ func (l *leases) keep(ctx context.Context) {
 	}
 }
 
-// extend extends a lease that is still held. It sends under the lock, so that what
-// is sent after a removal stands behind every extension.
+// extend extends a lease that is still held. It sends under the lock, so that no
+// extension follows a reply that is sent after remove.
 func (l *leases) extend(msg *nats.Msg) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, held := l.held[msg]; held {
-		_ = respond(l.nc, msg, ackProgress) // a lost one is made up for by the next
+		_ = respond(l.nc, msg, ackProgress) // the next extension makes up for a lost one
 	}
 }
 

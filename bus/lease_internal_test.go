@@ -11,7 +11,7 @@ import (
 
 // A lease that was given up between the look at what is held and the extension is
 // not extended: that would undo the delay of the nak that was sent meanwhile.
-func TestLeaseThatWasGivenUpIsNotExtended(t *testing.T) {
+func TestLeaseIsNotExtendedAfterRemove(t *testing.T) {
 	nc := connectPlain(t)
 	heard, err := nc.SubscribeSync("ack.>")
 	if err != nil {

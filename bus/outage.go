@@ -8,23 +8,23 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// awayPatience is how long the bus may be away before that is told: a restart
-// takes less, and most failovers do.
-const awayPatience = 30 * time.Second
+// outageTimeout is how long the connection may be down. A restart of the server and
+// most failovers take less.
+const outageTimeout = 30 * time.Second
 
-// WithConnection returns a context for those who wait for something that comes over
-// the bus: it ends with ctx, and when the bus is gone, which is when the
-// connection was given up, or was lost and did not come back for half a minute.
-// Then its cause is an ErrUnreachable that names the server. stop releases it.
+// WithConnection returns a context that is cancelled when ctx is done, when the
+// connection is closed, or when the connection has been down for 30 s. In the last two
+// cases its cause is an ErrUnreachable that names the server. Use it to wait for a
+// message from the bus. stop releases it.
 func (b *Bus) WithConnection(ctx context.Context) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	changes := b.nc.StatusChanged(nats.CONNECTED, nats.RECONNECTING)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		var away <-chan time.Time
+		var timeout <-chan time.Time
 		if !b.nc.IsConnected() {
-			away = time.After(awayPatience)
+			timeout = time.After(outageTimeout)
 		}
 		for {
 			select {
@@ -34,12 +34,12 @@ func (b *Bus) WithConnection(ctx context.Context) (_ context.Context, stop func(
 				cancel(b.ClosedErr())
 			case status := <-changes:
 				if status == nats.CONNECTED {
-					away = nil
-				} else if away == nil { // it is told again with each attempt
-					away = time.After(awayPatience)
+					timeout = nil
+				} else if timeout == nil { // the status is repeated for each attempt
+					timeout = time.After(outageTimeout)
 				}
-			case <-away:
-				cancel(fmt.Errorf("%w: %s has been away for %s", ErrUnreachable, b.address(), awayPatience))
+			case <-timeout:
+				cancel(fmt.Errorf("%w: no connection to %s for %s", ErrUnreachable, b.address(), outageTimeout))
 			}
 		}
 	}()
@@ -50,17 +50,17 @@ func (b *Bus) WithConnection(ctx context.Context) (_ context.Context, stop func(
 	}
 }
 
-// ClosedErr is what a closed connection means to who needs it: an ErrUnreachable
-// that names the server, and why it was given up.
+// ClosedErr returns the error of a closed connection: an ErrUnreachable that names the
+// server and the reason.
 func (b *Bus) ClosedErr() error {
-	err := fmt.Errorf("%w: the connection to %s was given up", ErrUnreachable, b.address())
+	err := fmt.Errorf("%w: the connection to %s is closed", ErrUnreachable, b.address())
 	if last := b.nc.LastError(); last != nil {
 		err = fmt.Errorf("%w: %w", err, withoutURL(last))
 	}
 	return err
 }
 
-// address is where the bus is, as the configuration says it, without secrets.
+// address returns the configured address of the bus, without secrets.
 func (b *Bus) address() string {
 	if b.cfg.Context != "" {
 		return fmt.Sprintf("context %q", b.cfg.Context)

@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Difference is one setting of an existing stream or bucket that is not what
-// this version would create.
+// Difference is a setting of an existing stream or bucket that differs from what this
+// version creates.
 type Difference struct {
 	Name    string `json:"name"`
 	Setting string `json:"setting"`
@@ -22,19 +22,18 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s: %s is %s, want %s", d.Name, d.Setting, d.Have, d.Want)
 }
 
-// Provisioned is what Provision found and did.
+// Provisioned is the result of Provision.
 type Provisioned struct {
-	// Created are the streams and buckets that were missing, by name.
+	// Created lists the created streams and buckets, by name.
 	Created []string
-	// Differences are what was not as this version would create it.
+	// Differences lists the settings that differ.
 	Differences []Difference
 }
 
-// Provision creates the streams and buckets that are missing. What exists is altered
-// only if update says so; otherwise the differences are returned for the operator to
-// see. A bucket goes by the name of the stream that it is. With an error, what was
-// done before it is returned. It needs the right to look at streams, and the right to
-// create them only if one is missing.
+// Provision creates the streams and buckets that do not exist. It changes existing
+// ones only if update is set; otherwise it returns the differences. A bucket has the
+// name of its stream. After an error, the result contains what was done before. The
+// caller needs the permission to look up streams, and to create the missing ones.
 func (b *Bus) Provision(ctx context.Context, update bool) (Provisioned, error) {
 	var done Provisioned
 	provision := func(want jetstream.StreamConfig, align func(have *jetstream.StreamConfig, want jetstream.StreamConfig) []Difference) error {
@@ -68,7 +67,7 @@ func (b *Bus) provisionStream(ctx context.Context, want jetstream.StreamConfig, 
 		if !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 			return err == nil, nil, err
 		}
-		stream, err = b.js.Stream(ctx, want.Name) // another process was first
+		stream, err = b.js.Stream(ctx, want.Name) // another process created it
 	}
 	if err != nil {
 		return false, nil, err
@@ -84,45 +83,45 @@ func (b *Bus) provisionStream(ctx context.Context, want jetstream.StreamConfig, 
 	if len(diffs) == 0 || !update {
 		return false, diffs, nil
 	}
-	return false, diffs, b.settle(ctx, func(ctx context.Context) error {
+	return false, diffs, b.withProvisionTimeout(ctx, func(ctx context.Context) error {
 		_, err := b.js.UpdateStream(ctx, config)
 		return err
 	})
 }
 
-// settlePatience is how long the server may take to make or change something. A
-// cluster answers when the replicas have a leader. The first vote takes less than a
-// second, but if it fails, as it does where the machines are busy, the next one
+// provisionTimeout is how long the server may take to create or change a stream or
+// consumer. A cluster answers after the replicas have elected a leader. The first vote
+// takes less than a second. If it fails, as it does on busy machines, the next one
 // begins 4 to 9 s later.
-const settlePatience = 30 * time.Second
+const provisionTimeout = 30 * time.Second
 
-// settle calls f, which asks the server to make or to change something.
-func (b *Bus) settle(ctx context.Context, f func(context.Context) error) error {
-	patience := max(b.cfg.Timeout, settlePatience)
-	bounded, cancel := context.WithTimeout(ctx, patience)
+// withProvisionTimeout calls f, which creates or changes a stream or consumer.
+func (b *Bus) withProvisionTimeout(ctx context.Context, f func(context.Context) error) error {
+	timeout := max(b.cfg.Timeout, provisionTimeout)
+	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	err := f(bounded)
+	err := f(limited)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return fmt.Errorf("the server did not answer within %s; are most servers of the cluster up? %w", patience, err)
+		return fmt.Errorf("the server did not answer within %s; are most servers of the cluster up? %w", timeout, err)
 	}
 	return err
 }
 
-// minMaxBytes is the least that a stream is worth having with.
+// minMaxBytes is the smallest useful size of a stream.
 const minMaxBytes = 16 << 20
 
-// The server's codes for "no room" (errors.json: JSStorageResourcesExceededErr,
-// JSInsufficientResourcesErr).
+// The error codes of the server for a lack of disk space (errors.json:
+// JSStorageResourcesExceededErr, JSInsufficientResourcesErr).
 const (
 	errStorageExceeded   = 10047
 	errResourcesExceeded = 10023
 )
 
-// createStream creates a stream. Where its size was left to us, it gets as much
-// as the server has room for, up to the default.
+// createStream creates a stream. Without a configured size, the stream gets the
+// default size, or less if the server does not have as much space.
 func (b *Bus) createStream(ctx context.Context, want jetstream.StreamConfig) error {
 	for {
-		err := b.settle(ctx, func(ctx context.Context) error {
+		err := b.withProvisionTimeout(ctx, func(ctx context.Context) error {
 			_, err := b.js.CreateStream(ctx, want)
 			return err
 		})
@@ -130,17 +129,17 @@ func (b *Bus) createStream(ctx context.Context, want jetstream.StreamConfig) err
 		switch {
 		case !ok || api.ErrorCode != errStorageExceeded && api.ErrorCode != errResourcesExceeded:
 			return err
-		case want.MaxBytes <= 0: // it reserves nothing
+		case want.MaxBytes <= 0: // it reserves no space
 			return err
 		case b.cfg.MaxBytes > 0 || want.MaxBytes/2 < minMaxBytes:
-			return fmt.Errorf("%w: it wants to reserve %d MiB; make room on the server's disk, or ask for less with --max-bytes", err, want.MaxBytes>>20)
+			return fmt.Errorf("%w: it reserves %d MiB; free space on the server's disk, or choose a smaller size with --max-bytes", err, want.MaxBytes>>20)
 		}
 		want.MaxBytes /= 2
 	}
 }
 
-// align gives have the settings of want on which a promise rests, and tells
-// which were different. All else is the operator's.
+// align copies the settings that guarantees depend on from want to have, and returns
+// the differences. The operator decides about all other settings.
 func align(have *jetstream.StreamConfig, want jetstream.StreamConfig) []Difference {
 	d := differences{name: want.Name}
 	setting(&d, "subjects", &have.Subjects, want.Subjects)
@@ -158,8 +157,7 @@ func align(have *jetstream.StreamConfig, want jetstream.StreamConfig) []Differen
 	return d.found
 }
 
-// alignBucket is align for a bucket. How much it may hold, and for how long, is the
-// operator's.
+// alignBucket is align for a bucket. The operator decides about its size and age.
 func alignBucket(have *jetstream.StreamConfig, want jetstream.StreamConfig) []Difference {
 	d := differences{name: want.Name}
 	setting(&d, "discard", &have.Discard, want.Discard)
@@ -204,15 +202,15 @@ func (b *Bus) ConsumerInfo(ctx context.Context, c Consumer) (info *jetstream.Con
 	return cons.CachedInfo(), true, nil
 }
 
-// consumer returns the durable consumer, created if it is missing.
+// consumer returns the durable consumer, and creates it if it does not exist.
 func (b *Bus) consumer(ctx context.Context, c Consumer) (jetstream.Consumer, error) {
 	cons, err := b.js.Consumer(ctx, b.StreamName(c.Stream), c.Name)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		err = b.settle(ctx, func(ctx context.Context) (err error) {
+		err = b.withProvisionTimeout(ctx, func(ctx context.Context) (err error) {
 			cons, err = b.js.CreateConsumer(ctx, b.StreamName(c.Stream), b.consumerConfig(c))
 			return err
 		})
-		if errors.Is(err, jetstream.ErrConsumerExists) { // another process was first
+		if errors.Is(err, jetstream.ErrConsumerExists) { // another process created it
 			cons, err = b.js.Consumer(ctx, b.StreamName(c.Stream), c.Name)
 		}
 	}

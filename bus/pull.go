@@ -16,23 +16,23 @@ import (
 const (
 	pullExpiry    = 10 * time.Second
 	pullHeartbeat = 2 * time.Second
-	// drainPatience bounds the wait for what is under way when a puller stops.
-	drainPatience = time.Second
-	// maxPull is the most that is asked for at once.
+	// drainTimeout limits the wait for messages on their way when a puller stops.
+	drainTimeout = time.Second
+	// maxPull limits the messages of one request.
 	maxPull = 1024
 )
 
-// errPullEnded: the server or the connection ended a request before its time.
-// The consumer may be gone.
+// errPullEnded means that the server or the connection ended a request early. The
+// consumer may not exist any more.
 var errPullEnded = errors.New("pull ended early")
 
-// puller asks a consumer for messages, one request at a time. It exists because
-// the client's Fetch loses what arrives while its context ends: at each stop of
-// a worker, those messages would wait for their lease to run out.
+// puller pulls messages of a consumer, with one request at a time. Fetch of nats.go
+// loses the messages that arrive while its context ends: after each stop of a worker,
+// they would wait until their lease ends.
 type puller struct {
 	nc          *nats.Conn
 	request     string // subject of the server's API
-	info        string // the same, of what is left to pull
+	info        string // subject for the number of pending messages
 	reconnected chan nats.Status
 
 	sub    *nats.Subscription // nil before the first request and after a loss
@@ -50,8 +50,7 @@ func newPuller(nc *nats.Conn, api jsapi.API, stream, consumer string) *puller {
 	}
 }
 
-// close releases the puller. It is called between requests, when nothing is
-// under way.
+// close releases the puller. Call it between requests.
 func (p *puller) close() {
 	p.nc.RemoveStatusListener(p.reconnected)
 	if p.sub != nil {
@@ -59,10 +58,9 @@ func (p *puller) close() {
 	}
 }
 
-// pull asks for n messages (maxPull at most) and passes them to take as they
-// arrive. It returns when all came, when the server says that no more come for
-// now, or when ctx ended; in each case after everything that the server sent was
-// taken.
+// pull requests n messages (maxPull at most) and passes them to take. It returns when
+// all have arrived, when the server ends the request, or when ctx ends; in each case
+// after all messages that the server sent were taken.
 func (p *puller) pull(ctx context.Context, n int, take func(*nats.Msg)) (received int, err error) {
 	n = min(n, maxPull)
 	count := func(msg *nats.Msg) {
@@ -73,20 +71,20 @@ func (p *puller) pull(ctx context.Context, n int, take func(*nats.Msg)) (receive
 		p.drain(count)
 		return received, err
 	}
-	silence := time.NewTimer(2 * pullHeartbeat)
-	defer silence.Stop()
+	heartbeat := time.NewTimer(2 * pullHeartbeat)
+	defer heartbeat.Stop()
 	for received < n {
 		select {
 		case msg := <-p.msgs:
-			silence.Reset(2 * pullHeartbeat)
+			heartbeat.Reset(2 * pullHeartbeat)
 			if !strings.HasPrefix(msg.Subject, p.inbox) {
 				count(msg)
 				continue
 			}
 			switch status := msg.Header.Get("Status"); {
-			case msg.Subject != p.reply(), status == "100": // of an earlier request; a heartbeat
+			case msg.Subject != p.reply(), status == "100": // an earlier request, or a heartbeat
 			case status == "404", status == "408":
-				return received, nil // nothing more for now
+				return received, nil // no more messages for now
 			default:
 				p.drain(count)
 				return received, fmt.Errorf("%w: %s %s", errPullEnded, status, msg.Header.Get("Description"))
@@ -94,9 +92,9 @@ func (p *puller) pull(ctx context.Context, n int, take func(*nats.Msg)) (receive
 		case <-p.reconnected: // the server forgot the request
 			p.drain(count)
 			return received, nil
-		case <-silence.C:
+		case <-heartbeat.C:
 			p.drain(count)
-			return received, fmt.Errorf("%w: the server is silent", errPullEnded)
+			return received, fmt.Errorf("%w: the server sent no heartbeat", errPullEnded)
 		case <-ctx.Done():
 			p.finish(n-received, count)
 			return received, nil
@@ -105,11 +103,10 @@ func (p *puller) pull(ctx context.Context, n int, take func(*nats.Msg)) (receive
 	return received, nil
 }
 
-// finish ends a request that wants so many more messages. What the server sends
-// to an inbox that is just gone counts as delivered, and so as an attempt that
-// nobody made. So while there is something to send, it is waited for.
+// finish ends a request for left more messages. A message that the server sends to a
+// closed inbox counts as an attempt, so finish waits while messages are pending.
 func (p *puller) finish(left int, take func(*nats.Msg)) {
-	for deadline := time.Now().Add(drainPatience); left > 0 && time.Now().Before(deadline) && p.pending(); {
+	for deadline := time.Now().Add(drainTimeout); left > 0 && time.Now().Before(deadline) && p.pending(); {
 		for wait := time.After(10 * time.Millisecond); wait != nil; {
 			select {
 			case msg := <-p.msgs:
@@ -125,10 +122,9 @@ func (p *puller) finish(left int, take func(*nats.Msg)) {
 	p.drain(take)
 }
 
-// pending reports whether the consumer has messages that were not sent to
-// anybody yet.
+// pending reports whether the consumer has messages that were not delivered yet.
 func (p *puller) pending() bool {
-	reply, err := p.nc.Request(p.info, nil, drainPatience)
+	reply, err := p.nc.Request(p.info, nil, drainTimeout)
 	if err != nil {
 		return false
 	}
@@ -138,8 +134,8 @@ func (p *puller) pending() bool {
 	return json.Unmarshal(reply.Data, &info) == nil && info.Pending > 0
 }
 
-// ask sends the request. Its status comes to the inbox; messages come under
-// their own subjects, so that nobody can fake a status.
+// ask sends the request. Its status arrives on the inbox. Messages arrive under their
+// own subjects, so a client cannot forge a status.
 func (p *puller) ask(n int) error {
 	if p.sub == nil {
 		p.inbox = p.nc.NewInbox()
@@ -155,21 +151,20 @@ func (p *puller) ask(n int) error {
 	return p.nc.PublishRequest(p.request, p.reply(), body)
 }
 
-// reply is where the server tells about the current request.
+// reply is the subject for the status of the current request.
 func (p *puller) reply() string { return fmt.Sprintf("%s.%d", p.inbox, p.serial) }
 
-// drain ends the subscription, and with it the request, and takes what the
-// server sent until then. The next request has an inbox of its own, so that an
-// old one cannot fill it.
+// drain ends the subscription, and so the request, and takes all messages that the
+// server sent until then. The next request has another inbox, which messages for the
+// old one do not reach.
 func (p *puller) drain(take func(*nats.Msg)) {
 	if p.sub == nil {
 		return
 	}
-	// Draining keeps the subscription until the server has answered a ping; our
-	// own ping comes later, so its answer is behind all messages. Without a
-	// connection there is nothing to wait for.
+	// Drain keeps the subscription until the server has answered a ping. The ping of
+	// Flush follows, so its reply arrives after all messages.
 	if p.sub.Drain() == nil && p.nc.IsConnected() {
-		_ = p.nc.FlushTimeout(drainPatience)
+		_ = p.nc.FlushTimeout(drainTimeout)
 	}
 	p.sub = nil
 	for {

@@ -11,14 +11,14 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/jsapi"
 )
 
-// Last returns the newest message on a subject of a stream, or ok false.
+// LastMessage returns the last message on a subject of a stream, or ok false.
 func (b *Bus) LastMessage(ctx context.Context, stream, subject string) (body []byte, ok bool, err error) {
 	body, sequence, err := b.LastMessageSeq(ctx, stream, subject)
 	return body, sequence > 0, err
 }
 
-// LastRevision returns the newest message on a subject of a stream and its
-// sequence, which is 0 if there is none: what ExpectRevision wants.
+// LastMessageSeq returns the last message on a subject of a stream and its sequence,
+// which is 0 if there is none, for ExpectRevision.
 func (b *Bus) LastMessageSeq(ctx context.Context, stream, subject string) (body []byte, sequence uint64, err error) {
 	if err := CheckSubject(subject); err != nil {
 		return nil, 0, err
@@ -46,60 +46,35 @@ func (b *Bus) LastMessageSeq(ctx context.Context, stream, subject string) (body 
 	return last.Data, last.Sequence, nil
 }
 
-const (
-	// maxOldCalls and maxOldBytes are how much FindStaleCall looks at. Behind so many
-	// the one that is looked for is not worth the time.
-	maxOldCalls = 1000
-	maxOldBytes = 16 << 20
-	// maxYoungCalls is how many of them it looks at that are young: one batch, because
-	// every call that brings its own id pays for it.
-	maxYoungCalls = 256
-)
-
-// FindStaleCall reports whether a call waits on a subject, or is being handled, whose
-// key may be forgotten: publishing it again would make it two. That is so if it
-// was published long ago, or if it was requeued, because then the message has
-// another key. Others are told by their key. It looks at the first 1,000 at most,
-// and at the first 256 that are young. A server that gives no answer is asked again
-// for half a minute; then the error is an ErrUnreachable.
-func (b *Bus) FindStaleCall(ctx context.Context, subject string, is func(body []byte) bool) (found bool, err error) {
-	if err := CheckSubject(subject); err != nil {
-		return false, err
-	}
-	isFinal := func(err error) bool { return isFinal(err, false) || isRejected(err) }
-	err = b.retry(ctx, defaultTimeout, isFinal, func() error {
-		found, err = b.findStaleCall(ctx, subject, is)
-		return err
-	})
-	return found, err
-}
-
-func (b *Bus) findStaleCall(ctx context.Context, subject string, is func(body []byte) bool) (found bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, b.cfg.Timeout)
-	defer cancel()
-	if _, err := b.Stream(ctx, Calls); errors.Is(err, jetstream.ErrStreamNotFound) {
-		return false, nil
-	} else if err != nil {
-		return false, fmt.Errorf("read %q: %w", subject, err)
-	}
-	// Half the time leaves the other half to clocks that differ.
-	young, seen := time.Now().Add(-keysKept/2), 0
-	_, err = b.ScanDirect(ctx, Calls, subject, maxOldCalls, maxOldBytes, func(m Stored) bool {
-		if m.At.After(young) {
-			if seen++; seen > maxYoungCalls {
-				return false
-			}
-			if !m.Requeued {
-				return true
-			}
-		}
-		found = is(m.Body)
-		return !found
+// ReadSubjects calls f for every message that a stream has now on the given subjects,
+// which may have wildcards, in order. It stops at an error of f. It uses an ordered
+// consumer, which a work-queue stream does not allow.
+func (b *Bus) ReadSubjects(ctx context.Context, stream string, subjects []string, f func(subject string, body []byte) error) error {
+	cons, err := b.js.OrderedConsumer(ctx, b.StreamName(stream), jetstream.OrderedConsumerConfig{
+		FilterSubjects: subjects, DeliverPolicy: jetstream.DeliverAllPolicy, InactiveThreshold: time.Minute,
 	})
 	if err != nil {
-		return false, fmt.Errorf("read %q: %w", subject, err)
+		return fmt.Errorf("read stream %s: %w", b.StreamName(stream), err)
 	}
-	return found, nil
+	for {
+		batch, err := cons.FetchNoWait(500)
+		if err != nil {
+			return fmt.Errorf("read stream %s: %w", b.StreamName(stream), err)
+		}
+		n := 0
+		for msg := range batch.Messages() {
+			n++
+			if err := f(msg.Subject(), msg.Data()); err != nil {
+				return err
+			}
+		}
+		if err := batch.Error(); err != nil && !errors.Is(err, jetstream.ErrNoMessages) {
+			return fmt.Errorf("read stream %s: %w", b.StreamName(stream), err)
+		}
+		if n == 0 {
+			return ctx.Err()
+		}
+	}
 }
 
 // Stream returns the handle of a stream. It caches the handle, because each lookup is

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// redactURLs hides the passwords and tokens in a list of server URLs, for error
-// texts and logs. A scheme may be missing, as the client allows.
+// redactURLs replaces the passwords and tokens in a list of server URLs, for errors
+// and logs. A URL may have no scheme.
 func redactURLs(list string) string {
 	urls := strings.Split(list, ",")
 	for i, s := range urls {
@@ -17,7 +17,7 @@ func redactURLs(list string) string {
 			scheme, rest = "nats", s
 		}
 		u, err := url.Parse(scheme + "://" + rest)
-		// A password with / ? or # in it ends up behind the host, or as its port.
+		// url.Parse takes a part of a password with / ? or # for the path or the port.
 		if err != nil || u.User == nil && strings.Contains(rest, "@") {
 			urls[i] = "(an unreadable URL)"
 			continue
@@ -31,11 +31,11 @@ func redactURLs(list string) string {
 	return strings.Join(urls, ",")
 }
 
-// withoutURL takes the URL, and the password in it, out of the error that a
-// malformed one leads to.
+// withoutURL removes the URL, which may contain a password, from the error about a
+// malformed URL.
 func withoutURL(err error) error {
 	if _, malformed := errors.AsType[*url.Error](err); malformed {
-		return errors.New("malformed URL; percent-encode what is not a letter or a digit in the user and the password")
+		return errors.New("malformed URL; percent-encode all characters of the user and the password except letters and digits")
 	}
 	return err
 }

@@ -10,19 +10,18 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// handBack returns a message that a stop kept from its end, so that somebody
-// else gets it at once. A call is published again, because the server would
-// count the delivery as an attempt; elsewhere the count does not matter enough,
-// and where the stream takes no more, it has to do.
-func (k *consumption) handBack(d *Delivery) error {
-	<-k.pulled // or it would come to this consumer once more
+// requeue gives an interrupted message back, so that another process gets it
+// immediately. A call is published again, because a nak would count as an attempt. On
+// other streams, or if the publish fails, a nak is sufficient.
+func (k *consumption) requeue(d *Delivery) error {
+	<-k.pulled // otherwise this consumer would get it again
 	if k.consumer.Stream != Calls {
 		return d.nak(0)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(k.work), settleTimeout)
 	defer cancel()
 	header := nats.Header{idHeader: {d.ID()}, attemptHeader: {strconv.Itoa(d.Attempt - 1)}}
-	if tp := d.Header("traceparent"); len(tp) == 55 { // that of W3C version 00
+	if tp := d.Header("traceparent"); len(tp) == 55 { // the length of W3C version 00
 		header["traceparent"] = []string{tp}
 	}
 	if ttl := ttlLeft(d); ttl != "" {
@@ -30,24 +29,23 @@ func (k *consumption) handBack(d *Delivery) error {
 	}
 	_, err := k.bus.Publish(ctx, Message{
 		Subject: d.Subject, Body: d.Body, Header: header,
-		Key: fmt.Sprintf("handback-%d", d.Sequence),
+		Key: fmt.Sprintf("requeue-%d", d.Sequence),
 	})
 	if err != nil {
-		k.bus.log.Debug().Err(err).Str("subject", d.Subject).Msg("cannot publish again; handed back as an attempt")
+		k.bus.log.Debug().Err(err).Str("subject", d.Subject).Msg("cannot republish; requeued, which counts as an attempt")
 		return d.nak(0)
 	}
 	return d.ack()
 }
 
-// ttlLeft is what is left of the time that a message may be kept (Nats-TTL, a
-// duration or seconds), or empty if its publisher gave it none. It is a second at
-// least, the least that a server takes.
+// ttlLeft returns the rest of the TTL of a message (Nats-TTL, a duration or seconds),
+// or "" if it has none. It is at least the server's minimum of a second.
 func ttlLeft(d *Delivery) string {
 	text := d.Header(jetstream.MsgTTLHeader)
 	ttl, err := time.ParseDuration(text)
 	if err != nil {
 		seconds, err := strconv.ParseInt(text, 10, 32)
-		if err != nil { // none, or "never"
+		if err != nil { // no TTL, or "never"
 			return ""
 		}
 		ttl = time.Duration(seconds) * time.Second

@@ -2,32 +2,35 @@ package bus
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus/jsapi"
 )
 
-// Stored is a message where it stands in its stream.
+// Stored is a message in its stream.
 type Stored struct {
 	Subject  string
 	Sequence uint64
 	At       time.Time // when it was stored
-	ID       string    // of a delivery of it; see Delivery
-	Requeued bool      // it was made from one that was there before
+	ID       string    // the same as Delivery.ID
+	Requeued bool      // republished from an earlier message
 	Body     []byte
 }
 
 const (
-	// scanBatch and scanBytes bound what the server sends at once.
+	// scanBatch and scanBytes limit one request.
 	scanBatch = 256
 	scanBytes = 4 << 20
 )
 
-// Scan calls f for the messages of a stream on a subject, which may have
-// wildcards, oldest first, until f returns false, at most count of them and
-// about size bytes. It reports whether that were all. It needs no consumer,
-// which a stream that is a work queue has for its workers only.
+// ScanDirect calls f for the messages of a stream on a subject, which may have
+// wildcards, oldest first, until f returns false. It reads at most count messages and
+// about size bytes, and reports whether these were all. It needs no consumer; a
+// work-queue stream allows only those of the workers.
 func (b *Bus) ScanDirect(ctx context.Context, stream, subject string, count, size int, f func(Stored) bool) (all bool, err error) {
 	return b.scanFrom(ctx, stream, subject, time.Time{}, count, size, f)
 }
@@ -49,4 +52,58 @@ func (b *Bus) scanFrom(ctx context.Context, stream, subject string, start time.T
 		}
 	}
 	return true, nil
+}
+
+const (
+	// maxStaleCalls and maxStaleBytes limit how much FindStaleCall reads.
+	maxStaleCalls = 1000
+	maxStaleBytes = 16 << 20
+	// maxRecentCalls limits the recent calls to one batch, because every call with its
+	// own id pays for it.
+	maxRecentCalls = 256
+)
+
+// FindStaleCall reports whether a call on the subject waits or runs whose key the
+// stream may have forgotten, so that a publish would store it twice: it was published
+// long ago, or it was requeued and has another key. It reads the first 1,000 calls at
+// most, and the first 256 recent ones. It retries for 30 s; then the error is
+// ErrUnreachable.
+func (b *Bus) FindStaleCall(ctx context.Context, subject string, is func(body []byte) bool) (found bool, err error) {
+	if err := CheckSubject(subject); err != nil {
+		return false, err
+	}
+	isFinal := func(err error) bool { return isFinal(err, false) || isRejected(err) }
+	err = b.retry(ctx, defaultTimeout, isFinal, func() error {
+		found, err = b.findStaleCall(ctx, subject, is)
+		return err
+	})
+	return found, err
+}
+
+func (b *Bus) findStaleCall(ctx context.Context, subject string, is func(body []byte) bool) (found bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, b.cfg.Timeout)
+	defer cancel()
+	if _, err := b.Stream(ctx, Calls); errors.Is(err, jetstream.ErrStreamNotFound) {
+		return false, nil
+	} else if err != nil {
+		return false, fmt.Errorf("read %q: %w", subject, err)
+	}
+	// Use half of the window, because clocks differ.
+	recent, seen := time.Now().Add(-keysKept/2), 0
+	_, err = b.ScanDirect(ctx, Calls, subject, maxStaleCalls, maxStaleBytes, func(m Stored) bool {
+		if m.At.After(recent) {
+			if seen++; seen > maxRecentCalls {
+				return false
+			}
+			if !m.Requeued {
+				return true
+			}
+		}
+		found = is(m.Body)
+		return !found
+	})
+	if err != nil {
+		return false, fmt.Errorf("read %q: %w", subject, err)
+	}
+	return found, nil
 }

@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// slots counts what a consumer may still take.
+// slots counts the free slots of a consumer.
 type slots struct {
-	wake chan struct{} // holds a token when slots may be free
+	wake chan struct{} // has an element if slots may be free
 
 	mu   sync.Mutex
 	free int
@@ -17,7 +17,7 @@ func newSlots(size int) *slots {
 	return &slots{free: size, wake: make(chan struct{}, 1)}
 }
 
-// reserve takes all free slots, waiting for one at least; it returns 0 when ctx
+// reserve waits until a slot is free and takes all free slots. It returns 0 if ctx
 // ended.
 func (s *slots) reserve(ctx context.Context) int {
 	for ctx.Err() == nil {
@@ -40,7 +40,7 @@ func (s *slots) takeAll() int {
 	return n
 }
 
-// release gives back slots.
+// release frees slots.
 func (s *slots) release(n int) {
 	s.mu.Lock()
 	s.free += n

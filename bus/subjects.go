@@ -13,16 +13,23 @@ const DefaultPrefix = "stevedore"
 // DefaultQueue is the queue of a worker that names none.
 const DefaultQueue = "default"
 
-// maxSubjectLen keeps a subject, with the protocol around it, below the
-// server's 4,096-byte control line; going over closes the connection for good.
+// Kinds of schedules.
+const (
+	Heartbeat = "heartbeat"
+	Cron      = "cron"
+)
+
+// maxSubjectLen keeps the protocol line of a subject below the limit of the server,
+// 4,096 bytes. A longer line closes the connection permanently.
 const maxSubjectLen = 1024
 
-// Subjects builds and takes apart all subjects. Its arguments are tokens; what
-// comes from outside goes through tools.Token first. Publishing checks again.
+// Subjects builds and splits the names with the prefix: subjects, streams, buckets
+// and consumers. Its arguments are tokens; convert names of clients with tools.Token
+// first. Publish checks the subject again.
 type Subjects struct{ prefix string }
 
-// NewSubjects returns the subjects below a prefix, which is one or more tokens;
-// empty means DefaultPrefix.
+// NewSubjects returns the subjects with a prefix of one or more tokens (default:
+// DefaultPrefix).
 func NewSubjects(prefix string) (Subjects, error) {
 	if prefix == "" {
 		prefix = DefaultPrefix
@@ -37,59 +44,53 @@ func (s Subjects) join(tokens ...string) string {
 	return s.prefix + "." + strings.Join(tokens, ".")
 }
 
-// Prefix is what all subjects start with.
+// Prefix is the prefix of all subjects.
 func (s Subjects) Prefix() string { return s.prefix }
 
-// Call is where calls of a tool are published.
+// Call is the subject for the calls of a tool.
 func (s Subjects) Call(queue, tool string) string { return s.join("call", queue, tool) }
 
-// Raw is where results are published that somebody else's tool made.
+// Raw is the subject for results of tools that a client ran itself.
 func (s Subjects) Raw(queue, tool string) string { return s.join("raw", queue, tool) }
 
-// Result is where the result of a call stands.
+// Result is the subject that stores the result of a call.
 func (s Subjects) Result(session, call string) string { return s.join("result", session, call) }
 
-// Completion is where the later answer of an async call stands.
+// Completion is the subject that stores the completion of an async call.
 func (s Subjects) Completion(session, call string) string { return s.join("completion", session, call) }
 
-// Claim is where a worker writes that it starts a once-only call.
+// Claim is the subject that stores which worker started a once-only call.
 func (s Subjects) Claim(session, call string) string { return s.join("claim", session, call) }
 
-// Cancel is where a call is asked to stop.
+// Cancel is the subject for requests to stop a call.
 func (s Subjects) Cancel(session, call string) string { return s.join("cancel", session, call) }
 
-// Progress is where a running call tells how far it is.
+// Progress is the subject for progress events of a running call.
 func (s Subjects) Progress(session, call string) string { return s.join("progress", session, call) }
-
-// Kinds of schedules.
-const (
-	Heartbeat = "heartbeat"
-	Cron      = "cron"
-)
 
 // Schedule is the subject that stores a schedule of a kind.
 func (s Subjects) Schedule(kind, name string) string { return s.join("schedule", kind, name) }
 
-// Tick is where the server publishes the firings of a schedule.
+// Tick is the subject for the ticks of a schedule.
 func (s Subjects) Tick(kind, name string) string { return s.join("tick", kind, name) }
 
-// RunOf is where it stands which call a schedule made last.
+// RunOf is the subject that stores the last run of a schedule.
 func (s Subjects) RunOf(kind, name string) string { return s.join("run", kind, name) }
 
-// Notify is where the notifications for a channel are published.
+// Notify is the subject for the notifications of a channel.
 func (s Subjects) Notify(channel string) string { return s.join("notify", channel) }
 
-// Session is where the log of a conversation is appended.
+// Session is the subject of the conversation log of a session.
 func (s Subjects) Session(session string) string { return s.join("session", session) }
 
-// Dead is where a call, tick or notification is kept that was given up on.
+// Dead is the subject for dead letters.
 func (s Subjects) Dead(kind, name string) string { return s.join("dead", kind, name) }
 
-// RPC is where requests are answered; no stream captures it.
+// RPC is a subject for requests; no stream captures it.
 func (s Subjects) RPC(tokens ...string) string { return s.join(append([]string{"rpc"}, tokens...)...) }
 
-// Split returns the tokens behind the prefix, or nil if subject is not one of
-// ours.
+// Split returns the tokens after the prefix, or nil if the subject does not have the
+// prefix.
 func (s Subjects) Split(subject string) []string {
 	rest, ok := strings.CutPrefix(subject, s.prefix+".")
 	if !ok {
@@ -98,9 +99,8 @@ func (s Subjects) Split(subject string) []string {
 	return strings.Split(rest, ".")
 }
 
-// CheckSubject reports why subject must not be published to. The server accepts
-// and stores wildcards, control characters and invalid UTF-8 in subjects; we do
-// not.
+// CheckSubject returns an error if subject is not valid. The server accepts and stores
+// wildcards, control characters and invalid UTF-8 in subjects; this package does not.
 func CheckSubject(subject string) error {
 	if len(subject) > maxSubjectLen {
 		return fmt.Errorf("a subject of %d bytes is longer than %d", len(subject), maxSubjectLen)

@@ -7,7 +7,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Streams, by their name behind the prefix.
+// Streams, by their name without the prefix.
 const (
 	Calls    = "CALLS"
 	Results  = "RESULTS"
@@ -17,14 +17,14 @@ const (
 	Dead     = "DEAD"
 )
 
-// ResultsKept is how long results, and so the first that won, are remembered.
+// ResultsKept is how long the results stream keeps results.
 const ResultsKept = 7 * 24 * time.Hour
 
-// resultsShare is how much more the results may take than the other streams:
-// they stay for days, and workers stop when they have no room.
+// resultsShare is how many times as large as the other streams the results stream may
+// be: results stay for days, and workers stop if the stream is full.
 const resultsShare = 4
 
-// Buckets, by their name behind the prefix.
+// Buckets, by their name without the prefix.
 const (
 	StateBucket     = "state"
 	ArtifactsBucket = "artifacts"
@@ -33,20 +33,20 @@ const (
 )
 
 // StreamName returns the full name of one of the streams above.
-func (b *Bus) StreamName(stream string) string {
-	return strings.ToUpper(strings.ReplaceAll(b.prefix, ".", "_")) + "_" + stream
+func (s Subjects) StreamName(stream string) string {
+	return strings.ToUpper(strings.ReplaceAll(s.prefix, ".", "_")) + "_" + stream
 }
 
 // BucketName returns the full name of one of the buckets above.
-func (b *Bus) BucketName(bucket string) string {
-	return strings.ReplaceAll(b.prefix, ".", "_") + "_" + bucket
+func (s Subjects) BucketName(bucket string) string {
+	return strings.ReplaceAll(s.prefix, ".", "_") + "_" + bucket
 }
 
-// keysKept is how long the streams of calls and notifications know the keys of
-// messages, so that a repeated publish makes none.
+// keysKept is how long the streams of calls and notifications remember the keys of
+// messages to drop repeated publishes.
 const keysKept = 10 * time.Minute
 
-// streams is the topology as data: what must be there, and why it is so.
+// streams returns the configurations of the streams.
 func (b *Bus) streams() []jetstream.StreamConfig {
 	base := func(name, description string, subjects ...string) jetstream.StreamConfig {
 		for i, s := range subjects {
@@ -55,22 +55,22 @@ func (b *Bus) streams() []jetstream.StreamConfig {
 		return jetstream.StreamConfig{
 			Name: b.StreamName(name), Description: description, Subjects: subjects,
 			Storage: jetstream.FileStorage, Replicas: max(b.cfg.Replicas, 1),
-			// A full stream refuses, so that what was accepted is kept.
+			// A full stream rejects new messages and keeps the accepted ones.
 			Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew,
 			MaxBytes: b.maxBytes(), MaxMsgs: -1, MaxMsgsPerSubject: -1,
 			AllowDirect: true, Duplicates: 2 * time.Minute,
 		}
 	}
 
-	// Tools have one token; more of them are captured to be dead-lettered with
-	// a reason instead of vanishing.
+	// A tool is one token. The stream also captures subjects with more tokens, so that
+	// such a call becomes a dead letter with a reason.
 	calls := base(Calls, "calls and raw results that wait for a worker", "call.*.>", "raw.*.>")
 	calls.Retention = jetstream.WorkQueuePolicy
 	calls.Duplicates = keysKept
-	calls.AllowMsgTTL = true // a client may say how long a call is worth running
+	calls.AllowMsgTTL = true // a client may limit how long a call waits
 
-	// One message per subject, and the first one stays: the first result wins
-	// and the first claim holds, whatever language the client speaks.
+	// Each subject holds one message, the first one. So the first result and the first
+	// claim win, whatever client library publishes them.
 	results := base(Results, "results, completions and claims; the first of each wins", "result.*.*", "completion.*.*", "claim.*.*")
 	results.MaxMsgsPerSubject, results.DiscardNewPerSubject = 1, true
 	results.MaxAge = ResultsKept
@@ -78,29 +78,28 @@ func (b *Bus) streams() []jetstream.StreamConfig {
 		results.MaxBytes *= resultsShare
 	}
 
-	// No MaxAge: a server that restarts would drop the schedules older than it.
-	// No limit either: a stream with schedules cannot refuse (the server says
-	// so), and dropping the oldest would drop schedules. Ticks have a TTL, and
-	// of those of a schedule that wait for a worker only the newest is kept: an
-	// outage is made up for once.
+	// No MaxAge: a restarted server would delete the schedules that are older. No size
+	// limit: the server does not allow DiscardNew with schedules, and DiscardOld would
+	// delete schedules. Ticks have a TTL, and the stream keeps only the newest tick of
+	// a schedule, so there is one tick after an outage.
 	ticks := base(Ticks, "schedules, their ticks and their last runs", "schedule.*.*", "tick.*.*", "run.*.*")
 	ticks.AllowMsgTTL, ticks.AllowMsgSchedules, ticks.MaxMsgsPerSubject = true, true, 1
 	ticks.Discard, ticks.MaxBytes = jetstream.DiscardOld, -1
 
-	outbox := base(Outbox, "notifications on their way to a channel", "notify.*")
+	outbox := base(Outbox, "notifications that wait for a channel", "notify.*")
 	outbox.Retention = jetstream.WorkQueuePolicy
 	outbox.Duplicates = keysKept
 
 	sessions := base(Sessions, "conversation logs, appended with compare-and-set", "session.*")
 
-	dead := base(Dead, "what was given up on, with the reason; it can be retried", "dead.*.*")
+	dead := base(Dead, "dead letters with the reason; they can be retried", "dead.*.*")
 	dead.MaxAge = 30 * 24 * time.Hour
-	dead.Discard = jetstream.DiscardOld // a full one must not stop the living
+	dead.Discard = jetstream.DiscardOld // a full stream must not stop other work
 
 	return []jetstream.StreamConfig{calls, results, ticks, outbox, sessions, dead}
 }
 
-// buckets are the streams that the stock clients would make of the buckets.
+// buckets returns the configurations of the streams behind the buckets.
 func (b *Bus) buckets() []jetstream.StreamConfig {
 	base := func(name, description string, subjects ...string) jetstream.StreamConfig {
 		return jetstream.StreamConfig{
@@ -118,14 +117,14 @@ func (b *Bus) buckets() []jetstream.StreamConfig {
 		kv.AllowMsgTTL, kv.SubjectDeleteMarkerTTL = true, time.Hour
 		all = append(all, kv)
 	}
-	// As the store of artifacts makes it; see there for the limit on messages.
+	// The same as offload/object creates; the limit is explained there.
 	name := b.BucketName(BlobsBucket)
 	blobs := base("OBJ_"+name, "artifacts of Stevedore: bytes by their SHA-256", "$O."+name+".C.>", "$O."+name+".M.>")
 	blobs.MaxMsgsPerSubject = 1 << 40
 	return append(all, blobs)
 }
 
-// defaultMaxBytes bounds a stream where nothing else is said.
+// defaultMaxBytes is the default of Config.MaxBytes.
 const defaultMaxBytes = 1 << 30
 
 func (b *Bus) maxBytes() int64 {
@@ -138,47 +137,47 @@ func (b *Bus) maxBytes() int64 {
 	return defaultMaxBytes
 }
 
-// Consumer describes a durable consumer of one of our streams.
+// Consumer describes a durable consumer.
 type Consumer struct {
 	// Stream is one of the constants above.
 	Stream string
 	// Name is the durable's name.
 	Name string
-	// Filter lists the subjects that it takes.
+	// Filter lists the subjects of the consumer.
 	Filter []string
-	// Ordered hands out one message at a time, to all who pull together, and
-	// none before the one ahead of it is settled, retries included.
+	// Ordered delivers one message at a time over all processes, and none before the
+	// one ahead of it is settled, retries included.
 	Ordered bool
 }
 
-// WorkerConsumer takes the calls and raw results of a queue; all workers of the
+// WorkerConsumer consumes the calls and raw results of a queue. All workers of the
 // queue share it.
-func (b *Bus) WorkerConsumer(queue string) Consumer {
-	return Consumer{Stream: Calls, Name: "worker-" + queue, Filter: []string{b.join("call", queue, ">"), b.join("raw", queue, ">")}}
+func (s Subjects) WorkerConsumer(queue string) Consumer {
+	return Consumer{Stream: Calls, Name: "worker-" + queue, Filter: []string{s.join("call", queue, ">"), s.join("raw", queue, ">")}}
 }
 
-// TickConsumer takes the ticks of all schedules.
-func (b *Bus) TickConsumer() Consumer {
-	return Consumer{Stream: Ticks, Name: "ticks", Filter: []string{b.join("tick", "*", "*")}}
+// TickConsumer consumes the ticks of all schedules.
+func (s Subjects) TickConsumer() Consumer {
+	return Consumer{Stream: Ticks, Name: "ticks", Filter: []string{s.join("tick", "*", "*")}}
 }
 
-// NotifierConsumer takes all results and completions.
-func (b *Bus) NotifierConsumer() Consumer {
-	return Consumer{Stream: Results, Name: "notifier", Filter: []string{b.join("result", "*", "*"), b.join("completion", "*", "*")}}
+// NotifierConsumer consumes all results and completions.
+func (s Subjects) NotifierConsumer() Consumer {
+	return Consumer{Stream: Results, Name: "notifier", Filter: []string{s.join("result", "*", "*"), s.join("completion", "*", "*")}}
 }
 
-// DeadConsumer takes the dead letters whose owners are to be told.
-func (b *Bus) DeadConsumer() Consumer {
-	return Consumer{Stream: Dead, Name: "notifier-dead", Filter: []string{b.Dead(DeadCall, "*"), b.Dead(DeadTick, "*")}}
+// DeadConsumer consumes the dead letters that users are notified about.
+func (s Subjects) DeadConsumer() Consumer {
+	return Consumer{Stream: Dead, Name: "notifier-dead", Filter: []string{s.Dead(DeadCall, "*"), s.Dead(DeadTick, "*")}}
 }
 
-// ChannelConsumer takes the notifications for one channel.
-func (b *Bus) ChannelConsumer(channel string) Consumer {
-	return Consumer{Stream: Outbox, Name: "notify-" + channel, Filter: []string{b.Notify(channel)}, Ordered: true}
+// ChannelConsumer consumes the notifications for one channel.
+func (s Subjects) ChannelConsumer(channel string) Consumer {
+	return Consumer{Stream: Outbox, Name: "notify-" + channel, Filter: []string{s.Notify(channel)}, Ordered: true}
 }
 
 func (b *Bus) consumerConfig(c Consumer) jetstream.ConsumerConfig {
-	// Bounded by the slots of those who pull.
+	// The slots of the workers limit the pending messages.
 	maxAckPending := -1
 	if c.Ordered {
 		maxAckPending = 1
@@ -186,8 +185,8 @@ func (b *Bus) consumerConfig(c Consumer) jetstream.ConsumerConfig {
 	return jetstream.ConsumerConfig{
 		Durable: c.Name, FilterSubjects: c.Filter,
 		AckPolicy: jetstream.AckExplicitPolicy, AckWait: b.cfg.Lease,
-		// The consuming side counts deliveries and dead-letters: the server
-		// would strand what it gives up on.
+		// The worker counts deliveries and stores dead letters. After MaxDeliver the
+		// server would keep the message and never deliver it again.
 		MaxDeliver:    -1,
 		MaxAckPending: maxAckPending,
 	}

@@ -7,19 +7,18 @@ import (
 	"time"
 )
 
-// Handler handles one delivery. What it returns is its verdict:
+// Handler handles one delivery. The returned error is its verdict:
 //
-//	nil              done; the message is acknowledged
-//	Reject(...)      hopeless; it becomes a dead letter
-//	RetryAfter(...)  again after a pause
-//	any other error  again, after a pause that grows with the attempts
+//	nil              acknowledge the message
+//	Reject(...)      store the message as a dead letter
+//	RetryAfter(...)  redeliver it after a delay
+//	any other error  redeliver it after a delay that grows with the attempts
 //
-// ctx ends only when the grace period after a stop is over; a handler that then
-// returns an error was interrupted, and its message is handed back without
-// counting as an attempt.
+// ctx ends only after the grace period of a stop. If the handler then returns an
+// error, the message is requeued, which does not count as an attempt.
 type Handler func(ctx context.Context, d *Delivery) error
 
-// rejection is the verdict that makes a dead letter.
+// rejection is the verdict of Reject.
 type rejection struct {
 	code string
 	err  error
@@ -28,25 +27,25 @@ type rejection struct {
 func (r *rejection) Error() string { return r.err.Error() }
 func (r *rejection) Unwrap() error { return r.err }
 
-// Reject returns the verdict that a message is hopeless. The code is for
-// machines, the error's text for people.
+// Reject returns the verdict that no attempt can succeed. The code is for programs,
+// the text of the error for people.
 func Reject(code string, err error) error { return &rejection{code: code, err: err} }
 
-// postponement is the verdict that asks for another attempt at a given time.
+// postponement is the verdict of RetryAfter.
 type postponement struct {
 	delay time.Duration
 	err   error
 }
 
-func (p *postponement) Error() string { return fmt.Sprintf("%v; again in %s", p.err, p.delay) }
+func (p *postponement) Error() string { return fmt.Sprintf("%v; retry in %s", p.err, p.delay) }
 func (p *postponement) Unwrap() error { return p.err }
 
-// RetryAfter returns the verdict to try again after a delay, because of err.
+// RetryAfter returns the verdict to retry after a delay, because of err.
 func RetryAfter(delay time.Duration, err error) error {
 	return &postponement{delay: delay, err: err}
 }
 
-// Rejected returns the code of a verdict that Reject made.
+// Rejected returns the code of a verdict of Reject.
 func Rejected(err error) (code string, ok bool) {
 	r, ok := errors.AsType[*rejection](err)
 	if !ok {
@@ -55,7 +54,7 @@ func Rejected(err error) (code string, ok bool) {
 	return r.code, true
 }
 
-// Postponed returns the delay of a verdict that RetryAfter made.
+// Postponed returns the delay of a verdict of RetryAfter.
 func Postponed(err error) (delay time.Duration, ok bool) {
 	p, ok := errors.AsType[*postponement](err)
 	if !ok {

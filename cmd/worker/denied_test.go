@@ -58,8 +58,8 @@ func TestMissingPermissions(t *testing.T) {
 		exit       int
 		want       string // of the error, or of the output
 	}{
-		{"no-inbox", "tools ls", 1, violation + `subscription to "_INBOX.>": answers come there`},
-		{"no-inbox", "call echo", 1, violation + `subscription to "_INBOX.>": answers come there`},
+		{"no-inbox", "tools ls", 1, violation + `subscription to "_INBOX.>": replies arrive there`},
+		{"no-inbox", "call echo", 1, violation + `subscription to "_INBOX.>": replies arrive there`},
 		{"a-prefix", "call echo --id c1 --inbox-prefix mine", 0, "there it is\n"},
 		{"a-prefix", "call echo --id c1 --inbox-prefix other", 1, violation + `subscription to "other.>"`},
 		{"no-api", "tools ls", 1, violation + `publish to "stevedore.rpc.tools.ls"`},

@@ -77,7 +77,7 @@ func checkOutage(t *testing.T, err error, far cli.Connection, want ...string) {
 	if coded || !errors.Is(err, bus.ErrUnreachable) || strings.Contains(err.Error(), far.Password) {
 		t.Fatalf("got %v, want %v", err, bus.ErrUnreachable)
 	}
-	for _, text := range append(want, "nats://xxxxx@bus.example:4222 has been away for 30s", "when the bus is back") {
+	for _, text := range append(want, "no connection to nats://xxxxx@bus.example:4222 for 30s", "when the bus is back") {
 		if !strings.Contains(err.Error(), text) {
 			t.Errorf("%q does not say %q", err, text)
 		}

@@ -27,7 +27,7 @@ func TestStopSendsWhatIsQueued(t *testing.T) {
 	}
 	defer nc.Close()
 	for round := range 20 {
-		o, err := newOutgoing(nc, time.Second, zerolog.Nop())
+		o, err := newPublisher(nc, time.Second, zerolog.Nop())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +62,7 @@ func TestWithdrawnPublishIsNotSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	o, err := newOutgoing(nc, time.Minute, zerolog.Nop())
+	o, err := newPublisher(nc, time.Minute, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,20 +151,20 @@ func (c *stallingConn) Write(p []byte) (int, error) {
 
 // Beside goroutines that compute, each of which takes its time slice, a publish
 // does not wait for all of them again and again.
-func TestGatherBesideComputation(t *testing.T) {
+func TestCoalesceBesideComputation(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	o := &outgoing{queue: make(chan *outMsg, 1)}
+	o := &publisher{queue: make(chan *outMsg, 1)}
 	go func() {
 		for start := time.Now(); time.Since(start) < 20*time.Millisecond; {
 		}
 	}()
-	o.gather() // waits for it
+	o.coalesce() // waits for it
 	waited := 0
 	const n = 5 // any of them may be interrupted
 	for range n {
 		var ran atomic.Bool
 		go ran.Store(true)
-		o.gather()
+		o.coalesce()
 		if ran.Load() {
 			waited++
 		}

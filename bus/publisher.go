@@ -1,0 +1,249 @@
+package bus
+
+import (
+	"errors"
+	"runtime"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/bus/jsapi"
+)
+
+// publisher sends the messages of all goroutines of this process and gives each of
+// them its acknowledgement. One goroutine sends all messages, so that those that are
+// ready together leave in one write: with one write for each message, a short call
+// takes a fifth longer. One subscription receives all acknowledgements, without the
+// timer, the channels and the decoder that nats.go needs for each future.
+type publisher struct {
+	nc       *nats.Conn
+	log      zerolog.Logger
+	inbox    string // subject prefix of the acknowledgements; the message number follows
+	queue    chan *outMsg
+	stopOnce sync.Once
+	stopping chan struct{}
+	stopped  chan struct{}
+
+	skipCoalesceUntil time.Time // until this time, write immediately: coalescing was too slow
+
+	mu      sync.Mutex
+	checks  int // number of checks for timeouts so far
+	number  uint64
+	waiting map[uint64]*outMsg
+}
+
+// checksPerTimeout is how often the publisher checks for timeouts within one timeout.
+const checksPerTimeout = 8
+
+// coalesceTimeout is how long coalesce may take for each message. Under load it takes
+// a tenth of that.
+const coalesceTimeout = 200 * time.Microsecond
+
+// outMsg is a message that is queued or waits for its acknowledgement.
+type outMsg struct {
+	mu       sync.Mutex
+	nats.Msg // empty after withdraw
+
+	number uint64      // 0: no acknowledgement
+	checks int         // publisher.checks when the wait began
+	result chan pubAck // receives one
+}
+
+// pubAck is the result of a publish.
+type pubAck struct {
+	Ack
+	err error
+}
+
+// errStalled means that maxInFlight publishes wait for their acknowledgement.
+var errStalled = errors.New("too many publishes wait for their acknowledgement")
+
+// newPublisher starts a publisher. A publish without an acknowledgement within the
+// timeout fails.
+func newPublisher(nc *nats.Conn, timeout time.Duration, log zerolog.Logger) (*publisher, error) {
+	o := &publisher{
+		nc: nc, log: log, inbox: nc.NewInbox() + ".",
+		queue: make(chan *outMsg, maxInFlight), waiting: make(map[uint64]*outMsg),
+		stopping: make(chan struct{}), stopped: make(chan struct{}),
+	}
+	if _, err := nc.Subscribe(o.inbox+"*", o.acknowledged); err != nil {
+		return nil, err
+	}
+	go o.run(timeout)
+	return o, nil
+}
+
+// stop sends the queued messages and ends the publisher.
+func (o *publisher) stop() {
+	o.stopOnce.Do(func() { close(o.stopping) })
+	<-o.stopped
+}
+
+func (o *publisher) run(timeout time.Duration) {
+	defer close(o.stopped)
+	lost := o.nc.StatusChanged(nats.RECONNECTING, nats.CLOSED)
+	defer o.nc.RemoveStatusListener(lost)
+	ticker := time.NewTicker(max(timeout/checksPerTimeout, time.Millisecond))
+	defer ticker.Stop()
+	for {
+		select {
+		case m := <-o.queue:
+			o.coalesce()
+			o.send(m)
+			o.sendQueued()
+		case <-lost:
+			o.failWaiting(0, nats.ErrDisconnected)
+		case <-ticker.C:
+			o.failWaiting(checksPerTimeout, nats.ErrTimeout)
+		case <-o.stopping:
+			o.sendQueued()
+			return
+		}
+	}
+}
+
+// coalesce yields so that goroutines that are about to publish can join this write. On
+// a busy CPU, a yield can take whole time slices. After a slow round, coalesce does
+// nothing for 20 times the duration of that round (at most a minute).
+func (o *publisher) coalesce() {
+	start := time.Now()
+	if start.Before(o.skipCoalesceUntil) {
+		return
+	}
+	for n := -1; n < len(o.queue); {
+		n = len(o.queue)
+		runtime.Gosched()
+		if took := time.Since(start); took > time.Duration(1+len(o.queue))*coalesceTimeout {
+			o.skipCoalesceUntil = start.Add(min(20*took, time.Minute))
+			return
+		}
+	}
+}
+
+func (o *publisher) sendQueued() {
+	for range len(o.queue) {
+		o.send(<-o.queue)
+	}
+}
+
+func (o *publisher) send(m *outMsg) {
+	m.mu.Lock()
+	var err error
+	if m.Subject != "" {
+		err = o.nc.PublishMsg(&m.Msg)
+	}
+	m.mu.Unlock()
+	switch {
+	case err == nil:
+	case m.number != 0:
+		o.resolve(m.number, pubAck{err: err})
+	default:
+		o.log.Error().Err(err).Str("subject", m.Subject).Msg("cannot send")
+	}
+}
+
+// withdraw ends the wait for a message. If the message was not sent yet, it never is,
+// so the caller may reuse its body and header.
+func (o *publisher) withdraw(m *outMsg) {
+	o.forget(m.number)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.Msg = nats.Msg{}
+}
+
+// enqueue waits until the queue accepts the message, or until done.
+func (o *publisher) enqueue(m *outMsg, done <-chan struct{}) error {
+	select {
+	case <-o.stopped: // the queue may still accept messages
+		return nats.ErrConnectionClosed
+	default:
+	}
+	select {
+	case o.queue <- m:
+		return nil
+	case <-o.stopped:
+		return nats.ErrConnectionClosed
+	case <-done:
+		return nil // the caller withdraws it
+	}
+}
+
+// put queues a message that needs no acknowledgement.
+func (o *publisher) put(subject string, body []byte) error {
+	return o.enqueue(&outMsg{Msg: nats.Msg{Subject: subject, Data: body}}, nil)
+}
+
+// publish queues a message and returns the answer of its stream. After an error that
+// is not from the server, the message may or may not be stored. ok is false if done
+// ended the wait.
+func (o *publisher) publish(subject string, header nats.Header, body []byte, done <-chan struct{}) (a pubAck, ok bool) {
+	m := &outMsg{Msg: nats.Msg{Subject: subject, Header: header, Data: body}, result: make(chan pubAck, 1)}
+	if err := o.expect(m); err != nil {
+		return pubAck{err: err}, true
+	}
+	defer o.withdraw(m)
+	if err := o.enqueue(m, done); err != nil {
+		return pubAck{err: err}, true
+	}
+	select {
+	case a := <-m.result:
+		return a, true
+	case <-o.stopped:
+		return pubAck{err: nats.ErrConnectionClosed}, true
+	case <-done:
+		return pubAck{}, false
+	}
+}
+
+// expect assigns the message the number of its acknowledgement.
+func (o *publisher) expect(m *outMsg) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.waiting) >= maxInFlight {
+		return errStalled
+	}
+	o.number++
+	m.number, m.checks, o.waiting[o.number] = o.number, o.checks, m
+	m.Reply = o.inbox + strconv.FormatUint(m.number, 36)
+	return nil
+}
+
+// forget ends the wait for an acknowledgement, and returns the message that waited.
+func (o *publisher) forget(number uint64) *outMsg {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	m := o.waiting[number]
+	delete(o.waiting, number)
+	return m
+}
+
+func (o *publisher) resolve(number uint64, a pubAck) {
+	if m := o.forget(number); m != nil {
+		m.result <- a
+	}
+}
+
+// failWaiting is a check for timeouts: it fails the messages that have waited for more
+// than so many checks.
+func (o *publisher) failWaiting(checks int, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.checks++
+	for number, m := range o.waiting {
+		if o.checks-m.checks > checks {
+			delete(o.waiting, number)
+			m.result <- pubAck{err: err}
+		}
+	}
+}
+
+// acknowledged receives an acknowledgement.
+func (o *publisher) acknowledged(msg *nats.Msg) {
+	if number, err := strconv.ParseUint(msg.Subject[len(o.inbox):], 36, 64); err == nil {
+		ack, err := jsapi.ParsePubAck(msg)
+		o.resolve(number, pubAck{Ack(ack), err})
+	}
+}
