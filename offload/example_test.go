@@ -10,9 +10,8 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// An agent loop of your own, without a bus: what its tools answer is made light
-// before the model sees it. Packages disk and object are other stores; the tools of
-// Reader.Tools let the model read by itself.
+// Offload a tool result in your own agent loop, without a bus. Packages disk and object
+// are other stores; the tools of Reader.Tools let the model read artifacts.
 func Example() {
 	ctx := context.Background()
 	store := mem.New(offload.StoreConfig{})

@@ -12,12 +12,12 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// frameElement finds our elements as a lenient reader might: in any case, with
-// white space where none belongs.
+// frameElement finds our elements like a lenient reader: in any case, and with extra
+// white space.
 var frameElement = regexp.MustCompile(`(?i)<[\s/]*k[\s]*n[\s]*o[\s]*w[\s]*l[\s]*e[\s]*d[\s]*g[\s]*e\s*(_list)?`)
 
-// parseFrame takes a reference apart, or says why there is not exactly one frame
-// with one element in it.
+// parseFrame parses a reference. It fails unless there is exactly one frame with one
+// element.
 func parseFrame(text string) (attributes map[string]string, summary, problem string) {
 	_, frame, ok := strings.Cut(text, "\n<knowledge_list description='This is a list of knowledge artifacts'>\n")
 	if !ok {
@@ -70,7 +70,7 @@ func FuzzFrame(f *testing.F) {
 			t.Fatal(err)
 		}
 		if content == "" {
-			return // shown whole
+			return // shown in full
 		}
 		attributes, summary, problem := parseFrame(light.ForLLM)
 		if problem != "" {
@@ -89,14 +89,14 @@ func FuzzFrame(f *testing.F) {
 			return
 		}
 		_, shown, _ := strings.Cut(summary, "preview:\n")
-		// The frame's own line end stands for the last one of the content.
+		// The line end of the frame replaces the last line end of the content.
 		if got := strings.ReplaceAll(shown, "&lt;", "<"); got != strings.TrimSuffix(strings.ReplaceAll(content, "&lt;", "<"), "\n") {
 			t.Fatalf("the preview of %q is %q", content, shown)
 		}
 	})
 }
 
-// stripInvisible drops what a reader of the text does not see.
+// stripInvisible removes characters that a reader of the text does not see.
 func stripInvisible(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r != '\n' && (unicode.Is(unicode.Cc, r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Mn, r)) {
@@ -106,7 +106,7 @@ func stripInvisible(s string) string {
 	}, s)
 }
 
-func TestNeutraliseLeavesTheRestAlone(t *testing.T) {
+func TestNeutraliseKeepsOtherText(t *testing.T) {
 	for _, s := range []string{
 		"a < b && c > d", "<html><body class='k'>&amp;</body>", "<key>k</key>", "<kno>", "<kbd>Ctrl</kbd> < known", "if (a <knife) {", "x<-y", "1 << k",
 	} {
@@ -126,7 +126,7 @@ func TestPreviewCutsAtLineEnds(t *testing.T) {
 	if err != nil || got != want {
 		t.Errorf("the preview is %q, %v, want %q", got, err, want)
 	}
-	// A line end that would cost more than half is not worth it.
+	// No cut at a line end that would cost more than half the budget.
 	text = "short\n" + strings.Repeat("😀", 10_000) + "\nshort"
 	got, err = preview(strings.NewReader(text), int64(len(text)), int64(utf8.RuneCountInString(text)), previewRunes)
 	want = "short\n" + strings.Repeat("😀", 594) + "\n[... 8812 characters not shown ...]\n" + strings.Repeat("😀", 594) + "\nshort"
@@ -142,7 +142,7 @@ func TestPreviewCutsAtLineEnds(t *testing.T) {
 }
 
 func TestShapeIsBounded(t *testing.T) {
-	defer debug.SetMaxStack(debug.SetMaxStack(16 << 20)) // of which an overflow kills the process
+	defer debug.SetMaxStack(debug.SetMaxStack(16 << 20)) // an overflow kills the process
 	for name, text := range map[string]string{
 		"deep":         strings.Repeat("[", 2<<20),
 		"deep objects": strings.Repeat(`{"a":`, 1<<20),

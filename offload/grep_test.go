@@ -17,7 +17,7 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// naiveGrep is what Grep must agree with: split, and try each line.
+// naiveGrep splits the content and matches each line. Grep must agree with it.
 func naiveGrep(re *regexp.Regexp, content []byte) (lines []int64) {
 	for i, line := range bytes.Split(content, []byte("\n")) {
 		if re.Match(line) {
@@ -69,7 +69,7 @@ func FuzzGrep(f *testing.F) {
 		f.Add([]byte("a\nb\r\nfoo bar\n\n日本x k\u212a ſ\xff\nA xx = 12"), p, i%2 == 0)
 	}
 	f.Fuzz(func(t *testing.T, content []byte, expr string, ignoreCase bool) {
-		if expr == "" || len(expr) > 60 || strings.Count(expr, "{") > 1 { // the naive way would take minutes
+		if expr == "" || len(expr) > 60 || strings.Count(expr, "{") > 1 { // naiveGrep would take minutes
 			return
 		}
 		naive := expr
@@ -81,7 +81,7 @@ func FuzzGrep(f *testing.F) {
 			if err == nil && (strings.Contains(got.Error(), "too large") || strings.Contains(got.Error(), "at most")) {
 				return
 			}
-			if ignoreCase { // "(?i)" before the pattern makes another one of, say, ")"
+			if ignoreCase { // "(?i)" before ")" makes another pattern
 				return
 			}
 			t.Fatalf("Compile(%q, %v) is %v, want %v", expr, ignoreCase, got, err)
@@ -105,7 +105,7 @@ func FuzzGrep(f *testing.F) {
 	})
 }
 
-// Literals are searched before the regexp; what they exclude must not match.
+// Literals are searched before the regexp; a line without one must not match.
 func TestGrepLiteralsAndCases(t *testing.T) {
 	text := []byte("FOO bar\nfoo BAR\n\u212aelvin\nma\u017f\u017fe\nSTRASSE\n\xff\n\ufffd\nÄRGER\n")
 	for _, row := range []struct {
@@ -155,7 +155,7 @@ func TestGrepAcrossChunksAndLongLines(t *testing.T) {
 	}
 }
 
-// A literal must be found wherever in a long line the chunks part it.
+// A literal in a long line must be found at any chunk border.
 func TestGrepLiteralAtEveryChunkBorder(t *testing.T) {
 	for shift := range 8 {
 		content := append(bytes.Repeat([]byte("x"), 3*searchChunk-shift), "needle and more\nneedle"...)
@@ -237,7 +237,7 @@ func TestGrepLimits(t *testing.T) {
 			t.Errorf("max_results %d gives %d matches in %d lines, limited %v; want %d, %v", row.max, res.Matches, len(res.Lines), res.Limited, row.want, row.limited)
 		}
 	}
-	// However much matches, what is shown is bounded, and says so.
+	// The text is bounded regardless of the number of matches, and says so.
 	r = stored(t, []byte(strings.Repeat(strings.Repeat("match ", 1000)+"\n", 300)))
 	res, err := r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: "match", MaxResults: 10_000, ContextAfter: 100, ContextBefore: 100})
 	if err != nil {
@@ -291,8 +291,8 @@ func TestGrepRefusesBadPatterns(t *testing.T) {
 	wantCode(t, err, tools.CodeInvalidArguments, "negative")
 }
 
-// A hostile pattern is linear in the text, but with a factor of tens of
-// microseconds a byte. It must end when its time is over, and say so.
+// A hostile pattern takes tens of microseconds for each byte. The search must stop at
+// its timeout and say so.
 func TestGrepEndsInTime(t *testing.T) {
 	store := newFakeStore(StoreConfig{})
 	putArtifact(t, store, "s", "lines", bytes.Repeat([]byte(strings.Repeat("a", 200)+"\n"), 20_000))
@@ -301,7 +301,7 @@ func TestGrepEndsInTime(t *testing.T) {
 	putArtifact(t, store, "s", "half a chunk", bytes.Repeat([]byte("a"), searchChunk/2))
 	r := NewReader(store, ReaderConfig{GrepTime: 100 * time.Millisecond})
 	for _, id := range []string{"lines", "line", "filtered", "half a chunk"} {
-		// Without the deadline each takes minutes: the test would time out.
+		// The context is a safety net: without GrepTime each search takes far longer.
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		res, err := r.Grep(ctx, "s", id, GrepQuery{Pattern: `(a?){400}[b-d]{2}`})
 		cancel()
@@ -314,7 +314,7 @@ func TestGrepEndsInTime(t *testing.T) {
 	}
 }
 
-// brokenContent fails to read from an offset on.
+// brokenContent fails to read at or after an offset.
 type brokenContent struct {
 	Content
 	from int64

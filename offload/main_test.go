@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestMain lets tests start this program as the one that a Reader runs queries in.
+// TestMain lets tests start this binary as the process for the queries of a Reader.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == jqTestCommand {
 		if err := ServeJQ(context.Background(), os.Stdin, os.Stdout); err != nil {

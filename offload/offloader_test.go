@@ -18,7 +18,7 @@ import (
 
 var aCall = tools.Call{ID: "toolu_1", Session: "s", Tool: "fetch", Action: "get", AgentID: "agent", TaskID: "task"}
 
-// offloadText runs a plain text through an Offloader on a fresh store.
+// offloadText passes a plain text to an Offloader with an empty store.
 func offloadText(t *testing.T, cfg Config, call tools.Call, text string) (*tools.Result, *fakeStore) {
 	t.Helper()
 	store := newFakeStore(StoreConfig{})
@@ -38,7 +38,7 @@ func mustOffload(t *testing.T, o *Offloader, call tools.Call, res *tools.Result)
 	return light
 }
 
-// storedText is what the store holds for an artifact.
+// storedText returns the content of an artifact.
 func storedText(t *testing.T, store Store, session, id string) string {
 	t.Helper()
 	_, c, err := NewReader(store, ReaderConfig{}).Open(t.Context(), session, id)
@@ -198,8 +198,7 @@ func TestPreviews(t *testing.T) {
 	}
 }
 
-// What is not valid UTF-8 would be damaged by JSON on its way: it is stored,
-// however short it is.
+// JSON would change text that is not valid UTF-8, so even short text is stored.
 func TestBytesThatJSONCannotCarryAreStored(t *testing.T) {
 	light, store := offloadText(t, Config{}, aCall, "caf\xe9")
 	if light.Artifact == nil || light.Artifact.Inline || storedText(t, store, "s", "toolu_1") != "caf\xe9" {
@@ -211,7 +210,7 @@ func TestBytesThatJSONCannotCarryAreStored(t *testing.T) {
 	}
 }
 
-// A short text is the content itself, also with a NUL in it.
+// A short text stays inline, even if it contains a NUL.
 func TestShortTextWithNULsIsShown(t *testing.T) {
 	for _, text := range []string{"\x00", "a\x00b", "t\x00e\x00x\x00t\x00", strings.Repeat("./file\x00", 1_000)} {
 		call := aCall
@@ -254,7 +253,7 @@ func TestOutputIsOffloaded(t *testing.T) {
 	}
 }
 
-// A reused id gets an artifact of its own, the same one for the same content.
+// A reused id gets a new artifact, and the same artifact for the same content.
 func TestReusedIDsNeverCollide(t *testing.T) {
 	for _, id := range []string{"unknown", strings.Repeat("x", 64), "käse", "h_x", strings.Repeat("é", 700), "", "../../etc"} {
 		store := newFakeStore(StoreConfig{})
@@ -400,7 +399,7 @@ func TestContentBlocks(t *testing.T) {
 	}
 }
 
-// failingStore cannot put, or cannot put for good: it stores and then fails.
+// failingStore fails to put, before or after it stored the artifact.
 type failingStore struct {
 	*fakeStore
 	after bool
@@ -439,7 +438,7 @@ func TestStoreFailure(t *testing.T) {
 		if n := utf8.RuneCountInString(last.ForLLM); n < 39_000 || n > 41_000 {
 			t.Errorf("the fallback has %d characters", n)
 		}
-		// The store works again: the retry arrives, at the same artifact.
+		// If the store works again, the retry uses the same artifact.
 		light := mustOffload(t, NewOffloader(store.fakeStore, Config{}), aCall, res)
 		if light.Artifact.ID != "toolu_1" {
 			t.Errorf("the retry has the artifact %q", light.Artifact.ID)

@@ -154,7 +154,7 @@ func TestTools(t *testing.T) {
 	}
 }
 
-// What travels over the bus must read the same at the other end.
+// Results must be equal after their way over the bus.
 func TestTextSurvivesTheWire(t *testing.T) {
 	r := stored(t, []byte("{\"a\":\"<&>\"}\n"+strings.Repeat("[1,\"é\"]\n", 30_000)))
 	ctx := t.Context()

@@ -15,8 +15,8 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// stored puts content into a fresh store as artifact "a" of session "s", and
-// returns a reader of it.
+// stored puts content into an empty store as artifact "a" of session "s", and returns
+// a Reader.
 func stored(t testing.TB, content []byte) *Reader {
 	t.Helper()
 	store := newFakeStore(StoreConfig{})
@@ -33,7 +33,7 @@ func putArtifact(t testing.TB, store Store, session, id string, content []byte) 
 	}
 }
 
-// trickyTexts are contents that reading must get right.
+// trickyTexts returns contents that are hard to read correctly.
 func trickyTexts() map[string][]byte {
 	random := make([]byte, 3*index.BlockSize+17)
 	src := rand.NewChaCha8([32]byte{1})
@@ -96,7 +96,7 @@ func TestGetByLinesGivesTheOriginalBytes(t *testing.T) {
 	}
 }
 
-// checkLines reads all lines, step at a time, and pages through those that are
+// checkLines reads all lines, step lines at a time, and pages through lines that are
 // too long.
 func checkLines(t *testing.T, r *Reader, content []byte, step int64) {
 	t.Helper()
@@ -337,7 +337,7 @@ func TestReaderKeepsSessionsApart(t *testing.T) {
 	if _, err := r.Query(t.Context(), "", nil); err == nil {
 		t.Error("a query without a session lists something")
 	}
-	// A call whose session looks like another session's token is not that one.
+	// A session that looks like the token of another session is a different session.
 	call := tools.Call{ID: "1", Session: tools.Token(hostile), Tool: ToolGet, Args: []byte(`{"artifact_id":"b"}`)}
 	if res := runTool(t, r, call); !res.IsError || tools.CodeOf(res.Err) != tools.CodeNotFound {
 		t.Errorf("a call of session %q reads %q", call.Session, res.ForLLM)
@@ -348,7 +348,7 @@ func TestReaderKeepsSessionsApart(t *testing.T) {
 	}
 }
 
-// leakyStore mixes its sessions up.
+// leakyStore returns records of other sessions.
 type leakyStore struct{ *fakeStore }
 
 func (s leakyStore) Get(ctx context.Context, _, id string) (Record, error) {

@@ -13,7 +13,7 @@ func TestTokensOfRunes(t *testing.T) {
 	}
 }
 
-// seenCounter counts runes, and what it was shown.
+// seenCounter counts runes and records the texts.
 type seenCounter struct{ seen *int }
 
 func (c seenCounter) Count(text string) int64 {

@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// block is one element of a message's content, which may be anything; only what
-// has the type tool_result counts as a result.
+// block is one element of a message's content, which may be any JSON value. Only a
+// block of the type tool_result is a result.
 type block struct {
 	index  int
 	text   string
 	result bool
-	id     string // of a result: its tool_use_id, "" if it has no usable one
+	id     string // of a result: its tool_use_id, "" if it has no usable id
 	value  string // of a result: its content; "" if absent
 	at     span   // of the content in the message's text
 }
 
-// blocks yields the blocks of a message whose content is an array. Errors do not
-// occur in a Message that was made by newMessage.
+// blocks yields the blocks of a message whose content is an array. In a Message of
+// newMessage, there are no errors.
 func (m Message) blocks() iter.Seq2[block, error] {
 	return func(yield func(block, error) bool) {
 		content := m.contentText()
@@ -66,9 +66,8 @@ func (m Message) results() iter.Seq[block] {
 	}
 }
 
-// movable reports whether a result's content can be offloaded: there is some,
-// and it is not a reference already.
-func (b block) movable() bool {
+// offloadable reports whether a result has a content that is not a reference yet.
+func (b block) offloadable() bool {
 	switch b.value {
 	case "", "null", `""`:
 		return false
@@ -76,8 +75,8 @@ func (b block) movable() bool {
 	return reference(b.value) == ""
 }
 
-// contentLength is the length of a content: of a string its own, of anything
-// else that of its JSON. What is absent has none.
+// contentLength returns the length of a string, or the length of the JSON of any other
+// content; 0 if it is absent.
 func contentLength(value string) int {
 	if kindOf(value) == "a string" {
 		return literalLength(value)
@@ -85,8 +84,9 @@ func contentLength(value string) int {
 	return length(value)
 }
 
-// weight is what a block counts in the total of a history: a text its text, a
-// tool_use its input, a tool_result its content, anything else its JSON.
+// weight returns the characters of a block in the total of a history: those of the
+// text of a text block, the input of a tool_use, the content of a tool_result, or the
+// JSON of any other block.
 func (b block) weight() int {
 	if b.result {
 		return contentLength(b.value)
@@ -118,8 +118,8 @@ type replacement struct {
 	with string
 }
 
-// replace returns a copy of m with parts of its content replaced; they are in
-// order.
+// replace returns a copy of m with parts of its content replaced. The parts are in
+// ascending order.
 func (m Message) replace(parts []replacement) Message {
 	if len(parts) == 0 {
 		return m

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -18,10 +19,10 @@ const (
 	dirPerm  = 0o700
 )
 
-// folder is the FileWriter and FileCreator on disk, for paths below one
-// directory. It makes directories when the first file needs them. A file
-// appears whole, durable, and under os.Root: no link leads out of the
-// directory. It is not for concurrent use; several folders on one directory are.
+// folder is the FileWriter and FileCreator on disk, for paths below one directory. It
+// creates directories for the first file. A file appears whole and durable, and no
+// link leads out of the directory. A folder is not safe for concurrent use, but one
+// directory may have several folders.
 type folder struct {
 	dir  string   // absolute
 	root *os.Root // nil until the first write
@@ -57,9 +58,9 @@ func (f *folder) WriteFile(ctx context.Context, path, content string) error {
 	return nil
 }
 
-// CreateFile gives a durable temporary file its name by a hard link instead of a
-// rename, because a link replaces nothing, also if somebody else creates the file
-// at the same time.
+// CreateFile names a durable temporary file with a hard link instead of a rename,
+// because a link never replaces a file, even if another process creates it at the
+// same time.
 func (f *folder) CreateFile(ctx context.Context, path, content string) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -71,10 +72,10 @@ func (f *folder) CreateFile(ctx context.Context, path, content string) error {
 	for range 2 {
 		same, err := f.compare(name, content)
 		if err == nil && same {
-			return f.durable().Sync(filepath.Dir(name)) // its creator may not have come so far
+			return f.durable().Sync(filepath.Dir(name)) // its creator may not have synced it yet
 		}
 		if err == nil {
-			return ErrTaken
+			return ErrFileExists
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -84,7 +85,7 @@ func (f *folder) CreateFile(ctx context.Context, path, content string) error {
 			return err
 		}
 	}
-	return ErrTaken
+	return ErrFileExists
 }
 
 func (f *folder) durable() durable.Dir { return durable.Dir{Root: f.root} }
@@ -98,7 +99,7 @@ func (f *folder) create(name, content string) (err error) {
 	}
 	linked := false
 	defer func() {
-		if removeErr := file.Discard(); !linked { // a file that is there is a success
+		if removeErr := file.Discard(); !linked { // the file exists, which is success
 			err = errors.Join(err, removeErr)
 		}
 	}()
@@ -151,8 +152,8 @@ func (f *folder) prepare(path string) (string, error) {
 	return name, f.durable().MkdirAll(filepath.Dir(name), dirPerm)
 }
 
-// compare reports whether the file has that content. What is not a regular file
-// has not; O_NONBLOCK keeps a FIFO from blocking us.
+// compare reports whether the file is regular and has that content. O_NONBLOCK keeps
+// a FIFO from blocking.
 func (f *folder) compare(name, content string) (bool, error) {
 	info, err := f.root.Lstat(name)
 	if err != nil || !info.Mode().IsRegular() || info.Size() != int64(len(content)) {
@@ -162,6 +163,6 @@ func (f *folder) compare(name, content string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	same, err := equal(file, content)
-	return same, errors.Join(err, file.Close())
+	data, err := io.ReadAll(file)
+	return string(data) == content, errors.Join(err, file.Close())
 }

@@ -36,7 +36,7 @@ func TestFullDisk(t *testing.T) {
 	wantFiles(t, dir, "s/a.md", "tool-result-first.md")
 }
 
-// onFullDisk is the child: no file may become longer than 4 KiB.
+// onFullDisk runs in the child process, where no file can exceed 4 KiB.
 func onFullDisk(dir string) int {
 	signal.Ignore(syscall.SIGXFSZ)
 	limit := syscall.Rlimit{Cur: 4096, Max: 4096}

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// decode reads JSON as encoding/json understands it. That reads half a surrogate
-// pair as U+FFFD, whoever escaped it.
+// decode decodes JSON with encoding/json, which decodes half a surrogate pair as
+// U+FFFD.
 func decode(t *testing.T, text string) any {
 	t.Helper()
 	dec := json.NewDecoder(strings.NewReader(text))
@@ -22,7 +22,7 @@ func decode(t *testing.T, text string) any {
 	return v
 }
 
-// FuzzNormalize compares with encoding/json what is accepted, and what it means.
+// FuzzNormalize compares accepted texts and their values with encoding/json.
 func FuzzNormalize(f *testing.F) {
 	for _, seed := range []string{`{"a":[1,"\ud83d\ude00\/",-0.0]}`, `"\u12"`, "[\"\t\"]", `[1 2]`, `{"a":"b" "c"}`, `["\\"]`, `"a" "b"`} {
 		f.Add([]byte(seed))
@@ -73,8 +73,8 @@ func FuzzMessage(f *testing.F) {
 		}
 		decode(t, res.Message.String())
 		i := 0
-		for _, b := range m.pieces() {
-			if b.movable() {
+		for _, b := range m.resultBlocks() {
+			if b.offloadable() {
 				checkFile(t, w.files[res.Files[i]], b.value)
 				i++
 			}
@@ -118,7 +118,7 @@ func FuzzHistory(f *testing.F) {
 		i := 0
 		for _, m := range messages {
 			for b := range m.results() {
-				if opts.takes(b) {
+				if opts.offloads(b) {
 					checkFile(t, w.files[res.Files[i]], b.value)
 					i++
 				}
@@ -131,7 +131,7 @@ func FuzzHistory(f *testing.F) {
 	})
 }
 
-// checkFile reports a file that does not give back the content it was made of.
+// checkFile reports a file that does not contain its content.
 func checkFile(t *testing.T, file, value string) {
 	t.Helper()
 	if kindOf(value) == "a string" {

@@ -6,38 +6,37 @@ import (
 	"path/filepath"
 )
 
-// HistoryResult is a light history and what became of the heavy one.
+// HistoryResult is an offloaded history.
 type HistoryResult struct {
-	// Messages are equal to those that went in where nothing was offloaded.
+	// Messages are the messages. Those without an offloaded result are unchanged.
 	Messages []Message
-	// OffloadedCount is how many tool results were offloaded.
+	// OffloadedCount is the number of offloaded tool results.
 	OffloadedCount int
 	// FreedChars is the sum of their lengths, in UTF-16 code units.
 	FreedChars int
-	// Files has their files, in the order of the results.
+	// Files are their files, in the order of the results.
 	Files []string
 }
 
-// OffloadHistory moves each tool_result of at least opts.MinChars, from the
-// oldest message on, to <dir>/tool-result-<tool_use_id>.md, and puts a reference
-// relative to dir in its place. A string is written as it is, anything else as
-// JSON indented by two spaces. All other fields, blocks and messages stay.
+// OffloadHistory moves each tool_result of at least opts.MinChars, starting at the
+// oldest message, to <dir>/tool-result-<tool_use_id>.md, and puts a reference relative
+// to dir in its place. It writes a string unchanged, any other content as JSON indented
+// by two spaces. All other fields, blocks and messages stay.
 //
-// No file is ever replaced: a name that is taken, by this history or on disk by
-// another content, gets the next of -1, -2, ..., which is never the name of
-// another id of the history. References are left as they are, so a light history
-// can be offloaded again as it grows.
+// It never replaces a file: if a name is used, by this history or by a file with other
+// content, it gets the next suffix of -1, -2, ..., but never the name of another id of
+// the history. References stay, so a growing history can be offloaded again.
 //
-// After an error the result is empty. Files that were written before the error
-// stay; running again finds them.
+// After an error the result is empty. Files that were written before the error stay,
+// and the next run uses them.
 func OffloadHistory(ctx context.Context, messages []Message, dir string, opts Options) (HistoryResult, error) {
 	return inFolder(dir, func(f *folder) (HistoryResult, error) {
 		return OffloadHistoryTo(ctx, messages, f.dir, opts, f)
 	})
 }
 
-// OffloadHistoryTo is OffloadHistory with a writer of the caller's. The paths are
-// dir, as it was given, and the names below it.
+// OffloadHistoryTo is OffloadHistory with a writer of the caller. The paths consist of
+// the unchanged dir and the names in it.
 func OffloadHistoryTo(ctx context.Context, messages []Message, dir string, opts Options, w FileCreator) (HistoryResult, error) {
 	if err := opts.Validate(); err != nil {
 		return HistoryResult{}, fmt.Errorf("offload history: %w", err)
@@ -47,7 +46,7 @@ func OffloadHistoryTo(ctx context.Context, messages []Message, dir string, opts 
 		res.Messages = append(res.Messages, messages...)
 		return res, nil
 	}
-	names := newClaims(w, dir, resultPrefix)
+	names := newFileNames(w, dir, resultPrefix)
 	for _, m := range messages {
 		for b := range m.results() {
 			names.reserve(b)
@@ -56,7 +55,7 @@ func OffloadHistoryTo(ctx context.Context, messages []Message, dir string, opts 
 	for i, m := range messages {
 		var parts []replacement
 		for b := range m.results() {
-			if !opts.takes(b) {
+			if !opts.offloads(b) {
 				continue
 			}
 			path, err := names.create(ctx, b.id, historyFile(b.value))
@@ -73,7 +72,7 @@ func OffloadHistoryTo(ctx context.Context, messages []Message, dir string, opts 
 	return res, nil
 }
 
-// historyFile is what the file of a content holds.
+// historyFile returns the text of the file for a content.
 func historyFile(value string) string {
 	if kindOf(value) == "a string" {
 		return unquote(value)
@@ -81,13 +80,12 @@ func historyFile(value string) string {
 	return indent(value)
 }
 
-// takes reports whether a result is to be offloaded.
-func (o Options) takes(b block) bool {
-	return b.movable() && contentLength(b.value) >= o.minChars()
+// offloads reports whether a result is offloaded.
+func (o Options) offloads(b block) bool {
+	return b.offloadable() && contentLength(b.value) >= o.minChars()
 }
 
-// belowRatio reports whether too little of the history could be offloaded to be
-// worth it.
+// belowRatio reports whether the offloadable part of the history is below MinRatio.
 func (o Options) belowRatio(messages []Message) bool {
 	ratio := o.minRatio()
 	if ratio <= 0 {
@@ -100,12 +98,12 @@ func (o Options) belowRatio(messages []Message) bool {
 		}
 		for b := range m.blocks() {
 			total += b.weight()
-			if b.result && o.takes(b) {
+			if b.result && o.offloads(b) {
 				offloadable += contentLength(b.value)
 			}
 		}
 	}
-	// Dividing is exact where it matters: 20/100 is the number 0.2, while
-	// 0.2*total is not always a whole number.
+	// Division is exact at the threshold: 20/100 equals 0.2, but 0.2*total is not
+	// always a whole number.
 	return total == 0 || float64(offloadable)/float64(total) < ratio
 }

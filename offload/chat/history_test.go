@@ -111,7 +111,7 @@ func TestOffloadHistoryOfNothing(t *testing.T) {
 	}
 }
 
-// Beat: suffix collisions lose data.
+// Regression: suffix collisions lose data.
 func TestSuffixesCollideWithNoID(t *testing.T) {
 	for _, test := range []struct{ ids, want string }{
 		{"a a a", "a a-1 a-2"},
@@ -142,7 +142,7 @@ func TestSuffixesCollideWithNoID(t *testing.T) {
 	}
 }
 
-// An id of a short result counts as taken too: it is in the history.
+// A suffixed name also avoids the id of a short result, which stays in the history.
 func TestSuffixesAvoidIDsThatStay(t *testing.T) {
 	x := strings.Repeat("x", 100)
 	res, err := OffloadHistoryTo(t.Context(), history(t, `[`+user(result("a", x), result("a", x), result("a-1", "short"))+`]`), "d", Options{}, newMemory())
@@ -151,7 +151,7 @@ func TestSuffixesAvoidIDsThatStay(t *testing.T) {
 	}
 }
 
-// Beat: offloading twice overwrites the original with a reference.
+// Regression: offloading twice overwrites the original with a reference.
 func TestOffloadingAHistoryTwiceKeepsTheOriginals(t *testing.T) {
 	dir := t.TempDir()
 	id := strings.Repeat("i", 150) // the reference is longer than the threshold
@@ -165,7 +165,7 @@ func TestOffloadingAHistoryTwiceKeepsTheOriginals(t *testing.T) {
 	if err != nil || second.OffloadedCount != 0 || second.Messages[0] != first.Messages[0] {
 		t.Errorf("the second run gives %+v, %v", second, err)
 	}
-	// The history goes on, with the same id.
+	// The history continues with the same id.
 	grown := append(second.Messages, message(t, user(result(id, "another "+long))))
 	third, err := OffloadHistory(t.Context(), grown, dir, Options{})
 	if err != nil || third.OffloadedCount != 1 || third.Messages[0] != first.Messages[0] {
@@ -176,9 +176,8 @@ func TestOffloadingAHistoryTwiceKeepsTheOriginals(t *testing.T) {
 	wantFiles(t, dir, "tool-result-"+id+"-1.md", "tool-result-"+id+".md")
 }
 
-// The references say which names are taken, also where the disk is not looked at
-// or the files are elsewhere.
-func TestNamesInReferencesAreTaken(t *testing.T) {
+// References show which names are used, even if the files are in another directory.
+func TestNamesInReferencesAreNotReused(t *testing.T) {
 	x := strings.Repeat("x", 100)
 	in := user(result("a", "[Content offloaded to: ./tool-result-a.md]"), result("b", "[Tool result offloaded to file: /old/s/b-1.md]"),
 		result("a", x), result("b", x), result("b", x))
@@ -188,7 +187,7 @@ func TestNamesInReferencesAreTaken(t *testing.T) {
 	}
 }
 
-// A reference that the other form wrote is one too.
+// A reference of OffloadMessage also counts as a reference.
 func TestAHistoryKeepsMessageReferences(t *testing.T) {
 	dir := t.TempDir()
 	session := strings.Repeat("s", 120)
@@ -251,7 +250,7 @@ func TestConcurrentRunsKeepEachOthersFiles(t *testing.T) {
 	}
 }
 
-// Beat: is_error dropped.
+// Regression: is_error dropped.
 func TestErrorFlagIsKept(t *testing.T) {
 	in := `{"role":"user","content":[{"is_error":true,"type":"tool_result","tool_use_id":"a","content":"` + strings.Repeat("x", 100) + `"}]}`
 	res, err := OffloadHistoryTo(t.Context(), history(t, `[`+in+`]`), "d", Options{}, newMemory())
@@ -260,7 +259,7 @@ func TestErrorFlagIsKept(t *testing.T) {
 	}
 }
 
-// Beat: an image block makes a sum NaN.
+// Regression: an image block makes a sum NaN.
 func TestImageBlocksKeepTheRatioANumber(t *testing.T) {
 	in := history(t, `[`+user(
 		`{"type":"image","source":{"type":"base64","data":"AAAA"}}`, // 57 characters
@@ -333,14 +332,14 @@ func TestOffloadHistoryReportsEachFailure(t *testing.T) {
 	}
 }
 
-// refusing is a creator that finds every name taken.
+// refusing is a FileCreator to which every file exists.
 type refusing struct{}
 
-func (refusing) CreateFile(context.Context, string, string) error { return ErrTaken }
+func (refusing) CreateFile(context.Context, string, string) error { return ErrFileExists }
 
 func TestSearchForANameEnds(t *testing.T) {
 	in := history(t, `[`+user(result("a", strings.Repeat("x", 100)))+`]`)
-	if _, err := OffloadHistoryTo(t.Context(), in, "d", Options{}, refusing{}); err == nil || !strings.Contains(err.Error(), "all taken") {
+	if _, err := OffloadHistoryTo(t.Context(), in, "d", Options{}, refusing{}); err == nil || !strings.Contains(err.Error(), "all exist") {
 		t.Errorf("error %v", err)
 	}
 }

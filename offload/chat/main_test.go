@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// memory is a writer that remembers. It fails at the write number failAt (from
-// 1), either before or after it took the content.
+// memory is a writer to memory. Write number failAt (from 1) fails, before or after it
+// stored the content.
 type memory struct {
 	files  map[string]string
 	order  []string
@@ -36,7 +36,7 @@ func (w *memory) WriteFile(_ context.Context, path, content string) error {
 
 func (w *memory) CreateFile(ctx context.Context, path, content string) error {
 	if old, ok := w.files[path]; ok && old != content {
-		return ErrTaken
+		return ErrFileExists
 	}
 	return w.WriteFile(ctx, path, content)
 }
@@ -59,12 +59,12 @@ func history(t *testing.T, text string) []Message {
 	return ms
 }
 
-// result is the JSON of a tool_result with a string content.
+// result returns the JSON of a tool_result with a string content.
 func result(id, content string) string {
 	return `{"type":"tool_result","tool_use_id":` + Quote(id) + `,"content":` + Quote(content) + `}`
 }
 
-// user is the JSON of a message with these blocks.
+// user returns the JSON of a message with these blocks.
 func user(blocks ...string) string {
 	return `{"role":"user","content":[` + strings.Join(blocks, ",") + `]}`
 }
@@ -80,8 +80,7 @@ func wantFile(t *testing.T, path, want string) {
 	}
 }
 
-// wantFiles checks that these files, and no others (no temporary ones either),
-// are below dir.
+// wantFiles checks that dir contains exactly these files, and no temporary ones.
 func wantFiles(t *testing.T, dir string, want ...string) {
 	t.Helper()
 	var got []string

@@ -5,21 +5,20 @@ import (
 	"fmt"
 )
 
-// Message is one chat message: a JSON object whose content is a string, an array
-// of blocks, or absent. It never changes; two messages with the same text are
-// equal (==). The zero Message is not a message: use ParseMessage.
+// Message is one chat message: a JSON object whose content is a string, an array of
+// blocks, or absent. It is immutable, and messages with the same text are equal (==).
+// The zero Message is invalid: use ParseMessage.
 type Message struct {
 	text    string // normalized JSON
 	content span   // of the content field's value in text; empty if there is none
 }
 
-// ErrNoContent: the message has no content, so there is nothing to offload.
+// ErrNoContent means that the message has no content to offload.
 var ErrNoContent = errors.New("the message has no content")
 
-// ParseMessage reads one message. What it refuses: text that is not JSON or not
-// UTF-8, nesting beyond 1,000 levels, a message that is not an object, content
-// that is neither string nor array (null counts as absent), and two fields of
-// one name where the name matters.
+// ParseMessage parses one message. It refuses text that is not JSON or not UTF-8,
+// nesting beyond 1,000 levels, a message that is not an object, content that is neither
+// a string nor an array (null means absent), and duplicates of a field that it reads.
 func ParseMessage(data []byte) (Message, error) {
 	text, err := normalize(data)
 	if err != nil {
@@ -32,7 +31,7 @@ func ParseMessage(data []byte) (Message, error) {
 	return m, nil
 }
 
-// ParseHistory reads an array of messages, oldest first.
+// ParseHistory parses an array of messages, oldest first.
 func ParseHistory(data []byte) ([]Message, error) {
 	text, err := normalize(data)
 	if err != nil {
@@ -52,14 +51,14 @@ func ParseHistory(data []byte) ([]Message, error) {
 	return messages, nil
 }
 
-// String returns the message as JSON, in the form that JSON.stringify has.
+// String returns the message as JSON, in the form of JSON.stringify.
 func (m Message) String() string { return m.text }
 
-// MarshalJSON returns the message as JSON. Note that json.Marshal escapes <, >
-// and & in what it gets; an Encoder with SetEscapeHTML(false) does not.
+// MarshalJSON returns the message as JSON. json.Marshal escapes <, > and & in it; an
+// Encoder with SetEscapeHTML(false) does not.
 func (m Message) MarshalJSON() ([]byte, error) {
 	if m.text == "" {
-		return nil, errors.New("the zero chat.Message is no message")
+		return nil, errors.New("the zero chat.Message is not a message")
 	}
 	return []byte(m.text), nil
 }

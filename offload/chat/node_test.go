@@ -11,8 +11,8 @@ import (
 )
 
 // TestNodeAgrees compares our JSON text and lengths with those of a real
-// JavaScript engine on generated values. The generator leaves out what differs on
-// purpose: number text that JavaScript rewrites, keys that it reorders.
+// JavaScript engine on generated values. The generator omits intended differences:
+// number text that JavaScript rewrites, and keys that it reorders.
 func TestNodeAgrees(t *testing.T) {
 	node, err := exec.LookPath("node")
 	if err != nil {

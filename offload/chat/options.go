@@ -7,14 +7,13 @@ import (
 	"strings"
 )
 
-// Options decide what OffloadHistory takes. The zero value has the defaults.
+// Options configure OffloadHistory. The zero value has the defaults.
 type Options struct {
-	// MinChars is the length, in UTF-16 code units, from which a tool_result is
-	// offloaded. Nil means 100. An empty one never is.
+	// MinChars is the least length, in UTF-16 code units, of a tool_result that is
+	// offloaded. Nil means 100. An empty tool_result is never offloaded.
 	MinChars *int
 	// MinRatio is the part of the history's characters, 0 to 1, that must be
-	// offloadable; if less is, the history stays as it is. Nil or 0 switches
-	// this guard off.
+	// offloadable; otherwise the history stays unchanged. Nil or 0 disables this.
 	MinRatio *float64
 }
 
@@ -26,11 +25,10 @@ const (
 	EnvMinRatio = "OFFLOAD_RATIO_THRESHOLD"
 )
 
-// WithEnv returns the options with what they leave open taken from the
-// environment; lookup is os.LookupEnv. A variable that is empty counts as unset,
-// one that an option overrides is not looked at. One that is no valid number
-// counts as unset, too, and the error says so; the options are good nevertheless,
-// as a slip in the environment is no reason to stop an agent's loop.
+// WithEnv returns the options with unset values from the environment; lookup is
+// os.LookupEnv. It ignores an empty variable, and a variable that an option overrides.
+// It also ignores an invalid number, and returns an error for it. The options are valid
+// even then, because a mistake in the environment should not stop an agent loop.
 func (o Options) WithEnv(lookup func(string) (string, bool)) (Options, error) {
 	var errs []error
 	if text, ok := lookup(EnvMinChars); ok && text != "" && o.MinChars == nil {
@@ -50,10 +48,10 @@ func (o Options) WithEnv(lookup func(string) (string, bool)) (Options, error) {
 	return o, errors.Join(errs...)
 }
 
-// Validate reports values that can only be mistakes.
+// Validate refuses values outside their range.
 func (o Options) Validate() error {
 	if o.MinChars != nil && *o.MinChars < 0 {
-		return fmt.Errorf("the least number of characters is %d; it can not be negative", *o.MinChars)
+		return fmt.Errorf("the least number of characters is %d; it must not be negative", *o.MinChars)
 	}
 	if o.MinRatio != nil && !validRatio(*o.MinRatio) {
 		return fmt.Errorf("the least ratio is %v; it must be from 0 to 1", *o.MinRatio)

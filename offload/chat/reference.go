@@ -19,15 +19,15 @@ const (
 	resultPrefix  = "tool-result-"
 )
 
-// noID names the file of a result without a usable id.
+// noID is the file name of a result without a usable id.
 const noID = "unknown"
 
-// maxReference is longer than any reference with a path that a system takes, so
-// that nothing large passes as a reference.
+// maxReference is longer than a reference with the longest path of any system. Longer
+// text is not a reference.
 const maxReference = 8 << 10
 
-// reference returns the text of a content that is a reference that this package
-// wrote, or "".
+// reference returns the text of a content if it is a reference of this package,
+// otherwise "".
 func reference(value string) string {
 	// Every character of a JSON string may be an escape of six bytes.
 	if kindOf(value) != "a string" || len(value) > 6*maxReference+2 {
@@ -39,7 +39,7 @@ func reference(value string) string {
 	return ""
 }
 
-// cutReference returns what stands between prefix and suffix, or "".
+// cutReference returns the text between prefix and suffix, or "".
 func cutReference(s, prefix string) string {
 	if len(s) > maxReference || strings.ContainsAny(s, "\r\n") {
 		return ""
@@ -55,14 +55,13 @@ func cutReference(s, prefix string) string {
 	return rest
 }
 
-// maxName leaves room for our prefix and suffix within the usual 255 bytes.
+// maxName leaves 55 of the usual 255 bytes for the prefix and the suffix.
 const maxName = 200
 
-// fileName returns the name that stands for an id in paths: the id as it is, as
-// the contract wants it, unless that is not fit to be a name on every system, in
-// a shell and inside a reference (a path, a huge text, a look-alike of a hash).
-// Then tools.Token hashes it. A plain name that is no token can not collide with
-// a hash: hashes are tokens.
+// fileName returns the name for an id in paths. It is the id itself if every file
+// system, a shell and a reference accept it. Otherwise (a path, a long text, text that
+// looks like a hash) tools.Token hashes it. A plain name that is not a token cannot
+// collide with a hash, because hashes are tokens.
 func fileName(id string) string {
 	switch {
 	case id == "":
@@ -75,8 +74,8 @@ func fileName(id string) string {
 	return tools.Token(id)
 }
 
-// isPlainName: file systems that take é written in two ways for one name get it
-// in one way only.
+// isPlainName accepts é in one of its two forms only, because some file systems treat
+// both as the same name.
 func isPlainName(id string) bool {
 	return len(id) <= maxName && utf8.ValidString(id) && norm.NFC.IsNormalString(id) &&
 		!strings.ContainsFunc(id, func(r rune) bool { return !isPlain(r) }) &&
@@ -84,8 +83,8 @@ func isPlainName(id string) bool {
 		filepath.IsLocal(id)
 }
 
-// isPlain keeps out what is invisible, and of ASCII what separates paths or means
-// something to a shell, to Windows or to a reference.
+// isPlain refuses invisible characters, and ASCII characters that have a meaning in a
+// path, a shell, Windows or a reference.
 func isPlain(r rune) bool {
 	if r < utf8.RuneSelf {
 		return r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' || strings.ContainsRune("_.:@+=,%- ", r)

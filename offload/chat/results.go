@@ -5,40 +5,40 @@ import (
 	"fmt"
 )
 
-// OffloadResults moves the content of each tool_result of m that has at least
-// minChars (in UTF-16 code units) to a file of its own,
-// <dir>/<session>/<tool_use_id>.md, and puts a reference with the absolute path
-// in its place. Blocks, ids, is_error, cache_control and all other fields stay.
-// If the content of m is a string, that is moved, as "unknown".
+// OffloadResults moves the content of each tool_result of m with at least minChars
+// (in UTF-16 code units) to its own file, <dir>/<session>/<tool_use_id>.md, and puts a
+// reference with the absolute path in its place. Blocks, ids, is_error, cache_control
+// and all other fields stay. If the content of m is a string, OffloadResults moves it
+// as "unknown".
 //
-// No file is ever replaced: if the name is taken by another content, the next of
-// -1, -2, ... is used, so an id that comes again, and results without an id, lose
-// nothing. References, and results without content, are left as they are.
+// It never replaces a file: if a file with other content has the name, it uses the next
+// suffix of -1, -2, ..., so that repeated and missing ids lose nothing. References, and
+// results without content, stay unchanged.
 //
-// After an error the result is empty. Files that were written before the error
-// stay; running again finds them.
+// After an error the result is empty. Files that were written before the error stay,
+// and the next run uses them.
 func OffloadResults(ctx context.Context, m Message, session, dir string, minChars int) (MessageResult, error) {
 	return inFolder(dir, func(f *folder) (MessageResult, error) {
 		return OffloadResultsTo(ctx, m, session, f.dir, minChars, f)
 	})
 }
 
-// OffloadResultsTo is OffloadResults with a writer of the caller's. The paths are
-// dir, as it was given, and the names below it.
+// OffloadResultsTo is OffloadResults with a writer of the caller. The paths consist of
+// the unchanged dir and the names in it.
 func OffloadResultsTo(ctx context.Context, m Message, session, dir string, minChars int, w FileCreator) (MessageResult, error) {
 	if m.content == (span{}) {
 		return MessageResult{}, fmt.Errorf("offload results: %w", ErrNoContent)
 	}
 	res := MessageResult{}
-	names := newClaims(w, below(dir, sessionName(session)), "")
-	pieces := m.pieces()
-	for _, b := range pieces {
+	names := newFileNames(w, below(dir, sessionName(session)), "")
+	blocks := m.resultBlocks()
+	for _, b := range blocks {
 		names.reserve(b)
 	}
 	var parts []replacement
-	for _, b := range pieces {
+	for _, b := range blocks {
 		chars := contentLength(b.value)
-		if !b.movable() || chars < minChars {
+		if !b.offloadable() || chars < minChars {
 			continue
 		}
 		path, err := names.create(ctx, b.id, contentFile(b.value))
@@ -60,9 +60,9 @@ func OffloadResultsTo(ctx context.Context, m Message, session, dir string, minCh
 	return res, nil
 }
 
-// pieces are the results of a message; a content that is a string counts as one
+// resultBlocks returns the results of a message. A content that is a string is a result
 // without an id.
-func (m Message) pieces() []block {
+func (m Message) resultBlocks() []block {
 	if content := m.contentText(); kindOf(content) == "a string" {
 		return []block{{text: content, value: content, at: m.content, result: true}}
 	}

@@ -75,7 +75,7 @@ func TestOffloadResultsMinChars(t *testing.T) {
 	}
 }
 
-// Beat: an id without a name makes every result unknown.md.
+// Regression: an id without a name makes every result unknown.md.
 func TestResultsWithoutIDShareNoFile(t *testing.T) {
 	dir := t.TempDir()
 	blank := func(s string) string { return `{"type":"tool_result","content":` + Quote(s) + `}` }
@@ -93,7 +93,7 @@ func TestResultsWithoutIDShareNoFile(t *testing.T) {
 	wantFiles(t, dir, "s/unknown-1.md", "s/unknown-2.md", "s/unknown-3.md", "s/unknown.md")
 }
 
-// Beat: a reused id serving stale content.
+// Regression: a reused id serving stale content.
 func TestReusedIDServesItsOwnContent(t *testing.T) {
 	dir := t.TempDir()
 	offload := func(content string) string {
@@ -162,7 +162,7 @@ func TestCreateFileNeverReplaces(t *testing.T) {
 	if err := os.WriteFile(path("file"), []byte("abc"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// A link is as long as the name in it, here 3 bytes like the content behind it.
+	// The size of a link is the length of its target, here 3 bytes like the content.
 	if err := os.WriteFile(path("abc"), []byte("abc"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -173,8 +173,8 @@ func TestCreateFileNeverReplaces(t *testing.T) {
 		name, content string
 		want          error
 	}{
-		{"file", "abc", nil}, {"file", "abd", ErrTaken}, {"file", "ab", ErrTaken}, {"file", "", ErrTaken},
-		{"directory", "x", ErrTaken}, {"link", "x", ErrTaken}, {"alias", "abc", ErrTaken}, {"new", "x", nil}, {"new", "y", ErrTaken},
+		{"file", "abc", nil}, {"file", "abd", ErrFileExists}, {"file", "ab", ErrFileExists}, {"file", "", ErrFileExists},
+		{"directory", "x", ErrFileExists}, {"link", "x", ErrFileExists}, {"alias", "abc", ErrFileExists}, {"new", "x", nil}, {"new", "y", ErrFileExists},
 	} {
 		if err := f.CreateFile(t.Context(), path(test.name), test.content); !errors.Is(err, test.want) {
 			t.Errorf("create %s with %q: %v, want %v", test.name, test.content, err, test.want)
@@ -183,7 +183,7 @@ func TestCreateFileNeverReplaces(t *testing.T) {
 	wantFile(t, path("file"), "abc")
 	wantFiles(t, dir, "abc", "alias", "file", "link", "new")
 
-	// The fallback for file systems without hard links keeps the promise.
+	// The fallback for file systems without hard links replaces no file either.
 	for _, name := range []string{"file", "fresh"} {
 		temp, err := f.durable().CreateTemp("temp", filePerm)
 		if err != nil {

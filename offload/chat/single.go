@@ -9,50 +9,48 @@ import (
 	"unicode/utf8"
 )
 
-// MessageResult is a light message and what became of the heavy one.
+// MessageResult is an offloaded message.
 type MessageResult struct {
 	Message Message
-	// FreedChars is by how much the contents became shorter, in UTF-16 code
-	// units. It is negative if a reference is longer than what it stands for.
+	// FreedChars is the old length minus the new length of the contents, in UTF-16
+	// code units. It is negative if a reference is longer than the content.
 	FreedChars int
-	// File is the file that was written, the first one of Files; empty if
-	// nothing was.
+	// File is the first of Files; empty if no file was written.
 	File string
-	// Files has all of them, in the order of the blocks.
+	// Files are the files, in the order of the blocks.
 	Files []string
 }
 
-// Length returns the length of the message's content, in UTF-16 code units: of a
-// string its own, of an array that of its JSON. Callers of OffloadMessage decide
-// by it.
+// Length returns the length of a string content or of the JSON of an array content, in
+// UTF-16 code units. Callers use it to decide whether to call OffloadMessage.
 func (m Message) Length() int { return contentLength(m.contentText()) }
 
-// OffloadMessage moves the whole content of m, whatever its length, to
-// <dir>/<session>/<tool_use_id>.md, and puts a reference with the absolute path
-// in its place. The id is that of the first tool_result, or "unknown"; a file
-// from before is replaced. A string is written as it is, blocks as their JSON.
+// OffloadMessage moves the whole content of m, of any length, to
+// <dir>/<session>/<tool_use_id>.md, and puts a reference with the absolute path in its
+// place. The id is that of the first tool_result, or "unknown". OffloadMessage replaces
+// an existing file. It writes a string unchanged, blocks as their JSON.
 //
-// The new content is a string, so a chat API no longer sees the tool_use_id:
-// see OffloadResults. A message whose content or first result is a reference
-// already, or that refers to the file it would go to, is returned as it is,
-// because its original would be replaced by the reference to itself.
+// The new content is a string, so a chat API no longer sees the tool_use_id: see
+// OffloadResults. If the content or the first result is already a reference, or if m
+// refers to the file to be written, OffloadMessage returns m unchanged; otherwise the
+// reference would replace the original in that file.
 //
-// After an error a file from before is still whole. ErrNoContent.
+// After an error an existing file is still whole. ErrNoContent.
 func OffloadMessage(ctx context.Context, m Message, session, dir string) (MessageResult, error) {
 	return inFolder(dir, func(f *folder) (MessageResult, error) {
 		return OffloadMessageTo(ctx, m, session, f.dir, f)
 	})
 }
 
-// OffloadMessageTo is OffloadMessage with a writer of the caller's. The path is
-// dir, as it was given ("./out" keeps its dot), and the names below it.
+// OffloadMessageTo is OffloadMessage with a writer of the caller. The path consists of
+// the unchanged dir ("./out" keeps its dot) and the names in it.
 func OffloadMessageTo(ctx context.Context, m Message, session, dir string, w FileWriter) (MessageResult, error) {
 	if m.content == (span{}) {
 		return MessageResult{}, fmt.Errorf("offload message: %w", ErrNoContent)
 	}
-	id, before, done := m.look()
+	id, file, done := m.firstResult()
 	if done {
-		return MessageResult{Message: m, File: before}, nil
+		return MessageResult{Message: m, File: file}, nil
 	}
 	path := below(below(dir, sessionName(session)), fileName(id)+extension)
 	reference, err := messageReference(path)
@@ -70,10 +68,10 @@ func OffloadMessageTo(ctx context.Context, m Message, session, dir string, w Fil
 	}, nil
 }
 
-// look returns the id of the first result. If the message is not to be offloaded
-// again, done is true, and path is the path in its reference. Other results that
-// are references are no obstacle: the file then holds them, as it holds the rest.
-func (m Message) look() (id, path string, done bool) {
+// firstResult returns the id of the first result. If the message must not be offloaded
+// again, done is true, and path is the path in its reference. If another result is a
+// reference, the file contains that reference like the rest.
+func (m Message) firstResult() (id, path string, done bool) {
 	if content := m.contentText(); kindOf(content) == "a string" {
 		path, done = referencedPath(content)
 		return "", path, done
@@ -100,7 +98,7 @@ func referencedPath(value string) (path string, done bool) {
 	return "", s != ""
 }
 
-// contentFile is what the file of a content holds.
+// contentFile returns the text of the file for a content.
 func contentFile(value string) string {
 	if kindOf(value) == "a string" {
 		return unquote(value)
@@ -110,12 +108,12 @@ func contentFile(value string) string {
 
 func messageReference(path string) (string, error) {
 	if !utf8.ValidString(path) {
-		return "", fmt.Errorf("the path %q is not valid UTF-8 and can not stand in a message; choose another directory", path)
+		return "", fmt.Errorf("the path %q is not valid UTF-8, which a message requires; choose another directory", path)
 	}
 	return messagePrefix + path + "]", nil
 }
 
-// below is filepath.Join for a directory that is to stay as it was given.
+// below is filepath.Join without cleaning dir.
 func below(dir, name string) string {
 	if dir == "" || os.IsPathSeparator(dir[len(dir)-1]) {
 		return dir + name
@@ -123,7 +121,7 @@ func below(dir, name string) string {
 	return dir + string(filepath.Separator) + name
 }
 
-// inFolder runs fn with the real directory.
+// inFolder calls fn with a folder for the absolute path of dir.
 func inFolder[T any](dir string, fn func(*folder) (T, error)) (T, error) {
 	var none T
 	f, err := newFolder(dir)

@@ -133,7 +133,7 @@ func TestOffloadMessageWritesAFile(t *testing.T) {
 	}
 	wantFile(t, res.File, `[`+result("toolu_1", "old")+`]`)
 
-	// The same id replaces, another session does not.
+	// The same id replaces the file, another session does not.
 	if _, err := OffloadMessage(t.Context(), message(t, user(result("toolu_1", "new"))), "s 1", dir); err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +160,7 @@ func TestOffloadMessageStaysInItsDirectory(t *testing.T) {
 	if entries, err := os.ReadDir(parent); err != nil || len(entries) != 1 {
 		t.Errorf("the parent directory has %v, %v", entries, err)
 	}
-	// A link that leads out is not followed.
+	// A link to the outside is not followed.
 	if err := os.Symlink(parent, filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +218,7 @@ func TestParseRefusesWrongShapes(t *testing.T) {
 	}
 }
 
-// Beat: offloading twice overwrites the original with a reference.
+// Regression: offloading twice overwrites the original with a reference.
 func TestOffloadingAMessageTwiceKeepsTheOriginal(t *testing.T) {
 	dir := t.TempDir()
 	for _, in := range []string{`{"content":"the original"}`, user(result("a", "the original"))} {
@@ -250,7 +250,7 @@ func TestOffloadingAMessageTwiceKeepsTheOriginal(t *testing.T) {
 	wantFile(t, paired.File, "the original")
 }
 
-// Beat: plain-text results replaced by "" because JSON was expected.
+// Regression: plain-text results replaced by "" because JSON was expected.
 func TestPlainTextIsKept(t *testing.T) {
 	for _, text := range []string{"total 12\n-rw-r--r-- 1 a b", "{not json", "", "null", "\"", "\x00"} {
 		w := newMemory()
@@ -263,7 +263,7 @@ func TestPlainTextIsKept(t *testing.T) {
 	}
 }
 
-// The original puts the caller's directory in front, it does not clean it.
+// The original prepends the directory of the caller without cleaning it.
 func TestDirectoryStaysAsItWasGiven(t *testing.T) {
 	for dir, want := range map[string]string{
 		"./out": "./out/s/a.md",
@@ -298,8 +298,8 @@ func TestDirectoryStaysAsItWasGiven(t *testing.T) {
 	}
 }
 
-// One result that was offloaded before must not keep the others in the context.
-func TestReferenceInALaterResultIsNoObstacle(t *testing.T) {
+// A result that was offloaded before must not keep the others in the context.
+func TestReferenceInALaterResultIsOffloaded(t *testing.T) {
 	in := message(t, user(result("a", strings.Repeat("x", 100)), result("b", "[Tool result offloaded to file: /d/s/b.md]")))
 	w := newMemory()
 	res, err := OffloadMessageTo(t.Context(), in, "s", "/d", w)
@@ -312,7 +312,7 @@ func TestReferenceInALaterResultIsNoObstacle(t *testing.T) {
 	if got, want := res.Message.contentText(), `"[Tool result offloaded to file: /d/s/a.md]"`; got != want {
 		t.Errorf("content %s, want %s", got, want)
 	}
-	// Unless it refers to the very file.
+	// It does if it refers to the same file.
 	in = message(t, user(result("a", "short"), result("a", "[Tool result offloaded to file: /d/s/a.md]")))
 	if res, err = OffloadMessageTo(t.Context(), in, "s", "/d", w); err != nil {
 		t.Fatal(err)

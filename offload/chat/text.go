@@ -11,15 +11,14 @@ import (
 	"unicode/utf8"
 )
 
-// maxDepth bounds the nesting of arrays and objects. Indenting costs the square
-// of the depth, so this is also what bounds it.
+// maxDepth bounds the nesting of arrays and objects, and so the cost of indenting,
+// which grows with the square of the depth.
 const maxDepth = 1000
 
-// normalize checks JSON from outside and returns it as JSON.stringify would
-// print it: no white space, each string with the fewest escapes. It differs from
-// a round trip through JavaScript in what that would lose or reorder: numbers
-// keep their text (1.0, 1e3, -0, 2^64), and keys their order (also "2" before
-// "1") and their repetitions.
+// normalize checks JSON from outside and returns it in the form of JSON.stringify: no
+// white space, and the fewest escapes in each string. Unlike a round trip through
+// JavaScript, it keeps the text of numbers (1.0, 1e3, -0, 2^64), the order of keys
+// (also "2" before "1") and repeated keys.
 func normalize(data []byte) (string, error) {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return "", errors.New("the input is empty")
@@ -31,7 +30,7 @@ func normalize(data []byte) (string, error) {
 	if !errors.Is(err, errNotJSON) {
 		return text, err
 	}
-	// Only the decoder knows what is wrong, and where.
+	// Only the decoder reports what is wrong, and where.
 	var syntax *json.SyntaxError
 	if errors.As(json.Unmarshal(data, new(json.RawMessage)), &syntax) {
 		return "", fmt.Errorf("%w: %w (byte %d)", errNotJSON, syntax, syntax.Offset)
@@ -52,10 +51,10 @@ func invalidAt(data []byte) int {
 
 var errNotJSON = errors.New("the input is not JSON")
 
-// restringify checks JSON, drops its white space, and reduces the escapes in its
-// strings. Nearly all bytes of a message are inside strings: those are checked
-// here, ten times as fast as encoding/json does it. What is left, with each string
-// emptied, is small and is checked by encoding/json.
+// restringify checks JSON, removes its white space, and reduces the escapes in its
+// strings. Nearly all bytes of a message are inside strings: restringify checks them
+// ten times as fast as encoding/json does. It passes the rest, with each string emptied,
+// to encoding/json.
 func restringify(src []byte) (string, error) {
 	var dst strings.Builder
 	dst.Grow(len(src))
@@ -90,8 +89,8 @@ func restringify(src []byte) (string, error) {
 	return dst.String(), nil
 }
 
-// copyString copies the string at the start of src, up to and with its closing
-// quote, and returns its length in src, or -1 if it is not valid.
+// copyString copies the string at the start of src, including its closing quote, and
+// returns its length in src, or -1 if it is invalid.
 func copyString(dst *strings.Builder, src []byte) int {
 	copied := 0
 	for i := 0; i < len(src); {
@@ -118,8 +117,8 @@ func copyString(dst *strings.Builder, src []byte) int {
 	return -1
 }
 
-// unescape decodes the escape sequence at the start of s and returns its length,
-// 0 if it is none. Half a surrogate pair is returned as it is.
+// unescape decodes the escape sequence at the start of s and returns its length, or 0
+// if it is invalid. It returns half a surrogate pair unchanged.
 func unescape[T string | []byte](s T) (int, rune) {
 	if len(s) < 2 {
 		return 0, 0
@@ -164,9 +163,9 @@ func hex4[T string | []byte](s T) rune {
 	return rune(n)
 }
 
-// writeEscaped writes one character of a string as JSON.stringify does: quote,
-// backslash, control characters and halves of surrogate pairs are escaped,
-// nothing else is (no HTML, no U+2028).
+// writeEscaped writes one character of a string like JSON.stringify: it escapes quote,
+// backslash, control characters and halves of surrogate pairs, and nothing else (no
+// HTML, no U+2028).
 func writeEscaped(dst *strings.Builder, r rune) {
 	switch {
 	case r == '"' || r == '\\':
@@ -189,7 +188,7 @@ func writeEscaped(dst *strings.Builder, r rune) {
 	}
 }
 
-// Quote returns s as a JSON string, as JSON.stringify prints it.
+// Quote returns s as a JSON string, like JSON.stringify.
 func Quote(s string) string {
 	var dst strings.Builder
 	dst.Grow(len(s) + 2)
@@ -201,8 +200,8 @@ func Quote(s string) string {
 	return dst.String()
 }
 
-// unquote returns the text of a JSON string. Half a surrogate pair, which UTF-8
-// cannot hold, becomes U+FFFD, as in every UTF-8 file that Node writes.
+// unquote returns the text of a JSON string. Half a surrogate pair becomes U+FFFD, as in
+// every UTF-8 file that Node writes.
 func unquote(literal string) string {
 	rest := literal[1 : len(literal)-1]
 	i := strings.IndexByte(rest, '\\')
@@ -221,7 +220,7 @@ func unquote(literal string) string {
 	return dst.String()
 }
 
-// length returns what JavaScript's length is for s: UTF-16 code units.
+// length returns JavaScript's length of s, in UTF-16 code units.
 func length(s string) int {
 	n := 0
 	for i := range len(s) {

@@ -103,7 +103,7 @@ func TestContentLength(t *testing.T) {
 	}
 }
 
-// Beat: backslashes corrupted by hand-made unescaping.
+// Regression: backslashes corrupted by hand-made unescaping.
 func TestBackslashesSurvive(t *testing.T) {
 	for _, s := range []string{`C:\new\table`, `\\server\share\`, `\u0041`, `\\n`, `\"`, "\\\n", `^\d+\\.\w$`} {
 		if got := unquote(Quote(s)); got != s {
@@ -140,8 +140,7 @@ func TestIndent(t *testing.T) {
 	}
 }
 
-// Indentation multiplies nested input by a thousand; what was made for that stays
-// compact.
+// Indentation can multiply nested input by a thousand; such input stays compact.
 func TestIndentDoesNotExplode(t *testing.T) {
 	bomb := strings.Repeat("[", 900) + strings.Repeat("1,", 100_000) + "1" + strings.Repeat("]", 900)
 	if got := indent(bomb); got != bomb {

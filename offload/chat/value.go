@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// The functions of this file take values apart without decoding them. All texts
-// are normalized JSON: valid and without white space.
+// The functions of this file find values without decoding them. All texts are
+// normalized JSON: valid and without white space.
 
 // span is a part of a text.
 type span struct{ start, end int }
@@ -88,9 +88,9 @@ func skipNested(text string, i int) int {
 	}
 }
 
-// pick returns the values of the named fields of an object, in the order of the
-// names; a field that is absent has an empty span. A named field that occurs
-// twice is an error: readers disagree about which one counts.
+// pick returns the values of the named fields of an object, in the order of the names.
+// An absent field has an empty span. A duplicate of a named field is an error, because
+// readers disagree about which of the two counts.
 func pick(object string, names ...string) ([]span, error) {
 	found := make([]span, len(names))
 	for key, value := range fields(object) {
@@ -107,7 +107,7 @@ func pick(object string, names ...string) ([]span, error) {
 	return found, nil
 }
 
-// kindOf names a value's type for an error message.
+// kindOf returns the type of a value for an error message.
 func kindOf(value string) string {
 	if value == "" {
 		return "nothing"
@@ -127,15 +127,15 @@ func kindOf(value string) string {
 	return "a number"
 }
 
-// Indented text may be this many times longer than compact text, and longer by
-// this many bytes. Only text made to explode is longer.
+// Bounds of indented text: this many times the compact text, plus this many bytes.
+// Only hostile text exceeds them.
 const (
 	maxIndentFactor = 64
 	maxIndentExtra  = 1 << 20
 )
 
-// indent returns value as JSON.stringify(value, null, 2) prints it. A value whose
-// nesting would make that explode is returned as it is.
+// indent returns value like JSON.stringify(value, null, 2), or value itself if that
+// would exceed the bounds.
 func indent(value string) string {
 	size := indentedSize(value)
 	if size > maxIndentFactor*len(value)+maxIndentExtra {
@@ -149,7 +149,7 @@ func indent(value string) string {
 	return dst.String()
 }
 
-// indentedSize bounds the length of value when indented.
+// indentedSize returns an upper bound of the length of the indented value.
 func indentedSize(value string) int {
 	size, depth := len(value), 0
 	for i := 0; i < len(value); i++ {

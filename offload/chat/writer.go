@@ -5,22 +5,22 @@ import (
 	"errors"
 )
 
-// FileWriter writes whole files. The convenience functions use one that creates
+// FileWriter writes whole files. The functions without To use a FileWriter that creates
 // directories, replaces a file atomically, and returns when it is durable.
 type FileWriter interface {
-	// WriteFile creates or replaces the file. After an error the file is the old
-	// one, or the new one (if only its durability is in doubt); never a part.
+	// WriteFile creates or replaces the file. After an error the old or the new file
+	// exists, never a part of it.
 	WriteFile(ctx context.Context, path, content string) error
 }
 
-// FileCreator writes whole files and replaces none.
+// FileCreator writes whole files and never replaces one.
 type FileCreator interface {
-	// CreateFile creates the file. If there is one with the same content, that
-	// is success; if there is one with another, it stays and the error is
-	// ErrTaken. After another error the file is absent, or whole; trying again
-	// is safe.
+	// CreateFile creates the file. If the file exists with the same content, that is
+	// success; if it exists with other content, it stays and the error is
+	// ErrFileExists. After any other error the file is absent or whole, and the
+	// caller may try again.
 	CreateFile(ctx context.Context, path, content string) error
 }
 
-// ErrTaken: the path belongs to a file with another content.
-var ErrTaken = errors.New("the file exists with another content")
+// ErrFileExists means that the file exists with other content.
+var ErrFileExists = errors.New("the file exists with other content")
