@@ -11,54 +11,54 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/internal/fastjson"
 )
 
-// LastChannel is a channel's name in calls and schedules that stands for
-// wherever the user was last heard, in any session.
+// LastChannel is the channel name in calls and schedules that means the channel on
+// which the user was last active, in any session.
 const LastChannel = "last"
 
-// DefaultSession is the session of a call that names none.
+// DefaultSession is the session of a call without a session.
 const DefaultSession = "default"
 
-// ActionAgent is the Action of a call that an agent's loop makes. Its result is
-// for the loop, which tells the user what there is to tell.
+// ActionAgent is the Action of a call that an agent's loop makes. Its result goes to
+// the loop and not to the user.
 const ActionAgent = "agent"
 
-// Call is a request to run one tool once. It is also the body of a call event;
-// everything but Tool may be left out on the wire.
+// Call is a request to run one tool once. It is also the body of a call event, in
+// which only Tool is required.
 type Call struct {
-	// ID names the call within its session, as the client or the model chose
-	// it; one result answers it. It may be any text: see Token.
+	// ID identifies the call within its session. The client or the model chooses
+	// it; it may be any text (see Token). One result answers it.
 	ID string `json:"id,omitempty"`
-	// Session is the conversation that the call belongs to. It isolates
-	// artifacts, state and history.
+	// Session is the conversation of the call. It isolates artifacts, state and
+	// history.
 	Session string `json:"session,omitempty"`
 	// Tool is the name of the tool to run.
 	Tool string `json:"tool,omitempty"`
 	// Args is a JSON object that fits the tool's schema; nil means {}.
 	Args json.RawMessage `json:"args,omitempty"`
 
-	// Channel and ChatID say where the user of this call reads.
+	// Channel and ChatID are where the user of this call reads.
 	Channel string `json:"channel,omitempty"`
 	ChatID  string `json:"chat_id,omitempty"`
 
-	// AgentID, TaskID and Action describe the caller; they become metadata of
-	// the artifact and can be queried.
+	// AgentID, TaskID and Action describe the caller. They are stored in the record
+	// of the artifact and can be queried.
 	AgentID string `json:"agent_id,omitempty"`
 	TaskID  string `json:"task_id,omitempty"`
 	Action  string `json:"action,omitempty"`
 
-	// Offload forces the result out of the prompt (true) or keeps it in
-	// (false). Nil leaves the decision to the worker's policy.
+	// Offload decides whether the result is offloaded. If it is nil, the worker's
+	// policy decides.
 	Offload *bool `json:"offload,omitempty"`
-	// Deadline is the time after which nobody wants the result any more.
+	// Deadline is the time after which the result is of no use.
 	Deadline time.Time `json:"deadline,omitzero"`
 }
 
-// DecodeCall decodes the body of a call event. Unknown fields are ignored, so
-// that fields can be added.
+// DecodeCall decodes the body of a call event. It ignores unknown fields, so that
+// later versions can add fields.
 //
-// If the body is one JSON object whose id and session can be read, an error wraps
-// an *Error, with which the call can be answered, and comes with the fields that
-// could be read. Otherwise it is not known whose call it is.
+// If only other fields than id and session are invalid, the error wraps an *Error,
+// and the call has the valid fields: the worker can answer it. After any other error,
+// the caller is unknown.
 func DecodeCall(data []byte) (Call, error) {
 	if call, ok := decodePlainCall(data); ok {
 		return call, nil
@@ -70,16 +70,16 @@ func DecodeCall(data []byte) (Call, error) {
 	return call, nil
 }
 
-// SessionToken and IDToken are the safe forms of Session (DefaultSession if it
-// is empty) and ID; the pair is the call's key everywhere: in subjects, records
-// and file names.
+// SessionToken is the Token of Session, or of DefaultSession if Session is empty.
+// SessionToken and IDToken are the key of the call in subjects, records and file
+// names.
 func (c Call) SessionToken() string { return Token(cmp.Or(c.Session, DefaultSession)) }
 
-// IDToken is the safe form of ID.
+// IDToken is the Token of ID.
 func (c Call) IDToken() string { return Token(c.ID) }
 
-// Validate reports what makes the call unfit to run, or nil. It does not look
-// at the arguments: the registry does, against the tool's schema.
+// Validate checks all fields but the arguments, which Registry.Run checks against the
+// tool's schema.
 func (c Call) Validate() error {
 	switch {
 	case c.ID == "":
@@ -98,9 +98,9 @@ func (c Call) Validate() error {
 	return nil
 }
 
-// Digest identifies what the call asks for: its tool and its arguments, however
-// their keys are ordered and spaced. Two calls with one id and two digests are
-// a client's mistake; the second must never get the first one's result.
+// Digest identifies the tool and the arguments, regardless of the order of keys and
+// of white space. Two calls with the same id and different digests are a mistake of
+// the client; the second call must not receive the result of the first one.
 func (c Call) Digest() string {
 	h := sha256.New()
 	h.Write([]byte(c.Tool))

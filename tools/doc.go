@@ -1,7 +1,6 @@
-// Package tools is the vocabulary of Stevedore: a call, the result that answers
-// it, the tool that turns one into the other, and the registry of tools that a
-// worker runs.
+// Package tools defines calls, results, the tools that run calls, and the registry of
+// the tools of a worker.
 //
-// It knows nothing of the bus, of storage or of language models; package
-// tools/builtin holds the tools that come with the worker.
+// To add a tool to the worker, see package tools/builtin. A tool of another program is
+// a function for NewTool, or a type that implements Tool, AsyncTool or ResumableTool.
 package tools

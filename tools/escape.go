@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// Escape makes text from anybody harmless for terminals and logs: control,
-// bidirectional, zero-width and other invisible characters become visible
-// escapes. Line feeds and tabs stay; other line ends become line feeds.
+// Escape makes untrusted text safe for terminals and logs. It replaces control,
+// bidirectional, zero-width and other invisible characters by visible escapes. It
+// keeps line feeds and tabs, and replaces CRLF by a line feed.
 func Escape(text string) string {
 	if isPlain(text) {
 		return text
@@ -36,7 +36,7 @@ func Escape(text string) string {
 	return out.String()
 }
 
-// EscapeLine is Escape for what must stay on one line.
+// EscapeLine is Escape for text that must fit on one line.
 func EscapeLine(text string) string {
 	return strings.NewReplacer("\n", `\n`, "\t", " ").Replace(Escape(text))
 }
@@ -50,7 +50,7 @@ func isPlain(text string) bool {
 	return true
 }
 
-// invisible characters change what is shown without being seen.
+// invisible reports whether r changes what a terminal shows without being visible.
 func invisible(r rune) bool {
 	switch {
 	case r == '\n', r == '\t':

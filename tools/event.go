@@ -12,21 +12,21 @@ type Outcome string
 const (
 	// Completed: the tool ran and answered.
 	Completed Outcome = "completed"
-	// Async: the tool started a job; a completion will follow.
+	// Async: the tool started a job; its completion will follow.
 	Async Outcome = "async"
-	// Failed: the tool answered with an error, or could not be run.
+	// Failed: the tool returned an error, or the worker could not run it.
 	Failed Outcome = "failed"
-	// Cancelled: somebody cancelled the call.
+	// Cancelled: a client cancelled the call.
 	Cancelled Outcome = "cancelled"
 	// Timeout: the deadline passed.
 	Timeout Outcome = "timeout"
-	// Unknown: a once-only tool was interrupted. It may have acted, it was not
-	// run again, and nobody can say.
+	// Unknown: a once-only tool was interrupted. It may have acted; the worker does
+	// not run it again.
 	Unknown Outcome = "unknown"
 )
 
-// ResultEvent is the body of result and completion events: the light result
-// and the circumstances of its making.
+// ResultEvent is the body of result and completion events: a result and how it came
+// about.
 type ResultEvent struct {
 	ID      string  `json:"id"`
 	Session string  `json:"session"`
@@ -34,15 +34,15 @@ type ResultEvent struct {
 	Outcome Outcome `json:"outcome"`
 	Result
 	Error *EventError `json:"error,omitempty"`
-	// Attempt counts the deliveries of the call, from 1.
+	// Attempt is the number of the call's delivery, from 1.
 	Attempt int `json:"attempt"`
-	// Worker names the worker that answered.
+	// Worker is the name of the worker that ran the call.
 	Worker string `json:"worker"`
-	// Digest is the call's (Call.Digest); empty for raw results.
+	// Digest is Call.Digest; it is empty for raw results.
 	Digest     string    `json:"call_digest,omitempty"`
 	StartedAt  time.Time `json:"started_at,omitzero"`
 	DurationMS int64     `json:"duration_ms"`
-	// Channel, ChatID and Action are the call's, for the notifier.
+	// Channel, ChatID and Action are those of the call, for the notifier.
 	Channel string `json:"channel,omitempty"`
 	ChatID  string `json:"chat_id,omitempty"`
 	Action  string `json:"action,omitempty"`
@@ -54,8 +54,8 @@ type EventError struct {
 	Message string `json:"message"`
 }
 
-// NewResultEvent returns the event that answers call with res. The caller fills
-// in the circumstances.
+// NewResultEvent returns the event that answers call with res. The caller sets
+// Attempt, Worker, Digest and the times.
 func NewResultEvent(call Call, res *Result) ResultEvent {
 	e := ResultEvent{
 		ID: call.ID, Session: call.Session, Tool: call.Tool,
@@ -100,24 +100,25 @@ func DecodeResult(data []byte) (ResultEvent, error) {
 	return e, nil
 }
 
-// RawEvent is the body of a raw event: somebody else ran the tool and hands in
-// its result, to be offloaded and published like any other. The text stands in
-// one of for_llm, content and object.
+// RawEvent is the body of a raw event: the result of a tool that another program ran.
+// A worker offloads and publishes it like any result. One of for_llm, content and
+// object has the text.
 type RawEvent struct {
 	Call
 	ForLLM  *string `json:"for_llm,omitempty"`
 	ForUser string  `json:"for_user,omitempty"`
-	// Markdown says that ForUser is written in it.
+	// Markdown says that ForUser is Markdown.
 	Markdown bool `json:"markdown,omitempty"`
 	Silent   bool `json:"silent,omitempty"`
 	IsError  bool `json:"is_error,omitempty"`
 	// Content is a JSON string or an array of content blocks.
 	Content json.RawMessage `json:"content,omitempty"`
-	// Object names an object that the producer uploaded into the blob bucket.
+	// Object is the name of an object that the producer uploaded into the blob
+	// bucket.
 	Object string `json:"object,omitempty"`
 }
 
-// DecodeRaw decodes the body of a raw event; its errors are those of DecodeCall.
+// DecodeRaw decodes the body of a raw event, with the errors of DecodeCall.
 func DecodeRaw(data []byte) (RawEvent, error) {
 	e, err := decodeEvent[RawEvent](data)
 	if err != nil {
@@ -126,15 +127,15 @@ func DecodeRaw(data []byte) (RawEvent, error) {
 	return e, nil
 }
 
-// Tick is the body of a tick: the call that each firing of a schedule makes.
+// Tick is the body of a tick: the call that a schedule makes.
 type Tick struct {
 	Call
-	// Queue of the call; empty means the default queue.
+	// Queue is the queue of the call; empty means the default queue.
 	Queue string `json:"queue,omitempty"`
-	// TimeoutS bounds each run, in seconds. Default a day.
+	// TimeoutS is the timeout of each run, in seconds. Default a day.
 	TimeoutS int64 `json:"timeout_s,omitempty"`
-	// Overlap lets a tick run although the call of the one before is not
-	// answered yet. Otherwise such a tick is skipped.
+	// Overlap lets a tick run before the call of the previous tick has its result.
+	// Otherwise such a tick is skipped.
 	Overlap bool `json:"overlap,omitempty"`
 }
 

@@ -2,9 +2,8 @@ package tools
 
 import "unicode/utf8"
 
-// Excerpt returns the start of s, at most n bytes and not inside a character,
-// with an ellipsis if anything is missing. It is for texts from outside that
-// stand in messages.
+// Excerpt returns the first n bytes of s at most, without a part of a character, and
+// with an ellipsis if something is missing. It is for untrusted text in messages.
 func Excerpt(s string, n int) string {
 	if len(s) <= n {
 		return s

@@ -6,27 +6,25 @@ import (
 	"strings"
 )
 
-// MaxIDLen is the longest id, in bytes, that is accepted from outside. Longer
-// ones are a caller's mistake (or an attack) and are refused with an error.
+// MaxIDLen is the longest id of a client, in bytes.
 const MaxIDLen = 16 << 10
 
-// maxTokenLen keeps every token usable as a NATS subject token, a KV key and a
-// file name. The longest subject stays far below the 4,096-byte control line.
+// maxTokenLen keeps every token valid as a NATS subject token, a KV key and a file
+// name, and every subject far below the 4,096-byte control line.
 const maxTokenLen = 64
 
-// hashPrefix marks tokens that stand for an id that was not safe itself.
+// hashPrefix marks the tokens of ids that are not tokens themselves.
 const hashPrefix = "h_"
 
 var tokenEncoding = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
 
-// Token returns the safe form of an id that came from outside: an id of a call,
-// a session, or anything else that becomes part of a subject, a key, a file
-// name or a log line. A safe id, [A-Za-z0-9_-]{1,64} not starting with '-', is
-// its own token; any other becomes "h_" and a hash of it, in lower case.
+// Token returns the safe form of an untrusted id (of a call, a session, ...) for
+// subjects, keys, file names and log lines. An id of the form [A-Za-z0-9_-]{1,64}
+// that does not start with '-' is its own token. The token of any other id is "h_" and
+// its hash, in lower case.
 //
-// Distinct ids have distinct tokens: an id that looks like a hash token is
-// hashed as well. Token is idempotent only on safe ids; apply it once, to the
-// id as it came.
+// Distinct ids have distinct tokens: Token also hashes an id that looks like a hash
+// token. So apply it once, to the original id.
 func Token(id string) string {
 	if IsToken(id) && !hasHashPrefix(id) {
 		return id
@@ -44,10 +42,10 @@ func TokenOf(id string) string {
 	return Token(id)
 }
 
-// TokenForm says in error texts what IsToken wants.
+// TokenForm describes a token in error messages.
 const TokenForm = "[A-Za-z0-9_-]{1,64}, not beginning with -"
 
-// IsToken reports whether s may stand in a subject, a key or a file name.
+// IsToken reports whether s is safe in a subject, a key and a file name.
 func IsToken(s string) bool {
 	if s == "" || len(s) > maxTokenLen || s[0] == '-' {
 		return false
@@ -64,7 +62,7 @@ func isTokenByte(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '-'
 }
 
-// hasHashPrefix folds case, because a disk may.
+// hasHashPrefix ignores case, because some file systems do.
 func hasHashPrefix(id string) bool {
 	return len(id) >= len(hashPrefix) && strings.EqualFold(id[:len(hashPrefix)], hashPrefix)
 }

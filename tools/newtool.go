@@ -9,11 +9,11 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// NewTool makes a tool from a function. The schema of the arguments derives
-// from In, a struct: json tags name the arguments, omitempty or omitzero makes
-// one optional, a jsonschema tag describes it to the model.
+// NewTool returns a tool that calls fn. The struct In defines the arguments: a json
+// tag names an argument, omitempty or omitzero makes it optional, and a jsonschema tag
+// describes it to the model.
 //
-// The tool's effect is Once; set another with WithEffect.
+// The tool's effect is Once; WithEffect sets another one.
 func NewTool[In any](name, description string, fn func(ctx context.Context, call Call, in In) *Result) (*FuncTool, error) {
 	schema, err := jsonschema.For[In](&jsonschema.ForOptions{
 		TypeSchemas: map[reflect.Type]*jsonschema.Schema{reflect.TypeFor[json.RawMessage](): {}},
@@ -35,13 +35,13 @@ func NewTool[In any](name, description string, fn func(ctx context.Context, call
 	}, nil
 }
 
-// FuncTool is a Tool made of a function.
+// FuncTool is a Tool that calls a function.
 type FuncTool struct {
 	def Definition
 	fn  func(ctx context.Context, call Call) *Result
 }
 
-// WithEffect sets what a second run would do, and returns t.
+// WithEffect sets the effect and returns t.
 func (t *FuncTool) WithEffect(effect Effect) *FuncTool {
 	t.def.Effect = effect
 	return t

@@ -9,16 +9,16 @@ import (
 	"sync"
 )
 
-// OutputLimits bound an Output. The zero value has sensible ones.
+// OutputLimits are the limits of an Output. The zero value works.
 type OutputLimits struct {
-	// Dir is where the spill file goes; empty means the system's temporary
+	// Dir is the directory of the spill file; empty means the system's temporary
 	// directory.
 	Dir string
-	// Memory is how many bytes are held in memory before a file is used.
-	// Default 1 MiB.
+	// Memory is how many bytes are kept in memory before a file is used. Default
+	// 1 MiB.
 	Memory int64
-	// Total is how many bytes are kept at all; what comes after is counted but
-	// dropped, and Truncated reports it. Default 4 GiB.
+	// Total is how many bytes are kept. Later bytes are dropped, and Truncated
+	// reports it. Default 4 GiB.
 	Total int64
 }
 
@@ -27,13 +27,11 @@ const (
 	defaultOutputTotal  = 4 << 30
 )
 
-// Output collects the output of a tool, whose size nobody knows beforehand. It
-// is small in memory and large on disk: up to a limit the bytes stay in memory,
-// beyond it they go to an unnamed spill file, so that a crash leaves nothing
-// behind.
+// Output collects the output of a tool, whose size is not known in advance. It keeps
+// a small output in memory and a large one in a spill file, which has no name, so that
+// a crash leaves no file.
 //
-// Writes may come from several goroutines; ReadAt may run beside them. An
-// Output is an io.ReaderAt over what was kept.
+// Output is safe for concurrent use. It is an io.ReaderAt of the kept bytes.
 type Output struct {
 	limits OutputLimits
 
@@ -41,7 +39,7 @@ type Output struct {
 	buf     []byte
 	file    *os.File
 	size    int64 // bytes kept
-	newline bool  // the last byte kept is one
+	newline bool  // the last kept byte is a newline
 	dropped int64 // bytes beyond limits.Total
 	err     error // the first failed write; the output is incomplete
 	closed  bool
@@ -58,9 +56,9 @@ func NewOutput(limits OutputLimits) *Output {
 	return &Output{limits: limits}
 }
 
-// Write appends p. Bytes beyond the total limit are counted and dropped without
-// an error, so that a chatty process is not blocked or killed by its pipe. A
-// failed write to the spill file is returned, here and by Err.
+// Write appends p. It drops bytes beyond the total limit without an error, so that a
+// process with much output is neither blocked nor killed by its pipe. Write and Err
+// return the error of a failed write to the spill file.
 func (o *Output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -71,9 +69,9 @@ func (o *Output) Write(p []byte) (int, error) {
 		return 0, o.err
 	}
 	keep := p
-	if room := max(o.limits.Total-o.size, 0); int64(len(p)) > room { // a note may stand beyond the limit
-		keep = p[:room]
-		o.dropped += int64(len(p)) - room
+	if free := max(o.limits.Total-o.size, 0); int64(len(p)) > free { // a note may exceed the limit
+		keep = p[:free]
+		o.dropped += int64(len(p)) - free
 	}
 	if err := o.appendLocked(keep); err != nil {
 		o.err = fmt.Errorf("write spill file: %w", err)
@@ -100,8 +98,8 @@ func (o *Output) appendLocked(p []byte) error {
 	return nil
 }
 
-// spillLocked moves the buffer to a file that has no name any more: it goes
-// away with the process.
+// spillLocked moves the buffer to a file and removes the name of the file, so that it
+// ends with the process.
 func (o *Output) spillLocked() error {
 	f, err := os.CreateTemp(o.limits.Dir, "stevedore-output-*")
 	if err != nil {
@@ -118,9 +116,9 @@ func (o *Output) spillLocked() error {
 	return nil
 }
 
-// Note appends a line of the tool's own: an exit code, or that something was
-// left out. It begins on a line of its own and is kept beyond the total limit.
-// A failed write is reported by Err.
+// Note appends a line that the tool itself adds, such as an exit code. Note starts a
+// new line if necessary and ignores the total limit. Err returns the error of a failed
+// write.
 func (o *Output) Note(line string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -135,7 +133,7 @@ func (o *Output) Note(line string) {
 	}
 }
 
-// ReadAt reads what was kept, as io.ReaderAt says.
+// ReadAt implements io.ReaderAt for the kept bytes.
 func (o *Output) ReadAt(p []byte, off int64) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -161,11 +159,10 @@ func (o *Output) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// Reader returns a reader of what is kept now, from its start.
+// Reader returns a reader of the bytes that are kept now.
 func (o *Output) Reader() *io.SectionReader { return io.NewSectionReader(o, 0, o.Size()) }
 
-// Text returns the whole output if it has at most limit bytes; otherwise ok is
-// false and the text is empty.
+// Text returns the whole output if it has at most limit bytes. Otherwise ok is false.
 func (o *Output) Text(limit int64) (text string, ok bool, err error) {
 	if o.Size() > limit {
 		return "", false, nil
@@ -188,7 +185,7 @@ func (o *Output) Truncated() bool {
 	return o.dropped > 0
 }
 
-// Err is the first failed write: what is kept is not the whole output.
+// Err is the error of the first failed write, after which the output is incomplete.
 func (o *Output) Err() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

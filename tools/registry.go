@@ -33,13 +33,13 @@ type entry struct {
 	fast   *fastjson.Schema // nil if the schema is not simple
 }
 
-// NewRegistry returns an empty registry that logs how calls went to log.
+// NewRegistry returns an empty registry that logs the end of each call to log.
 func NewRegistry(log zerolog.Logger) *Registry {
 	return &Registry{log: log, tools: make(map[string]entry)}
 }
 
-// Register adds tools. A name that is no Token, a name that is taken, and a
-// schema that does not resolve are errors; nothing is replaced silently.
+// Register adds tools. It fails if a name is not a token or is registered already, or
+// if a schema does not resolve.
 func (r *Registry) Register(tools ...Tool) error {
 	for _, tool := range tools {
 		if err := r.register(tool); err != nil {
@@ -68,21 +68,21 @@ func (r *Registry) register(tool Tool) error {
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, taken := r.tools[e.def.Name]; taken {
-		return fmt.Errorf("register tool %q: the name is taken", e.def.Name)
+	if _, ok := r.tools[e.def.Name]; ok {
+		return fmt.Errorf("register tool %q: the name is registered already", e.def.Name)
 	}
 	r.tools[e.def.Name] = e
 	return nil
 }
 
-// Keep removes all tools but the named ones. If one of these is not there, that
-// is an error, and nothing is removed.
+// Keep removes all tools but the named ones. If one of these is unknown, Keep fails
+// and removes nothing.
 func (r *Registry) Keep(names ...string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, name := range names {
 		if _, ok := r.tools[name]; !ok {
-			return fmt.Errorf("there is no tool %q; known are %q", name, slices.Sorted(maps.Keys(r.tools)))
+			return fmt.Errorf("there is no tool %q; the known tools are %q", name, slices.Sorted(maps.Keys(r.tools)))
 		}
 	}
 	maps.DeleteFunc(r.tools, func(name string, _ entry) bool { return !slices.Contains(names, name) })
@@ -95,8 +95,8 @@ func (r *Registry) Definition(name string) (Definition, bool) {
 	return e.def, ok
 }
 
-// CallsBack reports whether the named tool completes a job that it started by
-// calling back. An async answer of any other tool is completed elsewhere.
+// CallsBack reports whether the named tool is an AsyncTool, which completes its jobs
+// with a callback. Another program completes the async results of any other tool.
 func (r *Registry) CallsBack(name string) bool {
 	e, _ := r.lookup(name)
 	_, async := e.tool.(AsyncTool)
@@ -115,8 +115,7 @@ func (r *Registry) Checkpoint(ctx context.Context, call Call, since time.Time) (
 	return checkpoint, true, err
 }
 
-// Definitions lists all tools, sorted by name, so that prompts made of it are
-// stable.
+// Definitions lists all tools, sorted by name, so that prompts are stable.
 func (r *Registry) Definitions() []Definition {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -135,12 +134,11 @@ func (r *Registry) lookup(name string) (entry, bool) {
 	return e, ok
 }
 
-// Run runs a call and always returns a result: an unknown tool, arguments that
-// do not fit, a panic and a nil result are error results, with their code in
-// Err.
+// Run runs a call and always returns a result. For an unknown tool, invalid arguments,
+// a panic and a nil result it returns an error result with a code in Err.
 //
-// If the tool is an AsyncTool and callback is not nil, the tool may answer
-// Async and call callback later, once; see AsyncTool.
+// If the tool is an AsyncTool and callback is not nil, the tool may return an async
+// result and call callback later; see AsyncTool.
 func (r *Registry) Run(ctx context.Context, call Call, callback AsyncCallback) *Result {
 	e, ok := r.lookup(call.Tool)
 	if !ok {
@@ -160,11 +158,11 @@ func (r *Registry) Run(ctx context.Context, call Call, callback AsyncCallback) *
 func (r *Registry) unknownTool(name string) error {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return Errorf(CodeUnknownTool, "unknown tool %q; known are %q", name, slices.Sorted(maps.Keys(r.tools)))
+	return Errorf(CodeUnknownTool, "unknown tool %q; the known tools are %q", name, slices.Sorted(maps.Keys(r.tools)))
 }
 
-// validate checks the arguments against the schema. The messages go to the
-// model, which can do better next time.
+// validate checks the arguments against the schema. Its errors tell the model how to
+// correct them.
 func (e entry) validate(args json.RawMessage) error {
 	if e.fast != nil && e.fast.Accepts(args) {
 		return nil
@@ -187,7 +185,7 @@ func (e entry) validate(args json.RawMessage) error {
 	return nil
 }
 
-// recovered runs f; whatever f does, there is a result.
+// recovered runs f and returns an error result if f panics or returns nil.
 func (r *Registry) recovered(call Call, f func() *Result) (res *Result) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -196,26 +194,26 @@ func (r *Registry) recovered(call Call, f func() *Result) (res *Result) {
 		}
 	}()
 	if res = f(); res == nil {
-		res = Failure(Errorf(CodePanic, "the tool %s answered nothing", call.Tool))
+		res = Failure(Errorf(CodePanic, "the tool %s returned no result", call.Tool))
 	}
 	return res
 }
 
-// once lets one completion through, and never a nil one.
+// once passes on the first completion, and replaces nil by an error result.
 func (r *Registry) once(call Call, callback AsyncCallback) AsyncCallback {
 	var once sync.Once
 	return func(ctx context.Context, res *Result) {
 		once.Do(func() {
 			if res == nil {
-				res = Failure(Errorf(CodePanic, "the tool %s completed with nothing", call.Tool))
+				res = Failure(Errorf(CodePanic, "the tool %s completed without a result", call.Tool))
 			}
 			callback(ctx, r.logged(call, res))
 		})
 	}
 }
 
-// logged records how a call went: completed, async (a start, not an end) or
-// failed. Arguments and content stay out of the log.
+// logged logs the end of a call, or the start of an async job, without arguments and
+// content.
 func (r *Registry) logged(call Call, res *Result) *Result {
 	switch {
 	case res.IsError && CodeOf(res.Err) == CodeInvalidArguments: // the error quotes them

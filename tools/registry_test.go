@@ -113,7 +113,7 @@ func TestRun(t *testing.T) {
 		{"echo", `{`, "not JSON", tools.CodeInvalidArguments, `"message":"tool failed"`},
 		{"echo", `{"path":"x"} x`, "not JSON", tools.CodeInvalidArguments, `"message":"tool failed"`},
 		{"open", strings.Repeat(`{"a":`, 20_000), "not JSON", tools.CodeInvalidArguments, `"message":"tool failed"`},
-		{"nothing", `{}`, "answered nothing", tools.CodePanic, `"message":"tool failed"`},
+		{"nothing", `{}`, "returned no result", tools.CodePanic, `"message":"tool failed"`},
 		{"panics", `{}`, "panicked: oh no", tools.CodePanic, `"stack":`},
 	} {
 		log.Reset()

@@ -7,54 +7,53 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// Effect says what running a tool twice would do, and so what happens to a call
+// Effect is what a second run of a tool would do. It decides what happens to a call
 // whose worker died.
 type Effect string
 
 const (
-	// Once: never run twice. After a crash the outcome is unknown. It is the
-	// zero value's meaning, because it is the safe one.
+	// Once: the tool must not run twice. After a crash the outcome is unknown. The
+	// zero value means Once, the safe choice.
 	Once Effect = "once"
-	// Keyed: the tool passes the call's id downstream, where duplicates are
-	// dropped. It runs again.
+	// Keyed: the tool passes the call's id to a service that drops duplicates. The
+	// worker runs it again.
 	Keyed Effect = "keyed"
-	// Idempotent: running again is harmless. It runs again.
+	// Idempotent: a second run is harmless. The worker runs it again.
 	Idempotent Effect = "idempotent"
 )
 
 // Definition describes a tool to models, to the registry and to the worker.
 type Definition struct {
-	// Name is a Token; it stands in subjects and in the model's tool list.
+	// Name is a token; it is part of subjects and of the model's tool list.
 	Name string
 	// Description tells the model when and how to use the tool.
 	Description string
-	// Parameters is the schema of the arguments, of type object; nil accepts
-	// any object.
+	// Parameters is the schema of the arguments, of type object. Nil accepts any
+	// object.
 	Parameters *jsonschema.Schema
-	// Effect decides about retries; empty means Once.
+	// Effect decides whether the worker may run a call again; empty means Once.
 	Effect Effect
-	// NoOffload exempts the tool's results from offloading. It is for tools
-	// that read offloaded results back.
+	// NoOffload exempts the tool's results from offloading. It is for tools that read
+	// artifacts.
 	NoOffload bool
 }
 
-// Tool runs calls. Execute may be called concurrently; all that belongs to one
-// call travels in its arguments. It should return soon after ctx ended. A
-// failure of the tool is a Result with IsError, never a panic; arguments were
-// validated against the schema before.
+// Tool runs calls. Execute is called concurrently, with arguments that fit the schema,
+// and should return soon after ctx ended. It reports a failure as a Result with
+// IsError.
 type Tool interface {
 	Definition() Definition
 	Execute(ctx context.Context, call Call) *Result
 }
 
-// AsyncCallback takes the completion of an async call. It may be called from
-// any goroutine; only the first call of it counts.
+// AsyncCallback receives the completion of an async call, from any goroutine. Calls
+// after the first one have no effect.
 type AsyncCallback func(ctx context.Context, result *Result)
 
-// AsyncTool is a Tool that can go on in the background. ExecuteAsync returns an
-// AsyncResult at once and calls callback exactly once when the job ended; a
-// result that is not Async means that nothing was started and callback will not
-// be called. ctx lives until the callback returned.
+// AsyncTool is a Tool whose jobs can continue in the background. ExecuteAsync returns
+// an AsyncResult immediately and calls callback once when the job has ended. If it
+// returns another result, it started no job and does not call callback. ctx ends after
+// callback has returned.
 type AsyncTool interface {
 	Tool
 	ExecuteAsync(ctx context.Context, call Call, callback AsyncCallback) *Result

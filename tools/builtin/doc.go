@@ -1,7 +1,13 @@
-// Package builtin holds the tools that come with the worker: shell, read_file,
-// list_dir, grep, glob, write_file, edit_file and web_fetch.
+// Package builtin contains the tools of the worker: they read, search and change files
+// of a workspace, run commands, and fetch web pages.
 //
-// All paths are resolved under one os.Root, the workspace. Output of any size
-// is streamed into a tools.Output; what fits its memory limit is handed over as
-// text, and what does not stays in its file.
+// To add a tool, write one file like glob.go: a struct of arguments whose jsonschema
+// tags describe them to the model, a function newX that calls tools.NewTool and sets
+// the effect, and a method of workspace. Add newX to the list in builtin.go.
+// TestDefinitions then checks the name, the descriptions and the refusal of unknown
+// arguments; write a test of the method that calls it through newBench.
+//
+// Resolve each path with workspace.rel and open files below workspace.root, which no
+// link leads out of. Write output of unknown size to a tools.Output and return it with
+// workspace.setOutput.
 package builtin
