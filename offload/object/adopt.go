@@ -14,25 +14,26 @@ import (
 
 var _ offload.Adopter = (*Store)(nil)
 
-// PutObject implements Adopter.
+// PutObject implements offload.Adopter.
 func (s *Store) PutObject(ctx context.Context, rec offload.Record, object string, summarize func(*offload.Record, offload.Content) error) (offload.Record, error) {
-	b, err := s.object(ctx, object)
+	b, err := s.foreignObject(ctx, object)
 	if err != nil {
 		return offload.Record{}, fmt.Errorf("put artifact %q: object %q: %w", rec.ID, object, err)
 	}
-	r := s.newChunkReader(ctx, &b.ObjectInfo)
-	defer r.Close()
+	r := s.openForeign(ctx, &b.ObjectInfo)
+	defer r.close()
 	return s.Put(ctx, rec, r, summarize)
 }
 
-// maxObjectName keeps the subject of a name below the server's limit on control
+// maxObjectName keeps the subject of an object within the server's limit on control
 // lines.
 const maxObjectName = 1024
 
-func (s *Store) object(ctx context.Context, name string) (*blob, error) {
+// foreignObject looks up an object of a producer. ErrNotFound.
+func (s *Store) foreignObject(ctx context.Context, name string) (*blob, error) {
 	if digest, err := hex.DecodeString(name); err == nil && len(digest) == sha256.Size {
-		// Ours: who could name one would read another session's artifact.
-		return nil, fmt.Errorf("a name of 64 hexadecimal digits is one of the store's own: %w", offload.ErrNotFound)
+		// A caller that could name a blob could read the artifacts of other sessions.
+		return nil, fmt.Errorf("names of 64 hexadecimal digits belong to the store: %w", offload.ErrNotFound)
 	}
 	if name == "" || len(name) > maxObjectName {
 		return nil, fmt.Errorf("its name has %d bytes, not 1 to %d: %w", len(name), maxObjectName, offload.ErrNotFound)
@@ -44,7 +45,7 @@ func (s *Store) object(ctx context.Context, name string) (*blob, error) {
 	case err != nil:
 		return nil, err
 	case b.Opts != nil && b.Opts.Link != nil:
-		return nil, fmt.Errorf("it is a link, which is not followed: %w", offload.ErrNotFound)
+		return nil, fmt.Errorf("it is a link, and the store does not follow links: %w", offload.ErrNotFound)
 	}
 	return b, nil
 }

@@ -67,10 +67,7 @@ func benchObjectPut(b *testing.B, data []byte) {
 		}
 	}
 	blobOnly := func(n int) {
-		up, err := s.newUpload(0)
-		if err != nil {
-			b.Fatal(err)
-		}
+		up := s.newUpload(0)
 		defer up.close()
 		in, err := record.Ingest(ctx, bytes.NewReader(benchtest.Unique(data, n+1e9)), func(block []byte) error { return up.send(ctx, block) })
 		if err == nil {

@@ -9,42 +9,39 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/internal/blocks"
 )
 
-// openBlobs remembers the contents that were opened last: what describes them
-// and the blocks that were read, so that whoever reads on in one asks the server
-// for nothing but the new blocks. Bytes by their digest never change and every
-// block was checked when it came, so nothing in it can be out of date but the
-// place where an object stands, which objectContent looks up again when it finds
-// nothing there. Whether a session may read a content is no business of this
-// cache: that is in the record, which is asked for each time, if need be while the
-// blocks are on their way.
+// blobCache holds the blobs that were opened last and their last blocks, so that
+// reading on in one requests only new blocks. The content of a digest never changes,
+// and each block was checked. Only the sequences can be outdated; then content looks
+// up the object again. The cache does not decide who may read a blob: readers get the
+// record from the server each time.
 //
 // It holds at most cachedBlobs*(blocks.CacheSize*index.BlockSize + 1 MiB) = 16 MiB.
-type openBlobs struct {
+type blobCache struct {
 	mu   sync.Mutex
-	list []*openBlob // the newest last
+	list []*cachedBlob // the newest last
 }
 
 const (
 	cachedBlobs = 8
-	// maxCachedIndex is how many blocks a content may have to be remembered:
-	// 4 GiB, whose index takes 1 MiB.
+	// maxCachedIndex is the number of blocks of the largest cached blob: 4 GiB,
+	// whose index takes 1 MiB.
 	maxCachedIndex = 32 << 10
 )
 
-// openBlob is an object that was looked up, and its blocks.
-type openBlob struct {
+// cachedBlob is an object and its last blocks.
+type cachedBlob struct {
 	digest string
 	*blob
 	recent *blocks.Cache
-	rec    atomic.Pointer[offload.Record] // that it was opened for last
+	rec    atomic.Pointer[offload.Record] // for which it was opened last
 }
 
-// known returns the record that an object was opened for last. It may be out of
-// date: nothing must be shown on the strength of it.
-func (o *openBlobs) known(session, id string) (offload.Record, bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, b := range o.list {
+// record returns the record for which a blob was opened last. It may be outdated, so
+// the caller must not show the content before it has the current record.
+func (c *blobCache) record(session, id string) (offload.Record, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, b := range c.list {
 		if rec := b.rec.Load(); rec != nil && rec.Session == session && rec.ID == id {
 			return *rec, true
 		}
@@ -52,28 +49,28 @@ func (o *openBlobs) known(session, id string) (offload.Record, bool) {
 	return offload.Record{}, false
 }
 
-func (o *openBlobs) get(digest string) *openBlob {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	i := slices.IndexFunc(o.list, func(b *openBlob) bool { return b.digest == digest })
+func (c *blobCache) get(digest string) *cachedBlob {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := slices.IndexFunc(c.list, func(b *cachedBlob) bool { return b.digest == digest })
 	if i < 0 {
 		return nil
 	}
-	b := o.list[i]
-	o.list = append(slices.Delete(o.list, i, i+1), b)
+	b := c.list[i]
+	c.list = append(slices.Delete(c.list, i, i+1), b)
 	return b
 }
 
-// add remembers an object in place of what is known of its digest.
-func (o *openBlobs) add(b *openBlob) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.list = slices.DeleteFunc(o.list, func(old *openBlob) bool { return old.digest == b.digest })
+// add replaces the cached blob of the digest.
+func (c *blobCache) add(b *cachedBlob) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.list = slices.DeleteFunc(c.list, func(old *cachedBlob) bool { return old.digest == b.digest })
 	if b.index.Blocks() > maxCachedIndex {
 		return
 	}
-	if len(o.list) == cachedBlobs {
-		o.list = slices.Delete(o.list, 0, 1)
+	if len(c.list) == cachedBlobs {
+		c.list = slices.Delete(c.list, 0, 1)
 	}
-	o.list = append(o.list, b)
+	c.list = append(c.list, b)
 }

@@ -144,10 +144,10 @@ func TestOpenedContentThatIsPutAgain(t *testing.T) {
 
 // TestOpenedContentsAreBounded: of many contents, the last ones are remembered.
 func TestOpenedContentsAreBounded(t *testing.T) {
-	var o openBlobs
-	blobs := make([]*openBlob, cachedBlobs+3)
+	var o blobCache
+	blobs := make([]*cachedBlob, cachedBlobs+3)
 	for i := range blobs {
-		blobs[i] = &openBlob{digest: fmt.Sprint(i), blob: &blob{index: &index.Index{}}}
+		blobs[i] = &cachedBlob{digest: fmt.Sprint(i), blob: &blob{index: &index.Index{}}}
 		o.add(blobs[i])
 		if o.get("0") != blobs[0] { // used all the time
 			t.Fatalf("the first was forgotten after %d", i)
@@ -162,7 +162,7 @@ func TestOpenedContentsAreBounded(t *testing.T) {
 			t.Errorf("content %d is remembered: %v, want %v", i, got != nil, want != nil)
 		}
 	}
-	huge := &openBlob{digest: "huge", blob: &blob{index: zeros(t, maxCachedIndex+1)}}
+	huge := &cachedBlob{digest: "huge", blob: &blob{index: zeros(t, maxCachedIndex+1)}}
 	if o.add(huge); o.get("huge") != nil || len(o.list) != cachedBlobs {
 		t.Errorf("a huge index is kept, or %d contents", len(o.list))
 	}

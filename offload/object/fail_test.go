@@ -383,8 +383,11 @@ func TestCutConnection(t *testing.T) {
 func TestCutWhileReading(t *testing.T) {
 	srv := startServer(t, server.Options{Host: "127.0.0.1", Port: -1})
 	p := newProxy(t, srv.Addr().String())
-	s := openTest(t, p.connect(t), Config{})
-	s.api.wait = time.Second // what was lost is asked for again after that
+	js, err := jetstream.New(p.connect(t).Conn(), jetstream.WithDefaultTimeout(time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := openTest(t, js, Config{})
 	data := storetest.Text(100*index.BlockSize, 50)
 	out := storetest.Put(t, s, storetest.NewRecord("s", "a"), data)
 	c, err := s.Open(t.Context(), out)

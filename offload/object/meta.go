@@ -11,11 +11,12 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/stevedore-bus/stevedore/bus/jsapi"
 	"github.com/stevedore-bus/stevedore/offload/index"
 	"github.com/stevedore-bus/stevedore/offload/record"
 )
 
-// Keys of an object's metadata that are ours; the values are base64.
+// Keys of the metadata that the store adds to an object. The values are base64.
 const (
 	metaIndex  = "stevedore-index"
 	metaChunks = "stevedore-chunks"
@@ -25,11 +26,10 @@ const (
 type blob struct {
 	jetstream.ObjectInfo
 	index *index.Index // nil if a stock client put the object
-	// seqs are the stream sequences of the chunks; nil if they are not noted,
-	// because the object is small.
+	// seqs are the stream sequences of the chunks, nil for a small object.
 	seqs []uint64
 	seq  uint64 // of the meta message
-	data []byte // the meta message
+	data []byte // of the meta message
 }
 
 func (s *Store) chunkSubject(nuid string) string { return "$O." + s.bucket + ".C." + nuid }
@@ -38,7 +38,7 @@ func (s *Store) metaSubject(name string) string {
 	return "$O." + s.bucket + ".M." + base64.URLEncoding.EncodeToString([]byte(name))
 }
 
-// encodeBlob makes the meta message that stock clients read.
+// encodeBlob encodes the meta message, which stock clients can read.
 func (s *Store) encodeBlob(in *record.Ingested, nuid string, seqs []uint64) ([]byte, error) {
 	x, err := in.Index.MarshalBinary()
 	if err != nil {
@@ -63,10 +63,10 @@ func (s *Store) encodeBlob(in *record.Ingested, nuid string, seqs []uint64) ([]b
 	return json.Marshal(info)
 }
 
-// decodeBlob reads a meta message. What is not ours has no index.
-func decodeBlob(m storedMsg) (*blob, error) {
-	b := &blob{seq: m.seq, data: m.data}
-	if err := json.Unmarshal(m.data, &b.ObjectInfo); err != nil {
+// decodeBlob decodes a meta message. An object of another client has no index.
+func decodeBlob(m jsapi.Message) (*blob, error) {
+	b := &blob{seq: m.Sequence, data: m.Data}
+	if err := json.Unmarshal(m.Data, &b.ObjectInfo); err != nil {
 		return nil, fmt.Errorf("decode object: %w", err)
 	}
 	encoded, err := base64.StdEncoding.DecodeString(b.Metadata[metaIndex])
@@ -81,7 +81,7 @@ func decodeBlob(m storedMsg) (*blob, error) {
 	if err == nil && len(runs) > 0 {
 		b.seqs, err = decodeRuns(runs, x.Blocks())
 	}
-	// Without the sequences all chunks are read at once: not of a large object.
+	// Without the sequences, a reader loads all chunks at once.
 	if err == nil && (b.seqs != nil || x.Blocks() <= smallChunks) {
 		b.index = &x
 	}
@@ -90,24 +90,24 @@ func decodeBlob(m storedMsg) (*blob, error) {
 
 // blob looks an object up. ErrMsgNotFound.
 func (s *Store) blob(ctx context.Context, name string) (*blob, error) {
-	m, err := s.api.get(ctx, "OBJ_"+s.bucket, msgRequest{Last: s.metaSubject(name)})
+	m, err := s.api.GetMessage(ctx, s.stream(), jsapi.Get{LastBySubject: s.metaSubject(name)})
 	if err != nil {
 		return nil, err
 	}
 	return decodeBlob(m)
 }
 
-// latestBlob is blob, but never behind.
+// latestBlob is blob, but it asks the leader, so its answer is never outdated.
 func (s *Store) latestBlob(ctx context.Context, name string) (*blob, error) {
-	m, err := s.api.fromLeader(ctx, "OBJ_"+s.bucket, msgRequest{Last: s.metaSubject(name)})
+	m, err := s.api.GetFromLeader(ctx, s.stream(), jsapi.Get{LastBySubject: s.metaSubject(name)})
 	if err != nil {
 		return nil, err
 	}
 	return decodeBlob(m)
 }
 
-// whole reports whether an object is one of ours and all its chunks are there.
-func (s *Store) whole(ctx context.Context, b *blob) bool {
+// complete reports whether this store wrote the object and all its chunks are stored.
+func (s *Store) complete(ctx context.Context, b *blob) bool {
 	if b.Deleted || b.index == nil {
 		return false
 	}
@@ -119,9 +119,9 @@ func (s *Store) whole(ctx context.Context, b *blob) bool {
 	return err == nil && info.State.Subjects[subject] == uint64(b.Chunks)
 }
 
-// appendRuns encodes ascending numbers as pairs of varints: the gap before a
-// run of consecutive numbers, and its length. Chunks lie one after the other
-// unless others write at the same time.
+// appendRuns encodes ascending numbers as pairs of varints: the gap before a run of
+// consecutive numbers, and its length. Chunks have consecutive sequences unless
+// other clients write at the same time.
 func appendRuns(b []byte, seqs []uint64) []byte {
 	var next uint64
 	for i := 0; i < len(seqs); {
@@ -137,7 +137,7 @@ func appendRuns(b []byte, seqs []uint64) []byte {
 	return b
 }
 
-// decodeRuns decodes exactly want numbers. It accepts any bytes.
+// decodeRuns decodes exactly want numbers, or returns an error.
 func decodeRuns(data []byte, want int) ([]uint64, error) {
 	seqs := make([]uint64, 0, want)
 	var next uint64
@@ -145,7 +145,7 @@ func decodeRuns(data []byte, want int) ([]uint64, error) {
 		gap, size := binary.Uvarint(data)
 		n, size2 := binary.Uvarint(data[max(size, 0):])
 		if next += gap; size <= 0 || size2 <= 0 || gap > 1<<62 || next > 1<<62 || n == 0 || n > uint64(want-len(seqs)) {
-			return nil, errors.New("decode chunk sequences: not a list of ascending numbers")
+			return nil, errors.New("decode chunk sequences: malformed list")
 		}
 		data = data[size+size2:]
 		for range n {

@@ -11,12 +11,13 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/stevedore-bus/stevedore/bus/jsapi"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/internal/blocks"
 	"github.com/stevedore-bus/stevedore/offload/record"
 )
 
-// Open implements Store. The content can be read as long as ctx lasts.
+// Open implements offload.Store. The content is readable until ctx ends.
 func (s *Store) Open(ctx context.Context, rec offload.Record) (offload.Content, error) {
 	c, err := s.openDigest(ctx, rec.Digest)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -32,32 +33,34 @@ func (s *Store) Open(ctx context.Context, rec offload.Record) (offload.Content, 
 	return c, nil
 }
 
-// known implements knower.
+// CachedRecord returns the record for which a content was opened last, if it is
+// cached. It may be outdated: a Reader uses it to read while it gets the current
+// record.
 func (s *Store) CachedRecord(session, id string) (offload.Record, bool) {
-	return s.opened.known(session, id)
+	return s.cache.record(session, id)
 }
 
-func (s *Store) openDigest(ctx context.Context, digest string) (*objectContent, error) {
+func (s *Store) openDigest(ctx context.Context, digest string) (*content, error) {
 	digest, ok := strings.CutPrefix(digest, offload.DigestPrefix)
 	if !ok || digest == "" {
 		return nil, jetstream.ErrMsgNotFound
 	}
-	b := s.opened.get(digest)
+	b := s.cache.get(digest)
 	if b == nil {
 		found, err := s.blob(ctx, digest)
-		if b, err = s.opens(digest, found, err); err != nil {
+		if b, err = s.addToCache(digest, found, err); err != nil {
 			return nil, err
 		}
 	}
-	c := &objectContent{s: s, ctx: ctx, idle: make(chan *feed, 1)}
+	c := &content{s: s, ctx: ctx, idle: make(chan *prefetcher, 1)}
 	c.b.Store(b)
-	c.idle <- &feed{s: s}
+	c.idle <- &prefetcher{s: s}
 	c.Reader = blocks.NewReader(b.index, b.recent, c.loadBlock)
 	return c, nil
 }
 
-// opens takes an object that was looked up, or was not found, for reading.
-func (s *Store) opens(digest string, found *blob, err error) (*openBlob, error) {
+// addToCache adds an object that was looked up to the cache, unless it is missing.
+func (s *Store) addToCache(digest string, found *blob, err error) (*cachedBlob, error) {
 	switch {
 	case err != nil:
 		return nil, err
@@ -66,21 +69,21 @@ func (s *Store) opens(digest string, found *blob, err error) (*openBlob, error) 
 	case found.index == nil:
 		return nil, fmt.Errorf("another client replaced its object, put it again: %w", offload.ErrCorrupt)
 	}
-	found.data, found.Metadata = nil, nil // decoded; not to be kept in memory
-	b := &openBlob{digest: digest, blob: found, recent: &blocks.Cache{}}
-	s.opened.add(b)
+	found.data, found.Metadata = nil, nil // decoded, so the cache needs no copy
+	b := &cachedBlob{digest: digest, blob: found, recent: &blocks.Cache{}}
+	s.cache.add(b)
 	return b, nil
 }
 
-// putContent is the content that a Put is about to record: what is still in
-// memory, and the rest from the server.
+// putContent is the content of a Put that has no record yet. It reads the last blocks
+// from memory and the rest from the server.
 type putContent struct {
 	*blocks.Reader
-	stored atomic.Pointer[objectContent] // nil until something of it was read
+	stored atomic.Pointer[content] // nil until a block was read from the server
 }
 
 func (s *Store) newPutContent(ctx context.Context, in *record.Ingested) *putContent {
-	open := sync.OnceValues(func() (*objectContent, error) {
+	open := sync.OnceValues(func() (*content, error) {
 		return s.openDigest(ctx, offload.DigestPrefix+in.Digest)
 	})
 	c := &putContent{}
@@ -98,7 +101,7 @@ func (s *Store) newPutContent(ctx context.Context, in *record.Ingested) *putCont
 	return c
 }
 
-// Close closes what was opened of the store.
+// Close implements offload.Content.
 func (c *putContent) Close() error {
 	if stored := c.stored.Load(); stored != nil {
 		return stored.Close()
@@ -106,46 +109,46 @@ func (c *putContent) Close() error {
 	return nil
 }
 
-// objectContent is a Content in an object. Single blocks are got one by one;
-// whoever reads one after the other is fed ahead.
-type objectContent struct {
+// content is an offload.Content in an object. It requests single blocks, and
+// prefetches for sequential reads.
+type content struct {
 	*blocks.Reader
 	s *Store
-	b atomic.Pointer[openBlob] // another one once the content was put again
-	// ctx is Open's, because ReadAt has none: it ends the reading.
+	b atomic.Pointer[cachedBlob] // replaced if the content was put again
+	// ctx is that of Open, because ReadAt has none.
 	ctx  context.Context
-	idle chan *feed // holds the feed while nobody uses it; empty once closed
+	idle chan *prefetcher // holds the prefetcher while it is unused; empty after Close
 	all  atomic.Pointer[[][]byte]
 
 	mu   sync.Mutex
 	last int // the block read last
-	run  int // how many were read one after the other
+	run  int // how many blocks were read in sequence
 }
 
 // Close implements Content.
-func (c *objectContent) Close() error {
+func (c *content) Close() error {
 	select {
-	case f := <-c.idle:
-		return f.stop()
+	case p := <-c.idle:
+		p.stop()
 	default:
-		return nil
 	}
+	return nil
 }
 
-// loadBlock reads a block. One that is gone is looked for once more: a sweep may
-// have removed the object and a Put brought it back under other sequences.
-func (c *objectContent) loadBlock(i int, _ []byte) ([]byte, error) {
+// loadBlock reads a block. If its chunk is missing, loadBlock looks up the object
+// again: a sweep may have removed it, and a Put stored it again with other sequences.
+func (c *content) loadBlock(i int, _ []byte) ([]byte, error) {
 	b, ahead := c.b.Load(), c.inSequence(i)
 	data, err := c.loadFrom(b, i, ahead)
 	if !errors.Is(err, jetstream.ErrMsgNotFound) {
 		return data, err
 	}
-	gone := fmt.Errorf("read block %d: its chunk is gone: %w", i, offload.ErrCorrupt)
+	gone := fmt.Errorf("read block %d: its chunk is missing: %w", i, offload.ErrCorrupt)
 	found, err := c.s.latestBlob(c.ctx, b.digest)
 	if err == nil && found.seq == b.seq {
 		return nil, gone
 	}
-	switch again, err := c.s.opens(b.digest, found, err); {
+	switch again, err := c.s.addToCache(b.digest, found, err); {
 	case errors.Is(err, jetstream.ErrMsgNotFound):
 		return nil, gone
 	case err != nil:
@@ -161,27 +164,27 @@ func (c *objectContent) loadBlock(i int, _ []byte) ([]byte, error) {
 }
 
 // loadFrom reads a block of an object. ErrMsgNotFound.
-func (c *objectContent) loadFrom(b *openBlob, i int, ahead bool) ([]byte, error) {
+func (c *content) loadFrom(b *cachedBlob, i int, ahead bool) ([]byte, error) {
 	if b.seqs == nil {
 		return c.loadSmall(b, i)
 	}
 	if ahead {
 		select {
-		case f := <-c.idle:
-			data, err := f.take(c.ctx, b.blob, i)
-			c.idle <- f
-			if data != nil || err != nil {
-				return data, err
+		case p := <-c.idle:
+			data := p.block(c.ctx, b.blob, i)
+			c.idle <- p
+			if data != nil {
+				return data, nil
 			}
-		default: // another goroutine is being fed
+		default: // another goroutine uses it
 		}
 	}
-	return c.get(i, msgRequest{Seq: b.seqs[i]})
+	return c.get(i, jsapi.Get{Sequence: b.seqs[i]})
 }
 
-// inSequence reports whether block i is the third in a row: who reads a few lines
-// may need two, and must not set eight more on their way.
-func (c *objectContent) inSequence(i int) bool {
+// inSequence reports whether block i is the third in sequence. Reading a few lines
+// takes up to two blocks and should not prefetch more.
+func (c *content) inSequence(i int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if i != c.last+1 {
@@ -192,35 +195,36 @@ func (c *objectContent) inSequence(i int) bool {
 	return c.run > 2
 }
 
-// loadSmall reads an object whose chunks are not noted: there are few of them,
-// so all are read at once.
-func (c *objectContent) loadSmall(b *openBlob, i int) ([]byte, error) {
+// loadSmall reads all chunks of a small object, whose meta message does not list
+// their sequences.
+func (c *content) loadSmall(b *cachedBlob, i int) ([]byte, error) {
 	if all := c.all.Load(); all != nil {
 		return (*all)[i], nil
 	}
 	if b.Chunks == 1 {
-		return c.get(i, msgRequest{Last: c.s.chunkSubject(b.NUID)})
+		return c.get(i, jsapi.Get{LastBySubject: c.s.chunkSubject(b.NUID)})
 	}
 	all := make([][]byte, 0, b.Chunks)
-	r := c.s.newChunkReader(c.ctx, &b.ObjectInfo)
-	defer r.Close()
-	for range b.Chunks {
-		data, err := r.next()
+	for m, err := range c.s.messages(c.ctx, b.NUID, 1) {
 		if err != nil {
 			return nil, fmt.Errorf("read block %d: %w", i, err)
 		}
-		all = append(all, data)
+		c.s.reads.Add(1)
+		all = append(all, m.Data)
+	}
+	if len(all) != int(b.Chunks) {
+		return nil, fmt.Errorf("read block %d: the object has %d of %d chunks: %w", i, len(all), b.Chunks, jetstream.ErrMsgNotFound)
 	}
 	c.all.Store(&all)
 	return all[i], nil
 }
 
-// get reads block i by itself.
-func (c *objectContent) get(i int, req msgRequest) ([]byte, error) {
-	m, err := c.s.api.get(c.ctx, "OBJ_"+c.s.bucket, req)
+// get requests the single block i.
+func (c *content) get(i int, get jsapi.Get) ([]byte, error) {
+	m, err := c.s.api.GetMessage(c.ctx, c.s.stream(), get)
 	if err != nil {
 		return nil, fmt.Errorf("read block %d: %w", i, err)
 	}
 	c.s.reads.Add(1)
-	return m.data, nil
+	return m.Data, nil
 }

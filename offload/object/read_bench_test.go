@@ -63,7 +63,7 @@ func BenchmarkReadObject(b *testing.B) {
 	b.Run("20-lines", func(b *testing.B) {
 		benchtest.Race(b, []string{"lines", "lines-new", "download-scan"},
 			func(n int) { linesOfLog(b, r, n) },
-			func(n int) { store.opened = openBlobs{}; linesOfLog(b, r, n+1000) },
+			func(n int) { store.cache = blobCache{}; linesOfLog(b, r, n+1000) },
 			func(n int) { scan(nil, lineOfLog(n), lineOfLog(n)+19) })
 	})
 }

@@ -12,23 +12,24 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/stevedore-bus/stevedore/bus/jsapi"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/record"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// records is a key-value bucket of records, under <session>.<id>. Each write
-// takes effect only if the key is as it was when it was looked at.
+// records is a key-value bucket of records, under <session>.<id>. Each write succeeds
+// only if the key has not changed since it was read.
 type records struct {
 	kv     jetstream.KeyValue
 	stream jetstream.Stream
 	bucket string
-	api    api
+	api    jsapi.API
 	life   record.Lifecycle
 }
 
-func openRecords(ctx context.Context, js jetstream.JetStream, bucket string, a api, life record.Lifecycle) (records, error) {
-	r := records{bucket: bucket, api: a, life: life}
+func openRecords(ctx context.Context, js jetstream.JetStream, bucket string, api jsapi.API, life record.Lifecycle) (records, error) {
+	r := records{bucket: bucket, api: api, life: life}
 	var err error
 	if r.kv, err = js.KeyValue(ctx, bucket); err != nil {
 		return r, err
@@ -41,7 +42,7 @@ func (r *records) subject(key string) string { return "$KV." + r.bucket + "." + 
 
 func recordKey(session, id string) string { return session + "." + id }
 
-// create writes a record, or returns the one that is there. ErrExists.
+// create writes a record, or returns the existing one. ErrExists.
 func (r *records) create(ctx context.Context, rec offload.Record) (offload.Record, error) {
 	data, err := json.Marshal(record.Entry{Record: rec})
 	if err != nil {
@@ -54,7 +55,7 @@ func (r *records) create(ctx context.Context, rec offload.Record) (offload.Recor
 			return rec, nil
 		}
 		if !errors.Is(err, jetstream.ErrKeyExists) {
-			return rec, fmt.Errorf("write record: %w", full(err))
+			return rec, fmt.Errorf("write record: %w", quotaError(err))
 		}
 		old, rev, err := r.latest(ctx, key)
 		replaced := &old
@@ -79,7 +80,7 @@ func (r *records) create(ctx context.Context, rec offload.Record) (offload.Recor
 			return e.Record, nil
 		}
 		if !errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
-			return rec, fmt.Errorf("write record: %w", full(err))
+			return rec, fmt.Errorf("write record: %w", quotaError(err))
 		}
 	}
 }
@@ -89,29 +90,29 @@ func (r *records) read(ctx context.Context, session, id string) (record.Entry, u
 	if err := record.CheckLookup(session, id); err != nil {
 		return record.Entry{}, 0, err
 	}
-	m, err := r.api.get(ctx, "KV_"+r.bucket, msgRequest{Last: r.subject(recordKey(session, id))})
+	m, err := r.api.GetMessage(ctx, "KV_"+r.bucket, jsapi.Get{LastBySubject: r.subject(recordKey(session, id))})
 	e, err := r.decode(m, err)
 	if err == nil && r.life.Expired(&e) {
 		err = offload.ErrExpired
 	}
-	return e, m.seq, err
+	return e, m.Sequence, err
 }
 
-// latest returns what is under a key, expired or not, and is never behind.
+// latest returns the entry of a key from the leader, even if it is expired.
 func (r *records) latest(ctx context.Context, key string) (record.Entry, uint64, error) {
-	m, err := r.api.fromLeader(ctx, "KV_"+r.bucket, msgRequest{Last: r.subject(key)})
+	m, err := r.api.GetFromLeader(ctx, "KV_"+r.bucket, jsapi.Get{LastBySubject: r.subject(key)})
 	e, err := r.decode(m, err)
-	return e, m.seq, err
+	return e, m.Sequence, err
 }
 
-func (r *records) decode(m storedMsg, err error) (record.Entry, error) {
+func (r *records) decode(m jsapi.Message, err error) (record.Entry, error) {
 	switch {
-	case errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && isDeleteMarker(m.header):
+	case errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && isDeleteMarker(m.Header):
 		return record.Entry{}, offload.ErrNotFound
 	case err != nil:
 		return record.Entry{}, fmt.Errorf("read record: %w", err)
 	}
-	return record.Decode(m.data)
+	return record.Decode(m.Data)
 }
 
 func isDeleteMarker(h nats.Header) bool {
@@ -128,7 +129,7 @@ func (s *Store) Get(ctx context.Context, session, id string) (offload.Record, er
 	return e.Record, nil
 }
 
-// get moves the expiry on, if that is due. Whoever may not write can read.
+// get refreshes the expiry. A client that may not write can still read.
 func (r *records) get(ctx context.Context, session, id string) (record.Entry, error) {
 	for {
 		e, rev, err := r.read(ctx, session, id)
@@ -149,7 +150,7 @@ func (r *records) get(ctx context.Context, session, id string) (record.Entry, er
 		case !errors.Is(err, jetstream.ErrKeyRevisionMismatch):
 			return e, nil
 		}
-		// Somebody else moved it, or a sweep was faster: look again.
+		// Another client refreshed it, or a sweep changed it: read it again.
 		if _, newer, err := r.latest(ctx, recordKey(session, id)); err != nil || newer == rev {
 			return e, err
 		}
@@ -194,7 +195,7 @@ func (r *records) list(ctx context.Context, session string) (recs []offload.Reco
 	return recs, errors.Join(failed, err)
 }
 
-// each calls f for the last message of each key, delete markers included.
+// each calls f for the last message of each key, including delete markers.
 func (r *records) each(ctx context.Context, keys string, f func(jetstream.KeyValueEntry)) error {
 	w, err := r.kv.Watch(ctx, keys)
 	if err != nil {
@@ -207,7 +208,7 @@ func (r *records) each(ctx context.Context, keys string, f func(jetstream.KeyVal
 		select {
 		case k, ok := <-w.Updates():
 			if !ok {
-				return errors.New("the list was cut off")
+				return errors.New("the server ended the list")
 			}
 			if k == nil {
 				return nil
@@ -222,7 +223,7 @@ func (r *records) each(ctx context.Context, keys string, f func(jetstream.KeyVal
 	}
 }
 
-// listTimeout is how long the next record of a list may take.
+// listTimeout is how long the server may take for the next record of a list.
 const listTimeout = 30 * time.Second
 
 // Delete implements Store.

@@ -1,3 +1,5 @@
+// Package object is an artifact store in a JetStream object store and a key-value
+// bucket. It is the only part of offload that uses NATS.
 package object
 
 import (
@@ -10,69 +12,74 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/bus/jsapi"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/record"
 )
 
-// Names of the buckets, by default.
+// Default names of the buckets.
 const (
 	DefaultBlobBucket   = "stevedore_blobs"
 	DefaultRecordBucket = "stevedore_artifacts"
 )
 
-// ObjectConfig configures an Store. The zero value works; beside a bus with a
-// prefix of its own, give the names that Bus.BucketName has for its buckets.
+// Config configures a Store. The zero value works. On a bus with a prefix, set the
+// names to those that Bus.BucketName returns for its buckets.
 type Config struct {
 	offload.StoreConfig
-	// Bucket is the object store that keeps the bytes. Default
-	// DefaultBlobBucket.
+	// Bucket is the object store that holds the bytes. Default DefaultBlobBucket.
 	Bucket string
-	// Records is the key-value bucket that keeps the records. Default
+	// Records is the key-value bucket that holds the records. Default
 	// DefaultRecordBucket.
 	Records string
-	// Replicas is for buckets that are created. Default 1.
+	// Replicas is for buckets that Open creates. Default 1.
 	Replicas int
 }
 
-// Store is a Store in a JetStream object store. Content is an object named
-// by its hexadecimal SHA-256, in chunks of index.BlockSize; the stock clients can
-// read it. Its index and the sequences of its chunks stand in the object's
-// metadata, so that a part is read without the rest. Records are in a key-value
-// bucket, under <session>.<id>.
+// Store is an offload.Store in a JetStream object store. Each content is an object
+// named by its hexadecimal SHA-256, in chunks of index.BlockSize. The stock clients
+// can read it. The metadata of the object holds its index and the sequences of its
+// chunks, so that the store can read a part of it. The key-value bucket holds the
+// records under <session>.<id>.
 //
-// Objects of other names, which producers put there themselves, are left alone
-// for the TTL; PutObject makes artifacts of them.
+// Producers may put objects with other names into the bucket. PutObject makes
+// artifacts of them, and a sweep removes them when they are older than the TTL.
 //
-// With B and R for the two buckets, a worker publishes to $O.B.C.>, $O.B.M.>,
+// With B and R for the two buckets, a worker needs to publish to $O.B.C.>, $O.B.M.>,
 // $KV.R.>, $JS.API.STREAM.{INFO,MSG.GET}.{OBJ_B,KV_R} and
-// $JS.API.DIRECT.GET.{OBJ_B,KV_R}, and to list to $JS.API.CONSUMER.*.KV_R.>;
-// the right to remove, $JS.API.STREAM.{PURGE,MSG.DELETE}.{OBJ_B,KV_R}, is the
-// sweeper's. A worker that has it tidies up after itself.
+// $JS.API.DIRECT.GET.{OBJ_B,KV_R}, and for List to $JS.API.CONSUMER.*.KV_R.>. Only a
+// sweep needs $JS.API.STREAM.{PURGE,MSG.DELETE}.{OBJ_B,KV_R}; a worker with this
+// permission also removes the chunks of its failed uploads.
 type Store struct {
-	life    record.Lifecycle
-	bucket  string
-	api     api
-	link    link
-	idle    chan *acks // of uploads that ended
-	blobs   jetstream.Stream
-	records records
-	opened  openBlobs
-	reads   atomic.Int64
-	// noPurge is set once purging was refused or not answered: an account that
-	// may only add leaves what it no longer needs to the sweeper.
+	life      record.Lifecycle
+	bucket    string
+	api       jsapi.API
+	publisher jetstream.JetStream // with a timeout for acknowledgements
+	blobs     jetstream.Stream
+	records   records
+	window    window
+	lastSeq   atomic.Uint64 // the last known sequence of the blob stream
+	cache     blobCache
+	reads     atomic.Int64 // chunks
+	// noPurge is set if the server denied a purge or did not answer. An account
+	// that may only add leaves its failed uploads to the sweeper.
 	noPurge     atomic.Bool
 	tidyTimeout time.Duration
-	ackTimeout  time.Duration
 	// recheck is how long a Put may take from its blob to its record before it
-	// looks whether a sweep took the blob.
+	// checks whether a sweep removed the blob.
 	recheck time.Duration
 }
 
-// sweepMargin is the default of recheck; a sweep's grace should be longer.
-const sweepMargin = 10 * time.Second
+const (
+	// sweepMargin is the default of recheck. The grace of a sweep should be longer.
+	sweepMargin = 10 * time.Second
+	// ackTimeout is how long the server may take to store one message.
+	ackTimeout = 10 * time.Second
+)
 
-// OpenObject opens the store, and creates the buckets that are missing. An
-// existing bucket is taken as it is.
+// Open opens the store and creates missing buckets. It does not change the
+// configuration of existing buckets.
 func Open(ctx context.Context, js jetstream.JetStream, cfg Config) (*Store, error) {
 	if cfg.Bucket == "" {
 		cfg.Bucket = DefaultBlobBucket
@@ -80,35 +87,50 @@ func Open(ctx context.Context, js jetstream.JetStream, cfg Config) (*Store, erro
 	if cfg.Records == "" {
 		cfg.Records = DefaultRecordBucket
 	}
-	s, err := openObject(ctx, js, cfg)
+	s, err := open(ctx, js, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("open artifact store %q: %w", cfg.Bucket, err)
 	}
 	return s, nil
 }
 
-func openObject(ctx context.Context, js jetstream.JetStream, cfg Config) (*Store, error) {
+func open(ctx context.Context, js jetstream.JetStream, cfg Config) (*Store, error) {
 	s := &Store{
-		life: record.NewLifecycle(cfg.StoreConfig), bucket: cfg.Bucket,
-		api: newAPI(js), idle: make(chan *acks, idleAcks),
-		tidyTimeout: 2 * time.Second, ackTimeout: defaultAckTimeout, recheck: sweepMargin,
+		life: record.NewLifecycle(cfg.StoreConfig), bucket: cfg.Bucket, api: jsapi.New(js),
+		tidyTimeout: 2 * time.Second, recheck: sweepMargin,
 	}
 	err := createBuckets(ctx, js, cfg)
 	if err != nil {
 		return nil, err
 	}
-	if s.blobs, err = js.Stream(ctx, "OBJ_"+cfg.Bucket); err != nil {
+	if s.blobs, err = js.Stream(ctx, s.stream()); err != nil {
 		return nil, err
 	}
-	if err := s.link.measure(ctx, s.api, s.blobs); err != nil {
-		return nil, err
-	}
+	s.observeSeq(s.blobs.CachedInfo().State.LastSeq)
 	if s.records, err = openRecords(ctx, js, cfg.Records, s.api, s.life); err != nil {
 		return nil, err
 	}
-	// A store has no Close, and the connection would keep the subscriptions.
-	runtime.AddCleanup(s, endAcks, s.idle)
+	if err := s.window.measure(ctx, js.Conn()); err != nil {
+		return nil, err
+	}
+	if s.publisher, err = jetstream.New(js.Conn(), jetstream.WithPublishAsyncTimeout(ackTimeout)); err != nil {
+		return nil, err
+	}
+	// A Store has no Close. Otherwise the connection would keep the subscription.
+	runtime.AddCleanup(s, func(js jetstream.JetStream) { js.CleanupPublisher() }, s.publisher)
 	return s, nil
+}
+
+func (s *Store) stream() string { return "OBJ_" + s.bucket }
+
+// observeSeq raises the last known sequence of the blob stream.
+func (s *Store) observeSeq(seq uint64) {
+	for {
+		old := s.lastSeq.Load()
+		if seq <= old || s.lastSeq.CompareAndSwap(old, seq) {
+			return
+		}
+	}
 }
 
 func createBuckets(ctx context.Context, js jetstream.JetStream, cfg Config) error {
@@ -117,7 +139,7 @@ func createBuckets(ctx context.Context, js jetstream.JetStream, cfg Config) erro
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		_, err = js.CreateStream(ctx, objectStream(cfg.Bucket, replicas))
 		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-			err = nil // another process was faster
+			err = nil // another process created it
 		}
 	}
 	if err != nil {
@@ -136,10 +158,9 @@ func createBuckets(ctx context.Context, js jetstream.JetStream, cfg Config) erro
 	return err
 }
 
-// objectStream is the stream that the stock clients would make of an object
-// store (ADR-20), but for a limit on the messages of a subject, which no object
-// reaches: with one, the server keeps messages in files of 4 MiB instead of 8,
-// and to answer for one message it reads its file whole.
+// objectStream is the stream of an object store (ADR-20) with a limit on the messages
+// per subject that no object reaches. With such a limit, the server stores messages in
+// files of 4 MiB instead of 8 MiB, and to return one message it reads a whole file.
 func objectStream(bucket string, replicas int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name:        "OBJ_" + bucket,
@@ -150,7 +171,7 @@ func objectStream(bucket string, replicas int) jetstream.StreamConfig {
 	}
 }
 
-// ChunkReads counts the chunks that were read from the server.
+// ChunkReads returns how many chunks the store read from the server.
 func (s *Store) ChunkReads() int64 { return s.reads.Load() }
 
 // Put implements Store.
@@ -170,10 +191,7 @@ func (s *Store) put(ctx context.Context, rec offload.Record, src io.Reader, summ
 	if err != nil {
 		return rec, err
 	}
-	up, err := s.newUpload(used)
-	if err != nil {
-		return rec, err
-	}
+	up := s.newUpload(used)
 	defer up.close()
 	in, err := record.Ingest(ctx, src, func(block []byte) error { return up.send(ctx, block) })
 	if err != nil {
@@ -197,30 +215,30 @@ func (s *Store) put(ctx context.Context, rec offload.Record, src io.Reader, summ
 	if err != nil || time.Since(began) < s.recheck {
 		return out, err
 	}
-	if err = s.still(ctx, in.Digest); err != nil && out.CreatedAt.Equal(rec.CreatedAt) {
+	if err = s.checkBlob(ctx, in.Digest); err != nil && out.CreatedAt.Equal(rec.CreatedAt) {
 		err = errors.Join(err, s.records.delete(ctx, rec.Session, rec.ID))
 	}
 	return out, err
 }
 
-// still looks, after a Put that took long, whether a sweep took its bytes.
-func (s *Store) still(ctx context.Context, digest string) error {
+// checkBlob returns ErrCorrupt if a sweep removed the blob during a slow Put.
+func (s *Store) checkBlob(ctx context.Context, digest string) error {
 	if b, err := s.blob(ctx, digest); err != nil {
 		return err
-	} else if !s.whole(ctx, b) {
+	} else if !s.complete(ctx, b) {
 		return fmt.Errorf("a sweep removed the bytes before they were recorded, put them again: %w", offload.ErrCorrupt)
 	}
 	return nil
 }
 
-// used is what the quota is compared with; 0 if there is none.
+// used returns the bytes in the bucket, or 0 if there is no quota.
 func (s *Store) used(ctx context.Context) (int64, error) {
 	if s.life.Quota <= 0 {
 		return 0, nil
 	}
 	info, err := s.blobs.Info(ctx)
 	if err != nil {
-		return 0, fmt.Errorf("ask how full the bucket is: %w", err)
+		return 0, fmt.Errorf("get the size of the bucket: %w", err)
 	}
 	return int64(info.State.Bytes), nil
 }

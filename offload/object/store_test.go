@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/stevedore-bus/stevedore/bus/jsapi"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/index"
 	"github.com/stevedore-bus/stevedore/offload/record"
@@ -157,8 +158,7 @@ func repoint(t *testing.T, js jetstream.JetStream, rec offload.Record, from, to 
 		old := b.Metadata[metaChunks]
 		b.data = []byte(strings.Replace(string(b.data), old, base64.StdEncoding.EncodeToString(appendRuns(nil, b.seqs)), 1))
 	}
-	up := newTestUpload(t, s)
-	if err := up.nameAndWait(t.Context(), strings.TrimPrefix(rec.Digest, offload.DigestPrefix), b.data, b.seq); err != nil {
+	if err := s.storeMeta(t.Context(), strings.TrimPrefix(rec.Digest, offload.DigestPrefix), b.data, b.seq); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -209,7 +209,7 @@ func FuzzDecodeBlob(f *testing.F) {
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		b, err := decodeBlob(storedMsg{data: data})
+		b, err := decodeBlob(jsapi.Message{Data: data})
 		if err != nil || b.index == nil {
 			return
 		}

@@ -9,18 +9,19 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/stevedore-bus/stevedore/bus/jsapi"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/index"
 	"github.com/stevedore-bus/stevedore/offload/record"
 )
 
-// Sweep implements Store. It needs the right to purge both buckets.
+// Sweep implements offload.Store. It needs the permission to purge both buckets.
 //
-// The order makes it safe beside any Put: chunks are listed before objects, and
-// objects before records, so that whatever is named later was listed as what it
-// became, or is younger than grace. An object is removed by the sequence of its
-// meta message, which is another one as soon as a Put renewed it; a Put that
-// takes longer than expected between its bytes and its record looks itself.
+// The order makes it safe during any Put: it lists chunks before objects, and objects
+// before records. So everything that a record or an object uses later is either in
+// an earlier list or younger than grace. Sweep deletes an object by the sequence of
+// its meta message, which changes if a Put renews it. A slow Put checks its blob
+// after it wrote the record.
 func (s *Store) Sweep(ctx context.Context, grace time.Duration) (offload.SweepReport, error) {
 	report, err := s.sweep(ctx, grace)
 	if err != nil {
@@ -38,16 +39,16 @@ func (s *Store) sweep(ctx context.Context, grace time.Duration) (report offload.
 	if err != nil {
 		return report, err
 	}
-	named, err := s.records.sweep(ctx, grace, &report)
+	used, err := s.records.sweep(ctx, grace, &report)
 	if err != nil {
 		return report, err
 	}
-	users := map[string]int{} // of the chunks
+	users := map[string]int{} // how many objects have the chunks of a subject
 	for _, o := range objects {
 		users[s.chunkSubject(o.NUID)]++
 	}
 	for _, o := range objects {
-		if named[offload.DigestPrefix+o.Name] || s.life.Age(o.time) < s.patience(o, grace) {
+		if used[offload.DigestPrefix+o.Name] || s.life.Age(o.time) < s.minAge(o, grace) {
 			continue
 		}
 		if err := s.sweepObject(ctx, o, users, &report); err != nil {
@@ -72,75 +73,49 @@ func (s *Store) chunkSubjects(ctx context.Context) (map[string]uint64, error) {
 	return info.State.Subjects, nil
 }
 
-// sweptObject is what a sweep keeps of an object in memory.
+// sweptObject is what a sweep holds of an object in memory.
 type sweptObject struct {
-	Name    string `json:"name"`
-	NUID    string `json:"nuid"`
-	Size    int64  `json:"size"`
-	Deleted bool   `json:"deleted"`
-	// Metadata tells our objects from others.
+	Name     string            `json:"name"`
+	NUID     string            `json:"nuid"`
+	Size     int64             `json:"size"`
+	Deleted  bool              `json:"deleted"`
 	Metadata map[string]string `json:"metadata"`
 
-	ours bool
-	seq  uint64
-	time time.Time
+	foreign bool // put by a producer
+	seq     uint64
+	time    time.Time
 }
 
-// objects lists the bucket by batches of direct gets.
 func (s *Store) objects(ctx context.Context) (list []sweptObject, err error) {
-	sub, err := s.api.nc.SubscribeSync(s.api.nc.NewInbox())
-	if err != nil {
-		return nil, err
-	}
-	defer sub.Unsubscribe()
-	for next, open := uint64(1), false; ; {
-		if !open {
-			if err := s.api.ask(sub, "OBJ_"+s.bucket, msgRequest{Seq: next, Next: "$O." + s.bucket + ".M.>", Batch: 64}); err != nil {
-				return nil, err
-			}
-			open = true
-		}
-		wait, cancel := s.api.within(ctx)
-		raw, err := sub.NextMsgWithContext(wait)
-		cancel()
+	for m, err := range s.api.Messages(ctx, s.stream(), jsapi.Get{NextBySubject: "$O." + s.bucket + ".M.>", Batch: 64}) {
 		if err != nil {
 			return nil, fmt.Errorf("list objects: %w", err)
 		}
-		m, err := parseDirect(raw)
-		switch {
-		case errors.Is(err, errEndOfBatch):
-			open = false
-			continue
-		case errors.Is(err, jetstream.ErrMsgNotFound):
-			return list, nil
-		case err != nil:
-			return nil, fmt.Errorf("list objects: %w", err)
+		o := sweptObject{seq: m.Sequence, time: m.Time}
+		if err := json.Unmarshal(m.Data, &o); err != nil {
+			return nil, fmt.Errorf("list objects: message %d: %w", m.Sequence, err)
 		}
-		next = m.seq + 1
-		o := sweptObject{seq: m.seq, time: m.time}
-		if err := json.Unmarshal(m.data, &o); err != nil {
-			return nil, fmt.Errorf("list objects: message %d: %w", m.seq, err)
-		}
-		o.ours, o.Metadata = o.Metadata[metaIndex] != "", nil
+		o.foreign, o.Metadata = o.Metadata[metaIndex] == "", nil
 		list = append(list, o)
 	}
+	return list, nil
 }
 
-// patience is how old an object that no record names may get: one that a
-// producer put there waits for its call to be worked on.
-func (s *Store) patience(o sweptObject, grace time.Duration) time.Duration {
-	if o.ours || o.Deleted {
-		return grace
+// minAge is the age at which a sweep removes an unused object. An object of a
+// producer may wait for its call.
+func (s *Store) minAge(o sweptObject, grace time.Duration) time.Duration {
+	if o.foreign && !o.Deleted {
+		return max(grace, s.life.TTL)
 	}
-	return max(grace, s.life.TTL)
+	return grace
 }
 
-// sweepObject removes an object if it is still the one that was listed.
+// sweepObject removes an object unless it changed since it was listed.
 func (s *Store) sweepObject(ctx context.Context, o sweptObject, users map[string]int, report *offload.SweepReport) error {
 	if err := s.blobs.DeleteMsg(ctx, o.seq); err != nil {
-		// Gone, if it was renewed, or removed by another sweep.
-		_, gone := s.api.fromLeader(ctx, "OBJ_"+s.bucket, msgRequest{Seq: o.seq})
-		if errors.Is(gone, jetstream.ErrMsgNotFound) {
+		// If the message is gone, a Put renewed the object or another sweep removed it.
+		_, missing := s.api.GetFromLeader(ctx, s.stream(), jsapi.Get{Sequence: o.seq})
+		if errors.Is(missing, jetstream.ErrMsgNotFound) {
 			return nil
 		}
 		return fmt.Errorf("remove object %q: %w", o.Name, err)
@@ -158,88 +133,87 @@ func (s *Store) sweepObject(ctx context.Context, o sweptObject, users map[string
 	return nil
 }
 
-// sweepChunks removes chunks without an object, unless they are still coming.
+// sweepChunks removes chunks without an object, unless their upload may still be
+// running.
 func (s *Store) sweepChunks(ctx context.Context, subject string, n uint64, grace time.Duration, report *offload.SweepReport) error {
-	last, err := s.api.fromLeader(ctx, "OBJ_"+s.bucket, msgRequest{Last: subject})
+	last, err := s.api.GetFromLeader(ctx, s.stream(), jsapi.Get{LastBySubject: subject})
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("look at chunks without an object: %w", err)
+		return fmt.Errorf("get the last chunk of an upload: %w", err)
 	}
-	if s.life.Age(last.time) < grace {
+	if s.life.Age(last.Time) < grace {
 		return nil
 	}
-	err = s.blobs.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeSequence(last.seq+1))
+	err = s.blobs.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeSequence(last.Sequence+1))
 	if err != nil {
 		return fmt.Errorf("remove chunks without an object: %w", err)
 	}
 	report.Orphans += int(n)
-	report.Bytes += int64(n-1)*index.BlockSize + int64(len(last.data))
+	report.Bytes += int64(n-1)*index.BlockSize + int64(len(last.Data))
 	return nil
 }
 
-// sweep buries what expired, forgets what did long ago, and returns the digests
-// that are named.
+// sweep turns expired records into tombstones, removes old tombstones, and returns
+// the digests that are still used.
 func (r *records) sweep(ctx context.Context, grace time.Duration, report *offload.SweepReport) (map[string]bool, error) {
-	named := map[string]bool{}
-	now := r.life.Now()
-	type due struct {
+	type dueEntry struct {
 		key string
 		rev uint64
 		record.Entry
 	}
-	var bury, forget []due
+	var expired, forgotten []dueEntry
 	var failed error
+	used := map[string]bool{}
 	err := r.each(ctx, ">", func(k jetstream.KeyValueEntry) {
-		d := due{key: k.Key(), rev: k.Revision()}
+		e := dueEntry{key: k.Key(), rev: k.Revision()}
 		if k.Operation() != jetstream.KeyValuePut {
-			if now.Sub(k.Created()) >= grace {
-				forget = append(forget, d)
+			if r.life.Age(k.Created()) >= grace {
+				forgotten = append(forgotten, e)
 			}
 			return
 		}
 		var err error
-		if d.Entry, err = record.Decode(k.Value()); err != nil {
+		if e.Entry, err = record.Decode(k.Value()); err != nil {
 			failed = errors.Join(failed, fmt.Errorf("%q: %w", k.Key(), err))
 		}
 		switch {
-		case !r.life.Expired(&d.Entry):
-			named[d.Digest] = true
-		case !d.Tombstone:
-			bury = append(bury, d)
-		case r.life.Forgotten(&d.Entry):
-			forget = append(forget, d)
+		case !r.life.Expired(&e.Entry):
+			used[e.Digest] = true
+		case !e.Tombstone:
+			expired = append(expired, e)
+		case r.life.Forgotten(&e.Entry):
+			forgotten = append(forgotten, e)
 		}
 	})
 	if failed != nil {
-		// A record that cannot be read may name any object.
-		err = fmt.Errorf("nothing was removed, because a record could not be read: %w", errors.Join(failed, err))
+		// An unreadable record may use any object.
+		err = fmt.Errorf("nothing was removed, because a record is unreadable: %w", errors.Join(failed, err))
 	}
 	if err != nil {
 		return nil, err
 	}
-	for _, d := range bury {
-		digest := d.Digest
-		d.MakeTombstone()
-		data, err := json.Marshal(d.Entry)
+	for _, e := range expired {
+		e.MakeTombstone()
+		data, err := json.Marshal(e.Entry)
 		if err != nil {
 			return nil, err
 		}
-		switch _, err = r.kv.Update(ctx, d.key, data, d.rev); {
+		switch _, err = r.kv.Update(ctx, e.key, data, e.rev); {
 		case err == nil:
 			report.Records++
-		case errors.Is(err, jetstream.ErrKeyRevisionMismatch): // read or put again meanwhile
-			named[digest] = true
+		case errors.Is(err, jetstream.ErrKeyRevisionMismatch): // it was read or put again
+			used[e.Digest] = true
 		default:
-			return nil, fmt.Errorf("bury record %q: %w", d.key, err)
+			return nil, fmt.Errorf("expire record %q: %w", e.key, err)
 		}
 	}
-	for _, d := range forget {
-		err := r.stream.Purge(ctx, jetstream.WithPurgeSubject(r.subject(d.key)), jetstream.WithPurgeSequence(d.rev+1))
+	for _, e := range forgotten {
+		err := r.stream.Purge(ctx, jetstream.WithPurgeSubject(r.subject(e.key)), jetstream.WithPurgeSequence(e.rev+1))
 		if err != nil {
-			return nil, fmt.Errorf("forget record %q: %w", d.key, err)
+			return nil, fmt.Errorf("remove record %q: %w", e.key, err)
 		}
 	}
-	return named, nil
+	return used, nil
 }

@@ -6,64 +6,55 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
+
 	"github.com/stevedore-bus/stevedore/offload/record"
 )
 
-// smallChunks is the number of chunks up to which an object does without their
-// sequences, so that none has to be known to name it.
+// smallChunks is the number of chunks up to which the meta message of an object does
+// not list their sequences, so that it can be published before they are known.
 const smallChunks = record.KeptBlocks
 
-// upload is the way of one content to the server. Chunks are published as they
-// come, and what they are is said at the end: until then nobody sees them.
+// upload publishes one content. Readers see the chunks after the meta message, which
+// names the object, is stored:
 //
-//	send ... send -> commit -> name the object, or find that it is there
+//	send ... send -> commit -> publish the meta message, or renew the existing object
 //	             \-> discard
 type upload struct {
-	s       *Store
-	nuid    string
-	acks    *acks
-	pending []sentChunk // not acknowledged, oldest first
-	seqs    []uint64    // of the acknowledged chunks
-	after   uint64      // a sequence that was taken when the upload began
-	window  window
-	used    int64 // by others, when the upload began
-	size    int64
-	sent    int
-	over    error // the quota is exceeded; nothing more is sent
+	s        *Store
+	nuid     string
+	pending  []jetstream.PubAckFuture // chunks without an answer, oldest first
+	seqs     []uint64                 // of the acknowledged chunks
+	lastSeq  uint64                   // the last known sequence of the stream when the upload began
+	used     int64                    // bytes in the bucket when the upload began
+	size     int64
+	sent     int
+	quotaErr error // the quota is exceeded; send publishes nothing more
 }
 
-// newUpload begins an upload, which ends with close.
-func (s *Store) newUpload(used int64) (*upload, error) {
-	acks, err := s.takeAcks()
-	if err != nil {
-		return nil, err
-	}
-	s.link.uploads.Add(1)
-	return &upload{s: s, nuid: nuid.Next(), acks: acks, after: s.link.seq.Load(), window: s.link.newWindow(), used: used}, nil
+// newUpload begins an upload. The caller must close it.
+func (s *Store) newUpload(used int64) *upload {
+	s.window.uploads.Add(1)
+	return &upload{s: s, nuid: nuid.Next(), lastSeq: s.lastSeq.Load(), used: used}
 }
 
-func (u *upload) close() error {
-	u.s.link.uploads.Add(-1)
-	return u.s.leaveAcks(u.acks)
-}
+func (u *upload) close() { u.s.window.uploads.Add(-1) }
 
-// send publishes one chunk. The connection copies it, so it may be reused.
+// send publishes one chunk. The caller may reuse block afterwards.
 func (u *upload) send(ctx context.Context, block []byte) error {
 	u.size += int64(len(block))
 	if err := u.s.life.CheckQuota(u.used, u.size); err != nil {
-		// Content that is there already needs no room, and what this is shows
-		// only at its end. Only what is larger than all can never be there.
-		if u.over = err; u.size > u.s.life.Quota {
+		// The content may be stored already, which is known only after its last
+		// byte. Only a content larger than the quota cannot be stored.
+		if u.quotaErr = err; u.size > u.s.life.Quota {
 			return err
 		}
 		return nil
 	}
-	for len(u.pending) >= u.window.chunks() {
+	for len(u.pending) >= u.s.window.chunks() {
 		if err := u.awaitOldest(ctx); err != nil {
 			return err
 		}
@@ -72,25 +63,44 @@ func (u *upload) send(ctx context.Context, block []byte) error {
 }
 
 func (u *upload) publish(chunk *nats.Msg) error {
-	number, err := u.acks.publish(chunk)
+	ack, err := u.s.publish(chunk)
 	if err != nil {
 		return fmt.Errorf("write chunk %d: %w", u.sent, err)
 	}
-	u.pending = append(u.pending, sentChunk{number, len(u.pending) + 1, time.Now()})
+	u.pending = append(u.pending, ack)
 	u.sent++
 	return nil
 }
 
+// publish publishes a message without waiting for the answer. It does not retry,
+// because the caller may reuse the data.
+func (s *Store) publish(m *nats.Msg) (jetstream.PubAckFuture, error) {
+	return s.publisher.PublishMsgAsync(m, jetstream.WithRetryAttempts(0))
+}
+
+// await returns the sequence of a published message. answered is false if ctx ended
+// first.
+func (s *Store) await(ctx context.Context, ack jetstream.PubAckFuture) (seq uint64, answered bool, err error) {
+	select {
+	case stored := <-ack.Ok():
+		s.observeSeq(stored.Sequence)
+		return stored.Sequence, true, nil
+	case err := <-ack.Err():
+		return 0, true, quotaError(err)
+	case <-ctx.Done():
+		return 0, false, ctx.Err()
+	}
+}
+
 func (u *upload) awaitOldest(ctx context.Context) error {
-	chunk := u.pending[0]
-	seq, err := u.acks.await(ctx, chunk.number)
-	u.pending = u.pending[1:]
+	seq, answered, err := u.s.await(ctx, u.pending[0])
+	if answered {
+		u.pending = u.pending[1:]
+	}
 	if err != nil {
 		return fmt.Errorf("write chunk %d: %w", len(u.seqs), err)
 	}
 	u.seqs = append(u.seqs, seq)
-	u.s.link.saw(seq)
-	u.window.stored(chunk)
 	return nil
 }
 
@@ -103,130 +113,124 @@ func (u *upload) awaitAll(ctx context.Context) error {
 	return nil
 }
 
-// commit makes an object of the chunks: durably, when it returns. If there is
-// one with this content, that one is renewed and the chunks are discarded.
+// commit makes an object of the chunks. It is durable when commit returns. If an
+// object with this content exists, commit renews that one and discards the chunks.
 func (u *upload) commit(ctx context.Context, in *record.Ingested) error {
-	if u.over != nil {
+	if u.quotaErr != nil {
 		defer u.discard(ctx)
-		if there, err := u.s.renew(ctx, in.Digest); err != nil || there {
+		if exists, err := u.s.renew(ctx, in.Digest); err != nil || exists {
 			return err
 		}
-		return u.over
+		return u.quotaErr
 	}
-	name, foreseen, err := u.nameAhead(ctx, in)
+	meta, predicted, err := u.publishMetaEarly(in)
 	if err == nil {
 		err = u.awaitAll(ctx)
 	}
 	if err != nil {
-		u.unname(ctx, name)
+		u.retract(ctx, meta)
 		return err
 	}
-	named, err := u.awaitName(ctx, name)
-	// The stream may end where foreseen by accident, as if it was made anew.
-	wrong := isWrongSequence(err) || err == nil && !slices.Equal(foreseen, u.seqs)
-	if foreseen != nil && wrong {
-		err = u.nameNow(ctx, in, named)
+	seq, _, err := u.s.await(ctx, meta)
+	// The stream may have the predicted last sequence by accident, for example if it
+	// was deleted and created again.
+	if wrong := isWrongSequence(err) || err == nil && !slices.Equal(predicted, u.seqs); predicted != nil && wrong {
+		err = u.publishMeta(ctx, in, seq)
 	}
 	if isWrongSequence(err) {
-		return u.settle(ctx, in)
+		return u.resolveConflict(ctx, in)
 	}
-	return u.named(ctx, err)
+	return u.committed(ctx, err)
 }
 
-// nameAhead names the object while chunks are on their way, which saves a round
-// trip, with the sequences that they get if nobody else writes: after the last one
-// known. The server, to which they come first, refuses the name if the last is not
-// the one foreseen, so that it is right also if this process ends here. It returns
-// the number of the meta message, 0 if it was not published, and the sequences
-// that stand in it, if any.
-func (u *upload) nameAhead(ctx context.Context, in *record.Ingested) (number int, foreseen []uint64, err error) {
+// publishMetaEarly publishes the meta message while chunks are in flight, which saves
+// a round trip. For a large object it predicts the sequences that the chunks get if
+// no other client writes: those after the last known sequence. The server stores the
+// chunks first and rejects the meta message if the last sequence is not the
+// predicted one, so the object is correct even if this process ends here. predicted
+// is nil for a small object.
+func (u *upload) publishMetaEarly(in *record.Ingested) (meta jetstream.PubAckFuture, predicted []uint64, err error) {
 	header := nats.Header{}
 	if u.sent > smallChunks {
-		last := u.after
+		last := u.lastSeq
 		if len(u.seqs) > 0 {
 			last = u.seqs[len(u.seqs)-1]
 		}
-		foreseen = slices.Clone(u.seqs)
+		predicted = slices.Clone(u.seqs)
 		for range u.pending {
 			last++
-			foreseen = append(foreseen, last)
+			predicted = append(predicted, last)
 		}
 		header.Set(jetstream.ExpectedLastSeqHeader, strconv.FormatUint(last, 10))
 	}
-	meta, err := u.s.encodeBlob(in, u.nuid, foreseen)
+	data, err := u.s.encodeBlob(in, u.nuid, predicted)
 	if err != nil {
-		return 0, nil, err
+		return nil, nil, err
 	}
-	number, err = u.name(in.Digest, meta, 0, header)
-	return number, foreseen, err
+	meta, err = u.s.sendMeta(in.Digest, data, 0, header)
+	return meta, predicted, err
 }
 
-// nameNow names the object when all its chunks are known to be stored.
-func (u *upload) nameNow(ctx context.Context, in *record.Ingested, last uint64) error {
-	meta, err := u.s.encodeBlob(in, u.nuid, u.seqs)
+// publishMeta publishes the meta message with the sequences of the stored chunks.
+func (u *upload) publishMeta(ctx context.Context, in *record.Ingested, last uint64) error {
+	data, err := u.s.encodeBlob(in, u.nuid, u.seqs)
 	if err != nil {
 		return err
 	}
-	return u.nameAndWait(ctx, in.Digest, meta, last)
+	return u.s.storeMeta(ctx, in.Digest, data, last)
 }
 
-func (u *upload) nameAndWait(ctx context.Context, digest string, meta []byte, last uint64) error {
-	number, err := u.name(digest, meta, last, nats.Header{})
+func (s *Store) storeMeta(ctx context.Context, digest string, data []byte, last uint64) error {
+	meta, err := s.sendMeta(digest, data, last, nats.Header{})
 	if err == nil {
-		_, err = u.awaitName(ctx, number)
+		_, _, err = s.await(ctx, meta)
 	}
 	return err
 }
 
-func (u *upload) awaitName(ctx context.Context, number int) (seq uint64, err error) {
-	if seq, err = u.acks.await(ctx, number); err == nil {
-		u.s.link.saw(seq)
-	}
-	return seq, err
-}
-
-// name publishes the meta message, if its subject's last sequence is as said.
-func (u *upload) name(digest string, meta []byte, last uint64, header nats.Header) (number int, err error) {
+// sendMeta publishes a meta message. The server rejects it unless last is the last
+// sequence of its subject.
+func (s *Store) sendMeta(digest string, data []byte, last uint64, header nats.Header) (jetstream.PubAckFuture, error) {
 	header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(last, 10))
-	if last > 0 { // a rollup makes the server look for what it replaces
+	if last > 0 { // a rollup makes the server search for the message that it replaces
 		header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
 	}
-	number, err = u.acks.publish(&nats.Msg{Subject: u.s.metaSubject(digest), Data: meta, Header: header})
+	meta, err := s.publish(&nats.Msg{Subject: s.metaSubject(digest), Data: data, Header: header})
 	if err != nil {
-		return 0, fmt.Errorf("name the object: %w", err)
+		return nil, fmt.Errorf("name the object: %w", err)
 	}
-	return number, nil
+	return meta, nil
 }
 
-// named is the end of naming. Unless the server refused, the object may have
-// its name all the same: then the chunks stay, and a sweep decides.
-func (u *upload) named(ctx context.Context, err error) error {
+// committed ends commit. The chunks stay unless the server rejected the meta message:
+// the object may exist, so a sweep decides.
+func (u *upload) committed(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	if _, refused := errors.AsType[*jetstream.APIError](err); refused {
+	if isRejected(err) {
 		u.discard(ctx)
 	}
 	return fmt.Errorf("name the object: %w", err)
 }
 
-// unname takes a name back that was published before its chunks were known to
-// be stored, and they are not; and then the chunks. They stay if the object may
-// have its name all the same, or if another Put found it and relies on it.
-func (u *upload) unname(ctx context.Context, name int) {
-	if name == 0 {
+// retract removes a meta message that was published although a chunk was not stored,
+// and then the chunks. Both stay if the server may still store the meta message, or
+// if another Put renewed the object and relies on it.
+func (u *upload) retract(ctx context.Context, meta jetstream.PubAckFuture) {
+	if meta == nil {
 		u.discard(ctx)
 		return
 	}
 	u.s.tidy(ctx, func(ctx context.Context) error {
-		seq, err := u.acks.await(ctx, name)
-		if _, refused := errors.AsType[*jetstream.APIError](err); refused {
-			return u.purge(ctx)
-		}
-		if err != nil {
+		seq, _, err := u.s.await(ctx, meta)
+		if err == nil {
+			err = u.s.blobs.DeleteMsg(ctx, seq)
+		} else if isRejected(err) {
+			err = nil
+		} else {
 			return nil
 		}
-		err = u.s.blobs.DeleteMsg(ctx, seq)
 		if errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) { // it was renewed
 			return nil
 		}
@@ -237,38 +241,33 @@ func (u *upload) unname(ctx context.Context, name int) {
 	})
 }
 
-// settle is for content that has an object already, or had one a moment ago:
-// whole, it is renewed; broken, it is replaced. Each step takes effect only if
-// nobody, such as a sweep, changed the object since it was looked at.
-func (u *upload) settle(ctx context.Context, in *record.Ingested) error {
+// resolveConflict handles a content that has an object, or had one a moment ago. It
+// renews a complete object and replaces an incomplete one. The server rejects each
+// step if another client, such as a sweep, changed the object in between.
+func (u *upload) resolveConflict(ctx context.Context, in *record.Ingested) error {
 	for {
-		if there, err := u.s.renew(ctx, in.Digest); err != nil || there {
+		if exists, err := u.s.renew(ctx, in.Digest); err != nil || exists {
 			u.discard(ctx)
 			return err
 		}
 		var last uint64
 		if b, err := u.s.latestBlob(ctx, in.Digest); err == nil {
 			last = b.seq
-			if u.s.whole(ctx, b) {
-				continue // named meanwhile
+			if u.s.complete(ctx, b) {
+				continue // another Put named it in between
 			}
 		} else if !errors.Is(err, jetstream.ErrMsgNotFound) {
-			return u.named(ctx, err)
+			return u.committed(ctx, err)
 		}
-		if err := u.nameNow(ctx, in, last); !isWrongSequence(err) {
-			return u.named(ctx, err)
+		if err := u.publishMeta(ctx, in, last); !isWrongSequence(err) {
+			return u.committed(ctx, err)
 		}
 	}
 }
 
-// renew writes an object's meta message once more, so that it is young again,
-// and reports whether there is such an object and all of it.
+// renew publishes the meta message of an object again, so that a sweep considers it
+// young. It reports whether a complete object exists.
 func (s *Store) renew(ctx context.Context, digest string) (bool, error) {
-	up, err := s.newUpload(0)
-	if err != nil {
-		return false, err
-	}
-	defer up.close()
 	for {
 		b, err := s.latestBlob(ctx, digest)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -277,42 +276,44 @@ func (s *Store) renew(ctx context.Context, digest string) (bool, error) {
 		if err != nil {
 			return false, fmt.Errorf("look for the object: %w", err)
 		}
-		if !s.whole(ctx, b) {
+		if !s.complete(ctx, b) {
 			return false, nil
 		}
-		err = up.nameAndWait(ctx, digest, b.data, b.seq)
+		err = s.storeMeta(ctx, digest, b.data, b.seq)
 		if !isWrongSequence(err) {
 			return err == nil, err
 		}
 	}
 }
 
-// discard removes the chunks of an upload that came to nothing. Failing that, a
-// sweep will: they have no name.
+// discard removes the chunks of a failed upload. If that fails, a sweep removes them.
 func (u *upload) discard(ctx context.Context) {
-	if u.sent == 0 {
-		return
+	if u.sent > 0 {
+		u.s.tidy(ctx, u.purge)
 	}
-	u.s.tidy(ctx, u.purge)
 }
 
 func (u *upload) purge(ctx context.Context) error {
-	u.acks.drain(ctx) // what is on its way would arrive after the purge
+	for _, ack := range u.pending { // a chunk in flight would arrive after the purge
+		u.s.await(ctx, ack)
+	}
+	u.pending = nil
 	return u.s.blobs.Purge(ctx, jetstream.WithPurgeSubject(u.s.chunkSubject(u.nuid)))
 }
 
-// tidy removes what a Put does not need, within a short time and also if its
-// context has ended; a sweep would remove it too. A broker that does not allow
-// it does not answer: that is remembered, so that nobody waits for it again.
+// tidy removes what a Put does not need, within a short time and even if ctx has
+// ended. A sweep would remove it too. A server that denies the removal does not
+// answer; the store remembers that, so that later Puts do not wait for it.
 func (s *Store) tidy(ctx context.Context, remove func(context.Context) error) {
 	if s.noPurge.Load() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.tidyTimeout)
 	defer cancel()
-	before := s.api.nc.Stats().Reconnects
+	nc := s.publisher.Conn()
+	before := nc.Stats().Reconnects
 	err := remove(ctx)
-	if errors.Is(err, context.DeadlineExceeded) && s.api.nc.IsConnected() && s.api.nc.Stats().Reconnects == before {
+	if errors.Is(err, context.DeadlineExceeded) && nc.IsConnected() && nc.Stats().Reconnects == before {
 		s.noPurge.Store(true)
 	}
 }

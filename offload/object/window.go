@@ -6,99 +6,42 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nats.go"
 )
 
-const (
-	// queueTime is how long the chunks of an upload may queue at the server: so
-	// what all programs together have there stays below the 128 MiB at which a
-	// stream refuses more. What is on a long link queues nowhere.
-	queueTime = 50 * time.Millisecond
-	// minInFlight is how many chunks of an upload may be on their way although
-	// they queue, as long as those of all uploads of the store are not more than
-	// minTogether.
-	minInFlight, minTogether = 8, 64
-	// maxInFlight is for all uploads of a store: 64 MiB.
-	maxInFlight = 512
-	// firstRate is how many chunks a second a link is trusted with before any was
-	// acknowledged: 375 MB.
-	firstRate = 3000
-	// detour is how much longer than to the server of the connection the way to
-	// the stream's leader may be. A longer delay is a queue.
-	detour = 250 * time.Millisecond
-)
-
-// link is what a store knows of the way to its stream.
-type link struct {
-	delay   time.Duration // a round trip to the server, when the store was opened
-	seq     atomic.Uint64 // the last sequence seen in the stream
-	uploads atomic.Int64  // under way
+// window limits how many chunks the uploads of a store have in flight together. The
+// server refuses chunks if more than 128 MiB of a stream wait to be stored. On a slow
+// connection, most chunks in flight are not at the server yet, so the limit grows
+// with the round trip.
+type window struct {
+	roundTrip time.Duration // to the server of the connection, when the store was opened
+	uploads   atomic.Int64  // running now
 }
 
-// measure asks the server itself: how long a stream takes to answer says more
-// about what others do there.
-func (l *link) measure(ctx context.Context, a api, stream jetstream.Stream) error {
-	l.saw(stream.CachedInfo().State.LastSeq)
-	ctx, cancel := a.within(ctx)
+const (
+	minInFlight = 64  // 8 MiB
+	maxInFlight = 512 // 64 MiB
+	// sendRate is how many chunks per second a connection should carry: 375 MiB.
+	sendRate = 3000
+)
+
+// measure measures the round trip to the server itself. The response time of a
+// stream depends on its load.
+func (w *window) measure(ctx context.Context, nc *nats.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
 	start := time.Now()
-	if err := a.nc.FlushWithContext(ctx); err != nil {
-		return fmt.Errorf("measure the delay: %w", err)
+	if err := nc.FlushWithContext(ctx); err != nil {
+		return fmt.Errorf("measure the round trip: %w", err)
 	}
-	l.delay = time.Since(start)
+	w.roundTrip = time.Since(start)
 	return nil
 }
 
-// saw notes a sequence that was taken.
-func (l *link) saw(seq uint64) {
-	for {
-		old := l.seq.Load()
-		if seq <= old || l.seq.CompareAndSwap(old, seq) {
-			return
-		}
-	}
-}
+const pingTimeout = 5 * time.Second
 
-// sentChunk is a chunk on its way.
-type sentChunk struct {
-	number int // of its message
-	open   int // chunks of the upload that were on their way with it
-	at     time.Time
-}
-
-// window bounds how many chunks of an upload are on their way. It grows with each
-// that did not queue, and else is as many as the server stores in the time that
-// the way and the queue may take.
-type window struct {
-	link  *link
-	more  int           // than the least
-	delay time.Duration // the least that a chunk took
-}
-
-func (l *link) newWindow() window {
-	w := window{link: l, delay: l.delay + detour}
-	w.more = int(min(firstRate*l.delay.Seconds(), maxInFlight)) / w.sharers()
-	return w
-}
-
-// sharers is how many uploads are under way, this one included.
-func (w *window) sharers() int { return int(max(w.link.uploads.Load(), 1)) }
-
-// least is how many chunks may be on their way although they queue.
-func (w *window) least() int { return max(min(minInFlight, minTogether/w.sharers()), 1) }
-
-// chunks is how many may be on their way now.
+// chunks returns how many chunks one of the running uploads may have in flight.
 func (w *window) chunks() int {
-	return max(min(w.least()+w.more, maxInFlight/w.sharers()), 1)
-}
-
-// stored adjusts the window to a chunk that was acknowledged.
-func (w *window) stored(c sentChunk) {
-	took := time.Since(c.at)
-	w.delay = min(w.delay, took)
-	if limit := w.delay + queueTime; took <= limit {
-		w.more = min(w.more+1, maxInFlight)
-	} else {
-		w.more = max(int(int64(c.open)*int64(limit)/int64(took))-w.least(), 0)
-	}
+	total := min(minInFlight+int(sendRate*w.roundTrip.Seconds()), maxInFlight)
+	return max(total/int(max(w.uploads.Load(), 1)), 1)
 }

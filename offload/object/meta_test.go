@@ -18,20 +18,16 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/storetest"
 )
 
-// otherWrites stores a chunk of somebody else.
+// otherWrites stores a chunk of another client.
 func otherWrites(t *testing.T, s *Store) {
 	t.Helper()
-	m, err := s.api.nc.RequestWithContext(t.Context(), s.chunkSubject("other"), []byte("x"))
-	if err == nil {
-		_, err = readAck(m)
-	}
-	if err != nil {
+	if _, err := s.publisher.Publish(t.Context(), s.chunkSubject("other"), []byte("x")); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// interrupted reads data by blocks and calls f before each; f is called once more
-// when all blocks are on their way.
+// interrupted returns a reader of data that calls f before each block, and once after
+// the last block.
 func interrupted(data []byte, f func(block int)) io.Reader {
 	r, block := bytes.NewReader(data), 0
 	return readFunc(func(p []byte) (int, error) {
@@ -43,16 +39,13 @@ func interrupted(data []byte, f func(block int)) io.Reader {
 
 func newTestUpload(t *testing.T, s *Store) *upload {
 	t.Helper()
-	up, err := s.newUpload(0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { up.close() })
+	up := s.newUpload(0)
+	t.Cleanup(up.close)
 	return up
 }
 
-// underWay is an upload all of whose chunks were sent.
-func underWay(t *testing.T, s *Store, src io.Reader) (*upload, *record.Ingested) {
+// sentUpload returns an upload that has sent all chunks.
+func sentUpload(t *testing.T, s *Store, src io.Reader) (*upload, *record.Ingested) {
 	t.Helper()
 	up := newTestUpload(t, s)
 	in, err := record.Ingest(t.Context(), src, func(block []byte) error { return up.send(t.Context(), block) })
@@ -62,7 +55,7 @@ func underWay(t *testing.T, s *Store, src io.Reader) (*upload, *record.Ingested)
 	return up, in
 }
 
-// chunksOf counts the chunks of an upload, or of all (">"), that are stored.
+// chunksOf counts the stored chunks of an upload, or of all uploads (">").
 func chunksOf(t *testing.T, s *Store, nuid string) (n uint64) {
 	t.Helper()
 	info, err := s.blobs.Info(t.Context(), jetstream.WithSubjectFilter(s.chunkSubject(nuid)))
@@ -90,8 +83,8 @@ func chunkUsers(t *testing.T, s *Store, nuid string) (n int) {
 	return n
 }
 
-// TestOthersWriteDuringPut: the chunks of an object get other sequences than
-// were foreseen.
+// TestOthersWriteDuringPut: the chunks of an object get other sequences than the
+// predicted ones.
 func TestOthersWriteDuringPut(t *testing.T) {
 	js := connect(t, startServer(t, server.Options{}))
 	s := openTest(t, js, Config{})
@@ -111,10 +104,9 @@ func TestOthersWriteDuringPut(t *testing.T) {
 	}
 }
 
-// TestPutEndsAfterNaming: a process that ends when it has named an object, and
-// knows of no chunk but the first whether it is stored, leaves an object that the
-// next Put may take, or none.
-func TestPutEndsAfterNaming(t *testing.T) {
+// TestPutEndsAfterMeta: a process ends after it published the meta message, before
+// the chunks are acknowledged. It leaves a complete object or none.
+func TestPutEndsAfterMeta(t *testing.T) {
 	js := connect(t, startServer(t, server.Options{}))
 	s := openTest(t, js, Config{})
 	const blocks = smallChunks + 5
@@ -123,12 +115,12 @@ func TestPutEndsAfterNaming(t *testing.T) {
 		taken         bool
 	}{{3, -1, true}, {3, 2, true}, {blocks, -1, true}, {blocks, 1, false}, {blocks, blocks - 1, false}, {blocks, blocks, false}} {
 		data := storetest.Text(c.blocks*index.BlockSize, uint64(200+c.other))
-		up, in := underWay(t, s, interrupted(data, func(block int) {
+		up, in := sentUpload(t, s, interrupted(data, func(block int) {
 			if block == c.other {
 				otherWrites(t, s)
 			}
 		}))
-		if _, _, err := up.nameAhead(t.Context(), in); err != nil {
+		if _, _, err := up.publishMetaEarly(in); err != nil {
 			t.Fatal(err)
 		}
 		out := storetest.Put(t, s, storetest.NewRecord("s", "a"), data)
@@ -148,22 +140,22 @@ func TestPutEndsAfterNaming(t *testing.T) {
 	}
 }
 
-// TestNameBeforeAnyAnswer: the sequences follow the last one known, so no round
-// trip has to be waited for.
-func TestNameBeforeAnyAnswer(t *testing.T) {
+// TestMetaBeforeAnyAnswer: the predicted sequences follow the last known sequence, so
+// the upload does not wait for an acknowledgement first.
+func TestMetaBeforeAnyAnswer(t *testing.T) {
 	js := connect(t, startServer(t, server.Options{}))
 	s := openTest(t, js, Config{})
 	for i := range 3 {
 		data := storetest.Text((smallChunks+2)*index.BlockSize, uint64(290+i))
-		up, in := underWay(t, s, bytes.NewReader(data))
-		name, foreseen, err := up.nameAhead(t.Context(), in)
+		up, in := sentUpload(t, s, bytes.NewReader(data))
+		meta, predicted, err := up.publishMetaEarly(in)
 		if err != nil || len(up.seqs) != 0 {
 			t.Fatalf("%v, waited for %d chunks", err, len(up.seqs))
 		}
-		if err := up.awaitAll(t.Context()); err != nil || !slices.Equal(foreseen, up.seqs) {
-			t.Errorf("%v, foreseen %d, got %d", err, foreseen, up.seqs)
+		if err := up.awaitAll(t.Context()); err != nil || !slices.Equal(predicted, up.seqs) {
+			t.Errorf("%v, predicted %d, got %d", err, predicted, up.seqs)
 		}
-		if _, err := up.awaitName(t.Context(), name); err != nil {
+		if _, _, err := s.await(t.Context(), meta); err != nil {
 			t.Error(err)
 		}
 		storetest.CheckContent(t, s, storetest.Put(t, s, storetest.NewRecord("s", "a"+strings.Repeat("b", i)), data), data)
@@ -173,14 +165,14 @@ func TestNameBeforeAnyAnswer(t *testing.T) {
 	}
 }
 
-// TestForeseenByAccident: the stream ends where it was foreseen, but the chunks are
-// not there, as when somebody makes the bucket anew.
-func TestForeseenByAccident(t *testing.T) {
+// TestPredictedByAccident: the stream has the predicted last sequence, but the chunks
+// have other sequences, as after the bucket was created again.
+func TestPredictedByAccident(t *testing.T) {
 	js := connect(t, startServer(t, server.Options{}))
 	s := openTest(t, js, Config{})
 	const blocks = smallChunks + 2
 	data := storetest.Text(blocks*index.BlockSize, 295)
-	s.link.saw(3)
+	s.observeSeq(3)
 	src := interrupted(data, func(block int) {
 		for range 3 {
 			if block == blocks {
@@ -195,9 +187,9 @@ func TestForeseenByAccident(t *testing.T) {
 	storetest.CheckContent(t, openTest(t, js, Config{}), out, data)
 }
 
-// TestRefusedChunk: the server refuses the last chunk, and another's message
-// takes the place that was foreseen for it. The name is taken back.
-func TestRefusedChunk(t *testing.T) {
+// TestRejectedChunk: the server rejects the last chunk, and a message of another client
+// gets its predicted sequence. The upload retracts the meta message.
+func TestRejectedChunk(t *testing.T) {
 	js := connect(t, startServer(t, server.Options{}))
 	s := openTest(t, js, Config{})
 	const blocks = smallChunks + 5
@@ -227,15 +219,15 @@ func TestRefusedChunk(t *testing.T) {
 	storetest.CheckContent(t, s, storetest.Put(t, s, storetest.NewRecord("s", "a"), data), data)
 }
 
-// TestFailedPutSparesWhatAnotherFound: a Put fails although all was stored, and
-// another has found its object by then.
-func TestFailedPutSparesWhatAnotherFound(t *testing.T) {
+// TestFailedPutKeepsObjectOfAnother: a Put fails although everything was stored, and
+// another Put uses its object.
+func TestFailedPutKeepsObjectOfAnother(t *testing.T) {
 	js := connect(t, startServer(t, server.Options{}))
 	s := openTest(t, js, Config{})
 	for i, blocks := range []int{2, smallChunks + 5} {
 		data := storetest.Text(blocks*index.BlockSize, uint64(310+i))
-		up, in := underWay(t, s, bytes.NewReader(data))
-		f, _, err := up.nameAhead(t.Context(), in)
+		up, in := sentUpload(t, s, bytes.NewReader(data))
+		f, _, err := up.publishMetaEarly(in)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -245,7 +237,7 @@ func TestFailedPutSparesWhatAnotherFound(t *testing.T) {
 		if err := up.awaitAll(ended); !errors.Is(err, context.Canceled) && err != nil {
 			t.Fatal(err)
 		}
-		up.unname(ended, f)
+		up.retract(ended, f)
 		storetest.CheckContent(t, openTest(t, js, Config{}), out, data)
 		if s.noPurge.Load() {
 			t.Error("the store does not tidy up any more")

@@ -14,12 +14,13 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/stevedore-bus/stevedore/bus/jsapi"
 	"github.com/stevedore-bus/stevedore/offload/index"
 	"github.com/stevedore-bus/stevedore/offload/storetest"
 )
 
-// TestPutWithoutStream: nobody takes the chunks, and the next Put, which finds
-// the bucket again, is not confused by that.
+// TestPutWithoutStream: a Put fails if the stream is missing, and succeeds after the
+// store is opened again.
 func TestPutWithoutStream(t *testing.T) {
 	js := connect(t, startServer(t, server.Options{}))
 	s := openTest(t, js, Config{})
@@ -32,39 +33,44 @@ func TestPutWithoutStream(t *testing.T) {
 		t.Errorf("%v, want ErrNoStreamResponse", err)
 	}
 	if s.noPurge.Load() {
-		t.Error("the store does not tidy up any more, although the server answered")
+		t.Error("the store stopped tidying although the server answered")
 	}
 	s = openTest(t, js, Config{})
 	storetest.CheckContent(t, s, storetest.Put(t, s, storetest.NewRecord("s", "a"), data), data)
 }
 
-// TestPutWithoutAnswer: the server takes the chunks and says nothing.
+// TestPutWithoutAnswer: a Put fails with a timeout if the server does not answer.
 func TestPutWithoutAnswer(t *testing.T) {
 	js := connect(t, startServer(t, server.Options{}))
 	s := openTest(t, js, Config{})
-	s.ackTimeout, s.tidyTimeout = 2*lookInterval, time.Second
+	s.tidyTimeout = time.Second
+	var err error
+	if s.publisher, err = jetstream.New(js.Conn(), jetstream.WithPublishAsyncTimeout(200*time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
 	if err := js.DeleteStream(t.Context(), "OBJ_"+DefaultBlobBucket); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := js.Conn().Subscribe(s.chunkSubject("*"), func(*nats.Msg) {}); err != nil {
 		t.Fatal(err)
 	}
-	_, err := s.Put(t.Context(), storetest.NewRecord("s", "a"), bytes.NewReader(storetest.Text(40*index.BlockSize, 402)), nil)
-	if !errors.Is(err, nats.ErrTimeout) {
-		t.Errorf("%v, want ErrTimeout", err)
-	}
-	if len(s.idle) != 0 {
-		t.Error("where answers may still come the next upload would take them")
+	_, err = s.Put(t.Context(), storetest.NewRecord("s", "a"), bytes.NewReader(storetest.Text(40*index.BlockSize, 402)), nil)
+	if !errors.Is(err, jetstream.ErrAsyncPublishTimeout) {
+		t.Errorf("%v, want ErrAsyncPublishTimeout", err)
 	}
 }
 
-// TestPutLosesTheConnection: who waits for an answer that is lost learns it when
-// the connection is, and not when the server had all the time it may take.
+// TestPutLosesTheConnection: an upload fails when the connection is lost, not after
+// the timeout for the answer.
 func TestPutLosesTheConnection(t *testing.T) {
 	srv := startServer(t, server.Options{Host: "127.0.0.1", Port: -1})
 	p := newProxy(t, srv.Addr().String())
 	s := openTest(t, p.connect(t), Config{})
-	s.ackTimeout, s.tidyTimeout = time.Hour, 100*time.Millisecond
+	s.tidyTimeout = 100 * time.Millisecond
+	var err error
+	if s.publisher, err = jetstream.New(s.publisher.Conn()); err != nil { // without a timeout
+		t.Fatal(err)
+	}
 	js := connect(t, srv)
 	if err := js.DeleteStream(t.Context(), "OBJ_"+DefaultBlobBucket); err != nil {
 		t.Fatal(err)
@@ -84,33 +90,7 @@ func TestPutLosesTheConnection(t *testing.T) {
 	}
 }
 
-// TestAcksOutOfOrder: a refusal overtakes what the stream has to store first.
-func TestAcksOutOfOrder(t *testing.T) {
-	js := connect(t, startServer(t, server.Options{}))
-	up := newTestUpload(t, openTest(t, js, Config{}))
-	var numbers []int
-	for range 3 {
-		number, err := up.acks.publish(&nats.Msg{Subject: up.s.chunkSubject(up.nuid), Data: []byte("x")})
-		if err != nil {
-			t.Fatal(err)
-		}
-		numbers = append(numbers, number)
-	}
-	for i := range numbers {
-		seq, err := up.acks.await(t.Context(), numbers[len(numbers)-1-i])
-		if want := uint64(len(numbers) - i); err != nil || seq != want {
-			t.Errorf("sequence %d, %v; want %d", seq, err, want)
-		}
-	}
-	for _, answer := range []string{"", "no JSON", `{}`, `{"stream":"x"}`} {
-		if seq, err := readAck(&nats.Msg{Data: []byte(answer)}); err == nil {
-			t.Errorf("%q: sequence %d", answer, seq)
-		}
-	}
-}
-
-// TestPutsShareSubscriptions: Puts leave subscriptions only for those to come, and
-// not many.
+// TestPutsShareSubscriptions: Puts do not leave subscriptions behind.
 func TestPutsShareSubscriptions(t *testing.T) {
 	js := connect(t, startServer(t, server.Options{}))
 	s := openTest(t, js, Config{})
@@ -129,7 +109,7 @@ func TestPutsShareSubscriptions(t *testing.T) {
 		t.Errorf("%d subscriptions, %d before", n, before)
 	}
 	var putting sync.WaitGroup
-	for i := range 4 * idleAcks {
+	for i := range 64 {
 		putting.Go(func() {
 			if _, err := s.Put(t.Context(), storetest.NewRecord("s", fmt.Sprint("d", i)), bytes.NewReader(storetest.Text(index.BlockSize, uint64(430+i))), nil); err != nil {
 				t.Error(err)
@@ -137,13 +117,12 @@ func TestPutsShareSubscriptions(t *testing.T) {
 		})
 	}
 	putting.Wait()
-	if n := js.Conn().NumSubscriptions(); n >= before+idleAcks {
+	if n := js.Conn().NumSubscriptions(); n != before {
 		t.Errorf("%d subscriptions, %d before", n, before)
 	}
 }
 
-// TestDiscardWaitsForAnswers: also for that to the chunk at which the Put was
-// given up, which would arrive after the purge; then no answer may still come.
+// TestDiscardWaitsForAnswers: a chunk in flight must not arrive after the purge.
 func TestDiscardWaitsForAnswers(t *testing.T) {
 	js := connect(t, startServer(t, server.Options{}))
 	s := openTest(t, js, Config{})
@@ -157,16 +136,16 @@ func TestDiscardWaitsForAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	up.discard(ended)
-	if n := chunksOf(t, s, up.nuid); up.acks.open != 0 || n != 0 {
-		t.Errorf("%d answers may still come, %d chunks are left", up.acks.open, n)
+	if n := chunksOf(t, s, up.nuid); len(up.pending) != 0 || n != 0 {
+		t.Errorf("%d chunks are in flight, %d are stored", len(up.pending), n)
 	}
 }
 
-// TestStoreLeavesNoSubscriptions: a store that nobody has any more leaves none to
-// the connection.
+// TestStoreLeavesNoSubscriptions: the connection has no subscription of a store that
+// was garbage-collected.
 func TestStoreLeavesNoSubscriptions(t *testing.T) {
 	js := connect(t, startServer(t, server.Options{}))
-	openTest(t, js, Config{}).api.get(t.Context(), "OBJ_"+DefaultBlobBucket, msgRequest{Seq: 1}) // the connection's own
+	openTest(t, js, Config{}).api.GetMessage(t.Context(), "OBJ_"+DefaultBlobBucket, jsapi.Get{Sequence: 1}) // for replies to requests
 	before := js.Conn().NumSubscriptions()
 	storetest.Put(t, openTest(t, js, Config{}), storetest.NewRecord("s", "a"), storetest.Text(10, 498))
 	for deadline := time.Now().Add(20 * time.Second); js.Conn().NumSubscriptions() > before; runtime.GC() {
