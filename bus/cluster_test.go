@@ -51,7 +51,7 @@ func startCluster(t *testing.T) []string {
 	}
 	for _, s := range servers {
 		if !s.ReadyForConnections(20 * time.Second) {
-			t.Fatal("a server does not start")
+			t.Fatal("a server did not start")
 		}
 		urls = append(urls, s.ClientURL())
 	}
@@ -67,10 +67,10 @@ func startCluster(t *testing.T) []string {
 	}
 }
 
-// With replicas, that nothing stands on a subject is the leader's word. It used
-// to be asked where nobody listens, so that reading failed, and with it every
-// call that was delivered again.
-func TestLastOnACluster(t *testing.T) {
+// On a replicated stream, only the leader knows that a subject has no message. The
+// question to it once used a subject without a listener, so that every redelivered call
+// failed.
+func TestLastMessageOnACluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("three servers take some seconds")
 	}
@@ -99,8 +99,8 @@ func TestLastOnACluster(t *testing.T) {
 	}
 }
 
-// What --replicas says holds for buckets, too: they used to be left where they were
-// without a word, the bytes of all artifacts on one server.
+// --replicas applies to buckets, too. Once they kept one replica without a warning, and
+// all artifacts were on one server.
 func TestProvisionReplicasOfBuckets(t *testing.T) {
 	if testing.Short() {
 		t.Skip("three servers take some seconds")
@@ -143,7 +143,7 @@ func TestProvisionReplicasOfBuckets(t *testing.T) {
 		}
 	}
 	if got := differences(b, true); !slices.Equal(got, buckets) {
-		t.Errorf("an update says that %q differ, want %q", got, buckets)
+		t.Errorf("an update returns the differences %q, want %q", got, buckets)
 	}
 	for _, name := range buckets {
 		if got := config(t, b, name).Replicas; got != 3 {
@@ -151,6 +151,6 @@ func TestProvisionReplicasOfBuckets(t *testing.T) {
 		}
 	}
 	if got := differences(connect(0), false); got != nil {
-		t.Errorf("without a number of replicas %q differ", got)
+		t.Errorf("without a number of replicas: differences %q", got)
 	}
 }

@@ -50,8 +50,8 @@ func waitForEmpty(t *testing.T, b *bus.Bus) {
 	bustest.WaitUntil(t, "an empty stream", func() bool { return bustest.Messages(t, b, bus.Calls) == 0 })
 }
 
-// No more messages are held than there are slots, and those that long handlers
-// leave are all in use.
+// A consumer holds no more messages than it has slots, and short messages use all slots
+// that long handlers leave.
 func TestSlots(t *testing.T) {
 	const slots, long = 8, 5
 	b := bustest.New(t)
@@ -67,7 +67,7 @@ func TestSlots(t *testing.T) {
 		}
 		return nil
 	})
-	// The long ones first, then more than there are slots left.
+	// The long ones first, then more than the remaining slots.
 	send(t, b, 200)
 	bustest.WaitUntil(t, "the short ones", func() bool { return handled.Load() == 200 && running.Load() == long })
 	info, err := b.JetStream().Consumer(t.Context(), b.StreamName(bus.Calls), "worker-default")
@@ -109,8 +109,8 @@ func TestAllSlotsAreReused(t *testing.T) {
 	}
 }
 
-// More messages wait than there are slots: the rest stays with the server, for
-// other workers.
+// If more messages wait than there are slots, the rest stays on the server for other
+// workers.
 func TestNoMoreThanSlotsAreHeld(t *testing.T) {
 	const slots, n = 8, 20
 	b := bustest.New(t)
@@ -134,7 +134,7 @@ func TestNoMoreThanSlotsAreHeld(t *testing.T) {
 	waitForEmpty(t, b)
 }
 
-// A detached handler's slot is free for others.
+// A detached handler releases its slot.
 func TestDetach(t *testing.T) {
 	b := bustest.New(t)
 	release := make(chan struct{})
@@ -156,7 +156,7 @@ func TestDetach(t *testing.T) {
 	}
 }
 
-// A message that is handled for longer than its lease is delivered once.
+// A message whose handler takes longer than its lease is delivered once.
 func TestLeaseIsKept(t *testing.T) {
 	b := bustest.Connect(t, bustest.Server(t), bus.Config{Lease: time.Second})
 	var deliveries atomic.Int64
@@ -176,7 +176,7 @@ func TestLeaseIsKept(t *testing.T) {
 	}
 }
 
-// Each verdict that ends a message, and what it leaves.
+// Each verdict settles the message as documented.
 func TestVerdicts(t *testing.T) {
 	cause := errors.New("the cause")
 	for name, c := range map[string]struct {
@@ -237,8 +237,8 @@ func onAttempt(d *bus.Delivery, success int, before error) error {
 	return nil
 }
 
-// A message that was delivered too often without a verdict is not handled again:
-// the next process need not die of it as well.
+// A message that was delivered too often without being settled is not handled again,
+// because it may have killed the processes that handled it.
 func TestPoisonIsNotHandled(t *testing.T) {
 	b := bustest.New(t)
 	dead := bustest.Subscribe(t, b, "stevedore.dead.>")
@@ -255,9 +255,9 @@ func TestPoisonIsNotHandled(t *testing.T) {
 	waitForEmpty(t, b)
 }
 
-// A message that gets on is handled however often it was delivered, and given up
-// on when it does not get on any more.
-func TestSparedMessageIsHandled(t *testing.T) {
+// A message is handled as long as ShouldRetry returns true. Then it becomes a dead
+// letter.
+func TestShouldRetry(t *testing.T) {
 	b := bustest.New(t)
 	dead := bustest.Subscribe(t, b, "stevedore.dead.>")
 	if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Call("default", "echo"), Body: []byte("{}"), Header: nats.Header{"Stevedore-Attempt": {"7"}}}); err != nil {
@@ -273,7 +273,7 @@ func TestSparedMessageIsHandled(t *testing.T) {
 	}}, func(_ context.Context, d *bus.Delivery) error {
 		handled.Add(1)
 		if d.Final {
-			t.Errorf("attempt %d is said to be the last one", d.Attempt)
+			t.Errorf("attempt %d is marked as final", d.Attempt)
 		}
 		return bus.RetryAfter(time.Millisecond, errors.New("again"))
 	})
@@ -284,9 +284,9 @@ func TestSparedMessageIsHandled(t *testing.T) {
 	}
 }
 
-// A stop hands back what was interrupted without counting the attempt, and the
-// next consumer gets it at once, however long the lease.
-func TestStopHandsBackTheInterrupted(t *testing.T) {
+// A stop requeues interrupted messages without counting the attempt. The next consumer
+// gets them immediately, whatever the lease is.
+func TestStopRequeuesInterruptedMessages(t *testing.T) {
 	b := bustest.Connect(t, bustest.Server(t), bus.Config{Lease: time.Hour})
 	send(t, b, 3)
 	for range 7 {
@@ -318,9 +318,9 @@ func TestStopHandsBackTheInterrupted(t *testing.T) {
 	}
 }
 
-// What is delivered while the stop is under way is handed back at once, however
-// long the lease, and nothing is lost or handled twice.
-func TestStopInFullFlow(t *testing.T) {
+// Messages that arrive during a stop are requeued immediately. None is lost or handled
+// twice.
+func TestStopUnderLoad(t *testing.T) {
 	const n, stops = 2000, 20
 	s := bustest.Listen(t)
 	b := bustest.Connect(t, s, bus.Config{Lease: time.Hour})
@@ -362,8 +362,8 @@ func TestStopInFullFlow(t *testing.T) {
 	}
 }
 
-// A consumer leaves no goroutine behind.
-func TestConsumeLeavesNothing(t *testing.T) {
+// Consume leaves no goroutine.
+func TestConsumeLeavesNoGoroutines(t *testing.T) {
 	b := bustest.New(t)
 	run := func() {
 		send(t, b, 20)
@@ -385,7 +385,7 @@ func TestConsumeLeavesNothing(t *testing.T) {
 	bustest.WaitUntil(t, "the subscriptions to end", func() bool { return b.Conn().NumSubscriptions() <= subs })
 }
 
-// A consumer that somebody deletes is made again, and goes on.
+// If a client deletes the consumer, Consume creates it again.
 func TestConsumerIsDeleted(t *testing.T) {
 	b := bustest.New(t)
 	var handled atomic.Int64
@@ -403,8 +403,8 @@ func TestConsumerIsDeleted(t *testing.T) {
 	}
 }
 
-// A server that restarts under a consumer finds it working again.
-func TestConsumeOverRestart(t *testing.T) {
+// Consume continues after a restart of the server.
+func TestConsumeAfterServerRestart(t *testing.T) {
 	cfg := embedded.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", NoSync: true}
 	s := bustest.Start(t, cfg)
 	u, err := url.Parse(s.URL())
@@ -427,7 +427,7 @@ func TestConsumeOverRestart(t *testing.T) {
 	})
 	for round := range 3 {
 		for i := range 5 {
-			// The client may not know yet that the server was away.
+			// The client may not have noticed the restart yet.
 			if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Call("default", "echo"), Body: []byte("{}"), Key: fmt.Sprint(round, "-", i)}); err != nil {
 				t.Fatal(err)
 			}
@@ -438,7 +438,7 @@ func TestConsumeOverRestart(t *testing.T) {
 	}
 }
 
-// A connection that is cut again and again, or falls silent, loses nothing.
+// A connection that is cut repeatedly or stops responding loses no message.
 func TestConsumeOverBadNetwork(t *testing.T) {
 	s := bustest.Listen(t)
 	direct := bustest.Connect(t, s, bus.Config{})
@@ -463,8 +463,8 @@ func TestConsumeOverBadNetwork(t *testing.T) {
 	}
 }
 
-// A message whose header looks like the server's word about a pull is a message.
-func TestStatusHeaderFromAnybody(t *testing.T) {
+// A message with a status header of the server is still a message.
+func TestForgedStatusHeader(t *testing.T) {
 	b := bustest.New(t)
 	got := make(chan string, 1)
 	if _, err := b.JetStream().PublishMsg(t.Context(), &nats.Msg{Subject: b.Call("default", "echo"), Header: nats.Header{"Status": {"409"}, "Description": {"Consumer Deleted"}}}); err != nil {
@@ -480,7 +480,7 @@ func TestStatusHeaderFromAnybody(t *testing.T) {
 	}
 }
 
-// An id from a header is used as it is, unless it is far too long.
+// An id from a header is used unchanged, unless it is too long.
 func TestDeliveryID(t *testing.T) {
 	b := bustest.New(t)
 	ids := make(chan string, 3)

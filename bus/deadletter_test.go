@@ -12,8 +12,8 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 )
 
-// Whatever a message is, it is kept with the reason, comes back as it was, and
-// can be retried under its own id.
+// Any message becomes a dead letter with the reason, is returned unchanged, and can be
+// retried with its id.
 func TestDeadLetters(t *testing.T) {
 	random := make([]byte, 1<<20)
 	for i := range random {
@@ -57,7 +57,7 @@ func TestDeadLetters(t *testing.T) {
 			if err != nil || !bytes.Equal(got, body) {
 				t.Fatalf("message of %d bytes, want %d; %v", len(got), len(body), err)
 			}
-			if len(body) > 1<<20-1000 { // no room for the headers that make it one retry
+			if len(body) > 1<<20-1000 { // the headers that make retries one do not fit
 				if err := b.RetryDeadLetter(t.Context(), bus.StoredDeadLetter{DeadLetter: letter}); err != nil {
 					t.Fatal(err)
 				}
@@ -67,7 +67,7 @@ func TestDeadLetters(t *testing.T) {
 				}
 				return
 			}
-			for range 2 { // one retry, however often it is asked for
+			for range 2 { // the stream drops the second retry
 				if err := b.RetryDeadLetter(t.Context(), bus.StoredDeadLetter{DeadLetter: letter}); err != nil {
 					t.Fatal(err)
 				}

@@ -11,8 +11,8 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 )
 
-// What was given up on is listed, shown, retried under its id, and removed.
-func TestDeadLettersRise(t *testing.T) {
+// Dead letters can be listed, read, retried with their id, and removed.
+func TestRetryDeadLetters(t *testing.T) {
 	b := bustest.New(t)
 	dead := bustest.Subscribe(t, b, "stevedore.dead.call.*")
 	handled := make(chan string, 10)

@@ -12,10 +12,10 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 )
 
-// A cluster answers for a new stream, bucket or consumer when its replicas have a
-// leader, and a second vote is held after up to 9 s. That was more than a request may
-// take, so that provisioning failed on busy machines.
-func TestProvisionThroughElections(t *testing.T) {
+// A cluster answers for a new stream, bucket or consumer after the replicas have elected a
+// leader. A second vote begins after up to 9 s. Provisioning once failed on busy machines,
+// because a request had less time.
+func TestProvisionDuringElections(t *testing.T) {
 	const election = 9 * time.Second
 	bustest.Bubble(t, func(t *testing.T) {
 		s := bustest.Server(t)
@@ -50,9 +50,9 @@ func TestProvisionThroughElections(t *testing.T) {
 		if _, err := bigger.Provision(t.Context(), true); err != nil {
 			t.Fatal(err)
 		}
-		// Streams, buckets, consumers, and streams that are bounded.
+		// Streams, buckets, consumers, and streams with a size.
 		if got, want := made.Load(), int32(6+4+4+5); got != want {
-			t.Errorf("the server was asked to make or change %d things, want %d", got, want)
+			t.Errorf("the server got %d requests to create or change something, want %d", got, want)
 		}
 	})
 }

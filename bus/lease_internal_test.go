@@ -9,11 +9,11 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// A lease that was given up between the look at what is held and the extension is
-// not extended: that would undo the delay of the nak that was sent meanwhile.
+// A lease that is removed after the snapshot is not extended: the extension would cancel
+// the delay of the nak that was sent in between.
 func TestLeaseIsNotExtendedAfterRemove(t *testing.T) {
 	nc := connectPlain(t)
-	heard, err := nc.SubscribeSync("ack.>")
+	received, err := nc.SubscribeSync("ack.>")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,13 +29,13 @@ func TestLeaseIsNotExtendedAfterRemove(t *testing.T) {
 	if err := nc.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	msg, err := heard.NextMsg(20 * time.Second)
-	if n, _, _ := heard.Pending(); err != nil || msg.Subject != "ack.held" || n != 0 {
-		t.Errorf("heard %v and %d more, %v; want the extension of the one that is held", msg, n, err)
+	msg, err := received.NextMsg(20 * time.Second)
+	if n, _, _ := received.Pending(); err != nil || msg.Subject != "ack.held" || n != 0 {
+		t.Errorf("received %v and %d more, %v; want the extension of the held lease", msg, n, err)
 	}
 }
 
-// connectPlain connects to a server of its own that has no JetStream.
+// connectPlain starts a server without JetStream and connects to it.
 func connectPlain(t *testing.T) *nats.Conn {
 	t.Helper()
 	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true})

@@ -28,8 +28,8 @@ func TestProvisionIsIdempotent(t *testing.T) {
 	}
 }
 
-// What exists is left alone, differences are told, and an update applies them
-// and nothing else.
+// Provision does not change existing streams and returns the differences. An update
+// applies these and nothing else.
 func TestProvisionExisting(t *testing.T) {
 	b := bustest.Dial(t, bustest.Server(t), bus.Config{})
 	name := b.StreamName(bus.Results)
@@ -84,8 +84,8 @@ func config(t *testing.T, b *bus.Bus, stream string) jetstream.StreamConfig {
 	return s.CachedInfo().Config
 }
 
-// Workers that start together provision together.
-func TestProvisionAtOnce(t *testing.T) {
+// Workers that start together can provision together.
+func TestProvisionConcurrently(t *testing.T) {
 	s := bustest.Server(t)
 	var wg sync.WaitGroup
 	for range 4 {
@@ -99,7 +99,7 @@ func TestProvisionAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
-// Two prefixes on one server do not touch each other.
+// Two prefixes on one server are independent.
 func TestProvisionPrefixes(t *testing.T) {
 	s := bustest.Server(t)
 	one, two := bustest.Connect(t, s, bus.Config{Prefix: "one"}), bustest.Connect(t, s, bus.Config{Prefix: "two.deep"})

@@ -33,7 +33,7 @@ func TestFirstPublishWins(t *testing.T) {
 	}
 }
 
-// A key makes two publishes one, and does not get into the caller's header.
+// The stream drops a repeated key. Publish does not change the caller's header.
 func TestPublishKey(t *testing.T) {
 	b := bustest.New(t)
 	header := nats.Header{"x": {"y"}}
@@ -51,7 +51,7 @@ func TestPublishKey(t *testing.T) {
 	}
 }
 
-// A full stream refuses, and keeps what it accepted.
+// A full stream rejects messages and keeps the accepted ones.
 func TestPublishToFullStream(t *testing.T) {
 	b := bustest.Connect(t, bustest.Server(t), bus.Config{MaxBytes: 64 << 10})
 	accepted := 0
@@ -69,7 +69,7 @@ func TestPublishToFullStream(t *testing.T) {
 	}
 }
 
-// The limit counts headers, and one byte over it costs nothing but the message.
+// The limit includes headers. A message that exceeds it by one byte only fails itself.
 func TestPublishTooLarge(t *testing.T) {
 	b := bustest.New(t)
 	limit := int(b.Conn().MaxPayload())
@@ -101,7 +101,7 @@ func TestPublishBadSubject(t *testing.T) {
 	}
 }
 
-// A publish whose context ended sends nothing and says why.
+// A publish with an ended context sends nothing and returns the reason.
 func TestPublishCancelled(t *testing.T) {
 	b := bustest.New(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -114,8 +114,8 @@ func TestPublishCancelled(t *testing.T) {
 	}
 }
 
-// A caller that waits for less time than a publish is retried learns the cause. A
-// caller without a bucket learns which command creates it.
+// If the context ends before the timeout of the message, the error contains the cause. The
+// error of a missing bucket names the command that creates it.
 func TestBusWithoutStreams(t *testing.T) {
 	bustest.Bubble(t, func(t *testing.T) {
 		b := bustest.Dial(t, bustest.Server(t), bus.Config{})
@@ -131,7 +131,7 @@ func TestBusWithoutStreams(t *testing.T) {
 	})
 }
 
-// Whatever the network does to a publish, it is stored once.
+// A publish is stored once, whatever the network does.
 func TestPublishOverBadNetwork(t *testing.T) {
 	const n = 40
 	for name, disturb := range map[string]func(t *testing.T, p *bustest.Proxy, stored func() int){
@@ -144,8 +144,7 @@ func TestPublishOverBadNetwork(t *testing.T) {
 			bustest.WaitUntil(t, "something to be held", p.Affected)
 			p.Heal()
 		},
-		// The acknowledgements are lost: only the keys keep the retries apart
-		// from new messages.
+		// The acknowledgements are lost, so only the keys identify the retries.
 		"deaf": func(t *testing.T, p *bustest.Proxy, stored func() int) {
 			p.DropReplies()
 			bustest.WaitUntil(t, "all messages", func() bool { return stored() == n })
@@ -180,8 +179,8 @@ func TestPublishOverBadNetwork(t *testing.T) {
 	}
 }
 
-// A server that restarts while publishes are under way has each of them once.
-func TestPublishOverRestart(t *testing.T) {
+// Publishes during a restart of the server are each stored once.
+func TestPublishDuringServerRestart(t *testing.T) {
 	const n = 200
 	cfg := embedded.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", NoSync: true}
 	s := bustest.Start(t, cfg)
@@ -221,7 +220,7 @@ func TestPublishOverRestart(t *testing.T) {
 	}
 }
 
-// More publishes than may be in flight wait for each other.
+// Publishes beyond the limit in flight wait for others.
 func TestPublishManyAtOnce(t *testing.T) {
 	const n = 10_000
 	b := bustest.New(t)
@@ -239,7 +238,7 @@ func TestPublishManyAtOnce(t *testing.T) {
 	}
 }
 
-// A publish after Close, and one that Close finds waiting, end at once.
+// A publish after Close fails immediately, and so does one that waits during Close.
 func TestPublishAfterClose(t *testing.T) {
 	s := bustest.Listen(t)
 	direct := bustest.Connect(t, s, bus.Config{})

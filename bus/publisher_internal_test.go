@@ -13,11 +13,11 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// What was queued before stop is sent, although nobody waits for it.
-func TestStopSendsWhatIsQueued(t *testing.T) {
+// stop sends the queued messages, although no caller waits for them.
+func TestStopSendsQueuedMessages(t *testing.T) {
 	const n = 500
 	listener := connectPlain(t)
-	heard, err := listener.SubscribeSync("ack")
+	received, err := listener.SubscribeSync("ack")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,18 +41,18 @@ func TestStopSendsWhatIsQueued(t *testing.T) {
 			t.Errorf("put after stop: %v", err)
 		}
 		for i := range n {
-			if _, err := heard.NextMsg(20 * time.Second); err != nil {
+			if _, err := received.NextMsg(20 * time.Second); err != nil {
 				t.Fatalf("round %d: message %d: %v", round, i, err)
 			}
 		}
 	}
 }
 
-// A publish that nobody waits for any more is not sent later, when its body may be
-// another one, and its end does not wait for room in the queue.
+// A withdrawn publish is not sent later, when the caller may have changed its body.
+// withdraw does not wait for a full queue.
 func TestWithdrawnPublishIsNotSent(t *testing.T) {
 	listener := connectPlain(t)
-	heard, err := listener.SubscribeSync("test.*")
+	received, err := listener.SubscribeSync("test.*")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestWithdrawnPublishIsNotSent(t *testing.T) {
 	}
 	close(ended)
 	if <-answered {
-		t.Error("the publish that ended got an answer")
+		t.Error("the publish that ended got a result")
 	}
 	copy(body, "scribbled")
 	for len(o.queue) < cap(o.queue) {
@@ -103,24 +103,24 @@ func TestWithdrawnPublishIsNotSent(t *testing.T) {
 	select {
 	case ok := <-answered:
 		if ok {
-			t.Error("the publish into a full queue got an answer")
+			t.Error("the publish into a full queue got a result")
 		}
 	case <-time.After(20 * time.Second):
-		t.Fatal("a publish that ended waits for room")
+		t.Fatal("a publish that ended waits for the queue")
 	}
 	unstall()
 	if err := o.put("test.last", nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"test.first", "test.last"} {
-		msg, err := heard.NextMsg(20 * time.Second)
+		msg, err := received.NextMsg(20 * time.Second)
 		if err != nil || msg.Subject != want {
-			t.Fatalf("heard %+v, %v; want %s", msg, err, want)
+			t.Fatalf("received %+v, %v; want %s", msg, err, want)
 		}
 	}
 }
 
-// stallingDialer makes a connection that takes nothing while mu is held.
+// stallingDialer makes a connection whose writes block while mu is held.
 type stallingDialer struct {
 	stalled atomic.Bool
 	blocked chan struct{}
@@ -149,9 +149,9 @@ func (c *stallingConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// Beside goroutines that compute, each of which takes its time slice, a publish
-// does not wait for all of them again and again.
-func TestCoalesceBesideComputation(t *testing.T) {
+// On a busy CPU, coalesce does not wait repeatedly for goroutines that use their whole
+// time slices.
+func TestCoalesceOnABusyCPU(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	o := &publisher{queue: make(chan *outMsg, 1)}
 	go func() {
@@ -170,6 +170,6 @@ func TestCoalesceBesideComputation(t *testing.T) {
 		}
 	}
 	if waited == n {
-		t.Error("each of them waits for the others")
+		t.Error("each publish waits for all goroutines")
 	}
 }

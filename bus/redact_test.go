@@ -27,8 +27,8 @@ func TestRedactURLs(t *testing.T) {
 	}
 }
 
-// No error of connecting tells the password, whatever is wrong with the URL.
-func TestConnectErrorsKeepThePassword(t *testing.T) {
+// No connect error contains the password, whatever is wrong with the URL.
+func TestConnectErrorsHideThePassword(t *testing.T) {
 	for _, url := range []string{
 		"nats://user:s3cr3t@127.0.0.1:1",
 		"user:s3cr3t@127.0.0.1:1",

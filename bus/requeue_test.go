@@ -11,8 +11,8 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 )
 
-// A call that is handed back is worth running for as long as its client said.
-func TestHandBackKeepsTheTTL(t *testing.T) {
+// A requeued call keeps the rest of its TTL.
+func TestRequeueKeepsTheTTL(t *testing.T) {
 	b := bustest.New(t)
 	subject := b.Call("default", "x")
 	if _, err := b.Publish(t.Context(), bus.Message{Subject: subject, Body: []byte(`{"id":"1"}`), Header: nats.Header{"Nats-TTL": {"3600"}}}); err != nil {
@@ -37,6 +37,6 @@ func TestHandBackKeepsTheTTL(t *testing.T) {
 	}
 	left, err := time.ParseDuration(msg.Header.Get("Nats-TTL"))
 	if msg.Sequence != 2 || err != nil || left > time.Hour || left < time.Minute {
-		t.Errorf("message %d may be kept for %s (%v), want what is left of an hour", msg.Sequence, left, err)
+		t.Errorf("message %d has the TTL %s (%v), want the rest of an hour", msg.Sequence, left, err)
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 )
 
-// A scan sees all that matches, whatever its sender wrote into the headers that
-// the server answers with, and stops where it is told to.
-func TestScan(t *testing.T) {
+// ScanDirect reads all matching messages, even with forged headers of the server, and
+// stops at its limits.
+func TestScanDirect(t *testing.T) {
 	b := bustest.New(t)
 	if all, err := b.ScanDirect(t.Context(), bus.Calls, b.Call("*", "*"), 10, 1<<20, func(bus.Stored) bool { return true }); !all || err != nil {
 		t.Fatalf("nothing: all %t, %v", all, err)

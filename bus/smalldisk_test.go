@@ -9,8 +9,8 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/embedded"
 )
 
-// On a small disk the streams get what there is; a size that was asked for and
-// cannot be had is an error that says what to do.
+// On a small disk, the streams get the available space. A configured size that is not
+// available is an error with a hint.
 func TestProvisionOnASmallDisk(t *testing.T) {
 	s, err := embedded.Start(embedded.Config{Dir: t.TempDir(), NoSync: true, MaxStore: 1 << 30, Log: bustest.Log(t)})
 	if err != nil {

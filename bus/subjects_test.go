@@ -31,8 +31,7 @@ func TestCheckSubject(t *testing.T) {
 	}
 }
 
-// What is accepted is safe in the protocol and takes apart into what it was made
-// of.
+// An accepted subject is safe in the protocol, and Split returns its tokens.
 func FuzzCheckSubject(f *testing.F) {
 	for _, seed := range []string{"a.b.c", "a.*", "a..b", "a b", "x\r\n", "ü", ">"} {
 		f.Add(seed)
@@ -78,7 +77,7 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// The name of a dead letter comes from a subject that anybody chose.
+// The name of a dead letter comes from a subject that any client chose.
 func TestDeadName(t *testing.T) {
 	s, _ := NewSubjects("")
 	for subject, want := range map[string][2]string{

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/stevedore-bus/stevedore/state/durable"
 )
 
 // credentialFile contains the password of the server. Only the owner may read it:
@@ -34,24 +36,13 @@ func credential(dir string) (string, error) {
 	return password, nil
 }
 
-// newCredential writes a temporary file first, so that a crash leaves either no
-// credential or a complete one.
 func newCredential(dir, name string) (string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", fmt.Errorf("make data directory: %w", err)
 	}
 	password := rand.Text()
-	tmp, err := os.CreateTemp(dir, credentialFile+"-*") // mode 0600
-	if err != nil {
+	if err := durable.WriteFile(name, []byte(password+"\n"), 0o600); err != nil {
 		return "", fmt.Errorf("write credential: %w; choose a writable data directory", err)
-	}
-	_, err = tmp.WriteString(password + "\n")
-	err = errors.Join(err, tmp.Sync(), tmp.Close())
-	if err == nil {
-		err = os.Rename(tmp.Name(), name)
-	}
-	if err != nil {
-		return "", errors.Join(fmt.Errorf("write credential: %w", err), os.Remove(tmp.Name()))
 	}
 	return password, nil
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/embedded"
 )
 
-// A disk that was full costs what was refused meanwhile, and nothing else: when
-// it has room again, the bus goes on with all that it had acknowledged. It takes
-// a file system of its own, which only root can mount.
+// A full disk only loses messages that the server rejected. When the disk has space again,
+// the server continues with all acknowledged messages. The test mounts a file system, which
+// requires root.
 func TestDiskWasFull(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mount("none", dir, "tmpfs", 0, "size=64m"); err != nil {
@@ -45,7 +45,7 @@ func TestDiskWasFull(t *testing.T) {
 		}
 	}
 	if refused == 0 {
-		t.Fatal("a full disk took everything")
+		t.Fatal("a full disk accepted every message")
 	}
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
@@ -54,14 +54,13 @@ func TestDiskWasFull(t *testing.T) {
 	if after < before+1 {
 		t.Errorf("sequence %d after the disk was full, %d before", after, before)
 	}
-	put(t, inside, 1) // the connection without a socket came back, too
+	put(t, inside, 1) // the in-process connection was restored, too
 	if n := bustest.Messages(t, inside, bus.Calls); n < 102 {
-		t.Errorf("%d messages are left of 102 that were acknowledged", n)
+		t.Errorf("%d messages are left of 102 acknowledged ones", n)
 	}
 }
 
-// put publishes n calls, each until it is acknowledged, and returns the last
-// sequence.
+// put publishes n calls until they are acknowledged, and returns the last sequence.
 func put(t *testing.T, b *bus.Bus, n int) (sequence uint64) {
 	t.Helper()
 	for i := range n {
@@ -77,7 +76,7 @@ func put(t *testing.T, b *bus.Bus, n int) (sequence uint64) {
 	return sequence
 }
 
-// fill leaves no byte free.
+// fill fills the disk.
 func fill(t *testing.T, name string) {
 	t.Helper()
 	f, err := os.Create(name)

@@ -18,8 +18,8 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/embedded"
 )
 
-// The test binary is also the server process that the test kills: serverEnv
-// holds its data directory then, listenEnv where it listens.
+// The test binary is also the server process that the test kills. serverEnv is then its
+// data directory, listenEnv its address.
 const (
 	serverEnv = "STEVEDORE_TEST_SERVER_DIR"
 	listenEnv = "STEVEDORE_TEST_SERVER_LISTEN"
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// startServerProcess returns the server's URL and what kills it.
+// startServerProcess returns the URL of the server and a function that kills it.
 func startServerProcess(t *testing.T, dir, listen string) (serverURL string, kill func()) {
 	t.Helper()
 	exe, err := os.Executable()
@@ -66,13 +66,12 @@ func startServerProcess(t *testing.T, dir, listen string) (serverURL string, kil
 	t.Cleanup(kill)
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
-		t.Fatalf("the server process says nothing: %v", err)
+		t.Fatalf("the server process printed nothing: %v", err)
 	}
 	return strings.TrimSpace(line), kill
 }
 
-// A server that is killed again and again keeps everything that was
-// acknowledged, once.
+// A server that is killed repeatedly keeps every acknowledged message once.
 func TestServerKill(t *testing.T) {
 	const kills, publishers = 5, 8
 	dir := t.TempDir()

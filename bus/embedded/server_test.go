@@ -16,7 +16,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/embedded"
 )
 
-// The credential is made once, for its owner's eyes only, and stands in the URL.
+// The credential is created once, is readable only for the owner, and is part of the URL.
 func TestServerCredential(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new")
 	s := bustest.Start(t, embedded.Config{Dir: dir, Listen: "127.0.0.1:0", NoSync: true})
@@ -34,7 +34,7 @@ func TestServerCredential(t *testing.T) {
 
 	again := bustest.Start(t, embedded.Config{Dir: dir, Listen: "127.0.0.1:0", NoSync: true})
 	if password(t, again.URL()) != password(t, first) {
-		t.Error("a restart made another credential")
+		t.Error("a restart created another credential")
 	}
 	if n, err := filepath.Glob(filepath.Join(dir, "credential*")); err != nil || len(n) != 1 {
 		t.Errorf("files %q, %v", n, err)
@@ -54,7 +54,7 @@ func password(t *testing.T, serverURL string) string {
 	return p
 }
 
-func TestServerRefusesOthers(t *testing.T) {
+func TestServerRejectsOthers(t *testing.T) {
 	s := bustest.Listen(t)
 	u, err := url.Parse(s.URL())
 	if err != nil {
@@ -70,7 +70,7 @@ func TestServerRefusesOthers(t *testing.T) {
 			t.Errorf("as %v: %v", user, err)
 		}
 		if err != nil && (strings.Contains(err.Error(), "wrong") || strings.Contains(err.Error(), password(t, s.URL()))) {
-			t.Errorf("the error tells the password: %v", err)
+			t.Errorf("the error contains the password: %v", err)
 		}
 	}
 }
@@ -81,9 +81,9 @@ func TestServerListen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	taken := l.Addr().String()
+	used := l.Addr().String()
 	for listen, want := range map[string]string{
-		taken:             taken,
+		used:              used,
 		"127.0.0.1":       "HOST:PORT",
 		"127.0.0.1:70000": "HOST:PORT",
 		"127.0.0.1:-1":    "HOST:PORT",
@@ -96,8 +96,8 @@ func TestServerListen(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), listen) {
 			t.Errorf("listen %q: %v", listen, err)
 		}
-		if listen == taken && err != nil && (!strings.Contains(err.Error(), "in use") || !strings.Contains(err.Error(), "port 0")) {
-			t.Errorf("the error does not say what to do: %v", err)
+		if listen == used && err != nil && (!strings.Contains(err.Error(), "in use") || !strings.Contains(err.Error(), "port 0")) {
+			t.Errorf("the error has no hint: %v", err)
 		}
 	}
 	s := bustest.Start(t, embedded.Config{Dir: t.TempDir(), Listen: ":0", NoSync: true})
@@ -149,8 +149,7 @@ func TestServerDirectory(t *testing.T) {
 	}
 }
 
-// A directory that cannot be written to gives an error, at the first start and
-// later, and takes nothing down with it.
+// A read-only directory gives an error, at the first start and later.
 func TestServerReadOnlyDirectory(t *testing.T) {
 	if os.Geteuid() == 0 {
 		t.Skip("the superuser writes everywhere")

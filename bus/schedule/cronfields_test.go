@@ -10,9 +10,9 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/schedule"
 )
 
-// The expressions that parsers read differently are put in the one form that
-// the server and the preview agree about, and the server takes that.
-func TestCronIsPutInCanonicalForm(t *testing.T) {
+// Expressions that parsers interpret differently get one canonical form, which the server
+// accepts.
+func TestCanonicalCron(t *testing.T) {
 	b := bustest.New(t)
 	from := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC) // a Friday
 	for _, test := range []struct{ cron, canonical, next string }{
@@ -41,8 +41,8 @@ func TestCronIsPutInCanonicalForm(t *testing.T) {
 	}
 }
 
-// Whatever stands in an expression, it is refused or put in a form that stays as
-// it is and that can be previewed.
+// Every expression is either rejected or gets a canonical form, which is its own
+// canonical form and has a next time.
 func FuzzCron(f *testing.F) {
 	for _, seed := range []string{"30 9 * * 1-5", "*/15 0-59/7 1,15 JAN-MAR ? 5-7", "@daily", "0 0 L * 5#2", "0 0 * * 0-7/9223372036854775807"} {
 		f.Add(seed)

@@ -1,4 +1,4 @@
 package schedule
 
-// CanonicalCron is what an expression becomes.
+// CanonicalCron returns the canonical form of an expression.
 func CanonicalCron(expression string) (string, error) { return cronFields(expression) }

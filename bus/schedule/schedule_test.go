@@ -39,8 +39,8 @@ func ticks(t *testing.T, b *bus.Bus) <-chan time.Time {
 	return slots
 }
 
-// Three reconcilers put one schedule all the time; it ticks once a second all
-// the same, so that none of them restarts the interval.
+// Three processes put one schedule repeatedly. It still ticks once a second, so none of
+// them restarts the interval.
 func TestManyReconcilersOneSchedule(t *testing.T) {
 	s := bustest.Server(t)
 	b := bustest.Connect(t, s, bus.Config{})
@@ -132,8 +132,8 @@ func TestScheduleLifecycle(t *testing.T) {
 	}
 }
 
-// A one-shot whose process died before the time ticks once, for the time that
-// was asked for, and is gone.
+// A schedule with At ticks once at that time, even if its client is not connected, and is
+// then deleted.
 func TestOneShot(t *testing.T) {
 	b := bustest.New(t)
 	slots := ticks(t, b)
@@ -159,7 +159,7 @@ func TestOneShot(t *testing.T) {
 	}
 }
 
-// Cron's slots are the times of the expression, not of the publishing.
+// The slots of a cron schedule are the times of the expression, not of the publishing.
 func TestCronSlots(t *testing.T) {
 	b := bustest.New(t)
 	slots := ticks(t, b)
@@ -175,7 +175,7 @@ func TestCronSlots(t *testing.T) {
 	}
 }
 
-// Nobody took the ticks for a while: one is made up for.
+// If no worker consumes the ticks for a while, one tick follows.
 func TestOneCatchUpTick(t *testing.T) {
 	b := bustest.New(t)
 	if _, err := schedule.New(b).Put(t.Context(), schedule.Schedule{Kind: bus.Heartbeat, Name: "main", Every: time.Second}); err != nil {
@@ -204,7 +204,7 @@ func TestOneCatchUpTick(t *testing.T) {
 	}
 }
 
-// A disabled schedule makes no ticks, keeps what it is, and can be enabled.
+// A disabled schedule does not tick, keeps its settings, and can be enabled.
 func TestDisabledSchedule(t *testing.T) {
 	b := bustest.New(t)
 	slots := ticks(t, b)
@@ -226,7 +226,7 @@ func TestDisabledSchedule(t *testing.T) {
 	for len(slots) > 0 {
 		<-slots
 	}
-	// Another one that ticks twice: in that time the disabled one would have.
+	// While another schedule ticks twice, the disabled one would tick, too.
 	if _, err := schedule.New(b).Put(t.Context(), schedule.Schedule{Kind: bus.Cron, Name: "other", Cron: "* * * * * *"}); err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +246,7 @@ func TestDisabledSchedule(t *testing.T) {
 	}
 }
 
-func TestScheduleRefusals(t *testing.T) {
+func TestScheduleErrors(t *testing.T) {
 	b := bustest.New(t)
 	for _, test := range []struct {
 		schedule schedule.Schedule
@@ -306,9 +306,8 @@ func next(t *testing.T, slots <-chan time.Time) time.Time {
 	}
 }
 
-// Of two that are told of a schedule, the one that looked before it was
-// replaced does not remove it.
-func TestRemoveScheduleByRevision(t *testing.T) {
+// DeleteRevision does not delete a schedule that was replaced in the meantime.
+func TestDeleteRevision(t *testing.T) {
 	b := bustest.New(t)
 	s := schedule.Schedule{Kind: bus.Cron, Name: "job", Every: time.Second}
 	revision := func() uint64 {
