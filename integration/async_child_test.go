@@ -24,8 +24,8 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// The test binary is also the process that the test kills, because the program
-// has no tool that goes on in the background for as long as a test likes.
+// The tests start the test binary itself as the process to kill, because the
+// program has no background tool with a duration that the test sets.
 const (
 	roleEnv    = "STEVEDORE_TEST_ROLE" // worker or notifier
 	serverEnv  = "STEVEDORE_TEST_SERVER"
@@ -35,11 +35,11 @@ const (
 	shortLease = 500 * time.Millisecond
 )
 
-// playRole is main of the child.
+// playRole is the main function of the child process.
 func playRole(role string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	go func() { // nobody survives the test, however it ends
+	go func() { // the child ends with the test process
 		_, _ = bufio.NewReader(os.Stdin).ReadByte()
 		os.Exit(3)
 	}()
@@ -90,8 +90,8 @@ func notifyHook(ctx context.Context, b *bus.Bus) error {
 
 var asyncEffects = []tools.Effect{tools.Once, tools.Keyed, tools.Idempotent}
 
-// background is a job that takes the time that it is told to, and notes in a
-// file that it ran.
+// background is an async tool. It takes as long as its argument says, and appends
+// a line to a file when it ran.
 type background struct {
 	effect tools.Effect
 	runs   string
@@ -134,7 +134,7 @@ func (j background) work(ctx context.Context, call tools.Call) *tools.Result {
 // child is a process of the test binary.
 type child struct{ cmd *exec.Cmd }
 
-// startChild starts one that ends with the test at the latest.
+// startChild starts a child that ends with the test at the latest.
 func startChild(t *testing.T, role string, env ...string) *child {
 	t.Helper()
 	exe, err := os.Executable()
@@ -154,8 +154,8 @@ func startChild(t *testing.T, role string, env ...string) *child {
 	return c
 }
 
-// kill is kill -9.
+// kill sends SIGKILL.
 func (c *child) kill() {
-	_ = c.cmd.Process.Kill() // it may have ended
+	_ = c.cmd.Process.Kill() // the process may have ended already
 	_ = c.cmd.Wait()
 }

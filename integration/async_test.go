@@ -15,8 +15,8 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// asyncLoad is a number of jobs in the background, each with the one end and
-// the one notification that it must have.
+// asyncLoad is a number of async calls. Each must have one completion and one
+// notification.
 type asyncLoad struct {
 	load
 	hook *hook
@@ -24,9 +24,9 @@ type asyncLoad struct {
 	sent int
 }
 
-// Three workers and two notifiers are killed again and again while jobs go on in
-// the background. Each job ends once, and its user hears of the end once.
-// STEVEDORE_KILLS makes it 1,000 jobs and as many kills as it says.
+// The test kills three workers and two notifiers repeatedly while async calls run.
+// Each call has one completion, and its user gets one notification.
+// STEVEDORE_KILLS sets the number of kills, for 1,000 calls.
 func TestKillAsyncWorkersAndNotifiers(t *testing.T) {
 	total, kills := 100, 12
 	if os.Getenv("STEVEDORE_KILLS") != "" {
@@ -61,7 +61,7 @@ func TestKillAsyncWorkersAndNotifiers(t *testing.T) {
 		}
 		select {
 		case <-events:
-		case <-time.After(patience):
+		case <-time.After(testTimeout):
 			t.Fatalf("%d of %d jobs were told of, and then no more", l.hook.count(), l.sent)
 		}
 		if next--; next > 0 || killed["worker"]+killed["notifier"] == kills {
@@ -78,13 +78,13 @@ func TestKillAsyncWorkersAndNotifiers(t *testing.T) {
 	for _, c := range children {
 		c.kill()
 	}
-	l.hook.close() // nothing comes any more
+	l.hook.close() // no more requests
 	unknown := l.checkEnds()
 	t.Logf("%d jobs, of which %d ended unknown; %d kills of workers and %d of notifiers; %d notifications, accepted %d times in %d requests; %s",
 		total, unknown, killed["worker"], killed["notifier"], l.hook.count(), l.hook.accepted, l.hook.requests, time.Since(began).Round(time.Millisecond))
 }
 
-// publish publishes one more job.
+// publish publishes one more call.
 func (l *asyncLoad) publish() {
 	l.Helper()
 	size := 0
@@ -99,8 +99,8 @@ func (l *asyncLoad) publish() {
 func (*asyncLoad) id(i int) string           { return fmt.Sprintf("j%d", i) }
 func (*asyncLoad) effect(i int) tools.Effect { return asyncEffects[i%len(asyncEffects)] }
 
-// checkEnds holds every job against its end, what it did and what its user
-// heard, and tells how many have an unknown outcome.
+// checkEnds compares every call with its completion, its executions and its
+// notification, and returns how many outcomes are unknown.
 func (l *asyncLoad) checkEnds() (unknown int) {
 	l.Helper()
 	text, err := os.ReadFile(l.runs)

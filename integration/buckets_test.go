@@ -8,8 +8,8 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/object"
 )
 
-// TestBucketsOfAProgram: a program that opens the store of artifacts before any
-// worker came makes its buckets as the topology wants them.
+// A program that opens the artifact store before any worker has started creates
+// the same buckets as Provision.
 func TestBucketsOfAProgram(t *testing.T) {
 	b, err := bus.Connect(t.Context(), bustest.Server(t).ClientConfig(bus.Config{}))
 	if err != nil {

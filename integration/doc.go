@@ -1,3 +1,3 @@
-// Package integration holds what tests the whole system from outside: scripts,
-// crashes, clients in other languages, and the rules about who imports whom.
+// Package integration tests the whole system from outside: processes that are killed,
+// clients in other languages, and the rules about which package imports which.
 package integration

@@ -11,11 +11,11 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
 
-// hookSecret signs what goes to the hook.
+// hookSecret signs the requests to the hook.
 const hookSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
-// hook is a receiver of webhooks as one should be: it verifies signatures, and
-// what has an id that it knows is the same notification again.
+// hook receives webhooks: it verifies signatures, and it drops a notification whose
+// id it has seen before.
 type hook struct {
 	*httptest.Server
 	heard func() // called for each request, before it is answered
@@ -23,7 +23,7 @@ type hook struct {
 	mu       sync.Mutex
 	requests int
 	told     map[string]toldText // by id
-	accepted int                 // those that had an id that was known included
+	accepted int                 // including duplicates
 	problems []string
 }
 
@@ -41,12 +41,12 @@ func newHook(t *testing.T, heard func()) *hook {
 	return h
 }
 
-// ServeHTTP refuses now and then, and now and then accepts and says that it did
-// not.
+// ServeHTTP sometimes refuses a request, and sometimes accepts it but answers with
+// an error.
 func (h *hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return // the sender was killed; nothing came
+		return // the sender was killed during the request
 	}
 	if !h.accept(r.Header, body) {
 		w.Header().Set("Retry-After", "0")
@@ -83,14 +83,14 @@ func (h *hook) accept(header http.Header, body []byte) bool {
 	return h.requests%33 != 0
 }
 
-// close waits for what is being received.
+// close waits for the running handlers.
 func (h *hook) close() {
 	h.Close()
-	h.mu.Lock() // the handlers' writes are seen
+	h.mu.Lock() // makes the handlers' writes visible
 	defer h.mu.Unlock()
 }
 
-// count is how many notifications there are.
+// count returns the number of notifications.
 func (h *hook) count() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()

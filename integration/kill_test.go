@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// killCount is how often a process is killed; STEVEDORE_KILLS makes it more.
+// killCount returns how often a test kills a process; STEVEDORE_KILLS overrides it.
 func killCount(t *testing.T) int {
 	t.Helper()
 	text := os.Getenv("STEVEDORE_KILLS")
@@ -28,18 +28,18 @@ func killCount(t *testing.T) int {
 	return n
 }
 
-// callsPerKill makes 200 calls of the small version.
+// callsPerKill makes 200 calls at the default number of kills.
 const callsPerKill = 50
 
-// load is a number of calls, half of them harmless to repeat and half of them
-// once-only: those append a line with their id to a file.
+// load is a number of calls. Half of them are idempotent. The other half are
+// once-only and append a line with their id to a file.
 type load struct {
 	plain
 	u     up
 	total int // published so far
 }
 
-// publish publishes n more calls, each until it is accepted.
+// publish publishes n more calls and repeats each publish until the server accepts it.
 func (l *load) publish(n int) {
 	l.Helper()
 	for range n {
@@ -69,8 +69,8 @@ func (l *load) awaitAnswers(n int) {
 	})
 }
 
-// count is how many messages a stream has on the subjects of a filter; -1 while
-// it does not say.
+// count returns the number of messages on the subjects of a filter, or -1 if the
+// server does not answer.
 func (l *load) count(stream, filter string) int {
 	answer, err := l.nc.Request("$JS.API.STREAM.INFO."+stream, []byte(`{"subjects_filter":"`+filter+`"}`), time.Second)
 	if err != nil {
@@ -92,7 +92,7 @@ func (l *load) count(stream, filter string) int {
 
 func (l *load) until(what string, done func() bool) {
 	l.Helper()
-	for deadline := time.Now().Add(2 * patience); !done(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * testTimeout); !done(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			l.Fatalf("waited too long to %s\ncalls: %s\nresults: %s\nconsumer: %s", what, l.info("STREAM.INFO.STEVEDORE_CALLS"),
 				l.info("STREAM.INFO.STEVEDORE_RESULTS"), l.info("CONSUMER.INFO.STEVEDORE_CALLS.worker-default"))
@@ -100,8 +100,8 @@ func (l *load) until(what string, done func() bool) {
 	}
 }
 
-// info is what the server says about a stream or a consumer, for who has to
-// find out what went wrong.
+// info returns the server's description of a stream or a consumer, for the log of a
+// failed test.
 func (l *load) info(of string) string {
 	answer, err := l.nc.Request("$JS.API."+of, nil, 5*time.Second)
 	if err != nil {
@@ -110,7 +110,7 @@ func (l *load) info(of string) string {
 	return string(answer.Data)
 }
 
-// check holds every call against its one result and what it did.
+// check compares every call with its result and its executions.
 func (l *load) check() {
 	l.Helper()
 	l.awaitAnswers(l.total)
@@ -151,7 +151,7 @@ func (l *load) check() {
 	l.Logf("%d calls, %d were delivered again, %d have an unknown outcome", l.total, again, unknown)
 }
 
-// reconnecting connects as clients do that outlive a server.
+// reconnecting returns options with which a client survives a server restart.
 func reconnecting(t *testing.T, url string) plain {
 	t.Helper()
 	nc, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
@@ -162,11 +162,11 @@ func reconnecting(t *testing.T, url string) plain {
 	return plain{t, nc}
 }
 
-// many is more deliveries than any call needs here: a call whose worker is
-// killed 5 times is given up on otherwise, rightly.
+// many is more deliveries than any call needs here. With the default, a call whose
+// worker is killed five times correctly becomes a dead letter.
 const many = "--max-attempts=100000"
 
-// One of two workers is killed again and again, and started again.
+// The test kills one of two workers repeatedly and starts it again.
 func TestKillOneOfTwoWorkers(t *testing.T) {
 	kills := killCount(t)
 	u := startUp(t, "--lease", "2s", "--queue", "home")
@@ -184,15 +184,15 @@ func TestKillOneOfTwoWorkers(t *testing.T) {
 	for i := range kills {
 		p := victim()
 		l.publish(callsPerKill)
-		// Any moment, from before the first call of the round to its last.
+		// Any moment from the first call of the round to the last.
 		l.awaitAnswers(i*callsPerKill - 20 + rand.IntN(callsPerKill))
 		p.kill()
 	}
 	l.check()
 }
 
-// The server itself is killed, with the worker in it, and started again on what
-// it left: whatever was accepted is answered.
+// The test kills "worker up", which contains the server, and starts it again on the
+// same data directory. Every accepted call gets its result.
 func TestKillUp(t *testing.T) {
 	kills := killCount(t)
 	u := up{data: filepath.Join(t.TempDir(), "data"), workspace: t.TempDir()}
@@ -209,7 +209,7 @@ func TestKillUp(t *testing.T) {
 	}
 	p := run()
 	u.url = urlOf(t, p)
-	listen = u.url[strings.Index(u.url, "@")+1:] // the clients come back to it
+	listen = u.url[strings.Index(u.url, "@")+1:] // the clients reconnect to this address
 
 	l := &load{plain: reconnecting(t, u.url), u: u}
 	for range kills {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A client in another language: node/client.mjs knows the URL, the subjects and
-// JSON, and takes the whole way.
+// A client in another language: node/client.mjs knows only the URL, the subjects
+// and JSON, and uses every function of the protocol.
 func TestNodeClient(t *testing.T) {
 	node, err := exec.LookPath("node")
 	if err != nil {

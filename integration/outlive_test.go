@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// Who wants the URL alone reads the first line and closes the pipe, as head does.
-// The bus goes on, says so once, and the outbox does not fill up.
+// A reader may take the first line, the URL, and close the pipe, as head does. The
+// worker goes on, logs that once, and the outbox does not fill up.
 func TestUpOutlivesWhoReadsItsOutput(t *testing.T) {
 	u := startUp(t)
 	if err := u.process.stdout.Close(); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
-		// What tools run has the signal as ever: yes dies of it, silently.
+		// Child processes of tools still get SIGPIPE: yes dies of it silently.
 		got := worker(t, "call", "shell", `command={ yes; echo "ended with $?" >&2; } | head -n 1`, "--data", u.data)
 		if got.code != 0 || !strings.Contains(got.stdout, "ended with 141") {
 			t.Fatalf("call: %+v\n%s", got, u.stderr)
@@ -35,7 +35,7 @@ func TestUpOutlivesWhoReadsItsOutput(t *testing.T) {
 	}
 }
 
-// A demonstration that nobody watches any more leaves nothing behind.
+// A demo whose reader has closed the pipe removes its files.
 func TestUnwatchedDemoCleansUp(t *testing.T) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
@@ -59,7 +59,7 @@ func (p *process) awaitEnd(t *testing.T) {
 	t.Helper()
 	select {
 	case <-p.exited:
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		p.kill()
 		t.Fatalf("it does not end\n%s", p.stderr)
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // plain is a client that knows the URL, the subjects and JSON, and none of our
-// packages: what it can do, a client in any language can.
+// packages. A client in any language can do the same.
 type plain struct {
 	*testing.T
 	nc *nats.Conn
@@ -27,10 +27,10 @@ func connect(t *testing.T, url string) plain {
 	return plain{t, nc}
 }
 
-// publish publishes into a stream, which acknowledges.
+// publish publishes to a stream and waits for the acknowledgement.
 func (c plain) publish(subject, body string) {
 	c.Helper()
-	ack, err := c.nc.Request(subject, []byte(body), patience)
+	ack, err := c.nc.Request(subject, []byte(body), testTimeout)
 	if err != nil {
 		c.Fatalf("publish to %s: %v", subject, err)
 	}
@@ -52,7 +52,7 @@ func (c plain) subscribe(subject string) (next func() event) {
 	}
 	return func() event {
 		c.Helper()
-		msg, err := sub.NextMsg(patience)
+		msg, err := sub.NextMsg(testTimeout)
 		if err != nil {
 			c.Fatalf("nothing on %s: %v", subject, err)
 		}
@@ -60,12 +60,11 @@ func (c plain) subscribe(subject string) (next func() event) {
 	}
 }
 
-// stored reads the newest message on a subject of a stream, waiting until there
-// is one.
+// stored waits for a message on a subject of a stream and returns the newest one.
 func (c plain) stored(stream, subject string) event {
 	c.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
-		msg, err := c.nc.Request("$JS.API.DIRECT.GET."+stream+"."+subject, nil, patience)
+	for deadline := time.Now().Add(testTimeout); time.Now().Before(deadline); {
+		msg, err := c.nc.Request("$JS.API.DIRECT.GET."+stream+"."+subject, nil, testTimeout)
 		if err != nil {
 			c.Fatal(err)
 		}
@@ -78,10 +77,10 @@ func (c plain) stored(stream, subject string) event {
 	return nil
 }
 
-// request asks the service.
+// request sends a request to the service.
 func (c plain) request(subject, body string) event {
 	c.Helper()
-	msg, err := c.nc.Request("stevedore.rpc."+subject, []byte(body), patience)
+	msg, err := c.nc.Request("stevedore.rpc."+subject, []byte(body), testTimeout)
 	if err != nil {
 		c.Fatalf("ask %s: %v", subject, err)
 	}
@@ -159,8 +158,8 @@ func TestPlainClient(t *testing.T) {
 	c.check(c.stored("STEVEDORE_RESULTS", "stevedore.result.s1.blocks"), "blocks", "artifact", "artifact_id")
 }
 
-// Every bad input gets an answer with a code where somebody can be told, and a
-// dead letter where not; the worker goes on.
+// Bad input gets an answer with a code if the worker knows whom to answer, otherwise
+// a dead letter. The worker goes on.
 func TestBadInput(t *testing.T) {
 	u := startUp(t)
 	c := connect(t, u.url)
@@ -190,21 +189,21 @@ func TestBadInput(t *testing.T) {
 		})
 	}
 
-	// Published, not submitted: nobody waits, so it is kept as a dead letter.
+	// Published without a request: no client waits, so it becomes a dead letter.
 	dead := c.subscribe("stevedore.dead.>")
 	for _, body := range []string{"", "no JSON", "[]", `"text"`, "\xff\xfe", `{"id":7}`, strings.Repeat("[", 100_000)} {
 		c.publish("stevedore.call.default.read_file", body)
 		c.check(dead(), "undecodable", "code")
 	}
 
-	// 2 MB are over the server's limit. The client is told, and loses its
-	// connection; the worker does not.
+	// 2 MB exceed the server's limit. The server reports that to the client and closes
+	// the client's connection. The worker keeps its own.
 	if err := connect(t, u.url).nc.Publish("stevedore.call.default.read_file", make([]byte, 2<<20)); err == nil {
 		t.Error("2 MB were published")
 	}
 
-	// Ids that would be wildcards, paths or too long for a subject are answered
-	// under a safe name; they come back as they were.
+	// The worker replaces ids that are wildcards, paths or too long with a token in
+	// the subject. The body has the original id.
 	for _, id := range []string{"*", ">", "a.b", "..", "a b", "\u202e", "\x1b[2J", strings.Repeat("y", 5000)} {
 		body, err := json.Marshal(map[string]any{"id": id, "session": id, "args": map[string]string{"path": "note.txt"}})
 		if err != nil {

@@ -17,8 +17,7 @@ import (
 	"time"
 )
 
-// workerProgram is the program that all tests of this package run: the real
-// one, built once.
+// workerProgram is the path of the real program, which the tests build once.
 var workerProgram string
 
 func TestMain(m *testing.M) {
@@ -44,10 +43,10 @@ func buildAndRun(m *testing.M) int {
 	return m.Run()
 }
 
-// patience is how long anything may take before a test gives up on it.
-const patience = time.Minute
+// testTimeout is how long a test waits for anything.
+const testTimeout = time.Minute
 
-// process is a running program of ours.
+// process is a running worker program.
 type process struct {
 	cmd    *exec.Cmd
 	first  string // the first line that it printed
@@ -57,8 +56,8 @@ type process struct {
 	err    error // of Wait, once exited is closed
 }
 
-// start runs the program until it printed its first line, which says that it is
-// ready. It is stopped at the end of the test, and must stop when asked.
+// start starts the program and waits for its first line, which says that it is
+// ready. The test stops it at the end and fails if it does not stop.
 func start(t *testing.T, args ...string) *process {
 	t.Helper()
 	p, err := launch(args...)
@@ -73,7 +72,7 @@ func start(t *testing.T, args ...string) *process {
 	return p
 }
 
-// launch is start for those who end the process themselves.
+// launch starts the program for a test that ends the process itself.
 func launch(args ...string) (*process, error) {
 	return launchCommand(exec.Command(workerProgram, args...))
 }
@@ -93,7 +92,7 @@ func launchCommand(cmd *exec.Cmd) (*process, error) {
 	line := make(chan string, 1)
 	go func() {
 		r := bufio.NewReader(out)
-		text, _ := r.ReadString('\n') // at its end it is what there is
+		text, _ := r.ReadString('\n') // at the end of the output, the line is incomplete
 		line <- text
 		_, _ = io.Copy(io.Discard, r)
 		p.err = p.cmd.Wait()
@@ -101,7 +100,7 @@ func launchCommand(cmd *exec.Cmd) (*process, error) {
 	}()
 	select {
 	case p.first = <-line:
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 	}
 	if p.first == "" {
 		p.kill()
@@ -110,7 +109,7 @@ func launchCommand(cmd *exec.Cmd) (*process, error) {
 	return p, nil
 }
 
-// stop asks the process to end and waits until it did.
+// stop interrupts the process and waits until it has ended.
 func (p *process) stop() error {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); errors.Is(err, os.ErrProcessDone) {
 		<-p.exited
@@ -119,27 +118,27 @@ func (p *process) stop() error {
 	select {
 	case <-p.exited:
 		return p.err
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		p.kill()
 		return errors.New("it does not stop on SIGTERM")
 	}
 }
 
-// kill is kill -9.
+// kill sends SIGKILL.
 func (p *process) kill() {
-	_ = p.cmd.Process.Kill() // it may have ended
+	_ = p.cmd.Process.Kill() // the process may have ended already
 	<-p.exited
 }
 
-// canary is a variable that no tool may see.
+// canary is an environment variable that no tool may see.
 const canary = "STEVEDORE_CANARY=canary-value"
 
-// cleanEnvironment keeps the settings of whoever runs the tests out of them.
+// cleanEnvironment returns the environment without settings of Stevedore and NATS.
 func cleanEnvironment() []string {
 	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.TempDir(), "TMPDIR=" + os.TempDir(), canary}
 }
 
-// up starts "worker up" on a free port with a workspace of its own.
+// up starts "worker up" on a free port with its own workspace.
 type up struct {
 	*process
 	url, data, workspace string
@@ -177,10 +176,10 @@ type outcome struct {
 	stdout, stderr string
 }
 
-// worker runs a command to its end.
+// worker runs a command and returns its outcome.
 func worker(t *testing.T, args ...string) outcome {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, workerProgram, args...)
 	cmd.Env = cleanEnvironment()
@@ -193,7 +192,7 @@ func worker(t *testing.T, args ...string) outcome {
 	return outcome{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 }
 
-// lockedBuffer collects what a process prints while a test may read it.
+// lockedBuffer collects the output of a process while a test may read it.
 type lockedBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

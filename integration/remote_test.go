@@ -12,8 +12,8 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// A tool in another language: node/tool.mjs answers requests on a subject, and
-// a worker serves it like its own.
+// A tool in another language: node/tool.mjs answers requests on a subject, and a
+// worker offers it like a built-in tool.
 func TestNodeTool(t *testing.T) {
 	node, err := exec.LookPath("node")
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Who does not have the credential gets nowhere, and who is not the owner of
-// the data directory cannot get it.
+// A client without the credential cannot connect, and only the owner of the data
+// directory can read the credential.
 func TestOnlyTheOwnerGetsIn(t *testing.T) {
 	u := startUp(t)
 	credential, address, _ := strings.Cut(strings.TrimPrefix(u.url, "nats://"), "@")
@@ -63,8 +63,8 @@ func TestOnlyTheOwnerGetsIn(t *testing.T) {
 	}
 }
 
-// The process table is everybody's: the credential of the embedded server must
-// not be in it, nor must our commands need it there.
+// Every user can read the process table, so it must not contain the credential of
+// the embedded server.
 func TestTheCredentialIsNotInTheProcessTable(t *testing.T) {
 	u := startUp(t)
 	_, rest, _ := strings.Cut(u.url, "stevedore:")
@@ -86,7 +86,7 @@ func TestTheCredentialIsNotInTheProcessTable(t *testing.T) {
 	}
 }
 
-// A tool does not get the worker's secrets, although it runs as the same user.
+// Tools do not inherit the worker's environment.
 func TestToolsDoNotGetTheEnvironment(t *testing.T) {
 	u := startUp(t)
 	answer := connect(t, u.url).request("call.default.shell", `{"args":{"command":"env; cat /proc/self/environ"}}`)
@@ -95,7 +95,7 @@ func TestToolsDoNotGetTheEnvironment(t *testing.T) {
 	}
 }
 
-// A data directory in which one may not write: the reason, and what to do.
+// If the data directory is read-only, the error gives the reason and what to do.
 func TestReadOnlyDataDirectory(t *testing.T) {
 	dir := t.TempDir()
 	data := filepath.Join(dir, "data")
@@ -104,7 +104,7 @@ func TestReadOnlyDataDirectory(t *testing.T) {
 	}
 	cmd := exec.Command(workerProgram, "up", "--listen", "127.0.0.1:0", "--data", data, "--workspace", "/")
 	cmd.Env = cleanEnvironment()
-	if os.Getuid() == 0 { // who may write everywhere becomes somebody else
+	if os.Getuid() == 0 { // root may write everywhere, so become another user
 		for path := dir; path != "/" && path != os.TempDir(); path = filepath.Dir(path) {
 			allow(t, path)
 		}

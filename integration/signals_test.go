@@ -14,16 +14,16 @@ import (
 	"time"
 )
 
-// A terminal that is closed is a stop like any other: the running call gets its
-// time, also when the signal comes twice.
+// A closed terminal stops the worker like SIGTERM: the running call gets the grace
+// time, also if the signal arrives twice.
 func TestHangupLetsCallsFinish(t *testing.T) {
-	// Caught here, the signal is not ignored in what this process starts, also if
-	// the tests run under nohup.
+	// A process that catches the signal does not pass "ignored" to its children, so the
+	// test also works under nohup.
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)
 	defer signal.Stop(hangup)
 	u := startUp(t)
-	u.runUntilTold(t)
+	u.runUntilFile(t)
 	u.signal(t, syscall.SIGHUP)
 	u.signal(t, syscall.SIGHUP)
 	u.awaitStopping(t)
@@ -37,7 +37,7 @@ func TestHangupLetsCallsFinish(t *testing.T) {
 	}
 }
 
-// Under nohup a hangup is ignored, as ever.
+// Under nohup, the worker ignores a hangup.
 func TestNohupOutlivesHangup(t *testing.T) {
 	u := startUpBy(t, `trap "" HUP; exec "$@"`)
 	u.signal(t, syscall.SIGHUP)
@@ -52,11 +52,11 @@ func TestNohupOutlivesHangup(t *testing.T) {
 	}
 }
 
-// The first interrupt says what is waited for and how long, the second one ends
-// the process, also where a shell made it ignore interrupts.
+// On the first interrupt, the worker logs what it waits for and how long. The second
+// interrupt ends the process, even if a shell told it to ignore interrupts.
 func TestSecondInterruptEndsAtOnce(t *testing.T) {
 	u := startUpBy(t, `trap "" INT; exec "$@"`, "--grace", "1h")
-	u.runUntilTold(t)
+	u.runUntilFile(t)
 	u.signal(t, os.Interrupt)
 	u.awaitStopping(t)
 	if log := u.stderr.String(); !strings.Contains(log, `"calls":1,"grace":"1h0m0s"`) {
@@ -69,7 +69,7 @@ func TestSecondInterruptEndsAtOnce(t *testing.T) {
 	}
 }
 
-// startUpBy is startUp by a shell script that executes its arguments.
+// startUpBy starts "worker up" through a shell script that executes its arguments.
 func startUpBy(t *testing.T, script string, args ...string) up {
 	t.Helper()
 	u := up{data: filepath.Join(t.TempDir(), "data"), workspace: t.TempDir()}
@@ -86,8 +86,8 @@ func startUpBy(t *testing.T, script string, args ...string) up {
 	return u
 }
 
-// runUntilTold starts a call that finishes once the file "go" is there.
-func (u up) runUntilTold(t *testing.T) {
+// runUntilFile starts a call that finishes when the file "go" exists.
+func (u up) runUntilFile(t *testing.T) {
 	t.Helper()
 	connect(t, u.url).publish("stevedore.call.default.shell",
 		`{"id":"long","args":{"command":"touch begun; until [ -e go ]; do sleep 0.02; done; touch finished"}}`)
@@ -109,10 +109,10 @@ func (p *process) awaitStopping(t *testing.T) {
 	await(t, p, "it to say that it stops", func() bool { return strings.Contains(p.stderr.String(), "stopping") })
 }
 
-// await waits for what a process does, as long as it runs.
+// await waits for a condition while the process runs.
 func await(t *testing.T, p *process, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !done(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(testTimeout); !done(); time.Sleep(5 * time.Millisecond) {
 		select {
 		case <-p.exited:
 			t.Fatalf("waited for %s, and it ended: %v\n%s", what, p.err, p.stderr)
