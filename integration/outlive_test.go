@@ -25,12 +25,12 @@ func TestUpOutlivesWhoReadsItsOutput(t *testing.T) {
 	}
 	l := load{plain: connect(t, u.url)}
 	l.until("deliver all", func() bool {
-		return l.count("STEVEDORE_OUTBOX", "stevedore.notify.*") == 0 && strings.Contains(u.stderr.String(), "nobody reads the standard output")
+		return l.count("STEVEDORE_OUTBOX", "stevedore.notify.*") == 0 && strings.Contains(u.stderr.String(), "the reader of standard output is gone")
 	})
 	if err := u.stop(); err != nil {
 		t.Errorf("stop: %v", err)
 	}
-	if log := u.stderr.String(); strings.Count(log, "nobody reads the standard output") != 1 || strings.Contains(log, "handling failed") {
+	if log := u.stderr.String(); strings.Count(log, "the reader of standard output is gone") != 1 || strings.Contains(log, "handling failed") {
 		t.Errorf("the log is\n%s", log)
 	}
 }
