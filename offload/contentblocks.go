@@ -69,7 +69,7 @@ func blocksText(blocks []contentBlock) string {
 // bytes of JSON. A note in the reference names media that do not fit. If no media
 // remain, the blocks are nil.
 func keepMedia(blocks []contentBlock, reference string, left int) (json.RawMessage, string) {
-	var kept []json.RawMessage
+	var kept []any
 	var dropped []string
 	left -= jsonLen(reference) + 64
 	for _, b := range blocks {
@@ -88,12 +88,8 @@ func keepMedia(blocks []contentBlock, reference string, left int) (json.RawMessa
 	if kept == nil {
 		return nil, reference
 	}
-	first, err := json.Marshal(map[string]string{"type": "text", "text": reference})
-	if err != nil { // strings always marshal
-		return nil, reference
-	}
-	all, err := json.Marshal(append([]json.RawMessage{first}, kept...))
-	if err != nil {
+	all, err := encode(append([]any{map[string]string{"type": "text", "text": reference}}, kept...))
+	if err != nil { // impossible: the blocks were parsed
 		return nil, reference
 	}
 	return all, reference

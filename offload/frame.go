@@ -36,7 +36,7 @@ func opensFrame(s string) bool {
 			continue
 		}
 		c, _ := utf8.DecodeRuneInString(want)
-		if !foldsTo(r, c) {
+		if !strings.EqualFold(string(r), string(c)) {
 			return false
 		}
 		if want = want[1:]; want == "" {
@@ -49,17 +49,6 @@ func opensFrame(s string) bool {
 // visible reports whether a reader of a tag sees r.
 func visible(r rune) bool {
 	return unicode.IsGraphic(r) && !unicode.IsSpace(r) && !unicode.In(r, unicode.Mn, unicode.Me, unicode.Other_Default_Ignorable_Code_Point)
-}
-
-func foldsTo(r, lower rune) bool {
-	for f := unicode.SimpleFold(lower); ; f = unicode.SimpleFold(f) {
-		if f == r {
-			return true
-		}
-		if f == lower {
-			return false
-		}
-	}
 }
 
 var attributeEscaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "'", "&#39;", `"`, "&#34;", "\n", " ", "\r", " ")

@@ -32,7 +32,7 @@ type Offloader struct {
 func NewOffloader(store Store, cfg Config) *Offloader {
 	cfg = cfg.withDefaults()
 	cfg.Disabled = cfg.Disabled || store == nil
-	return &Offloader{store: store, cfg: cfg, sweeper: newSweeper()}
+	return &Offloader{store: store, cfg: cfg, sweeper: &sweeper{turn: make(chan struct{}, 1)}}
 }
 
 // Result returns res, the answer to call of the tool def, in the form to publish:

@@ -1,10 +1,13 @@
 package offload
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/stevedore-bus/stevedore/offload/internal/textscan"
 )
 
 // previewRunes is the budget of the head and of the tail of a preview.
@@ -44,54 +47,28 @@ func headTail(src io.ReaderAt, size int64, budget int) (head, tail string, err e
 	if err != nil {
 		return "", "", err
 	}
-	return cutHead(wholeRunes(first), budget), cutTail(dropPartial(last), budget), nil
+	return cutHead(first, budget), cutTail(last, budget), nil // runes cut at a window's end are not in the budget
 }
 
 // cutHead returns the first budget runes of b, or fewer to end with a line.
 func cutHead(b []byte, budget int) string {
-	end, half := 0, 0
-	for n := 0; n < budget && end < len(b); n++ {
-		_, size := utf8.DecodeRune(b[end:])
-		end += size
-		if n == budget/2 {
-			half = end
-		}
+	end, half := textscan.RunesLen(b, int64(budget)), textscan.RunesLen(b, int64(budget/2+1))
+	if i := bytes.LastIndexByte(b[:end], '\n'); i >= half && end < len(b) && b[end] != '\n' {
+		end = i + 1
 	}
-	head := string(b[:end])
-	if i := strings.LastIndexByte(head, '\n'); i >= half && half > 0 && end < len(b) && b[end] != '\n' {
-		return head[:i+1]
-	}
-	return head
+	return string(b[:end])
 }
 
 // cutTail returns the last budget runes of b, or fewer to begin with a line.
 func cutTail(b []byte, budget int) string {
-	start, half := len(b), len(b)
-	for n := 0; n < budget && start > 0; n++ {
-		_, size := utf8.DecodeLastRune(b[:start])
-		start -= size
-		if n == budget/2 {
-			half = start
+	count := textscan.CountRunes(b)
+	start, half := textscan.RunesLen(b, count-int64(budget)), textscan.RunesLen(b, count-int64(budget/2+1))
+	if start == 0 || b[start-1] != '\n' {
+		if i := bytes.IndexByte(b[start:], '\n'); i >= 0 && start+i < half {
+			start += i + 1
 		}
 	}
-	if start > 0 && b[start-1] == '\n' {
-		return string(b[start:])
-	}
-	tail := string(b[start:])
-	if i := strings.IndexByte(tail, '\n'); i >= 0 && start+i < half {
-		return tail[i+1:]
-	}
-	return tail
-}
-
-// dropPartial removes the end of a rune from the start of b.
-func dropPartial(b []byte) []byte {
-	for i := 0; i < utf8.UTFMax-1 && i < len(b); i++ {
-		if utf8.RuneStart(b[i]) {
-			return b[i:]
-		}
-	}
-	return b
+	return string(b[start:])
 }
 
 func readRange(src io.ReaderAt, off, n int64) ([]byte, error) {

@@ -73,23 +73,10 @@ func (r *Reader) Query(ctx context.Context, session string, filter map[string]st
 	if session == "" {
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "no session is given")
 	}
-	return r.list(ctx, tools.TokenOf(session), filter)
-}
-
-// OffloadInfo lists the offloaded tool results of a session, or only those of a task
-// if task is not empty.
-func (r *Reader) OffloadInfo(ctx context.Context, session, task string) (*Listing, error) {
-	filter := map[string]string{"context_type": ContextToolResult}
-	if task != "" {
-		filter["task_id"] = task
-	}
-	return r.Query(ctx, session, filter)
-}
-
-func (r *Reader) list(ctx context.Context, session string, filter map[string]string) (*Listing, error) {
 	if err := checkFilter(filter); err != nil {
 		return nil, err
 	}
+	session = tools.TokenOf(session)
 	now := time.Now()
 	listing := &Listing{Artifacts: []Listed{}}
 	size := 0
@@ -115,6 +102,16 @@ func (r *Reader) list(ctx context.Context, session string, filter map[string]str
 		}
 	}
 	return listing, nil
+}
+
+// OffloadInfo lists the offloaded tool results of a session, or only those of a task
+// if task is not empty.
+func (r *Reader) OffloadInfo(ctx context.Context, session, task string) (*Listing, error) {
+	filter := map[string]string{"context_type": ContextToolResult}
+	if task != "" {
+		filter["task_id"] = task
+	}
+	return r.Query(ctx, session, filter)
 }
 
 var metadataKeys = []string{"context_type", "biz_id", "agent_id", "task_id", "session_id", "tool_name", "action_name"}

@@ -24,7 +24,13 @@ func (o *Offloader) Raw(ctx context.Context, e tools.RawEvent) (*tools.Result, e
 	if bytes.Equal(content, []byte("null")) {
 		content = nil
 	}
-	switch texts := count(e.ForLLM != nil, content != nil, e.Object != ""); {
+	texts := 0
+	for _, given := range []bool{e.ForLLM != nil, content != nil, e.Object != ""} {
+		if given {
+			texts++
+		}
+	}
+	switch {
 	case texts == 0:
 		return nil, tools.Errorf(tools.CodeInvalidCall, "the raw result has no text; send for_llm, content or object")
 	case texts > 1:
@@ -43,15 +49,6 @@ func (o *Offloader) Raw(ctx context.Context, e tools.RawEvent) (*tools.Result, e
 		return nil, tools.Errorf(tools.CodeInvalidCall, "content of the raw result: want a string or an array of content blocks")
 	}
 	return res, nil
-}
-
-func count(conditions ...bool) (n int) {
-	for _, c := range conditions {
-		if c {
-			n++
-		}
-	}
-	return n
 }
 
 // adopt makes an artifact of the object that e names, and puts its text or its

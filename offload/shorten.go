@@ -1,6 +1,7 @@
 package offload
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -22,27 +23,27 @@ const (
 	cutNote      = 256
 )
 
-// jsonLen returns the number of bytes that v takes in an event.
-func jsonLen(v any) int {
-	var n byteCounter
-	enc := json.NewEncoder(&n)
+// encode returns v as JSON, as the bus encodes it.
+func encode(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return math.MaxInt
-	}
-	return int(n)
+	err := enc.Encode(v)
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), err
 }
 
-type byteCounter int
-
-func (n *byteCounter) Write(p []byte) (int, error) {
-	*n += byteCounter(len(p))
-	return len(p), nil
+// jsonLen returns the number of bytes that v takes in an event.
+func jsonLen(v any) int {
+	data, err := encode(v)
+	if err != nil {
+		return math.MaxInt
+	}
+	return len(data)
 }
 
 // jsonFits reports whether s takes at most limit bytes in an event. A byte of a short
 // text takes at most 6.
-func jsonFits(s string, limit int) bool { return 6*len(s)+3 <= limit || jsonLen(s) <= limit }
+func jsonFits(s string, limit int) bool { return 6*len(s)+2 <= limit || jsonLen(s) <= limit }
 
 // fits reports whether the event of a result is small enough. A short result is not
 // encoded: it would not become smaller.

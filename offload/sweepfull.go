@@ -20,8 +20,6 @@ type sweeper struct {
 	next time.Time     // no sweep before this time; the turn guards it
 }
 
-func newSweeper() *sweeper { return &sweeper{turn: make(chan struct{}, 1)} }
-
 // sweepIfFull calls put. If the store is full, it sweeps and calls put again:
 // expired artifacts must not keep new ones out.
 func (o *Offloader) sweepIfFull(ctx context.Context, put func() (Record, error)) (Record, error) {

@@ -81,13 +81,8 @@ func shortRead(err error) error {
 // wholeRunes removes the start of a rune from the end of b. It keeps bytes that
 // start no rune, so that the result is never empty.
 func wholeRunes(b []byte) []byte {
-	for i := len(b) - 1; i > 0 && i >= len(b)-utf8.UTFMax; i-- {
-		if utf8.RuneStart(b[i]) {
-			if !utf8.FullRune(b[i:]) {
-				return b[:i]
-			}
-			return b
-		}
+	if n := textscan.OpenRune(b); n < len(b) {
+		return b[:len(b)-n]
 	}
 	return b
 }

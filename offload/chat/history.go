@@ -82,13 +82,16 @@ func historyFile(value string) string {
 
 // offloads reports whether a result is offloaded.
 func (o Options) offloads(b block) bool {
-	return b.offloadable() && contentLength(b.value) >= o.minChars()
+	minChars := defaultMinChars
+	if o.MinChars != nil {
+		minChars = *o.MinChars
+	}
+	return b.offloadable() && contentLength(b.value) >= minChars
 }
 
 // belowRatio reports whether the offloadable part of the history is below MinRatio.
 func (o Options) belowRatio(messages []Message) bool {
-	ratio := o.minRatio()
-	if ratio <= 0 {
+	if o.MinRatio == nil || *o.MinRatio <= 0 {
 		return false
 	}
 	offloadable, total := 0, 0
@@ -105,5 +108,5 @@ func (o Options) belowRatio(messages []Message) bool {
 	}
 	// Division is exact at the threshold: 20/100 equals 0.2, but 0.2*total is not
 	// always a whole number.
-	return total == 0 || float64(offloadable)/float64(total) < ratio
+	return total == 0 || float64(offloadable)/float64(total) < *o.MinRatio
 }

@@ -100,12 +100,3 @@ func newMessage(text string) (Message, error) {
 
 // contentText returns the value of the content field.
 func (m Message) contentText() string { return m.content.of(m.text) }
-
-// withContent returns a copy of m whose content is the string s.
-func (m Message) withContent(s string) Message {
-	literal := Quote(s)
-	return Message{
-		text:    m.text[:m.content.start] + literal + m.text[m.content.end:],
-		content: span{m.content.start, m.content.start + len(literal)},
-	}
-}

@@ -61,17 +61,3 @@ func (o Options) Validate() error {
 
 // validRatio refuses NaN as well.
 func validRatio(r float64) bool { return r >= 0 && r <= 1 }
-
-func (o Options) minChars() int {
-	if o.MinChars == nil {
-		return defaultMinChars
-	}
-	return *o.MinChars
-}
-
-func (o Options) minRatio() float64 {
-	if o.MinRatio == nil {
-		return 0
-	}
-	return *o.MinRatio
-}

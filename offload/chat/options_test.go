@@ -27,8 +27,8 @@ func TestOptionsWithEnv(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got.minChars() != test.wantChars || got.minRatio() != test.wantRatio {
-				t.Errorf("got %d and %v, want %d and %v", got.minChars(), got.minRatio(), test.wantChars, test.wantRatio)
+			if valueOf(got.MinChars, defaultMinChars) != test.wantChars || valueOf(got.MinRatio, 0) != test.wantRatio {
+				t.Errorf("got %d and %v, want %d and %v", valueOf(got.MinChars, defaultMinChars), valueOf(got.MinRatio, 0), test.wantChars, test.wantRatio)
 			}
 		})
 	}
@@ -37,8 +37,8 @@ func TestOptionsWithEnv(t *testing.T) {
 func TestOptionsRefuseMistakes(t *testing.T) {
 	for _, test := range [][2]string{{"abc", ""}, {"-1", ""}, {"1.5", ""}, {"", "abc"}, {"", "-0.1"}, {"", "20"}, {"", "NaN"}, {"", "Inf"}} {
 		got, err := Options{}.WithEnv(environment(test[0], test[1]))
-		if got.minChars() != defaultMinChars || got.minRatio() != 0 {
-			t.Errorf("environment %q: got %d and %v, want the defaults", test, got.minChars(), got.minRatio())
+		if valueOf(got.MinChars, defaultMinChars) != defaultMinChars || valueOf(got.MinRatio, 0) != 0 {
+			t.Errorf("environment %q: got %d and %v, want the defaults", test, valueOf(got.MinChars, defaultMinChars), valueOf(got.MinRatio, 0))
 		}
 		if err == nil || !strings.Contains(err.Error(), `"`+test[0]+test[1]+`"`) || !strings.Contains(err.Error(), "OFFLOAD_") {
 			t.Errorf("environment %q: error %v", test, err)
@@ -66,4 +66,12 @@ func TestMinCharsOption(t *testing.T) {
 			t.Errorf("from %d characters on: %d offloaded, %v; want %d", min, res.OffloadedCount, err, want)
 		}
 	}
+}
+
+// valueOf returns *p, or absent if p is nil.
+func valueOf[T any](p *T, absent T) T {
+	if p == nil {
+		return absent
+	}
+	return *p
 }

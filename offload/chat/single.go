@@ -61,7 +61,7 @@ func OffloadMessageTo(ctx context.Context, m Message, session, dir string, w Fil
 		return MessageResult{}, fmt.Errorf("offload message to %q: %w", path, err)
 	}
 	return MessageResult{
-		Message:    m.withContent(reference),
+		Message:    m.replace([]replacement{{m.content, reference}}),
 		FreedChars: m.Length() - length(reference),
 		File:       path,
 		Files:      []string{path},
