@@ -22,7 +22,7 @@ var allowedImports = map[string][]string{
 	"cmd/internal/cli":     {"bus", "bus/embedded", "bus/heartbeat", "state", "state/kv", "state/durable", "tools"},
 	"cmd/internal/process": {"*"},
 	"cmd/internal/clitest": {},
-	"cmd/internal/client":  {"bus", "bus/rpc", "bus/session", "cmd/internal/cli", "offload", "tools", "tools/agent"},
+	"cmd/internal/client":  {"bus", "bus/rpc", "bus/session", "bus/task", "cmd/internal/cli", "offload", "tools", "tools/agent"},
 	"cmd/internal/demo":    {"*"},
 
 	// bus/worker combines calls, tools, offloading and state.

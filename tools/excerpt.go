@@ -1,6 +1,10 @@
 package tools
 
-import "unicode/utf8"
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
 
 // Excerpt returns the first n bytes of s at most, without a part of a character, and
 // with an ellipsis if something is missing. It is for untrusted text in messages.
@@ -12,4 +16,10 @@ func Excerpt(s string, n int) string {
 		n--
 	}
 	return s[:n] + "…"
+}
+
+// OneLine replaces line breaks and other control characters in s by spaces, for
+// tables and headers.
+func OneLine(s string) string {
+	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) }), " ")
 }

@@ -13,10 +13,10 @@ import (
 
 // A client manages the cron jobs of the session in the subject, and of no other.
 func TestCronEndpoint(t *testing.T) {
-	p := start(t)
+	b := start(t)
 	ask := func(session, function, body string) (string, error) {
 		t.Helper()
-		answer, err := rpc.Request(t.Context(), p.bus, p.bus.RPC("cron", session, function), json.RawMessage(body))
+		answer, err := rpc.Request(t.Context(), b, b.RPC("cron", session, function), json.RawMessage(body))
 		return string(answer), err
 	}
 	answer, err := ask("s1", "add", `{"name":"report","cron":"30 9 * * 1-5","tool":"big"}`)
@@ -56,7 +56,7 @@ func TestCronEndpoint(t *testing.T) {
 	if _, err := ask(hash, "disable", `{"name":"tea"}`); err != nil {
 		t.Error(err)
 	}
-	e, err := cron.New(p.bus).Get(t.Context(), cron.Caller{Session: session}, "tea")
+	e, err := cron.New(b).Get(t.Context(), cron.Caller{Session: session}, "tea")
 	if err != nil || e.Session != session || !e.Disabled || e.Every != time.Hour {
 		t.Errorf("job %+v, %v", e, err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/micro"
 
+	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -116,7 +117,7 @@ func (s *Service) task(ctx context.Context, req micro.Request) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ReadTimeout)
 	defer cancel()
 	if function == "list" {
-		return ListTasks(ctx, s.bus, session)
+		return task.List(ctx, s.bus, session)
 	}
 	if in.ID == "" {
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "the request names no task; give its id")
@@ -124,9 +125,9 @@ func (s *Service) task(ctx context.Context, req micro.Request) (any, error) {
 	id := tools.TokenOf(in.ID)
 	switch function {
 	case "get":
-		return GetTask(ctx, s.bus, session, id)
+		return task.Get(ctx, s.bus, session, id)
 	case "cancel":
-		return CancelTask(ctx, s.bus, session, id, "a client")
+		return task.Cancel(ctx, s.bus, session, id, "a client")
 	}
 	return nil, tools.Errorf(tools.CodeInvalidArguments, "unknown function %q; known are list, get, cancel", tools.Excerpt(function, 80))
 }

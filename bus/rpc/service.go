@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -231,7 +230,7 @@ func (s *Service) reject(req micro.Request, err error) {
 	} else {
 		s.cfg.Log.Error().Err(err).Str("subject", tools.Excerpt(req.Subject(), 200)).Msg("request failed")
 	}
-	message := oneLine(err.Error())
+	message := tools.OneLine(err.Error())
 	body, encodeErr := bus.Encode(map[string]any{"error": tools.EventError{Code: code, Message: message}})
 	if encodeErr == nil {
 		encodeErr = s.send(req, &nats.Msg{Data: body, Header: nats.Header{
@@ -241,9 +240,4 @@ func (s *Service) reject(req micro.Request, err error) {
 	if encodeErr != nil {
 		s.cfg.Log.Warn().Err(encodeErr).Msg("cannot answer a request")
 	}
-}
-
-// oneLine makes a text valid in a header.
-func oneLine(s string) string {
-	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }), " ")
 }

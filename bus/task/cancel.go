@@ -11,17 +11,56 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// cancelTTL is how long the record of a cancellation is kept: as long as the
-// result "cancelled". A call that waits longer for a worker is answered as stale.
+// cancelTTL is how long the record of a cancellation is kept: as long as a result.
 const cancelTTL = bus.ResultsKept
 
 const cancelKey = "cancel"
 
-// Cancel records that a call is cancelled. A worker that runs the call stops it,
-// and no worker starts it later. The two tokens name the call.
-func Cancel(ctx context.Context, b *bus.Bus, session, call string) error {
+// Cancel cancels a call that is queued or running, also in the background, and
+// returns its new state. It returns an error if the call has ended.
+func Cancel(ctx context.Context, b *bus.Bus, session, id, by string) (Task, error) {
+	t, err := Get(ctx, b, session, id)
+	if err != nil {
+		return Task{}, err
+	}
+	if !t.EndedAt.IsZero() {
+		return t, tools.Errorf(tools.CodeInvalidArguments, "task %q has already ended: %s", id, t.State)
+	}
+	if err := RecordCancellation(ctx, b, session, id); err != nil {
+		return Task{}, err
+	}
+	// The first result wins, so this one is final even if the tool still runs.
+	cause := tools.Errorf(tools.CodeCancelled, "the call was cancelled by %s", by)
+	call := t.call
+	if call.ID == "" {
+		call = tools.Call{ID: id, Session: session, Tool: t.Tool}
+	}
+	event := tools.NewResultEvent(call, tools.Failure(cause))
+	event.StartedAt, event.Worker = time.Now().UTC(), by
+	if !t.StartedAt.IsZero() {
+		event.StartedAt, event.DurationMS = t.StartedAt, time.Since(t.StartedAt).Milliseconds()
+	}
+	body, err := bus.Encode(event)
+	if err != nil {
+		return Task{}, err
+	}
+	subject := b.Result(session, id)
+	if t.Async {
+		subject = b.Completion(session, id)
+	}
+	if _, err := b.Publish(ctx, bus.Message{Subject: subject, Body: body}); err != nil && !errors.Is(err, bus.ErrSubjectExists) {
+		return Task{}, err
+	}
+	return Get(ctx, b, session, id)
+}
+
+// RecordCancellation records that a call is cancelled, without a result. A worker
+// that runs the call stops it, and no worker starts it later. The two tokens name
+// the call.
+func RecordCancellation(ctx context.Context, b *bus.Bus, session, call string) error {
 	kv, err := b.Bucket(ctx, bus.TasksBucket)
 	if err != nil {
 		return fmt.Errorf("cancel call %s: %w", call, err)
@@ -89,7 +128,7 @@ func WatchCancellations(ctx context.Context, b *bus.Bus, c Cancellations) error 
 func (c Cancellations) report(entry jetstream.KeyValueEntry) {
 	tokens := strings.Split(entry.Key(), ".")
 	switch {
-	case len(tokens) != 3: // not written by Cancel
+	case len(tokens) != 3: // not written by RecordCancellation
 	case entry.Operation() == jetstream.KeyValuePut:
 		c.Cancelled(tokens[1], tokens[2])
 	default:

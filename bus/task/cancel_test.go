@@ -44,7 +44,7 @@ func TestForeignCancellationKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := task.Cancel(t.Context(), b, "s", "c"); err != nil {
+	if err := task.RecordCancellation(t.Context(), b, "s", "c"); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -1,3 +1,3 @@
-// Package task finds, watches and cancels calls that are queued or running, and
-// reads their stored results.
+// Package task shows calls as tasks: get, list and cancel them, find the worker that
+// runs one, and read its stored results.
 package task

@@ -128,7 +128,7 @@ func TestEveryEndOfAnAsyncToolIsReported(t *testing.T) {
 				continue
 			}
 			bustest.WaitUntil(t, id+" to run", func() bool { _, ok := event(t, b, b.Result("s", id)); return ok })
-			if err := task.Cancel(t.Context(), b, "s", id); err != nil {
+			if err := task.RecordCancellation(t.Context(), b, "s", id); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 const artifactsHelp = `List, read and search artifacts: the results that workers offloaded. A running worker
@@ -92,7 +93,7 @@ func newArtifactsRm(o *client.Options) *cobra.Command {
 				if o.JSON {
 					return o.Print(cmd.OutOrStdout(), body)
 				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "removed %s\n", cli.OneLine(args[0]))
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "removed %s\n", tools.OneLine(args[0]))
 				return err
 			})
 		},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -195,19 +196,19 @@ func callState(ctx context.Context, b *bus.Bus, o callOptions) string {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	task, err := rpc.GetTask(ctx, b, o.call.SessionToken(), o.call.IDToken())
+	t, err := task.Get(ctx, b, o.call.SessionToken(), o.call.IDToken())
 	switch {
 	case err != nil:
-		return "state: unknown (" + cli.OneLine(err.Error()) + ")"
-	case task.State == rpc.Running:
-		return fmt.Sprintf("state: running (worker %q)", task.Worker)
-	case task.Message != "":
-		return fmt.Sprintf("state: %s (%s)", task.State, cli.OneLine(task.Message))
+		return "state: unknown (" + tools.OneLine(err.Error()) + ")"
+	case t.State == task.Running:
+		return fmt.Sprintf("state: running (worker %q)", t.Worker)
+	case t.Message != "":
+		return fmt.Sprintf("state: %s (%s)", t.State, tools.OneLine(t.Message))
 	}
-	if consumed, err := rpc.HasWorker(ctx, b, o.queue, ""); err == nil && !consumed && task.State == rpc.Queued {
+	if consumed, err := rpc.HasWorker(ctx, b, o.queue, ""); err == nil && !consumed && t.State == task.Queued {
 		return fmt.Sprintf("state: queued (no worker is consuming queue %q)", o.queue)
 	}
-	return fmt.Sprintf("state: %s", task.State)
+	return fmt.Sprintf("state: %s", t.State)
 }
 
 func printResult(event tools.ResultEvent, asJSON bool, stdout io.Writer) error {

@@ -15,6 +15,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/notify"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 const channelsHelp = `List and test the channels that deliver notifications to users. These commands take the
@@ -98,7 +99,7 @@ func listChannels(o *process.ChannelOptions, out io.Writer, json bool) error {
 		if c.Error != "" {
 			line += "  cannot be opened: " + c.Error
 		}
-		if _, err := fmt.Fprintln(out, cli.OneLine(line)); err != nil {
+		if _, err := fmt.Fprintln(out, tools.OneLine(line)); err != nil {
 			return err
 		}
 	}

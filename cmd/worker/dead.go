@@ -104,7 +104,7 @@ func (o *deadOptions) each(done string, do func(context.Context, *bus.Bus, bus.S
 					continue
 				}
 				if done != "" {
-					fmt.Fprintf(cmd.OutOrStdout(), "%s %d: %s %s\n", done, letter.Number, cli.OneLine(letter.Kind), cli.OneLine(letter.Name))
+					fmt.Fprintf(cmd.OutOrStdout(), "%s %d: %s %s\n", done, letter.Number, tools.OneLine(letter.Kind), tools.OneLine(letter.Name))
 				}
 			}
 			return errors.Join(errs...)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -78,12 +79,12 @@ func watchTask(ctx context.Context, o *client.Options, b *bus.Bus, id string, ou
 		if err := o.Print(out, body); err != nil {
 			return err
 		}
-		var task rpc.Task
-		if err := json.Unmarshal(body, &task); err != nil {
+		var t task.Task
+		if err := json.Unmarshal(body, &t); err != nil {
 			return fmt.Errorf("watch task %q: %w", id, err)
 		}
-		if !task.EndedAt.IsZero() {
-			if task.State != rpc.Succeeded {
+		if !t.EndedAt.IsZero() {
+			if t.State != task.Succeeded {
 				return cli.Exit(cli.ExitToolError, "")
 			}
 			return nil

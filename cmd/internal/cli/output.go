@@ -6,7 +6,6 @@ import (
 	"os"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/mattn/go-isatty"
@@ -49,7 +48,7 @@ func (t *Table) Row(cells ...any) {
 		if at, ok := c.(time.Time); ok {
 			c = Time(at)
 		}
-		row[i] = OneLine(fmt.Sprint(c))
+		row[i] = tools.OneLine(fmt.Sprint(c))
 	}
 	t.writer.AppendRow(row)
 	t.rows++
@@ -94,16 +93,6 @@ func Printable(w io.Writer, text string) string {
 		return text
 	}
 	return tools.Escape(text)
-}
-
-// OneLine returns a text for a table: control characters become spaces.
-func OneLine(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
-			return ' '
-		}
-		return r
-	}, text)
 }
 
 func isTerminal(w io.Writer) bool {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -40,9 +41,9 @@ func WarnIfNoWorker(ctx context.Context, b *bus.Bus, queue string, warn func(con
 // IsQueued waits until a call has been published, and reports whether it is queued.
 func IsQueued(ctx context.Context, b *bus.Bus, call tools.Call) bool {
 	for {
-		task, err := rpc.GetTask(ctx, b, call.SessionToken(), call.IDToken())
+		t, err := task.Get(ctx, b, call.SessionToken(), call.IDToken())
 		if err == nil {
-			return task.State == rpc.Queued
+			return t.State == task.Queued
 		}
 		select {
 		case <-ctx.Done():

@@ -65,7 +65,7 @@ func (c busCaller) Call(ctx context.Context, call tools.Call) (tools.ResultEvent
 	if err != nil && agent.IsCancelled(ctx) {
 		cancelling, stop := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer stop()
-		err = errors.Join(err, task.Cancel(cancelling, c.bus, call.SessionToken(), call.IDToken()))
+		err = errors.Join(err, task.RecordCancellation(cancelling, c.bus, call.SessionToken(), call.IDToken()))
 	}
 	return event, err
 }

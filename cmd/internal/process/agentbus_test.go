@@ -86,7 +86,7 @@ func TestCancelAgent(t *testing.T) {
 	if id := <-started; id != "r1-t1-0" {
 		t.Errorf("the call's id is %q", id)
 	}
-	if err := task.Cancel(t.Context(), b, "s", "r1"); err != nil {
+	if err := task.RecordCancellation(t.Context(), b, "s", "r1"); err != nil {
 		t.Fatal(err)
 	}
 	call, _ := bustest.Next[tools.ResultEvent](t, inner)

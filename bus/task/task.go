@@ -1,4 +1,4 @@
-package rpc
+package task
 
 import (
 	"context"
@@ -7,33 +7,32 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// TaskState is the state of a call.
-type TaskState string
+// State is the state of a task.
+type State string
 
 const (
-	Queued    TaskState = "queued"
-	Running   TaskState = "running"
-	Succeeded TaskState = "succeeded"
-	Failed    TaskState = "failed"
-	Cancelled TaskState = "cancelled"
-	TimedOut  TaskState = "timed_out"
-	Unknown   TaskState = "unknown" // the worker of a once-only tool stopped
+	Queued    State = "queued"
+	Running   State = "running"
+	Succeeded State = "succeeded"
+	Failed    State = "failed"
+	Cancelled State = "cancelled"
+	TimedOut  State = "timed_out"
+	Unknown   State = "unknown" // the worker of a once-only tool stopped
 )
 
-// Task is the state of a call. It is derived from the stored events and the
-// answers of workers, so it never contradicts them.
+// Task is a call and its state. It is derived from the stored events and the answers
+// of workers, so it never contradicts them.
 type Task struct {
 	// ID and Session are the tokens of the call.
-	ID      string    `json:"id"`
-	Session string    `json:"session"`
-	Tool    string    `json:"tool,omitempty"`
-	State   TaskState `json:"state"`
-	Async   bool      `json:"async"`
-	Worker  string    `json:"worker,omitempty"`
+	ID      string `json:"id"`
+	Session string `json:"session"`
+	Tool    string `json:"tool,omitempty"`
+	State   State  `json:"state"`
+	Async   bool   `json:"async"`
+	Worker  string `json:"worker,omitempty"`
 	// QueuedAt is set until a worker has started the call, StartedAt after that, and
 	// EndedAt after the call has ended.
 	QueuedAt  time.Time      `json:"queued_at,omitzero"`
@@ -67,13 +66,13 @@ func (t Task) Text() string {
 		fmt.Fprintf(&b, "  %s", tools.Excerpt(t.Progress.Message, 80))
 	}
 	if t.Message != "" {
-		fmt.Fprintf(&b, "  %s", tools.Excerpt(oneLine(t.Message), 120))
+		fmt.Fprintf(&b, "  %s", tools.Excerpt(tools.OneLine(t.Message), 120))
 	}
 	return b.String()
 }
 
-// GetTask returns one call as a task. The session and the id are tokens.
-func GetTask(ctx context.Context, b *bus.Bus, session, id string) (Task, error) {
+// Get returns one call as a task. The session and the id are tokens.
+func Get(ctx context.Context, b *bus.Bus, session, id string) (Task, error) {
 	t, ended, err := storedTask(ctx, b, session, id)
 	if ended || err != nil {
 		return t, err
@@ -97,7 +96,7 @@ func GetTask(ctx context.Context, b *bus.Bus, session, id string) (Task, error) 
 			}
 		}
 	}
-	running, ok, err := task.FindRunning(ctx, b, session, id, task.AskTimeout)
+	running, ok, err := FindRunning(ctx, b, session, id, AskTimeout)
 	if err != nil {
 		return Task{}, err
 	}
@@ -120,11 +119,11 @@ const noWorker = "no worker is running it now; the server delivers it again when
 // is empty if there are none.
 func storedTask(ctx context.Context, b *bus.Bus, session, id string) (t Task, ended bool, err error) {
 	t = Task{ID: id, Session: session, State: Queued}
-	stored, err := task.ReadResults(ctx, b, session, id)
+	stored, err := ReadResults(ctx, b, session, id)
 	for _, event := range stored {
 		t.apply(event.ResultEvent)
 	}
-	return t, task.Ended(stored), err
+	return t, Ended(stored), err
 }
 
 // apply updates the task with a result or completion.
@@ -138,7 +137,7 @@ func (t *Task) apply(e tools.ResultEvent) {
 		t.Async = true
 		return
 	}
-	t.State = map[tools.Outcome]TaskState{
+	t.State = map[tools.Outcome]State{
 		tools.Completed: Succeeded, tools.Failed: Failed, tools.Cancelled: Cancelled, tools.Timeout: TimedOut, tools.Unknown: Unknown,
 	}[e.Outcome]
 	t.EndedAt = e.StartedAt.Add(time.Duration(e.DurationMS) * time.Millisecond)
@@ -147,7 +146,7 @@ func (t *Task) apply(e tools.ResultEvent) {
 	}
 }
 
-func (t *Task) setRunning(r task.RunningCall) {
+func (t *Task) setRunning(r RunningCall) {
 	t.State, t.Tool, t.Worker, t.StartedAt, t.Progress = Running, r.Tool, r.Worker, r.StartedAt, r.Progress
 	t.QueuedAt = time.Time{}
 }

@@ -1,4 +1,4 @@
-package rpc
+package task
 
 import (
 	"cmp"
@@ -9,12 +9,11 @@ import (
 	"strings"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// TaskList lists the tasks of a session.
-type TaskList struct {
+// Listing is the tasks of a session.
+type Listing struct {
 	Tasks []Task `json:"tasks"`
 	// Omitted counts the tasks that would make the list too long: first the ended
 	// ones, starting with the oldest.
@@ -25,7 +24,7 @@ type TaskList struct {
 }
 
 // Text is one line for each task.
-func (l TaskList) Text() string {
+func (l Listing) Text() string {
 	if len(l.Tasks) == 0 {
 		return "No call is queued or running, and no async call is stored. (To see a call that has ended: tasks get ID.)"
 	}
@@ -45,17 +44,17 @@ func (l TaskList) Text() string {
 // maxListed is the most tasks in a list, which has to fit into one message.
 const maxListed = 500
 
-// ListTasks returns the queued and running calls of a session and its async calls,
+// List returns the queued and running calls of a session and its async calls,
 // including those that have ended: oldest first, queued calls last.
-func ListTasks(ctx context.Context, b *bus.Bus, session string) (TaskList, error) {
+func List(ctx context.Context, b *bus.Bus, session string) (Listing, error) {
 	// Read the queued calls first: a call that ends meanwhile has a stored result.
 	queued, all, err := unsettled(ctx, b, session, "")
 	if err != nil {
-		return TaskList{}, err
+		return Listing{}, err
 	}
 	tasks, ended, err := asyncTasks(ctx, b, session)
 	if err != nil {
-		return TaskList{}, err
+		return Listing{}, err
 	}
 	missing := map[string]bool{} // delivered calls that no worker has reported yet
 	for _, c := range queued {
@@ -63,12 +62,12 @@ func ListTasks(ctx context.Context, b *bus.Bus, session string) (TaskList, error
 			missing[c.id] = true
 		}
 	}
-	running, err := task.ListRunning(ctx, b, session, func(found map[string]task.RunningCall) bool {
+	running, err := ListRunning(ctx, b, session, func(found map[string]RunningCall) bool {
 		maps.DeleteFunc(missing, func(id string, _ bool) bool { _, ok := found[id]; return ok })
 		return all && len(missing) == 0
 	})
 	if err != nil {
-		return TaskList{}, err
+		return Listing{}, err
 	}
 	for _, c := range queued {
 		if !ended[c.id] && tasks[c.id] == nil {
@@ -120,8 +119,8 @@ func asyncTasks(ctx context.Context, b *bus.Bus, session string) (tasks map[stri
 }
 
 // shorten sorts tasks and omits those that make the list too long.
-func shorten(tasks map[string]*Task) TaskList {
-	list := TaskList{Tasks: make([]Task, 0, len(tasks))}
+func shorten(tasks map[string]*Task) Listing {
+	list := Listing{Tasks: make([]Task, 0, len(tasks))}
 	for _, t := range tasks {
 		list.Tasks = append(list.Tasks, *t)
 	}
