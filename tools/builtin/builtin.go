@@ -9,32 +9,31 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// Config says where the tools work and how much they may take. Only Workspace
-// is required.
+// Config configures the tools. Only Workspace is required.
 type Config struct {
-	// Workspace is the directory that the tools see; it must exist.
+	// Workspace is the directory that the tools work in. It must exist.
 	Workspace string
-	// Output bounds what one call may print.
+	// Output limits the output of one call.
 	Output tools.OutputLimits
 	// Shell configures the shell tool.
 	Shell ShellConfig
 	// Web configures web_fetch.
 	Web WebConfig
-	// SearchTimeout ends a grep, a glob or a recursive listing; what was found
-	// until then is kept. Default 1 minute.
+	// SearchTimeout is the longest time of a grep, a glob or a recursive listing,
+	// which then returns what it has found. Default 1 minute.
 	SearchTimeout time.Duration
-	// MaxEdit is the size, in bytes, of the largest file that edit_file takes;
-	// it is held in memory. Default 16 MiB.
+	// MaxEdit is the size, in bytes, of the largest file that edit_file reads into
+	// memory. Default 16 MiB.
 	MaxEdit int64
-	// AllowHardLinks lets the tools read and replace files that have more than
-	// one name. A second name may lie outside the workspace, where no path
-	// check can see it; set it only for workspaces that are full of them, such
-	// as those of pnpm.
+	// AllowHardLinks lets the tools read and replace files with hard links. Another
+	// name of such a file may be outside the workspace, so set it only for
+	// workspaces with many of them, such as those of pnpm. On Windows, hard links
+	// are always allowed.
 	AllowHardLinks bool
 }
 
-// Tools opens the workspace and returns the tools, and a function that closes
-// the workspace once no call runs any more.
+// Tools opens the workspace and returns the tools, and a function that closes the
+// workspace after the last call.
 func Tools(cfg Config) ([]tools.Tool, func() error, error) {
 	cfg.SearchTimeout = cmp.Or(cfg.SearchTimeout, time.Minute)
 	cfg.MaxEdit = cmp.Or(cfg.MaxEdit, 16<<20)
@@ -54,4 +53,12 @@ func Tools(cfg Config) ([]tools.Tool, func() error, error) {
 		all = append(all, tool)
 	}
 	return all, ws.root.Close, nil
+}
+
+// idempotent sets the effect of the tool that tools.NewTool returned.
+func idempotent(tool *tools.FuncTool, err error) (*tools.FuncTool, error) {
+	if err != nil {
+		return nil, err
+	}
+	return tool.WithEffect(tools.Idempotent), nil
 }

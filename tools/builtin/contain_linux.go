@@ -10,23 +10,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// container keeps a command and all that it starts together, so that they end
-// together. What holds:
+// container ends a command together with all processes that it started:
 //
-//   - Always: the command has a process group, which is killed when the command
-//     ended, timed out or was cancelled; the command itself is killed when the
-//     worker dies, however it dies (Pdeathsig).
-//   - With a PID namespace (flags != 0), which needs CAP_SYS_ADMIN or a kernel
-//     that gives user namespaces to everybody: nothing survives, neither what
-//     left the process group nor, when the worker is killed, a grandchild: the
-//     kernel kills the namespace with its first process.
-//   - Without one, a process that left the group (setsid) survives both, and a
-//     grandchild survives the kill -9 of a worker.
+//   - The command has a process group, which run kills when the command has ended,
+//     timed out or was cancelled. The kernel kills the command itself when the worker
+//     dies (Pdeathsig).
+//   - With a PID namespace (flags != 0), no process survives the command or the
+//     worker, because the kernel kills the namespace together with its first process.
+//     This needs CAP_SYS_ADMIN, or a kernel that allows user namespaces for everyone.
+//   - Without a PID namespace, a process that left the group (setsid) survives both,
+//     and a grandchild survives a kill -9 of the worker.
 type container struct {
 	flags uintptr
 }
 
-// newContainer tries what the kernel allows here.
+// newContainer finds out which namespaces the kernel allows.
 func newContainer(cfg ShellConfig) container {
 	if cfg.NoPIDNamespace {
 		return container{}
@@ -43,9 +41,8 @@ func newContainer(cfg ShellConfig) container {
 	return container{}
 }
 
-// wrap puts a shell before the command to be the namespace's first process.
-// The command should not be that itself: the kernel lets the first process
-// ignore signals that it has no handler for.
+// wrap makes a shell the first process of the namespace. The command should not be the
+// first process, because that ignores signals for which it has no handler.
 func (c container) wrap(argv []string) []string {
 	if c.flags == 0 {
 		return argv
@@ -63,11 +60,11 @@ func (c container) prepare(cmd *exec.Cmd) {
 	cmd.SysProcAttr = attr
 }
 
-// run starts cmd, calls started, waits for its end, kills what is left of its
-// group, and says whether the command was killed because its context ended.
+// run starts cmd, calls started, waits for the end of cmd, kills the rest of its
+// group, and reports whether the command was killed because its context ended.
 func (c container) run(cmd *exec.Cmd, started func()) (killed bool, err error) {
-	// Pdeathsig fires when the thread that forked ends, so keep it until the
-	// command ended.
+	// Pdeathsig fires when the thread that forked ends, so keep that thread until the
+	// command has ended.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
@@ -75,8 +72,8 @@ func (c container) run(cmd *exec.Cmd, started func()) (killed bool, err error) {
 	if cmd.Cancel != nil { // made with a context
 		cmd.Cancel = func() error {
 			cancelled.Store(true)
-			// Ask first; after WaitDelay package exec kills the command, and
-			// the rest of the group follows below.
+			// After WaitDelay, package exec kills the command; run then kills
+			// the rest of the group.
 			return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
 		}
 	}
@@ -84,8 +81,8 @@ func (c container) run(cmd *exec.Cmd, started func()) (killed bool, err error) {
 		return false, err
 	}
 	started()
-	// Look without reaping: until it is reaped, the group's number cannot be
-	// given to a stranger.
+	// Wait without reaping: until the command is reaped, the kernel does not reuse
+	// the number of its group.
 	for {
 		err := unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
 		if err != unix.EINTR {

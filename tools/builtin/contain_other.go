@@ -8,10 +8,9 @@ import (
 	"syscall"
 )
 
-// container keeps a command and all that it starts together in a process
-// group, which is killed when the command ended, timed out or was cancelled. A
-// process that leaves the group (setsid), and any process after a kill -9 of
-// the worker, survives: only Linux has the means against that.
+// container runs a command in a process group, which run kills when the command has
+// ended, timed out or was cancelled. A process that leaves the group (setsid) survives
+// that, and any process survives a kill -9 of the worker.
 type container struct{}
 
 func newContainer(ShellConfig) container { return container{} }
@@ -22,8 +21,8 @@ func (container) prepare(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 }
 
-// run starts cmd, calls started, waits for its end, kills what is left of its
-// group, and says whether the command was killed because its context ended.
+// run starts cmd, calls started, waits for the end of cmd, kills the rest of its
+// group, and reports whether the command was killed because its context ended.
 func (container) run(cmd *exec.Cmd, started func()) (killed bool, err error) {
 	var cancelled atomic.Bool
 	if cmd.Cancel != nil { // made with a context

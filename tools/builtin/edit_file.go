@@ -14,19 +14,19 @@ import (
 
 type editFileArgs struct {
 	Path    string `json:"path" jsonschema:"the file, relative to the workspace"`
-	OldText string `json:"old_text" jsonschema:"the text to replace, exactly as it stands in the file; it must occur exactly once, so include enough of its surroundings"`
-	NewText string `json:"new_text" jsonschema:"the text to put in its place"`
+	OldText string `json:"old_text" jsonschema:"the text to replace, exactly as in the file; it must occur exactly once, so include enough surrounding text"`
+	NewText string `json:"new_text" jsonschema:"the new text"`
 }
 
 func newEditFile(ws *workspace) (*tools.FuncTool, error) {
 	return tools.NewTool("edit_file",
-		"Replace one piece of text in a file of the workspace by another and return the difference.", ws.editFile)
+		"Replace one piece of text in a file of the workspace and return the diff.", ws.editFile)
 }
 
 func (ws *workspace) editFile(ctx context.Context, _ tools.Call, args editFileArgs) *tools.Result {
 	switch {
 	case args.OldText == "":
-		return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "old_text is empty; write_file writes a whole file"))
+		return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "old_text is empty; to write a whole file, use write_file"))
 	case args.OldText == args.NewText:
 		return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "old_text and new_text are the same"))
 	}
@@ -83,8 +83,8 @@ type edit struct {
 	text       string
 }
 
-// findEdit finds the one place that the arguments mean. Models write lines with
-// a bare newline; in a file whose lines all end in CRLF that is what they mean.
+// findEdit finds the only occurrence of old_text. In a file whose lines all end in
+// CRLF, the newlines of the arguments also match CRLF.
 func findEdit(content string, args editFileArgs) (edit, error) {
 	old, text := args.OldText, args.NewText
 	if allCRLF(content) {
@@ -96,7 +96,7 @@ func findEdit(content string, args editFileArgs) (edit, error) {
 	count := countAll(content, old)
 	switch {
 	case count == 0:
-		return edit{}, tools.Errorf(tools.CodeToolFailed, "old_text not found in %q; it must match exactly, white space included%s", args.Path, nearest(content, args.OldText))
+		return edit{}, tools.Errorf(tools.CodeToolFailed, "old_text not found in %q; it must match exactly, including white space%s", args.Path, nearest(content, args.OldText))
 	case count > 1:
 		return edit{}, tools.Errorf(tools.CodeToolFailed, "old_text appears %d times in %q (%s); add surrounding lines so that it is unique", count, args.Path, places(content, old))
 	}
@@ -110,8 +110,7 @@ func (e edit) apply(content string) string {
 	return content[:e.at] + e.text + content[e.at+e.length:]
 }
 
-// diff shows the change with three lines around it. One that is too long to
-// show is summed up.
+// diff returns the change with three lines of context, or a summary if it is too long.
 func (e edit) diff(path, content string) string {
 	if e.length+len(e.text) > maxDiff {
 		return fmt.Sprintf("[%d bytes replaced by %d]", e.length, len(e.text))
@@ -134,7 +133,7 @@ func (e edit) diff(path, content string) string {
 	return strings.ToValidUTF8(diff, "\uFFFD")
 }
 
-// maxDiff is the longest difference that is shown, in bytes.
+// maxDiff is the longest diff, in bytes.
 const maxDiff = 64 << 10
 
 func allCRLF(s string) bool {
@@ -146,11 +145,11 @@ func toCRLF(s string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(s, "\r\n", "\n"), "\n", "\r\n")
 }
 
-// maxCount is where counting stops.
+// maxCount is the largest count of occurrences.
 const maxCount = 1000
 
-// countAll counts the places where part occurs, overlapping ones as well: "aa"
-// is twice in "aaa", and which one is meant nobody knows.
+// countAll counts the occurrences of part, including overlapping ones: "aa" occurs
+// twice in "aaa".
 func countAll(s, part string) int {
 	n := 0
 	for n < maxCount {

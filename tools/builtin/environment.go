@@ -7,15 +7,16 @@ import (
 	"strings"
 )
 
-// passed are the variables that every command gets, if the worker has them. A
-// name belongs here only if its value is never a secret.
-var passed = []string{
+// harmless are the variables of the worker that every command receives. Their values
+// are never secrets.
+var harmless = []string{
 	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TERM", "TZ",
 	"TMPDIR", "XDG_RUNTIME_DIR", "SSL_CERT_FILE", "SSL_CERT_DIR",
 	"SYSTEMROOT", "COMSPEC", "PATHEXT", "USERPROFILE", "TEMP", "TMP", // Windows
 }
 
-// environment is what a command in dir sees of the worker's environment.
+// environment returns the environment of a command in dir. more names more variables
+// to pass.
 func environment(more []string, dir string) []string {
 	env := []string{"PWD=" + dir}
 	for _, kv := range os.Environ() {
@@ -23,7 +24,7 @@ func environment(more []string, dir string) []string {
 		if runtime.GOOS == "windows" { // where "Path" is PATH
 			name = strings.ToUpper(name)
 		}
-		if slices.Contains(passed, name) || strings.HasPrefix(name, "LC_") || slices.Contains(more, name) {
+		if slices.Contains(harmless, name) || strings.HasPrefix(name, "LC_") || slices.Contains(more, name) {
 			env = append(env, kv)
 		}
 	}

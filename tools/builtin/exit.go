@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// exitCode is the code of an ended process as shells count: 128 and the signal
-// if a signal ended it.
+// exitCode returns the exit code as shells do: 128 plus the signal if a signal ended
+// the process.
 func exitCode(state *os.ProcessState) int {
 	if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		return 128 + int(ws.Signal())

@@ -14,17 +14,13 @@ import (
 )
 
 type globArgs struct {
-	Pattern string `json:"pattern" jsonschema:"a pattern for paths, such as **/*.go or docs/*.{md,txt}; ** stands for any directories, a slash at the end means directories only"`
-	Path    string `json:"path,omitempty" jsonschema:"the directory that the pattern starts from, relative to the workspace; default the workspace"`
+	Pattern string `json:"pattern" jsonschema:"a pattern for paths, such as **/*.go or docs/*.{md,txt}; ** matches any number of directories, and a slash at the end matches directories only"`
+	Path    string `json:"path,omitempty" jsonschema:"the directory that the pattern is relative to, itself relative to the workspace; default the workspace"`
 }
 
 func newGlob(ws *workspace) (*tools.FuncTool, error) {
-	tool, err := tools.NewTool("glob",
-		"List the files and directories of the workspace whose path matches a pattern, sorted, one a line; directories end in a slash. Symbolic links are not followed, .git is left out.", ws.glob)
-	if err != nil {
-		return nil, err
-	}
-	return tool.WithEffect(tools.Idempotent), nil
+	return idempotent(tools.NewTool("glob",
+		"List the files and directories of the workspace whose path matches a pattern, sorted, one per line. Directories end in a slash. The search does not follow symbolic links and skips .git.", ws.glob))
 }
 
 func (ws *workspace) glob(ctx context.Context, _ tools.Call, args globArgs) *tools.Result {
@@ -40,7 +36,7 @@ func (ws *workspace) glob(ctx context.Context, _ tools.Call, args globArgs) *too
 		pattern, args.Path = filepath.ToSlash(rel), ""
 	}
 	onlyDirs := strings.HasSuffix(pattern, "/")
-	// Start where the pattern's fixed part leads, rather than visit all.
+	// Start in the directory of the pattern's fixed part.
 	base, rest := doublestar.SplitPattern(path.Clean(pattern))
 	start := path.Join(filepath.ToSlash(args.Path), base)
 	dir, err := ws.openDir(start)

@@ -28,12 +28,8 @@ type grepArgs struct {
 const defaultMaxResults = 1000
 
 func newGrep(ws *workspace) (*tools.FuncTool, error) {
-	tool, err := tools.NewTool("grep",
-		"Search the files of the workspace for a regular expression: path:line: text for each matching line. Binary files, symbolic links and .git are left out.", ws.grep)
-	if err != nil {
-		return nil, err
-	}
-	return tool.WithEffect(tools.Idempotent), nil
+	return idempotent(tools.NewTool("grep",
+		"Search the files of the workspace for a regular expression: path:line: text for each matching line. Binary files, symbolic links and .git are left out.", ws.grep))
 }
 
 func (ws *workspace) grep(ctx context.Context, _ tools.Call, args grepArgs) *tools.Result {

@@ -12,16 +12,12 @@ import (
 
 type listDirArgs struct {
 	Path      string `json:"path,omitempty" jsonschema:"the directory, relative to the workspace; default the workspace"`
-	Recursive bool   `json:"recursive,omitempty" jsonschema:"list all directories below as well (but not what is in .git)"`
+	Recursive bool   `json:"recursive,omitempty" jsonschema:"also list all directories below, except .git"`
 }
 
 func newListDir(ws *workspace) (*tools.FuncTool, error) {
-	tool, err := tools.NewTool("list_dir",
-		"List a directory of the workspace, sorted by name: directories end in a slash, files have their size in bytes, symbolic links their target.", ws.listDir)
-	if err != nil {
-		return nil, err
-	}
-	return tool.WithEffect(tools.Idempotent), nil
+	return idempotent(tools.NewTool("list_dir",
+		"List a directory of the workspace, sorted by name. Directories end in a slash; files have their size in bytes, and symbolic links their target.", ws.listDir))
 }
 
 func (ws *workspace) listDir(ctx context.Context, _ tools.Call, args listDirArgs) *tools.Result {
@@ -55,7 +51,7 @@ func (ws *workspace) openDir(path string) (*os.Root, error) {
 	}
 	info, err := ws.root.Stat(rel)
 	if err == nil && !info.IsDir() {
-		err = tools.Errorf(tools.CodeToolFailed, "failed to read directory %q: it is not a directory; read_file reads files", path)
+		err = tools.Errorf(tools.CodeToolFailed, "failed to read directory %q: it is not a directory; to read a file, use read_file", path)
 	}
 	var dir *os.Root
 	if err == nil {
@@ -67,7 +63,7 @@ func (ws *workspace) openDir(path string) (*os.Root, error) {
 	return dir, nil
 }
 
-// describe is the line of one entry.
+// describe returns the line of an entry.
 func describe(f found) string {
 	name := showName(f.path)
 	mode := f.entry.Type()

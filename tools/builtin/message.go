@@ -12,38 +12,37 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// Sender takes messages to users.
+// Sender sends messages to users.
 type Sender interface {
-	// Send returns once the message is durably on its way, and says where it
-	// goes, for people to read. A message whose key was sent before is dropped
-	// without an error.
+	// Send returns when the message is stored durably. where describes the
+	// destination for people. Send drops a message with a known key without an
+	// error.
 	Send(ctx context.Context, m Message) (where string, err error)
 }
 
 // Message is a message to a user.
 type Message struct {
-	// Key is the same for every attempt to send this message, and no other one
-	// has it.
+	// Key identifies the message; it is the same for every attempt to send it.
 	Key string
-	// Session and Call are where it comes from, in the words of the client.
+	// Session and Call are the client's ids of the sending call.
 	Session, Call string
-	// Channel and ChatID are where it goes; an empty channel is where the user
-	// of the session was last heard.
+	// Channel and ChatID are the destination. An empty channel means the last channel
+	// of the session's user.
 	Channel, ChatID string
 	Text            string
 }
 
 type messageArgs struct {
 	Content string `json:"content" jsonschema:"the text to send, plain or Markdown"`
-	Channel string `json:"channel,omitempty" jsonschema:"the channel to send it to; default where this conversation takes place"`
+	Channel string `json:"channel,omitempty" jsonschema:"the channel to send it to; default the channel of this conversation"`
 	ChatID  string `json:"chat_id,omitempty" jsonschema:"the chat or user within the channel; default as for channel"`
 }
 
-// NewMessage returns the message tool. The user gets the message itself and
-// hears nothing of the call.
+// NewMessage returns the message tool. The user receives the message, but not the
+// result of the call.
 func NewMessage(sender Sender) (tools.Tool, error) {
 	tool, err := tools.NewTool("message",
-		"Send a message to the user at once, while other work goes on, or to another chat.",
+		"Send a message to the user immediately, while other work continues, or to another chat.",
 		func(ctx context.Context, call tools.Call, args messageArgs) *tools.Result {
 			return sendMessage(ctx, sender, call, args)
 		})
@@ -60,14 +59,14 @@ func sendMessage(ctx context.Context, sender Sender, call tools.Call, args messa
 	}
 	switch {
 	case strings.TrimSpace(m.Text) == "":
-		return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "content is empty; there is nothing to send"))
+		return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "content is empty"))
 	case m.Channel == "" && m.ChatID != "":
-		return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "chat_id goes with a channel; name that too"))
+		return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "chat_id needs a channel; set that too"))
 	case len(m.Channel)+len(m.ChatID) > 1000:
 		return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "channel and chat_id are too long"))
 	}
-	// Where it was meant to go is part of the key, not where it goes: the user
-	// may be somewhere else when the call runs again.
+	// The key contains the requested channel, because the user's last channel may have
+	// changed when the call runs again.
 	m.Key = messageKey(call.SessionToken(), call.ID, call.AgentID, m.Channel, m.ChatID, m.Text)
 	where, err := sender.Send(ctx, m)
 	if err != nil {
@@ -79,7 +78,7 @@ func sendMessage(ctx context.Context, sender Sender, call tools.Call, args messa
 	return tools.SilentResult("Message sent to " + where)
 }
 
-// messageKey hashes its parts so that no two lists of parts are one.
+// messageKey hashes parts so that different lists have different keys.
 func messageKey(parts ...string) string {
 	h := sha256.New()
 	for _, part := range parts {

@@ -6,13 +6,13 @@ import (
 	"unicode/utf8"
 )
 
-// maxHint is the longest text that a hint quotes, in bytes.
+// maxHint is the longest quotation in a hint, in bytes.
 const maxHint = 2000
 
-// maxCompared bounds the lines that are compared to give a hint.
+// maxCompared is the largest number of line comparisons for a hint.
 const maxCompared = 10_000_000
 
-// places names the lines where text occurs, the first few.
+// places lists the first lines where text occurs.
 func places(content, text string) string {
 	const most = 5
 	var lines []string
@@ -27,11 +27,11 @@ func places(content, text string) string {
 	return "lines " + strings.Join(lines, ", ") + ", ..."
 }
 
-// nearest helps a model whose text is not in the file: it quotes the lines that
-// differ from it in white space only, or else says where its longest line is.
+// nearest returns a hint for a model whose text is not in the file: the lines that
+// differ from the text in white space only, or the line of its longest line.
 func nearest(content, text string) string {
 	if strings.ContainsRune(text, utf8.RuneError) && !utf8.ValidString(content) {
-		return ". The file is not all UTF-8, and read_file shows U+FFFD for bytes that are not; leave them out of old_text, or use shell"
+		return ". The file is not valid UTF-8, and read_file shows U+FFFD for invalid bytes; use an old_text without them, or use shell"
 	}
 	have, want := strings.Split(content, "\n"), strings.Split(strings.Trim(text, "\r\n"), "\n")
 	for i := range have[:max(min(len(have)-len(want)+1, maxCompared/len(want)), 0)] {
@@ -54,7 +54,7 @@ func nearest(content, text string) string {
 	}
 	for i, line := range have {
 		if strings.Contains(line, longest) && len(line) < maxHint {
-			return fmt.Sprintf(". Its line %q is in line %d of the file; the lines around that differ", longest, i+1)
+			return fmt.Sprintf(". Line %d of the file contains %q, but the lines around it differ", i+1, longest)
 		}
 	}
 	return ""

@@ -20,12 +20,8 @@ type readFileArgs struct {
 }
 
 func newReadFile(ws *workspace) (*tools.FuncTool, error) {
-	tool, err := tools.NewTool("read_file",
-		"Read a text file of the workspace, all of it or the lines from offset on.", ws.readFile)
-	if err != nil {
-		return nil, err
-	}
-	return tool.WithEffect(tools.Idempotent), nil
+	return idempotent(tools.NewTool("read_file",
+		"Read a text file of the workspace: the whole file, or limit lines from line offset on.", ws.readFile))
 }
 
 func (ws *workspace) readFile(ctx context.Context, _ tools.Call, args readFileArgs) *tools.Result {
@@ -48,7 +44,7 @@ func (ws *workspace) readFile(ctx context.Context, _ tools.Call, args readFileAr
 	}
 	if lines.first > 1 && lines.line < lines.first {
 		_ = out.Close()
-		return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "offset %d is behind the end of %q, which has %d lines", args.Offset, args.Path, lines.line))
+		return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "offset %d is after the end of %q, which has %d lines", args.Offset, args.Path, lines.line))
 	}
 	switch {
 	case info.Size() == 0 && out.Size() == 0:
@@ -61,11 +57,11 @@ func (ws *workspace) readFile(ctx context.Context, _ tools.Call, args readFileAr
 	return ws.setOutput(&tools.Result{Silent: true}, out)
 }
 
-// sniffLen is how much of a file decides whether it is text.
+// sniffLen is how many bytes of a file decide whether it is text.
 const sniffLen = 8 << 10
 
-// checkText refuses what would be garbage in a prompt. Text is what has no zero
-// byte and is UTF-8, or some older encoding that the sniffer takes for text.
+// checkText refuses files that are not text. Text has no zero byte, and is UTF-8 or an
+// older encoding that package mimetype recognizes as text.
 func checkText(f *os.File, path string, size int64) error {
 	head := make([]byte, sniffLen)
 	n, err := f.ReadAt(head, 0)
@@ -83,7 +79,7 @@ func isText(head []byte) bool {
 	if bytes.IndexByte(head, 0) >= 0 {
 		return false
 	}
-	// The end may cut a rune.
+	// head may end within a rune.
 	for cut := 0; cut < utf8.UTFMax && cut <= len(head); cut++ {
 		if utf8.Valid(head[:len(head)-cut]) {
 			return true
@@ -92,19 +88,19 @@ func isText(head []byte) bool {
 	return strings.HasPrefix(mimetype.Detect(head).String(), "text/")
 }
 
-// lineRange copies limit lines from line first on (all, if limit is 0), in
-// pieces, however long the lines are.
+// lineRange copies limit lines from line first on (all lines if limit is 0). Lines may
+// be longer than its buffer.
 type lineRange struct {
 	first, limit int64
 	dst          io.Writer
 
-	line int64 // lines begun
-	more bool  // there is something behind the range
+	line int64 // the current line
+	more bool  // more lines follow the range
 }
 
 func (r *lineRange) copy(ctx context.Context, src io.Reader) error {
 	buf := make([]byte, 128<<10)
-	atStart := true // the next byte begins a line
+	atStart := true // the next byte starts a line
 	for !r.more {
 		if ctx.Err() != nil {
 			return ended(ctx)

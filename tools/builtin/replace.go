@@ -10,9 +10,9 @@ import (
 	"github.com/stevedore-bus/stevedore/state/durable"
 )
 
-// target looks at the file that is to be written at rel: nil if there is none.
-// A symbolic link is refused, because replacing the name would cut the link and
-// following it would write elsewhere than the name says.
+// target returns the file at rel, or nil if there is none. It refuses a symbolic link:
+// replacing the name would remove the link, and following it would write to another
+// name.
 func (ws *workspace) target(rel string) (fs.FileInfo, error) {
 	info, err := ws.root.Lstat(rel)
 	switch {
@@ -38,9 +38,9 @@ func (ws *workspace) replace(rel string, data []byte, old fs.FileInfo) error {
 	return dir.WriteFile(rel, data, 0o644, func() error { return unchanged(ws.root, rel, old) })
 }
 
-var errChanged = errors.New("somebody else changed the file meanwhile; read it again")
+var errChanged = errors.New("the file has changed since it was read; read it again")
 
-// unchanged fails if the file name is not old any more.
+// unchanged fails if the file is no longer old.
 func unchanged(dir *os.Root, name string, old fs.FileInfo) error {
 	info, err := dir.Lstat(name)
 	switch {

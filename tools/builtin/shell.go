@@ -19,30 +19,28 @@ import (
 
 // ShellConfig configures the shell tool. The zero value works.
 type ShellConfig struct {
-	// Timeout ends a command that asks for no timeout of its own. Default 2
-	// minutes.
+	// Timeout is the timeout of a command without timeout_seconds. Default 2 minutes.
 	Timeout time.Duration
-	// MaxTimeout is the longest timeout that a command may ask for. Default 1
-	// hour.
+	// MaxTimeout is the largest timeout_seconds. Default 1 hour.
 	MaxTimeout time.Duration
-	// Grace is the time between SIGTERM and SIGKILL when a command has to end.
+	// Grace is the time between SIGTERM and SIGKILL when a command is killed.
 	// Default 2 seconds.
 	Grace time.Duration
-	// Env names further variables of the worker's environment that commands
-	// get. They get none but a short list of harmless ones otherwise, so that
-	// the worker's secrets stay with the worker.
+	// Env names more variables of the worker's environment to pass to commands. The
+	// shell tool passes only a short list of harmless ones, because others may be
+	// secrets.
 	Env []string
-	// NoPIDNamespace runs commands beside the worker's processes even where
-	// the kernel would give them a namespace of their own. See contain.
+	// NoPIDNamespace runs commands without a PID namespace, also where the kernel
+	// allows one. See container.
 	NoPIDNamespace bool
-	// Confine, if not nil, may change each command just before it is started,
-	// to put it into a sandbox. An error keeps the command from running.
+	// Confine, if not nil, may change each command before its start, for example to
+	// run it in a sandbox. If it returns an error, the command does not run.
 	Confine func(cmd *exec.Cmd) error
 }
 
 type shellArgs struct {
-	Command        string   `json:"command,omitempty" jsonschema:"a command line for sh -c; give this or argv"`
-	Argv           []string `json:"argv,omitempty" jsonschema:"a program and its arguments, run without a shell; give this or command"`
+	Command        string   `json:"command,omitempty" jsonschema:"a command line for sh -c; set this or argv"`
+	Argv           []string `json:"argv,omitempty" jsonschema:"a program and its arguments, run without a shell; set this or command"`
 	WorkingDir     string   `json:"working_dir,omitempty" jsonschema:"the directory to run in, relative to the workspace; default the workspace"`
 	TimeoutSeconds float64  `json:"timeout_seconds,omitempty" jsonschema:"seconds after which the command is killed"`
 	Stdin          string   `json:"stdin,omitempty" jsonschema:"text for the standard input, which is empty by default"`
@@ -62,7 +60,7 @@ func newShell(ws *workspace) (*tools.FuncTool, error) {
 	cfg.Grace = cmp.Or(cfg.Grace, 2*time.Second)
 	sh := &shell{workspace: ws, cfg: cfg, container: newContainer(cfg)}
 	return tools.NewTool("shell",
-		"Run a command in the workspace and return its output (stdout and stderr as they came) and exit code. All processes that it started are killed when it ends.", sh.run)
+		"Run a command in the workspace and return its output (stdout and stderr, in order) and exit code. When the command ends, all processes that it started are killed.", sh.run)
 }
 
 func (sh *shell) run(ctx context.Context, _ tools.Call, args shellArgs) *tools.Result {
@@ -102,14 +100,14 @@ func (sh *shell) run(ctx context.Context, _ tools.Call, args shellArgs) *tools.R
 	return sh.report(res, out, code, killed)
 }
 
-// report adds to the output how the command ended: the model gets all of it,
-// the user the output, its middle left out if it is long.
+// report adds the end of the command to the output. The model receives all of it; the
+// user receives the output, without its middle part if it is long.
 func (sh *shell) report(res *tools.Result, out *tools.Output, code int, killed bool) *tools.Result {
 	truncated := out.Truncated()
 	if out.Size() == 0 {
 		out.Note("(no output)")
 	}
-	res.ForUser = excerpt(out)
+	res.ForUser = excerpt(out, 0)
 	if truncated {
 		out.Note(fmt.Sprintf("[Output truncated: the first %d bytes were kept]", out.Size()))
 	}
@@ -132,17 +130,17 @@ func (sh *shell) timeout(seconds float64) (time.Duration, error) {
 	return time.Duration(seconds * float64(time.Second)), nil
 }
 
-// command is the one place where a command is made; it does not start it.
+// command returns the command without starting it.
 func (sh *shell) command(ctx context.Context, args shellArgs) (*exec.Cmd, error) {
 	argv := args.Argv
 	switch {
 	case (args.Command == "") == (len(argv) == 0):
-		return nil, tools.Errorf(tools.CodeInvalidArguments, "give either command or argv")
+		return nil, tools.Errorf(tools.CodeInvalidArguments, "set either command or argv")
 	case args.Command != "":
 		argv = []string{"sh", "-c", args.Command}
 	}
 	if slices.ContainsFunc(argv, func(s string) bool { return strings.ContainsRune(s, 0) }) {
-		return nil, tools.Errorf(tools.CodeInvalidArguments, "the command holds a zero byte")
+		return nil, tools.Errorf(tools.CodeInvalidArguments, "the command contains a zero byte")
 	}
 	dir, err := sh.workingDir(args.WorkingDir)
 	if err != nil {
@@ -165,7 +163,7 @@ func (sh *shell) command(ctx context.Context, args shellArgs) (*exec.Cmd, error)
 	sh.container.prepare(cmd)
 	if sh.cfg.Confine != nil {
 		if err := sh.cfg.Confine(cmd); err != nil {
-			return nil, tools.Errorf(tools.CodeToolFailed, "refused to run the command: it cannot be confined: %v", err)
+			return nil, tools.Errorf(tools.CodeToolFailed, "refused to run the command, because it cannot be confined: %v", err)
 		}
 	}
 	return cmd, nil
@@ -176,7 +174,7 @@ func (sh *shell) workingDir(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	info, err := sh.root.Stat(rel) // refuses links that lead out
+	info, err := sh.root.Stat(rel) // refuses links that lead out of the workspace
 	if err == nil && !info.IsDir() {
 		err = errors.New("it is not a directory")
 	}
@@ -186,9 +184,8 @@ func (sh *shell) workingDir(path string) (string, error) {
 	return filepath.Join(sh.real, rel), nil
 }
 
-// execute runs cmd to its end and until nothing of it runs any more. Output of
-// both streams goes through one pipe, so that it stays in order. cmd has no
-// ProcessState if it could not be started.
+// execute runs cmd until all its processes have ended. Both output streams use one
+// pipe, so that they stay in order. If cmd could not start, it has no ProcessState.
 func (sh *shell) execute(cmd *exec.Cmd, out *tools.Output) (killed bool, err error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -203,8 +200,8 @@ func (sh *shell) execute(cmd *exec.Cmd, out *tools.Output) (killed bool, err err
 		_ = w.Close()
 		go func() {
 			defer close(copied)
-			// If the output cannot be kept, the command must not block on a
-			// full pipe: it gets SIGPIPE. Output.Err tells the rest.
+			// After an error of out, which Output.Err returns, the command
+			// receives SIGPIPE instead of blocking on a full pipe.
 			_, _ = io.Copy(out, r)
 			_ = r.Close()
 		}()
@@ -213,20 +210,18 @@ func (sh *shell) execute(cmd *exec.Cmd, out *tools.Output) (killed bool, err err
 		_ = w.Close()
 		return false, err
 	}
-	// Nobody is left to write, unless a process escaped; then it loses its pipe.
+	// Only a process that escaped can still hold the pipe open.
 	_ = r.SetReadDeadline(time.Now().Add(sh.cfg.Grace))
 	<-copied
 	return killed, err
 }
 
-// maxForUser is how much of an output the user gets, in bytes.
+// maxForUser is the longest output for the user, in bytes.
 const maxForUser = 16 << 10
 
-// excerpt is the output for the user: all of it, or its head and its tail.
-func excerpt(out *tools.Output) string { return excerptFrom(out, 0) }
-
-// excerptFrom is the excerpt of what stands behind the first bytes.
-func excerptFrom(out *tools.Output, first int64) string {
+// excerpt returns the output from byte first on for the user: all of it, or its head
+// and its tail.
+func excerpt(out *tools.Output, first int64) string {
 	all := io.NewSectionReader(out, first, out.Size()-first)
 	if all.Size() <= maxForUser {
 		if text, err := io.ReadAll(all); err == nil {
@@ -239,6 +234,6 @@ func excerptFrom(out *tools.Output, first int64) string {
 	n, _ = all.ReadAt(half, all.Size()-int64(len(half)))
 	tail := string(half[:n])
 	left := all.Size() - int64(len(head)+len(tail))
-	text := fmt.Sprintf("%s\n[%d bytes left out]\n%s", head, left, strings.TrimSuffix(tail, "\n"))
+	text := fmt.Sprintf("%s\n[%d bytes omitted]\n%s", head, left, strings.TrimSuffix(tail, "\n"))
 	return strings.ToValidUTF8(text, string(utf8.RuneError))
 }

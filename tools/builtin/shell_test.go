@@ -346,7 +346,7 @@ func TestShellBigOutput(t *testing.T) {
 	if _, err := res.Output.ReadAt(tail, res.Output.Size()-21); err != nil || string(tail) != "xxxxxx"+note {
 		t.Errorf("tail = %q, %v", tail, err)
 	}
-	if len(res.ForUser) > 20<<10 || !strings.Contains(res.ForUser, "bytes left out") {
+	if len(res.ForUser) > 20<<10 || !strings.Contains(res.ForUser, "bytes omitted") {
 		t.Errorf("ForUser has %d bytes", len(res.ForUser))
 	}
 	rest, err := io.Copy(io.Discard, res.Output.Reader())

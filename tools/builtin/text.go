@@ -11,8 +11,8 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// inline is the largest output that is handed over as text: by then it is held
-// in memory anyway.
+// inline is the largest output that is returned as text, because it is in memory
+// anyway.
 func (ws *workspace) inline() int64 {
 	if ws.cfg.Output.Memory > 0 {
 		return ws.cfg.Output.Memory
@@ -20,10 +20,9 @@ func (ws *workspace) inline() int64 {
 	return 1 << 20
 }
 
-// setOutput moves out into res: as text if it is small, else as it is.
+// setOutput moves out into res, as text if it is small.
 func (ws *workspace) setOutput(res *tools.Result, out *tools.Output) *tools.Result {
 	if err := out.Err(); err != nil {
-		// What is kept is not the whole; say so instead of passing it off.
 		return ws.failed(out, "", "", err)
 	}
 	text, ok, err := out.Text(ws.inline())
@@ -40,8 +39,8 @@ func (ws *workspace) setOutput(res *tools.Result, out *tools.Output) *tools.Resu
 	return res
 }
 
-// failed closes an unfinished output and says why it is one. The output's own
-// failure (a full disk) is told as such: it is not the file's.
+// failed closes an unfinished output and returns err, or the output's own error (for
+// example a full disk), which is not the file's.
 func (ws *workspace) failed(out *tools.Output, op, path string, err error) *tools.Result {
 	_ = out.Close()
 	if kept := out.Err(); kept != nil {
@@ -50,8 +49,7 @@ func (ws *workspace) failed(out *tools.Output, op, path string, err error) *tool
 	return tools.Failure(ws.explain(op, path, err))
 }
 
-// showName writes a file name so that it stays on its line and does nothing to
-// a terminal.
+// showName quotes a file name if it is not safe to print on one line.
 func showName(name string) string {
 	if !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return strconv.Quote(name)
@@ -59,7 +57,7 @@ func showName(name string) string {
 	return name
 }
 
-// ended says why ctx is over.
+// ended returns the error of an ended context.
 func ended(ctx context.Context) *tools.Error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return tools.Errorf(tools.CodeTimeout, "the call timed out")

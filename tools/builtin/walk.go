@@ -15,41 +15,40 @@ import (
 )
 
 const (
-	// defaultDirEntries is how many names of one directory are held, to sort
-	// them.
+	// defaultDirEntries is how many names of one directory are read and sorted.
 	defaultDirEntries = 200_000
-	// maxDepth bounds the directories that are open at a time.
+	// maxDepth is how many directories may be open at the same time.
 	maxDepth = 128
 )
 
-// found is one file or directory met on a walk.
+// found is a file or directory of a walk.
 type found struct {
-	dir   *os.Root // the directory that it is in; open during the visit only
-	name  string   // its name there
+	dir   *os.Root // its directory; open during the visit only
+	name  string   // its name in dir
 	path  string   // its path below the start, with slashes
 	entry fs.DirEntry
 }
 
-// walker visits a tree in the order of names, parents first. It follows no
-// symbolic link, so there are no loops and no way out, and leaves out .git
-// below the start. What cannot be opened is counted, not fatal.
+// walker visits a tree in the order of names, parents first. It follows no symbolic
+// links, does not enter .git below the start, and counts the directories that it
+// cannot open.
 type walker struct {
 	visit func(ctx context.Context, f found) error
-	flat  bool // the start's own entries only
-	held  int  // names of one directory that are held; default defaultDirEntries
+	flat  bool // only the entries of the start
+	limit int  // names of one directory that are read; default defaultDirEntries
 
 	unreadable int // directories that could not be opened, or are too deep
-	cut        int // directories with more names than are held
+	cut        int // directories with more names than limit
 }
 
-// errStop, returned by visit, ends a search early and without a failure.
+// visit returns errStop to end a search early without a failure.
 var errStop = errors.New("stop the walk")
 
-// walk visits what is below dir.
+// walk visits the entries below dir.
 func (w *walker) walk(ctx context.Context, dir *os.Root) error { return w.walkDir(ctx, dir, "", 0) }
 
 func (w *walker) walkDir(ctx context.Context, dir *os.Root, prefix string, depth int) error {
-	entries, cut, err := readDir(dir, cmp.Or(w.held, defaultDirEntries))
+	entries, cut, err := readDir(dir, cmp.Or(w.limit, defaultDirEntries))
 	if err != nil {
 		if depth == 0 {
 			return err
@@ -92,16 +91,16 @@ func (w *walker) descend(ctx context.Context, f found, depth int) error {
 	return w.walkDir(ctx, sub, f.path, depth)
 }
 
-// readDir returns the entries of dir sorted by name, and whether there are more
-// than held of them.
-func readDir(dir *os.Root, held int) (entries []fs.DirEntry, cut bool, err error) {
+// readDir returns at most limit entries of dir, sorted by name, and whether there are
+// more.
+func readDir(dir *os.Root, limit int) (entries []fs.DirEntry, cut bool, err error) {
 	f, err := dir.Open(".")
 	if err != nil {
 		return nil, false, err
 	}
 	defer f.Close()
-	for len(entries) <= held {
-		batch, err := f.ReadDir(min(1024, held+1-len(entries)))
+	for len(entries) <= limit {
+		batch, err := f.ReadDir(min(1024, limit+1-len(entries)))
 		entries = append(entries, batch...)
 		if err == io.EOF {
 			break
@@ -110,8 +109,8 @@ func readDir(dir *os.Root, held int) (entries []fs.DirEntry, cut bool, err error
 			return nil, false, err
 		}
 	}
-	cut = len(entries) > held
-	entries = entries[:min(len(entries), held)]
+	cut = len(entries) > limit
+	entries = entries[:min(len(entries), limit)]
 	sortEntries(entries)
 	return entries, cut, nil
 }
@@ -120,18 +119,18 @@ func sortEntries(entries []fs.DirEntry) {
 	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return cmp.Compare(a.Name(), b.Name()) })
 }
 
-// note says in out what the walk left out.
+// note adds to out what the walk omitted.
 func (w *walker) note(out *tools.Output) {
 	if w.unreadable > 0 {
 		out.Note(fmt.Sprintf("[%d directories could not be read]", w.unreadable))
 	}
 	if w.cut > 0 {
-		out.Note(fmt.Sprintf("[%d directories have more than %d entries; the rest was left out]", w.cut, cmp.Or(w.held, defaultDirEntries)))
+		out.Note(fmt.Sprintf("[%d directories have more than %d entries; the rest was omitted]", w.cut, cmp.Or(w.limit, defaultDirEntries)))
 	}
 }
 
-// limit runs a search for at most the configured time. If it takes longer, what
-// was found is kept, and out says that it is not all.
+// limit runs a search for at most the configured time. If it takes longer, out keeps
+// the results so far and a note.
 func (ws *workspace) limit(ctx context.Context, out *tools.Output, search func(context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, ws.cfg.SearchTimeout)
 	defer cancel()

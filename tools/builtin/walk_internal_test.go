@@ -38,8 +38,8 @@ func TestWalkHoldsNoMoreNamesThanItMay(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for held, want := range map[int]string{5: "", 6: "", 3: "[1 directories have more than 3 entries; the rest was left out]"} {
-		paths, note := walked(t, ws, &walker{held: held})
+	for held, want := range map[int]string{5: "", 6: "", 3: "[1 directories have more than 3 entries; the rest was omitted]"} {
+		paths, note := walked(t, ws, &walker{limit: held})
 		if len(paths) != min(held, 5) || !slices.IsSorted(paths) || note != want {
 			t.Errorf("held %d: visited %q, note %q; want %q", held, paths, note, want)
 		}

@@ -64,12 +64,8 @@ func newWebFetch(ws *workspace) (*tools.FuncTool, error) {
 	cfg.MaxRedirects = max(cmp.Or(cfg.MaxRedirects, 5), 0)
 	cfg.UserAgent = cmp.Or(cfg.UserAgent, "stevedore")
 	w := &web{ws: ws, cfg: cfg, client: newClient(cfg), markdown: newMarkdown(), converting: make(chan struct{}, maxConverting)}
-	tool, err := tools.NewTool("web_fetch",
-		"Fetch a page or a text file from the web and return it as Markdown or text, behind a summary with title, final URL, status, media type and size in bytes.", w.fetch)
-	if err != nil {
-		return nil, err
-	}
-	return tool.WithEffect(tools.Idempotent), nil
+	return idempotent(tools.NewTool("web_fetch",
+		"Fetch a page or a text file from the web and return it as Markdown or text, behind a summary with title, final URL, status, media type and size in bytes.", w.fetch))
 }
 
 // fetch answers with a summary and, behind it, the content: without that a
@@ -150,7 +146,7 @@ func (w *web) result(u *url.URL, p *page, out *tools.Output, start int64) *tools
 	if out.Size() == start {
 		out.Note("(there is no text in it)")
 	}
-	forUser := excerptFrom(out, start)
+	forUser := excerpt(out, start)
 	if p.status/100 != 2 {
 		_ = out.Close()
 		err := tools.Errorf(tools.CodeToolFailed, "the server answered %s", statusText(p.status))

@@ -20,8 +20,8 @@ type workspace struct {
 	dir  string // absolute
 	real string // absolute, symbolic links resolved
 
-	// edit is held while a file is read, changed and replaced: a model that
-	// sends two edits of one file in one turn must not lose the first.
+	// edit is locked while a tool reads, changes and replaces a file: two edits of one
+	// file in the same turn must not overwrite each other.
 	edit sync.Mutex
 }
 
@@ -44,14 +44,14 @@ func openWorkspace(cfg Config) (*workspace, error) {
 	return &workspace{cfg: cfg, root: root, dir: dir, real: real}, nil
 }
 
-// rel turns a path that a model wrote into one below the root. An absolute path
-// is taken if it lies in the workspace. Symbolic links are the root's business.
+// rel returns the model's path relative to the root. It accepts an absolute path in the
+// workspace. It does not resolve symbolic links; the root does.
 func (ws *workspace) rel(path string) (string, error) {
 	if path == "" {
 		path = "."
 	}
 	if strings.ContainsRune(path, 0) {
-		return "", tools.Errorf(tools.CodeInvalidArguments, "path %q holds a zero byte", path)
+		return "", tools.Errorf(tools.CodeInvalidArguments, "path %q contains a zero byte", path)
 	}
 	local := filepath.Clean(path)
 	if filepath.IsAbs(local) {
@@ -69,12 +69,12 @@ func (ws *workspace) rel(path string) (string, error) {
 }
 
 func outside(path string) error {
-	return tools.Errorf(tools.CodeInvalidArguments, "access denied: path %q is outside the workspace; give a path relative to the workspace", path)
+	return tools.Errorf(tools.CodeInvalidArguments, "access denied: path %q is outside the workspace; use a path relative to the workspace", path)
 }
 
-// open opens a regular file for reading. It never blocks and never opens what
-// is not a file: the kind is looked at before (opening some devices does
-// something) and again after (the name may have changed its meaning).
+// open opens a regular file for reading and never blocks. It checks the kind of file
+// before it opens it, because opening some devices has an effect, and again after, in
+// case the name now belongs to another file.
 func (ws *workspace) open(path string) (*os.File, fs.FileInfo, error) {
 	rel, err := ws.rel(path)
 	if err != nil {
@@ -113,7 +113,7 @@ func (ws *workspace) openIn(dir *os.Root, name string) (*os.File, fs.FileInfo, e
 var (
 	errIsDir    = errors.New("it is a directory")
 	errSpecial  = errors.New("it is not a regular file")
-	errHardLink = errors.New("it has more than one name (hard link), and the other may lie outside the workspace")
+	errHardLink = errors.New("it has more than one name (hard link), and the other may be outside the workspace")
 )
 
 func (ws *workspace) checkFile(info fs.FileInfo) error {
@@ -143,8 +143,8 @@ func kind(mode fs.FileMode) string {
 	return "special file"
 }
 
-// explain says to the model what went wrong, without the places of the host
-// that an error of package os names.
+// explain returns an error for the model, without the host paths in the errors of
+// package os.
 func (ws *workspace) explain(op, path string, err error) error {
 	if e, ok := errors.AsType[*tools.Error](err); ok {
 		return e
@@ -160,7 +160,7 @@ func (ws *workspace) explain(op, path string, err error) error {
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return tools.Errorf(tools.CodeToolFailed, "failed to %s %q: file not found; list_dir shows what is there", op, path)
+		return tools.Errorf(tools.CodeToolFailed, "failed to %s %q: file not found; use list_dir to list the directory", op, path)
 	case errors.Is(err, fs.ErrPermission):
 		return tools.Errorf(tools.CodeToolFailed, "failed to %s %q: permission denied", op, path)
 	}

@@ -7,17 +7,13 @@ import (
 )
 
 type writeFileArgs struct {
-	Path    string `json:"path" jsonschema:"the file, relative to the workspace; directories are made as needed"`
+	Path    string `json:"path" jsonschema:"the file, relative to the workspace; missing directories are created"`
 	Content string `json:"content" jsonschema:"the whole new content"`
 }
 
 func newWriteFile(ws *workspace) (*tools.FuncTool, error) {
-	tool, err := tools.NewTool("write_file",
-		"Write a file of the workspace: a new one, or the whole content of an existing one anew. edit_file changes a part.", ws.writeFile)
-	if err != nil {
-		return nil, err
-	}
-	return tool.WithEffect(tools.Idempotent), nil
+	return idempotent(tools.NewTool("write_file",
+		"Create a file in the workspace or replace its whole content. To change a part of a file, use edit_file.", ws.writeFile))
 }
 
 func (ws *workspace) writeFile(ctx context.Context, _ tools.Call, args writeFileArgs) *tools.Result {
