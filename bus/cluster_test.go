@@ -25,7 +25,7 @@ func startCluster(t *testing.T) []string {
 		servers []*server.Server
 		urls    []string
 	)
-	for range size { // each has to know the others before it starts
+	for range size { // a server needs the ports of the others
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)

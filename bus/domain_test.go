@@ -34,7 +34,7 @@ func startDomain(t *testing.T, domain string, opts server.Options) *server.Serve
 // A client of a leaf node uses the JetStream of the hub, if its configuration or context
 // names the hub's domain or API prefix.
 func TestDomain(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") // the leaf has to know the port
+	l, err := net.Listen("tcp", "127.0.0.1:0") // the leaf needs the port
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ func TestProvisionDuringElections(t *testing.T) {
 	bustest.Bubble(t, func(t *testing.T) {
 		s := bustest.Server(t)
 		api := bustest.Dial(t, s, bus.Config{}).Conn()
-		var made atomic.Int32
+		var created atomic.Int32
 		_, err := api.Subscribe("slow.>", func(m *nats.Msg) {
 			subject := "$JS.API." + strings.TrimPrefix(m.Subject, "slow.")
 			answer, err := api.RequestMsg(&nats.Msg{Subject: subject, Header: m.Header, Data: m.Data}, time.Second)
@@ -28,10 +28,10 @@ func TestProvisionDuringElections(t *testing.T) {
 				return // the test has failed and ended
 			}
 			if strings.Contains(subject, ".CREATE.") || strings.Contains(subject, ".UPDATE.") {
-				made.Add(1)
+				created.Add(1)
 				time.Sleep(election)
 			}
-			_ = m.RespondMsg(&nats.Msg{Header: answer.Header, Data: answer.Data}) // who asked may be gone
+			_ = m.RespondMsg(&nats.Msg{Header: answer.Header, Data: answer.Data}) // the client may have disconnected
 		})
 		if err == nil {
 			err = api.Flush()
@@ -51,7 +51,7 @@ func TestProvisionDuringElections(t *testing.T) {
 			t.Fatal(err)
 		}
 		// Streams, buckets, consumers, and streams with a size.
-		if got, want := made.Load(), int32(6+4+4+5); got != want {
+		if got, want := created.Load(), int32(6+4+4+5); got != want {
 			t.Errorf("the server got %d requests to create or change something, want %d", got, want)
 		}
 	})

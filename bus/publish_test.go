@@ -29,7 +29,7 @@ func TestFirstPublishWins(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	if body, _, err := b.LastMessage(t.Context(), bus.Results, msg.Subject); string(body) != "first" {
-		t.Errorf("%q stands, %v", body, err)
+		t.Errorf("stored %q, %v", body, err)
 	}
 }
 

@@ -57,7 +57,7 @@ func TestScanDirect(t *testing.T) {
 			}
 		}
 		if seen != 1 {
-			t.Errorf("%+v: the spoofed one came %d times", c, seen)
+			t.Errorf("%+v: the forged message was read %d times", c, seen)
 		}
 	}
 }

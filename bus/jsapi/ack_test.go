@@ -31,8 +31,8 @@ func TestParsePubAck(t *testing.T) {
 	if api, ok := errors.AsType[*jetstream.APIError](err); !ok || api.ErrorCode != 10077 {
 		t.Errorf("rejected: %v", err)
 	}
-	nobody := &nats.Msg{Header: nats.Header{"Status": {"503"}}}
-	if _, err := ParsePubAck(nobody); !errors.Is(err, jetstream.ErrNoStreamResponse) {
+	noStream := &nats.Msg{Header: nats.Header{"Status": {"503"}}}
+	if _, err := ParsePubAck(noStream); !errors.Is(err, jetstream.ErrNoStreamResponse) {
 		t.Errorf("no responders: %v", err)
 	}
 }

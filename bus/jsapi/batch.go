@@ -11,19 +11,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// SendGet sends a direct get whose replies go to the given subject. The caller
-// decodes each of them with ParseMessage. A get with Batch has several replies, the
-// last of which is ErrEndOfBatch or ErrMsgNotFound.
-func (a API) SendGet(stream, replyTo string, get Get) error {
-	body, err := json.Marshal(get)
-	if err != nil {
-		return err
-	}
-	return a.nc.PublishRequest(a.prefix+"DIRECT.GET."+stream, replyTo, body)
-}
-
 // Messages iterates over the messages that get selects, in the order of the stream,
-// until there are no more. It asks for get.Batch messages (default 256) at a time and
+// until there are no more. It requests for get.Batch messages (default 256) at a time and
 // needs no consumer. The server may take the default timeout for each message.
 func (a API) Messages(ctx context.Context, stream string, get Get) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
@@ -40,14 +29,18 @@ func (a API) Messages(ctx context.Context, stream string, get Get) iter.Seq2[Mes
 			get.Sequence = 1
 		}
 		for {
-			if err := a.SendGet(stream, sub.Subject, get); err != nil {
+			body, err := json.Marshal(get)
+			if err == nil {
+				err = a.nc.PublishRequest(a.prefix+"DIRECT.GET."+stream, sub.Subject, body)
+			}
+			if err != nil {
 				yield(Message{}, err)
 				return
 			}
 			for ended := false; !ended; {
 				m, err := a.next(ctx, sub)
 				switch {
-				case errors.Is(err, ErrEndOfBatch):
+				case errors.Is(err, errEndOfBatch):
 					ended = true
 				case errors.Is(err, jetstream.ErrMsgNotFound):
 					return
@@ -72,5 +65,5 @@ func (a API) next(ctx context.Context, sub *nats.Subscription) (Message, error) 
 	if err != nil {
 		return Message{}, err
 	}
-	return ParseMessage(reply)
+	return parseMessage(reply)
 }

@@ -66,7 +66,7 @@ func (a API) GetMessage(ctx context.Context, stream string, get Get) (Message, e
 	if err != nil {
 		return Message{}, err
 	}
-	m, err := ParseMessage(reply)
+	m, err := parseMessage(reply)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return a.GetFromLeader(ctx, stream, get)
 	}
@@ -128,17 +128,17 @@ func (a API) request(ctx context.Context, request string, get Get) (*nats.Msg, e
 
 var errNoAnswer = fmt.Errorf("get message: %w; does the stream exist, and does it allow direct gets?", nats.ErrNoResponders)
 
-// ErrEndOfBatch means that the server has sent all messages of a batch.
-var ErrEndOfBatch = errors.New("end of batch")
+// errEndOfBatch means that the server has sent all messages of a batch.
+var errEndOfBatch = errors.New("end of batch")
 
-// ParseMessage decodes the reply to a direct get: a message, ErrEndOfBatch, or
+// parseMessage decodes the reply to a direct get: a message, errEndOfBatch, or
 // ErrMsgNotFound.
-func ParseMessage(reply *nats.Msg) (Message, error) {
+func parseMessage(reply *nats.Msg) (Message, error) {
 	h := reply.Header
 	if lastValue(h, jetstream.StreamHeader) == "" { // not a message but a status
 		switch status := h.Get("Status"); status {
 		case "204":
-			return Message{}, ErrEndOfBatch
+			return Message{}, errEndOfBatch
 		case "404":
 			return Message{}, jetstream.ErrMsgNotFound
 		case "503":

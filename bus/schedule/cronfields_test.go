@@ -36,7 +36,7 @@ func TestCanonicalCron(t *testing.T) {
 			t.Error(err)
 		}
 		if got, _, err := schedule.New(b).Get(t.Context(), bus.Cron, "job"); err != nil || got.Cron != test.canonical {
-			t.Errorf("%q stands as %q, %v, want %q", test.cron, got.Cron, err, test.canonical)
+			t.Errorf("%q is stored as %q, %v, want %q", test.cron, got.Cron, err, test.canonical)
 		}
 	}
 }

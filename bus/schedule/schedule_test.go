@@ -301,7 +301,7 @@ func next(t *testing.T, slots <-chan time.Time) time.Time {
 	case slot := <-slots:
 		return slot
 	case <-time.After(20 * time.Second):
-		t.Fatal("no tick came")
+		t.Fatal("no tick arrived")
 		panic("unreachable")
 	}
 }

@@ -143,51 +143,57 @@ func (st *Store) List(ctx context.Context, kind string) iter.Seq2[Status, error]
 // Delete deletes a schedule and its waiting tick, and reports whether the schedule
 // existed.
 func (st *Store) Delete(ctx context.Context, kind, name string) (existed bool, err error) {
-	if err := checkName(kind, name); err != nil {
-		return false, fmt.Errorf("delete schedule: %w", err)
+	var have *jetstream.RawStreamMsg
+	if err = checkName(kind, name); err == nil {
+		have, err = st.last(ctx, st.bus.Schedule(kind, name))
 	}
-	stream, err := st.bus.Stream(ctx, bus.Ticks)
+	if err == nil {
+		err = st.purge(ctx, 0, st.bus.Schedule(kind, name), st.bus.Tick(kind, name), st.bus.RunOf(kind, name))
+	}
 	if err != nil {
 		return false, fmt.Errorf("delete schedule %q: %w", name, err)
 	}
-	msg, err := st.last(ctx, st.bus.Schedule(kind, name))
-	if err != nil {
-		return false, fmt.Errorf("delete schedule %q: %w", name, err)
-	}
-	for _, subject := range []string{st.bus.Schedule(kind, name), st.bus.Tick(kind, name), st.bus.RunOf(kind, name)} {
-		if err := stream.Purge(ctx, jetstream.WithPurgeSubject(subject)); err != nil {
-			return false, fmt.Errorf("delete schedule %q: %w", name, err)
-		}
-	}
-	return msg != nil, nil
+	return have != nil, nil
 }
 
 // DeleteRevision deletes a schedule and its waiting tick if its revision is the
 // given one. Otherwise it fails with ErrConflict. Revision 0 deletes the tick of an
 // ended schedule.
 func (st *Store) DeleteRevision(ctx context.Context, kind, name string, revision uint64) error {
-	if err := checkName(kind, name); err != nil {
-		return fmt.Errorf("delete schedule: %w", err)
+	err := checkName(kind, name)
+	if err == nil && revision > 0 {
+		err = st.purge(ctx, revision+1, st.bus.Schedule(kind, name)) // keep what was put later
 	}
-	stream, err := st.bus.Stream(ctx, bus.Ticks)
+	var have *jetstream.RawStreamMsg
+	if err == nil {
+		have, err = st.last(ctx, st.bus.Schedule(kind, name))
+	}
+	switch {
+	case have != nil:
+		err = bus.ErrConflict
+	case err == nil:
+		err = st.purge(ctx, 0, st.bus.Tick(kind, name), st.bus.RunOf(kind, name))
+	}
 	if err != nil {
 		return fmt.Errorf("delete schedule %q: %w", name, err)
 	}
-	subject := st.bus.Schedule(kind, name)
-	if revision > 0 { // keep what was put later
-		if err := stream.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeSequence(revision+1)); err != nil {
-			return fmt.Errorf("delete schedule %q: %w", name, err)
+	return nil
+}
+
+// purge removes the messages on the subjects, or those before a sequence if it is not
+// 0.
+func (st *Store) purge(ctx context.Context, before uint64, subjects ...string) error {
+	stream, err := st.bus.Stream(ctx, bus.Ticks)
+	if err != nil {
+		return err
+	}
+	for _, subject := range subjects {
+		options := []jetstream.StreamPurgeOpt{jetstream.WithPurgeSubject(subject)}
+		if before > 0 {
+			options = append(options, jetstream.WithPurgeSequence(before))
 		}
-	}
-	switch have, err := st.last(ctx, subject); {
-	case err != nil:
-		return fmt.Errorf("delete schedule %q: %w", name, err)
-	case have != nil:
-		return fmt.Errorf("delete schedule %q: %w", name, bus.ErrConflict)
-	}
-	for _, subject := range []string{st.bus.Tick(kind, name), st.bus.RunOf(kind, name)} {
-		if err := stream.Purge(ctx, jetstream.WithPurgeSubject(subject)); err != nil {
-			return fmt.Errorf("delete schedule %q: %w", name, err)
+		if err := stream.Purge(ctx, options...); err != nil {
+			return err
 		}
 	}
 	return nil
