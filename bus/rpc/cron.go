@@ -39,8 +39,6 @@ func (s *Service) cron(ctx context.Context, req micro.Request) (any, error) {
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "the request names the session %q, but its subject names %q", tools.Excerpt(in.Session, 80), tools.Excerpt(session, 80))
 	}
 	in.Action = function
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.ReadTimeout)
-	defer cancel()
 	answer, err := cron.New(s.bus).Do(ctx, cron.Caller{Session: in.Session, Token: session}, in.Key, in.Request)
 	if err != nil {
 		return nil, err

@@ -32,11 +32,9 @@ func (s *Service) call(ctx context.Context, req micro.Request) (any, error) {
 		return nil, tools.Errorf(tools.CodeInvalidCall, "invalid subject %q: queue and tool must be of the form %s", tools.Excerpt(req.Subject(), 200), tools.TokenForm)
 	}
 	call.Tool = tool
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.CallTimeout)
-	defer cancel()
 	event, err := Submit(ctx, s.bus, queue, call)
 	if errors.Is(err, ErrPending) {
-		return nil, tools.Errorf(tools.CodeTimeout, "no result after %s; the call is still queued or running, and its result will be published", s.cfg.CallTimeout)
+		return nil, tools.Errorf(tools.CodeTimeout, "no result after %s; the call is still queued or running, and its result will be published", callTimeout)
 	}
 	if dead, ok := errors.AsType[*DeadLetterError](err); ok {
 		return nil, tools.Errorf(dead.Code, "%v", dead)
@@ -67,8 +65,6 @@ func (s *Service) artifact(ctx context.Context, req micro.Request) (any, error) 
 	if err := json.Unmarshal(orEmpty(req.Data()), &in); err != nil {
 		return nil, badRequest(err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.ReadTimeout)
-	defer cancel()
 	switch function {
 	case "get":
 		return s.reader.GetByID(ctx, session, in.ArtifactID, in.Offset, in.Limit)
@@ -114,8 +110,6 @@ func (s *Service) task(ctx context.Context, req micro.Request) (any, error) {
 	if !tools.IsToken(session) {
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "the session in the subject must be of the form %s", tools.TokenForm)
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.ReadTimeout)
-	defer cancel()
 	if function == "list" {
 		return task.List(ctx, s.bus, session)
 	}

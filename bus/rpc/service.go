@@ -19,6 +19,16 @@ import (
 // ServiceName is the name of the service in "nats micro ls".
 const ServiceName = "stevedore"
 
+const (
+	// callTimeout is how long a request waits for the result of its call.
+	callTimeout = 10 * time.Minute
+	// readTimeout bounds every other request.
+	readTimeout = 30 * time.Second
+	// slotsPerEndpoint is the number of requests that each endpoint handles at once;
+	// more wait.
+	slotsPerEndpoint = 256
+)
+
 // Service answers requests. Any number of processes may run one; the server sends
 // each request to one of them.
 type Service struct {
@@ -39,14 +49,6 @@ const CodeTooLarge = "too_large"
 type ServiceConfig struct {
 	// Version is the semantic version of the program. Default 0.0.0.
 	Version string
-	// Slots is the number of requests that each endpoint handles at once; more
-	// wait. Default 256.
-	Slots int
-	// CallTimeout is how long a request waits for the result of its call. Default
-	// 10 min.
-	CallTimeout time.Duration
-	// ReadTimeout bounds every other request. Default 30 s.
-	ReadTimeout time.Duration
 	// Metadata is shown in "nats micro info", such as the worker's name.
 	Metadata map[string]string
 	// Stats, if not nil, returns the data for the statistics of the endpoint "call",
@@ -61,15 +63,6 @@ type ServiceConfig struct {
 func NewService(b *bus.Bus, reader *offload.Reader, cfg ServiceConfig) *Service {
 	if cfg.Version == "" {
 		cfg.Version = "0.0.0"
-	}
-	if cfg.Slots <= 0 {
-		cfg.Slots = 256
-	}
-	if cfg.CallTimeout <= 0 {
-		cfg.CallTimeout = 10 * time.Minute
-	}
-	if cfg.ReadTimeout <= 0 {
-		cfg.ReadTimeout = 30 * time.Second
 	}
 	if cfg.OnReady == nil {
 		cfg.OnReady = func() {}
@@ -89,18 +82,19 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	endpoints := []struct {
 		name, subject string
+		timeout       time.Duration
 		answer        func(context.Context, micro.Request) (any, error)
 	}{
-		{callEndpoint, s.bus.RPC("call", "*", "*"), s.call},
-		{"artifact", s.bus.RPC("artifact", "*", "*"), s.artifact},
-		{"task", s.bus.RPC("task", "*", "*"), s.task},
-		{"cron", s.bus.RPC("cron", "*", "*"), s.cron},
-		{"tools", s.bus.RPC("tools", "*"), s.tools},
+		{callEndpoint, s.bus.RPC("call", "*", "*"), callTimeout, s.call},
+		{"artifact", s.bus.RPC("artifact", "*", "*"), readTimeout, s.artifact},
+		{"task", s.bus.RPC("task", "*", "*"), readTimeout, s.task},
+		{"cron", s.bus.RPC("cron", "*", "*"), readTimeout, s.cron},
+		{"tools", s.bus.RPC("tools", "*"), readTimeout, s.tools},
 	}
 	for _, e := range endpoints {
 		// Each endpoint has its own slots: waiting calls must not block reads.
-		slots := make(chan struct{}, s.cfg.Slots)
-		err := svc.AddEndpoint(e.name, micro.HandlerFunc(func(req micro.Request) { s.serve(ctx, slots, req, e.answer) }), micro.WithEndpointSubject(e.subject))
+		slots := make(chan struct{}, slotsPerEndpoint)
+		err := svc.AddEndpoint(e.name, micro.HandlerFunc(func(req micro.Request) { s.serve(ctx, slots, req, e.timeout, e.answer) }), micro.WithEndpointSubject(e.subject))
 		if err != nil {
 			return errors.Join(fmt.Errorf("start service: endpoint %s: %w", e.name, err), svc.Stop())
 		}
@@ -133,7 +127,7 @@ var errStopping = tools.Errorf("stopping", "this worker is stopping; send the re
 
 // serve answers one request in its own goroutine, because the library calls the
 // handlers one after the other.
-func (s *Service) serve(ctx context.Context, slots chan struct{}, req micro.Request, answer func(context.Context, micro.Request) (any, error)) {
+func (s *Service) serve(ctx context.Context, slots chan struct{}, req micro.Request, timeout time.Duration, answer func(context.Context, micro.Request) (any, error)) {
 	select {
 	case slots <- struct{}{}:
 	case <-ctx.Done():
@@ -148,7 +142,9 @@ func (s *Service) serve(ctx context.Context, slots chan struct{}, req micro.Requ
 	go func() {
 		defer s.active.Done()
 		defer func() { <-slots }()
-		v, err := recovered(func() (any, error) { return answer(ctx, req) })
+		answerCtx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		v, err := recovered(func() (any, error) { return answer(answerCtx, req) })
 		if err != nil && ctx.Err() != nil {
 			err = errStopping
 		}

@@ -166,8 +166,6 @@ func (s *Service) tools(ctx context.Context, req micro.Request) (any, error) {
 		return nil, badRequest(err)
 	}
 	q.Brief = false
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.ReadTimeout)
-	defer cancel()
 	switch function := s.bus.Split(req.Subject())[2]; function {
 	case "ls":
 		return s.listTools(ctx, q)

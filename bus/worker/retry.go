@@ -14,6 +14,10 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
+// storeTimeout is how long the worker retries a failing artifact store before it
+// publishes an error result instead of the content: longer than a server restart.
+const storeTimeout = 5 * time.Minute
+
 // A failed publish or read does not fail the call: that would count as an attempt
 // of a call that did nothing wrong, or run its tool again.
 
@@ -61,10 +65,10 @@ func (w *Worker) readResults(ctx context.Context, k key) (stored []task.StoredRe
 	return stored, err
 }
 
-// withStoreRetry retries do while the store fails, for StoreTimeout at most. An
+// withStoreRetry retries do while the store fails, for storeTimeout at most. An
 // error of the caller and a full store are final.
 func (w *Worker) withStoreRetry(ctx context.Context, do func() error) error {
-	return w.retry(ctx, "the artifact store fails", w.cfg.StoreTimeout, func(err error) bool {
+	return w.retry(ctx, "the artifact store fails", storeTimeout, func(err error) bool {
 		_, callerError := errors.AsType[*tools.Error](err)
 		return callerError || errors.Is(err, offload.ErrQuota)
 	}, do)

@@ -48,10 +48,6 @@ type Config struct {
 	Grace time.Duration
 	// Ticks makes the worker turn the ticks of schedules into calls.
 	Ticks bool
-	// StoreTimeout is how long the worker retries a failing artifact store before
-	// it publishes an error result instead of the content. It should be longer than
-	// a restart of the servers. Default 5 min.
-	StoreTimeout time.Duration
 	// AskTimeout is how long another worker may take to report that it runs a
 	// call. If it is too short, a once-only call gets the outcome unknown while it
 	// runs. Default 2 s.
@@ -91,9 +87,6 @@ func New(b *bus.Bus, registry *tools.Registry, offloader Offloader, cfg Config) 
 	}
 	if cfg.MaxAttempts <= 0 {
 		cfg.MaxAttempts = 5
-	}
-	if cfg.StoreTimeout <= 0 {
-		cfg.StoreTimeout = 5 * time.Minute
 	}
 	if cfg.AskTimeout <= 0 {
 		cfg.AskTimeout = task.AskTimeout
