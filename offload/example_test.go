@@ -24,18 +24,18 @@ func Example() {
 	}
 	log.WriteString("100000: out of memory\n")
 	call := tools.Call{ID: "toolu_1", Session: "s1", Tool: "read_log"}
-	light, err := offloader.Result(ctx, call, tools.Definition{}, tools.NewToolResult(log.String()))
+	short, err := offloader.Result(ctx, call, tools.Definition{}, tools.NewToolResult(log.String()))
 	if err != nil {
 		panic(err)
 	}
-	fmt.Println(light.Artifact.ID, light.Artifact.Lines, "lines,", len(light.ForLLM) < 3000)
+	fmt.Println(short.Artifact.ID, short.Artifact.Lines, "lines,", len(short.ForLLM) < 3000)
 
-	found, err := reader.Grep(ctx, call.Session, light.Artifact.ID, offload.GrepQuery{Pattern: "memory", ContextBefore: 1})
+	found, err := reader.Grep(ctx, call.Session, short.Artifact.ID, offload.GrepQuery{Pattern: "memory", ContextBefore: 1})
 	if err != nil {
 		panic(err)
 	}
 	fmt.Println(found.Text())
-	_, err = reader.GetByLines(ctx, "another session", light.Artifact.ID, 1, 2)
+	_, err = reader.GetByLines(ctx, "another session", short.Artifact.ID, 1, 2)
 	fmt.Println(tools.CodeOf(err))
 	// Output:
 	// toolu_1 100002 lines, true

@@ -65,27 +65,27 @@ func FuzzFrame(f *testing.F) {
 		o := NewOffloader(store, Config{Threshold: 1, InlineChars: 1})
 		yes := true
 		call := tools.Call{ID: "id", Session: "s", Tool: tool, Action: action, Offload: &yes}
-		light, err := o.Result(t.Context(), call, tools.Definition{}, tools.NewToolResult(content))
+		short, err := o.Result(t.Context(), call, tools.Definition{}, tools.NewToolResult(content))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if content == "" {
 			return // shown in full
 		}
-		attributes, summary, problem := parseFrame(light.ForLLM)
+		attributes, summary, problem := parseFrame(short.ForLLM)
 		if problem != "" {
-			t.Fatalf("content %.200q: %s in\n%s", content, problem, light.ForLLM)
+			t.Fatalf("content %.200q: %s in\n%s", content, problem, short.ForLLM)
 		}
-		if attributes["id"] != "id" || attributes["type"] != light.Artifact.Type {
+		if attributes["id"] != "id" || attributes["type"] != short.Artifact.Type {
 			t.Fatalf("the attributes are %v", attributes)
 		}
-		if _, _, problem := parseFrame(stripInvisible(light.ForLLM)); problem != "" {
-			t.Fatalf("content %.200q: without what cannot be seen, %s in\n%s", content, problem, light.ForLLM)
+		if _, _, problem := parseFrame(stripInvisible(short.ForLLM)); problem != "" {
+			t.Fatalf("content %.200q: without what cannot be seen, %s in\n%s", content, problem, short.ForLLM)
 		}
-		if !utf8.ValidString(light.ForLLM) || len(summary) > 12_000 {
+		if !utf8.ValidString(short.ForLLM) || len(summary) > 12_000 {
 			t.Fatalf("the summary has %d bytes: %q", len(summary), summary)
 		}
-		if light.Artifact.Type != TypeText || utf8.RuneCountInString(content) > 2*previewRunes || !utf8.ValidString(content) {
+		if short.Artifact.Type != TypeText || utf8.RuneCountInString(content) > 2*previewRunes || !utf8.ValidString(content) {
 			return
 		}
 		_, shown, _ := strings.Cut(summary, "preview:\n")

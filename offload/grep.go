@@ -16,15 +16,11 @@ const (
 
 // GrepQuery configures a Grep. Its JSON form is the arguments of the tool.
 type GrepQuery struct {
-	// Pattern is an RE2 regular expression; it is matched against each line.
-	Pattern    string `json:"pattern"`
-	IgnoreCase bool   `json:"ignore_case,omitempty"`
-	// ContextBefore and ContextAfter are the number of lines to show around each
-	// match, at most 100.
-	ContextBefore int `json:"context_before,omitempty"`
-	ContextAfter  int `json:"context_after,omitempty"`
-	// MaxResults is the number of matching lines to show. Default 100.
-	MaxResults int `json:"max_results,omitempty"`
+	Pattern       string `json:"pattern" jsonschema:"a regular expression in RE2 syntax, matched against each line; escape . * ( ) [ ] to search for these characters"`
+	IgnoreCase    bool   `json:"ignore_case,omitempty" jsonschema:"ignore the case of letters; default false"`
+	ContextBefore int    `json:"context_before,omitempty" jsonschema:"how many lines to show before each match; default 0, at most 100"`
+	ContextAfter  int    `json:"context_after,omitempty" jsonschema:"how many lines to show after each match; default 0, at most 100"`
+	MaxResults    int    `json:"max_results,omitempty" jsonschema:"how many matching lines to show; default 100"`
 }
 
 // GrepResult is the lines of an artifact that match a pattern.

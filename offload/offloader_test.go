@@ -28,14 +28,14 @@ func offloadText(t *testing.T, cfg Config, call tools.Call, text string) (*tools
 func mustOffload(t *testing.T, o *Offloader, call tools.Call, res *tools.Result) *tools.Result {
 	t.Helper()
 	before := *res
-	light, err := o.Result(t.Context(), call, tools.Definition{}, res)
+	short, err := o.Result(t.Context(), call, tools.Definition{}, res)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if fmt.Sprint(before) != fmt.Sprint(*res) {
 		t.Errorf("Result changed its argument from %v to %v", before, *res)
 	}
-	return light
+	return short
 }
 
 // storedText returns the content of an artifact.
@@ -81,15 +81,15 @@ func TestDecisionOrder(t *testing.T) {
 			call := aCall
 			call.Offload = row.offload
 			store := newFakeStore(StoreConfig{})
-			light, err := NewOffloader(store, row.cfg).Result(t.Context(), call, tools.Definition{NoOffload: row.noOffload}, tools.NewToolResult(row.text))
+			short, err := NewOffloader(store, row.cfg).Result(t.Context(), call, tools.Definition{NoOffload: row.noOffload}, tools.NewToolResult(row.text))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := light.Artifact != nil; got != row.want {
+			if got := short.Artifact != nil; got != row.want {
 				t.Errorf("offloaded is %v, want %v", got, row.want)
 			}
-			if light.ForLLM != row.text { // all are under 40,000 characters
-				t.Errorf("the model gets %.100q, want the text", light.ForLLM)
+			if short.ForLLM != row.text { // all are under 40,000 characters
+				t.Errorf("the model gets %.100q, want the text", short.ForLLM)
 			}
 			if row.want && storedText(t, store, "s", "toolu_1") != row.text {
 				t.Error("the artifact is not the text")
@@ -105,11 +105,11 @@ func TestInlineBoundary(t *testing.T) {
 	}{{39_999, true}, {40_000, false}} {
 		for _, r := range []string{"x", "é", "漢", "😀"} {
 			text := strings.Repeat(r, row.chars)
-			light, _ := offloadText(t, Config{}, aCall, text)
-			if light.Artifact == nil || light.Artifact.Inline != row.inline || light.Artifact.Chars != int64(row.chars) {
-				t.Fatalf("%d times %s: the artifact is %+v, want inline %v", row.chars, r, light.Artifact, row.inline)
+			short, _ := offloadText(t, Config{}, aCall, text)
+			if short.Artifact == nil || short.Artifact.Inline != row.inline || short.Artifact.Chars != int64(row.chars) {
+				t.Fatalf("%d times %s: the artifact is %+v, want inline %v", row.chars, r, short.Artifact, row.inline)
 			}
-			if got := light.ForLLM == text; got != row.inline {
+			if got := short.ForLLM == text; got != row.inline {
 				t.Errorf("%d times %s: shown whole is %v, want %v", row.chars, r, got, row.inline)
 			}
 		}
@@ -141,8 +141,8 @@ func TestReferenceText(t *testing.T) {
 	for i := range lines {
 		lines[i] = fmt.Sprintf("line number %06d", i)
 	}
-	light, _ := offloadText(t, Config{}, aCall, strings.Join(lines, "\n"))
-	notice, frame, _ := strings.Cut(light.ForLLM, "\n")
+	short, _ := offloadText(t, Config{}, aCall, strings.Join(lines, "\n"))
+	notice, frame, _ := strings.Cut(short.ForLLM, "\n")
 	for _, name := range []string{ToolGet, ToolLines, ToolGrep, "'toolu_1'"} {
 		if !strings.Contains(notice, name) {
 			t.Errorf("the notice does not name %s: %s", name, notice)
@@ -179,17 +179,17 @@ func TestPreviews(t *testing.T) {
 		{"latin-1", strings.Repeat("caf\xe9 au lait\n", 5_000), TypeText, []string{"caf\uFFFD au lait\ncaf"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			light, store := offloadText(t, Config{}, aCall, row.text)
-			if light.Artifact == nil || light.Artifact.Type != row.typ || light.Artifact.Inline {
-				t.Fatalf("artifact is %+v, want type %s", light.Artifact, row.typ)
+			short, store := offloadText(t, Config{}, aCall, row.text)
+			if short.Artifact == nil || short.Artifact.Type != row.typ || short.Artifact.Inline {
+				t.Fatalf("artifact is %+v, want type %s", short.Artifact, row.typ)
 			}
 			for _, want := range row.contains {
-				if !strings.Contains(light.ForLLM, want) {
-					t.Errorf("the reference does not contain %q:\n%s", want, light.ForLLM)
+				if !strings.Contains(short.ForLLM, want) {
+					t.Errorf("the reference does not contain %q:\n%s", want, short.ForLLM)
 				}
 			}
-			if len(light.ForLLM) > 4_000 || !utf8.ValidString(light.ForLLM) {
-				t.Errorf("the reference has %d bytes", len(light.ForLLM))
+			if len(short.ForLLM) > 4_000 || !utf8.ValidString(short.ForLLM) {
+				t.Errorf("the reference has %d bytes", len(short.ForLLM))
 			}
 			if storedText(t, store, "s", "toolu_1") != row.text {
 				t.Error("the stored bytes are not the original ones")
@@ -200,13 +200,13 @@ func TestPreviews(t *testing.T) {
 
 // JSON would change text that is not valid UTF-8, so even short text is stored.
 func TestBytesThatJSONCannotCarryAreStored(t *testing.T) {
-	light, store := offloadText(t, Config{}, aCall, "caf\xe9")
-	if light.Artifact == nil || light.Artifact.Inline || storedText(t, store, "s", "toolu_1") != "caf\xe9" {
-		t.Errorf("artifact is %+v", light.Artifact)
+	short, store := offloadText(t, Config{}, aCall, "caf\xe9")
+	if short.Artifact == nil || short.Artifact.Inline || storedText(t, store, "s", "toolu_1") != "caf\xe9" {
+		t.Errorf("artifact is %+v", short.Artifact)
 	}
-	light, _ = offloadText(t, Config{Disabled: true}, aCall, "caf\xe9")
-	if light.ForLLM != "caf\uFFFD" {
-		t.Errorf("without offloading the model gets %q", light.ForLLM)
+	short, _ = offloadText(t, Config{Disabled: true}, aCall, "caf\xe9")
+	if short.ForLLM != "caf\uFFFD" {
+		t.Errorf("without offloading the model gets %q", short.ForLLM)
 	}
 }
 
@@ -215,9 +215,9 @@ func TestShortTextWithNULsIsShown(t *testing.T) {
 	for _, text := range []string{"\x00", "a\x00b", "t\x00e\x00x\x00t\x00", strings.Repeat("./file\x00", 1_000)} {
 		call := aCall
 		call.Offload = new(true)
-		light, store := offloadText(t, Config{}, call, text)
-		if light.ForLLM != text || light.Artifact == nil || !light.Artifact.Inline {
-			t.Errorf("%.20q: the model gets %.80q, the artifact is %+v", text, light.ForLLM, light.Artifact)
+		short, store := offloadText(t, Config{}, call, text)
+		if short.ForLLM != text || short.Artifact == nil || !short.Artifact.Inline {
+			t.Errorf("%.20q: the model gets %.80q, the artifact is %+v", text, short.ForLLM, short.Artifact)
 		}
 		if storedText(t, store, "s", "toolu_1") != text {
 			t.Errorf("%.20q: the stored bytes are not the original ones", text)
@@ -234,17 +234,17 @@ func TestOutputIsOffloaded(t *testing.T) {
 		}
 		kept := text[:min(len(text), 4<<20)]
 		store := newFakeStore(StoreConfig{})
-		light := mustOffload(t, NewOffloader(store, Config{}), aCall, &tools.Result{Output: out})
-		if light.Output != nil {
-			t.Error("the light result has an output")
+		short := mustOffload(t, NewOffloader(store, Config{}), aCall, &tools.Result{Output: out})
+		if short.Output != nil {
+			t.Error("the published result has an output")
 		}
 		if size == 10 {
-			if light.ForLLM != text || light.Artifact != nil {
-				t.Errorf("a small output gives %+v", light)
+			if short.ForLLM != text || short.Artifact != nil {
+				t.Errorf("a small output gives %+v", short)
 			}
-		} else if storedText(t, store, "s", "toolu_1") != kept || light.Artifact.Truncated != (len(kept) < len(text)) {
-			t.Errorf("an output of %d bytes gives %+v", size, light.Artifact)
-		} else if truncated := strings.Contains(light.ForLLM, "the rest is lost"); truncated != light.Artifact.Truncated {
+		} else if storedText(t, store, "s", "toolu_1") != kept || short.Artifact.Truncated != (len(kept) < len(text)) {
+			t.Errorf("an output of %d bytes gives %+v", size, short.Artifact)
+		} else if truncated := strings.Contains(short.ForLLM, "the rest is lost"); truncated != short.Artifact.Truncated {
 			t.Errorf("the reference says that something is lost: %v", truncated)
 		}
 		if err := out.Close(); err != nil {
@@ -264,13 +264,13 @@ func TestReusedIDsNeverCollide(t *testing.T) {
 		for range 2 { // the second time is a retry
 			for i := range 5 {
 				text := fmt.Sprintf("result number %d", i)
-				light := mustOffload(t, o, call, tools.NewToolResult(text))
-				got := light.Artifact.ID
+				short := mustOffload(t, o, call, tools.NewToolResult(text))
+				got := short.Artifact.ID
 				if other, taken := ids[got]; taken && other != text {
 					t.Fatalf("%q and %q have the same artifact %q", other, text, got)
 				}
 				ids[got] = text
-				if !tools.IsToken(got) || !strings.Contains(light.ForLLM, "id='"+got+"'") || storedText(t, store, "s", got) != text {
+				if !tools.IsToken(got) || !strings.Contains(short.ForLLM, "id='"+got+"'") || storedText(t, store, "s", got) != text {
 					t.Errorf("id %q: artifact %q does not hold %q", id, got, text)
 				}
 			}
@@ -300,16 +300,16 @@ func TestEventFitsWhateverIsInIt(t *testing.T) {
 				for _, cfg := range []Config{{MaxResult: limit}, {MaxResult: limit, Disabled: true}, {MaxResult: limit, InlineChars: 1 << 40}} {
 					store := newFakeStore(StoreConfig{})
 					o := NewOffloader(store, cfg)
-					light := mustOffload(t, o, call, res)
-					checkEvent(t, call, light, limit)
+					short := mustOffload(t, o, call, res)
+					checkEvent(t, call, short, limit)
 					checkEvent(t, call, o.Fallback(call, res, errors.New(long(s, n))), limit)
-					if res.IsError && (!light.IsError || tools.CodeOf(light.Err) != tools.CodeOf(res.Err)) && light.Artifact != nil {
-						t.Errorf("row %d: the error lost its code: %v", i, light.Err)
+					if res.IsError && (!short.IsError || tools.CodeOf(short.Err) != tools.CodeOf(res.Err)) && short.Artifact != nil {
+						t.Errorf("row %d: the error lost its code: %v", i, short.Err)
 					}
-					if cfg.Disabled || light.ForLLM == res.ForLLM {
+					if cfg.Disabled || short.ForLLM == res.ForLLM {
 						continue
 					}
-					if got := storedText(t, store, call.Session, light.Artifact.ID); got != res.ForLLM {
+					if got := storedText(t, store, call.Session, short.Artifact.ID); got != res.ForLLM {
 						t.Errorf("row %d of %d times %q: the text is lost", i, n, s)
 					}
 				}
@@ -318,18 +318,18 @@ func TestEventFitsWhateverIsInIt(t *testing.T) {
 	}
 }
 
-func checkEvent(t *testing.T, call tools.Call, light *tools.Result, limit int) {
+func checkEvent(t *testing.T, call tools.Call, short *tools.Result, limit int) {
 	t.Helper()
 	var event bytes.Buffer
 	enc := json.NewEncoder(&event)
 	enc.SetEscapeHTML(false) // as the bus encodes it
-	if err := enc.Encode(tools.NewResultEvent(call, light)); err != nil {
+	if err := enc.Encode(tools.NewResultEvent(call, short)); err != nil {
 		t.Fatal(err)
 	}
 	if event.Len() > limit {
 		t.Errorf("the event has %d bytes, more than %d", event.Len(), limit)
 	}
-	if light.ForLLM == "" {
+	if short.ForLLM == "" {
 		t.Error("the model gets nothing")
 	}
 }
@@ -337,12 +337,12 @@ func checkEvent(t *testing.T, call tools.Call, light *tools.Result, limit int) {
 func TestLongTextForTheUser(t *testing.T) {
 	text := strings.Repeat("für alle ", 30_000)
 	store := newFakeStore(StoreConfig{})
-	light := mustOffload(t, NewOffloader(store, Config{}), aCall, &tools.Result{ForLLM: "done", ForUser: text})
-	if light.ForLLM != "done" || light.Artifact != nil {
-		t.Errorf("the text for the model changed: %+v", light)
+	short := mustOffload(t, NewOffloader(store, Config{}), aCall, &tools.Result{ForLLM: "done", ForUser: text})
+	if short.ForLLM != "done" || short.Artifact != nil {
+		t.Errorf("the text for the model changed: %+v", short)
 	}
-	if !strings.HasPrefix(light.ForUser, text[:1000]) || !strings.Contains(light.ForUser, "all of it is in the artifact toolu_1_user]") {
-		t.Errorf("the user gets ...%s", light.ForUser[len(light.ForUser)-200:])
+	if !strings.HasPrefix(short.ForUser, text[:1000]) || !strings.Contains(short.ForUser, "all of it is in the artifact toolu_1_user]") {
+		t.Errorf("the user gets ...%s", short.ForUser[len(short.ForUser)-200:])
 	}
 	if storedText(t, store, "s", "toolu_1_user") != text {
 		t.Error("the text for the user is lost")
@@ -352,9 +352,9 @@ func TestLongTextForTheUser(t *testing.T) {
 		t.Errorf("a text for the user is listed as a tool result: %+v, %v", info, err)
 	}
 
-	light = mustOffload(t, NewOffloader(store, Config{}), aCall, tools.UserResult(text))
-	if !strings.Contains(light.ForUser, "all of it is in the artifact toolu_1]") || storedText(t, store, "s", "toolu_1") != text {
-		t.Errorf("the user gets ...%s", light.ForUser[len(light.ForUser)-200:])
+	short = mustOffload(t, NewOffloader(store, Config{}), aCall, tools.UserResult(text))
+	if !strings.Contains(short.ForUser, "all of it is in the artifact toolu_1]") || storedText(t, store, "s", "toolu_1") != text {
+		t.Errorf("the user gets ...%s", short.ForUser[len(short.ForUser)-200:])
 	}
 }
 
@@ -378,23 +378,23 @@ func TestContentBlocks(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			store := newFakeStore(StoreConfig{})
-			light := mustOffload(t, NewOffloader(store, Config{}), aCall, &tools.Result{Blocks: json.RawMessage(row.blocks)})
-			if got := light.Artifact != nil; got != row.offloaded {
+			short := mustOffload(t, NewOffloader(store, Config{}), aCall, &tools.Result{Blocks: json.RawMessage(row.blocks)})
+			if got := short.Artifact != nil; got != row.offloaded {
 				t.Fatalf("offloaded is %v, want %v", got, row.offloaded)
 			}
 			if row.offloaded && storedText(t, store, "s", "toolu_1") != row.blocks {
 				t.Error("the artifact is not the blocks as they came")
 			}
-			if row.offloaded && light.Artifact.Inline != row.inline {
-				t.Errorf("inline is %v, want %v", light.Artifact.Inline, row.inline)
+			if row.offloaded && short.Artifact.Inline != row.inline {
+				t.Errorf("inline is %v, want %v", short.Artifact.Inline, row.inline)
 			}
-			if got := strings.Count(string(light.Blocks), `"type":"image"`); got != row.images {
+			if got := strings.Count(string(short.Blocks), `"type":"image"`); got != row.images {
 				t.Errorf("%d images are left, want %d", got, row.images)
 			}
-			if !strings.Contains(light.ForLLM, row.contains) {
-				t.Errorf("the text %.1000s does not contain %q", light.ForLLM, row.contains)
+			if !strings.Contains(short.ForLLM, row.contains) {
+				t.Errorf("the text %.1000s does not contain %q", short.ForLLM, row.contains)
 			}
-			checkEvent(t, aCall, light, 512<<10)
+			checkEvent(t, aCall, short, 512<<10)
 		})
 	}
 }
@@ -439,9 +439,9 @@ func TestStoreFailure(t *testing.T) {
 			t.Errorf("the fallback has %d characters", n)
 		}
 		// If the store works again, the retry uses the same artifact.
-		light := mustOffload(t, NewOffloader(store.fakeStore, Config{}), aCall, res)
-		if light.Artifact.ID != "toolu_1" {
-			t.Errorf("the retry has the artifact %q", light.Artifact.ID)
+		short := mustOffload(t, NewOffloader(store.fakeStore, Config{}), aCall, res)
+		if short.Artifact.ID != "toolu_1" {
+			t.Errorf("the retry has the artifact %q", short.Artifact.ID)
 		}
 	}
 	short := NewOffloader(failingStore{newFakeStore(StoreConfig{}), false}, Config{}).Fallback(aCall, tools.NewToolResult("short"), errDisk)

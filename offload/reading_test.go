@@ -148,12 +148,12 @@ func FuzzReadBack(f *testing.F) {
 		if _, err := res.Write(content); err != nil {
 			t.Fatal(err)
 		}
-		light, err := o.Result(t.Context(), tools.Call{ID: id, Session: "s", Tool: "t"}, tools.Definition{}, &tools.Result{Output: res})
+		short, err := o.Result(t.Context(), tools.Call{ID: id, Session: "s", Tool: "t"}, tools.Definition{}, &tools.Result{Output: res})
 		if err != nil {
 			t.Fatal(err)
 		}
 		r := NewReader(store, ReaderConfig{MaxChars: 50})
-		for _, name := range []string{light.Artifact.ID, id} {
+		for _, name := range []string{short.Artifact.ID, id} {
 			if _, err := r.Record(t.Context(), "s", name); err != nil {
 				t.Fatalf("the artifact of call %q is not found as %q: %v", id, name, err)
 			}

@@ -25,10 +25,7 @@ func (r *Reader) Tools() []tools.Tool {
 		readTool(ToolGrep, "Search an artifact (an offloaded tool result) with a regular expression, line by line. "+
 			"Returns matching lines with their numbers, '12: text', and lines of context, '11- text'. Usually the best first step with a long artifact.",
 			func(ctx context.Context, session string, in grepArgs) (textResult, error) {
-				return r.Grep(ctx, session, in.ArtifactID, GrepQuery{
-					Pattern: in.Pattern, IgnoreCase: in.IgnoreCase,
-					ContextBefore: in.ContextBefore, ContextAfter: in.ContextAfter, MaxResults: in.MaxResults,
-				})
+				return r.Grep(ctx, session, in.ArtifactID, in.GrepQuery)
 			}),
 		readTool(ToolJQ, "Run a jq query on an artifact (an offloaded tool result) that is JSON, such as the output of a command. "+
 			"Start with 'keys', 'length' or '.[0]' if you do not know its structure. Returns one JSON value per line.",
@@ -62,12 +59,8 @@ type linesArgs struct {
 }
 
 type grepArgs struct {
-	ArtifactID    string `json:"artifact_id" jsonschema:"the id of the artifact, as its reference shows it"`
-	Pattern       string `json:"pattern" jsonschema:"a regular expression in RE2 syntax, matched against each line; escape . * ( ) [ ] to search for these characters"`
-	IgnoreCase    bool   `json:"ignore_case,omitempty" jsonschema:"ignore the case of letters; default false"`
-	ContextBefore int    `json:"context_before,omitempty" jsonschema:"how many lines to show before each match; default 0, at most 100"`
-	ContextAfter  int    `json:"context_after,omitempty" jsonschema:"how many lines to show after each match; default 0, at most 100"`
-	MaxResults    int    `json:"max_results,omitempty" jsonschema:"how many matching lines to show; default 100"`
+	ArtifactID string `json:"artifact_id" jsonschema:"the id of the artifact, as its reference shows it"`
+	GrepQuery
 }
 
 type jqArgs struct {
