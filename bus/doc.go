@@ -1,5 +1,5 @@
 // Package bus publishes durably and consumes with leases on NATS JetStream. It knows
-// subjects and bytes; the packages below it know what the bytes mean.
+// subjects and bytes; the packages that import it know what the bytes mean.
 //
 //	connect, config   Connect, Bus, Config; outage and denied: waiting for replies
 //	subjects          Subjects: all names with the prefix

@@ -64,42 +64,42 @@ var errStalled = errors.New("too many publishes wait for their acknowledgement")
 // newPublisher starts a publisher. A publish without an acknowledgement within the
 // timeout fails.
 func newPublisher(nc *nats.Conn, timeout time.Duration, log zerolog.Logger) (*publisher, error) {
-	o := &publisher{
+	p := &publisher{
 		nc: nc, log: log, inbox: nc.NewInbox() + ".",
 		queue: make(chan *outMsg, maxInFlight), waiting: make(map[uint64]*outMsg),
 		stopping: make(chan struct{}), stopped: make(chan struct{}),
 	}
-	if _, err := nc.Subscribe(o.inbox+"*", o.acknowledged); err != nil {
+	if _, err := nc.Subscribe(p.inbox+"*", p.acknowledged); err != nil {
 		return nil, err
 	}
-	go o.run(timeout)
-	return o, nil
+	go p.run(timeout)
+	return p, nil
 }
 
 // stop sends the queued messages and ends the publisher.
-func (o *publisher) stop() {
-	o.stopOnce.Do(func() { close(o.stopping) })
-	<-o.stopped
+func (p *publisher) stop() {
+	p.stopOnce.Do(func() { close(p.stopping) })
+	<-p.stopped
 }
 
-func (o *publisher) run(timeout time.Duration) {
-	defer close(o.stopped)
-	lost := o.nc.StatusChanged(nats.RECONNECTING, nats.CLOSED)
-	defer o.nc.RemoveStatusListener(lost)
+func (p *publisher) run(timeout time.Duration) {
+	defer close(p.stopped)
+	lost := p.nc.StatusChanged(nats.RECONNECTING, nats.CLOSED)
+	defer p.nc.RemoveStatusListener(lost)
 	ticker := time.NewTicker(max(timeout/checksPerTimeout, time.Millisecond))
 	defer ticker.Stop()
 	for {
 		select {
-		case m := <-o.queue:
-			o.coalesce()
-			o.send(m)
-			o.sendQueued()
+		case m := <-p.queue:
+			p.coalesce()
+			p.send(m)
+			p.sendQueued()
 		case <-lost:
-			o.failWaiting(0, nats.ErrDisconnected)
+			p.failWaiting(0, nats.ErrDisconnected)
 		case <-ticker.C:
-			o.failWaiting(checksPerTimeout, nats.ErrTimeout)
-		case <-o.stopping:
-			o.sendQueued()
+			p.failWaiting(checksPerTimeout, nats.ErrTimeout)
+		case <-p.stopping:
+			p.sendQueued()
 			return
 		}
 	}
@@ -108,63 +108,63 @@ func (o *publisher) run(timeout time.Duration) {
 // coalesce yields so that goroutines that are about to publish can join this write. On
 // a busy CPU, a yield can take whole time slices. After a slow round, coalesce does
 // nothing for 20 times the duration of that round (at most a minute).
-func (o *publisher) coalesce() {
+func (p *publisher) coalesce() {
 	start := time.Now()
-	if start.Before(o.skipCoalesceUntil) {
+	if start.Before(p.skipCoalesceUntil) {
 		return
 	}
-	for n := -1; n < len(o.queue); {
-		n = len(o.queue)
+	for n := -1; n < len(p.queue); {
+		n = len(p.queue)
 		runtime.Gosched()
-		if took := time.Since(start); took > time.Duration(1+len(o.queue))*coalesceTimeout {
-			o.skipCoalesceUntil = start.Add(min(20*took, time.Minute))
+		if took := time.Since(start); took > time.Duration(1+len(p.queue))*coalesceTimeout {
+			p.skipCoalesceUntil = start.Add(min(20*took, time.Minute))
 			return
 		}
 	}
 }
 
-func (o *publisher) sendQueued() {
-	for range len(o.queue) {
-		o.send(<-o.queue)
+func (p *publisher) sendQueued() {
+	for range len(p.queue) {
+		p.send(<-p.queue)
 	}
 }
 
-func (o *publisher) send(m *outMsg) {
+func (p *publisher) send(m *outMsg) {
 	m.mu.Lock()
 	var err error
 	if m.Subject != "" {
-		err = o.nc.PublishMsg(&m.Msg)
+		err = p.nc.PublishMsg(&m.Msg)
 	}
 	m.mu.Unlock()
 	switch {
 	case err == nil:
 	case m.number != 0:
-		o.resolve(m.number, pubAck{err: err})
+		p.resolve(m.number, pubAck{err: err})
 	default:
-		o.log.Error().Err(err).Str("subject", m.Subject).Msg("cannot send")
+		p.log.Error().Err(err).Str("subject", m.Subject).Msg("cannot send")
 	}
 }
 
 // withdraw ends the wait for a message. If the message was not sent yet, it never is,
 // so the caller may reuse its body and header.
-func (o *publisher) withdraw(m *outMsg) {
-	o.forget(m.number)
+func (p *publisher) withdraw(m *outMsg) {
+	p.forget(m.number)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.Msg = nats.Msg{}
 }
 
 // enqueue waits until the queue accepts the message, or until done.
-func (o *publisher) enqueue(m *outMsg, done <-chan struct{}) error {
+func (p *publisher) enqueue(m *outMsg, done <-chan struct{}) error {
 	select {
-	case <-o.stopped: // the queue may still accept messages
+	case <-p.stopped: // the queue may still accept messages
 		return nats.ErrConnectionClosed
 	default:
 	}
 	select {
-	case o.queue <- m:
+	case p.queue <- m:
 		return nil
-	case <-o.stopped:
+	case <-p.stopped:
 		return nats.ErrConnectionClosed
 	case <-done:
 		return nil // the caller withdraws it
@@ -172,26 +172,26 @@ func (o *publisher) enqueue(m *outMsg, done <-chan struct{}) error {
 }
 
 // put queues a message that needs no acknowledgement.
-func (o *publisher) put(subject string, body []byte) error {
-	return o.enqueue(&outMsg{Msg: nats.Msg{Subject: subject, Data: body}}, nil)
+func (p *publisher) put(subject string, body []byte) error {
+	return p.enqueue(&outMsg{Msg: nats.Msg{Subject: subject, Data: body}}, nil)
 }
 
 // publish queues a message and returns the answer of its stream. After an error that
 // is not from the server, the message may or may not be stored. ok is false if done
 // ended the wait.
-func (o *publisher) publish(subject string, header nats.Header, body []byte, done <-chan struct{}) (a pubAck, ok bool) {
+func (p *publisher) publish(subject string, header nats.Header, body []byte, done <-chan struct{}) (a pubAck, ok bool) {
 	m := &outMsg{Msg: nats.Msg{Subject: subject, Header: header, Data: body}, result: make(chan pubAck, 1)}
-	if err := o.expect(m); err != nil {
+	if err := p.expect(m); err != nil {
 		return pubAck{err: err}, true
 	}
-	defer o.withdraw(m)
-	if err := o.enqueue(m, done); err != nil {
+	defer p.withdraw(m)
+	if err := p.enqueue(m, done); err != nil {
 		return pubAck{err: err}, true
 	}
 	select {
 	case a := <-m.result:
 		return a, true
-	case <-o.stopped:
+	case <-p.stopped:
 		return pubAck{err: nats.ErrConnectionClosed}, true
 	case <-done:
 		return pubAck{}, false
@@ -199,51 +199,51 @@ func (o *publisher) publish(subject string, header nats.Header, body []byte, don
 }
 
 // expect assigns the message the number of its acknowledgement.
-func (o *publisher) expect(m *outMsg) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if len(o.waiting) >= maxInFlight {
+func (p *publisher) expect(m *outMsg) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.waiting) >= maxInFlight {
 		return errStalled
 	}
-	o.number++
-	m.number, m.checks, o.waiting[o.number] = o.number, o.checks, m
-	m.Reply = o.inbox + strconv.FormatUint(m.number, 36)
+	p.number++
+	m.number, m.checks, p.waiting[p.number] = p.number, p.checks, m
+	m.Reply = p.inbox + strconv.FormatUint(m.number, 36)
 	return nil
 }
 
 // forget ends the wait for an acknowledgement, and returns the message that waited.
-func (o *publisher) forget(number uint64) *outMsg {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	m := o.waiting[number]
-	delete(o.waiting, number)
+func (p *publisher) forget(number uint64) *outMsg {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	m := p.waiting[number]
+	delete(p.waiting, number)
 	return m
 }
 
-func (o *publisher) resolve(number uint64, a pubAck) {
-	if m := o.forget(number); m != nil {
+func (p *publisher) resolve(number uint64, a pubAck) {
+	if m := p.forget(number); m != nil {
 		m.result <- a
 	}
 }
 
 // failWaiting is a check for timeouts: it fails the messages that have waited for more
 // than so many checks.
-func (o *publisher) failWaiting(checks int, err error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.checks++
-	for number, m := range o.waiting {
-		if o.checks-m.checks > checks {
-			delete(o.waiting, number)
+func (p *publisher) failWaiting(checks int, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.checks++
+	for number, m := range p.waiting {
+		if p.checks-m.checks > checks {
+			delete(p.waiting, number)
 			m.result <- pubAck{err: err}
 		}
 	}
 }
 
 // acknowledged receives an acknowledgement.
-func (o *publisher) acknowledged(msg *nats.Msg) {
-	if number, err := strconv.ParseUint(msg.Subject[len(o.inbox):], 36, 64); err == nil {
+func (p *publisher) acknowledged(msg *nats.Msg) {
+	if number, err := strconv.ParseUint(msg.Subject[len(p.inbox):], 36, 64); err == nil {
 		ack, err := jsapi.ParsePubAck(msg)
-		o.resolve(number, pubAck{Ack(ack), err})
+		p.resolve(number, pubAck{Ack(ack), err})
 	}
 }

@@ -3,7 +3,6 @@ package schedule
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -64,21 +63,21 @@ func (st *Store) align(ctx context.Context, jump time.Duration, log zerolog.Logg
 	js := st.bus.JetStream()
 	stream, err := js.Stream(ctx, st.bus.StreamName(bus.Ticks))
 	if err != nil {
-		return fmt.Errorf("align schedules: %w", err)
+		return err
 	}
 	info := stream.CachedInfo()
 	now := info.TimeStamp // the server's clock
 	overdue := jump > 0   // a schedule that is put later would be late, too
 	for s, err := range st.List(ctx, "") {
 		if err != nil {
-			return fmt.Errorf("align schedules: %w", err)
+			return err
 		}
 		if s.Disabled {
 			continue
 		}
 		due, chosen, err := st.dueInServer(ctx, s)
 		if err != nil {
-			return fmt.Errorf("align schedules: %w", err)
+			return err
 		}
 		if !due.IsZero() && due.Before(now.Add(-minJump)) {
 			overdue = true
@@ -86,7 +85,7 @@ func (st *Store) align(ctx context.Context, jump time.Duration, log zerolog.Logg
 		if s.At.IsZero() && chosen.After(now.Add(maxAhead)) {
 			log.Warn().Str("kind", s.Kind).Str("schedule", s.Name).Time("was_due", due).Msg("the clock was set back by hours; the schedule restarts")
 			if err := st.Update(ctx, s.Schedule, s.Revision); err != nil && !errors.Is(err, bus.ErrConflict) {
-				return fmt.Errorf("align schedules: %w", err) // after a conflict, another process did it
+				return err // after a conflict, another process did it
 			}
 		}
 	}
@@ -95,10 +94,8 @@ func (st *Store) align(ctx context.Context, jump time.Duration, log zerolog.Logg
 	}
 	// An update of the stream, even without a change, makes the server check which
 	// schedules are due (UpdateConfig in its filestore.go); a new schedule does not.
-	if _, err := js.UpdateStream(ctx, info.Config); err != nil {
-		return fmt.Errorf("align schedules: make the server check what is due: %w", err)
-	}
-	return nil
+	_, err = js.UpdateStream(ctx, info.Config)
+	return err
 }
 
 // dueInServer returns when the server will publish the next tick of s, if it is on
