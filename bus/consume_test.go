@@ -19,20 +19,12 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/embedded"
 )
 
-// consume runs a consumer of the default queue; stop ends it and waits.
+// consume runs a consumer of the default queue until stop or the end of the test.
 func consume(t *testing.T, b *bus.Bus, cfg bus.ConsumeConfig, handler bus.Handler) (stop func()) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- b.Consume(ctx, b.WorkerConsumer("default"), cfg, handler) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("consume: %v", err)
-		}
+	return bustest.Run(t, func(ctx context.Context) error {
+		return b.Consume(ctx, b.WorkerConsumer("default"), cfg, handler)
 	})
-	t.Cleanup(stop)
-	return stop
 }
 
 // send publishes n calls with the bodies 0, 1, 2, ...

@@ -17,23 +17,13 @@ func TestRetryDeadLetters(t *testing.T) {
 	dead := bustest.Subscribe(t, b, "stevedore.dead.call.*")
 	handled := make(chan string, 10)
 	fail := make(chan bool, 10)
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() {
-		ended <- b.Consume(ctx, b.WorkerConsumer("default"), bus.ConsumeConfig{}, func(_ context.Context, d *bus.Delivery) error {
-			if <-fail {
-				return bus.Reject("hopeless", errors.New("it cannot be done"))
-			}
-			handled <- d.ID() + " " + string(d.Body)
-			return nil
-		})
-	}()
-	defer func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
+	consume(t, b, bus.ConsumeConfig{}, func(_ context.Context, d *bus.Delivery) error {
+		if <-fail {
+			return bus.Reject("hopeless", errors.New("it cannot be done"))
 		}
-	}()
+		handled <- d.ID() + " " + string(d.Body)
+		return nil
+	})
 	bodies := []string{`{"id":"a"}`, "not \xff JSON", `{"id":"` + strings.Repeat("x", 200_000) + `"}`}
 	for i, body := range bodies {
 		fail <- true

@@ -18,10 +18,8 @@ import (
 func ticks(t *testing.T, b *bus.Bus) <-chan time.Time {
 	t.Helper()
 	slots := make(chan time.Time, 100)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() {
-		done <- b.Consume(ctx, b.TickConsumer(), bus.ConsumeConfig{}, func(_ context.Context, d *bus.Delivery) error {
+	bustest.Run(t, func(ctx context.Context) error {
+		return b.Consume(ctx, b.TickConsumer(), bus.ConsumeConfig{}, func(_ context.Context, d *bus.Delivery) error {
 			slot, ok := schedule.Slot(d)
 			if !ok {
 				return bus.Reject("test", fmt.Errorf("no slot on %s", d.Subject))
@@ -29,12 +27,6 @@ func ticks(t *testing.T, b *bus.Bus) <-chan time.Time {
 			slots <- slot
 			return nil
 		})
-	}()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
 	})
 	return slots
 }
