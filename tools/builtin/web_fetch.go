@@ -16,30 +16,29 @@ import (
 
 // WebConfig configures web_fetch. The zero value works.
 type WebConfig struct {
-	// Allow names networks that are fetched from although they are not the
-	// public internet, such as that of a home server. Default none: a page or a
-	// model must not reach what only this host reaches.
+	// Allow lists networks that web_fetch may reach in addition to the public
+	// internet, such as that of a home server. Default none, because a page or a
+	// model must not reach the private networks of this host.
 	Allow []netip.Prefix
-	// Timeout ends a fetch, conversion included. Default 30 seconds.
+	// Timeout is the timeout of a fetch, including the conversion. Default 30 seconds.
 	Timeout time.Duration
-	// HeaderTimeout bounds each of connecting, the TLS handshake and the wait
-	// for the header. Default 10 seconds.
+	// HeaderTimeout is the timeout of each of connecting, the TLS handshake and the
+	// wait for the header. Default 10 seconds.
 	HeaderTimeout time.Duration
-	// MaxBytes is how much of a body is kept, after decompression; the rest is
-	// not read. Default 8 MiB.
+	// MaxBytes is how many bytes of a decompressed body are read. Default 8 MiB.
 	MaxBytes int64
-	// MaxRedirects is how many redirects are followed; negative means none.
+	// MaxRedirects is how many redirects web_fetch follows; negative means none.
 	// Default 5.
 	MaxRedirects int
-	// UserAgent is what the fetcher calls itself. Default "stevedore".
+	// UserAgent is the User-Agent header. Default "stevedore".
 	UserAgent string
-	// Resolver looks host names up. Default the system's.
+	// Resolver resolves host names. Default the system's.
 	Resolver *net.Resolver
 }
 
 type webFetchArgs struct {
 	URL string `json:"url" jsonschema:"the http or https URL to fetch"`
-	Raw bool   `json:"raw,omitempty" jsonschema:"return HTML as it is instead of as Markdown"`
+	Raw bool   `json:"raw,omitempty" jsonschema:"return HTML unchanged instead of as Markdown"`
 }
 
 // web fetches pages.
@@ -48,12 +47,12 @@ type web struct {
 	cfg      WebConfig
 	client   *http.Client
 	markdown *markdown
-	// converting holds a token for each conversion that runs, because those
-	// take processor time, and a page may be made to take much of it.
+	// converting limits the concurrent conversions, because a hostile page may need
+	// much CPU time.
 	converting chan struct{}
 }
 
-// maxConverting is how many pages are converted at once.
+// maxConverting is how many pages are converted concurrently.
 const maxConverting = 2
 
 func newWebFetch(ws *workspace) (*tools.FuncTool, error) {
@@ -65,12 +64,10 @@ func newWebFetch(ws *workspace) (*tools.FuncTool, error) {
 	cfg.UserAgent = cmp.Or(cfg.UserAgent, "stevedore")
 	w := &web{ws: ws, cfg: cfg, client: newClient(cfg), markdown: newMarkdown(), converting: make(chan struct{}, maxConverting)}
 	return idempotent(tools.NewTool("web_fetch",
-		"Fetch a page or a text file from the web and return it as Markdown or text, behind a summary with title, final URL, status, media type and size in bytes.", w.fetch))
+		"Fetch a page or a text file from the web and return it as Markdown or text, after a summary with title, final URL, status, media type and size in bytes.", w.fetch))
 }
 
-// fetch answers with a summary and, behind it, the content: without that a
-// model could not read the page, and what is long is offloaded anyway. The user
-// gets the content.
+// fetch returns a summary and the content to the model, and the content to the user.
 func (w *web) fetch(ctx context.Context, _ tools.Call, args webFetchArgs) *tools.Result {
 	u, err := parseURL(args.URL)
 	if err != nil {
@@ -86,12 +83,11 @@ func (w *web) fetch(ctx context.Context, _ tools.Call, args webFetchArgs) *tools
 	r, mediaType, err := p.text()
 	if err != nil {
 		if p.status/100 != 2 {
-			err = tools.Errorf(tools.CodeToolFailed, "the server answered %s, and what it sent cannot be shown: %v", statusText(p.status), err)
+			err = tools.Errorf(tools.CodeToolFailed, "the server answered %s, and its body cannot be shown: %v", statusText(p.status), err)
 		}
 		return refused(u, w.explain(ctx, err))
 	}
-	// Escaping and absolute links make Markdown larger than its page, within
-	// reason.
+	// Escapes and absolute links make the Markdown larger than the page.
 	limits := w.ws.cfg.Output
 	limits.Total = min(cmp.Or(limits.Total, 4*w.cfg.MaxBytes), 4*w.cfg.MaxBytes)
 	out := tools.NewOutput(limits)
@@ -120,13 +116,13 @@ func (w *web) content(ctx context.Context, out *tools.Output, p *page, r io.Read
 	return w.markdown.convert(ctx, out, r, p.url)
 }
 
-// summary is what stands above the content.
+// summary returns the text before the content.
 func (w *web) summary(u *url.URL, p *page, mediaType string, raw bool) string {
 	text := "Fetched " + showURL(p.url)
 	if from := showURL(u); from != showURL(p.url) {
 		text += " (redirected from " + from + ")"
 	}
-	shown := "as it is"
+	shown := "unchanged"
 	if isHTML(mediaType) && !raw {
 		shown = "as Markdown"
 		if r, _, err := p.text(); err == nil {
@@ -144,7 +140,7 @@ func (w *web) summary(u *url.URL, p *page, mediaType string, raw bool) string {
 
 func (w *web) result(u *url.URL, p *page, out *tools.Output, start int64) *tools.Result {
 	if out.Size() == start {
-		out.Note("(there is no text in it)")
+		out.Note("(the page has no text)")
 	}
 	forUser := excerpt(out, start)
 	if p.status/100 != 2 {
@@ -155,7 +151,7 @@ func (w *web) result(u *url.URL, p *page, out *tools.Output, start int64) *tools
 		return res
 	}
 	if p.truncated || out.Truncated() {
-		out.Note("[truncated: the page is longer than what web_fetch keeps]")
+		out.Note("[truncated: the page is larger than the limit of web_fetch]")
 	}
 	return w.ws.setOutput(&tools.Result{ForUser: forUser}, out)
 }
@@ -171,5 +167,5 @@ func statusText(status int) string {
 	return fmt.Sprint(status)
 }
 
-// showURL writes a URL for people and models, on one line.
+// showURL returns a URL for people and models, on one line.
 func showURL(u *url.URL) string { return showName(tools.Excerpt(u.String(), 2000)) }

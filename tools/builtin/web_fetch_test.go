@@ -116,7 +116,7 @@ func TestWebFetchMediaTypes(t *testing.T) {
 		{"wrong type, text", "application/octet-stream", "just text", "text/plain; 9 bytes|just text"},
 		{"looks like a bitmap", "text/plain", "BM is what it begins with", "text/plain; 25 bytes|BM is what it begins with"},
 		{"bad type", "text/html; x=y=z; charset", "<p>x", "text/html; 4 bytes|x"},
-		{"empty", "text/html", "", "text/html; 0 bytes|(there is no text in it)"},
+		{"empty", "text/html", "", "text/html; 0 bytes|(the page has no text)"},
 		{"png", "image/png", "\x89PNG\r\n\x1a\n\x00\x00", "it is not text: image/png, 10 bytes"},
 		{"png called HTML", "text/html", "\x89PNG\r\n\x1a\n\x00\x00", "it is not text: image/png, 10 bytes"},
 		{"pdf", "application/pdf", "%PDF-1.4\nascii only", "it is not text: application/pdf, 19 bytes"},
@@ -339,17 +339,17 @@ func TestWebFetchHostileBodies(t *testing.T) {
 			t.Fatalf("%s: %+v", path, res)
 		}
 		text, _, err := res.Output.Text(10 << 20)
-		if err != nil || !strings.Contains(text, "more than 3145728 bytes") || !strings.HasSuffix(text, "longer than what web_fetch keeps]") || len(text) > 3<<20+1000 {
+		if err != nil || !strings.Contains(text, "more than 3145728 bytes") || !strings.HasSuffix(text, "larger than the limit of web_fetch]") || len(text) > 3<<20+1000 {
 			t.Errorf("%s: %d bytes, %v: %.200q", path, len(text), err, text)
 		}
 		if len(res.ForUser) > 20<<10 {
 			t.Errorf("%s: %d bytes for the user", path, len(res.ForUser))
 		}
 	}
-	b.fails("web_fetch", args{"url": s.URL + "/bomb"}, "taken for an attack")
+	b.fails("web_fetch", args{"url": s.URL + "/bomb"}, "suggests an attack")
 	b.fails("web_fetch", args{"url": s.URL + "/not-gzip"}, "invalid header")
 	b.fails("web_fetch", args{"url": s.URL + "/cut-gzip"}, "ended too early")
-	b.fails("web_fetch", args{"url": s.URL + "/brotli"}, "not asked for")
+	b.fails("web_fetch", args{"url": s.URL + "/brotli"}, "did not request")
 	b.fails("web_fetch", args{"url": s.URL + "/short"}, "ended too early")
 	b.fails("web_fetch", args{"url": s.URL + "/headers"}, "headers exceeded")
 	if text := b.ok("web_fetch", args{"url": s.URL + "/gzip"}); !strings.HasSuffix(text, "\n\nunpacked") {
@@ -395,8 +395,8 @@ func TestWebFetchSlow(t *testing.T) {
 		want string
 	}{
 		"/silent":   {builtin.WebConfig{HeaderTimeout: 50 * time.Millisecond}, "did not answer within 50ms"},
-		"/drip":     {builtin.WebConfig{Timeout: 200 * time.Millisecond}, "no whole answer within 200ms"},
-		"/brackets": {builtin.WebConfig{Timeout: time.Second}, "no whole answer within 1s"},
+		"/drip":     {builtin.WebConfig{Timeout: 200 * time.Millisecond}, "no complete response within 200ms"},
+		"/brackets": {builtin.WebConfig{Timeout: time.Second}, "no complete response within 1s"},
 	} {
 		res := webBench(t, c.cfg).fails("web_fetch", args{"url": s.URL + path})
 		if tools.CodeOf(res.Err) != tools.CodeTimeout || !strings.Contains(res.ForLLM, c.want) {

@@ -15,27 +15,27 @@ import (
 )
 
 const (
-	// maxHeader bounds the header of a response, in bytes.
+	// maxHeader is the largest header of a response, in bytes.
 	maxHeader = 64 << 10
-	// maxRatio is how much a body may grow when it is decompressed, once it is
-	// larger than ratioFree. Text rarely shrinks to a tenth.
+	// maxRatio is the largest compression ratio of a body that is larger than
+	// ratioFree, in bytes. The ratio of text is rarely above 10.
 	maxRatio  = 200
 	ratioFree = 1 << 20
 )
 
-// newClient returns a client that keeps no connection, no cookie and no secret,
-// and goes to public addresses only.
+// newClient returns a client that keeps no connections, cookies and secrets, and that
+// connects to public addresses only.
 func newClient(cfg WebConfig) *http.Client {
 	dialer := &net.Dialer{Timeout: cfg.HeaderTimeout, Resolver: cfg.Resolver, ControlContext: guard(cfg.Allow)}
 	return &http.Client{
 		Transport: &http.Transport{
-			Proxy:                  nil, // a proxy would look the name up where no guard sees it
+			Proxy:                  nil, // a proxy would resolve the name without guard
 			DialContext:            dialer.DialContext,
 			TLSHandshakeTimeout:    cfg.HeaderTimeout,
 			ResponseHeaderTimeout:  cfg.HeaderTimeout,
 			MaxResponseHeaderBytes: maxHeader,
 			DisableKeepAlives:      true,
-			DisableCompression:     true, // decompressed here, where it can be bounded
+			DisableCompression:     true, // keep decompresses with a limit
 		},
 		CheckRedirect: func(req *http.Request, via []*http.Request) error {
 			if len(via) > cfg.MaxRedirects {
@@ -47,9 +47,9 @@ func newClient(cfg WebConfig) *http.Client {
 	}
 }
 
-// page is a body that was fetched, decompressed and kept.
+// page is a fetched, decompressed body.
 type page struct {
-	url         *url.URL // the last one, after redirects
+	url         *url.URL // after redirects
 	status      int
 	contentType string
 	body        *tools.Output
@@ -81,7 +81,7 @@ func (w *web) get(ctx context.Context, u *url.URL) (*page, error) {
 	return p, nil
 }
 
-// keep copies the body, decompressed, up to the limit. The rest is not read.
+// keep decompresses the body up to the limit.
 func (w *web) keep(p *page, resp *http.Response) error {
 	compressed := &counter{r: resp.Body}
 	body := io.Reader(compressed)
@@ -90,14 +90,14 @@ func (w *web) keep(p *page, resp *http.Response) error {
 	case "gzip", "x-gzip":
 		unzipped, err := gzip.NewReader(compressed)
 		switch {
-		case err == io.EOF: // no body at all
+		case err == io.EOF: // an empty body
 			return nil
 		case err != nil:
 			return err
 		}
 		body = unzipped
 	default:
-		return tools.Errorf(tools.CodeToolFailed, "the body is encoded as %q, which was not asked for", tools.Excerpt(encoding, 40))
+		return tools.Errorf(tools.CodeToolFailed, "the body is encoded as %q, which web_fetch did not request", tools.Excerpt(encoding, 40))
 	}
 	buf := make([]byte, 32<<10)
 	for total := int64(0); ; {
@@ -108,7 +108,7 @@ func (w *web) keep(p *page, resp *http.Response) error {
 		}
 		switch {
 		case total > ratioFree && total > maxRatio*compressed.n:
-			return tools.Errorf(tools.CodeToolFailed, "the body grows more than %d times when it is decompressed; it is taken for an attack", maxRatio)
+			return tools.Errorf(tools.CodeToolFailed, "the decompressed body is more than %d times as large as the compressed one, which suggests an attack", maxRatio)
 		case p.body.Truncated():
 			p.truncated = true
 			return nil
@@ -120,7 +120,7 @@ func (w *web) keep(p *page, resp *http.Response) error {
 	}
 }
 
-// explain says in our words what went wrong, without the URL.
+// explain returns an error for the model, without the URL.
 func (w *web) explain(ctx context.Context, err error) error {
 	if e, ok := errors.AsType[*tools.Error](err); ok {
 		return e
@@ -132,8 +132,8 @@ func (w *web) explain(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return tools.Errorf(tools.CodeCancelled, "the call was cancelled")
-	case ctx.Err() != nil: // the error of a header that does not come says so, too
-		return tools.Errorf(tools.CodeTimeout, "no whole answer within %v", w.cfg.Timeout.Round(time.Millisecond))
+	case ctx.Err() != nil: // also after a timeout of the header
+		return tools.Errorf(tools.CodeTimeout, "no complete response within %v", w.cfg.Timeout.Round(time.Millisecond))
 	case isNet && timeout.Timeout():
 		return tools.Errorf(tools.CodeTimeout, "the server did not answer within %v", w.cfg.HeaderTimeout.Round(time.Millisecond))
 	case errors.Is(err, io.ErrUnexpectedEOF):

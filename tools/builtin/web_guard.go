@@ -14,30 +14,30 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// maxURL is the longest URL, in bytes, that is fetched.
+// maxURL is the longest accepted URL, in bytes.
 const maxURL = 8 << 10
 
-// parseURL reads a URL that a model or a redirect named and refuses what must
-// not be fetched whatever it resolves to. The host comes back as ASCII. Errors
-// do not repeat the URL: it may hold a password.
+// parseURL parses a URL of a model, refuses what checkURL refuses, and converts the
+// host to ASCII. Errors do not contain the URL, which may contain a password.
 func parseURL(raw string) (*url.URL, error) {
 	if len(raw) > maxURL {
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "the URL has %d bytes; at most %d are accepted", len(raw), maxURL)
 	}
 	u, err := url.Parse(strings.TrimSpace(raw))
 	if err != nil {
-		return nil, tools.Errorf(tools.CodeInvalidArguments, "the URL cannot be read; want one such as https://example.com/page")
+		return nil, tools.Errorf(tools.CodeInvalidArguments, "the URL is malformed; want for example https://example.com/page")
 	}
 	return u, checkURL(u)
 }
 
-// checkURL is the part of parseURL that redirects go through.
+// checkURL refuses URLs regardless of the address of their host. It also checks
+// redirects.
 func checkURL(u *url.URL) error {
 	if u.Scheme != "http" && u.Scheme != "https" {
-		return tools.Errorf(tools.CodeInvalidArguments, "the URL's scheme is %q; only http and https are fetched", tools.Excerpt(u.Scheme, 40))
+		return tools.Errorf(tools.CodeInvalidArguments, "the URL's scheme is %q; only http and https are allowed", tools.Excerpt(u.Scheme, 40))
 	}
 	if u.User != nil {
-		return tools.Errorf(tools.CodeInvalidArguments, "the URL holds a user name or password; those are not sent")
+		return tools.Errorf(tools.CodeInvalidArguments, "the URL contains a user name or password, which web_fetch does not send")
 	}
 	host, err := asciiHost(u.Hostname())
 	if err != nil {
@@ -53,12 +53,12 @@ func checkURL(u *url.URL) error {
 	return nil
 }
 
-// asciiHost is the host name as it is looked up. Full-width and other digits
-// become plain ones here, so that what is shown is what is dialled.
+// asciiHost returns the host name to resolve. It replaces full-width and other digits
+// by ASCII ones, so that the shown name is the one that is dialled.
 func asciiHost(host string) (string, error) {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		if addr.Zone() != "" {
-			return "", tools.Errorf(tools.CodeInvalidArguments, "the URL's address has a zone; that is never on the web")
+			return "", tools.Errorf(tools.CodeInvalidArguments, "the URL's address has a zone, so it is not on the public internet")
 		}
 		return addr.String(), nil
 	}
@@ -70,10 +70,10 @@ func asciiHost(host string) (string, error) {
 	return ascii, nil
 }
 
-// special are the networks that are not the public internet: the IANA
-// special-purpose registries for IPv4 and IPv6, multicast, and what was once
-// reserved. Predicates of netip know only some of them. All of IPv6 outside of
-// 2000::/3 and the NAT64 prefix is refused as well.
+// special lists the networks that are not the public internet: the IANA
+// special-purpose registries for IPv4 and IPv6, multicast, and formerly reserved
+// networks. The predicates of netip know only some of them. isPublic also refuses all
+// IPv6 outside 2000::/3 and the NAT64 prefix.
 var special = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),         // this network
 	netip.MustParsePrefix("10.0.0.0/8"),        // private
@@ -112,7 +112,7 @@ func isPublic(addr netip.Addr) bool {
 	if !addr.IsValid() || addr.Zone() != "" {
 		return false
 	}
-	if nat64.Contains(addr) { // the way to IPv4 in networks that have none
+	if nat64.Contains(addr) { // an IPv4 address for networks without IPv4
 		b := addr.As16()
 		addr = netip.AddrFrom4([4]byte(b[12:]))
 	}
@@ -122,19 +122,19 @@ func isPublic(addr netip.Addr) bool {
 	return !slices.ContainsFunc(special, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
-// guard refuses to dial what is not public. It sees the address that is about
-// to be dialled, after every lookup, so that no name can resolve to one thing
-// when it is checked and to another when it is used.
+// guard refuses to dial addresses that are neither public nor allowed. It checks the
+// resolved address immediately before the dial, so a name cannot resolve to another
+// address after the check.
 func guard(allow []netip.Prefix) func(ctx context.Context, network, address string, _ syscall.RawConn) error {
 	return func(_ context.Context, network, address string, _ syscall.RawConn) error {
 		ap, err := netip.ParseAddrPort(address)
 		if err != nil || network != "tcp4" && network != "tcp6" {
-			return tools.Errorf(tools.CodeInvalidArguments, "the address %q is not fetched from", tools.Excerpt(address, 80))
+			return tools.Errorf(tools.CodeInvalidArguments, "the address %q is not allowed", tools.Excerpt(address, 80))
 		}
 		addr := ap.Addr()
 		allowed := slices.ContainsFunc(allow, func(p netip.Prefix) bool { return p.Contains(addr.Unmap()) })
 		if !allowed && !isPublic(addr) {
-			return tools.Errorf(tools.CodeInvalidArguments, "the host's address %s is not on the public internet; web_fetch does not go there", addr)
+			return tools.Errorf(tools.CodeInvalidArguments, "the host's address %s is not on the public internet, and web_fetch does not connect to it", addr)
 		}
 		return nil
 	}

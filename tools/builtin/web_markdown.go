@@ -16,14 +16,14 @@ import (
 	"golang.org/x/net/html"
 )
 
-// markdown writes HTML as Markdown.
+// markdown converts HTML to Markdown.
 //
-// Neither parsing HTML into a tree nor rendering the tree is bounded by the
-// size of the input: 10 KB of open tags and 100 KB of paragraphs make a tree of
-// gigabytes, one cell may span a hundred million columns, and text full of
-// brackets takes quadratic time. So the page is read as tokens, the tags that
-// mean something in Markdown are put in order, and the converter gets clean
-// pieces of bounded size and depth; ctx is looked at between them.
+// The size of the input does not limit the cost of parsing HTML into a tree and of
+// rendering the tree: 10 KB of open tags and 100 KB of paragraphs make a tree of
+// gigabytes, one cell may span a hundred million columns, and text full of brackets
+// takes quadratic time. So type pieces reads tokens, keeps the tags that exist in
+// Markdown, nests them correctly, and passes documents of limited size and depth to the
+// converter. convert checks ctx between them.
 type markdown struct {
 	conv *converter.Converter
 }
@@ -37,8 +37,8 @@ func newMarkdown() *markdown {
 	))}
 }
 
-// convert writes the Markdown of page to dst. Relative links are resolved by
-// where the page was.
+// convert writes the Markdown of page to dst. where is the URL of the page, to resolve
+// relative links.
 func (m *markdown) convert(ctx context.Context, dst io.Writer, page io.Reader, where *url.URL) error {
 	first := true
 	p := &pieces{base: where, emit: func(piece []byte) error {
@@ -79,7 +79,7 @@ func (m *markdown) render(piece []byte) ([]byte, error) {
 	return m.conv.ConvertNode(doc)
 }
 
-// titleOf returns the title of an HTML page, if it stands near the start.
+// titleOf returns the title of an HTML page if it is near the start.
 func titleOf(page io.Reader) string {
 	z := html.NewTokenizer(io.LimitReader(page, 256<<10))
 	for {

@@ -9,23 +9,23 @@ import (
 	"golang.org/x/net/html"
 )
 
-// pieces puts the tokens of a page in order and hands them on as small, well
-// nested documents of few kinds of elements.
+// pieces converts the tokens of a page to small, correctly nested documents of few
+// kinds of elements.
 type pieces struct {
 	emit func(piece []byte) error
 	base *url.URL
 
 	buf     bytes.Buffer
 	open    []element
-	run     int    // bytes of text since a block began
+	run     int    // bytes of text since the start of the block
 	columns int    // cells of the open row
-	href    string // of the open link; it goes on behind blocks, as a page may link a heading
-	broken  bool   // a block ended; the next text is a paragraph of its own
-	drop    string // the element that is being dropped, with all within
-	depth   int    // how often it is open
+	href    string // of the open link; it continues after blocks, as a page may link a heading
+	broken  bool   // a block ended; the next text starts a new paragraph
+	drop    string // the element that is being removed
+	depth   int    // how often drop is open
 }
 
-// token takes the tokenizer's current token.
+// token adds the tokenizer's current token.
 func (p *pieces) token(z *html.Tokenizer, kind html.TokenType) error {
 	if p.buf.Len() >= 2*hardPiece {
 		if err := p.flush(true); err != nil {
@@ -56,14 +56,13 @@ func (p *pieces) token(z *html.Tokenizer, kind html.TokenType) error {
 	return nil
 }
 
-// skips reports whether a tag belongs to an element that is dropped.
+// skips reports whether a tag belongs to an element that is removed.
 func (p *pieces) skips(name string, kind html.TokenType) bool {
 	if p.drop == "" {
 		if tagKinds[name] != dropped {
 			return false
 		}
-		// The slash ends only elements of other languages; what is behind
-		// <script/> is its content all the same.
+		// Only SVG and MathML elements end with the slash; <script/> has content.
 		if kind == html.StartTagToken || kind == html.SelfClosingTagToken && name != "svg" && name != "math" {
 			p.drop, p.depth = name, 1
 		}
@@ -113,7 +112,7 @@ func (p *pieces) start(name string, z *html.Tokenizer) error {
 		return p.startCell(name)
 	case heading, pre, list, quote, tableTag:
 		if inCell || p.nearest(heading, cell) >= 0 || p.nearest(pre) >= 0 || len(p.open) >= maxNesting-4 {
-			break // what cannot hold it gets its text
+			break // only its text is kept
 		}
 		if top := p.top(); top != nil && top.kind == list {
 			if err := p.push(element{name: "li", kind: item}); err != nil {
@@ -126,7 +125,7 @@ func (p *pieces) start(name string, z *html.Tokenizer) error {
 	return nil
 }
 
-// startCell opens a cell, and the row around it if that is missing.
+// startCell opens a cell and, if it is missing, the row.
 func (p *pieces) startCell(name string) error {
 	table := p.nearest(tableTag)
 	at := p.nearest(row, tableTag)
@@ -147,7 +146,7 @@ func (p *pieces) startCell(name string) error {
 	return p.push(element{name: name, kind: cell})
 }
 
-// startInline opens an inline element, one of a kind at a time.
+// startInline opens an inline element after it closes an open one of that name.
 func (p *pieces) startInline(name string, z *html.Tokenizer) error {
 	if at := p.find(name); at >= 0 {
 		p.closeTo(at)
@@ -202,7 +201,7 @@ func (p *pieces) startVoid(name string, z *html.Tokenizer) error {
 				src = p.link(value)
 			}
 		})
-		if src == "" || len(alt) > maxHref { // an image in a data: URL is no text
+		if src == "" || len(alt) > maxHref { // a data: URL is not text
 			return p.text(alt)
 		}
 		if err := p.ready(); err != nil {
@@ -243,7 +242,7 @@ func (p *pieces) end(name string) {
 	p.broken = true
 }
 
-// textChunk is how much text is written at once.
+// textChunk is the largest text, in bytes, that is written at once.
 const textChunk = 4 << 10
 
 func (p *pieces) text(text string) error {
@@ -259,7 +258,7 @@ func (p *pieces) text(text string) error {
 			n--
 		}
 		if space := strings.LastIndexAny(text[:n], " \n"); n < len(text) && space > n/2 {
-			n = space + 1 // no word is cut where a piece ends
+			n = space + 1 // do not split a word
 		}
 		if err := p.ready(); err != nil {
 			return err

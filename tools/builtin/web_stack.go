@@ -7,20 +7,20 @@ import (
 )
 
 const (
-	// softPiece is the size, in bytes, at which a piece ends where nothing is
-	// open; hardPiece that at which it ends at the next item, row or paragraph,
-	// and at twice of it anywhere.
+	// softPiece is the size, in bytes, from which a piece ends if no element is open.
+	// From hardPiece on it ends at the next item, row or paragraph, and from twice
+	// hardPiece on anywhere.
 	softPiece = 8 << 10
 	hardPiece = 16 << 10
-	// maxRun is how much text, in bytes, stands in one block of a piece: the
-	// converter looks at each bracket's whole line.
+	// maxRun is the longest text, in bytes, in one block of a piece, because for each
+	// bracket the converter scans the whole line.
 	maxRun = 8 << 10
-	// maxNesting is how many elements may be open at once. What is nested
-	// deeper loses its tags and keeps its text.
+	// maxNesting is how many elements may be open. Of deeper ones only the text is
+	// kept.
 	maxNesting = 16
-	// maxColumns is how many cells of a row are kept apart.
+	// maxColumns is how many cells a row may have; later ones join the last cell.
 	maxColumns = 64
-	// maxHref is the longest link, in bytes, that is kept.
+	// maxHref is the longest link, in bytes.
 	maxHref = 2 << 10
 )
 
@@ -28,13 +28,13 @@ type element struct {
 	name   string
 	kind   tagKind
 	markup string // the opening tag
-	filled bool   // something was written into it
+	filled bool   // it has content
 }
 
-// paragraph is the kind of the paragraphs that text opens by itself.
+// paragraph is the kind of the paragraphs that text opens automatically.
 const paragraph tagKind = -1
 
-// ready opens what text must stand in.
+// ready opens the elements that text needs.
 func (p *pieces) ready() error {
 	if p.buf.Len() >= 2*hardPiece || p.run >= maxRun && p.nearest(pre) < 0 { // within a long text
 		if err := p.flush(true); err != nil {
@@ -71,8 +71,7 @@ func (p *pieces) container() error {
 	return nil
 }
 
-// push opens an element. What begins an item, a row or a paragraph may begin a
-// piece as well.
+// push opens an element. A new item, row or paragraph may start a new piece.
 func (p *pieces) push(e element) error {
 	if e.kind != inline && e.kind != cell && p.buf.Len() >= hardPiece {
 		if err := p.flush(true); err != nil {
@@ -98,7 +97,7 @@ func (p *pieces) write(markup string) {
 	p.buf.WriteString(markup)
 }
 
-// endParagraph closes what a block ends: inline elements and the paragraph.
+// endParagraph closes the open inline elements and the paragraph.
 func (p *pieces) endParagraph() {
 	for len(p.open) > 0 && (p.top().kind == inline || p.top().kind == paragraph) {
 		p.closeTo(len(p.open) - 1)
@@ -117,8 +116,8 @@ func (p *pieces) closeTo(at int) {
 	}
 }
 
-// flush hands on what there is as a piece. What is open is closed in it and, if
-// more is true, opened again for the next one.
+// flush emits a piece. It closes the open elements and, if more is true, opens them
+// again in the next piece.
 func (p *pieces) flush(more bool) error {
 	open := slices.Clone(p.open)
 	broken := p.broken
@@ -148,8 +147,8 @@ func (p *pieces) top() *element {
 	return &p.open[len(p.open)-1]
 }
 
-// nearest returns the innermost open element of a kind; -1 if there is none, or
-// if an element of one of the kinds in until is further in.
+// nearest returns the innermost open element of a kind, or -1 if there is none outside
+// the innermost element of a kind in until.
 func (p *pieces) nearest(kind tagKind, until ...tagKind) int {
 	for i := len(p.open) - 1; i >= 0; i-- {
 		switch k := p.open[i].kind; {

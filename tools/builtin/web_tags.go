@@ -6,14 +6,14 @@ import (
 	"golang.org/x/net/html"
 )
 
-// tagKind says what becomes of an element.
+// tagKind is how an element is converted.
 type tagKind int
 
 const (
-	breaks  tagKind = iota // it ends a paragraph; so do all tags that are not known
-	ignored                // it is within a line and means nothing
-	inline                 // it formats text within a line
-	dropped                // it goes, and its content too
+	breaks  tagKind = iota // ends a paragraph, like all unknown tags
+	ignored                // within a line, without formatting
+	inline                 // formats text within a line
+	dropped                // removed together with its content
 	heading
 	list
 	item
@@ -44,8 +44,7 @@ func (p *pieces) setBase(href string) {
 	}
 }
 
-// link resolves a link; it is empty if the link leads nowhere that a reader of
-// text could follow.
+// link resolves a link. It returns "" for a link that a reader of text cannot follow.
 func (p *pieces) link(href string) string {
 	if len(href) > maxHref {
 		return ""

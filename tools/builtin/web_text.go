@@ -16,8 +16,8 @@ import (
 	"golang.org/x/text/transform"
 )
 
-// text returns the page's text as UTF-8 and what it is: its media type without
-// parameters. What is no text is an error that says what it is.
+// text returns the page's text as UTF-8 and its media type without parameters. If the
+// page is not text, the error names its type.
 func (p *page) text() (r io.Reader, mediaType string, err error) {
 	head := make([]byte, sniffLen)
 	n, err := p.body.ReadAt(head, 0)
@@ -28,7 +28,7 @@ func (p *page) text() (r io.Reader, mediaType string, err error) {
 	declared := mediaTypeOf(p.contentType)
 	enc, _, certain := charset.DetermineEncoding(head, p.contentType)
 	if !certain && validUTF8(p.body.Reader(), p.truncated) {
-		enc = encoding.Nop // the sniffer guesses from the first 1,024 bytes
+		enc = encoding.Nop // DetermineEncoding looks at the first 1,024 bytes only
 	}
 	decoder := func() transform.Transformer {
 		return transform.Chain(unicode.BOMOverride(enc.NewDecoder()), runes.ReplaceIllFormed())
@@ -55,7 +55,7 @@ func (p *page) text() (r io.Reader, mediaType string, err error) {
 	return transform.NewReader(p.body.Reader(), decoder()), declared, nil
 }
 
-// mediaTypeOf is a Content-Type without its parameters; empty if it is none.
+// mediaTypeOf returns a Content-Type without its parameters, or "" if it is malformed.
 func mediaTypeOf(contentType string) string {
 	kind, _, err := mime.ParseMediaType(contentType)
 	if err != nil && err != mime.ErrInvalidMediaParameter || len(kind) > 100 {
@@ -64,7 +64,7 @@ func mediaTypeOf(contentType string) string {
 	return kind
 }
 
-// textual reports whether what a server calls so is text.
+// textual reports whether a media type is one of text.
 func textual(mediaType string) bool {
 	return strings.HasPrefix(mediaType, "text/") || strings.HasSuffix(mediaType, "+json") || strings.HasSuffix(mediaType, "+xml") ||
 		slices.Contains([]string{"application/json", "application/xml", "application/javascript", "application/yaml", "application/x-yaml", "application/toml", "application/x-ndjson", "application/sql"}, mediaType)
@@ -74,7 +74,7 @@ func isHTML(mediaType string) bool {
 	return mediaType == "text/html" || mediaType == "application/xhtml+xml"
 }
 
-// within reports whether m is a kind of mediaType.
+// within reports whether m is mediaType or a subtype of it.
 func within(m *mimetype.MIME, mediaType string) bool {
 	for ; m != nil; m = m.Parent() {
 		if m.Is(mediaType) {
@@ -84,8 +84,7 @@ func within(m *mimetype.MIME, mediaType string) bool {
 	return false
 }
 
-// validUTF8 reports whether all of r is UTF-8. If it is cut, its last rune may
-// be.
+// validUTF8 reports whether all of r is UTF-8. If cut is true, r may end within a rune.
 func validUTF8(r io.Reader, cut bool) bool {
 	buf := make([]byte, 32<<10)
 	for kept := 0; ; {
