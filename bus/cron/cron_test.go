@@ -9,13 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rs/zerolog"
-
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/cron"
 	"github.com/stevedore-bus/stevedore/bus/notify"
 	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/bus/worker/workertest"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -146,16 +145,12 @@ func TestFailedJobNotifiesItsOwner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	registry := tools.NewRegistry(zerolog.Nop())
-	if err := registry.Register(tool); err != nil {
-		t.Fatal(err)
-	}
 	console := make(recorder, 10)
 	notifier, err := notify.New(b, notify.Config{Channels: map[string]notify.Channel{"console": console}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	bustest.Run(t, worker.New(b, registry, plain{}, worker.Config{Ticks: true}).Run)
+	workertest.Start(t, b, workertest.Plain{}, worker.Config{Ticks: true}, tool)
 	bustest.Run(t, notifier.Run)
 
 	results := bustest.Subscribe(t, b, "stevedore.result.alice.>")
@@ -208,14 +203,4 @@ type recorder chan notify.Notification
 func (r recorder) Send(_ context.Context, n notify.Notification) error {
 	r <- n
 	return nil
-}
-
-type plain struct{}
-
-func (plain) Result(_ context.Context, _ tools.Call, _ tools.Definition, res *tools.Result) (*tools.Result, error) {
-	return res, nil
-}
-func (plain) Raw(context.Context, tools.RawEvent) (*tools.Result, error) { return nil, nil }
-func (plain) Fallback(_ tools.Call, res *tools.Result, _ error) *tools.Result {
-	return res
 }

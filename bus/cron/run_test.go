@@ -8,13 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rs/zerolog"
-
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/cron"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/bus/worker/workertest"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -31,11 +30,7 @@ func runSay(t *testing.T, b *bus.Bus) <-chan tools.Call {
 	if err != nil {
 		t.Fatal(err)
 	}
-	registry := tools.NewRegistry(zerolog.Nop())
-	if err := registry.Register(say.WithEffect(tools.Idempotent)); err != nil {
-		t.Fatal(err)
-	}
-	bustest.Run(t, worker.New(b, registry, plain{}, worker.Config{Ticks: true}).Run)
+	workertest.Start(t, b, workertest.Plain{}, worker.Config{Ticks: true}, say.WithEffect(tools.Idempotent))
 	return calls
 }
 

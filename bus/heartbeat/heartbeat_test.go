@@ -12,13 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rs/zerolog"
-
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/heartbeat"
 	"github.com/stevedore-bus/stevedore/bus/schedule"
 	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/bus/worker/workertest"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -124,11 +123,7 @@ func TestTicksRunAndAreLogged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	registry := tools.NewRegistry(zerolog.Nop())
-	if err := registry.Register(tool); err != nil {
-		t.Fatal(err)
-	}
-	bustest.Run(t, worker.New(b, registry, plain{}, worker.Config{Ticks: true}).Run)
+	workertest.Start(t, b, workertest.Plain{}, worker.Config{Ticks: true}, tool)
 
 	write(t, workspace, "look")
 	cfg := heartbeat.Config{Workspace: workspace, Tool: "report", PromptArg: "text", Every: time.Second, AllowShort: true}
@@ -216,16 +211,6 @@ func TestLogContainsTheError(t *testing.T) {
 	if want := "] [ERROR] r1 shell failed after 0s: exit code 4: (no output)\n"; !strings.HasSuffix(line, want) {
 		t.Errorf("logged %q, want %q at its end", line, want)
 	}
-}
-
-type plain struct{}
-
-func (plain) Result(_ context.Context, _ tools.Call, _ tools.Definition, res *tools.Result) (*tools.Result, error) {
-	return res, nil
-}
-func (plain) Raw(context.Context, tools.RawEvent) (*tools.Result, error) { return nil, nil }
-func (plain) Fallback(_ tools.Call, res *tools.Result, _ error) *tools.Result {
-	return res
 }
 
 func TestNoInstructionsNoSchedule(t *testing.T) {

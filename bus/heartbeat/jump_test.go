@@ -17,6 +17,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/schedule"
 	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/bus/worker/workertest"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -190,7 +191,7 @@ func TestJumpWhileACallRuns(t *testing.T) {
 					if err := registry.Register(tool.WithEffect(effect)); err != nil {
 						t.Fatal(err)
 					}
-					w := worker.New(bustest.Connect(t, s, bus.Config{}), registry, plain{}, worker.Config{Name: name, Log: bustest.Log(t)})
+					w := worker.New(bustest.Connect(t, s, bus.Config{}), registry, workertest.Plain{}, worker.Config{Name: name, Log: bustest.Log(t)})
 					bustest.Run(t, w.Run)
 				}
 				b := bustest.Connect(t, s, bus.Config{})
