@@ -63,6 +63,7 @@ func prompt(session, id, text string) tools.Call {
 
 // Cancelling a run also cancels the call that the run waits for.
 func TestCancelAgent(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	started := make(chan string, 1)
 	block, err := tools.NewTool("block", "blocks", func(ctx context.Context, call tools.Call, _ struct{}) *tools.Result {
@@ -105,6 +106,7 @@ func TestCancelAgent(t *testing.T) {
 // A run that makes progress does not become a dead letter after many deliveries; a run
 // without progress does.
 func TestRunWithProgressIsNotDeadLetter(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	begun := prompt("s", "r", "go")
 	last := uint64(0)
@@ -143,6 +145,7 @@ func TestRunWithProgressIsNotDeadLetter(t *testing.T) {
 
 // Agents that wait for sub-agents that wait for tools need only one slot per queue.
 func TestSlotsDoNotDeadlock(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	leaf, err := tools.NewTool("leaf", "is deep down", func(context.Context, tools.Call, struct{}) *tools.Result { return tools.NewToolResult("leaf") })
 	if err != nil {
@@ -175,6 +178,7 @@ func TestSlotsDoNotDeadlock(t *testing.T) {
 
 // Prompts that wait for an earlier run of their session take no slots.
 func TestWaitingMessagesHoldNoSlot(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	started, release := make(chan struct{}), make(chan struct{})
 	block, err := tools.NewTool("block", "blocks", func(context.Context, tools.Call, struct{}) *tools.Result {

@@ -73,6 +73,7 @@ func TestSubagentsSurviveKills(t *testing.T) {
 }
 
 func (p scenario) run(t *testing.T) {
+	t.Parallel()
 	s, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", NoSync: true, Log: bustest.Log(t)})
 	if err != nil {
 		t.Fatal(err)
