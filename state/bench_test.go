@@ -15,10 +15,9 @@ import (
 
 const savers = 64
 
-// BenchmarkConcurrentSaves has 64 savers, each save durable before it returns,
-// against one temporary file, fsync, rename and directory fsync for each save
-// under a lock, on the same document. Each iteration is one round of both, so
-// that what else the machine does hits both; "ratio" is the median round's.
+// BenchmarkConcurrentSaves compares 64 concurrent callers of SetLastChannel with one
+// durable.WriteFile for each save under a lock, on the same document. Each iteration
+// runs both, so that other load affects both; "ratio" is the median.
 func BenchmarkConcurrentSaves(b *testing.B) {
 	const grouped, single = 100 * savers, 5 * savers
 	store, plain := prepare(b), prepare(b)
@@ -60,8 +59,7 @@ func prepare(b *testing.B) *File {
 	return f
 }
 
-// plainSaver writes the whole document for each save, as one would without
-// group commit.
+// plainSaver writes the whole document for each save, without group commit.
 func plainSaver(f *File) func(int) error {
 	var mu sync.Mutex
 	doc := f.seen.Load().doc

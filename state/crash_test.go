@@ -13,10 +13,9 @@ import (
 	"github.com/stevedore-bus/stevedore/state/durable"
 )
 
-// TestCrashStates saves a few times, recording each operation, and then looks
-// at every state of the disk that a power loss between any two of them may
-// leave: it must load as the last state that was acknowledged or the one being
-// saved, never as another.
+// TestCrashStates records the operations of a few saves and loads each state of the
+// disk that a power loss between two of them may leave. It must be the state of the last
+// save that returned, or of the next one.
 func TestCrashStates(t *testing.T) {
 	states, violations := crashStates(t, recordSaves(t, 3, ""))
 	t.Logf("%d states", states)
@@ -28,7 +27,7 @@ func TestCrashStates(t *testing.T) {
 	}
 }
 
-// The enumeration is worth nothing if it does not notice a missing safeguard.
+// The enumeration must notice a missing fsync.
 func TestCrashStatesNoticeMissingSyncs(t *testing.T) {
 	for _, dropped := range []string{"sync file", "sync dir"} {
 		if _, violations := crashStates(t, recordSaves(t, 3, dropped)); len(violations) == 0 {
@@ -45,8 +44,8 @@ type operation struct {
 	save int    // returned: which save
 }
 
-// recordSaves makes n saves with keys of growing size and returns what was done
-// to the directory, without the operations of kind dropped.
+// recordSaves makes n saves of growing size and returns their operations, without those
+// of kind dropped.
 func recordSaves(t *testing.T, n int, dropped string) []operation {
 	r := &recorder{names: make(map[string]int)}
 	path := filepath.Join(t.TempDir(), "state.json")
@@ -65,9 +64,9 @@ func recordSaves(t *testing.T, n int, dropped string) []operation {
 	return kept
 }
 
-// crashStates cuts ops after each operation and loads every state that is
-// possible then: all subsets of the directory's changes since its last sync,
-// each with the unsynced bytes whole, gone, zeroed, or torn.
+// crashStates loads each possible state after each operation: all subsets of the
+// directory's changes since its last sync, with the unsynced bytes whole, missing,
+// zeroed or partly written.
 func crashStates(t *testing.T, ops []operation) (states int, violations []string) {
 	for cut := range len(ops) + 1 {
 		disk := newDisk(ops[:cut])
@@ -106,7 +105,7 @@ func checkCrash(t *testing.T, dir string, acknowledged int) error {
 	return err
 }
 
-// disk is what a sequence of operations leaves: certainly, and perhaps.
+// disk is what a sequence of operations leaves on the disk: durable and pending changes.
 type disk struct {
 	names        map[string]int // durable
 	pending      []operation    // changes of names since the last sync dir
@@ -172,7 +171,7 @@ func apply(names map[string]int, changes []operation, subset int) {
 	}
 }
 
-// recorder notes what is done to a real directory.
+// recorder records the operations in a directory.
 type recorder struct {
 	ops   []operation
 	names map[string]int
@@ -181,7 +180,7 @@ type recorder struct {
 
 func (r *recorder) add(op operation) { r.ops = append(r.ops, op) }
 
-// do is a Hook that notes the operations.
+// do is a Hook that records the operations.
 func (r *recorder) do(op durable.Operation, do func() error) error {
 	switch op.Kind {
 	case "create":

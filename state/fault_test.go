@@ -12,10 +12,9 @@ import (
 	"github.com/stevedore-bus/stevedore/state/durable"
 )
 
-// TestFaultAtEachOperation lets operation N of a save fail, for all N: without
-// having been done, done but reported as failed, or as a disk that fails from
-// then on. All who wait for that save hear of it, and the facts are the old
-// ones, or the new ones if the rename was done.
+// TestFaultAtEachOperation makes operation N of a save fail, for all N: before it is
+// done, after it is done, or together with all later ones. All callers of that save
+// receive the error, and the facts are the old ones, or the new ones after the rename.
 func TestFaultAtEachOperation(t *testing.T) {
 	for _, mode := range []string{"not done", "done", "all from here"} {
 		for n := 1; ; n++ {
@@ -30,7 +29,7 @@ func TestFaultAtEachOperation(t *testing.T) {
 	}
 }
 
-// testFault reports whether the fault was met.
+// testFault reports whether the save has operation fault.at.
 func testFault(t *testing.T, fault *fault, name string) bool {
 	path := filepath.Join(t.TempDir(), "state.json")
 	f := openFile(t, path)
@@ -73,7 +72,7 @@ func testFault(t *testing.T, fault *fault, name string) bool {
 	return true
 }
 
-// together runs saves that one batch takes.
+// together runs saves in one batch.
 func together(t *testing.T, f *File, saves []map[string]string) []error {
 	t.Helper()
 	f.saving <- struct{}{}

@@ -15,7 +15,7 @@ import (
 	"github.com/stevedore-bus/stevedore/state/durable"
 )
 
-// 64 savers, each of which looks at the disk when its save returns (US-008).
+// When a save returns, its value is on disk, also with 64 concurrent callers (US-008).
 func TestAtomicSave(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
 	f := openFile(t, path)

@@ -39,7 +39,7 @@ func TestCorruptFileIsMovedAside(t *testing.T) {
 	}
 }
 
-// What an editor broke while we ran does not cost the facts we know.
+// A file that was corrupted after it was read does not lose the facts in memory.
 func TestFileCorruptedMeanwhile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
 	f := openFile(t, path)

@@ -16,8 +16,7 @@ import (
 	"testing"
 )
 
-// The test binary runs itself as another process: this variable says which, and
-// on what path.
+// childEnv is set for child processes of the test binary: the role and its argument.
 const childEnv = "STATE_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -42,7 +41,7 @@ func child(t *testing.T, role, path string) *exec.Cmd {
 	return cmd
 }
 
-// Two processes save to one file: neither erases what the other wrote.
+// Processes that save to the same file do not erase what another one wrote.
 func TestTwoProcesses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
 	var children []*exec.Cmd
@@ -87,9 +86,9 @@ func addOne(f *File, key string) error {
 	return f.Set(context.Background(), map[string]string{key: strconv.Itoa(n + 1)})
 }
 
-// TestKilledWhileSaving kills a saving process at each operation, again and
-// again on the same file: what it said was saved is there, and nothing is left
-// of what was not.
+// TestKilledWhileSaving kills processes at each operation of a save to the same file.
+// The file has the last save that returned or the next one, and no temporary file is
+// left.
 func TestKilledWhileSaving(t *testing.T) {
 	kills := 200
 	if testing.Short() {
@@ -122,7 +121,7 @@ func TestKilledWhileSaving(t *testing.T) {
 	}
 }
 
-// childDie saves until the operation of its argument, and kills itself there.
+// childDie saves until the operation of its argument and kills itself there.
 func childDie(argument string) error {
 	at, path, _ := strings.Cut(argument, " ")
 	n, err := strconv.Atoi(at)
@@ -146,7 +145,7 @@ func childDie(argument string) error {
 	}
 }
 
-// A disk that is full in the middle of a save costs that save and nothing else.
+// On a full disk only the save fails.
 func TestDiskFull(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "state.json")

@@ -41,7 +41,7 @@ func TestEndedContext(t *testing.T) {
 	}
 }
 
-// Package kv has the test of what both stores do.
+// The test of what both stores do is in package kv.
 func TestLastChannelRefuses(t *testing.T) {
 	ctx, s := t.Context(), openFile(t, filepath.Join(t.TempDir(), "state.json"))
 	for _, session := range []string{"a.b", "*", "a b", "a.>", "a/b", "é", "a\n", strings.Repeat("s", 300)} {

@@ -60,7 +60,7 @@ func TestDigest(t *testing.T) {
 	if digest("t", `{}`) == digest("u", `{}`) {
 		t.Error("the digests of two tools are the same")
 	}
-	// The digest stands in records: it must not change from version to version.
+	// The digest is stored in records, so it must not change between versions.
 	if got, want := digest("read_file", `{"path":"a.txt"}`), "cd952692b6735beb38c466fe7c864318"; got != want {
 		t.Errorf("digest = %s, want %s", got, want)
 	}

@@ -63,13 +63,12 @@ func TestDecodeCallRefuses(t *testing.T) {
 		if got, err := tools.DecodeCall([]byte(body)); err == nil || !strings.HasPrefix(err.Error(), "decode call: ") || !reflect.DeepEqual(got, tools.Call{}) {
 			t.Errorf("%s: got %+v, %v; want an error", name, got, err)
 		} else if fault, ok := errors.AsType[*tools.Error](err); ok {
-			t.Errorf("%s: %v is an error to answer with, but nobody is known", name, fault)
+			t.Errorf("%s: the error is a *tools.Error (%v), but the caller is unknown", name, fault)
 		}
 	}
 }
 
-// Where only a field is wrong, the call is known, and the error says which, in
-// words of the wire.
+// If only one field is wrong, DecodeCall returns the call and names the field.
 func TestDecodeCallFaults(t *testing.T) {
 	many := make([]string, 100)
 	for i := range many {
@@ -123,8 +122,8 @@ func TestDecodeResultAndRaw(t *testing.T) {
 	}
 }
 
-// What is decoded is what a reader sees who tells upper from lower case, and
-// decoding what was encoded changes nothing.
+// A case-sensitive decoder reads the same fields, and encoding and decoding again
+// changes nothing.
 func FuzzDecodeCall(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `{"id":"1","session":"s","tool":"t","args":{"a":[1,{"id":2}]},"deadline":"2026-01-02T03:04:05Z"}`,

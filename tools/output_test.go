@@ -15,7 +15,7 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// In memory and in a file an Output is the same reader.
+// An Output reads the same from memory and from a file.
 func TestOutputReads(t *testing.T) {
 	for name, memory := range map[string]int64{"memory": 100, "file": 4} {
 		t.Run(name, func(t *testing.T) {
@@ -107,8 +107,8 @@ func TestOutputNote(t *testing.T) {
 	}
 }
 
-// A spill file that cannot be written fails the write and all that follow; what
-// was kept can be read.
+// If the spill file cannot be written, this write and all later ones fail. The bytes
+// before can be read.
 func TestOutputWithoutSpillDirectory(t *testing.T) {
 	out := tools.NewOutput(tools.OutputLimits{Memory: 4, Dir: filepath.Join(t.TempDir(), "absent")})
 	defer out.Close()

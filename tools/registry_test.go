@@ -13,7 +13,7 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// fakeTool does what a test says.
+// fakeTool is a Tool whose behaviour a test sets.
 type fakeTool struct {
 	def     tools.Definition
 	execute func(ctx context.Context, call tools.Call) *tools.Result
@@ -24,7 +24,7 @@ func (f fakeTool) Execute(ctx context.Context, call tools.Call) *tools.Result {
 	return f.execute(ctx, call)
 }
 
-// fakeAsync is a fakeTool with a background.
+// fakeAsync is an AsyncTool whose behaviour a test sets.
 type fakeAsync struct {
 	fakeTool
 	background func(callback tools.AsyncCallback) *tools.Result
@@ -133,8 +133,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// A callback belongs to its call: each gets its own completion, once, also if
-// the tool is wrong and completes twice or with nothing.
+// Each call receives its own completion, once, also if the tool completes it twice or
+// with nil.
 func TestRunAsync(t *testing.T) {
 	r := tools.NewRegistry(zerolog.Nop())
 	var jobs sync.WaitGroup

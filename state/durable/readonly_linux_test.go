@@ -11,8 +11,7 @@ import (
 	"testing"
 )
 
-// A directory that this user may not write to is an error that names it and
-// says what to do, also before anything is to be saved.
+// If the user may not write to a directory, the error names it and says what to do.
 func TestReadOnlyDirectory(t *testing.T) {
 	dir := t.TempDir()
 	data := filepath.Join(dir, "data")
@@ -40,7 +39,7 @@ func TestReadOnlyDirectory(t *testing.T) {
 	})
 }
 
-// asNobody runs f without root's rights over files, on a thread that ends with it.
+// asNobody runs f without root's rights on files, on a thread that ends afterwards.
 func asNobody(t *testing.T, f func()) {
 	done := make(chan struct{})
 	go func() {

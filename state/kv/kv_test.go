@@ -15,7 +15,7 @@ import (
 	"github.com/stevedore-bus/stevedore/state"
 )
 
-// What all stores do. Each call of open is like another process.
+// TestStores tests what both stores do. Each call of open is like another process.
 func TestStores(t *testing.T) {
 	t.Run("file", func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "state.json")

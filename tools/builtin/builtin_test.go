@@ -23,14 +23,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// roles are what the test binary does when a test starts it again.
+// roles are the child processes that tests start from the test binary.
 var roles = map[string]func() int{"worker": runWorker, "writer": runWriter}
 
 // args are the arguments of a call.
 type args map[string]any
 
-// bench is a workspace with its tools, called through a registry as a worker
-// does.
+// bench is a workspace and its tools, which it calls through a registry like a worker.
 type bench struct {
 	t   testing.TB
 	dir string
@@ -95,7 +94,7 @@ func (b *bench) ok(tool string, a args) string {
 	return res.ForLLM
 }
 
-// fails runs a call that must fail with all of want in its text.
+// fails runs a call that must fail and whose text must contain all of want.
 func (b *bench) fails(tool string, a args, want ...string) *tools.Result {
 	b.t.Helper()
 	res := b.run(context.Background(), tool, a)

@@ -14,7 +14,7 @@ import (
 
 var epoch = time.Unix(0, 0)
 
-// sameTime gives the file to the times of from.
+// sameTime sets the modification time of to to that of from.
 func sameTime(from, to string) error {
 	info, err := os.Stat(from)
 	if err != nil {
@@ -33,7 +33,7 @@ func testWorkspace(t *testing.T) *workspace {
 	return ws
 }
 
-// A name that becomes a FIFO between the look and the opening must not block.
+// A name that becomes a FIFO between the check and the open must not block.
 func TestOpenDoesNotBlock(t *testing.T) {
 	ws := testWorkspace(t)
 	if err := syscall.Mkfifo(filepath.Join(ws.dir, "fifo"), 0o644); err != nil {
@@ -44,7 +44,7 @@ func TestOpenDoesNotBlock(t *testing.T) {
 	}
 }
 
-// What somebody else wrote between the reading and the replacing stays.
+// replace keeps what another program wrote after the read.
 func TestReplaceRefusesAChangedFile(t *testing.T) {
 	for name, change := range map[string]func(path string) error{
 		"written": func(path string) error { return os.WriteFile(path, []byte("longer than before"), 0o644) },

@@ -13,7 +13,7 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/builtin"
 )
 
-// outbox keeps what was sent, one message for each key, and can fail both ways.
+// outbox keeps one message per key. It can fail before and after it keeps a message.
 type outbox struct {
 	sent   map[string]builtin.Message
 	before error // nothing is sent
@@ -96,7 +96,7 @@ func TestMessageFails(t *testing.T) {
 	if !res.IsError || res.ForLLM != "failed to send the message: the stream is full" || len(o.sent) != 0 {
 		t.Errorf("%+v", res)
 	}
-	// It was sent and said to have failed: the next attempt is no second message.
+	// It was sent although Send failed: the next attempt sends no second message.
 	o.before, o.after = nil, errors.New("no acknowledgement")
 	if res := send(tools.Call{}, args{"content": "x"}); !res.IsError {
 		t.Errorf("%+v", res)
@@ -107,8 +107,7 @@ func TestMessageFails(t *testing.T) {
 	}
 }
 
-// The same text from one call to one target is one message, whatever runs
-// again; anything else is another.
+// The key is the same for the same text, call and target, and otherwise different.
 func TestMessageKeys(t *testing.T) {
 	o, send := newMessages(t)
 	hi := args{"content": "hi"}

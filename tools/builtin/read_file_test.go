@@ -53,7 +53,7 @@ func TestReadFileRefusesBinary(t *testing.T) {
 	b.fails("read_file", args{"path": "tar"}, "1024 bytes")
 }
 
-// A file larger than memory allows is streamed; the range of lines as well.
+// A file that is larger than the memory limit is streamed, also with a range of lines.
 func TestReadFileStreams(t *testing.T) {
 	b := newBench(t, builtin.Config{Output: tools.OutputLimits{Memory: 1 << 16}})
 	line := strings.Repeat("x", 300_000) + "\n" // longer than any buffer
@@ -77,7 +77,7 @@ func TestReadFileTruncatesHonestly(t *testing.T) {
 	}
 }
 
-// Without a place to spill to, the result is an error and not half the file.
+// If the spill file cannot be created, the result is an error and not half the file.
 func TestReadFileWithoutSpillDirectory(t *testing.T) {
 	b := newBench(t, builtin.Config{Output: tools.OutputLimits{Memory: 10, Dir: filepath.Join(t.TempDir(), "absent")}})
 	b.file("big", strings.Repeat("x", 100))

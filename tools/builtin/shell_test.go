@@ -57,7 +57,7 @@ func TestShell(t *testing.T) {
 	}
 }
 
-// A signal's code is the shells' one, whoever watches the command.
+// The exit code after a signal is that of shells, with and without a PID namespace.
 func TestShellExitCodes(t *testing.T) {
 	both(t, func(t *testing.T, cfg builtin.ShellConfig) {
 		b := newBench(t, builtin.Config{Shell: cfg})
@@ -112,8 +112,7 @@ func TestShellEnvironmentIsAnAllowList(t *testing.T) {
 	}
 }
 
-// both runs a test with the kernel's PID namespace, where there is one, and
-// without.
+// both runs a test with a PID namespace, if the kernel allows one, and without.
 func both(t *testing.T, f func(t *testing.T, cfg builtin.ShellConfig)) {
 	cfg := builtin.ShellConfig{Grace: 300 * time.Millisecond}
 	t.Run("namespace", func(t *testing.T) { f(t, cfg) })
@@ -121,14 +120,13 @@ func both(t *testing.T, f func(t *testing.T, cfg builtin.ShellConfig)) {
 	t.Run("group", func(t *testing.T) { f(t, cfg) })
 }
 
-// mark is a number of seconds that only one test sleeps for, so that its
-// processes can be found.
+// mark is a sleep time, in seconds, that only one test uses, to find its processes.
 func mark(t *testing.T) string {
 	return fmt.Sprintf("%d.%d", 5000+time.Now().UnixNano()%1000, time.Now().UnixNano())
 }
 
-// survivors lists the processes with mark in their command line, until there
-// are none or it takes too long; then it kills them.
+// survivors waits until no process has mark in its command line. After a timeout it
+// kills such processes and returns them.
 func survivors(t *testing.T, mark string) []string {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -218,7 +216,7 @@ func TestShellCancelled(t *testing.T) {
 	})
 }
 
-// A call whose time is over before it starts does not start.
+// A call whose deadline has passed does not start the command.
 func TestShellAfterTheDeadline(t *testing.T) {
 	b := newBench(t, builtin.Config{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -232,8 +230,7 @@ func TestShellAfterTheDeadline(t *testing.T) {
 	}
 }
 
-// A background process holds the pipe open and must neither delay the result
-// nor outlive it.
+// A background process keeps the pipe open. It must not delay the result or survive it.
 func TestShellKillsBackgroundProcesses(t *testing.T) {
 	both(t, func(t *testing.T, cfg builtin.ShellConfig) {
 		cfg.Grace = time.Hour // nothing may wait for it
@@ -248,7 +245,7 @@ func TestShellKillsBackgroundProcesses(t *testing.T) {
 	})
 }
 
-// needNamespace skips where the kernel gives no PID namespace.
+// needNamespace skips the test if the kernel allows no PID namespace.
 func needNamespace(t *testing.T, b *bench) {
 	t.Helper()
 	if b.ok("shell", args{"command": "echo $PPID"}) == "1\n[Exit code: 0]" {
@@ -274,7 +271,7 @@ func TestShellKillsWhatLeftTheGroup(t *testing.T) {
 	}
 }
 
-// runWorker is the part of a worker: it runs one shell call.
+// runWorker is a child process that runs one shell call, like a worker.
 func runWorker() int {
 	all, _, err := builtin.Tools(builtin.Config{Workspace: os.Getenv("STEVEDORE_TEST_DIR"),
 		Shell: builtin.ShellConfig{NoPIDNamespace: os.Getenv("STEVEDORE_TEST_GROUP") != ""}})
@@ -287,8 +284,8 @@ func runWorker() int {
 	return 0
 }
 
-// Nothing survives the kill -9 of the worker: with a PID namespace no process
-// at all, without one not the command itself.
+// After a kill -9 of the worker, no process survives with a PID namespace. Without one,
+// the command itself does not survive.
 func TestShellDiesWithTheWorker(t *testing.T) {
 	both(t, func(t *testing.T, cfg builtin.ShellConfig) {
 		b := newBench(t, builtin.Config{Shell: cfg})
@@ -321,7 +318,7 @@ func TestShellDiesWithTheWorker(t *testing.T) {
 	})
 }
 
-// 300 MB of output: every byte kept, in bounded memory.
+// 300 MB of output are kept completely, with little memory.
 func TestShellBigOutput(t *testing.T) {
 	if testing.Short() {
 		t.Skip("writes 300 MB")
@@ -363,7 +360,7 @@ func TestShellTruncatesHonestly(t *testing.T) {
 	}
 }
 
-// If the output cannot be kept, the command ends and the result says so.
+// If the spill file cannot be created, the command ends and the result is an error.
 func TestShellWithoutSpillDirectory(t *testing.T) {
 	b := newBench(t, builtin.Config{Output: tools.OutputLimits{Memory: 10, Dir: filepath.Join(t.TempDir(), "absent")}})
 	m := mark(t)

@@ -23,10 +23,10 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// loopback lets the fetcher reach the servers of these tests.
+// loopback allows the servers of these tests.
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
 
-// site starts a server that answers every path by handler.
+// site starts a server.
 func site(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(handler)
@@ -34,7 +34,7 @@ func site(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 	return s
 }
 
-// serves returns a handler that always answers the same.
+// serves returns a handler with a constant response.
 func serves(contentType, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header()["Content-Type"] = []string{contentType}
@@ -91,7 +91,8 @@ func TestWebFetchRequest(t *testing.T) {
 	}
 }
 
-// Whatever the server calls it: text is shown, in UTF-8, and nothing else is.
+// web_fetch returns text, as UTF-8, and nothing else, regardless of the media type that
+// the server names.
 func TestWebFetchMediaTypes(t *testing.T) {
 	zipped := func(s string) string {
 		var buf bytes.Buffer
@@ -170,7 +171,7 @@ func TestWebFetchStatus(t *testing.T) {
 	}
 }
 
-// forbidden is a server that no request may reach.
+// forbidden starts a server that fails the test on each request.
 func forbidden(t *testing.T) string {
 	s := site(t, func(_ http.ResponseWriter, r *http.Request) { t.Errorf("a request reached %s%s", r.Host, r.URL) })
 	return s.URL
@@ -222,8 +223,8 @@ func TestWebFetchChecksRedirects(t *testing.T) {
 	webBench(t, builtin.WebConfig{MaxRedirects: -1}).fails("web_fetch", args{"url": loop.URL}, "more than 0 redirects")
 }
 
-// The name resolves to an allowed address when it is looked up first and to
-// another one later: what counts is the address that is dialled.
+// The first lookup of the name returns an allowed address, the second one another.
+// web_fetch must check the address that it dials.
 func TestWebFetchDNSRebinding(t *testing.T) {
 	var lookups atomic.Int32
 	resolver := nameServer(t, func() [4]byte {
@@ -252,7 +253,7 @@ func TestWebFetchDNSRebinding(t *testing.T) {
 	}
 }
 
-// nameServer is a real DNS server that answers every name by answer.
+// nameServer starts a DNS server that returns answer for each name.
 func nameServer(t *testing.T, answer func() [4]byte) *net.Resolver {
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -357,9 +358,8 @@ func TestWebFetchHostileBodies(t *testing.T) {
 	}
 }
 
-// Servers that never come to an end are left: one that never answers, one that
-// never ends its header, one that sends a byte now and then, and one whose page
-// is made to be slow to convert.
+// Timeouts end the fetch of a server that does not answer, does not end its header or
+// sends single bytes, and of a page that is slow to convert.
 func TestWebFetchSlow(t *testing.T) {
 	quit := make(chan struct{})
 	drip := func(w http.ResponseWriter, r *http.Request) {
@@ -438,7 +438,7 @@ func TestWebFetchBadConnections(t *testing.T) {
 	b.fails("web_fetch", args{"url": s.URL}, "certificate")
 }
 
-// A full disk is told as such.
+// The error names the spill file if that cannot be created.
 func TestWebFetchWithoutSpillDirectory(t *testing.T) {
 	s := site(t, serves("text/plain", strings.Repeat("x", 100)))
 	b := newBench(t, builtin.Config{Web: builtin.WebConfig{Allow: loopback}, Output: tools.OutputLimits{Memory: 10, Dir: t.TempDir() + "/absent"}})

@@ -54,8 +54,8 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// What passes is a plain URL that means the same to whoever reads it next, and
-// its errors never tell a password.
+// All parsers read an accepted URL in the same way, and errors do not contain a
+// password.
 func FuzzURLGuard(f *testing.F) {
 	for _, seed := range []string{
 		"https://example.com/a?b#c", "http://user:secret@example.com/", "http://１２７.０.０.１/", "http://[::ffff:127.0.0.1%25x]:80/", "HTTP://EXAMPLE.com:80", "file:///etc/passwd",
@@ -154,7 +154,7 @@ func TestTitleOf(t *testing.T) {
 	}
 }
 
-// No text is lost where a page is cut into pieces.
+// No text is lost between the pieces of a page.
 func TestMarkdownOfLongPages(t *testing.T) {
 	for name, parts := range map[string][3]string{
 		"paragraphs": {"", "<p>word%d</p>", ""}, "one paragraph": {"<p>", "word%d ", ""}, "list": {"<ul>", "<li>word%d", "</ul>"}, "item": {"<ul><li>", "word%d ", "</ul>"},
@@ -182,8 +182,8 @@ func TestMarkdownOfLongPages(t *testing.T) {
 	}
 }
 
-// Pages that make an HTML parser or a converter use gigabytes, or hours, for a
-// megabyte: here memory stays small, and a deadline is kept.
+// Pages of one megabyte for which an HTML parser or a converter needs gigabytes or
+// hours. Here they need little memory and keep a deadline.
 func TestMarkdownOfHostilePages(t *testing.T) {
 	repeat := func(s string) string { return strings.Repeat(s, (1<<20)/len(s)) }
 	var fonts strings.Builder
@@ -238,15 +238,15 @@ func FuzzMarkdown(f *testing.F) {
 	})
 }
 
-// A proxy would look names up where no guard sees it. The environment is read
-// once in a process and never for loopback, so that no request could show this.
+// A proxy would resolve names without the guard. A request to loopback cannot test
+// this, because it never uses the proxy of the environment.
 func TestClientHasNoProxy(t *testing.T) {
 	if newClient(WebConfig{}).Transport.(*http.Transport).Proxy != nil {
 		t.Error("the client uses a proxy")
 	}
 }
 
-// One converter serves all calls.
+// All calls share one converter.
 func TestMarkdownConcurrently(t *testing.T) {
 	m := newMarkdown()
 	base, _ := url.Parse("https://example.com/")

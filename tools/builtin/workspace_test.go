@@ -11,7 +11,7 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/builtin"
 )
 
-// hostile fills a workspace with what must not be read, and returns the paths.
+// hostile creates files that must not be read and returns their paths.
 func hostile(t *testing.T, b *bench) []string {
 	t.Helper()
 	outside := t.TempDir()
@@ -62,7 +62,7 @@ func TestPathsOutsideAreNamedSo(t *testing.T) {
 	b.fails("read_file", args{"path": "absent"}, "failed to read", "not found")
 }
 
-// A device can be made by root only.
+// Only root can create a device.
 func TestReadFileRefusesDevices(t *testing.T) {
 	b := newBench(t, builtin.Config{})
 	if err := syscall.Mknod(filepath.Join(b.dir, "zero"), syscall.S_IFCHR|0o666, 1<<8|5); err != nil {

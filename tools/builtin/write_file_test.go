@@ -19,7 +19,7 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/builtin"
 )
 
-// content reads a file of the workspace, behind the tools' back.
+// content reads a file of the workspace without the tools.
 func (b *bench) content(name string) string {
 	b.t.Helper()
 	data, err := os.ReadFile(filepath.Join(b.dir, name))
@@ -29,7 +29,7 @@ func (b *bench) content(name string) string {
 	return string(data)
 }
 
-// names lists a directory of the workspace, so that leftovers are seen.
+// names lists a directory of the workspace without the tools.
 func (b *bench) names(dir string) []string {
 	b.t.Helper()
 	entries, err := os.ReadDir(filepath.Join(b.dir, dir))
@@ -98,8 +98,8 @@ func TestWritingRefusesHostilePaths(t *testing.T) {
 	b.fails("write_file", args{"path": "inside/x", "content": "y"}, "failed to write")
 }
 
-// runWriter writes a file that is larger than the process may write, like a
-// disk that gets full.
+// runWriter is a child process that exceeds its limit on file sizes, like on a full
+// disk.
 func runWriter() int {
 	limit := syscall.Rlimit{Cur: 4096, Max: 4096}
 	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
@@ -197,7 +197,7 @@ func TestEditFileNeedsOneMatch(t *testing.T) {
 	}
 }
 
-// A model sends several edits of one file in one turn; each must survive.
+// A model may send several edits of one file in one turn; none may be lost.
 func TestEditFileAtOnce(t *testing.T) {
 	b := newBench(t, builtin.Config{})
 	const n = 20
