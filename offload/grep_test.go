@@ -89,7 +89,7 @@ func FuzzGrep(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// Large enough for several chunks, so that lines cross their ends.
+		// Large enough for several parts, so that lines cross their ends.
 		for _, text := range [][]byte{content, bytes.Repeat(append(content, 'z'), 1+min(40_000/(len(content)+1), 50))} {
 			want := naiveGrep(re, text)
 			found := search(t, text, expr, ignoreCase)
@@ -126,7 +126,7 @@ func TestGrepLiteralsAndCases(t *testing.T) {
 	}
 }
 
-func TestGrepAcrossChunksAndLongLines(t *testing.T) {
+func TestGrepAcrossPartsAndLongLines(t *testing.T) {
 	if testing.Short() {
 		t.Skip("one goroutine, and slow under the race detector")
 	}
@@ -155,10 +155,10 @@ func TestGrepAcrossChunksAndLongLines(t *testing.T) {
 	}
 }
 
-// A literal in a long line must be found at any chunk border.
-func TestGrepLiteralAtEveryChunkBorder(t *testing.T) {
+// A literal in a long line must be found at any part border.
+func TestGrepLiteralAtEveryPartBorder(t *testing.T) {
 	for shift := range 8 {
-		content := append(bytes.Repeat([]byte("x"), 3*searchChunk-shift), "needle and more\nneedle"...)
+		content := append(bytes.Repeat([]byte("x"), 3*readSize-shift), "needle and more\nneedle"...)
 		if got := numbers(search(t, content, "needle", false)); !slices.Equal(got, []int64{1, 2}) {
 			t.Errorf("shifted by %d, the needle is found in lines %v, want 1 and 2", shift, got)
 		}
@@ -298,9 +298,9 @@ func TestGrepEndsInTime(t *testing.T) {
 	putArtifact(t, store, "s", "lines", bytes.Repeat([]byte(strings.Repeat("a", 200)+"\n"), 20_000))
 	putArtifact(t, store, "s", "line", bytes.Repeat([]byte("a"), 4<<20))
 	putArtifact(t, store, "s", "filtered", bytes.Repeat([]byte(strings.Repeat("a", 200)+"xb\n"), 20_000))
-	putArtifact(t, store, "s", "half a chunk", bytes.Repeat([]byte("a"), searchChunk/2))
+	putArtifact(t, store, "s", "half a part", bytes.Repeat([]byte("a"), readSize/2))
 	r := NewReader(store, ReaderConfig{GrepTime: 100 * time.Millisecond})
-	for _, id := range []string{"lines", "line", "filtered", "half a chunk"} {
+	for _, id := range []string{"lines", "line", "filtered", "half a part"} {
 		// The context is a safety net: without GrepTime each search takes far longer.
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		res, err := r.Grep(ctx, "s", id, GrepQuery{Pattern: `(a?){400}[b-d]{2}`})

@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	searchChunk = 1 << 20 // bytes read at a time
-	longLine    = 1 << 20 // bytes of the longest line that is held in memory
-	lineCost    = 16      // characters that each shown line takes beside its text
+	readSize = 1 << 20 // bytes read at a time
+	longLine = 1 << 20 // bytes of the longest line that is held in memory
+	lineCost = 16      // characters that each shown line takes beside its text
 )
 
 // lineMatch is a matching line: bytes start to end, the match at byte at.
@@ -35,20 +35,20 @@ type lineSearch struct {
 	used     int
 }
 
-// run searches. It holds two chunks and the beginning of a line in memory.
+// run searches. It holds two parts and the beginning of a line in memory.
 func (s *lineSearch) run(ctx context.Context) error {
 	var carry []byte // the beginning of a line, up to searched+len(carry)
 	var long *linematch.LongLine
-	for chunk, err := range readAhead(ctx, s.c) {
+	for part, err := range readAhead(ctx, s.c) {
 		if err != nil {
 			return err
 		}
-		for len(chunk) > 0 && !s.done() {
-			first := bytes.IndexByte(chunk, '\n')
+		for len(part) > 0 && !s.done() {
+			first := bytes.IndexByte(part, '\n')
 			switch {
-			case first < 0 && long == nil && len(carry)+len(chunk) <= longLine:
-				carry = append(carry, chunk...)
-				chunk = nil
+			case first < 0 && long == nil && len(carry)+len(part) <= longLine:
+				carry = append(carry, part...)
+				part = nil
 				continue
 			case first < 0 || long != nil || len(carry)+first > longLine:
 				if long == nil {
@@ -57,29 +57,29 @@ func (s *lineSearch) run(ctx context.Context) error {
 					carry = carry[:0]
 				}
 				if first < 0 {
-					long.Feed(chunk)
-					chunk = nil
+					long.Feed(part)
+					part = nil
 					continue
 				}
-				long.Feed(chunk[:first])
+				long.Feed(part[:first])
 				if err := s.longLine(ctx, long); err != nil {
 					return err
 				}
-				long, chunk = nil, chunk[first+1:]
+				long, part = nil, part[first+1:]
 				continue
 			case len(carry) > 0:
-				carry = append(carry, chunk[:first]...)
+				carry = append(carry, part[:first]...)
 				if err := s.lines(ctx, carry); err != nil {
 					return err
 				}
-				carry, chunk = carry[:0], chunk[first+1:]
+				carry, part = carry[:0], part[first+1:]
 				continue
 			}
-			last := bytes.LastIndexByte(chunk, '\n')
-			if err := s.lines(ctx, chunk[:last]); err != nil {
+			last := bytes.LastIndexByte(part, '\n')
+			if err := s.lines(ctx, part[:last]); err != nil {
 				return err
 			}
-			chunk = chunk[last+1:]
+			part = part[last+1:]
 		}
 		if s.done() {
 			return nil

@@ -6,8 +6,8 @@ import (
 	"iter"
 )
 
-// readAhead yields a content in chunks, and reads the next chunk while the caller
-// uses the last one. A chunk is valid until the next iteration.
+// readAhead yields a content in parts, and reads the next part while the caller
+// uses the last one. A part is valid until the next iteration.
 func readAhead(ctx context.Context, c Content) iter.Seq2[[]byte, error] {
 	type filled struct {
 		data []byte
@@ -17,7 +17,7 @@ func readAhead(ctx context.Context, c Content) iter.Seq2[[]byte, error] {
 		ctx, cancel := context.WithCancel(ctx)
 		full := make(chan filled)
 		free := make(chan []byte, 2)
-		size := min(c.Size(), searchChunk)
+		size := min(c.Size(), readSize)
 		free <- make([]byte, size)
 		free <- make([]byte, size)
 		go func() {

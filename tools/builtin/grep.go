@@ -19,9 +19,9 @@ import (
 type grepArgs struct {
 	Pattern    string `json:"pattern" jsonschema:"a regular expression (RE2 syntax), matched against each line"`
 	Path       string `json:"path,omitempty" jsonschema:"a file or directory, relative to the workspace; default the workspace"`
-	Glob       string `json:"glob,omitempty" jsonschema:"search only files whose name, or path below the directory, matches, such as *.go or src/**/*.{ts,tsx}"`
+	Glob       string `json:"glob,omitempty" jsonschema:"search only files whose name or path below the directory matches, such as *.go or src/**/*.{ts,tsx}"`
 	IgnoreCase bool   `json:"ignore_case,omitempty" jsonschema:"ignore upper and lower case"`
-	Context    int    `json:"context,omitempty" jsonschema:"lines to show before and after each match, at most 100"`
+	Context    int    `json:"context,omitempty" jsonschema:"how many lines to show before and after each match; at most 100"`
 	MaxResults int    `json:"max_results,omitempty" jsonschema:"stop after this many matching lines; default 1000"`
 }
 
@@ -29,12 +29,12 @@ const defaultMaxResults = 1000
 
 func newGrep(ws *workspace) (*tools.FuncTool, error) {
 	return idempotent(tools.NewTool("grep",
-		"Search the files of the workspace for a regular expression: path:line: text for each matching line. Binary files, symbolic links and .git are left out.", ws.grep))
+		"Search the files of the workspace for a regular expression. Returns path:line: text for each matching line. Skips binary files, symbolic links and .git.", ws.grep))
 }
 
 func (ws *workspace) grep(ctx context.Context, _ tools.Call, args grepArgs) *tools.Result {
 	if args.Context < 0 || args.Context > linematch.MaxContext || args.MaxResults < 0 {
-		return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "context must be 0 to %d and max_results not negative", linematch.MaxContext))
+		return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "context must be 0 to %d, and max_results must not be negative", linematch.MaxContext))
 	}
 	if args.Glob != "" && !doublestar.ValidatePattern(args.Glob) {
 		return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "glob %q is not a valid pattern", args.Glob))
@@ -44,7 +44,7 @@ func (ws *workspace) grep(ctx context.Context, _ tools.Call, args grepArgs) *too
 		return tools.Failure(err)
 	}
 	out := tools.NewOutput(ws.cfg.Output)
-	g := &grepping{ws: ws, args: args, lines: lineSearch{pattern: pattern, context: args.Context, max: args.MaxResults, out: out}}
+	g := &grepCall{ws: ws, args: args, lines: lineSearch{pattern: pattern, context: args.Context, max: args.MaxResults, out: out}}
 	if g.lines.max == 0 {
 		g.lines.max = defaultMaxResults
 	}
@@ -54,8 +54,8 @@ func (ws *workspace) grep(ctx context.Context, _ tools.Call, args grepArgs) *too
 	return ws.setOutput(&tools.Result{Silent: true}, out)
 }
 
-// grepping is one run of grep.
-type grepping struct {
+// grepCall is one call of grep.
+type grepCall struct {
 	ws    *workspace
 	args  grepArgs
 	lines lineSearch
@@ -63,7 +63,7 @@ type grepping struct {
 	files, matched, binary, skipped int
 }
 
-func (g *grepping) run(ctx context.Context, out *tools.Output) error {
+func (g *grepCall) run(ctx context.Context, out *tools.Output) error {
 	rel, err := g.ws.rel(g.args.Path)
 	if err != nil {
 		return err
@@ -80,7 +80,7 @@ func (g *grepping) run(ctx context.Context, out *tools.Output) error {
 		}
 		defer f.Close()
 		err = g.ws.limit(ctx, out, func(ctx context.Context) error { return g.search(ctx, f, shown) })
-		g.conclude(out)
+		g.summarize(out)
 		return err
 	}
 	dir, err := g.ws.root.OpenRoot(rel)
@@ -95,13 +95,13 @@ func (g *grepping) run(ctx context.Context, out *tools.Output) error {
 		return g.file(ctx, f.dir, f.name, path.Join(shown, f.path))
 	}}
 	err = g.ws.limit(ctx, out, func(ctx context.Context) error { return w.walk(ctx, dir) })
-	g.conclude(out)
+	g.summarize(out)
 	w.note(out)
 	return err
 }
 
-// conclude says what was searched, and what was not.
-func (g *grepping) conclude(out *tools.Output) {
+// summarize appends the numbers of matches and of files to out.
+func (g *grepCall) summarize(out *tools.Output) {
 	if g.lines.found == 0 {
 		out.Note(fmt.Sprintf("No matches for pattern %q in %d files", g.args.Pattern, g.files))
 	} else {
@@ -111,13 +111,13 @@ func (g *grepping) conclude(out *tools.Output) {
 		out.Note(fmt.Sprintf("[stopped at max_results = %d; there may be more]", g.lines.max))
 	}
 	if g.binary+g.skipped > 0 {
-		out.Note(fmt.Sprintf("[left out: %d binary files, %d that could not be read]", g.binary, g.skipped))
+		out.Note(fmt.Sprintf("[skipped: %d binary files, %d unreadable files]", g.binary, g.skipped))
 	}
 }
 
-// file searches one file of a directory. One that cannot be read is counted; it
-// does not end the search.
-func (g *grepping) file(ctx context.Context, dir *os.Root, name, shown string) error {
+// file searches one file of a directory. It counts a file that cannot be read, and
+// the search continues.
+func (g *grepCall) file(ctx context.Context, dir *os.Root, name, shown string) error {
 	f, _, err := g.ws.openIn(dir, name)
 	if err != nil {
 		g.skipped++
@@ -125,14 +125,14 @@ func (g *grepping) file(ctx context.Context, dir *os.Root, name, shown string) e
 	}
 	defer f.Close()
 	err = g.search(ctx, f, shown)
-	if _, ok := errors.AsType[*fs.PathError](err); ok || errors.Is(err, io.ErrUnexpectedEOF) { // this file is unreadable or shrank
+	if _, ok := errors.AsType[*fs.PathError](err); ok || errors.Is(err, io.ErrUnexpectedEOF) { // the file is unreadable or shrank
 		g.skipped++
 		return nil
 	}
 	return err
 }
 
-func (g *grepping) search(ctx context.Context, f *os.File, shown string) error {
+func (g *grepCall) search(ctx context.Context, f *os.File, shown string) error {
 	head := make([]byte, sniffLen)
 	n, err := f.ReadAt(head, 0)
 	if err != nil && err != io.EOF {

@@ -27,7 +27,7 @@ func TestGrep(t *testing.T) {
 		args args
 		want string
 	}{
-		{args{"pattern": "three"}, "a.go:3: three\nsrc/c.txt:1: three\n[2 matching lines in 2 of 3 files]\n[left out: 1 binary files, 0 that could not be read]"},
+		{args{"pattern": "three"}, "a.go:3: three\nsrc/c.txt:1: three\n[2 matching lines in 2 of 3 files]\n[skipped: 1 binary files, 0 unreadable files]"},
 		{args{"pattern": "^three$", "ignore_case": true, "glob": "*.go"}, "a.go:3: three\nsrc/b.go:1: Three\n[2 matching lines in 2 of 2 files]"},
 		{args{"pattern": "e$", "path": "src"}, "src/b.go:1: Three\nsrc/c.txt:1: three\n[2 matching lines in 2 of 2 files]"},
 		{args{"pattern": "three", "path": "src", "glob": "**/*.{txt,md}"}, "src/c.txt:1: three\n[1 matching lines in 1 of 1 files]"},
