@@ -25,11 +25,6 @@ type Config struct {
 	// MaxEdit is the size, in bytes, of the largest file that edit_file reads into
 	// memory. Default 16 MiB.
 	MaxEdit int64
-	// AllowHardLinks lets the tools read and replace files with hard links. Another
-	// name of such a file may be outside the workspace, so set it only for
-	// workspaces with many of them, such as those of pnpm. On Windows, hard links
-	// are always allowed.
-	AllowHardLinks bool
 }
 
 // Tools opens the workspace and returns the tools, and a function that closes the

@@ -7,24 +7,22 @@ import (
 	"strings"
 )
 
-// harmless are the variables of the worker that every command receives. Their values
-// are never secrets.
+// harmless are the variables of the worker that commands receive. Others may be secrets.
 var harmless = []string{
 	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TERM", "TZ",
 	"TMPDIR", "XDG_RUNTIME_DIR", "SSL_CERT_FILE", "SSL_CERT_DIR",
 	"SYSTEMROOT", "COMSPEC", "PATHEXT", "USERPROFILE", "TEMP", "TMP", // Windows
 }
 
-// environment returns the environment of a command in dir. more names more variables
-// to pass.
-func environment(more []string, dir string) []string {
+// environment returns the environment of a command in dir.
+func environment(dir string) []string {
 	env := []string{"PWD=" + dir}
 	for _, kv := range os.Environ() {
 		name, _, _ := strings.Cut(kv, "=")
 		if runtime.GOOS == "windows" { // where "Path" is PATH
 			name = strings.ToUpper(name)
 		}
-		if slices.Contains(harmless, name) || strings.HasPrefix(name, "LC_") || slices.Contains(more, name) {
+		if slices.Contains(harmless, name) || strings.HasPrefix(name, "LC_") {
 			env = append(env, kv)
 		}
 	}

@@ -2,5 +2,6 @@ package builtin
 
 import "io/fs"
 
-// linkCount does not know the number of names of a file: it would have to open it.
+// linkCount would have to open the file to count its names. So hard links are allowed on
+// Windows.
 func linkCount(fs.FileInfo) uint64 { return 1 }

@@ -21,22 +21,16 @@ import (
 type ShellConfig struct {
 	// Timeout is the timeout of a command without timeout_seconds. Default 2 minutes.
 	Timeout time.Duration
-	// MaxTimeout is the largest timeout_seconds. Default 1 hour.
-	MaxTimeout time.Duration
 	// Grace is the time between SIGTERM and SIGKILL when a command is killed.
 	// Default 2 seconds.
 	Grace time.Duration
-	// Env names more variables of the worker's environment to pass to commands. The
-	// shell tool passes only a short list of harmless ones, because others may be
-	// secrets.
-	Env []string
 	// NoPIDNamespace runs commands without a PID namespace, also where the kernel
 	// allows one. See container.
 	NoPIDNamespace bool
-	// Confine, if not nil, may change each command before its start, for example to
-	// run it in a sandbox. If it returns an error, the command does not run.
-	Confine func(cmd *exec.Cmd) error
 }
+
+// maxTimeout is the largest timeout_seconds.
+const maxTimeout = time.Hour
 
 type shellArgs struct {
 	Command        string   `json:"command,omitempty" jsonschema:"a command line for sh -c; set this or argv"`
@@ -56,7 +50,6 @@ type shell struct {
 func newShell(ws *workspace) (*tools.FuncTool, error) {
 	cfg := ws.cfg.Shell
 	cfg.Timeout = cmp.Or(cfg.Timeout, 2*time.Minute)
-	cfg.MaxTimeout = cmp.Or(cfg.MaxTimeout, time.Hour)
 	cfg.Grace = cmp.Or(cfg.Grace, 2*time.Second)
 	sh := &shell{workspace: ws, cfg: cfg, container: newContainer(cfg)}
 	return tools.NewTool("shell",
@@ -124,8 +117,8 @@ func (sh *shell) timeout(seconds float64) (time.Duration, error) {
 	if seconds == 0 {
 		return sh.cfg.Timeout, nil
 	}
-	if !(seconds > 0 && seconds <= sh.cfg.MaxTimeout.Seconds()) {
-		return 0, tools.Errorf(tools.CodeInvalidArguments, "timeout_seconds must be above 0 and at most %v", sh.cfg.MaxTimeout.Seconds())
+	if !(seconds > 0 && seconds <= maxTimeout.Seconds()) {
+		return 0, tools.Errorf(tools.CodeInvalidArguments, "timeout_seconds must be above 0 and at most %v", maxTimeout.Seconds())
 	}
 	return time.Duration(seconds * float64(time.Second)), nil
 }
@@ -156,16 +149,11 @@ func (sh *shell) command(ctx context.Context, args shellArgs) (*exec.Cmd, error)
 	argv = sh.container.wrap(argv)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Dir = dir
-	cmd.Env = environment(sh.cfg.Env, dir)
+	cmd.Env = environment(dir)
 	if args.Stdin != "" {
 		cmd.Stdin = strings.NewReader(args.Stdin)
 	}
 	sh.container.prepare(cmd)
-	if sh.cfg.Confine != nil {
-		if err := sh.cfg.Confine(cmd); err != nil {
-			return nil, tools.Errorf(tools.CodeToolFailed, "refused to run the command, because it cannot be confined: %v", err)
-		}
-	}
 	return cmd, nil
 }
 

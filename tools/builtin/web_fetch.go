@@ -30,8 +30,6 @@ type WebConfig struct {
 	// MaxRedirects is how many redirects web_fetch follows; negative means none.
 	// Default 5.
 	MaxRedirects int
-	// UserAgent is the User-Agent header. Default "stevedore".
-	UserAgent string
 	// Resolver resolves host names. Default the system's.
 	Resolver *net.Resolver
 }
@@ -61,7 +59,6 @@ func newWebFetch(ws *workspace) (*tools.FuncTool, error) {
 	cfg.HeaderTimeout = cmp.Or(cfg.HeaderTimeout, 10*time.Second)
 	cfg.MaxBytes = cmp.Or(cfg.MaxBytes, 8<<20)
 	cfg.MaxRedirects = max(cmp.Or(cfg.MaxRedirects, 5), 0)
-	cfg.UserAgent = cmp.Or(cfg.UserAgent, "stevedore")
 	w := &web{ws: ws, cfg: cfg, client: newClient(cfg), markdown: newMarkdown(), converting: make(chan struct{}, maxConverting)}
 	return idempotent(tools.NewTool("web_fetch",
 		"Fetch a page or a text file from the web and return it as Markdown or text, after a summary with title, final URL, status, media type and size in bytes.", w.fetch))

@@ -82,11 +82,11 @@ func TestWebFetchRequest(t *testing.T) {
 		got = r
 		serves("text/plain", "ok")(w, r)
 	})
-	text := webBench(t, builtin.WebConfig{UserAgent: "tester"}).ok("web_fetch", args{"url": s.URL + "/from"})
+	text := webBench(t, builtin.WebConfig{}).ok("web_fetch", args{"url": s.URL + "/from"})
 	if want := fmt.Sprintf("Fetched %s/to?q=1 (redirected from %s/from)\n", s.URL, s.URL); !strings.HasPrefix(text, want) {
 		t.Errorf("got %q, want it to begin with %q", text, want)
 	}
-	if got.Method != "GET" || got.UserAgent() != "tester" || got.Header.Get("Cookie") != "" || got.Referer() != "" {
+	if got.Method != "GET" || got.UserAgent() != "stevedore" || got.Header.Get("Cookie") != "" || got.Referer() != "" {
 		t.Errorf("request: %s, headers %v", got.Method, got.Header)
 	}
 }

@@ -62,7 +62,7 @@ func (w *web) get(ctx context.Context, u *url.URL) (*page, error) {
 	if err != nil {
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "the URL cannot be requested")
 	}
-	req.Header.Set("User-Agent", w.cfg.UserAgent)
+	req.Header.Set("User-Agent", "stevedore")
 	req.Header.Set("Accept", "text/html, application/xhtml+xml, text/markdown, text/plain, application/json;q=0.9, */*;q=0.5")
 	req.Header.Set("Accept-Encoding", "gzip")
 	resp, err := w.client.Do(req)

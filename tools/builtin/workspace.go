@@ -123,7 +123,7 @@ func (ws *workspace) checkFile(info fs.FileInfo) error {
 	case !info.Mode().IsRegular():
 		return fmt.Errorf("%w but a %s", errSpecial, kind(info.Mode()))
 	}
-	if !ws.cfg.AllowHardLinks && linkCount(info) > 1 {
+	if linkCount(info) > 1 {
 		return errHardLink
 	}
 	return nil

@@ -87,14 +87,6 @@ func TestAbsolutePathsInsideAreTaken(t *testing.T) {
 	}
 }
 
-func TestHardLinksAllowed(t *testing.T) {
-	b := newBench(t, builtin.Config{AllowHardLinks: true})
-	must(t, os.Link(b.file("a", "text"), filepath.Join(b.dir, "b")))
-	if got := b.ok("read_file", args{"path": "b"}); got != "text" {
-		t.Errorf("read_file = %q", got)
-	}
-}
-
 func TestLinksInsideAreFollowed(t *testing.T) {
 	b := newBench(t, builtin.Config{})
 	b.file("d/a", "text")
