@@ -11,9 +11,9 @@ import (
 
 const (
 	year = 366 * 24 * time.Hour
-	// farthest limits times and intervals. A time after the year 2262 overflows 64
+	// maxSpan limits times and intervals. A time after the year 2262 overflows 64
 	// bits of nanoseconds; the server takes it for the past and fires at once.
-	farthest = 100 * year
+	maxSpan = 100 * year
 )
 
 // pattern returns s in the syntax of the server.
@@ -35,14 +35,14 @@ func (s Schedule) pattern() (string, error) {
 		if s.Every < minEvery || s.Every%time.Second != 0 {
 			return "", fmt.Errorf("interval %s: want whole seconds, at least %s", s.Every, minEvery)
 		}
-		if s.Every > farthest {
-			return "", fmt.Errorf("interval %s: want %d years at most", s.Every, farthest/year)
+		if s.Every > maxSpan {
+			return "", fmt.Errorf("interval %s: want %d years at most", s.Every, maxSpan/year)
 		}
 		return "@every " + s.Every.String(), nil
 	case s.Cron != "":
 		return s.cronPattern()
-	case time.Until(s.At) > farthest:
-		return "", fmt.Errorf("the time %s: want one within %d years", s.At.UTC().Format(time.RFC3339), farthest/year)
+	case time.Until(s.At) > maxSpan:
+		return "", fmt.Errorf("the time %s: want one within %d years", s.At.UTC().Format(time.RFC3339), maxSpan/year)
 	}
 	return "@at " + s.At.UTC().Format(time.RFC3339Nano), nil
 }

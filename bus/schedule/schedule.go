@@ -79,7 +79,7 @@ func (s Schedule) Upcoming(after time.Time, n int) []time.Time {
 func (s Schedule) When() string {
 	switch {
 	case s.Every > 0:
-		return "every " + spell(s.Every)
+		return "every " + formatInterval(s.Every)
 	case !s.At.IsZero():
 		return "at " + s.At.UTC().Format(time.RFC3339)
 	case s.TimeZone != "":
@@ -88,8 +88,8 @@ func (s Schedule) When() string {
 	return fmt.Sprintf("cron %q in UTC", s.Cron)
 }
 
-// spell formats an interval as people write it: 1h, not 1h0m0s.
-func spell(d time.Duration) string {
+// formatInterval formats an interval as people write it: 1h, not 1h0m0s.
+func formatInterval(d time.Duration) string {
 	text := d.String()
 	if minutes, ok := strings.CutSuffix(text, "m0s"); ok {
 		text = minutes + "m"

@@ -55,7 +55,7 @@ func (s *Store) Append(ctx context.Context, session string, after uint64, entry 
 		return ack.Sequence, err
 	}
 	// The conflict may be with this entry, if an earlier acknowledgement was lost.
-	// Then it is the first one behind after.
+	// Then it is the first entry after that sequence.
 	m, readErr := s.api.GetMessage(ctx, s.stream, jsapi.Get{Sequence: after + 1, NextBySubject: subject})
 	switch {
 	case errors.Is(readErr, jetstream.ErrMsgNotFound):
