@@ -23,11 +23,11 @@ func BenchmarkConcurrentSaves(b *testing.B) {
 	store, plain := prepare(b), prepare(b)
 	var ratios, perSecond []float64
 	for b.Loop() {
-		alone := float64(single) / saveAll(b, single, plainSaver(plain)).Seconds()
+		one := float64(single) / saveAll(b, single, plainSaver(plain)).Seconds()
 		group := float64(grouped) / saveAll(b, grouped, func(saver int) error {
 			return SetLastChannel(b.Context(), store, fmt.Sprintf("s%d", saver), Channel{Name: "telegram", ChatID: "42"})
 		}).Seconds()
-		ratios = append(ratios, group/alone)
+		ratios = append(ratios, group/one)
 		perSecond = append(perSecond, group)
 	}
 	b.ReportMetric(median(ratios), "ratio")

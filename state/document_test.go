@@ -39,7 +39,7 @@ func TestFileIsReadable(t *testing.T) {
 	if string(data) != want {
 		t.Errorf("got\n%s\nwant\n%s", data, want)
 	}
-	checkFile(t, path, want) // chat ids are nobody else's business
+	checkFile(t, path, want) // only the owner may read chat ids
 }
 
 func TestUnknownFieldsAreKept(t *testing.T) {

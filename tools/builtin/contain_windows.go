@@ -12,8 +12,8 @@ import (
 )
 
 // container runs a command in a job object, which ends with the command and with the
-// worker: no process of the command survives either. This code is only built and
-// vetted; nobody has run it on Windows.
+// worker: no process of the command survives either. This code is built and
+// vetted for Windows, but not tested there.
 type container struct{}
 
 func newContainer(ShellConfig) container { return container{} }
