@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// setAttr says that records have files of their own here.
+// setAttr fails, so that the store writes a file for each record.
 func setAttr(*os.File, string, []byte) error { return errors.ErrUnsupported }
 
 func getAttr(*os.File, string) ([]byte, error) { return nil, fs.ErrNotExist }

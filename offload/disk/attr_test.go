@@ -347,7 +347,7 @@ func TestDiskAttachedLostBlob(t *testing.T) {
 func TestDiskHasFileFails(t *testing.T) {
 	s := openTest(t, t.TempDir(), offload.StoreConfig{})
 	s.Close()
-	if has, err := s.hasFile(record.Entry{Record: storetest.NewRecord("s", "a")}); has || err == nil {
-		t.Errorf("a closed store: %v, %v; want an error", has, err)
+	if hasFile, err := s.hasRecordFile(record.Entry{Record: storetest.NewRecord("s", "a")}); hasFile || err == nil {
+		t.Errorf("a closed store: %v, %v; want an error", hasFile, err)
 	}
 }

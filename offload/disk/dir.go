@@ -11,21 +11,23 @@ import (
 	"os"
 	"path"
 	"sync"
+
+	"github.com/stevedore-bus/stevedore/state/durable"
 )
 
-// diskDir is a directory whose files are replaced whole and durably: written
-// to a temporary file, synced, renamed, and the directory synced.
-type diskDir struct {
-	root  *os.Root
-	locks [lockCount]diskLock
-	made  sync.Map // directories that are known to be there
+// dir is the directory of a store. It replaces whole files: it writes and syncs a
+// temporary file, renames it, and syncs the directory.
+type dir struct {
+	durable.Dir
+	locks [lockCount]fileLock
+	made  sync.Map // directories that exist
 }
 
-// diskLock keeps the goroutines of this process in line, and by its file, which
-// only one of them then waits for, the processes.
-type diskLock struct {
-	held chan struct{} // has room for the one that holds it
-	file *os.File      // open since the first use; for the holder
+// fileLock excludes the other goroutines of this process, and other processes by the
+// lock of its file.
+type fileLock struct {
+	held chan struct{} // has one element while a goroutine holds the lock
+	file *os.File      // opened at the first use; the holder owns it
 }
 
 const (
@@ -34,15 +36,12 @@ const (
 	lockCount = 64
 )
 
-func openDiskDir(dir string) (*diskDir, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
-	}
-	root, err := os.OpenRoot(dir)
+func openDir(path string) (*dir, error) {
+	root, err := durable.OpenRoot(path, 0o700)
 	if err != nil {
 		return nil, err
 	}
-	d := &diskDir{root: root}
+	d := &dir{Dir: durable.Dir{Root: root}}
 	for i := range d.locks {
 		d.locks[i].held = make(chan struct{}, 1)
 	}
@@ -54,24 +53,22 @@ func openDiskDir(dir string) (*diskDir, error) {
 	return d, nil
 }
 
-// close gives the directory and the lock files back.
-func (d *diskDir) close() error {
-	err := d.root.Close() // first: nobody opens another lock file
+func (d *dir) close() error {
+	err := d.Root.Close() // first, so that no goroutine opens another lock file
 	for i := range d.locks {
 		l := &d.locks[i]
 		select {
 		case l.held <- struct{}{}:
-			l.drop()
+			l.close()
 			<-l.held
-		default: // its holder, who is not done, has it closed in the end
+		default: // its holder closes it, because the unlock fails
 		}
 	}
 	return err
 }
 
-// lock takes the lock that key falls on; unlock gives it back. Two keys may
-// share a lock, so nobody takes a second one.
-func (d *diskDir) lock(ctx context.Context, key string) (unlock func(), err error) {
+// lock takes the lock of a key. Keys share locks, so a goroutine must not hold two.
+func (d *dir) lock(ctx context.Context, key string) (unlock func(), err error) {
 	h := fnv.New32a()
 	io.WriteString(h, key)
 	n := h.Sum32() % lockCount
@@ -82,120 +79,93 @@ func (d *diskDir) lock(ctx context.Context, key string) (unlock func(), err erro
 		return nil, ctx.Err()
 	}
 	if l.file == nil {
-		l.file, err = d.root.OpenFile(fmt.Sprintf("%s/%02d", lockDir, n), os.O_RDWR|os.O_CREATE|noFollow, 0o600)
+		l.file, err = d.Root.OpenFile(fmt.Sprintf("%s/%02d", lockDir, n), os.O_RDWR|os.O_CREATE|noFollow, 0o600)
 	}
 	if err == nil {
-		err = flock(ctx, l.file)
+		err = durable.Lock(ctx, l.file)
 	}
 	if err != nil {
 		<-l.held
 		return nil, err
 	}
 	return func() {
-		if funlock(l.file) != nil {
-			l.drop() // which unlocks as well
+		if durable.Unlock(l.file) != nil {
+			l.close() // which also unlocks
 		}
 		<-l.held
 	}, nil
 }
 
-// drop closes the file; the next holder opens it again.
-func (l *diskLock) drop() {
+// close closes the file. The next holder opens it again.
+func (l *fileLock) close() {
 	if l.file != nil {
 		l.file.Close()
 		l.file = nil
 	}
 }
 
-// mkdir makes a directory and its parents, durably.
-func (d *diskDir) mkdir(name string) error {
-	if _, ok := d.made.Load(name); ok || name == "." {
+// mkdir makes a directory durably, unless it exists.
+func (d *dir) mkdir(name string) error {
+	if _, ok := d.made.Load(name); ok {
 		return nil
 	}
-	if err := d.mkdir(path.Dir(name)); err != nil {
-		return err
-	}
-	err := d.root.Mkdir(name, 0o700)
-	if err == nil {
-		err = d.syncDir(path.Dir(name))
-	}
-	if err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := d.MkdirAll(name, 0o700); err != nil {
 		return err
 	}
 	d.made.Store(name, true)
 	return nil
 }
 
-// syncDir makes the names in a directory durable.
-func (d *diskDir) syncDir(name string) error {
-	f, err := d.root.OpenFile(name, os.O_RDONLY|noFollow, 0)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
-}
-
-// tempFile is a file that nobody sees yet.
+// tempFile is a new file in tempDir.
 type tempFile struct {
-	*os.File
-	dir  *diskDir
-	name string // empty once it is some other file
+	*durable.Temp
+	name string
 }
 
-// temp creates a temporary file.
-func (d *diskDir) temp() (*tempFile, error) {
-	name := tempDir + "/" + rand.Text()
-	f, err := d.root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL|noFollow, 0o600)
+// createTemp creates a temporary file. The caller must call Discard.
+func (d *dir) createTemp() (*tempFile, error) {
+	name := tempName()
+	t, err := d.CreateTemp(name, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	return &tempFile{f, d, name}, nil
+	return &tempFile{t, name}, nil
 }
 
-// become gives the file another name, in place of what has it. A directory that
-// somebody removed is made again.
-func (t *tempFile) become(name string) error {
-	err := t.dir.root.Rename(t.name, name)
+func tempName() string { return tempDir + "/" + rand.Text() }
+
+// retryRename calls rename, which moves a file to name. If the directory of name was
+// removed, retryRename makes it again.
+func (d *dir) retryRename(name string, rename func(name string) error) error {
+	err := rename(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		t.dir.made.Delete(path.Dir(name))
-		if err = t.dir.mkdir(path.Dir(name)); err == nil {
-			err = t.dir.root.Rename(t.name, name)
+		d.made.Delete(path.Dir(name))
+		if err = d.mkdir(path.Dir(name)); err == nil {
+			err = rename(name)
 		}
 	}
-	if err != nil {
-		return err
-	}
-	t.name = ""
-	return nil
+	return err
 }
 
-// discard closes the file, and removes it unless it became another.
-func (t *tempFile) discard() {
-	t.Close()
-	if t.name != "" {
-		t.dir.root.Remove(t.name)
-	}
-}
-
-// replace puts data at name, durably; name has the old content or the new.
-func (d *diskDir) replace(name string, write func(io.Writer) error) error {
+// replace durably replaces a file.
+func (d *dir) replace(name string, write func(io.Writer) error) error {
 	if err := d.mkdir(path.Dir(name)); err != nil {
 		return err
 	}
-	t, err := d.stage(write)
+	t, err := d.writeTemp(write)
 	if err != nil {
 		return err
 	}
-	defer t.discard()
-	if err := t.become(name); err != nil {
+	defer t.Discard()
+	if err := d.retryRename(name, t.Rename); err != nil {
 		return err
 	}
-	return d.syncDir(path.Dir(name))
+	return d.Sync(path.Dir(name))
 }
 
-// stage writes a temporary file whose bytes are durable.
-func (d *diskDir) stage(write func(io.Writer) error) (*tempFile, error) {
-	t, err := d.temp()
+// writeTemp writes a temporary file and makes its content durable.
+func (d *dir) writeTemp(write func(io.Writer) error) (*tempFile, error) {
+	t, err := d.createTemp()
 	if err != nil {
 		return nil, err
 	}
@@ -203,15 +173,15 @@ func (d *diskDir) stage(write func(io.Writer) error) (*tempFile, error) {
 		err = t.Sync()
 	}
 	if err != nil {
-		t.discard()
+		t.Discard()
 		return nil, err
 	}
 	return t, nil
 }
 
-// open opens a regular file for reading, and nothing else.
-func (d *diskDir) open(name string) (*os.File, fs.FileInfo, error) {
-	f, err := d.root.OpenFile(name, os.O_RDONLY|noFollow, 0)
+// open opens a regular file for reading.
+func (d *dir) open(name string) (*os.File, fs.FileInfo, error) {
+	f, err := d.Root.OpenFile(name, os.O_RDONLY|noFollow, 0)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -225,21 +195,21 @@ func (d *diskDir) open(name string) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// remove removes a file and makes that durable; a missing one is fine.
-func (d *diskDir) remove(name string) error {
-	err := d.root.Remove(name)
+// remove durably removes a file. A missing file is no error.
+func (d *dir) remove(name string) error {
+	err := d.Root.Remove(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	return d.syncDir(path.Dir(name))
+	return d.Sync(path.Dir(name))
 }
 
-// names lists a directory; a missing one is empty.
-func (d *diskDir) names(dir string) ([]fs.DirEntry, error) {
-	f, err := d.root.Open(dir)
+// list lists a directory. A missing directory is empty.
+func (d *dir) list(name string) ([]fs.DirEntry, error) {
+	f, err := d.Root.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -65,7 +65,7 @@ func TestDiskWithoutLinks(t *testing.T) {
 func TestDiskThatFoldsCase(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir, offload.StoreConfig{})
-	s.folds = true
+	s.caseInsensitive = true
 	ids := []string{"abc", "Abc", "aBc", "ABC"}
 	for _, session := range []string{"s", "S"} {
 		for _, id := range ids {
@@ -272,13 +272,13 @@ func TestDiskSweepDuringPut(t *testing.T) {
 	for i := range 4 {
 		attached, back := i&1 != 0, i&2 != 0
 		s := openTest(t, t.TempDir(), offload.StoreConfig{})
-		f, err := s.dir.temp()
+		f, err := s.dir.createTemp()
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer f.discard()
+		defer f.Discard()
 		w := &writeback{file: f.File}
-		in, err := s.spool(t.Context(), w, strings.NewReader("text"))
+		in, err := s.writeContent(t.Context(), w, strings.NewReader("text"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -288,18 +288,18 @@ func TestDiskSweepDuringPut(t *testing.T) {
 		var staged *tempFile
 		if !attached || !s.attach(w, e) {
 			with = nil
-			if staged, err = s.stage(e); err != nil {
+			if staged, err = s.writeTempRecord(e); err != nil {
 				t.Fatal(err)
 			}
-			defer staged.discard()
+			defer staged.Discard()
 		}
 		if err = w.wait(); err == nil {
-			_, err = s.keep(t.Context(), f, in)
+			_, err = s.addBlob(t.Context(), f, in)
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.dir.root.Remove(blobDir + "/" + in.Digest); err != nil { // as a sweep would
+		if err := s.dir.Root.Remove(blobDir + "/" + in.Digest); err != nil { // as a sweep would
 			t.Fatal(err)
 		}
 		if back {

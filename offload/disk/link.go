@@ -2,7 +2,6 @@ package disk
 
 import (
 	"bytes"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -15,41 +14,44 @@ import (
 	"github.com/stevedore-bus/stevedore/offload"
 )
 
-// show gives the content its name in the session, in place of what has it. The
-// name is not durable yet; what it replaces may be, so there is always one.
-func (s *Store) show(name, blob string) error {
+// linkArtifact links the blob as the content file and atomically replaces any existing
+// file. The caller must sync the directory to make the link durable.
+func (s *Store) linkArtifact(name, blob string) error {
 	if err := s.dir.mkdir(path.Dir(name)); err != nil {
 		return err
 	}
-	err := s.place(blob, name)
+	err := s.linkOrCopy(blob, name)
 	if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	has, err := s.compare(name, blob)
-	if err != nil || has == linked {
+	existing, err := s.compare(name, blob)
+	if err != nil || existing == linked {
 		return err
 	}
-	t := &tempFile{dir: s.dir, name: tempDir + "/" + rand.Text()}
-	defer t.discard()
-	if has == copied {
-		if !s.links || s.dir.root.Link(blob, t.name) != nil {
-			return nil // the copy is as good
+	temp := tempName()
+	if existing == copied {
+		if !s.links || s.dir.Root.Link(blob, temp) != nil {
+			return nil // keep the copy
 		}
-	} else if err := s.place(blob, t.name); err != nil {
+	} else if err := s.linkOrCopy(blob, temp); err != nil {
 		return err
 	}
-	return t.become(name)
+	err = s.dir.retryRename(name, func(name string) error { return s.dir.Root.Rename(temp, name) })
+	if err != nil {
+		err = errors.Join(err, s.dir.Root.Remove(temp))
+	}
+	return err
 }
 
-// place gives the content in a file another name, which must be free: a link
-// to it, or a durable copy where there can be none.
-func (s *Store) place(from, to string) error {
+// linkOrCopy links a file to another name, which must not exist. It makes a durable copy
+// if the file system has no links.
+func (s *Store) linkOrCopy(from, to string) error {
 	if s.links {
-		if err := s.dir.root.Link(from, to); err == nil || !cannotLink(err) {
+		if err := s.dir.Root.Link(from, to); err == nil || !cannotLink(err) {
 			return err
 		}
 	}
-	if _, err := s.dir.root.Lstat(to); err == nil {
+	if _, err := s.dir.Root.Lstat(to); err == nil {
 		return fs.ErrExist
 	}
 	return s.dir.replace(to, func(w io.Writer) error {
@@ -62,12 +64,12 @@ func (s *Store) place(from, to string) error {
 	})
 }
 
-// free fails if a file that is not the store's has the name. Without a record,
-// one is the store's if it is the blob, or if a crash of the machine kept the
-// name of some other blob and lost the record.
-func (s *Store) free(name, blob string) error {
-	has, err := s.compare(name, blob)
-	if err != nil || has != other {
+// ensureFree returns ErrExists if the name is that of a file that the store did not
+// write. A file without a record belongs to the store if it is a link or a copy of the
+// blob, or of another blob whose record was lost in a power loss.
+func (s *Store) ensureFree(name, blob string) error {
+	existing, err := s.compare(name, blob)
+	if err != nil || existing != other {
 		return err
 	}
 	f, _, err := s.dir.open(name)
@@ -79,31 +81,32 @@ func (s *Store) free(name, blob string) error {
 	if _, err := io.Copy(sha, f); err != nil {
 		return err
 	}
-	has, err = s.compare(name, blobDir+"/"+hex.EncodeToString(sha.Sum(nil)))
-	if errors.Is(err, fs.ErrNotExist) || err == nil && has == other {
+	existing, err = s.compare(name, blobDir+"/"+hex.EncodeToString(sha.Sum(nil)))
+	if errors.Is(err, fs.ErrNotExist) || err == nil && existing == other {
 		return fmt.Errorf("%w: %q was not written by this store; move it away", offload.ErrExists, name)
 	}
 	return err
 }
 
-// what a name has, compared with a blob
-type likeness int
+// comparison is the relation of a file to a blob.
+type comparison int
 
 const (
-	nothing likeness = iota
-	other
-	copied
-	linked
+	missing comparison = iota
+	other              // another content
+	copied             // the same content in another file
+	linked             // the same file
 )
 
-// compare tells what is at name. fs.ErrNotExist: something is, and no blob.
-func (s *Store) compare(name, blob string) (likeness, error) {
+// compare compares a file with a blob. It returns fs.ErrNotExist if only the blob is
+// missing.
+func (s *Store) compare(name, blob string) (comparison, error) {
 	f, have, err := s.dir.open(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nothing, nil
+		return missing, nil
 	}
 	if err != nil {
-		return nothing, err
+		return missing, err
 	}
 	defer f.Close()
 	b, want, err := s.dir.open(blob)

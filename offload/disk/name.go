@@ -6,51 +6,73 @@ import (
 	"encoding/base32"
 	"strings"
 
+	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// foldsCase tries whether the disk takes "a" and "A" for one name.
-func (d *diskDir) foldsCase() (bool, error) {
-	name := rand.Text() // capitals
-	f, err := d.root.Create(tempDir + "/" + name)
+const (
+	blobDir       = ".blobs"
+	recordPrefix  = "."
+	recordSuffix  = ".artifact.json"
+	contentSuffix = ".md"
+)
+
+func (s *Store) contentPath(session, id string) string {
+	return fileName(session, s.caseInsensitive) + "/" + fileName(id, s.caseInsensitive) + contentSuffix
+}
+
+func (s *Store) recordPath(session, id string) string {
+	return fileName(session, s.caseInsensitive) + "/" + recordPrefix + fileName(id, s.caseInsensitive) + recordSuffix
+}
+
+// blobPath returns the path of the content with a digest. ok is false if the digest is
+// invalid.
+func blobPath(digest string) (name string, ok bool) {
+	sum, ok := strings.CutPrefix(digest, offload.DigestPrefix)
+	return blobDir + "/" + sum, ok && !strings.Contains(sum, "/")
+}
+
+// caseInsensitive tests whether the file system treats "a" and "A" as the same name.
+func (d *dir) caseInsensitive() (bool, error) {
+	name := rand.Text() // in upper case
+	f, err := d.Root.Create(tempDir + "/" + name)
 	if err != nil {
 		return false, err
 	}
 	f.Close()
-	_, err = d.root.Lstat(tempDir + "/" + strings.ToLower(name))
-	return err == nil, d.root.Remove(tempDir + "/" + name)
+	_, err = d.Root.Lstat(tempDir + "/" + strings.ToLower(name))
+	return err == nil, d.Root.Remove(tempDir + "/" + name)
 }
 
-// diskName is the file name of a token. Where the disk folds case, a token with
-// capitals gets a suffix that no token has and that differs for tokens that the
-// disk would take for one.
-func diskName(token string, foldsCase bool) string {
-	if !foldsCase || token == strings.ToLower(token) {
+// fileName returns the file name of a token. On a case-insensitive file system, a token
+// with upper-case letters gets a suffix that makes its name unique. No token contains
+// such a suffix.
+func fileName(token string, caseInsensitive bool) string {
+	if !caseInsensitive || token == strings.ToLower(token) {
 		return token
 	}
 	sum := sha256.Sum256([]byte(token))
-	return token + foldMark + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:10]))
+	return token + caseMark + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:10]))
 }
 
-// foldMark is in no token.
-const foldMark = "~"
+// caseMark is in no token.
+const caseMark = "~"
 
-// isDiskName reports whether diskName may have made the name.
-func isDiskName(name string) bool {
-	token, _, _ := strings.Cut(name, foldMark)
+// isFileName reports whether fileName may have returned the name.
+func isFileName(name string) bool {
+	token, _, _ := strings.Cut(name, caseMark)
 	return tools.IsToken(token)
 }
 
-// recordName finds the artifact that a file in a session's directory is the
-// record of, by the name that its files have there.
-func recordName(file string) (id string, ok bool) {
+// recordID returns the file name of the id to which a record file belongs.
+func recordID(file string) (id string, ok bool) {
 	id, hidden := strings.CutPrefix(file, recordPrefix)
 	id, ok = strings.CutSuffix(id, recordSuffix)
-	return id, hidden && ok && isDiskName(id)
+	return id, hidden && ok && isFileName(id)
 }
 
-// contentName does so for a content.
-func contentName(file string) (id string, ok bool) {
+// contentID returns the file name of the id to which a content file belongs.
+func contentID(file string) (id string, ok bool) {
 	id, ok = strings.CutSuffix(file, contentSuffix)
-	return id, ok && isDiskName(id)
+	return id, ok && isFileName(id)
 }

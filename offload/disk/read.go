@@ -13,11 +13,11 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/record"
 )
 
-// Get implements Store.
+// Get implements offload.Store.
 func (s *Store) Get(ctx context.Context, session, id string) (offload.Record, error) {
 	e, err := s.lookup(session, id)
-	if moved := e; err == nil && s.life.Refresh(&moved) {
-		e, err = s.renew(ctx, e)
+	if refreshed := e; err == nil && s.life.Refresh(&refreshed) {
+		e, err = s.refresh(ctx, e)
 	}
 	if err != nil {
 		return offload.Record{}, fmt.Errorf("get artifact %q: %w", id, err)
@@ -42,9 +42,9 @@ func (s *Store) lookup(session, id string) (record.Entry, error) {
 	return e, nil
 }
 
-// renew writes the moved expiry, if the record is still that one. A directory
-// that cannot be written to can still be read.
-func (s *Store) renew(ctx context.Context, e record.Entry) (record.Entry, error) {
+// refresh writes the new expiry of a record. If the directory is read-only, refresh
+// returns the record unchanged.
+func (s *Store) refresh(ctx context.Context, e record.Entry) (record.Entry, error) {
 	unlock, err := s.dir.lock(ctx, e.Session+"/"+e.ID)
 	if err != nil {
 		return e, ctx.Err()
@@ -61,7 +61,7 @@ func (s *Store) renew(ctx context.Context, e record.Entry) (record.Entry, error)
 	return e, nil
 }
 
-// Open implements Store.
+// Open implements offload.Store.
 func (s *Store) Open(_ context.Context, rec offload.Record) (offload.Content, error) {
 	c, err := s.open(rec)
 	if err != nil {
@@ -76,7 +76,7 @@ func (s *Store) open(rec offload.Record) (offload.Content, error) {
 		return nil, err
 	}
 	if e.Digest != rec.Digest {
-		return nil, fmt.Errorf("the id has another content now: %w", offload.ErrNotFound)
+		return nil, fmt.Errorf("the id has another content: %w", offload.ErrNotFound)
 	}
 	blob, ok := blobPath(e.Digest)
 	var x index.Index
@@ -84,12 +84,12 @@ func (s *Store) open(rec offload.Record) (offload.Content, error) {
 		return nil, fmt.Errorf("its record is damaged: %w", offload.ErrCorrupt)
 	}
 	f, info, err := s.dir.open(blob)
-	if errors.Is(err, fs.ErrNotExist) { // lost in a crash: see Store
+	if errors.Is(err, fs.ErrNotExist) { // lost in a power loss: see Store
 		f, info, err = s.dir.open(s.contentPath(e.Session, e.ID))
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("its bytes are gone: %w", offload.ErrCorrupt)
+		return nil, fmt.Errorf("its content is missing: %w", offload.ErrCorrupt)
 	case err != nil:
 		return nil, err
 	case info.Size() != x.Size():
@@ -98,7 +98,7 @@ func (s *Store) open(rec offload.Record) (offload.Content, error) {
 	return record.NewContent(f, &x), nil
 }
 
-// List implements Store.
+// List implements offload.Store.
 func (s *Store) List(ctx context.Context, session string) iter.Seq2[offload.Record, error] {
 	return func(yield func(offload.Record, error) bool) {
 		recs, err := s.list(ctx, session)
@@ -113,10 +113,10 @@ func (s *Store) List(ctx context.Context, session string) iter.Seq2[offload.Reco
 	}
 }
 
-// list returns what can be read, and an error for what cannot.
+// list returns the readable records, and an error for the others.
 func (s *Store) list(ctx context.Context, session string) (recs []offload.Record, err error) {
 	err = s.each(ctx, session, func(name string, e record.Entry) error {
-		// Somebody may have copied a session's directory: that is no artifact.
+		// Ignore the records in a copy of another session's directory.
 		if !s.life.Expired(&e) && (name == s.recordPath(e.Session, e.ID) || name == s.contentPath(e.Session, e.ID)) {
 			recs = append(recs, e.Record)
 		}
@@ -126,8 +126,8 @@ func (s *Store) list(ctx context.Context, session string) (recs []offload.Record
 	return recs, err
 }
 
-// each calls f for each record of a session, or of all, and the file that it is
-// in. It goes on after what it cannot read, and returns the errors.
+// each calls f with each record of a session, or of all sessions, and the file that
+// contains it. It continues after unreadable records and returns their errors.
 func (s *Store) each(ctx context.Context, session string, f func(name string, e record.Entry) error) error {
 	dirs, err := s.sessionDirs(session)
 	for _, dir := range dirs {
@@ -139,15 +139,15 @@ func (s *Store) each(ctx context.Context, session string, f func(name string, e 
 	return err
 }
 
-// sessionDirs are the directories of a session, or of all.
+// sessionDirs returns the directory of a session, or those of all sessions.
 func (s *Store) sessionDirs(session string) ([]string, error) {
 	if session != "" {
-		return []string{diskName(session, s.folds)}, nil
+		return []string{fileName(session, s.caseInsensitive)}, nil
 	}
 	var dirs []string
-	entries, err := s.dir.names(".")
+	entries, err := s.dir.list(".")
 	for _, e := range entries {
-		if e.IsDir() && isDiskName(e.Name()) {
+		if e.IsDir() && isFileName(e.Name()) {
 			dirs = append(dirs, e.Name())
 		}
 	}
@@ -155,10 +155,10 @@ func (s *Store) sessionDirs(session string) ([]string, error) {
 }
 
 func (s *Store) eachIn(ctx context.Context, dir string, f func(name string, e record.Entry) error) error {
-	files, failed := s.dir.names(dir)
+	files, failed := s.dir.list(dir)
 	hasFile := map[string]bool{}
 	for _, file := range files {
-		if id, ok := recordName(file.Name()); ok {
+		if id, ok := recordID(file.Name()); ok {
 			hasFile[id] = true
 		}
 	}
@@ -169,18 +169,18 @@ func (s *Store) eachIn(ctx context.Context, dir string, f func(name string, e re
 		name := dir + "/" + file.Name()
 		var e record.Entry
 		var err error
-		if _, ok := recordName(file.Name()); ok {
+		if _, ok := recordID(file.Name()); ok {
 			e, err = s.loadFile(name)
-		} else if id, ok := contentName(file.Name()); ok && !hasFile[id] && file.Type().IsRegular() {
+		} else if id, ok := contentID(file.Name()); ok && !hasFile[id] && file.Type().IsRegular() {
 			if e, err = s.loadAttached(name); errors.Is(err, fs.ErrNotExist) {
-				name = dir + "/" + recordPrefix + id + recordSuffix // if it came since
+				name = dir + "/" + recordPrefix + id + recordSuffix // another process may have written it in between
 				e, err = s.loadFile(name)
 			}
 		} else {
 			continue
 		}
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // deleted meanwhile, or not ours
+			continue // deleted in between, or it does not belong to the store
 		}
 		if err == nil {
 			err = f(name, e)

@@ -8,16 +8,14 @@ import (
 	"io"
 	"io/fs"
 	"path"
-	"strings"
 
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/record"
 )
 
-// record gives a record and its content their names, unless there is a record
-// of that id. It is attached to a content that just became a blob, or in a staged
-// file, or gets one.
-func (s *Store) addRecord(ctx context.Context, e record.Entry, attached, staged *tempFile) (offload.Record, error) {
+// addRecord links the content and stores the record, unless the id has a record. The
+// record is attached to a new blob, or in recordFile, or addRecord writes a file.
+func (s *Store) addRecord(ctx context.Context, e record.Entry, attached, recordFile *tempFile) (offload.Record, error) {
 	unlock, err := s.dir.lock(ctx, e.Session+"/"+e.ID)
 	if err != nil {
 		return e.Record, err
@@ -27,66 +25,66 @@ func (s *Store) addRecord(ctx context.Context, e record.Entry, attached, staged 
 	if err := s.dir.mkdir(path.Dir(recordName)); err != nil {
 		return e.Record, err
 	}
-	if attached != nil && s.linkFirst(e, attached) {
-		if err := s.dir.syncDir(path.Dir(name)); err != nil {
-			return e.Record, errors.Join(err, s.drop(e.Session, e.ID))
+	if attached != nil && s.linkAttached(e, attached) {
+		if err := s.dir.Sync(path.Dir(name)); err != nil {
+			return e.Record, errors.Join(err, s.removeArtifact(e.Session, e.ID))
 		}
 		return e.Record, nil
 	}
-	old, taken, err := s.current(e.Record)
+	old, exists, err := s.existing(e.Record)
 	if err != nil {
 		return e.Record, err
 	}
-	if taken {
-		return s.again(old, e.Record)
+	if exists {
+		return s.putAgain(old, e.Record)
 	}
 	blob, _ := blobPath(e.Digest)
-	if err := s.free(name, blob); err != nil {
+	if err := s.ensureFree(name, blob); err != nil {
 		return e.Record, err
 	}
-	if staged == nil {
-		if staged, err = s.stage(e); err != nil {
+	if recordFile == nil {
+		if recordFile, err = s.writeTempRecord(e); err != nil {
 			return e.Record, err
 		}
-		defer staged.discard()
+		defer recordFile.Discard()
 	}
-	err = staged.become(recordName)
-	if err == nil { // second, so that no kill leaves a name without a record
-		err = s.show(name, blob)
+	err = s.dir.retryRename(recordName, recordFile.Rename)
+	if err == nil { // after the record, so that a crash leaves no content file without one
+		err = s.linkArtifact(name, blob)
 	}
 	if err == nil {
-		err = s.dir.syncDir(path.Dir(name))
+		err = s.dir.Sync(path.Dir(name))
 	}
 	if err != nil {
-		return e.Record, errors.Join(err, s.drop(e.Session, e.ID))
+		return e.Record, errors.Join(err, s.removeArtifact(e.Session, e.ID))
 	}
 	return e.Record, nil
 }
 
-// again answers a Put of an id that has a record. An attached one gets a file
-// first: the blob that show puts in the content's place may be another file,
-// which has another record with it, or none.
-func (s *Store) again(old record.Entry, rec offload.Record) (offload.Record, error) {
-	if old.Digest != rec.Digest {
-		return rec, offload.ErrExists
-	}
-	has, err := s.hasFile(old)
+// putAgain completes a Put of an id that has a record. It writes an attached record to a
+// file first, because linkArtifact may replace the content file by a blob to which
+// another record or none is attached.
+func (s *Store) putAgain(old record.Entry, rec offload.Record) (offload.Record, error) {
+	e, write, err := s.life.Put(&old, rec)
 	if err != nil {
-		return old.Record, err
+		return rec, err
 	}
-	if s.life.Refresh(&old) || !has {
-		if err := s.save(old); err != nil {
-			return old.Record, err
+	hasFile, err := s.hasRecordFile(e)
+	if err != nil {
+		return e.Record, err
+	}
+	if write || !hasFile {
+		if err := s.save(e); err != nil {
+			return e.Record, err
 		}
 	}
 	name := s.contentPath(rec.Session, rec.ID)
 	blob, _ := blobPath(rec.Digest)
-	return old.Record, errors.Join(s.show(name, blob), s.dir.syncDir(path.Dir(name)))
+	return e.Record, errors.Join(s.linkArtifact(name, blob), s.dir.Sync(path.Dir(name)))
 }
 
-// current returns the record that takes the id of rec. What is left of one
-// that expired or rotted is cleared away.
-func (s *Store) current(rec offload.Record) (old record.Entry, taken bool, err error) {
+// existing returns the entry of the id of rec. It removes an expired or damaged one.
+func (s *Store) existing(rec offload.Record) (old record.Entry, exists bool, err error) {
 	old, err = s.load(rec.Session, rec.ID)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -94,12 +92,12 @@ func (s *Store) current(rec offload.Record) (old record.Entry, taken bool, err e
 	case err == nil && !s.life.Expired(&old):
 		return old, true, nil
 	case err == nil || errors.Is(err, offload.ErrCorrupt):
-		return old, false, s.drop(rec.Session, rec.ID)
+		return old, false, s.removeArtifact(rec.Session, rec.ID)
 	}
 	return old, false, err
 }
 
-// Delete implements Store.
+// Delete implements offload.Store.
 func (s *Store) Delete(ctx context.Context, session, id string) error {
 	if err := s.delete(ctx, session, id); err != nil {
 		return fmt.Errorf("delete artifact %q: %w", id, err)
@@ -121,54 +119,32 @@ func (s *Store) delete(ctx context.Context, session, id string) error {
 	case errors.Is(err, fs.ErrNotExist) || err == nil && e.Tombstone:
 		return offload.ErrNotFound
 	case err != nil && !errors.Is(err, offload.ErrCorrupt):
-		return err // whose file it is, nobody knows
+		return err // the file may not belong to the store
 	}
-	return s.drop(session, id)
+	return s.removeArtifact(session, id)
 }
 
-// drop removes a record and the name of its content, the name first: a crash
-// between the two leaves a record, which can be dropped again, and no file that
-// nobody answers for.
-func (s *Store) drop(session, id string) error {
+// removeArtifact removes the content file and then the record. A crash between the two
+// leaves a record, which can be deleted, and no content file without a record.
+func (s *Store) removeArtifact(session, id string) error {
 	if err := s.dir.remove(s.contentPath(session, id)); err != nil {
 		return err
 	}
 	return s.dir.remove(s.recordPath(session, id))
 }
 
-func (s *Store) contentPath(session, id string) string {
-	return diskName(session, s.folds) + "/" + diskName(id, s.folds) + contentSuffix
-}
-
-func (s *Store) recordPath(session, id string) string {
-	return diskName(session, s.folds) + "/" + recordPrefix + diskName(id, s.folds) + recordSuffix
-}
-
-// A record is hidden beside its content, by a name that nobody else gives.
-const (
-	recordPrefix  = "."
-	recordSuffix  = ".artifact.json"
-	contentSuffix = ".md"
-)
-
-// blobPath is where the content of a digest is; ok says whether it is one.
-func blobPath(digest string) (name string, ok bool) {
-	sum, ok := strings.CutPrefix(digest, offload.DigestPrefix)
-	return blobDir + "/" + sum, ok && !strings.Contains(sum, "/")
-}
-
-// load reads a record. fs.ErrNotExist, ErrCorrupt.
+// load reads a record. It returns fs.ErrNotExist or ErrCorrupt.
 func (s *Store) load(session, id string) (record.Entry, error) {
 	name := s.recordPath(session, id)
 	e, err := s.loadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		e, err = s.loadAttached(s.contentPath(session, id))
 	}
-	if errors.Is(err, fs.ErrNotExist) { // a file may have come between the two looks
+	if errors.Is(err, fs.ErrNotExist) { // another process may have written the file in between
 		e, err = s.loadFile(name)
 	}
 	if err == nil && s.recordPath(e.Session, e.ID) != name {
-		return record.Entry{}, fs.ErrNotExist // of a session whose directory was copied
+		return record.Entry{}, fs.ErrNotExist // a copy of another session's directory
 	}
 	return e, err
 }
@@ -197,13 +173,12 @@ func (s *Store) save(e record.Entry) error {
 	return s.dir.replace(s.recordPath(e.Session, e.ID), writer(data))
 }
 
-// stage writes an record.Entry to a temporary file.
-func (s *Store) stage(e record.Entry) (*tempFile, error) {
+func (s *Store) writeTempRecord(e record.Entry) (*tempFile, error) {
 	data, err := json.Marshal(e)
 	if err != nil {
 		return nil, err
 	}
-	return s.dir.stage(writer(data))
+	return s.dir.writeTemp(writer(data))
 }
 
 func writer(data []byte) func(io.Writer) error {

@@ -1,3 +1,4 @@
+// Package disk is an artifact store in a directory.
 package disk
 
 import (
@@ -13,48 +14,46 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/record"
 )
 
-// Store is a Store in a directory, which several processes may share:
+// Store is an offload.Store in a directory. Several processes may share it:
 //
 //	<session>/<id>.md              the content, for people and other programs
-//	<session>/.<id>.artifact.json  the record and the content's index; those of a
-//	                               new content are an attribute of it at first
-//	.blobs/<sha256>                the content by its digest, to find equal bytes
+//	<session>/.<id>.artifact.json  the record with the index of the content; the record
+//	                               of a new content is an extended attribute at first
+//	.blobs/<sha256>                the content by its digest, to find equal contents
 //
-// Content files are read-only and linked, not copied, where the file system
-// can; a file without a record is not the store's and is left alone.
+// Content files are read-only. They are hard links to the blob, or copies if the file
+// system has no links. The store does not touch files without a record.
 //
-// What a Put returns is durable in the session's directory alone: a crash of
-// the machine may cost a name in .blobs, and then the content is read from the
-// session until a sweep, or the next Put of the id, gives it that name again.
+// A Put makes only the session's directory durable. A power loss may remove the link in
+// .blobs. The store then reads the content from the session, until a sweep or the next
+// Put of the id creates the blob again.
 type Store struct {
-	life  record.Lifecycle
-	dir   *diskDir
-	folds bool // the disk takes "a" and "A" for one name
-	links bool // where the file system has hard links; tests turn it off
+	life            record.Lifecycle
+	dir             *dir
+	caseInsensitive bool
+	links           bool // use hard links if possible; tests turn it off
 }
 
-const blobDir = ".blobs"
-
-// OpenDisk opens the store in dir, which is created if it is missing.
-func Open(dir string, cfg offload.StoreConfig) (*Store, error) {
-	d, err := openDiskDir(dir)
+// Open opens the store in the directory at path, which it creates if necessary.
+func Open(path string, cfg offload.StoreConfig) (*Store, error) {
+	d, err := openDir(path)
 	if err != nil {
-		return nil, fmt.Errorf("open artifact directory %q: %w", dir, err)
+		return nil, fmt.Errorf("open artifact directory %q: %w", path, err)
 	}
 	s := &Store{life: record.NewLifecycle(cfg), dir: d, links: true}
 	if err = d.mkdir(blobDir); err == nil {
-		s.folds, err = d.foldsCase()
+		s.caseInsensitive, err = d.caseInsensitive()
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open artifact directory %q: %w", dir, err), s.Close())
+		return nil, errors.Join(fmt.Errorf("open artifact directory %q: %w", path, err), s.Close())
 	}
 	return s, nil
 }
 
-// Close gives the directory back. Contents that are open stay usable.
+// Close closes the directory. Open contents stay readable.
 func (s *Store) Close() error { return s.dir.close() }
 
-// Put implements Store.
+// Put implements offload.Store.
 func (s *Store) Put(ctx context.Context, rec offload.Record, src io.Reader, summarize func(*offload.Record, offload.Content) error) (offload.Record, error) {
 	out, err := s.put(ctx, rec, src, summarize)
 	if err != nil && isDiskFull(err) {
@@ -70,14 +69,14 @@ func (s *Store) put(ctx context.Context, rec offload.Record, src io.Reader, summ
 	if err := record.CheckKey(rec.Session, rec.ID); err != nil {
 		return rec, err
 	}
-	f, err := s.dir.temp()
+	f, err := s.dir.createTemp()
 	if err != nil {
 		return rec, err
 	}
-	defer f.discard() // but for its name if it became the blob
+	defer f.Discard() // removes nothing if f was renamed to the blob
 	w := &writeback{file: f.File}
 	defer w.running.Wait()
-	in, err := s.spool(ctx, w, src)
+	in, err := s.writeContent(ctx, w, src)
 	if err != nil {
 		return rec, err
 	}
@@ -91,40 +90,39 @@ func (s *Store) put(ctx context.Context, rec offload.Record, src io.Reader, summ
 	if err != nil {
 		return rec, err
 	}
-	// The disk is waited for twice: first for the bytes, then for the names,
-	// which are in one directory. A crash of the machine between the two may
-	// leave any of the names; nobody has heard of them yet, and the next Put of
-	// the id gives them all again.
+	// Put waits for the disk twice: for the bytes, and then for the names, which are in
+	// one directory. A power loss between the two may keep any of the names. No caller
+	// knows them yet, and the next Put of the id creates all of them again.
 	e := record.Entry{Record: rec, Index: x}
 	attached := s.attach(w, e)
-	var staged *tempFile
-	if !attached { // then there are two files to wait for, at the same time
-		if staged, err = s.stage(e); err != nil {
+	var recordFile *tempFile
+	if !attached { // then Put syncs two files, at the same time
+		if recordFile, err = s.writeTempRecord(e); err != nil {
 			return rec, err
 		}
-		defer staged.discard() // but for its name if it became the record
+		defer recordFile.Discard() // removes nothing if it was renamed
 	}
 	if err := errors.Join(f.Chmod(0o400), w.wait()); err != nil {
 		return rec, err
 	}
-	fresh, err := s.keep(ctx, f, in)
+	isNew, err := s.addBlob(ctx, f, in)
 	if err != nil {
 		return rec, err
 	}
-	if !attached || !fresh {
-		return s.addRecord(ctx, e, nil, staged)
+	if !attached || !isNew {
+		return s.addRecord(ctx, e, nil, recordFile)
 	}
 	return s.addRecord(ctx, e, f, nil)
 }
 
-// spool writes the source to a file that nobody sees yet. When it is written,
-// the disk is at work on it.
-func (s *Store) spool(ctx context.Context, w *writeback, src io.Reader) (*record.Ingested, error) {
+// writeContent writes the source to a temporary file. When it returns, the disk is
+// already writing the bytes.
+func (s *Store) writeContent(ctx context.Context, w *writeback, src io.Reader) (*record.Ingested, error) {
 	var size int64
 	in, err := record.Ingest(ctx, src, func(block []byte) error {
 		size += int64(len(block))
-		// Content that is there already needs no room, and what it is shows
-		// only at its end; so the source may be as large as the quota.
+		// The content may be stored already, which is known only after its last byte.
+		// Only a content larger than the quota cannot be stored.
 		if s.life.Quota > 0 && size > s.life.Quota {
 			return s.checkQuota(size)
 		}
@@ -137,38 +135,38 @@ func (s *Store) spool(ctx context.Context, w *writeback, src io.Reader) (*record
 	return in, nil
 }
 
-// keep makes a blob of the temporary file, or renews the one that is there;
-// fresh tells which.
-func (s *Store) keep(ctx context.Context, f *tempFile, in *record.Ingested) (fresh bool, err error) {
+// addBlob renames the temporary file to the blob, or marks the existing blob as young
+// again. It reports whether the blob is new.
+func (s *Store) addBlob(ctx context.Context, f *tempFile, in *record.Ingested) (isNew bool, err error) {
 	unlock, err := s.dir.lock(ctx, in.Digest)
 	if err != nil {
 		return false, err
 	}
 	defer unlock()
 	blob, now := blobDir+"/"+in.Digest, s.life.Now()
-	switch sound, err := s.sound(blob, in.Index); {
+	switch intact, err := s.isIntact(blob, in.Index); {
 	case err != nil:
 		return false, err
-	case sound:
-		return false, s.dir.root.Chtimes(blob, now, now)
+	case intact:
+		return false, s.dir.Root.Chtimes(blob, now, now)
 	}
 	if err := s.checkQuota(in.Index.Size()); err != nil {
 		return false, err
 	}
-	// The time of the last write will do, unless that was long ago or the store
-	// goes by another clock.
+	// The modification time of the file is recent, unless the Put was slow or the
+	// store uses another clock.
 	if info, err := f.Stat(); err != nil || now.Sub(info.ModTime()).Abs() > time.Second {
-		if err := s.dir.root.Chtimes(f.name, now, now); err != nil {
+		if err := s.dir.Root.Chtimes(f.name, now, now); err != nil {
 			return false, err
 		}
 	}
-	return true, f.become(blob)
+	return true, s.dir.retryRename(blob, f.Rename)
 }
 
-// sound reports whether a blob is there and what it should be. One that rotted
-// is replaced by the Put that finds it.
-func (s *Store) sound(blob string, x *index.Index) (bool, error) {
-	f, info, err := s.dir.open(blob)
+// isIntact reports whether a file exists and has the content that x describes. A Put
+// replaces a damaged blob.
+func (s *Store) isIntact(name string, x *index.Index) (bool, error) {
+	f, info, err := s.dir.open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -189,13 +187,13 @@ func (s *Store) sound(blob string, x *index.Index) (bool, error) {
 	return true, nil
 }
 
-// checkQuota returns ErrQuota if so many more bytes exceed the quota.
+// checkQuota returns ErrQuota if more bytes exceed the quota.
 func (s *Store) checkQuota(more int64) error {
 	if s.life.Quota <= 0 {
 		return nil
 	}
 	var used int64
-	entries, err := s.dir.names(blobDir)
+	entries, err := s.dir.list(blobDir)
 	for _, e := range entries {
 		if info, err := e.Info(); err == nil {
 			used += info.Size()

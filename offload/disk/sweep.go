@@ -13,10 +13,10 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/record"
 )
 
-// Sweep implements Store, and gives files to records that are attributes. Blobs
-// are listed before records: a blob whose Put is not done is missed only if it is
-// older than grace. If the Put has linked it by then, the content is in the
-// session; if not, there is nothing to link, and the Put fails.
+// Sweep implements offload.Store. It also writes attached records to files. It lists
+// blobs before records, so it removes the blob of a running Put only if the blob is older
+// than grace. If the Put has linked the blob before, the session has the content;
+// otherwise the link fails, and so does the Put.
 func (s *Store) Sweep(ctx context.Context, grace time.Duration) (offload.SweepReport, error) {
 	var report offload.SweepReport
 	err := errors.Join(s.sweepTemp(grace, &report), s.sweepBlobs(ctx, grace, &report))
@@ -27,13 +27,13 @@ func (s *Store) Sweep(ctx context.Context, grace time.Duration) (offload.SweepRe
 }
 
 func (s *Store) sweepTemp(grace time.Duration, report *offload.SweepReport) error {
-	entries, err := s.dir.names(tempDir)
+	entries, err := s.dir.list(tempDir)
 	for _, e := range entries {
 		info, err := e.Info()
 		if err != nil || s.life.Age(info.ModTime()) < grace {
 			continue
 		}
-		if s.dir.root.Remove(tempDir+"/"+e.Name()) == nil {
+		if s.dir.Root.Remove(tempDir+"/"+e.Name()) == nil {
 			report.Orphans++
 			report.Bytes += info.Size()
 		}
@@ -42,13 +42,13 @@ func (s *Store) sweepTemp(grace time.Duration, report *offload.SweepReport) erro
 }
 
 func (s *Store) sweepBlobs(ctx context.Context, grace time.Duration, report *offload.SweepReport) error {
-	blobs, err := s.dir.names(blobDir)
+	blobs, err := s.dir.list(blobDir)
 	if err != nil {
 		return err
 	}
-	there, named := map[string]bool{}, map[string]bool{}
+	stored, used := map[string]bool{}, map[string]bool{}
 	for _, b := range blobs {
-		there[offload.DigestPrefix+b.Name()] = true
+		stored[offload.DigestPrefix+b.Name()] = true
 	}
 	var lost, attached []record.Entry
 	err = s.each(ctx, "", func(name string, e record.Entry) error {
@@ -56,8 +56,8 @@ func (s *Store) sweepBlobs(ctx context.Context, grace time.Duration, report *off
 		if !alive {
 			return err
 		}
-		named[e.Digest] = true
-		if !there[e.Digest] {
+		used[e.Digest] = true
+		if !stored[e.Digest] {
 			lost = append(lost, e)
 		}
 		if name == s.contentPath(e.Session, e.ID) {
@@ -66,30 +66,30 @@ func (s *Store) sweepBlobs(ctx context.Context, grace time.Duration, report *off
 		return err
 	})
 	if err != nil {
-		// A record that cannot be read may name any blob.
-		return fmt.Errorf("no content was removed, because a record could not be read: %w", err)
+		// An unreadable record may use any blob.
+		return fmt.Errorf("no content was removed, because a record is unreadable: %w", err)
 	}
 	for _, b := range blobs {
-		if !named[offload.DigestPrefix+b.Name()] {
+		if !used[offload.DigestPrefix+b.Name()] {
 			if err := s.sweepBlob(ctx, b.Name(), grace, report); err != nil {
 				return err
 			}
 		}
 	}
 	for _, e := range lost {
-		err = errors.Join(err, s.restore(ctx, e))
+		err = errors.Join(err, s.restoreBlob(ctx, e))
 	}
 	for _, e := range attached {
-		if err = errors.Join(err, s.detach(ctx, e)); isDiskFull(err) {
+		if err = errors.Join(err, s.writeAttached(ctx, e)); isDiskFull(err) {
 			break
 		}
 	}
 	return err
 }
 
-// restore gives a content its name as a blob again, if a crash took it and the
-// session has the bytes. What cannot be restored is for Open to tell.
-func (s *Store) restore(ctx context.Context, e record.Entry) error {
+// restoreBlob links a content as a blob again, if a power loss removed the blob. If the
+// session does not have the content either, Open reports that.
+func (s *Store) restoreBlob(ctx context.Context, e record.Entry) error {
 	blob, ok := blobPath(e.Digest)
 	var x index.Index
 	if err := x.UnmarshalBinary(e.Index); err != nil || !ok {
@@ -100,30 +100,29 @@ func (s *Store) restore(ctx context.Context, e record.Entry) error {
 		return err
 	}
 	defer unlock()
-	if _, err := s.dir.root.Lstat(blob); !errors.Is(err, fs.ErrNotExist) {
-		return err // a Put came first
+	if _, err := s.dir.Root.Lstat(blob); !errors.Is(err, fs.ErrNotExist) {
+		return err // a Put has created it
 	}
 	name := s.contentPath(e.Session, e.ID)
-	if sound, err := s.sound(name, &x); err != nil || !sound {
+	if intact, err := s.isIntact(name, &x); err != nil || !intact {
 		return err
 	}
-	return s.place(name, blob)
+	return s.linkOrCopy(name, blob)
 }
 
-// detach gives a record that is attached to its content a file, unless it has
-// one by now.
-func (s *Store) detach(ctx context.Context, e record.Entry) error {
+// writeAttached writes an attached record to a file, unless the file exists.
+func (s *Store) writeAttached(ctx context.Context, e record.Entry) error {
 	unlock, err := s.dir.lock(ctx, e.Session+"/"+e.ID)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if has, err := s.hasFile(e); has || err != nil {
+	if hasFile, err := s.hasRecordFile(e); hasFile || err != nil {
 		return err
 	}
 	e, err = s.loadAttached(s.contentPath(e.Session, e.ID))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // deleted meanwhile
+		return nil // it was deleted
 	}
 	if err != nil {
 		return err
@@ -131,9 +130,9 @@ func (s *Store) detach(ctx context.Context, e record.Entry) error {
 	return s.save(e)
 }
 
-// sweepRecord buries an expired record and forgets an old tombstone. On a full
-// disk the content goes all the same, or the disk would stay full: the record
-// stays as it is, and the next sweep buries it.
+// sweepRecord turns an expired record into a tombstone and removes an old tombstone. On a
+// full disk it removes the content although it cannot write the tombstone, because the
+// disk would stay full otherwise. The next sweep writes the tombstone.
 func (s *Store) sweepRecord(ctx context.Context, e record.Entry, report *offload.SweepReport) (alive bool, err error) {
 	if !s.life.Expired(&e) {
 		return true, nil
@@ -149,15 +148,15 @@ func (s *Store) sweepRecord(ctx context.Context, e record.Entry, report *offload
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil
-	case err != nil || !s.life.Expired(&e): // renewed meanwhile
+	case err != nil || !s.life.Expired(&e): // refreshed in between
 		return true, err
 	case s.life.Forgotten(&e):
 		return false, s.dir.remove(s.recordPath(e.Session, e.ID))
 	case e.Tombstone:
 		return false, nil
 	}
-	has, err := s.hasFile(e)
-	if err == nil && !has { // or it went with its content, and "expired" would be "not found"
+	hasFile, err := s.hasRecordFile(e)
+	if err == nil && !hasFile { // otherwise the record would be removed with its content
 		err = s.save(e)
 	}
 	if err != nil && !isDiskFull(err) {
@@ -174,8 +173,8 @@ func (s *Store) sweepRecord(ctx context.Context, e record.Entry, report *offload
 	return false, nil
 }
 
-// sweepBlob removes a blob that is old enough, looking again under its lock: a
-// Put that found the blob has renewed it.
+// sweepBlob removes a blob that is older than grace. It checks the age under the lock,
+// because a Put may have marked the blob as young.
 func (s *Store) sweepBlob(ctx context.Context, digest string, grace time.Duration, report *offload.SweepReport) error {
 	unlock, err := s.dir.lock(ctx, digest)
 	if err != nil {
@@ -183,7 +182,7 @@ func (s *Store) sweepBlob(ctx context.Context, digest string, grace time.Duratio
 	}
 	defer unlock()
 	name := blobDir + "/" + digest
-	info, err := s.dir.root.Lstat(name)
+	info, err := s.dir.Root.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

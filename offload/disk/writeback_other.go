@@ -4,5 +4,5 @@ package disk
 
 import "os"
 
-// startWriteback does nothing here: the disk works when a sync begins.
+// startWriteback reports that only a sync writes to the disk.
 func startWriteback(*os.File, int64, int64) bool { return false }

@@ -1,0 +1,27 @@
+//go:build unix
+
+package disk
+
+import (
+	"errors"
+	"syscall"
+)
+
+// noFollow prevents that open follows a symbolic link or waits for a pipe.
+const noFollow = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
+
+// isDiskFull reports whether err says that the disk has no space.
+func isDiskFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
+}
+
+// cannotLink reports whether err says that the file system has no hard links, or
+// no more of them for this file.
+func cannotLink(err error) bool {
+	for _, e := range []error{syscall.EPERM, syscall.ENOTSUP, syscall.ENOSYS, syscall.EMLINK, syscall.EXDEV} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
