@@ -89,7 +89,19 @@ const (
 // ListTools asks all workers for the tools that match q.
 func ListTools(ctx context.Context, b *bus.Bus, q tools.OfferQuery) (ToolList, error) {
 	list := ToolList{Tools: []ToolInfo{}}
-	offers, err := collectOffers(ctx, b, q)
+	query, err := bus.Encode(q)
+	if err != nil {
+		return list, err
+	}
+	var offers []tools.Offer
+	timeout := offerTimeout
+	err = task.CollectReplies(ctx, b, b.RPC("offer"), query, timeout, func(body []byte) time.Duration {
+		var o tools.Offer
+		if json.Unmarshal(body, &o) == nil {
+			offers, timeout = append(offers, o), nextOfferTimeout
+		}
+		return timeout
+	})
 	if err != nil {
 		return list, err
 	}
@@ -121,23 +133,6 @@ func ListTools(ctx context.Context, b *bus.Bus, q tools.OfferQuery) (ToolList, e
 func unique(names []string) []string {
 	slices.Sort(names)
 	return slices.Compact(names)
-}
-
-// collectOffers returns the offers of all workers that q matches.
-func collectOffers(ctx context.Context, b *bus.Bus, q tools.OfferQuery) (offers []tools.Offer, err error) {
-	body, err := bus.Encode(q)
-	if err != nil {
-		return nil, err
-	}
-	timeout := offerTimeout
-	err = task.CollectReplies(ctx, b, b.RPC("offer"), body, timeout, func(body []byte) time.Duration {
-		var o tools.Offer
-		if json.Unmarshal(body, &o) == nil {
-			offers, timeout = append(offers, o), nextOfferTimeout
-		}
-		return timeout
-	})
-	return offers, err
 }
 
 // HasWorker reports whether a worker consumes a queue and, if tool is not empty,

@@ -106,7 +106,7 @@ func TestEveryEndOfAnAsyncToolIsReported(t *testing.T) {
 		}{
 			"well":              {"well", "", false, tools.Completed, "", "It is done."},
 			"error":             {"error", "", false, tools.Failed, tools.CodeToolFailed, "error did not succeed (failed): the oven is cold"},
-			"nothing":           {"nothing", "", false, tools.Failed, tools.CodePanic, "the tool nothing completed with nothing"},
+			"nothing":           {"nothing", "", false, tools.Failed, tools.CodePanic, "the tool nothing completed without a result"},
 			"panic":             {"panic", "", false, tools.Failed, tools.CodePanic, "panicked: boom"},
 			"deadline":          {"stops", soon, false, tools.Timeout, tools.CodeTimeout, "stops did not succeed (timeout): stopped half way"},
 			"deadline-terse":    {"terse", soon, false, tools.Timeout, tools.CodeTimeout, "terse did not succeed (timeout): the deadline of the call"},

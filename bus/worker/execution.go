@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -137,16 +136,4 @@ func (e *execution) report() task.RunningCall {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return task.RunningCall{ID: e.job.key.id, Tool: e.job.call.Tool, Worker: e.worker.cfg.Name, StartedAt: e.job.started, Progress: e.progress}
-}
-
-// watchCancellations keeps the set of cancelled calls until ctx ends. It calls
-// ready when the set is complete.
-func (w *Worker) watchCancellations(ctx context.Context, ready func()) error {
-	err := task.WatchCancellations(ctx, w.bus, task.Cancellations{
-		Ready: sync.OnceFunc(ready), Cancelled: w.executions.cancel, Expired: w.executions.forgetCancellation, Stop: w.executions.stop,
-	})
-	if err != nil && ctx.Err() == nil {
-		return fmt.Errorf("worker: %w", err)
-	}
-	return nil
 }

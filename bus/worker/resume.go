@@ -29,26 +29,28 @@ func (w *Worker) resume(ctx context.Context, j *job) (ended bool, err error) {
 		if ended, err := w.hasFinalResult(ctx, j); ended || err != nil {
 			return ended, err
 		}
-		running, err := w.waitForExecution(ctx, j)
+		if exec := w.executions.find(j.key); exec != nil {
+			if err := detachAndWait(ctx, j, exec.ended); err != nil {
+				return false, err
+			}
+			silentSince = time.Now()
+			continue
+		}
+		_, running, err := task.FindRunning(ctx, w.bus, j.key.session, j.key.id, w.cfg.AskTimeout)
 		if err != nil {
 			return false, err
 		}
 		if !running {
-			if _, running, err = task.FindRunning(ctx, w.bus, j.key.session, j.key.id, w.cfg.AskTimeout); err != nil {
-				return false, err
+			started, err := w.onceStarted(ctx, j)
+			if !started || err != nil {
+				return false, err // no worker runs it, and it may run again
 			}
-			if !running {
-				started, err := w.onceStarted(ctx, j)
-				if !started || err != nil {
-					return false, err // no worker runs it, and it may run again
-				}
-				if time.Since(silentSince) >= w.cfg.ClaimTimeout {
-					return true, w.publishFinal(ctx, j, unknownOutcome(j.call.Tool, ""))
-				}
+			if time.Since(silentSince) >= w.cfg.ClaimTimeout {
+				return true, w.publishFinal(ctx, j, unknownOutcome(j.call.Tool, ""))
 			}
-			if err := w.pause(ctx, j, pauses.NextBackOff()); err != nil {
-				return false, err
-			}
+		}
+		if err := detachAndWait(ctx, j, time.After(pauses.NextBackOff())); err != nil {
+			return false, err
 		}
 		if running {
 			silentSince = time.Now()
@@ -56,27 +58,12 @@ func (w *Worker) resume(ctx context.Context, j *job) (ended bool, err error) {
 	}
 }
 
-// waitForExecution waits until this worker's own execution of a call has ended;
-// it returns false if there is none.
-func (w *Worker) waitForExecution(ctx context.Context, j *job) (found bool, err error) {
-	exec := w.executions.find(j.key)
-	if exec == nil {
-		return false, nil
-	}
+// detachAndWait waits until done is closed or receives. Waiting uses no slot, and
+// the worker keeps the lease.
+func detachAndWait[T any](ctx context.Context, j *job, done <-chan T) error {
 	j.delivery.Detach()
 	select {
-	case <-exec.ended:
-		return true, nil
-	case <-ctx.Done():
-		return true, ctx.Err()
-	}
-}
-
-// pause waits for d. It uses no slot and keeps the lease.
-func (w *Worker) pause(ctx context.Context, j *job, d time.Duration) error {
-	j.delivery.Detach()
-	select {
-	case <-time.After(d):
+	case <-done:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

@@ -151,7 +151,16 @@ func (w *Worker) Run(ctx context.Context) error {
 	watchCtx, endWatch := context.WithCancel(context.WithoutCancel(ctx))
 	defer endWatch()
 	ready := make(chan struct{})
-	run(&watch, func() error { return w.watchCancellations(watchCtx, func() { close(ready) }) })
+	run(&watch, func() error {
+		err := task.WatchCancellations(watchCtx, w.bus, task.Cancellations{
+			Ready:     sync.OnceFunc(func() { close(ready) }),
+			Cancelled: w.executions.cancel, Expired: w.executions.forgetCancellation, Stop: w.executions.stop,
+		})
+		if watchCtx.Err() != nil {
+			return nil
+		}
+		return err
+	})
 	select {
 	case <-ready:
 	case <-ctx.Done():
