@@ -3,7 +3,6 @@ package task
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -76,7 +75,7 @@ func ListRunning(ctx context.Context, b *bus.Bus, session string, complete func(
 // called. running returns the worker's calls of a session, or only the given call
 // if it is not empty. There is no answer if the worker runs none of them.
 func AnswerRunning(b *bus.Bus, log zerolog.Logger, running func(session, call string) []RunningCall) (stop func(), err error) {
-	answer := func(msg *nats.Msg) {
+	sub, err := b.Conn().Subscribe(b.RPC("running", ">"), func(msg *nats.Msg) {
 		tokens := append(b.Split(msg.Subject), "") // "rpc", "running", session and perhaps call
 		calls := running(tokens[2], tokens[3])
 		if len(calls) == 0 {
@@ -89,17 +88,9 @@ func AnswerRunning(b *bus.Bus, log zerolog.Logger, running func(session, call st
 		if err != nil {
 			log.Warn().Err(err).Msg("cannot report running calls") // callers ask again
 		}
-	}
-	ofSession, err := b.Conn().Subscribe(b.RPC("running", "*"), answer)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("answer requests for running calls: %w", err)
 	}
-	ofCall, err := b.Conn().Subscribe(b.RPC("running", "*", "*"), answer)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("answer requests for running calls: %w", err), ofSession.Unsubscribe())
-	}
-	return func() {
-		_ = ofSession.Unsubscribe() // both fail only if the connection is closed
-		_ = ofCall.Unsubscribe()
-	}, nil
+	return func() { _ = sub.Unsubscribe() }, nil // fails only if the connection is closed
 }
