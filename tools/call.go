@@ -22,6 +22,12 @@ const DefaultSession = "default"
 // the loop and not to the user.
 const ActionAgent = "agent"
 
+// ActionHeartbeat is the Action of a call that a heartbeat makes.
+const ActionHeartbeat = "heartbeat"
+
+// HeartbeatOK is the reply of a heartbeat that has nothing to report.
+const HeartbeatOK = "HEARTBEAT_OK"
+
 // Call is a request to run one tool once. It is also the body of a call event, in
 // which only Tool is required.
 type Call struct {

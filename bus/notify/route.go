@@ -16,9 +16,6 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// heartbeatOK is the reply of a heartbeat that has nothing to report.
-const heartbeatOK = "HEARTBEAT_OK"
-
 // route puts the notification of a result or completion into the outbox. Its ID
 // derives from the subject, so a redelivery of the event causes no second one.
 func (n *Notifier) route(ctx context.Context, d *bus.Delivery) error {
@@ -90,8 +87,8 @@ func userText(kind string, e tools.ResultEvent) string {
 		return "" // the agent loop that made the call answers the user
 	case e.Silent, strings.TrimSpace(e.ForUser) == "":
 		return ""
-	case e.Action == bus.Heartbeat && (strings.TrimSpace(e.ForUser) == heartbeatOK || strings.TrimSpace(e.ForLLM) == heartbeatOK):
-		return "" // even if its last tool had a text for the user
+	case e.Action == bus.Heartbeat && (strings.TrimSpace(e.ForUser) == tools.HeartbeatOK || strings.TrimSpace(e.ForLLM) == tools.HeartbeatOK):
+		return ""
 	}
 	return e.ForUser
 }

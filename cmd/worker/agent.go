@@ -13,6 +13,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/bus/session"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
@@ -21,8 +22,8 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/agent/provider"
 )
 
-const agentHelp = `Send a prompt to an agent, wait for its answer and print it. If its last tool had a
-separate text for the user, that text goes to standard error. At least one worker must
+const agentHelp = `Send a prompt to an agent, wait for its answer and print it. Tool results for the
+user (see --tool-output of worker up) go to standard error. At least one worker must
 have a model. Any of these workers runs the agent; if it dies, another one continues.
 
   worker up --model ` + provider.ExampleModel + `
@@ -142,13 +143,12 @@ func (o promptOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	case err != nil:
 		return err
 	}
-	answer, userText := splitAnswer(event)
-	if o.json {
-		event.ForLLM = userText + answer
-	} else {
-		event.ForLLM = answer
-		if _, err := io.WriteString(stderr, cli.Printable(stderr, userText)); err != nil {
+	if !o.json {
+		if err := o.printOutput(connected, b, stderr); err != nil {
 			return err
+		}
+		if event.ForUser != "" {
+			event.ForLLM = event.ForUser
 		}
 	}
 	if err := printResult(event, o.json, stdout); err != nil {
@@ -191,14 +191,20 @@ func (o *promptOptions) prepare(ctx context.Context, b *bus.Bus, stderr io.Write
 	return err
 }
 
-// splitAnswer returns the answer of an agent and, separately, the text of its last tool
-// for the user. A channel delivers only the latter.
-func splitAnswer(event tools.ResultEvent) (answer, userText string) {
-	switch {
-	case event.ForUser == "", event.ForUser == event.ForLLM:
-		return event.ForLLM, ""
-	case event.IsError:
-		return event.ForUser, ""
+// printOutput prints the tool results that the user sees before the answer.
+func (o promptOptions) printOutput(ctx context.Context, b *bus.Bus, stderr io.Writer) error {
+	bodies, _, err := session.New(b).Read(ctx, o.call.SessionToken())
+	if err != nil {
+		return err
 	}
-	return event.ForLLM, strings.TrimRight(event.ForUser, "\n") + "\n\n"
+	entries, err := client.DecodeConversation(bodies)
+	if err != nil {
+		return err
+	}
+	for _, res := range agent.OutputOf(entries, o.call.IDToken()) {
+		if _, err := fmt.Fprintf(stderr, "%s\n\n", cli.Printable(stderr, strings.TrimRight(res.ForUser, "\n"))); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -36,6 +36,12 @@ type Config struct {
 	// NewHistoryOffloader. If it is nil, only results that are already artifacts
 	// leave the history.
 	Offloader *offload.Offloader
+	// ToolOutput says which tool results the user sees in addition to the reply. A
+	// run keeps the setting that it started with. Default OutputLast.
+	ToolOutput ToolOutput
+	// SendOutput sends ForUser of a call's result to the user. If it is called again
+	// for the same call, it sends nothing. Nil means that the user sees no results.
+	SendOutput func(ctx context.Context, call tools.Call, res tools.Result) error
 	// HasResult reports whether the call of a run has a result although its log has
 	// no end, for example because the call was cancelled while it was queued. The
 	// loop then ends that run as abandoned. Nil means no.

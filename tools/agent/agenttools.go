@@ -104,7 +104,7 @@ func (c ToolsConfig) runAgent(ctx context.Context, call tools.Call, in agentArgs
 			res.ForLLM += "\nIts last text: " + o.Reply
 		}
 	}
-	// The model writes Markdown; the text of a tool may have any format.
+	// The model writes Markdown; the reason of a failure is plain text.
 	res.ForUser, res.Markdown = o.ForUser, o.Reply != "" && strings.HasPrefix(o.ForUser, o.Reply)
 	return res
 }

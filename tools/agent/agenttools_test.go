@@ -60,9 +60,10 @@ func TestSubagentTool(t *testing.T) {
 	if e.IsError || e.ForLLM != "it is counted" {
 		t.Fatalf("result %+v", e)
 	}
-	// The user gets the summary of the last tool, which is short.
-	if want := strings.Repeat("ä", 500) + "..."; e.ForUser != want {
-		t.Errorf("the user gets %q", e.ForUser)
+	// The user gets the reply, and as output of the tool a short summary of the report.
+	output := agent.OutputOf(s.entries(t, "s"), "r")
+	if want := strings.Repeat("ä", 500) + "..."; e.ForUser != e.ForLLM || len(output) != 1 || output[0].ForUser != want {
+		t.Errorf("the user gets %q after %+v", e.ForUser, output)
 	}
 	// The child has its own session.
 	sub := agent.SubagentSession(tools.Call{ID: "r-t1-0", Session: "s"})
@@ -149,7 +150,7 @@ func TestMaxSubagents(t *testing.T) {
 // spawn answers immediately and reports later. A repeated spawn call makes the
 // same subagent call.
 func TestSpawnTool(t *testing.T) {
-	s := newAgentStage(t, parseScript(t, `{"text":"never"}`, `{"for":"^child"}`, `{"delay":"10ms","text":"the report"}`), agent.Limits{})
+	s := newAgentStage(t, parseScript(t, `{"text":"never"}`, `{"for":"^child"}`, `{"delay":"10ms","text":"the report`+strings.Repeat("!", 600)+`"}`), agent.Limits{})
 	for range 2 {
 		done := make(chan *tools.Result, 1)
 		call := tools.Call{ID: "p", Session: "s", Tool: "spawn", Args: json.RawMessage(`{"task":"child","label":"x"}`)}
@@ -157,7 +158,7 @@ func TestSpawnTool(t *testing.T) {
 		if !res.Async || res.IsError || res.ForLLM != "Subagent spawned, will report back" || res.ForUser != "" {
 			t.Errorf("answer %+v", res)
 		}
-		if report := <-done; report.ForUser != "the report" || !strings.Contains(report.ForLLM, "Turns: 1") || report.IsError {
+		if report := <-done; report.ForUser != "the report"+strings.Repeat("!", 600) || !strings.Contains(report.ForLLM, "Turns: 1") || report.IsError {
 			t.Errorf("report %+v", report)
 		}
 	}

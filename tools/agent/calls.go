@@ -93,6 +93,9 @@ func (r *run) runCall(ctx context.Context, index int) (*CallResult, error) {
 	case use.Name == SpawnTool: // the runner waited for the sub-agent
 		res.SubagentTokens, err = r.tokensOf(ctx, subagentCall(call))
 	}
+	if err == nil && s.toolOutput == OutputAll { // before the result is in the log: a resumed run sends it again
+		err = r.sendOutput(ctx, *res)
+	}
 	return res, err
 }
 
@@ -148,17 +151,23 @@ func (r *run) logResults(ctx context.Context, results []*CallResult) error {
 
 // tokensOf returns how many tokens a sub-agent used, or 0 if it never started.
 func (r *run) tokensOf(ctx context.Context, call tools.Call) (int64, error) {
-	call.Session = SubagentSession(call)
-	entries, _, err := r.log.Read(ctx, call.SessionToken())
+	end, err := endOf(ctx, r.log, SubagentSession(call), call.IDToken())
+	return end.Usage.Total() + end.SubagentTokens, err
+}
+
+// endOf reads how a run ended. A run without an end has the zero outcome.
+func endOf(ctx context.Context, log Conversations, session, run string) (Outcome, error) {
+	session = tools.TokenOf(session)
+	entries, _, err := log.Read(ctx, session)
 	if err != nil {
-		return 0, fmt.Errorf("%w: read conversation %s: %w", errLog, call.SessionToken(), err)
+		return Outcome{}, fmt.Errorf("%w: read conversation %s: %w", errLog, session, err)
 	}
 	for _, data := range slices.Backward(entries) {
-		if e, err := DecodeEntry(data); err == nil && e.Kind == KindEnd && e.Run == call.IDToken() && e.End != nil {
-			return e.End.Usage.Total() + e.End.SubagentTokens, nil
+		if e, err := DecodeEntry(data); err == nil && e.Kind == KindEnd && e.Run == run && e.End != nil {
+			return *e.End, nil
 		}
 	}
-	return 0, nil
+	return Outcome{}, nil
 }
 
 // childBudget returns the token budget of each sub-agent of the last turn; 0 means

@@ -24,6 +24,7 @@ type runState struct {
 	started        time.Time
 	call           *tools.Call
 	limits         *Limits
+	toolOutput     ToolOutput
 	turns          int
 	usage          Usage
 	subagentTokens int64
@@ -50,7 +51,7 @@ func (c *conversation) add(position uint64, e Entry) {
 	c.entries = append(c.entries, e)
 	switch s := c.open; {
 	case e.Kind == KindUser:
-		c.open = &runState{id: e.Run, started: e.At, call: e.Call, limits: e.Limits, results: map[string]CallResult{}, toolCounts: map[string]int{}}
+		c.open = &runState{id: e.Run, started: e.At, call: e.Call, limits: e.Limits, toolOutput: e.ToolOutput, results: map[string]CallResult{}, toolCounts: map[string]int{}}
 	case e.Kind == KindOffloaded:
 		maps.Copy(c.references, e.Offloaded)
 	case e.Kind == KindEnd:

@@ -42,6 +42,8 @@ type Entry struct {
 	Limits *Limits `json:"grant,omitempty"`
 	// Fresh, in a user entry: the model sees nothing of the earlier entries.
 	Fresh bool `json:"fresh,omitempty"`
+	// ToolOutput, in a user entry; see Config.
+	ToolOutput ToolOutput `json:"tool_output,omitempty"`
 	// StopReason, Usage and Model of an assistant entry.
 	StopReason StopReason `json:"stop_reason,omitempty"`
 	Usage      *Usage     `json:"usage,omitempty"`

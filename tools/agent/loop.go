@@ -110,6 +110,11 @@ func (r *run) reportProgress(ctx context.Context, turn int, what string) {
 func (r *run) finish(ctx context.Context, reason Reason, cause error) (Outcome, error) {
 	r.cfg.OnStep(StepEnd)
 	end := r.conv.open.outcome(reason, cause)
+	if res := r.conv.open.lastOutput(end); res != nil {
+		if err := r.sendOutput(ctx, *res); err != nil {
+			return Outcome{}, errors.Join(err, cause)
+		}
+	}
 	if err := r.append(ctx, Entry{Kind: KindEnd, End: &end}); err != nil {
 		return Outcome{}, errors.Join(err, cause)
 	}

@@ -35,9 +35,8 @@ type Outcome struct {
 	Reason Reason `json:"reason"`
 	// Reply is the text of the last turn that had one.
 	Reply string `json:"reply,omitempty"`
-	// ForUser is the text that the user gets: ForUser of the last tool result if it
-	// has one and is not silent, otherwise Reply. If the run did not end well, it is
-	// the reason.
+	// ForUser is the text that the user gets: Reply, or the reason if the run did not
+	// end well. The output of tools is not part of it; see ToolOutput.
 	ForUser string `json:"for_user,omitempty"`
 	Turns   int    `json:"turns"`
 	Usage   Usage  `json:"usage"`
@@ -83,12 +82,10 @@ func (s *runState) outcome(reason Reason, cause error) Outcome {
 		o.Error = &tools.EventError{Code: errorCode(cause), Message: cause.Error()}
 	}
 	switch {
-	case reason == Truncated && o.Reply != "":
+	case (reason == Truncated || reason == Refused) && o.Reply != "":
 		o.ForUser = fmt.Sprintf("%s\n\n(%s)", o.Reply, o.Err())
 	case reason != Done:
 		o.ForUser = o.Err().Error()
-	case s.lastResult != nil && !s.lastResult.Silent && s.lastResult.ForUser != "":
-		o.ForUser = s.lastResult.ForUser
 	default:
 		o.ForUser = o.Reply
 	}

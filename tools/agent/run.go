@@ -109,7 +109,7 @@ func (r *run) claimSession(ctx context.Context, fenced bool) (*Outcome, error) {
 		var err error
 		switch open := r.conv.open; {
 		case open == nil:
-			err = r.append(ctx, Entry{Kind: KindUser, Message: &r.prompt, Call: &r.call, Limits: &r.limits, Fresh: r.cfg.Fresh})
+			err = r.append(ctx, Entry{Kind: KindUser, Message: &r.prompt, Call: &r.call, Limits: &r.limits, Fresh: r.cfg.Fresh, ToolOutput: r.cfg.ToolOutput})
 		case open.id == r.id && (!fenced || stale):
 			err = r.append(ctx, Entry{Kind: KindResumed})
 		case open.id != r.id:

@@ -28,7 +28,8 @@ func TestZombieIsFencedOff(t *testing.T) {
 		call := tools.Call{ID: "r", Session: "s"}
 
 		steps, reached, release := 0, make(chan struct{}), make(chan struct{})
-		zombie := s.agent(script, agent.Config{PollInterval: time.Millisecond, OnStep: func(agent.Step) {
+		sent := &outbox{}
+		zombie := s.agent(script, agent.Config{SendOutput: sent.send, PollInterval: time.Millisecond, OnStep: func(agent.Step) {
 			mu.Lock()
 			steps++
 			mine := steps == held
@@ -55,11 +56,11 @@ func TestZombieIsFencedOff(t *testing.T) {
 			}
 			return
 		}
-		second := run(t, s.agent(script, agent.Config{}), "s", "r", "go")
+		second := run(t, s.agent(script, agent.Config{SendOutput: sent.send}), "s", "r", "go")
 		before := len(s.entries(t, "s"))
 		close(release)
 		end := <-first
-		if end.err != nil || end.Reason != second.Reason || end.ForUser != second.ForUser || second.ForUser != "said 3" {
+		if end.err != nil || end.Reason != second.Reason || end.ForUser != second.ForUser || second.ForUser != "done" || sent.count("r-t2-0") != 1 || len(sent.texts) != 1 {
 			t.Errorf("held at step %d: the zombie ended with %+v, the other with %+v", held, end, second)
 		}
 		if after := len(s.entries(t, "s")); after != before {

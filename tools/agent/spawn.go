@@ -49,5 +49,9 @@ func (c ToolsConfig) callSubagent(ctx context.Context, call tools.Call) *tools.R
 	if res.IsError && event.Error != nil {
 		res.Err = &tools.Error{Code: event.Error.Code, Message: event.Error.Message}
 	}
+	child := subagentCall(call)
+	if end, err := endOf(ctx, c.Conversations, SubagentSession(child), child.IDToken()); !res.IsError && err == nil && end.Reply != "" {
+		res.ForUser, res.Markdown = end.Reply, true // nobody else gives the user the whole reply
+	}
 	return &res
 }

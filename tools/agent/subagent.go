@@ -68,6 +68,7 @@ func (c ToolsConfig) runSubagent(ctx context.Context, call tools.Call, in taskAr
 		limits = limits.cap(*in.Limits)
 	}
 	limits.MaxTurns = smallerLimit(limits.MaxTurns, in.MaxTurns)
+	c.Config.ToolOutput = OutputNone // the user gets the report
 	a, err := c.newAgent(limits, in.System, in.Tools)
 	if err != nil {
 		return tools.Failure(err)

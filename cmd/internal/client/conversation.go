@@ -20,7 +20,12 @@ func ReadConversation(ctx context.Context, b *bus.Bus, id string) ([]agent.Entry
 	if len(bodies) == 0 {
 		return nil, cli.Exit(cli.ExitNotFound, "session %q has no conversation", id)
 	}
-	entries := make([]agent.Entry, len(bodies))
+	return DecodeConversation(bodies)
+}
+
+// DecodeConversation decodes the entries of a conversation.
+func DecodeConversation(bodies [][]byte) (entries []agent.Entry, err error) {
+	entries = make([]agent.Entry, len(bodies))
 	for i, body := range bodies {
 		if entries[i], err = agent.DecodeEntry(body); err != nil {
 			return nil, err

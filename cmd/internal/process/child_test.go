@@ -20,6 +20,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/notify"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/object"
@@ -84,6 +85,17 @@ func runAgentChild() error {
 	setup := newAgentSetup(b, store, zerolog.New(os.Stderr).Level(zerolog.ErrorLevel))
 	setup.Definitions, setup.DefaultModel = registry.Definitions, "m"
 	setup.Models = map[string]agent.Provider{"m": model}
+	notifier, err := notify.New(b, notify.Config{})
+	if err != nil {
+		return err
+	}
+	send := outputSender(notifier)
+	setup.Config.ToolOutput = agent.OutputAll
+	setup.Config.SendOutput = func(ctx context.Context, call tools.Call, res tools.Result) error {
+		err := send(ctx, call, res)
+		die()
+		return err
+	}
 	setup.Config.PollInterval = 50 * time.Millisecond
 	setup.Config.OnStep = func(agent.Step) { die() }
 	toolset, err := agent.Tools(setup)
@@ -129,7 +141,7 @@ func echoTool(name string, effect tools.Effect) tools.Tool {
 		if err != nil {
 			return tools.Failure(err)
 		}
-		return tools.NewToolResult(fmt.Sprintf("echo %d for <%s>", in.N, call.Session))
+		return tools.UserResult(fmt.Sprintf("echo %d for <%s>", in.N, call.Session))
 	})
 	if err != nil {
 		panic(err)

@@ -20,6 +20,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
+	"github.com/stevedore-bus/stevedore/bus/notify"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/session"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -81,6 +82,7 @@ func (p scenario) run(t *testing.T) {
 	t.Cleanup(s.Close)
 	b := bustest.Connect(t, s, bus.Config{Lease: agentLease, Log: bustest.Log(t)})
 	model := newFakeModel(t, b, p.script(t))
+	user := newUser(t, b)
 	file := filepath.Join(t.TempDir(), "runs")
 	workers := startWorkers(t, p.workers, agentChildEnv+"="+s.URL(), agentModelEnv+"="+model.URL, agentRunsEnv+"="+file, fmt.Sprintf("%s=%g", agentDieEnv, p.die))
 
@@ -102,6 +104,7 @@ func (p scenario) run(t *testing.T) {
 		})
 	}
 	group.Wait()
+	user.check(t, p)
 	for i := range p.sessions {
 		p.checkLog(t, b, fmt.Sprint("s", i))
 	}
@@ -187,6 +190,66 @@ func (p scenario) checkLog(t *testing.T, b *bus.Bus, id string) {
 	}
 	if ended != p.messages {
 		t.Errorf("%s: %d runs ended, want %d", id, ended, p.messages)
+	}
+}
+
+// user keeps the notifications of a channel, in order.
+type user struct{ got chan notify.Notification }
+
+func (u user) Send(_ context.Context, n notify.Notification) error {
+	u.got <- n
+	return nil
+}
+
+// newUser runs a notifier until the test ends.
+func newUser(t *testing.T, b *bus.Bus) user {
+	t.Helper()
+	u := user{make(chan notify.Notification, 10_000)}
+	notifier, err := notify.New(b, notify.Config{Channels: map[string]notify.Channel{"console": u}, Log: bustest.Log(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- notifier.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return u
+}
+
+// check fails the test unless the user got each output of a tool and each reply once, the
+// reply of a run last.
+func (u user) check(t *testing.T, p scenario) {
+	t.Helper()
+	outputs := 2 * (p.turns - 1)
+	if p.children {
+		outputs++ // the report
+	}
+	seen, shown := map[string]bool{}, map[string]int{}
+	for range p.sessions * p.messages * (outputs + 1) {
+		var n notify.Notification
+		select {
+		case n = <-u.got:
+		case <-time.After(time.Minute):
+			t.Fatalf("the user got %d outputs and replies; want %d of each run", len(seen), outputs+1)
+		}
+		run, _, isOutput := strings.Cut(n.Call, "-t")
+		switch {
+		case seen[n.Call]:
+			t.Errorf("the user got %s twice: %q", n.Call, n.Text)
+		case isOutput:
+			shown[run]++
+		case shown[run] != outputs || n.Text != fmt.Sprintf("done for <%s>", n.Session):
+			t.Errorf("%s: the user got %q after %d outputs of %d", n.Call, n.Text, shown[run], outputs)
+		}
+		seen[n.Call] = true
+	}
+	if len(u.got) > 0 {
+		t.Errorf("an unexpected notification: %+v", <-u.got)
 	}
 }
 

@@ -118,7 +118,7 @@ func (p *parts) openTools(ctx context.Context, extra []tools.Tool) error {
 		return err
 	}
 	p.registry = tools.NewRegistry(p.log)
-	agents, err := p.Agents.tools(p.bus, p.store, p.registry.Definitions, p.log)
+	agents, err := p.Agents.tools(p.bus, p.store, p.notifier, p.registry.Definitions, p.log)
 	if err != nil {
 		return err
 	}
