@@ -82,7 +82,7 @@ func (r *Registry) Keep(names ...string) error {
 	defer r.mu.Unlock()
 	for _, name := range names {
 		if _, ok := r.tools[name]; !ok {
-			return fmt.Errorf("there is no tool %q; the known tools are %q", name, slices.Sorted(maps.Keys(r.tools)))
+			return fmt.Errorf("there is no tool %q; known are %q", name, slices.Sorted(maps.Keys(r.tools)))
 		}
 	}
 	maps.DeleteFunc(r.tools, func(name string, _ entry) bool { return !slices.Contains(names, name) })
@@ -158,7 +158,7 @@ func (r *Registry) Run(ctx context.Context, call Call, callback AsyncCallback) *
 func (r *Registry) unknownTool(name string) error {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return Errorf(CodeUnknownTool, "unknown tool %q; the known tools are %q", name, slices.Sorted(maps.Keys(r.tools)))
+	return Errorf(CodeUnknownTool, "unknown tool %q; known are %q", name, slices.Sorted(maps.Keys(r.tools)))
 }
 
 // validate checks the arguments against the schema. Its errors tell the model how to
