@@ -18,6 +18,7 @@ import (
 
 const (
 	maxJQQuery = 4 << 10   // bytes
+	maxJQInput = 8 << 20   // bytes of the largest artifact that is loaded
 	maxJQHeap  = 256 << 20 // bytes by which the process may grow while queries run
 	jqWatch    = 5 * time.Millisecond
 )
@@ -63,8 +64,8 @@ func (r *Reader) JQ(ctx context.Context, session, id, query string) (*JQResult, 
 	res := &JQResult{Query: query, Results: []json.RawMessage{}}
 	err = r.with(ctx, session, id, func(rec Record, c blockContent) error {
 		res.ArtifactID = rec.ID
-		if c.Size() > r.cfg.JQInput {
-			return tools.Errorf(tools.CodeInvalidArguments, "the artifact %q has %d bytes; jq accepts at most %d; use %s or %s", rec.ID, c.Size(), r.cfg.JQInput, ToolGrep, ToolGet)
+		if c.Size() > maxJQInput {
+			return tools.Errorf(tools.CodeInvalidArguments, "the artifact %q has %d bytes; jq accepts at most %d; use %s or %s", rec.ID, c.Size(), maxJQInput, ToolGrep, ToolGet)
 		}
 		size, err := sizeWithoutExitCode(c)
 		if err != nil {

@@ -74,7 +74,7 @@ func (o *Offloader) result(ctx context.Context, call tools.Call, def tools.Defin
 	if why == keep {
 		b.inline(&out)
 		switch {
-		case !b.inMemory, !o.fits(call, &out), sameForUser && !jsonFits(out.ForUser, o.cfg.MaxForUser):
+		case !b.inMemory, !o.fits(call, &out), sameForUser && !jsonFits(out.ForUser, o.cfg.maxForUser()):
 			why = tooLarge
 		case !utf8.ValidString(b.text):
 			why = notText

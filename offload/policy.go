@@ -24,11 +24,9 @@ type Config struct {
 	Allow []string
 	// Counter estimates tokens. Default RuneCounter.
 	Counter Counter
-	// MaxForUser is the largest ForUser, in bytes of JSON. A longer one is stored
-	// and cut. Default 128 KiB, at most a quarter of MaxResult.
-	MaxForUser int
 	// MaxResult is the largest result event, in bytes of JSON. It must be below the
-	// server's max_payload. Default 512 KiB.
+	// server's max_payload. Default 512 KiB. A longer ForUser than a quarter of it,
+	// at most 128 KiB, is stored and cut.
 	MaxResult int
 	// Log receives a line for each offload.
 	Log zerolog.Logger
@@ -47,12 +45,11 @@ func (c Config) withDefaults() Config {
 	if c.MaxResult <= 0 {
 		c.MaxResult = 512 << 10
 	}
-	if c.MaxForUser <= 0 {
-		c.MaxForUser = 128 << 10
-	}
-	c.MaxForUser = min(c.MaxForUser, c.MaxResult/4)
 	return c
 }
+
+// maxForUser returns the largest ForUser, in bytes of JSON.
+func (c Config) maxForUser() int { return min(128<<10, c.MaxResult/4) }
 
 // reason is why a result is offloaded; empty if it is not.
 type reason string

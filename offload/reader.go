@@ -31,8 +31,6 @@ type ReaderConfig struct {
 	GrepTime time.Duration
 	// JQTime is the timeout of a JQ. Default 5 s.
 	JQTime time.Duration
-	// JQInput is the largest artifact, in bytes, that JQ loads. Default 8 MiB.
-	JQInput int64
 	// JQCommand is a program with arguments that calls ServeJQ. Each query then runs
 	// in a separate process with bounded memory. Without JQCommand, a query runs in
 	// this process: a check of the heap every 5 ms stops it, but a single step of a
@@ -49,9 +47,6 @@ func (c ReaderConfig) withDefaults() ReaderConfig {
 	}
 	if c.JQTime <= 0 {
 		c.JQTime = 5 * time.Second
-	}
-	if c.JQInput <= 0 {
-		c.JQInput = 8 << 20
 	}
 	return c
 }

@@ -80,7 +80,7 @@ func shortenError(err error) error {
 // shortenForUser cuts a ForUser that is too long to be published. If artifact is
 // empty, it stores the whole text first; otherwise that artifact contains it.
 func (o *Offloader) shortenForUser(ctx context.Context, call tools.Call, out *tools.Result, artifact string) error {
-	if jsonFits(out.ForUser, o.cfg.MaxForUser) {
+	if jsonFits(out.ForUser, o.cfg.maxForUser()) {
 		return nil
 	}
 	if artifact == "" && !o.cfg.Disabled {
@@ -95,14 +95,14 @@ func (o *Offloader) shortenForUser(ctx context.Context, call tools.Call, out *to
 }
 
 func (o *Offloader) cutForUser(text, artifact string) string {
-	if jsonFits(text, o.cfg.MaxForUser) {
+	if jsonFits(text, o.cfg.maxForUser()) {
 		return text
 	}
 	note := "the rest was not kept"
 	if artifact != "" {
 		note = "all of it is in the artifact " + artifact
 	}
-	head := fitText(text, o.cfg.MaxForUser-cutNote)
+	head := fitText(text, o.cfg.maxForUser()-cutNote)
 	return fmt.Sprintf("%s\n[shortened: %d of %d characters; %s]", head,
 		utf8.RuneCountInString(head), utf8.RuneCountInString(text), note)
 }
