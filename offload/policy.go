@@ -22,8 +22,6 @@ type Config struct {
 	// Allow lists tools, or actions of tools as "tool:action". Their results are
 	// always offloaded, regardless of the size and the call.
 	Allow []string
-	// Counter estimates tokens. Default RuneCounter.
-	Counter Counter
 	// MaxResult is the largest result event, in bytes of JSON. It must be below the
 	// server's max_payload. Default 512 KiB. A longer ForUser than a quarter of it,
 	// at most 128 KiB, is stored and cut.
@@ -38,9 +36,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.InlineChars <= 0 {
 		c.InlineChars = 40_000
-	}
-	if c.Counter == nil {
-		c.Counter = RuneCounter{}
 	}
 	if c.MaxResult <= 0 {
 		c.MaxResult = 512 << 10
@@ -78,7 +73,7 @@ func (c Config) decide(call tools.Call, def tools.Definition, b body) (reason, e
 	case call.Offload != nil:
 		return keep, nil
 	}
-	long, err := exceeds(c.Counter, b.plain, b.plain.Size(), c.Threshold)
+	long, err := exceeds(b.plain, b.plain.Size(), c.Threshold)
 	if err != nil || !long {
 		return keep, err
 	}

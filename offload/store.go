@@ -49,7 +49,7 @@ var (
 // use, also by several processes.
 type Store interface {
 	// Put reads src to its end and stores it. Then it sets Size, Chars, Lines,
-	// Digest, Tokens (the estimate of RuneCounter), CreatedAt and ExpiresAt of rec
+	// Digest, Tokens (by TokensOfRunes), CreatedAt and ExpiresAt of rec
 	// and stores rec. Both are durable when Put returns. A failed Put leaves no
 	// record, and at most bytes that a sweep removes. After a crash either may be
 	// incomplete; the next Put of the same content repairs both.

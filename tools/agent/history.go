@@ -43,7 +43,7 @@ func (r *run) offloadHistory(ctx context.Context, size, target int64) (freed int
 	if _, ok := r.tools[offload.ToolGet]; !ok {
 		return 0, nil // the model could not read the results
 	}
-	references, counter := map[string]string{}, offload.RuneCounter{}
+	references := map[string]string{}
 	for _, res := range r.offloadable() {
 		if size-freed <= target {
 			break
@@ -60,7 +60,7 @@ func (r *run) offloadHistory(ctx context.Context, size, target int64) (freed int
 		reference := fmt.Sprintf("[Tool result offloaded: artifact '%s' has %d characters in %d lines; read it with %s, %s or %s]",
 			artifact.ID, artifact.Chars, artifact.Lines, offload.ToolLines, offload.ToolGrep, offload.ToolGet)
 		references[res.Call] = reference
-		freed += counter.Count(res.ForLLM) - counter.Count(reference)
+		freed += offload.EstimateTokens(res.ForLLM) - offload.EstimateTokens(reference)
 	}
 	if len(references) == 0 {
 		return 0, nil

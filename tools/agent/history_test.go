@@ -67,7 +67,7 @@ func TestHistoryIsOffloaded(t *testing.T) {
 	}
 	for i, req := range model.requests {
 		checkPairing(t, req.Messages)
-		if n := (offload.RuneCounter{}).Count(strings.Repeat("x", size(t, req))); n > budget {
+		if n := offload.EstimateTokens(strings.Repeat("x", size(t, req))); n > budget {
 			t.Errorf("request %d has about %d tokens", i, n)
 		}
 	}

@@ -31,11 +31,10 @@ const DefaultMaxTokens = 8192
 
 // EstimateTokens returns about how many tokens a request has.
 func (r Request) EstimateTokens() int64 {
-	counter := offload.RuneCounter{}
-	n := counter.Count(r.System)
+	n := offload.EstimateTokens(r.System)
 	for _, v := range []any{r.Messages, r.Tools} {
 		if data, err := EncodeJSON(v); err == nil { // otherwise the provider will report the error
-			n += counter.Count(string(data))
+			n += offload.EstimateTokens(string(data))
 		}
 	}
 	return n

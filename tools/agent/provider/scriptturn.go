@@ -62,7 +62,7 @@ func (t scriptTurn) response(vars map[string]string, done int, req agent.Request
 		res.StopReason = t.stop
 	}
 	if res.Usage == (agent.Usage{}) {
-		res.Usage = agent.Usage{Input: req.EstimateTokens(), Output: offload.RuneCounter{}.Count(text)}
+		res.Usage = agent.Usage{Input: req.EstimateTokens(), Output: offload.EstimateTokens(text)}
 	}
 	return res, nil
 }
