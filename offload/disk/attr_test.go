@@ -16,16 +16,16 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/storetest"
 )
 
-// detach gives each record a file, as sweeps do, and removes nothing.
-func detach(t *testing.T, s *Store) {
+// writeAllAttached writes each attached record to a file, as a sweep does.
+func writeAllAttached(t *testing.T, s *Store) {
 	t.Helper()
 	if report, err := s.Sweep(t.Context(), time.Hour); err != nil || report != (offload.SweepReport{}) {
 		t.Fatalf("sweep: %+v, %v; want nothing", report, err)
 	}
 }
 
-// needAttrs skips where the disk has no attributes: there, what the other tests
-// show of record files is all that there is.
+// needAttrs skips a test if the file system has no extended attributes. The tests of
+// record files cover that case.
 func needAttrs(t *testing.T, dir string) {
 	t.Helper()
 	f, err := os.CreateTemp(dir, "")
@@ -52,8 +52,8 @@ func sessionFiles(t *testing.T, dir string) string {
 	return strings.Join(names, " ")
 }
 
-// TestDiskAttached: a new content is one file, which has its record with it; all
-// that can be done with an artifact is done without a file for the record.
+// TestDiskAttached: a new content is one file with its record attached. All operations
+// work without a record file.
 func TestDiskAttached(t *testing.T) {
 	dir := t.TempDir()
 	needAttrs(t, dir)
@@ -63,13 +63,13 @@ func TestDiskAttached(t *testing.T) {
 	if got := sessionFiles(t, filepath.Join(dir, "s")); got != "a.md" {
 		t.Fatalf("the session has %q, want a.md", got)
 	}
-	other := openTest(t, dir, offload.StoreConfig{}) // as another process would
+	other := openTest(t, dir, offload.StoreConfig{}) // like another process
 	got, err := other.Get(t.Context(), "s", "a")
 	if err != nil || fmt.Sprint(got) != fmt.Sprint(out) {
 		t.Errorf("got %+v, %v\nput %+v", got, err, out)
 	}
 	storetest.CheckContent(t, other, out, data)
-	if n := listed(t, other, "s") + listed(t, other, ""); n != 2 {
+	if n := countListed(t, other, "s") + countListed(t, other, ""); n != 2 {
 		t.Errorf("listed %d times, want once for the session and once for all", n)
 	}
 	if err := s.Delete(t.Context(), "s", "a"); err != nil {
@@ -80,9 +80,9 @@ func TestDiskAttached(t *testing.T) {
 	}
 }
 
-// TestDiskAttachedShared: contents of several ids are one file, which can have
-// the record of one of them with it. None is taken for another's, and none
-// comes back that was deleted.
+// TestDiskAttachedShared: the contents of several ids are one file, to which the record
+// of one id is attached. No id gets the record of another, and no deleted id comes
+// back.
 func TestDiskAttachedShared(t *testing.T) {
 	var c storetest.Clock
 	dir := t.TempDir()
@@ -91,7 +91,7 @@ func TestDiskAttachedShared(t *testing.T) {
 	a := storetest.Put(t, s, storetest.NewRecord("s", "a"), data)
 	b := storetest.Put(t, s, storetest.NewRecord("s", "b"), data)
 	storetest.Put(t, s, storetest.NewRecord("other", "a"), data)
-	oneFile(t, blobFile(dir, a), filepath.Join(dir, "s", "a.md"), filepath.Join(dir, "s", "b.md"), filepath.Join(dir, "other", "a.md"))
+	checkSameFile(t, blobFile(dir, a), filepath.Join(dir, "s", "a.md"), filepath.Join(dir, "s", "b.md"), filepath.Join(dir, "other", "a.md"))
 	if err := s.Delete(t.Context(), "s", "a"); err != nil {
 		t.Fatal(err)
 	}
@@ -105,13 +105,13 @@ func TestDiskAttachedShared(t *testing.T) {
 	if err != nil || !got.CreatedAt.Equal(again.CreatedAt) || again.CreatedAt.Equal(a.CreatedAt) {
 		t.Errorf("put at %v and again at %v, got the one of %v, %v", a.CreatedAt, again.CreatedAt, got.CreatedAt, err)
 	}
-	if n := listed(t, s, ""); n != 3 {
+	if n := countListed(t, s, ""); n != 3 {
 		t.Errorf("%d artifacts, want 3", n)
 	}
 }
 
-// TestDiskAttachedExpires: an attached record expires as any other, moves on
-// when it is read, and gives way to a new one.
+// TestDiskAttachedExpires: an attached record expires, is refreshed by reads, and is
+// replaced like any other record.
 func TestDiskAttachedExpires(t *testing.T) {
 	for _, sweep := range []bool{false, true} {
 		var c storetest.Clock
@@ -136,7 +136,7 @@ func TestDiskAttachedExpires(t *testing.T) {
 		}
 		for _, id := range []string{"a", "b"} {
 			if _, err := s.Get(t.Context(), "s", id); !errors.Is(err, offload.ErrExpired) {
-				t.Errorf("%s: %v, want offload.ErrExpired", id, err)
+				t.Errorf("%s: %v, want ErrExpired", id, err)
 			}
 		}
 		next := storetest.Text(1000, 84)
@@ -144,28 +144,28 @@ func TestDiskAttachedExpires(t *testing.T) {
 	}
 }
 
-// TestDiskAttachedBuried: a sweep that ends half-way leaves an expired record
-// that says so, not one that is gone with its content.
-func TestDiskAttachedBuried(t *testing.T) {
+// TestDiskAttachedTombstone: after a sweep that fails half-way, an expired record still
+// returns ErrExpired.
+func TestDiskAttachedTombstone(t *testing.T) {
 	var c storetest.Clock
 	dir := t.TempDir()
 	s := openTest(t, dir, offload.StoreConfig{TTL: time.Hour, Now: c.Now})
 	storetest.Put(t, s, storetest.NewRecord("s", "a"), storetest.Text(1000, 89))
 	c.Advance(61 * time.Minute)
-	if err := os.Remove(filepath.Join(dir, tempDir)); err != nil { // nothing can be written
+	if err := os.Remove(filepath.Join(dir, tempDir)); err != nil { // so that no file can be written
 		t.Fatal(err)
 	}
 	if _, err := s.Sweep(t.Context(), 0); err == nil {
 		t.Error("the sweep wrote where it cannot")
 	}
 	if _, err := s.Get(t.Context(), "s", "a"); !errors.Is(err, offload.ErrExpired) {
-		t.Errorf("get: %v, want offload.ErrExpired", err)
+		t.Errorf("get: %v, want ErrExpired", err)
 	}
 }
 
-// TestDiskAttachedAlwaysThere: while a record moves from its content to a file,
-// and its content to another one, every reader finds it.
-func TestDiskAttachedAlwaysThere(t *testing.T) {
+// TestDiskAttachedAlwaysFound: while a record moves from its content to a file, and its
+// content to another file, every reader finds it.
+func TestDiskAttachedAlwaysFound(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir, offload.StoreConfig{})
 	for i := range 100 {
@@ -191,21 +191,21 @@ func TestDiskAttachedAlwaysThere(t *testing.T) {
 				}
 			})
 		}
-		storetest.Put(t, s, storetest.NewRecord("s", id), data) // gives it the blob's file
+		storetest.Put(t, s, storetest.NewRecord("s", id), data) // links it to the blob again
 		close(done)
 		wg.Wait()
 	}
 }
 
-// TestDiskDetached: after a sweep a copy of the directory without attributes is
-// as good as the original.
-func TestDiskDetached(t *testing.T) {
+// TestDiskCopyWithoutAttributes: after a sweep, a copy of the directory without
+// attributes is complete.
+func TestDiskCopyWithoutAttributes(t *testing.T) {
 	dir, backup := t.TempDir(), filepath.Join(t.TempDir(), "backup")
 	s := openTest(t, dir, offload.StoreConfig{})
 	data := storetest.Text(index.BlockSize+1, 85)
 	out := storetest.Put(t, s, storetest.NewRecord("s", "a"), data)
-	detach(t, s)
-	detach(t, s) // finds nothing to do
+	writeAllAttached(t, s)
+	writeAllAttached(t, s) // has nothing to do
 	if got := sessionFiles(t, filepath.Join(dir, "s")); got != ".a.artifact.json a.md" {
 		t.Errorf("the session has %q", got)
 	}
@@ -215,7 +215,7 @@ func TestDiskDetached(t *testing.T) {
 	storetest.CheckContent(t, openTest(t, backup, offload.StoreConfig{}), out, data)
 }
 
-// TestDiskAttachedTooLarge: a record that is no attribute gets a file at once.
+// TestDiskAttachedTooLarge: a record that is too large for an attribute gets a file.
 func TestDiskAttachedTooLarge(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir, offload.StoreConfig{})
@@ -234,8 +234,8 @@ func TestDiskAttachedTooLarge(t *testing.T) {
 	}
 }
 
-// TestDiskAttachedForeign: a file that came with the attribute of another, as
-// copies do, is no artifact, and is neither overwritten nor swept away.
+// TestDiskAttachedForeign: a copied file with the attribute of another file is no
+// artifact. The store neither overwrites nor sweeps it.
 func TestDiskAttachedForeign(t *testing.T) {
 	dir := t.TempDir()
 	needAttrs(t, dir)
@@ -265,16 +265,16 @@ func TestDiskAttachedForeign(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "s", "c.md"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if n := listed(t, s, ""); n != 1 {
+	if n := countListed(t, s, ""); n != 1 {
 		t.Errorf("%d artifacts, want 1", n)
 	}
-	detach(t, s)
+	writeAllAttached(t, s)
 	for session, id := range map[string]string{"s": "b", "copy": "a"} {
 		if _, err := s.Get(t.Context(), session, id); !errors.Is(err, offload.ErrNotFound) {
 			t.Errorf("get %s/%s: %v", session, id, err)
 		}
 		if _, err := s.Put(t.Context(), storetest.NewRecord(session, id), strings.NewReader("text"), nil); !errors.Is(err, offload.ErrExists) {
-			t.Errorf("put %s/%s: %v, want offload.ErrExists", session, id, err)
+			t.Errorf("put %s/%s: %v, want ErrExists", session, id, err)
 		}
 		if got, err := os.ReadFile(filepath.Join(dir, session, id+".md")); string(got) != "mine" {
 			t.Errorf("%s/%s.md holds %q, %v", session, id, got, err)
@@ -282,8 +282,8 @@ func TestDiskAttachedForeign(t *testing.T) {
 	}
 }
 
-// TestDiskAttachedDamaged: a record that cannot be read keeps sweeps from
-// removing any content, is reported, and is replaced when it is put again.
+// TestDiskAttachedDamaged: with an unreadable record, a sweep removes no content and
+// reports the record. The next Put replaces it.
 func TestDiskAttachedDamaged(t *testing.T) {
 	for _, damaged := range []string{`{"session":`, strings.Repeat("x", maxAttr+1)} {
 		testDamaged(t, damaged)
@@ -308,17 +308,17 @@ func testDamaged(t *testing.T, damaged string) {
 		t.Fatal(err)
 	}
 	if _, err := s.Get(t.Context(), "s", "a"); !errors.Is(err, offload.ErrCorrupt) {
-		t.Errorf("get: %v, want offload.ErrCorrupt", err)
+		t.Errorf("get: %v, want ErrCorrupt", err)
 	}
 	if report, err := s.Sweep(t.Context(), 0); err == nil || report.Blobs != 0 {
 		t.Errorf("sweep: %+v, %v; want an error and nothing removed", report, err)
 	}
 	storetest.CheckContent(t, s, storetest.Put(t, s, storetest.NewRecord("s", "a"), data), data)
-	detach(t, s)
+	writeAllAttached(t, s)
 }
 
-// TestDiskAttachedLostBlob: an id that is put again may find its bytes in another
-// file, which has another record with it or none. Its own stays.
+// TestDiskAttachedLostBlob: a Put of an existing id may find its bytes in another file
+// with another record or none. The id keeps its own record.
 func TestDiskAttachedLostBlob(t *testing.T) {
 	for _, between := range []string{"", "b"} {
 		dir := t.TempDir()
@@ -338,13 +338,13 @@ func TestDiskAttachedLostBlob(t *testing.T) {
 			t.Errorf("got one of %v, %v; put at %v", got.CreatedAt, err, a.CreatedAt)
 		}
 		storetest.CheckContent(t, s, a, data)
-		oneFile(t, blobFile(dir, a), filepath.Join(dir, "s", "a.md"))
+		checkSameFile(t, blobFile(dir, a), filepath.Join(dir, "s", "a.md"))
 	}
 }
 
-// TestDiskHasFileFails: who cannot look, as when too many files are open, does
-// not take it that a record has a file: a Put again would give up the attribute.
-func TestDiskHasFileFails(t *testing.T) {
+// TestDiskHasRecordFileFails: if Lstat fails, for example with too many open files, the
+// store must not assume that a record file exists.
+func TestDiskHasRecordFileFails(t *testing.T) {
 	s := openTest(t, t.TempDir(), offload.StoreConfig{})
 	s.Close()
 	if hasFile, err := s.hasRecordFile(record.Entry{Record: storetest.NewRecord("s", "a")}); hasFile || err == nil {

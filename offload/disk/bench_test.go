@@ -27,7 +27,7 @@ func benchDiskPut(b *testing.B, size int) {
 		b.Fatal(err)
 	}
 	defer s.Close()
-	for i := range 20 * lockCount { // whoever takes a lock first makes its file
+	for i := range 20 * lockCount { // the first use of a lock creates its file
 		unlock, err := s.dir.lock(context.Background(), fmt.Sprint(i))
 		if err != nil {
 			b.Fatal(err)
@@ -45,7 +45,7 @@ func benchDiskPut(b *testing.B, size int) {
 			b.Fatal(err)
 		}
 	}
-	// What is as durable as a Put: a record beside the content.
+	// As durable as a Put: a content and a record file.
 	pair := func(n int) {
 		if err := bareWrite(dir, fmt.Sprint("p", n), benchtest.Unique(data, n), make([]byte, 600)); err != nil {
 			b.Fatal(err)
@@ -54,7 +54,7 @@ func benchDiskPut(b *testing.B, size int) {
 	benchtest.Race(b, []string{"ours", "bare", "pair"}, ours, bare, pair)
 }
 
-// bareWrite is the least that makes files of a directory durable.
+// bareWrite makes files of a directory durable with the fewest system calls.
 func bareWrite(dir, name string, contents ...[]byte) error {
 	for i, data := range contents {
 		f, err := os.Create(filepath.Join(dir, fmt.Sprint(name, ".", i, ".tmp")))

@@ -22,8 +22,7 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/storetest"
 )
 
-// TestDiskLayout: the content is where people and other programs look for it,
-// and no second copy of it exists.
+// TestDiskLayout: the content is in the documented file, and there is no second copy.
 func TestDiskLayout(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir, offload.StoreConfig{})
@@ -34,7 +33,7 @@ func TestDiskLayout(t *testing.T) {
 	if err != nil || !bytes.Equal(got, data) {
 		t.Errorf("call_1.md: %d bytes, %v", len(got), err)
 	}
-	oneFile(t, filepath.Join(dir, "sess", "call_1.md"), filepath.Join(dir, "sess", "call_2.md"))
+	checkSameFile(t, filepath.Join(dir, "sess", "call_1.md"), filepath.Join(dir, "sess", "call_2.md"))
 	if info, err := os.Stat(filepath.Join(dir, "sess", "call_1.md")); err != nil || info.Mode().Perm()&0o222 != 0 {
 		t.Errorf("the content can be written to: %v, %v", info, err)
 	}
@@ -47,7 +46,7 @@ func TestDiskLayout(t *testing.T) {
 	storetest.CheckContent(t, s, storetest.Put(t, s, storetest.NewRecord("sess", "call_2"), data), data)
 }
 
-// TestDiskWithoutLinks: where there are no hard links, the file is a copy.
+// TestDiskWithoutLinks: if the file system has no hard links, the file is a copy.
 func TestDiskWithoutLinks(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) storetest.Harness {
 		h := newHarness(t)
@@ -61,8 +60,8 @@ func TestDiskWithoutLinks(t *testing.T) {
 	})
 }
 
-// TestDiskThatFoldsCase: ids that such a disk would take for one are two files.
-func TestDiskThatFoldsCase(t *testing.T) {
+// TestDiskCaseInsensitive: ids that differ only in case have different files.
+func TestDiskCaseInsensitive(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir, offload.StoreConfig{})
 	s.caseInsensitive = true
@@ -89,7 +88,7 @@ func TestDiskThatFoldsCase(t *testing.T) {
 			}
 			storetest.CheckContent(t, s, r, []byte(session+id))
 		}
-		if n := listed(t, s, session); n != len(ids) {
+		if n := countListed(t, s, session); n != len(ids) {
 			t.Errorf("session %q lists %d", session, n)
 		}
 	}
@@ -98,8 +97,8 @@ func TestDiskThatFoldsCase(t *testing.T) {
 	}
 }
 
-// TestDiskForeignFile: a file that the store did not write is neither
-// overwritten nor swept away.
+// TestDiskForeignFile: the store neither overwrites nor sweeps a file that it did not
+// write.
 func TestDiskForeignFile(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir, offload.StoreConfig{})
@@ -111,7 +110,7 @@ func TestDiskForeignFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := s.Put(t.Context(), storetest.NewRecord("s", "a"), strings.NewReader("other"), nil); !errors.Is(err, offload.ErrExists) {
-		t.Errorf("%v, want offload.ErrExists", err)
+		t.Errorf("%v, want ErrExists", err)
 	}
 	if _, err := s.Sweep(t.Context(), 0); err != nil {
 		t.Error(err)
@@ -121,14 +120,14 @@ func TestDiskForeignFile(t *testing.T) {
 	}
 }
 
-// TestDiskLostNames: a machine that crashed during a Put may have kept any of
-// the names that it gave. The next Put of the id is as good as the first one.
+// TestDiskLostNames: a power loss during a Put may keep any of the new names. The next
+// Put of the id repairs the artifact.
 func TestDiskLostNames(t *testing.T) {
 	for lost := range 8 {
 		dir := t.TempDir()
 		s := openTest(t, dir, offload.StoreConfig{})
 		before, data := storetest.Text(1000, 61), storetest.Text(1000, 62)
-		storetest.Put(t, s, storetest.NewRecord("s", "x"), before) // has its record attached, so a has not
+		storetest.Put(t, s, storetest.NewRecord("s", "x"), before) // has its record attached, so "a" has a record file
 		old := storetest.Put(t, s, storetest.NewRecord("s", "a"), before)
 		if err := s.Delete(t.Context(), "s", "x"); err != nil {
 			t.Fatal(err)
@@ -142,9 +141,9 @@ func TestDiskLostNames(t *testing.T) {
 			}
 		}
 		if recordLost := lost&2 != 0; !recordLost {
-			data = before // the id is taken
+			data = before // the id exists
 		} else if lost == 1|2 {
-			continue // a name alone is like a file of somebody else
+			continue // a content file alone is a foreign file
 		}
 		storetest.CheckContent(t, s, storetest.Put(t, s, storetest.NewRecord("s", "a"), data), data)
 		if got, err := os.ReadFile(files[2]); err != nil || !bytes.Equal(got, data) {
@@ -153,8 +152,8 @@ func TestDiskLostNames(t *testing.T) {
 	}
 }
 
-// TestDiskHostileFiles: what lies where a file should be is an error, and nobody
-// follows it or waits for it.
+// TestDiskHostileFiles: a link or a pipe in place of a file is an error. The store does
+// not follow it or wait for it.
 func TestDiskHostileFiles(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, storetest.Text(1000, 61), 0o600); err != nil {
@@ -168,7 +167,7 @@ func TestDiskHostileFiles(t *testing.T) {
 		dir := t.TempDir()
 		s := openTest(t, dir, offload.StoreConfig{})
 		out := storetest.Put(t, s, storetest.NewRecord("s", "a"), storetest.Text(1000, 61))
-		detach(t, s)
+		writeAllAttached(t, s)
 		blob := blobFile(dir, out)
 		if err := errors.Join(os.Remove(blob), place(blob)); err != nil {
 			t.Fatal(err)
@@ -186,7 +185,7 @@ func TestDiskHostileFiles(t *testing.T) {
 	}
 }
 
-// TestDiskForeignOthers: what is no file is no artifact, and stays where it is.
+// TestDiskForeignOthers: the store ignores and keeps directories, links and pipes.
 func TestDiskForeignOthers(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir, offload.StoreConfig{})
@@ -197,13 +196,13 @@ func TestDiskForeignOthers(t *testing.T) {
 	}
 	for _, id := range []string{"link", "pipe", "dir"} {
 		if _, err := s.Get(t.Context(), "s", id); !errors.Is(err, offload.ErrNotFound) {
-			t.Errorf("get %s: %v, want offload.ErrNotFound", id, err)
+			t.Errorf("get %s: %v, want ErrNotFound", id, err)
 		}
 		if _, err := s.Put(t.Context(), storetest.NewRecord("s", id), strings.NewReader("text"), nil); err == nil {
 			t.Errorf("put in place of the %s", id)
 		}
 		if err := s.Delete(t.Context(), "s", id); !errors.Is(err, offload.ErrNotFound) {
-			t.Errorf("delete %s: %v, want offload.ErrNotFound", id, err)
+			t.Errorf("delete %s: %v, want ErrNotFound", id, err)
 		}
 		if _, err := os.Lstat(name(id)); err != nil {
 			t.Error(err)
@@ -211,14 +210,14 @@ func TestDiskForeignOthers(t *testing.T) {
 	}
 }
 
-// TestDiskRemovedSession: a session whose directory somebody removed is begun
-// again by the process that had made it.
+// TestDiskRemovedSession: a process creates the directory of a session again if it was
+// removed.
 func TestDiskRemovedSession(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir, offload.StoreConfig{})
 	data := storetest.Text(1000, 67)
 	storetest.Put(t, s, storetest.NewRecord("s", "a"), data)
-	for _, id := range []string{"a", "b"} { // bytes that are there already, and new ones
+	for _, id := range []string{"a", "b"} { // stored bytes, and new ones
 		if err := os.RemoveAll(filepath.Join(dir, "s")); err != nil {
 			t.Fatal(err)
 		}
@@ -227,20 +226,20 @@ func TestDiskRemovedSession(t *testing.T) {
 	}
 }
 
-// TestDiskDamagedRecord: a record that cannot be read keeps sweeps from removing
-// any content, is reported, and is replaced when its artifact is put again.
+// TestDiskDamagedRecord: with an unreadable record, a sweep removes no content and
+// reports the record. The next Put replaces it.
 func TestDiskDamagedRecord(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir, offload.StoreConfig{})
 	data := storetest.Text(1000, 62)
 	storetest.Put(t, s, storetest.NewRecord("s", "a"), data)
-	detach(t, s)
+	writeAllAttached(t, s)
 	name := filepath.Join(dir, "s", ".a.artifact.json")
 	if err := os.Truncate(name, 40); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Get(t.Context(), "s", "a"); !errors.Is(err, offload.ErrCorrupt) {
-		t.Errorf("get: %v, want offload.ErrCorrupt", err)
+		t.Errorf("get: %v, want ErrCorrupt", err)
 	}
 	if report, err := s.Sweep(t.Context(), 0); err == nil || report.Blobs != 0 {
 		t.Errorf("sweep: %+v, %v; want an error and nothing removed", report, err)
@@ -251,7 +250,7 @@ func TestDiskDamagedRecord(t *testing.T) {
 	}
 }
 
-// TestDiskGrownFile: content that somebody appended to is corrupt.
+// TestDiskGrownFile: a content to which another program appended is corrupt.
 func TestDiskGrownFile(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir, offload.StoreConfig{})
@@ -261,13 +260,12 @@ func TestDiskGrownFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := storetest.ReadAll(t.Context(), s, out); !errors.Is(err, offload.ErrCorrupt) {
-		t.Errorf("read %q, %v; want offload.ErrCorrupt", got, err)
+		t.Errorf("read %q, %v; want ErrCorrupt", got, err)
 	}
 }
 
-// TestDiskSweepDuringPut: a Put whose blob a sweep took before it was recorded
-// fails, and leaves no record. If another Put brought the bytes back, with its
-// record and not this one's, it succeeds.
+// TestDiskSweepDuringPut: a Put fails without a record if a sweep removes its blob. It
+// succeeds if another Put stored the bytes again with another record.
 func TestDiskSweepDuringPut(t *testing.T) {
 	for i := range 4 {
 		attached, back := i&1 != 0, i&2 != 0
@@ -299,7 +297,7 @@ func TestDiskSweepDuringPut(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.dir.Root.Remove(blobDir + "/" + in.Digest); err != nil { // as a sweep would
+		if err := s.dir.Root.Remove(blobDir + "/" + in.Digest); err != nil { // like a sweep
 			t.Fatal(err)
 		}
 		if back {
@@ -321,9 +319,9 @@ func TestDiskSweepDuringPut(t *testing.T) {
 	}
 }
 
-// TestDiskFull puts with a limit on the size of files, in a process of its own,
-// at every size around the failing writes: whatever fails, the old artifact is
-// intact, no record names missing bytes, and nothing is left but for a sweep.
+// TestDiskFull puts in a process with a limit on the size of files, for every limit
+// around the failing writes: the old artifact is intact, every record has its content,
+// and a sweep removes the rest.
 func TestDiskFull(t *testing.T) {
 	const env = "STEVEDORE_TEST_DISK_FULL"
 	if dir := os.Getenv(env); dir != "" {
@@ -340,7 +338,7 @@ func TestDiskFull(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	storetest.CheckContent(t, s, first, old)
-	if n := listed(t, s, ""); n != 1 {
+	if n := countListed(t, s, ""); n != 1 {
 		t.Errorf("%d records, want the old one", n)
 	}
 	for d, want := range map[string]int{tempDir: 0, blobDir: 1, "s": 2} {
@@ -351,8 +349,8 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// TestDiskFullSweep: a sweep makes room on a disk that has none, be the records
-// files or attributes, and what it removed of the files says that it expired.
+// TestDiskFullSweep: a sweep frees space on a full disk, for record files and for
+// attached records. The removed artifacts return ErrExpired.
 func TestDiskFullSweep(t *testing.T) {
 	const env = "STEVEDORE_TEST_DISK_FULL_SWEEP"
 	dir := os.Getenv(env)
@@ -360,7 +358,7 @@ func TestDiskFullSweep(t *testing.T) {
 		dir = t.TempDir()
 		s := openTest(t, dir, offload.StoreConfig{TTL: time.Hour})
 		storetest.Put(t, s, storetest.NewRecord("s", "file"), storetest.Text(1000, 67))
-		detach(t, s)
+		writeAllAttached(t, s)
 		storetest.Put(t, s, storetest.NewRecord("s", "attribute"), storetest.Text(1000, 68))
 		cmd := exec.Command(os.Args[0], "-test.run=^TestDiskFullSweep$", "-test.v")
 		cmd.Env = append(os.Environ(), env+"="+dir)
@@ -385,7 +383,7 @@ func TestDiskFullSweep(t *testing.T) {
 	}
 	for range 2 {
 		if _, err := s.Get(t.Context(), "s", "file"); !errors.Is(err, offload.ErrExpired) {
-			t.Errorf("get: %v, want offload.ErrExpired", err)
+			t.Errorf("get: %v, want ErrExpired", err)
 		}
 		if _, err := s.Sweep(t.Context(), 0); err != nil {
 			t.Error(err)
@@ -403,7 +401,7 @@ func putOnFullDisk(t *testing.T, dir string) {
 		if !errors.Is(err, syscall.EFBIG) || !strings.Contains(err.Error(), "disk is full") {
 			t.Errorf("limit %d: %v, want a full disk", limit, err)
 		}
-		// The content is there and its record does not fit: the old one stays.
+		// The content fits and its record does not: the old record stays.
 		_, err = s.Put(context.Background(), storetest.NewRecord("s", "again"), bytes.NewReader(storetest.Text(50, 65)), func(r *offload.Record, _ offload.Content) error {
 			r.Summary = strings.Repeat("x", 3*index.BlockSize)
 			return nil
@@ -423,8 +421,8 @@ func putOnFullDisk(t *testing.T, dir string) {
 	}
 }
 
-// TestDiskProcesses: several processes put the same and different contents
-// under the same ids; each id has one winner.
+// TestDiskProcesses: several processes put the same and different contents under the
+// same ids. For each id, one content wins.
 func TestDiskProcesses(t *testing.T) {
 	const env = "STEVEDORE_TEST_DISK_DIR"
 	if dir := os.Getenv(env); dir != "" {

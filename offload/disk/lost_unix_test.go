@@ -21,8 +21,8 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/storetest"
 )
 
-// TestDiskLostBlob: a crash of the machine may take the name of a blob, which is
-// not durable when a Put returns. Nothing is lost, and the name comes back.
+// TestDiskLostBlob: a power loss may remove a blob, which is not durable when Put
+// returns. The content stays readable, and a sweep or Put restores the blob.
 func TestDiskLostBlob(t *testing.T) {
 	data := storetest.Text(3*index.BlockSize+7, 70)
 	for name, back := range map[string]func(t *testing.T, s *Store){
@@ -50,12 +50,12 @@ func TestDiskLostBlob(t *testing.T) {
 			storetest.CheckContent(t, s, out, data)
 			b := storetest.Put(t, s, storetest.NewRecord("other", "b"), data)
 			storetest.CheckContent(t, s, b, data)
-			oneFile(t, blob, filepath.Join(dir, "s", "a.md"), filepath.Join(dir, "other", "b.md"))
+			checkSameFile(t, blob, filepath.Join(dir, "s", "a.md"), filepath.Join(dir, "other", "b.md"))
 		})
 	}
 }
 
-// TestDiskLostBlobExpires: content without a name as a blob goes with its record.
+// TestDiskLostBlobExpires: a content without a blob is removed with its record.
 func TestDiskLostBlobExpires(t *testing.T) {
 	var c storetest.Clock
 	dir := t.TempDir()
@@ -75,14 +75,14 @@ func TestDiskLostBlobExpires(t *testing.T) {
 	}
 }
 
-// TestDiskLostBlobAndDamage: bytes that are not those that were put are neither
-// read nor made a blob, which other sessions would get; the next Put heals them.
+// TestDiskLostBlobAndDamage: the store neither returns damaged bytes nor makes a blob
+// of them, which other sessions would use. The next Put repairs them.
 func TestDiskLostBlobAndDamage(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir, offload.StoreConfig{})
 	data := storetest.Text(1000, 72)
 	out := storetest.Put(t, s, storetest.NewRecord("s", "a"), data)
-	detach(t, s)
+	writeAllAttached(t, s)
 	name := filepath.Join(dir, "s", "a.md")
 	if err := errors.Join(os.Remove(blobFile(dir, out)), os.Remove(name), os.WriteFile(name, storetest.Text(1000, 73), 0o400)); err != nil {
 		t.Fatal(err)
@@ -94,19 +94,18 @@ func TestDiskLostBlobAndDamage(t *testing.T) {
 		t.Errorf("a sweep made a blob of other bytes: %v", err)
 	}
 	if got, err := storetest.ReadAll(t.Context(), s, out); !errors.Is(err, offload.ErrCorrupt) {
-		t.Errorf("read %d bytes, %v; want offload.ErrCorrupt", len(got), err)
+		t.Errorf("read %d bytes, %v; want ErrCorrupt", len(got), err)
 	}
 	storetest.CheckContent(t, s, storetest.Put(t, s, storetest.NewRecord("s", "a"), data), data)
-	oneFile(t, name, blobFile(dir, out))
+	checkSameFile(t, name, blobFile(dir, out))
 }
 
-// TestDiskNeighbours: what else lies in the directory, or among the artifacts of
-// a session, is no artifact, stops no sweep and stays.
+// TestDiskNeighbours: the store ignores and keeps other files in its directory.
 func TestDiskNeighbours(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir, offload.StoreConfig{})
 	storetest.Put(t, s, storetest.NewRecord("s", "a"), storetest.Text(1000, 74))
-	detach(t, s)
+	writeAllAttached(t, s)
 	if err := os.CopyFS(filepath.Join(dir, "backup"), os.DirFS(filepath.Join(dir, "s"))); err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +129,7 @@ func TestDiskNeighbours(t *testing.T) {
 		t.Errorf("sweep: %+v, %v; want nothing", report, err)
 	}
 	if r, err := s.Get(t.Context(), "backup", "a"); !errors.Is(err, offload.ErrNotFound) {
-		t.Errorf("the copy gives %+v, %v; want offload.ErrNotFound", r, err)
+		t.Errorf("the copy gives %+v, %v; want ErrNotFound", r, err)
 	}
 	if err := s.Delete(t.Context(), "s", "a"); err != nil {
 		t.Error(err)
@@ -153,15 +152,15 @@ func filesIn(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// TestDiskKilled kills a process that puts, deletes and puts again: what it
-// heard of is there, and after a sweep nothing is that no record answers for.
+// TestDiskKilled kills a process that puts, deletes and puts again. Every Put that
+// returned is stored, and after a sweep every file belongs to a record.
 func TestDiskKilled(t *testing.T) {
 	const env = "STEVEDORE_TEST_DISK_KILLED"
 	kept := func(i int) []byte { return storetest.Text(100+i%3*index.BlockSize, uint64(i%7)) }
 	if dir := os.Getenv(env); dir != "" {
 		s := openTest(t, dir, offload.StoreConfig{})
 		for i := 0; ; i++ {
-			// Equal contents come again, while those of before are deleted.
+			// Equal contents are put again while the earlier ones are deleted.
 			for _, id := range []string{fmt.Sprint("kept", os.Getpid(), "_", i), "gone"} {
 				if _, err := s.Put(context.Background(), storetest.NewRecord("s", id), bytes.NewReader(kept(i)), nil); err != nil {
 					t.Fatal(err)
@@ -190,7 +189,7 @@ func TestDiskKilled(t *testing.T) {
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			if _, err := fmt.Sscanf(lines.Text(), "put %d %d", &pid, &last); err == nil {
 				if n++; n == 5+3*round {
-					cmd.Process.Kill() // what it said before is read to the end
+					cmd.Process.Kill() // the test reads the rest of its output
 				}
 			}
 		}

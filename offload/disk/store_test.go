@@ -22,13 +22,13 @@ func openTest(t *testing.T, dir string, cfg offload.StoreConfig) *Store {
 	return s
 }
 
-// blobFile is where the content of a record lies by its digest.
+// blobFile returns the path of the blob of a record.
 func blobFile(dir string, r offload.Record) string {
 	return filepath.Join(dir, blobDir, strings.TrimPrefix(r.Digest, offload.DigestPrefix))
 }
 
-// oneFile fails unless all names are those of one file.
-func oneFile(t *testing.T, names ...string) {
+// checkSameFile fails unless all names are links to one file.
+func checkSameFile(t *testing.T, names ...string) {
 	t.Helper()
 	var first os.FileInfo
 	for _, name := range names {
@@ -45,8 +45,8 @@ func oneFile(t *testing.T, names ...string) {
 	}
 }
 
-// listed counts the artifacts of a session, or of all.
-func listed(t *testing.T, s *Store, session string) (n int) {
+// countListed counts the artifacts of a session, or of all sessions.
+func countListed(t *testing.T, s *Store, session string) (n int) {
 	t.Helper()
 	for _, err := range s.List(t.Context(), session) {
 		if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/index"
 )
 
-// TestWritebackFailedSync: whatever sync fails, the one under way while more is
-// written too, wait says so, and says so again. A pipe cannot be synced.
+// TestWritebackFailedSync: wait returns the error of every sync, including an early
+// one. A pipe cannot be synced.
 func TestWritebackFailedSync(t *testing.T) {
 	for _, blocks := range []int{0, 1, 2, 3 * syncEvery / index.BlockSize} {
 		r, f, err := os.Pipe()

@@ -9,8 +9,8 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/internal/textscan"
 )
 
-// BenchmarkIndex measures what an index costs beside the digest that is made with
-// it: for 8 blocks of text in several scripts.
+// BenchmarkIndex compares the index with the digest, for 8 blocks of text in several
+// scripts.
 func BenchmarkIndex(b *testing.B) {
 	for name, data := range benchtest.Scripts(8 * BlockSize) {
 		b.Run(name, func(b *testing.B) {
@@ -26,8 +26,8 @@ func BenchmarkIndex(b *testing.B) {
 	}
 }
 
-// BenchmarkReadChars measures finding a character in the middle of a block that
-// is in memory, and the number of one, beside the digest of the block.
+// BenchmarkReadChars compares the lookups of a character in the middle of a block in
+// memory with the digest of the block.
 func BenchmarkReadChars(b *testing.B) {
 	data := benchtest.RandomText(BlockSize, benchtest.Chinese)
 	x, _ := indexOf(data, len(data))

@@ -22,7 +22,7 @@ func indexOf(data []byte, step int) (*Index, string) {
 	return w.Finish()
 }
 
-// texts are contents whose runes, newlines and broken bytes fall on, before and
+// texts returns contents whose runes, newlines and invalid bytes are at, before and
 // after the ends of blocks.
 func texts() map[string][]byte {
 	m := map[string][]byte{
@@ -86,7 +86,7 @@ func TestIndexAgreesWithScanning(t *testing.T) {
 		chars = append(chars, int64(len(data)))
 		for i := range 60 {
 			n := rand.IntN(len(chars))
-			if i < x.Blocks() { // the character at a block's start, where it is hardest
+			if i < x.Blocks() { // the character at the start of a block, the hardest case
 				n = min(int(x.chars[i]), len(chars)-1)
 			}
 			off, err := x.CharOffset(r, int64(n))
@@ -100,8 +100,8 @@ func TestIndexAgreesWithScanning(t *testing.T) {
 	}
 }
 
-// Whether a byte in a rune that goes on in the next block is one of a rune at all
-// is not to be seen in its block.
+// A block does not show whether a byte at its end belongs to a rune that ends in the
+// next block.
 func TestCharAtInARuneThatTwoBlocksShare(t *testing.T) {
 	for _, last := range []string{"😀", "漢", "é", "\xf0\x9f\x98a", "\xf0\x9faa"} {
 		for in := 1; in < len(last); in++ {
@@ -142,7 +142,7 @@ func TestIndexOutOfRange(t *testing.T) {
 	}
 }
 
-// countingReader counts the blocks that are touched.
+// countingReader records the blocks that were read.
 type countingReader struct {
 	*bytes.Reader
 	blocks map[int64]bool
@@ -225,8 +225,7 @@ func flip(b []byte) []byte {
 	return b
 }
 
-// FuzzIndexDecode: no bytes break the decoder, and what it accepts is used
-// without a panic.
+// FuzzIndexDecode: no bytes make the decoder or the decoded index panic.
 func FuzzIndexDecode(f *testing.F) {
 	for _, data := range texts() {
 		x, _ := indexOf(data, len(data)+1)
@@ -248,8 +247,8 @@ func FuzzIndexDecode(f *testing.F) {
 	})
 }
 
-// FuzzIndexer: however the bytes are cut into writes, the index is the same and
-// agrees with a scan.
+// FuzzIndexer: the index does not depend on the sizes of the writes, and it agrees with
+// a scan.
 func FuzzIndexer(f *testing.F) {
 	f.Add([]byte("é漢😀\xff\xf0\x9f\n"), 3, 1)
 	f.Fuzz(func(t *testing.T, unit []byte, shift, step int) {
@@ -279,7 +278,8 @@ func charsBefore(data []byte, end int) (n int) {
 	return n
 }
 
-// resum gives fuzzed bytes a right checksum, so that the fuzzer gets past it.
+// resum corrects the checksum of fuzzed bytes, so that the fuzzer reaches the code
+// after its check.
 func resum(b []byte) []byte {
 	if len(b) < 5 {
 		return b

@@ -9,7 +9,7 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// BenchmarkOffload measures the whole of Result for outputs in memory.
+// BenchmarkOffload measures Offloader.Result with a store in memory.
 func BenchmarkOffload(b *testing.B) {
 	for _, size := range []int{1 << 20, 10 << 20} {
 		text := string(benchtest.Log(size))

@@ -20,7 +20,7 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/storetest"
 )
 
-// tcpServer is a server that is reached over loopback, as workers reach theirs.
+// tcpServer starts a server on the loopback interface.
 func tcpServer(b *testing.B) jetstream.JetStream {
 	s := startServer(b, server.Options{Host: "127.0.0.1", Port: -1})
 	nc, err := nats.Connect(s.ClientURL())
@@ -52,8 +52,7 @@ func benchObjectPut(b *testing.B, data []byte) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	// The stock client, and files of 4 MiB as we want them for reading: the
-	// server makes twice as many.
+	// The stock client with our files of 4 MiB: the server creates twice as many files.
 	if _, err := js.CreateStream(ctx, objectStream("same", 1)); err != nil {
 		b.Fatal(err)
 	}
@@ -129,7 +128,7 @@ func BenchmarkRead(b *testing.B) {
 	}
 	name := inObject.Digest[len(offload.DigestPrefix):]
 
-	// lines reads 20 lines from somewhere in the middle, cold.
+	// lines reads 20 lines in the middle without a cache.
 	lines := func(s offload.Store, r offload.Record) {
 		c, err := s.Open(ctx, r)
 		if err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// TestOpenedContentIsNotLookedUpAgain: the second reading of a content asks for
-// its record and for the blocks that did not come yet, and for nothing else.
+// TestOpenedContentIsNotLookedUpAgain: the second read of a content requests its record
+// and new blocks only.
 func TestOpenedContentIsNotLookedUpAgain(t *testing.T) {
 	js := connect(t, startServer(t, server.Options{}))
 	s := openTest(t, js, Config{})
@@ -38,7 +38,7 @@ func TestOpenedContentIsNotLookedUpAgain(t *testing.T) {
 			t.Errorf("reading %d, of line %d, took %d requests, want %d", i, c.line, got, c.want)
 		}
 	}
-	// What is in memory is no way around the record.
+	// The cache does not bypass the record.
 	if _, err := r.GetByLines(t.Context(), "other", "a", 1, 1); tools.CodeOf(err) != tools.CodeNotFound {
 		t.Errorf("another session: %v", err)
 	}
@@ -51,23 +51,23 @@ func TestOpenedContentIsNotLookedUpAgain(t *testing.T) {
 	if page, err := r.GetByID(t.Context(), "s", "a", 0, 10); page != nil || tools.CodeOf(err) != tools.CodeNotFound {
 		t.Errorf("after its deletion: %v, %v", page, err)
 	}
-	// Nor is it what another artifact of that name shows.
+	// The cache does not return the content of another artifact with this id.
 	storetest.Put(t, s, storetest.NewRecord("s", "a"), []byte("one\ntwo"))
 	if lines, err := r.GetByLines(t.Context(), "s", "a", 1, 9); err != nil || lines.Content != "one\ntwo" {
 		t.Errorf("after it was put anew: %v, %v", lines, err)
 	}
 }
 
-// TestKnownContentIsReadBesideItsRecord: whoever reads on in an artifact waits
-// for its record and for a block at once, not for one after the other.
-func TestKnownContentIsReadBesideItsRecord(t *testing.T) {
+// TestCachedContentIsReadWithItsRecord: a read of a cached content requests the record
+// and a block at the same time.
+func TestCachedContentIsReadWithItsRecord(t *testing.T) {
 	s := lateRecords{openTest(t, connect(t, startServer(t, server.Options{})), Config{}), make(chan struct{}, 1)}
 	data := bytes.Repeat([]byte("a line of 32 bytes, more or less\n"), 20*index.BlockSize/33)
 	out := storetest.Put(t, s.Store, storetest.NewRecord("s", "a"), data)
 	r := offload.NewReader(s, offload.ReaderConfig{})
 	for i, line := range []int64{1, out.Lines / 2, out.Lines} {
 		if i == 0 {
-			s.read <- struct{}{} // nothing is known yet
+			s.read <- struct{}{} // nothing is cached yet
 		}
 		if _, err := r.GetByLines(t.Context(), "s", "a", line, line); err != nil {
 			t.Fatalf("line %d: %v", line, err)
@@ -78,7 +78,7 @@ func TestKnownContentIsReadBesideItsRecord(t *testing.T) {
 	}
 }
 
-// lateRecords answers for a record only when a content was read.
+// lateRecords returns a record only after a content was read.
 type lateRecords struct {
 	*Store
 	read chan struct{}
@@ -108,8 +108,8 @@ func (c tellingContent) Close() error {
 	return c.Content.Close()
 }
 
-// TestOpenedContentThatIsPutAgain: content that was swept and came back has
-// other chunks than those that a reader knew.
+// TestOpenedContentThatIsPutAgain: a content that was swept and put again has other
+// chunks than the cached ones.
 func TestOpenedContentThatIsPutAgain(t *testing.T) {
 	srv := startServer(t, server.Options{})
 	ours, theirs := openTest(t, connect(t, srv), Config{}), openTest(t, connect(t, srv), Config{})
@@ -128,7 +128,7 @@ func TestOpenedContentThatIsPutAgain(t *testing.T) {
 			t.Fatal(report, err)
 		}
 		if got, err := storetest.ReadAll(t.Context(), ours, out); !errors.Is(err, offload.ErrCorrupt) {
-			t.Errorf("%d blocks, swept: read %d bytes, %v; want offload.ErrCorrupt", blocks, len(got), err)
+			t.Errorf("%d blocks, swept: read %d bytes, %v; want ErrCorrupt", blocks, len(got), err)
 		}
 		storetest.CheckContent(t, theirs, storetest.Put(t, theirs, storetest.NewRecord("s", out.ID), data), data)
 		storetest.CheckContent(t, ours, out, data)
@@ -142,14 +142,14 @@ func TestOpenedContentThatIsPutAgain(t *testing.T) {
 	}
 }
 
-// TestOpenedContentsAreBounded: of many contents, the last ones are remembered.
-func TestOpenedContentsAreBounded(t *testing.T) {
+// TestCacheIsBounded: the cache holds the contents that were used last.
+func TestCacheIsBounded(t *testing.T) {
 	var o blobCache
 	blobs := make([]*cachedBlob, cachedBlobs+3)
 	for i := range blobs {
 		blobs[i] = &cachedBlob{digest: fmt.Sprint(i), blob: &blob{index: &index.Index{}}}
 		o.add(blobs[i])
-		if o.get("0") != blobs[0] { // used all the time
+		if o.get("0") != blobs[0] { // used in every round
 			t.Fatalf("the first was forgotten after %d", i)
 		}
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/storetest"
 )
 
-// TestStockClientReads: what we put is an object like any other.
+// TestStockClientReads: stock clients can read our objects.
 func TestStockClientReads(t *testing.T) {
 	js := connect(t, startServer(t, server.Options{}))
 	s := openTest(t, js, Config{})
@@ -47,8 +47,8 @@ func TestStockClientReads(t *testing.T) {
 	}
 }
 
-// TestStockClientDeletes: content that somebody deleted with another client is
-// put again, and read as corrupt until then.
+// TestStockClientDeletes: a content that another client deleted is corrupt until the
+// next Put.
 func TestStockClientDeletes(t *testing.T) {
 	js := connect(t, startServer(t, server.Options{}))
 	s := openTest(t, js, Config{})
@@ -63,7 +63,7 @@ func TestStockClientDeletes(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := s.Open(t.Context(), out); !errors.Is(err, offload.ErrCorrupt) {
-			t.Errorf("open: %v, want offload.ErrCorrupt", err)
+			t.Errorf("open: %v, want ErrCorrupt", err)
 		}
 		storetest.CheckContent(t, s, storetest.Put(t, s, storetest.NewRecord("s", out.ID), data), data)
 	}
@@ -89,7 +89,7 @@ func TestPutObject(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%q: %v", name, err)
 		}
-		if err := stock.Delete(t.Context(), name); err != nil { // it is the producer's
+		if err := stock.Delete(t.Context(), name); err != nil { // it belongs to the producer
 			t.Fatal(err)
 		}
 		storetest.CheckContent(t, s, out, data)
@@ -119,8 +119,8 @@ func TestPutObject(t *testing.T) {
 	}
 }
 
-// The name of a content is known to whoever guesses or sees the content's hash;
-// it must not open another session's artifact.
+// Any client can guess or see the digest of a content. It must not open the artifact of
+// another session.
 func TestPutObjectOfAnotherSession(t *testing.T) {
 	js := connect(t, startServer(t, server.Options{}))
 	s := openTest(t, js, Config{})
@@ -133,8 +133,8 @@ func TestPutObjectOfAnotherSession(t *testing.T) {
 	}
 }
 
-// TestSweepWaitsForProducers: an upload of a producer waits for its call.
-func TestSweepWaitsForProducers(t *testing.T) {
+// TestSweepKeepsObjectsOfProducers: an object of a producer waits for its call.
+func TestSweepKeepsObjectsOfProducers(t *testing.T) {
 	js := connect(t, startServer(t, server.Options{}))
 	var c storetest.Clock
 	s := openTest(t, js, Config{StoreConfig: offload.StoreConfig{TTL: 24 * time.Hour, Now: c.Now}})
@@ -155,9 +155,8 @@ func TestSweepWaitsForProducers(t *testing.T) {
 	}
 }
 
-// TestSweepTakesOrphans: an upload that nobody finished leaves chunks without an
-// object.
-func TestSweepTakesOrphans(t *testing.T) {
+// TestSweepRemovesOrphans: an unfinished upload leaves chunks without an object.
+func TestSweepRemovesOrphans(t *testing.T) {
 	js := connect(t, startServer(t, server.Options{}))
 	var c storetest.Clock
 	s := openTest(t, js, Config{StoreConfig: offload.StoreConfig{Now: c.Now}})
@@ -181,8 +180,8 @@ func TestSweepTakesOrphans(t *testing.T) {
 	storetest.CheckContent(t, s, kept, storetest.Text(9*index.BlockSize, 33))
 }
 
-// TestSweepDuringPut: a sweep without grace takes the bytes of a Put that has
-// not written its record; the Put sees it and fails, and leaves no record.
+// TestSweepDuringPut: a sweep without grace removes the bytes of a Put that has no
+// record yet. The Put fails and leaves no record.
 func TestSweepDuringPut(t *testing.T) {
 	js := connect(t, startServer(t, server.Options{}))
 	s := openTest(t, js, Config{})
@@ -203,9 +202,9 @@ func TestSweepDuringPut(t *testing.T) {
 	}
 }
 
-// TestSweepSparesWhatAPutFound: content that no record names is old until a Put
-// finds it there.
-func TestSweepSparesWhatAPutFound(t *testing.T) {
+// TestSweepKeepsContentOfPut: an old content without a record becomes young when a Put
+// finds it.
+func TestSweepKeepsContentOfPut(t *testing.T) {
 	js := connect(t, startServer(t, server.Options{}))
 	const grace = 20 * time.Millisecond
 	var now time.Time
@@ -218,7 +217,7 @@ func TestSweepSparesWhatAPutFound(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * grace)
-		now = time.Now() // it stands still: whatever is written from here on is young
+		now = time.Now() // stop the clock, so that all later writes are young
 		out, err := s.Put(t.Context(), storetest.NewRecord("s", fmt.Sprint("a", i)), bytes.NewReader(data), func(*offload.Record, offload.Content) error {
 			_, err := s.Sweep(t.Context(), grace)
 			return err
@@ -230,7 +229,7 @@ func TestSweepSparesWhatAPutFound(t *testing.T) {
 	}
 }
 
-// TestServerQuota: the bucket's own limit is a full store, too.
+// TestServerQuota: a full bucket is ErrQuota.
 func TestServerQuota(t *testing.T) {
 	js := connect(t, startServer(t, server.Options{}))
 	_, err := js.CreateObjectStore(t.Context(), jetstream.ObjectStoreConfig{Bucket: DefaultBlobBucket, MaxBytes: 4 * index.BlockSize})
@@ -241,7 +240,7 @@ func TestServerQuota(t *testing.T) {
 	first := storetest.Put(t, s, storetest.NewRecord("s", "a"), storetest.Text(2*index.BlockSize, 36))
 	for _, size := range []int{2*index.BlockSize + 10, 3 * index.BlockSize, 5 * index.BlockSize, 9 * index.BlockSize} {
 		if _, err := s.Put(t.Context(), storetest.NewRecord("s", "b"), bytes.NewReader(storetest.Text(size, 37)), nil); !errors.Is(err, offload.ErrQuota) {
-			t.Errorf("%d bytes: %v, want offload.ErrQuota", size, err)
+			t.Errorf("%d bytes: %v, want ErrQuota", size, err)
 		}
 		if _, err := s.Get(t.Context(), "s", "b"); !errors.Is(err, offload.ErrNotFound) {
 			t.Errorf("%d bytes: a record is left: %v", size, err)
@@ -251,16 +250,16 @@ func TestServerQuota(t *testing.T) {
 		}
 	}
 	storetest.CheckContent(t, s, first, storetest.Text(2*index.BlockSize, 36))
-	storetest.Put(t, s, storetest.NewRecord("s", "b"), storetest.Text(100, 38)) // there is room for it: nothing was left behind
+	storetest.Put(t, s, storetest.NewRecord("s", "b"), storetest.Text(100, 38)) // it fits, because the failed Put left nothing
 }
 
-// proxy is a network between a client and a server that can be cut.
+// proxy connects a client and a server until the test cuts the connection.
 type proxy struct {
 	l    net.Listener
 	to   string
 	mu   sync.Mutex
 	open []net.Conn
-	left int64 // bytes from the client that still go through; -1 for all
+	left int64 // bytes from the client to forward; -1 for all
 }
 
 func newProxy(t *testing.T, to string) *proxy {
@@ -270,11 +269,11 @@ func newProxy(t *testing.T, to string) *proxy {
 	}
 	p := &proxy{l: l, to: to, left: -1}
 	t.Cleanup(func() { l.Close(); p.cut() })
-	go p.serve() // ends with the listener
+	go p.serve() // ends when the listener is closed
 	return p
 }
 
-// connect connects through the proxy, again and again.
+// connect connects through the proxy and reconnects forever.
 func (p *proxy) connect(t *testing.T) jetstream.JetStream {
 	nc, err := nats.Connect("nats://"+p.l.Addr().String(), nats.MaxReconnects(-1),
 		nats.ReconnectWait(20*time.Millisecond), nats.ReconnectJitter(0, 0),
@@ -316,7 +315,7 @@ func (p *proxy) serve() {
 	}
 }
 
-// spend reports whether the bytes that may go through are used up.
+// spend reports whether no bytes are left to forward.
 func (p *proxy) spend(n int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -327,7 +326,7 @@ func (p *proxy) spend(n int64) bool {
 	return p.left == 0
 }
 
-// allow lets so many bytes through, then cuts the connection; -1 heals it.
+// allow forwards n bytes and then cuts the connection; -1 repairs it.
 func (p *proxy) allow(n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -343,9 +342,8 @@ func (p *proxy) cut() {
 	p.open = nil
 }
 
-// TestCutConnection cuts the network after any number of bytes of a Put: it
-// fails or succeeds, the next one succeeds, and after a sweep nothing is left
-// that no record names.
+// TestCutConnection cuts the network after any number of bytes of a Put. The Put fails
+// or succeeds, the next one succeeds, and after a sweep every object has a record.
 func TestCutConnection(t *testing.T) {
 	srv := startServer(t, server.Options{Host: "127.0.0.1", Port: -1})
 	p := newProxy(t, srv.Addr().String())
@@ -378,8 +376,7 @@ func TestCutConnection(t *testing.T) {
 	}
 }
 
-// TestCutWhileReading: a read that is under way when the connection breaks goes
-// on after the reconnect.
+// TestCutWhileReading: a read continues after the client reconnects.
 func TestCutWhileReading(t *testing.T) {
 	srv := startServer(t, server.Options{Host: "127.0.0.1", Port: -1})
 	p := newProxy(t, srv.Addr().String())
@@ -403,7 +400,7 @@ func TestCutWhileReading(t *testing.T) {
 		}
 		n, err := c.ReadAt(buf, off)
 		if err != nil {
-			// A request that was under way is lost; the next one goes through.
+			// The request in flight is lost; the next one succeeds.
 			if n, err = c.ReadAt(buf, off); err != nil {
 				t.Fatalf("block %d: %v", i, err)
 			}
@@ -416,7 +413,7 @@ func TestCutWhileReading(t *testing.T) {
 	}
 }
 
-// TestServerRestart: what was put is there when the server comes back.
+// TestServerRestart: artifacts are stored after the server restarts.
 func TestServerRestart(t *testing.T) {
 	dir := t.TempDir()
 	srv := startServer(t, server.Options{StoreDir: dir})
@@ -432,8 +429,8 @@ func TestServerRestart(t *testing.T) {
 	storetest.CheckContent(t, s, got, data)
 }
 
-// TestAccountThatMayOnlyAdd: a worker without the right to remove puts, finds
-// content that is there, and leaves the rest to the sweeper.
+// TestAccountThatMayOnlyAdd: a worker without the permission to remove can put, finds
+// stored content, and leaves the rest to the sweeper.
 func TestAccountThatMayOnlyAdd(t *testing.T) {
 	srv := startServer(t, server.Options{
 		Users: []*server.User{
@@ -459,21 +456,20 @@ func TestAccountThatMayOnlyAdd(t *testing.T) {
 	}
 }
 
-// TestSummaryLeavesNothingBehind: what a summary reads back of a long content is
-// not waited for after the Put.
+// TestSummaryLeavesNothingBehind: after a Put, no requests of its summary are open.
 func TestSummaryLeavesNothingBehind(t *testing.T) {
 	js := connect(t, startServer(t, server.Options{}))
 	s := openTest(t, js, Config{})
 	json := []byte("[" + strings.Repeat(`"0123456789",`, 10*index.BlockSize/13) + "1]")
 	before := js.Conn().NumSubscriptions()
 	for i := range 3 {
-		// Each is another content, and so long that its beginning is no longer in memory.
+		// Each content differs, and its first blocks are no longer in memory.
 		json[2] = byte('a' + i)
 		if _, err := s.Put(t.Context(), storetest.NewRecord("s", fmt.Sprint("a", i)), bytes.NewReader(json), readWhole); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if after := js.Conn().NumSubscriptions(); after > before+1 { // acknowledgements have one
+	if after := js.Conn().NumSubscriptions(); after > before+1 { // one is for acknowledgements
 		t.Errorf("%d subscriptions were left open, by 3 puts", after-before)
 	}
 }

@@ -20,9 +20,9 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/storetest"
 )
 
-// TestObjectKilled kills a process in the middle of several Puts at once: what it
-// heard of is there, no record is without its bytes, and after a sweep there are
-// no chunks that no record answers for.
+// TestObjectKilled kills a process during several Puts. Every Put that returned is
+// stored, every record has its bytes, and after a sweep every chunk belongs to a
+// record.
 func TestObjectKilled(t *testing.T) {
 	const env = "STEVEDORE_TEST_OBJECT_KILLED"
 	data := func(i int) []byte { return storetest.Text((1+i%12)*index.BlockSize+i, uint64(i%5)) }
@@ -88,8 +88,8 @@ func TestObjectKilled(t *testing.T) {
 	}
 }
 
-// putForever puts from several goroutines and says what was put. Some contents
-// come twice, at the same time.
+// putForever puts from several goroutines and prints what was put. It puts some
+// contents twice at the same time.
 func putForever(t *testing.T, url string, data func(i int) []byte) {
 	nc, err := nats.Connect(url)
 	if err != nil {

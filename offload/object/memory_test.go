@@ -27,12 +27,12 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/storetest"
 )
 
-// maxGrowth is by how much a process may grow for content of any size.
+// maxGrowth is how many bytes a process may grow for a content of any size.
 const maxGrowth = 64 << 20
 
-// TestMemory puts and reads a content that is larger than the process may grow,
-// in a process of its own, once for each store that is not in memory. With
-// STEVEDORE_LONG it is 1 GB, otherwise 160 MB.
+// TestMemory puts and reads a content that is larger than maxGrowth, in a process for
+// each store that is not in memory. With STEVEDORE_LONG, the content has 1 GB,
+// otherwise 160 MB.
 func TestMemory(t *testing.T) {
 	const env = "STEVEDORE_TEST_MEMORY"
 	if spec := os.Getenv(env); spec != "" {
@@ -110,7 +110,7 @@ func growthOf(t *testing.T, spec, url string) {
 	fmt.Printf("grew by %d bytes, heap %d\n", peakRSS(t)-idle, heap)
 }
 
-// endless is text of any size that takes no memory.
+// endless returns text of any size that uses no memory.
 func endless(size int64) io.Reader {
 	line := []byte("2025-01-02T03:04:05Z INFO a line of a log with some words in it, number 0000000000\n")
 	n, at := 0, len(line)
@@ -125,7 +125,7 @@ func endless(size int64) io.Reader {
 	}), size)
 }
 
-// peakRSS is the largest size that the process had in memory.
+// peakRSS returns the largest resident size of the process.
 func peakRSS(t *testing.T) int64 {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -139,7 +139,7 @@ func peakRSS(t *testing.T) int64 {
 	return kb << 10
 }
 
-// TestLinesReadFewChunks: 20 lines from anywhere cost the chunks that hold them.
+// TestLinesReadFewChunks: 20 lines take only the chunks that contain them.
 func TestLinesReadFewChunks(t *testing.T) {
 	dir := t.TempDir()
 	js := connect(t, startServer(t, server.Options{StoreDir: dir}))
@@ -164,10 +164,10 @@ func TestLinesReadFewChunks(t *testing.T) {
 	if total := s.ChunkReads() - before; float64(total) > 1.1*rounds || most > 2 {
 		t.Errorf("%d ranges took %d chunk reads, at most %d for one; want 1.1 each, and 2", rounds, total, most)
 	}
-	if messages > 4 { // a record, an object the first time, two chunks
+	if messages > 4 { // a record, an object the first time, and two chunks
 		t.Errorf("a range took %d messages from the server, want 4 at most", messages)
 	}
-	// What the server reads for one chunk is the file that the chunk is in.
+	// To return one chunk, the server reads the file that contains it.
 	if files, err := filepath.Glob(dir + "/jetstream/*/streams/OBJ_*/msgs/*.blk"); err != nil || len(files) < 2 {
 		t.Errorf("the server keeps 5 MB in %d file(s), %v; want files of 4 MiB", len(files), err)
 	}
@@ -182,8 +182,8 @@ func TestLinesReadFewChunks(t *testing.T) {
 	}
 }
 
-// peakHeap runs f and returns by how much live memory grew at most, the
-// server's included if it runs in this process.
+// peakHeap runs f and returns the maximum growth of live memory, including a server in
+// this process.
 func peakHeap(f func()) uint64 {
 	runtime.GC()
 	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}

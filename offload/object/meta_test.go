@@ -89,7 +89,7 @@ func TestOthersWriteDuringPut(t *testing.T) {
 	js := connect(t, startServer(t, server.Options{}))
 	s := openTest(t, js, Config{})
 	const blocks = smallChunks + 5
-	for at := -1; at <= blocks; at++ { // -1: before each
+	for at := -1; at <= blocks; at++ { // -1: before each block
 		data := storetest.Text(blocks*index.BlockSize, uint64(100+at))
 		src := interrupted(data, func(block int) {
 			if block == at || at < 0 {

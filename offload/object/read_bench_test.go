@@ -21,7 +21,7 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/storetest"
 )
 
-// logText is n bytes of a log, and a bit.
+// logText returns n bytes of a log or a little more.
 func logText(n int) []byte {
 	var buf bytes.Buffer
 	for i := 0; buf.Len() < n; i++ {
@@ -30,10 +30,9 @@ func logText(n int) []byte {
 	return buf.Bytes()
 }
 
-// BenchmarkReadObject measures reading 100 MB back from a server behind loopback,
-// against what a stock client does: the whole, a search, and 20 lines from
-// anywhere. "new" is a client that knows nothing of the content yet; the server
-// keeps what it read in memory for as long as it likes, in both.
+// BenchmarkReadObject measures reading 100 MB from a server on loopback with our reader
+// and with a stock client: all of it, a search, and 20 lines. "new" is a client without
+// a cache. The server may cache in both cases.
 func BenchmarkReadObject(b *testing.B) {
 	js := tcpServer(b)
 	store := openTest(b, js, Config{})
@@ -68,8 +67,8 @@ func BenchmarkReadObject(b *testing.B) {
 	})
 }
 
-// BenchmarkReadObjectCold measures 20 lines, the first thing that is read after
-// the server and the client have started.
+// BenchmarkReadObjectCold measures the first read after the server and the client
+// start: 20 lines.
 func BenchmarkReadObjectCold(b *testing.B) {
 	opts := server.Options{Host: "127.0.0.1", Port: -1, StoreDir: b.TempDir()}
 	var times []time.Duration
@@ -165,7 +164,7 @@ func readLog(b *testing.B, r *offload.Reader) {
 	}
 }
 
-// lineOfLog is another place each time, in another of the server's files.
+// lineOfLog returns a line in another file of the server for each n.
 func lineOfLog(n int) int64 { return 1 + (int64(n)+2)*777_777%1_200_000 }
 
 func linesOfLog(b *testing.B, r *offload.Reader, n int) {

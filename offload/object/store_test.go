@@ -18,7 +18,8 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/storetest"
 )
 
-// startServer runs a real server in this process, which nobody else can reach.
+// startServer runs a server in this process, without a network listener unless opts has
+// a port.
 func startServer(t testing.TB, opts server.Options) *server.Server {
 	t.Helper()
 	opts.JetStream, opts.NoSigs = true, true
@@ -99,7 +100,8 @@ func newHarness(t *testing.T) storetest.Harness {
 		Open: func(t *testing.T, cfg offload.StoreConfig) offload.Store {
 			return openTest(t, js, Config{StoreConfig: cfg})
 		},
-		// A message cannot be changed; a last one can be replaced by another.
+		// A stored message cannot be changed, so add another one and point the object
+		// to it.
 		Corrupt: func(t *testing.T, rec offload.Record, i int) {
 			subject, seqs := chunks(t, rec)
 			m, err := stream(t).GetMsg(ctx, seqs[i])
@@ -140,8 +142,7 @@ func newHarness(t *testing.T) storetest.Harness {
 	}
 }
 
-// repoint rewrites the meta message of a record, so that it names the chunk at
-// another sequence.
+// repoint changes the sequence of a chunk in the meta message of a record.
 func repoint(t *testing.T, js jetstream.JetStream, rec offload.Record, from, to uint64) {
 	t.Helper()
 	s := openTest(t, js, Config{})
@@ -196,8 +197,8 @@ func FuzzChunkRuns(f *testing.F) {
 	})
 }
 
-// FuzzDecodeBlob: no meta message breaks a reader, and what it takes for ours
-// fits together.
+// FuzzDecodeBlob: no meta message makes decodeBlob panic, and the blobs that it returns
+// are consistent.
 func FuzzDecodeBlob(f *testing.F) {
 	s := &Store{bucket: "b"}
 	for size, seqs := range map[int][]uint64{0: nil, 10: {7}, 3*index.BlockSize + 1: {3, 4, 5, 9}} {

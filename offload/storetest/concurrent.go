@@ -13,8 +13,8 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/index"
 )
 
-// two opens a store twice, as two processes would.
-func two(t *testing.T, h Harness) (offload.Store, [2]offload.Store) {
+// openTwice opens a store twice, like two processes.
+func openTwice(t *testing.T, h Harness) (offload.Store, [2]offload.Store) {
 	s := h.Open(t, offload.StoreConfig{})
 	if h.Volatile {
 		return s, [2]offload.Store{s, s}
@@ -23,7 +23,7 @@ func two(t *testing.T, h Harness) (offload.Store, [2]offload.Store) {
 }
 
 func testConcurrentSame(t *testing.T, h Harness) {
-	s, both := two(t, h)
+	s, both := openTwice(t, h)
 	for _, size := range []int{1000, 6 * index.BlockSize} {
 		before := h.stored(t)
 		data := Text(size, 5)
@@ -50,7 +50,7 @@ func testConcurrentSame(t *testing.T, h Harness) {
 }
 
 func testConcurrentOther(t *testing.T, h Harness) {
-	s, both := two(t, h)
+	s, both := openTwice(t, h)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	won := map[int]offload.Record{}
@@ -69,7 +69,7 @@ func testConcurrentOther(t *testing.T, h Harness) {
 	}
 	wg.Wait()
 	if len(won) != 1 {
-		t.Fatalf("%d contents won one id", len(won))
+		t.Fatalf("%d contents have the same id", len(won))
 	}
 	for i, r := range won {
 		CheckContent(t, s, r, Text(1000+i, 6))

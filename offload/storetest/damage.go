@@ -14,7 +14,7 @@ import (
 
 func testReopen(t *testing.T, h Harness) {
 	if h.Volatile {
-		t.Skip("this store is gone with its process")
+		t.Skip("the store is volatile")
 	}
 	data := Text(5*index.BlockSize, 17)
 	out := Put(t, h.Open(t, offload.StoreConfig{}), NewRecord("s", "a"), data)
@@ -28,7 +28,7 @@ func testReopen(t *testing.T, h Harness) {
 
 func testCorruptBlock(t *testing.T, h Harness) {
 	if h.Corrupt == nil {
-		t.Skip("the bytes of this store cannot be reached")
+		t.Skip("the harness cannot change stored bytes")
 	}
 	for _, blocks := range []int{1, 3, 20} {
 		s := h.Open(t, offload.StoreConfig{})
@@ -36,14 +36,14 @@ func testCorruptBlock(t *testing.T, h Harness) {
 		out := Put(t, s, NewRecord("s", fmt.Sprint("a", blocks)), data)
 		h.Corrupt(t, out, blocks-1)
 		if got, err := ReadAll(t.Context(), s, out); !errors.Is(err, offload.ErrCorrupt) {
-			t.Errorf("%d blocks: read %d bytes, %v; want offload.ErrCorrupt", blocks, len(got), err)
+			t.Errorf("%d blocks: read %d bytes, %v; want ErrCorrupt", blocks, len(got), err)
 		}
 		if blocks == 1 {
 			continue
 		}
 		c, err := s.Open(t.Context(), out)
 		if err != nil {
-			continue // found at once
+			continue // Open reported it
 		}
 		defer c.Close()
 		buf := make([]byte, 10)
@@ -51,14 +51,14 @@ func testCorruptBlock(t *testing.T, h Harness) {
 			t.Errorf("%d blocks: another block: %q, %v", blocks, buf, err)
 		}
 		if _, err := c.ReadAt(buf, int64(blocks-1)*index.BlockSize+50); !errors.Is(err, offload.ErrCorrupt) {
-			t.Errorf("%d blocks: the corrupt block: %v, want offload.ErrCorrupt", blocks, err)
+			t.Errorf("%d blocks: the corrupt block: %v, want ErrCorrupt", blocks, err)
 		}
 	}
 }
 
 func testLostBlock(t *testing.T, h Harness) {
 	if h.Lose == nil {
-		t.Skip("the bytes of this store cannot be reached")
+		t.Skip("the harness cannot change stored bytes")
 	}
 	for _, blocks := range []int{1, 3, 20} {
 		s := h.Open(t, offload.StoreConfig{})
@@ -66,9 +66,9 @@ func testLostBlock(t *testing.T, h Harness) {
 		out := Put(t, s, NewRecord("s", fmt.Sprint("a", blocks)), data)
 		h.Lose(t, out, blocks-1)
 		if got, err := ReadAll(t.Context(), s, out); !errors.Is(err, offload.ErrCorrupt) {
-			t.Errorf("%d blocks: read %d bytes, %v; want offload.ErrCorrupt", blocks, len(got), err)
+			t.Errorf("%d blocks: read %d bytes, %v; want ErrCorrupt", blocks, len(got), err)
 		}
-		// Whoever puts it again heals it.
+		// The next Put repairs it.
 		again := Put(t, s, NewRecord("s", out.ID), data)
 		CheckContent(t, s, again, data)
 	}
@@ -84,13 +84,13 @@ func testBadKeys(t *testing.T, h Harness) {
 			t.Errorf("put in session %q was accepted", bad)
 		}
 		if _, err := s.Get(t.Context(), "s", bad); !errors.Is(err, offload.ErrNotFound) {
-			t.Errorf("get of id %q: %v, want offload.ErrNotFound", bad, err)
+			t.Errorf("get of id %q: %v, want ErrNotFound", bad, err)
 		}
 		if err := s.Delete(t.Context(), bad, "a"); !errors.Is(err, offload.ErrNotFound) {
-			t.Errorf("delete in session %q: %v, want offload.ErrNotFound", bad, err)
+			t.Errorf("delete in session %q: %v, want ErrNotFound", bad, err)
 		}
 		if bad == "" {
-			continue // means all
+			continue // List of all sessions
 		}
 		for _, err := range s.List(t.Context(), bad) {
 			if err == nil {
@@ -115,6 +115,6 @@ func testVerify(t *testing.T, h Harness) {
 		t.Errorf("copy: %d bytes, %v", b.Len(), err)
 	}
 	if err := offload.Copy(io.Discard, c, "sha256:"+strings.Repeat("0", 64)); !errors.Is(err, offload.ErrCorrupt) {
-		t.Errorf("copy with another digest: %v, want offload.ErrCorrupt", err)
+		t.Errorf("copy with another digest: %v, want ErrCorrupt", err)
 	}
 }

@@ -30,7 +30,7 @@ func testExpiry(t *testing.T, h Harness) {
 	}
 	check("swept", offload.ErrExpired)
 	if _, err := s.Open(t.Context(), out); !errors.Is(err, offload.ErrExpired) {
-		t.Errorf("open: %v, want offload.ErrExpired", err)
+		t.Errorf("open: %v, want ErrExpired", err)
 	}
 	h.checkStored(t, 0, 0, "after the sweep")
 	if report, err = s.Sweep(t.Context(), 0); err != nil || report != (offload.SweepReport{}) {
@@ -51,7 +51,7 @@ func testRefreshOnRead(t *testing.T, h Harness) {
 		c.Advance(40 * time.Minute)
 		got, err := s.Get(t.Context(), "s", "a")
 		if err != nil {
-			t.Fatalf("read every 40 minutes, it expired all the same: %v", err)
+			t.Fatalf("it expired although it was read every 40 minutes: %v", err)
 		}
 		if !got.ExpiresAt.After(out.ExpiresAt) {
 			t.Errorf("expires at %v, before %v", got.ExpiresAt, out.ExpiresAt)
@@ -65,7 +65,7 @@ func testRefreshOnRead(t *testing.T, h Harness) {
 	c.Advance(40 * time.Minute)
 	again := Put(t, s, NewRecord("s", "a"), []byte("text"))
 	if !again.ExpiresAt.After(out.ExpiresAt) {
-		t.Error("put again did not move the expiry on")
+		t.Error("putting again did not extend the expiry")
 	}
 }
 
@@ -104,7 +104,7 @@ func testList(t *testing.T, h Harness) {
 		c.Advance(time.Second)
 	}
 	c.Advance(2 * time.Hour)
-	if _, err := s.Get(t.Context(), "s0", "id20"); err != nil { // moves its expiry on
+	if _, err := s.Get(t.Context(), "s0", "id20"); err != nil { // refreshes the expiry
 		t.Fatal(err)
 	}
 	list := func(session string) (ids []string) {
@@ -123,7 +123,7 @@ func testList(t *testing.T, h Harness) {
 		t.Errorf("list of all %v, want %v", got, all)
 	}
 	if got := list("nobody"); len(got) != 0 {
-		t.Errorf("list of nobody's %v", got)
+		t.Errorf("list of an unknown session: %v", got)
 	}
 	for range s.List(t.Context(), "") {
 		break
@@ -137,13 +137,13 @@ func testDelete(t *testing.T, h Harness) {
 		t.Fatal(err)
 	}
 	if _, err := s.Get(t.Context(), "s", "a"); !errors.Is(err, offload.ErrNotFound) {
-		t.Errorf("get: %v, want offload.ErrNotFound", err)
+		t.Errorf("get: %v, want ErrNotFound", err)
 	}
 	for r, err := range s.List(t.Context(), "s") {
 		t.Errorf("list: %v, %v", r.ID, err)
 	}
 	if err := s.Delete(t.Context(), "s", "a"); !errors.Is(err, offload.ErrNotFound) {
-		t.Errorf("delete again: %v, want offload.ErrNotFound", err)
+		t.Errorf("delete again: %v, want ErrNotFound", err)
 	}
 	out := Put(t, s, NewRecord("s", "a"), []byte("another text"))
 	CheckContent(t, s, out, []byte("another text"))

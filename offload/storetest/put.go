@@ -77,7 +77,7 @@ func testRecord(t *testing.T, h Harness) {
 		t.Errorf("created at %v", out.CreatedAt)
 	}
 	if _, err := s.Get(t.Context(), "sess", "other"); !errors.Is(err, offload.ErrNotFound) {
-		t.Errorf("get of nothing: %v, want offload.ErrNotFound", err)
+		t.Errorf("get of nothing: %v, want ErrNotFound", err)
 	}
 }
 
@@ -128,7 +128,7 @@ func testPutAgain(t *testing.T, h Harness) {
 			t.Errorf("again\n%+v, want the first\n%+v", again, first)
 		}
 		if _, err := s.Put(t.Context(), NewRecord("s", id), strings.NewReader("other content"), nil); !errors.Is(err, offload.ErrExists) {
-			t.Errorf("another content: %v, want offload.ErrExists", err)
+			t.Errorf("another content: %v, want ErrExists", err)
 		}
 		CheckContent(t, s, first, data)
 	}
@@ -157,7 +157,7 @@ func testSessionsAreSeparate(t *testing.T, h Harness) {
 	CheckContent(t, s, upper, []byte("c"))
 	CheckContent(t, s, a, []byte("a"))
 	if _, err := s.Get(t.Context(), "three", "id"); !errors.Is(err, offload.ErrNotFound) {
-		t.Errorf("another session's: %v, want offload.ErrNotFound", err)
+		t.Errorf("another session's: %v, want ErrNotFound", err)
 	}
 }
 
@@ -177,7 +177,7 @@ func testShortReads(t *testing.T, h Harness) {
 	}
 	h.checkStored(t, 0, 1, "equal contents")
 	if _, err := s.Put(t.Context(), NewRecord("s", "idle"), idleReader{}, nil); !errors.Is(err, io.ErrNoProgress) {
-		t.Errorf("a reader that gives nothing: %v, want ErrNoProgress", err)
+		t.Errorf("a reader that returns nothing: %v, want ErrNoProgress", err)
 	}
 }
 

@@ -22,7 +22,7 @@ func testQuota(t *testing.T, h Harness) {
 	for _, size := range []int{5 * index.BlockSize, 40 * index.BlockSize} {
 		_, err := s.Put(t.Context(), NewRecord("s", "b"), bytes.NewReader(Text(size, 13)), nil)
 		if !errors.Is(err, offload.ErrQuota) || !strings.Contains(fmt.Sprint(err), fmt.Sprint(quota)) {
-			t.Errorf("%d bytes too many: %v, want offload.ErrQuota and the limit", size, err)
+			t.Errorf("%d bytes too many: %v, want ErrQuota and the limit", size, err)
 		}
 		if _, err := s.Get(t.Context(), "s", "b"); !errors.Is(err, offload.ErrNotFound) {
 			t.Errorf("a record is left: %v", err)
@@ -34,9 +34,9 @@ func testQuota(t *testing.T, h Harness) {
 	small := Text(100, 13)
 	Put(t, s, NewRecord("s", "d"), small)
 	if _, err := s.Put(t.Context(), NewRecord("s", "e"), bytes.NewReader(Text(4*index.BlockSize, 14)), nil); !errors.Is(err, offload.ErrQuota) {
-		t.Errorf("full: %v, want offload.ErrQuota", err)
+		t.Errorf("full: %v, want ErrQuota", err)
 	}
-	Put(t, s, NewRecord("other", "d"), small) // stored already
+	Put(t, s, NewRecord("other", "d"), small) // the content is stored already
 	if err := s.Delete(t.Context(), "s", "a"); err != nil {
 		t.Fatal(err)
 	}
@@ -80,12 +80,11 @@ func testSweepKeepsShared(t *testing.T, h Harness) {
 	CheckContent(t, s, b, data)
 }
 
-// testSweepRace puts contents that others delete and sweep at the same time: a
-// Put that found its blob there must not lose it. The clock stands still in each
-// round, so that what is put in it is younger than the grace however long it
-// takes, and what is left of the round before is older.
+// testSweepRace puts contents while other goroutines delete and sweep them. A Put that
+// finds its blob must not lose it. The clock stops in each round, so the contents of
+// this round are younger than the grace, and those of the previous round are older.
 func testSweepRace(t *testing.T, h Harness) {
-	const grace = 20 * time.Millisecond // what a file's time may be behind
+	const grace = 20 * time.Millisecond // the precision of file times
 	var stopped atomic.Int64
 	now := func() time.Time { return time.Unix(0, stopped.Load()) }
 	var both [2]offload.Store

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Log is text as tools print it.
+// Log returns text like the output of a tool.
 func Log(size int) []byte {
 	r := rand.New(rand.NewPCG(1, 2))
 	var b bytes.Buffer
@@ -21,7 +21,7 @@ func Log(size int) []byte {
 	return b.Bytes()[:size]
 }
 
-// RandomText is words of an alphabet, three or more letters each, in lines.
+// RandomText returns lines of words of at least three letters of an alphabet.
 func RandomText(size int, alphabet string) []byte {
 	r := rand.New(rand.NewPCG(1, 2))
 	letters := []rune(alphabet)
@@ -40,7 +40,7 @@ const (
 	Chinese  = "的一是不了人我在有他这为之大来以个中上们到说国和地也子时道出而要于就下得可你年生"
 )
 
-// Scripts are texts in several scripts, and what is no text.
+// Scripts returns texts in several scripts, and binary data.
 func Scripts(size int) map[string][]byte {
 	log, noise, latin1 := Log(size), make([]byte, size), make([]byte, 0, size)
 	r := rand.New(rand.NewPCG(1, 2))
@@ -58,11 +58,10 @@ func Scripts(size int) map[string][]byte {
 	}
 }
 
-// Race runs the contestants in turns, in random order, and reports their medians
-// in microseconds and how many times as long the others take as the first: the
-// median over the rounds, because the machine is often fast in one round and
-// slow in the next, for all of them alike. In a fixed order each would always
-// pay for what the same other one left behind.
+// Race runs the contestants in turns and in random order. It reports the median of each
+// in microseconds, and the median ratio of the others to the first over all rounds,
+// because a machine is slow in one round and fast in the next. In a fixed order, each
+// would always pay for the work that the same other one left behind.
 func Race(b *testing.B, names []string, run ...func(n int)) {
 	times := make([][]float64, len(run))
 	for i := range run { // warm up
@@ -93,7 +92,7 @@ func Race(b *testing.B, names []string, run ...func(n int)) {
 	}
 }
 
-// Unique makes the text another content in every round.
+// Unique changes the text in every round.
 func Unique(data []byte, n int) []byte {
 	copy(data, fmt.Sprintf("%020d", n))
 	return data

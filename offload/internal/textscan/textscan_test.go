@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// FuzzRunesLen: it agrees with decoding one rune after the other.
+// FuzzRunesLen: RunesLen agrees with decoding each rune.
 func FuzzRunesLen(f *testing.F) {
 	f.Add([]byte("é漢😀\xff\xf0\x9f\n"), int64(300))
 	f.Add([]byte("漢"), int64(200))
@@ -29,7 +29,7 @@ func FuzzRunesLen(f *testing.F) {
 	})
 }
 
-// FuzzCountRunes: at any place of any bytes.
+// FuzzCountRunes: CountRunes agrees with utf8.RuneCount at every alignment.
 func FuzzCountRunes(f *testing.F) {
 	for _, s := range []string{
 		"\x7f\u0080\u07ff\u0800\ud7ff\ue000\uffff\U00010000\U0010ffff", // the first and the last of each length
@@ -40,7 +40,7 @@ func FuzzCountRunes(f *testing.F) {
 		f.Add([]byte(s), uint8(0))
 	}
 	for _, whole := range []string{"é", "漢", "😀"} {
-		for n := 1; n < len(whole); n++ { // cut short, at each place
+		for n := 1; n < len(whole); n++ { // truncated, at each alignment
 			for at := range uint8(8) {
 				f.Add([]byte(whole[:n]+"a"), at)
 				f.Add([]byte(whole[:n]+whole), at)
@@ -61,7 +61,7 @@ func FuzzCountRunes(f *testing.F) {
 	})
 }
 
-// Each first and second byte, and what there is to follow, at each place.
+// All pairs of first and second bytes with several continuations, at each alignment.
 func TestCountRunesOfAllBytes(t *testing.T) {
 	text := make([]byte, 64+8+4)
 	n := 0
@@ -80,7 +80,7 @@ func TestCountRunesOfAllBytes(t *testing.T) {
 	}
 }
 
-// A text may be cut anywhere.
+// A text may be split anywhere.
 func TestCountRunesCuts(t *testing.T) {
 	pieces := []string{strings.Repeat("a", 61), strings.Repeat("b", 64), "é", "日本語", "😀", "\xf0\x9f", "\x80\x80\x80\x80", "\xff", strings.Repeat("语", 500)}
 	r := rand.New(rand.NewPCG(7, 7))
