@@ -44,14 +44,12 @@ standard error. When --wait ends, the run continues.
 ` + cli.ExitCodesHelp
 
 type promptOptions struct {
-	connection    cli.Connection
-	logging       cli.Logging
+	client.Options
 	call          tools.Call
 	args          promptArgs
 	resume        bool
 	wait          time.Duration
 	waitForWorker bool // wait although no worker has a model
-	json          bool
 }
 
 // promptArgs are the arguments of the agent tool.
@@ -85,8 +83,7 @@ func newAgentCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	o.connection.AddFlags(flags)
-	o.logging.AddFlags(flags)
+	o.AddFlags(cmd)
 	flags.StringVar(&o.call.Session, "session", "", "`SESSION` of the conversation; default a new session")
 	flags.StringVar(&o.call.ID, "id", "", "`ID` of the call; default a new id")
 	flags.StringVar(&o.call.Channel, "channel", "", "`CHANNEL` that also delivers the answer to the user")
@@ -96,16 +93,11 @@ func newAgentCommand() *cobra.Command {
 	flags.IntVar(&o.args.MaxTurns, "use-turns", 0, "`NUMBER` of turns after which the agent stops; at most the worker's --max-turns")
 	flags.BoolVar(&o.resume, "resume", false, "send no prompt; wait for the answer of the session's last run")
 	flags.DurationVar(&o.wait, "wait", time.Hour, "`TIME` to wait for the answer; without this flag, the command ends at once if no worker has a model")
-	flags.BoolVar(&o.json, "json", false, "print the result event as JSON")
 	return cmd
 }
 
 func (o promptOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
-	log, err := o.logging.Logger(stderr)
-	if err != nil {
-		return err
-	}
-	b, err := o.connection.Connect(ctx, "stevedore agent", log)
+	b, err := o.Connect(ctx, "agent", stderr)
 	if err != nil {
 		return err
 	}
@@ -143,7 +135,7 @@ func (o promptOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	case err != nil:
 		return err
 	}
-	if !o.json {
+	if !o.JSON {
 		if err := o.printOutput(connected, b, stderr); err != nil {
 			return err
 		}
@@ -151,7 +143,7 @@ func (o promptOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 			event.ForLLM = event.ForUser
 		}
 	}
-	if err := printResult(event, o.json, stdout); err != nil {
+	if err := printResult(event, o.JSON, stdout); err != nil {
 		return err
 	}
 	if event.IsError {

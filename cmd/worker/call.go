@@ -38,14 +38,12 @@ command ends, but the call does not.
 ` + cli.ExitCodesHelp
 
 type callOptions struct {
-	connection cli.Connection
-	logging    cli.Logging
+	client.Options
 	call       tools.Call
 	queue      string
 	offload    string
 	wait       time.Duration
 	completion bool
-	json       bool
 }
 
 func newCallCommand() *cobra.Command {
@@ -65,8 +63,7 @@ func newCallCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	o.connection.AddFlags(flags)
-	o.logging.AddFlags(flags)
+	o.AddFlags(cmd)
 	flags.StringVar(&o.call.Session, "session", tools.DefaultSession, "`SESSION` that the call belongs to")
 	flags.StringVar(&o.call.ID, "id", "", "`ID` of the call; default a new id")
 	flags.StringVar(&o.queue, "queue", bus.DefaultQueue, "`QUEUE` to submit to")
@@ -75,7 +72,6 @@ func newCallCommand() *cobra.Command {
 	flags.StringVar(&o.offload, "offload", "", "`true` always offloads the result, false never does; default depends on its size")
 	flags.DurationVar(&o.wait, "wait", 10*time.Minute, "`TIME` to wait for the result")
 	flags.BoolVar(&o.completion, "completion", false, "for an async call, also wait for the completion")
-	flags.BoolVar(&o.json, "json", false, "print the result event as JSON")
 	return cmd
 }
 
@@ -133,11 +129,7 @@ func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error 
 	if !tools.IsToken(o.queue) || !tools.IsToken(o.call.Tool) {
 		return cli.Exit(cli.ExitUsage, "queue %q and tool %q must be of the form %s", o.queue, o.call.Tool, tools.TokenForm)
 	}
-	log, err := o.logging.Logger(stderr)
-	if err != nil {
-		return err
-	}
-	b, err := o.connection.Connect(ctx, "stevedore call", log)
+	b, err := o.Connect(ctx, "call", stderr)
 	if err != nil {
 		return err
 	}
@@ -180,7 +172,7 @@ func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error 
 	case err != nil:
 		return err
 	}
-	if err := printResult(event, o.json, stdout); err != nil {
+	if err := printResult(event, o.JSON, stdout); err != nil {
 		return err
 	}
 	if event.IsError {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/cmd/internal/client"
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 )
 
@@ -19,10 +20,9 @@ not compare the size and age limits of buckets: the operator sets them.
 
 func newProvisionCommand() *cobra.Command {
 	var (
-		connection cli.Connection
-		logging    cli.Logging
-		update     bool
-		queues     []string
+		o      client.Options
+		update bool
+		queues []string
 	)
 	cmd := &cobra.Command{
 		Use:   "provision",
@@ -30,14 +30,10 @@ func newProvisionCommand() *cobra.Command {
 		Long:  provisionHelp,
 		Args:  cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			log, err := logging.Logger(cmd.ErrOrStderr())
-			if err != nil {
-				return err
-			}
 			if err := process.CheckQueues(queues); err != nil {
 				return err
 			}
-			b, err := connection.Connect(cmd.Context(), "stevedore provision", log)
+			b, err := o.Connect(cmd.Context(), "provision", cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
@@ -70,10 +66,10 @@ func newProvisionCommand() *cobra.Command {
 			return nil
 		},
 	}
-	connection.AddFlags(cmd.Flags())
-	logging.AddFlags(cmd.Flags())
+	o.Connection.AddFlags(cmd.Flags())
+	o.Logging.AddFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&update, "update", false, "change the settings that differ")
-	cmd.Flags().Int64Var(&connection.MaxBytes, "max-bytes", 0, "`BYTES` that a stream may hold, four times as much for results; default 1 GiB")
+	cmd.Flags().Int64Var(&o.Connection.MaxBytes, "max-bytes", 0, "`BYTES` that a stream may hold, four times as much for results; default 1 GiB")
 	cmd.Flags().StringSliceVar(&queues, "queue", []string{bus.DefaultQueue}, "`QUEUE`s for which to create the workers' consumers")
 	return cmd
 }

@@ -67,11 +67,7 @@ func (o *Options) Command(use, short string, args int, group, function string, r
 // With connects to the bus and calls do. Its context is cancelled if the bus is
 // away for long.
 func (o *Options) With(cmd *cobra.Command, do func(context.Context, *bus.Bus) error) error {
-	log, err := o.Logging.Logger(cmd.ErrOrStderr())
-	if err != nil {
-		return err
-	}
-	b, err := o.Connection.Connect(cmd.Context(), "stevedore"+strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()), log)
+	b, err := o.Connect(cmd.Context(), strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" "), cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
@@ -83,6 +79,15 @@ func (o *Options) With(cmd *cobra.Command, do func(context.Context, *bus.Bus) er
 		return outage
 	}
 	return err
+}
+
+// Connect connects to the bus as "stevedore NAME" and logs to stderr.
+func (o *Options) Connect(ctx context.Context, name string, stderr io.Writer) (*bus.Bus, error) {
+	log, err := o.Logging.Logger(stderr)
+	if err != nil {
+		return nil, err
+	}
+	return o.Connection.Connect(ctx, "stevedore "+name, log)
 }
 
 // Outage returns the error of the bus if the bus has ended a wait. connected is

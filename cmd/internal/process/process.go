@@ -9,7 +9,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/rs/zerolog"
 
@@ -33,6 +32,7 @@ type parts struct {
 	bus    *bus.Bus
 	log    zerolog.Logger
 	stdout io.Writer
+	extra  []tools.Tool
 
 	store     offload.Store
 	reader    *offload.Reader
@@ -51,26 +51,12 @@ type parts struct {
 // the process accepts calls, and calls onStop, which onReady returns, when ctx is
 // cancelled. The worker offers extra in addition to the tools of the options.
 func (o *Options) Run(ctx context.Context, b *bus.Bus, log zerolog.Logger, stdout io.Writer, onReady func() (onStop func() error, err error), extra ...tools.Tool) (err error) {
-	p := &parts{Options: o, bus: b, log: log, stdout: stdout}
+	p := &parts{Options: o, bus: b, log: log, stdout: stdout, extra: extra}
 	defer func() { err = errors.Join(err, p.close()) }()
-	if err := p.provision(ctx); err != nil {
-		return err
-	}
-	if err := p.openStore(ctx); err != nil {
-		return err
-	}
-	if err := p.openNotifier(ctx); err != nil {
-		return err
-	}
-	if err := p.openTools(ctx, extra); err != nil {
-		return err
-	}
-	if err := p.openHeartbeat(); err != nil {
-		return err
-	}
-	p.openWorker()
-	if err := p.openHealth(); err != nil {
-		return err
+	for _, open := range []func(context.Context) error{p.provision, p.openStore, p.openNotifier, p.openTools, p.openHeartbeat, p.openWorker, p.openHealth} {
+		if err := open(ctx); err != nil {
+			return err
+		}
 	}
 	return p.run(ctx, onReady)
 }
@@ -103,7 +89,7 @@ func (p *parts) openStore(ctx context.Context) error {
 
 // openTools registers the built-in tools, the tools that read artifacts, the
 // external ones, extra, and the tools that run agents.
-func (p *parts) openTools(ctx context.Context, extra []tools.Tool) error {
+func (p *parts) openTools(ctx context.Context) error {
 	web, err := p.External.web()
 	if err != nil {
 		return err
@@ -122,7 +108,7 @@ func (p *parts) openTools(ctx context.Context, extra []tools.Tool) error {
 	if err != nil {
 		return err
 	}
-	if err := p.registry.Register(slices.Concat(toolset, p.reader.Tools(), external, extra, agents)...); err != nil {
+	if err := p.registry.Register(slices.Concat(toolset, p.reader.Tools(), external, p.extra, agents)...); err != nil {
 		return err
 	}
 	if len(p.Tools) > 0 {
@@ -133,7 +119,7 @@ func (p *parts) openTools(ctx context.Context, extra []tools.Tool) error {
 	return nil
 }
 
-func (p *parts) openHeartbeat() error {
+func (p *parts) openHeartbeat(context.Context) error {
 	if p.Heartbeat == nil {
 		return nil
 	}
@@ -159,7 +145,7 @@ const (
 	payloadMargin    = 64 << 10
 )
 
-func (p *parts) openWorker() {
+func (p *parts) openWorker(context.Context) error {
 	offloading := p.Offload
 	offloading.Log = p.log
 	if limit := int(p.bus.Conn().MaxPayload()) - payloadMargin; limit < defaultMaxResult {
@@ -176,9 +162,10 @@ func (p *parts) openWorker() {
 		Metadata: map[string]string{"worker": p.worker.Stats().Worker, "queues": strings.Join(cfg.Queues, ",")},
 		Stats:    func() any { return p.worker.Stats() },
 	})
+	return nil
 }
 
-func (p *parts) openHealth() error {
+func (p *parts) openHealth(context.Context) error {
 	p.health = &health{bus: p.bus, worker: p.worker, slots: p.Worker.Slots}
 	if p.Health == "" {
 		return nil
@@ -188,90 +175,4 @@ func (p *parts) openHealth() error {
 		p.closers = append(p.closers, func() error { stop(); return nil })
 	}
 	return err
-}
-
-// run runs the parts together.
-func (p *parts) run(ctx context.Context, onReady func() (func() error, error)) error {
-	running := []func(context.Context) error{p.worker.Run, p.service.Run, p.sweep, p.untilClosed}
-	if !p.NoNotify {
-		if err := p.notifier.Register(ctx); err != nil {
-			return err
-		}
-		running = append(running, p.notifier.Run)
-	}
-	if p.heartbeat != nil {
-		running = append(running, func(ctx context.Context) error { return heartbeat.Run(ctx, p.bus, *p.heartbeat) })
-	}
-	stopped := ctx
-	running = append(running,
-		func(ctx context.Context) error { return p.announce(ctx, onReady) },
-		func(ctx context.Context) error {
-			<-ctx.Done()
-			if stopped.Err() != nil { // otherwise a part failed, and Run returns its error
-				p.logStop()
-			}
-			return nil
-		})
-	return Together(ctx, running...)
-}
-
-// announce waits until the service answers, calls onReady, and calls onStop when
-// the process stops.
-func (p *parts) announce(ctx context.Context, onReady func() (onStop func() error, err error)) error {
-	select {
-	case <-p.serving:
-	case <-ctx.Done():
-		return nil
-	}
-	onStop, err := onReady()
-	if err != nil {
-		return err
-	}
-	p.health.serving.Store(true)
-	<-ctx.Done()
-	p.health.serving.Store(false)
-	return onStop()
-}
-
-// logStop logs how many calls the process waits for after it was stopped.
-func (p *parts) logStop() {
-	calls := 0
-	for _, q := range p.worker.Stats().Queues {
-		calls += q.Running
-	}
-	level := zerolog.InfoLevel
-	if calls > 0 {
-		level = zerolog.WarnLevel
-	}
-	p.log.WithLevel(level).Int("calls", calls).Stringer("grace", p.Worker.Grace).
-		Msg("stopping: running calls get the grace time to finish; a second interrupt or SIGTERM ends the process at once")
-}
-
-// untilClosed ends the process when the connection is closed for good: such a
-// worker can do nothing, and must not look alive.
-func (p *parts) untilClosed(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-p.bus.Closed():
-		return p.bus.ClosedErr()
-	}
-}
-
-// Together runs all functions until ctx is cancelled or one of them fails, and
-// returns when all of them have returned.
-func Together(ctx context.Context, functions ...func(context.Context) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	errs := make([]error, len(functions))
-	var group sync.WaitGroup
-	for i, f := range functions {
-		group.Go(func() {
-			if errs[i] = f(ctx); errs[i] != nil {
-				cancel()
-			}
-		})
-	}
-	group.Wait()
-	return errors.Join(errs...)
 }

@@ -1,0 +1,96 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/rs/zerolog"
+	"github.com/stevedore-bus/stevedore/bus/heartbeat"
+)
+
+// run runs the parts together.
+func (p *parts) run(ctx context.Context, onReady func() (func() error, error)) error {
+	running := []func(context.Context) error{p.worker.Run, p.service.Run, p.sweep, p.untilClosed}
+	if !p.NoNotify {
+		if err := p.notifier.Register(ctx); err != nil {
+			return err
+		}
+		running = append(running, p.notifier.Run)
+	}
+	if p.heartbeat != nil {
+		running = append(running, func(ctx context.Context) error { return heartbeat.Run(ctx, p.bus, *p.heartbeat) })
+	}
+	stopped := ctx
+	running = append(running,
+		func(ctx context.Context) error { return p.announce(ctx, onReady) },
+		func(ctx context.Context) error {
+			<-ctx.Done()
+			if stopped.Err() != nil { // otherwise a part failed, and Run returns its error
+				p.logStop()
+			}
+			return nil
+		})
+	return Together(ctx, running...)
+}
+
+// announce waits until the service answers, calls onReady, and calls onStop when
+// the process stops.
+func (p *parts) announce(ctx context.Context, onReady func() (onStop func() error, err error)) error {
+	select {
+	case <-p.serving:
+	case <-ctx.Done():
+		return nil
+	}
+	onStop, err := onReady()
+	if err != nil {
+		return err
+	}
+	p.health.serving.Store(true)
+	<-ctx.Done()
+	p.health.serving.Store(false)
+	return onStop()
+}
+
+// logStop logs how many calls the process waits for after it was stopped.
+func (p *parts) logStop() {
+	calls := 0
+	for _, q := range p.worker.Stats().Queues {
+		calls += q.Running
+	}
+	level := zerolog.InfoLevel
+	if calls > 0 {
+		level = zerolog.WarnLevel
+	}
+	p.log.WithLevel(level).Int("calls", calls).Stringer("grace", p.Worker.Grace).
+		Msg("stopping: running calls get the grace time to finish; a second interrupt or SIGTERM ends the process at once")
+}
+
+// untilClosed ends the process when the connection is closed for good: such a
+// worker can do nothing, and must not look alive.
+func (p *parts) untilClosed(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-p.bus.Closed():
+		return p.bus.ClosedErr()
+	}
+}
+
+// Together runs all functions until ctx is cancelled or one of them fails, and
+// returns when all of them have returned.
+func Together(ctx context.Context, functions ...func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	errs := make([]error, len(functions))
+	var group sync.WaitGroup
+	for i, f := range functions {
+		group.Go(func() {
+			if errs[i] = f(ctx); errs[i] != nil {
+				cancel()
+			}
+		})
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}
