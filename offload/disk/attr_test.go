@@ -156,7 +156,7 @@ func TestDiskAttachedTombstone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := s.Sweep(t.Context(), 0); err == nil {
-		t.Error("the sweep wrote where it cannot")
+		t.Error("the sweep succeeded without tempDir")
 	}
 	if _, err := s.Get(t.Context(), "s", "a"); !errors.Is(err, offload.ErrExpired) {
 		t.Errorf("get: %v, want ErrExpired", err)

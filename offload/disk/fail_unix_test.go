@@ -74,7 +74,7 @@ func TestDiskCaseInsensitive(t *testing.T) {
 	seen := map[string]bool{}
 	filepath.WalkDir(dir, func(name string, d os.DirEntry, err error) error {
 		if key := strings.ToLower(name); err != nil || seen[key] {
-			t.Errorf("%q is twice on a disk that folds case, %v", name, err)
+			t.Errorf("%q exists twice on a case-insensitive disk, %v", name, err)
 		} else {
 			seen[key] = true
 		}
@@ -93,7 +93,7 @@ func TestDiskCaseInsensitive(t *testing.T) {
 		}
 	}
 	if _, err := os.Stat(filepath.Join(dir, "s", "abc.md")); err != nil {
-		t.Errorf("a plain id lost its plain name: %v", err)
+		t.Errorf("an id in lower case has another file name: %v", err)
 	}
 }
 
@@ -311,7 +311,7 @@ func TestDiskSweepDuringPut(t *testing.T) {
 			continue
 		}
 		if _, err := s.addRecord(t.Context(), e, with, staged); err == nil {
-			t.Error("the put succeeded, its bytes are gone")
+			t.Error("the Put succeeded, but its bytes are missing")
 		}
 		if _, err := s.Get(t.Context(), "s", "a"); !errors.Is(err, offload.ErrNotFound) {
 			t.Errorf("a record is left: %v", err)

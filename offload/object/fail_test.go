@@ -193,7 +193,7 @@ func TestSweepDuringPut(t *testing.T) {
 			return err
 		})
 		if err == nil {
-			t.Errorf("%d bytes: the put succeeded, its bytes are gone", size)
+			t.Errorf("%d bytes: the Put succeeded, but its bytes are missing", size)
 		}
 		if _, err := s.Get(t.Context(), "s", id); !errors.Is(err, offload.ErrNotFound) {
 			t.Errorf("%d bytes: a record is left: %v", size, err)
@@ -448,7 +448,7 @@ func TestAccountThatMayOnlyAdd(t *testing.T) {
 		}
 	}
 	if !worker.noPurge.Load() {
-		t.Error("the worker goes on asking for what it may not do")
+		t.Error("the worker repeats a denied request")
 	}
 	report, err := admin.Sweep(t.Context(), 0)
 	if err != nil || report.Orphans != 2*(1+9) || report.Blobs != 0 {

@@ -43,7 +43,7 @@ func TestMemory(t *testing.T) {
 		t.Skip("writes 160 MB twice")
 	}
 	if _, err := os.Stat("/proc/self/status"); err != nil {
-		t.Skip("this system does not tell how large a process was")
+		t.Skip("this system does not report the size of a process")
 	}
 	srv := startServer(t, server.Options{Host: "127.0.0.1", Port: -1})
 	for _, spec := range []string{"object", "disk:" + t.TempDir()} {

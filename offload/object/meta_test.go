@@ -240,7 +240,7 @@ func TestFailedPutKeepsObjectOfAnother(t *testing.T) {
 		up.retract(ended, f)
 		storetest.CheckContent(t, openTest(t, js, Config{}), out, data)
 		if s.noPurge.Load() {
-			t.Error("the store does not tidy up any more")
+			t.Error("the store stopped tidying")
 		}
 	}
 }
