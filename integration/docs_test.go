@@ -44,3 +44,16 @@ func TestDocsNameWhatExists(t *testing.T) {
 		}
 	}
 }
+
+// docs/design.md describes every package.
+func TestDesignListsAllPackages(t *testing.T) {
+	text, err := os.ReadFile("../docs/design.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range listPackages(t) {
+		if name := strings.TrimPrefix(p.ImportPath, module+"/"); !strings.Contains(string(text), "`"+name+"`") {
+			t.Errorf("docs/design.md does not name the package %s", name)
+		}
+	}
+}
