@@ -10,60 +10,88 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 )
 
-// startCluster starts three servers that replicate, and returns their URLs.
-func startCluster(t *testing.T) []string {
+// cluster is three servers in this process. A test can stop and restart them.
+type cluster struct {
+	options []*server.Options
+	servers []*server.Server
+	urls    []string
+}
+
+// startCluster starts three servers that replicate.
+func startCluster(t *testing.T) *cluster {
 	t.Helper()
 	const size = 3
-	var (
-		routes  []*url.URL
-		ports   []int
-		servers []*server.Server
-		urls    []string
-	)
-	for range size { // a server needs the ports of the others
+	c := &cluster{servers: make([]*server.Server, size)}
+	ports := freePorts(t, 2*size) // each server needs the route ports of the others
+	var routes []*url.URL
+	for _, port := range ports[:size] {
+		routes = append(routes, &url.URL{Scheme: "nats", Host: fmt.Sprintf("127.0.0.1:%d", port)})
+	}
+	for i := range size {
+		c.options = append(c.options, &server.Options{
+			ServerName: fmt.Sprint("n", i), Host: "127.0.0.1", Port: ports[size+i], NoSigs: true, NoLog: true,
+			JetStream: true, StoreDir: t.TempDir(), Routes: routes,
+			Cluster: server.ClusterOpts{Name: "c", Host: "127.0.0.1", Port: ports[i]},
+		})
+		c.urls = append(c.urls, fmt.Sprintf("nats://127.0.0.1:%d", ports[size+i]))
+	}
+	t.Cleanup(func() {
+		for i := range size {
+			c.stop(i)
+		}
+	})
+	for i := range size {
+		c.start(t, i)
+	}
+	for _, s := range c.servers {
+		if !s.ReadyForConnections(20 * time.Second) {
+			t.Fatal("a server did not start")
+		}
+	}
+	bustest.WaitUntil(t, "a leader of the servers", func() bool {
+		return slices.ContainsFunc(c.servers, func(s *server.Server) bool {
+			return s.JetStreamIsLeader() && len(s.JetStreamClusterPeers()) == size
+		})
+	})
+	return c
+}
+
+// freePorts returns ports that nothing listens on.
+func freePorts(t *testing.T, n int) (ports []int) {
+	t.Helper()
+	for range n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
-		routes = append(routes, &url.URL{Scheme: "nats", Host: l.Addr().String()})
+		defer l.Close()
 		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
 	}
-	for i, port := range ports {
-		s, err := server.NewServer(&server.Options{
-			ServerName: fmt.Sprint("n", i), Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true,
-			JetStream: true, StoreDir: t.TempDir(), Routes: routes,
-			Cluster: server.ClusterOpts{Name: "c", Host: "127.0.0.1", Port: port},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		go s.Start()
-		t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-		servers = append(servers, s)
+	return ports
+}
+
+// start starts a server, with its earlier data if it was stopped.
+func (c *cluster) start(t *testing.T, i int) {
+	t.Helper()
+	s, err := server.NewServer(c.options[i].Clone())
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, s := range servers {
-		if !s.ReadyForConnections(20 * time.Second) {
-			t.Fatal("a server did not start")
-		}
-		urls = append(urls, s.ClientURL())
-	}
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		for _, s := range servers {
-			if s.JetStreamIsLeader() && len(s.JetStreamClusterPeers()) == len(servers) {
-				return urls
-			}
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the servers have no leader")
-		}
+	go s.Start()
+	c.servers[i] = s
+}
+
+func (c *cluster) stop(i int) {
+	if s := c.servers[i]; s != nil {
+		s.Shutdown()
+		s.WaitForShutdown()
+		c.servers[i] = nil
 	}
 }
 
@@ -74,7 +102,7 @@ func TestLastMessageOnACluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("three servers take some seconds")
 	}
-	urls := startCluster(t)
+	urls := startCluster(t).urls
 	b, err := bus.Connect(t.Context(), bus.Config{Server: urls[0], Replicas: 3, MaxBytes: 16 << 20, Log: bustest.Log(t)})
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +133,7 @@ func TestProvisionReplicasOfBuckets(t *testing.T) {
 	if testing.Short() {
 		t.Skip("three servers take some seconds")
 	}
-	urls := startCluster(t)
+	urls := startCluster(t).urls
 	connect := func(replicas int) *bus.Bus {
 		b, err := bus.Connect(t.Context(), bus.Config{Server: urls[0], Replicas: replicas, MaxBytes: 16 << 20, Log: bustest.Log(t)})
 		if err != nil {
@@ -153,4 +181,85 @@ func TestProvisionReplicasOfBuckets(t *testing.T) {
 	if got := differences(connect(0), false); got != nil {
 		t.Errorf("without a number of replicas: differences %q", got)
 	}
+}
+
+// While a message is in flight on a replicated stream, the leader rejects others on its
+// subject, and the message may never be stored. A completion was once lost because
+// Publish trusted that rejection.
+func TestPublishAfterMessageInFlightIsLost(t *testing.T) {
+	if testing.Short() {
+		t.Skip("three servers take some seconds")
+	}
+	c := startCluster(t)
+	b, err := bus.Connect(t.Context(), bus.Config{Server: strings.Join(c.urls, ","), Replicas: 3, MaxBytes: 16 << 20, Timeout: time.Second, Log: bustest.Log(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if _, err := b.Provision(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := b.JetStream().Stream(t.Context(), b.StreamName(bus.Results))
+	if err != nil {
+		t.Fatal(err)
+	}
+	leader := slices.IndexFunc(c.options, func(o *server.Options) bool { return o.ServerName == stream.CachedInfo().Cluster.Leader })
+	nc, err := nats.Connect(c.urls[leader], nats.NoReconnect())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+
+	// The leader accepts a message that no other server gets.
+	followers := []int{(leader + 1) % 3, (leader + 2) % 3}
+	for _, i := range followers {
+		c.stop(i)
+	}
+	subject := b.Completion("s", "c")
+	if reply, err := nc.Request(subject, []byte("lost"), 100*time.Millisecond); err == nil {
+		t.Fatalf("a publish without a majority: %s", reply.Data)
+	}
+	if reply, err := nc.Request(subject, []byte("other"), 5*time.Second); err != nil || !strings.Contains(string(reply.Data), "maximum messages per subject") {
+		t.Fatalf("a message in flight does not block its subject: %v", err)
+	}
+	published := make(chan error, 1)
+	go func() {
+		_, err := b.Publish(t.Context(), bus.Message{Subject: subject, Body: []byte("mine"), Timeout: bus.NoTimeout})
+		published <- err
+	}()
+	// Publish asks the leader whether a message is stored.
+	asked, err := nc.SubscribeSync("$JS.API.STREAM.MSG.GET." + b.StreamName(bus.Results))
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-published:
+		t.Fatalf("publish returned although nothing is stored: %v", err)
+	case err := <-received(asked):
+		if err != nil {
+			t.Fatalf("publish does not ask the leader: %v", err)
+		}
+	}
+
+	// The others elect a leader, which does not have the message.
+	c.stop(leader)
+	for _, i := range followers {
+		c.start(t, i)
+	}
+	if err := <-published; err != nil {
+		t.Fatal(err)
+	}
+	if body, ok, err := b.LastMessage(t.Context(), bus.Results, subject); !ok || err != nil || string(body) != "mine" {
+		t.Errorf("stored: %q, %t, %v", body, ok, err)
+	}
+}
+
+// received waits for a message of the subscription.
+func received(sub *nats.Subscription) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		_, err := sub.NextMsg(20 * time.Second)
+		done <- err
+	}()
+	return done
 }

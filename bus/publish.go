@@ -16,11 +16,13 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/bus/jsapi"
 )
 
 var (
-	// ErrSubjectExists means that the subject already holds a message. A stream that allows
-	// one message per subject keeps the first one.
+	// ErrSubjectExists means that the subject already holds a message, which is stored and
+	// can be read. A stream that allows one message per subject keeps the first one.
 	ErrSubjectExists = errors.New("the subject already holds a message")
 	// ErrFull means that the stream is full. It stored nothing.
 	ErrFull = errors.New("the stream is full")
@@ -140,7 +142,35 @@ func (b *Bus) publishOnce(ctx context.Context, m Message) (Ack, error) {
 	if !ok {
 		return Ack{}, backoff.Permanent(ctx.Err())
 	}
-	return a.Ack, classify(a.err)
+	err := classify(a.err)
+	if errors.Is(err, ErrSubjectExists) {
+		err = b.checkRejection(ctx, m.Subject, a.err)
+	}
+	return a.Ack, err
+}
+
+// errNotStored means that the server rejected a message because of another one on its
+// subject, which is not stored.
+var errNotStored = errors.New("the server rejected the message because of another one on the subject, which is not stored")
+
+// checkRejection returns ErrSubjectExists if a message is stored on the subject. A
+// replicated stream also rejects a message if another one is in flight, which perhaps
+// no replica ever stores. Then checkRejection returns an error that is not final.
+func (b *Bus) checkRejection(ctx context.Context, subject string, rejection error) error {
+	rejected, ok := errors.AsType[*jsapi.RejectedError](rejection)
+	if !ok {
+		return ErrSubjectExists
+	}
+	ctx, cancel := context.WithTimeout(ctx, b.cfg.Timeout)
+	defer cancel()
+	_, err := b.api.GetMessage(ctx, rejected.Stream, jsapi.Get{LastBySubject: subject})
+	switch {
+	case err == nil:
+		return ErrSubjectExists
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return errNotStored
+	}
+	return fmt.Errorf("%w; cannot check it: %w", errNotStored, err)
 }
 
 // classify maps rejections of the server to the errors above. Several of them have

@@ -57,7 +57,7 @@ func (w *Worker) publishResult(ctx context.Context, j *job, res *tools.Result) e
 // that of a different call with the same id.
 func (w *Worker) resolveConflict(ctx context.Context, j *job, event tools.ResultEvent, res *tools.Result) error {
 	if j.resultPublished {
-		return nil // the first completion won
+		return nil // the first completion is stored, and it wins
 	}
 	stored, err := w.readResults(ctx, j.key)
 	if err != nil {
