@@ -252,10 +252,12 @@ func (k *consumption) settle(d *Delivery, verdict error) {
 		log.Error().Err(verdict).Msg("the last attempt failed; stored as a dead letter")
 		err = k.deadLetter(d, &rejection{code: CodeExhausted, err: verdict})
 	case errors.As(verdict, &postponed):
-		log.Warn().Err(postponed.err).Dur("retry_in", postponed.delay).Msg("handling failed")
+		if postponed.err != nil {
+			log.Warn().Err(postponed.err).Dur("retry_in", postponed.delay).Msg("handling failed")
+		}
 		err = d.nak(postponed.delay)
 	default:
-		delay := retryDelay(d.Attempt)
+		delay := RetryDelay(d.Attempt)
 		log.Warn().Err(verdict).Dur("retry_in", delay).Msg("handling failed")
 		err = d.nak(delay)
 	}
@@ -264,8 +266,9 @@ func (k *consumption) settle(d *Delivery, verdict error) {
 	}
 }
 
-// retryDelay is full jitter below 1 s, 2 s, 4 s, ... 1 min.
-func retryDelay(attempt int) time.Duration {
+// RetryDelay is the delay after a failed attempt (counted from 1) if nothing else decides
+// it: full jitter below 1 s, 2 s, 4 s, ... 1 min.
+func RetryDelay(attempt int) time.Duration {
 	limit := min(time.Second<<min(attempt-1, 6), time.Minute)
 	return rand.N(limit) + 50*time.Millisecond
 }

@@ -202,7 +202,9 @@ func (b *Bus) ConsumerInfo(ctx context.Context, c Consumer) (info *jetstream.Con
 	return cons.CachedInfo(), true, nil
 }
 
-// consumer returns the durable consumer, and creates it if it does not exist.
+// consumer returns the durable consumer, and creates it if it does not exist. It
+// updates one that an earlier version created with another MaxPending or Lease. A
+// process without the permission to do that works with the consumer as it is.
 func (b *Bus) consumer(ctx context.Context, c Consumer) (jetstream.Consumer, error) {
 	cons, err := b.js.Consumer(ctx, b.StreamName(c.Stream), c.Name)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
@@ -216,6 +218,21 @@ func (b *Bus) consumer(ctx context.Context, c Consumer) (jetstream.Consumer, err
 	}
 	if err != nil {
 		return nil, fmt.Errorf("consumer %s of %s: %w", c.Name, b.StreamName(c.Stream), err)
+	}
+	have, want := cons.CachedInfo().Config, b.consumerConfig(c)
+	if c.MaxPending == 0 || have.MaxAckPending == want.MaxAckPending && have.AckWait == want.AckWait {
+		return cons, nil
+	}
+	have.MaxAckPending, have.AckWait = want.MaxAckPending, want.AckWait
+	err = b.withProvisionTimeout(ctx, func(ctx context.Context) error {
+		updated, err := b.js.UpdateConsumer(ctx, b.StreamName(c.Stream), have)
+		if err == nil {
+			cons = updated
+		}
+		return err
+	})
+	if err != nil && ctx.Err() == nil {
+		b.log.Warn().Err(err).Str("consumer", c.Name).Msg("cannot update the consumer of an earlier version")
 	}
 	return cons, nil
 }

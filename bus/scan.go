@@ -54,6 +54,57 @@ func (b *Bus) scanFrom(ctx context.Context, stream, subject string, start time.T
 	return true, nil
 }
 
+// ScanTo calls f for the messages of a stream on a subject with sequences from first
+// to last, in order. It misses none, even if the replica that answers lags behind: that
+// replica does not have the message last, which the caller has received.
+func (b *Bus) ScanTo(ctx context.Context, stream, subject string, first, last uint64, f func(Stored)) error {
+	name := b.StreamName(stream)
+	// next reports whether more messages may follow.
+	next := func(m jsapi.Message) bool {
+		if m.Sequence <= last {
+			f(Stored{Subject: m.Subject, Sequence: m.Sequence, At: m.Time, Body: m.Data})
+		}
+		first = m.Sequence + 1
+		return first <= last
+	}
+	if first > last {
+		return nil
+	}
+	get := jsapi.Get{NextBySubject: subject, Sequence: first, Batch: int(min(last-first+1, scanBatch)), MaxBytes: scanBytes}
+	for m, err := range b.api.Messages(ctx, name, get) {
+		if err != nil {
+			return fmt.Errorf("scan stream %s: %w", name, err)
+		}
+		if !next(m) {
+			return nil
+		}
+	}
+	for {
+		m, err := b.api.GetFromLeader(ctx, name, jsapi.Get{NextBySubject: subject, Sequence: first})
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("scan stream %s: %w", name, err)
+		}
+		if !next(m) {
+			return nil
+		}
+	}
+}
+
+// IsStored reports whether a stream still has a message.
+func (b *Bus) IsStored(ctx context.Context, stream string, sequence uint64) (bool, error) {
+	_, err := b.api.GetMessage(ctx, b.StreamName(stream), jsapi.Get{Sequence: sequence})
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read stream %s: %w", b.StreamName(stream), err)
+	}
+	return true, nil
+}
+
 const (
 	// maxStaleCalls and maxStaleBytes limit how much FindStaleCall reads.
 	maxStaleCalls = 1000

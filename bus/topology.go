@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -145,10 +146,21 @@ type Consumer struct {
 	Name string
 	// Filter lists the subjects of the consumer.
 	Filter []string
-	// Ordered delivers one message at a time over all processes, and none before the
-	// one ahead of it is settled, retries included.
-	Ordered bool
+	// MaxPending limits the messages that are delivered and not settled, over all
+	// processes; 0 means no limit. Lease, if not 0, is a shorter lease than that of the
+	// bus. An existing consumer gets both when a process starts to consume.
+	MaxPending int
+	Lease      time.Duration
 }
+
+const (
+	// channelPending is the MaxPending of a channel. Notifications that wait for their
+	// chat count, so one chat delays the others only if it has more of them.
+	channelPending = 10_000
+	// channelLease is how long a dead notifier holds the chats of the notifications that
+	// it was delivering.
+	channelLease = 5 * time.Second
+)
 
 // WorkerConsumer consumes the calls and raw results of a queue. All workers of the
 // queue share it.
@@ -173,21 +185,21 @@ func (s Subjects) DeadConsumer() Consumer {
 
 // ChannelConsumer consumes the notifications for one channel.
 func (s Subjects) ChannelConsumer(channel string) Consumer {
-	return Consumer{Stream: Outbox, Name: "notify-" + channel, Filter: []string{s.Notify(channel)}, Ordered: true}
+	return Consumer{Stream: Outbox, Name: "notify-" + channel, Filter: []string{s.Notify(channel)}, MaxPending: channelPending, Lease: channelLease}
 }
 
 func (b *Bus) consumerConfig(c Consumer) jetstream.ConsumerConfig {
-	// The slots of the workers limit the pending messages.
-	maxAckPending := -1
-	if c.Ordered {
-		maxAckPending = 1
+	lease := b.cfg.Lease
+	if c.Lease > 0 {
+		lease = min(lease, c.Lease)
 	}
 	return jetstream.ConsumerConfig{
 		Durable: c.Name, FilterSubjects: c.Filter,
-		AckPolicy: jetstream.AckExplicitPolicy, AckWait: b.cfg.Lease,
+		AckPolicy: jetstream.AckExplicitPolicy, AckWait: lease,
 		// The worker counts deliveries and stores dead letters. After MaxDeliver the
 		// server would keep the message and never deliver it again.
-		MaxDeliver:    -1,
-		MaxAckPending: maxAckPending,
+		MaxDeliver: -1,
+		// Without a MaxPending, the slots of the workers limit the pending messages.
+		MaxAckPending: cmp.Or(c.MaxPending, -1),
 	}
 }

@@ -40,7 +40,8 @@ type postponement struct {
 func (p *postponement) Error() string { return fmt.Sprintf("%v; retry in %s", p.err, p.delay) }
 func (p *postponement) Unwrap() error { return p.err }
 
-// RetryAfter returns the verdict to retry after a delay, because of err.
+// RetryAfter returns the verdict to retry after a delay, because of err. A nil err is
+// not logged.
 func RetryAfter(delay time.Duration, err error) error {
 	return &postponement{delay: delay, err: err}
 }

@@ -25,8 +25,8 @@ func (s *scheduler) writeLog(ctx context.Context) error {
 	name := session(s.cfg.Name)
 	results := bus.Consumer{
 		Stream: bus.Results, Name: "heartbeat-" + s.cfg.Name,
-		Filter:  []string{s.bus.Result(name, "*"), s.bus.Completion(name, "*")},
-		Ordered: true,
+		Filter:     []string{s.bus.Result(name, "*"), s.bus.Completion(name, "*")},
+		MaxPending: 1,
 	}
 	return s.bus.Consume(ctx, results, bus.ConsumeConfig{Slots: 1}, func(_ context.Context, d *bus.Delivery) error {
 		event, err := tools.DecodeResult(d.Body)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -15,7 +16,10 @@ import (
 // File appends notifications to a file: as lines of JSON if its name ends in
 // .jsonl, otherwise as indented text below a line with the source. A notification
 // is on disk when Send returns. The file may be moved at any time.
-type File struct{ path string }
+type File struct {
+	path string
+	mu   sync.Mutex // a failed append removes what follows its start
+}
 
 // NewFile returns a channel that appends to the file at path. Send creates the
 // file with mode 0600.
@@ -28,6 +32,8 @@ func (f *File) Send(_ context.Context, n Notification) error {
 	if err != nil {
 		return bus.Reject(bus.CodeUndecodable, err)
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if err := durable.AppendFile(f.path, line, 0o600); err != nil {
 		return fmt.Errorf("append notification to %q: %w", f.path, err)
 	}

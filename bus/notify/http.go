@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -160,7 +161,7 @@ func (h *HTTP) Send(ctx context.Context, n Notification) error {
 	if len(parts) > 1 && h.shape.markdown && n.Format == FormatMarkdown {
 		parts = closeFences(all.split(h.shape.limit-fenceReserve, h.shape.measure))
 	}
-	return sendParts(&h.sent, n.ID, parts, func(part styled) error {
+	return sendParts(&h.sent, n, parts, func(part styled) error {
 		text := part.text
 		if h.shape.write != nil {
 			text = h.shape.write(part)
@@ -232,22 +233,42 @@ func disableMentions(text string) string {
 	return massMention.ReplaceAllString(text, "@\u200b$1")
 }
 
-// partsSent counts the parts of a notification that were sent, so that the next
+// partsSent counts the parts of notifications that were sent, so that the next
 // attempt continues after them. It is lost on a restart.
 type partsSent struct {
-	id    string
-	count int
+	mu     sync.Mutex
+	counts map[string]int // of notifications whose last attempt failed, by chat and id
 }
 
-func sendParts[T any](sent *partsSent, id string, parts []T, send func(part T) error) error {
-	if sent.id != id {
-		sent.id, sent.count = id, 0
+// maxPartsSent limits the counts, because a notification that becomes a dead letter
+// leaves its count. Without its count, an attempt starts with the first part.
+const maxPartsSent = 10_000
+
+func (p *partsSent) get(key string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.counts[key]
+}
+
+func (p *partsSent) set(key string, count int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.counts == nil || len(p.counts) >= maxPartsSent {
+		p.counts = map[string]int{}
 	}
-	for sent.count < len(parts) {
-		if err := send(parts[sent.count]); err != nil {
+	if delete(p.counts, key); count > 0 {
+		p.counts[key] = count
+	}
+}
+
+func sendParts[T any](sent *partsSent, n Notification, parts []T, send func(part T) error) error {
+	key := n.ChatID + "\x00" + n.ID
+	for i := sent.get(key); i < len(parts); i++ {
+		if err := send(parts[i]); err != nil {
+			sent.set(key, i)
 			return err
 		}
-		sent.count++
 	}
+	sent.set(key, 0)
 	return nil
 }

@@ -67,7 +67,8 @@ const FormatMarkdown = "markdown"
 // accepted the notification. Its error decides what happens next, as for a
 // bus.Handler: bus.Reject if a retry cannot succeed, bus.RetryAfter if the
 // receiver names a time, any other error to retry with growing pauses. The error
-// contains no secret. Send is called for one notification at a time.
+// contains no secret. Send is called for one notification of a chat at a time, and for
+// several chats at once.
 type Channel interface {
 	Send(ctx context.Context, n Notification) error
 }

@@ -85,7 +85,7 @@ func (n *Notifier) Register(ctx context.Context) error {
 //
 //	Run -+- results  --route--> outbox
 //	     +- dead     --route--> outbox      ticks that became dead letters
-//	     +- outbox   --deliver--> channel   one at a time, per channel
+//	     +- outbox   --deliver--> channel   one at a time, per chat
 //	     +- outbox   --sweep--> default     channels without a consumer
 func (n *Notifier) Run(ctx context.Context) error {
 	if err := n.checkDefault(ctx); err != nil {
@@ -109,13 +109,7 @@ func (n *Notifier) Run(ctx context.Context) error {
 		})
 	}
 	for name, channel := range n.cfg.Channels {
-		run(func() error {
-			// GiveUp limits the time; the number of attempts is not limited.
-			cfg := bus.ConsumeConfig{Slots: 1, MaxAttempts: math.MaxInt32, Grace: n.cfg.Grace}
-			return n.bus.Consume(ctx, n.bus.ChannelConsumer(name), cfg, func(ctx context.Context, d *bus.Delivery) error {
-				return n.deliver(ctx, name, channel, d)
-			})
-		})
+		run(func() error { return n.consumeChannel(ctx, name, channel) })
 	}
 	run(func() error {
 		cfg := bus.ConsumeConfig{MaxAttempts: math.MaxInt32, Grace: n.cfg.Grace}
@@ -140,25 +134,40 @@ func (n *Notifier) checkDefault(ctx context.Context) error {
 	return err
 }
 
+// consumeChannel delivers the notifications of one channel until ctx is done.
+func (n *Notifier) consumeChannel(ctx context.Context, name string, channel Channel) error {
+	order, stop := newOrder(n.bus, name), ctx.Done()
+	// GiveUp limits the time; the number of attempts is not limited.
+	cfg := bus.ConsumeConfig{Slots: channelSlots, MaxAttempts: math.MaxInt32, Grace: n.cfg.Grace}
+	return n.bus.Consume(ctx, n.bus.ChannelConsumer(name), cfg, func(ctx context.Context, d *bus.Delivery) error {
+		notification, err := decode(name, d)
+		if err != nil {
+			return bus.Reject(bus.CodeUndecodable, err)
+		}
+		turn, err := order.wait(ctx, stop, notification.ChatID, d.Sequence)
+		if turn == nil {
+			return err
+		}
+		return turn.end(n.deliver(ctx, channel, notification, d))
+	})
+}
+
 // deliver sends one notification to its channel. Its error decides what happens
 // next, as for a bus.Handler.
-func (n *Notifier) deliver(ctx context.Context, name string, channel Channel, d *bus.Delivery) error {
-	notification, err := decode(name, d)
-	if err != nil {
-		return bus.Reject(bus.CodeUndecodable, err)
-	}
+func (n *Notifier) deliver(ctx context.Context, channel Channel, notification Notification, d *bus.Delivery) error {
+	name := notification.Channel
 	if n.delivered(ctx, d, notification) {
 		n.log.Debug().Str("channel", name).Str("notification", tools.Token(notification.ID)).Msg("dropped: the channel already accepted it")
 		return nil
 	}
-	err = channel.Send(ctx, notification)
+	err := channel.Send(ctx, notification)
 	if err == nil {
 		n.setDelivered(ctx, d, notification)
 		n.log.Debug().Str("channel", name).Str("notification", tools.Token(notification.ID)).Int("attempt", d.Attempt).Msg("delivered")
 		return nil
 	}
 	if pause, ok := bus.Postponed(err); ok {
-		n.log.Warn().Str("channel", name).Time("until", time.Now().Add(pause)).Msg("the receiver asked for a pause; all notifications for this channel wait")
+		n.log.Warn().Str("channel", name).Str("chat", tools.Excerpt(notification.ChatID, 64)).Time("until", time.Now().Add(pause)).Msg("the receiver asked for a pause; all notifications for this chat wait")
 	}
 	if ctx.Err() == nil && time.Since(d.Published) > n.cfg.GiveUp {
 		return bus.Reject("undeliverable", fmt.Errorf("not delivered within %s: %w", n.cfg.GiveUp, err))

@@ -356,8 +356,8 @@ func noteOn(channel string) string {
 	return fmt.Sprintf("for channel %q, which has no consumer; channels here: chat, console", channel)
 }
 
-// A pause that the receiver asks for stops the whole channel, so the log contains
-// the channel and the time.
+// A pause that the receiver asks for stops a chat, so the log contains the channel and
+// the time.
 func TestPauseIsLogged(t *testing.T) {
 	chat, log := newRecorder(), new(strings.Builder)
 	chat.set(bus.RetryAfter(time.Hour, errors.New("not now")), nil)
@@ -371,7 +371,7 @@ func TestPauseIsLogged(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	err = b.Consume(ctx, b.ChannelConsumer("chat"), bus.ConsumeConfig{}, func(ctx context.Context, d *bus.Delivery) error {
 		defer stop()
-		return n.deliver(ctx, "chat", chat, d)
+		return n.deliver(ctx, chat, Notification{Channel: "chat", ID: d.ID(), Text: "hello"}, d)
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -22,6 +22,14 @@ const (
 	maxPause = time.Hour
 )
 
+// transport keeps a connection for each request that a channel may send at once. The
+// default keeps two to each host.
+var transport = func() *http.Transport {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.MaxIdleConns, t.MaxIdleConnsPerHost = 0, channelSlots
+	return t
+}()
+
 // poster posts to one URL and classifies the response.
 type poster struct {
 	client  *http.Client
@@ -38,7 +46,7 @@ func newPoster(rawURL string, credentials ...string) (*poster, error) {
 	}
 	return &poster{
 		client: &http.Client{
-			Timeout: sendTimeout,
+			Timeout: sendTimeout, Transport: transport,
 			// A redirect would send the credential to another URL.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},

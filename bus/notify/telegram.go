@@ -49,7 +49,7 @@ type Telegram struct {
 
 // NewTelegram returns a channel for the bot of a token. It does not connect.
 func NewTelegram(token string, cfg TelegramConfig) (*Telegram, error) {
-	opts := []bot.Option{bot.WithSkipGetMe(), bot.WithHTTPClient(sendTimeout, limitedClient{&http.Client{Timeout: sendTimeout}}),
+	opts := []bot.Option{bot.WithSkipGetMe(), bot.WithHTTPClient(sendTimeout, limitedClient{&http.Client{Timeout: sendTimeout, Transport: transport}}),
 		bot.WithErrorsHandler(func(error) {})} // they come from polling, which is not used
 	if cfg.Server != "" {
 		opts = append(opts, bot.WithServerURL(strings.TrimSuffix(cfg.Server, "/")))
@@ -80,7 +80,7 @@ func (t *Telegram) Send(ctx context.Context, n Notification) error {
 			return t.classify(err)
 		}
 	}
-	return sendParts(&t.sent, n.ID, parts, func(part styled) error {
+	return sendParts(&t.sent, n, parts, func(part styled) error {
 		err := t.sendMessage(ctx, chat, part)
 		if errors.Is(err, bot.ErrorBadRequest) && len(part.spans) > 0 { // try without styles
 			err = t.sendMessage(ctx, chat, styled{text: part.text})

@@ -1,0 +1,314 @@
+package notify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+)
+
+// chatRecorder is a channel that records what each chat accepts. It fails the test if
+// it gets two notifications of a chat at once.
+type chatRecorder struct {
+	t      *testing.T
+	refuse func(Notification) error // nil accepts; called under the lock
+
+	mu       sync.Mutex
+	texts    map[string][]string
+	attempts map[string]int // by chat
+	running  map[string]bool
+	most     int // attempts at once
+}
+
+func newChatRecorder(t *testing.T, refuse func(Notification) error) *chatRecorder {
+	return &chatRecorder{t: t, refuse: refuse, texts: map[string][]string{}, attempts: map[string]int{}, running: map[string]bool{}}
+}
+
+func (c *chatRecorder) Send(_ context.Context, n Notification) error {
+	c.mu.Lock()
+	if c.running[n.ChatID] {
+		c.t.Errorf("two notifications of chat %q at once", n.ChatID)
+	}
+	c.running[n.ChatID] = true
+	c.most = max(c.most, len(c.running))
+	c.mu.Unlock()
+	time.Sleep(time.Duration(rand.IntN(3)) * time.Millisecond)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.running, n.ChatID)
+	c.attempts[n.ChatID]++
+	if c.refuse != nil {
+		if err := c.refuse(n); err != nil {
+			return err
+		}
+	}
+	c.texts[n.ChatID] = append(c.texts[n.ChatID], n.Text)
+	return nil
+}
+
+func (c *chatRecorder) got(chat string) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.texts[chat])
+}
+
+// wait waits until the chat has accepted count notifications, and checks their order.
+func (c *chatRecorder) wait(chat string, count int) {
+	c.t.Helper()
+	bustest.WaitUntil(c.t, "notifications of "+chat, func() bool { return len(c.got(chat)) >= count })
+	if got := c.got(chat); !slices.Equal(got, numbers(count)) {
+		c.t.Errorf("chat %q got %v", chat, got)
+	}
+}
+
+func numbers(count int) (texts []string) {
+	for i := range count {
+		texts = append(texts, strconv.Itoa(i))
+	}
+	return texts
+}
+
+func publishTo(t *testing.T, b *bus.Bus, chat string, i int) {
+	t.Helper()
+	publish(t, b, b.Notify("chat"), fmt.Sprintf(`{"chat_id":%q,"text":"%d"}`, chat, i))
+}
+
+// Two notifiers share a channel. Each chat gets its notifications in order and one at a
+// time, although attempts fail, and several chats get theirs at once.
+func TestOrderPerChatOverTwoNotifiers(t *testing.T) {
+	s := bustest.Server(t)
+	b := bustest.Connect(t, s, bus.Config{})
+	const chats, count = 8, 40
+	channel := newChatRecorder(t, func(Notification) error {
+		if rand.IntN(10) == 0 {
+			return bus.RetryAfter(time.Millisecond, errors.New("not now"))
+		}
+		return nil
+	})
+	cfg := Config{Channels: map[string]Channel{"chat": channel}, Default: "chat"}
+	stop := start(t, b, cfg)
+	start(t, bustest.Connect(t, s, bus.Config{}), cfg)
+	for i := range count {
+		for chat := range chats {
+			publishTo(t, b, fmt.Sprint("c", chat), i)
+		}
+		// The notifiers also deliver the notifications of other channels.
+		publish(t, b, b.Notify("other"), `{"text":"x"}`)
+		if i == count/2 {
+			stop()
+			start(t, bustest.Connect(t, s, bus.Config{}), cfg)
+		}
+	}
+	for chat := range chats {
+		channel.wait(fmt.Sprint("c", chat), count)
+	}
+	if channel.most < 2 {
+		t.Error("only one chat was served at a time")
+	}
+}
+
+// A chat whose receiver asks for a pause delays no other chat, even if more of its
+// notifications wait than a notifier holds. Only its first notification is attempted.
+func TestPausedChatDelaysNoOther(t *testing.T) {
+	b := bustest.New(t)
+	var open bool
+	channel := newChatRecorder(t, nil)
+	channel.refuse = func(n Notification) error {
+		if n.ChatID == "paused" && !open {
+			if n.Text != "0" {
+				t.Errorf("notification %s was attempted before the first one was accepted", n.Text)
+			}
+			return bus.RetryAfter(2*time.Second, errors.New("too many requests"))
+		}
+		return nil
+	}
+	const paused = 2*channelSlots + 10
+	for i := range paused {
+		publishTo(t, b, "paused", i)
+	}
+	start(t, b, Config{Channels: map[string]Channel{"chat": channel}, Default: "chat"})
+	for i := range 20 {
+		publishTo(t, b, "other", i)
+		channel.wait("other", i+1)
+	}
+	channel.mu.Lock()
+	if got := channel.texts["paused"]; len(got) > 0 {
+		t.Errorf("the paused chat got %v", got)
+	}
+	channel.attempts["paused"], open = 0, true
+	channel.mu.Unlock()
+	channel.wait("paused", paused)
+	channel.mu.Lock()
+	defer channel.mu.Unlock()
+	if n := channel.attempts["paused"]; n != paused {
+		t.Errorf("%d attempts for %d notifications", n, paused)
+	}
+}
+
+// Another notifier holds the first notifications of two chats, and then dies. The
+// notifier delivers those of another chat meanwhile, and those of the two chats in order.
+func TestDeadNotifierHoldsOnlyItsChats(t *testing.T) {
+	b := bustest.Connect(t, bustest.Server(t), bus.Config{Lease: time.Second})
+	channel := newChatRecorder(t, nil)
+	n, err := New(b, Config{Channels: map[string]Channel{"chat": channel}, Default: "chat"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Register(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	publishTo(t, b, "a", 0)
+	publishTo(t, b, "b", 0)
+	cons, err := b.JetStream().Consumer(t.Context(), b.StreamName(bus.Outbox), "notify-chat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	batch, err := cons.Fetch(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var held []jetstream.Msg
+	for msg := range batch.Messages() {
+		held = append(held, msg)
+	}
+	alive, die := context.WithCancel(t.Context())
+	extended := make(chan struct{})
+	go func() {
+		defer close(extended)
+		for alive.Err() == nil {
+			for _, msg := range held {
+				_ = msg.InProgress() // the next one follows soon
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	}()
+	const count = 10
+	for i := range count {
+		for _, chat := range []string{"a", "b", "c"} {
+			if i > 0 || chat == "c" {
+				publishTo(t, b, chat, i)
+			}
+		}
+	}
+	bustest.Run(t, n.Run)
+	channel.wait("c", count)
+	if a, b := channel.got("a"), channel.got("b"); len(a)+len(b) > 0 {
+		t.Errorf("the other notifier holds the first ones of a and b, but they got %v and %v", a, b)
+	}
+	die()
+	<-extended
+	channel.wait("a", count)
+	channel.wait("b", count)
+}
+
+// A notification whose lease ends while this notifier sends it is not sent again.
+func TestLeaseEndsDuringSend(t *testing.T) {
+	b := bustest.New(t)
+	o := newOrder(b, "chat")
+	publishTo(t, b, "a", 0)
+	publishTo(t, b, "a", 1)
+	stop := make(chan struct{})
+	first, err := o.wait(t.Context(), stop, "a", 1)
+	if first == nil || err != nil {
+		t.Fatal(first, err)
+	}
+	again := make(chan error, 1)
+	go func() {
+		second, err := o.wait(t.Context(), stop, "a", 1)
+		if second != nil {
+			err = errors.New("it got a second turn")
+		}
+		again <- err
+	}()
+	bustest.WaitUntil(t, "the second delivery", func() bool {
+		select {
+		case err := <-again:
+			t.Fatalf("it did not wait: %v", err)
+		case <-time.After(20 * time.Millisecond):
+		}
+		return true
+	})
+	if err := first.end(nil); err != nil {
+		t.Error(err)
+	}
+	if err := <-again; err != nil {
+		t.Error(err)
+	}
+}
+
+// The known notifications are pruned, and what this process holds stays.
+func TestOrderForgetsWhatOthersDelivered(t *testing.T) {
+	b := bustest.New(t)
+	o := newOrder(b, "chat")
+	o.limit = 5
+	stream, err := b.Stream(t.Context(), bus.Outbox)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 10 {
+		publishTo(t, b, "a", i)
+	}
+	closed := make(chan struct{})
+	close(closed) // the turns that must wait are returned
+	if turn, err := o.wait(t.Context(), closed, "a", 10); turn != nil || err == nil {
+		t.Fatalf("%v, %v before nine others", turn, err)
+	}
+	if o.known != 10 {
+		t.Fatalf("knows %d", o.known)
+	}
+	for sequence := range uint64(9) { // another process delivers all but the last two
+		if sequence < 8 {
+			if err := stream.DeleteMsg(t.Context(), sequence+1); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	publishTo(t, b, "b", 0)
+	turn, err := o.wait(t.Context(), closed, "b", 11)
+	if turn == nil || err != nil {
+		t.Fatalf("%v, %v", turn, err)
+	}
+	if o.known != 3 {
+		t.Errorf("knows %d notifications, want 3", o.known)
+	}
+	if turn, err := o.wait(t.Context(), closed, "a", 9); turn == nil {
+		t.Errorf("the first one waits: %v", err)
+	}
+	if turn, err := o.wait(t.Context(), closed, "a", 10); turn != nil {
+		t.Errorf("the second one does not wait: %v", err)
+	}
+}
+
+// An earlier version created the consumer for one notification at a time.
+func TestConsumerOfAnEarlierVersionIsUpdated(t *testing.T) {
+	b := bustest.New(t)
+	old := consumerOf(b, "chat")
+	old.MaxAckPending, old.AckWait, old.MaxDeliver = 1, 30*time.Second, -1
+	if _, err := b.JetStream().CreateConsumer(t.Context(), b.StreamName(bus.Outbox), old); err != nil {
+		t.Fatal(err)
+	}
+	channel := newChatRecorder(t, func(n Notification) error {
+		if n.ChatID == "paused" {
+			return bus.RetryAfter(time.Hour, errors.New("too many requests"))
+		}
+		return nil
+	})
+	publishTo(t, b, "paused", 0)
+	publishTo(t, b, "other", 0)
+	start(t, b, Config{Channels: map[string]Channel{"chat": channel}, Default: "chat"})
+	channel.wait("other", 1)
+	info, _, err := b.ConsumerInfo(t.Context(), b.ChannelConsumer("chat"))
+	if err != nil || info.Config.MaxAckPending <= 1 || info.Config.AckWait >= 30*time.Second {
+		t.Errorf("consumer %+v, %v", info, err)
+	}
+}
