@@ -14,9 +14,9 @@ import (
 )
 
 // RetryCall publishes the message of a dead letter again and removes the letter.
-// First it removes the result that the worker published for the dead letter:
-// otherwise the call would end with that result. It returns an error if the call has
-// any other result.
+// First it removes the result that the worker published for the dead letter, and the
+// claim of a once-only call that the worker gave up on: otherwise the call would end
+// with that result. It returns an error if the call has any other result.
 func RetryCall(ctx context.Context, b *bus.Bus, letter bus.StoredDeadLetter) error {
 	if letter.Kind == bus.DeadCall && letter.Code != tools.CodeMismatch {
 		if err := removeResult(ctx, b, letter); err != nil {
@@ -26,7 +26,7 @@ func RetryCall(ctx context.Context, b *bus.Bus, letter bus.StoredDeadLetter) err
 	return b.RetryDeadLetter(ctx, letter)
 }
 
-// removeResult removes the result of a dead letter's call. A crash after it keeps
+// removeResult removes the result and the claim of a dead letter's call. A crash after it keeps
 // the letter, which can be retried.
 func removeResult(ctx context.Context, b *bus.Bus, letter bus.StoredDeadLetter) error {
 	body, err := b.DeadMessage(ctx, letter.DeadLetter)
@@ -41,22 +41,39 @@ func removeResult(ctx context.Context, b *bus.Bus, letter bus.StoredDeadLetter) 
 	call.Session = cmp.Or(call.Session, tools.DefaultSession)
 	session, id := call.SessionToken(), call.IDToken()
 	stored, err := task.ReadResults(ctx, b, session, id)
-	if err != nil || !task.Ended(stored) {
-		return err
-	}
-	last := stored[len(stored)-1]
-	switch {
-	case last.Outcome == tools.Unknown:
-		return errors.New("the call may have run, and its once-only tool must not run twice; check its effects and submit the call with another id")
-	case last.Error == nil || last.Error.Code != tools.CodeGivenUp:
-		return fmt.Errorf("the call has another result (%s); remove the dead letter", last.Outcome)
-	}
-	stream, err := b.JetStream().Stream(ctx, b.StreamName(bus.Results))
 	if err != nil {
 		return err
 	}
-	if err := stream.DeleteMsg(ctx, last.Sequence); err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
-		return fmt.Errorf("remove the result of call %q in session %q: %w", id, session, err)
+	if task.Ended(stored) {
+		last := stored[len(stored)-1]
+		switch {
+		case last.Outcome == tools.Unknown:
+			return errors.New("the call may have run, and its once-only tool must not run twice; check its effects and submit the call with another id")
+		case last.Error == nil || last.Error.Code != tools.CodeGivenUp:
+			return fmt.Errorf("the call has another result (%s); remove the dead letter", last.Outcome)
+		}
+		if err := deleteResult(ctx, b, last.Sequence); err != nil {
+			return fmt.Errorf("remove the result of call %q in session %q: %w", id, session, err)
+		}
+	}
+	claim, sequence, err := task.ReadClaim(ctx, b, session, id)
+	if err == nil && claim.GivenUp {
+		err = deleteResult(ctx, b, sequence)
+	}
+	if err != nil {
+		return fmt.Errorf("remove the claim of call %q in session %q: %w", id, session, err)
 	}
 	return nil
+}
+
+// deleteResult deletes a message of the results stream, if it still exists.
+func deleteResult(ctx context.Context, b *bus.Bus, sequence uint64) error {
+	stream, err := b.Stream(ctx, bus.Results)
+	if err == nil {
+		err = stream.DeleteMsg(ctx, sequence)
+	}
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil
+	}
+	return err
 }

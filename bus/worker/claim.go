@@ -2,22 +2,13 @@ package worker
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"time"
 
 	"github.com/nats-io/nuid"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/task"
 )
-
-// claimBody is the message that is stored on the claim subject.
-type claimBody struct {
-	Worker string    `json:"worker"`
-	Nonce  string    `json:"nonce"`
-	Digest string    `json:"call_digest,omitempty"`
-	At     time.Time `json:"at"`
-}
 
 // claim registers the job as running here until executions.end, and returns the
 // context for its tool. If another delivery or worker has the call, claim waits as
@@ -26,7 +17,7 @@ func (w *Worker) claim(ctx context.Context, j *job) (toolCtx context.Context, en
 	for {
 		toolCtx, claimed := w.executions.begin(ctx, w, j)
 		if claimed && j.once() {
-			claimed, err = w.writeClaim(ctx, j)
+			_, claimed, err = w.writeClaim(ctx, j, task.Claim{})
 		}
 		if claimed || err != nil {
 			return toolCtx, false, err
@@ -38,34 +29,29 @@ func (w *Worker) claim(ctx context.Context, j *job) (toolCtx context.Context, en
 	}
 }
 
-// writeClaim reports whether the stored claim is this job's. The first claim wins.
-// The nonce identifies our own claim if its acknowledgement was lost.
-func (w *Worker) writeClaim(ctx context.Context, j *job) (claimed bool, err error) {
-	claim := claimBody{Worker: w.cfg.Name, Nonce: nuid.Next(), Digest: j.digest, At: j.started}
+// writeClaim completes and publishes the claim of the job. It returns the stored claim
+// and whether it is this one: the first claim wins. The nonce identifies our own claim
+// if its acknowledgement was lost.
+func (w *Worker) writeClaim(ctx context.Context, j *job, claim task.Claim) (stored task.Claim, won bool, err error) {
+	claim.Worker, claim.Nonce, claim.Digest, claim.At = w.cfg.Name, nuid.Next(), j.digest, j.started
 	body, err := bus.Encode(claim)
 	if err != nil {
-		return false, err
+		return task.Claim{}, false, err
 	}
 	err = w.publishWithRetry(ctx, bus.Message{Subject: w.bus.Claim(j.key.session, j.key.id), Body: body})
 	if !errors.Is(err, bus.ErrSubjectExists) {
-		return err == nil, err
+		return claim, err == nil, err
 	}
-	stored, ok, err := w.readClaim(ctx, j.key)
-	return ok && stored.Nonce == claim.Nonce, err
+	stored, _, err = w.readClaim(ctx, j.key)
+	return stored, stored.Nonce == claim.Nonce, err
 }
 
-func (w *Worker) readClaim(ctx context.Context, k key) (claim claimBody, ok bool, err error) {
-	var body []byte
-	err = w.readWithRetry(ctx, func() (err error) {
-		body, ok, err = w.bus.LastMessage(ctx, bus.Results, w.bus.Claim(k.session, k.id))
+func (w *Worker) readClaim(ctx context.Context, k key) (claim task.Claim, ok bool, err error) {
+	err = w.readWithRetry(ctx, func() error {
+		var sequence uint64
+		claim, sequence, err = task.ReadClaim(ctx, w.bus, k.session, k.id)
+		ok = sequence > 0
 		return err
 	})
-	if !ok || err != nil {
-		return claimBody{}, false, err
-	}
-	if err := json.Unmarshal(body, &claim); err != nil {
-		// Any message on the subject means that the call was claimed.
-		w.log.Warn().Err(err).Str("call", k.id).Str("session", k.session).Msg("cannot decode the claim")
-	}
-	return claim, true, nil
+	return claim, ok, err
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -24,7 +25,8 @@ func (w *Worker) shouldRetry(ctx context.Context, d *bus.Delivery) (bool, error)
 }
 
 // answerDeadLetter publishes a result for a call that became a dead letter, so
-// that no caller waits for it. rpc.RetryCall removes that result.
+// that no caller waits for it. A once-only call gets the outcome unknown if a worker
+// claimed it. rpc.RetryCall removes that result and the claim.
 func (w *Worker) answerDeadLetter(ctx context.Context, d *bus.Delivery, letter bus.StoredDeadLetter) error {
 	if letter.Code == tools.CodeMismatch {
 		return nil // the result of this id belongs to another call
@@ -33,15 +35,19 @@ func (w *Worker) answerDeadLetter(ctx context.Context, d *bus.Delivery, letter b
 	if err != nil {
 		return nil // it names no call
 	}
-	claimed := false
-	if j.once() {
-		if _, claimed, err = w.readClaim(ctx, j.key); err != nil {
-			return err
-		}
-	}
 	res := deadLetterResult(letter)
-	if claimed {
-		res = unknownOutcome(j.call.Tool, fmt.Sprintf(" The call is stored as a dead letter: worker dead show %d.", letter.Number))
+	if j.once() {
+		// From here on, no worker can start the call.
+		claim, won, err := w.writeClaim(ctx, j, task.Claim{GivenUp: true})
+		switch {
+		case err != nil:
+			return err
+		case won || claim.GivenUp:
+		case j.checkDigest(claim.Digest) != nil:
+			return nil // the claim belongs to another call with this id
+		default:
+			res = unknownOutcome(j.call.Tool, fmt.Sprintf(" The call is stored as a dead letter: worker dead show %d.", letter.Number))
+		}
 	}
 	err = w.publishFinal(ctx, j, res)
 	if _, mismatch := bus.Rejected(err); mismatch {

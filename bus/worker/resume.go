@@ -41,12 +41,16 @@ func (w *Worker) resume(ctx context.Context, j *job) (ended bool, err error) {
 			return false, err
 		}
 		if !running {
-			started, err := w.onceStarted(ctx, j)
+			claim, started, err := w.onceStarted(ctx, j)
 			if !started || err != nil {
 				return false, err // no worker runs it, and it may run again
 			}
 			if time.Since(silentSince) >= w.cfg.ClaimTimeout {
-				return true, w.publishFinal(ctx, j, unknownOutcome(j.call.Tool, ""))
+				res := unknownOutcome(j.call.Tool, "")
+				if claim.GivenUp {
+					res = tools.Failure(tools.Errorf(tools.CodeGivenUp, "worker %s gave up on the call before any worker ran it", claim.Worker))
+				}
+				return true, w.publishFinal(ctx, j, res)
 			}
 		}
 		if err := detachAndWait(ctx, j, time.After(pauses.NextBackOff())); err != nil {
@@ -87,20 +91,20 @@ func (w *Worker) hasFinalResult(ctx context.Context, j *job) (bool, error) {
 	return true, nil
 }
 
-// onceStarted reports whether the call is once-only and was started, so that it
-// must not run again. It assumes so if the claim may have expired.
-func (w *Worker) onceStarted(ctx context.Context, j *job) (bool, error) {
+// onceStarted reports whether the call is once-only and was claimed, so that it must
+// not run again, and returns the claim. It assumes so if the claim may have expired.
+func (w *Worker) onceStarted(ctx context.Context, j *job) (claim task.Claim, started bool, err error) {
 	if !j.once() {
-		return false, nil
+		return claim, false, nil
 	}
 	claim, claimed, err := w.readClaim(ctx, j.key)
 	if err != nil {
-		return false, err
+		return claim, false, err
 	}
 	if claimed {
-		return true, j.checkDigest(claim.Digest)
+		return claim, true, j.checkDigest(claim.Digest)
 	}
-	return time.Since(j.delivery.Published) > bus.ResultsKept, nil
+	return claim, time.Since(j.delivery.Published) > bus.ResultsKept, nil
 }
 
 // unknownOutcome is the result of a once-only call whose worker stopped while it

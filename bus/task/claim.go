@@ -1,0 +1,34 @@
+package task
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus"
+)
+
+// Claim is the message on the claim subject of a once-only call. The first claim wins:
+// only its owner may run the call.
+type Claim struct {
+	Worker string    `json:"worker"`
+	Nonce  string    `json:"nonce"` // identifies the claim
+	Digest string    `json:"call_digest,omitempty"`
+	At     time.Time `json:"at"`
+	// GivenUp is set if the worker did not run the call but gave up on it.
+	GivenUp bool `json:"given_up,omitempty"`
+}
+
+// ReadClaim returns the claim of a call and its sequence, which is 0 if there is none.
+// Any message on the subject means that the call was claimed, so it returns an empty
+// claim for one that it cannot decode.
+func ReadClaim(ctx context.Context, b *bus.Bus, session, call string) (c Claim, sequence uint64, err error) {
+	body, sequence, err := b.LastMessageSeq(ctx, bus.Results, b.Claim(session, call))
+	if sequence == 0 || err != nil {
+		return Claim{}, 0, err
+	}
+	if err := json.Unmarshal(body, &c); err != nil {
+		return Claim{}, sequence, nil
+	}
+	return c, sequence, nil
+}

@@ -1,0 +1,68 @@
+package worker_test
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/task"
+	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// A worker gives up on a once-only call while the claim of another worker is on its way.
+// The other worker then does not run the call, whose result says that it never ran.
+func TestGivingUpTakesTheClaim(t *testing.T) {
+	s := bustest.Listen(t)
+	b := bustest.Connect(t, s, bus.Config{Lease: time.Second, Log: bustest.Log(t)})
+	proxy := bustest.NewProxy(t, s)
+	var runs atomic.Int64
+	once := echo(t, "once", tools.Once, &runs, nil)
+	claiming := make(chan struct{})
+	cutOff := sync.OnceFunc(func() { proxy.Hold(); close(claiming) })
+	stop := start(t, proxy.Connect(t), worker.Config{Name: "slow", MaxAttempts: 100, OnStep: func(s worker.Step) {
+		if s == worker.StepClaim {
+			cutOff()
+		}
+	}}, once)
+	msg := bus.Message{Subject: b.Call("default", "once"), Body: []byte(`{"id":"a","args":{"text":"x"}}`), Header: map[string][]string{"Stevedore-Attempt": {"2"}}}
+	if _, err := b.Publish(t.Context(), msg); err != nil {
+		t.Fatal(err)
+	}
+	<-claiming
+	start(t, b, worker.Config{Name: "other", MaxAttempts: 3, AskTimeout: 300 * time.Millisecond}, once)
+	var result tools.ResultEvent
+	bustest.WaitUntil(t, "a result", func() (ok bool) {
+		result, ok = event(t, b, b.Result("default", "a"))
+		return ok
+	})
+	proxy.Heal()
+	waitEmpty(t, b)
+	stop()
+	if result.Outcome != tools.Failed || result.Error.Code != tools.CodeGivenUp || runs.Load() != 0 {
+		t.Errorf("result %+v after %d runs", result, runs.Load())
+	}
+	if claim, _, err := task.ReadClaim(t.Context(), b, "default", "a"); err != nil || claim.Worker != "other" || !claim.GivenUp {
+		t.Errorf("claim %+v, %v", claim, err)
+	}
+}
+
+// A worker that dies after it took the claim to give up on a call does not make the
+// outcome unknown: no worker ran the call.
+func TestGivenUpWithoutResult(t *testing.T) {
+	b := bustest.New(t)
+	submit(t, b, b.Claim("default", "a"), `{"worker":"dead","nonce":"n","given_up":true}`)
+	var runs atomic.Int64
+	msg := bus.Message{Subject: b.Call("default", "once"), Body: []byte(`{"id":"a","args":{"text":"x"}}`), Header: map[string][]string{"Stevedore-Attempt": {"1"}}}
+	if _, err := b.Publish(t.Context(), msg); err != nil {
+		t.Fatal(err)
+	}
+	start(t, b, worker.Config{AskTimeout: 300 * time.Millisecond}, echo(t, "once", tools.Once, &runs, nil))
+	waitEmpty(t, b)
+	if result, _ := event(t, b, b.Result("default", "a")); result.Error == nil || result.Error.Code != tools.CodeGivenUp || runs.Load() != 0 {
+		t.Errorf("result %+v after %d runs", result, runs.Load())
+	}
+}
