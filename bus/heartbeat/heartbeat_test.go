@@ -232,7 +232,6 @@ func TestNoInstructionsNoSchedule(t *testing.T) {
 	workspace := t.TempDir()
 	write(t, workspace, "do something")
 	for name, cfg := range map[string]heartbeat.Config{
-		"no tool":  {Workspace: workspace},
 		"disabled": {Workspace: workspace, Tool: "x", Disabled: true},
 		"no file":  {Workspace: t.TempDir(), Tool: "x"},
 	} {
@@ -244,6 +243,24 @@ func TestNoInstructionsNoSchedule(t *testing.T) {
 		}
 		if _, ok, err := schedule.New(b).Get(t.Context(), bus.Heartbeat, "main"); ok || err != nil {
 			t.Errorf("%s: the schedule still exists, %v", name, err)
+		}
+	}
+}
+
+// A heartbeat without a tool does not change the schedule of another process.
+func TestNoToolKeepsTheSchedule(t *testing.T) {
+	b := bustest.New(t)
+	full, empty := t.TempDir(), t.TempDir()
+	write(t, full, "do something")
+	if _, err := schedule.New(b).Put(t.Context(), schedule.Schedule{Kind: bus.Heartbeat, Name: "main", Every: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	for _, workspace := range []string{full, empty} {
+		if err := heartbeat.Once(t.Context(), b, heartbeat.Config{Workspace: workspace}); err != nil {
+			t.Error(err)
+		}
+		if _, ok, err := schedule.New(b).Get(t.Context(), bus.Heartbeat, "main"); !ok || err != nil {
+			t.Errorf("the schedule exists: %t, %v", ok, err)
 		}
 	}
 }

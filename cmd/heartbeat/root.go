@@ -27,8 +27,8 @@ run continues. Each run adds a line to memory/heartbeat.log in the workspace; at
 it is exactly HEARTBEAT_OK.
 
 A heartbeat calls --tool with --args and, in the argument --prompt-arg, the text of
-HEARTBEAT.md. --tool has no default, because the tool runs without supervision. For
-example
+HEARTBEAT.md. --tool has no default, because the tool runs without supervision. Without
+--tool, an existing schedule is unchanged. For example
 
   heartbeat init                                    write an initial HEARTBEAT.md
   heartbeat --tool shell --args '{"command":"./check.sh"}'
