@@ -108,7 +108,7 @@ func (b *Bus) checkRetriable(l DeadLetter) error {
 	kind, name := b.deadName(l.Subject)
 	switch {
 	case b.Split(l.Subject) == nil || CheckSubject(l.Subject) != nil || kind != l.Kind || name != l.Name:
-		return fmt.Errorf("its subject %.200q does not belong to a %s of %.100q", l.Subject, l.Kind, l.Name)
+		return fmt.Errorf("the letter's kind %s and name %.100q do not match its subject %.200q", l.Kind, l.Name, l.Subject)
 	case kind == DeadResult:
 		return errors.New("its result is still stored and needs no retry; remove the letter")
 	}

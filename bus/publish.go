@@ -28,7 +28,7 @@ var (
 	ErrFull = errors.New("the stream is full")
 	// ErrConflict means that another client changed the subject: its last message is
 	// not the expected one.
-	ErrConflict = errors.New("another client changed it")
+	ErrConflict = errors.New("another client changed the subject")
 	// ErrTooLarge means that the message exceeds the limit of the server
 	// (max_payload) or of the stream.
 	ErrTooLarge = errors.New("the message is too large")

@@ -10,9 +10,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// requeue gives an interrupted message back, so that another process gets it
-// immediately. A call is published again, because a nak would count as an attempt. On
-// other streams, or if the publish fails, a nak is sufficient.
+// requeue returns an interrupted message to its stream, so that another process gets it
+// immediately. A call is published again, because a nak would count as an attempt.
+// Messages of other streams get a nak. So does a call whose publish fails; it then
+// loses one attempt.
 func (k *consumption) requeue(d *Delivery) error {
 	<-k.pulled // otherwise this consumer would get it again
 	if k.consumer.Stream != Calls {

@@ -97,7 +97,8 @@ func readLines(ctx context.Context, rec Record, c blockContent, start, end int64
 	return lines, nil
 }
 
-// cut sets the range of l to the incomplete data, which starts at byte from.
+// cut shortens data, which starts at byte from, to whole lines, if it has any, and sets
+// the end of l accordingly.
 func (l *Lines) cut(c blockContent, from int64, data *[]byte) error {
 	want := l.EndLine
 	last := bytes.LastIndexByte(*data, '\n')

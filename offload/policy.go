@@ -23,8 +23,8 @@ type Config struct {
 	// always offloaded, regardless of the size and the call.
 	Allow []string
 	// MaxResult is the largest result event, in bytes of JSON. It must be below the
-	// server's max_payload. Default 512 KiB. A longer ForUser than a quarter of it,
-	// at most 128 KiB, is stored and cut.
+	// server's max_payload. Default 512 KiB. A ForUser longer than
+	// min(MaxResult/4, 128 KiB) is stored and cut.
 	MaxResult int
 	// Log receives a line for each offload.
 	Log zerolog.Logger

@@ -38,7 +38,7 @@ type document struct {
 }
 
 func parseDocument(data []byte) (*document, error) {
-	// A struct would take "Facts" for "facts".
+	// encoding/json matches struct fields in any case; a map matches exactly.
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(data, &fields); err != nil {
 		return nil, err
@@ -63,9 +63,9 @@ func parseDocument(data []byte) (*document, error) {
 	return d, nil
 }
 
-// with returns a copy that has the values, and its encoding. If that is too large,
-// it removes the facts that were written longest ago, so that many sessions cannot
-// keep new ones from being recorded.
+// with returns a copy that has the values, and its encoding. If the document is too
+// large, with removes the facts that were written longest ago, so that many sessions
+// cannot keep new ones from being recorded.
 func (d *document) with(values map[string]string, now time.Time) (*document, []byte, error) {
 	next := &document{d.revision + 1, now, maps.Clone(d.facts), d.other}
 	if next.facts == nil {

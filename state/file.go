@@ -56,7 +56,7 @@ type batch struct {
 	values  map[string]string // guarded by File.mu until the save begins
 	callers int               // guarded by File.mu
 	done    chan struct{}
-	err     error // after done
+	err     error // valid after done is closed
 }
 
 // OpenFile returns the Store in the file at path. The directory must exist and be

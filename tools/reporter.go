@@ -27,7 +27,8 @@ func WithReporter(ctx context.Context, reporter Reporter) context.Context {
 }
 
 // ReportProgress reports the progress of the call to its watchers. A tool passes the
-// context that it received. The call is cheap, and does nothing without a Reporter.
+// context that it received. ReportProgress takes little time, and does nothing without a
+// Reporter.
 func ReportProgress(ctx context.Context, p Progress) {
 	if reporter, ok := ctx.Value(reporterKey{}).(Reporter); ok {
 		reporter.Report(p)

@@ -1,4 +1,4 @@
-// Package cron manages jobs: calls that the server's schedules make.
+// Package cron manages jobs: calls that run on a schedule.
 //
 // A job is one message in the server: a schedule, enabled or disabled, with the
 // call in its body. There is no second copy that could differ after a crash, and

@@ -14,8 +14,8 @@ type Entry struct {
 	ChangedAt time.Time
 	// Next is the next due time; zero if there is none.
 	Next time.Time
-	// Ended means that the time of a job that runs once has passed. Get returns
-	// the job for a month; List does not.
+	// Ended means that the time of a job that runs once has passed. Get returns an
+	// ended job for a month; List never does.
 	Ended bool
 	// LastRun is the newest run; nil if there is none.
 	LastRun *Run

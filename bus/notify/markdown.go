@@ -33,8 +33,8 @@ func markdownParser() parser.Parser {
 	return goldmark.New(goldmark.WithExtensions(extension.Table, extension.Strikethrough, extension.TaskList)).Parser()
 }
 
-// parseMarkdown parses a clean text. It leaves a piece unparsed that would take
-// too long or has no visible text.
+// parseMarkdown parses a clean text. It leaves out no text: a piece that would take too
+// long, or that has no visible text, stays unparsed.
 func parseMarkdown(source string) (all styled) {
 	for _, piece := range pieces(source) {
 		s := parsePiece(piece)

@@ -48,7 +48,7 @@ func removeResult(ctx context.Context, b *bus.Bus, letter bus.StoredDeadLetter) 
 		last := stored[len(stored)-1]
 		switch {
 		case last.Outcome == tools.Unknown:
-			return errors.New("the call may have run, and its once-only tool must not run twice; check its effects and submit the call with another id")
+			return errors.New("the tool is once-only and may have run; check the effects, then submit the call with another id")
 		case last.Error == nil || last.Error.Code != tools.CodeGivenUp:
 			return fmt.Errorf("the call has another result (%s); remove the dead letter", last.Outcome)
 		}

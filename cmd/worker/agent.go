@@ -39,7 +39,7 @@ Each line is a turn, and a conversation uses the lines in order:
 
 A session is one conversation. The agent answers the prompts of a session one after the
 other. Without --session, each prompt starts a new session and its name is printed to
-standard error. When --wait ends, the run continues.
+standard error. After --wait, the command ends, but the run continues.
 
 ` + cli.ExitCodesHelp
 
@@ -88,7 +88,7 @@ func newAgentCommand() *cobra.Command {
 	flags.StringVar(&o.call.ID, "id", "", "`ID` of the call; default a new id")
 	flags.StringVar(&o.call.Channel, "channel", "", "`CHANNEL` that also delivers the answer to the user")
 	flags.StringVar(&o.call.ChatID, "chat-id", "", "`CHAT` within the channel")
-	flags.StringVar(&o.args.Model, "use-model", "", "`SPEC` of one of the worker's models; default its first model")
+	flags.StringVar(&o.args.Model, "use-model", "", "`SPEC` of one of the worker's models; default: the first model of the worker")
 	flags.StringSliceVar(&o.args.Tools, "use-tools", nil, "`TOOL`s that the agent may use; default all; an empty value means none")
 	flags.IntVar(&o.args.MaxTurns, "use-turns", 0, "`NUMBER` of turns after which the agent stops; at most the worker's --max-turns")
 	flags.BoolVar(&o.resume, "resume", false, "send no prompt; wait for the answer of the session's last run")
@@ -123,13 +123,13 @@ func (o promptOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	stop()
 	switch {
 	case errors.Is(err, rpc.ErrPending) && ctx.Err() != nil:
-		return cli.Exit(cli.ExitPending, "interrupted; the run continues: wait for its answer with --resume --session %s", cli.ShellWord(o.call.Session))
+		return cli.Exit(cli.ExitPending, "interrupted; the run continues; to wait for its answer: worker agent --resume --session %s", cli.ShellWord(o.call.Session))
 	case noWorker && errors.Is(err, context.Canceled) && ctx.Err() == nil:
 		return cli.Exit(cli.ExitPending, "no worker with a model is running; the prompt stays queued: start one with \"worker serve --model SPEC\", then send the same prompt again with --session %s --id %s to get the answer", cli.ShellWord(o.call.Session), cli.ShellWord(o.call.ID))
 	case err != nil && ctx.Err() == nil && client.Outage(connected, b) != nil:
 		return fmt.Errorf("%w; a run that has started continues: when the bus is back, send the same prompt again with --session %s --id %s to wait for it", client.Outage(connected, b), cli.ShellWord(o.call.Session), cli.ShellWord(o.call.ID))
 	case errors.Is(err, rpc.ErrPending) && ctx.Err() == nil:
-		return cli.Exit(cli.ExitPending, "no answer after %s; the run stays submitted: wait for it with --resume --session %s", o.wait, cli.ShellWord(o.call.Session))
+		return cli.Exit(cli.ExitPending, "no answer after %s; the run continues; to wait for its answer: worker agent --resume --session %s", o.wait, cli.ShellWord(o.call.Session))
 	case tools.CodeOf(err) == tools.CodeMismatch, tools.CodeOf(err) == tools.CodeInvalidCall:
 		return cli.Exit(cli.ExitUsage, "%w", err)
 	case err != nil:

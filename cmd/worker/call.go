@@ -31,9 +31,9 @@ NAME=VALUE pairs. A VALUE that is valid JSON is passed as JSON, otherwise as a s
   worker call shell argv='["git","log"]' --offload=true
 
 If you submit a call again with the same --id, the tool is not run again: the command
-prints the stored result. When --wait ends, the call continues; submit it again to wait
-again. The command waits while the bus restarts. If the bus is unreachable for 30 s, the
-command ends, but the call does not.
+prints the stored result. After --wait, the command ends, but the call continues; submit
+it again to wait again. The command waits while the bus restarts. If the bus is
+unreachable for 30 s, the command ends, but the call does not.
 
 ` + cli.ExitCodesHelp
 
@@ -69,7 +69,7 @@ func newCallCommand() *cobra.Command {
 	flags.StringVar(&o.queue, "queue", bus.DefaultQueue, "`QUEUE` to submit to")
 	flags.StringVar(&o.call.Channel, "channel", "", "`CHANNEL` that delivers notifications of this call to the user")
 	flags.StringVar(&o.call.ChatID, "chat-id", "", "`CHAT` within the channel")
-	flags.StringVar(&o.offload, "offload", "", "`true` always offloads the result, false never does; default depends on its size")
+	flags.StringVar(&o.offload, "offload", "", "`BOOL`: true always offloads the result, false never; default by size")
 	flags.DurationVar(&o.wait, "wait", 10*time.Minute, "`TIME` to wait for the result")
 	flags.BoolVar(&o.completion, "completion", false, "for an async call, also wait for the completion")
 	return cmd

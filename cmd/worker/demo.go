@@ -13,7 +13,7 @@ import (
 
 const demoHelp = `Show the main features on the files of --workspace, with a NATS server and a worker in
 this process: the worker offloads a big tool result, the model sees a reference and reads
-parts of the result back, a background job notifies the user, and an agent does all of
+parts of the result back, an async call notifies the user, and an agent does all of
 this itself. The demo needs no network and no key: its model is a script, unless
 ANTHROPIC_API_KEY is set or --model names another one. The demo deletes its data.
 

@@ -17,8 +17,8 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-const tasksHelp = `Show the calls of a session: background jobs, running calls and queued calls. A call
-that has ended and was not a background job is listed only by "get ID".
+const tasksHelp = `Show the calls of a session: async, running and queued calls. A call that has ended
+and was not async is listed only by "get ID".
 The states are queued, running, succeeded, failed, cancelled, timed_out and unknown.
 
   worker tasks ls --session s1
@@ -40,7 +40,7 @@ func newTasksCommand() *cobra.Command {
 	o.AddSessionFlag(cmd, "tasks")
 	byID := func(args []string) (any, error) { return rpc.TaskRequest{ID: args[0]}, nil }
 	cmd.AddCommand(
-		o.Command("ls", "List the background jobs, running calls and queued calls of the session", 0, "task", "list", func([]string) (any, error) { return struct{}{}, nil }),
+		o.Command("ls", "List the async, running and queued calls of the session", 0, "task", "list", func([]string) (any, error) { return struct{}{}, nil }),
 		o.Command("get ID", "Show the state of a call", 1, "task", "get", byID),
 		o.Command("cancel ID", "Cancel a call that has not ended", 1, "task", "cancel", byID),
 		&cobra.Command{

@@ -23,7 +23,7 @@ const upHelp = `Run everything in one process: a NATS server with its data in --
 notifier and the heartbeat. Ctrl-C stops it: running calls get --grace to finish, and a
 second Ctrl-C ends the process at once. Closing the terminal stops it too, except with
 "nohup worker up &". If the reader of its output exits, the process continues and drops
-console output, so "worker up --json | head -1" prints the URL.
+console output. Therefore you can get the URL with "worker up --json | head -1".
 
 The server listens on the loopback interface and requires a credential. The first start
 creates the credential in the data directory, where other commands of the same user

@@ -213,7 +213,7 @@ func unquote(literal string) string {
 	for ; i >= 0; i = strings.IndexByte(rest, '\\') {
 		dst.WriteString(rest[:i])
 		n, r := unescape(rest[i:])
-		dst.WriteRune(r) // writes a half as U+FFFD
+		dst.WriteRune(r) // half a surrogate pair becomes U+FFFD
 		rest = rest[i+n:]
 	}
 	dst.WriteString(rest)

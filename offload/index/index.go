@@ -165,9 +165,8 @@ func (x *Index) CharAt(r io.ReaderAt, off int64) (int64, error) {
 	return min(n, x.chars[block+1]), nil // the last rune of the block may end in the next one
 }
 
-// BlockReader is a content that caches the blocks that it read, so that finding a
-// line and then reading it loads its block once. Callers must not change the
-// returned bytes.
+// BlockReader caches the blocks of a content. Finding a line and reading it then loads
+// the block once. Callers must not change the returned bytes.
 type BlockReader interface {
 	Block(i int) ([]byte, error)
 }

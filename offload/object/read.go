@@ -67,7 +67,7 @@ func (s *Store) addToCache(digest string, found *blob, err error) (*cachedBlob, 
 	case found.Deleted:
 		return nil, jetstream.ErrMsgNotFound
 	case found.index == nil:
-		return nil, fmt.Errorf("another client replaced its object, put it again: %w", offload.ErrCorrupt)
+		return nil, fmt.Errorf("another client replaced the object; put the artifact again: %w", offload.ErrCorrupt)
 	}
 	found.data, found.Metadata = nil, nil // decoded, so the cache needs no copy
 	b := &cachedBlob{digest: digest, blob: found, recent: &blocks.Cache{}}

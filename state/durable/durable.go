@@ -61,7 +61,7 @@ func (d Dir) do(op Operation, do func() error) error {
 //	close(6)
 func (d Dir) WriteFile(name string, data []byte, perm fs.FileMode, check func() error) (err error) {
 	if base := filepath.Base(name); base == "." || base == ".." {
-		return errors.New("the name is that of a directory")
+		return errors.New("a directory has this name")
 	}
 	var old fs.FileInfo
 	err = d.do(Operation{Kind: "lstat", Name: name}, func() (err error) { old, err = d.Root.Lstat(name); return err })

@@ -12,8 +12,8 @@ type Conversations interface {
 	// last one. A session without entries has the position 0.
 	Read(ctx context.Context, session string) (entries [][]byte, last uint64, err error)
 	// Append adds an entry if the last entry is at the position after, and returns
-	// the new position. Then the entry is durable. ErrConflict and ErrTooLarge mean
-	// that it was not added; after any other error it may have been added.
+	// the new position. If it returns nil, the entry is durable. ErrConflict and
+	// ErrTooLarge mean that it was not added; after any other error it may have been.
 	Append(ctx context.Context, session string, after uint64, entry []byte) (position uint64, err error)
 }
 

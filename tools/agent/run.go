@@ -89,8 +89,8 @@ func (r *run) attempt(ctx context.Context, fenced bool) (Outcome, error) {
 }
 
 // claimSession appends an entry that claims the session for this run. If the run
-// has already ended, it returns the outcome instead. A fenced loop, which lost the
-// session to another one, waits until that one has appended nothing for StaleAfter.
+// has already ended, it returns the outcome instead. A fenced loop is one that lost the
+// session to another loop. It waits until that loop has appended nothing for StaleAfter.
 func (r *run) claimSession(ctx context.Context, fenced bool) (*Outcome, error) {
 	var seen uint64
 	since := time.Now()

@@ -51,7 +51,7 @@ func (c ToolsConfig) callSubagent(ctx context.Context, call tools.Call) *tools.R
 	}
 	child := subagentCall(call)
 	if end, err := endOf(ctx, c.Conversations, SubagentSession(child), child.IDToken()); !res.IsError && err == nil && end.Reply != "" {
-		res.ForUser, res.Markdown = end.Reply, true // nobody else gives the user the whole reply
+		res.ForUser, res.Markdown = end.Reply, true // only this result contains the whole reply
 	}
 	return &res
 }

@@ -69,6 +69,9 @@ func AddHelp(root *cobra.Command) {
 	var visit func(*cobra.Command)
 	visit = func(cmd *cobra.Command) {
 		note := func(f *pflag.Flag) {
+			if list, ok := f.Value.(pflag.SliceValue); ok && len(list.GetSlice()) > 0 {
+				f.DefValue = strings.Join(list.GetSlice(), ",") // pflag shows "[a b]"
+			}
 			if name := topicOf(f); name != "" {
 				if groups[name] == nil {
 					groups[name] = pflag.NewFlagSet(name, pflag.ContinueOnError)

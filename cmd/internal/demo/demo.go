@@ -128,12 +128,12 @@ func (d *demo) play(ctx context.Context) error {
 		return err
 	}
 
-	d.print("\n4. A background job returns at once. The notifier delivers its result to the user, here:")
-	job := tools.Call{ID: "toolu_2", Session: session, Tool: countTool}
-	if _, err := rpc.Submit(ctx, d.bus, bus.DefaultQueue, job); err != nil {
+	d.print("\n4. An async call returns at once. The notifier delivers its result to the user, here:")
+	call := tools.Call{ID: "toolu_2", Session: session, Tool: countTool}
+	if _, err := rpc.Submit(ctx, d.bus, bus.DefaultQueue, call); err != nil {
 		return err
 	}
-	if _, err := rpc.AwaitCompletion(ctx, d.bus, job); err != nil {
+	if _, err := rpc.AwaitCompletion(ctx, d.bus, call); err != nil {
 		return err
 	}
 	d.awaitNotifications(ctx, 1)

@@ -50,7 +50,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&o.Worker.Slots, "slots", 64, "`NUMBER` of calls that run at once, for each queue")
 	flags.IntVar(&o.Worker.MaxAttempts, "max-attempts", 5, "`NUMBER` of deliveries after which a call becomes a dead letter; for agent calls, only deliveries without progress count")
 	flags.DurationVar(&o.Worker.Grace, "grace", 20*time.Second, "`TIME` that running calls get to finish after a stop")
-	flags.DurationVar(&o.Lease, "lease", 30*time.Second, "`TIME` after which the calls of a dead worker go to another one; applies when the consumer is created")
+	flags.DurationVar(&o.Lease, "lease", 30*time.Second, "`TIME` after which the calls of a dead worker go to another one; applies when the consumer is created; an existing one keeps its lease")
 	flags.StringVar(&o.Health, "health", "", "`HOST:PORT` of an HTTP server for /healthz, /readyz and /metrics (probes and Prometheus); default off")
 	o.Channels.AddFlags(flags)
 	cli.Topic(flags, cli.TopicOffloading, o.addOffloadFlags)
@@ -73,7 +73,7 @@ func (o *Options) Check() error {
 	}
 	switch {
 	case len(o.Worker.Queues) == 0:
-		return cli.Exit(cli.ExitUsage, "--queue: name at least one")
+		return cli.Exit(cli.ExitUsage, "--queue: give at least one queue")
 	case o.Worker.Slots < 1:
 		return cli.Exit(cli.ExitUsage, "--slots %d: want 1 or more", o.Worker.Slots)
 	case o.Worker.MaxAttempts < 1:

@@ -27,10 +27,10 @@ func CountRunes(p []byte) int64 {
 // continuationBytes counts the bytes that continue a valid rune, for the runes that
 // begin in the first 64 bytes of p.
 //
-// It processes eight bytes at once: x; and y, z and w are the eight bytes that start
-// one, two and three bytes later. In lead, the highest bit of each byte is set while
-// the byte can still begin a rune. A shift moves another bit of each byte to the
-// highest position. A small number is not 0 if adding 0x7f sets the highest bit.
+// x holds 8 bytes; y, z and w hold the 8 bytes that start 1, 2 and 3 bytes later. In
+// lead, the highest bit of each byte is set while the byte can still begin a rune.
+// x<<1 moves bit 6 of each byte to bit 7, where high selects it. A small number is not
+// 0 if adding 0x7f sets the highest bit.
 func continuationBytes(p *[64 + 3]byte) int {
 	const (
 		each   = 0x0101010101010101
@@ -102,7 +102,8 @@ func OpenRune(p []byte) int {
 // RunesLen returns the length in bytes of the first n runes of data.
 func RunesLen(data []byte, n int64) int {
 	end := 0
-	// n bytes hold at most n runes, so they can be counted instead of decoded.
+	// n bytes hold at most n runes, so n bytes can be skipped and their runes counted,
+	// without decoding.
 	const few = 64
 	for n >= few && len(data)-end >= few {
 		part := data[end:][:min(n, int64(len(data)-end))]
