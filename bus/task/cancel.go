@@ -19,6 +19,9 @@ const cancelTTL = bus.ResultsKept
 
 const cancelKey = "cancel"
 
+// cancelSource is the header ce-source of the results of cancelled calls.
+var cancelSource = []string{"/stevedore/cancel"}
+
 // Cancel cancels a call that is queued or running, also in the background, and
 // returns its new state. It returns an error if the call has ended.
 func Cancel(ctx context.Context, b *bus.Bus, session, id, by string) (Task, error) {
@@ -47,19 +50,20 @@ func Cancel(ctx context.Context, b *bus.Bus, session, id, by string) (Task, erro
 	if err != nil {
 		return Task{}, err
 	}
-	subject := b.Result(session, id)
+	kind, subject := ResultKind, b.Result(session, id)
 	if t.Async {
-		subject = b.Completion(session, id)
+		kind, subject = CompletionKind, b.Completion(session, id)
 	}
-	if _, err := b.Publish(ctx, bus.Message{Subject: subject, Body: body}); err != nil && !errors.Is(err, bus.ErrSubjectExists) {
+	header := EventHeader(kind, session, id, cancelSource)
+	if _, err := b.Publish(ctx, bus.Message{Subject: subject, Body: body, Header: header}); err != nil && !errors.Is(err, bus.ErrSubjectExists) {
 		return Task{}, err
 	}
 	return Get(ctx, b, session, id)
 }
 
 // RecordCancellation records that a call is cancelled, without a result. A worker
-// that runs the call stops it, and no worker starts it later. The two tokens name
-// the call.
+// that runs the call stops it, and no worker starts it later. It also publishes to
+// the subject Cancel, for remote tools. The two tokens name the call.
 func RecordCancellation(ctx context.Context, b *bus.Bus, session, call string) error {
 	kv, err := b.Bucket(ctx, bus.TasksBucket)
 	if err != nil {
@@ -69,6 +73,7 @@ func RecordCancellation(ctx context.Context, b *bus.Bus, session, call string) e
 	if err != nil && !errors.Is(err, jetstream.ErrKeyExists) {
 		return fmt.Errorf("cancel call %s: %w", call, err)
 	}
+	_ = b.Conn().Publish(b.Cancel(session, call), nil) // only a hint; the record is stored
 	return nil
 }
 

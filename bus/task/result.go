@@ -5,9 +5,36 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/tools"
 )
+
+// Kinds of stored events, for EventHeader.
+const (
+	ResultKind     = "result"
+	CompletionKind = "completion"
+)
+
+// These header values are the same for all events, so events share them.
+var (
+	ceVersion = []string{"1.0"}
+	ceContent = []string{"application/json"}
+	ceTypes   = map[string][]string{ResultKind: {"stevedore.result"}, CompletionKind: {"stevedore.completion"}}
+)
+
+// EventHeader returns the required attributes of CloudEvents 1.0 in its NATS binding;
+// the message itself has the time and the subject. The two tokens name the call.
+func EventHeader(kind, session, call string, source []string) nats.Header {
+	return nats.Header{
+		"ce-specversion": ceVersion,
+		"ce-type":        ceTypes[kind],
+		"ce-source":      source,
+		"ce-id":          {kind + "." + session + "." + call},
+		"content-type":   ceContent,
+	}
+}
 
 // ErrUnreadable means that the event stored on a subject cannot be decoded.
 var ErrUnreadable = errors.New("the stored event is not a result")

@@ -143,10 +143,18 @@ func TestCancelWhileQueued(t *testing.T) {
 	if got := wantTask(t, p, "q", task.Queued); got.Tool != "block" {
 		t.Errorf("task %+v", got)
 	}
+	hints, results := bustest.Subscribe(t, p.bus, "stevedore.cancel.s.q"), bustest.Subscribe(t, p.bus, "stevedore.result.s.q")
 	if _, err := task.Cancel(t.Context(), p.bus, "s", "q", "the test"); err != nil {
 		t.Fatal(err)
 	}
 	wantTask(t, p, "q", task.Cancelled)
+	if _, err := hints.NextMsg(20 * time.Second); err != nil { // for remote tools
+		t.Error(err)
+	}
+	_, result := bustest.Next[tools.ResultEvent](t, results)
+	if kind, id := result.Header.Get("ce-type"), result.Header.Get("ce-id"); kind != "stevedore.result" || id != "result.s.q" {
+		t.Errorf("headers %v", result.Header)
+	}
 
 	ran := make(chan struct{}, 1)
 	block := newTool(t, "block", func(context.Context) *tools.Result {

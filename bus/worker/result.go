@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -38,9 +39,9 @@ func (w *Worker) publishResult(ctx context.Context, j *job, res *tools.Result) e
 	if err != nil {
 		return err
 	}
-	kind, subject := "result", w.bus.Result(j.key.session, j.key.id)
+	kind, subject := task.ResultKind, w.bus.Result(j.key.session, j.key.id)
 	if j.resultPublished {
-		kind, subject = "completion", w.bus.Completion(j.key.session, j.key.id)
+		kind, subject = task.CompletionKind, w.bus.Completion(j.key.session, j.key.id)
 	}
 	err = w.publishWithRetry(ctx, bus.Message{Subject: subject, Body: body, Header: w.headers(j, kind)})
 	if errors.Is(err, bus.ErrSubjectExists) {
@@ -103,24 +104,10 @@ func (w *Worker) publishFinal(ctx context.Context, j *job, res *tools.Result) er
 
 var traceparent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
 
-// These header values are the same for all events, so events share them.
-var (
-	ceVersion = []string{"1.0"}
-	ceContent = []string{"application/json"}
-	ceTypes   = map[string][]string{"result": {"stevedore.result"}, "completion": {"stevedore.completion"}}
-)
-
-// headers returns the required attributes of CloudEvents 1.0 in its NATS binding;
-// the message itself has the time and the subject. Of the incoming headers, only a
+// headers returns the headers of a result. Of the incoming headers, only a
 // well-formed traceparent is forwarded.
 func (w *Worker) headers(j *job, kind string) nats.Header {
-	h := nats.Header{
-		"ce-specversion": ceVersion,
-		"ce-type":        ceTypes[kind],
-		"ce-source":      w.source,
-		"ce-id":          {kind + "." + j.key.session + "." + j.key.id},
-		"content-type":   ceContent,
-	}
+	h := task.EventHeader(kind, j.key.session, j.key.id, w.source)
 	if tp := j.delivery.Header("traceparent"); tp != "" && traceparent.MatchString(tp) {
 		h["traceparent"] = []string{tp}
 	}
