@@ -167,6 +167,8 @@ func showSession(out io.Writer, entries []agent.Entry) error {
 			}
 		case e.Kind == agent.KindOffloaded:
 			err = printEntry(e, fmt.Sprintf("%d tool results moved out of the history", len(e.Offloaded)), "")
+		case e.Kind == agent.KindCompacted && e.Compaction != nil:
+			err = printEntry(e, fmt.Sprintf("%d turns replaced by a summary", e.Compaction.Turns), e.Compaction.Summary)
 		case e.Kind == agent.KindResumed:
 			err = printEntry(e, "resumed by another worker", "")
 		case e.Kind == agent.KindEnd && e.End != nil:

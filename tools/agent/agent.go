@@ -30,7 +30,8 @@ type Config struct {
 	// MaxTokens bounds a turn. Default DefaultMaxTokens.
 	MaxTokens int
 	// ContextTokens is how many tokens a request may have, by estimate. When a
-	// request nears it, the loop offloads the oldest tool results. Default 150,000.
+	// request nears it, the loop offloads the oldest tool results and, if that is not
+	// enough, replaces the oldest turns by a summary. Default 150,000.
 	ContextTokens int64
 	// Offloader stores tool results that leave the history; see
 	// NewHistoryOffloader. If it is nil, only results that are already artifacts
@@ -67,7 +68,10 @@ type Step string
 const (
 	StepRead       Step = "read"
 	StepAsk        Step = "ask"
-	StepLogTurn    Step = "log_turn" // the model has answered, but the answer is not in the log
+	StepCompact    Step = "compact"     // before the artifact
+	StepSummarize  Step = "summarize"   // the artifact is stored
+	StepLogSummary Step = "log_summary" // the summary is written, but not in the log
+	StepLogTurn    Step = "log_turn"    // the model has answered, but the answer is not in the log
 	StepCall       Step = "call"
 	StepLogResults Step = "log_answers"
 	StepEnd        Step = "end"

@@ -13,6 +13,9 @@ import (
 type conversation struct {
 	last       uint64 // position of the last entry
 	entries    []Entry
+	first      int // index of the first entry that the model may see
+	cut        int // index of the first entry that no compaction replaces
+	compaction *Compaction
 	references map[string]string   // of offloaded results, by call
 	ended      map[string]*Outcome // by run
 	open       *runState           // the run without an end; nil if there is none
@@ -51,9 +54,19 @@ func (c *conversation) add(position uint64, e Entry) {
 	c.entries = append(c.entries, e)
 	switch s := c.open; {
 	case e.Kind == KindUser:
+		if e.Fresh {
+			c.first = len(c.entries) - 1
+			c.cut, c.compaction = c.first, nil
+		}
 		c.open = &runState{id: e.Run, started: e.At, call: e.Call, limits: e.Limits, toolOutput: e.ToolOutput, results: map[string]CallResult{}, toolCounts: map[string]int{}}
 	case e.Kind == KindOffloaded:
 		maps.Copy(c.references, e.Offloaded)
+	case e.Kind == KindCompacted && e.Compaction != nil:
+		c.compaction = e.Compaction
+		c.cut = min(max(c.first+e.Compaction.Cut, c.cut), len(c.entries)-1)
+		if s != nil {
+			s.usage.add(e.Usage)
+		}
 	case e.Kind == KindEnd:
 		if e.End == nil {
 			e.End = &Outcome{Reason: Abandoned}
@@ -68,11 +81,7 @@ func (c *conversation) add(position uint64, e Entry) {
 
 func (s *runState) addTurn(e Entry) {
 	s.turns++
-	if e.Usage != nil {
-		s.usage.Input += e.Usage.Input
-		s.usage.Output += e.Usage.Output
-		s.usage.CachedInput += e.Usage.CachedInput
-	}
+	s.usage.add(e.Usage)
 	s.tokensUsed = s.totalTokens()
 	s.calls, s.stop, s.results = ToolUses(e.Message.Content), e.StopReason, map[string]CallResult{}
 	if text := TextOf(e.Message.Content); text != "" {
@@ -128,7 +137,11 @@ func callID(run string, turn, index int) string {
 
 // messages returns the conversation for the model. The roles alternate and every
 // call has a result, also those of interrupted runs.
-func (c *conversation) messages() []Message {
+func (c *conversation) messages() []Message { return c.render(c.cut, c.compaction) }
+
+// render returns the conversation with a compaction, which may be nil, that replaces
+// the entries before the cut.
+func (c *conversation) render(cut int, compaction *Compaction) []Message {
 	var (
 		b       = newMessageBuilder()
 		calls   []Block
@@ -147,13 +160,14 @@ func (c *conversation) messages() []Message {
 		}
 		calls = nil
 	}
-	for _, e := range c.entries {
+	for i, e := range c.entries[c.first:] {
+		if compaction != nil && c.first+i == cut {
+			b, calls = newMessageBuilder(), nil
+			b.add(RoleUser, compaction.blocks(c.promptAt(cut))...)
+		}
 		switch {
 		case e.Kind == KindUser && e.Message != nil:
 			addResults()
-			if e.Fresh {
-				b = newMessageBuilder()
-			}
 			b.add(RoleUser, e.Message.Content...)
 			run, turn = e.Run, 0
 		case e.Kind == KindAssistant && e.Message != nil:
@@ -167,6 +181,10 @@ func (c *conversation) messages() []Message {
 				results[res.Call] = res
 			}
 		}
+	}
+	if compaction != nil && cut == len(c.entries) { // every turn is replaced
+		b, calls = newMessageBuilder(), nil
+		b.add(RoleUser, compaction.blocks(c.promptAt(cut))...)
 	}
 	addResults()
 	return b.messages

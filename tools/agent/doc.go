@@ -10,7 +10,8 @@
 //     log. So if a process dies, another one continues the run from the log: it does
 //     not ask the model again for a turn in the log, and a repeated call returns its
 //     first result. When the conversation nears the size that the model accepts,
-//     history.go offloads old tool results.
+//     history.go offloads old tool results, and compact.go replaces old turns by a
+//     summary and an artifact.
 //   - The model: a Provider (provider.go). Package tools/agent/provider implements
 //     it; to add a provider, see the comment of that package.
 //   - The tools agent, subagent and spawn (agenttools.go, subagent.go, spawn.go), by

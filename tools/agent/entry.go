@@ -20,6 +20,8 @@ const (
 	KindResults Kind = "results"
 	// KindOffloaded replaces old results by references.
 	KindOffloaded Kind = "shelved"
+	// KindCompacted replaces the oldest turns by a summary and an artifact.
+	KindCompacted Kind = "compacted"
 	// KindResumed: another loop continues the run. From now on the loop that had
 	// the run before cannot append.
 	KindResumed Kind = "resumed"
@@ -44,7 +46,8 @@ type Entry struct {
 	Fresh bool `json:"fresh,omitempty"`
 	// ToolOutput, in a user entry; see Config.
 	ToolOutput ToolOutput `json:"tool_output,omitempty"`
-	// StopReason, Usage and Model of an assistant entry.
+	// StopReason, Usage and Model of an assistant entry; Usage also of a compacted
+	// entry, if the model wrote the summary.
 	StopReason StopReason `json:"stop_reason,omitempty"`
 	Usage      *Usage     `json:"usage,omitempty"`
 	Model      string     `json:"model,omitempty"`
@@ -52,6 +55,8 @@ type Entry struct {
 	Results []CallResult `json:"answers,omitempty"`
 	// Offloaded maps the ids of calls to references, in an offloaded entry.
 	Offloaded map[string]string `json:"shelved,omitempty"`
+	// Compaction of a compacted entry.
+	Compaction *Compaction `json:"compaction,omitempty"`
 	// End of an end entry.
 	End *Outcome `json:"end,omitempty"`
 }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"unicode/utf8"
 
@@ -26,15 +27,34 @@ func NewHistoryOffloader(store offload.Store) *offload.Offloader {
 	return offload.NewOffloader(store, offload.Config{InlineChars: 1})
 }
 
-// shrinkHistory offloads old tool results if the next request would near the
-// context limit.
+// shrinkHistory makes the next request smaller if it would near the context limit.
 func (r *run) shrinkHistory(ctx context.Context) error {
 	size := r.request().EstimateTokens()
 	if float64(size) <= shrinkAbove*float64(r.cfg.ContextTokens) {
 		return nil
 	}
-	_, err := r.offloadHistory(ctx, size, int64(shrinkTo*float64(r.cfg.ContextTokens)))
+	// The conversation gets at least as much as the system prompt and the tools.
+	most := float64(max(r.cfg.ContextTokens, 2*r.requestFor(nil).EstimateTokens()))
+	if float64(size) <= shrinkAbove*most {
+		return nil
+	}
+	_, err := r.shrinkTo(ctx, size, int64(shrinkTo*most), int64(shrinkAbove*most))
 	return err
+}
+
+// shrinkTo shrinks a request of size tokens to about target tokens: it offloads tool
+// results, and if the request still has more than limit tokens, it replaces turns. It
+// returns false if nothing changed.
+func (r *run) shrinkTo(ctx context.Context, size, target, limit int64) (bool, error) {
+	freed, err := r.offloadHistory(ctx, size, target)
+	if err != nil {
+		return false, err
+	}
+	if size = r.request().EstimateTokens(); size <= limit {
+		return freed > 0, nil
+	}
+	compacted, err := r.compact(ctx, size, target, limit)
+	return compacted || freed > 0, err
 }
 
 // offloadHistory replaces tool results by references, oldest first, until a request
@@ -50,8 +70,12 @@ func (r *run) offloadHistory(ctx context.Context, size, target int64) (freed int
 		}
 		artifact := res.Artifact
 		if artifact == nil {
-			if artifact, err = r.store(ctx, res); err != nil {
-				return freed, fmt.Errorf("offload the history of conversation %s: %w", r.session, err)
+			artifact, err = r.store(ctx, res)
+			if errors.Is(err, offload.ErrQuota) {
+				break
+			}
+			if err != nil {
+				return freed, fmt.Errorf("%w: offload the history of conversation %s: %w", errLog, r.session, err)
 			}
 		}
 		if artifact == nil {
@@ -90,7 +114,7 @@ func (r *run) store(ctx context.Context, res CallResult) (*tools.Artifact, error
 // first; results of the last turn, which the model has not seen, are last.
 func (r *run) offloadable() []CallResult {
 	var seen, unseen []CallResult
-	for _, e := range r.conv.entries {
+	for _, e := range r.conv.entries[r.conv.cut:] {
 		for _, res := range e.Results {
 			isReference := res.Artifact != nil && !res.Artifact.Inline
 			if isReference || res.Blocks != nil || r.conv.references[res.Call] != "" || r.tools[res.Tool].NoOffload ||

@@ -73,16 +73,17 @@ func (r *run) askModel(ctx context.Context) error {
 	r.cfg.OnStep(StepAsk)
 	r.reportProgress(ctx, r.conv.open.turns+1, "asking the model")
 	res, err := r.provider.Complete(ctx, r.request())
-	if failure, ok := errors.AsType[*ProviderError](err); ok && failure.Code == CodeContextOverflow {
+	for isOverflow(err) {
 		// The estimate was too low, so halve the history.
 		size := r.request().EstimateTokens()
-		freed, offloadErr := r.offloadHistory(ctx, size, size/2)
-		if offloadErr != nil {
-			return offloadErr
+		shrunk, shrinkErr := r.shrinkTo(ctx, size, size/2, size*3/4)
+		if shrinkErr != nil {
+			return shrinkErr
 		}
-		if freed > 0 {
-			res, err = r.provider.Complete(ctx, r.request())
+		if !shrunk {
+			break
 		}
+		res, err = r.provider.Complete(ctx, r.request())
 	}
 	if err != nil {
 		return err
@@ -98,8 +99,21 @@ func (r *run) askModel(ctx context.Context) error {
 	return err
 }
 
+func isOverflow(err error) bool {
+	failure, ok := errors.AsType[*ProviderError](err)
+	return ok && failure.Code == CodeContextOverflow
+}
+
 func (r *run) request() Request {
-	return Request{System: r.cfg.System, Messages: r.conv.messages(), Tools: r.cfg.Tools, MaxTokens: r.cfg.MaxTokens}
+	req := r.requestFor(r.conv.messages())
+	if r.conv.compaction != nil {
+		req.ReplacedTurns = r.conv.compaction.Turns
+	}
+	return req
+}
+
+func (r *run) requestFor(messages []Message) Request {
+	return Request{System: r.cfg.System, Messages: messages, Tools: r.cfg.Tools, MaxTokens: r.cfg.MaxTokens}
 }
 
 func (r *run) reportProgress(ctx context.Context, turn int, what string) {

@@ -24,6 +24,12 @@ type Request struct {
 	Tools []tools.Definition
 	// MaxTokens bounds the turn. Default DefaultMaxTokens.
 	MaxTokens int
+	// ReplacedTurns is how many messages of the model a summary in the first message
+	// replaces.
+	ReplacedTurns int
+	// Summary: the request asks for a summary of a conversation, and not for its next
+	// turn.
+	Summary bool
 }
 
 // DefaultMaxTokens is the default of Request.MaxTokens.
@@ -72,3 +78,10 @@ type Usage struct {
 
 // Total counts against a token budget.
 func (u Usage) Total() int64 { return u.Input + u.Output }
+
+// add adds a usage, which may be nil.
+func (u *Usage) add(v *Usage) {
+	if v != nil {
+		u.Input, u.Output, u.CachedInput = u.Input+v.Input, u.Output+v.Output, u.CachedInput+v.CachedInput
+	}
+}

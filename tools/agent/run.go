@@ -23,8 +23,8 @@ const (
 )
 
 var (
-	// errLog: the log failed. Its entries must be read again.
-	errLog         = errors.New("the log of the conversation failed")
+	// errLog: the log or the store failed. The entries must be read again.
+	errLog         = errors.New("the storage of the conversation failed")
 	errSessionBusy = errors.New("another run has the session")
 )
 

@@ -201,6 +201,12 @@ func FuzzConversation(f *testing.F) {
 	f.Add([]byte(`{"kind":"user","run":"r"}
 {"kind":"results","run":"r","answers":[{"call":"x"}]}
 {"kind":"end","run":"q","end":null}`))
+	f.Add([]byte(`{"kind":"user","run":"r","message":{"role":"user","content":[{"type":"text","text":"hi"}]}}
+{"kind":"assistant","run":"r","message":{"role":"assistant","content":[{"type":"text","text":"a"}]}}
+{"kind":"compacted","run":"r","compaction":{"cut":1,"turns":1}}
+{"kind":"compacted","run":"r","compaction":{"cut":9223372036854775807}}
+{"kind":"compacted","run":"r","compaction":{"cut":-5}}
+{"kind":"user","run":"q","fresh":true}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var entries []agent.Entry
 		for line := range strings.Lines(string(data)) {

@@ -44,7 +44,7 @@ func (o *AgentOptions) AddFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&o.limits.MaxDepth, "agent-depth", 2, "`DEPTH` to which agents may start sub-agents; 0 means none")
 	flags.IntVar(&o.limits.MaxChildren, "max-subagents", 8, "`NUMBER` of sub-agents that one run may start")
 	flags.IntVar(&o.maxTokens, "max-tokens", agent.DefaultMaxTokens, "`TOKENS` that a turn may generate")
-	flags.Int64Var(&o.contextTokens, "context-tokens", 150_000, "approximate number of `TOKENS` above which the oldest tool results are moved out of the conversation")
+	flags.Int64Var(&o.contextTokens, "context-tokens", 150_000, "approximate number of `TOKENS` above which the oldest tool results, and then the oldest turns, are moved out of the conversation")
 	flags.StringVar(&o.toolOutput, "tool-output", string(agent.OutputLast), "`WHICH` tool results the user sees as messages before the agent's reply: last (of the run's last tool), all (each when its tool ends) or none")
 }
 

@@ -32,10 +32,11 @@ import (
 // The test binary is also the worker process that the tests kill. These variables
 // configure it; it is a worker if the first one is set.
 const (
-	agentChildEnv = "STEVEDORE_TEST_AGENT_URL"   // URL of the server
-	agentModelEnv = "STEVEDORE_TEST_AGENT_MODEL" // base URL of the fake provider
-	agentRunsEnv  = "STEVEDORE_TEST_AGENT_RUNS"  // file in which the tools record their runs
-	agentDieEnv   = "STEVEDORE_TEST_AGENT_DIE"   // probability of a kill at each step
+	agentChildEnv   = "STEVEDORE_TEST_AGENT_URL"     // URL of the server
+	agentModelEnv   = "STEVEDORE_TEST_AGENT_MODEL"   // base URL of the fake provider
+	agentRunsEnv    = "STEVEDORE_TEST_AGENT_RUNS"    // file in which the tools record their runs
+	agentDieEnv     = "STEVEDORE_TEST_AGENT_DIE"     // probability of a kill at each step
+	agentContextEnv = "STEVEDORE_TEST_AGENT_CONTEXT" // context limit in tokens
 )
 
 func TestMain(m *testing.M) {
@@ -96,8 +97,20 @@ func runAgentChild() error {
 		die()
 		return err
 	}
+	if setup.Config.ContextTokens, err = strconv.ParseInt(os.Getenv(agentContextEnv), 10, 64); err != nil {
+		return err
+	}
+	setup.Config.Limits.MaxTurns = 1000
 	setup.Config.PollInterval = 50 * time.Millisecond
-	setup.Config.OnStep = func(agent.Step) { die() }
+	setup.Config.OnStep = func(step agent.Step) {
+		switch step {
+		case agent.StepCompact, agent.StepSummarize, agent.StepLogSummary: // these are rare
+			for range 200 {
+				die()
+			}
+		}
+		die()
+	}
 	toolset, err := agent.Tools(setup)
 	if err != nil {
 		return err
@@ -105,6 +118,7 @@ func runAgentChild() error {
 	for _, effect := range []tools.Effect{tools.Once, tools.Idempotent} {
 		toolset = append(toolset, echoTool(string(effect), effect))
 	}
+	toolset = append(toolset, offload.NewReader(store, offload.ReaderConfig{}).Tools()...)
 	if err := registry.Register(toolset...); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -34,6 +35,7 @@ type scenario struct {
 	workers                   int
 	die                       float64
 	children                  bool // each run starts a sub-agent, which has two turns
+	context                   int  // limit in tokens; 0 means so many that nothing is compacted
 }
 
 // Agents of ten turns run on two workers that are killed at any step of a call or of the
@@ -54,6 +56,13 @@ func agentRuns(t *testing.T) int {
 		t.Fatal(err)
 	}
 	return runs
+}
+
+// A run of 200 turns is compacted on workers that are killed. The model gets no request for a
+// stored turn, and no second request for a stored summary. At the end it finds the result of
+// the first turn.
+func TestLongRunSurvivesKills(t *testing.T) {
+	scenario{sessions: 1, messages: 1, turns: 200, workers: 2, die: 0.001, context: 16_000}.run(t)
 }
 
 // Twenty sessions on three workers do not see each other.
@@ -84,7 +93,7 @@ func (p scenario) run(t *testing.T) {
 	model := newFakeModel(t, b, p.script(t))
 	user := newUser(t, b)
 	file := filepath.Join(t.TempDir(), "runs")
-	workers := startWorkers(t, p.workers, agentChildEnv+"="+s.URL(), agentModelEnv+"="+model.URL, agentRunsEnv+"="+file, fmt.Sprintf("%s=%g", agentDieEnv, p.die))
+	workers := startWorkers(t, p.workers, agentChildEnv+"="+s.URL(), agentModelEnv+"="+model.URL, agentRunsEnv+"="+file, fmt.Sprintf("%s=%g", agentDieEnv, p.die), fmt.Sprintf("%s=%d", agentContextEnv, cmp.Or(p.context, 1_000_000)))
 
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
@@ -105,8 +114,12 @@ func (p scenario) run(t *testing.T) {
 	}
 	group.Wait()
 	user.check(t, p)
+	compactions := 0
 	for i := range p.sessions {
-		p.checkLog(t, b, fmt.Sprint("s", i))
+		compactions += p.checkLog(t, b, fmt.Sprint("s", i))
+	}
+	if n := model.summaries; n < compactions || n > compactions+len(workers.deaths) || (compactions > 2) != (p.context > 0) {
+		t.Errorf("%d requests for summaries of %d compactions", n, compactions)
 	}
 	runs, once := runsOf(t, file), 0
 	for call, n := range runs {
@@ -123,8 +136,8 @@ func (p scenario) run(t *testing.T) {
 	if most *= p.sessions * p.messages; once > most {
 		t.Errorf("%d once-only calls ran, and the model asked for %d", once, most)
 	}
-	t.Logf("%d runs, %d requests for %d turns, %d once-only calls ran, %d workers were killed",
-		p.sessions*p.messages, model.requests(), p.sessions*p.messages*p.turns, once, len(workers.deaths))
+	t.Logf("%d runs, %d requests for %d turns, %d once-only calls ran, %d compactions, %d workers were killed",
+		p.sessions*p.messages, model.requests(), p.sessions*p.messages*p.turns, once, compactions, len(workers.deaths))
 }
 
 // script returns p.messages times p.turns turns. All but the last turn of a message call two
@@ -144,14 +157,20 @@ func (p scenario) script(t *testing.T) *provider.Script {
 			} else if p.children && turn == 1 {
 				expect = strings.Replace(expect, "[", `["Subagent task completed","born",`, 1)
 			}
-			if turn == p.turns-1 {
+			if p.context > 0 && turn >= p.turns-3 {
+				lines = append(lines, []string{
+					`{"tools":[{"name":"query_artifacts","input":{}}]}`,
+					`{"capture":{"id":"(run0-turns-0-\\d+)"},"tools":[{"name":"grep_knowledge","input":{"artifact_id":"${id}","pattern":"echo 0 for"}}]}`,
+					`{"expect":["echo 0 for <s0>"],"capture":{"who":"for (<s\\d+>)"},"text":"done for ${who}"}`,
+				}[turn-p.turns+3])
+			} else if turn == p.turns-1 {
 				lines = append(lines, fmt.Sprintf(`{%s"text":"done for ${who}"}`, expect))
 			} else {
 				lines = append(lines, fmt.Sprintf(`{%s"tools":[{"name":"once","input":{"n":%d}},{"name":"idempotent","input":{"n":%d}}%s]}`, expect, turn, turn, child))
 			}
 		}
 	}
-	lines = append(lines, `{"for":"^child"}`, `{"tools":[{"name":"once"},{"name":"idempotent","input":{"n":99}}]}`, `{"expect":["echo 99"],"text":"born"}`)
+	lines = append(lines, `{"for":"^\\[summary\\]$"}`, `{"text":"I am <s0>."}`, `{"for":"^child"}`, `{"tools":[{"name":"once"},{"name":"idempotent","input":{"n":99}}]}`, `{"expect":["echo 99"],"text":"born"}`)
 	script, err := provider.ParseScript([]byte(strings.Join(lines, "\n")))
 	if err != nil {
 		t.Fatal(err)
@@ -161,13 +180,13 @@ func (p scenario) script(t *testing.T) *provider.Script {
 
 // checkLog checks a conversation for interleaved runs, missing or repeated turns, and texts
 // of other sessions.
-func (p scenario) checkLog(t *testing.T, b *bus.Bus, id string) {
+func (p scenario) checkLog(t *testing.T, b *bus.Bus, id string) (compactions int) {
 	t.Helper()
 	bodies, _, err := session.New(b).Read(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	run, ended, turns := "", 0, 0
+	run, ended, turns, compactions, cut := "", 0, 0, 0, 0
 	for i, body := range bodies {
 		e, err := agent.DecodeEntry(body)
 		if err != nil {
@@ -180,6 +199,11 @@ func (p scenario) checkLog(t *testing.T, b *bus.Bus, id string) {
 			run, turns = e.Run, 0
 		case e.Kind == agent.KindAssistant:
 			turns++
+		case e.Kind == agent.KindCompacted:
+			if compactions++; e.Compaction.Cut <= cut || len(e.Compaction.Parts) != 1 {
+				t.Errorf("%s: the compaction %+v follows the cut %d", id, e.Compaction, cut)
+			}
+			cut = e.Compaction.Cut
 		case e.Kind == agent.KindEnd:
 			if run = ""; turns != p.turns || e.End.Reason != agent.Done {
 				t.Errorf("%s: %s ended (%s) after %d turns", id, e.Run, e.End.Reason, turns)
@@ -191,6 +215,7 @@ func (p scenario) checkLog(t *testing.T, b *bus.Bus, id string) {
 	if ended != p.messages {
 		t.Errorf("%s: %d runs ended, want %d", id, ended, p.messages)
 	}
+	return compactions
 }
 
 // user keeps the notifications of a channel, in order.
@@ -226,6 +251,9 @@ func newUser(t *testing.T, b *bus.Bus) user {
 func (u user) check(t *testing.T, p scenario) {
 	t.Helper()
 	outputs := 2 * (p.turns - 1)
+	if p.context > 0 {
+		outputs -= 4
+	}
 	if p.children {
 		outputs++ // the report
 	}
@@ -268,8 +296,9 @@ func checkOwner(t *testing.T, session, text string) {
 // fakeModel serves the Messages API from a script and counts the requests.
 type fakeModel struct {
 	*httptest.Server
-	mu    sync.Mutex
-	asked int
+	mu        sync.Mutex
+	asked     int
+	summaries int
 }
 
 func (m *fakeModel) requests() int {
@@ -278,25 +307,44 @@ func (m *fakeModel) requests() int {
 	return m.asked
 }
 
+var replaced = regexp.MustCompile(`Here (\d+) earlier turns`)
+
+// replacedTurns returns how many turns a summary replaces.
+func replacedTurns(messages []agent.Message) (n int) {
+	if m := replaced.FindStringSubmatch(agent.TextOf(messages[0].Content)); m != nil {
+		n, _ = strconv.Atoi(m[1]) // it has only digits
+	}
+	return n
+}
+
 func newFakeModel(t *testing.T, b *bus.Bus, script *provider.Script) *fakeModel {
 	m := &fakeModel{}
 	m.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		m.mu.Lock()
 		m.asked++
 		m.mu.Unlock()
-		var req struct{ Messages []agent.Message }
+		var req struct {
+			System   []agent.Block
+			Messages []agent.Message
+		}
 		if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
 			return // the worker was killed while it sent the request
 		}
+		ask := agent.Request{Messages: req.Messages, ReplacedTurns: replacedTurns(req.Messages)}
 		session := "a sub-agent"
-		if m := owner.FindStringSubmatch(req.Messages[0].Content[0].Text); m != nil {
+		if len(req.System) > 0 && strings.HasPrefix(req.System[0].Text, "You shorten a conversation") {
+			ask.Summary = true
+			m.mu.Lock()
+			m.summaries++
+			m.mu.Unlock()
+		} else if m := owner.FindStringSubmatch(req.Messages[0].Content[0].Text); m != nil {
 			session = m[1]
 			if text, err := json.Marshal(req.Messages); err == nil {
 				checkOwner(t, session, strings.NewReplacer(`\u003c`, "<", `\u003e`, ">").Replace(string(text)))
 			}
 			checkUnanswered(t, b, session, req.Messages)
 		}
-		res, err := script.Complete(context.Background(), agent.Request{Messages: req.Messages})
+		res, err := script.Complete(context.Background(), ask)
 		if err != nil {
 			t.Errorf("%s: %v", session, err)
 			w.WriteHeader(http.StatusBadRequest)
@@ -318,7 +366,7 @@ func newFakeModel(t *testing.T, b *bus.Bus, script *provider.Script) *fakeModel 
 
 // checkUnanswered fails the test if the conversation already has the requested turn.
 func checkUnanswered(t *testing.T, b *bus.Bus, id string, messages []agent.Message) {
-	said := 0
+	said := replacedTurns(messages)
 	for _, m := range messages {
 		if m.Role == agent.RoleAssistant {
 			said++

@@ -45,6 +45,9 @@ import (
 // message matches, such as those of sub-agents. Turns before the first such line
 // are for all other conversations.
 //
+// The first turn below {"for":"^\\[summary\\]$"} is the answer to each request for a
+// summary of a long conversation. Without it, the agent uses an extract.
+//
 // A Script keeps no state: the next turn and all variables follow from the
 // request. So another process can continue a conversation.
 type Script struct {
@@ -72,6 +75,9 @@ type scriptTool struct {
 	Name  string          `json:"name"`
 	Input json.RawMessage `json:"input"`
 }
+
+// summaryRequest is the first text of a request for a summary.
+const summaryRequest = "[summary]"
 
 // maxScript bounds a script, in bytes.
 const maxScript = 64 << 20
@@ -190,8 +196,8 @@ func explainDecodeError(err error) error {
 
 // Complete returns the next turn of the conversation.
 func (s *Script) Complete(ctx context.Context, req agent.Request) (agent.Response, error) {
-	turns := s.turnsFor(req.Messages)
-	vars, done := map[string]string{}, 0
+	turns := s.turnsFor(req)
+	vars, done := map[string]string{}, req.ReplacedTurns
 	for i, m := range req.Messages {
 		if m.Role == agent.RoleAssistant {
 			if done < len(turns) {
@@ -216,15 +222,21 @@ func (s *Script) Complete(ctx context.Context, req agent.Request) (agent.Respons
 	return turn.response(vars, done, req)
 }
 
-func (s *Script) turnsFor(messages []agent.Message) []scriptTurn {
+func (s *Script) turnsFor(req agent.Request) []scriptTurn {
 	first := ""
-	if len(messages) > 0 {
-		first = agent.TextOf(messages[0].Content)
+	switch {
+	case req.Summary:
+		first = summaryRequest
+	case len(req.Messages) > 0:
+		first = agent.TextOf(req.Messages[0].Content)
 	}
 	for _, section := range s.sections[1:] {
 		if section.first.MatchString(first) {
 			return section.turns
 		}
+	}
+	if req.Summary {
+		return nil // the other turns are no summaries
 	}
 	return s.sections[0].turns
 }
