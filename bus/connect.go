@@ -32,8 +32,9 @@ type Bus struct {
 	out    *publisher
 	closed chan struct{}
 
-	handles sync.Map // by name: jetstream.Stream or jetstream.KeyValue
-	denials denials
+	handles      sync.Map // by name: jetstream.Stream or jetstream.KeyValue
+	lastMessages sync.Map // by stream: lastOfStream
+	denials      denials
 }
 
 // Connect connects and returns after the server has answered. If the connection is

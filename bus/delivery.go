@@ -10,11 +10,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// attemptHeader has the number of attempts of a requeued message, idHeader its id.
-// Otherwise the new message would start with others.
+// attemptHeader has the number of attempts of a requeued message, idHeader its id,
+// publishedHeader its FirstPublished. Otherwise the new message would start with others.
 const (
-	attemptHeader = "Stevedore-Attempt"
-	idHeader      = "Stevedore-Id"
+	attemptHeader   = "Stevedore-Attempt"
+	idHeader        = "Stevedore-Id"
+	publishedHeader = "Stevedore-Published"
 )
 
 // maxDeliveryID is the longest accepted id, in bytes. Ids are copied into records and
@@ -38,7 +39,9 @@ type Delivery struct {
 	Final bool
 	// Published is when the stream stored the message.
 	Published time.Time
-	Sequence  uint64
+	// FirstPublished is Published, or that of the message that it was requeued from.
+	FirstPublished time.Time
+	Sequence       uint64
 
 	nc       *nats.Conn
 	out      *publisher
@@ -55,13 +58,19 @@ func newDelivery(nc *nats.Conn, out *publisher, msg *nats.Msg) (*Delivery, error
 	}
 	d := &Delivery{
 		Subject: msg.Subject, Body: msg.Data,
-		Attempt: int(meta.NumDelivered), Published: meta.Timestamp, Sequence: meta.Sequence.Stream,
+		Attempt: int(meta.NumDelivered), Sequence: meta.Sequence.Stream,
+		Published: meta.Timestamp, FirstPublished: meta.Timestamp,
 		nc: nc, out: out, msg: msg,
 	}
 	header := msg.Header
 	if text := header.Get(attemptHeader); text != "" {
 		if prior, err := strconv.Atoi(text); err == nil && prior > 0 && prior <= maxPriorAttempts {
 			d.Attempt += prior
+		}
+	}
+	if text := header.Get(publishedHeader); text != "" {
+		if first, err := time.Parse(time.RFC3339Nano, text); err == nil && first.Before(d.Published) {
+			d.FirstPublished = first
 		}
 	}
 	d.Again = d.Attempt > 1 || header.Get(idHeader) != ""

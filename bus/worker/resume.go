@@ -92,7 +92,8 @@ func (w *Worker) hasFinalResult(ctx context.Context, j *job) (bool, error) {
 }
 
 // onceStarted reports whether the call is once-only and was claimed, so that it must
-// not run again, and returns the claim. It assumes so if the claim may have expired.
+// not run again, and returns the claim. It assumes so if the stream may have dropped
+// the claim.
 func (w *Worker) onceStarted(ctx context.Context, j *job) (claim task.Claim, started bool, err error) {
 	if !j.once() {
 		return claim, false, nil
@@ -104,7 +105,12 @@ func (w *Worker) onceStarted(ctx context.Context, j *job) (claim task.Claim, sta
 	if claimed {
 		return claim, true, j.checkDigest(claim.Digest)
 	}
-	return claim, time.Since(j.delivery.Published) > bus.ResultsKept, nil
+	var since time.Time
+	err = w.readWithRetry(ctx, func() (err error) {
+		since, err = w.bus.CompleteSince(ctx, bus.Results)
+		return err
+	})
+	return claim, j.delivery.FirstPublished.Before(since), err
 }
 
 // unknownOutcome is the result of a once-only call whose worker stopped while it
