@@ -24,18 +24,20 @@ type hook struct {
 	requests int
 	told     map[string]toldText // by id
 	accepted int                 // including duplicates
+	chats    map[string][]string // texts by chat, without duplicates, in order
 	problems []string
 }
 
 type toldText struct {
 	Call    string `json:"call"`
+	ChatID  string `json:"chat_id"`
 	Text    string `json:"text"`
 	IsError bool   `json:"is_error"`
 }
 
 func newHook(t *testing.T, heard func()) *hook {
 	t.Helper()
-	h := &hook{heard: heard, told: map[string]toldText{}}
+	h := &hook{heard: heard, told: map[string]toldText{}, chats: map[string][]string{}}
 	h.Server = httptest.NewServer(h)
 	t.Cleanup(h.Close)
 	return h
@@ -77,6 +79,9 @@ func (h *hook) accept(header http.Header, body []byte) bool {
 	before, known := h.told[id]
 	if known && before != event.Data {
 		h.problems = append(h.problems, id+" came with two texts: "+before.Text+"; "+event.Data.Text)
+	}
+	if !known {
+		h.chats[event.Data.ChatID] = append(h.chats[event.Data.ChatID], event.Data.Text)
 	}
 	h.told[id] = event.Data
 	h.accepted++
