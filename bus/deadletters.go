@@ -8,6 +8,8 @@ import (
 	"iter"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/bus/jsapi"
 )
 
 // StoredDeadLetter is a dead letter in its stream.
@@ -28,22 +30,13 @@ func (b *Bus) DeadLetters(ctx context.Context, kind string) iter.Seq2[StoredDead
 		filter = "*"
 	}
 	return func(yield func(StoredDeadLetter, error) bool) {
-		stream, err := b.Stream(ctx, Dead)
-		if err != nil {
-			yield(StoredDeadLetter{}, fmt.Errorf("list dead letters: %w", err))
-			return
-		}
-		for next := uint64(1); ; {
-			msg, err := stream.GetMsg(ctx, next, jetstream.WithGetMsgSubject(b.Dead(filter, "*")))
-			if errors.Is(err, jetstream.ErrMsgNotFound) {
-				return
-			}
+		get := jsapi.Get{NextBySubject: b.Dead(filter, "*"), MaxBytes: scanBytes}
+		for m, err := range b.api.Messages(ctx, b.StreamName(Dead), get) {
 			if err != nil {
 				yield(StoredDeadLetter{}, fmt.Errorf("list dead letters: %w", err))
 				return
 			}
-			next = msg.Sequence + 1
-			letter, ok := b.decodeDeadLetter(msg)
+			letter, ok := b.decodeDeadLetter(m.Subject, m.Sequence, m.Data)
 			if ok && !yield(letter, nil) {
 				return
 			}
@@ -64,7 +57,7 @@ func (b *Bus) DeadLetter(ctx context.Context, number uint64) (StoredDeadLetter, 
 	if err != nil {
 		return StoredDeadLetter{}, fmt.Errorf("dead letter %d: %w", number, err)
 	}
-	letter, ok := b.decodeDeadLetter(msg)
+	letter, ok := b.decodeDeadLetter(msg.Subject, msg.Sequence, msg.Data)
 	if !ok {
 		return StoredDeadLetter{}, fmt.Errorf("dead letter %d: %w", number, ErrNoDeadLetter)
 	}
@@ -73,15 +66,62 @@ func (b *Bus) DeadLetter(ctx context.Context, number uint64) (StoredDeadLetter, 
 
 // decodeDeadLetter decodes a message of the stream. ok is false for the body of
 // another letter and for a message that is not a letter.
-func (b *Bus) decodeDeadLetter(msg *jetstream.RawStreamMsg) (letter StoredDeadLetter, ok bool) {
-	tokens := b.Split(msg.Subject)
+func (b *Bus) decodeDeadLetter(subject string, sequence uint64, body []byte) (letter StoredDeadLetter, ok bool) {
+	tokens := b.Split(subject)
 	if len(tokens) != 3 || tokens[1] == DeadBody {
 		return StoredDeadLetter{}, false
 	}
-	letter.Number = msg.Sequence
-	err := json.Unmarshal(msg.Data, &letter.DeadLetter)
+	letter.Number = sequence
+	err := json.Unmarshal(body, &letter.DeadLetter)
 	letter.Kind, letter.Name = tokens[1], tokens[2] // the subject counts, not the body
 	return letter, err == nil && letter.Subject != ""
+}
+
+// lettersAtOnce is how many dead letters EachDeadLetter handles at once.
+const lettersAtOnce = 64
+
+// EachDeadLetter calls do for each letter, for many at once, and then done in the order
+// of the letters. Letters of the same chat of a channel are handled one after the other,
+// so that a retry keeps their order.
+func EachDeadLetter(letters []StoredDeadLetter, do func(StoredDeadLetter) error, done func(StoredDeadLetter, error)) {
+	results := make([]chan error, len(letters))
+	var groups [][]int
+	chats := map[string]int{} // the group of a chat
+	for i, l := range letters {
+		results[i] = make(chan error, 1)
+		if l.Kind != DeadNotification {
+			groups = append(groups, []int{i})
+			continue
+		}
+		var notification struct {
+			ChatID string `json:"chat_id"`
+		}
+		_ = json.Unmarshal(l.Body, &notification) // one without a chat has the empty one
+		chat := l.Name + "." + notification.ChatID
+		group, ok := chats[chat]
+		if !ok {
+			group = len(groups)
+			chats[chat], groups = group, append(groups, nil)
+		}
+		groups[group] = append(groups[group], i)
+	}
+	queue := make(chan []int, len(groups))
+	for _, group := range groups {
+		queue <- group
+	}
+	close(queue)
+	for range min(lettersAtOnce, len(groups)) {
+		go func() {
+			for group := range queue {
+				for _, i := range group {
+					results[i] <- do(letters[i])
+				}
+			}
+		}()
+	}
+	for i, l := range letters {
+		done(l, <-results[i])
+	}
 }
 
 // RemoveDeadLetter deletes a dead letter.

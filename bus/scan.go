@@ -54,6 +54,37 @@ func (b *Bus) scanFrom(ctx context.Context, stream, subject string, start time.T
 	return true, nil
 }
 
+// ScanAfter calls f for the messages of a stream on a subject that were stored after a
+// sequence, in order. It reads the first few one by one, because for each batch the
+// server counts all messages on the subject.
+func (b *Bus) ScanAfter(ctx context.Context, stream, subject string, sequence uint64, f func(Stored)) error {
+	name := b.StreamName(stream)
+	fail := func(err error) error { return fmt.Errorf("scan stream %s: %w", name, err) }
+	next := func(m jsapi.Message) {
+		f(Stored{Subject: m.Subject, Sequence: m.Sequence, At: m.Time, Body: m.Data})
+		sequence = m.Sequence
+	}
+	const single = 4
+	for range single {
+		m, err := b.api.GetMessage(ctx, name, jsapi.Get{NextBySubject: subject, Sequence: sequence + 1})
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return nil
+		}
+		if err != nil {
+			return fail(err)
+		}
+		next(m)
+	}
+	get := jsapi.Get{NextBySubject: subject, Sequence: sequence + 1, Batch: scanBatch, MaxBytes: scanBytes}
+	for m, err := range b.api.Messages(ctx, name, get) {
+		if err != nil {
+			return fail(err)
+		}
+		next(m)
+	}
+	return nil
+}
+
 // ScanTo calls f for the messages of a stream on a subject with sequences from first
 // to last, in order. It misses none, even if the replica that answers lags behind: that
 // replica does not have the message last, which the caller has received.

@@ -63,10 +63,14 @@ func (c Caller) owns(j Job) bool {
 
 // Jobs are the jobs of a bus. It is safe for concurrent use. Changes are durable
 // when a method returns.
-type Jobs struct{ bus *bus.Bus }
+type Jobs struct {
+	bus    *bus.Bus
+	counts *counts
+}
 
-// New returns the jobs of b.
-func New(b *bus.Bus) *Jobs { return &Jobs{bus: b} }
+// New returns the jobs of b. Keep it if you add many jobs, because it counts those of
+// all sessions once.
+func New(b *bus.Bus) *Jobs { return &Jobs{bus: b, counts: newCounts(b)} }
 
 // Add adds a job, or fails with ErrExists. If a job with the same key exists, Add
 // returns it unchanged.
@@ -100,8 +104,10 @@ func (js *Jobs) add(ctx context.Context, by Caller, j Job) (Entry, error) {
 		return Entry{}, err
 	}
 	if !by.Operator {
-		if err := js.checkLimit(ctx, by); err != nil {
+		if count, err := js.counts.of(ctx, by.token()); err != nil {
 			return Entry{}, err
+		} else if count >= MaxJobs {
+			return Entry{}, ErrTooMany
 		}
 	}
 	if err := js.replace(ctx, s, 0); errors.Is(err, ErrChanged) {
@@ -110,22 +116,6 @@ func (js *Jobs) add(ctx context.Context, by Caller, j Job) (Entry, error) {
 		return Entry{}, err
 	}
 	return js.get(ctx, by, j.Name)
-}
-
-// checkLimit counts the caller's jobs. Concurrent calls may exceed the limit, which
-// does no harm.
-func (js *Jobs) checkLimit(ctx context.Context, by Caller) error {
-	count := 0
-	err := js.bus.ReadSubjects(ctx, bus.Ticks, []string{js.bus.Schedule(bus.Cron, "*")}, func(_ string, body []byte) error {
-		if tick, err := tools.DecodeTick(body); err == nil && by.owns(Job{Session: tick.Session}) {
-			count++
-		}
-		return nil
-	})
-	if err == nil && count >= MaxJobs {
-		err = ErrTooMany
-	}
-	return err
 }
 
 // Get returns a job, or ErrNotFound.

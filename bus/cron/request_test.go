@@ -125,7 +125,8 @@ func TestToolCallIsRedelivered(t *testing.T) {
 
 // A session can add at most MaxJobs jobs.
 func TestTooManyJobs(t *testing.T) {
-	jobs := cron.New(bustest.New(t))
+	b := bustest.New(t)
+	jobs, other := cron.New(b), cron.New(b)
 	for i := range cron.MaxJobs {
 		if _, err := jobs.Add(t.Context(), cron.Caller{Operator: true}, cron.Job{Name: fmt.Sprint("job", i), Session: "alice", Every: time.Hour, Tool: "x"}); err != nil {
 			t.Fatal(err)
@@ -137,5 +138,24 @@ func TestTooManyJobs(t *testing.T) {
 	}
 	if _, err := jobs.Add(t.Context(), cron.Caller{Session: "bob"}, job); err != nil {
 		t.Errorf("another session: %v", err)
+	}
+	// Jobs that other processes remove and add count.
+	for _, name := range []string{"job0", "job1"} {
+		if err := other.Remove(t.Context(), cron.Caller{Operator: true}, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	alice := cron.Caller{Session: "alice"}
+	for i, add := range []*cron.Jobs{jobs, other} {
+		job.Name = fmt.Sprint("again", i)
+		if _, err := add.Add(t.Context(), alice, job); err != nil {
+			t.Errorf("after two were removed: %v", err)
+		}
+	}
+	for _, add := range []*cron.Jobs{jobs, other} {
+		job.Name = "too-many"
+		if _, err := add.Add(t.Context(), alice, job); !errors.Is(err, cron.ErrTooMany) {
+			t.Errorf("too many again: %v", err)
+		}
 	}
 }

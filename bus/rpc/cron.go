@@ -39,7 +39,7 @@ func (s *Service) cron(ctx context.Context, req micro.Request) (any, error) {
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "the request names the session %q, but its subject names %q", tools.Excerpt(in.Session, 80), tools.Excerpt(session, 80))
 	}
 	in.Action = function
-	answer, err := cron.New(s.bus).Do(ctx, cron.Caller{Session: in.Session, Token: session}, in.Key, in.Request)
+	answer, err := s.jobs.Do(ctx, cron.Caller{Session: in.Session, Token: session}, in.Key, in.Request)
 	if err != nil {
 		return nil, err
 	}

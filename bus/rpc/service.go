@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/cron"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -34,6 +35,7 @@ const (
 type Service struct {
 	bus    *bus.Bus
 	reader *offload.Reader
+	jobs   *cron.Jobs
 	cfg    ServiceConfig
 
 	mu      sync.Mutex
@@ -67,7 +69,7 @@ func NewService(b *bus.Bus, reader *offload.Reader, cfg ServiceConfig) *Service 
 	if cfg.OnReady == nil {
 		cfg.OnReady = func() {}
 	}
-	return &Service{bus: b, reader: reader, cfg: cfg}
+	return &Service{bus: b, reader: reader, jobs: cron.New(b), cfg: cfg}
 }
 
 // Run answers requests until ctx ends. It runs once.

@@ -53,19 +53,23 @@ func newDeadCommand() *cobra.Command {
 	}
 	show := &cobra.Command{
 		Use: "show NUMBER", Short: "Show a dead letter and its message", Args: cli.Args(cobra.ExactArgs(1)),
-		RunE: o.each("", func(ctx context.Context, b *bus.Bus, letter bus.StoredDeadLetter, out io.Writer) error {
-			return o.show(ctx, b, letter, out)
-		}),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.with(cmd, func(ctx context.Context, b *bus.Bus) error {
+				letters, err := o.named(ctx, b, args)
+				if err != nil {
+					return err
+				}
+				return o.show(ctx, b, letters[0], cmd.OutOrStdout())
+			})
+		},
 	}
 	retry := &cobra.Command{
 		Use: "retry NUMBER...", Short: "Publish the messages of dead letters again",
-		RunE: o.each("retried", func(ctx context.Context, b *bus.Bus, letter bus.StoredDeadLetter, _ io.Writer) error {
-			return rpc.RetryCall(ctx, b, letter)
-		}),
+		RunE: o.each("retried", rpc.RetryCall),
 	}
 	rm := &cobra.Command{
 		Use: "rm NUMBER...", Short: "Remove dead letters for good",
-		RunE: o.each("removed", func(ctx context.Context, b *bus.Bus, letter bus.StoredDeadLetter, _ io.Writer) error {
+		RunE: o.each("removed", func(ctx context.Context, b *bus.Bus, letter bus.StoredDeadLetter) error {
 			return b.RemoveDeadLetter(ctx, letter)
 		}),
 	}
@@ -87,7 +91,7 @@ func (o *deadOptions) with(cmd *cobra.Command, do func(context.Context, *bus.Bus
 
 // each calls do with each dead letter that the arguments name, and prints done, such as
 // "retried", for each.
-func (o *deadOptions) each(done string, do func(context.Context, *bus.Bus, bus.StoredDeadLetter, io.Writer) error) func(*cobra.Command, []string) error {
+func (o *deadOptions) each(done string, do func(context.Context, *bus.Bus, bus.StoredDeadLetter) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 != o.all {
 			return cli.Exit(cli.ExitUsage, "give the NUMBER of each dead letter, or --all; see worker dead ls")
@@ -98,15 +102,15 @@ func (o *deadOptions) each(done string, do func(context.Context, *bus.Bus, bus.S
 				return err
 			}
 			var errs []error // an error must not stop the others
-			for _, letter := range letters {
-				if err := do(ctx, b, letter, cmd.OutOrStdout()); err != nil {
+			bus.EachDeadLetter(letters, func(letter bus.StoredDeadLetter) error {
+				return do(ctx, b, letter)
+			}, func(letter bus.StoredDeadLetter, err error) {
+				if err != nil {
 					errs = append(errs, err)
-					continue
+					return
 				}
-				if done != "" {
-					fmt.Fprintf(cmd.OutOrStdout(), "%s %d: %s %s\n", done, letter.Number, tools.OneLine(letter.Kind), tools.OneLine(letter.Name))
-				}
-			}
+				fmt.Fprintf(cmd.OutOrStdout(), "%s %d: %s %s\n", done, letter.Number, tools.OneLine(letter.Kind), tools.OneLine(letter.Name))
+			})
 			return errors.Join(errs...)
 		})
 	}

@@ -1,0 +1,94 @@
+package bus_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+)
+
+// EachDeadLetter handles many letters at once, but those of a chat in order. It reports
+// all in order, also after errors.
+func TestEachDeadLetter(t *testing.T) {
+	const count = 200
+	var letters []bus.StoredDeadLetter
+	for i := range count {
+		l := bus.StoredDeadLetter{Number: uint64(i), DeadLetter: bus.DeadLetter{Kind: bus.DeadCall, Name: "shell"}}
+		if i%2 == 0 {
+			l.Kind, l.Name, l.Body = bus.DeadNotification, "chat", fmt.Appendf(nil, `{"chat_id":"%d"}`, i%10)
+		}
+		letters = append(letters, l)
+	}
+	var (
+		mu       sync.Mutex
+		running  = 0
+		last     = map[string]uint64{}
+		next     uint64
+		parallel = make(chan struct{})
+	)
+	bus.EachDeadLetter(letters, func(l bus.StoredDeadLetter) error {
+		mu.Lock()
+		if running++; running == 20 {
+			close(parallel)
+		}
+		if chat := string(l.Body); chat != "" {
+			if before, ok := last[chat]; ok && before > l.Number {
+				t.Errorf("letter %d of %s after letter %d", l.Number, chat, before)
+			}
+			last[chat] = l.Number
+		}
+		mu.Unlock()
+		<-parallel // needs 20 at once
+		if l.Number%3 == 0 {
+			return errors.New("no")
+		}
+		return nil
+	}, func(l bus.StoredDeadLetter, err error) {
+		if l.Number != next || (err != nil) != (next%3 == 0) {
+			t.Errorf("letter %d: %v, want letter %d", l.Number, err, next)
+		}
+		next++
+	})
+	if next != count {
+		t.Errorf("%d letters are done", next)
+	}
+}
+
+// A list needs several requests, and it skips what is not a letter.
+func TestDeadLettersAreListedInBatches(t *testing.T) {
+	b := bustest.New(t)
+	const count = 700
+	for i := range count {
+		body := fmt.Sprintf(`{"subject":"stevedore.call.default.x","id":"%d"}`, i)
+		if i%7 == 0 {
+			body = "not a letter"
+		}
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Dead(bus.DeadCall, "x"), Body: []byte(body)}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Dead(bus.DeadBody, "x"), Body: []byte(body)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, kind := range []string{"", bus.DeadCall} {
+		i := 0
+		for letter, err := range b.DeadLetters(t.Context(), kind) {
+			if i%7 == 0 {
+				i++
+			}
+			if err != nil || letter.ID != fmt.Sprint(i) || letter.Number != uint64(2*i+1) {
+				t.Fatalf("letter %d is %+v, %v", i, letter, err)
+			}
+			i++
+		}
+		if i != count {
+			t.Errorf("%d of %d", i, count)
+		}
+	}
+	for letter := range b.DeadLetters(t.Context(), bus.DeadTick) {
+		t.Errorf("%+v is not a tick", letter)
+	}
+}
