@@ -68,6 +68,18 @@ func (s *Store) Append(ctx context.Context, session string, after uint64, entry 
 	return 0, err
 }
 
+// Remove deletes the entries of a session up to the sequence last.
+func (s *Store) Remove(ctx context.Context, session string, last uint64) error {
+	stream, err := s.bus.Stream(ctx, bus.Sessions)
+	if err == nil {
+		err = stream.Purge(ctx, jetstream.WithPurgeSubject(s.bus.Session(session)), jetstream.WithPurgeSequence(last+1))
+	}
+	if err != nil {
+		return fmt.Errorf("remove session %q: %w", session, err)
+	}
+	return nil
+}
+
 // Size is the number of entries in the log of a session.
 type Size struct {
 	Session string // token

@@ -126,3 +126,38 @@ func TestSessionAppendSurvivesLostAck(t *testing.T) {
 		t.Errorf("error %v, want a conflict", err)
 	}
 }
+
+// Remove deletes one session, and not the entries that another writer added meanwhile.
+func TestSessionRemove(t *testing.T) {
+	log := session.New(bustest.New(t))
+	var last uint64
+	for i := range 3 {
+		var err error
+		if last, err = log.Append(t.Context(), "s", last, fmt.Append(nil, i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := log.Append(t.Context(), "other", 0, []byte("kept")); err != nil {
+		t.Fatal(err)
+	}
+	late, err := log.Append(t.Context(), "s", last, []byte("late"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Remove(t.Context(), "s", last); err != nil {
+		t.Fatal(err)
+	}
+	if entries, _, err := log.Read(t.Context(), "s"); err != nil || len(entries) != 1 || string(entries[0]) != "late" {
+		t.Errorf("entries %q, %v; want the late one", entries, err)
+	}
+	if err := log.Remove(t.Context(), "s", late); err != nil {
+		t.Fatal(err)
+	}
+	sizes, err := log.List(t.Context())
+	if want := []session.Size{{"other", 1}}; err != nil || fmt.Sprint(sizes) != fmt.Sprint(want) {
+		t.Errorf("sessions %v, %v; want %v", sizes, err, want)
+	}
+	if position, err := log.Append(t.Context(), "s", 0, []byte("anew")); err != nil || position == 0 {
+		t.Errorf("an append to a removed session: %d, %v", position, err)
+	}
+}

@@ -58,6 +58,7 @@ type promptArgs struct {
 	Model    string   `json:"model,omitempty"`
 	Tools    []string `json:"tools,omitzero"` // nil means all tools, empty means none
 	MaxTurns int      `json:"max_turns,omitempty"`
+	Fresh    bool     `json:"fresh,omitempty"`
 }
 
 func newAgentCommand() *cobra.Command {
@@ -69,8 +70,8 @@ func newAgentCommand() *cobra.Command {
 		Args:  cli.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
-			case o.resume && (len(args) > 0 || o.call.Session == ""):
-				return cli.Exit(cli.ExitUsage, "--resume needs --session and no prompt")
+			case o.resume && (len(args) > 0 || o.call.Session == "" || o.args.Fresh):
+				return cli.Exit(cli.ExitUsage, "--resume needs --session, no prompt and no --fresh")
 			case !o.resume && len(args) == 0:
 				return cli.Exit(cli.ExitUsage, "the prompt is missing: worker agent \"PROMPT\"")
 			case o.args.MaxTurns < 0:
@@ -91,6 +92,7 @@ func newAgentCommand() *cobra.Command {
 	flags.StringVar(&o.args.Model, "use-model", "", "`SPEC` of one of the worker's models; default: the first model of the worker")
 	flags.StringSliceVar(&o.args.Tools, "use-tools", nil, "`TOOL`s that the agent may use; default all; an empty value means none")
 	flags.IntVar(&o.args.MaxTurns, "use-turns", 0, "`NUMBER` of turns after which the agent stops; at most the worker's --max-turns")
+	flags.BoolVar(&o.args.Fresh, "fresh", false, "begin the session anew: the agent sees nothing of its earlier messages")
 	flags.BoolVar(&o.resume, "resume", false, "send no prompt; wait for the answer of the session's last run")
 	flags.DurationVar(&o.wait, "wait", time.Hour, "`TIME` to wait for the answer; without this flag, the command ends at once if no worker has a model")
 	return cmd

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -17,12 +18,13 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )
 
-const sessionsHelp = `Read the conversations of agents from the bus.
+const sessionsHelp = `Read or delete the conversations of agents on the bus.
 
   worker sessions ls
   worker sessions show s1
   worker sessions export s1         the messages that the model receives, as JSON
   worker sessions export s1 --log   all entries of the conversation, one JSON object per line
+  worker sessions rm s1             delete the conversation and those of its sub-agents
 
 ` + cli.ExitCodesHelp
 
@@ -31,7 +33,7 @@ func newSessionsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "sessions",
 		Aliases: []string{"session"},
-		Short:   "List, show and export the conversations of agents",
+		Short:   "List, show, export and delete the conversations of agents",
 		Long:    sessionsHelp,
 	}
 	o.AddFlags(cmd)
@@ -65,11 +67,62 @@ func newSessionsCommand() *cobra.Command {
 			if o.JSON {
 				return cli.JSON(out, entries)
 			}
-			return showSession(out, entries)
+			if err := showSession(out, entries); err != nil {
+				return err
+			}
+			total := agent.TotalOf(entries)
+			_, err := fmt.Fprintf(out, "Total: %d turns, %d input tokens, %d output tokens\n", total.Turns, total.Input, total.Output)
+			return err
 		}),
 		export,
+		newRemoveSessionCommand(o),
 	)
 	return cmd
+}
+
+func newRemoveSessionCommand(o *client.Options) *cobra.Command {
+	force := false
+	cmd := &cobra.Command{
+		Use:   "rm SESSION",
+		Short: "Delete a conversation and those of its sub-agents",
+		Args:  cli.Args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.With(cmd, func(ctx context.Context, b *bus.Bus) error {
+				return removeSession(ctx, b, args[0], force)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&force, "force", false, "delete it although a run has not ended; the worker that continues this run starts it again")
+	return cmd
+}
+
+// removeSession deletes the log of a session, last, after those of its sub-agents.
+func removeSession(ctx context.Context, b *bus.Bus, id string, force bool) error {
+	store := session.New(b)
+	bodies, last, err := store.Read(ctx, tools.TokenOf(id))
+	if err != nil {
+		return err
+	}
+	if len(bodies) == 0 {
+		return cli.Exit(cli.ExitNotFound, "session %q has no conversation", id)
+	}
+	entries, err := client.DecodeConversation(bodies)
+	if err != nil && !force {
+		return err
+	}
+	if err == nil && entries[len(entries)-1].Kind != agent.KindEnd && !force {
+		return cli.Exit(cli.ExitPending, "session %q has a run that has not ended; see worker tasks ls --session %s, or use --force", id, cli.ShellWord(id))
+	}
+	for _, child := range agent.SubagentSessions(entries) {
+		err := removeSession(ctx, b, child, force)
+		if failure, ok := errors.AsType[*cli.Error](err); ok && failure.Code == cli.ExitNotFound {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return store.Remove(ctx, tools.TokenOf(id), last)
 }
 
 // sessionCommand returns a command that reads one conversation.
@@ -96,10 +149,12 @@ type sessionLine struct {
 	Entries uint64    `json:"entries"`
 	At      time.Time `json:"at"`
 	State   string    `json:"state"`
+	agent.Total
 }
 
 func listSessions(ctx context.Context, o *client.Options, b *bus.Bus, out io.Writer) error {
-	sizes, err := session.New(b).List(ctx)
+	store := session.New(b)
+	sizes, err := store.List(ctx)
 	if err != nil {
 		return err
 	}
@@ -113,12 +168,23 @@ func listSessions(ctx context.Context, o *client.Options, b *bus.Bus, out io.Wri
 			continue
 		}
 		line := sessionLine{Session: size.Session, Entries: size.Entries}
-		if e, err := agent.DecodeEntry(body); err != nil {
+		e, err := agent.DecodeEntry(body)
+		switch {
+		case err != nil:
 			line.State = "unreadable"
-		} else {
+		case e.Kind == agent.KindEnd && e.End != nil && e.Total != nil:
+			line.At, line.State, line.Total = e.At, string(e.End.Reason), *e.Total
+		default: // the log must be read to know the usage
 			line.At, line.State = e.At, "open"
 			if e.Kind == agent.KindEnd && e.End != nil {
 				line.State = string(e.End.Reason)
+			}
+			bodies, _, err := store.Read(ctx, size.Session)
+			if err != nil {
+				return err
+			}
+			if entries, err := client.DecodeConversation(bodies); err == nil {
+				line.Total = agent.TotalOf(entries)
 			}
 		}
 		lines = append(lines, line)
@@ -127,9 +193,9 @@ func listSessions(ctx context.Context, o *client.Options, b *bus.Bus, out io.Wri
 	if o.JSON {
 		return cli.JSON(out, lines)
 	}
-	t := cli.NewTable("session", "entries", "last", "state")
+	t := cli.NewTable("session", "entries", "turns", "tokens in", "tokens out", "last", "state")
 	for _, l := range lines {
-		t.Row(l.Session, l.Entries, l.At, l.State)
+		t.Row(l.Session, l.Entries, l.Turns, l.Input, l.Output, l.At, l.State)
 	}
 	return t.Print(out, "No sessions.")
 }

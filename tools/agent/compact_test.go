@@ -227,19 +227,30 @@ func TestCompactionWithoutStore(t *testing.T) {
 	for name, offloader := range map[string]*offload.Offloader{
 		"none": nil, "full": agent.NewHistoryOffloader(mem.New(offload.StoreConfig{Quota: 10})),
 	} {
-		var log memConversations
+		s := &stage{}
 		var lines []string
 		for range 30 {
 			lines = append(lines, fmt.Sprintf(`{"text":"%s"}`, strings.Repeat("blah ", 100)))
 		}
 		model := &recorder{Provider: parseScript(t, append(lines, `{"for":"^\\[summary\\]$"}`, `{"text":"They talk."}`)...)}
-		a := agent.New(model, nil, &log, agent.Config{ContextTokens: 2_000, Offloader: offloader})
+		a := agent.New(model, nil, &s.log, agent.Config{ContextTokens: 2_000, Offloader: offloader})
 		for i := range 30 {
 			if o := run(t, a, "s", fmt.Sprint("r", i), "go"); o.Reason != agent.Done {
 				t.Fatalf("%s: run %d: %+v: %v", name, i, o, o.Err())
 			}
 		}
 		checkRequests(t, model.requests, 2_000)
+		// The total of the session includes the summaries.
+		total, entries := agent.Total{}, s.entries(t, "s")
+		for _, e := range entries {
+			if e.Usage != nil {
+				total.Input, total.Output = total.Input+e.Usage.Input, total.Output+e.Usage.Output
+			}
+		}
+		total.Turns = 30
+		if end := entries[len(entries)-1]; *end.Total != total || agent.TotalOf(entries) != total {
+			t.Errorf("%s: total %+v, by the log %+v; want %+v", name, *end.Total, agent.TotalOf(entries), total)
+		}
 		last := fmt.Sprint(model.requests[len(model.requests)-1].Messages)
 		if !strings.Contains(last, "They talk.") || strings.Contains(last, "artifact") {
 			t.Errorf("%s: the last request is %s", name, last)

@@ -19,6 +19,7 @@ type conversation struct {
 	references map[string]string   // of offloaded results, by call
 	ended      map[string]*Outcome // by run
 	open       *runState           // the run without an end; nil if there is none
+	total      Total
 }
 
 // runState says how far a run is.
@@ -52,6 +53,10 @@ func newConversation() *conversation {
 func (c *conversation) add(position uint64, e Entry) {
 	c.last = position
 	c.entries = append(c.entries, e)
+	c.total.add(e.Usage)
+	if e.Kind == KindAssistant {
+		c.total.Turns++
+	}
 	switch s := c.open; {
 	case e.Kind == KindUser:
 		if e.Fresh {
@@ -217,6 +222,38 @@ func Messages(entries []Entry) []Message {
 		c.add(uint64(i+1), e)
 	}
 	return c.messages()
+}
+
+// TotalOf returns what the runs of a log used.
+func TotalOf(entries []Entry) Total {
+	c := newConversation()
+	for i, e := range entries {
+		c.add(uint64(i+1), e)
+	}
+	return c.total
+}
+
+// SubagentSessions returns the sessions of the sub-agents that a log's runs called.
+func SubagentSessions(entries []Entry) []string {
+	var sessions []string
+	c := newConversation()
+	for i, e := range entries {
+		c.add(uint64(i+1), e)
+		s := c.open
+		if e.Kind != KindAssistant || s == nil || s.call == nil {
+			continue
+		}
+		for i, use := range s.calls {
+			call := tools.Call{ID: s.callID(i), Session: s.call.Session}
+			switch use.Name {
+			case SubagentTool:
+				sessions = append(sessions, SubagentSession(call))
+			case SpawnTool:
+				sessions = append(sessions, SubagentSession(subagentCall(call)))
+			}
+		}
+	}
+	return sessions
 }
 
 // LastCall returns the call that started the last run.

@@ -57,8 +57,16 @@ type Entry struct {
 	Offloaded map[string]string `json:"shelved,omitempty"`
 	// Compaction of a compacted entry.
 	Compaction *Compaction `json:"compaction,omitempty"`
-	// End of an end entry.
-	End *Outcome `json:"end,omitempty"`
+	// End of an end entry, and what the session used until then.
+	End   *Outcome `json:"end,omitempty"`
+	Total *Total   `json:"total,omitempty"`
+}
+
+// Total is what the runs of a session used, without their sub-agents, which have own
+// sessions.
+type Total struct {
+	Turns int `json:"turns"`
+	Usage
 }
 
 // CallResult is the result of a tool call, after offloading.

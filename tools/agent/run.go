@@ -186,6 +186,9 @@ func (r *run) read(ctx context.Context) error {
 // read.
 func (r *run) append(ctx context.Context, e Entry) error {
 	e.Run, e.At = cmp.Or(e.Run, r.id), time.Now().UTC()
+	if e.Kind == KindEnd {
+		e.Total = &r.conv.total
+	}
 	data, err := EncodeJSON(e)
 	if err != nil {
 		return fmt.Errorf("conversation %s: %w", r.session, err)
