@@ -14,8 +14,8 @@ import (
 const demoHelp = `Show the main features on the files of --workspace, with a NATS server and a worker in
 this process: the worker offloads a big tool result, the model sees a reference and reads
 parts of the result back, an async call notifies the user, and an agent does all of
-this itself. The demo needs no network and no key: its model is a script, unless
-ANTHROPIC_API_KEY is set or --model names another one. The demo deletes its data.
+this itself. The demo needs no network and no key: its model is a script, unless --model
+names another one. The demo deletes its data.
 
 ` + cli.ExitCodesHelp
 
@@ -27,6 +27,9 @@ func newDemoCommand() *cobra.Command {
 		Long:  demoHelp,
 		Args:  cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.Connection.External() {
+				return errOwnServer("demo")
+			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), 5*time.Minute)
 			defer cancel()
 			return demo.Run(ctx, o, cmd.OutOrStdout(), cmd.ErrOrStderr())

@@ -15,10 +15,11 @@ results out of the prompt, and the model reads back the parts that it needs.
   worker call read_file path=go.mod  submit a call and wait for its result
   worker tools ls                    list the tools that the workers offer
   worker artifacts ls                list the offloaded results
-  worker agent "say hello"           send a prompt to an agent; the worker needs a model
+  worker agent "say hello"           send a prompt to an agent (start the worker with --model)
 
-To use a NATS server or cluster, add --server or --context to any command, and start
-workers with "worker serve". Without a command, worker runs "worker up".
+To use another NATS server, add --server or --context to the commands that use the bus,
+and run "worker serve" instead of "worker up". Without a command, worker runs "worker up",
+which starts a server.
 
 ` + cli.ExitCodesHelp
 

@@ -67,7 +67,7 @@ func newUpCommand() *cobra.Command {
 
 func up(ctx context.Context, o upOptions, stdout, stderr io.Writer) (err error) {
 	if o.Connection.External() {
-		return cli.Exit(cli.ExitUsage, "up starts its own server; use \"worker serve\" with another server, or remove --server and --context (and NATS_URL and NATS_CONTEXT)")
+		return errOwnServer("up")
 	}
 	log, err := o.Logging.Logger(stderr)
 	if err != nil {
@@ -108,6 +108,12 @@ func up(ctx context.Context, o upOptions, stdout, stderr io.Writer) (err error) 
 			server.URL(), o.Connection.Data, workspace, dataFlag)
 		return withdraw, err
 	})
+}
+
+// errOwnServer is the error of a command that starts a server, if the flags name another
+// one.
+func errOwnServer(command string) error {
+	return cli.Exit(cli.ExitUsage, "%s starts its own server; use \"worker serve\" with another server, or remove --server and --context (and NATS_URL and NATS_CONTEXT)", command)
 }
 
 // checkListen returns an error if the address is invalid. It logs a warning if other

@@ -14,29 +14,24 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
-	"github.com/stevedore-bus/stevedore/tools/agent/provider"
 )
 
 const prompt = "What do the files here say about a license? Grep all of them, then read the lines that you find."
 
-// script replaces the model if there is no API key. See provider.Script.
+// script is the default model. See provider.Script.
 const script = `{"text":"I grep everything.", "tools":[{"name":"grep","input":` + grepArgs + `}]}
 {"text":"It was stored. I search in it.", "capture":{"id":"knowledge id='([^']+)'"}, "tools":[{"name":"grep_knowledge","input":{"artifact_id":"${id}","pattern":"(?i)license","max_results":1}}]}
 {"text":"I read on from there.", "capture":{"line":"(?m)^(\\d+): "}, "tools":[{"name":"get_knowledge_by_lines","input":{"artifact_id":"${id}","start_line":"${int:line}","end_line":"${int:line+2}"}}]}
 {"text":"(A real model would answer here. This script read 3 lines from line ${line} on.)"}
 `
 
-// chooseModel selects the model of the flags, or a real model if there is a key, or else
-// the script, which it writes to dir.
+// chooseModel selects the model of the flags, or else the script, which it writes to dir.
 func chooseModel(o *process.AgentOptions, dir string) error {
 	switch {
 	case o.Enabled():
 		return nil
 	case len(o.BaseURLs) > 0:
 		return cli.Exit(cli.ExitUsage, "--base-url: also name the model, such as --model openai:llama3.2")
-	case os.Getenv("ANTHROPIC_API_KEY") != "":
-		o.Models = []string{provider.ExampleModel}
-		return nil
 	}
 	file := filepath.Join(dir, "demo.jsonl")
 	o.Models = []string{"script:" + file}

@@ -9,6 +9,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -88,17 +90,17 @@ type demo struct {
 const (
 	session  = "demo"
 	grepArgs = `{"pattern":"\\S","max_results":100000}`
+	minChars = 4_000 // of the grep result; offloading a smaller one saves little
 )
+
+// matchedLine matches the number of a line that grep found.
+var matchedLine = regexp.MustCompile(`(?m)^(\d+): `)
 
 func (d *demo) play(ctx context.Context) error {
 	directory, err := filepath.Abs(d.workspace)
 	if err != nil {
 		return err
 	}
-	d.print("Stevedore demo: a NATS server, a worker and the notifier run in this process.\n")
-
-	d.print("1. A client calls grep for all lines of %s:", directory)
-	d.print("   %s %s", d.bus.Call(bus.DefaultQueue, "grep"), grepArgs)
 	offload := true
 	big, err := rpc.Submit(ctx, d.bus, bus.DefaultQueue, tools.Call{
 		ID: "toolu_1", Session: session, Tool: "grep", Offload: &offload, Args: json.RawMessage(grepArgs),
@@ -110,20 +112,32 @@ func (d *demo) play(ctx context.Context) error {
 		return fmt.Errorf("demo: grep answered: %s", tools.Excerpt(big.ForLLM, 500))
 	}
 	a := big.Artifact
+	if a.Chars < minChars {
+		return cli.Exit(cli.ExitUsage, "the directory %s is too small for the demo; run it in a source tree or add --workspace DIR", directory)
+	}
+	d.print("Stevedore demo: a NATS server, a worker and the notifier run in this process.\n")
+
+	d.print("1. A client calls grep for all lines of %s:", directory)
+	d.print("   %s %s", d.bus.Call(bus.DefaultQueue, "grep"), grepArgs)
 	d.print("   The worker offloads the result: %s characters became %s.", thousands(a.Chars), thousands(chars(big.ForLLM)))
 
 	d.print("\n2. The model sees a reference and a preview:")
 	d.quote(big.ForLLM, 8, 2)
 
-	d.print("\n3. The model searches the stored result, and reads lines of it:")
+	d.print("\n3. The model searches the stored result, and reads the lines around the first match:")
 	in := rpc.ReadRequest{ArtifactID: a.ID}
-	in.Pattern, in.IgnoreCase, in.MaxResults = `license`, true, 2
+	in.Pattern, in.IgnoreCase, in.MaxResults = `license`, true, 20
 	found, err := d.read(ctx, "grep", in)
 	if err != nil {
 		return err
 	}
-	middle := a.Lines / 2
-	lines, err := d.read(ctx, "lines", rpc.ReadRequest{ArtifactID: a.ID, StartLine: max(middle-1, 1), EndLine: middle + 1})
+	line := int64(1)
+	if match := matchedLine.FindStringSubmatch(found); match != nil {
+		if line, err = strconv.ParseInt(match[1], 10, 64); err != nil {
+			return err
+		}
+	}
+	lines, err := d.read(ctx, "lines", rpc.ReadRequest{ArtifactID: a.ID, StartLine: max(line-1, 1), EndLine: line + 1})
 	if err != nil {
 		return err
 	}
@@ -139,8 +153,6 @@ func (d *demo) play(ctx context.Context) error {
 	d.awaitNotifications(ctx, 1)
 
 	switch scripted := strings.HasPrefix(d.model, "script:"); {
-	case a.Chars < 4_000:
-		d.print("\n5. This directory is too small for the agent; run the demo in a larger one.")
 	case scripted && !strings.Contains(found, "\n"):
 		d.print("\n5. The scripted agent searches for \"license\", which no file contains; use a real model.")
 	default:
@@ -150,7 +162,7 @@ func (d *demo) play(ctx context.Context) error {
 	}
 
 	read := chars(big.ForLLM + lines + found)
-	d.print("\nThe model read %s of %s characters: about %s tokens stayed out of the prompt.",
+	d.print("\nThe model read %s of %s characters: an estimated %s tokens stayed out of the prompt.",
 		thousands(read), thousands(a.Chars), thousands(max(a.Tokens-read*2/5, 0)))
 	d.print("The temporary data directory is removed. Next: worker up, or worker --help")
 	return nil
@@ -201,7 +213,7 @@ func (d *demo) quote(text string, first, last int) {
 		switch {
 		case i < first || i >= len(lines)-last:
 			d.print("   | %s", cli.Printable(d.out, tools.Excerpt(line, maxColumns)))
-		case i == first && last > 0:
+		case i == first:
 			d.print("   | ...")
 		}
 	}
