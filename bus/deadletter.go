@@ -25,7 +25,7 @@ const (
 // Codes of dead letters; handlers may have others.
 const (
 	CodeUndecodable = "undecodable"        // the message cannot be decoded
-	CodePoison      = "poison"             // no delivery was settled
+	CodePoison      = "poison"             // every worker that handled the message died or could not settle it
 	CodeExhausted   = "attempts_exhausted" // the last attempt failed
 )
 

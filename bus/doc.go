@@ -1,7 +1,10 @@
-// Package bus publishes durably and consumes with leases on NATS JetStream. It knows
-// subjects and bytes; the packages that import it know what the bytes mean.
+// Package bus publishes messages durably to NATS JetStream and consumes them with
+// leases. It knows subjects and bytes; the packages that import it know what the bytes
+// mean.
 //
-//	connect, config   Connect, Bus, Config; outage and denied: waiting for replies
+//	connect, config   Connect, Bus, Config
+//	outage            ends a wait when the connection is down
+//	denied            reports permission errors to the caller
 //	subjects          Subjects: all names with the prefix
 //	topology          the streams, buckets and consumers; provision creates them
 //	publish           Publish, the only place that retries; publisher sends

@@ -5,8 +5,15 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stevedore-bus/stevedore/bus/cron"
+	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/agent"
+	"github.com/stevedore-bus/stevedore/tools/builtin"
 )
 
 var (
@@ -52,6 +59,40 @@ func TestDocsNameWhatExists(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(filepath.Dir(page), link[1])); err != nil {
 				t.Errorf("%s links to %s: %v", page, link[1], err)
 			}
+		}
+	}
+}
+
+// noModel is a model that is never used.
+type noModel struct{ agent.Provider }
+
+// docs/tools.md names every tool that a worker can offer.
+func TestDocsNameAllTools(t *testing.T) {
+	text, err := os.ReadFile("../docs/tools.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, closeTools, err := builtin.Tools(builtin.Config{Workspace: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = closeTools() }()
+	agents, err := agent.Tools(agent.ToolsConfig{DefaultModel: "m", Models: map[string]agent.Provider{"m": noModel{}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	message, err := builtin.NewMessage(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	jobs, err := cron.New(nil).Tool(cron.ToolConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	readers := offload.NewReader(nil, offload.ReaderConfig{}).Tools()
+	for _, tool := range slices.Concat(all, agents, readers, []tools.Tool{message, jobs}) {
+		if name := tool.Definition().Name; !strings.Contains(string(text), "`"+name+"`") {
+			t.Errorf("docs/tools.md does not name the tool %s", name)
 		}
 	}
 }

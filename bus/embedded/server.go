@@ -1,4 +1,4 @@
-// Package embedded runs a NATS server with JetStream in this process, behind a
+// Package embedded runs a NATS server with JetStream in this process, protected by a
 // password that it stores in the data directory.
 package embedded
 

@@ -1,4 +1,4 @@
 // Package jsapi speaks the parts of the JetStream wire protocol that nats.go hides
-// or does not have: publish acknowledgements (ack.go), single messages from any
-// replica or from the leader (get.go), and batches of messages (batch.go).
+// or does not have. These are publish acknowledgements (ack.go), single messages from
+// any replica or from the leader (get.go), and batches of messages (batch.go).
 package jsapi

@@ -100,16 +100,19 @@ func TestFileFailureIsAnError(t *testing.T) {
 func TestKindsMatchTheirHelp(t *testing.T) {
 	env := Env{ReadFile: func(string) ([]byte, error) { return []byte("x"), nil }}
 	word := regexp.MustCompile(`(\[?)\b([a-z]+)(\*?)(?: \([^)]*\))?`)
-	all := []string{"url", "secret", "token", "template", "type", "chat", "server", "host", "from", "to", "user", "password", "tls"}
+	all := map[string]bool{}                     // settings of any kind
+	settings := map[string]map[string][]string{} // by kind and name: brackets, name, star
 	for _, k := range kinds {
-		if k.name == "file" || k.name == "console" {
+		if k.settings == pathAlone || k.settings == "" {
 			continue
 		}
-		has := map[string][]string{} // name: brackets, name, star
+		settings[k.name] = map[string][]string{}
 		for _, m := range word.FindAllStringSubmatch(k.settings, -1) {
-			has[m[2]] = m
+			all[m[2]], settings[k.name][m[2]] = true, m
 		}
-		for _, name := range all {
+	}
+	for kind, has := range settings {
+		for name := range all {
 			var without, spec []string
 			for other := range has {
 				if other != name {
@@ -117,20 +120,20 @@ func TestKindsMatchTheirHelp(t *testing.T) {
 				}
 			}
 			spec = append(slices.Clone(without), name+"=x")
-			_, err := Open(k.name+":"+strings.Join(spec, ","), env)
+			_, err := Open(kind+":"+strings.Join(spec, ","), env)
 			said := fmt.Sprint(err)
 			if unknown := strings.Contains(said, "unknown settings: "+name); unknown == (has[name] != nil) {
-				t.Errorf("%s with %s: %s", k.name, name, said)
+				t.Errorf("%s with %s: %s", kind, name, said)
 			}
 			if secret := strings.Contains(said, name+" is a secret"); secret != (has[name] != nil && has[name][3] != "") {
-				t.Errorf("%s with %s: %s", k.name, name, said)
+				t.Errorf("%s with %s: %s", kind, name, said)
 			}
 			if len(without) == 0 {
 				continue
 			}
-			_, err = Open(k.name+":"+strings.Join(without, ","), env)
+			_, err = Open(kind+":"+strings.Join(without, ","), env)
 			if required := strings.Contains(fmt.Sprint(err), "the setting "+name+" is required"); required != (has[name] != nil && has[name][1] == "") {
-				t.Errorf("%s without %s: %v", k.name, name, err)
+				t.Errorf("%s without %s: %v", kind, name, err)
 			}
 		}
 	}

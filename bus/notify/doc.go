@@ -20,7 +20,7 @@
 //
 // To add a channel, write a type with the method Send in its own file (Channel
 // says what the error means; webhook.go is a short example), add a row to kinds
-// in spec.go, and add a spec to TestNoErrorNamesASecret. A service with an
-// incoming webhook needs no type: add a row to shapes in http.go and one to
-// kinds, and a case to TestPresets.
+// in spec.go, and add its name to docs/agents.md. If it has a secret, add a spec to
+// TestNoErrorNamesASecret. A service with an incoming webhook needs no type: add a
+// row to shapes in http.go, and a case to TestPresets.
 package notify

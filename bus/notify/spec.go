@@ -20,19 +20,9 @@ type Env struct {
 	ReadFile  func(name string) ([]byte, error)
 }
 
-// Open returns the channel that a spec describes:
-//
-//	console                                  writes to the terminal
-//	file:PATH                                appends; lines of JSON if PATH ends in .jsonl
-//	webhook:url=URL,secret=S                 Standard Webhooks; the secret is whsec_BASE64
-//	slack:url=S   discord:url=S   mattermost:url=S
-//	ntfy:url=URL,token=S   gotify:url=URL,token=S
-//	http:url=URL,token=S,template=FILE,type=CONTENT-TYPE
-//	telegram:token=S,chat=ID                 ID is the default chat
-//	email:host=HOST:PORT,user=NAME,password=S,from=ADDRESS,to=ADDRESS;ADDRESS,tls=starttls
-//
-// S is a secret: env:VARIABLE or file:PATH, never the value itself, which process
-// lists and logs would show. Other values may have this form too.
+// Open returns the channel that a spec describes: one of kinds, and its settings, as in
+// webhook:url=URL,secret=S. S is a secret: env:VARIABLE or file:PATH, never the value
+// itself, which process lists and logs would show. Other values may have this form too.
 func Open(spec string, env Env) (Channel, error) {
 	name, rest, _ := strings.Cut(spec, ":")
 	channel, err := open(name, rest, env)
@@ -51,12 +41,6 @@ func open(name, rest string, env Env) (Channel, error) {
 		}
 		return nil, fmt.Errorf("no such kind; want one of %s", strings.Join(names, ", "))
 	}
-	if name == "file" { // the path may contain commas
-		if rest == "" {
-			return nil, errors.New("want a path, as in file:notes.jsonl")
-		}
-		return NewFile(rest), nil
-	}
 	values, err := kinds[i].parse(rest, env)
 	if err != nil {
 		return nil, err
@@ -71,6 +55,9 @@ type kind struct {
 	open                 func(v map[string]string, env Env) (Channel, error)
 }
 
+// pathAlone are the settings of a kind whose spec is KIND:PATH.
+const pathAlone = "PATH alone"
+
 var kinds = []kind{
 	{"console", "", "", func(_ map[string]string, env Env) (Channel, error) {
 		if env.Stdout == nil {
@@ -78,7 +65,9 @@ var kinds = []kind{
 		}
 		return NewConsole(env.Stdout), nil
 	}},
-	{"file", "PATH alone", "lines of JSON if it ends in .jsonl", nil},
+	{"file", pathAlone, "lines of JSON if it ends in .jsonl", func(v map[string]string, _ Env) (Channel, error) {
+		return NewFile(v["path"]), nil
+	}},
 	{"webhook", "url, [secret*]", "signed as Standard Webhooks; whsec_BASE64", func(v map[string]string, _ Env) (Channel, error) {
 		return NewWebhook(v["url"], v["secret"])
 	}},
@@ -108,6 +97,12 @@ func openHTTP(preset string) func(map[string]string, Env) (Channel, error) {
 // parse returns the values of the settings in a spec. Its errors contain no value,
 // and no name that may be a part of a secret.
 func (k kind) parse(text string, env Env) (map[string]string, error) {
+	if k.settings == pathAlone { // the path may contain commas
+		if text == "" {
+			return nil, fmt.Errorf("want a path, as in %s:notes.jsonl", k.name)
+		}
+		return map[string]string{"path": text}, nil
+	}
 	given := map[string]string{}
 	for item := range strings.SplitSeq(text, ",") {
 		name, value, ok := strings.Cut(item, "=")

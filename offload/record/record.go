@@ -1,5 +1,5 @@
-// Package record has what every artifact store needs besides storage: the stored
-// form of a record, its life cycle (expiry, tombstones, quota), and Ingest, which
+// Package record contains the parts that all artifact stores share. These are the
+// stored form of a record, its life cycle (expiry, tombstones, quota), and Ingest, which
 // reads, hashes and indexes a content in one pass.
 //
 // The package is public because an offload.Store outside of this module needs all

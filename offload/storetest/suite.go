@@ -9,6 +9,8 @@
 //			}}
 //		})
 //	}
+//
+// The suite does not test durability, several processes, or remains of killed writes.
 package storetest
 
 import (

@@ -29,14 +29,14 @@ var roles = map[string]func() int{"worker": runWorker, "writer": runWriter}
 // args are the arguments of a call.
 type args map[string]any
 
-// bench is a workspace and its tools, which it calls through a registry like a worker.
-type bench struct {
+// fixture is a workspace and its tools, which it calls through a registry like a worker.
+type fixture struct {
 	t   testing.TB
 	dir string
 	reg *tools.Registry
 }
 
-func newBench(t testing.TB, cfg builtin.Config) *bench {
+func newFixture(t testing.TB, cfg builtin.Config) *fixture {
 	t.Helper()
 	if cfg.Workspace == "" {
 		cfg.Workspace = t.TempDir()
@@ -54,11 +54,11 @@ func newBench(t testing.TB, cfg builtin.Config) *bench {
 	if err := reg.Register(all...); err != nil {
 		t.Fatal(err)
 	}
-	return &bench{t: t, dir: cfg.Workspace, reg: reg}
+	return &fixture{t: t, dir: cfg.Workspace, reg: reg}
 }
 
 // file writes a file of the workspace.
-func (b *bench) file(name, content string) string {
+func (b *fixture) file(name, content string) string {
 	b.t.Helper()
 	path := filepath.Join(b.dir, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -70,7 +70,7 @@ func (b *bench) file(name, content string) string {
 	return path
 }
 
-func (b *bench) run(ctx context.Context, tool string, a args) *tools.Result {
+func (b *fixture) run(ctx context.Context, tool string, a args) *tools.Result {
 	b.t.Helper()
 	raw, err := json.Marshal(a)
 	if err != nil {
@@ -82,7 +82,7 @@ func (b *bench) run(ctx context.Context, tool string, a args) *tools.Result {
 }
 
 // ok runs a call that must succeed and returns its text.
-func (b *bench) ok(tool string, a args) string {
+func (b *fixture) ok(tool string, a args) string {
 	b.t.Helper()
 	res := b.run(context.Background(), tool, a)
 	if res.IsError {
@@ -95,7 +95,7 @@ func (b *bench) ok(tool string, a args) string {
 }
 
 // fails runs a call that must fail and whose text must contain all of want.
-func (b *bench) fails(tool string, a args, want ...string) *tools.Result {
+func (b *fixture) fails(tool string, a args, want ...string) *tools.Result {
 	b.t.Helper()
 	res := b.run(context.Background(), tool, a)
 	if !res.IsError {
@@ -114,7 +114,7 @@ func (b *bench) fails(tool string, a args, want ...string) *tools.Result {
 
 // TestDefinitions checks each tool that Tools returns.
 func TestDefinitions(t *testing.T) {
-	b := newBench(t, builtin.Config{})
+	b := newFixture(t, builtin.Config{})
 	effects := make(map[string]tools.Effect)
 	for _, def := range b.reg.Definitions() {
 		effects[def.Name] = def.Effect

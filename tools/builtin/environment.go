@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// harmless are the variables of the worker that commands receive. Others may be secrets.
-var harmless = []string{
+// passedVariables are the variables of the worker that commands receive. Others may be secrets.
+var passedVariables = []string{
 	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TERM", "TZ",
 	"TMPDIR", "XDG_RUNTIME_DIR", "SSL_CERT_FILE", "SSL_CERT_DIR",
 	"SYSTEMROOT", "COMSPEC", "PATHEXT", "USERPROFILE", "TEMP", "TMP", // Windows
@@ -22,7 +22,7 @@ func environment(dir string) []string {
 		if runtime.GOOS == "windows" { // where "Path" is PATH
 			name = strings.ToUpper(name)
 		}
-		if slices.Contains(harmless, name) || strings.HasPrefix(name, "LC_") {
+		if slices.Contains(passedVariables, name) || strings.HasPrefix(name, "LC_") {
 			env = append(env, kv)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 func TestGlob(t *testing.T) {
-	b := newBench(t, builtin.Config{})
+	b := newFixture(t, builtin.Config{})
 	for _, name := range []string{"a.go", "b.txt", "src/c.go", "src/deep/d.go", "src/deep/e.md", ".git/x.go", ".hidden/h.go"} {
 		b.file(name, "")
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 func TestGrep(t *testing.T) {
-	b := newBench(t, builtin.Config{})
+	b := newFixture(t, builtin.Config{})
 	b.file("a.go", "one\ntwo\nthree\nfour\nfive\nsix\n")
 	b.file("src/b.go", "Three\r\nend")
 	b.file("src/c.txt", "three")
@@ -60,7 +60,7 @@ func TestGrep(t *testing.T) {
 }
 
 func TestGrepLongLines(t *testing.T) {
-	b := newBench(t, builtin.Config{})
+	b := newFixture(t, builtin.Config{})
 	long := strings.Repeat("é", 200_000)
 	b.file("long", "start\n"+long+"needle"+long+"end\r\nneedle\n")
 	got := b.ok("grep", args{"pattern": "needle|end$"})
@@ -80,7 +80,7 @@ func TestGrepLongLines(t *testing.T) {
 // Such patterns take many seconds for each MiB, and package regexp cannot be
 // interrupted, but the search ends with its context.
 func TestGrepEndsWithItsContext(t *testing.T) {
-	b := newBench(t, builtin.Config{})
+	b := newFixture(t, builtin.Config{})
 	b.file("evil", strings.Repeat("a", 4<<20))
 	for _, pattern := range []string{"(a?){400}[b-d]", "((a?){20}){20}[b-d]"} {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -93,7 +93,7 @@ func TestGrepEndsWithItsContext(t *testing.T) {
 }
 
 func TestGrepKeepsWhatItFoundInTime(t *testing.T) {
-	b := newBench(t, builtin.Config{SearchTimeout: 200 * time.Millisecond})
+	b := newFixture(t, builtin.Config{SearchTimeout: 200 * time.Millisecond})
 	b.file("1", "aaab\n")
 	b.file("2", strings.Repeat("a", 4<<20))
 	got := b.ok("grep", args{"pattern": "(a?){400}[b-d]"})
@@ -103,7 +103,7 @@ func TestGrepKeepsWhatItFoundInTime(t *testing.T) {
 }
 
 func TestGrepCancelled(t *testing.T) {
-	b := newBench(t, builtin.Config{})
+	b := newFixture(t, builtin.Config{})
 	for i := range 10 {
 		b.file(fmt.Sprint(i), "x\n")
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 func TestReadFile(t *testing.T) {
-	b := newBench(t, builtin.Config{})
+	b := newFixture(t, builtin.Config{})
 	b.file("five", "one\ntwo\nthree\nfour\nfive")
 	b.file("crlf", "one\r\ntwo\r\n")
 	b.file("empty", "")
@@ -46,7 +46,7 @@ func TestReadFile(t *testing.T) {
 }
 
 func TestReadFileRefusesBinary(t *testing.T) {
-	b := newBench(t, builtin.Config{})
+	b := newFixture(t, builtin.Config{})
 	b.file("pic", "\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR")
 	b.file("tar", strings.Repeat("a\x00", 512))
 	b.fails("read_file", args{"path": "pic"}, "image/png", "16 bytes")
@@ -55,7 +55,7 @@ func TestReadFileRefusesBinary(t *testing.T) {
 
 // A file that is larger than the memory limit is streamed, also with a range of lines.
 func TestReadFileStreams(t *testing.T) {
-	b := newBench(t, builtin.Config{Output: tools.OutputLimits{Memory: 1 << 16}})
+	b := newFixture(t, builtin.Config{Output: tools.OutputLimits{Memory: 1 << 16}})
 	line := strings.Repeat("x", 300_000) + "\n" // longer than any buffer
 	b.file("big", "first\n"+line+line+"last\n")
 	res := b.run(t.Context(), "read_file", args{"path": "big", "offset": 2, "limit": 2})
@@ -70,7 +70,7 @@ func TestReadFileStreams(t *testing.T) {
 }
 
 func TestReadFileTruncatesHonestly(t *testing.T) {
-	b := newBench(t, builtin.Config{Output: tools.OutputLimits{Total: 10}})
+	b := newFixture(t, builtin.Config{Output: tools.OutputLimits{Total: 10}})
 	b.file("big", strings.Repeat("0123456789", 10))
 	if got, want := b.ok("read_file", args{"path": "big"}), "0123456789\n[truncated: the first 10 bytes of the file were kept; use offset and limit]"; got != want {
 		t.Errorf("got %q, want %q", got, want)
@@ -79,13 +79,13 @@ func TestReadFileTruncatesHonestly(t *testing.T) {
 
 // If the spill file cannot be created, the result is an error and not half the file.
 func TestReadFileWithoutSpillDirectory(t *testing.T) {
-	b := newBench(t, builtin.Config{Output: tools.OutputLimits{Memory: 10, Dir: filepath.Join(t.TempDir(), "absent")}})
+	b := newFixture(t, builtin.Config{Output: tools.OutputLimits{Memory: 10, Dir: filepath.Join(t.TempDir(), "absent")}})
 	b.file("big", strings.Repeat("x", 100))
 	b.fails("read_file", args{"path": "big"}, "spill")
 }
 
 func TestListDir(t *testing.T) {
-	b := newBench(t, builtin.Config{})
+	b := newFixture(t, builtin.Config{})
 	if got := b.ok("list_dir", args{}); got != "(the directory is empty)" {
 		t.Errorf("empty directory: %q", got)
 	}

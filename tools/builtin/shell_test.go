@@ -24,7 +24,7 @@ import (
 )
 
 func TestShell(t *testing.T) {
-	b := newBench(t, builtin.Config{})
+	b := newFixture(t, builtin.Config{})
 	b.file("sub/x", "")
 	for _, tt := range []struct {
 		args              args
@@ -60,7 +60,7 @@ func TestShell(t *testing.T) {
 // The exit code after a signal is that of shells, with and without a PID namespace.
 func TestShellExitCodes(t *testing.T) {
 	both(t, func(t *testing.T, cfg builtin.ShellConfig) {
-		b := newBench(t, builtin.Config{Shell: cfg})
+		b := newFixture(t, builtin.Config{Shell: cfg})
 		for command, want := range map[string]string{
 			"kill -9 $$": "[Exit code: 137]", "kill -TERM $$": "[Exit code: 143]", "exit 255": "[Exit code: 255]",
 			"no-such-program-here": "no-such-program-here: ", "./no-such-program-here": "not found\n[Exit code: 127]",
@@ -71,7 +71,7 @@ func TestShellExitCodes(t *testing.T) {
 }
 
 func TestShellBadArguments(t *testing.T) {
-	b := newBench(t, builtin.Config{})
+	b := newFixture(t, builtin.Config{})
 	b.file("f", "")
 	for _, tt := range []struct {
 		args args
@@ -99,7 +99,7 @@ func TestShellEnvironmentIsAnAllowList(t *testing.T) {
 	t.Setenv("NATS_PASSWORD", "canary-1")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "canary-2")
 	t.Setenv("LC_ALL", "C")
-	b := newBench(t, builtin.Config{})
+	b := newFixture(t, builtin.Config{})
 	got := b.ok("shell", args{"command": "env"})
 	if strings.Contains(got, "canary") {
 		t.Errorf("a secret reached the command:\n%s", got)
@@ -154,7 +154,7 @@ func survivors(t *testing.T, mark string) []string {
 
 func TestShellTimesOut(t *testing.T) {
 	both(t, func(t *testing.T, cfg builtin.ShellConfig) {
-		b := newBench(t, builtin.Config{Shell: cfg})
+		b := newFixture(t, builtin.Config{Shell: cfg})
 		for _, command := range []string{
 			"echo begun; sleep MARK",
 			"echo begun; trap '' TERM; sleep MARK; sleep MARK",
@@ -189,7 +189,7 @@ func TestShellTimesOut(t *testing.T) {
 
 func TestShellCancelled(t *testing.T) {
 	both(t, func(t *testing.T, cfg builtin.ShellConfig) {
-		b := newBench(t, builtin.Config{Shell: cfg})
+		b := newFixture(t, builtin.Config{Shell: cfg})
 		m := mark(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -217,7 +217,7 @@ func TestShellCancelled(t *testing.T) {
 
 // A call whose deadline has passed does not start the command.
 func TestShellAfterTheDeadline(t *testing.T) {
-	b := newBench(t, builtin.Config{})
+	b := newFixture(t, builtin.Config{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	res := b.run(ctx, "shell", args{"command": "touch ran"})
@@ -233,7 +233,7 @@ func TestShellAfterTheDeadline(t *testing.T) {
 func TestShellKillsBackgroundProcesses(t *testing.T) {
 	both(t, func(t *testing.T, cfg builtin.ShellConfig) {
 		cfg.Grace = time.Hour // nothing may wait for it
-		b := newBench(t, builtin.Config{Shell: cfg})
+		b := newFixture(t, builtin.Config{Shell: cfg})
 		m := mark(t)
 		if got := b.ok("shell", args{"command": "sleep " + m + " & sleep " + m + " & echo done"}); got != "done\n[Exit code: 0]" {
 			t.Errorf("got %q", got)
@@ -245,7 +245,7 @@ func TestShellKillsBackgroundProcesses(t *testing.T) {
 }
 
 // needNamespace skips the test if the kernel allows no PID namespace.
-func needNamespace(t *testing.T, b *bench) {
+func needNamespace(t *testing.T, b *fixture) {
 	t.Helper()
 	if b.ok("shell", args{"command": "echo $PPID"}) == "1\n[Exit code: 0]" {
 		return
@@ -259,7 +259,7 @@ func needNamespace(t *testing.T, b *bench) {
 }
 
 func TestShellKillsWhatLeftTheGroup(t *testing.T) {
-	b := newBench(t, builtin.Config{})
+	b := newFixture(t, builtin.Config{})
 	needNamespace(t, b)
 	m := mark(t)
 	if got := b.ok("shell", args{"command": "setsid sleep " + m + " & setsid setsid sleep " + m + " & echo done"}); got != "done\n[Exit code: 0]" {
@@ -287,7 +287,7 @@ func runWorker() int {
 // the command itself does not survive.
 func TestShellDiesWithTheWorker(t *testing.T) {
 	both(t, func(t *testing.T, cfg builtin.ShellConfig) {
-		b := newBench(t, builtin.Config{Shell: cfg})
+		b := newFixture(t, builtin.Config{Shell: cfg})
 		m := mark(t)
 		command, group := "touch running; exec sleep "+m, "1"
 		if !cfg.NoPIDNamespace {
@@ -322,7 +322,7 @@ func TestShellBigOutput(t *testing.T) {
 	if testing.Short() {
 		t.Skip("writes 300 MB")
 	}
-	b := newBench(t, builtin.Config{Output: tools.OutputLimits{Dir: t.TempDir()}})
+	b := newFixture(t, builtin.Config{Output: tools.OutputLimits{Dir: t.TempDir()}})
 	const size = 300 << 20
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -352,7 +352,7 @@ func TestShellBigOutput(t *testing.T) {
 }
 
 func TestShellTruncatesHonestly(t *testing.T) {
-	b := newBench(t, builtin.Config{Output: tools.OutputLimits{Total: 10}})
+	b := newFixture(t, builtin.Config{Output: tools.OutputLimits{Total: 10}})
 	got := b.ok("shell", args{"command": "echo 0123456789abcdef"})
 	if want := "0123456789\n[Output truncated: the first 10 bytes were kept]\n[Exit code: 0]"; got != want {
 		t.Errorf("got %q, want %q", got, want)
@@ -361,7 +361,7 @@ func TestShellTruncatesHonestly(t *testing.T) {
 
 // If the spill file cannot be created, the command ends and the result is an error.
 func TestShellWithoutSpillDirectory(t *testing.T) {
-	b := newBench(t, builtin.Config{Output: tools.OutputLimits{Memory: 10, Dir: filepath.Join(t.TempDir(), "absent")}})
+	b := newFixture(t, builtin.Config{Output: tools.OutputLimits{Memory: 10, Dir: filepath.Join(t.TempDir(), "absent")}})
 	m := mark(t)
 	b.fails("shell", args{"command": "yes " + m}, "failed to keep the output")
 	if left := survivors(t, m); left != nil {
@@ -370,7 +370,7 @@ func TestShellWithoutSpillDirectory(t *testing.T) {
 }
 
 func TestShellsRunBesideEachOther(t *testing.T) {
-	b := newBench(t, builtin.Config{})
+	b := newFixture(t, builtin.Config{})
 	texts := make(chan string)
 	for i := range 8 {
 		go func() { texts <- b.run(t.Context(), "shell", args{"command": fmt.Sprintf("echo %d", i)}).ForLLM }()

@@ -20,7 +20,7 @@ func (ws *workspace) inline() int64 {
 	return 1 << 20
 }
 
-// setOutput moves out into res, as text if it is small.
+// setOutput puts the output into res: as text if it is small, otherwise as a file.
 func (ws *workspace) setOutput(res *tools.Result, out *tools.Output) *tools.Result {
 	if err := out.Err(); err != nil {
 		return ws.failed(out, "", "", err)

@@ -12,7 +12,7 @@ import (
 )
 
 // hostile creates files that must not be read and returns their paths.
-func hostile(t *testing.T, b *bench) []string {
+func hostile(t *testing.T, b *fixture) []string {
 	t.Helper()
 	outside := t.TempDir()
 	secret := filepath.Join(outside, "secret")
@@ -40,14 +40,14 @@ func must(t *testing.T, err error) {
 }
 
 func TestReadFileRefusesHostilePaths(t *testing.T) {
-	b := newBench(t, builtin.Config{})
+	b := newFixture(t, builtin.Config{})
 	for _, path := range hostile(t, b) {
 		b.fails("read_file", args{"path": path})
 	}
 }
 
 func TestPathsOutsideAreNamedSo(t *testing.T) {
-	b := newBench(t, builtin.Config{})
+	b := newFixture(t, builtin.Config{})
 	hostile(t, b)
 	for _, path := range []string{"/etc", "..", "../..", "dir-link"} {
 		b.fails("list_dir", args{"path": path}, "outside the workspace")
@@ -64,7 +64,7 @@ func TestPathsOutsideAreNamedSo(t *testing.T) {
 
 // Only root can create a device.
 func TestReadFileRefusesDevices(t *testing.T) {
-	b := newBench(t, builtin.Config{})
+	b := newFixture(t, builtin.Config{})
 	if err := syscall.Mknod(filepath.Join(b.dir, "zero"), syscall.S_IFCHR|0o666, 1<<8|5); err != nil {
 		t.Skipf("cannot make a device here: %v", err)
 	}
@@ -78,7 +78,7 @@ func TestAbsolutePathsInsideAreTaken(t *testing.T) {
 	real := t.TempDir()
 	link := filepath.Join(t.TempDir(), "ws")
 	must(t, os.Symlink(real, link))
-	b := newBench(t, builtin.Config{Workspace: link})
+	b := newFixture(t, builtin.Config{Workspace: link})
 	b.file("a.txt", "hello")
 	for _, path := range []string{filepath.Join(link, "a.txt"), filepath.Join(real, "a.txt"), "a.txt", "./x/../a.txt"} {
 		if got := b.ok("read_file", args{"path": path}); got != "hello" {
@@ -88,7 +88,7 @@ func TestAbsolutePathsInsideAreTaken(t *testing.T) {
 }
 
 func TestLinksInsideAreFollowed(t *testing.T) {
-	b := newBench(t, builtin.Config{})
+	b := newFixture(t, builtin.Config{})
 	b.file("d/a", "text")
 	must(t, os.Symlink("d/a", filepath.Join(b.dir, "l")))
 	if got := b.ok("read_file", args{"path": "l"}); got != "text" {
@@ -97,7 +97,7 @@ func TestLinksInsideAreFollowed(t *testing.T) {
 }
 
 func FuzzReadFilePath(f *testing.F) {
-	b := newBench(f, builtin.Config{})
+	b := newFixture(f, builtin.Config{})
 	outside := f.TempDir()
 	if err := os.WriteFile(filepath.Join(outside, "secret"), []byte("canary"), 0o600); err != nil {
 		f.Fatal(err)
@@ -109,7 +109,7 @@ func FuzzReadFilePath(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, path string) {
-		res := (&bench{t: t, dir: b.dir, reg: b.reg}).run(t.Context(), "read_file", args{"path": path})
+		res := (&fixture{t: t, dir: b.dir, reg: b.reg}).run(t.Context(), "read_file", args{"path": path})
 		if !res.IsError {
 			t.Errorf("read_file %q in an empty workspace = %q", path, res.ForLLM)
 		}

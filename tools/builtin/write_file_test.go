@@ -20,7 +20,7 @@ import (
 )
 
 // content reads a file of the workspace without the tools.
-func (b *bench) content(name string) string {
+func (b *fixture) content(name string) string {
 	b.t.Helper()
 	data, err := os.ReadFile(filepath.Join(b.dir, name))
 	if err != nil {
@@ -30,7 +30,7 @@ func (b *bench) content(name string) string {
 }
 
 // names lists a directory of the workspace without the tools.
-func (b *bench) names(dir string) []string {
+func (b *fixture) names(dir string) []string {
 	b.t.Helper()
 	entries, err := os.ReadDir(filepath.Join(b.dir, dir))
 	if err != nil {
@@ -44,7 +44,7 @@ func (b *bench) names(dir string) []string {
 }
 
 func TestWriteFile(t *testing.T) {
-	b := newBench(t, builtin.Config{})
+	b := newFixture(t, builtin.Config{})
 	must(t, os.Chmod(b.file("run.sh", "old"), 0o777))
 	for _, tt := range []struct{ path, file, content string }{
 		{"new.txt", "new.txt", "hello\n"},
@@ -72,7 +72,7 @@ func TestWriteFile(t *testing.T) {
 }
 
 func TestWritingRefusesHostilePaths(t *testing.T) {
-	b := newBench(t, builtin.Config{})
+	b := newFixture(t, builtin.Config{})
 	outside := ""
 	for _, path := range hostile(t, b) {
 		b.fails("write_file", args{"path": path, "content": "overwritten"})
@@ -118,7 +118,7 @@ func runWriter() int {
 }
 
 func TestWriteFileOnAFullDisk(t *testing.T) {
-	b := newBench(t, builtin.Config{})
+	b := newFixture(t, builtin.Config{})
 	b.file("f", "old")
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "STEVEDORE_TEST_ROLE=writer", "STEVEDORE_TEST_DIR="+b.dir)
@@ -147,7 +147,7 @@ func TestEditFile(t *testing.T) {
 		{"special characters", "$1 \\n .*", ".*", "$0", "$1 \\n $0", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			b := newBench(t, builtin.Config{})
+			b := newFixture(t, builtin.Config{})
 			must(t, os.Chmod(b.file("f", tt.before), 0o666))
 			res := b.run(t.Context(), "edit_file", args{"path": "f", "old_text": tt.old, "new_text": tt.new})
 			if res.IsError || !res.Silent || !strings.HasPrefix(res.ForLLM, "File edited: f\n--- f\n+++ f\n@@ ") || !strings.Contains(res.ForLLM, tt.diff) {
@@ -166,7 +166,7 @@ func TestEditFile(t *testing.T) {
 }
 
 func TestEditFileNeedsOneMatch(t *testing.T) {
-	b := newBench(t, builtin.Config{MaxEdit: 1000})
+	b := newFixture(t, builtin.Config{MaxEdit: 1000})
 	const content = "func a() {\n\treturn  1\n}\n\nfunc b() {\n\treturn 2\n}\naaa\n"
 	b.file("f", content)
 	b.file("big", strings.Repeat("x", 1001))
@@ -199,7 +199,7 @@ func TestEditFileNeedsOneMatch(t *testing.T) {
 
 // A model may send several edits of one file in one turn; none may be lost.
 func TestEditFileAtOnce(t *testing.T) {
-	b := newBench(t, builtin.Config{})
+	b := newFixture(t, builtin.Config{})
 	const n = 20
 	var before, after strings.Builder
 	for i := range n {

@@ -17,8 +17,8 @@ import (
 // configFlag names the settings file.
 const configFlag = "config"
 
-// envAliases are the variables of the nats CLI and of picoclaw. STEVEDORE_* wins over
-// them.
+// envAliases are the variables of the nats CLI, and those of the older program picoclaw
+// (PICOCLAW_HEARTBEAT_ENABLED). STEVEDORE_* wins over them.
 var envAliases = map[string]string{
 	"server":            "NATS_URL",
 	"context":           "NATS_CONTEXT",
