@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/stevedore-bus/stevedore/bus"
 )
@@ -53,12 +56,21 @@ func Exit(code int, format string, args ...any) error {
 // Run executes a root command and returns its exit code. It writes an error to stderr.
 func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SilenceErrors, root.SilenceUsage = true, true
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
 	refuseUnknown(root)
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
+			known := map[string]bool{}
+			cmd.Flags().VisitAll(func(f *pflag.Flag) { known[f.Name] = true })
+			if name := similar(unknown.GetSpecifiedName(), known); name != "" {
+				err = fmt.Errorf("%w (did you mean --%s?)", err, name)
+			}
+		}
 		return Exit(ExitUsage, "%w; see %s --help", err, cmd.CommandPath())
 	})
 	err := root.ExecuteContext(ctx)
@@ -80,11 +92,21 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reade
 	return ExitFailed
 }
 
-// refuseUnknown makes commands that only contain other commands refuse an unknown
-// command; cobra would print the help and succeed.
+// refuseUnknown makes "help", and commands that only contain other commands, refuse an
+// unknown command; cobra would print the help and succeed.
 func refuseUnknown(cmd *cobra.Command) {
 	for _, child := range cmd.Commands() {
 		refuseUnknown(child)
+	}
+	if cmd.Name() == "help" {
+		help := cmd.Run
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			if _, rest, err := cmd.Root().Find(args); err != nil || len(rest) > 0 {
+				return Exit(ExitUsage, "unknown help topic %q; see %s --help", strings.Join(args, " "), cmd.Root().Name())
+			}
+			help(cmd, args)
+			return nil
+		}
 	}
 	if cmd.HasSubCommands() && !cmd.Runnable() {
 		cmd.Args = Args(cobra.NoArgs)
@@ -96,14 +118,42 @@ func refuseUnknown(cmd *cobra.Command) {
 func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		err := check(cmd, args)
-		switch {
-		case err == nil:
+		if err == nil {
 			return nil
-		case strings.HasPrefix(err.Error(), "unknown command") && cmd.HasSubCommands():
-			return Exit(ExitUsage, "unknown command %q; see %s --help", args[0], cmd.CommandPath())
-		case strings.HasPrefix(err.Error(), "unknown command"): // the error of cobra.NoArgs
+		}
+		names := strings.Fields(cmd.Use)[1:]
+		switch noArgs := strings.HasPrefix(err.Error(), "unknown command"); { // the error of cobra.NoArgs
+		case noArgs && cmd.HasSubCommands():
+			hint, known := "", map[string]bool{}
+			for _, child := range cmd.Commands() {
+				known[child.Name()] = true
+			}
+			if name := similar(args[0], known); name != "" {
+				hint = fmt.Sprintf(" (did you mean %q?)", name)
+			}
+			return Exit(ExitUsage, "unknown command %q%s; see %s --help", args[0], hint, cmd.CommandPath())
+		case noArgs:
 			return Exit(ExitUsage, "unexpected argument %q; usage: %s", args[0], cmd.UseLine())
+		case len(args) < len(names):
+			return Exit(ExitUsage, "the %s is missing; usage: %s", names[len(args)], cmd.UseLine())
+		case len(args) > len(names):
+			return Exit(ExitUsage, "unexpected argument %q; usage: %s", args[len(names)], cmd.UseLine())
 		}
 		return Exit(ExitUsage, "%w; usage: %s", err, cmd.UseLine())
 	}
+}
+
+// similar returns the known name that is most likely meant by name, or "".
+func similar(name string, known map[string]bool) string {
+	if len(name) < 3 {
+		return ""
+	}
+	names := &cobra.Command{SuggestionsMinimumDistance: 1} // cobra computes the distance
+	if len(name) > 4 {
+		names.SuggestionsMinimumDistance = 2
+	}
+	for _, k := range slices.Sorted(maps.Keys(known)) {
+		names.AddCommand(&cobra.Command{Use: k, Run: func(*cobra.Command, []string) {}})
+	}
+	return append(names.SuggestionsFor(name), "")[0]
 }

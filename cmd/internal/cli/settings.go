@@ -14,8 +14,10 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// configFlag names the settings file.
-const configFlag = "config"
+const (
+	configFlag = "config" // names the settings file
+	envPrefix  = "STEVEDORE_"
+)
 
 // envAliases are the variables of the nats CLI, and those of the older program picoclaw
 // (PICOCLAW_HEARTBEAT_ENABLED). STEVEDORE_* wins over them.
@@ -54,11 +56,29 @@ func AddConfigFlag(cmd *cobra.Command) {
 		flags.String(configFlag, "", "settings `FILE` (YAML); its keys are the names of the flags")
 	})
 	cmd.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		return resolve(cmd.Flags(), cmd.Root())
+		known := allFlags(cmd.Root())
+		warnOfTypos(cmd, known)
+		return resolve(cmd.Flags(), known)
 	}
 }
 
-func resolve(flags *pflag.FlagSet, root *cobra.Command) error {
+// warnOfTypos prints a warning for each environment variable whose name is similar to
+// that of a setting. Other unknown variables may be those of another program.
+func warnOfTypos(cmd *cobra.Command, known map[string]bool) {
+	for _, variable := range os.Environ() {
+		name, _, _ := strings.Cut(variable, "=")
+		rest, ours := strings.CutPrefix(name, envPrefix)
+		flag := strings.ToLower(strings.ReplaceAll(rest, "_", "-"))
+		if !ours || known[flag] || flag == configFlag {
+			continue
+		}
+		if meant := similar(flag, known); meant != "" {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: warning: unknown environment variable %s; did you mean %s?\n", cmd.Root().Name(), name, EnvName(meant))
+		}
+	}
+}
+
+func resolve(flags *pflag.FlagSet, known map[string]bool) error {
 	if flags.Changed("server") && flags.Changed("context") {
 		return Exit(ExitUsage, "want either --server or --context")
 	}
@@ -69,7 +89,7 @@ func resolve(flags *pflag.FlagSet, root *cobra.Command) error {
 	if file == nil || file.Value.String() == "" {
 		return nil
 	}
-	return fromFile(flags, file.Value.String(), allFlags(root))
+	return fromFile(flags, file.Value.String(), known)
 }
 
 // fromEnvironment reads our variables first, then the aliases.
@@ -97,7 +117,7 @@ func fromEnvironment(flags *pflag.FlagSet) error {
 
 // EnvName returns the environment variable of a flag.
 func EnvName(flag string) string {
-	return "STEVEDORE_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
 // fromFile refuses keys that are no flag of any command, because they are mostly
