@@ -29,6 +29,8 @@ type Config struct {
 	Fresh bool
 	// MaxTokens bounds a turn. Default DefaultMaxTokens.
 	MaxTokens int
+	// Temperature of the model; nil means the provider's default.
+	Temperature *float64
 	// ContextTokens is how many tokens a request may have, by estimate. When a
 	// request nears it, the loop offloads the oldest tool results and, if that is not
 	// enough, replaces the oldest turns by a summary. Default 150,000.

@@ -218,3 +218,15 @@ func TestCancelledSpawn(t *testing.T) {
 		t.Errorf("result %+v", res)
 	}
 }
+
+// The user sees what a refusing sub-agent said.
+func TestRefusedSubagent(t *testing.T) {
+	s := newAgentStage(t, parseScript(t, `{"text":"I will not do that.","stop":"refusal"}`), agent.Limits{})
+	e := s.call(t, "r", "subagent", `{"task":"child","label":"x"}`)
+	if !e.IsError || !strings.Contains(e.ForUser, "The task x was not completed") || !strings.HasSuffix(e.ForUser, "\nI will not do that.") {
+		t.Errorf("result %+v", e)
+	}
+	if e := s.call(t, "r2", "agent", `{"prompt":"go"}`); !e.IsError || !strings.HasPrefix(e.ForUser, "I will not do that.\n") {
+		t.Errorf("result %+v", e)
+	}
+}

@@ -91,6 +91,8 @@ func (c CallResult) block(toolUseID, reference string) Block {
 		text = reference
 	case c.Blocks != nil:
 		return Block{Type: TypeToolResult, ToolUseID: toolUseID, Content: c.Blocks, IsError: c.IsError}
+	case text == "" && c.Async:
+		text = "Task started in background"
 	case text == "":
 		text = "(no output)" // some providers reject empty results
 	}

@@ -113,7 +113,7 @@ func (r *run) request() Request {
 }
 
 func (r *run) requestFor(messages []Message) Request {
-	return Request{System: r.cfg.System, Messages: messages, Tools: r.cfg.Tools, MaxTokens: r.cfg.MaxTokens}
+	return Request{System: r.cfg.System, Messages: messages, Tools: r.cfg.Tools, MaxTokens: r.cfg.MaxTokens, Temperature: r.cfg.Temperature}
 }
 
 func (r *run) reportProgress(ctx context.Context, turn int, what string) {

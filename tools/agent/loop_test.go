@@ -47,6 +47,19 @@ func TestLoopParallelCalls(t *testing.T) {
 	}
 }
 
+// A tool that continues in the background may say nothing to the model.
+func TestSilentStartInBackground(t *testing.T) {
+	s := newStage(t, newTool(t, "say", tools.Idempotent, func(_ context.Context, _ tools.Call, in sayArgs) *tools.Result {
+		return tools.AsyncResult(in.Text)
+	}))
+	model := &recorder{Provider: parseScript(t, asks("say", `{}`, `{"text":"started"}`), `{"text":"done"}`)}
+	run(t, s.agent(model, agent.Config{}), "s", "r", "go")
+	got := model.requests[1].Messages[2].Content
+	if got[0].ResultText() != "Task started in background" || got[1].ResultText() != "started" {
+		t.Errorf("the model gets %+v", got)
+	}
+}
+
 // A run reports why it stopped, and leaves a conversation in which every call has a
 // result.
 func TestLoopLimits(t *testing.T) {

@@ -96,6 +96,9 @@ func report(o Outcome, label string) *tools.Result {
 		res := tools.Failure(err)
 		res.ForLLM = fmt.Sprintf("Subagent task not completed: %s\n%sLast text:\n%s", err, details, o.Reply)
 		res.ForUser = summary(fmt.Sprintf("The task %s was not completed: %s", label, err))
+		if o.Reason == Refused && o.Reply != "" {
+			res.ForUser += "\n" + summary(o.Reply)
+		}
 		return res
 	}
 	return &tools.Result{ForLLM: fmt.Sprintf("Subagent task completed.\n%sResult:\n%s", details, cmp.Or(o.Reply, noReply)), ForUser: summary(o.Reply), Markdown: true}

@@ -73,7 +73,7 @@ func sendMessage(ctx context.Context, sender Sender, call tools.Call, args messa
 		if ctx.Err() != nil {
 			return tools.Failure(ended(ctx))
 		}
-		return tools.Failure(&tools.Error{Code: tools.CodeOf(err), Message: fmt.Sprintf("failed to send the message: %v", err)})
+		return tools.Failure(fmt.Errorf("failed to send the message: %w", err))
 	}
 	return tools.SilentResult("Message sent to " + where)
 }

@@ -93,7 +93,7 @@ func TestMessageFails(t *testing.T) {
 	}
 	o.before = errors.New("the stream is full")
 	res := send(tools.Call{}, args{"content": "x"})
-	if !res.IsError || res.ForLLM != "failed to send the message: the stream is full" || len(o.sent) != 0 {
+	if !errors.Is(res.Err, o.before) || !res.IsError || res.ForLLM != "failed to send the message: the stream is full" || len(o.sent) != 0 {
 		t.Errorf("%+v", res)
 	}
 	// It was sent although Send failed: the next attempt sends no second message.

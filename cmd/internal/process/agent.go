@@ -31,7 +31,11 @@ type AgentOptions struct {
 	maxTokens     int
 	contextTokens int64
 	toolOutput    string
+	temperature   float64
 }
+
+// providerTemperature is the value of --temperature for the provider's default.
+const providerTemperature = -1
 
 // AddFlags adds the flags of agents.
 func (o *AgentOptions) AddFlags(flags *pflag.FlagSet) {
@@ -44,6 +48,7 @@ func (o *AgentOptions) AddFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&o.limits.MaxDepth, "agent-depth", 2, "`DEPTH` to which agents may start sub-agents; 0 means none")
 	flags.IntVar(&o.limits.MaxChildren, "max-subagents", 8, "`NUMBER` of sub-agents that one run may start")
 	flags.IntVar(&o.maxTokens, "max-tokens", agent.DefaultMaxTokens, "`TOKENS` that a turn may generate")
+	flags.Float64Var(&o.temperature, "temperature", providerTemperature, "`TEMPERATURE` of the models, from 0 to 2; -1 means the provider's default")
 	flags.Int64Var(&o.contextTokens, "context-tokens", 150_000, "approximate number of `TOKENS` above which the oldest tool results, and then the oldest turns, are moved out of the conversation")
 	flags.StringVar(&o.toolOutput, "tool-output", string(agent.OutputLast), "`WHICH` tool results the user sees as messages before the agent's reply: last (of the run's last tool), all (each when its tool ends) or none")
 }
@@ -83,6 +88,9 @@ func (o *AgentOptions) tools(b *bus.Bus, store offload.Store, notifier *notify.N
 		setup.Config.Limits.MaxDepth = -1 // 0 means the default
 	}
 	setup.Config.ToolOutput, setup.Config.SendOutput = agent.ToolOutput(o.toolOutput), outputSender(notifier)
+	if o.temperature != providerTemperature {
+		setup.Config.Temperature = &o.temperature
+	}
 	setup.Config.MaxTokens, setup.Config.ContextTokens = o.maxTokens, o.contextTokens
 	return agent.Tools(setup)
 }
@@ -111,6 +119,9 @@ func (o *AgentOptions) check() error {
 	case agent.OutputLast, agent.OutputAll, agent.OutputNone:
 	default:
 		return cli.Exit(cli.ExitUsage, "--tool-output %q: want last, all or none", o.toolOutput)
+	}
+	if o.temperature != providerTemperature && !(o.temperature >= 0 && o.temperature <= 2) {
+		return cli.Exit(cli.ExitUsage, "--temperature %v: want 0 to 2, or -1 for the provider's default", o.temperature)
 	}
 	for _, spec := range o.Models {
 		cfg, err := o.provider(spec)
