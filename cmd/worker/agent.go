@@ -13,7 +13,6 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
-	"github.com/stevedore-bus/stevedore/bus/session"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
@@ -185,14 +184,15 @@ func (o *promptOptions) prepare(ctx context.Context, b *bus.Bus, stderr io.Write
 	return err
 }
 
-// printOutput prints the tool results that the user sees before the answer.
+// printOutput prints the tool results that the user sees before the answer. If they
+// cannot be read, the user still gets the answer.
 func (o promptOptions) printOutput(ctx context.Context, b *bus.Bus, stderr io.Writer) error {
-	bodies, _, err := session.New(b).Read(ctx, o.call.SessionToken())
-	if err != nil {
-		return err
+	entries, err := client.ReadConversation(ctx, b, o.call.Session)
+	if failure, ok := errors.AsType[*cli.Error](err); ok && failure.Code == cli.ExitNotFound {
+		return nil // the run did not start
 	}
-	entries, err := client.DecodeConversation(bodies)
 	if err != nil {
+		_, err := fmt.Fprintf(stderr, "worker: cannot read the output of the tools: %v\n", err)
 		return err
 	}
 	for _, res := range agent.OutputOf(entries, o.call.IDToken()) {

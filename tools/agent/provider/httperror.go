@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/stevedore-bus/stevedore/tools"
@@ -76,13 +77,17 @@ func embeddedError(failure json.RawMessage, header http.Header, key string) *age
 	return httpError(status, header, body, key)
 }
 
-// isOverflow recognizes a context overflow by its message, because no API has a
-// code for it. Anthropic: "prompt is too long: 210000 tokens > 200000 maximum";
-// vLLM and others: "maximum context length is ...".
+// overflowTexts are parts of the messages by which providers report a context
+// overflow, because no API has a code for it: Anthropic (twice), vLLM and others,
+// llama.cpp, Gemini, Bedrock.
+var overflowTexts = []string{
+	"prompt is too long", "exceed context limit", "context length", "context window",
+	"available context size", "exceeds the maximum number of tokens", "input is too long",
+}
+
 func isOverflow(message string) bool {
 	message = strings.ToLower(message)
-	return strings.Contains(message, "prompt is too long") || strings.Contains(message, "context length") ||
-		strings.Contains(message, "context window") || strings.Contains(message, "exceed context limit")
+	return slices.ContainsFunc(overflowTexts, func(text string) bool { return strings.Contains(message, text) })
 }
 
 // cleanError makes one safe line of a provider's text: without control

@@ -183,6 +183,8 @@ func TestProviderErrors(t *testing.T) {
 		"unknown model":    {reply{404, nil, said("not_found_error", "model: claude-nosuch")}, agent.CodeUnknownModel, 1},
 		"wrong address":    {reply{404, map[string]string{"Content-Type": "text/html"}, "<h1>404 page not found</h1>"}, agent.CodeUnreachable, 1},
 		"context overflow": {reply{400, nil, said("invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum")}, agent.CodeContextOverflow, 1},
+		"overflow, llama":  {reply{400, nil, said("exceed_context_size_error", "the request exceeds the available context size, try increasing it")}, agent.CodeContextOverflow, 1},
+		"overflow, gemini": {reply{400, nil, said("INVALID_ARGUMENT", "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).")}, agent.CodeContextOverflow, 1},
 		"overflow, openai": {reply{400, nil, `{"error":{"message":"too long","type":"invalid_request_error","code":"context_length_exceeded"}}`}, agent.CodeContextOverflow, 1},
 		"bad request":      {reply{400, nil, said("invalid_request_error", "messages: roles must alternate")}, agent.CodeBadRequest, 1},
 		"no credit":        {reply{429, soon, `{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","code":"insufficient_quota"}}`}, agent.CodeNoCredit, 1},
