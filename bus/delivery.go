@@ -2,6 +2,7 @@ package bus
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -29,12 +30,12 @@ const maxPriorAttempts = 1000
 type Delivery struct {
 	Subject string
 	Body    []byte
-	// Attempt counts the deliveries, from 1. Calls that a stop interrupted do not
-	// count that delivery.
+	// Attempt counts the deliveries, from 1. A delivery that ended because its worker
+	// stopped is not counted.
 	Attempt int
-	// Again is set if the message, or the one that it was republished from, may have
+	// Redelivered is set if the message, or the one that it was republished from, may have
 	// been delivered before.
-	Again bool
+	Redelivered bool
 	// Final is set for the last attempt.
 	Final bool
 	// Published is when the stream stored the message.
@@ -73,7 +74,7 @@ func newDelivery(nc *nats.Conn, out *publisher, msg *nats.Msg) (*Delivery, error
 			d.FirstPublished = first
 		}
 	}
-	d.Again = d.Attempt > 1 || header.Get(idHeader) != ""
+	d.Redelivered = d.Attempt > 1 || header.Get(idHeader) != ""
 	return d, nil
 }
 
@@ -94,6 +95,17 @@ func idOf(header nats.Header, sequence uint64, stored time.Time) string {
 // Header returns the value of an incoming header. Any client can set headers, so do
 // not forward them.
 func (d *Delivery) Header(name string) string { return d.msg.Header.Get(name) }
+
+var traceparent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
+
+// Traceparent returns the W3C trace context of the message, or "" if it has none or a
+// malformed one.
+func (d *Delivery) Traceparent() string {
+	if tp := d.Header("traceparent"); tp != "" && traceparent.MatchString(tp) {
+		return tp
+	}
+	return ""
+}
 
 // Detach releases the slot while the handler continues, for handlers that only wait.
 // The lease is kept.

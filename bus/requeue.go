@@ -22,7 +22,7 @@ func (k *consumption) requeue(d *Delivery) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(k.work), settleTimeout)
 	defer cancel()
 	header := nats.Header{idHeader: {d.ID()}, attemptHeader: {strconv.Itoa(d.Attempt - 1)}, publishedHeader: {d.FirstPublished.UTC().Format(time.RFC3339Nano)}}
-	if tp := d.Header("traceparent"); len(tp) == 55 { // the length of W3C version 00
+	if tp := d.Traceparent(); tp != "" {
 		header["traceparent"] = []string{tp}
 	}
 	if ttl := ttlLeft(d); ttl != "" {

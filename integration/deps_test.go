@@ -28,7 +28,7 @@ var allowedImports = map[string][]string{
 	// bus/worker combines calls, tools, offloading and state.
 	"bus/worker":    {"bus", "bus/schedule", "bus/task", "tools", "offload", "state"},
 	"bus/rpc":       {"bus", "bus/cron", "bus/task", "tools", "offload"},
-	"bus/notify":    {"bus", "tools", "state/durable"},
+	"bus/notify":    {"bus", "bus/schedule", "tools", "state/durable"},
 	"bus/heartbeat": {"bus", "bus/schedule", "tools", "state/durable"},
 	"bus/cron":      {"bus", "bus/schedule", "bus/task", "tools"},
 	"bus/remote":    {"bus", "tools"},

@@ -82,7 +82,7 @@ func (e Entry) line() string {
 
 func (e Entry) lastRun() string {
 	r := e.LastRun
-	text := e.inZone(r.Slot).Format(time.RFC3339)
+	text := e.inZone(r.Due).Format(time.RFC3339)
 	switch {
 	case r.Outcome == tools.Async:
 		text += " continues in the background"

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/schedule"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -16,8 +17,8 @@ import (
 type Run struct {
 	// Call is the id of its call, in the job's session.
 	Call string `json:"call"`
-	// Slot is the due time of the run.
-	Slot time.Time `json:"slot"`
+	// Due is the due time of the run.
+	Due time.Time `json:"slot"`
 	// Outcome is empty until there is a result, and Async while the work continues
 	// in the background.
 	Outcome tools.Outcome `json:"outcome,omitempty"`
@@ -41,17 +42,11 @@ func (r *runs) last(ctx context.Context, j Job) (*Run, error) {
 	if err != nil || !ok {
 		return nil, err
 	}
-	// A worker writes this record when it turns a tick into a call.
-	var record struct {
-		Call     string    `json:"call"`
-		Session  string    `json:"session"`
-		Slot     time.Time `json:"slot"`
-		Deadline time.Time `json:"deadline"`
-	}
+	var record schedule.Run
 	if json.Unmarshal(data, &record) != nil || record.Call == "" || record.Session != j.Session {
 		return nil, nil // not a job's, or of an earlier job with this name
 	}
-	run := &Run{Call: record.Call, Slot: record.Slot}
+	run := &Run{Call: record.Call, Due: record.Due}
 	call := tools.Call{ID: record.Call, Session: record.Session}
 	stored, err := task.ReadResults(ctx, r.bus, call.SessionToken(), call.IDToken())
 	if err != nil && !errors.Is(err, task.ErrUnreadable) {

@@ -45,7 +45,7 @@ func nextCall(t *testing.T, calls <-chan tools.Call) tools.Call {
 	}
 }
 
-// A job makes one call per slot, and none while it is disabled. Get returns its
+// A job makes one call per due time, and none while it is disabled. Get returns its
 // last run.
 func TestRunsUntilDisabled(t *testing.T) {
 	t.Parallel()
@@ -92,7 +92,7 @@ func TestRunsUntilDisabled(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := e.LastRun
-		return r != nil && r.Outcome == tools.Completed && strings.HasPrefix(r.Call, "cron-tick-") && !r.Slot.IsZero() && !r.EndedAt.IsZero()
+		return r != nil && r.Outcome == tools.Completed && strings.HasPrefix(r.Call, "cron-tick-") && !r.Due.IsZero() && !r.EndedAt.IsZero()
 	})
 }
 

@@ -32,7 +32,7 @@ func jump(t *testing.T, by time.Duration) {
 const prompt = 15 * time.Second
 
 // Three heartbeats run for a week, while the clock jumps by an hour in both
-// directions and the server restarts: each slot ticks at most once, and none is late
+// directions and the server restarts: each due time has at most one tick, and none is late
 // or missing while the server is up.
 func TestJumpsOfAWeek(t *testing.T) {
 	t.Cleanup(func() { time.WallOffset.Store(0) })
@@ -44,7 +44,7 @@ func TestJumpsOfAWeek(t *testing.T) {
 			began  = time.Now() // its monotonic reading measures the real time
 
 			mu      sync.Mutex
-			last    time.Time // the last slot
+			last    time.Time // the last due time
 			changed time.Time // the last clock jump or server restart
 			count   int
 		)
@@ -53,17 +53,17 @@ func TestJumpsOfAWeek(t *testing.T) {
 				return
 			}
 			if due := last.Add(interval); now.Round(0).Sub(due) > prompt && now.Sub(changed) > prompt {
-				t.Errorf("%s: the slot %s is missing or late", now.UTC().Format(time.DateTime), due.Format(time.DateTime))
+				t.Errorf("%s: the due time %s is missing or late", now.UTC().Format(time.DateTime), due.Format(time.DateTime))
 			}
 		}
-		tick := func(slot time.Time, ok bool) {
+		tick := func(dueTime time.Time, ok bool) {
 			mu.Lock()
 			defer mu.Unlock()
-			if !ok || slot.Before(last.Add(interval)) {
-				t.Errorf("slot %s after %s", slot, last)
+			if !ok || dueTime.Before(last.Add(interval)) {
+				t.Errorf("due time %s after %s", dueTime, last)
 			}
 			checkDue(time.Now())
-			last = slot
+			last = dueTime
 			count++
 		}
 		touch := func(do func()) {
@@ -117,8 +117,8 @@ func TestJumpOverADailyJob(t *testing.T) {
 	t.Cleanup(func() { time.WallOffset.Store(0) })
 	dir := t.TempDir()
 	bustest.Bubble(t, func(t *testing.T) {
-		slots := make(chan time.Time, 10)
-		b, down := up(t, dir, t.TempDir(), func(slot time.Time, _ bool) { slots <- slot })
+		dueTimes := make(chan time.Time, 10)
+		b, down := up(t, dir, t.TempDir(), func(dueTime time.Time, _ bool) { dueTimes <- dueTime })
 		defer down()
 		put := func(s schedule.Schedule) {
 			t.Helper()
@@ -130,9 +130,9 @@ func TestJumpOverADailyJob(t *testing.T) {
 		expect := func(within time.Duration, want time.Time) {
 			t.Helper()
 			select {
-			case slot := <-slots:
-				if !slot.Equal(want) {
-					t.Errorf("slot %s, want %s", slot, want)
+			case dueTime := <-dueTimes:
+				if !dueTime.Equal(want) {
+					t.Errorf("due time %s, want %s", dueTime, want)
 				}
 			case <-time.After(within):
 				t.Errorf("no tick for %s; it is %s", want, time.Now())

@@ -14,7 +14,7 @@ import (
 )
 
 // The server restarts while three heartbeats run: none of them restarts the
-// interval, and each slot ticks once.
+// interval, and each due time has one tick.
 func TestServerRestartsUnderHeartbeats(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
@@ -48,11 +48,11 @@ func TestServerRestartsUnderHeartbeats(t *testing.T) {
 		start(t, connect(), heartbeat.Config{Workspace: workspace, Tool: "x", Every: time.Second, AllowShort: true})
 	}
 	b := connect()
-	slots := make(chan time.Time, 100)
+	dueTimes := make(chan time.Time, 100)
 	bustest.Run(t, func(ctx context.Context) error {
 		return b.Consume(ctx, b.TickConsumer(), bus.ConsumeConfig{Slots: 1}, func(_ context.Context, d *bus.Delivery) error {
-			slot, _ := schedule.Slot(d)
-			slots <- slot
+			dueTime, _ := schedule.DueTime(d)
+			dueTimes <- dueTime
 			return nil
 		})
 	})
@@ -60,11 +60,11 @@ func TestServerRestartsUnderHeartbeats(t *testing.T) {
 	next := func() {
 		t.Helper()
 		select {
-		case slot := <-slots:
-			if !slot.After(last) {
-				t.Errorf("slot %s after %s", slot, last)
+		case dueTime := <-dueTimes:
+			if !dueTime.After(last) {
+				t.Errorf("due time %s after %s", dueTime, last)
 			}
-			last = slot
+			last = dueTime
 		case <-time.After(20 * time.Second):
 			t.Fatal("no tick")
 		}

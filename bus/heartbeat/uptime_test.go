@@ -18,7 +18,7 @@ const interval = 30 * time.Minute
 // up starts a server on dir, three heartbeats, and the parts of a worker that
 // consume ticks and correct the schedules after clock jumps. They run until down is
 // called, inside a bubble.
-func up(t *testing.T, dir, workspace string, tick func(slot time.Time, ok bool)) (b *bus.Bus, down func()) {
+func up(t *testing.T, dir, workspace string, tick func(dueTime time.Time, ok bool)) (b *bus.Bus, down func()) {
 	t.Helper()
 	s := bustest.Start(t, embedded.Config{Dir: dir, NoSync: true})
 	var (
@@ -38,7 +38,7 @@ func up(t *testing.T, dir, workspace string, tick func(slot time.Time, ok bool))
 	run(func(ctx context.Context, b *bus.Bus) error { schedule.New(b).KeepTime(ctx, bustest.Log(t)); return nil })
 	run(func(ctx context.Context, b *bus.Bus) error {
 		return b.Consume(ctx, b.TickConsumer(), bus.ConsumeConfig{Slots: 1}, func(_ context.Context, d *bus.Delivery) error {
-			tick(schedule.Slot(d))
+			tick(schedule.DueTime(d))
 			return nil
 		})
 	})
@@ -59,8 +59,8 @@ const (
 	uptime  = 6*time.Hour + 10*time.Minute
 )
 
-// Three heartbeats share a schedule and the server restarts several times: each slot
-// ticks once, and none is missing while the server is up.
+// Three heartbeats share a schedule and the server restarts several times: each due time
+// has one tick, and none is missing while the server is up.
 func TestHoursOfHeartbeats(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
@@ -72,20 +72,20 @@ func TestHoursOfHeartbeats(t *testing.T) {
 		count := 0
 		for n := range uptimes {
 			first := true
-			_, down := up(t, dir, workspace, func(slot time.Time, ok bool) {
-				gap := slot.Sub(last)
+			_, down := up(t, dir, workspace, func(dueTime time.Time, ok bool) {
+				gap := dueTime.Sub(last)
 				switch {
-				case !ok || !slot.After(last):
-					t.Errorf("uptime %d: slot %s after %s", n, slot, last)
+				case !ok || !dueTime.After(last):
+					t.Errorf("uptime %d: due time %s after %s", n, dueTime, last)
 				case first && n > 0 && gap > 90*time.Minute, (!first || n == 0) && !last.IsZero() && gap != interval:
-					t.Errorf("uptime %d: slot %s is %s after the previous one", n, slot, gap)
+					t.Errorf("uptime %d: due time %s is %s after the previous one", n, dueTime, gap)
 				}
-				last, first = slot, false
+				last, first = dueTime, false
 				count++
 			})
 			time.Sleep(uptime)
 			down()
-			time.Sleep(50 * time.Minute) // an outage, with slots in it
+			time.Sleep(50 * time.Minute) // an outage, with due times in it
 		}
 		if count < uptimes*12 || count > uptimes*14 {
 			t.Errorf("%d ticks in %d times %s", count, uptimes, uptime)
@@ -93,21 +93,21 @@ func TestHoursOfHeartbeats(t *testing.T) {
 	})
 }
 
-// After an outage of many slots, each heartbeat and job ticks once immediately and
+// After an outage of many due times, each heartbeat and job ticks once immediately and
 // then continues at its times.
 func TestOneTickAfterAnOutage(t *testing.T) {
 	dir, workspace := t.TempDir(), t.TempDir()
 	write(t, workspace, "look")
 	bustest.Bubble(t, func(t *testing.T) {
-		var at, slots []time.Time
-		tick := func(slot time.Time, _ bool) { at, slots = append(at, time.Now()), append(slots, slot) }
+		var at, dueTimes []time.Time
+		tick := func(dueTime time.Time, _ bool) { at, dueTimes = append(at, time.Now()), append(dueTimes, dueTime) }
 		b, down := up(t, dir, workspace, tick)
 		if _, err := schedule.New(b).Put(t.Context(), schedule.Schedule{Kind: bus.Cron, Name: "hourly", Cron: "5 * * * *"}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(interval + time.Minute)
 		down()
-		before := len(slots)
+		before := len(dueTimes)
 		time.Sleep(5 * time.Hour)
 
 		again := time.Now()
@@ -123,19 +123,19 @@ func TestOneTickAfterAnOutage(t *testing.T) {
 			}
 		}
 		if before != 2 || prompt != 2 || later < 1 || later > 2 {
-			t.Errorf("%d ticks before the outage, then %d at once and %d later, want 2, 2 and 1 or 2: %v", before, prompt, later, slots)
+			t.Errorf("%d ticks before the outage, then %d at once and %d later, want 2, 2 and 1 or 2: %v", before, prompt, later, dueTimes)
 		}
 	})
 }
 
 // The clock is set back while the server is down. If it is set back by less than two
-// hours, the schedule waits, so that each slot ticks once. Otherwise the clock had
+// hours, the schedule waits, so that each due time has one tick. Otherwise the clock had
 // been wrong before, and the heartbeat restarts.
 func TestClockSetBackWhileDown(t *testing.T) {
 	for name, tt := range map[string]struct {
 		ahead   time.Duration // of the clock, before it is corrected
 		firstIn time.Duration // the latest first tick afterwards
-		later   bool          // the slots are later than those before
+		later   bool          // the due times are later than those before
 	}{
 		"an hour": {ahead: time.Hour, firstIn: time.Hour + interval, later: true},
 		"a month": {ahead: 30 * 24 * time.Hour, firstIn: interval + time.Second},
@@ -146,7 +146,7 @@ func TestClockSetBackWhileDown(t *testing.T) {
 			var before []time.Time
 			bustest.Bubble(t, func(t *testing.T) {
 				time.Sleep(tt.ahead)
-				_, down := up(t, dir, workspace, func(slot time.Time, _ bool) { before = append(before, slot) })
+				_, down := up(t, dir, workspace, func(dueTime time.Time, _ bool) { before = append(before, dueTime) })
 				time.Sleep(interval + 5*time.Minute)
 				down()
 			})
@@ -157,11 +157,11 @@ func TestClockSetBackWhileDown(t *testing.T) {
 				time.Sleep(interval + 5*time.Minute)
 				began := time.Now()
 				var after []time.Time
-				_, down := up(t, dir, workspace, func(slot time.Time, ok bool) {
+				_, down := up(t, dir, workspace, func(dueTime time.Time, ok bool) {
 					if !ok {
-						t.Errorf("a tick without a slot")
+						t.Errorf("a tick without a due time")
 					}
-					after = append(after, slot)
+					after = append(after, dueTime)
 				})
 				time.Sleep(tt.firstIn + interval)
 				down()
@@ -169,7 +169,7 @@ func TestClockSetBackWhileDown(t *testing.T) {
 					t.Errorf("from %s on, ticks %v", began, after)
 				}
 				if tt.later && !after[0].After(before[0]) {
-					t.Errorf("slot %s after %s", after[0], before[0])
+					t.Errorf("due time %s after %s", after[0], before[0])
 				}
 			})
 		})

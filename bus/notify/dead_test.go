@@ -31,7 +31,7 @@ func TestOwnersAreNotifiedOfDeadTicks(t *testing.T) {
 		n.Text != "The cron job report did not run: delivered 6 times; see worker dead show 5" {
 		t.Errorf("got %+v", n)
 	}
-	if n := console.next(t); !strings.Contains(n.Text, "The heartbeat job main did not run") || n.Session != "heartbeat-main" {
+	if n := console.next(t); !strings.Contains(n.Text, "The heartbeat main did not run") || n.Session != "heartbeat-main" {
 		t.Errorf("got %+v", n)
 	}
 	if n := bustest.Messages(t, b, bus.Dead); n != 6 {

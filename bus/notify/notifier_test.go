@@ -126,11 +126,11 @@ func TestRouting(t *testing.T) {
 		{"result", "s0", `{"id":"cron-tea-time-20261121T095003Z","tool":"shell","action":"cron","outcome":"failed","is_error":true,"for_user":"no water","error":{"code":"tool_failed","message":"exit code 3"}}`, console,
 			Notification{Text: "The cron job tea-time did not succeed (failed): exit code 3\nno water", Call: "cron-tea-time-20261121T095003Z", Tool: "shell", IsError: true}},
 		{"result", "s0", `{"id":"heartbeat-main-20261121T095003123Z-7","tool":"agent","action":"heartbeat","outcome":"timeout","is_error":true,"for_llm":"too slow"}`, console,
-			Notification{Text: "The heartbeat job main did not succeed (timeout): too slow", Call: "heartbeat-main-20261121T095003123Z-7", Tool: "agent", IsError: true}},
+			Notification{Text: "The heartbeat main did not succeed (timeout): too slow", Call: "heartbeat-main-20261121T095003123Z-7", Tool: "agent", IsError: true}},
 		{"result", "s0", `{"id":"cron-tea-time-20261121T095004Z","tool":"shell","action":"cron","for_user":"(no output)"}`, console,
 			Notification{Text: "(no output)", Call: "cron-tea-time-20261121T095004Z", Tool: "shell", Note: "from the cron job tea-time"}},
 		{"result", "s0", `{"id":"heartbeat-main-20261121T095004123Z","tool":"agent","action":"heartbeat","for_user":"*news*","markdown":true,"channel":"pager"}`, console,
-			Notification{Text: "*news*", Format: FormatMarkdown, Call: "heartbeat-main-20261121T095004123Z", Tool: "agent", Note: "from the heartbeat job main; " + noteOn("pager")}},
+			Notification{Text: "*news*", Format: FormatMarkdown, Call: "heartbeat-main-20261121T095004123Z", Tool: "agent", Note: "from the heartbeat main; " + noteOn("pager")}},
 		{"result", "s0", `{"for_user":"HEARTBEAT_OK and more","action":"heartbeat"}`, console, Notification{Text: "HEARTBEAT_OK and more"}},
 		{"result", "s0", `{"for_user":"HEARTBEAT_OK"}`, console, Notification{Text: "HEARTBEAT_OK"}},
 	} {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/schedule"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -102,17 +102,21 @@ func errorDetail(text string, err *tools.EventError) string {
 	return " " + tools.Excerpt(err.Message, 500)
 }
 
-// tickCallID is the id that a worker gives to the call of a tick: the schedule's
-// kind and name, and the slot.
-var tickCallID = regexp.MustCompile(`^(?:heartbeat|cron)-([A-Za-z0-9_-]{1,64})-\d{8}T\d+Z(?:-\d+)?$`)
-
 // jobName returns the name of the schedule that made the call.
 func jobName(e tools.ResultEvent) (job string, ok bool) {
-	id := tickCallID.FindStringSubmatch(e.ID)
-	if id == nil || !isScheduled(e.Action) {
+	name, ok := schedule.ParseCallID(e.ID)
+	if !ok || !isScheduled(e.Action) {
 		return "", false
 	}
-	return fmt.Sprintf("%s job %s", e.Action, id[1]), true
+	return scheduleName(e.Action, name), true
+}
+
+// scheduleName names a schedule in texts for users.
+func scheduleName(kind, name string) string {
+	if kind == bus.Cron {
+		kind = "cron job"
+	}
+	return kind + " " + name
 }
 
 // setChannel sets the channel of a notification: the call's channel, otherwise the

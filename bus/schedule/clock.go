@@ -16,7 +16,7 @@ const (
 	// minJump is the smallest difference that counts as a jump, not as a delay.
 	minJump = 2 * time.Second
 	// maxAhead is the longest time that schedules wait after the clock was set
-	// back, so that each slot ticks once. If it was set back further, the clock had
+	// back, so that each due time has one tick. If it was set back further, the clock had
 	// been wrong before, so the schedules restart instead of waiting.
 	maxAhead = 2 * time.Hour
 )

@@ -47,7 +47,7 @@ type Status struct {
 	// Revision is the sequence of the last change, Since its time.
 	Revision uint64    `json:"revision"`
 	Since    time.Time `json:"since"`
-	// Last is the slot of the newest tick, if the stream still has it; Next is the
+	// Last is the due time of the newest tick, if the stream still has it; Next is the
 	// time of the next tick.
 	Last time.Time `json:"last,omitzero"`
 	Next time.Time `json:"next,omitzero"`

@@ -17,18 +17,18 @@ import (
 // ticks consumes the ticks of b until the test ends.
 func ticks(t *testing.T, b *bus.Bus) <-chan time.Time {
 	t.Helper()
-	slots := make(chan time.Time, 100)
+	dueTimes := make(chan time.Time, 100)
 	bustest.Run(t, func(ctx context.Context) error {
 		return b.Consume(ctx, b.TickConsumer(), bus.ConsumeConfig{}, func(_ context.Context, d *bus.Delivery) error {
-			slot, ok := schedule.Slot(d)
+			due, ok := schedule.DueTime(d)
 			if !ok {
-				return bus.Reject("test", fmt.Errorf("no slot on %s", d.Subject))
+				return bus.Reject("test", fmt.Errorf("no due time on %s", d.Subject))
 			}
-			slots <- slot
+			dueTimes <- due
 			return nil
 		})
 	})
-	return slots
+	return dueTimes
 }
 
 // Three processes put one schedule repeatedly. It still ticks once a second, so none of
@@ -36,7 +36,7 @@ func ticks(t *testing.T, b *bus.Bus) <-chan time.Time {
 func TestManyReconcilersOneSchedule(t *testing.T) {
 	s := bustest.Server(t)
 	b := bustest.Connect(t, s, bus.Config{})
-	slots := ticks(t, b)
+	dueTimes := ticks(t, b)
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -60,11 +60,11 @@ func TestManyReconcilersOneSchedule(t *testing.T) {
 	}
 	var last time.Time
 	for range 4 {
-		slot := next(t, slots)
-		if !last.IsZero() && slot.Sub(last) != time.Second {
-			t.Errorf("slot %s follows %s", slot, last)
+		due := next(t, dueTimes)
+		if !last.IsZero() && due.Sub(last) != time.Second {
+			t.Errorf("due time %s follows %s", due, last)
 		}
-		last = slot
+		last = due
 	}
 	cancel()
 	wg.Wait()
@@ -128,13 +128,13 @@ func TestScheduleLifecycle(t *testing.T) {
 // then deleted.
 func TestOneShot(t *testing.T) {
 	b := bustest.New(t)
-	slots := ticks(t, b)
+	dueTimes := ticks(t, b)
 	at := time.Now().Add(1300 * time.Millisecond).UTC()
 	if _, err := schedule.New(b).Put(t.Context(), schedule.Schedule{Kind: bus.Cron, Name: "once", At: at}); err != nil {
 		t.Fatal(err)
 	}
-	if slot := next(t, slots); !slot.Equal(at) {
-		t.Errorf("slot %s, want %s", slot, at)
+	if due := next(t, dueTimes); !due.Equal(at) {
+		t.Errorf("due time %s, want %s", due, at)
 	}
 	if _, ok, err := schedule.New(b).Get(t.Context(), bus.Cron, "once"); ok || err != nil {
 		t.Errorf("the schedule is left: %v, %v", ok, err)
@@ -151,19 +151,19 @@ func TestOneShot(t *testing.T) {
 	}
 }
 
-// The slots of a cron schedule are the times of the expression, not of the publishing.
-func TestCronSlots(t *testing.T) {
+// The due times of a cron schedule are the times of the expression, not of the publishing.
+func TestCronDueTimes(t *testing.T) {
 	b := bustest.New(t)
-	slots := ticks(t, b)
+	dueTimes := ticks(t, b)
 	if _, err := schedule.New(b).Put(t.Context(), schedule.Schedule{Kind: bus.Cron, Name: "often", Cron: "*/2 * * * * *", TimeZone: "Asia/Shanghai"}); err != nil {
 		t.Fatal(err)
 	}
-	first := next(t, slots)
-	if second := next(t, slots); second.Sub(first) != 2*time.Second || first.Second()%2 != 0 || first.Nanosecond() != 0 {
-		t.Errorf("slots %s, %s", first, second)
+	first := next(t, dueTimes)
+	if second := next(t, dueTimes); second.Sub(first) != 2*time.Second || first.Second()%2 != 0 || first.Nanosecond() != 0 {
+		t.Errorf("due times %s, %s", first, second)
 	}
 	if s, _, err := schedule.New(b).Get(t.Context(), bus.Cron, "often"); err != nil || s.Last.Before(first) {
-		t.Errorf("last slot %s, %v", s.Last, err)
+		t.Errorf("last due time %s, %v", s.Last, err)
 	}
 }
 
@@ -199,7 +199,7 @@ func TestOneCatchUpTick(t *testing.T) {
 // A disabled schedule does not tick, keeps its settings, and can be enabled.
 func TestDisabledSchedule(t *testing.T) {
 	b := bustest.New(t)
-	slots := ticks(t, b)
+	dueTimes := ticks(t, b)
 	s := schedule.Schedule{Kind: bus.Cron, Name: "job", Every: time.Second, TTL: time.Minute, Body: []byte("x")}
 	put := func() {
 		t.Helper()
@@ -208,21 +208,21 @@ func TestDisabledSchedule(t *testing.T) {
 		}
 	}
 	put()
-	next(t, slots)
+	next(t, dueTimes)
 	s.Disabled = true
 	put()
 	got, ok, err := schedule.New(b).Get(t.Context(), bus.Cron, "job")
 	if !ok || err != nil || !got.Disabled || !got.Next.IsZero() || got.Every != s.Every || got.TTL != s.TTL || string(got.Body) != "x" {
 		t.Errorf("disabled: %+v, %v, %v", got, ok, err)
 	}
-	for len(slots) > 0 {
-		<-slots
+	for len(dueTimes) > 0 {
+		<-dueTimes
 	}
 	// While another schedule ticks twice, the disabled one would tick, too.
 	if _, err := schedule.New(b).Put(t.Context(), schedule.Schedule{Kind: bus.Cron, Name: "other", Cron: "* * * * * *"}); err != nil {
 		t.Fatal(err)
 	}
-	a, c := next(t, slots), next(t, slots)
+	a, c := next(t, dueTimes), next(t, dueTimes)
 	if d := c.Sub(a); d != time.Second {
 		t.Errorf("ticks at %s and %s: the disabled schedule ticks", a, c)
 	}
@@ -287,11 +287,11 @@ func TestConflictIsFinal(t *testing.T) {
 	}
 }
 
-func next(t *testing.T, slots <-chan time.Time) time.Time {
+func next(t *testing.T, dueTimes <-chan time.Time) time.Time {
 	t.Helper()
 	select {
-	case slot := <-slots:
-		return slot
+	case due := <-dueTimes:
+		return due
 	case <-time.After(20 * time.Second):
 		t.Fatal("no tick arrived")
 		panic("unreachable")

@@ -209,11 +209,11 @@ func (st *Store) GetEnded(ctx context.Context, kind, name string) (s Status, ok 
 	if err != nil || tick == nil {
 		return Status{}, false, err
 	}
-	slot, next := tickTimes(tick.Header.Get)
-	if slot.IsZero() || !next.IsZero() {
+	due, next := tickTimes(tick.Header.Get)
+	if due.IsZero() || !next.IsZero() {
 		return Status{}, false, nil
 	}
-	s = Status{Schedule: Schedule{Kind: kind, Name: name, At: slot, Body: tick.Data}, Since: tick.Time, Last: slot}
+	s = Status{Schedule: Schedule{Kind: kind, Name: name, At: due, Body: tick.Data}, Since: tick.Time, Last: due}
 	return s, true, nil
 }
 

@@ -36,7 +36,7 @@ func (w *Worker) handle(ctx context.Context, d *bus.Delivery) error {
 
 	// 4. Resume. The call may have a result, be running, or be a once-only call
 	// that was started.
-	if d.Again {
+	if d.Redelivered {
 		w.cfg.OnStep(StepResume)
 		if ended, err := w.resume(ctx, job); ended || err != nil {
 			return err

@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"errors"
-	"regexp"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -102,13 +101,11 @@ func (w *Worker) publishFinal(ctx context.Context, j *job, res *tools.Result) er
 	return w.publishResult(ctx, j, res)
 }
 
-var traceparent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
-
 // headers returns the headers of a result. Of the incoming headers, only a
 // well-formed traceparent is forwarded.
 func (w *Worker) headers(j *job, kind string) nats.Header {
 	h := task.EventHeader(kind, j.key.session, j.key.id, w.source)
-	if tp := j.delivery.Header("traceparent"); tp != "" && traceparent.MatchString(tp) {
+	if tp := j.delivery.Traceparent(); tp != "" {
 		h["traceparent"] = []string{tp}
 	}
 	return h

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -29,7 +28,7 @@ const (
 )
 
 // handleTick turns a tick into a call. The call's id derives from the schedule
-// and the slot, so that a tick that is delivered twice is one call. A tick is
+// and the due time, so that a tick that is delivered twice is one call. A tick is
 // skipped if the call of an earlier tick is still running.
 func (w *Worker) handleTick(ctx context.Context, d *bus.Delivery) error {
 	tokens := w.bus.Split(d.Subject)
@@ -47,14 +46,8 @@ func (w *Worker) handleTick(ctx context.Context, d *bus.Delivery) error {
 	}
 	log := w.log.With().Str("kind", kind).Str("schedule", name).Logger()
 
-	slot, ok := schedule.Slot(d)
-	if !ok { // a client published this tick, so it has a slot of its own
-		slot = d.Published.UTC()
-	}
-	call.ID = fmt.Sprintf("%s-%s-%s", kind, name, strings.Replace(slot.Format("20060102T150405.999999999Z"), ".", "", 1))
-	if !ok {
-		call.ID = fmt.Sprintf("%s-%d", call.ID, d.Sequence)
-	}
+	var due time.Time
+	call.ID, due = schedule.CallID(d, kind, name)
 	if call.Session == "" {
 		call.Session = kind + "-" + name
 	}
@@ -62,7 +55,7 @@ func (w *Worker) handleTick(ctx context.Context, d *bus.Delivery) error {
 		call.Action = kind
 	}
 
-	// Each slot runs once. The server publishes the last ticks again after a kill,
+	// Each tick runs once. The server publishes the last ticks again after a kill,
 	// and after the clock was set back by hours. The deduplication key of the call
 	// does not help: the server has forgotten it by then.
 	stored, err := w.readResults(ctx, key{tools.Token(call.Session), tools.Token(call.ID)})
@@ -73,12 +66,12 @@ func (w *Worker) handleTick(ctx context.Context, d *bus.Delivery) error {
 	if schedule.IsOnlyTick(d) { // no later run replaces its record
 		record.Header = nats.Header{jetstream.MsgTTLHeader: {lastRunTTL.String()}}
 	}
-	run, started, err := w.beginRun(ctx, record, body, run{Call: call.ID, Session: call.Session, Slot: slot, Tick: d.Sequence})
+	run, started, err := w.beginRun(ctx, record, body, schedule.Run{Call: call.ID, Session: call.Session, Due: due, Tick: d.Sequence})
 	if err != nil {
 		return err
 	}
 	if !started {
-		log.Warn().Time("slot", slot).Str("running", tools.Token(run.Call)).Msg("tick skipped: the call of an earlier tick has no final result yet")
+		log.Warn().Time("due", due).Str("running", tools.Token(run.Call)).Msg("tick skipped: the call of an earlier tick has no final result yet")
 		return nil
 	}
 	call.Deadline = run.Deadline
@@ -90,32 +83,19 @@ func (w *Worker) handleTick(ctx context.Context, d *bus.Delivery) error {
 	if err != nil {
 		return err
 	}
-	log.Info().Time("slot", slot).Str("call", tools.Token(call.ID)).Msg("tick became a call")
+	log.Info().Time("due", due).Str("call", tools.Token(call.ID)).Msg("tick became a call")
 	return nil
-}
-
-// run is the record of a schedule's last call. The worker stores it before it
-// publishes the call: after a crash in between, the redelivery of the tick publishes
-// the call.
-type run struct {
-	Call     string    `json:"call"`
-	Session  string    `json:"session"`
-	Slot     time.Time `json:"slot"`
-	Deadline time.Time `json:"deadline"`
-	// Tick is the sequence of the tick in its stream. It orders runs even if the
-	// clock jumps.
-	Tick uint64 `json:"tick,omitempty"`
 }
 
 // beginRun stores the record of the next run with the subject and header of record,
 // and returns it. If the run must not start now, started is false and the returned
 // record is that of the run that prevents it.
-func (w *Worker) beginRun(ctx context.Context, record bus.Message, tick tools.Tick, next run) (_ run, started bool, err error) {
+func (w *Worker) beginRun(ctx context.Context, record bus.Message, tick tools.Tick, next schedule.Run) (_ schedule.Run, started bool, err error) {
 	data, revision, err := w.bus.LastMessageSeq(ctx, bus.Ticks, record.Subject)
 	if err != nil {
-		return run{}, false, err
+		return schedule.Run{}, false, err
 	}
-	var prior run
+	var prior schedule.Run
 	if data != nil {
 		if err := json.Unmarshal(data, &prior); err != nil {
 			w.log.Warn().Err(err).Str("subject", record.Subject).Msg("cannot decode the last run record; replacing it")
@@ -141,7 +121,7 @@ func (w *Worker) beginRun(ctx context.Context, record bus.Message, tick tools.Ti
 		next.Deadline = tick.Deadline
 	}
 	if record.Body, err = bus.Encode(next); err != nil {
-		return run{}, false, err
+		return schedule.Run{}, false, err
 	}
 	header := bus.ExpectRevision(revision)
 	maps.Copy(header, record.Header)
@@ -155,7 +135,7 @@ func (w *Worker) beginRun(ctx context.Context, record bus.Message, tick tools.Ti
 
 // runEnded reports whether the call of a run has its final result, or its deadline
 // has passed.
-func (w *Worker) runEnded(ctx context.Context, r run) (bool, error) {
+func (w *Worker) runEnded(ctx context.Context, r schedule.Run) (bool, error) {
 	if time.Now().After(r.Deadline) {
 		return true, nil
 	}

@@ -29,7 +29,7 @@ func TestTicksDoNotOverlap(t *testing.T) {
 	}
 	<-entered
 	first, _ := bustest.Next[map[string]any](t, seen)
-	waitSlot(t, b, 2)
+	waitDue(t, b, 2)
 	if n := runs.Load(); n != 1 {
 		t.Errorf("%d runs at once", n)
 	}
@@ -43,8 +43,8 @@ func TestTicksDoNotOverlap(t *testing.T) {
 	}
 }
 
-// waitSlot waits until the schedule has fired n more times.
-func waitSlot(t *testing.T, b *bus.Bus, n int) {
+// waitDue waits until the schedule has fired n more times.
+func waitDue(t *testing.T, b *bus.Bus, n int) {
 	t.Helper()
 	var from time.Time
 	bustest.WaitUntil(t, "ticks", func() bool {
@@ -59,8 +59,8 @@ func waitSlot(t *testing.T, b *bus.Bus, n int) {
 	})
 }
 
-// callOf returns the id and the slot of the call of a tick that a client published.
-func callOf(t *testing.T, b *bus.Bus, job string) (call, slot string) {
+// callOf returns the id and the due time of the call of a tick that a client published.
+func callOf(t *testing.T, b *bus.Bus, job string) (call, due string) {
 	t.Helper()
 	stream, err := b.JetStream().Stream(t.Context(), b.StreamName(bus.Ticks))
 	if err != nil {
@@ -80,8 +80,8 @@ func TestTickAfterCrash(t *testing.T) {
 	b := bustest.New(t)
 	var runs atomic.Int64
 	submit(t, b, "stevedore.tick.cron.job", `{"tool":"echo","args":{"text":"x"}}`)
-	call, slot := callOf(t, b, "job")
-	submit(t, b, "stevedore.run.cron.job", `{"call":"`+call+`","session":"cron-job","slot":"`+slot+`","deadline":"2099-01-01T00:00:00Z"}`)
+	call, due := callOf(t, b, "job")
+	submit(t, b, "stevedore.run.cron.job", `{"call":"`+call+`","session":"cron-job","slot":"`+due+`","deadline":"2099-01-01T00:00:00Z"}`)
 	results := bustest.Subscribe(t, b, "stevedore.result.>")
 	start(t, b, worker.Config{Ticks: true}, echo(t, "echo", tools.Idempotent, &runs, nil))
 	if got, _ := bustest.Next[tools.ResultEvent](t, results); got.ID != call {
@@ -90,13 +90,13 @@ func TestTickAfterCrash(t *testing.T) {
 }
 
 // A tick whose call has a result does not become a second call: a server that was
-// killed publishes the ticks of its last minutes again, for the same slots.
+// killed publishes the ticks of its last minutes again, for the same due times.
 func TestRepeatedTick(t *testing.T) {
 	b := bustest.New(t)
 	var runs atomic.Int64
 	submit(t, b, "stevedore.tick.cron.job", `{"tool":"echo","args":{"text":"x"}}`)
-	call, slot := callOf(t, b, "job")
-	submit(t, b, "stevedore.run.cron.job", `{"call":"`+call+`","session":"cron-job","slot":"`+slot+`","deadline":"2099-01-01T00:00:00Z"}`)
+	call, due := callOf(t, b, "job")
+	submit(t, b, "stevedore.run.cron.job", `{"call":"`+call+`","session":"cron-job","slot":"`+due+`","deadline":"2099-01-01T00:00:00Z"}`)
 	submit(t, b, "stevedore.result.cron-job."+call, `{"id":"`+call+`","session":"cron-job","outcome":"completed"}`)
 	submit(t, b, "stevedore.tick.cron.other", `{"tool":"echo","args":{"text":"other"}}`)
 	results := bustest.Subscribe(t, b, "stevedore.result.>")

@@ -9,24 +9,24 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 )
 
-// Slot returns the due time of a tick. Every copy of the tick has the same slot, and
-// every other tick of the schedule has another one. ok is false if the tick is not
+// DueTime returns the due time of a tick. Every copy of the tick has the same due time,
+// and every other tick of the schedule has another one. ok is false if the tick is not
 // from the server.
-func Slot(d *bus.Delivery) (slot time.Time, ok bool) {
-	slot, _ = tickTimes(d.Header)
-	return slot, !slot.IsZero()
+func DueTime(d *bus.Delivery) (due time.Time, ok bool) {
+	due, _ = tickTimes(d.Header)
+	return due, !due.IsZero()
 }
 
 // IsOnlyTick reports whether d is the only tick of a schedule with At.
 func IsOnlyTick(d *bus.Delivery) bool {
-	slot, next := tickTimes(d.Header)
-	return !slot.IsZero() && next.IsZero()
+	due, next := tickTimes(d.Header)
+	return !due.IsZero() && next.IsZero()
 }
 
-// tickTimes returns the slot of a tick and the time of the next tick. Only the server
-// can set the header with the time of the next tick; the slot follows from that time
-// and from the pattern of the schedule.
-func tickTimes(header func(name string) string) (slot, next time.Time) {
+// tickTimes returns the due time of a tick and the time of the next tick. Only the server
+// can set the header with the time of the next tick; the due time follows from that
+// time and from the pattern of the schedule.
+func tickTimes(header func(name string) string) (due, next time.Time) {
 	s := parsePattern(header(patternHeader), header(zoneHeader))
 	if header(jetstream.SchedulerHeader) == "" {
 		return time.Time{}, time.Time{}
