@@ -33,11 +33,11 @@ HEARTBEAT.md. --tool has no default, because the tool runs without supervision. 
   heartbeat init                                    write an initial HEARTBEAT.md
   heartbeat --tool shell --args '{"command":"./check.sh"}'
   heartbeat --tool subagent --prompt-arg task       prompt an agent, if a worker has one
-  heartbeat list                                    list the schedules and their times
+  heartbeat list                                    list the heartbeats and their times
   STEVEDORE_HEARTBEAT_ENABLED=false heartbeat       remove the schedule
 
-"worker up" also schedules the heartbeat. Its flags have longer names: --every is
---heartbeat-every there.
+"worker up" also schedules the heartbeat, with the flags below. This command also accepts
+short names: --enabled, --every, --allow-short, --tool, --args, --prompt-arg, --channel.
 
 ` + cli.ExitCodesHelp
 
@@ -51,10 +51,11 @@ type options struct {
 func newRoot() *cobra.Command {
 	var o options
 	root := &cobra.Command{
-		Use:   "heartbeat",
-		Short: "Schedule the heartbeat of HEARTBEAT.md",
-		Long:  rootHelp,
-		Args:  cli.Args(cobra.NoArgs),
+		Use:     "heartbeat",
+		Short:   "Schedule the heartbeat of HEARTBEAT.md",
+		Long:    rootHelp,
+		Version: cli.ReadVersion().Version,
+		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return serve(cmd.Context(), cmd, o)
 		},
@@ -66,7 +67,7 @@ func newRoot() *cobra.Command {
 	root.PersistentFlags().StringVar(&o.heartbeat.Workspace, "workspace", ".", "`DIR` of HEARTBEAT.md and memory/heartbeat.log")
 	root.Flags().BoolVar(&o.once, "once", false, "update the schedule and exit")
 	cli.AddConfigFlag(root)
-	root.AddCommand(newListCommand(&o), newInitCommand(&o))
+	root.AddCommand(newListCommand(&o), newInitCommand(&o), cli.NewVersionCommand())
 	cli.AddHelp(root)
 	return root
 }
@@ -127,7 +128,7 @@ func newListCommand(o *options) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"},
-		Short: "List heartbeats, cron jobs and their due times",
+		Short: "List the heartbeats and their due times",
 		Args:  cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log, err := o.logging.Logger(cmd.ErrOrStderr())
@@ -149,7 +150,7 @@ func newListCommand(o *options) *cobra.Command {
 func list(cmd *cobra.Command, b *bus.Bus, asJSON bool) error {
 	out := cmd.OutOrStdout()
 	count := 0
-	for s, err := range schedule.New(b).List(cmd.Context(), "") {
+	for s, err := range schedule.New(b).List(cmd.Context(), bus.Heartbeat) {
 		if err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 
@@ -48,11 +49,11 @@ variable whose value is not a valid number.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runOffloadHistory(cmd, flags) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&flags.dir, "dir", "", "directory of the files; created if missing (required)")
+	f.StringVar(&flags.dir, "dir", "", "`DIR` of the files; created if missing (required)")
 	f.BoolVar(&flags.dryRun, "dry-run", false, "write no files; add \"writes\" to the output, with --dir unchanged")
 	f.Bool("keep-pairing", true, "always true: a history keeps its blocks")
-	f.IntVar(&flags.minChars, "min-chars", 100, "offload results of at least this length, in UTF-16 code units")
-	f.Float64Var(&flags.minRatio, "min-ratio", 0, "offload nothing if less than this fraction of the characters, 0 to 1, can be offloaded")
+	f.IntVar(&flags.minChars, "min-chars", 100, "`NUMBER` of UTF-16 code units; shorter results are not offloaded")
+	f.Float64Var(&flags.minRatio, "min-ratio", 0, "`FRACTION` of the characters, 0 to 1; if less can be offloaded, nothing is")
 	return cmd
 }
 
@@ -73,6 +74,9 @@ func runOffloadHistory(cmd *cobra.Command, flags offloadHistoryFlags) error {
 	}
 	messages, err := chat.ParseHistory(data)
 	if err != nil {
+		if own := (map[string]json.RawMessage{}); json.Unmarshal(data, &own) == nil && own["messages"] != nil {
+			return cli.Exit(cli.ExitUsage, "stdin is an output of this command; pipe it through `jq .messages` first")
+		}
 		return cli.Exit(cli.ExitUsage, "stdin: %w (a history is an array of messages; for one message use `worker offload message`)", err)
 	}
 	var out historyOutput

@@ -44,11 +44,11 @@ file, and adds "files" with all paths to the output.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runOffloadMessage(cmd, flags) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&flags.session, "session", "", "conversation of the message; a folder below --dir (required)")
-	f.StringVar(&flags.dir, "dir", "", "directory of the files; created if missing (required)")
+	f.StringVar(&flags.session, "session", "", "`NAME` of the conversation; a folder below --dir (required)")
+	f.StringVar(&flags.dir, "dir", "", "`DIR` of the files; created if missing (required)")
 	f.BoolVar(&flags.dryRun, "dry-run", false, "write no files; add \"writes\" to the output, with --dir unchanged")
 	f.BoolVar(&flags.keepPairing, "keep-pairing", false, "keep the blocks and replace only the content in each tool_result")
-	f.IntVar(&flags.minChars, "min-chars", 0, "do not offload contents shorter than this, in UTF-16 code units")
+	f.IntVar(&flags.minChars, "min-chars", 0, "`NUMBER` of UTF-16 code units; shorter contents are not offloaded")
 	return cmd
 }
 

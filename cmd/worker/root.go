@@ -7,8 +7,8 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 )
 
-const rootHelp = `Stevedore runs the tools of LLM agents as workers on a NATS bus. It moves big tool
-results out of the prompt, and the model reads back the parts that it needs.
+const rootHelp = `Stevedore runs the tools of LLM agents in worker processes on a NATS bus. It moves big
+tool results out of the prompt, and the model reads back the parts that it needs.
 
   worker demo                        show the main features on the files of this directory
   worker up                          run a NATS server, a worker, the notifier and the heartbeat
@@ -29,14 +29,14 @@ func newRoot() *cobra.Command {
 		Use:     "worker",
 		Short:   "Run the tools of LLM agents on a NATS bus and keep big results out of the prompt",
 		Long:    rootHelp,
-		Version: process.ReadVersion().Version,
+		Version: cli.ReadVersion().Version,
 		Args:    cli.Args(cobra.NoArgs),
 		RunE:    up.RunE,
 	}
 	cli.FlagsOf(root, up)
 	cli.AddConfigFlag(root)
 	root.AddCommand(up, newServeCommand(), newCallCommand(), newArtifactsCommand(), newTasksCommand(), newDeadCommand(), newChannelsCommand(), newDemoCommand(), newProvisionCommand(), newOffloadCommand())
-	root.AddCommand(newToolsCommand(), newAgentCommand(), newSessionsCommand(), newCronCommand(), newVersionCommand(), process.NewJQCommand())
+	root.AddCommand(newToolsCommand(), newAgentCommand(), newSessionsCommand(), newCronCommand(), cli.NewVersionCommand(), process.NewJQCommand())
 	cli.AddHelp(root)
 	return root
 }

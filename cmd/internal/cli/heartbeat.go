@@ -18,7 +18,7 @@ type Heartbeat struct {
 // AddFlags adds the flags. tool and promptArg are the defaults of --heartbeat-tool
 // and --heartbeat-prompt-arg.
 func (h *Heartbeat) AddFlags(flags *pflag.FlagSet, tool, promptArg string) {
-	flags.BoolVar(&h.Enabled, "heartbeat-enabled", true, "schedule the heartbeat; false removes its schedule (PICOCLAW_HEARTBEAT_ENABLED)")
+	flags.BoolVar(&h.Enabled, "heartbeat-enabled", true, "schedule the heartbeat; false removes its schedule")
 	flags.DurationVar(&h.Every, "heartbeat-every", heartbeat.DefaultEvery, "`TIME` between heartbeats, at least 5m")
 	flags.BoolVar(&h.AllowShort, "heartbeat-allow-short", false, "allow less than 5m between heartbeats, down to 1s")
 	flags.StringVar(&h.Tool, "heartbeat-tool", tool, "`TOOL` that a heartbeat calls; without a tool, an existing schedule is unchanged")

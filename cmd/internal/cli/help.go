@@ -35,7 +35,7 @@ environment variable is STEVEDORE_ and the name of the flag in upper case, with 
 instead of -: STEVEDORE_LOG_LEVEL.`},
 	{TopicModels, "models and agents: --model, --system, --max-turns, ...", `A worker with a model runs agents. Their calls are stored on the queue "agent", and
 any free worker runs the tools that they call.`},
-	{TopicOffloading, "which results are offloaded, and to which store: --store, --offload-threshold, ...", `A large result is stored as an artifact, and a reference replaces it in the prompt.
+	{TopicOffloading, "offloading of results, and their store: --store, --offload-threshold, ...", `A large result is stored as an artifact, and a reference replaces it in the prompt.
 An artifact expires when it was not read for --artifact-ttl.`},
 	{TopicHeartbeat, "the heartbeat: --heartbeat-every, ...", `HEARTBEAT.md in the workspace is the prompt of a regular call; see heartbeat --help.`},
 }
@@ -150,7 +150,7 @@ func writeFlags(b *strings.Builder, cmd *cobra.Command) {
 	if own.HasAvailableFlags() && cmd.Annotations[topicAnnotation] == "" {
 		fmt.Fprintf(b, "\nFlags:\n%s\n", strings.TrimRight(own.FlagUsagesWrapped(helpWidth), "\n"))
 	}
-	heading := "\nMore flags:\n"
+	heading := "\nHelp topics with more flags:\n"
 	for _, t := range topics {
 		if used[t.name] {
 			fmt.Fprintf(b, "%s  %-27s %s\n", heading, cmd.Root().Name()+" help "+t.name, t.short)

@@ -158,7 +158,7 @@ func (p *parts) openWorker(context.Context) error {
 
 	p.serving = make(chan struct{})
 	p.service = rpc.NewService(p.bus, p.reader, rpc.ServiceConfig{
-		Version: ReadVersion().semantic(), Log: p.log, OnReady: func() { close(p.serving) },
+		Version: cli.ReadVersion().Semantic(), Log: p.log, OnReady: func() { close(p.serving) },
 		Metadata: map[string]string{"worker": p.worker.Stats().Worker, "queues": strings.Join(cfg.Queues, ",")},
 		Stats:    func() any { return p.worker.Stats() },
 	})

@@ -1,10 +1,13 @@
-package process
+package cli
 
 import (
 	"cmp"
+	"fmt"
 	"runtime"
 	"runtime/debug"
 	"strings"
+
+	"github.com/spf13/cobra"
 )
 
 // Version describes this program, as the Go toolchain recorded it in the binary.
@@ -38,11 +41,32 @@ func ReadVersion() Version {
 	return v
 }
 
-// semantic returns the version without its "v", or "" if it is unknown.
-func (v Version) semantic() string {
+// Semantic returns the version without its "v", or "" if it is unknown.
+func (v Version) Semantic() string {
 	semantic, ok := strings.CutPrefix(v.Version, "v")
 	if !ok {
 		return ""
 	}
 	return semantic
+}
+
+// NewVersionCommand returns the command that prints the version.
+func NewVersionCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Print the version of this program",
+		Args:  Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			v := ReadVersion()
+			if asJSON {
+				return JSON(cmd.OutOrStdout(), v)
+			}
+			commit := cmp.Or(v.Commit, "unknown")
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s %s (commit %s, %s, %s)\n", cmd.Root().Name(), v.Version, commit, v.Go, v.Platform)
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
 }
