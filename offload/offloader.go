@@ -16,8 +16,8 @@ import (
 // Values of the metadata key context_type.
 const (
 	ContextToolResult = "tool_result"
-	// ContextForUser marks a text for the user that was too long to publish.
-	ContextForUser = "for_user"
+	// contextForUser marks a text for the user that was too long to publish.
+	contextForUser = "for_user"
 )
 
 // Offloader makes results small enough to publish. It is safe for concurrent use.

@@ -19,9 +19,9 @@ type Config struct {
 	// InlineChars is the number of characters (runes) below which an offloaded text
 	// is still shown in full. Default 40,000.
 	InlineChars int64
-	// Allow lists tools, or actions of tools as "tool:action". Their results are
+	// Always lists tools, or actions of tools as "tool:action". Their results are
 	// always offloaded, regardless of the size and the call.
-	Allow []string
+	Always []string
 	// MaxResult is the largest result event, in bytes of JSON. It must be below the
 	// server's max_payload. Default 512 KiB. A ForUser longer than
 	// min(MaxResult/4, 128 KiB) is stored and cut.
@@ -50,11 +50,11 @@ func (c Config) maxForUser() int { return min(128<<10, c.MaxResult/4) }
 type reason string
 
 const (
-	keep        reason = ""
-	allowListed reason = "allow_list"
-	requested   reason = "call"
-	tooLong     reason = "tokens"
-	adopted     reason = "object" // stored by its producer
+	keep      reason = ""
+	always    reason = "allow_list"
+	requested reason = "call"
+	tooLong   reason = "tokens"
+	adopted   reason = "object" // stored by its producer
 	// The next two are not policy: such a result cannot be published otherwise.
 	tooLarge reason = "too_large_to_publish"
 	notText  reason = "not_text"
@@ -66,8 +66,8 @@ func (c Config) decide(call tools.Call, def tools.Definition, b body) (reason, e
 	switch {
 	case c.Disabled || def.NoOffload:
 		return keep, nil
-	case slices.Contains(c.Allow, call.Tool), slices.Contains(c.Allow, call.Tool+":"+call.Action):
-		return allowListed, nil
+	case slices.Contains(c.Always, call.Tool), slices.Contains(c.Always, call.Tool+":"+call.Action):
+		return always, nil
 	case call.Offload != nil && *call.Offload:
 		return requested, nil
 	case call.Offload != nil:

@@ -21,14 +21,14 @@ const (
 type Listing struct {
 	// Count, TotalSize (bytes) and TotalChars count all artifacts; Artifacts contains
 	// the newest.
-	Count      int      `json:"count"`
-	TotalSize  int64    `json:"total_size"`
-	TotalChars int64    `json:"total_chars"`
-	Artifacts  []Listed `json:"artifacts"`
+	Count      int              `json:"count"`
+	TotalSize  int64            `json:"total_size"`
+	TotalChars int64            `json:"total_chars"`
+	Artifacts  []ListedArtifact `json:"artifacts"`
 }
 
-// Listed is an artifact in a listing.
-type Listed struct {
+// ListedArtifact is an artifact in a listing.
+type ListedArtifact struct {
 	tools.Artifact
 	Session    string            `json:"session"`
 	Metadata   map[string]string `json:"metadata,omitempty"`
@@ -78,7 +78,7 @@ func (r *Reader) Query(ctx context.Context, session string, filter map[string]st
 	}
 	session = tools.TokenOf(session)
 	now := time.Now()
-	listing := &Listing{Artifacts: []Listed{}}
+	listing := &Listing{Artifacts: []ListedArtifact{}}
 	size := 0
 	for rec, err := range r.store.List(ctx, session) {
 		if err != nil {
@@ -90,7 +90,7 @@ func (r *Reader) Query(ctx context.Context, session string, filter map[string]st
 		listing.Count++
 		listing.TotalSize += rec.Size
 		listing.TotalChars += rec.Chars
-		listed := Listed{
+		listed := ListedArtifact{
 			Artifact: rec.Artifact, Session: rec.Session, Metadata: rec.Metadata,
 			CreatedAt: rec.CreatedAt, ExpiresAt: rec.ExpiresAt, AgeSeconds: int64(now.Sub(rec.CreatedAt).Seconds()),
 		}

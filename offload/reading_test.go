@@ -142,7 +142,7 @@ func FuzzReadBack(f *testing.F) {
 			return
 		}
 		store := newFakeStore(StoreConfig{})
-		o := NewOffloader(store, Config{Allow: []string{"t"}, InlineChars: 1})
+		o := NewOffloader(store, Config{Always: []string{"t"}, InlineChars: 1})
 		res := tools.NewOutput(tools.OutputLimits{Memory: 8, Dir: t.TempDir()})
 		defer res.Close()
 		if _, err := res.Write(content); err != nil {

@@ -263,7 +263,7 @@ func TestPlainTextIsKept(t *testing.T) {
 	}
 }
 
-// The original prepends the directory of the caller without cleaning it.
+// The package prepends the directory of the caller without cleaning it.
 func TestDirectoryStaysAsItWasGiven(t *testing.T) {
 	for dir, want := range map[string]string{
 		"./out": "./out/s/a.md",

@@ -118,26 +118,6 @@ func (x *Index) CharOffset(r io.ReaderAt, char int64) (int64, error) {
 	return int64(block)*BlockSize + int64(at), nil
 }
 
-// LineAt returns the number of the line that holds the byte at off, counted from
-// 1. A newline belongs to the line that it ends. It reads at most one block.
-func (x *Index) LineAt(r io.ReaderAt, off int64) (int64, error) {
-	if off < 0 || off > x.size {
-		return 0, fmt.Errorf("find the line at byte %d: the content has %d bytes", off, x.size)
-	}
-	block, rest := int(off/BlockSize), int(off%BlockSize)
-	switch {
-	case off == x.size:
-		return x.Lines(), nil
-	case rest == 0 || x.newlines[block] == x.newlines[block+1]:
-		return x.newlines[block] + 1, nil
-	}
-	data, err := x.readBlock(r, block)
-	if err != nil {
-		return 0, fmt.Errorf("find the line at byte %d: %w", off, err)
-	}
-	return x.newlines[block] + textscan.CountNewlines(data[:rest]) + 1, nil
-}
-
 // CharAt returns the number of the first character that starts at or after off,
 // counted from 0. It reads at most one block.
 func (x *Index) CharAt(r io.ReaderAt, off int64) (int64, error) {

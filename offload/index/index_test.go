@@ -73,9 +73,6 @@ func TestIndexAgreesWithScanning(t *testing.T) {
 			if err != nil || off != starts[line-1] {
 				t.Fatalf("%s: line %d at %d, %v; want %d", name, line, off, err, starts[line-1])
 			}
-			if got, err := x.LineAt(r, off); err != nil || got != line {
-				t.Fatalf("%s: byte %d in line %d, %v; want %d", name, off, got, err, line)
-			}
 		}
 		var chars []int64
 		for i := 0; i < len(data); {
@@ -130,9 +127,6 @@ func TestIndexOutOfRange(t *testing.T) {
 		}
 	}
 	for _, off := range []int64{-1, 8} {
-		if _, err := x.LineAt(r, off); err == nil {
-			t.Errorf("line at %d: want an error", off)
-		}
 		if _, err := x.CharAt(r, off); err == nil {
 			t.Errorf("char at %d: want an error", off)
 		}
@@ -161,7 +155,6 @@ func TestIndexReadsOneBlock(t *testing.T) {
 	for name, find := range map[string]func(r *countingReader) error{
 		"line":    func(r *countingReader) error { _, err := x.LineOffset(r, x.Lines()/2); return err },
 		"char":    func(r *countingReader) error { _, err := x.CharOffset(r, x.TotalChars()/2); return err },
-		"line at": func(r *countingReader) error { _, err := x.LineAt(r, x.Size()/2+9); return err },
 		"char at": func(r *countingReader) error { _, err := x.CharAt(r, x.Size()/2+9); return err },
 	} {
 		r := &countingReader{bytes.NewReader(data), map[int64]bool{}}
@@ -241,7 +234,6 @@ func FuzzIndexDecode(f *testing.F) {
 		for _, n := range []int64{0, 1, x.Lines(), x.TotalChars(), x.Size() / 2, x.Size()} {
 			x.LineOffset(r, n)
 			x.CharOffset(r, n)
-			x.LineAt(r, n)
 			x.CharAt(r, n)
 		}
 	})

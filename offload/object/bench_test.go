@@ -161,10 +161,10 @@ func BenchmarkRead(b *testing.B) {
 		io.Copy(io.Discard, r)
 	}
 	b.Run("20-lines", func(b *testing.B) {
-		before, n := object.ChunkReads(), 0
+		before, n := object.reads.Load(), 0
 		benchtest.Race(b, []string{"object", "scan", "disk"},
 			func(int) { n++; lines(object, inObject) }, scan, func(int) { lines(disk, onDisk) })
-		b.ReportMetric(float64(object.ChunkReads()-before)/float64(n), "chunks/read")
+		b.ReportMetric(float64(object.reads.Load()-before)/float64(n), "chunks/read")
 	})
 	whole := func(s offload.Store, r offload.Record) {
 		c, err := s.Open(ctx, r)

@@ -151,17 +151,17 @@ func TestLinesReadFewChunks(t *testing.T) {
 	out := storetest.Put(t, s, storetest.NewRecord("s", "a"), data)
 	r := offload.NewReader(s, offload.ReaderConfig{})
 	const rounds = 300
-	before, most, messages := s.ChunkReads(), int64(0), uint64(0)
+	before, most, messages := s.reads.Load(), int64(0), uint64(0)
 	for range rounds {
-		last, came := s.ChunkReads(), js.Conn().Stats().InMsgs
+		last, came := s.reads.Load(), js.Conn().Stats().InMsgs
 		first := 1 + rand.Int64N(out.Lines-20)
 		if _, err := r.GetByLines(t.Context(), "s", "a", first, first+19); err != nil {
 			t.Fatal(err)
 		}
-		most = max(most, s.ChunkReads()-last)
+		most = max(most, s.reads.Load()-last)
 		messages = max(messages, js.Conn().Stats().InMsgs-came)
 	}
-	if total := s.ChunkReads() - before; float64(total) > 1.1*rounds || most > 2 {
+	if total := s.reads.Load() - before; float64(total) > 1.1*rounds || most > 2 {
 		t.Errorf("%d ranges took %d chunk reads, at most %d for one; want 1.1 each, and 2", rounds, total, most)
 	}
 	if messages > 4 { // a record, an object the first time, and two chunks

@@ -119,6 +119,27 @@ func (s *Store) complete(ctx context.Context, b *blob) bool {
 	return err == nil && info.State.Subjects[subject] == uint64(b.Chunks)
 }
 
+// renew publishes the meta message of an object again, so that a sweep considers it
+// young. It reports whether a complete object exists.
+func (s *Store) renew(ctx context.Context, digest string) (bool, error) {
+	for {
+		b, err := s.latestBlob(ctx, digest)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("look for the object: %w", err)
+		}
+		if !s.complete(ctx, b) {
+			return false, nil
+		}
+		err = s.storeMeta(ctx, digest, b.data, b.seq)
+		if !isWrongSequence(err) {
+			return err == nil, err
+		}
+	}
+}
+
 // appendRuns encodes ascending numbers as pairs of varints: the gap before a run of
 // consecutive numbers, and its length. Chunks have consecutive sequences unless
 // other clients write at the same time.

@@ -22,7 +22,7 @@ func TestRawObject(t *testing.T) {
 		if _, err := bucket.PutBytes(t.Context(), name, []byte(text)); err != nil {
 			t.Fatal(err)
 		}
-		o := offload.NewOffloader(store, offload.Config{Allow: []string{"theirs"}}) // an adopted object is not offloaded again
+		o := offload.NewOffloader(store, offload.Config{Always: []string{"theirs"}}) // an adopted object is not offloaded again
 		e := tools.RawEvent{Call: tools.Call{ID: "raw " + name, Session: "s", Tool: "theirs"}, Object: name}
 		var first *tools.Result
 		for range 2 { // the second time is a redelivery

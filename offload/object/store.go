@@ -171,9 +171,6 @@ func objectStream(bucket string, replicas int) jetstream.StreamConfig {
 	}
 }
 
-// ChunkReads returns how many chunks the store read from the server.
-func (s *Store) ChunkReads() int64 { return s.reads.Load() }
-
 // Put implements Store.
 func (s *Store) Put(ctx context.Context, rec offload.Record, src io.Reader, summarize func(*offload.Record, offload.Content) error) (offload.Record, error) {
 	out, err := s.put(ctx, rec, src, summarize)
@@ -241,4 +238,21 @@ func (s *Store) used(ctx context.Context) (int64, error) {
 		return 0, fmt.Errorf("get the size of the bucket: %w", err)
 	}
 	return int64(info.State.Bytes), nil
+}
+
+// tidy removes what a Put does not need, within a short time and even if ctx has
+// ended. A sweep would remove it too. A server that denies the removal does not
+// answer; the store remembers that, so that later Puts do not wait for it.
+func (s *Store) tidy(ctx context.Context, remove func(context.Context) error) {
+	if s.noPurge.Load() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.tidyTimeout)
+	defer cancel()
+	nc := s.publisher.Conn()
+	before := nc.Stats().Reconnects
+	err := remove(ctx)
+	if errors.Is(err, context.DeadlineExceeded) && nc.IsConnected() && nc.Stats().Reconnects == before {
+		s.noPurge.Store(true)
+	}
 }

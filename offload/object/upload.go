@@ -265,27 +265,6 @@ func (u *upload) resolveConflict(ctx context.Context, in *record.Ingested) error
 	}
 }
 
-// renew publishes the meta message of an object again, so that a sweep considers it
-// young. It reports whether a complete object exists.
-func (s *Store) renew(ctx context.Context, digest string) (bool, error) {
-	for {
-		b, err := s.latestBlob(ctx, digest)
-		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			return false, nil
-		}
-		if err != nil {
-			return false, fmt.Errorf("look for the object: %w", err)
-		}
-		if !s.complete(ctx, b) {
-			return false, nil
-		}
-		err = s.storeMeta(ctx, digest, b.data, b.seq)
-		if !isWrongSequence(err) {
-			return err == nil, err
-		}
-	}
-}
-
 // discard removes the chunks of a failed upload. If that fails, a sweep removes them.
 func (u *upload) discard(ctx context.Context) {
 	if u.sent > 0 {
@@ -299,21 +278,4 @@ func (u *upload) purge(ctx context.Context) error {
 	}
 	u.pending = nil
 	return u.s.blobs.Purge(ctx, jetstream.WithPurgeSubject(u.s.chunkSubject(u.nuid)))
-}
-
-// tidy removes what a Put does not need, within a short time and even if ctx has
-// ended. A sweep would remove it too. A server that denies the removal does not
-// answer; the store remembers that, so that later Puts do not wait for it.
-func (s *Store) tidy(ctx context.Context, remove func(context.Context) error) {
-	if s.noPurge.Load() {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.tidyTimeout)
-	defer cancel()
-	nc := s.publisher.Conn()
-	before := nc.Stats().Reconnects
-	err := remove(ctx)
-	if errors.Is(err, context.DeadlineExceeded) && nc.IsConnected() && nc.Stats().Reconnects == before {
-		s.noPurge.Store(true)
-	}
 }

@@ -29,7 +29,7 @@ func testFullStoreIsSwept(t *testing.T, h Harness) {
 	const size = index.BlockSize
 	var c Clock
 	store := &sweepCounter{Store: h.Open(t, offload.StoreConfig{TTL: time.Hour, Quota: 2*size + size/2, Now: c.Now})}
-	o := offload.NewOffloader(store, offload.Config{Allow: []string{"t"}})
+	o := offload.NewOffloader(store, offload.Config{Always: []string{"t"}})
 	put := func(id int) error {
 		res := tools.NewToolResult(string(Text(size-100, uint64(id))))
 		short, err := o.Result(t.Context(), tools.Call{ID: fmt.Sprint(id), Session: "s", Tool: "t"}, tools.Definition{}, res)

@@ -138,7 +138,7 @@ func (g *grepCall) search(ctx context.Context, f *os.File, shown string) error {
 	if err != nil && err != io.EOF {
 		return err
 	}
-	if !isText(head[:n]) {
+	if !isTextWithoutNUL(head[:n]) {
 		g.binary++
 		return nil
 	}

@@ -69,13 +69,13 @@ func checkText(f *os.File, path string, size int64) error {
 		return tools.Errorf(tools.CodeToolFailed, "failed to read file %q: %v", path, err)
 	}
 	head = head[:n]
-	if isText(head) {
+	if isTextWithoutNUL(head) {
 		return nil
 	}
 	return tools.Errorf(tools.CodeToolFailed, "%q is not a text file: it is %s, %d bytes", path, mimetype.Detect(head), size)
 }
 
-func isText(head []byte) bool {
+func isTextWithoutNUL(head []byte) bool {
 	if bytes.IndexByte(head, 0) >= 0 {
 		return false
 	}

@@ -63,7 +63,7 @@ func (o *Options) addOffloadFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.Offload.Disabled, "no-offload", false, "keep every result in the prompt")
 	flags.Int64Var(&o.Offload.Threshold, "offload-threshold", 8_000, "`TOKENS` above which a result is offloaded")
 	flags.Int64Var(&o.Offload.InlineChars, "offload-inline", 40_000, "`CHARACTERS` below which an offloaded result is still shown in full")
-	flags.StringSliceVar(&o.Offload.Allow, "offload-tools", nil, "`TOOL`s, or TOOL:ACTION, whose results are always offloaded")
+	flags.StringSliceVar(&o.Offload.Always, "offload-tools", nil, "`TOOL`s, or TOOL:ACTION, whose results are always offloaded")
 }
 
 // Check returns an error if a setting is invalid. It starts nothing.
