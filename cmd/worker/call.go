@@ -160,11 +160,11 @@ func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error 
 		if errors.Is(err, rpc.ErrPending) {
 			accepted = "was accepted"
 		}
-		return fmt.Errorf("%w; the call %s: when the bus is back, submit it again with --id %s to wait for it, or see worker tasks", client.Outage(connected, b), accepted, cli.ShellWord(o.call.ID))
+		return fmt.Errorf("%w; the call %s: when the bus is back, submit it again with --id %s to wait for it, or see %s", client.Outage(connected, b), accepted, cli.ShellWord(o.call.ID), taskCommand(o.call))
 	case errors.Is(err, bus.ErrUnreachable):
 		return fmt.Errorf("%w; when the bus is back, submit the call again with --id %s", err, cli.ShellWord(o.call.ID))
 	case errors.Is(err, rpc.ErrPending):
-		return cli.Exit(cli.ExitPending, "no result after %s; %s; the call stays submitted: submit it again with --id %s to wait for it, or see worker tasks", o.wait, callState(ctx, b, o), cli.ShellWord(o.call.ID))
+		return cli.Exit(cli.ExitPending, "no result after %s; %s; the call stays submitted: submit it again with --id %s to wait for it, or see %s", o.wait, callState(ctx, b, o), cli.ShellWord(o.call.ID), taskCommand(o.call))
 	case tools.CodeOf(err) == tools.CodeMismatch, tools.CodeOf(err) == tools.CodeInvalidCall:
 		return cli.Exit(cli.ExitUsage, "%w", err)
 	case errors.Is(err, context.DeadlineExceeded): // the bus did not acknowledge the call
@@ -179,6 +179,11 @@ func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error 
 		return cli.Exit(cli.ExitToolError, "")
 	}
 	return nil
+}
+
+// taskCommand returns the command that shows the state of a call.
+func taskCommand(call tools.Call) string {
+	return fmt.Sprintf("worker tasks get %s --session %s", call.IDToken(), call.SessionToken())
 }
 
 // callState returns a line with the state of a call that has no result yet.

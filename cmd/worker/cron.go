@@ -170,7 +170,7 @@ func cronExit(err error) error {
 	case tools.CodeNotFound:
 		return cli.Exit(cli.ExitNotFound, "%w", err)
 	case tools.CodeInvalidArguments:
-		return cli.Exit(cli.ExitUsage, "%w", err)
+		return cli.Exit(cli.ExitUsage, "%s", strings.ReplaceAll(err.Error(), "at, every and cron", "--at, --every and --cron"))
 	}
 	return err
 }

@@ -134,7 +134,7 @@ func (o *deadOptions) named(ctx context.Context, b *bus.Bus, args []string) ([]b
 		}
 		letter, err := b.DeadLetter(ctx, number)
 		if errors.Is(err, bus.ErrNoDeadLetter) {
-			return nil, cli.Exit(cli.ExitNotFound, "%w", err)
+			return nil, cli.Exit(cli.ExitNotFound, "%w; see worker dead ls", err)
 		}
 		if err != nil {
 			return nil, err

@@ -66,7 +66,11 @@ func (c *Connection) Connect(ctx context.Context, name string, log zerolog.Logge
 		}
 		cfg.Server = url
 	}
-	return bus.Connect(ctx, cfg)
+	b, err := bus.Connect(ctx, cfg)
+	if err != nil && c.Context != "" && strings.Contains(err.Error(), "unknown context") { // the library's error has no type
+		return nil, Exit(ExitUsage, "--context: there is no context %q; see nats context ls", c.Context)
+	}
+	return b, err
 }
 
 // Check returns an error if the flags are not valid.

@@ -59,6 +59,9 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reade
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	refuseUnknown(root)
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		visitFlags(root, func(f *pflag.Flag) { f.Usage = strings.ReplaceAll(f.Usage, "`", "") }) // cobra shows it unchanged
+	}
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)

@@ -66,28 +66,19 @@ func topicOf(f *pflag.Flag) string {
 func AddHelp(root *cobra.Command) {
 	root.SetUsageFunc(usage)
 	groups := map[string]*pflag.FlagSet{}
-	var visit func(*cobra.Command)
-	visit = func(cmd *cobra.Command) {
-		note := func(f *pflag.Flag) {
-			if list, ok := f.Value.(pflag.SliceValue); ok && len(list.GetSlice()) > 0 {
-				f.DefValue = strings.Join(list.GetSlice(), ",") // pflag shows "[a b]"
+	visitFlags(root, func(f *pflag.Flag) {
+		if list, ok := f.Value.(pflag.SliceValue); ok && len(list.GetSlice()) > 0 {
+			f.DefValue = strings.Join(list.GetSlice(), ",") // pflag shows "[a b]"
+		}
+		if name := topicOf(f); name != "" {
+			if groups[name] == nil {
+				groups[name] = pflag.NewFlagSet(name, pflag.ContinueOnError)
 			}
-			if name := topicOf(f); name != "" {
-				if groups[name] == nil {
-					groups[name] = pflag.NewFlagSet(name, pflag.ContinueOnError)
-				}
-				if groups[name].Lookup(f.Name) == nil {
-					groups[name].AddFlag(f)
-				}
+			if groups[name].Lookup(f.Name) == nil {
+				groups[name].AddFlag(f)
 			}
 		}
-		cmd.Flags().VisitAll(note)
-		cmd.PersistentFlags().VisitAll(note)
-		for _, child := range cmd.Commands() {
-			visit(child)
-		}
-	}
-	visit(root)
+	})
 	for _, t := range topics {
 		if group := groups[t.name]; group != nil {
 			root.AddCommand(&cobra.Command{Use: t.name, Short: t.short, Long: t.long + "\n\n" + strings.TrimRight(group.FlagUsagesWrapped(helpWidth), "\n")})

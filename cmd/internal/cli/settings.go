@@ -166,17 +166,17 @@ func setAny(flags *pflag.FlagSet, flag string, value any) error {
 
 func allFlags(root *cobra.Command) map[string]bool {
 	known := map[string]bool{}
-	var visit func(*cobra.Command)
-	visit = func(cmd *cobra.Command) {
-		note := func(f *pflag.Flag) { known[f.Name] = true }
-		cmd.Flags().VisitAll(note)
-		cmd.PersistentFlags().VisitAll(note)
-		for _, child := range cmd.Commands() {
-			visit(child)
-		}
-	}
-	visit(root)
+	visitFlags(root, func(f *pflag.Flag) { known[f.Name] = true })
 	delete(known, "help")
 	delete(known, configFlag)
 	return known
+}
+
+// visitFlags calls f with each flag of cmd and of its subcommands.
+func visitFlags(cmd *cobra.Command, f func(*pflag.Flag)) {
+	cmd.Flags().VisitAll(f)
+	cmd.PersistentFlags().VisitAll(f)
+	for _, child := range cmd.Commands() {
+		visitFlags(child, f)
+	}
 }

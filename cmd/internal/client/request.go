@@ -19,6 +19,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -133,12 +134,16 @@ func (o *Options) Ask(ctx context.Context, b *bus.Bus, group, function string, i
 	body, err := o.Request(ctx, b, b.RPC(group, tools.TokenOf(o.Session), function), in)
 	switch tools.CodeOf(err) {
 	case tools.CodeNotFound, tools.CodeExpired:
-		return nil, cli.Exit(cli.ExitNotFound, "%w; see worker %ss ls --session %s", err, group, tools.TokenOf(o.Session))
+		return nil, cli.Exit(cli.ExitNotFound, "%s; see worker %ss ls --session %s", commandNames.Replace(err.Error()), group, tools.TokenOf(o.Session))
 	case tools.CodeInvalidArguments:
-		return nil, cli.Exit(cli.ExitUsage, "%w", err)
+		return nil, cli.Exit(cli.ExitUsage, "%s", commandNames.Replace(err.Error()))
 	}
 	return body, err
 }
+
+// commandNames replaces the names of the model's tools, in errors for people.
+var commandNames = strings.NewReplacer("; "+offload.ToolQuery+" lists the artifacts", "", offload.ToolQuery, "worker artifacts ls",
+	offload.ToolGet, "worker artifacts get", offload.ToolLines, "worker artifacts lines", offload.ToolGrep, "worker artifacts grep")
 
 // restartTimeout is the time that workers and servers get to restart.
 const restartTimeout = 30 * time.Second
