@@ -7,8 +7,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
@@ -48,6 +50,22 @@ func TestHeartbeatSurvivesAClosedPipe(t *testing.T) {
 	}
 	if err := cmd.Wait(); err != nil {
 		t.Error(err)
+	}
+}
+
+// Cron jobs are the subject of "worker cron ls".
+func TestListShowsOnlyHeartbeats(t *testing.T) {
+	s := bustest.Listen(t)
+	b := bustest.Connect(t, s, bus.Config{})
+	for _, kind := range []string{bus.Heartbeat, bus.Cron} {
+		if _, err := schedule.New(b).Put(t.Context(), schedule.Schedule{Kind: kind, Name: "main", Every: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var stdout, stderr strings.Builder
+	code := run(t.Context(), []string{"list", "--server", s.URL()}, nil, &stdout, &stderr)
+	if code != 0 || !strings.HasPrefix(stdout.String(), "heartbeat main: every 1h") || strings.Contains(stdout.String(), "cron") {
+		t.Errorf("exit %d: %s%s", code, &stdout, &stderr)
 	}
 }
 
