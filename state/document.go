@@ -73,6 +73,9 @@ func (d *document) with(values map[string]string, now time.Time) (*document, []b
 	}
 	for key, value := range values {
 		next.facts[key] = Fact{value, now}
+		if value == "" {
+			delete(next.facts, key)
+		}
 	}
 	for {
 		if len(next.facts) <= maxFacts {

@@ -10,9 +10,9 @@ import (
 type Store interface {
 	// Get returns the fact under key, or the zero Fact if there is none.
 	Get(ctx context.Context, key string) (Fact, error)
-	// Set writes values by key and leaves all other facts as they are. File writes
-	// the values in one step; KV writes one after the other in the order of their
-	// keys.
+	// Set writes values by key and leaves all other facts as they are. An empty value
+	// deletes its key. File writes the values in one step; KV writes one after the
+	// other in the order of their keys.
 	//
 	// When Set returns nil, the values are durable. When it returns an error,
 	// nothing changed, unless the error came after the last step (File: the fsync

@@ -39,11 +39,19 @@ func (s *Store) Get(ctx context.Context, key string) (state.Fact, error) {
 // one that it names are written.
 func (s *Store) Set(ctx context.Context, values map[string]string) error {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
-		if _, err := s.bucket.PutString(ctx, key, values[key]); err != nil {
+		if err := s.put(ctx, key, values[key]); err != nil {
 			return fmt.Errorf("set state %q in bucket %q: %w", key, s.bucket.Bucket(), explainFull(err))
 		}
 	}
 	return nil
+}
+
+func (s *Store) put(ctx context.Context, key, value string) error {
+	if value == "" {
+		return s.bucket.Delete(ctx, key)
+	}
+	_, err := s.bucket.PutString(ctx, key, value)
+	return err
 }
 
 // explainFull adds advice if the stream is full: code 10077 comes from the

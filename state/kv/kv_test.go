@@ -59,6 +59,15 @@ func testStore(t *testing.T, open func() state.Store) {
 		}
 	}
 
+	must(t, s.Set(ctx, map[string]string{"gone": "x", "kept": "x"}))
+	must(t, s.Set(ctx, map[string]string{"gone": "", "never": ""}))
+	reopened := open()
+	for key, want := range map[string]string{"gone": "", "never": "", "kept": "x"} {
+		if got, err := reopened.Get(ctx, key); got.Value != want || got.UpdatedAt.IsZero() != (want == "") || err != nil {
+			t.Errorf("%s: got %+v, %v, want value %q", key, got, err, want)
+		}
+	}
+
 	const writers, each = 8, 20 // no writer erases what another one wrote
 	var wg sync.WaitGroup
 	for w := range writers {
