@@ -25,7 +25,8 @@ type ConsumeConfig struct {
 	// contexts end. Default 20 s.
 	Grace time.Duration
 	// ShouldRetry, if not nil, reports whether to keep retrying a message that was
-	// delivered MaxAttempts times, because its handler makes progress.
+	// delivered MaxAttempts times, because its handler makes progress. It may lower
+	// d.Attempt: a delivery that no process began to handle is not an attempt.
 	ShouldRetry func(ctx context.Context, d *Delivery) (bool, error)
 	// OnDeadLetter, if not nil, is called after a message became a dead letter and
 	// before it is removed from its stream. The letter has no body. While the call

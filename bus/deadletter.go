@@ -89,7 +89,7 @@ func (k *consumption) deadLetter(d *Delivery, why *rejection) error {
 // stored letter without its body. The stream forgets the key of a letter after a
 // while, so storeDeadLetter searches the letters if the message was delivered before.
 func (k *consumption) storeDeadLetter(ctx context.Context, d *Delivery, letter DeadLetter) (StoredDeadLetter, error) {
-	if d.Attempt > 1 && letter.Code != CodeExhausted {
+	if d.Redelivered && letter.Code != CodeExhausted {
 		stored, ok, err := k.bus.findDeadLetter(ctx, d, letter)
 		if ok || err != nil {
 			return stored, err

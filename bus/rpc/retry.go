@@ -16,7 +16,7 @@ import (
 // RetryCall publishes the message of a dead letter again and removes the letter.
 // First it removes the result that the worker published for the dead letter, and the
 // claim of a once-only call that the worker gave up on: otherwise the call would end
-// with that result. It returns an error if the call has any other result.
+// with that result. The attempts of the call start again. It returns an error if the call has any other result.
 func RetryCall(ctx context.Context, b *bus.Bus, letter bus.StoredDeadLetter) error {
 	if letter.Kind == bus.DeadCall && letter.Code != tools.CodeMismatch {
 		if err := removeResult(ctx, b, letter); err != nil {
@@ -26,7 +26,7 @@ func RetryCall(ctx context.Context, b *bus.Bus, letter bus.StoredDeadLetter) err
 	return b.RetryDeadLetter(ctx, letter)
 }
 
-// removeResult removes the result and the claim of a dead letter's call. A crash after it keeps
+// removeResult removes the result, the claim and the starts of a dead letter's call. A crash after it keeps
 // the letter, which can be retried.
 func removeResult(ctx context.Context, b *bus.Bus, letter bus.StoredDeadLetter) error {
 	body, err := b.DeadMessage(ctx, letter.DeadLetter)
@@ -63,7 +63,11 @@ func removeResult(ctx context.Context, b *bus.Bus, letter bus.StoredDeadLetter) 
 	if err != nil {
 		return fmt.Errorf("remove the claim of call %q in session %q: %w", id, session, err)
 	}
-	return nil
+	starts, err := task.Starts(ctx, b, session, id)
+	for _, start := range starts {
+		err = errors.Join(err, task.ForgetStart(ctx, b, start))
+	}
+	return err
 }
 
 // deleteResult deletes a message of the results stream, if it still exists.

@@ -10,6 +10,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/bus/worker/workertest"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -61,7 +62,12 @@ func TestDeadCallHasResultAndCanBeRetried(t *testing.T) {
 			if strings.HasSuffix(tool, "begun") {
 				publish(t, b, bus.Message{Subject: b.Claim("s", tool), Body: []byte(`{"worker":"dead"}`)})
 			}
-			// Three workers died while they ran it.
+			// Three workers died while they ran it. The start of the first one is not recorded.
+			for range 2 {
+				if _, err := task.RecordStart(t.Context(), b, "s", tool); err != nil {
+					t.Fatal(err)
+				}
+			}
 			publish(t, b, bus.Message{Subject: b.Call("default", tool), Body: []byte(`{"id":"` + tool + `","session":"s"}`),
 				Key: "s." + tool + "." + call.Digest(), Header: map[string][]string{"Stevedore-Attempt": {"3"}}})
 			got := ends(t, b, call, want.async)
@@ -86,6 +92,9 @@ func TestDeadCallHasResultAndCanBeRetried(t *testing.T) {
 			got = ends(t, b, call, want.async) // the old result is removed, so this waits for the new one
 			if got.ForLLM != "it ran" || letterOf(t, b, tool) != "" {
 				t.Errorf("after the retry: %+v, letter %q", got, letterOf(t, b, tool))
+			}
+			if starts, err := task.Starts(t.Context(), b, "s", tool); len(starts) > 1 || err != nil {
+				t.Errorf("starts before the retry count: %q, %v", starts, err)
 			}
 		})
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// cancelTTL is how long the record of a cancellation is kept: as long as a result.
-const cancelTTL = bus.ResultsKept
+// recordTTL is how long records of cancellations and starts are kept: as long as a result.
+const recordTTL = bus.ResultsKept
 
 const cancelKey = "cancel"
 
@@ -69,7 +69,7 @@ func RecordCancellation(ctx context.Context, b *bus.Bus, session, call string) e
 	if err != nil {
 		return fmt.Errorf("cancel call %s: %w", call, err)
 	}
-	_, err = kv.Create(ctx, strings.Join([]string{cancelKey, session, call}, "."), []byte(time.Now().UTC().Format(time.RFC3339)), jetstream.KeyTTL(cancelTTL))
+	_, err = kv.Create(ctx, strings.Join([]string{cancelKey, session, call}, "."), []byte(time.Now().UTC().Format(time.RFC3339)), jetstream.KeyTTL(recordTTL))
 	if err != nil && !errors.Is(err, jetstream.ErrKeyExists) {
 		return fmt.Errorf("cancel call %s: %w", call, err)
 	}

@@ -190,14 +190,16 @@ func (panicky) ExecuteAsync(ctx context.Context, _ tools.Call, callback tools.As
 // their submitter reads it.
 func TestDeadLetterOfScheduledCall(t *testing.T) {
 	b := bustest.New(t)
-	start(t, b, worker.Config{MaxAttempts: 1})
 	notified := startConsole(t, b)
+	recordStart(t, b, "mine")
+	recordStart(t, b, "tick")
 	for _, call := range []string{`{"id":"mine"}`, `{"id":"tick","action":"cron"}`} {
 		msg := bus.Message{Subject: "stevedore.call.default.gone", Body: []byte(call), Header: map[string][]string{"Stevedore-Attempt": {"1"}}}
 		if _, err := b.Publish(t.Context(), msg); err != nil {
 			t.Fatal(err)
 		}
 	}
+	start(t, b, worker.Config{MaxAttempts: 1})
 	waitEmpty(t, b)
 	for _, id := range []string{"mine", "tick"} {
 		result, _ := event(t, b, b.Result("default", id))

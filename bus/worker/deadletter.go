@@ -9,13 +9,21 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// shouldRetry reports whether to keep retrying a resumable call. Each completed
-// step allows another MaxAttempts deliveries, unless the call was restarted
-// MaxAttempts times since its last step.
+// shouldRetry counts the attempts of a call, and reports whether to keep retrying a
+// resumable one. Each completed step allows another MaxAttempts attempts, unless the
+// call was restarted MaxAttempts times since its last step.
 func (w *Worker) shouldRetry(ctx context.Context, d *bus.Delivery) (bool, error) {
 	j, err := w.decode(d)
-	if err != nil || j.invalid != nil || j.raw != nil {
+	if err != nil {
 		return false, nil // handle reports what is wrong
+	}
+	attempts, err := w.countAttempts(ctx, j)
+	if err != nil {
+		return false, err
+	}
+	d.Attempt = attempts
+	if j.invalid != nil || j.raw != nil {
+		return false, nil
 	}
 	checkpoint, resumed, err := w.registry.Checkpoint(ctx, j.call, d.Published)
 	if !resumed || err != nil {

@@ -33,6 +33,8 @@ func TestGivingUpTakesTheClaim(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-claiming
+	recordStart(t, b, "a") // an attempt failed before the claim
+	recordStart(t, b, "a")
 	start(t, b, worker.Config{Name: "other", MaxAttempts: 3, AskTimeout: 300 * time.Millisecond}, once)
 	var result tools.ResultEvent
 	bustest.WaitUntil(t, "a result", func() (ok bool) {
@@ -64,5 +66,18 @@ func TestGivenUpWithoutResult(t *testing.T) {
 	waitEmpty(t, b)
 	if result, _ := event(t, b, b.Result("default", "a")); result.Error == nil || result.Error.Code != tools.CodeGivenUp || runs.Load() != 0 {
 		t.Errorf("result %+v after %d runs", result, runs.Load())
+	}
+}
+
+// A worker that cannot start a call and does not die counts the attempts, too.
+func TestAttemptsThatFailBeforeTheStart(t *testing.T) {
+	b := bustest.New(t)
+	submit(t, b, b.Result("default", "a"), `not JSON`)
+	redeliver(t, b, "once", "a")
+	dead := bustest.Subscribe(t, b, "stevedore.dead.>")
+	var runs atomic.Int64
+	start(t, b, worker.Config{MaxAttempts: 3}, echo(t, "once", tools.Once, &runs, nil))
+	if got, _ := bustest.Next[bus.DeadLetter](t, dead); got.Code != bus.CodeExhausted || got.Attempts != 3 || runs.Load() != 0 {
+		t.Errorf("dead letter %+v after %d runs", got, runs.Load())
 	}
 }

@@ -30,13 +30,22 @@ func (w *Worker) handle(ctx context.Context, d *bus.Delivery) error {
 	if err != nil {
 		return bus.Reject(bus.CodeUndecodable, err)
 	}
+	err = w.handleJob(ctx, job)
+	if err != nil {
+		w.recordFailure(ctx, job, err)
+	}
+	return err
+}
+
+// handleJob does steps 4 to 9 of a call.
+func (w *Worker) handleJob(ctx context.Context, job *job) error {
 	if job.invalid != nil {
 		return w.offloadAndPublish(ctx, job, tools.Failure(job.invalid))
 	}
 
 	// 4. Resume. The call may have a result, be running, or be a once-only call
 	// that was started.
-	if d.Redelivered {
+	if job.delivery.Redelivered {
 		w.cfg.OnStep(StepResume)
 		if ended, err := w.resume(ctx, job); ended || err != nil {
 			return err
@@ -50,6 +59,9 @@ func (w *Worker) handle(ctx context.Context, d *bus.Delivery) error {
 	defer w.executions.end(job)
 	if ended || err != nil {
 		return err
+	}
+	if job.delivery.Redelivered && !job.once() { // the claim of a once-only call ends its attempts
+		w.recordStart(ctx, job)
 	}
 
 	// 6. Run. After a crash in this step the tool runs again, unless it is

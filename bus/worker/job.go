@@ -30,6 +30,8 @@ type job struct {
 	completion chan *tools.Result
 	// exec is set while this worker runs the job.
 	exec *execution
+	// start is the record of this attempt; it may be empty.
+	start string
 }
 
 // key identifies a call in subjects and records by two tokens.

@@ -200,6 +200,7 @@ func TestDeadLetterOfAsyncCall(t *testing.T) {
 			t.Fatal(err)
 		}
 		victim.awaitKilled(t)
+		recordStart(t, b, tool) // by the worker that died before
 	}
 	start(t, b, worker.Config{Queues: slices.Collect(maps.Keys(want)), AskTimeout: killAskTimeout, MaxAttempts: 3}, log.tools()...)
 	waitEmpty(t, b)
@@ -272,4 +273,59 @@ func TestSuspendedWorker(t *testing.T) {
 		t.Errorf("runs %v", runs)
 	}
 	noDeadLetters(t, b)
+}
+
+// Workers die while they hold calls that they have not started. These deliveries are not
+// attempts: no call becomes a dead letter or unknown.
+func TestUnstartedDeliveriesAreNotAttempts(t *testing.T) {
+	b, url := killBus(t)
+	log := &runLog{dir: t.TempDir()}
+	const calls = 16 // as many as a worker has slots
+	var queues []string
+	for _, effect := range effects {
+		queues = append(queues, string(effect))
+		for i := range calls {
+			submit(t, b, b.Call(string(effect), string(effect)), fmt.Sprintf(`{"id":"%s-%d"}`, effect, i))
+		}
+	}
+	for _, step := range []string{"decode", "decode", "resume", "claim"} {
+		var victims []*child
+		for _, queue := range queues {
+			victims = append(victims, startChild(t, url, log.dir, queue, step))
+		}
+		for _, victim := range victims {
+			victim.awaitKilled(t)
+		}
+	}
+	start(t, b, worker.Config{Queues: queues, AskTimeout: killAskTimeout, MaxAttempts: 2}, log.tools()...)
+	waitEmpty(t, b)
+	runs := log.count(t)
+	for _, effect := range effects {
+		for i := range calls {
+			id := fmt.Sprintf("%s-%d", effect, i)
+			if result, _ := event(t, b, b.Result("default", id)); result.Outcome != tools.Completed || runs["run "+id] != 1 {
+				t.Errorf("%s ran %d times: %+v", id, runs["run "+id], result)
+			}
+		}
+	}
+	noDeadLetters(t, b)
+}
+
+// A call that kills its workers becomes a dead letter after MaxAttempts starts.
+func TestPoisonCall(t *testing.T) {
+	b, url := killBus(t)
+	log := &runLog{dir: t.TempDir()}
+	submit(t, b, b.Call("default", "keyed"), `{"id":"a","args":{"kill":true}}`)
+	for range 3 {
+		startChild(t, url, log.dir, "default", "").awaitKilled(t)
+	}
+	start(t, b, worker.Config{AskTimeout: killAskTimeout, MaxAttempts: 3}, log.tools()...)
+	waitEmpty(t, b)
+	result, _ := event(t, b, b.Result("default", "a"))
+	if runs := log.count(t)["run a"]; runs != 3 || result.Error == nil || result.Error.Code != tools.CodeGivenUp {
+		t.Errorf("result %+v after %d runs", result, runs)
+	}
+	if n := bustest.Messages(t, b, bus.Dead); n != 1 {
+		t.Errorf("%d dead letters", n)
+	}
 }

@@ -185,6 +185,10 @@ func (r recorder) Execute(ctx context.Context, call tools.Call) *tools.Result {
 	if string(call.Args) == `{"gate":true}` {
 		r.awaitGate(ctx, call)
 	}
+	if string(call.Args) == `{"kill":true}` && os.Getenv(childEnv) != "" {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	}
 	return tools.UserResult("answer to " + call.ID)
 }
 

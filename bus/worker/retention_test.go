@@ -107,3 +107,11 @@ func TestDroppedClaimOfRequeuedCall(t *testing.T) {
 		t.Errorf("result %+v after %d runs", got, runs.Load())
 	}
 }
+
+// recordStart records a start of a call of the default session.
+func recordStart(t *testing.T, b *bus.Bus, call string) {
+	t.Helper()
+	if _, err := task.RecordStart(t.Context(), b, "default", call); err != nil {
+		t.Fatal(err)
+	}
+}

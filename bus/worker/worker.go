@@ -40,9 +40,10 @@ type Config struct {
 	Queues []string
 	// Slots is the number of calls of each queue that run at once. Default 64.
 	Slots int
-	// MaxAttempts is the number of deliveries of a call before it becomes a dead
-	// letter. For resumable calls, such as an agent's, only deliveries without
-	// progress count. Default 5.
+	// MaxAttempts is the number of attempts of a call before it becomes a dead
+	// letter. If a worker dies before it starts a call that was delivered again, that
+	// is not an attempt. For resumable calls, such as an agent's, only attempts
+	// without progress count. Default 5.
 	MaxAttempts int
 	// Grace is how long running calls may continue after a stop. Default 20 s.
 	Grace time.Duration

@@ -323,6 +323,9 @@ func TestStopRequeues(t *testing.T) {
 		<-started
 		stop()
 	}
+	if starts, err := task.Starts(t.Context(), b, "default", "a"); len(starts) != 0 || err != nil {
+		t.Errorf("interrupted attempts count: %q, %v", starts, err)
+	}
 	var runs atomic.Int64
 	start(t, b, worker.Config{MaxAttempts: 3}, echo(t, "block", tools.Idempotent, &runs, nil))
 	got, _ := bustest.Next[tools.ResultEvent](t, results)

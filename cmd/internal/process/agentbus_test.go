@@ -132,6 +132,11 @@ func TestRunWithProgressIsNotDeadLetter(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	for range 7 { // the first start is not recorded
+		if _, err := task.RecordStart(t.Context(), b, "s2", "r"); err != nil {
+			t.Fatal(err)
+		}
+	}
 	results := bustest.Subscribe(t, b, "stevedore.result.*.r")
 	startAgents(t, b, 8, nil, `{"text":"never"}`, `{"text":"the end"}`)
 	for range 2 {

@@ -48,7 +48,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.NoNotify, "no-notify", false, "leave notifications to other workers")
 	flags.StringVar(&o.Worker.Name, "name", "", "`NAME` of this worker in events; default HOST-PID")
 	flags.IntVar(&o.Worker.Slots, "slots", 64, "`NUMBER` of calls that run at once, for each queue")
-	flags.IntVar(&o.Worker.MaxAttempts, "max-attempts", 5, "`NUMBER` of deliveries after which a call becomes a dead letter; for agent calls, only deliveries without progress count")
+	flags.IntVar(&o.Worker.MaxAttempts, "max-attempts", 5, "`NUMBER` of attempts after which a call becomes a dead letter; for agent calls, only attempts without progress count")
 	flags.DurationVar(&o.Worker.Grace, "grace", 20*time.Second, "`TIME` that running calls get to finish after a stop")
 	flags.DurationVar(&o.Lease, "lease", 30*time.Second, "`TIME` after which the calls of a dead worker move to another one; used only when the queue is first created")
 	flags.StringVar(&o.Health, "health", "", "`HOST:PORT` of an HTTP server for /healthz, /readyz and /metrics (probes and Prometheus); default off")

@@ -1,0 +1,67 @@
+package task
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+
+	"github.com/stevedore-bus/stevedore/bus"
+)
+
+// startKey begins the keys of the records of starts: one record for each start, so that
+// workers need not read before they write.
+const startKey = "start"
+
+// listTimeout limits the reading of the records of a call.
+const listTimeout = 10 * time.Second
+
+// RecordStart records that a worker starts a call, and returns the record for
+// ForgetStart. The two tokens name the call.
+func RecordStart(ctx context.Context, b *bus.Bus, session, call string) (record string, err error) {
+	record = strings.Join([]string{startKey, session, call, nuid.Next()}, ".")
+	kv, err := b.Bucket(ctx, bus.TasksBucket)
+	if err == nil {
+		_, err = kv.Create(ctx, record, nil, jetstream.KeyTTL(recordTTL))
+	}
+	if err != nil {
+		return "", fmt.Errorf("record the start of call %s: %w", call, err)
+	}
+	return record, nil
+}
+
+// ForgetStart removes the record of a start that does not count as an attempt.
+func ForgetStart(ctx context.Context, b *bus.Bus, record string) error {
+	kv, err := b.Bucket(ctx, bus.TasksBucket)
+	if err == nil {
+		err = kv.Purge(ctx, record, jetstream.PurgeTTL(recordTTL))
+	}
+	if err != nil {
+		return fmt.Errorf("remove %s: %w", record, err)
+	}
+	return nil
+}
+
+// Starts returns the records of the starts of a call.
+func Starts(ctx context.Context, b *bus.Bus, session, call string) (records []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	kv, err := b.Bucket(ctx, bus.TasksBucket)
+	if err != nil {
+		return nil, fmt.Errorf("count the starts of call %s: %w", call, err)
+	}
+	list, err := kv.ListKeysFiltered(ctx, strings.Join([]string{startKey, session, call, "*"}, "."))
+	if err != nil {
+		return nil, fmt.Errorf("count the starts of call %s: %w", call, err)
+	}
+	for record := range list.Keys() {
+		records = append(records, record)
+	}
+	if err := ctx.Err(); err != nil { // the list is not complete
+		return nil, fmt.Errorf("count the starts of call %s: %w", call, err)
+	}
+	return records, nil
+}

@@ -1,0 +1,68 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/task"
+)
+
+// A worker that dies may have held calls that it had not started. So deliveries are not
+// attempts: an attempt is a start that a worker recorded. The first delivery is not
+// recorded, so that a call that succeeds immediately costs nothing.
+
+// startTimeout is how long a worker tries to record a start before it runs the call
+// without the record.
+const startTimeout = 30 * time.Second
+
+// maxUnstarted multiplies MaxAttempts: a call that was delivered more often is given up
+// even if no start is recorded, because it may kill its workers before they record it.
+const maxUnstarted = 100
+
+// countAttempts returns the number of attempts of a job, with this one. The first
+// delivery counts as one, but does not suffice for a dead letter.
+func (w *Worker) countAttempts(ctx context.Context, j *job) (int, error) {
+	delivered := j.delivery.Attempt
+	if !j.delivery.Redelivered || delivered > maxUnstarted*w.cfg.MaxAttempts {
+		return delivered, nil
+	}
+	starts, err := task.Starts(ctx, w.bus, j.key.session, j.key.id)
+	if len(starts) == 0 {
+		return min(delivered, 2, w.cfg.MaxAttempts), err
+	}
+	return min(delivered, len(starts)+2), err
+}
+
+// recordStart records the start of a call that was delivered before. If it cannot, the
+// call runs without the record.
+func (w *Worker) recordStart(ctx context.Context, j *job) {
+	err := w.retry(ctx, "cannot record the start of a call", startTimeout, func(err error) bool {
+		return errors.Is(err, nats.ErrConnectionClosed)
+	}, func() (err error) {
+		j.start, err = task.RecordStart(ctx, w.bus, j.key.session, j.key.id)
+		return err
+	})
+	if err != nil {
+		w.log.Warn().Err(err).Str("call", j.key.id).Str("session", j.key.session).Msg("cannot record the start of a call; this attempt does not count")
+	}
+}
+
+// recordFailure records an attempt that failed before the start. If the stop of the
+// worker ended the attempt, it does not count.
+func (w *Worker) recordFailure(ctx context.Context, j *job, verdict error) {
+	_, rejected := bus.Rejected(verdict)
+	switch {
+	case ctx.Err() != nil && j.start != "":
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		if err := task.ForgetStart(ctx, w.bus, j.start); err != nil {
+			w.log.Warn().Err(err).Str("call", j.key.id).Str("session", j.key.session).Msg("an interrupted attempt counts")
+		}
+	case ctx.Err() == nil && j.start == "" && j.delivery.Redelivered && !rejected:
+		w.recordStart(ctx, j)
+	}
+}
