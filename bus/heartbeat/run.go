@@ -122,7 +122,7 @@ func (s *scheduler) put(ctx context.Context, instructions string) error {
 		}
 		return nil // the schedule may be that of another process
 	case s.cfg.Tool == "":
-		s.cfg.Log.Warn().Str("file", File).Msg("heartbeat is idle: its file contains instructions, but no tool is set; an existing schedule is unchanged")
+		s.cfg.Log.Warn().Str("file", File).Msg("heartbeat is idle: its file contains instructions, but no tool is set; an existing schedule is unchanged (a disabled heartbeat removes it)")
 		return nil
 	}
 	wanted, err := s.cfg.schedule(instructions)
