@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 // Channel is where a user was last active.
@@ -30,12 +29,9 @@ func (c Channel) String() string {
 	return c.Name + ":" + c.ChatID
 }
 
-const (
-	lastChannelKey = "last_channel"
+const lastChannelKey = "last_channel"
 
-	maxKey   = 256      // bytes
-	maxValue = 64 << 10 // bytes
-)
+const maxKey = 256 // bytes
 
 // token is what a NATS key and every file format can carry.
 var token = regexp.MustCompile(`^[A-Za-z0-9_=-]+$`)
@@ -49,7 +45,7 @@ func SetLastChannel(ctx context.Context, store Store, session string, channel Ch
 		return fmt.Errorf("set last channel: %w", err)
 	}
 	value := channel.String()
-	if channel.Name == "" || strings.Contains(channel.Name, ":") || len(value) > maxValue || !utf8.ValidString(value) {
+	if channel.Name == "" || strings.Contains(channel.Name, ":") {
 		return fmt.Errorf("set last channel: %.80q is not a channel", value)
 	}
 	if err := store.Set(ctx, map[string]string{lastChannelKey: value, key: value}); err != nil {

@@ -64,8 +64,8 @@ func parseDocument(data []byte) (*document, error) {
 }
 
 // with returns a copy that has the values, and its encoding. If the document is too
-// large, with removes the facts that were written longest ago, so that many sessions
-// cannot keep new ones from being recorded.
+// large, with removes the other facts that were written longest ago, so that many
+// sessions cannot keep new ones from being recorded.
 func (d *document) with(values map[string]string, now time.Time) (*document, []byte, error) {
 	next := &document{d.revision + 1, now, maps.Clone(d.facts), d.other}
 	if next.facts == nil {
@@ -80,22 +80,27 @@ func (d *document) with(values map[string]string, now time.Time) (*document, []b
 	for {
 		if len(next.facts) <= maxFacts {
 			data, err := next.encode()
-			if err != nil || len(data) <= maxFileSize || len(next.facts) == 0 {
+			if err != nil || len(data) <= maxFileSize {
 				return next, data, err
 			}
 		}
-		next.removeOldest()
+		if !next.removeOldest(values) {
+			return nil, nil, fmt.Errorf("the values do not fit: a state file has at most %d facts and %d bytes", maxFacts, maxFileSize)
+		}
 	}
 }
 
-// removeOldest removes a tenth of the facts.
-func (d *document) removeOldest() {
-	keys := slices.SortedFunc(maps.Keys(d.facts), func(a, b string) int {
+// removeOldest removes a tenth of the facts that are not in keep, or reports false.
+func (d *document) removeOldest(keep map[string]string) bool {
+	keys := slices.Collect(maps.Keys(d.facts))
+	keys = slices.DeleteFunc(keys, func(key string) bool { _, ok := keep[key]; return ok })
+	slices.SortFunc(keys, func(a, b string) int {
 		return d.facts[a].UpdatedAt.Compare(d.facts[b].UpdatedAt)
 	})
 	for _, key := range keys[:(len(keys)+9)/10] {
 		delete(d.facts, key)
 	}
+	return len(keys) > 0
 }
 
 func (d *document) encode() ([]byte, error) {

@@ -108,6 +108,13 @@ func (f *File) set(ctx context.Context, values map[string]string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	err := CheckValues(values)
+	if err == nil { // values that no file can store must not fail the other callers
+		_, _, err = new(document).with(values, time.Now().UTC())
+	}
+	if err != nil {
+		return err
+	}
 	b := f.join(values)
 	select {
 	case <-b.done:

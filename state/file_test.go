@@ -108,10 +108,30 @@ func TestFileFull(t *testing.T) {
 	fill("young", "console", maxFacts-1001)
 	must(t, SetLastChannel(t.Context(), f, "new", Channel{Name: "telegram"}))
 	check(map[string]bool{"new": true, "old0": false, "old500": false, "young0": true})
-	fill("large", strings.Repeat("x", maxValue), 300)
-	check(map[string]bool{"new": false, "large0": true, "": false})
+	large := strings.Repeat("x", maxValue)
+	fill("large", large, 200)
+	fill("larger", large, 200)
+	check(map[string]bool{"new": false, "larger0": true, "larger199": true, "": false})
 	if info, err := os.Stat(f.path); err != nil || info.Size() > maxFileSize {
 		t.Errorf("%v bytes, %v", info.Size(), err)
+	}
+}
+
+// A Set stores all its values, or it returns an error and changes nothing.
+func TestSetThatCannotFit(t *testing.T) {
+	f := openFile(t, filepath.Join(t.TempDir(), "state.json"))
+	set(t, f, "a", "1")
+	for n, value := range map[int]string{10_500: "x", 300: strings.Repeat("x", maxValue)} {
+		values := make(map[string]string)
+		for i := range n {
+			values[fmt.Sprint(i)] = value
+		}
+		if err := f.Set(t.Context(), values); err == nil || !strings.Contains(err.Error(), "do not fit") {
+			t.Errorf("%d values: got %v, want an error", n, err)
+		}
+	}
+	if a, other := get(t, f, "a").Value, get(t, f, "0").Value; a != "1" || other != "" {
+		t.Errorf("got %q and %q, want nothing changed", a, other)
 	}
 }
 

@@ -2,7 +2,9 @@ package state
 
 import (
 	"context"
+	"fmt"
 	"time"
+	"unicode/utf8"
 )
 
 // Store keeps facts: short strings under keys, such as "last_channel.s1". Stores
@@ -25,4 +27,19 @@ type Store interface {
 type Fact struct {
 	Value     string    `json:"value"` // never empty
 	UpdatedAt time.Time `json:"updated_at,omitzero"`
+}
+
+const maxValue = 64 << 10 // bytes
+
+// CheckValues returns an error if a Store must refuse one of the values.
+func CheckValues(values map[string]string) error {
+	for key, value := range values {
+		switch {
+		case len(value) > maxValue:
+			return fmt.Errorf("the value of %.80q has %d bytes; at most %d are accepted", key, len(value), maxValue)
+		case !utf8.ValidString(value):
+			return fmt.Errorf("the value of %.80q is not valid UTF-8", key)
+		}
+	}
+	return nil
 }

@@ -38,6 +38,9 @@ func (s *Store) Get(ctx context.Context, key string) (state.Fact, error) {
 // Set writes the values one after the other. After an error, the keys before the
 // one that it names are written.
 func (s *Store) Set(ctx context.Context, values map[string]string) error {
+	if err := state.CheckValues(values); err != nil {
+		return fmt.Errorf("set state: %w", err)
+	}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		if err := s.put(ctx, key, values[key]); err != nil {
 			return fmt.Errorf("set state %q in bucket %q: %w", key, s.bucket.Bucket(), explainFull(err))

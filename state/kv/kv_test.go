@@ -61,6 +61,11 @@ func testStore(t *testing.T, open func() state.Store) {
 
 	must(t, s.Set(ctx, map[string]string{"gone": "x", "kept": "x"}))
 	must(t, s.Set(ctx, map[string]string{"gone": "", "never": ""}))
+	for _, value := range []string{strings.Repeat("x", 64<<10+1), "\xff"} {
+		if err := s.Set(ctx, map[string]string{"gone": "x", "large": value}); err == nil || !strings.Contains(err.Error(), `the value of "large"`) {
+			t.Errorf("a value of %d bytes: got %v, want an error that names its key", len(value), err)
+		}
+	}
 	reopened := open()
 	for key, want := range map[string]string{"gone": "", "never": "", "kept": "x"} {
 		if got, err := reopened.Get(ctx, key); got.Value != want || got.UpdatedAt.IsZero() != (want == "") || err != nil {
