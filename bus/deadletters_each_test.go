@@ -26,6 +26,7 @@ func TestEachDeadLetter(t *testing.T) {
 		mu       sync.Mutex
 		running  = 0
 		last     = map[string]uint64{}
+		busy     = map[string]bool{}
 		next     uint64
 		parallel = make(chan struct{})
 	)
@@ -35,13 +36,16 @@ func TestEachDeadLetter(t *testing.T) {
 			close(parallel)
 		}
 		if chat := string(l.Body); chat != "" {
-			if before, ok := last[chat]; ok && before > l.Number {
-				t.Errorf("letter %d of %s after letter %d", l.Number, chat, before)
+			if before, ok := last[chat]; ok && before > l.Number || busy[chat] {
+				t.Errorf("letter %d of %s after letter %d; busy: %t", l.Number, chat, before, busy[chat])
 			}
-			last[chat] = l.Number
+			last[chat], busy[chat] = l.Number, true
 		}
 		mu.Unlock()
 		<-parallel // needs 20 at once
+		mu.Lock()
+		defer mu.Unlock()
+		busy[string(l.Body)] = false
 		if l.Number%3 == 0 {
 			return errors.New("no")
 		}
