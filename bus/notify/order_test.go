@@ -118,9 +118,10 @@ func TestOrderPerChatOverTwoNotifiers(t *testing.T) {
 }
 
 // A chat whose receiver asks for a pause delays no other chat, even if more of its
-// notifications wait than a notifier holds. Only its first notification is attempted.
+// notifications wait than two notifiers hold. Only its first notification is attempted.
 func TestPausedChatDelaysNoOther(t *testing.T) {
-	b := bustest.New(t)
+	s := bustest.Server(t)
+	b := bustest.Connect(t, s, bus.Config{})
 	var open bool
 	channel := newChatRecorder(t, nil)
 	channel.refuse = func(n Notification) error {
@@ -132,11 +133,13 @@ func TestPausedChatDelaysNoOther(t *testing.T) {
 		}
 		return nil
 	}
-	const paused = 2*channelSlots + 10
+	const paused = 3*channelSlots + 10
 	for i := range paused {
 		publishTo(t, b, "paused", i)
 	}
-	start(t, b, Config{Channels: map[string]Channel{"chat": channel}, Default: "chat"})
+	cfg := Config{Channels: map[string]Channel{"chat": channel}, Default: "chat"}
+	start(t, b, cfg)
+	start(t, bustest.Connect(t, s, bus.Config{}), cfg)
 	for i := range 20 {
 		publishTo(t, b, "other", i)
 		channel.wait("other", i+1)
