@@ -158,10 +158,38 @@ func TestPausedChatDelaysNoOther(t *testing.T) {
 	}
 }
 
-// Another notifier holds the first notifications of two chats, and then dies. The
-// notifier delivers those of another chat meanwhile, and those of the two chats in order.
+// A chat whose receiver is slow delays no other, even if more of its notifications wait
+// than a notifier holds.
+func TestSlowChatDelaysNoOther(t *testing.T) {
+	b := bustest.New(t)
+	channel := newChatRecorder(t, nil)
+	answer := make(chan struct{})
+	slow := channelFunc(func(ctx context.Context, n Notification) error {
+		if n.ChatID == "slow" {
+			<-answer
+		}
+		return channel.Send(ctx, n)
+	})
+	const count = channelSlots + 10
+	for i := range count {
+		publishTo(t, b, "slow", i)
+	}
+	publishTo(t, b, "other", 0)
+	start(t, b, Config{Channels: map[string]Channel{"chat": slow}, Default: "chat"})
+	channel.wait("other", 1)
+	close(answer)
+	channel.wait("slow", count)
+}
+
+type channelFunc func(ctx context.Context, n Notification) error
+
+func (f channelFunc) Send(ctx context.Context, n Notification) error { return f(ctx, n) }
+
+// Another notifier holds the first notifications of several chats, and then dies. The
+// notifier delivers those of another chat meanwhile, and those of the chats in order. More
+// of them wait than a notifier holds.
 func TestDeadNotifierHoldsOnlyItsChats(t *testing.T) {
-	b := bustest.Connect(t, bustest.Server(t), bus.Config{Lease: time.Second})
+	b := bustest.Connect(t, bustest.Server(t), bus.Config{Lease: 3 * time.Second})
 	channel := newChatRecorder(t, nil)
 	n, err := New(b, Config{Channels: map[string]Channel{"chat": channel}, Default: "chat"})
 	if err != nil {
@@ -170,13 +198,18 @@ func TestDeadNotifierHoldsOnlyItsChats(t *testing.T) {
 	if err := n.Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	publishTo(t, b, "a", 0)
-	publishTo(t, b, "b", 0)
+	const count, chats = maxFollowers + 10, channelSlots/maxFollowers + 1
+	for i := range count {
+		for chat := range chats {
+			publishTo(t, b, fmt.Sprint("c", chat), i)
+		}
+	}
+	publishTo(t, b, "other", 0)
 	cons, err := b.JetStream().Consumer(t.Context(), b.StreamName(bus.Outbox), "notify-chat")
 	if err != nil {
 		t.Fatal(err)
 	}
-	batch, err := cons.Fetch(2)
+	batch, err := cons.Fetch(chats)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,23 +228,18 @@ func TestDeadNotifierHoldsOnlyItsChats(t *testing.T) {
 			time.Sleep(50 * time.Millisecond)
 		}
 	}()
-	const count = 10
-	for i := range count {
-		for _, chat := range []string{"a", "b", "c"} {
-			if i > 0 || chat == "c" {
-				publishTo(t, b, chat, i)
-			}
-		}
-	}
 	bustest.Run(t, n.Run)
-	channel.wait("c", count)
-	if a, b := channel.got("a"), channel.got("b"); len(a)+len(b) > 0 {
-		t.Errorf("the other notifier holds the first ones of a and b, but they got %v and %v", a, b)
+	channel.wait("other", 1)
+	for chat := range chats {
+		if got := channel.got(fmt.Sprint("c", chat)); len(got) > 0 {
+			t.Errorf("the other notifier holds the first one of c%d, but it got %v", chat, got)
+		}
 	}
 	die()
 	<-extended
-	channel.wait("a", count)
-	channel.wait("b", count)
+	for chat := range chats {
+		channel.wait(fmt.Sprint("c", chat), count)
+	}
 }
 
 // A notification whose lease ends while this notifier sends it is not sent again.
