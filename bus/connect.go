@@ -49,7 +49,7 @@ func Connect(ctx context.Context, cfg Config) (*Bus, error) {
 	if b.nc, err = b.dial(); err != nil {
 		return nil, err
 	}
-	if b.out, err = newPublisher(b.nc, b.cfg.Timeout, b.log); err == nil {
+	if b.out, err = newPublisher(b.nc, b.cfg.Timeout, b.log, newGroups(b.prefix, b.streams())); err == nil {
 		b.js, err = b.openJetStream()
 	}
 	if err == nil {

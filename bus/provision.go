@@ -152,6 +152,7 @@ func align(have *jetstream.StreamConfig, want jetstream.StreamConfig) []Differen
 	setting(&d, "num_replicas", &have.Replicas, want.Replicas)
 	setting(&d, "duplicate_window", &have.Duplicates, want.Duplicates)
 	setting(&d, "allow_direct", &have.AllowDirect, want.AllowDirect)
+	setting(&d, "allow_atomic", &have.AllowAtomicPublish, want.AllowAtomicPublish)
 	setting(&d, "allow_msg_ttl", &have.AllowMsgTTL, want.AllowMsgTTL)
 	setting(&d, "allow_msg_schedules", &have.AllowMsgSchedules, want.AllowMsgSchedules)
 	return d.found

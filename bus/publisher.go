@@ -4,6 +4,7 @@ import (
 	"errors"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,6 +30,10 @@ type publisher struct {
 
 	skipCoalesceUntil time.Time // until this time, write immediately: coalescing was too slow
 
+	syncs  bool          // the server syncs every write
+	groups groups        // of the publishes to such a server
+	ready  chan struct{} // receives if messages of a group can be sent
+
 	mu      sync.Mutex
 	checks  int // number of checks for timeouts so far
 	number  uint64
@@ -50,6 +55,10 @@ type outMsg struct {
 	number uint64      // 0: no acknowledgement
 	checks int         // publisher.checks when the wait began
 	result chan pubAck // receives one
+
+	group   *group    // nil: it is never sent in a batch
+	sent    bool      // its group counts it
+	members []*outMsg // if it stands for a batch
 }
 
 // pubAck is the result of a publish.
@@ -63,9 +72,9 @@ var errStalled = errors.New("too many publishes wait for their acknowledgement")
 
 // newPublisher starts a publisher. A publish without an acknowledgement within the
 // timeout fails.
-func newPublisher(nc *nats.Conn, timeout time.Duration, log zerolog.Logger) (*publisher, error) {
+func newPublisher(nc *nats.Conn, timeout time.Duration, log zerolog.Logger, groups groups) (*publisher, error) {
 	p := &publisher{
-		nc: nc, log: log, inbox: nc.NewInbox() + ".",
+		nc: nc, log: log, inbox: nc.NewInbox() + ".", groups: groups, ready: make(chan struct{}, 1),
 		queue: make(chan *outMsg, maxInFlight), waiting: make(map[uint64]*outMsg),
 		stopping: make(chan struct{}), stopped: make(chan struct{}),
 	}
@@ -84,18 +93,27 @@ func (p *publisher) stop() {
 
 func (p *publisher) run(timeout time.Duration) {
 	defer close(p.stopped)
-	lost := p.nc.StatusChanged(nats.RECONNECTING, nats.CLOSED)
-	defer p.nc.RemoveStatusListener(lost)
+	status := p.nc.StatusChanged(nats.CONNECTED, nats.RECONNECTING, nats.CLOSED)
+	defer p.nc.RemoveStatusListener(status)
+	p.connected()
 	ticker := time.NewTicker(max(timeout/checksPerTimeout, time.Millisecond))
 	defer ticker.Stop()
 	for {
 		select {
 		case m := <-p.queue:
 			p.coalesce()
-			p.send(m)
+			p.add(m)
 			p.sendQueued()
-		case <-lost:
-			p.failWaiting(0, nats.ErrDisconnected)
+		case <-p.ready:
+			p.coalesce()
+			p.sendQueued()
+			p.sendPending()
+		case s := <-status:
+			if s == nats.CONNECTED {
+				p.connected()
+			} else {
+				p.failWaiting(0, nats.ErrDisconnected)
+			}
 		case <-ticker.C:
 			p.failWaiting(checksPerTimeout, nats.ErrTimeout)
 		case <-p.stopping:
@@ -123,9 +141,31 @@ func (p *publisher) coalesce() {
 	}
 }
 
+// connected prepares for the server, which may be another one than before.
+func (p *publisher) connected() {
+	p.syncs = strings.HasSuffix(p.nc.ConnectedServerName(), SyncAlwaysSuffix)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, g := range p.groups.byKind {
+		g.disabled = false
+	}
+	p.wake()
+}
+
+// wake makes run send what can be sent.
+func (p *publisher) wake() {
+	select {
+	case p.ready <- struct{}{}:
+	default:
+	}
+}
+
 func (p *publisher) sendQueued() {
 	for range len(p.queue) {
-		p.send(<-p.queue)
+		p.add(<-p.queue)
+	}
+	if p.syncs {
+		p.sendPending()
 	}
 }
 
@@ -181,6 +221,9 @@ func (p *publisher) put(subject string, body []byte) error {
 // ended the wait.
 func (p *publisher) publish(subject string, header nats.Header, body []byte, done <-chan struct{}) (a pubAck, ok bool) {
 	m := &outMsg{Msg: nats.Msg{Subject: subject, Header: header, Data: body}, result: make(chan pubAck, 1)}
+	if len(body) <= maxBatchedBody {
+		m.group = p.groups.byKind[p.groups.kind(subject)]
+	}
 	if err := p.expect(m); err != nil {
 		return pubAck{err: err}, true
 	}
@@ -205,10 +248,14 @@ func (p *publisher) expect(m *outMsg) error {
 	if len(p.waiting) >= maxInFlight {
 		return errStalled
 	}
+	p.register(m)
+	return nil
+}
+
+func (p *publisher) register(m *outMsg) {
 	p.number++
 	m.number, m.checks, p.waiting[p.number] = p.number, p.checks, m
 	m.Reply = p.inbox + strconv.FormatUint(m.number, 36)
-	return nil
 }
 
 // forget ends the wait for an acknowledgement, and returns the message that waited.
@@ -216,12 +263,32 @@ func (p *publisher) forget(number uint64) *outMsg {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	m := p.waiting[number]
-	delete(p.waiting, number)
+	if m != nil {
+		p.remove(m)
+	}
 	return m
 }
 
+func (p *publisher) remove(m *outMsg) {
+	delete(p.waiting, m.number)
+	switch {
+	case !m.sent:
+	case m.members != nil:
+		m.group.batches--
+	default:
+		m.group.singles--
+		if len(m.group.pending) > 0 {
+			p.wake()
+		}
+	}
+}
+
 func (p *publisher) resolve(number uint64, a pubAck) {
-	if m := p.forget(number); m != nil {
+	switch m := p.forget(number); {
+	case m == nil:
+	case m.members != nil:
+		p.endBatch(m, a)
+	default:
 		m.result <- a
 	}
 }
@@ -232,12 +299,15 @@ func (p *publisher) failWaiting(checks int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.checks++
-	for number, m := range p.waiting {
+	for _, m := range p.waiting {
 		if p.checks-m.checks > checks {
-			delete(p.waiting, number)
-			m.result <- pubAck{err: err}
+			p.remove(m)
+			if m.members == nil {
+				m.result <- pubAck{err: err}
+			}
 		}
 	}
+	p.wake()
 }
 
 // acknowledged receives an acknowledgement.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
 )
 
@@ -27,7 +28,7 @@ func TestStopSendsQueuedMessages(t *testing.T) {
 	}
 	defer nc.Close()
 	for round := range 20 {
-		o, err := newPublisher(nc, time.Second, zerolog.Nop())
+		o, err := newPublisher(nc, time.Second, zerolog.Nop(), groups{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +63,7 @@ func TestWithdrawnPublishIsNotSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	o, err := newPublisher(nc, time.Minute, zerolog.Nop())
+	o, err := newPublisher(nc, time.Minute, zerolog.Nop(), groups{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,4 +173,89 @@ func TestCoalesceOnABusyCPU(t *testing.T) {
 	if waited == n {
 		t.Error("each publish waits for all goroutines")
 	}
+}
+
+// Publishes are sent immediately while few are in flight. The next ones wait for an
+// acknowledgement, or until they are enough for a batch. The test is the stream.
+func TestPublishesWaitForAcknowledgements(t *testing.T) {
+	nc := connectPlain(t)
+	stream, err := nc.SubscribeSync("test.result.*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := newPublisher(nc, time.Hour, zerolog.Nop(), newGroups("test", []jetstream.StreamConfig{{Subjects: []string{"test.result.*"}}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var publishers sync.WaitGroup
+	defer publishers.Wait()
+	defer o.stop()
+	publish := func(count int) {
+		for range count {
+			publishers.Go(func() { o.publish("test.result.x", nil, nil, nil) })
+		}
+	}
+	receive := func(batch bool) *nats.Msg {
+		t.Helper()
+		msg, err := stream.NextMsg(20 * time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if in := msg.Header.Get("Nats-Batch-Id") != ""; in != batch {
+			t.Fatalf("message %v, want one in a batch: %t", msg.Header, batch)
+		}
+		return msg
+	}
+	pending := func(want int) {
+		t.Helper()
+		for {
+			o.mu.Lock()
+			n := len(o.groups.byKind["result"].pending)
+			o.mu.Unlock()
+			if n == want {
+				return
+			}
+			runtime.Gosched()
+		}
+	}
+	acknowledge := func(msg *nats.Msg) {
+		t.Helper()
+		if err := msg.Respond([]byte(`{"stream":"S","seq":1000}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var singles []*nats.Msg
+	for range minBatch {
+		publish(1)
+		singles = append(singles, receive(false))
+	}
+	publish(10)
+	pending(10)
+	for _, msg := range singles[:10] {
+		acknowledge(msg)
+		receive(false)
+	}
+	publish(minBatch)
+	var commit *nats.Msg
+	for range minBatch {
+		commit = receive(true)
+	}
+	// These wait for the batch, and three do not wait until it ends.
+	ended, withdrawn := make(chan struct{}), make(chan struct{})
+	for range 3 {
+		go func() {
+			o.publish("test.result.x", nil, nil, ended)
+			withdrawn <- struct{}{}
+		}()
+	}
+	pending(3)
+	publish(1)
+	pending(4)
+	close(ended)
+	for range 3 {
+		<-withdrawn
+	}
+	acknowledge(singles[10])
+	acknowledge(commit)
+	receive(false)
 }

@@ -60,6 +60,7 @@ func (b *Bus) streams() []jetstream.StreamConfig {
 			Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew,
 			MaxBytes: b.maxBytes(), MaxMsgs: -1, MaxMsgsPerSubject: -1,
 			AllowDirect: true, Duplicates: 2 * time.Minute,
+			AllowAtomicPublish: true, // group commit
 		}
 	}
 

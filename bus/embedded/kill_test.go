@@ -73,7 +73,7 @@ func startServerProcess(t *testing.T, dir, listen string) (serverURL string, kil
 
 // A server that is killed repeatedly keeps every acknowledged message once.
 func TestServerKill(t *testing.T) {
-	const kills, publishers = 5, 8
+	const kills, publishers = 5, 64 // enough publishers for batches
 	dir := t.TempDir()
 	serverURL, kill := startServerProcess(t, dir, "127.0.0.1:0")
 	u, err := url.Parse(serverURL)
@@ -109,7 +109,7 @@ func TestServerKill(t *testing.T) {
 		})
 	}
 	for k := range kills {
-		goal := len(acknowledged) + 100
+		goal := len(acknowledged) + 1000
 		bustest.WaitUntil(t, fmt.Sprint("publishes before kill ", k), func() bool { return len(acknowledged) >= goal })
 		kill()
 		_, kill = startServerProcess(t, dir, u.Host)
@@ -118,7 +118,7 @@ func TestServerKill(t *testing.T) {
 	wg.Wait()
 	close(acknowledged)
 
-	stored := map[string]int{}
+	stored, batched := map[string]int{}, 0
 	s, err := b.JetStream().Stream(t.Context(), b.StreamName(bus.Calls))
 	if err != nil {
 		t.Fatal(err)
@@ -129,6 +129,9 @@ func TestServerKill(t *testing.T) {
 			t.Fatal(err)
 		}
 		stored[string(msg.Data)]++
+		if msg.Header.Get("Nats-Batch-Id") != "" {
+			batched++
+		}
 	}
 	n := 0
 	for id := range acknowledged {
@@ -136,5 +139,8 @@ func TestServerKill(t *testing.T) {
 			t.Errorf("%s was acknowledged and is stored %d times", id, stored[id])
 		}
 	}
-	t.Logf("%d acknowledged, %d kills", n, kills)
+	if batched < n/2 {
+		t.Errorf("only %d of %d messages came in batches", batched, n)
+	}
+	t.Logf("%d acknowledged, %d in batches, %d kills", n, batched, kills)
 }

@@ -96,6 +96,9 @@ func (s *Server) start(full chan<- struct{}) (_ *server.Server, err error) {
 
 		CustomClientAuthentication: passwordAuth(s.password),
 	}
+	if opts.SyncAlways {
+		opts.ServerName += bus.SyncAlwaysSuffix
+	}
 	if cfg.Listen != "" {
 		if opts.Host, opts.Port, err = splitListen(cfg.Listen); err != nil {
 			return nil, err
