@@ -3,7 +3,6 @@ package state
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 )
@@ -30,11 +29,6 @@ func (c Channel) String() string {
 }
 
 const lastChannelKey = "last_channel"
-
-const maxKey = 256 // bytes
-
-// token is what a NATS key and every file format can carry.
-var token = regexp.MustCompile(`^[A-Za-z0-9_=-]+$`)
 
 // SetLastChannel records the channel as the last one of session and as the last
 // one of all sessions, in one step (see Store.Set). session is a token; if it is
@@ -75,7 +69,7 @@ func channelKey(session string) (string, error) {
 		return lastChannelKey, nil
 	}
 	key := lastChannelKey + "." + session
-	if len(key) > maxKey || !token.MatchString(session) {
+	if strings.Contains(session, ".") || checkKey(key) != nil {
 		return "", fmt.Errorf("session %.80q is not a safe token", session)
 	}
 	return key, nil

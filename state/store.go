@@ -3,6 +3,7 @@ package state
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"time"
 	"unicode/utf8"
 )
@@ -29,11 +30,27 @@ type Fact struct {
 	UpdatedAt time.Time `json:"updated_at,omitzero"`
 }
 
-const maxValue = 64 << 10 // bytes
+const (
+	maxKey   = 256      // bytes
+	maxValue = 64 << 10 // bytes
+)
 
-// CheckValues returns an error if a Store must refuse one of the values.
+// keyPattern matches what NATS accepts as a key, and every file format.
+var keyPattern = regexp.MustCompile(`^[A-Za-z0-9_=-]+(\.[A-Za-z0-9_=-]+)*$`)
+
+func checkKey(key string) error {
+	if len(key) > maxKey || !keyPattern.MatchString(key) {
+		return fmt.Errorf("key %.80q: want words of letters, digits, '_', '-' and '=', joined by dots, of at most %d bytes", key, maxKey)
+	}
+	return nil
+}
+
+// CheckValues returns an error if a Store must refuse one of the keys or values.
 func CheckValues(values map[string]string) error {
 	for key, value := range values {
+		if err := checkKey(key); err != nil {
+			return err
+		}
 		switch {
 		case len(value) > maxValue:
 			return fmt.Errorf("the value of %.80q has %d bytes; at most %d are accepted", key, len(value), maxValue)

@@ -66,6 +66,13 @@ func testStore(t *testing.T, open func() state.Store) {
 			t.Errorf("a value of %d bytes: got %v, want an error that names its key", len(value), err)
 		}
 	}
+	for _, key := range []string{"", "a b", "é", "*", ">", "a..b", ".a", "a.", "a/b", "a\n", strings.Repeat("k", 257)} {
+		for _, value := range []string{"x", ""} {
+			if err := s.Set(ctx, map[string]string{"gone": "x", key: value}); err == nil || !strings.Contains(err.Error(), "want words") {
+				t.Errorf("key %.20q: got %v, want an error that says what a key is", key, err)
+			}
+		}
+	}
 	reopened := open()
 	for key, want := range map[string]string{"gone": "", "never": "", "kept": "x"} {
 		if got, err := reopened.Get(ctx, key); got.Value != want || got.UpdatedAt.IsZero() != (want == "") || err != nil {
