@@ -30,6 +30,10 @@ func (b *Bus) DeadLetters(ctx context.Context, kind string) iter.Seq2[StoredDead
 		filter = "*"
 	}
 	return func(yield func(StoredDeadLetter, error) bool) {
+		if _, err := b.Stream(ctx, Dead); err != nil { // reports a missing stream or permission
+			yield(StoredDeadLetter{}, fmt.Errorf("list dead letters: %w", err))
+			return
+		}
 		get := jsapi.Get{NextBySubject: b.Dead(filter, "*"), MaxBytes: scanBytes}
 		for m, err := range b.api.Messages(ctx, b.StreamName(Dead), get) {
 			if err != nil {
