@@ -275,14 +275,13 @@ func TestGrepShowsLongLinesAroundTheMatch(t *testing.T) {
 func TestGrepRefusesBadPatterns(t *testing.T) {
 	r := stored(t, []byte("x"))
 	for expr, text := range map[string]string{
-		"":                        "empty",
-		"(":                       "missing closing )",
-		"(?=x)":                   "no look-around",
-		`(x)\1`:                   "no look-around",
-		strings.Repeat("x", 5000): "at most 4096",
-		"((a{100}){100}){10}":     "repeat count",
-		"(abcdefghijkl){1000}":    "too large",
-		"((a?){30}){30}b":         "too large",
+		"":                                   "empty",
+		"(":                                  "missing closing )",
+		"(?=x)":                              "no look-around",
+		`(x)\1`:                              "no look-around",
+		strings.Repeat("x", 5000):            "at most 4096",
+		"((a{100}){100}){10}":                "repeat count",
+		"(abcdefghijklmnopqrstuvwxyz){1000}": "too large",
 	} {
 		_, err := r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: expr})
 		wantCode(t, err, tools.CodeInvalidArguments, text)

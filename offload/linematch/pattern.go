@@ -22,9 +22,9 @@ const (
 )
 
 const (
-	// maxRepeated bounds the instructions that repetitions add to a program: the
-	// time to match one byte grows with the program, about 10 ns per instruction.
-	maxRepeated = 2_000
+	// maxProgram bounds the instructions of a program: the time to match one byte
+	// grows with the program, about 10 ns per instruction.
+	maxProgram = 20_000
 	// maxSteps is the work (bytes times instructions) between two checks of the
 	// context: package regexp cannot be interrupted.
 	maxSteps = 1 << 24
@@ -60,10 +60,9 @@ func Compile(expr string, fold bool) (*Pattern, error) {
 	if err != nil {
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "bad pattern %q: %v (the syntax is RE2: no look-around, no back-references)", tools.Excerpt(expr, 200), err)
 	}
-	limit := len(expr) + maxRepeated
-	cost := programSize(tree, limit)
-	if cost > limit {
-		return nil, tools.Errorf(tools.CodeInvalidArguments, "the pattern %q is too large: its repetitions expand to over %d steps; use smaller ones", tools.Excerpt(expr, 200), maxRepeated)
+	cost := programSize(tree)
+	if cost > maxProgram {
+		return nil, tools.Errorf(tools.CodeInvalidArguments, "the pattern %q is too large: it expands to more than %d steps; use smaller repetitions", tools.Excerpt(expr, 200), maxProgram)
 	}
 	tree = perLine(tree)
 	re, err := regexp.Compile(tree.String())
@@ -75,20 +74,32 @@ func Compile(expr string, fold bool) (*Pattern, error) {
 	return p, nil
 }
 
-// programSize estimates how many instructions a regexp compiles to, and stops
-// counting above limit.
-func programSize(re *syntax.Regexp, limit int) int {
-	size := 1
-	if re.Op == syntax.OpLiteral {
-		size = len(re.Rune)
-	}
+// programSize returns how many instructions a regexp compiles to, or a few more. It
+// stops counting above maxProgram.
+func programSize(re *syntax.Regexp) int {
+	size := 0
 	for _, sub := range re.Sub {
-		size = min(size+programSize(sub, limit), limit+1)
+		size = min(size+programSize(sub), maxProgram+1)
 	}
-	if re.Op == syntax.OpRepeat {
-		size = min(size*max(re.Min, re.Max, 1), limit+1)
+	switch re.Op {
+	case syntax.OpConcat:
+	case syntax.OpLiteral:
+		size = len(re.Rune)
+	case syntax.OpAlternate:
+		size += len(re.Sub) - 1
+	case syntax.OpCapture:
+		size += 2
+	case syntax.OpRepeat:
+		size *= max(re.Min, re.Max, 1)
+		if re.Max < 0 {
+			size++
+		} else {
+			size += re.Max - re.Min
+		}
+	default:
+		size++
 	}
-	return size
+	return min(size, maxProgram+1)
 }
 
 // perLine rewrites a regexp so that it matches only within a line of a longer

@@ -17,7 +17,7 @@ import (
 )
 
 type grepArgs struct {
-	Pattern    string `json:"pattern" jsonschema:"a regular expression (RE2 syntax), matched against each line"`
+	Pattern    string `json:"pattern" jsonschema:"a regular expression (RE2 syntax), matched against each line; at most 4096 bytes and 20000 steps, x{100} has 100"`
 	Path       string `json:"path,omitempty" jsonschema:"a file or directory, relative to the workspace; default the workspace"`
 	Glob       string `json:"glob,omitempty" jsonschema:"search only files whose name or path below the directory matches, such as *.go or src/**/*.{ts,tsx}"`
 	IgnoreCase bool   `json:"ignore_case,omitempty" jsonschema:"ignore upper and lower case"`
