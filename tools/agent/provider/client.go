@@ -53,6 +53,7 @@ func newClient(cfg Config, defaultBase, path string, header map[string]string) (
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse // another server must not receive the key
 	}
+	c.header.Set("User-Agent", "stevedore")
 	c.header.Set("Accept", "application/json")
 	c.header.Set("Content-Type", "application/json")
 	for name, value := range header {

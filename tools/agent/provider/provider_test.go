@@ -114,6 +114,9 @@ func TestAnthropicRoundTrip(t *testing.T) {
 	if v := p.headers[0].Get("Anthropic-Version"); v != "2023-06-01" {
 		t.Errorf("anthropic-version %q", v)
 	}
+	if name := p.headers[0].Get("User-Agent"); name != "stevedore" {
+		t.Errorf("user agent %q", name)
+	}
 	if kind := p.headers[0].Get("Content-Type"); kind != "application/json" {
 		t.Errorf("content type %q", kind)
 	}
