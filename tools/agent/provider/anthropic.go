@@ -53,12 +53,12 @@ type anthropicResponse struct {
 	Model      string           `json:"model"`
 	Content    []agent.Block    `json:"content"`
 	StopReason agent.StopReason `json:"stop_reason"`
-	Usage      struct {
+	Usage      lenient[struct {
 		Input      int64 `json:"input_tokens"`
 		Output     int64 `json:"output_tokens"`
 		CacheRead  int64 `json:"cache_read_input_tokens"`
 		CacheWrite int64 `json:"cache_creation_input_tokens"`
-	} `json:"usage"`
+	}] `json:"usage"`
 }
 
 // Complete asks the model. The model gets its own blocks back exactly as it sent
@@ -77,18 +77,19 @@ func (a *Anthropic) Complete(ctx context.Context, req agent.Request) (agent.Resp
 
 func decodeAnthropic(data []byte, _ http.Header) (agent.Response, error) {
 	var wire anthropicResponse
-	if err := json.Unmarshal(data, &wire); err != nil {
-		return agent.Response{}, badAnswer("not JSON: %v", err)
+	if err := decodeJSON(data, &wire); err != nil {
+		return agent.Response{}, err
 	}
 	if wire.Type != "message" {
 		return agent.Response{}, badAnswer("its type is %q, not \"message\"; is this the address of an Anthropic API?", tools.Excerpt(wire.Type, 40))
 	}
+	usage := wire.Usage.value
 	return agent.Response{
 		Content: wire.Content, StopReason: wire.StopReason, Model: wire.Model,
 		Usage: agent.Usage{
-			Input:       wire.Usage.Input + wire.Usage.CacheRead + wire.Usage.CacheWrite,
-			Output:      wire.Usage.Output,
-			CachedInput: wire.Usage.CacheRead,
+			Input:       usage.Input + usage.CacheRead + usage.CacheWrite,
+			Output:      usage.Output,
+			CachedInput: usage.CacheRead,
 		},
 	}, nil
 }

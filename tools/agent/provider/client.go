@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -98,4 +99,22 @@ func (c *client) post(ctx context.Context, body []byte) ([]byte, http.Header, er
 		return nil, nil, httpError(res.StatusCode, res.Header, data, c.key)
 	}
 	return data, res.Header, nil
+}
+
+// decodeJSON decodes the first value of a response. It ignores a byte order mark and
+// what follows the value.
+func decodeJSON(data []byte, v any) error {
+	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+	if err := json.NewDecoder(bytes.NewReader(data)).Decode(v); err != nil {
+		return badAnswer("not JSON of the expected form: %v", err)
+	}
+	return nil
+}
+
+// lenient ignores the parts of a value that have the wrong type.
+type lenient[T any] struct{ value T }
+
+func (l *lenient[T]) UnmarshalJSON(data []byte) error {
+	_ = json.Unmarshal(data, &l.value)
+	return nil
 }

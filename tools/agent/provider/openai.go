@@ -50,8 +50,8 @@ func (o *OpenAI) Complete(ctx context.Context, req agent.Request) (agent.Respons
 
 func (o *OpenAI) decode(data []byte, header http.Header) (agent.Response, error) {
 	var wire openAIResponse
-	if err := json.Unmarshal(data, &wire); err != nil {
-		return agent.Response{}, badAnswer("not JSON: %v", err)
+	if err := decodeJSON(data, &wire); err != nil {
+		return agent.Response{}, err
 	}
 	failure := wire.Error
 	if len(wire.Choices) > 0 && isSet(wire.Choices[0].Error) {
@@ -63,13 +63,13 @@ func (o *OpenAI) decode(data []byte, header http.Header) (agent.Response, error)
 	case len(wire.Choices) == 0:
 		return agent.Response{}, badAnswer("it has no choices; is this the address of a chat completions API?")
 	}
-	message := wire.Choices[0].Message
+	message, usage := wire.Choices[0].Message, wire.Usage.value
 	res := agent.Response{
 		Model:      wire.Model,
 		StopReason: openAIStop(wire.Choices[0].FinishReason),
 		Usage: agent.Usage{
-			Input: wire.Usage.PromptTokens, Output: wire.Usage.CompletionTokens,
-			CachedInput: wire.Usage.Details.CachedTokens,
+			Input: usage.PromptTokens, Output: usage.CompletionTokens,
+			CachedInput: usage.Details.CachedTokens,
 		},
 	}
 	text := string(message.Content)

@@ -67,13 +67,13 @@ type openAIResponse struct {
 		Error json.RawMessage `json:"error"` // OpenRouter sends it instead of a message
 	} `json:"choices"`
 	Error json.RawMessage `json:"error"`
-	Usage struct {
+	Usage lenient[struct {
 		PromptTokens     int64 `json:"prompt_tokens"`
 		CompletionTokens int64 `json:"completion_tokens"`
 		Details          struct {
 			CachedTokens int64 `json:"cached_tokens"`
 		} `json:"prompt_tokens_details"`
-	} `json:"usage"`
+	}] `json:"usage"`
 }
 
 // openAIText is the text of a message. Most servers send a string, some send an

@@ -248,6 +248,32 @@ func TestProviderRetries(t *testing.T) {
 	}
 }
 
+// A detail of a response does not lose the answer in it.
+func TestSloppyResponses(t *testing.T) {
+	const turn = `{"type":"message","content":[{"type":"text","text":"hi"}],"choices":[{"message":{"content":"hi"}}],"usage":USAGE}`
+	for name, c := range map[string]struct {
+		body string
+		want agent.Usage
+	}{
+		"usage is a string": {strings.ReplaceAll(turn, "USAGE", `"none"`), agent.Usage{}},
+		"usage is an array": {strings.ReplaceAll(turn, "USAGE", `[1]`), agent.Usage{}},
+		"one wrong count":   {strings.ReplaceAll(turn, "USAGE", `{"input_tokens":"7","prompt_tokens":"7","output_tokens":5,"completion_tokens":5}`), agent.Usage{Output: 5}},
+		"byte order mark":   {"\ufeff" + strings.ReplaceAll(turn, "USAGE", `{}`), agent.Usage{}},
+		"more values":       {strings.ReplaceAll(turn, "USAGE", `{}`) + "\r\n \x00{} [DONE]", agent.Usage{}},
+	} {
+		for kind, path := range map[string]string{"anthropic": "/v1/messages", "openai": "/chat/completions"} {
+			model, err := provider.Open(kind+":m", provider.Config{BaseURL: serve(t, path, reply{200, nil, c.body}).URL})
+			if err != nil {
+				t.Fatal(err)
+			}
+			res, err := model.Complete(t.Context(), lookAround)
+			if err != nil || len(res.Content) != 1 || res.Content[0].Text != "hi" || res.Usage != c.want {
+				t.Errorf("%s, %s: got %+v, %v", kind, name, res, err)
+			}
+		}
+	}
+}
+
 // A server that closes the connection, also in the middle of a response, is
 // unreachable.
 func TestProviderUnreachable(t *testing.T) {
