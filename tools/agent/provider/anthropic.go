@@ -53,6 +53,7 @@ type anthropicResponse struct {
 	Model      string           `json:"model"`
 	Content    []agent.Block    `json:"content"`
 	StopReason agent.StopReason `json:"stop_reason"`
+	Error      json.RawMessage  `json:"error"`
 	Usage      lenient[struct {
 		Input      int64 `json:"input_tokens"`
 		Output     int64 `json:"output_tokens"`
@@ -72,13 +73,16 @@ func (a *Anthropic) Complete(ctx context.Context, req agent.Request) (agent.Resp
 	if wire.System, wire.Messages, err = withCacheMarks(req); err != nil {
 		return agent.Response{}, badAnswer("the conversation: %v", err)
 	}
-	return a.client.complete(ctx, wire, decodeAnthropic)
+	return a.client.complete(ctx, wire, a.decode)
 }
 
-func decodeAnthropic(data []byte, _ http.Header) (agent.Response, error) {
+func (a *Anthropic) decode(data []byte, header http.Header) (agent.Response, error) {
 	var wire anthropicResponse
-	if err := decodeJSON(data, &wire); err != nil {
+	if err := decodeJSON(data, header, &wire); err != nil {
 		return agent.Response{}, err
+	}
+	if isSet(wire.Error) {
+		return agent.Response{}, embeddedError(wire.Error, header, a.client.key)
 	}
 	if wire.Type != "message" {
 		return agent.Response{}, badAnswer("its type is %q, not \"message\"; is this the address of an Anthropic API?", tools.Excerpt(wire.Type, 40))

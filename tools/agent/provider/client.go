@@ -91,22 +91,32 @@ func (c *client) post(ctx context.Context, body []byte) ([]byte, http.Header, er
 		return nil, nil, unreachable(err, c.key)
 	}
 	defer res.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(res.Body, maxResponse))
+	data, err := io.ReadAll(io.LimitReader(res.Body, maxResponse+1))
 	if err != nil {
 		return nil, nil, unreachable(fmt.Errorf("read the response: %w", err), c.key)
 	}
 	if res.StatusCode != http.StatusOK {
 		return nil, nil, httpError(res.StatusCode, res.Header, data, c.key)
 	}
+	if len(data) > maxResponse {
+		return nil, nil, badAnswer("it is too large: it has more than %d bytes", maxResponse)
+	}
 	return data, res.Header, nil
 }
 
 // decodeJSON decodes the first value of a response. It ignores a byte order mark and
-// what follows the value.
-func decodeJSON(data []byte, v any) error {
+// what follows the value. A response that is not JSON is a temporary failure: proxies
+// send cut or empty ones, and pages of their own.
+func decodeJSON(data []byte, header http.Header, v any) error {
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
-	if err := json.NewDecoder(bytes.NewReader(data)).Decode(v); err != nil {
-		return badAnswer("not JSON of the expected form: %v", err)
+	var value json.RawMessage
+	if err := json.NewDecoder(bytes.NewReader(data)).Decode(&value); err != nil {
+		failure := badAnswer("it is not JSON, or not complete: %v", err)
+		failure.Retryable, failure.RetryAfter = true, retryAfter(header)
+		return failure
+	}
+	if err := json.Unmarshal(value, v); err != nil {
+		return badAnswer("it does not have the expected form: %v", err)
 	}
 	return nil
 }

@@ -64,7 +64,13 @@ func embeddedError(failure json.RawMessage, header http.Header, key string) *age
 	var wire struct {
 		Code json.Number `json:"code"`
 	}
-	status := http.StatusBadRequest
+	status, text := http.StatusBadRequest, strings.ToLower(string(failure))
+	switch {
+	case strings.Contains(text, "overloaded"), strings.Contains(text, "server_error"):
+		status = http.StatusServiceUnavailable
+	case strings.Contains(text, "rate_limit"):
+		status = http.StatusTooManyRequests
+	}
 	if json.Unmarshal(failure, &wire) == nil {
 		if n, err := wire.Code.Int64(); err == nil && n >= 400 && n < 600 {
 			status = int(n)

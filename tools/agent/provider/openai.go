@@ -50,7 +50,7 @@ func (o *OpenAI) Complete(ctx context.Context, req agent.Request) (agent.Respons
 
 func (o *OpenAI) decode(data []byte, header http.Header) (agent.Response, error) {
 	var wire openAIResponse
-	if err := decodeJSON(data, &wire); err != nil {
+	if err := decodeJSON(data, header, &wire); err != nil {
 		return agent.Response{}, err
 	}
 	failure := wire.Error

@@ -192,8 +192,11 @@ func TestProviderErrors(t *testing.T) {
 		"bad request":      {reply{400, nil, said("invalid_request_error", "messages: roles must alternate")}, agent.CodeBadRequest, 1},
 		"no credit":        {reply{429, soon, `{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","code":"insufficient_quota"}}`}, agent.CodeNoCredit, 1},
 		"rate limit, long": {reply{429, later, said("rate_limit_error", "slow down")}, agent.CodeRateLimited, 1},
-		"not an API":       {reply{200, map[string]string{"Content-Type": "text/html"}, "<html>hello</html>"}, agent.CodeBadAnswer, 1},
+		"not an API":       {reply{200, map[string]string{"Content-Type": "text/html", "Retry-After": "3600"}, "<html>hello</html>"}, agent.CodeBadAnswer, 1},
 		"not a message":    {reply{200, nil, `{"object":"list"}`}, agent.CodeBadAnswer, 1},
+		"wrong form":       {reply{200, nil, `{"type":1,"choices":1}`}, agent.CodeBadAnswer, 1},
+		"too large":        {reply{200, nil, strings.Repeat(" ", 64<<20+1)}, agent.CodeBadAnswer, 1},
+		"rejected key":     {reply{200, nil, `{"error":{"type":"authentication_error","message":"no","code":401}}`}, agent.CodeBadKey, 1},
 		"redirect":         {reply{302, map[string]string{"Location": "http://127.0.0.1:1/"}, ""}, agent.CodeUnreachable, 1},
 		"broken proxy":     {reply{403, map[string]string{"Content-Type": "text/plain"}, "who are you? " + testKey}, agent.CodeBadKey, 1},
 	} {
@@ -208,6 +211,9 @@ func TestProviderErrors(t *testing.T) {
 				failure, ok := errors.AsType[*agent.ProviderError](err)
 				if !ok || failure.Code != c.code {
 					t.Fatalf("error %v, want code %s", err, c.code)
+				}
+				if strings.Contains(err.Error(), "too large") != (name == "too large") {
+					t.Errorf("error %v", err)
 				}
 				if strings.Contains(err.Error(), testKey) {
 					t.Errorf("the error contains the key: %v", err)
@@ -231,7 +237,11 @@ func TestProviderRetries(t *testing.T) {
 		"openai":    {"/chat/completions", openAITurn},
 	} {
 		t.Run(kind, func(t *testing.T) {
-			p := serve(t, c.path, overloaded, limited, reply{500, soon, "oops"}, reply{200, nil, c.turn})
+			replies := []reply{overloaded, limited, {500, soon, "oops"}}
+			for _, body := range []string{"", c.turn[:len(c.turn)-9], "<html>busy</html>", overloaded.body, `{"error":"overloaded"}`, limited.body} {
+				replies = append(replies, reply{200, soon, body})
+			}
+			p := serve(t, c.path, append(replies, reply{200, nil, c.turn})...)
 			model, err := provider.Open(kind+":m", provider.Config{BaseURL: p.URL})
 			if err != nil {
 				t.Fatal(err)
@@ -241,8 +251,8 @@ func TestProviderRetries(t *testing.T) {
 				t.Fatalf("response %+v, error %v", res, err)
 			}
 			received := p.received()
-			if len(received) != 4 || received[0] != received[3] {
-				t.Errorf("%d requests; want 4 with the same body", len(received))
+			if len(received) != 10 || received[0] != received[9] {
+				t.Errorf("%d requests; want 10 with the same body", len(received))
 			}
 		})
 	}
