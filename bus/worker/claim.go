@@ -10,39 +10,39 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/task"
 )
 
-// claim registers the job as running here until executions.end, and returns the
+// claim registers the attempt as running here until executions.end, and returns the
 // context for its tool. If another delivery or worker has the call, claim waits as
 // resume does; ended is true if the call then has its final result.
-func (w *Worker) claim(ctx context.Context, j *job) (toolCtx context.Context, ended bool, err error) {
+func (w *Worker) claim(ctx context.Context, a *attempt) (toolCtx context.Context, ended bool, err error) {
 	for {
-		toolCtx, claimed := w.executions.begin(ctx, w, j)
-		if claimed && j.once() {
-			_, claimed, err = w.writeClaim(ctx, j, task.Claim{})
+		toolCtx, claimed := w.executions.begin(ctx, w, a)
+		if claimed && a.once() {
+			_, claimed, err = w.writeClaim(ctx, a, task.Claim{})
 		}
 		if claimed || err != nil {
 			return toolCtx, false, err
 		}
-		w.executions.end(j)
-		if ended, err := w.resume(ctx, j); ended || err != nil {
+		w.executions.end(a)
+		if ended, err := w.resume(ctx, a); ended || err != nil {
 			return nil, ended, err
 		}
 	}
 }
 
-// writeClaim completes and publishes the claim of the job. It returns the stored claim
+// writeClaim completes and publishes the claim of the attempt. It returns the stored claim
 // and whether it is this one: the first claim wins. The nonce identifies our own claim
 // if its acknowledgement was lost.
-func (w *Worker) writeClaim(ctx context.Context, j *job, claim task.Claim) (stored task.Claim, won bool, err error) {
-	claim.Worker, claim.Nonce, claim.Digest, claim.At = w.cfg.Name, nuid.Next(), j.digest, j.started
+func (w *Worker) writeClaim(ctx context.Context, a *attempt, claim task.Claim) (stored task.Claim, won bool, err error) {
+	claim.Worker, claim.Nonce, claim.Digest, claim.At = w.cfg.Name, nuid.Next(), a.digest, a.started
 	body, err := bus.Encode(claim)
 	if err != nil {
 		return task.Claim{}, false, err
 	}
-	err = w.publishWithRetry(ctx, bus.Message{Subject: w.bus.Claim(j.key.session, j.key.id), Body: body})
+	err = w.publishWithRetry(ctx, bus.Message{Subject: w.bus.Claim(a.key.session, a.key.id), Body: body})
 	if !errors.Is(err, bus.ErrSubjectExists) {
 		return claim, err == nil, err
 	}
-	stored, _, err = w.readClaim(ctx, j.key)
+	stored, _, err = w.readClaim(ctx, a.key)
 	return stored, stored.Nonce == claim.Nonce, err
 }
 

@@ -13,19 +13,19 @@ import (
 // resumable one. Each completed step allows another MaxAttempts attempts, unless the
 // call was restarted MaxAttempts times since its last step.
 func (w *Worker) shouldRetry(ctx context.Context, d *bus.Delivery) (bool, error) {
-	j, err := w.decode(d)
+	a, err := w.decode(d)
 	if err != nil {
 		return false, nil // handle reports what is wrong
 	}
-	attempts, err := w.countAttempts(ctx, j)
+	attempts, err := w.countAttempts(ctx, a)
 	if err != nil {
 		return false, err
 	}
 	d.Attempt = attempts
-	if j.invalid != nil || j.raw != nil {
+	if a.invalid != nil || a.raw != nil {
 		return false, nil
 	}
-	checkpoint, resumed, err := w.registry.Checkpoint(ctx, j.call, d.Published)
+	checkpoint, resumed, err := w.registry.Checkpoint(ctx, a.call, d.Published)
 	if !resumed || err != nil {
 		return false, err
 	}
@@ -39,25 +39,25 @@ func (w *Worker) answerDeadLetter(ctx context.Context, d *bus.Delivery, letter b
 	if letter.Code == tools.CodeMismatch {
 		return nil // the result of this id belongs to another call
 	}
-	j, err := w.decode(d)
+	a, err := w.decode(d)
 	if err != nil {
 		return nil // it names no call
 	}
 	res := deadLetterResult(letter)
-	if j.once() {
+	if a.once() {
 		// From here on, no worker can start the call.
-		claim, won, err := w.writeClaim(ctx, j, task.Claim{GivenUp: true})
+		claim, won, err := w.writeClaim(ctx, a, task.Claim{GivenUp: true})
 		switch {
 		case err != nil:
 			return err
 		case won || claim.GivenUp:
-		case j.checkDigest(claim.Digest) != nil:
+		case a.checkDigest(claim.Digest) != nil:
 			return nil // the claim belongs to another call with this id
 		default:
-			res = unknownOutcome(j.call.Tool, fmt.Sprintf(" The call is stored as a dead letter: worker dead show %d.", letter.Number))
+			res = unknownOutcome(a.call.Tool, fmt.Sprintf(" The call is stored as a dead letter: worker dead show %d.", letter.Number))
 		}
 	}
-	err = w.publishFinal(ctx, j, res)
+	err = w.publishFinal(ctx, a, res)
 	if _, mismatch := bus.Rejected(err); mismatch {
 		return nil // the stored result belongs to another call with this id
 	}

@@ -23,10 +23,10 @@ type executions struct {
 
 // execution is one call that this worker runs. Its tool reports progress to it.
 type execution struct {
-	worker *Worker
-	job    *job
-	cancel context.CancelCauseFunc // ends the tool's context
-	ended  chan struct{}
+	worker  *Worker
+	attempt *attempt
+	cancel  context.CancelCauseFunc // ends the tool's context
+	ended   chan struct{}
 
 	mu       sync.Mutex
 	progress tools.Progress
@@ -39,37 +39,37 @@ func newExecutions() *executions {
 
 // begin adds a call, unless this worker already runs it, and returns the context
 // for its tool.
-func (e *executions) begin(ctx context.Context, w *Worker, j *job) (toolCtx context.Context, ok bool) {
+func (e *executions) begin(ctx context.Context, w *Worker, a *attempt) (toolCtx context.Context, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if _, running := e.calls[j.key]; running {
+	if _, running := e.calls[a.key]; running {
 		return nil, false
 	}
-	exec := &execution{worker: w, job: j, ended: make(chan struct{})}
+	exec := &execution{worker: w, attempt: a, ended: make(chan struct{})}
 	toolCtx, exec.cancel = context.WithCancelCause(tools.WithReporter(ctx, exec))
-	if !j.call.Deadline.IsZero() {
+	if !a.call.Deadline.IsZero() {
 		var release context.CancelFunc
-		toolCtx, release = context.WithDeadline(toolCtx, j.call.Deadline)
+		toolCtx, release = context.WithDeadline(toolCtx, a.call.Deadline)
 		context.AfterFunc(toolCtx, release) // exec.cancel ends it too
 	}
-	if _, ok := e.cancelled[j.key]; ok {
+	if _, ok := e.cancelled[a.key]; ok {
 		exec.cancel(errCancelled)
 	}
-	j.exec, e.calls[j.key] = exec, exec
+	a.exec, e.calls[a.key] = exec, exec
 	return toolCtx, true
 }
 
 // end removes a call if begin added it.
-func (e *executions) end(j *job) {
-	if j.exec == nil {
+func (e *executions) end(a *attempt) {
+	if a.exec == nil {
 		return
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	delete(e.calls, j.key)
-	j.exec.cancel(nil)
-	close(j.exec.ended)
-	j.exec = nil
+	delete(e.calls, a.key)
+	a.exec.cancel(nil)
+	close(a.exec.ended)
+	a.exec = nil
 }
 
 // find returns the execution of a call, or nil.
@@ -85,7 +85,7 @@ func (e *executions) countByQueue() map[string]int {
 	defer e.mu.Unlock()
 	n := map[string]int{}
 	for _, exec := range e.calls {
-		n[exec.job.queue]++
+		n[exec.attempt.queue]++
 	}
 	return n
 }
@@ -135,5 +135,5 @@ func (e *executions) report(session, call string) (calls []task.RunningCall) {
 func (e *execution) report() task.RunningCall {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return task.RunningCall{ID: e.job.key.id, Tool: e.job.call.Tool, Worker: e.worker.cfg.Name, StartedAt: e.job.started, Progress: e.progress}
+	return task.RunningCall{ID: e.attempt.key.id, Tool: e.attempt.call.Tool, Worker: e.worker.cfg.Name, StartedAt: e.attempt.started, Progress: e.progress}
 }

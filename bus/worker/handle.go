@@ -26,28 +26,28 @@ func (w *Worker) handle(ctx context.Context, d *bus.Delivery) error {
 	// 3. Decode. A call that cannot be decoded becomes a dead letter; an invalid
 	// call gets an error result.
 	w.cfg.OnStep(StepDecode)
-	job, err := w.decode(d)
+	a, err := w.decode(d)
 	if err != nil {
 		return bus.Reject(bus.CodeUndecodable, err)
 	}
-	err = w.handleJob(ctx, job)
+	err = w.handleAttempt(ctx, a)
 	if err != nil {
-		w.recordFailure(ctx, job, err)
+		w.recordFailure(ctx, a, err)
 	}
 	return err
 }
 
-// handleJob does steps 4 to 9 of a call.
-func (w *Worker) handleJob(ctx context.Context, job *job) error {
-	if job.invalid != nil {
-		return w.offloadAndPublish(ctx, job, tools.Failure(job.invalid))
+// handleAttempt does steps 4 to 9 of a call.
+func (w *Worker) handleAttempt(ctx context.Context, a *attempt) error {
+	if a.invalid != nil {
+		return w.offloadAndPublish(ctx, a, tools.Failure(a.invalid))
 	}
 
 	// 4. Resume. The call may have a result, be running, or be a once-only call
 	// that was started.
-	if job.delivery.Redelivered {
+	if a.delivery.Redelivered {
 		w.cfg.OnStep(StepResume)
-		if ended, err := w.resume(ctx, job); ended || err != nil {
+		if ended, err := w.resume(ctx, a); ended || err != nil {
 			return err
 		}
 	}
@@ -55,21 +55,21 @@ func (w *Worker) handleJob(ctx context.Context, job *job) error {
 	// 5. Claim. From here on, only this worker runs the call. The claim of a
 	// once-only call is permanent.
 	w.cfg.OnStep(StepClaim)
-	toolCtx, ended, err := w.claim(ctx, job)
-	defer w.executions.end(job)
+	toolCtx, ended, err := w.claim(ctx, a)
+	defer w.executions.end(a)
 	if ended || err != nil {
 		return err
 	}
-	if job.delivery.Redelivered && !job.once() { // the claim of a once-only call ends its attempts
-		w.recordStart(ctx, job)
+	if a.delivery.Redelivered && !a.once() { // the claim of a once-only call ends its attempts
+		w.recordStart(ctx, a)
 	}
 
 	// 6. Run. After a crash in this step the tool runs again, unless it is
 	// once-only.
 	w.cfg.OnStep(StepRun)
-	recorded := w.recordLastChannel(ctx, job)
-	res := w.run(toolCtx, job)
-	recorded()
+	waitRecorded := w.recordLastChannel(ctx, a)
+	res := w.run(toolCtx, a)
+	waitRecorded()
 	if ctx.Err() != nil {
 		_ = res.Close()
 		return ctx.Err() // the worker is stopping, so the result is not final
@@ -77,28 +77,28 @@ func (w *Worker) handleJob(ctx context.Context, job *job) error {
 
 	// 7 to 9. Offload, publish the result, acknowledge.
 	if res.Async && !res.IsError {
-		return w.handleAsync(ctx, toolCtx, job, res)
+		return w.handleAsync(ctx, toolCtx, a, res)
 	}
-	return w.offloadAndPublish(ctx, job, res)
+	return w.offloadAndPublish(ctx, a, res)
 }
 
 // offloadAndPublish does steps 7 and 8 with a result or a completion, and closes
 // it. If it returns nil, handle can acknowledge the call.
-func (w *Worker) offloadAndPublish(ctx context.Context, j *job, res *tools.Result) error {
+func (w *Worker) offloadAndPublish(ctx context.Context, a *attempt, res *tools.Result) error {
 	defer res.Close()
 
 	// 7. Offload. The content is durable before the result that refers to it.
 	w.cfg.OnStep(StepOffload)
-	short := w.offloadResult(ctx, j, res)
+	short := w.offloadResult(ctx, a, res)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 
 	// 8. Publish the result. The first result of a call wins.
 	w.cfg.OnStep(StepPublish)
-	err := w.publishResult(ctx, j, short)
+	err := w.publishResult(ctx, a, short)
 	if errors.Is(err, bus.ErrTooLarge) {
-		err = w.publishResult(ctx, j, w.offloader.Fallback(j.call, res, err))
+		err = w.publishResult(ctx, a, w.offloader.Fallback(a.call, res, err))
 	}
 	if err != nil {
 		return err

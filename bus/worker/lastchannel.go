@@ -17,16 +17,16 @@ const recordTimeout = 2 * time.Second
 // returns when the record is stored, so that it is there before the result. A
 // failure is only logged: it affects the routing of later notifications, not the
 // result.
-func (w *Worker) recordLastChannel(ctx context.Context, j *job) (wait func()) {
-	if w.cfg.State == nil || !fromUser(j) {
+func (w *Worker) recordLastChannel(ctx context.Context, a *attempt) (wait func()) {
+	if w.cfg.State == nil || !fromUser(a) {
 		return func() {}
 	}
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := w.setLastChannel(ctx, j); err != nil {
-			w.log.Error().Err(err).Str("call", j.key.id).Str("session", j.key.session).Msg("cannot record the last channel")
+		if err := w.setLastChannel(ctx, a); err != nil {
+			w.log.Error().Err(err).Str("call", a.key.id).Str("session", a.key.session).Msg("cannot record the last channel")
 		}
 	}()
 	return func() {
@@ -37,17 +37,17 @@ func (w *Worker) recordLastChannel(ctx context.Context, j *job) (wait func()) {
 
 // fromUser reports whether a user caused the call through its channel. The calls
 // of agents and schedules name a channel too, but no user sent a message then.
-func fromUser(j *job) bool {
-	switch j.call.Action {
+func fromUser(a *attempt) bool {
+	switch a.call.Action {
 	case tools.ActionAgent, bus.Heartbeat, bus.Cron:
 		return false
 	}
-	return j.invalid == nil && tools.IsToken(j.call.Channel) && j.call.Channel != tools.LastChannel
+	return a.invalid == nil && tools.IsToken(a.call.Channel) && a.call.Channel != tools.LastChannel
 }
 
 // setLastChannel writes the record only if it changes, because a read costs less.
-func (w *Worker) setLastChannel(ctx context.Context, j *job) error {
-	ofSession, err := state.LastChannel(ctx, w.cfg.State, j.key.session)
+func (w *Worker) setLastChannel(ctx context.Context, a *attempt) error {
+	ofSession, err := state.LastChannel(ctx, w.cfg.State, a.key.session)
 	if err != nil {
 		return err
 	}
@@ -55,12 +55,12 @@ func (w *Worker) setLastChannel(ctx context.Context, j *job) error {
 	if err != nil {
 		return err
 	}
-	channel := state.Channel{Name: j.call.Channel, ChatID: j.call.ChatID}
+	channel := state.Channel{Name: a.call.Channel, ChatID: a.call.ChatID}
 	if ofSession.String() == channel.String() && ofAll.String() == channel.String() {
 		return nil
 	}
 	// A redelivered call is older than a channel that was recorded since.
-	if j.delivery.Attempt > 1 && ofSession.At.After(j.delivery.Published) {
+	if a.delivery.Attempt > 1 && ofSession.At.After(a.delivery.Published) {
 		return nil
 	}
 	// Skip a channel that has no consumer: its name is a typo, or the channel was
@@ -68,5 +68,5 @@ func (w *Worker) setLastChannel(ctx context.Context, j *job) error {
 	if _, exists, err := w.bus.ConsumerInfo(ctx, w.bus.ChannelConsumer(channel.Name)); err != nil || !exists {
 		return err
 	}
-	return state.SetLastChannel(ctx, w.cfg.State, j.key.session, channel)
+	return state.SetLastChannel(ctx, w.cfg.State, a.key.session, channel)
 }

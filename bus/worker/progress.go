@@ -23,10 +23,10 @@ func (e *execution) Report(p tools.Progress) {
 	if tooSoon {
 		return
 	}
-	b, call := e.worker.bus, e.job.call
+	b, call := e.worker.bus, e.attempt.call
 	body, err := bus.Encode(tools.ProgressEvent{ID: call.ID, Session: call.Session, Tool: call.Tool, Progress: p, At: time.Now().UTC()})
 	if err == nil {
-		err = b.Conn().Publish(b.Progress(e.job.key.session, e.job.key.id), body)
+		err = b.Conn().Publish(b.Progress(e.attempt.key.session, e.attempt.key.id), body)
 	}
 	if err != nil {
 		e.worker.log.Debug().Err(err).Msg("cannot publish progress")
@@ -34,4 +34,4 @@ func (e *execution) Report(p tools.Progress) {
 }
 
 // Detach frees the slot of the call for the next one.
-func (e *execution) Detach() { e.job.delivery.Detach() }
+func (e *execution) Detach() { e.attempt.delivery.Detach() }

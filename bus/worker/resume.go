@@ -19,41 +19,41 @@ const askInterval = 250 * time.Millisecond
 // resume handles a call that may have been delivered before. It waits while any
 // worker is running the call. It returns true if the call already has its final
 // result and nothing is left to do.
-func (w *Worker) resume(ctx context.Context, j *job) (ended bool, err error) {
+func (w *Worker) resume(ctx context.Context, a *attempt) (ended bool, err error) {
 	var (
 		pauses = backoff.NewExponentialBackOff(backoff.WithInitialInterval(askInterval),
 			backoff.WithMaxInterval(30*time.Second), backoff.WithMaxElapsedTime(0))
 		silentSince = time.Now() // since when no worker has reported that it runs the call
 	)
 	for {
-		if ended, err := w.hasFinalResult(ctx, j); ended || err != nil {
+		if ended, err := w.hasFinalResult(ctx, a); ended || err != nil {
 			return ended, err
 		}
-		if exec := w.executions.find(j.key); exec != nil {
-			if err := detachAndWait(ctx, j, exec.ended); err != nil {
+		if exec := w.executions.find(a.key); exec != nil {
+			if err := detachAndWait(ctx, a, exec.ended); err != nil {
 				return false, err
 			}
 			silentSince = time.Now()
 			continue
 		}
-		_, running, err := task.FindRunning(ctx, w.bus, j.key.session, j.key.id, w.cfg.AskTimeout)
+		_, running, err := task.FindRunning(ctx, w.bus, a.key.session, a.key.id, w.cfg.AskTimeout)
 		if err != nil {
 			return false, err
 		}
 		if !running {
-			claim, started, err := w.onceStarted(ctx, j)
+			claim, started, err := w.onceStarted(ctx, a)
 			if !started || err != nil {
 				return false, err // no worker runs it, and it may run again
 			}
 			if time.Since(silentSince) >= w.cfg.ClaimTimeout {
-				res := unknownOutcome(j.call.Tool, "")
+				res := unknownOutcome(a.call.Tool, "")
 				if claim.GivenUp {
 					res = tools.Failure(tools.Errorf(tools.CodeGivenUp, "worker %s gave up on the call before any worker ran it", claim.Worker))
 				}
-				return true, w.publishFinal(ctx, j, res)
+				return true, w.publishFinal(ctx, a, res)
 			}
 		}
-		if err := detachAndWait(ctx, j, time.After(pauses.NextBackOff())); err != nil {
+		if err := detachAndWait(ctx, a, time.After(pauses.NextBackOff())); err != nil {
 			return false, err
 		}
 		if running {
@@ -64,8 +64,8 @@ func (w *Worker) resume(ctx context.Context, j *job) (ended bool, err error) {
 
 // detachAndWait waits until done is closed or receives. Waiting uses no slot, and
 // the worker keeps the lease.
-func detachAndWait[T any](ctx context.Context, j *job, done <-chan T) error {
-	j.delivery.Detach()
+func detachAndWait[T any](ctx context.Context, a *attempt, done <-chan T) error {
+	a.delivery.Detach()
 	select {
 	case <-done:
 		return nil
@@ -76,16 +76,16 @@ func detachAndWait[T any](ctx context.Context, j *job, done <-chan T) error {
 
 // hasFinalResult reports whether the final result or the completion of the call
 // is stored.
-func (w *Worker) hasFinalResult(ctx context.Context, j *job) (bool, error) {
-	stored, err := w.readResults(ctx, j.key)
+func (w *Worker) hasFinalResult(ctx context.Context, a *attempt) (bool, error) {
+	stored, err := w.readResults(ctx, a.key)
 	if len(stored) == 0 || err != nil {
 		return false, err
 	}
-	if err := j.checkDigest(stored[0].Digest); err != nil {
+	if err := a.checkDigest(stored[0].Digest); err != nil {
 		return false, err
 	}
-	if stored[0].Outcome == tools.Async && !j.completesElsewhere(w.registry) {
-		j.resultPublished = true
+	if stored[0].Outcome == tools.Async && !a.completesElsewhere(w.registry) {
+		a.resultPublished = true
 		return task.Ended(stored), nil
 	}
 	return true, nil
@@ -94,23 +94,23 @@ func (w *Worker) hasFinalResult(ctx context.Context, j *job) (bool, error) {
 // onceStarted reports whether the call is once-only and was claimed, so that it must
 // not run again, and returns the claim. It assumes so if the stream may have dropped
 // the claim.
-func (w *Worker) onceStarted(ctx context.Context, j *job) (claim task.Claim, started bool, err error) {
-	if !j.once() {
+func (w *Worker) onceStarted(ctx context.Context, a *attempt) (claim task.Claim, started bool, err error) {
+	if !a.once() {
 		return claim, false, nil
 	}
-	claim, claimed, err := w.readClaim(ctx, j.key)
+	claim, claimed, err := w.readClaim(ctx, a.key)
 	if err != nil {
 		return claim, false, err
 	}
 	if claimed {
-		return claim, true, j.checkDigest(claim.Digest)
+		return claim, true, a.checkDigest(claim.Digest)
 	}
 	var since time.Time
 	err = w.readWithRetry(ctx, func() (err error) {
 		since, err = w.bus.CompleteSince(ctx, bus.Results)
 		return err
 	})
-	return claim, j.delivery.FirstPublished.Before(since), err
+	return claim, a.delivery.FirstPublished.Before(since), err
 }
 
 // unknownOutcome is the result of a once-only call whose worker stopped while it
@@ -125,8 +125,8 @@ func unknownOutcome(tool, hint string) *tools.Result {
 
 // checkDigest rejects the call if a stored event with this digest belongs to
 // another call with the same id, whose result this call must not get.
-func (j *job) checkDigest(digest string) error {
-	if err := task.CheckDigest(j.call, j.digest, digest); err != nil {
+func (a *attempt) checkDigest(digest string) error {
+	if err := task.CheckDigest(a.call, a.digest, digest); err != nil {
 		return bus.Reject(tools.CodeMismatch, err)
 	}
 	return nil

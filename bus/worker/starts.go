@@ -23,14 +23,14 @@ const startTimeout = 30 * time.Second
 // even if no start is recorded, because it may kill its workers before they record it.
 const maxUnstarted = 100
 
-// countAttempts returns the number of attempts of a job, with this one. The first
+// countAttempts returns the number of attempts of the call, with this one. The first
 // delivery counts as one, but does not suffice for a dead letter.
-func (w *Worker) countAttempts(ctx context.Context, j *job) (int, error) {
-	delivered := j.delivery.Attempt
-	if !j.delivery.Redelivered || delivered > maxUnstarted*w.cfg.MaxAttempts {
+func (w *Worker) countAttempts(ctx context.Context, a *attempt) (int, error) {
+	delivered := a.delivery.Attempt
+	if !a.delivery.Redelivered || delivered > maxUnstarted*w.cfg.MaxAttempts {
 		return delivered, nil
 	}
-	starts, err := task.Starts(ctx, w.bus, j.key.session, j.key.id)
+	starts, err := task.Starts(ctx, w.bus, a.key.session, a.key.id)
 	if len(starts) == 0 {
 		return min(delivered, 2, w.cfg.MaxAttempts), err
 	}
@@ -39,30 +39,30 @@ func (w *Worker) countAttempts(ctx context.Context, j *job) (int, error) {
 
 // recordStart records the start of a call that was delivered before. If it cannot, the
 // call runs without the record.
-func (w *Worker) recordStart(ctx context.Context, j *job) {
+func (w *Worker) recordStart(ctx context.Context, a *attempt) {
 	err := w.retry(ctx, "cannot record the start of a call", startTimeout, func(err error) bool {
 		return errors.Is(err, nats.ErrConnectionClosed)
 	}, func() (err error) {
-		j.start, err = task.RecordStart(ctx, w.bus, j.key.session, j.key.id)
+		a.start, err = task.RecordStart(ctx, w.bus, a.key.session, a.key.id)
 		return err
 	})
 	if err != nil {
-		w.log.Warn().Err(err).Str("call", j.key.id).Str("session", j.key.session).Msg("cannot record the start of a call; this attempt does not count")
+		w.log.Warn().Err(err).Str("call", a.key.id).Str("session", a.key.session).Msg("cannot record the start of a call; this attempt does not count")
 	}
 }
 
 // recordFailure records an attempt that failed before the start. If the stop of the
 // worker ended the attempt, it does not count.
-func (w *Worker) recordFailure(ctx context.Context, j *job, verdict error) {
+func (w *Worker) recordFailure(ctx context.Context, a *attempt, verdict error) {
 	_, rejected := bus.Rejected(verdict)
 	switch {
-	case ctx.Err() != nil && j.start != "":
+	case ctx.Err() != nil && a.start != "":
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
-		if err := task.ForgetStart(ctx, w.bus, j.start); err != nil {
-			w.log.Warn().Err(err).Str("call", j.key.id).Str("session", j.key.session).Msg("an interrupted attempt counts")
+		if err := task.ForgetStart(ctx, w.bus, a.start); err != nil {
+			w.log.Warn().Err(err).Str("call", a.key.id).Str("session", a.key.session).Msg("an interrupted attempt counts")
 		}
-	case ctx.Err() == nil && j.start == "" && j.delivery.Redelivered && !rejected:
-		w.recordStart(ctx, j)
+	case ctx.Err() == nil && a.start == "" && a.delivery.Redelivered && !rejected:
+		w.recordStart(ctx, a)
 	}
 }
