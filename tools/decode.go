@@ -132,10 +132,10 @@ func setField[T any](name string, value json.RawMessage, event *T) error {
 	if err := json.Unmarshal(field, &scratch); err != nil {
 		return Errorf(CodeInvalidCall, "the field %q is %s; want %s", Excerpt(name, 80), Excerpt(string(value), 80), wanted(name))
 	}
-	if err := checkFields(field); err != nil {
+	if err := json.Unmarshal(field, event); err != nil {
 		return err
 	}
-	return json.Unmarshal(field, event)
+	return checkFields(field) // arguments with a duplicate stay: the digest must be that of the client
 }
 
 // wanted describes the valid values of a field.

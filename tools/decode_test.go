@@ -99,6 +99,20 @@ func TestDecodeCallFaults(t *testing.T) {
 	}
 }
 
+// The client compares its digest with that of the result, which says that an argument
+// is given twice.
+func TestDigestOfDuplicateArguments(t *testing.T) {
+	sent := tools.Call{ID: "1", Tool: "t", Args: json.RawMessage(`{"p": "a", "q": "<é>", "p": "b"}`)}
+	body, err := json.Marshal(sent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := tools.DecodeCall(body)
+	if fault, ok := errors.AsType[*tools.Error](err); !ok || fault.Code != tools.CodeInvalidArguments || got.Digest() != sent.Digest() {
+		t.Errorf("got %+v, %v; want the digest of %s", got, err, sent.Args)
+	}
+}
+
 func TestDecodeResultAndRaw(t *testing.T) {
 	const result = `{"id":"1","session":"s","tool":"t","outcome":"failed","for_llm":"x","silent":false,"is_error":true,"async":false,"error":{"code":"timeout","message":"m"},"attempt":1,"worker":"w","duration_ms":3}`
 	e, err := tools.DecodeResult([]byte(result))
