@@ -96,14 +96,15 @@ func isOverflow(message string) bool {
 	return slices.ContainsFunc(overflowTexts, func(text string) bool { return strings.Contains(message, text) })
 }
 
-// cleanError makes one safe line of a provider's text: without control
-// characters, and without the key, which some servers repeat when they reject it.
+// cleanError makes one safe line of a provider's text: without control characters,
+// with visible escapes for other invisible ones, and without the key, which some
+// servers repeat when they reject it.
 func cleanError(text, key string) string {
 	if len(key) >= 4 {
 		text = strings.ReplaceAll(text, key, "[key]")
 	}
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }), " ")
-	return tools.Excerpt(strings.ToValidUTF8(text, "\uFFFD"), maxErrorText)
+	return tools.Excerpt(tools.EscapeLine(strings.ToValidUTF8(text, "\uFFFD")), maxErrorText)
 }
 
 // unreachable is the error of a request without a complete response.

@@ -197,6 +197,7 @@ func TestProviderErrors(t *testing.T) {
 		"wrong form":       {reply{200, nil, `{"type":1,"choices":1}`}, agent.CodeBadAnswer, 1},
 		"too large":        {reply{200, nil, strings.Repeat(" ", 64<<20+1)}, agent.CodeBadAnswer, 1},
 		"rejected key":     {reply{200, nil, `{"error":{"type":"authentication_error","message":"no","code":401}}`}, agent.CodeBadKey, 1},
+		"bidirectional":    {reply{400, nil, said("invalid_request_error", "no\u202e \u0085\u200b")}, agent.CodeBadRequest, 1},
 		"redirect":         {reply{302, map[string]string{"Location": "http://127.0.0.1:1/"}, ""}, agent.CodeUnreachable, 1},
 		"broken proxy":     {reply{403, map[string]string{"Content-Type": "text/plain"}, "who are you? " + testKey}, agent.CodeBadKey, 1},
 	} {
@@ -211,6 +212,9 @@ func TestProviderErrors(t *testing.T) {
 				failure, ok := errors.AsType[*agent.ProviderError](err)
 				if !ok || failure.Code != c.code {
 					t.Fatalf("error %v, want code %s", err, c.code)
+				}
+				if tools.EscapeLine(err.Error()) != err.Error() {
+					t.Errorf("invisible characters in %q", err)
 				}
 				if strings.Contains(err.Error(), "too large") != (name == "too large") {
 					t.Errorf("error %v", err)
