@@ -125,11 +125,11 @@ func (t *tool) list(ctx context.Context, by Caller) (string, error) {
 
 func (t *tool) get(ctx context.Context, by Caller, name string) (string, error) {
 	e, err := t.jobs.Get(ctx, by, name)
-	text := fmt.Sprintf("Cron job %s: %s", e.Name, describe(e))
+	lines := []string{fmt.Sprintf("Cron job %s: %s", e.Name, describe(e))}
 	for _, at := range e.Upcoming(3) {
-		text += "\nUpcoming: " + at.Format(time.RFC3339)
+		lines = append(lines, "Upcoming: "+at.Format(time.RFC3339))
 	}
-	return text, err
+	return strings.Join(lines, "\n"), err
 }
 
 // apply applies args to j.
