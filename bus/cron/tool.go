@@ -192,7 +192,7 @@ func describe(e Entry) string {
 	if json.Unmarshal(e.Args, &args) == nil && len(args) == 1 {
 		for _, v := range args {
 			if text, ok := v.(string); ok {
-				what += fmt.Sprintf(" %q", tools.Excerpt(text, 100))
+				what = fmt.Sprintf("%s %q", e.Tool, tools.Excerpt(text, 100))
 			}
 		}
 	}
