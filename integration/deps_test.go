@@ -39,6 +39,7 @@ var allowedImports = map[string][]string{
 	"bus/bustest":   {"bus", "bus/embedded"},
 	"bus":           {"bus/jsapi"},
 	"bus/jsapi":     {},
+	"bus/httpauth":  {},
 
 	// For tests only.
 	"bus/worker/workertest": {"bus", "bus/bustest", "bus/worker", "tools"},
