@@ -78,26 +78,32 @@ func (d *document) with(values map[string]string, now time.Time) (*document, []b
 		}
 	}
 	for {
+		excess := 0
 		if len(next.facts) <= maxFacts {
 			data, err := next.encode()
-			if err != nil || len(data) <= maxFileSize {
+			if excess = len(data) - maxFileSize; err != nil || excess <= 0 {
 				return next, data, err
 			}
 		}
-		if !next.removeOldest(values) {
+		if !next.removeOldest(values, excess) {
 			return nil, nil, fmt.Errorf("the values do not fit: a state file has at most %d facts and %d bytes", maxFacts, maxFileSize)
 		}
 	}
 }
 
-// removeOldest removes a tenth of the facts that are not in keep, or reports false.
-func (d *document) removeOldest(keep map[string]string) bool {
+// removeOldest removes a tenth of the facts that are not in keep, and more until they
+// had excess bytes. It reports false if there is none.
+func (d *document) removeOldest(keep map[string]string, excess int) bool {
 	keys := slices.Collect(maps.Keys(d.facts))
 	keys = slices.DeleteFunc(keys, func(key string) bool { _, ok := keep[key]; return ok })
 	slices.SortFunc(keys, func(a, b string) int {
 		return d.facts[a].UpdatedAt.Compare(d.facts[b].UpdatedAt)
 	})
-	for _, key := range keys[:(len(keys)+9)/10] {
+	for i, key := range keys {
+		if i >= (len(keys)+9)/10 && excess <= 0 {
+			break
+		}
+		excess -= len(key) + len(d.facts[key].Value)
 		delete(d.facts, key)
 	}
 	return len(keys) > 0
