@@ -17,6 +17,9 @@ type Progress struct {
 	// Done of Total, in any unit; a Total of 0 is unknown.
 	Done  float64 `json:"done,omitempty"`
 	Total float64 `json:"total,omitempty"`
+	// Activity is what an agent did since its last report, in order. Each is reported
+	// once, and no stream stores it.
+	Activity []Activity `json:"activity,omitempty"`
 }
 
 type reporterKey struct{}

@@ -29,8 +29,13 @@ type execution struct {
 	ended   chan struct{}
 
 	mu       sync.Mutex
-	progress tools.Progress
-	reported time.Time
+	progress tools.Progress // the last report, without its activity
+	// activity is not published yet; nor is progress, if unreported is true.
+	activity    []tools.Activity
+	pendingText int // bytes of text that were reported since the last event
+	unreported  bool
+	reported    time.Time
+	flush       *time.Timer // will publish them; nil if none is set
 }
 
 func newExecutions() *executions {
@@ -64,6 +69,7 @@ func (e *executions) end(a *attempt) {
 	if a.exec == nil {
 		return
 	}
+	a.exec.flushProgress()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.calls, a.key)

@@ -69,6 +69,7 @@ func (w *Worker) handleAttempt(ctx context.Context, a *attempt) error {
 	w.cfg.OnStep(StepRun)
 	waitRecorded := w.recordLastChannel(ctx, a)
 	res := w.run(toolCtx, a)
+	a.exec.flushProgress() // before the result
 	waitRecorded()
 	if ctx.Err() != nil {
 		_ = res.Close()

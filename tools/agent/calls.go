@@ -49,7 +49,7 @@ func (r *run) runCalls(ctx context.Context, indexes []int) error {
 }
 
 // runCall runs one call. An error means that the call has no result.
-func (r *run) runCall(ctx context.Context, index int) (*CallResult, error) {
+func (r *run) runCall(ctx context.Context, index int) (res *CallResult, err error) {
 	s := r.conv.open
 	use := s.calls[index]
 	call := tools.Call{
@@ -58,6 +58,8 @@ func (r *run) runCall(ctx context.Context, index int) (*CallResult, error) {
 		AgentID: r.call.AgentID, TaskID: r.call.TaskID, Action: tools.ActionAgent,
 	}
 	call.Deadline, _ = ctx.Deadline()
+	ended := r.reportCall(ctx, call)
+	defer func() { ended(res) }()
 	if _, ok := r.tools[use.Name]; !ok {
 		return rejected(call, tools.Errorf(tools.CodeUnknownTool, "unknown tool %q; known are %q", tools.Excerpt(use.Name, 80), slices.Sorted(maps.Keys(r.tools)))), nil
 	}
@@ -71,7 +73,7 @@ func (r *run) runCall(ctx context.Context, index int) (*CallResult, error) {
 	var event tools.ResultEvent
 	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
 		backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(callTimeout))
-	err := backoff.Retry(func() (err error) {
+	err = backoff.Retry(func() (err error) {
 		event, err = r.runner.Call(ctx, call)
 		if _, final := errors.AsType[*tools.Error](err); final || err != nil && ctx.Err() != nil {
 			return backoff.Permanent(err)
@@ -84,7 +86,7 @@ func (r *run) runCall(ctx context.Context, index int) (*CallResult, error) {
 	if err != nil {
 		return nil, fmt.Errorf("call %s: %w", use.Name, err)
 	}
-	res := &CallResult{Call: call.ID, Tool: call.Tool, Outcome: event.Outcome, Result: event.Result}
+	res = &CallResult{Call: call.ID, Tool: call.Tool, Outcome: event.Outcome, Result: event.Result}
 	switch {
 	case use.Name == SubagentTool:
 		res.SubagentTokens, err = r.tokensOf(ctx, call)

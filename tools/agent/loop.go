@@ -3,10 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
-
-	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // loop takes the next step that follows from the log until the run has an end.
@@ -72,7 +69,7 @@ func (r *run) askModel(ctx context.Context) error {
 	}
 	r.cfg.OnStep(StepAsk)
 	r.reportProgress(ctx, r.conv.open.turns+1, "asking the model")
-	res, err := r.provider.Complete(ctx, r.request())
+	res, err := r.provider.Complete(ctx, r.streamed(ctx, r.request()))
 	for isOverflow(err) {
 		// The estimate was too low, so halve the history.
 		size := r.request().EstimateTokens()
@@ -83,7 +80,7 @@ func (r *run) askModel(ctx context.Context) error {
 		if !shrunk {
 			break
 		}
-		res, err = r.provider.Complete(ctx, r.request())
+		res, err = r.provider.Complete(ctx, r.streamed(ctx, r.request()))
 	}
 	if err != nil {
 		return err
@@ -114,10 +111,6 @@ func (r *run) request() Request {
 
 func (r *run) requestFor(messages []Message) Request {
 	return Request{System: r.cfg.System, Messages: messages, Tools: r.cfg.Tools, MaxTokens: r.cfg.MaxTokens, Temperature: r.cfg.Temperature}
-}
-
-func (r *run) reportProgress(ctx context.Context, turn int, what string) {
-	tools.ReportProgress(ctx, tools.Progress{Message: fmt.Sprintf("turn %d: %s", turn, what), Done: float64(turn - 1), Total: float64(r.limits.MaxTurns)})
 }
 
 // finish logs the run's end.

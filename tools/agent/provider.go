@@ -32,6 +32,11 @@ type Request struct {
 	// Summary: the request asks for a summary of a conversation, and not for its next
 	// turn.
 	Summary bool
+	// OnText, if not nil, gets the turn's text as the model writes it, from the
+	// goroutine that calls Complete. offset is the number of characters that precede
+	// the piece; it is 0 again if the provider repeats a request that failed. A
+	// provider that does not stream may call it once, or not at all.
+	OnText func(offset int, text string)
 }
 
 // DefaultMaxTokens is the default of Request.MaxTokens.

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )
@@ -33,7 +34,7 @@ import (
 //	         turn fails with an error that shows the results
 //	capture  variable names and regular expressions (RE2); the first group (or the
 //	         whole match) in the last tool results becomes the variable's value
-//	delay    how long the turn takes, such as "50ms"
+//	delay    how long the turn takes, such as "50ms"; its text arrives word by word
 //	usage    token counts: {"input_tokens":1,"output_tokens":2}
 //	stop     the stop reason, if it is not tool_use or end_turn
 //
@@ -214,12 +215,29 @@ func (s *Script) Complete(ctx context.Context, req agent.Request) (agent.Respons
 		return agent.Response{}, err
 	}
 	turn.captureVars(vars, results)
-	select {
-	case <-time.After(turn.delay):
-	case <-ctx.Done():
-		return agent.Response{}, context.Cause(ctx)
+	res, err := turn.response(vars, done, req)
+	if err != nil {
+		return agent.Response{}, err
 	}
-	return turn.response(vars, done, req)
+	return res, stream(ctx, req, agent.TextOf(res.Content), turn.delay)
+}
+
+// stream reports a text word by word over a duration, as a model would write it.
+func stream(ctx context.Context, req agent.Request, text string, duration time.Duration) error {
+	words := strings.SplitAfter(text, " ")
+	offset := 0
+	for _, word := range words {
+		select {
+		case <-time.After(duration / time.Duration(len(words))):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if req.OnText != nil && word != "" {
+			req.OnText(offset, word)
+		}
+		offset += utf8.RuneCountInString(word)
+	}
+	return nil
 }
 
 func (s *Script) turnsFor(req agent.Request) []scriptTurn {
