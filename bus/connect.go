@@ -184,6 +184,8 @@ func (b *Bus) checkServer(ctx context.Context) error {
 		return err
 	})
 	switch {
+	case err == nil:
+		go b.leaveIsolatedServer() // this user may ask, so a missing answer means something
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 		return fmt.Errorf("connect to %s: %w; start the server with JetStream: nats-server -js", b.nc.ConnectedUrlRedacted(), err)
 	case errors.Is(err, errNoInbox):

@@ -43,6 +43,13 @@ func playRole(role string) int {
 		_, _ = bufio.NewReader(os.Stdin).ReadByte()
 		os.Exit(3)
 	}()
+	if role == "node" {
+		if err := serveNode(); err != nil {
+			fmt.Fprintln(os.Stderr, role+":", err)
+			return 1
+		}
+		return 0
+	}
 	b, err := bus.Connect(ctx, bus.Config{Server: os.Getenv(serverEnv), Lease: shortLease})
 	if err == nil {
 		defer b.Close()

@@ -1,0 +1,203 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+)
+
+// nodeEnv contains the nodeConfig of a server process.
+const nodeEnv = "STEVEDORE_TEST_NODE"
+
+// nodeConfig describes one server of a cluster, or the only server.
+type nodeConfig struct {
+	Name   string
+	Dir    string
+	Client int      // port for clients
+	Route  int      // port for routes; 0 for a single server
+	Routes []string // URLs of the other servers
+	Via    string   // the address at which other servers reach this one
+}
+
+// serveNode is the main function of a server process. The server syncs every write.
+func serveNode() error {
+	var c nodeConfig
+	if err := json.Unmarshal([]byte(os.Getenv(nodeEnv)), &c); err != nil {
+		return err
+	}
+	opts := &server.Options{
+		ServerName: c.Name, Host: "127.0.0.1", Port: c.Client, NoLog: true, NoSigs: true,
+		JetStream: true, StoreDir: c.Dir, SyncAlways: true,
+	}
+	if c.Route != 0 {
+		opts.Cluster = server.ClusterOpts{Name: "soak", Host: "127.0.0.1", Port: c.Route, Advertise: c.Via, PoolSize: -1}
+		opts.Routes = server.RoutesFromStr(strings.Join(c.Routes, ","))
+	}
+	s, err := server.NewServer(opts)
+	if err != nil {
+		return err
+	}
+	s.Start()
+	s.WaitForShutdown()
+	return nil
+}
+
+// node is a server process that a test can kill, suspend and restart.
+type node struct {
+	nodeConfig
+	*child
+	link *routeLink
+}
+
+// natsCluster is one server, or three servers whose routes a test can cut.
+type natsCluster struct {
+	*testing.T
+	nodes []*node
+	links *routeLinks
+}
+
+func startCluster(t *testing.T, size int) *natsCluster {
+	t.Helper()
+	c := &natsCluster{T: t, links: newRouteLinks()}
+	for i := range size {
+		n := &node{nodeConfig: nodeConfig{Name: fmt.Sprint("n", i), Dir: filepath.Join(t.TempDir(), "js"), Client: freePort(t)}}
+		if size > 1 {
+			n.Route = freePort(t)
+			n.link = c.links.listen(t, n.Name, n.Route)
+			n.Via = n.link.address()
+		}
+		c.nodes = append(c.nodes, n)
+	}
+	for _, n := range c.nodes {
+		for _, other := range c.nodes {
+			if n != other {
+				n.Routes = append(n.Routes, "nats-route://"+other.Via)
+			}
+		}
+	}
+	for i := range c.nodes {
+		c.start(i)
+	}
+	c.awaitReady()
+	return c
+}
+
+// freePort returns a port that was free a moment ago. The server must find it again
+// after a restart, so the system cannot choose it.
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+func (c *natsCluster) start(i int) {
+	c.Helper()
+	config, err := json.Marshal(c.nodes[i].nodeConfig)
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.nodes[i].child = startChild(c.T, "node", nodeEnv+"="+string(config))
+}
+
+func (c *natsCluster) kill(i int) { c.nodes[i].kill() }
+
+// wipe kills a server, removes its data, and starts it again.
+func (c *natsCluster) wipe(i int) {
+	c.Helper()
+	c.kill(i)
+	if err := os.RemoveAll(c.nodes[i].Dir); err != nil {
+		c.Fatal(err)
+	}
+	c.start(i)
+}
+
+func (c *child) suspend() { _ = c.cmd.Process.Signal(syscall.SIGSTOP) }
+func (c *child) resume()  { _ = c.cmd.Process.Signal(syscall.SIGCONT) }
+
+// url returns the address of one server, or of all without an argument.
+func (c *natsCluster) url(only ...int) string {
+	var all []string
+	for i, n := range c.nodes {
+		if len(only) == 0 || only[0] == i {
+			all = append(all, fmt.Sprintf("nats://127.0.0.1:%d", n.Client))
+		}
+	}
+	return strings.Join(all, ",")
+}
+
+// awaitReady waits until every server answers requests of JetStream, and all streams
+// have all their replicas.
+func (c *natsCluster) awaitReady() {
+	c.Helper()
+	deadline := time.Now().Add(2 * testTimeout)
+	for i := range c.nodes {
+		for {
+			err := c.checkNode(i)
+			if err == nil {
+				break
+			}
+			if time.Now().After(deadline) {
+				c.Fatalf("server %s is not ready: %v", c.nodes[i].Name, err)
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
+}
+
+func (c *natsCluster) checkNode(i int) error {
+	nc, err := nats.Connect(c.url(i), nats.Timeout(time.Second))
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	if got := len(nc.Servers()); len(c.nodes) > 1 && got < len(c.nodes) {
+		return fmt.Errorf("it knows %d servers", got)
+	}
+	js, err := nc.JetStream(nats.MaxWait(time.Second))
+	if err != nil {
+		return err
+	}
+	if _, err := js.AccountInfo(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	for s := range js.Streams(nats.Context(ctx)) {
+		if s.Cluster == nil {
+			continue
+		}
+		if s.Cluster.Leader == "" {
+			return fmt.Errorf("stream %s has no leader", s.Config.Name)
+		}
+		for _, r := range s.Cluster.Replicas {
+			if !r.Current {
+				return fmt.Errorf("replica %s of %s is behind", r.Name, s.Config.Name)
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+// isolate holds back everything between a server and the others.
+func (c *natsCluster) isolate(i int) {
+	for _, other := range c.nodes {
+		if other != c.nodes[i] {
+			c.links.hold(c.nodes[i].Name, other.Name)
+			c.links.hold(other.Name, c.nodes[i].Name)
+		}
+	}
+}
