@@ -40,6 +40,7 @@ type anthropicRequest struct {
 	System    []agent.Block   `json:"system,omitempty"`
 	Messages  []agent.Message `json:"messages"`
 	Tools     []anthropicTool `json:"tools,omitempty"`
+	Stream    bool            `json:"stream,omitempty"`
 }
 
 type anthropicTool struct {
@@ -49,17 +50,23 @@ type anthropicTool struct {
 }
 
 type anthropicResponse struct {
-	Type       string           `json:"type"`
-	Model      string           `json:"model"`
-	Content    []agent.Block    `json:"content"`
-	StopReason agent.StopReason `json:"stop_reason"`
-	Error      json.RawMessage  `json:"error"`
-	Usage      lenient[struct {
-		Input      int64 `json:"input_tokens"`
-		Output     int64 `json:"output_tokens"`
-		CacheRead  int64 `json:"cache_read_input_tokens"`
-		CacheWrite int64 `json:"cache_creation_input_tokens"`
-	}] `json:"usage"`
+	Type       string                  `json:"type"`
+	Model      string                  `json:"model"`
+	Content    []agent.Block           `json:"content"`
+	StopReason agent.StopReason        `json:"stop_reason"`
+	Error      json.RawMessage         `json:"error"`
+	Usage      lenient[anthropicUsage] `json:"usage"`
+}
+
+type anthropicUsage struct {
+	Input      int64 `json:"input_tokens"`
+	Output     int64 `json:"output_tokens"`
+	CacheRead  int64 `json:"cache_read_input_tokens"`
+	CacheWrite int64 `json:"cache_creation_input_tokens"`
+}
+
+func (u anthropicUsage) usage() agent.Usage {
+	return agent.Usage{Input: u.Input + u.CacheRead + u.CacheWrite, Output: u.Output, CachedInput: u.CacheRead}
 }
 
 // Complete asks the model. The model gets its own blocks back exactly as it sent
@@ -73,7 +80,13 @@ func (a *Anthropic) Complete(ctx context.Context, req agent.Request) (agent.Resp
 	if wire.System, wire.Messages, err = withCacheMarks(req); err != nil {
 		return agent.Response{}, badAnswer("the conversation: %v", err)
 	}
-	return a.client.complete(ctx, wire, a.decode)
+	return a.client.complete(ctx, api{
+		request: func(mode streaming) any { wire.Stream = mode != noStream; return wire },
+		decode:  a.decode,
+		newTurn: func() turn {
+			return &anthropicTurn{key: a.client.key, text: textReporter{onText: req.OnText}, byIndex: map[int]*streamedBlock{}}
+		},
+	})
 }
 
 func (a *Anthropic) decode(data []byte, header http.Header) (agent.Response, error) {
@@ -82,20 +95,12 @@ func (a *Anthropic) decode(data []byte, header http.Header) (agent.Response, err
 		return agent.Response{}, err
 	}
 	if isSet(wire.Error) {
-		return agent.Response{}, embeddedError(wire.Error, header, a.client.key)
+		return agent.Response{}, embeddedError(wire.Error, header, a.client.key, http.StatusBadRequest)
 	}
 	if wire.Type != "message" {
 		return agent.Response{}, badAnswer("its type is %q, not \"message\"; is this the address of an Anthropic API?", tools.Excerpt(wire.Type, 40))
 	}
-	usage := wire.Usage.value
-	return agent.Response{
-		Content: wire.Content, StopReason: wire.StopReason, Model: wire.Model,
-		Usage: agent.Usage{
-			Input:       usage.Input + usage.CacheRead + usage.CacheWrite,
-			Output:      usage.Output,
-			CachedInput: usage.CacheRead,
-		},
-	}, nil
+	return agent.Response{Content: wire.Content, StopReason: wire.StopReason, Model: wire.Model, Usage: wire.Usage.value.usage()}, nil
 }
 
 // withCacheMarks marks the end of the system prompt and of the conversation for

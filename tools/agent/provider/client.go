@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -11,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/tools/agent"
@@ -19,7 +21,7 @@ import (
 const (
 	// maxResponse is how much of a response the client reads, in bytes.
 	maxResponse         = 64 << 20
-	requestTimeout      = 10 * time.Minute
+	maxErrorBody        = 1 << 20
 	defaultRetryTimeout = 2 * time.Minute
 )
 
@@ -29,6 +31,8 @@ type client struct {
 	header       http.Header
 	key          string // to remove from errors
 	retryTimeout time.Duration
+	stallTimeout time.Duration
+	streaming    atomic.Int32 // a streaming; how this server accepts requests
 	http         http.Client
 }
 
@@ -49,13 +53,13 @@ func newClient(cfg Config, defaultBase, path string, header map[string]string) (
 	c := &client{
 		endpoint: endpoint, header: http.Header{}, key: cfg.APIKey,
 		retryTimeout: cmp.Or(max(cfg.RetryTimeout, 0), defaultRetryTimeout),
+		stallTimeout: cmp.Or(max(cfg.StallTimeout, 0), defaultStallTimeout),
 	}
-	c.http.Timeout = requestTimeout
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse // another server must not receive the key
 	}
 	c.header.Set("User-Agent", "stevedore")
-	c.header.Set("Accept", "application/json")
+	c.header.Set("Accept", "application/json, text/event-stream")
 	c.header.Set("Content-Type", "application/json")
 	for name, value := range header {
 		c.header.Set(name, value)
@@ -63,45 +67,114 @@ func newClient(cfg Config, defaultBase, path string, header map[string]string) (
 	return c, nil
 }
 
-// complete posts a request, retries temporary failures, and decodes the response.
-func (c *client) complete(ctx context.Context, request any, decode func(data []byte, header http.Header) (agent.Response, error)) (agent.Response, error) {
-	body, err := agent.EncodeJSON(request)
-	if err != nil {
-		return agent.Response{}, &agent.ProviderError{Code: agent.CodeBadRequest, Message: err.Error()}
-	}
+// streaming says how a request asks for a stream.
+type streaming int32
+
+const (
+	streamWithUsage streaming = iota
+	streamPlain               // the server rejected the option that asks for the usage
+	noStream                  // the server rejected streams
+)
+
+// api is the format of requests and responses.
+type api struct {
+	request func(streaming) any
+	decode  func(data []byte, header http.Header) (agent.Response, error)
+	newTurn func() turn
+}
+
+// complete posts a request, retries temporary failures, and decodes the response. It
+// asks for a stream, because a long answer in one piece would exceed the timeouts of
+// proxies, and accepts an answer in one piece too.
+func (c *client) complete(ctx context.Context, format api) (agent.Response, error) {
 	return retry(ctx, c.retryTimeout, func() (agent.Response, error) {
-		data, header, err := c.post(ctx, body)
-		if err != nil {
-			return agent.Response{}, err
+		for {
+			mode := streaming(c.streaming.Load())
+			body, err := agent.EncodeJSON(format.request(mode))
+			if err != nil {
+				return agent.Response{}, &agent.ProviderError{Code: agent.CodeBadRequest, Message: err.Error()}
+			}
+			res, err := c.post(ctx, body, format)
+			next, ok := mode.fallback(err)
+			if !ok {
+				return res, err
+			}
+			c.streaming.Store(int32(next))
 		}
-		return decode(data, header)
 	})
 }
 
-// post sends one request and returns the body and the header of the response. Any
-// status but 200 is a *agent.ProviderError.
-func (c *client) post(ctx context.Context, body []byte) ([]byte, http.Header, error) {
+// fallback returns how to ask a server that rejected a request because of the way in
+// which it asks for a stream.
+func (m streaming) fallback(err error) (next streaming, ok bool) {
+	failure, ok := errors.AsType[*agent.ProviderError](err)
+	if !ok || failure.Code != agent.CodeBadRequest || failure.Status == http.StatusOK {
+		return m, false
+	}
+	switch text := strings.ToLower(failure.Message); {
+	case m == streamWithUsage && (strings.Contains(text, "stream_options") || strings.Contains(text, "include_usage")):
+		return streamPlain, true
+	case m != noStream && strings.Contains(text, "stream"):
+		return noStream, true
+	}
+	return m, false
+}
+
+// post sends one request and decodes the response. Any status but 200 is a
+// *agent.ProviderError.
+func (c *client) post(ctx context.Context, body []byte, format api) (res agent.Response, err error) {
+	ctx, watch := watchRequest(ctx, c.stallTimeout)
+	defer watch.stop()
+	defer func() {
+		if stalled, ok := errors.AsType[*agent.ProviderError](context.Cause(ctx)); ok && err != nil {
+			err = interrupted{stalled}
+		}
+	}()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.endpoint, bytes.NewReader(body))
 	if err != nil {
-		return nil, nil, &agent.ProviderError{Code: agent.CodeUnreachable, Message: cleanError(err.Error(), c.key)}
+		return res, &agent.ProviderError{Code: agent.CodeUnreachable, Message: cleanError(err.Error(), c.key)}
 	}
 	req.Header = c.header.Clone()
-	res, err := c.http.Do(req)
+	answer, err := c.http.Do(req)
 	if err != nil {
-		return nil, nil, unreachable(err, c.key)
+		return res, unreachable(err, c.key)
 	}
-	defer res.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(res.Body, maxResponse+1))
+	defer answer.Body.Close()
+	reader := bufio.NewReaderSize(&watchedBody{Reader: answer.Body, watch: watch}, 16<<10)
+	if answer.StatusCode != http.StatusOK {
+		data, err := io.ReadAll(io.LimitReader(reader, maxErrorBody))
+		if err != nil {
+			return res, c.cut(err)
+		}
+		return res, httpError(answer.StatusCode, answer.Header, data, c.key)
+	}
+	isStream, err := isStream(reader)
 	if err != nil {
-		return nil, nil, unreachable(fmt.Errorf("read the response: %w", err), c.key)
+		return res, c.cut(err)
 	}
-	if res.StatusCode != http.StatusOK {
-		return nil, nil, httpError(res.StatusCode, res.Header, data, c.key)
+	if isStream {
+		res, err = readStream(reader, answer.Header, watch, format.newTurn())
+		if _, ok := errors.AsType[*agent.ProviderError](err); err != nil && !ok {
+			err = interrupted{c.cut(err)}
+		}
+		if failure, ok := errors.AsType[*agent.ProviderError](err); ok && failure.RetryAfter == 0 {
+			failure.RetryAfter = retryAfter(answer.Header)
+		}
+		return res, err
 	}
-	if len(data) > maxResponse {
-		return nil, nil, badAnswer("it is too large: it has more than %d bytes", maxResponse)
+	data, err := io.ReadAll(reader)
+	if err != nil {
+		return res, c.cut(err)
 	}
-	return data, res.Header, nil
+	return format.decode(data, answer.Header)
+}
+
+// cut is the error of a response whose connection failed.
+func (c *client) cut(err error) *agent.ProviderError {
+	if failure, ok := errors.AsType[*agent.ProviderError](err); ok {
+		return failure
+	}
+	return unreachable(fmt.Errorf("read the response: %w", err), c.key)
 }
 
 // decodeJSON decodes the first value of a response. It ignores a byte order mark and

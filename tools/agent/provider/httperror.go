@@ -57,14 +57,23 @@ func httpError(status int, header http.Header, body []byte, key string) *agent.P
 	return e
 }
 
+// errorTypes are the statuses of the types of errors that the Messages API documents.
+var errorTypes = map[string]int{
+	"invalid_request_error": 400, "authentication_error": 401, "billing_error": 402, "permission_error": 403,
+	"not_found_error": 404, "request_too_large": 413, "rate_limit_error": 429, "api_error": 500,
+	"timeout_error": 504, "overloaded_error": 529,
+}
+
 // embeddedError classifies an error in a response with status 200. Servers that
-// forward requests, such as OpenRouter, send one; its code may be the status of
-// the server behind them.
-func embeddedError(failure json.RawMessage, header http.Header, key string) *agent.ProviderError {
+// forward requests, such as OpenRouter, send one, and all servers whose stream fails.
+// Its code may be the status of the server behind them. An error that says nothing
+// about its cause has the status unknown.
+func embeddedError(failure json.RawMessage, header http.Header, key string, unknown int) *agent.ProviderError {
 	var wire struct {
-		Code json.Number `json:"code"`
+		Type lenient[string]      `json:"type"`
+		Code lenient[json.Number] `json:"code"`
 	}
-	status, text := http.StatusBadRequest, strings.ToLower(string(failure))
+	status, text := unknown, strings.ToLower(string(failure))
 	switch {
 	case strings.Contains(text, "overloaded"), strings.Contains(text, "server_error"):
 		status = http.StatusServiceUnavailable
@@ -72,7 +81,10 @@ func embeddedError(failure json.RawMessage, header http.Header, key string) *age
 		status = http.StatusTooManyRequests
 	}
 	if json.Unmarshal(failure, &wire) == nil {
-		if n, err := wire.Code.Int64(); err == nil && n >= 400 && n < 600 {
+		if known, ok := errorTypes[wire.Type.value]; ok {
+			status = known
+		}
+		if n, err := wire.Code.value.Int64(); err == nil && n >= 400 && n < 600 {
 			status = int(n)
 		}
 	}

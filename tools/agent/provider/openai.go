@@ -45,7 +45,17 @@ func (o *OpenAI) Complete(ctx context.Context, req agent.Request) (agent.Respons
 			Name: def.Name, Description: def.Description, Parameters: schemaOf(def),
 		}})
 	}
-	return o.client.complete(ctx, wire, o.decode)
+	return o.client.complete(ctx, api{
+		request: func(mode streaming) any {
+			wire.Stream, wire.StreamOptions = mode != noStream, nil
+			if mode == streamWithUsage {
+				wire.StreamOptions = map[string]bool{"include_usage": true}
+			}
+			return wire
+		},
+		decode:  o.decode,
+		newTurn: func() turn { return &openAIStream{key: o.client.key, text: textReporter{onText: req.OnText}} },
+	})
 }
 
 func (o *OpenAI) decode(data []byte, header http.Header) (agent.Response, error) {
@@ -59,14 +69,18 @@ func (o *OpenAI) decode(data []byte, header http.Header) (agent.Response, error)
 	}
 	switch {
 	case isSet(failure):
-		return agent.Response{}, embeddedError(failure, header, o.client.key)
+		return agent.Response{}, embeddedError(failure, header, o.client.key, http.StatusBadRequest)
 	case len(wire.Choices) == 0:
 		return agent.Response{}, badAnswer("it has no choices; is this the address of a chat completions API?")
 	}
-	message, usage := wire.Choices[0].Message, wire.Usage.value
+	return openAIResponseOf(wire.Model, wire.Choices[0].FinishReason, wire.Choices[0].Message, wire.Usage.value)
+}
+
+// openAIResponseOf translates the message of a choice.
+func openAIResponseOf(model, finish string, message openAIAnswer, usage openAIUsage) (agent.Response, error) {
 	res := agent.Response{
-		Model:      wire.Model,
-		StopReason: openAIStop(wire.Choices[0].FinishReason),
+		Model:      model,
+		StopReason: openAIStop(finish),
 		Usage: agent.Usage{
 			Input: usage.PromptTokens, Output: usage.CompletionTokens,
 			CachedInput: usage.Details.CachedTokens,

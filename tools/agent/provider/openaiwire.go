@@ -19,6 +19,8 @@ type openAIRequest struct {
 	MaxTokens           int             `json:"max_tokens,omitempty"`
 	Temperature         *float64        `json:"temperature,omitempty"`
 	MaxCompletionTokens int             `json:"max_completion_tokens,omitempty"`
+	Stream              bool            `json:"stream,omitempty"`
+	StreamOptions       map[string]bool `json:"stream_options,omitempty"`
 }
 
 type openAIMessage struct {
@@ -58,22 +60,27 @@ type openAIPart struct {
 type openAIResponse struct {
 	Model   string `json:"model"`
 	Choices []struct {
-		FinishReason string `json:"finish_reason"`
-		Message      struct {
-			Content   openAIText   `json:"content"`
-			Refusal   string       `json:"refusal"`
-			ToolCalls []openAICall `json:"tool_calls"`
-		} `json:"message"`
-		Error json.RawMessage `json:"error"` // OpenRouter sends it instead of a message
+		FinishReason string          `json:"finish_reason"`
+		Message      openAIAnswer    `json:"message"`
+		Error        json.RawMessage `json:"error"` // OpenRouter sends it instead of a message
 	} `json:"choices"`
-	Error json.RawMessage `json:"error"`
-	Usage lenient[struct {
-		PromptTokens     int64 `json:"prompt_tokens"`
-		CompletionTokens int64 `json:"completion_tokens"`
-		Details          struct {
-			CachedTokens int64 `json:"cached_tokens"`
-		} `json:"prompt_tokens_details"`
-	}] `json:"usage"`
+	Error json.RawMessage      `json:"error"`
+	Usage lenient[openAIUsage] `json:"usage"`
+}
+
+// openAIAnswer is the message of a response.
+type openAIAnswer struct {
+	Content   openAIText   `json:"content"`
+	Refusal   string       `json:"refusal"`
+	ToolCalls []openAICall `json:"tool_calls"`
+}
+
+type openAIUsage struct {
+	PromptTokens     int64 `json:"prompt_tokens"`
+	CompletionTokens int64 `json:"completion_tokens"`
+	Details          struct {
+		CachedTokens int64 `json:"cached_tokens"`
+	} `json:"prompt_tokens_details"`
 }
 
 // openAIText is the text of a message. Most servers send a string, some send an

@@ -22,6 +22,9 @@ type Config struct {
 	APIKey string
 	// RetryTimeout is how long temporary failures are retried. Default 2 min.
 	RetryTimeout time.Duration
+	// StallTimeout is the longest pause within a response. Default 2 min. A response
+	// may take 5 times as long to begin, and 30 times as long altogether.
+	StallTimeout time.Duration
 }
 
 // Open returns the provider that a spec string names: anthropic:MODEL,

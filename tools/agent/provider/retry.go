@@ -12,13 +12,19 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )
 
+// maxInterrupted is how often a response that is cut off restarts the timeout: each
+// attempt may cost as much as a complete turn.
+const maxInterrupted = 3
+
 // retry repeats a request until it succeeds, fails permanently, or the timeout
 // has passed. It waits for as long as the provider's Retry-After says, but fails
-// immediately if that is longer than the rest of the timeout.
+// immediately if that is longer than the rest of the timeout. A response that is cut
+// off may have taken longer than the timeout, so maxInterrupted of them start it again.
 func retry(ctx context.Context, timeout time.Duration, request func() (agent.Response, error)) (agent.Response, error) {
 	policy := &retryAfterBackOff{BackOff: backoff.NewExponentialBackOff(backoff.WithInitialInterval(500*time.Millisecond),
 		backoff.WithMaxInterval(20*time.Second), backoff.WithMaxElapsedTime(timeout)), until: time.Now().Add(timeout)}
 	var res agent.Response
+	cutOff := 0
 	err := backoff.Retry(func() (err error) {
 		res, err = request()
 		if err != nil && ctx.Err() != nil {
@@ -30,6 +36,13 @@ func retry(ctx context.Context, timeout time.Duration, request func() (agent.Res
 		}
 		if ok {
 			policy.retryAfter = failure.RetryAfter
+		}
+		if _, begun := errors.AsType[interrupted](err); begun {
+			if cutOff++; cutOff <= maxInterrupted {
+				policy.until = time.Now().Add(timeout)
+				policy.Reset()
+			}
+			return failure
 		}
 		return err
 	}, backoff.WithContext(policy, ctx))

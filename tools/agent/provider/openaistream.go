@@ -1,0 +1,149 @@
+package provider
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/stevedore-bus/stevedore/tools/agent"
+)
+
+// openAIStream collects the chunks of
+// https://platform.openai.com/docs/api-reference/chat-streaming. Servers differ most in
+// the chunks of tool calls; see call.
+type openAIStream struct {
+	key     string // to remove from errors
+	text    textReporter
+	started bool
+	done    bool // [DONE] arrived
+	model   string
+	finish  string
+	usage   openAIUsage
+	content strings.Builder
+	refusal strings.Builder
+	calls   []*openAIStreamCall
+}
+
+type openAIStreamCall struct {
+	index     *int
+	id, name  string
+	arguments strings.Builder
+}
+
+// openAIChunk is one event.
+type openAIChunk struct {
+	Model   string `json:"model"`
+	Choices []struct {
+		Index        int             `json:"index"`
+		FinishReason string          `json:"finish_reason"`
+		Error        json.RawMessage `json:"error"`
+		Delta        struct {
+			Content   openAIText        `json:"content"`
+			Refusal   string            `json:"refusal"`
+			ToolCalls []openAICallDelta `json:"tool_calls"`
+		} `json:"delta"`
+	} `json:"choices"`
+	Error json.RawMessage `json:"error"`
+	Usage json.RawMessage `json:"usage"`
+}
+
+type openAICallDelta struct {
+	Index    *int   `json:"index"`
+	ID       string `json:"id"`
+	Function struct {
+		Name      string `json:"name"`
+		Arguments string `json:"arguments"`
+	} `json:"function"`
+}
+
+func (t *openAIStream) add(event sseEvent, header http.Header) (counts bool, err error) {
+	if strings.TrimSpace(string(event.data)) == "[DONE]" {
+		t.done = true
+		return true, nil
+	}
+	var chunk openAIChunk
+	if err := json.Unmarshal(event.data, &chunk); err != nil {
+		return false, malformed(event, err)
+	}
+	failure := chunk.Error
+	for _, choice := range chunk.Choices {
+		if isSet(choice.Error) {
+			failure = choice.Error
+		}
+	}
+	if isSet(failure) {
+		unknown := http.StatusBadRequest
+		if t.started {
+			unknown = http.StatusInternalServerError
+		}
+		return true, embeddedError(failure, header, t.key, unknown)
+	}
+	if isSet(chunk.Usage) {
+		_ = json.Unmarshal(chunk.Usage, &t.usage)
+		t.started = true
+	}
+	if chunk.Model != "" {
+		t.model = chunk.Model
+	}
+	for _, choice := range chunk.Choices {
+		if choice.Index != 0 {
+			continue
+		}
+		t.started = true
+		t.content.WriteString(string(choice.Delta.Content))
+		t.text.report(string(choice.Delta.Content))
+		t.refusal.WriteString(choice.Delta.Refusal)
+		t.text.report(choice.Delta.Refusal)
+		for _, delta := range choice.Delta.ToolCalls {
+			call := t.call(delta)
+			if len(t.calls) > maxBlocks {
+				return false, badAnswer("it has more than %d tool calls", maxBlocks)
+			}
+			if call.id == "" {
+				call.id = delta.ID
+			}
+			if call.name == "" { // some servers repeat it
+				call.name = delta.Function.Name
+			}
+			call.arguments.WriteString(delta.Function.Arguments)
+		}
+		if choice.FinishReason != "" {
+			t.finish = choice.FinishReason
+		}
+	}
+	if t.finish == "error" { // of OpenRouter
+		return true, embeddedError(json.RawMessage(`"the provider behind the server failed"`), header, t.key, http.StatusInternalServerError)
+	}
+	return true, nil
+}
+
+// call returns the call that a chunk belongs to. The chunks of a call have the same
+// index, and the first one has the id. Some servers send no index, or the same index
+// for all calls: then another id starts another call.
+func (t *openAIStream) call(delta openAICallDelta) *openAIStreamCall {
+	for i := len(t.calls) - 1; i >= 0; i-- {
+		call := t.calls[i]
+		sameIndex := delta.Index == nil || call.index == nil || *delta.Index == *call.index
+		sameID := delta.ID == "" || call.id == "" || delta.ID == call.id
+		if sameIndex && sameID && (delta.Index != nil || delta.ID != "" || delta.Function.Name == "") {
+			return call
+		}
+	}
+	call := &openAIStreamCall{index: delta.Index}
+	t.calls = append(t.calls, call)
+	return call
+}
+
+func (t *openAIStream) ended() bool { return t.done }
+
+func (t *openAIStream) response() (res agent.Response, complete, started bool) {
+	message := openAIAnswer{Content: openAIText(t.content.String()), Refusal: t.refusal.String()}
+	for _, streamed := range t.calls {
+		call := openAICall{ID: streamed.id, Type: "function"}
+		call.Function.Name, call.Function.Arguments = streamed.name, streamed.arguments.String()
+		message.ToolCalls = append(message.ToolCalls, call)
+	}
+	res, err := openAIResponseOf(t.model, t.finish, message, t.usage)
+	complete = t.started && err == nil && (t.finish != "" || t.done && (len(res.Content) > 0))
+	return res, complete, t.started
+}
