@@ -134,6 +134,15 @@ func (r *Registry) lookup(name string) (entry, bool) {
 	return e, ok
 }
 
+// Check returns the error that Run would return for an unknown tool or invalid arguments.
+func (r *Registry) Check(call Call) error {
+	e, ok := r.lookup(call.Tool)
+	if !ok {
+		return r.unknownTool(call.Tool)
+	}
+	return e.validate(call.Args)
+}
+
 // Run runs a call and always returns a result. For an unknown tool, invalid arguments,
 // a panic and a nil result it returns an error result with a code in Err.
 //
@@ -215,7 +224,10 @@ func (r *Registry) once(call Call, callback AsyncCallback) AsyncCallback {
 // logged logs the end of a call, or the start of an async job, without arguments and
 // content.
 func (r *Registry) logged(call Call, res *Result) *Result {
+	pause, paused := PauseOf(res.Err)
 	switch {
+	case paused:
+		r.log.Info().Str("call", call.IDToken()).Str("session", call.SessionToken()).Str("tool", call.Tool).Str("reason", pause.Reason).Msg("tool paused")
 	case res.IsError && CodeOf(res.Err) == CodeInvalidArguments: // the error quotes them
 		r.log.Warn().Str("call", call.IDToken()).Str("session", call.SessionToken()).Str("tool", call.Tool).Str("error", "invalid arguments; the result says why").Msg("tool failed")
 	case res.IsError:

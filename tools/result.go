@@ -100,6 +100,7 @@ const (
 	CodeTimeout          = "timeout"           // the timeout of the tool or the deadline of the call passed
 	CodeCancelled        = "cancelled"         // a client cancelled the call
 	CodeUnknownOutcome   = "unknown_outcome"   // a once-only tool was interrupted; it may have acted
+	CodeDenied           = "denied"            // the call needed an approval and did not get it
 	CodeGivenUp          = "given_up"          // every attempt to run the call failed; it has a dead letter
 	CodeOffloadFailed    = "offload_failed"    // the store failed
 	CodeNotFound         = "not_found"         // no such artifact, task or session

@@ -58,7 +58,26 @@ func Cancel(ctx context.Context, b *bus.Bus, session, id, by string) (Task, erro
 	if _, err := b.Publish(ctx, bus.Message{Subject: subject, Body: body, Header: header}); err != nil && !errors.Is(err, bus.ErrSubjectExists) {
 		return Task{}, err
 	}
+	if err := cancelParked(ctx, b, tools.CallKey{Session: session, ID: id}, by); err != nil {
+		return Task{}, err
+	}
 	return Get(ctx, b, session, id)
+}
+
+// cancelParked removes the record of a parked call, and cancels the call that it made
+// and waits for.
+func cancelParked(ctx context.Context, b *bus.Bus, k tools.CallKey, by string) error {
+	p, ok, err := ReadParked(ctx, b, k)
+	if !ok || err != nil {
+		return err
+	}
+	if p.WaitsFor != nil && p.Made {
+		_, err := Cancel(ctx, b, p.WaitsFor.Session, p.WaitsFor.ID, by)
+		if code := tools.CodeOf(err); err != nil && code != tools.CodeInvalidArguments && code != tools.CodeNotFound {
+			return err
+		}
+	}
+	return Unpark(ctx, b, p)
 }
 
 // RecordCancellation records that a call is cancelled, without a result. A worker

@@ -75,6 +75,21 @@ func List(ctx context.Context, b *bus.Bus, session string) (Listing, error) {
 			tasks[c.id].setQueued(c)
 		}
 	}
+	parked, err := ListParked(ctx, b, session)
+	if err != nil {
+		return Listing{}, err
+	}
+	for _, p := range parked {
+		id := p.Key().ID
+		if ended[id] {
+			continue
+		}
+		if tasks[id] == nil {
+			tasks[id] = &Task{ID: id, Session: session}
+		}
+		tasks[id].setParked(p)
+		delete(missing, id)
+	}
 	for id, r := range running {
 		if ended[id] {
 			continue

@@ -14,13 +14,17 @@ import (
 type State string
 
 const (
-	Queued    State = "queued"
-	Running   State = "running"
-	Succeeded State = "succeeded"
-	Failed    State = "failed"
-	Cancelled State = "cancelled"
-	TimedOut  State = "timed_out"
-	Unknown   State = "unknown" // the worker of a once-only tool stopped
+	Queued State = "queued"
+	// Waiting: the call is parked, for example because the provider of the model is down.
+	Waiting State = "waiting"
+	// InputRequired: the call is parked until a person approves it.
+	InputRequired State = "input_required"
+	Running       State = "running"
+	Succeeded     State = "succeeded"
+	Failed        State = "failed"
+	Cancelled     State = "cancelled"
+	TimedOut      State = "timed_out"
+	Unknown       State = "unknown" // the worker of a once-only tool stopped
 )
 
 // Task is a call and its state. It is derived from the stored events and the answers
@@ -75,6 +79,10 @@ func (t Task) Text() string {
 func Get(ctx context.Context, b *bus.Bus, session, id string) (Task, error) {
 	t, ended, err := storedTask(ctx, b, session, id)
 	if ended || err != nil {
+		return t, err
+	}
+	if p, ok, err := ReadParked(ctx, b, tools.CallKey{Session: session, ID: id}); ok || err != nil {
+		t.setParked(p)
 		return t, err
 	}
 	if !t.Async {
@@ -149,6 +157,13 @@ func (t *Task) apply(e tools.ResultEvent) {
 func (t *Task) setRunning(r RunningCall) {
 	t.State, t.Tool, t.Worker, t.StartedAt, t.Progress = Running, r.Tool, r.Worker, r.StartedAt, r.Progress
 	t.QueuedAt = time.Time{}
+}
+
+func (t *Task) setParked(p Parked) {
+	t.State, t.Tool, t.call, t.Message = p.State, p.Call.Tool, p.Call, p.Text()
+	if t.StartedAt.IsZero() {
+		t.QueuedAt = p.Since
+	}
 }
 
 func (t *Task) setQueued(c unsettledCall) { t.Tool, t.call, t.QueuedAt = c.call.Tool, c.call, c.at }

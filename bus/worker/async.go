@@ -38,6 +38,9 @@ func (w *Worker) awaitCompletion(ctx, toolCtx context.Context, a *attempt) error
 	a.delivery.Detach()
 	select {
 	case res := <-a.completion:
+		if pause, ok := tools.PauseOf(res.Err); ok && toolCtx.Err() == nil && !a.once() {
+			return w.pause(ctx, a, pause)
+		}
 		return w.offloadAndPublish(ctx, a, withCause(toolCtx, a, res))
 	case <-toolCtx.Done():
 	}

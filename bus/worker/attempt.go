@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -32,6 +33,9 @@ type attempt struct {
 	exec *execution
 	// start is the record of this attempt; it may be empty.
 	start string
+	// parkedRevision and parkedState are of the record from which the call was resumed.
+	parkedRevision uint64
+	parkedState    task.State
 }
 
 // key identifies a call in subjects and records by two tokens.
@@ -46,6 +50,7 @@ func (w *Worker) decode(d *bus.Delivery) (*attempt, error) {
 	}
 	kind, tool := tokens[0], tokens[2]
 	a := &attempt{delivery: d, queue: tokens[1], started: time.Now().UTC()}
+	a.parkedRevision, a.parkedState = task.ParkedRevision(d)
 	var err error
 	if kind == "raw" {
 		a.raw = new(tools.RawEvent)

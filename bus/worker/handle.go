@@ -43,13 +43,24 @@ func (w *Worker) handleAttempt(ctx context.Context, a *attempt) error {
 		return w.offloadAndPublish(ctx, a, tools.Failure(a.invalid))
 	}
 
-	// 4. Resume. The call may have a result, be running, or be a once-only call
-	// that was started.
+	// 4. Resume. The call may be parked, have a result, be running, or be a once-only
+	// call that was started.
+	if parked, err := w.isParked(a); parked || err != nil {
+		return err
+	}
 	if a.delivery.Redelivered {
 		w.cfg.OnStep(StepResume)
-		if ended, err := w.resume(ctx, a); ended || err != nil {
+		resume := w.resume
+		if a.parkedRevision > 0 && a.delivery.Attempt == 1 {
+			resume = w.hasFinalResult // no worker runs a call that was parked
+		}
+		if ended, err := resume(ctx, a); ended || err != nil {
 			return err
 		}
+	}
+
+	if ended, err := w.approve(ctx, a); ended || err != nil {
+		return err
 	}
 
 	// 5. Claim. From here on, only this worker runs the call. The claim of a
@@ -74,6 +85,10 @@ func (w *Worker) handleAttempt(ctx context.Context, a *attempt) error {
 	if ctx.Err() != nil {
 		_ = res.Close()
 		return ctx.Err() // the worker is stopping, so the result is not final
+	}
+
+	if pause, ok := tools.PauseOf(res.Err); ok && res.IsError && !a.once() && toolCtx.Err() == nil {
+		return w.pause(ctx, a, pause)
 	}
 
 	// 7 to 9. Offload, publish the result, acknowledge.

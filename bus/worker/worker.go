@@ -60,6 +60,8 @@ type Config struct {
 	// State, if not nil, records the channel through which the user of a session
 	// last sent a call.
 	State state.Store
+	// Approvals says which calls a person must approve before they run.
+	Approvals Approvals
 	// OnStep, if not nil, is called before each step of a call. Tests crash there.
 	OnStep func(Step)
 	// Log receives events of calls, without their arguments and content.
@@ -74,6 +76,7 @@ type Worker struct {
 	cfg        Config
 	log        zerolog.Logger
 	executions *executions
+	parked     *task.ParkedCalls
 	counters   *counters
 	source     []string // the header ce-source of our events
 }
@@ -100,7 +103,7 @@ func New(b *bus.Bus, registry *tools.Registry, offloader Offloader, cfg Config) 
 	}
 	return &Worker{
 		bus: b, registry: registry, offloader: offloader, cfg: cfg, log: cfg.Log,
-		executions: newExecutions(), counters: newCounters(cfg.Queues), source: []string{"/stevedore/worker/" + tools.Token(cfg.Name)},
+		executions: newExecutions(), parked: task.NewParkedCalls(b, cfg.Log), counters: newCounters(cfg.Queues), source: []string{"/stevedore/worker/" + tools.Token(cfg.Name)},
 	}
 }
 
@@ -162,9 +165,19 @@ func (w *Worker) Run(ctx context.Context) error {
 		}
 		return err
 	})
-	select {
-	case <-ready:
-	case <-ctx.Done():
+	parkedReady := make(chan struct{})
+	run(&watch, func() error {
+		err := w.parked.Run(watchCtx, sync.OnceFunc(func() { close(parkedReady) }))
+		if watchCtx.Err() != nil {
+			return nil
+		}
+		return err
+	})
+	for _, ready := range []chan struct{}{ready, parkedReady} {
+		select {
+		case <-ready:
+		case <-ctx.Done():
+		}
 	}
 
 	ticks := bus.ConsumeConfig{Slots: w.cfg.Slots, MaxAttempts: w.cfg.MaxAttempts, Grace: w.cfg.Grace}

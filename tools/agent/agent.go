@@ -52,6 +52,13 @@ type Config struct {
 	// IsRunning reports whether a process executes a run. If it is nil, the loop
 	// uses only StaleAfter.
 	IsRunning func(ctx context.Context, session, run string) (bool, error)
+	// Parked, if not nil, returns until when a run is parked: no process executes it, but
+	// one will continue it.
+	Parked func(ctx context.Context, session, run string) (until time.Time, ok bool, err error)
+	// OutageTimeout is how long a run waits for a provider that fails temporarily, counted
+	// from the first failure. Until then, Run returns a *tools.Pause after each attempt. A
+	// negative value means that the run fails instead. Default a day.
+	OutageTimeout time.Duration
 	// StaleAfter is how long another run may append nothing before the loop ends it
 	// as abandoned, if no process executes it. Default 5 min.
 	StaleAfter time.Duration
@@ -98,6 +105,9 @@ func New(provider Provider, runner ToolRunner, log Conversations, cfg Config) *A
 	}
 	if cfg.StaleAfter <= 0 {
 		cfg.StaleAfter = 5 * time.Minute
+	}
+	if cfg.OutageTimeout == 0 {
+		cfg.OutageTimeout = 24 * time.Hour
 	}
 	if cfg.PollInterval <= 0 {
 		cfg.PollInterval = time.Second

@@ -75,7 +75,7 @@ func (r *run) runCall(ctx context.Context, index int) (res *CallResult, err erro
 		backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(callTimeout))
 	err = backoff.Retry(func() (err error) {
 		event, err = r.runner.Call(ctx, call)
-		if _, final := errors.AsType[*tools.Error](err); final || err != nil && ctx.Err() != nil {
+		if _, final := errors.AsType[*tools.Error](err); final || isPause(err) || err != nil && ctx.Err() != nil {
 			return backoff.Permanent(err)
 		}
 		return err

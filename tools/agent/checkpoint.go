@@ -62,7 +62,7 @@ func (t resumableTool) history(ctx context.Context, call tools.Call) (runHistory
 			return runHistory{}, err
 		}
 		c.add(uint64(i+1), e)
-		switch isStep := e.Kind == KindAssistant || e.Kind == KindResults || e.Kind == KindCompacted || e.Kind == KindEnd; {
+		switch isStep := e.Kind == KindAssistant || e.Kind == KindResults || e.Kind == KindCompacted || e.Kind == KindWaiting || e.Kind == KindEnd; {
 		case isStep && e.Run == run:
 			h.steps = append(h.steps, e.At)
 		case isStep:

@@ -36,6 +36,7 @@ type runState struct {
 	lastResult     *CallResult    // of the last call, in order of the calls
 	toolCounts     map[string]int // calls that ran, by tool
 	children       int            // sub-agents that turns before the last one started
+	waits          []time.Time    // since the last turn, because the provider failed
 
 	// The last turn.
 	calls       []Block
@@ -77,6 +78,8 @@ func (c *conversation) add(position uint64, e Entry) {
 			e.End = &Outcome{Reason: Abandoned}
 		}
 		c.ended[e.Run], c.open = e.End, nil
+	case s != nil && e.Kind == KindWaiting:
+		s.waits = append(s.waits, e.At)
 	case s != nil && e.Kind == KindAssistant && e.Message != nil:
 		s.addTurn(e)
 	case s != nil && e.Kind == KindResults:
@@ -86,6 +89,7 @@ func (c *conversation) add(position uint64, e Entry) {
 
 func (s *runState) addTurn(e Entry) {
 	s.turns++
+	s.waits = nil
 	s.usage.add(e.Usage)
 	s.tokensUsed = s.totalTokens()
 	s.calls, s.stop, s.results = ToolUses(e.Message.Content), e.StopReason, map[string]CallResult{}

@@ -25,6 +25,8 @@ const (
 	// KindResumed: another loop continues the run. From now on the loop that had
 	// the run before cannot append.
 	KindResumed Kind = "resumed"
+	// KindWaiting: the provider failed temporarily, so the run waits.
+	KindWaiting Kind = "waiting"
 	// KindEnd ends a run.
 	KindEnd Kind = "end"
 )
@@ -57,6 +59,8 @@ type Entry struct {
 	Offloaded map[string]string `json:"shelved,omitempty"`
 	// Compaction of a compacted entry.
 	Compaction *Compaction `json:"compaction,omitempty"`
+	// Wait of a waiting entry.
+	Wait *Wait `json:"wait,omitempty"`
 	// End of an end entry, and what the session used until then.
 	End   *Outcome `json:"end,omitempty"`
 	Total *Total   `json:"total,omitempty"`

@@ -44,8 +44,10 @@ func (r *run) loop(ctx context.Context) (Outcome, error) {
 			return Outcome{}, err
 		case ctx.Err() != nil:
 			return r.interrupted(ctx)
+		case isPause(err):
+			return Outcome{}, err
 		default:
-			return r.finish(ctx, Failed, err)
+			return r.waitOrFail(ctx, err)
 		}
 	}
 }

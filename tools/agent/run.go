@@ -44,6 +44,9 @@ type run struct {
 // another process has started it, Run continues it from its log. While another run
 // has the session, Run waits.
 //
+// A *tools.Pause as the error means that the run waits for hours perhaps, for example
+// because the provider is down: call Run again then.
+//
 // An error means that the run has no end yet, because its log failed or because ctx
 // was cancelled when the process stops. Call Run again to continue. Two things end
 // a run through ctx: its deadline, and a cause that is a *tools.Error with
@@ -143,6 +146,11 @@ func (r *run) abandon(ctx context.Context, open *runState, stale bool) error {
 	var err error
 	if r.cfg.HasResult != nil {
 		dead, err = r.cfg.HasResult(ctx, r.session, open.id)
+	}
+	if !dead && err == nil {
+		if err := r.waitForParked(ctx, open); err != nil {
+			return err
+		}
 	}
 	if !dead && stale && err == nil {
 		dead = true

@@ -61,13 +61,64 @@ type busCaller struct{ bus *bus.Bus }
 // earlier submission. A call that is still queued or running is not published
 // again. If the calling agent is cancelled, Call cancels the call.
 func (c busCaller) Call(ctx context.Context, call tools.Call) (tools.ResultEvent, error) {
-	event, err := c.call(ctx, call)
+	event, err := c.callUntilParked(ctx, call)
 	if err != nil && agent.IsCancelled(ctx) {
 		cancelling, stop := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer stop()
 		err = errors.Join(err, task.RecordCancellation(cancelling, c.bus, call.SessionToken(), call.IDToken()))
 	}
 	return event, err
+}
+
+// Pauses between two checks whether a call is parked.
+const (
+	firstParkedCheck = 500 * time.Millisecond
+	maxParkedCheck   = 5 * time.Second
+)
+
+// callUntilParked returns a *tools.Pause when the call is parked, so that the agent that
+// made the call does not wait on a worker either.
+func (c busCaller) callUntilParked(ctx context.Context, call tools.Call) (tools.ResultEvent, error) {
+	waiting, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		key := tools.CallKey{Session: call.SessionToken(), ID: call.IDToken()}
+		for pause := firstParkedCheck; ; pause = min(2*pause, maxParkedCheck) {
+			select {
+			case <-waiting.Done():
+				return
+			case <-time.After(pause):
+			}
+			// An error is temporary, or the caller notices it too.
+			if p, ok, err := task.ReadParked(waiting, c.bus, key); ok && err == nil {
+				cancel(&tools.Pause{Until: p.Until, WaitsFor: &key, Made: true, Reason: fmt.Sprintf("%s (%s)", p.Reason, call.Tool), Err: detailOf(p)})
+				return
+			}
+		}
+	}()
+	event, err := c.call(waiting, call)
+	cancel(nil)
+	<-done
+	if pause, ok := tools.PauseOf(context.Cause(waiting)); ok && err != nil && ctx.Err() == nil {
+		return event, pause
+	}
+	return event, err
+}
+
+// detailOf returns the last error of a parked call.
+func detailOf(p task.Parked) error {
+	if p.Detail == "" {
+		return nil
+	}
+	return errors.New(p.Detail)
+}
+
+// parked returns until when a run is parked.
+func (c busCaller) parked(ctx context.Context, session, run string) (time.Time, bool, error) {
+	p, ok, err := task.ReadParked(ctx, c.bus, tools.CallKey{Session: session, ID: run})
+	return p.Until, ok, err
 }
 
 func (c busCaller) call(ctx context.Context, call tools.Call) (tools.ResultEvent, error) {

@@ -30,10 +30,19 @@ func startAgents(t *testing.T, b *bus.Bus, slots int, toolset []tools.Tool, line
 	if err != nil {
 		t.Fatal(err)
 	}
+	startModel(t, b, script, worker.Config{Slots: slots}, toolset...)
+}
+
+// startModel runs a worker with agents of a model until stop is called or the test ends.
+func startModel(t *testing.T, b *bus.Bus, model agent.Provider, cfg worker.Config, toolset ...tools.Tool) (stop func()) {
+	t.Helper()
 	store := mem.New(offload.StoreConfig{})
 	registry := tools.NewRegistry(zerolog.Nop())
 	setup := newAgentSetup(b, store, bustest.Log(t))
-	setup.Definitions, setup.DefaultModel, setup.Models = registry.Definitions, "m", map[string]agent.Provider{"m": script}
+	setup.Definitions, setup.DefaultModel, setup.Models = registry.Definitions, "m", map[string]agent.Provider{"m": model}
+	if m, ok := model.(*unreliable); ok {
+		setup.Config.OutageTimeout = m.timeout
+	}
 	setup.Config.PollInterval = 20 * time.Millisecond
 	agents, err := agent.Tools(setup)
 	if err != nil {
@@ -42,18 +51,8 @@ func startAgents(t *testing.T, b *bus.Bus, slots int, toolset []tools.Tool, line
 	if err := registry.Register(append(toolset, agents...)...); err != nil {
 		t.Fatal(err)
 	}
-	w := worker.New(b, registry, offload.NewOffloader(store, offload.Config{}), worker.Config{
-		Queues: append([]string{bus.DefaultQueue}, agentQueues(2)...), Slots: slots, Log: bustest.Log(t),
-	})
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- w.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("worker: %v", err)
-		}
-	})
+	cfg.Queues, cfg.Log = append([]string{bus.DefaultQueue}, agentQueues(2)...), bustest.Log(t)
+	return bustest.Run(t, worker.New(b, registry, offload.NewOffloader(store, offload.Config{}), cfg).Run)
 }
 
 func prompt(session, id, text string) tools.Call {

@@ -1,0 +1,205 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+const (
+	// maxSleep bounds the wait for the next due call, because the clock may jump.
+	maxSleep = time.Minute
+	// resumeRetry is the pause after a call could not be published.
+	resumeRetry = 5 * time.Second
+)
+
+// ParkedCalls follows all parked calls of a bus and resumes each when it is due: its time
+// has come, it was answered, or the call that it waits for is no longer parked. Every
+// worker runs one; the server drops what they publish twice.
+type ParkedCalls struct {
+	bus  *bus.Bus
+	log  zerolog.Logger
+	wake chan struct{}
+
+	mu       sync.Mutex
+	calls    map[tools.CallKey]Parked
+	answered map[tools.CallKey]bool
+	retryAt  map[tools.CallKey]time.Time
+	ready    bool
+}
+
+// NewParkedCalls returns the parked calls of a bus. Run follows them.
+func NewParkedCalls(b *bus.Bus, log zerolog.Logger) *ParkedCalls {
+	return &ParkedCalls{
+		bus: b, log: log, wake: make(chan struct{}, 1),
+		calls: map[tools.CallKey]Parked{}, answered: map[tools.CallKey]bool{}, retryAt: map[tools.CallKey]time.Time{},
+	}
+}
+
+// Find returns a parked call.
+func (c *ParkedCalls) Find(k tools.CallKey) (Parked, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p, ok := c.calls[k]
+	return p, ok
+}
+
+// Add adds a call that this process has just parked, before Run hears of it.
+func (c *ParkedCalls) Add(p Parked) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.calls[p.Key()].Revision < p.Revision {
+		c.calls[p.Key()] = p
+	}
+}
+
+// Run follows and resumes the calls until ctx ends. It calls onReady once it knows all of
+// them.
+func (c *ParkedCalls) Run(ctx context.Context, onReady func()) error {
+	kv, err := c.bus.Bucket(ctx, bus.TasksBucket)
+	if err != nil {
+		return fmt.Errorf("follow parked calls: %w", err)
+	}
+	watcher, err := kv.WatchFiltered(ctx, []string{parkedKey + ".*.*", answerKey + ".*.*"})
+	if err != nil {
+		return fmt.Errorf("follow parked calls: %w", err)
+	}
+	defer func() { _ = watcher.Stop() }() // fails if ctx ended the watch first
+	var resuming sync.WaitGroup
+	defer resuming.Wait()
+	resuming.Go(func() { c.resumeDue(ctx) })
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case entry, ok := <-watcher.Updates():
+			switch {
+			case !ok && ctx.Err() != nil:
+				return nil
+			case !ok:
+				return errors.New("follow parked calls: the watch ended")
+			case entry == nil:
+				c.mu.Lock()
+				c.ready = true
+				c.mu.Unlock()
+				onReady()
+			default:
+				c.apply(entry)
+			}
+			c.notify()
+		}
+	}
+}
+
+func (c *ParkedCalls) notify() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// apply applies a change of a record.
+func (c *ParkedCalls) apply(entry jetstream.KeyValueEntry) {
+	tokens := strings.Split(entry.Key(), ".")
+	if len(tokens) != 3 {
+		return // not written by this package
+	}
+	k := tools.CallKey{Session: tokens[1], ID: tokens[2]}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	isPut := entry.Operation() == jetstream.KeyValuePut
+	switch {
+	case tokens[0] == answerKey && isPut:
+		c.answered[k] = true
+	case tokens[0] == answerKey:
+		delete(c.answered, k)
+	case !isPut:
+		if c.calls[k].Revision < entry.Revision() {
+			delete(c.calls, k)
+			delete(c.retryAt, k)
+		}
+	default:
+		p, err := decodeParked(entry)
+		if err != nil {
+			c.log.Error().Err(err).Msg("ignoring the record of a parked call")
+			return
+		}
+		if c.calls[k].Revision < p.Revision {
+			c.calls[k] = p
+			delete(c.retryAt, k)
+		}
+	}
+}
+
+// resumeDue resumes calls when they are due, until ctx ends.
+func (c *ParkedCalls) resumeDue(ctx context.Context) {
+	for {
+		due, sleep := c.due(time.Now())
+		for _, p := range due {
+			err := Resume(ctx, c.bus, p)
+			if ctx.Err() != nil {
+				return
+			}
+			c.mu.Lock()
+			if err != nil {
+				c.log.Warn().Err(err).Dur("retry_in", resumeRetry).Msg("cannot resume a parked call")
+				c.retryAt[p.Key()] = time.Now().Add(resumeRetry)
+			} else if c.calls[p.Key()].Revision == p.Revision {
+				delete(c.calls, p.Key())
+			}
+			c.mu.Unlock()
+		}
+		if len(due) > 0 {
+			continue
+		}
+		timer := time.NewTimer(sleep)
+		select {
+		case <-ctx.Done():
+		case <-c.wake:
+		case <-timer.C:
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// due returns the calls that are due, and how long to sleep until the next one.
+func (c *ParkedCalls) due(now time.Time) (due []Parked, sleep time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	sleep = maxSleep
+	if !c.ready {
+		return nil, sleep
+	}
+	for k, p := range c.calls {
+		at := p.Until
+		if p.WaitsFor != nil {
+			if _, parked := c.calls[*p.WaitsFor]; !parked {
+				at = now
+			}
+		}
+		if p.State == InputRequired && c.answered[k] {
+			at = now
+		}
+		if retry := c.retryAt[k]; retry.After(at) {
+			at = retry
+		}
+		if at.After(now) {
+			sleep = min(sleep, at.Sub(now))
+		} else {
+			due = append(due, p)
+		}
+	}
+	return due, sleep
+}

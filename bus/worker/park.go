@@ -1,0 +1,68 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/task"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// A call whose tool returns a tools.Pause, or that waits for an approval, is parked: its
+// record replaces its message, so that it holds no worker, no slot and no place in the
+// calls stream. Each worker follows all records (task.ParkedCalls) and publishes a call
+// again when its wait is over.
+
+// unparkable is how long a call waits that does not fit into a record.
+const unparkable = 10 * time.Minute
+
+// isParked reports whether the record of a parked call replaces this delivery, so that
+// nothing is left to do with it: the delivery is older than the record.
+func (w *Worker) isParked(a *attempt) (bool, error) {
+	p, ok := w.parked.Find(a.key.callKey())
+	if !ok || a.raw != nil || a.parkedRevision >= p.Revision {
+		return false, nil
+	}
+	return true, a.checkDigest(p.Call.Digest())
+}
+
+// pause parks a call whose tool returned a pause.
+func (w *Worker) pause(ctx context.Context, a *attempt, p *tools.Pause) error {
+	parked := task.Parked{State: task.Waiting, Reason: p.Reason, Until: p.Until, WaitsFor: p.WaitsFor, Made: p.Made}
+	if p.Err != nil {
+		parked.Detail = p.Err.Error()
+	}
+	w.log.Info().Str("call", a.key.id).Str("session", a.key.session).Str("tool", a.call.Tool).Str("reason", p.Reason).Time("until", p.Until).Msg("call parked")
+	return w.park(ctx, a, parked)
+}
+
+// park stores the record of a call. If it returns nil, handle can acknowledge the call.
+func (w *Worker) park(ctx context.Context, a *attempt, p task.Parked) error {
+	p.Call, p.Queue, p.Worker, p.Traceparent = a.call, a.queue, w.cfg.Name, a.delivery.Traceparent()
+	p.Since = time.Now().UTC()
+	p.Until = p.Until.UTC()
+	if deadline := a.call.Deadline; !deadline.IsZero() && deadline.Before(p.Until) {
+		p.Until = deadline.UTC()
+	}
+	err := w.retry(ctx, "cannot park a call", 0, func(err error) bool { return errors.Is(err, bus.ErrTooLarge) }, func() (err error) {
+		p.Revision, err = task.Park(ctx, w.bus, p)
+		return err
+	})
+	if errors.Is(err, bus.ErrTooLarge) {
+		return bus.RetryAfter(min(max(time.Until(p.Until), time.Second), unparkable), nil)
+	}
+	if err != nil {
+		return err
+	}
+	w.parked.Add(p)
+	if a.start != "" { // a start that ended in a pause is not a failed attempt
+		if err := task.ForgetStart(ctx, w.bus, a.start); err != nil {
+			w.log.Warn().Err(err).Str("call", a.key.id).Str("session", a.key.session).Msg("a paused attempt counts")
+		}
+	}
+	return nil
+}
+
+func (k key) callKey() tools.CallKey { return tools.CallKey{Session: k.session, ID: k.id} }

@@ -1,0 +1,87 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+const (
+	// After a provider failed for longer than a request is retried, the run waits this long,
+	// and twice as long after each further failure.
+	firstWait = 30 * time.Second
+	maxWait   = 10 * time.Minute
+	// busyWait is how much longer than a parked run the next run of its session waits.
+	busyWait = time.Second
+)
+
+// Wait says why a run waits, and until when.
+type Wait struct {
+	Until time.Time         `json:"until"`
+	Error *tools.EventError `json:"error"`
+}
+
+func isPause(err error) bool {
+	_, ok := tools.PauseOf(err)
+	return ok
+}
+
+// waitOrFail handles an error of a run: if it is a temporary failure of the provider, the
+// run waits, and otherwise it fails. The log has an entry for each wait, so that all
+// processes know how long the provider has been failing.
+func (r *run) waitOrFail(ctx context.Context, cause error) (Outcome, error) {
+	failure, ok := errors.AsType[*ProviderError](cause)
+	if !ok || !failure.Retryable || r.cfg.OutageTimeout < 0 {
+		return r.finish(ctx, Failed, cause)
+	}
+	waits, now := r.conv.open.waits, time.Now()
+	since := now
+	if len(waits) > 0 {
+		since = waits[0]
+	}
+	giveUp := since.Add(r.cfg.OutageTimeout)
+	if !now.Before(giveUp) {
+		failed := *failure
+		failed.Message = fmt.Sprintf("%s (after %s of attempts)", failure.Message, now.Sub(since).Round(time.Minute))
+		return r.finish(ctx, Failed, &failed)
+	}
+	delay := min(firstWait<<min(len(waits), 10), maxWait)
+	delay -= rand.N(delay/5 + 1) // many runs may wait for the same provider
+	until := now.Add(max(delay, failure.RetryAfter))
+	if until.After(giveUp) {
+		until = giveUp
+	}
+	if deadline, ok := ctx.Deadline(); ok && until.After(deadline) {
+		until = deadline
+	}
+	until = until.UTC()
+	wait := &Wait{Until: until, Error: &tools.EventError{Code: failure.Code, Message: failure.Error()}}
+	if err := r.append(ctx, Entry{Kind: KindWaiting, Wait: wait}); err != nil {
+		return Outcome{}, errors.Join(err, cause)
+	}
+	r.cfg.Log.Warn().Err(cause).Str("session", r.session).Str("run", r.id).Time("until", until).Msg("the provider of the model fails; the run waits")
+	return Outcome{}, &tools.Pause{Until: until, Reason: "waiting for the model", Err: cause}
+}
+
+// waitForParked returns a pause if another run of the session is parked: this run waits
+// without a worker too.
+func (r *run) waitForParked(ctx context.Context, open *runState) error {
+	if r.cfg.Parked == nil {
+		return nil
+	}
+	until, ok, err := r.cfg.Parked(ctx, r.session, open.id)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: check run %s: %w", errLog, open.id, err)
+	case !ok:
+		return nil
+	}
+	return &tools.Pause{
+		Until: until.Add(busyWait), WaitsFor: &tools.CallKey{Session: r.session, ID: open.id},
+		Reason: fmt.Sprintf("waiting for the run %s of this session", open.id),
+	}
+}

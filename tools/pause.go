@@ -1,0 +1,42 @@
+package tools
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Pause is the Err of a result that is not final: the call waits for something that may
+// take hours. The worker stores the call, frees its slot, and runs the call again when the
+// wait is over. Only tools that may run again (see Effect) can return one.
+type Pause struct {
+	// Until is the time at which the call runs again, or its deadline if that is earlier.
+	Until time.Time
+	// WaitsFor, if not nil, is a paused call. The end of its pause ends this one too.
+	WaitsFor *CallKey
+	// Made is set if this call made WaitsFor, so that both are cancelled together.
+	Made bool
+	// Reason says what the call waits for, in a few words, such as "waiting for the model".
+	Reason string
+	// Err is the cause, if there is one.
+	Err error
+}
+
+// CallKey names a call by the tokens of its session and its id.
+type CallKey struct {
+	Session string `json:"session"`
+	ID      string `json:"id"`
+}
+
+func (p *Pause) Error() string {
+	text := fmt.Sprintf("%s until %s", p.Reason, p.Until.UTC().Format(time.RFC3339))
+	if p.Err != nil {
+		text += ": " + p.Err.Error()
+	}
+	return text
+}
+
+func (p *Pause) Unwrap() error { return p.Err }
+
+// PauseOf returns the first *Pause in err's chain.
+func PauseOf(err error) (*Pause, bool) { return errors.AsType[*Pause](err) }
