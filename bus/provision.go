@@ -32,10 +32,14 @@ type Provisioned struct {
 
 // Provision creates the streams and buckets that do not exist. It changes existing
 // ones only if update is set; otherwise it returns the differences. A bucket has the
-// name of its stream. After an error, the result contains what was done before. The
+// name of its stream. If one of them has another format, the error is a *FormatError and
+// nothing was changed. After another error, the result contains what was done before. The
 // caller needs the permission to look up streams, and to create the missing ones.
 func (b *Bus) Provision(ctx context.Context, update bool) (Provisioned, error) {
 	var done Provisioned
+	if err := b.checkFormats(ctx, update); err != nil {
+		return done, err
+	}
 	provision := func(want jetstream.StreamConfig, align func(have *jetstream.StreamConfig, want jetstream.StreamConfig) []Difference) error {
 		created, diffs, err := b.provisionStream(ctx, want, align, update)
 		if err != nil {

@@ -206,6 +206,9 @@ func isFinal(err error, waitIfFull bool) bool {
 
 // isRejected reports whether the server rejected a request and will reject it again.
 func isRejected(err error) bool {
+	if _, ok := errors.AsType[*FormatError](err); ok {
+		return true
+	}
 	api, ok := errors.AsType[*jetstream.APIError](err)
 	return ok && api.Code < 500 || errors.Is(err, nats.ErrPermissionViolation)
 }

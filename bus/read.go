@@ -94,7 +94,7 @@ func (b *Bus) readSubjects(ctx context.Context, stream string, subjects []string
 }
 
 // Stream returns the handle of a stream. It caches the handle, because each lookup is
-// a request.
+// a request. A stream of another format is a *FormatError.
 func (b *Bus) Stream(ctx context.Context, stream string) (jetstream.Stream, error) {
 	name := b.StreamName(stream)
 	if s, ok := b.handles.Load(name); ok {
@@ -107,6 +107,9 @@ func (b *Bus) Stream(ctx context.Context, stream string) (jetstream.Stream, erro
 	})
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", name, err)
+	}
+	if _, err := jsapi.CheckFormat(s.CachedInfo()); err != nil {
+		return nil, err
 	}
 	b.handles.Store(name, s)
 	return s, nil

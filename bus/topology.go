@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/bus/jsapi"
 )
 
 // Streams, by their name without the prefix.
@@ -61,6 +63,7 @@ func (b *Bus) streams() []jetstream.StreamConfig {
 			MaxBytes: b.maxBytes(), MaxMsgs: -1, MaxMsgsPerSubject: -1,
 			AllowDirect: true, Duplicates: 2 * time.Minute,
 			AllowAtomicPublish: true, // group commit
+			Metadata:           jsapi.WithFormat(nil),
 		}
 	}
 
@@ -109,6 +112,7 @@ func (b *Bus) buckets() []jetstream.StreamConfig {
 			Storage: jetstream.FileStorage, Replicas: max(b.cfg.Replicas, 1),
 			Discard: jetstream.DiscardNew, AllowRollup: true, AllowDirect: true,
 			MaxBytes: -1, MaxMsgs: -1,
+			Metadata: jsapi.WithFormat(nil),
 		}
 	}
 	var all []jetstream.StreamConfig

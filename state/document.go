@@ -19,6 +19,7 @@ const (
 // document is the content of a state file:
 //
 //	{
+//	  "version": 1,
 //	  "facts": {
 //	    "last_channel": {
 //	      "value": "telegram:12345",
@@ -29,12 +30,24 @@ const (
 //	  "updated_at": "2026-01-02T15:04:05.123Z"
 //	}
 //
-// A save keeps the fields that this version does not know.
+// A save keeps the fields that this program does not know. A file without a version has
+// version 1.
 type document struct {
 	revision  uint64 // the number of saves
 	updatedAt time.Time
 	facts     map[string]Fact
 	other     map[string]json.RawMessage
+}
+
+// documentVersion is the version of the format. A program that reads an earlier version
+// as well converts it in parseDocument.
+const documentVersion = 1
+
+// versionError means that the file has a version that this program does not read.
+type versionError struct{ have string }
+
+func (e *versionError) Error() string {
+	return fmt.Sprintf("the file has version %s; this program reads version %d; use the version of Stevedore that wrote the file, or move the file aside", e.have, documentVersion)
 }
 
 func parseDocument(data []byte) (*document, error) {
@@ -45,6 +58,13 @@ func parseDocument(data []byte) (*document, error) {
 	}
 	if fields == nil {
 		return nil, errors.New("want an object, got null")
+	}
+	if raw, ok := fields["version"]; ok {
+		var version int
+		if json.Unmarshal(raw, &version) != nil || version != documentVersion {
+			return nil, &versionError{string(raw)}
+		}
+		delete(fields, "version")
 	}
 	d := &document{other: fields}
 	for name, field := range map[string]any{"revision": &d.revision, "updated_at": &d.updatedAt, "facts": &d.facts} {
@@ -110,7 +130,7 @@ func (d *document) removeOldest(keep map[string]string, excess int) bool {
 }
 
 func (d *document) encode() ([]byte, error) {
-	fields := map[string]any{"revision": d.revision, "updated_at": d.updatedAt, "facts": d.facts}
+	fields := map[string]any{"version": documentVersion, "revision": d.revision, "updated_at": d.updatedAt, "facts": d.facts}
 	for name, raw := range d.other {
 		fields[name] = raw
 	}

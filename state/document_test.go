@@ -33,7 +33,8 @@ func TestFileIsReadable(t *testing.T) {
     }
   },
   "revision": 1,
-  "updated_at": NOW
+  "updated_at": NOW,
+  "version": 1
 }
 `, "NOW", string(at))
 	if string(data) != want {
@@ -89,4 +90,22 @@ func FuzzParseDocument(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A file of another version is neither read as empty nor moved aside nor overwritten.
+func TestUnknownVersionIsRefused(t *testing.T) {
+	for _, version := range []string{"2", "0", `"one"`, "1.5", "null", "{}"} {
+		path := filepath.Join(t.TempDir(), "state.json")
+		text := `{"version": ` + version + `, "facts": {"a": {"value": "1"}}}`
+		f := openFile(t, path)
+		must(t, os.WriteFile(path, []byte(text), 0o600))
+		_, openErr := OpenFile(path, FileConfig{})
+		_, getErr := f.Get(t.Context(), "a")
+		for name, err := range map[string]error{"open": openErr, "get": getErr, "set": f.Set(t.Context(), map[string]string{"a": "2"})} {
+			if err == nil || !strings.Contains(err.Error(), "has version "+version+"; this program reads version 1") {
+				t.Errorf("%s of version %s: %v", name, version, err)
+			}
+		}
+		checkFile(t, path, text)
+	}
 }

@@ -45,6 +45,9 @@ func openDir(path string) (*dir, error) {
 	for i := range d.locks {
 		d.locks[i].held = make(chan struct{}, 1)
 	}
+	if err := openFormat(path, d); err != nil { // before the store writes anything
+		return nil, errors.Join(err, root.Close())
+	}
 	for _, name := range []string{tempDir, lockDir} {
 		if err := d.mkdir(name); err != nil {
 			return nil, errors.Join(err, root.Close())

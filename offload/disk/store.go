@@ -20,6 +20,7 @@ import (
 //	<session>/.<id>.artifact.json  the record with the index of the content; the record
 //	                               of a new content is an extended attribute at first
 //	.blobs/<sha256>                the content by its digest, to find equal contents
+//	stevedore.format               the version of this format
 //
 // Content files are read-only. They are hard links to the blob, or copies if the file
 // system has no links. The store does not touch files without a record.

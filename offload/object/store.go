@@ -79,7 +79,8 @@ const (
 )
 
 // Open opens the store and creates missing buckets. It does not change the
-// configuration of existing buckets.
+// configuration of existing buckets, except that it stores the format version in one that
+// was never used. A bucket of another format is a *jsapi.FormatError.
 func Open(ctx context.Context, js jetstream.JetStream, cfg Config) (*Store, error) {
 	if cfg.Bucket == "" {
 		cfg.Bucket = DefaultBlobBucket
@@ -101,6 +102,9 @@ func open(ctx context.Context, js jetstream.JetStream, cfg Config) (*Store, erro
 	}
 	err := createBuckets(ctx, js, cfg)
 	if err != nil {
+		return nil, err
+	}
+	if err := checkFormats(ctx, js, cfg); err != nil {
 		return nil, err
 	}
 	if s.blobs, err = js.Stream(ctx, s.stream()); err != nil {
@@ -150,6 +154,7 @@ func createBuckets(ctx context.Context, js jetstream.JetStream, cfg Config) erro
 		_, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
 			Bucket: cfg.Records, Replicas: replicas, History: 1, Description: "artifacts of Stevedore: records",
 			LimitMarkerTTL: time.Hour, // as bus.Provision makes it
+			Metadata:       jsapi.WithFormat(nil),
 		})
 		if errors.Is(err, jetstream.ErrBucketExists) {
 			err = nil
@@ -168,7 +173,29 @@ func objectStream(bucket string, replicas int) jetstream.StreamConfig {
 		Subjects:    []string{"$O." + bucket + ".C.>", "$O." + bucket + ".M.>"},
 		Discard:     jetstream.DiscardNew, AllowRollup: true, AllowDirect: true,
 		Replicas: replicas, MaxMsgsPerSubject: 1 << 40,
+		Metadata: jsapi.WithFormat(nil),
 	}
+}
+
+// checkFormats returns a *jsapi.FormatError if a bucket has another format. It takes over
+// a bucket that was never used, for example one that an operator created with a limit.
+func checkFormats(ctx context.Context, js jetstream.JetStream, cfg Config) error {
+	for _, name := range []string{"OBJ_" + cfg.Bucket, "KV_" + cfg.Records} {
+		stream, err := js.Stream(ctx, name)
+		if err != nil {
+			return err
+		}
+		unused, err := jsapi.CheckFormat(stream.CachedInfo())
+		if unused {
+			config := stream.CachedInfo().Config
+			config.Metadata = jsapi.WithFormat(config.Metadata)
+			_, err = js.UpdateStream(ctx, config)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Put implements Store.

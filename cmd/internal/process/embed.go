@@ -26,6 +26,9 @@ func Embed(dir, listen string, noSync bool, log zerolog.Logger) (server *embedde
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w with --data", err)
 	}
+	if err := openData(dir, log); err != nil {
+		return nil, nil, errors.Join(err, lock.Unlock())
+	}
 	server, err = embedded.Start(embedded.Config{Dir: dir, Listen: listen, NoSync: noSync, Log: log})
 	if err != nil {
 		return nil, nil, errors.Join(err, lock.Unlock())

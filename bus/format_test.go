@@ -1,0 +1,74 @@
+package bus_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+)
+
+// Provision and readers refuse a stream of another format, name both versions, and change
+// nothing.
+func TestUnknownFormatIsRefused(t *testing.T) {
+	for version, want := range map[string][]string{
+		"":    {"has no format version", "this program reads version 1", "nats stream rm STEVEDORE_RESULTS", "--prefix"},
+		"2":   {"has version 2", "this program reads version 1", "the version of Stevedore that provisioned it"},
+		"one": {"damaged", `"one"`, "this program reads version 1"},
+		"-1":  {"damaged", "this program reads version 1"},
+	} {
+		b := bustest.Dial(t, bustest.Server(t), bus.Config{})
+		config := jetstream.StreamConfig{Name: b.StreamName(bus.Results), Subjects: []string{"stevedore.result.*.*"}}
+		if version != "" {
+			config.Metadata = map[string]string{"stevedore.format": version}
+		}
+		if _, err := b.JetStream().CreateStream(t.Context(), config); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.JetStream().Publish(t.Context(), b.Result("s", "former"), []byte("{}")); err != nil {
+			t.Fatal(err)
+		}
+		_, read := b.Stream(t.Context(), bus.Results)
+		done, check := b.Provision(t.Context(), false)
+		_, update := b.Provision(t.Context(), true)
+		for name, err := range map[string]error{"read": read, "provision": check, "update": update} {
+			if _, ok := errors.AsType[*bus.FormatError](err); !ok {
+				t.Errorf("%s of version %q: %v", name, version, err)
+				continue
+			}
+			for _, part := range want {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%s of version %q: %v lacks %q", name, version, err, part)
+				}
+			}
+		}
+		if len(done.Created) != 0 {
+			t.Errorf("version %q: created %v", version, done.Created)
+		}
+		s, err := b.JetStream().Stream(t.Context(), config.Name)
+		if err != nil || s.CachedInfo().State.Msgs != 1 || s.CachedInfo().Config.Metadata["stevedore.format"] != version {
+			t.Errorf("version %q: the stream was changed: %+v, %v", version, s.CachedInfo(), err)
+		}
+	}
+}
+
+// A stream that never had a message is not refused for good: an update takes it over.
+func TestUnusedStreamIsTakenOver(t *testing.T) {
+	b := bustest.Dial(t, bustest.Server(t), bus.Config{})
+	name := b.StreamName(bus.Sessions)
+	if _, err := b.JetStream().CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{"stevedore.session.*"}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Provision(t.Context(), false); err == nil || !strings.Contains(err.Error(), "worker provision --update") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := b.Provision(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := b.Provision(t.Context(), false); err != nil || len(got.Differences) != 0 {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
