@@ -1,6 +1,6 @@
 # The main targets; .ci/run runs check and the README's test command.
 
-.PHONY: build check cross size test bench fuzz kill clock
+.PHONY: build check cross size test bench fuzz kill soak clock
 
 build:
 	go build -trimpath -ldflags "-s -w" -o bin/ ./cmd/...
@@ -57,6 +57,12 @@ kill:
 	STEVEDORE_KILLS=1000 go test -run KillAsync -count=1 -timeout 30m ./integration/
 	STEVEDORE_KILLS=20 go test -run 'KillOne|KillUp' -count=1 -timeout 30m ./integration/
 	STEVEDORE_AGENT_RUNS=200 go test -run AgentsSurvive -count=1 -timeout 30m ./cmd/internal/process/
+
+# Clients, workers and servers as processes that are killed, suspended, isolated and
+# wiped; a ledger checks every promise. STEVEDORE_SOAK_SEED repeats a run.
+SOAK ?= 10m
+soak:
+	STEVEDORE_SOAK=$(SOAK) go test -run Soak -count=1 -timeout 0 -v ./integration/
 
 # A week of heartbeats in virtual time while the clock jumps. It builds the
 # standard library anew, with a clock that can be moved.

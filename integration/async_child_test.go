@@ -2,6 +2,7 @@ package integration
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,6 +33,7 @@ const (
 	hookEnv    = "STEVEDORE_TEST_HOOK"
 	secretEnv  = "STEVEDORE_TEST_SECRET"
 	runsEnv    = "STEVEDORE_TEST_RUNS"
+	queueEnv   = "STEVEDORE_TEST_QUEUE"
 	shortLease = 500 * time.Millisecond
 )
 
@@ -79,7 +81,7 @@ func workAsync(ctx context.Context, b *bus.Bus) error {
 		}
 	}
 	return busworker.New(b, registry, offload.NewOffloader(store, offload.Config{}), busworker.Config{
-		Slots: 16, MaxAttempts: 10_000, AskTimeout: 300 * time.Millisecond,
+		Queues: []string{cmp.Or(os.Getenv(queueEnv), bus.DefaultQueue)}, Slots: 16, MaxAttempts: 10_000, AskTimeout: 300 * time.Millisecond,
 	}).Run(ctx)
 }
 
