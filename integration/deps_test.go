@@ -63,6 +63,12 @@ var allowedImports = map[string][]string{
 	"tools/agent":             {"tools", "offload"},
 	"tools/agent/provider":    {"tools", "tools/agent", "offload"},
 
+	// Other MCP servers and MCP clients.
+	"tools/mcp/wire":      {"tools"},
+	"tools/mcp/command":   {"tools"},
+	"tools/mcp/artifacts": {"offload", "tools"},
+	"tools/mcp/wrap":      {"offload", "tools", "tools/mcp/artifacts", "tools/mcp/wire"},
+
 	"state":         {"state/durable"},
 	"state/kv":      {"state"},
 	"state/durable": {},
@@ -120,7 +126,7 @@ func TestNATSIsConfined(t *testing.T) {
 func TestProgramsWithoutNATS(t *testing.T) {
 	for _, name := range []string{
 		"offload", "offload/chat", "offload/disk", "offload/mem", "offload/record", "state", "state/durable",
-		"tools", "tools/agent", "tools/agent/provider", "tools/builtin",
+		"tools", "tools/agent", "tools/agent/provider", "tools/builtin", "tools/mcp/wrap",
 	} {
 		out, err := exec.Command("go", "list", "-deps", module+"/"+name).Output()
 		if err != nil {

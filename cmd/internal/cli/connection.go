@@ -73,12 +73,20 @@ func (c *Connection) Connect(ctx context.Context, name string, log zerolog.Logge
 	return b, err
 }
 
-// Check returns an error if the flags are not valid.
-func (c *Connection) Check() error {
+// CheckData returns an error if other users could write into the data directory.
+func (c *Connection) CheckData() error {
 	if c.Data == tempDataDir() {
 		if err := ownDir(c.Data); err != nil {
 			return Exit(ExitFailed, "%w; choose another one with --data", err)
 		}
+	}
+	return nil
+}
+
+// Check returns an error if the flags are not valid.
+func (c *Connection) Check() error {
+	if err := c.CheckData(); err != nil {
+		return err
 	}
 	if _, err := bus.NewSubjects(c.Prefix); err != nil {
 		return Exit(ExitUsage, "--prefix: %w", err)

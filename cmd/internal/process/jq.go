@@ -24,9 +24,9 @@ func NewJQCommand() *cobra.Command {
 	}
 }
 
-// jqCommand returns the command line of NewJQCommand. It returns nil if the path of
+// JQCommand returns the command line of NewJQCommand. It returns nil if the path of
 // this program is unknown; the worker then runs queries in its own process.
-func jqCommand() []string {
+func JQCommand() []string {
 	path, err := os.Executable()
 	if err != nil {
 		return nil

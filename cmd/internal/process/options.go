@@ -61,9 +61,14 @@ func (o *Options) addOffloadFlags(flags *pflag.FlagSet) {
 	o.Store.AddFlags(flags)
 	flags.Int64Var(&o.Store.quota, "artifact-quota", 0, "`BYTES` that all artifacts may take; 0 means no limit")
 	flags.BoolVar(&o.Offload.Disabled, "no-offload", false, "keep every result in the prompt")
-	flags.Int64Var(&o.Offload.Threshold, "offload-threshold", 8_000, "`TOKENS` above which a result is offloaded")
-	flags.Int64Var(&o.Offload.InlineChars, "offload-inline", 40_000, "`CHARACTERS` below which an offloaded result is still shown in full")
+	AddOffloadFlags(flags, &o.Offload)
 	flags.StringSliceVar(&o.Offload.Always, "offload-tools", nil, "`TOOL`s, or TOOL:ACTION, whose results are always offloaded")
+}
+
+// AddOffloadFlags adds the flags that say which results are big.
+func AddOffloadFlags(flags *pflag.FlagSet, cfg *offload.Config) {
+	flags.Int64Var(&cfg.Threshold, "offload-threshold", 8_000, "`TOKENS` above which a result is offloaded")
+	flags.Int64Var(&cfg.InlineChars, "offload-inline", 40_000, "`CHARACTERS` below which an offloaded result is still shown in full")
 }
 
 // Check returns an error if a setting is invalid. It starts nothing.

@@ -83,7 +83,7 @@ func (p *parts) openStore(ctx context.Context) error {
 		return err
 	}
 	p.closers = append(p.closers, closeStore)
-	p.store, p.reader = store, offload.NewReader(store, offload.ReaderConfig{JQCommand: jqCommand()})
+	p.store, p.reader = store, offload.NewReader(store, offload.ReaderConfig{JQCommand: JQCommand()})
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -29,7 +30,38 @@ type StoreOptions struct {
 // AddFlags adds the flags that an operator's sweep and the workers must agree on.
 func (o *StoreOptions) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Spec, "store", "object:", "`SPEC` of the artifact store: object:BUCKET (on the bus) or disk:DIR")
+	o.addTTLFlag(flags)
+}
+
+func (o *StoreOptions) addTTLFlag(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.ttl, "artifact-ttl", 7*24*time.Hour, "`TIME` that an artifact is kept after it was last read")
+}
+
+// AddDiskFlags adds the flags of a command that always stores on disk.
+func (o *StoreOptions) AddDiskFlags(flags *pflag.FlagSet) {
+	o.addTTLFlag(flags)
+	flags.Int64Var(&o.quota, "artifact-quota", 0, "`BYTES` that all artifacts may take; 0 means no limit")
+}
+
+// OpenDisk opens the store on disk in the data directory. It starts a sweep, because
+// the processes that use it may be too short-lived for a regular one; closeStore waits
+// for it.
+func (o *StoreOptions) OpenDisk(connection *cli.Connection) (store *disk.Store, closeStore func() error, err error) {
+	if err := connection.CheckData(); err != nil {
+		return nil, nil, err
+	}
+	store, err = disk.Open(filepath.Join(connection.Data, "artifacts"), offload.StoreConfig{TTL: o.ttl, Quota: o.quota})
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var sweeping sync.WaitGroup
+	sweeping.Go(func() { _, _ = store.Sweep(ctx, SweepGrace) }) // the next process tries again
+	return store, func() error {
+		cancel()
+		sweeping.Wait()
+		return store.Close()
+	}, nil
 }
 
 // Open opens the store. b may be nil for a store on disk.

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/cmd/internal/process"
+	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/mcp/command"
+	"github.com/stevedore-bus/stevedore/tools/mcp/wire"
+	"github.com/stevedore-bus/stevedore/tools/mcp/wrap"
+)
+
+const mcpWrapHelp = `Put a proxy in front of any MCP server. The proxy passes everything on unchanged, except
+for big tool results and resources: it stores these, gives the client a short reference,
+and adds tools that read the stored results page by page, by lines, with grep and with jq.
+
+In the configuration of an MCP host, put "worker mcp wrap --" before the command:
+
+  worker mcp wrap -- npx -y @modelcontextprotocol/server-filesystem .
+
+Results are stored in --data; no other process is needed. Each start is a session of
+its own, unless --session names one. The server gets the environment of this command,
+without the variables of Stevedore and NATS.
+
+If the server ends, it is started again and the session goes on. A tool call that it was
+running is repeated only if the tool is annotated as read-only or idempotent.
+
+` + cli.ExitCodesHelp
+
+type mcpWrapOptions struct {
+	Connection cli.Connection
+	Logging    cli.Logging
+	Store      process.StoreOptions
+	Offload    offload.Config
+	session    string
+	timeout    time.Duration
+}
+
+func newMCPWrapCommand() *cobra.Command {
+	var o mcpWrapOptions
+	cmd := &cobra.Command{
+		Use:   "wrap [flags] -- COMMAND [ARGS...]",
+		Short: "Keep the big results of any MCP server out of the prompt",
+		Long:  mcpWrapHelp,
+		Args:  cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cli.Exit(cli.ExitUsage, "the command of the MCP server is missing; usage: %s", cmd.UseLine())
+			}
+			return mcpWrap(cmd.Context(), o, args, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	flags := cmd.Flags()
+	flags.SetInterspersed(false) // the flags after the command are the command's
+	flags.StringVar(&o.Connection.Data, "data", cli.DefaultDataDir(), "`DIR` for the stored results")
+	o.Logging.AddFlags(flags)
+	flags.StringVar(&o.session, "session", "", "`SESSION` of the stored results; default a new one, so that only this process can read them")
+	flags.DurationVar(&o.timeout, "call-timeout", 10*time.Minute, "`TIME` after which a request without response or progress is cancelled")
+	o.Store.AddDiskFlags(flags)
+	process.AddOffloadFlags(flags, &o.Offload)
+	return cmd
+}
+
+func mcpWrap(ctx context.Context, o mcpWrapOptions, argv []string, stdin io.Reader, stdout, stderr io.Writer) (err error) {
+	log, err := o.Logging.Logger(stderr)
+	if err != nil {
+		return err
+	}
+	if o.timeout <= 0 {
+		return cli.Exit(cli.ExitUsage, "--call-timeout %s: want more than 0s", o.timeout)
+	}
+	session := tools.Token(o.session)
+	if o.session == "" {
+		session = "mcp-" + strings.ToLower(rand.Text()[:16])
+	}
+	store, closeStore, err := o.Store.OpenDisk(&o.Connection)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeStore()) }()
+	o.Offload.Log = log
+	name := command.Name(argv)
+	err = wrap.Run(ctx, wrap.NewStream(stdin, stdout, nil), wrap.Config{
+		Name: name, Session: session, Store: store, Offload: o.Offload, CallTimeout: o.timeout, Log: log,
+		Reader: offload.ReaderConfig{JQCommand: process.JQCommand()},
+		Server: func(context.Context) (wrap.Link, error) {
+			return startMCPServer(command.Config{Argv: argv, Env: mcpEnvironment(), Stderr: stderr})
+		},
+	})
+	if errors.Is(err, wrap.ErrPermanent) {
+		return cli.Exit(cli.ExitUsage, "%w", err)
+	}
+	return err
+}
+
+// mcpEnvironment is the environment of this process without the settings of Stevedore
+// and NATS, which contain credentials that are not for the server.
+func mcpEnvironment() []string {
+	var env []string
+	for _, variable := range os.Environ() {
+		if !strings.HasPrefix(variable, "STEVEDORE_") && !strings.HasPrefix(variable, "NATS_") {
+			env = append(env, variable)
+		}
+	}
+	return env
+}
+
+// programLink is the link to a server's process.
+type programLink struct {
+	*wrap.Stream
+	process *command.Process
+}
+
+func startMCPServer(cfg command.Config) (wrap.Link, error) {
+	p, err := command.Start(cfg)
+	if errors.Is(err, command.ErrNoProgram) {
+		return nil, fmt.Errorf("%w: %w", wrap.ErrPermanent, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return programLink{wrap.NewStream(p.Stdout, p.Stdin, p.Close), p}, nil
+}
+
+// Receive returns how the process ended, if it did.
+func (l programLink) Receive() (*wire.Message, error) {
+	m, err := l.Stream.Receive()
+	if _, syntax := errors.AsType[*wire.SyntaxError](err); err == nil || syntax {
+		return m, err
+	}
+	l.process.Close()
+	return nil, l.process.Err()
+}

@@ -1,0 +1,124 @@
+// Package artifacts shows the artifacts of a session to MCP clients: as links in tool
+// results, as resources with pages, and through the reading tools.
+package artifacts
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// Scheme is the scheme of the resources.
+const Scheme = "stevedore"
+
+// Template is the URI template of artifacts (RFC 6570).
+const Template = Scheme + "://{session}/artifacts/{artifact_id}{?offset,limit}"
+
+// TemplateDescription explains Template to models.
+const TemplateDescription = "An offloaded tool result, in pages: offset is the first character (of binary content, the first byte) and limit the length, at most 15,000. The last content of a page says which page is next."
+
+// URI returns the URI of an artifact.
+func URI(session, id string) string {
+	return (&url.URL{Scheme: Scheme, Host: session, Path: "/artifacts/" + id}).String()
+}
+
+// Address is a parsed URI: a page of an artifact.
+type Address struct {
+	Session, ID   string
+	Offset, Limit int64
+}
+
+// IsURI reports whether a URI has our scheme.
+func IsURI(uri string) bool {
+	return len(uri) > len(Scheme) && strings.EqualFold(uri[:len(Scheme)+1], Scheme+":")
+}
+
+// ParseURI parses the URI of an artifact or of one of its pages.
+func ParseURI(uri string) (Address, error) {
+	wrong := tools.Errorf(tools.CodeInvalidArguments, "want a URI like %s", Template)
+	u, err := url.Parse(uri)
+	if err != nil || !strings.EqualFold(u.Scheme, Scheme) {
+		return Address{}, wrong
+	}
+	id, ok := strings.CutPrefix(u.Path, "/artifacts/")
+	a := Address{Session: u.Host, ID: id}
+	if !ok || !tools.IsToken(a.Session) || !tools.IsToken(id) || u.User != nil || u.Fragment != "" {
+		return Address{}, wrong
+	}
+	for name, value := range u.Query() {
+		n, err := strconv.ParseInt(value[0], 10, 64)
+		if err != nil || n < 0 || len(value) > 1 {
+			return Address{}, tools.Errorf(tools.CodeInvalidArguments, "%s=%s: want one number, 0 or more", tools.Excerpt(name, 40), tools.Excerpt(value[0], 40))
+		}
+		switch name {
+		case "offset":
+			a.Offset = n
+		case "limit":
+			a.Limit = n
+		default:
+			return Address{}, wrong
+		}
+	}
+	return a, nil
+}
+
+// page returns the URI of another page.
+func (a Address) page(offset int64) string {
+	query := url.Values{"offset": {strconv.FormatInt(offset, 10)}}
+	if a.Limit > 0 {
+		query.Set("limit", strconv.FormatInt(a.Limit, 10))
+	}
+	return URI(a.Session, a.ID) + "?" + query.Encode()
+}
+
+// MediaType returns the media type of an artifact.
+func MediaType(a tools.Artifact) string {
+	switch {
+	case a.MediaType != "":
+		return a.MediaType
+	case a.Type == offload.TypeJSON:
+		return "application/json"
+	case a.Type == offload.TypeBinary:
+		return "application/octet-stream"
+	}
+	return "text/plain"
+}
+
+// Link is a content block of the type resource_link, or an entry of a list of
+// resources.
+type Link struct {
+	Type        string `json:"type,omitempty"`
+	URI         string `json:"uri"`
+	Name        string `json:"name"`
+	Title       string `json:"title,omitempty"`
+	Description string `json:"description,omitempty"`
+	MIMEType    string `json:"mimeType,omitempty"`
+	Size        int64  `json:"size,omitempty"`
+}
+
+// LinkTo returns the content block that links to an artifact.
+func LinkTo(session string, a tools.Artifact) Link {
+	l := Link{Type: "resource_link", URI: URI(session, a.ID), Name: a.ID, MIMEType: MediaType(a), Size: a.Size}
+	l.Description = "The whole result; resources/read returns it in pages."
+	return l
+}
+
+// ResourceOf returns an artifact as an entry of a list of resources.
+func ResourceOf(rec offload.Record) Link {
+	l := LinkTo(rec.Session, rec.Artifact)
+	l.Type = ""
+	l.Description = fmt.Sprintf("A result of %s: %s", tools.Excerpt(rec.Metadata["tool_name"], 64), Size(rec.Artifact))
+	return l
+}
+
+// Size describes the size of an artifact.
+func Size(a tools.Artifact) string {
+	if a.Type == offload.TypeBinary {
+		return fmt.Sprintf("%d bytes", a.Size)
+	}
+	return fmt.Sprintf("%d characters in %d lines", a.Chars, a.Lines)
+}

@@ -1,0 +1,82 @@
+package artifacts
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// Tool is the definition of a tool for MCP clients.
+type Tool struct {
+	Name        string             `json:"name"`
+	Description string             `json:"description,omitempty"`
+	InputSchema *jsonschema.Schema `json:"inputSchema"`
+	Annotations *Annotations       `json:"annotations,omitempty"`
+}
+
+// Annotations tell a client what a tool does.
+type Annotations struct {
+	ReadOnly    bool  `json:"readOnlyHint,omitempty"`
+	Destructive *bool `json:"destructiveHint,omitempty"`
+	Idempotent  bool  `json:"idempotentHint,omitempty"`
+	OpenWorld   *bool `json:"openWorldHint,omitempty"`
+}
+
+// Tools runs the reading tools.
+type Tools struct {
+	registry *tools.Registry
+}
+
+// NewTools returns the reading tools of reader.
+func NewTools(reader *offload.Reader) (*Tools, error) {
+	t := &Tools{registry: tools.NewRegistry(zerolog.Nop())}
+	return t, t.registry.Register(reader.Tools()...)
+}
+
+// Has reports whether there is a tool with a name.
+func (t *Tools) Has(name string) bool {
+	_, ok := t.registry.Definition(name)
+	return ok
+}
+
+// List returns the definitions under the names that rename returns.
+func (t *Tools) List(rename func(string) string) []Tool {
+	defs := t.registry.Definitions()
+	list := make([]Tool, len(defs))
+	closed := false
+	for i, def := range defs {
+		list[i] = Tool{
+			Name: rename(def.Name), Description: Rename(def.Description, rename), InputSchema: def.Parameters,
+			Annotations: &Annotations{ReadOnly: true, Idempotent: true, OpenWorld: &closed},
+		}
+	}
+	return list
+}
+
+// Call runs a tool for a session.
+func (t *Tools) Call(ctx context.Context, session, name string, args json.RawMessage) *tools.Result {
+	return t.registry.Run(ctx, tools.Call{ID: "mcp", Session: session, Tool: name, Args: args}, nil)
+}
+
+// Names are the names of the reading tools.
+var Names = []string{offload.ToolGet, offload.ToolLines, offload.ToolGrep, offload.ToolJQ, offload.ToolQuery, offload.ToolInfo}
+
+// Rename replaces the names of the reading tools in a text.
+func Rename(text string, rename func(string) string) string {
+	var pairs []string
+	for _, name := range Names {
+		if other := rename(name); other != name {
+			pairs = append(pairs, name, other)
+		}
+	}
+	if pairs == nil {
+		return text
+	}
+	return strings.NewReplacer(pairs...).Replace(text)
+}

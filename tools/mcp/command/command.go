@@ -1,0 +1,227 @@
+// Package command runs the program of an MCP server and ends it, with the processes
+// that it started, at the latest when this process ends.
+package command
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// Config describes a program.
+type Config struct {
+	// Argv is the program and its arguments.
+	Argv []string
+	// Dir is the working directory; default that of this process.
+	Dir string
+	// Env is the environment, as NAME=VALUE.
+	Env []string
+	// Stderr receives what the program writes to its standard error; nil discards it.
+	Stderr io.Writer
+	// Prepare, if not nil, may change the command before it starts, for instance to
+	// run it in a sandbox.
+	Prepare func(*exec.Cmd) error
+	// Grace is how long the program may take to exit after its input has ended, and
+	// again after SIGTERM. Default 2 seconds.
+	Grace time.Duration
+}
+
+// Process is a running program.
+type Process struct {
+	Stdin  io.WriteCloser
+	Stdout io.Reader
+
+	cfg  Config
+	cmd  *exec.Cmd
+	tail *tail
+	done chan struct{} // closed when the program has ended
+	err  error         // how it ended
+
+	stop sync.Once
+}
+
+// ErrNoProgram means that the program cannot be started at all.
+var ErrNoProgram = errors.New("cannot start the program")
+
+// Start starts a program.
+func Start(cfg Config) (*Process, error) {
+	if len(cfg.Argv) == 0 || cfg.Argv[0] == "" {
+		return nil, fmt.Errorf("%w: the command is empty", ErrNoProgram)
+	}
+	if cfg.Grace <= 0 {
+		cfg.Grace = 2 * time.Second
+	}
+	cmd := exec.Command(cfg.Argv[0], cfg.Argv[1:]...)
+	if cmd.Err != nil {
+		return nil, fmt.Errorf("%w %q: %w", ErrNoProgram, tools.Excerpt(cfg.Argv[0], 200), cmd.Err)
+	}
+	p := &Process{cfg: cfg, cmd: cmd, tail: &tail{}, done: make(chan struct{})}
+	cmd.Dir, cmd.Env = cfg.Dir, cfg.Env
+	cmd.Stderr = p.tail
+	if cfg.Stderr != nil {
+		cmd.Stderr = io.MultiWriter(p.tail, cfg.Stderr)
+	}
+	cmd.WaitDelay = cfg.Grace // a process that left the group may keep the pipe of stderr open
+	contain(cmd)
+	if cfg.Prepare != nil {
+		if err := cfg.Prepare(cmd); err != nil {
+			return nil, fmt.Errorf("%w %q: %w", ErrNoProgram, tools.Excerpt(cfg.Argv[0], 200), err)
+		}
+	}
+	// cmd.StdoutPipe would be closed by cmd.Wait, before all output is read.
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	cmd.Stdout = w
+	if p.Stdin, err = cmd.StdinPipe(); err != nil {
+		return nil, errors.Join(err, r.Close(), w.Close())
+	}
+	p.Stdout = r
+	started := make(chan error, 1)
+	go p.run(started)
+	err = <-started
+	_ = w.Close() // the program has its own copy
+	if err != nil {
+		_ = r.Close()
+		return nil, fmt.Errorf("%w %q: %w", ErrNoProgram, tools.Excerpt(cfg.Argv[0], 200), err)
+	}
+	return p, nil
+}
+
+// run starts the program and waits for its end.
+func (p *Process) run(started chan<- error) {
+	defer lockThread()() // see contain
+	err := p.cmd.Start()
+	started <- err
+	if err != nil {
+		return
+	}
+	p.err = wait(p.cmd)
+	close(p.done)
+}
+
+// Done is closed when the program has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Err says how the program ended: its exit status and the end of its standard error.
+// Call it after Done is closed.
+func (p *Process) Err() error {
+	text := "exit status 0"
+	if p.err != nil {
+		text = p.err.Error()
+	}
+	if tail := p.tail.String(); tail != "" {
+		return fmt.Errorf("%s; its last output on stderr: %s", text, tail)
+	}
+	return errors.New(text)
+}
+
+// Pid is the number of the process.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
+// Close ends the program as MCP asks for: it closes the input, then sends SIGTERM, and
+// then kills the program. It returns when the program and its group have ended.
+func (p *Process) Close() {
+	p.stop.Do(func() {
+		_ = p.Stdin.Close()
+		for _, end := range []func(*exec.Cmd){terminate, kill} {
+			select {
+			case <-p.done:
+				return
+			case <-time.After(p.cfg.Grace):
+				end(p.cmd)
+			}
+		}
+	})
+	<-p.done
+	if r, ok := p.Stdout.(*os.File); ok {
+		_ = r.SetReadDeadline(time.Now()) // ends a read that a process outside of the group holds open
+	}
+}
+
+// Kill ends the program at once.
+func (p *Process) Kill() {
+	kill(p.cmd)
+	<-p.done
+}
+
+// tail keeps the end of a program's standard error, for error messages.
+type tail struct {
+	mu  sync.Mutex
+	buf []byte
+}
+
+const tailSize = 1000
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.buf = append(t.buf, p[max(0, len(p)-tailSize):]...)
+	t.buf = slices.Clone(t.buf[max(0, len(t.buf)-tailSize):])
+	return len(p), nil
+}
+
+// String returns the last lines as one line.
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	text := bytes.TrimSpace(t.buf)
+	if len(text) > 400 {
+		text = text[len(text)-400:]
+		for len(text) > 0 && !utf8.RuneStart(text[0]) {
+			text = text[1:]
+		}
+	}
+	return tools.OneLine(strings.ToValidUTF8(string(text), "?"))
+}
+
+// Environment returns the environment for a server that other people wrote: the
+// variables that programs need to run, and extra, as NAME=VALUE.
+func Environment(extra ...string) []string {
+	var env []string
+	for _, name := range inherited {
+		if value, ok := os.LookupEnv(name); ok && !strings.HasPrefix(value, "()") { // a shell function
+			env = append(env, name+"="+value)
+		}
+	}
+	return append(env, extra...)
+}
+
+// inherited are the variables that MCP's SDKs pass on, and those that the package
+// managers of Node and Python need behind a proxy or with another home.
+var inherited = []string{
+	"HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR",
+	"XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR",
+	"APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATHEXT", "PROCESSOR_ARCHITECTURE", "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE", "PROGRAMFILES",
+	"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
+	"NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE", "SSL_CERT_DIR", "NVM_DIR", "npm_config_cache", "npm_config_registry", "UV_CACHE_DIR", "UV_INDEX_URL", "PIP_INDEX_URL",
+}
+
+// Name returns the name of a command for messages, without arguments that may be
+// secret: the program, and the package if the program is a package runner.
+func Name(argv []string) string {
+	if len(argv) == 0 {
+		return ""
+	}
+	name := filepath.Base(argv[0])
+	if slices.Contains([]string{"npx", "uvx", "pipx", "bunx", "node", "python", "python3", "deno", "docker", "go"}, strings.TrimSuffix(name, ".cmd")) {
+		for _, arg := range argv[1:] {
+			if !strings.HasPrefix(arg, "-") && arg != "run" {
+				return tools.Excerpt(tools.OneLine(name+" "+arg), 100)
+			}
+		}
+	}
+	return tools.Excerpt(tools.OneLine(name), 100)
+}

@@ -1,0 +1,152 @@
+package wire
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// Lines reads messages from a stream in which each line is one message.
+type Lines struct {
+	src   *bufio.Reader
+	limit int64
+	batch []*Message // the rest of an array of messages
+}
+
+// NewLines returns the messages of src. A message of more than limit bytes ends the
+// stream with an error; 0 means 4 GiB.
+func NewLines(src io.Reader, limit int64) *Lines {
+	if limit <= 0 {
+		limit = 4 << 30
+	}
+	return &Lines{src: bufio.NewReaderSize(src, scanBuffer), limit: limit}
+}
+
+// SyntaxError is the error of Next for a line that is not a message. The stream goes
+// on.
+type SyntaxError struct {
+	// Line is the beginning of the line.
+	Line string
+	Err  error
+}
+
+func (e *SyntaxError) Error() string { return e.Err.Error() }
+func (e *SyntaxError) Unwrap() error { return e.Err }
+
+// Next returns the next message. The caller closes it.
+func (l *Lines) Next() (*Message, error) {
+	for len(l.batch) == 0 {
+		body, err := l.line()
+		if err != nil {
+			return nil, err
+		}
+		if body == nil {
+			continue // an empty line
+		}
+		if l.batch, err = parseAll(body); err != nil {
+			l.batch = nil
+			line := make([]byte, 200)
+			n, _ := body.ReadAt(line, 0)
+			body.Close()
+			return nil, &SyntaxError{Line: string(line[:n]), Err: err}
+		}
+	}
+	m := l.batch[0]
+	l.batch = l.batch[1:]
+	return m, nil
+}
+
+// parseAll parses a message, or an array of messages, which revision 2025-03-26 had.
+func parseAll(body *Body) ([]*Message, error) {
+	if whole, err := body.Whole(); err != nil || whole.Kind != '[' || !body.InMemory() {
+		m, err := Parse(body)
+		return []*Message{m}, err
+	}
+	var batch []*Message
+	var errs error
+	whole, _ := body.Whole()
+	err := body.Elements(whole, func(v Value) bool {
+		m, err := Parse(BodyOf(body.data[v.Start:v.End]))
+		if batch = append(batch, m); err != nil {
+			errs = err
+		}
+		return err == nil
+	})
+	return batch, errors.Join(err, errs)
+}
+
+// line returns the next line that is not empty; nil for an empty line.
+func (l *Lines) line() (*Body, error) {
+	var data []byte
+	var spool *tools.Output
+	for {
+		part, err := l.src.ReadSlice('\n')
+		if err == nil {
+			part = bytes.TrimRight(part, "\r\n") // some readers accept nothing after a message
+		}
+		switch {
+		case spool != nil:
+			if _, err := spool.Write(part); err != nil {
+				_ = spool.Close()
+				return nil, err
+			}
+			if spool.Truncated() {
+				_ = spool.Close()
+				return nil, fmt.Errorf("a message has more than %d bytes", l.limit)
+			}
+		case len(data)+len(part) > inMemory:
+			spool = tools.NewOutput(tools.OutputLimits{Memory: 1, Total: l.limit})
+			for _, p := range [][]byte{data, part} {
+				if _, err := spool.Write(p); err != nil {
+					_ = spool.Close()
+					return nil, err
+				}
+			}
+			data = nil
+		default:
+			data = append(data, part...)
+		}
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case err != nil && (spool != nil || len(bytes.TrimSpace(data)) > 0) && errors.Is(err, io.EOF):
+			// The last line has no end: it may be cut.
+		case err != nil:
+			if spool != nil {
+				_ = spool.Close()
+			}
+			return nil, err
+		}
+		if spool != nil {
+			return &Body{spool: spool}, nil
+		}
+		if data = bytes.TrimSpace(data); len(data) == 0 {
+			return nil, nil
+		}
+		return &Body{data: data}, nil
+	}
+}
+
+// Writer writes messages as lines. It is safe for concurrent use.
+type Writer struct {
+	mu  sync.Mutex
+	dst *bufio.Writer
+}
+
+// NewWriter returns a writer to dst.
+func NewWriter(dst io.Writer) *Writer { return &Writer{dst: bufio.NewWriterSize(dst, scanBuffer)} }
+
+// Write writes a message with its edits.
+func (w *Writer) Write(m *Message) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := m.WriteEdited(w.dst, m.Edits); err != nil {
+		return err
+	}
+	return w.dst.Flush()
+}

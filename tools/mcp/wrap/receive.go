@@ -1,0 +1,185 @@
+package wrap
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/mcp/wire"
+)
+
+// fromServerLink handles the messages of a process until it ends.
+func (p *proxy) fromServerLink(ctx context.Context, c *connection) error {
+	invalid := 0
+	for {
+		m, err := c.Receive()
+		if syntax, ok := errors.AsType[*wire.SyntaxError](err); ok {
+			if invalid++; invalid <= 10 {
+				p.cfg.Log.Warn().Str("server", p.cfg.Name).Str("line", tools.EscapeLine(tools.Excerpt(syntax.Line, 100))).Msg("MCP server wrote a line that is not a message; it is dropped")
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		switch {
+		case m.IsResponse():
+			p.fromServerResponse(ctx, c, m)
+		case m.IsRequest():
+			p.fromServerRequest(c, m)
+		default:
+			p.fromServerNotification(ctx, m)
+		}
+	}
+}
+
+// fromServerRequest passes a request, such as an elicitation, to the client. A later
+// process may use the ids of an earlier one again, so its ids are changed.
+func (p *proxy) fromServerRequest(c *connection, m *wire.Message) {
+	id := m.ID
+	if c.generation > 1 {
+		m = withID(m, strconv.Quote(fmt.Sprintf("%d/%s", c.generation, m.ID)))
+		id = string(m.Edits[len(m.Edits)-1].With)
+	}
+	p.mu.Lock()
+	p.fromServer[id] = serverRequest{m.ID, c.generation}
+	p.mu.Unlock()
+	p.toClient(m)
+}
+
+// fromServerNotification passes a notification to the client, unless there are too many.
+func (p *proxy) fromServerNotification(ctx context.Context, m *wire.Message) {
+	switch m.Method {
+	case "notifications/progress":
+		p.progressed(m)
+	case "notifications/tools/list_changed":
+		p.mu.Lock()
+		p.listed = false
+		p.mu.Unlock()
+	case "notifications/cancelled":
+		p.withdraw(m)
+	}
+	if p.flood.drop(m.Method, func() {
+		if again, err := wire.Request("", m.Method, nil); err == nil && ctx.Err() == nil {
+			p.toClient(again)
+		}
+	}) {
+		m.Close()
+		return
+	}
+	p.toClient(m)
+}
+
+// progressed gives a request more time.
+func (p *proxy) progressed(m *wire.Message) {
+	var params struct {
+		Token json.RawMessage `json:"progressToken"`
+	}
+	if m.Decode(m.Params, 64<<10, &params) != nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, r := range p.pending {
+		if r.token != "" && r.token == string(params.Token) && !r.cancelled {
+			r.progress = time.Now()
+			r.expires = r.progress.Add(p.cfg.CallTimeout)
+		}
+	}
+}
+
+// withdraw gives the server's cancellation of its own request the id that the client
+// knows.
+func (p *proxy) withdraw(m *wire.Message) {
+	v, err := m.Get(m.Params, "requestId")
+	if err != nil || !v.Exists() {
+		return
+	}
+	raw, err := m.Bytes(v, 4<<10)
+	if err != nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id, r := range p.fromServer {
+		if r.id == string(raw) && r.generation == p.generation {
+			m.Edits = append(m.Edits, wire.Edit{From: v.Start, To: v.End, With: []byte(id)})
+			delete(p.fromServer, id)
+			return
+		}
+	}
+}
+
+// progressGap is the time between the last progress of a request and its response. The
+// TypeScript SDK loses progress that it reads together with the response.
+const progressGap = 2 * time.Millisecond
+
+// fromServerResponse passes the answer to a request of the client on, without its big
+// parts.
+func (p *proxy) fromServerResponse(ctx context.Context, c *connection, m *wire.Message) {
+	p.mu.Lock()
+	c.answered = true
+	if answer, ok := p.internal[m.ID]; ok {
+		delete(p.internal, m.ID)
+		answer <- m
+		p.mu.Unlock()
+		return
+	}
+	r, ok := p.pending[m.ID]
+	delete(p.pending, m.ID)
+	p.mu.Unlock()
+	if !ok || r.cancelled {
+		m.Close()
+		return
+	}
+	if time.Since(r.progress) < progressGap {
+		time.Sleep(progressGap)
+	}
+	if r.Method == "initialize" || r.Method == "server/discover" {
+		p.opened(r, m) // before the next message, which depends on it
+	}
+	if m.InMemory() && m.Size() <= p.shrinker.limit && r.Method != "tools/list" {
+		p.toClient(m)
+		r.Close()
+		return
+	}
+	p.slots <- struct{}{}
+	p.work.Go(func() {
+		defer func() { <-p.slots }()
+		p.respond(ctx, c, r, m)
+	})
+}
+
+// respond stores the big parts of a response and sends the rest.
+func (p *proxy) respond(ctx context.Context, c *connection, r *request, m *wire.Message) {
+	defer r.Close()
+	var err error
+	if m.Result.Kind == '{' {
+		switch r.Method {
+		case "tools/list":
+			err = p.toolsListed(r, m)
+		case "tools/call", "tasks/result":
+			err = p.shrinkCall(ctx, c, r, m, m.Result)
+		case "tasks/get":
+			var result wire.Value
+			if result, err = m.Get(m.Result, "result"); err == nil && result.Kind == '{' {
+				err = p.shrinkCall(ctx, c, r, m, result)
+			}
+		case "resources/read":
+			err = p.shrinker.resource(ctx, m, r.uri)
+		case "prompts/get":
+			err = p.shrinker.prompt(ctx, m)
+		}
+	}
+	if err != nil {
+		p.cfg.Log.Warn().Str("server", p.cfg.Name).Str("method", r.Method).Err(err).Msg("cannot handle a response")
+		m.Close()
+		p.fail(r, fmt.Sprintf("The MCP server %s sent a response that the proxy cannot handle: %s", p.cfg.Name, tools.Excerpt(err.Error(), 300)))
+		return
+	}
+	p.toClient(m)
+}

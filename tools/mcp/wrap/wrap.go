@@ -1,0 +1,142 @@
+// Package wrap puts a proxy in front of any MCP server. The proxy passes all messages
+// on as they are, except for big results: it stores these as artifacts, replaces them
+// by references, and adds the tools that read artifacts.
+//
+// The proxy works on JSON-RPC messages and not on an MCP session of its own. What it
+// does not know (later revisions, extensions, fields of one server) passes unchanged,
+// and both sides negotiate the revision with each other.
+package wrap
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/mcp/artifacts"
+	"github.com/stevedore-bus/stevedore/tools/mcp/wire"
+)
+
+// Link carries messages to and from a client or a server.
+type Link interface {
+	// Send sends a message. The caller closes it. It is called by one goroutine at a
+	// time.
+	Send(*wire.Message) error
+	// Receive returns the next message, which the caller closes. A *wire.SyntaxError
+	// concerns one message only; any other error ends the link.
+	Receive() (*wire.Message, error)
+	// Close ends the link, and the server's process if there is one. It may be called
+	// twice, and while Receive runs.
+	Close()
+}
+
+// Config describes a proxy. Server, Store and Session are required.
+type Config struct {
+	// Server starts the server, or connects to it. ErrPermanent in its error means
+	// that another try is of no use.
+	Server func(context.Context) (Link, error)
+	// Name names the server in errors.
+	Name string
+	// Store contains the artifacts, in the session Session (a token).
+	Store   offload.Store
+	Session string
+	// Offload decides which results are big. A text is replaced if it has more than
+	// Offload.Threshold tokens and at least Offload.InlineChars characters.
+	Offload offload.Config
+	Reader  offload.ReaderConfig
+	// CallTimeout is how long the server may send neither the response nor progress
+	// for a request. Default 10 minutes.
+	CallTimeout time.Duration
+	// StartTimeout is how long requests wait for a server that does not start.
+	// Default 30 seconds.
+	StartTimeout time.Duration
+	Log          zerolog.Logger
+}
+
+// ErrPermanent means that a server can never be started.
+var ErrPermanent = errors.New("cannot be started")
+
+// Run runs the proxy between a client and the server until the client closes its link
+// or ctx ends. Then it ends the server.
+func Run(ctx context.Context, client Link, cfg Config) error {
+	p, err := newProxy(client, cfg)
+	if err != nil {
+		return err
+	}
+	return p.run(ctx)
+}
+
+func newProxy(client Link, cfg Config) (*proxy, error) {
+	if cfg.CallTimeout <= 0 {
+		cfg.CallTimeout = 10 * time.Minute
+	}
+	if cfg.StartTimeout <= 0 {
+		cfg.StartTimeout = 30 * time.Second
+	}
+	reader := offload.NewReader(cfg.Store, cfg.Reader)
+	reading, err := artifacts.NewTools(reader)
+	if err != nil {
+		return nil, err
+	}
+	sh := &shrinker{cfg: cfg}
+	if sh.limit = int64(40_000); cfg.Offload.InlineChars > 0 {
+		sh.limit = cfg.Offload.InlineChars
+	}
+	if cfg.Offload.Threshold > 0 {
+		sh.limit = max(sh.limit, cfg.Offload.Threshold*5/2)
+	} else {
+		sh.limit = max(sh.limit, 20_000)
+	}
+	always := cfg.Offload
+	always.Threshold, always.InlineChars = 1, 1
+	sh.offloader = offload.NewOffloader(cfg.Store, always)
+	return &proxy{
+		cfg: cfg, client: client, reader: reader, reading: reading, shrinker: sh,
+		pending: map[string]*request{}, internal: map[string]chan *wire.Message{}, fromServer: map[string]serverRequest{},
+		known: map[string]toolInfo{}, calls: map[string]context.CancelFunc{}, subscriptions: map[string]*wire.Message{},
+		demand: make(chan struct{}, 1), flood: newFlood(), slots: make(chan struct{}, 4),
+	}, nil
+}
+
+// Stream is a Link over a pair of streams, with one message per line.
+type Stream struct {
+	in  *wire.Lines
+	out *wire.Writer
+	end func()
+}
+
+// NewStream returns the link over in and out. end closes them; it may be nil.
+func NewStream(in io.Reader, out io.Writer, end func()) *Stream {
+	return &Stream{in: wire.NewLines(in, 0), out: wire.NewWriter(out), end: end}
+}
+
+// Send implements Link.
+func (s *Stream) Send(m *wire.Message) error { return s.out.Write(m) }
+
+// Receive implements Link.
+func (s *Stream) Receive() (*wire.Message, error) { return s.in.Next() }
+
+// Close implements Link.
+func (s *Stream) Close() {
+	if s.end != nil {
+		s.end()
+	}
+}
+
+// version returns the later one of two revisions, which are dates.
+func later(a, b string) string {
+	if strings.Compare(a, b) < 0 {
+		return b
+	}
+	return a
+}
+
+// failure is an error for a client, with a code.
+func failure(format string, args ...any) *tools.Result {
+	return tools.Failure(tools.Errorf(tools.CodeToolFailed, format, args...))
+}
