@@ -21,14 +21,26 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/agent/provider"
 )
 
-const agentHelp = `Send a prompt to an agent, wait for its answer and print it. Tool results for the
-user (see --tool-output of worker up) go to standard error. At least one worker must
-have a model. Any of these workers runs the agent; if it dies, another one continues.
+const agentHelp = `Send a prompt to an agent and print its answer, or, without a prompt, have a
+conversation. At least one worker must have a model. Any of these workers runs the agent;
+if it dies, another one continues.
 
   worker up --model ` + provider.ExampleModel + `
   worker agent "which of the files here is the longest?" --session s1
   worker agent "and the shortest?" --session s1
+  worker agent --session s1              a conversation
   worker agent --resume --session s1     wait for the answer of the last run
+  worker agent - < prompt.txt            the prompt is the standard input
+
+Standard error shows the tool calls as they start and end, and the tool results for the
+user (see --tool-output of worker up). On a terminal, the text appears as the model writes
+it. In a pipe, standard output has only the answer; --stream writes the text of all turns
+there as it arrives, and with --json also one line per progress event.
+
+In a conversation, Enter sends a message. To continue a message on the next line, end a
+line with a backslash, or press Alt+Enter. Ctrl-C cancels the answer, Ctrl-D or /quit ends
+the conversation, /fresh makes the agent forget it. If the input is not a terminal, each
+line is a message.
 
 For demos and tests without a key, --model script:FILE replaces the model by a file.
 Each line is a turn, and a conversation uses the lines in order:
@@ -37,8 +49,8 @@ Each line is a turn, and a conversation uses the lines in order:
   {"text":"There it is."}
 
 A session is one conversation. The agent answers the prompts of a session one after the
-other. Without --session, each prompt starts a new session and its name is printed to
-standard error. After --wait, the command ends, but the run continues.
+other. Without --session, the command starts a new session and prints its name to standard
+error. After --wait, the command ends, but the run continues.
 
 ` + cli.ExitCodesHelp
 
@@ -47,6 +59,7 @@ type promptOptions struct {
 	call          tools.Call
 	args          promptArgs
 	resume        bool
+	stream        bool
 	wait          time.Duration
 	waitForWorker bool // wait although no worker has a model
 }
@@ -63,22 +76,27 @@ type promptArgs struct {
 func newAgentCommand() *cobra.Command {
 	var o promptOptions
 	cmd := &cobra.Command{
-		Use:   "agent PROMPT",
-		Short: "Send a prompt to an agent and print its answer",
+		Use:   "agent [PROMPT]",
+		Short: "Send a prompt to an agent, or have a conversation with it",
 		Long:  agentHelp,
 		Args:  cli.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			o.waitForWorker = cmd.Flags().Changed("wait")
+			prompt, err := readPrompt(args, cmd.InOrStdin())
 			switch {
+			case err != nil:
+				return err
 			case o.resume && (len(args) > 0 || o.call.Session == "" || o.args.Fresh):
 				return cli.Exit(cli.ExitUsage, "--resume needs --session, no prompt and no --fresh")
-			case !o.resume && len(args) == 0:
-				return cli.Exit(cli.ExitUsage, "the prompt is missing: worker agent \"PROMPT\"")
 			case o.args.MaxTurns < 0:
 				return cli.Exit(cli.ExitUsage, "--use-turns %d: want 1 or more", o.args.MaxTurns)
-			case len(args) > 0:
-				o.args.Prompt = args[0]
+			case len(args) == 0 && !o.resume && (o.call.ID != "" || o.JSON):
+				return cli.Exit(cli.ExitUsage, "a conversation takes no --id and no --json; for one prompt: worker agent \"PROMPT\"")
 			}
-			o.waitForWorker = cmd.Flags().Changed("wait")
+			o.args.Prompt = prompt
+			if len(args) == 0 && !o.resume {
+				return o.converse(cmd.Context(), cli.NewPrompt(cmd.InOrStdin(), cmd.OutOrStdout()), cmd.OutOrStdout(), cmd.ErrOrStderr())
+			}
 			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
@@ -93,9 +111,29 @@ func newAgentCommand() *cobra.Command {
 	flags.IntVar(&o.args.MaxTurns, "use-turns", 0, "`NUMBER` of turns after which the agent stops; at most the worker's --max-turns")
 	flags.BoolVar(&o.args.Fresh, "fresh", false, "begin the session anew: the agent sees nothing of its earlier messages")
 	flags.BoolVar(&o.resume, "resume", false, "send no prompt; wait for the answer of the session's last run")
+	flags.BoolVar(&o.stream, "stream", false, "write the text of all turns to standard output as it arrives, also in a pipe; with --json, write the progress events")
 	flags.DurationVar(&o.wait, "wait", time.Hour, "`TIME` to wait for the answer; without this flag, the command ends at once if no worker has a model")
 	return cmd
 }
+
+// readPrompt returns the prompt of a command line; "-" means the whole standard input.
+func readPrompt(args []string, stdin io.Reader) (string, error) {
+	if len(args) == 0 || args[0] != "-" {
+		return strings.Join(args, ""), nil
+	}
+	data, err := io.ReadAll(io.LimitReader(stdin, maxPrompt+1))
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("read the prompt: %w", err)
+	case len(data) > maxPrompt:
+		return "", cli.Exit(cli.ExitUsage, "the prompt has more than %d bytes; put it into a file of the workspace", maxPrompt)
+	}
+	return string(data), nil
+}
+
+// maxPrompt is the maximum size of a prompt from standard input; the server rejects
+// larger calls.
+const maxPrompt = 1 << 20
 
 func (o promptOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
 	b, err := o.Connect(ctx, "agent", stderr)
@@ -106,12 +144,42 @@ func (o promptOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	if err := o.prepare(ctx, b, stderr); err != nil {
 		return err
 	}
+	view := &agentView{stdout: stdout, stderr: stderr, stream: o.stream || cli.IsTerminal(stdout)}
+	show := view.add
+	if o.JSON {
+		show = func(event tools.ProgressEvent) {
+			if o.stream {
+				_ = cli.JSON(stdout, event) // the result reports a failure of stdout
+			}
+		}
+	}
+	event, err := o.submit(ctx, b, show, stderr)
+	if err != nil {
+		view.endLine()
+		return err
+	}
+	if o.JSON {
+		err = cli.JSON(stdout, event)
+	} else {
+		err = o.showAnswer(ctx, b, view, event)
+	}
+	if err != nil {
+		return err
+	}
+	if event.IsError {
+		return cli.Exit(cli.ExitToolError, "")
+	}
+	return nil
+}
+
+// submit submits the call and waits for its result. It shows the progress until then.
+func (o promptOptions) submit(ctx context.Context, b *bus.Bus, show func(tools.ProgressEvent), stderr io.Writer) (tools.ResultEvent, error) {
 	connected, disconnect := b.WithConnection(ctx)
 	defer disconnect()
 	wait, cancel := context.WithTimeout(connected, o.wait)
 	defer cancel()
 	noWorker := false
-	stop := client.WarnIfNoWorker(wait, b, process.AgentQueue, func(ctx context.Context) {
+	stopWarning := client.WarnIfNoWorker(wait, b, process.AgentQueue, func(ctx context.Context) {
 		if !o.waitForWorker {
 			if noWorker = client.IsQueued(ctx, b, o.call); noWorker {
 				cancel()
@@ -120,37 +188,41 @@ func (o promptOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 		}
 		fmt.Fprintf(stderr, "worker: no worker with a model is running; the prompt stays queued until you start one: \"worker serve --model SPEC\"\n")
 	})
+	stopWatching, err := client.WatchProgress(b, o.call, show)
+	if err != nil {
+		stopWarning()
+		return tools.ResultEvent{}, err
+	}
 	event, err := rpc.Submit(wait, b, process.AgentQueue, o.call)
-	stop()
+	stopWarning()
+	stopWatching()
 	switch {
 	case errors.Is(err, rpc.ErrPending) && ctx.Err() != nil:
-		return cli.Exit(cli.ExitPending, "interrupted; the run continues; to wait for its answer: worker agent --resume --session %s", cli.ShellWord(o.call.Session))
+		return event, cli.Exit(cli.ExitPending, "interrupted; the run continues; to wait for its answer: worker agent --resume --session %s", cli.ShellWord(o.call.Session))
 	case noWorker && errors.Is(err, context.Canceled) && ctx.Err() == nil:
-		return cli.Exit(cli.ExitPending, "no worker with a model is running; the prompt stays queued: start one with \"worker serve --model SPEC\", then send the same prompt again with --session %s --id %s to get the answer", cli.ShellWord(o.call.Session), cli.ShellWord(o.call.ID))
+		return event, cli.Exit(cli.ExitPending, "no worker with a model is running; the prompt stays queued: start one with \"worker serve --model SPEC\", then send the same prompt again with --session %s --id %s to get the answer", cli.ShellWord(o.call.Session), cli.ShellWord(o.call.ID))
 	case err != nil && ctx.Err() == nil && client.Outage(connected, b) != nil:
-		return fmt.Errorf("%w; a run that has started continues: when the bus is back, send the same prompt again with --session %s --id %s to wait for it", client.Outage(connected, b), cli.ShellWord(o.call.Session), cli.ShellWord(o.call.ID))
+		return event, fmt.Errorf("%w; a run that has started continues: when the bus is back, send the same prompt again with --session %s --id %s to wait for it", client.Outage(connected, b), cli.ShellWord(o.call.Session), cli.ShellWord(o.call.ID))
 	case errors.Is(err, rpc.ErrPending) && ctx.Err() == nil:
-		return cli.Exit(cli.ExitPending, "no answer after %s; the run continues; to wait for its answer: worker agent --resume --session %s", o.wait, cli.ShellWord(o.call.Session))
+		return event, cli.Exit(cli.ExitPending, "no answer after %s; the run continues; to wait for its answer: worker agent --resume --session %s", o.wait, cli.ShellWord(o.call.Session))
 	case tools.CodeOf(err) == tools.CodeMismatch, tools.CodeOf(err) == tools.CodeInvalidCall:
-		return cli.Exit(cli.ExitUsage, "%w", err)
-	case err != nil:
+		return event, cli.Exit(cli.ExitUsage, "%w", err)
+	}
+	return event, err
+}
+
+// showAnswer shows the output of the tools, and the answer.
+func (o promptOptions) showAnswer(ctx context.Context, b *bus.Bus, view *agentView, event tools.ResultEvent) error {
+	connected, disconnect := b.WithConnection(ctx)
+	defer disconnect()
+	view.endLine()
+	if err := o.printOutput(connected, b, view); err != nil {
 		return err
 	}
-	if !o.JSON {
-		if err := o.printOutput(connected, b, stderr); err != nil {
-			return err
-		}
-		if event.ForUser != "" {
-			event.ForLLM = event.ForUser
-		}
+	if event.ForUser != "" {
+		event.ForLLM = event.ForUser
 	}
-	if err := printResult(event, o.JSON, stdout); err != nil {
-		return err
-	}
-	if event.IsError {
-		return cli.Exit(cli.ExitToolError, "")
-	}
-	return nil
+	return view.answer(event.ForLLM)
 }
 
 // prepare builds the call, or finds the session's last call for --resume.
@@ -186,7 +258,8 @@ func (o *promptOptions) prepare(ctx context.Context, b *bus.Bus, stderr io.Write
 
 // printOutput prints the tool results that the user sees before the answer. If they
 // cannot be read, the user still gets the answer.
-func (o promptOptions) printOutput(ctx context.Context, b *bus.Bus, stderr io.Writer) error {
+func (o promptOptions) printOutput(ctx context.Context, b *bus.Bus, view *agentView) error {
+	stderr := view.stderr
 	entries, err := client.ReadConversation(ctx, b, o.call.Session)
 	if failure, ok := errors.AsType[*cli.Error](err); ok && failure.Code == cli.ExitNotFound {
 		return nil // the run did not start
@@ -196,6 +269,9 @@ func (o promptOptions) printOutput(ctx context.Context, b *bus.Bus, stderr io.Wr
 		return err
 	}
 	for _, res := range agent.OutputOf(entries, o.call.IDToken()) {
+		if view.text != "" && view.stream { // the answer is above
+			view.note("output of %s:", res.Tool)
+		}
 		if _, err := fmt.Fprintf(stderr, "%s\n\n", cli.Printable(stderr, strings.TrimRight(res.ForUser, "\n"))); err != nil {
 			return err
 		}

@@ -71,6 +71,7 @@ func watchTask(ctx context.Context, o *client.Options, b *bus.Bus, id string, ou
 	// Events are lost while the connection is down, so get the task again afterwards.
 	reconnected := b.Conn().StatusChanged(nats.CONNECTED)
 	defer b.Conn().RemoveStatusListener(reconnected)
+	shown := "" // the last line of progress
 	for ask := o.Ask; ; ask = o.AskAgain {
 		body, err := ask(ctx, b, "task", "get", rpc.TaskRequest{ID: call})
 		if err != nil {
@@ -89,14 +90,16 @@ func watchTask(ctx context.Context, o *client.Options, b *bus.Bus, id string, ou
 			}
 			return nil
 		}
-		if err := nextChange(ctx, o, b, b.Progress(session, call), events, reconnected, out); err != nil {
+		if err := nextChange(ctx, o, b, b.Progress(session, call), events, reconnected, &shown, out); err != nil {
 			return err
 		}
 	}
 }
 
-// nextChange prints progress until the state of the task may have changed.
-func nextChange(ctx context.Context, o *client.Options, b *bus.Bus, progress string, events <-chan *nats.Msg, reconnected <-chan nats.Status, out io.Writer) error {
+// nextChange prints progress until the state of the task may have changed. An agent
+// reports each piece of its text, so a line like the last one, which is in shown, is not
+// repeated.
+func nextChange(ctx context.Context, o *client.Options, b *bus.Bus, progress string, events <-chan *nats.Msg, reconnected <-chan nats.Status, shown *string, out io.Writer) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -121,6 +124,10 @@ func nextChange(ctx context.Context, o *client.Options, b *bus.Bus, progress str
 					line = fmt.Sprintf("%3.0f%%  %s", 100*p.Done/p.Total, p.Message)
 				}
 			}
+			if line == *shown {
+				continue
+			}
+			*shown = line
 			if _, err := fmt.Fprintln(out, cli.Printable(out, line)); err != nil {
 				return err
 			}

@@ -37,7 +37,7 @@ func (l *Logging) Logger(stderr io.Writer) (zerolog.Logger, error) {
 		return zerolog.Nop(), Exit(ExitUsage, "--log-level %q: want debug, info, warn, error or off", l.Level)
 	}
 	var out io.Writer
-	switch text := isTerminal(stderr); {
+	switch text := IsTerminal(stderr); {
 	case l.Format == "text", l.Format == "auto" && text:
 		out = zerolog.ConsoleWriter{Out: stderr, TimeFormat: time.TimeOnly, NoColor: !text || os.Getenv("NO_COLOR") != ""}
 	case l.Format == "json", l.Format == "auto":

@@ -89,13 +89,22 @@ func JSON(w io.Writer, v any) error {
 // Printable returns a text for w. If w is a terminal, it escapes control characters,
 // which could take the terminal over.
 func Printable(w io.Writer, text string) string {
-	if !isTerminal(w) {
+	if !IsTerminal(w) {
 		return text
 	}
 	return tools.Escape(text)
 }
 
-func isTerminal(w io.Writer) bool {
+// Dim returns a text in the faint style, if w is a terminal that shows styles.
+func Dim(w io.Writer, text string) string {
+	if !IsTerminal(w) || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
+		return text
+	}
+	return "\x1b[2m" + text + "\x1b[0m"
+}
+
+// IsTerminal reports whether w is a terminal.
+func IsTerminal(w io.Writer) bool {
 	if o, ok := w.(*pipeWriter); ok {
 		w = o.w
 	}

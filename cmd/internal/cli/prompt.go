@@ -1,0 +1,215 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/mattn/go-isatty"
+	"golang.org/x/term"
+)
+
+// ErrInterrupted means that the user pressed Ctrl-C at the prompt.
+var ErrInterrupted = errors.New("interrupted")
+
+// lineBreak shows a line break within a message that is edited on one line.
+const lineBreak = "⏎"
+
+// Prompt reads messages: on a terminal with line editing and a history, otherwise line
+// by line. A backslash at the end of a line continues the message on the next line.
+// On a terminal, Alt+Enter inserts a line break, and a pasted text may have several
+// lines.
+//
+// golang.org/x/term costs 0.03 MB. reeflective/readline costs 1.4 MB and needs a terminal
+// that reports the position of its cursor; bubbletea imports text/template.
+type Prompt struct {
+	stdin  io.Reader
+	stdout io.Writer
+
+	lines   *bufio.Reader // if stdin is not a terminal
+	history history
+	editor  *term.Terminal // nil if there is none yet
+	keys    *keyReader
+}
+
+// NewPrompt returns a Prompt. It edits lines if stdin and stdout are terminals.
+func NewPrompt(stdin io.Reader, stdout io.Writer) *Prompt {
+	p := &Prompt{stdin: stdin, stdout: stdout}
+	if file, ok := stdin.(*os.File); ok && isatty.IsTerminal(file.Fd()) && IsTerminal(stdout) {
+		p.keys = &keyReader{in: file}
+	} else {
+		p.lines = bufio.NewReader(stdin)
+	}
+	return p
+}
+
+// Interactive reports whether the prompt edits lines on a terminal.
+func (p *Prompt) Interactive() bool { return p.keys != nil }
+
+// Remember adds a message to the history.
+func (p *Prompt) Remember(message string) {
+	p.history.add(strings.ReplaceAll(strings.TrimSpace(message), "\n", lineBreak))
+}
+
+// Read returns the next message, without space around it. It skips empty ones. Its
+// error is io.EOF at the end of the input, ErrInterrupted, or that of ctx.
+func (p *Prompt) Read(ctx context.Context) (string, error) {
+	type answer struct {
+		text string
+		err  error
+	}
+	answers := make(chan answer, 1)
+	restore := func() {}
+	if p.Interactive() {
+		var err error
+		if restore, err = p.startEditor(); err != nil {
+			return "", err
+		}
+	}
+	go func() { // a read of a terminal cannot be interrupted; after ctx ends, the process ends
+		text, err := p.read()
+		answers <- answer{text, err}
+	}()
+	defer restore()
+	select {
+	case a := <-answers:
+		p.Remember(a.text)
+		return a.text, a.err
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}
+
+// read reads lines until a message is complete.
+func (p *Prompt) read() (string, error) {
+	var lines []string
+	for {
+		line, continues, err := p.readLine(len(lines) > 0)
+		if err != nil && (line == "" || !errors.Is(err, io.EOF)) {
+			if text := join(lines); text != "" && errors.Is(err, io.EOF) {
+				return text, nil
+			}
+			return "", err
+		}
+		rest, escaped := strings.CutSuffix(line, `\`)
+		if escaped {
+			line = rest
+		}
+		lines = append(lines, line)
+		if (escaped || continues) && err == nil {
+			continue
+		}
+		if text := join(lines); text != "" {
+			return text, nil
+		}
+		lines = nil
+	}
+}
+
+func join(lines []string) string {
+	return strings.TrimSpace(strings.ReplaceAll(strings.Join(lines, "\n"), lineBreak, "\n"))
+}
+
+// readLine reads one line. continues means that it is a line of a pasted text.
+func (p *Prompt) readLine(more bool) (line string, continues bool, err error) {
+	if p.lines != nil {
+		line, err = p.lines.ReadString('\n')
+		return strings.TrimRight(line, "\r\n"), false, err
+	}
+	p.editor.SetPrompt("> ")
+	if more {
+		p.editor.SetPrompt("… ")
+	}
+	line, err = p.editor.ReadLine()
+	if errors.Is(err, term.ErrPasteIndicator) {
+		return line, true, nil
+	}
+	if errors.Is(err, io.EOF) && p.keys.interrupted {
+		p.keys.interrupted = false
+		p.editor = nil // it would return the same key again
+		_, _ = io.WriteString(p.stdout, "^C\r\n")
+		return "", false, ErrInterrupted
+	}
+	return line, false, err
+}
+
+// startEditor lets the terminal pass keys on as they are pressed, until restore.
+func (p *Prompt) startEditor() (restore func(), err error) {
+	fd := int(p.keys.in.Fd())
+	state, err := term.MakeRaw(fd)
+	if err != nil {
+		return nil, fmt.Errorf("read from the terminal: %w", err)
+	}
+	if p.editor == nil {
+		p.editor = term.NewTerminal(struct {
+			io.Reader
+			io.Writer
+		}{p.keys, p.stdout}, "> ")
+		p.editor.History = &p.history
+	}
+	if width, height, err := term.GetSize(fd); err == nil && width > 0 && height > 0 {
+		_ = p.editor.SetSize(width, height) // fails only if the terminal is gone
+	}
+	p.editor.SetBracketedPasteMode(true)
+	editor := p.editor
+	return func() {
+		editor.SetBracketedPasteMode(false)
+		_ = term.Restore(fd, state) // fails only if the terminal is gone
+	}, nil
+}
+
+// history implements term.History; the newest entry is the last.
+type history struct{ entries []string }
+
+const maxHistory = 500
+
+// Add does nothing: the editor adds lines, and Prompt remembers messages.
+func (h *history) Add(string) {}
+
+func (h *history) add(entry string) {
+	if entry == "" || len(h.entries) > 0 && h.entries[len(h.entries)-1] == entry {
+		return
+	}
+	h.entries = append(h.entries, entry)
+	if len(h.entries) > maxHistory {
+		h.entries = slices.Delete(h.entries, 0, 1)
+	}
+}
+
+func (h *history) Len() int { return len(h.entries) }
+
+func (h *history) At(i int) string { return h.entries[len(h.entries)-1-i] }
+
+// keyReader reads keys, notices Ctrl-C, and turns Alt+Enter into a visible line break.
+type keyReader struct {
+	in          *os.File
+	pending     []byte
+	interrupted bool
+}
+
+func (r *keyReader) Read(p []byte) (int, error) {
+	if len(r.pending) == 0 {
+		buf := make([]byte, 256)
+		n, err := r.in.Read(buf)
+		if err != nil {
+			return 0, err
+		}
+		buf = buf[:n]
+		if bytes.IndexByte(buf, 3) >= 0 {
+			r.interrupted = true
+		}
+		for _, enter := range []string{"\x1b\r", "\x1b\n"} {
+			buf = bytes.ReplaceAll(buf, []byte(enter), []byte(lineBreak))
+		}
+		r.pending = buf
+	}
+	n := copy(p, r.pending)
+	r.pending = r.pending[n:]
+	return n, nil
+}
