@@ -38,8 +38,10 @@ type Notification struct {
 	IsError bool `json:"is_error,omitempty"`
 	// Note is a remark of the notifier about the source or the delivery. It is
 	// not part of the text.
-	Note string    `json:"note,omitempty"`
-	At   time.Time `json:"at,omitzero"`
+	Note string `json:"note,omitempty"`
+	// Approval is set if the text asks whether a call may run.
+	Approval *Approval `json:"approval,omitempty"`
+	At       time.Time `json:"at,omitzero"`
 }
 
 // withNote returns n with one more remark.

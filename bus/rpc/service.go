@@ -90,6 +90,8 @@ func (s *Service) Run(ctx context.Context) error {
 		{callEndpoint, s.bus.RPC("call", "*", "*"), callTimeout, s.call},
 		{"artifact", s.bus.RPC("artifact", "*", "*"), readTimeout, s.artifact},
 		{"task", s.bus.RPC("task", "*", "*"), readTimeout, s.task},
+		{"approval", s.bus.RPC("approval", "*", "*"), readTimeout, s.approval},
+		{"approvals", s.bus.RPC("approvals", "*"), readTimeout, s.approvals},
 		{"cron", s.bus.RPC("cron", "*", "*"), readTimeout, s.cron},
 		{"tools", s.bus.RPC("tools", "*"), readTimeout, s.tools},
 	}

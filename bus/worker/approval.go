@@ -61,14 +61,20 @@ func (w *Worker) askAndPark(ctx context.Context, a *attempt) error {
 	if deadline := a.call.Deadline; !deadline.IsZero() && deadline.Before(p.Until) {
 		p.Until = deadline.UTC()
 	}
-	if w.cfg.Approvals.Ask != nil {
-		// The call waits even if the user cannot be asked: an operator may answer.
-		if err := w.cfg.Approvals.Ask(ctx, task.ApprovalOf(p)); err != nil {
-			w.log.Error().Err(err).Str("call", a.key.id).Str("session", a.key.session).Msg("cannot ask the user for an approval; answer it with worker approve")
-		}
-	}
 	w.log.Info().Str("call", a.key.id).Str("session", a.key.session).Str("tool", a.call.Tool).Time("deadline", p.Until).Msg("call waits for an approval")
-	return w.park(ctx, a, p)
+	if err := w.park(ctx, a, p); err != nil {
+		return err
+	}
+	return w.ask(ctx, p)
+}
+
+// ask asks the user about a parked call. If the worker dies before it acknowledges the
+// call, the redelivery asks again.
+func (w *Worker) ask(ctx context.Context, p task.Parked) error {
+	if p.State != task.InputRequired || w.cfg.Approvals.Ask == nil {
+		return nil
+	}
+	return w.cfg.Approvals.Ask(ctx, task.ApprovalOf(p))
 }
 
 func (w *Worker) readAnswer(ctx context.Context, a *attempt) (answer task.Answer, ok bool, err error) {

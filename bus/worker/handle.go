@@ -45,7 +45,7 @@ func (w *Worker) handleAttempt(ctx context.Context, a *attempt) error {
 
 	// 4. Resume. The call may be parked, have a result, be running, or be a once-only
 	// call that was started.
-	if parked, err := w.isParked(a); parked || err != nil {
+	if parked, err := w.isParked(ctx, a); parked || err != nil {
 		return err
 	}
 	if a.delivery.Redelivered {

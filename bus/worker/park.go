@@ -20,12 +20,15 @@ const unparkable = 10 * time.Minute
 
 // isParked reports whether the record of a parked call replaces this delivery, so that
 // nothing is left to do with it: the delivery is older than the record.
-func (w *Worker) isParked(a *attempt) (bool, error) {
+func (w *Worker) isParked(ctx context.Context, a *attempt) (bool, error) {
 	p, ok := w.parked.Find(a.key.callKey())
 	if !ok || a.raw != nil || a.parkedRevision >= p.Revision {
 		return false, nil
 	}
-	return true, a.checkDigest(p.Call.Digest())
+	if err := a.checkDigest(p.Call.Digest()); err != nil {
+		return true, err
+	}
+	return true, w.ask(ctx, p)
 }
 
 // pause parks a call whose tool returned a pause.

@@ -26,7 +26,7 @@ func (w *Worker) resume(ctx context.Context, a *attempt) (ended bool, err error)
 		silentSince = time.Now() // since when no worker has reported that it runs the call
 	)
 	for {
-		if parked, err := w.isParked(a); parked || err != nil {
+		if parked, err := w.isParked(ctx, a); parked || err != nil {
 			return parked, err
 		}
 		if ended, err := w.hasFinalResult(ctx, a); ended || err != nil {

@@ -36,7 +36,7 @@ func newRoot() *cobra.Command {
 	cli.FlagsOf(root, up)
 	cli.AddConfigFlag(root)
 	root.AddCommand(up, newServeCommand(), newCallCommand(), newArtifactsCommand(), newTasksCommand(), newDeadCommand(), newChannelsCommand(), newDemoCommand(), newProvisionCommand(), newOffloadCommand(), newMCPCommand())
-	root.AddCommand(newToolsCommand(), newAgentCommand(), newSessionsCommand(), newCronCommand(), cli.NewVersionCommand(), process.NewJQCommand())
+	root.AddCommand(newApprovalsCommand(), newToolsCommand(), newAgentCommand(), newSessionsCommand(), newCronCommand(), cli.NewVersionCommand(), process.NewJQCommand())
 	cli.AddHelp(root)
 	return root
 }

@@ -24,6 +24,7 @@ type Options struct {
 	Agents     AgentOptions
 	External   ExternalOptions
 	Channels   ChannelOptions
+	Approvals  ApprovalOptions
 	Store      StoreOptions
 	Workspace  string
 	Tools      []string // that the worker offers; empty means all
@@ -53,6 +54,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.Lease, "lease", 30*time.Second, "`TIME` after which the calls of a dead worker move to another one; used only when the queue is first created")
 	flags.StringVar(&o.Health, "health", "", "`HOST:PORT` of an HTTP server for /healthz, /readyz and /metrics (probes and Prometheus); default off")
 	o.Channels.AddFlags(flags)
+	o.Approvals.AddFlags(flags)
 	cli.Topic(flags, cli.TopicOffloading, o.addOffloadFlags)
 	flags.Int64Var(&o.MaxBytes, "max-bytes", 0, "`BYTES` that a new stream may hold, four times as much for results; default 1 GiB, or less if the disk is small")
 }
@@ -89,6 +91,9 @@ func (o *Options) Check() error {
 		return cli.Exit(cli.ExitUsage, "--grace %s: want more than 0s", o.Worker.Grace)
 	}
 	if err := o.Agents.check(); err != nil {
+		return err
+	}
+	if err := o.Approvals.check(); err != nil {
 		return err
 	}
 	if info, err := os.Stat(o.Workspace); err != nil {

@@ -145,7 +145,7 @@ const (
 	payloadMargin    = 64 << 10
 )
 
-func (p *parts) openWorker(context.Context) error {
+func (p *parts) openWorker(context.Context) (err error) {
 	offloading := p.Offload
 	offloading.Log = p.log
 	if limit := int(p.bus.Conn().MaxPayload()) - payloadMargin; limit < defaultMaxResult {
@@ -154,6 +154,9 @@ func (p *parts) openWorker(context.Context) error {
 	cfg := p.Worker
 	cfg.Queues = slices.Concat(cfg.Queues, p.Agents.queues())
 	cfg.Log, cfg.State, cfg.Ticks = p.log, p.state, !p.NoTicks
+	if cfg.Approvals, err = p.Approvals.approvals(p.notifier); err != nil {
+		return err
+	}
 	p.worker = worker.New(p.bus, p.registry, offload.NewOffloader(p.store, offloading), cfg)
 
 	p.serving = make(chan struct{})

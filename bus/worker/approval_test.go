@@ -1,0 +1,182 @@
+package worker_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/bus/task"
+	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/bus/worker/workertest"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// countingTool counts its runs.
+func countingTool(t *testing.T, name string, runs *atomic.Int32) tools.Tool {
+	t.Helper()
+	tool, err := tools.NewTool(name, "counts", func(context.Context, tools.Call, struct {
+		N int `json:"n,omitempty"`
+	}) *tools.Result {
+		runs.Add(1)
+		return tools.NewToolResult("ran")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tool // once-only
+}
+
+// submitCall submits a call and returns a channel for its result.
+func submitCall(t *testing.T, b *bus.Bus, call tools.Call) <-chan tools.ResultEvent {
+	t.Helper()
+	result := make(chan tools.ResultEvent, 1)
+	go func() {
+		event, err := rpc.Submit(t.Context(), b, bus.DefaultQueue, call)
+		if err != nil && t.Context().Err() == nil {
+			t.Errorf("call %s: %v", call.ID, err)
+		}
+		result <- event
+	}()
+	return result
+}
+
+func waitForApprovals(t *testing.T, b *bus.Bus, want int) []task.Approval {
+	t.Helper()
+	var list []task.Approval
+	bustest.WaitUntil(t, fmt.Sprintf("%d approvals", want), func() (ok bool) {
+		var err error
+		if list, err = task.ListApprovals(t.Context(), b, "*"); err != nil {
+			t.Fatal(err)
+		}
+		return len(list) == want
+	})
+	return list
+}
+
+// Calls that need an approval hold no slot and no place in the stream, also when the worker
+// restarts. A yes runs the call once, a no becomes an error result, and the first answer
+// counts.
+func TestApprovals(t *testing.T) {
+	b := bustest.New(t)
+	var runs, asked atomic.Int32
+	danger, safe := countingTool(t, "danger", &runs), countingTool(t, "safe", new(atomic.Int32))
+	cfg := worker.Config{Slots: 1, Approvals: worker.Approvals{
+		Needed: func(call tools.Call) bool { return call.Tool == "danger" },
+		Ask: func(_ context.Context, a task.Approval) error {
+			asked.Add(1)
+			return nil
+		},
+	}}
+	stop := workertest.Start(t, b, workertest.Plain{}, cfg, danger, safe)
+	results := map[string]<-chan tools.ResultEvent{}
+	for _, id := range []string{"yes", "no", "twice"} {
+		results[id] = submitCall(t, b, tools.Call{ID: id, Session: "s", Tool: "danger", Args: json.RawMessage(`{"n":1}`)})
+	}
+	list := waitForApprovals(t, b, 3)
+	if a := list[0]; a.Session != "s" || a.Tool != "danger" || string(a.Args) != `{"n":1}` || a.Deadline.Sub(a.AskedAt) < 23*time.Hour {
+		t.Errorf("approval %+v", a)
+	}
+	if event := <-submitCall(t, b, tools.Call{ID: "safe", Session: "s", Tool: "safe"}); event.ForLLM != "ran" {
+		t.Errorf("while calls wait, another one got %+v", event)
+	}
+	if event := <-submitCall(t, b, tools.Call{ID: "bad", Session: "s", Tool: "danger", Args: json.RawMessage(`{"n":"x"}`)}); event.Error == nil || event.Error.Code != tools.CodeInvalidArguments {
+		t.Errorf("a call with invalid arguments got %+v", event)
+	}
+	bustest.WaitUntil(t, "the stream to be empty", func() bool { return bustest.Messages(t, b, bus.Calls) == 0 })
+	if got, err := task.Get(t.Context(), b, "s", "yes"); err != nil || got.State != task.InputRequired {
+		t.Errorf("task %q, %v", got.Text(), err)
+	}
+	stop()
+
+	answer := func(id string, a task.Answer) error {
+		_, err := task.AnswerApproval(t.Context(), b, tools.CallKey{Session: "s", ID: id}, a)
+		return err
+	}
+	if err := answer("yes", task.Answer{Approve: true}); err != nil { // while no worker runs
+		t.Fatal(err)
+	}
+	workertest.Start(t, b, workertest.Plain{}, cfg, danger, safe)
+	if event := <-results["yes"]; event.Outcome != tools.Completed || event.ForLLM != "ran" {
+		t.Errorf("the approved call: %+v", event)
+	}
+	if err := answer("no", task.Answer{Reason: "use the trash"}); err != nil {
+		t.Fatal(err)
+	}
+	if event := <-results["no"]; event.Error == nil || event.Error.Code != tools.CodeDenied || !strings.Contains(event.ForLLM, "use the trash") {
+		t.Errorf("the denied call: %+v", event)
+	}
+	if err := answer("twice", task.Answer{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := answer("twice", task.Answer{Approve: true}); tools.CodeOf(err) != tools.CodeInvalidArguments || !strings.Contains(err.Error(), "no") {
+		t.Errorf("a second answer: %v", err)
+	}
+	if event := <-results["twice"]; event.Error == nil || event.Error.Code != tools.CodeDenied {
+		t.Errorf("a call with two answers: %+v", event)
+	}
+	if err := answer("safe", task.Answer{Approve: true}); tools.CodeOf(err) != tools.CodeNotFound {
+		t.Errorf("an answer for a call that needs none: %v", err)
+	}
+	if runs.Load() != 1 || asked.Load() != 3 {
+		t.Errorf("the tool ran %d times, and the user was asked %d times", runs.Load(), asked.Load())
+	}
+	waitForApprovals(t, b, 0)
+}
+
+// The approval of a call does not count for another call with its id.
+func TestApprovalIsForOneCall(t *testing.T) {
+	b := bustest.New(t)
+	var runs atomic.Int32
+	cfg := worker.Config{Approvals: worker.Approvals{Needed: func(tools.Call) bool { return true }}}
+	workertest.Start(t, b, workertest.Plain{}, cfg, countingTool(t, "danger", &runs))
+	k := tools.CallKey{Session: "s", ID: "x"}
+	if _, _, err := task.WriteAnswer(t.Context(), b, k, task.Answer{Approve: true, Digest: tools.Call{Tool: "danger", Args: json.RawMessage(`{"n":1}`)}.Digest()}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := rpc.Submit(t.Context(), b, bus.DefaultQueue, tools.Call{ID: "x", Session: "s", Tool: "danger", Args: json.RawMessage(`{"n":2}`)})
+	if tools.CodeOf(err) != tools.CodeMismatch || runs.Load() != 0 {
+		t.Errorf("%v, %d runs", err, runs.Load())
+	}
+}
+
+// If nobody answers before the deadline, the answer is no. A cancelled call does not wait.
+func TestApprovalExpires(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		var runs atomic.Int32
+		cfg := worker.Config{Approvals: worker.Approvals{Needed: func(tools.Call) bool { return true }, Timeout: time.Hour}}
+		workertest.Start(t, b, workertest.Plain{}, cfg, countingTool(t, "danger", &runs))
+		start := time.Now()
+		cancelled := submitCall(t, b, tools.Call{ID: "c", Session: "s", Tool: "danger"})
+		expired := submitCall(t, b, tools.Call{ID: "x", Session: "s", Tool: "danger"})
+		soon := submitCall(t, b, tools.Call{ID: "d", Session: "s", Tool: "danger", Deadline: start.Add(10 * time.Minute)})
+		time.Sleep(time.Minute)
+		if _, err := task.Cancel(t.Context(), b, "s", "c", "a test"); err != nil {
+			t.Error(err)
+		}
+		if event := <-cancelled; event.Outcome != tools.Cancelled || time.Since(start) > 2*time.Minute {
+			t.Errorf("the cancelled call: %+v", event)
+		}
+		if event := <-soon; !event.IsError || time.Since(start) > 11*time.Minute {
+			t.Errorf("the call with a deadline: %+v", event)
+		}
+		event := <-expired
+		if took := time.Since(start); event.Error == nil || event.Error.Code != tools.CodeDenied || !strings.Contains(event.ForLLM, "nobody answered") || took < time.Hour || took > time.Hour+time.Minute {
+			t.Errorf("after %s: %+v", took, event)
+		}
+		_, err := task.AnswerApproval(t.Context(), b, tools.CallKey{Session: "s", ID: "x"}, task.Answer{Approve: true})
+		if err == nil || !strings.Contains(err.Error(), "time for the answer has passed") {
+			t.Errorf("a late answer: %v", err)
+		}
+		if runs.Load() != 0 {
+			t.Errorf("%d runs", runs.Load())
+		}
+	})
+}

@@ -1,0 +1,149 @@
+package process
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"path"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/stevedore-bus/stevedore/bus/notify"
+	"github.com/stevedore-bus/stevedore/bus/task"
+	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// ApprovalOptions say which calls need a person's approval.
+type ApprovalOptions struct {
+	rules   []string
+	timeout time.Duration
+}
+
+// AddFlags adds the flags of approvals.
+func (o *ApprovalOptions) AddFlags(flags *pflag.FlagSet) {
+	flags.StringSliceVar(&o.rules, "ask", nil, "`TOOL`s, or TOOL:PATTERN, whose calls need a person's approval before they run (worker approvals); TOOL may contain * and PATTERN is a regular expression that is searched in each argument, such as shell:rm")
+	flags.DurationVar(&o.timeout, "ask-timeout", 24*time.Hour, "`TIME` after which an approval that nobody answered counts as denied")
+}
+
+// approvalRule is one value of --ask.
+type approvalRule struct {
+	tool    string         // a pattern of package path
+	pattern *regexp.Regexp // nil: all calls of the tool
+}
+
+func (o *ApprovalOptions) parse() ([]approvalRule, error) {
+	var rules []approvalRule
+	for _, given := range o.rules {
+		tool, pattern, hasPattern := strings.Cut(given, ":")
+		rule := approvalRule{tool: tool}
+		if _, err := path.Match(tool, ""); err != nil || tool == "" {
+			return nil, cli.Exit(cli.ExitUsage, "--ask %q: want TOOL or TOOL:PATTERN, such as shell or shell:rm", given)
+		}
+		if hasPattern {
+			var err error
+			if rule.pattern, err = regexp.Compile(pattern); err != nil {
+				return nil, cli.Exit(cli.ExitUsage, "--ask %q: %w", given, err)
+			}
+		}
+		rules = append(rules, rule)
+	}
+	return rules, nil
+}
+
+// check returns an error if a setting is invalid.
+func (o *ApprovalOptions) check() error {
+	if o.timeout <= 0 {
+		return cli.Exit(cli.ExitUsage, "--ask-timeout %s: want more than 0s", o.timeout)
+	}
+	_, err := o.parse()
+	return err
+}
+
+// approvals returns the configuration of the worker.
+func (o *ApprovalOptions) approvals(notifier *notify.Notifier) (worker.Approvals, error) {
+	rules, err := o.parse()
+	if err != nil || len(rules) == 0 {
+		return worker.Approvals{}, err
+	}
+	return worker.Approvals{
+		Needed: func(call tools.Call) bool {
+			for _, rule := range rules {
+				if rule.matches(call) {
+					return true
+				}
+			}
+			return false
+		},
+		Timeout: o.timeout,
+		Ask:     approvalAsker(notifier),
+	}, nil
+}
+
+func (r approvalRule) matches(call tools.Call) bool {
+	if ok, err := path.Match(r.tool, call.Tool); !ok || err != nil {
+		return false
+	}
+	return r.pattern == nil || anyText(call.Args, r.pattern.MatchString)
+}
+
+// anyText reports whether match accepts a text in JSON: a string, a key, or the text of a
+// number or another value.
+func anyText(data json.RawMessage, match func(string) bool) bool {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	for {
+		token, err := dec.Token()
+		if err != nil {
+			return false // the end: the arguments were checked before
+		}
+		if _, isDelim := token.(json.Delim); !isDelim && match(fmt.Sprint(token)) {
+			return true
+		}
+	}
+}
+
+// maxShownArgs is how much of the arguments of a call a question to the user shows, in bytes.
+const maxShownArgs = 1500
+
+// approvalAsker returns the function that asks the user on the call's channel. Its key
+// follows from the call, so a repeated question is dropped.
+func approvalAsker(notifier *notify.Notifier) func(context.Context, task.Approval) error {
+	return func(ctx context.Context, a task.Approval) error {
+		args := ApprovalArgs(a)
+		if len(args) > maxShownArgs {
+			args = fmt.Sprintf("%s\n(This is only the start. The whole call: worker approvals ls --session %s)", tools.Excerpt(args, maxShownArgs), cli.ShellWord(a.Session))
+		}
+		text := fmt.Sprintf("May %s run?\n%s\n\nTo answer: worker approvals yes %s --session %s (or \"no\"). Without an answer before %s, it does not run.",
+			a.Tool, args, cli.ShellWord(a.ID), cli.ShellWord(a.Session), a.Deadline.UTC().Format("2006-01-02 15:04 MST"))
+		_, err := notifier.Send(ctx, notify.Notification{
+			ID:      fmt.Sprintf("approval.%s.%s", a.Session, a.ID),
+			Session: a.Session, Call: a.ID, Tool: a.Tool, Channel: a.Channel, ChatID: a.ChatID, Text: text,
+			Approval: &notify.Approval{Session: a.Session, ID: a.ID, Tool: a.Tool, Args: tools.Excerpt(args, maxShownArgs+200), Deadline: a.Deadline},
+		})
+		return err
+	}
+}
+
+// ApprovalArgs returns the arguments of a call as a text in which nothing is invisible.
+func ApprovalArgs(a task.Approval) string {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(a.Args, &fields) == nil && len(fields) == 1 {
+		for _, value := range fields {
+			var text string
+			if json.Unmarshal(value, &text) == nil {
+				return tools.Escape(text)
+			}
+		}
+	}
+	var indented bytes.Buffer
+	if json.Indent(&indented, a.Args, "", "  ") != nil {
+		return tools.Escape(string(a.Args))
+	}
+	return tools.Escape(indented.String())
+}
