@@ -1,6 +1,6 @@
 # The main targets; .ci/run runs check and the README's test command.
 
-.PHONY: build check cross size test bench fuzz kill soak clock
+.PHONY: build check cross size test screenshots bench fuzz kill soak clock
 
 build:
 	go build -trimpath -ldflags "-s -w" -o bin/ ./cmd/...
@@ -32,6 +32,11 @@ size:
 
 test:
 	go test ./...
+
+# The pictures of the page in docs, from a real Chromium.
+screenshots:
+	mkdir -p docs/screenshots
+	STEVEDORE_SCREENSHOTS=$(CURDIR)/docs/screenshots go test -run TestViews -count=1 ./bus/console/
 
 # Each benchmark prints its ratio against the raw bus or the raw disk, from
 # interleaved rounds of one run. It takes some minutes; close other programs.

@@ -59,6 +59,10 @@ func (s Subjects) Result(session, call string) string { return s.join("result", 
 // Completion is the subject that stores the completion of an async call.
 func (s Subjects) Completion(session, call string) string { return s.join("completion", session, call) }
 
+// ResultsOf matches the results, completions and claims of a session; "*" means all
+// sessions.
+func (s Subjects) ResultsOf(session string) string { return s.join("*", session, "*") }
+
 // Claim is the subject that stores which worker started a once-only call.
 func (s Subjects) Claim(session, call string) string { return s.join("claim", session, call) }
 

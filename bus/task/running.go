@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -21,8 +22,14 @@ const (
 	lateAnswers = 50 * time.Millisecond
 )
 
+// allSessions stands for the session in a request for the running calls of all
+// sessions. It is not a token, so it is the name of no session.
+const allSessions = "-"
+
 // RunningCall is a call that a worker runs.
 type RunningCall struct {
+	// Session is a token. Only the answer to AllRunning has it.
+	Session string `json:"session,omitempty"`
 	// ID is the token of the call's id.
 	ID        string         `json:"id"`
 	Tool      string         `json:"tool"`
@@ -71,14 +78,45 @@ func ListRunning(ctx context.Context, b *bus.Bus, session string, complete func(
 	return found, err
 }
 
-// AnswerRunning answers FindRunning and ListRunning for a worker until stop is
+const (
+	// firstAnswer is how long AllRunning waits for a worker, nextAnswer for each
+	// further one. The number of workers is unknown.
+	firstAnswer = time.Second
+	nextAnswer  = 150 * time.Millisecond
+)
+
+// AllRunning asks all workers for the calls of all sessions that they run. It is for
+// operators: who may ask for it sees all sessions. A worker reports maxReported calls at
+// most, the newest ones.
+func AllRunning(ctx context.Context, b *bus.Bus) ([]RunningCall, error) {
+	found := []RunningCall{}
+	err := CollectReplies(ctx, b, b.RPC("running", allSessions), nil, firstAnswer, func(body []byte) time.Duration {
+		var calls []RunningCall
+		if json.Unmarshal(body, &calls) == nil { // otherwise it is not from a worker
+			found = append(found, calls...)
+		}
+		return nextAnswer
+	})
+	return found, err
+}
+
+// maxReported is the most calls in the answer of a worker to AllRunning.
+const maxReported = 500
+
+// IsAllSessions reports whether a request is for the calls of all sessions.
+func IsAllSessions(session string) bool { return session == allSessions }
+
+// AnswerRunning answers FindRunning, ListRunning and AllRunning for a worker until stop is
 // called. running returns the worker's calls of a session, or only the given call
-// if it is not empty. There is no answer if the worker runs none of them.
+// if it is not empty. There is no answer if the worker runs none of them, except for
+// AllRunning.
 func AnswerRunning(b *bus.Bus, log zerolog.Logger, running func(session, call string) []RunningCall) (stop func(), err error) {
 	sub, err := b.Conn().Subscribe(b.RPC("running", ">"), func(msg *nats.Msg) {
 		tokens := append(b.Split(msg.Subject), "") // "rpc", "running", session and perhaps call
 		calls := running(tokens[2], tokens[3])
-		if len(calls) == 0 {
+		if IsAllSessions(tokens[2]) {
+			calls = newest(calls)
+		} else if len(calls) == 0 {
 			return
 		}
 		body, err := bus.Encode(calls)
@@ -93,4 +131,15 @@ func AnswerRunning(b *bus.Bus, log zerolog.Logger, running func(session, call st
 		return nil, fmt.Errorf("answer requests for running calls: %w", err)
 	}
 	return func() { _ = sub.Unsubscribe() }, nil // fails only if the connection is closed
+}
+
+// newest returns at most maxReported calls, with short texts, so that they fit into a
+// message.
+func newest(calls []RunningCall) []RunningCall {
+	slices.SortFunc(calls, func(a, b RunningCall) int { return b.StartedAt.Compare(a.StartedAt) })
+	calls = append([]RunningCall{}, calls[:min(maxReported, len(calls))]...)
+	for i := range calls {
+		calls[i].Progress.Message = tools.Excerpt(calls[i].Progress.Message, 200)
+	}
+	return calls
 }

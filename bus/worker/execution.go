@@ -120,7 +120,7 @@ func (e *executions) stop(session, id string) {
 }
 
 // report returns the running calls of a session, or only the given call if it is
-// not empty.
+// not empty. Calls of all sessions have their session.
 func (e *executions) report(session, call string) (calls []task.RunningCall) {
 	if call != "" {
 		if exec := e.find(key{session, call}); exec != nil {
@@ -133,6 +133,10 @@ func (e *executions) report(session, call string) (calls []task.RunningCall) {
 	for k, exec := range e.calls {
 		if k.session == session {
 			calls = append(calls, exec.report())
+		} else if task.IsAllSessions(session) {
+			running := exec.report()
+			running.Session = k.session
+			calls = append(calls, running)
 		}
 	}
 	return calls

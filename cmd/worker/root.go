@@ -15,6 +15,7 @@ tool results out of the prompt, and the model reads back the parts that it needs
   worker call read_file path=go.mod  submit a call and wait for its result
   worker tools ls                    list the tools that the workers offer
   worker artifacts ls                list the offloaded results
+  worker console                     serve a web page that shows all of this
   worker agent "say hello"           send a prompt to an agent (start the worker with --model)
 
 To use another NATS server, add --server or --context to the commands that use the bus,
@@ -35,7 +36,7 @@ func newRoot() *cobra.Command {
 	}
 	cli.FlagsOf(root, up)
 	cli.AddConfigFlag(root)
-	root.AddCommand(up, newServeCommand(), newCallCommand(), newArtifactsCommand(), newTasksCommand(), newDeadCommand(), newChannelsCommand(), newDemoCommand(), newProvisionCommand(), newOffloadCommand(), newMCPCommand())
+	root.AddCommand(up, newServeCommand(), newCallCommand(), newArtifactsCommand(), newTasksCommand(), newDeadCommand(), newChannelsCommand(), newDemoCommand(), newConsoleCommand(), newProvisionCommand(), newOffloadCommand(), newMCPCommand())
 	root.AddCommand(newApprovalsCommand(), newToolsCommand(), newAgentCommand(), newSessionsCommand(), newCronCommand(), cli.NewVersionCommand(), process.NewJQCommand())
 	cli.AddHelp(root)
 	return root

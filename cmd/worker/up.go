@@ -33,6 +33,9 @@ find it. The printed URL contains it, for clients in any language:
       '{"id":"1","session":"s1","args":{"path":"go.mod"}}'
   nats --server URL sub 'stevedore.result.>'
 
+The worker also serves a page for browsers and prints its URL, which contains a token: see
+"worker console --help". --console selects its address, and "--console off" disables it.
+
 The server syncs every message to the disk before it acknowledges the message, so a
 power failure loses none. --no-sync is faster, but a power failure can lose messages.
 
@@ -40,9 +43,10 @@ power failure loses none. --no-sync is faster, but a power failure can lose mess
 
 type upOptions struct {
 	process.Options
-	listen string
-	noSync bool
-	json   bool
+	console consoleOptions
+	listen  string
+	noSync  bool
+	json    bool
 }
 
 func newUpCommand() *cobra.Command {
@@ -60,8 +64,9 @@ func newUpCommand() *cobra.Command {
 	o.AddFlags(cmd.Flags())
 	cli.Topic(cmd.Flags(), cli.TopicHeartbeat, func(flags *pflag.FlagSet) { o.Heartbeat.AddFlags(flags, "", "") })
 	cmd.Flags().StringVar(&o.listen, "listen", "127.0.0.1:4222", "`HOST:PORT` of the embedded server; port 0 selects a free port")
+	o.console.addFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&o.noSync, "no-sync", false, "acknowledge messages before they are synced to the disk")
-	cmd.Flags().BoolVar(&o.json, "json", false, "print the URL as a JSON object in the first line")
+	cmd.Flags().BoolVar(&o.json, "json", false, "print the URLs of the server and of the page as a JSON object in the first line")
 	return cmd
 }
 
@@ -89,12 +94,22 @@ func up(ctx context.Context, o upOptions, stdout, stderr io.Writer) (err error) 
 	}
 	defer b.Close()
 	return o.Run(ctx, b, log, stdout, func() (func() error, error) {
-		withdraw, err := o.Connection.PublishURL(server.URL())
+		page, stopPage, err := o.page(ctx, b, log)
 		if err != nil {
 			return nil, err
 		}
+		withdrawURL, err := o.Connection.PublishURL(server.URL())
+		if err != nil {
+			stopPage()
+			return nil, err
+		}
+		withdraw := func() error { stopPage(); return withdrawURL() }
 		if o.json {
-			return withdraw, cli.JSON(stdout, map[string]string{"url": server.URL()})
+			urls := map[string]string{"url": server.URL()}
+			if page != "" {
+				urls["console"] = page
+			}
+			return withdraw, cli.JSON(stdout, urls)
 		}
 		workspace, err := filepath.Abs(o.Workspace)
 		if err != nil {
@@ -104,10 +119,39 @@ func up(ctx context.Context, o upOptions, stdout, stderr io.Writer) (err error) 
 		if o.Connection.Data != cli.DefaultDataDir() {
 			dataFlag = " --data " + cli.ShellWord(o.Connection.Data)
 		}
-		_, err = fmt.Fprintf(stdout, "Stevedore is up at %s\nData directory: %s\nWorkspace of the tools: %s\nTry in another terminal:\n  worker call list_dir path=.%s\n",
-			server.URL(), o.Connection.Data, workspace, dataFlag)
+		pageLine := ""
+		if page != "" {
+			pageLine = "Open the page: " + page + "\n"
+		}
+		_, err = fmt.Fprintf(stdout, "Stevedore is up at %s\n%sData directory: %s\nWorkspace of the tools: %s\nTry in another terminal:\n  worker call list_dir path=.%s\n",
+			server.URL(), pageLine, o.Connection.Data, workspace, dataFlag)
 		return withdraw, err
 	})
+}
+
+// page serves the page, unless it is off; then the URL is empty. An error of the running
+// page does not stop the worker.
+func (o *upOptions) page(ctx context.Context, b *bus.Bus, log zerolog.Logger) (url string, stop func(), err error) {
+	if o.console.address == consoleOff {
+		return "", func() {}, nil
+	}
+	if o.console.tokenFile == "" {
+		o.console.tokenFile = consoleTokenFile(o.Connection.Data)
+	}
+	failed := make(chan error, 1)
+	url, stopServer, err := o.console.serve(ctx, b, log, failed)
+	if err != nil {
+		return "", nil, err
+	}
+	stopped := make(chan struct{})
+	go func() {
+		select {
+		case err := <-failed:
+			log.Error().Err(err).Msg("the page ended; the worker continues")
+		case <-stopped:
+		}
+	}()
+	return url, func() { stopServer(); close(stopped) }, nil
 }
 
 // errOwnServer is the error of a command that starts a server, if the flags name another

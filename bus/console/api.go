@@ -1,0 +1,143 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/httpauth"
+	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// maxBody limits the body of a request, in bytes.
+const maxBody = 1 << 20
+
+// Codes of errors of the API, in addition to those of tools.
+const (
+	codeReadOnly  = "read_only"
+	codeNoWorker  = "no_worker"
+	codeNoBus     = "bus_unreachable"
+	codeConflict  = "conflict"
+	codeForbidden = "permission_denied"
+)
+
+// answer returns a handler that writes the value of f as JSON, or its error.
+func (c *Console) answer(f func(*http.Request) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && c.cfg.ReadOnly {
+			writeError(w, http.StatusForbidden, codeReadOnly, "this page is read-only")
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		v, err := f(r)
+		if err != nil {
+			c.fail(w, r, err)
+			return
+		}
+		if r.Method != http.MethodGet {
+			c.cfg.Log.Info().Str("identity", httpauth.Identity(r.Context())).Str("path", tools.Excerpt(tools.OneLine(r.URL.Path), 200)).Msg("changed by the page")
+		}
+		writeJSON(w, http.StatusOK, v)
+	}
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	body, err := json.Marshal(v) // escapes <, > and &
+	if err != nil {
+		writeError(w, http.StatusInternalServerError, "failed", err.Error())
+		return
+	}
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
+}
+
+func writeError(w http.ResponseWriter, status int, code, message string) {
+	writeJSON(w, status, map[string]any{"error": tools.EventError{Code: code, Message: message}})
+}
+
+// fail writes an error with its status.
+func (c *Console) fail(w http.ResponseWriter, r *http.Request, err error) {
+	status, code, message := classify(err)
+	if status == http.StatusInternalServerError && r.Context().Err() == nil {
+		c.cfg.Log.Warn().Err(err).Str("path", tools.Excerpt(tools.OneLine(r.URL.Path), 200)).Msg("the page cannot answer a request")
+	}
+	writeError(w, status, code, message)
+}
+
+func classify(err error) (status int, code, message string) {
+	if e, ok := errors.AsType[*tools.Error](err); ok {
+		message = toolNames.Replace(err.Error())
+		statuses := map[string]int{
+			tools.CodeNotFound: http.StatusNotFound, tools.CodeExpired: http.StatusGone,
+			codeConflict: http.StatusConflict, codeNoWorker: http.StatusServiceUnavailable, tools.CodeTimeout: http.StatusGatewayTimeout,
+		}
+		if status, ok := statuses[e.Code]; ok {
+			return status, e.Code, message
+		}
+		return http.StatusBadRequest, e.Code, message
+	}
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		return http.StatusServiceUnavailable, codeNoWorker, `no worker answers; start one with "worker serve"`
+	case errors.Is(err, bus.ErrUnreachable), errors.Is(err, nats.ErrDisconnected), errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrConnectionReconnecting):
+		return http.StatusServiceUnavailable, codeNoBus, "the bus is not reachable now; the page tries again"
+	case errors.Is(err, nats.ErrPermissionViolation):
+		return http.StatusForbidden, codeForbidden, "the user of this page has no permission for this on the bus: " + err.Error()
+	case errors.Is(err, context.DeadlineExceeded):
+		return http.StatusGatewayTimeout, tools.CodeTimeout, "no answer in time; try again"
+	case errors.Is(err, bus.ErrNoDeadLetter):
+		return http.StatusNotFound, tools.CodeNotFound, err.Error()
+	}
+	return http.StatusInternalServerError, "failed", err.Error()
+}
+
+// toolNames removes advice for models from errors for people.
+var toolNames = strings.NewReplacer("; "+offload.ToolQuery+" lists the artifacts", "")
+
+func badArgument(format string, args ...any) error {
+	return tools.Errorf(tools.CodeInvalidArguments, format, args...)
+}
+
+// number returns a parameter of the query from 0 to limit. It returns or if the
+// parameter is missing.
+func number(r *http.Request, name string, or, limit int64) (int64, error) {
+	text := r.URL.Query().Get(name)
+	if text == "" {
+		return or, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 || n > limit {
+		return 0, badArgument("%s %q: want a number from 0 to %d", name, tools.Excerpt(text, 40), limit)
+	}
+	return n, nil
+}
+
+// sessionOf returns the session in the path as a token.
+func sessionOf(r *http.Request) (string, error) {
+	session := r.PathValue("session")
+	if session == "" || len(session) > tools.MaxIDLen {
+		return "", badArgument("the session is empty or too long")
+	}
+	return tools.TokenOf(session), nil
+}
+
+// decodeBody decodes the JSON body of a request.
+func decodeBody(r *http.Request, v any) error {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return badArgument("the body has more than %d bytes", maxBody)
+	}
+	if err := json.Unmarshal(body, v); err != nil {
+		return badArgument("the body is not the expected JSON object")
+	}
+	return nil
+}

@@ -1,0 +1,113 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// readTimeout is the time that a worker gets to read an artifact.
+const readTimeout = 40 * time.Second
+
+// ask asks a worker to read an artifact. The workers have the store, so the page works
+// with every store.
+func (c *Console) ask(ctx context.Context, r *http.Request, function string, in rpc.ReadRequest) (json.RawMessage, error) {
+	session, err := sessionOf(r)
+	if err != nil {
+		return nil, err
+	}
+	in.ArtifactID = r.PathValue("id")
+	if len(in.ArtifactID) > tools.MaxIDLen {
+		return nil, badArgument("the artifact's id is too long")
+	}
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	return rpc.Request(ctx, c.bus, c.bus.RPC("artifact", session, function), in)
+}
+
+// artifacts lists the artifacts of a session.
+func (c *Console) artifacts(r *http.Request) (any, error) {
+	return c.ask(r.Context(), r, "query", rpc.ReadRequest{})
+}
+
+func (c *Console) artifact(r *http.Request) (any, error) {
+	return c.ask(r.Context(), r, "record", rpc.ReadRequest{})
+}
+
+const maxNumber = 1 << 50
+
+func (c *Console) artifactLines(r *http.Request) (any, error) {
+	start, err := number(r, "start", 1, maxNumber)
+	if err != nil {
+		return nil, err
+	}
+	end, err := number(r, "end", start+99, maxNumber)
+	if err != nil {
+		return nil, err
+	}
+	return c.ask(r.Context(), r, "lines", rpc.ReadRequest{StartLine: start, EndLine: end})
+}
+
+// artifactChars returns a range of characters, for content with very long lines.
+func (c *Console) artifactChars(r *http.Request) (any, error) {
+	offset, err := number(r, "offset", 0, maxNumber)
+	if err != nil {
+		return nil, err
+	}
+	limit, err := number(r, "limit", offload.PageChars, offload.PageChars)
+	if err != nil {
+		return nil, err
+	}
+	return c.ask(r.Context(), r, "get", rpc.ReadRequest{Offset: offset, Limit: limit})
+}
+
+func (c *Console) artifactGrep(r *http.Request) (any, error) {
+	limit, err := number(r, "limit", 500, 2000)
+	if err != nil {
+		return nil, err
+	}
+	query := r.URL.Query()
+	return c.ask(r.Context(), r, "grep", rpc.ReadRequest{GrepQuery: offload.GrepQuery{
+		Pattern: query.Get("pattern"), IgnoreCase: query.Get("ignore_case") != "", MaxResults: int(limit),
+	}})
+}
+
+func (c *Console) artifactJQ(r *http.Request) (any, error) {
+	return c.ask(r.Context(), r, "jq", rpc.ReadRequest{Query: r.URL.Query().Get("query")})
+}
+
+// downloadChars is the size of a page of a download: its JSON fits into a message.
+const downloadChars = offload.ReadChars / 2
+
+// artifactContent writes all bytes of an artifact as a download. The browser saves the
+// file and never shows it.
+func (c *Console) artifactContent(w http.ResponseWriter, r *http.Request) {
+	for offset, total := int64(0), int64(1); offset < total; offset += downloadChars {
+		body, err := c.ask(r.Context(), r, "read", rpc.ReadRequest{Offset: offset, Limit: downloadChars})
+		var page rpc.ReadPage
+		if err == nil {
+			err = json.Unmarshal(body, &page)
+		}
+		if err != nil {
+			if offset == 0 {
+				c.fail(w, r, err)
+				return
+			}
+			panic(http.ErrAbortHandler) // the client sees that the file is incomplete
+		}
+		if offset == 0 {
+			w.Header().Set("Content-Type", "application/octet-stream")
+			w.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=\"%s.txt\"", tools.TokenOf(r.PathValue("id"))))
+		}
+		if _, err := w.Write(page.Bytes()); err != nil {
+			return
+		}
+		total = page.TotalChars
+	}
+}

@@ -1,0 +1,85 @@
+package console
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/stevedore-bus/stevedore/bus/task"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// running returns the calls that the workers run now.
+func (c *Console) running(r *http.Request) (any, error) {
+	calls, err := task.AllRunning(r.Context(), c.bus)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]any{"running": calls}, nil
+}
+
+// maxPage is the most calls in a page.
+const maxPage = 500
+
+// calls returns a page of the calls that have ended, newest first.
+func (c *Console) calls(r *http.Request) (any, error) {
+	query := r.URL.Query()
+	limit, err := number(r, "limit", 100, maxPage)
+	if err != nil {
+		return nil, err
+	}
+	before, err := strconv.ParseUint(orZero(query.Get("before")), 10, 64)
+	if err != nil {
+		return nil, badArgument("before %q: want a number", tools.Excerpt(query.Get("before"), 40))
+	}
+	q := task.HistoryQuery{
+		Tool: query.Get("tool"), Outcome: tools.Outcome(query.Get("outcome")),
+		Artifacts: query.Get("artifacts") != "", Before: before, Limit: int(limit),
+	}
+	if session := query.Get("session"); session != "" {
+		q.Session = tools.TokenOf(session)
+	}
+	return task.ReadHistory(r.Context(), c.bus, q)
+}
+
+func orZero(text string) string {
+	if text == "" {
+		return "0"
+	}
+	return text
+}
+
+// callDetails is one call with its stored events.
+type callDetails struct {
+	Task task.Task `json:"task"`
+	// Results are its result and, if it is async, its completion.
+	Results []tools.ResultEvent `json:"results"`
+}
+
+func (c *Console) call(r *http.Request) (any, error) {
+	session, err := sessionOf(r)
+	if err != nil {
+		return nil, err
+	}
+	id := tools.TokenOf(r.PathValue("id"))
+	t, err := task.Get(r.Context(), c.bus, session, id)
+	if err != nil {
+		return nil, err
+	}
+	stored, err := task.ReadResults(r.Context(), c.bus, session, id)
+	if err != nil {
+		return nil, err
+	}
+	details := callDetails{Task: t, Results: []tools.ResultEvent{}}
+	for _, event := range stored {
+		details.Results = append(details.Results, event.ResultEvent)
+	}
+	return details, nil
+}
+
+func (c *Console) cancel(r *http.Request) (any, error) {
+	session, err := sessionOf(r)
+	if err != nil {
+		return nil, err
+	}
+	return task.Cancel(r.Context(), c.bus, session, tools.TokenOf(r.PathValue("id")), "the page")
+}

@@ -1,0 +1,253 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/task"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+const (
+	// frameEvery is the interval of live events. What happens in between is one event,
+	// so a busy bus does not flood the browser.
+	frameEvery = 250 * time.Millisecond
+	// runningEvery is how often the workers are asked what they run.
+	runningEvery = time.Second
+	// pingEvery keeps an idle connection open through proxies.
+	pingEvery = 15 * time.Second
+	// maxViewers is the most pages that follow the events at once.
+	maxViewers = 64
+	// maxFrameCalls is the most calls, maxFrameSessions the most names and
+	// maxFrameActivity the most activities of an agent, in a frame.
+	maxFrameCalls    = 50
+	maxFrameSessions = 200
+	maxFrameActivity = 200
+)
+
+// frame is one live event: what happened since the last one.
+type frame struct {
+	// Running is the running calls; nil if they are unchanged.
+	Running []task.RunningCall `json:"running,omitzero"`
+	// Progress is the newest progress of calls, by SESSION.ID.
+	Progress map[string]tools.ProgressEvent `json:"progress,omitempty"`
+	// Ended are the newest calls that ended, Count is the number of all.
+	Ended []task.Ending `json:"ended,omitempty"`
+	Count int           `json:"count,omitempty"`
+	// Sessions have new entries; Dead counts new dead letters.
+	Sessions []string `json:"sessions,omitempty"`
+	Dead     int      `json:"dead,omitempty"`
+	// Connected is false while the bus is away.
+	Connected bool `json:"connected"`
+}
+
+// hub collects events of the bus for the viewers, while there are any.
+type hub struct {
+	bus *bus.Bus
+	log zerolog.Logger
+
+	mu      sync.Mutex
+	viewers map[chan []byte]bool
+	stop    context.CancelFunc // nil if nobody views
+	running []byte             // the last running calls, encoded, to detect changes
+}
+
+func newHub(b *bus.Bus, log zerolog.Logger) *hub {
+	return &hub{bus: b, log: log, viewers: map[chan []byte]bool{}}
+}
+
+// join adds a viewer. ok is false if there are too many.
+func (h *hub) join() (frames chan []byte, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.viewers) >= maxViewers {
+		return nil, false
+	}
+	frames = make(chan []byte, 16)
+	h.viewers[frames] = true
+	h.running = nil // the new viewer gets all running calls
+	if h.stop == nil {
+		ctx, stop := context.WithCancel(context.Background())
+		h.stop = stop
+		go h.collect(ctx)
+	}
+	return frames, true
+}
+
+func (h *hub) leave(frames chan []byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.viewers, frames)
+	if len(h.viewers) == 0 && h.stop != nil {
+		h.stop()
+		h.stop = nil
+	}
+}
+
+// send passes a frame to all viewers. A viewer that is too slow misses it, and gets all
+// running calls with the next one.
+func (h *hub) send(f frame) {
+	body, err := json.Marshal(f)
+	if err != nil {
+		h.log.Warn().Err(err).Msg("cannot encode live events")
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for viewer := range h.viewers {
+		select {
+		case viewer <- body:
+		default:
+			h.running = nil
+		}
+	}
+}
+
+// runningChanged reports whether the running calls differ from the last ones.
+func (h *hub) runningChanged(calls []task.RunningCall) bool {
+	body, err := json.Marshal(calls)
+	if err != nil {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	changed := h.running == nil || string(body) != string(h.running)
+	h.running = body
+	return changed
+}
+
+// collect sends frames until ctx ends.
+func (h *hub) collect(ctx context.Context) {
+	messages := make(chan *nats.Msg, 8192) // more are lost; the page reads the rest from the streams
+	for _, subject := range []string{h.bus.Progress("*", "*"), h.bus.Result("*", "*"), h.bus.Completion("*", "*"), h.bus.Session("*"), h.bus.Dead("*", "*")} {
+		sub, err := h.bus.Conn().ChanSubscribe(subject, messages)
+		if err != nil {
+			h.log.Warn().Err(err).Str("subject", subject).Msg("no live events")
+			continue
+		}
+		defer func() { _ = sub.Unsubscribe() }() // fails only if the connection is closed
+	}
+	running := make(chan []task.RunningCall)
+	go h.pollRunning(ctx, running)
+	f, sessions := frame{}, map[string]bool{}
+	connected := true
+	ticker := time.NewTicker(frameEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case calls := <-running:
+			f.Running = calls
+		case msg := <-messages:
+			h.add(&f, sessions, msg)
+		case <-ticker.C:
+			f.Connected = h.bus.Conn().IsConnected()
+			f.Sessions = slices.Sorted(maps.Keys(sessions))
+			if f.Running == nil && f.Progress == nil && f.Count == 0 && len(f.Sessions) == 0 && f.Dead == 0 && f.Connected == connected {
+				continue
+			}
+			connected = f.Connected
+			h.send(f)
+			f = frame{}
+			clear(sessions)
+		}
+	}
+}
+
+func (h *hub) pollRunning(ctx context.Context, running chan<- []task.RunningCall) {
+	for {
+		if calls, err := task.AllRunning(ctx, h.bus); err == nil && h.runningChanged(calls) {
+			select {
+			case running <- calls:
+			case <-ctx.Done():
+				return
+			}
+		}
+		select {
+		case <-time.After(runningEvery):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// add adds a message of the bus to a frame.
+func (h *hub) add(f *frame, sessions map[string]bool, msg *nats.Msg) {
+	tokens := h.bus.Split(msg.Subject)
+	if len(tokens) < 2 {
+		return
+	}
+	switch tokens[0] {
+	case "progress":
+		var p tools.ProgressEvent
+		if json.Unmarshal(msg.Data, &p) != nil || len(tokens) != 3 {
+			return
+		}
+		if f.Progress == nil {
+			f.Progress = map[string]tools.ProgressEvent{}
+		}
+		p.Message = tools.Excerpt(p.Message, 200)
+		key := tokens[1] + "." + tokens[2]
+		before, known := f.Progress[key]
+		if p.Activity = append(before.Activity, p.Activity...); len(p.Activity) > maxFrameActivity {
+			p.Activity = p.Activity[len(p.Activity)-maxFrameActivity:] // the conversation has all of it later
+		}
+		if known || len(f.Progress) < maxFrameSessions {
+			f.Progress[key] = p
+		}
+	case "session":
+		if len(sessions) < maxFrameSessions {
+			sessions[tokens[1]] = true
+		}
+	case "dead":
+		f.Dead++
+	default:
+		f.Count++
+		if f.Count > maxFrameCalls {
+			return // the page reads the others if it needs them
+		}
+		if e, ok := task.EndingOf(h.bus, bus.Stored{Subject: msg.Subject, At: time.Now().UTC(), Body: msg.Data}); ok {
+			f.Ended = append(f.Ended, e)
+		}
+	}
+}
+
+// events streams frames as server-sent events.
+func (c *Console) events(w http.ResponseWriter, r *http.Request) {
+	frames, ok := c.hub.join()
+	if !ok {
+		writeError(w, http.StatusServiceUnavailable, "too_many", fmt.Sprintf("%d pages follow the events already; close one", maxViewers))
+		return
+	}
+	defer c.hub.leave(frames)
+	w.Header().Set("Content-Type", "text/event-stream")
+	controller := http.NewResponseController(w)
+	write := func(text string) bool {
+		_ = controller.SetWriteDeadline(time.Now().Add(2 * pingEvery)) // not every writer has deadlines
+		_, err := fmt.Fprint(w, text)
+		return err == nil && controller.Flush() == nil
+	}
+	ping := time.NewTicker(pingEvery)
+	defer ping.Stop()
+	for ok := write("retry: 2000\n\n"); ok; {
+		select {
+		case <-r.Context().Done():
+			return
+		case body := <-frames:
+			ok = write("data: " + string(body) + "\n\n") // JSON has no line breaks
+		case <-ping.C:
+			ok = write(": ping\n\n")
+		}
+	}
+}

@@ -1,0 +1,169 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nuid"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// sessionLine is a conversation in the list.
+type sessionLine struct {
+	Session string    `json:"session"`
+	At      time.Time `json:"at"`
+	// State is "open" while a run goes on, otherwise how the last run ended.
+	State string `json:"state"`
+	Turns int    `json:"turns,omitempty"`
+	Input int64  `json:"input,omitempty"`
+	// Output counts tokens, as Input does.
+	Output int64 `json:"output,omitempty"`
+}
+
+// lastEntry is what the list needs of the last entry of a conversation.
+type lastEntry struct {
+	Kind string    `json:"kind"`
+	At   time.Time `json:"at"`
+	End  *struct {
+		Reason string `json:"reason"`
+	} `json:"end"`
+	Total *struct {
+		Turns  int   `json:"turns"`
+		Input  int64 `json:"input_tokens"`
+		Output int64 `json:"output_tokens"`
+	} `json:"total"`
+}
+
+const (
+	sessionsPerPage = 60
+	// maxSessionScan limits the entries that one request reads to find sessions.
+	maxSessionScan = 2000
+)
+
+// sessions lists conversations, the one with the newest entry first.
+func (c *Console) sessions(r *http.Request) (any, error) {
+	before, err := strconv.ParseUint(orZero(r.URL.Query().Get("before")), 10, 64)
+	if err != nil {
+		return nil, badArgument("before: want a number")
+	}
+	lines, seen, scanned := []sessionLine{}, map[string]bool{}, 0
+	next, err := c.bus.ScanBack(r.Context(), bus.Sessions, c.bus.Session("*"), before, func(m bus.Stored) bool {
+		tokens := c.bus.Split(m.Subject)
+		if session := tokens[len(tokens)-1]; !seen[session] {
+			seen[session] = true
+			lines = append(lines, lineOf(session, m))
+		}
+		scanned++
+		return len(lines) < sessionsPerPage && scanned < maxSessionScan
+	})
+	if err != nil {
+		return nil, err
+	}
+	return map[string]any{"sessions": lines, "next": next}, nil
+}
+
+func lineOf(session string, m bus.Stored) sessionLine {
+	line := sessionLine{Session: session, At: m.At, State: "open"}
+	var e lastEntry
+	switch err := json.Unmarshal(m.Body, &e); {
+	case err != nil:
+		line.State = "unreadable"
+	case e.Kind == "end" && e.End != nil:
+		line.State = tools.Excerpt(e.End.Reason, 80)
+		if e.Total != nil {
+			line.Turns, line.Input, line.Output = e.Total.Turns, e.Total.Input, e.Total.Output
+		}
+	}
+	return line
+}
+
+const (
+	entriesPerPage = 80
+	entriesBytes   = 4 << 20
+)
+
+// storedEntry is an entry of a conversation as the agent wrote it.
+type storedEntry struct {
+	Sequence uint64          `json:"sequence"`
+	Entry    json.RawMessage `json:"entry"`
+}
+
+// session returns the newest entries of a conversation before a sequence, oldest first.
+func (c *Console) session(r *http.Request) (any, error) {
+	session, err := sessionOf(r)
+	if err != nil {
+		return nil, err
+	}
+	before, err := strconv.ParseUint(orZero(r.URL.Query().Get("before")), 10, 64)
+	if err != nil {
+		return nil, badArgument("before: want a number")
+	}
+	after, err := strconv.ParseUint(orZero(r.URL.Query().Get("after")), 10, 64)
+	if err != nil {
+		return nil, badArgument("after: want a number")
+	}
+	entries, size := []storedEntry{}, 0
+	next, err := c.bus.ScanBack(r.Context(), bus.Sessions, c.bus.Session(session), before, func(m bus.Stored) bool {
+		if m.Sequence <= after {
+			return false
+		}
+		entry := json.RawMessage(m.Body)
+		if !json.Valid(m.Body) {
+			entry = json.RawMessage(`{"kind":"unreadable"}`)
+		}
+		entries = append(entries, storedEntry{m.Sequence, entry})
+		size += len(m.Body)
+		return len(entries) < entriesPerPage && size < entriesBytes
+	})
+	if err != nil {
+		return nil, err
+	}
+	return map[string]any{"session": session, "entries": entries, "next": next}, nil
+}
+
+// acceptTimeout is the time in which the bus accepts a prompt, or rejects it.
+const acceptTimeout = 1500 * time.Millisecond
+
+// sendMessage submits a prompt to the agent, in a conversation.
+func (c *Console) sendMessage(r *http.Request) (any, error) {
+	session := r.PathValue("session")
+	if len(session) > tools.MaxIDLen {
+		return nil, badArgument("the session is too long")
+	}
+	var in struct {
+		Prompt string `json:"prompt"`
+	}
+	if err := decodeBody(r, &in); err != nil {
+		return nil, err
+	}
+	if strings.TrimSpace(in.Prompt) == "" {
+		return nil, badArgument("the message is empty")
+	}
+	args, err := bus.Encode(map[string]string{"prompt": in.Prompt})
+	if err != nil {
+		return nil, err
+	}
+	served, err := rpc.HasWorker(r.Context(), c.bus, c.cfg.AgentQueue, c.cfg.AgentTool)
+	if err != nil {
+		return nil, err
+	}
+	call := tools.Call{ID: "page-" + nuid.Next(), Session: session, Tool: c.cfg.AgentTool, Args: args}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), acceptTimeout)
+	defer cancel()
+	if _, err := rpc.Submit(ctx, c.bus, c.cfg.AgentQueue, call); err != nil && !errors.Is(err, rpc.ErrPending) {
+		return nil, err
+	}
+	answer := map[string]any{"session": call.SessionToken(), "id": call.IDToken()}
+	if !served {
+		answer["warning"] = `The message is stored, but no worker with a model is running. Start one: worker up --model SPEC, or worker serve --model SPEC.`
+	}
+	return answer, nil
+}

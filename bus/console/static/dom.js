@@ -1,0 +1,119 @@
+// Elements and formats. Texts from tools and models are hostile: they become text nodes,
+// never HTML, and characters that could disguise them become visible.
+
+const hidden = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g;
+
+// visible replaces control characters and invisible ones that change how a text looks.
+export function visible(text) {
+  return String(text).replace(hidden, c => {
+    const code = c.codePointAt(0);
+    if (code < 0x20) return String.fromCodePoint(0x2400 + code);
+    return "\u27e8" + code.toString(16).toUpperCase().padStart(4, "0") + "\u27e9";
+  });
+}
+
+// h creates an element: h("a.name", {href, onclick}, child, ...). A child is an element,
+// a text, a list of these, or null.
+export function h(spec, props, ...children) {
+  const [tag, ...classes] = spec.split(".");
+  const el = document.createElement(tag || "div");
+  if (classes.length) el.className = classes.join(" ");
+  for (const [name, value] of Object.entries(props || {})) {
+    if (value == null || value === false) continue;
+    if (name.startsWith("on")) el.addEventListener(name.slice(2), value);
+    else if (name === "style") for (const [k, v] of Object.entries(value)) el.style.setProperty(k, v);
+    else if (name === "value") el.value = value;
+    else if (name === "href" && !/^(#|\/(?!\/))/.test(value)) throw new Error("a link leaves this page");
+    else el.setAttribute(name, value === true ? "" : value);
+  }
+  add(el, children);
+  return el;
+}
+
+export function add(el, children) {
+  for (const child of [children].flat(Infinity)) {
+    if (child == null || child === false) continue;
+    el.append(child instanceof Node ? child : visible(child));
+  }
+  return el;
+}
+
+export function replace(el, ...children) {
+  el.replaceChildren();
+  return add(el, children);
+}
+
+const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+export function bytes(n) {
+  let i = 0;
+  while (n >= 1024 && i < units.length - 1) { n /= 1024; i++; }
+  return (i && n < 10 ? n.toFixed(1) : Math.round(n)) + " " + units[i];
+}
+
+const integers = new Intl.NumberFormat("en");
+export const count = n => integers.format(n || 0);
+export const plural = (n, one, many) => count(n) + " " + (n === 1 ? one : many || one + "s");
+
+export function duration(ms) {
+  if (ms < 1000) return Math.max(0, Math.round(ms)) + " ms";
+  const s = ms / 1000;
+  if (s < 60) return (s < 10 ? s.toFixed(1) : Math.round(s)) + " s";
+  const m = Math.floor(s / 60);
+  if (m < 60) return m + " min " + Math.round(s % 60) + " s";
+  const hours = Math.floor(m / 60);
+  return hours < 48 ? hours + " h " + (m % 60) + " min" : Math.floor(hours / 24) + " days";
+}
+
+const dates = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "medium" });
+const zero = at => !at || at.startsWith("0001-");
+export const absolute = at => zero(at) ? "–" : dates.format(new Date(at));
+
+function relative(at) {
+  const ms = Date.now() - new Date(at);
+  const s = Math.round(Math.abs(ms) / 1000);
+  if (s < 1) return "now";
+  const text = s < 60 ? s + " s" : s < 3600 ? Math.floor(s / 60) + " min" : duration(s * 1000);
+  return ms > 0 ? text + " ago" : "in " + text;
+}
+
+// time shows how long ago a time was, and keeps that current.
+export function time(at, format = "ago") {
+  if (zero(at)) return h("span", {}, "–");
+  const el = h("time", { datetime: at, title: absolute(at), "data-format": format });
+  el.textContent = format === "since" ? duration(Date.now() - new Date(at)) : relative(at);
+  return el;
+}
+
+setInterval(() => {
+  for (const el of document.querySelectorAll("time[data-format]")) {
+    const at = el.getAttribute("datetime");
+    const text = el.dataset.format === "since" ? duration(Date.now() - new Date(at)) : relative(at);
+    if (el.textContent !== text) el.textContent = text;
+  }
+}, 1000);
+
+// load is the only picture of the page: a container that is filled to a part. Text beside
+// it says the same, so it is hidden from screen readers.
+export function load(part, kind = "run") {
+  return h("span.load." + kind, { "aria-hidden": "true", style: { "--part": Math.max(0, Math.min(1, part || 0)) } });
+}
+
+const kinds = {
+  completed: "done", succeeded: "done", end_turn: "done", async: "wait", queued: "wait", open: "run", running: "run",
+  failed: "bad", unknown: "bad", timeout: "bad", timed_out: "bad", cancelled: "off",
+};
+export const kindOf = state => kinds[state] || "off";
+const words = { completed: "done", succeeded: "done", timed_out: "timeout", end_turn: "done", async: "in background" };
+
+// chip shows a state in a word and a colour.
+export const chip = state => h("span.chip." + kindOf(state), {}, words[state] || String(state).replaceAll("_", " "));
+
+// empty says what to do next.
+export function empty(title, hint, command) {
+  return h("div.empty", {}, h("span.load.off", { "aria-hidden": "true", style: { "--part": 0 } }),
+    h("h2", {}, title), hint && h("p", {}, hint), command && h("pre", { tabindex: "0" }, command));
+}
+
+export const button = (text, onclick, cls = "") => h("button" + cls, { type: "button", onclick }, text);
+
+export const path = (...parts) => parts.map(encodeURIComponent).join("/");

@@ -1,0 +1,167 @@
+// Calls: all that have ended, newest first, and one call in detail.
+import { h, add, replace, chip, time, absolute, duration, button, empty, load, path, bytes, count, plural } from "../dom.js";
+import { get, post } from "../api.js";
+import { onFrame } from "../live.js";
+import { Scroller } from "../scroller.js";
+import { act } from "../app.js";
+
+const pageSize = 100, rowHeight = 44;
+const outcomes = ["completed", "failed", "unknown", "timeout", "cancelled", "async"];
+let scroller = null, detail = null, select = () => {};
+
+function show(main, parts, state) {
+  const filter = { session: "", tool: "", outcome: "" };
+  let items = [], seen = new Set(), next = 0, loading = null, ended = false;
+  const box = h("div.scroll");
+  const note = h("p.hint", { role: "status" });
+  const field = (name, label) => h("input", { type: "search", placeholder: label, "aria-label": label, "data-search": name === "session", spellcheck: "false",
+    oninput: e => { filter[name] = e.target.value.trim(); clearTimeout(filter.timer); filter.timer = setTimeout(reset, 250); } });
+  const outcome = h("select", { "aria-label": "Outcome", onchange: e => { filter.outcome = e.target.value; reset(); } },
+    h("option", { value: "" }, "any outcome"), outcomes.map(o => h("option", { value: o }, o)));
+  outcome.value = "";
+  const list = h("section.master", {}, h("h1", {}, "Calls"), h("div.filters", {}, field("session", "Session"), field("tool", "Tool"), outcome), note, box);
+  detail = h("section.detail", { "aria-label": "One call" });
+  add(main, h("div.split", {}, list, detail));
+
+  scroller = new Scroller(box, {
+    height: rowHeight, label: "Calls that ended, newest first",
+    row: i => {
+      const e = items[i];
+      return h("div", {}, h("a.line", { href: "#/calls/" + path(e.session, e.id) },
+        chip(e.outcome), h("b", {}, e.tool), h("span.text", {}, e.text), h("span.grow"),
+        e.artifact ? h("span.tag", {}, bytes(e.artifact.size)) : null, h("span.num", {}, duration(e.duration_ms)), h("span.num.ago", {}, time(e.stored_at))));
+    },
+    range: (first, last) => { if (last > items.length - pageSize / 2 && !ended) more(); },
+  });
+
+  let abort = new AbortController();
+  const params = before => ({ session: filter.session, tool: filter.tool, outcome: filter.outcome, limit: pageSize, before });
+  function take(page) {
+    for (const e of page.calls) {
+      const key = e.session + "." + e.id;
+      if (seen.has(key)) continue; // the start of an async call that has ended
+      seen.add(key);
+      items.push(e);
+    }
+    next = page.next || 0;
+    ended = !next;
+  }
+  async function more() {
+    if (loading || ended) return;
+    loading = get("/api/calls", params(next), abort.signal);
+    try {
+      take(await loading);
+      loading = null;
+      scroller.setCount(items.length);
+      tell();
+      if (!ended && items.length < pageSize / 2) more();
+    } catch (e) {
+      loading = null;
+      if (e.name !== "AbortError") { ended = true; replace(note, e.message + " ", button("Try again", reset, ".quiet")); }
+    }
+  }
+  function tell() {
+    const old = box.querySelector(".empty");
+    if (old) old.remove();
+    const filtered = filter.session || filter.tool || filter.outcome;
+    if (items.length === 0 && ended) {
+      box.append(filtered ? empty("No call matches", "Change the filters above. The session and the tool must be exact.") : empty("No call has ended yet", "Each result appears here. Run the first call in a terminal:", "worker call list_dir path=."));
+    }
+    replace(note, items.length === 0 ? "" : ended ? plural(items.length, "call") : count(items.length) + " calls loaded; scroll for older ones");
+  }
+  function reset() {
+    abort.abort();
+    abort = new AbortController();
+    items = []; seen = new Set(); next = 0; ended = false; loading = null;
+    scroller.setCount(0);
+    scroller.clear();
+    more();
+  }
+  // At the top, new calls appear as they end. Further down, the rows stay.
+  let due = false;
+  const stop = onFrame(frame => { if (frame.count) due = true; }, () => { due = true; });
+  const timer = setInterval(async () => {
+    if (!due || loading || box.scrollTop > rowHeight || document.hidden) return;
+    due = false;
+    try {
+      const page = await get("/api/calls", params(0), abort.signal);
+      if (box.scrollTop > rowHeight || loading) return;
+      items = []; seen = new Set();
+      take(page);
+      scroller.setCount(items.length);
+      scroller.refresh();
+      tell();
+    } catch { /* the next frame tries again */ }
+  }, 1000);
+
+  let leaveDetail = () => {};
+  select = parts => {
+    leaveDetail();
+    leaveDetail = () => {};
+    main.firstChild.classList.toggle("open", parts.length >= 2);
+    if (parts.length >= 2) leaveDetail = showCall(detail, parts[0], parts[1], state);
+    else replace(detail, h("p.hint.center", {}, "Choose a call to see its result, attempts and timings."));
+    for (const a of box.querySelectorAll("a.line")) a.toggleAttribute("aria-current", a.hash === location.hash);
+  };
+  select(parts);
+  reset();
+  return () => { stop(); clearInterval(timer); abort.abort(); leaveDetail(); scroller.destroy(); scroller = null; };
+}
+
+function showCall(root, session, id, state) {
+  const abort = new AbortController();
+  replace(root, h("p.hint", {}, "…"));
+  let timer = null, shown = "";
+  async function draw() {
+    let d;
+    try { d = await get("/api/calls/" + path(session, id), {}, abort.signal); } catch (e) {
+      if (e.name !== "AbortError") replace(root, back(), h("p.problem", {}, e.message));
+      return;
+    }
+    const text = JSON.stringify(d);
+    if (text !== shown) replace(root, callDetail(d, state, draw));
+    shown = text;
+    if (!d.task.ended_at) timer = setTimeout(draw, 1500);
+  }
+  draw();
+  return () => { clearTimeout(timer); abort.abort(); };
+}
+
+const back = () => h("a.back", { href: "#/calls", "data-back": true }, "← All calls");
+
+function callDetail({ task, results }, state, reload) {
+  const last = results[results.length - 1];
+  const running = !task.ended_at;
+  const facts = [["Session", h("a", { href: "#/conversations/" + path(task.session) }, task.session)], ["Call", task.id]];
+  if (task.worker) facts.push(["Worker", task.worker]);
+  if (last) facts.push(["Attempt", String(last.attempt || 1)]);
+  if (task.queued_at) facts.push(["Queued", time(task.queued_at)]);
+  if (task.started_at) facts.push(["Started", absolute(task.started_at)]);
+  if (task.started_at && running) facts.push(["Running for", time(task.started_at, "since")]);
+  if (task.ended_at) facts.push(["Ended", absolute(task.ended_at)], ["Duration", duration(new Date(task.ended_at) - new Date(task.started_at))]);
+  if (last && last.channel) facts.push(["Channel", last.channel]);
+  const p = task.progress || {};
+  return [
+    back(),
+    h("div.line.title", {}, h("h2", {}, task.tool || "call"), chip(task.state), h("span.grow"),
+      running && !state.readOnly ? button("Cancel", e => { e.target.disabled = true; act("Cancelled.", () => post("/api/calls/" + path(task.session, task.id) + "/cancel")).then(reload); }, ".danger") : null),
+    running && task.state === "running" ? [load(p.total > 0 ? p.done / p.total : 0, p.total > 0 ? "run" : "run.busy"), h("p.hint", {}, (p.total > 0 ? Math.round(100 * p.done / p.total) + " %  " : "") + (p.message || ""))] : null,
+    task.message && !(last && last.for_llm) ? h("p.problem", {}, task.message) : null,
+    h("dl.facts", {}, facts.map(([k, v]) => h("div", {}, h("dt", {}, k), h("dd", {}, v)))),
+    results.map(resultDetail),
+  ];
+}
+
+function resultDetail(r) {
+  const a = r.artifact;
+  return h("article", {},
+    h("h3", {}, r.outcome === "async" ? "Result: started in the background" : "Result"),
+    a ? h("a.cargo", { href: "#/artifacts/" + path(r.session, a.artifact_id) },
+      load(Math.min(1, Math.log10(Math.max(10, a.size)) / 9), "done"),
+      h("span.line", {}, h("b", {}, "Open the whole result"), h("span.grow"), h("span", {}, bytes(a.size) + ", " + plural(a.lines, "line") + ", " + a.type)),
+      h("span.line.small", {}, "About " + count(a.tokens) + " tokens. " + (a.inline ? "The model sees the whole text." : "The model sees only the text below."))) : null,
+    r.for_llm ? h("pre.result", { tabindex: "0", "aria-label": "Text for the model" }, r.for_llm) : h("p.hint", {}, "The text is empty."),
+    r.for_user && r.for_user !== r.for_llm ? [h("h3", {}, "For the user"), h("pre.result", { tabindex: "0" }, r.for_user)] : null);
+}
+
+export default { name: "calls", title: "Calls", key: "c", show, update: parts => { if (scroller) select(parts); return !!scroller; }, scroller: () => scroller };

@@ -1,0 +1,178 @@
+// Conversations: the log of each session, and a box to talk to the agent.
+import { h, add, replace, chip, time, duration, count, plural, empty, button, path, visible } from "../dom.js";
+import { get, post } from "../api.js";
+import { onFrame } from "../live.js";
+import { act } from "../app.js";
+
+let select = null;
+const maxEntries = 600;
+
+function show(main, parts, state) {
+  const list = h("ul.list.compact", { "aria-label": "Conversations, newest first" });
+  const detail = h("section.detail.talk", { "aria-label": "One conversation" });
+  const start = state.readOnly ? null : h("a.button", { href: "#/conversations/new" }, "New conversation");
+  add(main, h("div.split", {}, h("section.master", {}, h("div.line.title", {}, h("h1", {}, "Conversations"), h("span.grow"), start), h("div.scroll", {}, list)), detail));
+  const abort = new AbortController();
+  let next = 0, drawn = [];
+  async function reload(older) {
+    try {
+      const page = await get("/api/sessions", { before: older ? next : 0 }, abort.signal);
+      drawn = older ? drawn.concat(page.sessions.filter(s => !drawn.some(d => d.session === s.session))) : page.sessions;
+      next = page.next || 0;
+      draw();
+    } catch (e) { if (e.name !== "AbortError") replace(list, h("li.problem", {}, e.message)); }
+  }
+  function draw() {
+    if (drawn.length === 0) return replace(list, h("li.none", {}, empty("No conversation yet", "Start a worker with a model, then write to the agent here or in a terminal:", "worker up --model anthropic:MODEL\nworker agent \"say hello\"")));
+    replace(list, drawn.map(s => h("li", { "data-row": true }, h("a.line", { href: "#/conversations/" + path(s.session), "aria-current": s.session === open ? "true" : null },
+      chip(s.state), h("b.text", {}, s.session), h("span.grow"), s.output ? h("span.num.wide", {}, count(s.input + s.output) + " tokens") : null, h("span.num.ago", {}, time(s.at))))),
+      next ? h("li.more", {}, button("Show older", () => reload(true), ".quiet")) : null);
+  }
+
+  let open = "", leave = () => {};
+  select = parts => {
+    leave();
+    leave = () => {};
+    open = parts[0] || "";
+    main.firstChild.classList.toggle("open", parts.length >= 1);
+    if (open === "new") {
+      const name = "page-" + Array.from(crypto.getRandomValues(new Uint8Array(5)), b => b.toString(16).padStart(2, "0")).join("");
+      leave = transcript(detail, name, state, true);
+    } else if (open) leave = transcript(detail, open, state, false);
+    else replace(detail, h("p.hint.center", {}, "Choose a conversation to read it" + (state.readOnly ? "." : ", or start one.")));
+    draw();
+  };
+  let due = false;
+  const stop = onFrame(frame => { if ((frame.sessions || []).length) due = true; }, () => { due = true; });
+  const timer = setInterval(() => { if (due && !document.hidden) { due = false; reload(false); } }, 2000);
+  reload(false).then(() => select && draw());
+  select(parts);
+  return () => { stop(); clearInterval(timer); abort.abort(); leave(); select = null; };
+}
+
+// transcript shows one conversation and follows it.
+function transcript(root, session, state, fresh) {
+  const abort = new AbortController();
+  const log = h("div.log", { role: "log", "aria-label": "Messages", tabindex: "0" });
+  const entries = h("div"), typing = h("div"), older = h("div.more");
+  log.append(older, entries, typing);
+  let last = 0, next = 0, shown = 0;
+  const atEnd = () => log.scrollHeight - log.scrollTop - log.clientHeight < 80;
+  const toEnd = () => { log.scrollTop = log.scrollHeight; };
+
+  async function loadOlder() {
+    const page = await act("", () => get("/api/sessions/" + path(session), { before: next }, abort.signal));
+    if (!page) return;
+    const height = log.scrollHeight;
+    entries.prepend(...page.entries.reverse().flatMap(e => draw(session, e.entry)));
+    shown += page.entries.length;
+    next = page.next || 0;
+    drawOlder();
+    log.scrollTop += log.scrollHeight - height;
+  }
+  function drawOlder() {
+    replace(older, !next ? null : shown < maxEntries ? button("Show earlier messages", loadOlder, ".quiet") : h("p.hint", {}, "To read earlier messages: worker sessions show " + session));
+  }
+  async function follow() {
+    try {
+      const page = await get("/api/sessions/" + path(session), { after: last }, abort.signal);
+      const stay = !atEnd() && last > 0;
+      if (last === 0) { entries.replaceChildren(); next = page.next || 0; }
+      for (const e of page.entries.reverse()) {
+        entries.append(...draw(session, e.entry));
+        last = e.sequence;
+        shown++;
+        if (e.entry.kind === "assistant" || e.entry.kind === "end") typing.replaceChildren();
+      }
+      if (last === 0) replace(entries, fresh ? h("p.hint.center", {}, "Write the first message.") : empty("This session has no conversation", "Its calls were made by a program, not by an agent. See them in Calls."));
+      drawOlder();
+      if (!stay) toEnd();
+    } catch (e) { if (e.name !== "AbortError") replace(entries, h("p.problem", {}, e.message)); }
+  }
+
+  // What the model writes arrives in pieces before its message is stored.
+  let turn = 0, text = "";
+  function activity(list) {
+    const stay = !atEnd();
+    for (const a of list) {
+      if (a.turn !== turn) { turn = a.turn; text = ""; typing.replaceChildren(); }
+      if (a.type === "text") {
+        text = [...text].slice(0, a.offset || 0).join("") + (a.text || "");
+        let bubble = typing.querySelector(".words");
+        if (!bubble) typing.append(h("div.message.assistant", {}, h("p.who", {}, "agent"), bubble = h("div.words")));
+        bubble.textContent = visible(text);
+      } else if (a.type === "tool_start") typing.append(h("p.event", {}, h("span.load.run.busy"), " " + a.tool + " " + (a.args || "")));
+      else if (a.type === "tool_end") typing.append(h("p.event", {}, a.tool + " ", chip(a.outcome), " " + duration(a.duration_ms || 0)));
+    }
+    if (!stay) toEnd();
+  }
+  const stop = onFrame(frame => {
+    if ((frame.sessions || []).includes(session)) follow();
+    for (const [key, p] of Object.entries(frame.progress || {})) if (key.startsWith(session + ".") && p.activity) activity(p.activity);
+  }, follow);
+
+  const box = h("textarea", { rows: "2", placeholder: "Message to the agent", "aria-label": "Message to the agent", "data-search": true,
+    onkeydown: e => { if (e.key === "Enter" && !e.shiftKey && !e.isComposing) { e.preventDefault(); send(); } } });
+  const notice = h("p.hint", { role: "status" });
+  async function send() {
+    const prompt = box.value;
+    if (!prompt.trim()) return;
+    const go = composer.querySelector("button");
+    go.disabled = true;
+    const answer = await act("", () => post("/api/sessions/" + path(session) + "/messages", { prompt }));
+    go.disabled = false;
+    if (!answer) return;
+    box.value = "";
+    replace(notice, answer.warning || "");
+    if (fresh) { history.replaceState(null, "", "#/conversations/" + path(answer.session)); fresh = false; }
+    follow();
+  }
+  const composer = state.readOnly ? h("p.hint", {}, "This page is read-only.") : h("div.composer", {}, box, button("Send", send));
+  replace(root, h("a.back", { href: "#/conversations", "data-back": true }, "← All conversations"),
+    h("div.line.title", {}, h("h2", {}, fresh ? "New conversation" : session), h("span.grow"), h("a.quiet.button", { href: "#/artifacts" }, "Artifacts")), log, notice, composer);
+  follow();
+  if (fresh) box.focus();
+  return () => { stop(); abort.abort(); };
+}
+
+const block = (who, cls, at, ...body) => h("div.message." + cls, {}, h("p.who", {}, who, " ", at ? time(at) : null), body);
+
+// draw returns the elements of one entry.
+function draw(session, e) {
+  const out = [];
+  switch (e.kind) {
+    case "user":
+    case "assistant": {
+      const user = e.kind === "user";
+      const content = (e.message && e.message.content) || [];
+      const words = content.filter(b => b.type === "text" && b.text).map(b => h("div.words", {}, b.text));
+      if (words.length) out.push(block(user ? "user" : "agent", user ? "user" : "assistant", e.at, words));
+      for (const b of content) {
+        if (b.type === "tool_use") out.push(h("details.event", {}, h("summary", {}, "calls ", h("b", {}, b.name || "?"), " ", h("span.id", {}, JSON.stringify(b.input || {}).slice(0, 120))), h("pre.result", {}, JSON.stringify(b.input, null, 2) || "")));
+        else if (b.type !== "text") out.push(h("p.event", {}, String(b.type)));
+      }
+      break;
+    }
+    case "results":
+      for (const r of e.answers || []) {
+        out.push(h("details.event", {}, h("summary", {}, "result of ", h("b", {}, r.tool), " ", chip(r.outcome), " ", r.artifact ? h("span.tag", {}, count(r.artifact.tokens) + " tokens offloaded") : null),
+          h("pre.result", {}, (r.for_llm || "").slice(0, 20000)),
+          h("p.hint", {}, h("a", { href: "#/calls/" + path(session, r.call) }, "the call"), " ", r.artifact ? h("a", { href: "#/artifacts/" + path(session, r.artifact.artifact_id) }, "the whole result") : null)));
+      }
+      break;
+    case "shelved": out.push(h("p.event", {}, plural(Object.keys(e.shelved || {}).length, "result") + " moved out of the history")); break;
+    case "compacted": out.push(h("details.event", {}, h("summary", {}, plural((e.compaction || {}).turns || 0, "turn") + " replaced by a summary"), h("pre.result", {}, (e.compaction || {}).summary || ""))); break;
+    case "resumed": out.push(h("p.event", {}, "resumed by another worker")); break;
+    case "end": {
+      const end = e.end || {};
+      const usage = end.usage || {};
+      out.push(h("p.event.end", {}, chip(end.reason || "end"), " ", plural(end.turns || 0, "turn") + ", " + count((usage.input_tokens || 0) + (usage.output_tokens || 0)) + " tokens"),
+        end.error ? h("p.problem", {}, end.error.message) : h("span"));
+      break;
+    }
+    default: out.push(h("p.event", {}, String(e.kind || "unreadable entry")));
+  }
+  return out;
+}
+
+export default { name: "conversations", title: "Conversations", key: "v", show, update: parts => { if (select) select(parts); return !!select; } };

@@ -1,0 +1,58 @@
+// Dead letters: what could not be processed, why, and retry.
+import { h, add, replace, time, absolute, button, empty, bytes, path } from "../dom.js";
+import { get, post } from "../api.js";
+import { onFrame } from "../live.js";
+import { act, confirm } from "../app.js";
+
+let select = null;
+
+function show(main, parts, state) {
+  const abort = new AbortController();
+  const list = h("ul.list.compact", { "aria-label": "Dead letters, newest first" });
+  const detail = h("section.detail", { "aria-label": "One dead letter" });
+  add(main, h("div.split", {}, h("section.master", {}, h("h1", {}, "Dead letters"), h("p.lead", {}, "Messages that the workers stopped retrying. Fix the reason, then retry."), h("div.scroll", {}, list)), detail));
+  let letters = [], next = 0;
+  async function reload(older) {
+    try {
+      const page = await get("/api/dead", { before: older ? next : 0 }, abort.signal);
+      letters = older ? letters.concat(page.dead) : page.dead;
+      next = page.next || 0;
+      draw();
+    } catch (e) { if (e.name !== "AbortError") replace(list, h("li.problem", {}, e.message)); }
+  }
+  function draw() {
+    if (letters.length === 0) return replace(list, h("li.none", {}, empty("No dead letters", "Everything that was accepted was processed, or still waits. There is nothing to do.")));
+    replace(list, letters.map(l => h("li", { "data-row": true }, h("a.line", { href: "#/dead/" + l.number, "aria-current": String(l.number) === open ? "true" : null },
+      h("span.chip.bad", {}, l.kind), h("b", {}, l.name), h("span.text", {}, l.reason), h("span.grow"), h("span.num.ago", {}, time(l.at))))),
+      next ? h("li.more", {}, button("Show older", () => reload(true), ".quiet")) : null);
+  }
+  let open = "";
+  const done = () => { location.hash = "#/dead"; reload(false); };
+  async function drawLetter(number) {
+    replace(detail, h("p.hint", {}, "…"));
+    const back = h("a.back", { href: "#/dead", "data-back": true }, "← All dead letters");
+    try {
+      const { letter: l, message, size } = await get("/api/dead/" + path(number), {}, abort.signal);
+      if (number !== open) return;
+      const change = (action, text) => act(text, () => post("/api/dead/" + path(number, action))).then(ok => { if (ok) done(); });
+      replace(detail, back, h("div.line.title", {}, h("h2", {}, l.name), h("span.chip.bad", {}, l.kind), h("span.grow"),
+        state.readOnly ? null : [button("Retry", () => change("retry", "Published again.")), button("Remove", async () => { if (await confirm("Remove this dead letter for good?", "Remove")) change("remove", "Removed."); }, ".danger")]),
+        h("p.problem", {}, l.reason),
+        h("dl.facts", {}, [["Code", l.code], ["Attempts", String(l.attempts)], ["When", absolute(l.at)], ["Subject", l.subject], ["Id", l.id], ["Size", bytes(size)]].map(([k, v]) => h("div", {}, h("dt", {}, k), h("dd", {}, v)))),
+        h("h3", {}, "Message"), h("pre.result", { tabindex: "0" }, message));
+    } catch (e) { if (e.name !== "AbortError") replace(detail, back, h("p.problem", {}, e.message)); }
+  }
+  select = parts => {
+    open = parts[0] || "";
+    main.firstChild.classList.toggle("open", !!open);
+    if (open) drawLetter(open);
+    else replace(detail, h("p.hint.center", {}, "Choose a dead letter to read its reason and its message."));
+    draw();
+  };
+  const stop = onFrame(frame => { if (frame.dead) reload(false); }, () => reload(false));
+  reload(false);
+  select(parts);
+  return () => { stop(); abort.abort(); select = null; };
+}
+
+export default { name: "dead", title: "Dead letters", key: "d", show, update: parts => { if (select) select(parts); return !!select; } };

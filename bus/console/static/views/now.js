@@ -1,0 +1,138 @@
+// Now: what runs at this moment, and what just ended.
+import { h, replace, add, load, chip, kindOf, time, duration, button, empty, path, plural, count } from "../dom.js";
+import { get, post } from "../api.js";
+import { onFrame } from "../live.js";
+import { act } from "../app.js";
+
+const seconds = 60, maxRunning = 200, maxRecent = 40;
+
+function show(main, parts, state) {
+  const running = new Map(); // by session.id
+  const quay = Array.from({ length: seconds }, () => ({ done: 0, bad: 0, wait: 0, off: 0 }));
+  const recent = [];
+  const summary = h("p.lead", { role: "status" }, "…");
+  const problems = h("div.problems");
+  const yard = h("div.quay", { role: "img" });
+  const columns = quay.map(() => h("div.column"));
+  yard.append(...columns);
+  const list = h("ul.list", { "aria-label": "Running calls" });
+  const ended = h("ul.list.compact", { "aria-label": "Calls that just ended" });
+  add(main, [
+    h("h1", {}, "Now"), summary, problems,
+    h("section", {}, h("div.scale", {}, h("span", {}, "calls that ended, per second"), h("span", {}, "the last minute")), yard),
+    h("section", {}, h("h2", {}, "Running"), list),
+    h("section", {}, h("h2", {}, "Just ended"), ended),
+  ]);
+
+  const rows = new Map();
+  function row(key, call) {
+    const bar = load(0), text = h("span.step"), since = time(call.started_at, "since");
+    const el = h("li.call", { "data-row": true },
+      h("div.line", {}, h("a", { href: "#/calls/" + path(call.session, call.id) }, call.tool || "call"), h("span.id", {}, call.session + " / " + call.id),
+        h("span.grow"), h("span.num", {}, since),
+        state.readOnly ? null : button("Cancel", e => {
+          e.target.disabled = true;
+          act("Cancelled.", () => post("/api/calls/" + path(call.session, call.id) + "/cancel")).then(ok => { if (!ok) e.target.disabled = false; });
+        }, ".quiet")),
+      bar, h("div.line.small", {}, text, h("span.grow"), h("span.id", {}, call.worker)));
+    rows.set(key, { el, bar, text });
+    return el;
+  }
+  function progress(key, p) {
+    const r = rows.get(key);
+    if (!r || !p) return;
+    const part = p.total > 0 ? p.done / p.total : 0;
+    r.bar.style.setProperty("--part", Math.max(0, Math.min(1, part)));
+    r.bar.classList.toggle("busy", !(p.total > 0));
+    const text = (p.total > 0 ? Math.round(100 * part) + " %  " : "") + (p.message || "");
+    replace(r.text, text);
+  }
+  function drawRunning(calls) {
+    const keys = new Set();
+    for (const call of calls.slice(0, maxRunning)) {
+      const key = call.session + "." + call.id;
+      keys.add(key);
+      if (!running.has(key)) list.append(row(key, call));
+      running.set(key, call);
+      progress(key, call.progress || {});
+    }
+    for (const [key, r] of rows) if (!keys.has(key)) { r.el.remove(); rows.delete(key); running.delete(key); }
+    const none = list.querySelector(".none");
+    if (calls.length === 0 && !none) list.append(h("li.none", {}, empty("Nothing is running", "A call appears here while a worker runs it. Try one in a terminal:", "worker call shell 'command=for i in $(seq 20); do echo $i; sleep 1; done'")));
+    else if (calls.length && none) none.remove();
+    const more = list.querySelector(".more");
+    if (more) more.remove();
+    if (calls.length > maxRunning) list.append(h("li.more", {}, "and " + plural(calls.length - maxRunning, "more call")));
+  }
+
+  function drawQuay() {
+    const top = Math.max(8, ...quay.map(c => c.done + c.bad + c.wait + c.off));
+    quay.forEach((c, i) => {
+      const el = columns[i];
+      for (const kind of ["done", "wait", "off", "bad"]) el.style.setProperty("--" + kind + "-h", (100 * c[kind] / top).toFixed(2) + "%");
+      el.classList.toggle("any", c.done + c.bad + c.wait + c.off > 0);
+    });
+    const sum = quay.reduce((n, c) => n + c.done + c.bad + c.wait + c.off, 0);
+    const bad = quay.reduce((n, c) => n + c.bad, 0);
+    yard.setAttribute("aria-label", plural(sum, "call") + " ended in the last minute, " + bad + " of them with an error");
+  }
+  for (const c of columns) c.append(h("i.done"), h("i.wait"), h("i.off"), h("i.bad"));
+
+  function endedRow(e) {
+    return h("li", { "data-row": true }, h("a.line", { href: "#/calls/" + path(e.session, e.id) },
+      chip(e.outcome), h("b", {}, e.tool), h("span.text", {}, e.text), h("span.grow"), h("span.num", {}, duration(e.duration_ms)), h("span.num.ago", {}, time(e.stored_at))));
+  }
+  function drawRecent() {
+    if (recent.length === 0) replace(ended, h("li.none", {}, h("p.hint", {}, "No call has ended yet.")));
+    else replace(ended, recent.map(endedRow));
+  }
+
+  function drawStatus(s) {
+    const waiting = s.queues.reduce((n, q) => n + q.waiting, 0);
+    const runningCount = Math.max(running.size, s.queues.reduce((n, q) => n + q.running, 0));
+    replace(summary, (runningCount ? plural(runningCount, "call") + (runningCount === 1 ? " is" : " are") + " running" : "No call is running")
+      + (waiting ? ", " + count(waiting) + (waiting === 1 ? " waits" : " wait") : "") + ". "
+      + (s.workers.length ? plural(s.workers.length, "worker") + (s.workers.length === 1 ? " answers." : " answer.") : "No worker answers: start one with “worker serve”."));
+    replace(problems, s.problems.concat(s.errors || []).map(p => h("p.problem", {}, p)));
+  }
+
+  const abort = new AbortController();
+  async function refresh() {
+    try { drawStatus(await get("/api/status", {}, abort.signal)); } catch (e) { if (e.name !== "AbortError") replace(summary, e.message); }
+  }
+  async function reload() {
+    refresh();
+    try {
+      const [r, page] = await Promise.all([get("/api/running", {}, abort.signal), get("/api/calls", { limit: maxRecent }, abort.signal)]);
+      drawRunning(r.running);
+      recent.splice(0, recent.length, ...page.calls);
+      const at = Date.now();
+      for (const c of quay) c.done = c.bad = c.wait = c.off = 0;
+      for (const e of page.calls) {
+        const age = Math.floor((at - new Date(e.stored_at)) / 1000);
+        if (age >= 0 && age < seconds) quay[seconds - 1 - age][kindOf(e.outcome)]++;
+      }
+      drawRecent();
+      drawQuay();
+    } catch (e) { if (e.name !== "AbortError") replace(summary, e.message); }
+  }
+  const stop = onFrame(frame => {
+    if (frame.running) drawRunning(frame.running);
+    for (const [key, p] of Object.entries(frame.progress || {})) progress(key, p);
+    if (frame.count) {
+      const column = quay[seconds - 1];
+      const seen = frame.ended || [];
+      for (const e of seen) column[kindOf(e.outcome)]++;
+      column.done += frame.count - seen.length;
+      recent.unshift(...seen.reverse());
+      recent.length = Math.min(recent.length, maxRecent);
+      drawRecent();
+    }
+  }, reload);
+  const tick = setInterval(() => { quay.push(quay.shift()); Object.assign(quay[seconds - 1], { done: 0, bad: 0, wait: 0, off: 0 }); drawQuay(); }, 1000);
+  const poll = setInterval(refresh, 4000);
+  reload();
+  return () => { stop(); clearInterval(tick); clearInterval(poll); abort.abort(); };
+}
+
+export default { name: "now", title: "Now", key: "o", show };

@@ -1,0 +1,36 @@
+// Schedules: jobs and the heartbeat, with their next runs.
+import { h, add, replace, chip, time, absolute, button, empty, path } from "../dom.js";
+import { get, post } from "../api.js";
+import { act, confirm } from "../app.js";
+
+function show(main, parts, state) {
+  const abort = new AbortController();
+  const list = h("ul.list", { "aria-label": "Schedules" });
+  add(main, [h("h1", {}, "Schedules"), h("p.lead", {}, "The server fires these jobs; any worker runs them."), list]);
+  const change = (s, action, text) => act(text, () => post("/api/schedules/" + path(s.name, action))).then(reload);
+  function row(s) {
+    const run = s.job && s.job.last_run;
+    const next = s.upcoming[0];
+    return h("li.call", { "data-row": true, tabindex: "-1" },
+      h("div.line", {}, h("b", {}, s.name), h("span.tag", {}, s.kind), h("span.text", {}, s.when), h("span.grow"),
+        s.enabled ? null : chip("disabled"), state.readOnly || s.kind !== "cron" ? null : [
+          s.enabled ? button("Disable", () => change(s, "disable", "Disabled."), ".quiet") : button("Enable", () => change(s, "enable", "Enabled."), ".quiet"),
+          button("Remove", async () => { if (await confirm("Remove the job " + s.name + "? Its current run continues.", "Remove")) change(s, "remove", "Removed."); }, ".quiet")]),
+      h("div.line.small", {}, s.job ? ["calls ", h("b", {}, s.job.tool), " in session ", h("span.id", {}, s.job.session)] : "sends HEARTBEAT.md to the agent"),
+      h("div.runs", { "aria-label": "Next runs" }, next ? s.upcoming.map((at, i) => h("span.next", { title: absolute(at) }, h("span.load." + (i ? "off" : "run"), { "aria-hidden": "true", style: { "--part": i ? 0 : 1 } }), time(at))) : h("span.hint", {}, "no next run")),
+      run ? h("div.line.small", {}, "last run ", time(run.slot), " ", run.outcome ? chip(run.outcome) : "queued or running", " ", run.message ? h("span.text", {}, run.message) : null, h("span.grow"), h("a", { href: "#/calls/" + path(s.job.session, run.call) }, "its call"), run.dead_letter ? h("a", { href: "#/dead/" + run.dead_letter }, "dead letter") : null)
+        : s.last && !s.last.startsWith("0001") ? h("div.line.small", {}, "last tick ", time(s.last)) : null);
+  }
+  async function reload() {
+    try {
+      const d = await get("/api/schedules", {}, abort.signal);
+      if (d.schedules.length === 0) replace(list, h("li.none", {}, empty("No schedule yet", "A job calls a tool at a time, at an interval or by a cron expression. Add one:", "worker cron add backup shell 'command=make backup' --every 6h")));
+      else replace(list, d.schedules.map(row), d.omitted ? h("li.more", {}, "and " + d.omitted + " more; see worker cron ls") : null);
+    } catch (e) { if (e.name !== "AbortError") replace(list, h("li.problem", {}, e.message)); }
+  }
+  reload();
+  const timer = setInterval(() => { if (!document.hidden && !list.contains(document.activeElement)) reload(); }, 5000);
+  return () => { clearInterval(timer); abort.abort(); };
+}
+
+export default { name: "schedules", title: "Schedules", key: "s", show };

@@ -1,0 +1,68 @@
+package bus_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+)
+
+// ScanBack returns each message once, newest first, in pages of any size, although most
+// messages have other subjects, some are large, and others were deleted.
+func TestScanBack(t *testing.T) {
+	b := bustest.New(t)
+	var want []string
+	put := func(session, body string) {
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Session(session), Body: []byte(body)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 700 {
+		body := fmt.Sprint(i, " ", strings.Repeat("x", i%7*200))
+		switch {
+		case i%50 == 0 || i > 600:
+			put("wanted", body)
+			want = append(want, body)
+		default:
+			put("other", body)
+		}
+	}
+	stream, err := b.Stream(t.Context(), bus.Sessions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.DeleteMsg(t.Context(), 1); err != nil { // the first wanted one
+		t.Fatal(err)
+	}
+	want = want[1:]
+	for _, page := range []int{1, 7, 1000} {
+		var got []string
+		for before := uint64(0); ; {
+			n := 0
+			next, err := b.ScanBack(t.Context(), bus.Sessions, b.Session("wanted"), before, func(m bus.Stored) bool {
+				got = append(got, string(m.Body))
+				n++
+				return n < page
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if before = next; next == 0 {
+				break
+			}
+		}
+		if len(got) != len(want) {
+			t.Fatalf("pages of %d: got %d messages, want %d", page, len(got), len(want))
+		}
+		for i, body := range got {
+			if body != want[len(want)-1-i] {
+				t.Fatalf("pages of %d: message %d is %.10q, want %.10q", page, i, body, want[len(want)-1-i])
+			}
+		}
+	}
+	if next, err := b.ScanBack(t.Context(), bus.Dead, b.Dead("*", "*"), 0, func(bus.Stored) bool { t.Error("a message"); return true }); next != 0 || err != nil {
+		t.Errorf("empty stream: %d, %v", next, err)
+	}
+}

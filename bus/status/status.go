@@ -1,0 +1,290 @@
+// Package status reads the state of an installation from the bus: streams, queues,
+// workers, channels, dead letters.
+package status
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/bus/task"
+	"github.com/stevedore-bus/stevedore/bus/worker"
+)
+
+// Status is the state of an installation at a time.
+type Status struct {
+	At       time.Time `json:"at"`
+	Server   Server    `json:"server"`
+	Streams  []Stream  `json:"streams"`
+	Queues   []Queue   `json:"queues"`
+	Workers  []Worker  `json:"workers"`
+	Channels []Channel `json:"channels"`
+	// DeadLetters is the number of dead letters.
+	DeadLetters uint64 `json:"dead_letters"`
+	// Problems say what needs attention, and what to do. Errors say what could not be
+	// read.
+	Problems []string `json:"problems"`
+	Errors   []string `json:"errors,omitempty"`
+}
+
+// Server is the NATS server that this process is connected to.
+type Server struct {
+	URL     string  `json:"url"` // without credentials
+	Version string  `json:"version"`
+	Name    string  `json:"name"`
+	Cluster string  `json:"cluster,omitempty"`
+	RTTms   float64 `json:"rtt_ms"`
+}
+
+// Stream is a stream or the stream of a bucket.
+type Stream struct {
+	Name     string `json:"name"`
+	Messages uint64 `json:"messages"`
+	Bytes    uint64 `json:"bytes"`
+	// MaxBytes is -1 if the size is not limited. Fill is Bytes/MaxBytes, 0 if it is not
+	// limited.
+	MaxBytes int64   `json:"max_bytes"`
+	Fill     float64 `json:"fill"`
+	// Oldest is the time of the oldest message; MaxAgeS is 0 if the age is not limited.
+	Oldest   time.Time `json:"oldest,omitzero"`
+	MaxAgeS  float64   `json:"max_age_s"`
+	Replicas int       `json:"replicas"`
+	Leader   string    `json:"leader,omitempty"`
+	// Full says which of the messages go if the stream is full: "rejects new" or
+	// "drops old".
+	Full string `json:"full"`
+}
+
+// Queue is a queue of calls.
+type Queue struct {
+	Name string `json:"name"`
+	// Waiting calls were delivered to no worker. Taken calls were, and have no result.
+	Waiting uint64 `json:"waiting"`
+	Taken   int    `json:"taken"`
+	// Running is the number of calls that the workers report, Workers their number.
+	Running int `json:"running"`
+	Workers int `json:"workers"`
+	// Pulling is the number of requests for calls. It is above 0 if a worker has free
+	// slots, also one that is not a Stevedore worker.
+	Pulling int `json:"pulling"`
+}
+
+// Worker is a process that runs calls.
+type Worker struct {
+	Name    string           `json:"name"`
+	Version string           `json:"version"`
+	Started time.Time        `json:"started"`
+	Queues  []string         `json:"queues"`
+	Running int              `json:"running"`
+	Ended   map[string]int64 `json:"ended"` // calls since the start, by outcome
+
+	running map[string]int // calls by queue
+}
+
+// Channel is a channel to a user.
+type Channel struct {
+	Name string `json:"name"`
+	// Waiting notifications were not sent yet. Sending ones are on their way, or wait for
+	// the next attempt.
+	Waiting uint64 `json:"waiting"`
+	Sending int    `json:"sending"`
+	// Served is false if no process sends the notifications now.
+	Served bool `json:"served"`
+}
+
+// nearlyFull is the fill of a stream that needs attention.
+const nearlyFull = 0.8
+
+// Read reads the state. It takes about a second if no worker answers. What cannot be
+// read is missing and named in Errors.
+func Read(ctx context.Context, b *bus.Bus) Status {
+	s := Status{At: time.Now().UTC(), Streams: []Stream{}, Queues: []Queue{}, Workers: []Worker{}, Channels: []Channel{}, Problems: []string{}}
+	s.Server = server(b)
+	queues := map[string]*Queue{}
+	var (
+		group sync.WaitGroup
+		mu    sync.Mutex // protects s.Errors
+	)
+	for what, read := range map[string]func() error{
+		"streams":  func() (err error) { s.Streams, err = streams(ctx, b); return err },
+		"queues":   func() error { return readQueues(ctx, b, queues) },
+		"workers":  func() (err error) { s.Workers, err = workers(ctx, b); return err },
+		"channels": func() (err error) { s.Channels, err = channels(ctx, b); return err },
+	} {
+		group.Go(func() {
+			if err := read(); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				s.Errors = append(s.Errors, fmt.Sprintf("%s: %v", what, err))
+			}
+		})
+	}
+	group.Wait()
+	for _, w := range s.Workers {
+		for _, name := range w.Queues {
+			if queues[name] == nil {
+				queues[name] = &Queue{Name: name}
+			}
+			queues[name].Workers++
+			queues[name].Running += w.running[name]
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(queues)) {
+		s.Queues = append(s.Queues, *queues[name])
+	}
+	for _, stream := range s.Streams {
+		if stream.Name == b.StreamName(bus.Dead) {
+			s.DeadLetters = stream.Messages
+		}
+	}
+	slices.Sort(s.Errors)
+	s.Problems = s.problems()
+	return s
+}
+
+// problems lists what needs attention.
+func (s *Status) problems() []string {
+	problems := []string{}
+	for _, stream := range s.Streams {
+		if stream.Fill >= nearlyFull {
+			problems = append(problems, fmt.Sprintf("The stream %s is %.0f %% full. When it is full, it %s messages. Give it more space: worker provision --update --max-bytes BYTES.", stream.Name, 100*stream.Fill, stream.Full))
+		}
+	}
+	for _, q := range s.Queues {
+		if q.Waiting > 0 && q.Workers == 0 && q.Pulling == 0 {
+			problems = append(problems, fmt.Sprintf("No worker serves the queue %q, and %d calls wait. Start one: worker serve --queue %s.", q.Name, q.Waiting, q.Name))
+		}
+	}
+	for _, c := range s.Channels {
+		if c.Waiting > 0 && !c.Served {
+			problems = append(problems, fmt.Sprintf("No process serves the channel %q, and %d notifications wait. Start one with this --channel.", c.Name, c.Waiting))
+		}
+	}
+	if s.DeadLetters > 0 {
+		problems = append(problems, fmt.Sprintf("Dead letters: %d. Read their reasons, then retry or remove them: worker dead ls.", s.DeadLetters))
+	}
+	return problems
+}
+
+func server(b *bus.Bus) Server {
+	nc := b.Conn()
+	s := Server{URL: nc.ConnectedUrlRedacted(), Version: nc.ConnectedServerVersion(), Name: nc.ConnectedServerName(), Cluster: nc.ConnectedClusterName()}
+	if rtt, err := nc.RTT(); err == nil {
+		s.RTTms = float64(rtt.Microseconds()) / 1000
+	}
+	return s
+}
+
+func streams(ctx context.Context, b *bus.Bus) ([]Stream, error) {
+	list := b.JetStream().ListStreams(ctx)
+	found := []Stream{}
+	ours, kv, obj := b.StreamName(""), "KV_"+b.BucketName(""), "OBJ_"+b.BucketName("")
+	for info := range list.Info() {
+		name := info.Config.Name
+		if !strings.HasPrefix(name, ours) && !strings.HasPrefix(name, kv) && !strings.HasPrefix(name, obj) {
+			continue
+		}
+		s := Stream{
+			Name: name, Messages: info.State.Msgs, Bytes: info.State.Bytes, MaxBytes: info.Config.MaxBytes,
+			Oldest: info.State.FirstTime, MaxAgeS: info.Config.MaxAge.Seconds(), Replicas: info.Config.Replicas, Full: "drops old",
+		}
+		if info.State.Msgs == 0 {
+			s.Oldest = time.Time{}
+		}
+		if info.Config.Discard != 0 {
+			s.Full = "rejects new"
+		}
+		if s.MaxBytes > 0 {
+			s.Fill = float64(s.Bytes) / float64(s.MaxBytes)
+		}
+		if info.Cluster != nil {
+			s.Leader = info.Cluster.Leader
+		}
+		found = append(found, s)
+	}
+	slices.SortFunc(found, func(a, b Stream) int { // the streams before those of the buckets
+		return cmp.Or(bucket(a, ours)-bucket(b, ours), strings.Compare(a.Name, b.Name))
+	})
+	return found, list.Err()
+}
+
+// bucket is 1 for the stream of a bucket.
+func bucket(s Stream, prefix string) int {
+	if strings.HasPrefix(s.Name, prefix) {
+		return 0
+	}
+	return 1
+}
+
+func readQueues(ctx context.Context, b *bus.Bus, queues map[string]*Queue) error {
+	consumers, err := b.Queues(ctx)
+	for name, info := range consumers {
+		queues[name] = &Queue{Name: name, Waiting: info.NumPending, Taken: max(info.NumAckPending, 0), Pulling: info.NumWaiting}
+	}
+	return err
+}
+
+func channels(ctx context.Context, b *bus.Bus) ([]Channel, error) {
+	consumers, err := b.Channels(ctx)
+	found := []Channel{}
+	for _, name := range slices.Sorted(maps.Keys(consumers)) {
+		info := consumers[name]
+		found = append(found, Channel{Name: name, Waiting: info.NumPending, Sending: info.NumAckPending, Served: info.NumWaiting > 0 || info.NumAckPending > 0})
+	}
+	return found, err
+}
+
+const (
+	// firstAnswer is how long the first worker may take to answer, nextAnswer each
+	// further one. The number of workers is unknown.
+	firstAnswer = time.Second
+	nextAnswer  = 200 * time.Millisecond
+)
+
+// workers asks all workers for their statistics.
+func workers(ctx context.Context, b *bus.Bus) ([]Worker, error) {
+	subject, err := micro.ControlSubject(micro.StatsVerb, rpc.ServiceName, "")
+	if err != nil {
+		return nil, err
+	}
+	found := []Worker{}
+	err = task.CollectReplies(ctx, b, subject, nil, firstAnswer, func(body []byte) time.Duration {
+		var stats micro.Stats
+		if json.Unmarshal(body, &stats) == nil {
+			found = append(found, workerOf(stats))
+		}
+		return nextAnswer
+	})
+	slices.SortFunc(found, func(a, b Worker) int { return cmp.Or(strings.Compare(a.Name, b.Name), a.Started.Compare(b.Started)) })
+	return found, err
+}
+
+func workerOf(stats micro.Stats) Worker {
+	w := Worker{Name: stats.Metadata["worker"], Version: stats.Version, Started: stats.Started, Queues: []string{}, Ended: map[string]int64{}, running: map[string]int{}}
+	for _, endpoint := range stats.Endpoints {
+		var data worker.Stats
+		if json.Unmarshal(endpoint.Data, &data) != nil || data.Worker == "" {
+			continue
+		}
+		for _, name := range slices.Sorted(maps.Keys(data.Queues)) {
+			q := data.Queues[name]
+			w.Queues = append(w.Queues, name)
+			w.Running += q.Running
+			w.running[name] = q.Running
+			for outcome, n := range q.Outcomes {
+				w.Ended[string(outcome)] += n
+			}
+		}
+	}
+	return w
+}

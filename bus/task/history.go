@@ -1,0 +1,106 @@
+package task
+
+import (
+	"context"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// Ending is a stored result or completion, without its texts.
+type Ending struct {
+	Sequence uint64    `json:"sequence"`
+	StoredAt time.Time `json:"stored_at"`
+	// Session and ID are tokens; Name is the id as the client wrote it, if it differs.
+	Session string        `json:"session"`
+	ID      string        `json:"id"`
+	Name    string        `json:"name,omitempty"`
+	Tool    string        `json:"tool"`
+	Outcome tools.Outcome `json:"outcome"`
+	Attempt int           `json:"attempt,omitempty"`
+	Worker  string        `json:"worker,omitempty"`
+
+	StartedAt  time.Time       `json:"started_at,omitzero"`
+	DurationMS int64           `json:"duration_ms"`
+	Artifact   *tools.Artifact `json:"artifact,omitempty"`
+	// Text is the beginning of the result, or its error, in one line.
+	Text string `json:"text"`
+}
+
+// maxEndingText is the length of Ending.Text in characters.
+const maxEndingText = 160
+
+// HistoryQuery selects endings. The zero value selects the newest 100 of all sessions.
+type HistoryQuery struct {
+	Session   string        // token; empty means all
+	Tool      string        // empty means all
+	Outcome   tools.Outcome // empty means all
+	Artifacts bool          // only results with an artifact
+	Before    uint64        // sequence; 0 means the newest
+	Limit     int           // of the endings; default 100
+}
+
+// History is a page of the endings, newest first.
+type History struct {
+	Endings []Ending `json:"calls"`
+	// Next is the Before of the next page; 0 if this is the last one. A page may have
+	// fewer endings than the limit although there are more.
+	Next uint64 `json:"next,omitempty"`
+}
+
+// maxHistoryScan limits the results that one ReadHistory looks at.
+const maxHistoryScan = 4000
+
+// ReadHistory returns results and completions of calls, newest first. An async call
+// has two endings: its result and its completion.
+func ReadHistory(ctx context.Context, b *bus.Bus, q HistoryQuery) (History, error) {
+	if q.Limit <= 0 {
+		q.Limit = 100
+	}
+	session, seen := q.Session, 0
+	if session == "" {
+		session = "*"
+	}
+	h := History{Endings: []Ending{}}
+	next, err := b.ScanBack(ctx, bus.Results, b.ResultsOf(session), q.Before, func(m bus.Stored) bool {
+		if e, ok := EndingOf(b, m); ok && q.matches(e) {
+			h.Endings = append(h.Endings, e)
+		}
+		seen++
+		return len(h.Endings) < q.Limit && seen < maxHistoryScan
+	})
+	h.Next = next
+	return h, err
+}
+
+// EndingOf decodes a message of the results stream. ok is false for a claim, and for a
+// message that is not a result.
+func EndingOf(b *bus.Bus, m bus.Stored) (e Ending, ok bool) {
+	tokens := b.Split(m.Subject)
+	if len(tokens) != 3 || tokens[0] != ResultKind && tokens[0] != CompletionKind {
+		return Ending{}, false
+	}
+	r, err := tools.DecodeResult(m.Body)
+	if err != nil {
+		return Ending{}, false
+	}
+	e = Ending{
+		Sequence: m.Sequence, StoredAt: m.At, Session: tokens[1], ID: tokens[2], Tool: tools.Excerpt(r.Tool, 80),
+		Outcome: r.Outcome, Attempt: r.Attempt, Worker: tools.Excerpt(r.Worker, 80),
+		StartedAt: r.StartedAt, DurationMS: r.DurationMS, Artifact: r.Artifact,
+	}
+	if r.ID != e.ID {
+		e.Name = tools.Excerpt(r.ID, 200)
+	}
+	text := r.ForLLM
+	if r.Error != nil && text == "" {
+		text = r.Error.Message
+	}
+	e.Text = tools.Excerpt(tools.OneLine(tools.Excerpt(text, 4*maxEndingText)), maxEndingText)
+	return e, true
+}
+
+func (q HistoryQuery) matches(e Ending) bool {
+	return (q.Tool == "" || e.Tool == q.Tool) && (q.Outcome == "" || e.Outcome == q.Outcome) && (!q.Artifacts || e.Artifact != nil)
+}
