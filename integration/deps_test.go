@@ -59,11 +59,13 @@ var allowedImports = map[string][]string{
 	"offload/internal/textscan":  {},
 	"offload/linematch":          {"tools"},
 
-	"tools":                   {"tools/internal/fastjson"},
-	"tools/internal/fastjson": {},
-	"tools/builtin":           {"tools", "offload/linematch", "state/durable"},
-	"tools/agent":             {"tools", "offload"},
-	"tools/agent/provider":    {"tools", "tools/agent", "offload"},
+	"tools":                        {"tools/internal/fastjson"},
+	"tools/internal/fastjson":      {},
+	"tools/builtin":                {"tools", "tools/sandbox", "offload/linematch", "state/durable"},
+	"tools/sandbox":                {"tools/sandbox/internal/enter"},
+	"tools/sandbox/internal/enter": {},
+	"tools/agent":                  {"tools", "offload"},
+	"tools/agent/provider":         {"tools", "tools/agent", "offload"},
 
 	// Other MCP servers and MCP clients.
 	"tools/mcp/wire":      {"tools"},

@@ -43,11 +43,11 @@ func Tools(cfg Config) ([]tools.Tool, func() error, error) {
 	for _, make := range makers {
 		tool, err := make(ws)
 		if err != nil {
-			return nil, nil, errors.Join(fmt.Errorf("built-in tools: %w", err), ws.root.Close())
+			return nil, nil, errors.Join(fmt.Errorf("built-in tools: %w", err), ws.close())
 		}
 		all = append(all, tool)
 	}
-	return all, ws.root.Close, nil
+	return all, ws.close, nil
 }
 
 // idempotent sets the effect of the tool that tools.NewTool returned.

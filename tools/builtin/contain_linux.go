@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// container ends a command together with all processes that it started:
+// container ends a command together with all processes that it started. If the command runs
+// in a sandbox, flags is 0 and the namespaces are those of the sandbox.
 //
 //   - The command has a process group, which run kills when the command has ended,
 //     timed out or was cancelled. The kernel kills the command itself when the worker
@@ -25,10 +26,7 @@ type container struct {
 }
 
 // newContainer finds out which namespaces the kernel allows.
-func newContainer(cfg ShellConfig) container {
-	if cfg.NoPIDNamespace {
-		return container{}
-	}
+func newContainer() container {
 	for _, flags := range []uintptr{unix.CLONE_NEWPID, unix.CLONE_NEWPID | unix.CLONE_NEWUSER} {
 		c := container{flags: flags}
 		argv := c.wrap([]string{"/bin/sh", "-c", "exit 0"})
@@ -50,14 +48,18 @@ func (c container) wrap(argv []string) []string {
 	return append([]string{"/bin/sh", "-c", `"$@"; exit $?`, "sh"}, argv...)
 }
 
-// prepare sets the attributes of cmd.
+// prepare sets the attributes of cmd, in addition to those of a sandbox.
 func (c container) prepare(cmd *exec.Cmd) {
-	attr := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Cloneflags: c.flags}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = new(syscall.SysProcAttr)
+	}
+	attr := cmd.SysProcAttr
+	attr.Setpgid, attr.Pdeathsig = true, syscall.SIGKILL
+	attr.Cloneflags |= c.flags
 	if c.flags&unix.CLONE_NEWUSER != 0 {
 		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getuid(), HostID: os.Getuid(), Size: 1}}
 		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getgid(), HostID: os.Getgid(), Size: 1}}
 	}
-	cmd.SysProcAttr = attr
 }
 
 // run starts cmd, calls started, waits for the end of cmd, kills the rest of its

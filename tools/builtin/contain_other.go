@@ -13,7 +13,7 @@ import (
 // that, and any process survives a kill -9 of the worker.
 type container struct{}
 
-func newContainer(ShellConfig) container { return container{} }
+func newContainer() container { return container{} }
 
 func (container) wrap(argv []string) []string { return argv }
 

@@ -16,7 +16,7 @@ import (
 // vetted for Windows, but not tested there.
 type container struct{}
 
-func newContainer(ShellConfig) container { return container{} }
+func newContainer() container { return container{} }
 
 func (container) wrap(argv []string) []string { return argv }
 

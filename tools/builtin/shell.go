@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/sandbox"
 )
 
 // ShellConfig configures the shell tool. The zero value works.
@@ -24,8 +25,16 @@ type ShellConfig struct {
 	// Grace is the time between SIGTERM and SIGKILL when a command is killed.
 	// Default 2 seconds.
 	Grace time.Duration
-	// NoPIDNamespace runs commands without a PID namespace, also where the kernel
-	// allows one. See container.
+	// MaxOutput is how many bytes of the output of a command are kept. Default 64 MiB.
+	MaxOutput int64
+	// Sandbox runs the commands. Default: a sandbox with default settings, which Tools
+	// makes.
+	Sandbox *sandbox.Sandbox
+	// Refuse, if set, is the error of all commands: the reason for which there is no
+	// sandbox.
+	Refuse error
+	// NoPIDNamespace runs commands of the default sandbox, with besteffort, without
+	// namespaces, also where the kernel allows them.
 	NoPIDNamespace bool
 }
 
@@ -44,21 +53,44 @@ type shellArgs struct {
 type shell struct {
 	*workspace
 	cfg       ShellConfig
-	container container
+	sandbox   *sandbox.Sandbox
+	container container // without a sandbox
 }
 
 func newShell(ws *workspace) (*tools.FuncTool, error) {
 	cfg := ws.cfg.Shell
 	cfg.Timeout = cmp.Or(cfg.Timeout, 2*time.Minute)
 	cfg.Grace = cmp.Or(cfg.Grace, 2*time.Second)
-	sh := &shell{workspace: ws, cfg: cfg, container: newContainer(cfg)}
+	cfg.MaxOutput = cmp.Or(cfg.MaxOutput, 64<<20)
+	sh := &shell{workspace: ws, cfg: cfg, sandbox: cfg.Sandbox}
+	if sh.sandbox == nil && cfg.Refuse == nil {
+		mode := sandbox.DefaultMode
+		if cfg.NoPIDNamespace {
+			mode = sandbox.BestEffort
+		}
+		sb, err := sandbox.New(sandbox.Config{Mode: mode, Workspace: ws.real, NoNamespaces: cfg.NoPIDNamespace})
+		switch {
+		case errors.Is(err, sandbox.ErrUnconfined):
+			sh.cfg.Refuse = err
+		case err != nil:
+			return nil, err
+		default:
+			sh.sandbox, ws.closeSandbox = sb, sb.Close
+		}
+	}
+	if sh.off() {
+		sh.container = newContainer()
+	}
 	return tools.NewTool("shell",
 		"Run a command in the workspace and return its output (stdout and stderr, in order) and exit code. When the command ends, all processes that it started are killed.", sh.run)
 }
 
-func (sh *shell) run(ctx context.Context, _ tools.Call, args shellArgs) *tools.Result {
+func (sh *shell) run(ctx context.Context, call tools.Call, args shellArgs) *tools.Result {
 	if ctx.Err() != nil {
 		return tools.Failure(ended(ctx))
+	}
+	if sh.cfg.Refuse != nil {
+		return tools.Failure(tools.Errorf(tools.CodeToolFailed, "the worker runs no commands, because %v; --shell-sandbox besteffort of the worker runs them with the protection that there is", sh.cfg.Refuse))
 	}
 	timeout, err := sh.timeout(args.TimeoutSeconds)
 	if err != nil {
@@ -66,12 +98,16 @@ func (sh *shell) run(ctx context.Context, _ tools.Call, args shellArgs) *tools.R
 	}
 	cmdCtx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	cmd, err := sh.command(cmdCtx, args)
+	cmd, err := sh.command(cmdCtx, call.Session, args)
 	if err != nil {
 		return tools.Failure(err)
 	}
 
-	out := tools.NewOutput(sh.workspace.cfg.Output)
+	limits := sh.workspace.cfg.Output
+	if limits.Total <= 0 || limits.Total > sh.cfg.MaxOutput {
+		limits.Total = sh.cfg.MaxOutput
+	}
+	out := tools.NewOutput(limits)
 	killed, err := sh.execute(cmd, out)
 	if cmd.ProcessState == nil {
 		_ = out.Close()
@@ -104,6 +140,9 @@ func (sh *shell) report(res *tools.Result, out *tools.Output, code int, killed b
 	if truncated {
 		out.Note(fmt.Sprintf("[Output truncated: the first %d bytes were kept]", out.Size()))
 	}
+	if note := sh.sandboxNote(out, code, killed); note != "" {
+		out.Note("[Sandbox: " + note + "]")
+	}
 	if killed {
 		note := res.Err.Error()
 		res.ForUser += "\n" + note
@@ -111,6 +150,16 @@ func (sh *shell) report(res *tools.Result, out *tools.Output, code int, killed b
 	}
 	out.Note(fmt.Sprintf("[Exit code: %d]", code))
 	return sh.setOutput(res, out)
+}
+
+// sandboxNote returns what the sandbox probably refused to the command.
+func (sh *shell) sandboxNote(out *tools.Output, code int, killed bool) string {
+	if killed {
+		return ""
+	}
+	tail := make([]byte, min(out.Size(), 16<<10))
+	n, _ := out.ReadAt(tail, out.Size()-int64(len(tail)))
+	return sh.sandbox.Explain(string(tail[:n]), code)
 }
 
 func (sh *shell) timeout(seconds float64) (time.Duration, error) {
@@ -124,7 +173,7 @@ func (sh *shell) timeout(seconds float64) (time.Duration, error) {
 }
 
 // command returns the command without starting it.
-func (sh *shell) command(ctx context.Context, args shellArgs) (*exec.Cmd, error) {
+func (sh *shell) command(ctx context.Context, session string, args shellArgs) (*exec.Cmd, error) {
 	argv := args.Argv
 	switch {
 	case (args.Command == "") == (len(argv) == 0):
@@ -144,17 +193,31 @@ func (sh *shell) command(ctx context.Context, args shellArgs) (*exec.Cmd, error)
 		if err != nil {
 			return nil, tools.Errorf(tools.CodeToolFailed, "failed to start the command: no program %q in PATH", argv[0])
 		}
-		argv = append([]string{program}, argv[1:]...)
+		if sh.off() { // otherwise the sandbox looks for it among the programs that the command can see
+			argv = append([]string{program}, argv[1:]...)
+		}
 	}
-	argv = sh.container.wrap(argv)
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Dir = dir
-	cmd.Env = environment(dir)
+	cmd, err := sh.confine(ctx, session, dir, argv)
+	if err != nil {
+		return nil, tools.Errorf(tools.CodeToolFailed, "failed to start the command: %v", err)
+	}
 	if args.Stdin != "" {
 		cmd.Stdin = strings.NewReader(args.Stdin)
 	}
 	sh.container.prepare(cmd)
 	return cmd, nil
+}
+
+// off reports whether commands run without a sandbox, in a container.
+func (sh *shell) off() bool { return sh.sandbox != nil && sh.sandbox.Mode() == sandbox.Off }
+
+// confine returns the command in the sandbox, or, if the sandbox is off, in a container.
+func (sh *shell) confine(ctx context.Context, session, dir string, argv []string) (*exec.Cmd, error) {
+	run := sandbox.Run{Dir: dir, Env: environment(dir), Tmp: tools.Token(session), DieWithParent: true}
+	if sh.off() {
+		argv = sh.container.wrap(argv)
+	}
+	return sh.sandbox.Command(ctx, run, argv...)
 }
 
 func (sh *shell) workingDir(path string) (string, error) {

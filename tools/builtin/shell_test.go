@@ -322,7 +322,7 @@ func TestShellBigOutput(t *testing.T) {
 	if testing.Short() {
 		t.Skip("writes 300 MB")
 	}
-	b := newFixture(t, builtin.Config{Output: tools.OutputLimits{Dir: t.TempDir()}})
+	b := newFixture(t, builtin.Config{Output: tools.OutputLimits{Dir: t.TempDir()}, Shell: builtin.ShellConfig{MaxOutput: 1 << 30}})
 	const size = 300 << 20
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -23,6 +23,16 @@ type workspace struct {
 	// edit is locked while a tool reads, changes and replaces a file: two edits of one
 	// file in the same turn must not overwrite each other.
 	edit sync.Mutex
+
+	closeSandbox func() error // of the shell's own sandbox; may be nil
+}
+
+func (ws *workspace) close() error {
+	err := ws.root.Close()
+	if ws.closeSandbox != nil {
+		err = errors.Join(err, ws.closeSandbox())
+	}
+	return err
 }
 
 func openWorkspace(cfg Config) (*workspace, error) {

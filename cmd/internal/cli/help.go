@@ -19,6 +19,7 @@ const (
 	TopicSettings   = "settings"
 	TopicModels     = "models"
 	TopicOffloading = "offloading"
+	TopicShell      = "shell"
 	TopicHeartbeat  = "heartbeat"
 )
 
@@ -37,6 +38,14 @@ instead of -: STEVEDORE_LOG_LEVEL.`},
 any free worker runs the tools that they call.`},
 	{TopicOffloading, "offloading of results, and their store: --store, --offload-threshold, ...", `A large result is stored as an artifact, and a reference replaces it in the prompt.
 An artifact expires when it was not read for --artifact-ttl.`},
+	{TopicShell, "the sandbox of the shell tool: --shell-sandbox, --shell-network, ...", `Commands of the shell tool run in a sandbox. They can read the system (/usr and some files
+of /etc), and write the workspace, a private HOME and a private TMPDIR. They never see
+the real home, the data directory, other processes or the worker's environment, and they
+have no network. The hooks and the configuration of Git repositories are read-only.
+HOME keeps the caches of tools; each session has its own TMPDIR.
+
+On Linux the sandbox needs Landlock (Linux 5.13), and, as root, user namespaces. On macOS
+it is sandbox-exec. Windows has none: a job object only ends the processes of a command.`},
 	{TopicHeartbeat, "the heartbeat: --heartbeat-every, ...", `HEARTBEAT.md in the workspace is the prompt of a regular call; see heartbeat --help.`},
 }
 

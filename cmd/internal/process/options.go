@@ -1,6 +1,7 @@
 package process
 
 import (
+	"errors"
 	"os"
 	"strings"
 	"time"
@@ -23,6 +24,7 @@ type Options struct {
 	Offload    offload.Config
 	Agents     AgentOptions
 	External   ExternalOptions
+	Shell      ShellOptions
 	Channels   ChannelOptions
 	Approvals  ApprovalOptions
 	Store      StoreOptions
@@ -42,7 +44,8 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	o.Logging.AddFlags(flags)
 	cli.Topic(flags, cli.TopicModels, o.Agents.AddFlags)
 	o.External.AddFlags(flags)
-	flags.StringVar(&o.Workspace, "workspace", ".", "`DIR` that the file tools can read and write, and nothing outside it; shell starts there but is not confined to it")
+	cli.Topic(flags, cli.TopicShell, o.Shell.AddFlags)
+	flags.StringVar(&o.Workspace, "workspace", ".", "`DIR` that the tools can read and write, and nothing outside it; see \"help shell\" for commands")
 	flags.StringSliceVar(&o.Worker.Queues, "queue", []string{bus.DefaultQueue}, "`QUEUE`s to take calls from")
 	flags.StringSliceVar(&o.Tools, "tools", nil, "`TOOL`s to offer, and no others; give this worker its own --queue, because it answers calls of other tools with an error")
 	flags.BoolVar(&o.NoTicks, "no-ticks", false, "leave the ticks of cron jobs and heartbeats to other workers")
@@ -90,7 +93,7 @@ func (o *Options) Check() error {
 	case o.Worker.Grace <= 0:
 		return cli.Exit(cli.ExitUsage, "--grace %s: want more than 0s", o.Worker.Grace)
 	}
-	if err := o.Agents.check(); err != nil {
+	if err := errors.Join(o.Agents.check(), o.Shell.check()); err != nil {
 		return err
 	}
 	if err := o.Approvals.check(); err != nil {

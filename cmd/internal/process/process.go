@@ -38,6 +38,7 @@ type parts struct {
 	reader    *offload.Reader
 	state     state.Store
 	notifier  *notify.Notifier
+	shell     builtin.ShellConfig
 	registry  *tools.Registry
 	heartbeat *heartbeat.Config // nil means none
 	worker    *worker.Worker
@@ -53,7 +54,7 @@ type parts struct {
 func (o *Options) Run(ctx context.Context, b *bus.Bus, log zerolog.Logger, stdout io.Writer, onReady func() (onStop func() error, err error), extra ...tools.Tool) (err error) {
 	p := &parts{Options: o, bus: b, log: log, stdout: stdout, extra: extra}
 	defer func() { err = errors.Join(err, p.close()) }()
-	for _, open := range []func(context.Context) error{p.provision, p.openStore, p.openNotifier, p.openTools, p.openHeartbeat, p.openWorker, p.openHealth} {
+	for _, open := range []func(context.Context) error{p.provision, p.openStore, p.openNotifier, p.openShell, p.openTools, p.openHeartbeat, p.openWorker, p.openHealth} {
 		if err := open(ctx); err != nil {
 			return err
 		}
@@ -94,7 +95,7 @@ func (p *parts) openTools(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	toolset, closeTools, err := builtin.Tools(builtin.Config{Workspace: p.Workspace, Web: web})
+	toolset, closeTools, err := builtin.Tools(builtin.Config{Workspace: p.Workspace, Web: web, Shell: p.shell})
 	if err != nil {
 		return err
 	}

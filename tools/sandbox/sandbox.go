@@ -1,0 +1,277 @@
+package sandbox
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+)
+
+// Mode says what happens if the system cannot confine a command.
+type Mode string
+
+// Modes.
+const (
+	Required   Mode = "required"   // New fails
+	BestEffort Mode = "besteffort" // commands run with the protection that there is
+	Off        Mode = "off"        // commands run with all rights of the worker
+)
+
+// Modes lists the modes for help texts and checks.
+var Modes = []Mode{Required, BestEffort, Off}
+
+// Config says what commands may use. Only Workspace is required.
+type Config struct {
+	// Mode is what happens if the system cannot confine a command. Default: DefaultMode.
+	Mode Mode
+	// Workspace is the directory that commands can read and write.
+	Workspace string
+	// State is a directory for the private home and the temporary directories of
+	// commands, which Command creates. Default: a temporary directory that Close removes.
+	State string
+	// Read are more files and directories that commands can read and execute.
+	Read []string
+	// Write are more files and directories that commands can write. A protected path in
+	// the workspace, such as .git/config, is no longer protected if it is listed here.
+	Write []string
+	// Hide are directories that commands never see, even in the workspace.
+	Hide []string
+	// Network lets commands use the network of the host.
+	Network bool
+	// Env are variables, as NAME=VALUE, that commands get in addition.
+	Env []string
+	// Limits are the limits of each command.
+	Limits Limits
+	// NoNamespaces uses no namespaces, even if the kernel has them, for tests.
+	NoNamespaces bool
+}
+
+// Limits are the limits of the processes of one command. 0 means the default, and a
+// negative value means no limit.
+type Limits struct {
+	Processes int64 // processes and threads at once; default 4096; only with namespaces
+	OpenFiles int64 // per process; default 4096
+	FileSize  int64 // bytes of one file; default 2 GiB
+	CPU       int64 // seconds of CPU time of one process; default 3600
+}
+
+func (l Limits) withDefaults() Limits {
+	l.Processes = cmp.Or(l.Processes, 4096)
+	l.OpenFiles = cmp.Or(l.OpenFiles, 4096)
+	l.FileSize = cmp.Or(l.FileSize, 2<<30)
+	l.CPU = cmp.Or(l.CPU, 3600)
+	return l
+}
+
+// ErrUnconfined means that the system cannot confine commands as Required demands.
+var ErrUnconfined = errors.New("this system cannot confine commands")
+
+// Sandbox runs commands. It is safe for concurrent use.
+type Sandbox struct {
+	cfg      Config
+	home     string
+	tmp      string
+	platform platform
+	repos    repositories
+	remove   bool
+
+	mu   sync.Mutex
+	tmps map[string]bool // names of temporary directories that exist
+}
+
+// New examines the system. If it cannot confine commands and the mode is Required, the
+// error is ErrUnconfined, with the reason and what to do.
+func New(cfg Config) (*Sandbox, error) {
+	cfg.Mode = cmp.Or(cfg.Mode, DefaultMode)
+	cfg.Limits = cfg.Limits.withDefaults()
+	s := &Sandbox{cfg: cfg, tmps: map[string]bool{}}
+	if cfg.Mode == Off {
+		return s, nil
+	}
+	paths := []*[]string{{cfg.Workspace}, &cfg.Read, &cfg.Write, &cfg.Hide}
+	for _, list := range paths {
+		if err := resolve(list); err != nil {
+			return nil, fmt.Errorf("sandbox: %w", err)
+		}
+	}
+	cfg.Workspace = (*paths[0])[0]
+	if err := s.openState(&cfg); err != nil {
+		return nil, err
+	}
+	s.cfg = cfg
+	s.repos.allowed = cfg.Write
+	if err := s.platform.open(s); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// resolve makes paths absolute and follows symbolic links, because the kernel's rules
+// are about the files themselves.
+func resolve(paths *[]string) error {
+	resolved := make([]string, 0, len(*paths))
+	for _, path := range *paths {
+		abs, err := filepath.Abs(path)
+		if err != nil {
+			return err
+		}
+		real, err := filepath.EvalSymlinks(abs)
+		if errors.Is(err, os.ErrNotExist) {
+			real = abs // a data directory that a later start creates
+		} else if err != nil {
+			return err
+		}
+		resolved = append(resolved, real)
+	}
+	*paths = resolved
+	return nil
+}
+
+func (s *Sandbox) openState(cfg *Config) error {
+	var err error
+	if cfg.State == "" {
+		cfg.State, err = os.MkdirTemp("", "stevedore-shell-*")
+		s.remove = true
+	} else {
+		err = os.MkdirAll(cfg.State, 0o700)
+	}
+	if err == nil {
+		state := []string{cfg.State}
+		err = resolve(&state)
+		cfg.State = state[0]
+	}
+	s.home = filepath.Join(cfg.State, "home")
+	if err == nil {
+		err = os.MkdirAll(s.home, 0o700)
+	}
+	if err == nil {
+		removeOldTemps(cfg.State)
+		s.tmp, err = os.MkdirTemp(cfg.State, fmt.Sprintf("tmp-%d-*", os.Getpid()))
+	}
+	if err != nil {
+		return fmt.Errorf("sandbox: create the private home of commands: %w", err)
+	}
+	return writeGitConfig(s.home)
+}
+
+// removeOldTemps removes the temporary directories of processes that no longer run.
+func removeOldTemps(state string) {
+	dirs, _ := filepath.Glob(filepath.Join(state, "tmp-*"))
+	for _, dir := range dirs {
+		var pid int
+		if _, err := fmt.Sscanf(filepath.Base(dir), "tmp-%d-", &pid); err == nil && pid != os.Getpid() && !runs(pid) {
+			_ = removeAll(dir)
+		}
+	}
+}
+
+// Mode returns the mode in use.
+func (s *Sandbox) Mode() Mode { return s.cfg.Mode }
+
+// Close removes what commands left in temporary directories. No command may run.
+func (s *Sandbox) Close() error {
+	switch {
+	case s.remove:
+		return removeAll(s.cfg.State)
+	case s.tmp != "":
+		return removeAll(s.tmp)
+	}
+	return nil
+}
+
+// removeAll removes a tree that a command wrote, in which directories may be read-only.
+func removeAll(dir string) error {
+	err := os.RemoveAll(dir)
+	if err == nil || !errors.Is(err, os.ErrPermission) {
+		return err
+	}
+	_ = filepath.WalkDir(dir, func(path string, entry os.DirEntry, _ error) error {
+		if entry != nil && entry.IsDir() {
+			_ = os.Chmod(path, 0o700)
+		}
+		return nil
+	})
+	return os.RemoveAll(dir)
+}
+
+// Run says how one command runs.
+type Run struct {
+	// Dir is the working directory. Default: the workspace.
+	Dir string
+	// Env is the environment, as NAME=VALUE. The sandbox sets HOME, TMPDIR and the
+	// variables of Config.Env.
+	Env []string
+	// Tmp names the temporary directory: commands with the same name share one. It must
+	// be a safe file name.
+	Tmp string
+	// DieWithParent kills the command if the thread that starts it ends.
+	DieWithParent bool
+
+	probe bool // a test of the kernel
+}
+
+// Command returns a command that runs argv in the sandbox. The caller starts and waits for
+// it as for any command; it can set the streams, but not the path, the arguments or the
+// environment. Processes that the command leaves behind are killed with it only if the
+// system has PID namespaces: see Protection.
+func (s *Sandbox) Command(ctx context.Context, run Run, argv ...string) (*exec.Cmd, error) {
+	if len(argv) == 0 {
+		return nil, errors.New("sandbox: no command")
+	}
+	run.Dir = cmp.Or(run.Dir, s.cfg.Workspace)
+	if s.cfg.Mode == Off {
+		cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+		cmd.Dir, cmd.Env = run.Dir, append(run.Env, s.cfg.Env...)
+		return cmd, nil
+	}
+	tmp, err := s.tmpDir(cmp.Or(run.Tmp, "default"))
+	if err != nil {
+		return nil, err
+	}
+	return s.platform.command(ctx, s, run, tmp, argv)
+}
+
+// tmpDir returns a temporary directory, which it creates.
+func (s *Sandbox) tmpDir(name string) (string, error) {
+	if name != filepath.Base(name) || name == "." || name == ".." {
+		return "", fmt.Errorf("sandbox: %q is not a name of a temporary directory", name)
+	}
+	dir := filepath.Join(s.tmp, name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.tmps[name] {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return "", fmt.Errorf("sandbox: create a temporary directory: %w", err)
+		}
+		s.tmps[name] = true
+	}
+	return dir, nil
+}
+
+// environment returns env with the variables of the sandbox.
+func (s *Sandbox) environment(env []string, tmp string) []string {
+	set := append([]string{"HOME=" + s.home, "TMPDIR=" + tmp}, s.cfg.Env...)
+	drop := map[string]bool{"XDG_RUNTIME_DIR": true} // sockets
+	for _, kv := range set {
+		name, _, _ := strings.Cut(kv, "=")
+		drop[name] = true
+	}
+	var out []string
+	for _, kv := range env {
+		if name, _, _ := strings.Cut(kv, "="); !drop[name] {
+			out = append(out, kv)
+		}
+	}
+	return append(out, set...)
+}
+
+// within reports whether path is dir or below it.
+func within(path, dir string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(rel)
+}
