@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/stevedore-bus/stevedore/offload/linematch"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -16,27 +17,33 @@ const (
 
 // GrepQuery configures a Grep. Its JSON form is the arguments of the tool.
 type GrepQuery struct {
-	Pattern       string `json:"pattern" jsonschema:"a regular expression in RE2 syntax, matched against each line; escape . * ( ) [ ] to search for these characters; at most 4096 bytes and 20000 steps, x{100} has 100"`
-	IgnoreCase    bool   `json:"ignore_case,omitempty" jsonschema:"ignore the case of letters; default false"`
-	ContextBefore int    `json:"context_before,omitempty" jsonschema:"how many lines to show before each match; default 0, at most 100"`
-	ContextAfter  int    `json:"context_after,omitempty" jsonschema:"how many lines to show after each match; default 0, at most 100"`
-	MaxResults    int    `json:"max_results,omitempty" jsonschema:"how many matching lines to show; default 100"`
+	Pattern       string `json:"pattern" jsonschema:"a regular expression in RE2 syntax, matched against each line; escape . * ( ) [ ] to search for these characters"`
+	IgnoreCase    bool   `json:"ignore_case,omitempty" jsonschema:"ignore the case of letters"`
+	ContextBefore int    `json:"context_before,omitempty" jsonschema:"lines to show before each match, at most 100"`
+	ContextAfter  int    `json:"context_after,omitempty" jsonschema:"lines to show after each match, at most 100"`
+	MaxResults    int    `json:"max_results,omitempty" jsonschema:"matching lines to show; default 100; all matches are counted"`
+	Offset        int64  `json:"offset,omitempty" jsonschema:"search from this character on, to continue an answer"`
 }
 
 // GrepResult is the lines of an artifact that match a pattern.
 type GrepResult struct {
 	ArtifactID string `json:"artifact_id"`
 	Pattern    string `json:"pattern"`
-	// Matches is the number of matching lines in Lines.
-	Matches    int        `json:"matches"`
+	// Matches is the number of all matches, also of those that Lines does not show.
+	// If AtLeast is true, the search ended early and there may be more.
+	Matches int64 `json:"matches"`
+	AtLeast bool  `json:"at_least,omitempty"`
+	// Shown is the number of matching lines in Lines.
+	Shown      int        `json:"shown"`
 	TotalLines int64      `json:"total_lines"`
 	Lines      []GrepLine `json:"lines"`
-	// Limited is true if there are more matches than shown.
-	Limited bool `json:"limited,omitempty"`
+	// Limited is true if there are more matches than shown. The search continues there
+	// with the offset NextOffset.
+	Limited    bool  `json:"limited,omitempty"`
+	NextOffset int64 `json:"next_offset,omitempty"`
 	// Searched is the number of bytes searched if the search timed out, otherwise 0.
 	// There may be matches after them.
 	Searched int64 `json:"searched,omitempty"`
-
 	// Notes say what is missing and how to get it.
 	Notes []string `json:"notes,omitempty"`
 
@@ -48,9 +55,15 @@ type GrepLine struct {
 	Line  int64  `json:"line"`
 	Match bool   `json:"match"`
 	Text  string `json:"text"`
-	// Offset is the position of the match in the artifact, in characters, if the
-	// line is too long to be shown in full. It is an offset for GetByID.
-	Offset int64 `json:"offset,omitempty"`
+	// Hits is the number of matches in the line.
+	Hits int64 `json:"hits,omitempty"`
+	// Offset is the position of the first match in the artifact, in characters, if the
+	// line is too long to be shown in full. It is an offset for GetByID. Offsets has
+	// the positions of the first matches if there are several.
+	Offset  int64   `json:"offset,omitempty"`
+	Offsets []int64 `json:"offsets,omitempty"`
+	// NextOffset is the first match in the line that Text does not show, or 0.
+	NextOffset int64 `json:"next_offset,omitempty"`
 	// Cut is true if Text is not the whole line.
 	Cut bool `json:"cut,omitempty"`
 }
@@ -58,7 +71,11 @@ type GrepLine struct {
 // Text returns the form for a model.
 func (g *GrepResult) Text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Found %d match(es) for pattern '%s' in knowledge#%s (%d total lines)", g.Matches, g.Pattern, g.ArtifactID, g.TotalLines)
+	atLeast := ""
+	if g.AtLeast {
+		atLeast = "at least "
+	}
+	fmt.Fprintf(&b, "Found %s%d match(es) for pattern '%s' in knowledge#%s (%d total lines)", atLeast, g.Matches, g.Pattern, g.ArtifactID, g.TotalLines)
 	for i, line := range g.Lines {
 		switch {
 		case i == 0:
@@ -70,10 +87,7 @@ func (g *GrepResult) Text() string {
 		if line.Match {
 			mark = ':'
 		}
-		fmt.Fprintf(&b, "\n%d%c %s", line.Line, mark, line.Text)
-		if line.Cut && line.Match {
-			fmt.Fprintf(&b, " [cut; the match is at offset %d]", line.Offset)
-		}
+		fmt.Fprintf(&b, "\n%d%c %s%s", line.Line, mark, line.Text, line.cutNote())
 	}
 	for _, note := range g.Notes {
 		b.WriteString("\n\n[" + note + "]")
@@ -81,9 +95,37 @@ func (g *GrepResult) Text() string {
 	return b.String()
 }
 
-// Grep finds the lines of an artifact that match a pattern. It reads the artifact
-// once in bounded memory, and stops at the limit or at the timeout; the result says
-// which.
+// cutNote says where the matches of a line are that is not shown in full.
+func (l GrepLine) cutNote() string {
+	switch {
+	case !l.Cut || !l.Match:
+		return ""
+	case l.Hits <= 1:
+		return fmt.Sprintf(" [cut; the match is at offset %d]", l.Offset)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, " [cut; this line has %d matches, at the offsets", l.Hits)
+	for i, at := range l.Offsets {
+		if i == maxOffsets {
+			break
+		}
+		fmt.Fprintf(&b, " %d", at)
+	}
+	if int(l.Hits) > min(len(l.Offsets), maxOffsets) {
+		b.WriteString(" ...")
+	}
+	if l.NextOffset > 0 {
+		fmt.Fprintf(&b, "; the first one that is not shown is at offset=%d", l.NextOffset)
+	}
+	return b.String() + "]"
+}
+
+// maxOffsets is how many positions the text of a line lists.
+const maxOffsets = 20
+
+// Grep finds the lines of an artifact that match a pattern, and counts all matches. It
+// reads the artifact once in bounded memory, and stops at the timeout; the result then
+// says so.
 func (r *Reader) Grep(ctx context.Context, session, id string, q GrepQuery) (*GrepResult, error) {
 	if err := q.check(); err != nil {
 		return nil, err
@@ -96,23 +138,68 @@ func (r *Reader) Grep(ctx context.Context, session, id string, q GrepQuery) (*Gr
 	err = r.with(ctx, session, id, func(rec Record, c blockContent) error {
 		limited, cancel := context.WithTimeout(ctx, r.cfg.GrepTime)
 		defer cancel()
-		s := &lineSearch{c: c, pattern: pattern, limit: q.MaxResults + 1, budget: r.cfg.MaxChars}
-		err := s.run(limited)
+		s, found, err := search(limited, c, pattern, q)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		timeout := err != nil && limited.Err() != nil
 		if err != nil && !timeout {
+			return readError(id, err)
+		}
+		total := c.Index().Lines()
+		res = &GrepResult{
+			ArtifactID: rec.ID, Pattern: q.Pattern, Matches: s.Matches, AtLeast: timeout, TotalLines: total, Lines: []GrepLine{},
+			budget: r.cfg.MaxChars - len(q.Pattern) - noteReserve,
+		}
+		if timeout {
+			res.Searched = s.Searched
+			res.Notes = append(res.Notes, fmt.Sprintf("the search was stopped after %s: lines %d to %d were not searched completely; try a simpler pattern", r.cfg.GrepTime, s.Lines+1, total))
+		}
+		if err := res.fill(ctx, c, found, q); err != nil {
 			return err
 		}
-		res = &GrepResult{ArtifactID: rec.ID, Pattern: q.Pattern, TotalLines: c.Index().Lines(), Lines: []GrepLine{}}
-		if timeout {
-			res.Searched = s.searched
-			res.Notes = append(res.Notes, fmt.Sprintf("the search was stopped after %s: lines %d to %d were not searched completely; try a simpler pattern", r.cfg.GrepTime, s.line+1, res.TotalLines))
+		if res.Matches == 0 && !timeout {
+			res.Notes = append(res.Notes, r.whyNoMatch(ctx, c, q)...)
 		}
-		return res.fill(ctx, c, s, q)
+		return nil
 	})
 	return res, err
+}
+
+// search returns the first matching lines, one more than q asks for.
+func search(ctx context.Context, c blockContent, pattern *linematch.Pattern, q GrepQuery) (s *linematch.Search, found []linematch.Line, err error) {
+	s = &linematch.Search{Pattern: pattern, Source: c, Found: func(line linematch.Line) (bool, error) {
+		found = append(found, line)
+		return len(found) <= q.MaxResults, nil
+	}}
+	if q.Offset != 0 {
+		if err := continueAt(c, s, q.Offset); err != nil {
+			return nil, nil, err
+		}
+	}
+	err = s.Run(ctx, readAhead(ctx, c, s.Searched))
+	return s, found, err
+}
+
+// continueAt makes a search begin at a character.
+func continueAt(c blockContent, s *linematch.Search, char int64) (err error) {
+	x := c.Index()
+	if char < 0 {
+		char += x.TotalChars()
+	}
+	if char < 0 || char > x.TotalChars() {
+		return tools.Errorf(tools.CodeInvalidArguments, "offset %d is outside of the artifact; it has %d characters", char, x.TotalChars())
+	}
+	if s.From, err = x.CharOffset(c, char); err != nil {
+		return err
+	}
+	line, err := x.LineAt(c, s.From)
+	if err != nil {
+		return err
+	}
+	s.Lines = line - 1
+	s.Searched, err = x.LineOffset(c, line)
+	return err
 }
 
 // check refuses invalid values and sets defaults.
@@ -129,47 +216,81 @@ func (q *GrepQuery) check() error {
 	return nil
 }
 
+const (
+	lineCost    = 16   // characters that each shown line takes beside its text
+	noteReserve = 1000 // characters for the first line and the notes
+)
+
 // fill adds the matches with their context, within the budget.
-func (g *GrepResult) fill(ctx context.Context, c blockContent, s *lineSearch, q GrepQuery) error {
-	g.budget = s.budget
+func (g *GrepResult) fill(ctx context.Context, c blockContent, found []linematch.Line, q GrepQuery) error {
 	shown := int64(0) // the last line shown
-	for i, m := range s.found {
-		if i == q.MaxResults || i > 0 && g.budget < 0 {
-			g.Limited = true
-			break
+	for i, m := range found {
+		chars := linematch.MaxShown
+		if len(found) <= 3 {
+			chars = 4 * linematch.MaxShown // few lines may take more
 		}
-		line := GrepLine{Line: m.line, Match: true}
-		var err error
-		if line.Text, line.Cut, err = linematch.Show(c, m.start, m.end, m.at); err != nil {
+		line, err := g.matchingLine(c, m, chars)
+		if err != nil {
 			return err
 		}
-		if line.Cut {
-			if line.Offset, err = c.Index().CharAt(c, m.at); err != nil {
+		cost := utf8.RuneCountInString(line.Text) + len(line.cutNote()) + lineCost
+		if i == q.MaxResults || i > 0 && g.budget < cost {
+			g.Limited = true
+			if g.NextOffset, err = c.Index().CharAt(c, m.At[0]); err != nil {
 				return err
 			}
+			g.Notes = append(g.Notes, fmt.Sprintf("only the first %d matching line(s) are shown; continue with offset=%d (line %d), or narrow the pattern", i, g.NextOffset, m.Number))
+			break
 		}
-		g.budget -= len(line.Text) + lineCost
-		if err := g.context(ctx, c, max(m.line-int64(q.ContextBefore), shown+1), m.line-1); err != nil {
+		g.budget -= cost
+		if err := g.context(ctx, c, max(m.Number-int64(q.ContextBefore), shown+1), m.Number-1); err != nil {
 			return err
 		}
 		g.Lines = append(g.Lines, line)
-		after := min(m.line+int64(q.ContextAfter), g.TotalLines)
-		if next := i + 1; next < len(s.found) && next < q.MaxResults {
-			after = min(after, s.found[next].line-1)
+		if line.NextOffset > 0 && g.NextOffset == 0 {
+			g.Limited = true
 		}
-		if err := g.context(ctx, c, m.line+1, after); err != nil {
+		after := min(m.Number+int64(q.ContextAfter), g.TotalLines)
+		if next := i + 1; next < len(found) && next < q.MaxResults {
+			after = min(after, found[next].Number-1)
+		}
+		if err := g.context(ctx, c, m.Number+1, after); err != nil {
 			return err
 		}
-		g.Matches, shown = i+1, after
-	}
-	switch {
-	case g.Limited:
-		g.Notes = append(g.Notes, fmt.Sprintf("there are more matches than the %d shown; raise max_results, narrow the pattern, or continue reading from line %d", g.Matches, shown+1))
-	case s.used > s.budget && s.searched < c.Size():
-		g.Limited = true
-		g.Notes = append(g.Notes, fmt.Sprintf("the search ended at line %d, because no more lines can be shown; narrow the pattern", s.line))
+		g.Shown, shown = i+1, after
 	}
 	return nil
+}
+
+// matchingLine returns a line that matches. Of a long line it shows the parts around
+// the matches.
+func (g *GrepResult) matchingLine(c blockContent, m linematch.Line, chars int) (line GrepLine, err error) {
+	line = GrepLine{Line: m.Number, Match: true, Hits: m.Hits}
+	shown := 1
+	if m.Hits == 1 {
+		line.Text, line.Cut, err = linematch.Show(c, m.Start, m.End, m.At[0])
+	} else {
+		line.Text, line.Cut, shown, err = linematch.ShowAll(c, m, chars)
+	}
+	if err != nil || !line.Cut {
+		return line, err
+	}
+	for i, at := range m.At {
+		char, err := c.Index().CharAt(c, at)
+		if err != nil {
+			return line, err
+		}
+		if i == 0 {
+			line.Offset = char
+		}
+		if i == shown {
+			line.NextOffset = char
+		}
+		if m.Hits > 1 {
+			line.Offsets = append(line.Offsets, char)
+		}
+	}
+	return line, nil
 }
 
 // context appends the lines from one to another, within the budget.
@@ -193,10 +314,11 @@ func (g *GrepResult) context(ctx context.Context, c blockContent, from, to int64
 		if line.Text, line.Cut, err = linematch.Show(c, start, end, start); err != nil {
 			return err
 		}
-		g.Lines = append(g.Lines, line)
-		if g.budget -= len(line.Text) + lineCost; g.budget < 0 {
+		if g.budget -= utf8.RuneCountInString(line.Text) + lineCost; g.budget < 0 {
 			g.Notes = append(g.Notes, "there is more context than shown")
+			return nil
 		}
+		g.Lines = append(g.Lines, line)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stevedore-bus/stevedore/offload/index"
 	"github.com/stevedore-bus/stevedore/offload/internal/blocks"
@@ -27,18 +28,19 @@ func naiveGrep(re *regexp.Regexp, content []byte) (lines []int64) {
 	return lines
 }
 
-// search runs a lineSearch without the limits of Grep.
-func search(t *testing.T, content []byte, expr string, ignoreCase bool) []lineMatch {
+// searchAll searches without the limits of Grep.
+func searchAll(t *testing.T, content []byte, expr string, ignoreCase bool) (found []linematch.Line) {
 	t.Helper()
 	p, err := linematch.Compile(expr, ignoreCase)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &lineSearch{c: contentOf(t, content), pattern: p, limit: 1 << 30, budget: 1 << 60}
-	if err := s.run(t.Context()); err != nil {
+	c := contentOf(t, content)
+	s := &linematch.Search{Pattern: p, Source: c, Found: func(l linematch.Line) (bool, error) { found = append(found, l); return true, nil }}
+	if err := s.Run(t.Context(), readAhead(t.Context(), c, 0)); err != nil {
 		t.Fatal(err)
 	}
-	return s.found
+	return found
 }
 
 func contentOf(t testing.TB, content []byte) blockContent {
@@ -51,9 +53,9 @@ func contentOf(t testing.TB, content []byte) blockContent {
 	return blocks.NewContent(bytes.NewReader(content), x)
 }
 
-func numbers(found []lineMatch) (lines []int64) {
+func numbers(found []linematch.Line) (lines []int64) {
 	for _, m := range found {
-		lines = append(lines, m.line)
+		lines = append(lines, m.Number)
 	}
 	return lines
 }
@@ -92,13 +94,13 @@ func FuzzGrep(f *testing.F) {
 		// Large enough for several parts, so that lines cross their ends.
 		for _, text := range [][]byte{content, bytes.Repeat(append(content, 'z'), 1+min(40_000/(len(content)+1), 50))} {
 			want := naiveGrep(re, text)
-			found := search(t, text, expr, ignoreCase)
+			found := searchAll(t, text, expr, ignoreCase)
 			if got := numbers(found); !slices.Equal(got, want) {
 				t.Fatalf("grep %q (ignore case %v) in %.200q finds lines %v, want %v", expr, ignoreCase, text, got, want)
 			}
 			for _, m := range found {
-				if loc := re.FindIndex(text[m.start:m.end]); loc == nil || int64(loc[0]) != m.at-m.start {
-					t.Fatalf("grep %q in %.200q: the match in line %d is at %d, want %v", expr, text, m.line, m.at-m.start, loc)
+				if loc := re.FindIndex(text[m.Start:m.End]); loc == nil || int64(loc[0]) != m.At[0]-m.Start {
+					t.Fatalf("grep %q in %.200q: the match in line %d is at %d, want %v", expr, text, m.Number, m.At[0]-m.Start, loc)
 				}
 			}
 		}
@@ -120,7 +122,7 @@ func TestGrepLiteralsAndCases(t *testing.T) {
 			expr = "(?i)" + expr
 		}
 		want := naiveGrep(regexp.MustCompile(expr), text)
-		if got := numbers(search(t, text, row.expr, row.ignoreCase)); !slices.Equal(got, want) {
+		if got := numbers(searchAll(t, text, row.expr, row.ignoreCase)); !slices.Equal(got, want) {
 			t.Errorf("grep %q (ignore case %v) finds lines %v, want %v", row.expr, row.ignoreCase, got, want)
 		}
 	}
@@ -142,14 +144,14 @@ func TestGrepAcrossPartsAndLongLines(t *testing.T) {
 	content := bytes.TrimSuffix(text.Bytes(), []byte("\n"))
 	for _, expr := range []string{"needle", "X9", "needle X[0-9]", "^short [1-3]", "tail$", "^$", "(?i)NEEDLE x", "abc.*X9", "q", "g needle|nothing"} {
 		want := naiveGrep(regexp.MustCompile(expr), content)
-		found := search(t, content, expr, false)
+		found := searchAll(t, content, expr, false)
 		if got := numbers(found); !slices.Equal(got, want) {
 			t.Errorf("grep %q finds lines %v, want %v", expr, got, want)
 		}
 		re := regexp.MustCompile(expr)
 		for _, m := range found {
-			if loc := re.FindIndex(content[m.start:m.end]); loc == nil || m.at-m.start != int64(loc[0]) {
-				t.Errorf("grep %q: the match in line %d is at %d, want %v", expr, m.line, m.at-m.start, loc)
+			if loc := re.FindIndex(content[m.Start:m.End]); loc == nil || m.At[0]-m.Start != int64(loc[0]) {
+				t.Errorf("grep %q: the match in line %d is at %d, want %v", expr, m.Number, m.At[0]-m.Start, loc)
 			}
 		}
 	}
@@ -159,7 +161,7 @@ func TestGrepAcrossPartsAndLongLines(t *testing.T) {
 func TestGrepLiteralAtEveryPartBorder(t *testing.T) {
 	for shift := range 8 {
 		content := append(bytes.Repeat([]byte("x"), 3*readSize-shift), "needle and more\nneedle"...)
-		if got := numbers(search(t, content, "needle", false)); !slices.Equal(got, []int64{1, 2}) {
+		if got := numbers(searchAll(t, content, "needle", false)); !slices.Equal(got, []int64{1, 2}) {
 			t.Errorf("shifted by %d, the needle is found in lines %v, want 1 and 2", shift, got)
 		}
 	}
@@ -211,7 +213,7 @@ func TestGrepText(t *testing.T) {
 		{GrepQuery{Pattern: "nothing"}, "Found 0 match(es) for pattern 'nothing' in knowledge#a (8 total lines)"},
 		{GrepQuery{Pattern: "^$"}, "Found 1 match(es) for pattern '^$' in knowledge#a (8 total lines)\n\n8: "},
 		{GrepQuery{Pattern: "o", MaxResults: 3}, "Found 3 match(es) for pattern 'o' in knowledge#a (8 total lines)\n\n1: one\n2: two\n--\n4: four"},
-		{GrepQuery{Pattern: "o", MaxResults: 1, ContextAfter: 1}, "Found 1 match(es) for pattern 'o' in knowledge#a (8 total lines)\n\n1: one\n2- two\n\n[there are more matches than the 1 shown; raise max_results, narrow the pattern, or continue reading from line 3]"},
+		{GrepQuery{Pattern: "o", MaxResults: 1, ContextAfter: 1}, "Found 3 match(es) for pattern 'o' in knowledge#a (8 total lines)\n\n1: one\n2- two\n\n[only the first 1 matching line(s) are shown; continue with offset=6 (line 2), or narrow the pattern]"},
 	} {
 		res, err := r.Grep(t.Context(), "s", "a", row.q)
 		if err != nil {
@@ -233,7 +235,7 @@ func TestGrepLimits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if res.Matches != row.want || res.Limited != row.limited || len(res.Lines) != row.want {
+		if res.Matches != 300 || res.Shown != row.want || res.Limited != row.limited || len(res.Lines) != row.want {
 			t.Errorf("max_results %d gives %d matches in %d lines, limited %v; want %d, %v", row.max, res.Matches, len(res.Lines), res.Limited, row.want, row.limited)
 		}
 	}
@@ -243,7 +245,7 @@ func TestGrepLimits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := len(res.Text()); n > 50_000 || !res.Limited || res.Matches == 0 {
+	if n := len(res.Text()); n > 15_000 || !res.Limited || res.Matches == 0 {
 		t.Errorf("a grep that matches everywhere has %d bytes, %d matches, limited %v", n, res.Matches, res.Limited)
 	}
 	res, err = r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: "match$", ContextAfter: 100})
@@ -336,8 +338,7 @@ func TestGrepReportsBrokenContent(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := &lineSearch{c: inBlocks(brokenContent{contentOf(t, text), 3 << 20}), pattern: p, limit: 10, budget: 1000}
-			if err := s.run(t.Context()); err == nil {
+			if _, _, err := search(t.Context(), inBlocks(brokenContent{contentOf(t, text), 3 << 20}), p, GrepQuery{MaxResults: 10}); err == nil {
 				t.Errorf("grep %q of %s that cannot be read succeeds", expr, name)
 			}
 		}
@@ -370,8 +371,7 @@ func BenchmarkGrep100MB(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				s := &lineSearch{c: content, pattern: p, limit: 101, budget: 40_000}
-				if err := s.run(b.Context()); err != nil {
+				if _, _, err := search(b.Context(), content, p, GrepQuery{MaxResults: 100}); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -384,4 +384,109 @@ func BenchmarkGrep100MB(b *testing.B) {
 			}
 		}
 	})
+}
+
+// A long line shows the parts around its first matches, says how many there are and
+// where, and the search continues in it.
+func TestGrepCountsTheMatchesOfALongLine(t *testing.T) {
+	var line strings.Builder
+	for i := range 50 {
+		fmt.Fprintf(&line, `{"id":%d,"text":"%s"},`, i, strings.Repeat("é", 1000))
+	}
+	r := stored(t, []byte("[\n"+line.String()))
+	res, err := r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: `"id":\d+`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := res.Lines[0]
+	if res.Matches != 50 || len(res.Lines) != 1 || got.Hits != 50 || len(got.Offsets) != 50 || got.NextOffset == 0 {
+		t.Fatalf("%d matches, lines %+.300v", res.Matches, res.Lines)
+	}
+	for _, want := range []string{"Found 50 match(es)", `"id":0,`, `"id":1,`, "this line has 50 matches, at the offsets 3 ", fmt.Sprintf("is at offset=%d]", got.NextOffset)} {
+		if !strings.Contains(res.Text(), want) {
+			t.Errorf("the text lacks %s:\n%.3000s", want, res.Text())
+		}
+	}
+	if n := utf8.RuneCountInString(res.Text()); n > 5_000 {
+		t.Errorf("the text has %d characters", n)
+	}
+	seen := int64(strings.Count(got.Text, `"id":`))
+	for next := got.NextOffset; next > 0; {
+		res, err := r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: `"id":\d+`, Offset: next})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.Matches != 50-seen || res.Lines[0].Line != 2 {
+			t.Fatalf("offset %d gives %d matches, want %d", next, res.Matches, 50-seen)
+		}
+		seen += int64(strings.Count(res.Lines[0].Text, `"id":`))
+		next = res.Lines[0].NextOffset
+	}
+	if seen != 50 {
+		t.Errorf("all answers together show %d matches, want 50", seen)
+	}
+}
+
+func TestGrepContinues(t *testing.T) {
+	var text strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&text, "é line %d match\n", i)
+	}
+	r := stored(t, []byte(text.String()))
+	lines, offset := 0, int64(0)
+	for {
+		res, err := r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: "match", MaxResults: 300, Offset: offset})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.Matches != int64(1000-lines) || res.Lines[0].Line != int64(lines+1) || res.Lines[0].Text != fmt.Sprintf("é line %d match", lines) {
+			t.Fatalf("offset %d gives %d matches from %+v on", offset, res.Matches, res.Lines[0])
+		}
+		lines += res.Shown
+		if offset = res.NextOffset; offset == 0 {
+			break
+		}
+	}
+	if lines != 1000 {
+		t.Errorf("all answers together have %d lines, want 1000", lines)
+	}
+	_, err := r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: "match", Offset: 1_000_000})
+	wantCode(t, err, tools.CodeInvalidArguments, "outside")
+}
+
+func TestGrepSaysWhyNothingMatches(t *testing.T) {
+	r := stored(t, []byte("Error: naïve(1)\r\nend\r\n"))
+	for expr, want := range map[string]string{
+		"error":      "ignore_case=true the first match is in line 1",
+		"end$":       `write \r?$`,
+		`na\wve`:     "know only ASCII",
+		"e{,3}x":     "write {0,n}",
+		"1)\\nend":   "",
+		"naïve(1)":   "as literal text, with escaped special characters, the pattern is in line 1",
+		"end\\nmore": "each line is matched separately",
+	} {
+		res, err := r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: expr})
+		if want == "" {
+			wantCode(t, err, tools.CodeInvalidArguments, "unexpected )")
+			continue
+		}
+		if err != nil || res.Matches != 0 || !strings.Contains(res.Text(), want) {
+			t.Errorf("grep %q gives %v\n%s\nwant %s", expr, err, res.Text(), want)
+		}
+	}
+}
+
+// All matches are counted, and few are shown.
+func TestGrepCountsPastTheLimit(t *testing.T) {
+	r := stored(t, bytes.Repeat([]byte("ab ab\n"), 100_000))
+	for _, expr := range []string{"ab", "a[b-c]", "A", "b$|zz"} {
+		want := int64(200_000)
+		if expr == "b$|zz" {
+			want = 100_000
+		}
+		res, err := r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: expr, IgnoreCase: expr == "A", MaxResults: 2})
+		if err != nil || res.Matches != want || res.AtLeast || res.Shown != 2 {
+			t.Errorf("grep %q counts %d matches and shows %d, %v", expr, res.Matches, res.Shown, err)
+		}
+	}
 }

@@ -88,7 +88,7 @@ func TestJQBounds(t *testing.T) {
 	for _, row := range []struct{ id, query, code, text string }{
 		{"text", ".", tools.CodeInvalidArguments, "is not JSON"},
 		{"big", ".", tools.CodeInvalidArguments, "jq accepts at most 8388608; use grep_knowledge"},
-		{"json", ".", tools.CodeInvalidArguments, "longer than the 40000 characters"},
+		{"json", ".", tools.CodeInvalidArguments, "longer than the 15000 characters"},
 	} {
 		_, err := r.JQ(t.Context(), "s", row.id, row.query)
 		wantCode(t, err, row.code, row.text)

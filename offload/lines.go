@@ -53,8 +53,9 @@ func (l *Lines) Text() string {
 	return text
 }
 
-// GetByLines returns the lines start to end, from 1 and inclusive. An end after the
-// last line means the last line.
+// GetByLines returns the lines start to end, from 1 and inclusive. An end of 0 or after
+// the last line means the last line. Negative lines count from the end: -1 is the last
+// line.
 func (r *Reader) GetByLines(ctx context.Context, session, id string, start, end int64) (*Lines, error) {
 	var lines *Lines
 	err := r.readSpeculatively(ctx, session, id, func(rec Record, c blockContent) (err error) {
@@ -70,11 +71,13 @@ func (r *Reader) GetByLines(ctx context.Context, session, id string, start, end 
 func readLines(ctx context.Context, rec Record, c blockContent, start, end int64, maxChars int) (*Lines, error) {
 	index := c.Index()
 	total := index.Lines()
+	start, end = fromEnd(start, total), fromEnd(end, total)
+	if end == 0 {
+		end = total
+	}
 	switch {
 	case start < 1 || start > total:
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "start_line %d is outside of the artifact %q; valid lines are 1 to %d", start, rec.ID, total)
-	case end == 0:
-		return nil, tools.Errorf(tools.CodeInvalidArguments, "end_line is missing; valid values are %d to %d", start, total)
 	case end < start:
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "end_line %d is before start_line %d; valid values are %d to %d", end, start, start, total)
 	}
@@ -95,6 +98,15 @@ func readLines(ctx context.Context, rec Record, c blockContent, start, end int64
 	}
 	lines.Content, lines.Data = textAndData(data)
 	return lines, nil
+}
+
+// fromEnd returns the line that a negative number means. Before the first line, it
+// returns the number.
+func fromEnd(line, total int64) int64 {
+	if line < 0 && -line <= total {
+		return total + 1 + line
+	}
+	return line
 }
 
 // cut shortens data, which starts at byte from, to whole lines, if it has any, and sets

@@ -6,9 +6,12 @@ import (
 	"iter"
 )
 
-// readAhead yields a content in parts, and reads the next part while the caller
+// readSize is the number of bytes read at a time.
+const readSize = 1 << 20
+
+// readAhead yields a content from a byte on, in parts, and reads the next part while the caller
 // uses the last one. A part is valid until the next iteration.
-func readAhead(ctx context.Context, c Content) iter.Seq2[[]byte, error] {
+func readAhead(ctx context.Context, c Content, off int64) iter.Seq2[[]byte, error] {
 	type filled struct {
 		data []byte
 		err  error
@@ -17,12 +20,12 @@ func readAhead(ctx context.Context, c Content) iter.Seq2[[]byte, error] {
 		ctx, cancel := context.WithCancel(ctx)
 		full := make(chan filled)
 		free := make(chan []byte, 2)
-		size := min(c.Size(), readSize)
+		size := min(c.Size()-off, readSize)
 		free <- make([]byte, size)
 		free <- make([]byte, size)
 		go func() {
 			defer close(full)
-			for off := int64(0); off < c.Size(); {
+			for off < c.Size() {
 				var buf []byte
 				select {
 				case buf = <-free:

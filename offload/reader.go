@@ -24,7 +24,7 @@ const ReadChars = index.BlockSize
 // ReaderConfig limits the cost of reading. The zero value works.
 type ReaderConfig struct {
 	// MaxChars is the maximum that GetByLines, Grep and JQ return, in characters.
-	// Default 40,000.
+	// Default PageChars.
 	MaxChars int
 	// GrepTime is how long a Grep searches before it returns the matches so far.
 	// Default 10 s.
@@ -40,7 +40,7 @@ type ReaderConfig struct {
 
 func (c ReaderConfig) withDefaults() ReaderConfig {
 	if c.MaxChars <= 0 {
-		c.MaxChars = 40_000
+		c.MaxChars = PageChars
 	}
 	if c.GrepTime <= 0 {
 		c.GrepTime = 10 * time.Second

@@ -254,7 +254,7 @@ func TestLinesText(t *testing.T) {
 	for _, row := range []struct {
 		start, end int64
 		text       string
-	}{{0, 3, "valid lines are 1 to 6"}, {-1, 3, "valid lines are 1 to 6"}, {7, 9, "valid lines are 1 to 6"}, {4, 3, "valid values are 4 to 6"}} {
+	}{{0, 3, "valid lines are 1 to 6"}, {-1, 3, "valid values are 6 to 6"}, {-7, 3, "valid lines are 1 to 6"}, {7, 9, "valid lines are 1 to 6"}, {4, 3, "valid values are 4 to 6"}} {
 		_, err := r.GetByLines(t.Context(), "s", "a", row.start, row.end)
 		wantCode(t, err, tools.CodeInvalidArguments, row.text)
 	}
@@ -267,8 +267,8 @@ func TestLinesThatAreTooMuch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if lines.EndLine != 5_000-1 && lines.EndLine != 5_000 || lines.NextLine != lines.EndLine+1 {
-		t.Errorf("lines end at %d and go on at %d, want about 5000", lines.EndLine, lines.NextLine)
+	if lines.EndLine != 15_000/8-1 && lines.EndLine != 15_000/8 || lines.NextLine != lines.EndLine+1 {
+		t.Errorf("lines end at %d and go on at %d, want about 1875", lines.EndLine, lines.NextLine)
 	}
 	if want := fmt.Sprintf("start_line=%d", lines.NextLine); !strings.Contains(lines.Text(), want) {
 		t.Errorf("the text does not say %q", want)
@@ -277,7 +277,7 @@ func TestLinesThatAreTooMuch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if lines.EndLine != 10_001 || lines.NextLine != 10_002 || lines.NextOffset != 80_000+40_000 || len(lines.Content) != 40_000 {
+	if lines.EndLine != 10_001 || lines.NextLine != 10_002 || lines.NextOffset != 80_000+15_000 || len(lines.Content) != 15_000 {
 		t.Errorf("a long line gives %d bytes, end %d, next line %d, next offset %d", len(lines.Content), lines.EndLine, lines.NextLine, lines.NextOffset)
 	}
 }

@@ -54,8 +54,8 @@ type getArgs struct {
 
 type linesArgs struct {
 	ArtifactID string `json:"artifact_id" jsonschema:"the id of the artifact, as its reference shows it"`
-	StartLine  int64  `json:"start_line" jsonschema:"the first line to read, counted from 1"`
-	EndLine    int64  `json:"end_line" jsonschema:"the last line to read; a number after the end means the last line"`
+	StartLine  int64  `json:"start_line" jsonschema:"the first line to read, counted from 1; -20 means the last 20"`
+	EndLine    int64  `json:"end_line,omitempty" jsonschema:"the last line to read; default the end, as far as it fits"`
 }
 
 type grepArgs struct {

@@ -145,6 +145,23 @@ func (x *Index) CharAt(r io.ReaderAt, off int64) (int64, error) {
 	return min(n, x.chars[block+1]), nil // the last rune of the block may end in the next one
 }
 
+// LineAt returns the line that contains the byte at off, counted from 1. It reads at
+// most one block.
+func (x *Index) LineAt(r io.ReaderAt, off int64) (int64, error) {
+	if off < 0 || off > x.size {
+		return 0, fmt.Errorf("find the line of byte %d: the content has %d bytes", off, x.size)
+	}
+	block, rest := int(off/BlockSize), int(off%BlockSize)
+	if rest == 0 {
+		return x.newlines[block] + 1, nil
+	}
+	data, err := x.readBlock(r, block)
+	if err != nil {
+		return 0, fmt.Errorf("find the line of byte %d: %w", off, err)
+	}
+	return x.newlines[block] + textscan.CountNewlines(data[:rest]) + 1, nil
+}
+
 // BlockReader caches the blocks of a content. Finding a line and reading it then loads
 // the block once. Callers must not change the returned bytes.
 type BlockReader interface {

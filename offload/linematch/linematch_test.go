@@ -3,6 +3,8 @@ package linematch
 import (
 	"context"
 	"errors"
+	"reflect"
+	"regexp"
 	"regexp/syntax"
 	"strings"
 	"testing"
@@ -59,7 +61,7 @@ func TestLargePatternEndsWithContext(t *testing.T) {
 	}
 	for name, text := range map[string]string{"one line": strings.Repeat("a", 1<<20), "lines": strings.Repeat(strings.Repeat("a", 99)+"\n", 1<<20/100)} {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		err := p.Matches(ctx, []byte(text), func(Match) bool { return true })
+		err := p.All(ctx, []byte(text), 0, func(int, int) bool { return true })
 		cancel()
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s: got %v", name, err)
@@ -86,6 +88,69 @@ func TestShow(t *testing.T) {
 		text, cut, err := Show(strings.NewReader(src), start, start+int64(len(row.line)), start+int64(len(row.before)))
 		if err != nil || text != row.text || cut != row.cut {
 			t.Errorf("%s: %.60q (%d bytes), %v, %v; want %.60q (%d bytes), %v", row.name, text, len(text), cut, err, row.text, len(row.text), row.cut)
+		}
+	}
+}
+
+// naiveCount counts the matches of each line that are not empty, or one.
+func naiveCount(re *regexp.Regexp, text string) (matches int64, lines []Line) {
+	start := int64(0)
+	for i, line := range strings.Split(text, "\n") {
+		found := Line{Number: int64(i + 1), Start: start, End: start + int64(len(line))}
+		for _, m := range re.FindAllStringIndex(line, -1) {
+			if m[0] < m[1] {
+				found.Hits++
+			}
+			if found.At == nil || m[0] < m[1] {
+				found.At = append(found.At, start+int64(m[0]))
+			}
+		}
+		if found.At != nil {
+			found.Hits = max(found.Hits, 1)
+			matches += found.Hits
+			found.At = found.At[:min(len(found.At), maxHits)]
+			lines = append(lines, found)
+		}
+		start += int64(len(line)) + 1
+	}
+	return matches, lines
+}
+
+func search(t *testing.T, expr, text string) *Search {
+	t.Helper()
+	p, err := Compile(expr, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Search{Pattern: p, Source: strings.NewReader(text), longest: 100 << 10}
+	return s
+}
+
+// All matches are counted and found, in short lines and in lines of any length.
+func TestSearchCountsAllMatches(t *testing.T) {
+	mixed := "foo bar foo\n\nxfoox  a1 b22\n" + strings.Repeat("日本a ", 9) + "\naaaa\nfoo"
+	long := strings.Repeat(mixed[:11]+" a1,b22 é;", 8_000) // 180 KB, one line
+	texts := map[string]string{"short": mixed, "empty": "", "newline": "\n", "long": "foo a1\n" + long + "\nfoo", "medium": strings.Repeat("foo a1 ", 3_000) + "\nfoo"}
+	for _, expr := range []string{
+		"foo", "fo+", `\bfoo\b`, `[a-z]\d+`, `\d+`, "^foo", "foo$", "^", "$", "x*", "a|b2", "aa", `\w+`, ".", ".+", "日", `[^a-z]+`, `(foo|bar) `, `\B\d`, `;f`, `\bb`, "zzz", "o{2}", `é;(foo|$)`,
+	} {
+		re := regexp.MustCompile(expr)
+		for name, text := range texts {
+			want, wantLines := naiveCount(re, text)
+			for _, keep := range []int{1 << 30, 1} {
+				s := search(t, expr, text)
+				var lines []Line
+				s.Found = func(l Line) (bool, error) { lines = append(lines, l); return len(lines) < keep, nil }
+				if err := s.Run(t.Context(), Parts(t.Context(), s.Source, 0, 64<<10)); err != nil {
+					t.Fatal(err)
+				}
+				if s.Matches != want {
+					t.Errorf("%q in %s: %d matches, want %d (keep %d)", expr, name, s.Matches, want, keep)
+				}
+				if wantLines := wantLines[:min(len(wantLines), keep)]; !reflect.DeepEqual(lines, wantLines) {
+					t.Errorf("%q in %s: lines %+.300v, want %+.300v", expr, name, lines, wantLines)
+				}
+			}
 		}
 	}
 }

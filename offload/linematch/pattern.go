@@ -3,13 +3,10 @@
 package linematch
 
 import (
-	"bufio"
-	"bytes"
-	"context"
-	"io"
 	"regexp"
 	"regexp/syntax"
 	"slices"
+	"sync"
 
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -35,13 +32,16 @@ type Pattern struct {
 	// re gives on a text of many lines what the original gives on each line.
 	re      *regexp.Regexp
 	literal literalSearch // every matching line contains one of its literals
+	filter  literalSearch // the same, for a part of the text that literal searches
 	exact   bool          // every line that contains a literal matches
 	cost    int           // estimate of the steps that re takes for each byte
+	longest int           // bytes of the longest match, or unbounded
+	wide    bool          // contains .* or similar: a match may be as long as its line
+	empty   bool          // matches the empty text
+	asserts bool          // contains ^, $, \b or \B, which depend on the text around a match
+	// resume finds the first match after the first rune of a text.
+	resume func() *regexp.Regexp
 }
-
-// Match is a line that matches: the bytes Start to End, without the newline. The
-// match begins at At, or At is -1 if no line matches.
-type Match struct{ Start, End, At int }
 
 // Compile compiles an RE2 pattern; fold ignores case. If the pattern is bad or too
 // large, the error is a *tools.Error that says what is wrong.
@@ -69,8 +69,12 @@ func Compile(expr string, fold bool) (*Pattern, error) {
 	if err != nil {
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "bad pattern %q: %v", tools.Excerpt(expr, 200), err)
 	}
-	p := &Pattern{re: re, cost: cost + 1}
+	p := &Pattern{re: re, cost: cost + 1, longest: longest(tree), wide: isWide(tree), empty: re.MatchString(""), asserts: hasAssertion(tree)}
+	p.resume = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`\A(?s:.)(?s:.*?)(?P<match>` + tree.String() + `)`)
+	})
 	p.literal.literals, p.exact = requiredLiterals(tree)
+	p.filter.literals = p.literal.literals
 	return p, nil
 }
 
@@ -145,120 +149,4 @@ func withoutNewline(ranges []rune) []rune {
 		}
 	}
 	return out
-}
-
-// Matches yields the lines of text that match. It stops with the error of ctx.
-func (p *Pattern) Matches(ctx context.Context, text []byte, yield func(Match) bool) error {
-	p.literal.reset(text)
-	for from := 0; from <= len(text); {
-		m, err := p.next(ctx, text, from)
-		if err != nil || m.At < 0 || !yield(m) {
-			return err
-		}
-		from = m.End + 1
-	}
-	return nil
-}
-
-// Find returns where the first match in text begins, or -1.
-func (p *Pattern) Find(ctx context.Context, text []byte) (int64, error) {
-	p.literal.reset(text)
-	m, err := p.next(ctx, text, 0)
-	return int64(m.At), err
-}
-
-// next finds the first match at or after from, the start of a line.
-func (p *Pattern) next(ctx context.Context, text []byte, from int) (Match, error) {
-	if len(p.literal.texts) == 0 {
-		return p.nextOf(ctx, text, from)
-	}
-	for from <= len(text) {
-		at := p.literal.from(from)
-		if at < 0 {
-			break
-		}
-		m := lineAround(text, at)
-		if p.exact {
-			return m, nil
-		}
-		in, err := p.nextOf(ctx, text[m.Start:m.End], 0)
-		if m.At = m.Start + in.At; err != nil || in.At >= 0 {
-			return m, err
-		}
-		from = m.End + 1
-	}
-	return Match{At: -1}, nil
-}
-
-// lineAround returns the line that contains position at.
-func lineAround(text []byte, at int) Match {
-	m := Match{Start: bytes.LastIndexByte(text[:at], '\n') + 1, End: len(text), At: at}
-	if n := bytes.IndexByte(text[at:], '\n'); n >= 0 {
-		m.End = at + n
-	}
-	return m
-}
-
-// nextOf applies the regexp to pieces of the text that take few steps each.
-func (p *Pattern) nextOf(ctx context.Context, text []byte, from int) (Match, error) {
-	size := max(maxSteps/p.cost, 1<<10)
-	for from <= len(text) {
-		if err := ctx.Err(); err != nil {
-			return Match{At: -1}, err
-		}
-		end := len(text)
-		if end-from > size {
-			if cut := bytes.LastIndexByte(text[from:from+size], '\n'); cut >= 0 {
-				end = from + cut
-			} else {
-				end = lineAround(text, from).End
-			}
-		}
-		at := -1
-		if end-from > size {
-			in, err := p.inStream(ctx, bytes.NewReader(text[from:end]))
-			if err != nil {
-				return Match{At: -1}, err
-			}
-			at = int(in)
-		} else if loc := p.re.FindIndex(text[from:end]); loc != nil {
-			at = loc[0]
-		}
-		if at >= 0 {
-			return lineAround(text, from+at), nil
-		}
-		from = end + 1
-	}
-	return Match{At: -1}, nil
-}
-
-// inStream finds the first match in a line that a reader gives, or -1.
-func (p *Pattern) inStream(ctx context.Context, r io.Reader) (int64, error) {
-	checked := &checkedReader{ctx: ctx, r: r}
-	loc := p.re.FindReaderIndex(bufio.NewReaderSize(checked, 1<<10))
-	switch {
-	case checked.err != nil:
-		return -1, checked.err
-	case loc == nil:
-		return -1, nil
-	}
-	return int64(loc[0]), nil
-}
-
-// checkedReader ends with its context. It keeps the error that regexp ignores.
-type checkedReader struct {
-	ctx context.Context
-	r   io.Reader
-	err error
-}
-
-func (c *checkedReader) Read(p []byte) (int, error) {
-	if c.err = c.ctx.Err(); c.err != nil {
-		return 0, c.err
-	}
-	n, err := c.r.Read(p)
-	if err != nil && err != io.EOF {
-		c.err = err
-	}
-	return n, err
 }
