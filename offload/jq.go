@@ -3,7 +3,6 @@ package offload
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"regexp"
@@ -18,7 +17,7 @@ import (
 
 const (
 	maxJQQuery = 4 << 10   // bytes
-	maxJQInput = 8 << 20   // bytes of the largest artifact that is loaded
+	maxJQInput = 8 << 20   // bytes of the largest document that is always loaded
 	maxJQHeap  = 256 << 20 // bytes by which the process may grow while queries run
 	jqWatch    = 5 * time.Millisecond
 )
@@ -28,8 +27,12 @@ type JQResult struct {
 	ArtifactID string            `json:"artifact_id"`
 	Query      string            `json:"query"`
 	Results    []json.RawMessage `json:"results"`
-	// Limited is true if there are more results than shown.
-	Limited bool `json:"limited,omitempty"`
+	// Limited is true if there are more results than shown. They begin at NextOffset,
+	// unless the query was stopped.
+	Limited    bool `json:"limited,omitempty"`
+	NextOffset int  `json:"next_offset,omitempty"`
+	// Notes say what is missing.
+	Notes []string `json:"notes,omitempty"`
 }
 
 // Text returns the form for a model.
@@ -42,18 +45,32 @@ func (j *JQResult) Text() string {
 		}
 		fmt.Fprintf(&b, "\n%s", result)
 	}
-	if j.Limited {
-		b.WriteString("\n\n[there are more results than shown; narrow the query]")
+	if j.NextOffset > 0 {
+		fmt.Fprintf(&b, "\n\n[there are more results than shown; continue with offset=%d, or narrow the query]", j.NextOffset)
+	}
+	for _, note := range j.Notes {
+		b.WriteString("\n\n[" + note + "]")
 	}
 	return b.String()
 }
 
-// JQ runs a jq query on an artifact that is one or more JSON values; the exit code of
-// a command may follow. The size of the artifact, time, memory and output are bounded.
-func (r *Reader) JQ(ctx context.Context, session, id, query string) (*JQResult, error) {
-	code, err := compileJQ(query)
-	if err != nil {
+// JQQuery configures a JQ. Its JSON form is the arguments of the tool.
+type JQQuery struct {
+	Query  string `json:"query" jsonschema:"a jq program, for instance '.items[:5] | map(.name)'"`
+	Offset int    `json:"offset,omitempty" jsonschema:"results to leave out, to continue an answer"`
+}
+
+// JQ runs a jq query on an artifact that is JSON or a table (CSV or TSV); the exit code
+// of a command may follow. With several values (NDJSON) it runs on each of them, or on
+// the array of all if it fits only an array. A table is an array of objects; a query
+// about a row runs on each row. Time, memory and output are bounded: a large document
+// is read in parts if the query allows that.
+func (r *Reader) JQ(ctx context.Context, session, id string, q JQQuery) (res *JQResult, err error) {
+	if _, err := compileJQ(q.Query, gojq.WithInputIter(gojq.NewIter[any]())); err != nil {
 		return nil, err
+	}
+	if q.Offset < 0 {
+		return nil, tools.Errorf(tools.CodeInvalidArguments, "offset must not be negative")
 	}
 	select {
 	case r.jq <- struct{}{}:
@@ -61,21 +78,19 @@ func (r *Reader) JQ(ctx context.Context, session, id, query string) (*JQResult, 
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	res := &JQResult{Query: query, Results: []json.RawMessage{}}
 	err = r.with(ctx, session, id, func(rec Record, c blockContent) error {
-		res.ArtifactID = rec.ID
-		if c.Size() > maxJQInput {
-			return tools.Errorf(tools.CodeInvalidArguments, "the artifact %q has %d bytes; jq accepts at most %d; use %s or %s", rec.ID, c.Size(), maxJQInput, ToolGrep, ToolGet)
-		}
 		size, err := sizeWithoutExitCode(c)
 		if err != nil {
 			return err
 		}
 		input := io.NewSectionReader(c, 0, size)
+		req := jqRequest{ArtifactID: rec.ID, Query: q.Query, Offset: q.Offset, Media: rec.MediaType, Size: size, Limit: r.cfg.MaxChars - noteReserve, Time: r.cfg.JQTime}
 		if len(r.cfg.JQCommand) > 0 {
-			return res.runInProcess(ctx, r.cfg, input)
+			res, err = runInProcess(ctx, r.cfg, req, input)
+		} else {
+			res, err = runWithin(ctx, req, input)
 		}
-		return res.runWithin(ctx, r.cfg.JQTime, code, input, r.cfg.MaxChars)
+		return err
 	})
 	if err != nil {
 		return nil, err
@@ -100,7 +115,7 @@ func sizeWithoutExitCode(c blockContent) (int64, error) {
 	return c.Size() - int64(len(end)-at[0]), nil
 }
 
-func compileJQ(query string) (*gojq.Code, error) {
+func compileJQ(query string, options ...gojq.CompilerOption) (*gojq.Code, error) {
 	if len(query) > maxJQQuery {
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "the query has %d bytes; at most %d are accepted", len(query), maxJQQuery)
 	}
@@ -108,78 +123,11 @@ func compileJQ(query string) (*gojq.Code, error) {
 	if err != nil {
 		return nil, badQuery(query, err)
 	}
-	code, err := gojq.Compile(parsed)
+	code, err := gojq.Compile(parsed, options...)
 	if err != nil {
 		return nil, badQuery(query, err)
 	}
 	return code, nil
-}
-
-// runWithin is run with bounded time and memory.
-func (j *JQResult) runWithin(ctx context.Context, timeout time.Duration, code *gojq.Code, input io.Reader, limit int) error {
-	limited, cancel := context.WithTimeoutCause(ctx, timeout, jqTimeout(j.Query, timeout))
-	defer cancel()
-	limited, stop := watchHeap(limited)
-	defer stop()
-	err := j.run(limited, code, input, limit)
-	if err != nil && limited.Err() != nil {
-		return context.Cause(limited)
-	}
-	return err
-}
-
-func jqTimeout(query string, timeout time.Duration) error {
-	return tools.Errorf(tools.CodeTimeout, "the query %q took longer than %s", tools.Excerpt(query, 200), timeout)
-}
-
-func badQuery(query string, err error) error {
-	return tools.Errorf(tools.CodeInvalidArguments, "bad jq query %q: %v", tools.Excerpt(query, 200), err)
-}
-
-// run applies the query to each JSON value of the input.
-func (j *JQResult) run(ctx context.Context, code *gojq.Code, src io.Reader, limit int) error {
-	dec := json.NewDecoder(src)
-	dec.UseNumber()
-	for {
-		var input any
-		switch err := dec.Decode(&input); {
-		case err == io.EOF:
-			return nil
-		case err != nil:
-			return tools.Errorf(tools.CodeInvalidArguments, "the artifact %q is not JSON (%v); use %s or %s", j.ArtifactID, err, ToolGrep, ToolLines)
-		}
-		iter := code.RunWithContext(ctx, input)
-		for {
-			v, ok := iter.Next()
-			if !ok {
-				break
-			}
-			if err, ok := v.(error); ok {
-				if halt, ok := errors.AsType[*gojq.HaltError](err); ok && halt.Value() == nil {
-					return nil
-				}
-				return badQuery(j.Query, err)
-			}
-			var text []byte
-			tooLong := minJSONLen(v, limit) > limit // then its encoding might not fit into memory
-			if !tooLong {
-				var err error
-				if text, err = gojq.Marshal(v); err != nil {
-					return badQuery(j.Query, err)
-				}
-				tooLong = len(text) > limit
-			}
-			switch {
-			case tooLong && len(j.Results) == 0:
-				return tools.Errorf(tools.CodeInvalidArguments, "the first result of the query %q is longer than the %d characters that can be shown; narrow it, for instance with keys, length, or .[:10]", tools.Excerpt(j.Query, 200), limit)
-			case tooLong:
-				j.Limited = true
-				return nil
-			}
-			limit -= len(text) + 1
-			j.Results = append(j.Results, text)
-		}
-	}
 }
 
 // minJSONLen returns the least length that v can have as JSON, or any length over

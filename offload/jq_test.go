@@ -3,6 +3,7 @@ package offload
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -24,7 +25,7 @@ func TestJQ(t *testing.T) {
 		"$ENV | length, (env|length)":  "Found 2 result(s) for query '$ENV | length, (env|length)' in knowledge#a\n\n0\n0",
 		".items | map(select(.id==1))": "Found 1 result(s) for query '.items | map(select(.id==1))' in knowledge#a\n\n[{\"id\":1,\"price\":1.10}]",
 	} {
-		res, err := r.JQ(t.Context(), "s", "a", query)
+		res, err := r.JQ(t.Context(), "s", "a", JQQuery{Query: query})
 		if err != nil {
 			t.Errorf("jq %q: %v", query, err)
 		} else if got := res.Text(); got != want {
@@ -40,14 +41,14 @@ func TestJQ(t *testing.T) {
 		"input":                   "bad jq query",
 		strings.Repeat(".", 5000): "at most 4096",
 	} {
-		_, err := r.JQ(t.Context(), "s", "a", query)
+		_, err := r.JQ(t.Context(), "s", "a", JQQuery{Query: query})
 		wantCode(t, err, tools.CodeInvalidArguments, text)
 	}
 }
 
 func TestJQOfSeveralValues(t *testing.T) {
 	r := stored(t, []byte("{\"n\":1}\n{\"n\":2}\n"))
-	res, err := r.JQ(t.Context(), "s", "a", ".n")
+	res, err := r.JQ(t.Context(), "s", "a", JQQuery{Query: ".n"})
 	if err != nil || len(res.Results) != 2 || string(res.Results[1]) != "2" {
 		t.Errorf("results are %s, %v", res.Results, err)
 	}
@@ -62,7 +63,7 @@ func TestJQOfCommandOutput(t *testing.T) {
 		"{\"n\":1} [Exit code: 0]":                 "",
 		"{\"n\":1}\n[Exit code: 0]\nmore":          "",
 	} {
-		res, err := stored(t, []byte(content)).JQ(t.Context(), "s", "a", ".n")
+		res, err := stored(t, []byte(content)).JQ(t.Context(), "s", "a", JQQuery{Query: ".n"})
 		if want == "" {
 			wantCode(t, err, tools.CodeInvalidArguments, "is not JSON")
 			continue
@@ -82,27 +83,25 @@ func TestJQOfCommandOutput(t *testing.T) {
 func TestJQBounds(t *testing.T) {
 	store := newFakeStore(StoreConfig{})
 	putArtifact(t, store, "s", "text", []byte("just text"))
-	putArtifact(t, store, "s", "big", []byte("["+strings.Repeat("1,", 5<<20)+"1]"))
 	putArtifact(t, store, "s", "json", []byte(`[`+strings.Repeat(`"0123456789",`, 10_000)+`1]`))
 	r := NewReader(store, ReaderConfig{JQTime: time.Minute})
 	for _, row := range []struct{ id, query, code, text string }{
 		{"text", ".", tools.CodeInvalidArguments, "is not JSON"},
-		{"big", ".", tools.CodeInvalidArguments, "jq accepts at most 8388608; use grep_knowledge"},
-		{"json", ".", tools.CodeInvalidArguments, "longer than the 15000 characters"},
+		{"json", ".", tools.CodeInvalidArguments, "longer than the 14000 characters"},
 	} {
-		_, err := r.JQ(t.Context(), "s", row.id, row.query)
+		_, err := r.JQ(t.Context(), "s", row.id, JQQuery{Query: row.query})
 		wantCode(t, err, row.code, row.text)
 	}
-	res, err := r.JQ(t.Context(), "s", "json", ".[]")
+	res, err := r.JQ(t.Context(), "s", "json", JQQuery{Query: ".[]"})
 	if err != nil || !res.Limited || len(res.Results) < 1_000 || len(res.Text()) > 41_000 {
 		t.Errorf("many results: %d, limited %v, %v", len(res.Results), res.Limited, err)
 	}
 	// Only the check of the heap stops this query.
-	_, err = r.JQ(t.Context(), "s", "json", `[range(1e12) | tostring * 100000] | length`)
+	_, err = r.JQ(t.Context(), "s", "json", JQQuery{Query: `[range(1e12) | tostring * 100000] | length`})
 	wantCode(t, err, tools.CodeInvalidArguments, "needs too much memory")
 	r = NewReader(store, ReaderConfig{JQTime: 200 * time.Millisecond})
 	for _, query := range []string{"last(range(1e12))", "def f: f; f"} {
-		_, err = r.JQ(t.Context(), "s", "json", query)
+		_, err = r.JQ(t.Context(), "s", "json", JQQuery{Query: query})
 		wantCode(t, err, tools.CodeTimeout, "took longer than 200ms")
 	}
 }
@@ -119,17 +118,17 @@ func TestJQInProcess(t *testing.T) {
 		cfg.JQCommand = append([]string{env, "GORACE=atexit_sleep_ms=0"}, cfg.JQCommand...)
 	}
 	r := NewReader(store, cfg)
-	res, err := r.JQ(t.Context(), "s", "a", ".")
+	res, err := r.JQ(t.Context(), "s", "a", JQQuery{Query: "."})
 	if want := "Found 2 result(s) for query '.' in knowledge#a\n\n" + `{"html":"<b>` + "\u2028" + `","id":12345678901234567890,"price":1e400}` + "\n1"; err != nil || res.Text() != want {
 		t.Errorf("results are %+v, %v; want %s", res, err, want)
 	}
-	if res, err := r.JQ(t.Context(), "s", "a", "empty"); err != nil || len(res.Results) != 0 {
+	if res, err := r.JQ(t.Context(), "s", "a", JQQuery{Query: "empty"}); err != nil || len(res.Results) != 0 {
 		t.Errorf("nothing is %+v, %v", res, err)
 	}
-	if res, err := r.JQ(t.Context(), "s", "big", "length"); err != nil || string(res.Results[0]) != "100001" {
+	if res, err := r.JQ(t.Context(), "s", "big", JQQuery{Query: "length"}); err != nil || string(res.Results[0]) != "100001" {
 		t.Errorf("the length of a large array is %+v, %v", res, err)
 	}
-	if res, err := r.JQ(t.Context(), "s", "a", "range(1e9)"); err != nil || !res.Limited || len(res.Results) < 1_000 {
+	if res, err := r.JQ(t.Context(), "s", "a", JQQuery{Query: "range(1e9)"}); err != nil || !res.Limited || len(res.Results) < 1_000 {
 		t.Errorf("many results: limited %v, %v", res.Limited, err)
 	}
 	for _, row := range []struct{ id, query, text string }{
@@ -141,19 +140,195 @@ func TestJQInProcess(t *testing.T) {
 		if row.text == "needs too much memory" && !limitsMemory {
 			continue
 		}
-		_, err := r.JQ(t.Context(), "s", row.id, row.query)
+		_, err := r.JQ(t.Context(), "s", row.id, JQQuery{Query: row.query})
 		wantCode(t, err, tools.CodeInvalidArguments, row.text)
 	}
 	cfg.JQTime = 200 * time.Millisecond
-	_, err = NewReader(store, cfg).JQ(t.Context(), "s", "a", "last(range(1e12))")
+	_, err = NewReader(store, cfg).JQ(t.Context(), "s", "a", JQQuery{Query: "last(range(1e12))"})
 	wantCode(t, err, tools.CodeTimeout, "took longer than 200ms")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := r.JQ(ctx, "s", "a", "."); !errors.Is(err, context.Canceled) {
+	if _, err := r.JQ(ctx, "s", "a", JQQuery{Query: "."}); !errors.Is(err, context.Canceled) {
 		t.Errorf("a query whose context has ended: %v", err)
 	}
 	cfg.JQCommand = []string{os.Args[0] + ".none"}
-	if _, err := NewReader(store, cfg).JQ(t.Context(), "s", "a", "."); tools.CodeOf(err) != tools.CodeToolFailed {
+	if _, err := NewReader(store, cfg).JQ(t.Context(), "s", "a", JQQuery{Query: "."}); tools.CodeOf(err) != tools.CodeToolFailed {
 		t.Errorf("without the program: %v", err)
+	}
+}
+
+// Large documents are read in parts, with the results of jq itself.
+func TestJQOfLargeDocuments(t *testing.T) {
+	var doc, rows strings.Builder
+	doc.WriteString(`{"meta":{"total":9000,"next":null},"items":[`)
+	for i := range 9_000 {
+		row := fmt.Sprintf(`{"id":%d,"name":"user %d","tags":["a","b%d"],"text":"%s"}`, i, i, i%7, strings.Repeat("x", 1100))
+		if i > 0 {
+			doc.WriteByte(',')
+		}
+		doc.WriteString(row)
+		rows.WriteString(row + "\n")
+	}
+	doc.WriteString(`],"last":[3,1,2]}`)
+	items := doc.String()[strings.Index(doc.String(), "["):]
+	items = items[:strings.Index(items, `],"last"`)+1]
+	if doc.Len() < maxJQInput+1<<20 {
+		t.Fatal("the document is not large")
+	}
+	store := newFakeStore(StoreConfig{})
+	putArtifact(t, store, "s", "doc", []byte(doc.String()))
+	putArtifact(t, store, "s", "items", []byte(items))
+	putArtifact(t, store, "s", "rows", []byte(rows.String()))
+	r := NewReader(store, ReaderConfig{JQTime: time.Minute})
+	for _, row := range []struct{ id, query, want string }{
+		{"doc", ".meta.total", "9000"},
+		{"doc", ".meta", `{"next":null,"total":9000}`},
+		{"doc", ".items | length", "9000"},
+		{"doc", ".items[8999].name", `"user 8999"`},
+		{"doc", ".items[2:4] | map(.id)", "[2,3]"},
+		{"doc", ".items[-2:] | map(.id)", "[8998,8999]"},
+		{"doc", ".items[-1].id", "8999"},
+		{"doc", ".items[99999]", "null"},
+		{"doc", "keys", `["items","last","meta"]`},
+		{"doc", "length", "3"},
+		{"doc", ".last", "[3,1,2]"},
+		{"doc", ".last | sort", "[1,2,3]"},
+		{"doc", "[.items[] | select(.id < 3) | .name]", `["user 0","user 1","user 2"]`},
+		{"doc", ".items | map(select(.id == 7000)) | .[0].tags", `["a","b0"]`},
+		{"doc", "first(.items[] | select(.name == \"user 9\")) | .id", "9"},
+		{"doc", "reduce .items[] as $x (0; . + $x.id)", "40495500"},
+		{"doc", "[.items[].tags[1]] | group_by(.) | map({tag: .[0], n: length}) | .[0]", `{"n":1286,"tag":"b0"}`},
+		{"doc", "{n: [.items[] | select(.id > 8990)] | length}", `{"n":9}`},
+		{"doc", ".items | any(.id == 5)", "true"},
+		{"doc", ".none", "null"},
+		{"doc", ".none.x", "null"},
+		{"doc", ".meta.total, .meta.next", "9000 null"},
+		{"items", "length", "9000"},
+		{"items", ".[5].id", "5"},
+		{"items", "map(.id) | add", "40495500"},
+		{"items", "last | .id", "8999"},
+		{"items", "limit(2; .[] | .id)", "0 1"},
+		{"items", ".[0] | keys", `["id","name","tags","text"]`},
+		{"items", "[.[] | .tags[1]] | unique | length", "7"},
+		{"rows", "select(.id == 8000) | .name", `"user 8000"`},
+		{"rows", "[.[] | select(.id > 8997) | .id]", "[8998,8999]"},
+		{"rows", ".[3].id", "3"},
+		{"rows", "map(.id) | max", "8999"},
+		{"rows", "reduce (., inputs) as $x (0; . + 1)", "9000"},
+	} {
+		res, err := r.JQ(t.Context(), "s", row.id, JQQuery{Query: row.query})
+		if err != nil {
+			t.Errorf("jq %q of %s: %v", row.query, row.id, err)
+			continue
+		}
+		var got []string
+		for _, result := range res.Results {
+			got = append(got, string(result))
+		}
+		if got := strings.Join(got, " "); got != row.want || res.Limited {
+			t.Errorf("jq %q of %s is %.300s, want %s", row.query, row.id, got, row.want)
+		}
+	}
+	for _, row := range []struct{ id, query, text string }{
+		{"doc", ".items.x", "expected an object"},
+		{"doc", ".meta[]|.x", "expected an object"},
+		{"doc", ".meta.total[]", "cannot iterate over a number"},
+		{"doc", ".none[]", "cannot iterate over null"},
+		{"doc", ".items", "an array of 9000 elements"},
+		{"items", "group_by(", "bad jq query"},
+	} {
+		_, err := r.JQ(t.Context(), "s", row.id, JQQuery{Query: row.query})
+		wantCode(t, err, tools.CodeInvalidArguments, row.text)
+	}
+	// The results continue.
+	first, err := r.JQ(t.Context(), "s", "items", JQQuery{Query: ".[].id"})
+	if err != nil || !first.Limited || first.NextOffset != len(first.Results) {
+		t.Fatalf("%d results, next %d, %v", len(first.Results), first.NextOffset, err)
+	}
+	second, err := r.JQ(t.Context(), "s", "items", JQQuery{Query: ".[].id", Offset: first.NextOffset})
+	if err != nil || string(second.Results[0]) != fmt.Sprint(first.NextOffset) {
+		t.Errorf("the results continue at %.50s, %v", second.Results, err)
+	}
+	// A query that stops at its timeout has the results so far.
+	slow := NewReader(store, ReaderConfig{JQTime: 50 * time.Millisecond})
+	res, err := slow.JQ(t.Context(), "s", "rows", JQQuery{Query: "select(.id == 3 or ([range(300)] | length) == 0)"})
+	if err != nil || len(res.Results) != 1 || !strings.Contains(res.Text(), "was stopped after 50ms: only ") {
+		t.Errorf("a slow query gives %+v, %v", res, err)
+	}
+}
+
+// The plan gives the same results as the query.
+func TestJQPlans(t *testing.T) {
+	doc := `{"a":{"b":[1,{"c":[5,6]},null,"x"],"n":null},"l":[],"s":"text"}`
+	for _, query := range []string{
+		".", ".a", ".a.b", ".a.b[]", ".a.b[1].c[]", ".a[]", ".[]", "keys", "length", ".a|keys", ".a.b|length", ".s|length", ".a.n", ".a.n|length",
+		".a.b|map(type)", "[.a.b[]|type]|unique", ".a.b[1:3]", ".a.b[:2]", ".a.b[-2:]", ".a.b[-1]", ".a.b[-9]", ".a.b[9]", ".l|add", ".a.b|first", ".a.b|last", ".l|first",
+		".a.b|.[]", ".a|.b|.[1]|.c|.[0]", ".a.b[]?", ".s[]?", ".a,.s", "[.a.b[]]|length", "{x:.a.b|length}", "first(.a.b[])", "limit(2;.a.b[])", "isempty(.l[])",
+		"any(.a.b[]; . == 1)", ".a.b|any", ".a.b|all(. != 7)", "reduce .a.b[] as $x (0;.+1)", ".a.b|to_entries|length", "map_values(type)", "1", `"x"`, "empty", "null",
+		".a as $x | .s", ".a.b|sort_by(type)", `.["a"].b[0]`, "..|numbers", ".a|length", "(.a.b)[0]", ".a.b|nth(1)", "try error(\"x\") catch .", ".a//1", ".zz//1", "if .a then 1 else 2 end",
+		"[range(3)]", ".a.b|index(1)", "path(..)", "del(.a)", ".a.b |= length", "tojson|length", "add", "def f: .a; f", ".a.b | .[1:] | length", "getpath([\"a\",\"b\",0])", "@json",
+	} {
+		want, wantErr := jqResults(t, doc, query, false)
+		got, err := jqResults(t, doc, query, true)
+		if got != want || (err == nil) != (wantErr == nil) {
+			t.Errorf("jq %q: planned %q, %v; want %q, %v", query, got, err, want, wantErr)
+		}
+	}
+}
+
+func jqResults(t *testing.T, doc, query string, planned bool) (string, error) {
+	t.Helper()
+	r := &jqRun{ctx: t.Context(), left: 1 << 20, jqRequest: jqRequest{Query: query, Size: int64(len(doc))}, res: &JQResult{}}
+	var err error
+	if planned {
+		err = r.document(strings.NewReader(doc))
+	} else {
+		err = r.run(strings.NewReader(doc))
+	}
+	var all []string
+	for _, res := range r.res.Results {
+		all = append(all, string(res))
+	}
+	return strings.Join(all, " "), err
+}
+
+// A table is an array of objects. A query about a row runs on each row.
+func TestJQOfTables(t *testing.T) {
+	store := newFakeStore(StoreConfig{})
+	put := func(id, media, text string) {
+		_, err := store.Put(t.Context(), Record{Artifact: tools.Artifact{ID: id}, Session: "s"}, strings.NewReader(text), func(rec *Record, _ Content) error {
+			rec.MediaType = media
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("csv", mediaCSV, "\uFEFFname,city,age\r\n\"Doe, J\",Paris,3\nAnn,\"New\nYork\",5\nBob,Paris,7,extra\n")
+	put("tsv", mediaTSV, "name\tcity\nAnn\tRome\n")
+	r := NewReader(store, ReaderConfig{})
+	for _, row := range []struct{ id, query, want string }{
+		{"csv", "length", "3"},
+		{"csv", ".[0].name", `"Doe, J"`},
+		{"csv", `.[] | select(.city == "Paris") | .name`, `"Doe, J" "Bob"`},
+		{"csv", `select(.city == "Paris") | .age`, `"3" "7"`},
+		{"csv", ".name", `"Doe, J" "Ann" "Bob"`},
+		{"csv", "map(.age | tonumber) | add", "15"},
+		{"csv", "group_by(.city) | map({city: .[0].city, n: length})", `[{"city":"New\nYork","n":1},{"city":"Paris","n":2}]`},
+		{"csv", `.[2]["4"]`, `"extra"`},
+		{"tsv", ".", `{"city":"Rome","name":"Ann"}`},
+	} {
+		res, err := r.JQ(t.Context(), "s", row.id, JQQuery{Query: row.query})
+		if err != nil {
+			t.Errorf("jq %q of %s: %v", row.query, row.id, err)
+			continue
+		}
+		var got []string
+		for _, result := range res.Results {
+			got = append(got, string(result))
+		}
+		if got := strings.Join(got, " "); got != row.want {
+			t.Errorf("jq %q of %s is %s, want %s", row.query, row.id, got, row.want)
+		}
 	}
 }

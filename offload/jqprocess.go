@@ -24,16 +24,18 @@ const jqMemory = 2*maxJQHeap + 128<<20
 type jqRequest struct {
 	ArtifactID string        `json:"artifact_id"`
 	Query      string        `json:"query"`
+	Offset     int           `json:"offset,omitempty"`
+	Media      string        `json:"media,omitempty"`
+	Size       int64         `json:"size"`
 	Limit      int           `json:"limit"` // characters of results
 	Time       time.Duration `json:"time"`
 }
 
 // jqResponse is the output of the process.
 type jqResponse struct {
-	Results []json.RawMessage `json:"results"`
-	Limited bool              `json:"limited"`
-	Code    string            `json:"code,omitempty"` // of an error
-	Message string            `json:"message,omitempty"`
+	*JQResult
+	Code    string `json:"code,omitempty"` // of an error
+	Message string `json:"message,omitempty"`
 }
 
 // ServeJQ runs one query of a Reader whose ReaderConfig.JQCommand started this
@@ -53,12 +55,8 @@ func ServeJQ(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	if err := json.Unmarshal(head, &req); err != nil {
 		return fmt.Errorf("serve jq: read the request: %w", err)
 	}
-	res := &JQResult{ArtifactID: req.ArtifactID, Query: req.Query, Results: []json.RawMessage{}}
-	code, err := compileJQ(req.Query)
-	if err == nil {
-		err = res.runWithin(ctx, req.Time, code, in, req.Limit)
-	}
-	answer := jqResponse{Results: res.Results, Limited: res.Limited}
+	res, err := runWithin(ctx, req, in)
+	answer := jqResponse{JQResult: res}
 	if err != nil {
 		answer = jqResponse{Code: tools.CodeOf(err), Message: err.Error()}
 	}
@@ -68,13 +66,14 @@ func ServeJQ(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 }
 
 // runInProcess runs the query in a separate process.
-func (j *JQResult) runInProcess(ctx context.Context, cfg ReaderConfig, input io.Reader) error {
-	head, err := json.Marshal(jqRequest{ArtifactID: j.ArtifactID, Query: j.Query, Limit: cfg.MaxChars, Time: cfg.JQTime})
+func runInProcess(ctx context.Context, cfg ReaderConfig, req jqRequest, input io.Reader) (*JQResult, error) {
+	head, err := json.Marshal(req)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	// The process has its own timeout; this one is for a process that hangs.
-	limited, cancel := context.WithTimeoutCause(ctx, cfg.JQTime+time.Second, jqTimeout(j.Query, cfg.JQTime))
+	limited, cancel := context.WithTimeoutCause(ctx, req.Time+time.Second,
+		tools.Errorf(tools.CodeTimeout, "the query %q took longer than %s", tools.Excerpt(req.Query, 200), req.Time))
 	defer cancel()
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(limited, cfg.JQCommand[0], cfg.JQCommand[1:]...)
@@ -86,20 +85,19 @@ func (j *JQResult) runInProcess(ctx context.Context, cfg ReaderConfig, input io.
 	var answer jqResponse
 	switch exit := (*exec.ExitError)(nil); {
 	case limited.Err() != nil:
-		return context.Cause(limited)
+		return nil, context.Cause(limited)
 	case errors.As(runErr, &exit) && (!exit.Exited() || runtimeDied.Match(stderr.Bytes())):
-		return errJQMemory // or another process killed it
+		return nil, errJQMemory // or another process killed it
 	case runErr != nil:
-		return fmt.Errorf("run jq in a separate process: %w: %s", runErr, bytes.TrimSpace(stderr.Bytes()))
+		return nil, fmt.Errorf("run jq in a separate process: %w: %s", runErr, bytes.TrimSpace(stderr.Bytes()))
 	}
 	if err := json.Unmarshal(stdout.Bytes(), &answer); err != nil {
-		return fmt.Errorf("run jq in a separate process: decode its output: %w", err)
+		return nil, fmt.Errorf("run jq in a separate process: decode its output: %w", err)
 	}
 	if answer.Code != "" {
-		return &tools.Error{Code: answer.Code, Message: answer.Message}
+		return nil, &tools.Error{Code: answer.Code, Message: answer.Message}
 	}
-	j.Results, j.Limited = answer.Results, answer.Limited
-	return nil
+	return answer.JQResult, nil
 }
 
 // runtimeDied matches the output of a Go runtime that gets no more memory. It mostly

@@ -17,6 +17,13 @@ const (
 	TypeBinary = "BINARY"
 )
 
+// Media types of tables and of several JSON values.
+const (
+	mediaCSV    = "text/csv; charset=utf-8"
+	mediaTSV    = "text/tab-separated-values; charset=utf-8"
+	mediaNDJSON = "application/x-ndjson"
+)
+
 const (
 	sniffBytes    = 4 << 10
 	wholeJSONSize = 1 << 20 // of larger JSON, only both ends are checked

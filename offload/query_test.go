@@ -98,7 +98,7 @@ func TestTools(t *testing.T) {
 		ToolGet:   {"artifact_id", "limit", "offset"},
 		ToolLines: {"artifact_id", "end_line", "start_line"},
 		ToolGrep:  {"artifact_id", "context_after", "context_before", "ignore_case", "max_results", "offset", "pattern"},
-		ToolJQ:    {"artifact_id", "query"},
+		ToolJQ:    {"artifact_id", "offset", "query"},
 		ToolQuery: {"filter"},
 		ToolInfo:  {"session", "task"},
 	}
@@ -162,7 +162,7 @@ func TestTextSurvivesTheWire(t *testing.T) {
 	page, err1 := r.GetByID(ctx, "s", "a", 10, 0)
 	lines, err2 := r.GetByLines(ctx, "s", "a", 1, 20_000)
 	found, err3 := r.Grep(ctx, "s", "a", GrepQuery{Pattern: "1", MaxResults: 3, ContextAfter: 2})
-	made, err4 := r.JQ(ctx, "s", "a", ".[0]?, .a?")
+	made, err4 := r.JQ(ctx, "s", "a", JQQuery{Query: ".[0]?, .a?"})
 	listing, err5 := r.Query(ctx, "s", nil)
 	for _, err := range []error{err1, err2, err3, err4, err5} {
 		if err != nil {

@@ -29,7 +29,7 @@ type ReaderConfig struct {
 	// GrepTime is how long a Grep searches before it returns the matches so far.
 	// Default 10 s.
 	GrepTime time.Duration
-	// JQTime is the timeout of a JQ. Default 5 s.
+	// JQTime is the timeout of a JQ. Default 10 s.
 	JQTime time.Duration
 	// JQCommand is a program with arguments that calls ServeJQ. Each query then runs
 	// in a separate process with bounded memory. Without JQCommand, a query runs in
@@ -46,7 +46,7 @@ func (c ReaderConfig) withDefaults() ReaderConfig {
 		c.GrepTime = 10 * time.Second
 	}
 	if c.JQTime <= 0 {
-		c.JQTime = 5 * time.Second
+		c.JQTime = 10 * time.Second
 	}
 	return c
 }

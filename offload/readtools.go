@@ -30,7 +30,7 @@ func (r *Reader) Tools() []tools.Tool {
 		readTool(ToolJQ, "Run a jq query on an artifact (an offloaded tool result) that is JSON, such as the output of a command. "+
 			"Start with 'keys', 'length' or '.[0]' if you do not know its structure. Returns one JSON value per line.",
 			func(ctx context.Context, session string, in jqArgs) (textResult, error) {
-				return r.JQ(ctx, session, in.ArtifactID, in.Query)
+				return r.JQ(ctx, session, in.ArtifactID, in.JQQuery)
 			}),
 		readTool(ToolQuery, "List the artifacts (offloaded tool results) of this conversation, oldest first, with their ids, tools and sizes.",
 			func(ctx context.Context, session string, in queryArgs) (textResult, error) {
@@ -65,7 +65,7 @@ type grepArgs struct {
 
 type jqArgs struct {
 	ArtifactID string `json:"artifact_id" jsonschema:"the id of the artifact, as its reference shows it"`
-	Query      string `json:"query" jsonschema:"a jq program, for instance '.items[:5] | map(.name)'"`
+	JQQuery
 }
 
 type queryArgs struct {

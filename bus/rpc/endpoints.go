@@ -74,9 +74,10 @@ func (s *Service) artifact(ctx context.Context, req micro.Request) (any, error) 
 	case "lines":
 		return s.reader.GetByLines(ctx, session, in.ArtifactID, in.StartLine, in.EndLine)
 	case "grep":
+		in.GrepQuery.Offset = in.Offset // the field of the same name above hides it
 		return s.reader.Grep(ctx, session, in.ArtifactID, in.GrepQuery)
 	case "jq":
-		return s.reader.JQ(ctx, session, in.ArtifactID, in.Query)
+		return s.reader.JQ(ctx, session, in.ArtifactID, offload.JQQuery{Query: in.Query, Offset: int(in.Offset)})
 	case "query":
 		return s.reader.Query(ctx, session, in.Filter)
 	case "info":

@@ -1,0 +1,298 @@
+package offload
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"sync/atomic"
+	"unicode/utf8"
+
+	"github.com/itchyny/gojq"
+
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// jqRun is one run of a query.
+type jqRun struct {
+	jqRequest
+	res     *JQResult
+	ctx     context.Context
+	left    int          // characters of results that may still be shown
+	skip    int          // results to leave out
+	emitted int          // results, with those left out
+	rows    int          // rows whose results are complete
+	read    atomic.Int64 // bytes of the input
+}
+
+// runWithin runs a query with bounded time and memory.
+func runWithin(ctx context.Context, req jqRequest, input io.Reader) (*JQResult, error) {
+	timeout := tools.Errorf(tools.CodeTimeout, "the query %q took longer than %s", tools.Excerpt(req.Query, 200), req.Time)
+	limited, cancel := context.WithTimeoutCause(ctx, req.Time, timeout)
+	defer cancel()
+	limited, stop := watchHeap(limited)
+	defer stop()
+	r := &jqRun{
+		jqRequest: req, ctx: limited, left: req.Limit, skip: req.Offset,
+		res: &JQResult{ArtifactID: req.ArtifactID, Query: req.Query, Results: []json.RawMessage{}},
+	}
+	err := r.run(progressReader{input, &r.read})
+	switch {
+	case err == nil || limited.Err() == nil:
+		return r.res, err
+	case context.Cause(limited) == errJQMemory && req.Size > maxJQInput:
+		return nil, tools.Errorf(tools.CodeInvalidArguments, "the query %q needs more of the document (%d bytes) at a time than fits into memory; reduce each element first, as in [.[] | {name}] | group_by(.name), or use %s", tools.Excerpt(req.Query, 200), req.Size, ToolGrep)
+	case context.Cause(limited) != timeout:
+		return nil, context.Cause(limited)
+	case r.rows > 0 && r.emitted > 0: // each row has its own results
+		r.res.Limited = true
+		r.res.Notes = append(r.res.Notes, fmt.Sprintf("the query was stopped after %s: only %d of %d bytes were searched (%d rows)", req.Time, r.read.Load(), req.Size, r.rows))
+		return r.res, nil
+	case req.Size > maxJQInput:
+		return nil, tools.Errorf(tools.CodeTimeout, "the query %q took longer than %s; it had read %d of %d bytes. Ask for less, as in first(.[] | select(...)), or use %s", tools.Excerpt(req.Query, 200), req.Time, r.read.Load(), req.Size, ToolGrep)
+	}
+	return nil, timeout
+}
+
+type progressReader struct {
+	r io.Reader
+	n *atomic.Int64
+}
+
+func (c progressReader) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n.Add(int64(n))
+	return n, err
+}
+
+func badQuery(query string, err error) error {
+	return tools.Errorf(tools.CodeInvalidArguments, "bad jq query %q: %v", tools.Excerpt(query, 200), err)
+}
+
+// sampleRows is how many rows decide whether a query is about each row or about all.
+const sampleRows = 5
+
+// run applies the query to the document, or to each of its rows.
+func (r *jqRun) run(src io.Reader) error {
+	if _, err := compileJQ(r.Query, gojq.WithInputIter(gojq.NewIter[any]())); err != nil {
+		return err
+	}
+	in := bufio.NewReaderSize(src, int(min(r.Size+1, maxJQInput)))
+	comma := map[string]rune{mediaCSV: ',', mediaTSV: '\t'}[r.Media]
+	if comma == 0 {
+		head, err := in.Peek(int(min(r.Size, maxJQInput)))
+		if err != nil && err != io.EOF {
+			return err
+		}
+		first := newJSONScanner(bytes.NewReader(head))
+		if err := first.skip(); err != nil && int64(len(head)) < r.Size { // one large value
+			return r.notJSON(r.document(in))
+		}
+		err = r.eachRow(jsonRows, in, head)
+		return r.notJSON(err)
+	}
+	head, err := in.Peek(int(min(r.Size, 64<<10)))
+	if err != nil && err != io.EOF {
+		return err
+	}
+	return r.eachRow(func(src io.Reader) rowSource { return tableRows(src, comma) }, in, head)
+}
+
+// eachRow applies the query to each row, or to the array of all rows if the query
+// fits only that.
+func (r *jqRun) eachRow(rows func(io.Reader) rowSource, in io.Reader, head []byte) error {
+	sample := []any{}
+	for next := rows(bytes.NewReader(head)); len(sample) < sampleRows; {
+		data, err := next()
+		if err != nil {
+			break // of an incomplete row too
+		}
+		v, err := decodeJSON(data)
+		if err != nil {
+			break
+		}
+		sample = append(sample, v)
+	}
+	table := r.Media == mediaCSV || r.Media == mediaTSV
+	switch {
+	case table && r.fits(sample) && r.Query != ".":
+		return r.document(&asArray{next: rows(in)})
+	case !table && len(sample) > 1 && !r.fits(sample[0]) && r.fits(sample):
+		return r.document(&asArray{next: rows(in)})
+	}
+	next := rows(in)
+	input := func() (any, bool) {
+		data, err := next()
+		if err == io.EOF {
+			return nil, false
+		}
+		if err != nil {
+			return err, true
+		}
+		v, err := decodeJSON(data)
+		if err != nil {
+			return fmt.Errorf("%w: %v", errNotJSON, err), true
+		}
+		return v, true
+	}
+	code, err := compileJQ(r.Query, gojq.WithInputIter(iterFunc(input)))
+	if err != nil {
+		return err
+	}
+	for {
+		v, ok := input()
+		if !ok {
+			return nil
+		}
+		if err, ok := v.(error); ok {
+			return err
+		}
+		more, err := r.collect(code.RunWithContext(r.ctx, v))
+		if err != nil || !more {
+			return err
+		}
+		if r.rows++; r.ctx.Err() != nil {
+			return r.ctx.Err()
+		}
+	}
+}
+
+type iterFunc func() (any, bool)
+
+func (f iterFunc) Next() (any, bool) { return f() }
+
+// fits reports whether the query accepts a value: its first results are no errors.
+func (r *jqRun) fits(v any) bool {
+	code, err := compileJQ(r.Query, gojq.WithInputIter(gojq.NewIter[any]()))
+	if err != nil {
+		return true // an error for both
+	}
+	ctx, cancel := context.WithTimeout(r.ctx, r.Time/10)
+	defer cancel()
+	iter := code.RunWithContext(ctx, v)
+	for range 100 {
+		v, ok := iter.Next()
+		if !ok {
+			return true
+		}
+		if _, bad := v.(error); bad {
+			return false
+		}
+	}
+	return true
+}
+
+// document applies the query to one value, which is read in parts if possible.
+func (r *jqRun) document(in io.Reader) error {
+	query, plan, err := planJQ(r.Query)
+	if err != nil {
+		return badQuery(r.Query, err)
+	}
+	d := &jqDocument{ctx: r.ctx, scan: newJSONScanner(in), plan: plan}
+	var failed error
+	next, stop := iter.Pull(func(yield func(any) bool) {
+		if plan.need == needElements {
+			failed = d.each(yield)
+		}
+	})
+	defer stop()
+	code, err := gojq.Compile(query, gojq.WithInputIter(gojq.NewIter[any]()), gojq.WithIterFunction(elementsFunc, 0, 0, func(any, []any) gojq.Iter {
+		return iterFunc(func() (any, bool) {
+			v, ok := next()
+			if !ok && failed != nil {
+				return failed, true
+			}
+			if ok {
+				r.rows++
+			}
+			return v, ok
+		})
+	}))
+	if err != nil {
+		return badQuery(r.Query, err)
+	}
+	var input any
+	if plan.need != needElements {
+		if input, err = d.input(); err != nil {
+			return r.inQuery(err)
+		}
+	}
+	_, err = r.collect(code.RunWithContext(r.ctx, input))
+	return err
+}
+
+// collect adds the results of one run. more is false if there is no room for others.
+func (r *jqRun) collect(results gojq.Iter) (more bool, err error) {
+	for {
+		v, ok := results.Next()
+		if !ok {
+			return true, nil
+		}
+		if err, ok := v.(error); ok {
+			if halt, ok := errors.AsType[*gojq.HaltError](err); ok && halt.Value() == nil {
+				return false, nil
+			}
+			return false, r.inQuery(err)
+		}
+		if more, err := r.add(v); !more || err != nil {
+			return false, err
+		}
+	}
+}
+
+// inQuery returns an error that ended a query.
+func (r *jqRun) inQuery(err error) error {
+	if _, ok := errors.AsType[*tools.Error](err); ok || errors.Is(err, errNotJSON) || r.ctx.Err() != nil {
+		return err
+	}
+	return badQuery(r.Query, err)
+}
+
+func (r *jqRun) notJSON(err error) error {
+	if errors.Is(err, errNotJSON) {
+		return tools.Errorf(tools.CodeInvalidArguments, "the artifact %q is not JSON (%v); use %s or %s", r.ArtifactID, err, ToolGrep, ToolLines)
+	}
+	return err
+}
+
+// add adds a result.
+func (r *jqRun) add(v any) (more bool, err error) {
+	if r.emitted++; r.emitted <= r.skip {
+		return true, nil
+	}
+	var text []byte
+	tooLong := minJSONLen(v, r.left) > r.left // then its encoding might not fit into memory
+	if !tooLong {
+		if text, err = gojq.Marshal(v); err != nil {
+			return false, badQuery(r.Query, err)
+		}
+		tooLong = utf8.RuneCount(text) > r.left
+	}
+	switch {
+	case tooLong && len(r.res.Results) == 0:
+		return false, tools.Errorf(tools.CodeInvalidArguments, "the first result of the query %q is %s, longer than the %d characters that can be shown; narrow it, for instance with keys, length, or .[:10]", tools.Excerpt(r.Query, 200), sizeOf(v), r.Limit)
+	case tooLong:
+		r.res.Limited, r.res.NextOffset = true, r.emitted-1
+		return false, nil
+	}
+	r.left -= utf8.RuneCount(text) + 1
+	r.res.Results = append(r.res.Results, text)
+	return true, nil
+}
+
+// sizeOf describes a value that is too long.
+func sizeOf(v any) string {
+	switch v := v.(type) {
+	case []any:
+		return fmt.Sprintf("an array of %d elements", len(v))
+	case map[string]any:
+		return fmt.Sprintf("an object of %d keys", len(v))
+	case string:
+		return fmt.Sprintf("a string of %d characters", utf8.RuneCountInString(v))
+	}
+	return "a number"
+}
