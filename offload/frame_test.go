@@ -1,9 +1,14 @@
 package offload
 
 import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
 	"html"
 	"regexp"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -150,9 +155,97 @@ func TestShapeIsBounded(t *testing.T) {
 		"many keys":    `{"k` + strings.Repeat(`":1,"k`, 200_000) + `":1}`,
 		"broken":       `{"a":[1,2,}`,
 	} {
-		got, err := shape(strings.NewReader(text))
-		if err != nil || len(got) > 2*previewRunes+100 {
+		got, err := shape(strings.NewReader(text), int64(len(text)), false, true, 2*previewRunes)
+		if err != nil && !errors.Is(err, errNotJSON) || len(got) > 2*previewRunes+100 {
 			t.Errorf("%s: the shape has %d bytes, %v", name, len(got), err)
+		}
+		if complete := name == "huge string" || name == "many keys"; complete != (err == nil) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestShape(t *testing.T) {
+	var items strings.Builder
+	for i := range 30_000 {
+		fmt.Fprintf(&items, `{"id":%d,"name":"item \u00e9 %d","tags":[%s],"owner":{"login":"a","id":1,"site_admin":false,"type":"User"}},`, i, i, strings.Repeat(`"t",`, i%3)+`"z"`)
+	}
+	array := "[" + strings.TrimSuffix(items.String(), ",") + "]"
+	item := `{id: number, name: string, tags: [1 to 3 elements, each: string], owner: {login: string, id: number, site_admin: boolean, type: string}}`
+	sample := `{"id":0,"name":"item \u00e9 0","tags":["z"],"owner":{"login":"a","id":1,"site_admin":false,"type":"User"}}`
+	for _, row := range []struct {
+		name, text string
+		rows       bool
+		want       string
+	}{
+		{"array", array, false, "JSON of the shape [30000 elements, each: " + item + "]\n.[0]: " + sample},
+		{"in an object", `{"total":7,"items":` + array + `,"next":null}`, false,
+			"JSON of the shape {total: number, items: [30000 elements, each: " + item + "], next: null}\n.items[0]: " + sample},
+		{"rows", strings.ReplaceAll(items.String(), "}},", "}}\n"), true, "30000 rows of JSON, each of the shape " + item + "\nrow 1: " + sample},
+		{"optional and mixed", `[{"a":1},{"a":null,"b":"x"},{"a":2}]`, false, "JSON of the shape [3 elements, each: {a: number or null, b?: string}]\n.[0]: {\"a\":1}"},
+		{"equal shapes", `{"x":{"first_name":1,"last_name":2,"street_name":3},"y":0,"z":{"first_name":1,"last_name":2,"street_name":3}}`, false,
+			"JSON of the shape {x: {first_name: number, last_name: number, street_name: number}, y: number, z: as .x}"},
+		{"nested", `{"a":{"b":{"c":{"d":{"e":[1,2,3]}}}}}`, false, "JSON of the shape {a: {b: {c: {d: {e: [3 elements, each: number]}}}}}\n.a.b.c.d.e[0]: 1"},
+	} {
+		got, err := shape(strings.NewReader(row.text), int64(len(row.text)), row.rows, true, 2*previewRunes)
+		if err != nil || got != row.want && row.name != "nested" || !strings.HasPrefix(got, strings.Split(row.want, "\n")[0]) {
+			t.Errorf("%s: %v\n%s\nwant\n%s", row.name, err, got, row.want)
+		}
+	}
+	for _, text := range []string{"", "{", "[1 2]", "[1,]", `{"a" 1}`, "[tru]", "[1] x", `{"a":1,}`, `["x]`} {
+		if got, err := shape(strings.NewReader(text), int64(len(text)), false, true, 1000); !errors.Is(err, errNotJSON) {
+			t.Errorf("%q has the shape %q, %v", text, got, err)
+		}
+	}
+}
+
+func TestPreviewsOfUnreadableText(t *testing.T) {
+	png := append([]byte("\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"), bytes.Repeat([]byte("\x00\x07q\xfe"), 3_000)...)
+	for name, row := range map[string]struct{ text, want string }{
+		"base64":   {base64.StdEncoding.EncodeToString(png), "base64 of image/png; it begins with iVBORw0KGgo"},
+		"minified": {strings.Repeat(`function a(b,c){return b?c.map(d=>d*2):null}var e=[1,2,3];`, 1_000), "minified text with very long lines; it begins with function"},
+		"colors":   {strings.Repeat("\x1b[31merror\x1b[0m: \x1b]8;;http://x\x07link\x1b]8;;\x07\n10%\r20%\rdone\n", 100), "error: link\ndone\nerror"},
+		"table":    {"id,name,city\n" + strings.Repeat("1,\"Doe, J\",Paris\n", 200), "a table with 3 columns: id, name, city\nid,name"},
+	} {
+		c := contentOf(t, []byte(row.text))
+		rec := Record{}
+		if err := summarize(nil)(&rec, c); err != nil || !strings.HasPrefix(rec.Summary, row.want) || name != "table" && name != "colors" && len(rec.Summary) > 300 {
+			t.Errorf("%s: %v\n%s\nwant %s", name, err, rec.Summary, row.want)
+		}
+	}
+}
+
+// The notice names only tools that work, best first.
+func TestNoticeNamesToolsThatWork(t *testing.T) {
+	for name, row := range map[string]struct {
+		text string
+		want []string
+	}{
+		"lines":    {strings.Repeat("a line\n", 1_000), []string{ToolGrep, ToolLines, ToolGet}},
+		"one line": {strings.Repeat("a line ", 1_000), []string{ToolGrep, ToolGet}},
+		"json":     {"[" + strings.Repeat(`"x",`, 1_000) + "1]", []string{ToolJQ, ToolGrep, ToolGet}},
+		"broken":   {"[" + strings.Repeat(`"x",`, 500_000) + "x]", []string{ToolGrep, ToolGet}},
+		"ndjson":   {strings.Repeat(`{"a":1}`+"\n", 1_000), []string{ToolJQ, ToolGrep, ToolLines, ToolGet}},
+		"table":    {"a,b\n" + strings.Repeat("1,2\n", 1_000), []string{ToolJQ, ToolGrep, ToolLines, ToolGet}},
+		"a log":    {strings.Repeat("2026-01-01T00:00:00Z INFO request 1 took 3 ms, user 7\n", 1_000), []string{ToolGrep, ToolLines, ToolGet}},
+		"binary":   {"\x7fELF" + strings.Repeat("\x00\xff\x01", 1_000), nil},
+	} {
+		c := contentOf(t, []byte(row.text))
+		rec := Record{Artifact: tools.Artifact{ID: "a", Size: c.Size(), Lines: c.Index().Lines()}}
+		if err := summarize(nil)(&rec, c); err != nil {
+			t.Fatal(err)
+		}
+		text := notice(rec)
+		at := -1
+		for _, tool := range []string{ToolJQ, ToolGrep, ToolLines, ToolGet} {
+			next := strings.Index(text, tool+"(")
+			if slices.Contains(row.want, tool) != (next >= 0) || next >= 0 && next < at {
+				t.Errorf("%s: %s; want %v", name, text, row.want)
+			}
+			at = max(at, next)
+		}
+		if row.want == nil && (rec.Summary != "" || strings.Contains(Reference(rec), "\uFFFD") || !strings.Contains(text, "3004 bytes of application/")) {
+			t.Errorf("%s: %s", name, Reference(rec))
 		}
 	}
 }

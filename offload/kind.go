@@ -2,12 +2,18 @@ package offload
 
 import (
 	"bytes"
+	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/gabriel-vasile/mimetype"
+
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // Types of artifacts.
@@ -17,8 +23,10 @@ const (
 	TypeBinary = "BINARY"
 )
 
-// Media types of tables and of several JSON values.
+// Media types that decide which tools can read a content.
 const (
+	mediaText   = "text/plain; charset=utf-8"
+	mediaJSON   = "application/json"
 	mediaCSV    = "text/csv; charset=utf-8"
 	mediaTSV    = "text/tab-separated-values; charset=utf-8"
 	mediaNDJSON = "application/x-ndjson"
@@ -36,13 +44,86 @@ func kind(src io.ReaderAt, size int64) (typ, mediaType string, err error) {
 		return "", "", err
 	}
 	if isJSON, err := looksLikeJSON(src, size, head); err != nil || isJSON {
-		return TypeJSON, "application/json", err
+		return TypeJSON, mediaJSON, err
 	}
 	m := mimetype.Detect(head)
-	if isText(m, head) {
-		return TypeText, "text/plain; charset=utf-8", nil
+	if !isText(m, head) {
+		return TypeBinary, m.String(), nil
 	}
-	return TypeBinary, m.String(), nil
+	if head, err = readRange(src, 0, min(size, rowBytes)); err != nil {
+		return "", "", err
+	}
+	return TypeText, rowsKind(head, int64(len(head)) == size), nil
+}
+
+// rowBytes is how much of a text decides whether it is a table.
+const rowBytes = 64 << 10
+
+// rowsKind returns the media type of a text that begins with head. If it is a table,
+// all rows in head are like the first one.
+func rowsKind(head []byte, complete bool) string {
+	if !complete {
+		head = head[:bytes.LastIndexByte(head, '\n')+1] // whole lines
+	}
+	if isNDJSON(head) {
+		return mediaNDJSON
+	}
+	for media, comma := range map[string]rune{mediaCSV: ',', mediaTSV: '\t'} {
+		if isTable(head, comma) {
+			return media
+		}
+	}
+	return mediaText
+}
+
+// isNDJSON reports whether each line is a JSON object or array, and there are several.
+func isNDJSON(text []byte) bool {
+	rows := 0
+	for line := range bytes.Lines(text) {
+		if line = bytes.TrimSpace(line); len(line) == 0 {
+			continue
+		}
+		if line[0] != '{' && line[0] != '[' || !json.Valid(line) {
+			return false
+		}
+		rows++
+	}
+	return rows > 1
+}
+
+// isTable reports whether a text has a row of column names and at least two rows with
+// as many cells.
+func isTable(text []byte, comma rune) bool {
+	first, _, _ := bytes.Cut(text, []byte("\n"))
+	if bytes.IndexByte(first, byte(comma)) < 0 {
+		return false
+	}
+	r := csv.NewReader(bytes.NewReader(text))
+	r.Comma = comma
+	rows := 0
+	names := map[string]bool{}
+	for {
+		cells, err := r.Read()
+		if err == io.EOF {
+			return rows > 2
+		}
+		if err != nil && rows > 100 { // a quoted cell may be cut
+			return true
+		}
+		if err != nil {
+			return false
+		}
+		if rows++; rows > 1 {
+			continue
+		}
+		for _, name := range cells {
+			_, notNumber := strconv.ParseFloat(name, 64)
+			if name == "" || len(name) > 60 || name != strings.TrimSpace(name) || names[name] || notNumber == nil || strings.ContainsAny(name, "=:{}()[]<>;") {
+				return false
+			}
+			names[name] = true
+		}
+	}
 }
 
 // isText corrects the library, which says that UTF-16 is text, though models cannot
@@ -107,18 +188,13 @@ func summarize(plain *io.SectionReader) func(*Record, Content) error {
 			return fmt.Errorf("summarize %q: %w", rec.ID, err)
 		}
 		rec.Type, rec.MediaType = typ, mediaType
-		oneLine := c.Index().Lines() <= 2 // the second may be empty
-		switch {
-		case typ == TypeBinary:
-		case plain != nil:
+		if plain != nil && typ != TypeBinary {
 			var chars int64
 			if chars, err = countChars(plain, plain.Size()); err == nil {
-				rec.Summary, err = preview(plain, plain.Size(), chars, previewRunes)
+				rec.Summary, err = previewOf(plain, plain.Size(), chars, 0)
 			}
-		case typ == TypeJSON && oneLine && c.Size() > 2*previewRunes:
-			rec.Summary, err = shape(io.NewSectionReader(c, 0, c.Size()))
-		default:
-			rec.Summary, err = preview(c, c.Size(), c.Index().TotalChars(), previewRunes)
+		} else {
+			err = rec.summarizeContent(c)
 		}
 		if err != nil {
 			return fmt.Errorf("summarize %q: %w", rec.ID, err)
@@ -126,4 +202,46 @@ func summarize(plain *io.SectionReader) func(*Record, Content) error {
 		rec.Summary = neutralise(rec.Summary)
 		return nil
 	}
+}
+
+// summarizeContent sets the preview. It corrects the type of a text that only looks
+// like JSON.
+func (rec *Record) summarizeContent(c Content) (err error) {
+	rows := rec.MediaType == mediaNDJSON
+	if rec.Type == TypeJSON && c.Size() > 2*previewRunes || rows {
+		oneLine := c.Index().Lines() <= 2 // the second may be empty
+		rec.Summary, err = shape(c, c.Size(), rows, oneLine, 2*previewRunes)
+		if err == nil && !oneLine {
+			var ends string
+			ends, err = preview(c, c.Size(), c.Index().TotalChars(), previewRunes/2)
+			rec.Summary = tools.Excerpt(rec.Summary, previewRunes) + "\n" + ends
+		}
+		if !errors.Is(err, errNotJSON) {
+			return err
+		}
+		rec.Type, rec.MediaType = TypeText, mediaText
+	}
+	if rec.Type == TypeBinary {
+		return nil
+	}
+	rec.Summary, err = previewOf(c, c.Size(), c.Index().TotalChars(), c.Index().Lines())
+	if comma := map[string]string{mediaCSV: ",", mediaTSV: "\t"}[rec.MediaType]; comma != "" && err == nil {
+		var header []byte
+		if header, err = readRange(c, 0, min(c.Size(), sniffBytes)); err == nil {
+			rec.Summary = columns(header, comma) + rec.Summary
+		}
+	}
+	return err
+}
+
+// columns returns a line with the names of the columns of a table.
+func columns(head []byte, comma string) string {
+	line, _, _ := bytes.Cut(head, []byte("\n"))
+	r := csv.NewReader(bytes.NewReader(line))
+	r.Comma = rune(comma[0])
+	names, err := r.Read()
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf("a table with %d columns: %s\n", len(names), tools.Excerpt(strings.Join(names, ", "), previewRunes))
 }

@@ -170,7 +170,7 @@ func TestPreviews(t *testing.T) {
 		contains        []string
 	}{
 		{"one line of JSON", `{"items":[` + strings.Join(objects, ",") + `],"next":null}`, TypeJSON,
-			[]string{ToolJQ, "JSON of the shape {items: [5000 elements, the first: {id: number, name: string, tags: [2 elements, the first: string]}], next: null}"}},
+			[]string{ToolJQ, "JSON of the shape {items: [5000 elements, each: {id: number, name: string, tags: [2 elements, each: string]}], next: null}"}},
 		{"JSON on lines", "[\n" + strings.Join(objects, ",\n") + "\n]", TypeJSON, []string{ToolJQ, `{"id":0,"name"`, `{"id":4999`}},
 		{"picture", string(png), TypeBinary, []string{"size: 80016 bytes of image/png, which is not text"}},
 		{"text in one line", strings.Repeat("word ", 10_000), TypeText, []string{strings.Repeat("word ", 120) + "\n[... 48800 characters not shown ...]\n" + strings.Repeat("word ", 120)}},

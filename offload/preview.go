@@ -2,16 +2,83 @@ package offload
 
 import (
 	"bytes"
+	"encoding/base64"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/gabriel-vasile/mimetype"
 
 	"github.com/stevedore-bus/stevedore/offload/internal/textscan"
 )
 
 // previewRunes is the budget of the head and of the tail of a preview.
 const previewRunes = 600
+
+// previewOf returns the preview of a text. Of base64 and of minified text, which say
+// nothing to a reader, it shows one line.
+func previewOf(src io.ReaderAt, size, chars, lines int64) (string, error) {
+	head, err := readRange(src, 0, min(size, sniffBytes))
+	if err != nil {
+		return "", err
+	}
+	if what := unreadable(head, chars, lines); what != "" && chars > 2*previewRunes {
+		start := strings.Join(strings.Fields(cutHead(head, 160)), " ")
+		return fmt.Sprintf("%s; it begins with %s...", what, start), nil
+	}
+	text, err := preview(src, size, chars, previewRunes)
+	return stripANSI(text), err
+}
+
+// ansi matches the escape sequences of terminals, also one that is cut at the end.
+var ansi = regexp.MustCompile(`\x1b(?:\[[0-?]*[ -/]*(?:[@-~]|$)|\][^\x07\x1b]*(?:\x07|\x1b\\|$)|[ -/]*[0-~]|$)`)
+
+// stripANSI removes colors and other escape sequences, and keeps of a line that was
+// overwritten with "\r" the last version.
+func stripANSI(text string) string {
+	if strings.Contains(text, "\x1b") {
+		text = ansi.ReplaceAllString(text, "")
+	}
+	if !strings.Contains(text, "\r") {
+		return text
+	}
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		line, end := strings.CutSuffix(line, "\r")
+		if at := strings.LastIndexByte(line, '\r'); at >= 0 {
+			line = line[at+1:]
+		}
+		if lines[i] = line; end {
+			lines[i] += "\r"
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+var base64Text = regexp.MustCompile(`^[A-Za-z0-9+/_\-\r\n]+={0,2}\s*$`)
+
+// unreadable returns what a text is if its start says nothing to a reader.
+func unreadable(head []byte, chars, lines int64) string {
+	if base64Text.Match(head) && len(head) > 200 && bytes.ContainsAny(head, "0123456789") && bytes.ContainsAny(head, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") {
+		plain := strings.NewReplacer("\n", "", "\r", "", "-", "+", "_", "/").Replace(string(head))
+		data, err := base64.StdEncoding.DecodeString(plain[:len(plain)/4*4])
+		if err == nil {
+			return "base64 of " + mimetype.Detect(data).String()
+		}
+	}
+	spaces := 0
+	for _, c := range head {
+		if c == ' ' || c == '\n' || c == '\t' {
+			spaces++
+		}
+	}
+	if lines > 0 && chars/lines > 1_000 && spaces < len(head)/10 && isASCII(head[:min(len(head), 500)]) {
+		return "minified text with very long lines"
+	}
+	return ""
+}
 
 // preview returns about the first and the last budget runes of a text, with a line
 // between them that says how much is missing; or all of the text if it is short.

@@ -23,13 +23,7 @@ const (
 // format of the frame comes from AWorld.
 func Reference(rec Record) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "The result was stored as the artifact '%s', because it is too long to be shown here whole; read what you need of it with %s(artifact_id, start_line, end_line), %s(artifact_id, pattern), ",
-		rec.ID, ToolLines, ToolGrep)
-	if rec.Type == TypeJSON {
-		fmt.Fprintf(&b, "%s(artifact_id, query), ", ToolJQ)
-	}
-	fmt.Fprintf(&b, "or %s(artifact_id, offset).\n", ToolGet)
-
+	b.WriteString(notice(rec))
 	b.WriteString("<knowledge_list description='This is a list of knowledge artifacts'>\n")
 	fmt.Fprintf(&b, "<knowledge id='%s' type='%s'", attribute(rec.ID), attribute(rec.Type))
 	if rec.MediaType != "" {
@@ -39,6 +33,41 @@ func Reference(rec Record) string {
 	b.WriteString(describe(rec))
 	b.WriteString("\n</knowledge>\n</knowledge_list>")
 	return b.String()
+}
+
+// notice says where the result is and names the tools that can read it, best first.
+func notice(rec Record) string {
+	if rec.Type == TypeBinary {
+		return fmt.Sprintf("The result is %d bytes of %s, stored as the artifact '%s'; it is not text, so no tool shows it: pass {\"$artifact\":\"%s\"} to a tool that accepts files, or ask the user to run `worker artifacts get %s --all -o FILE`.\n",
+			rec.Size, attribute(rec.MediaType), rec.ID, rec.ID, rec.ID)
+	}
+	where := "is not shown here"
+	if rec.Inline {
+		where = "is also shown in full"
+	}
+	jq := ToolJQ + "(artifact_id, query)"
+	grep := ToolGrep + "(artifact_id, pattern)"
+	lines := ToolLines + "(artifact_id, start_line, end_line)"
+	get := ToolGet + "(artifact_id, offset)"
+	var use []string
+	oneLine := rec.Lines <= 2 // the second may be empty
+	switch {
+	case rec.queryable() && oneLine:
+		use = []string{jq, grep, get}
+	case rec.queryable():
+		use = []string{jq, grep, lines, get}
+	case oneLine:
+		use = []string{grep, get}
+	default:
+		use = []string{grep, lines, get}
+	}
+	return fmt.Sprintf("The result was stored as the artifact '%s' and %s; read what you need of it with %s or %s.\n",
+		rec.ID, where, strings.Join(use[:len(use)-1], ", "), use[len(use)-1])
+}
+
+// queryable reports whether jq can read the content.
+func (rec Record) queryable() bool {
+	return rec.Type == TypeJSON || rec.MediaType == mediaNDJSON || rec.MediaType == mediaCSV || rec.MediaType == mediaTSV
 }
 
 // describe returns the description of a content and its preview.

@@ -2,126 +2,298 @@ package offload
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"regexp"
+	"slices"
 	"strings"
+	"time"
+	"unicode/utf8"
 
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
 const (
-	shapeBytes = 1 << 20 // bytes of a JSON text that are read
-	shapeKeys  = 24      // keys of an object that are named
-	shapeDepth = 3       // nesting levels that are described
-	shapeNest  = 1000    // nesting levels that are read
+	shapeBytes  = 1 << 20 // bytes whose values are described; later ones are only counted
+	shapeKeys   = 24      // keys of an object that are named
+	shapeNest   = 32      // nesting levels that are described
+	sampleRunes = 300     // of the sample element
+	shapeTime   = 5 * time.Second
 )
 
-// shape describes the structure of a JSON text: keys and the types of their values,
-// for arrays the first element and the number of elements. It reads at most
-// shapeBytes; a "+" marks the number of an object or an array that it did not read to
-// the end.
-func shape(r io.Reader) (string, error) {
-	dec := json.NewDecoder(io.LimitReader(r, shapeBytes))
-	dec.UseNumber()
-	s := shaper{dec: dec}
-	text := s.value(0)
-	if s.failed != nil && s.failed != io.EOF && s.failed != io.ErrUnexpectedEOF {
-		if _, syntax := s.failed.(*json.SyntaxError); !syntax {
-			return "", s.failed
-		}
-	}
-	return "JSON of the shape " + tools.Excerpt(text, 2*previewRunes), nil
+// shapeNode describes all values at one place of a document, such as the elements of an
+// array.
+type shapeNode struct {
+	kinds    []string // "number", "string", ... in the order of their first use
+	count    int      // values
+	min, max int      // elements of arrays
+	elem     *shapeNode
+	keys     []string
+	fields   map[string]*shapeNode
+	members  int // the largest number of members of an object
 }
 
+// shaper builds the shape of a document.
 type shaper struct {
-	dec    *json.Decoder
-	failed error // io.EOF at shapeBytes, or bad JSON
+	scan     *jsonScanner
+	deadline time.Time
+	counted  int
+	partial  bool // the document was not read to its end
+
+	sampleAt   int64 // where the sample begins
+	samplePath string
+	sampleLen  int // elements of its array
 }
 
-func (s *shaper) token() (json.Token, bool) {
-	if s.failed != nil {
-		return nil, false
-	}
-	tok, err := s.dec.Token()
-	s.failed = err
-	return tok, err == nil
-}
+var errShapeTime = errors.New("the description takes too long")
 
-func (s *shaper) value(depth int) string {
-	tok, ok := s.token()
-	if !ok {
-		return "..."
-	}
-	if depth > shapeNest {
-		s.failed = io.EOF
-		return "..."
-	}
-	switch tok := tok.(type) {
-	case json.Delim:
-		if tok == '{' {
-			return s.object(depth)
-		}
-		return s.array(depth)
-	case string:
-		return "string"
-	case json.Number:
-		return "number"
-	case bool:
-		return "boolean"
-	}
-	return "null"
-}
-
-func (s *shaper) object(depth int) string {
-	var fields []string
-	keys := 0
-	for s.more() {
-		key, ok := s.token()
-		if !ok {
+// shape describes the structure of a JSON text in about budget runes: exact numbers of
+// elements, equal shapes once, and a sample element if sample is true. rows is true for
+// NDJSON. It returns errNotJSON if the text is not JSON.
+func shape(src io.ReaderAt, size int64, rows, sample bool, budget int) (string, error) {
+	s := &shaper{scan: newJSONScanner(io.NewSectionReader(src, 0, size)), deadline: time.Now().Add(shapeTime), sampleAt: -1}
+	root := &shapeNode{}
+	n := 0
+	var err error
+	for {
+		if _, err = s.scan.peek(); err != nil {
 			break
 		}
-		keys++
-		text := s.value(depth + 1)
-		if keys <= shapeKeys && depth < shapeDepth {
-			fields = append(fields, fmt.Sprintf("%s: %s", tools.Excerpt(fmt.Sprint(key), 60), text))
+		if n > 0 && !rows {
+			return "", fmt.Errorf("%w: there is text after the value", errNotJSON)
 		}
-	}
-	s.token() // the closing brace
-	switch {
-	case depth >= shapeDepth:
-		return fmt.Sprintf("{%s keys}", s.count(keys))
-	case keys > shapeKeys:
-		fields = append(fields, fmt.Sprintf("... %s keys in all", s.count(keys)))
-	case s.failed != nil:
-		fields = append(fields, "...")
-	}
-	return "{" + strings.Join(fields, ", ") + "}"
-}
-
-func (s *shaper) array(depth int) string {
-	first, n := "", 0
-	for s.more() {
-		text := s.value(depth + 1)
-		if n == 0 {
-			first = text
+		if n == 0 && rows {
+			s.sampleAt, s.samplePath = s.scan.used, "row 1"
+		}
+		if err = s.value(root, "", 0); err != nil {
+			break
 		}
 		n++
 	}
-	s.token() // the closing bracket
 	switch {
-	case n == 0 && s.failed == nil:
-		return "[]"
-	case depth > shapeDepth:
-		return fmt.Sprintf("[%s elements]", s.count(n))
+	case err == errShapeTime:
+		s.partial = true
+	case err != io.EOF:
+		return "", err
+	case n == 0:
+		return "", fmt.Errorf("%w: there is no value", errNotJSON)
 	}
-	return fmt.Sprintf("[%s elements, the first: %s]", s.count(n), first)
+	head := "JSON of the shape "
+	if rows {
+		head = fmt.Sprintf("%s rows of JSON, each of the shape ", s.number(n))
+	}
+	room, example := budget, ""
+	if !sample {
+		room /= 2
+	} else if example, err = s.sample(src, size); err != nil {
+		return "", err
+	}
+	room -= utf8.RuneCountInString(example)
+	text := ""
+	for depth := shapeNest; depth > 0; depth-- {
+		w := &shapeWriter{depth: depth, seen: map[string]string{}, number: s.number}
+		if text = w.node(root, "", 0); len(text) <= room {
+			break
+		}
+	}
+	return head + tools.Excerpt(text, room) + example, nil
 }
 
-func (s *shaper) more() bool { return s.failed == nil && s.dec.More() }
-
-func (s *shaper) count(n int) string {
-	if s.failed != nil {
+func (s *shaper) number(n int) string {
+	if s.partial {
 		return fmt.Sprintf("%d+", n)
 	}
 	return fmt.Sprint(n)
+}
+
+var lineBreak = regexp.MustCompile(`\s*\n\s*`)
+
+// sample returns the start of the sample element.
+func (s *shaper) sample(src io.ReaderAt, size int64) (string, error) {
+	if s.sampleAt < 0 {
+		return "", nil
+	}
+	data, err := readRange(src, s.sampleAt, min(size-s.sampleAt, 4<<10))
+	if err != nil {
+		return "", err
+	}
+	value, err := newCapture(data)
+	text := string(value)
+	if err != nil {
+		text = string(wholeRunes(data)) // a long element
+	}
+	return fmt.Sprintf("\n%s: %s", s.samplePath, tools.Excerpt(lineBreak.ReplaceAllString(text, " "), sampleRunes)), nil
+}
+
+// newCapture returns the first JSON value in data.
+func newCapture(data []byte) ([]byte, error) {
+	return newJSONScanner(strings.NewReader(string(data))).value()
+}
+
+// value adds the next value to a node.
+func (s *shaper) value(n *shapeNode, path string, depth int) error {
+	if s.counted++; s.counted%4096 == 0 && time.Now().After(s.deadline) {
+		return errShapeTime
+	}
+	c, err := s.scan.need()
+	if err != nil {
+		return err
+	}
+	n.count++
+	kind := strings.TrimPrefix(strings.TrimPrefix(jsonType(c), "a "), "an ")
+	if !slices.Contains(n.kinds, kind) {
+		n.kinds = append(n.kinds, kind)
+	}
+	switch {
+	case depth >= shapeNest:
+		return s.scan.skip()
+	case c == '[':
+		return s.array(n, path, depth)
+	case c == '{':
+		return s.object(n, path, depth)
+	}
+	return s.scan.skip()
+}
+
+func (s *shaper) array(n *shapeNode, path string, depth int) error {
+	first := n.elem == nil
+	if first {
+		n.elem, n.min = &shapeNode{}, 1<<62
+	}
+	i, start := 0, int64(-1)
+	defer func() {
+		n.min, n.max = min(n.min, i), max(n.max, i)
+		if first && start >= 0 && i > s.sampleLen && !strings.HasPrefix(s.samplePath, "row") && depth < 4 {
+			s.sampleAt, s.samplePath, s.sampleLen = start, path+"[0]", i
+			if path == "" {
+				s.samplePath = ".[0]"
+			}
+		}
+	}()
+	return s.scan.elements(func([]byte) error {
+		if i == 0 && first {
+			if _, err := s.scan.need(); err != nil {
+				return err
+			}
+			start = s.scan.used
+		}
+		i++
+		if s.scan.used < shapeBytes {
+			return s.value(n.elem, path+"[]", depth+1)
+		}
+		if s.counted++; s.counted%4096 == 0 && time.Now().After(s.deadline) {
+			return errShapeTime
+		}
+		return s.scan.skip()
+	})
+}
+
+func (s *shaper) object(n *shapeNode, path string, depth int) error {
+	if n.fields == nil {
+		n.fields = map[string]*shapeNode{}
+	}
+	members := 0
+	defer func() { n.members = max(n.members, members) }()
+	return s.scan.elements(func(key []byte) error {
+		members++
+		var name string
+		if err := json.Unmarshal(key, &name); err != nil {
+			return fmt.Errorf("%w: %v", errNotJSON, err)
+		}
+		field := n.fields[name]
+		if field == nil {
+			if len(n.keys) >= 4*shapeKeys {
+				return s.scan.skip()
+			}
+			field = &shapeNode{}
+			n.fields[name] = field
+			n.keys = append(n.keys, name)
+		}
+		return s.value(field, path+"."+name, depth+1)
+	})
+}
+
+// shapeWriter writes a shape down to a depth.
+type shapeWriter struct {
+	depth  int
+	seen   map[string]string // the path of each longer shape
+	number func(int) string
+}
+
+func (w *shapeWriter) node(n *shapeNode, path string, depth int) string {
+	var kinds []string
+	for _, kind := range n.kinds {
+		switch kind {
+		case "object":
+			kind = w.once(w.object(n, path, depth), path)
+		case "array":
+			kind = w.once(w.array(n, path, depth), path)
+		}
+		kinds = append(kinds, kind)
+	}
+	if len(kinds) == 0 {
+		return "..."
+	}
+	return strings.Join(kinds, " or ")
+}
+
+// once returns the text of a shape, or where the same text is.
+func (w *shapeWriter) once(text, path string) string {
+	if len(text) < 40 {
+		return text
+	}
+	if first, ok := w.seen[text]; ok {
+		return "as " + first
+	}
+	if path == "" {
+		path = "."
+	}
+	w.seen[text] = path
+	return text
+}
+
+func (w *shapeWriter) array(n *shapeNode, path string, depth int) string {
+	if n.max == 0 {
+		return "[]"
+	}
+	count := w.number(n.max)
+	if n.min < n.max {
+		count = fmt.Sprintf("%d to %s", n.min, count)
+	}
+	if depth >= w.depth {
+		return fmt.Sprintf("[%s elements]", count)
+	}
+	return fmt.Sprintf("[%s elements, each: %s]", count, w.node(n.elem, path+"[]", depth+1))
+}
+
+func (w *shapeWriter) object(n *shapeNode, path string, depth int) string {
+	objects := n.count // of all kinds; a field is optional if fewer objects have it
+	if depth >= w.depth {
+		return fmt.Sprintf("{%s keys}", w.number(n.members))
+	}
+	var fields []string
+	last := ""
+	for i, name := range n.keys {
+		if i == shapeKeys {
+			break
+		}
+		field := n.fields[name]
+		text := w.node(field, path+"."+name, depth+1)
+		optional := ""
+		if field.count < objects && len(n.kinds) == 1 {
+			optional = "?"
+		}
+		quoted := tools.Excerpt(name, 60) + optional
+		if text == last && len(text) > 12 {
+			fields = append(fields, quoted+": same") // the shape of the field before
+			continue
+		}
+		fields = append(fields, quoted+": "+text)
+		last = text
+	}
+	if n.members > shapeKeys || len(n.keys) > shapeKeys {
+		fields = append(fields, fmt.Sprintf("... %s keys in all", w.number(max(n.members, len(n.keys)))))
+	}
+	return "{" + strings.Join(fields, ", ") + "}"
 }
