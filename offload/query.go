@@ -3,6 +3,7 @@ package offload
 import (
 	"context"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 // Bounds of a listing. If there are more artifacts, it contains the newest.
 const (
 	maxListed     = 200
+	pageArtifacts = 50        // in an answer for a model
 	maxListedSize = 128 << 10 // bytes of JSON
 )
 
@@ -25,6 +27,12 @@ type Listing struct {
 	TotalSize  int64            `json:"total_size"`
 	TotalChars int64            `json:"total_chars"`
 	Artifacts  []ListedArtifact `json:"artifacts"`
+	// Offset is how many newer artifacts the page leaves out.
+	Offset int `json:"offset,omitempty"`
+	// NextOffset is the offset of the page with older artifacts, or 0.
+	NextOffset int `json:"next_offset,omitempty"`
+
+	size int // bytes of JSON
 }
 
 // ListedArtifact is an artifact in a listing.
@@ -43,7 +51,11 @@ func (l *Listing) Text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Found %d artifact(s), %d characters in total", l.Count, l.TotalChars)
 	if len(l.Artifacts) < l.Count {
-		fmt.Fprintf(&b, "; the newest %d are", len(l.Artifacts))
+		which := "the newest"
+		if l.Offset > 0 {
+			which = "these"
+		}
+		fmt.Fprintf(&b, "; %s %d are", which, len(l.Artifacts))
 	}
 	for i, a := range l.Artifacts {
 		if i == 0 {
@@ -55,6 +67,9 @@ func (l *Listing) Text() string {
 				fmt.Fprintf(&b, ", %s %q", name, tools.Excerpt(value, 80))
 			}
 		}
+	}
+	if l.NextOffset > 0 {
+		fmt.Fprintf(&b, "\n\n[there are older ones; continue with offset=%d]", l.NextOffset)
 	}
 	return b.String()
 }
@@ -70,38 +85,83 @@ func age(seconds int64) string {
 // Query lists the artifacts of a session whose metadata equals all values of filter.
 // A filter may also contain artifact_id and type. An empty filter lists all.
 func (r *Reader) Query(ctx context.Context, session string, filter map[string]string) (*Listing, error) {
+	return r.QueryPage(ctx, session, filter, 0, maxListed)
+}
+
+// QueryPage is Query without the newest offset artifacts, and with at most limit of the
+// others; 0 means the default of 200.
+func (r *Reader) QueryPage(ctx context.Context, session string, filter map[string]string, offset, limit int) (*Listing, error) {
 	if session == "" {
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "no session is given")
+	}
+	if offset < 0 || limit < 0 {
+		return nil, tools.Errorf(tools.CodeInvalidArguments, "offset and limit must not be negative")
 	}
 	if err := checkFilter(filter); err != nil {
 		return nil, err
 	}
+	if limit == 0 || limit > maxListed {
+		limit = maxListed
+	}
 	session = tools.TokenOf(session)
-	now := time.Now()
-	listing := &Listing{Artifacts: []ListedArtifact{}}
-	size := 0
-	for rec, err := range r.store.List(ctx, session) {
+	listing := &Listing{Artifacts: []ListedArtifact{}, Offset: offset}
+	for rec, err := range r.matching(ctx, session, filter) {
 		if err != nil {
-			return nil, fmt.Errorf("list artifacts: %w", err)
-		}
-		if rec.Session != session || !matches(rec, filter) {
-			continue
+			return nil, err
 		}
 		listing.Count++
 		listing.TotalSize += rec.Size
 		listing.TotalChars += rec.Chars
-		listed := ListedArtifact{
-			Artifact: rec.Artifact, Session: rec.Session, Metadata: rec.Metadata,
-			CreatedAt: rec.CreatedAt, ExpiresAt: rec.ExpiresAt, AgeSeconds: int64(now.Sub(rec.CreatedAt).Seconds()),
-		}
-		listing.Artifacts = append(listing.Artifacts, listed)
-		size += jsonLen(listed)
-		for len(listing.Artifacts) > maxListed || size > maxListedSize && len(listing.Artifacts) > 1 {
-			size -= jsonLen(listing.Artifacts[0])
-			listing.Artifacts = slices.Delete(listing.Artifacts, 0, 1)
+		if offset == 0 {
+			listing.add(rec, limit)
 		}
 	}
+	end := listing.Count - offset
+	if offset > 0 && end > 0 {
+		n := 0
+		for rec, err := range r.matching(ctx, session, filter) {
+			if err != nil {
+				return nil, err
+			}
+			if n++; n > end {
+				break
+			}
+			listing.add(rec, limit)
+		}
+	}
+	if end > len(listing.Artifacts) {
+		listing.NextOffset = offset + len(listing.Artifacts)
+	}
 	return listing, nil
+}
+
+// matching yields the records of a session that match a filter.
+func (r *Reader) matching(ctx context.Context, session string, filter map[string]string) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		for rec, err := range r.store.List(ctx, session) {
+			if err != nil {
+				yield(rec, fmt.Errorf("list artifacts: %w", err))
+				return
+			}
+			if rec.Session == session && matches(rec, filter) && !yield(rec, nil) {
+				return
+			}
+		}
+	}
+}
+
+// add appends an artifact, and removes the oldest ones above the limits.
+func (l *Listing) add(rec Record, limit int) {
+	listed := ListedArtifact{
+		Artifact: rec.Artifact, Session: rec.Session, Metadata: rec.Metadata,
+		CreatedAt: rec.CreatedAt, ExpiresAt: rec.ExpiresAt, AgeSeconds: int64(time.Since(rec.CreatedAt).Seconds()),
+	}
+	l.Artifacts = append(l.Artifacts, listed)
+	l.size += jsonLen(listed)
+	for len(l.Artifacts) > limit || l.size > maxListedSize && len(l.Artifacts) > 1 {
+		l.size -= jsonLen(l.Artifacts[0])
+		l.Artifacts = slices.Delete(l.Artifacts, 0, 1)
+	}
 }
 
 // OffloadInfo lists the offloaded tool results of a session, or only those of a task

@@ -99,7 +99,7 @@ func TestTools(t *testing.T) {
 		ToolLines: {"artifact_id", "end_line", "start_line"},
 		ToolGrep:  {"artifact_id", "context_after", "context_before", "ignore_case", "max_results", "offset", "pattern"},
 		ToolJQ:    {"artifact_id", "offset", "query"},
-		ToolQuery: {"filter"},
+		ToolQuery: {"filter", "offset"},
 		ToolInfo:  {"session", "task"},
 	}
 	for _, def := range registry.Definitions() {
@@ -185,4 +185,66 @@ func TestTextSurvivesTheWire(t *testing.T) {
 			t.Errorf("%T reads\n%.500s\nwant\n%.500s", row.got, got, want)
 		}
 	}
+}
+
+// Arguments in the forms that models write.
+func TestToolsAcceptWhatModelsWrite(t *testing.T) {
+	store := newFakeStore(StoreConfig{})
+	putArtifact(t, store, "s", "a", []byte("one\ntwo\nthree"))
+	registry := tools.NewRegistry(zerolog.Nop())
+	if err := registry.Register(NewReader(store, ReaderConfig{}).Tools()...); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct{ tool, args, want string }{
+		{ToolGet, `{"knowledge_id":"a","offset":"4","limit":"3"}`, "two"},
+		{ToolLines, `{"artifact_id":"a","start_line":"2","end_line":null}`, "two\nthree"},
+		{ToolLines, `{"knowledge_id":"a","start_line":-2,"end_line":-2}`, "Lines 2-2 of 3"},
+		{ToolGrep, `{"id":"a","regex":"TWO","ignore_case":"true","max_results":"1"}`, "2: two"},
+		{ToolQuery, `{"filter":"{\"artifact_id\":\"a\"}"}`, "Found 1 artifact(s)"},
+		{ToolInfo, `{"task":null}`, "Found "},
+	} {
+		res := registry.Run(t.Context(), tools.Call{ID: "1", Session: "s", Tool: row.tool, Args: []byte(row.args)}, nil)
+		if res.IsError || !strings.Contains(res.ForLLM, row.want) {
+			t.Errorf("%s %s gives %q, want %q", row.tool, row.args, res.ForLLM, row.want)
+		}
+	}
+}
+
+func TestQueryPages(t *testing.T) {
+	store := newFakeStore(StoreConfig{})
+	for i := range 120 {
+		putArtifact(t, store, "s", fmt.Sprintf("a%03d", i), []byte("x"))
+	}
+	r := NewReader(store, ReaderConfig{})
+	var seen []string
+	for offset := 0; ; {
+		page, err := r.QueryPage(t.Context(), "s", nil, offset, 50)
+		if err != nil || page.Count != 120 {
+			t.Fatal(page, err)
+		}
+		var ids []string
+		for _, a := range page.Artifacts {
+			ids = append(ids, a.ID)
+		}
+		seen = append(ids, seen...)
+		if offset = page.NextOffset; offset == 0 {
+			break
+		}
+		if !strings.Contains(page.Text(), fmt.Sprintf("continue with offset=%d", offset)) {
+			t.Errorf("the text does not say how to continue: %.200s", page.Text())
+		}
+	}
+	if len(seen) != 120 || !slices.IsSorted(seen) {
+		t.Errorf("the pages have %d artifacts, sorted %v", len(seen), slices.IsSorted(seen))
+	}
+	if n := len(must(r.QueryPage(t.Context(), "s", nil, 0, 50)).Text()); n > 15_000 {
+		t.Errorf("a page has %d bytes", n)
+	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }

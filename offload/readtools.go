@@ -2,6 +2,7 @@ package offload
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"github.com/stevedore-bus/stevedore/tools"
@@ -34,7 +35,7 @@ func (r *Reader) Tools() []tools.Tool {
 			}),
 		readTool(ToolQuery, "List the artifacts (offloaded tool results) of this conversation, oldest first, with their ids, tools and sizes.",
 			func(ctx context.Context, session string, in queryArgs) (textResult, error) {
-				return r.Query(ctx, session, in.Filter)
+				return r.QueryPage(ctx, session, in.Filter, in.Offset, pageArtifacts)
 			}),
 		readTool(ToolInfo, "List the offloaded tool results of this conversation: ids, tools, sizes and ages.",
 			func(ctx context.Context, session string, in infoArgs) (textResult, error) {
@@ -70,11 +71,30 @@ type jqArgs struct {
 
 type queryArgs struct {
 	Filter map[string]string `json:"filter,omitempty" jsonschema:"metadata values that must all be equal: context_type, biz_id (the id of the tool call), tool_name, action_name, task_id, agent_id, type (TEXT, JSON, BINARY); omit it to list all artifacts"`
+	Offset int               `json:"offset,omitempty" jsonschema:"how many of the newest artifacts to leave out; an answer has at most 50"`
 }
 
 type infoArgs struct {
 	Session string `json:"session,omitempty" jsonschema:"omit it; only the session of this conversation can be read"`
 	Task    string `json:"task,omitempty" jsonschema:"only results of this task"`
+}
+
+// aliases are names that models write instead of those of the arguments.
+var aliases = map[string]string{
+	"knowledge_id": "artifact_id", "id": "artifact_id", "artifact": "artifact_id",
+	"start": "start_line", "end": "end_line", "line": "start_line", "regex": "pattern", "regexp": "pattern", "case_insensitive": "ignore_case",
+	"before": "context_before", "after": "context_after", "limit": "max_results", "jq": "query", "expression": "query", "task_id": "task",
+}
+
+// CoerceArguments returns the arguments of a reading tool in the form of its schema, as
+// the registry does for a call: numbers may be strings, and arguments have aliases.
+func CoerceArguments(tool string, args json.RawMessage) json.RawMessage {
+	for _, t := range (&Reader{}).Tools() {
+		if def := t.Definition(); def.Name == tool {
+			args, _ = tools.Coerce(def.Parameters, def.Aliases, args)
+		}
+	}
+	return args
 }
 
 // textResult is a result with a form for models.
@@ -95,5 +115,5 @@ func readTool[In any](name, description string, read func(ctx context.Context, s
 	if err != nil { // a mistake in an argument struct above; any test finds it
 		panic(fmt.Sprintf("offload: %v", err))
 	}
-	return tool.WithEffect(tools.Idempotent).WithoutOffload()
+	return tool.WithEffect(tools.Idempotent).WithoutOffload().Leniently(aliases)
 }

@@ -21,18 +21,25 @@ func NewTool[In any](name, description string, fn func(ctx context.Context, call
 	if err != nil {
 		return nil, fmt.Errorf("tool %q: schema of %T: %w", name, *new(In), err)
 	}
-	return &FuncTool{
+	t := &FuncTool{
 		def: Definition{Name: name, Description: description, Parameters: schema, Effect: Once},
-		fn: func(ctx context.Context, call Call) *Result {
-			var in In
-			if len(call.Args) > 0 {
-				if err := json.Unmarshal(call.Args, &in); err != nil {
-					return Failure(Errorf(CodeInvalidArguments, "arguments of %s: %v", name, err))
-				}
+	}
+	t.fn = func(ctx context.Context, call Call) *Result {
+		var in In
+		if len(call.Args) > 0 {
+			err := json.Unmarshal(call.Args, &in)
+			if err != nil && t.def.Lenient { // 5.0 is an integer
+				args, _ := Coerce(schema, nil, call.Args)
+				in = *new(In)
+				err = json.Unmarshal(args, &in)
 			}
-			return fn(ctx, call, in)
-		},
-	}, nil
+			if err != nil {
+				return Failure(Errorf(CodeInvalidArguments, "arguments of %s: %v", name, err))
+			}
+		}
+		return fn(ctx, call, in)
+	}
+	return t, nil
 }
 
 // FuncTool is a Tool that calls a function.
@@ -50,6 +57,13 @@ func (t *FuncTool) WithEffect(effect Effect) *FuncTool {
 // WithoutOffload exempts the tool's results from offloading, and returns t.
 func (t *FuncTool) WithoutOffload() *FuncTool {
 	t.def.NoOffload = true
+	return t
+}
+
+// Leniently accepts arguments of other forms and with other names (see Coerce), and
+// returns t.
+func (t *FuncTool) Leniently(aliases map[string]string) *FuncTool {
+	t.def.Lenient, t.def.Aliases = true, aliases
 	return t
 }
 

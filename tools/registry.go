@@ -154,7 +154,11 @@ func (r *Registry) Run(ctx context.Context, call Call, callback AsyncCallback) *
 		return r.logged(call, Failure(r.unknownTool(call.Tool)))
 	}
 	if err := e.validate(call.Args); err != nil {
-		return r.logged(call, Failure(err))
+		args, changed := Coerce(e.def.Parameters, e.def.Aliases, call.Args)
+		if !e.def.Lenient || !changed || e.validate(args) != nil {
+			return r.logged(call, Failure(err))
+		}
+		call.Args = args
 	}
 	if async, ok := e.tool.(AsyncTool); ok && callback != nil {
 		return r.logged(call, r.recovered(call, func() *Result {

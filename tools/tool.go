@@ -36,6 +36,10 @@ type Definition struct {
 	// NoOffload exempts the tool's results from offloading. It is for tools that read
 	// artifacts.
 	NoOffload bool
+	// Lenient accepts arguments in other forms than that of Parameters; see Coerce.
+	// Aliases maps other names that models write to the names of arguments.
+	Lenient bool
+	Aliases map[string]string
 }
 
 // Tool runs calls. Execute is called concurrently, with arguments that fit the schema,

@@ -61,8 +61,8 @@ type ReadRequest struct {
 func (s *Service) artifact(ctx context.Context, req micro.Request) (any, error) {
 	tokens := s.bus.Split(req.Subject())
 	session, function := tokens[2], tokens[3]
-	var in ReadRequest
-	if err := json.Unmarshal(orEmpty(req.Data()), &in); err != nil {
+	in, err := decodeRead(function, orEmpty(req.Data()))
+	if err != nil {
 		return nil, badRequest(err)
 	}
 	switch function {
@@ -79,7 +79,7 @@ func (s *Service) artifact(ctx context.Context, req micro.Request) (any, error) 
 	case "jq":
 		return s.reader.JQ(ctx, session, in.ArtifactID, offload.JQQuery{Query: in.Query, Offset: int(in.Offset)})
 	case "query":
-		return s.reader.Query(ctx, session, in.Filter)
+		return s.reader.QueryPage(ctx, session, in.Filter, int(in.Offset), int(in.Limit))
 	case "info":
 		if in.ArtifactID != "" {
 			return s.reader.Record(ctx, session, in.ArtifactID)
@@ -91,6 +91,25 @@ func (s *Service) artifact(ctx context.Context, req micro.Request) (any, error) 
 		return s.reader.Delete(ctx, session, in.ArtifactID)
 	}
 	return nil, tools.Errorf(tools.CodeInvalidArguments, "unknown function %q; known are get, read, lines, grep, jq, query, info, record, rm", tools.Excerpt(function, 80))
+}
+
+// readTools are the tools whose arguments the functions take.
+var readTools = map[string]string{
+	"get": offload.ToolGet, "read": offload.ToolGet, "lines": offload.ToolLines, "grep": offload.ToolGrep,
+	"jq": offload.ToolJQ, "query": offload.ToolQuery, "info": offload.ToolInfo,
+}
+
+// decodeRead decodes a request. Like a call of the tool, it accepts numbers as strings
+// and aliases.
+func decodeRead(function string, data []byte) (in ReadRequest, err error) {
+	if err = json.Unmarshal(data, &in); err == nil && in.ArtifactID != "" {
+		return in, nil
+	}
+	var again ReadRequest
+	if json.Unmarshal(offload.CoerceArguments(readTools[function], data), &again) == nil {
+		return again, nil
+	}
+	return in, err
 }
 
 // ReadPage is a page for programs: its JSON has no text in addition to the content.

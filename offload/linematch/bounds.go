@@ -2,6 +2,7 @@ package linematch
 
 import (
 	"regexp/syntax"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -65,10 +66,5 @@ func hasAssertion(re *syntax.Regexp) bool {
 	case syntax.OpBeginLine, syntax.OpEndLine, syntax.OpBeginText, syntax.OpEndText, syntax.OpWordBoundary, syntax.OpNoWordBoundary:
 		return true
 	}
-	for _, sub := range re.Sub {
-		if hasAssertion(sub) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(re.Sub, hasAssertion)
 }
