@@ -13,6 +13,9 @@ import (
 type Config struct {
 	// Workspace is the directory that the tools work in. It must exist.
 	Workspace string
+	// Unguarded are absolute paths that the write tools may write although programs
+	// execute what is there, such as .git/config: see guard.
+	Unguarded []string
 	// Output limits the output of one call.
 	Output tools.OutputLimits
 	// Shell configures the shell tool.

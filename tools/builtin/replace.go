@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"github.com/stevedore-bus/stevedore/state/durable"
 )
@@ -31,11 +30,12 @@ func (ws *workspace) target(rel string) (fs.FileInfo, error) {
 // that it replaces, nil if there is none. If that file changed since target
 // returned it, replace fails and writes nothing.
 func (ws *workspace) replace(rel string, data []byte, old fs.FileInfo) error {
-	dir := durable.Dir{Root: ws.root}
-	if err := dir.MkdirAll(filepath.Dir(rel), 0o755); err != nil {
+	parent, name, err := ws.openParent(rel)
+	if err != nil {
 		return err
 	}
-	return dir.WriteFile(rel, data, 0o644, func() error { return unchanged(ws.root, rel, old) })
+	defer parent.Close()
+	return durable.Dir{Root: parent}.WriteFile(name, data, 0o644, func() error { return unchanged(parent, name, old) })
 }
 
 var errChanged = errors.New("the file has changed since it was read; read it again")

@@ -39,6 +39,7 @@ type parts struct {
 	state     state.Store
 	notifier  *notify.Notifier
 	shell     builtin.ShellConfig
+	unguarded []string // paths that --shell-write allows
 	registry  *tools.Registry
 	heartbeat *heartbeat.Config // nil means none
 	worker    *worker.Worker
@@ -95,7 +96,7 @@ func (p *parts) openTools(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	toolset, closeTools, err := builtin.Tools(builtin.Config{Workspace: p.Workspace, Web: web, Shell: p.shell})
+	toolset, closeTools, err := builtin.Tools(builtin.Config{Workspace: p.Workspace, Web: web, Shell: p.shell, Unguarded: p.unguarded})
 	if err != nil {
 		return err
 	}

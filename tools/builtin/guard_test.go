@@ -1,0 +1,59 @@
+//go:build unix
+
+package builtin_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stevedore-bus/stevedore/tools/builtin"
+)
+
+// A write that a program would execute later is refused by each way to name the path.
+func TestWriteCannotBecomeExecution(t *testing.T) {
+	b := newFixture(t, builtin.Config{})
+	b.file(".git/config", "[core]\n")
+	b.file(".git/hooks/pre-commit.sample", "x\n")
+	b.file("sub/.git/config", "[core]\n")
+	b.file("bare.git/HEAD", "ref: refs/heads/main\n")
+	b.file("bare.git/config", "[core]\n")
+	b.file("half/HEAD", "ref: refs/heads/main\n")
+	for _, dir := range []string{"bare.git/objects", "bare.git/refs", "half/refs", "plain"} {
+		must(t, os.MkdirAll(filepath.Join(b.dir, dir), 0o755))
+	}
+	must(t, os.Symlink(".git", filepath.Join(b.dir, "link")))
+	must(t, os.Symlink("../.git/hooks", filepath.Join(b.dir, "plain/hooks")))
+	must(t, os.Link(filepath.Join(b.dir, ".git/config"), filepath.Join(b.dir, "hard")))
+	for _, path := range []string{
+		".git/hooks/pre-commit", ".git/config", ".git/new/deep/file", "./.git/../.git/config", "sub/.git/hooks/post-checkout",
+		".git", ".GIT/config", ".Git/hooks/x", ".git./config", ".git /config", ".g\u200cit/config", "git~1/config", ".git:x", "new/.git/config",
+		"link/config", "link/hooks/x", "plain/hooks/pre-commit", filepath.Join(b.dir, ".git/config"), "hard",
+		"bare.git/config", "bare.git/hooks/x", "half/objects/x", ".hg/hgrc", ".jj/repo/config",
+		".vscode/tasks.json", "sub/.VSCode/Settings.json", ".mcp.json", ".claude/settings.json",
+	} {
+		b.fails("write_file", args{"path": path, "content": "evil"})
+		b.fails("edit_file", args{"path": path, "old_text": "[core]", "new_text": "evil"})
+	}
+	err := filepath.WalkDir(b.dir, func(path string, entry os.DirEntry, err error) error {
+		if err == nil && entry.Type().IsRegular() {
+			if text, err := os.ReadFile(path); err != nil || strings.Contains(string(text), "evil") {
+				t.Errorf("%s: %q, %v", path, text, err)
+			}
+		}
+		return err
+	})
+	must(t, err)
+	b.fails("write_file", args{"path": ".git/hooks/x", "content": "x"}, "--shell-write")
+	for _, path := range []string{".gitignore", ".github/workflows/x.yml", "git/config", "a.git/x", "half/x", ".vscode/notes.json", "plain/HEAD", ".gitmodules"} {
+		b.ok("write_file", args{"path": path, "content": "fine"})
+	}
+}
+
+func TestOperatorAllowsGuardedWrites(t *testing.T) {
+	dir := t.TempDir()
+	b := newFixture(t, builtin.Config{Workspace: dir, Unguarded: []string{filepath.Join(dir, ".git/config")}})
+	b.ok("write_file", args{"path": ".git/config", "content": "x"})
+	b.fails("write_file", args{"path": ".git/hooks/x", "content": "x"}, "refused")
+}
