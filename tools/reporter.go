@@ -38,6 +38,17 @@ func ReportProgress(ctx context.Context, p Progress) {
 	}
 }
 
+// Stopping returns a channel that is closed when the worker of the call stops. A tool that
+// can continue elsewhere then returns a Pause that ends immediately. A tool passes the
+// context that it received; without a worker, the channel is nil.
+func Stopping(ctx context.Context) <-chan struct{} {
+	reporter, ok := ctx.Value(reporterKey{}).(interface{ Stopping() <-chan struct{} })
+	if !ok {
+		return nil
+	}
+	return reporter.Stopping()
+}
+
 // Detach releases the slot of a call that waits for another call, so that waiting
 // calls do not keep the others from running. A tool passes the context that it
 // received. Detach may be called more than once, and does nothing without a Reporter.

@@ -11,10 +11,14 @@ import (
 // Claim is the message on the claim subject of a once-only call. The first claim wins:
 // only its owner may run the call.
 type Claim struct {
-	Worker string    `json:"worker"`
-	Nonce  string    `json:"nonce"` // identifies the claim
-	Digest string    `json:"call_digest,omitempty"`
-	At     time.Time `json:"at"`
+	Worker string `json:"worker"`
+	// Process identifies the process of the worker. OwnServer is set if the server runs in
+	// that process, so that a later process of the server knows that the worker is dead.
+	Process   string    `json:"process,omitempty"`
+	OwnServer bool      `json:"own_server,omitempty"`
+	Nonce     string    `json:"nonce"` // identifies the claim
+	Digest    string    `json:"call_digest,omitempty"`
+	At        time.Time `json:"at"`
 	// GivenUp is set if the worker did not run the call but gave up on it.
 	GivenUp bool `json:"given_up,omitempty"`
 }

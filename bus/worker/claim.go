@@ -34,6 +34,7 @@ func (w *Worker) claim(ctx context.Context, a *attempt) (toolCtx context.Context
 // if its acknowledgement was lost.
 func (w *Worker) writeClaim(ctx context.Context, a *attempt, claim task.Claim) (stored task.Claim, won bool, err error) {
 	claim.Worker, claim.Nonce, claim.Digest, claim.At = w.cfg.Name, nuid.Next(), a.digest, a.started
+	claim.Process, claim.OwnServer = w.process, w.cfg.OwnServer
 	body, err := bus.Encode(claim)
 	if err != nil {
 		return task.Claim{}, false, err

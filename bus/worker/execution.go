@@ -147,3 +147,6 @@ func (e *execution) report() task.RunningCall {
 	defer e.mu.Unlock()
 	return task.RunningCall{ID: e.attempt.key.id, Tool: e.attempt.call.Tool, Worker: e.worker.cfg.Name, StartedAt: e.attempt.started, Progress: e.progress}
 }
+
+// Stopping returns a channel that is closed when the worker stops.
+func (e *execution) Stopping() <-chan struct{} { return e.worker.stopping }

@@ -82,9 +82,8 @@ func (w *Worker) handleAttempt(ctx context.Context, a *attempt) error {
 	res := w.run(toolCtx, a)
 	a.exec.flushProgress() // before the result
 	waitRecorded()
-	if ctx.Err() != nil {
-		_ = res.Close()
-		return ctx.Err() // the worker is stopping, so the result is not final
+	if ctx.Err() != nil { // the worker is stopping
+		return w.interrupted(ctx, a, res)
 	}
 
 	if pause, ok := tools.PauseOf(res.Err); ok && res.IsError && !a.once() && toolCtx.Err() == nil {

@@ -33,13 +33,13 @@ func (w *Worker) resume(ctx context.Context, a *attempt) (ended bool, err error)
 			return ended, err
 		}
 		if exec := w.executions.find(a.key); exec != nil {
-			if err := detachAndWait(ctx, a, exec.ended); err != nil {
+			if err := w.detachAndWait(ctx, a, exec.ended); err != nil {
 				return false, err
 			}
 			silentSince = time.Now()
 			continue
 		}
-		_, running, err := task.FindRunning(ctx, w.bus, a.key.session, a.key.id, w.cfg.AskTimeout)
+		died, running, err := w.findHolder(ctx, a)
 		if err != nil {
 			return false, err
 		}
@@ -48,7 +48,7 @@ func (w *Worker) resume(ctx context.Context, a *attempt) (ended bool, err error)
 			if !started || err != nil {
 				return false, err // no worker runs it, and it may run again
 			}
-			if time.Since(silentSince) >= w.cfg.ClaimTimeout {
+			if died || time.Since(silentSince) >= w.cfg.ClaimTimeout {
 				res := unknownOutcome(a.call.Tool, "")
 				if claim.GivenUp {
 					res = tools.Failure(tools.Errorf(tools.CodeGivenUp, "worker %s gave up on the call before any worker ran it", claim.Worker))
@@ -56,7 +56,7 @@ func (w *Worker) resume(ctx context.Context, a *attempt) (ended bool, err error)
 				return true, w.publishFinal(ctx, a, res)
 			}
 		}
-		if err := detachAndWait(ctx, a, time.After(pauses.NextBackOff())); err != nil {
+		if err := w.detachAndWait(ctx, a, after(pauses.NextBackOff())); err != nil {
 			return false, err
 		}
 		if running {
@@ -65,13 +65,34 @@ func (w *Worker) resume(ctx context.Context, a *attempt) (ended bool, err error)
 	}
 }
 
-// detachAndWait waits until done is closed or receives. Waiting uses no slot, and
-// the worker keeps the lease.
-func detachAndWait[T any](ctx context.Context, a *attempt, done <-chan T) error {
+// findHolder reports whether the worker that had the call died for certain, or else whether
+// a worker is running the call.
+func (w *Worker) findHolder(ctx context.Context, a *attempt) (died, running bool, err error) {
+	if w.cfg.OwnServer {
+		var claim task.Claim
+		claimed := false
+		if a.once() {
+			if claim, claimed, err = w.readClaim(ctx, a.key); err != nil {
+				return false, false, err
+			}
+		}
+		if w.holderDied(a, claim, claimed) {
+			return true, false, nil
+		}
+	}
+	_, running, err = task.FindRunning(ctx, w.bus, a.key.session, a.key.id, w.cfg.AskTimeout)
+	return false, running, err
+}
+
+// detachAndWait waits until done is closed. Waiting uses no slot, and the worker keeps the
+// lease. If the worker stops, it hands the call to another one immediately.
+func (w *Worker) detachAndWait(ctx context.Context, a *attempt, done <-chan struct{}) error {
 	a.delivery.Detach()
 	select {
 	case <-done:
 		return nil
+	case <-w.stopping:
+		return handOn(0)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -133,4 +154,11 @@ func (a *attempt) checkDigest(digest string) error {
 		return bus.Reject(tools.CodeMismatch, err)
 	}
 	return nil
+}
+
+// after returns a channel that is closed after a pause.
+func after(pause time.Duration) <-chan struct{} {
+	done := make(chan struct{})
+	time.AfterFunc(pause, func() { close(done) })
+	return done
 }

@@ -62,7 +62,7 @@ func (w *Worker) recordFailure(ctx context.Context, a *attempt, verdict error) {
 		if err := task.ForgetStart(ctx, w.bus, a.start); err != nil {
 			w.log.Warn().Err(err).Str("call", a.key.id).Str("session", a.key.session).Msg("an interrupted attempt counts")
 		}
-	case ctx.Err() == nil && a.start == "" && a.delivery.Redelivered && !rejected:
+	case ctx.Err() == nil && a.start == "" && a.delivery.Redelivered && !rejected && !isHandedOn(verdict):
 		w.recordStart(ctx, a)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nuid"
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -47,6 +48,9 @@ type Config struct {
 	MaxAttempts int
 	// Grace is how long running calls may continue after a stop. Default 20 s.
 	Grace time.Duration
+	// OwnServer says that the server runs in this process and that no other process used
+	// its data directory since. The worker then knows which calls have lost their worker.
+	OwnServer bool
 	// Ticks makes the worker turn the ticks of schedules into calls.
 	Ticks bool
 	// AskTimeout is how long another worker may take to report that it runs a
@@ -77,6 +81,9 @@ type Worker struct {
 	log        zerolog.Logger
 	executions *executions
 	parked     *task.ParkedCalls
+	process    string        // identifies this worker in claims
+	aloneAt    time.Time     // when it was certain that no worker ran a call; or zero
+	stopping   chan struct{} // closed when Run's context ends
 	counters   *counters
 	source     []string // the header ce-source of our events
 }
@@ -103,7 +110,7 @@ func New(b *bus.Bus, registry *tools.Registry, offloader Offloader, cfg Config) 
 	}
 	return &Worker{
 		bus: b, registry: registry, offloader: offloader, cfg: cfg, log: cfg.Log,
-		executions: newExecutions(), parked: task.NewParkedCalls(b, cfg.Log), counters: newCounters(cfg.Queues), source: []string{"/stevedore/worker/" + tools.Token(cfg.Name)},
+		executions: newExecutions(), parked: task.NewParkedCalls(b, cfg.Log), process: nuid.Next(), stopping: make(chan struct{}), counters: newCounters(cfg.Queues), source: []string{"/stevedore/worker/" + tools.Token(cfg.Name)},
 	}
 }
 
@@ -123,6 +130,10 @@ func (w *Worker) Run(ctx context.Context) error {
 			return fmt.Errorf("queue %q is not of the form %s", queue, tools.TokenForm)
 		}
 	}
+	if err := w.takeOver(ctx); err != nil && ctx.Err() == nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, sync.OnceFunc(func() { close(w.stopping) }))()
 	stopAnswering, err := task.AnswerRunning(w.bus, w.log, w.executions.report)
 	if err != nil {
 		return err

@@ -82,6 +82,7 @@ func up(ctx context.Context, o upOptions, stdout, stderr io.Writer) (err error) 
 		return err
 	}
 	stdout = process.Console(stdout, log)
+	o.OwnServer = true
 	server, closeServer, err := process.Embed(o.Connection.Data, o.listen, o.noSync, log)
 	if err != nil {
 		return err

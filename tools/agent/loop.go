@@ -25,6 +25,8 @@ func (r *run) loop(ctx context.Context) (Outcome, error) {
 		switch {
 		case ctx.Err() != nil:
 			return r.interrupted(ctx)
+		case isStopping(ctx):
+			return Outcome{}, handedBack()
 		case len(pending) > 0 && s.stop == StopMaxTokens:
 			err = r.rejectCalls(ctx, pending, "the turn was cut off at its maximum length, so the call may be incomplete; repeat it in a shorter turn")
 		case len(pending) > 0 && limit != "":

@@ -85,3 +85,18 @@ func (r *run) waitForParked(ctx context.Context, open *runState) error {
 		Reason: fmt.Sprintf("waiting for the run %s of this session", open.id),
 	}
 }
+
+// isStopping reports whether the worker of a run stops.
+func isStopping(ctx context.Context) bool {
+	select {
+	case <-tools.Stopping(ctx):
+		return true
+	default:
+		return false
+	}
+}
+
+// handedBack is the pause of a run whose worker stops: another worker continues immediately.
+func handedBack() error {
+	return &tools.Pause{Until: time.Now().UTC(), Reason: "waiting for another worker, because the last one stopped"}
+}

@@ -133,6 +133,8 @@ func (r *run) claimSession(ctx context.Context, fenced bool) (*Outcome, error) {
 		tools.Detach(ctx)
 		select {
 		case <-time.After(r.cfg.PollInterval):
+		case <-tools.Stopping(ctx):
+			return nil, handedBack()
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}

@@ -89,6 +89,10 @@ func (c busCaller) callUntilParked(ctx context.Context, call tools.Call) (tools.
 			select {
 			case <-waiting.Done():
 				return
+			case <-tools.Stopping(ctx):
+				// The call goes on, and the worker that continues the agent gets its result.
+				cancel(&tools.Pause{Until: time.Now().UTC(), Reason: "waiting for another worker, because the last one stopped"})
+				return
 			case <-time.After(pause):
 			}
 			// An error is temporary, or the caller notices it too.

@@ -35,6 +35,7 @@ type Options struct {
 	NoNotify   bool
 	Lease      time.Duration
 	MaxBytes   int64
+	OwnServer  bool           // the server runs in this process
 	Heartbeat  *cli.Heartbeat // nil if another process schedules the heartbeat
 }
 

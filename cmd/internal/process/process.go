@@ -55,7 +55,7 @@ type parts struct {
 func (o *Options) Run(ctx context.Context, b *bus.Bus, log zerolog.Logger, stdout io.Writer, onReady func() (onStop func() error, err error), extra ...tools.Tool) (err error) {
 	p := &parts{Options: o, bus: b, log: log, stdout: stdout, extra: extra}
 	defer func() { err = errors.Join(err, p.close()) }()
-	for _, open := range []func(context.Context) error{p.provision, p.openStore, p.openNotifier, p.openShell, p.openTools, p.openHeartbeat, p.openWorker, p.openHealth} {
+	for _, open := range []func(context.Context) error{p.provision, p.takeOver, p.openStore, p.openNotifier, p.openShell, p.openTools, p.openHeartbeat, p.openWorker, p.openHealth} {
 		if err := open(ctx); err != nil {
 			return err
 		}
@@ -77,6 +77,14 @@ func (p *parts) provision(ctx context.Context) error {
 		p.log.Warn().Str("stream", d.Name).Str("setting", d.Setting).Str("have", d.Have).Str("want", d.Want).Msg("stream differs; see worker provision")
 	}
 	return err
+}
+
+// takeOver ends the leases of an earlier process on the server of this one.
+func (p *parts) takeOver(ctx context.Context) error {
+	if !p.OwnServer {
+		return nil
+	}
+	return p.bus.TakeOver(ctx)
 }
 
 func (p *parts) openStore(ctx context.Context) error {
@@ -155,7 +163,7 @@ func (p *parts) openWorker(context.Context) (err error) {
 	}
 	cfg := p.Worker
 	cfg.Queues = slices.Concat(cfg.Queues, p.Agents.queues())
-	cfg.Log, cfg.State, cfg.Ticks = p.log, p.state, !p.NoTicks
+	cfg.Log, cfg.State, cfg.Ticks, cfg.OwnServer = p.log, p.state, !p.NoTicks, p.OwnServer
 	if cfg.Approvals, err = p.Approvals.approvals(p.notifier); err != nil {
 		return err
 	}
