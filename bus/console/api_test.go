@@ -100,7 +100,7 @@ func TestCallsInPages(t *testing.T) {
 	for i := range calls {
 		tool := "read_file"
 		if i%10 == 0 {
-			tool = "fail"
+			tool = "read_manifest"
 		}
 		in.call(fmt.Sprint("s", i%3), fmt.Sprint("c", i), tool, textArgs{Text: fmt.Sprint("text ", i)})
 	}
@@ -119,7 +119,7 @@ func TestCallsInPages(t *testing.T) {
 	if len(all) != calls || all[0] != "c129" || all[calls-1] != "c0" {
 		t.Errorf("%d calls, from %s to %s", len(all), all[0], all[len(all)-1])
 	}
-	if ids := read("tool=fail"); len(ids) != 13 || ids[0] != "c120" {
+	if ids := read("tool=read_manifest"); len(ids) != 13 || ids[0] != "c120" {
 		t.Errorf("failed: %v", ids)
 	}
 	if ids := read("session=s1&outcome=completed"); len(ids) != 39 {

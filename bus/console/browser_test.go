@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"image"
 	"image/color"
@@ -21,8 +22,11 @@ import (
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
+	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/console"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // browser is a tab of a real Chromium. Errors and warnings of the page fail the test.
@@ -64,7 +68,7 @@ func browse(t *testing.T, in *installation, width, height int64) *browser {
 			switch m.Type {
 			case chromedp.ConsoleException, "error", "warning", "assert":
 				if m.Source != "network" { // a test may ask for errors of the API
-					t.Errorf("the page logged %s: %s", m.Type, m.Text)
+					t.Errorf("%s:%d: the page logged %s: %s", m.URL, m.Line+1, m.Type, m.Text)
 				}
 			}
 		}
@@ -121,6 +125,16 @@ func (b *browser) shows(text string) {
 func (b *browser) press(keys string) {
 	b.t.Helper()
 	b.run(chromedp.KeyEvent(keys))
+}
+
+// search types into the search box. The driver types "/" even though the page consumes
+// the key, which a browser does not.
+func (b *browser) search(text string) {
+	b.t.Helper()
+	b.press("/")
+	b.until("document.activeElement.matches('[data-search]')")
+	b.eval("document.activeElement.value = ''")
+	b.press(text)
 }
 
 // screenshot writes a picture if STEVEDORE_SCREENSHOTS names a directory.
@@ -188,13 +202,14 @@ func fill(in *installation) {
 		case 2, 5:
 			in.call("night-watch", fmt.Sprintf("toolu_%02d", i), "web_fetch", textArgs{Text: "Tides for Hamburg: high water 05:12, low water 11:48."})
 		case 4:
-			in.call("night-watch", fmt.Sprintf("toolu_%02d", i), "fail", textArgs{Text: "open manifest.csv: no such file or directory"})
+			in.call("night-watch", fmt.Sprintf("toolu_%02d", i), "read_manifest", textArgs{Text: "open manifest.csv: no such file or directory"})
 		}
 	}
 	in.call("harbour", "toolu_logs", "logs", textArgs{Lines: 60_000})
 	in.call("harbour", "toolu_inventory", "inventory", textArgs{Lines: 4_000})
 	in.begin("harbour", "toolu_train", "train", textArgs{Text: "epoch 7 of 10", Done: 68})
 	in.begin("night-watch", "toolu_build", "shell", textArgs{Text: "go test ./...", Done: 31})
+	in.ask("harbour", "toolu_deploy", textArgs{Text: "Release the new berth plan to all cranes"})
 	in.deadLetter("move_crane", `{"id": 17, "args": "not an object"`)
 	in.job("backup", "shell", "6h")
 	in.job("tides", "web_fetch", "30m")
@@ -223,6 +238,7 @@ func TestViews(t *testing.T) {
 		{"artifact", "artifacts/harbour/toolu_logs", "crane"},
 		{"conversations", "conversations", "night-watch"},
 		{"conversation", "conversations/harbour", "crane 3"},
+		{"approvals", "approvals", "berth plan"},
 		{"schedules", "schedules", "backup"},
 		{"dead", "dead", "move_crane"},
 		{"channels", "channels", "log"},
@@ -235,12 +251,168 @@ func TestViews(t *testing.T) {
 	desk.open("now", "epoch 7 of 10")
 	desk.screenshot("now-dark")
 	desk.run(chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile))
-	for _, hash := range []string{"now", "calls", "artifacts/harbour/toolu_logs", "conversations/harbour", "schedules", "dead", "channels", "system"} {
+	for _, hash := range []string{"now", "calls", "artifacts/harbour/toolu_logs", "conversations/harbour", "approvals", "schedules", "dead", "channels", "system"} {
 		desk.open(hash, "")
 		desk.until("document.querySelector('main').innerText.length > 40")
 		if wide := desk.eval("document.documentElement.scrollWidth > innerWidth"); wide != "false" {
 			t.Errorf("%s is wider than a phone", hash)
 		}
 		desk.screenshot("phone-" + strings.ReplaceAll(strings.SplitN(hash, "/", 2)[0], "/", "-"))
+	}
+}
+
+// hostile is a text that tries everything that a text can try in a page.
+const hostile = `<img src=x onerror="window.pwned=1"><script>window.pwned=1</script><svg onload="window.pwned=1">` +
+	`"'</textarea></title></pre><a href="javascript:window.pwned=1">x</a>{{7*7}}${window.pwned=1}` + "\u202egpj.exe\u202c\u200b\x1b[31m\x00"
+
+// Hostile texts in every field that a tool, a model or a client can choose stay texts.
+func TestHostileTexts(t *testing.T) {
+	in := start(t, console.Config{})
+	quoted, err := json.Marshal(hostile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.call(hostile, hostile, "read_file", textArgs{Text: hostile})
+	in.call("s", "bad", "read_manifest", textArgs{Text: hostile})
+	in.call("s", "big", "web_fetch", textArgs{Text: strings.Repeat(hostile+"\n", 2000)})
+	in.begin("s", "runs", "shell", textArgs{Text: hostile, Done: 3})
+	in.ask("s", "asks", textArgs{Text: hostile})
+	in.deadLetter("x", hostile)
+	in.say("s", fmt.Sprintf(`{"kind":"user","message":{"content":[{"type":"text","text":%[1]s}]}}`, quoted),
+		fmt.Sprintf(`{"kind":"assistant","message":{"content":[{"type":"text","text":%[1]s},{"type":"tool_use","name":%[1]s,"input":{"x":%[1]s}},{"type":%[1]s}]}}`, quoted),
+		fmt.Sprintf(`{"kind":"results","answers":[{"call":%[1]s,"tool":%[1]s,"outcome":%[1]s,"for_llm":%[1]s,"artifact":{"artifact_id":%[1]s,"tokens":1}}]}`, quoted),
+		fmt.Sprintf(`{"kind":"compacted","compaction":{"turns":2,"summary":%[1]s}}`, quoted), fmt.Sprintf(`{"kind":%s}`, quoted), `"a string"`, "[]", "not JSON",
+		fmt.Sprintf(`{"kind":"end","end":{"reason":%[1]s,"error":{"message":%[1]s}}}`, quoted))
+	b := browse(t, in, 1280, 800)
+	for _, hash := range []string{
+		"now", "calls", "calls/" + tools.TokenOf(hostile) + "/" + tools.TokenOf(hostile), "calls/s/bad", "calls/s/runs", "artifacts", "artifacts/s/big",
+		"conversations", "conversations/s", "approvals", "schedules", "dead", "dead/1", "channels", "system",
+	} {
+		b.open(hash, "")
+		b.until("document.querySelector('main').innerText.length > 60 && !document.querySelector('main').innerText.trim().endsWith('\u2026')")
+		if strings.Contains(hash, "/") && hash != "artifacts/s/big" || hash == "approvals" || hash == "now" {
+			b.shows("window.pwned=1")
+		}
+		if found := b.eval(`[...document.querySelectorAll("main script, main img, main iframe, main svg, a[href^='javascript:'], [onerror], [onload]")].length + " " + window.pwned`); found != "0 undefined" {
+			t.Errorf("%s: elements and effects of the text: %s", hash, found)
+		}
+		if invisible := b.eval(`/[\u202a-\u202e\u2066-\u2069\u200b\u001b\u0000]/.test(document.querySelector("main").textContent)`); invisible != "false" {
+			t.Errorf("%s: a text has invisible characters", hash)
+		}
+	}
+	b.open("artifacts/s/big", "")
+	b.shows("window.pwned=1")
+	b.open("%00/../..//evil", "Now")
+	b.open("calls/"+strings.Repeat("%ff", 50)+"/x", "Calls")
+}
+
+// The keyboard alone reaches every view and row, opens and closes them, and lists its
+// shortcuts; the focus is visible.
+func TestKeyboard(t *testing.T) {
+	in := start(t, console.Config{})
+	fill(in)
+	b := browse(t, in, 1280, 800)
+	b.press("?")
+	b.shows("next or previous row")
+	b.press(kb.Escape)
+	b.until("!document.querySelector('dialog')")
+	for key, view := range map[string]string{"c": "calls", "a": "artifacts", "v": "conversations", "p": "approvals", "s": "schedules", "d": "dead", "n": "channels", "y": "system", "o": "now"} {
+		b.press("g")
+		b.press(key)
+		b.until(fmt.Sprintf("location.hash === '#/%s' && document.querySelector('main').className === 'view-%[1]s'", view))
+	}
+	b.open("calls", "toolu")
+	b.until("document.querySelectorAll('.scroller .row').length > 5")
+	for range 5 {
+		b.press("j")
+	}
+	if at := b.eval("document.activeElement.closest('[data-index]').dataset.index"); at != "4" {
+		t.Errorf("after five times j, row %s has the focus", at)
+	}
+	if outline := b.eval("getComputedStyle(document.activeElement).outlineStyle"); outline != "solid" {
+		t.Errorf("the focus is not visible: %s", outline)
+	}
+	b.press("k")
+	b.press(kb.Enter)
+	b.until("location.hash.split('/').length === 4")
+	b.shows("Attempt")
+	b.press(kb.Escape)
+	b.until("location.hash === '#/calls'")
+	b.search("night-watch")
+	b.until("document.querySelectorAll('.scroller .row').length > 0 && ![...document.querySelectorAll('.scroller .row')].some(r => r.innerText.includes('read_file'))")
+	b.press(kb.Escape)
+	b.open("artifacts/harbour/toolu_logs", "crane")
+	b.search("container 0055555" + kb.Enter)
+	b.until("document.querySelector('.marked') && document.querySelector('.marked').innerText.includes('0055555')")
+	b.open("approvals", "berth plan")
+	b.eval("document.querySelector('.approve input').focus()")
+	b.press("because" + kb.Tab + kb.Enter) // Deny
+	b.shows("No call waits for an approval")
+	bustest.WaitUntil(t, "the denial", func() bool {
+		status, body := in.request("GET", "/api/calls/harbour/toolu_deploy", "")
+		return status == 200 && strings.Contains(body, "because")
+	})
+}
+
+// A read-only page has no buttons that change something.
+func TestReadOnlyPage(t *testing.T) {
+	in := start(t, console.Config{ReadOnly: true})
+	fill(in)
+	b := browse(t, in, 1280, 800)
+	for hash, text := range map[string]string{
+		"now": "epoch 7", "calls/harbour/toolu_train": "Running for", "conversations/harbour": "read-only", "approvals": "berth plan",
+		"schedules": "backup", "dead/1": "Message", "channels": "log",
+	} {
+		b.open(hash, text)
+		if found := b.eval(`[...document.querySelectorAll("main button")].map(x => x.innerText).filter(x => /cancel|send|retry|remove|disable|approve|deny|test/i.test(x)).join()`); found != "" {
+			t.Errorf("%s has the buttons %s", hash, found)
+		}
+	}
+}
+
+// A long list and a big artifact stay a few elements, wherever the user scrolls.
+func TestLongListsAreBounded(t *testing.T) {
+	in := start(t, console.Config{})
+	for i := range 3000 {
+		body := fmt.Appendf(nil, `{"id":"c%d","session":"s","tool":"x","outcome":"completed","for_llm":"text %[1]d","started_at":"2026-01-01T00:00:00Z","attempt":1}`, i)
+		if _, err := in.bus.JetStream().PublishAsync(in.bus.Result("s", fmt.Sprint("c", i)), body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-in.bus.JetStream().PublishAsyncComplete()
+	in.call("s", "big", "logs", textArgs{Lines: 600_000}) // 12 million pixels, more than an element has
+	b := browse(t, in, 1280, 800)
+	b.open("calls", "calls loaded")
+	for last := ""; ; {
+		b.eval("document.querySelector('.scroller').scrollTop = 1e9")
+		b.until("document.querySelectorAll('.scroller .row').length > 5")
+		if n := b.eval("document.querySelectorAll('.scroller .row').length < 60"); n != "true" {
+			t.Fatal("the list has too many elements")
+		}
+		if b.eval("document.querySelector('.master .hint').innerText") == "3,001 calls" {
+			break
+		}
+		if at := b.eval("document.querySelector('.scroller').scrollHeight"); at != last {
+			last = at
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	b.until("[...document.querySelectorAll('.scroller .row')].at(-1).innerText.includes('text 0')")
+
+	b.open("artifacts/s/big", "container 0000000")
+	b.eval("document.querySelector('.scroller').scrollTop = 1e9")
+	b.shows("container 0599999")
+	b.eval("document.querySelector('.scroller').scrollTop = document.querySelector('.scroller').scrollHeight / 2")
+	b.until("/container 0(29|30)/.test(document.querySelector('.scroller').innerText)")
+	// Small steps move by lines, not by parts of the list.
+	first := "+document.querySelector('.scroller .row .n').innerText"
+	before := b.eval(first)
+	b.eval("document.querySelector('.scroller').scrollTop += 100")
+	b.until(fmt.Sprintf("%s - %s === 5", first, before))
+	b.eval("document.querySelector('.short').focus()")
+	b.press("123456" + kb.Enter)
+	b.until("document.querySelector('.marked') && document.querySelector('.marked').innerText.includes('container 0123455')")
+	if n := b.eval("document.querySelectorAll('.scroller .row').length < 80"); n != "true" {
+		t.Error("the viewer has too many elements")
 	}
 }

@@ -72,6 +72,9 @@ func (c *Console) routes() http.Handler {
 		"GET /api/sessions": c.sessions,
 		"GET /api/dead":     c.dead,
 
+		"GET /api/approvals":                 c.approvals,
+		"POST /api/approvals/{session}/{id}": c.answerApproval,
+
 		"GET /api/calls/{session}/{id}":           c.call,
 		"GET /api/artifacts/{session}":            c.artifacts,
 		"GET /api/artifacts/{session}/{id}":       c.artifact,

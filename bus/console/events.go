@@ -47,6 +47,8 @@ type frame struct {
 	// Sessions have new entries; Dead counts new dead letters.
 	Sessions []string `json:"sessions,omitempty"`
 	Dead     int      `json:"dead,omitempty"`
+	// Approvals is set if calls began or ended to wait for an approval.
+	Approvals bool `json:"approvals,omitempty"`
 	// Connected is false while the bus is away.
 	Connected bool `json:"connected"`
 }
@@ -139,6 +141,8 @@ func (h *hub) collect(ctx context.Context) {
 	}
 	running := make(chan []task.RunningCall)
 	go h.pollRunning(ctx, running)
+	parked := make(chan struct{}, 1)
+	go h.watchParked(ctx, parked)
 	f, sessions := frame{}, map[string]bool{}
 	connected := true
 	ticker := time.NewTicker(frameEvery)
@@ -149,18 +153,35 @@ func (h *hub) collect(ctx context.Context) {
 			return
 		case calls := <-running:
 			f.Running = calls
+		case <-parked:
+			f.Approvals = true
 		case msg := <-messages:
 			h.add(&f, sessions, msg)
 		case <-ticker.C:
 			f.Connected = h.bus.Conn().IsConnected()
 			f.Sessions = slices.Sorted(maps.Keys(sessions))
-			if f.Running == nil && f.Progress == nil && f.Count == 0 && len(f.Sessions) == 0 && f.Dead == 0 && f.Connected == connected {
+			if f.Running == nil && f.Progress == nil && f.Count == 0 && len(f.Sessions) == 0 && f.Dead == 0 && !f.Approvals && f.Connected == connected {
 				continue
 			}
 			connected = f.Connected
 			h.send(f)
 			f = frame{}
 			clear(sessions)
+		}
+	}
+}
+
+func (h *hub) watchParked(ctx context.Context, parked chan<- struct{}) {
+	for ctx.Err() == nil {
+		err := task.WatchParked(ctx, h.bus, func() {
+			select {
+			case parked <- struct{}{}:
+			default:
+			}
+		})
+		if err != nil && ctx.Err() == nil {
+			h.log.Debug().Err(err).Msg("no live approvals; trying again")
+			time.Sleep(runningEvery)
 		}
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/notify"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/session"
+	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/bus/worker/workertest"
 	"github.com/stevedore-bus/stevedore/offload"
@@ -55,6 +56,7 @@ func start(t *testing.T, cfg console.Config) *installation {
 	bustest.Run(t, notifier.Run)
 	ready := make(chan struct{})
 	w := worker.Config{Name: "quay-1", Queues: []string{"default", "agent"}}
+	w.Approvals.Needed = func(call tools.Call) bool { return call.Tool == "deploy" }
 	service := rpc.NewService(in.bus, reader, rpc.ServiceConfig{
 		OnReady: func() { close(ready) }, Log: bustest.Log(t), Version: "1.2.0", Metadata: map[string]string{"worker": "quay-1"},
 		Stats: func() any {
@@ -84,7 +86,7 @@ type textArgs struct {
 	Lines int     `json:"lines,omitempty"`
 }
 
-// tools are echo, fail, big (many lines) and wait (runs until the test ends).
+// tools answer with their argument, fail, return many lines, or run until the test ends.
 func (in *installation) tools() []tools.Tool {
 	make := func(name string, run func(context.Context, tools.Call, textArgs) *tools.Result) tools.Tool {
 		tool, err := tools.NewTool(name, "For tests.", run)
@@ -105,8 +107,8 @@ func (in *installation) tools() []tools.Tool {
 	}
 	echo := func(_ context.Context, _ tools.Call, a textArgs) *tools.Result { return tools.NewToolResult(a.Text) }
 	return []tools.Tool{
-		make("read_file", echo), make("grep", echo), make("web_fetch", echo), make("agent", echo),
-		make("fail", func(_ context.Context, _ tools.Call, a textArgs) *tools.Result { return tools.ErrorResult(a.Text) }),
+		make("read_file", echo), make("grep", echo), make("web_fetch", echo), make("agent", echo), make("deploy", echo),
+		make("read_manifest", func(_ context.Context, _ tools.Call, a textArgs) *tools.Result { return tools.ErrorResult(a.Text) }),
 		make("shell", wait), make("train", wait),
 		make("logs", func(_ context.Context, _ tools.Call, a textArgs) *tools.Result {
 			return tools.NewToolResult(logLines(a.Lines))
@@ -162,6 +164,24 @@ func (in *installation) begin(session, id, tool string, args textArgs) {
 		}
 	}
 	cancel()
+}
+
+// ask submits a call that needs an approval, and waits until it is asked for.
+func (in *installation) ask(session, id string, args textArgs) {
+	in.t.Helper()
+	body, err := bus.Encode(args)
+	if err != nil {
+		in.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	in.t.Cleanup(cancel)
+	go func() {
+		_, _ = rpc.Submit(ctx, in.bus, "", tools.Call{ID: id, Session: session, Tool: "deploy", Args: body})
+	}()
+	bustest.WaitUntil(in.t, "the question", func() bool {
+		_, parked, err := task.ReadParked(in.t.Context(), in.bus, tools.CallKey{Session: session, ID: id})
+		return err == nil && parked
+	})
 }
 
 // deadLetter makes a dead letter of a call that cannot be decoded.

@@ -8,8 +8,12 @@ async function request(url, options) {
     if (cause.name === "AbortError") throw cause;
     throw new Error("The worker does not answer. The page tries again.");
   }
-  const body = await r.json().catch(() => ({}));
   if (r.status === 401) location.reload();
+  const body = await r.json().catch(cause => {
+    if (cause.name === "AbortError") throw cause;
+    if (r.ok) throw new Error("The answer of the worker was cut off. The page tries again.");
+    return {};
+  });
   if (!r.ok) {
     const error = new Error(body.error ? body.error.message : "Error " + r.status);
     error.code = body.error && body.error.code;

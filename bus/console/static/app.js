@@ -6,12 +6,13 @@ import now from "./views/now.js";
 import calls from "./views/calls.js";
 import artifacts from "./views/artifacts.js";
 import conversations from "./views/conversations.js";
+import approvals from "./views/approvals.js";
 import schedules from "./views/schedules.js";
 import dead from "./views/dead.js";
 import channels from "./views/channels.js";
 import system from "./views/system.js";
 
-const views = [now, calls, artifacts, conversations, schedules, dead, channels, system];
+const views = [now, calls, artifacts, conversations, approvals, schedules, dead, channels, system];
 const main = document.getElementById("main");
 const nav = document.getElementById("nav");
 const state = { readOnly: true };
@@ -150,7 +151,17 @@ live.addEventListener("link", e => {
 onFrame(frame => {
   if (frame.running) setCount("now", frame.running.length);
   if (frame.dead) refreshCounts();
-});
+  if (frame.approvals) refreshApprovals();
+}, () => { refreshCounts(); refreshApprovals(); });
+
+async function refreshApprovals() {
+  try {
+    const n = (await get("/api/approvals")).count;
+    if (n > (state.approvals || 0)) toast(plural(n, "call") + (n === 1 ? " waits" : " wait") + " for your approval.");
+    state.approvals = n;
+    setCount("approvals", n);
+  } catch { /* the views tell it */ }
+}
 
 async function refreshCounts() {
   try {
@@ -175,4 +186,3 @@ async function start() {
   refreshCounts();
 }
 start();
-export { plural };

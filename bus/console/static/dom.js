@@ -99,11 +99,11 @@ export function load(part, kind = "run") {
 }
 
 const kinds = {
-  completed: "done", succeeded: "done", end_turn: "done", async: "wait", queued: "wait", open: "run", running: "run",
+  completed: "done", succeeded: "done", end_turn: "done", async: "wait", queued: "wait", waiting: "wait", open: "run", running: "run", input_required: "warn",
   failed: "bad", unknown: "bad", timeout: "bad", timed_out: "bad", cancelled: "off",
 };
 export const kindOf = state => kinds[state] || "off";
-const words = { completed: "done", succeeded: "done", timed_out: "timeout", end_turn: "done", async: "in background" };
+const words = { completed: "done", succeeded: "done", timed_out: "timeout", end_turn: "done", async: "in background", input_required: "needs approval" };
 
 // chip shows a state in a word and a colour.
 export const chip = state => h("span.chip." + kindOf(state), {}, words[state] || String(state).replaceAll("_", " "));

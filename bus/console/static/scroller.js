@@ -1,6 +1,6 @@
 // Scroller shows any number of rows of one height with the few elements that are visible.
-// Browsers limit the height of an element to some million pixels. So a longer list is
-// split into pages that overlap: small steps move by pixels, big ones jump to the part.
+// Browsers limit the height of an element to some million pixels. In a longer list, small
+// steps move by pixels, and big ones jump to the same part of the list.
 
 const maxHeight = 6_000_000;
 
@@ -45,10 +45,8 @@ export class Scroller {
     this.total = this.count * this.height;
     this.physical = Math.min(this.total, maxHeight);
     this.view = this.el.clientHeight;
-    this.page = this.physical / 100;
-    this.pages = Math.max(1, Math.ceil(this.total / Math.max(1, this.page)));
-    this.jump = this.pages > 1 ? (this.total - this.physical) / (this.pages - 1) : 0;
     this.inner.style.height = this.physical + "px";
+    if (this.total <= this.physical) this.place(0);
     this.render();
   }
 
@@ -57,28 +55,33 @@ export class Scroller {
 
   setTop(y) {
     y = Math.max(0, Math.min(y, this.total - this.view));
-    const page = Math.min(this.pages - 1, Math.floor(y / Math.max(1, this.page)));
-    const offset = this.total > this.physical ? Math.round(page * this.jump) : 0;
-    if (offset !== this.offset) this.clear();
-    this.offset = offset;
-    this.last = Math.round(y - offset);
-    this.el.scrollTop = this.last;
+    const local = this.total > this.physical ? Math.round(y * (this.physical - this.view) / (this.total - this.view)) : y;
+    this.el.scrollTop = local;
+    this.last = this.el.scrollTop;
+    this.place(this.total > this.physical ? Math.round(y - this.last) : 0);
     this.render();
   }
 
   scrolled() {
-    const top = this.el.scrollTop, step = Math.abs(top - this.last);
+    const top = this.el.scrollTop, step = Math.abs(top - this.last), more = this.total - this.physical;
     if (step === 0) return;
-    if (this.total > this.physical) {
-      if (step < this.view) return this.setTop(top + this.offset);
-      const page = Math.min(this.pages - 1, Math.floor(top * ((this.total - this.view) / (this.physical - this.view)) / this.page));
-      const offset = Math.round(page * this.jump);
-      if (offset !== this.offset) this.clear();
-      this.offset = offset;
+    if (more > 0) {
+      const near = top < this.view && this.offset > 0 || top > this.physical - 2 * this.view && this.offset < more;
+      if (step < this.view && near) return this.setTop(top + this.offset);
+      if (step >= this.view) this.place(Math.round(top * more / (this.physical - this.view)));
     }
     this.last = top;
     this.render();
   }
+
+  // place moves the rows to another offset of the list.
+  place(offset) {
+    if (offset === this.offset) return;
+    this.offset = offset;
+    for (const [i, el] of this.rows) this.position(el, i);
+  }
+
+  position(el, i) { el.style.transform = "translateY(" + (i * this.height - this.offset) + "px)"; }
 
   clear() {
     this.inner.replaceChildren();
@@ -112,7 +115,7 @@ export class Scroller {
         el.setAttribute("aria-setsize", this.count);
         el.setAttribute("aria-posinset", i + 1);
         el.style.height = this.height + "px";
-        el.style.transform = "translateY(" + (i * this.height - this.offset) + "px)";
+        this.position(el, i);
         this.rows.set(i, el);
         this.inner.insertBefore(el, after);
       }

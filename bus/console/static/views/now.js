@@ -11,14 +11,14 @@ function show(main, parts, state) {
   const quay = Array.from({ length: seconds }, () => ({ done: 0, bad: 0, wait: 0, off: 0 }));
   const recent = [];
   const summary = h("p.lead", { role: "status" }, "…");
-  const problems = h("div.problems");
+  const problems = h("div.problems"), asks = h("div");
   const yard = h("div.quay", { role: "img" });
   const columns = quay.map(() => h("div.column"));
   yard.append(...columns);
   const list = h("ul.list", { "aria-label": "Running calls" });
   const ended = h("ul.list.compact", { "aria-label": "Calls that just ended" });
   add(main, [
-    h("h1", {}, "Now"), summary, problems,
+    h("h1", {}, "Now"), summary, asks, problems,
     h("section", {}, h("div.scale", {}, h("span", {}, "calls that ended, per second"), h("span", {}, "the last minute")), yard),
     h("section", {}, h("h2", {}, "Running"), list),
     h("section", {}, h("h2", {}, "Just ended"), ended),
@@ -93,6 +93,7 @@ function show(main, parts, state) {
     replace(summary, (runningCount ? plural(runningCount, "call") + (runningCount === 1 ? " is" : " are") + " running" : "No call is running")
       + (waiting ? ", " + count(waiting) + (waiting === 1 ? " waits" : " wait") : "") + ". "
       + (s.workers.length ? plural(s.workers.length, "worker") + (s.workers.length === 1 ? " answers." : " answer.") : "No worker answers: start one with “worker serve”."));
+    replace(asks, state.approvals ? h("p.problem.ask", {}, h("a", { href: "#/approvals" }, plural(state.approvals, "call") + (state.approvals === 1 ? " waits" : " wait") + " for your approval")) : null);
     replace(problems, s.problems.concat(s.errors || []).map(p => h("p.problem", {}, p)));
   }
 

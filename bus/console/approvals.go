@@ -1,0 +1,55 @@
+package console
+
+import (
+	"net/http"
+
+	"github.com/stevedore-bus/stevedore/bus/task"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+const (
+	maxApprovals    = 200
+	maxApprovalArgs = 16 << 10
+)
+
+// shownApproval is an approval whose arguments are text, because they may be too long.
+type shownApproval struct {
+	task.Approval
+	Args string `json:"args"`
+	// Cut is set if Args are not all arguments.
+	Cut bool `json:"cut,omitempty"`
+}
+
+// approvals lists the calls that wait for a person's answer, the first deadline first.
+func (c *Console) approvals(r *http.Request) (any, error) {
+	waiting, err := task.ListApprovals(r.Context(), c.bus, "*")
+	if err != nil {
+		return nil, err
+	}
+	shown := []shownApproval{}
+	for _, a := range waiting[:min(len(waiting), maxApprovals)] {
+		args := string(a.Args)
+		shown = append(shown, shownApproval{a, tools.Excerpt(args, maxApprovalArgs), len(args) > maxApprovalArgs})
+	}
+	return map[string]any{"approvals": shown, "count": len(waiting)}, nil
+}
+
+// answerApproval approves or denies a call.
+func (c *Console) answerApproval(r *http.Request) (any, error) {
+	session, err := sessionOf(r)
+	if err != nil {
+		return nil, err
+	}
+	var in struct {
+		Approve *bool  `json:"approve"`
+		Reason  string `json:"reason"`
+	}
+	if err := decodeBody(r, &in); err != nil {
+		return nil, err
+	}
+	if in.Approve == nil {
+		return nil, badArgument("approve is missing: want true or false")
+	}
+	k := tools.CallKey{Session: session, ID: tools.TokenOf(r.PathValue("id"))}
+	return task.AnswerApproval(r.Context(), c.bus, k, task.Answer{Approve: *in.Approve, By: "the page", Reason: in.Reason})
+}
