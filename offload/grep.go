@@ -46,6 +46,9 @@ type GrepResult struct {
 	Searched int64 `json:"searched,omitempty"`
 	// Notes say what is missing and how to get it.
 	Notes []string `json:"notes,omitempty"`
+	// MediaType is set if the artifact is not text; Size is its size in bytes.
+	MediaType string `json:"media_type,omitempty"`
+	Size      int64  `json:"size"`
 
 	budget int // characters that may still be shown
 }
@@ -76,6 +79,9 @@ func (g *GrepResult) Text() string {
 		atLeast = "at least "
 	}
 	fmt.Fprintf(&b, "Found %s%d match(es) for pattern '%s' in knowledge#%s (%d total lines)", atLeast, g.Matches, g.Pattern, g.ArtifactID, g.TotalLines)
+	if g.MediaType != "" {
+		return b.String() + "\n\n" + binaryNotice(g.ArtifactID, g.MediaType, g.Size)
+	}
 	for i, line := range g.Lines {
 		switch {
 		case i == 0:
@@ -149,6 +155,7 @@ func (r *Reader) Grep(ctx context.Context, session, id string, q GrepQuery) (*Gr
 		total := c.Index().Lines()
 		res = &GrepResult{
 			ArtifactID: rec.ID, Pattern: q.Pattern, Matches: s.Matches, AtLeast: timeout, TotalLines: total, Lines: []GrepLine{},
+			MediaType: rec.binary(), Size: c.Size(),
 			budget: r.cfg.MaxChars - len(q.Pattern) - noteReserve,
 		}
 		if timeout {

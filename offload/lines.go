@@ -31,6 +31,9 @@ type Lines struct {
 	Content string `json:"content"`
 	// Data is the exact bytes if they are not UTF-8.
 	Data []byte `json:"data,omitempty"`
+	// MediaType is set if the artifact is not text; Size is its size in bytes.
+	MediaType string `json:"media_type,omitempty"`
+	Size      int64  `json:"size"`
 }
 
 // Bytes returns the exact bytes of the lines.
@@ -43,6 +46,9 @@ func (l *Lines) Bytes() []byte {
 
 // Text returns the form for a model.
 func (l *Lines) Text() string {
+	if l.MediaType != "" {
+		return binaryNotice(l.ArtifactID, l.MediaType, l.Size)
+	}
 	text := fmt.Sprintf("Lines %d-%d of %d (knowledge_id: %s):\n\n%s", l.StartLine, l.EndLine, l.TotalLines, l.ArtifactID, l.Content)
 	if l.NextOffset > 0 {
 		text += fmt.Sprintf("\n\n[line %d is too long to be shown in full; continue with %s(artifact_id, offset=%d)]", l.EndLine, ToolGet, l.NextOffset)
@@ -81,7 +87,7 @@ func readLines(ctx context.Context, rec Record, c blockContent, start, end int64
 	case end < start:
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "end_line %d is before start_line %d; valid values are %d to %d", end, start, start, total)
 	}
-	lines := &Lines{ArtifactID: rec.ID, StartLine: start, EndLine: min(end, total), TotalLines: total}
+	lines := &Lines{ArtifactID: rec.ID, StartLine: start, EndLine: min(end, total), TotalLines: total, MediaType: rec.binary(), Size: c.Size()}
 	from, err := index.LineOffset(c, start)
 	if err != nil {
 		return nil, err

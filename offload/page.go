@@ -23,6 +23,10 @@ type Page struct {
 	Content string `json:"content"`
 	// Data is the exact bytes if they are not UTF-8.
 	Data []byte `json:"data,omitempty"`
+	// MediaType is set if the artifact is not text.
+	MediaType string `json:"media_type,omitempty"`
+	// Size is the size of the artifact, in bytes.
+	Size int64 `json:"size"`
 }
 
 // Bytes returns the exact bytes of the page.
@@ -37,6 +41,8 @@ func (p *Page) Bytes() []byte {
 // line above it gives the position and how to continue.
 func (p *Page) Text() string {
 	switch {
+	case p.MediaType != "":
+		return binaryNotice(p.ArtifactID, p.MediaType, p.Size)
 	case p.NextOffset > 0:
 		return fmt.Sprintf("Characters %d-%d of %d (knowledge_id: %s); the next page has offset=%d:\n\n%s",
 			p.Offset, p.NextOffset-1, p.TotalChars, p.ArtifactID, p.NextOffset, p.Content)
@@ -89,7 +95,7 @@ func readPage(rec Record, c blockContent, offset, limit int64) (*Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	page := &Page{ArtifactID: rec.ID, Offset: offset, TotalChars: total, Chars: min(limit, total-offset)}
+	page := &Page{ArtifactID: rec.ID, Offset: offset, TotalChars: total, Chars: min(limit, total-offset), MediaType: rec.binary(), Size: c.Size()}
 	end, err := index.CharOffset(c, offset+page.Chars)
 	if err != nil {
 		return nil, err

@@ -16,7 +16,11 @@ func (r *Reader) Tools() []tools.Tool {
 		readTool(ToolGet, "Read an artifact (an offloaded tool result) from a character offset, at most 15,000 characters per page. "+
 			"If there is a next page, the first line of the result gives its offset. To search for text, use grep_knowledge instead.",
 			func(ctx context.Context, session string, in getArgs) (textResult, error) {
-				return r.GetByID(ctx, session, in.ArtifactID, in.Offset, in.Limit)
+				page, err := r.GetByID(ctx, session, in.ArtifactID, in.Offset, in.Limit)
+				if err != nil || page.MediaType == "" {
+					return page, err
+				}
+				return r.imageOf(ctx, session, page)
 			}),
 		readTool(ToolLines, "Read a range of lines of an artifact (an offloaded tool result). The first line is 1; both ends are included. "+
 			"Use it to read the lines around a match of grep_knowledge.",
@@ -109,6 +113,9 @@ func readTool[In any](name, description string, read func(ctx context.Context, s
 			res := tools.Failure(err)
 			res.Silent = true
 			return res
+		}
+		if image, ok := found.(*image); ok {
+			return image.result()
 		}
 		return tools.SilentResult(found.Text())
 	})

@@ -38,8 +38,7 @@ func Reference(rec Record) string {
 // notice says where the result is and names the tools that can read it, best first.
 func notice(rec Record) string {
 	if rec.Type == TypeBinary {
-		return fmt.Sprintf("The result is %d bytes of %s, stored as the artifact '%s'; it is not text, so no tool shows it: pass {\"$artifact\":\"%s\"} to a tool that accepts files, or ask the user to run `worker artifacts get %s --all -o FILE`.\n",
-			rec.Size, attribute(rec.MediaType), rec.ID, rec.ID, rec.ID)
+		return binaryNotice(rec.ID, rec.MediaType, rec.Size) + "\n"
 	}
 	where := "is not shown here"
 	if rec.Inline {
@@ -63,6 +62,14 @@ func notice(rec Record) string {
 	}
 	return fmt.Sprintf("The result was stored as the artifact '%s' and %s; read what you need of it with %s or %s.\n",
 		rec.ID, where, strings.Join(use[:len(use)-1], ", "), use[len(use)-1])
+}
+
+// binary returns the media type of content that is not text, otherwise "".
+func (rec Record) binary() string {
+	if rec.Type != TypeBinary {
+		return ""
+	}
+	return rec.MediaType
 }
 
 // queryable reports whether jq can read the content.

@@ -60,6 +60,13 @@ func (t *FuncTool) WithoutOffload() *FuncTool {
 	return t
 }
 
+// WithArtifacts lets arguments be artifacts (see Definition.AcceptsArtifacts), and
+// returns t.
+func (t *FuncTool) WithArtifacts() *FuncTool {
+	t.def.AcceptsArtifacts = true
+	return t
+}
+
 // Leniently accepts arguments of other forms and with other names (see Coerce), and
 // returns t.
 func (t *FuncTool) Leniently(aliases map[string]string) *FuncTool {

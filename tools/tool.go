@@ -36,6 +36,9 @@ type Definition struct {
 	// NoOffload exempts the tool's results from offloading. It is for tools that read
 	// artifacts.
 	NoOffload bool
+	// AcceptsArtifacts lets a worker replace arguments {"$artifact":"ID"} by the content
+	// of an artifact of the call's session.
+	AcceptsArtifacts bool
 	// Lenient accepts arguments in other forms than that of Parameters; see Coerce.
 	// Aliases maps other names that models write to the names of arguments.
 	Lenient bool

@@ -25,6 +25,8 @@ type definition struct {
 	Description string             `json:"description"`
 	Parameters  *jsonschema.Schema `json:"parameters"`
 	Effect      tools.Effect       `json:"effect"`
+	// Artifacts is true if the worker replaces arguments {"$artifact":"ID"}.
+	Artifacts bool `json:"artifacts"`
 }
 
 func (t *Tool) readDefinition(ctx context.Context, name string) (tools.Definition, error) {
@@ -49,7 +51,7 @@ func (t *Tool) readDefinition(ctx context.Context, name string) (tools.Definitio
 	if d.Description != "" {
 		def.Description = d.Description
 	}
-	def.Parameters = d.Parameters
+	def.Parameters, def.AcceptsArtifacts = d.Parameters, d.Artifacts
 	if d.Effect != "" {
 		def.Effect = d.Effect
 	}

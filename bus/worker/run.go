@@ -22,7 +22,11 @@ func (w *Worker) run(ctx context.Context, a *attempt) *tools.Result {
 		a.completion = make(chan *tools.Result, 1)
 		callback = func(_ context.Context, res *tools.Result) { a.completion <- res } // the registry calls it at most once
 	}
-	return withCause(ctx, a, w.registry.Run(ctx, a.call, callback))
+	call, err := w.withArtifacts(ctx, a)
+	if err != nil {
+		return withCause(ctx, a, tools.Failure(err))
+	}
+	return withCause(ctx, a, w.registry.Run(ctx, call, callback))
 }
 
 // rawResult returns the result of a tool that another program ran.

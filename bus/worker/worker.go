@@ -14,6 +14,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/schedule"
 	"github.com/stevedore-bus/stevedore/bus/task"
+	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/state"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -64,6 +65,9 @@ type Config struct {
 	// State, if not nil, records the channel through which the user of a session
 	// last sent a call.
 	State state.Store
+	// Reader reads the artifacts that calls pass as arguments. Without it, an argument
+	// {"$artifact":"ID"} is not replaced.
+	Reader *offload.Reader
 	// Approvals says which calls a person must approve before they run.
 	Approvals Approvals
 	// OnStep, if not nil, is called before each step of a call. Tests crash there.

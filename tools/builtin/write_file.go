@@ -2,18 +2,24 @@ package builtin
 
 import (
 	"context"
+	"encoding/base64"
 
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
 type writeFileArgs struct {
 	Path    string `json:"path" jsonschema:"the file, relative to the workspace; missing directories are created"`
-	Content string `json:"content" jsonschema:"the whole new content"`
+	Content string `json:"content" jsonschema:"the whole new content, or {\"$artifact\":\"ID\"} for that of an artifact, with \"base64\":true if it is not text"`
+	Base64  bool   `json:"base64,omitempty" jsonschema:"the content is base64; needed for an artifact that is not text"`
 }
 
 func newWriteFile(ws *workspace) (*tools.FuncTool, error) {
-	return idempotent(tools.NewTool("write_file",
-		"Create a file in the workspace or replace its whole content. To change a part of a file, use edit_file.", ws.writeFile))
+	tool, err := tools.NewTool("write_file",
+		"Create a file in the workspace or replace its whole content. To change a part of a file, use edit_file.", ws.writeFile)
+	if err != nil {
+		return nil, err
+	}
+	return tool.WithEffect(tools.Idempotent).WithArtifacts(), nil
 }
 
 func (ws *workspace) writeFile(ctx context.Context, _ tools.Call, args writeFileArgs) *tools.Result {
@@ -24,11 +30,17 @@ func (ws *workspace) writeFile(ctx context.Context, _ tools.Call, args writeFile
 	if ctx.Err() != nil {
 		return tools.Failure(ended(ctx))
 	}
+	content := []byte(args.Content)
+	if args.Base64 {
+		if content, err = base64.StdEncoding.DecodeString(args.Content); err != nil {
+			return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "content is not base64: %v", err))
+		}
+	}
 	ws.edit.Lock()
 	defer ws.edit.Unlock()
 	old, err := ws.target(rel)
 	if err == nil {
-		err = ws.replace(rel, []byte(args.Content), old)
+		err = ws.replace(rel, content, old)
 	}
 	if err != nil {
 		return tools.Failure(ws.explain("write file", args.Path, err))

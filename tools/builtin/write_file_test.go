@@ -61,6 +61,12 @@ func TestWriteFile(t *testing.T) {
 			t.Errorf("%s holds %q, want %q", tt.path, got, tt.content)
 		}
 	}
+	b.ok("write_file", args{"path": "image", "content": "iVBORwD/", "base64": true})
+	if got := b.content("image"); got != "\x89PNG\x00\xff" {
+		t.Errorf("base64 becomes %q", got)
+	}
+	must(t, os.Remove(filepath.Join(b.dir, "image")))
+	b.fails("write_file", args{"path": "image", "content": "no base64!", "base64": true}, "not base64")
 	info, err := os.Stat(filepath.Join(b.dir, "run.sh"))
 	must(t, err)
 	if info.Mode().Perm() != 0o777 {

@@ -164,6 +164,7 @@ func (p *parts) openWorker(context.Context) (err error) {
 	cfg := p.Worker
 	cfg.Queues = slices.Concat(cfg.Queues, p.Agents.queues())
 	cfg.Log, cfg.State, cfg.Ticks, cfg.OwnServer = p.log, p.state, !p.NoTicks, p.OwnServer
+	cfg.Reader = p.reader
 	if cfg.Approvals, err = p.Approvals.approvals(p.notifier); err != nil {
 		return err
 	}
