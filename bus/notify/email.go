@@ -89,12 +89,20 @@ func NewEmail(cfg EmailConfig) (*Email, error) {
 	return e, nil
 }
 
+// CheckChat returns an error if the channel does not send to an address.
+func (e *Email) CheckChat(address string) error {
+	if address == "" || slices.Contains(e.cfg.To, address) {
+		return nil
+	}
+	return fmt.Errorf("send by %s: the channel does not send to %q", e.host, tools.Excerpt(tools.EscapeLine(address), 80))
+}
+
 // Send sends n as one plain text mail.
 func (e *Email) Send(ctx context.Context, n Notification) error {
 	to := e.cfg.To
 	if n.ChatID != "" {
-		if !slices.Contains(to, n.ChatID) {
-			return bus.Reject("refused_recipient", fmt.Errorf("send by %s: the channel does not send to %q", e.host, tools.Excerpt(tools.EscapeLine(n.ChatID), 80)))
+		if err := e.CheckChat(n.ChatID); err != nil {
+			return bus.Reject("refused_recipient", err)
 		}
 		to = []string{n.ChatID}
 	}

@@ -66,7 +66,7 @@ const testSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 func TestWebhookIsSigned(t *testing.T) {
 	h := newHook(t, status(503), status(200))
-	w, err := NewWebhook(h.URL+"/in", testSecret)
+	w, err := NewWebhook(h.URL+"/in", testSecret, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestWebhookIsSigned(t *testing.T) {
 	if err := w.Send(t.Context(), n); err != nil || !strings.HasPrefix(h.headers[2].Get("Webhook-Id"), "h_") {
 		t.Errorf("hostile id: %v, %v", err, h.headers[2])
 	}
-	if _, err := NewWebhook(h.URL, "whsec_%%%"); err == nil || strings.Contains(err.Error(), "%%%") {
+	if _, err := NewWebhook(h.URL, "whsec_%%%", ""); err == nil || strings.Contains(err.Error(), "%%%") {
 		t.Errorf("bad secret: %v", err)
 	}
 }
@@ -107,7 +107,7 @@ func TestWebhookIsSigned(t *testing.T) {
 func TestWebhookIsEffectivelyOnce(t *testing.T) {
 	b := bustest.New(t)
 	h := newHook(t, hangUp, status(500), status(429, "Retry-After", "0.01"))
-	w, err := NewWebhook(h.URL, "")
+	w, err := NewWebhook(h.URL, "", "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -203,7 +203,8 @@ func (n *Notifier) put(ctx context.Context, notification Notification) error {
 // Send puts a message to a user into the outbox and returns it with its Channel
 // and ChatID. If it names no channel, it goes where a result of its session would
 // go. The message is durable when Send returns. A second one with the same ID is
-// dropped.
+// dropped. If the channel is one of this process and does not send to the chat, the error
+// is a *tools.Error.
 func (n *Notifier) Send(ctx context.Context, message Notification) (Notification, error) {
 	if message.ID == "" || strings.TrimSpace(message.Text) == "" {
 		return Notification{}, errors.New("send message: it has no id or no text")
@@ -211,6 +212,11 @@ func (n *Notifier) Send(ctx context.Context, message Notification) (Notification
 	to := tools.ResultEvent{Channel: message.Channel, ChatID: message.ChatID}
 	message.Kind, message.Channel, message.ChatID = KindMessage, "", ""
 	err := n.setChannel(ctx, tools.Call{Session: message.Session}.SessionToken(), to, &message)
+	if limited, ok := n.cfg.Channels[message.Channel].(interface{ CheckChat(string) error }); ok && err == nil {
+		if refused := limited.CheckChat(message.ChatID); refused != nil {
+			return Notification{}, tools.Errorf(tools.CodeInvalidArguments, "%v", refused)
+		}
+	}
 	if err == nil {
 		err = n.put(ctx, message)
 	}

@@ -68,8 +68,8 @@ var kinds = []kind{
 	{"file", pathAlone, "lines of JSON if it ends in .jsonl", func(v map[string]string, _ Env) (Channel, error) {
 		return NewFile(v["path"]), nil
 	}},
-	{"webhook", "url, [secret*]", "signed as Standard Webhooks; whsec_BASE64", func(v map[string]string, _ Env) (Channel, error) {
-		return NewWebhook(v["url"], v["secret"])
+	{"webhook", "url, [secret*], [allow (CHAT;CHAT)]", "signed as Standard Webhooks; whsec_BASE64", func(v map[string]string, _ Env) (Channel, error) {
+		return NewWebhook(v["url"], v["secret"], v["allow"])
 	}},
 	{"slack", "url*", "", openHTTP("slack")},
 	{"discord", "url*", "", openHTTP("discord")},
@@ -77,8 +77,8 @@ var kinds = []kind{
 	{"ntfy", "url, [token*]", "", openHTTP("ntfy")},
 	{"gotify", "url, [token*]", "", openHTTP("gotify")},
 	{"http", "url, [token*], [template (a file with {{.Text}} or {{json .Text}})], [type (the content type)]", "", openHTTP("http")},
-	{"telegram", "token*, [chat], [server]", "", func(v map[string]string, _ Env) (Channel, error) {
-		return NewTelegram(v["token"], TelegramConfig{Chat: v["chat"], Server: v["server"]})
+	{"telegram", "token*, [chat], [allow (CHAT;CHAT)], [server]", "", func(v map[string]string, _ Env) (Channel, error) {
+		return NewTelegram(v["token"], TelegramConfig{Chat: v["chat"], Allow: v["allow"], Server: v["server"]})
 	}},
 	{"email", "host (HOST:PORT), from, to (ADDRESS;ADDRESS), [user], [password*], [tls (starttls|ssl|none)]", "", func(v map[string]string, _ Env) (Channel, error) {
 		return NewEmail(EmailConfig{

@@ -15,6 +15,7 @@ import (
 	"github.com/go-telegram/bot/models"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 const (
@@ -33,6 +34,9 @@ const (
 type TelegramConfig struct {
 	// Chat is the default chat: an id or @CHANNEL.
 	Chat string
+	// Allow lists other chats that the bot sends to, separated by ";"; "*" means all.
+	// The bot receives messages only from Chat and from the chats that are listed.
+	Allow string
 	// Server is the URL of another Bot API server. Default
 	// https://api.telegram.org.
 	Server string
@@ -42,7 +46,10 @@ type TelegramConfig struct {
 // a response is lost, the message appears twice.
 type Telegram struct {
 	bot     *bot.Bot
+	api     string        // URL of a method, without its name
+	poll    limitedClient // without a timeout: the Bot API keeps a request open
 	chat    string
+	allow   chatList
 	secrets secrets
 	sent    partsSent
 }
@@ -51,14 +58,20 @@ type Telegram struct {
 func NewTelegram(token string, cfg TelegramConfig) (*Telegram, error) {
 	opts := []bot.Option{bot.WithSkipGetMe(), bot.WithHTTPClient(sendTimeout, limitedClient{&http.Client{Timeout: sendTimeout, Transport: transport}}),
 		bot.WithErrorsHandler(func(error) {})} // they come from polling, which is not used
+	server := "https://api.telegram.org"
 	if cfg.Server != "" {
-		opts = append(opts, bot.WithServerURL(strings.TrimSuffix(cfg.Server, "/")))
+		server = strings.TrimSuffix(cfg.Server, "/")
+		opts = append(opts, bot.WithServerURL(server))
 	}
 	b, err := bot.New(token, opts...)
 	if err != nil {
 		return nil, fmt.Errorf("telegram: %s", secretsOf(nil, token).hide(err.Error()))
 	}
-	return &Telegram{bot: b, chat: cfg.Chat, secrets: secretsOf(nil, token, "/bot"+token+"/sendMessage", "/bot"+token+"/sendDocument")}, nil
+	return &Telegram{
+		bot: b, chat: cfg.Chat, allow: parseChats(cfg.Allow, cfg.Chat),
+		api: server + "/bot" + token + "/", poll: limitedClient{&http.Client{Transport: transport}},
+		secrets: secretsOf(nil, token, "/bot"+token+"/sendMessage", "/bot"+token+"/sendDocument"),
+	}, nil
 }
 
 // Send sends n as one or more messages, or as a file if it is long. The text
@@ -72,6 +85,9 @@ func (t *Telegram) Send(ctx context.Context, n Notification) error {
 	if chat == "" {
 		return bus.Reject("no_chat", errors.New("send to telegram: neither the notification nor the channel names a chat"))
 	}
+	if err := t.CheckChat(chat); err != nil {
+		return bus.Reject("refused_chat", err)
+	}
 	text := chatText(n, false)
 	parts := text.split(telegramLimit, inUTF16)
 	if len(parts) > telegramMessages {
@@ -80,19 +96,32 @@ func (t *Telegram) Send(ctx context.Context, n Notification) error {
 			return t.classify(err)
 		}
 	}
+	last := parts[len(parts)-1].text
 	return sendParts(&t.sent, n, parts, func(part styled) error {
-		err := t.sendMessage(ctx, chat, part)
+		var buttons models.ReplyMarkup
+		if part.text == last {
+			buttons = approvalButtons(n)
+		}
+		err := t.sendMessage(ctx, chat, part, buttons)
 		if errors.Is(err, bot.ErrorBadRequest) && len(part.spans) > 0 { // try without styles
-			err = t.sendMessage(ctx, chat, styled{text: part.text})
+			err = t.sendMessage(ctx, chat, styled{text: part.text}, buttons)
 		}
 		return t.classify(err)
 	})
 }
 
-func (t *Telegram) sendMessage(ctx context.Context, chat string, part styled) error {
+// CheckChat returns an error if the channel does not send to a chat.
+func (t *Telegram) CheckChat(chat string) error {
+	if chat == "" || t.allow.maySend(chat) {
+		return nil
+	}
+	return fmt.Errorf("send to telegram: the channel does not send to the chat %q; to allow it, add it to the setting allow of the channel", tools.Excerpt(tools.EscapeLine(chat), 80))
+}
+
+func (t *Telegram) sendMessage(ctx context.Context, chat string, part styled, buttons models.ReplyMarkup) error {
 	disabled := true
 	_, err := t.bot.SendMessage(ctx, &bot.SendMessageParams{
-		ChatID: chatID(chat), Text: part.text, Entities: entities(part),
+		ChatID: chatID(chat), Text: part.text, Entities: entities(part), ReplyMarkup: buttons,
 		LinkPreviewOptions: &models.LinkPreviewOptions{IsDisabled: &disabled},
 	})
 	return err
@@ -177,7 +206,7 @@ func (c limitedClient) Do(req *http.Request) (*http.Response, error) {
 		res.Body = struct {
 			io.Reader
 			io.Closer
-		}{io.LimitReader(res.Body, 1<<20), res.Body}
+		}{io.LimitReader(res.Body, 4<<20), res.Body}
 	}
 	return res, err
 }

@@ -20,16 +20,19 @@ import (
 type Webhook struct {
 	post   *poster
 	signer *standardwebhooks.Webhook
+	allow  chatList // empty means that it sends to any chat and receives from none
 }
 
 // NewWebhook returns a channel that posts to url. The secret has the form
-// whsec_BASE64; if it is empty, requests are not signed.
-func NewWebhook(url, secret string) (*Webhook, error) {
+// whsec_BASE64; if it is empty, requests are not signed. If allow is not empty, the channel
+// sends only to the chats that it lists, separated by ";", and to the default chat. It
+// receives only from chats that allow lists.
+func NewWebhook(url, secret, allow string) (*Webhook, error) {
 	post, err := newPoster(url, secret)
 	if err != nil {
 		return nil, fmt.Errorf("webhook: %w", err)
 	}
-	w := &Webhook{post: post}
+	w := &Webhook{post: post, allow: parseChats(allow, "")}
 	if secret != "" {
 		if w.signer, err = standardwebhooks.NewWebhook(secret); err != nil {
 			return nil, fmt.Errorf("webhook to %s: want a secret of the form whsec_BASE64", post.host)
@@ -45,8 +48,19 @@ type webhookBody struct {
 	Data      Notification `json:"data"`
 }
 
+// CheckChat returns an error if the channel does not send to a chat.
+func (w *Webhook) CheckChat(chat string) error {
+	if chat == "" || len(w.allow) == 0 || w.allow.maySend(chat) {
+		return nil
+	}
+	return fmt.Errorf("webhook to %s: the channel does not send to the chat %q; to allow it, add it to the setting allow of the channel", w.post.host, tools.Excerpt(tools.EscapeLine(chat), 80))
+}
+
 // Send posts n once.
 func (w *Webhook) Send(ctx context.Context, n Notification) error {
+	if err := w.CheckChat(n.ChatID); err != nil {
+		return bus.Reject("refused_chat", err)
+	}
 	body, err := bus.Encode(webhookBody{Type: "stevedore.notification", Timestamp: n.At, Data: n})
 	if err != nil {
 		return bus.Reject(bus.CodeUndecodable, err)

@@ -26,6 +26,7 @@ type Options struct {
 	External   ExternalOptions
 	Shell      ShellOptions
 	Channels   ChannelOptions
+	Receive    ReceiveOptions
 	Approvals  ApprovalOptions
 	Store      StoreOptions
 	Workspace  string
@@ -58,6 +59,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.Lease, "lease", 30*time.Second, "`TIME` after which the calls of a dead worker move to another one; used only when the queue is first created")
 	flags.StringVar(&o.Health, "health", "", "`HOST:PORT` of an HTTP server for /healthz, /readyz and /metrics (probes and Prometheus); default off")
 	o.Channels.AddFlags(flags)
+	o.Receive.AddFlags(flags)
 	o.Approvals.AddFlags(flags)
 	cli.Topic(flags, cli.TopicOffloading, o.addOffloadFlags)
 	flags.Int64Var(&o.MaxBytes, "max-bytes", 0, "`BYTES` that a new stream may hold, four times as much for results; default 1 GiB, or less if the disk is small")

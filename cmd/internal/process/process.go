@@ -38,6 +38,8 @@ type parts struct {
 	reader    *offload.Reader
 	state     state.Store
 	notifier  *notify.Notifier
+	channels  map[string]notify.Channel
+	receivers []func(context.Context) error
 	shell     builtin.ShellConfig
 	unguarded []string // paths that --shell-write allows
 	registry  *tools.Registry
@@ -55,7 +57,7 @@ type parts struct {
 func (o *Options) Run(ctx context.Context, b *bus.Bus, log zerolog.Logger, stdout io.Writer, onReady func() (onStop func() error, err error), extra ...tools.Tool) (err error) {
 	p := &parts{Options: o, bus: b, log: log, stdout: stdout, extra: extra}
 	defer func() { err = errors.Join(err, p.close()) }()
-	for _, open := range []func(context.Context) error{p.provision, p.takeOver, p.openStore, p.openNotifier, p.openShell, p.openTools, p.openHeartbeat, p.openWorker, p.openHealth} {
+	for _, open := range []func(context.Context) error{p.provision, p.takeOver, p.openStore, p.openNotifier, p.openShell, p.openTools, p.openHeartbeat, p.openWorker, p.openReceivers, p.openHealth} {
 		if err := open(ctx); err != nil {
 			return err
 		}

@@ -21,6 +21,7 @@ func (p *parts) run(ctx context.Context, onReady func() (func() error, error)) e
 	if p.heartbeat != nil {
 		running = append(running, func(ctx context.Context) error { return heartbeat.Run(ctx, p.bus, *p.heartbeat) })
 	}
+	running = append(running, p.receivers...)
 	stopped := ctx
 	running = append(running,
 		func(ctx context.Context) error { return p.announce(ctx, onReady) },

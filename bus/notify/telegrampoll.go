@@ -1,0 +1,349 @@
+package notify
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/go-telegram/bot/models"
+	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+const (
+	// pollTimeout is how long the Bot API waits for an update before it answers.
+	pollTimeout = 50 * time.Second
+	// pollUpdates is the number of updates in an answer.
+	pollUpdates = 20
+	// maxQuoted is how much of the message that a user replies to the agent sees, in
+	// bytes.
+	maxQuoted = 1000
+)
+
+// ReceivesFrom lists the chats whose messages are accepted.
+func (t *Telegram) ReceivesFrom() []string { return t.allow.named() }
+
+// Receive passes the messages of allowed chats to inbox until ctx ends, by long polling.
+// Messages of other chats get no answer and are logged.
+//
+// The Bot API stores an update until the next request confirms it, and that request is
+// sent when inbox has accepted the update. So no message is lost if the process dies; an
+// update that arrives again is accepted again, without effect. If several processes
+// receive for one bot, the Bot API rejects one of their requests, and each update still
+// becomes one call.
+func (t *Telegram) Receive(ctx context.Context, inbox Inbox, log zerolog.Logger) error {
+	strangers := newLogLimit()
+	retry := backoff.NewExponentialBackOff(backoff.WithInitialInterval(time.Second), backoff.WithMaxInterval(time.Minute), backoff.WithMaxElapsedTime(0))
+	offset := int64(0)
+	for ctx.Err() == nil {
+		updates, err := t.updates(ctx, offset)
+		if err == nil {
+			// Confirm updates once, and do not send an old offset later: after a week
+			// without updates, the Bot API may begin with lower numbers, and an offset
+			// above them would delete them.
+			offset = 0
+			for _, u := range updates {
+				if err = t.handle(ctx, u, inbox, log, strangers); err != nil {
+					break
+				}
+				offset = u.ID + 1
+			}
+		}
+		if err == nil {
+			retry.Reset()
+			continue
+		}
+		pause := retry.NextBackOff()
+		if wait, ok := bus.Postponed(err); ok && wait > 0 {
+			pause = wait
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		log.Warn().Err(err).Stringer("pause", pause.Round(time.Millisecond)).Msg("cannot receive messages; trying again")
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+// telegramUpdate has the fields that Receive reads.
+type telegramUpdate struct {
+	ID       int64            `json:"update_id"`
+	Message  *telegramMessage `json:"message"`
+	Callback *struct {
+		ID      string           `json:"id"`
+		From    telegramUser     `json:"from"`
+		Message *telegramMessage `json:"message"`
+		Data    string           `json:"data"`
+	} `json:"callback_query"`
+}
+
+type telegramUser struct {
+	ID        int64  `json:"id"`
+	FirstName string `json:"first_name"`
+	Username  string `json:"username"`
+}
+
+type telegramMessage struct {
+	ID   int64        `json:"message_id"`
+	From telegramUser `json:"from"`
+	Chat struct {
+		ID       int64  `json:"id"`
+		Type     string `json:"type"`
+		Username string `json:"username"`
+	} `json:"chat"`
+	Text    string           `json:"text"`
+	Caption string           `json:"caption"`
+	ReplyTo *telegramMessage `json:"reply_to_message"`
+	// Kinds of content that is not text.
+	Photo, Voice, Audio, Video, Document, Sticker, Location, Contact json.RawMessage
+}
+
+// updates gets the next updates, and confirms those before offset.
+func (t *Telegram) updates(ctx context.Context, offset int64) ([]telegramUpdate, error) {
+	ctx, cancel := context.WithTimeout(ctx, pollTimeout+sendTimeout)
+	defer cancel()
+	var raw []json.RawMessage
+	params := object{"timeout": int(pollTimeout / time.Second), "limit": pollUpdates, "allowed_updates": []string{"message", "callback_query"}}
+	if offset > 0 {
+		params["offset"] = offset
+	}
+	if err := t.request(ctx, "getUpdates", params, &raw); err != nil {
+		return nil, err
+	}
+	var updates []telegramUpdate
+	for _, data := range raw {
+		var u telegramUpdate
+		if err := json.Unmarshal(data, &u); err != nil {
+			u = telegramUpdate{}
+			var id struct {
+				ID int64 `json:"update_id"`
+			}
+			if json.Unmarshal(data, &id) != nil || id.ID == 0 {
+				continue
+			}
+			u.ID = id.ID // skip it, or it would arrive for ever
+		}
+		updates = append(updates, u)
+	}
+	return updates, nil
+}
+
+// handle passes one update on. An error means that the update must be handled again.
+func (t *Telegram) handle(ctx context.Context, u telegramUpdate, inbox Inbox, log zerolog.Logger, strangers *logLimit) error {
+	switch {
+	case u.Message != nil:
+		chat, ok := t.allowedChat(u.Message)
+		if !ok {
+			if strangers.allow(chat) {
+				log.Warn().Str("chat", chat).Str("type", tools.Excerpt(u.Message.Chat.Type, 20)).Msg("ignored a message of a chat that is not allowed; to accept it, add the chat to the setting allow of the channel")
+			}
+			return nil
+		}
+		text := u.Message.prompt()
+		if text == "" {
+			return nil // for example, somebody joined the group
+		}
+		_, err := inbox.Accept(ctx, Incoming{ID: strconv.FormatInt(u.Message.ID, 10), ChatID: chat, Text: text})
+		if _, final := errors.AsType[*tools.Error](err); final {
+			log.Warn().Err(err).Str("chat", chat).Int64("message", u.Message.ID).Msg("rejected a message")
+			return nil
+		}
+		return err
+	case u.Callback != nil:
+		return t.decide(ctx, u, inbox, log, strangers)
+	}
+	return nil
+}
+
+// allowedChat returns the chat of a message in the form of the settings: its id, or
+// @NAME.
+func (t *Telegram) allowedChat(m *telegramMessage) (chat string, ok bool) {
+	chat = strconv.FormatInt(m.Chat.ID, 10)
+	if name := "@" + m.Chat.Username; !t.allow.mayReceive(chat) && t.allow.mayReceive(name) {
+		return name, true
+	}
+	return chat, t.allow.mayReceive(chat)
+}
+
+// prompt returns the text for the agent, or "" if there is nothing to answer.
+func (m *telegramMessage) prompt() string {
+	var parts []string
+	if m.ReplyTo != nil {
+		if quoted := strings.TrimSpace(m.ReplyTo.Text + m.ReplyTo.Caption); quoted != "" {
+			parts = append(parts, "> "+strings.ReplaceAll(tools.Excerpt(quoted, maxQuoted), "\n", "\n> "))
+		}
+	}
+	text := strings.TrimSpace(m.Text + m.Caption)
+	if kind := m.kind(); kind != "" {
+		parts = append(parts, "(The user sent "+kind+", which you cannot see.)")
+	} else if text == "" {
+		return ""
+	}
+	if m.Chat.Type != "private" && m.Chat.Type != "" && m.From.FirstName != "" {
+		text = tools.Excerpt(tools.OneLine(m.From.FirstName), 64) + ": " + text
+	}
+	if text != "" {
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, "\n\n")
+}
+
+// kind names content that is not text.
+func (m *telegramMessage) kind() string {
+	for _, kind := range []struct {
+		data json.RawMessage
+		name string
+	}{
+		{m.Photo, "a photo"}, {m.Voice, "a voice message"}, {m.Audio, "an audio file"}, {m.Video, "a video"},
+		{m.Document, "a file"}, {m.Sticker, "a sticker"}, {m.Location, "a location"}, {m.Contact, "a contact"},
+	} {
+		if kind.data != nil {
+			return kind.name
+		}
+	}
+	return ""
+}
+
+// decide passes the answer to an approval on, and tells the user what became of it.
+func (t *Telegram) decide(ctx context.Context, u telegramUpdate, inbox Inbox, log zerolog.Logger, strangers *logLimit) error {
+	callback := u.Callback
+	answer, key, ok := strings.Cut(callback.Data, ":")
+	if callback.Message == nil || !ok || answer != "yes" && answer != "no" {
+		return nil
+	}
+	chat, allowed := t.allowedChat(callback.Message)
+	if !allowed {
+		if strangers.allow(chat) {
+			log.Warn().Str("chat", chat).Msg("ignored an answer of a chat that is not allowed")
+		}
+		return nil
+	}
+	by := "telegram:" + strconv.FormatInt(callback.From.ID, 10)
+	text, err := inbox.Decide(ctx, Decision{Key: key, ChatID: chat, Approve: answer == "yes", By: by})
+	if failure, final := errors.AsType[*tools.Error](err); final {
+		text, err = failure.Message, nil
+	}
+	if err != nil {
+		return err
+	}
+	// If one of these is lost, the answer is stored nevertheless.
+	if err := t.request(ctx, "answerCallbackQuery", object{"callback_query_id": callback.ID, "text": tools.Excerpt(text, 180)}, nil); err != nil {
+		log.Debug().Err(err).Msg("cannot confirm the answer")
+	}
+	edited := object{"chat_id": callback.Message.Chat.ID, "message_id": callback.Message.ID, "text": tools.Excerpt(callback.Message.Text, 3500) + "\n\n" + text}
+	if err := t.request(ctx, "editMessageText", edited, nil); err != nil {
+		log.Debug().Err(err).Msg("cannot remove the buttons")
+	}
+	return nil
+}
+
+// approvalButtons returns the buttons of a question, or nil if n is none.
+func approvalButtons(n Notification) models.ReplyMarkup {
+	if n.Approval == nil {
+		return nil
+	}
+	key := ApprovalKey(n.Approval.Session, n.Approval.ID)
+	return models.InlineKeyboardMarkup{InlineKeyboard: [][]models.InlineKeyboardButton{{
+		{Text: "✅ Yes", CallbackData: "yes:" + key}, {Text: "❌ No", CallbackData: "no:" + key},
+	}}}
+}
+
+// ShowStatus implements StatusChannel.
+func (t *Telegram) ShowStatus(ctx context.Context, chat, id, text string) (string, error) {
+	params := object{"chat_id": chatID(chat), "text": tools.Excerpt(clean(text), 500), "disable_notification": true}
+	if id != "" {
+		params["message_id"] = json.Number(id)
+		return id, t.request(ctx, "editMessageText", params, nil)
+	}
+	if text == "" {
+		return "", t.request(ctx, "sendChatAction", object{"chat_id": chatID(chat), "action": "typing"}, nil)
+	}
+	var sent telegramMessage
+	if err := t.request(ctx, "sendMessage", params, &sent); err != nil {
+		return "", err
+	}
+	return strconv.FormatInt(sent.ID, 10), nil
+}
+
+// RemoveStatus implements StatusChannel.
+func (t *Telegram) RemoveStatus(ctx context.Context, chat, id string) error {
+	return t.request(ctx, "deleteMessage", object{"chat_id": chatID(chat), "message_id": json.Number(id)}, nil)
+}
+
+// request calls a method of the Bot API. Its error contains no token; it asks for a pause
+// if the Bot API does.
+func (t *Telegram) request(ctx context.Context, method string, params, result any) error {
+	body, err := bus.Encode(params)
+	if err != nil {
+		return err
+	}
+	fail := func(err error) error { return fmt.Errorf("telegram %s: %s", method, t.secrets.hideCause(err)) }
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.api+method, bytes.NewReader(body))
+	if err != nil {
+		return fail(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	res, err := t.poll.Do(req)
+	if err != nil {
+		return fail(err)
+	}
+	defer func() { _ = res.Body.Close() }() // nothing is written to it
+	var answer struct {
+		OK          bool            `json:"ok"`
+		Result      json.RawMessage `json:"result"`
+		Code        int             `json:"error_code"`
+		Description string          `json:"description"`
+		Parameters  struct {
+			RetryAfter int `json:"retry_after"`
+		} `json:"parameters"`
+	}
+	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil {
+		return fail(fmt.Errorf("%s: the answer is not JSON: %w", res.Status, err))
+	}
+	switch {
+	case answer.OK && result == nil:
+		return nil
+	case answer.OK:
+		return json.Unmarshal(answer.Result, result)
+	}
+	err = fail(fmt.Errorf("%d %s", answer.Code, answer.Description))
+	switch answer.Code {
+	case http.StatusTooManyRequests:
+		return bus.RetryAfter(min(time.Duration(max(answer.Parameters.RetryAfter, 1))*time.Second, maxPause), err)
+	case http.StatusConflict: // another process receives, or a webhook is set
+		return bus.RetryAfter(pollTimeout/2, err)
+	case http.StatusUnauthorized, http.StatusNotFound: // the token was revoked
+		return bus.RetryAfter(5*time.Minute, err)
+	}
+	return err
+}
+
+// logLimit lets one line per chat and minute into the log.
+type logLimit struct{ last map[string]time.Time }
+
+func newLogLimit() *logLimit { return &logLimit{map[string]time.Time{}} }
+
+func (l *logLimit) allow(chat string) bool {
+	now := time.Now()
+	if len(l.last) > 1000 {
+		clear(l.last)
+	}
+	if now.Sub(l.last[chat]) < time.Minute {
+		return false
+	}
+	l.last[chat] = now
+	return true
+}

@@ -1,0 +1,177 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/notify"
+	"github.com/stevedore-bus/stevedore/bus/task"
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/agent"
+)
+
+// inbox makes the messages of one channel calls of the agent. Each chat is a session.
+type inbox struct {
+	*parts
+	channel string
+	status  notify.StatusChannel // nil if the channel cannot show that work is in progress
+
+	stop    chan struct{}
+	showing sync.WaitGroup
+	stopped sync.Once
+}
+
+func newInbox(p *parts, name string, channel notify.Channel) *inbox {
+	status, _ := channel.(notify.StatusChannel)
+	return &inbox{parts: p, channel: name, status: status, stop: make(chan struct{})}
+}
+
+// wait ends what the inbox shows in chats.
+func (in *inbox) wait() {
+	in.stopped.Do(func() { close(in.stop) })
+	in.showing.Wait()
+}
+
+// Accept implements notify.Inbox. The id of the call follows from that of the message, so
+// a message that arrives again changes nothing.
+func (in *inbox) Accept(ctx context.Context, m notify.Incoming) (notify.Accepted, error) {
+	session := in.channel + "-" + m.ChatID
+	command, rest, _ := strings.Cut(m.Text, " ")
+	rest = strings.TrimSpace(rest)
+	args := map[string]any{"prompt": m.Text}
+	switch {
+	case command == "/start" && rest == "":
+		return notify.Accepted{}, in.reply(ctx, session, m, "Write to me, and the agent answers. /stop stops its work, /new and a message begins a new conversation.")
+	case command == "/stop" && rest == "":
+		return notify.Accepted{}, in.cancel(ctx, session, m)
+	case command == "/new" && rest == "":
+		return notify.Accepted{}, in.reply(ctx, session, m, "Write /new and a message: it begins a new conversation, in which the agent does not know the earlier messages.")
+	case command == "/new":
+		args["prompt"], args["fresh"] = rest, true
+	}
+	body, err := bus.Encode(args)
+	if err != nil {
+		return notify.Accepted{}, tools.Errorf(tools.CodeInvalidArguments, "the message is not text: %v", err)
+	}
+	call := tools.Call{ID: "message-" + m.ID, Session: session, Tool: agent.AgentTool, Args: body, Channel: in.channel, ChatID: m.ChatID}
+	fresh, err := enqueue(ctx, in.bus, AgentQueue, call)
+	if err != nil {
+		return notify.Accepted{}, err
+	}
+	in.log.Info().Str("channel", in.channel).Str("session", call.SessionToken()).Str("call", call.IDToken()).Bool("repeated", !fresh).Msg("accepted a message")
+	if fresh && in.status != nil {
+		in.showing.Go(func() { in.showStatus(call) })
+	}
+	return notify.Accepted{ID: call.ID, Session: session}, nil
+}
+
+// enqueue stores a call for the workers, unless it was stored before.
+func enqueue(ctx context.Context, b *bus.Bus, queue string, call tools.Call) (fresh bool, err error) {
+	known, err := isKnown(ctx, b, queue, call)
+	if known || err != nil {
+		return false, err
+	}
+	body, err := bus.Encode(call)
+	if err != nil {
+		return false, tools.Errorf(tools.CodeInvalidArguments, "the message is not text: %v", err)
+	}
+	_, err = b.Publish(ctx, bus.Message{Subject: b.Call(queue, call.Tool), Body: body, Key: call.SessionToken() + "." + call.IDToken() + "." + call.Digest()})
+	return true, err
+}
+
+// isKnown reports whether a call is queued, running or parked, or has its result. A call
+// leaves the calls stream when it is parked or has its result, so look there first.
+func isKnown(ctx context.Context, b *bus.Bus, queue string, call tools.Call) (bool, error) {
+	session, id := call.SessionToken(), call.IDToken()
+	queued, err := b.FindStaleCall(ctx, b.Call(queue, call.Tool), func(body []byte) bool {
+		old, err := tools.DecodeCall(body)
+		return err == nil && old.IDToken() == id && old.SessionToken() == session
+	})
+	if queued || err != nil {
+		return queued, err
+	}
+	if _, parked, err := task.ReadParked(ctx, b, tools.CallKey{Session: session, ID: id}); parked || err != nil {
+		return parked, err
+	}
+	stored, ok, err := task.ReadResult(ctx, b, b.Result(session, id))
+	if ok {
+		err = task.CheckDigest(call, call.Digest(), stored.Digest)
+	}
+	return ok, err
+}
+
+// temporary hides a code that the receiver would take for a final rejection.
+func temporary(err error) error { return errors.New(err.Error()) }
+
+// reply sends a message of the worker to the chat.
+func (in *inbox) reply(ctx context.Context, session string, m notify.Incoming, text string) error {
+	_, err := in.notifier.Send(ctx, notify.Notification{
+		ID:      fmt.Sprintf("reply.%s.%s", tools.TokenOf(session), tools.TokenOf(m.ID)),
+		Session: session, Channel: in.channel, ChatID: m.ChatID, Text: text,
+	})
+	return err
+}
+
+// cancel cancels the runs of a session that have not ended.
+func (in *inbox) cancel(ctx context.Context, session string, m notify.Incoming) error {
+	list, err := task.List(ctx, in.bus, tools.TokenOf(session))
+	if err != nil {
+		return temporary(err)
+	}
+	stopped := 0
+	for _, t := range list.Tasks {
+		if t.Tool == agent.AgentTool && t.EndedAt.IsZero() {
+			if _, err := task.Cancel(ctx, in.bus, tools.TokenOf(session), t.ID, "the user"); err != nil {
+				in.log.Warn().Err(err).Str("call", t.ID).Msg("cannot cancel a run")
+				continue
+			}
+			stopped++
+		}
+	}
+	if stopped == 0 {
+		return in.reply(ctx, session, m, "Nothing is running.")
+	}
+	return in.reply(ctx, session, m, "Stopped.")
+}
+
+// Decide implements notify.Inbox.
+func (in *inbox) Decide(ctx context.Context, d notify.Decision) (string, error) {
+	waiting, err := task.ListApprovals(ctx, in.bus, "*")
+	if err != nil {
+		return "", temporary(err)
+	}
+	for _, a := range waiting {
+		if notify.ApprovalKey(a.Session, a.ID) != d.Key {
+			continue
+		}
+		if a.Channel == in.channel && a.ChatID != "" && a.ChatID != d.ChatID {
+			break // the question was for another chat
+		}
+		_, err := task.AnswerApproval(ctx, in.bus, tools.CallKey{Session: a.Session, ID: a.ID}, task.Answer{Approve: d.Approve, By: d.By})
+		switch {
+		case err != nil && tools.CodeOf(err) != tools.CodeInvalidArguments && tools.CodeOf(err) != tools.CodeNotFound:
+			return "", temporary(err)
+		case err != nil:
+			return err.Error(), nil
+		case d.Approve:
+			return "✅ Approved.", nil
+		}
+		return "❌ Rejected.", nil
+	}
+	return "This question has been answered, or its time has passed.", nil
+}
+
+const (
+	// typingInterval is how often a chat is told that the agent is working; chats show
+	// it for 5 s.
+	typingInterval = 4 * time.Second
+	// statusTimeout bounds how long a run shows its status.
+	statusTimeout = time.Hour
+	// removeTimeout is how long the removal of a status may take.
+	removeTimeout = 5 * time.Second
+)

@@ -1,0 +1,92 @@
+package process
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/pflag"
+
+	"github.com/stevedore-bus/stevedore/bus/httpauth"
+	"github.com/stevedore-bus/stevedore/bus/notify"
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+)
+
+// ReceiveOptions say which channels take messages of users.
+type ReceiveOptions struct {
+	channels []string
+	listen   string
+}
+
+// AddFlags adds the flags of received messages.
+func (o *ReceiveOptions) AddFlags(flags *pflag.FlagSet) {
+	flags.StringSliceVar(&o.channels, "receive", nil, "`NAME`s of channels whose users may write to the agent: telegram (by long polling), or webhook (signed requests to --receive-listen). Only the chats in the channel's settings chat and allow are accepted")
+	flags.StringVar(&o.listen, "receive-listen", "127.0.0.1:8788", "`HOST:PORT` of the HTTP endpoint /messages/NAME for the messages of webhook channels")
+}
+
+// poller receives messages by asking for them.
+type poller interface {
+	Receive(ctx context.Context, inbox notify.Inbox, log zerolog.Logger) error
+}
+
+// endpoint receives messages by HTTP requests.
+type endpoint interface {
+	Receiver(inbox notify.Inbox, log zerolog.Logger) (http.Handler, error)
+}
+
+// openReceivers opens the channels that receive messages. They start in run.
+func (p *parts) openReceivers(ctx context.Context) error {
+	if len(p.Receive.channels) == 0 {
+		return nil
+	}
+	mux, endpoints := http.NewServeMux(), false
+	for i, name := range p.Receive.channels {
+		channel := p.channels[name]
+		if channel == nil || slices.Contains(p.Receive.channels[:i], name) {
+			return cli.Exit(cli.ExitUsage, "--receive %s: name a --channel of this process, once", name)
+		}
+		inbox := newInbox(p, name, channel)
+		log := p.log.With().Str("channel", name).Logger()
+		switch channel := channel.(type) {
+		case poller:
+			if err := checkReceives(channel); err != nil {
+				return cli.Exit(cli.ExitUsage, "--receive %s: %w", name, err)
+			}
+			p.receivers = append(p.receivers, func(ctx context.Context) error {
+				defer inbox.wait()
+				return channel.Receive(ctx, inbox, log)
+			})
+		case endpoint:
+			handler, err := channel.Receiver(inbox, log)
+			if err != nil {
+				return cli.Exit(cli.ExitUsage, "--receive %s: %w", name, err)
+			}
+			endpoints = true
+			mux.Handle("/messages/"+name, handler)
+			p.closers = append(p.closers, func() error { inbox.wait(); return nil })
+		default:
+			return cli.Exit(cli.ExitUsage, "--receive %s: only channels of the kinds telegram and webhook receive messages", name)
+		}
+	}
+	if !endpoints {
+		return nil
+	}
+	l, err := httpauth.Listen(ctx, p.Receive.listen)
+	if err != nil {
+		return cli.Exit(cli.ExitUsage, "--receive-listen: %w", err)
+	}
+	stop := httpauth.Serve(l, mux, func(err error) { p.log.Error().Err(err).Msg("the endpoint for messages failed") })
+	p.closers = append(p.closers, func() error { stop(); return nil })
+	p.log.Info().Str("address", l.Addr().String()).Msg("the endpoint for messages is listening")
+	return nil
+}
+
+// checkReceives returns an error if a channel would accept no message.
+func checkReceives(channel any) error {
+	if limited, ok := channel.(interface{ ReceivesFrom() []string }); ok && len(limited.ReceivesFrom()) == 0 {
+		return fmt.Errorf("the settings chat and allow of the channel name no chat, so no message would be accepted")
+	}
+	return nil
+}
