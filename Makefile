@@ -1,6 +1,6 @@
 # The main targets; .ci/run runs check and the README's test command.
 
-.PHONY: build check cross size test screenshots bench fuzz kill soak clock
+.PHONY: build check cross size test screenshots bench fuzz kill soak clock release
 
 build:
 	go build -trimpath -ldflags "-s -w" -o bin/ ./cmd/...
@@ -73,3 +73,7 @@ soak:
 # standard library anew, with a clock that can be moved.
 clock:
 	STEVEDORE_CLOCK=1 go test -run ClockJumps -count=1 -timeout 30m ./bus/heartbeat/
+
+# The archives of a release, for six platforms: make release VERSION=v1.2.3
+release:
+	integration/deploy/release/release.sh $(VERSION)

@@ -47,6 +47,7 @@ type upOptions struct {
 	listen  string
 	noSync  bool
 	json    bool
+	quiet   bool
 }
 
 func newUpCommand() *cobra.Command {
@@ -66,7 +67,9 @@ func newUpCommand() *cobra.Command {
 	cmd.Flags().StringVar(&o.listen, "listen", "127.0.0.1:4222", "`HOST:PORT` of the embedded server; port 0 selects a free port")
 	o.console.addFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&o.noSync, "no-sync", false, "acknowledge messages before they are synced to the disk")
+	cmd.Flags().BoolVar(&o.quiet, "quiet", false, "print no URL, because it contains the credential (for journals)")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print the URLs of the server and of the page as a JSON object in the first line")
+	cmd.MarkFlagsMutuallyExclusive("json", "quiet")
 	return cmd
 }
 
@@ -105,6 +108,9 @@ func up(ctx context.Context, o upOptions, stdout, stderr io.Writer) (err error) 
 			return nil, err
 		}
 		withdraw := func() error { stopPage(); return withdrawURL() }
+		if o.quiet {
+			return withdraw, nil
+		}
 		if o.json {
 			urls := map[string]string{"url": server.URL()}
 			if page != "" {

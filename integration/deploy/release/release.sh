@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# Builds the archives of a release for six platforms into dist/, with checksums, an SBOM,
+# shell completions and a Homebrew formula: make release VERSION=v1.2.3
+set -euo pipefail
+cd "$(git rev-parse --show-toplevel)"
+version=${1:?usage: release.sh VERSION}
+out=dist
+rm -rf "$out" && mkdir -p "$out/completions"
+
+go build -trimpath -ldflags "-s -w" -o "$out/host/" ./cmd/worker ./cmd/heartbeat
+for program in worker heartbeat; do
+  for shell in bash zsh fish powershell; do
+    "$out/host/$program" completion $shell > "$out/completions/$program.$shell"
+  done
+done
+
+# The modules of the programs with their versions and licences.
+host=$PWD/$out/host
+(cd integration/deploy/release/sbom && go run . "$host/worker" "$host/heartbeat") > "$out/stevedore.cdx.json"
+
+for platform in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64; do
+  os=${platform%/*} arch=${platform#*/}
+  name=stevedore_${version#v}_${os}_${arch}
+  mkdir -p "$out/$name/docs"
+  CGO_ENABLED=0 GOOS=$os GOARCH=$arch go build -trimpath -ldflags "-s -w" -o "$out/$name/" ./cmd/worker ./cmd/heartbeat
+  cp README.md CHANGELOG.md LICENSE "$out/$name/"
+  cp docs/*.md "$out/$name/docs/"
+  cp -r "$out/completions" integration/deploy "$out/$name/"
+  if [ "$os" = windows ]; then
+    (cd "$out" && zip -qr "$name.zip" "$name")
+  else
+    tar -C "$out" --sort=name --owner=0 --group=0 --numeric-owner --mtime='2000-01-01 UTC' -czf "$out/$name.tar.gz" "$name"
+  fi
+  rm -r "${out:?}/$name"
+done
+rm -r "$out/host"
+(cd "$out" && sha256sum -- *.tar.gz *.zip stevedore.cdx.json > checksums.txt)
+
+sum() { awk -v f="stevedore_${version#v}_$1.tar.gz" '$2 == f {print $1}' "$out/checksums.txt"; }
+url="https://github.com/stevedore-bus/stevedore/releases/download/$version/stevedore_${version#v}"
+cat > "$out/stevedore.rb" <<FORMULA
+class Stevedore < Formula
+  desc "Event-driven worker for the tools of LLM agents, on NATS"
+  homepage "https://github.com/stevedore-bus/stevedore"
+  version "${version#v}"
+  license "MIT"
+
+  on_macos do
+    on_arm { url "${url}_darwin_arm64.tar.gz"; sha256 "$(sum darwin_arm64)" }
+    on_intel { url "${url}_darwin_amd64.tar.gz"; sha256 "$(sum darwin_amd64)" }
+  end
+  on_linux do
+    on_arm { url "${url}_linux_arm64.tar.gz"; sha256 "$(sum linux_arm64)" }
+    on_intel { url "${url}_linux_amd64.tar.gz"; sha256 "$(sum linux_amd64)" }
+  end
+
+  def install
+    bin.install "worker" => "stevedore-worker"
+    bin.install "heartbeat" => "stevedore-heartbeat"
+  end
+
+  test do
+    system bin/"stevedore-worker", "version"
+  end
+end
+FORMULA
+ls -l "$out"
