@@ -16,6 +16,7 @@ existing ones that differ, and change them only with --update. Afterwards worker
 no permission to create streams and buckets, only to create consumers. The command does
 not compare the size and age limits of buckets: the operator sets them.
 
+` + serverConfigHelp + `
 ` + cli.ExitCodesHelp
 
 func newProvisionCommand() *cobra.Command {
@@ -23,15 +24,23 @@ func newProvisionCommand() *cobra.Command {
 		o      client.Options
 		update bool
 		queues []string
+		server serverConfigOptions
 	)
 	cmd := &cobra.Command{
 		Use:   "provision",
-		Short: "Create or check the streams and buckets on a NATS server",
+		Short: "Create or check the streams and buckets on a NATS server, or write its configuration",
 		Long:  provisionHelp,
 		Args:  cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := process.CheckQueues(queues); err != nil {
 				return err
+			}
+			if server.dir != "" {
+				subjects, err := bus.NewSubjects(o.Connection.Prefix)
+				if err != nil {
+					return cli.Exit(cli.ExitUsage, "--prefix: %w", err)
+				}
+				return server.write(subjects, cmd.OutOrStdout())
 			}
 			b, err := o.Connect(cmd.Context(), "provision", cmd.ErrOrStderr())
 			if err != nil {
@@ -68,6 +77,7 @@ func newProvisionCommand() *cobra.Command {
 	}
 	o.Connection.AddFlags(cmd.Flags())
 	o.Logging.AddFlags(cmd.Flags())
+	server.addFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&update, "update", false, "change the settings that differ")
 	cmd.Flags().Int64Var(&o.Connection.MaxBytes, "max-bytes", 0, "`BYTES` that a stream may hold, four times as much for results; default 1 GiB")
 	cmd.Flags().StringSliceVar(&queues, "queue", []string{bus.DefaultQueue}, "`QUEUE`s for which to create the workers' consumers")

@@ -1,0 +1,86 @@
+package serverconfig
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/nats-io/nkeys"
+
+	"github.com/stevedore-bus/stevedore/state/durable"
+)
+
+// File is the name of the configuration.
+const File = "nats-server.conf"
+
+// Written is a file that Write made or found.
+type Written struct {
+	User User
+	// Seed is the file of the user's secret key, for --nkey.
+	Seed string
+	// New reports that the key was made now.
+	New bool
+}
+
+// Write writes the configuration and one file with a secret key for each user into dir,
+// which only its owner can read. It keeps the keys that exist: to replace a key, delete
+// its file. It does not replace a configuration that it did not write.
+func Write(dir string, c Config) ([]Written, error) {
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		return nil, err
+	}
+	path := filepath.Join(dir, File)
+	old, err := os.ReadFile(path)
+	if err == nil && !strings.HasPrefix(string(old), header) {
+		return nil, fmt.Errorf("%s was not written by this command; choose another directory, or remove the file", path)
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	keys := map[string]string{}
+	var all []Written
+	for _, u := range c.Users() {
+		w := Written{User: u, Seed: filepath.Join(dir, u.Name+".nk")}
+		if keys[u.Name], w.New, err = key(w.Seed); err != nil {
+			return all, fmt.Errorf("key of %s: %w", u.Name, err)
+		}
+		all = append(all, w)
+	}
+	return all, durable.WriteFile(path, []byte(c.Text(keys)), 0o600)
+}
+
+// key returns the public key of the seed in the file, which it makes if there is none.
+func key(path string) (public string, isNew bool, err error) {
+	seed, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		pair, err := nkeys.CreateUser()
+		if err != nil {
+			return "", false, err
+		}
+		seed, err := pair.Seed()
+		if err == nil {
+			err = durable.WriteFile(path, append(seed, '\n'), 0o600)
+		}
+		if err != nil {
+			return "", false, err
+		}
+		public, err = pair.PublicKey()
+		return public, true, err
+	} else if err != nil {
+		return "", false, err
+	}
+	pair, err := nkeys.ParseDecoratedUserNKey(seed)
+	if err != nil {
+		return "", false, fmt.Errorf("%s holds no seed of a user: %w", path, err)
+	}
+	public, err = pair.PublicKey()
+	return public, false, err
+}
