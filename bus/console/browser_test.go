@@ -154,7 +154,7 @@ func (b *browser) screenshot(name string) {
 	}
 }
 
-// smaller reduces a picture to its 64 most frequent colours; the page has few.
+// smaller reduces a picture to its 128 most frequent colours; the page has few.
 func smaller(t *testing.T, data []byte) []byte {
 	t.Helper()
 	picture, err := png.Decode(bytes.NewReader(data))
@@ -172,7 +172,7 @@ func smaller(t *testing.T, data []byte) []byte {
 		return cmp.Or(uses[b]-uses[a], cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)))
 	})
 	var palette color.Palette
-	for _, c := range colours[:min(64, len(colours))] {
+	for _, c := range colours[:min(128, len(colours))] {
 		palette = append(palette, c)
 	}
 	reduced := image.NewPaletted(r, palette)
@@ -231,16 +231,15 @@ func TestViews(t *testing.T) {
 		t.Error("the token is still in the address")
 	}
 	for _, v := range []struct{ name, hash, text string }{
-		{"now", "now", "epoch 7 of 10"},
+		{"now", "now", "worker answers"},
 		{"calls", "calls", "toolu"},
 		{"call", "calls/night-watch/toolu_04", "no such file"},
 		{"artifacts", "artifacts", "inventory"},
 		{"artifact", "artifacts/harbour/toolu_logs", "crane"},
-		{"conversations", "conversations", "night-watch"},
 		{"conversation", "conversations/harbour", "crane 3"},
 		{"approvals", "approvals", "berth plan"},
 		{"schedules", "schedules", "backup"},
-		{"dead", "dead", "move_crane"},
+		{"dead", "dead/1", "unexpected"},
 		{"channels", "channels", "log"},
 		{"system", "system", "quay-1"},
 	} {
@@ -415,4 +414,75 @@ func TestLongListsAreBounded(t *testing.T) {
 	if n := b.eval("document.querySelectorAll('.scroller .row').length < 80"); n != "true" {
 		t.Error("the viewer has too many elements")
 	}
+}
+
+// TestScale opens the page with 100,000 calls and an artifact of 100 MB while calls end,
+// and reports how long it takes, its frames and its memory.
+//
+//	STEVEDORE_SCALE=1 go test -run TestScale -v ./bus/console
+func TestScale(t *testing.T) {
+	if os.Getenv("STEVEDORE_SCALE") == "" {
+		t.Skip("set STEVEDORE_SCALE to run it")
+	}
+	in := start(t, console.Config{})
+	publish := func(i int) {
+		body := fmt.Appendf(nil, `{"id":"c%d","session":"s%d","tool":"read_file","outcome":"completed","for_llm":"text %[1]d %[3]s","started_at":"2026-01-01T00:00:00Z","duration_ms":12,"attempt":1,"worker":"w"}`, i, i%500, strings.Repeat("x", 200))
+		if _, err := in.bus.JetStream().PublishAsync(in.bus.Result(fmt.Sprint("s", i%500), fmt.Sprint("c", i)), body); err != nil {
+			t.Error(err)
+		}
+	}
+	for i := range 100_000 {
+		publish(i)
+		if i%2000 == 0 {
+			<-in.bus.JetStream().PublishAsyncComplete()
+		}
+	}
+	<-in.bus.JetStream().PublishAsyncComplete()
+	in.call("s", "big", "logs", textArgs{Lines: 1_300_000})
+	b := browse(t, in, 1280, 800)
+	timed := func(what string, f func()) {
+		begin := time.Now()
+		f()
+		t.Logf("%-45s %s", what, time.Since(begin).Round(time.Millisecond))
+	}
+	b.run(chromedp.Navigate("about:blank"))
+	timed("first view, with data", func() {
+		b.run(chromedp.Navigate(in.url))
+		b.until("document.querySelectorAll('main li').length > 10")
+	})
+	timed("calls", func() { b.open("calls", "calls loaded") })
+	timed("calls of one session", func() {
+		b.search("s77")
+		b.until("[...document.querySelectorAll('.scroller .row')].length > 10 && document.querySelector('main').innerText.includes('text 99577 ')")
+	})
+	timed("artifact of 100 MB", func() { b.open("artifacts/s/big", "container 0000000") })
+	timed("its end", func() {
+		b.eval("document.querySelector('.scroller').scrollTop = 1e9")
+		b.shows("container 1299999")
+	})
+	timed("search in it", func() {
+		b.search("container 12999[0-9]9" + kb.Enter)
+		b.shows("10 matches")
+	})
+	b.open("now", "Just ended")
+	stop := make(chan struct{})
+	go func() {
+		ticker := time.NewTicker(time.Millisecond)
+		defer ticker.Stop()
+		for i := 200_000; ; i++ {
+			select {
+			case <-stop:
+				return
+			case <-ticker.C:
+				publish(i)
+			}
+		}
+	}()
+	b.eval(`(() => { let last = performance.now(), from = last; window.frames_ = { n: 0, worst: 0 };
+		const f = now => { frames_.n++; frames_.worst = Math.max(frames_.worst, now - last); last = now; frames_.rate = 1000 * frames_.n / (now - from); requestAnimationFrame(f); };
+		requestAnimationFrame(f); })()`)
+	time.Sleep(8 * time.Second)
+	t.Logf("live, 1,000 calls/s: %s frames/s, longest pause %s ms, heap %s MB, %s elements", b.eval("Math.round(frames_.rate)"), b.eval("Math.round(frames_.worst)"),
+		b.eval("Math.round(performance.memory.usedJSHeapSize / 1e6)"), b.eval("document.querySelectorAll('*').length"))
+	close(stop)
 }

@@ -161,13 +161,13 @@ func (s *Status) problems() []string {
 		}
 	}
 	for _, q := range s.Queues {
-		if q.Waiting > 0 && q.Workers == 0 && q.Pulling == 0 {
-			problems = append(problems, fmt.Sprintf("No worker serves the queue %q, and %d calls wait. Start one: worker serve --queue %s.", q.Name, q.Waiting, q.Name))
+		if calls := q.Waiting + uint64(q.Taken); calls > 0 && q.Workers == 0 && q.Pulling == 0 {
+			problems = append(problems, fmt.Sprintf("No worker serves the queue %q. Calls that wait for one: %d. Start it: worker serve --queue %s.", q.Name, calls, q.Name))
 		}
 	}
 	for _, c := range s.Channels {
 		if c.Waiting > 0 && !c.Served {
-			problems = append(problems, fmt.Sprintf("No process serves the channel %q, and %d notifications wait. Start one with this --channel.", c.Name, c.Waiting))
+			problems = append(problems, fmt.Sprintf("No process serves the channel %q. Notifications that wait: %d. Start a worker with this --channel.", c.Name, c.Waiting))
 		}
 	}
 	if s.DeadLetters > 0 {

@@ -157,7 +157,7 @@ onFrame(frame => {
 async function refreshApprovals() {
   try {
     const n = (await get("/api/approvals")).count;
-    if (n > (state.approvals || 0)) toast(plural(n, "call") + (n === 1 ? " waits" : " wait") + " for your approval.");
+    if (state.approvals !== undefined && n > state.approvals) toast(plural(n, "call") + (n === 1 ? " waits" : " wait") + " for your approval.");
     state.approvals = n;
     setCount("approvals", n);
   } catch { /* the views tell it */ }

@@ -3,6 +3,7 @@ import { h, add, replace, chip, time, duration, count, plural, empty, button, pa
 import { get, post } from "../api.js";
 import { onFrame } from "../live.js";
 import { act } from "../app.js";
+import { card } from "./approvals.js";
 
 let select = null;
 const maxEntries = 600;
@@ -55,7 +56,8 @@ function transcript(root, session, state, fresh) {
   const abort = new AbortController();
   const log = h("div.log", { role: "log", "aria-label": "Messages", tabindex: "0" });
   const entries = h("div"), typing = h("div"), older = h("div.more");
-  log.append(older, entries, typing);
+  const asks = h("ul.list");
+  log.append(older, entries, typing, asks);
   let last = 0, next = 0, shown = 0;
   const atEnd = () => log.scrollHeight - log.scrollTop - log.clientHeight < 80;
   const toEnd = () => { log.scrollTop = log.scrollHeight; };
@@ -106,7 +108,17 @@ function transcript(root, session, state, fresh) {
     }
     if (!stay) toEnd();
   }
+  // A call of this conversation may wait for an approval.
+  async function askAgain() {
+    try {
+      const waiting = (await get("/api/approvals", {}, abort.signal)).approvals.filter(a => a.session === session);
+      if (waiting.length || asks.firstChild) replace(asks, waiting.map(a => card(a, state, askAgain)));
+      if (waiting.length) toEnd();
+    } catch { /* the view of approvals tells it */ }
+  }
+  askAgain();
   const stop = onFrame(frame => {
+    if (frame.approvals) askAgain();
     if ((frame.sessions || []).includes(session)) follow();
     for (const [key, p] of Object.entries(frame.progress || {})) if (key.startsWith(session + ".") && p.activity) activity(p.activity);
   }, follow);

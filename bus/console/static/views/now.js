@@ -106,6 +106,7 @@ function show(main, parts, state) {
     try {
       const [r, page] = await Promise.all([get("/api/running", {}, abort.signal), get("/api/calls", { limit: maxRecent }, abort.signal)]);
       drawRunning(r.running);
+      if (summary.textContent === "…") replace(summary, r.running.length ? plural(r.running.length, "call") + (r.running.length === 1 ? " is" : " are") + " running." : "No call is running.");
       recent.splice(0, recent.length, ...page.calls);
       const at = Date.now();
       for (const c of quay) c.done = c.bad = c.wait = c.off = 0;

@@ -1,0 +1,63 @@
+package status_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/status"
+	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/bus/worker/workertest"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+func problem(s status.Status, text string) bool {
+	return strings.Contains(strings.Join(s.Problems, "\n"), text)
+}
+
+// The status names a stream that is nearly full, calls without a worker, notifications
+// without a notifier, and dead letters; when they are gone, it names no problem.
+func TestProblems(t *testing.T) {
+	b := bustest.Connect(t, bustest.Server(t), bus.Config{Log: bustest.Log(t), MaxBytes: 1 << 20})
+	publish := func(subject, body string) {
+		t.Helper()
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: subject, Body: []byte(body)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func() status.Status {
+		t.Helper()
+		s := status.Read(t.Context(), b)
+		if len(s.Errors) > 0 {
+			t.Fatal(s.Errors)
+		}
+		return s
+	}
+	if s := read(); len(s.Problems) > 0 || len(s.Streams) < 6 || s.Server.Version == "" {
+		t.Errorf("at the start: %+v", s)
+	}
+	if err := b.ProvisionConsumers(t.Context(), b.WorkerConsumer("gpu"), b.ChannelConsumer("chat")); err != nil {
+		t.Fatal(err)
+	}
+	publish(b.Call("gpu", "train"), `{"id":"c1","session":"s"}`)
+	publish(b.Notify("chat"), `{"text":"hello"}`)
+	publish(b.Dead(bus.DeadCall, "x"), `{"kind":"call","name":"x","subject":"stevedore.call.default.x","reason":"no reason"}`)
+	for i := range 9 {
+		publish(b.Session(fmt.Sprint("s", i)), strings.Repeat("x", 100_000))
+	}
+	s := read()
+	for _, want := range []string{"STEVEDORE_SESSIONS is 86 % full", `queue "gpu". Calls that wait for one: 1`, `channel "chat". Notifications that wait: 1`, "Dead letters: 1"} {
+		if !problem(s, want) {
+			t.Errorf("no problem %q in %q", want, s.Problems)
+		}
+	}
+	tool, err := tools.NewTool("train", "For the test.", func(context.Context, tools.Call, struct{}) *tools.Result { return tools.NewToolResult("done") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	workertest.Start(t, b, workertest.Plain{}, worker.Config{Queues: []string{"gpu"}}, tool)
+	bustest.WaitUntil(t, "the call to end", func() bool { return !problem(read(), "gpu") })
+}
