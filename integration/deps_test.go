@@ -69,6 +69,7 @@ var allowedImports = map[string][]string{
 	"tools/agent/provider":         {"tools", "tools/agent", "offload"},
 
 	// Other MCP servers and MCP clients.
+	"bus/mcp":             {"bus", "bus/httpauth", "bus/rpc", "bus/task", "offload", "tools", "tools/mcp/artifacts"},
 	"tools/mcp/wire":      {"tools"},
 	"tools/mcp/command":   {"tools"},
 	"tools/mcp/artifacts": {"offload", "tools"},

@@ -80,6 +80,9 @@ func refused(root *cobra.Command, args []string) string {
 	}
 	cmd.InitDefaultHelpFlag()
 	for _, arg := range rest {
+		if arg == "--" { // the rest is another program's
+			break
+		}
 		name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
 		switch dashes := len(arg) - len(strings.TrimLeft(arg, "-")); {
 		case dashes == 2 && name != "" && cmd.Flag(name) == nil && name != "version":

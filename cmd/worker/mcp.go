@@ -1,21 +1,324 @@
 package main
 
 import (
-	"github.com/spf13/cobra"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
 
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/httpauth"
+	"github.com/stevedore-bus/stevedore/bus/mcp"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/cmd/internal/process"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
-const mcpHelp = `Use Stevedore with MCP hosts, such as Claude Code, Cursor and VS Code.
+const mcpHelp = `Offer the tools of all workers to an MCP client, such as Claude Code, Cursor or VS Code.
+Without --http, the client starts this command and talks to it over stdin and stdout.
+
+Big results become references with a link; the client reads the link in pages, and the
+model uses the reading tools. Calls are stored on the bus: if this process ends, they go
+on. A call that takes long becomes a task if the client supports tasks. Otherwise the
+client gets an id after --wait, and the tool get_task_result returns the result.
+
+With --server or --context, the command is a gateway to the workers of a cluster. It
+keeps no state, so run any number of them behind a load balancer. Without these flags,
+it joins the server of "worker up" in the data directory --data, or starts a server and
+a worker in this process.
+
+With --http, each request needs "Authorization: Bearer TOKEN". The token decides which
+session, and therefore which artifacts and tasks, a client can see. A client can divide
+its session with the header Stevedore-Session.
+
+  worker mcp --workspace .
+  worker mcp --http 127.0.0.1:8931 --token alice=file:alice.token --token bob=env:BOB_TOKEN
+  worker mcp --server nats://bus.example.com --http :8931 --token team=file:team.token
+
+To keep the big results of another MCP server out of the prompt, see "worker mcp wrap".
 
 ` + cli.ExitCodesHelp
 
+type mcpOptions struct {
+	process.Options
+	http    string
+	tokens  []string
+	hosts   []string
+	session string
+	wait    time.Duration
+	noSync  bool
+}
+
 func newMCPCommand() *cobra.Command {
+	var o mcpOptions
 	cmd := &cobra.Command{
 		Use:   "mcp",
-		Short: "Keep the big results of MCP servers out of the prompt",
+		Short: "Offer the tools of all workers to MCP clients",
 		Long:  mcpHelp,
+		Args:  cli.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return serveMCP(cmd.Context(), o, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
 	}
+	flags := cmd.Flags()
+	o.AddFlags(flags)
+	flags.StringVar(&o.http, "http", "", "`HOST:PORT` to serve HTTP on, at the path /mcp, instead of stdin and stdout; without a HOST, only this machine can connect")
+	token := flags.Lookup("token")
+	token.Value = &tokenFlag{natsToken: token.Value, sessions: &o.tokens}
+	token.Usage, token.Annotations = "`NAME=file:PATH` or NAME=env:VARIABLE of a bearer token for --http and of the session that it opens, may be repeated; default a new token for the session of --session. A value of another form is the token for NATS", nil
+	flags.StringSliceVar(&o.hosts, "allow-host", nil, "`NAME`s that HTTP requests may have in the header Host, in addition to localhost and IP addresses")
+	flags.StringVar(&o.session, "session", "", "`SESSION` of the client; default a new one")
+	flags.DurationVar(&o.wait, "wait", 50*time.Second, "`TIME` that a client without tasks waits for a result")
+	flags.BoolVar(&o.noSync, "no-sync", false, "let a server in this process acknowledge messages before they are synced to the disk")
 	cmd.AddCommand(newMCPWrapCommand())
 	return cmd
+}
+
+// tokenFlag is --token. For NATS, the flag has one value, as in the nats CLI; a value for
+// --http names its session and a source.
+type tokenFlag struct {
+	natsToken pflag.Value
+	sessions  *[]string
+}
+
+func (f *tokenFlag) String() string { return f.natsToken.String() }
+func (f *tokenFlag) Type() string   { return f.natsToken.Type() }
+
+func (f *tokenFlag) Set(value string) error {
+	if _, source, ok := strings.Cut(value, "="); ok && (strings.HasPrefix(source, "file:") || strings.HasPrefix(source, "env:")) {
+		*f.sessions = append(*f.sessions, value)
+		return nil
+	}
+	return f.natsToken.Set(value)
+}
+
+func serveMCP(ctx context.Context, o mcpOptions, stdin io.Reader, stdout, stderr io.Writer) (err error) {
+	log, err := o.Logging.Logger(stderr)
+	if err != nil {
+		return err
+	}
+	if err := o.Check(); err != nil {
+		return err
+	}
+	if o.wait <= 0 {
+		return cli.Exit(cli.ExitUsage, "--wait %s: want more than 0s", o.wait)
+	}
+	if o.session == "" {
+		o.session = "mcp-" + strings.ToLower(rand.Text()[:16])
+	}
+	guard, err := o.guard(stderr)
+	if err != nil {
+		return err
+	}
+	parts := []func(context.Context) error{}
+	var address atomic.Value
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if !o.Connection.External() {
+		address.Store("127.0.0.1:0")
+		parts = append(parts, func(ctx context.Context) error { return keepWorker(ctx, o, &address, log, stderr) })
+	}
+	parts = append(parts, func(ctx context.Context) error {
+		defer cancel() // the client is gone: stop the worker, too
+		b, err := connectMCP(ctx, o, log)
+		if err != nil {
+			return err
+		}
+		defer b.Close()
+		address.Store(b.Conn().ConnectedAddr())
+		g := mcp.New(b, mcp.Config{Version: cli.ReadVersion().Version, Wait: o.wait, QueueOf: process.QueueOfTool, Log: log})
+		defer g.Close()
+		return process.Together(ctx, g.Run, func(ctx context.Context) error {
+			defer cancel()
+			if guard != nil {
+				return serveMCPOverHTTP(ctx, g, b, guard, o.http, log, stderr)
+			}
+			in := &endNoter{Reader: stdin, ended: g.Close}
+			err := g.Stdio(ctx, tools.Token(o.session), &sdk.IOTransport{Reader: io.NopCloser(in), Writer: nopWriteCloser{stdout}, MaxLineLength: 64 << 20})
+			if ctx.Err() != nil || errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		})
+	})
+	return process.Together(ctx, parts...)
+}
+
+// endNoter notes that the client has closed its side. Its calls go on.
+type endNoter struct {
+	io.Reader
+	ended func()
+}
+
+func (r *endNoter) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if err != nil {
+		r.ended()
+	}
+	return n, err
+}
+
+type nopWriteCloser struct{ io.Writer }
+
+func (nopWriteCloser) Close() error { return nil }
+
+// startTimeout is how long the server and the worker of this process may take to start.
+const startTimeout = 30 * time.Second
+
+// connectMCP connects to the bus. It waits for a server that this process starts.
+func connectMCP(ctx context.Context, o mcpOptions, log zerolog.Logger) (*bus.Bus, error) {
+	for end := time.Now().Add(startTimeout); ; {
+		b, err := o.Connection.Connect(ctx, "stevedore mcp", log)
+		if err == nil || o.Connection.External() || time.Now().After(end) || !errors.Is(err, bus.ErrUnreachable) {
+			return b, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// keepWorker runs a server and a worker in this process while no other process does in
+// the data directory. The clients of a process that ended find the next one at the same
+// address.
+func keepWorker(ctx context.Context, o mcpOptions, address *atomic.Value, log zerolog.Logger, stderr io.Writer) error {
+	for {
+		if locked, err := o.Connection.DataLocked(); err != nil {
+			return err
+		} else if !locked {
+			err := runMCPWorker(ctx, o, address.Load().(string), log, stderr)
+			if ctx.Err() != nil {
+				return err
+			}
+			if again, lockErr := o.Connection.DataLocked(); err != nil && (lockErr != nil || !again) {
+				return err // it is not because another process was faster
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(300 * time.Millisecond):
+		}
+	}
+}
+
+func runMCPWorker(ctx context.Context, o mcpOptions, listen string, log zerolog.Logger, stderr io.Writer) (err error) {
+	server, closeServer, err := process.Embed(o.Connection.Data, listen, o.noSync, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeServer()) }()
+	b, err := bus.Connect(ctx, server.ClientConfig(o.BusConfig(log)))
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	return o.Run(ctx, b, log, process.Console(stderr, log), func() (func() error, error) {
+		return o.Connection.PublishURL(server.URL())
+	})
+}
+
+// guard returns the guard of the HTTP endpoint; nil without --http.
+func (o *mcpOptions) guard(stderr io.Writer) (*httpauth.Guard, error) {
+	if o.http == "" {
+		if len(o.tokens) > 0 {
+			return nil, cli.Exit(cli.ExitUsage, "--token is for --http; over stdin and stdout, --session names the session")
+		}
+		return nil, nil
+	}
+	address, loopback, err := httpauth.CheckAddress(o.http)
+	if err != nil {
+		return nil, cli.Exit(cli.ExitUsage, "--http: %w", err)
+	}
+	o.http = address
+	cfg := httpauth.Config{Tokens: map[string]string{}, Hosts: o.hosts}
+	for _, given := range o.tokens {
+		name, source, ok := strings.Cut(given, "=")
+		if !ok || !tools.IsToken(name) || strings.Contains(name, "--") || tools.Token(name) != name {
+			return nil, cli.Exit(cli.ExitUsage, "--token: want NAME=file:PATH or NAME=env:VARIABLE, with a NAME of the form %s without --", tools.TokenForm)
+		}
+		token, err := secretFrom(source)
+		if err != nil {
+			return nil, cli.Exit(cli.ExitUsage, "--token %s: %w", name, err)
+		}
+		if other, twice := cfg.Tokens[token]; twice {
+			return nil, cli.Exit(cli.ExitUsage, "--token: %s and %s have the same token", other, name)
+		}
+		cfg.Tokens[token] = name
+	}
+	if len(o.tokens) == 0 {
+		if !loopback {
+			return nil, cli.Exit(cli.ExitUsage, "--http %s: other machines can reach this address; give --token NAME=file:PATH", o.http)
+		}
+		token := httpauth.NewToken()
+		cfg.Tokens[token] = tools.Token(o.session)
+		fmt.Fprintf(stderr, "Authorization: Bearer %s\n", token)
+	}
+	g, err := httpauth.New(cfg)
+	if err != nil {
+		return nil, cli.Exit(cli.ExitUsage, "--token: %w", err)
+	}
+	return g, nil
+}
+
+// secretFrom reads a secret from file:PATH or env:VARIABLE.
+func secretFrom(source string) (string, error) {
+	kind, name, _ := strings.Cut(source, ":")
+	var secret string
+	switch kind {
+	case "file":
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return "", err
+		}
+		secret = string(data)
+	case "env":
+		secret = os.Getenv(name)
+	default:
+		return "", errors.New("want file:PATH or env:VARIABLE, so that the secret is not in the list of processes")
+	}
+	if secret = strings.TrimSpace(secret); secret == "" {
+		return "", fmt.Errorf("%s is empty", source)
+	}
+	return secret, nil
+}
+
+func serveMCPOverHTTP(ctx context.Context, g *mcp.Gateway, b *bus.Bus, guard *httpauth.Guard, address string, log zerolog.Logger, stderr io.Writer) error {
+	l, err := httpauth.Listen(ctx, address)
+	if err != nil {
+		return cli.Exit(cli.ExitUsage, "--http: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/mcp", guard.Handler(g.Handler()))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		if !b.Conn().IsConnected() {
+			http.Error(w, "the gateway is not connected to the bus", http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = io.WriteString(w, "ok\n")
+	})
+	failed := make(chan error, 1)
+	stop := httpauth.Serve(l, mux, func(err error) { failed <- err })
+	fmt.Fprintf(stderr, "MCP is served at http://%s/mcp\n", l.Addr())
+	log.Info().Str("address", l.Addr().String()).Msg("MCP server is listening")
+	select {
+	case err = <-failed:
+	case <-ctx.Done():
+	}
+	g.Close()
+	stop()
+	return err
 }

@@ -121,6 +121,9 @@ func (c *Connection) Check() error {
 // contains the credential, so only the owner can read the file.
 const urlFile = "server.url"
 
+// DataLocked reports whether a process runs a server in the data directory.
+func (c *Connection) DataLocked() (bool, error) { return durable.DirLocked(c.Data) }
+
 // embeddedURL uses the file only while a process has locked the directory. After a
 // kill, another process may listen on the port of the file and would receive the
 // credential.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -52,6 +53,14 @@ func queueOf(call tools.Call) string {
 		return AgentQueue
 	}
 	return bus.DefaultQueue
+}
+
+// QueueOfTool returns the queue for the calls of a tool that workers offer on queues.
+func QueueOfTool(tool string, queues []string) string {
+	if queue := queueOf(tools.Call{Tool: tool}); queue != bus.DefaultQueue || len(queues) == 0 || slices.Contains(queues, queue) {
+		return queue
+	}
+	return queues[0]
 }
 
 // busCaller sends the calls of agents to any worker.

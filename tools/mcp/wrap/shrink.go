@@ -2,11 +2,9 @@ package wrap
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"io"
 	"slices"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/stevedore-bus/stevedore/offload"
@@ -35,7 +33,7 @@ func (s *shrinker) store(ctx context.Context, tool string, src io.Reader) (store
 	if _, err := io.Copy(out, src); err != nil {
 		return stored{}, err
 	}
-	call := tools.Call{ID: newID(tool), Session: s.cfg.Session, Tool: tool}
+	call := tools.Call{ID: artifacts.NewID(tool), Session: s.cfg.Session, Tool: tool}
 	res := &tools.Result{Output: out}
 	got, err := s.offloader.Result(ctx, call, tools.Definition{}, res)
 	if err != nil && ctx.Err() == nil {
@@ -46,20 +44,6 @@ func (s *shrinker) store(ctx context.Context, tool string, src io.Reader) (store
 		return stored{reference: s.offloader.Fallback(call, res, err).ForLLM}, nil
 	}
 	return stored{got.Artifact, got.ForLLM}, nil
-}
-
-// newID returns an id that tells models and people where a result came from.
-func newID(tool string) string {
-	name := strings.Map(func(r rune) rune {
-		if r < utf8.RuneSelf && tools.IsToken("a"+string(r)) {
-			return r
-		}
-		return '_'
-	}, tools.Excerpt(tool, 40))
-	if name == "" || name[0] == '-' || strings.HasPrefix(strings.ToLower(name), "h_") {
-		name = "result_" + name
-	}
-	return name[:min(len(name), 48)] + "_" + strings.ToLower(rand.Text()[:8])
 }
 
 // block is a content block with text, or with a file in base64.

@@ -1,0 +1,434 @@
+package mcp_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/httpauth"
+	"github.com/stevedore-bus/stevedore/bus/mcp"
+	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/offload"
+	memory "github.com/stevedore-bus/stevedore/offload/mem"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+const (
+	aliceToken = "alice-0123456789abcdef"
+	bobToken   = "bob-0123456789abcdef"
+)
+
+// cluster is a bus with a worker.
+type cluster struct {
+	*bus.Bus
+	release chan struct{} // ends the tool slow
+	runs    atomic.Int64  // of the tool once
+}
+
+func newCluster(t *testing.T) *cluster {
+	c := &cluster{Bus: bustest.New(t), release: make(chan struct{})}
+	store := memory.New(offload.StoreConfig{})
+	reader := offload.NewReader(store, offload.ReaderConfig{})
+	registry := tools.NewRegistry(zerolog.Nop())
+	type args struct {
+		Text string `json:"text,omitempty"`
+	}
+	add := func(name string, effect tools.Effect, f func(ctx context.Context, call tools.Call, in args) *tools.Result) {
+		tool, err := tools.NewTool(name, "Tool "+name+".", f)
+		if err == nil {
+			err = registry.Register(tool.WithEffect(effect))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	add("echo", tools.Idempotent, func(_ context.Context, _ tools.Call, in args) *tools.Result { return tools.NewToolResult(in.Text) })
+	add("big", tools.Idempotent, func(context.Context, tools.Call, args) *tools.Result { return tools.NewToolResult(bigText) })
+	add("image", tools.Idempotent, func(context.Context, tools.Call, args) *tools.Result {
+		return &tools.Result{ForLLM: "an image", Blocks: json.RawMessage(`[{"type":"text","text":"see"},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"aGk="}}]`)}
+	})
+	add("slow", tools.Once, func(ctx context.Context, _ tools.Call, _ args) *tools.Result {
+		c.runs.Add(1)
+		for {
+			tools.ReportProgress(ctx, tools.Progress{Message: "half", Done: 1, Total: 2})
+			select {
+			case <-c.release:
+				return tools.NewToolResult("slow done")
+			case <-ctx.Done():
+				return tools.Failure(ctx.Err())
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	})
+	if err := registry.Register(reader.Tools()...); err != nil {
+		t.Fatal(err)
+	}
+	w := worker.New(c.Bus, registry, offload.NewOffloader(store, offload.Config{}), worker.Config{Queues: []string{"default"}, Slots: 16})
+	ready := make(chan struct{})
+	service := rpc.NewService(c.Bus, reader, rpc.ServiceConfig{OnReady: func() { close(ready) }})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 2)
+	go func() { done <- w.Run(ctx) }()
+	go func() { done <- service.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		for range 2 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	<-ready
+	return c
+}
+
+var bigText = strings.Repeat("a line of the result\n", 5000)
+
+// gateways serves HTTP with n gateways behind a round-robin proxy.
+func gateways(t *testing.T, c *cluster, n int, cfg mcp.Config) string {
+	guard, err := httpauth.New(httpauth.Config{Tokens: map[string]string{aliceToken: "alice", bobToken: "bob"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var proxies []*httputil.ReverseProxy
+	for range n {
+		srv := httptest.NewServer(guard.Handler(mcp.New(c.Bus, cfg).Handler()))
+		t.Cleanup(srv.Close)
+		u, err := url.Parse(srv.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := httputil.NewSingleHostReverseProxy(u)
+		p.FlushInterval = -1
+		proxies = append(proxies, p)
+	}
+	var next atomic.Int64
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		proxies[int(next.Add(1))%n].ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	return front.URL
+}
+
+type withHeader map[string]string
+
+func (h withHeader) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	for name, value := range h {
+		r.Header.Set(name, value)
+	}
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+func dial(t *testing.T, url string, header withHeader, opts *sdk.ClientOptions) (*sdk.Client, *sdk.ClientSession) {
+	t.Helper()
+	client := sdk.NewClient(&sdk.Implementation{Name: "test"}, opts)
+	if err := sdk.AddSendingCustomMethod[*taskParams, *taskResult](client, "tasks/get"); err != nil {
+		t.Fatal(err)
+	}
+	s, err := client.Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: header}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return client, s
+}
+
+type taskParams struct {
+	sdk.ParamsBase
+	TaskID string `json:"taskId"`
+}
+
+type taskResult struct {
+	sdk.ResultBase
+	TaskID string              `json:"taskId"`
+	Status string              `json:"status"`
+	Result *sdk.CallToolResult `json:"result"`
+}
+
+func bearer(token string) withHeader { return withHeader{"Authorization": "Bearer " + token} }
+
+func text(t *testing.T, res *sdk.CallToolResult) string {
+	t.Helper()
+	if len(res.Content) == 0 {
+		t.Fatal("no content")
+	}
+	c, ok := res.Content[0].(*sdk.TextContent)
+	if !ok {
+		t.Fatalf("the first block is %T", res.Content[0])
+	}
+	return c.Text
+}
+
+func call(t *testing.T, s *sdk.ClientSession, name string, args any) *sdk.CallToolResult {
+	t.Helper()
+	res, err := s.CallTool(t.Context(), &sdk.CallToolParams{Name: name, Arguments: args})
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return res
+}
+
+// Two gateways behind a round-robin proxy serve one client.
+func TestTwoGateways(t *testing.T) {
+	c := newCluster(t)
+	url := gateways(t, c, 2, mcp.Config{Wait: 200 * time.Millisecond})
+	_, alice := dial(t, url, bearer(aliceToken), nil)
+	_, bob := dial(t, url, bearer(bobToken), nil)
+	list, err := alice.ListTools(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]*sdk.Tool{}
+	for _, tool := range list.Tools {
+		known[tool.Name] = tool
+	}
+	if a := known["echo"]; a == nil || !a.Annotations.IdempotentHint {
+		t.Errorf("echo: %+v", a)
+	}
+	if a := known["slow"]; a == nil || a.Annotations.IdempotentHint || !*a.Annotations.DestructiveHint {
+		t.Errorf("slow: %+v", a)
+	}
+	if a := known[offload.ToolGrep]; a == nil || !a.Annotations.ReadOnlyHint {
+		t.Errorf("grep_knowledge: %+v", a)
+	}
+	for range 4 {
+		if got := text(t, call(t, alice, "echo", map[string]any{"text": "hi"})); got != "hi" {
+			t.Errorf("echo: %q", got)
+		}
+	}
+	if res := call(t, alice, "image", nil); len(res.Content) != 2 || string(res.Content[1].(*sdk.ImageContent).Data) != "hi" {
+		t.Errorf("image: %v", res.Content)
+	}
+	res := call(t, alice, "nonsense", nil)
+	if !res.IsError || !strings.Contains(text(t, res), "No worker offers the tool") {
+		t.Errorf("unknown tool: %q", text(t, res))
+	}
+	if res := call(t, alice, "echo", map[string]any{"other": 1}); !res.IsError || !strings.Contains(text(t, res), "arguments of echo") {
+		t.Errorf("wrong arguments: %q", text(t, res))
+	}
+
+	// An artifact: every byte through the link, and only for its session.
+	res = call(t, alice, "big", nil)
+	link := res.Content[1].(*sdk.ResourceLink)
+	var all strings.Builder
+	for uri := link.URI; uri != ""; {
+		page, err := alice.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: uri})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.WriteString(page.Contents[0].Text)
+		uri, _ = page.Contents[0].Meta["stevedore/next"].(string)
+	}
+	if all.String() != bigText {
+		t.Errorf("read %d bytes, want %d", all.Len(), len(bigText))
+	}
+	if _, err := bob.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: link.URI}); err == nil {
+		t.Error("bob read an artifact of alice")
+	}
+	if got := text(t, call(t, bob, offload.ToolGet, map[string]any{"artifact_id": link.Name})); strings.Contains(got, "a line") {
+		t.Error("bob read an artifact of alice with a tool")
+	}
+	resources, err := alice.ListResources(t.Context(), nil)
+	if err != nil || len(resources.Resources) != 1 || resources.Resources[0].URI != link.URI {
+		t.Errorf("resources of alice: %v %v", resources, err)
+	}
+	if resources, err := bob.ListResources(t.Context(), nil); err != nil || len(resources.Resources) != 0 {
+		t.Errorf("resources of bob: %v %v", resources, err)
+	}
+
+	// A client without tasks gets an id, and the result later.
+	res = call(t, alice, "slow", nil)
+	_, rest, _ := strings.Cut(text(t, res), "Its id is ")
+	id, _, _ := strings.Cut(rest, ".")
+	if got := text(t, call(t, alice, "get_task_result", map[string]any{"call_id": id})); !strings.Contains(got, "still running") {
+		t.Errorf("get_task_result of a running call: %q", got)
+	}
+	if res := call(t, bob, "get_task_result", map[string]any{"call_id": id}); !res.IsError {
+		t.Errorf("bob sees the task of alice: %q", text(t, res))
+	}
+	close(c.release)
+	if got := text(t, call(t, alice, "get_task_result", map[string]any{"call_id": id})); got != "slow done" {
+		t.Errorf("get_task_result: %q", got)
+	}
+}
+
+// A client with tasks gets a task; any gateway knows it.
+func TestTasks(t *testing.T) {
+	c := newCluster(t)
+	url := gateways(t, c, 2, mcp.Config{TaskAfter: 50 * time.Millisecond})
+	caps := &sdk.ClientCapabilities{}
+	caps.AddExtension("io.modelcontextprotocol/tasks", map[string]any{})
+	var created taskResult
+	client, alice := dial(t, url, bearer(aliceToken), &sdk.ClientOptions{Capabilities: caps})
+	_ = client
+	created = rawCall(t, url, "slow", nil)
+	if created.TaskID == "" || created.Status != "working" {
+		t.Fatalf("created: %+v", created)
+	}
+	get := func() *taskResult {
+		res, err := sdk.CallCustomMethod[*taskParams, *taskResult](t.Context(), alice, "tasks/get", &taskParams{TaskID: created.TaskID})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res
+	}
+	for range 2 { // both gateways
+		if got := get(); got.Status != "working" || got.TaskID != created.TaskID {
+			t.Errorf("working: %+v", got)
+		}
+	}
+	close(c.release)
+	got := get()
+	for got.Status == "working" {
+		time.Sleep(time.Millisecond)
+		got = get()
+	}
+	if got.Status != "completed" || text(t, got.Result) != "slow done" {
+		t.Errorf("completed: %+v", got)
+	}
+	if c.runs.Load() != 1 {
+		t.Errorf("slow ran %d times", c.runs.Load())
+	}
+	if _, err := sdk.CallCustomMethod[*taskParams, *taskResult](t.Context(), alice, "tasks/get", &taskParams{TaskID: "nonsense"}); err == nil {
+		t.Error("a task that does not exist was found")
+	}
+	// The same call id again: the stored result, and no second run.
+	again := rawCall(t, url, "slow", map[string]any{mcp.CallIDMeta: created.TaskID})
+	if c.runs.Load() != 1 || again.Status != "" {
+		t.Errorf("repeated call: %d runs, %+v", c.runs.Load(), again)
+	}
+}
+
+// rawCall sends tools/call with the capability for tasks.
+func rawCall(t *testing.T, url, tool string, meta map[string]any) (out taskResult) {
+	t.Helper()
+	all := map[string]any{
+		"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientInfo": map[string]any{"name": "raw", "version": "1"},
+		"io.modelcontextprotocol/clientCapabilities": map[string]any{"extensions": map[string]any{"io.modelcontextprotocol/tasks": map[string]any{}}},
+	}
+	for k, v := range meta {
+		all[k] = v
+	}
+	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": map[string]any{"name": tool, "arguments": map[string]any{}, "_meta": all}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(string(body)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for k, v := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "Authorization": "Bearer " + aliceToken,
+		"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": tool} {
+		req.Header.Set(k, v)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	var buf strings.Builder
+	if _, err := io.Copy(&buf, res.Body); err != nil {
+		t.Fatal(err)
+	}
+	data := buf.String()
+	if _, event, ok := strings.Cut(data, "data: "); ok {
+		data, _, _ = strings.Cut(event, "\n")
+	}
+	var msg struct {
+		Result taskResult
+		Error  any
+	}
+	if err := json.Unmarshal([]byte(data), &msg); err != nil || msg.Error != nil {
+		t.Fatalf("%d %s: %v", res.StatusCode, data, err)
+	}
+	return msg.Result
+}
+
+// Progress reaches the client, and a cancelled request cancels the call.
+func TestProgressAndCancel(t *testing.T) {
+	c := newCluster(t)
+	url := gateways(t, c, 1, mcp.Config{})
+	progress := make(chan *sdk.ProgressNotificationParams, 100)
+	_, alice := dial(t, url, bearer(aliceToken), &sdk.ClientOptions{ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) {
+		select {
+		case progress <- r.Params:
+		default:
+		}
+	}})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		params := &sdk.CallToolParams{Name: "slow"}
+		params.SetProgressToken("p1")
+		_, err := alice.CallTool(ctx, params)
+		ended <- err
+	}()
+	if p := <-progress; p.Message != "half" || p.Total != 2 {
+		t.Errorf("progress: %+v", p)
+	}
+	cancel()
+	if err := <-ended; err == nil {
+		t.Error("the cancelled call succeeded")
+	}
+	// The call ends although nobody releases it.
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		events := 0
+		err := c.ReadSubjects(t.Context(), bus.Results, []string{c.Result("alice", "*")}, func(_ string, body []byte) error {
+			if e, err := tools.DecodeResult(body); err == nil && e.Outcome == tools.Cancelled {
+				events++
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if events == 1 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("the call was not cancelled")
+		}
+	}
+}
+
+// Requests without a token, with a wrong one, or from other pages are refused.
+func TestHTTPGuard(t *testing.T) {
+	c := newCluster(t)
+	url := gateways(t, c, 1, mcp.Config{})
+	for name, header := range map[string]withHeader{
+		"no token": {}, "wrong token": bearer("alice-0123456789abcdeg"),
+		"another origin": {"Authorization": "Bearer " + aliceToken, "Origin": "https://evil.example"},
+	} {
+		client := sdk.NewClient(&sdk.Implementation{Name: "test"}, nil)
+		s, err := client.Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: header}, MaxRetries: -1}, nil)
+		if err == nil {
+			s.Close()
+			t.Errorf("%s: accepted", name)
+		}
+	}
+	// One token, two conversations.
+	_, one := dial(t, url, withHeader{"Authorization": "Bearer " + aliceToken, mcp.SessionHeader: "one"}, nil)
+	_, two := dial(t, url, withHeader{"Authorization": "Bearer " + aliceToken, mcp.SessionHeader: "two"}, nil)
+	link := call(t, one, "big", nil).Content[1].(*sdk.ResourceLink)
+	if _, err := two.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: link.URI}); err == nil {
+		t.Error("another conversation read the artifact")
+	}
+	if _, err := one.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: link.URI}); err != nil {
+		t.Errorf("its own conversation: %v", err)
+	}
+}
