@@ -40,7 +40,7 @@ func Tools(cfg Config) ([]tools.Tool, func() error, error) {
 		return nil, nil, err
 	}
 	makers := []func(*workspace) (*tools.FuncTool, error){
-		newShell, newReadFile, newListDir, newGrep, newGlob, newWriteFile, newEditFile, newWebFetch,
+		newShell, newReadFile, newListDir, newGrep, newGlob, newWriteFile, newAppendFile, newEditFile, newWebFetch,
 	}
 	var all []tools.Tool
 	for _, make := range makers {

@@ -34,6 +34,7 @@ func TestWriteCannotBecomeExecution(t *testing.T) {
 		".vscode/tasks.json", "sub/.VSCode/Settings.json", ".mcp.json", ".claude/settings.json",
 	} {
 		b.fails("write_file", args{"path": path, "content": "evil"})
+		b.fails("append_file", args{"path": path, "content": "evil"})
 		b.fails("edit_file", args{"path": path, "old_text": "[core]", "new_text": "evil"})
 	}
 	err := filepath.WalkDir(b.dir, func(path string, entry os.DirEntry, err error) error {

@@ -224,3 +224,19 @@ func TestEditFileAtOnce(t *testing.T) {
 		t.Errorf("lost edits:\n%s", got)
 	}
 }
+
+// append_file adds exactly the text, creates missing files, and refuses what write_file
+// refuses.
+func TestAppendFile(t *testing.T) {
+	b := newFixture(t, builtin.Config{})
+	for _, text := range []string{"one\n", "two", ", too\n"} {
+		b.ok("append_file", args{"path": "dir/log.txt", "content": text})
+	}
+	if got := b.content("dir/log.txt"); got != "one\ntwo, too\n" {
+		t.Errorf("the file holds %q", got)
+	}
+	b.fails("append_file", args{"path": "dir", "content": "x"}, "directory")
+	for _, path := range hostile(t, b) {
+		b.fails("append_file", args{"path": path, "content": "overwritten"})
+	}
+}

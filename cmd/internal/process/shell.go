@@ -34,7 +34,7 @@ func (o *ShellOptions) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.mode, "shell-sandbox", string(sandbox.DefaultMode), "`MODE` of the sandbox: required (shell refuses commands if the system cannot confine them), besteffort (commands run with the protection that there is) or off")
 	flags.BoolVar(&o.network, "shell-network", false, "let commands use the network")
 	flags.StringSliceVar(&o.read, "shell-read", nil, "`PATH`s that commands can read and execute in addition, such as a toolchain in a home directory")
-	flags.StringSliceVar(&o.write, "shell-write", nil, "`PATH`s that commands can write in addition; also lets write_file and edit_file write protected paths, such as .git/config")
+	flags.StringSliceVar(&o.write, "shell-write", nil, "`PATH`s that commands can write in addition; also lets write_file, append_file and edit_file write protected paths, such as .git/config")
 	flags.StringArrayVar(&o.env, "shell-env", nil, "`NAME` or NAME=VALUE of a variable that commands get in addition")
 	flags.Int64Var(&o.maxOutput, "shell-output", 64<<20, "`BYTES` of a command's output that are kept")
 	flags.Int64Var(&o.limits.Processes, "shell-processes", 4096, "`NUMBER` of processes and threads of a command, in its own namespace; -1 means no limit")

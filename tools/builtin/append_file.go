@@ -1,0 +1,78 @@
+package builtin
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+type appendFileArgs struct {
+	Path    string `json:"path" jsonschema:"the file, relative to the workspace; it is created if it is missing"`
+	Content string `json:"content" jsonschema:"the text to add at the end, exactly; end it with a line break if it is a line. {\"$artifact\":\"ID\"} adds that of an artifact"`
+}
+
+func newAppendFile(ws *workspace) (*tools.FuncTool, error) {
+	tool, err := tools.NewTool("append_file",
+		"Add text to the end of a file in the workspace, such as a log or a list, without reading it.", ws.appendFile)
+	if err != nil {
+		return nil, err
+	}
+	return tool.WithEffect(tools.Once).WithArtifacts(), nil // a repeated call adds the text twice
+}
+
+func (ws *workspace) appendFile(ctx context.Context, _ tools.Call, args appendFileArgs) *tools.Result {
+	rel, err := ws.rel(args.Path)
+	if err != nil {
+		return tools.Failure(err)
+	}
+	if ctx.Err() != nil {
+		return tools.Failure(ended(ctx))
+	}
+	ws.edit.Lock()
+	defer ws.edit.Unlock()
+	old, err := ws.target(rel)
+	switch {
+	case err != nil:
+	case old == nil:
+		err = ws.replace(rel, []byte(args.Content), nil)
+	default:
+		err = ws.appendTo(rel, []byte(args.Content), old)
+	}
+	if err != nil {
+		return tools.Failure(ws.explain("append to file", args.Path, err))
+	}
+	return tools.SilentResult("Text added to: " + showName(args.Path))
+}
+
+// appendTo appends to the file old. The text is durable when it returns. If only a part
+// can be written, for example on a full disk, it removes that part.
+func (ws *workspace) appendTo(rel string, text []byte, old fs.FileInfo) (err error) {
+	parent, name, err := ws.openParent(rel)
+	if err != nil {
+		return err
+	}
+	defer parent.Close()
+	file, err := parent.OpenFile(name, os.O_WRONLY|os.O_APPEND|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	info, err := file.Stat()
+	if err == nil {
+		err = ws.checkFile(info)
+	}
+	if err == nil && !os.SameFile(info, old) {
+		err = errChanged
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := file.Write(text); err != nil {
+		return errors.Join(err, file.Truncate(info.Size()))
+	}
+	return file.Sync()
+}
