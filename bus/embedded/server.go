@@ -27,6 +27,8 @@ type Config struct {
 	// Listen is HOST:PORT; port 0 picks a free port. Empty means no socket:
 	// only this process can connect.
 	Listen string
+	// Cert and Key are PEM files. With them, clients of the socket need TLS.
+	Cert, Key string
 	// NoSync acknowledges a message before it is synced to the disk. That is
 	// faster, but a power failure (not a crash of the process) can lose
 	// acknowledged messages.
@@ -71,7 +73,11 @@ func Start(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	if addr := s.ns.Addr(); addr != nil {
-		s.url = fmt.Sprintf("nats://%s:%s@%s", user, password, dialAddr(addr))
+		scheme, address := "nats", dialAddr(addr)
+		if secure, err := cfg.tlsConfig(); err == nil && secure != nil {
+			scheme, address = "tls", certifiedHost(secure, address)
+		}
+		s.url = fmt.Sprintf("%s://%s:%s@%s", scheme, user, password, address)
 		s.cfg.Listen = addr.String() // keep the port after a restart
 	}
 	if js := s.ns.JetStreamConfig(); js != nil {
@@ -103,6 +109,12 @@ func (s *Server) start(full chan<- struct{}) (_ *server.Server, err error) {
 		if opts.Host, opts.Port, err = splitListen(cfg.Listen); err != nil {
 			return nil, err
 		}
+	}
+	if opts.TLSConfig, err = cfg.tlsConfig(); err != nil {
+		return nil, fmt.Errorf("start embedded server: %w", err)
+	}
+	if opts.TLSConfig != nil {
+		opts.TLS, opts.TLSTimeout = true, 5
 	}
 	ns, err := server.NewServer(opts)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 )
@@ -25,7 +26,8 @@ second Ctrl-C ends the process at once. Closing the terminal stops it too, excep
 "nohup worker up &". If the reader of its output exits, the process continues and drops
 console output. Therefore you can get the URL with "worker up --json | head -1".
 
-The server listens on the loopback interface and requires a credential. The first start
+The server listens on the loopback interface and requires a credential; on another
+interface it also needs a certificate (--listen-cert, --listen-key). The first start
 creates the credential in the data directory, where other commands of the same user
 find it. The printed URL contains it, for clients in any language:
 
@@ -43,11 +45,13 @@ power failure loses none. --no-sync is faster, but a power failure can lose mess
 
 type upOptions struct {
 	process.Options
-	console consoleOptions
-	listen  string
-	noSync  bool
-	json    bool
-	quiet   bool
+	console   consoleOptions
+	listen    string
+	cert, key string // of listen
+	insecure  bool
+	noSync    bool
+	json      bool
+	quiet     bool
 }
 
 func newUpCommand() *cobra.Command {
@@ -65,6 +69,9 @@ func newUpCommand() *cobra.Command {
 	o.AddFlags(cmd.Flags())
 	cli.Topic(cmd.Flags(), cli.TopicHeartbeat, func(flags *pflag.FlagSet) { o.Heartbeat.AddFlags(flags, "", "") })
 	cmd.Flags().StringVar(&o.listen, "listen", "127.0.0.1:4222", "`HOST:PORT` of the embedded server; port 0 selects a free port")
+	cmd.Flags().StringVar(&o.cert, "listen-cert", "", "certificate `FILE` of the embedded server, for TLS; it is read again when it changes")
+	cmd.Flags().StringVar(&o.key, "listen-key", "", "key `FILE` of --listen-cert")
+	cmd.Flags().BoolVar(&o.insecure, "listen-insecure", false, "let other hosts reach --listen without TLS")
 	o.console.addFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&o.noSync, "no-sync", false, "acknowledge messages before they are synced to the disk")
 	cmd.Flags().BoolVar(&o.quiet, "quiet", false, "print no URL, because it contains the credential (for journals)")
@@ -81,12 +88,12 @@ func up(ctx context.Context, o upOptions, stdout, stderr io.Writer) (err error) 
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(o.Check(), checkListen(o.listen, log)); err != nil {
+	if err := errors.Join(o.Check(), o.checkListen(log)); err != nil {
 		return err
 	}
 	stdout = process.Console(stdout, log)
 	o.OwnServer = true
-	server, closeServer, err := process.Embed(o.Connection.Data, o.listen, o.noSync, log)
+	server, closeServer, err := process.Embed(embedded.Config{Dir: o.Connection.Data, Listen: o.listen, Cert: o.cert, Key: o.key, NoSync: o.noSync, Log: log})
 	if err != nil {
 		return err
 	}
@@ -167,16 +174,23 @@ func errOwnServer(command string) error {
 	return cli.Exit(cli.ExitUsage, "%s starts its own server; use \"worker serve\" with another server, or remove --server and --context (and NATS_URL and NATS_CONTEXT)", command)
 }
 
-// checkListen returns an error if the address is invalid. It logs a warning if other
-// hosts can reach the address, because the connection is not encrypted.
-func checkListen(listen string, log zerolog.Logger) error {
-	host, port, err := net.SplitHostPort(listen)
+// checkListen returns an error if the address is invalid, or if other hosts can reach it
+// and the connection is not encrypted: anyone who sees the credential can run tools.
+func (o *upOptions) checkListen(log zerolog.Logger) error {
+	host, port, err := net.SplitHostPort(o.listen)
 	if _, numErr := strconv.ParseUint(port, 10, 16); err != nil || numErr != nil {
-		return cli.Exit(cli.ExitUsage, "--listen %q: want HOST:PORT, such as 127.0.0.1:4222", listen)
+		return cli.Exit(cli.ExitUsage, "--listen %q: want HOST:PORT, such as 127.0.0.1:4222", o.listen)
 	}
 	addr, err := netip.ParseAddr(host)
-	if host != "" && host != "localhost" && (err != nil || !addr.IsLoopback()) {
-		log.Warn().Str("listen", listen).Msg("other hosts can reach this server over an unencrypted connection; anyone with the credential can run tools")
+	local := host == "" || host == "localhost" || err == nil && addr.IsLoopback()
+	switch {
+	case (o.cert == "") != (o.key == ""):
+		return cli.Exit(cli.ExitUsage, "--listen-cert and --listen-key belong together")
+	case local || o.cert != "":
+	case !o.insecure:
+		return cli.Exit(cli.ExitUsage, "--listen %s: other hosts can reach this address, and who sees the unencrypted credential can run tools; set --listen-cert and --listen-key, or --listen-insecure if the network itself is encrypted", o.listen)
+	default:
+		log.Warn().Str("listen", o.listen).Msg("other hosts can reach this server over an unencrypted connection; anyone with the credential can run tools")
 	}
 	return nil
 }

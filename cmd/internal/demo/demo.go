@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
@@ -39,7 +40,7 @@ func Run(ctx context.Context, o process.Options, stdout, stderr io.Writer) (err 
 	}
 	o.Offload.Threshold, o.Offload.InlineChars = 500, 2_000 // low, for small directories
 	o.Connection.Data = filepath.Join(dir, "data")
-	server, closeServer, err := process.Embed(o.Connection.Data, "", true, log)
+	server, closeServer, err := process.Embed(embedded.Config{Dir: o.Connection.Data, NoSync: true, Log: log})
 	if err != nil {
 		return err
 	}

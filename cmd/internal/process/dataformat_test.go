@@ -42,7 +42,7 @@ func formerData(t *testing.T) (dir string) {
 func embed(t *testing.T, dir string) (log string, err error) {
 	t.Helper()
 	var out strings.Builder
-	_, closeServer, err := Embed(dir, "", true, zerolog.New(&out))
+	_, closeServer, err := Embed(embedded.Config{Dir: dir, NoSync: true, Log: zerolog.New(&out)})
 	if err == nil {
 		err = closeServer()
 	}

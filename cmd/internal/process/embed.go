@@ -6,16 +6,14 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/rs/zerolog"
-
 	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/state/durable"
 )
 
 // Embed starts the embedded server in a data directory and locks the directory
 // until closeServer is called.
-func Embed(dir, listen string, noSync bool, log zerolog.Logger) (server *embedded.Server, closeServer func() error, err error) {
-	dir, err = filepath.Abs(dir)
+func Embed(cfg embedded.Config) (server *embedded.Server, closeServer func() error, err error) {
+	dir, err := filepath.Abs(cfg.Dir)
 	if err != nil {
 		return nil, nil, fmt.Errorf("data directory: %w", err)
 	}
@@ -26,10 +24,11 @@ func Embed(dir, listen string, noSync bool, log zerolog.Logger) (server *embedde
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w with --data", err)
 	}
-	if err := openData(dir, log); err != nil {
+	cfg.Dir = dir
+	if err := openData(dir, cfg.Log); err != nil {
 		return nil, nil, errors.Join(err, lock.Unlock())
 	}
-	server, err = embedded.Start(embedded.Config{Dir: dir, Listen: listen, NoSync: noSync, Log: log})
+	server, err = embedded.Start(cfg)
 	if err != nil {
 		return nil, nil, errors.Join(err, lock.Unlock())
 	}
