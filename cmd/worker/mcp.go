@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/bus/httpauth"
 	"github.com/stevedore-bus/stevedore/bus/mcp"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
@@ -216,7 +217,7 @@ func keepWorker(ctx context.Context, o mcpOptions, address *atomic.Value, log ze
 }
 
 func runMCPWorker(ctx context.Context, o mcpOptions, listen string, log zerolog.Logger, stderr io.Writer) (err error) {
-	server, closeServer, err := process.Embed(o.Connection.Data, listen, o.noSync, log)
+	server, closeServer, err := process.Embed(embedded.Config{Dir: o.Connection.Data, Listen: listen, NoSync: o.noSync, Log: log})
 	if err != nil {
 		return err
 	}
