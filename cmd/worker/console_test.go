@@ -38,7 +38,7 @@ func firstLine(t *testing.T, args ...string) (line map[string]string, stop func(
 	return line, stop
 }
 
-func status(t *testing.T, method, url string, header ...string) int {
+func httpStatus(t *testing.T, method, url string, header ...string) int {
 	t.Helper()
 	r, err := http.NewRequest(method, url, strings.NewReader("{}"))
 	if err != nil {
@@ -66,13 +66,13 @@ func TestConsole(t *testing.T) {
 		t.Fatalf("first line %v", line)
 	}
 	bearer := []string{"Authorization", "Bearer " + token}
-	if got := status(t, "GET", page+"api/status"); got != http.StatusUnauthorized {
+	if got := httpStatus(t, "GET", page+"api/status"); got != http.StatusUnauthorized {
 		t.Errorf("without the token: %d", got)
 	}
-	if got := status(t, "GET", page+"api/status", bearer...); got != http.StatusOK {
+	if got := httpStatus(t, "GET", page+"api/status", bearer...); got != http.StatusOK {
 		t.Errorf("with the token: %d", got)
 	}
-	if got := status(t, "GET", line["console"]); got != http.StatusSeeOther {
+	if got := httpStatus(t, "GET", line["console"]); got != http.StatusSeeOther {
 		t.Errorf("the URL: %d", got)
 	}
 	if info, err := os.Stat(filepath.Join(data, "console.token")); err != nil || info.Mode().Perm()&0o077 != 0 {
@@ -84,13 +84,13 @@ func TestConsole(t *testing.T) {
 	second, stopConsole := firstLine(t, console...)
 	page2, token2, _ := strings.Cut(second["console"], "?token=")
 	bearer2 := []string{"Authorization", "Bearer " + token2}
-	if got := status(t, "GET", page2+"api/status", bearer2...); got != http.StatusOK {
+	if got := httpStatus(t, "GET", page2+"api/status", bearer2...); got != http.StatusOK {
 		t.Errorf("worker console: %d", got)
 	}
-	if got := status(t, "GET", page2+"api/status", bearer...); got != http.StatusUnauthorized {
+	if got := httpStatus(t, "GET", page2+"api/status", bearer...); got != http.StatusUnauthorized {
 		t.Errorf("worker console with the token of worker up: %d", got)
 	}
-	if got := status(t, "POST", page2+"api/dead/1/remove", bearer2...); got != http.StatusForbidden {
+	if got := httpStatus(t, "POST", page2+"api/dead/1/remove", bearer2...); got != http.StatusForbidden {
 		t.Errorf("read-only: %d", got)
 	}
 	if stored, err := os.ReadFile(tokenFile); err != nil || strings.TrimSpace(string(stored)) != token2 {

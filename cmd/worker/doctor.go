@@ -1,0 +1,236 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/status"
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/cmd/internal/process"
+	"github.com/stevedore-bus/stevedore/tools/sandbox"
+)
+
+const doctorHelp = `Examine this host and the bus with the settings of a worker, and say what to do about
+each problem: the settings, the model's key, the sandbox of shell, the disk, the connection,
+the permissions, the streams, the clock, and what "worker status" says needs attention.
+Give doctor the flags, settings file and environment of the worker. It changes nothing.
+
+The exit code is 1 if a check fails.
+
+` + cli.ExitCodesHelp
+
+// finding is the outcome of one check.
+type finding struct {
+	Check  string `json:"check"`
+	Status string `json:"status"` // ok, warning or failed
+	Text   string `json:"text"`
+	// Fix says what to do; "" if the status is ok.
+	Fix string `json:"fix,omitempty"`
+}
+
+// doctor collects the findings.
+type doctor struct {
+	process.Options
+	findings []finding
+}
+
+func (d *doctor) ok(check, format string, args ...any) {
+	d.findings = append(d.findings, finding{Check: check, Status: "ok", Text: fmt.Sprintf(format, args...)})
+}
+
+func (d *doctor) warn(check, fix, format string, args ...any) {
+	d.findings = append(d.findings, finding{check, "warning", fmt.Sprintf(format, args...), fix})
+}
+
+func (d *doctor) fail(check, fix, format string, args ...any) {
+	d.findings = append(d.findings, finding{check, "failed", fmt.Sprintf(format, args...), fix})
+}
+
+func newDoctorCommand() *cobra.Command {
+	var (
+		d      doctor
+		asJSON bool
+	)
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check this host, the settings and the bus, and say what to do about problems",
+		Long:  doctorHelp,
+		Args:  cli.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			d.examine(cmd.Context(), cmd.ErrOrStderr())
+			return d.report(cmd.OutOrStdout(), asJSON)
+		},
+	}
+	d.AddFlags(cmd.Flags())
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object per check")
+	return cmd
+}
+
+func (d *doctor) report(out io.Writer, asJSON bool) error {
+	failed := 0
+	for _, f := range d.findings {
+		if f.Status == "failed" {
+			failed++
+		}
+		if asJSON {
+			if err := cli.JSON(out, f); err != nil {
+				return err
+			}
+			continue
+		}
+		fmt.Fprintf(out, "%-8s %-12s %s\n", f.Status, f.Check, cli.Printable(out, f.Text))
+		if f.Fix != "" {
+			fmt.Fprintf(out, "%-8s %-12s %s\n", "", "", cli.Printable(out, "-> "+f.Fix))
+		}
+	}
+	if failed > 0 {
+		return cli.Exit(cli.ExitFailed, "failed checks: %d", failed)
+	}
+	return nil
+}
+
+func (d *doctor) examine(ctx context.Context, stderr io.Writer) {
+	if err := d.Check(); err != nil {
+		d.fail("settings", "correct the flag, the setting or the variable", "%v", err)
+	} else {
+		d.ok("settings", "flags, settings file and environment are valid; models: %s", dash(strings.Join(d.Agents.Models, ", ")))
+	}
+	d.examineSandbox()
+	d.examineDisk()
+	log, err := d.Logging.Logger(stderr)
+	if err != nil {
+		return // Check reports it
+	}
+	d.Connection.Config = d.BusConfig(log)
+	b, err := d.Connection.Connect(ctx, "stevedore doctor", log)
+	if err != nil {
+		d.fail("bus", "start the server, or correct --server, --context, --data or the credential", "%v", err)
+		return
+	}
+	defer b.Close()
+	d.examineBus(ctx, b)
+}
+
+func (d *doctor) examineSandbox() {
+	p, err := sandbox.Check(d.Workspace)
+	switch {
+	case err != nil:
+		d.fail("sandbox", "correct --workspace", "%v", err)
+	case p.Confined() && len(p.Missing) == 0:
+		d.ok("sandbox", "shell runs commands in: %s", p)
+	case p.Confined():
+		d.warn("sandbox", strings.Join(p.Missing, "; "), "shell runs commands in: %s", p)
+	default:
+		d.warn("sandbox", strings.Join(p.Missing, "; "), "the system cannot confine the commands of shell (it has: %s); with --shell-sandbox required, shell refuses to run them", p)
+	}
+}
+
+// examineDisk writes to the directories, because permissions and quotas have no other
+// reliable test.
+func (d *doctor) examineDisk() {
+	for name, dir := range map[string]string{"workspace": d.Workspace, "data": d.Connection.Data} {
+		if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) && name == "data" {
+			continue // no embedded server was started here
+		}
+		f, err := os.CreateTemp(dir, ".stevedore-doctor-*")
+		if err == nil {
+			_, err = f.Write(make([]byte, 1<<20))
+			err = errors.Join(err, f.Close(), os.Remove(f.Name()))
+		}
+		if err != nil {
+			d.fail(name, "free disk space, or correct the permissions of the directory or --"+name, "%v", err)
+		} else {
+			d.ok(name, "%s is writable", dir)
+		}
+	}
+}
+
+// maxSkew is how far the clocks of host and server may differ. Deadlines and expiry
+// times come from both.
+const maxSkew = 2 * time.Second
+
+func (d *doctor) examineBus(ctx context.Context, b *bus.Bus) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	s := status.Read(ctx, b)
+	d.ok("bus", "connected to %s, nats-server %s, in %.1f ms", s.Server.URL, s.Server.Version, s.Server.RTTms)
+
+	have := map[string]bool{}
+	for _, stream := range s.Streams {
+		have[stream.Name] = true
+	}
+	const provision = `run "worker provision", with the permission to create streams; "worker provision" also lists settings that differ`
+	for _, name := range []string{bus.Calls, bus.Results, bus.Ticks, bus.Outbox, bus.Sessions, bus.Dead} {
+		if !have[b.StreamName(name)] {
+			d.fail("streams", provision, "the stream %s does not exist, or this user may not see it", b.StreamName(name))
+		}
+	}
+	d.examinePermissions(ctx, b)
+	d.examineClock(ctx, b)
+	for _, e := range s.Errors {
+		d.fail("status", "give this user the permission, see docs/security.md", "could not read the %s", e)
+	}
+	for _, p := range s.Problems {
+		d.warn("status", `see "worker status"`, "%s", p)
+	}
+	versions := map[string][]string{}
+	for _, w := range s.Workers {
+		versions[w.Version] = append(versions[w.Version], w.Name)
+	}
+	if len(versions) > 1 {
+		d.warn("versions", "finish the upgrade", "the workers have different versions: %v", versions)
+	}
+	if len(s.Workers) == 0 {
+		d.warn("workers", `start one: "worker serve" or "worker up"`, "no worker answers")
+	} else {
+		d.ok("workers", "%d workers answer", len(s.Workers))
+	}
+}
+
+// examinePermissions looks at the consumers that a worker uses: a user who may not read
+// them cannot create them or pull from them.
+func (d *doctor) examinePermissions(ctx context.Context, b *bus.Bus) {
+	for _, queue := range d.Worker.Queues {
+		subject := "$JS.API.CONSUMER.INFO." + b.StreamName(bus.Calls) + "." + b.WorkerConsumer(queue).Name
+		err := b.WatchDenial(ctx, subject, func(ctx context.Context) error {
+			_, _, err := b.ConsumerInfo(ctx, b.WorkerConsumer(queue))
+			return err
+		})
+		switch {
+		case errors.Is(err, jetstream.ErrStreamNotFound):
+		case err != nil:
+			d.fail("permissions", "give this user the permissions of a worker: worker provision --server-config writes them", "%v", err)
+		default:
+			d.ok("permissions", "the user may look at the consumer of queue %q", queue)
+		}
+	}
+}
+
+func (d *doctor) examineClock(ctx context.Context, b *bus.Bus) {
+	stream, err := b.JetStream().Stream(ctx, b.StreamName(bus.Calls))
+	if err != nil {
+		return // reported above
+	}
+	before := time.Now()
+	info, err := stream.Info(ctx)
+	if err != nil || info.TimeStamp.IsZero() {
+		return
+	}
+	middle := before.Add(time.Since(before) / 2)
+	skew := info.TimeStamp.Sub(middle)
+	if math.Abs(float64(skew)) > float64(maxSkew) {
+		d.fail("clock", "synchronise the clocks with NTP", "the server's clock is %s ahead of this host's", skew.Round(time.Millisecond))
+		return
+	}
+	d.ok("clock", "the server's clock differs by %s", skew.Abs().Round(time.Millisecond))
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/status"
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/cmd/internal/client"
+)
+
+const statusHelp = `Show the state of an installation: the server, the streams and how full they are, the
+queues with their waiting and running calls, the workers, the channels, and what needs
+attention. With --check, the exit code is 1 if something needs attention.
+
+` + cli.ExitCodesHelp
+
+func newStatusCommand() *cobra.Command {
+	var check bool
+	o := new(client.Options)
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show the server, streams, queues, workers and channels, and what needs attention",
+		Long:  statusHelp,
+		Args:  cli.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.With(cmd, func(ctx context.Context, b *bus.Bus) error {
+				s := status.Read(ctx, b)
+				var err error
+				if o.JSON {
+					err = cli.JSON(cmd.OutOrStdout(), s)
+				} else {
+					err = printStatus(cmd.OutOrStdout(), s)
+				}
+				if n := len(s.Problems) + len(s.Errors); err == nil && check && n > 0 {
+					err = cli.Exit(cli.ExitFailed, "problems: %d", n)
+				}
+				return err
+			})
+		},
+	}
+	o.AddFlags(cmd)
+	cmd.Flags().BoolVar(&check, "check", false, "exit with code 1 if something needs attention")
+	return cmd
+}
+
+func printStatus(out io.Writer, s status.Status) error {
+	cluster := ""
+	if s.Server.Cluster != "" {
+		cluster = ", cluster " + s.Server.Cluster
+	}
+	fmt.Fprintf(out, "Server %s, nats-server %s%s, %.1f ms away\n\n", s.Server.URL, s.Server.Version, cluster, s.Server.RTTms)
+
+	streams := cli.NewTable("stream", "messages", "bytes", "fill", "oldest", "replicas", "leader")
+	for _, v := range s.Streams {
+		fill := "-"
+		if v.MaxBytes > 0 {
+			fill = fmt.Sprintf("%.0f %%", 100*v.Fill)
+		}
+		streams.Row(v.Name, v.Messages, v.Bytes, fill, age(s.At, v.Oldest), v.Replicas, dash(v.Leader))
+	}
+	queues := cli.NewTable("queue", "waiting", "running", "workers")
+	for _, v := range s.Queues {
+		queues.Row(v.Name, v.Waiting, v.Running, v.Workers)
+	}
+	workers := cli.NewTable("worker", "version", "up", "queues", "running", "ended")
+	for _, v := range s.Workers {
+		var ended int64
+		for _, n := range v.Ended {
+			ended += n
+		}
+		slices.Sort(v.Queues)
+		workers.Row(v.Name, v.Version, age(s.At, v.Started), strings.Join(v.Queues, ","), v.Running, ended)
+	}
+	channels := cli.NewTable("channel", "waiting", "sending", "served")
+	for _, v := range s.Channels {
+		channels.Row(v.Name, v.Waiting, v.Sending, v.Served)
+	}
+	for _, t := range []struct {
+		table *cli.Table
+		empty string
+	}{
+		{streams, "No streams. Create them: worker provision"},
+		{queues, "No queue has had a worker yet."},
+		{workers, "No worker answers. Start one: worker serve"},
+		{channels, "No channel has had a notification yet."},
+	} {
+		if err := t.table.Print(out, t.empty); err != nil {
+			return err
+		}
+		fmt.Fprintln(out)
+	}
+	for _, e := range s.Errors {
+		fmt.Fprintf(out, "! could not read the %s\n", e)
+	}
+	for _, p := range s.Problems {
+		fmt.Fprintf(out, "! %s\n", p)
+	}
+	if len(s.Errors)+len(s.Problems) == 0 {
+		fmt.Fprintln(out, "Nothing needs attention.")
+	}
+	return nil
+}
+
+// age returns how long ago a time was, in its largest unit.
+func age(now, at time.Time) string {
+	switch d := now.Sub(at); {
+	case at.IsZero():
+		return "-"
+	case d >= 48*time.Hour:
+		return fmt.Sprintf("%dd", d/(24*time.Hour))
+	case d >= 2*time.Hour:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	case d >= 2*time.Minute:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	default:
+		return fmt.Sprintf("%ds", max(d, 0)/time.Second)
+	}
+}
+
+func dash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
