@@ -236,6 +236,26 @@ func (s *Sandbox) Command(ctx context.Context, run Run, argv ...string) (*exec.C
 	return s.platform.command(ctx, s, run, tmp, argv)
 }
 
+// Confine changes a command that has not started so that it runs in the sandbox, with its
+// arguments, working directory and environment. It keeps the streams and the other
+// attributes of the process, such as its group.
+func (s *Sandbox) Confine(cmd *exec.Cmd, run Run) error {
+	if s.cfg.Mode == Off {
+		return nil
+	}
+	run.Dir, run.Env = cmp.Or(cmd.Dir, run.Dir), cmd.Env
+	if cmd.Env == nil {
+		return errors.New("sandbox: the command has no environment, so it would inherit that of the worker")
+	}
+	confined, err := s.Command(context.Background(), run, cmd.Args...)
+	if err != nil {
+		return err
+	}
+	cmd.Path, cmd.Args, cmd.Dir, cmd.Env, cmd.Err = confined.Path, confined.Args, confined.Dir, confined.Env, nil
+	mergeAttributes(cmd, confined)
+	return nil
+}
+
 // tmpDir returns a temporary directory, which it creates.
 func (s *Sandbox) tmpDir(name string) (string, error) {
 	if name != filepath.Base(name) || name == "." || name == ".." {

@@ -68,3 +68,6 @@ func profile(s *Sandbox, tmp string) string {
 	}
 	return b.String()
 }
+
+// mergeAttributes does nothing: the sandbox sets none.
+func mergeAttributes(cmd, confined *exec.Cmd) {}

@@ -169,6 +169,17 @@ func (p *platform) command(ctx context.Context, s *Sandbox, run Run, tmp string,
 	return cmd, nil
 }
 
+// mergeAttributes adds the namespaces of confined to those of cmd.
+func mergeAttributes(cmd, confined *exec.Cmd) {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = confined.SysProcAttr
+		return
+	}
+	to, from := cmd.SysProcAttr, confined.SysProcAttr
+	to.Cloneflags |= from.Cloneflags
+	to.UidMappings, to.GidMappings, to.AmbientCaps = from.UidMappings, from.GidMappings, from.AmbientCaps
+}
+
 // spec returns what the process does before it executes the command.
 func (p *platform) spec(s *Sandbox, run Run, tmp string) *enter.Spec {
 	spec := &enter.Spec{
@@ -181,8 +192,9 @@ func (p *platform) spec(s *Sandbox, run Run, tmp string) *enter.Spec {
 		// The command should not be the first process of the namespace, because that
 		// ignores signals for which it has no handler.
 		spec.Init = []string{"/bin/sh", "-c", `"$@"; exit $?`, "sh"}
-		if os.Getuid() == 0 && p.level.freshProc && ownPIDMax() { // RLIMIT_NPROC does not apply to root
-			spec.PIDMax = uint64(max(s.cfg.Limits.Processes, 0))
+		// RLIMIT_NPROC does not apply to root.
+		if os.Getuid() == 0 && p.level.freshProc && ownPIDMax() && s.cfg.Limits.Processes > 0 {
+			spec.PIDMax = uint64(s.cfg.Limits.Processes) + reservedPIDs
 		}
 	}
 	if p.abi > 0 {
@@ -208,6 +220,9 @@ func (p *platform) fixedRules(readable, writable []string) []enter.Rule {
 	p.once.Do(func() { p.rules = rules(readable, writable, p.level.mounts) })
 	return p.rules
 }
+
+// reservedPIDs are numbers that the kernel does not use again. A smaller pid_max is invalid.
+const reservedPIDs = 301
 
 // sockets returns the families of sockets that a command can create.
 func (p *platform) sockets(network bool) sockets {

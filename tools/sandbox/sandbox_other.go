@@ -30,3 +30,6 @@ func (platform) command(ctx context.Context, s *Sandbox, run Run, tmp string, ar
 	cmd.Dir, cmd.Env = run.Dir, s.environment(run.Env, tmp)
 	return cmd, nil
 }
+
+// mergeAttributes does nothing: the sandbox sets none.
+func mergeAttributes(cmd, confined *exec.Cmd) {}

@@ -11,7 +11,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stevedore-bus/stevedore/tools/sandbox"
 )
@@ -251,7 +253,6 @@ func TestEnvironment(t *testing.T) {
 	})
 }
 
-// A nested sandbox variable does nothing but confine.
 func TestSessionsHaveTheirOwnTemporaryDirectory(t *testing.T) {
 	variants(t, func(t *testing.T, f *fixture) {
 		run := func(tmp, command string) string {
@@ -307,6 +308,45 @@ func TestNetwork(t *testing.T) {
 	}
 	if out, code := f.sh("cat " + f.secret); code == 0 {
 		t.Errorf("with the network, a command reads %q", out)
+	}
+}
+
+// A command that somebody else made, such as that of an MCP server, keeps its streams and
+// its process group.
+func TestConfine(t *testing.T) {
+	variants(t, func(t *testing.T, f *fixture) {
+		cmd := exec.Command("sh", "-c", "cat; cat "+f.secret+"; pwd; ps -o pgid= -p $$")
+		cmd.Dir, cmd.Env, cmd.Stdin = f.workspace, []string{"PATH=/usr/bin:/bin"}, strings.NewReader("input\n")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		if err := f.Confine(cmd, sandbox.Run{Tmp: "mcp"}); err != nil {
+			t.Fatal(err)
+		}
+		out, _ := cmd.Output()
+		if text := string(out); !strings.HasPrefix(text, "input\n") || strings.Contains(text, canary) || !strings.Contains(text, f.workspace) {
+			t.Errorf("output %q", text)
+		}
+		if err := f.Confine(exec.Command("true"), sandbox.Run{}); err == nil {
+			t.Error("a command would inherit the environment of the worker")
+		}
+	})
+}
+
+// A fork bomb reaches a limit and ends with its command.
+func TestForkBomb(t *testing.T) {
+	f := open(t, sandbox.Config{Limits: sandbox.Limits{Processes: 50}})
+	f.needMounts()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	cmd, err := f.Command(ctx, sandbox.Run{Env: os.Environ()}, "sh", "-c", "i=0; while [ $i -lt 600 ]; do sleep 60 & i=$((i+1)); done; echo $i started")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.CombinedOutput()
+	if err == nil || strings.Contains(string(out), "600 started") || !strings.Contains(strings.ToLower(string(out)), "fork") {
+		t.Errorf("%v: %s", err, out)
+	}
+	if note := f.Explain(string(out), 2); !strings.Contains(note, "--shell-processes") {
+		t.Errorf("the note is %q", note)
 	}
 }
 
