@@ -44,6 +44,12 @@ type Config struct {
 	// as large, because results stay for days. Default 1 GiB, or less on a small disk.
 	// If it is 0, Provision does not compare or change that of existing streams.
 	MaxBytes int64
+	// StreamBytes overrides the size of single streams, by their name without the prefix
+	// in lower case, such as "results". An existing stream gets its size by an update.
+	StreamBytes map[string]int64
+	// ResultsTTL is the age at which the results stream removes records. Default 7 days;
+	// if it is 0, Provision does not compare or change that of an existing stream.
+	ResultsTTL time.Duration
 	// Lease is the time after which the server redelivers a message whose lease was not
 	// extended. New consumers store it; existing ones keep theirs. Default 30 s.
 	Lease time.Duration

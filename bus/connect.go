@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -34,6 +35,8 @@ type Bus struct {
 
 	handles      sync.Map // by name: jetstream.Stream or jetstream.KeyValue
 	lastMessages sync.Map // by stream: lastOfStream
+	fills        sync.Map // by stream: knownFill
+	refusal      atomic.Pointer[Refusal]
 	denials      denials
 }
 

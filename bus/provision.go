@@ -37,6 +37,9 @@ type Provisioned struct {
 // caller needs the permission to look up streams, and to create the missing ones.
 func (b *Bus) Provision(ctx context.Context, update bool) (Provisioned, error) {
 	var done Provisioned
+	if err := b.checkStreamBytes(); err != nil {
+		return done, err
+	}
 	if err := b.checkFormats(ctx, update); err != nil {
 		return done, err
 	}
@@ -51,7 +54,7 @@ func (b *Bus) Provision(ctx context.Context, update bool) (Provisioned, error) {
 		done.Differences = append(done.Differences, diffs...)
 		return nil
 	}
-	for _, want := range b.streams() {
+	for _, want := range b.limitedStreams() {
 		if err := provision(want, align); err != nil {
 			return done, err
 		}
@@ -80,9 +83,7 @@ func (b *Bus) provisionStream(ctx context.Context, want jetstream.StreamConfig, 
 	if b.cfg.Replicas <= 0 {
 		want.Replicas = config.Replicas
 	}
-	if b.cfg.MaxBytes <= 0 {
-		want.MaxBytes = config.MaxBytes
-	}
+	b.keepLimits(&want, config)
 	diffs = align(&config, want)
 	if len(diffs) == 0 || !update {
 		return false, diffs, nil
@@ -135,7 +136,7 @@ func (b *Bus) createStream(ctx context.Context, want jetstream.StreamConfig) err
 			return err
 		case want.MaxBytes <= 0: // it reserves no space
 			return err
-		case b.cfg.MaxBytes > 0 || want.MaxBytes/2 < minMaxBytes:
+		case b.hasSize(want.Name) || want.MaxBytes/2 < minMaxBytes:
 			return fmt.Errorf("%w: it reserves %d MiB; free space on the server's disk, or choose a smaller size with --max-bytes", err, want.MaxBytes>>20)
 		}
 		want.MaxBytes /= 2

@@ -31,7 +31,7 @@ func TestProvisionIsIdempotent(t *testing.T) {
 // Provision does not change existing streams and returns the differences. An update
 // applies these and nothing else.
 func TestProvisionExisting(t *testing.T) {
-	b := bustest.Dial(t, bustest.Server(t), bus.Config{})
+	b := bustest.Dial(t, bustest.Server(t), bus.Config{ResultsTTL: bus.ResultsKept})
 	name := b.StreamName(bus.Results)
 	if _, err := b.JetStream().CreateStream(t.Context(), jetstream.StreamConfig{
 		Name: name, Description: "the operator's", Subjects: []string{"stevedore.result.*.*", "stevedore.completion.*.*", "stevedore.claim.*.*"},

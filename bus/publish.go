@@ -84,6 +84,9 @@ func (b *Bus) Publish(ctx context.Context, m Message) (Ack, error) {
 	if err != nil && !isFinal(err, m.WaitIfFull) {
 		ack, err = b.publishAgain(ctx, m)
 	}
+	if errors.Is(err, ErrFull) {
+		err = b.explainFull(ctx, m.Subject, err)
+	}
 	if err != nil {
 		return ack, fmt.Errorf("publish to %q: %w", m.Subject, err)
 	}
@@ -145,6 +148,9 @@ func (b *Bus) publishOnce(ctx context.Context, m Message) (Ack, error) {
 	err := classify(a.err)
 	if errors.Is(err, ErrSubjectExists) {
 		err = b.checkRejection(ctx, m.Subject, a.err)
+	}
+	if errors.Is(err, ErrFull) {
+		b.refusal.Store(&Refusal{m.Subject, err, time.Now()})
 	}
 	return a.Ack, err
 }

@@ -10,7 +10,8 @@ import (
 
 // CompleteSince returns the time since which a stream has dropped no message. One that
 // was stored before may be missing, because of its age, a purge or a lack of space.
-// Messages after the oldest one that were deleted one by one do not count.
+// It counts what workers trimmed. Other messages after the oldest one that were deleted
+// one by one do not count.
 func (b *Bus) CompleteSince(ctx context.Context, stream string) (time.Time, error) {
 	s, err := b.Stream(ctx, stream)
 	if err != nil {
@@ -20,10 +21,18 @@ func (b *Bus) CompleteSince(ctx context.Context, stream string) (time.Time, erro
 	if err != nil {
 		return time.Time{}, fmt.Errorf("stream %s: %w", b.StreamName(stream), err)
 	}
-	if dropped := b.newestDropped(stream, info); dropped.After(info.Created) {
-		return dropped, nil
+	// Workers that trim the stream keep some of the messages before the ones they remove.
+	trimmed, _, err := b.ReadTrimmed(ctx, stream)
+	if err != nil {
+		return time.Time{}, err
 	}
-	return info.Created, nil
+	since := info.Created
+	for _, dropped := range []time.Time{b.newestDropped(stream, info), trimmed.Before} {
+		if dropped.After(since) {
+			since = dropped
+		}
+	}
+	return since, nil
 }
 
 // lastOfStream is the last message of a stream at some time.

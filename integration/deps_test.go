@@ -34,6 +34,7 @@ var allowedImports = map[string][]string{
 	"bus/remote":       {"bus", "tools"},
 	"bus/session":      {"bus", "bus/jsapi"},
 	"bus/task":         {"bus", "tools"},
+	"bus/retention":    {"bus", "bus/jsapi"},
 	"bus/schedule":     {"bus"},
 	"bus/serverconfig": {"bus", "state/durable"},
 	"bus/embedded":     {"bus", "state/durable"},

@@ -79,7 +79,8 @@ func newProvisionCommand() *cobra.Command {
 	o.Logging.AddFlags(cmd.Flags())
 	server.addFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&update, "update", false, "change the settings that differ")
-	cmd.Flags().Int64Var(&o.Connection.MaxBytes, "max-bytes", 0, "`BYTES` that a stream may hold, four times as much for results; default 1 GiB")
+	cli.MaxBytesFlag(cmd.Flags(), &o.Connection.Config, "")
+	cmd.Flags().DurationVar(&o.Connection.ResultsTTL, "results-ttl", 0, "`TIME` that results are kept, or until their stream needs the space; default 168h (7 days)")
 	cmd.Flags().StringSliceVar(&queues, "queue", []string{bus.DefaultQueue}, "`QUEUE`s for which to create the workers' consumers")
 	return cmd
 }

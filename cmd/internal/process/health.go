@@ -15,6 +15,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/retention"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 )
@@ -22,11 +23,13 @@ import (
 // health reports the state of this process over HTTP. Its answers hold no secrets.
 //
 //	/healthz  200 unless the process must be restarted
-//	/readyz   200 while the process accepts calls: not while it starts or stops, not without the bus
+//	/readyz   200 while the process accepts calls: not while it starts or stops, not without the bus, not
+//	          while a stream is nearly full or the bus refuses writes
 //	/metrics  metrics in the text format of Prometheus
 type health struct {
 	bus     *bus.Bus
 	worker  *worker.Worker
+	keeper  *retention.Keeper
 	slots   int
 	serving atomic.Bool // the process accepts calls
 }
@@ -85,7 +88,7 @@ func (h *health) ready() error {
 	case !h.bus.Conn().IsConnected():
 		return errors.New("the process is not connected to the bus")
 	}
-	return nil
+	return h.keeper.Ready()
 }
 
 // scrapeTimeout limits the requests to the bus of one scrape.
@@ -113,6 +116,13 @@ func (h *health) metrics(w http.ResponseWriter, r *http.Request) {
 			metrics.WriteGaugeUint64(w, "stevedore_queue_waiting"+label, info.NumPending)
 			metrics.WriteGaugeUint64(w, "stevedore_queue_taken"+label, uint64(max(info.NumAckPending, 0)))
 		}
+	}
+	for _, f := range h.keeper.Fills() {
+		label := fmt.Sprintf("{stream=%q}", f.Name)
+		metrics.WriteGaugeFloat64(w, "stevedore_stream_fill_ratio"+label, f.Ratio())
+		metrics.WriteGaugeUint64(w, "stevedore_stream_bytes"+label, uint64(f.Bytes))
+		metrics.WriteGaugeUint64(w, "stevedore_stream_max_bytes"+label, uint64(f.MaxBytes))
+		metrics.WriteGaugeUint64(w, "stevedore_stream_messages"+label, f.Messages)
 	}
 	if dead, err := h.bus.JetStream().Stream(ctx, h.bus.StreamName(bus.Dead)); err == nil {
 		metrics.WriteGaugeUint64(w, "stevedore_dead_letters", dead.CachedInfo().State.Msgs)

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/retention"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/offload"
@@ -18,26 +19,27 @@ import (
 
 // Options are the settings of a worker process.
 type Options struct {
-	Connection cli.Connection
-	Logging    cli.Logging
-	Worker     worker.Config
-	Offload    offload.Config
-	Agents     AgentOptions
-	External   ExternalOptions
-	Shell      ShellOptions
-	Channels   ChannelOptions
-	Receive    ReceiveOptions
-	Approvals  ApprovalOptions
-	Store      StoreOptions
-	Workspace  string
-	Tools      []string // that the worker offers; empty means all
-	Health     string   // HOST:PORT of the health server; empty means none
-	NoTicks    bool
-	NoNotify   bool
-	Lease      time.Duration
-	MaxBytes   int64
-	OwnServer  bool           // the server runs in this process
-	Heartbeat  *cli.Heartbeat // nil if another process schedules the heartbeat
+	Connection  cli.Connection
+	Logging     cli.Logging
+	Worker      worker.Config
+	Offload     offload.Config
+	Agents      AgentOptions
+	External    ExternalOptions
+	Shell       ShellOptions
+	Channels    ChannelOptions
+	Receive     ReceiveOptions
+	Approvals   ApprovalOptions
+	Store       StoreOptions
+	Workspace   string
+	Tools       []string // that the worker offers; empty means all
+	Health      string   // HOST:PORT of the health server; empty means none
+	NoTicks     bool
+	NoNotify    bool
+	Lease       time.Duration
+	MinAge      time.Duration // of what workers remove from nearly full streams
+	SessionsTTL time.Duration
+	OwnServer   bool           // the server runs in this process
+	Heartbeat   *cli.Heartbeat // nil if another process schedules the heartbeat
 }
 
 // AddFlags adds the flags of all options except Heartbeat.
@@ -62,7 +64,10 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	o.Receive.AddFlags(flags)
 	o.Approvals.AddFlags(flags)
 	cli.Topic(flags, cli.TopicOffloading, o.addOffloadFlags)
-	flags.Int64Var(&o.MaxBytes, "max-bytes", 0, "`BYTES` that a new stream may hold, four times as much for results; default 1 GiB, or less if the disk is small")
+	cli.MaxBytesFlag(flags, &o.Connection.Config, ", or less if the disk is small")
+	flags.DurationVar(&o.Connection.ResultsTTL, "results-ttl", 0, "`TIME` that results are kept, or until their stream needs the space; default 168h (7 days)")
+	flags.DurationVar(&o.SessionsTTL, "sessions-ttl", retention.DefaultSessionsTTL, "`TIME` that a conversation is kept after its last entry, or until the stream needs the space")
+	flags.DurationVar(&o.MinAge, "min-age", retention.DefaultMinAge, "`TIME` for which results and conversations are kept even if their stream is nearly full")
 }
 
 func (o *Options) addOffloadFlags(flags *pflag.FlagSet) {
@@ -93,6 +98,12 @@ func (o *Options) Check() error {
 		return cli.Exit(cli.ExitUsage, "--max-attempts %d: want 1 or more", o.Worker.MaxAttempts)
 	case o.Lease < time.Second:
 		return cli.Exit(cli.ExitUsage, "--lease %s: want 1s or more", o.Lease)
+	case o.Connection.ResultsTTL < 0 || o.Connection.ResultsTTL > 0 && o.Connection.ResultsTTL < o.MinAge:
+		return cli.Exit(cli.ExitUsage, "--results-ttl %s: want at least --min-age (%s)", o.Connection.ResultsTTL, o.MinAge)
+	case o.SessionsTTL < o.MinAge:
+		return cli.Exit(cli.ExitUsage, "--sessions-ttl %s: want at least --min-age (%s)", o.SessionsTTL, o.MinAge)
+	case o.MinAge < time.Second:
+		return cli.Exit(cli.ExitUsage, "--min-age %s: want 1s or more", o.MinAge)
 	case o.Worker.Grace <= 0:
 		return cli.Exit(cli.ExitUsage, "--grace %s: want more than 0s", o.Worker.Grace)
 	}
@@ -126,6 +137,6 @@ func (o *Options) QueueNames() string { return strings.Join(o.Worker.Queues, ", 
 // BusConfig returns the configuration of the connection, without an address.
 func (o *Options) BusConfig(log zerolog.Logger) bus.Config {
 	cfg := o.Connection.Config
-	cfg.Name, cfg.Log, cfg.Lease, cfg.MaxBytes = "stevedore worker", log, o.Lease, o.MaxBytes
+	cfg.Name, cfg.Log, cfg.Lease = "stevedore worker", log, o.Lease
 	return cfg
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/heartbeat"
 	"github.com/stevedore-bus/stevedore/bus/notify"
+	"github.com/stevedore-bus/stevedore/bus/retention"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
@@ -47,6 +48,7 @@ type parts struct {
 	worker    *worker.Worker
 	service   *rpc.Service
 	serving   chan struct{} // closed when service answers
+	keeper    *retention.Keeper
 	health    *health
 	closers   []func() error
 }
@@ -75,6 +77,10 @@ func (p *parts) close() (err error) {
 
 func (p *parts) provision(ctx context.Context) error {
 	provisioned, err := p.bus.Provision(ctx, false)
+	if p.OwnServer && err == nil {
+		err = p.bus.ApplyLimits(ctx)
+		provisioned.Differences = slices.DeleteFunc(provisioned.Differences, bus.Difference.IsLimit)
+	}
 	for _, d := range provisioned.Differences {
 		p.log.Warn().Str("stream", d.Name).Str("setting", d.Setting).Str("have", d.Have).Str("want", d.Want).Msg("stream differs; see worker provision")
 	}
@@ -182,7 +188,8 @@ func (p *parts) openWorker(context.Context) (err error) {
 }
 
 func (p *parts) openHealth(context.Context) error {
-	p.health = &health{bus: p.bus, worker: p.worker, slots: p.Worker.Slots}
+	p.keeper = retention.New(p.bus, retention.Config{MinAge: p.MinAge, SessionsTTL: p.SessionsTTL, Log: p.log})
+	p.health = &health{bus: p.bus, worker: p.worker, keeper: p.keeper, slots: p.Worker.Slots}
 	if p.Health == "" {
 		return nil
 	}

@@ -1,0 +1,177 @@
+package bus
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Fill is how full a stream is.
+type Fill struct {
+	Stream   string // the name without the prefix, such as Results
+	Name     string // the full name
+	Bytes    int64
+	MaxBytes int64 // 0 means no limit
+	Messages uint64
+	Oldest   time.Time // when the oldest message was stored; zero if there is none
+	// Rejects is set if a full stream rejects new messages. Otherwise the oldest
+	// messages go.
+	Rejects bool
+}
+
+// Ratio is the fill between 0 and 1. It is 0 if the stream has no limit.
+func (f Fill) Ratio() float64 {
+	if f.MaxBytes <= 0 {
+		return 0
+	}
+	return float64(f.Bytes) / float64(f.MaxBytes)
+}
+
+// NearlyFull is the ratio above which a stream that rejects messages may reject the next
+// one.
+const NearlyFull = 0.95
+
+func (f Fill) String() string {
+	return fmt.Sprintf("stream %s is %.0f %% full (%s of %s, %d messages)", f.Name, 100*f.Ratio(), FormatBytes(f.Bytes), FormatBytes(f.MaxBytes), f.Messages)
+}
+
+// Advice says why a stream fills and which setting helps.
+func (f Fill) Advice() string {
+	enlarge := fmt.Sprintf("enlarge it (worker provision --update --max-bytes %s=BYTES)", strings.ToLower(f.Stream))
+	switch f.Stream {
+	case Results:
+		return "workers remove its oldest records, but none that is younger than --min-age or belongs to a session with work in progress; until then calls wait; shorten --min-age or --results-ttl, or " + enlarge
+	case Sessions:
+		return "workers remove the oldest conversations, but none that was used within --min-age or has work in progress; remove conversations (worker sessions rm), or shorten --sessions-ttl, or " + enlarge
+	case Outbox:
+		return "notifications wait for channels that do not accept them; see worker channels, or " + enlarge
+	case Dead:
+		return "the oldest dead letters are removed; retry or remove dead letters (worker dead), or " + enlarge
+	}
+	return "calls arrive faster than workers finish them; submit them again later, start more workers, or " + enlarge
+}
+
+// Fill returns how full a stream is.
+func (b *Bus) Fill(ctx context.Context, stream string) (Fill, error) {
+	s, err := b.Stream(ctx, stream)
+	if err != nil {
+		return Fill{}, err
+	}
+	info, err := s.Info(ctx)
+	if err != nil {
+		return Fill{}, fmt.Errorf("stream %s: %w", b.StreamName(stream), err)
+	}
+	f := Fill{
+		Stream: stream, Name: info.Config.Name, Bytes: int64(info.State.Bytes), MaxBytes: max(info.Config.MaxBytes, 0),
+		Messages: info.State.Msgs, Rejects: info.Config.Discard == jetstream.DiscardNew,
+	}
+	if info.State.Msgs > 0 {
+		f.Oldest = info.State.FirstTime
+	}
+	return f, nil
+}
+
+// Fills returns how full the streams with a size limit are.
+func (b *Bus) Fills(ctx context.Context) ([]Fill, error) {
+	var all []Fill
+	for _, config := range b.streams() {
+		if config.MaxBytes <= 0 {
+			continue
+		}
+		f, err := b.Fill(ctx, config.Name[len(b.StreamName("")):])
+		if err != nil {
+			return all, err
+		}
+		all = append(all, f)
+	}
+	return all, nil
+}
+
+// explainFull returns an ErrFull with the reason: which stream is full, and what helps.
+func (b *Bus) explainFull(ctx context.Context, subject string, err error) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	stream, ok := b.streamOf(subject)
+	if !ok {
+		return err
+	}
+	f, lookup := b.recentFill(ctx, stream)
+	switch {
+	case lookup != nil: // perhaps the client may not read it
+		return err
+	case f.Ratio() < NearlyFull-0.15 && f.MaxBytes > 16*int64(b.nc.MaxPayload()):
+		return fmt.Errorf("%w, although %s: the server has no space for it; free space on its disk, or raise the limit of the account", err, f)
+	}
+	reason := fmt.Sprintf("%s: %s", f, f.Advice())
+	if stream != Results { // workers wait for this one, and then calls pile up
+		if results, lookup := b.recentFill(ctx, Results); lookup == nil && results.Ratio() >= NearlyFull {
+			reason = fmt.Sprintf("%s, because %s: %s", f, results, results.Advice())
+		}
+	}
+	return fmt.Errorf("%w: %s", ErrFull, reason)
+}
+
+// fillAge is how long recentFill remembers a fill: many publishes are rejected at once.
+const fillAge = time.Second
+
+type knownFill struct {
+	Fill
+	at time.Time
+}
+
+func (b *Bus) recentFill(ctx context.Context, stream string) (Fill, error) {
+	if v, ok := b.fills.Load(stream); ok && time.Since(v.(knownFill).at) < fillAge {
+		return v.(knownFill).Fill, nil
+	}
+	f, err := b.Fill(ctx, stream)
+	if err == nil {
+		b.fills.Store(stream, knownFill{f, time.Now()})
+	}
+	return f, err
+}
+
+// streamOf returns the stream that captures a subject.
+func (b *Bus) streamOf(subject string) (stream string, ok bool) {
+	for _, config := range b.streams() {
+		for _, filter := range config.Subjects {
+			if matches(filter, subject) {
+				return config.Name[len(b.StreamName("")):], true
+			}
+		}
+	}
+	return "", false
+}
+
+// matches reports whether a subject matches a filter with wildcards.
+func matches(filter, subject string) bool {
+	want, have := strings.Split(filter, "."), strings.Split(subject, ".")
+	for i, token := range want {
+		switch {
+		case i >= len(have):
+			return false
+		case token == ">":
+			return true
+		case token != "*" && token != have[i]:
+			return false
+		}
+	}
+	return len(want) == len(have)
+}
+
+// Refusal is a publish of this process that the server refused for a lack of space.
+type Refusal struct {
+	Subject string
+	Err     error // ErrFull
+	At      time.Time
+}
+
+// LastRefusal returns the last refusal, or ok false if there was none.
+func (b *Bus) LastRefusal() (r Refusal, ok bool) {
+	if last := b.refusal.Load(); last != nil {
+		return *last, true
+	}
+	return Refusal{}, false
+}

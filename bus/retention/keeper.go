@@ -1,0 +1,177 @@
+package retention
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nuid"
+	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/jsapi"
+)
+
+// Defaults of Config.
+const (
+	DefaultMinAge      = time.Hour
+	DefaultSessionsTTL = 90 * 24 * time.Hour
+)
+
+const (
+	// trimAbove is the fill above which a stream is trimmed, trimTo the one afterwards.
+	// The difference is so large that few trims are needed, and the rest is enough for
+	// what workers publish until the next check.
+	trimAbove, trimTo = 0.75, 0.65
+	// warnAbove is the fill above which the keeper warns.
+	warnAbove = 0.80
+	// checkInterval is the shortest time between two checks; the longest is twice that.
+	checkInterval = 3 * time.Second
+	// warnInterval is the time between two warnings.
+	warnInterval = time.Minute
+	// expireInterval is the time between two removals of old conversations.
+	expireInterval = 30 * time.Minute
+	// refusalCounts is how long a refused publish shows that the server refuses writes.
+	// It is longer than the pause before a retry.
+	refusalCounts = 20 * time.Second
+)
+
+// Config configures a Keeper.
+type Config struct {
+	// MinAge is the age up to which nothing is removed. It is longer than every retry.
+	// Default DefaultMinAge.
+	MinAge time.Duration
+	// SessionsTTL is how long a conversation is kept after its last entry. Default
+	// DefaultSessionsTTL.
+	SessionsTTL time.Duration
+	Log         zerolog.Logger
+}
+
+// Keeper trims the streams of a bus and knows how full they are. Each worker has one.
+// They need no leader: each stream is trimmed by the one that holds the lease of its
+// trim record, and all others go on if that one dies.
+type Keeper struct {
+	bus *bus.Bus
+	api jsapi.API
+	cfg Config
+	id  string
+
+	fills      atomic.Pointer[[]bus.Fill]
+	warned     time.Time
+	nextExpire time.Time
+}
+
+// New returns a Keeper. Run runs it.
+func New(b *bus.Bus, cfg Config) *Keeper {
+	if cfg.MinAge <= 0 {
+		cfg.MinAge = DefaultMinAge
+	}
+	if cfg.SessionsTTL <= 0 {
+		cfg.SessionsTTL = DefaultSessionsTTL
+	}
+	k := &Keeper{bus: b, api: jsapi.New(b.JetStream()), cfg: cfg, id: nuid.Next()}
+	k.fills.Store(&[]bus.Fill{})
+	return k
+}
+
+// Run checks the streams until ctx is cancelled.
+func (k *Keeper) Run(ctx context.Context) error {
+	// The random part spreads the checks of workers that were started together.
+	k.nextExpire = time.Now().Add(rand.N(expireInterval))
+	for {
+		if err := k.Check(ctx); err != nil && ctx.Err() == nil {
+			k.warn(func(e *zerolog.Event) { e.Err(err).Msg("cannot check how full the streams are") })
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(checkInterval + rand.N(checkInterval)):
+		}
+	}
+}
+
+// Check trims the streams that need it and remembers how full they are afterwards.
+func (k *Keeper) Check(ctx context.Context) error {
+	fills, err := k.bus.Fills(ctx)
+	if err != nil {
+		return err
+	}
+	for i, f := range fills {
+		if f.Ratio() < trimAbove {
+			continue
+		}
+		if err := k.trim(ctx, f); err != nil {
+			k.warn(func(e *zerolog.Event) { e.Err(err).Str("stream", f.Name).Msg("cannot remove old records") })
+			continue
+		}
+		if fills[i], err = k.bus.Fill(ctx, f.Stream); err != nil {
+			return err
+		}
+	}
+	k.fills.Store(&fills)
+	if f, ok := fullest(fills); ok && f.Ratio() >= warnAbove {
+		k.warn(func(e *zerolog.Event) {
+			e.Str("stream", f.Name).Int("percent", int(100*f.Ratio())).Str("advice", f.Advice()).Msg("stream is nearly full")
+		})
+	}
+	if now := time.Now(); now.After(k.nextExpire) {
+		k.nextExpire = now.Add(expireInterval + rand.N(expireInterval))
+		return k.expireSessions(ctx)
+	}
+	return nil
+}
+
+// trim removes the oldest records of a stream. Waiting calls and notifications are not
+// finished work, and a stream of dead letters removes its oldest ones itself.
+func (k *Keeper) trim(ctx context.Context, f bus.Fill) error {
+	var trim func(context.Context, bus.Fill, *lease) error
+	switch f.Stream {
+	case bus.Results:
+		trim = k.trimResults
+	case bus.Sessions:
+		trim = k.trimSessions
+	default:
+		return nil
+	}
+	l, err := k.acquire(ctx, f.Stream)
+	if err != nil || l == nil {
+		return err
+	}
+	return errors.Join(trim(ctx, f, l), l.release(ctx))
+}
+
+// warn logs at most one warning in warnInterval.
+func (k *Keeper) warn(send func(*zerolog.Event)) {
+	if now := time.Now(); now.Sub(k.warned) >= warnInterval {
+		k.warned = now
+		send(k.cfg.Log.Warn())
+	}
+}
+
+// Fills returns how full the streams were at the last check.
+func (k *Keeper) Fills() []bus.Fill { return *k.fills.Load() }
+
+// Ready returns an error that says which stream is nearly full, or that the server
+// refuses writes, and what helps.
+func (k *Keeper) Ready() error {
+	if f, ok := fullest(k.Fills()); ok && f.Ratio() >= bus.NearlyFull {
+		return fmt.Errorf("%s: %s", f, f.Advice())
+	}
+	if r, ok := k.bus.LastRefusal(); ok && time.Since(r.At) < refusalCounts {
+		return fmt.Errorf("the server refuses writes to %q: %w", r.Subject, r.Err)
+	}
+	return nil
+}
+
+// fullest returns the fullest of the streams that reject messages.
+func fullest(fills []bus.Fill) (full bus.Fill, ok bool) {
+	for _, f := range fills {
+		if f.Rejects && (!ok || f.Ratio() > full.Ratio()) {
+			full, ok = f, true
+		}
+	}
+	return full, ok
+}

@@ -1,0 +1,83 @@
+package retention
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/bus"
+)
+
+// leaseTime is how long one keeper may trim a stream without renewing its lease.
+const leaseTime = time.Minute
+
+// lease is the right to trim a stream. It is stored in the trim record, beside the time
+// before which records were removed.
+type lease struct {
+	k        *Keeper
+	stream   string
+	kv       jetstream.KeyValue
+	revision uint64
+	record   bus.Trimmed
+}
+
+// acquire returns nil if another keeper trims the stream.
+func (k *Keeper) acquire(ctx context.Context, stream string) (*lease, error) {
+	kv, err := k.bus.Bucket(ctx, bus.TasksBucket)
+	if err != nil {
+		return nil, err
+	}
+	record, revision, err := k.bus.ReadTrimmed(ctx, stream)
+	if err != nil {
+		return nil, err
+	}
+	if record.Holder != "" && record.Holder != k.id && time.Now().Before(record.Until) && time.Until(record.Until) <= leaseTime {
+		return nil, nil
+	}
+	l := &lease{k, stream, kv, revision, record}
+	if err := l.store(ctx, k.id); err != nil {
+		if errors.Is(err, errLost) {
+			return nil, nil
+		}
+		return nil, err
+	}
+	return l, nil
+}
+
+// errLost means that another keeper has the lease.
+var errLost = errors.New("another worker trims the stream")
+
+// removing stores, before records are removed, that all of them are older than before.
+func (l *lease) removing(ctx context.Context, before time.Time) error {
+	if before.After(l.record.Before) {
+		l.record.Before = before.UTC()
+	}
+	return l.store(ctx, l.k.id)
+}
+
+func (l *lease) release(ctx context.Context) error {
+	if err := l.store(ctx, ""); !errors.Is(err, errLost) {
+		return err
+	}
+	return nil
+}
+
+func (l *lease) store(ctx context.Context, holder string) error {
+	l.record.Holder, l.record.Until = holder, time.Now().Add(leaseTime).UTC()
+	body, err := bus.Encode(l.record)
+	if err != nil {
+		return err
+	}
+	revision, err := l.kv.Update(ctx, bus.TrimmedKey(l.stream), body, l.revision)
+	if api, ok := errors.AsType[*jetstream.APIError](err); errors.Is(err, jetstream.ErrKeyExists) || ok && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
+		return errLost
+	}
+	if err != nil {
+		return fmt.Errorf("store the trim record of stream %s: %w", l.stream, err)
+	}
+	l.revision = revision
+	return nil
+}

@@ -1,0 +1,203 @@
+package retention
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/jsapi"
+)
+
+// trimRound is how many records a round of trimResults reads at most.
+const trimRound = 50_000
+
+// trimResults removes the oldest results, completions and claims. A record stays if it is
+// younger than the minimum age, if its session has work in progress, or if the notifier
+// has not read it and there is space left.
+func (k *Keeper) trimResults(ctx context.Context, f bus.Fill, l *lease) error {
+	stream, err := k.bus.Stream(ctx, bus.Results)
+	if err != nil {
+		return err
+	}
+	info, err := stream.Info(ctx)
+	if err != nil {
+		return err
+	}
+	cutoff, end := info.TimeStamp.Add(-k.cfg.MinAge), info.State.LastSeq+1
+	if f.Ratio() < bus.NearlyFull {
+		if notified, ok, err := k.bus.ConsumerInfo(ctx, k.bus.NotifierConsumer()); err != nil {
+			return err
+		} else if ok {
+			end = min(end, notified.AckFloor.Stream+1)
+		}
+	}
+	first := info.State.FirstSeq
+	if end <= first || !info.State.FirstTime.Before(cutoff) {
+		return nil
+	}
+	busy, err := k.busySessions(ctx)
+	if err != nil {
+		return err
+	}
+	toFree := f.Bytes - int64(trimTo*float64(f.MaxBytes))
+	before := f.Messages
+	for from := first; from < end && toFree > 0; {
+		r, err := k.readRound(ctx, f.Name, from, end, cutoff, toFree)
+		if err != nil || len(r.records) == 0 {
+			return err
+		}
+		if err := k.addUnfinished(ctx, r, busy); err != nil {
+			return err
+		}
+		if err := l.removing(ctx, r.newest); err != nil {
+			return err
+		}
+		freed, err := k.removeRound(ctx, stream, r, busy, from == first)
+		if err != nil {
+			return fmt.Errorf("%w; this needs the permission to publish to %s", err, k.api.Subject("STREAM.PURGE."+f.Name))
+		}
+		if toFree -= freed; r.last {
+			break
+		}
+		from = r.next
+	}
+	if f, err := k.bus.Fill(ctx, bus.Results); err == nil && f.Messages < before {
+		k.cfg.Log.Info().Str("stream", f.Name).Uint64("records", before-f.Messages).Int("percent", int(100*f.Ratio())).Msg("removed the oldest records, because the stream was filling up")
+	}
+	return nil
+}
+
+// busySessions returns the tokens of the sessions that have a call that waits or runs, or
+// that is parked.
+func (k *Keeper) busySessions(ctx context.Context) (map[string]bool, error) {
+	busy := map[string]bool{}
+	stream, err := k.bus.Stream(ctx, bus.Calls)
+	if err != nil {
+		return nil, err
+	}
+	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(">"))
+	if err != nil {
+		return nil, err
+	}
+	for subject := range info.State.Subjects {
+		if tokens := k.bus.Split(subject); len(tokens) == 5 { // call.<queue>.<tool>.<session>.<call>
+			busy[tokens[3]] = true
+		}
+	}
+	kv, err := k.bus.Bucket(ctx, bus.TasksBucket)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := kv.ListKeysFiltered(ctx, "parked.*.*")
+	if err != nil {
+		return nil, err
+	}
+	for key := range keys.Keys() {
+		if tokens := strings.Split(key, "."); len(tokens) == 3 {
+			busy[tokens[1]] = true
+		}
+	}
+	return busy, ctx.Err()
+}
+
+// addUnfinished adds the sessions of async calls that have no completion yet.
+func (k *Keeper) addUnfinished(ctx context.Context, r *round, busy map[string]bool) error {
+	for call := range r.async {
+		session, id, _ := strings.Cut(call, ".")
+		if busy[session] {
+			continue
+		}
+		_, ended, err := k.bus.LastMessage(ctx, bus.Results, k.bus.Completion(session, id))
+		if err != nil {
+			return err
+		}
+		if !ended {
+			busy[session] = true
+		}
+	}
+	return nil
+}
+
+// readRound reads the next records that were stored before cutoff: at most trimRound, and
+// only as many as free the given number of bytes.
+func (k *Keeper) readRound(ctx context.Context, stream string, from, end uint64, cutoff time.Time, toFree int64) (*round, error) {
+	r := &round{async: map[string]bool{}, next: end, last: true}
+	for m, err := range k.api.Messages(ctx, stream, jsapi.Get{NextBySubject: ">", Sequence: from, MaxBytes: 4 << 20}) {
+		switch {
+		case err != nil:
+			return nil, err
+		case m.Sequence >= end || !m.Time.Before(cutoff):
+			r.next = m.Sequence
+			r.last = true
+			return r, nil
+		case len(r.records) == trimRound || toFree <= 0:
+			r.next, r.last = m.Sequence, false
+			return r, nil
+		}
+		tokens := k.bus.Split(m.Subject)
+		record := record{sequence: m.Sequence, size: recordOverhead + int64(len(m.Subject)+len(m.Data))}
+		for name, values := range m.Header {
+			record.size += int64(len(name) + len(strings.Join(values, "")) + 4)
+		}
+		if len(tokens) == 3 { // result.<session>.<call>
+			record.session = tokens[1]
+			switch call := tokens[1] + "." + tokens[2]; {
+			case tokens[0] == "result" && bytes.Contains(m.Data, []byte(`"outcome":"async"`)):
+				r.async[call] = true
+			case tokens[0] == "completion":
+				delete(r.async, call)
+			}
+		}
+		r.records, r.newest = append(r.records, record), m.Time
+		toFree -= record.size
+	}
+	return r, nil
+}
+
+// recordOverhead is what the server stores of a message beside its subject, header and
+// body.
+const recordOverhead = 30
+
+// removeRound removes the records of sessions without work in progress. Those before the
+// first one that stays go with one purge by sequence, if the round begins with the oldest
+// record of the stream. The others need a purge for each session.
+func (k *Keeper) removeRound(ctx context.Context, stream jetstream.Stream, r *round, busy map[string]bool, oldest bool) (freed int64, err error) {
+	rest := r.records
+	if oldest {
+		n := 0
+		for n < len(rest) && !busy[rest[n].session] {
+			freed += rest[n].size
+			n++
+		}
+		until := r.next
+		if n < len(rest) {
+			until = rest[n].sequence
+		}
+		if n > 0 {
+			if err := stream.Purge(ctx, jetstream.WithPurgeSequence(until)); err != nil {
+				return 0, err
+			}
+		}
+		rest = rest[n:]
+	}
+	sizes := map[string]int64{}
+	for _, record := range rest {
+		if record.session != "" && !busy[record.session] {
+			sizes[record.session] += record.size
+		}
+	}
+	for session, size := range sizes {
+		subject := strings.Join([]string{k.bus.Prefix(), "*", session, "*"}, ".")
+		if err := stream.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeSequence(r.next)); err != nil {
+			return freed, errors.Join(ctx.Err(), err)
+		}
+		freed += size
+	}
+	return freed, nil
+}

@@ -1,0 +1,258 @@
+package retention_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/retention"
+)
+
+// tiny is the size of the streams of these tests.
+const tiny = 1 << 20
+
+func connect(t *testing.T, bytes map[string]int64) *bus.Bus {
+	t.Helper()
+	return bustest.Connect(t, bustest.Server(t), bus.Config{MaxBytes: 16 << 20, StreamBytes: bytes})
+}
+
+func put(t *testing.T, b *bus.Bus, subject, body string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if _, err := b.Publish(ctx, bus.Message{Subject: subject, Body: []byte(body)}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func check(t *testing.T, k *retention.Keeper) {
+	t.Helper()
+	if err := k.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func stored(t *testing.T, b *bus.Bus, stream, subject string) bool {
+	t.Helper()
+	_, ok, err := b.LastMessage(t.Context(), stream, subject)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ok
+}
+
+// text is a result of 10 KiB.
+var text = `{"outcome":"completed","for_llm":"` + strings.Repeat("x", 10<<10) + `"}`
+
+// Twelve hours of results, or a week with STEVEDORE_RETENTION_WEEK=1, pass through a stream
+// that holds three hours of them. The stream never
+// rejects one, and it keeps those of the last hour. The records of a session with a waiting
+// call, with a parked call, and with an async call that has not ended stay as well.
+func TestWeekOfResults(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := connect(t, map[string]int64{"results": tiny})
+		log := &bytes.Buffer{}
+		k := retention.New(b, retention.Config{Log: zerolog.New(log)})
+		put(t, b, b.Result("first", "c"), text)
+		for _, session := range []string{"waiting", "parked", "async"} {
+			put(t, b, b.Claim(session, "c0"), "{}")
+			put(t, b, b.Result(session, "c0"), text)
+		}
+		put(t, b, "stevedore.call.default.slow.waiting.c1", "{}")
+		if kv, err := b.Bucket(t.Context(), bus.TasksBucket); err != nil {
+			t.Fatal(err)
+		} else if _, err := kv.PutString(t.Context(), "parked.parked.c1", "{}"); err != nil {
+			t.Fatal(err)
+		}
+		put(t, b, b.Result("async", "c1"), `{"outcome":"async"}`)
+		put(t, b, b.Result("ended", "c1"), `{"outcome":"async"}`)
+		put(t, b, b.Completion("ended", "c1"), `{"outcome":"completed"}`)
+		put(t, b, b.Claim("ended", "c2"), "{}")
+
+		const perHour = 30
+		hours := 12
+		if os.Getenv("STEVEDORE_RETENTION_WEEK") != "" {
+			hours = 7*24 - 1 // the server removes what is older
+		}
+		for i := range hours * perHour {
+			time.Sleep(time.Hour / perHour)
+			put(t, b, b.Result(fmt.Sprint("s", i%100), fmt.Sprint("c", i)), text)
+			if i%5 == 0 {
+				check(t, k)
+			}
+			if i > perHour && !stored(t, b, bus.Results, b.Result(fmt.Sprint("s", (i-perHour+1)%100), fmt.Sprint("c", i-perHour+1))) {
+				t.Fatalf("a result of the last hour was removed after %d", i)
+			}
+		}
+		for _, session := range []string{"waiting", "parked", "async"} {
+			if !stored(t, b, bus.Results, b.Claim(session, "c0")) || !stored(t, b, bus.Results, b.Result(session, "c0")) {
+				t.Errorf("a record of the session %q, which has work in progress, was removed", session)
+			}
+		}
+		if stored(t, b, bus.Results, b.Result("first", "c")) || stored(t, b, bus.Results, b.Claim("ended", "c2")) {
+			t.Error("the oldest records are stored")
+		}
+		// The records that stay are the oldest ones, but others after them were removed.
+		since, err := b.CompleteSince(t.Context(), bus.Results)
+		if err != nil || time.Since(since) > 3*time.Hour || time.Since(since) < time.Hour {
+			t.Errorf("complete since %s (%v), which is %s ago", since, err, time.Since(since))
+		}
+		if f := k.Fills(); len(f) == 0 || k.Ready() != nil {
+			t.Errorf("fills %v, ready: %v", f, k.Ready())
+		}
+		if strings.Contains(log.String(), "nearly full") {
+			t.Errorf("warned:\n%s", log)
+		}
+	})
+}
+
+// A stream full of young records keeps them. The keeper warns once a minute and is not
+// ready, and a rejected publish says why.
+func TestYoungRecordsStay(t *testing.T) {
+	b := connect(t, map[string]int64{"results": tiny})
+	var log bytes.Buffer
+	k := retention.New(b, retention.Config{Log: zerolog.New(&log)})
+	n, err := 0, error(nil)
+	for ; err == nil; n++ {
+		_, err = b.Publish(t.Context(), bus.Message{Subject: b.Result("s", fmt.Sprint("c", n)), Body: []byte(text)})
+	}
+	for _, part := range []string{"stream STEVEDORE_RESULTS is", "% full", "of 1 MiB", "--min-age", "--results-ttl", "--max-bytes results=BYTES"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("the error %q lacks %q", err, part)
+		}
+	}
+	for range 3 {
+		check(t, k)
+	}
+	if got := bustest.Messages(t, b, bus.Results); got != n-1 {
+		t.Errorf("%d records are left of %d", got, n-1)
+	}
+	if err := k.Ready(); err == nil || !strings.Contains(err.Error(), "STEVEDORE_RESULTS") || !strings.Contains(err.Error(), "--max-bytes results=BYTES") {
+		t.Errorf("ready: %v", err)
+	}
+	if warnings := strings.Count(log.String(), "nearly full"); warnings != 1 {
+		t.Errorf("%d warnings:\n%s", warnings, &log)
+	}
+	// With a shorter minimum age, the oldest go.
+	k = retention.New(b, retention.Config{MinAge: time.Nanosecond})
+	check(t, k)
+	if err := k.Ready(); err != nil && !strings.Contains(err.Error(), "refuses writes") {
+		t.Errorf("ready: %v", err)
+	}
+	put(t, b, b.Result("s", "new"), text)
+}
+
+// A full calls stream is backpressure, and the error says what it waits for.
+func TestFullCallsExplained(t *testing.T) {
+	b := connect(t, map[string]int64{"calls": tiny, "results": tiny})
+	n := 0
+	submit := func() (err error) {
+		for ; err == nil; n++ {
+			_, err = b.Publish(t.Context(), bus.Message{Subject: fmt.Sprint("stevedore.call.default.echo.s.c", n), Body: []byte(text)})
+		}
+		return err
+	}
+	if err := submit(); !strings.Contains(err.Error(), "stream STEVEDORE_CALLS is") || !strings.Contains(err.Error(), "start more workers") || strings.Contains(err.Error(), "RESULTS") {
+		t.Errorf("got %v", err)
+	}
+	for n, err := 0, error(nil); err == nil; n++ {
+		_, err = b.Publish(t.Context(), bus.Message{Subject: b.Result("s", fmt.Sprint("c", n)), Body: []byte(text)})
+	}
+	time.Sleep(1100 * time.Millisecond) // the bus remembers a fill for a second
+	if err := submit(); !strings.Contains(err.Error(), "because stream STEVEDORE_RESULTS is") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Conversations go whole, the one that was used longest ago first, and neither one that
+// was used lately nor one with a waiting call.
+func TestOldConversations(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := connect(t, map[string]int64{"sessions": tiny})
+		k := retention.New(b, retention.Config{})
+		put(t, b, b.Session("used"), text)
+		put(t, b, b.Session("busy"), text)
+		put(t, b, "stevedore.call.default.agent.busy.c1", "{}")
+		for i := range 200 {
+			time.Sleep(4 * time.Minute)
+			put(t, b, b.Session(fmt.Sprint("s", i)), text)
+			put(t, b, b.Session(fmt.Sprint("s", i)), text)
+			if i%10 == 9 {
+				put(t, b, b.Session("used"), text)
+			}
+			check(t, k)
+		}
+		for session, want := range map[string]bool{"used": true, "busy": true, "s199": true, "s186": true, "s0": false, "s100": false} {
+			if stored(t, b, bus.Sessions, b.Session(session)) != want {
+				t.Errorf("conversation %q is stored: %v", session, !want)
+			}
+		}
+		s, err := b.Stream(t.Context(), bus.Sessions)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := s.Info(t.Context(), jetstream.WithSubjectFilter(b.Session("used")))
+		if n := info.State.Subjects[b.Session("used")]; err != nil || n != 21 {
+			t.Errorf("%d entries of the conversation that is in use, want 21 (%v)", n, err)
+		}
+
+		// Without pressure, conversations go after their time to live.
+		k = retention.New(b, retention.Config{SessionsTTL: 10 * time.Hour})
+		for range 8 {
+			time.Sleep(time.Hour)
+			check(t, k)
+		}
+		if !stored(t, b, bus.Sessions, b.Session("s199")) {
+			t.Error("a conversation was removed after 8 hours")
+		}
+		put(t, b, b.Session("used"), text)
+		for range 4 {
+			time.Sleep(time.Hour)
+			check(t, k)
+		}
+		for session, want := range map[string]bool{"used": true, "busy": true, "s199": false} {
+			if stored(t, b, bus.Sessions, b.Session(session)) != want {
+				t.Errorf("conversation %q is stored after its time to live: %v", session, !want)
+			}
+		}
+	})
+}
+
+// While one keeper holds the lease of a stream, another one leaves the stream alone. If it
+// dies, another one takes over.
+func TestOneKeeperTrims(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := connect(t, map[string]int64{"results": tiny})
+		for n, err := 0, error(nil); err == nil; n++ {
+			_, err = b.Publish(t.Context(), bus.Message{Subject: b.Result("s", fmt.Sprint("c", n)), Body: []byte(text)})
+		}
+		time.Sleep(2 * time.Hour)
+		kv, err := b.Bucket(t.Context(), bus.TasksBucket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := bus.Encode(bus.Trimmed{Holder: "another", Until: time.Now().Add(time.Minute)})
+		if _, err := kv.Put(t.Context(), bus.TrimmedKey(bus.Results), body); err != nil {
+			t.Fatal(err)
+		}
+		k, before := retention.New(b, retention.Config{}), bustest.Messages(t, b, bus.Results)
+		check(t, k)
+		if got := bustest.Messages(t, b, bus.Results); got != before {
+			t.Errorf("%d of %d records are left", got, before)
+		}
+		time.Sleep(2 * time.Minute)
+		check(t, k)
+		if got := bustest.Messages(t, b, bus.Results); got >= before*7/10 {
+			t.Errorf("%d of %d records are left", got, before)
+		}
+	})
+}

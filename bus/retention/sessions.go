@@ -1,0 +1,121 @@
+package retention
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/jsapi"
+)
+
+// conversation is the log of a session.
+type conversation struct {
+	subject string
+	size    int64 // of the entries that were read, in bytes
+	last    uint64
+	lastAt  time.Time
+}
+
+// trimSessions removes the conversations that were used longest ago, whole, until the
+// stream has space. It keeps those that were used within the minimum age.
+func (k *Keeper) trimSessions(ctx context.Context, f bus.Fill, l *lease) error {
+	return k.removeSessions(ctx, l, k.cfg.MinAge, f.Bytes-int64(trimTo*float64(f.MaxBytes)))
+}
+
+// expireSessions removes the conversations that were not used for Config.SessionsTTL.
+func (k *Keeper) expireSessions(ctx context.Context) error {
+	l, err := k.acquire(ctx, bus.Sessions)
+	if err != nil || l == nil {
+		return err
+	}
+	const all = 1 << 62
+	return errors.Join(k.removeSessions(ctx, l, k.cfg.SessionsTTL, all), l.release(ctx))
+}
+
+// removeSessions removes conversations without an entry younger than age and without work
+// in progress, until it has freed so many bytes.
+func (k *Keeper) removeSessions(ctx context.Context, l *lease, age time.Duration, toFree int64) error {
+	stream, err := k.bus.Stream(ctx, bus.Sessions)
+	if err != nil {
+		return err
+	}
+	info, err := stream.Info(ctx)
+	if err != nil || info.State.Msgs == 0 {
+		return err
+	}
+	cutoff := info.TimeStamp.Add(-age)
+	if info.State.FirstTime.After(cutoff) {
+		return nil
+	}
+	old, err := k.oldConversations(ctx, info.Config.Name, cutoff)
+	if err != nil || len(old) == 0 {
+		return err
+	}
+	busy, err := k.busySessions(ctx)
+	if err != nil {
+		return err
+	}
+	removed := 0
+	for _, c := range old {
+		if toFree <= 0 {
+			break
+		}
+		if tokens := k.bus.Split(c.subject); len(tokens) != 2 || busy[tokens[1]] {
+			continue
+		}
+		if err := l.removing(ctx, c.lastAt); err != nil {
+			return err
+		}
+		// A later entry stays: then the session is in use again.
+		if err := stream.Purge(ctx, jetstream.WithPurgeSubject(c.subject), jetstream.WithPurgeSequence(c.last+1)); err != nil {
+			return err
+		}
+		toFree -= c.size
+		removed++
+	}
+	if removed > 0 {
+		k.cfg.Log.Info().Int("conversations", removed).Stringer("unused_for", age).Msg("removed the conversations that were used longest ago")
+	}
+	return nil
+}
+
+// oldConversations returns the conversations whose last entry was stored before a time,
+// the one that was used longest ago first.
+func (k *Keeper) oldConversations(ctx context.Context, stream string, before time.Time) ([]conversation, error) {
+	found := map[string]*conversation{}
+	for m, err := range k.api.Messages(ctx, stream, jsapi.Get{NextBySubject: ">", Sequence: 1, MaxBytes: 4 << 20}) {
+		if err != nil {
+			return nil, err
+		}
+		if !m.Time.Before(before) {
+			break
+		}
+		c := found[m.Subject]
+		if c == nil {
+			c = &conversation{subject: m.Subject}
+			found[m.Subject] = c
+		}
+		c.size += recordOverhead + int64(len(m.Subject)+len(m.Data))
+		c.last, c.lastAt = m.Sequence, m.Time
+	}
+	var old []conversation
+	for _, c := range found {
+		last, err := k.api.GetMessage(ctx, stream, jsapi.Get{LastBySubject: c.subject})
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if last.Sequence == c.last {
+			old = append(old, *c)
+		}
+	}
+	slices.SortFunc(old, func(a, b conversation) int { return cmp.Compare(a.last, b.last) })
+	return old, nil
+}

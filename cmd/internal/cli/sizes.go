@@ -1,0 +1,81 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/stevedore-bus/stevedore/bus"
+)
+
+// MaxBytesFlag adds --max-bytes, the sizes of the streams, which set Config.MaxBytes and
+// Config.StreamBytes.
+func MaxBytesFlag(flags *pflag.FlagSet, cfg *bus.Config, more string) {
+	flags.Var(&streamSizes{cfg}, "max-bytes", "`BYTES` that a stream may hold (four times as much for results), or STREAM=BYTES,... for single ones, such as results=8GiB,calls=512MiB; default 1 GiB"+more)
+}
+
+// streamSizes is the value of --max-bytes.
+type streamSizes struct{ cfg *bus.Config }
+
+func (s *streamSizes) Type() string { return "sizes" }
+
+func (s *streamSizes) String() string {
+	if s.cfg == nil {
+		return ""
+	}
+	var parts []string
+	if s.cfg.MaxBytes > 0 {
+		parts = append(parts, strconv.FormatInt(s.cfg.MaxBytes, 10))
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.cfg.StreamBytes)) {
+		parts = append(parts, fmt.Sprintf("%s=%d", name, s.cfg.StreamBytes[name]))
+	}
+	return strings.Join(parts, ",")
+}
+
+func (s *streamSizes) Set(text string) error {
+	for part := range strings.SplitSeq(text, ",") {
+		name, size, named := strings.Cut(part, "=")
+		if !named {
+			size = name
+		}
+		n, err := parseBytes(size)
+		switch {
+		case err != nil:
+			return err
+		case !named:
+			s.cfg.MaxBytes = n
+			continue
+		case n == 0:
+			return fmt.Errorf("%q: want more than 0 bytes", part)
+		}
+		if s.cfg.StreamBytes == nil {
+			s.cfg.StreamBytes = map[string]int64{}
+		}
+		s.cfg.StreamBytes[strings.ToLower(strings.TrimSpace(name))] = n
+	}
+	return nil
+}
+
+// parseBytes returns a number of bytes, such as 4096, 64KiB, 16MiB or 1.5GiB. MB means
+// MiB, as in the nats CLI.
+func parseBytes(text string) (int64, error) {
+	number := strings.TrimRight(strings.TrimSpace(text), "kKmMgGtTiIbB ")
+	unit := strings.ToLower(strings.TrimSpace(strings.TrimSpace(text)[len(number):]))
+	unit = strings.TrimSuffix(strings.TrimSuffix(unit, "b"), "i")
+	shift, ok := map[string]int{"": 0, "k": 10, "m": 20, "g": 30, "t": 40}[unit]
+	value, err := strconv.ParseFloat(number, 64)
+	switch bytes := value * float64(int64(1)<<shift); {
+	case !ok || err != nil || value < 0 || bytes != bytes:
+		return 0, fmt.Errorf("%q: want a number of bytes, such as 16777216, 16MiB or 1.5GiB", text)
+	case bytes > 1<<62:
+		return 0, errors.New("too many bytes")
+	default:
+		return int64(bytes), nil
+	}
+}
