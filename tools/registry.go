@@ -232,10 +232,11 @@ func (r *Registry) logged(call Call, res *Result) *Result {
 	switch {
 	case paused:
 		r.log.Info().Str("call", call.IDToken()).Str("session", call.SessionToken()).Str("tool", call.Tool).Str("reason", pause.Reason).Msg("tool paused")
-	case res.IsError && CodeOf(res.Err) == CodeInvalidArguments: // the error quotes them
-		r.log.Warn().Str("call", call.IDToken()).Str("session", call.SessionToken()).Str("tool", call.Tool).Str("error", "invalid arguments; the result says why").Msg("tool failed")
-	case res.IsError:
-		r.log.Warn().Str("call", call.IDToken()).Str("session", call.SessionToken()).Str("tool", call.Tool).AnErr("error", res.Err).Msg("tool failed")
+	case res.IsError: // the error may quote arguments and contents
+		r.log.Warn().Str("call", call.IDToken()).Str("session", call.SessionToken()).Str("tool", call.Tool).Str("code", CodeOf(res.Err)).Msg("tool failed")
+		if CodeOf(res.Err) != CodeInvalidArguments {
+			r.log.Debug().Str("call", call.IDToken()).AnErr("error", res.Err).Msg("the error of the tool")
+		}
 	case res.Async:
 		r.log.Info().Str("call", call.IDToken()).Str("session", call.SessionToken()).Str("tool", call.Tool).Msg("tool started in background")
 	case r.log.GetLevel() <= zerolog.DebugLevel:

@@ -105,7 +105,7 @@ func TestRun(t *testing.T) {
 		{"absent", `{}`, `unknown tool "absent"`, tools.CodeUnknownTool, `"message":"tool failed"`},
 		{"", `{}`, `unknown tool ""`, tools.CodeUnknownTool, `"message":"tool failed"`},
 		{"echo", ``, "path", tools.CodeInvalidArguments, `"message":"tool failed"`},
-		{"echo", `{"path":1}`, "string", tools.CodeInvalidArguments, `"error":"invalid arguments; the result`},
+		{"echo", `{"path":1}`, "string", tools.CodeInvalidArguments, `"code":"invalid_arguments"`},
 		{"echo", `{"path":"x","limit":"a secret"}`, "a secret", tools.CodeInvalidArguments, `"message":"tool failed"`},
 		{"echo", `{"path":"x","limit":1e999}`, "1e999", tools.CodeInvalidArguments, `"message":"tool failed"`},
 		{"echo", `{"path":"x","PATH":"y"}`, "PATH", tools.CodeInvalidArguments, `"message":"tool failed"`},
@@ -130,6 +130,25 @@ func TestRun(t *testing.T) {
 		} else if strings.Contains(got, "secret") {
 			t.Errorf("%s(%.40s) logged an argument: %s", tt.tool, tt.args, got)
 		}
+	}
+}
+
+// At level info, the log contains neither arguments nor what a tool says about them.
+func TestLogWithoutContents(t *testing.T) {
+	var log bytes.Buffer
+	r := tools.NewRegistry(zerolog.New(&log).Level(zerolog.InfoLevel))
+	failing, err := tools.NewTool("failing", "fails", func(context.Context, tools.Call, struct{}) *tools.Result {
+		return tools.Failure(tools.Errorf(tools.CodeToolFailed, "failed to read file %q", "secret.txt"))
+	})
+	if err == nil {
+		err = r.Register(failing)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Run(t.Context(), tools.Call{ID: "i", Tool: "failing"}, nil)
+	if got := log.String(); strings.Contains(got, "secret") || !strings.Contains(got, `"code":"tool_failed"`) {
+		t.Errorf("log %s", got)
 	}
 }
 

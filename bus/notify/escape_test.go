@@ -57,7 +57,7 @@ func TestPlainTextIsEscapedInEachPart(t *testing.T) {
 		parts = append(parts, m.Content)
 	}
 	last := len(parts) - 1
-	if got := strings.Join(parts[:last], ""); got != strings.Repeat(`\*\_`, 1500) || parts[last] != "*so*" {
+	if got := strings.Join(parts[:last], ""); got != strings.Repeat(`\*\_`, 1500) || parts[last] != "_so_" {
 		t.Errorf("%d parts; the last is %q, the others have %d bytes", len(parts), parts[last], len(got))
 	}
 }

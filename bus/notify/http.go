@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -32,13 +33,13 @@ type shape struct {
 	// body returns the value of the JSON body. If it is nil, the body is the
 	// text, and the title goes into the header Title.
 	body func(m message) any
-	// markdown means that the service shows Markdown. write, if not nil, writes
-	// the text in the service's own markup. With neither, Markdown becomes plain
-	// text.
-	markdown bool
-	write    func(styled) string
+	// write, if not nil, writes Markdown in the service's own markup, without images.
+	// Otherwise, Markdown becomes plain text.
+	write func(styled) string
+	// writesURLs means that write shows the URLs of links.
+	writesURLs bool
 	// escape, if not nil, escapes a text that is not Markdown, for a service that
-	// reads any text as Markdown.
+	// reads any text as markup.
 	escape func(string) string
 	// mentions, if not nil, disables the mentions of the service.
 	mentions func(string) string
@@ -55,21 +56,28 @@ type shape struct {
 // shapes are the presets, as the services document them in 2026. Above the limits
 // of Slack and ntfy, the service cuts the text or makes it an attachment.
 var shapes = map[string]shape{
-	"slack": {contentType: "application/json", body: func(m message) any { return object{"text": m.Text, "unfurl_links": false, "mrkdwn": m.Markdown} },
-		write: writeSlack, limit: 4000, measure: inRunes, secretURL: true},
-	"discord": {contentType: "application/json", body: func(m message) any { return object{"content": m.Text, "allowed_mentions": object{"parse": []string{}}} },
-		markdown: true, escape: escapeMarkdown, limit: 2000, measure: inUTF16, secretURL: true},
+	"slack": {contentType: "application/json", body: func(m message) any {
+		return object{"text": m.Text, "unfurl_links": false, "unfurl_media": false, "mrkdwn": m.Markdown}
+	},
+		write: writeSlack, escape: slackText.Replace, limit: 4000, measure: inRunes, secretURL: true},
+	"discord": {contentType: "application/json", body: func(m message) any {
+		return object{"content": m.Text, "allowed_mentions": object{"parse": []string{}}, "flags": suppressEmbeds}
+	},
+		write: writeMarkdown(escapeMarkdown, markdownLink), escape: escapeMarkdown, limit: 2000, measure: inUTF16, secretURL: true},
 	"mattermost": {contentType: "application/json", body: func(m message) any { return object{"text": m.Text} },
-		markdown: true, escape: escapeMattermost, mentions: disableMentions, limit: 16000, measure: inRunes, secretURL: true},
+		write: writeMarkdown(inertURLs(escapeMattermost), codeLink), writesURLs: true, escape: inertURLs(escapeMattermost), mentions: disableMentions, limit: 16000, measure: inRunes, secretURL: true},
 	"ntfy": {contentType: "text/plain; charset=utf-8",
 		limit: 4096, measure: inBytes, tokenHeader: "Authorization", tokenPrefix: "Bearer "},
 	"gotify": {contentType: "application/json", body: gotifyBody,
-		markdown: true, limit: 16384, measure: inBytes, tokenHeader: "X-Gotify-Key", path: "/message"},
+		write: writeMarkdown(escapeMarkdown, markdownLink), limit: 16384, measure: inBytes, tokenHeader: "X-Gotify-Key", path: "/message"},
 	"http": {contentType: "application/json", body: httpBody,
-		markdown: true, limit: 1 << 20, measure: inBytes, tokenHeader: "Authorization", tokenPrefix: "Bearer "},
+		write: writeMarkdown(escapeMarkdown, markdownLink), limit: 1 << 20, measure: inBytes, tokenHeader: "Authorization", tokenPrefix: "Bearer "},
 }
 
 type object map[string]any
+
+// suppressEmbeds is the flag of a Discord message whose links have no previews.
+const suppressEmbeds = 4
 
 func httpBody(m message) any {
 	return object{"title": m.Title, "text": m.Text, "is_error": m.IsError, "session": m.Session}
@@ -146,29 +154,9 @@ func NewHTTP(preset string, cfg HTTPConfig) (*HTTP, error) {
 
 // Send posts n in one or more messages.
 func (h *HTTP) Send(ctx context.Context, n Notification) error {
-	all := chatText(n, h.shape.markdown)
-	if h.shape.write == nil {
-		all = all.plain()
-	}
-	escape, measure := h.shape.escape, h.shape.measure
-	if n.Format == FormatMarkdown {
-		escape = nil
-	}
-	if escape != nil {
-		measure = escaped(measure)
-	}
-	parts := all.split(h.shape.limit, measure)
-	if len(parts) > 1 && h.shape.markdown && n.Format == FormatMarkdown {
-		parts = closeFences(all.split(h.shape.limit-fenceReserve, h.shape.measure))
-	}
+	write, parts := h.parts(n)
 	return sendParts(&h.sent, n, parts, func(part styled) error {
-		text := part.text
-		if h.shape.write != nil {
-			text = h.shape.write(part)
-		}
-		if escape != nil {
-			text = escape(text)
-		}
+		text := write(part)
 		if h.shape.mentions != nil {
 			text = h.shape.mentions(text)
 		}
@@ -183,6 +171,32 @@ func (h *HTTP) Send(ctx context.Context, n Notification) error {
 		}
 		return h.post.post(ctx, header, body)
 	})
+}
+
+// parts splits a notification into parts that the service accepts after write.
+func (h *HTTP) parts(n Notification) (write func(styled) string, parts []styled) {
+	s := h.shape
+	plain := func(part styled) string { return part.text }
+	all := chatText(n, false)
+	switch {
+	case n.Format == FormatMarkdown && s.write != nil:
+		if !s.writesURLs {
+			all = all.withHosts()
+		}
+		for limit := s.limit; limit > s.limit/16; limit = limit * 3 / 4 { // marks make a text longer
+			parts = all.split(limit, s.measure)
+			if !slices.ContainsFunc(parts, func(part styled) bool { return size(s.write(part), s.measure) > s.limit }) {
+				return s.write, parts
+			}
+		}
+		all = all.plain()
+	case n.Format == FormatMarkdown:
+		return plain, all.plain().split(s.limit, s.measure)
+	}
+	if s.escape == nil {
+		return plain, all.split(s.limit, s.measure)
+	}
+	return func(part styled) string { return s.escape(part.text) }, all.split(s.limit, escaped(s.measure))
 }
 
 func (h *HTTP) render(m message) ([]byte, error) {

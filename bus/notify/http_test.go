@@ -201,8 +201,8 @@ func TestRetryAfterIsBounded(t *testing.T) {
 func TestPresets(t *testing.T) {
 	n := Notification{ID: "1", Tool: "shell", Session: "s", IsError: true, Text: "a \"b\" <!channel> @All\r\n\u202eü\x07"}
 	for preset, want := range map[string]string{
-		"slack":      `{"text":"⚠ a \"b\" &lt;!channel&gt; @All\nü","unfurl_links":false,"mrkdwn":false}`,
-		"discord":    `{"content":"⚠ a \"b\" <!channel> @All\nü","allowed_mentions":{"parse":[]}}`,
+		"slack":      `{"text":"⚠ a \"b\" &lt;!channel&gt; @All\nü","unfurl_links":false,"unfurl_media":false,"mrkdwn":false}`,
+		"discord":    `{"content":"⚠ a \"b\" <!channel> @All\nü","allowed_mentions":{"parse":[]},"flags":4}`,
 		"mattermost": `{"text":"⚠ a \"b\" <!channel> @` + "\u200b" + `All\nü"}`,
 		"gotify":     `{"title":"shell failed","message":"⚠ a \"b\" <!channel> @All\nü","priority":8}`,
 		"http":       `{"title":"shell failed","text":"⚠ a \"b\" <!channel> @All\nü","is_error":true,"session":"s"}`,

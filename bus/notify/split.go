@@ -2,7 +2,6 @@ package notify
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -101,47 +100,6 @@ func fit(text string, limit int, measure unit) int {
 		}
 	}
 	return len(text)
-}
-
-// fenceReserve is an upper bound of what closeFences adds to a part, in any unit.
-const fenceReserve = 40
-
-// closeFences closes the code block in which a part of a Markdown text ends, and
-// opens it again in the next part, which is a separate message.
-func closeFences(parts []styled) []styled {
-	open := ""
-	for i := range parts {
-		text := parts[i].text
-		before := open
-		open = fenceAfter(open, text)
-		if before != "" {
-			text = before + "\n" + text
-		}
-		if open != "" {
-			text += "\n" + open[:3]
-		}
-		parts[i] = styled{text: text}
-	}
-	return parts
-}
-
-// fenceLine matches the line that opens a code block, with its language. With a
-// backtick after the language, it is code within a line.
-var fenceLine = regexp.MustCompile("^ {0,3}((?:```|~~~)[A-Za-z0-9+-]{0,20})[^`]*$")
-
-// fenceAfter returns the fence that is open at the end of a text, if open is the
-// one at its start; "" means none.
-func fenceAfter(open, text string) string {
-	for line := range strings.Lines(text) {
-		line = strings.TrimRight(line, "\r\n\t ")
-		switch m := fenceLine.FindStringSubmatch(line); {
-		case open == "" && m != nil:
-			open = m[1]
-		case open != "" && strings.Trim(strings.TrimLeft(line, " "), open[:1]) == "" && strings.HasPrefix(strings.TrimLeft(line, " "), open[:3]):
-			open = ""
-		}
-	}
-	return open
 }
 
 // clean removes control and direction characters and replaces invalid bytes by

@@ -121,13 +121,13 @@ func (s styled) plain() styled {
 
 // markup writes the text with marks around its spans. A span that crosses the end
 // of a line, other than a block, is written once per line. escape is applied to
-// the text between marks.
-func (s styled) markup(mark func(sp span, inner string) (before, after string), escape func(string) string) string {
+// the text between marks, and escapeCode to code.
+func (s styled) markup(mark func(sp span, inner string) (before, after string), escape, escapeCode func(string) string) string {
 	var spans []span
 	for _, sp := range s.spans {
 		spans = append(spans, perLine(s.text, sp)...)
 	}
-	return render(s.text, 0, len(s.text), spans, mark, escape)
+	return render(s.text, 0, len(s.text), spans, mark, escape, escapeCode)
 }
 
 func perLine(text string, sp span) (lines []span) {
@@ -146,7 +146,7 @@ func perLine(text string, sp span) (lines []span) {
 }
 
 // render writes text[from:to] with its spans.
-func render(text string, from, to int, spans []span, mark func(span, string) (string, string), escape func(string) string) string {
+func render(text string, from, to int, spans []span, mark func(span, string) (string, string), escape, escapeCode func(string) string) string {
 	slices.SortStableFunc(spans, func(a, b span) int {
 		if a.from != b.from {
 			return a.from - b.from
@@ -164,11 +164,11 @@ func render(text string, from, to int, spans []span, mark func(span, string) (st
 		}
 		b.WriteString(escape(text[at:outer.from]))
 		before, after := mark(outer, text[outer.from:outer.to])
-		inner := spans[i+1 : end]
+		inner, escapeInner := spans[i+1:end], escape
 		if outer.style == code || outer.style == block {
-			inner = nil // code contains no other style
+			inner, escapeInner = nil, escapeCode // code contains no other style
 		}
-		b.WriteString(before + render(text, outer.from, outer.to, slices.Clone(inner), mark, escape) + after)
+		b.WriteString(before + render(text, outer.from, outer.to, slices.Clone(inner), mark, escapeInner, escapeCode) + after)
 		at, i = outer.to, end
 	}
 	b.WriteString(escape(text[at:to]))

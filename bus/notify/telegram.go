@@ -88,7 +88,7 @@ func (t *Telegram) Send(ctx context.Context, n Notification) error {
 	if err := t.CheckChat(chat); err != nil {
 		return bus.Reject("refused_chat", err)
 	}
-	text := chatText(n, false)
+	text := chatText(n, false).withHosts()
 	parts := text.split(telegramLimit, inUTF16)
 	if len(parts) > telegramMessages {
 		err := t.sendFile(ctx, chat, n, text)
