@@ -2,6 +2,8 @@ package state
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"strings"
 	"time"
@@ -31,7 +33,8 @@ func (c Channel) String() string {
 const lastChannelKey = "last_channel"
 
 // SetLastChannel records the channel as the last one of session and as the last
-// one of all sessions, in one step (see Store.Set). session is a token; if it is
+// one of all sessions, and session as the last one of the channel, in one step (see
+// Store.Set). session is a token; if it is
 // empty, only the last channel of all sessions is recorded.
 func SetLastChannel(ctx context.Context, store Store, session string, channel Channel) error {
 	key, err := channelKey(session)
@@ -42,7 +45,11 @@ func SetLastChannel(ctx context.Context, store Store, session string, channel Ch
 	if channel.Name == "" || strings.Contains(channel.Name, ":") {
 		return fmt.Errorf("set last channel: %.80q is not a channel", value)
 	}
-	if err := store.Set(ctx, map[string]string{lastChannelKey: value, key: value}); err != nil {
+	values := map[string]string{lastChannelKey: value, key: value}
+	if session != "" {
+		values[sessionKey(channel)], values[sessionKey(Channel{Name: channel.Name})] = session, session
+	}
+	if err := store.Set(ctx, values); err != nil {
 		return fmt.Errorf("set last channel of session %q: %w", session, err)
 	}
 	return nil
@@ -62,6 +69,23 @@ func LastChannel(ctx context.Context, store Store, session string) (Channel, err
 	}
 	name, chatID, _ := strings.Cut(fact.Value, ":")
 	return Channel{Name: name, ChatID: chatID, At: fact.UpdatedAt}, nil
+}
+
+// LastSession returns the token of the session whose user was last active on a channel, or
+// "" if none is known. A channel without a ChatID means any chat of it.
+func LastSession(ctx context.Context, store Store, channel Channel) (string, error) {
+	fact, err := store.Get(ctx, sessionKey(channel))
+	if err != nil {
+		return "", fmt.Errorf("last session of channel %q: %w", channel.Name, err)
+	}
+	return fact.Value, nil
+}
+
+// sessionKey is the key of a channel's last session. Chat ids may have any form, so it has
+// a hash.
+func sessionKey(channel Channel) string {
+	sum := sha256.Sum256([]byte(channel.String()))
+	return "last_session." + hex.EncodeToString(sum[:16])
 }
 
 func channelKey(session string) (string, error) {

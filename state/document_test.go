@@ -30,6 +30,14 @@ func TestFileIsReadable(t *testing.T) {
     "last_channel.s1": {
       "value": "telegram:42",
       "updated_at": NOW
+    },
+    "last_session.3f40462915a3e6026a4d790127b95ded": {
+      "value": "s1",
+      "updated_at": NOW
+    },
+    "last_session.65d845547d3df3f13741413da574f3a2": {
+      "value": "s1",
+      "updated_at": NOW
     }
   },
   "revision": 1,

@@ -28,6 +28,17 @@ const ActionHeartbeat = "heartbeat"
 // HeartbeatOK is the reply of a heartbeat that has nothing to report.
 const HeartbeatOK = "HEARTBEAT_OK"
 
+// Delivery says who gets the completion of an agent's async call. Empty means both.
+type Delivery string
+
+const (
+	// DeliverUser: the user, on the call's channel.
+	DeliverUser Delivery = "user"
+	// DeliverParent: the conversation that made the call. The user is told of a failure.
+	DeliverParent Delivery = "parent"
+	DeliverBoth   Delivery = "both"
+)
+
 // Call is a request to run one tool once. It is also the body of a call event, in
 // which only Tool is required.
 type Call struct {
@@ -52,6 +63,8 @@ type Call struct {
 	TaskID  string `json:"task_id,omitempty"`
 	Action  string `json:"action,omitempty"`
 
+	// Delivery says who gets the completion of an async call that an agent makes.
+	Delivery Delivery `json:"delivery,omitempty"`
 	// Offload decides whether the result is offloaded. If it is nil, the worker's
 	// policy decides.
 	Offload *bool `json:"offload,omitempty"`

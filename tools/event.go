@@ -46,6 +46,8 @@ type ResultEvent struct {
 	Channel string `json:"channel,omitempty"`
 	ChatID  string `json:"chat_id,omitempty"`
 	Action  string `json:"action,omitempty"`
+	// Delivery is that of the call.
+	Delivery Delivery `json:"delivery,omitempty"`
 }
 
 // EventError is an Error on the wire.
@@ -60,7 +62,7 @@ func NewResultEvent(call Call, res *Result) ResultEvent {
 	e := ResultEvent{
 		ID: call.ID, Session: call.Session, Tool: call.Tool,
 		Outcome: OutcomeOf(res), Result: *res,
-		Channel: call.Channel, ChatID: call.ChatID, Action: call.Action,
+		Channel: call.Channel, ChatID: call.ChatID, Action: call.Action, Delivery: call.Delivery,
 	}
 	if res.IsError {
 		err := res.Err

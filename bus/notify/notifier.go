@@ -30,6 +30,8 @@ type Config struct {
 	Default string
 	// LastChannels finds the channel of a session. Nil means that none is known.
 	LastChannels LastChannels
+	// Conversations, if not nil, gets completions and messages for the logs of agents.
+	Conversations Conversations
 	// MaxAge is the age of a result after which it causes no notification, so
 	// that a notifier which was down for long does not send old ones. Default 24 h.
 	MaxAge time.Duration

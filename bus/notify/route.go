@@ -19,9 +19,6 @@ import (
 // route puts the notification of a result or completion into the outbox. Its ID
 // derives from the subject, so a redelivery of the event causes no second one.
 func (n *Notifier) route(ctx context.Context, d *bus.Delivery) error {
-	if time.Since(d.Published) > n.cfg.MaxAge {
-		return nil
-	}
 	tokens := n.bus.Split(d.Subject)
 	if len(tokens) != 3 {
 		return bus.Reject(bus.CodeUndecodable, fmt.Errorf("subject %q", d.Subject))
@@ -35,9 +32,10 @@ func (n *Notifier) route(ctx context.Context, d *bus.Delivery) error {
 	if event.Session != "" && tools.Token(event.Session) != session {
 		event.Session = session
 	}
+	completed := n.retryConversation(d, n.addCompletion(ctx, kind, session, call, event))
 	text := userText(kind, event)
-	if text == "" {
-		return nil
+	if text == "" || time.Since(d.Published) > n.cfg.MaxAge {
+		return completed
 	}
 	id := fmt.Sprintf("%s.%s.%s", kind, session, call)
 	if event.Error != nil && event.Error.Code == tools.CodeGivenUp {
@@ -58,7 +56,8 @@ func (n *Notifier) route(ctx context.Context, d *bus.Delivery) error {
 	if err := n.setChannel(ctx, session, event, &notification); err != nil {
 		return err
 	}
-	return n.put(ctx, notification)
+	received := n.retryConversation(d, n.addReceived(ctx, notification))
+	return errors.Join(n.put(ctx, notification), completed, received)
 }
 
 // userText returns the text of the event's notification, or "" for none.
@@ -83,6 +82,8 @@ func userText(kind string, e tools.ResultEvent) string {
 			reason = e.Error.Message
 		}
 		return fmt.Sprintf("%s did not succeed (%s): %s", what, e.Outcome, tools.Excerpt(reason, 2000))
+	case kind == KindCompletion && e.Delivery == tools.DeliverParent:
+		return "" // a failure is reported above
 	case kind == KindResult && e.Action == tools.ActionAgent:
 		return "" // the agent loop that made the call answers the user
 	case e.Silent, strings.TrimSpace(e.ForUser) == "":
@@ -222,6 +223,9 @@ func (n *Notifier) Send(ctx context.Context, message Notification) (Notification
 	}
 	if err != nil {
 		return Notification{}, fmt.Errorf("send message: %w", err)
+	}
+	if err := n.addReceived(ctx, message); err != nil { // the user gets the message anyway
+		n.log.Error().Err(err).Str("session", tools.Excerpt(message.Session, 80)).Msg("a message is not in the conversation of its chat")
 	}
 	return message, nil
 }

@@ -137,7 +137,7 @@ func storedTask(ctx context.Context, b *bus.Bus, session, id string) (t Task, en
 // apply updates the task with a result or completion.
 func (t *Task) apply(e tools.ResultEvent) {
 	t.Tool, t.Worker = e.Tool, e.Worker
-	t.call = tools.Call{ID: e.ID, Session: e.Session, Tool: e.Tool, Action: e.Action, Channel: e.Channel, ChatID: e.ChatID}
+	t.call = tools.Call{ID: e.ID, Session: e.Session, Tool: e.Tool, Action: e.Action, Channel: e.Channel, ChatID: e.ChatID, Delivery: e.Delivery}
 	if t.StartedAt.IsZero() {
 		t.StartedAt = e.StartedAt
 	}

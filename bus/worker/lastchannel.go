@@ -56,7 +56,11 @@ func (w *Worker) setLastChannel(ctx context.Context, a *attempt) error {
 		return err
 	}
 	channel := state.Channel{Name: a.call.Channel, ChatID: a.call.ChatID}
-	if ofSession.String() == channel.String() && ofAll.String() == channel.String() {
+	last, err := state.LastSession(ctx, w.cfg.State, channel)
+	if err != nil {
+		return err
+	}
+	if ofSession.String() == channel.String() && ofAll.String() == channel.String() && last == a.key.session {
 		return nil
 	}
 	// A redelivered call is older than a channel that was recorded since.

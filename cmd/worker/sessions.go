@@ -110,7 +110,7 @@ func removeSession(ctx context.Context, b *bus.Bus, id string, force bool) error
 	if err != nil && !force {
 		return err
 	}
-	if err == nil && entries[len(entries)-1].Kind != agent.KindEnd && !force {
+	if err == nil && agent.IsOpen(entries) && !force {
 		return cli.Exit(cli.ExitPending, "session %q has a run that has not ended; see worker tasks ls --session %s, or use --force", id, cli.ShellWord(id))
 	}
 	for _, child := range agent.SubagentSessions(entries) {
@@ -176,15 +176,15 @@ func listSessions(ctx context.Context, o *client.Options, b *bus.Bus, out io.Wri
 			line.At, line.State, line.Total = e.At, string(e.End.Reason), *e.Total
 		default: // the log must be read to know the usage
 			line.At, line.State = e.At, "open"
-			if e.Kind == agent.KindEnd && e.End != nil {
-				line.State = string(e.End.Reason)
-			}
 			bodies, _, err := store.Read(ctx, size.Session)
 			if err != nil {
 				return err
 			}
 			if entries, err := client.DecodeConversation(bodies); err == nil {
 				line.Total = agent.TotalOf(entries)
+				if end := agent.LastEnd(entries); end != nil && !agent.IsOpen(entries) {
+					line.State = string(end.Reason)
+				}
 			}
 		}
 		lines = append(lines, line)
@@ -235,6 +235,14 @@ func showSession(out io.Writer, entries []agent.Entry) error {
 			err = printEntry(e, fmt.Sprintf("%d tool results moved out of the history", len(e.Offloaded)), "")
 		case e.Kind == agent.KindCompacted && e.Compaction != nil:
 			err = printEntry(e, fmt.Sprintf("%d turns replaced by a summary", e.Compaction.Turns), e.Compaction.Summary)
+		case e.Kind == agent.KindNotice && e.Notice != nil:
+			err = printEntry(e, "notice: "+cli.Printable(out, e.Notice.Title), tools.Excerpt(e.Notice.Text, maxShown))
+		case e.Kind == agent.KindWaiting && e.Wait != nil:
+			why := ""
+			if e.Wait.Error != nil {
+				why = e.Wait.Error.Message
+			}
+			err = printEntry(e, "waiting for the model until "+e.Wait.Until.Local().Format(time.DateTime), why)
 		case e.Kind == agent.KindResumed:
 			err = printEntry(e, "resumed by another worker", "")
 		case e.Kind == agent.KindEnd && e.End != nil:

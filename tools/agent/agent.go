@@ -45,6 +45,9 @@ type Config struct {
 	// SendOutput sends ForUser of a call's result to the user. If it is called again
 	// for the same call, it sends nothing. Nil means that the user sees no results.
 	SendOutput func(ctx context.Context, call tools.Call, res tools.Result) error
+	// Delivery says who gets the completions of background tasks, unless a call of spawn
+	// says otherwise. Default both.
+	Delivery tools.Delivery
 	// HasResult reports whether the call of a run has a result although its log has
 	// no end, for example because the call was cancelled while it was queued. The
 	// loop then ends that run as abandoned. Nil means no.

@@ -49,8 +49,10 @@ func Tools(c ToolsConfig) ([]tools.Tool, error) {
 	if err != nil {
 		return nil, err
 	}
-	spawn, err := tools.NewTool(SpawnTool, "Give a task to another agent in the background. The user gets its report when the task is done."+taskHelp,
-		func(ctx context.Context, call tools.Call, _ taskArgs) *tools.Result { return c.callSubagent(ctx, call) })
+	spawn, err := tools.NewTool(SpawnTool, "Give a task to another agent in the background. You and the user get its report when the task is done."+taskHelp,
+		func(ctx context.Context, call tools.Call, _ spawnArgs) *tools.Result {
+			return c.callSubagent(ctx, call)
+		})
 	if err != nil {
 		return nil, err
 	}

@@ -63,6 +63,10 @@ func (r *run) runCall(ctx context.Context, index int) (res *CallResult, err erro
 	if _, ok := r.tools[use.Name]; !ok {
 		return rejected(call, tools.Errorf(tools.CodeUnknownTool, "unknown tool %q; known are %q", tools.Excerpt(use.Name, 80), slices.Sorted(maps.Keys(r.tools)))), nil
 	}
+	call.Delivery = r.cfg.Delivery
+	if use.Name == SpawnTool {
+		call.Delivery = deliveryOf(use.Input, call.Delivery)
+	}
 	if startsSubagent(use.Name) {
 		if s.childrenBefore(index) >= r.limits.MaxChildren {
 			return rejected(call, tools.Errorf(tools.CodeToolFailed, "not started: this agent has reached its limit of %d sub-agents", r.limits.MaxChildren)), nil

@@ -273,6 +273,8 @@ func transcript(entries []Entry, limit int, withResults bool) string {
 			for _, call := range ToolUses(e.Message.Content) {
 				write(e, "assistant calls "+call.Name, string(call.Input))
 			}
+		case e.Kind == KindNotice && e.Notice != nil:
+			write(e, "notice", e.Notice.Title+"\n"+e.Notice.Text)
 		case e.Kind == KindResults && withResults:
 			for _, res := range e.Results {
 				what := "result of " + res.Tool

@@ -86,7 +86,7 @@ func checkRequests(t *testing.T, requests []agent.Request, budget int64) (summar
 // below the context limit. Each compaction is logged once. The reading tools find facts of
 // the first turns, and the model sees the newest ones.
 func TestLongConversation(t *testing.T) {
-	const messages, budget = 200, 9_000
+	const messages, budget = 200, 14_000
 	s := newStage(t, newTool(t, "say", tools.Once, func(_ context.Context, _ tools.Call, in sayArgs) *tools.Result {
 		return tools.NewToolResult(fmt.Sprintf("tool fact %d: %d", in.N, 7000+in.N))
 	}))

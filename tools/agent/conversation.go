@@ -157,6 +157,8 @@ func (c *conversation) render(cut int, compaction *Compaction) []Message {
 		run     string
 		turn    int
 		results = map[string]CallResult{}
+		notices []Block // that follow the results of the last turn
+		paused  bool    // the next turn continues the last one
 	)
 	addResults := func() {
 		for i, call := range calls {
@@ -168,14 +170,21 @@ func (c *conversation) render(cut int, compaction *Compaction) []Message {
 			}
 		}
 		calls = nil
+		if !paused {
+			b.add(RoleUser, notices...)
+			notices = nil
+		}
 	}
 	for i, e := range c.entries[c.first:] {
 		if compaction != nil && c.first+i == cut {
-			b, calls = newMessageBuilder(), nil
+			b, calls, notices = newMessageBuilder(), nil, nil
 			b.add(RoleUser, compaction.blocks(c.promptAt(cut))...)
 		}
 		switch {
+		case e.Kind == KindNotice && e.Notice != nil:
+			notices = append(notices, e.Notice.block())
 		case e.Kind == KindUser && e.Message != nil:
+			paused = false
 			addResults()
 			b.add(RoleUser, e.Message.Content...)
 			run, turn = e.Run, 0
@@ -184,7 +193,7 @@ func (c *conversation) render(cut int, compaction *Compaction) []Message {
 			turn++
 			content := b.normalize(e.Message.Content)
 			b.add(RoleAssistant, content...)
-			calls = ToolUses(content)
+			calls, paused = ToolUses(content), e.StopReason == StopPause
 		case e.Kind == KindResults:
 			for _, res := range e.Results {
 				results[res.Call] = res
@@ -192,7 +201,7 @@ func (c *conversation) render(cut int, compaction *Compaction) []Message {
 		}
 	}
 	if compaction != nil && cut == len(c.entries) { // every turn is replaced
-		b, calls = newMessageBuilder(), nil
+		b, calls, notices = newMessageBuilder(), nil, nil
 		b.add(RoleUser, compaction.blocks(c.promptAt(cut))...)
 	}
 	addResults()

@@ -27,6 +27,8 @@ const (
 	KindResumed Kind = "resumed"
 	// KindWaiting: the provider failed temporarily, so the run waits.
 	KindWaiting Kind = "waiting"
+	// KindNotice tells the conversation what happened outside of it. It belongs to no run.
+	KindNotice Kind = "notice"
 	// KindEnd ends a run.
 	KindEnd Kind = "end"
 )
@@ -61,6 +63,8 @@ type Entry struct {
 	Compaction *Compaction `json:"compaction,omitempty"`
 	// Wait of a waiting entry.
 	Wait *Wait `json:"wait,omitempty"`
+	// Notice of a notice entry.
+	Notice *Notice `json:"notice,omitempty"`
 	// End of an end entry, and what the session used until then.
 	End   *Outcome `json:"end,omitempty"`
 	Total *Total   `json:"total,omitempty"`

@@ -206,6 +206,16 @@ func (r *run) append(ctx context.Context, e Entry) error {
 	ctx, stop := withGrace(ctx, shutdownTimeout)
 	defer stop()
 	position, err := r.log.Append(ctx, r.session, r.conv.last, data)
+	for errors.Is(err, ErrConflict) {
+		onlyNotices, readErr := r.addNotices(ctx)
+		if readErr != nil {
+			return readErr
+		}
+		if !onlyNotices {
+			break
+		}
+		position, err = r.log.Append(ctx, r.session, r.conv.last, data)
+	}
 	switch {
 	case errors.Is(err, ErrConflict), errors.Is(err, ErrTooLarge):
 		return fmt.Errorf("append to conversation %s: %w", r.session, err)

@@ -9,6 +9,21 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
+// spawnArgs are the arguments of the spawn tool.
+type spawnArgs struct {
+	taskArgs
+	Delivery tools.Delivery `json:"delivery,omitempty" jsonschema:"who gets the report: user, parent (you, in this conversation) or both; default both"`
+}
+
+// deliveryOf returns the delivery in the arguments of a spawn call, or the default.
+func deliveryOf(args json.RawMessage, byDefault tools.Delivery) tools.Delivery {
+	var in spawnArgs
+	if json.Unmarshal(args, &in) != nil || in.Delivery == "" {
+		return byDefault
+	}
+	return in.Delivery
+}
+
 // spawnTool starts sub-agents in the background.
 type spawnTool struct {
 	resumableTool
@@ -22,6 +37,14 @@ func (t *spawnTool) ExecuteAsync(ctx context.Context, call tools.Call, callback 
 	if err := json.Unmarshal(call.Args, &in); err != nil || strings.TrimSpace(in.Task) == "" {
 		return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "the task is empty"))
 	}
+	var spawned spawnArgs
+	if err := json.Unmarshal(call.Args, &spawned); err == nil {
+		switch spawned.Delivery {
+		case "", tools.DeliverUser, tools.DeliverParent, tools.DeliverBoth:
+		default:
+			return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "delivery %q: want user, parent or both", tools.Excerpt(string(spawned.Delivery), 80)))
+		}
+	}
 	go func() { callback(ctx, t.cfg.callSubagent(ctx, call)) }()
 	return tools.AsyncResult("Subagent spawned, will report back")
 }
@@ -29,7 +52,22 @@ func (t *spawnTool) ExecuteAsync(ctx context.Context, call tools.Call, callback 
 // subagentCall returns the subagent call of a spawn call.
 func subagentCall(call tools.Call) tools.Call {
 	call.ID, call.Tool, call.Action = tools.Token(call.ID+"/"+SubagentTool), SubagentTool, tools.ActionAgent
+	call.Args, call.Delivery = withoutDelivery(call.Args), ""
 	return call
+}
+
+// withoutDelivery returns the arguments of spawn without the one that subagent lacks.
+func withoutDelivery(args json.RawMessage) json.RawMessage {
+	fields := map[string]json.RawMessage{}
+	if json.Unmarshal(args, &fields) != nil || fields["delivery"] == nil {
+		return args
+	}
+	delete(fields, "delivery")
+	short, err := EncodeJSON(fields)
+	if err != nil {
+		return args
+	}
+	return short
 }
 
 // callSubagent makes the subagent call of a spawn call and waits for its result.

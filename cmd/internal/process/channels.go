@@ -74,7 +74,7 @@ func (p *parts) openNotifier(ctx context.Context) (err error) {
 		}
 	}
 	p.channels = channels
-	p.notifier, err = notify.New(p.bus, notify.Config{Channels: channels, Default: p.Channels.Default, LastChannels: lastChannels{p.state}, Grace: p.Worker.Grace, Log: p.log})
+	p.notifier, err = notify.New(p.bus, notify.Config{Channels: channels, Default: p.Channels.Default, LastChannels: lastChannels{p.state}, Conversations: newConversations(p.bus, p.state), Grace: p.Worker.Grace, Log: p.log})
 	return err
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/object"
+	"github.com/stevedore-bus/stevedore/state/kv"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 	"github.com/stevedore-bus/stevedore/tools/agent/provider"
@@ -82,6 +83,19 @@ func runAgentChild() error {
 	if err != nil {
 		return err
 	}
+	bucket, err := b.Bucket(ctx, bus.StateBucket)
+	if err != nil {
+		return err
+	}
+	recorder, err := notify.New(b, notify.Config{Conversations: dyingRecorder{newConversations(b, kv.New(bucket)), die}})
+	if err != nil {
+		return err
+	}
+	go func() {
+		if err := recorder.Run(ctx); err != nil {
+			fmt.Fprintln(os.Stderr, "child: notifier:", err)
+		}
+	}()
 	registry := tools.NewRegistry(zerolog.Nop())
 	setup := newAgentSetup(b, store, zerolog.New(os.Stderr).Level(zerolog.ErrorLevel))
 	setup.Definitions, setup.DefaultModel = registry.Definitions, "m"
@@ -126,6 +140,23 @@ func runAgentChild() error {
 		Queues: append([]string{bus.DefaultQueue}, agentQueues(2)...), Slots: 32, MaxAttempts: 10_000, // so often that no step is made in between
 		AskTimeout: 300 * time.Millisecond, OnStep: func(worker.Step) { die() },
 	}).Run(ctx)
+}
+
+// dyingRecorder kills the process before or after it adds a completion to a conversation.
+type dyingRecorder struct {
+	conversations
+	die func()
+}
+
+func (r dyingRecorder) Completed(ctx context.Context, session, call string, event tools.ResultEvent) error {
+	for range 50 { // completions are rare
+		r.die()
+	}
+	err := r.conversations.Completed(ctx, session, call, event)
+	for range 50 {
+		r.die()
+	}
+	return err
 }
 
 // dieSomewhere returns a function that kills the process with this probability.

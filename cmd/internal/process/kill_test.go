@@ -24,6 +24,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/notify"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/session"
+	"github.com/stevedore-bus/stevedore/state/kv"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 	"github.com/stevedore-bus/stevedore/tools/agent/provider"
@@ -131,7 +132,14 @@ func (p scenario) run(t *testing.T) {
 	}
 	most := p.turns - 1
 	if p.children {
-		most++
+		most += 2
+		for i := range p.sessions {
+			id := fmt.Sprint("s", i)
+			bustest.WaitUntil(t, "the completion in "+id, func() bool { return len(notices(t, b, id)) > 0 })
+			if n := notices(t, b, id); len(n) != 1 || !strings.Contains(n[0].Text, "born") {
+				t.Errorf("%s has the notices %+v", id, n)
+			}
+		}
 	}
 	if most *= p.sessions * p.messages; once > most {
 		t.Errorf("%d once-only calls ran, and the model asked for %d", once, most)
@@ -153,7 +161,7 @@ func (p scenario) script(t *testing.T) *provider.Script {
 			}
 			child := ""
 			if p.children && turn == 0 {
-				child = `,{"name":"subagent","input":{"task":"child"}}`
+				child = `,{"name":"subagent","input":{"task":"child"}},{"name":"spawn","input":{"task":"child"}}`
 			} else if p.children && turn == 1 {
 				expect = strings.Replace(expect, "[", `["Subagent task completed","born",`, 1)
 			}
@@ -193,6 +201,8 @@ func (p scenario) checkLog(t *testing.T, b *bus.Bus, id string) (compactions int
 			t.Fatal(err)
 		}
 		switch {
+		case e.Kind == agent.KindNotice:
+			continue
 		case (e.Kind == agent.KindUser) != (run == ""), run != "" && e.Run != run:
 			t.Fatalf("%s: entry %d (%s) is of %s, while %q is open", id, i, e.Kind, e.Run, run)
 		case e.Kind == agent.KindUser:
@@ -230,7 +240,11 @@ func (u user) Send(_ context.Context, n notify.Notification) error {
 func newUser(t *testing.T, b *bus.Bus) user {
 	t.Helper()
 	u := user{make(chan notify.Notification, 10_000)}
-	notifier, err := notify.New(b, notify.Config{Channels: map[string]notify.Channel{"console": u}, Log: bustest.Log(t)})
+	bucket, err := b.Bucket(t.Context(), bus.StateBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	notifier, err := notify.New(b, notify.Config{Channels: map[string]notify.Channel{"console": u}, Conversations: newConversations(b, kv.New(bucket)), Log: bustest.Log(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,11 +268,13 @@ func (u user) check(t *testing.T, p scenario) {
 	if p.context > 0 {
 		outputs -= 4
 	}
+	completions := 0
 	if p.children {
 		outputs++ // the report
+		completions = p.sessions
 	}
 	seen, shown := map[string]bool{}, map[string]int{}
-	for range p.sessions * p.messages * (outputs + 1) {
+	for range p.sessions*p.messages*(outputs+1) + completions {
 		var n notify.Notification
 		select {
 		case n = <-u.got:
@@ -269,6 +285,10 @@ func (u user) check(t *testing.T, p scenario) {
 		switch {
 		case seen[n.Call]:
 			t.Errorf("the user got %s twice: %q", n.Call, n.Text)
+		case n.Kind == notify.KindCompletion:
+			if n.Text != "born" {
+				t.Errorf("%s: the user got %q", n.Call, n.Text)
+			}
 		case isOutput:
 			shown[run]++
 		case shown[run] != outputs || n.Text != fmt.Sprintf("done for <%s>", n.Session):

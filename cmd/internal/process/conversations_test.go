@@ -1,0 +1,152 @@
+package process
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/notify"
+	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/bus/session"
+	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/state"
+	"github.com/stevedore-bus/stevedore/state/kv"
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/agent"
+	"github.com/stevedore-bus/stevedore/tools/agent/provider"
+)
+
+// startNotifier runs a notifier with a phone that records conversations.
+func startNotifier(t *testing.T, b *bus.Bus) (user, state.Store) {
+	t.Helper()
+	u := user{make(chan notify.Notification, 100)}
+	bucket, err := b.Bucket(t.Context(), bus.StateBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	facts := kv.New(bucket)
+	n, err := notify.New(b, notify.Config{
+		Channels: map[string]notify.Channel{"console": u, "phone": u}, LastChannels: lastChannels{facts},
+		Conversations: newConversations(b, facts), Log: bustest.Log(t),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Register(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	bustest.Run(t, n.Run)
+	return u, facts
+}
+
+// lastRequest keeps the text of the last request.
+type lastRequest struct {
+	agent.Provider
+	mu   sync.Mutex
+	text string
+}
+
+func (r *lastRequest) Complete(ctx context.Context, req agent.Request) (agent.Response, error) {
+	r.mu.Lock()
+	r.text = ""
+	for _, m := range req.Messages {
+		r.text += agent.TextOf(m.Content) + "\n"
+	}
+	r.mu.Unlock()
+	return r.Provider.Complete(ctx, req)
+}
+
+// notices returns the notices in a conversation.
+func notices(t *testing.T, b *bus.Bus, id string) (list []agent.Notice) {
+	t.Helper()
+	bodies, _, err := session.New(b).Read(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, body := range bodies {
+		if e, err := agent.DecodeEntry(body); err == nil && e.Notice != nil {
+			list = append(list, *e.Notice)
+		}
+	}
+	return list
+}
+
+// A user asks about the background job that the agent started, and about the alert of a
+// heartbeat: both are in the conversation. The delivery decides who gets a completion.
+func TestQuestionsAboutBackgroundWork(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	phone, facts := startNotifier(t, b)
+	model, err := provider.ParseScript([]byte(strings.Join([]string{
+		`{"for":"^start"}`,
+		`{"tools":[{"name":"spawn","input":{"task":"child one"}},{"name":"spawn","input":{"task":"child two","delivery":"parent"}},{"name":"spawn","input":{"task":"child three","delivery":"user"}}]}`,
+		`{"text":"started"}`,
+		`{"text":"It said: report one."}`,
+		`{"for":"^child one"}`, `{"text":"report one"}`,
+		`{"for":"^child two"}`, `{"text":"report two"}`,
+		`{"for":"^child three"}`, `{"text":"report three"}`,
+		`{"for":"^check"}`, `{"text":"The disk is full."}`,
+	}, "\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := &lastRequest{Provider: model}
+	startModel(t, b, seen, worker.Config{State: facts})
+
+	ask := func(id, text string) tools.ResultEvent {
+		t.Helper()
+		call := prompt("chat", id, text)
+		call.Channel, call.ChatID = "phone", "7"
+		event, err := rpc.Submit(t.Context(), b, AgentQueue, call)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return event
+	}
+	if event := ask("q1", "start"); event.ForLLM != "started" {
+		t.Fatalf("%+v", event)
+	}
+	beat := prompt("heartbeat-main", "beat", "check")
+	beat.Action, beat.Channel, beat.Args = tools.ActionHeartbeat, tools.LastChannel, json.RawMessage(`{"prompt":"check","fresh":true}`)
+	if _, err := rpc.Submit(t.Context(), b, AgentQueue, beat); err != nil {
+		t.Fatal(err)
+	}
+	bustest.WaitUntil(t, "the notices", func() bool { return len(notices(t, b, "chat")) == 3 })
+	if event := ask("q2", "what did it say?"); event.ForLLM != "It said: report one." {
+		t.Errorf("the follow-up question: %+v", event)
+	}
+	for _, text := range []string{"report one", "report two", "The disk is full."} {
+		if n := strings.Count(seen.text, text); n != 1 {
+			t.Errorf("the model saw %q %d times", text, n)
+		}
+	}
+	got := map[string]bool{}
+	for range 5 { // two replies, two reports, one alert
+		n := <-phone.got
+		got[n.Text] = true
+		if n.Channel != "phone" || n.ChatID != "7" {
+			t.Errorf("notification for %s:%s", n.Channel, n.ChatID)
+		}
+	}
+	for text, want := range map[string]bool{"started": true, "report one": true, "report two": false, "report three": true, "The disk is full.": true, "It said: report one.": true} {
+		if got[text] != want {
+			t.Errorf("the user got %q: %v, want %v", text, got[text], want)
+		}
+	}
+	for _, n := range notices(t, b, "chat") {
+		if strings.Contains(n.Text, "report three") {
+			t.Errorf("the conversation has a completion that is only for the user: %+v", n)
+		}
+	}
+	// The reply of a run, and a message to a chat without a conversation, add nothing.
+	if err := newConversations(b, facts).Received(context.Background(), notify.Notification{ID: "x", Channel: "phone", ChatID: "8", Session: "other", Text: "hello"}); err != nil {
+		t.Error(err)
+	}
+	if n := len(notices(t, b, "chat")); n != 3 {
+		t.Errorf("%d notices", n)
+	}
+}

@@ -1,0 +1,81 @@
+package agent_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/agent"
+)
+
+// A notice is added at each step of a run: the run goes on without waiting and without a
+// second request, the model sees the notice once in its next turn, and results follow their
+// calls.
+func TestNoticeDuringRun(t *testing.T) {
+	for at := 1; ; at++ {
+		s := newStage(t, newTool(t, "say", tools.Once, func(_ context.Context, _ tools.Call, in sayArgs) *tools.Result {
+			return tools.UserResult(fmt.Sprint("said ", in.N))
+		}))
+		model := &recorder{Provider: parseScript(t, asks("say", `{"n":1}`, `{"n":2}`), asks("say", `{"n":3}`), `{"text":"done"}`, `{"text":"again"}`)}
+		steps := 0
+		added := false
+		notice := agent.Notice{ID: "completion.s.x", Title: "The task has ended.\nsucceeded", Text: "the report"}
+		a := s.agent(model, agent.Config{StaleAfter: time.Hour, OnStep: func(agent.Step) {
+			if steps++; steps == at {
+				for range 2 {
+					if err := agent.AddNotice(t.Context(), &s.log, "s", notice); err != nil {
+						t.Error(err)
+					}
+				}
+				added = true
+			}
+		}})
+		if o := run(t, a, "s", "r", "go"); o.Reply != "done" || o.Turns != 3 || len(model.requests) != 3 {
+			t.Fatalf("notice at step %d: %+v after %d requests", at, o, len(model.requests))
+		}
+		if !added {
+			if at < 8 {
+				t.Errorf("only %d steps", steps)
+			}
+			return
+		}
+		if o := run(t, a, "s", "r2", "and now?"); o.Reply != "again" {
+			t.Errorf("the next run: %+v", o)
+		}
+		count := 0
+		for _, e := range s.entries(t, "s") {
+			if e.Kind == agent.KindNotice {
+				count++
+			}
+		}
+		last := model.requests[len(model.requests)-1].Messages
+		seen := 0
+		for i, m := range last {
+			if want := []string{agent.RoleUser, agent.RoleAssistant}[i%2]; m.Role != want {
+				t.Errorf("notice at step %d: message %d is of %s", at, i, m.Role)
+			}
+			seen += strings.Count(agent.TextOf(m.Content), "[The task has ended. succeeded]\nthe report")
+			if i > 0 && len(agent.ToolUses(last[i-1].Content)) > 0 {
+				for j, use := range agent.ToolUses(last[i-1].Content) {
+					if m.Content[j].ToolUseID != use.ID {
+						t.Errorf("notice at step %d: a result does not follow its call: %+v", at, m)
+					}
+				}
+			}
+		}
+		if want := min(count, 1); at > 1 && (count != 1 || seen != want) {
+			t.Errorf("notice at step %d: %d entries, seen %d times", at, count, seen)
+		}
+	}
+}
+
+// A session without a conversation gets no notice.
+func TestNoticeWithoutConversation(t *testing.T) {
+	s := newStage(t)
+	if err := agent.AddNotice(t.Context(), &s.log, "none", agent.Notice{ID: "x", Title: "t"}); err != nil || len(s.entries(t, "none")) > 0 {
+		t.Errorf("%v, %v", err, s.entries(t, "none"))
+	}
+}
