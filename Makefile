@@ -24,7 +24,7 @@ cross:
 # The stripped worker must stay within its budget in bytes: 10 % above the size when the
 # budget was set. Look for a new dependency, or for one that stops the linker from
 # dropping unused methods (text/template, reflect.Value.MethodByName), before raising it.
-WORKER_BUDGET = 30000000
+WORKER_BUDGET = 36000000
 size:
 	@go build -trimpath -ldflags "-s -w" -o bin/worker ./cmd/worker
 	@size=$$(wc -c < bin/worker); echo "worker: $$size bytes, budget $(WORKER_BUDGET)"; \

@@ -71,6 +71,7 @@ var allowedImports = map[string][]string{
 
 	// Other MCP servers and MCP clients.
 	"bus/mcp":             {"bus", "bus/httpauth", "bus/rpc", "bus/task", "offload", "tools", "tools/mcp/artifacts"},
+	"tools/mcp":           {"tools", "tools/mcp/command"},
 	"tools/mcp/wire":      {"tools"},
 	"tools/mcp/command":   {"tools"},
 	"tools/mcp/artifacts": {"offload", "tools"},

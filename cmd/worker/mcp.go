@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -222,6 +221,7 @@ func runMCPWorker(ctx context.Context, o mcpOptions, listen string, log zerolog.
 		return err
 	}
 	defer func() { err = errors.Join(err, closeServer()) }()
+	o.OwnServer = true
 	b, err := bus.Connect(ctx, server.ClientConfig(o.BusConfig(log)))
 	if err != nil {
 		return err
@@ -251,7 +251,7 @@ func (o *mcpOptions) guard(stderr io.Writer) (*httpauth.Guard, error) {
 		if !ok || !tools.IsToken(name) || strings.Contains(name, "--") || tools.Token(name) != name {
 			return nil, cli.Exit(cli.ExitUsage, "--token: want NAME=file:PATH or NAME=env:VARIABLE, with a NAME of the form %s without --", tools.TokenForm)
 		}
-		token, err := secretFrom(source)
+		token, err := process.ReadSecret(source)
 		if err != nil {
 			return nil, cli.Exit(cli.ExitUsage, "--token %s: %w", name, err)
 		}
@@ -273,28 +273,6 @@ func (o *mcpOptions) guard(stderr io.Writer) (*httpauth.Guard, error) {
 		return nil, cli.Exit(cli.ExitUsage, "--token: %w", err)
 	}
 	return g, nil
-}
-
-// secretFrom reads a secret from file:PATH or env:VARIABLE.
-func secretFrom(source string) (string, error) {
-	kind, name, _ := strings.Cut(source, ":")
-	var secret string
-	switch kind {
-	case "file":
-		data, err := os.ReadFile(name)
-		if err != nil {
-			return "", err
-		}
-		secret = string(data)
-	case "env":
-		secret = os.Getenv(name)
-	default:
-		return "", errors.New("want file:PATH or env:VARIABLE, so that the secret is not in the list of processes")
-	}
-	if secret = strings.TrimSpace(secret); secret == "" {
-		return "", fmt.Errorf("%s is empty", source)
-	}
-	return secret, nil
 }
 
 func serveMCPOverHTTP(ctx context.Context, g *mcp.Gateway, b *bus.Bus, guard *httpauth.Guard, address string, log zerolog.Logger, stderr io.Writer) error {

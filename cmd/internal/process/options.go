@@ -25,6 +25,7 @@ type Options struct {
 	Offload     offload.Config
 	Agents      AgentOptions
 	External    ExternalOptions
+	MCP         MCPOptions
 	Shell       ShellOptions
 	Channels    ChannelOptions
 	Receive     ReceiveOptions
@@ -48,6 +49,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	o.Logging.AddFlags(flags)
 	cli.Topic(flags, cli.TopicModels, o.Agents.AddFlags)
 	o.External.AddFlags(flags)
+	o.MCP.AddFlags(flags)
 	cli.Topic(flags, cli.TopicShell, o.Shell.AddFlags)
 	flags.StringVar(&o.Workspace, "workspace", ".", "`DIR` that the tools can read and write, and nothing outside it; see \"help shell\" for commands")
 	flags.StringSliceVar(&o.Worker.Queues, "queue", []string{bus.DefaultQueue}, "`QUEUE`s to take calls from")

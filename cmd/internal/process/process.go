@@ -51,6 +51,7 @@ type parts struct {
 	keeper    *retention.Keeper
 	health    *health
 	closers   []func() error
+	running   []func(context.Context) error // in addition to the parts above
 }
 
 // Run opens all parts and runs them until ctx is cancelled. It calls onReady when
@@ -59,7 +60,7 @@ type parts struct {
 func (o *Options) Run(ctx context.Context, b *bus.Bus, log zerolog.Logger, stdout io.Writer, onReady func() (onStop func() error, err error), extra ...tools.Tool) (err error) {
 	p := &parts{Options: o, bus: b, log: log, stdout: stdout, extra: extra}
 	defer func() { err = errors.Join(err, p.close()) }()
-	for _, open := range []func(context.Context) error{p.provision, p.takeOver, p.openStore, p.openNotifier, p.openShell, p.openTools, p.openHeartbeat, p.openWorker, p.openReceivers, p.openHealth} {
+	for _, open := range []func(context.Context) error{p.provision, p.takeOver, p.openStore, p.openNotifier, p.openShell, p.openTools, p.openMCP, p.openHeartbeat, p.openWorker, p.openReceivers, p.openHealth} {
 		if err := open(ctx); err != nil {
 			return err
 		}

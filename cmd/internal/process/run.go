@@ -12,6 +12,7 @@ import (
 // run runs the parts together.
 func (p *parts) run(ctx context.Context, onReady func() (func() error, error)) error {
 	running := []func(context.Context) error{p.worker.Run, p.service.Run, p.sweep, p.keeper.Run, p.untilClosed}
+	running = append(running, p.running...)
 	if !p.NoNotify {
 		if err := p.notifier.Register(ctx); err != nil {
 			return err

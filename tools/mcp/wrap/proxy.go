@@ -349,7 +349,8 @@ type textBlock struct {
 }
 
 func toolResult(res *tools.Result) callResult {
-	return callResult{ResultType: "complete", Content: []any{textBlock{"text", res.ForLLM}}, IsError: res.IsError}
+	content := append([]any{textBlock{"text", res.ForLLM}}, artifacts.Media(res)...)
+	return callResult{ResultType: "complete", Content: content, IsError: res.IsError}
 }
 
 // expire answers the requests to which the server does not respond.

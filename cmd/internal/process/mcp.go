@@ -1,0 +1,170 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/mcp"
+)
+
+// MCPOptions are the other MCP servers whose tools a worker offers.
+type MCPOptions struct {
+	servers []string
+	env     []string
+	headers []string
+	// Prepare may change the command of a server, for instance to run it in a sandbox.
+	Prepare func(*exec.Cmd) error
+}
+
+// AddFlags adds the flags of MCP servers.
+func (o *MCPOptions) AddFlags(flags *pflag.FlagSet) {
+	flags.StringArrayVar(&o.servers, "mcp", nil, "`NAME=COMMAND` or NAME=URL of an MCP server; the worker offers its tools as NAME_tool, such as files=\"npx -y @modelcontextprotocol/server-filesystem .\"; may be repeated")
+	flags.StringArrayVar(&o.env, "mcp-env", nil, "`NAME.VARIABLE=VALUE` for the command of an MCP server, which gets only common variables otherwise; for a secret, VALUE is env:VARIABLE or file:PATH")
+	flags.StringArrayVar(&o.headers, "mcp-header", nil, "`NAME.HEADER=VALUE` for the requests to the URL of an MCP server; for a secret, VALUE is env:VARIABLE or file:PATH, as in api.Authorization=file:token")
+}
+
+// configs returns the servers.
+func (o *MCPOptions) configs() ([]mcp.Config, error) {
+	var configs []mcp.Config
+	for _, given := range o.servers {
+		name, target, ok := strings.Cut(given, "=")
+		if !ok || !tools.IsToken(name) || len(name) > 32 {
+			return nil, cli.Exit(cli.ExitUsage, "--mcp: want NAME=COMMAND or NAME=URL, with a NAME of the form %s and at most 32 characters", tools.TokenForm)
+		}
+		if slices.ContainsFunc(configs, func(c mcp.Config) bool { return c.Name == name }) {
+			return nil, cli.Exit(cli.ExitUsage, "--mcp: the name %q is given twice", name)
+		}
+		cfg := mcp.Config{Name: name, Prepare: o.Prepare, Header: map[string]string{}}
+		if strings.HasPrefix(target, "http://") || strings.HasPrefix(target, "https://") {
+			if u, err := url.Parse(target); err != nil || u.Host == "" {
+				return nil, cli.Exit(cli.ExitUsage, "--mcp %s: the URL is not valid", name)
+			}
+			cfg.URL = target
+		} else if cfg.Argv = splitCommand(target); len(cfg.Argv) == 0 {
+			return nil, cli.Exit(cli.ExitUsage, "--mcp %s: the command is empty, or a quotation mark in it has no end", name)
+		}
+		configs = append(configs, cfg)
+	}
+	err := errors.Join(
+		eachSetting("mcp-env", o.env, configs, func(c *mcp.Config, key, value string) { c.Env = append(c.Env, key+"="+value) }),
+		eachSetting("mcp-header", o.headers, configs, func(c *mcp.Config, key, value string) { c.Header[key] = value }),
+	)
+	return configs, err
+}
+
+// eachSetting calls set for each NAME.KEY=VALUE. Its errors do not quote values, which
+// may be secrets.
+func eachSetting(flag string, settings []string, configs []mcp.Config, set func(c *mcp.Config, key, value string)) error {
+	for _, setting := range settings {
+		left, source, ok := strings.Cut(setting, "=")
+		name, key, named := strings.Cut(left, ".")
+		if !ok || !named || key == "" {
+			return cli.Exit(cli.ExitUsage, "--%s: want NAME.KEY=VALUE", flag)
+		}
+		i := slices.IndexFunc(configs, func(c mcp.Config) bool { return c.Name == name })
+		if i < 0 {
+			return cli.Exit(cli.ExitUsage, "--%s %s: no --mcp has this name", flag, name)
+		}
+		value, err := ReadSecret(source)
+		if err != nil {
+			return cli.Exit(cli.ExitUsage, "--%s %s: %w", flag, left, err)
+		}
+		set(&configs[i], key, value)
+	}
+	return nil
+}
+
+// ReadSecret returns the value of env:VARIABLE or of file:PATH, and any other text as it
+// is.
+func ReadSecret(source string) (string, error) {
+	kind, name, _ := strings.Cut(source, ":")
+	value := source
+	switch kind {
+	case "file":
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return "", err
+		}
+		value = strings.TrimSpace(string(data))
+	case "env":
+		value = os.Getenv(name)
+	default:
+		return source, nil
+	}
+	if value == "" {
+		return "", errors.New(source + " is empty")
+	}
+	return value, nil
+}
+
+// splitCommand splits a command at white space; quotation marks keep a part together. It
+// is nil if a quotation mark has no end.
+func splitCommand(command string) (words []string) {
+	var word strings.Builder
+	open, quote := false, rune(0)
+	for _, c := range command {
+		switch {
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote == 0 && (c == '"' || c == '\''):
+			quote, open = c, true
+		case quote == 0 && (c == ' ' || c == '\t' || c == '\n'):
+			if open {
+				words = append(words, word.String())
+				word.Reset()
+			}
+			open = false
+		default:
+			word.WriteRune(c)
+			open = true
+		}
+	}
+	if quote != 0 {
+		return nil
+	}
+	if open {
+		words = append(words, word.String())
+	}
+	return words
+}
+
+// openMCP adds the tools of other MCP servers while the process runs. A server that is
+// slow or broken does not keep the worker from starting.
+func (p *parts) openMCP(context.Context) error {
+	configs, err := p.MCP.configs()
+	if err != nil {
+		return err
+	}
+	for _, cfg := range configs {
+		var registered []string
+		cfg.Dir, cfg.Log = p.Workspace, p.log
+		cfg.Changed = func(list []tools.Tool) {
+			remove := registered
+			registered = nil
+			list = slices.DeleteFunc(list, func(t tools.Tool) bool {
+				return len(p.Tools) > 0 && !slices.Contains(p.Tools, t.Definition().Name)
+			})
+			if err := p.registry.Replace(remove); err != nil {
+				p.log.Error().Err(err).Msg("cannot remove tools")
+			}
+			for _, t := range list {
+				if err := p.registry.Register(t); err != nil { // another tool has the name
+					p.log.Error().Str("server", cfg.Name).Err(err).Msg("cannot offer a tool of the MCP server")
+					continue
+				}
+				registered = append(registered, t.Definition().Name)
+			}
+		}
+		p.running = append(p.running, mcp.New(cfg).Run)
+	}
+	return nil
+}

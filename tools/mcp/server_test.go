@@ -1,0 +1,232 @@
+package mcp_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/mcp"
+)
+
+const roleEnv = "STEVEDORE_TOOLS_MCP_ROLE"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(roleEnv) != "" {
+		_ = newServer().Run(context.Background(), &sdk.StdioTransport{})
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// newServer is another MCP server.
+func newServer() *sdk.Server {
+	s := sdk.NewServer(&sdk.Implementation{Name: "other"}, nil)
+	add := func(name string, a *sdk.ToolAnnotations, f func(args map[string]any) *sdk.CallToolResult) {
+		s.AddTool(&sdk.Tool{Name: name, Annotations: a, InputSchema: &jsonschema.Schema{Type: "object"}}, func(_ context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+			args := map[string]any{}
+			_ = json.Unmarshal(r.Params.Arguments, &args)
+			return f(args), nil
+		})
+	}
+	text := func(t string) *sdk.CallToolResult {
+		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: t}}}
+	}
+	add("echo", &sdk.ToolAnnotations{ReadOnlyHint: true}, func(args map[string]any) *sdk.CallToolResult { return text(fmt.Sprint(args["text"])) })
+	add("act.on it", nil, func(map[string]any) *sdk.CallToolResult { return text("acted") })
+	add("secret", nil, func(map[string]any) *sdk.CallToolResult {
+		return text(os.Getenv("OTHER_TOKEN") + " " + os.Getenv("STEVEDORE_SECRET"))
+	})
+	add("huge", nil, func(map[string]any) *sdk.CallToolResult { return text(strings.Repeat("0123456789abcde\n", 2<<20)) })
+	add("image", nil, func(map[string]any) *sdk.CallToolResult {
+		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "see"}, &sdk.ImageContent{Data: []byte("hi"), MIMEType: "image/png"}}}
+	})
+	add("fail", nil, func(map[string]any) *sdk.CallToolResult { r := text("it failed"); r.IsError = true; return r })
+	crash := func(map[string]any) *sdk.CallToolResult {
+		if f, err := os.OpenFile("crashes", os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600); err == nil {
+			fmt.Fprint(f, "x")
+			f.Close()
+		}
+		if data, _ := os.ReadFile("crashes"); len(data) == 1 {
+			os.Exit(7)
+		}
+		return text("survived")
+	}
+	add("crash", nil, crash)
+	add("crash_safely", &sdk.ToolAnnotations{IdempotentHint: true}, crash)
+	add("grow", nil, func(map[string]any) *sdk.CallToolResult {
+		add := &sdk.Tool{Name: "grown", InputSchema: &jsonschema.Schema{Type: "object"}}
+		s.AddTool(add, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) { return text("grown"), nil })
+		return text("ok")
+	})
+	return s
+}
+
+// run runs a server and returns its current tools, in a registry.
+func run(t *testing.T, cfg mcp.Config) (*tools.Registry, chan []tools.Tool) {
+	t.Helper()
+	registry := tools.NewRegistry(zerolog.Nop())
+	lists := make(chan []tools.Tool, 100)
+	var registered []string
+	cfg.Changed = func(list []tools.Tool) {
+		if err := registry.Replace(registered, list...); err != nil {
+			t.Error(err)
+		}
+		registered = nil
+		for _, tool := range list {
+			registered = append(registered, tool.Definition().Name)
+		}
+		lists <- list
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- mcp.New(cfg).Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Error("Run does not end")
+		}
+	})
+	return registry, lists
+}
+
+func program(t *testing.T) mcp.Config {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mcp.Config{Name: "other", Argv: []string{exe}, Dir: t.TempDir(), Env: []string{roleEnv + "=1", "OTHER_TOKEN=token-1234"}}
+}
+
+func call(t *testing.T, r *tools.Registry, name, args string) *tools.Result {
+	t.Helper()
+	res := r.Run(t.Context(), tools.Call{ID: "1", Session: "s", Tool: name, Args: json.RawMessage(args)}, nil)
+	t.Cleanup(func() { res.Close() })
+	return res
+}
+
+func text(t *testing.T, res *tools.Result) string {
+	t.Helper()
+	if res.Output == nil {
+		return res.ForLLM
+	}
+	s, ok, err := res.Output.Text(1 << 30)
+	if !ok || err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestToolsOfAProgram(t *testing.T) {
+	t.Setenv("STEVEDORE_SECRET", "must not leak")
+	r, lists := run(t, program(t))
+	<-lists
+	if def, ok := r.Definition("other_echo"); !ok || def.Effect != tools.Idempotent {
+		t.Errorf("echo: %v %+v", ok, def)
+	}
+	found := ""
+	for _, def := range r.Definitions() {
+		if strings.HasPrefix(def.Name, "other_act_on_it_") {
+			found = def.Name
+			if def.Effect != tools.Once {
+				t.Errorf("%s: effect %s", def.Name, def.Effect)
+			}
+		}
+	}
+	if got := text(t, call(t, r, found, "{}")); got != "acted" {
+		t.Errorf("%s: %q", found, got)
+	}
+	if got := text(t, call(t, r, "other_echo", `{"text":"hi"}`)); got != "hi" {
+		t.Errorf("echo: %q", got)
+	}
+	if got := text(t, call(t, r, "other_secret", `{}`)); got != "token-1234 " {
+		t.Errorf("environment: %q", got)
+	}
+	if got := text(t, call(t, r, "other_huge", `{}`)); len(got) != 32<<20 {
+		t.Errorf("huge: %d bytes", len(got))
+	}
+	res := call(t, r, "other_image", `{}`)
+	if !bytes.Contains(res.Blocks, []byte(`"media_type":"image/png"`)) || res.ForLLM != "see" {
+		t.Errorf("image: %q %s", res.ForLLM, res.Blocks)
+	}
+	if res := call(t, r, "other_fail", `{}`); !res.IsError || text(t, res) != "it failed" {
+		t.Errorf("fail: %v", res)
+	}
+	call(t, r, "other_grow", `{}`)
+	<-lists
+	if got := text(t, call(t, r, "other_grown", `{}`)); got != "grown" {
+		t.Errorf("a tool that was added: %q", got)
+	}
+}
+
+func TestCrash(t *testing.T) {
+	cfg := program(t)
+	r, lists := run(t, cfg)
+	<-lists
+	res := call(t, r, "other_crash", `{}`)
+	if got := text(t, res); !res.IsError || !strings.Contains(got, "MCP server other ended: exit status 7") || !strings.Contains(got, "may have acted") {
+		t.Errorf("crash: %q", got)
+	}
+	if data, _ := os.ReadFile(filepath.Join(cfg.Dir, "crashes")); len(data) != 1 {
+		t.Errorf("a tool that is not idempotent ran %d times", len(data))
+	}
+	<-lists // it is started again
+	if err := os.Remove(filepath.Join(cfg.Dir, "crashes")); err != nil {
+		t.Fatal(err)
+	}
+	if got := text(t, call(t, r, "other_crash_safely", `{}`)); got != "survived" {
+		t.Errorf("crash_safely: %q", got)
+	}
+	<-lists
+	// The pause before the next start is over, because the list was read.
+	if got := text(t, call(t, r, "other_echo", `{"text":"hi"}`)); got != "hi" {
+		t.Errorf("echo after the restart: %q", got)
+	}
+}
+
+func TestNoProgram(t *testing.T) {
+	var log bytes.Buffer
+	s := mcp.New(mcp.Config{Name: "gone", Argv: []string{filepath.Join(t.TempDir(), "no such program")}, Log: zerolog.New(&log), Changed: func([]tools.Tool) { t.Error("listed") }})
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := s.Run(ctx); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(log.String(), "the MCP server gone does not start") {
+		t.Errorf("log: %s", log.String())
+	}
+}
+
+func TestToolsOverHTTP(t *testing.T) {
+	handler := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return newServer() }, nil)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer secret-token" {
+			http.Error(w, "no", http.StatusUnauthorized)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	}))
+	t.Cleanup(srv.Close)
+	r, lists := run(t, mcp.Config{Name: "web", URL: srv.URL, Header: map[string]string{"Authorization": "Bearer secret-token"}})
+	<-lists
+	if got := text(t, call(t, r, "web_echo", `{"text":"hi"}`)); got != "hi" {
+		t.Errorf("echo: %q", got)
+	}
+}
