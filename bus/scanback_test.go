@@ -19,10 +19,10 @@ func TestScanBack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for i := range 700 {
+	for i := range 3000 {
 		body := fmt.Sprint(i, " ", strings.Repeat("x", i%7*200))
 		switch {
-		case i%50 == 0 || i > 600:
+		case i%50 == 0 || i < 700 || i > 2950: // dense, then sparse, then dense
 			put("wanted", body)
 			want = append(want, body)
 		default:

@@ -23,9 +23,10 @@ type Config struct {
 	ReadOnly bool
 	// AgentQueue and AgentTool are where prompts go. Default "agent".
 	AgentQueue, AgentTool string
-	// Version of the program, for people.
-	Version string
-	Log     zerolog.Logger
+	// Version of the program and Server, the address of the bus, are for people. Server
+	// has no credential. Default: the address of the connection.
+	Version, Server string
+	Log             zerolog.Logger
 }
 
 // Console serves the page. It is safe for concurrent use.
@@ -46,6 +47,7 @@ const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; 
 // New returns the handler of the page and its API.
 func New(b *bus.Bus, cfg Config) (http.Handler, error) {
 	cfg.AgentQueue, cfg.AgentTool = cmp.Or(cfg.AgentQueue, "agent"), cmp.Or(cfg.AgentTool, "agent")
+	cfg.Server = cmp.Or(cfg.Server, b.Conn().ConnectedUrlRedacted())
 	c := &Console{bus: b, cfg: cfg}
 	c.hub = newHub(b, cfg.Log)
 	guard, err := httpauth.New(httpauth.Config{

@@ -12,7 +12,7 @@ import (
 func (c *Console) state(*http.Request) (any, error) {
 	return map[string]any{
 		"version": c.cfg.Version, "prefix": c.bus.Prefix(), "read_only": c.cfg.ReadOnly,
-		"server": c.bus.Conn().ConnectedUrlRedacted(), "connected": c.bus.Conn().IsConnected(), "now": time.Now().UTC(),
+		"server": c.cfg.Server, "connected": c.bus.Conn().IsConnected(), "now": time.Now().UTC(),
 	}, nil
 }
 
@@ -22,5 +22,7 @@ const statusTimeout = 5 * time.Second
 func (c *Console) status(r *http.Request) (any, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), statusTimeout)
 	defer cancel()
-	return status.Read(ctx, c.bus), nil
+	s := status.Read(ctx, c.bus)
+	s.Server.URL = c.cfg.Server // a connection within the process has no address
+	return s, nil
 }

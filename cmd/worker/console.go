@@ -37,7 +37,8 @@ Without the token the page shows nothing. "worker up" serves the same page itsel
 
 The page is for operators: it shows all sessions. It listens on the loopback interface. To
 reach it from another machine, use a tunnel (ssh -L 4280:127.0.0.1:4280 HOST), or a proxy
-with TLS and --console-host NAME.
+with TLS and --console-host NAME. If the proxy runs on another machine, listen for it with
+--console HOST:PORT and --console-insecure.
 
 ` + cli.ExitCodesHelp
 
@@ -49,6 +50,7 @@ const (
 // consoleOptions are the settings of the page.
 type consoleOptions struct {
 	address   string
+	insecure  bool
 	readOnly  bool
 	hosts     []string
 	tokenFile string
@@ -56,6 +58,7 @@ type consoleOptions struct {
 
 func (o *consoleOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.address, "console", defaultConsole, "`HOST:PORT` of the page; port 0 selects a free port, which also happens if that of the default is in use; \"off\" disables the page")
+	flags.BoolVar(&o.insecure, "console-insecure", false, "let other hosts reach --console, which has no TLS: for a proxy with TLS, or an encrypted network")
 	flags.BoolVar(&o.readOnly, "console-read-only", false, "let the page show everything and change nothing")
 	flags.StringSliceVar(&o.hosts, "console-host", nil, "`NAME`s under which a proxy serves the page, in addition to localhost and IP addresses")
 	flags.StringVar(&o.tokenFile, "console-token-file", "", "`FILE` with the token of the page; created if it does not exist; default of \"worker up\": console.token in the data directory, of \"worker console\": a new token at each start")
@@ -64,6 +67,7 @@ func (o *consoleOptions) addFlags(flags *pflag.FlagSet) {
 func newConsoleCommand() *cobra.Command {
 	var o consoleOptions
 	var c client.Options
+	var quiet bool
 	cmd := &cobra.Command{
 		Use:   "console",
 		Short: "Serve a web page that shows the calls, results, conversations and streams of a bus",
@@ -83,14 +87,16 @@ func newConsoleCommand() *cobra.Command {
 			}
 			defer b.Close()
 			failed := make(chan error, 1)
-			url, stop, err := o.serve(cmd.Context(), b, log, failed)
+			url, stop, err := o.serve(cmd.Context(), b, b.Conn().ConnectedUrlRedacted(), log, failed)
 			if err != nil {
 				return err
 			}
 			defer stop()
-			if c.JSON {
+			switch {
+			case quiet:
+			case c.JSON:
 				err = cli.JSON(cmd.OutOrStdout(), map[string]string{"console": url})
-			} else {
+			default:
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "The page is at %s\n", url)
 			}
 			if err != nil {
@@ -108,22 +114,39 @@ func newConsoleCommand() *cobra.Command {
 	}
 	c.AddFlags(cmd)
 	o.addFlags(cmd.Flags())
+	cmd.Flags().BoolVar(&quiet, "quiet", false, "print no URL, because it contains the token (for journals; set --console-token-file)")
+	cmd.MarkFlagsMutuallyExclusive("json", "quiet")
 	return cmd
 }
 
-// serve serves the page until stop is called, and returns its URL with the token. failed
-// receives the error if the server ends before that.
-func (o *consoleOptions) serve(ctx context.Context, b *bus.Bus, log zerolog.Logger, failed chan<- error) (url string, stop func(), err error) {
+// check returns an error if the address is invalid, or if other hosts can reach it without
+// permission.
+func (o *consoleOptions) check() error {
+	if o.address == consoleOff {
+		return nil
+	}
 	_, loopback, err := httpauth.CheckAddress(o.address)
-	if err != nil {
-		return "", nil, cli.Exit(cli.ExitUsage, "--console: %w", err)
+	switch {
+	case err != nil:
+		return cli.Exit(cli.ExitUsage, "--console: %w", err)
+	case !loopback && !o.insecure:
+		return cli.Exit(cli.ExitUsage, "--console %s: other hosts can reach this address, and who sees the unencrypted token can run tools; use a loopback address with a tunnel or a proxy, or set --console-insecure if the network itself is encrypted", o.address)
+	}
+	return nil
+}
+
+// serve serves the page of the bus at server until stop is called, and returns its URL with
+// the token. failed receives the error if the server ends before that.
+func (o *consoleOptions) serve(ctx context.Context, b *bus.Bus, server string, log zerolog.Logger, failed chan<- error) (url string, stop func(), err error) {
+	if err := o.check(); err != nil {
+		return "", nil, err
 	}
 	token, err := o.token()
 	if err != nil {
 		return "", nil, err
 	}
 	page, err := console.New(b, console.Config{
-		Token: token, Hosts: o.hosts, ReadOnly: o.readOnly, Version: cli.ReadVersion().Version,
+		Token: token, Hosts: o.hosts, ReadOnly: o.readOnly, Version: cli.ReadVersion().Version, Server: server,
 		AgentQueue: process.AgentQueue, AgentTool: agent.AgentTool, Log: log,
 	})
 	if err != nil {
@@ -136,7 +159,7 @@ func (o *consoleOptions) serve(ctx context.Context, b *bus.Bus, log zerolog.Logg
 	if err != nil {
 		return "", nil, cli.Exit(cli.ExitUsage, "--console %q: %w", o.address, err)
 	}
-	if !loopback {
+	if tcp, ok := l.Addr().(*net.TCPAddr); ok && !tcp.IP.IsLoopback() {
 		log.Warn().Str("console", l.Addr().String()).Msg("other hosts can reach the page over an unencrypted connection; anyone with the token can run tools")
 	}
 	stop = httpauth.Serve(l, page, func(err error) { failed <- fmt.Errorf("serve the page: %w", err) })

@@ -115,7 +115,7 @@ func TestConsoleFlags(t *testing.T) {
 	if err := os.WriteFile(bad, []byte("short\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"--console", "nonsense"}, {"--console", "127.0.0.1:99999"}, {"--console", "127.0.0.1:0", "--console-token-file", bad}} {
+	for _, args := range [][]string{{"--console", "nonsense"}, {"--console", "127.0.0.1:99999"}, {"--console", "0.0.0.0:0"}, {"--console", "127.0.0.1:0", "--console-token-file", bad}} {
 		var stderr strings.Builder
 		code := run(t.Context(), append([]string{"up", "--data", filepath.Join(data, "d"), "--listen", "127.0.0.1:0", "--no-sync", "--workspace", data}, args...), strings.NewReader(""), io.Discard, &stderr)
 		if code != 2 || !strings.Contains(stderr.String(), "--console") || strings.Contains(stderr.String(), "short") {

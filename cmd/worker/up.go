@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"net/url"
 	"path/filepath"
 	"strconv"
 
@@ -88,7 +89,7 @@ func up(ctx context.Context, o upOptions, stdout, stderr io.Writer) (err error) 
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(o.Check(), o.checkListen(log)); err != nil {
+	if err := errors.Join(o.Check(), o.checkListen(log), o.console.check()); err != nil {
 		return err
 	}
 	stdout = process.Console(stdout, log)
@@ -105,7 +106,7 @@ func up(ctx context.Context, o upOptions, stdout, stderr io.Writer) (err error) 
 	}
 	defer b.Close()
 	return o.Run(ctx, b, log, stdout, func() (func() error, error) {
-		page, stopPage, err := o.page(ctx, b, log)
+		page, stopPage, err := o.page(ctx, b, server.URL(), log)
 		if err != nil {
 			return nil, err
 		}
@@ -143,17 +144,21 @@ func up(ctx context.Context, o upOptions, stdout, stderr io.Writer) (err error) 
 	})
 }
 
-// page serves the page, unless it is off; then the URL is empty. An error of the running
+// page serves the page, unless it is off; then its URL is empty. An error of the running
 // page does not stop the worker.
-func (o *upOptions) page(ctx context.Context, b *bus.Bus, log zerolog.Logger) (url string, stop func(), err error) {
+func (o *upOptions) page(ctx context.Context, b *bus.Bus, server string, log zerolog.Logger) (address string, stop func(), err error) {
 	if o.console.address == consoleOff {
 		return "", func() {}, nil
 	}
 	if o.console.tokenFile == "" {
 		o.console.tokenFile = consoleTokenFile(o.Connection.Data)
 	}
+	if u, err := url.Parse(server); err == nil {
+		u.User = nil // the credential
+		server = u.String()
+	}
 	failed := make(chan error, 1)
-	url, stopServer, err := o.console.serve(ctx, b, log, failed)
+	address, stopServer, err := o.console.serve(ctx, b, server, log, failed)
 	if err != nil {
 		return "", nil, err
 	}
@@ -165,7 +170,7 @@ func (o *upOptions) page(ctx context.Context, b *bus.Bus, log zerolog.Logger) (u
 		case <-stopped:
 		}
 	}()
-	return url, func() { stopServer(); close(stopped) }, nil
+	return address, func() { stopServer(); close(stopped) }, nil
 }
 
 // errOwnServer is the error of a command that starts a server, if the flags name another
