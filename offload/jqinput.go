@@ -189,6 +189,7 @@ func (d *jqDocument) slice() (any, error) {
 		return nil, err
 	}
 	out, i := []any{}, 0
+	var last [][]byte
 	err = d.scan.elements(func([]byte) error {
 		at := i
 		i++
@@ -198,15 +199,29 @@ func (d *jqDocument) slice() (any, error) {
 		if at < d.plan.from {
 			return d.scan.skip()
 		}
+		if n := -d.plan.from; n > 0 { // the last n, which are decoded at the end
+			data, err := d.scan.value()
+			if last = append(last, bytes.Clone(data)); len(last) > n {
+				last[0] = nil
+				last = last[1:]
+			}
+			if err == nil && i%1000 == 0 {
+				err = d.ctx.Err()
+			}
+			return err
+		}
 		v, err := d.value()
 		out = append(out, v)
-		if n := -d.plan.from; n > 0 && len(out) > n {
-			out = slices.Delete(out, 0, len(out)-n)
-		}
 		return err
 	})
 	if errors.Is(err, errFound) {
 		err = nil
+	}
+	for _, data := range last {
+		v, decodeErr := decodeJSON(data)
+		if out = append(out, v); err == nil {
+			err = decodeErr
+		}
 	}
 	return out, err
 }

@@ -87,7 +87,7 @@ func runInProcess(ctx context.Context, cfg ReaderConfig, req jqRequest, input io
 	case limited.Err() != nil:
 		return nil, context.Cause(limited)
 	case errors.As(runErr, &exit) && (!exit.Exited() || runtimeDied.Match(stderr.Bytes())):
-		return nil, errJQMemory // or another process killed it
+		return nil, memoryError(req) // or another process killed it
 	case runErr != nil:
 		return nil, fmt.Errorf("run jq in a separate process: %w: %s", runErr, bytes.TrimSpace(stderr.Bytes()))
 	}

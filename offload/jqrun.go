@@ -44,8 +44,8 @@ func runWithin(ctx context.Context, req jqRequest, input io.Reader) (*JQResult, 
 	switch {
 	case err == nil || limited.Err() == nil:
 		return r.res, err
-	case context.Cause(limited) == errJQMemory && req.Size > maxJQInput:
-		return nil, tools.Errorf(tools.CodeInvalidArguments, "the query %q needs more of the document (%d bytes) at a time than fits into memory; reduce each element first, as in [.[] | {name}] | group_by(.name), or use %s", tools.Excerpt(req.Query, 200), req.Size, ToolGrep)
+	case context.Cause(limited) == errJQMemory:
+		return nil, memoryError(req)
 	case context.Cause(limited) != timeout:
 		return nil, context.Cause(limited)
 	case r.rows > 0 && r.emitted > 0: // each row has its own results
@@ -56,6 +56,14 @@ func runWithin(ctx context.Context, req jqRequest, input io.Reader) (*JQResult, 
 		return nil, tools.Errorf(tools.CodeTimeout, "the query %q took longer than %s; it had read %d of %d bytes. Ask for less, as in first(.[] | select(...)), or use %s", tools.Excerpt(req.Query, 200), req.Time, r.read.Load(), req.Size, ToolGrep)
 	}
 	return nil, timeout
+}
+
+// memoryError says that a query takes too much memory.
+func memoryError(req jqRequest) error {
+	if req.Size <= maxJQInput {
+		return errJQMemory
+	}
+	return tools.Errorf(tools.CodeInvalidArguments, "the query %q needs too much memory: it needs the whole document (%d bytes) or a large part of it at a time; reduce each element first, as in [.[] | {name}] | group_by(.name), or use %s", tools.Excerpt(req.Query, 200), req.Size, ToolGrep)
 }
 
 type progressReader struct {

@@ -35,8 +35,9 @@ object with four fields:
 
 A string is written unchanged, blocks as indented JSON. Existing files are never
 replaced: the command appends -1, -2, ... to the name. It skips contents that are already
-offloaded, so you can pipe the growing "messages" through it again. It reads the block
-format of Anthropic; messages without blocks, such as OpenAI's role "tool", stay unchanged.
+offloaded, so you can pipe the growing "messages" through it again. It reads the
+tool_result blocks of Anthropic, and the messages with the role "tool" of OpenAI, whose
+tool_call_id names the file.
 
 Environment: ` + chat.EnvMinChars + ` and ` + chat.EnvMinRatio + ` are the
 defaults of --min-chars and --min-ratio. The command prints a warning and ignores a

@@ -30,7 +30,8 @@ print an object with three fields:
   file        the path of the file
 
 A string is written unchanged, an array of blocks as compact JSON. The id is that of the
-first tool_result block (Anthropic), or "unknown" if there is none (OpenAI's role "tool").
+first tool_result block (Anthropic) or the tool_call_id of a message with the role "tool"
+(OpenAI), or "unknown" if there is none.
 An existing file with this id is replaced, so use a separate session for each message
 without an id. Your program decides which messages to offload, or --min-chars does.
 

@@ -55,7 +55,25 @@ func newBlock(text string, offset int) (block, error) {
 	return b, nil
 }
 
-// results yields the tool results of a message.
+// historyResults yields the tool results of a message: its blocks, or its whole content
+// if it has the role "tool" and a tool_call_id.
+func (m Message) historyResults() iter.Seq[block] {
+	return func(yield func(block) bool) {
+		blocks := false
+		for b := range m.results() {
+			blocks = true
+			if !yield(b) {
+				return
+			}
+		}
+		if id := m.toolCallID(); !blocks && id != "" && m.content != (span{}) {
+			content := m.contentText()
+			yield(block{text: content, result: true, id: id, value: content, at: m.content})
+		}
+	}
+}
+
+// results yields the tool_result blocks of a message.
 func (m Message) results() iter.Seq[block] {
 	return func(yield func(block) bool) {
 		for b := range m.blocks() {

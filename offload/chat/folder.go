@@ -92,7 +92,7 @@ func (f *folder) durable() durable.Dir { return durable.Dir{Root: f.root} }
 
 // create writes the file; it returns fs.ErrExist if the name exists.
 func (f *folder) create(name, content string) (err error) {
-	temp := filepath.Join(filepath.Dir(name), ".tmp-"+rand.Text())
+	temp := tempName(name)
 	file, err := f.durable().CreateTemp(temp, filePerm)
 	if err != nil {
 		return err
@@ -118,6 +118,10 @@ func (f *folder) create(name, content string) (err error) {
 		return err
 	}
 	return f.durable().Sync(filepath.Dir(name))
+}
+
+func tempName(name string) string {
+	return filepath.Join(filepath.Dir(name), ".tmp-"+rand.Text())
 }
 
 // renameWithoutLink is for file systems without hard links: it creates an empty

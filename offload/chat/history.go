@@ -2,6 +2,7 @@ package chat
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 )
@@ -18,8 +19,8 @@ type HistoryResult struct {
 	Files []string
 }
 
-// OffloadHistory moves each tool_result of at least opts.MinChars, starting at the
-// oldest message, to <dir>/tool-result-<tool_use_id>.md, and puts a reference relative
+// OffloadHistory moves each tool_result, and the content of each message with the role
+// "tool" (OpenAI), of at least opts.MinChars, starting at the oldest message, to <dir>/tool-result-<tool_use_id or tool_call_id>.md, and puts a reference relative
 // to dir in its place. It writes a string unchanged, any other content as JSON indented
 // by two spaces. All other fields, blocks and messages stay.
 //
@@ -31,9 +32,26 @@ type HistoryResult struct {
 // and the next run uses them.
 func OffloadHistory(ctx context.Context, messages []Message, dir string, opts Options) (HistoryResult, error) {
 	return inFolder(dir, func(f *folder) (HistoryResult, error) {
-		return OffloadHistoryTo(ctx, messages, f.dir, opts, f)
+		for tries := 0; ; tries++ {
+			files := newBatch(f)
+			res, err := OffloadHistoryTo(ctx, messages, f.dir, opts, files)
+			if flushErr := files.flush(); err == nil {
+				err = flushErr
+			}
+			if errors.Is(err, errNameTaken) && tries < maxTries {
+				continue // the next try finds the file
+			}
+			if err != nil {
+				return HistoryResult{}, err
+			}
+			return res, nil
+		}
 	})
 }
+
+// maxTries bounds how often OffloadHistory starts again because another process creates
+// files in its directory.
+const maxTries = 100
 
 // OffloadHistoryTo is OffloadHistory with a writer of the caller. The paths consist of
 // the unchanged dir and the names in it.
@@ -48,13 +66,13 @@ func OffloadHistoryTo(ctx context.Context, messages []Message, dir string, opts 
 	}
 	names := newFileNames(w, dir, resultPrefix)
 	for _, m := range messages {
-		for b := range m.results() {
+		for b := range m.historyResults() {
 			names.reserve(b)
 		}
 	}
 	for i, m := range messages {
 		var parts []replacement
-		for b := range m.results() {
+		for b := range m.historyResults() {
 			if !opts.offloads(b) {
 				continue
 			}
@@ -101,7 +119,9 @@ func (o Options) belowRatio(messages []Message) bool {
 		}
 		for b := range m.blocks() {
 			total += b.weight()
-			if b.result && o.offloads(b) {
+		}
+		for b := range m.historyResults() {
+			if o.offloads(b) {
 				offloadable += contentLength(b.value)
 			}
 		}

@@ -98,5 +98,18 @@ func newMessage(text string) (Message, error) {
 	return m, nil
 }
 
+// toolCallID returns the tool_call_id of a message with the role "tool", as OpenAI's API
+// has it, otherwise "".
+func (m Message) toolCallID() string {
+	found, err := pick(m.text, "role", "tool_call_id")
+	if err != nil || found[0].of(m.text) != `"tool"` {
+		return ""
+	}
+	if id := found[1].of(m.text); kindOf(id) == "a string" {
+		return unquote(id)
+	}
+	return ""
+}
+
 // contentText returns the value of the content field.
 func (m Message) contentText() string { return m.content.of(m.text) }

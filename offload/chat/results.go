@@ -64,7 +64,7 @@ func OffloadResultsTo(ctx context.Context, m Message, session, dir string, minCh
 // without an id.
 func (m Message) resultBlocks() []block {
 	if content := m.contentText(); kindOf(content) == "a string" {
-		return []block{{text: content, value: content, at: m.content, result: true}}
+		return []block{{text: content, id: m.toolCallID(), value: content, at: m.content, result: true}}
 	}
 	var all []block
 	for b := range m.results() {

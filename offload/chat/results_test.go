@@ -52,10 +52,10 @@ func TestOffloadResultsOfAString(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := res.Message.String(), `{"role":"tool","content":"[Tool result offloaded to file: d/s/unknown.md]","tool_call_id":"x"}`; got != want {
+	if got, want := res.Message.String(), `{"role":"tool","content":"[Tool result offloaded to file: d/s/x.md]","tool_call_id":"x"}`; got != want {
 		t.Errorf("message %s, want %s", got, want)
 	}
-	if w.files["d/s/unknown.md"] != "text" {
+	if w.files["d/s/x.md"] != "text" {
 		t.Errorf("files %q", w.files)
 	}
 }

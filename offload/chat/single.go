@@ -27,13 +27,13 @@ func (m Message) Length() int { return contentLength(m.contentText()) }
 
 // OffloadMessage moves the whole content of m, of any length, to
 // <dir>/<session>/<tool_use_id>.md, and puts a reference with the absolute path in its
-// place. The id is that of the first tool_result, or "unknown". OffloadMessage replaces
-// an existing file. It writes a string unchanged, blocks as their JSON.
+// place. The id is that of the first tool_result or of a message with the role "tool"
+// (its tool_call_id), or "unknown". OffloadMessage replaces an existing file. It writes a string unchanged, blocks as their JSON.
 //
 // The new content is a string, so a chat API no longer sees the tool_use_id: see
-// OffloadResults. If the content or the first result is already a reference, or if m
-// refers to the file to be written, OffloadMessage returns m unchanged; otherwise the
-// reference would replace the original in that file.
+// OffloadResults. If the content or a result is the reference to the file to be written,
+// OffloadMessage returns m unchanged; otherwise the reference would replace the original
+// in that file.
 //
 // After an error an existing file is still whole. ErrNoContent.
 func OffloadMessage(ctx context.Context, m Message, session, dir string) (MessageResult, error) {
@@ -48,14 +48,13 @@ func OffloadMessageTo(ctx context.Context, m Message, session, dir string, w Fil
 	if m.content == (span{}) {
 		return MessageResult{}, fmt.Errorf("offload message: %w", ErrNoContent)
 	}
-	id, file, done := m.firstResult()
-	if done {
-		return MessageResult{Message: m, File: file}, nil
-	}
-	path := below(below(dir, sessionName(session)), fileName(id)+extension)
+	path := below(below(dir, sessionName(session)), fileName(m.firstID())+extension)
 	reference, err := messageReference(path)
 	if err != nil {
 		return MessageResult{}, fmt.Errorf("offload message: %w", err)
+	}
+	if m.refersTo(reference) {
+		return MessageResult{Message: m, File: path}, nil
 	}
 	if err := w.WriteFile(ctx, path, contentFile(m.contentText())); err != nil {
 		return MessageResult{}, fmt.Errorf("offload message to %q: %w", path, err)
@@ -68,34 +67,27 @@ func OffloadMessageTo(ctx context.Context, m Message, session, dir string, w Fil
 	}, nil
 }
 
-// firstResult returns the id of the first result. If the message must not be offloaded
-// again, done is true, and path is the path in its reference. If another result is a
-// reference, the file contains that reference like the rest.
-func (m Message) firstResult() (id, path string, done bool) {
-	if content := m.contentText(); kindOf(content) == "a string" {
-		path, done = referencedPath(content)
-		return "", path, done
-	}
-	first := true
+// firstID returns the id of the first result: the tool_use_id of the first tool_result,
+// or the tool_call_id of a message with the role "tool".
+func (m Message) firstID() string {
 	for b := range m.results() {
-		if first {
-			id = b.id
-		}
-		path, done = referencedPath(b.value)
-		if done && (first || filepath.Base(path) == fileName(id)+extension) {
-			return id, path, true
-		}
-		first = false
+		return b.id
 	}
-	return id, "", false
+	return m.toolCallID()
 }
 
-func referencedPath(value string) (path string, done bool) {
-	s := reference(value)
-	if path := cutReference(s, messagePrefix); path != "" {
-		return path + extension, true
+// refersTo reports whether the content or a result is this reference. Another text that
+// looks like a reference is data.
+func (m Message) refersTo(reference string) bool {
+	is := func(value string) bool {
+		return kindOf(value) == "a string" && len(value) <= 6*len(reference)+2 && unquote(value) == reference
 	}
-	return "", s != ""
+	for b := range m.results() {
+		if is(b.value) {
+			return true
+		}
+	}
+	return is(m.contentText())
 }
 
 // contentFile returns the text of the file for a content.

@@ -234,7 +234,8 @@ func TestOffloadingAMessageTwiceKeepsTheOriginal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if second.Message != first.Message || second.FreedChars != 0 || second.File != first.File {
+		again := second.Message == first.Message && second.FreedChars == 0 && second.File == first.File
+		if hadID := filepath.Base(first.File) == "a.md"; again == hadID { // with a lost id, it is not the same call
 			t.Errorf("the second run made %+v", second)
 		}
 		wantFile(t, first.File, string(original))
@@ -319,5 +320,48 @@ func TestReferenceInALaterResultIsOffloaded(t *testing.T) {
 	}
 	if res.Message != in || len(w.order) != 1 {
 		t.Errorf("replaced the original: %q, %v", res.Message, w.order)
+	}
+}
+
+// Only the reference that the same call would write is a reference.
+func TestOtherReferencesAreData(t *testing.T) {
+	for _, text := range []string{
+		"[Tool result offloaded to file: /d/s/other.md]", "[Tool result offloaded to file: /elsewhere/unknown.md]", "[Content offloaded to: ./tool-result-a.md]",
+	} {
+		w := newMemory()
+		res, err := OffloadMessageTo(t.Context(), message(t, `{"content":`+Quote(text)+`}`), "s", "/d", w)
+		if err != nil || w.files["/d/s/unknown.md"] != text || res.File != "/d/s/unknown.md" {
+			t.Errorf("%s: %+v, %v", text, res, err)
+		}
+	}
+	w := newMemory()
+	own := message(t, `{"content":"[Tool result offloaded to file: /d/s/unknown.md]"}`)
+	if res, err := OffloadMessageTo(t.Context(), own, "s", "/d", w); err != nil || res.Message != own || len(w.files) != 0 {
+		t.Errorf("the own reference: %+v, %v, %v", res, err, w.files)
+	}
+}
+
+// tool_call_id names the file of OpenAI's messages.
+func TestToolCallID(t *testing.T) {
+	long := strings.Repeat("x", 200)
+	in := `{"role":"tool","tool_call_id":"call_1","content":"` + long + `"}`
+	w := newMemory()
+	res, err := OffloadMessageTo(t.Context(), message(t, in), "s", "/d", w)
+	if err != nil || res.File != "/d/s/call_1.md" || w.files[res.File] != long {
+		t.Errorf("message: %+v, %v", res, err)
+	}
+	dir := t.TempDir()
+	history, err := ParseHistory([]byte(`[` + in + `,` + in + `,{"role":"user","tool_call_id":"x","content":"` + long + `"},{"role":"tool","content":"` + long + `"},{"role":"tool","tool_call_id":"short","content":"x"}]`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := OffloadHistory(t.Context(), history, dir, Options{})
+	if err != nil || all.OffloadedCount != 2 || all.FreedChars != 400 || filepath.Base(all.Files[1]) != "tool-result-call_1-1.md" ||
+		all.Messages[0].String() != `{"role":"tool","tool_call_id":"call_1","content":"[Content offloaded to: ./tool-result-call_1.md]"}` {
+		t.Errorf("history: %+v, %v", all, err)
+	}
+	again, err := OffloadHistory(t.Context(), all.Messages, dir, Options{})
+	if err != nil || again.OffloadedCount != 0 {
+		t.Errorf("offloaded again: %+v, %v", again, err)
 	}
 }
