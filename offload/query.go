@@ -2,6 +2,7 @@ package offload
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -139,6 +140,9 @@ func (r *Reader) QueryPage(ctx context.Context, session string, filter map[strin
 func (r *Reader) matching(ctx context.Context, session string, filter map[string]string) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		for rec, err := range r.store.List(ctx, session) {
+			if errors.Is(err, ErrCorrupt) {
+				continue // one bad record must not hide the others
+			}
 			if err != nil {
 				yield(rec, fmt.Errorf("list artifacts: %w", err))
 				return

@@ -187,6 +187,10 @@ func readError(id string, err error) error {
 // bytes if no other artifact has them.
 func (r *Reader) Delete(ctx context.Context, session, id string) (Record, error) {
 	rec, err := r.Record(ctx, session, id)
+	if tools.CodeOf(err) == CodeCorrupt { // its key can be removed all the same
+		rec, err = Record{}, nil
+		rec.Session, rec.ID = tools.TokenOf(session), tools.TokenOf(id)
+	}
 	if err != nil {
 		return Record{}, err
 	}

@@ -28,6 +28,10 @@ type Record struct {
 	CreatedAt time.Time         `json:"created_at"`
 	// ExpiresAt is later after every read.
 	ExpiresAt time.Time `json:"expires_at"`
+	// IndexDigest is the SHA-256 of the line index, in hexadecimal, if the store keeps
+	// the index beside the bytes. The index holds the digest of each block, so a changed
+	// index could otherwise pass off other bytes as those of the record.
+	IndexDigest string `json:"index_digest,omitempty"`
 }
 
 var (
@@ -67,7 +71,8 @@ type Store interface {
 	// ErrCorrupt.
 	Open(ctx context.Context, rec Record) (Content, error)
 	// List yields the records of a session that are not expired, oldest first; of
-	// all sessions if session is empty.
+	// all sessions if session is empty. It yields ErrCorrupt for a record that it cannot
+	// decode, and goes on.
 	List(ctx context.Context, session string) iter.Seq2[Record, error]
 	// Delete removes a record. The next sweep removes its bytes if no other record
 	// names them. ErrNotFound.

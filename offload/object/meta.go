@@ -2,6 +2,7 @@ package object
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
@@ -28,6 +29,8 @@ type blob struct {
 	index *index.Index // nil if a stock client put the object
 	// seqs are the stream sequences of the chunks, nil for a small object.
 	seqs []uint64
+	// indexDigest is the SHA-256 of the encoded index.
+	indexDigest string
 	seq  uint64 // of the meta message
 	data []byte // of the meta message
 }
@@ -73,6 +76,7 @@ func decodeBlob(m jsapi.Message) (*blob, error) {
 	if err != nil || len(encoded) == 0 {
 		return b, nil
 	}
+	b.indexDigest = digestOf(encoded)
 	var x index.Index
 	if x.UnmarshalBinary(encoded) != nil || uint64(x.Size()) != b.Size || x.Blocks() != int(b.Chunks) {
 		return b, nil
@@ -86,6 +90,11 @@ func decodeBlob(m jsapi.Message) (*blob, error) {
 		b.index = &x
 	}
 	return b, nil
+}
+
+func digestOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
 }
 
 // blob looks an object up. ErrMsgNotFound.
@@ -106,9 +115,10 @@ func (s *Store) latestBlob(ctx context.Context, name string) (*blob, error) {
 	return decodeBlob(m)
 }
 
-// complete reports whether this store wrote the object and all its chunks are stored.
-func (s *Store) complete(ctx context.Context, b *blob) bool {
-	if b.Deleted || b.index == nil {
+// complete reports whether this store wrote the object, with this index, and all its chunks
+// are stored.
+func (s *Store) complete(ctx context.Context, b *blob, indexDigest string) bool {
+	if b.Deleted || b.index == nil || b.indexDigest != indexDigest {
 		return false
 	}
 	if b.Chunks == 0 {
@@ -121,7 +131,7 @@ func (s *Store) complete(ctx context.Context, b *blob) bool {
 
 // renew publishes the meta message of an object again, so that a sweep considers it
 // young. It reports whether a complete object exists.
-func (s *Store) renew(ctx context.Context, digest string) (bool, error) {
+func (s *Store) renew(ctx context.Context, digest, indexDigest string) (bool, error) {
 	for {
 		b, err := s.latestBlob(ctx, digest)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -130,7 +140,7 @@ func (s *Store) renew(ctx context.Context, digest string) (bool, error) {
 		if err != nil {
 			return false, fmt.Errorf("look for the object: %w", err)
 		}
-		if !s.complete(ctx, b) {
+		if !s.complete(ctx, b, indexDigest) {
 			return false, nil
 		}
 		err = s.storeMeta(ctx, digest, b.data, b.seq)

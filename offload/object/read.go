@@ -19,7 +19,7 @@ import (
 
 // Open implements offload.Store. The content is readable until ctx ends.
 func (s *Store) Open(ctx context.Context, rec offload.Record) (offload.Content, error) {
-	c, err := s.openDigest(ctx, rec.Digest)
+	c, err := s.openDigest(ctx, rec.Digest, rec.IndexDigest)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		err = fmt.Errorf("its bytes are gone: %w", offload.ErrCorrupt)
 		if _, _, gone := s.records.read(ctx, rec.Session, rec.ID); gone != nil {
@@ -40,17 +40,22 @@ func (s *Store) CachedRecord(session, id string) (offload.Record, bool) {
 	return s.cache.record(session, id)
 }
 
-func (s *Store) openDigest(ctx context.Context, digest string) (*content, error) {
+// openDigest opens the bytes with a digest, if their index has indexDigest. A record of an
+// earlier version names none.
+func (s *Store) openDigest(ctx context.Context, digest, indexDigest string) (*content, error) {
 	digest, ok := strings.CutPrefix(digest, offload.DigestPrefix)
 	if !ok || digest == "" {
 		return nil, jetstream.ErrMsgNotFound
 	}
 	b := s.cache.get(digest)
-	if b == nil {
+	if b == nil || indexDigest != "" && b.indexDigest != indexDigest { // perhaps it was repaired
 		found, err := s.blob(ctx, digest)
 		if b, err = s.addToCache(digest, found, err); err != nil {
 			return nil, err
 		}
+	}
+	if indexDigest != "" && b.indexDigest != indexDigest {
+		return nil, fmt.Errorf("another client changed the description of its bytes; put the artifact again: %w", offload.ErrCorrupt)
 	}
 	c := &content{s: s, ctx: ctx, idle: make(chan *prefetcher, 1)}
 	c.b.Store(b)
@@ -84,7 +89,7 @@ type putContent struct {
 
 func (s *Store) newPutContent(ctx context.Context, in *record.Ingested) *putContent {
 	open := sync.OnceValues(func() (*content, error) {
-		return s.openDigest(ctx, offload.DigestPrefix+in.Digest)
+		return s.openDigest(ctx, offload.DigestPrefix+in.Digest, indexDigest(in))
 	})
 	c := &putContent{}
 	c.Reader = blocks.NewReader(in.Index, &blocks.Cache{}, func(i int, buf []byte) ([]byte, error) {
@@ -153,6 +158,8 @@ func (c *content) loadBlock(i int, _ []byte) ([]byte, error) {
 		return nil, gone
 	case err != nil:
 		return nil, fmt.Errorf("read block %d: %w", i, err)
+	case again.indexDigest != b.indexDigest:
+		return nil, gone
 	default:
 		b = again
 		c.b.Store(b)

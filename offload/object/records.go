@@ -91,7 +91,7 @@ func (r *records) read(ctx context.Context, session, id string) (record.Entry, u
 		return record.Entry{}, 0, err
 	}
 	m, err := r.api.GetMessage(ctx, "KV_"+r.bucket, jsapi.Get{LastBySubject: r.subject(recordKey(session, id))})
-	e, err := r.decode(m, err)
+	e, err := r.decode(recordKey(session, id), m, err)
 	if err == nil && r.life.Expired(&e) {
 		err = offload.ErrExpired
 	}
@@ -101,18 +101,28 @@ func (r *records) read(ctx context.Context, session, id string) (record.Entry, u
 // latest returns the entry of a key from the leader, even if it is expired.
 func (r *records) latest(ctx context.Context, key string) (record.Entry, uint64, error) {
 	m, err := r.api.GetFromLeader(ctx, "KV_"+r.bucket, jsapi.Get{LastBySubject: r.subject(key)})
-	e, err := r.decode(m, err)
+	e, err := r.decode(key, m, err)
 	return e, m.Sequence, err
 }
 
-func (r *records) decode(m jsapi.Message, err error) (record.Entry, error) {
+func (r *records) decode(key string, m jsapi.Message, err error) (record.Entry, error) {
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && isDeleteMarker(m.Header):
 		return record.Entry{}, offload.ErrNotFound
 	case err != nil:
 		return record.Entry{}, fmt.Errorf("read record: %w", err)
 	}
-	return record.Decode(m.Data)
+	return decodeRecord(key, m.Data)
+}
+
+// decodeRecord decodes the record of a key. A record that belongs to another key is
+// corrupt: it would give a session the artifact of another one.
+func decodeRecord(key string, data []byte) (record.Entry, error) {
+	e, err := record.Decode(data)
+	if err == nil && recordKey(e.Session, e.ID) != key {
+		return record.Entry{}, fmt.Errorf("the record %q is that of session %q, id %q: %w", key, tools.Excerpt(e.Session, 80), tools.Excerpt(e.ID, 80), offload.ErrCorrupt)
+	}
+	return e, err
 }
 
 func isDeleteMarker(h nats.Header) bool {
@@ -160,9 +170,14 @@ func (r *records) get(ctx context.Context, session, id string) (record.Entry, er
 // List implements Store.
 func (s *Store) List(ctx context.Context, session string) iter.Seq2[offload.Record, error] {
 	return func(yield func(offload.Record, error) bool) {
-		recs, err := s.records.list(ctx, session)
+		recs, corrupt, err := s.records.list(ctx, session)
 		for _, rec := range recs {
 			if !yield(rec, nil) {
+				return
+			}
+		}
+		for _, err := range corrupt {
+			if !yield(offload.Record{}, fmt.Errorf("list artifacts: %w", err)) {
 				return
 			}
 		}
@@ -172,11 +187,12 @@ func (s *Store) List(ctx context.Context, session string) iter.Seq2[offload.Reco
 	}
 }
 
-func (r *records) list(ctx context.Context, session string) (recs []offload.Record, failed error) {
+// list returns the records and, separately, an error for each corrupt one.
+func (r *records) list(ctx context.Context, session string) (recs []offload.Record, corrupt []error, failed error) {
 	keys := ">"
 	if session != "" {
 		if !tools.IsToken(session) {
-			return nil, nil
+			return nil, nil, nil
 		}
 		keys = session + ".*"
 	}
@@ -184,15 +200,15 @@ func (r *records) list(ctx context.Context, session string) (recs []offload.Reco
 		if k.Operation() != jetstream.KeyValuePut {
 			return
 		}
-		e, err := record.Decode(k.Value())
+		e, err := decodeRecord(k.Key(), k.Value())
 		if err != nil {
-			failed = errors.Join(failed, fmt.Errorf("%q: %w", k.Key(), err))
+			corrupt = append(corrupt, fmt.Errorf("%q: %w", k.Key(), err))
 		} else if !r.life.Expired(&e) {
 			recs = append(recs, e.Record)
 		}
 	})
 	slices.SortFunc(recs, record.OldestFirst)
-	return recs, errors.Join(failed, err)
+	return recs, corrupt, err
 }
 
 // each calls f for the last message of each key, including delete markers.

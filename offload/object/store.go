@@ -224,6 +224,7 @@ func (s *Store) put(ctx context.Context, rec offload.Record, src io.Reader, summ
 	}
 	defer in.Release()
 	s.life.Complete(&rec, in.Index, in.Digest)
+	rec.IndexDigest = indexDigest(in)
 	began := time.Now()
 	if err := up.commit(ctx, in); err != nil {
 		return rec, err
@@ -239,17 +240,17 @@ func (s *Store) put(ctx context.Context, rec offload.Record, src io.Reader, summ
 	if err != nil || time.Since(began) < s.recheck {
 		return out, err
 	}
-	if err = s.checkBlob(ctx, in.Digest); err != nil && out.CreatedAt.Equal(rec.CreatedAt) {
+	if err = s.checkBlob(ctx, in.Digest, rec.IndexDigest); err != nil && out.CreatedAt.Equal(rec.CreatedAt) {
 		err = errors.Join(err, s.records.delete(ctx, rec.Session, rec.ID))
 	}
 	return out, err
 }
 
 // checkBlob returns ErrCorrupt if a sweep removed the blob during a slow Put.
-func (s *Store) checkBlob(ctx context.Context, digest string) error {
+func (s *Store) checkBlob(ctx context.Context, digest, indexDigest string) error {
 	if b, err := s.blob(ctx, digest); err != nil {
 		return err
-	} else if !s.complete(ctx, b) {
+	} else if !s.complete(ctx, b, indexDigest) {
 		return fmt.Errorf("a sweep removed the bytes before they were recorded, put them again: %w", offload.ErrCorrupt)
 	}
 	return nil

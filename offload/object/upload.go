@@ -118,7 +118,7 @@ func (u *upload) awaitAll(ctx context.Context) error {
 func (u *upload) commit(ctx context.Context, in *record.Ingested) error {
 	if u.quotaErr != nil {
 		defer u.discard(ctx)
-		if exists, err := u.s.renew(ctx, in.Digest); err != nil || exists {
+		if exists, err := u.s.renew(ctx, in.Digest, indexDigest(in)); err != nil || exists {
 			return err
 		}
 		return u.quotaErr
@@ -246,14 +246,14 @@ func (u *upload) retract(ctx context.Context, meta jetstream.PubAckFuture) {
 // step if another client, such as a sweep, changed the object in between.
 func (u *upload) resolveConflict(ctx context.Context, in *record.Ingested) error {
 	for {
-		if exists, err := u.s.renew(ctx, in.Digest); err != nil || exists {
+		if exists, err := u.s.renew(ctx, in.Digest, indexDigest(in)); err != nil || exists {
 			u.discard(ctx)
 			return err
 		}
 		var last uint64
 		if b, err := u.s.latestBlob(ctx, in.Digest); err == nil {
 			last = b.seq
-			if u.s.complete(ctx, b) {
+			if u.s.complete(ctx, b, indexDigest(in)) {
 				continue // another Put named it in between
 			}
 		} else if !errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -263,6 +263,15 @@ func (u *upload) resolveConflict(ctx context.Context, in *record.Ingested) error
 			return u.committed(ctx, err)
 		}
 	}
+}
+
+// indexDigest returns the digest of the encoded index, "" if it cannot be encoded.
+func indexDigest(in *record.Ingested) string {
+	encoded, err := in.Index.MarshalBinary()
+	if err != nil {
+		return ""
+	}
+	return digestOf(encoded)
 }
 
 // discard removes the chunks of a failed upload. If that fails, a sweep removes them.
