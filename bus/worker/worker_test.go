@@ -233,12 +233,12 @@ func TestRawObject(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := bucket.PutString(t.Context(), "upload", strings.Repeat("a line\n", 10_000)); err != nil {
+	if _, err := bucket.PutString(t.Context(), "default/upload", strings.Repeat("a line\n", 10_000)); err != nil {
 		t.Fatal(err)
 	}
 	workertest.Start(t, b, offload.NewOffloader(store, offload.Config{}), worker.Config{})
 	results := bustest.Subscribe(t, b, "stevedore.result.>")
-	submit(t, b, "stevedore.raw.default.their_tool", `{"object":"upload"}`)
+	submit(t, b, "stevedore.raw.default.their_tool", `{"object":"default/upload"}`)
 	got, _ := bustest.Next[tools.ResultEvent](t, results)
 	if got.Artifact == nil || got.Artifact.ID != tools.Token(got.ID) || !strings.Contains(got.ForLLM, "\ntool: \"their_tool\"\n") {
 		t.Fatalf("call %q has the artifact %+v: %.500s", got.ID, got.Artifact, got.ForLLM)

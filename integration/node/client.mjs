@@ -132,8 +132,8 @@ const steps = {
     const row = (i) => `object row ${String(i).padStart(8, "0")}\n`;
     const text = Array.from({ length: 200_000 }, (_, i) => row(i + 1)).join("");
     assert.ok(text.length > 3 * 1024 * 1024);
-    await store.putBlob({ name: "upload-1" }, new TextEncoder().encode(text));
-    await publish("stevedore.raw.default.my_tool", { id: "object", session, object: "upload-1" });
+    await store.putBlob({ name: `${session}/upload-1` }, new TextEncoder().encode(text));
+    await publish("stevedore.raw.default.my_tool", { id: "object", session, object: `${session}/upload-1` });
     const result = await fromStream("object");
     assert.equal(result.outcome, "completed", result.error?.message);
     assert.equal(result.artifact.size, text.length);

@@ -31,8 +31,8 @@ type blob struct {
 	seqs []uint64
 	// indexDigest is the SHA-256 of the encoded index.
 	indexDigest string
-	seq  uint64 // of the meta message
-	data []byte // of the meta message
+	seq         uint64 // of the meta message
+	data        []byte // of the meta message
 }
 
 func (s *Store) chunkSubject(nuid string) string { return "$O." + s.bucket + ".C." + nuid }

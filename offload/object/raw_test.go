@@ -19,11 +19,11 @@ func TestRawObject(t *testing.T) {
 	}
 	long := strings.Repeat("a line of text\n", 100_000)
 	for name, text := range map[string]string{"my/object one": long, "short": "short text", "bytes": "\x00\xff\xfe"} {
-		if _, err := bucket.PutBytes(t.Context(), name, []byte(text)); err != nil {
+		if _, err := bucket.PutBytes(t.Context(), "s/"+name, []byte(text)); err != nil {
 			t.Fatal(err)
 		}
 		o := offload.NewOffloader(store, offload.Config{Always: []string{"theirs"}}) // an adopted object is not offloaded again
-		e := tools.RawEvent{Call: tools.Call{ID: "raw " + name, Session: "s", Tool: "theirs"}, Object: name}
+		e := tools.RawEvent{Call: tools.Call{ID: "raw " + name, Session: "s", Tool: "theirs"}, Object: "s/" + name}
 		var first *tools.Result
 		for range 2 { // the second time is a redelivery
 			raw, err := o.Raw(t.Context(), e)
@@ -48,12 +48,17 @@ func TestRawObject(t *testing.T) {
 		}
 	}
 	o := offload.NewOffloader(store, offload.Config{})
-	_, err = o.Raw(t.Context(), tools.RawEvent{Call: tools.Call{ID: "1", Session: "s"}, Object: "none"})
-	if tools.CodeOf(err) != tools.CodeNotFound || !strings.Contains(err.Error(), `no object "none"`) {
+	_, err = o.Raw(t.Context(), tools.RawEvent{Call: tools.Call{ID: "1", Session: "s"}, Object: "s/none"})
+	if tools.CodeOf(err) != tools.CodeNotFound || !strings.Contains(err.Error(), `no object "s/none"`) {
 		t.Errorf("no such object: %v", err)
 	}
+	for _, name := range []string{"bytes", "t/bytes", "s", "S/bytes", "/s/bytes", "../s/bytes"} { // of another session, or of none
+		if _, err := o.Raw(t.Context(), tools.RawEvent{Call: tools.Call{ID: "2", Session: "s"}, Object: name}); tools.CodeOf(err) != tools.CodeInvalidCall || !strings.Contains(err.Error(), `"s/"`) {
+			t.Errorf("object %q: %v", name, err)
+		}
+	}
 	// The same id with another object is another artifact.
-	raw, err := o.Raw(t.Context(), tools.RawEvent{Call: tools.Call{ID: "raw short", Session: "s"}, Object: "bytes"})
+	raw, err := o.Raw(t.Context(), tools.RawEvent{Call: tools.Call{ID: "raw short", Session: "s"}, Object: "s/bytes"})
 	if err != nil || raw.Artifact.ID == tools.Token("raw short") || storedText(t, store, "s", raw.Artifact.ID) != "\x00\xff\xfe" {
 		t.Errorf("the id used twice gives %+v, %v", raw, err)
 	}
