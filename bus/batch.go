@@ -44,7 +44,7 @@ type group struct {
 // groups finds the group of a stream by its subjects.
 type groups struct {
 	prefix string
-	byKind map[string]*group // by the first token after the prefix
+	byKind map[string]*group
 }
 
 func newGroups(prefix string, streams []jetstream.StreamConfig) groups {
@@ -52,14 +52,22 @@ func newGroups(prefix string, streams []jetstream.StreamConfig) groups {
 	for _, s := range streams {
 		g := &group{firstWins: s.DiscardNewPerSubject}
 		for _, subject := range s.Subjects {
-			gs.byKind[gs.kind(subject)] = g
+			if kind := gs.kind(subject); kind != "" {
+				gs.byKind[kind] = g
+			}
 		}
 	}
 	return gs
 }
 
+// kind is the first token after the prefix. The calls stream and the intake stream have
+// the same ones; only the calls stream, whose subjects name a session and a call, has a
+// group.
 func (gs groups) kind(subject string) string {
-	kind, _, _ := strings.Cut(strings.TrimPrefix(subject, gs.prefix), ".")
+	kind, rest, _ := strings.Cut(strings.TrimPrefix(subject, gs.prefix), ".")
+	if (kind == "call" || kind == "raw") && strings.Count(rest, ".") != 3 {
+		return ""
+	}
 	return kind
 }
 

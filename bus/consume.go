@@ -18,6 +18,14 @@ type ConsumeConfig struct {
 	// Slots is how many messages are handled at once; the consumer pulls no more.
 	// Handlers that called Delivery.Detach do not count. Default 64.
 	Slots int
+	// Shared, if not nil, is used instead of Slots. Consumers that share it together
+	// handle only as many messages at once. Each may pull as many as are free, so a
+	// consumer may hold a few messages that wait for a slot.
+	Shared *Slots
+	// WhenBusy, if not nil, handles messages that were not delivered before and for which
+	// no slot is free. It should not take long. If no slot becomes free for 100 ms,
+	// Consume pulls messages for it.
+	WhenBusy Handler
 	// MaxAttempts is how often a message is delivered before it becomes a dead
 	// letter. Default 5.
 	MaxAttempts int
@@ -39,10 +47,14 @@ type ConsumeConfig struct {
 // finish within the grace period, and returns when all handlers have returned.
 //
 //	Consume -- pull (into free slots) --> handle -- handler --> settle
-//	       \-- lease keeper, one for all messages
+//	       |-- lease keeper, one for all messages
+//	       \-- trimmer, if the stream keeps acknowledged messages
 func (b *Bus) Consume(ctx context.Context, c Consumer, cfg ConsumeConfig, handler Handler) error {
 	if cfg.Slots <= 0 {
 		cfg.Slots = 64
+	}
+	if cfg.Shared == nil {
+		cfg.Shared = NewSlots(cfg.Slots)
 	}
 	if cfg.MaxAttempts <= 0 {
 		cfg.MaxAttempts = 5
@@ -68,13 +80,17 @@ func (b *Bus) Consume(ctx context.Context, c Consumer, cfg ConsumeConfig, handle
 
 	k := &consumption{
 		bus: b, consumer: c, cfg: cfg, handler: handler, work: work,
-		slots:  newSlots(cfg.Slots),
-		leases: newLeases(b.nc, cons.CachedInfo().Config.AckWait/3),
-		idle:   make(chan *nats.Msg),
-		pulled: make(chan struct{}),
+		slots:   cfg.Shared,
+		leases:  newLeases(b.nc, cons.CachedInfo().Config.AckWait/3),
+		trimmer: newTrimmer(b, c),
+		idle:    make(chan arrival),
+		pulled:  make(chan struct{}),
 	}
 	var keeper sync.WaitGroup
 	keeper.Go(func() { k.leases.keep(work) })
+	if len(c.Trim) > 0 {
+		keeper.Go(func() { k.trimmer.run(work) })
+	}
 	k.pull(ctx)
 	close(k.pulled)
 	close(k.idle)
@@ -91,12 +107,28 @@ type consumption struct {
 	cfg      ConsumeConfig
 	handler  Handler
 	work     context.Context // of the handlers; ends with the grace period
-	slots    *slots
+	slots    *Slots
 	leases   *leases
-	idle     chan *nats.Msg // to idle goroutines
-	pulled   chan struct{}  // closed after the last pull
+	trimmer  *trimmer
+	idle     chan arrival  // to idle goroutines
+	pulled   chan struct{} // closed after the last pull
 	running  sync.WaitGroup
 }
+
+// arrival is a message that arrived, with or without a slot.
+type arrival struct {
+	msg     *nats.Msg
+	hasSlot bool
+}
+
+const (
+	// busyTimeout is how long no slot must be free before Consume pulls messages for
+	// WhenBusy, and how long such a pull lasts; busyPull limits their number.
+	busyTimeout = 100 * time.Millisecond
+	busyPull    = 256
+	// slotTimeout is how long a message may wait for a slot before it is requeued.
+	slotTimeout = time.Second
+)
 
 // pull repeatedly asks the server for as many messages as there are free slots, until
 // ctx ends.
@@ -105,13 +137,19 @@ func (k *consumption) pull(ctx context.Context) {
 		backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
 	p := newPuller(k.bus.nc, k.bus.api, k.bus.StreamName(k.consumer.Stream), k.consumer.Name)
 	defer p.close()
-	for {
-		n := k.slots.reserve(ctx)
-		if n == 0 {
+	patience := time.Duration(0)
+	if k.cfg.WhenBusy != nil {
+		patience = busyTimeout
+	}
+	for ctx.Err() == nil {
+		n, expiry := k.slots.awaitFree(ctx, patience), pullExpiry
+		switch {
+		case ctx.Err() != nil:
 			return
+		case n == 0:
+			n, expiry = busyPull, busyTimeout
 		}
-		received, err := p.pull(ctx, n, func(msg *nats.Msg) { k.dispatch(ctx, msg) })
-		k.slots.release(n - received)
+		received, err := p.pull(ctx, n, expiry, func(msg *nats.Msg) { k.dispatch(ctx, msg) })
 		if received > 0 {
 			policy.Reset()
 		}
@@ -134,12 +172,13 @@ func (k *consumption) dispatch(ctx context.Context, msg *nats.Msg) {
 		k.running.Go(func() { k.requeueUnstarted(msg) })
 		return
 	}
+	a := arrival{msg, k.slots.tryTake()}
 	select {
-	case k.idle <- msg:
+	case k.idle <- a:
 	default:
 		k.running.Go(func() {
-			for ; msg != nil; msg = <-k.idle {
-				if detached := k.handle(msg); detached {
+			for ok := true; ok; a, ok = <-k.idle {
+				if detached := k.handle(a); detached {
 					return // their number is not limited, so end it
 				}
 			}
@@ -173,16 +212,21 @@ func (k *consumption) requeueUnstarted(msg *nats.Msg) {
 
 // handle runs the handler for one message and settles the message. It reports whether
 // the handler detached from its slot.
-func (k *consumption) handle(msg *nats.Msg) (detached bool) {
-	d, err := newDelivery(k.bus.nc, k.bus.out, msg)
+func (k *consumption) handle(a arrival) (detached bool) {
+	d, err := newDelivery(k.bus.nc, k.bus.out, a.msg)
 	if err != nil {
-		k.slots.release(1)
+		if a.hasSlot {
+			k.slots.release()
+		}
 		k.bus.log.Error().Err(err).Msg("not a JetStream message")
 		return false
 	}
-	d.detach = func() { k.slots.release(1) }
-	k.leases.add(msg)
-	defer k.leases.remove(msg)
+	d.detach = k.slots.release
+	k.leases.add(a.msg)
+	defer k.leases.remove(a.msg)
+	if !a.hasSlot && !k.awaitSlot(d) {
+		return false
+	}
 	retry, err := k.shouldRetry(d)
 	d.Final = d.Attempt >= k.cfg.MaxAttempts && !retry && err == nil
 	switch {
@@ -190,12 +234,29 @@ func (k *consumption) handle(msg *nats.Msg) (detached bool) {
 	case d.Final && d.Attempt > k.cfg.MaxAttempts:
 		err = Reject(CodePoison, fmt.Errorf("delivered %s without being settled; the process that handled it died or could not settle it", times(d.Attempt-1)))
 	default:
-		err = k.attempt(d)
+		err = k.attempt(d, k.handler)
 	}
 	detached = d.detached.Load()
 	k.settle(d, err)
-	d.Detach()
+	d.ReleaseSlot()
 	return detached
+}
+
+// awaitSlot takes a slot for a message that arrived when none was free. If it reports
+// false, the message is settled without one.
+func (k *consumption) awaitSlot(d *Delivery) bool {
+	if k.cfg.WhenBusy != nil && !d.Redelivered {
+		k.settle(d, k.attempt(d, k.cfg.WhenBusy))
+		return false
+	}
+	if k.slots.take(k.work, slotTimeout) {
+		return true
+	}
+	k.leases.remove(d.msg)
+	if err := d.nak(0); err != nil {
+		k.bus.log.Error().Err(err).Msg("cannot requeue; the message is redelivered when its lease ends")
+	}
+	return false
 }
 
 // shouldRetry calls ShouldRetry for a message that would become a dead letter.
@@ -213,16 +274,16 @@ func times(n int) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// attempt runs the handler. A panic is a failed attempt and does not affect other
+// attempt runs a handler. A panic is a failed attempt and does not affect other
 // messages.
-func (k *consumption) attempt(d *Delivery) (verdict error) {
+func (k *consumption) attempt(d *Delivery, handler Handler) (verdict error) {
 	defer func() {
 		if p := recover(); p != nil {
 			k.bus.log.Error().Str("subject", d.Subject).Bytes("stack", debug.Stack()).Msg("handler panicked")
 			verdict = fmt.Errorf("the handler panicked: %v", p)
 		}
 	}()
-	return k.handler(k.work, d)
+	return handler(k.work, d)
 }
 
 // settle applies a verdict. If that fails, the lease ends and the server redelivers
@@ -231,7 +292,9 @@ func (k *consumption) settle(d *Delivery, verdict error) {
 	if verdict == nil {
 		if err := d.ack(); err != nil {
 			k.bus.log.Error().Err(err).Str("subject", d.Subject).Msg("cannot acknowledge; the message will be redelivered")
+			return
 		}
+		k.trimmer.settled(d.Sequence, len(d.Body))
 		return
 	}
 	// A lease extension after a delayed nak would cancel the delay.

@@ -23,7 +23,7 @@ import (
 func consume(t *testing.T, b *bus.Bus, cfg bus.ConsumeConfig, handler bus.Handler) (stop func()) {
 	t.Helper()
 	return bustest.Run(t, func(ctx context.Context) error {
-		return b.Consume(ctx, b.WorkerConsumer("default"), cfg, handler)
+		return b.Consume(ctx, b.IntakeConsumer("default"), cfg, handler)
 	})
 }
 
@@ -31,7 +31,7 @@ func consume(t *testing.T, b *bus.Bus, cfg bus.ConsumeConfig, handler bus.Handle
 func send(t *testing.T, b *bus.Bus, n int) {
 	t.Helper()
 	for i := range n {
-		if _, err := b.JetStream().Publish(t.Context(), b.Call("default", "echo"), fmt.Append(nil, i)); err != nil {
+		if _, err := b.JetStream().Publish(t.Context(), b.ShortCall("default", "echo"), fmt.Append(nil, i)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -39,7 +39,7 @@ func send(t *testing.T, b *bus.Bus, n int) {
 
 func waitForEmpty(t *testing.T, b *bus.Bus) {
 	t.Helper()
-	bustest.WaitUntil(t, "an empty stream", func() bool { return bustest.Messages(t, b, bus.Calls) == 0 })
+	bustest.WaitUntil(t, "an empty stream", func() bool { return bustest.Messages(t, b, bus.Intake) == 0 })
 }
 
 // A consumer holds no more messages than it has slots, and short messages use all slots
@@ -62,7 +62,7 @@ func TestSlots(t *testing.T) {
 	// The long ones first, then more than the remaining slots.
 	send(t, b, 200)
 	bustest.WaitUntil(t, "the short ones", func() bool { return handled.Load() == 200 && running.Load() == long })
-	info, err := b.JetStream().Consumer(t.Context(), b.StreamName(bus.Calls), "worker-default")
+	info, err := b.JetStream().Consumer(t.Context(), b.StreamName(bus.Intake), "worker-default")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestAllSlotsAreReused(t *testing.T) {
 	send(t, b, 3*slots)
 	waitForEmpty(t, b)
 	for i := range slots { // one at a time: the pull that is waiting gets them
-		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Call("default", "echo"), Body: []byte("block")}); err != nil {
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.ShortCall("default", "echo"), Body: []byte("block")}); err != nil {
 			t.Fatal(err)
 		}
 		bustest.WaitUntil(t, fmt.Sprint("slot ", i), func() bool { return running.Load() == int64(i+1) })
@@ -115,7 +115,7 @@ func TestNoMoreThanSlotsAreHeld(t *testing.T) {
 		return nil
 	})
 	bustest.WaitUntil(t, "full slots", func() bool { return running.Load() >= slots })
-	cons, err := b.JetStream().Consumer(t.Context(), b.StreamName(bus.Calls), "worker-default")
+	cons, err := b.JetStream().Consumer(t.Context(), b.StreamName(bus.Intake), "worker-default")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +234,7 @@ func onAttempt(d *bus.Delivery, success int, before error) error {
 func TestPoisonIsNotHandled(t *testing.T) {
 	b := bustest.New(t)
 	dead := bustest.Subscribe(t, b, "stevedore.dead.>")
-	if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Call("default", "echo"), Body: []byte("{}"), Header: nats.Header{"Stevedore-Attempt": {"3"}}}); err != nil {
+	if _, err := b.Publish(t.Context(), bus.Message{Subject: b.ShortCall("default", "echo"), Body: []byte("{}"), Header: nats.Header{"Stevedore-Attempt": {"3"}}}); err != nil {
 		t.Fatal(err)
 	}
 	consume(t, b, bus.ConsumeConfig{MaxAttempts: 3}, func(context.Context, *bus.Delivery) error {
@@ -252,7 +252,7 @@ func TestPoisonIsNotHandled(t *testing.T) {
 func TestShouldRetry(t *testing.T) {
 	b := bustest.New(t)
 	dead := bustest.Subscribe(t, b, "stevedore.dead.>")
-	if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Call("default", "echo"), Body: []byte("{}"), Header: nats.Header{"Stevedore-Attempt": {"7"}}}); err != nil {
+	if _, err := b.Publish(t.Context(), bus.Message{Subject: b.ShortCall("default", "echo"), Body: []byte("{}"), Header: nats.Header{"Stevedore-Attempt": {"7"}}}); err != nil {
 		t.Fatal(err)
 	}
 	var asked, handled atomic.Int64
@@ -276,18 +276,21 @@ func TestShouldRetry(t *testing.T) {
 	}
 }
 
-// A stop requeues interrupted messages without counting the attempt. The next consumer
-// gets them immediately, whatever the lease is.
+// notStarted is the ShouldRetry of a consumer whose earlier deliveries were no attempts.
+func notStarted(_ context.Context, d *bus.Delivery) (bool, error) {
+	d.Attempt = 1
+	return false, nil
+}
+
+// A stop requeues interrupted messages. The next consumer gets them immediately, whatever
+// the lease is.
 func TestStopRequeuesInterruptedMessages(t *testing.T) {
 	b := bustest.Connect(t, bustest.Server(t), bus.Config{Lease: time.Hour})
 	send(t, b, 3)
 	for range 7 {
 		var started sync.WaitGroup
 		started.Add(3)
-		stop := consume(t, b, bus.ConsumeConfig{MaxAttempts: 2, Grace: time.Nanosecond}, func(ctx context.Context, d *bus.Delivery) error {
-			if d.Attempt != 1 || d.ID() == "" {
-				t.Errorf("attempt %d of %q", d.Attempt, d.ID())
-			}
+		stop := consume(t, b, bus.ConsumeConfig{MaxAttempts: 2, Grace: time.Nanosecond, ShouldRetry: notStarted}, func(ctx context.Context, d *bus.Delivery) error {
 			started.Done()
 			<-ctx.Done()
 			return ctx.Err()
@@ -296,7 +299,7 @@ func TestStopRequeuesInterruptedMessages(t *testing.T) {
 		stop()
 	}
 	ids := make(chan string, 3)
-	consume(t, b, bus.ConsumeConfig{}, func(_ context.Context, d *bus.Delivery) error {
+	consume(t, b, bus.ConsumeConfig{ShouldRetry: notStarted}, func(_ context.Context, d *bus.Delivery) error {
 		ids <- d.ID()
 		return nil
 	})
@@ -323,7 +326,7 @@ func TestStopUnderLoad(t *testing.T) {
 	t.Cleanup(tcp.Close)
 	padding := strings.Repeat(" ", 4000) // so that a pull takes a while to arrive
 	for i := range n {
-		if _, err := b.JetStream().PublishAsync(b.Call("default", "echo"), fmt.Append(nil, i, padding)); err != nil {
+		if _, err := b.JetStream().PublishAsync(b.ShortCall("default", "echo"), fmt.Append(nil, i, padding)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -336,15 +339,15 @@ func TestStopUnderLoad(t *testing.T) {
 	}
 	for range stops { // at the first message, with hundreds behind it
 		var came atomic.Bool
-		stop := consume(t, tcp, bus.ConsumeConfig{Slots: 512, MaxAttempts: 3}, func(_ context.Context, d *bus.Delivery) error {
+		stop := consume(t, tcp, bus.ConsumeConfig{Slots: 512, MaxAttempts: 3, ShouldRetry: notStarted}, func(_ context.Context, d *bus.Delivery) error {
 			handler(d)
 			came.Store(true)
 			return nil
 		})
-		bustest.WaitUntil(t, "a message", func() bool { return came.Load() || bustest.Messages(t, b, bus.Calls) == 0 })
+		bustest.WaitUntil(t, "a message", func() bool { return came.Load() || bustest.Messages(t, b, bus.Intake) == 0 })
 		stop()
 	}
-	consume(t, tcp, bus.ConsumeConfig{MaxAttempts: 3}, func(_ context.Context, d *bus.Delivery) error {
+	consume(t, tcp, bus.ConsumeConfig{MaxAttempts: 3, ShouldRetry: notStarted}, func(_ context.Context, d *bus.Delivery) error {
 		handler(d)
 		return nil
 	})
@@ -389,7 +392,7 @@ func TestConsumerIsDeleted(t *testing.T) {
 		send(t, b, 5)
 		bustest.WaitUntil(t, "the messages", func() bool { return handled.Load() == int64(5*(round+1)) })
 		waitForEmpty(t, b)
-		if err := b.JetStream().DeleteConsumer(t.Context(), b.StreamName(bus.Calls), "worker-default"); err != nil {
+		if err := b.JetStream().DeleteConsumer(t.Context(), b.StreamName(bus.Intake), "worker-default"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -420,7 +423,7 @@ func TestConsumeAfterServerRestart(t *testing.T) {
 	for round := range 3 {
 		for i := range 5 {
 			// The client may not have noticed the restart yet.
-			if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Call("default", "echo"), Body: []byte("{}"), Key: fmt.Sprint(round, "-", i)}); err != nil {
+			if _, err := b.Publish(t.Context(), bus.Message{Subject: b.ShortCall("default", "echo"), Body: []byte("{}"), Key: fmt.Sprint(round, "-", i)}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -459,7 +462,7 @@ func TestConsumeOverBadNetwork(t *testing.T) {
 func TestForgedStatusHeader(t *testing.T) {
 	b := bustest.New(t)
 	got := make(chan string, 1)
-	if _, err := b.JetStream().PublishMsg(t.Context(), &nats.Msg{Subject: b.Call("default", "echo"), Header: nats.Header{"Status": {"409"}, "Description": {"Consumer Deleted"}}}); err != nil {
+	if _, err := b.JetStream().PublishMsg(t.Context(), &nats.Msg{Subject: b.ShortCall("default", "echo"), Header: nats.Header{"Status": {"409"}, "Description": {"Consumer Deleted"}}}); err != nil {
 		t.Fatal(err)
 	}
 	consume(t, b, bus.ConsumeConfig{}, func(_ context.Context, d *bus.Delivery) error {
@@ -481,7 +484,7 @@ func TestDeliveryID(t *testing.T) {
 		return nil
 	})
 	for _, c := range []struct{ key, want string }{{"mine", "mine"}, {"", "seq-2-"}, {strings.Repeat("x", 5000), "seq-3-"}} {
-		msg := &nats.Msg{Subject: b.Call("default", "echo"), Header: nats.Header{}}
+		msg := &nats.Msg{Subject: b.ShortCall("default", "echo"), Header: nats.Header{}}
 		if c.key != "" {
 			msg.Header.Set("Nats-Msg-Id", c.key)
 		}

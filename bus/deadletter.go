@@ -11,7 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/bus/jsapi"
 )
 
 // Kinds of dead letters.
@@ -82,7 +84,11 @@ func (k *consumption) deadLetter(d *Delivery, why *rejection) error {
 			return fmt.Errorf("report dead letter of %q: %w", d.Subject, err)
 		}
 	}
-	return d.term(stored.Code)
+	err = d.term(stored.Code)
+	if err == nil {
+		k.trimmer.settled(d.Sequence, len(d.Body))
+	}
+	return err
 }
 
 // storeDeadLetter publishes a letter, unless the message has one, and returns the
@@ -141,6 +147,9 @@ func (s Subjects) deadName(subject string) (kind, name string) {
 		kind = DeadCall
 	}
 	name = tokens[len(tokens)-1]
+	if kind == DeadCall && len(tokens) > 2 {
+		name = tokens[2]
+	}
 	if CheckSubject(name) != nil {
 		name = "unsafe"
 	}
@@ -208,19 +217,49 @@ func (b *Bus) DeadMessage(ctx context.Context, l DeadLetter) ([]byte, error) {
 }
 
 // republish publishes the message of a dead letter again, with its id. Its attempts
-// start again from 1.
+// start again from 1. The subject of a call in the long form may still hold the message
+// of the letter, which is settled, so republish deletes that first. A crash in between
+// leaves the letter, which has the message.
 func (b *Bus) republish(ctx context.Context, l DeadLetter) error {
 	body, err := b.DeadMessage(ctx, l)
 	if err != nil {
 		return err
 	}
-	_, err = b.Publish(ctx, Message{
+	m := Message{
 		Subject: l.Subject, Body: body,
-		Header: nats.Header{idHeader: {l.ID}},
+		Header: republished(l.ID),
 		Key:    fmt.Sprintf("retry-%d-%d", l.Sequence, l.At.UnixNano()),
-	})
+	}
+	if b.isLongForm(l.Subject) {
+		if stored, err := b.removeMessage(ctx, Calls, l.Subject, l.Sequence, m.Key); stored || err != nil {
+			return err
+		}
+	}
+	_, err = b.Publish(ctx, m)
 	if errors.Is(err, ErrTooLarge) { // the original had no headers; its id, if any, is in the body
 		_, err = b.Publish(ctx, Message{Subject: l.Subject, Body: body})
 	}
+	if errors.Is(err, ErrSubjectExists) {
+		return fmt.Errorf("the call was submitted again and is queued or running; remove the letter: %w", err)
+	}
 	return err
+}
+
+// removeMessage deletes the message with a sequence if it is the one on the subject. It
+// reports whether the subject holds the message with the key instead.
+func (b *Bus) removeMessage(ctx context.Context, stream, subject string, sequence uint64, key string) (isStored bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, b.cfg.Timeout)
+	defer cancel()
+	m, err := b.api.GetFromLeader(ctx, b.StreamName(stream), jsapi.Get{LastBySubject: subject})
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return false, nil
+	case err != nil:
+		return false, err
+	case m.Header.Get(jetstream.MsgIDHeader) == key:
+		return true, nil
+	case m.Sequence != sequence:
+		return false, nil
+	}
+	return false, b.deleteMessage(ctx, stream, sequence)
 }

@@ -44,7 +44,7 @@ func TestDeadLetters(t *testing.T) {
 				}
 				return nil
 			})
-			subject := b.Call("default", "echo")
+			subject := b.ShortCall("default", "echo")
 			if _, err := b.Publish(t.Context(), bus.Message{Subject: subject, Body: body}); err != nil {
 				t.Fatal(err)
 			}

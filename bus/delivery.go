@@ -11,13 +11,18 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// attemptHeader has the number of attempts of a requeued message, idHeader its id,
-// publishedHeader its FirstPublished. Otherwise the new message would start with others.
+// A message that was published again has these headers: idHeader has its id,
+// publishedHeader its FirstPublished, and attemptHeader the number of attempts if it was
+// delivered before. Otherwise the new message would start with others.
 const (
 	attemptHeader   = "Stevedore-Attempt"
 	idHeader        = "Stevedore-Id"
 	publishedHeader = "Stevedore-Published"
 )
+
+// FreshHeader marks a call whose id its publisher made for it, so no worker needs to find
+// out whether an earlier call had the id.
+const FreshHeader = "Stevedore-Fresh"
 
 // maxDeliveryID is the longest accepted id, in bytes. Ids are copied into records and
 // headers, so they must be short.
@@ -30,8 +35,7 @@ const maxPriorAttempts = 1000
 type Delivery struct {
 	Subject string
 	Body    []byte
-	// Attempt counts the deliveries, from 1. A delivery that ended because its worker
-	// stopped is not counted.
+	// Attempt counts the deliveries, from 1.
 	Attempt int
 	// Redelivered is set if the message, or the one that it was republished from, may have
 	// been delivered before.
@@ -40,7 +44,7 @@ type Delivery struct {
 	Final bool
 	// Published is when the stream stored the message.
 	Published time.Time
-	// FirstPublished is Published, or that of the message that it was requeued from.
+	// FirstPublished is Published, or that of the message that it was republished from.
 	FirstPublished time.Time
 	Sequence       uint64
 
@@ -48,6 +52,7 @@ type Delivery struct {
 	out      *publisher
 	msg      *nats.Msg
 	detach   func() // releases the slot
+	released atomic.Bool
 	detached atomic.Bool
 }
 
@@ -74,11 +79,11 @@ func newDelivery(nc *nats.Conn, out *publisher, msg *nats.Msg) (*Delivery, error
 			d.FirstPublished = first
 		}
 	}
-	d.Redelivered = d.Attempt > 1 || header.Get(idHeader) != ""
+	d.Redelivered = d.Attempt > 1 || header.Get(attemptHeader) != ""
 	return d, nil
 }
 
-// ID identifies the message over all deliveries and requeues: the publisher's
+// ID identifies the message over all deliveries and republishes: the publisher's
 // Nats-Msg-Id, or an id from the stream sequence.
 func (d *Delivery) ID() string { return idOf(d.msg.Header, d.Sequence, d.Published) }
 
@@ -110,7 +115,14 @@ func (d *Delivery) Traceparent() string {
 // Detach releases the slot while the handler continues, for handlers that only wait.
 // The lease is kept.
 func (d *Delivery) Detach() {
-	if d.detached.CompareAndSwap(false, true) {
+	d.detached.Store(true)
+	d.ReleaseSlot()
+}
+
+// ReleaseSlot is Detach for a handler that will return soon. The caller limits their
+// number.
+func (d *Delivery) ReleaseSlot() {
+	if d.released.CompareAndSwap(false, true) {
 		d.detach()
 	}
 }

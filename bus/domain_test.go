@@ -77,23 +77,23 @@ func TestDomain(t *testing.T) {
 			if _, err := b.Provision(t.Context(), false); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Call("q", name), Body: []byte("{}"), Key: name}); err != nil {
+			if _, err := b.Publish(t.Context(), bus.Message{Subject: b.ShortCall("q", name), Body: []byte("{}"), Key: name}); err != nil {
 				t.Fatal(err)
 			}
 			seen := ""
-			all, err := b.ScanDirect(t.Context(), bus.Calls, b.Call("q", name), 10, 1<<20, func(m bus.Stored) bool { seen = m.Subject; return true })
-			if !all || err != nil || seen != b.Call("q", name) {
+			all, err := b.ScanDirect(t.Context(), bus.Intake, b.ShortCall("q", name), 10, 1<<20, func(m bus.Stored) bool { seen = m.Subject; return true })
+			if !all || err != nil || seen != b.ShortCall("q", name) {
 				t.Errorf("scanned %q, all %t, %v", seen, all, err)
 			}
 			ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
 			defer stop()
 			taken := ""
-			err = b.Consume(ctx, b.WorkerConsumer("q"), bus.ConsumeConfig{}, func(_ context.Context, d *bus.Delivery) error {
+			err = b.Consume(ctx, b.IntakeConsumer("q"), bus.ConsumeConfig{}, func(_ context.Context, d *bus.Delivery) error {
 				taken = d.Subject
 				stop()
 				return nil
 			})
-			if err != nil || taken != b.Call("q", name) {
+			if err != nil || taken != b.ShortCall("q", name) {
 				t.Errorf("took %q, %v", taken, err)
 			}
 		})

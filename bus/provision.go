@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -157,6 +158,7 @@ func align(have *jetstream.StreamConfig, want jetstream.StreamConfig) []Differen
 	setting(&d, "num_replicas", &have.Replicas, want.Replicas)
 	setting(&d, "duplicate_window", &have.Duplicates, want.Duplicates)
 	setting(&d, "allow_direct", &have.AllowDirect, want.AllowDirect)
+	republish(&d, &have.RePublish, want.RePublish)
 	setting(&d, "allow_atomic", &have.AllowAtomicPublish, want.AllowAtomicPublish)
 	setting(&d, "allow_msg_ttl", &have.AllowMsgTTL, want.AllowMsgTTL)
 	setting(&d, "allow_msg_schedules", &have.AllowMsgSchedules, want.AllowMsgSchedules)
@@ -186,6 +188,16 @@ func setting[T any](d *differences, name string, have *T, want T) {
 	}
 }
 
+// republish is setting for a pointer.
+func republish(d *differences, have **jetstream.RePublish, want *jetstream.RePublish) {
+	none := jetstream.RePublish{}
+	h, w := cmp.Or(*have, &none), cmp.Or(want, &none)
+	if *h != *w {
+		setting(d, "republish", h, *w)
+		*have = want
+	}
+}
+
 // ProvisionConsumers creates the consumers that do not exist.
 func (b *Bus) ProvisionConsumers(ctx context.Context, consumers ...Consumer) error {
 	for _, c := range consumers {
@@ -206,6 +218,24 @@ func (b *Bus) ConsumerInfo(ctx context.Context, c Consumer) (info *jetstream.Con
 		return nil, false, fmt.Errorf("look up consumer %s of %s: %w", c.Name, b.StreamName(c.Stream), err)
 	}
 	return cons.CachedInfo(), true, nil
+}
+
+// Progress is how far a durable consumer is, in sequences of its stream.
+type Progress struct {
+	// Delivered is the last message that was delivered.
+	Delivered uint64
+	// Settled is the last message of those without an unsettled one before.
+	Settled uint64
+}
+
+// ConsumerProgress returns the progress of a consumer. It is zero if no process has
+// consumed yet.
+func (b *Bus) ConsumerProgress(ctx context.Context, c Consumer) (Progress, error) {
+	info, ok, err := b.ConsumerInfo(ctx, c)
+	if !ok || err != nil {
+		return Progress{}, err
+	}
+	return Progress{Delivered: info.Delivered.Stream, Settled: info.AckFloor.Stream}, nil
 }
 
 // consumer returns the durable consumer, and creates it if it does not exist. It

@@ -48,6 +48,18 @@ func (b *Bus) LastMessageSeq(ctx context.Context, stream, subject string) (body 
 	return last.Data, last.Sequence, nil
 }
 
+// HasMessage reports whether a stream has a message on a subject. Any replica answers, so
+// it may miss one that was stored just now.
+func (b *Bus) HasMessage(ctx context.Context, stream, subject string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, b.cfg.Timeout)
+	defer cancel()
+	ok, err := b.api.HasMessage(ctx, b.StreamName(stream), subject)
+	if err != nil {
+		return false, fmt.Errorf("read %q: %w", subject, err)
+	}
+	return ok, nil
+}
+
 // ReadSubjects calls f for every message that a stream has now on the given subjects,
 // which may have wildcards, in order. It stops at an error of f. It uses one iterator of
 // an ordered consumer, which a work-queue stream does not allow. Every fetch from an

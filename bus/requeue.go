@@ -1,8 +1,6 @@
 package bus
 
 import (
-	"context"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -10,33 +8,30 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// requeue returns an interrupted message to its stream, so that another process gets it
-// immediately. A call is published again, because a nak would count as an attempt.
-// Messages of other streams get a nak. So does a call whose publish fails; it then
-// loses one attempt.
+// requeue returns an interrupted message to its consumer, so that another process gets it
+// immediately.
 func (k *consumption) requeue(d *Delivery) error {
 	<-k.pulled // otherwise this consumer would get it again
-	if k.consumer.Stream != Calls {
-		return d.nak(0)
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(k.work), settleTimeout)
-	defer cancel()
-	header := nats.Header{idHeader: {d.ID()}, attemptHeader: {strconv.Itoa(d.Attempt - 1)}, publishedHeader: {d.FirstPublished.UTC().Format(time.RFC3339Nano)}}
+	return d.nak(0)
+}
+
+// Refile returns the message that stores the message of d, which no process has started,
+// under another subject. It keeps the id, the trace context and the rest of the TTL.
+func (d *Delivery) Refile(subject string) Message {
+	header := nats.Header{idHeader: {d.ID()}, publishedHeader: {d.FirstPublished.UTC().Format(time.RFC3339Nano)}}
 	if tp := d.Traceparent(); tp != "" {
 		header["traceparent"] = []string{tp}
 	}
 	if ttl := ttlLeft(d); ttl != "" {
 		header[jetstream.MsgTTLHeader] = []string{ttl}
 	}
-	_, err := k.bus.Publish(ctx, Message{
-		Subject: d.Subject, Body: d.Body, Header: header,
-		Key: fmt.Sprintf("requeue-%d", d.Sequence),
-	})
-	if err != nil {
-		k.bus.log.Debug().Err(err).Str("subject", d.Subject).Msg("cannot republish; requeued, which counts as an attempt")
-		return d.nak(0)
-	}
-	return d.ack()
+	return Message{Subject: subject, Body: d.Body, Header: header}
+}
+
+// republished returns the header of a message that is published again after it was
+// delivered. Its attempts start again.
+func republished(id string) nats.Header {
+	return nats.Header{idHeader: {id}, attemptHeader: {"0"}}
 }
 
 // ttlLeft returns the rest of the TTL of a message (Nats-TTL, a duration or seconds),

@@ -11,32 +11,29 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 )
 
-// A requeued call keeps the rest of its TTL.
-func TestRequeueKeepsTheTTL(t *testing.T) {
+// A call that is stored under another subject keeps its id and the rest of its TTL, and
+// its first delivery there is not a redelivery.
+func TestRefile(t *testing.T) {
 	b := bustest.New(t)
-	subject := b.Call("default", "x")
-	if _, err := b.Publish(t.Context(), bus.Message{Subject: subject, Body: []byte(`{"id":"1"}`), Header: nats.Header{"Nats-TTL": {"3600"}}}); err != nil {
+	if _, err := b.Publish(t.Context(), bus.Message{Subject: b.ShortCall("default", "x"), Body: []byte(`{}`), Key: "k", Header: nats.Header{"Nats-TTL": {"3600"}}}); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	err := b.Consume(ctx, b.WorkerConsumer("default"), bus.ConsumeConfig{Grace: time.Millisecond}, func(ctx context.Context, _ *bus.Delivery) error {
-		cancel()
-		<-ctx.Done()
-		return ctx.Err()
+	subject := b.Call("default", "x", "default", "k")
+	consume(t, b, bus.ConsumeConfig{}, func(ctx context.Context, d *bus.Delivery) error {
+		_, err := b.Publish(ctx, d.Refile(subject))
+		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := b.JetStream().Stream(t.Context(), b.StreamName(bus.Calls))
-	if err != nil {
-		t.Fatal(err)
-	}
-	msg, err := s.GetLastMsgForSubject(t.Context(), subject)
-	if err != nil {
-		t.Fatal(err)
-	}
-	left, err := time.ParseDuration(msg.Header.Get("Nats-TTL"))
-	if msg.Sequence != 2 || err != nil || left > time.Hour || left < time.Minute {
-		t.Errorf("message %d has the TTL %s (%v), want the rest of an hour", msg.Sequence, left, err)
+	waitForEmpty(t, b)
+	filed := make(chan *bus.Delivery, 1)
+	bustest.Run(t, func(ctx context.Context) error {
+		return b.Consume(ctx, b.WorkerConsumer("default"), bus.ConsumeConfig{}, func(_ context.Context, d *bus.Delivery) error {
+			filed <- d
+			return nil
+		})
+	})
+	d := <-filed
+	left, err := time.ParseDuration(d.Header("Nats-TTL"))
+	if d.Subject != subject || d.ID() != "k" || d.Redelivered || err != nil || left > time.Hour || left < time.Minute {
+		t.Errorf("%s has the id %q and the TTL %s (%v), redelivered %v", d.Subject, d.ID(), left, err, d.Redelivered)
 	}
 }

@@ -3,50 +3,89 @@ package bus
 import (
 	"context"
 	"sync"
+	"time"
 )
 
-// slots counts the free slots of a consumer.
-type slots struct {
-	wake chan struct{} // has an element if slots may be free
+// Slots limits how many messages one or more consumers handle at once.
+type Slots struct {
+	size int
 
-	mu   sync.Mutex
-	free int
+	mu    sync.Mutex
+	inUse int
+	freed *sync.Cond
+	waits int // goroutines that wait on freed
 }
 
-func newSlots(size int) *slots {
-	return &slots{free: size, wake: make(chan struct{}, 1)}
+// NewSlots returns free slots.
+func NewSlots(size int) *Slots {
+	s := &Slots{size: size}
+	s.freed = sync.NewCond(&s.mu)
+	return s
 }
 
-// reserve waits until a slot is free and takes all free slots. It returns 0 if ctx
-// ended.
-func (s *slots) reserve(ctx context.Context) int {
+// awaitFree waits until a slot is free, until timeout (0: none), or until ctx ends. It
+// returns the number of free slots. It takes none of them, so another consumer may be
+// faster.
+func (s *Slots) awaitFree(ctx context.Context, timeout time.Duration) int {
+	return s.wait(ctx, timeout, func() int { return s.size - s.inUse })
+}
+
+// take takes a slot, and waits for it like awaitFree. It reports whether it has one.
+func (s *Slots) take(ctx context.Context, timeout time.Duration) bool {
+	return s.wait(ctx, timeout, func() int {
+		if s.inUse >= s.size {
+			return 0
+		}
+		s.inUse++
+		return 1
+	}) > 0
+}
+
+// tryTake is take without waiting.
+func (s *Slots) tryTake() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.inUse >= s.size {
+		return false
+	}
+	s.inUse++
+	return true
+}
+
+// wait calls f until it returns more than 0, ctx ends, or timeout has passed.
+func (s *Slots) wait(ctx context.Context, timeout time.Duration, f func() int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := f(); n > 0 && ctx.Err() == nil {
+		return n
+	}
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	defer context.AfterFunc(ctx, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.freed.Broadcast()
+	})()
+	s.waits++
+	defer func() { s.waits-- }()
 	for ctx.Err() == nil {
-		if n := s.takeAll(); n > 0 {
+		if n := f(); n > 0 {
 			return n
 		}
-		select {
-		case <-s.wake:
-		case <-ctx.Done():
-		}
+		s.freed.Wait()
 	}
 	return 0
 }
 
-func (s *slots) takeAll() int {
+// release frees a slot.
+func (s *Slots) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := s.free
-	s.free = 0
-	return n
-}
-
-// release frees slots.
-func (s *slots) release(n int) {
-	s.mu.Lock()
-	s.free += n
-	s.mu.Unlock()
-	select {
-	case s.wake <- struct{}{}:
-	default:
+	s.inUse--
+	if s.waits > 0 {
+		s.freed.Broadcast()
 	}
 }

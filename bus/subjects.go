@@ -47,11 +47,23 @@ func (s Subjects) join(tokens ...string) string {
 // Prefix is the prefix of all subjects.
 func (s Subjects) Prefix() string { return s.prefix }
 
-// Call is the subject for the calls of a tool.
-func (s Subjects) Call(queue, tool string) string { return s.join("call", queue, tool) }
+// Call is the subject of one call, in the long form. It holds one message.
+func (s Subjects) Call(queue, tool, session, call string) string {
+	return s.join("call", queue, tool, session, call)
+}
 
-// Raw is the subject for results of tools that a client ran itself.
-func (s Subjects) Raw(queue, tool string) string { return s.join("raw", queue, tool) }
+// ShortCall is the subject for the calls of a tool, in the short form. Only the body
+// names the call.
+func (s Subjects) ShortCall(queue, tool string) string { return s.join("call", queue, tool) }
+
+// Raw is the subject of the result of a tool that a client ran itself, in the long
+// form. It holds one message.
+func (s Subjects) Raw(queue, tool, session, call string) string {
+	return s.join("raw", queue, tool, session, call)
+}
+
+// ShortRaw is the short form of Raw.
+func (s Subjects) ShortRaw(queue, tool string) string { return s.join("raw", queue, tool) }
 
 // Result is the subject that stores the result of a call.
 func (s Subjects) Result(session, call string) string { return s.join("result", session, call) }
@@ -62,6 +74,12 @@ func (s Subjects) Completion(session, call string) string { return s.join("compl
 // ResultsOf matches the results, completions and claims of a session; "*" means all
 // sessions.
 func (s Subjects) ResultsOf(session string) string { return s.join("*", session, "*") }
+
+// Stored is the subject on which the server repeats a message of the results stream when
+// it is stored there. subject is that of Result, Completion or Claim.
+func (s Subjects) Stored(subject string) string {
+	return s.join("stored", strings.TrimPrefix(subject, s.prefix+"."))
+}
 
 // Claim is the subject that stores which worker started a once-only call.
 func (s Subjects) Claim(session, call string) string { return s.join("claim", session, call) }
@@ -101,6 +119,41 @@ func (s Subjects) Split(subject string) []string {
 		return nil
 	}
 	return strings.Split(rest, ".")
+}
+
+// isLongForm reports whether subject is one of Call or Raw.
+func (s Subjects) isLongForm(subject string) bool {
+	tokens := s.Split(subject)
+	return len(tokens) == longTokens && (tokens[0] == "call" || tokens[0] == "raw")
+}
+
+// longTokens and shortTokens are the numbers of tokens of the two forms, without the
+// prefix.
+const (
+	longTokens  = 5
+	shortTokens = 3
+)
+
+// CallSubject is what the subject of a call or a raw result says.
+type CallSubject struct {
+	Raw         bool
+	Queue, Tool string
+	// Session and ID are empty in the short form.
+	Session, ID string
+}
+
+// SplitCall returns what the subject of a call or a raw result says; ok is false if it
+// has neither form.
+func (s Subjects) SplitCall(subject string) (c CallSubject, ok bool) {
+	tokens := s.Split(subject)
+	if len(tokens) != longTokens && len(tokens) != shortTokens || tokens[0] != "call" && tokens[0] != "raw" {
+		return CallSubject{}, false
+	}
+	c = CallSubject{Raw: tokens[0] == "raw", Queue: tokens[1], Tool: tokens[2]}
+	if len(tokens) == longTokens {
+		c.Session, c.ID = tokens[3], tokens[4]
+	}
+	return c, true
 }
 
 // CheckSubject returns an error if subject is not valid. The server accepts and stores

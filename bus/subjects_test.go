@@ -64,7 +64,7 @@ func TestSplit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := s.Split(s.Call("q", "tool")); len(got) != 3 || got[0] != "call" || got[2] != "tool" {
+	if got := s.Split(s.ShortCall("q", "tool")); len(got) != 3 || got[0] != "call" || got[2] != "tool" {
 		t.Errorf("got %q", got)
 	}
 	for _, foreign := range []string{"", "my", "my.prefixx.call", "other.call.q.tool"} {
@@ -81,14 +81,16 @@ func TestSplit(t *testing.T) {
 func TestDeadName(t *testing.T) {
 	s, _ := NewSubjects("")
 	for subject, want := range map[string][2]string{
-		"stevedore.call.default.echo": {DeadCall, "echo"},
-		"stevedore.raw.default.echo":  {DeadCall, "echo"},
-		"stevedore.call.default.a.*":  {DeadCall, "unsafe"},
-		"stevedore.call.default.ü":    {DeadCall, "unsafe"},
-		"stevedore.tick.cron.daily":   {DeadTick, "daily"},
-		"stevedore.notify.console":    {DeadNotification, "console"},
-		"stevedore.completion.s.c":    {DeadResult, "c"},
-		"elsewhere":                   {DeadCall, "unknown"},
+		"stevedore.call.default.echo":  {DeadCall, "echo"},
+		"stevedore.raw.default.echo":   {DeadCall, "echo"},
+		"stevedore.call.default.a.*":   {DeadCall, "a"},
+		"stevedore.call.default.*.s.c": {DeadCall, "unsafe"},
+		"stevedore.raw.default.a.s.c":  {DeadCall, "a"},
+		"stevedore.call.default.ü":     {DeadCall, "unsafe"},
+		"stevedore.tick.cron.daily":    {DeadTick, "daily"},
+		"stevedore.notify.console":     {DeadNotification, "console"},
+		"stevedore.completion.s.c":     {DeadResult, "c"},
+		"elsewhere":                    {DeadCall, "unknown"},
 	} {
 		if kind, name := s.deadName(subject); kind != want[0] || name != want[1] {
 			t.Errorf("deadName(%q) = %s, %s; want %s", subject, kind, name, want)

@@ -12,7 +12,8 @@ import (
 
 // Streams, by their name without the prefix.
 const (
-	Calls    = "CALLS"
+	Calls    = "CALLS"  // calls by session and id, one message per call
+	Intake   = "INTAKE" // calls whose subject does not name them
 	Results  = "RESULTS"
 	Ticks    = "TICKS"
 	Outbox   = "OUTBOX"
@@ -45,9 +46,13 @@ func (s Subjects) BucketName(bucket string) string {
 	return strings.ReplaceAll(s.prefix, ".", "_") + "_" + bucket
 }
 
-// keysKept is how long the streams of calls and notifications remember the keys of
-// messages to drop repeated publishes.
+// keysKept is how long the stream of notifications remembers the keys of messages to
+// drop repeated publishes.
 const keysKept = 10 * time.Minute
+
+// shortestKeys is the shortest time for which a stream can remember keys. The calls
+// stream needs none: each subject names one call.
+const shortestKeys = 100 * time.Millisecond
 
 // streams returns the configurations of the streams.
 func (b *Bus) streams() []jetstream.StreamConfig {
@@ -67,18 +72,30 @@ func (b *Bus) streams() []jetstream.StreamConfig {
 		}
 	}
 
-	// A tool is one token. The stream also captures subjects with more tokens, so that
-	// such a call becomes a dead letter with a reason.
-	calls := base(Calls, "calls and raw results that wait for a worker", "call.*.>", "raw.*.>")
-	calls.Retention = jetstream.WorkQueuePolicy
-	calls.Duplicates = keysKept
+	// Each subject names one call and holds one message, the first one. So while a call
+	// is stored, the server rejects it if it is submitted again, and one read shows
+	// whether it is stored. No work queue: it would delete a message, and sync, at each
+	// acknowledgement. Workers trim the stream instead (trim.go).
+	calls := base(Calls, "calls and raw results that wait for a worker or run", "call.*.*.*.*", "raw.*.*.*.*")
+	calls.MaxMsgsPerSubject, calls.DiscardNewPerSubject = 1, true
+	calls.Duplicates = shortestKeys
 	calls.AllowMsgTTL = true // a client may limit how long a call waits
+
+	// Calls whose subject names only the queue and the tool. Many share a subject, so
+	// they need a stream of their own. It also captures subjects with any other number
+	// of tokens, so that such a call becomes a dead letter with a reason.
+	intake := base(Intake, "calls and raw results whose subject does not name the session and the id",
+		"call.*.*", "call.*.*.*", "call.*.*.*.*.*.>", "raw.*.*", "raw.*.*.*", "raw.*.*.*.*.*.>")
+	intake.AllowMsgTTL = true
 
 	// Each subject holds one message, the first one. So the first result and the first
 	// claim win, whatever client library publishes them.
 	results := base(Results, "results, completions and claims; the first of each wins", "result.*.*", "completion.*.*", "claim.*.*")
 	results.MaxMsgsPerSubject, results.DiscardNewPerSubject = 1, true
 	results.MaxAge = ResultsKept
+	// The server repeats each message when it is stored, and never one that the stream
+	// rejected. So a subscriber that waits for a result need not read the stream.
+	results.RePublish = &jetstream.RePublish{Source: b.prefix + ".*.*.*", Destination: b.prefix + ".stored.{{wildcard(1)}}.{{wildcard(2)}}.{{wildcard(3)}}"}
 	if results.MaxBytes > 0 {
 		results.MaxBytes *= resultsShare
 	}
@@ -101,7 +118,7 @@ func (b *Bus) streams() []jetstream.StreamConfig {
 	dead.MaxAge = 30 * 24 * time.Hour
 	dead.Discard = jetstream.DiscardOld // a full stream must not stop other work
 
-	return []jetstream.StreamConfig{calls, results, ticks, outbox, sessions, dead}
+	return []jetstream.StreamConfig{calls, intake, results, ticks, outbox, sessions, dead}
 }
 
 // buckets returns the configurations of the streams behind the buckets.
@@ -137,7 +154,7 @@ func (b *Bus) maxBytes() int64 {
 	switch {
 	case b.cfg.MaxBytes > 0:
 		return b.cfg.MaxBytes
-	case b.cfg.DiskSpace > 0: // results get four parts, five streams one each, artifacts the rest
+	case b.cfg.DiskSpace > 0: // results get four parts, six streams one each, artifacts the rest
 		return min(defaultMaxBytes, max(b.cfg.DiskSpace/16, minMaxBytes))
 	}
 	return defaultMaxBytes
@@ -156,6 +173,11 @@ type Consumer struct {
 	// bus. An existing consumer gets both when a process starts to consume.
 	MaxPending int
 	Lease      time.Duration
+	// Trim, if not empty, are the subjects of the messages that only this consumer
+	// consumes, in a stream that keeps acknowledged messages. Consume removes them. None
+	// may be a subset of a filter, or the other way round: for such a purge, the server
+	// forgets which messages of the consumer were requeued until their leases end.
+	Trim []string
 }
 
 const (
@@ -170,7 +192,19 @@ const (
 // WorkerConsumer consumes the calls and raw results of a queue. All workers of the
 // queue share it.
 func (s Subjects) WorkerConsumer(queue string) Consumer {
-	return Consumer{Stream: Calls, Name: "worker-" + queue, Filter: []string{s.join("call", queue, ">"), s.join("raw", queue, ">")}}
+	return s.queueConsumer(Calls, queue, s.join("*", queue, "*", "*", "*"))
+}
+
+// IntakeConsumer consumes those of the stream Intake.
+func (s Subjects) IntakeConsumer(queue string) Consumer {
+	return s.queueConsumer(Intake, queue, s.join("*", queue, "*"), s.join("*", queue, "*", "*"), s.join("*", queue, "*", "*", "*", "*", ">"))
+}
+
+func (s Subjects) queueConsumer(stream, queue string, trim ...string) Consumer {
+	return Consumer{
+		Stream: stream, Name: "worker-" + queue, Trim: trim,
+		Filter: []string{s.join("call", queue, ">"), s.join("raw", queue, ">")},
+	}
 }
 
 // TickConsumer consumes the ticks of all schedules.

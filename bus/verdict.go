@@ -15,7 +15,8 @@ import (
 //	any other error  redeliver it after a delay that grows with the attempts
 //
 // ctx ends only after the grace period of a stop. If the handler then returns an
-// error, the message is requeued, which does not count as an attempt.
+// error, the message is requeued. ConsumeConfig.ShouldRetry decides whether that delivery
+// was an attempt.
 type Handler func(ctx context.Context, d *Delivery) error
 
 // rejection is the verdict of Reject.

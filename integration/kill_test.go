@@ -114,7 +114,7 @@ func (l *load) info(of string) string {
 func (l *load) check() {
 	l.Helper()
 	l.awaitAnswers(l.total)
-	l.until("settle all calls", func() bool { return l.count("STEVEDORE_CALLS", ">") == 0 })
+	l.until("settle all calls", func() bool { return l.count("STEVEDORE_CALLS", ">") == 0 && l.count("STEVEDORE_INTAKE", ">") == 0 })
 	if n := l.count("STEVEDORE_RESULTS", "stevedore.result.kill.*"); n != l.total {
 		l.Errorf("%d calls have %d results", l.total, n)
 	}

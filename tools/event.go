@@ -25,6 +25,15 @@ const (
 	Unknown Outcome = "unknown"
 )
 
+// Valid reports whether o is one of the outcomes above.
+func (o Outcome) Valid() bool {
+	switch o {
+	case Completed, Async, Failed, Cancelled, Timeout, Unknown:
+		return true
+	}
+	return false
+}
+
 // ResultEvent is the body of result and completion events: a result and how it came
 // about.
 type ResultEvent struct {

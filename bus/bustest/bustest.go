@@ -145,6 +145,12 @@ func Messages(t testing.TB, b *bus.Bus, stream string) int {
 	return int(s.CachedInfo().State.Msgs)
 }
 
+// Waiting returns the number of calls and raw results in their two streams.
+func Waiting(t testing.TB, b *bus.Bus) int {
+	t.Helper()
+	return Messages(t, b, bus.Calls) + Messages(t, b, bus.Intake)
+}
+
 // startClock starts the clock that all servers of the process share. It must run
 // outside of bubbles, otherwise the first bubble does not end.
 var startClock = sync.OnceFunc(ats.Register)

@@ -73,6 +73,20 @@ func (a API) GetMessage(ctx context.Context, stream string, get Get) (Message, e
 	return m, err
 }
 
+// HasMessage reports whether a stream has a message on a subject, according to any
+// replica.
+func (a API) HasMessage(ctx context.Context, stream, subject string) (bool, error) {
+	reply, err := a.request(ctx, "DIRECT.GET."+stream, Get{LastBySubject: subject})
+	if err != nil {
+		return false, err
+	}
+	_, err = parseMessage(reply)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // GetFromLeader returns one message from the leader of the stream, or
 // ErrMsgNotFound.
 func (a API) GetFromLeader(ctx context.Context, stream string, get Get) (Message, error) {

@@ -15,8 +15,8 @@ import (
 
 func TestGet(t *testing.T) {
 	b := bustest.New(t)
-	stream, api := b.StreamName(bus.Calls), jsapi.New(b.JetStream())
-	subject := b.Call("default", "x")
+	stream, api := b.StreamName(bus.Intake), jsapi.New(b.JetStream())
+	subject := b.ShortCall("default", "x")
 	const count = 20
 	for i := range count {
 		header := nats.Header{"Nats-Subject": {"spoofed"}, "Nats-Sequence": {"1"}, "Nats-Stream": {""}, "Status": {"404"}}
@@ -28,7 +28,7 @@ func TestGet(t *testing.T) {
 		"any replica": func(get jsapi.Get) (jsapi.Message, error) { return api.GetMessage(t.Context(), stream, get) },
 		"leader":      func(get jsapi.Get) (jsapi.Message, error) { return api.GetFromLeader(t.Context(), stream, get) },
 	} {
-		for i, request := range []jsapi.Get{{Sequence: count}, {LastBySubject: subject}, {Sequence: count, NextBySubject: b.Call("*", "*")}} {
+		for i, request := range []jsapi.Get{{Sequence: count}, {LastBySubject: subject}, {Sequence: count, NextBySubject: b.ShortCall("*", "*")}} {
 			m, err := get(request)
 			if err != nil || m.Subject != subject || m.Sequence != count || m.Time.IsZero() || string(m.Data) != fmt.Sprint(count-1) || m.Header.Get("Status") != "404" {
 				t.Errorf("%s, request %d: %+v, %v", name, i, m, err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/micro"
 
+	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -17,21 +18,13 @@ import (
 // callEndpoint is the name of the endpoint for calls; see ServiceConfig.Stats.
 const callEndpoint = "call"
 
-// call submits a call and answers with its result: <prefix>.rpc.call.<queue>.<tool>.
+// call submits a call and answers with its result:
+// <prefix>.rpc.call.<queue>.<tool>[.<session>.<id>].
 func (s *Service) call(ctx context.Context, req micro.Request) (any, error) {
-	tokens := s.bus.Split(req.Subject())
-	queue, tool := tokens[2], tokens[3]
-	call, err := tools.DecodeCall(orEmpty(req.Data()))
+	queue, call, err := s.decodeCall(req)
 	if err != nil {
-		return nil, tools.Errorf(tools.CodeInvalidCall, "%v", err)
+		return nil, err
 	}
-	if call.Tool != "" && call.Tool != tool {
-		return nil, tools.Errorf(tools.CodeInvalidCall, "the call names the tool %q, but its subject names %q", tools.Excerpt(call.Tool, 80), tools.Excerpt(tool, 80))
-	}
-	if !tools.IsToken(tool) || !tools.IsToken(queue) {
-		return nil, tools.Errorf(tools.CodeInvalidCall, "invalid subject %q: queue and tool must be of the form %s", tools.Excerpt(req.Subject(), 200), tools.TokenForm)
-	}
-	call.Tool = tool
 	event, err := Submit(ctx, s.bus, queue, call)
 	if errors.Is(err, ErrPending) {
 		return nil, tools.Errorf(tools.CodeTimeout, "no result after %s; the call is still queued or running, and its result will be published", callTimeout)
@@ -39,7 +32,55 @@ func (s *Service) call(ctx context.Context, req micro.Request) (any, error) {
 	if dead, ok := errors.AsType[*DeadLetterError](err); ok {
 		return nil, tools.Errorf(dead.Code, "%v", dead)
 	}
-	return event, err
+	return event, rejection(err)
+}
+
+// submit stores a call and answers with the Acceptance:
+// <prefix>.rpc.submit.<queue>.<tool>[.<session>.<id>].
+func (s *Service) submit(ctx context.Context, req micro.Request) (any, error) {
+	queue, call, err := s.decodeCall(req)
+	if err != nil {
+		return nil, err
+	}
+	accepted, err := Enqueue(ctx, s.bus, queue, call)
+	return accepted, rejection(err)
+}
+
+// CodeFull is the error code if the calls stream is full.
+const CodeFull = "full"
+
+// rejection gives the errors of Submit that a client can handle a code.
+func rejection(err error) error {
+	if errors.Is(err, bus.ErrFull) {
+		return tools.Errorf(CodeFull, "the call was not stored, because the calls stream is full of waiting calls; submit it again later, start more workers, or enlarge the stream with \"worker provision --update --max-bytes\"")
+	}
+	return err
+}
+
+// decodeCall returns the call of a request. The session and the id of its subject apply.
+func (s *Service) decodeCall(req micro.Request) (queue string, call tools.Call, err error) {
+	tokens := s.bus.Split(req.Subject())[1:] // as those of a call, but for the first one
+	subject := bus.CallSubject{Queue: tokens[1], Tool: tokens[2]}
+	if len(tokens) > 3 {
+		subject.Session, subject.ID = tokens[3], tokens[4]
+	}
+	for _, token := range tokens {
+		if !tools.IsToken(token) {
+			return "", call, tools.Errorf(tools.CodeInvalidCall, "invalid subject %q: queue, tool, session and id must be of the form %s", tools.Excerpt(req.Subject(), 200), tools.TokenForm)
+		}
+	}
+	call, err = tools.DecodeCall(orEmpty(req.Data()))
+	if err != nil {
+		return "", call, tools.Errorf(tools.CodeInvalidCall, "%v", err)
+	}
+	if call.Tool != "" && call.Tool != subject.Tool {
+		return "", call, tools.Errorf(tools.CodeInvalidCall, "the call names the tool %q, but its subject names %q", tools.Excerpt(call.Tool, 80), tools.Excerpt(subject.Tool, 80))
+	}
+	call.Tool = subject.Tool
+	if subject.ID != "" {
+		err = task.Identify(&call, subject, "")
+	}
+	return subject.Queue, call, err
 }
 
 // ReadRequest holds the arguments of all functions that read artifacts; each

@@ -17,7 +17,7 @@ import (
 func TestSubmitAfterTheKeyIsForgotten(t *testing.T) {
 	bustest.Bubble(t, func(t *testing.T) {
 		b := bustest.New(t)
-		queued := func() int { return bustest.Messages(t, b, bus.Calls) }
+		queued := func() int { return bustest.Waiting(t, b) }
 		submit := func(call tools.Call, timeout time.Duration) (tools.ResultEvent, error) {
 			ctx, cancel := context.WithTimeout(t.Context(), timeout)
 			defer cancel()
@@ -78,7 +78,7 @@ func TestSubmitAfterARequeue(t *testing.T) {
 		}
 		time.Sleep(2 * time.Minute)
 		submit()
-		if n := bustest.Messages(t, b, bus.Calls); n != 1 {
+		if n := bustest.Waiting(t, b); n != 1 {
 			t.Errorf("%d calls are queued, want the requeued one", n)
 		}
 	})

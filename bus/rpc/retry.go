@@ -37,9 +37,12 @@ func removeResult(ctx context.Context, b *bus.Bus, letter bus.StoredDeadLetter) 
 	if err != nil {
 		return nil // it has no result
 	}
-	call.ID = cmp.Or(call.ID, letter.ID)
-	call.Session = cmp.Or(call.Session, tools.DefaultSession)
-	session, id := call.SessionToken(), call.IDToken()
+	subject, _ := b.SplitCall(letter.Subject)
+	session, id := subject.Session, subject.ID
+	if id == "" {
+		call.ID = cmp.Or(call.ID, letter.ID)
+		session, id = call.SessionToken(), call.IDToken()
+	}
 	stored, err := task.ReadResults(ctx, b, session, id)
 	if err != nil {
 		return err

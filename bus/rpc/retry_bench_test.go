@@ -27,7 +27,7 @@ func BenchmarkDeadLetters(b *testing.B) {
 				put(bus.Message{Subject: conn.Result("s", call), Body: fmt.Appendf(nil, `{"id":%q,"session":"s","outcome":"failed","is_error":true,"error":{"code":"given_up","message":"x"}}`, call)})
 				body, err := bus.Encode(bus.DeadLetter{
 					Kind: bus.DeadCall, Name: "shell", Code: bus.CodePoison, Reason: "delivered 6 times", ID: call, Sequence: uint64(i + 1),
-					Subject: conn.Call("default", "shell"), Attempts: 6, At: time.Now(), Body: fmt.Appendf(nil, `{"id":%q,"session":"s","args":{"command":"true"}}`, call),
+					Subject: conn.ShortCall("default", "shell"), Attempts: 6, At: time.Now(), Body: fmt.Appendf(nil, `{"id":%q,"session":"s","args":{"command":"true"}}`, call),
 				})
 				if err != nil {
 					b.Fatal(err)
@@ -52,7 +52,7 @@ func BenchmarkDeadLetters(b *testing.B) {
 			})
 			b.ReportMetric(float64(b.N)/listed.Seconds(), "listed/s")
 			b.ReportMetric(float64(b.N)/(b.Elapsed()-listed).Seconds(), "retried/s")
-			if got := bustest.Messages(b, conn, bus.Calls); got != b.N || len(letters) != b.N {
+			if got := bustest.Waiting(b, conn); got != b.N || len(letters) != b.N {
 				b.Fatalf("%d letters, %d calls", len(letters), got)
 			}
 		})

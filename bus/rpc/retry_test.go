@@ -68,8 +68,8 @@ func TestDeadCallHasResultAndCanBeRetried(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			publish(t, b, bus.Message{Subject: b.Call("default", tool), Body: []byte(`{"id":"` + tool + `","session":"s"}`),
-				Key: "s." + tool + "." + call.Digest(), Header: map[string][]string{"Stevedore-Attempt": {"3"}}})
+			publish(t, b, bus.Message{Subject: b.Call("default", tool, "s", tool), Body: []byte(`{}`),
+				Header: map[string][]string{"Stevedore-Attempt": {"3"}}})
 			got := ends(t, b, call, want.async)
 			letter := letterOf(t, b, tool)
 			if got.Outcome != want.first || !got.IsError || !strings.Contains(got.ForLLM, "worker dead show "+letter) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,6 +24,8 @@ const ServiceName = "stevedore"
 const (
 	// callTimeout is how long a request waits for the result of its call.
 	callTimeout = 10 * time.Minute
+	// submitTimeout is how long a request to store a call may take.
+	submitTimeout = 40 * time.Second
 	// readTimeout bounds every other request.
 	readTimeout = 30 * time.Second
 	// slotsPerEndpoint is the number of requests that each endpoint handles at once;
@@ -88,6 +91,9 @@ func (s *Service) Run(ctx context.Context) error {
 		answer        func(context.Context, micro.Request) (any, error)
 	}{
 		{callEndpoint, s.bus.RPC("call", "*", "*"), callTimeout, s.call},
+		{"call-in-session", s.bus.RPC("call", "*", "*", "*", "*"), callTimeout, s.call},
+		{"submit", s.bus.RPC("submit", "*", "*"), submitTimeout, s.submit},
+		{"submit-in-session", s.bus.RPC("submit", "*", "*", "*", "*"), submitTimeout, s.submit},
 		{"artifact", s.bus.RPC("artifact", "*", "*"), readTimeout, s.artifact},
 		{"task", s.bus.RPC("task", "*", "*"), readTimeout, s.task},
 		{"approval", s.bus.RPC("approval", "*", "*"), readTimeout, s.approval},
@@ -132,6 +138,11 @@ var errStopping = tools.Errorf("stopping", "this worker is stopping; send the re
 // serve answers one request in its own goroutine, because the library calls the
 // handlers one after the other.
 func (s *Service) serve(ctx context.Context, slots chan struct{}, req micro.Request, timeout time.Duration, answer func(context.Context, micro.Request) (any, error)) {
+	if !s.mayAnswer(req.Reply()) {
+		s.cfg.Log.Warn().Str("subject", tools.Excerpt(req.Subject(), 200)).Str("reply", tools.Excerpt(req.Reply(), 200)).
+			Msg("ignored a request whose reply subject is not an inbox")
+		return
+	}
 	select {
 	case slots <- struct{}{}:
 	case <-ctx.Done():
@@ -159,6 +170,18 @@ func (s *Service) serve(ctx context.Context, slots chan struct{}, req micro.Requ
 			s.reject(req, err)
 		}
 	}()
+}
+
+// mayAnswer reports whether reply is an inbox. The server does not check whether a client
+// may publish to the reply subject of its request, so the client could make this worker
+// publish the answer as a result, a call or a stored value.
+func (s *Service) mayAnswer(reply string) bool {
+	first, _, _ := strings.Cut(reply, ".")
+	if strings.HasPrefix(reply, s.bus.Prefix()+".") {
+		return false
+	}
+	// _INBOX, _INBOX_alice, inbox, and _R_ of another account.
+	return strings.HasPrefix(first, "_") || strings.Contains(strings.ToLower(first), "inbox")
 }
 
 // begin adds a request to those that Run waits for. It returns false if Run has

@@ -13,7 +13,7 @@ import (
 type late struct{ micro.Request }
 
 func (late) Subject() string { return "stevedore.rpc.call.default.echo" }
-func (late) Reply() string   { return "late" }
+func (late) Reply() string   { return "_INBOX.late" }
 
 // A request that arrives after Run has stopped is rejected.
 func TestRequestAfterStop(t *testing.T) {
@@ -24,7 +24,7 @@ func TestRequestAfterStop(t *testing.T) {
 	if err := service.Run(ctx); err != nil {
 		t.Fatal(err)
 	}
-	answers := bustest.Subscribe(t, b, "late")
+	answers := bustest.Subscribe(t, b, "_INBOX.late")
 	service.serve(t.Context(), make(chan struct{}, 1), late{}, readTimeout, func(context.Context, micro.Request) (any, error) {
 		t.Error("the request was handled")
 		return struct{}{}, nil

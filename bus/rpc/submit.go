@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -29,7 +31,32 @@ func (e *DeadLetterError) Unwrap() error { return tools.Errorf(e.Code, "%s", e.R
 // its result. It wraps the reason.
 var ErrPending = errors.New("no result yet; the call is still queued or running")
 
-// Submit publishes a call to a queue (default: bus.DefaultQueue) and waits for its
+// Acceptance says that a call is stored.
+type Acceptance struct {
+	ID      string `json:"id"`
+	Session string `json:"session"`
+	Tool    string `json:"tool"`
+	Queue   string `json:"queue"`
+	// Sequence is that of the call in the calls stream.
+	Sequence uint64 `json:"sequence,omitempty"`
+	// Duplicate is set if the same call was submitted before. It is queued or running, or
+	// has ended with Outcome.
+	Duplicate bool          `json:"duplicate,omitempty"`
+	Outcome   tools.Outcome `json:"outcome,omitempty"`
+}
+
+// Enqueue stores a call in a queue (default: bus.DefaultQueue) and does not wait for its
+// result. A call without an id gets one. If the same call was submitted before, it is not
+// stored again. After any error but bus.ErrUnreachable the call is not stored by Enqueue.
+func Enqueue(ctx context.Context, b *bus.Bus, queue string, call tools.Call) (Acceptance, error) {
+	s, err := newSubmission(b, queue, call)
+	if err != nil {
+		return Acceptance{}, err
+	}
+	return s.publish(ctx, b, s.readResult(ctx, b))
+}
+
+// Submit stores a call in a queue (default: bus.DefaultQueue) and waits for its
 // result until ctx ends. A call without an id gets one. Submitting the same call
 // again waits for, or returns, the same result.
 //
@@ -37,70 +64,130 @@ var ErrPending = errors.New("no result yet; the call is still queued or running"
 // connection closes after the call was stored, the error is ErrPending; submit the
 // call again to wait for its result. After any other error the call may not run.
 func Submit(ctx context.Context, b *bus.Bus, queue string, call tools.Call) (tools.ResultEvent, error) {
-	fresh := call.ID == ""
-	if fresh {
-		call.ID = nuid.Next()
-	}
-	if call.Session == "" {
-		call.Session = tools.DefaultSession
-	}
-	if err := call.Validate(); err != nil {
+	s, err := newSubmission(b, queue, call)
+	if err != nil {
 		return tools.ResultEvent{}, err
 	}
-	queue = cmp.Or(queue, bus.DefaultQueue)
-	if err := bus.CheckSubject(b.Call(queue, call.Tool)); err != nil {
-		return tools.ResultEvent{}, tools.Errorf(tools.CodeInvalidCall, "invalid tool %q or queue %q: %v", call.Tool, queue, err)
-	}
-	body, err := bus.Encode(call)
-	if err != nil {
-		return tools.ResultEvent{}, tools.Errorf(tools.CodeInvalidArguments, "the arguments are not JSON: %v", err)
-	}
-	session, id := call.SessionToken(), call.IDToken()
-	key := session + "." + id + "." + call.Digest()
-
-	w, err := newWaiter(b, b.Result(session, id), b.Dead(bus.DeadCall, call.Tool), key)
+	session, id := s.call.SessionToken(), s.call.IDToken()
+	w, err := newWaiter(b, b.Result(session, id), b.Dead(bus.DeadCall, call.Tool), s.subject)
 	if err != nil {
 		return tools.ResultEvent{}, err
 	}
 	defer w.close()
-	queued := false
-	if !fresh {
-		// A call that was submitted before must not reach a worker again, and the
-		// calls stream forgets keys. A call leaves that stream when its result is
-		// stored, so look there first.
-		queued, err = b.FindStaleCall(ctx, b.Call(queue, call.Tool), func(body []byte) bool {
-			old, err := tools.DecodeCall(body)
-			return err == nil && old.IDToken() == id && old.SessionToken() == session
-		})
-		if err != nil {
-			return tools.ResultEvent{}, fmt.Errorf("submit call %q: it was not published: %w", id, err)
-		}
-		stored, ok, err := task.ReadResult(ctx, b, b.Result(session, id))
-		if errors.Is(err, task.ErrUnreadable) {
-			return tools.ResultEvent{}, err
-		}
-		if ok {
-			return resultOf(call, stored)
-		} // other errors may be temporary; the waiter reads again
-	}
-	if !queued {
-		subject := b.Call(queue, call.Tool)
-		err = b.WatchDenial(ctx, subject, func(ctx context.Context) error {
-			_, err := b.Publish(ctx, bus.Message{Subject: subject, Body: body, Key: key})
-			return err
-		})
-	}
-	if errors.Is(err, bus.ErrTooLarge) {
-		return tools.ResultEvent{}, tools.Errorf(tools.CodeInvalidCall, "the call has %d bytes, but the server accepts at most %d; put large arguments into a file of the workspace", len(body), b.Conn().MaxPayload())
+	earlier := s.readResult(ctx, b)
+	_, err = s.publish(ctx, b, earlier)
+	if e := earlier(); e.ok { // even if the stream is full
+		return resultOf(s.call, e.result)
 	}
 	if err != nil {
-		return tools.ResultEvent{}, fmt.Errorf("submit call %q: %w", id, err)
+		return tools.ResultEvent{}, err
 	}
 	stored, err := w.wait(ctx)
 	if err != nil {
 		return tools.ResultEvent{}, err
 	}
-	return resultOf(call, stored)
+	return resultOf(s.call, stored)
+}
+
+// submission is a call that was checked.
+type submission struct {
+	call    tools.Call
+	fresh   bool // its id was made here
+	queue   string
+	subject string
+	body    []byte
+	digest  string
+}
+
+func newSubmission(b *bus.Bus, queue string, call tools.Call) (submission, error) {
+	s := submission{call: call, fresh: call.ID == "", queue: cmp.Or(queue, bus.DefaultQueue)}
+	if s.fresh {
+		s.call.ID = nuid.Next()
+	}
+	s.call.Session = cmp.Or(call.Session, tools.DefaultSession)
+	if err := s.call.Validate(); err != nil {
+		return submission{}, err
+	}
+	s.subject = b.Call(s.queue, call.Tool, s.call.SessionToken(), s.call.IDToken())
+	if err := bus.CheckSubject(b.ShortCall(s.queue, call.Tool)); err != nil {
+		return submission{}, tools.Errorf(tools.CodeInvalidCall, "invalid tool %q or queue %q: %v", call.Tool, queue, err)
+	}
+	var err error
+	if s.body, err = bus.Encode(s.call); err != nil {
+		return submission{}, tools.Errorf(tools.CodeInvalidArguments, "the arguments are not JSON: %v", err)
+	}
+	s.digest = s.call.Digest()
+	return s, nil
+}
+
+// earlierResult is what readResult found.
+type earlierResult struct {
+	result task.StoredResult
+	ok     bool
+	err    error // only task.ErrUnreadable; others may be temporary
+}
+
+// readResult starts to read the result of an earlier submission of the call, and returns
+// a function that waits for it. The calls stream does not keep calls that have ended.
+func (s submission) readResult(ctx context.Context, b *bus.Bus) (wait func() earlierResult) {
+	if s.fresh {
+		return func() earlierResult { return earlierResult{} }
+	}
+	done := make(chan earlierResult, 1)
+	go func() {
+		var e earlierResult
+		e.result, e.ok, e.err = task.ReadResult(ctx, b, b.Result(s.call.SessionToken(), s.call.IDToken()))
+		if !errors.Is(e.err, task.ErrUnreadable) {
+			e.err = nil
+		}
+		done <- e
+	}()
+	return sync.OnceValue(func() earlierResult { return <-done })
+}
+
+// publish stores the call, unless it is stored or has a result.
+func (s submission) publish(ctx context.Context, b *bus.Bus, earlier func() earlierResult) (Acceptance, error) {
+	accepted := Acceptance{ID: s.call.ID, Session: s.call.Session, Tool: s.call.Tool, Queue: s.queue}
+	m := bus.Message{Subject: s.subject, Body: s.body}
+	if s.fresh {
+		m.Header = nats.Header{bus.FreshHeader: {"1"}}
+	}
+	err := b.WatchDenial(ctx, s.subject, func(ctx context.Context) error {
+		ack, err := b.Publish(ctx, m)
+		accepted.Sequence = ack.Sequence
+		return err
+	})
+	switch e := earlier(); {
+	case e.err != nil:
+		return Acceptance{}, e.err
+	case e.ok:
+		accepted.Sequence, accepted.Duplicate, accepted.Outcome = 0, true, e.result.Outcome
+		return accepted, task.CheckDigest(s.call, s.digest, e.result.Digest)
+	case errors.Is(err, bus.ErrSubjectExists):
+		accepted.Duplicate = true
+		accepted.Sequence, err = s.checkStored(ctx, b)
+		return accepted, err
+	case errors.Is(err, bus.ErrTooLarge):
+		return Acceptance{}, tools.Errorf(tools.CodeInvalidCall, "the call has %d bytes, but the server accepts at most %d; put large arguments into a file of the workspace", len(s.body), b.Conn().MaxPayload())
+	case err != nil:
+		return Acceptance{}, fmt.Errorf("submit call %q: %w", s.call.IDToken(), err)
+	}
+	return accepted, nil
+}
+
+// checkStored returns the sequence of the stored message of the call, which is 0 if it was
+// settled and removed just now. It returns an error if that is another call.
+func (s submission) checkStored(ctx context.Context, b *bus.Bus) (uint64, error) {
+	body, sequence, err := b.LastMessageSeq(ctx, bus.Calls, s.subject)
+	if sequence == 0 || err != nil {
+		return 0, err
+	}
+	stored, err := tools.DecodeCall(body)
+	if err != nil {
+		return sequence, nil // the worker rejects it
+	}
+	stored.Tool = s.call.Tool
+	return sequence, task.CheckDigest(s.call, s.digest, stored.Digest())
 }
 
 // resultOf returns a stored result, unless it belongs to another call with the id.

@@ -26,7 +26,7 @@ func submit(t *testing.T, b *bus.Bus, call tools.Call) <-chan outcome {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	t.Cleanup(cancel)
-	accepted := bustest.Subscribe(t, b, b.Call("default", call.Tool))
+	accepted := bustest.Subscribe(t, b, b.Call("default", call.Tool, "*", "*"))
 	answer := make(chan outcome, 1)
 	go func() {
 		event, err := rpc.Submit(ctx, b, "default", call)
@@ -66,24 +66,30 @@ func TestSubmitReturnsTheStoredResult(t *testing.T) {
 	}
 }
 
-// A call that has a result is not published again: after the window for duplicates
-// the stream would store it, and a worker would run it.
-func TestSubmitOfAFinishedCallPublishesNothing(t *testing.T) {
-	b := bustest.New(t)
+// A call that has a result gets it, although the calls stream does not have the call any
+// more; also if the queue has no worker and the stream is full.
+func TestSubmitOfAFinishedCall(t *testing.T) {
+	b := bustest.Connect(t, bustest.Server(t), bus.Config{MaxBytes: 8 << 10})
 	call := tools.Call{ID: "c1", Session: "s1", Tool: "echo"}
 	if _, err := b.JetStream().Publish(t.Context(), b.Result("s1", "c1"), result(t, call, "first")); err != nil {
 		t.Fatal(err)
 	}
-	sent := bustest.Subscribe(t, b, "stevedore.call.>")
-	got, err := rpc.Submit(t.Context(), b, "default", call)
-	if err != nil || got.ForLLM != "first" {
-		t.Errorf("Submit = %q, %v", got.ForLLM, err)
-	}
-	if err := b.Conn().Flush(); err != nil {
-		t.Fatal(err)
-	}
-	if n, _, err := sent.Pending(); n != 0 || err != nil {
-		t.Errorf("%d calls were published, %v", n, err)
+	for range 2 {
+		got, err := rpc.Submit(t.Context(), b, "default", call)
+		if err != nil || got.ForLLM != "first" {
+			t.Errorf("Submit = %q, %v", got.ForLLM, err)
+		}
+		accepted, err := rpc.Enqueue(t.Context(), b, "default", call)
+		if err != nil || !accepted.Duplicate || accepted.Outcome != tools.Completed {
+			t.Errorf("Enqueue = %+v, %v", accepted, err)
+		}
+		var full error
+		for full == nil { // for the second round
+			_, full = rpc.Enqueue(t.Context(), b, "default", tools.Call{Tool: "echo", Args: []byte(`{"text":"` + strings.Repeat("x", 1000) + `"}`)})
+		}
+		if !errors.Is(full, bus.ErrFull) {
+			t.Fatal(full)
+		}
 	}
 }
 
@@ -91,7 +97,7 @@ func TestSubmitReturnsADeadLetter(t *testing.T) {
 	b := bustest.New(t)
 	call := tools.Call{ID: "c1", Session: "s1", Tool: "echo"}
 	answer := submit(t, b, call)
-	letter := `{"id":"s1.c1.` + call.Digest() + `","code":"undecodable","reason":"it was no use"}`
+	letter := `{"subject":"` + b.Call("default", "echo", "s1", "c1") + `","code":"undecodable","reason":"it was no use"}`
 	if err := b.Conn().Publish(b.Dead(bus.DeadCall, "echo"), []byte(letter)); err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +128,7 @@ func TestSubmitOfTooLargeCallNamesTheLimit(t *testing.T) {
 	if got := tools.CodeOf(err); got != tools.CodeInvalidCall || !strings.Contains(err.Error(), "1048576") {
 		t.Errorf("Submit = %v (%s); want %s with the limit", err, got, tools.CodeInvalidCall)
 	}
-	if n := bustest.Messages(t, b, bus.Calls); n != 0 {
+	if n := bustest.Waiting(t, b); n != 0 {
 		t.Errorf("%d calls were stored, want none", n)
 	}
 }
@@ -165,7 +171,7 @@ func TestSubmitReportsWhetherTheCallIsStored(t *testing.T) {
 			t.Errorf("no time to submit: %v", err)
 		}
 		s.Close()
-		if err := submit(time.Second); err == nil || errors.Is(err, rpc.ErrPending) || !strings.Contains(err.Error(), "not published") {
+		if err := submit(time.Second); err == nil || errors.Is(err, rpc.ErrPending) || !strings.Contains(err.Error(), "submit call") {
 			t.Errorf("no server: %v", err)
 		}
 		if n := b.Conn().NumSubscriptions(); n != subscriptions {
@@ -200,7 +206,7 @@ func errOf(_ tools.ResultEvent, err error) string {
 func TestSubmitToTheDefaultQueue(t *testing.T) {
 	b := bustest.New(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	accepted := bustest.Subscribe(t, b, b.Call(bus.DefaultQueue, "echo"))
+	accepted := bustest.Subscribe(t, b, b.Call(bus.DefaultQueue, "echo", "*", "*"))
 	ended := make(chan error, 1)
 	go func() {
 		_, err := rpc.Submit(ctx, b, "", tools.Call{Tool: "echo"})

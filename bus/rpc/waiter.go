@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -28,22 +29,22 @@ const (
 )
 
 // waiter waits for the one message on a subject of the results stream, or for the
-// dead letter with the id deadID.
+// dead letter of the call with the subject callSubject.
 type waiter struct {
-	bus     *bus.Bus
-	subject string
-	deadID  string
-	results *nats.Subscription
-	dead    *nats.Subscription
-	msgs    chan *nats.Msg
+	bus         *bus.Bus
+	subject     string
+	callSubject string
+	results     *nats.Subscription
+	dead        *nats.Subscription
+	msgs        chan *nats.Msg
 }
 
 // newWaiter subscribes. The server receives the subscriptions before a call that
 // is published later on the same connection.
-func newWaiter(b *bus.Bus, subject, deadSubject, deadID string) (*waiter, error) {
-	w := &waiter{bus: b, subject: subject, deadID: deadID, msgs: make(chan *nats.Msg, 64)}
+func newWaiter(b *bus.Bus, subject, deadSubject, callSubject string) (*waiter, error) {
+	w := &waiter{bus: b, subject: subject, callSubject: callSubject, msgs: make(chan *nats.Msg, 64)}
 	var err error
-	if w.results, err = b.Conn().ChanSubscribe(subject, w.msgs); err != nil {
+	if w.results, err = b.Conn().ChanSubscribe(b.Stored(subject), w.msgs); err != nil {
 		return nil, fmt.Errorf("wait for %q: %w", subject, err)
 	}
 	if w.dead, err = b.Conn().ChanSubscribe(deadSubject, w.msgs); err != nil {
@@ -61,8 +62,8 @@ func (w *waiter) close() {
 	}
 }
 
-// wait returns the stored message. A message that arrives on the subject may be a
-// duplicate that the stream rejected, so wait then reads the stream.
+// wait returns the stored message. The server repeats it to the waiter; if that is lost,
+// wait reads the stream.
 func (w *waiter) wait(ctx context.Context) (stored task.StoredResult, err error) {
 	// The message may already be stored: read the stream soon, then at intervals.
 	pause := pollInterval
@@ -79,13 +80,16 @@ func (w *waiter) wait(ctx context.Context) (stored task.StoredResult, err error)
 		case <-w.bus.Closed():
 			return stored, fmt.Errorf("%w: %w", ErrPending, w.bus.ClosedErr())
 		case msg := <-w.msgs:
+			if stored, ok := w.result(msg); ok {
+				return stored, nil
+			}
 			if l, ok := w.deadLetter(msg); ok {
 				if l.Code == tools.CodeMismatch || l.Code == bus.CodeUndecodable {
 					return stored, &DeadLetterError{l} // it gets no result
 				}
 				letter, noResult = l, time.After(deadLetterTimeout)
 			}
-			if msg.Subject == w.subject || noResult != nil {
+			if msg.Subject == w.results.Subject || noResult != nil {
 				pause = messageInterval
 				poll.Reset(0)
 			}
@@ -103,10 +107,23 @@ func (w *waiter) wait(ctx context.Context) (stored task.StoredResult, err error)
 	}
 }
 
+// result returns the result that the server repeated when it stored it.
+func (w *waiter) result(msg *nats.Msg) (task.StoredResult, bool) {
+	if msg.Subject != w.results.Subject || msg.Header.Get(jetstream.SubjectHeader) != w.subject {
+		return task.StoredResult{}, false
+	}
+	event, err := task.DecodeResult(w.bus, w.subject, msg.Data)
+	if err != nil {
+		return task.StoredResult{}, false
+	}
+	sequence, err := strconv.ParseUint(msg.Header.Get(jetstream.SequenceHeader), 10, 64)
+	return task.StoredResult{ResultEvent: event, Sequence: sequence}, err == nil
+}
+
 func (w *waiter) deadLetter(msg *nats.Msg) (letter bus.DeadLetter, ok bool) {
-	if msg.Subject == w.subject || w.deadID == "" {
+	if msg.Subject == w.results.Subject || w.callSubject == "" {
 		return letter, false
 	}
 	err := json.Unmarshal(msg.Data, &letter)
-	return letter, err == nil && letter.ID == w.deadID
+	return letter, err == nil && letter.Subject == w.callSubject
 }

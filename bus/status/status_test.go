@@ -42,7 +42,7 @@ func TestProblems(t *testing.T) {
 	if err := b.ProvisionConsumers(t.Context(), b.WorkerConsumer("gpu"), b.ChannelConsumer("chat")); err != nil {
 		t.Fatal(err)
 	}
-	publish(b.Call("gpu", "train"), `{"id":"c1","session":"s"}`)
+	publish(b.Call("gpu", "train", "s", "c1"), `{"id":"c1","session":"s"}`)
 	publish(b.Notify("chat"), `{"text":"hello"}`)
 	publish(b.Dead(bus.DeadCall, "x"), `{"kind":"call","name":"x","subject":"stevedore.call.default.x","reason":"no reason"}`)
 	for i := range 9 {

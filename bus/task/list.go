@@ -112,7 +112,7 @@ func List(ctx context.Context, b *bus.Bus, session string) (Listing, error) {
 func asyncTasks(ctx context.Context, b *bus.Bus, session string) (tasks map[string]*Task, ended map[string]bool, err error) {
 	tasks, ended = map[string]*Task{}, map[string]bool{}
 	err = b.ReadSubjects(ctx, bus.Results, []string{b.Result(session, "*"), b.Completion(session, "*")}, func(subject string, body []byte) error {
-		e, err := tools.DecodeResult(body)
+		e, err := DecodeResult(b, subject, body)
 		if err != nil {
 			return nil // not a result of ours
 		}

@@ -150,7 +150,7 @@ func Resume(ctx context.Context, b *bus.Bus, p Parked) error {
 	if p.Traceparent != "" {
 		header["traceparent"] = []string{p.Traceparent}
 	}
-	err = b.RepublishCall(ctx, b.Call(p.Queue, p.Call.Tool), body, fmt.Sprintf("resume-%s-%s-%d", k.Session, k.ID, p.Revision), header)
+	err = b.RepublishCall(ctx, b.Call(p.Queue, p.Call.Tool, k.Session, k.ID), body, fmt.Sprintf("resume-%s-%s-%d", k.Session, k.ID, p.Revision), header)
 	if err != nil {
 		return fmt.Errorf("resume call %s: %w", k.ID, err)
 	}

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,12 +53,39 @@ func ReadResult(ctx context.Context, b *bus.Bus, subject string) (r StoredResult
 	if sequence == 0 || err != nil {
 		return StoredResult{}, false, err
 	}
-	event, err := tools.DecodeResult(body)
+	event, err := DecodeResult(b, subject, body)
 	if err != nil {
-		return StoredResult{}, false, fmt.Errorf("%q: %w: %w", subject, ErrUnreadable, err)
+		return StoredResult{}, false, err
 	}
 	return StoredResult{event, sequence}, true, nil
 }
+
+// DecodeResult decodes the result or completion that is stored on a subject. A client can
+// make the server send an acknowledgement or another answer to any subject, so
+// DecodeResult returns ErrUnreadable unless the event has an outcome and names the call
+// of the subject.
+func DecodeResult(b *bus.Bus, subject string, body []byte) (tools.ResultEvent, error) {
+	event, err := tools.DecodeResult(body)
+	if err != nil {
+		return event, fmt.Errorf("%q: %w: %w", subject, ErrUnreadable, err)
+	}
+	tokens := b.Split(subject)
+	switch {
+	case len(tokens) != 3:
+		err = errors.New("the subject names no call")
+	case !event.Outcome.Valid():
+		err = fmt.Errorf("its outcome is %q", tools.Excerpt(string(event.Outcome), 40))
+	case !names(cmp.Or(event.Session, tools.DefaultSession), tokens[1]), !names(event.ID, tokens[2]):
+		err = fmt.Errorf("it belongs to the call %q in session %q", tools.Excerpt(event.ID, 80), tools.Excerpt(event.Session, 80))
+	}
+	if err != nil {
+		return tools.ResultEvent{}, fmt.Errorf("%q: %w: %w", subject, ErrUnreadable, err)
+	}
+	return event, nil
+}
+
+// names reports whether id has the token. An id that is too long is replaced by its token.
+func names(id, token string) bool { return id == token || tools.Token(id) == token }
 
 // ReadResults reads the stored events of a call: none, its result, or the result
 // and the completion of an async call. The two tokens name the call.

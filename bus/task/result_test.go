@@ -19,10 +19,10 @@ func TestReadResults(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	store(b.Result("s", "done"), `{"id":"done","outcome":"completed"}`)
-	store(b.Result("s", "started"), `{"id":"started","outcome":"async"}`)
-	store(b.Result("s", "ended"), `{"id":"ended","outcome":"async"}`)
-	store(b.Completion("s", "ended"), `{"id":"ended","outcome":"failed"}`)
+	store(b.Result("s", "done"), `{"id":"done","session":"s","outcome":"completed"}`)
+	store(b.Result("s", "started"), `{"id":"started","session":"s","outcome":"async"}`)
+	store(b.Result("s", "ended"), `{"id":"ended","session":"s","outcome":"async"}`)
+	store(b.Completion("s", "ended"), `{"id":"ended","session":"s","outcome":"failed"}`)
 	store(b.Result("s", "unreadable"), `[]`)
 	for call, want := range map[string]struct {
 		events int

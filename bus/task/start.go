@@ -2,6 +2,7 @@ package task
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -32,6 +33,25 @@ func RecordStart(ctx context.Context, b *bus.Bus, session, call string) (record 
 	}
 	return record, nil
 }
+
+// stopped ends the record of a first delivery that the stop of a worker ended.
+const stopped = "stopped"
+
+// RecordStopped records that the stop of a worker ended the first delivery of a call,
+// which has no record of its start and does not count as an attempt.
+func RecordStopped(ctx context.Context, b *bus.Bus, session, call string) error {
+	kv, err := b.Bucket(ctx, bus.TasksBucket)
+	if err == nil {
+		_, err = kv.Create(ctx, strings.Join([]string{startKey, session, call, stopped}, "."), nil, jetstream.KeyTTL(recordTTL))
+	}
+	if err != nil && !errors.Is(err, jetstream.ErrKeyExists) {
+		return fmt.Errorf("record the stop of call %s: %w", call, err)
+	}
+	return nil
+}
+
+// IsStopped reports whether a record of Starts is that of RecordStopped.
+func IsStopped(record string) bool { return strings.HasSuffix(record, "."+stopped) }
 
 // ForgetStart removes the record of a start that does not count as an attempt.
 func ForgetStart(ctx context.Context, b *bus.Bus, record string) error {

@@ -162,7 +162,7 @@ func TestCancelWhileQueued(t *testing.T) {
 		return tools.NewToolResult("ran")
 	})
 	workertest.Start(t, p.bus, workertest.Plain{}, worker.Config{Queues: []string{"later"}}, block)
-	bustest.WaitUntil(t, "the call to be acknowledged", func() bool { return bustest.Messages(t, p.bus, bus.Calls) == 0 })
+	bustest.WaitUntil(t, "the call to be acknowledged", func() bool { return bustest.Waiting(t, p.bus) == 0 })
 	if len(ran) > 0 {
 		t.Error("a cancelled call was run")
 	}
@@ -179,13 +179,13 @@ func TestUnknownTask(t *testing.T) {
 // A list has the running and then the queued calls of a session, from all queues.
 func TestListShowsWhatWaits(t *testing.T) {
 	p := start(t)
-	publish(t, p.bus, bus.Message{Subject: p.bus.Call("default", "block"), Body: []byte(`{"id":"runs","session":"s"}`)})
-	publish(t, p.bus, bus.Message{Subject: p.bus.Call("default", "background"), Body: []byte(`{"id":"job","session":"s"}`)})
+	publish(t, p.bus, bus.Message{Subject: p.bus.ShortCall("default", "block"), Body: []byte(`{"id":"runs","session":"s"}`)})
+	publish(t, p.bus, bus.Message{Subject: p.bus.ShortCall("default", "background"), Body: []byte(`{"id":"job","session":"s"}`)})
 	<-p.blocked
 	<-p.blocked
-	publish(t, p.bus, bus.Message{Subject: p.bus.Call("later", "block"), Body: []byte(`{"id":"waits.1","session":"s"}`)})
-	publish(t, p.bus, bus.Message{Subject: p.bus.Call("later", "block"), Body: []byte(`{"id":"waits","session":"other"}`)})
-	publish(t, p.bus, bus.Message{Subject: p.bus.Call("later", "block"), Body: []byte(`{"session":"s"}`), Key: "waits-2"})
+	publish(t, p.bus, bus.Message{Subject: p.bus.ShortCall("later", "block"), Body: []byte(`{"id":"waits.1","session":"s"}`)})
+	publish(t, p.bus, bus.Message{Subject: p.bus.ShortCall("later", "block"), Body: []byte(`{"id":"waits","session":"other"}`)})
+	publish(t, p.bus, bus.Message{Subject: p.bus.ShortCall("later", "block"), Body: []byte(`{"session":"s"}`), Key: "waits-2"})
 
 	list, err := task.List(t.Context(), p.bus, "s")
 	if err != nil {
@@ -232,11 +232,11 @@ func slowWorker(t *testing.T, b *bus.Bus, session string, answer []byte, asked c
 func TestListWaitsForASlowWorker(t *testing.T) {
 	bustest.Bubble(t, func(t *testing.T) {
 		p := start(t)
-		publish(t, p.bus, bus.Message{Subject: p.bus.Call("default", "block"), Body: []byte(`{"id":"quick","session":"s"}`)})
+		publish(t, p.bus, bus.Message{Subject: p.bus.ShortCall("default", "block"), Body: []byte(`{"id":"quick","session":"s"}`)})
 		<-p.blocked
 		// The call of the slow worker was delivered.
-		publish(t, p.bus, bus.Message{Subject: p.bus.Call("slow", "x"), Body: []byte(`{"id":"slow","session":"s"}`)})
-		c := p.bus.WorkerConsumer("slow")
+		publish(t, p.bus, bus.Message{Subject: p.bus.ShortCall("slow", "x"), Body: []byte(`{"id":"slow","session":"s"}`)})
+		c := p.bus.IntakeConsumer("slow")
 		consumer, err := p.bus.JetStream().CreateConsumer(t.Context(), p.bus.StreamName(c.Stream), consumerConfig(c))
 		if err != nil {
 			t.Fatal(err)
@@ -289,8 +289,8 @@ func consumerConfig(c bus.Consumer) jetstream.ConsumerConfig {
 // A call whose worker died is queued again, and the list has the reason.
 func TestListOfADeadWorker(t *testing.T) {
 	b := bustest.New(t)
-	publish(t, b, bus.Message{Subject: b.Call("gone", "x"), Body: []byte(`{"id":"left","session":"s"}`)})
-	c := b.WorkerConsumer("gone")
+	publish(t, b, bus.Message{Subject: b.ShortCall("gone", "x"), Body: []byte(`{"id":"left","session":"s"}`)})
+	c := b.IntakeConsumer("gone")
 	consumer, err := b.JetStream().CreateConsumer(t.Context(), b.StreamName(c.Stream), consumerConfig(c))
 	if err != nil {
 		t.Fatal(err)

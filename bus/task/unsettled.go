@@ -9,12 +9,14 @@ import (
 )
 
 const (
-	// maxWaiting and maxWaitingBytes bound how many calls unsettled looks at.
+	// maxWaiting and maxWaitingBytes bound how many calls unsettled looks at in each of
+	// the two streams.
 	maxWaiting      = 5000
 	maxWaitingBytes = 32 << 20
 )
 
-// unsettledCall is a call in the calls stream: no worker has settled it yet.
+// unsettledCall is a call in one of the two streams of calls: no worker has settled it
+// yet.
 type unsettledCall struct {
 	call tools.Call
 	id   string // its token
@@ -23,47 +25,70 @@ type unsettledCall struct {
 	delivered bool
 }
 
-// unsettled returns the calls of a session, or the one with an id, that no worker
-// has settled, oldest first, and whether these are all. It looks at the calls of
-// all sessions, because their subjects do not contain the session.
+// unsettled returns the calls of a session, or the one with an id, that no worker has
+// settled, oldest first, and whether these are all. A call in the short form waits in the
+// intake until a worker takes it; only its body names the session.
 func unsettled(ctx context.Context, b *bus.Bus, session, id string) (calls []unsettledCall, all bool, err error) {
-	delivered := map[string]uint64{} // the last delivered sequence of each queue
-	all, err = b.ScanDirect(ctx, bus.Calls, b.Call("*", "*"), maxWaiting, maxWaitingBytes, func(m bus.Stored) bool {
-		call, err := tools.DecodeCall(m.Body)
-		if err != nil {
-			return true // it will be a dead letter
-		}
-		tokens := b.Split(m.Subject)
-		queue, tool := tokens[1], tokens[2]
-		if call.ID == "" {
-			call.ID = m.ID
-		}
-		if call.Session == "" {
-			call.Session = tools.DefaultSession
-		}
-		if call.SessionToken() != session || id != "" && call.IDToken() != id {
-			return true
-		}
-		call.Tool, call.Args = tool, nil
-		last, known := delivered[queue]
-		if !known {
-			if last, err = lastDelivered(ctx, b, queue); err != nil {
-				last = m.Sequence // perhaps delivered; the caller asks the workers
+	anyID := id
+	if id == "" {
+		anyID = "*"
+	}
+	all = true
+	for _, in := range []struct{ stream, subject string }{
+		{bus.Calls, b.Call("*", "*", session, anyID)},
+		{bus.Intake, b.ShortCall("*", "*")},
+	} {
+		progress := map[string]bus.Progress{} // of each queue
+		more, err := b.ScanDirect(ctx, in.stream, in.subject, maxWaiting, maxWaitingBytes, func(m bus.Stored) bool {
+			subject, _ := b.SplitCall(m.Subject)
+			call, ok := decodeUnsettled(subject, m)
+			if !ok || call.SessionToken() != session || id != "" && call.IDToken() != id {
+				return true
 			}
-			delivered[queue] = last
+			p, known := progress[subject.Queue]
+			if !known {
+				consumer := b.WorkerConsumer(subject.Queue)
+				consumer.Stream = in.stream
+				if p, err = b.ConsumerProgress(ctx, consumer); err != nil {
+					p.Delivered = m.Sequence // perhaps delivered; the caller asks the workers
+				}
+				progress[subject.Queue] = p
+			}
+			if m.Sequence <= p.Settled {
+				return true
+			}
+			calls = append(calls, unsettledCall{call: call, id: call.IDToken(), at: m.At, delivered: m.Sequence <= p.Delivered})
+			return id == ""
+		})
+		if err != nil {
+			return calls, false, err
 		}
-		calls = append(calls, unsettledCall{call: call, id: call.IDToken(), at: m.At, delivered: m.Sequence <= last})
-		return id == ""
-	})
-	return calls, all, err
+		if all = all && more; id != "" && len(calls) > 0 {
+			return calls, false, nil
+		}
+	}
+	return calls, all, nil
 }
 
-// lastDelivered returns the sequence of the last call that the server delivered to
-// a worker of the queue.
-func lastDelivered(ctx context.Context, b *bus.Bus, queue string) (uint64, error) {
-	info, ok, err := b.ConsumerInfo(ctx, b.WorkerConsumer(queue))
-	if !ok || err != nil {
-		return 0, err // no worker has consumed the queue yet
+// decodeUnsettled returns a stored call without its arguments; ok is false if a worker
+// will reject it without a result.
+func decodeUnsettled(subject bus.CallSubject, m bus.Stored) (tools.Call, bool) {
+	call, err := tools.DecodeCall(m.Body)
+	if err != nil {
+		return call, false // it will be a dead letter
 	}
-	return info.Delivered.Stream, nil
+	if call.ID == "" {
+		call.ID = m.ID
+		if subject.ID != "" {
+			call.ID = subject.ID
+		}
+	}
+	if call.Session == "" {
+		call.Session = tools.DefaultSession
+		if subject.Session != "" {
+			call.Session = subject.Session
+		}
+	}
+	call.Tool, call.Args = subject.Tool, nil
+	return call, true
 }

@@ -121,7 +121,7 @@ func TestEveryEndOfAnAsyncToolIsReported(t *testing.T) {
 			if c.deadline != "" {
 				body = fmt.Sprintf(`{"id":%q,"session":"s","deadline":%q}`, id, c.deadline)
 			}
-			submit(t, b, b.Call("default", c.tool), body)
+			submit(t, b, b.ShortCall("default", c.tool), body)
 		}
 		for id, c := range cases {
 			if !c.cancel {
@@ -224,7 +224,7 @@ func TestDeadLetterOfReusedID(t *testing.T) {
 	submit(t, b, b.Claim("default", "a"), `{"worker":"w","nonce":"n","call_digest":"another"}`)
 	start(t, b, worker.Config{AskTimeout: 50 * time.Millisecond}, echo(t, "once", tools.Once, new(atomic.Int64), nil))
 	dead := bustest.Subscribe(t, b, "stevedore.dead.>")
-	submit(t, b, b.Call("default", "once"), `{"id":"a","args":{"text":"x"}}`)
+	submit(t, b, b.ShortCall("default", "once"), `{"id":"a","args":{"text":"x"}}`)
 	if got, _ := bustest.Next[bus.DeadLetter](t, dead); got.Code != tools.CodeMismatch {
 		t.Errorf("dead letter %+v", got)
 	}
@@ -253,7 +253,7 @@ func TestAsyncToolThatLostTheRace(t *testing.T) {
 		t.Fatal(err)
 	}
 	submit(t, b, b.Result("s", "1"), string(body))
-	submit(t, b, b.Call("default", "slow"), `{"id":"1","session":"s"}`)
+	submit(t, b, b.ShortCall("default", "slow"), `{"id":"1","session":"s"}`)
 	<-stopped
 	waitEmpty(t, b)
 	if data, ok, err := b.LastMessage(t.Context(), bus.Results, b.Completion("s", "1")); ok || err != nil {

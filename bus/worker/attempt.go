@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -44,15 +45,15 @@ type key struct{ session, id string }
 // decode makes an attempt of a delivery. After an error there is no call to answer;
 // an invalid call that can be answered has attempt.invalid set.
 func (w *Worker) decode(d *bus.Delivery) (*attempt, error) {
-	tokens := w.bus.Split(d.Subject)
-	if len(tokens) != 3 {
-		return nil, fmt.Errorf("subject %q: want %s", d.Subject, w.bus.Call("QUEUE", "TOOL"))
+	subject, ok := w.bus.SplitCall(d.Subject)
+	if !ok || subject.ID != "" && (!tools.IsToken(subject.Session) || !tools.IsToken(subject.ID)) {
+		return nil, fmt.Errorf("subject %q: want %s, or %s with tokens of the form %s", tools.Excerpt(d.Subject, 200),
+			w.bus.ShortCall("QUEUE", "TOOL"), w.bus.Call("QUEUE", "TOOL", "SESSION", "ID"), tools.TokenForm)
 	}
-	kind, tool := tokens[0], tokens[2]
-	a := &attempt{delivery: d, queue: tokens[1], started: time.Now().UTC()}
+	a := &attempt{delivery: d, queue: subject.Queue, started: time.Now().UTC()}
 	a.parkedRevision, a.parkedState = task.ParkedRevision(d)
 	var err error
-	if kind == "raw" {
+	if subject.Raw {
 		a.raw = new(tools.RawEvent)
 		*a.raw, err = tools.DecodeRaw(d.Body)
 		a.call = a.raw.Call
@@ -63,28 +64,37 @@ func (w *Worker) decode(d *bus.Delivery) (*attempt, error) {
 	if err != nil && !answerable {
 		return nil, err
 	}
-	if a.call.ID == "" {
-		a.call.ID = d.ID()
+	if a.call.Tool != "" && a.call.Tool != subject.Tool {
+		a.invalid = tools.Errorf(tools.CodeInvalidCall, "the call names the tool %q, but its subject names %q", tools.Excerpt(a.call.Tool, 80), subject.Tool)
 	}
-	if a.call.Session == "" {
-		a.call.Session = tools.DefaultSession
+	a.call.Tool = subject.Tool
+	if subject.ID != "" {
+		if err := task.Identify(&a.call, subject, d.ID()); err != nil {
+			a.invalid = err
+		}
+		a.key = key{subject.Session, subject.ID}
+	} else {
+		a.call.ID = cmp.Or(a.call.ID, d.ID())
+		a.call.Session = cmp.Or(a.call.Session, tools.DefaultSession)
+		// The client waits on the key of the ids that it sent, even if they are invalid.
+		a.key = key{a.call.SessionToken(), a.call.IDToken()}
 	}
-	if a.call.Tool != "" && a.call.Tool != tool {
-		a.invalid = tools.Errorf(tools.CodeInvalidCall, "the call names the tool %q, but its subject names %q", tools.Excerpt(a.call.Tool, 80), tool)
-	}
-	a.call.Tool = tool
-	// The client waits on the key of the ids that it sent, even if they are invalid.
-	a.key = key{a.call.SessionToken(), a.call.IDToken()}
 	if err := a.call.Validate(); err != nil {
 		a.invalid = err
-		for _, field := range []*string{&a.call.ID, &a.call.Session, &a.call.Channel, &a.call.ChatID} {
+		if len(a.call.ID) > tools.MaxIDLen {
+			a.call.ID = a.key.id
+		}
+		if len(a.call.Session) > tools.MaxIDLen {
+			a.call.Session = a.key.session
+		}
+		for _, field := range []*string{&a.call.Channel, &a.call.ChatID} {
 			*field = tools.Excerpt(*field, 256)
 		}
 	}
 	if answerable {
 		a.invalid = fault
 	}
-	a.def, _ = w.registry.Definition(tool)
+	a.def, _ = w.registry.Definition(subject.Tool)
 	if a.raw == nil {
 		a.digest = a.call.Digest()
 	} else {

@@ -19,6 +19,10 @@ const (
 	StepOffload Step = "offload"
 	StepPublish Step = "publish"
 	StepAck     Step = "ack"
+
+	// Before and after a worker stores a call of the intake under its long form.
+	StepFile  Step = "file"
+	StepFiled Step = "filed"
 )
 
 // handle does steps 3 to 9 of a call. A nil error acknowledges the call.
@@ -48,7 +52,11 @@ func (w *Worker) handleAttempt(ctx context.Context, a *attempt) error {
 	if parked, err := w.isParked(ctx, a); parked || err != nil {
 		return err
 	}
-	if a.delivery.Redelivered {
+	known, err := w.mayHaveRun(ctx, a)
+	if err != nil {
+		return err
+	}
+	if known {
 		w.cfg.OnStep(StepResume)
 		resume := w.resume
 		if a.parkedRevision > 0 && a.delivery.Attempt == 1 {
@@ -97,6 +105,9 @@ func (w *Worker) handleAttempt(ctx context.Context, a *attempt) error {
 	return w.offloadAndPublish(ctx, a, res)
 }
 
+// maxPublishing limits the results that are published without a slot.
+const maxPublishing = 512
+
 // offloadAndPublish does steps 7 and 8 with a result or a completion, and closes
 // it. If it returns nil, handle can acknowledge the call.
 func (w *Worker) offloadAndPublish(ctx context.Context, a *attempt, res *tools.Result) error {
@@ -109,8 +120,13 @@ func (w *Worker) offloadAndPublish(ctx context.Context, a *attempt, res *tools.R
 		return ctx.Err()
 	}
 
-	// 8. Publish the result. The first result of a call wins.
+	// 8. Publish the result. The first result of a call wins. If the server syncs, it
+	// stores many results together, so this uses no slot.
 	w.cfg.OnStep(StepPublish)
+	if w.publishing.Add(1) <= maxPublishing {
+		a.delivery.ReleaseSlot()
+	}
+	defer w.publishing.Add(-1)
 	err := w.publishResult(ctx, a, short)
 	if errors.Is(err, bus.ErrTooLarge) {
 		err = w.publishResult(ctx, a, w.offloader.Fallback(a.call, res, err))

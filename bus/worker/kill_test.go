@@ -76,7 +76,7 @@ func TestKillAtEachStep(t *testing.T) {
 			id := tool + "-" + strings.ReplaceAll(c.step, ":", "-")
 			calls, queues = append(calls, killed{id, want}), append(queues, id)
 			victim := startChild(t, url, log.dir, id, c.step)
-			submit(t, b, b.Call(id, tool), fmt.Sprintf(`{"id":%q}`, id))
+			submit(t, b, b.ShortCall(id, tool), fmt.Sprintf(`{"id":%q}`, id))
 			victim.awaitKilled(t)
 		}
 	}
@@ -137,7 +137,7 @@ func TestKillAtRandom(t *testing.T) {
 	send := func(n int) {
 		for ; n > 0 && sent < calls; n-- {
 			tool := toolset[sent%len(toolset)]
-			submit(t, b, b.Call("default", tool), fmt.Sprintf(`{"id":"%s-%d"}`, tool, sent))
+			submit(t, b, b.ShortCall("default", tool), fmt.Sprintf(`{"id":"%s-%d"}`, tool, sent))
 			sent++
 		}
 	}
@@ -195,7 +195,7 @@ func TestDeadLetterOfAsyncCall(t *testing.T) {
 	want := map[string]tools.Outcome{"async_keyed": tools.Failed, "async_once": tools.Unknown}
 	for tool := range want {
 		victim := startChild(t, url, log.dir, tool, "ack") // after the first result
-		msg := bus.Message{Subject: b.Call(tool, tool), Body: fmt.Appendf(nil, `{"id":%q}`, tool), Header: map[string][]string{"Stevedore-Attempt": {"2"}}}
+		msg := bus.Message{Subject: b.ShortCall(tool, tool), Body: fmt.Appendf(nil, `{"id":%q}`, tool), Header: map[string][]string{"Stevedore-Attempt": {"2"}}}
 		if _, err := b.Publish(t.Context(), msg); err != nil {
 			t.Fatal(err)
 		}
@@ -232,7 +232,7 @@ func TestSuspendedWorker(t *testing.T) {
 	suspended := startChild(t, url, log.dir, "default", "")
 	want := map[string]tools.Outcome{"once": tools.Unknown, "keyed": tools.Completed, "idempotent": tools.Completed}
 	for tool := range want {
-		submit(t, b, b.Call("default", tool), fmt.Sprintf(`{"id":%q,"args":{"gate":true}}`, tool))
+		submit(t, b, b.ShortCall("default", tool), fmt.Sprintf(`{"id":%q,"args":{"gate":true}}`, tool))
 	}
 	bustest.WaitUntil(t, "the calls to run", func() bool { return len(log.count(t)) == len(want) })
 	if err := suspended.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
@@ -285,7 +285,7 @@ func TestUnstartedDeliveriesAreNotAttempts(t *testing.T) {
 	for _, effect := range effects {
 		queues = append(queues, string(effect))
 		for i := range calls {
-			submit(t, b, b.Call(string(effect), string(effect)), fmt.Sprintf(`{"id":"%s-%d"}`, effect, i))
+			submit(t, b, b.ShortCall(string(effect), string(effect)), fmt.Sprintf(`{"id":"%s-%d"}`, effect, i))
 		}
 	}
 	for _, step := range []string{"decode", "decode", "resume", "claim"} {
@@ -315,7 +315,7 @@ func TestUnstartedDeliveriesAreNotAttempts(t *testing.T) {
 func TestPoisonCall(t *testing.T) {
 	b, url := killBus(t)
 	log := &runLog{dir: t.TempDir()}
-	submit(t, b, b.Call("default", "keyed"), `{"id":"a","args":{"kill":true}}`)
+	submit(t, b, b.ShortCall("default", "keyed"), `{"id":"a","args":{"kill":true}}`)
 	for range 3 {
 		startChild(t, url, log.dir, "default", "").awaitKilled(t)
 	}

@@ -84,6 +84,24 @@ func (w *Worker) findHolder(ctx context.Context, a *attempt) (died, running bool
 	return false, running, err
 }
 
+// mayHaveRun reports whether the call was delivered before, or was submitted before and
+// has a result. The claim of a once-only call shows the latter too, so its result is not
+// looked up here.
+func (w *Worker) mayHaveRun(ctx context.Context, a *attempt) (bool, error) {
+	if a.delivery.Redelivered {
+		return true, nil
+	}
+	if a.once() || a.delivery.Header(bus.FreshHeader) != "" {
+		return false, nil
+	}
+	var stored bool
+	err := w.readWithRetry(ctx, func() (err error) {
+		stored, err = w.bus.HasMessage(ctx, bus.Results, w.bus.Result(a.key.session, a.key.id))
+		return err
+	})
+	return stored, err
+}
+
 // detachAndWait waits until done is closed. Waiting uses no slot, and the worker keeps the
 // lease. If the worker stops, it hands the call to another one immediately.
 func (w *Worker) detachAndWait(ctx context.Context, a *attempt, done <-chan struct{}) error {

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -31,10 +32,15 @@ func (w *Worker) countAttempts(ctx context.Context, a *attempt) (int, error) {
 		return delivered, nil
 	}
 	starts, err := task.Starts(ctx, w.bus, a.key.session, a.key.id)
-	if len(starts) == 0 {
-		return min(delivered, 2, w.cfg.MaxAttempts), err
+	counted := slices.DeleteFunc(slices.Clone(starts), task.IsStopped)
+	first := 1 // the first delivery
+	if len(counted) < len(starts) {
+		first = 0
 	}
-	return min(delivered, len(starts)+2), err
+	if len(counted) == 0 {
+		return min(delivered, 1+first, w.cfg.MaxAttempts), err
+	}
+	return min(delivered, len(counted)+1+first), err
 }
 
 // recordStart records the start of a call that was delivered before. If it cannot, the
@@ -56,10 +62,16 @@ func (w *Worker) recordStart(ctx context.Context, a *attempt) {
 func (w *Worker) recordFailure(ctx context.Context, a *attempt, verdict error) {
 	_, rejected := bus.Rejected(verdict)
 	switch {
-	case ctx.Err() != nil && a.start != "":
+	case ctx.Err() != nil && (a.start != "" || !a.delivery.Redelivered):
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
-		if err := task.ForgetStart(ctx, w.bus, a.start); err != nil {
+		var err error
+		if a.start != "" {
+			err = task.ForgetStart(ctx, w.bus, a.start)
+		} else {
+			err = task.RecordStopped(ctx, w.bus, a.key.session, a.key.id)
+		}
+		if err != nil {
 			w.log.Warn().Err(err).Str("call", a.key.id).Str("session", a.key.session).Msg("an interrupted attempt counts")
 		}
 	case ctx.Err() == nil && a.start == "" && a.delivery.Redelivered && !rejected && !isHandedOn(verdict):

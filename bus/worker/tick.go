@@ -56,8 +56,8 @@ func (w *Worker) handleTick(ctx context.Context, d *bus.Delivery) error {
 	}
 
 	// Each tick runs once. The server publishes the last ticks again after a kill,
-	// and after the clock was set back by hours. The deduplication key of the call
-	// does not help: the server has forgotten it by then.
+	// and after the clock was set back by hours. The calls stream may have removed the
+	// call by then.
 	stored, err := w.readResults(ctx, key{tools.Token(call.Session), tools.Token(call.ID)})
 	if len(stored) > 0 || err != nil {
 		return err
@@ -79,8 +79,8 @@ func (w *Worker) handleTick(ctx context.Context, d *bus.Delivery) error {
 	if err != nil {
 		return bus.Reject(bus.CodeUndecodable, err)
 	}
-	err = w.publishWithRetry(ctx, bus.Message{Subject: w.bus.Call(queue, call.Tool), Body: data, Key: call.Session + "." + call.ID})
-	if err != nil {
+	err = w.publishWithRetry(ctx, bus.Message{Subject: w.bus.Call(queue, call.Tool, call.SessionToken(), call.IDToken()), Body: data})
+	if err != nil && !errors.Is(err, bus.ErrSubjectExists) { // an earlier delivery of the tick may have published it
 		return err
 	}
 	log.Info().Time("due", due).Str("call", tools.Token(call.ID)).Msg("tick became a call")

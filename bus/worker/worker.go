@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nuid"
@@ -89,7 +90,8 @@ type Worker struct {
 	aloneAt    time.Time     // when it was certain that no worker ran a call; or zero
 	stopping   chan struct{} // closed when Run's context ends
 	counters   *counters
-	source     []string // the header ce-source of our events
+	publishing atomic.Int64 // calls that released their slot
+	source     []string     // the header ce-source of our events
 }
 
 // New returns a worker that is not running yet.
@@ -99,6 +101,9 @@ func New(b *bus.Bus, registry *tools.Registry, offloader Offloader, cfg Config) 
 	}
 	if len(cfg.Queues) == 0 {
 		cfg.Queues = []string{bus.DefaultQueue}
+	}
+	if cfg.Slots <= 0 {
+		cfg.Slots = defaultSlots
 	}
 	if cfg.MaxAttempts <= 0 {
 		cfg.MaxAttempts = 5
@@ -117,6 +122,9 @@ func New(b *bus.Bus, registry *tools.Registry, offloader Offloader, cfg Config) 
 		executions: newExecutions(), parked: task.NewParkedCalls(b, cfg.Log), process: nuid.Next(), stopping: make(chan struct{}), counters: newCounters(cfg.Queues), source: []string{"/stevedore/worker/" + tools.Token(cfg.Name)},
 	}
 }
+
+// defaultSlots is the default of Config.Slots.
+const defaultSlots = 64
 
 func defaultName() string {
 	host, err := os.Hostname()
@@ -202,7 +210,11 @@ func (w *Worker) Run(ctx context.Context) error {
 		run(&serve, func() error { return w.bus.Consume(ctx, c, cfg, handler) })
 	}
 	for _, queue := range w.cfg.Queues {
+		calls.Shared = bus.NewSlots(w.cfg.Slots)
 		consume(w.bus.WorkerConsumer(queue), calls, w.handle)
+		intake := calls
+		intake.WhenBusy = w.fileCall
+		consume(w.bus.IntakeConsumer(queue), intake, w.handle)
 	}
 	if w.cfg.Ticks {
 		consume(w.bus.TickConsumer(), ticks, w.handleTick)

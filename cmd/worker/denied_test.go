@@ -64,8 +64,8 @@ func TestMissingPermissions(t *testing.T) {
 		{"a-prefix", "call echo --id c1 --inbox-prefix other", 1, violation + `subscription to "other.>"`},
 		{"no-api", "tools ls", 1, violation + `publish to "stevedore.rpc.tools.ls"`},
 		{"no-api", "dead ls", 1, violation + `publish to "$JS.API.STREAM.INFO.STEVEDORE_DEAD"`},
-		{"no-api", "call echo", 1, violation + `publish to "$JS.API.STREAM.INFO.STEVEDORE_CALLS"`},
-		{"no-calls", "call echo --id c2", 1, violation + `publish to "stevedore.call.default.echo"`},
+		{"no-api", "call echo", 1, violation + `publish to "stevedore.call.default.echo.default.`},
+		{"no-calls", "call echo --id c2", 1, violation + `publish to "stevedore.call.default.echo.default.c2"`},
 		{"caller", "call echo --id c1", 0, "there it is\n"},
 		{"caller", "tasks get c1", 1, violation + `publish to "stevedore.rpc.task.default.get"`},
 	} {

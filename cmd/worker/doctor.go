@@ -170,7 +170,7 @@ func (d *doctor) examineBus(ctx context.Context, b *bus.Bus) {
 		have[stream.Name] = true
 	}
 	const provision = `run "worker provision", with the permission to create streams; "worker provision" also lists settings that differ`
-	for _, name := range []string{bus.Calls, bus.Results, bus.Ticks, bus.Outbox, bus.Sessions, bus.Dead} {
+	for _, name := range []string{bus.Calls, bus.Intake, bus.Results, bus.Ticks, bus.Outbox, bus.Sessions, bus.Dead} {
 		if !have[b.StreamName(name)] {
 			d.fail("streams", provision, "the stream %s does not exist, or this user may not see it", b.StreamName(name))
 		}

@@ -51,7 +51,7 @@ func newProvisionCommand() *cobra.Command {
 			if err == nil {
 				consumers := []bus.Consumer{b.TickConsumer(), b.NotifierConsumer(), b.DeadConsumer()}
 				for _, queue := range queues {
-					consumers = append(consumers, b.WorkerConsumer(queue))
+					consumers = append(consumers, b.WorkerConsumer(queue), b.IntakeConsumer(queue))
 				}
 				err = b.ProvisionConsumers(cmd.Context(), consumers...)
 			}

@@ -25,7 +25,7 @@ func formerData(t *testing.T) (dir string) {
 		t.Fatal(err)
 	}
 	b := bustest.Connect(t, s, bus.Config{})
-	if _, err := b.JetStream().Publish(t.Context(), b.Call("default", "echo"), []byte(`{"id":"former"}`)); err != nil {
+	if _, err := b.JetStream().Publish(t.Context(), b.ShortCall("default", "echo"), []byte(`{"id":"former"}`)); err != nil {
 		t.Fatal(err)
 	}
 	b.Close()
@@ -82,7 +82,7 @@ func TestFormerDataMovesAside(t *testing.T) {
 			t.Fatal(err)
 		}
 		b := bustest.Dial(t, s, bus.Config{})
-		if n := bustest.Messages(t, b, bus.Calls); n != 1 {
+		if n := bustest.Waiting(t, b); n != 1 {
 			t.Errorf("the former directory has %d calls, want 1", n)
 		}
 		b.Close()

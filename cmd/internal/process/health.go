@@ -112,9 +112,16 @@ func (h *health) metrics(w http.ResponseWriter, r *http.Request) {
 		for outcome, n := range q.Outcomes {
 			metrics.WriteCounterUint64(w, fmt.Sprintf("stevedore_calls_total{queue=%q,outcome=%q}", queue, outcome), uint64(n))
 		}
-		if info, ok, err := h.bus.ConsumerInfo(ctx, h.bus.WorkerConsumer(queue)); ok && err == nil {
-			metrics.WriteGaugeUint64(w, "stevedore_queue_waiting"+label, info.NumPending)
-			metrics.WriteGaugeUint64(w, "stevedore_queue_taken"+label, uint64(max(info.NumAckPending, 0)))
+		var waiting, taken uint64
+		known := false
+		for _, c := range []bus.Consumer{h.bus.WorkerConsumer(queue), h.bus.IntakeConsumer(queue)} {
+			if info, ok, err := h.bus.ConsumerInfo(ctx, c); ok && err == nil {
+				known, waiting, taken = true, waiting+info.NumPending, taken+uint64(max(info.NumAckPending, 0))
+			}
+		}
+		if known {
+			metrics.WriteGaugeUint64(w, "stevedore_queue_waiting"+label, waiting)
+			metrics.WriteGaugeUint64(w, "stevedore_queue_taken"+label, taken)
 		}
 	}
 	for _, f := range h.keeper.Fills() {

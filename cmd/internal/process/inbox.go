@@ -10,6 +10,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/notify"
+	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
@@ -70,39 +71,15 @@ func (in *inbox) Accept(ctx context.Context, m notify.Incoming) (notify.Accepted
 	return notify.Accepted{ID: call.ID, Session: session}, nil
 }
 
-// enqueue stores a call for the workers, unless it was stored before.
+// enqueue stores a call for the workers, unless it is queued, running or parked, or has its
+// result.
 func enqueue(ctx context.Context, b *bus.Bus, queue string, call tools.Call) (fresh bool, err error) {
-	known, err := isKnown(ctx, b, queue, call)
-	if known || err != nil {
+	_, parked, err := task.ReadParked(ctx, b, tools.CallKey{Session: call.SessionToken(), ID: call.IDToken()})
+	if parked || err != nil {
 		return false, err
 	}
-	body, err := bus.Encode(call)
-	if err != nil {
-		return false, tools.Errorf(tools.CodeInvalidArguments, "the message is not text: %v", err)
-	}
-	_, err = b.Publish(ctx, bus.Message{Subject: b.Call(queue, call.Tool), Body: body, Key: call.SessionToken() + "." + call.IDToken() + "." + call.Digest()})
-	return true, err
-}
-
-// isKnown reports whether a call is queued, running or parked, or has its result. A call
-// leaves the calls stream when it is parked or has its result, so look there first.
-func isKnown(ctx context.Context, b *bus.Bus, queue string, call tools.Call) (bool, error) {
-	session, id := call.SessionToken(), call.IDToken()
-	queued, err := b.FindStaleCall(ctx, b.Call(queue, call.Tool), func(body []byte) bool {
-		old, err := tools.DecodeCall(body)
-		return err == nil && old.IDToken() == id && old.SessionToken() == session
-	})
-	if queued || err != nil {
-		return queued, err
-	}
-	if _, parked, err := task.ReadParked(ctx, b, tools.CallKey{Session: session, ID: id}); parked || err != nil {
-		return parked, err
-	}
-	stored, ok, err := task.ReadResult(ctx, b, b.Result(session, id))
-	if ok {
-		err = task.CheckDigest(call, call.Digest(), stored.Digest)
-	}
-	return ok, err
+	accepted, err := rpc.Enqueue(ctx, b, queue, call)
+	return !accepted.Duplicate, err
 }
 
 // temporary hides a code that the receiver would take for a final rejection.

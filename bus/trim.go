@@ -1,0 +1,230 @@
+package bus
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	// trimInterval is the pause between two purges by the same process.
+	trimInterval = 250 * time.Millisecond
+	// maxTrimInterval is the longest pause while a message that is not settled prevents
+	// a purge.
+	maxTrimInterval = 10 * time.Second
+	// takeoverDelay is how long the other processes wait for the next purge before one of
+	// them purges: between one and three times as long.
+	takeoverDelay = time.Second
+	// maxBehind and maxBytesBehind are how many settled messages, and bytes of them, a
+	// process leaves behind a message that is not settled for long.
+	maxBehind      = 500
+	maxBytesBehind = 1 << 20
+	// rareRounds is after how many purges those of the other subjects follow: messages on
+	// them are rare.
+	rareRounds = 16
+	// deletesAtOnce is how many messages are deleted at once.
+	deletesAtOnce = 32
+)
+
+// trimmer removes the settled messages of a consumer from a stream that keeps
+// acknowledged messages. One purge removes all that precede the first message that is not
+// settled. If that message is not settled for long, such as a call that runs for a day,
+// each process deletes the later ones that it has settled.
+//
+// Any process purges, and tells the others. The one that purged last does so again after
+// trimInterval, and the others wait longer. So there is one purge at a time however many
+// processes there are, and another process goes on if this one dies.
+type trimmer struct {
+	bus      *Bus
+	consumer Consumer
+	wake     chan struct{} // has an element if messages were settled
+	told     chan uint64   // the sequence up to which another process purged
+	warned   time.Time
+	rounds   int // that purged
+
+	mu     sync.Mutex
+	recent []settledMessage // since the last round
+	old    []settledMessage // before that, and not removed
+}
+
+type settledMessage struct {
+	sequence uint64
+	size     int
+}
+
+func newTrimmer(b *Bus, c Consumer) *trimmer {
+	return &trimmer{bus: b, consumer: c, wake: make(chan struct{}, 1), told: make(chan uint64, 16)}
+}
+
+// settled adds a message that needs no other delivery.
+func (t *trimmer) settled(sequence uint64, size int) {
+	if len(t.consumer.Trim) == 0 {
+		return
+	}
+	t.mu.Lock()
+	t.recent = append(t.recent, settledMessage{sequence, size})
+	first := len(t.recent) == 1
+	t.mu.Unlock()
+	if first {
+		select {
+		case t.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// run trims until ctx ends, and then once more.
+func (t *trimmer) run(ctx context.Context) {
+	sub, err := t.bus.nc.Subscribe(t.subject(), func(msg *nats.Msg) {
+		if floor, err := strconv.ParseUint(string(msg.Data), 10, 64); err == nil && msg.Header.Get(trimmerHeader) != t.id() {
+			select {
+			case t.told <- floor:
+			default:
+			}
+		}
+	})
+	if err == nil {
+		defer func() { _ = sub.Unsubscribe() }() // fails only if the connection is closed
+	}
+	var purged uint64
+	// The first round also removes what was left behind by processes that died.
+	pause := trimInterval
+	timer := time.NewTimer(pause + rand.N(pause))
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+			defer cancel()
+			if t.forget(0) > 0 && !t.bus.nc.IsClosed() {
+				_, _ = t.round(last, purged) // another process does it otherwise
+			}
+			return
+		case purged = <-t.told:
+			t.forget(purged)
+			pause = takeoverDelay + rand.N(2*takeoverDelay)
+			timer.Reset(pause)
+		case <-t.wake:
+			if pause > takeoverDelay*3 { // nothing happened for long
+				pause = trimInterval
+				timer.Reset(pause)
+			}
+		case <-timer.C:
+			floor, err := t.round(ctx, purged)
+			if err != nil && ctx.Err() == nil && time.Since(t.warned) > time.Minute {
+				t.warned = time.Now()
+				t.bus.log.Warn().Err(err).Str("consumer", t.consumer.Name).Msg("cannot remove settled messages; their stream will be full")
+			}
+			if floor != purged {
+				pause = trimInterval
+			} else {
+				pause = min(2*pause, maxTrimInterval)
+			}
+			purged = floor
+			if t.forget(0) > 0 {
+				timer.Reset(pause)
+			} else {
+				pause = maxTrimInterval // until wake
+			}
+		}
+	}
+}
+
+// round removes the settled messages, and returns the sequence up to which all are.
+func (t *trimmer) round(ctx context.Context, purged uint64) (floor uint64, err error) {
+	cons, err := t.bus.js.Consumer(ctx, t.bus.StreamName(t.consumer.Stream), t.consumer.Name)
+	if err != nil {
+		return purged, err
+	}
+	stream, err := t.bus.Stream(ctx, t.consumer.Stream)
+	if err != nil {
+		return purged, err
+	}
+	floor = cons.CachedInfo().AckFloor.Stream
+	if floor > 0 && floor != purged {
+		for i, subject := range t.consumer.Trim {
+			if i > 0 && t.rounds%rareRounds != 0 {
+				break
+			}
+			if err := stream.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeSequence(floor+1)); err != nil {
+				return purged, err
+			}
+		}
+		t.rounds++
+		_ = t.bus.nc.PublishMsg(&nats.Msg{ // only a hint
+			Subject: t.subject(), Header: nats.Header{trimmerHeader: {t.id()}}, Data: strconv.AppendUint(nil, floor, 10),
+		})
+	}
+	t.forget(floor)
+	return floor, t.deleteBehind(ctx, stream)
+}
+
+// deleteBehind deletes messages that were settled before the previous round, if there are
+// many that precede no purge.
+func (t *trimmer) deleteBehind(ctx context.Context, stream jetstream.Stream) error {
+	t.mu.Lock()
+	var size int
+	for _, m := range t.old {
+		size += m.size
+	}
+	var behind []settledMessage
+	if len(t.old) >= maxBehind || size >= maxBytesBehind {
+		behind, t.old = t.old, nil
+	}
+	t.old, t.recent = append(t.old, t.recent...), nil
+	t.mu.Unlock()
+
+	var (
+		group sync.WaitGroup
+		mu    sync.Mutex
+		first error
+		next  = make(chan settledMessage)
+	)
+	for range min(deletesAtOnce, len(behind)) {
+		group.Go(func() {
+			for m := range next {
+				err := stream.DeleteMsg(ctx, m.sequence)
+				if api, ok := err.(*jetstream.APIError); ok && api.ErrorCode == jetstream.JSErrCodeMessageNotFound { // it has expired
+					err = nil
+				}
+				if err != nil {
+					mu.Lock()
+					first = err
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	for _, m := range behind {
+		next <- m
+	}
+	close(next)
+	group.Wait()
+	return first
+}
+
+// forget drops the messages up to floor, and returns how many are left.
+func (t *trimmer) forget(floor uint64) (left int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	gone := func(m settledMessage) bool { return m.sequence <= floor }
+	t.recent, t.old = slices.DeleteFunc(t.recent, gone), slices.DeleteFunc(t.old, gone)
+	return len(t.recent) + len(t.old)
+}
+
+// trimmerHeader names the process that sent a hint.
+const trimmerHeader = "Stevedore-Trimmer"
+
+func (t *trimmer) id() string { return t.bus.out.inbox }
+
+// subject is for the hints of the processes that consume the same messages. No stream
+// captures it.
+func (t *trimmer) subject() string {
+	return t.bus.RPC("trimmed", t.consumer.Stream, t.consumer.Name)
+}
