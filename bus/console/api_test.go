@@ -19,6 +19,7 @@ import (
 
 // Without the token, there is only the sign-in page; no view, no data, no action.
 func TestTokenIsRequired(t *testing.T) {
+	t.Parallel()
 	in := start(t, console.Config{})
 	in.call("secret-session", "c1", "read_file", textArgs{Text: "secret-text"})
 	for _, path := range []string{
@@ -52,6 +53,7 @@ func TestTokenIsRequired(t *testing.T) {
 
 // The files of the page have a policy that allows neither foreign nor inline scripts.
 func TestContentPolicy(t *testing.T) {
+	t.Parallel()
 	in := start(t, console.Config{})
 	for _, path := range []string{"/", "/static/app.js"} {
 		r, _ := http.NewRequest("GET", in.url+path, nil)
@@ -76,6 +78,7 @@ func TestContentPolicy(t *testing.T) {
 
 // A read-only page shows everything and changes nothing.
 func TestReadOnly(t *testing.T) {
+	t.Parallel()
 	in := start(t, console.Config{ReadOnly: true})
 	in.begin("s", "c1", "shell", textArgs{})
 	in.job("backup", "shell", "6h")
@@ -95,6 +98,7 @@ func TestReadOnly(t *testing.T) {
 
 // Pages of calls have each call once, newest first, and filters apply to all pages.
 func TestCallsInPages(t *testing.T) {
+	t.Parallel()
 	in := start(t, console.Config{})
 	const calls = 130
 	for i := range calls {
@@ -132,6 +136,7 @@ func TestCallsInPages(t *testing.T) {
 
 // One call has its result; a running one can be cancelled.
 func TestOneCall(t *testing.T) {
+	t.Parallel()
 	in := start(t, console.Config{})
 	in.call("s", "done", "read_file", textArgs{Text: "<b>text</b>"})
 	status, body := in.request("GET", "/api/calls/s/done", "")
@@ -152,6 +157,7 @@ func TestOneCall(t *testing.T) {
 
 // Lines, characters, grep, jq and the download read an artifact.
 func TestArtifact(t *testing.T) {
+	t.Parallel()
 	in := start(t, console.Config{})
 	in.call("s", "logs", "logs", textArgs{Lines: 20_000})
 	in.call("s", "items", "inventory", textArgs{Lines: 3000})
@@ -189,6 +195,7 @@ func TestArtifact(t *testing.T) {
 }
 
 func TestConversations(t *testing.T) {
+	t.Parallel()
 	in := start(t, console.Config{})
 	for i := range 100 {
 		in.say(fmt.Sprint("s", i%4), fmt.Sprintf(`{"kind":"user","run":"r%d","at":"2026-11-22T04:00:00Z"}`, i))
@@ -229,6 +236,7 @@ func TestConversations(t *testing.T) {
 }
 
 func TestDeadLettersSchedulesChannels(t *testing.T) {
+	t.Parallel()
 	in := start(t, console.Config{})
 	in.deadLetter("x", `{"id": <script>`)
 	list := get[struct{ Dead []struct{ Number uint64 } }](in, "/api/dead")
@@ -278,6 +286,7 @@ func TestDeadLettersSchedulesChannels(t *testing.T) {
 
 // Live events report running calls, progress, and calls that end.
 func TestEvents(t *testing.T) {
+	t.Parallel()
 	in := start(t, console.Config{})
 	in.begin("s", "long", "shell", textArgs{Text: "halfway", Done: 50})
 	ctx, cancel := context.WithCancel(t.Context())

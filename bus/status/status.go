@@ -148,16 +148,17 @@ func Read(ctx context.Context, b *bus.Bus) Status {
 		}
 	}
 	slices.Sort(s.Errors)
-	s.Problems = s.problems()
+	s.Problems = s.problems(b.StreamName(""))
 	return s
 }
 
-// problems lists what needs attention.
-func (s *Status) problems() []string {
+// problems lists what needs attention. streamPrefix is that of the names of streams.
+func (s *Status) problems(streamPrefix string) []string {
 	problems := []string{}
 	for _, stream := range s.Streams {
 		if stream.Fill >= nearlyFull {
-			problems = append(problems, fmt.Sprintf("The stream %s is %.0f %% full. When it is full, it %s messages. Give it more space: worker provision --update --max-bytes BYTES.", stream.Name, 100*stream.Fill, stream.Full))
+			f := bus.Fill{Stream: strings.TrimPrefix(stream.Name, streamPrefix), Name: stream.Name, Bytes: int64(stream.Bytes), MaxBytes: stream.MaxBytes, Messages: stream.Messages}
+			problems = append(problems, fmt.Sprintf("The %s: %s.", f, f.Advice()))
 		}
 	}
 	for _, q := range s.Queues {
