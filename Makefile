@@ -1,6 +1,6 @@
 # The main targets; .ci/run runs check and the README's test command.
 
-.PHONY: build check cross size test screenshots bench fuzz kill soak clock release
+.PHONY: build check cross size test screenshots bench fuzz kill soak eval clock release
 
 build:
 	go build -trimpath -ldflags "-s -w" -o bin/ ./cmd/...
@@ -68,6 +68,10 @@ kill:
 SOAK ?= 10m
 soak:
 	STEVEDORE_SOAK=$(SOAK) go test -run Soak -count=1 -timeout 0 -v ./integration/
+
+# Scripted models ask 60 questions about 15 large results: right answers, calls, tokens.
+eval:
+	go run ./integration/eval
 
 # A week of heartbeats in virtual time while the clock jumps. It builds the
 # standard library anew, with a clock that can be moved.

@@ -81,7 +81,8 @@ var allowedImports = map[string][]string{
 	"state/kv":      {"state"},
 	"state/durable": {},
 
-	"integration": {"*"},
+	"integration":      {"*"},
+	"integration/eval": {"offload", "offload/mem", "tools"},
 }
 
 // natsFolders are the folders that may import NATS. Everything else is free of it.

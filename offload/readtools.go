@@ -13,8 +13,8 @@ import (
 // the user.
 func (r *Reader) Tools() []tools.Tool {
 	return []tools.Tool{
-		readTool(ToolGet, "Read an artifact (an offloaded tool result) from a character offset, at most 15,000 characters per page. "+
-			"If there is a next page, the first line of the result gives its offset. To search for text, use grep_knowledge instead.",
+		readTool(ToolGet, "Read an artifact (a stored tool result) from a character offset, at most 15,000 characters per page. "+
+			"The first line gives the offset of the next page. An image is shown as an image.",
 			func(ctx context.Context, session string, in getArgs) (textResult, error) {
 				page, err := r.GetByID(ctx, session, in.ArtifactID, in.Offset, in.Limit)
 				if err != nil || page.MediaType == "" {
@@ -22,17 +22,16 @@ func (r *Reader) Tools() []tools.Tool {
 				}
 				return r.imageOf(ctx, session, page)
 			}),
-		readTool(ToolLines, "Read a range of lines of an artifact (an offloaded tool result). The first line is 1; both ends are included. "+
-			"Use it to read the lines around a match of grep_knowledge.",
+		readTool(ToolLines, "Read a range of lines of an artifact, for instance around a match of grep_knowledge.",
 			func(ctx context.Context, session string, in linesArgs) (textResult, error) {
 				return r.GetByLines(ctx, session, in.ArtifactID, in.StartLine, in.EndLine)
 			}),
-		readTool(ToolGrep, "Search an artifact (an offloaded tool result) with a regular expression, line by line. "+
-			"Returns matching lines with their numbers, '12: text', and lines of context, '11- text'. Usually the best first step with a long artifact.",
+		readTool(ToolGrep, "Search the lines of an artifact with a regular expression. Counts all matches; shows matching lines as '12: text' and context as '11- text'. "+
+			"Usually the best first step with a long text.",
 			func(ctx context.Context, session string, in grepArgs) (textResult, error) {
 				return r.Grep(ctx, session, in.ArtifactID, in.GrepQuery)
 			}),
-		readTool(ToolJQ, "Run a jq query on an artifact (an offloaded tool result) that is JSON, such as the output of a command. "+
+		readTool(ToolJQ, "Run a jq query on an artifact that is JSON, NDJSON (the query runs on each row) or a table (CSV, TSV: an array of objects). "+
 			"Start with 'keys', 'length' or '.[0]' if you do not know its structure. Returns one JSON value per line.",
 			func(ctx context.Context, session string, in jqArgs) (textResult, error) {
 				return r.JQ(ctx, session, in.ArtifactID, in.JQQuery)

@@ -26,7 +26,7 @@ has its own artifacts.
 
   worker artifacts ls --session s1
   worker artifacts get ID                  print the first 15,000 characters
-  worker artifacts get ID --all > file     save the whole artifact
+  worker artifacts get ID --all -o FILE    save the whole artifact, exactly as it was stored
   worker artifacts lines ID 100 120
   worker artifacts grep ID 'error|warn' -C 2
   worker artifacts jq ID '.items | length'
@@ -133,13 +133,24 @@ func newArtifactsGrep(o *client.Options) *cobra.Command {
 func newArtifactsGet(o *client.Options) *cobra.Command {
 	var in rpc.ReadRequest
 	var all bool
+	var file string
 	cmd := &cobra.Command{
 		Use:   "get ID",
 		Short: "Print an artifact, or a page of it",
 		Args:  cli.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in.ArtifactID = args[0]
+			if file != "" && (!all || in.Offset != 0) {
+				return cli.Exit(cli.ExitUsage, "--output saves a whole artifact: use it with --all and without --offset")
+			}
 			return o.With(cmd, func(ctx context.Context, b *bus.Bus) error {
+				if file != "" {
+					size, err := exportArtifact(ctx, o, b, in.ArtifactID, file)
+					if err == nil {
+						_, err = fmt.Fprintf(cmd.ErrOrStderr(), "saved %d bytes to %s\n", size, tools.OneLine(file))
+					}
+					return err
+				}
 				if all {
 					return o.Download(ctx, b, in.ArtifactID, in.Offset, cmd.OutOrStdout())
 				}
@@ -154,6 +165,7 @@ func newArtifactsGet(o *client.Options) *cobra.Command {
 	cmd.Flags().Int64Var(&in.Offset, "offset", 0, "first `CHARACTER` to print, from 0")
 	cmd.Flags().Int64Var(&in.Limit, "limit", 0, "`NUMBER` of characters to print, at most 15,000")
 	cmd.Flags().BoolVar(&all, "all", false, "print everything from the offset on, exactly as it was stored")
+	cmd.Flags().StringVarP(&file, "output", "o", "", "with --all, save to `FILE` when everything has arrived and its digest is right")
 	cmd.MarkFlagsMutuallyExclusive("all", "limit")
 	return cmd
 }

@@ -1,0 +1,27 @@
+package main
+
+import (
+	"bytes"
+	"regexp"
+	"strconv"
+	"testing"
+)
+
+// A model that follows the references gets the right answers for few tokens.
+func TestEval(t *testing.T) {
+	var out bytes.Buffer
+	if err := run(&out, false); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"naive", "faulty arguments"} {
+		found := regexp.MustCompile(`offloaded, ` + name + ` +(\d+) of 60 +\d+ +\d+ +(\d+)`).FindStringSubmatch(out.String())
+		if found == nil {
+			t.Fatalf("no line for %s:\n%s", name, out.String())
+		}
+		right, err1 := strconv.Atoi(found[1])
+		tokens, err2 := strconv.Atoi(found[2])
+		if err1 != nil || err2 != nil || right < 58 || tokens > 1_500 {
+			t.Errorf("%s: %s of 60 right for %s tokens per question\n%s", name, found[1], found[2], out.String())
+		}
+	}
+}

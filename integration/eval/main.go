@@ -1,0 +1,105 @@
+// Eval measures how well models get the right answers out of offloaded results, and what
+// that costs. Scripted policies ask 60 questions about 15 generated results.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+
+	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/offload/mem"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+const seed = 18
+
+func main() {
+	if err := run(os.Stdout, len(os.Args) > 1 && os.Args[1] == "-v"); err != nil {
+		fmt.Fprintln(os.Stderr, "eval:", err)
+		os.Exit(1)
+	}
+}
+
+// score is a line of the table.
+type score struct {
+	name                string
+	right, calls, asked int
+	tokens              int64
+	wrong               []string
+}
+
+func run(w io.Writer, verbose bool) error {
+	policies := []struct {
+		name   string
+		policy func(*session, question) bool
+	}{{"offloaded, naive", naive}, {"offloaded, faulty arguments", faulty}, {"offloaded, greedy", greedy}}
+	alternatives := []struct {
+		name string
+		read func(text string, q question) (string, bool)
+	}{{"pasted whole", paste}, {"truncated to 25,000 tokens", truncate}, {"file and grep", fileAndGrep}}
+	scores := make([]score, len(policies)+len(alternatives))
+
+	store := mem.New(offload.StoreConfig{})
+	registry := tools.NewRegistry(zerolog.Nop())
+	if err := registry.Register(offload.NewReader(store, offload.ReaderConfig{}).Tools()...); err != nil {
+		return err
+	}
+	offloader := offload.NewOffloader(store, offload.Config{})
+	for i, r := range generate(seed) {
+		res, err := offloader.Result(context.Background(), tools.Call{ID: fmt.Sprint("call_", i), Session: "eval", Tool: "fetch"}, tools.Definition{}, tools.NewToolResult(r.text))
+		if err != nil {
+			return err
+		}
+		if res.Artifact == nil {
+			return fmt.Errorf("%s is not offloaded", r.name)
+		}
+		for _, q := range r.questions {
+			for k, p := range policies {
+				s := &session{registry: registry, id: res.Artifact.ID, reference: res.ForLLM}
+				right := q.answered(res.ForLLM) && !q.counts || p.policy(s, q) // the preview may have it
+				scores[k].add(p.name, r, q, right, s.calls, offload.EstimateTokens(res.ForLLM)+offload.EstimateTokens(s.read.String()))
+			}
+			for k, a := range alternatives {
+				text, right := a.read(r.text, q)
+				scores[len(policies)+k].add(a.name, r, q, right, 1, offload.EstimateTokens(text))
+			}
+		}
+	}
+	return report(w, scores, verbose)
+}
+
+func (s *score) add(name string, r result, q question, right bool, calls int, tokens int64) {
+	s.name = name
+	s.asked++
+	s.calls += calls
+	s.tokens += tokens
+	if right {
+		s.right++
+	} else {
+		s.wrong = append(s.wrong, fmt.Sprintf("%s: %s (%s)", r.name, q.text, q.answer))
+	}
+}
+
+func report(w io.Writer, scores []score, verbose bool) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "how the model reads\tright\tcalls\ttokens in the prompt\tper question\t")
+	for _, s := range scores {
+		fmt.Fprintf(table, "%s\t%d of %d\t%d\t%d\t%d\t\n", s.name, s.right, s.asked, s.calls, s.tokens, s.tokens/int64(s.asked))
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if verbose {
+		for _, s := range scores {
+			for _, q := range s.wrong {
+				fmt.Fprintf(w, "wrong, %s: %s\n", s.name, q)
+			}
+		}
+	}
+	return nil
+}

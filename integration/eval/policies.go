@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// session is one question about one offloaded result: what the model has read.
+type session struct {
+	registry  *tools.Registry
+	id        string
+	reference string
+	read      strings.Builder
+	calls     int
+}
+
+const maxCalls = 12
+
+func (s *session) call(tool string, args map[string]any) (text string, failed bool) {
+	data, err := json.Marshal(args)
+	if err != nil {
+		return err.Error(), true
+	}
+	s.calls++
+	s.read.WriteString(string(data))
+	res := s.registry.Run(context.Background(), tools.Call{ID: "q", Session: "eval", Tool: tool, Args: data}, nil)
+	s.read.WriteString(res.ForLLM)
+	return res.ForLLM, res.IsError
+}
+
+// answered reports whether a text contains the answer as a word. A number of matches must
+// be what the tool counted.
+func (q question) answered(text string) bool {
+	text, _, _ = strings.Cut(text, "\n\n[") // notes are no answers
+	if q.counts {
+		if found := regexp.MustCompile(`^Found (\d+) match`).FindStringSubmatch(text); found != nil {
+			return found[1] == q.answer
+		}
+	}
+	return regexp.MustCompile(`(^|[^\w])` + regexp.QuoteMeta(q.answer) + `($|[^\w])`).MatchString(strings.TrimPrefix(text, "Found"))
+}
+
+// advised returns the tools that the reference names, in its order.
+func advised(reference string) (names []string) {
+	head, _, _ := strings.Cut(reference, "<knowledge_list")
+	for _, name := range regexp.MustCompile(`(\w+)\(artifact_id`).FindAllStringSubmatch(head, -1) {
+		names = append(names, name[1])
+	}
+	return names
+}
+
+// naive follows the advice of the reference in its order.
+func naive(s *session, q question) bool { return follow(s, q, func(args map[string]any) {}) }
+
+// faulty is naive with the typical mistakes of models in each first call.
+func faulty(s *session, q question) bool {
+	return follow(s, q, func(args map[string]any) {
+		args["knowledge_id"] = args["artifact_id"]
+		delete(args, "artifact_id")
+		if _, ok := args["pattern"]; ok {
+			args["max_results"], args["ignore_case"], args["context_before"] = "5", "true", nil
+		}
+		if _, ok := args["start_line"]; ok {
+			args["start_line"] = "-40"
+		}
+	})
+}
+
+func follow(s *session, q question, spoil func(map[string]any)) bool {
+	for _, tool := range advised(s.reference) {
+		args := map[string]any{"artifact_id": s.id}
+		switch tool {
+		case offload.ToolJQ:
+			if q.query == "" {
+				continue
+			}
+			args["query"] = q.query
+		case offload.ToolGrep:
+			args["pattern"] = q.pattern
+			args["max_results"], args["context_after"] = 5, q.after
+		case offload.ToolLines:
+			args["start_line"] = -40
+		}
+		again := maps.Clone(args)
+		spoil(args)
+		text, failed := s.call(tool, args)
+		if failed { // the error says how to call the tool
+			text, failed = s.call(tool, again)
+		}
+		if !failed && q.answered(text) {
+			return true
+		}
+	}
+	return false
+}
+
+// greedy asks for all pages. It gives up after maxCalls.
+func greedy(s *session, q question) bool {
+	offset := 0
+	for s.calls < maxCalls {
+		text, failed := s.call(offload.ToolGet, map[string]any{"artifact_id": s.id, "offset": offset})
+		if failed {
+			return false
+		}
+		next := regexp.MustCompile(`^[^\n]*the next page has offset=(\d+)`).FindStringSubmatch(text)
+		if !q.counts && q.answered(text) || q.counts && next == nil {
+			return true // a reader of everything can count
+		}
+		if next == nil {
+			return false
+		}
+		if _, err := fmt.Sscan(next[1], &offset); err != nil {
+			return false
+		}
+	}
+	return false
+}
+
+// Alternatives to offloading. Each returns what the model reads, and whether it can
+// answer from that.
+const (
+	contextTokens  = 200_000
+	truncateTokens = 25_000
+	grepChars      = 30_000
+)
+
+func paste(text string, q question) (string, bool) {
+	return text, offload.EstimateTokens(text) < contextTokens
+}
+
+func truncate(text string, q question) (string, bool) {
+	runes := []rune(text)
+	cut := min(len(runes), truncateTokens*5/2)
+	shown := string(runes[:cut])
+	if q.counts {
+		return shown, cut == len(runes)
+	}
+	return shown, q.answered(shown)
+}
+
+// fileAndGrep is "grep -n" on a file, or "grep -c" to count lines.
+func fileAndGrep(text string, q question) (string, bool) {
+	re, err := regexp.Compile(q.pattern)
+	if err != nil {
+		return err.Error(), false
+	}
+	var out []string
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		if re.MatchString(line) {
+			out = append(out, fmt.Sprintf("%d:%s", i+1, strings.Join(lines[i:min(i+q.after+1, len(lines))], "\n")))
+		}
+	}
+	if q.counts {
+		n := fmt.Sprint(len(out))
+		return n, n == q.answer
+	}
+	shown := strings.Join(slices.Clip(out), "\n")
+	shown = shown[:min(len(shown), grepChars)]
+	return shown, q.answered(shown)
+}
