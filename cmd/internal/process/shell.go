@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,6 +23,7 @@ import (
 type ShellOptions struct {
 	mode        string
 	network     bool
+	mcp         bool // MCP servers run in the sandbox, too
 	read, write []string
 	env         []string
 	maxOutput   int64
@@ -33,6 +35,7 @@ type ShellOptions struct {
 func (o *ShellOptions) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.mode, "shell-sandbox", string(sandbox.DefaultMode), "`MODE` of the sandbox: required (shell refuses commands if the system cannot confine them), besteffort (commands run with the protection that there is) or off")
 	flags.BoolVar(&o.network, "shell-network", false, "let commands use the network")
+	flags.BoolVar(&o.mcp, "mcp-sandbox", false, "run the commands of --mcp in this sandbox, too; those that need the network need --shell-network")
 	flags.StringSliceVar(&o.read, "shell-read", nil, "`PATH`s that commands can read and execute in addition, such as a toolchain in a home directory")
 	flags.StringSliceVar(&o.write, "shell-write", nil, "`PATH`s that commands can write in addition; also lets write_file, append_file and edit_file write protected paths, such as .git/config")
 	flags.StringArrayVar(&o.env, "shell-env", nil, "`NAME` or NAME=VALUE of a variable that commands get in addition")
@@ -46,6 +49,9 @@ func (o *ShellOptions) AddFlags(flags *pflag.FlagSet) {
 func (o *ShellOptions) check() error {
 	if !slices.Contains(sandbox.Modes, sandbox.Mode(o.mode)) {
 		return cli.Exit(cli.ExitUsage, "--shell-sandbox %q: want required, besteffort or off", o.mode)
+	}
+	if o.mcp && o.mode == string(sandbox.Off) {
+		return cli.Exit(cli.ExitUsage, "--mcp-sandbox needs a sandbox; remove --shell-sandbox off")
 	}
 	if o.maxOutput < 1 {
 		return cli.Exit(cli.ExitUsage, "--shell-output %d: want 1 or more", o.maxOutput)
@@ -127,12 +133,18 @@ func (p *parts) openShell(context.Context) error {
 	if errors.Is(err, sandbox.ErrUnconfined) {
 		p.log.Warn().Err(err).Msg("the shell tool refuses commands; --shell-sandbox besteffort runs them with the protection that there is")
 		p.shell.Refuse = err
+		if p.Shell.mcp {
+			return cli.Exit(cli.ExitUsage, "--mcp-sandbox: %w", err)
+		}
 		return nil
 	} else if err != nil {
 		return err
 	}
 	p.closers = append(p.closers, sb.Close)
 	p.shell.Sandbox = sb
+	if p.Shell.mcp {
+		p.MCP.Prepare = func(cmd *exec.Cmd) error { return sb.Confine(cmd, sandbox.Run{Tmp: "mcp"}) }
+	}
 	protection := sb.Protection()
 	p.log.Debug().Str("protection", protection.String()).Msg("the shell tool confines commands")
 	for _, missing := range protection.Missing {
