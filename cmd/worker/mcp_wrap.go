@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -28,6 +30,7 @@ and adds tools that read the stored results page by page, by lines, with grep an
 In the configuration of an MCP host, put "worker mcp wrap --" before the command:
 
   worker mcp wrap -- npx -y @modelcontextprotocol/server-filesystem .
+  worker mcp wrap --header Authorization=file:token https://mcp.example.com/mcp
 
 Results are stored in --data; no other process is needed. Each start is a session of
 its own, unless --session names one. The server gets the environment of this command,
@@ -45,18 +48,19 @@ type mcpWrapOptions struct {
 	Offload    offload.Config
 	session    string
 	timeout    time.Duration
+	headers    []string
 }
 
 func newMCPWrapCommand() *cobra.Command {
 	var o mcpWrapOptions
 	cmd := &cobra.Command{
-		Use:   "wrap [flags] -- COMMAND [ARGS...]",
+		Use:   "wrap [flags] URL | -- COMMAND [ARGS...]",
 		Short: "Keep the big results of any MCP server out of the prompt",
 		Long:  mcpWrapHelp,
 		Args:  cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return cli.Exit(cli.ExitUsage, "the command of the MCP server is missing; usage: %s", cmd.UseLine())
+				return cli.Exit(cli.ExitUsage, "the command or the URL of the MCP server is missing; usage: %s", cmd.UseLine())
 			}
 			return mcpWrap(cmd.Context(), o, args, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -67,6 +71,7 @@ func newMCPWrapCommand() *cobra.Command {
 	o.Logging.AddFlags(flags)
 	flags.StringVar(&o.session, "session", "", "`SESSION` of the stored results; default a new one, so that only this process can read them")
 	flags.DurationVar(&o.timeout, "call-timeout", 10*time.Minute, "`TIME` after which a request without response or progress is cancelled")
+	flags.StringArrayVar(&o.headers, "header", nil, "`NAME=VALUE` of a header for each request to the URL; for a secret, VALUE is env:VARIABLE or file:PATH")
 	o.Store.AddDiskFlags(flags)
 	process.AddOffloadFlags(flags, &o.Offload)
 	return cmd
@@ -80,6 +85,10 @@ func mcpWrap(ctx context.Context, o mcpWrapOptions, argv []string, stdin io.Read
 	if o.timeout <= 0 {
 		return cli.Exit(cli.ExitUsage, "--call-timeout %s: want more than 0s", o.timeout)
 	}
+	server, name, err := o.server(argv, stderr)
+	if err != nil {
+		return err
+	}
 	session := tools.Token(o.session)
 	if o.session == "" {
 		session = "mcp-" + strings.ToLower(rand.Text()[:16])
@@ -90,18 +99,44 @@ func mcpWrap(ctx context.Context, o mcpWrapOptions, argv []string, stdin io.Read
 	}
 	defer func() { err = errors.Join(err, closeStore()) }()
 	o.Offload.Log = log
-	name := command.Name(argv)
 	err = wrap.Run(ctx, wrap.NewStream(stdin, stdout, nil), wrap.Config{
 		Name: name, Session: session, Store: store, Offload: o.Offload, CallTimeout: o.timeout, Log: log,
 		Reader: offload.ReaderConfig{JQCommand: process.JQCommand()},
-		Server: func(context.Context) (wrap.Link, error) {
-			return startMCPServer(command.Config{Argv: argv, Env: mcpEnvironment(), Stderr: stderr})
-		},
+		Server: server,
 	})
 	if errors.Is(err, wrap.ErrPermanent) {
 		return cli.Exit(cli.ExitUsage, "%w", err)
 	}
 	return err
+}
+
+// server returns what starts the server, or connects to it, and its name in errors.
+func (o *mcpWrapOptions) server(argv []string, stderr io.Writer) (open func(context.Context) (wrap.Link, error), name string, err error) {
+	if !strings.HasPrefix(argv[0], "http://") && !strings.HasPrefix(argv[0], "https://") {
+		if len(o.headers) > 0 {
+			return nil, "", cli.Exit(cli.ExitUsage, "--header is for a server at a URL")
+		}
+		return func(context.Context) (wrap.Link, error) {
+			return startMCPServer(command.Config{Argv: argv, Env: mcpEnvironment(), Stderr: stderr})
+		}, command.Name(argv), nil
+	}
+	u, err := url.Parse(argv[0])
+	if err != nil || u.Host == "" || len(argv) > 1 {
+		return nil, "", cli.Exit(cli.ExitUsage, "want one URL, such as https://mcp.example.com/mcp")
+	}
+	header := http.Header{}
+	for _, given := range o.headers {
+		name, source, ok := strings.Cut(given, "=")
+		if !ok || name == "" {
+			return nil, "", cli.Exit(cli.ExitUsage, "--header: want NAME=VALUE")
+		}
+		value, err := process.ReadSecret(source)
+		if err != nil {
+			return nil, "", cli.Exit(cli.ExitUsage, "--header %s: %w", name, err)
+		}
+		header.Set(name, value)
+	}
+	return func(context.Context) (wrap.Link, error) { return wrap.NewHTTP(argv[0], header), nil }, u.Host, nil
 }
 
 // mcpEnvironment is the environment of this process without the settings of Stevedore

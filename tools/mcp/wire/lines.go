@@ -4,11 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"sync"
-
-	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // Lines reads messages from a stream in which each line is one message.
@@ -48,7 +45,7 @@ func (l *Lines) Next() (*Message, error) {
 		if body == nil {
 			continue // an empty line
 		}
-		if l.batch, err = parseAll(body); err != nil {
+		if l.batch, err = ParseAll(body); err != nil {
 			l.batch = nil
 			line := make([]byte, 200)
 			n, _ := body.ReadAt(line, 0)
@@ -61,8 +58,8 @@ func (l *Lines) Next() (*Message, error) {
 	return m, nil
 }
 
-// parseAll parses a message, or an array of messages, which revision 2025-03-26 had.
-func parseAll(body *Body) ([]*Message, error) {
+// ParseAll parses a message, or an array of messages, which revision 2025-03-26 had.
+func ParseAll(body *Body) ([]*Message, error) {
 	if whole, err := body.Whole(); err != nil || whole.Kind != '[' || !body.InMemory() {
 		m, err := Parse(body)
 		return []*Message{m}, err
@@ -80,55 +77,32 @@ func parseAll(body *Body) ([]*Message, error) {
 	return batch, errors.Join(err, errs)
 }
 
-// line returns the next line that is not empty; nil for an empty line.
+// line returns the next line; nil for an empty one.
 func (l *Lines) line() (*Body, error) {
-	var data []byte
-	var spool *tools.Output
+	c := Collector{Limit: l.limit}
 	for {
 		part, err := l.src.ReadSlice('\n')
 		if err == nil {
 			part = bytes.TrimRight(part, "\r\n") // some readers accept nothing after a message
 		}
-		switch {
-		case spool != nil:
-			if _, err := spool.Write(part); err != nil {
-				_ = spool.Close()
-				return nil, err
-			}
-			if spool.Truncated() {
-				_ = spool.Close()
-				return nil, fmt.Errorf("a message has more than %d bytes", l.limit)
-			}
-		case len(data)+len(part) > inMemory:
-			spool = tools.NewOutput(tools.OutputLimits{Memory: 1, Total: l.limit})
-			for _, p := range [][]byte{data, part} {
-				if _, err := spool.Write(p); err != nil {
-					_ = spool.Close()
-					return nil, err
-				}
-			}
-			data = nil
-		default:
-			data = append(data, part...)
+		if _, err := c.Write(part); err != nil {
+			c.Close()
+			return nil, err
 		}
 		switch {
 		case errors.Is(err, bufio.ErrBufferFull):
 			continue
-		case err != nil && (spool != nil || len(bytes.TrimSpace(data)) > 0) && errors.Is(err, io.EOF):
+		case errors.Is(err, io.EOF) && !c.Empty():
 			// The last line has no end: it may be cut.
 		case err != nil:
-			if spool != nil {
-				_ = spool.Close()
-			}
+			c.Close()
 			return nil, err
 		}
-		if spool != nil {
-			return &Body{spool: spool}, nil
-		}
-		if data = bytes.TrimSpace(data); len(data) == 0 {
+		if c.Empty() {
+			c.Close()
 			return nil, nil
 		}
-		return &Body{data: data}, nil
+		return c.Body(), nil
 	}
 }
 

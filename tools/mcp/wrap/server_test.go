@@ -74,7 +74,9 @@ func serve(role string) {
 	}
 }
 
-func serveSDK() {
+func serveSDK() { _ = sdkServer().Run(context.Background(), &mcp.StdioTransport{}) }
+
+func sdkServer() *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "test"}, nil)
 	object := &jsonschema.Schema{Type: "object"}
 	add := func(tool *mcp.Tool, f func(context.Context, *mcp.CallToolRequest, map[string]any) *mcp.CallToolResult) {
@@ -141,7 +143,7 @@ func serveSDK() {
 	s.AddPrompt(&mcp.Prompt{Name: "p"}, func(context.Context, *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
 		return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{{Role: "user", Content: &mcp.TextContent{Text: "prompt"}}}}, nil
 	})
-	_ = s.Run(context.Background(), &mcp.StdioTransport{})
+	return s
 }
 
 // serveRaw is a server that misbehaves.

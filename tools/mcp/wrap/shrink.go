@@ -3,6 +3,7 @@ package wrap
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"unicode/utf8"
@@ -43,7 +44,12 @@ func (s *shrinker) store(ctx context.Context, tool string, src io.Reader) (store
 		s.cfg.Log.Error().Str("tool", tools.Excerpt(tool, 64)).Err(err).Msg("cannot store a result")
 		return stored{reference: s.offloader.Fallback(call, res, err).ForLLM}, nil
 	}
-	return stored{got.Artifact, got.ForLLM}, nil
+	reference := got.ForLLM
+	if a := got.Artifact; a != nil && a.Type == offload.TypeBinary {
+		// The usual text names a tool that this client does not have.
+		reference = fmt.Sprintf("The result is a file of %d bytes of %s, which is not text. It is stored as the artifact '%s'; resources/read of %s returns its bytes in pages.", a.Size, a.MediaType, a.ID, artifacts.URI(s.cfg.Session, a.ID))
+	}
+	return stored{got.Artifact, reference}, nil
 }
 
 // block is a content block with text, or with a file in base64.

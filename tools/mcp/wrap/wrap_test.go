@@ -311,7 +311,7 @@ func TestResources(t *testing.T) {
 		if c.URI != uri || len(c.Text) > 4000 || len(c.Blob) > 0 {
 			t.Errorf("%s: %d bytes, uri %q", uri, len(c.Text)+len(c.Blob), c.URI)
 		}
-		checkContains(t, c.Text, "stored as the artifact")
+		checkContains(t, c.Text, "as the artifact")
 		page, err := s.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: c.Meta["stevedore/uri"].(string)})
 		if err != nil || len(page.Contents) != 2 || utf8.RuneCountInString(page.Contents[0].Text)+len(page.Contents[0].Blob) != 15_000 {
 			t.Errorf("%s: first page: %v", uri, err)

@@ -1,0 +1,360 @@
+package wrap
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/mcp/wire"
+)
+
+// HTTP is a Link to a server at a URL (streamable HTTP).
+type HTTP struct {
+	url    string
+	header http.Header
+	client *http.Client
+	ctx    context.Context // of all requests
+	cancel context.CancelCauseFunc
+	in     chan received
+	work   sync.WaitGroup
+	once   sync.Once
+
+	mu      sync.Mutex
+	session string
+	version string // of an initialized session
+	listens bool
+	cancels map[string]context.CancelFunc // requests of revisions without sessions, by id
+}
+
+type received struct {
+	m   *wire.Message
+	err error
+}
+
+// stateless is the first revision without sessions.
+const stateless = "2026-07-28"
+
+// NewHTTP returns a link to the server at url. header is added to each request, and is
+// not sent to another server if the server redirects.
+func NewHTTP(url string, header http.Header) *HTTP {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	return &HTTP{
+		url: url, header: header, ctx: ctx, cancel: cancel, in: make(chan received, 16), cancels: map[string]context.CancelFunc{},
+		client: &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+	}
+}
+
+// Receive implements Link.
+func (h *HTTP) Receive() (*wire.Message, error) {
+	select {
+	case r := <-h.in:
+		return r.m, r.err
+	case <-h.ctx.Done():
+		return nil, context.Cause(h.ctx)
+	}
+}
+
+var errClosed = errors.New("the connection was closed")
+
+// Close implements Link. It ends the session on the server.
+func (h *HTTP) Close() {
+	h.once.Do(func() {
+		h.mu.Lock()
+		session := h.session
+		h.mu.Unlock()
+		h.cancel(errClosed)
+		if session == "" {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		if req, err := h.request(ctx, http.MethodDelete, nil, ""); err == nil {
+			if res, err := h.client.Do(req); err == nil {
+				res.Body.Close()
+			}
+		}
+	})
+}
+
+// Send implements Link. It waits for the end of a notification's or a response's
+// delivery, so that these stay in order; requests run side by side.
+func (h *HTTP) Send(m *wire.Message) error {
+	meta := h.read(m)
+	ctx, cancel := context.WithCancel(h.ctx)
+	if !m.IsRequest() {
+		defer cancel()
+		if m.Method == "notifications/cancelled" && h.cancelRequest(m) {
+			return nil
+		}
+		return h.post(ctx, m, meta)
+	}
+	if meta.version >= stateless {
+		h.mu.Lock()
+		h.cancels[m.ID] = cancel
+		h.mu.Unlock()
+	}
+	h.work.Go(func() {
+		defer cancel()
+		err := h.post(ctx, m, meta)
+		h.mu.Lock()
+		delete(h.cancels, m.ID)
+		h.mu.Unlock()
+		if err != nil && ctx.Err() == nil {
+			h.cancel(err)
+		}
+	})
+	return nil
+}
+
+// cancelRequest ends the stream of a request, which is how these revisions cancel.
+func (h *HTTP) cancelRequest(m *wire.Message) bool {
+	var params struct {
+		ID json.RawMessage `json:"requestId"`
+	}
+	if m.Decode(m.Params, 64<<10, &params) != nil {
+		return false
+	}
+	h.mu.Lock()
+	cancel, ok := h.cancels[string(params.ID)]
+	h.mu.Unlock()
+	if ok {
+		cancel()
+	}
+	return ok
+}
+
+// routing is what the headers of a request repeat of its body.
+type routing struct{ version, name string }
+
+func (h *HTTP) read(m *wire.Message) (r routing) {
+	if m.Params.Kind != '{' {
+		return r
+	}
+	if v, err := m.Get(m.Params, "_meta"); err == nil && v.Kind == '{' {
+		if v, err := m.Get(v, "io.modelcontextprotocol/protocolVersion"); err == nil && v.Kind == '"' {
+			r.version, _ = m.Text(v, 100)
+		}
+	}
+	key := map[string]string{"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}[m.Method]
+	if v, err := m.Get(m.Params, key); key != "" && err == nil && v.Kind == '"' {
+		r.name, _ = m.Text(v, 8<<10)
+	}
+	return r
+}
+
+func (h *HTTP) request(ctx context.Context, method string, body io.Reader, version string) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, method, h.url, body)
+	if err != nil {
+		return nil, err
+	}
+	for name, values := range h.header {
+		req.Header[name] = values
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if version == "" {
+		version = h.version
+	}
+	if version != "" {
+		req.Header.Set("Mcp-Protocol-Version", version)
+	}
+	if h.session != "" {
+		req.Header.Set("Mcp-Session-Id", h.session)
+	}
+	return req, nil
+}
+
+// post sends a message and handles the answer.
+func (h *HTTP) post(ctx context.Context, m *wire.Message, r routing) error {
+	var body bytes.Buffer
+	var src io.Reader = &body
+	if m.InMemory() {
+		if err := m.WriteEdited(&body, m.Edits); err != nil {
+			return err
+		}
+	} else {
+		pr, pw := io.Pipe()
+		defer pr.Close()
+		h.work.Go(func() { pw.CloseWithError(m.WriteEdited(pw, m.Edits)) })
+		src = pr
+	}
+	req, err := h.request(ctx, http.MethodPost, src, r.version)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	if r.version >= stateless && m.IsRequest() {
+		req.Header.Set("Mcp-Method", m.Method)
+		if r.name != "" {
+			req.Header.Set("Mcp-Name", headerValue(r.name))
+		}
+	}
+	res, err := h.client.Do(req)
+	if err != nil {
+		return withoutURL(err)
+	}
+	defer res.Body.Close()
+	if id := res.Header.Get("Mcp-Session-Id"); id != "" && m.Method == "initialize" {
+		h.mu.Lock()
+		h.session = id
+		h.mu.Unlock()
+	}
+	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	switch {
+	case kind == "text/event-stream" && res.StatusCode == http.StatusOK:
+		answered, err := h.events(res.Body, m)
+		if err == nil && !answered && m.IsRequest() {
+			err = fmt.Errorf("the stream ended before the response to %s", m.Method)
+		}
+		return err
+	case kind == "application/json" && m.IsRequest() && res.StatusCode != http.StatusNotFound:
+		return h.single(res, m)
+	case res.StatusCode >= 300 && !(res.StatusCode == http.StatusNotFound && h.session == "" && !m.IsRequest()):
+		text, _ := io.ReadAll(io.LimitReader(res.Body, 300))
+		return fmt.Errorf("the server answered %s with the status %s: %s", m.Method, res.Status, tools.OneLine(strings.ToValidUTF8(string(text), "?")))
+	case m.IsRequest():
+		return fmt.Errorf("the server answered %s with the status %s and no response", m.Method, res.Status)
+	}
+	if m.Method == "notifications/initialized" {
+		h.listen()
+	}
+	return nil
+}
+
+// headerValue encodes a name that is not plain text.
+func headerValue(name string) string {
+	for i := range len(name) {
+		if name[i] < 0x20 || name[i] > 0x7e {
+			return "=?base64?" + base64.StdEncoding.EncodeToString([]byte(name)) + "?="
+		}
+	}
+	if strings.TrimSpace(name) != name || strings.HasPrefix(name, "=?base64?") {
+		return "=?base64?" + base64.StdEncoding.EncodeToString([]byte(name)) + "?="
+	}
+	return name
+}
+
+// withoutURL removes the URL from an error, because it may contain a secret.
+func withoutURL(err error) error {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil || !strings.Contains(err.Error(), "://") {
+			return err
+		}
+		err = inner
+	}
+}
+
+// single handles a body that is one message.
+func (h *HTTP) single(res *http.Response, request *wire.Message) error {
+	var c wire.Collector
+	defer c.Close()
+	if _, err := io.Copy(&c, res.Body); err != nil {
+		return err
+	}
+	if res.StatusCode >= 300 {
+		body := c.Body()
+		m, err := wire.Parse(body)
+		if err == nil && m.Error.Exists() && m.ID == request.ID {
+			h.deliver(m, request)
+			return nil
+		}
+		text := make([]byte, 300)
+		n, _ := body.ReadAt(text, 0)
+		body.Close()
+		return fmt.Errorf("the server answered %s with the status %s: %s", request.Method, res.Status, tools.OneLine(strings.ToValidUTF8(string(text[:n]), "?")))
+	}
+	messages, err := wire.ParseAll(c.Body())
+	if err != nil {
+		return fmt.Errorf("the server answered %s with %w", request.Method, err)
+	}
+	for _, m := range messages {
+		h.deliver(m, request)
+	}
+	return nil
+}
+
+// deliver passes a message to Receive.
+func (h *HTTP) deliver(m *wire.Message, request *wire.Message) {
+	if request != nil && request.Method == "initialize" && m.IsResponse() && m.Result.Kind == '{' {
+		if v, err := m.Get(m.Result, "protocolVersion"); err == nil && v.Kind == '"' {
+			version, _ := m.Text(v, 100)
+			h.mu.Lock()
+			h.version = version
+			h.mu.Unlock()
+		}
+	}
+	select {
+	case h.in <- received{m: m}:
+	case <-h.ctx.Done():
+		m.Close()
+	}
+}
+
+// events handles a stream of events. It reports whether it contained the response to
+// request.
+func (h *HTTP) events(src io.Reader, request *wire.Message) (answered bool, err error) {
+	err = wire.Events(src, func(body *wire.Body) {
+		messages, err := wire.ParseAll(body)
+		if err != nil {
+			body.Close()
+			h.in <- received{err: &wire.SyntaxError{Line: "an event", Err: err}}
+			return
+		}
+		for _, m := range messages {
+			if request != nil && m.IsResponse() && m.ID == request.ID {
+				answered = true
+			}
+			h.deliver(m, request)
+		}
+	})
+	if answered {
+		err = nil
+	}
+	return answered, err
+}
+
+// listen receives the messages that belong to no request, if the server sends any.
+func (h *HTTP) listen() {
+	h.mu.Lock()
+	started := h.listens
+	h.listens = true
+	h.mu.Unlock()
+	if started {
+		return
+	}
+	h.work.Go(func() {
+		for pause := time.Second; h.ctx.Err() == nil; pause = min(2*pause, 30*time.Second) {
+			req, err := h.request(h.ctx, http.MethodGet, nil, "")
+			if err != nil {
+				return
+			}
+			req.Header.Set("Accept", "text/event-stream")
+			res, err := h.client.Do(req)
+			if err == nil {
+				if res.StatusCode != http.StatusOK {
+					res.Body.Close()
+					return // the server has nothing to say
+				}
+				_, _ = h.events(res.Body, nil)
+				res.Body.Close()
+				pause = time.Second
+			}
+			select {
+			case <-h.ctx.Done():
+			case <-time.After(pause):
+			}
+		}
+	})
+}
