@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
 	"strings"
@@ -157,9 +158,7 @@ func (h *HTTP) request(ctx context.Context, method string, body io.Reader, versi
 	if err != nil {
 		return nil, err
 	}
-	for name, values := range h.header {
-		req.Header[name] = values
-	}
+	maps.Copy(req.Header, h.header)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if version == "" {
