@@ -247,8 +247,12 @@ func (r *soakRun) submit(ctx context.Context, client int) {
 	for ctx.Err() == nil {
 		c := r.newCall()
 		for try := 0; ctx.Err() == nil; try++ {
-			r.note(c.id, "client %d submits it through %s", client, nc.ConnectedAddr())
-			accepted, err := c.send(nc)
+			way := (len(c.id) + int(r.next.Load()) + try) % 3
+			if c.raw {
+				way %= 2
+			}
+			r.note(c.id, "client %d submits it through %s in way %d", client, nc.ConnectedAddr(), way)
+			accepted, err := c.send(nc, way)
 			if accepted {
 				r.accept(c.ledgerCall)
 				break
@@ -267,23 +271,41 @@ func (r *soakRun) submit(ctx context.Context, client int) {
 }
 
 // send submits the call once, in one of the ways that a client can choose.
-func (c soakCall) send(nc *nats.Conn) (accepted bool, err error) {
-	kind := "call"
+func (c soakCall) send(nc *nats.Conn, way int) (accepted bool, err error) {
+	kind, msg := "call", nats.NewMsg("")
 	if c.raw {
 		kind = "raw"
 	}
-	msg := nats.NewMsg(fmt.Sprintf("stevedore.%s.%s.%s", kind, c.queue, c.tool))
-	msg.Header.Set("Nats-Msg-Id", c.session+"."+c.id)
 	msg.Data = []byte(c.body())
+	switch way {
+	case 0: // the short form; all calls of a tool have one subject
+		msg.Subject = fmt.Sprintf("stevedore.%s.%s.%s", kind, c.queue, c.tool)
+		msg.Header.Set("Nats-Msg-Id", c.session+"."+c.id)
+	case 1: // the long form
+		msg.Subject = fmt.Sprintf("stevedore.%s.%s.%s.%s.%s", kind, c.queue, c.tool, c.session, c.id)
+	default: // a worker publishes it
+		msg.Subject = fmt.Sprintf("stevedore.rpc.submit.%s.%s.%s.%s", c.queue, c.tool, c.session, c.id)
+	}
 	answer, err := nc.RequestMsg(msg, 2*time.Second)
 	if err != nil {
 		return false, err
 	}
 	var ack struct {
 		Seq   int
-		Error any
+		Error *struct {
+			ErrCode int `json:"err_code"`
+		}
+		ID string // the worker's answer to a submit
 	}
-	if err := json.Unmarshal(answer.Data, &ack); err != nil || ack.Seq == 0 {
+	if err := json.Unmarshal(answer.Data, &ack); err != nil {
+		return false, fmt.Errorf("the answer is %.200s", answer.Data)
+	}
+	const subjectExists = 10077 // an earlier try was stored, or will be: try again
+	if way == 1 && ack.Error != nil && ack.Error.ErrCode == subjectExists {
+		stored, err := nc.Request("$JS.API.DIRECT.GET.STEVEDORE_CALLS."+msg.Subject, nil, 2*time.Second)
+		return err == nil && stored.Header.Get("Status") == "", fmt.Errorf("the server says that the subject exists, and %w", err)
+	}
+	if ack.Seq == 0 && (ack.ID != c.id || ack.Error != nil) {
 		return false, fmt.Errorf("the answer is %.200s", answer.Data)
 	}
 	return true, nil
