@@ -81,3 +81,19 @@ func (b *Bus) window(ctx context.Context, stream, subject string, low, end uint6
 	}
 	return window, true, nil
 }
+
+// ScanFrom calls f for the first count messages of a stream on a subject, from a sequence
+// on.
+func (b *Bus) ScanFrom(ctx context.Context, stream, subject string, sequence uint64, count int, f func(Stored)) error {
+	get := jsapi.Get{NextBySubject: subject, Sequence: sequence, Batch: min(count, scanBatch), MaxBytes: scanBytes}
+	for m, err := range b.api.Messages(ctx, b.StreamName(stream), get) {
+		if err != nil {
+			return fmt.Errorf("scan stream %s: %w", b.StreamName(stream), err)
+		}
+		f(Stored{Subject: m.Subject, Sequence: m.Sequence, At: m.Time, Body: m.Data, ID: idOf(m.Header, m.Sequence, m.Time)})
+		if count--; count <= 0 {
+			return nil
+		}
+	}
+	return nil
+}

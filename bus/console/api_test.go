@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/console"
 	"github.com/stevedore-bus/stevedore/bus/status"
@@ -317,4 +318,28 @@ func TestEvents(t *testing.T) {
 	until(`"line break"`)
 	close(in.end)
 	until(`"running":[]`)
+}
+
+// Calls in a queue without a worker are listed as waiting, in both forms of their subject.
+func TestWaitingCalls(t *testing.T) {
+	t.Parallel()
+	in := start(t, console.Config{})
+	if err := in.bus.ProvisionConsumers(t.Context(), in.bus.WorkerConsumer("gpu"), in.bus.IntakeConsumer("gpu")); err != nil {
+		t.Fatal(err)
+	}
+	for subject, body := range map[string]string{
+		in.bus.Call("gpu", "train", "s1", "c1"): `{"id":"c1","session":"s1"}`,
+		in.bus.ShortCall("gpu", "train"):        `{"id":"c2","session":"s2"}`,
+	} {
+		if _, err := in.bus.Publish(t.Context(), bus.Message{Subject: subject, Body: []byte(body)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list := get[struct{ Waiting []task.WaitingCall }](in, "/api/waiting").Waiting
+	if len(list) != 2 || list[0].ID != "c1" || list[1].Session != "s2" || list[1].Queue != "gpu" || list[0].QueuedAt.IsZero() {
+		t.Errorf("waiting %+v", list)
+	}
+	if status, body := in.request("POST", "/api/calls/s1/c1/cancel", ""); status != http.StatusOK || !strings.Contains(body, "cancelled") {
+		t.Errorf("cancel: %d %s", status, body)
+	}
 }

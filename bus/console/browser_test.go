@@ -24,6 +24,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/console"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -282,6 +283,12 @@ func TestHostileTexts(t *testing.T) {
 	in.begin("s", "runs", "shell", textArgs{Text: hostile, Done: 3})
 	in.ask("s", "asks", textArgs{Text: hostile})
 	in.deadLetter("x", hostile)
+	if err := in.bus.ProvisionConsumers(t.Context(), in.bus.IntakeConsumer("gpu")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := in.bus.Publish(t.Context(), bus.Message{Subject: in.bus.ShortCall("gpu", "train"), Body: fmt.Appendf(nil, `{"id":%[1]s,"session":%[1]s}`, quoted)}); err != nil {
+		t.Fatal(err)
+	}
 	in.say("s", fmt.Sprintf(`{"kind":"user","message":{"content":[{"type":"text","text":%[1]s}]}}`, quoted),
 		fmt.Sprintf(`{"kind":"assistant","message":{"content":[{"type":"text","text":%[1]s},{"type":"tool_use","name":%[1]s,"input":{"x":%[1]s}},{"type":%[1]s}]}}`, quoted),
 		fmt.Sprintf(`{"kind":"results","answers":[{"call":%[1]s,"tool":%[1]s,"outcome":%[1]s,"for_llm":%[1]s,"artifact":{"artifact_id":%[1]s,"tokens":1}}]}`, quoted),
@@ -296,6 +303,9 @@ func TestHostileTexts(t *testing.T) {
 		b.until("document.querySelector('main').innerText.length > 60 && !document.querySelector('main').innerText.trim().endsWith('\u2026')")
 		if strings.Contains(hash, "/") && hash != "artifacts/s/big" || hash == "approvals" || hash == "now" {
 			b.shows("window.pwned=1")
+		}
+		if hash == "now" {
+			b.shows("queue gpu") // the call that waits
 		}
 		if found := b.eval(`[...document.querySelectorAll("main script, main img, main iframe, main svg, a[href^='javascript:'], [onerror], [onload]")].length + " " + window.pwned`); found != "0 undefined" {
 			t.Errorf("%s: elements and effects of the text: %s", hash, found)
@@ -370,6 +380,9 @@ func TestReadOnlyPage(t *testing.T) {
 		"schedules": "backup", "dead/1": "Message", "channels": "log",
 	} {
 		b.open(hash, text)
+		if hash == "now" {
+			b.shows("queue gpu") // the call that waits
+		}
 		if found := b.eval(`[...document.querySelectorAll("main button")].map(x => x.innerText).filter(x => /cancel|send|retry|remove|disable|approve|deny|test/i.test(x)).join()`); found != "" {
 			t.Errorf("%s has the buttons %s", hash, found)
 		}

@@ -1,7 +1,9 @@
 package console
 
 import (
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/stevedore-bus/stevedore/bus/task"
@@ -15,6 +17,29 @@ func (c *Console) running(r *http.Request) (any, error) {
 		return nil, err
 	}
 	return map[string]any{"running": calls}, nil
+}
+
+// maxWaiting is the most calls of a queue in the list of waiting calls.
+const maxWaiting = 25
+
+// waiting returns the first calls that wait in each queue.
+func (c *Console) waiting(r *http.Request) (any, error) {
+	queues, err := c.bus.Queues(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	calls := []task.WaitingCall{}
+	for _, name := range slices.Sorted(maps.Keys(queues)) {
+		if queues[name].NumPending == 0 {
+			continue
+		}
+		waiting, err := task.ListWaiting(r.Context(), c.bus, name, maxWaiting)
+		if err != nil {
+			return nil, err
+		}
+		calls = append(calls, waiting...)
+	}
+	return map[string]any{"waiting": calls}, nil
 }
 
 // maxPage is the most calls in a page.

@@ -70,6 +70,7 @@ func (c *Console) routes() http.Handler {
 		"GET /api/state":    c.state,
 		"GET /api/status":   c.status,
 		"GET /api/running":  c.running,
+		"GET /api/waiting":  c.waiting,
 		"GET /api/calls":    c.calls,
 		"GET /api/sessions": c.sessions,
 		"GET /api/dead":     c.dead,

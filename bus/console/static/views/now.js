@@ -7,6 +7,7 @@ import { act } from "../app.js";
 const seconds = 60, maxRunning = 200, maxRecent = 40;
 
 function show(main, parts, state) {
+  const abort = new AbortController();
   const running = new Map(); // by session.id
   const quay = Array.from({ length: seconds }, () => ({ done: 0, bad: 0, wait: 0, off: 0 }));
   const recent = [];
@@ -23,6 +24,20 @@ function show(main, parts, state) {
     h("section", {}, h("h2", {}, "Running"), list),
     h("section", {}, h("h2", {}, "Just ended"), ended),
   ]);
+
+  // Waiting calls appear only if there are any.
+  const queued = h("ul.list.compact", { "aria-label": "Waiting calls" }), queuedTitle = h("h2", {}, "Waiting");
+  const waitingSection = h("section", { hidden: true }, queuedTitle, queued);
+  ended.parentElement.before(waitingSection);
+  async function drawWaiting(n) {
+    waitingSection.hidden = n === 0;
+    if (n === 0) return queued.replaceChildren();
+    try {
+      const calls = (await get("/api/waiting", {}, abort.signal)).waiting.slice(0, 50);
+      replace(queued, calls.map(c => h("li", { "data-row": true }, h("a.line", { href: "#/calls/" + path(c.session, c.id) }, chip("queued"), h("b", {}, c.tool), h("span.text.id", {}, c.session + " / " + c.id), h("span.grow"), h("span.tag", {}, "queue " + c.queue), h("span.num.ago", {}, time(c.queued_at, "since"))))),
+        n > calls.length ? h("li.more", {}, "and " + plural(n - calls.length, "more call")) : null);
+    } catch { /* the next status tries again */ }
+  }
 
   const rows = new Map();
   function row(key, call) {
@@ -90,6 +105,7 @@ function show(main, parts, state) {
   function drawStatus(s) {
     const waiting = s.queues.reduce((n, q) => n + q.waiting, 0);
     const runningCount = Math.max(running.size, s.queues.reduce((n, q) => n + q.running, 0));
+    drawWaiting(waiting);
     replace(summary, (runningCount ? plural(runningCount, "call") + (runningCount === 1 ? " is" : " are") + " running" : "No call is running")
       + (waiting ? ", " + count(waiting) + (waiting === 1 ? " waits" : " wait") : "") + ". "
       + (s.workers.length ? plural(s.workers.length, "worker") + (s.workers.length === 1 ? " answers." : " answer.") : "No worker answers: start one with “worker serve”."));
@@ -97,7 +113,6 @@ function show(main, parts, state) {
     replace(problems, s.problems.concat(s.errors || []).map(p => h("p.problem", {}, p)));
   }
 
-  const abort = new AbortController();
   async function refresh() {
     try { drawStatus(await get("/api/status", {}, abort.signal)); } catch (e) { if (e.name !== "AbortError") replace(summary, e.message); }
   }
