@@ -42,6 +42,9 @@ func (s *fakeStore) Put(_ context.Context, rec Record, src io.Reader, summarize 
 	if a.data, err = io.ReadAll(src); err != nil {
 		return Record{}, err
 	}
+	if s.cfg.Quota > 0 && int64(len(a.data)) > s.cfg.Quota {
+		return Record{}, ErrQuota
+	}
 	w := index.NewIndexer()
 	w.Write(a.data)
 	x, digest := w.Finish()

@@ -95,7 +95,11 @@ func (o *Offloader) result(ctx context.Context, call tools.Call, def tools.Defin
 	if b.blocks != nil {
 		preview = b.plain
 	}
-	if rec, err = o.put(ctx, rec, call.IDToken(), b.raw, summarize(preview)); err != nil {
+	rec, err = o.put(ctx, rec, call.IDToken(), b.raw, summarize(preview))
+	if errors.Is(err, ErrQuota) {
+		rec, err = o.putPart(ctx, call, b, err)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if sameForUser {

@@ -520,3 +520,37 @@ func TestRaw(t *testing.T) {
 		wantCode(t, err, tools.CodeInvalidCall, text)
 	}
 }
+
+// If the store is full, the result is that of the tool, with the part that the store
+// accepts, or with as much as fits into the result. It says what is missing.
+func TestFullStoreKeepsWhatFits(t *testing.T) {
+	text := strings.Repeat("a line of the result\n", 50_000) // 1,050,000 bytes
+	for quota, want := range map[int64]int64{600_000: 525_000, 300_000: 262_500, 70_000: 65_625, 10_000: 0} {
+		o := NewOffloader(newFakeStore(StoreConfig{Quota: quota}), Config{})
+		res := tools.NewToolResult(text)
+		out, err := o.Result(t.Context(), aCall, tools.Definition{}, res)
+		if want == 0 {
+			if !errors.Is(err, ErrQuota) {
+				t.Fatalf("quota %d: %v", quota, err)
+			}
+			out = o.Fallback(aCall, res, err)
+		} else if err != nil {
+			t.Fatalf("quota %d: %v", quota, err)
+		}
+		if out.IsError || out.Err != nil {
+			t.Errorf("quota %d: the result is an error: %v", quota, out.Err)
+		}
+		if !strings.Contains(out.ForLLM, "artifact store is full") || !strings.Contains(out.ForLLM, "a line of the result") {
+			t.Errorf("quota %d: the result does not say what is missing:\n%.500s", quota, out.ForLLM)
+		}
+		if want == 0 {
+			continue
+		}
+		if n := out.Artifact.Size; n > want || n < want-100 || !out.Artifact.Truncated {
+			t.Errorf("quota %d: the artifact has %d bytes, want %d", quota, n, want)
+		}
+		if !strings.Contains(out.ForLLM, fmt.Sprintf("the first %d of 1050000 bytes", out.Artifact.Size)) {
+			t.Errorf("quota %d: the reference does not name the part:\n%.500s", quota, out.ForLLM)
+		}
+	}
+}

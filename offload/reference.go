@@ -90,7 +90,10 @@ func describe(rec Record) string {
 	} else {
 		fmt.Fprintf(&b, "size: %d characters, about %d tokens, %d lines\n", rec.Chars, rec.Tokens, rec.Lines)
 	}
-	if rec.Truncated {
+	switch stored := rec.Metadata[storedPart]; {
+	case stored != "":
+		fmt.Fprintf(&b, "The artifact has only %s; the rest is lost.\n", neutralise(stored))
+	case rec.Truncated:
 		b.WriteString("The tool printed more than the worker keeps; the rest is lost.\n")
 	}
 	if rec.Summary != "" {

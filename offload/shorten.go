@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -107,19 +108,22 @@ func (o *Offloader) cutForUser(text, artifact string) string {
 		utf8.RuneCountInString(head), utf8.RuneCountInString(text), note)
 }
 
-// Fallback returns the result for the model if a result cannot be stored: an error
-// result that says so, with as much of the text as fits. cause is the error that
-// Result returned.
+// Fallback returns the result for the model if a result cannot be stored, with as much of
+// the text as fits. It is an error result that says so, or, if the store is full, the
+// result as it is with a note. cause is the error that Result returned.
 func (o *Offloader) Fallback(call tools.Call, res *tools.Result, cause error) *tools.Result {
 	call = inSession(call)
 	out := *res
 	out.Output, out.Blocks, out.Artifact = nil, nil, nil
-	out.IsError = true
 	reason := "unknown cause"
 	if cause != nil {
 		reason = tools.Excerpt(cause.Error(), 300)
 	}
-	out.Err = tools.Errorf(tools.CodeOffloadFailed, "the result could not be stored: %s", reason)
+	if errors.Is(cause, ErrQuota) { // the tool did its work
+		out.Err = shortenError(res.Err)
+	} else {
+		out.IsError, out.Err = true, tools.Errorf(tools.CodeOffloadFailed, "the result could not be stored: %s", reason)
+	}
 	out.ForUser = o.cutForUser(out.ForUser, "")
 	plain, chars, err := plainOf(res)
 	for budget := int(min(o.cfg.InlineChars, int64(o.cfg.MaxResult))) / 2; ; budget /= 2 {

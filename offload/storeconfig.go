@@ -11,8 +11,8 @@ type StoreConfig struct {
 	// Quota is the maximum number of bytes of all blobs together; a Put that would
 	// exceed it returns ErrQuota. 0 means no limit. Expired artifacts count until
 	// they are swept; an Offloader sweeps a full store once before it reports
-	// ErrQuota. Concurrent Puts of several processes may exceed the quota by the
-	// size of those Puts.
+	// ErrQuota. The stored blobs never exceed the quota, also if several processes put
+	// at once; the bytes of Puts that have not ended may.
 	Quota int64
 	// Now returns the current time. Default time.Now.
 	Now func() time.Time

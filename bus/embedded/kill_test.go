@@ -40,14 +40,16 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// startServerProcess returns the URL of the server and a function that kills it.
-func startServerProcess(t *testing.T, dir, listen string) (serverURL string, kill func()) {
+// startServerProcess returns the URL of the server and a function that kills it. under is a
+// command that runs the server.
+func startServerProcess(t *testing.T, dir, listen string, under ...string) (serverURL string, kill func()) {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(exe)
+	under = append(under, exe)
+	cmd := exec.Command(under[0], under[1:]...)
 	cmd.Env = append(os.Environ(), serverEnv+"="+dir, listenEnv+"="+listen)
 	cmd.Stderr = os.Stderr
 	if _, err := cmd.StdinPipe(); err != nil {

@@ -20,6 +20,7 @@ import (
 type dir struct {
 	durable.Dir
 	locks [lockCount]fileLock
+	quota fileLock // held while the store checks the quota and adds a blob
 	made  sync.Map // directories that exist
 }
 
@@ -42,6 +43,7 @@ func openDir(path string) (*dir, error) {
 		return nil, err
 	}
 	d := &dir{Dir: durable.Dir{Root: root}}
+	d.quota.held = make(chan struct{}, 1)
 	for i := range d.locks {
 		d.locks[i].held = make(chan struct{}, 1)
 	}
@@ -58,8 +60,11 @@ func openDir(path string) (*dir, error) {
 
 func (d *dir) close() error {
 	err := d.Root.Close() // first, so that no goroutine opens another lock file
-	for i := range d.locks {
-		l := &d.locks[i]
+	for i := range lockCount + 1 {
+		l := &d.quota
+		if i < lockCount {
+			l = &d.locks[i]
+		}
 		select {
 		case l.held <- struct{}{}:
 			l.close()
@@ -75,14 +80,22 @@ func (d *dir) lock(ctx context.Context, key string) (unlock func(), err error) {
 	h := fnv.New32a()
 	io.WriteString(h, key)
 	n := h.Sum32() % lockCount
-	l := &d.locks[n]
+	return d.take(ctx, &d.locks[n], fmt.Sprintf("%02d", n))
+}
+
+// lockQuota takes the lock of the quota. A goroutine may hold one other lock before.
+func (d *dir) lockQuota(ctx context.Context) (unlock func(), err error) {
+	return d.take(ctx, &d.quota, "quota")
+}
+
+func (d *dir) take(ctx context.Context, l *fileLock, file string) (unlock func(), err error) {
 	select {
 	case l.held <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 	if l.file == nil {
-		l.file, err = d.Root.OpenFile(fmt.Sprintf("%s/%02d", lockDir, n), os.O_RDWR|os.O_CREATE|noFollow, 0o600)
+		l.file, err = d.Root.OpenFile(lockDir+"/"+file, os.O_RDWR|os.O_CREATE|noFollow, 0o600)
 	}
 	if err == nil {
 		err = durable.Lock(ctx, l.file)

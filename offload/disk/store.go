@@ -151,6 +151,13 @@ func (s *Store) addBlob(ctx context.Context, f *tempFile, in *record.Ingested) (
 	case intact:
 		return false, s.dir.Root.Chtimes(blob, now, now)
 	}
+	if s.life.Quota > 0 { // no other Put may add a blob between the check and the rename
+		unlock, err := s.dir.lockQuota(ctx)
+		if err != nil {
+			return false, err
+		}
+		defer unlock()
+	}
 	if err := s.checkQuota(in.Index.Size()); err != nil {
 		return false, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 
+	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/record"
 )
 
@@ -116,6 +117,14 @@ func (u *upload) awaitAll(ctx context.Context) error {
 // commit makes an object of the chunks. It is durable when commit returns. If an
 // object with this content exists, commit renews that one and discards the chunks.
 func (u *upload) commit(ctx context.Context, in *record.Ingested) error {
+	if u.quotaErr == nil {
+		if err := u.checkQuota(ctx); err != nil && !errors.Is(err, offload.ErrQuota) {
+			u.discard(ctx)
+			return err
+		} else if err != nil {
+			u.quotaErr = err
+		}
+	}
 	if u.quotaErr != nil {
 		defer u.discard(ctx)
 		if exists, err := u.s.renew(ctx, in.Digest, indexDigest(in)); err != nil || exists {
@@ -141,6 +150,23 @@ func (u *upload) commit(ctx context.Context, in *record.Ingested) error {
 		return u.resolveConflict(ctx, in)
 	}
 	return u.committed(ctx, err)
+}
+
+// checkQuota returns ErrQuota if the bucket exceeds the quota with the chunks of this
+// upload and of all others. Of several uploads that do not fit together, the last one to
+// check fails at the latest, because the others have stored their chunks before.
+func (u *upload) checkQuota(ctx context.Context) error {
+	if u.s.life.Quota <= 0 {
+		return nil
+	}
+	if err := u.awaitAll(ctx); err != nil {
+		return err
+	}
+	used, err := u.s.used(ctx)
+	if err != nil {
+		return err
+	}
+	return u.s.life.CheckQuota(used, 0)
 }
 
 // publishMetaEarly publishes the meta message while chunks are in flight, which saves

@@ -78,6 +78,7 @@ func Run(t *testing.T, newHarness func(t *testing.T) Harness) {
 		"List":                testList,
 		"Delete":              testDelete,
 		"Quota":               testQuota,
+		"ConcurrentQuota":     testConcurrentQuota,
 		"FullStoreIsSwept":    testFullStoreIsSwept,
 		"SweepKeepsYoung":     testSweepKeepsYoung,
 		"SweepKeepsShared":    testSweepKeepsShared,

@@ -46,6 +46,36 @@ func testQuota(t *testing.T, h Harness) {
 	Put(t, s, NewRecord("s", "e"), Text(4*index.BlockSize, 14))
 }
 
+// Puts of two processes at once do not exceed the quota together.
+func testConcurrentQuota(t *testing.T, h Harness) {
+	const size, quota = 3 * index.BlockSize, 10*index.BlockSize + index.BlockSize/2
+	cfg := offload.StoreConfig{Quota: quota}
+	both := [2]offload.Store{h.Open(t, cfg)}
+	if both[1] = both[0]; !h.Volatile {
+		both[1] = h.Open(t, cfg)
+	}
+	var wg sync.WaitGroup
+	var stored atomic.Int64
+	for i := range 16 {
+		wg.Go(func() {
+			_, err := both[i%2].Put(t.Context(), NewRecord("s", fmt.Sprint(i)), bytes.NewReader(Text(size, uint64(100+i))), nil)
+			if err == nil {
+				stored.Add(size)
+			} else if !errors.Is(err, offload.ErrQuota) {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if stored.Load() > quota {
+		t.Errorf("%d bytes were stored, the quota is %d", stored.Load(), quota)
+	}
+	for i := 0; stored.Load()+size <= quota; i++ { // the Puts that failed left nothing
+		Put(t, both[0], NewRecord("s", fmt.Sprint("later", i)), Text(size, uint64(200+i)))
+		stored.Add(size)
+	}
+}
+
 func testSweepKeepsYoung(t *testing.T, h Harness) {
 	var c Clock
 	s := h.Open(t, offload.StoreConfig{TTL: 100 * time.Hour, Now: c.Now})

@@ -1,0 +1,56 @@
+package jsapi_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/jsapi"
+)
+
+// A mirror answers direct gets for its stream, as a replica does. One that lacks the
+// message says that there is none, so GetMessage asks the leader.
+func TestReplicaKnowsNothing(t *testing.T) {
+	js := bustest.Dial(t, bustest.Server(t), bus.Config{}).JetStream()
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}, AllowDirect: true, MaxMsgsPerSubject: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.Publish(t.Context(), "s.a", []byte("found")); err != nil {
+		t.Fatal(err)
+	}
+	mirror, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "M", MirrorDirect: true, Mirror: &jetstream.StreamSource{Name: "S"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bustest.WaitUntil(t, "the mirror to have the message", func() bool {
+		info, err := mirror.Info(t.Context())
+		return err == nil && info.State.Msgs == 1
+	})
+	if err := mirror.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	bustest.WaitUntil(t, "the mirror to answer for the stream", func() bool {
+		misses := 0
+		for range 50 {
+			m, err := js.Conn().Request("$JS.API.DIRECT.GET.S", []byte(`{"last_by_subj":"s.a"}`), 5e9)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m.Header.Get("Status") == "404" {
+				misses++
+			}
+		}
+		return misses > 0
+	})
+	api := jsapi.New(js)
+	for i := range 100 {
+		for name, get := range map[string]jsapi.Get{"last": {LastBySubject: "s.a"}, "next": {NextBySubject: "s.*", Sequence: 1}, "sequence": {Sequence: 1}} {
+			if m, err := api.GetMessage(t.Context(), "S", get); err != nil || string(m.Data) != "found" {
+				t.Fatalf("read %d by %s: %q, %v", i, name, m.Data, fmt.Sprint(err))
+			}
+		}
+	}
+}
