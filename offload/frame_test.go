@@ -244,7 +244,7 @@ func TestNoticeNamesToolsThatWork(t *testing.T) {
 			}
 			at = max(at, next)
 		}
-		if row.want == nil && (rec.Summary != "" || strings.Contains(Reference(rec), "\uFFFD") || !strings.Contains(text, "is 3004 bytes of application/")) {
+		if row.want == nil && (rec.Summary != "" || strings.Contains(Reference(rec), "\uFFFD") || !strings.Contains(text, ": 3004 bytes of application/")) {
 			t.Errorf("%s: %s", name, Reference(rec))
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // errNotJSON is the error of a jsonScanner for a text that is not JSON. Other errors
@@ -25,6 +27,7 @@ type jsonScanner struct {
 
 	capture  bool
 	captured []byte
+	tooLong  bool // the captured value is longer than maxElement
 }
 
 func newJSONScanner(src io.Reader) *jsonScanner {
@@ -46,7 +49,9 @@ func (s *jsonScanner) fill() error {
 
 func (s *jsonScanner) drop(n int) {
 	if s.capture {
-		s.captured = append(s.captured, s.buf[:n]...)
+		if s.tooLong = s.tooLong || len(s.captured)+n > maxElement; !s.tooLong {
+			s.captured = append(s.captured, s.buf[:n]...)
+		}
 	}
 	s.buf = s.buf[n:]
 	s.used += int64(n)
@@ -240,6 +245,9 @@ func (s *jsonScanner) value() ([]byte, error) {
 	s.capture, s.captured = true, s.captured[:0]
 	err := s.skip()
 	s.capture = false
+	if s.tooLong && err == nil {
+		err = tools.Errorf(tools.CodeInvalidArguments, "the query needs a value of more than %d bytes as a whole; ask for its parts", maxElement)
+	}
 	return s.captured, err
 }
 
