@@ -33,6 +33,9 @@ func (a Answer) Text() string {
 		}
 	case a.Job == nil:
 		fmt.Fprintf(&b, "Cron job %s: %s\n", pastTense(a.Action), a.Name)
+	case a.Job.Unchanged:
+		fmt.Fprintf(&b, "Cron job unchanged: %s (the request changes nothing)\n%s\n", a.Name, a.Job.line())
+		a.upcoming(&b)
 	case pastTense(a.Action) != "":
 		fmt.Fprintf(&b, "Cron job %s: %s\n%s\n", pastTense(a.Action), a.Name, a.Job.line())
 		a.upcoming(&b)
@@ -105,7 +108,7 @@ func (e Entry) details(b *strings.Builder) {
 		{"Timeout", duration(e.Timeout)},
 	} {
 		if field.text != "" {
-			fmt.Fprintf(b, "%s: %s\n", field.name, tools.EscapeLine(tools.Excerpt(field.text, 2000)))
+			fmt.Fprintf(b, "%s: %s\n", field.name, tools.EscapeLine(field.text))
 		}
 	}
 	if e.LastRun != nil {

@@ -17,6 +17,8 @@ type Entry struct {
 	// Ended means that the time of a job that runs once has passed. Get returns an
 	// ended job for a month; List never does.
 	Ended bool
+	// Unchanged: the update that returned the entry changed nothing.
+	Unchanged bool
 	// LastRun is the newest run; nil if there is none.
 	LastRun *Run
 
@@ -65,13 +67,14 @@ func (e Entry) MarshalJSON() ([]byte, error) {
 		Overlap   bool            `json:"overlap,omitempty"`
 		Enabled   bool            `json:"enabled"`
 		Ended     bool            `json:"ended,omitempty"`
+		Unchanged bool            `json:"unchanged,omitempty"`
 		CreatedAt time.Time       `json:"created_at,omitzero"`
 		ChangedAt time.Time       `json:"changed_at,omitzero"`
 		Next      time.Time       `json:"next,omitzero"`
 		LastRun   *Run            `json:"last_run,omitempty"`
 	}{
 		e.Name, e.Session, e.When(), e.At, duration(e.Every), e.Cron, e.TimeZone,
-		e.Tool, e.Args, e.Queue, e.Channel, e.ChatID, duration(e.Timeout), e.Overlap, !e.Disabled, e.Ended,
+		e.Tool, e.Args, e.Queue, e.Channel, e.ChatID, duration(e.Timeout), e.Overlap, !e.Disabled, e.Ended, e.Unchanged,
 		e.CreatedAt, e.ChangedAt, e.Next, e.LastRun,
 	})
 }

@@ -157,13 +157,16 @@ func (js *Jobs) List(ctx context.Context, by Caller) iter.Seq2[Entry, error] {
 const maxTries = 10
 
 // Update changes a job. It calls change with the current job, and again if another
-// caller changed the job. If change changes nothing, Update writes nothing.
+// caller changed the job. If change changes nothing, Update writes nothing, and the entry
+// is Unchanged.
 func (js *Jobs) Update(ctx context.Context, by Caller, name string, change func(*Job) error) (Entry, error) {
+	var before Entry
 	err := js.retry(func() error {
 		e, err := js.get(ctx, by, name)
 		if err != nil {
 			return err
 		}
+		before = e
 		j := e.Job
 		if err := change(&j); err != nil {
 			return err
@@ -177,7 +180,9 @@ func (js *Jobs) Update(ctx context.Context, by Caller, name string, change func(
 	if err != nil {
 		return Entry{}, fmt.Errorf("update job %q: %w", tools.Excerpt(name, 80), err)
 	}
-	return js.Get(ctx, by, name)
+	e, err := js.Get(ctx, by, name)
+	e.Unchanged = err == nil && !e.Ended && e.revision == before.revision
+	return e, err
 }
 
 // Enable enables a job.

@@ -159,3 +159,31 @@ func TestTooManyJobs(t *testing.T) {
 		}
 	}
 }
+
+// An update that changes nothing says so, and get shows the whole message.
+func TestUnchangedAndWholeMessage(t *testing.T) {
+	jobs, alice := cron.New(bustest.New(t)), cron.Caller{Session: "alice"}
+	message := strings.Repeat("a long message ", 300) + "with an end"
+	args := map[string]json.RawMessage{"content": json.RawMessage(`"` + message + `"`)}
+	do := func(r cron.Request) string {
+		t.Helper()
+		r.Name = "tea"
+		a, err := jobs.Do(t.Context(), alice, "", r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a.Text()
+	}
+	do(cron.Request{Action: cron.ActionAdd, Every: "1h", Tool: "message", Args: args})
+	if got := do(cron.Request{Action: cron.ActionGet}); !strings.Contains(got, message) {
+		t.Errorf("get shows %d bytes: %.200q", len(got), got)
+	}
+	for _, r := range []cron.Request{{Action: cron.ActionUpdate}, {Action: cron.ActionUpdate, Every: "60m", Args: args}, {Action: cron.ActionEnable}} {
+		if got := do(r); !strings.HasPrefix(got, "Cron job unchanged: tea") {
+			t.Errorf("%+v: %.100q", r.Action, got)
+		}
+	}
+	if got := do(cron.Request{Action: cron.ActionUpdate, Every: "2h"}); !strings.HasPrefix(got, "Cron job updated: tea") {
+		t.Errorf("a change: %.100q", got)
+	}
+}

@@ -89,7 +89,11 @@ func (t *tool) run(ctx context.Context, call tools.Call, args toolArgs) (string,
 	case ActionRemove:
 		return "Cron job removed: " + args.Name, t.jobs.Remove(ctx, by, args.Name)
 	}
-	return fmt.Sprintf("Cron job %s: %s\n%s", pastTense(args.Action), e.Name, describe(e)), err
+	done := pastTense(args.Action)
+	if e.Unchanged {
+		done = "unchanged, because the request changes nothing"
+	}
+	return fmt.Sprintf("Cron job %s: %s\n%s", done, e.Name, describe(e)), err
 }
 
 func (t *tool) add(ctx context.Context, by Caller, call tools.Call, args toolArgs) (Entry, error) {
@@ -128,6 +132,9 @@ func (t *tool) get(ctx context.Context, by Caller, name string) (string, error) 
 	lines := []string{fmt.Sprintf("Cron job %s: %s", e.Name, describe(e))}
 	for _, at := range e.Upcoming(3) {
 		lines = append(lines, "Upcoming: "+at.Format(time.RFC3339))
+	}
+	if text, ok := onlyText(e.Args); ok && len(text) > maxShownText {
+		lines = append(lines, "Its whole text:", text)
 	}
 	return strings.Join(lines, "\n"), err
 }
@@ -188,13 +195,8 @@ func describe(e Entry) string {
 		when = fmt.Sprintf("%q in %s", e.Cron, cmp.Or(e.TimeZone, "UTC"))
 	}
 	what := e.Tool
-	var args map[string]any
-	if json.Unmarshal(e.Args, &args) == nil && len(args) == 1 {
-		for _, v := range args {
-			if text, ok := v.(string); ok {
-				what = fmt.Sprintf("%s %q", e.Tool, tools.Excerpt(text, 100))
-			}
-		}
+	if text, ok := onlyText(e.Args); ok {
+		what = fmt.Sprintf("%s %q", e.Tool, tools.Excerpt(text, maxShownText))
 	}
 	next := "next run " + e.Next.Format(time.RFC3339)
 	switch {
@@ -209,4 +211,18 @@ func describe(e Entry) string {
 		next += "; last run " + e.lastRun()
 	}
 	return fmt.Sprintf("%s; %s; %s", when, what, next)
+}
+
+// maxShownText is how much of a message or a prompt a line shows, in bytes.
+const maxShownText = 100
+
+// onlyText returns the only argument of a call, if it is a text.
+func onlyText(data json.RawMessage) (text string, ok bool) {
+	var args map[string]any
+	if json.Unmarshal(data, &args) == nil && len(args) == 1 {
+		for _, v := range args {
+			text, ok = v.(string)
+		}
+	}
+	return text, ok
 }

@@ -55,6 +55,9 @@ func (s *scheduler) appendLog(line string) error {
 	return durable.Dir{Root: s.workspace}.AppendFile(LogFile, []byte(line), 0o644)
 }
 
+// maxLogText is how much of a reply a line contains, in bytes.
+const maxLogText = 4000
+
 // logLine returns a line: [2006-01-02 15:04:05] [LEVEL] message.
 func logLine(at time.Time, kind string, e tools.ResultEvent) string {
 	level, what := "INFO", string(e.Outcome)
@@ -71,7 +74,7 @@ func logLine(at time.Time, kind string, e tools.ResultEvent) string {
 	if e.Error != nil && !strings.Contains(text, e.Error.Message) {
 		text = e.Error.Message + ": " + text
 	}
-	text = tools.EscapeLine(tools.Excerpt(strings.TrimSpace(text), 500))
+	text = tools.EscapeLine(tools.Excerpt(strings.TrimSpace(text), maxLogText))
 	took := (time.Duration(e.DurationMS) * time.Millisecond).String()
 	return fmt.Sprintf("[%s] [%s] %s %s %s after %s: %s\n", at.Format(time.DateTime), level,
 		tools.EscapeLine(e.ID), tools.EscapeLine(e.Tool), tools.EscapeLine(what), took, text)
