@@ -74,6 +74,9 @@ func ParseAll(body *Body) ([]*Message, error) {
 		}
 		return err == nil
 	})
+	if len(batch) == 0 {
+		errs = errors.Join(errs, errSyntax)
+	}
 	return batch, errors.Join(err, errs)
 }
 

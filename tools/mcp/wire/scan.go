@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -114,24 +113,24 @@ func (s *scanner) str() error {
 		if !ok {
 			return fmt.Errorf("%w: a string does not end", errSyntax)
 		}
-		rest := s.buf[s.i:]
-		n := bytes.IndexByte(rest, '"')
-		if n >= 0 {
-			rest = rest[:n]
+		// A search for each quotation mark would read the buffer once for each escape.
+		i := s.i
+		for i < len(s.buf) && s.buf[i] != '"' && s.buf[i] != '\\' {
+			i++
 		}
-		if escape := bytes.IndexByte(rest, '\\'); escape >= 0 {
-			s.i += escape + 1
+		s.i = i
+		switch {
+		case i == len(s.buf):
+		case s.buf[i] == '"':
+			s.i++
+			return nil
+		default:
+			s.i++
 			if ok, err := s.more(); err != nil || !ok { // the escaped byte may be in the next part
 				return errors.Join(errSyntax, err)
 			}
 			s.i++
-			continue
 		}
-		if n >= 0 {
-			s.i += n + 1
-			return nil
-		}
-		s.i += len(rest)
 	}
 }
 

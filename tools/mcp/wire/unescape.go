@@ -16,6 +16,7 @@ type unescaper struct {
 	pending []byte // decoded bytes that did not fit
 	high    rune   // the first half of a surrogate pair
 	err     error
+	scratch [2 * utf8.UTFMax]byte
 }
 
 func newUnescaper(src io.Reader) *unescaper {
@@ -95,10 +96,10 @@ func (u *unescaper) escape() ([]byte, error) {
 	}
 	high := u.high
 	u.high = 0
-	var out []byte
+	out := u.scratch[:0]
 	if high != 0 {
 		if pair := utf16.DecodeRune(high, r); pair != utf8.RuneError {
-			return utf8.AppendRune(nil, pair), nil
+			return utf8.AppendRune(u.scratch[:0], pair), nil
 		}
 		out = utf8.AppendRune(out, utf8.RuneError)
 	}
