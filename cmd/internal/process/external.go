@@ -43,7 +43,7 @@ func (o *ExternalOptions) web() (builtin.WebConfig, error) {
 	return cfg, nil
 }
 
-// tools returns the tools that need the bus: message, cron, and the remote ones.
+// tools returns the tools that need the bus: message, cron, tasks, and the remote ones.
 func (o *ExternalOptions) tools(ctx context.Context, b *bus.Bus, notifier *notify.Notifier, prompts cron.ToolConfig, log zerolog.Logger) ([]tools.Tool, error) {
 	message, err := builtin.NewMessage(sender{notifier})
 	if err != nil {
@@ -53,7 +53,11 @@ func (o *ExternalOptions) tools(ctx context.Context, b *bus.Bus, notifier *notif
 	if err != nil {
 		return nil, err
 	}
-	all := []tools.Tool{message, jobs}
+	background, err := builtin.NewTasks(busTasks{b})
+	if err != nil {
+		return nil, err
+	}
+	all := []tools.Tool{message, jobs, background}
 	for _, given := range o.remotes {
 		name, subject, ok := strings.Cut(given, "=")
 		if !ok {

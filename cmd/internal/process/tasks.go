@@ -1,0 +1,59 @@
+package process
+
+import (
+	"context"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/task"
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/builtin"
+)
+
+// busTasks shows the background tasks of sessions to the tasks tool: async calls, and calls
+// that wait for an approval.
+type busTasks struct{ bus *bus.Bus }
+
+func (b busTasks) List(ctx context.Context, session string) ([]builtin.Task, error) {
+	listing, err := task.List(ctx, b.bus, session)
+	if err != nil {
+		return nil, err
+	}
+	var tasks []builtin.Task
+	for _, t := range listing.Tasks {
+		if isBackground(t) {
+			tasks = append(tasks, builtin.Task{ID: t.ID, Summary: t.Text(), Ended: !t.EndedAt.IsZero()})
+		}
+	}
+	return tasks, nil
+}
+
+func isBackground(t task.Task) bool { return t.Async || t.State == task.InputRequired }
+
+func (b busTasks) Get(ctx context.Context, session, id string) (builtin.Task, error) {
+	t, err := task.Get(ctx, b.bus, session, id)
+	if err != nil {
+		return builtin.Task{}, err
+	}
+	shown := builtin.Task{ID: t.ID, Summary: t.Text(), Ended: !t.EndedAt.IsZero()}
+	stored, err := task.ReadResults(ctx, b.bus, session, id)
+	if err == nil && task.Ended(stored) {
+		shown.Result = stored[len(stored)-1].ForLLM
+	}
+	return shown, err
+}
+
+// Cancel cancels a background task. An agent must not cancel its own run.
+func (b busTasks) Cancel(ctx context.Context, session, id string) (builtin.Task, error) {
+	t, err := task.Get(ctx, b.bus, session, id)
+	if err != nil {
+		return builtin.Task{}, err
+	}
+	if !isBackground(t) && t.EndedAt.IsZero() {
+		return builtin.Task{}, tools.Errorf(tools.CodeInvalidArguments, "%q is not a background task", tools.Excerpt(id, 80))
+	}
+	if t.State == task.Cancelled { // by an earlier attempt of this call
+		return builtin.Task{ID: t.ID, Summary: t.Text(), Ended: true}, nil
+	}
+	t, err = task.Cancel(ctx, b.bus, session, id, "the agent")
+	return builtin.Task{ID: t.ID, Summary: t.Text(), Ended: !t.EndedAt.IsZero()}, err
+}

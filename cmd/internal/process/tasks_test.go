@@ -1,0 +1,99 @@
+package process
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/bus/task"
+	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/bus/worker/workertest"
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/builtin"
+)
+
+// backgroundTool works in the background until it is cancelled or gets a signal.
+type backgroundTool struct {
+	tools.Tool
+	finish chan struct{}
+}
+
+func (b backgroundTool) ExecuteAsync(ctx context.Context, call tools.Call, callback tools.AsyncCallback) *tools.Result {
+	go func() {
+		select {
+		case <-b.finish:
+			callback(ctx, tools.NewToolResult("the job's result"))
+		case <-ctx.Done():
+			callback(ctx, tools.Failure(context.Cause(ctx)))
+		}
+	}()
+	return tools.AsyncResult("")
+}
+
+// The tasks tool lists, gets and cancels the background tasks of its session and no others.
+func TestTasksTool(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	plain, err := tools.NewTool("job", "works in the background", func(context.Context, tools.Call, struct{}) *tools.Result { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := backgroundTool{plain.WithEffect(tools.Keyed), make(chan struct{})}
+	manage, err := builtin.NewTasks(busTasks{b})
+	if err != nil {
+		t.Fatal(err)
+	}
+	workertest.Start(t, b, workertest.Plain{}, worker.Config{}, job, manage)
+	n := 0
+	do := func(session, args string) tools.ResultEvent {
+		t.Helper()
+		n++
+		event, err := rpc.Submit(t.Context(), b, bus.DefaultQueue, tools.Call{ID: fmt.Sprint("manage", n), Session: session, Tool: "tasks", Args: json.RawMessage(args)})
+		if err != nil || !event.Silent {
+			t.Fatalf("%s: %+v, %v", args, event, err)
+		}
+		return event
+	}
+	if event := do("s", `{"action":"list"}`); event.ForLLM != "This conversation has no background tasks." {
+		t.Errorf("%+v", event)
+	}
+	for _, call := range []tools.Call{{ID: "j1", Session: "s"}, {ID: "j2", Session: "s"}, {ID: "j3", Session: "other"}} {
+		call.Tool = "job"
+		if _, err := rpc.Submit(t.Context(), b, bus.DefaultQueue, call); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if text := do("s", `{"action":"list"}`).ForLLM; strings.Count(text, "running  job") != 2 || strings.Contains(text, "j3") || strings.Contains(text, "manage") {
+		t.Errorf("the list: %s", text)
+	}
+	if text := do("s", `{"action":"cancel","id":"j1"}`).ForLLM; !strings.Contains(text, "j1  cancelled") {
+		t.Errorf("cancelled: %s", text)
+	}
+	if text := do("s", `{"action":"cancel","id":"j1"}`).ForLLM; !strings.Contains(text, "j1  cancelled") {
+		t.Errorf("cancelled again: %s", text)
+	}
+	close(job.finish)
+	bustest.WaitUntil(t, "the end of the job", func() bool {
+		got, err := task.Get(t.Context(), b, "s", "j2")
+		return err == nil && got.State == task.Succeeded
+	})
+	if text := do("s", `{"action":"get","id":"j2"}`).ForLLM; !strings.Contains(text, "succeeded") || !strings.HasSuffix(text, "Result:\nthe job's result") {
+		t.Errorf("got: %s", text)
+	}
+	for args, code := range map[string]string{
+		`{"action":"get","id":"j3"}`:           tools.CodeNotFound, // of another session
+		`{"action":"cancel","id":"j2"}`:        tools.CodeInvalidArguments,
+		`{"action":"cancel","id":"nothing.*"}`: tools.CodeNotFound,
+		`{"action":"get"}`:                     tools.CodeInvalidArguments,
+		`{"action":"stop","id":"j2"}`:          tools.CodeInvalidArguments,
+	} {
+		if event := do("s", args); event.Error == nil || event.Error.Code != code {
+			t.Errorf("%s: %+v %v", args, event, event.Error)
+		}
+	}
+}
