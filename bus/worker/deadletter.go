@@ -17,6 +17,11 @@ func (w *Worker) shouldRetry(ctx context.Context, d *bus.Delivery) (bool, error)
 	if err != nil {
 		return false, nil // handle reports what is wrong
 	}
+	if w.lacksTool(a) && d.Attempt <= maxUnstarted*w.cfg.MaxAttempts {
+		if offered, err := w.isOffered(ctx, a); offered || err != nil {
+			return offered, err
+		}
+	}
 	attempts, err := w.countAttempts(ctx, a)
 	if err != nil {
 		return false, err

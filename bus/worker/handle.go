@@ -52,6 +52,11 @@ func (w *Worker) handleAttempt(ctx context.Context, a *attempt) error {
 	if parked, err := w.isParked(ctx, a); parked || err != nil {
 		return err
 	}
+	if w.lacksTool(a) {
+		if verdict := w.handOnUnknown(ctx, a); verdict != nil {
+			return verdict
+		}
+	}
 	known, err := w.mayHaveRun(ctx, a)
 	if err != nil {
 		return err

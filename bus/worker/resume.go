@@ -68,17 +68,15 @@ func (w *Worker) resume(ctx context.Context, a *attempt) (ended bool, err error)
 // findHolder reports whether the worker that had the call died for certain, or else whether
 // a worker is running the call.
 func (w *Worker) findHolder(ctx context.Context, a *attempt) (died, running bool, err error) {
-	if w.cfg.OwnServer {
-		var claim task.Claim
-		claimed := false
-		if a.once() {
-			if claim, claimed, err = w.readClaim(ctx, a.key); err != nil {
-				return false, false, err
-			}
+	var claim task.Claim
+	claimed := false
+	if a.once() {
+		if claim, claimed, err = w.readClaim(ctx, a.key); err != nil || !claimed {
+			return false, false, err // a worker that runs it has claimed it before
 		}
-		if w.holderDied(a, claim, claimed) {
-			return true, false, nil
-		}
+	}
+	if w.holderDied(a, claim, claimed) {
+		return true, false, nil
 	}
 	_, running, err = task.FindRunning(ctx, w.bus, a.key.session, a.key.id, w.cfg.AskTimeout)
 	return false, running, err

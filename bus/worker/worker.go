@@ -37,9 +37,9 @@ type Offloader interface {
 type Config struct {
 	// Name identifies this worker in events. Default HOST-PID.
 	Name string
-	// Queues lists the queues to consume. Default "default". All workers of a queue
-	// should have the same tools, because each gets some of its calls: a call of a
-	// tool that the worker lacks fails as unknown.
+	// Queues lists the queues to consume. Default "default". A worker that
+	// gets a call of a tool that it lacks hands it to another worker of the queue. If
+	// none offers the tool, the call fails as unknown.
 	Queues []string
 	// Slots is the number of calls of each queue that run at once. Default 64.
 	Slots int

@@ -60,7 +60,8 @@ func (r *run) runCall(ctx context.Context, index int) (res *CallResult, err erro
 	call.Deadline, _ = ctx.Deadline()
 	ended := r.reportCall(ctx, call)
 	defer func() { ended(res) }()
-	if _, ok := r.tools[use.Name]; !ok {
+	// Another worker may have the tool, if the run started there.
+	if _, ok := r.tools[use.Name]; !ok && !slices.Contains(r.limits.Tools, use.Name) {
 		return rejected(call, tools.Errorf(tools.CodeUnknownTool, "unknown tool %q; known are %q", tools.Excerpt(use.Name, 80), slices.Sorted(maps.Keys(r.tools)))), nil
 	}
 	call.Delivery = r.cfg.Delivery

@@ -53,7 +53,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	cli.Topic(flags, cli.TopicShell, o.Shell.AddFlags)
 	flags.StringVar(&o.Workspace, "workspace", ".", "`DIR` that the tools can read and write, and nothing outside it; see \"help shell\" for commands")
 	flags.StringSliceVar(&o.Worker.Queues, "queue", []string{bus.DefaultQueue}, "`QUEUE`s to take calls from")
-	flags.StringSliceVar(&o.Tools, "tools", nil, "`TOOL`s to offer, and no others; give this worker its own --queue, because it answers calls of other tools with an error")
+	flags.StringSliceVar(&o.Tools, "tools", nil, "`TOOL`s to offer, and no others; give this worker its own --queue, because handing the calls of other tools to other workers takes time")
 	flags.BoolVar(&o.NoTicks, "no-ticks", false, "leave the ticks of cron jobs and heartbeats to other workers")
 	flags.BoolVar(&o.NoNotify, "no-notify", false, "leave notifications to other workers")
 	flags.StringVar(&o.Worker.Name, "name", "", "`NAME` of this worker in events; default HOST-PID")

@@ -1,0 +1,46 @@
+package worker_test
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/bus/worker/workertest"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// Two workers of one queue offer different tools, as during a rolling update: each call
+// runs once, on the worker that has its tool, and none uses up its attempts. A tool that no
+// worker has is unknown.
+func TestMixedWorkers(t *testing.T) {
+	b := bustest.New(t)
+	var oldRuns, newRuns atomic.Int32
+	workertest.Start(t, b, workertest.Plain{}, worker.Config{Name: "old", MaxAttempts: 1}, countingTool(t, "old", &oldRuns))
+	stop := workertest.Start(t, b, workertest.Plain{}, worker.Config{Name: "new", MaxAttempts: 1}, countingTool(t, "new", &newRuns))
+	var results []<-chan tools.ResultEvent
+	const calls = 8
+	for i := range calls {
+		for _, tool := range []string{"old", "new"} {
+			results = append(results, submitCall(t, b, tools.Call{ID: fmt.Sprint(tool, i), Session: "s", Tool: tool}))
+		}
+	}
+	for i, result := range results {
+		want := []string{"old", "new"}[i%2]
+		if event := <-result; event.Outcome != tools.Completed || event.Worker != want {
+			t.Errorf("%s: %s by %s, want by %s: %v", event.ID, event.Outcome, event.Worker, want, event.Error)
+		}
+	}
+	if oldRuns.Load() != calls || newRuns.Load() != calls {
+		t.Errorf("%d and %d runs, want %d of each", oldRuns.Load(), newRuns.Load(), calls)
+	}
+	if n := bustest.Messages(t, b, bus.Dead); n > 0 {
+		t.Errorf("%d dead letters", n)
+	}
+	stop()
+	if event := <-submitCall(t, b, tools.Call{ID: "late", Session: "s", Tool: "new"}); event.Error == nil || event.Error.Code != tools.CodeUnknownTool {
+		t.Errorf("a tool that no worker has: %+v", event)
+	}
+}
