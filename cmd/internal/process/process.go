@@ -48,6 +48,7 @@ type parts struct {
 	worker    *worker.Worker
 	service   *rpc.Service
 	serving   chan struct{} // closed when service answers
+	announced chan struct{} // closed when the caller of Run has announced that
 	keeper    *retention.Keeper
 	health    *health
 	closers   []func() error
@@ -179,7 +180,7 @@ func (p *parts) openWorker(context.Context) (err error) {
 	}
 	p.worker = worker.New(p.bus, p.registry, offload.NewOffloader(p.store, offloading), cfg)
 
-	p.serving = make(chan struct{})
+	p.serving, p.announced = make(chan struct{}), make(chan struct{})
 	p.service = rpc.NewService(p.bus, p.reader, rpc.ServiceConfig{
 		Version: cli.ReadVersion().Semantic(), Log: p.log, OnReady: func() { close(p.serving) },
 		Metadata: map[string]string{"worker": p.worker.Stats().Worker, "queues": strings.Join(cfg.Queues, ",")},

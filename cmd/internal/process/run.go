@@ -17,7 +17,7 @@ func (p *parts) run(ctx context.Context, onReady func() (func() error, error)) e
 		if err := p.notifier.Register(ctx); err != nil {
 			return err
 		}
-		running = append(running, p.notifier.Run)
+		running = append(running, p.notify)
 	}
 	if p.heartbeat != nil {
 		running = append(running, func(ctx context.Context) error { return heartbeat.Run(ctx, p.bus, *p.heartbeat) })
@@ -36,6 +36,17 @@ func (p *parts) run(ctx context.Context, onReady func() (func() error, error)) e
 	return Together(ctx, running...)
 }
 
+// notify runs the notifier. The console gets no notification before onReady has printed
+// what programs expect in the first line.
+func (p *parts) notify(ctx context.Context) error {
+	select {
+	case <-p.announced:
+		return p.notifier.Run(ctx)
+	case <-ctx.Done():
+		return nil
+	}
+}
+
 // announce waits until the service answers, calls onReady, and calls onStop when
 // the process stops.
 func (p *parts) announce(ctx context.Context, onReady func() (onStop func() error, err error)) error {
@@ -48,6 +59,7 @@ func (p *parts) announce(ctx context.Context, onReady func() (onStop func() erro
 	if err != nil {
 		return err
 	}
+	close(p.announced)
 	p.health.serving.Store(true)
 	<-ctx.Done()
 	p.health.serving.Store(false)
