@@ -1,0 +1,93 @@
+package serverconfig
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/stevedore-bus/stevedore/bus"
+)
+
+func config(t *testing.T, tenants ...Tenant) Config {
+	t.Helper()
+	subjects, err := bus.NewSubjects("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Config{Subjects: subjects, Listen: "127.0.0.1:4222", Store: t.TempDir(), Tenants: tenants}
+}
+
+func TestCheck(t *testing.T) {
+	for name, c := range map[string]func(c *Config){
+		"no tenant":               func(c *Config) { c.Tenants = nil },
+		"a dot in a name":         func(c *Config) { c.Tenants[0].Name = "a.b" },
+		"a wildcard":              func(c *Config) { c.Tenants[0].Sessions = []string{"*"} },
+		"a session with a quote":  func(c *Config) { c.Tenants[0].Sessions = []string{`a" } `} },
+		"a queue with everything": func(c *Config) { c.Tenants[0].Queues = []string{">"} },
+		"an empty session":        func(c *Config) { c.Tenants[0].Sessions = []string{""} },
+		"one tenant twice":        func(c *Config) { c.Tenants = append(c.Tenants, c.Tenants[0]) },
+		"an account of a client":  func(c *Config) { c.Tenants = append(c.Tenants, Tenant{Name: "red-readonly"}) },
+		"the system account":      func(c *Config) { c.Tenants[0].Name = "SYS" },
+		"an open address":         func(c *Config) { c.Listen = "0.0.0.0:4222" },
+		"every address":           func(c *Config) { c.Listen = ":4222" },
+		"a key without a file":    func(c *Config) { c.Cert = "x" },
+		"no port":                 func(c *Config) { c.Listen = "localhost" },
+	} {
+		cfg := config(t, Tenant{Name: "red"})
+		if err := cfg.Check(); err != nil {
+			t.Fatal(err)
+		}
+		if c(&cfg); cfg.Check() == nil {
+			t.Errorf("%s is accepted", name)
+		}
+	}
+}
+
+// A second run keeps the keys, makes those of new clients, and replaces a deleted one. It
+// never replaces a file of somebody else.
+func TestWriteAgain(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "config")
+	write := func(c Config) map[string]bool {
+		t.Helper()
+		written, err := Write(dir, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		isNew := map[string]bool{}
+		for _, w := range written {
+			isNew[w.User.Name] = w.New
+		}
+		if _, err := server.ProcessConfigFile(filepath.Join(dir, File)); err != nil {
+			t.Errorf("the server refuses the file: %v", err)
+		}
+		return isNew
+	}
+	if first := write(config(t, Tenant{Name: "red"})); !first["red-worker"] || !first["system"] {
+		t.Errorf("first: %v", first)
+	}
+	second := write(config(t, Tenant{Name: "red", Sessions: []string{"s1"}, MaxBytes: 1 << 30}, Tenant{Name: "blue"}))
+	if second["red-worker"] || !second["red-session-s1"] || !second["blue-worker"] {
+		t.Errorf("second: %v", second)
+	}
+	if err := os.Remove(filepath.Join(dir, "red-worker.nk")); err != nil {
+		t.Fatal(err)
+	}
+	if third := write(config(t, Tenant{Name: "red"})); !third["red-worker"] || third["red-operator"] {
+		t.Errorf("third: %v", third)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "red-worker.nk"), []byte("no seed"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Write(dir, config(t, Tenant{Name: "red"})); err == nil || !strings.Contains(err.Error(), "red-worker.nk") {
+		t.Errorf("a damaged key: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, File), []byte("port: 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Write(dir, config(t, Tenant{Name: "red"})); err == nil || !strings.Contains(err.Error(), "another directory") {
+		t.Errorf("a file of somebody else: %v", err)
+	}
+}
