@@ -22,7 +22,7 @@ func FuzzGuard(f *testing.F) {
 		if err != nil || ws.guard(rel) != nil {
 			return
 		}
-		for _, name := range strings.Split(filepath.ToSlash(rel), "/") {
+		for name := range strings.SplitSeq(filepath.ToSlash(rel), "/") {
 			lower := strings.ToLower(name)
 			if strings.HasPrefix(lower, ".git") && strings.Trim(lower[4:], ". ") == "" || strings.HasPrefix(lower, ".git:") || strings.HasPrefix(lower, "git~1") && strings.Trim(lower[5:], ". ") == "" {
 				t.Fatalf("the guard allows %q", path)
