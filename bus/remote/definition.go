@@ -29,24 +29,25 @@ type definition struct {
 	Artifacts bool `json:"artifacts"`
 }
 
-func (t *Tool) readDefinition(ctx context.Context, name string) (tools.Definition, error) {
-	def := tools.Definition{Name: name, Description: fmt.Sprintf("A tool at %s.", t.subject), Effect: tools.Once}
+// readDefinition requests the definition. ok is false if no process answers; the
+// definition is then a default one.
+func (t *Tool) readDefinition(ctx context.Context, name string) (def tools.Definition, ok bool, err error) {
+	def = tools.Definition{Name: name, Description: fmt.Sprintf("A tool at %s.", t.subject), Effect: tools.Once}
 	ctx, cancel := context.WithTimeout(ctx, t.cfg.RetryTimeout)
 	defer cancel()
 	msg, err := t.request(ctx, t.subject+".definition", nil)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
-		t.cfg.Log.Warn().Str("tool", name).Str("subject", t.subject).Msg("no process responds for the remote tool; models see it without description and schema until this worker restarts")
-		return def, nil
+		return def, false, nil
 	case err != nil:
-		return def, fmt.Errorf("request its definition: %w", err)
+		return def, false, fmt.Errorf("request its definition: %w", err)
 	}
 	if err := errorOf(msg); err != nil {
-		return def, fmt.Errorf("request its definition: %w", err)
+		return def, false, fmt.Errorf("request its definition: %w", err)
 	}
 	d, err := decodeDefinition(msg.Data)
 	if err != nil {
-		return def, fmt.Errorf("its definition: %w", err)
+		return def, false, fmt.Errorf("its definition: %w", err)
 	}
 	if d.Description != "" {
 		def.Description = d.Description
@@ -55,7 +56,7 @@ func (t *Tool) readDefinition(ctx context.Context, name string) (tools.Definitio
 	if d.Effect != "" {
 		def.Effect = d.Effect
 	}
-	return def, nil
+	return def, true, nil
 }
 
 func decodeDefinition(data []byte) (definition, error) {

@@ -239,3 +239,30 @@ func TestOpenRefuses(t *testing.T) {
 		}
 	}
 }
+
+// A tool whose process starts late gets its definition then, and an invalid definition is
+// requested again.
+func TestLateDefinition(t *testing.T) {
+	b := bustest.New(t)
+	tool := open(t, b, "acme.late", remote.Config{})
+	if def := tool.Definition(); def.Effect != tools.Once || def.Parameters != nil {
+		t.Fatalf("definition %+v", def)
+	}
+	requests := 0
+	serve(t, b, "acme.late.definition", func(*nats.Msg) *nats.Msg {
+		if requests++; requests == 1 {
+			return &nats.Msg{Data: []byte(`{"effect":"sometimes"}`)}
+		}
+		return &nats.Msg{Data: []byte(`{"description":"late","effect":"idempotent","parameters":{"type":"object"}}`)}
+	})
+	served := tool.Await(t.Context())
+	if served == nil {
+		t.Fatal("no tool")
+	}
+	if def := served.Definition(); def.Name != "tool" || def.Description != "late" || def.Effect != tools.Idempotent || def.Parameters == nil {
+		t.Errorf("definition %+v", def)
+	}
+	if again := served.Await(t.Context()); again != nil {
+		t.Errorf("a served tool is replaced by %+v", again.Definition())
+	}
+}

@@ -48,6 +48,7 @@ type Tool struct {
 	subject string
 	cfg     Config
 	def     tools.Definition
+	served  bool // a process has sent the definition
 }
 
 // Open requests the definition of the tool on subject and returns the tool with the
@@ -60,12 +61,41 @@ func Open(ctx context.Context, b *bus.Bus, name, subject string, cfg Config) (*T
 		err = errors.New("the name is not of the form " + tools.TokenForm)
 	}
 	if err == nil {
-		t.def, err = t.readDefinition(ctx, name)
+		t.def, t.served, err = t.readDefinition(ctx, name)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("remote tool %q at %q: %w", tools.Excerpt(name, 80), tools.Excerpt(subject, 200), err)
 	}
+	if !t.served {
+		t.cfg.Log.Warn().Str("tool", name).Str("subject", subject).Msg("no process responds for the remote tool; models see it without description and schema until one does")
+	}
 	return t, nil
+}
+
+// awaitInterval is the pause between two requests for a missing definition.
+const awaitInterval = 2 * time.Second
+
+// Await returns the tool with its definition when a process serves it, or nil if the tool
+// has its definition already or ctx ends. An invalid definition is logged, and requested
+// again.
+func (t *Tool) Await(ctx context.Context) *Tool {
+	for last := ""; !t.served; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(awaitInterval):
+		}
+		def, ok, err := t.readDefinition(ctx, t.def.Name)
+		if err != nil && err.Error() != last && ctx.Err() == nil {
+			last = err.Error()
+			t.cfg.Log.Error().Err(err).Str("tool", t.def.Name).Str("subject", t.subject).Msg("cannot use the definition of a remote tool")
+		}
+		if ok {
+			t.cfg.Log.Info().Str("tool", def.Name).Str("subject", t.subject).Msg("a process serves the remote tool now")
+			return &Tool{bus: t.bus, subject: t.subject, cfg: t.cfg, def: def, served: true}
+		}
+	}
+	return nil
 }
 
 // checkSubject refuses subjects that a stream captures. The stream's ack would look

@@ -72,6 +72,27 @@ func (o *ExternalOptions) tools(ctx context.Context, b *bus.Bus, notifier *notif
 	return all, nil
 }
 
+// awaitRemoteTools gives remote tools that no process served at the start their
+// definitions when one does.
+func (p *parts) awaitRemoteTools(list []tools.Tool) {
+	for _, t := range list {
+		tool, ok := t.(*remote.Tool)
+		if _, offered := p.registry.Definition(t.Definition().Name); !ok || !offered {
+			continue
+		}
+		p.running = append(p.running, func(ctx context.Context) error {
+			served := tool.Await(ctx)
+			if served == nil {
+				return nil
+			}
+			if err := p.registry.Replace([]string{served.Definition().Name}, served); err != nil { // its schema was checked
+				p.log.Error().Err(err).Msg("cannot offer a remote tool")
+			}
+			return nil
+		})
+	}
+}
+
 // prompts lets cron jobs prompt an agent, if this process runs agents.
 func (o *AgentOptions) prompts() cron.ToolConfig {
 	if !o.Enabled() {

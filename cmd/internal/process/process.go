@@ -136,6 +136,7 @@ func (p *parts) openTools(ctx context.Context) error {
 			return cli.Exit(cli.ExitUsage, "--tools: %w", err)
 		}
 	}
+	p.awaitRemoteTools(external)
 	return nil
 }
 
