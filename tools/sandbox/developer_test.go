@@ -144,6 +144,16 @@ func TestProtectsRepositories(t *testing.T) {
 	if out, code := f.sh("echo x > f && git add f && git commit -qm x && cd a/b && echo y > g && git add g && git commit -qm y"); code != 0 {
 		t.Errorf("git commit: %s", out)
 	}
+	empty := open(t, sandbox.Config{})
+	if out, code := empty.sh("git init -q"); code != 0 {
+		t.Fatal(out)
+	}
+	if out, code := empty.sh("echo evil > .git/hooks/pre-commit"); code == 0 {
+		t.Errorf("a hook of a new repository: %s", out)
+	}
+	if out, code := empty.sh("git config user.name me && echo x > f && git add f && git commit -qm x"); code != 0 {
+		t.Errorf("work in a new repository: %s", out)
+	}
 	if out, code := f.sh("git init -q own && cd own && git config user.name me && git remote add o x"); code != 0 {
 		t.Errorf("a repository of its own: %s", out)
 	}

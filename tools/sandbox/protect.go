@@ -38,7 +38,7 @@ const maxScanned = 5_000
 func (r *repositories) find(dirs []string) []repository {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.at.IsZero() && time.Since(r.at) < rescan {
+	if !r.at.IsZero() && time.Since(r.at) < rescan && !r.isNew(dirs) {
 		return r.found
 	}
 	known := r.found
@@ -54,6 +54,15 @@ func (r *repositories) find(dirs []string) []repository {
 	}
 	r.at = time.Now()
 	return r.found
+}
+
+// isNew reports whether one of the directories itself became a repository.
+func (r *repositories) isNew(dirs []string) bool {
+	return slices.ContainsFunc(dirs, func(dir string) bool {
+		git := filepath.Join(dir, ".git")
+		_, err := os.Lstat(filepath.Join(git, "HEAD"))
+		return err == nil && !slices.Contains(r.allowed, git) && !slices.ContainsFunc(r.found, func(repo repository) bool { return repo.dir == git })
+	})
 }
 
 // scan adds the repositories in dir and, depth levels below it, without following links.
