@@ -5,10 +5,36 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"strconv"
+	"time"
 )
 
+// Resume is what a client needs to resume a stream of events.
+type Resume struct {
+	// ID is the id of the last event; it is empty if the stream cannot be resumed.
+	ID string
+	// Retry is the pause that the server asks for; 0 if it asks for none.
+	Retry time.Duration
+}
+
+// field reads the fields id and retry.
+func (r *Resume) field(line []byte) {
+	name, value, _ := bytes.Cut(line, []byte{':'})
+	value = bytes.TrimPrefix(value, []byte{' '})
+	switch string(name) {
+	case "id":
+		if len(value) <= 1000 && bytes.IndexByte(value, 0) < 0 {
+			r.ID = string(value)
+		}
+	case "retry":
+		if ms, err := strconv.ParseUint(string(value), 10, 31); err == nil {
+			r.Retry = time.Duration(ms) * time.Millisecond
+		}
+	}
+}
+
 // Events calls f with the data of each server-sent event. f takes over the body.
-func Events(src io.Reader, f func(*Body)) error {
+func Events(src io.Reader, resume *Resume, f func(*Body)) error {
 	r := bufio.NewReaderSize(src, scanBuffer)
 	var data Collector
 	defer data.Close()
@@ -33,6 +59,9 @@ func Events(src io.Reader, f func(*Body)) error {
 				data.Close()
 				lines = 0
 				continue
+			}
+			if whole {
+				resume.field(part)
 			}
 			part, isData = bytes.CutPrefix(part, []byte("data:"))
 			if isData {

@@ -212,11 +212,12 @@ func (h *HTTP) post(ctx context.Context, m *wire.Message, r routing) error {
 	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	switch {
 	case kind == "text/event-stream" && res.StatusCode == http.StatusOK:
-		answered, err := h.events(res.Body, m)
-		if err == nil && !answered && m.IsRequest() {
-			err = fmt.Errorf("the stream ended before the response to %s", m.Method)
+		var resume wire.Resume
+		answered, err := h.events(res.Body, m, &resume)
+		if answered || !m.IsRequest() {
+			return nil
 		}
-		return err
+		return h.resume(ctx, m, r, resume, err)
 	case kind == "application/json" && m.IsRequest() && res.StatusCode != http.StatusNotFound:
 		return h.single(res, m)
 	case res.StatusCode >= 300 && !(res.StatusCode == http.StatusNotFound && h.session == "" && !m.IsRequest()):
@@ -229,6 +230,56 @@ func (h *HTTP) post(ctx context.Context, m *wire.Message, r routing) error {
 		h.listen()
 	}
 	return nil
+}
+
+// maxResumes is how often the stream of a request is resumed.
+const maxResumes = 100
+
+// resume asks for the rest of a stream that ended before the response to m.
+func (h *HTTP) resume(ctx context.Context, m *wire.Message, r routing, from wire.Resume, err error) error {
+	for range maxResumes {
+		if from.ID == "" || ctx.Err() != nil {
+			break
+		}
+		pause := from.Retry
+		if pause == 0 {
+			pause = time.Second
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(min(pause, time.Minute)):
+		}
+		answered, resumeErr := h.rest(ctx, m, r, &from)
+		if answered {
+			return nil
+		}
+		if err = resumeErr; err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+			break
+		}
+	}
+	if err == nil {
+		err = fmt.Errorf("the stream ended before the response to %s", m.Method)
+	}
+	return withoutURL(err)
+}
+
+func (h *HTTP) rest(ctx context.Context, m *wire.Message, r routing, from *wire.Resume) (answered bool, err error) {
+	req, err := h.request(ctx, http.MethodGet, nil, r.version)
+	if err != nil {
+		return false, err
+	}
+	req.Header.Set("Accept", "text/event-stream")
+	req.Header.Set("Last-Event-ID", from.ID)
+	res, err := h.client.Do(req)
+	if err != nil {
+		return false, err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return false, fmt.Errorf("the stream ended before the response to %s, and the server does not resume it (%s)", m.Method, res.Status)
+	}
+	return h.events(res.Body, m, from)
 }
 
 // headerValue encodes a name that is not plain text.
@@ -303,8 +354,8 @@ func (h *HTTP) deliver(m *wire.Message, request *wire.Message) {
 
 // events handles a stream of events. It reports whether it contained the response to
 // request.
-func (h *HTTP) events(src io.Reader, request *wire.Message) (answered bool, err error) {
-	err = wire.Events(src, func(body *wire.Body) {
+func (h *HTTP) events(src io.Reader, request *wire.Message, resume *wire.Resume) (answered bool, err error) {
+	err = wire.Events(src, resume, func(body *wire.Body) {
 		messages, err := wire.ParseAll(body)
 		if err != nil {
 			body.Close()
@@ -346,7 +397,7 @@ func (h *HTTP) listen() {
 					res.Body.Close()
 					return // the server has nothing to say
 				}
-				_, _ = h.events(res.Body, nil)
+				_, _ = h.events(res.Body, nil, new(wire.Resume))
 				res.Body.Close()
 				pause = time.Second
 			}

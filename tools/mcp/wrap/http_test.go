@@ -83,7 +83,8 @@ func TestEvents(t *testing.T) {
 	big := strings.Repeat("x", 3<<20)
 	in := ": comment\nevent: message\ndata: {\"a\":\ndata: 1}\n\nid: 7\r\ndata:{\"b\":2}\r\n\r\ndata: \"" + big + "\"\n\ndata: cut"
 	var got []string
-	err := wire.Events(strings.NewReader(in), func(b *wire.Body) {
+	var resume wire.Resume
+	err := wire.Events(strings.NewReader(in), &resume, func(b *wire.Body) {
 		data, err := io.ReadAll(io.NewSectionReader(b, 0, b.Size()))
 		if err != nil {
 			t.Error(err)
@@ -91,7 +92,37 @@ func TestEvents(t *testing.T) {
 		got = append(got, string(data))
 		b.Close()
 	})
-	if err != nil || len(got) != 3 || got[0] != "{\"a\":\n1}" || got[1] != `{"b":2}` || got[2] != `"`+big+`"` {
+	if err != nil || len(got) != 3 || got[0] != "{\"a\":\n1}" || got[1] != `{"b":2}` || got[2] != `"`+big+`"` || resume.ID != "7" {
 		t.Errorf("%d events: %v", len(got), err)
+	}
+}
+
+// A server may end the stream of a request and send the response when the client asks
+// for the rest of the stream.
+func TestResumedStream(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		if r.Method == http.MethodPost {
+			io.WriteString(w, "id: e1\nretry: 10\ndata: \n\n")
+			return
+		}
+		if r.Header.Get("Last-Event-ID") != "e1" {
+			http.Error(w, "no", http.StatusMethodNotAllowed)
+			return
+		}
+		io.WriteString(w, "id: e2\ndata: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n\n")
+	}))
+	defer srv.Close()
+	h := NewHTTP(srv.URL, nil)
+	defer h.Close()
+	m, err := wire.Request("1", "ping", nil)
+	if err == nil {
+		err = h.Send(m)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := h.Receive(); err != nil || got.ID != "1" {
+		t.Errorf("%v %v", got, err)
 	}
 }
