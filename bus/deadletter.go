@@ -84,11 +84,14 @@ func (k *consumption) deadLetter(d *Delivery, why *rejection) error {
 			return fmt.Errorf("report dead letter of %q: %w", d.Subject, err)
 		}
 	}
-	err = d.term(stored.Code)
-	if err == nil {
-		k.trimmer.settled(d.Sequence, len(d.Body))
+	if err := d.term(stored.Code); err != nil {
+		return err
 	}
-	return err
+	if len(k.consumer.Trim) > 0 && CheckSubject(d.Subject) != nil {
+		return k.bus.deleteMessage(ctx, k.consumer.Stream, d.Sequence) // no purge matches a wildcard in its subject
+	}
+	k.trimmer.settled(d.Sequence, len(d.Body))
+	return nil
 }
 
 // storeDeadLetter publishes a letter, unless the message has one, and returns the

@@ -107,9 +107,10 @@ type pipeline struct {
 	results atomic.Int64
 	arrived chan struct{}
 	sent    int
+	call    func(id string) string // the subject of a call
 }
 
-// pipelineSlots is the number of calls that either worker runs at once.
+// pipelineSlots is the number of calls that the bare worker runs at once.
 const pipelineSlots = 512
 
 func newPipeline(b *testing.B, noSync bool) *pipeline {
@@ -121,6 +122,7 @@ func newPipeline(b *testing.B, noSync bool) *pipeline {
 	b.Cleanup(s.Close)
 	p := &pipeline{server: s, arrived: make(chan struct{}, 1)}
 	p.client = p.connect(b)
+	p.call = func(id string) string { return p.client.Call(bus.DefaultQueue, "noop", "bench", id) }
 	if _, err := p.client.Provision(b.Context(), false); err != nil {
 		b.Fatal(err)
 	}
@@ -160,7 +162,7 @@ func (p *pipeline) serveProduct(b *testing.B) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	w := worker.New(p.connect(b), registry, workertest.Plain{}, worker.Config{Name: "bench", Slots: pipelineSlots, Log: bustest.Log(b)})
+	w := worker.New(p.connect(b), registry, workertest.Plain{}, worker.Config{Name: "bench", Log: bustest.Log(b)})
 	go func() { done <- w.Run(ctx) }()
 	b.Cleanup(func() {
 		cancel()
@@ -170,13 +172,22 @@ func (p *pipeline) serveProduct(b *testing.B) {
 	})
 }
 
-// serveBare runs the same pipeline with nats.go only.
+// bareCalls is the subject of the calls of serveBare, and the name of their stream.
+const bareCalls = "bare"
+
+// serveBare runs the same pipeline with nats.go only: its calls are in a work queue, as most
+// programs on JetStream have them.
 func (p *pipeline) serveBare(b *testing.B) {
 	c := p.connect(b)
 	js := c.JetStream()
-	wc := c.WorkerConsumer(bus.DefaultQueue)
-	cons, err := js.CreateConsumer(b.Context(), c.StreamName(bus.Calls), jetstream.ConsumerConfig{
-		Durable: wc.Name, FilterSubjects: wc.Filter, AckPolicy: jetstream.AckExplicitPolicy,
+	p.call = func(string) string { return bareCalls }
+	if _, err := js.CreateStream(b.Context(), jetstream.StreamConfig{
+		Name: bareCalls, Subjects: []string{bareCalls}, Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage,
+	}); err != nil {
+		b.Fatal(err)
+	}
+	cons, err := js.CreateConsumer(b.Context(), bareCalls, jetstream.ConsumerConfig{
+		Durable: "worker", AckPolicy: jetstream.AckExplicitPolicy,
 		AckWait: 30 * time.Second, MaxDeliver: -1, MaxAckPending: -1,
 	})
 	if err != nil {
@@ -245,7 +256,8 @@ func (p *pipeline) run(b *testing.B, calls, size int) float64 {
 	begin := time.Now()
 	for range calls {
 		p.sent++
-		future, err := js.PublishAsync("stevedore.call.default.noop", p.body(fmt.Sprint("c", p.sent), size))
+		id := fmt.Sprint("c", p.sent)
+		future, err := js.PublishAsync(p.call(id), p.body(id, size))
 		if err != nil {
 			b.Fatal(err)
 		}

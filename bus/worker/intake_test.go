@@ -1,0 +1,141 @@
+package worker_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"context"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// The session and the id of the subject apply. A body that names others gets an error
+// result there, and none elsewhere. A body may omit both.
+func TestSubjectNamesTheCall(t *testing.T) {
+	b := bustest.New(t)
+	var runs atomic.Int64
+	start(t, b, worker.Config{}, echo(t, "echo", tools.Idempotent, &runs, nil))
+	long := tools.Token("an id with spaces")
+	for _, c := range []struct {
+		session, id, body string
+		err               string // of the result; "-": a dead letter and no result
+	}{
+		{"s", "omitted", `{"args":{"text":"x"}}`, ""},
+		{"s", "same", `{"id":"same","session":"s","args":{"text":"x"}}`, ""},
+		{"s", long, `{"id":"an id with spaces","args":{"text":"x"}}`, ""},
+		{"s", "h_forged", `{"args":{"text":"x"}}`, "hash of another id"},
+		{"s", "a", `{"id":"b","args":{"text":"x"}}`, `the body has the id "b", but the subject has "a"`},
+		{"s", "c", `{"session":"victim","args":{"text":"x"}}`, `the body has the session "victim"`},
+		{"s", "d", `{"session":"victim","id":"z","args":{"text":"x"}}`, "the subject decides"},
+		{"s", "*", `{"args":{"text":"x"}}`, "-"},
+		{">", "e", `{"args":{"text":"x"}}`, "-"},
+		{"s", "f", `no JSON`, "-"},
+	} {
+		dead := bustest.Messages(t, b, bus.Dead)
+		if _, err := b.JetStream().Publish(t.Context(), b.Call("default", "echo", c.session, c.id), []byte(c.body)); err != nil {
+			t.Fatal(err)
+		}
+		if c.err == "-" {
+			bustest.WaitUntil(t, "a dead letter", func() bool { return bustest.Messages(t, b, bus.Dead) == dead+1 })
+			continue
+		}
+		var result tools.ResultEvent
+		bustest.WaitUntil(t, "a result", func() (ok bool) { result, ok = event(t, b, b.Result(c.session, c.id)); return ok })
+		if c.err == "" && result.ForLLM != "x" || c.err != "" && (result.Error == nil || result.Error.Code != tools.CodeInvalidCall || !strings.Contains(result.Error.Message, c.err)) {
+			t.Errorf("%s.%s with %s: %+v", c.session, c.id, c.body, result)
+		}
+	}
+	waitEmpty(t, b)
+	for _, subject := range []string{b.Result("s", "b"), b.Result("victim", "c"), b.Result("victim", "z")} {
+		if _, ok := event(t, b, subject); ok {
+			t.Errorf("a result on %s", subject)
+		}
+	}
+	if n := runs.Load(); n != 3 {
+		t.Errorf("%d runs", n)
+	}
+}
+
+// A call whose result is stored does not run again, in whatever form it is submitted and
+// whatever its effect, and its submitters get the stored result.
+func TestFinishedCallDoesNotRunAgain(t *testing.T) {
+	b := bustest.New(t)
+	var runs atomic.Int64
+	start(t, b, worker.Config{}, echo(t, "echo", tools.Idempotent, &runs, nil), echo(t, "once", tools.Once, &runs, nil))
+	for _, tool := range []string{"echo", "once"} {
+		body := fmt.Sprintf(`{"id":%q,"session":"s","args":{"text":"x"}}`, tool)
+		call, err := tools.DecodeCall([]byte(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		call.Tool = tool
+		runs.Store(0)
+		for range 2 {
+			submit(t, b, b.ShortCall("default", tool), body)
+			waitEmpty(t, b)
+			submit(t, b, b.Call("default", tool, "s", tool), body)
+			waitEmpty(t, b)
+			if got, err := rpc.Submit(t.Context(), b, "", call); err != nil || got.ForLLM != "x" {
+				t.Errorf("%+v, %v", got, err)
+			}
+			if got, err := rpc.Enqueue(t.Context(), b, "", call); err != nil || !got.Duplicate || got.Outcome != tools.Completed {
+				t.Errorf("%+v, %v", got, err)
+			}
+			waitEmpty(t, b)
+		}
+		if n := runs.Load(); n != 1 {
+			t.Errorf("%s ran %d times", tool, n)
+		}
+		call.Args = json.RawMessage(`{"text":"other"}`)
+		if _, err := rpc.Enqueue(t.Context(), b, "", call); tools.CodeOf(err) != tools.CodeMismatch {
+			t.Errorf("other arguments: %v", err)
+		}
+	}
+}
+
+// If no slot is free, calls of the intake are stored under their long form, so that they
+// are found there and a second submit is rejected. Not more calls run than there are slots.
+func TestWaitingShortCallsAreFiled(t *testing.T) {
+	b := bustest.New(t)
+	release := make(chan struct{})
+	var running, most, runs atomic.Int64
+	block, err := tools.NewTool("block", "blocks", func(ctx context.Context, _ tools.Call, _ echoArgs) *tools.Result {
+		runs.Add(1)
+		most.Store(max(most.Load(), running.Add(1)))
+		defer running.Add(-1)
+		<-release
+		return tools.NewToolResult("done")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	submit(t, b, b.ShortCall("default", "block"), `{"id":"first","args":{"text":"x"}}`)
+	start(t, b, worker.Config{Slots: 1}, block.WithEffect(tools.Idempotent))
+	bustest.WaitUntil(t, "the first call to run", func() bool { return runs.Load() == 1 })
+	for i := range 20 {
+		submit(t, b, b.ShortCall("default", "block"), fmt.Sprintf(`{"id":"c%d","args":{"text":"x"}}`, i))
+		submit(t, b, b.ShortCall("default", "block"), fmt.Sprintf(`{"id":"c%d","args":{"text":"x"}}`, i)) // twice
+	}
+	bustest.WaitUntil(t, "the calls to be filed", func() bool { return bustest.Messages(t, b, bus.Calls) == 20 })
+	accepted, err := rpc.Enqueue(t.Context(), b, "", tools.Call{ID: "c7", Tool: "block", Args: json.RawMessage(`{"text":"x"}`)})
+	if err != nil || !accepted.Duplicate || accepted.Sequence == 0 {
+		t.Errorf("%+v, %v", accepted, err)
+	}
+	if _, err := rpc.Enqueue(t.Context(), b, "", tools.Call{ID: "c7", Tool: "block"}); tools.CodeOf(err) != tools.CodeMismatch {
+		t.Errorf("other arguments: %v", err)
+	}
+	time.Sleep(10 * time.Millisecond)
+	close(release)
+	waitEmpty(t, b)
+	if most.Load() != 1 || runs.Load() != 21 {
+		t.Errorf("%d calls ran, %d at once", runs.Load(), most.Load())
+	}
+}
