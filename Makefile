@@ -42,6 +42,7 @@ screenshots:
 # interleaved rounds of one run. It takes some minutes; close other programs.
 bench:
 	go test -run '^$$' -bench 'Pipeline|Latency' -benchtime 1x ./bus/worker
+	go test -run '^$$' -bench Ways -benchtime 1x -timeout 30m ./bus/worker
 	go test -run '^$$' -bench Publish -benchtime 1x ./bus
 	go test -run '^$$' -bench List -benchtime 3x ./bus/task
 	go test -run '^$$' -bench 'Index|Put|Read|Grep|Offload' -benchtime 15x -timeout 30m ./offload
