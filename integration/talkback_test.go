@@ -72,6 +72,10 @@ func TestTelegramConversation(t *testing.T) {
 	f.write(42, 1, "hi")
 	f.write(42, 3, "and now?")
 	f.awaitText(t, "42", "Third answer.")
+	shown := worker(t, "sessions", "show", "me-42", "--data", filepath.Join(dir, "data")).stdout
+	if strings.Count(shown, "  user\n") != 3 || !strings.Contains(shown, "and now?") {
+		t.Errorf("want three runs, the last one for the third message:\n%s", shown)
+	}
 	if got, want := f.sentTo("42"), []string{"Hello Ann.", "It is done.", "Third answer."}; !slices.Equal(got, want) {
 		t.Errorf("the chat got %q, want %q", got, want)
 	}
