@@ -30,7 +30,7 @@ const (
 	readTimeout = 30 * time.Second
 	// slotsPerEndpoint is the number of requests that each endpoint handles at once;
 	// more wait.
-	slotsPerEndpoint = 256
+	slotsPerEndpoint = 1024
 )
 
 // Service answers requests. Any number of processes may run one; the server sends
