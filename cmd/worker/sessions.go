@@ -71,7 +71,7 @@ func newSessionsCommand() *cobra.Command {
 				return err
 			}
 			total := agent.TotalOf(entries)
-			_, err := fmt.Fprintf(out, "Total: %d turns, %d input tokens, %d output tokens\n", total.Turns, total.Input, total.Output)
+			_, err := fmt.Fprintf(out, "Total: %d turns, %d input tokens, %d output tokens%s\n", total.Turns, total.Input, total.Output, withCost(total.Usage))
 			return err
 		}),
 		export,
@@ -193,11 +193,26 @@ func listSessions(ctx context.Context, o *client.Options, b *bus.Bus, out io.Wri
 	if o.JSON {
 		return cli.JSON(out, lines)
 	}
-	t := cli.NewTable("session", "entries", "turns", "tokens in", "tokens out", "last", "state")
+	t := cli.NewTable("session", "entries", "turns", "tokens in", "tokens out", "cost", "last", "state")
 	for _, l := range lines {
-		t.Row(l.Session, l.Entries, l.Turns, l.Input, l.Output, l.At, l.State)
+		t.Row(l.Session, l.Entries, l.Turns, l.Input, l.Output, costText(l.Usage), l.At, l.State)
 	}
 	return t.Print(out, "No sessions.")
+}
+
+// costText returns the cost of a usage, or "-" if the model has no price.
+func costText(u agent.Usage) string {
+	if u.Cost == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.4f", u.Cost)
+}
+
+func withCost(u agent.Usage) string {
+	if u.Cost == 0 {
+		return ""
+	}
+	return ", cost " + costText(u)
 }
 
 // maxShown is the length in bytes of a tool result that showSession prints.
@@ -246,7 +261,7 @@ func showSession(out io.Writer, entries []agent.Entry) error {
 		case e.Kind == agent.KindResumed:
 			err = printEntry(e, "resumed by another worker", "")
 		case e.Kind == agent.KindEnd && e.End != nil:
-			text := fmt.Sprintf("%d turns, %d input tokens, %d output tokens", e.End.Turns, e.End.Usage.Input, e.End.Usage.Output)
+			text := fmt.Sprintf("%d turns, %d input tokens, %d output tokens%s", e.End.Turns, e.End.Usage.Input, e.End.Usage.Output, withCost(e.End.Usage))
 			if why := e.End.Err(); why != nil {
 				text += "\n" + why.Error()
 			}

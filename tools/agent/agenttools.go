@@ -24,8 +24,10 @@ const (
 // ToolsConfig configures the tools that run agents.
 type ToolsConfig struct {
 	// Models by name. DefaultModel is used if a call names none.
-	Models        map[string]Provider
-	DefaultModel  string
+	Models       map[string]Provider
+	DefaultModel string
+	// Prices of the models, by the same names.
+	Prices        map[string]Price
 	Runner        ToolRunner
 	Conversations Conversations
 	// Definitions returns the tools that agents may have.
@@ -120,7 +122,7 @@ func (c ToolsConfig) newAgent(limits Limits, system string, toolNames []string) 
 	}
 	cfg := c.Config
 	cfg.Limits, cfg.System = limits, cmp.Or(system, cfg.System)
-	cfg.Tools = nil
+	cfg.Tools, cfg.Price = nil, c.Prices[model]
 	for _, def := range c.Definitions() {
 		if limits.allowsTool(def.Name) {
 			cfg.Tools = append(cfg.Tools, withoutLimitsArg(def))

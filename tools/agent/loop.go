@@ -89,6 +89,7 @@ func (r *run) askModel(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	res.Usage.Cost = r.cfg.Price.cost(res.Usage)
 	r.cfg.OnStep(StepLogTurn)
 	err = r.append(ctx, Entry{
 		Kind: KindAssistant, Message: &Message{Role: RoleAssistant, Content: res.Content},

@@ -81,6 +81,8 @@ type Usage struct {
 	Input       int64 `json:"input_tokens"`
 	Output      int64 `json:"output_tokens"`
 	CachedInput int64 `json:"cached_input_tokens,omitempty"`
+	// Cost is set by the loop if the model has a Price.
+	Cost float64 `json:"cost,omitempty"`
 }
 
 // Total counts against a token budget.
@@ -90,5 +92,6 @@ func (u Usage) Total() int64 { return u.Input + u.Output }
 func (u *Usage) add(v *Usage) {
 	if v != nil {
 		u.Input, u.Output, u.CachedInput = u.Input+v.Input, u.Output+v.Output, u.CachedInput+v.CachedInput
+		u.Cost += v.Cost
 	}
 }

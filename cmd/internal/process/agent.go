@@ -32,6 +32,7 @@ type AgentOptions struct {
 	contextTokens int64
 	toolOutput    string
 	delivery      string
+	prices        []string
 	temperature   float64
 }
 
@@ -52,6 +53,7 @@ func (o *AgentOptions) AddFlags(flags *pflag.FlagSet) {
 	flags.Float64Var(&o.temperature, "temperature", providerTemperature, "`TEMPERATURE` of the models, from 0 to 2; -1 means the provider's default")
 	flags.Int64Var(&o.contextTokens, "context-tokens", 150_000, "approximate number of `TOKENS` above which the oldest tool results, and then the oldest turns, are moved out of the conversation")
 	flags.StringVar(&o.toolOutput, "tool-output", string(agent.OutputLast), "`WHICH` tool results the user sees as messages before the agent's reply: last (of the run's last tool), all (each when its tool ends) or none")
+	flags.StringArrayVar(&o.prices, "price", nil, "`SPEC=INPUT,OUTPUT[,CACHED]`: what a million tokens of a model cost, in any currency, such as openai:gpt=2.5,10; worker sessions then shows the cost")
 	flags.StringVar(&o.delivery, "delivery", string(tools.DeliverBoth), "`WHO` gets the completion of a background task that an agent starts: user (on the channel), parent (the conversation that started it) or both; the user is always told of a failure")
 }
 
@@ -90,6 +92,11 @@ func (o *AgentOptions) tools(b *bus.Bus, store offload.Store, notifier *notify.N
 		setup.Config.Limits.MaxDepth = -1 // 0 means the default
 	}
 	setup.Config.ToolOutput, setup.Config.SendOutput = agent.ToolOutput(o.toolOutput), outputSender(notifier)
+	prices, err := o.parsePrices()
+	if err != nil {
+		return nil, err
+	}
+	setup.Prices = prices
 	setup.Config.Delivery = tools.Delivery(o.delivery)
 	if o.temperature != providerTemperature {
 		setup.Config.Temperature = &o.temperature
@@ -122,6 +129,9 @@ func (o *AgentOptions) check() error {
 	case agent.OutputLast, agent.OutputAll, agent.OutputNone:
 	default:
 		return cli.Exit(cli.ExitUsage, "--tool-output %q: want last, all or none", o.toolOutput)
+	}
+	if _, err := o.parsePrices(); err != nil {
+		return err
 	}
 	switch tools.Delivery(o.delivery) {
 	case tools.DeliverUser, tools.DeliverParent, tools.DeliverBoth:

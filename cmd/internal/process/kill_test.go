@@ -43,27 +43,28 @@ type scenario struct {
 // agent loop. Each run ends as without kills, the model gets no request for a stored turn,
 // and no once-only tool runs twice. STEVEDORE_AGENT_RUNS is the number of runs.
 func TestAgentsSurviveKills(t *testing.T) {
-	scenario{sessions: agentRuns(t), messages: 1, turns: 10, workers: 2, die: 0.005}.run(t)
+	scenario{sessions: numberOf(t, "RUNS", 6), messages: 1, turns: 10, workers: 2, die: 0.005}.run(t)
 }
 
-func agentRuns(t *testing.T) int {
+// numberOf returns the number in the variable STEVEDORE_AGENT_<NAME>.
+func numberOf(t *testing.T, name string, byDefault int) int {
 	t.Helper()
-	s := os.Getenv("STEVEDORE_AGENT_RUNS")
+	s := os.Getenv("STEVEDORE_AGENT_" + name)
 	if s == "" {
-		return 6
+		return byDefault
 	}
-	runs, err := strconv.Atoi(s)
+	n, err := strconv.Atoi(s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return runs
+	return n
 }
 
-// A run of 200 turns is compacted on workers that are killed. The model gets no request for a
+// A run of 200 turns (STEVEDORE_AGENT_TURNS) is compacted on workers that are killed. The model gets no request for a
 // stored turn, and no second request for a stored summary. At the end it finds the result of
 // the first turn.
 func TestLongRunSurvivesKills(t *testing.T) {
-	scenario{sessions: 1, messages: 1, turns: 200, workers: 2, die: 0.001, context: 16_000}.run(t)
+	scenario{sessions: 1, messages: 1, turns: numberOf(t, "TURNS", 200), workers: 2, die: 0.001, context: 16_000}.run(t)
 }
 
 // Twenty sessions on three workers do not see each other.
@@ -74,13 +75,13 @@ func TestParallelSessionsDoNotMix(t *testing.T) {
 // Agents answer concurrent prompts of one session one after the other, on two workers that
 // are killed from time to time.
 func TestOneSessionOnTwoWorkers(t *testing.T) {
-	scenario{sessions: 1, messages: 6, turns: 3, workers: 2, die: 0.002}.run(t)
+	scenario{sessions: 1, messages: numberOf(t, "MESSAGES", 6), turns: 3, workers: 2, die: 0.002}.run(t)
 }
 
 // A run gets the report of its sub-agent although the workers of both are killed, and the
 // sub-agent's once-only tools run once.
 func TestSubagentsSurviveKills(t *testing.T) {
-	scenario{sessions: agentRuns(t), messages: 1, turns: 3, workers: 2, die: 0.005, children: true}.run(t)
+	scenario{sessions: numberOf(t, "RUNS", 6), messages: 1, turns: 3, workers: 2, die: 0.005, children: true}.run(t)
 }
 
 func (p scenario) run(t *testing.T) {
