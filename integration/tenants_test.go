@@ -142,6 +142,21 @@ func TestTenantsWork(t *testing.T) {
 		if got := next(); got.text("id") != "c2" {
 			t.Errorf("the client of %s receives %v", tenant, got)
 		}
+		call := `{"args":{"path":"secret.txt"}}`
+		if text := string(client.ask("stevedore.rpc.call.default.read_file.s1.c3", call)); !strings.Contains(text, "the secret of "+tenant) {
+			t.Errorf("the client of %s calls and receives %s", tenant, text)
+		}
+		client.publish("stevedore.call.default.read_file.s1.c4", call)
+		if got := next(); got.text("id") != "c3" {
+			t.Errorf("the client of %s receives %v", tenant, got)
+		}
+		if got := next(); got.text("id") != "c4" {
+			t.Errorf("the client of %s receives %v", tenant, got)
+		}
+		// The session in the subject applies, whatever the body says.
+		if text := string(client.ask("stevedore.rpc.call.default.read_file.s1.c5", `{"session":"s2","args":{"path":"secret.txt"}}`)); !strings.Contains(text, "invalid_call") {
+			t.Errorf("a body that names another session: %s", text)
+		}
 		reader := s.connect(tenant + "-readonly")
 		if subjects := reader.stored("STEVEDORE_RESULTS"); subjects["stevedore.result.s1.c1"] != 1 {
 			t.Errorf("read-only sees %v", subjects)
