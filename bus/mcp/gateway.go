@@ -6,7 +6,7 @@
 //
 //	gateway    the server of each session, and the list of tools
 //	call       tools/call: submit, progress, cancellation
-//	result     results as content blocks
+//	result     results as content blocks; complete marks them
 //	task       the extension io.modelcontextprotocol/tasks
 //	resources  artifacts as resources
 package mcp
@@ -138,14 +138,6 @@ func (g *Gateway) Server(ctx context.Context, session string) (*mcp.Server, erro
 	return s.Server, nil
 }
 
-// Names of the methods that the gateway answers itself.
-const (
-	methodCall      = "tools/call"
-	methodRead      = "resources/read"
-	methodResources = "resources/list"
-	methodTemplates = "resources/templates/list"
-)
-
 func (g *Gateway) newServer(session string) (*server, error) {
 	caps := &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: true}, Resources: &mcp.ResourceCapabilities{}}
 	caps.AddExtension(tasksExtension, map[string]any{})
@@ -162,13 +154,13 @@ func (g *Gateway) newServer(session string) (*server, error) {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			switch r := req.(type) {
 			case *mcp.CallToolRequest:
-				return conn.call(ctx, r)
+				return completed(conn.call(ctx, r))
 			case *mcp.ReadResourceRequest:
-				return conn.read(ctx, r)
+				return completed(conn.read(ctx, r))
 			case *mcp.ListResourcesRequest:
-				return conn.list(ctx)
+				return completed(conn.list(ctx))
 			case *mcp.ListResourceTemplatesRequest:
-				return conn.templates(), nil
+				return completed(conn.templates(), nil)
 			}
 			return next(ctx, method, req)
 		}

@@ -156,9 +156,10 @@ type taskParams struct {
 
 type taskResult struct {
 	sdk.ResultBase
-	TaskID string              `json:"taskId"`
-	Status string              `json:"status"`
-	Result *sdk.CallToolResult `json:"result"`
+	ResultType string              `json:"resultType"`
+	TaskID     string              `json:"taskId"`
+	Status     string              `json:"status"`
+	Result     *sdk.CallToolResult `json:"result"`
 }
 
 func bearer(token string) withHeader { return withHeader{"Authorization": "Bearer " + token} }
@@ -310,7 +311,7 @@ func TestTasks(t *testing.T) {
 	}
 	// The same call id again: the stored result, and no second run.
 	again := rawCall(t, url, "slow", map[string]any{mcp.CallIDMeta: created.TaskID})
-	if c.runs.Load() != 1 || again.Status != "" {
+	if c.runs.Load() != 1 || again.Status != "" || again.ResultType != "complete" {
 		t.Errorf("repeated call: %d runs, %+v", c.runs.Load(), again)
 	}
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/offload"
-	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/mcp/artifacts"
 	"github.com/stevedore-bus/stevedore/tools/mcp/wire"
 )
@@ -128,15 +127,10 @@ func (s *Stream) Close() {
 	}
 }
 
-// version returns the later one of two revisions, which are dates.
+// later returns the later one of two revisions, which are dates.
 func later(a, b string) string {
 	if strings.Compare(a, b) < 0 {
 		return b
 	}
 	return a
-}
-
-// failure is an error for a client, with a code.
-func failure(format string, args ...any) *tools.Result {
-	return tools.Failure(tools.Errorf(tools.CodeToolFailed, format, args...))
 }
