@@ -75,6 +75,7 @@ func wrapServer(t *testing.T, role string, change ...func(*Config)) *session {
 			defer s.mu.Unlock()
 			s.changes++
 		},
+		//lint:ignore SA1019 many servers still log
 		LoggingMessageHandler: func(context.Context, *mcp.LoggingMessageRequest) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
