@@ -8,7 +8,9 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 
 	"github.com/rs/zerolog"
@@ -100,6 +102,7 @@ func up(ctx context.Context, o upOptions, stdout, stderr io.Writer) (err error) 
 	}
 	defer func() { err = errors.Join(err, closeServer()) }()
 
+	limitMemory()
 	b, err := bus.Connect(ctx, server.ClientConfig(o.BusConfig(log)))
 	if err != nil {
 		return err
@@ -171,6 +174,15 @@ func (o *upOptions) page(ctx context.Context, b *bus.Bus, server string, log zer
 		}
 	}()
 	return address, func() { stopServer(); close(stopped) }, nil
+}
+
+// limitMemory makes the garbage collector run more often than by default. The server keeps
+// every subject in memory, so with a million results half of the process would be garbage.
+// The variable GOGC takes precedence.
+func limitMemory() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(50)
+	}
 }
 
 // errOwnServer is the error of a command that starts a server, if the flags name another
