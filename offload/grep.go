@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/stevedore-bus/stevedore/offload/linematch"
@@ -141,6 +142,7 @@ func (r *Reader) Grep(ctx context.Context, session, id string, q GrepQuery) (*Gr
 		return nil, err
 	}
 	var res *GrepResult
+	defer countRead("grep", time.Now())
 	err = r.with(ctx, session, id, func(rec Record, c blockContent) error {
 		limited, cancel := context.WithTimeout(ctx, r.cfg.GrepTime)
 		defer cancel()

@@ -78,6 +78,7 @@ func (r *Reader) JQ(ctx context.Context, session, id string, q JQQuery) (res *JQ
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+	defer countRead("jq", time.Now())
 	err = r.with(ctx, session, id, func(rec Record, c blockContent) error {
 		size, err := sizeWithoutExitCode(c)
 		if err != nil {

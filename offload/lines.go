@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"time"
 	"unicode/utf8"
 
 	"github.com/stevedore-bus/stevedore/offload/index"
@@ -64,6 +65,7 @@ func (l *Lines) Text() string {
 // line.
 func (r *Reader) GetByLines(ctx context.Context, session, id string, start, end int64) (*Lines, error) {
 	var lines *Lines
+	defer countRead("lines", time.Now())
 	err := r.readSpeculatively(ctx, session, id, func(rec Record, c blockContent) (err error) {
 		lines, err = readLines(ctx, rec, c, start, end, r.cfg.MaxChars)
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/stevedore-bus/stevedore/tools"
@@ -75,6 +76,7 @@ func (r *Reader) page(ctx context.Context, session, id string, offset, limit, ma
 		limit = maxLimit
 	}
 	var page *Page
+	defer countRead("page", time.Now())
 	err := r.readSpeculatively(ctx, session, id, func(rec Record, c blockContent) (err error) {
 		page, err = readPage(rec, c, offset, limit)
 		return err

@@ -156,13 +156,16 @@ func (n *Notifier) consumeChannel(ctx context.Context, name string, channel Chan
 
 // deliver sends one notification to its channel. Its error decides what happens
 // next, as for a bus.Handler.
-func (n *Notifier) deliver(ctx context.Context, channel Channel, notification Notification, d *bus.Delivery) error {
+func (n *Notifier) deliver(ctx context.Context, channel Channel, notification Notification, d *bus.Delivery) (verdict error) {
 	name := notification.Channel
 	if n.delivered(ctx, d, notification) {
 		n.log.Debug().Str("channel", name).Str("notification", tools.Token(notification.ID)).Msg("dropped: the channel already accepted it")
 		return nil
 	}
+	began := time.Now()
 	err := channel.Send(ctx, notification)
+	took := time.Since(began)
+	defer func() { countDelivery(name, took, verdict) }()
 	if err == nil {
 		n.setDelivered(ctx, d, notification)
 		n.log.Debug().Str("channel", name).Str("notification", tools.Token(notification.ID)).Int("attempt", d.Attempt).Msg("delivered")

@@ -34,6 +34,7 @@ func (w *Worker) handle(ctx context.Context, d *bus.Delivery) error {
 	if err != nil {
 		return bus.Reject(bus.CodeUndecodable, err)
 	}
+	a.countWait()
 	err = w.handleAttempt(ctx, a)
 	if err != nil {
 		w.recordFailure(ctx, a, err)

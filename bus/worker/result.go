@@ -16,6 +16,7 @@ import (
 // result with as much of the content as fits.
 func (w *Worker) offloadResult(ctx context.Context, a *attempt, res *tools.Result) *tools.Result {
 	var short *tools.Result
+	began := time.Now()
 	err := w.withStoreRetry(ctx, func() (err error) {
 		short, err = w.offloader.Result(ctx, a.call, a.def, res)
 		return err
@@ -24,6 +25,7 @@ func (w *Worker) offloadResult(ctx context.Context, a *attempt, res *tools.Resul
 		w.log.Error().Err(err).Str("call", a.key.id).Str("session", a.key.session).Msg("cannot store the result; publishing the content that fits")
 		return w.offloader.Fallback(a.call, res, err)
 	}
+	countOffload(res, short, time.Since(began))
 	return short
 }
 
@@ -47,7 +49,7 @@ func (w *Worker) publishResult(ctx context.Context, a *attempt, res *tools.Resul
 		return w.resolveConflict(ctx, a, event, res)
 	}
 	if err == nil {
-		w.counters.add(a.queue, event.Outcome, took)
+		w.countResult(a, event.Outcome, took)
 	}
 	return err
 }

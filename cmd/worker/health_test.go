@@ -128,7 +128,7 @@ func TestHealth(t *testing.T) {
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		_, numbers := p.get(t, "/metrics")
 		missing := slices.DeleteFunc([]string{
-			`stevedore_bus_connected 1`, `stevedore_calls_total{queue="default",outcome="failed"} 1`, `stevedore_calls_running{queue="default"} 1`,
+			`stevedore_bus_connected 1`, `stevedore_calls_total{queue="default",tool="other",outcome="failed"} 1`, `stevedore_calls_running{queue="default"} 1`,
 			`stevedore_slots{queue="default"} 64`, `stevedore_queue_waiting{queue="default"} 0`, `stevedore_queue_taken{queue="default"} 1`,
 			`stevedore_dead_letters 0`, `process_resident_memory_bytes `,
 		}, func(want string) bool { return strings.Contains(numbers, want) })

@@ -3,7 +3,6 @@ package process
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -11,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/VictoriaMetrics/metrics"
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -89,50 +87,4 @@ func (h *health) ready() error {
 		return errors.New("the process is not connected to the bus")
 	}
 	return h.keeper.Ready()
-}
-
-// scrapeTimeout limits the requests to the bus of one scrape.
-const scrapeTimeout = 2 * time.Second
-
-func (h *health) metrics(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), scrapeTimeout)
-	defer cancel()
-	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-	connected := uint64(0)
-	if h.bus.Conn().IsConnected() {
-		connected = 1
-	}
-	metrics.WriteGaugeUint64(w, "stevedore_bus_connected", connected)
-	metrics.WriteCounterUint64(w, "stevedore_bus_reconnects_total", h.bus.Conn().Stats().Reconnects)
-	for queue, q := range h.worker.Stats().Queues {
-		label := fmt.Sprintf("{queue=%q}", queue)
-		metrics.WriteGaugeUint64(w, "stevedore_slots"+label, uint64(h.slots))
-		metrics.WriteGaugeUint64(w, "stevedore_calls_running"+label, uint64(q.Running))
-		metrics.WriteCounterFloat64(w, "stevedore_calls_seconds_total"+label, q.Seconds)
-		for outcome, n := range q.Outcomes {
-			metrics.WriteCounterUint64(w, fmt.Sprintf("stevedore_calls_total{queue=%q,outcome=%q}", queue, outcome), uint64(n))
-		}
-		var waiting, taken uint64
-		known := false
-		for _, c := range []bus.Consumer{h.bus.WorkerConsumer(queue), h.bus.IntakeConsumer(queue)} {
-			if info, ok, err := h.bus.ConsumerInfo(ctx, c); ok && err == nil {
-				known, waiting, taken = true, waiting+info.NumPending, taken+uint64(max(info.NumAckPending, 0))
-			}
-		}
-		if known {
-			metrics.WriteGaugeUint64(w, "stevedore_queue_waiting"+label, waiting)
-			metrics.WriteGaugeUint64(w, "stevedore_queue_taken"+label, taken)
-		}
-	}
-	for _, f := range h.keeper.Fills() {
-		label := fmt.Sprintf("{stream=%q}", f.Name)
-		metrics.WriteGaugeFloat64(w, "stevedore_stream_fill_ratio"+label, f.Ratio())
-		metrics.WriteGaugeUint64(w, "stevedore_stream_bytes"+label, uint64(f.Bytes))
-		metrics.WriteGaugeUint64(w, "stevedore_stream_max_bytes"+label, uint64(f.MaxBytes))
-		metrics.WriteGaugeUint64(w, "stevedore_stream_messages"+label, f.Messages)
-	}
-	if dead, err := h.bus.JetStream().Stream(ctx, h.bus.StreamName(bus.Dead)); err == nil {
-		metrics.WriteGaugeUint64(w, "stevedore_dead_letters", dead.CachedInfo().State.Msgs)
-	}
-	metrics.WriteProcessMetrics(w)
 }

@@ -31,15 +31,24 @@ type Config struct {
 // openai:MODEL (any server with the chat completions API) or script:FILE.
 func Open(spec string, cfg Config) (agent.Provider, error) {
 	kind, name, _ := strings.Cut(spec, ":")
-	if name != "" {
-		switch kind {
-		case "anthropic":
-			return NewAnthropic(name, cfg)
-		case "openai":
-			return NewOpenAI(name, cfg)
-		case "script":
-			return LoadScript(name)
-		}
+	var (
+		model agent.Provider
+		err   error
+	)
+	switch {
+	case name == "":
+	case kind == "anthropic":
+		model, err = NewAnthropic(name, cfg)
+	case kind == "openai":
+		model, err = NewOpenAI(name, cfg)
+	case kind == "script":
+		model, err = LoadScript(name)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case model != nil:
+		return measured{model, kind}, nil
 	}
 	return nil, fmt.Errorf("model %q: want anthropic:MODEL, openai:MODEL or script:FILE", spec)
 }

@@ -1,0 +1,6 @@
+// Package metrics counts and times what a process does, in the text format of
+// Prometheus.
+//
+// A metric belongs to the process and not to a value: each package declares its own
+// metrics as variables, and Write writes those of all packages.
+package metrics
