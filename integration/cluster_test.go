@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -124,9 +123,6 @@ func (c *natsCluster) wipe(i int) {
 	}
 	c.start(i)
 }
-
-func (c *child) suspend() { _ = c.cmd.Process.Signal(syscall.SIGSTOP) }
-func (c *child) resume()  { _ = c.cmd.Process.Signal(syscall.SIGCONT) }
 
 // url returns the address of one server, or of all without an argument.
 func (c *natsCluster) url(only ...int) string {

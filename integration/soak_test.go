@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -144,8 +143,8 @@ func (w *soakWorker) start() {
 	w.process = p
 }
 
-func (w *soakWorker) suspend() { _ = w.cmd.Process.Signal(syscall.SIGSTOP) }
-func (w *soakWorker) resume()  { _ = w.cmd.Process.Signal(syscall.SIGCONT) }
+func (w *soakWorker) suspend() { suspend(w.cmd.Process) }
+func (w *soakWorker) resume()  { resume(w.cmd.Process) }
 
 // usage is what a process holds.
 type usage struct{ rssMiB, files, threads int }
@@ -354,10 +353,10 @@ func (r *soakRun) disturb(ctx context.Context) {
 		r.note("", "server %s is ready", server.Name)
 	case 6:
 		r.note("", "suspend server %s", server.Name)
-		server.suspend()
+		suspend(server.cmd.Process)
 		pause(3 * time.Second)
 		r.note("", "resume server %s", server.Name)
-		server.resume()
+		resume(server.cmd.Process)
 		r.cluster.awaitReady()
 	default:
 		if len(r.cluster.nodes) > 1 {
@@ -393,7 +392,7 @@ func (r *soakRun) heal() {
 	r.Helper()
 	r.cluster.links.heal()
 	for _, n := range r.cluster.nodes {
-		n.resume()
+		resume(n.cmd.Process)
 	}
 	for _, w := range r.workers {
 		w.resume()

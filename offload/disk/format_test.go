@@ -103,3 +103,16 @@ func TestOpenNewDirectoryTogether(t *testing.T) {
 		opened.Wait()
 	}
 }
+
+func filesIn(t *testing.T, dir string) (names []string) {
+	err := filepath.WalkDir(dir, func(name string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && filepath.Base(filepath.Dir(name)) != lockDir {
+			names = append(names, strings.TrimPrefix(name, dir+"/"))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}

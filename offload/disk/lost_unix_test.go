@@ -140,19 +140,6 @@ func TestDiskNeighbours(t *testing.T) {
 	}
 }
 
-func filesIn(t *testing.T, dir string) (names []string) {
-	err := filepath.WalkDir(dir, func(name string, d os.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && filepath.Base(filepath.Dir(name)) != lockDir {
-			names = append(names, strings.TrimPrefix(name, dir+"/"))
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return names
-}
-
 // TestDiskKilled kills a process that puts, deletes and puts again. Every Put that
 // returned is stored, and after a sweep every file belongs to a record.
 func TestDiskKilled(t *testing.T) {

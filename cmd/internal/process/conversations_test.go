@@ -150,3 +150,11 @@ func TestQuestionsAboutBackgroundWork(t *testing.T) {
 		t.Errorf("%d notices", n)
 	}
 }
+
+// user keeps the notifications of a channel, in order.
+type user struct{ got chan notify.Notification }
+
+func (u user) Send(_ context.Context, n notify.Notification) error {
+	u.got <- n
+	return nil
+}

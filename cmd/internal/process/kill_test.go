@@ -229,14 +229,6 @@ func (p scenario) checkLog(t *testing.T, b *bus.Bus, id string) (compactions int
 	return compactions
 }
 
-// user keeps the notifications of a channel, in order.
-type user struct{ got chan notify.Notification }
-
-func (u user) Send(_ context.Context, n notify.Notification) error {
-	u.got <- n
-	return nil
-}
-
 // newUser runs a notifier until the test ends.
 func newUser(t *testing.T, b *bus.Bus) user {
 	t.Helper()

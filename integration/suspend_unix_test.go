@@ -1,0 +1,11 @@
+//go:build unix
+
+package integration
+
+import (
+	"os"
+	"syscall"
+)
+
+func suspend(p *os.Process) { _ = p.Signal(syscall.SIGSTOP) } // it may have ended
+func resume(p *os.Process)  { _ = p.Signal(syscall.SIGCONT) }
