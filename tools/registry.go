@@ -42,17 +42,22 @@ func NewRegistry(log zerolog.Logger) *Registry {
 // if a schema does not resolve.
 func (r *Registry) Register(tools ...Tool) error {
 	for _, tool := range tools {
-		if err := r.register(tool); err != nil {
+		e, err := newEntry(tool)
+		if err != nil {
+			return err
+		}
+		if err := r.add(e); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *Registry) register(tool Tool) error {
+// newEntry checks the definition of a tool.
+func newEntry(tool Tool) (entry, error) {
 	e := entry{tool: tool, def: tool.Definition()}
 	if !IsToken(e.def.Name) {
-		return fmt.Errorf("register tool %q: the name is not of the form %s", e.def.Name, TokenForm)
+		return entry{}, fmt.Errorf("register tool %q: the name is not of the form %s", e.def.Name, TokenForm)
 	}
 	if e.def.Effect == "" {
 		e.def.Effect = Once
@@ -62,12 +67,19 @@ func (r *Registry) register(tool Tool) error {
 	}
 	schema, err := e.def.Parameters.Resolve(nil)
 	if err != nil {
-		return fmt.Errorf("register tool %q: schema of the arguments: %w", e.def.Name, err)
+		return entry{}, fmt.Errorf("register tool %q: schema of the arguments: %w", e.def.Name, err)
 	}
 	e.schema, e.fast = schema, fastjson.NewSchema(e.def.Parameters)
+	return e, nil
+}
 
+func (r *Registry) add(e entry) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.addLocked(e)
+}
+
+func (r *Registry) addLocked(e entry) error {
 	if _, ok := r.tools[e.def.Name]; ok {
 		return fmt.Errorf("register tool %q: the name is registered already", e.def.Name)
 	}

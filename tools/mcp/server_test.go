@@ -81,12 +81,9 @@ func run(t *testing.T, cfg mcp.Config) (*tools.Registry, chan []tools.Tool) {
 	lists := make(chan []tools.Tool, 100)
 	var registered []string
 	cfg.Changed = func(list []tools.Tool) {
-		if err := registry.Replace(registered, list...); err != nil {
+		var err error
+		if registered, err = registry.Replace(registered, list...); err != nil {
 			t.Error(err)
-		}
-		registered = nil
-		for _, tool := range list {
-			registered = append(registered, tool.Definition().Name)
 		}
 		lists <- list
 	}

@@ -85,7 +85,7 @@ func (p *parts) awaitRemoteTools(list []tools.Tool) {
 			if served == nil {
 				return nil
 			}
-			if err := p.registry.Replace([]string{served.Definition().Name}, served); err != nil { // its schema was checked
+			if _, err := p.registry.Replace([]string{served.Definition().Name}, served); err != nil { // its schema was checked
 				p.log.Error().Err(err).Msg("cannot offer a remote tool")
 			}
 			return nil

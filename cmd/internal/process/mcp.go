@@ -148,20 +148,12 @@ func (p *parts) openMCP(context.Context) error {
 		var registered []string
 		cfg.Dir, cfg.Log = p.Workspace, p.log
 		cfg.Changed = func(list []tools.Tool) {
-			remove := registered
-			registered = nil
 			list = slices.DeleteFunc(list, func(t tools.Tool) bool {
 				return len(p.Tools) > 0 && !slices.Contains(p.Tools, t.Definition().Name)
 			})
-			if err := p.registry.Replace(remove); err != nil {
-				p.log.Error().Err(err).Msg("cannot remove tools")
-			}
-			for _, t := range list {
-				if err := p.registry.Register(t); err != nil { // another tool has the name
-					p.log.Error().Str("server", cfg.Name).Err(err).Msg("cannot offer a tool of the MCP server")
-					continue
-				}
-				registered = append(registered, t.Definition().Name)
+			var err error
+			if registered, err = p.registry.Replace(registered, list...); err != nil {
+				p.log.Error().Str("server", cfg.Name).Err(err).Msg("cannot offer some tools of the MCP server")
 			}
 		}
 		p.running = append(p.running, mcp.New(cfg).Run)
