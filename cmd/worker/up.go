@@ -38,6 +38,11 @@ find it. The printed URL contains it, for clients in any language:
       '{"id":"1","session":"s1","args":{"path":"go.mod"}}'
   nats --server URL sub 'stevedore.result.>'
 
+Programs read the URL and the credential from NATS_URL, NATS_USER and NATS_PASSWORD. In
+another terminal, this command sets them to those of the running server:
+
+  eval "$(worker up --print-env)"
+
 The worker also serves a page for browsers and prints its URL, which contains a token: see
 "worker console --help". --console selects its address, and "--console off" disables it.
 
@@ -54,6 +59,7 @@ type upOptions struct {
 	insecure  bool
 	noSync    bool
 	json      bool
+	printEnv  bool
 	quiet     bool
 }
 
@@ -79,11 +85,17 @@ func newUpCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&o.noSync, "no-sync", false, "acknowledge messages before they are synced to the disk")
 	cmd.Flags().BoolVar(&o.quiet, "quiet", false, "print no URL, because it contains the credential (for journals)")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print the URLs of the server and of the page as a JSON object in the first line")
-	cmd.MarkFlagsMutuallyExclusive("json", "quiet")
+	cmd.Flags().BoolVar(&o.printEnv, "print-env", false, "print NATS_URL, NATS_USER and NATS_PASSWORD as lines for a shell; if the server of --data is running already, print its lines and exit")
+	cmd.MarkFlagsMutuallyExclusive("json", "quiet", "print-env")
 	return cmd
 }
 
 func up(ctx context.Context, o upOptions, stdout, stderr io.Writer) (err error) {
+	if o.printEnv {
+		if url, err := o.Connection.EmbeddedURL(); err == nil {
+			return printEnv(stdout, url)
+		}
+	}
 	if o.Connection.External() {
 		return errOwnServer("up")
 	}
@@ -121,6 +133,9 @@ func up(ctx context.Context, o upOptions, stdout, stderr io.Writer) (err error) 
 		withdraw := func() error { stopPage(); return withdrawURL() }
 		if o.quiet {
 			return withdraw, nil
+		}
+		if o.printEnv {
+			return withdraw, printEnv(stdout, server.URL())
 		}
 		if o.json {
 			urls := map[string]string{"url": server.URL()}

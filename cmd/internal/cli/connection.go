@@ -60,7 +60,7 @@ func (c *Connection) Connect(ctx context.Context, name string, log zerolog.Logge
 	cfg := c.Config
 	cfg.Name, cfg.Log = name, log
 	if !c.External() {
-		url, err := c.embeddedURL()
+		url, err := c.EmbeddedURL()
 		if err != nil {
 			return nil, err
 		}
@@ -124,10 +124,11 @@ const urlFile = "server.url"
 // DataLocked reports whether a process runs a server in the data directory.
 func (c *Connection) DataLocked() (bool, error) { return durable.DirLocked(c.Data) }
 
-// embeddedURL uses the file only while a process has locked the directory. After a
+// EmbeddedURL returns the URL of the server that runs in the data directory. It contains
+// the credential. It uses the file only while a process has locked the directory. After a
 // kill, another process may listen on the port of the file and would receive the
 // credential.
-func (c *Connection) embeddedURL() (string, error) {
+func (c *Connection) EmbeddedURL() (string, error) {
 	locked, err := durable.DirLocked(c.Data)
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", bus.ErrUnreachable, err)

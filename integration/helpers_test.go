@@ -1,0 +1,160 @@
+package integration
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// language is a language that integration has a helper for.
+type language struct {
+	dir     string
+	command []string
+}
+
+// nodeJS and python return their language, or skip the test if it is not installed.
+func nodeJS(t *testing.T) language {
+	t.Helper()
+	program, err := exec.LookPath("node")
+	if err != nil {
+		t.Skip("node is not installed")
+	}
+	for _, folder := range []string{"@nats-io", "@anthropic-ai", "openai"} {
+		if _, err := os.Stat(filepath.Join("node", "node_modules", folder)); err != nil {
+			t.Skipf("the package %s is not installed: run npm ci in integration/node", folder)
+		}
+	}
+	return language{"node", []string{program}}
+}
+
+func python(t *testing.T) language {
+	t.Helper()
+	program, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("python3 is not installed")
+	}
+	return language{"python", []string{program, "-B"}} // writes no __pycache__
+}
+
+// program runs a file of the language's folder with the URL and the credential in separate
+// variables, and returns what it printed. It calls printed for each line.
+func (l language) program(t *testing.T, file string, u *url.URL, printed func(line string), env ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), l.command[0], append(l.command[1:], file)...)
+	cmd.Dir = l.dir
+	password, _ := u.User.Password()
+	cmd.Env = append(cleanEnvironment(), "NATS_URL=nats://"+u.Host, "NATS_USER="+u.User.Username(), "NATS_PASSWORD="+password)
+	cmd.Env = append(cmd.Env, env...)
+	var stderr lockedBuffer
+	cmd.Stderr = &stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for lines := bufio.NewScanner(stdout); lines.Scan(); {
+		all.WriteString(lines.Text() + "\n")
+		if printed != nil {
+			printed(lines.Text())
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%s: %v\n%s%s", file, err, all.String(), stderr.String())
+	}
+	return all.String()
+}
+
+func parseURL(t *testing.T, text string) *url.URL {
+	t.Helper()
+	u, err := url.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// cuttable forwards connections to a server, until cut closes them.
+type cuttable struct {
+	listener net.Listener
+	mu       sync.Mutex
+	conns    []net.Conn
+}
+
+func newCuttable(t *testing.T, server string) *cuttable {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cuttable{listener: l}
+	t.Cleanup(func() { l.Close(); c.cut() })
+	go func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			upstream, err := net.Dial("tcp", server)
+			if err != nil {
+				client.Close()
+				continue
+			}
+			c.mu.Lock()
+			c.conns = append(c.conns, client, upstream)
+			c.mu.Unlock()
+			go func() { _, _ = io.Copy(upstream, client); upstream.Close() }()
+			go func() { _, _ = io.Copy(client, upstream); client.Close() }()
+		}
+	}()
+	return c
+}
+
+func (c *cuttable) cut() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, conn := range c.conns {
+		conn.Close()
+	}
+	c.conns = nil
+}
+
+// The helpers in node/stevedore.mjs and python/stevedore.py do what their users expect, also
+// if the connection is lost while a call runs.
+func TestHelpers(t *testing.T) {
+	for name, tt := range map[string]struct {
+		language func(*testing.T) language
+		file     string
+	}{"node": {nodeJS, "helper.mjs"}, "python": {python, "helper.py"}} {
+		t.Run(name, func(t *testing.T) {
+			l := tt.language(t)
+			script := filepath.Join(t.TempDir(), "script.jsonl")
+			if err := os.WriteFile(script, []byte(`{"text":"hi there", "delay":"1s"}`+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			up := startUp(t, "--model", "script:"+script, "--remote-tool", "shout=acme.shout", "--console", "off")
+			u := parseURL(t, up.url)
+			proxy := newCuttable(t, u.Host)
+			u.Host = proxy.listener.Addr().String()
+			cuts := 0
+			out := l.program(t, tt.file, u, func(line string) {
+				if line == "cut" {
+					cuts++
+					proxy.cut()
+				}
+			})
+			if got := strings.Count(out, "ok: "); got != 6 || cuts != 2 || t.Failed() {
+				t.Errorf("%d of 6 steps, %d cuts\n%s\nthe worker said:\n%s", got, cuts, out, up.stderr)
+			}
+		})
+	}
+}

@@ -1,0 +1,105 @@
+// A client of Stevedore for agents and tools in TypeScript and JavaScript: copy this file and
+// stevedore.d.mts. stevedore.d.mts describes each function.
+import { randomUUID } from "node:crypto";
+import { connect as dial, headers } from "@nats-io/transport-node";
+
+// These tools act in Stevedore's own conversations and channels, not in those of your agent.
+export const internalTools = ["agent", "subagent", "spawn", "tasks", "cron", "message"];
+
+export class StevedoreError extends Error {
+  constructor(code, message) { super(message); this.code = code; }
+}
+
+const isToken = (id) => /^(?!-|h_)[\w-]{1,64}$/i.test(id);
+const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
+
+export async function connect(url = process.env.NATS_URL ?? "nats://127.0.0.1:4222", options = {}) {
+  const urls = url.split(",").map((one) => new URL(one.includes("://") ? one.trim() : `nats://${one.trim()}`));
+  const { session = "default", queue = "default", prefix = "stevedore", nats = {} } = options;
+  if (!isToken(session)) throw new StevedoreError("invalid_arguments", `the session ${JSON.stringify(session)} is not of the form [A-Za-z0-9_-]{1,64}, not beginning with - or h_`);
+  const user = options.user ?? (decodeURIComponent(urls[0].username) || process.env.NATS_USER);
+  const pass = options.password ?? (decodeURIComponent(urls[0].password) || process.env.NATS_PASSWORD);
+  const tls = urls[0].protocol === "tls:" ? {} : undefined;
+  let nc;
+  for (const start = Date.now(); !nc;) {
+    nc = await dial({ servers: urls.map((u) => u.host), user, pass, tls, name: "stevedore.mjs", maxReconnectAttempts: -1, reconnectTimeWait: 500, ...nats }).catch(async (err) => {
+      if (/authorization/i.test(err.message) || Date.now() - start > 10_000) throw new Error(`connect to ${urls[0].host}: ${err.message}`, { cause: err });
+      await sleep(500);
+    });
+  }
+  const reconnects = new Set(); // functions to call after each reconnect
+  (async () => { for await (const { type } of nc.status()) if (type === "reconnect") reconnects.forEach((f) => f(null)); })();
+
+  // ask repeats a request that may be lost. A call has an id, so a repetition does not run it again.
+  async function ask(subject, body, timeout = 60_000) {
+    for (const start = Date.now(); ;) {
+      const left = Math.max(1, Math.min(60_000, start + timeout - Date.now()));
+      const answer = nc.request(`${prefix}.rpc.${subject}`, JSON.stringify(body), { timeout: left }).catch((err) => err);
+      let again;
+      const msg = await Promise.race([answer, new Promise((f) => reconnects.add(again = f))]);
+      reconnects.delete(again);
+      const code = msg?.headers?.get("Nats-Service-Error-Code");
+      if (msg?.data && !code) return msg.json();
+      if (code && !["stopping", "timeout"].includes(code)) throw new StevedoreError(code, msg.json().error.message);
+      if (nc.isClosed()) throw msg;
+      if (Date.now() - start > timeout - 500) throw new StevedoreError("timeout", `no answer on ${subject} within ${timeout} ms (${msg?.message ?? code}); a call goes on: call again with the same id`);
+      if (msg) await sleep(500);
+    }
+  }
+  const read = async (what, body) => (await ask(`artifact.${session}.${what}`, body)).text;
+
+  return {
+    nc, session,
+    async tools(format = "anthropic", exclude = internalTools) {
+      const list = new Map((await ask("tools.ls", { queue })).tools.map((t) => [t.name, t]));
+      const wanted = [...list.values()].filter((t) => !exclude.includes(t.name));
+      for (const t of wanted) t.parameters ??= (await ask("tools.show", { queue, tool: t.name })).tools[0].parameters ?? { type: "object" };
+      return wanted.map(({ name, description, parameters }) => format === "openai"
+        ? { type: "function", function: { name, description, parameters } }
+        : { name, description, input_schema: parameters });
+    },
+    call(tool, args = {}, { id = randomUUID(), timeout = 3_600_000, ...fields } = {}) {
+      return ask(`call.${queue}.${tool}${isToken(id) ? `.${session}.${id}` : ""}`, { ...fields, id, session, args }, timeout);
+    },
+    lines: (artifact_id, start_line, end_line) => read("lines", { artifact_id, start_line, end_line }),
+    grep: (artifact_id, pattern, more = {}) => read("grep", { artifact_id, pattern, ...more }),
+    page: (artifact_id, offset = 0, limit = 15_000) => read("get", { artifact_id, offset, limit }),
+
+    async *completions(after) {
+      const subject = `completion.${session}.*`, stream = `${prefix.toUpperCase().replaceAll(".", "_")}_RESULTS`;
+      const stored = (query) => nc.request(`$JS.API.DIRECT.GET.${stream}`, JSON.stringify(query), { timeout: 5000 }).catch(() => null);
+      const sequence = (msg) => Number(msg?.headers?.get("Nats-Sequence") ?? 0);
+      let notify, news = [null]; // null: read from the stream what was missed
+      const add = (msg) => { news.push(msg); notify?.(); };
+      const sub = nc.subscribe(`${prefix}.stored.${subject}`, { callback: (_err, msg) => add(msg ?? null) });
+      reconnects.add(add);
+      try {
+        for (let last = after ?? sequence(await stored({ last_by_subj: `${prefix}.${subject}` })); !nc.isClosed();) {
+          if (news.length === 0) await new Promise((done) => { notify = done; });
+          const msg = news.shift() ?? await stored({ seq: last + 1, next_by_subj: `${prefix}.${subject}` });
+          if (sequence(msg) <= last) continue; // it was read before, or nothing was missed
+          if (!msg.subject.includes(".stored.")) news.unshift(null);
+          yield { ...msg.json(), sequence: last = sequence(msg) };
+        }
+      } finally { sub.unsubscribe(); reconnects.delete(add); }
+    },
+
+    async serve(subject, definition, run) {
+      const answer = (callback) => ({ queue: "tools", callback: async (_err, msg) => {
+        try {
+          const result = await callback(msg);
+          msg.respond(typeof result === "string" ? result : JSON.stringify(result ?? ""));
+        } catch (err) {
+          const h = headers();
+          h.set("Nats-Service-Error-Code", err instanceof StevedoreError ? err.code : "tool_failed");
+          h.set("Nats-Service-Error", String(err.message).replaceAll(/\s+/g, " ").slice(0, 1000));
+          msg.respond("", { headers: h });
+        }
+      } });
+      nc.subscribe(`${subject}.definition`, answer(() => definition));
+      nc.subscribe(subject, answer((msg) => { const call = msg.json(); return run(call.args ?? {}, call); }));
+      await nc.flush();
+    },
+    close: () => nc.drain(),
+  };
+}

@@ -1,0 +1,100 @@
+"""Uses every function of stevedore.py. It prints "cut" when the test should cut its
+connection, and ends with status 0 only if every answer is as expected."""
+
+import re, sys, time, traceback
+from concurrent.futures import ThreadPoolExecutor
+
+from stevedore import StevedoreError, connect
+
+bus = connect(session="python")
+pool = ThreadPoolExecutor()
+
+
+def rejects(code, f):
+    try:
+        f()
+    except StevedoreError as err:
+        assert err.code == code, (err.code, err)
+    else:
+        raise AssertionError("no error")
+
+
+def tools_as_the_lists_of_two_apis():
+    tools = {t["name"]: t for t in bus.tools()}
+    assert tools["grep_knowledge"]["input_schema"]["type"] == "object"
+    assert "spawn" not in tools
+    assert "spawn" in [t["name"] for t in bus.tools(exclude=())]
+    shell = [t for t in bus.tools("openai") if t["function"]["name"] == "shell"][0]
+    assert shell["type"] == "function" and shell["function"]["parameters"]["properties"]["command"]
+
+
+def read_a_big_result_back():
+    result = bus.call("shell", {"command": "seq 1 50000"}, id="big")
+    assert result["outcome"] == "completed" and result["artifact"]["artifact_id"] == "big", result
+    assert re.match(r"Found 2 match.*49998: 49998", bus.grep("big", "^4999[89]$", context_before=1), re.DOTALL)
+    assert "40000\n40001" in bus.lines("big", 40_000, 40_001)
+    assert "1\n2\n3\n" in bus.page("big", 0, 6)
+    again = bus.call("shell", {"command": "seq 1 50000"}, id="big")
+    assert again["started_at"] == result["started_at"], "the same id gives the same result"
+
+
+def failures():
+    rejects("not_found", lambda: bus.lines("none", 1))
+    rejects("id_mismatch", lambda: bus.call("read_file", {"path": "."}, id="big"))
+    rejects("invalid_arguments", lambda: connect(session="a.b"))
+    try:
+        connect(password="wrong")
+    except ConnectionError as err:
+        assert "Authorization" in str(err), err
+    else:
+        raise AssertionError("a wrong password is accepted")
+    assert bus.call("none")["error"]["code"] == "unknown_tool"
+    assert bus.call("read_file", {"path": "note.txt"}, id="any text, ünïcödé")["for_llm"] == "A note.\n"
+
+
+def the_connection_is_cut_while_a_call_runs():
+    call = pool.submit(bus.call, "shell", {"command": "echo ran >> runs; sleep 1; cat runs"}, id="cut")
+    time.sleep(0.3)
+    print("cut", flush=True)
+    result = call.result()
+    assert result["outcome"] == "completed" and result["for_llm"].count("ran") == 1, result
+
+
+def completions_live_and_missed():
+    live = bus.completions()
+    following = pool.submit(next, live)
+    time.sleep(0.2)
+    print("cut", flush=True)
+    assert bus.call("spawn", {"task": "say hi"}, id="child")["outcome"] == "async"
+    event = following.result()
+    assert event["id"] == "child" and "hi" in event["for_llm"], event
+    live.close()
+    missed = next(bus.completions(after=0))
+    assert missed["sequence"] == event["sequence"], missed
+
+
+def serve_a_tool():
+    def shout(args, call):
+        if args["text"] == "":
+            raise StevedoreError("invalid_arguments", "there is nothing to shout")
+        return "x" * 3_000_000 if args["text"] == "big" else args["text"].upper() + "!"
+
+    bus.serve("acme.shout", {"description": "Shout.", "parameters": {"type": "object", "properties": {"text": {"type": "string"}}}, "effect": "idempotent"}, shout)
+    result = bus.call("shout", {"text": "hi"})
+    assert result["for_llm"] == "HI!", result
+    failed = bus.call("shout", {"text": ""})
+    assert failed["error"]["code"] == "invalid_arguments" and failed["for_llm"] == "there is nothing to shout", failed
+    assert bus.call("shout", {"text": "big"})["is_error"]
+
+
+failed = False
+for step in (tools_as_the_lists_of_two_apis, read_a_big_result_back, failures, the_connection_is_cut_while_a_call_runs, completions_live_and_missed, serve_a_tool):
+    try:
+        step()
+        print("ok:", step.__name__, flush=True)
+    except Exception:
+        failed = True
+        print("FAILED:", step.__name__, traceback.format_exc(), flush=True)
+bus.close()
+pool.shutdown(wait=False, cancel_futures=True)
+sys.exit(failed)

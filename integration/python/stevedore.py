@@ -1,0 +1,128 @@
+"""A client of Stevedore for agents and tools in Python: copy this file and tinynats.py.
+
+It needs Python 3.9 and nothing else. The functions are safe for use in several threads.
+"""
+
+import json, os, queue, re, time, uuid
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Callable, Iterator, Optional
+
+from tinynats import Connection, Message
+
+# These tools act in Stevedore's own conversations and channels, not in those of your agent.
+INTERNAL_TOOLS = ("agent", "subagent", "spawn", "tasks", "cron", "message")
+
+
+class StevedoreError(Exception):
+    """A rejection with a code of docs/protocol.md, or "timeout"."""
+
+    def __init__(self, code: str, message: str):
+        super().__init__(message)
+        self.code = code
+
+
+def _is_token(name: str) -> bool:
+    return re.fullmatch(r"(?!-|[hH]_)[A-Za-z0-9_-]{1,64}", name) is not None
+
+
+class Stevedore:
+    def __init__(self, nc: Connection, session: str, queue: str, prefix: str):
+        if not _is_token(session):
+            raise StevedoreError("invalid_arguments", f"the session {session!r} is not of the form [A-Za-z0-9_-]{{1,64}}, not beginning with - or h_")
+        self.nc, self.session, self.queue, self.prefix = nc, session, queue, prefix
+
+    def ask(self, subject: str, body: dict[str, Any], timeout: float = 60) -> dict[str, Any]:
+        """Repeats a request that may be lost. A call has an id, so a repetition does not run it again."""
+        deadline = time.monotonic() + timeout
+        while True:
+            msg = self.nc.request(f"{self.prefix}.rpc.{subject}", json.dumps(body).encode(), max(0.001, min(60, deadline - time.monotonic())))
+            code = msg.headers.get("Nats-Service-Error-Code", "") if msg else ""
+            if msg and msg.data and not code:
+                return json.loads(msg.data)
+            if msg and code and code not in ("stopping", "timeout"):
+                raise StevedoreError(code, json.loads(msg.data)["error"]["message"])
+            if time.monotonic() > deadline - 0.5 or self.nc.closed:
+                why = "no worker is running" if msg and msg.headers["Status"] == "503" else code or "no answer"
+                raise StevedoreError("timeout", f"{subject}: {why} within {timeout} s; a call goes on: call again with the same id")
+            time.sleep(0.5)
+
+    def tools(self, format: str = "anthropic", exclude: tuple[str, ...] = INTERNAL_TOOLS) -> list[dict[str, Any]]:
+        """The tools of the workers as the tool list of an API: "anthropic" or "openai"."""
+        found = {t["name"]: t for t in self.ask("tools.ls", {"queue": self.queue})["tools"] if t["name"] not in exclude}
+        for name, t in found.items():
+            if "parameters" not in t:  # all schemas together do not fit into a message
+                t["parameters"] = self.ask("tools.show", {"queue": self.queue, "tool": name})["tools"][0].get("parameters", {"type": "object"})
+        if format == "openai":
+            return [{"type": "function", "function": {k: t[k] for k in ("name", "description", "parameters") if k in t}} for t in found.values()]
+        return [{"name": t["name"], "description": t.get("description", ""), "input_schema": t["parameters"]} for t in found.values()]
+
+    def call(self, tool: str, args: Optional[dict[str, Any]] = None, id: Optional[str] = None, timeout: float = 3600, **fields: Any) -> dict[str, Any]:
+        """Submits a call and waits for its result. A tool that failed is a result with is_error. The same
+        id gives the same result and never a second run. fields are other fields of a call, such as channel."""
+        id = id or str(uuid.uuid4())
+        names = f".{self.session}.{id}" if _is_token(id) else ""
+        return self.ask(f"call.{self.queue}.{tool}{names}", {**fields, "id": id, "session": self.session, "args": args or {}}, timeout)
+
+    def _read(self, function: str, **body: Any) -> str:
+        return self.ask(f"artifact.{self.session}.{function}", {k: v for k, v in body.items() if v is not None})["text"]
+
+    def lines(self, artifact_id: str, start: int, end: Optional[int] = None) -> str:
+        return self._read("lines", artifact_id=artifact_id, start_line=start, end_line=end)
+
+    def grep(self, artifact_id: str, pattern: str, **more: Any) -> str:
+        return self._read("grep", artifact_id=artifact_id, pattern=pattern, **more)
+
+    def page(self, artifact_id: str, offset: int = 0, limit: int = 15_000) -> str:
+        return self._read("get", artifact_id=artifact_id, offset=offset, limit=limit)
+
+    def completions(self, after: Optional[int] = None) -> Iterator[dict[str, Any]]:
+        """The completions of the session's async calls: those stored from now on, or those after a
+        sequence (0: all). Each has the field "sequence"."""
+        subject = f"completion.{self.session}.*"
+        news: queue.Queue[Optional[Message]] = queue.Queue()
+        stored = lambda query: self.nc.request(f"$JS.API.DIRECT.GET.{self.prefix.upper().replace('.', '_')}_RESULTS", json.dumps(query).encode(), 5)
+        sequence = lambda msg: int(msg.headers.get("Nats-Sequence", 0)) if msg else 0
+        missed = lambda: news.put(None)
+        unsubscribe = self.nc.subscribe(f"{self.prefix}.stored.{subject}", news.put)
+        self.nc.on_reconnect.add(missed)
+        try:
+            last = after if after is not None else sequence(stored({"last_by_subj": f"{self.prefix}.{subject}"}))
+            missed()
+            while not self.nc.closed:
+                msg = news.get() or stored({"seq": last + 1, "next_by_subj": f"{self.prefix}.{subject}"})
+                if msg and sequence(msg) > last:  # otherwise it was read before, or nothing was missed
+                    last = sequence(msg)
+                    if ".stored." not in msg.subject:
+                        missed()
+                    yield {**json.loads(msg.data), "sequence": last}
+        finally:
+            self.nc.on_reconnect.discard(missed)
+            unsubscribe()
+
+    def serve(self, subject: str, definition: dict[str, Any], run: Callable[[dict[str, Any], dict[str, Any]], Any], threads: int = 8) -> None:
+        """Serves a tool on a subject, in the background; see --remote-tool. run(args, call) returns a text or
+        {"for_llm": ...}. An exception is a failure that the model sees."""
+        pool = ThreadPoolExecutor(threads)
+
+        def answer(msg: Message, result: Callable[[], Any]) -> None:
+            try:
+                value = result()
+                self.nc.publish(msg.reply, (value if isinstance(value, str) else json.dumps(value)).encode())
+            except Exception as err:
+                code = err.code if isinstance(err, StevedoreError) else "tool_failed"
+                self.nc.publish(msg.reply, b"", headers={"Nats-Service-Error-Code": code, "Nats-Service-Error": " ".join(str(err).split())[:1000]})
+
+        def started(msg: Message) -> Any:
+            call = json.loads(msg.data)
+            return run(call.get("args", {}), call)
+
+        self.nc.subscribe(subject + ".definition", lambda msg: answer(msg, lambda: definition), "tools")
+        self.nc.subscribe(subject, lambda msg: pool.submit(answer, msg, lambda: started(msg)), "tools")
+
+    def close(self) -> None:
+        self.nc.close()
+
+
+def connect(url: Optional[str] = None, user: Optional[str] = None, password: Optional[str] = None, session: str = "default", queue: str = "default", prefix: str = "stevedore") -> Stevedore:
+    """Connects to a URL, with or without a credential; default NATS_URL, NATS_USER, NATS_PASSWORD."""
+    return Stevedore(Connection(url or os.environ.get("NATS_URL", "nats://127.0.0.1:4222"), user, password), session, queue, prefix)
