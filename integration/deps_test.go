@@ -26,9 +26,9 @@ var allowedImports = map[string][]string{
 	"cmd/internal/demo":    {"*"},
 
 	// bus/worker combines calls, tools, offloading and state.
-	"bus/worker":       {"bus", "bus/schedule", "bus/task", "metrics", "tools", "offload", "state"},
+	"bus/worker":       {"bus", "bus/schedule", "bus/task", "tools/metrics", "tools", "offload", "state"},
 	"bus/rpc":          {"bus", "bus/cron", "bus/task", "tools", "offload"},
-	"bus/notify":       {"bus", "bus/schedule", "metrics", "tools", "state/durable"},
+	"bus/notify":       {"bus", "bus/schedule", "tools/metrics", "tools", "state/durable"},
 	"bus/heartbeat":    {"bus", "bus/schedule", "tools", "state/durable"},
 	"bus/cron":         {"bus", "bus/schedule", "bus/task", "tools"},
 	"bus/remote":       {"bus", "tools"},
@@ -48,7 +48,7 @@ var allowedImports = map[string][]string{
 	// For tests only.
 	"bus/worker/workertest": {"bus", "bus/bustest", "bus/worker", "tools"},
 
-	"offload":                    {"metrics", "tools", "offload/index", "offload/internal/blocks", "offload/internal/textscan", "offload/linematch"},
+	"offload":                    {"tools/metrics", "tools", "offload/index", "offload/internal/blocks", "offload/internal/textscan", "offload/linematch"},
 	"offload/chat":               {"tools", "state/durable"},
 	"offload/disk":               {"offload", "offload/index", "offload/record", "tools", "state/durable"},
 	"offload/object":             {"offload", "offload/index", "offload/internal/blocks", "offload/record", "tools", "bus/jsapi"},
@@ -62,7 +62,7 @@ var allowedImports = map[string][]string{
 	"offload/linematch":          {"tools"},
 
 	// What a process counts. It imports nothing of ours.
-	"metrics": {},
+	"tools/metrics": {},
 
 	"tools":                        {"tools/internal/fastjson"},
 	"tools/internal/fastjson":      {},
@@ -70,7 +70,7 @@ var allowedImports = map[string][]string{
 	"tools/sandbox":                {"tools/sandbox/internal/enter"},
 	"tools/sandbox/internal/enter": {},
 	"tools/agent":                  {"tools", "offload"},
-	"tools/agent/provider":         {"metrics", "tools", "tools/agent", "offload"},
+	"tools/agent/provider":         {"tools/metrics", "tools", "tools/agent", "offload"},
 
 	// Other MCP servers and MCP clients.
 	"bus/mcp":             {"bus", "bus/httpauth", "bus/rpc", "bus/task", "offload", "tools", "tools/mcp/artifacts"},

@@ -3,7 +3,7 @@ package offload
 import (
 	"time"
 
-	"github.com/stevedore-bus/stevedore/metrics"
+	"github.com/stevedore-bus/stevedore/tools/metrics"
 )
 
 var readDuration = metrics.NewHistogram("stevedore_read_back_duration_seconds",

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/metrics"
+	"github.com/stevedore-bus/stevedore/tools/metrics"
 )
 
 var (

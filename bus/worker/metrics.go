@@ -3,9 +3,9 @@ package worker
 import (
 	"time"
 
-	"github.com/stevedore-bus/stevedore/metrics"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/metrics"
 )
 
 var (

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
-	"github.com/stevedore-bus/stevedore/metrics"
+	"github.com/stevedore-bus/stevedore/tools/metrics"
 )
 
 // scrapeTimeout limits the requests to the bus of one scrape.

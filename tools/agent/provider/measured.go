@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/stevedore-bus/stevedore/metrics"
 	"github.com/stevedore-bus/stevedore/tools/agent"
+	"github.com/stevedore-bus/stevedore/tools/metrics"
 )
 
 var (
