@@ -1,9 +1,7 @@
 package console
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -129,9 +127,6 @@ func (c *Console) session(r *http.Request) (any, error) {
 	return map[string]any{"session": session, "entries": entries, "next": next}, nil
 }
 
-// acceptTimeout is the time in which the bus accepts a prompt, or rejects it.
-const acceptTimeout = 1500 * time.Millisecond
-
 // sendMessage submits a prompt to the agent, in a conversation.
 func (c *Console) sendMessage(r *http.Request) (any, error) {
 	session := r.PathValue("session")
@@ -156,9 +151,7 @@ func (c *Console) sendMessage(r *http.Request) (any, error) {
 		return nil, err
 	}
 	call := tools.Call{ID: "page-" + nuid.Next(), Session: session, Tool: c.cfg.AgentTool, Args: args}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), acceptTimeout)
-	defer cancel()
-	if _, err := rpc.Submit(ctx, c.bus, c.cfg.AgentQueue, call); err != nil && !errors.Is(err, rpc.ErrPending) {
+	if _, err := rpc.Enqueue(r.Context(), c.bus, c.cfg.AgentQueue, call); err != nil {
 		return nil, err
 	}
 	answer := map[string]any{"session": call.SessionToken(), "id": call.IDToken()}

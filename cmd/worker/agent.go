@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/nats-io/nuid"
 	"github.com/spf13/cobra"
@@ -272,9 +273,42 @@ func (o promptOptions) printOutput(ctx context.Context, b *bus.Bus, view *agentV
 		if view.text != "" && view.stream { // the answer is above
 			view.note("output of %s:", res.Tool)
 		}
-		if _, err := fmt.Fprintf(stderr, "%s\n\n", cli.Printable(stderr, strings.TrimRight(res.ForUser, "\n"))); err != nil {
+		text, whole := firstOutput(strings.TrimRight(res.ForUser, "\n"))
+		if _, err := fmt.Fprintf(stderr, "%s\n", cli.Printable(stderr, text)); err != nil {
 			return err
 		}
+		switch {
+		case whole:
+		case res.Artifact != nil:
+			view.note("[the start of the output; all of it: worker artifacts get %s --all --session %s]", cli.ShellWord(res.Artifact.ID), cli.ShellWord(o.call.Session))
+		default:
+			view.note("[the start of the output, %d of %d bytes; more of it: worker sessions show %s --json]", len(text), len(res.ForUser), cli.ShellWord(o.call.Session))
+		}
+		fmt.Fprintln(stderr)
 	}
 	return nil
+}
+
+// maxOutput and maxOutputLines limit the output of a tool on standard error, so that it does
+// not scroll the conversation away.
+const (
+	maxOutput      = 8 << 10
+	maxOutputLines = 100
+)
+
+// firstOutput returns the start of a text, and whether that is the whole text.
+func firstOutput(text string) (start string, whole bool) {
+	end, lines := min(len(text), maxOutput), 0
+	for i := range end {
+		if text[i] == '\n' {
+			if lines++; lines == maxOutputLines {
+				end = i
+				break
+			}
+		}
+	}
+	for end < len(text) && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end], end == len(text)
 }

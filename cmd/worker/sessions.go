@@ -194,8 +194,14 @@ func listSessions(ctx context.Context, o *client.Options, b *bus.Bus, out io.Wri
 		return cli.JSON(out, lines)
 	}
 	t := cli.NewTable("session", "entries", "turns", "tokens in", "tokens out", "cost", "last", "state")
+	total := agent.Total{}
 	for _, l := range lines {
 		t.Row(l.Session, l.Entries, l.Turns, l.Input, l.Output, costText(l.Usage), l.At, l.State)
+		total.Turns += l.Turns
+		total.Input, total.Output, total.Cost = total.Input+l.Input, total.Output+l.Output, total.Cost+l.Cost
+	}
+	if len(lines) > 1 {
+		t.Row("total", "", total.Turns, total.Input, total.Output, costText(total.Usage), "", "")
 	}
 	return t.Print(out, "No sessions.")
 }

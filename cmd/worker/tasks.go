@@ -40,7 +40,7 @@ func newTasksCommand() *cobra.Command {
 	o.AddSessionFlag(cmd, "tasks")
 	byID := func(args []string) (any, error) { return rpc.TaskRequest{ID: args[0]}, nil }
 	cmd.AddCommand(
-		o.Command("ls", "List the async, running and queued calls of the session", 0, "task", "list", func([]string) (any, error) { return struct{}{}, nil }),
+		newListTasksCommand(o),
 		o.Command("get ID", "Show the state of a call", 1, "task", "get", byID),
 		o.Command("cancel ID", "Cancel a call that has not ended", 1, "task", "cancel", byID),
 		&cobra.Command{
@@ -55,6 +55,26 @@ func newTasksCommand() *cobra.Command {
 		},
 	)
 	return cmd
+}
+
+func newListTasksCommand(o *client.Options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "ls",
+		Short: "List the async, running and queued calls of the session",
+		Args:  cli.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.With(cmd, func(ctx context.Context, b *bus.Bus) error {
+				body, err := o.Ask(ctx, b, "task", "list", struct{}{})
+				if err != nil {
+					return err
+				}
+				if !o.JSON && !cmd.Flags().Changed("session") {
+					fmt.Fprintf(cmd.ErrOrStderr(), "The calls of the session %s; for those of another one, add --session (see worker sessions ls).\n", o.Session)
+				}
+				return o.Print(cmd.OutOrStdout(), body)
+			})
+		},
+	}
 }
 
 // watchTask prints the progress of a task until the task has ended.

@@ -126,17 +126,20 @@ func (sh *shell) run(ctx context.Context, call tools.Call, args shellArgs) *tool
 		res.Err = tools.Errorf(tools.CodeToolFailed, "the command exited with code %d", code)
 	}
 	res.IsError = res.Err != nil
-	return sh.report(res, out, code, killed)
+	return sh.report(res, out, code, killed, call.Action == tools.ActionAgent)
 }
 
 // report adds the end of the command to the output. The model receives all of it; the
-// user receives the output, without its middle part if it is long.
-func (sh *shell) report(res *tools.Result, out *tools.Output, code int, killed bool) *tools.Result {
-	truncated := out.Truncated()
-	if out.Size() == 0 {
+// user receives the output, without its middle part if it is long. The user of an agent
+// receives no message that says that there was no output.
+func (sh *shell) report(res *tools.Result, out *tools.Output, code int, killed, byAgent bool) *tools.Result {
+	truncated, empty := out.Truncated(), out.Size() == 0
+	if empty {
 		out.Note("(no output)")
 	}
-	res.ForUser = excerpt(out, 0)
+	if !empty || !byAgent {
+		res.ForUser = excerpt(out, 0)
+	}
 	if truncated {
 		out.Note(fmt.Sprintf("[Output truncated: the first %d bytes were kept]", out.Size()))
 	}
@@ -145,7 +148,7 @@ func (sh *shell) report(res *tools.Result, out *tools.Output, code int, killed b
 	}
 	if killed {
 		note := res.Err.Error()
-		res.ForUser += "\n" + note
+		res.ForUser = strings.TrimPrefix(res.ForUser+"\n"+note, "\n")
 		out.Note("[" + strings.ToUpper(note[:1]) + note[1:] + "]")
 	}
 	out.Note(fmt.Sprintf("[Exit code: %d]", code))

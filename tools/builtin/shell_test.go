@@ -5,6 +5,7 @@ package builtin_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -54,6 +55,22 @@ func TestShell(t *testing.T) {
 		if code != tt.wantCode || res.Silent {
 			t.Errorf("shell %v: code %q, silent %v; want %q, false", tt.args, code, res.Silent, tt.wantCode)
 		}
+	}
+}
+
+// The user of an agent gets no message about a command without output.
+func TestShellWithoutOutputByAgent(t *testing.T) {
+	b := newFixture(t, builtin.Config{})
+	for command, want := range map[string]string{"true": "", "false": "", "echo x": "x"} {
+		data, err := json.Marshal(args{"command": command})
+		if err != nil {
+			t.Fatal(err)
+		}
+		res := b.reg.Run(t.Context(), tools.Call{ID: "1", Tool: "shell", Args: data, Action: tools.ActionAgent}, nil)
+		if res.ForUser != want || res.ForLLM == "" || res.Silent {
+			t.Errorf("%s: for the user %q, want %q; for the model %q", command, res.ForUser, want, res.ForLLM)
+		}
+		res.Close()
 	}
 }
 
