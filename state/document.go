@@ -10,9 +10,10 @@ import (
 )
 
 // maxFacts and maxFileSize (bytes) limit the file, because each save writes all
-// of it.
+// of it. A session and its chat have two facts, so the file has the last channels of about
+// the 900 sessions that were used last.
 const (
-	maxFacts    = 10_000
+	maxFacts    = 2_000
 	maxFileSize = 16 << 20
 )
 

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -104,10 +105,10 @@ func TestFileFull(t *testing.T) {
 			}
 		}
 	}
-	fill("old", "console", 1001)
-	fill("young", "console", maxFacts-1001)
+	fill("old", "console", 201)
+	fill("young", "console", maxFacts-201)
 	must(t, SetLastChannel(t.Context(), f, "new", Channel{Name: "telegram"}))
-	check(map[string]bool{"new": true, "old0": false, "old500": false, "young0": true})
+	check(map[string]bool{"new": true, "old0": false, "old100": false, "young0": true})
 	large := strings.Repeat("x", maxValue)
 	fill("large", large, 200)
 	fill("larger", large, 200)
@@ -168,4 +169,42 @@ func TestLockTimeout(t *testing.T) {
 	}
 	unlock()
 	set(t, f, "a", "1")
+}
+
+// Get does not read a file again that has not changed. A file that changed just now may
+// change again with the same time and size, so Get reads it again.
+func TestUnchangedFileIsNotReadAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.json")
+	f := openFile(t, path)
+	set(t, f, "a", "1")
+	write := func(value string, at time.Time) { // in place, with the same size
+		t.Helper()
+		data, err := os.ReadFile(path)
+		must(t, err)
+		data = bytes.Replace(data, []byte(`"value": "`), []byte(`"value": "`+value), 1)
+		at0 := bytes.Index(data, []byte(`"value": "`)) + len(`"value": "`) + 1
+		must(t, os.WriteFile(path, append(data[:at0:at0], data[at0+1:]...), 0o600))
+		must(t, os.Chtimes(path, at, at))
+	}
+	check := func(want string) {
+		t.Helper()
+		if got := get(t, f, "a").Value; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	now, old := time.Now(), time.Now().Add(-time.Hour)
+	write("2", now)
+	check("2")
+	write("3", now)
+	check("3")
+	write("4", old)
+	check("4")
+	write("5", old)
+	check("4") // nothing shows the change
+	write("6", old.Add(time.Second))
+	check("6")
+	set(t, openFile(t, path), "a", "7")
+	check("7")
+	set(t, f, "b", "1") // a save reads the file always
+	check("7")
 }

@@ -13,6 +13,25 @@ import (
 type snapshot struct {
 	data []byte // nil if there is no file
 	doc  *document
+	// info describes the file that was read. It is nil if a later file could look the same.
+	info fs.FileInfo
+}
+
+// settleTime is longer than the resolution of the times of files. A file that was changed
+// within this time before it was read may change again with the same time, size and inode.
+const settleTime = 3 * time.Second
+
+// isFile reports whether the snapshot is that of the file that info describes.
+func (s *snapshot) isFile(info fs.FileInfo) bool {
+	return s.info != nil && os.SameFile(s.info, info) && s.info.Size() == info.Size() && s.info.ModTime().Equal(info.ModTime())
+}
+
+// settled returns info if every later change of the file will be visible in it.
+func settled(info fs.FileInfo, now time.Time) fs.FileInfo {
+	if now.Sub(info.ModTime()) < settleTime {
+		return nil
+	}
+	return info
 }
 
 // corruptError means that the file was read but is not a document.
@@ -28,10 +47,19 @@ func isCorrupt(err error) bool {
 
 // load returns the facts on disk. If it returns a *corruptError, the document is
 // the last one that was not corrupt. A rename replaces the file whole, so reading
-// needs no lock.
-func (f *File) load() (*document, error) {
+// needs no lock. A file that has not changed since the last load is not read again, except
+// with always.
+func (f *File) load(always bool) (*document, error) {
 	seen := f.seen.Load()
-	data, err := readFile(f.path)
+	now := time.Now()
+	info, err := statFile(f.path)
+	if err == nil && !always && seen.isFile(info) {
+		return seen.doc, nil
+	}
+	var data []byte
+	if err == nil {
+		data, err = os.ReadFile(f.path)
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if seen.data != nil {
@@ -42,6 +70,9 @@ func (f *File) load() (*document, error) {
 	case err != nil:
 		return seen.doc, err
 	case seen.data != nil && bytes.Equal(data, seen.data):
+		if info = settled(info, now); info != nil {
+			f.seen.CompareAndSwap(seen, &snapshot{seen.data, seen.doc, info})
+		}
 		return seen.doc, nil
 	}
 	doc, err := parseDocument(data)
@@ -51,11 +82,12 @@ func (f *File) load() (*document, error) {
 	if err != nil {
 		return seen.doc, &corruptError{err}
 	}
-	f.seen.Store(&snapshot{data, doc})
+	f.seen.Store(&snapshot{data, doc, settled(info, now)})
 	return doc, nil
 }
 
-func readFile(path string) ([]byte, error) {
+// statFile describes the file at path, if it is one that load can read.
+func statFile(path string) (fs.FileInfo, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
@@ -66,13 +98,13 @@ func readFile(path string) ([]byte, error) {
 	if info.Size() > 2*maxFileSize {
 		return nil, &corruptError{fmt.Errorf("%d bytes are too many", info.Size())}
 	}
-	return os.ReadFile(path)
+	return info, nil
 }
 
 // loadLocked is load for a caller that holds the lock. It moves a corrupt file
 // aside and returns the last document that was not corrupt.
 func (f *File) loadLocked() (*document, error) {
-	doc, err := f.load()
+	doc, err := f.load(true)
 	if !isCorrupt(err) {
 		return doc, err
 	}
