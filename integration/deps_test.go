@@ -21,17 +21,18 @@ var allowedImports = map[string][]string{
 	"cmd/heartbeat":        {"bus", "bus/heartbeat", "bus/schedule", "cmd/internal/cli"},
 	"cmd/internal/cli":     {"bus", "bus/heartbeat", "state/durable", "tools"},
 	"cmd/internal/process": {"*"},
+	"cmd/internal/otlp":    {"tools/tracing"},
 	"cmd/internal/clitest": {},
 	"cmd/internal/client":  {"bus", "bus/rpc", "bus/session", "bus/task", "cmd/internal/cli", "offload", "tools", "tools/agent"},
 	"cmd/internal/demo":    {"*"},
 
 	// bus/worker combines calls, tools, offloading and state.
-	"bus/worker":       {"bus", "bus/schedule", "bus/task", "tools/metrics", "tools", "offload", "state"},
-	"bus/rpc":          {"bus", "bus/cron", "bus/task", "tools", "offload"},
-	"bus/notify":       {"bus", "bus/schedule", "tools/metrics", "tools", "state/durable"},
+	"bus/worker":       {"tools/tracing", "bus", "bus/schedule", "bus/task", "tools/metrics", "tools", "offload", "state"},
+	"bus/rpc":          {"tools/tracing", "bus", "bus/cron", "bus/task", "tools", "offload"},
+	"bus/notify":       {"tools/tracing", "bus", "bus/schedule", "tools/metrics", "tools", "state/durable"},
 	"bus/heartbeat":    {"bus", "bus/schedule", "tools", "state/durable"},
 	"bus/cron":         {"bus", "bus/schedule", "bus/task", "tools"},
-	"bus/remote":       {"bus", "tools"},
+	"bus/remote":       {"tools/tracing", "bus", "tools"},
 	"bus/session":      {"bus", "bus/jsapi"},
 	"bus/task":         {"bus", "tools"},
 	"bus/retention":    {"bus", "bus/jsapi"},
@@ -63,14 +64,15 @@ var allowedImports = map[string][]string{
 
 	// What a process counts. It imports nothing of ours.
 	"tools/metrics": {},
+	"tools/tracing": {},
 
 	"tools":                        {"tools/internal/fastjson"},
 	"tools/internal/fastjson":      {},
 	"tools/builtin":                {"tools", "tools/sandbox", "offload/linematch", "state/durable"},
 	"tools/sandbox":                {"tools/sandbox/internal/enter"},
 	"tools/sandbox/internal/enter": {},
-	"tools/agent":                  {"tools", "offload"},
-	"tools/agent/provider":         {"tools/metrics", "tools", "tools/agent", "offload"},
+	"tools/agent":                  {"tools/tracing", "tools", "offload"},
+	"tools/agent/provider":         {"tools/tracing", "tools/metrics", "tools", "tools/agent", "offload"},
 
 	// Other MCP servers and MCP clients.
 	"bus/mcp":             {"bus", "bus/httpauth", "bus/rpc", "bus/task", "offload", "tools", "tools/mcp/artifacts"},

@@ -79,7 +79,7 @@ func launch(args ...string) (*process, error) {
 
 func launchCommand(cmd *exec.Cmd) (*process, error) {
 	p := &process{cmd: cmd, stderr: &lockedBuffer{}, exited: make(chan struct{})}
-	p.cmd.Env = cleanEnvironment()
+	p.cmd.Env = append(cleanEnvironment(), cmd.Env...)
 	p.cmd.Stderr = p.stderr
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {

@@ -1,10 +1,14 @@
 package notify
 
 import (
+	"context"
 	"time"
+
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/tools/metrics"
+	"github.com/stevedore-bus/stevedore/tools/tracing"
 )
 
 var (
@@ -14,9 +18,28 @@ var (
 		"Time that the receiver of a channel took to answer.", metrics.Seconds, "channel")
 )
 
-// countDelivery counts an attempt to deliver with its verdict.
-func countDelivery(channel string, took time.Duration, verdict error) {
-	outcome := "delivered"
+// sending counts and traces an attempt to deliver a notification.
+type sending struct {
+	ctx     context.Context
+	span    trace.Span
+	channel string
+	began   time.Time
+	took    time.Duration
+}
+
+func beginDelivery(ctx context.Context, n Notification, d *bus.Delivery) *sending {
+	s := &sending{channel: n.Channel, began: time.Now()}
+	s.ctx, s.span = tracing.Start(tracing.From(ctx, d.Traceparent()), "notify "+n.Channel, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
+		tracing.Channel.String(n.Channel), tracing.Attempt.Int(d.Attempt), tracing.ToolCall.String(n.Call), tracing.Conversation.String(n.Session)))
+	return s
+}
+
+// sent is called when the receiver has answered.
+func (s *sending) sent() { s.took = time.Since(s.began) }
+
+// end is called with the verdict.
+func (s *sending) end(verdict error) {
+	outcome, code := "delivered", ""
 	_, postponed := bus.Postponed(verdict)
 	_, rejected := bus.Rejected(verdict)
 	switch {
@@ -27,6 +50,11 @@ func countDelivery(channel string, took time.Duration, verdict error) {
 	case verdict != nil:
 		outcome = "failed"
 	}
-	notificationsTotal.Add(1, channel, outcome)
-	notificationDuration.Observe(took.Seconds(), channel)
+	if verdict != nil {
+		code = outcome
+	}
+	notificationsTotal.Add(1, s.channel, outcome)
+	notificationDuration.Observe(s.took.Seconds(), s.channel)
+	s.span.SetAttributes(tracing.Outcome.String(outcome))
+	tracing.End(s.span, code)
 }

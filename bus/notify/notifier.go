@@ -162,10 +162,10 @@ func (n *Notifier) deliver(ctx context.Context, channel Channel, notification No
 		n.log.Debug().Str("channel", name).Str("notification", tools.Token(notification.ID)).Msg("dropped: the channel already accepted it")
 		return nil
 	}
-	began := time.Now()
-	err := channel.Send(ctx, notification)
-	took := time.Since(began)
-	defer func() { countDelivery(name, took, verdict) }()
+	sending := beginDelivery(ctx, notification, d)
+	err := channel.Send(sending.ctx, notification)
+	sending.sent()
+	defer func() { sending.end(verdict) }()
 	if err == nil {
 		n.setDelivered(ctx, d, notification)
 		n.log.Debug().Str("channel", name).Str("notification", tools.Token(notification.ID)).Int("attempt", d.Attempt).Msg("delivered")

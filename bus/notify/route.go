@@ -14,11 +14,13 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/schedule"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/tracing"
 )
 
 // route puts the notification of a result or completion into the outbox. Its ID
 // derives from the subject, so a redelivery of the event causes no second one.
 func (n *Notifier) route(ctx context.Context, d *bus.Delivery) error {
+	ctx = tracing.From(ctx, d.Traceparent())
 	tokens := n.bus.Split(d.Subject)
 	if len(tokens) != 3 {
 		return bus.Reject(bus.CodeUndecodable, fmt.Errorf("subject %q", d.Subject))
@@ -186,6 +188,7 @@ func (n *Notifier) put(ctx context.Context, notification Notification) error {
 			return bus.Reject(bus.CodeUndecodable, err)
 		}
 		m := bus.Message{Subject: n.bus.Notify(notification.Channel), Body: body, Key: notification.ID, Header: nats.Header{onceHeader: {"1"}}}
+		tracing.Add(ctx, m.Header)
 		_, err = n.bus.Publish(ctx, m)
 		switch {
 		case errors.Is(err, bus.ErrTooLarge) && len(notification.Text) > 1024:

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/tracing"
 )
 
 // Config configures remote tools. The zero value works.
@@ -145,8 +146,10 @@ func (t *Tool) Execute(ctx context.Context, call tools.Call) *tools.Result {
 func (t *Tool) request(ctx context.Context, subject string, body []byte) (msg *nats.Msg, err error) {
 	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(50*time.Millisecond),
 		backoff.WithMaxInterval(500*time.Millisecond), backoff.WithMaxElapsedTime(t.cfg.RetryTimeout))
+	header := nats.Header{"content-type": {"application/json"}}
+	tracing.Add(ctx, header)
 	err = backoff.Retry(func() error {
-		msg, err = t.bus.Conn().RequestMsgWithContext(ctx, &nats.Msg{Subject: subject, Data: body, Header: nats.Header{"content-type": {"application/json"}}})
+		msg, err = t.bus.Conn().RequestMsgWithContext(ctx, &nats.Msg{Subject: subject, Data: body, Header: header})
 		if err != nil && !errors.Is(err, nats.ErrNoResponders) {
 			return backoff.Permanent(err)
 		}

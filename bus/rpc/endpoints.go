@@ -13,6 +13,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/tracing"
 )
 
 // callEndpoint is the name of the endpoint for calls; see ServiceConfig.Stats.
@@ -25,7 +26,7 @@ func (s *Service) call(ctx context.Context, req micro.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	event, err := Submit(ctx, s.bus, queue, call)
+	event, err := Submit(traceOf(ctx, req), s.bus, queue, call)
 	if errors.Is(err, ErrPending) {
 		return nil, tools.Errorf(tools.CodeTimeout, "no result after %s; the call is still queued or running, and its result will be published", callTimeout)
 	}
@@ -42,8 +43,13 @@ func (s *Service) submit(ctx context.Context, req micro.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	accepted, err := Enqueue(ctx, s.bus, queue, call)
+	accepted, err := Enqueue(traceOf(ctx, req), s.bus, queue, call)
 	return accepted, rejection(err)
+}
+
+// traceOf returns ctx with the trace of a request.
+func traceOf(ctx context.Context, req micro.Request) context.Context {
+	return tracing.From(ctx, req.Headers().Get(tracing.Header))
 }
 
 // CodeFull is the error code if the calls stream is full.

@@ -9,10 +9,12 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/tracing"
 )
 
 // DeadLetterError means that a call became a dead letter and gets no result: it
@@ -148,10 +150,15 @@ func (s submission) readResult(ctx context.Context, b *bus.Bus) (wait func() ear
 // publish stores the call, unless it is stored or has a result.
 func (s submission) publish(ctx context.Context, b *bus.Bus, earlier func() earlierResult) (Acceptance, error) {
 	accepted := Acceptance{ID: s.call.ID, Session: s.call.Session, Tool: s.call.Tool, Queue: s.queue}
-	m := bus.Message{Subject: s.subject, Body: s.body}
+	m := bus.Message{Subject: s.subject, Body: s.body, Header: nats.Header{}}
 	if s.fresh {
-		m.Header = nats.Header{bus.FreshHeader: {"1"}}
+		m.Header[bus.FreshHeader] = []string{"1"}
 	}
+	ctx, span := tracing.Start(ctx, "publish "+s.queue, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(
+		tracing.System.String("nats"), tracing.MessagingType.String("send"), tracing.Destination.String(s.queue),
+		tracing.ToolName.String(s.call.Tool), tracing.ToolCall.String(s.call.IDToken()), tracing.Conversation.String(s.call.Session)))
+	defer span.End()
+	tracing.Add(ctx, m.Header)
 	err := b.WatchDenial(ctx, s.subject, func(ctx context.Context) error {
 		ack, err := b.Publish(ctx, m)
 		accepted.Sequence = ack.Sequence

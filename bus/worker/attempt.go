@@ -37,6 +37,9 @@ type attempt struct {
 	// parkedRevision and parkedState are of the record from which the call was resumed.
 	parkedRevision uint64
 	parkedState    task.State
+	// outcome and errorCode are of the last result that was published.
+	outcome   tools.Outcome
+	errorCode string
 }
 
 // key identifies a call in subjects and records by two tokens.

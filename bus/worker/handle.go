@@ -35,7 +35,9 @@ func (w *Worker) handle(ctx context.Context, d *bus.Delivery) error {
 		return bus.Reject(bus.CodeUndecodable, err)
 	}
 	a.countWait()
+	ctx, span := w.startSpan(ctx, a)
 	err = w.handleAttempt(ctx, a)
+	endSpan(span, a, err)
 	if err != nil {
 		w.recordFailure(ctx, a, err)
 	}

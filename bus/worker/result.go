@@ -10,6 +10,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/tracing"
 )
 
 // offloadResult offloads res. If the store keeps failing, it returns an error
@@ -26,6 +27,7 @@ func (w *Worker) offloadResult(ctx context.Context, a *attempt, res *tools.Resul
 		return w.offloader.Fallback(a.call, res, err)
 	}
 	countOffload(res, short, time.Since(began))
+	traceOffload(ctx, res, short, began)
 	return short
 }
 
@@ -44,7 +46,9 @@ func (w *Worker) publishResult(ctx context.Context, a *attempt, res *tools.Resul
 	if a.resultPublished {
 		kind, subject = task.CompletionKind, w.bus.Completion(a.key.session, a.key.id)
 	}
-	err = w.publishWithRetry(ctx, bus.Message{Subject: subject, Body: body, Header: w.headers(a, kind)})
+	spanCtx, span := w.tracePublish(ctx, a, kind, event)
+	err = w.publishWithRetry(spanCtx, bus.Message{Subject: subject, Body: body, Header: w.headers(spanCtx, a, kind)})
+	span.End()
 	if errors.Is(err, bus.ErrSubjectExists) {
 		return w.resolveConflict(ctx, a, event, res)
 	}
@@ -103,12 +107,10 @@ func (w *Worker) publishFinal(ctx context.Context, a *attempt, res *tools.Result
 	return w.publishResult(ctx, a, res)
 }
 
-// headers returns the headers of a result. Of the incoming headers, only a
-// well-formed traceparent is forwarded.
-func (w *Worker) headers(a *attempt, kind string) nats.Header {
+// headers returns the headers of a result. Of the incoming headers, only the trace is
+// forwarded.
+func (w *Worker) headers(ctx context.Context, a *attempt, kind string) nats.Header {
 	h := task.EventHeader(kind, a.key.session, a.key.id, w.source)
-	if tp := a.delivery.Traceparent(); tp != "" {
-		h["traceparent"] = []string{tp}
-	}
+	tracing.Add(ctx, h)
 	return h
 }

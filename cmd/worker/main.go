@@ -3,10 +3,12 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/cmd/internal/otlp"
 )
 
 func main() {
@@ -14,5 +16,14 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	return cli.Run(ctx, newRoot(), args, stdin, stdout, stderr)
+	ctx, stop, err := otlp.Start(ctx, "stevedore-worker", cli.ReadVersion().Version)
+	if err != nil {
+		fmt.Fprintln(stderr, "worker:", err)
+		return cli.ExitUsage
+	}
+	code := cli.Run(ctx, newRoot(), args, stdin, stdout, stderr)
+	if err := stop(); err != nil {
+		fmt.Fprintln(stderr, "worker:", err)
+	}
+	return code
 }

@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/tracing"
 )
 
 const (
@@ -58,6 +60,15 @@ func (a *Agent) Run(ctx context.Context, call tools.Call, prompt ...Block) (Outc
 		prompt: Message{Role: RoleUser, Content: prompt}, limits: a.cfg.Limits,
 	}
 	r.limits.Tools = slices.Sorted(maps.Keys(a.tools))
+	ctx, span := tracing.Start(ctx, tracing.InvokeAgent+" "+call.Tool, trace.WithAttributes(
+		tracing.Operation.String(tracing.InvokeAgent), tracing.Agent.String(call.Tool), tracing.Conversation.String(call.Session), tracing.ToolCall.String(call.ID)))
+	outcome, err := r.untilEnd(ctx)
+	endSpan(span, outcome, err)
+	return outcome, err
+}
+
+// untilEnd continues the run from its log until it has an end.
+func (r *run) untilEnd(ctx context.Context) (Outcome, error) {
 	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
 		backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(logTimeout))
 	var outcome Outcome
@@ -72,9 +83,24 @@ func (a *Agent) Run(ctx context.Context, call tools.Call, prompt ...Block) (Outc
 		if fenced = errors.Is(err, ErrConflict); fenced {
 			policy.Reset() // the log works
 		}
-		a.cfg.Log.Warn().Err(err).Str("session", r.session).Str("run", r.id).Msg("the run continues from its log")
+		r.cfg.Log.Warn().Err(err).Str("session", r.session).Str("run", r.id).Msg("the run continues from its log")
 	})
 	return outcome, err
+}
+
+// endSpan ends the span of a run. A run that goes on later, or elsewhere, has no outcome.
+func endSpan(span trace.Span, o Outcome, err error) {
+	code := ""
+	switch {
+	case isPause(err):
+		code = "paused"
+	case err != nil:
+		code = "interrupted"
+	case o.Reason != Done:
+		code = string(o.Reason)
+	}
+	span.SetAttributes(tracing.Outcome.String(string(o.Reason)), tracing.Turns.Int(o.Turns), tracing.InputTokens.Int64(o.Usage.Input), tracing.OutputTokens.Int64(o.Usage.Output))
+	tracing.End(span, code)
 }
 
 // attempt claims the session and continues the run from its log.

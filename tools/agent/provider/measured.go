@@ -5,8 +5,11 @@ import (
 	"errors"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/stevedore-bus/stevedore/tools/agent"
 	"github.com/stevedore-bus/stevedore/tools/metrics"
+	"github.com/stevedore-bus/stevedore/tools/tracing"
 )
 
 var (
@@ -16,14 +19,16 @@ var (
 		"Tokens that models reported: input (without those from a cache), cached_input, output.", "provider", "kind")
 )
 
-// measured counts the requests to a model.
+// measured counts and traces the requests to a model.
 type measured struct {
 	agent.Provider
-	kind string // the first part of the spec
+	kind, model string // the parts of the spec
 }
 
 func (m measured) Complete(ctx context.Context, req agent.Request) (agent.Response, error) {
 	began := time.Now()
+	ctx, span := tracing.Start(ctx, tracing.Chat+" "+m.model, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
+		tracing.Operation.String(tracing.Chat), tracing.Provider.String(m.kind), tracing.RequestModel.String(m.model)))
 	res, err := m.Provider.Complete(ctx, req)
 	outcome := "completed"
 	if failure, ok := errors.AsType[*agent.ProviderError](err); ok {
@@ -31,6 +36,18 @@ func (m measured) Complete(ctx context.Context, req agent.Request) (agent.Respon
 	} else if err != nil {
 		outcome = "interrupted"
 	}
+	code := ""
+	if err != nil {
+		code = outcome
+	}
+	span.SetAttributes(tracing.InputTokens.Int64(res.Usage.Input), tracing.CachedTokens.Int64(res.Usage.CachedInput), tracing.OutputTokens.Int64(res.Usage.Output))
+	if res.Model != "" {
+		span.SetAttributes(tracing.ResponseModel.String(res.Model))
+	}
+	if res.StopReason != "" {
+		span.SetAttributes(tracing.FinishReasons.StringSlice([]string{string(res.StopReason)}))
+	}
+	tracing.End(span, code)
 	modelDuration.Observe(time.Since(began).Seconds(), m.kind, outcome)
 	modelTokens.Add(float64(res.Usage.Input-res.Usage.CachedInput), m.kind, "input")
 	modelTokens.Add(float64(res.Usage.CachedInput), m.kind, "cached_input")

@@ -3,6 +3,7 @@ package provider
 import (
 	"cmp"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -48,9 +49,17 @@ func Open(spec string, cfg Config) (agent.Provider, error) {
 	case err != nil:
 		return nil, err
 	case model != nil:
-		return measured{model, kind}, nil
+		return measured{model, kind, modelLabel(kind, name)}, nil
 	}
 	return nil, fmt.Errorf("model %q: want anthropic:MODEL, openai:MODEL or script:FILE", spec)
+}
+
+// modelLabel is the name of a model in traces. A script is a path of this host.
+func modelLabel(kind, name string) string {
+	if kind == "script" {
+		return filepath.Base(name)
+	}
+	return name
 }
 
 func maxTokens(req agent.Request) int { return cmp.Or(max(req.MaxTokens, 0), agent.DefaultMaxTokens) }
