@@ -119,7 +119,7 @@ func newExporter() (*exporter, error) {
 		}
 		e.client.Timeout = time.Duration(ms) * time.Millisecond
 	}
-	for _, pair := range strings.Split(variable("HEADERS"), ",") {
+	for pair := range strings.SplitSeq(variable("HEADERS"), ",") {
 		if strings.TrimSpace(pair) == "" {
 			continue
 		}
