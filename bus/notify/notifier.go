@@ -12,6 +12,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tracing"
 )
 
 // LastChannels returns the channel that the user of a session last used. An empty
@@ -115,7 +116,9 @@ func (n *Notifier) Run(ctx context.Context) error {
 	}
 	run(func() error {
 		cfg := bus.ConsumeConfig{MaxAttempts: math.MaxInt32, Grace: n.cfg.Grace}
-		return n.bus.Consume(ctx, n.bus.NotifierConsumer(), cfg, n.route)
+		return n.bus.Consume(ctx, n.bus.NotifierConsumer(), cfg, func(ctx context.Context, d *bus.Delivery) error {
+			return n.route(tracing.From(ctx, d.Traceparent()), d)
+		})
 	})
 	run(func() error { return n.consumeDeadLetters(ctx) })
 	run(func() error { return n.sweep(ctx) })

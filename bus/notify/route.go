@@ -20,7 +20,6 @@ import (
 // route puts the notification of a result or completion into the outbox. Its ID
 // derives from the subject, so a redelivery of the event causes no second one.
 func (n *Notifier) route(ctx context.Context, d *bus.Delivery) error {
-	ctx = tracing.From(ctx, d.Traceparent())
 	tokens := n.bus.Split(d.Subject)
 	if len(tokens) != 3 {
 		return bus.Reject(bus.CodeUndecodable, fmt.Errorf("subject %q", d.Subject))
