@@ -12,7 +12,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/tools"
-	"github.com/stevedore-bus/stevedore/tracing"
+	"github.com/stevedore-bus/stevedore/tools/tracing"
 )
 
 // LastChannels returns the channel that the user of a session last used. An empty
