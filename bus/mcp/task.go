@@ -49,7 +49,8 @@ type taskFields struct {
 	TTL           *int64    `json:"ttlMs"`
 	PollInterval  int64     `json:"pollIntervalMs,omitempty"`
 	// Result is set if the task is completed.
-	Result *mcp.CallToolResult `json:"result,omitempty"`
+	Result *complete           `json:"result,omitempty"`
+	result *mcp.CallToolResult // in Result
 }
 
 // newTask is the answer to a call that goes on. The call is stored, so tasks/get finds
@@ -114,7 +115,8 @@ func (c *client) getTask(ctx context.Context, id string) (*taskFields, error) {
 			fields.Status = "cancelled"
 			return fields, nil
 		}
-		fields.Result = contentOf(c.session, event)
+		fields.result = contentOf(c.session, event)
+		fields.Result = &complete{result: fields.result}
 		return fields, nil
 	}
 	t, err := task.Get(ctx, b, c.session, token)
@@ -211,8 +213,8 @@ func (c *client) taskResult(ctx context.Context, r *mcp.CallToolRequest, id stri
 			return failed("%v", err)
 		case fields.Status == "cancelled":
 			return failed("The call was cancelled.")
-		case fields.Result != nil:
-			return fields.Result
+		case fields.result != nil:
+			return fields.result
 		}
 		select {
 		case <-wait.Done():

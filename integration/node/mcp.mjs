@@ -1,0 +1,224 @@
+// Real MCP clients and servers with "worker mcp" and "worker mcp wrap".
+//
+//   node mcp.mjs WORKER DIRECTORY      DIRECTORY is empty
+//
+// Each client (the inspector, both lines of the TypeScript SDK, ext-tasks) lists tools,
+// calls one, gets a big result as a reference with a link, reads the link and uses the
+// tools that read artifacts. It ends with status 0 only if all answers were right.
+
+import assert from "node:assert/strict";
+import { execFile, spawn } from "node:child_process";
+import { mkdirSync, readFileSync, writeFileSync, existsSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { Client as Client1 } from "@modelcontextprotocol/sdk/client/index.js";
+import { StdioClientTransport as Stdio1 } from "@modelcontextprotocol/sdk/client/stdio.js";
+import { StreamableHTTPClientTransport as HTTP1 } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
+import { Client as Client2, StreamableHTTPClientTransport as HTTP2 } from "@modelcontextprotocol/client";
+import { StdioClientTransport as Stdio2 } from "@modelcontextprotocol/client/stdio";
+import { createTaskSessionFromClient, resultFromTaskOutcome } from "@modelcontextprotocol/ext-tasks/client";
+
+const [worker, dir] = process.argv.slice(2);
+const packages = join(dirname(fileURLToPath(import.meta.url)), "node_modules", "@modelcontextprotocol");
+const inspector = join(packages, "inspector-cli", "build", "index.js");
+const everything = join(packages, "server-everything", "dist", "index.js");
+const filesystem = join(packages, "server-filesystem", "dist", "index.js");
+const data = join(dir, "data");
+const files = join(dir, "files");
+mkdirSync(files);
+const lines = Array.from({ length: 20000 }, (_, i) => `line ${i}${i === 777 ? " ERROR disk full" : ""}`);
+writeFileSync(join(files, "big.txt"), lines.join("\n") + "\n");
+writeFileSync(join(files, "small.txt"), "small\n");
+
+const ok = (what) => console.log(`ok: ${what}`);
+const started = [];
+process.on("exit", () => started.forEach((p) => p.kill("SIGKILL")));
+
+const text = (res) => res.content.find((c) => c.type === "text").text;
+const linkOf = (res) => {
+  const link = res.content.find((c) => c.type === "resource_link");
+  assert.ok(link, `no link in ${JSON.stringify(res).slice(0, 500)}`);
+  assert.ok(JSON.stringify(res).length < 20000, "the result is not small");
+  return link;
+};
+
+// readAll reads all pages of an artifact.
+async function readAll(read, uri) {
+  let all = "";
+  while (uri) {
+    const { contents } = await read(uri);
+    all += contents[0].text;
+    uri = contents[0]._meta?.["stevedore/next"];
+  }
+  return all;
+}
+
+// reading calls the tools that read artifacts.
+async function reading(call, id) {
+  const found = text(await call("grep_knowledge", { artifact_id: id, pattern: "ERROR" }));
+  assert.match(found, /line 777 ERROR disk full/);
+  assert.match(text(await call("get_knowledge_by_lines", { artifact_id: id, start_line: 3, end_line: 4 })), /line 3/);
+}
+
+// Servers over stdio: the arguments of the worker, a tool, a small call and a big one.
+const servers = {
+  "worker mcp": { args: ["mcp", "--data", data, "--workspace", files, "--no-sync"], list: "read_file",
+    small: ["read_file", { path: "small.txt" }, /small/], big: ["shell", { command: "cat big.txt" }] },
+  "wrap server-filesystem": { args: ["mcp", "wrap", "--data", data, "--", "node", filesystem, files], list: "read_text_file",
+    small: ["read_text_file", { path: join(files, "small.txt") }, /small/], big: ["read_text_file", { path: join(files, "big.txt") }] },
+  "wrap server-everything": { args: ["mcp", "wrap", "--data", data, "--", "node", everything], list: "get-sum",
+    small: ["get-sum", { a: 2, b: 3 }, /5/] },
+};
+
+// exercise does what every client must be able to do.
+async function exercise(what, server, client) {
+  const call = (name, args) => client.callTool({ name, arguments: args });
+  const tools = (await client.listTools()).tools.map((t) => t.name);
+  assert.ok(tools.includes(server.list) && tools.includes("grep_knowledge"), `${what}: tools ${tools}`);
+  assert.match(text(await call(server.small[0], server.small[1])), server.small[2]);
+  if (server.big) {
+    const res = await call(...server.big);
+    const link = linkOf(res);
+    const all = await readAll((uri) => client.readResource({ uri }), link.uri);
+    assert.ok(all.startsWith(lines.join("\n") + "\n"), `${what}: the pages have ${all.length} characters`); // the shell adds a line
+    await reading(call, link.name);
+    const listed = (await client.listResources()).resources.map((r) => r.uri);
+    if (what.includes("worker mcp")) assert.ok(listed.includes(link.uri), `${what}: resources ${listed}`);
+  }
+  ok(what);
+}
+
+const v1 = async (transport) => { const c = new Client1({ name: "sdk1", version: "1" }); await c.connect(transport); return c; };
+const v2 = async (transport) => {
+  const c = new Client2({ name: "sdk2", version: "1" }, { versionNegotiation: { mode: "auto" } });
+  await c.connect(transport);
+  return c;
+};
+
+// The inspector starts the server for each command. Its own options must precede "--",
+// which it does not pass on.
+async function inspect(command, ...options) {
+  const end = command.includes("--") ? command.indexOf("--") : command.length;
+  const args = [inspector, ...command.slice(0, end), ...options, ...command.slice(end)];
+  const { stdout } = await promisify(execFile)("node", args, { maxBuffer: 64 << 20 });
+  return JSON.parse(stdout);
+}
+const pairs = (args) => Object.entries(args).flatMap(([k, v]) => ["--tool-arg", `${k}=${v}`]);
+
+await Promise.all(Object.entries(servers).map(async ([name, server]) => {
+  // A session, so that the second command finds the artifact of the first one.
+  const args = server.args.toSpliced(server.args[1] === "wrap" ? 2 : 1, 0, "--session", "inspector");
+  const target = [worker, ...args];
+  const { tools } = await inspect(target, "--method", "tools/list");
+  assert.ok(tools.some((t) => t.name === server.list), name);
+  if (server.big) {
+    const link = linkOf(await inspect(target, "--method", "tools/call", "--tool-name", server.big[0], ...pairs(server.big[1])));
+    const page = await inspect(target, "--method", "resources/read", "--uri", link.uri);
+    assert.match(page.contents[0].text, /^line 0\nline 1\n/);
+  }
+  ok(`inspector, ${name}`);
+  for (const [sdk, connect, Stdio] of [["sdk 1", v1, Stdio1], ["client 2", v2, Stdio2]]) {
+    const client = await connect(new Stdio({ command: worker, args: server.args, stderr: "ignore" }));
+    await exercise(`${sdk}, stdio, ${name}`, server, client);
+    await client.close();
+  }
+}));
+
+// Over HTTP.
+writeFileSync(join(dir, "token"), "alice-0123456789abcdef\n");
+async function listening(command, args, pattern, env = {}) {
+  const p = spawn(command, args, { stdio: ["ignore", "pipe", "pipe"], env: { ...process.env, ...env } });
+  started.push(p);
+  let out = "";
+  return new Promise((resolve, reject) => {
+    const read = (chunk) => {
+      out += chunk;
+      const m = out.match(pattern);
+      if (m) resolve(m[1] ?? m[0]);
+    };
+    p.stdout.on("data", read);
+    p.stderr.on("data", read);
+    p.on("exit", () => reject(new Error(`${command} ${args} ended: ${out}`)));
+  });
+}
+const url = new URL(await listening(worker, ["mcp", "--http", "127.0.0.1:0", "--token", `alice=file:${join(dir, "token")}`,
+  "--data", data, "--workspace", files, "--no-sync"], /(http:\S+\/mcp)/));
+const requestInit = { headers: { Authorization: "Bearer alice-0123456789abcdef" } };
+const client1 = await v1(new HTTP1(url, { requestInit }));
+await exercise("sdk 1, HTTP, worker mcp", servers["worker mcp"], client1);
+const client2 = await v2(new HTTP2(url, { requestInit }));
+assert.equal(client2.getProtocolEra(), "modern");
+await exercise("client 2, HTTP, worker mcp", servers["worker mcp"], client2);
+const wrapURL = new Stdio1({ command: worker, stderr: "inherit", args: ["mcp", "wrap", "--data", data, "--header", `Authorization=Bearer alice-0123456789abcdef`, url.href] });
+const wrapped = await v1(wrapURL);
+const names = (await wrapped.listTools()).tools.map((t) => t.name);
+assert.ok(names.includes("read_file") && names.includes("stevedore_grep_knowledge"), `wrap URL: ${names}`);
+assert.match(text(await wrapped.callTool({ name: "read_file", arguments: { path: "small.txt" } })), /small/);
+await wrapped.close();
+ok("sdk 1, wrap URL");
+
+// A call that takes long is a task. Another session of the client finds it again.
+const framing = { protocolVersion: "2026-07-28", clientInfo: { name: "ext-tasks", version: "1" }, clientCapabilities: {} };
+let id = 0;
+async function rawDispatch(request, options) {
+  const { method, params } = request;
+  const headers = { ...requestInit.headers, "Content-Type": "application/json", Accept: "application/json, text/event-stream",
+    "MCP-Protocol-Version": framing.protocolVersion, "Mcp-Method": method };
+  const name = params.name ?? params.taskId;
+  if (name) headers["Mcp-Name"] = name;
+  const res = await fetch(url, { method: "POST", headers, signal: options?.signal, body: JSON.stringify({ jsonrpc: "2.0", id: ++id, method, params }) });
+  const body = await res.text();
+  const message = JSON.parse(body.startsWith("{") ? body : body.match(/^data: (\{.*)$/m)[1]);
+  return message.error ? { kind: "error", error: message.error } : { kind: "result", result: message.result };
+}
+const session = createTaskSessionFromClient(client2, { endpointId: "test", rawDispatch, v2RequestFraming: framing });
+const quick = await session.callTool("read_file", { path: "small.txt" });
+assert.equal(quick.kind, "immediate");
+const long = await session.callTool("shell", { command: "until [ -e go ]; do sleep 0.05; done; echo went >> runs; cat big.txt" });
+assert.equal(long.kind, "task");
+let reference;
+await long.handoff((r) => { reference = r; });
+// session.close() would cancel the task.
+const client3 = await v2(new HTTP2(url, { requestInit }));
+const later = createTaskSessionFromClient(client3, { endpointId: "test", rawDispatch, v2RequestFraming: framing });
+const resumed = await later.resumeTask(reference);
+writeFileSync(join(files, "go"), "");
+const { outcome } = await resumed.settle();
+linkOf(resultFromTaskOutcome(outcome));
+assert.equal(readFileSync(join(files, "runs"), "utf8"), "went\n");
+const endless = await later.callTool("shell", { command: "sleep 1000" });
+await endless.cancel();
+assert.equal((await endless.settle()).outcome.status, "cancelled");
+await later.close();
+ok("ext-tasks: immediate, task, task found again, cancelled");
+
+// Progress, and a cancelled request that ends the command.
+for (const [sdk, client] of [["sdk 1", client1], ["client 2", client2]]) {
+  const abort = new AbortController();
+  const pid = join(files, `${sdk}.pid`);
+  const ended = client.callTool({ name: "shell", arguments: { command: `echo $$ > '${sdk}.pid'; exec sleep 1000` } },
+    ...(sdk === "sdk 1" ? [undefined] : []), { signal: abort.signal });
+  while (!existsSync(pid) || !readFileSync(pid, "utf8").endsWith("\n")) await new Promise((r) => setTimeout(r, 20));
+  abort.abort();
+  await assert.rejects(ended);
+  ok(`cancellation, ${sdk}`);
+}
+for (const [sdk, connect, Stdio] of [["sdk 1", v1, Stdio1], ["client 2", v2, Stdio2]]) {
+  const client = await connect(new Stdio({ command: worker, args: servers["wrap server-everything"].args, stderr: "ignore" }));
+  const seen = [];
+  await client.callTool({ name: "trigger-long-running-operation", arguments: { duration: 0.2, steps: 4 } },
+    ...(sdk === "sdk 1" ? [undefined] : []), { onprogress: (p) => seen.push(p.progress) });
+  assert.ok(seen.length >= 3, `${sdk}: progress ${seen}`);
+  const abort = new AbortController();
+  const ended = client.callTool({ name: "trigger-long-running-operation", arguments: { duration: 1000, steps: 1000 } },
+    ...(sdk === "sdk 1" ? [undefined] : []), { signal: abort.signal, onprogress: () => abort.abort() });
+  await assert.rejects(ended);
+  assert.match(text(await client.callTool({ name: "get-sum", arguments: { a: 1, b: 1 } })), /2/);
+  await client.close();
+  ok(`progress and cancellation through wrap, ${sdk}`);
+}
+await client1.close();
+await client2.close();
+await client3.close();
+process.exit(0);

@@ -1,0 +1,33 @@
+package integration
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Real MCP clients and servers from npm: node/mcp.mjs.
+func TestMCPClients(t *testing.T) {
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skip("node is not installed")
+	}
+	if _, err := os.Stat(filepath.Join("node", "node_modules", "@modelcontextprotocol", "server-everything")); err != nil {
+		t.Skip("the MCP packages are not installed: run npm ci in integration/node")
+	}
+	clients := exec.CommandContext(t.Context(), node, "mcp.mjs", workerProgram, t.TempDir())
+	clients.Dir = "node"
+	clients.Env = cleanEnvironment()
+	out, err := clients.CombinedOutput()
+	if err != nil {
+		t.Errorf("mcp.mjs: %v", err)
+	}
+	for line := range strings.Lines(string(out)) {
+		t.Log(strings.TrimSpace(line))
+	}
+	if !strings.Contains(string(out), "ok: progress and cancellation through wrap, client 2") {
+		t.Error("mcp.mjs did not take its last step")
+	}
+}
