@@ -109,8 +109,14 @@ func (k *consumption) storeDeadLetter(ctx context.Context, d *Delivery, letter D
 		return StoredDeadLetter{}, err
 	}
 	key := fmt.Sprintf("dead-%s-%d", k.consumer.Stream, d.Sequence)
-	ack, err := k.bus.Publish(ctx, Message{Subject: k.bus.Dead(letter.Kind, letter.Name), Body: body, Key: key})
+	ack, err := k.bus.Publish(ctx, Message{Subject: k.bus.Dead(letter.Kind, letter.Name), Body: body, Key: key, Same: letter.isOf})
 	return StoredDeadLetter{Number: ack.Sequence, DeadLetter: letter}, err
+}
+
+// isOf reports whether a stored letter is of the same message.
+func (l DeadLetter) isOf(stored []byte) bool {
+	var other DeadLetter
+	return json.Unmarshal(stored, &other) == nil && other.Subject == l.Subject && other.Sequence == l.Sequence && other.ID == l.ID
 }
 
 // maxLetters is how many letters, and KiB of letters, findDeadLetter reads. If there

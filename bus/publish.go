@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"strconv"
 	"strings"
 	"sync"
@@ -50,8 +49,12 @@ type Message struct {
 	// Header is sent unchanged. Do not copy headers of incoming messages into it.
 	Header nats.Header
 	// Key (Nats-Msg-Id) makes the stream drop repeated publishes. It may be empty if
-	// the stream keeps one message per subject.
+	// the stream keeps one message per subject. If the stream holds another message with
+	// the key, Publish stores this one under another key.
 	Key string
+	// Same reports whether a stored body is that of this message, for bodies that differ
+	// each time. Nil compares the bytes.
+	Same func(stored []byte) bool
 	// Timeout limits the retries of Publish. Default 30 s.
 	Timeout time.Duration
 	// WaitIfFull makes Publish retry while the stream is full, instead of returning
@@ -76,13 +79,11 @@ func (b *Bus) Publish(ctx context.Context, m Message) (Ack, error) {
 		return Ack{}, fmt.Errorf("publish: %w", err)
 	}
 	if m.Key != "" {
-		header := nats.Header{jetstream.MsgIDHeader: {m.Key}}
-		maps.Copy(header, m.Header) // do not change the caller's header
-		m.Header = header
+		m.Header = withKey(m.Header, m.Key)
 	}
-	ack, err := b.publishOnce(ctx, m)
-	if err != nil && !isFinal(err, m.WaitIfFull) {
-		ack, err = b.publishAgain(ctx, m)
+	ack, err := b.publishUnder(ctx, m)
+	if err == nil && ack.Duplicate && m.Key != "" {
+		ack, err = b.publishDuplicate(ctx, m, ack)
 	}
 	if errors.Is(err, ErrFull) {
 		err = b.explainFull(ctx, m.Subject, err)
@@ -91,6 +92,15 @@ func (b *Bus) Publish(ctx context.Context, m Message) (Ack, error) {
 		return ack, fmt.Errorf("publish to %q: %w", m.Subject, err)
 	}
 	return ack, nil
+}
+
+// publishUnder publishes m with its header, which may have a key.
+func (b *Bus) publishUnder(ctx context.Context, m Message) (Ack, error) {
+	ack, err := b.publishOnce(ctx, m)
+	if err != nil && !isFinal(err, m.WaitIfFull) {
+		return b.publishAgain(ctx, m)
+	}
+	return ack, err
 }
 
 func (b *Bus) publishAgain(ctx context.Context, m Message) (ack Ack, err error) {

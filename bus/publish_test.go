@@ -37,7 +37,7 @@ func TestFirstPublishWins(t *testing.T) {
 func TestPublishKey(t *testing.T) {
 	b := bustest.New(t)
 	header := nats.Header{"x": {"y"}}
-	msg := bus.Message{Subject: b.ShortCall("default", "echo"), Body: []byte("{}"), Key: "k", Header: header}
+	msg := bus.Message{Subject: b.Notify("c"), Body: []byte("{}"), Key: "k", Header: header}
 	first, err := b.Publish(t.Context(), msg)
 	if err != nil || first.Duplicate {
 		t.Fatal(first, err)

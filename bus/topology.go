@@ -50,8 +50,8 @@ func (s Subjects) BucketName(bucket string) string {
 // drop repeated publishes.
 const keysKept = 10 * time.Minute
 
-// shortestKeys is the shortest time for which a stream can remember keys. The calls
-// stream needs none: each subject names one call.
+// shortestKeys is the shortest time for which a stream can remember keys. The streams of
+// calls need none: each call has an id.
 const shortestKeys = 100 * time.Millisecond
 
 // streams returns the configurations of the streams.
@@ -87,6 +87,10 @@ func (b *Bus) streams() []jetstream.StreamConfig {
 	intake := base(Intake, "calls and raw results whose subject does not name the session and the id",
 		"call.*.*", "call.*.*.*", "call.*.*.*.*.*.>", "raw.*.*", "raw.*.*.*", "raw.*.*.*.*.*.>")
 	intake.AllowMsgTTL = true
+	// A client could suppress the call of another one by publishing first under its
+	// Nats-Msg-Id. Workers run a call once without keys: its id, which may be the
+	// Nats-Msg-Id, has one result.
+	intake.Duplicates = shortestKeys
 
 	// Each subject holds one message, the first one. So the first result and the first
 	// claim win, whatever client library publishes them.

@@ -2,13 +2,15 @@ package notify
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // onceHeader marks the notifications that this package put into the outbox. Their
@@ -18,9 +20,23 @@ import (
 // use an ID twice on purpose.
 const onceHeader = "Stevedore-Once"
 
-// deliveredKey is the key of the record that a channel accepted a notification.
+// deliveredKey is the key of the record that a channel accepted a notification. It depends
+// on what the user read: a client that publishes another text with the same ID does not
+// suppress this one.
 func deliveredKey(n Notification) string {
-	return "delivered." + n.Channel + "." + tools.Token(n.ID)
+	read, _ := json.Marshal([]any{n.ID, n.ChatID, n.Text, n.IsError, n.Approval}) // cannot fail
+	return fmt.Sprintf("delivered.%s.%x", n.Channel, sha256.Sum256(read))
+}
+
+// isStored reports whether a stored body is this notification. Its note and its channel
+// may differ if it is routed again.
+func (n Notification) isStored(body []byte) bool {
+	var stored Notification
+	if json.Unmarshal(body, &stored) != nil {
+		return false
+	}
+	stored.Channel = n.Channel
+	return deliveredKey(stored) == deliveredKey(n)
 }
 
 // delivered reports whether the channel already accepted the notification. If

@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
 
@@ -134,7 +136,7 @@ func TestRouting(t *testing.T) {
 		{"result", "s0", `{"for_user":"HEARTBEAT_OK and more","action":"heartbeat"}`, console, Notification{Text: "HEARTBEAT_OK and more"}},
 		{"result", "s0", `{"for_user":"HEARTBEAT_OK"}`, console, Notification{Text: "HEARTBEAT_OK"}},
 	} {
-		call := fmt.Sprint("c", i)
+		call := cmp.Or(test.want.Call, fmt.Sprint("c", i))
 		subject := b.Result(test.session, call)
 		if test.kind == "completion" {
 			subject = b.Completion(test.session, call)
@@ -187,6 +189,30 @@ func TestResultTwiceNotifiesOnce(t *testing.T) {
 	}
 	if got := bustest.Messages(t, b, bus.Outbox); got != 1 {
 		t.Errorf("%d notifications in the outbox", got)
+	}
+}
+
+// A client that notifies under the ID of a result does not suppress the notification of
+// that result: neither in the outbox nor as one that the channel accepted before.
+func TestForeignIDSuppressesNothing(t *testing.T) {
+	b := bustest.New(t)
+	console := newRecorder()
+	start(t, b, Config{Channels: map[string]Channel{"console": console}})
+	forged := &nats.Msg{Subject: b.Notify("console"), Data: []byte(`{"id":"result.s.c","text":"forged"}`), Header: nats.Header{onceHeader: {"1"}, "Nats-Msg-Id": {"result.s.c"}}}
+	if _, err := b.JetStream().PublishMsg(t.Context(), forged); err != nil {
+		t.Fatal(err)
+	}
+	if got := console.next(t); got.Text != "forged" {
+		t.Fatalf("got %+v", got)
+	}
+	publish(t, b, b.Result("s", "c"), `{"id":"c","session":"s","outcome":"completed","for_user":"the answer"}`)
+	if got := console.next(t); got.Text != "the answer" {
+		t.Errorf("got %+v", got)
+	}
+	publish(t, b, b.Result("s", "other"), `{"id":"c","session":"s","outcome":"completed","for_user":"of another call"}`)
+	publish(t, b, b.Result("s", "last"), `{"id":"last","session":"s","outcome":"completed","for_user":"last"}`)
+	if got := console.next(t); got.Text != "last" {
+		t.Errorf("got %+v", got)
 	}
 }
 

@@ -29,6 +29,9 @@ func (n *Notifier) route(ctx context.Context, d *bus.Delivery) error {
 		return bus.Reject(bus.CodeUndecodable, err)
 	}
 	kind, session, call := tokens[0], tokens[1], tokens[2]
+	if event.ID != "" && event.ID != call && tools.Token(event.ID) != call || event.Outcome != "" && !event.Outcome.Valid() {
+		return bus.Reject(bus.CodeUndecodable, fmt.Errorf("the message on %q is not a result of that call", d.Subject))
+	}
 	// Permissions apply to the subject; the body may contain any session.
 	if event.Session != "" && tools.Token(event.Session) != session {
 		event.Session = session
@@ -186,7 +189,7 @@ func (n *Notifier) put(ctx context.Context, notification Notification) error {
 		if err != nil {
 			return bus.Reject(bus.CodeUndecodable, err)
 		}
-		m := bus.Message{Subject: n.bus.Notify(notification.Channel), Body: body, Key: notification.ID, Header: nats.Header{onceHeader: {"1"}}}
+		m := bus.Message{Subject: n.bus.Notify(notification.Channel), Body: body, Key: notification.ID, Same: notification.isStored, Header: nats.Header{onceHeader: {"1"}}}
 		tracing.Add(ctx, m.Header)
 		_, err = n.bus.Publish(ctx, m)
 		switch {

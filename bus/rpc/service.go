@@ -29,7 +29,7 @@ const (
 	// readTimeout bounds every other request.
 	readTimeout = 30 * time.Second
 	// slotsPerEndpoint is the number of requests that each endpoint handles at once;
-	// more wait.
+	// more wait (see admission).
 	slotsPerEndpoint = 1024
 )
 
@@ -103,7 +103,7 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	for _, e := range endpoints {
 		// Each endpoint has its own slots: waiting calls must not block reads.
-		slots := make(chan struct{}, slotsPerEndpoint)
+		slots := newAdmission(slotsPerEndpoint)
 		err := svc.AddEndpoint(e.name, micro.HandlerFunc(func(req micro.Request) { s.serve(ctx, slots, req, e.timeout, e.answer) }), micro.WithEndpointSubject(e.subject))
 		if err != nil {
 			return errors.Join(fmt.Errorf("start service: endpoint %s: %w", e.name, err), svc.Stop())
@@ -137,29 +137,28 @@ var errStopping = tools.Errorf("stopping", "this worker is stopping; send the re
 
 // serve answers one request in its own goroutine, because the library calls the
 // handlers one after the other.
-func (s *Service) serve(ctx context.Context, slots chan struct{}, req micro.Request, timeout time.Duration, answer func(context.Context, micro.Request) (any, error)) {
+func (s *Service) serve(ctx context.Context, slots *admission, req micro.Request, timeout time.Duration, answer func(context.Context, micro.Request) (any, error)) {
 	if !s.mayAnswer(req.Reply()) {
 		s.cfg.Log.Warn().Str("subject", tools.Excerpt(req.Subject(), 200)).Str("reply", tools.Excerpt(req.Reply(), 200)).
 			Msg("ignored a request whose reply subject is not an inbox")
 		return
 	}
-	select {
-	case slots <- struct{}{}:
-	case <-ctx.Done():
-		s.reject(req, errStopping)
-		return
-	}
 	if !s.begin() {
-		<-slots
 		s.reject(req, errStopping)
 		return
 	}
-	go func() {
+	client := clientOf(s.bus.Subjects, req.Subject(), req.Reply())
+	err := slots.admit(client, len(req.Data()), func() {
 		defer s.active.Done()
-		defer func() { <-slots }()
+		defer slots.release(client)
 		answerCtx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
-		v, err := recovered(func() (any, error) { return answer(answerCtx, req) })
+		v, err := recovered(func() (any, error) {
+			if ctx.Err() != nil {
+				return nil, errStopping
+			}
+			return answer(answerCtx, req)
+		})
 		if err != nil && ctx.Err() != nil {
 			err = errStopping
 		}
@@ -169,7 +168,11 @@ func (s *Service) serve(ctx context.Context, slots chan struct{}, req micro.Requ
 		if err != nil {
 			s.reject(req, err)
 		}
-	}()
+	})
+	if err != nil {
+		s.active.Done()
+		s.reject(req, err)
+	}
 }
 
 // mayAnswer reports whether reply is an inbox. The server does not check whether a client

@@ -1,0 +1,135 @@
+package rpc
+
+import (
+	"strings"
+	"sync"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// admission decides which requests an endpoint handles now, so that a flood of one client
+// does not delay the others. A client may use most of the slots while the others use none,
+// and never all of them. Its further requests wait; if too many wait, they are refused.
+// When a slot becomes free, the clients that wait get one in turn.
+type admission struct {
+	mu      sync.Mutex
+	slots   int
+	running int
+	bytes   int // of the requests that wait
+	waiting int
+	clients map[string]*client
+	turn    []*client // those with requests that wait
+}
+
+type client struct {
+	name    string
+	running int
+	queue   []waitingRequest
+	bytes   int // of the queue
+}
+
+type waitingRequest struct {
+	size  int
+	start func()
+}
+
+const (
+	// maxWaiting and maxWaitingBytes limit the requests that wait, per endpoint. One client
+	// may use half of them.
+	maxWaiting      = 32 << 10
+	maxWaitingBytes = 64 << 20
+)
+
+// CodeBusy is the error code if too many requests of a client wait.
+const CodeBusy = "busy"
+
+var errBusy = tools.Errorf(CodeBusy, "too many requests wait for an answer; send this one again later, or fewer at once")
+
+func newAdmission(slots int) *admission {
+	return &admission{slots: slots, clients: map[string]*client{}}
+}
+
+// admit calls start now or later, in its own goroutine, or returns errBusy. Each start
+// must be followed by release.
+func (a *admission) admit(name string, size int, start func()) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	c := a.clients[name]
+	if c == nil {
+		c = &client{name: name}
+		a.clients[name] = c
+	}
+	switch {
+	case len(c.queue) == 0 && a.mayStart(c):
+		a.start(c, start)
+	case len(c.queue) >= maxWaiting/2 || a.waiting >= maxWaiting || a.bytes+size > maxWaitingBytes || c.bytes+size > maxWaitingBytes/2:
+		a.forget(c)
+		return errBusy
+	default:
+		if len(c.queue) == 0 {
+			a.turn = append(a.turn, c)
+		}
+		c.queue = append(c.queue, waitingRequest{size, start})
+		a.waiting, a.bytes, c.bytes = a.waiting+1, a.bytes+size, c.bytes+size
+	}
+	return nil
+}
+
+// mayStart reports whether a client may use another slot: at most three for each free one.
+func (a *admission) mayStart(c *client) bool { return c.running < 3*(a.slots-a.running) }
+
+func (a *admission) start(c *client, start func()) {
+	a.running, c.running = a.running+1, c.running+1
+	go start()
+}
+
+// release ends a request of a client.
+func (a *admission) release(name string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	c := a.clients[name]
+	a.running, c.running = a.running-1, c.running-1
+	a.forget(c)
+	for range len(a.turn) {
+		if a.running == a.slots {
+			return
+		}
+		next := a.turn[0]
+		a.turn = a.turn[1:]
+		if a.mayStart(next) {
+			request := next.queue[0]
+			next.queue = next.queue[1:]
+			a.waiting, a.bytes, next.bytes = a.waiting-1, a.bytes-request.size, next.bytes-request.size
+			a.start(next, request.start)
+		}
+		if len(next.queue) > 0 {
+			a.turn = append(a.turn, next)
+		}
+	}
+}
+
+// forget removes a client without requests.
+func (a *admission) forget(c *client) {
+	if c.running == 0 && len(c.queue) == 0 {
+		delete(a.clients, c.name)
+	}
+}
+
+// clientOf names the client of a request: the session of its subject, which permissions
+// protect. In the short form, it is the inbox of the connection that sent the request, or
+// the queue if another account did.
+func clientOf(s bus.Subjects, subject, reply string) string {
+	tokens := s.Split(subject) // rpc, the endpoint, and its tokens
+	switch {
+	case len(tokens) == 6: // rpc.call.<queue>.<tool>.<session>.<id>
+		return tokens[4]
+	case len(tokens) == 4 && tokens[1] != "call" && tokens[1] != "submit":
+		return tokens[2]
+	}
+	inbox := strings.Split(reply, ".")
+	if len(inbox) < 2 || inbox[0] == "_R_" {
+		return strings.Join(tokens[:min(len(tokens), 3)], ".")
+	}
+	return strings.Join(inbox[:2], ".")
+}
