@@ -114,8 +114,8 @@ func TestKillAtEachStep(t *testing.T) {
 }
 
 // Workers are killed at random times while clients publish calls: each call gets one
-// result, each async call also one completion, and once-only tools run at most once.
-// STEVEDORE_KILLS is the number of kills; there are ten calls for each.
+// result, each async call also one completion, and once-only tools run at most once. Half of
+// the calls have the long form. STEVEDORE_KILLS is the number of kills; there are ten calls for each.
 func TestKillAtRandom(t *testing.T) {
 	kills := 20
 	if s := os.Getenv("STEVEDORE_KILLS"); s != "" {
@@ -137,7 +137,12 @@ func TestKillAtRandom(t *testing.T) {
 	send := func(n int) {
 		for ; n > 0 && sent < calls; n-- {
 			tool := toolset[sent%len(toolset)]
-			submit(t, b, b.ShortCall("default", tool), fmt.Sprintf(`{"id":"%s-%d"}`, tool, sent))
+			id := fmt.Sprintf("%s-%d", tool, sent)
+			subject := b.ShortCall("default", tool)
+			if sent/len(toolset)%2 == 0 {
+				subject = b.Call("default", tool, "default", id)
+			}
+			submit(t, b, subject, fmt.Sprintf(`{"id":%q}`, id))
 			sent++
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -33,6 +34,8 @@ const (
 	queuesEnv = "STEVEDORE_TEST_QUEUES"
 	dirEnv    = "STEVEDORE_TEST_DIR"
 	stepEnv   = "STEVEDORE_TEST_STEP" // STEP or STEP:N, to die at its N-th occurrence
+	slotsEnv  = "STEVEDORE_TEST_SLOTS"
+	retryEnv  = "STEVEDORE_TEST_RETRY" // retry all dead letters, and die before the N-th write
 )
 
 func TestMain(m *testing.M) {
@@ -60,18 +63,26 @@ func runChild() error {
 		_, _ = bufio.NewReader(os.Stdin).ReadByte()
 		os.Exit(3)
 	}()
-	b, err := bus.Connect(ctx, bus.Config{Server: os.Getenv(childEnv), Lease: killLease})
+	cfg := bus.Config{Server: os.Getenv(childEnv), Lease: killLease}
+	if n, err := strconv.Atoi(os.Getenv(retryEnv)); err == nil {
+		return retryAndDie(ctx, cfg, n)
+	}
+	b, err := bus.Connect(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	defer b.Close()
+	slots := 16
+	if n, err := strconv.Atoi(os.Getenv(slotsEnv)); err == nil {
+		slots = n
+	}
 	registry := tools.NewRegistry(zerolog.Nop())
 	log := &runLog{dir: os.Getenv(dirEnv)}
 	if err := registry.Register(log.tools()...); err != nil {
 		return err
 	}
 	return worker.New(b, registry, workertest.Plain{}, worker.Config{
-		Queues: strings.Split(os.Getenv(queuesEnv), ","), Slots: 16, MaxAttempts: 1000,
+		Queues: strings.Split(os.Getenv(queuesEnv), ","), Slots: slots, MaxAttempts: 1000,
 		AskTimeout: killAskTimeout, OnStep: dieAt(os.Getenv(stepEnv)),
 	}).Run(ctx)
 }
@@ -102,7 +113,7 @@ type child struct {
 	cmd *exec.Cmd
 }
 
-func startChild(t *testing.T, url, dir, queues, step string) *child {
+func startChild(t *testing.T, url, dir, queues, step string, env ...string) *child {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
@@ -110,6 +121,7 @@ func startChild(t *testing.T, url, dir, queues, step string) *child {
 	}
 	c := &child{cmd: exec.Command(exe)}
 	c.cmd.Env = append(os.Environ(), childEnv+"="+url, queuesEnv+"="+queues, dirEnv+"="+dir, stepEnv+"="+step)
+	c.cmd.Env = append(c.cmd.Env, env...)
 	c.cmd.Stderr = os.Stderr
 	if _, err := c.cmd.StdinPipe(); err != nil { // closed when this process ends
 		t.Fatal(err)
