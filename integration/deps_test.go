@@ -75,7 +75,7 @@ var allowedImports = map[string][]string{
 	"tools/agent/provider":         {"tools/tracing", "tools/metrics", "tools", "tools/agent", "offload"},
 
 	// Other MCP servers and MCP clients.
-	"bus/mcp":             {"bus", "bus/httpauth", "bus/rpc", "bus/task", "offload", "tools", "tools/mcp/artifacts"},
+	"bus/mcp":             {"bus", "bus/httpauth", "bus/rpc", "bus/task", "offload", "tools", "tools/mcp/artifacts", "tools/tracing"},
 	"tools/mcp":           {"tools", "tools/mcp/command"},
 	"tools/mcp/wire":      {"tools"},
 	"tools/mcp/command":   {"tools"},

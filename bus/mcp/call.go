@@ -14,6 +14,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/mcp/artifacts"
+	"github.com/stevedore-bus/stevedore/tools/tracing"
 )
 
 // CallIDMeta is a field of a request's _meta: the id of the call. A client that sends a
@@ -44,6 +45,9 @@ func (c *client) call(ctx context.Context, r *mcp.CallToolRequest) (mcp.Result, 
 	}
 	if string(call.Args) == "null" {
 		call.Args = nil
+	}
+	if header, ok := r.Params.Meta[tracing.Header].(string); ok {
+		ctx = tracing.From(ctx, header)
 	}
 	stop, err := c.forwardProgress(ctx, r, call)
 	if err != nil {

@@ -359,6 +359,27 @@ func rawCall(t *testing.T, url, tool string, meta map[string]any) (out taskResul
 	return msg.Result
 }
 
+// The trace of a request reaches the events of its call.
+func TestTraceparent(t *testing.T) {
+	c := newCluster(t)
+	url := gateways(t, c, 1, mcp.Config{})
+	sub, err := c.Conn().SubscribeSync(c.Result("alice", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const trace = "0af7651916cd43dd8448eb211c80319c"
+	for header, want := range map[string]bool{"00-" + trace + "-b7ad6b7169203331-01": true, "00-" + trace: false} {
+		rawCall(t, url, "echo", map[string]any{"traceparent": header})
+		msg, err := sub.NextMsg(10 * time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := msg.Header["traceparent"]; strings.Contains(strings.Join(got, ""), trace) != want {
+			t.Errorf("%s: the result has the trace %q", header, got)
+		}
+	}
+}
+
 // Progress reaches the client, and a cancelled request cancels the call.
 func TestProgressAndCancel(t *testing.T) {
 	c := newCluster(t)
