@@ -48,31 +48,34 @@ func (j Job) inZone(t time.Time) time.Time {
 	return t.UTC()
 }
 
+// EntryJSON is the form of an Entry in JSON.
+type EntryJSON struct {
+	Name      string          `json:"name"`
+	Session   string          `json:"session"`
+	When      string          `json:"when"`
+	At        time.Time       `json:"at,omitzero"`
+	Every     string          `json:"every,omitempty"`
+	Cron      string          `json:"cron,omitempty"`
+	TimeZone  string          `json:"time_zone,omitempty"`
+	Tool      string          `json:"tool"`
+	Args      json.RawMessage `json:"args,omitempty"`
+	Queue     string          `json:"queue,omitempty"`
+	Channel   string          `json:"channel,omitempty"`
+	ChatID    string          `json:"chat_id,omitempty"`
+	Timeout   string          `json:"timeout,omitempty"`
+	Overlap   bool            `json:"overlap,omitempty"`
+	Enabled   bool            `json:"enabled"`
+	Ended     bool            `json:"ended,omitempty"`
+	Unchanged bool            `json:"unchanged,omitempty"`
+	CreatedAt time.Time       `json:"created_at,omitzero"`
+	ChangedAt time.Time       `json:"changed_at,omitzero"`
+	Next      time.Time       `json:"next,omitzero"`
+	LastRun   *Run            `json:"last_run,omitempty"`
+}
+
 // MarshalJSON writes durations as in a Request, such as "30m".
 func (e Entry) MarshalJSON() ([]byte, error) {
-	return json.Marshal(struct {
-		Name      string          `json:"name"`
-		Session   string          `json:"session"`
-		When      string          `json:"when"`
-		At        time.Time       `json:"at,omitzero"`
-		Every     string          `json:"every,omitempty"`
-		Cron      string          `json:"cron,omitempty"`
-		TimeZone  string          `json:"time_zone,omitempty"`
-		Tool      string          `json:"tool"`
-		Args      json.RawMessage `json:"args,omitempty"`
-		Queue     string          `json:"queue,omitempty"`
-		Channel   string          `json:"channel,omitempty"`
-		ChatID    string          `json:"chat_id,omitempty"`
-		Timeout   string          `json:"timeout,omitempty"`
-		Overlap   bool            `json:"overlap,omitempty"`
-		Enabled   bool            `json:"enabled"`
-		Ended     bool            `json:"ended,omitempty"`
-		Unchanged bool            `json:"unchanged,omitempty"`
-		CreatedAt time.Time       `json:"created_at,omitzero"`
-		ChangedAt time.Time       `json:"changed_at,omitzero"`
-		Next      time.Time       `json:"next,omitzero"`
-		LastRun   *Run            `json:"last_run,omitempty"`
-	}{
+	return json.Marshal(EntryJSON{
 		e.Name, e.Session, e.When(), e.At, duration(e.Every), e.Cron, e.TimeZone,
 		e.Tool, e.Args, e.Queue, e.Channel, e.ChatID, duration(e.Timeout), e.Overlap, !e.Disabled, e.Ended, e.Unchanged,
 		e.CreatedAt, e.ChangedAt, e.Next, e.LastRun,

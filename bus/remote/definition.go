@@ -19,9 +19,9 @@ const (
 	maxDescription = 4 << 10
 )
 
-// definition is the response to a definition request. The operator sets the name and
+// Definition is the response to a definition request. The operator sets the name and
 // the treatment of results.
-type definition struct {
+type Definition struct {
 	Description string             `json:"description"`
 	Parameters  *jsonschema.Schema `json:"parameters"`
 	Effect      tools.Effect       `json:"effect"`
@@ -59,8 +59,8 @@ func (t *Tool) readDefinition(ctx context.Context, name string) (def tools.Defin
 	return def, true, nil
 }
 
-func decodeDefinition(data []byte) (definition, error) {
-	var d definition
+func decodeDefinition(data []byte) (Definition, error) {
+	var d Definition
 	if len(data) > maxDefinition {
 		return d, fmt.Errorf("it has %d bytes; at most %d are accepted", len(data), maxDefinition)
 	}
