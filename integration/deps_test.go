@@ -33,7 +33,6 @@ var allowedImports = map[string][]string{
 	"bus/heartbeat":    {"bus", "bus/schedule", "tools", "state/durable"},
 	"bus/cron":         {"bus", "bus/schedule", "bus/task", "tools"},
 	"bus/remote":       {"tools/tracing", "bus", "tools"},
-	"bus/remote":       {"bus", "tools"},
 	"bus/schema":       {"bus", "bus/cron", "bus/notify", "bus/remote", "bus/rpc", "bus/task", "offload", "tools"},
 	"bus/session":      {"bus", "bus/jsapi"},
 	"bus/task":         {"bus", "tools"},
