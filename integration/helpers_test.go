@@ -43,11 +43,11 @@ func python(t *testing.T) language {
 	return language{"python", []string{program, "-B"}} // writes no __pycache__
 }
 
-// program runs a file of the language's folder with the URL and the credential in separate
+// program runs a file of the language's folder with arguments, with the URL and the credential in separate
 // variables, and returns what it printed. It calls printed for each line.
-func (l language) program(t *testing.T, file string, u *url.URL, printed func(line string), env ...string) string {
+func (l language) program(t *testing.T, args []string, u *url.URL, printed func(line string), env ...string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), l.command[0], append(l.command[1:], file)...)
+	cmd := exec.CommandContext(t.Context(), l.command[0], append(l.command[1:], args...)...)
 	cmd.Dir = l.dir
 	password, _ := u.User.Password()
 	cmd.Env = append(cleanEnvironment(), "NATS_URL=nats://"+u.Host, "NATS_USER="+u.User.Username(), "NATS_PASSWORD="+password)
@@ -69,7 +69,7 @@ func (l language) program(t *testing.T, file string, u *url.URL, printed func(li
 		}
 	}
 	if err := cmd.Wait(); err != nil {
-		t.Errorf("%s: %v\n%s%s", file, err, all.String(), stderr.String())
+		t.Errorf("%s: %v\n%s%s", args[0], err, all.String(), stderr.String())
 	}
 	return all.String()
 }
@@ -146,7 +146,7 @@ func TestHelpers(t *testing.T) {
 			proxy := newCuttable(t, u.Host)
 			u.Host = proxy.listener.Addr().String()
 			cuts := 0
-			out := l.program(t, tt.file, u, func(line string) {
+			out := l.program(t, []string{tt.file}, u, func(line string) {
 				if line == "cut" {
 					cuts++
 					proxy.cut()
