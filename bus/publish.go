@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"sync"
@@ -104,6 +105,10 @@ func (b *Bus) publishUnder(ctx context.Context, m Message) (Ack, error) {
 }
 
 func (b *Bus) publishAgain(ctx context.Context, m Message) (ack Ack, err error) {
+	if m.Header.Get(FreshHeader) != "" { // the first message may be stored, and the call may have ended
+		m.Header = maps.Clone(m.Header)
+		m.Header.Del(FreshHeader)
+	}
 	isFinal := func(err error) bool { return isFinal(err, m.WaitIfFull) }
 	err = b.retry(ctx, cmp.Or(m.Timeout, defaultTimeout), isFinal, func() (err error) {
 		ack, err = b.publishOnce(ctx, m)

@@ -46,7 +46,8 @@ type trimmer struct {
 	wake     chan struct{} // has an element if messages were settled
 	told     chan uint64   // the sequence up to which another process purged
 	warned   time.Time
-	rounds   int // that purged
+	rounds   int    // that purged
+	floor    uint64 // the sequence up to which all were settled in the previous round
 
 	mu     sync.Mutex
 	recent []settledMessage // since the last round
@@ -127,7 +128,7 @@ func (t *trimmer) run(ctx context.Context) {
 				pause = min(2*pause, maxTrimInterval)
 			}
 			purged = floor
-			if t.forget(0) > 0 {
+			if t.forget(0) > 0 || t.floor != floor {
 				timer.Reset(pause)
 			} else {
 				pause = maxTrimInterval // until wake
@@ -146,7 +147,8 @@ func (t *trimmer) round(ctx context.Context, purged uint64) (floor uint64, err e
 	if err != nil {
 		return purged, err
 	}
-	floor = cons.CachedInfo().AckFloor.Stream
+	// Leave what was settled since the previous round: see rpc.Submit.
+	floor, t.floor = t.floor, cons.CachedInfo().AckFloor.Stream
 	if floor > 0 && floor != purged {
 		for i, subject := range t.consumer.Trim {
 			if i > 0 && t.rounds%rareRounds != 0 {

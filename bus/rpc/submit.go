@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
@@ -55,7 +54,8 @@ func Enqueue(ctx context.Context, b *bus.Bus, queue string, call tools.Call) (Ac
 	if err != nil {
 		return Acceptance{}, err
 	}
-	return s.publish(ctx, b, s.readResult(ctx, b))
+	accepted, _, err := s.publish(ctx, b)
+	return accepted, err
 }
 
 // Submit stores a call in a queue (default: bus.DefaultQueue) and waits for its
@@ -76,13 +76,12 @@ func Submit(ctx context.Context, b *bus.Bus, queue string, call tools.Call) (too
 		return tools.ResultEvent{}, err
 	}
 	defer w.close()
-	earlier := s.readResult(ctx, b)
-	_, err = s.publish(ctx, b, earlier)
-	if e := earlier(); e.ok { // even if the stream is full
-		return resultOf(s.call, e.result)
-	}
-	if err != nil {
+	_, earlier, err := s.publish(ctx, b)
+	switch {
+	case err != nil:
 		return tools.ResultEvent{}, err
+	case earlier != nil:
+		return earlier.ResultEvent, nil
 	}
 	stored, err := w.wait(ctx)
 	if err != nil {
@@ -122,36 +121,28 @@ func newSubmission(b *bus.Bus, queue string, call tools.Call) (submission, error
 	return s, nil
 }
 
-// earlierResult is what readResult found.
-type earlierResult struct {
-	result task.StoredResult
-	ok     bool
-	err    error // only task.ErrUnreadable; others may be temporary
-}
-
-// readResult starts to read the result of an earlier submission of the call, and returns
-// a function that waits for it. The calls stream does not keep calls that have ended.
-func (s submission) readResult(ctx context.Context, b *bus.Bus) (wait func() earlierResult) {
-	if s.fresh {
-		return func() earlierResult { return earlierResult{} }
-	}
-	done := make(chan earlierResult, 1)
-	go func() {
-		var e earlierResult
-		e.result, e.ok, e.err = task.ReadResult(ctx, b, b.Result(s.call.SessionToken(), s.call.IDToken()))
-		if !errors.Is(e.err, task.ErrUnreadable) {
-			e.err = nil
+// publish stores the call, unless it is stored or has a result, which is then earlier.
+//
+// The calls stream does not keep calls that have ended, so publish reads the result first.
+// Then no worker needs to: its slot would wait until the server has synced a batch of
+// results. Trimmers leave a call that ended just now in the calls stream, so that it does
+// not end and vanish between the read and the publish.
+func (s submission) publish(ctx context.Context, b *bus.Bus) (accepted Acceptance, earlier *task.StoredResult, err error) {
+	accepted = Acceptance{ID: s.call.ID, Session: s.call.Session, Tool: s.call.Tool, Queue: s.queue}
+	fresh := s.fresh
+	if !fresh {
+		result, ok, err := task.ReadResult(ctx, b, b.Result(s.call.SessionToken(), s.call.IDToken()))
+		switch {
+		case ok:
+			accepted.Duplicate, accepted.Outcome = true, result.Outcome
+			return accepted, &result, task.CheckDigest(s.call, s.digest, result.Digest)
+		case errors.Is(err, task.ErrUnreadable):
+			return Acceptance{}, nil, err
 		}
-		done <- e
-	}()
-	return sync.OnceValue(func() earlierResult { return <-done })
-}
-
-// publish stores the call, unless it is stored or has a result.
-func (s submission) publish(ctx context.Context, b *bus.Bus, earlier func() earlierResult) (Acceptance, error) {
-	accepted := Acceptance{ID: s.call.ID, Session: s.call.Session, Tool: s.call.Tool, Queue: s.queue}
+		fresh = err == nil // other errors may be temporary
+	}
 	m := bus.Message{Subject: s.subject, Body: s.body, Header: nats.Header{}}
-	if s.fresh {
+	if fresh {
 		m.Header[bus.FreshHeader] = []string{"1"}
 	}
 	ctx, span := tracing.Start(ctx, "publish "+s.queue, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(
@@ -159,27 +150,22 @@ func (s submission) publish(ctx context.Context, b *bus.Bus, earlier func() earl
 		tracing.ToolName.String(s.call.Tool), tracing.ToolCall.String(s.call.IDToken()), tracing.Conversation.String(s.call.Session)))
 	defer span.End()
 	tracing.Add(ctx, m.Header)
-	err := b.WatchDenial(ctx, s.subject, func(ctx context.Context) error {
+	err = b.WatchDenial(ctx, s.subject, func(ctx context.Context) error {
 		ack, err := b.Publish(ctx, m)
 		accepted.Sequence = ack.Sequence
 		return err
 	})
-	switch e := earlier(); {
-	case e.err != nil:
-		return Acceptance{}, e.err
-	case e.ok:
-		accepted.Sequence, accepted.Duplicate, accepted.Outcome = 0, true, e.result.Outcome
-		return accepted, task.CheckDigest(s.call, s.digest, e.result.Digest)
+	switch {
 	case errors.Is(err, bus.ErrSubjectExists):
 		accepted.Duplicate = true
 		accepted.Sequence, err = s.checkStored(ctx, b)
-		return accepted, err
+		return accepted, nil, err
 	case errors.Is(err, bus.ErrTooLarge):
-		return Acceptance{}, tools.Errorf(tools.CodeInvalidCall, "the call has %d bytes, but the server accepts at most %d; put large arguments into a file of the workspace", len(s.body), b.Conn().MaxPayload())
+		return Acceptance{}, nil, tools.Errorf(tools.CodeInvalidCall, "the call has %d bytes, but the server accepts at most %d; put large arguments into a file of the workspace", len(s.body), b.Conn().MaxPayload())
 	case err != nil:
-		return Acceptance{}, fmt.Errorf("submit call %q: %w", s.call.IDToken(), err)
+		return Acceptance{}, nil, fmt.Errorf("submit call %q: %w", s.call.IDToken(), err)
 	}
-	return accepted, nil
+	return accepted, nil, nil
 }
 
 // checkStored returns the sequence of the stored message of the call, which is 0 if it was
