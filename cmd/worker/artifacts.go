@@ -64,17 +64,28 @@ func reading(o *client.Options, use, short string, args int, function string, re
 
 func newArtifactsLs(o *client.Options) *cobra.Command {
 	var filter []string
-	cmd := reading(o, "ls", "List the artifacts of the session", 0, "query", func([]string) (any, error) {
-		in := rpc.ReadRequest{Filter: map[string]string{}}
-		for _, f := range filter {
-			name, value, ok := strings.Cut(f, "=")
-			if !ok {
-				return nil, fmt.Errorf("--filter %q: want NAME=VALUE", f)
+	cmd := &cobra.Command{
+		Use:   "ls",
+		Short: "List the artifacts of the session",
+		Args:  cli.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			in := rpc.ReadRequest{Filter: map[string]string{}}
+			for _, f := range filter {
+				name, value, ok := strings.Cut(f, "=")
+				if !ok {
+					return cli.Exit(cli.ExitUsage, "--filter %q: want NAME=VALUE", f)
+				}
+				in.Filter[name] = value
 			}
-			in.Filter[name] = value
-		}
-		return in, nil
-	})
+			return o.With(cmd, func(ctx context.Context, b *bus.Bus) error {
+				body, err := o.Ask(ctx, b, "artifact", "query", in)
+				if err != nil {
+					return err
+				}
+				return printArtifacts(o, body, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			})
+		},
+	}
 	cmd.Flags().StringArrayVar(&filter, "filter", nil, "show only artifacts with this `NAME=VALUE` in their metadata, such as tool_name=shell")
 	return cmd
 }

@@ -176,6 +176,14 @@ func cronExit(err error) error {
 }
 
 func (o *cronOptions) print(out io.Writer, answer cron.Answer) error {
+	if o.JSON && answer.Jobs != nil {
+		for _, job := range answer.Jobs {
+			if err := cli.JSON(out, job); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	if o.JSON {
 		return cli.JSON(out, answer)
 	}

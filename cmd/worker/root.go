@@ -39,5 +39,6 @@ func newRoot() *cobra.Command {
 	root.AddCommand(up, newServeCommand(), newCallCommand(), newArtifactsCommand(), newTasksCommand(), newDeadCommand(), newChannelsCommand(), newSchemaCommand(), newDemoCommand(), newConsoleCommand(), newProvisionCommand(), newOffloadCommand(), newMCPCommand(), newStatusCommand(), newDoctorCommand())
 	root.AddCommand(newApprovalsCommand(), newToolsCommand(), newAgentCommand(), newSessionsCommand(), newCronCommand(), cli.NewVersionCommand(), process.NewJQCommand())
 	cli.AddHelp(root)
+	addCompletions(root)
 	return root
 }

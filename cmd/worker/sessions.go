@@ -65,7 +65,12 @@ func newSessionsCommand() *cobra.Command {
 		},
 		sessionCommand(o, "show SESSION", "Print a conversation", func(out io.Writer, entries []agent.Entry) error {
 			if o.JSON {
-				return cli.JSON(out, entries)
+				for _, e := range entries {
+					if err := cli.JSON(out, e); err != nil {
+						return err
+					}
+				}
+				return nil
 			}
 			if err := showSession(out, entries); err != nil {
 				return err
@@ -191,7 +196,12 @@ func listSessions(ctx context.Context, o *client.Options, b *bus.Bus, out io.Wri
 	}
 	slices.SortStableFunc(lines, func(a, b sessionLine) int { return b.At.Compare(a.At) })
 	if o.JSON {
-		return cli.JSON(out, lines)
+		for _, l := range lines {
+			if err := cli.JSON(out, l); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	t := cli.NewTable("session", "entries", "turns", "tokens in", "tokens out", "cost", "last", "state")
 	total := agent.Total{}

@@ -28,14 +28,15 @@ type Options struct {
 	Connection cli.Connection
 	Logging    cli.Logging
 	Session    string
-	JSON       bool
+	JSON, Text bool
 }
 
 // AddFlags adds the flags to a command and its subcommands, without --session.
 func (o *Options) AddFlags(cmd *cobra.Command) {
 	o.Connection.AddFlags(cmd.PersistentFlags())
 	o.Logging.AddFlags(cmd.PersistentFlags())
-	cmd.PersistentFlags().BoolVar(&o.JSON, "json", false, "print JSON")
+	cmd.PersistentFlags().BoolVar(&o.JSON, "json", false, "print one JSON object per item, one per line")
+	cmd.PersistentFlags().BoolVar(&o.Text, "json-text", false, "with --json, add the field text with the form for models, and print a list as one object")
 }
 
 // AddSessionFlag adds --session: the session of these things.
@@ -164,11 +165,10 @@ func (o *Options) AskAgain(ctx context.Context, b *bus.Bus, group, function stri
 	}
 }
 
-// Print prints an answer: unchanged with --json, otherwise only its text.
+// Print prints an answer: as JSON with --json, otherwise only its text.
 func (o *Options) Print(out io.Writer, body []byte) error {
 	if o.JSON {
-		_, err := fmt.Fprintf(out, "%s\n", body)
-		return err
+		return o.printJSON(out, body)
 	}
 	var answer struct {
 		Text string `json:"text"`

@@ -1,0 +1,52 @@
+package client
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+)
+
+// listFields are the fields of the answers that are lists.
+var listFields = []string{"artifacts", "tasks", "tools", "approvals"}
+
+// printJSON prints an answer in the shape of all commands: the items of a list one per
+// line, or one object. The text for models is left out unless --json-text asks for it.
+func (o *Options) printJSON(out io.Writer, body []byte) error {
+	if o.Text {
+		_, err := fmt.Fprintf(out, "%s\n", body)
+		return err
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(body, &fields); err != nil {
+		return fmt.Errorf("read answer: %w", err)
+	}
+	for _, name := range listFields {
+		var items []json.RawMessage
+		if list, ok := fields[name]; !ok || json.Unmarshal(list, &items) != nil {
+			continue
+		}
+		for _, item := range items {
+			if _, err := fmt.Fprintf(out, "%s\n", item); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	_, err := fmt.Fprintf(out, "%s\n", withoutText(body))
+	return err
+}
+
+// withoutText removes the field text, which the service puts first, from an object.
+func withoutText(object []byte) []byte {
+	d := json.NewDecoder(bytes.NewReader(object))
+	var value json.RawMessage
+	if _, err := d.Token(); err != nil {
+		return object
+	}
+	if name, err := d.Token(); err != nil || name != "text" || d.Decode(&value) != nil {
+		return object
+	}
+	rest := bytes.TrimLeft(object[d.InputOffset():], ", \n")
+	return append([]byte("{"), rest...)
+}

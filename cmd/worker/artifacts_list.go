@@ -1,0 +1,31 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/cmd/internal/client"
+	"github.com/stevedore-bus/stevedore/offload"
+)
+
+// printArtifacts prints a listing of artifacts, the newest last.
+func printArtifacts(o *client.Options, body []byte, out, stderr io.Writer) error {
+	var l offload.Listing
+	if err := json.Unmarshal(body, &l); err != nil {
+		return fmt.Errorf("read the list of artifacts: %w", err)
+	}
+	if n := len(l.Artifacts); n < l.Count {
+		fmt.Fprintf(stderr, "These are the newest %d of %d artifacts.\n", n, l.Count)
+	}
+	if o.JSON {
+		return o.Print(out, body)
+	}
+	t := cli.NewTable("artifact", "tool", "type", "size", "lines", "tokens", "created", "expires")
+	for _, a := range l.Artifacts {
+		t.Row(a.ID, dash(a.Metadata["tool_name"]), a.Type, bus.FormatBytes(a.Size), a.Lines, a.Tokens, a.CreatedAt, a.ExpiresAt)
+	}
+	return t.Print(out, "No artifacts in this session.")
+}
