@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -138,7 +137,7 @@ var errStopping = tools.Errorf("stopping", "this worker is stopping; send the re
 // serve answers one request in its own goroutine, because the library calls the
 // handlers one after the other.
 func (s *Service) serve(ctx context.Context, slots *admission, req micro.Request, timeout time.Duration, answer func(context.Context, micro.Request) (any, error)) {
-	if !s.mayAnswer(req.Reply()) {
+	if !s.bus.IsInbox(req.Reply()) {
 		s.cfg.Log.Warn().Str("subject", tools.Excerpt(req.Subject(), 200)).Str("reply", tools.Excerpt(req.Reply(), 200)).
 			Msg("ignored a request whose reply subject is not an inbox")
 		return
@@ -173,18 +172,6 @@ func (s *Service) serve(ctx context.Context, slots *admission, req micro.Request
 		s.active.Done()
 		s.reject(req, err)
 	}
-}
-
-// mayAnswer reports whether reply is an inbox. The server does not check whether a client
-// may publish to the reply subject of its request, so the client could make this worker
-// publish the answer as a result, a call or a stored value.
-func (s *Service) mayAnswer(reply string) bool {
-	first, _, _ := strings.Cut(reply, ".")
-	if strings.HasPrefix(reply, s.bus.Prefix()+".") {
-		return false
-	}
-	// _INBOX, _INBOX_alice, inbox, and _R_ of another account.
-	return strings.HasPrefix(first, "_") || strings.Contains(strings.ToLower(first), "inbox")
 }
 
 // begin adds a request to those that Run waits for. It returns false if Run has

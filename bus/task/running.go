@@ -112,6 +112,9 @@ func IsAllSessions(session string) bool { return session == allSessions }
 // AllRunning.
 func AnswerRunning(b *bus.Bus, log zerolog.Logger, running func(session, call string) []RunningCall) (stop func(), err error) {
 	sub, err := b.Conn().Subscribe(b.RPC("running", ">"), func(msg *nats.Msg) {
+		if !b.IsInbox(msg.Reply) {
+			return
+		}
 		tokens := append(b.Split(msg.Subject), "") // "rpc", "running", session and perhaps call
 		calls := running(tokens[2], tokens[3])
 		if IsAllSessions(tokens[2]) {

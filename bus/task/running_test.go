@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/task"
 )
@@ -36,6 +37,16 @@ func TestFindAndListRunning(t *testing.T) {
 	list, err := task.ListRunning(t.Context(), b, "s", func(found map[string]task.RunningCall) bool { return len(found) == 2 })
 	if err != nil || len(list) != 2 || list["c-w1"].Worker != "w1" {
 		t.Errorf("listed %+v, %v", list, err)
+	}
+	// The answer never becomes a stored message.
+	if err := b.Conn().PublishRequest(b.RPC("running", "s"), b.Result("victim", "1"), nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok, err := task.FindRunning(t.Context(), b, "s", "c-w1", time.Minute); err != nil || !ok { // both answered before
+		t.Error(ok, err)
+	}
+	if n := bustest.Messages(t, b, bus.Results); n != 0 {
+		t.Errorf("%d answers are stored as results", n)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

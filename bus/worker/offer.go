@@ -16,6 +16,9 @@ import (
 // The worker does not answer if the query does not match it or ctx has ended.
 func (w *Worker) answerOffers(ctx context.Context) (stop func(), err error) {
 	sub, err := w.bus.Conn().Subscribe(w.bus.RPC("offer"), func(msg *nats.Msg) {
+		if !w.bus.IsInbox(msg.Reply) {
+			return
+		}
 		var q tools.OfferQuery
 		if len(msg.Data) > 0 && json.Unmarshal(msg.Data, &q) != nil || ctx.Err() != nil {
 			return

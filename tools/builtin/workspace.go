@@ -54,6 +54,10 @@ func openWorkspace(cfg Config) (*workspace, error) {
 	return &workspace{cfg: cfg, root: root, dir: dir, real: real}, nil
 }
 
+// maxPathDepth is the most directories in a path. Each component of a path is resolved, and
+// each new directory is synced, so a longer path would take minutes.
+const maxPathDepth = 255
+
 // rel returns the model's path relative to the root. It accepts an absolute path in the
 // workspace. It does not resolve symbolic links; the root does.
 func (ws *workspace) rel(path string) (string, error) {
@@ -64,6 +68,9 @@ func (ws *workspace) rel(path string) (string, error) {
 		return "", tools.Errorf(tools.CodeInvalidArguments, "path %q contains a zero byte", path)
 	}
 	local := filepath.Clean(path)
+	if n := strings.Count(local, string(filepath.Separator)); n > maxPathDepth {
+		return "", tools.Errorf(tools.CodeInvalidArguments, "path %q has %d directories; at most %d are allowed", tools.Excerpt(path, 80), n, maxPathDepth)
+	}
 	if filepath.IsAbs(local) {
 		for _, base := range []string{ws.dir, ws.real} {
 			if rel, err := filepath.Rel(base, local); err == nil && filepath.IsLocal(rel) {

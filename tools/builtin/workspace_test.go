@@ -5,6 +5,7 @@ package builtin_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -29,6 +30,7 @@ func hostile(t *testing.T, b *fixture) []string {
 	return []string{
 		"../" + filepath.Base(outside) + "/secret", "sub/../../x", "..", secret, "/etc/passwd", "a\x00b",
 		"abs-link", "rel-link", "dir-link/secret", "loop", "hard-link", "fifo", "sub", ".", "sub/",
+		strings.Repeat("deep/", 3000) + "x",
 	}
 }
 
