@@ -26,7 +26,7 @@ func nodeJS(t *testing.T) language {
 	if err != nil {
 		t.Skip("node is not installed")
 	}
-	for _, folder := range []string{"@nats-io", "@anthropic-ai", "openai"} {
+	for _, folder := range []string{"@nats-io", "@anthropic-ai", "openai", "typescript"} {
 		if _, err := os.Stat(filepath.Join("node", "node_modules", folder)); err != nil {
 			t.Skipf("the package %s is not installed: run npm ci in integration/node", folder)
 		}
