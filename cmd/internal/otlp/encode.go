@@ -176,5 +176,5 @@ func valueOf(v attribute.Value) map[string]any {
 	case attribute.STRING:
 		return map[string]any{"stringValue": v.AsString()}
 	}
-	return map[string]any{"stringValue": v.Emit()}
+	return map[string]any{"stringValue": v.String()}
 }
