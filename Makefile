@@ -1,6 +1,6 @@
 # The main targets; .ci/run runs check and the README's test command.
 
-.PHONY: build check cross size test screenshots bench fuzz kill soak eval clock release
+.PHONY: build check cross size test screenshots bench fuzz kill mutants soak eval clock release
 
 build:
 	go build -trimpath -ldflags "-s -w" -o bin/ ./cmd/...
@@ -64,6 +64,12 @@ kill:
 	STEVEDORE_KILLS=1000 go test -run KillAsync -count=1 -timeout 30m ./integration/
 	STEVEDORE_KILLS=20 go test -run 'KillOne|KillUp' -count=1 -timeout 30m ./integration/
 	STEVEDORE_AGENT_RUNS=200 go test -run AgentsSurvive -count=1 -timeout 30m ./cmd/internal/process/
+
+# Remove each safeguard in turn, and name the test that fails; a mutant that survives fails.
+# About ten minutes. MUTANTS='a regular expression' selects some.
+MUTANTS ?= 1
+mutants:
+	STEVEDORE_MUTANTS='$(MUTANTS)' go test -run 'TestMutants$$' -count=1 -timeout 0 -v ./integration/
 
 # Clients, workers and servers as processes that are killed, suspended, isolated and
 # wiped; a ledger checks every promise. STEVEDORE_SOAK_SEED repeats a run.

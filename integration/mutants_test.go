@@ -1,0 +1,113 @@
+package integration
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Each old text occurs exactly once in its file, and each test exists. So the list follows
+// the code, although only "make mutants" runs the tests.
+func TestMutantsMatchTheCode(t *testing.T) {
+	for _, m := range mutants {
+		text, err := os.ReadFile(filepath.Join("..", m.file))
+		if err != nil {
+			t.Errorf("%s: %v", m.name, err)
+			continue
+		}
+		if n := bytes.Count(text, []byte(m.old)); n != 1 {
+			t.Errorf("%s: %s contains the text %d times, want once: %s", m.name, m.file, n, m.old)
+		}
+		tests, err := filepath.Glob(filepath.Join("..", m.pkg, "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []byte
+		for _, file := range tests {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, text...)
+		}
+		for name := range strings.SplitSeq(m.tests, "|") {
+			if !bytes.Contains(all, []byte("func "+name+"(")) {
+				t.Errorf("%s: %s has no test %s", m.name, m.pkg, name)
+			}
+		}
+	}
+}
+
+var failedTest = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
+
+// Without a safeguard, a test that guards it fails. Each mutant is built from an overlay,
+// so no file changes. STEVEDORE_MUTANTS is 1 for all, or a regular expression of names.
+func TestMutants(t *testing.T) {
+	selected := os.Getenv("STEVEDORE_MUTANTS")
+	if selected == "" {
+		t.Skip("make mutants runs this test")
+	}
+	if selected == "1" {
+		selected = "."
+	}
+	names, err := regexp.Compile(selected)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range mutants {
+		if !names.MatchString(m.name) {
+			continue
+		}
+		t.Run(m.name, func(t *testing.T) {
+			out, err := m.run(t)
+			var exit *exec.ExitError
+			failed := failedTest.FindSubmatch(out)
+			switch {
+			case err == nil && bytes.Contains(out, []byte("--- SKIP")):
+				t.Skipf("the tests were skipped here:\n%s", out)
+			case err == nil:
+				t.Errorf("the mutant survived %s in %s", m.tests, m.pkg)
+			case !errors.As(err, &exit):
+				t.Fatal(err)
+			case failed != nil:
+				t.Logf("%s fails", failed[1])
+			case bytes.Contains(out, []byte("panic: test timed out")):
+				t.Logf("%s does not end", m.tests)
+			default:
+				t.Errorf("no test failed; does the mutant build?\n%s", out)
+			}
+		})
+	}
+}
+
+// run runs the tests of a mutant.
+func (m mutant) run(t *testing.T) (out []byte, err error) {
+	t.Helper()
+	root, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(root, m.file)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	changed, overlay := filepath.Join(dir, "mutant.go"), filepath.Join(dir, "overlay.json")
+	spec, err := json.Marshal(map[string]map[string]string{"Replace": {file: changed}})
+	err = errors.Join(err,
+		os.WriteFile(changed, bytes.Replace(text, []byte(m.old), []byte(m.new), 1), 0o600),
+		os.WriteFile(overlay, spec, 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-vet=off", "-v", "-count=1", "-timeout=60s", "-overlay", overlay, "-run", "^("+m.tests+")$", "./"+m.pkg)
+	cmd.Dir = root
+	return cmd.CombinedOutput()
+}
