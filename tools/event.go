@@ -148,6 +148,9 @@ type Tick struct {
 	// Overlap lets a tick run before the call of the previous tick has its result.
 	// Otherwise such a tick is skipped.
 	Overlap bool `json:"overlap,omitempty"`
+	// Name is the name of the schedule in the ids of its calls; default the name in the
+	// subject. A job has a name that is unique in its session.
+	Name string `json:"name,omitempty"`
 }
 
 // DecodeTick decodes the body of a tick.
@@ -158,6 +161,9 @@ func DecodeTick(data []byte) (Tick, error) {
 	}
 	if !IsToken(t.Tool) {
 		return Tick{}, fmt.Errorf("decode tick: the tool %q is not of the form %s", Excerpt(t.Tool, 80), TokenForm)
+	}
+	if t.Name != "" && !IsToken(t.Name) {
+		return Tick{}, fmt.Errorf("decode tick: the name %q is not of the form %s", Excerpt(t.Name, 80), TokenForm)
 	}
 	return t, nil
 }

@@ -2,6 +2,7 @@ package cron
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,8 +26,13 @@ func (a Answer) Text() string {
 	var b strings.Builder
 	switch {
 	case a.Action == ActionList:
+		several := slices.ContainsFunc(a.Jobs, func(e Entry) bool { return e.Session != a.Jobs[0].Session })
 		for _, e := range a.Jobs {
-			fmt.Fprintf(&b, "%s: %s\n", e.Name, e.line())
+			session := ""
+			if several {
+				session = " (session " + tools.EscapeLine(e.Session) + ")"
+			}
+			fmt.Fprintf(&b, "%s%s: %s\n", e.Name, session, e.line())
 		}
 		if len(a.Jobs) == 0 {
 			return "No cron jobs."

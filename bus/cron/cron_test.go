@@ -33,7 +33,9 @@ func TestJobs(t *testing.T) {
 	if len(up) != 3 || !up[0].Equal(added.Next) || !up[1].After(up[0]) || !up[2].After(up[1]) {
 		t.Errorf("upcoming %v", up)
 	}
-	if _, err := jobs.Add(ctx, bob, job); !errors.Is(err, cron.ErrExists) {
+	other := job
+	other.Tool = "read_file"
+	if _, err := jobs.Add(ctx, alice, other); !errors.Is(err, cron.ErrExists) {
 		t.Errorf("add again: %v", err)
 	}
 
@@ -111,14 +113,14 @@ func TestBadJobs(t *testing.T) {
 	}
 }
 
-// If several callers add the same name at once, one succeeds.
+// If several callers add the same name to a session at once, one succeeds.
 func TestNamesAreUnique(t *testing.T) {
 	jobs := cron.New(bustest.New(t))
 	var wg sync.WaitGroup
 	errs := make([]error, 8)
 	for i := range errs {
 		wg.Go(func() {
-			_, errs[i] = jobs.Add(t.Context(), cron.Caller{Session: string(rune('a' + i))}, cron.Job{Name: "job", Every: time.Hour, Tool: "x"})
+			_, errs[i] = jobs.Add(t.Context(), cron.Caller{Session: "s"}, cron.Job{Name: "job", Every: time.Hour, Tool: string(rune('a' + i))})
 		})
 	}
 	wg.Wait()
@@ -189,7 +191,7 @@ func TestFailedJobNotifiesItsOwner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if msg, err := stream.GetLastMsgForSubject(t.Context(), "stevedore.run.cron.once"); err != nil || msg.Header.Get("Nats-TTL") == "" {
+	if msg, err := stream.GetLastMsgForSubject(t.Context(), "stevedore.run.cron.alice--once"); err != nil || msg.Header.Get("Nats-TTL") == "" {
 		t.Errorf("the record of the run never expires: %v, %v", msg, err)
 	}
 	again, err := jobs.Update(t.Context(), alice, "once", func(j *cron.Job) error { j.At = time.Now().Add(time.Hour); return nil })

@@ -52,6 +52,7 @@ func (j Job) inZone(t time.Time) time.Time {
 type EntryJSON struct {
 	Name      string          `json:"name"`
 	Session   string          `json:"session"`
+	Schedule  string          `json:"schedule"` // its name in subjects
 	When      string          `json:"when"`
 	At        time.Time       `json:"at,omitzero"`
 	Every     string          `json:"every,omitempty"`
@@ -76,7 +77,7 @@ type EntryJSON struct {
 // MarshalJSON writes durations as in a Request, such as "30m".
 func (e Entry) MarshalJSON() ([]byte, error) {
 	return json.Marshal(EntryJSON{
-		e.Name, e.Session, e.When(), e.At, duration(e.Every), e.Cron, e.TimeZone,
+		e.Name, e.Session, e.stored, e.When(), e.At, duration(e.Every), e.Cron, e.TimeZone,
 		e.Tool, e.Args, e.Queue, e.Channel, e.ChatID, duration(e.Timeout), e.Overlap, !e.Disabled, e.Ended, e.Unchanged,
 		e.CreatedAt, e.ChangedAt, e.Next, e.LastRun,
 	})

@@ -15,7 +15,7 @@ import (
 
 // Job is a call and its times. Exactly one of Every, Cron and At is set.
 type Job struct {
-	// Name is a token, unique in the whole installation.
+	// Name is a token, unique in its session.
 	Name string
 	// Every is an interval of whole seconds. It restarts when the job is changed.
 	Every time.Duration
@@ -26,8 +26,8 @@ type Job struct {
 	// At is the time of a job that runs once.
 	At time.Time
 
-	// Session owns the job, and its calls run there. Add and Update set it to the
-	// caller's session, unless the caller is an operator.
+	// Session owns the job, and its calls run there. Add sets it to the caller's session,
+	// unless the caller is an operator. Update does not change it.
 	Session string
 	// Tool is called with Args, an object, on Queue.
 	Tool  string
@@ -47,6 +47,24 @@ type Job struct {
 	Key string
 	// CreatedAt is set by Add.
 	CreatedAt time.Time
+
+	// stored is the name of the schedule; see storedName.
+	stored string
+}
+
+// sessionMark separates a session and the name of its job in the name of a schedule.
+const sessionMark = "--"
+
+// storedName returns the name of a job's schedule, which is unique in the installation.
+// Those of the default session are the names of the jobs. The session is a token.
+func storedName(session, name string) string {
+	switch {
+	case session == tools.DefaultSession && !strings.Contains(name, sessionMark):
+		return name
+	case strings.Contains(session+"-", sessionMark): // two pairs could have the same name
+		return tools.Token(session + "/" + name)
+	}
+	return tools.Token(session + sessionMark + name)
 }
 
 // maxArgs bounds the arguments, in bytes, so that lists of jobs stay small.
@@ -69,7 +87,17 @@ func (j Job) schedule() (schedule.Schedule, error) {
 	if len(args) == 0 {
 		args = json.RawMessage("{}")
 	}
-	s := schedule.Schedule{Kind: bus.Cron, Name: j.Name, Every: j.Every, Cron: j.Cron, TimeZone: j.TimeZone, At: j.At, Disabled: j.Disabled}
+	if !tools.IsToken(j.Name) {
+		return schedule.Schedule{}, tools.Errorf(tools.CodeInvalidArguments, "the name %q is not of the form %s", tools.Excerpt(j.Name, 80), tools.TokenForm)
+	}
+	if j.stored == "" {
+		j.stored = storedName(tools.Call{Session: j.Session}.SessionToken(), j.Name)
+	}
+	name := "" // that of the schedule
+	if j.stored != j.Name {
+		name = j.Name
+	}
+	s := schedule.Schedule{Kind: bus.Cron, Name: j.stored, Every: j.Every, Cron: j.Cron, TimeZone: j.TimeZone, At: j.At, Disabled: j.Disabled}
 	err := j.check(args)
 	if err == nil {
 		err = s.Validate()
@@ -85,6 +113,7 @@ func (j Job) schedule() (schedule.Schedule, error) {
 			},
 			Queue: j.Queue, TimeoutS: int64(j.Timeout / time.Second),
 			Overlap: j.Overlap || !j.At.IsZero(), // a one-shot that is skipped would never run
+			Name:    name,
 		},
 		extra: extra{j.CreatedAt, j.Key},
 	})
@@ -94,7 +123,7 @@ func (j Job) schedule() (schedule.Schedule, error) {
 func (j Job) check(args json.RawMessage) error {
 	var object map[string]json.RawMessage
 	err := json.Unmarshal(args, &object)
-	for _, token := range []struct{ what, text string }{{"name", j.Name}, {"tool", j.Tool}, {"queue", cmp.Or(j.Queue, bus.DefaultQueue)}} {
+	for _, token := range []struct{ what, text string }{{"tool", j.Tool}, {"queue", cmp.Or(j.Queue, bus.DefaultQueue)}} {
 		if !tools.IsToken(token.text) {
 			return fmt.Errorf("the %s %q is not of the form %s", token.what, tools.Excerpt(token.text, 80), tools.TokenForm)
 		}
@@ -124,7 +153,7 @@ func decodeJob(s schedule.Status) (Job, error) {
 	_ = json.Unmarshal(s.Body, &more) // another program may have written the schedule
 	expression, _ := strings.CutPrefix(s.Cron, "0 ")
 	return Job{
-		Name: s.Name, Every: s.Every, Cron: expression, TimeZone: s.TimeZone, At: s.At, Disabled: s.Disabled,
+		Name: cmp.Or(tick.Name, s.Name), stored: s.Name, Every: s.Every, Cron: expression, TimeZone: s.TimeZone, At: s.At, Disabled: s.Disabled,
 		Session: cmp.Or(tick.Session, bus.Cron+"-"+s.Name), // the default of the worker
 		Tool:    tick.Tool, Args: tick.Args, Queue: tick.Queue,
 		Channel: tick.Channel, ChatID: tick.ChatID,

@@ -1,10 +1,12 @@
 package cron
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -15,7 +17,7 @@ import (
 var (
 	// ErrNotFound: no job has the name, or it belongs to another session.
 	ErrNotFound = tools.Errorf(tools.CodeNotFound, "no such job")
-	// ErrExists: a job of this or another session has the name.
+	// ErrExists: a job of the session has the name.
 	ErrExists = tools.Errorf(tools.CodeInvalidArguments, "a job with this name exists; choose another name or update the job")
 	// ErrChanged: other callers changed the job at the same time.
 	ErrChanged = tools.Errorf("conflict", "the job was changed by another caller; try again")
@@ -89,8 +91,9 @@ func (js *Jobs) add(ctx context.Context, by Caller, j Job) (Entry, error) {
 			return Entry{}, err
 		}
 	}
+	owner := Caller{Session: j.Session}
 	if j.Key != "" {
-		prior, err := js.get(ctx, by, j.Name)
+		prior, err := js.get(ctx, owner, j.Name)
 		if err == nil && prior.Key == j.Key {
 			return prior, nil // even if it has ended
 		}
@@ -98,9 +101,14 @@ func (js *Jobs) add(ctx context.Context, by Caller, j Job) (Entry, error) {
 			return Entry{}, err
 		}
 	}
-	j.CreatedAt = time.Now().UTC().Truncate(time.Second)
+	j.CreatedAt, j.stored = time.Now().UTC().Truncate(time.Second), ""
 	s, err := j.schedule()
 	if err != nil {
+		return Entry{}, err
+	}
+	if prior, err := js.get(ctx, owner, j.Name); err == nil && !prior.Ended && prior.stored != s.Name { // another program stored it
+		return Entry{}, ErrExists
+	} else if err != nil && !errors.Is(err, ErrNotFound) {
 		return Entry{}, err
 	}
 	if !by.Operator {
@@ -115,7 +123,7 @@ func (js *Jobs) add(ctx context.Context, by Caller, j Job) (Entry, error) {
 	} else if err != nil {
 		return Entry{}, err
 	}
-	return js.get(ctx, by, j.Name)
+	return js.get(ctx, owner, j.Name)
 }
 
 // Get returns a job, or ErrNotFound.
@@ -171,10 +179,7 @@ func (js *Jobs) Update(ctx context.Context, by Caller, name string, change func(
 		if err := change(&j); err != nil {
 			return err
 		}
-		j.Name, j.Key, j.CreatedAt = e.Name, e.Key, e.CreatedAt
-		if !by.Operator {
-			j.Session = e.Session
-		}
+		j.Name, j.Session, j.Key, j.CreatedAt = e.Name, e.Session, e.Key, e.CreatedAt
 		return js.replaceChanged(ctx, e, j)
 	})
 	if err != nil {
@@ -202,7 +207,7 @@ func (js *Jobs) Remove(ctx context.Context, by Caller, name string) error {
 		if err != nil {
 			return err
 		}
-		err = schedule.New(js.bus).DeleteRevision(ctx, bus.Cron, name, e.revision)
+		err = schedule.New(js.bus).DeleteRevision(ctx, bus.Cron, e.stored, e.revision)
 		if errors.Is(err, bus.ErrConflict) {
 			return ErrChanged
 		}
@@ -224,24 +229,74 @@ func (js *Jobs) retry(try func() error) error {
 	return err
 }
 
-// get returns a job without its last run.
+// get returns a job without its last run. For operators, the name may be that of the
+// schedule, a job of the default session, or the only job of any session with this name.
 func (js *Jobs) get(ctx context.Context, by Caller, name string) (Entry, error) {
-	if !tools.IsToken(name) {
+	if !tools.IsToken(name) && tools.Token(name) != name {
 		return Entry{}, ErrNotFound
 	}
-	s, ok, err := schedule.New(js.bus).Get(ctx, bus.Cron, name)
-	if err == nil && !ok {
-		s, ok, err = schedule.New(js.bus).GetEnded(ctx, bus.Cron, name)
+	names := []string{name}
+	if !by.Operator { // another program may have stored a job under its own name
+		names = []string{storedName(by.token(), name), name}
 	}
-	if err != nil {
-		return Entry{}, err
-	}
-	if ok {
-		if e, mine := entry(s, by); mine {
+	for _, stored := range slices.Compact(names) {
+		s, ok, err := schedule.New(js.bus).Get(ctx, bus.Cron, stored)
+		if err == nil && !ok {
+			s, ok, err = schedule.New(js.bus).GetEnded(ctx, bus.Cron, stored)
+		}
+		if err != nil {
+			return Entry{}, err
+		}
+		if e, mine := entry(s, by); ok && mine && (e.Name == name || by.Operator) {
 			return e, nil
 		}
 	}
-	return Entry{}, ErrNotFound
+	if !by.Operator {
+		return Entry{}, ErrNotFound
+	}
+	return js.findByName(ctx, by, name)
+}
+
+// findByName returns the only job of any session with a name.
+func (js *Jobs) findByName(ctx context.Context, by Caller, name string) (found Entry, err error) {
+	for s, err := range schedule.New(js.bus).List(ctx, bus.Cron) {
+		if err != nil {
+			return Entry{}, err
+		}
+		e, _ := entry(s, by)
+		switch {
+		case e.Name != name:
+		case found.Name != "":
+			return Entry{}, tools.Errorf(tools.CodeInvalidArguments, "several sessions have a job %q, such as %q and %q; name the session, or the schedule (%s)", name, found.Session, e.Session, e.stored)
+		default:
+			found = e
+		}
+	}
+	if found.Name == "" {
+		return js.findEnded(ctx, by, name)
+	}
+	return found, nil
+}
+
+// findEnded returns the first job with a name, of any session, that has ended.
+func (js *Jobs) findEnded(ctx context.Context, by Caller, name string) (Entry, error) {
+	var ended []string
+	err := js.bus.ScanAfter(ctx, bus.Ticks, js.bus.Tick(bus.Cron, "*"), 0, func(m bus.Stored) {
+		tokens := js.bus.Split(m.Subject)
+		if tick, err := tools.DecodeTick(m.Body); err == nil && tick.Name == name {
+			ended = append(ended, tokens[len(tokens)-1])
+		}
+	})
+	for _, stored := range ended {
+		s, ok, err := schedule.New(js.bus).GetEnded(ctx, bus.Cron, stored)
+		if err != nil {
+			return Entry{}, err
+		}
+		if e, mine := entry(s, by); ok && mine {
+			return e, nil
+		}
+	}
+	return Entry{}, cmp.Or(err, error(ErrNotFound))
 }
 
 // entry returns the job of a schedule if the caller may see it. Operators also see
@@ -252,7 +307,7 @@ func entry(s schedule.Status, by Caller) (Entry, bool) {
 	case err == nil && !by.owns(j), err != nil && !by.Operator:
 		return Entry{}, false
 	case err != nil:
-		j = Job{Name: s.Name, Every: s.Every, Cron: s.Cron, TimeZone: s.TimeZone, At: s.At, Disabled: s.Disabled}
+		j = Job{Name: s.Name, stored: s.Name, Every: s.Every, Cron: s.Cron, TimeZone: s.TimeZone, At: s.At, Disabled: s.Disabled}
 	}
 	return Entry{Job: j, ChangedAt: s.Since.UTC(), Next: s.Next, Ended: s.Revision == 0, revision: s.Revision}, true
 }

@@ -38,7 +38,7 @@ type runs struct {
 
 // last returns the newest run of a job, or nil.
 func (r *runs) last(ctx context.Context, j Job) (*Run, error) {
-	data, ok, err := r.bus.LastMessage(ctx, bus.Ticks, r.bus.RunOf(bus.Cron, j.Name))
+	data, ok, err := r.bus.LastMessage(ctx, bus.Ticks, r.bus.RunOf(bus.Cron, j.stored))
 	if err != nil || !ok {
 		return nil, err
 	}

@@ -116,8 +116,8 @@ func (js *Jobs) addNames(ctx context.Context, by Caller, err error) error {
 		if listErr != nil || len(names) == 20 {
 			break
 		}
-		if _, ok := entry(s, by); ok {
-			names = append(names, s.Name)
+		if e, ok := entry(s, by); ok {
+			names = append(names, e.Name)
 		}
 	}
 	if names == nil {

@@ -59,7 +59,7 @@ func TestRequestRefusals(t *testing.T) {
 		{"alice", `{"action":"get","name":"jo"}`, `no such job; there are ["job"]`, tools.CodeNotFound},
 		{"bob", `{"action":"get","name":"job"}`, "no such job; there are none", tools.CodeNotFound},
 		{"bob", `{"action":"update","name":"job","tool":"evil"}`, "no such job", tools.CodeNotFound},
-		{"bob", `{"action":"add","name":"job","every":"1h","tool":"x"}`, "a job with this name exists", tools.CodeInvalidArguments},
+		{"alice", `{"action":"add","name":"job","every":"1h","tool":"y"}`, "a job with this name exists", tools.CodeInvalidArguments},
 		{"alice", `{"action":"add","name":"a b","every":"1h","tool":"x"}`, "the name", tools.CodeInvalidArguments},
 		{"alice", `{"action":"add","name":"a","tool":"x"}`, "exactly one of at, every and cron", tools.CodeInvalidArguments},
 		{"alice", `{"action":"add","name":"a","every":"1h","cron":"* * * * *","tool":"x"}`, "exactly one of at, every and cron", tools.CodeInvalidArguments},

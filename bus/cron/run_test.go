@@ -197,7 +197,7 @@ func TestLastRunIsADeadLetter(t *testing.T) {
 		}
 		return *e.LastRun
 	}
-	publish("stevedore.run.cron.job", `{"call":"cron-job-1","session":"s","slot":"2026-11-20T12:00:00Z","deadline":"2099-01-01T00:00:00Z"}`)
+	publish("stevedore.run.cron.s--job", `{"call":"cron-job-1","session":"s","slot":"2026-11-20T12:00:00Z","deadline":"2099-01-01T00:00:00Z"}`)
 	if r := last(); r.Call != "cron-job-1" || r.Outcome != "" || r.Message != "" {
 		t.Errorf("running %+v", r)
 	}
@@ -213,7 +213,7 @@ func TestOneShotIsNotSkipped(t *testing.T) {
 	t.Parallel()
 	b := bustest.New(t)
 	record := `{"call":"cron-once-1","session":"bob","slot":"2026-11-20T12:00:00Z","deadline":"2099-01-01T00:00:00Z"}`
-	if _, err := b.Publish(t.Context(), bus.Message{Subject: "stevedore.run.cron.once", Body: []byte(record)}); err != nil {
+	if _, err := b.Publish(t.Context(), bus.Message{Subject: "stevedore.run.cron.alice--once", Body: []byte(record)}); err != nil {
 		t.Fatal(err)
 	}
 	jobs, alice := cron.New(b), cron.Caller{Session: "alice"}

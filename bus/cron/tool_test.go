@@ -3,6 +3,7 @@ package cron_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -87,7 +88,9 @@ func TestTool(t *testing.T) {
 	if res := run("bob", args{"action": "list"}); !strings.Contains(res.ForLLM, "no cron jobs") {
 		t.Errorf("bob sees %q", res.ForLLM)
 	}
-	fails("bob", backup, tools.CodeInvalidArguments, "a job with this name exists")
+	other := maps.Clone(backup)
+	other["prompt"] = "another one"
+	fails("alice", other, tools.CodeInvalidArguments, "a job with this name exists")
 	for _, tt := range []struct {
 		a    args
 		want string

@@ -35,7 +35,8 @@ func (n *Notifier) routeDead(ctx context.Context, d *bus.Delivery) error {
 		return nil
 	}
 	tokens := n.bus.Split(letter.Subject)
-	call, err := tools.DecodeCall(body) // a tick has the fields of a call, and more
+	tick, err := tools.DecodeTick(body)
+	call := tick.Call
 	if err != nil || len(tokens) != 3 || tokens[0] != "tick" {
 		return nil
 	}
@@ -44,7 +45,7 @@ func (n *Notifier) routeDead(ctx context.Context, d *bus.Delivery) error {
 	notification := Notification{
 		ID:   fmt.Sprintf("dead-%d-%x", d.Sequence, d.Published.UnixNano()),
 		Kind: KindDead, Session: call.Session, Call: call.ID, Tool: call.Tool,
-		Text:    fmt.Sprintf("The %s did not run: %s; see worker dead show %d", scheduleName(kind, name), tools.Excerpt(letter.Reason, 2000), d.Sequence),
+		Text:    fmt.Sprintf("The %s did not run: %s; see worker dead show %d", scheduleName(kind, cmp.Or(tick.Name, name)), tools.Excerpt(letter.Reason, 2000), d.Sequence),
 		IsError: true, At: d.Published.UTC(),
 	}
 	if err := n.setChannel(ctx, call.SessionToken(), tools.ResultEvent{Channel: call.Channel, ChatID: call.ChatID}, &notification); err != nil {

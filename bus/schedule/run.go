@@ -22,7 +22,7 @@ type Run struct {
 	Tick uint64 `json:"tick,omitempty"`
 }
 
-// CallID returns the id of the call of a tick, which is the same for each copy of the
+// CallID returns the id of the call of a tick of a schedule with a name, which is the same for each copy of the
 // tick, and its due time. A tick that a client published is due when it was published.
 func CallID(d *bus.Delivery, kind, name string) (id string, due time.Time) {
 	due, ok := DueTime(d)

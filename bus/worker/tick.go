@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -47,7 +48,7 @@ func (w *Worker) handleTick(ctx context.Context, d *bus.Delivery) error {
 	log := w.log.With().Str("kind", kind).Str("schedule", name).Logger()
 
 	var due time.Time
-	call.ID, due = schedule.CallID(d, kind, name)
+	call.ID, due = schedule.CallID(d, kind, cmp.Or(body.Name, name))
 	if call.Session == "" {
 		call.Session = kind + "-" + name
 	}

@@ -7,7 +7,7 @@ function show(main, parts, state) {
   const abort = new AbortController();
   const list = h("ul.list", { "aria-label": "Schedules" });
   add(main, [h("h1", {}, "Schedules"), h("p.lead", {}, "The server fires these jobs; any worker runs them."), list]);
-  const change = (s, action, text) => act(text, () => post("/api/schedules/" + path(s.name, action))).then(reload);
+  const change = (s, action, text) => act(text, () => post("/api/schedules/" + path(s.job ? s.job.schedule : s.name, action))).then(reload);
   function row(s) {
     const run = s.job && s.job.last_run;
     const next = s.upcoming[0];
