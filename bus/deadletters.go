@@ -25,6 +25,11 @@ var ErrNoDeadLetter = errors.New("no such dead letter")
 // DeadLetters lists the dead letters of a kind, oldest first; an empty kind
 // lists all.
 func (b *Bus) DeadLetters(ctx context.Context, kind string) iter.Seq2[StoredDeadLetter, error] {
+	return b.DeadLettersAfter(ctx, kind, 0)
+}
+
+// DeadLettersAfter is DeadLetters without those up to a number.
+func (b *Bus) DeadLettersAfter(ctx context.Context, kind string, number uint64) iter.Seq2[StoredDeadLetter, error] {
 	filter := kind
 	if kind == "" {
 		filter = "*"
@@ -34,7 +39,7 @@ func (b *Bus) DeadLetters(ctx context.Context, kind string) iter.Seq2[StoredDead
 			yield(StoredDeadLetter{}, fmt.Errorf("list dead letters: %w", err))
 			return
 		}
-		get := jsapi.Get{NextBySubject: b.Dead(filter, "*"), MaxBytes: scanBytes}
+		get := jsapi.Get{NextBySubject: b.Dead(filter, "*"), Sequence: number + 1, MaxBytes: scanBytes}
 		for m, err := range b.api.Messages(ctx, b.StreamName(Dead), get) {
 			if err != nil {
 				yield(StoredDeadLetter{}, fmt.Errorf("list dead letters: %w", err))

@@ -39,6 +39,16 @@ func TestRetryDeadLetters(t *testing.T) {
 		}
 		letters = append(letters, letter)
 	}
+	var after []uint64
+	for letter, err := range b.DeadLettersAfter(t.Context(), bus.DeadCall, letters[0].Number) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		after = append(after, letter.Number)
+	}
+	if len(after) != 2 || after[0] != letters[1].Number || after[1] != letters[2].Number {
+		t.Errorf("after the first: letters %v", after)
+	}
 	if len(letters) != len(bodies) {
 		t.Fatalf("%d dead letters, want %d", len(letters), len(bodies))
 	}

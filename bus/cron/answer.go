@@ -19,6 +19,8 @@ type Answer struct {
 	Upcoming []time.Time `json:"upcoming,omitempty"`
 	// Jobs is the response to ActionList.
 	Jobs []Entry `json:"jobs,omitzero"`
+	// Next is the Request.After of the next page, if there are more jobs.
+	Next string `json:"next,omitempty"`
 }
 
 // Text returns the answer as text for users.
@@ -36,6 +38,9 @@ func (a Answer) Text() string {
 		}
 		if len(a.Jobs) == 0 {
 			return "No cron jobs."
+		}
+		if a.Next != "" {
+			fmt.Fprintf(&b, "(There are more: continue after %s.)\n", a.Next)
 		}
 	case a.Job == nil:
 		fmt.Fprintf(&b, "Cron job %s: %s\n", pastTense(a.Action), a.Name)

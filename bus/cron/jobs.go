@@ -140,9 +140,14 @@ func (js *Jobs) Get(ctx context.Context, by Caller, name string) (Entry, error) 
 
 // List lists the caller's jobs, by name.
 func (js *Jobs) List(ctx context.Context, by Caller) iter.Seq2[Entry, error] {
+	return js.listAfter(ctx, by, "")
+}
+
+// listAfter is List without the jobs up to a name.
+func (js *Jobs) listAfter(ctx context.Context, by Caller, name string) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		last := &runs{bus: js.bus}
-		for s, err := range schedule.New(js.bus).List(ctx, bus.Cron) {
+		for s, err := range schedule.New(js.bus).ListAfter(ctx, bus.Cron, name) {
 			if err != nil {
 				yield(Entry{}, fmt.Errorf("list jobs: %w", err))
 				return

@@ -49,6 +49,10 @@ type Request struct {
 	// Timeout is a duration, such as "10m".
 	Timeout string `json:"timeout,omitempty"`
 	Overlap *bool  `json:"overlap,omitempty"`
+	// Limit and After are for a list, which is sorted by name: the most jobs, where 0 means
+	// all, and the name after which it begins.
+	Limit int    `json:"limit,omitempty"`
+	After string `json:"after,omitempty"`
 }
 
 // Do executes a request. For ActionAdd, key is the Key of the job.
@@ -76,7 +80,7 @@ func (js *Jobs) do(ctx context.Context, by Caller, key string, r Request) (Answe
 			e, err = js.Add(ctx, by, j)
 		}
 	case ActionList:
-		return js.list(ctx, by)
+		return js.list(ctx, by, r.After, r.Limit)
 	case ActionGet:
 		e, err = js.Get(ctx, by, r.Name)
 	case ActionUpdate:
@@ -98,11 +102,18 @@ func (js *Jobs) do(ctx context.Context, by Caller, key string, r Request) (Answe
 	return Answer{Action: r.Action, Name: r.Name, Job: &e, Upcoming: e.Upcoming(5)}, nil
 }
 
-func (js *Jobs) list(ctx context.Context, by Caller) (Answer, error) {
+func (js *Jobs) list(ctx context.Context, by Caller, after string, limit int) (Answer, error) {
+	if limit < 0 {
+		return Answer{}, tools.Errorf(tools.CodeInvalidArguments, "limit %d: want a positive number", limit)
+	}
 	a := Answer{Action: ActionList, Jobs: []Entry{}}
-	for e, err := range js.List(ctx, by) {
+	for e, err := range js.listAfter(ctx, by, after) {
 		if err != nil {
 			return Answer{}, err
+		}
+		if limit > 0 && len(a.Jobs) == limit {
+			a.Next = a.Jobs[limit-1].Name
+			break
 		}
 		a.Jobs = append(a.Jobs, e)
 	}

@@ -177,6 +177,9 @@ func (s *Service) task(ctx context.Context, req micro.Request) (any, error) {
 	if !tools.IsToken(session) {
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "the session in the subject must be of the form %s", tools.TokenForm)
 	}
+	if function == "list" && in.Page != (task.Page{}) {
+		return task.ListPage(ctx, s.bus, session, in.Page)
+	}
 	if function == "list" {
 		return task.List(ctx, s.bus, session)
 	}
@@ -195,8 +198,10 @@ func (s *Service) task(ctx context.Context, req micro.Request) (any, error) {
 
 // TaskRequest holds the arguments of the functions for tasks.
 type TaskRequest struct {
-	// ID is the id of the call or its token.
+	// ID is the id of the call or its token, for get and cancel.
 	ID string `json:"id,omitempty"`
+	// Page is for list; the zero value lists all, up to 500 tasks.
+	task.Page
 }
 
 func orEmpty(body []byte) []byte {

@@ -109,6 +109,11 @@ func (st *Store) Get(ctx context.Context, kind, name string) (s Status, ok bool,
 
 // List lists the schedules of a kind, or all if kind is empty.
 func (st *Store) List(ctx context.Context, kind string) iter.Seq2[Status, error] {
+	return st.ListAfter(ctx, kind, "")
+}
+
+// ListAfter is List without the schedules up to a name; each kind is sorted by name.
+func (st *Store) ListAfter(ctx context.Context, kind, name string) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
 		filter := kind
 		if kind == "" {
@@ -128,6 +133,9 @@ func (st *Store) List(ctx context.Context, kind string) iter.Seq2[Status, error]
 			tokens := st.bus.Split(subject)
 			if len(tokens) != 3 || bus.CheckSubject(subject) != nil {
 				continue // not written by this package
+			}
+			if tokens[2] <= name {
+				continue
 			}
 			s, ok, err := st.Get(ctx, tokens[1], tokens[2])
 			if !ok && err == nil {

@@ -3,6 +3,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -102,4 +103,45 @@ func (s *Store) List(ctx context.Context) ([]Size, error) {
 		sizes = append(sizes, Size{Session: name, Entries: info.State.Subjects[subject]})
 	}
 	return sizes, nil
+}
+
+// maxBackScan limits the entries that one ListBack looks at.
+const maxBackScan = 4000
+
+// ListBack returns up to limit sessions whose last entry was stored before a sequence (0:
+// all), the one that was used last first. next is where a later call continues; it is 0 if
+// there are no more. A page can be shorter than the limit although there are more.
+func (s *Store) ListBack(ctx context.Context, before uint64, limit int) (sizes []Size, next uint64, err error) {
+	var failed error
+	seen, scanned := map[string]bool{}, 0
+	next, err = s.bus.ScanBack(ctx, bus.Sessions, s.bus.Session("*"), before, func(m bus.Stored) bool {
+		if name := strings.TrimPrefix(m.Subject, s.bus.Session("")); !seen[name] {
+			seen[name] = true
+			var last uint64
+			if _, last, failed = s.bus.LastMessageSeq(ctx, bus.Sessions, m.Subject); failed != nil {
+				return false
+			}
+			if last == m.Sequence { // otherwise, an earlier page has the session
+				sizes = append(sizes, Size{Session: name})
+			}
+		}
+		scanned++
+		return len(sizes) < limit && scanned < maxBackScan
+	})
+	if failed != nil || err != nil {
+		return nil, 0, fmt.Errorf("list sessions: %w", cmp.Or(failed, err))
+	}
+	stream, err := s.bus.Stream(ctx, bus.Sessions)
+	if err != nil {
+		return nil, 0, err
+	}
+	for i := range sizes {
+		subject := s.bus.Session(sizes[i].Session)
+		info, err := stream.Info(ctx, jetstream.WithSubjectFilter(subject))
+		if err != nil {
+			return nil, 0, fmt.Errorf("list sessions: %w", err)
+		}
+		sizes[i].Entries = info.State.Subjects[subject]
+	}
+	return sizes, next, nil
 }

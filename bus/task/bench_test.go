@@ -13,7 +13,7 @@ import (
 )
 
 // BenchmarkList lists 100,000 async calls of a session, half of which have ended, and
-// reports how many times as long as for a tenth of them it takes.
+// reports how many times as long as for a tenth of them it takes, also for a page of 50.
 //
 //	go test ./bus/task -run '^$' -bench List -benchtime 3x
 func BenchmarkList(b *testing.B) {
@@ -49,10 +49,26 @@ func BenchmarkList(b *testing.B) {
 		}
 		return time.Since(begin).Seconds()
 	}
+	// page reads three pages of 50 and returns the time of the slowest.
+	page := func(session string) (slowest float64) {
+		p := task.Page{Limit: 50}
+		for range 3 {
+			begin := time.Now()
+			l, err := task.ListPage(b.Context(), bus, session, p)
+			if err != nil || len(l.Tasks) != p.Limit || l.Next == "" {
+				b.Fatalf("%d tasks, next %q, %v", len(l.Tasks), l.Next, err)
+			}
+			slowest, p.After = max(slowest, time.Since(begin).Seconds()), l.Next
+		}
+		return slowest
+	}
 	for b.Loop() {
 		tenth, all := list("tenth"), list("all")
 		b.ReportMetric(all, "s")
 		b.ReportMetric(all/tenth, "ratio")
+		tenth, all = page("tenth"), page("all")
+		b.ReportMetric(all, "page-s")
+		b.ReportMetric(all/tenth, "page-ratio")
 	}
 	b.ReportMetric(0, "ns/op")
 }

@@ -21,11 +21,14 @@ type Listing struct {
 	// Incomplete is set if too many calls of all sessions are queued to look at
 	// all of them, so that calls of this session may be missing.
 	Incomplete bool `json:"incomplete,omitempty"`
+	// Next is the Page.After of the next page; empty if there is none, and in the result of
+	// List.
+	Next string `json:"next,omitempty"`
 }
 
 // Text is one line for each task.
 func (l Listing) Text() string {
-	if len(l.Tasks) == 0 {
+	if len(l.Tasks) == 0 && l.Next == "" {
 		return "No call is queued or running, and no async call is stored. (To see a call that has ended: tasks get ID.)"
 	}
 	lines := make([]string, len(l.Tasks))
@@ -34,6 +37,9 @@ func (l Listing) Text() string {
 	}
 	if l.Omitted > 0 {
 		lines = append(lines, fmt.Sprintf("(and %d more; to see one of them: tasks get ID)", l.Omitted))
+	}
+	if l.Next != "" {
+		lines = append(lines, fmt.Sprintf("(There may be more: continue after %s.)", l.Next))
 	}
 	if l.Incomplete {
 		lines = append(lines, "(Too many calls are queued to check all of them; calls of this session may be missing.)")
@@ -158,9 +164,14 @@ func shorten(tasks map[string]*Task) Listing {
 		return omit
 	})
 	list.Tasks = list.Tasks[:min(maxListed, len(list.Tasks))]
-	for i := range list.Tasks {
-		t := &list.Tasks[i]
-		t.Message, t.Progress.Message = tools.Excerpt(t.Message, 300), tools.Excerpt(t.Progress.Message, 300)
+	for i, t := range list.Tasks {
+		list.Tasks[i] = t.shortened()
 	}
 	return list
+}
+
+// shortened returns the task as lists have it.
+func (t Task) shortened() Task {
+	t.Message, t.Progress.Message = tools.Excerpt(t.Message, 300), tools.Excerpt(t.Progress.Message, 300)
+	return t
 }

@@ -38,27 +38,13 @@ func unsettled(ctx context.Context, b *bus.Bus, session, id string) (calls []uns
 		{bus.Calls, b.Call("*", "*", session, anyID)},
 		{bus.Intake, b.ShortCall("*", "*")},
 	} {
-		progress := map[string]bus.Progress{} // of each queue
+		u := newUnsettledReader(b, in.stream, session, id)
 		more, err := b.ScanDirect(ctx, in.stream, in.subject, maxWaiting, maxWaitingBytes, func(m bus.Stored) bool {
-			subject, _ := b.SplitCall(m.Subject)
-			call, ok := decodeUnsettled(subject, m)
-			if !ok || call.SessionToken() != session || id != "" && call.IDToken() != id {
-				return true
+			c, ok := u.take(ctx, m)
+			if ok {
+				calls = append(calls, c)
 			}
-			p, known := progress[subject.Queue]
-			if !known {
-				consumer := b.WorkerConsumer(subject.Queue)
-				consumer.Stream = in.stream
-				if p, err = b.ConsumerProgress(ctx, consumer); err != nil {
-					p.Delivered = m.Sequence // perhaps delivered; the caller asks the workers
-				}
-				progress[subject.Queue] = p
-			}
-			if m.Sequence <= p.Settled {
-				return true
-			}
-			calls = append(calls, unsettledCall{call: call, id: call.IDToken(), at: m.At, delivered: m.Sequence <= p.Delivered})
-			return id == ""
+			return !ok || id == ""
 		})
 		if err != nil {
 			return calls, false, err
@@ -68,6 +54,37 @@ func unsettled(ctx context.Context, b *bus.Bus, session, id string) (calls []uns
 		}
 	}
 	return calls, all, nil
+}
+
+// unsettledReader selects the unsettled calls of a session, or the one with an id.
+type unsettledReader struct {
+	b                   *bus.Bus
+	stream, session, id string
+	progress            map[string]bus.Progress // of each queue
+}
+
+func newUnsettledReader(b *bus.Bus, stream, session, id string) *unsettledReader {
+	return &unsettledReader{b, stream, session, id, map[string]bus.Progress{}}
+}
+
+// take returns a stored call; ok is false if it is another one or settled.
+func (u *unsettledReader) take(ctx context.Context, m bus.Stored) (c unsettledCall, ok bool) {
+	subject, _ := u.b.SplitCall(m.Subject)
+	call, ok := decodeUnsettled(subject, m)
+	if !ok || call.SessionToken() != u.session || u.id != "" && call.IDToken() != u.id {
+		return c, false
+	}
+	p, known := u.progress[subject.Queue]
+	if !known {
+		consumer := u.b.WorkerConsumer(subject.Queue)
+		consumer.Stream = u.stream
+		var err error
+		if p, err = u.b.ConsumerProgress(ctx, consumer); err != nil {
+			p.Delivered = m.Sequence // perhaps delivered; the caller asks the workers
+		}
+		u.progress[subject.Queue] = p
+	}
+	return unsettledCall{call: call, id: call.IDToken(), at: m.At, delivered: m.Sequence <= p.Delivered}, m.Sequence > p.Settled
 }
 
 // decodeUnsettled returns a stored call without its arguments; ok is false if a worker

@@ -63,13 +63,16 @@ func reading(o *client.Options, use, short string, args int, function string, re
 }
 
 func newArtifactsLs(o *client.Options) *cobra.Command {
-	var filter []string
+	var (
+		filter        []string
+		limit, offset int
+	)
 	cmd := &cobra.Command{
 		Use:   "ls",
 		Short: "List the artifacts of the session",
 		Args:  cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			in := rpc.ReadRequest{Filter: map[string]string{}}
+			in := rpc.ReadRequest{Filter: map[string]string{}, Limit: int64(limit), Offset: int64(offset)}
 			for _, f := range filter {
 				name, value, ok := strings.Cut(f, "=")
 				if !ok {
@@ -87,6 +90,8 @@ func newArtifactsLs(o *client.Options) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringArrayVar(&filter, "filter", nil, "show only artifacts with this `NAME=VALUE` in their metadata, such as tool_name=shell")
+	addPage(cmd, &limit, "the newest; default and most 200")
+	cmd.Flags().IntVar(&offset, "offset", 0, "leave out the newest `NUMBER`")
 	return cmd
 }
 

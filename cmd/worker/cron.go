@@ -67,6 +67,8 @@ func newCronCommand() *cobra.Command {
 	list := o.command(cron.ActionList, "ls", "List the jobs", cobra.NoArgs)
 	get := o.command(cron.ActionGet, "get NAME", "Show a job, its last run and its next runs", cobra.ExactArgs(1))
 	remove := o.command(cron.ActionRemove, "rm NAME", "Remove a job; its current run continues", cobra.ExactArgs(1))
+	addPage(list, &o.request.Limit, "sorted by name; default all")
+	list.Flags().StringVar(&o.request.After, "after", "", "print only those after this `NAME`")
 	list.Aliases, get.Aliases, remove.Aliases = []string{"list"}, []string{"show"}, []string{"remove"}
 	cmd.AddCommand(
 		add, list, get, update, remove,

@@ -22,7 +22,7 @@ process, with the reason and the original message. They are kept for 30 days. Wh
 reason is fixed, retry publishes the message again. A call that became a dead letter has
 a failed result; retry removes that result first.
 
-  worker dead ls
+  worker dead ls                --limit 50 prints 50; --after NUMBER continues
   worker dead show 17
   worker dead retry 17 18       or --all
   worker dead rm 17
@@ -33,6 +33,9 @@ type deadOptions struct {
 	client.Options
 	kind string
 	all  bool
+
+	limit int
+	after uint64
 }
 
 func newDeadCommand() *cobra.Command {
@@ -48,9 +51,13 @@ func newDeadCommand() *cobra.Command {
 	ls := &cobra.Command{
 		Use: "ls", Short: "List dead letters, oldest first", Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.with(cmd, func(ctx context.Context, b *bus.Bus) error { return o.list(ctx, b, cmd.OutOrStdout()) })
+			return o.with(cmd, func(ctx context.Context, b *bus.Bus) error {
+				return o.list(ctx, b, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			})
 		},
 	}
+	addPage(ls, &o.limit, "oldest first")
+	ls.Flags().Uint64Var(&o.after, "after", 0, "print only those after this `NUMBER`")
 	show := &cobra.Command{
 		Use: "show NUMBER", Short: "Show a dead letter and its message", Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -144,12 +151,20 @@ func (o *deadOptions) named(ctx context.Context, b *bus.Bus, args []string) ([]b
 	return letters, nil
 }
 
-func (o *deadOptions) list(ctx context.Context, b *bus.Bus, out io.Writer) error {
-	t := cli.NewTable("number", "kind", "name", "at", "attempts", "reason")
-	for letter, err := range b.DeadLetters(ctx, o.kind) {
+func (o *deadOptions) list(ctx context.Context, b *bus.Bus, out, stderr io.Writer) error {
+	if o.limit < 0 {
+		return errLimit
+	}
+	t, count, last := cli.NewTable("number", "kind", "name", "at", "attempts", "reason"), 0, uint64(0)
+	for letter, err := range b.DeadLettersAfter(ctx, o.kind, o.after) {
 		if err != nil {
 			return err
 		}
+		if count++; o.limit > 0 && count > o.limit {
+			defer fmt.Fprintf(stderr, "worker: there are more: continue with --after %d\n", last)
+			break
+		}
+		last = letter.Number
 		if o.JSON {
 			if err := cli.JSON(out, letter); err != nil {
 				return err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,15 +55,21 @@ func newSessionsCommand() *cobra.Command {
 		return nil
 	})
 	export.Flags().BoolVar(&allEntries, "log", false, "print all entries of the conversation, one per line")
-	cmd.AddCommand(
-		&cobra.Command{
-			Use:   "ls",
-			Short: "List the sessions that have a conversation",
-			Args:  cli.Args(cobra.NoArgs),
-			RunE: func(cmd *cobra.Command, _ []string) error {
-				return o.With(cmd, func(ctx context.Context, b *bus.Bus) error { return listSessions(ctx, o, b, cmd.OutOrStdout()) })
-			},
+	limit, after := 0, uint64(0)
+	ls := &cobra.Command{
+		Use:   "ls",
+		Short: "List the sessions that have a conversation",
+		Args:  cli.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.With(cmd, func(ctx context.Context, b *bus.Bus) error {
+				return listSessions(ctx, o, b, after, limit, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			})
 		},
+	}
+	addPage(ls, &limit, "the one that was used last first; default all")
+	ls.Flags().Uint64Var(&after, "after", 0, "continue after this `NUMBER`, which the page before printed")
+	cmd.AddCommand(
+		ls,
 		sessionCommand(o, "show SESSION", "Print a conversation", func(out io.Writer, entries []agent.Entry) error {
 			if o.JSON {
 				for _, e := range entries {
@@ -157,11 +164,27 @@ type sessionLine struct {
 	agent.Total
 }
 
-func listSessions(ctx context.Context, o *client.Options, b *bus.Bus, out io.Writer) error {
+// pageOfSessions returns all sessions, or a page of them.
+func pageOfSessions(ctx context.Context, b *bus.Bus, after uint64, limit int) (sizes []session.Size, next uint64, err error) {
+	switch store := session.New(b); {
+	case limit < 0:
+		return nil, 0, errLimit
+	case limit == 0 && after == 0:
+		sizes, err = store.List(ctx)
+		return sizes, 0, err
+	default:
+		return store.ListBack(ctx, after, cmp.Or(limit, 100))
+	}
+}
+
+func listSessions(ctx context.Context, o *client.Options, b *bus.Bus, after uint64, limit int, out, stderr io.Writer) error {
 	store := session.New(b)
-	sizes, err := store.List(ctx)
+	sizes, next, err := pageOfSessions(ctx, b, after, limit)
 	if err != nil {
 		return err
+	}
+	if next > 0 {
+		defer fmt.Fprintf(stderr, "worker: there may be more: continue with --after %d\n", next)
 	}
 	lines := []sessionLine{}
 	for _, size := range sizes {

@@ -22,6 +22,7 @@ and was not async is listed only by "get ID".
 The states are queued, running, succeeded, failed, cancelled, timed_out and unknown.
 
   worker tasks ls --session s1
+  worker tasks ls --limit 50        the newest 50; the last line says how to continue
   worker tasks get ID
   worker tasks watch ID     print the progress until the call has ended
   worker tasks cancel ID    stop the tool and its processes, and discard its result
@@ -153,4 +154,11 @@ func nextChange(ctx context.Context, o *client.Options, b *bus.Bus, progress str
 			}
 		}
 	}
+}
+
+var errLimit = cli.Exit(cli.ExitUsage, "--limit: want a positive number")
+
+// addPage adds --limit, with a note about the order.
+func addPage(cmd *cobra.Command, limit *int, note string) {
+	cmd.Flags().IntVar(limit, "limit", 0, "print at most this `NUMBER` of them, "+note)
 }

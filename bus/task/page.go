@@ -1,0 +1,238 @@
+package task
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// Page selects a part of a listing.
+type Page struct {
+	// Limit is the most tasks of the page: 1 to 500, 0 means 100.
+	Limit int `json:"limit,omitempty"`
+	// After is the Listing.Next of the page before; empty means the first page.
+	After string `json:"after,omitempty"`
+}
+
+const defaultPage = 100
+
+// place is where a page begins: the parked calls and those of the intake, then the
+// waiting calls, then the results, each from the newest one on.
+type place struct {
+	stage  byte   // of stages
+	before uint64 // sequence; 0 means the newest
+}
+
+const stageParked, stageCalls, stageResults = 'p', 'c', 'r'
+
+func (p place) String() string { return fmt.Sprintf("%c%d", p.stage, p.before) }
+
+func parsePlace(after string) (place, error) {
+	if after == "" {
+		return place{stage: stageParked}, nil
+	}
+	before, err := strconv.ParseUint(after[1:], 10, 64)
+	if err != nil || after[0] != stageCalls && after[0] != stageResults {
+		return place{}, tools.Errorf(tools.CodeInvalidArguments, "after %q is not the end of a page; give the next of the page before", tools.Excerpt(after, 80))
+	}
+	return place{after[0], before}, nil
+}
+
+// ListPage is List in pages, newest first: parked calls, then calls that wait or run, then
+// async calls. A page takes the same time at every number of tasks. It may have fewer tasks
+// than the limit although there are more. A call that ends or begins to wait between two
+// pages can be in both or in none.
+func ListPage(ctx context.Context, b *bus.Bus, session string, p Page) (Listing, error) {
+	if p.Limit < 0 || p.Limit > maxListed {
+		return Listing{}, tools.Errorf(tools.CodeInvalidArguments, "limit %d: want 1 to %d", p.Limit, maxListed)
+	}
+	if p.Limit == 0 {
+		p.Limit = defaultPage
+	}
+	at, err := parsePlace(p.After)
+	if err != nil {
+		return Listing{}, err
+	}
+	l := &pageReader{b: b, session: session, limit: p.Limit, parked: map[string]Parked{}, missing: map[string]*Task{}}
+	parked, err := ListParked(ctx, b, session)
+	if err != nil {
+		return Listing{}, err
+	}
+	for _, c := range parked {
+		l.parked[c.Key().ID] = c
+	}
+	if at.stage == stageParked {
+		if err := l.readParked(ctx, parked); err != nil {
+			return Listing{}, err
+		}
+		at.stage = stageCalls
+	}
+	next := at
+	if at.stage == stageCalls && l.more() {
+		if next.before, err = l.readCalls(ctx, at.before); err != nil {
+			return Listing{}, err
+		}
+		if next.before == 0 {
+			next.stage = stageResults
+		}
+	}
+	last := false
+	if next.stage == stageResults && l.more() {
+		if next.before, err = l.readResults(ctx, next.before); err != nil {
+			return Listing{}, err
+		}
+		last = next.before == 0
+	}
+	if err := l.setRunning(ctx); err != nil {
+		return Listing{}, err
+	}
+	list := Listing{Tasks: make([]Task, len(l.tasks)), Incomplete: l.incomplete}
+	for i, t := range l.tasks {
+		list.Tasks[i] = t.shortened()
+	}
+	if !last {
+		list.Next = next.String()
+	}
+	return list, nil
+}
+
+// pageReader collects the tasks of a page.
+type pageReader struct {
+	b          *bus.Bus
+	session    string
+	limit      int
+	parked     map[string]Parked
+	tasks      []*Task
+	missing    map[string]*Task // delivered calls that no worker has reported yet
+	incomplete bool
+}
+
+func (l *pageReader) more() bool { return len(l.tasks) < l.limit }
+
+func (l *pageReader) isParked(id string) bool { _, ok := l.parked[id]; return ok }
+
+func (l *pageReader) add(id string) *Task {
+	t := &Task{ID: id, Session: l.session, State: Queued}
+	l.tasks = append(l.tasks, t)
+	return t
+}
+
+// hasResult reports whether a call has ended or is async.
+func (l *pageReader) hasResult(ctx context.Context, id string) (bool, error) {
+	return l.b.HasMessage(ctx, bus.Results, l.b.Result(l.session, id))
+}
+
+// readParked adds the parked calls and those in the intake. These are few.
+func (l *pageReader) readParked(ctx context.Context, parked []Parked) error {
+	for _, p := range parked[:min(maxListed, len(parked))] {
+		if done, err := l.hasResult(ctx, p.Key().ID); done || err != nil {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		l.add(p.Key().ID).setParked(p)
+	}
+	u := newUnsettledReader(l.b, bus.Intake, l.session, "")
+	all, err := l.b.ScanDirect(ctx, bus.Intake, l.b.ShortCall("*", "*"), maxWaiting, maxWaitingBytes, func(m bus.Stored) bool {
+		if c, ok := u.take(ctx, m); ok && !l.isParked(c.id) && len(l.tasks) < maxListed {
+			l.addUnsettled(c)
+		}
+		return true
+	})
+	l.incomplete = !all
+	return err
+}
+
+func (l *pageReader) addUnsettled(c unsettledCall) {
+	t := l.add(c.id)
+	t.setQueued(c)
+	if c.delivered {
+		l.missing[c.id] = t
+	}
+}
+
+// readCalls adds the calls that wait or run.
+func (l *pageReader) readCalls(ctx context.Context, before uint64) (next uint64, err error) {
+	u, seen := newUnsettledReader(l.b, bus.Calls, l.session, ""), 0
+	var failed error
+	next, err = l.b.ScanBack(ctx, bus.Calls, l.b.Call("*", "*", l.session, "*"), before, func(m bus.Stored) bool {
+		if c, ok := u.take(ctx, m); ok && !l.isParked(c.id) {
+			done, err := l.hasResult(ctx, c.id)
+			if err != nil {
+				failed = err
+				return false
+			}
+			if !done {
+				l.addUnsettled(c)
+			}
+		}
+		seen++
+		return l.more() && seen < maxHistoryScan
+	})
+	if failed != nil {
+		err = failed
+	}
+	return next, err
+}
+
+// readResults adds async calls.
+func (l *pageReader) readResults(ctx context.Context, before uint64) (next uint64, err error) {
+	first, seen := len(l.tasks), 0
+	next, err = l.b.ScanBack(ctx, bus.Results, l.b.Result(l.session, "*"), before, func(m bus.Stored) bool {
+		e, err := DecodeResult(l.b, m.Subject, m.Body)
+		id := l.b.Split(m.Subject)[2]
+		if err == nil && e.Outcome == tools.Async {
+			l.add(id).apply(e)
+		}
+		seen++
+		return l.more() && seen < maxHistoryScan
+	})
+	if err != nil {
+		return 0, err
+	}
+	for _, t := range l.tasks[first:] {
+		subject := l.b.Completion(l.session, t.ID)
+		body, ok, err := l.b.LastMessage(ctx, bus.Results, subject)
+		if err != nil {
+			return 0, err
+		}
+		if e, err := DecodeResult(l.b, subject, body); ok && err == nil {
+			t.apply(e)
+		} else if p, ok := l.parked[t.ID]; ok {
+			t.setParked(p)
+		}
+	}
+	return next, nil
+}
+
+// setRunning asks the workers for the tasks that have not ended.
+func (l *pageReader) setRunning(ctx context.Context) error {
+	open := map[string]*Task{}
+	for _, t := range l.tasks {
+		if t.EndedAt.IsZero() && !l.isParked(t.ID) {
+			open[t.ID] = t
+		}
+	}
+	if len(open) == 0 {
+		return nil
+	}
+	running, err := ListRunning(ctx, l.b, l.session, func(found map[string]RunningCall) bool {
+		for id := range found {
+			delete(l.missing, id)
+		}
+		return len(l.missing) == 0
+	})
+	for id, r := range running {
+		if t := open[id]; t != nil {
+			t.setRunning(r)
+		}
+	}
+	for _, t := range l.missing {
+		t.Message = noWorker
+	}
+	return err
+}
