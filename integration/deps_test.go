@@ -36,7 +36,7 @@ var allowedImports = map[string][]string{
 	"bus/schema":       {"bus", "bus/cron", "bus/notify", "bus/remote", "bus/rpc", "bus/task", "offload", "tools"},
 	"bus/session":      {"bus", "bus/jsapi"},
 	"bus/task":         {"bus", "tools"},
-	"bus/retention":    {"bus", "bus/jsapi"},
+	"bus/retention":    {"bus", "bus/jsapi", "tools"},
 	"bus/schedule":     {"bus"},
 	"bus/serverconfig": {"bus", "state/durable"},
 	"bus/embedded":     {"bus", "state/durable"},

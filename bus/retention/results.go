@@ -12,6 +12,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/jsapi"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // trimRound is how many records a round of trimResults reads at most.
@@ -90,6 +91,9 @@ func (k *Keeper) busySessions(ctx context.Context) (map[string]bool, error) {
 			busy[tokens[3]] = true
 		}
 	}
+	if err := k.addIntake(ctx, busy); err != nil {
+		return nil, err
+	}
 	kv, err := k.bus.Bucket(ctx, bus.TasksBucket)
 	if err != nil {
 		return nil, err
@@ -104,6 +108,20 @@ func (k *Keeper) busySessions(ctx context.Context) (map[string]bool, error) {
 		}
 	}
 	return busy, ctx.Err()
+}
+
+// addIntake adds the sessions of the calls and raw results that wait in the intake stream.
+// Only their bodies name the session.
+func (k *Keeper) addIntake(ctx context.Context, busy map[string]bool) error {
+	for m, err := range k.api.Messages(ctx, k.bus.StreamName(bus.Intake), jsapi.Get{NextBySubject: ">", MaxBytes: 4 << 20}) {
+		if err != nil {
+			return err
+		}
+		if call, err := tools.DecodeCall(m.Data); err == nil { // otherwise, it becomes a dead letter
+			busy[call.SessionToken()] = true
+		}
+	}
+	return nil
 }
 
 // addUnfinished adds the sessions of async calls that have no completion yet.

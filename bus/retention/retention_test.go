@@ -63,11 +63,12 @@ func TestWeekOfResults(t *testing.T) {
 		log := &bytes.Buffer{}
 		k := retention.New(b, retention.Config{Log: zerolog.New(log)})
 		put(t, b, b.Result("first", "c"), text)
-		for _, session := range []string{"waiting", "parked", "async"} {
+		for _, session := range []string{"waiting", "intake", "parked", "async"} {
 			put(t, b, b.Claim(session, "c0"), "{}")
 			put(t, b, b.Result(session, "c0"), text)
 		}
 		put(t, b, "stevedore.call.default.slow.waiting.c1", "{}")
+		put(t, b, "stevedore.call.default.slow", `{"id":"c1","session":"intake"}`)
 		if kv, err := b.Bucket(t.Context(), bus.TasksBucket); err != nil {
 			t.Fatal(err)
 		} else if _, err := kv.PutString(t.Context(), "parked.parked.c1", "{}"); err != nil {
@@ -93,7 +94,7 @@ func TestWeekOfResults(t *testing.T) {
 				t.Fatalf("a result of the last hour was removed after %d", i)
 			}
 		}
-		for _, session := range []string{"waiting", "parked", "async"} {
+		for _, session := range []string{"waiting", "intake", "parked", "async"} {
 			if !stored(t, b, bus.Results, b.Claim(session, "c0")) || !stored(t, b, bus.Results, b.Result(session, "c0")) {
 				t.Errorf("a record of the session %q, which has work in progress, was removed", session)
 			}
@@ -255,4 +256,51 @@ func TestOneKeeperTrims(t *testing.T) {
 			t.Errorf("%d of %d records are left", got, before)
 		}
 	})
+}
+
+// Results that the notifier has not read stay, unless the stream is nearly full: then new
+// work is more important.
+func TestUnreadResultsStay(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := connect(t, map[string]int64{"results": tiny})
+		if err := b.ProvisionConsumers(t.Context(), b.NotifierConsumer()); err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		fill := func(ratio float64) {
+			for {
+				f, err := b.Fill(t.Context(), bus.Results)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if f.Ratio() >= ratio {
+					return
+				}
+				put(t, b, b.Result("s", fmt.Sprint("c", n)), text)
+				n++
+			}
+		}
+		k := retention.New(b, retention.Config{})
+		fill(0.8)
+		time.Sleep(2 * time.Hour)
+		check(t, k)
+		if got := bustest.Messages(t, b, bus.Results); got != n {
+			t.Errorf("%d of %d results that the notifier has not read are left", got, n)
+		}
+		fill(0.96)
+		time.Sleep(2 * time.Hour)
+		check(t, k)
+		if got := bustest.Messages(t, b, bus.Results); got >= n {
+			t.Errorf("%d of %d results are left in a stream that is nearly full", got, n)
+		}
+	})
+}
+
+// The advice for each stream names its setting.
+func TestAdvice(t *testing.T) {
+	for _, stream := range []string{bus.Calls, bus.Intake, bus.Results, bus.Sessions, bus.Outbox, bus.Dead} {
+		if advice, want := (bus.Fill{Stream: stream}).Advice(), "--max-bytes "+strings.ToLower(stream)+"="; !strings.Contains(advice, want) {
+			t.Errorf("%s: %q lacks %q", stream, advice, want)
+		}
+	}
 }

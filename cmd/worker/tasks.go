@@ -59,13 +59,14 @@ func newTasksCommand() *cobra.Command {
 }
 
 func newListTasksCommand(o *client.Options) *cobra.Command {
-	return &cobra.Command{
+	var page task.Page
+	cmd := &cobra.Command{
 		Use:   "ls",
 		Short: "List the async, running and queued calls of the session",
 		Args:  cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.With(cmd, func(ctx context.Context, b *bus.Bus) error {
-				body, err := o.Ask(ctx, b, "task", "list", struct{}{})
+				body, err := o.Ask(ctx, b, "task", "list", rpc.TaskRequest{Page: page})
 				if err != nil {
 					return err
 				}
@@ -76,6 +77,9 @@ func newListTasksCommand(o *client.Options) *cobra.Command {
 			})
 		},
 	}
+	addPage(cmd, &page.Limit, "newest first; default all, oldest first, up to 500")
+	cmd.Flags().StringVar(&page.After, "after", "", "continue after this `PLACE`, which the page before printed")
+	return cmd
 }
 
 // watchTask prints the progress of a task until the task has ended.
