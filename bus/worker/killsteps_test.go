@@ -165,7 +165,7 @@ func TestKillBetweenAcknowledgementAndPurge(t *testing.T) {
 }
 
 // A process that retries dead letters is killed before each of its writes in turn. Each
-// call runs once, and a second retry completes what the first one began.
+// once-only call runs once, and a second retry completes what the first one began.
 func TestKillWhileRetryingDeadLetters(t *testing.T) {
 	b, url := killBus(t)
 	log := &runLog{dir: t.TempDir()}
@@ -215,7 +215,9 @@ func TestKillWhileRetryingDeadLetters(t *testing.T) {
 	for n := range writes {
 		for _, tool := range toolset {
 			id := fmt.Sprint(tool, "-", n)
-			if result, ok := event(t, b, b.Result("default", id)); !ok || result.Outcome != tools.Completed || runs["run "+id] != 1 {
+			// A keyed call may run twice: two retries may have published it.
+			n := runs["run "+id]
+			if result, ok := event(t, b, b.Result("default", id)); !ok || result.Outcome != tools.Completed || n == 0 || tool == "once" && n > 1 {
 				t.Errorf("%s ran %d times: %+v", id, runs["run "+id], result)
 			}
 		}
