@@ -45,7 +45,7 @@ var allowedImports = map[string][]string{
 	"bus/jsapi":        {},
 	"bus/httpauth":     {},
 	"bus/console":      {"bus", "bus/cron", "bus/httpauth", "bus/notify", "bus/rpc", "bus/schedule", "bus/status", "bus/task", "offload", "tools"},
-	"bus/status":       {"bus", "bus/rpc", "bus/task", "bus/worker"},
+	"bus/status":       {"bus", "bus/rpc", "bus/task", "bus/worker", "tools"},
 
 	// For tests only.
 	"bus/worker/workertest": {"bus", "bus/bustest", "bus/worker", "tools"},

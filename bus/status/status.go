@@ -232,7 +232,10 @@ func readQueues(ctx context.Context, b *bus.Bus, queues map[string]*Queue) error
 	for name, info := range consumers {
 		queues[name] = &Queue{Name: name, Waiting: info.NumPending, Taken: max(info.NumAckPending, 0), Pulling: info.NumWaiting}
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return addUnserved(ctx, b, queues)
 }
 
 func channels(ctx context.Context, b *bus.Bus) ([]Channel, error) {

@@ -1,0 +1,87 @@
+package status
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+const (
+	// maxSubjects is the largest number of subjects of a stream that are listed.
+	maxSubjects = 5000
+	// sampled and sampledBytes limit the messages of a larger stream that are read at each
+	// end.
+	sampled, sampledBytes = 500, 4 << 20
+	// maxUnserved limits the queues without a consumer in a status.
+	maxUnserved = 100
+)
+
+// addUnserved adds the queues whose calls wait although no worker ever served them, so that
+// they have no consumer. If a stream has more than maxSubjects subjects, it looks only at
+// its oldest and newest messages, and the numbers of calls are lower bounds.
+func addUnserved(ctx context.Context, b *bus.Bus, queues map[string]*Queue) error {
+	waiting := map[string]uint64{}
+	count := func(subject string, n uint64) {
+		tokens := b.Split(subject)
+		if len(tokens) >= 2 && tools.IsToken(tokens[1]) && queues[tokens[1]] == nil {
+			waiting[tokens[1]] += n
+		}
+	}
+	for _, stream := range []string{bus.Calls, bus.Intake} {
+		if err := countSubjects(ctx, b, stream, count); err != nil {
+			return fmt.Errorf("queues of %s: %w", b.StreamName(stream), err)
+		}
+	}
+	names := slices.SortedFunc(maps.Keys(waiting), func(x, y string) int {
+		return cmp.Or(cmp.Compare(waiting[y], waiting[x]), cmp.Compare(x, y))
+	})
+	for _, name := range names[:min(len(names), maxUnserved)] {
+		queues[name] = &Queue{Name: name, Waiting: waiting[name]}
+	}
+	return nil
+}
+
+// countSubjects calls count with the subjects of a stream and their numbers of messages.
+func countSubjects(ctx context.Context, b *bus.Bus, stream string, count func(subject string, n uint64)) error {
+	s, err := b.Stream(ctx, stream)
+	if err != nil {
+		return err
+	}
+	info, err := s.Info(ctx)
+	if err != nil || info.State.Msgs == 0 {
+		return err
+	}
+	if info.State.NumSubjects <= maxSubjects {
+		if info, err = s.Info(ctx, jetstream.WithSubjectFilter(">")); err != nil {
+			return err
+		}
+		for subject, n := range info.State.Subjects {
+			count(subject, n)
+		}
+		return nil
+	}
+	seen := map[uint64]bool{}
+	one := func(m bus.Stored) bool {
+		if !seen[m.Sequence] {
+			seen[m.Sequence] = true
+			count(m.Subject, 1)
+		}
+		return true
+	}
+	if _, err := b.ScanDirect(ctx, stream, ">", sampled, sampledBytes, one); err != nil {
+		return err
+	}
+	left := sampled
+	_, err = b.ScanBack(ctx, stream, ">", 0, func(m bus.Stored) bool {
+		left--
+		return one(m) && left > 0
+	})
+	return err
+}

@@ -1,0 +1,52 @@
+package status_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/status"
+)
+
+// The status names queues that no worker ever served, in both forms of the subject, also if
+// the stream has too many subjects to list them.
+func TestQueueWithoutConsumer(t *testing.T) {
+	b := bustest.New(t)
+	publish := func(subject string) {
+		t.Helper()
+		if _, err := b.JetStream().PublishAsync(subject, []byte("{}")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.ProvisionConsumers(t.Context(), b.WorkerConsumer("served")); err != nil {
+		t.Fatal(err)
+	}
+	check := func() {
+		t.Helper()
+		<-b.JetStream().PublishAsyncComplete()
+		s := status.Read(t.Context(), b)
+		for _, want := range []string{`No worker serves the queue "long". Calls that wait for one: 3`, `No worker serves the queue "short". Calls that wait for one: 2`} {
+			if !problem(s, want) || len(s.Errors) > 0 {
+				t.Errorf("no problem %q in %q, errors %q", want, s.Problems, s.Errors)
+			}
+		}
+		if problem(s, "*") {
+			t.Errorf("a wildcard is a queue: %q", s.Problems)
+		}
+	}
+	for i := range 3 {
+		publish(b.Call("long", "x", "s", fmt.Sprint("c", i)))
+	}
+	publish(b.ShortCall("short", "x"))
+	publish(b.ShortRaw("short", "y"))
+	publish("stevedore.call.*.x")
+	check()
+	for i := range 6000 {
+		publish(b.Call("served", "x", "s", fmt.Sprint("many", i)))
+	}
+	check()
+	if n := bustest.Messages(t, b, bus.Calls); n != 6003 {
+		t.Errorf("%d calls", n)
+	}
+}
