@@ -98,6 +98,9 @@ func (m mutant) run(t *testing.T) (out []byte, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if bytes.Count(text, []byte(m.old)) != 1 { // otherwise the tests of the unchanged code pass
+		t.Fatalf("%s does not contain the text once: %s", m.file, m.old)
+	}
 	dir := t.TempDir()
 	changed, overlay := filepath.Join(dir, "mutant.go"), filepath.Join(dir, "overlay.json")
 	spec, err := json.Marshal(map[string]map[string]string{"Replace": {file: changed}})
