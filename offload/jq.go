@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"regexp"
 	"runtime/metrics"
 	"strings"
 	"time"
@@ -80,7 +79,7 @@ func (r *Reader) JQ(ctx context.Context, session, id string, q JQQuery) (res *JQ
 	}
 	defer countRead("jq", time.Now())
 	err = r.with(ctx, session, id, func(rec Record, c blockContent) error {
-		size, err := sizeWithoutExitCode(c)
+		size, err := sizeWithoutExitCode(c, c.Size())
 		if err != nil {
 			return err
 		}
@@ -97,23 +96,6 @@ func (r *Reader) JQ(ctx context.Context, session, id string, q JQQuery) (res *JQ
 		return nil, err
 	}
 	return res, nil
-}
-
-// exitCode is the last line of the output of a command, as the tool shell writes it.
-// No JSON ends like that.
-var exitCode = regexp.MustCompile(`\n\[Exit code: -?[0-9]+\]\n?$`)
-
-// sizeWithoutExitCode returns the number of bytes before the exit code.
-func sizeWithoutExitCode(c blockContent) (int64, error) {
-	end := make([]byte, min(c.Size(), 40))
-	if _, err := c.ReadAt(end, c.Size()-int64(len(end))); err != nil && err != io.EOF {
-		return 0, err
-	}
-	at := exitCode.FindIndex(end)
-	if at == nil {
-		return c.Size(), nil
-	}
-	return c.Size() - int64(len(end)-at[0]), nil
 }
 
 func compileJQ(query string, options ...gojq.CompilerOption) (*gojq.Code, error) {

@@ -37,14 +37,24 @@ const (
 	wholeJSONSize = 1 << 20 // of larger JSON, only both ends are checked
 )
 
-// kind detects the type and the media type of a content from its ends.
+// kind detects the type and the media type of a content from its ends. The exit code
+// that follows the output of a command does not change the media type, because jq skips
+// it; but JSON and an exit code are of the type TEXT.
 func kind(src io.ReaderAt, size int64) (typ, mediaType string, err error) {
+	typ = TypeJSON
+	body, err := sizeWithoutExitCode(src, size)
+	if err != nil {
+		return "", "", err
+	}
+	if body < size {
+		size, typ = body, TypeText
+	}
 	head, err := readRange(src, 0, min(size, sniffBytes))
 	if err != nil {
 		return "", "", err
 	}
 	if isJSON, err := looksLikeJSON(src, size, head); err != nil || isJSON {
-		return TypeJSON, mediaJSON, err
+		return typ, mediaJSON, err
 	}
 	m := mimetype.Detect(head)
 	if !isText(m, head) {
@@ -208,9 +218,18 @@ func summarize(plain *io.SectionReader) func(*Record, Content) error {
 // like JSON.
 func (rec *Record) summarizeContent(c Content) (err error) {
 	rows := rec.MediaType == mediaNDJSON
-	if rec.Type == TypeJSON && c.Size() > 2*previewRunes || rows {
-		oneLine := c.Index().Lines() <= 2 // the second may be empty
-		rec.Summary, err = shape(c, c.Size(), rows, oneLine, 2*previewRunes)
+	if rec.MediaType == mediaJSON && c.Size() > 2*previewRunes || rows {
+		var body int64
+		if body, err = sizeWithoutExitCode(c, c.Size()); err != nil {
+			return err
+		}
+		oneLine := c.Index().Lines() <= 2 // the second may be empty, or the exit code
+		rec.Summary, err = shape(c, body, rows, oneLine, 2*previewRunes)
+		if err == nil && oneLine {
+			var code []byte
+			code, err = readRange(c, body, c.Size()-body)
+			rec.Summary += string(code)
+		}
 		if err == nil && !oneLine {
 			var ends string
 			ends, err = preview(c, c.Size(), c.Index().TotalChars(), previewRunes/2)

@@ -74,7 +74,7 @@ func (rec Record) binary() string {
 
 // queryable reports whether jq can read the content.
 func (rec Record) queryable() bool {
-	return rec.Type == TypeJSON || rec.MediaType == mediaNDJSON || rec.MediaType == mediaCSV || rec.MediaType == mediaTSV
+	return rec.Type == TypeJSON || rec.MediaType == mediaJSON || rec.MediaType == mediaNDJSON || rec.MediaType == mediaCSV || rec.MediaType == mediaTSV
 }
 
 // describe returns the description of a content and its preview.
