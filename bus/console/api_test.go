@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
@@ -341,5 +342,42 @@ func TestWaitingCalls(t *testing.T) {
 	}
 	if status, body := in.request("POST", "/api/calls/s1/c1/cancel", ""); status != http.StatusOK || !strings.Contains(body, "cancelled") {
 		t.Errorf("cancel: %d %s", status, body)
+	}
+}
+
+// A signed link gives the bytes of one artifact without a token, until it expires.
+func TestSignedLink(t *testing.T) {
+	t.Parallel()
+	in := start(t, console.Config{ReadOnly: true})
+	in.call("s", "logs", "logs", textArgs{Lines: 20_000})
+	link := get[struct {
+		Path      string    `json:"path"`
+		ExpiresAt time.Time `json:"expires_at"`
+	}](in, "/api/artifacts/s/logs/link")
+	if left := time.Until(link.ExpiresAt); left < 50*time.Minute || left > time.Hour {
+		t.Errorf("it expires in %s", left)
+	}
+	fetch := func(path string) (int, string) {
+		resp, err := http.Get(in.url + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		data, _ := io.ReadAll(resp.Body)
+		return resp.StatusCode, string(data)
+	}
+	if status, body := fetch(link.Path); status != http.StatusOK || strings.Count(body, "\n") < 20_000 {
+		t.Errorf("the link: status %d, %d bytes", status, len(body))
+	}
+	for what, path := range map[string]string{
+		"another artifact": strings.Replace(link.Path, "/logs/", "/other/", 1),
+		"another session":  strings.Replace(link.Path, "/s/", "/t/", 1),
+		"a later end":      strings.Replace(link.Path, "expires=1", "expires=2", 1),
+		"no signature":     link.Path[:strings.Index(link.Path, "&signature")],
+		"another function": strings.Replace(link.Path, "/content", "/lines", 1),
+	} {
+		if status, body := fetch(path); status < 400 || strings.Contains(body, "0012345 to bay") {
+			t.Errorf("%s: status %d, %.200s", what, status, body)
+		}
 	}
 }

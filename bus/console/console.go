@@ -65,7 +65,7 @@ func (c *Console) routes() http.Handler {
 	mux.HandleFunc("GET /{$}", c.file("index.html"))
 	mux.HandleFunc("GET /static/{name...}", func(w http.ResponseWriter, r *http.Request) { c.file(r.PathValue("name"))(w, r) })
 	mux.HandleFunc("GET /api/events", c.events)
-	mux.HandleFunc("GET /api/artifacts/{session}/{id}/content", c.artifactContent)
+	mux.HandleFunc(contentRoute, c.artifactContent)
 	for route, answer := range map[string]func(*http.Request) (any, error){
 		"GET /api/state":    c.state,
 		"GET /api/status":   c.status,
@@ -81,6 +81,7 @@ func (c *Console) routes() http.Handler {
 		"GET /api/calls/{session}/{id}":           c.call,
 		"GET /api/artifacts/{session}":            c.artifacts,
 		"GET /api/artifacts/{session}/{id}":       c.artifact,
+		"GET /api/artifacts/{session}/{id}/link":  c.artifactLink,
 		"GET /api/artifacts/{session}/{id}/lines": c.artifactLines,
 		"GET /api/artifacts/{session}/{id}/chars": c.artifactChars,
 		"GET /api/artifacts/{session}/{id}/grep":  c.artifactGrep,
@@ -130,6 +131,10 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodGet && signInFiles[name] && name != r.URL.Path:
 		w.Header().Del("WWW-Authenticate")
 		c.file(name)(w, r)
+	case r.Method == http.MethodGet && r.URL.Query().Has("signature"):
+		links := http.NewServeMux()
+		links.HandleFunc(contentRoute, c.linkedContent)
+		links.ServeHTTP(w, r)
 	case r.Method == http.MethodGet && r.URL.Path == "/":
 		w.Header().Set("Content-Type", contentTypes["html"])
 		w.Header().Set("Content-Security-Policy", contentPolicy)

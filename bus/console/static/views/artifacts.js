@@ -149,10 +149,22 @@ function viewer(main, session, id, startAt) {
     const meta = record.metadata || {};
     replace(head,
       h("div.line.title", {}, h("h1", {}, meta.tool_name || "Artifact"), h("span.id", {}, record.session + " / " + record.artifact_id), h("span.grow"),
-        h("a.button", { href: base + "/content", download: true }, "Save")),
+        button("Copy link", copyLink, ".quiet"), h("a.button", { href: base + "/content", download: true }, "Save")),
       h("p.hint", {}, bytes(record.size) + ", " + plural(record.lines, "line") + ", about " + count(record.tokens) + " tokens, " + record.type + (record.truncated ? ", truncated by the worker" : "") + ". Stored ", time(record.created_at), ", expires ", time(record.expires_at), ". ",
         meta.biz_id || record.artifact_id ? h("a", { href: "#/calls/" + path(record.session, record.artifact_id) }, "Its call") : null, byChars ? ". Its lines are very long, so a row here is 160 characters." : ""),
       h("div.filters", {}, pattern, h("label.check", { for: "fold" }, fold, "ignore case"), button("Search", () => grep(pattern.value, fold.checked)), jq, line));
+  }
+
+  // The link needs no token for an hour, so that another program can fetch the bytes.
+  async function copyLink(e) {
+    const copy = e.currentTarget;
+    try {
+      const link = await get(base + "/link", {}, abort.signal);
+      await navigator.clipboard.writeText(location.origin + link.path);
+      copy.textContent = "Copied, valid for 1 h";
+    } catch (error) {
+      if (error.name !== "AbortError") copy.textContent = "Cannot copy: " + error.message;
+    }
   }
 
   let job = 0;
