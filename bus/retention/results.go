@@ -2,6 +2,7 @@ package retention
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,8 +20,9 @@ import (
 const trimRound = 50_000
 
 // trimResults removes the oldest results, completions and claims. A record stays if it is
-// younger than the minimum age, if its session has work in progress, or if the notifier
-// has not read it and there is space left.
+// younger than the minimum age, or if its call is in progress. If there is space left, it
+// also stays if another call of its session is in progress, or if the notifier has not
+// read it.
 func (k *Keeper) trimResults(ctx context.Context, f bus.Fill, l *lease) error {
 	stream, err := k.bus.Stream(ctx, bus.Results)
 	if err != nil {
@@ -42,31 +44,40 @@ func (k *Keeper) trimResults(ctx context.Context, f bus.Fill, l *lease) error {
 	if end <= first || !info.State.FirstTime.Before(cutoff) {
 		return nil
 	}
-	busy, err := k.busySessions(ctx)
+	work, err := k.workInProgress(ctx)
 	if err != nil {
 		return err
 	}
 	toFree := f.Bytes - int64(trimTo*float64(f.MaxBytes))
 	before := f.Messages
-	for from := first; from < end && toFree > 0; {
-		r, err := k.readRound(ctx, f.Name, from, end, cutoff, toFree)
-		if err != nil || len(r.records) == 0 {
-			return err
+	removals := []removal{k.removeIdle}
+	if f.Ratio() >= bus.NearlyFull { // otherwise, a session that is never idle would stop all work
+		removals = append(removals, k.removeBusy)
+	}
+	for _, remove := range removals {
+		for from := first; from < end && toFree > 0; {
+			r, err := k.readRound(ctx, f.Name, from, end, cutoff, toFree)
+			if err != nil {
+				return err
+			}
+			if len(r.records) == 0 {
+				break
+			}
+			if err := k.addUnfinished(ctx, r, work); err != nil {
+				return err
+			}
+			if err := l.removing(ctx, r.newest); err != nil {
+				return err
+			}
+			freed, err := remove(ctx, stream, r, work, from == first)
+			if err != nil {
+				return fmt.Errorf("%w; this needs the permission to publish to %s", err, k.api.Subject("STREAM.PURGE."+f.Name))
+			}
+			if toFree -= freed; r.last {
+				break
+			}
+			from = r.next
 		}
-		if err := k.addUnfinished(ctx, r, busy); err != nil {
-			return err
-		}
-		if err := l.removing(ctx, r.newest); err != nil {
-			return err
-		}
-		freed, err := k.removeRound(ctx, stream, r, busy, from == first)
-		if err != nil {
-			return fmt.Errorf("%w; this needs the permission to publish to %s", err, k.api.Subject("STREAM.PURGE."+f.Name))
-		}
-		if toFree -= freed; r.last {
-			break
-		}
-		from = r.next
 	}
 	if f, err := k.bus.Fill(ctx, bus.Results); err == nil && f.Messages < before {
 		k.cfg.Log.Info().Str("stream", f.Name).Uint64("records", before-f.Messages).Int("percent", int(100*f.Ratio())).Msg("removed the oldest records, because the stream was filling up")
@@ -74,10 +85,19 @@ func (k *Keeper) trimResults(ctx context.Context, f bus.Fill, l *lease) error {
 	return nil
 }
 
-// busySessions returns the tokens of the sessions that have a call that waits or runs, or
-// that is parked.
-func (k *Keeper) busySessions(ctx context.Context) (map[string]bool, error) {
-	busy := map[string]bool{}
+// work is what waits, runs, or is parked.
+type work struct {
+	sessions map[string]bool // tokens
+	calls    map[string]bool // <session>.<call>
+}
+
+func (w *work) add(session, call string) {
+	w.sessions[session], w.calls[session+"."+call] = true, true
+}
+
+// workInProgress returns the calls that wait or run, or that are parked.
+func (k *Keeper) workInProgress(ctx context.Context) (*work, error) {
+	busy := &work{map[string]bool{}, map[string]bool{}}
 	stream, err := k.bus.Stream(ctx, bus.Calls)
 	if err != nil {
 		return nil, err
@@ -88,7 +108,7 @@ func (k *Keeper) busySessions(ctx context.Context) (map[string]bool, error) {
 	}
 	for subject := range info.State.Subjects {
 		if tokens := k.bus.Split(subject); len(tokens) == 5 { // call.<queue>.<tool>.<session>.<call>
-			busy[tokens[3]] = true
+			busy.add(tokens[3], tokens[4])
 		}
 	}
 	if err := k.addIntake(ctx, busy); err != nil {
@@ -104,7 +124,7 @@ func (k *Keeper) busySessions(ctx context.Context) (map[string]bool, error) {
 	}
 	for key := range keys.Keys() {
 		if tokens := strings.Split(key, "."); len(tokens) == 3 {
-			busy[tokens[1]] = true
+			busy.add(tokens[1], tokens[2])
 		}
 	}
 	return busy, ctx.Err()
@@ -112,23 +132,23 @@ func (k *Keeper) busySessions(ctx context.Context) (map[string]bool, error) {
 
 // addIntake adds the sessions of the calls and raw results that wait in the intake stream.
 // Only their bodies name the session.
-func (k *Keeper) addIntake(ctx context.Context, busy map[string]bool) error {
+func (k *Keeper) addIntake(ctx context.Context, busy *work) error {
 	for m, err := range k.api.Messages(ctx, k.bus.StreamName(bus.Intake), jsapi.Get{NextBySubject: ">", MaxBytes: 4 << 20}) {
 		if err != nil {
 			return err
 		}
 		if call, err := tools.DecodeCall(m.Data); err == nil { // otherwise, it becomes a dead letter
-			busy[call.SessionToken()] = true
+			busy.add(call.SessionToken(), call.IDToken())
 		}
 	}
 	return nil
 }
 
-// addUnfinished adds the sessions of async calls that have no completion yet.
-func (k *Keeper) addUnfinished(ctx context.Context, r *round, busy map[string]bool) error {
+// addUnfinished adds the async calls that have no completion yet.
+func (k *Keeper) addUnfinished(ctx context.Context, r *round, busy *work) error {
 	for call := range r.async {
 		session, id, _ := strings.Cut(call, ".")
-		if busy[session] {
+		if busy.calls[call] {
 			continue
 		}
 		_, ended, err := k.bus.LastMessage(ctx, bus.Results, k.bus.Completion(session, id))
@@ -136,7 +156,7 @@ func (k *Keeper) addUnfinished(ctx context.Context, r *round, busy map[string]bo
 			return err
 		}
 		if !ended {
-			busy[session] = true
+			busy.add(session, id)
 		}
 	}
 	return nil
@@ -164,8 +184,8 @@ func (k *Keeper) readRound(ctx context.Context, stream string, from, end uint64,
 			record.size += int64(len(name) + len(strings.Join(values, "")) + 4)
 		}
 		if len(tokens) == 3 { // result.<session>.<call>
-			record.session = tokens[1]
-			switch call := tokens[1] + "." + tokens[2]; {
+			record.session, record.call = tokens[1], tokens[1]+"."+tokens[2]
+			switch call := record.call; {
 			case tokens[0] == "result" && bytes.Contains(m.Data, []byte(`"outcome":"async"`)):
 				r.async[call] = true
 			case tokens[0] == "completion":
@@ -182,14 +202,18 @@ func (k *Keeper) readRound(ctx context.Context, stream string, from, end uint64,
 // body.
 const recordOverhead = 30
 
-// removeRound removes the records of sessions without work in progress. Those before the
+// removal removes records of a round, and returns how many bytes this frees. oldest is set
+// if the round begins with the oldest record of the stream.
+type removal func(ctx context.Context, stream jetstream.Stream, r *round, busy *work, oldest bool) (freed int64, err error)
+
+// removeIdle removes the records of sessions without work in progress. Those before the
 // first one that stays go with one purge by sequence, if the round begins with the oldest
 // record of the stream. The others need a purge for each session.
-func (k *Keeper) removeRound(ctx context.Context, stream jetstream.Stream, r *round, busy map[string]bool, oldest bool) (freed int64, err error) {
+func (k *Keeper) removeIdle(ctx context.Context, stream jetstream.Stream, r *round, busy *work, oldest bool) (freed int64, err error) {
 	rest := r.records
 	if oldest {
 		n := 0
-		for n < len(rest) && !busy[rest[n].session] {
+		for n < len(rest) && !busy.sessions[rest[n].session] {
 			freed += rest[n].size
 			n++
 		}
@@ -206,16 +230,46 @@ func (k *Keeper) removeRound(ctx context.Context, stream jetstream.Stream, r *ro
 	}
 	sizes := map[string]int64{}
 	for _, record := range rest {
-		if record.session != "" && !busy[record.session] {
+		if record.session != "" && !busy.sessions[record.session] {
 			sizes[record.session] += record.size
 		}
 	}
 	for session, size := range sizes {
-		subject := strings.Join([]string{k.bus.Prefix(), "*", session, "*"}, ".")
-		if err := stream.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeSequence(r.next)); err != nil {
-			return freed, errors.Join(ctx.Err(), err)
+		if err := k.purge(ctx, stream, session, r.next); err != nil {
+			return freed, err
 		}
 		freed += size
 	}
 	return freed, nil
+}
+
+// removeBusy removes the records of sessions with work in progress, up to the first record
+// of a call that is in progress itself.
+func (k *Keeper) removeBusy(ctx context.Context, stream jetstream.Stream, r *round, busy *work, _ bool) (freed int64, err error) {
+	sizes, until := map[string]int64{}, map[string]uint64{}
+	for _, record := range r.records {
+		switch session := record.session; {
+		case !busy.sessions[session] || until[session] > 0:
+		case busy.calls[record.call]:
+			until[session] = record.sequence
+		default:
+			sizes[session] += record.size
+		}
+	}
+	for session, size := range sizes {
+		if err := k.purge(ctx, stream, session, cmp.Or(until[session], r.next)); err != nil {
+			return freed, err
+		}
+		freed += size
+	}
+	return freed, nil
+}
+
+// purge removes the records of a session before a sequence.
+func (k *Keeper) purge(ctx context.Context, stream jetstream.Stream, session string, until uint64) error {
+	subject := strings.Join([]string{k.bus.Prefix(), "*", session, "*"}, ".")
+	if err := stream.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeSequence(until)); err != nil {
+		return errors.Join(ctx.Err(), err)
+	}
+	return nil
 }

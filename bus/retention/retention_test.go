@@ -296,6 +296,34 @@ func TestUnreadResultsStay(t *testing.T) {
 	})
 }
 
+// All records are of one session, which always has a call in progress. If the stream is
+// nearly full, the old ones go, except those of that call.
+func TestBusySessionDoesNotFillTheStream(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := connect(t, map[string]int64{"results": tiny})
+		k := retention.New(b, retention.Config{})
+		put(t, b, "stevedore.call.default.slow.s.running", "{}")
+		n := 0
+		for ; ; n++ {
+			if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Result("s", fmt.Sprint("c", n)), Body: []byte(text)}); err != nil {
+				break
+			}
+			if n == 50 {
+				put(t, b, b.Claim("s", "running"), "{}")
+			}
+		}
+		time.Sleep(2 * time.Hour)
+		check(t, k)
+		if stored(t, b, bus.Results, b.Result("s", "c0")) || !stored(t, b, bus.Results, b.Claim("s", "running")) {
+			t.Error("want the claim of the running call, and no old results")
+		}
+		put(t, b, b.Result("s", "next"), text)
+		if err := k.Ready(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // The advice for each stream names its setting.
 func TestAdvice(t *testing.T) {
 	for _, stream := range []string{bus.Calls, bus.Intake, bus.Results, bus.Sessions, bus.Outbox, bus.Dead} {

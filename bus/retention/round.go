@@ -14,5 +14,6 @@ type round struct {
 type record struct {
 	sequence uint64
 	session  string // token; empty if the record has none
+	call     string // <session>.<call>
 	size     int64  // in bytes, approximately
 }

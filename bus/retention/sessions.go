@@ -56,7 +56,7 @@ func (k *Keeper) removeSessions(ctx context.Context, l *lease, age time.Duration
 	if err != nil || len(old) == 0 {
 		return err
 	}
-	busy, err := k.busySessions(ctx)
+	busy, err := k.workInProgress(ctx)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (k *Keeper) removeSessions(ctx context.Context, l *lease, age time.Duration
 		if toFree <= 0 {
 			break
 		}
-		if tokens := k.bus.Split(c.subject); len(tokens) != 2 || busy[tokens[1]] {
+		if tokens := k.bus.Split(c.subject); len(tokens) != 2 || busy.sessions[tokens[1]] {
 			continue
 		}
 		if err := l.removing(ctx, c.lastAt); err != nil {
