@@ -284,6 +284,9 @@ func (g *GrepResult) matchingLine(c blockContent, m linematch.Line, chars int) (
 	if err != nil || !line.Cut {
 		return line, err
 	}
+	if m.Hits > int64(len(m.At)) { // the position after the last of At is unknown
+		shown = min(shown, len(m.At)-1)
+	}
 	for i, at := range m.At {
 		char, err := c.Index().CharAt(c, at)
 		if err != nil {

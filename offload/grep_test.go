@@ -427,6 +427,29 @@ func TestGrepCountsTheMatchesOfALongLine(t *testing.T) {
 	}
 }
 
+// Matches that are so dense that all known positions are shown can be continued too.
+func TestGrepContinuesAfterDenseMatches(t *testing.T) {
+	r := stored(t, []byte(strings.Repeat(`{"id":7},`, 5_000)))
+	seen := map[int64]bool{}
+	for next, calls := int64(0), 0; calls == 0 || next > 0; calls++ {
+		res, err := r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: `"id"`, Offset: next})
+		if err != nil || calls > 5_000 {
+			t.Fatalf("call %d: %v", calls, err)
+		}
+		line := res.Lines[0]
+		if line.Cut && line.Hits > int64(len(line.Offsets)) && line.NextOffset <= next {
+			t.Fatalf("offset %d: %d matches, but the next offset is %d", next, line.Hits, line.NextOffset)
+		}
+		for _, at := range line.Offsets {
+			seen[at] = true
+		}
+		next = line.NextOffset
+	}
+	if len(seen) != 5_000 {
+		t.Errorf("all answers together have %d matches, want 5000", len(seen))
+	}
+}
+
 func TestGrepContinues(t *testing.T) {
 	var text strings.Builder
 	for i := range 1000 {
