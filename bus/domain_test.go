@@ -70,6 +70,9 @@ func TestDomain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, err := bus.Connect(t.Context(), cfg)
+			for deadline := time.Now().Add(20 * time.Second); err != nil && time.Now().Before(deadline); b, err = bus.Connect(t.Context(), cfg) {
+				time.Sleep(5 * time.Millisecond) // the leaf does not know the hub's subjects yet
+			}
 			if err != nil {
 				t.Fatal(err)
 			}

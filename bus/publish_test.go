@@ -164,15 +164,15 @@ func TestPublishOverBadNetwork(t *testing.T) {
 			var wg sync.WaitGroup
 			for i := range n {
 				wg.Go(func() {
-					_, err := b.Publish(t.Context(), bus.Message{Subject: b.ShortCall("default", "echo"), Body: []byte("{}"), Key: fmt.Sprint(i)})
+					_, err := b.Publish(t.Context(), bus.Message{Subject: b.Notify("console"), Body: []byte("{}"), Key: fmt.Sprint(i)})
 					if err != nil {
 						t.Error(err)
 					}
 				})
 			}
-			disturb(t, p, func() int { return bustest.Messages(t, direct, bus.Intake) })
+			disturb(t, p, func() int { return bustest.Messages(t, direct, bus.Outbox) })
 			wg.Wait()
-			if got := bustest.Messages(t, direct, bus.Intake); got != n {
+			if got := bustest.Messages(t, direct, bus.Outbox); got != n {
 				t.Errorf("%d messages, want %d", got, n)
 			}
 		})

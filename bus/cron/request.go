@@ -50,7 +50,7 @@ type Request struct {
 	Timeout string `json:"timeout,omitempty"`
 	Overlap *bool  `json:"overlap,omitempty"`
 	// Limit and After are for a list, which is sorted by name: the most jobs, where 0 means
-	// all, and the name after which it begins.
+	// all, and the Next of the page before.
 	Limit int    `json:"limit,omitempty"`
 	After string `json:"after,omitempty"`
 }
@@ -112,7 +112,7 @@ func (js *Jobs) list(ctx context.Context, by Caller, after string, limit int) (A
 			return Answer{}, err
 		}
 		if limit > 0 && len(a.Jobs) == limit {
-			a.Next = a.Jobs[limit-1].Name
+			a.Next = a.Jobs[limit-1].stored
 			break
 		}
 		a.Jobs = append(a.Jobs, e)

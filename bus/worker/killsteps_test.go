@@ -50,7 +50,9 @@ func TestKillWhileFiling(t *testing.T) {
 	waitEmpty(t, b)
 	runs := log.count(t)
 	for _, id := range ids {
-		if result, ok := event(t, b, b.Result("default", id)); !ok || result.Outcome != tools.Completed || runs["run "+id] != 1 {
+		// Two workers or slots may run both copies of a call that is not once-only.
+		n, once := runs["run "+id], strings.HasPrefix(id, string(tools.Once))
+		if result, ok := event(t, b, b.Result("default", id)); !ok || result.Outcome != tools.Completed || n == 0 || once && n > 1 {
 			t.Errorf("%s ran %d times: %+v", id, runs["run "+id], result)
 		}
 	}
