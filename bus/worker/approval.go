@@ -25,7 +25,9 @@ const defaultApprovalTimeout = 24 * time.Hour
 // approve returns ended false if the call may run. If a person must answer first, it parks
 // the call. If the answer is no, it publishes an error result.
 func (w *Worker) approve(ctx context.Context, a *attempt) (ended bool, err error) {
-	if a.raw != nil || w.cfg.Approvals.Needed == nil || w.registry.Check(a.call) != nil || !w.cfg.Approvals.Needed(a.call) {
+	// An answer also counts for a worker whose own rules need none.
+	needed := a.parkedState == task.InputRequired || w.cfg.Approvals.Needed != nil && w.cfg.Approvals.Needed(a.call)
+	if a.raw != nil || !needed || w.registry.Check(a.call) != nil {
 		return false, nil
 	}
 	answer, ok, err := w.readAnswer(ctx, a)

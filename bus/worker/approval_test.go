@@ -102,7 +102,8 @@ func TestApprovals(t *testing.T) {
 	if err := answer("yes", task.Answer{Approve: true}); err != nil { // while no worker runs
 		t.Fatal(err)
 	}
-	workertest.Start(t, b, workertest.Plain{}, cfg, danger, safe)
+	// The answers count for a worker without rules too.
+	workertest.Start(t, b, workertest.Plain{}, worker.Config{Slots: 1}, danger, safe)
 	if event := <-results["yes"]; event.Outcome != tools.Completed || event.ForLLM != "ran" {
 		t.Errorf("the approved call: %+v", event)
 	}

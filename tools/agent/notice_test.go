@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,25 +21,25 @@ func TestNoticeDuringRun(t *testing.T) {
 			return tools.UserResult(fmt.Sprint("said ", in.N))
 		}))
 		model := &recorder{Provider: parseScript(t, asks("say", `{"n":1}`, `{"n":2}`), asks("say", `{"n":3}`), `{"text":"done"}`, `{"text":"again"}`)}
-		steps := 0
-		added := false
+		var steps atomic.Int32 // calls of a turn run at the same time
+		var added atomic.Bool
 		notice := agent.Notice{ID: "completion.s.x", Title: "The task has ended.\nsucceeded", Text: "the report"}
 		a := s.agent(model, agent.Config{StaleAfter: time.Hour, OnStep: func(agent.Step) {
-			if steps++; steps == at {
+			if int(steps.Add(1)) == at {
 				for range 2 {
 					if err := agent.AddNotice(t.Context(), &s.log, "s", notice); err != nil {
 						t.Error(err)
 					}
 				}
-				added = true
+				added.Store(true)
 			}
 		}})
 		if o := run(t, a, "s", "r", "go"); o.Reply != "done" || o.Turns != 3 || len(model.requests) != 3 {
 			t.Fatalf("notice at step %d: %+v after %d requests", at, o, len(model.requests))
 		}
-		if !added {
+		if !added.Load() {
 			if at < 8 {
-				t.Errorf("only %d steps", steps)
+				t.Errorf("only %d steps", steps.Load())
 			}
 			return
 		}

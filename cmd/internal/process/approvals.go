@@ -27,7 +27,7 @@ type ApprovalOptions struct {
 
 // AddFlags adds the flags of approvals.
 func (o *ApprovalOptions) AddFlags(flags *pflag.FlagSet) {
-	flags.StringSliceVar(&o.rules, "ask", nil, "`TOOL`s, or TOOL:PATTERN, whose calls need a person's approval before they run (worker approvals); TOOL may contain * and PATTERN is a regular expression that is searched in each argument, such as shell:rm")
+	flags.StringArrayVar(&o.rules, "ask", nil, "`TOOL`s, such as shell,write_file, or one TOOL:PATTERN (repeat the flag for more), whose calls need a person's approval before they run (worker approvals); TOOL may contain * and PATTERN is a regular expression that is searched in each argument, such as shell:rm")
 	flags.DurationVar(&o.timeout, "ask-timeout", 24*time.Hour, "`TIME` after which an approval that nobody answered counts as denied")
 }
 
@@ -39,11 +39,11 @@ type approvalRule struct {
 
 func (o *ApprovalOptions) parse() ([]approvalRule, error) {
 	var rules []approvalRule
-	for _, given := range o.rules {
+	for _, given := range o.values() {
 		tool, pattern, hasPattern := strings.Cut(given, ":")
 		rule := approvalRule{tool: tool}
-		if _, err := path.Match(tool, ""); err != nil || tool == "" {
-			return nil, cli.Exit(cli.ExitUsage, "--ask %q: want TOOL or TOOL:PATTERN, such as shell or shell:rm", given)
+		if _, err := path.Match(tool, ""); err != nil || tool == "" || strings.ContainsAny(tool, ", {}()") {
+			return nil, cli.Exit(cli.ExitUsage, "--ask %q: want TOOL,TOOL or one TOOL:PATTERN, such as shell,write_file or shell:rm", given)
 		}
 		if hasPattern {
 			var err error
@@ -54,6 +54,19 @@ func (o *ApprovalOptions) parse() ([]approvalRule, error) {
 		rules = append(rules, rule)
 	}
 	return rules, nil
+}
+
+// values splits lists of tools. A pattern may contain commas, so a value with a pattern is
+// one rule.
+func (o *ApprovalOptions) values() (values []string) {
+	for _, given := range o.rules {
+		if strings.Contains(given, ":") {
+			values = append(values, given)
+		} else {
+			values = append(values, strings.Split(given, ",")...)
+		}
+	}
+	return values
 }
 
 // check returns an error if a setting is invalid.

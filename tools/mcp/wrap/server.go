@@ -171,6 +171,10 @@ func (p *proxy) prepare(ctx context.Context, c *connection) error {
 // fails the calls that must not run twice.
 func (p *proxy) resume(c *connection) {
 	p.mu.Lock()
+	if p.server != c { // it has ended already, and the next one will send them
+		p.mu.Unlock()
+		return
+	}
 	var failed []*request
 	waiting := make([]*request, 0, len(p.pending))
 	for _, r := range p.pending {
