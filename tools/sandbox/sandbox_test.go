@@ -134,6 +134,10 @@ func TestRefuses(t *testing.T) {
 	if err := os.WriteFile(outside, []byte(canary), 0o666); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { // exist only if the sandbox failed
+		_ = os.Remove("/usr/bin/stevedore-sandbox-test")
+		_ = os.Remove("/etc/stevedore-sandbox-test")
+	})
 	variantsOf(t, sandbox.Config{Limits: sandbox.Limits{FileSize: 1 << 20}}, func(t *testing.T, f *fixture) {
 		if err := os.Symlink(outside, filepath.Join(f.workspace, "link")); err != nil {
 			t.Fatal(err)
@@ -148,8 +152,8 @@ func TestRefuses(t *testing.T) {
 			"a write elsewhere":     "echo x >> " + outside,
 			"a removal":             "rm -f " + outside + "; test ! -e " + outside + " && test -e /etc/passwd && cat " + outside,
 			"passwords":             "cat /etc/shadow",
-			"a system file":         "touch /usr/bin/evil",
-			"a configuration":       "touch /etc/evil",
+			"a system file":         ": > /usr/bin/stevedore-sandbox-test",
+			"a configuration":       ": > /etc/stevedore-sandbox-test",
 			"the real home":         "ls /root/.. /root",
 			"the worker":            fmt.Sprintf("grep . /proc/%d/environ", os.Getpid()),
 			"other processes":       "cat /proc/1/root/" + f.secret,
