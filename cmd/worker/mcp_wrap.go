@@ -136,7 +136,7 @@ func (o *mcpWrapOptions) server(argv []string, stderr io.Writer) (open func(cont
 		}
 		header.Set(name, value)
 	}
-	return func(context.Context) (wrap.Link, error) { return wrap.NewHTTP(argv[0], header), nil }, u.Host, nil
+	return func(context.Context) (wrap.Link, error) { return wrap.NewHTTP(argv[0], header, "--header"), nil }, u.Host, nil
 }
 
 // mcpEnvironment is the environment of this process without the settings of Stevedore

@@ -17,20 +17,22 @@ type Resume struct {
 	Retry time.Duration
 }
 
-// field reads the fields id and retry.
-func (r *Resume) field(line []byte) {
+// field reads the fields id and retry. It returns the id, which counts when the event is
+// complete: otherwise a client would skip an event of which it has only the first part.
+func (r *Resume) field(line []byte, id string) string {
 	name, value, _ := bytes.Cut(line, []byte{':'})
 	value = bytes.TrimPrefix(value, []byte{' '})
 	switch string(name) {
 	case "id":
 		if len(value) <= 1000 && bytes.IndexByte(value, 0) < 0 {
-			r.ID = string(value)
+			return string(value)
 		}
 	case "retry":
 		if ms, err := strconv.ParseUint(string(value), 10, 31); err == nil {
 			r.Retry = time.Duration(ms) * time.Millisecond
 		}
 	}
+	return id
 }
 
 // Events calls f with the data of each server-sent event. f takes over the body.
@@ -38,7 +40,7 @@ func Events(src io.Reader, resume *Resume, f func(*Body)) error {
 	r := bufio.NewReaderSize(src, scanBuffer)
 	var data Collector
 	defer data.Close()
-	atStart, isData, lines := true, false, 0
+	atStart, isData, lines, id := true, false, 0, resume.ID
 	for {
 		part, err := r.ReadSlice('\n')
 		whole := err == nil
@@ -53,6 +55,7 @@ func Events(src io.Reader, resume *Resume, f func(*Body)) error {
 		}
 		if atStart {
 			if whole && len(part) == 0 { // the end of an event
+				resume.ID = id
 				if !data.Empty() {
 					f(data.Body())
 				}
@@ -61,7 +64,7 @@ func Events(src io.Reader, resume *Resume, f func(*Body)) error {
 				continue
 			}
 			if whole {
-				resume.field(part)
+				id = resume.field(part, id)
 			}
 			part, isData = bytes.CutPrefix(part, []byte("data:"))
 			if isData {

@@ -255,9 +255,16 @@ func (c *callShrinker) shrinkStrings(ctx context.Context, rawSchema json.RawMess
 	}
 	var big []wire.Value
 	for _, m := range members {
-		if m.Value.Kind == '"' && m.Value.Len() > c.limit {
+		if m.Value.Kind != '"' || m.Value.Len() <= c.limit {
+			continue
+		}
+		chars, err := runes(c.m.Reader(m.Value))
+		if err != nil {
+			return false, err
+		}
+		if chars > c.limit {
 			big = append(big, m.Value)
-			n -= m.Value.Len()
+			n -= chars
 		}
 	}
 	if len(big) == 0 || n > c.limit {

@@ -3,6 +3,7 @@ package wrap
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"io"
 	"maps"
 	"mime"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -21,14 +23,15 @@ import (
 
 // HTTP is a Link to a server at a URL (streamable HTTP).
 type HTTP struct {
-	url    string
-	header http.Header
-	client *http.Client
-	ctx    context.Context // of all requests
-	cancel context.CancelCauseFunc
-	in     chan received
-	work   sync.WaitGroup
-	once   sync.Once
+	url     string
+	header  http.Header
+	setting string // of the credential
+	client  *http.Client
+	ctx     context.Context // of all requests
+	cancel  context.CancelCauseFunc
+	in      chan received
+	work    sync.WaitGroup
+	once    sync.Once
 
 	mu      sync.Mutex
 	session string
@@ -46,11 +49,12 @@ type received struct {
 const stateless = "2026-07-28"
 
 // NewHTTP returns a link to the server at url. header is added to each request, and is
-// not sent to another server if the server redirects.
-func NewHTTP(url string, header http.Header) *HTTP {
+// not sent to another server if the server redirects. setting is what sets the header,
+// for the error if the server refuses the credential.
+func NewHTTP(url string, header http.Header, setting string) *HTTP {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	return &HTTP{
-		url: url, header: header, ctx: ctx, cancel: cancel, in: make(chan received, 16), cancels: map[string]context.CancelFunc{},
+		url: url, header: header, setting: setting, ctx: ctx, cancel: cancel, in: make(chan received, 16), cancels: map[string]context.CancelFunc{},
 		client: &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 	}
 }
@@ -61,6 +65,11 @@ func (h *HTTP) Receive() (*wire.Message, error) {
 	case r := <-h.in:
 		return r.m, r.err
 	case <-h.ctx.Done():
+	}
+	select {
+	case r := <-h.in: // what arrived before the end
+		return r.m, r.err
+	default:
 		return nil, context.Cause(h.ctx)
 	}
 }
@@ -87,18 +96,25 @@ func (h *HTTP) Close() {
 	})
 }
 
+// noteTimeout is how long the server may take to accept a notification or a response.
+// The messages behind it wait.
+const noteTimeout = 30 * time.Second
+
 // Send implements Link. It waits for the end of a notification's or a response's
-// delivery, so that these stay in order; requests run side by side.
+// delivery, so that these stay in order; requests run side by side. It returns no
+// error: Receive says which message failed.
 func (h *HTTP) Send(m *wire.Message) error {
 	meta := h.read(m)
-	ctx, cancel := context.WithCancel(h.ctx)
 	if !m.IsRequest() {
-		defer cancel()
 		if m.Method == "notifications/cancelled" && h.cancelRequest(m) {
 			return nil
 		}
-		return h.post(ctx, m, meta)
+		ctx, cancel := context.WithTimeout(h.ctx, noteTimeout)
+		defer cancel()
+		h.failed(ctx, m, h.post(ctx, m, meta))
+		return nil
 	}
+	ctx, cancel := context.WithCancel(h.ctx)
 	if meta.version >= stateless {
 		h.mu.Lock()
 		h.cancels[m.ID] = cancel
@@ -110,11 +126,36 @@ func (h *HTTP) Send(m *wire.Message) error {
 		h.mu.Lock()
 		delete(h.cancels, m.ID)
 		h.mu.Unlock()
-		if err != nil && ctx.Err() == nil {
-			h.cancel(err)
+		if ctx.Err() == nil {
+			h.failed(ctx, m, err)
 		}
 	})
 	return nil
+}
+
+// failed makes Receive return the error of a message. A lost session ends the link.
+func (h *HTTP) failed(ctx context.Context, m *wire.Message, err error) {
+	if err == nil {
+		return
+	}
+	e := &RequestError{Err: withoutURL(err)}
+	if status, ok := errors.AsType[*statusError](err); ok {
+		e.Fate = status.fate
+	} else if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+		e.Fate = Unsent
+	} else if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		e.Fate = Refused
+	}
+	if m.IsRequest() {
+		e.ID = m.ID
+	}
+	select {
+	case h.in <- received{err: e}:
+	case <-h.ctx.Done():
+	}
+	if errors.Is(err, errSessionLost) {
+		h.cancel(errSessionLost)
+	}
 }
 
 // cancelRequest ends the stream of a request, which is how these revisions cancel.
@@ -201,7 +242,7 @@ func (h *HTTP) post(ctx context.Context, m *wire.Message, r routing) error {
 	}
 	res, err := h.client.Do(req)
 	if err != nil {
-		return withoutURL(err)
+		return err
 	}
 	defer res.Body.Close()
 	if id := res.Header.Get("Mcp-Session-Id"); id != "" && m.Method == "initialize" {
@@ -210,6 +251,9 @@ func (h *HTTP) post(ctx context.Context, m *wire.Message, r routing) error {
 		h.mu.Unlock()
 	}
 	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	if err := h.refused(res, m); err != nil {
+		return err
+	}
 	switch {
 	case kind == "text/event-stream" && res.StatusCode == http.StatusOK:
 		var resume wire.Resume
@@ -218,18 +262,78 @@ func (h *HTTP) post(ctx context.Context, m *wire.Message, r routing) error {
 			return nil
 		}
 		return h.resume(ctx, m, r, resume, err)
-	case kind == "application/json" && m.IsRequest() && res.StatusCode != http.StatusNotFound:
+	case kind == "application/json" && m.IsRequest():
 		return h.single(res, m)
-	case res.StatusCode >= 300 && !(res.StatusCode == http.StatusNotFound && h.session == "" && !m.IsRequest()):
-		text, _ := io.ReadAll(io.LimitReader(res.Body, 300))
-		return fmt.Errorf("the server answered %s with the status %s: %s", m.Method, res.Status, tools.OneLine(strings.ToValidUTF8(string(text), "?")))
+	case res.StatusCode >= 300 && !(res.StatusCode == http.StatusNotFound && !m.IsRequest()):
+		return h.status(res, m, res.Body)
 	case m.IsRequest():
-		return fmt.Errorf("the server answered %s with the status %s and no response", m.Method, res.Status)
+		return fmt.Errorf("the server answered with the status %s and no response", res.Status)
 	}
 	if m.Method == "notifications/initialized" {
 		h.listen()
 	}
 	return nil
+}
+
+// statusError is an HTTP status that is no answer.
+type statusError struct {
+	fate Fate
+	err  error
+}
+
+func (e *statusError) Error() string { return e.err.Error() }
+func (e *statusError) Unwrap() error { return e.err }
+
+var errSessionLost = errors.New("the server has forgotten the session")
+
+// refused returns why the server did not look at a message: it knows neither the
+// credential nor the session.
+func (h *HTTP) refused(res *http.Response, m *wire.Message) error {
+	h.mu.Lock()
+	session := h.session
+	h.mu.Unlock()
+	switch res.StatusCode {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired:
+		err := h.status(res, m, res.Body)
+		hint := "check the credential, which " + h.setting + " sets"
+		if len(h.header) == 0 {
+			hint = "it wants a credential; set it with " + h.setting
+		}
+		return &statusError{Refused, fmt.Errorf("%w; %s", err, hint)}
+	case http.StatusNotFound:
+		if session != "" && m.Method != "initialize" {
+			return &statusError{Unsent, errSessionLost}
+		}
+	case http.StatusBadRequest: // many servers forget their sessions when they restart, and answer so
+		if session != "" && m.Method != "initialize" {
+			head, _ := io.ReadAll(io.LimitReader(res.Body, 4<<10))
+			if bytes.Contains(bytes.ToLower(head), []byte("session")) {
+				return &statusError{Unsent, errSessionLost}
+			}
+			res.Body = struct {
+				io.Reader
+				io.Closer
+			}{io.MultiReader(bytes.NewReader(head), res.Body), res.Body}
+		}
+	}
+	return nil
+}
+
+// status returns a status as an error.
+func (h *HTTP) status(res *http.Response, m *wire.Message, body io.Reader) error {
+	head, _ := io.ReadAll(io.LimitReader(body, 300))
+	fate := Unknown
+	switch {
+	case res.StatusCode == http.StatusTooManyRequests:
+		fate = Unsent
+	case res.StatusCode < 500:
+		fate = Refused
+	}
+	text := tools.OneLine(strings.ToValidUTF8(string(head), "?"))
+	if text == "" {
+		return &statusError{fate, fmt.Errorf("it answered with the status %s", res.Status)}
+	}
+	return &statusError{fate, fmt.Errorf("it answered with the status %s: %s", res.Status, text)}
 }
 
 // maxResumes is how often the stream of a request is resumed.
@@ -259,9 +363,9 @@ func (h *HTTP) resume(ctx context.Context, m *wire.Message, r routing, from wire
 		}
 	}
 	if err == nil {
-		err = fmt.Errorf("the stream ended before the response to %s", m.Method)
+		err = errors.New("its stream ended before the response")
 	}
-	return withoutURL(err)
+	return err
 }
 
 func (h *HTTP) rest(ctx context.Context, m *wire.Message, r routing, from *wire.Resume) (answered bool, err error) {
@@ -277,7 +381,7 @@ func (h *HTTP) rest(ctx context.Context, m *wire.Message, r routing, from *wire.
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		return false, fmt.Errorf("the stream ended before the response to %s, and the server does not resume it (%s)", m.Method, res.Status)
+		return false, fmt.Errorf("its stream ended before the response, and it does not resume the stream (%s)", res.Status)
 	}
 	return h.events(res.Body, m, from)
 }
@@ -320,17 +424,22 @@ func (h *HTTP) single(res *http.Response, request *wire.Message) error {
 			h.deliver(m, request)
 			return nil
 		}
-		text := make([]byte, 300)
-		n, _ := body.ReadAt(text, 0)
-		body.Close()
-		return fmt.Errorf("the server answered %s with the status %s: %s", request.Method, res.Status, tools.OneLine(strings.ToValidUTF8(string(text[:n]), "?")))
+		defer body.Close()
+		return h.status(res, request, io.NewSectionReader(body, 0, body.Size()))
 	}
-	messages, err := wire.ParseAll(c.Body())
+	body := c.Body()
+	messages, err := wire.ParseAll(body)
 	if err != nil {
-		return fmt.Errorf("the server answered %s with %w", request.Method, err)
+		body.Close()
+		return fmt.Errorf("its answer is not a message: %w", err)
 	}
+	answered := false
 	for _, m := range messages {
+		answered = answered || m.IsResponse() && m.ID == request.ID
 		h.deliver(m, request)
+	}
+	if !answered {
+		return errors.New("its answer is for another request")
 	}
 	return nil
 }
@@ -359,7 +468,10 @@ func (h *HTTP) events(src io.Reader, request *wire.Message, resume *wire.Resume)
 		messages, err := wire.ParseAll(body)
 		if err != nil {
 			body.Close()
-			h.in <- received{err: &wire.SyntaxError{Line: "an event", Err: err}}
+			select {
+			case h.in <- received{err: &wire.SyntaxError{Line: "an event", Err: err}}:
+			case <-h.ctx.Done():
+			}
 			return
 		}
 		for _, m := range messages {

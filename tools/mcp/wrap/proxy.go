@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 	"time"
@@ -36,6 +37,7 @@ type proxy struct {
 	generation int
 	seq        int
 	pending    map[string]*request           // requests of the client, by id
+	responding int                           // responses of the server that are not sent on yet
 	calls      map[string]context.CancelFunc // calls of reading tools, by id
 	internal   map[string]chan *wire.Message // requests of the proxy, by id
 	fromServer map[string]serverRequest      // requests of the server, by the id that the client knows
@@ -51,18 +53,20 @@ type proxy struct {
 	capabilities map[string]json.RawMessage
 	known        map[string]toolInfo // the server's tools
 	listed       bool                // known is complete
+	taskTools    map[string]string   // the tools of tasks, by their ids
 }
 
 // request is a request of the client that the server has not answered.
 type request struct {
 	*wire.Message
 	seq       int
-	tool      string // of tools/call
+	tool      string // of tools/call, or of the task of tasks/get
 	uri       string // of resources/read
 	token     string // the progress token
 	firstPage bool   // of a list
-	attempts  int    // how often it was sent
-	sent      bool   // to the current process
+	sent      bool   // to the current process, or in the queue to it
+	attempts  int    // how often it was written
+	unsent    int    // how often the server did not accept it
 	cancelled bool
 	expires   time.Time
 	progress  time.Time // when progress was last sent to the client
@@ -106,17 +110,27 @@ func (p *proxy) run(ctx context.Context) error {
 	return err
 }
 
-// drainTime is how long requests may take to be answered after the client has closed
-// its side. Hosts kill the process after two seconds.
-const drainTime = time.Second
+// After the client has closed its side, the server has drainTime to answer open
+// requests, and the proxy has storeTime to send the answers on. Hosts that do not want
+// to wait send SIGTERM, which ends ctx.
+const (
+	drainTime = 10 * time.Second
+	storeTime = time.Minute
+)
 
 // drain waits until no request of the client is open.
 func (p *proxy) drain(ctx context.Context) {
-	for end := time.Now().Add(drainTime); time.Now().Before(end) && ctx.Err() == nil; {
+	for began := time.Now(); ctx.Err() == nil; {
 		p.mu.Lock()
-		open := len(p.pending) + len(p.calls)
+		open, responding := len(p.calls), p.responding
+		for _, r := range p.pending {
+			if !r.cancelled {
+				open++
+			}
+		}
 		p.mu.Unlock()
-		if open == 0 {
+		waited := time.Since(began)
+		if (open == 0 || waited > drainTime) && (responding == 0 || waited > storeTime) {
 			return
 		}
 		select {
@@ -172,10 +186,12 @@ func (p *proxy) fromClientRequest(ctx context.Context, m *wire.Message) {
 	p.seq++
 	r.seq, r.expires = p.seq, time.Now().Add(p.cfg.CallTimeout)
 	p.pending[m.ID] = r
-	if p.server != nil && p.server.ready {
-		p.sendLocked(r)
-	}
+	full := p.server != nil && p.server.ready && !p.sendLocked(r)
 	p.mu.Unlock()
+	if full {
+		p.fail(r, p.fullText())
+		return
+	}
 	select {
 	case p.demand <- struct{}{}:
 	default:
@@ -204,6 +220,11 @@ func (p *proxy) inspect(r *request) error {
 		r.tool = text("name")
 	case "resources/read":
 		r.uri = text("uri")
+	case "tasks/get", "tasks/result":
+		id := text("taskId")
+		p.mu.Lock()
+		r.tool = p.taskTools[id]
+		p.mu.Unlock()
 	}
 	if err != nil {
 		return err
@@ -376,7 +397,17 @@ func (p *proxy) expire(ctx context.Context) {
 		}
 		p.mu.Unlock()
 		for _, r := range expired {
-			p.fail(r, "The MCP server "+p.cfg.Name+" did not respond within "+p.cfg.CallTimeout.String()+", and the request was cancelled. It may have acted: check before you repeat it.")
+			p.fail(r, p.expiredText(r))
 		}
 	}
+}
+
+func (p *proxy) expiredText(r *request) string {
+	switch {
+	case r.attempts == 0:
+		return fmt.Sprintf("The MCP server %s was not ready within %s. The request was not sent.", p.cfg.Name, p.cfg.CallTimeout)
+	case !mayAct(r):
+		return fmt.Sprintf("The MCP server %s did not respond to %s within %s, and the request was cancelled.", p.cfg.Name, r.Method, p.cfg.CallTimeout)
+	}
+	return fmt.Sprintf("The MCP server %s did not respond within %s, and the request was cancelled. It may have acted: check before you repeat it.", p.cfg.Name, p.cfg.CallTimeout)
 }

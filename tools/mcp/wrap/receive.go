@@ -1,6 +1,7 @@
 package wrap
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,6 +22,10 @@ func (p *proxy) fromServerLink(ctx context.Context, c *connection) error {
 			if invalid++; invalid <= 10 {
 				p.cfg.Log.Warn().Str("server", p.cfg.Name).Str("line", tools.EscapeLine(tools.Excerpt(syntax.Line, 100))).Msg("MCP server wrote a line that is not a message; it is dropped")
 			}
+			continue
+		}
+		if failed, ok := errors.AsType[*RequestError](err); ok {
+			p.requestFailed(c, failed)
 			continue
 		}
 		if err != nil {
@@ -131,27 +136,66 @@ func (p *proxy) fromServerResponse(ctx context.Context, c *connection, m *wire.M
 	}
 	r, ok := p.pending[m.ID]
 	delete(p.pending, m.ID)
-	p.mu.Unlock()
 	if !ok || r.cancelled {
+		p.mu.Unlock()
 		m.Close()
 		return
 	}
+	p.responding++
+	p.mu.Unlock()
 	if time.Since(r.progress) < progressGap {
 		time.Sleep(progressGap)
 	}
 	if r.Method == "initialize" || r.Method == "server/discover" {
 		p.opened(r, m) // before the next message, which depends on it
 	}
+	p.noteTask(r, m)
 	if m.InMemory() && m.Size() <= p.shrinker.limit && r.Method != "tools/list" {
 		p.toClient(m)
 		r.Close()
+		p.responded()
 		return
 	}
-	p.slots <- struct{}{}
-	p.work.Go(func() {
-		defer func() { <-p.slots }()
+	p.work.Go(func() { // the reader must go on: to respond may need another answer of the server
+		p.slots <- struct{}{}
 		p.respond(ctx, c, r, m)
+		<-p.slots
+		p.responded()
 	})
+}
+
+func (p *proxy) responded() {
+	p.mu.Lock()
+	p.responding--
+	p.mu.Unlock()
+}
+
+// maxTasks is how many tasks the proxy remembers the tools of.
+const maxTasks = 1000
+
+// noteTask remembers the tool of a task, whose schema the result of the task must fit.
+func (p *proxy) noteTask(r *request, m *wire.Message) {
+	if r.Method != "tools/call" || m.Result.Kind != '{' || !m.InMemory() || m.Size() > 64<<10 {
+		return
+	}
+	type task struct {
+		ID string `json:"taskId"`
+	}
+	var result struct {
+		task
+		Task task `json:"task"` // revision 2025-11-25
+	}
+	if m.Decode(m.Result, 64<<10, &result) != nil {
+		return
+	}
+	if id := cmp.Or(result.ID, result.Task.ID); id != "" {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if len(p.taskTools) >= maxTasks {
+			clear(p.taskTools) // their results are then shortened without a schema
+		}
+		p.taskTools[id] = r.tool
+	}
 }
 
 // respond stores the big parts of a response and sends the rest.

@@ -23,24 +23,30 @@ type connection struct {
 	generation int
 	ready      bool // requests of the client may be sent
 	answered   bool // it answered a request
-	outbox     chan *wire.Message
+	outbox     *outbox
 	closed     chan struct{}
 }
 
-// send queues a message. The queue is long enough that only a server that does not
-// read its input makes the proxy wait.
+// send queues a message that is not a request of the client. It drops the message if
+// the server does not read its input for long.
 func (c *connection) send(m *wire.Message) {
-	select {
-	case c.outbox <- m:
-	case <-c.closed:
+	if !c.outbox.add(m) && !m.IsRequest() {
+		m.Close()
 	}
 }
 
-// write writes the queued messages to the server.
-func (c *connection) write() {
+// write writes the queued messages to a server.
+func (p *proxy) write(c *connection) {
 	for {
 		select {
-		case m := <-c.outbox:
+		case <-c.outbox.filled:
+		case <-c.closed:
+			return
+		}
+		for m := c.outbox.take(); m != nil; m = c.outbox.take() {
+			if !p.wanted(m) {
+				continue
+			}
 			if err := c.Send(m); err != nil {
 				c.Close() // Receive ends with the reason
 				return
@@ -48,10 +54,24 @@ func (c *connection) write() {
 			if !m.IsRequest() { // requests are closed when they are answered
 				m.Close()
 			}
-		case <-c.closed:
-			return
 		}
 	}
+}
+
+// wanted reports whether a message may be written: a request may have been answered
+// with an error while it was in the queue. It counts how often a request is written.
+func (p *proxy) wanted(m *wire.Message) bool {
+	if !m.IsRequest() {
+		return true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if r := p.pending[m.ID]; r != nil && r.Message == m {
+		r.attempts++
+		return true
+	}
+	_, own := p.internal[m.ID]
+	return own
 }
 
 // maxStarts is how many starts in a row may fail before the waiting requests fail. The
@@ -103,12 +123,12 @@ func (p *proxy) session(ctx context.Context) (answered bool, err error) {
 	}
 	p.mu.Lock()
 	p.generation++
-	c := &connection{Link: link, generation: p.generation, outbox: make(chan *wire.Message, 1024), closed: make(chan struct{})}
+	c := &connection{Link: link, generation: p.generation, outbox: newOutbox(), closed: make(chan struct{})}
 	p.server = c
 	p.mu.Unlock()
 	stop := context.AfterFunc(ctx, link.Close)
 	defer stop()
-	p.work.Go(c.write)
+	p.work.Go(func() { p.write(c) })
 	p.work.Go(func() {
 		if err := p.prepare(ctx, c); err != nil {
 			p.cfg.Log.Warn().Str("server", p.cfg.Name).Err(err).Msg("MCP server does not start")
@@ -175,7 +195,7 @@ func (p *proxy) resume(c *connection) {
 		p.mu.Unlock()
 		return
 	}
-	var failed []*request
+	var failed, full []*request
 	waiting := make([]*request, 0, len(p.pending))
 	for _, r := range p.pending {
 		waiting = append(waiting, r)
@@ -188,11 +208,16 @@ func (p *proxy) resume(c *connection) {
 			failed = append(failed, r)
 			continue
 		}
-		p.sendLocked(r)
+		if !p.sendLocked(r) {
+			full = append(full, r)
+		}
 	}
 	p.mu.Unlock()
 	for _, r := range failed {
 		p.fail(r, p.crashText(r, nil))
+	}
+	for _, r := range full {
+		p.fail(r, p.fullText())
 	}
 }
 
@@ -200,19 +225,43 @@ func (p *proxy) resume(c *connection) {
 // not kill it for ever. Other requests are sent until the server is given up.
 const maxAttempts = 2
 
-// repeatableLocked reports whether a request may be sent to another process after the
-// first one ended. Only calls of tools can act.
-func (p *proxy) repeatableLocked(r *request) bool {
-	if r.Method != "tools/call" {
-		return r.attempts <= maxStarts && !r.cancelled
-	}
-	return r.attempts < maxAttempts && !r.cancelled && p.known[r.tool].repeatable
+// harmless are the methods that may be repeated. A method of an extension may act.
+var harmless = []string{
+	"initialize", "server/discover", "ping", "tools/list", "resources/list", "resources/templates/list", "resources/read",
+	"resources/subscribe", "resources/unsubscribe", "subscriptions/listen", "prompts/list", "prompts/get", "completion/complete",
+	"logging/setLevel", "tasks/get", "tasks/list", "tasks/result", "tasks/cancel",
 }
 
-func (p *proxy) sendLocked(r *request) {
+// repeatableLocked reports whether a request may be sent again after the server may
+// have received it.
+func (p *proxy) repeatableLocked(r *request) bool {
+	switch {
+	case r.cancelled:
+		return false
+	case r.attempts == 0: // it was not written
+		return true
+	case r.Method == "tools/call":
+		return r.attempts < maxAttempts && p.known[r.tool].repeatable
+	}
+	return r.attempts <= maxStarts && !mayAct(r)
+}
+
+// mayAct reports whether a request may have an effect.
+func mayAct(r *request) bool { return !slices.Contains(harmless, r.Method) }
+
+// sendLocked queues a request. If the queue is full, it forgets the request, and the
+// caller answers it.
+func (p *proxy) sendLocked(r *request) bool {
+	if !p.server.outbox.add(r.Message) {
+		delete(p.pending, r.ID)
+		return false
+	}
 	r.sent = true
-	r.attempts++
-	p.server.send(r.Message)
+	return true
+}
+
+func (p *proxy) fullText() string {
+	return fmt.Sprintf("The MCP server %s does not read its input, and %d MiB of requests wait for it. This one was not sent; try again later.", p.cfg.Name, maxOutbox>>20)
 }
 
 // interrupted handles the requests of a process that ended.
@@ -257,8 +306,10 @@ func (p *proxy) crashText(r *request, cause error) string {
 		reason = " (" + tools.Excerpt(cause.Error(), 500) + ")"
 	}
 	switch {
-	case r.Method != "tools/call":
+	case !mayAct(r):
 		return fmt.Sprintf("The MCP server %s ended while it handled %s%s. It is started again; send the request again.", p.cfg.Name, r.Method, reason)
+	case r.Method != "tools/call":
+		return fmt.Sprintf("The MCP server %s ended while it handled %s%s. It may have acted. It is started again; check the effect before you send the request again.", p.cfg.Name, r.Method, reason)
 	case r.attempts >= maxAttempts:
 		return fmt.Sprintf("The MCP server %s ended %d times while it ran %s%s. It is started again, but this call seems to be the cause; do not repeat it unchanged.", p.cfg.Name, r.attempts, r.tool, reason)
 	}

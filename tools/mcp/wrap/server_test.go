@@ -27,6 +27,7 @@ var outputSchemas = map[string]string{
 	"open":    `{"type":"object","properties":{"rows":{"type":"array","items":{"type":"object"}}},"required":["rows"]}`,
 	"closed":  `{"type":"object","properties":{"rows":{"type":"array","items":{"type":"object","properties":{"kind":{"enum":["a"]},"id":{"type":"integer"},"name":{"type":"string"}},"required":["kind","id","name"],"additionalProperties":false}}},"required":["rows"],"additionalProperties":false}`,
 	"text":    `{"type":"object","properties":{"content":{"type":"string"}},"required":["content"],"additionalProperties":false}`,
+	"mixed":   `{"type":"object"}`,
 	"numbers": `{"type":"object","properties":{"values":{"type":"array","items":{"type":"number"}}},"required":["values"],"additionalProperties":false}`,
 }
 
@@ -46,6 +47,8 @@ func structured(name string, n int) any {
 	switch name {
 	case "text":
 		return map[string]any{"content": bigText(n)}
+	case "mixed": // the text has more bytes than the whole has characters
+		return map[string]any{"text": strings.Repeat("漢字かな", 5*n), "rows": structured("open", n).(map[string]any)["rows"]}
 	case "numbers":
 		values := make([]float64, n)
 		for i := range values {
@@ -159,6 +162,10 @@ func serveRaw(role string) {
 		os.Exit(3)
 	}
 	var asked json.RawMessage
+	rows := make([]string, 3000)
+	for i := range rows {
+		rows[i] = fmt.Sprintf(`{"kind":"a","id":%d,"name":"row"}`, i)
+	}
 	for {
 		line, err := in.ReadBytes('\n')
 		if err != nil {
@@ -200,9 +207,17 @@ func serveRaw(role string) {
 					extra += fmt.Sprintf(`,{"name":"tool%d","inputSchema":{"type":"object"}}`, i)
 				}
 			}
+			if role == "tasks" {
+				extra = `,{"name":"task","inputSchema":{"type":"object"},"outputSchema":` + outputSchemas["closed"] + `}`
+			}
 			say(`{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"safe","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}},{"name":"once","inputSchema":{"type":"object"}}%s]}}`, m.ID, extra)
 		case "tools/call":
 			callRaw(role, m.Params.Name, string(m.ID), say)
+		case "tasks/get":
+			say(`{"jsonrpc":"2.0","id":%s,"result":{"taskId":"t1","status":"completed","result":{"content":[],"structuredContent":{"rows":[%s]}}}}`, m.ID, strings.Join(rows, ","))
+		case "acme/act":
+			count("acts")
+			os.Exit(1)
 		case "server/discover":
 			say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"Method not found"}}`, m.ID)
 		default:
@@ -221,6 +236,19 @@ func callRaw(role, tool, id string, say func(string, ...any)) {
 		}
 	case "poison":
 		os.Exit(1)
+	case "task":
+		say(`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"task","taskId":"t1","status":"working"}}`, id)
+		return
+	case "deaf": // writes much and reads nothing meanwhile
+		for i := range 20_000 {
+			say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"x","progress":%d,"message":"%s"}}`, i, strings.Repeat("x", 100))
+			if i == 0 {
+				time.Sleep(500 * time.Millisecond)
+			}
+		}
+	case "big":
+		say(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"%s"}]}}`, id, strings.Repeat("0123456789abcde ", 500_000))
+		return
 	case "hang":
 		time.Sleep(time.Hour)
 	case "flood":

@@ -27,7 +27,7 @@ type Link interface {
 	// time.
 	Send(*wire.Message) error
 	// Receive returns the next message, which the caller closes. A *wire.SyntaxError
-	// concerns one message only; any other error ends the link.
+	// or a *RequestError concerns one message only; any other error ends the link.
 	Receive() (*wire.Message, error)
 	// Close ends the link, and the server's process if there is one. It may be called
 	// twice, and while Receive runs.
@@ -97,7 +97,7 @@ func newProxy(client Link, cfg Config) (*proxy, error) {
 	return &proxy{
 		cfg: cfg, client: client, reader: reader, reading: reading, shrinker: sh,
 		pending: map[string]*request{}, internal: map[string]chan *wire.Message{}, fromServer: map[string]serverRequest{},
-		known: map[string]toolInfo{}, calls: map[string]context.CancelFunc{}, subscriptions: map[string]*wire.Message{},
+		known: map[string]toolInfo{}, calls: map[string]context.CancelFunc{}, subscriptions: map[string]*wire.Message{}, taskTools: map[string]string{},
 		demand: make(chan struct{}, 1), flood: newFlood(), slots: make(chan struct{}, 4),
 	}, nil
 }

@@ -263,7 +263,7 @@ func TestStructuredContent(t *testing.T) {
 	if _, err := s.ListTools(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"open", "closed", "text", "numbers"} {
+	for _, name := range []string{"open", "closed", "text", "numbers", "mixed"} {
 		t.Run(name, func(t *testing.T) {
 			small := s.call(t, name, map[string]any{"n": 2})
 			if data, _ := json.Marshal(small.StructuredContent); len(data) == 0 || strings.Contains(string(data), "Shortened") {

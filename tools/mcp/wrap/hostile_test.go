@@ -1,0 +1,130 @@
+package wrap
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/offload/disk"
+)
+
+// raw is a client that writes lines.
+type raw struct {
+	in    *io.PipeWriter
+	out   *bufio.Reader
+	dir   string
+	ended chan error
+}
+
+// wrapRaw wraps this test program in a role, and opens a session.
+func wrapRaw(t *testing.T, role string) *raw {
+	t.Helper()
+	store, err := disk.Open(t.TempDir(), offload.StoreConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	clientIn, proxyOut := io.Pipe()
+	proxyIn, clientOut := io.Pipe()
+	c := &raw{in: clientOut, out: bufio.NewReader(clientIn), dir: t.TempDir(), ended: make(chan error, 1)}
+	go func() {
+		c.ended <- Run(t.Context(), NewStream(proxyIn, proxyOut, func() { proxyOut.Close() }), Config{Name: "test server", Session: "s", Store: store, Server: program(role, c.dir)})
+	}()
+	t.Cleanup(func() {
+		c.in.Close()
+		go io.Copy(io.Discard, c.out)
+		select {
+		case err := <-c.ended:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Error("the proxy does not end after its client")
+		}
+		store.Close()
+	})
+	c.say(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}}`)
+	c.response(t, "0")
+	c.say(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	return c
+}
+
+func (c *raw) say(t *testing.T, line string) {
+	t.Helper()
+	if _, err := io.WriteString(c.in, line+"\n"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// response returns the response to a request, and drops what is before it.
+func (c *raw) response(t *testing.T, id string) (m struct {
+	ID     json.RawMessage
+	Result map[string]any
+	Error  struct{ Message string }
+}) {
+	t.Helper()
+	for string(m.ID) != id {
+		line, err := c.out.ReadBytes('\n')
+		if err != nil {
+			t.Fatalf("no response to %s: %v", id, err)
+		}
+		if err := json.Unmarshal(line, &m); err != nil {
+			t.Fatalf("%v in %.200q", err, line)
+		}
+	}
+	return m
+}
+
+// A server may read nothing while it writes. The proxy goes on to read.
+func TestServerThatDoesNotRead(t *testing.T) {
+	c := wrapRaw(t, "raw")
+	go func() {
+		io.WriteString(c.in, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"deaf","_meta":{"progressToken":"x"}}}`+"\n")
+		for i := range 4000 {
+			fmt.Fprintf(c.in, `{"jsonrpc":"2.0","id":%d,"method":"ping","params":{"x":"%s"}}`+"\n", i+2, strings.Repeat("x", 200))
+		}
+	}()
+	c.response(t, "1")
+	c.response(t, "4001")
+}
+
+// The client may close its side before its requests are answered.
+func TestAnswersAfterEnd(t *testing.T) {
+	c := wrapRaw(t, "raw")
+	c.say(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"big"}}`)
+	c.in.Close()
+	got := c.response(t, "1")
+	checkContains(t, fmt.Sprint(got.Result), "stored as the artifact")
+}
+
+// A request of an extension may act, so it is not repeated.
+func TestUnknownMethodIsNotRepeated(t *testing.T) {
+	c := wrapRaw(t, "raw")
+	c.say(t, `{"jsonrpc":"2.0","id":1,"method":"acme/act","params":{}}`)
+	checkContains(t, c.response(t, "1").Error.Message, "ended while it handled acme/act", "may have acted")
+	acts, err := os.ReadFile(filepath.Join(c.dir, "acts"))
+	if err != nil || len(acts) != 1 {
+		t.Errorf("%d acts, %v", len(acts), err)
+	}
+}
+
+// The result of a task fits the schema of its tool.
+func TestTaskResultFitsSchema(t *testing.T) {
+	c := wrapRaw(t, "tasks")
+	c.say(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
+	c.response(t, "1")
+	c.say(t, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"task"}}`)
+	c.response(t, "2")
+	c.say(t, `{"jsonrpc":"2.0","id":3,"method":"tasks/get","params":{"taskId":"t1"}}`)
+	result := c.response(t, "3").Result["result"].(map[string]any)
+	if err := validates(outputSchemas["closed"], result["structuredContent"]); err != nil {
+		t.Errorf("%.500v: %v", result, err)
+	}
+	checkContains(t, fmt.Sprint(result), "Shortened: the whole structured result")
+}
