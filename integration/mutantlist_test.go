@@ -43,7 +43,9 @@ var mutants = []mutant{
 	{"dropped claims are forgotten", "bus/worker/resume.go", "return claim, a.delivery.FirstPublished.Before(since), err", "return claim, since.IsZero(), err", "bus/worker", "TestDroppedClaim|TestDroppedClaimOfRequeuedCall"},
 	{"each delivery is an attempt", "bus/worker/starts.go", "	if !a.delivery.Redelivered || delivered >", "	if delivered > 0 || delivered >", "bus/worker", "TestUnstartedDeliveriesAreNotAttempts"},
 	{"no start is recorded", "bus/worker/handle.go", "		w.recordStart(ctx, a)\n	}\n\n	// 6. Run.", "	}\n\n	// 6. Run.", "bus/worker", "TestPoisonCall"},
-	{"a forged result is believed", "bus/task/result.go", "	case !event.Outcome.Valid():", "	case event.Outcome == \"none\":", "bus/rpc", "TestForgedResults"},
+	{"a forged result is believed", "bus/task/result.go", "	case !event.Outcome.Valid():", "	case event.Outcome == \"none\":", "bus/worker", "TestForgedResultIsReplaced|TestForgedResultInListings"},
+	{"a forged result blocks its call", "bus/worker/forged.go", "	if err := task.Delete(ctx, w.bus, forged.Sequence); err != nil {", "	if err := err; err != nil {", "bus/worker", "TestForgedResultIsReplaced|TestForgedClaimIsReplaced"},
+	{"an acknowledgement is a claim", "bus/task/claim.go", `c.Nonce == "" || c.Worker == ""`, "c.At.Year() > 9999", "bus/worker", "TestForgedClaimIsReplaced"},
 	{"a worker answers to any subject", "bus/rpc/service.go", "	if !s.bus.IsInbox(req.Reply()) {", "	if req == nil {", "bus/rpc", "TestReplySubjects"},
 	{"a client stays on an isolated server", "bus/failover.go", "		if err := b.nc.ForceReconnect(); err != nil {", "		if b.nc.IsClosed() {", "integration", "TestClientLeavesIsolatedServer"},
 

@@ -3,7 +3,6 @@ package cron
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -49,16 +48,13 @@ func (r *runs) last(ctx context.Context, j Job) (*Run, error) {
 	run := &Run{Call: record.Call, Due: record.Due}
 	call := tools.Call{ID: record.Call, Session: record.Session}
 	stored, err := task.ReadResults(ctx, r.bus, call.SessionToken(), call.IDToken())
-	if err != nil && !errors.Is(err, task.ErrUnreadable) {
+	if err != nil {
 		return nil, err
 	}
 	for _, event := range stored {
 		run.apply(event.ResultEvent)
 	}
-	if err != nil { // show the run without its result
-		run.Message = tools.Excerpt(err.Error(), 200)
-	}
-	if err != nil || task.Ended(stored) {
+	if task.Ended(stored) {
 		return run, nil
 	}
 	letter, dead, err := r.deadCall(ctx, record.Session+"."+record.Call)

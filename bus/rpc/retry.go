@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -55,13 +53,13 @@ func removeResult(ctx context.Context, b *bus.Bus, letter bus.StoredDeadLetter) 
 		case last.Error == nil || last.Error.Code != tools.CodeGivenUp:
 			return fmt.Errorf("the call has another result (%s); remove the dead letter", last.Outcome)
 		}
-		if err := deleteResult(ctx, b, last.Sequence); err != nil {
+		if err := task.Delete(ctx, b, last.Sequence); err != nil {
 			return fmt.Errorf("remove the result of call %q in session %q: %w", id, session, err)
 		}
 	}
 	claim, sequence, err := task.ReadClaim(ctx, b, session, id)
-	if err == nil && claim.GivenUp {
-		err = deleteResult(ctx, b, sequence)
+	if _, forged := errors.AsType[*task.ForgedError](err); forged || err == nil && claim.GivenUp {
+		err = task.Delete(ctx, b, sequence)
 	}
 	if err != nil {
 		return fmt.Errorf("remove the claim of call %q in session %q: %w", id, session, err)
@@ -69,18 +67,6 @@ func removeResult(ctx context.Context, b *bus.Bus, letter bus.StoredDeadLetter) 
 	starts, err := task.Starts(ctx, b, session, id)
 	for _, start := range starts {
 		err = errors.Join(err, task.ForgetStart(ctx, b, start))
-	}
-	return err
-}
-
-// deleteResult deletes a message of the results stream, if it still exists.
-func deleteResult(ctx context.Context, b *bus.Bus, sequence uint64) error {
-	stream, err := b.Stream(ctx, bus.Results)
-	if err == nil {
-		err = stream.DeleteMsg(ctx, sequence)
-	}
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return nil
 	}
 	return err
 }

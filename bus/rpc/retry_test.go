@@ -60,7 +60,7 @@ func TestDeadCallHasResultAndCanBeRetried(t *testing.T) {
 		t.Run(tool, func(t *testing.T) {
 			call := tools.Call{ID: tool, Session: "s", Tool: tool}
 			if strings.HasSuffix(tool, "begun") {
-				publish(t, b, bus.Message{Subject: b.Claim("s", tool), Body: []byte(`{"worker":"dead"}`)})
+				publish(t, b, bus.Message{Subject: b.Claim("s", tool), Body: []byte(`{"worker":"dead","nonce":"n"}`)})
 			}
 			// Three workers died while they ran it. The start of the first one is not recorded.
 			for range 2 {

@@ -132,12 +132,9 @@ func (s submission) publish(ctx context.Context, b *bus.Bus) (accepted Acceptanc
 	fresh := s.fresh
 	if !fresh {
 		result, ok, err := task.ReadResult(ctx, b, b.Result(s.call.SessionToken(), s.call.IDToken()))
-		switch {
-		case ok:
+		if ok {
 			accepted.Duplicate, accepted.Outcome = true, result.Outcome
 			return accepted, &result, task.CheckDigest(s.call, s.digest, result.Digest)
-		case errors.Is(err, task.ErrUnreadable):
-			return Acceptance{}, nil, err
 		}
 		fresh = err == nil // other errors may be temporary
 	}

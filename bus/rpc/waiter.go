@@ -97,7 +97,7 @@ func (w *waiter) wait(ctx context.Context) (stored task.StoredResult, err error)
 			return stored, &DeadLetterError{letter}
 		case <-poll.C:
 			stored, ok, err := task.ReadResult(ctx, w.bus, w.subject)
-			if ok || errors.Is(err, task.ErrUnreadable) || errors.Is(err, jetstream.ErrStreamNotFound) {
+			if ok || errors.Is(err, jetstream.ErrStreamNotFound) {
 				return stored, err
 			}
 			// Other errors may be temporary, such as those of a server restart.

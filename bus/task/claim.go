@@ -3,6 +3,8 @@ package task
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -23,16 +25,20 @@ type Claim struct {
 	GivenUp bool `json:"given_up,omitempty"`
 }
 
-// ReadClaim returns the claim of a call and its sequence, which is 0 if there is none.
-// Any message on the subject means that the call was claimed, so it returns an empty
-// claim for one that it cannot decode.
+// ReadClaim returns the claim of a call and its sequence, which is 0 if there is none. For
+// a message that no worker published, such as an acknowledgement that a client made the
+// server send there, it returns a *ForgedError and the sequence.
 func ReadClaim(ctx context.Context, b *bus.Bus, session, call string) (c Claim, sequence uint64, err error) {
 	body, sequence, err := b.LastMessageSeq(ctx, bus.Results, b.Claim(session, call))
 	if sequence == 0 || err != nil {
 		return Claim{}, 0, err
 	}
-	if err := json.Unmarshal(body, &c); err != nil {
-		return Claim{}, sequence, nil
+	err = json.Unmarshal(body, &c)
+	if err == nil && (c.Nonce == "" || c.Worker == "") {
+		err = errors.New("it names no worker and no nonce")
+	}
+	if err != nil {
+		return Claim{}, sequence, &ForgedError{b.Claim(session, call), sequence, fmt.Errorf("the message is not a claim: %w: %w", ErrUnreadable, err)}
 	}
 	return c, sequence, nil
 }

@@ -81,7 +81,7 @@ func EndingOf(b *bus.Bus, m bus.Stored) (e Ending, ok bool) {
 	if len(tokens) != 3 || tokens[0] != ResultKind && tokens[0] != CompletionKind {
 		return Ending{}, false
 	}
-	r, err := tools.DecodeResult(m.Body)
+	r, err := DecodeResult(b, m.Subject, m.Body)
 	if err != nil {
 		return Ending{}, false
 	}

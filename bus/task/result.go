@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -37,8 +38,22 @@ func EventHeader(kind, session, call string, source []string) nats.Header {
 	}
 }
 
-// ErrUnreadable means that the event stored on a subject cannot be decoded.
-var ErrUnreadable = errors.New("the stored event is not a result")
+// ErrUnreadable means that the message on the subject of a result is not a result of its
+// call.
+var ErrUnreadable = errors.New("the message is not a result of its call")
+
+// ForgedError is the ErrUnreadable of a stored message. No worker publishes such a message,
+// but a client of the account can.
+type ForgedError struct {
+	Subject  string
+	Sequence uint64
+	reason   error
+}
+
+func (e *ForgedError) Error() string { return e.reason.Error() }
+
+// Unwrap returns the reason, which is ErrUnreadable.
+func (e *ForgedError) Unwrap() error { return e.reason }
 
 // StoredResult is a result or a completion with its sequence in the stream.
 type StoredResult struct {
@@ -46,18 +61,39 @@ type StoredResult struct {
 	Sequence uint64
 }
 
-// ReadResult reads the result or completion that is stored on a subject; ok is
-// false if there is none.
+// ReadResult reads the result or completion that is stored on a subject; ok is false if
+// there is none. A forged message counts as none: a worker that runs the call replaces it.
 func ReadResult(ctx context.Context, b *bus.Bus, subject string) (r StoredResult, ok bool, err error) {
+	r, ok, err = ReadStored(ctx, b, subject)
+	if _, forged := errors.AsType[*ForgedError](err); forged {
+		return StoredResult{}, false, nil
+	}
+	return r, ok, err
+}
+
+// ReadStored is like ReadResult, but returns a *ForgedError for a forged message.
+func ReadStored(ctx context.Context, b *bus.Bus, subject string) (r StoredResult, ok bool, err error) {
 	body, sequence, err := b.LastMessageSeq(ctx, bus.Results, subject)
 	if sequence == 0 || err != nil {
 		return StoredResult{}, false, err
 	}
 	event, err := DecodeResult(b, subject, body)
 	if err != nil {
-		return StoredResult{}, false, err
+		return StoredResult{}, false, &ForgedError{subject, sequence, err}
 	}
 	return StoredResult{event, sequence}, true, nil
+}
+
+// Delete deletes a message of the results stream, if it still exists.
+func Delete(ctx context.Context, b *bus.Bus, sequence uint64) error {
+	stream, err := b.Stream(ctx, bus.Results)
+	if err == nil {
+		err = stream.DeleteMsg(ctx, sequence)
+	}
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil
+	}
+	return err
 }
 
 // DecodeResult decodes the result or completion that is stored on a subject. A client can
@@ -90,9 +126,14 @@ func names(id, token string) bool { return id == token || tools.Token(id) == tok
 // ReadResults reads the stored events of a call: none, its result, or the result
 // and the completion of an async call. The two tokens name the call.
 func ReadResults(ctx context.Context, b *bus.Bus, session, call string) ([]StoredResult, error) {
+	return CollectResults(b, session, call, func(subject string) (StoredResult, bool, error) { return ReadResult(ctx, b, subject) })
+}
+
+// CollectResults is like ReadResults, with a function that reads the event on a subject.
+func CollectResults(b *bus.Bus, session, call string, read func(subject string) (StoredResult, bool, error)) ([]StoredResult, error) {
 	var events []StoredResult
 	for _, subject := range []string{b.Result(session, call), b.Completion(session, call)} {
-		event, ok, err := ReadResult(ctx, b, subject)
+		event, ok, err := read(subject)
 		if err != nil {
 			return events, err
 		}

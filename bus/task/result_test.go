@@ -9,8 +9,8 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/task"
 )
 
-// A call has no stored event, a result, or a result and a completion. An event that
-// cannot be decoded is an error.
+// A call has no stored event, a result, or a result and a completion. A message that is
+// not a result counts as none.
 func TestReadResults(t *testing.T) {
 	b := bustest.New(t)
 	store := func(subject, body string) {
@@ -27,13 +27,13 @@ func TestReadResults(t *testing.T) {
 	for call, want := range map[string]struct {
 		events int
 		ended  bool
-	}{"none": {0, false}, "done": {1, true}, "started": {1, false}, "ended": {2, true}} {
+	}{"none": {0, false}, "unreadable": {0, false}, "done": {1, true}, "started": {1, false}, "ended": {2, true}} {
 		stored, err := task.ReadResults(t.Context(), b, "s", call)
 		if err != nil || len(stored) != want.events || task.Ended(stored) != want.ended {
 			t.Errorf("%s: %+v, %v; want %+v", call, stored, err, want)
 		}
 	}
-	if _, err := task.ReadResults(t.Context(), b, "s", "unreadable"); !errors.Is(err, task.ErrUnreadable) {
+	if _, _, err := task.ReadStored(t.Context(), b, b.Result("s", "unreadable")); !errors.Is(err, task.ErrUnreadable) {
 		t.Errorf("unreadable: %v", err)
 	}
 }

@@ -39,20 +39,26 @@ func (w *Worker) writeClaim(ctx context.Context, a *attempt, claim task.Claim) (
 	if err != nil {
 		return task.Claim{}, false, err
 	}
-	err = w.publishWithRetry(ctx, bus.Message{Subject: w.bus.Claim(a.key.session, a.key.id), Body: body})
-	if !errors.Is(err, bus.ErrSubjectExists) {
-		return claim, err == nil, err
+	for range maxForged {
+		err = w.publishWithRetry(ctx, bus.Message{Subject: w.bus.Claim(a.key.session, a.key.id), Body: body})
+		if !errors.Is(err, bus.ErrSubjectExists) {
+			return claim, err == nil, err
+		}
+		stored, ok, err := w.readClaim(ctx, a.key)
+		if ok || err != nil {
+			return stored, stored.Nonce == claim.Nonce, err
+		}
 	}
-	stored, _, err = w.readClaim(ctx, a.key)
-	return stored, stored.Nonce == claim.Nonce, err
+	return task.Claim{}, false, errors.New("the server rejected the claim because of an earlier one, which does not exist")
 }
 
+// readClaim reads the claim of a call. It removes a forged one, which then counts as none.
 func (w *Worker) readClaim(ctx context.Context, k key) (claim task.Claim, ok bool, err error) {
 	err = w.readWithRetry(ctx, func() error {
 		var sequence uint64
 		claim, sequence, err = task.ReadClaim(ctx, w.bus, k.session, k.id)
-		ok = sequence > 0
-		return err
+		ok = sequence > 0 && err == nil
+		return w.removeForged(ctx, err)
 	})
 	return claim, ok, err
 }

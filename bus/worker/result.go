@@ -47,15 +47,29 @@ func (w *Worker) publishResult(ctx context.Context, a *attempt, res *tools.Resul
 		kind, subject = task.CompletionKind, w.bus.Completion(a.key.session, a.key.id)
 	}
 	spanCtx, span := w.tracePublish(ctx, a, kind, event)
-	err = w.publishWithRetry(spanCtx, bus.Message{Subject: subject, Body: body, Header: w.headers(spanCtx, a, kind)})
+	stored, err := w.publishFirst(spanCtx, bus.Message{Subject: subject, Body: body, Header: w.headers(spanCtx, a, kind)})
 	span.End()
-	if errors.Is(err, bus.ErrSubjectExists) {
+	if stored && err == nil {
 		return w.resolveConflict(ctx, a, event, res)
 	}
 	if err == nil {
 		w.countResult(a, event.Outcome, took)
 	}
 	return err
+}
+
+// publishFirst publishes the only event of a subject. stored is true if the subject already
+// holds one.
+func (w *Worker) publishFirst(ctx context.Context, m bus.Message) (stored bool, err error) {
+	for range maxForged {
+		if err = w.publishWithRetry(ctx, m); !errors.Is(err, bus.ErrSubjectExists) {
+			return false, err
+		}
+		if stored, err = w.isStored(ctx, m.Subject); stored || err != nil {
+			return stored, err
+		}
+	}
+	return false, errors.New("the server rejected the event because of an earlier one, which does not exist")
 }
 
 // resolveConflict handles a result whose subject already holds one. The stored

@@ -52,14 +52,16 @@ func (w *Worker) publishWithRetry(ctx context.Context, msg bus.Message) error {
 // unreachable.
 func (w *Worker) readWithRetry(ctx context.Context, read func() error) error {
 	return w.retry(ctx, "cannot read results", 0, func(err error) bool {
-		return errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, task.ErrUnreadable)
+		return errors.Is(err, nats.ErrConnectionClosed)
 	}, read)
 }
 
-// readResults returns the stored events of a call.
+// readResults returns the stored events of a call, and removes forged ones.
 func (w *Worker) readResults(ctx context.Context, k key) (stored []task.StoredResult, err error) {
 	err = w.readWithRetry(ctx, func() (err error) {
-		stored, err = task.ReadResults(ctx, w.bus, k.session, k.id)
+		stored, err = task.CollectResults(w.bus, k.session, k.id, func(subject string) (task.StoredResult, bool, error) {
+			return w.readResult(ctx, subject)
+		})
 		return err
 	})
 	return stored, err
