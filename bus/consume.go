@@ -128,6 +128,8 @@ const (
 	busyPull    = 256
 	// slotTimeout is how long a message may wait for a slot before it is requeued.
 	slotTimeout = time.Second
+	// idleTimeout is how often idle goroutines end.
+	idleTimeout = 10 * time.Second
 )
 
 // pull repeatedly asks the server for as many messages as there are free slots, until
@@ -141,7 +143,12 @@ func (k *consumption) pull(ctx context.Context) {
 	if k.cfg.WhenBusy != nil {
 		patience = busyTimeout
 	}
+	ended := time.Now() // the idle goroutines
 	for ctx.Err() == nil {
+		if time.Since(ended) >= idleTimeout {
+			k.endIdle()
+			ended = time.Now()
+		}
 		n, expiry := k.slots.awaitFree(ctx, patience), pullExpiry
 		switch {
 		case ctx.Err() != nil:
@@ -177,12 +184,23 @@ func (k *consumption) dispatch(ctx context.Context, msg *nats.Msg) {
 	case k.idle <- a:
 	default:
 		k.running.Go(func() {
-			for ok := true; ok; a, ok = <-k.idle {
+			for ok := true; ok && a.msg != nil; a, ok = <-k.idle {
 				if detached := k.handle(a); detached {
 					return // their number is not limited, so end it
 				}
 			}
 		})
+	}
+}
+
+// endIdle ends the idle goroutines, so that a burst leaves none behind.
+func (k *consumption) endIdle() {
+	for {
+		select {
+		case k.idle <- arrival{}:
+		default:
+			return
+		}
 	}
 }
 

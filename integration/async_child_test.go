@@ -34,6 +34,7 @@ const (
 	secretEnv  = "STEVEDORE_TEST_SECRET"
 	runsEnv    = "STEVEDORE_TEST_RUNS"
 	queueEnv   = "STEVEDORE_TEST_QUEUE"
+	nkeyEnv    = "STEVEDORE_TEST_NKEY"
 	shortLease = 500 * time.Millisecond
 )
 
@@ -52,12 +53,19 @@ func playRole(role string) int {
 		}
 		return 0
 	}
-	b, err := bus.Connect(ctx, bus.Config{Server: os.Getenv(serverEnv), Lease: shortLease})
+	cfg := bus.Config{Server: os.Getenv(serverEnv), NKey: os.Getenv(nkeyEnv), Lease: shortLease}
+	if cfg.NKey != "" {
+		cfg.InboxPrefix = "_INBOX_worker"
+	}
+	b, err := bus.Connect(ctx, cfg)
 	if err == nil {
 		defer b.Close()
 		switch role {
-		case "worker":
-			err = workAsync(ctx, b)
+		case "worker": // it ends, for example, if the disk of the server is full when it starts
+			for err = workAsync(ctx, b); err != nil && ctx.Err() == nil; err = workAsync(ctx, b) {
+				fmt.Fprintln(os.Stderr, role+":", err)
+				time.Sleep(200 * time.Millisecond)
+			}
 		case "notifier":
 			err = notifyHook(ctx, b)
 		}

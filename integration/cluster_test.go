@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -20,26 +23,37 @@ const nodeEnv = "STEVEDORE_TEST_NODE"
 
 // nodeConfig describes one server of a cluster, or the only server.
 type nodeConfig struct {
-	Name   string
-	Dir    string
-	Client int      // port for clients
-	Route  int      // port for routes; 0 for a single server
-	Routes []string // URLs of the other servers
-	Via    string   // the address at which other servers reach this one
+	Name    string
+	Dir     string
+	Client  int      // port for clients
+	Route   int      // port for routes; 0 for a single server
+	Routes  []string // URLs of the other servers
+	Via     string   // the address at which other servers reach this one
+	Config  string   // file with accounts; "" for none
+	Monitor int      // port of the server's HTTP monitoring; 0 for none
 }
 
 // serveNode is the main function of a server process. The server syncs every write.
 func serveNode() error {
+	ignoreFileLimit()
 	var c nodeConfig
 	if err := json.Unmarshal([]byte(os.Getenv(nodeEnv)), &c); err != nil {
 		return err
 	}
-	opts := &server.Options{
-		ServerName: c.Name, Host: "127.0.0.1", Port: c.Client, NoLog: true, NoSigs: true,
-		JetStream: true, StoreDir: c.Dir, SyncAlways: true,
+	opts := &server.Options{}
+	if c.Config != "" {
+		var err error
+		if opts, err = server.ProcessConfigFile(c.Config); err != nil {
+			return err
+		}
+	}
+	opts.ServerName, opts.Host, opts.Port, opts.NoLog, opts.NoSigs = c.Name, "127.0.0.1", c.Client, true, true
+	opts.JetStream, opts.StoreDir, opts.SyncAlways = true, c.Dir, true
+	if c.Monitor != 0 { // clients know only their own links
+		opts.HTTPHost, opts.HTTPPort = "127.0.0.1", c.Monitor
 	}
 	if c.Route != 0 {
-		opts.Cluster = server.ClusterOpts{Name: "soak", Host: "127.0.0.1", Port: c.Route, Advertise: c.Via, PoolSize: -1}
+		opts.Cluster = server.ClusterOpts{Name: "soak", Host: "127.0.0.1", Port: c.Route, Advertise: c.Via, PoolSize: -1, NoAdvertise: c.Monitor != 0}
 		opts.Routes = server.RoutesFromStr(strings.Join(c.Routes, ","))
 	}
 	s, err := server.NewServer(opts)
@@ -47,6 +61,9 @@ func serveNode() error {
 		return err
 	}
 	s.Start()
+	stopped := make(chan os.Signal, 1)
+	signal.Notify(stopped, syscall.SIGTERM)
+	go func() { <-stopped; s.Shutdown() }()
 	s.WaitForShutdown()
 	return nil
 }
@@ -63,13 +80,37 @@ type natsCluster struct {
 	*testing.T
 	nodes []*node
 	links *routeLinks
+	login []nats.Option // of an operator
 }
 
 func startCluster(t *testing.T, size int) *natsCluster {
 	t.Helper()
 	c := &natsCluster{T: t, links: newRouteLinks()}
+	c.run(size, "")
+	return c
+}
+
+// startTenantCluster starts servers with a configuration of tenants. They tell clients
+// nothing of each other, so that clients stay on their links.
+func startTenantCluster(t *testing.T, size int, config, operatorKey string) *natsCluster {
+	t.Helper()
+	key, err := nats.NkeyOptionFromSeed(operatorKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &natsCluster{T: t, links: newRouteLinks(), login: []nats.Option{key}}
+	c.run(size, config)
+	return c
+}
+
+func (c *natsCluster) run(size int, config string) {
+	t := c.T
+	t.Helper()
 	for i := range size {
-		n := &node{nodeConfig: nodeConfig{Name: fmt.Sprint("n", i), Dir: filepath.Join(t.TempDir(), "js"), Client: freePort(t)}}
+		n := &node{nodeConfig: nodeConfig{Name: fmt.Sprint("n", i), Dir: filepath.Join(t.TempDir(), "js"), Client: freePort(t), Config: config}}
+		if config != "" {
+			n.Monitor = freePort(t)
+		}
 		if size > 1 {
 			n.Route = freePort(t)
 			n.link = c.links.listen(t, n.Name, n.Route)
@@ -88,7 +129,6 @@ func startCluster(t *testing.T, size int) *natsCluster {
 		c.start(i)
 	}
 	c.awaitReady()
-	return c
 }
 
 // freePort returns a port that was free a moment ago. The server must find it again
@@ -113,6 +153,15 @@ func (c *natsCluster) start(i int) {
 }
 
 func (c *natsCluster) kill(i int) { c.nodes[i].kill() }
+
+// stop lets a server end by itself.
+func (c *natsCluster) stop(i int) {
+	p := c.nodes[i].cmd.Process
+	_ = p.Signal(syscall.SIGTERM)
+	killer := time.AfterFunc(10*time.Second, func() { _ = p.Kill() })
+	defer killer.Stop()
+	_ = c.nodes[i].cmd.Wait()
+}
 
 // wipe kills a server, removes its data, and starts it again.
 func (c *natsCluster) wipe(i int) {
@@ -155,12 +204,12 @@ func (c *natsCluster) awaitReady() {
 }
 
 func (c *natsCluster) checkNode(i int) error {
-	nc, err := nats.Connect(c.url(i), nats.Timeout(time.Second))
+	nc, err := nats.Connect(c.url(i), append(c.login, nats.Timeout(time.Second))...)
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
-	if got := len(nc.Servers()); len(c.nodes) > 1 && got < len(c.nodes) {
+	if got := c.known(i, nc); got < len(c.nodes) {
 		return fmt.Errorf("it knows %d servers", got)
 	}
 	js, err := nc.JetStream(nats.MaxWait(time.Second))
@@ -186,6 +235,32 @@ func (c *natsCluster) checkNode(i int) error {
 		}
 	}
 	return ctx.Err()
+}
+
+// known counts the servers that server i knows, with itself.
+func (c *natsCluster) known(i int, nc *nats.Conn) int {
+	port := c.nodes[i].Monitor
+	if port == 0 {
+		return len(nc.Servers())
+	}
+	var routes struct {
+		Routes []struct {
+			Name string `json:"remote_name"`
+		}
+	}
+	res, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/routez", port))
+	if err != nil {
+		return 0
+	}
+	defer res.Body.Close()
+	if json.NewDecoder(res.Body).Decode(&routes) != nil {
+		return 0
+	}
+	others := map[string]bool{}
+	for _, r := range routes.Routes {
+		others[r.Name] = true
+	}
+	return 1 + len(others)
 }
 
 // isolate holds back everything between a server and the others.

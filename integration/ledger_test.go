@@ -180,6 +180,10 @@ func (l *ledger) check(nc *nats.Conn, workspace string) {
 		case outcome == "completed":
 			l.checkCompleted(c, result, ran[id], notified)
 		case outcome == "unknown" && once:
+		case c.kind == "message" && strings.Contains(result.text("error", "message"), "the stream is full"):
+			if notified["hello "+id] > 0 { // the tool said that the user gets nothing
+				l.violated(id, "the user got a message that failed")
+			}
 		default:
 			l.violated(id, "a call of kind %s ended as %q", c.kind, outcome)
 		}
