@@ -127,6 +127,23 @@ func (b *Bus) Stream(ctx context.Context, stream string) (jetstream.Stream, erro
 	return s, nil
 }
 
+// ServerTime returns the time by the clock of the server.
+func (b *Bus) ServerTime(ctx context.Context) (time.Time, error) {
+	kv, err := b.Bucket(ctx, TasksBucket)
+	if err != nil {
+		return time.Time{}, err
+	}
+	status, err := kv.Status(ctx)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read the time of the server: %w", err)
+	}
+	info, ok := status.(*jetstream.KeyValueBucketStatus)
+	if !ok || info.StreamInfo().TimeStamp.IsZero() {
+		return time.Time{}, errors.New("read the time of the server: it does not tell")
+	}
+	return info.StreamInfo().TimeStamp, nil
+}
+
 // Bucket returns the handle of one of the KV buckets, such as TasksBucket. It caches
 // the handle.
 func (b *Bus) Bucket(ctx context.Context, bucket string) (jetstream.KeyValue, error) {

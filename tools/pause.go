@@ -12,9 +12,9 @@ import (
 type Pause struct {
 	// Until is the time at which the call runs again, or its deadline if that is earlier.
 	Until time.Time
-	// WaitsFor, if not nil, is a paused call. The end of its pause ends this one too.
-	WaitsFor *CallKey
-	// Made is set if this call made WaitsFor, so that both are cancelled together.
+	// WaitsFor are paused calls. The first of them whose pause ends ends this one too.
+	WaitsFor []CallKey
+	// Made is set if this call made those calls, so that they are cancelled with it.
 	Made bool
 	// Reason says what the call waits for, in a few words, such as "waiting for the model".
 	Reason string

@@ -6,6 +6,9 @@ import (
 	"encoding/base32"
 	"slices"
 	"strings"
+	"unicode"
+
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // Incoming is a message of a user.
@@ -15,8 +18,39 @@ type Incoming struct {
 	ID string
 	// ChatID is an allowed chat, in the channel's own form.
 	ChatID string
-	Text   string
+	// Text is what the user wrote. It may be empty if there is a Context.
+	Text string
+	// From names the user, in chats with several.
+	From string
+	// Context is a text for the agent about the message, such as the message that it
+	// replies to.
+	Context string
 }
+
+// Command returns the command at the start of the text, such as /stop, and the text behind
+// it. In groups, chats add the name of the bot to it: /stop@NAME.
+func (m Incoming) Command() (command, rest string) {
+	command, rest = m.Text, ""
+	if i := strings.IndexFunc(m.Text, unicode.IsSpace); i >= 0 {
+		command, rest = m.Text[:i], strings.TrimSpace(m.Text[i:])
+	}
+	if !strings.HasPrefix(command, "/") {
+		return "", m.Text
+	}
+	command, _, _ = strings.Cut(command, "@")
+	return strings.ToLower(command), rest
+}
+
+// Prompt returns the message for the agent, with a text instead of the Text.
+func (m Incoming) Prompt(text string) string {
+	if m.From != "" && text != "" {
+		text = tools.Excerpt(tools.OneLine(m.From), maxFrom) + ": " + text
+	}
+	return strings.TrimSpace(m.Context + "\n\n" + text)
+}
+
+// maxFrom is how much of the name of a user the agent sees, in bytes.
+const maxFrom = 64
 
 // Decision is a user's answer to an approval, by a button.
 type Decision struct {

@@ -199,6 +199,11 @@ func (n *Notifier) put(ctx context.Context, notification Notification) error {
 				notification, cut = notification.withNote("cut, because it was too long for the bus"), true
 			}
 			continue
+		case errors.Is(err, bus.ErrTooLarge) && notification.Approval != nil && notification.Approval.Args != "":
+			short := *notification.Approval // the text of the question has their start too
+			short.Args = ""
+			notification.Approval = &short
+			continue
 		case errors.Is(err, bus.ErrFull):
 			return bus.RetryAfter(30*time.Second, err)
 		}

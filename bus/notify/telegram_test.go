@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -152,3 +153,28 @@ func TestTelegramClassifies(t *testing.T) {
 		t.Errorf("unreachable: %v", err)
 	}
 }
+
+// Each request to the Bot API ends, also if the server never answers.
+func TestTelegramRequestsHaveATimeout(t *testing.T) {
+	api := newBotAPI(t)
+	tg := newTelegram(t, api, "42")
+	limits := map[string]time.Duration{}
+	tg.poll = limitedClient{&http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		if deadline, ok := r.Context().Deadline(); ok {
+			limits[r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]] = time.Until(deadline).Round(time.Second)
+		}
+		return transport.RoundTrip(r)
+	})}}
+	_, _ = tg.ShowStatus(t.Context(), "42", "", "")
+	_, _ = tg.ShowStatus(t.Context(), "42", "7", "x")
+	_ = tg.RemoveStatus(t.Context(), "42", "7")
+	_, _ = tg.updates(t.Context(), 0)
+	want := map[string]time.Duration{"sendChatAction": sendTimeout, "editMessageText": sendTimeout, "deleteMessage": sendTimeout, "getUpdates": sendTimeout + pollTimeout}
+	if !maps.Equal(limits, want) {
+		t.Errorf("limits %v, want %v", limits, want)
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -113,8 +113,6 @@ type telegramMessage struct {
 
 // updates gets the next updates, and confirms those before offset.
 func (t *Telegram) updates(ctx context.Context, offset int64) ([]telegramUpdate, error) {
-	ctx, cancel := context.WithTimeout(ctx, pollTimeout+sendTimeout)
-	defer cancel()
 	var raw []json.RawMessage
 	params := object{"timeout": int(pollTimeout / time.Second), "limit": pollUpdates, "allowed_updates": []string{"message", "callback_query"}}
 	if offset > 0 {
@@ -152,11 +150,11 @@ func (t *Telegram) handle(ctx context.Context, u telegramUpdate, inbox Inbox, lo
 			}
 			return nil
 		}
-		text := u.Message.prompt()
-		if text == "" {
+		message := u.Message.incoming(chat)
+		if message.Text == "" && message.Context == "" {
 			return nil // for example, somebody joined the group
 		}
-		_, err := inbox.Accept(ctx, Incoming{ID: strconv.FormatInt(u.Message.ID, 10), ChatID: chat, Text: text})
+		_, err := inbox.Accept(ctx, message)
 		if _, final := errors.AsType[*tools.Error](err); final {
 			log.Warn().Err(err).Str("chat", chat).Int64("message", u.Message.ID).Msg("rejected a message")
 			return nil
@@ -178,27 +176,25 @@ func (t *Telegram) allowedChat(m *telegramMessage) (chat string, ok bool) {
 	return chat, t.allow.mayReceive(chat)
 }
 
-// prompt returns the text for the agent, or "" if there is nothing to answer.
-func (m *telegramMessage) prompt() string {
-	var parts []string
+// incoming returns what the inbox gets. Its texts are empty if there is nothing to answer.
+func (m *telegramMessage) incoming(chat string) Incoming {
+	in := Incoming{ID: strconv.FormatInt(m.ID, 10), ChatID: chat, Text: strings.TrimSpace(m.Text + m.Caption)}
+	var about []string
 	if m.ReplyTo != nil {
 		if quoted := strings.TrimSpace(m.ReplyTo.Text + m.ReplyTo.Caption); quoted != "" {
-			parts = append(parts, "> "+strings.ReplaceAll(tools.Excerpt(quoted, maxQuoted), "\n", "\n> "))
+			about = append(about, "> "+strings.ReplaceAll(tools.Excerpt(quoted, maxQuoted), "\n", "\n> "))
 		}
 	}
-	text := strings.TrimSpace(m.Text + m.Caption)
 	if kind := m.kind(); kind != "" {
-		parts = append(parts, "(The user sent "+kind+", which you cannot see.)")
-	} else if text == "" {
-		return ""
+		about = append(about, "(The user sent "+kind+", which you cannot see.)")
+	} else if in.Text == "" {
+		return in
 	}
-	if m.Chat.Type != "private" && m.Chat.Type != "" && m.From.FirstName != "" {
-		text = tools.Excerpt(tools.OneLine(m.From.FirstName), 64) + ": " + text
+	if m.Chat.Type != "private" && m.Chat.Type != "" {
+		in.From = m.From.FirstName
 	}
-	if text != "" {
-		parts = append(parts, text)
-	}
-	return strings.Join(parts, "\n\n")
+	in.Context = strings.Join(about, "\n\n")
+	return in
 }
 
 // kind names content that is not text.
@@ -286,6 +282,12 @@ func (t *Telegram) RemoveStatus(ctx context.Context, chat, id string) error {
 // request calls a method of the Bot API. Its error contains no token; it asks for a pause
 // if the Bot API does.
 func (t *Telegram) request(ctx context.Context, method string, params, result any) error {
+	timeout := sendTimeout
+	if method == "getUpdates" {
+		timeout += pollTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
 	body, err := bus.Encode(params)
 	if err != nil {
 		return err

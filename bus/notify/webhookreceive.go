@@ -90,10 +90,7 @@ func (w *Webhook) receive(rw http.ResponseWriter, r *http.Request, inbox Inbox, 
 		log.Warn().Str("chat", tools.Excerpt(m.ChatID, 80)).Msg("rejected a message of a chat that is not allowed; to accept it, add the chat to the setting allow of the channel")
 		return refuse(http.StatusForbidden, "the chat is not allowed")
 	}
-	if from := tools.OneLine(m.From); from != "" {
-		text = tools.Excerpt(from, 64) + ": " + text
-	}
-	accepted, err := inbox.Accept(r.Context(), Incoming{ID: m.ID, ChatID: m.ChatID, Text: text})
+	accepted, err := inbox.Accept(r.Context(), Incoming{ID: m.ID, ChatID: m.ChatID, Text: text, From: m.From})
 	failure, final := errors.AsType[*tools.Error](err)
 	switch {
 	case err == nil:

@@ -82,7 +82,7 @@ func AnswerApproval(ctx context.Context, b *bus.Bus, k tools.CallKey, answer Ans
 	if err != nil {
 		return Answer{}, err
 	}
-	answer.At, answer.Digest, answer.Expired = time.Now().UTC(), p.Call.Digest(), false
+	answer.At, answer.Digest, answer.Expired = time.Now().UTC(), p.Digest(), false
 	answer.By, answer.Reason = tools.Excerpt(answer.By, 200), tools.Excerpt(answer.Reason, 2000)
 	if !ok || p.State != InputRequired {
 		stored, answered, err := ReadAnswer(ctx, b, k)

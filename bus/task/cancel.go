@@ -64,15 +64,18 @@ func Cancel(ctx context.Context, b *bus.Bus, session, id, by string) (Task, erro
 	return Get(ctx, b, session, id)
 }
 
-// cancelParked removes the record of a parked call, and cancels the call that it made
+// cancelParked removes the record of a parked call, and cancels the calls that it made
 // and waits for.
 func cancelParked(ctx context.Context, b *bus.Bus, k tools.CallKey, by string) error {
 	p, ok, err := ReadParked(ctx, b, k)
 	if !ok || err != nil {
 		return err
 	}
-	if p.WaitsFor != nil && p.Made {
-		_, err := Cancel(ctx, b, p.WaitsFor.Session, p.WaitsFor.ID, by)
+	for _, child := range p.WaitsFor {
+		if !p.Made {
+			break
+		}
+		_, err := Cancel(ctx, b, child.Session, child.ID, by)
 		if code := tools.CodeOf(err); err != nil && code != tools.CodeInvalidArguments && code != tools.CodeNotFound {
 			return err
 		}

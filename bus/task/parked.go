@@ -32,16 +32,37 @@ type Parked struct {
 	// is the deadline of the answer.
 	Since time.Time `json:"since"`
 	Until time.Time `json:"until"`
-	// WaitsFor is another parked call, if the end of its wait also ends this one.
-	WaitsFor *tools.CallKey `json:"waits_for,omitempty"`
-	// Made is set if this call made WaitsFor, so that both are cancelled together.
+	// WaitsFor are other parked calls: this wait ends with the first of theirs.
+	WaitsFor []tools.CallKey `json:"waits_for_any,omitempty"`
+	// Made is set if this call made those calls, so that they are cancelled with it.
 	Made bool `json:"made,omitempty"`
+	// Held is the digest of a call that does not fit into a record. Its message stays in the
+	// calls stream, and a worker keeps its lease; Call has only the start of the arguments.
+	Held string `json:"held,omitempty"`
 	// Worker parked the call.
 	Worker      string `json:"worker"`
 	Traceparent string `json:"traceparent,omitempty"`
 
-	// Revision of the record.
-	Revision uint64 `json:"-"`
+	// Revision of the record, and when the server stored it (zero if not read from there).
+	Revision uint64    `json:"-"`
+	Stored   time.Time `json:"-"`
+}
+
+// DueAt returns when the wait ends, by the clock of the server. The clock of the worker that
+// parked the call may differ from it.
+func (p Parked) DueAt() time.Time {
+	if p.Stored.IsZero() {
+		return p.Until
+	}
+	return p.Stored.Add(p.Until.Sub(p.Since))
+}
+
+// Digest identifies the tool and the arguments of the call.
+func (p Parked) Digest() string {
+	if p.Held != "" {
+		return p.Held
+	}
+	return p.Call.Digest()
 }
 
 // Key names the parked call.
@@ -184,7 +205,7 @@ func ParkedRevision(d *bus.Delivery) (revision uint64, state State) {
 }
 
 func decodeParked(entry jetstream.KeyValueEntry) (Parked, error) {
-	p := Parked{Revision: entry.Revision()}
+	p := Parked{Revision: entry.Revision(), Stored: entry.Created()}
 	if err := json.Unmarshal(entry.Value(), &p); err != nil {
 		return Parked{}, fmt.Errorf("decode parked call %q: %w", entry.Key(), err)
 	}

@@ -35,6 +35,8 @@ type ParkedCalls struct {
 	answered map[tools.CallKey]bool
 	retryAt  map[tools.CallKey]time.Time
 	ready    bool
+	// serverTime is the time of the server at measured.
+	serverTime, measured time.Time
 }
 
 // NewParkedCalls returns the parked calls of a bus. Run follows them.
@@ -133,7 +135,7 @@ func (c *ParkedCalls) apply(entry jetstream.KeyValueEntry) {
 			c.log.Error().Err(err).Msg("ignoring the record of a parked call")
 			return
 		}
-		if c.calls[k].Revision < p.Revision {
+		if c.calls[k].Revision <= p.Revision { // Add does not know when the server stored it
 			c.calls[k] = p
 			delete(c.retryAt, k)
 		}
@@ -143,7 +145,8 @@ func (c *ParkedCalls) apply(entry jetstream.KeyValueEntry) {
 // resumeDue resumes calls when they are due, until ctx ends.
 func (c *ParkedCalls) resumeDue(ctx context.Context) {
 	for {
-		due, sleep := c.due(time.Now())
+		c.readClock(ctx)
+		due, sleep := c.due()
 		for _, p := range due {
 			err := Resume(ctx, c.bus, p)
 			if ctx.Err() != nil {
@@ -152,7 +155,7 @@ func (c *ParkedCalls) resumeDue(ctx context.Context) {
 			c.mu.Lock()
 			if err != nil {
 				c.log.Warn().Err(err).Dur("retry_in", resumeRetry).Msg("cannot resume a parked call")
-				c.retryAt[p.Key()] = time.Now().Add(resumeRetry)
+				c.retryAt[p.Key()] = c.now().Add(resumeRetry)
 			} else if c.calls[p.Key()].Revision == p.Revision {
 				delete(c.calls, p.Key())
 			}
@@ -174,18 +177,62 @@ func (c *ParkedCalls) resumeDue(ctx context.Context) {
 	}
 }
 
-// due returns the calls that are due, and how long to sleep until the next one.
-func (c *ParkedCalls) due(now time.Time) (due []Parked, sleep time.Duration) {
+// clockInterval is how often the time of the server is read while calls are parked.
+const clockInterval = 30 * time.Second
+
+// readClock reads the time of the server if it was read long ago. All workers must agree on
+// the time: a worker whose clock is ahead would end the time for an approval too early.
+func (c *ParkedCalls) readClock(ctx context.Context) {
+	c.mu.Lock()
+	fresh := !c.serverTime.IsZero() && (len(c.calls) == 0 || time.Since(c.measured) < clockInterval)
+	c.mu.Unlock()
+	if fresh {
+		return
+	}
+	now, err := c.bus.ServerTime(ctx)
+	if err != nil {
+		c.log.Debug().Err(err).Msg("cannot read the time of the server")
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.serverTime, c.measured = now, time.Now()
+}
+
+// now returns the time of the server, or that of this machine if the server never answered.
+// The local clock may jump, so it only counts the time since the last answer.
+func (c *ParkedCalls) now() time.Time {
+	if c.serverTime.IsZero() {
+		return time.Now()
+	}
+	return c.serverTime.Add(time.Since(c.measured))
+}
+
+// Answered reports whether a parked call was answered, or is due because its time has passed.
+// parked is false if its record is gone.
+func (c *ParkedCalls) Answered(k tools.CallKey) (answered, parked bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p, parked := c.calls[k]
+	return parked && (c.answered[k] || !c.now().Before(p.DueAt())), parked
+}
+
+// due returns the calls that are due, and how long to sleep until the next one.
+func (c *ParkedCalls) due() (due []Parked, sleep time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.now()
 	sleep = maxSleep
 	if !c.ready {
 		return nil, sleep
 	}
 	for k, p := range c.calls {
-		at := p.Until
-		if p.WaitsFor != nil {
-			if _, parked := c.calls[*p.WaitsFor]; !parked {
+		if p.Held != "" {
+			continue // the worker that holds its message continues it
+		}
+		at := p.DueAt()
+		for _, other := range p.WaitsFor {
+			if _, parked := c.calls[other]; !parked {
 				at = now
 			}
 		}

@@ -2,9 +2,12 @@ package worker
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -64,19 +67,93 @@ func (w *Worker) askAndPark(ctx context.Context, a *attempt) error {
 		p.Until = deadline.UTC()
 	}
 	w.log.Info().Str("call", a.key.id).Str("session", a.key.session).Str("tool", a.call.Tool).Time("deadline", p.Until).Msg("call waits for an approval")
-	if err := w.park(ctx, a, p); err != nil {
+	err := w.park(ctx, a, p)
+	held := errors.Is(err, bus.ErrTooLarge)
+	if held {
+		p.Held, p.Call.Args = a.digest, shortArgs(a.call.Args)
+		err = w.park(ctx, a, p)
+	}
+	if errors.Is(err, bus.ErrTooLarge) {
+		res := tools.Failure(tools.Errorf(tools.CodeDenied, "The call of %s did not run: it needs an approval, but it is too large to wait for one.", a.call.Tool))
+		return w.offloadAndPublish(ctx, a, res)
+	}
+	if err != nil {
 		return err
 	}
-	return w.ask(ctx, p)
+	if err := w.ask(ctx, p); err != nil || !held {
+		return err
+	}
+	return handOn(0) // step 4 holds the call
 }
 
+// askTimeout is how long a question is repeated that cannot be sent.
+const askTimeout = time.Minute
+
 // ask asks the user about a parked call. If the worker dies before it acknowledges the
-// call, the redelivery asks again.
+// call, the redelivery asks again. A question that cannot be sent does not end the call:
+// it waits, and "worker approvals ls" and the web page show it.
 func (w *Worker) ask(ctx context.Context, p task.Parked) error {
 	if p.State != task.InputRequired || w.cfg.Approvals.Ask == nil {
 		return nil
 	}
-	return w.cfg.Approvals.Ask(ctx, task.ApprovalOf(p))
+	final := func(err error) bool {
+		_, refused := errors.AsType[*tools.Error](err)
+		_, rejected := bus.Rejected(err)
+		return refused || rejected || errors.Is(err, bus.ErrTooLarge)
+	}
+	err := w.retry(ctx, "cannot ask for an approval", askTimeout, final, func() error {
+		return w.cfg.Approvals.Ask(ctx, task.ApprovalOf(p))
+	})
+	if err != nil && ctx.Err() == nil {
+		k := p.Key()
+		w.log.Error().Err(err).Str("call", k.ID).Str("session", k.Session).Str("tool", p.Call.Tool).Msg("the user was not asked for an approval; the call waits: worker approvals ls")
+		return nil
+	}
+	return err
+}
+
+// maxHeldArgs is how much of the arguments a question about a held call shows, in bytes.
+const maxHeldArgs = 2000
+
+// shortArgs returns the start of arguments that are too large for a record.
+func shortArgs(args json.RawMessage) json.RawMessage {
+	text := fmt.Sprintf("%s\n(This is only the start of %d bytes of arguments.)", tools.Excerpt(string(args), maxHeldArgs), len(args))
+	short, err := bus.Encode(map[string]string{"arguments": text})
+	if err != nil {
+		return nil
+	}
+	return short
+}
+
+// heldInterval is how often a worker checks whether a held call was answered.
+const heldInterval = 250 * time.Millisecond
+
+// awaitHeld waits until a held call was answered, its time has passed, or its record is gone
+// because the call was cancelled: then ended is true. Waiting uses no slot.
+func (w *Worker) awaitHeld(ctx context.Context, a *attempt, p task.Parked) (ended bool, err error) {
+	for {
+		answered, parked := w.parked.Answered(a.key.callKey())
+		switch {
+		case !parked:
+			return w.hasFinalResult(ctx, a)
+		case answered:
+			a.parkedRevision, a.parkedState, a.held = p.Revision, p.State, &p
+			return false, nil
+		}
+		if err := w.detachAndWait(ctx, a, after(heldInterval)); err != nil {
+			return false, err
+		}
+	}
+}
+
+// forgetHeld removes the record of a held call that has ended.
+func (w *Worker) forgetHeld(ctx context.Context, a *attempt) {
+	if a.held == nil {
+		return
+	}
+	if err := task.Unpark(ctx, w.bus, *a.held); err != nil {
+		w.log.Warn().Err(err).Str("call", a.key.id).Str("session", a.key.session).Msg("the record of a held call remains")
+	}
 }
 
 func (w *Worker) readAnswer(ctx context.Context, a *attempt) (answer task.Answer, ok bool, err error) {

@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -180,4 +181,137 @@ func TestApprovalExpires(t *testing.T) {
 			t.Errorf("%d runs", runs.Load())
 		}
 	})
+}
+
+// A question that cannot be sent does not end its call: the call waits, is listed, and can be
+// answered.
+func TestRefusedQuestionKeepsTheCall(t *testing.T) {
+	b := bustest.New(t)
+	var runs, asked atomic.Int32
+	cfg := worker.Config{MaxAttempts: 2, Approvals: worker.Approvals{
+		Needed: func(tools.Call) bool { return true },
+		Ask: func(context.Context, task.Approval) error {
+			switch asked.Add(1) % 3 {
+			case 0:
+				return bus.Reject("refused_chat", errors.New("no such chat"))
+			case 1:
+				return tools.Errorf(tools.CodeInvalidArguments, "the channel does not send there")
+			}
+			return fmt.Errorf("put it: %w", bus.ErrTooLarge)
+		},
+	}}
+	workertest.Start(t, b, workertest.Plain{}, cfg, countingTool(t, "danger", &runs))
+	var results []<-chan tools.ResultEvent
+	for i := range 3 {
+		results = append(results, submitCall(t, b, tools.Call{ID: fmt.Sprint("x", i), Session: "s", Tool: "danger"}))
+	}
+	waitForApprovals(t, b, 3)
+	bustest.WaitUntil(t, "the stream to be empty", func() bool { return bustest.Messages(t, b, bus.Calls) == 0 })
+	for i, result := range results {
+		if _, err := task.AnswerApproval(t.Context(), b, tools.CallKey{Session: "s", ID: fmt.Sprint("x", i)}, task.Answer{Approve: true}); err != nil {
+			t.Error(err)
+		}
+		if event := <-result; event.ForLLM != "ran" {
+			t.Errorf("%+v", event)
+		}
+	}
+	if runs.Load() != 3 || asked.Load() != 3 {
+		t.Errorf("%d runs, asked %d times", runs.Load(), asked.Load())
+	}
+}
+
+// A call that does not fit into a record waits for its approval in the stream, also when the
+// worker restarts. The question has the start of its arguments.
+func TestApprovalOfALargeCall(t *testing.T) {
+	b := bustest.New(t)
+	var runs, asked atomic.Int32
+	tool, err := tools.NewTool("danger", "counts", func(_ context.Context, _ tools.Call, in struct {
+		Text string `json:"text"`
+	}) *tools.Result {
+		runs.Add(1)
+		return tools.NewToolResult(fmt.Sprint(len(in.Text)))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := worker.Config{Slots: 1, Approvals: worker.Approvals{
+		Needed: func(call tools.Call) bool { return call.Tool == "danger" },
+		Ask: func(_ context.Context, a task.Approval) error {
+			if asked.Add(1); len(a.Args) > 3000 || !strings.Contains(string(a.Args), "only the start") {
+				t.Errorf("the question has %d bytes: %.200s", len(a.Args), a.Args)
+			}
+			return nil
+		},
+	}}
+	safe := countingTool(t, "safe", new(atomic.Int32))
+	size := int(b.Conn().MaxPayload()) - 200
+	args, err := json.Marshal(map[string]string{"text": strings.Repeat("x", size)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := workertest.Start(t, b, workertest.Plain{}, cfg, tool, safe)
+	results := map[string]<-chan tools.ResultEvent{}
+	for _, id := range []string{"yes", "no", "cancelled"} {
+		results[id] = submitCall(t, b, tools.Call{ID: id, Session: "s", Tool: "danger", Args: args})
+	}
+	waitForApprovals(t, b, 3)
+	if event := <-submitCall(t, b, tools.Call{ID: "safe", Session: "s", Tool: "safe"}); event.ForLLM != "ran" {
+		t.Errorf("while calls wait, another one got %+v", event)
+	}
+	stop()
+	k := func(id string) tools.CallKey { return tools.CallKey{Session: "s", ID: id} }
+	if _, err := task.AnswerApproval(t.Context(), b, k("yes"), task.Answer{Approve: true}); err != nil {
+		t.Fatal(err)
+	}
+	workertest.Start(t, b, workertest.Plain{}, worker.Config{Slots: 1}, tool, safe)
+	if event := <-results["yes"]; event.ForLLM != fmt.Sprint(size) {
+		t.Errorf("the approved call: %+v", event)
+	}
+	if _, err := task.AnswerApproval(t.Context(), b, k("no"), task.Answer{}); err != nil {
+		t.Fatal(err)
+	}
+	if event := <-results["no"]; event.Error == nil || event.Error.Code != tools.CodeDenied {
+		t.Errorf("the denied call: %+v", event)
+	}
+	if _, err := task.Cancel(t.Context(), b, "s", "cancelled", "a test"); err != nil {
+		t.Fatal(err)
+	}
+	if event := <-results["cancelled"]; event.Outcome != tools.Cancelled {
+		t.Errorf("the cancelled call: %+v", event)
+	}
+	bustest.WaitUntil(t, "no call and no record to remain", func() bool {
+		parked, err := task.ListParked(t.Context(), b, "*")
+		return err == nil && len(parked) == 0 && bustest.Messages(t, b, bus.Calls) == 0
+	})
+	if runs.Load() != 1 || asked.Load() < 3 {
+		t.Errorf("%d runs, asked %d times", runs.Load(), asked.Load())
+	}
+}
+
+// The clock of the worker that parked a call may differ from that of the worker that resumes
+// it: the time for the answer is counted from when the server stored the question.
+func TestApprovalExpiresByTheClockOfTheServer(t *testing.T) {
+	for name, off := range map[string]time.Duration{"behind": -48 * time.Hour, "ahead": 48 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			bustest.Bubble(t, func(t *testing.T) {
+				b := bustest.New(t)
+				var runs atomic.Int32
+				start := time.Now()
+				asked := start.Add(off)
+				call := tools.Call{ID: "x", Session: "s", Tool: "danger"}
+				if _, err := task.Park(t.Context(), b, task.Parked{Call: call, Queue: bus.DefaultQueue, State: task.InputRequired, Since: asked, Until: asked.Add(time.Hour)}); err != nil {
+					t.Fatal(err)
+				}
+				result := bustest.Subscribe(t, b, b.Result("s", "x"))
+				workertest.Start(t, b, workertest.Plain{}, worker.Config{}, countingTool(t, "danger", &runs))
+				msg, err := result.NextMsgWithContext(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(start); took < time.Hour || took > time.Hour+time.Minute || !strings.Contains(string(msg.Data), tools.CodeDenied) {
+					t.Errorf("after %s: %s", took, msg.Data)
+				}
+			})
+		})
+	}
 }

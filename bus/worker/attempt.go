@@ -37,6 +37,9 @@ type attempt struct {
 	// parkedRevision and parkedState are of the record from which the call was resumed.
 	parkedRevision uint64
 	parkedState    task.State
+	// held is the record of a call that waited for its approval while its message stayed in
+	// the stream.
+	held *task.Parked
 	// outcome and errorCode are of the last result that was published.
 	outcome   tools.Outcome
 	errorCode string

@@ -40,6 +40,8 @@ func (w *Worker) handle(ctx context.Context, d *bus.Delivery) error {
 	endSpan(span, a, err)
 	if err != nil {
 		w.recordFailure(ctx, a, err)
+	} else {
+		w.forgetHeld(ctx, a)
 	}
 	return err
 }

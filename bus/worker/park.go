@@ -25,8 +25,11 @@ func (w *Worker) isParked(ctx context.Context, a *attempt) (bool, error) {
 	if !ok || a.raw != nil || a.parkedRevision >= p.Revision {
 		return false, nil
 	}
-	if err := a.checkDigest(p.Call.Digest()); err != nil {
+	if err := a.checkDigest(p.Digest()); err != nil {
 		return true, err
+	}
+	if p.Held != "" {
+		return w.awaitHeld(ctx, a, p)
 	}
 	return true, w.ask(ctx, p)
 }
@@ -38,12 +41,20 @@ func (w *Worker) pause(ctx context.Context, a *attempt, p *tools.Pause) error {
 		parked.Detail = p.Err.Error()
 	}
 	w.log.Info().Str("call", a.key.id).Str("session", a.key.session).Str("tool", a.call.Tool).Str("reason", p.Reason).Time("until", p.Until).Msg("call parked")
-	return w.park(ctx, a, parked)
+	err := w.park(ctx, a, parked)
+	if errors.Is(err, bus.ErrTooLarge) { // its message stays in the stream
+		return bus.RetryAfter(min(max(time.Until(p.Until), time.Second), unparkable), nil)
+	}
+	return err
 }
 
 // park stores the record of a call. If it returns nil, handle can acknowledge the call.
+// bus.ErrTooLarge means that the call does not fit into a record.
 func (w *Worker) park(ctx context.Context, a *attempt, p task.Parked) error {
-	p.Call, p.Queue, p.Worker, p.Traceparent = a.call, a.queue, w.cfg.Name, a.delivery.Traceparent()
+	if p.Call.ID == "" {
+		p.Call = a.call
+	}
+	p.Queue, p.Worker, p.Traceparent = a.queue, w.cfg.Name, a.delivery.Traceparent()
 	p.Since = time.Now().UTC()
 	p.Until = p.Until.UTC()
 	if deadline := a.call.Deadline; !deadline.IsZero() && deadline.Before(p.Until) {
@@ -53,9 +64,6 @@ func (w *Worker) park(ctx context.Context, a *attempt, p task.Parked) error {
 		p.Revision, err = task.Park(ctx, w.bus, p)
 		return err
 	})
-	if errors.Is(err, bus.ErrTooLarge) {
-		return bus.RetryAfter(min(max(time.Until(p.Until), time.Second), unparkable), nil)
-	}
 	if err != nil {
 		return err
 	}

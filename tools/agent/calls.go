@@ -44,8 +44,15 @@ func (r *run) runCalls(ctx context.Context, indexes []int) error {
 		})
 	}
 	group.Wait()
+	if IsCancelled(ctx) { // a call that was parked while others ran is cancelled too
+		for i, index := range indexes {
+			if isPause(errs[i]) {
+				results[i], errs[i] = r.runCall(ctx, index)
+			}
+		}
+	}
 	r.cfg.OnStep(StepLogResults)
-	return errors.Join(r.logResults(ctx, results), errors.Join(errs...))
+	return errors.Join(r.logResults(ctx, results), joinPauses(errs))
 }
 
 // runCall runs one call. An error means that the call has no result.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/tools"
@@ -28,6 +29,37 @@ type Wait struct {
 func isPause(err error) bool {
 	_, ok := tools.PauseOf(err)
 	return ok
+}
+
+// joinPauses joins the errors of the calls of a turn. Their pauses become one, which ends
+// with the first of them.
+func joinPauses(errs []error) error {
+	var joined *tools.Pause
+	more := 0
+	for i, err := range errs {
+		pause, ok := tools.PauseOf(err)
+		if !ok {
+			continue
+		}
+		errs[i] = nil
+		if joined == nil {
+			first := *pause
+			joined = &first
+			continue
+		}
+		more++
+		joined.WaitsFor = append(slices.Clone(joined.WaitsFor), pause.WaitsFor...)
+		if pause.Until.Before(joined.Until) {
+			joined.Until = pause.Until
+		}
+	}
+	if joined == nil {
+		return errors.Join(errs...)
+	}
+	if more > 0 {
+		joined.Reason = fmt.Sprintf("%s, and %d more", joined.Reason, more)
+	}
+	return errors.Join(append(errs, joined)...)
 }
 
 // waitOrFail handles an error of a run: if it is a temporary failure of the provider, the
@@ -81,7 +113,7 @@ func (r *run) waitForParked(ctx context.Context, open *runState) error {
 		return nil
 	}
 	return &tools.Pause{
-		Until: until.Add(busyWait), WaitsFor: &tools.CallKey{Session: r.session, ID: open.id},
+		Until: until.Add(busyWait), WaitsFor: []tools.CallKey{{Session: r.session, ID: open.id}},
 		Reason: fmt.Sprintf("waiting for the run %s of this session", open.id),
 	}
 }

@@ -32,6 +32,9 @@ type Request struct {
 	// Summary: the request asks for a summary of a conversation, and not for its next
 	// turn.
 	Summary bool
+	// Probe: the provider failed before, and the run waits without a worker if it fails
+	// again. So a temporary failure is repeated once at most.
+	Probe bool
 	// OnText, if not nil, gets the turn's text as the model writes it, from the
 	// goroutine that calls Complete. offset is the number of characters that precede
 	// the piece; it is 0 again if the provider repeats a request that failed. A

@@ -39,6 +39,9 @@ type run struct {
 	prompt  Message
 	limits  Limits
 	conv    *conversation
+	// logWorked is set if the log took or returned entries since its last failure, apart
+	// from the first read and the claim of an attempt: they say little about the next entry.
+	logWorked bool
 }
 
 // Run answers a prompt in the session of a call and returns how the run ended. The
@@ -67,7 +70,8 @@ func (a *Agent) Run(ctx context.Context, call tools.Call, prompt ...Block) (Outc
 	return outcome, err
 }
 
-// untilEnd continues the run from its log until it has an end.
+// untilEnd continues the run from its log until it has an end. A log may fail for
+// logTimeout at a time, however long the run has lasted before.
 func (r *run) untilEnd(ctx context.Context) (Outcome, error) {
 	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
 		backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(logTimeout))
@@ -75,6 +79,10 @@ func (r *run) untilEnd(ctx context.Context) (Outcome, error) {
 	fenced := false
 	err := backoff.RetryNotify(func() (err error) {
 		outcome, err = r.attempt(ctx, fenced)
+		if r.logWorked {
+			r.logWorked = false
+			policy.Reset()
+		}
 		if err != nil && !errors.Is(err, ErrConflict) && !errors.Is(err, errLog) {
 			return backoff.Permanent(err)
 		}
@@ -123,11 +131,12 @@ func (r *run) attempt(ctx context.Context, fenced bool) (Outcome, error) {
 func (r *run) claimSession(ctx context.Context, fenced bool) (*Outcome, error) {
 	var seen uint64
 	since := time.Now()
-	for {
+	for reads := 0; ; reads++ {
 		r.cfg.OnStep(StepRead)
 		if err := r.read(ctx); err != nil {
 			return nil, err
 		}
+		r.logWorked = r.logWorked || reads > 0
 		if end, ok := r.conv.ended[r.id]; ok {
 			return end, nil
 		}
@@ -248,6 +257,7 @@ func (r *run) append(ctx context.Context, e Entry) error {
 	case err != nil:
 		return fmt.Errorf("%w: append to conversation %s: %w", errLog, r.session, err)
 	}
+	r.logWorked = r.logWorked || e.Kind != KindUser && e.Kind != KindResumed
 	// Keep the decoded entry, so that this loop sees the same as any other one.
 	if e, err = DecodeEntry(data); err != nil {
 		return err

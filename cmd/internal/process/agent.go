@@ -141,6 +141,9 @@ func (o *AgentOptions) check() error {
 	if o.temperature != providerTemperature && !(o.temperature >= 0 && o.temperature <= 2) {
 		return cli.Exit(cli.ExitUsage, "--temperature %v: want 0 to 2, or -1 for the provider's default", o.temperature)
 	}
+	if err := o.checkLimits(); err != nil {
+		return err
+	}
 	for _, spec := range o.Models {
 		cfg, err := o.provider(spec)
 		if err != nil {
@@ -148,6 +151,28 @@ func (o *AgentOptions) check() error {
 		}
 		if variable, wanted := keyVariables[providerOf(spec)]; wanted && cfg.APIKey == "" && cfg.BaseURL == "" {
 			return cli.Exit(cli.ExitUsage, "--model %s: there is no API key; set %s, or name a file with --api-key-file (or name a server that needs no key with --base-url)", spec, variable)
+		}
+	}
+	return nil
+}
+
+// checkLimits returns an error if a limit is too small: 0 would mean the default to the
+// agents, and not none.
+func (o *AgentOptions) checkLimits() error {
+	for _, limit := range []struct {
+		flag       string
+		value, min int64
+		hint       string
+	}{
+		{"max-turns", int64(o.limits.MaxTurns), 1, ""},
+		{"max-subagents", int64(o.limits.MaxChildren), 1, "; --agent-depth 0 allows none"},
+		{"agent-depth", int64(o.limits.MaxDepth), 0, ""},
+		{"token-budget", o.limits.TokenBudget, 0, ""},
+		{"max-tokens", int64(o.maxTokens), 1, ""},
+		{"context-tokens", o.contextTokens, 1, ""},
+	} {
+		if limit.value < limit.min {
+			return cli.Exit(cli.ExitUsage, "--%s %d: want %d or more%s", limit.flag, limit.value, limit.min, limit.hint)
 		}
 	}
 	return nil

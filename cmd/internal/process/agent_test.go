@@ -3,7 +3,10 @@ package process
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"github.com/spf13/pflag"
 )
 
 // Each provider gets its own key and server.
@@ -30,6 +33,26 @@ func TestProviderOptions(t *testing.T) {
 		cfg, err := c.o.provider(c.spec)
 		if err != nil || cfg.BaseURL != c.url || cfg.APIKey != c.key {
 			t.Errorf("%s: %q, key %q, %v; want %q, %q", name, cfg.BaseURL, cfg.APIKey, err, c.url, c.key)
+		}
+	}
+}
+
+// A limit that is too small is an error, because 0 would mean the default.
+func TestLimitsAreChecked(t *testing.T) {
+	for arg, want := range map[string]string{
+		"--max-turns=0": "want 1 or more", "--max-turns=-3": "want 1 or more", "--max-subagents=0": "--agent-depth 0", "--max-subagents=-1": "want 1 or more",
+		"--agent-depth=-1": "want 0 or more", "--token-budget=-1": "want 0 or more", "--max-tokens=0": "want 1 or more", "--context-tokens=0": "want 1 or more",
+		"--max-turns=1": "", "--agent-depth=0": "", "--token-budget=0": "",
+	} {
+		var o AgentOptions
+		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+		o.AddFlags(flags)
+		if err := flags.Parse([]string{arg}); err != nil {
+			t.Fatal(err)
+		}
+		err := o.check()
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", arg, err, want)
 		}
 	}
 }

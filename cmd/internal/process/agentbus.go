@@ -74,9 +74,22 @@ func (c busCaller) Call(ctx context.Context, call tools.Call) (tools.ResultEvent
 	if err != nil && agent.IsCancelled(ctx) {
 		cancelling, stop := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer stop()
-		err = errors.Join(err, task.RecordCancellation(cancelling, c.bus, call.SessionToken(), call.IDToken()))
+		err = errors.Join(err, c.cancel(cancelling, tools.CallKey{Session: call.SessionToken(), ID: call.IDToken()}))
 	}
 	return event, err
+}
+
+// cancel cancels a call that a cancelled agent made. The worker that runs the call stops it
+// and publishes the result; no worker runs a parked call.
+func (c busCaller) cancel(ctx context.Context, k tools.CallKey) error {
+	if _, parked, err := task.ReadParked(ctx, c.bus, k); err == nil && parked {
+		_, err := task.Cancel(ctx, c.bus, k.Session, k.ID, "its agent")
+		if code := tools.CodeOf(err); err == nil || code == tools.CodeInvalidArguments || code == tools.CodeNotFound {
+			return nil
+		}
+		return err
+	}
+	return task.RecordCancellation(ctx, c.bus, k.Session, k.ID)
 }
 
 // Pauses between two checks whether a call is parked.
@@ -106,7 +119,7 @@ func (c busCaller) callUntilParked(ctx context.Context, call tools.Call) (tools.
 			}
 			// An error is temporary, or the caller notices it too.
 			if p, ok, err := task.ReadParked(waiting, c.bus, key); ok && err == nil {
-				cancel(&tools.Pause{Until: p.Until, WaitsFor: &key, Made: true, Reason: fmt.Sprintf("%s (%s)", p.Reason, call.Tool), Err: detailOf(p)})
+				cancel(&tools.Pause{Until: p.Until, WaitsFor: []tools.CallKey{key}, Made: true, Reason: fmt.Sprintf("%s (%s)", p.Reason, call.Tool), Err: detailOf(p)})
 				return
 			}
 		}
@@ -149,8 +162,15 @@ func (c busCaller) answered(ctx context.Context, session, run string) (bool, err
 	return len(stored) > 0, err
 }
 
-// alive reports whether a worker executes a run.
+// alive reports whether a worker executes a run, or will: its call may be parked, or wait in
+// a queue because all slots are taken or because the lease of a dead worker has not ended.
 func (c busCaller) alive(ctx context.Context, session, run string) (bool, error) {
-	_, ok, err := task.FindRunning(ctx, c.bus, session, run, task.AskTimeout)
-	return ok, err
+	t, err := task.Get(ctx, c.bus, session, run)
+	switch {
+	case tools.CodeOf(err) == tools.CodeNotFound:
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return t.EndedAt.IsZero(), nil
 }

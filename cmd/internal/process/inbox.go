@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -42,18 +41,17 @@ func (in *inbox) wait() {
 // a message that arrives again changes nothing.
 func (in *inbox) Accept(ctx context.Context, m notify.Incoming) (notify.Accepted, error) {
 	session := in.channel + "-" + m.ChatID
-	command, rest, _ := strings.Cut(m.Text, " ")
-	rest = strings.TrimSpace(rest)
-	args := map[string]any{"prompt": m.Text}
+	command, rest := m.Command()
+	args := map[string]any{"prompt": m.Prompt(m.Text)}
 	switch {
 	case command == "/start" && rest == "":
 		return notify.Accepted{}, in.reply(ctx, session, m, "Write to me, and the agent answers. /stop stops its work, /new and a message begins a new conversation.")
 	case command == "/stop" && rest == "":
-		return notify.Accepted{}, in.cancel(ctx, session, m)
+		return notify.Accepted{}, in.stopRuns(ctx, session, m)
 	case command == "/new" && rest == "":
 		return notify.Accepted{}, in.reply(ctx, session, m, "Write /new and a message: it begins a new conversation, in which the agent does not know the earlier messages.")
 	case command == "/new":
-		args["prompt"], args["fresh"] = rest, true
+		args["prompt"], args["fresh"] = m.Prompt(rest), true
 	}
 	body, err := bus.Encode(args)
 	if err != nil {
@@ -74,9 +72,12 @@ func (in *inbox) Accept(ctx context.Context, m notify.Incoming) (notify.Accepted
 // enqueue stores a call for the workers, unless it is queued, running or parked, or has its
 // result.
 func enqueue(ctx context.Context, b *bus.Bus, queue string, call tools.Call) (fresh bool, err error) {
-	_, parked, err := task.ReadParked(ctx, b, tools.CallKey{Session: call.SessionToken(), ID: call.IDToken()})
-	if parked || err != nil {
+	p, parked, err := task.ReadParked(ctx, b, tools.CallKey{Session: call.SessionToken(), ID: call.IDToken()})
+	switch {
+	case err != nil:
 		return false, err
+	case parked:
+		return false, task.CheckDigest(call, call.Digest(), p.Digest())
 	}
 	accepted, err := rpc.Enqueue(ctx, b, queue, call)
 	return !accepted.Duplicate, err
@@ -94,23 +95,32 @@ func (in *inbox) reply(ctx context.Context, session string, m notify.Incoming, t
 	return err
 }
 
-// cancel cancels the runs of a session that have not ended.
-func (in *inbox) cancel(ctx context.Context, session string, m notify.Incoming) error {
-	list, err := task.List(ctx, in.bus, tools.TokenOf(session))
+// stopRuns cancels the runs of a session that have not ended. The message may arrive again
+// when other runs have started, so it stores once which runs it means.
+func (in *inbox) stopRuns(ctx context.Context, session string, m notify.Incoming) error {
+	token := tools.TokenOf(session)
+	list, err := task.List(ctx, in.bus, token)
 	if err != nil {
 		return temporary(err)
 	}
-	stopped := 0
+	runs := []string{}
 	for _, t := range list.Tasks {
 		if t.Tool == agent.AgentTool && t.EndedAt.IsZero() {
-			if _, err := task.Cancel(ctx, in.bus, tools.TokenOf(session), t.ID, "the user"); err != nil {
-				in.log.Warn().Err(err).Str("call", t.ID).Msg("cannot cancel a run")
-				continue
-			}
-			stopped++
+			runs = append(runs, t.ID)
 		}
 	}
-	if stopped == 0 {
+	if runs, err = task.StoreStop(ctx, in.bus, tools.CallKey{Session: token, ID: tools.TokenOf(m.ID)}, runs); err != nil {
+		return temporary(err)
+	}
+	for _, run := range runs {
+		_, err := task.Cancel(ctx, in.bus, token, run, "the user")
+		switch code := tools.CodeOf(err); {
+		case err == nil, code == tools.CodeInvalidArguments, code == tools.CodeNotFound: // it has ended
+		default:
+			return temporary(err)
+		}
+	}
+	if len(runs) == 0 {
 		return in.reply(ctx, session, m, "Nothing is running.")
 	}
 	return in.reply(ctx, session, m, "Stopped.")

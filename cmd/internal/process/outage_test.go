@@ -29,6 +29,7 @@ type unreliable struct {
 	mu    sync.Mutex
 	until time.Time
 	asked []time.Time
+	full  int // requests that are not probes
 }
 
 func newUnreliable(t *testing.T, failure agent.ProviderError, until time.Time, lines ...string) *unreliable {
@@ -44,6 +45,9 @@ func (m *unreliable) Complete(ctx context.Context, req agent.Request) (agent.Res
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.asked = append(m.asked, time.Now())
+	if !req.Probe {
+		m.full++
+	}
 	if time.Now().Before(m.until) {
 		failure := m.failure
 		return agent.Response{}, &failure
@@ -117,6 +121,9 @@ func TestTwoHoursOfProviderOutage(t *testing.T) {
 		// Each run asks once when it starts, after 30 s, 1 min, ..., and then each 10 min.
 		if n := len(model.asked); n > 8*22+12 {
 			t.Errorf("%d requests to a provider that is down", n)
+		}
+		if model.full > 8+4+4+4 { // each run's first request, and each later turn
+			t.Errorf("%d requests with all repetitions, of %d", model.full, len(model.asked))
 		}
 		for id, text := range prompts {
 			n := kinds(t, b, id[:len(id)-1]+"-"+id)

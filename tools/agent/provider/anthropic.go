@@ -80,7 +80,7 @@ func (a *Anthropic) Complete(ctx context.Context, req agent.Request) (agent.Resp
 	if wire.System, wire.Messages, err = withCacheMarks(req); err != nil {
 		return agent.Response{}, badAnswer("the conversation: %v", err)
 	}
-	return a.client.complete(ctx, api{
+	return a.client.complete(ctx, req.Probe, api{
 		request: func(mode streaming) any { wire.Stream = mode != noStream; return wire },
 		decode:  a.decode,
 		newTurn: func() turn {

@@ -86,8 +86,8 @@ type api struct {
 // complete posts a request, retries temporary failures, and decodes the response. It
 // asks for a stream, because a long answer in one piece would exceed the timeouts of
 // proxies, and accepts an answer in one piece too.
-func (c *client) complete(ctx context.Context, format api) (agent.Response, error) {
-	return retry(ctx, c.retryTimeout, func() (agent.Response, error) {
+func (c *client) complete(ctx context.Context, probe bool, format api) (agent.Response, error) {
+	return retry(ctx, c.retryTimeout, probe, func() (agent.Response, error) {
 		for {
 			mode := streaming(c.streaming.Load())
 			body, err := agent.EncodeJSON(format.request(mode))

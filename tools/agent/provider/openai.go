@@ -45,7 +45,7 @@ func (o *OpenAI) Complete(ctx context.Context, req agent.Request) (agent.Respons
 			Name: def.Name, Description: def.Description, Parameters: schemaOf(def),
 		}})
 	}
-	return o.client.complete(ctx, api{
+	return o.client.complete(ctx, req.Probe, api{
 		request: func(mode streaming) any {
 			wire.Stream, wire.StreamOptions = mode != noStream, nil
 			if mode == streamWithUsage {

@@ -331,3 +331,32 @@ func TestExampleModel(t *testing.T) {
 		t.Errorf("the README does not name %q", provider.ExampleModel)
 	}
 }
+
+// A run that was parked asks its provider twice at most before it is parked again.
+func TestProbe(t *testing.T) {
+	for kind, path := range map[string]string{"anthropic": "/v1/messages", "openai": "/chat/completions"} {
+		for name, failure := range map[string]reply{
+			"overloaded":    {529, map[string]string{"Retry-After-Ms": "2"}, `{"error":{"message":"Overloaded"}}`},
+			"long pause":    {429, map[string]string{"Retry-After": "60"}, `{"error":{"message":"slow down"}}`},
+			"cut off":       {200, nil, "data: {"},
+			"empty replies": {200, nil, ""},
+		} {
+			replies := []reply{failure, failure, failure, failure}
+			p := serve(t, path, replies...)
+			model, err := provider.Open(kind+":m", provider.Config{BaseURL: p.URL})
+			if err != nil {
+				t.Fatal(err)
+			}
+			req := lookAround
+			req.Probe = true
+			want := 2
+			if name == "long pause" {
+				want = 1
+			}
+			_, err = model.Complete(t.Context(), req)
+			if got, ok := errors.AsType[*agent.ProviderError](err); !ok || !got.Retryable || len(p.received()) != want {
+				t.Errorf("%s, %s: %d requests, %v; want %d", kind, name, len(p.received()), err, want)
+			}
+		}
+	}
+}

@@ -16,29 +16,44 @@ import (
 // attempt may cost as much as a complete turn.
 const maxInterrupted = 3
 
+// maxProbes and probeTimeout bound how often a provider that failed before is asked, and
+// until when a request is repeated.
+const (
+	maxProbes    = 2
+	probeTimeout = 5 * time.Second
+)
+
 // retry repeats a request until it succeeds, fails permanently, or the timeout
 // has passed. It waits for as long as the provider's Retry-After says, but fails
 // immediately if that is longer than the rest of the timeout. A response that is cut
 // off may have taken longer than the timeout, so maxInterrupted of them start it again.
-func retry(ctx context.Context, timeout time.Duration, request func() (agent.Response, error)) (agent.Response, error) {
+//
+// A probe asks a provider that failed before, so it is repeated once, and only if the first
+// response was a failure that came soon.
+func retry(ctx context.Context, timeout time.Duration, probe bool, request func() (agent.Response, error)) (agent.Response, error) {
+	requests := 0
+	if probe {
+		timeout = min(timeout, probeTimeout)
+	}
 	policy := &retryAfterBackOff{BackOff: backoff.NewExponentialBackOff(backoff.WithInitialInterval(500*time.Millisecond),
 		backoff.WithMaxInterval(20*time.Second), backoff.WithMaxElapsedTime(timeout)), until: time.Now().Add(timeout)}
 	var res agent.Response
 	cutOff := 0
 	err := backoff.Retry(func() (err error) {
 		res, err = request()
+		requests++
 		if err != nil && ctx.Err() != nil {
 			return backoff.Permanent(context.Cause(ctx))
 		}
 		failure, ok := errors.AsType[*agent.ProviderError](err)
-		if ok && !failure.Retryable {
-			return backoff.Permanent(err)
+		if ok && (!failure.Retryable || probe && requests == maxProbes) {
+			return backoff.Permanent(failure)
 		}
 		if ok {
 			policy.retryAfter = failure.RetryAfter
 		}
 		if _, begun := errors.AsType[interrupted](err); begun {
-			if cutOff++; cutOff <= maxInterrupted {
+			if cutOff++; cutOff <= maxInterrupted && !probe {
 				policy.until = time.Now().Add(timeout)
 				policy.Reset()
 			}

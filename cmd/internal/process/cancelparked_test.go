@@ -1,0 +1,110 @@
+package process
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/bus/task"
+	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// Cancelling a run cancels all parked calls of its turn, whether the run is parked with them
+// or still waits for another call.
+func TestCancelReachesAllParkedCalls(t *testing.T) {
+	t.Parallel()
+	for name, turn := range map[string]string{
+		"parked":  `{"tools":[{"name":"danger"},{"name":"danger"},{"name":"danger"}]}`,
+		"running": `{"tools":[{"name":"danger"},{"name":"danger"},{"name":"block"},{"name":"danger"}]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := bustest.New(t)
+			started := make(chan struct{}, 1)
+			danger, err := tools.NewTool("danger", "must not run", func(context.Context, tools.Call, struct{}) *tools.Result {
+				t.Error("the tool ran")
+				return tools.NewToolResult("ran")
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			block, err := tools.NewTool("block", "blocks", func(ctx context.Context, _ tools.Call, _ struct{}) *tools.Result {
+				started <- struct{}{}
+				<-ctx.Done()
+				return tools.Failure(context.Cause(ctx))
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			model := newUnreliable(t, overloaded, time.Time{}, turn, `{"text":"after all"}`)
+			startModel(t, b, model, worker.Config{Approvals: worker.Approvals{Needed: func(call tools.Call) bool { return call.Tool == "danger" }}}, danger, block)
+			answer := make(chan tools.ResultEvent, 1)
+			go func() {
+				event, err := rpc.Submit(t.Context(), b, AgentQueue, prompt("s", "r", "go"))
+				if err != nil {
+					t.Error(err)
+				}
+				answer <- event
+			}()
+			want := 4 // with the run
+			if name == "running" {
+				<-started
+				want = 3
+			}
+			bustest.WaitUntil(t, "the parked calls", func() bool {
+				parked, err := task.ListParked(t.Context(), b, "*")
+				if err != nil {
+					t.Fatal(err)
+				}
+				return len(parked) == want
+			})
+			if name == "parked" {
+				p, _, err := task.ReadParked(t.Context(), b, tools.CallKey{Session: "s", ID: "r"})
+				if err != nil || len(p.WaitsFor) != 3 {
+					t.Errorf("the run waits for %v, %v", p.WaitsFor, err)
+				}
+			}
+			if _, err := task.Cancel(t.Context(), b, "s", "r", "a test"); err != nil {
+				t.Fatal(err)
+			}
+			if event := <-answer; event.Outcome != tools.Cancelled {
+				t.Errorf("the run: %+v", event)
+			}
+			bustest.WaitUntil(t, "no parked calls", func() bool {
+				parked, err := task.ListParked(t.Context(), b, "*")
+				if err != nil {
+					t.Fatal(err)
+				}
+				return len(parked) == 0
+			})
+			if _, err := task.AnswerApproval(t.Context(), b, tools.CallKey{Session: "s", ID: "r-t1-1"}, task.Answer{Approve: true}); tools.CodeOf(err) != tools.CodeNotFound {
+				t.Errorf("an answer after the cancellation: %v", err)
+			}
+		})
+	}
+}
+
+// A run whose call waits in a queue, or is parked, is not abandoned.
+func TestQueuedRunIsAlive(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	c := busCaller{b}
+	check := func(id string, want bool) {
+		t.Helper()
+		if alive, err := c.alive(t.Context(), "s", id); alive != want || err != nil {
+			t.Errorf("run %s is alive: %v, %v; want %v", id, alive, err, want)
+		}
+	}
+	if _, err := rpc.Enqueue(t.Context(), b, AgentQueue, prompt("s", "queued", "go")); err != nil {
+		t.Fatal(err)
+	}
+	check("queued", true)
+	check("missing", false)
+	if _, err := task.Cancel(t.Context(), b, "s", "queued", "a test"); err != nil {
+		t.Fatal(err)
+	}
+	check("queued", false)
+}

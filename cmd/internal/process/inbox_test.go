@@ -1,0 +1,80 @@
+package process
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/notify"
+	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/bus/task"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// A message of a group begins with the name of its author, and its commands still work.
+func TestMessagesOfGroups(t *testing.T) {
+	for text, want := range map[string][3]string{
+		"hello there":            {"", "hello there", "> quoted\n\nAnn: hello there"},
+		"/stop":                  {"/stop", "", "> quoted"},
+		"/stop@the_bot":          {"/stop", "", "> quoted"},
+		"/NEW@the_bot\nan  idea": {"/new", "an  idea", "> quoted\n\nAnn: an  idea"},
+		"/":                      {"/", "", "> quoted"},
+	} {
+		m := notify.Incoming{Text: text, From: "Ann\n", Context: "> quoted"}
+		command, rest := m.Command()
+		if command != want[0] || rest != want[1] || m.Prompt(rest) != want[2] {
+			t.Errorf("%q: command %q, rest %q, prompt %q; want %q", text, command, rest, m.Prompt(rest), want)
+		}
+	}
+}
+
+// A message that stops runs may arrive again: it stops no run that began later.
+func TestStopIsIdempotent(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	n, err := notify.New(b, notify.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := newInbox(&parts{bus: b, notifier: n, log: bustest.Log(t)}, "me", nil)
+	accept := func(id, text string) {
+		t.Helper()
+		if _, err := in.Accept(t.Context(), notify.Incoming{ID: id, ChatID: "42", Text: text, From: "Ann"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	state := func(id string) task.State {
+		t.Helper()
+		got, err := task.Get(t.Context(), b, "me-42", "message-"+id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.State
+	}
+	accept("1", "first")
+	accept("2", "/stop@the_bot")
+	accept("3", "second")
+	accept("2", "/stop@the_bot")
+	if first, second := state("1"), state("3"); first != task.Cancelled || second != task.Queued {
+		t.Errorf("the first run is %s, the second one %s", first, second)
+	}
+}
+
+// A message with the id of a parked call is accepted only if it is the same.
+func TestMessageWithTheIDOfAParkedCall(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	call := prompt("me-42", "message-1", "go")
+	if _, err := task.Park(t.Context(), b, task.Parked{Call: call, Queue: AgentQueue, State: task.Waiting, Since: time.Now(), Until: time.Now().Add(time.Hour)}); err != nil {
+		t.Fatal(err)
+	}
+	if fresh, err := enqueue(t.Context(), b, AgentQueue, call); fresh || err != nil {
+		t.Errorf("the same message: %v, %v", fresh, err)
+	}
+	if _, err := enqueue(t.Context(), b, AgentQueue, prompt("me-42", "message-1", "other")); tools.CodeOf(err) != tools.CodeMismatch {
+		t.Errorf("another message: %v", err)
+	}
+	if _, err := rpc.Enqueue(t.Context(), b, AgentQueue, prompt("me-42", "message-2", "other")); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,81 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/agent"
+)
+
+// failingLog fails between two times.
+type failingLog struct {
+	*memConversations
+	from, until time.Time
+}
+
+func (l *failingLog) failure() error {
+	if now := time.Now(); now.After(l.from) && now.Before(l.until) {
+		return errors.New("the disk is away")
+	}
+	return nil
+}
+
+func (l *failingLog) Read(ctx context.Context, session string) ([][]byte, uint64, error) {
+	if err := l.failure(); err != nil {
+		return nil, 0, err
+	}
+	return l.memConversations.Read(ctx, session)
+}
+
+func (l *failingLog) Append(ctx context.Context, session string, after uint64, entry []byte) (uint64, error) {
+	if err := l.failure(); err != nil {
+		return 0, err
+	}
+	return l.memConversations.Append(ctx, session, after, entry)
+}
+
+// The log may fail for minutes at any time of a run, also of a run that has lasted for hours
+// or that has waited for another run. A log that fails for longer ends the attempt.
+func TestLogFailsLateInARun(t *testing.T) {
+	for name, tt := range map[string]struct {
+		away time.Duration
+		ok   bool
+	}{"minutes": {5 * time.Minute, true}, "an hour": {time.Hour, false}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				slow := newTool(t, "slow", tools.Idempotent, func(context.Context, tools.Call, sayArgs) *tools.Result {
+					time.Sleep(3 * time.Hour)
+					return tools.NewToolResult("done")
+				})
+				s := newStage(t, slow)
+				start := time.Now()
+				log := &failingLog{&s.log, start.Add(3*time.Hour - time.Minute), start.Add(3*time.Hour + tt.away)}
+				newAgent := func(cfg agent.Config) *agent.Agent {
+					cfg.Tools = s.registry.Definitions()
+					cfg.IsRunning = func(context.Context, string, string) (bool, error) { return true, nil }
+					return agent.New(parseScript(t, asks("slow", `{}`), `{"text":"answer"}`, `{"text":"answer"}`), s.runner, log, cfg)
+				}
+				errs := make(chan error, 2)
+				for _, id := range []string{"slow", "waits"} {
+					go func() {
+						o, err := newAgent(agent.Config{}).Run(t.Context(), tools.Call{ID: id, Session: "s"}, agent.Text("go"))
+						if err == nil && o.Reply != "answer" {
+							t.Errorf("%s: %+v", id, o)
+						}
+						errs <- err
+					}()
+					time.Sleep(time.Second)
+				}
+				for range 2 {
+					if err := <-errs; (err == nil) != tt.ok {
+						t.Errorf("error %v", err)
+					}
+				}
+			})
+		})
+	}
+}
