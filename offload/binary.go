@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -16,7 +17,20 @@ func binaryNotice(id, mediaType string, size int64) string {
 	if slices.Contains(imageTypes, mediaType) && size <= maxImage {
 		how = fmt.Sprintf("to see it, call %s(artifact_id); %s", ToolGet, how)
 	}
-	return fmt.Sprintf("The artifact '%s' is %d bytes of %s, which is not text; %s.", id, size, attribute(mediaType), how)
+	return fmt.Sprintf("The artifact '%s' is %d bytes of %s, %s; %s.", id, size, attribute(mediaType), whyBinary(mediaType), how)
+}
+
+// whyBinary says why a content is not shown.
+func whyBinary(mediaType string) string {
+	if strings.HasPrefix(mediaType, "text/") {
+		return "in an encoding other than UTF-8"
+	}
+	return "which is not text"
+}
+
+// escapedNotice follows a text with escaped bytes.
+func escapedNotice(id string) string {
+	return fmt.Sprintf("[each \\xNN stands for a byte that is not UTF-8; the artifact '%s' has the exact bytes]", id)
 }
 
 // imageTypes are the images that models accept.

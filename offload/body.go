@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -20,6 +21,9 @@ type body struct {
 	inMemory  bool
 	blocks    []contentBlock // nil if the result is plain text
 	truncated bool
+	// note is text that the tool added after content that is not text, such as an exit
+	// code. It is not stored.
+	note string
 }
 
 // bodyOf returns the body of a result. It reads a text of at most limit bytes into
@@ -36,7 +40,7 @@ func bodyOf(res *tools.Result, limit int64) (body, error) {
 			return body{}, fmt.Errorf("read the output: %w", err)
 		}
 		b.text, b.inMemory = text, ok
-		return b, nil
+		return b, b.splitNote(res.Output)
 	case res.Blocks != nil:
 		if blocks, err := parseBlocks(res.Blocks); err == nil {
 			b := body{raw: sectionOf(string(res.Blocks)), text: blocksText(blocks), inMemory: true, blocks: blocks}
@@ -49,6 +53,28 @@ func bodyOf(res *tools.Result, limit int64) (body, error) {
 		return textBody(string(res.Blocks)), nil
 	}
 	return textBody(res.ForLLM), nil
+}
+
+// splitNote takes the notes off content that is not text, so that the store gets exactly
+// the bytes of the content.
+func (b *body) splitNote(out *tools.Output) error {
+	written, size := out.Written(), b.raw.Size()
+	if written == 0 || written == size || b.inMemory && utf8.ValidString(b.text) {
+		return nil
+	}
+	if typ, _, err := kind(out, written); err != nil || typ != TypeBinary && !b.inMemory {
+		return err
+	}
+	note, err := readRange(out, written, size-written)
+	if err != nil {
+		return err
+	}
+	b.note = strings.Trim(string(note), "\n")
+	b.raw, b.plain = io.NewSectionReader(out, 0, written), io.NewSectionReader(out, 0, written)
+	if b.inMemory {
+		b.text = b.text[:written]
+	}
+	return nil
 }
 
 func textBody(text string) body {
@@ -66,4 +92,23 @@ func (b body) inline(out *tools.Result) {
 	if b.blocks == nil {
 		out.Blocks = nil
 	}
+}
+
+// addNote adds the note to the text for the model.
+func (b body) addNote(out *tools.Result) {
+	if b.note != "" {
+		out.ForLLM += "\n" + b.note
+	}
+}
+
+// withoutStore returns what a model gets of content that is not UTF-8 if nothing is stored.
+func (b body) withoutStore() string {
+	text := tools.EscapeBytes(b.text)
+	if typ, media, err := kind(b.plain, b.plain.Size()); err == nil && typ == TypeBinary {
+		text = fmt.Sprintf("The result is %d bytes of %s, which is not text. They were not kept, because offloading is off.", b.plain.Size(), attribute(media))
+	}
+	if b.note != "" {
+		text += "\n" + b.note
+	}
+	return text
 }

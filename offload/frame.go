@@ -4,16 +4,18 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // frameTag is the start of the names of the reference's elements.
 const frameTag = "knowledge"
 
 // neutralise replaces each '<' that could open or close an element of the reference
-// by "&lt;", and bytes that are not UTF-8 by U+FFFD. It ignores case, slashes, white
+// by "&lt;", and each byte that is not UTF-8 by \xNN. It ignores case, slashes, white
 // space, control characters and everything invisible.
 func neutralise(s string) string {
-	s = strings.ToValidUTF8(s, "\uFFFD")
+	s = tools.EscapeBytes(s)
 	if !strings.Contains(s, "<") {
 		return s
 	}

@@ -167,8 +167,13 @@ func (r *Reader) Grep(ctx context.Context, session, id string, q GrepQuery) (*Gr
 		if err := res.fill(ctx, c, found, q); err != nil {
 			return err
 		}
-		if res.Matches == 0 && !timeout {
-			res.Notes = append(res.Notes, r.whyNoMatch(ctx, c, q)...)
+		if timeout {
+			return nil
+		}
+		missed := r.missedBeforeCR(ctx, c, pattern, q)
+		res.Notes = append(res.Notes, missed...)
+		if res.Matches == 0 {
+			res.Notes = append(res.Notes, r.whyNoMatch(ctx, c, q, missed == nil)...)
 		}
 		return nil
 	})

@@ -499,6 +499,29 @@ func TestGrepSaysWhyNothingMatches(t *testing.T) {
 	}
 }
 
+// A "\r" is a character of its line. A pattern with $ that misses lines because of that gets
+// a note, also if other lines match.
+func TestGrepSaysWhichLinesACarriageReturnHides(t *testing.T) {
+	text := strings.Repeat("an end\n", 100_000) + "an END\r\nthe end\r\nlast\r"
+	for expr, want := range map[string]int64{
+		"end$": 100_002, "end$|zzz": 100_002, "(?m)end$": 100_002, "(?i)END$": 100_001, "(the|an) (end$|x)": 100_002, "last$": 100_003,
+		`end\r?$`: 0, `end\s*$`: 0, "end": 0, `end\z`: 0, "an end$": 0, ".$": 0,
+	} {
+		res, err := stored(t, []byte(text)).Grep(t.Context(), "s", "a", GrepQuery{Pattern: expr, MaxResults: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		note := fmt.Sprintf("line %d and perhaps others end in \\r\\n", want)
+		if got := res.Text(); strings.Contains(got, note) != (want > 0) || want == 0 && strings.Contains(got, "and perhaps others") {
+			t.Errorf("grep %q: want the note for line %d in\n%s", expr, want, got)
+		}
+	}
+	res, err := stored(t, []byte(text)).Grep(t.Context(), "s", "a", GrepQuery{Pattern: "end$", Offset: 700_008})
+	if err != nil || !strings.Contains(res.Text(), "line 100002 and perhaps") {
+		t.Errorf("from an offset: %v, %s", err, res.Text())
+	}
+}
+
 // All matches are counted, and few are shown.
 func TestGrepCountsPastTheLimit(t *testing.T) {
 	r := stored(t, bytes.Repeat([]byte("ab ab\n"), 100_000))

@@ -20,8 +20,9 @@ var (
 	lookForLine = regexp.MustCompile(`\\n|\n`)
 )
 
-// whyNoMatch returns possible reasons why a pattern does not match.
-func (r *Reader) whyNoMatch(ctx context.Context, c blockContent, q GrepQuery) (notes []string) {
+// whyNoMatch returns possible reasons why a pattern does not match, with that of the line
+// ends if cr is true.
+func (r *Reader) whyNoMatch(ctx context.Context, c blockContent, q GrepQuery, cr bool) (notes []string) {
 	ctx, cancel := context.WithTimeout(ctx, min(reasonTime, r.cfg.GrepTime))
 	defer cancel()
 	var head []byte
@@ -37,7 +38,7 @@ func (r *Reader) whyNoMatch(ctx context.Context, c blockContent, q GrepQuery) (n
 	if lookForLine.MatchString(q.Pattern) {
 		notes = append(notes, "each line is matched separately, so a pattern with a newline never matches; use context_after")
 	}
-	if bytes.Contains(head, []byte("\r\n")) && strings.Contains(q.Pattern, "$") {
+	if cr && bytes.Contains(head, []byte("\r\n")) && strings.Contains(q.Pattern, "$") {
 		notes = append(notes, `the lines end in \r\n, and $ matches only after the \r; write \r?$`)
 	}
 	if asciiClass.MatchString(q.Pattern) && !isASCII(head) {
@@ -64,6 +65,49 @@ func (r *Reader) whyNoMatch(ctx context.Context, c blockContent, q GrepQuery) (n
 		try(literal, true, "as literal text, with escaped special characters, the pattern is in line %d")
 	}
 	return notes
+}
+
+// maxCRLines bounds the lines that missedBeforeCR compares.
+const maxCRLines = 10_000
+
+// missedBeforeCR returns a note if a line does not match only because it ends in "\r\n" and
+// the pattern has a $. A "\r" is a character of its line, also for $.
+func (r *Reader) missedBeforeCR(ctx context.Context, c blockContent, pattern *linematch.Pattern, q GrepQuery) []string {
+	expr := linematch.BeforeCR(q.Pattern, q.IgnoreCase)
+	if expr == "" {
+		return nil
+	}
+	p, err := linematch.Compile(expr, false) // the expression has its flags
+	if err != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, min(reasonTime, r.cfg.GrepTime))
+	defer cancel()
+	lines, missed := 0, int64(0)
+	s := &linematch.Search{Pattern: p, Source: c, StopWhenFull: true, Found: func(line linematch.Line) (bool, error) {
+		if lines++; lines > maxCRLines || line.End-line.Start > 1<<20 {
+			return false, nil
+		}
+		text, err := readRange(c, line.Start, line.End-line.Start)
+		if err != nil {
+			return false, err
+		}
+		err = pattern.All(ctx, text, 0, func(int, int) bool {
+			text = nil
+			return false
+		})
+		if err == nil && text != nil {
+			missed = line.Number
+		}
+		return missed == 0, err
+	}}
+	if q.Offset != 0 && continueAt(c, s, q.Offset) != nil {
+		return nil
+	}
+	if err := s.Run(ctx, readAhead(ctx, c, s.Searched)); err != nil || missed == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf(`line %d and perhaps others end in \r\n and do not match only because $ matches after the \r; write \r?$ instead of $`, missed)}
 }
 
 func isASCII(text []byte) bool {

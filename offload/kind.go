@@ -147,12 +147,27 @@ func isText(m *mimetype.MIME, head []byte) bool {
 	if valid {
 		return true
 	}
+	if invalidBytes(head) > len(head)/4 {
+		return false // an encoding that is shown as escapes only
+	}
 	for ; m != nil; m = m.Parent() {
 		if m.Is("text/plain") {
 			return true
 		}
 	}
 	return false
+}
+
+// invalidBytes counts the bytes that are not UTF-8.
+func invalidBytes(text []byte) (n int) {
+	for len(text) > 0 {
+		r, size := utf8.DecodeRune(text)
+		if r == utf8.RuneError && size == 1 {
+			n++
+		}
+		text = text[size:]
+	}
+	return n
 }
 
 // looksLikeJSON is exact for small contents. A large content is JSON if it starts and

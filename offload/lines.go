@@ -50,7 +50,7 @@ func (l *Lines) Text() string {
 	if l.MediaType != "" {
 		return binaryNotice(l.ArtifactID, l.MediaType, l.Size)
 	}
-	text := fmt.Sprintf("Lines %d-%d of %d (knowledge_id: %s):\n\n%s", l.StartLine, l.EndLine, l.TotalLines, l.ArtifactID, l.Content)
+	text := fmt.Sprintf("Lines %d-%d of %d (knowledge_id: %s):\n\n%s", l.StartLine, l.EndLine, l.TotalLines, l.ArtifactID, tools.EscapeBytes(string(l.Bytes())))
 	if l.NextOffset > 0 {
 		text += fmt.Sprintf("\n\n[line %d is too long to be shown in full; continue with %s(artifact_id, offset=%d)]", l.EndLine, ToolGet, l.NextOffset)
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/stevedore-bus/stevedore/tools"
@@ -84,7 +83,7 @@ func (o *Offloader) result(ctx context.Context, call tools.Call, def tools.Defin
 	case why == keep:
 		return &out, nil
 	case o.cfg.Disabled && why == notText:
-		out.ForLLM = strings.ToValidUTF8(b.text, "\uFFFD")
+		out.ForLLM = b.withoutStore()
 		return &out, nil
 	case o.cfg.Disabled:
 		return o.Fallback(call, res, errors.New("offloading is off, and the result is too large to be sent")), nil
@@ -125,6 +124,15 @@ func (o *Offloader) refer(call tools.Call, out *tools.Result, b body, rec Record
 	out.Artifact = &rec.Artifact
 	rec.Inline = true
 	b.inline(out)
+	if b.inMemory && b.blocks == nil && rec.Type != TypeBinary && rec.Chars < o.cfg.InlineChars && !utf8.ValidString(b.text) {
+		rec.Inline = false // not the exact bytes
+		out.ForLLM = tools.EscapeBytes(b.text) + "\n" + escapedNotice(rec.ID)
+		if o.fits(call, out) {
+			b.addNote(out)
+			o.logOffload(call, rec, why)
+			return
+		}
+	}
 	if !b.inMemory || rec.Chars >= o.cfg.InlineChars || !utf8.ValidString(b.text) || !o.fits(call, out) {
 		rec.Inline = false
 		out.Blocks, out.ForLLM = nil, Reference(rec)
@@ -132,6 +140,11 @@ func (o *Offloader) refer(call tools.Call, out *tools.Result, b body, rec Record
 			out.Blocks, out.ForLLM = keepMedia(b.blocks, out.ForLLM, o.left(call, out))
 		}
 	}
+	b.addNote(out)
+	o.logOffload(call, rec, why)
+}
+
+func (o *Offloader) logOffload(call tools.Call, rec Record, why reason) {
 	o.cfg.Log.Info().Str("context_type", ContextToolResult).Str("biz_id", tools.Excerpt(call.ID, 256)).
 		Str("artifact_id", rec.ID).Str("session", rec.Session).Str("tool", call.Tool).
 		Int64("chars", rec.Chars).Int64("bytes", rec.Size).Bool("inline", rec.Inline).

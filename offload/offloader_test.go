@@ -176,7 +176,7 @@ func TestPreviews(t *testing.T) {
 		{"text in one line", strings.Repeat("word ", 10_000), TypeText, []string{strings.Repeat("word ", 120) + "\n[... 48800 characters not shown ...]\n" + strings.Repeat("word ", 120)}},
 		{"text with NULs", strings.Repeat("./a file\x00", 8_000), TypeText, []string{"./a file\x00./a file\x00"}},
 		{"UTF-16", strings.Repeat("t\x00e\x00x\x00", 20_000), TypeBinary, []string{"which is not text"}},
-		{"latin-1", strings.Repeat("caf\xe9 au lait\n", 5_000), TypeText, []string{"caf\uFFFD au lait\ncaf"}},
+		{"latin-1", strings.Repeat("caf\xe9 au lait\n", 5_000), TypeText, []string{"caf\\xe9 au lait\ncaf"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			short, store := offloadText(t, Config{}, aCall, row.text)
@@ -205,8 +205,48 @@ func TestBytesThatJSONCannotCarryAreStored(t *testing.T) {
 		t.Errorf("artifact is %+v", short.Artifact)
 	}
 	short, _ = offloadText(t, Config{Disabled: true}, aCall, "caf\xe9")
-	if short.ForLLM != "caf\uFFFD" {
+	if short.ForLLM != `caf\xe9` {
 		t.Errorf("without offloading the model gets %q", short.ForLLM)
+	}
+}
+
+// A model gets one sentence about the binary output of a command, with the exit code. The
+// artifact has exactly the bytes of the command.
+func TestBinaryOutput(t *testing.T) {
+	png := "\x89PNG\r\n\x1a\n\x00\x00\xff"
+	for _, row := range []struct {
+		bytes, typ string
+		want       []string
+	}{
+		{png, TypeBinary, []string{"stored as the artifact 'toolu_1': 11 bytes of image/png, which is not text", `"base64":true`, "</knowledge_list>\n[Exit code: 0]"}},
+		{strings.Repeat(png, 200_000), TypeBinary, []string{"2200000 bytes of image/png", "\n[Exit code: 0]"}},
+		{"caf\xe9\n", TypeText, []string{`caf\xe9` + "\n\n[each \\xNN stands for a byte", "artifact 'toolu_1' has the exact bytes]\n[Exit code: 0]"}},
+		{strings.Repeat("\x83\x65", 500), TypeBinary, []string{"1000 bytes of text/plain", "in an encoding other than UTF-8"}},
+	} {
+		out := tools.NewOutput(tools.OutputLimits{})
+		if _, err := out.Write([]byte(row.bytes)); err != nil {
+			t.Fatal(err)
+		}
+		out.Note("[Exit code: 0]")
+		store := newFakeStore(StoreConfig{})
+		res := &tools.Result{Output: out}
+		short, err := NewOffloader(store, Config{}).Result(t.Context(), aCall, tools.Definition{Name: "shell"}, res)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if short.Artifact == nil || short.Artifact.Type != row.typ || short.Artifact.Inline || storedText(t, store, "s", "toolu_1") != row.bytes {
+			t.Errorf("%.20q: artifact %+v", row.bytes, short.Artifact)
+		}
+		for _, want := range row.want {
+			if !strings.Contains(short.ForLLM, want) || strings.Contains(short.ForLLM, "\uFFFD") {
+				t.Errorf("%.20q: want %q in %s", row.bytes, want, short.ForLLM)
+			}
+		}
+		off, err := NewOffloader(nil, Config{Disabled: true}).Result(t.Context(), aCall, tools.Definition{Name: "shell"}, &tools.Result{Output: out})
+		if err != nil || strings.Contains(off.ForLLM, "\uFFFD") || !strings.HasSuffix(off.ForLLM, "\n[Exit code: 0]") && len(row.bytes) < 1<<20 {
+			t.Errorf("%.20q without a store: %v, %.300q", row.bytes, err, off.ForLLM)
+		}
+		_ = res.Close()
 	}
 }
 

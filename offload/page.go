@@ -41,19 +41,20 @@ func (p *Page) Bytes() []byte {
 // Text returns the form for a model: the content. If it is not the whole artifact, a
 // line above it gives the position and how to continue.
 func (p *Page) Text() string {
+	text := tools.EscapeBytes(string(p.Bytes()))
 	switch {
 	case p.MediaType != "":
 		return binaryNotice(p.ArtifactID, p.MediaType, p.Size)
 	case p.NextOffset > 0:
 		return fmt.Sprintf("Characters %d-%d of %d (knowledge_id: %s); the next page has offset=%d:\n\n%s",
-			p.Offset, p.NextOffset-1, p.TotalChars, p.ArtifactID, p.NextOffset, p.Content)
+			p.Offset, p.NextOffset-1, p.TotalChars, p.ArtifactID, p.NextOffset, text)
 	case p.TotalChars == 0:
 		return fmt.Sprintf("The artifact is empty (knowledge_id: %s).", p.ArtifactID)
 	case p.Offset > 0:
 		return fmt.Sprintf("Characters %d-%d of %d (knowledge_id: %s); this is the end:\n\n%s",
-			p.Offset, p.TotalChars-1, p.TotalChars, p.ArtifactID, p.Content)
+			p.Offset, p.TotalChars-1, p.TotalChars, p.ArtifactID, text)
 	}
-	return p.Content
+	return text
 }
 
 // GetByID returns a page of an artifact: limit characters from offset on. A

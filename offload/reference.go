@@ -86,7 +86,7 @@ func describe(rec Record) string {
 		}
 	}
 	if rec.Type == TypeBinary {
-		fmt.Fprintf(&b, "size: %d bytes of %s, which is not text\n", rec.Size, attribute(rec.MediaType))
+		fmt.Fprintf(&b, "size: %d bytes of %s, %s\n", rec.Size, attribute(rec.MediaType), whyBinary(rec.MediaType))
 	} else {
 		fmt.Fprintf(&b, "size: %d characters, about %d tokens, %d lines\n", rec.Chars, rec.Tokens, rec.Lines)
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/stevedore-bus/stevedore/tools"
@@ -135,7 +134,7 @@ func (o *Offloader) Fallback(call tools.Call, res *tools.Result, cause error) *t
 			text = fmt.Sprintf("[the result could not be read: %s]", tools.Excerpt(err.Error(), 300))
 		}
 		out.ForLLM = fmt.Sprintf("The tool ran, but its result could not be stored: %s.\nThis is as much of the result as fits:\n\n%s",
-			reason, strings.ToValidUTF8(text, "\uFFFD"))
+			reason, tools.EscapeBytes(text))
 		if err != nil || budget == 0 || o.fits(call, &out) {
 			return &out
 		}

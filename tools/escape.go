@@ -36,6 +36,26 @@ func Escape(text string) string {
 	return out.String()
 }
 
+// EscapeBytes returns a text as UTF-8: it replaces each byte that is not part of a
+// character by \xNN, so that a reader can tell which byte it is.
+func EscapeBytes(text string) string {
+	if utf8.ValidString(text) {
+		return text
+	}
+	var out strings.Builder
+	out.Grow(len(text) + 64)
+	for i := 0; i < len(text); {
+		r, size := utf8.DecodeRuneInString(text[i:])
+		if r == utf8.RuneError && size == 1 {
+			fmt.Fprintf(&out, `\x%02x`, text[i])
+		} else {
+			out.WriteString(text[i : i+size])
+		}
+		i += size
+	}
+	return out.String()
+}
+
 // EscapeLine is Escape for text that must fit on one line.
 func EscapeLine(text string) string {
 	return strings.NewReplacer("\n", `\n`, "\t", " ").Replace(Escape(text))

@@ -39,6 +39,7 @@ type Output struct {
 	buf     []byte
 	file    *os.File
 	size    int64 // bytes kept
+	written int64 // bytes up to the end of the last Write
 	newline bool  // the last kept byte is a newline
 	dropped int64 // bytes beyond limits.Total
 	err     error // the first failed write; the output is incomplete
@@ -77,6 +78,7 @@ func (o *Output) Write(p []byte) (int, error) {
 		o.err = fmt.Errorf("write spill file: %w", err)
 		return 0, o.err
 	}
+	o.written = o.size
 	return len(p), nil
 }
 
@@ -176,6 +178,13 @@ func (o *Output) Size() int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.size
+}
+
+// Written is the number of bytes kept before the notes that follow the last Write.
+func (o *Output) Written() int64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.written
 }
 
 // Truncated reports whether bytes were dropped because of the total limit.

@@ -149,7 +149,6 @@ func TestResults(t *testing.T) {
 		"our code":           {failing(tools.CodeUnknownOutcome, "who knows"), "who knows (code unknown_outcome)", "", tools.CodeToolFailed},
 		"message only":       {failing("", "oops"), "oops", "", tools.CodeToolFailed},
 		"code only":          {failing("500", ""), "the tool failed (code 500)", "", tools.CodeToolFailed},
-		"bytes":              {respond("\xff\xfe"), "the response of tool is not text: its 2 bytes are not valid UTF-8", "", tools.CodeToolFailed},
 		"too large":          {respond(strings.Repeat("x", 1001)), "the response of tool has 1001 bytes; at most 1000 are accepted", "", tools.CodeToolFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -160,6 +159,14 @@ func TestResults(t *testing.T) {
 				t.Errorf("got %+v (%v), want %q, %q, code %q", res, res.Err, tt.want, tt.forUser, tt.code)
 			}
 		})
+	}
+	serve(t, b, "acme.bytes", respond("\xff\xfe"))
+	bytes := open(t, b, "acme.bytes", remote.Config{}).Execute(t.Context(), tools.Call{})
+	if bytes.IsError || bytes.Output == nil {
+		t.Fatalf("bytes: %+v", bytes)
+	}
+	if text, _, err := bytes.Output.Text(10); err != nil || text != "\xff\xfe" {
+		t.Errorf("bytes: %q, %v", text, err)
 	}
 	serve(t, b, "acme.user", respond(`{"for_llm":"x","for_user":"`+strings.Repeat("y", 100_000)+`"}`))
 	if res := open(t, b, "acme.user", remote.Config{}).Execute(t.Context(), tools.Call{}); len(res.ForUser) > 17_000 {

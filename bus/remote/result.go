@@ -27,7 +27,11 @@ func (t *Tool) result(msg *nats.Msg) *tools.Result {
 	case len(msg.Data) > t.cfg.MaxResult:
 		return tools.Failure(tools.Errorf(tools.CodeToolFailed, "the response of %s has %d bytes; at most %d are accepted", t.def.Name, len(msg.Data), t.cfg.MaxResult))
 	case !utf8.Valid(msg.Data):
-		return tools.Failure(tools.Errorf(tools.CodeToolFailed, "the response of %s is not text: its %d bytes are not valid UTF-8", t.def.Name, len(msg.Data)))
+		out := tools.NewOutput(tools.OutputLimits{Memory: int64(len(msg.Data)), Total: int64(len(msg.Data))})
+		if _, err := out.Write(msg.Data); err != nil {
+			return tools.Failure(err)
+		}
+		return &tools.Result{Output: out} // a text would lose bytes
 	}
 	response, err := tools.DecodeRaw(msg.Data)
 	if err != nil || response.ForLLM == nil || strings.HasPrefix(header(msg, "content-type"), "text/") {

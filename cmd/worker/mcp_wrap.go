@@ -85,6 +85,9 @@ func mcpWrap(ctx context.Context, o mcpWrapOptions, argv []string, stdin io.Read
 	if o.timeout <= 0 {
 		return cli.Exit(cli.ExitUsage, "--call-timeout %s: want more than 0s", o.timeout)
 	}
+	if err := process.CheckOffload(o.Offload); err != nil {
+		return err
+	}
 	server, name, err := o.server(argv, stderr)
 	if err != nil {
 		return err

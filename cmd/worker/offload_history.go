@@ -40,8 +40,7 @@ tool_result blocks of Anthropic, and the messages with the role "tool" of OpenAI
 tool_call_id names the file.
 
 Environment: ` + chat.EnvMinChars + ` and ` + chat.EnvMinRatio + ` are the
-defaults of --min-chars and --min-ratio. The command prints a warning and ignores a
-variable whose value is not a valid number.`,
+defaults of --min-chars and --min-ratio. A value outside of their range is an error.`,
 		Example: `  worker offload history --dir .offload < history.json > light.json
   jq .messages light.json | worker offload history --dir .offload
   worker offload history --dir .offload --min-chars 2000 --min-ratio 0.2 < history.json
@@ -107,11 +106,7 @@ func historyOptions(cmd *cobra.Command, flags offloadHistoryFlags) (chat.Options
 	if err := opts.Validate(); err != nil {
 		return chat.Options{}, err
 	}
-	opts, err := opts.WithEnv(os.LookupEnv)
-	if err != nil {
-		fmt.Fprintf(cmd.ErrOrStderr(), "worker: warning: %v; using the default\n", err)
-	}
-	return opts, nil
+	return opts.WithEnv(os.LookupEnv)
 }
 
 // historyOutput has the field names of the JavaScript module that the command replaces.

@@ -27,8 +27,8 @@ const (
 
 // WithEnv returns the options with unset values from the environment; lookup is
 // os.LookupEnv. It ignores an empty variable, and a variable that an option overrides.
-// It also ignores an invalid number, and returns an error for it. The options are valid
-// even then, because a mistake in the environment should not stop an agent loop.
+// It returns an error for a variable that is not a number of its range; the options are
+// valid even then, without that variable.
 func (o Options) WithEnv(lookup func(string) (string, bool)) (Options, error) {
 	var errs []error
 	if text, ok := lookup(EnvMinChars); ok && text != "" && o.MinChars == nil {

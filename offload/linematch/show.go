@@ -4,6 +4,8 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // leadRunes are shown before the match in a line that is cut.
@@ -11,7 +13,7 @@ const leadRunes = 300
 
 // Show returns the line at the bytes start to end of src. Of a line of more than
 // MaxShown runes it returns the part around the byte at, and true; "…" replaces the
-// rest. Each byte that is not UTF-8 becomes U+FFFD.
+// rest. Each byte that is not UTF-8 becomes \xNN.
 func Show(src io.ReaderAt, start, end, at int64) (string, bool, error) {
 	from, to := start, min(end, at+MaxShown*utf8.UTFMax)
 	if end-start > MaxShown*utf8.UTFMax {
@@ -25,15 +27,16 @@ func Show(src io.ReaderAt, start, end, at int64) (string, bool, error) {
 		return "", false, err
 	}
 	// The window is large enough that a rune cut at its ends is not shown.
-	before, after := []rune(string(data[:at-from])), []rune(string(data[at-from:]))
+	before, after := data[:at-from], data[at-from:]
+	lead, rest := utf8.RuneCount(before), utf8.RuneCount(after)
 	head, tail := "", ""
-	if n := len(before) - leadRunes; from > start || n > 0 && (to < end || len(before)+len(after) > MaxShown) {
-		before, head = before[max(n, 0):], "…"
+	if from > start || lead > leadRunes && (to < end || lead+rest > MaxShown) {
+		before, lead, head = lastRunes(before, leadRunes), min(lead, leadRunes), "…"
 	}
-	if n := MaxShown - len(before); to < end || n < len(after) {
-		after, tail = after[:min(n, len(after))], "…"
+	if n := MaxShown - lead; to < end || n < rest {
+		after, tail = firstRunes(after, n), "…"
 	}
-	return head + string(before) + string(after) + tail, head+tail != "", nil
+	return head + tools.EscapeBytes(string(before)) + tools.EscapeBytes(string(after)) + tail, head+tail != "", nil
 }
 
 // ShowAll is Show for a line with several matches: of a long line it returns the parts
@@ -86,5 +89,23 @@ func runesBetween(src io.ReaderAt, from, to int64, line Line) (string, error) {
 	for end < len(data) && !utf8.RuneStart(data[end]) {
 		end++
 	}
-	return strings.ToValidUTF8(string(data[min(start, end):end]), "\uFFFD"), nil
+	return tools.EscapeBytes(string(data[min(start, end):end])), nil
+}
+
+func firstRunes(text []byte, n int) []byte {
+	end := 0
+	for ; n > 0 && end < len(text); n-- {
+		_, size := utf8.DecodeRune(text[end:])
+		end += size
+	}
+	return text[:end]
+}
+
+func lastRunes(text []byte, n int) []byte {
+	start := len(text)
+	for ; n > 0 && start > 0; n-- {
+		_, size := utf8.DecodeLastRune(text[:start])
+		start -= size
+	}
+	return text[start:]
 }

@@ -130,7 +130,7 @@ func (e edit) diff(path, content string) string {
 	if err != nil || len(diff) > maxDiff {
 		return fmt.Sprintf("[%d bytes replaced by %d]", e.length, len(e.text))
 	}
-	return strings.ToValidUTF8(diff, "\uFFFD")
+	return tools.EscapeBytes(diff)
 }
 
 // maxDiff is the longest diff, in bytes.

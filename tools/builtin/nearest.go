@@ -30,8 +30,8 @@ func places(content, text string) string {
 // nearest returns a hint for a model whose text is not in the file: the lines that
 // differ from the text in white space only, or the line of its longest line.
 func nearest(content, text string) string {
-	if strings.ContainsRune(text, utf8.RuneError) && !utf8.ValidString(content) {
-		return ". The file is not valid UTF-8, and read_file shows U+FFFD for invalid bytes; use an old_text without them, or use shell"
+	if strings.Contains(text, `\x`) && !utf8.ValidString(content) {
+		return ". The file is not valid UTF-8, and read_file shows \\xNN for invalid bytes; use an old_text without them, or use shell"
 	}
 	have, want := strings.Split(content, "\n"), strings.Split(strings.Trim(text, "\r\n"), "\n")
 	for i := range have[:max(min(len(have)-len(want)+1, maxCompared/len(want)), 0)] {

@@ -14,6 +14,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/gabriel-vasile/mimetype"
+
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/sandbox"
 )
@@ -279,7 +281,7 @@ func excerpt(out *tools.Output, first int64) string {
 	all := io.NewSectionReader(out, first, out.Size()-first)
 	if all.Size() <= maxForUser {
 		if text, err := io.ReadAll(all); err == nil {
-			return strings.ToValidUTF8(strings.TrimSuffix(string(text), "\n"), string(utf8.RuneError))
+			return forUser(strings.TrimSuffix(string(text), "\n"), out.Size()-first)
 		}
 	}
 	half := make([]byte, maxForUser/2)
@@ -289,5 +291,14 @@ func excerpt(out *tools.Output, first int64) string {
 	tail := string(half[:n])
 	left := all.Size() - int64(len(head)+len(tail))
 	text := fmt.Sprintf("%s\n[%d bytes omitted]\n%s", head, left, strings.TrimSuffix(tail, "\n"))
-	return strings.ToValidUTF8(text, string(utf8.RuneError))
+	return forUser(text, out.Size()-first)
+}
+
+// forUser returns a text for the user, or one line about content that is not text. size is
+// that of the content.
+func forUser(text string, size int64) string {
+	if head := []byte(text[:min(len(text), sniffLen)]); !utf8.ValidString(text) && !isTextWithoutNUL(head) {
+		return fmt.Sprintf("[%d bytes of %s]", size, mimetype.Detect(head))
+	}
+	return tools.EscapeBytes(text)
 }

@@ -42,7 +42,6 @@ func TestShell(t *testing.T) {
 		{args{"command": "ls", "working_dir": "sub"}, "x\n[Exit code: 0]", "x", ""},
 		{args{"argv": []string{"printf", "%s|", "a b", "$HOME", "*", "\\n"}}, "a b|$HOME|*|\\n|\n[Exit code: 0]", "a b|$HOME|*|\\n|", ""},
 		{args{"argv": []string{"echo", "-n", "\\t"}}, "\\t\n[Exit code: 0]", "\\t", ""},
-		{args{"command": "printf '\\377ok'"}, "\uFFFDok\n[Exit code: 0]", "\uFFFDok", ""},
 	} {
 		res := b.run(t.Context(), "shell", tt.args)
 		if res.ForLLM != tt.wantLLM || res.ForUser != tt.wantUser {
@@ -56,6 +55,39 @@ func TestShell(t *testing.T) {
 			t.Errorf("shell %v: code %q, silent %v; want %q, false", tt.args, code, res.Silent, tt.wantCode)
 		}
 	}
+}
+
+// The bytes of output that is not UTF-8 are kept, and the exit code is not one of them. The
+// user gets no replacement characters.
+func TestShellKeepsBytes(t *testing.T) {
+	b := newFixture(t, builtin.Config{})
+	for command, want := range map[string][2]string{
+		`printf '\377ok'`:                        {"\xffok", `\xffok`},
+		`printf '\211PNG\r\n\032\n\000\000\377'`: {"\x89PNG\r\n\x1a\n\x00\x00\xff", "[11 bytes of image/png]"},
+		`printf 'a\200\n'; exit 3`:               {"a\x80\n", `a\x80`},
+	} {
+		res := b.run(t.Context(), "shell", args{"command": command})
+		all := outputText(t, res)
+		if got := all[:res.Output.Written()]; got != want[0] || res.ForUser != want[1] {
+			t.Errorf("%s: kept %q, the user gets %q; want %q, %q", command, got, res.ForUser, want[0], want[1])
+		}
+		if note := strings.TrimSpace(all[res.Output.Written():]); !strings.HasPrefix(note, "[Exit code: ") || res.ForLLM != "" {
+			t.Errorf("%s: note %q, text %q", command, note, res.ForLLM)
+		}
+	}
+}
+
+// outputText returns the whole output of a result, which must have one.
+func outputText(t *testing.T, res *tools.Result) string {
+	t.Helper()
+	if res.Output == nil {
+		t.Fatalf("%+v has no output", res)
+	}
+	text, _, err := res.Output.Text(1 << 30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
 }
 
 // The user of an agent gets no message about a command without output.

@@ -20,7 +20,8 @@ func (ws *workspace) inline() int64 {
 	return 1 << 20
 }
 
-// setOutput puts the output into res: as text if it is small, otherwise as a file.
+// setOutput puts the output into res: as text if it is small, otherwise as a file. Bytes
+// that are not UTF-8 stay in the output, because a text would lose them.
 func (ws *workspace) setOutput(res *tools.Result, out *tools.Output) *tools.Result {
 	if err := out.Err(); err != nil {
 		return ws.failed(out, "", "", err)
@@ -30,12 +31,12 @@ func (ws *workspace) setOutput(res *tools.Result, out *tools.Output) *tools.Resu
 	case err != nil:
 		_ = out.Close()
 		return tools.Failure(tools.Errorf(tools.CodeToolFailed, "failed to read the output back: %v", err))
-	case !ok:
+	case !ok, !utf8.ValidString(text):
 		res.Output = out
 		return res
 	}
 	_ = out.Close() // memory only, or an unnamed file that was read
-	res.ForLLM = strings.ToValidUTF8(text, string(utf8.RuneError))
+	res.ForLLM = text
 	return res
 }
 

@@ -149,7 +149,7 @@ func TestEditFile(t *testing.T) {
 		{"CRLF kept, text with LF", "a\r\nb\r\nc\r\n", "a\nb", "x\ny", "x\r\ny\r\nc\r\n", "+y\r\n"},
 		{"CRLF kept, new line with LF", "a\r\nb\r\n", "b", "b\nb2", "a\r\nb\r\nb2\r\n", "+b2\r\n"},
 		{"mixed line ends stay as they are", "a\r\nb\nc\n", "b\nc", "x\ny", "a\r\nx\ny\n", "+y\n"},
-		{"bytes that are no UTF-8", "\xff a \xfe\n", "a", "b", "\xff b \xfe\n", "+\uFFFD b \uFFFD\n"},
+		{"bytes that are no UTF-8", "\xff a \xfe\n", "a", "b", "\xff b \xfe\n", "+\\xff b \\xfe\n"},
 		{"special characters", "$1 \\n .*", ".*", "$0", "$1 \\n $0", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -189,8 +189,8 @@ func TestEditFileNeedsOneMatch(t *testing.T) {
 		{"f", "func b() {\n\treturn 3\n}", "x", []string{"not found", `Line 5 of the file contains "func b() {"`}},
 		{"f", "", "x", []string{"old_text is empty"}},
 		{"f", "x", "x", []string{"the same"}},
-		{"latin1", "caf\ufffd", "x", []string{"not found", "shows U+FFFD for invalid bytes"}},
-		{"f", "caf\ufffd", "x", []string{"not found in \"f\"; it must match exactly, including white space"}},
+		{"latin1", "caf\\xe9", "x", []string{"not found", "shows \\xNN for invalid bytes"}},
+		{"f", "caf\\xe9", "x", []string{"not found in \"f\"; it must match exactly, including white space"}},
 		{"absent", "a", "b", []string{"not found"}},
 		{"big", "a", "b", []string{"more than 1000 bytes"}},
 		{"bin", "a", "b", []string{"not a text file"}},

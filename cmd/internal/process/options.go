@@ -86,6 +86,22 @@ func AddOffloadFlags(flags *pflag.FlagSet, cfg *offload.Config) {
 	flags.Int64Var(&cfg.InlineChars, "offload-inline", 40_000, "`CHARACTERS` below which an offloaded result is still shown in full")
 }
 
+// CheckOffload returns an error if a flag of AddOffloadFlags is out of its range.
+func CheckOffload(cfg offload.Config) error {
+	switch {
+	case cfg.Threshold < 1:
+		return cli.Exit(cli.ExitUsage, "--offload-threshold %d: want 1 or more tokens; --no-offload keeps every result in the prompt", cfg.Threshold)
+	case cfg.InlineChars < 1:
+		return cli.Exit(cli.ExitUsage, "--offload-inline %d: want 1 or more characters; with 1, no offloaded result is shown in full", cfg.InlineChars)
+	}
+	for _, tool := range cfg.Always {
+		if name, _, _ := strings.Cut(tool, ":"); !tools.IsToken(name) {
+			return cli.Exit(cli.ExitUsage, "--offload-tools %q: want the name of a tool, or TOOL:ACTION", tool)
+		}
+	}
+	return nil
+}
+
 // Check returns an error if a setting is invalid. It starts nothing.
 func (o *Options) Check() error {
 	if err := CheckQueues(o.Worker.Queues); err != nil {
@@ -108,6 +124,9 @@ func (o *Options) Check() error {
 		return cli.Exit(cli.ExitUsage, "--min-age %s: want 1s or more", o.MinAge)
 	case o.Worker.Grace <= 0:
 		return cli.Exit(cli.ExitUsage, "--grace %s: want more than 0s", o.Worker.Grace)
+	}
+	if err := errors.Join(o.Store.check(), CheckOffload(o.Offload)); err != nil {
+		return err
 	}
 	if err := errors.Join(o.Agents.check(), o.Shell.check()); err != nil {
 		return err

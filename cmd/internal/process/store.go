@@ -3,6 +3,7 @@ package process
 import (
 	"cmp"
 	"context"
+	"errors"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -43,11 +44,22 @@ func (o *StoreOptions) AddDiskFlags(flags *pflag.FlagSet) {
 	flags.Int64Var(&o.quota, "artifact-quota", 0, "`BYTES` that all artifacts may take; 0 means no limit")
 }
 
+// check refuses flags that are out of their range.
+func (o *StoreOptions) check() error {
+	switch {
+	case o.ttl < time.Second:
+		return cli.Exit(cli.ExitUsage, "--artifact-ttl %s: want 1s or more", o.ttl)
+	case o.quota < 0:
+		return cli.Exit(cli.ExitUsage, "--artifact-quota %d: want 0 (no limit) or more bytes", o.quota)
+	}
+	return nil
+}
+
 // OpenDisk opens the store on disk in the data directory. It starts a sweep, because
 // the processes that use it may be too short-lived for a regular one; closeStore waits
 // for it.
 func (o *StoreOptions) OpenDisk(connection *cli.Connection) (store *disk.Store, closeStore func() error, err error) {
-	if err := connection.CheckData(); err != nil {
+	if err := errors.Join(o.check(), connection.CheckData()); err != nil {
 		return nil, nil, err
 	}
 	store, err = disk.Open(filepath.Join(connection.Data, "artifacts"), offload.StoreConfig{TTL: o.ttl, Quota: o.quota})
@@ -66,6 +78,9 @@ func (o *StoreOptions) OpenDisk(connection *cli.Connection) (store *disk.Store, 
 
 // Open opens the store. b may be nil for a store on disk.
 func (o *StoreOptions) Open(ctx context.Context, connection *cli.Connection, b *bus.Bus) (offload.Store, func() error, error) {
+	if err := o.check(); err != nil {
+		return nil, nil, err
+	}
 	cfg := offload.StoreConfig{TTL: o.ttl, Quota: o.quota}
 	if dir, ok := o.Dir(connection); ok {
 		store, err := disk.Open(dir, cfg)
