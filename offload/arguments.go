@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -23,8 +24,8 @@ const artifactKey = "$artifact"
 const MaxArguments = 4 << 20
 
 // Expand returns args with the content of an artifact of the session in place of each
-// object {"$artifact":"ID"}. Optional keys select a part: "lines" ("10-20", [10, 20] or
-// 10), or "jq" (a query; one result becomes its value, several become an array), and
+// object {"$artifact":"ID"}. Optional keys select a part: "lines" ("10-20", "10-" to the
+// end, "-10" for the last 10, [10, 20] or 10), or "jq" (a query; one result becomes its value, several become an array), and
 // "base64": true encodes content that is not text. If the schema wants a string, JSON
 // becomes its text; if it wants an object or an array, the text is parsed.
 //
@@ -175,7 +176,7 @@ func (e *expander) all(id string, encoded bool) (text string, err error) {
 func (e *expander) lines(id string, lines any) (string, error) {
 	start, end, ok := lineRange(lines)
 	if !ok {
-		return "", tools.Errorf(tools.CodeInvalidArguments, `lines must be "10-20", [10, 20] or 10`)
+		return "", tools.Errorf(tools.CodeInvalidArguments, `lines must be "10-20", "10-" (to the end), "-10" (the last 10), [10, 20] or 10; lines are counted from 1`)
 	}
 	found, err := e.reader.GetByLines(e.ctx, e.session, id, start, end)
 	switch {
@@ -189,31 +190,55 @@ func (e *expander) lines(id string, lines any) (string, error) {
 	return found.Content, e.take(id, int64(len(found.Content)))
 }
 
+// lineRange returns the lines that "lines" means, as GetByLines takes them: "10-20",
+// "10-", "-10" (the last 10), "10", [10, 20], [10, null], or 10.
 func lineRange(lines any) (start, end int64, ok bool) {
+	ok = true
 	number := func(v any) int64 {
-		n, err := strconv.ParseInt(fmt.Sprint(v), 10, 64)
+		n, err := strconv.ParseInt(strings.TrimSpace(fmt.Sprint(v)), 10, 64)
 		ok = ok && err == nil && n != 0
 		return n
 	}
-	ok = true
 	switch v := lines.(type) {
 	case []any:
+		if len(v) == 1 {
+			return lineRange(v[0])
+		}
 		if len(v) != 2 {
 			return 0, 0, false
 		}
-		start, end = number(v[0]), number(v[1])
-	case string:
-		first, last, both := strings.Cut(v, "-")
-		if start = number(strings.TrimSpace(first)); !both {
-			last = first
+		if start = number(v[0]); v[1] != nil {
+			end = number(v[1])
 		}
-		end = number(strings.TrimSpace(last))
+	case string:
+		m := lineRangeText.FindStringSubmatch(v)
+		if m == nil {
+			return 0, 0, false
+		}
+		first, dash, last := m[1], m[2] != "", m[3]
+		switch {
+		case first == "" && !dash, first == "" && last == "":
+			return 0, 0, false
+		case first == "": // "-10": the last 10
+			start = -number(last)
+		case !dash:
+			start = number(first)
+			end = start
+		case last == "":
+			start = number(first)
+		default:
+			start, end = number(first), number(last)
+		}
 	default:
-		start = number(v)
-		end = start
+		if start = number(v); start > 0 {
+			end = start
+		}
 	}
 	return start, end, ok
 }
+
+// lineRangeText matches "10-20", "10-", "-10", "10", and the same with ":", ".." or ",".
+var lineRangeText = regexp.MustCompile(`^\s*(\d*)\s*(-|–|:|\.\.|,)?\s*(\d*)\s*$`)
 
 func (e *expander) query(id string, query any, want string) (any, error) {
 	text, ok := query.(string)

@@ -32,7 +32,7 @@ func Coerce(schema *jsonschema.Schema, aliases map[string]string, args json.RawM
 		if _, ok := schema.Properties[alias]; ok {
 			continue
 		}
-		if value, ok := fields[alias]; ok && fields[name] == nil {
+		if value, ok := fields[alias]; ok && (fields[name] == nil || isNull(fields[name]) || bytes.Equal(fields[name], value)) {
 			delete(fields, alias)
 			fields[name], changed = value, true
 		}
@@ -42,7 +42,7 @@ func Coerce(schema *jsonschema.Schema, aliases map[string]string, args json.RawM
 		if property == nil {
 			continue
 		}
-		if string(bytes.TrimSpace(value)) == "null" && !slices.Contains(schema.Required, name) && property.Type != "null" && !slices.Contains(property.Types, "null") && property.Type != "" {
+		if isNull(value) && !slices.Contains(schema.Required, name) && property.Type != "null" && !slices.Contains(property.Types, "null") && property.Type != "" {
 			delete(fields, name)
 			changed = true
 			continue
@@ -67,6 +67,8 @@ func Coerce(schema *jsonschema.Schema, aliases map[string]string, args json.RawM
 	return out, true
 }
 
+func isNull(value json.RawMessage) bool { return string(bytes.TrimSpace(value)) == "null" }
+
 // coerceValue returns a value as the wanted type, if it is of another type.
 func coerceValue(want string, value json.RawMessage) (json.RawMessage, bool) {
 	value = bytes.TrimSpace(value)
@@ -87,6 +89,15 @@ func coerceValue(want string, value json.RawMessage) (json.RawMessage, bool) {
 		number := json.RawMessage(text)
 		return number, isText && json.Valid(number) && text != "" && (text[0] == '-' || '0' <= text[0] && text[0] <= '9')
 	case "boolean":
+		if !isText && (string(value) == "1" || string(value) == "0") {
+			text, isText = string(value), true
+		}
+		switch text {
+		case "yes", "Yes":
+			text = "true"
+		case "no", "No":
+			text = "false"
+		}
 		b, err := strconv.ParseBool(text)
 		return strconv.AppendBool(nil, b), isText && err == nil
 	case "string":

@@ -3,6 +3,7 @@ package tools_test
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/rs/zerolog"
@@ -43,9 +44,25 @@ func TestCoercedArguments(t *testing.T) {
 		`{"id":"a","filter":"{\"k\":\"v\"}"}`: `{"id":"a","filter":{"k":"v"}}`,
 		`{"id":"a","list":"[\"x\"]"}`:         `{"id":"a","list":["x"]}`,
 		`"{\"id\":\"a\"}"`:                    `{"id":"a"}`,
+		`{"id":"a","name":"a","flag":1}`:      `{"id":"a","flag":true}`,
+		`{"id":null,"name":"a","flag":"yes"}`: `{"id":"a","flag":true}`,
 		`{"id":"5","n":12}`:                   `{"id":"5","n":12}`,
 	} {
 		if res := registry.Run(t.Context(), tools.Call{ID: "1", Tool: "t", Args: []byte(args)}, nil); res.ForLLM != want {
+			t.Errorf("%s gives %s, want %s", args, res.ForLLM, want)
+		}
+	}
+	for args, want := range map[string]string{
+		`{"id":null}`:               `arguments of t: the argument "id" is required, but it is null; want "string"`,
+		`{"name":null,"n":1}`:       `the argument "id" is required, but it is null`,
+		`{"name":"a","n":"five"}`:   `the argument "n" is of the type "string"; want "integer"`,
+		`{"id":"a","list":{"x":1}}`: `the argument "list" is of the type "object"; want "array"`,
+		`{"id":"a","list":[null]}`:  `null has type "null", want "string"`,
+		`{"name":"a","other":1}`:    `["other"]`,
+		`{}`:                        `missing properties: ["id"]`,
+	} {
+		res := registry.Run(t.Context(), tools.Call{ID: "1", Tool: "t", Args: []byte(args)}, nil)
+		if !strings.Contains(res.ForLLM, want) || tools.CodeOf(res.Err) != tools.CodeInvalidArguments {
 			t.Errorf("%s gives %s, want %s", args, res.ForLLM, want)
 		}
 	}

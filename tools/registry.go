@@ -167,10 +167,12 @@ func (r *Registry) Run(ctx context.Context, call Call, callback AsyncCallback) *
 	}
 	if err := e.validate(call.Args); err != nil {
 		args, changed := Coerce(e.def.Parameters, e.def.Aliases, call.Args)
-		if !e.def.Lenient || !changed || e.validate(args) != nil {
+		if e.def.Lenient && changed {
+			call.Args, err = args, e.validate(args)
+		}
+		if err != nil {
 			return r.logged(call, Failure(err))
 		}
-		call.Args = args
 	}
 	if async, ok := e.tool.(AsyncTool); ok && callback != nil {
 		return r.logged(call, r.recovered(call, func() *Result {
@@ -201,11 +203,15 @@ func (e entry) validate(args json.RawMessage) error {
 	if instance == nil { // a JSON null
 		instance = map[string]any{}
 	}
-	if _, ok := instance.(map[string]any); !ok {
+	object, ok := instance.(map[string]any)
+	if !ok {
 		return Errorf(CodeInvalidArguments, "arguments of %s: want a JSON object", e.def.Name)
 	}
 	if err := e.schema.Validate(instance); err != nil {
-		return Errorf(CodeInvalidArguments, "arguments of %s: %s", e.def.Name, strings.TrimPrefix(err.Error(), "validating root: "))
+		if text := mismatch(e.def.Parameters, object); text != "" {
+			return Errorf(CodeInvalidArguments, "arguments of %s: %s", e.def.Name, text)
+		}
+		return Errorf(CodeInvalidArguments, "arguments of %s: %s", e.def.Name, strings.ReplaceAll(strings.TrimPrefix(err.Error(), "validating root: "), "<invalid reflect.Value>", "null"))
 	}
 	return nil
 }

@@ -47,8 +47,8 @@ func (o *StoreOptions) AddDiskFlags(flags *pflag.FlagSet) {
 // check refuses flags that are out of their range.
 func (o *StoreOptions) check() error {
 	switch {
-	case o.ttl < time.Second:
-		return cli.Exit(cli.ExitUsage, "--artifact-ttl %s: want 1s or more", o.ttl)
+	case o.ttl <= 0:
+		return cli.Exit(cli.ExitUsage, "--artifact-ttl %s: want more than 0s", o.ttl)
 	case o.quota < 0:
 		return cli.Exit(cli.ExitUsage, "--artifact-quota %d: want 0 (no limit) or more bytes", o.quota)
 	}
