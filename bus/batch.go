@@ -14,17 +14,25 @@ import (
 // SyncAlwaysSuffix ends the name of a server that syncs every write and has no
 // replicas, such as the embedded server. Its clients publish in atomic batches if many
 // publishes to a stream wait. The server syncs a batch once, so it takes as long as
-// about 20 messages. On other servers, batches are slower than single publishes.
+// about 20 messages (see StagedInMemoryInfix). On other servers, batches are slower than single publishes.
 const SyncAlwaysSuffix = "-sync-always"
+
+// StagedInMemoryInfix precedes SyncAlwaysSuffix in the name of a server that stages batches
+// in memory. There, a batch takes as long as a few messages.
+const StagedInMemoryInfix = "-staged-in-memory"
 
 const (
 	// minBatch is the smallest batch that is faster than single publishes. It also
 	// limits how many single publishes to a stream are sent and not acknowledged.
 	minBatch = 24
+	// minBatchInMemory is minBatch if the server stages batches in memory.
+	minBatchInMemory = 4
 	// maxBatch limits a batch. The server accepts 1,000 messages.
 	maxBatch = 500
 	// maxBatchedBody limits the bodies in a batch, because the server writes them twice.
 	maxBatchedBody = 32 << 10
+	// maxBatchBytes limits the sum of the bodies.
+	maxBatchBytes = 4 << 20
 )
 
 // errBatchesDisabled is the error code of a stream that does not accept batches
@@ -111,23 +119,24 @@ func (p *publisher) sendPending() {
 func (p *publisher) take(g *group) (members []*outMsg, commit *outMsg) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	queue, limit := &g.pending, minBatch-g.singles
+	queue, limit := &g.pending, p.minBatch-g.singles
 	switch {
 	case len(g.rejected) > 0:
 		queue, limit = &g.rejected, len(g.rejected)
 	case g.batches > 0:
 		return nil, nil
-	case len(g.pending) >= minBatch:
+	case len(g.pending) >= p.minBatch:
 		limit, commit = maxBatch, &outMsg{group: g, sent: true}
 	}
 	// If the first message wins, the server does not answer a batch with a subject twice.
-	taken, rest := map[string]bool{}, (*queue)[:0]
+	taken, size, rest := map[string]bool{}, 0, (*queue)[:0]
 	for _, m := range *queue {
 		switch {
 		case p.waiting[m.number] != m: // nobody waits for it
-		case len(members) >= limit, commit != nil && g.firstWins && taken[m.Subject]:
+		case len(members) >= limit, commit != nil && (g.firstWins && taken[m.Subject] || size+len(m.Data) > maxBatchBytes):
 			rest = append(rest, m)
 		default:
+			size += len(m.Data)
 			members, taken[m.Subject] = append(members, m), true
 			if commit == nil {
 				g.singles++

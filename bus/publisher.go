@@ -30,9 +30,10 @@ type publisher struct {
 
 	skipCoalesceUntil time.Time // until this time, write immediately: coalescing was too slow
 
-	syncs  bool          // the server syncs every write
-	groups groups        // of the publishes to such a server
-	ready  chan struct{} // receives if messages of a group can be sent
+	syncs    bool          // the server syncs every write
+	minBatch int           // of such a server
+	groups   groups        // of the publishes to such a server
+	ready    chan struct{} // receives if messages of a group can be sent
 
 	mu      sync.Mutex
 	checks  int // number of checks for timeouts so far
@@ -143,7 +144,11 @@ func (p *publisher) coalesce() {
 
 // connected prepares for the server, which may be another one than before.
 func (p *publisher) connected() {
-	p.syncs = strings.HasSuffix(p.nc.ConnectedServerName(), SyncAlwaysSuffix)
+	name, syncs := strings.CutSuffix(p.nc.ConnectedServerName(), SyncAlwaysSuffix)
+	p.syncs, p.minBatch = syncs, minBatch
+	if strings.HasSuffix(name, StagedInMemoryInfix) {
+		p.minBatch = minBatchInMemory
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, g := range p.groups.byKind {

@@ -15,9 +15,9 @@ const (
 )
 
 // isDiskFullLog reports whether a line of the server's log says that the disk is
-// full.
+// full. Batches are staged in memory, and the client publishes one by one if that is full.
 func isDiskFullLog(text string) bool {
-	return strings.Contains(text, "no space left on device") || strings.Contains(text, "not enough space on the disk")
+	return !strings.Contains(text, "/"+batchesDir+"/") && (strings.Contains(text, "no space left on device") || strings.Contains(text, "not enough space on the disk"))
 }
 
 // restartWhenDiskHasSpace restarts the server after its disk was full: a stream

@@ -49,6 +49,8 @@ type Server struct {
 	closing    context.Context // ends when Close begins
 	close      context.CancelFunc
 	watchEnded chan struct{} // closed when restartWhenDiskHasSpace has returned
+	staging    *staging
+	stopWatch  func()
 
 	mu sync.Mutex
 	ns *server.Server
@@ -68,10 +70,26 @@ func Start(cfg Config) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, password: password, watchEnded: make(chan struct{})}
 	s.closing, s.close = context.WithCancel(context.Background())
+	if cfg.NoSync { // no client sends batches
+		s.staging = &staging{}
+	} else {
+		s.staging = newStaging()
+	}
 	full := make(chan struct{}, 1)
 	if s.ns, err = s.start(full); err != nil {
+		s.staging.close(cfg.Dir)
 		return nil, err
 	}
+	s.staging.removeOld()
+	stopWatch := func() {}
+	if s.staging.dir != "" {
+		if stopWatch, err = s.watchStreams(); err != nil {
+			stop(s.ns)
+			s.staging.close(cfg.Dir)
+			return nil, fmt.Errorf("start embedded server: %w", err)
+		}
+	}
+	s.stopWatch = stopWatch
 	if addr := s.ns.Addr(); addr != nil {
 		scheme, address := "nats", dialAddr(addr)
 		if secure, err := cfg.tlsConfig(); err == nil && secure != nil {
@@ -103,6 +121,9 @@ func (s *Server) start(full chan<- struct{}) (_ *server.Server, err error) {
 		CustomClientAuthentication: passwordAuth(s.password),
 	}
 	if opts.SyncAlways {
+		if s.staging.dir != "" {
+			opts.ServerName += bus.StagedInMemoryInfix
+		}
 		opts.ServerName += bus.SyncAlwaysSuffix
 	}
 	if cfg.Listen != "" {
@@ -127,6 +148,7 @@ func (s *Server) start(full chan<- struct{}) (_ *server.Server, err error) {
 		ns.Shutdown()
 		return nil, fmt.Errorf("start embedded server in %q on %q: %w", cfg.Dir, cfg.Listen, err)
 	}
+	s.linkBatches()
 	return ns, nil
 }
 
@@ -203,7 +225,9 @@ func (s *Server) InProcessConn() (net.Conn, error) {
 func (s *Server) Close() {
 	s.close()
 	<-s.watchEnded
+	s.stopWatch()
 	stop(s.ns)
+	s.staging.close(s.cfg.Dir)
 }
 
 func stop(ns *server.Server) {

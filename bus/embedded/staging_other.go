@@ -1,0 +1,6 @@
+//go:build !linux
+
+package embedded
+
+// memoryDir returns a directory in memory, or "". Only Linux has one.
+func memoryDir() string { return "" }
