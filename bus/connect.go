@@ -38,6 +38,7 @@ type Bus struct {
 	fills        sync.Map // by stream: knownFill
 	refusal      atomic.Pointer[Refusal]
 	denials      denials
+	watches      watches
 }
 
 // Connect connects and returns after the server has answered. If the connection is

@@ -71,7 +71,7 @@ func Submit(ctx context.Context, b *bus.Bus, queue string, call tools.Call) (too
 		return tools.ResultEvent{}, err
 	}
 	session, id := s.call.SessionToken(), s.call.IDToken()
-	w, err := newWaiter(b, b.Result(session, id), b.Dead(bus.DeadCall, call.Tool), s.subject)
+	w, err := newWaiter(b, b.Result(session, id), b.Result(session, "*"), b.Dead(bus.DeadCall, call.Tool), s.subject)
 	if err != nil {
 		return tools.ResultEvent{}, err
 	}
@@ -132,9 +132,12 @@ func (s submission) publish(ctx context.Context, b *bus.Bus) (accepted Acceptanc
 	fresh := s.fresh
 	if !fresh {
 		result, ok, err := task.ReadResult(ctx, b, b.Result(s.call.SessionToken(), s.call.IDToken()))
-		if ok {
+		switch {
+		case ok:
 			accepted.Duplicate, accepted.Outcome = true, result.Outcome
 			return accepted, &result, task.CheckDigest(s.call, s.digest, result.Digest)
+		case errors.Is(err, task.ErrUnreadable):
+			return Acceptance{}, nil, err
 		}
 		fresh = err == nil // other errors may be temporary
 	}
@@ -195,7 +198,7 @@ func AwaitCompletion(ctx context.Context, b *bus.Bus, call tools.Call) (tools.Re
 	if err := call.Validate(); err != nil {
 		return tools.ResultEvent{}, err
 	}
-	w, err := newWaiter(b, b.Completion(call.SessionToken(), call.IDToken()), b.Dead(bus.DeadCall, call.Tool), "")
+	w, err := newWaiter(b, b.Completion(call.SessionToken(), call.IDToken()), b.Completion(call.SessionToken(), "*"), b.Dead(bus.DeadCall, call.Tool), "")
 	if err != nil {
 		return tools.ResultEvent{}, err
 	}

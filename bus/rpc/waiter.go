@@ -34,31 +34,30 @@ type waiter struct {
 	bus         *bus.Bus
 	subject     string
 	callSubject string
-	results     *nats.Subscription
-	dead        *nats.Subscription
+	stored      string // the subject on which the server repeats the message
 	msgs        chan *nats.Msg
+	stops       []func()
 }
 
 // newWaiter subscribes. The server receives the subscriptions before a call that
-// is published later on the same connection.
-func newWaiter(b *bus.Bus, subject, deadSubject, callSubject string) (*waiter, error) {
-	w := &waiter{bus: b, subject: subject, callSubject: callSubject, msgs: make(chan *nats.Msg, 64)}
-	var err error
-	if w.results, err = b.Conn().ChanSubscribe(b.Stored(subject), w.msgs); err != nil {
-		return nil, fmt.Errorf("wait for %q: %w", subject, err)
-	}
-	if w.dead, err = b.Conn().ChanSubscribe(deadSubject, w.msgs); err != nil {
-		w.close()
-		return nil, fmt.Errorf("wait for %q: %w", deadSubject, err)
+// is published later on the same connection. allOfSession matches the subjects of the
+// session's calls.
+func newWaiter(b *bus.Bus, subject, allOfSession, deadSubject, callSubject string) (*waiter, error) {
+	w := &waiter{bus: b, subject: subject, callSubject: callSubject, stored: b.Stored(subject), msgs: make(chan *nats.Msg, 16)}
+	for _, watched := range [][2]string{{b.Stored(allOfSession), w.stored}, {deadSubject, deadSubject}} {
+		stop, err := b.Watch(watched[0], watched[1], w.msgs)
+		if err != nil {
+			w.close()
+			return nil, fmt.Errorf("wait for %q: %w", watched[1], err)
+		}
+		w.stops = append(w.stops, stop)
 	}
 	return w, nil
 }
 
 func (w *waiter) close() {
-	for _, sub := range []*nats.Subscription{w.results, w.dead} {
-		if sub != nil {
-			_ = sub.Unsubscribe() // fails only if the connection is closed
-		}
+	for _, stop := range w.stops {
+		stop()
 	}
 }
 
@@ -89,7 +88,7 @@ func (w *waiter) wait(ctx context.Context) (stored task.StoredResult, err error)
 				}
 				letter, noResult = l, time.After(deadLetterTimeout)
 			}
-			if msg.Subject == w.results.Subject || noResult != nil {
+			if msg.Subject == w.stored || noResult != nil {
 				pause = messageInterval
 				poll.Reset(0)
 			}
@@ -97,7 +96,7 @@ func (w *waiter) wait(ctx context.Context) (stored task.StoredResult, err error)
 			return stored, &DeadLetterError{letter}
 		case <-poll.C:
 			stored, ok, err := task.ReadResult(ctx, w.bus, w.subject)
-			if ok || errors.Is(err, jetstream.ErrStreamNotFound) {
+			if ok || errors.Is(err, task.ErrUnreadable) || errors.Is(err, jetstream.ErrStreamNotFound) {
 				return stored, err
 			}
 			// Other errors may be temporary, such as those of a server restart.
@@ -109,7 +108,7 @@ func (w *waiter) wait(ctx context.Context) (stored task.StoredResult, err error)
 
 // result returns the result that the server repeated when it stored it.
 func (w *waiter) result(msg *nats.Msg) (task.StoredResult, bool) {
-	if msg.Subject != w.results.Subject || msg.Header.Get(jetstream.SubjectHeader) != w.subject {
+	if msg.Subject != w.stored || msg.Header.Get(jetstream.SubjectHeader) != w.subject {
 		return task.StoredResult{}, false
 	}
 	event, err := task.DecodeResult(w.bus, w.subject, msg.Data)
@@ -121,7 +120,7 @@ func (w *waiter) result(msg *nats.Msg) (task.StoredResult, bool) {
 }
 
 func (w *waiter) deadLetter(msg *nats.Msg) (letter bus.DeadLetter, ok bool) {
-	if msg.Subject == w.results.Subject || w.callSubject == "" {
+	if msg.Subject == w.stored || w.callSubject == "" {
 		return letter, false
 	}
 	err := json.Unmarshal(msg.Data, &letter)

@@ -1,0 +1,69 @@
+package bus_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+)
+
+// Watchers of a pattern share a subscription, and each receives the messages of its subject
+// until it stops, whatever the others do.
+func TestWatch(t *testing.T) {
+	b := bustest.New(t)
+	before := b.Conn().NumSubscriptions()
+	watch := func(subject string) (msgs chan *nats.Msg, stop func()) {
+		msgs = make(chan *nats.Msg, 1)
+		stop, err := b.Watch("watched.*", subject, msgs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return msgs, stop
+	}
+	receives := func(msgs chan *nats.Msg, text string) {
+		t.Helper()
+		select {
+		case msg := <-msgs:
+			if string(msg.Data) != text {
+				t.Errorf("got %q, want %q", msg.Data, text)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("%q did not arrive", text)
+		}
+	}
+	send := func(subject, text string) {
+		t.Helper()
+		if err := b.Conn().Publish(subject, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first, stopFirst := watch("watched.a")
+	second, stopSecond := watch("watched.a")
+	other, stopOther := watch("watched.b")
+	if n := b.Conn().NumSubscriptions(); n != before+1 {
+		t.Errorf("%d subscriptions for three watchers", n-before)
+	}
+	send("watched.a", "1")
+	receives(first, "1")
+	receives(second, "1")
+	stopFirst()
+	send("watched.a", "2")
+	send("watched.a", "dropped: the watcher has no room")
+	send("watched.b", "3")
+	receives(other, "3") // one goroutine passes all on, so the others arrived
+	receives(second, "2")
+	if len(first) > 0 || len(second) > 0 {
+		t.Error("a watcher received more than its messages")
+	}
+	stopSecond()
+	stopOther()
+	if n := b.Conn().NumSubscriptions(); n != before {
+		t.Errorf("%d subscriptions are left", n-before)
+	}
+	again, stop := watch("watched.a")
+	defer stop()
+	send("watched.a", "4")
+	receives(again, "4")
+}
