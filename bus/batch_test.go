@@ -303,6 +303,7 @@ func TestBatchCancelled(t *testing.T) {
 // If the acknowledgement of a batch is lost, each message is published again, and its
 // subject prevents a second one.
 func TestBatchSurvivesLostAck(t *testing.T) {
+	t.Parallel()
 	for name, lose := range map[string]func(*bustest.Proxy){
 		"reconnect": func(p *bustest.Proxy) { p.Cut() },
 		"timeout":   func(*bustest.Proxy) { time.Sleep(700 * time.Millisecond) },

@@ -1,6 +1,7 @@
 package bus_test
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/url"
@@ -99,6 +100,7 @@ func (c *cluster) stop(i int) {
 // question to it once used a subject without a listener, so that every redelivered call
 // failed.
 func TestLastMessageOnACluster(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("three servers take some seconds")
 	}
@@ -262,4 +264,27 @@ func received(sub *nats.Subscription) <-chan error {
 		done <- err
 	}()
 	return done
+}
+
+// The servers of a cluster that starts do not know of each other yet. Provision waits for
+// as many as the streams need.
+func TestProvisionWaitsForServers(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("three servers take some seconds")
+	}
+	b, err := bus.Connect(t.Context(), bus.Config{Server: startCluster(t).urls[0], Replicas: 5, MaxBytes: 16 << 20, Log: bustest.Log(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	_, err = b.Provision(ctx, false)
+	if ctx.Err() == nil {
+		t.Errorf("it did not wait: %v", err)
+	}
+	if err == nil || !strings.Contains(err.Error(), "5 replicas needs as many servers") {
+		t.Error(err)
+	}
 }

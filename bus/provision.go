@@ -123,9 +123,20 @@ const (
 	errResourcesExceeded = 10023
 )
 
+const (
+	// errNoPeers is the error code of a cluster in which not enough servers are online
+	// (errors.json: JSClusterNoPeersErrF).
+	errNoPeers = 10005
+	// peersTimeout is how long createStream waits for the servers of a cluster. The
+	// servers of a cluster that starts learn of each other within some seconds.
+	peersTimeout  = 15 * time.Second
+	peersInterval = 250 * time.Millisecond
+)
+
 // createStream creates a stream. Without a configured size, the stream gets the
 // default size, or less if the server does not have as much space.
 func (b *Bus) createStream(ctx context.Context, want jetstream.StreamConfig) error {
+	waitUntil := time.Now().Add(peersTimeout)
 	for {
 		err := b.withProvisionTimeout(ctx, func(ctx context.Context) error {
 			_, err := b.js.CreateStream(ctx, want)
@@ -133,6 +144,15 @@ func (b *Bus) createStream(ctx context.Context, want jetstream.StreamConfig) err
 		})
 		api, ok := errors.AsType[*jetstream.APIError](err)
 		switch {
+		case ok && api.ErrorCode == errNoPeers:
+			select {
+			case <-time.After(peersInterval):
+			case <-ctx.Done():
+			}
+			if ctx.Err() != nil || time.Now().After(waitUntil) {
+				return fmt.Errorf("%w: a stream with %d replicas needs as many servers with JetStream online", err, want.Replicas)
+			}
+			continue
 		case !ok || api.ErrorCode != errStorageExceeded && api.ErrorCode != errResourcesExceeded:
 			return err
 		case want.MaxBytes <= 0: // it reserves no space

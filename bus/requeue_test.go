@@ -14,6 +14,7 @@ import (
 // A call that is stored under another subject keeps its id and the rest of its TTL, and
 // its first delivery there is not a redelivery.
 func TestRefile(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	if _, err := b.Publish(t.Context(), bus.Message{Subject: b.ShortCall("default", "x"), Body: []byte(`{}`), Key: "k", Header: nats.Header{"Nats-TTL": {"3600"}}}); err != nil {
 		t.Fatal(err)

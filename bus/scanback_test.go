@@ -12,6 +12,7 @@ import (
 // ScanBack returns each message once, newest first, in pages of any size, although most
 // messages have other subjects, some are large, and others were deleted.
 func TestScanBack(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	var want []string
 	put := func(session, body string) {

@@ -34,6 +34,7 @@ func sendCalls(t *testing.T, b *bus.Bus, queue string, n int) {
 // Settled calls leave the stream, although calls of a queue without a consumer are among
 // them, and those stay. So do the ones of a process that died before it removed them.
 func TestTrimBesideAnUnservedQueue(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	sendCalls(t, b, "unserved", 10)
 	sendCalls(t, b, "served", 100)
@@ -67,6 +68,7 @@ func TestTrimBesideAnUnservedQueue(t *testing.T) {
 // While a call runs for long, the calls that ended behind it leave the stream. The call
 // itself stays.
 func TestTrimBehindALongCall(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	release := make(chan struct{})
 	work(t, b, "q", func(_ context.Context, d *bus.Delivery) error {
@@ -87,6 +89,7 @@ func TestTrimBehindALongCall(t *testing.T) {
 // Messages that are requeued while others are removed are delivered again immediately,
 // and not when their leases end.
 func TestTrimKeepsRequeuedMessages(t *testing.T) {
+	t.Parallel()
 	b := bustest.Connect(t, bustest.Server(t), bus.Config{Lease: time.Hour})
 	const n = 400
 	begin := time.Now()
@@ -102,6 +105,7 @@ func TestTrimKeepsRequeuedMessages(t *testing.T) {
 
 // Of many processes that consume a queue, about one removes the settled calls at a time.
 func TestOneOfManyTrims(t *testing.T) {
+	t.Parallel()
 	s := bustest.Listen(t)
 	b := bustest.Connect(t, s, bus.Config{})
 	var purges atomic.Int64

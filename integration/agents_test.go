@@ -70,6 +70,7 @@ func (m *fakeModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // Agents in other languages run a tool with a big result and read it back.
 func TestAgentsInOtherLanguages(t *testing.T) {
+	t.Parallel()
 	up := startUp(t, "--console", "off")
 	for _, tt := range []struct {
 		file      string

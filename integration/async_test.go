@@ -28,6 +28,7 @@ type asyncLoad struct {
 // Each call has one completion, and its user gets one notification.
 // STEVEDORE_KILLS sets the number of kills, for 1,000 calls.
 func TestKillAsyncWorkersAndNotifiers(t *testing.T) {
+	t.Parallel()
 	total, kills := 100, 12
 	if os.Getenv("STEVEDORE_KILLS") != "" {
 		total, kills = 1000, killCount(t)

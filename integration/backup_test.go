@@ -11,6 +11,7 @@ import (
 // runs the calls that waited, and has the results, artifacts and credentials of before,
 // although the original is gone.
 func TestBackupAndRestore(t *testing.T) {
+	t.Parallel()
 	u := up{data: filepath.Join(t.TempDir(), "data"), workspace: t.TempDir()}
 	if err := os.WriteFile(filepath.Join(u.workspace, "big.txt"), []byte(strings.Repeat("a line\n", 20_000)), 0o600); err != nil {
 		t.Fatal(err)

@@ -24,6 +24,7 @@ var internalSubjects = regexp.MustCompile(`^stevedore\.(claim|stored\.claim|sche
 
 // Real messages of every subject of the contract fit its schemas.
 func TestRealTrafficFitsTheSchemas(t *testing.T) {
+	t.Parallel()
 	script := filepath.Join(t.TempDir(), "script.jsonl")
 	turns := `{"text":"Let me look.","tools":[{"name":"list_dir","input":{"path":"."}}]}` + "\n" + `{"text":"Done."}` + "\n" + `{"for":"in the background"}` + "\n" + `{"text":"Background work is done."}` + "\n"
 	if err := os.WriteFile(script, []byte(turns), 0o600); err != nil {

@@ -63,6 +63,7 @@ func heartbeatProgram(t *testing.T) string {
 // Every YAML file for a deployment can be parsed, and the arguments and variables of
 // its containers exist.
 func TestDeployYAML(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob("deploy/*/*.yaml")
 	if err != nil || len(files) < 8 {
 		t.Fatalf("found %q, %v", files, err)

@@ -139,6 +139,7 @@ func TestNATSIsConfined(t *testing.T) {
 // TestProgramsWithoutNATS checks that a program that uses these packages does not
 // compile NATS.
 func TestProgramsWithoutNATS(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{
 		"offload", "offload/chat", "offload/disk", "offload/mem", "offload/record", "state", "state/durable",
 		"tools", "tools/agent", "tools/agent/provider", "tools/builtin", "tools/mcp/wrap",

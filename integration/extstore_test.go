@@ -10,6 +10,7 @@ import (
 // TestStoreInAnotherModule builds and tests a store outside of this module. It uses a
 // copy, so that go may add the requirements of our current version to go.mod.
 func TestStoreInAnotherModule(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("builds another module")
 	}

@@ -131,6 +131,7 @@ func (c *cuttable) cut() {
 // The helpers in node/stevedore.mjs and python/stevedore.py do what their users expect, also
 // if the connection is lost while a call runs.
 func TestHelpers(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		language func(*testing.T) language
 		file     string

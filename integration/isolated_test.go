@@ -10,6 +10,7 @@ import (
 
 // A client whose server is cut off from the other servers moves to another one.
 func TestClientLeavesIsolatedServer(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, 3)
 	b, err := bus.Connect(t.Context(), bus.Config{Server: c.url(0), Replicas: 3, Log: bustest.Log(t)})
 	if err != nil {

@@ -168,6 +168,7 @@ const many = "--max-attempts=100000"
 
 // The test kills one of two workers repeatedly and starts it again.
 func TestKillOneOfTwoWorkers(t *testing.T) {
+	t.Parallel()
 	kills := killCount(t)
 	u := startUp(t, "--lease", "2s", "--queue", "home")
 	serve := []string{"serve", "--server", u.url, "--workspace", u.workspace, "--slots", "4", "--lease", "2s", many}
@@ -194,6 +195,7 @@ func TestKillOneOfTwoWorkers(t *testing.T) {
 // The test kills "worker up", which contains the server, and starts it again on the
 // same data directory. Every accepted call gets its result.
 func TestKillUp(t *testing.T) {
+	t.Parallel()
 	kills := killCount(t)
 	u := up{data: filepath.Join(t.TempDir(), "data"), workspace: t.TempDir()}
 	if err := os.WriteFile(filepath.Join(u.workspace, "note.txt"), []byte("A note.\n"), 0o600); err != nil {

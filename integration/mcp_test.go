@@ -79,6 +79,7 @@ func callMCP(ctx context.Context, c *mcp.ClientSession, tool string, args map[st
 // Two "worker mcp" share a data directory. If the one that runs the server is killed, the
 // other one takes over: its clients go on, and find the artifacts of the first one.
 func TestMCPTakeover(t *testing.T) {
+	t.Parallel()
 	data, workspace := filepath.Join(t.TempDir(), "data"), t.TempDir()
 	first, firstURL := startMCP(t, "127.0.0.1:0", "--data", data, "--workspace", workspace)
 	second, secondURL := startMCP(t, "127.0.0.1:0", "--data", data, "--workspace", workspace)
@@ -131,6 +132,7 @@ func TestMCPTakeover(t *testing.T) {
 // proxy. It repeats a request that failed, with the same id: no call runs twice, and it
 // finds its artifacts again.
 func TestKillGatewaysAndWorkers(t *testing.T) {
+	t.Parallel()
 	u := startUp(t, "--queue", "home", "--lease", "2s")
 	serve := []string{"serve", "--server", u.url, "--workspace", u.workspace, "--lease", "2s", many}
 	start(t, append(serve, "--name", "survivor")...)

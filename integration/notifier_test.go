@@ -15,6 +15,7 @@ import (
 // The test kills one of two notifiers repeatedly while they deliver to 20 chats, and
 // some attempts fail. Each chat gets each notification, in order.
 func TestKillNotifiers(t *testing.T) {
+	t.Parallel()
 	const chats = 20
 	kills := killCount(t)
 	total := 100 * (kills + 1)

@@ -161,6 +161,7 @@ func TestPlainClient(t *testing.T) {
 // Bad input gets an answer with a code if the worker knows whom to answer, otherwise
 // a dead letter. The worker goes on.
 func TestBadInput(t *testing.T) {
+	t.Parallel()
 	u := startUp(t)
 	c := connect(t, u.url)
 

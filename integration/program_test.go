@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/stevedore-bus/stevedore/bus/bustest"
 )
 
 // workerProgram is the path of the real program, which the tests build once.
@@ -40,7 +42,7 @@ func buildAndRun(m *testing.M) int {
 		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
 		return 1
 	}
-	return m.Run()
+	return bustest.RunWaiting(m)
 }
 
 // testTimeout is how long a test waits for anything.

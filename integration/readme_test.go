@@ -12,6 +12,7 @@ import (
 
 // The agents of the README have ten lines, compile, and work with the helpers.
 func TestReadmeAgents(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("../README.md")
 	if err != nil {
 		t.Fatal(err)

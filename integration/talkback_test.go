@@ -38,6 +38,7 @@ func talkArgs(t *testing.T, f *fakeTelegram, dir, script string, more ...string)
 // arrive twice and requests fail. Other chats get none. While a tool runs, the chat shows
 // it, and nothing of that remains.
 func TestTelegramConversation(t *testing.T) {
+	t.Parallel()
 	f, dir := newFakeTelegram(t), t.TempDir()
 	failed := func(status int, body string) func(http.ResponseWriter) {
 		return func(w http.ResponseWriter) { w.WriteHeader(status); fmt.Fprint(w, body) }
@@ -89,6 +90,7 @@ func TestTelegramConversation(t *testing.T) {
 
 // A worker that is killed at any time loses no message and answers none twice.
 func TestTelegramKilled(t *testing.T) {
+	t.Parallel()
 	f, dir := newFakeTelegram(t), t.TempDir()
 	script := strings.Repeat(`{"text":"An answer.","delay":"20ms"}`+"\n", 50)
 	args := talkArgs(t, f, dir, script, "--lease", "1s")
@@ -165,6 +167,7 @@ func TestTelegramApproval(t *testing.T) {
 
 // A platform posts signed messages; the answer goes to its webhook.
 func TestSignedMessages(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	answered := make(chan struct{}, 100)
 	h := newHook(t, func() { answered <- struct{}{} })

@@ -123,6 +123,7 @@ func (c tenantClient) stored(stream string) map[string]uint64 {
 
 // Each login does its work.
 func TestTenantsWork(t *testing.T) {
+	t.Parallel()
 	s := startTenants(t)
 	for _, tenant := range []string{"red", "blue"} {
 		operator := s.connect(tenant + "-operator")
@@ -181,6 +182,7 @@ func (c tenantClient) ask(subject, body string) []byte {
 // No client reads, changes or suppresses what belongs to another session or tenant,
 // with any subject, reply or header.
 func TestTenantsCannotCross(t *testing.T) {
+	t.Parallel()
 	s := startTenants(t)
 	red, blue := s.connect("red-operator"), s.connect("blue-operator")
 	for _, operator := range []tenantClient{red, blue} {

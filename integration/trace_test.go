@@ -109,6 +109,7 @@ func (r *receiver) of(trace string) map[string]otlpSpan {
 // One trace leads from the client's traceparent through the queue, the agent, the model,
 // its tool, the artifact and the result to the notification, and contains no content.
 func TestTrace(t *testing.T) {
+	t.Parallel()
 	const secret, trace, parent = "xyzzy-content", "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 	r := newReceiver(t)
 	dir := t.TempDir()

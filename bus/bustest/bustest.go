@@ -5,6 +5,7 @@ package bustest
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"runtime"
 	"sync"
 	"testing"
@@ -170,4 +171,14 @@ func emptyTimerPool() {
 	for range 2 {
 		runtime.GC()
 	}
+}
+
+// RunWaiting is m.Run for packages whose parallel tests mostly wait: for leases, timeouts
+// and other processes. It runs more of them at once than there are processors.
+func RunWaiting(m *testing.M) int {
+	flag.Parse()
+	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
+		_ = parallel.Value.Set("6") // a number is valid
+	}
+	return m.Run()
 }

@@ -65,6 +65,7 @@ func waitForApprovals(t *testing.T, b *bus.Bus, want int) []task.Approval {
 // restarts. A yes runs the call once, a no becomes an error result, and the first answer
 // counts.
 func TestApprovals(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	var runs, asked atomic.Int32
 	danger, safe := countingTool(t, "danger", &runs), countingTool(t, "safe", new(atomic.Int32))
@@ -150,6 +151,7 @@ func TestApprovalIsForOneCall(t *testing.T) {
 
 // If nobody answers before the deadline, the answer is no. A cancelled call does not wait.
 func TestApprovalExpires(t *testing.T) {
+	t.Parallel()
 	bustest.Bubble(t, func(t *testing.T) {
 		b := bustest.New(t)
 		var runs atomic.Int32

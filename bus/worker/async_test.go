@@ -74,6 +74,7 @@ func startNotifier(t *testing.T, b *bus.Bus, cfg notify.Config) {
 // Every end of an async tool leads to one completion with its outcome, and to one
 // notification.
 func TestEveryEndOfAnAsyncToolIsReported(t *testing.T) {
+	t.Parallel()
 	bustest.Bubble(t, func(t *testing.T) {
 		b := bustest.New(t)
 		toolset := []tools.Tool{
@@ -165,6 +166,7 @@ func TestEveryEndOfAnAsyncToolIsReported(t *testing.T) {
 
 // A panic while the async tool starts is the only result of the call.
 func TestAsyncPanicAtStart(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	start(t, b, worker.Config{}, panicky{})
 	submit(t, b, "stevedore.call.default.panicky", `{"id":"a"}`)
@@ -189,6 +191,7 @@ func (panicky) ExecuteAsync(ctx context.Context, _ tools.Call, callback tools.As
 // A dead letter of a schedule's call is notified once. Other calls only get a result:
 // their submitter reads it.
 func TestDeadLetterOfScheduledCall(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	notified := startConsole(t, b)
 	recordStart(t, b, "mine")
@@ -220,6 +223,7 @@ func TestDeadLetterOfScheduledCall(t *testing.T) {
 // A different call with a used id becomes a dead letter and does not end the call
 // that is running with this id.
 func TestDeadLetterOfReusedID(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	submit(t, b, b.Claim("default", "a"), `{"worker":"w","nonce":"n","call_digest":"another"}`)
 	start(t, b, worker.Config{AskTimeout: 50 * time.Millisecond}, echo(t, "once", tools.Once, new(atomic.Int64), nil))
@@ -237,6 +241,7 @@ func TestDeadLetterOfReusedID(t *testing.T) {
 // If another process publishes the final result first, the worker stops the async
 // tool and publishes no completion.
 func TestAsyncToolThatLostTheRace(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	stopped := make(chan struct{})
 	start(t, b, worker.Config{}, asyncTool{"slow", tools.Once, func(ctx context.Context, done tools.AsyncCallback) {

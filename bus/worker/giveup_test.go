@@ -16,6 +16,7 @@ import (
 // A worker gives up on a once-only call while the claim of another worker is on its way.
 // The other worker then does not run the call, whose result says that it never ran.
 func TestGivingUpTakesTheClaim(t *testing.T) {
+	t.Parallel()
 	s := bustest.Listen(t)
 	b := bustest.Connect(t, s, bus.Config{Lease: time.Second, Log: bustest.Log(t)})
 	proxy := bustest.NewProxy(t, s)
@@ -55,6 +56,7 @@ func TestGivingUpTakesTheClaim(t *testing.T) {
 // A worker that dies after it took the claim to give up on a call does not make the
 // outcome unknown: no worker ran the call.
 func TestGivenUpWithoutResult(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	submit(t, b, b.Claim("default", "a"), `{"worker":"dead","nonce":"n","given_up":true}`)
 	var runs atomic.Int64
@@ -71,6 +73,7 @@ func TestGivenUpWithoutResult(t *testing.T) {
 
 // A worker that cannot start a call and does not die counts the attempts, too.
 func TestAttemptsThatFailBeforeTheStart(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	submit(t, b, b.Result("default", "a"), `not JSON`)
 	redeliver(t, b, "once", "a")

@@ -20,6 +20,7 @@ import (
 // The session and the id of the subject apply. A body that names others gets an error
 // result there, and none elsewhere. A body may omit both.
 func TestSubjectNamesTheCall(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	var runs atomic.Int64
 	start(t, b, worker.Config{}, echo(t, "echo", tools.Idempotent, &runs, nil))
@@ -67,6 +68,7 @@ func TestSubjectNamesTheCall(t *testing.T) {
 // A call whose result is stored does not run again, in whatever form it is submitted and
 // whatever its effect, and its submitters get the stored result.
 func TestFinishedCallDoesNotRunAgain(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	var runs atomic.Int64
 	start(t, b, worker.Config{}, echo(t, "echo", tools.Idempotent, &runs, nil), echo(t, "once", tools.Once, &runs, nil))
@@ -104,6 +106,7 @@ func TestFinishedCallDoesNotRunAgain(t *testing.T) {
 // If no slot is free, calls of the intake are stored under their long form, so that they
 // are found there and a second submit is rejected. Not more calls run than there are slots.
 func TestWaitingShortCallsAreFiled(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	release := make(chan struct{})
 	var running, most, runs atomic.Int64

@@ -30,6 +30,7 @@ type outcome struct {
 // If a worker is killed at any step, another worker completes the call with one
 // result. Once-only tools run at most once.
 func TestKillAtEachStep(t *testing.T) {
+	t.Parallel()
 	b, url := killBus(t)
 	log := &runLog{dir: t.TempDir()}
 	again := tools.Completed // idempotent and keyed tools always complete
@@ -117,6 +118,7 @@ func TestKillAtEachStep(t *testing.T) {
 // result, each async call also one completion, and once-only tools run at most once. Half of
 // the calls have the long form. STEVEDORE_KILLS is the number of kills; there are ten calls for each.
 func TestKillAtRandom(t *testing.T) {
+	t.Parallel()
 	kills := 20
 	if s := os.Getenv("STEVEDORE_KILLS"); s != "" {
 		var err error
@@ -194,6 +196,7 @@ func TestKillAtRandom(t *testing.T) {
 // An async call whose workers all die becomes a dead letter, and its completion says
 // so. An async tool whose panic is not recovered is an example.
 func TestDeadLetterOfAsyncCall(t *testing.T) {
+	t.Parallel()
 	b, url := killBus(t)
 	log := &runLog{dir: t.TempDir()}
 	notified := startConsole(t, b)
@@ -232,6 +235,7 @@ func TestDeadLetterOfAsyncCall(t *testing.T) {
 // A worker that is suspended for longer than its lease and then continues changes no
 // result, and runs no once-only call twice.
 func TestSuspendedWorker(t *testing.T) {
+	t.Parallel()
 	b, url := killBus(t)
 	log := &runLog{dir: t.TempDir()}
 	suspended := startChild(t, url, log.dir, "default", "")
@@ -283,6 +287,7 @@ func TestSuspendedWorker(t *testing.T) {
 // Workers die while they hold calls that they have not started. These deliveries are not
 // attempts: no call becomes a dead letter or unknown.
 func TestUnstartedDeliveriesAreNotAttempts(t *testing.T) {
+	t.Parallel()
 	b, url := killBus(t)
 	log := &runLog{dir: t.TempDir()}
 	const calls = 16 // as many as a worker has slots
@@ -318,6 +323,7 @@ func TestUnstartedDeliveriesAreNotAttempts(t *testing.T) {
 
 // A call that kills its workers becomes a dead letter after MaxAttempts starts.
 func TestPoisonCall(t *testing.T) {
+	t.Parallel()
 	b, url := killBus(t)
 	log := &runLog{dir: t.TempDir()}
 	submit(t, b, b.ShortCall("default", "keyed"), `{"id":"a","args":{"kill":true}}`)

@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	os.Exit(m.Run())
+	os.Exit(bustest.RunWaiting(m))
 }
 
 // killLease and killAskTimeout let the other workers notice a death early.

@@ -27,6 +27,7 @@ import (
 // A worker whose slots are taken is killed before or after it stores a waiting call of the
 // intake under its long form. No call is lost, and none runs twice.
 func TestKillWhileFiling(t *testing.T) {
+	t.Parallel()
 	b, url := killBus(t)
 	log := &runLog{dir: t.TempDir()}
 	steps := []string{"file", "file:2", "filed", "filed:2"}
@@ -68,6 +69,7 @@ func TestKillWhileFiling(t *testing.T) {
 // acknowledgement of the batch, or before it acknowledges the calls, or before it removes
 // them. Each call keeps its one result, and no once-only call runs twice.
 func TestKillBetweenBatchAndAcknowledgement(t *testing.T) {
+	t.Parallel()
 	s := bustest.Start(t, embedded.Config{Listen: "127.0.0.1:0"}) // it syncs, so results leave in batches
 	b := bustest.Connect(t, s, bus.Config{Lease: killLease, Log: bustest.Log(t)})
 	log := &runLog{dir: t.TempDir()}
@@ -130,6 +132,7 @@ func (c *child) awaitEmptyAndKill(t *testing.T, b *bus.Bus) {
 // A worker is killed after it acknowledged its calls and before it removed them. Another one
 // removes them, and does not run them again.
 func TestKillBetweenAcknowledgementAndPurge(t *testing.T) {
+	t.Parallel()
 	b, url := killBus(t)
 	log := &runLog{dir: t.TempDir()}
 	const calls = 60
@@ -169,6 +172,7 @@ func TestKillBetweenAcknowledgementAndPurge(t *testing.T) {
 // A process that retries dead letters is killed before each of its writes in turn. Each
 // once-only call runs once, and a second retry completes what the first one began.
 func TestKillWhileRetryingDeadLetters(t *testing.T) {
+	t.Parallel()
 	b, url := killBus(t)
 	log := &runLog{dir: t.TempDir()}
 	const writes = 40 // more than two retries need

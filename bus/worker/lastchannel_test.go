@@ -99,6 +99,7 @@ func TestRecordLastChannel(t *testing.T) {
 
 // A redelivered call does not replace a channel that was recorded since.
 func TestRedeliveryDoesNotRecordItsChannel(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	store, _ := openState(t)
 	msg := bus.Message{

@@ -96,6 +96,7 @@ func (delegating) Execute(context.Context, tools.Call) *tools.Result {
 // An async result of a tool without a callback ends the call. The worker used to
 // wait for a completion forever.
 func TestAsyncWithoutCallbackIsAcknowledged(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	start(t, b, worker.Config{}, delegating{})
 	results := bustest.Subscribe(t, b, "stevedore.result.>")
@@ -132,6 +133,7 @@ func TestTickForBadQueue(t *testing.T) {
 // A worker that receives a call which another worker is running keeps asking, and
 // does not publish the outcome unknown.
 func TestCallRunningOnAnotherWorker(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	var runs atomic.Int64
 	entered, release := make(chan struct{}, 2), make(chan struct{})
@@ -166,6 +168,7 @@ func (failingAsync) ExecuteAsync(context.Context, tools.Call, tools.AsyncCallbac
 
 // An async tool that was interrupted and fails to start again ends with a completion.
 func TestAsyncToolThatFailsToRestart(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	events := bustest.Subscribe(t, b, "stevedore.*.s.*")
 	submit(t, b, "stevedore.call.default.blocking", `{"id":"a","session":"s"}`)
@@ -200,6 +203,7 @@ func (l logSignal) Write(line []byte) (int, error) {
 
 // If the results stream is full, a call waits and does not become a dead letter.
 func TestClaimWaitsUntilTheStreamHasSpace(t *testing.T) {
+	t.Parallel()
 	waits := logSignal{"cannot publish", make(chan struct{}, 1)}
 	b := bustest.Connect(t, bustest.Server(t), bus.Config{MaxBytes: 64 << 10, Log: zerolog.New(waits)})
 	for i := 0; ; i++ {

@@ -30,6 +30,7 @@ func redeliver(t *testing.T, b *bus.Bus, tool, id string) {
 // default of 7 days. The call does not run again. A call that is younger than what the
 // stream dropped runs.
 func TestDroppedClaim(t *testing.T) {
+	t.Parallel()
 	for name, drop := range map[string]func(*testing.T, jetstream.JetStream, jetstream.Stream) error{
 		"short retention": func(t *testing.T, js jetstream.JetStream, s jetstream.Stream) error {
 			config := s.CachedInfo().Config

@@ -17,6 +17,7 @@ import (
 // A tick is skipped while the call of an earlier tick is running. The next tick
 // after its result becomes a call.
 func TestTicksDoNotOverlap(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	var runs atomic.Int64
 	entered, release := make(chan struct{}, 100), make(chan struct{})

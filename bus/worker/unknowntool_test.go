@@ -16,6 +16,7 @@ import (
 // runs once, on the worker that has its tool, and none uses up its attempts. A tool that no
 // worker has is unknown.
 func TestMixedWorkers(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	var oldRuns, newRuns atomic.Int32
 	workertest.Start(t, b, workertest.Plain{}, worker.Config{Name: "old", MaxAttempts: 1}, countingTool(t, "old", &oldRuns))

@@ -142,6 +142,7 @@ func TestBadCalls(t *testing.T) {
 
 // A call that is published again after its result is not run again.
 func TestFinishedCallIsNotRunAgain(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	var runs atomic.Int64
 	start(t, b, worker.Config{}, echo(t, "once", tools.Once, &runs, nil))
@@ -177,6 +178,7 @@ func TestMismatch(t *testing.T) {
 // A claimed call whose worker has stopped ends with the outcome unknown, and its
 // tool is not run.
 func TestClaimOfStoppedWorker(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	var runs atomic.Int64
 	results := bustest.Subscribe(t, b, "stevedore.result.>")
@@ -191,6 +193,7 @@ func TestClaimOfStoppedWorker(t *testing.T) {
 
 // Two messages of one call lead to one run, and both are acknowledged.
 func TestDuplicateOfRunningCall(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	var runs atomic.Int64
 	entered, release := make(chan struct{}, 2), make(chan struct{})
@@ -279,6 +282,7 @@ func (l manualAsync) ExecuteAsync(_ context.Context, _ tools.Call, callback tool
 }
 
 func TestAsyncCompletion(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	tool := manualAsync{effect: tools.Idempotent, started: make(chan tools.AsyncCallback, 1)}
 	// There is one slot, and the tool in the background must not hold it.
@@ -307,6 +311,7 @@ func TestAsyncCompletion(t *testing.T) {
 // A stopping worker requeues running calls without counting an attempt, and the
 // next worker runs them.
 func TestStopRequeues(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	results := bustest.Subscribe(t, b, "stevedore.result.>")
 	started := make(chan struct{}, 1)
@@ -320,7 +325,7 @@ func TestStopRequeues(t *testing.T) {
 	}
 	submit(t, b, "stevedore.call.default.block", `{"id":"a"}`)
 	for range 8 { // more often than MaxAttempts
-		stop := start(t, b, worker.Config{Grace: time.Millisecond, MaxAttempts: 3}, block.WithEffect(tools.Idempotent))
+		stop := start(t, b, worker.Config{Grace: time.Millisecond, MaxAttempts: 3, AskTimeout: 50 * time.Millisecond}, block.WithEffect(tools.Idempotent))
 		<-started
 		stop()
 	}
