@@ -32,6 +32,9 @@ const (
 // ReceivesFrom lists the chats whose messages are accepted.
 func (t *Telegram) ReceivesFrom() []string { return t.allow.named() }
 
+// DefaultChat returns the chat of notifications that name none; it may be empty.
+func (t *Telegram) DefaultChat() string { return t.chat }
+
 // Receive passes the messages of allowed chats to inbox until ctx ends, by long polling.
 // Messages of other chats get no answer and are logged.
 //
@@ -276,7 +279,11 @@ func (t *Telegram) ShowStatus(ctx context.Context, chat, id, text string) (strin
 
 // RemoveStatus implements StatusChannel.
 func (t *Telegram) RemoveStatus(ctx context.Context, chat, id string) error {
-	return t.request(ctx, "deleteMessage", object{"chat_id": chatID(chat), "message_id": json.Number(id)}, nil)
+	err := t.request(ctx, "deleteMessage", object{"chat_id": chatID(chat), "message_id": json.Number(id)}, nil)
+	if _, refused := bus.Rejected(err); refused {
+		return nil // the user has deleted it, or it is too old
+	}
+	return err
 }
 
 // request calls a method of the Bot API. Its error contains no token; it asks for a pause
@@ -327,6 +334,8 @@ func (t *Telegram) request(ctx context.Context, method string, params, result an
 		return bus.RetryAfter(min(time.Duration(max(answer.Parameters.RetryAfter, 1))*time.Second, maxPause), err)
 	case http.StatusConflict: // another process receives, or a webhook is set
 		return bus.RetryAfter(pollTimeout/2, err)
+	case http.StatusBadRequest:
+		return bus.Reject("refused_400", err)
 	case http.StatusUnauthorized, http.StatusNotFound: // the token was revoked
 		return bus.RetryAfter(5*time.Minute, err)
 	}

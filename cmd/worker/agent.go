@@ -40,8 +40,10 @@ there as it arrives, and with --json also one line per progress event.
 
 In a conversation, Enter sends a message. To continue a message on the next line, end a
 line with a backslash, or press Alt+Enter. Ctrl-C cancels the answer, Ctrl-D or /quit ends
-the conversation, /fresh makes the agent forget it. If the input is not a terminal, each
-line is a message.
+the conversation, /fresh makes the agent forget it. "yes" and "no" answer the question
+whether a call may run. If the input is not a terminal, each line is a message. Without
+--session, the conversation is that of the session "console", which also gets the alerts of
+the heartbeat; with --server or --context, it is a new session.
 
 For demos and tests without a key, --model script:FILE replaces the model by a file.
 Each line is a turn, and a conversation uses the lines in order:
@@ -50,7 +52,7 @@ Each line is a turn, and a conversation uses the lines in order:
   {"text":"There it is."}
 
 A session is one conversation. The agent answers the prompts of a session one after the
-other. Without --session, the command starts a new session and prints its name to standard
+other. Without --session, a prompt starts a new session, whose name is printed to standard
 error. After --wait, the command ends, but the run continues.
 
 ` + cli.ExitCodesHelp
@@ -103,7 +105,7 @@ func newAgentCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	o.AddFlags(cmd)
-	flags.StringVar(&o.call.Session, "session", "", "`SESSION` of the conversation; default a new session")
+	flags.StringVar(&o.call.Session, "session", "", "`SESSION` of the conversation; default a new session, or \"console\" without a prompt and with a local server")
 	flags.StringVar(&o.call.ID, "id", "", "`ID` of the call; default a new id")
 	flags.StringVar(&o.call.Channel, "channel", "", "`CHANNEL` that also delivers the answer to the user")
 	flags.StringVar(&o.call.ChatID, "chat-id", "", "`CHAT` within the channel")

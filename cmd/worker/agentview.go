@@ -34,9 +34,12 @@ func (v *agentView) add(event tools.ProgressEvent) {
 			v.flush(a.Turn)
 			v.note("→ %s %s", a.Tool, a.Args)
 		case tools.ActivityToolEnd:
-			if a.Outcome == tools.Completed {
+			switch a.Outcome {
+			case tools.Completed:
 				v.note("✓ %s (%d ms)", a.Tool, a.DurationMS)
-			} else {
+			case tools.Async:
+				v.note("✓ %s: started in the background", a.Tool)
+			default:
 				v.note("✗ %s: %s (%d ms)", a.Tool, a.Outcome, a.DurationMS)
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
+	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )
@@ -26,14 +27,23 @@ func (o promptOptions) converse(ctx context.Context, prompt *cli.Prompt, stdout,
 		return err
 	}
 	defer b.Close()
-	if o.call.Session == "" {
+	switch {
+	case o.call.Session != "":
+	case o.Connection.External(): // other people may use the bus
 		o.call.Session = "chat-" + nuid.Next()
+	default:
+		o.call.Session = process.ConsoleSession
 	}
 	fmt.Fprintf(stderr, "session %s\n", o.call.Session)
 	if prompt.Interactive() {
 		o.recall(ctx, b, prompt)
 		fmt.Fprintln(stderr, cli.Dim(stderr, `Enter sends, \ or Alt+Enter continues on the next line, Ctrl-C cancels the answer, Ctrl-D ends.`))
 	}
+	feed, stopFeed, err := startFeed(ctx, o, b, prompt, stderr)
+	if err != nil {
+		return err
+	}
+	defer stopFeed()
 	failed := false
 	for {
 		message, err := prompt.Read(ctx)
@@ -58,8 +68,10 @@ func (o promptOptions) converse(ctx context.Context, prompt *cli.Prompt, stdout,
 			o.args.Fresh = true
 			fmt.Fprintln(stderr, "The next message begins the session anew.")
 			continue
+		case feed.answer(ctx, message):
+			continue
 		}
-		ok, err := o.sayOnce(ctx, b, message, stdout, stderr)
+		ok, err := o.sayOnce(ctx, b, message, feed, stdout, stderr)
 		if err != nil {
 			return err
 		}
@@ -83,7 +95,7 @@ func (o promptOptions) recall(ctx context.Context, b *bus.Bus, prompt *cli.Promp
 
 // sayOnce sends one message and shows the answer; ok is false if the run failed. Ctrl-C
 // cancels the run; a second one stops waiting for it. The error ends the conversation.
-func (o promptOptions) sayOnce(ctx context.Context, b *bus.Bus, message string, stdout, stderr io.Writer) (ok bool, err error) {
+func (o promptOptions) sayOnce(ctx context.Context, b *bus.Bus, message string, feed *feed, stdout, stderr io.Writer) (ok bool, err error) {
 	o.args.Prompt, o.call.ID = message, "run-"+nuid.Next()
 	o.call.Tool = agent.AgentTool
 	if o.call.Args, err = bus.Encode(o.args); err != nil {
@@ -94,35 +106,56 @@ func (o promptOptions) sayOnce(ctx context.Context, b *bus.Bus, message string, 
 	waiting, stop := context.WithCancel(ctx)
 	defer stop()
 	var (
-		watching    sync.WaitGroup
-		interrupted bool // when watching has ended
+		working     sync.WaitGroup
+		cancelled   bool // when working has ended; so are the next two
+		interrupted bool
+		left        bool
 	)
-	watching.Go(func() {
+	pressed := make(chan struct{}, 1) // Ctrl-C while an answer is typed
+	press := func() (ok bool) {
 		select {
 		case <-interrupts:
-			interrupted = true
-			o.cancelRun(waiting, b, stderr)
+		case <-pressed:
 		case <-waiting.Done():
+			return false
+		}
+		return true
+	}
+	working.Go(func() {
+		if interrupted = press(); !interrupted {
 			return
 		}
-		select {
-		case <-interrupts:
+		cancelling := make(chan bool, 1)
+		go func() { cancelling <- o.cancelRun(waiting, b, stderr) }()
+		if left = press(); left {
 			stop()
-		case <-waiting.Done():
 		}
+		cancelled = <-cancelling
+	})
+	working.Go(func() {
+		feed.answerDuring(waiting, func() {
+			select {
+			case pressed <- struct{}{}:
+			default:
+			}
+		})
 	})
 	view := &agentView{stdout: stdout, stderr: stderr, stream: true}
 	event, err := o.submit(waiting, b, view.add, stderr)
 	stop()
-	watching.Wait()
+	working.Wait()
 	switch {
 	case ctx.Err() != nil:
 		view.endLine()
 		return false, err
-	case interrupted && (err != nil || event.Outcome == tools.Cancelled):
+	case interrupted && (event.Outcome == tools.Cancelled || err != nil && cancelled):
 		view.open = view.open || cli.IsTerminal(stdout) // it shows ^C
 		view.note("(cancelled)")
 		return true, nil
+	case left && err != nil:
+		view.open = view.open || cli.IsTerminal(stdout)
+		view.note("(not cancelled: the run goes on; to wait for its answer: worker agent --resume --session %s)", cli.ShellWord(o.call.Session))
+		return false, nil
 	case errors.Is(err, bus.ErrUnreachable):
 		return false, err
 	case err != nil:
@@ -138,12 +171,14 @@ func (o promptOptions) sayOnce(ctx context.Context, b *bus.Bus, message string, 
 // cancelTimeout is how long the cancellation of a run may take.
 const cancelTimeout = 10 * time.Second
 
-// cancelRun cancels the run of the call.
-func (o promptOptions) cancelRun(ctx context.Context, b *bus.Bus, stderr io.Writer) {
+// cancelRun cancels the run of the call, and reports whether that is certain.
+func (o promptOptions) cancelRun(ctx context.Context, b *bus.Bus, stderr io.Writer) bool {
 	ctx, cancel := context.WithTimeout(ctx, cancelTimeout)
 	defer cancel()
 	o.Session = o.call.Session
-	if _, err := o.Ask(ctx, b, "task", "cancel", rpc.TaskRequest{ID: o.call.IDToken()}); err != nil && ctx.Err() == nil {
+	_, err := o.Ask(ctx, b, "task", "cancel", rpc.TaskRequest{ID: o.call.IDToken()})
+	if err != nil && ctx.Err() == nil {
 		fmt.Fprintf(stderr, "worker: cannot cancel the run: %v; press Ctrl-C again to stop waiting for it\n", err)
 	}
+	return err == nil
 }

@@ -35,18 +35,37 @@ const maxNotice = 32 << 10
 // notice with that ID. A run that is in progress sees it before its next turn. If AddNotice
 // is called again after an error, the conversation has the notice once.
 func AddNotice(ctx context.Context, log Conversations, session string, n Notice) error {
+	return addNotice(ctx, log, session, n, 1)
+}
+
+// maxUnread is how many notices BeginWithNotice adds before the first message of a user.
+const maxUnread = 500
+
+// BeginWithNotice is AddNotice for a session whose conversation may begin with a notice: its
+// user may answer it.
+func BeginWithNotice(ctx context.Context, log Conversations, session string, n Notice) error {
+	return addNotice(ctx, log, session, n, 0)
+}
+
+func addNotice(ctx context.Context, log Conversations, session string, n Notice, minEntries int) error {
 	for {
 		entries, last, err := log.Read(ctx, session)
 		if err != nil {
 			return fmt.Errorf("add notice to conversation %s: %w", session, err)
 		}
-		if len(entries) == 0 {
+		if len(entries) < minEntries {
 			return nil
 		}
+		onlyNotices := true
 		for _, data := range entries {
-			if e, err := DecodeEntry(data); err == nil && e.Notice != nil && e.Notice.ID == n.ID {
+			e, err := DecodeEntry(data)
+			if err == nil && e.Notice != nil && e.Notice.ID == n.ID {
 				return nil
 			}
+			onlyNotices = onlyNotices && e.Kind == KindNotice
+		}
+		if onlyNotices && len(entries) >= maxUnread { // nobody reads them
+			return nil
 		}
 		data, err := EncodeJSON(Entry{Kind: KindNotice, At: time.Now().UTC(), Notice: &n})
 		if err != nil {

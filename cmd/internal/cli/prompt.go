@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/mattn/go-isatty"
 	"golang.org/x/term"
@@ -36,6 +37,15 @@ type Prompt struct {
 	history history
 	editor  *term.Terminal // nil if there is none yet
 	keys    *keyReader
+	pending chan readMessage // of a Read whose ctx ended; nil if there is none
+
+	mu      sync.Mutex
+	reading *term.Terminal // while it edits a line
+}
+
+type readMessage struct {
+	text string
+	err  error
 }
 
 // NewPrompt returns a Prompt. It edits lines if stdin and stdout are terminals.
@@ -60,11 +70,6 @@ func (p *Prompt) Remember(message string) {
 // Read returns the next message, without space around it. It skips empty ones. Its
 // error is io.EOF at the end of the input, ErrInterrupted, or that of ctx.
 func (p *Prompt) Read(ctx context.Context) (string, error) {
-	type answer struct {
-		text string
-		err  error
-	}
-	answers := make(chan answer, 1)
 	restore := func() {}
 	if p.Interactive() {
 		var err error
@@ -72,18 +77,34 @@ func (p *Prompt) Read(ctx context.Context) (string, error) {
 			return "", err
 		}
 	}
-	go func() { // a read of a terminal cannot be interrupted; after ctx ends, the process ends
-		text, err := p.read()
-		answers <- answer{text, err}
-	}()
 	defer restore()
+	if p.pending == nil {
+		messages := make(chan readMessage, 1)
+		p.pending = messages
+		go func() { // a read of a terminal cannot be interrupted; if ctx ends, the next Read continues it
+			text, err := p.read()
+			messages <- readMessage{text, err}
+		}()
+	}
 	select {
-	case a := <-answers:
-		p.Remember(a.text)
-		return a.text, a.err
+	case m := <-p.pending:
+		p.pending = nil
+		p.Remember(m.text)
+		return m.text, m.err
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}
+}
+
+// Print writes lines to w, above the line that the user edits if there is one.
+func (p *Prompt) Print(w io.Writer, text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.reading != nil {
+		_, _ = p.reading.Write([]byte(text)) // fails only if the terminal is gone
+		return
+	}
+	_, _ = io.WriteString(w, text)
 }
 
 // read reads lines until a message is complete.
@@ -158,7 +179,13 @@ func (p *Prompt) startEditor() (restore func(), err error) {
 	}
 	p.editor.SetBracketedPasteMode(true)
 	editor := p.editor
+	p.mu.Lock()
+	p.reading = editor
+	p.mu.Unlock()
 	return func() {
+		p.mu.Lock()
+		p.reading = nil
+		p.mu.Unlock()
 		editor.SetBracketedPasteMode(false)
 		_ = term.Restore(fd, state) // fails only if the terminal is gone
 	}, nil

@@ -74,8 +74,20 @@ func (p *parts) openNotifier(ctx context.Context) (err error) {
 		}
 	}
 	p.channels = channels
-	p.notifier, err = notify.New(p.bus, notify.Config{Channels: channels, Default: p.Channels.Default, LastChannels: lastChannels{p.state}, Conversations: newConversations(p.bus, p.state), Grace: p.Worker.Grace, Log: p.log})
+	p.notifier, err = notify.New(p.bus, notify.Config{Channels: channels, Default: p.Channels.Default, LastChannels: lastChannels{p.state}, Conversations: newConversations(p.bus, p.state, p.defaultChats()), Grace: p.Worker.Grace, Log: p.log})
 	return err
+}
+
+// defaultChats returns the default chats of the channels that receive messages, by channel.
+func (p *parts) defaultChats() map[string]string {
+	chats := map[string]string{}
+	for _, name := range p.Receive.channels {
+		chats[name] = ""
+		if channel, ok := p.channels[name].(interface{ DefaultChat() string }); ok {
+			chats[name] = channel.DefaultChat()
+		}
+	}
+	return chats
 }
 
 // lastChannels tells the notifier which channel a session used last.

@@ -87,7 +87,7 @@ func runAgentChild() error {
 	if err != nil {
 		return err
 	}
-	recorder, err := notify.New(b, notify.Config{Conversations: dyingRecorder{newConversations(b, kv.New(bucket)), die}})
+	recorder, err := notify.New(b, notify.Config{Conversations: dyingRecorder{newConversations(b, kv.New(bucket), nil), die}})
 	if err != nil {
 		return err
 	}

@@ -1,12 +1,15 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"regexp"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/notify"
+	"github.com/stevedore-bus/stevedore/bus/schedule"
 	"github.com/stevedore-bus/stevedore/bus/session"
 	"github.com/stevedore-bus/stevedore/state"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -17,10 +20,29 @@ import (
 type conversations struct {
 	log   agent.Conversations
 	facts state.Store
+	// chats has the default chat of each channel whose users may write to the agent.
+	chats map[string]string
 }
 
-func newConversations(b *bus.Bus, facts state.Store) conversations {
-	return conversations{busLog{session.New(b)}, facts}
+func newConversations(b *bus.Bus, facts state.Store, chats map[string]string) conversations {
+	return conversations{busLog{session.New(b)}, facts, chats}
+}
+
+// ConsoleSession is the session of the user at the console: "worker agent" continues it, and
+// messages to the console enter it.
+const ConsoleSession = "console"
+
+// defaultSession returns the session in which the user of a channel writes, although he has
+// not done so yet, or "".
+func (c conversations) defaultSession(channel, chat string) string {
+	byDefault, receives := c.chats[channel]
+	switch {
+	case channel == ConsoleSession && chat == "":
+		return ConsoleSession
+	case receives && cmp.Or(chat, byDefault) != "":
+		return tools.TokenOf(channel + "-" + cmp.Or(chat, byDefault))
+	}
+	return ""
 }
 
 // Completed adds the completion of a background task to the conversation that started it.
@@ -36,10 +58,23 @@ func (c conversations) Completed(ctx context.Context, session, call string, even
 	})
 }
 
+// turnSuffix is what the id of a call of an agent has behind the id of its run.
+var turnSuffix = regexp.MustCompile(`-t\d+-\d+$`)
+
+// isScheduled reports whether a heartbeat or a job caused a notification.
+func isScheduled(n notify.Notification) bool {
+	_, ok := schedule.ParseCallID(turnSuffix.ReplaceAllString(n.Call, ""))
+	return ok
+}
+
 // Received adds a message to the conversation of the chat that receives it, if it comes from
 // another session.
 func (c conversations) Received(ctx context.Context, n notify.Notification) error {
 	owner, err := state.LastSession(ctx, c.facts, state.Channel{Name: n.Channel, ChatID: n.ChatID})
+	add := agent.AddNotice
+	if owner == "" && err == nil && isScheduled(n) {
+		owner, add = c.defaultSession(n.Channel, n.ChatID), agent.BeginWithNotice
+	}
 	if err != nil || owner == "" || owner == (tools.Call{Session: n.Session}).SessionToken() {
 		return err
 	}
@@ -47,7 +82,7 @@ func (c conversations) Received(ctx context.Context, n notify.Notification) erro
 	if at.IsZero() {
 		at = time.Now()
 	}
-	return agent.AddNotice(ctx, c.log, owner, agent.Notice{
+	return add(ctx, c.log, owner, agent.Notice{
 		ID:    "message." + n.ID,
 		Title: fmt.Sprintf("At %s, the user received this message from the session %s:", at.UTC().Format(time.DateTime), tools.Excerpt(n.Session, 80)),
 		Text:  n.Text,

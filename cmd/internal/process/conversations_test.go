@@ -31,7 +31,7 @@ func startNotifier(t *testing.T, b *bus.Bus) (user, state.Store) {
 	facts := kv.New(bucket)
 	n, err := notify.New(b, notify.Config{
 		Channels: map[string]notify.Channel{"console": u, "phone": u}, LastChannels: lastChannels{facts},
-		Conversations: newConversations(b, facts), Log: bustest.Log(t),
+		Conversations: newConversations(b, facts, nil), Log: bustest.Log(t),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -143,7 +143,7 @@ func TestQuestionsAboutBackgroundWork(t *testing.T) {
 		}
 	}
 	// The reply of a run, and a message to a chat without a conversation, add nothing.
-	if err := newConversations(b, facts).Received(context.Background(), notify.Notification{ID: "x", Channel: "phone", ChatID: "8", Session: "other", Text: "hello"}); err != nil {
+	if err := newConversations(b, facts, nil).Received(context.Background(), notify.Notification{ID: "x", Channel: "phone", ChatID: "8", Session: "other", Text: "hello"}); err != nil {
 		t.Error(err)
 	}
 	if n := len(notices(t, b, "chat")); n != 3 {
@@ -157,4 +157,53 @@ type user struct{ got chan notify.Notification }
 func (u user) Send(_ context.Context, n notify.Notification) error {
 	u.got <- n
 	return nil
+}
+
+// The alert of a heartbeat that comes before the first message of its user waits in the
+// session in which he will write: that of the console, or that of his chat. Results of other
+// calls do not.
+func TestAlertBeforeTheFirstMessage(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	bucket, err := b.Bucket(t.Context(), bus.StateBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newConversations(b, kv.New(bucket), map[string]string{"me": "42", "app": ""})
+	for _, n := range []notify.Notification{
+		{ID: "1", Call: "heartbeat-main-20260102T150405Z", Channel: "console"},
+		{ID: "2", Call: "heartbeat-main-20260102T150405Z-t2-0", Channel: "console", Kind: notify.KindMessage},
+		{ID: "3", Call: "cron-x-20260102T150405Z", Channel: "me"},
+		{ID: "4", Call: "cron-x-20260102T150405Z", Channel: "app", ChatID: "7"},
+		{ID: "5", Call: "cron-x-20260102T150405Z", Channel: "app"},
+		{ID: "6", Call: "cron-x-20260102T150405Z", Channel: "file"},
+		{ID: "7", Call: "run-1", Channel: "console"},
+	} {
+		n.Session, n.Text = "elsewhere", "The disk is full."
+		for range 2 {
+			if err := c.Received(t.Context(), n); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for id, want := range map[string]int{ConsoleSession: 2, "me-42": 1, "app-7": 1, "app": 0, "app-": 0, "file": 0} {
+		if id == "app-" {
+			id = tools.TokenOf(id)
+		}
+		if got := notices(t, b, id); len(got) != want {
+			t.Errorf("session %s has %d notices, want %d", id, len(got), want)
+		}
+	}
+	model, err := provider.ParseScript([]byte(`{"text":"It was full."}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := &lastRequest{Provider: model}
+	startModel(t, b, seen, worker.Config{})
+	if event, err := rpc.Submit(t.Context(), b, AgentQueue, prompt(ConsoleSession, "q", "what was that?")); err != nil || event.ForLLM != "It was full." {
+		t.Fatalf("%+v, %v", event, err)
+	}
+	if !strings.Contains(seen.text, "The disk is full.") || !strings.Contains(seen.text, "what was that?") {
+		t.Errorf("the model saw %q", seen.text)
+	}
 }

@@ -22,6 +22,7 @@ type inbox struct {
 	status  notify.StatusChannel // nil if the channel cannot show that work is in progress
 
 	stop    chan struct{}
+	shown   sync.Map // the tools.CallKey of calls whose status this process shows
 	showing sync.WaitGroup
 	stopped sync.Once
 }
@@ -64,7 +65,7 @@ func (in *inbox) Accept(ctx context.Context, m notify.Incoming) (notify.Accepted
 	}
 	in.log.Info().Str("channel", in.channel).Str("session", call.SessionToken()).Str("call", call.IDToken()).Bool("repeated", !fresh).Msg("accepted a message")
 	if fresh && in.status != nil {
-		in.showing.Go(func() { in.showStatus(call) })
+		in.showing.Go(func() { in.showStatus(call, "") })
 	}
 	return notify.Accepted{ID: call.ID, Session: session}, nil
 }

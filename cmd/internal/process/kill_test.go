@@ -237,7 +237,7 @@ func newUser(t *testing.T, b *bus.Bus) user {
 	if err != nil {
 		t.Fatal(err)
 	}
-	notifier, err := notify.New(b, notify.Config{Channels: map[string]notify.Channel{"console": u}, Conversations: newConversations(b, kv.New(bucket)), Log: bustest.Log(t)})
+	notifier, err := notify.New(b, notify.Config{Channels: map[string]notify.Channel{"console": u}, Conversations: newConversations(b, kv.New(bucket), nil), Log: bustest.Log(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
