@@ -4,10 +4,14 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/stevedore-bus/stevedore/tools/sandbox"
 )
 
 // container ends a command together with all processes that it started. If the command runs
@@ -19,11 +23,18 @@ import (
 //   - With a PID namespace (flags != 0), no process survives the command or the
 //     worker, because the kernel kills the namespace together with its first process.
 //     This needs CAP_SYS_ADMIN, or a kernel that allows user namespaces for everyone.
-//   - Without a PID namespace, a process that left the group (setsid) survives both,
-//     and a grandchild survives a kill -9 of the worker.
+//   - Without a PID namespace, a process beside the command is the parent of all processes
+//     that lost theirs (PR_SET_CHILD_SUBREAPER), and kills them when the command or the
+//     worker has ended. A command of the same user can kill that process, too.
 type container struct {
-	flags uintptr
+	flags  uintptr
+	reaper bool // without a PID namespace
 }
+
+// containerIn returns the container for commands in a sandbox, which has its own namespaces.
+func containerIn(s *sandbox.Sandbox) container { return container{reaper: s.NeedsReaper()} }
+
+func (c container) reaps() bool { return c.reaper }
 
 // newContainer finds out which namespaces the kernel allows.
 func newContainer() container {
@@ -36,7 +47,7 @@ func newContainer() container {
 			return c
 		}
 	}
-	return container{}
+	return container{reaper: true}
 }
 
 // wrap makes a shell the first process of the namespace. The command should not be the
@@ -54,12 +65,29 @@ func (c container) prepare(cmd *exec.Cmd) {
 		cmd.SysProcAttr = new(syscall.SysProcAttr)
 	}
 	attr := cmd.SysProcAttr
-	attr.Setpgid, attr.Pdeathsig = true, syscall.SIGKILL
+	attr.Setpgid = true
+	if !c.reaper { // which outlives the worker to kill the command
+		attr.Pdeathsig = syscall.SIGKILL
+	}
 	attr.Cloneflags |= c.flags
 	if c.flags&unix.CLONE_NEWUSER != 0 {
 		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getuid(), HostID: os.Getuid(), Size: 1}}
 		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getgid(), HostID: os.Getgid(), Size: 1}}
 	}
+}
+
+// lead gives the reaper of cmd a pipe. When release closes the other end, or this process
+// dies, the reaper kills all processes of the command.
+func (c container) lead(cmd *exec.Cmd) (release func(), err error) {
+	if !c.reaper {
+		return func() {}, nil
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	cmd.ExtraFiles = []*os.File{r}
+	return sync.OnceFunc(func() { _ = w.Close() }), nil
 }
 
 // run starts cmd, calls started, waits for the end of cmd, kills the rest of its
@@ -71,15 +99,31 @@ func (c container) run(cmd *exec.Cmd, started func()) (killed bool, err error) {
 	defer runtime.UnlockOSThread()
 
 	var cancelled atomic.Bool
+	release, err := c.lead(cmd)
+	if err != nil {
+		return false, err
+	}
+	defer release()
 	if cmd.Cancel != nil { // made with a context
+		grace := cmd.WaitDelay
 		cmd.Cancel = func() error {
 			cancelled.Store(true)
+			if c.reaper {
+				time.AfterFunc(grace, release)
+			}
 			// After WaitDelay, package exec kills the command; run then kills
 			// the rest of the group.
 			return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
 		}
+		if c.reaper {
+			cmd.WaitDelay = min(2*grace, grace+5*time.Second) // the reaper kills the command before
+		}
 	}
-	if err := cmd.Start(); err != nil {
+	err = cmd.Start()
+	for _, f := range cmd.ExtraFiles {
+		_ = f.Close()
+	}
+	if err != nil {
 		return false, err
 	}
 	started()

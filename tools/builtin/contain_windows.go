@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/windows"
+
+	"github.com/stevedore-bus/stevedore/tools/sandbox"
 )
 
 // container runs a command in a job object, which ends with the command and with the
@@ -17,6 +19,10 @@ import (
 type container struct{}
 
 func newContainer() container { return container{} }
+
+func containerIn(*sandbox.Sandbox) container { return container{} }
+
+func (container) reaps() bool { return false }
 
 func (container) wrap(argv []string) []string { return argv }
 

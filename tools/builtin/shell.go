@@ -82,6 +82,8 @@ func newShell(ws *workspace) (*tools.FuncTool, error) {
 	}
 	if sh.off() {
 		sh.container = newContainer()
+	} else if sh.sandbox != nil {
+		sh.container = containerIn(sh.sandbox)
 	}
 	return tools.NewTool("shell",
 		"Run a command in the workspace and return its output (stdout and stderr, in order) and exit code. When the command ends, all processes that it started are killed.", sh.run)
@@ -218,7 +220,7 @@ func (sh *shell) off() bool { return sh.sandbox != nil && sh.sandbox.Mode() == s
 
 // confine returns the command in the sandbox, or, if the sandbox is off, in a container.
 func (sh *shell) confine(ctx context.Context, session, dir string, argv []string) (*exec.Cmd, error) {
-	run := sandbox.Run{Dir: dir, Env: environment(dir), Tmp: tools.Token(session), DieWithParent: true}
+	run := sandbox.Run{Dir: dir, Env: environment(dir), Tmp: tools.Token(session), DieWithParent: true, Reap: sh.container.reaps()}
 	if sh.off() {
 		argv = sh.container.wrap(argv)
 	}

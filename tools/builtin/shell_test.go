@@ -307,16 +307,29 @@ func needNamespace(t *testing.T, b *fixture) {
 	t.Skip("the kernel gives no PID namespace here")
 }
 
+// Without a PID namespace, a reaper kills what left the group.
 func TestShellKillsWhatLeftTheGroup(t *testing.T) {
-	b := newFixture(t, builtin.Config{})
-	needNamespace(t, b)
-	m := mark(t)
-	if got := b.ok("shell", args{"command": "setsid sleep " + m + " & setsid setsid sleep " + m + " & echo done"}); got != "done\n[Exit code: 0]" {
-		t.Errorf("got %q", got)
-	}
-	if left := survivors(t, m); left != nil {
-		t.Errorf("survived: %q", left)
-	}
+	both(t, func(t *testing.T, cfg builtin.ShellConfig) {
+		cfg.Grace = 200 * time.Millisecond
+		b := newFixture(t, builtin.Config{Shell: cfg})
+		if !cfg.NoPIDNamespace {
+			needNamespace(t, b)
+		}
+		m := mark(t)
+		leave := "setsid sleep " + m + " & setsid setsid sleep " + m + " & (setsid sh -c 'trap \"\" TERM HUP; sleep " + m + " & wait' &) ; echo done"
+		if got := b.ok("shell", args{"command": leave}); got != "done\n[Exit code: 0]" {
+			t.Errorf("got %q", got)
+		}
+		if left := survivors(t, m); left != nil {
+			t.Errorf("survived the command: %q", left)
+		}
+		if res := b.run(t.Context(), "shell", args{"command": leave + "; sleep " + m, "timeout_seconds": 0.5}); tools.CodeOf(res.Err) != tools.CodeTimeout {
+			t.Errorf("result %+v", res)
+		}
+		if left := survivors(t, m); left != nil {
+			t.Errorf("survived the timeout: %q", left)
+		}
+	})
 }
 
 // runWorker is a child process that runs one shell call, like a worker.
@@ -332,16 +345,15 @@ func runWorker() int {
 	return 0
 }
 
-// After a kill -9 of the worker, no process survives with a PID namespace. Without one,
-// the command itself does not survive.
+// After a kill -9 of the worker, no process survives.
 func TestShellDiesWithTheWorker(t *testing.T) {
 	both(t, func(t *testing.T, cfg builtin.ShellConfig) {
 		b := newFixture(t, builtin.Config{Shell: cfg})
 		m := mark(t)
-		command, group := "touch running; exec sleep "+m, "1"
+		command, group := "sleep "+m+" & setsid sleep "+m+" & (sleep "+m+" | cat) & touch running; sleep "+m, "1"
 		if !cfg.NoPIDNamespace {
 			needNamespace(t, b)
-			command, group = "sleep "+m+" & setsid sleep "+m+" & (sleep "+m+" | cat) & touch running; sleep "+m, ""
+			group = ""
 		}
 		worker := exec.Command(os.Args[0])
 		worker.Env = append(os.Environ(), "STEVEDORE_TEST_ROLE=worker", "STEVEDORE_TEST_DIR="+b.dir,

@@ -30,6 +30,12 @@ var developerCommands = []struct{ program, command string }{
 	{"python3", "python3 -m http.server -b 127.0.0.1 8765 >/dev/null 2>&1 & for i in 1 2 3 4 5 6 7 8 9; do curl -sf http://127.0.0.1:8765/README >/dev/null && exit 0; sleep 0.5; done; exit 1"},
 	{"node", "node -e 'console.log(require(\"os\").cpus().length, require(\"fs\").readdirSync(\".\").length)'"},
 	{"npm", "cd js && npm install --offline --no-audit --no-fund && npm test"},
+	{"npm", "cd js && npm ci --offline --no-audit --no-fund"},
+	{"python3", "python3 -m venv --without-pip venv && venv/bin/python -c 'print(1)'"},
+	{"rg", "rg -n main hello.c"},
+	{"ssh-keygen", "ssh-keygen -q -t ed25519 -N '' -f key && test -s key.pub"},
+	{"sqlite3", "sqlite3 x.db 'create table a(b); insert into a values(1); select * from a'"},
+	{"mvn", "mvn -v"},
 	{"tar", "tar czf a.tgz README go && mkdir -p un && tar xzf a.tgz -C un && rm -rf un"},
 	{"find", "find . -name '*.c' | xargs grep -n main && sed -i s/hello/hallo/ hello.c && sort -u README | wc -l"},
 	{"diff", "cp README r2 && echo x >> r2 && ! diff -u README r2 && diff -u README r2 > p; patch -s README < p"},
@@ -56,6 +62,7 @@ func TestDeveloperCommands(t *testing.T) {
 			"hello.c": "#include <stdio.h>\nint main(void) { puts(\"hello\"); return 0; }\n", "Makefile": "all: hello\nhello: hello.c\n\t$(CC) -o $@ hello.c\n",
 			"go/go.mod": "module hello\n\ngo 1.21\n", "go/main.go": "package main\n\nimport \"fmt\"\n\nfunc main() { fmt.Println(\"hello\") }\n",
 			"go/main_test.go": "package main\n\nimport (\n\t\"net/http/httptest\"\n\t\"testing\"\n)\n\nfunc TestX(t *testing.T) { httptest.NewServer(nil).Close(); t.TempDir() }\n",
+			"js/package-lock.json": `{"name":"x","version":"1.0.0","lockfileVersion":3,"requires":true,"packages":{"":{"name":"x","version":"1.0.0"}}}`,
 			"js/package.json": `{"name":"x","version":"1.0.0","scripts":{"test":"node -e 'process.exit(0)'"}}`,
 		} {
 			f.write(filepath.Join(f.workspace, name), text)

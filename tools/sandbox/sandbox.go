@@ -211,9 +211,18 @@ type Run struct {
 	Tmp string
 	// DieWithParent kills the command if the thread that starts it ends.
 	DieWithParent bool
+	// Reap, if NeedsReaper or the sandbox is off, keeps a process beside the command that kills
+	// what the command leaves behind. The first of ExtraFiles must then be the read end of a
+	// pipe: if its write end is closed, also by the death of the worker, all processes of
+	// the command are killed.
+	Reap bool
 
 	probe bool // a test of the kernel
 }
+
+// NeedsReaper reports whether processes can outlive their command in the sandbox, because
+// the system has no PID namespaces for it. Then Run.Reap kills them.
+func (s *Sandbox) NeedsReaper() bool { return s.cfg.Mode != Off && s.platform.needsReaper() }
 
 // Command returns a command that runs argv in the sandbox. The caller starts and waits for
 // it as for any command; it can set the streams, but not the path, the arguments or the
@@ -225,8 +234,12 @@ func (s *Sandbox) Command(ctx context.Context, run Run, argv ...string) (*exec.C
 	}
 	run.Dir = cmp.Or(run.Dir, s.cfg.Workspace)
 	if s.cfg.Mode == Off {
+		env := append(run.Env, s.cfg.Env...)
+		if run.Reap {
+			return reaped(ctx, run, argv, env), nil
+		}
 		cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-		cmd.Dir, cmd.Env = run.Dir, append(run.Env, s.cfg.Env...)
+		cmd.Dir, cmd.Env = run.Dir, env
 		return cmd, nil
 	}
 	tmp, err := s.tmpDir(cmp.Or(run.Tmp, "default"))
@@ -275,7 +288,11 @@ func (s *Sandbox) tmpDir(name string) (string, error) {
 
 // environment returns env with the variables of the sandbox.
 func (s *Sandbox) environment(env []string, tmp string) []string {
-	set := append([]string{"HOME=" + s.home, "TMPDIR=" + tmp}, s.cfg.Env...)
+	set := []string{"HOME=" + s.home, "TMPDIR=" + tmp}
+	if !s.cfg.Network { // so that npm and pip do not retry for a minute
+		set = append(set, "npm_config_fetch_retries=0", "PIP_RETRIES=0")
+	}
+	set = append(set, s.cfg.Env...)
 	drop := map[string]bool{"XDG_RUNTIME_DIR": true} // sockets
 	for _, kv := range set {
 		name, _, _ := strings.Cut(kv, "=")

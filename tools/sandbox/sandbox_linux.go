@@ -127,7 +127,7 @@ func (p *platform) protection() Protection {
 		if len(p.tried) > 0 {
 			reason = " (" + p.tried[0] + ")"
 		}
-		missing := "user namespaces do not work, so a command can write .git/hooks, see other processes and leave processes behind; allow them (sysctl kernel.apparmor_restrict_unprivileged_userns=0, or the seccomp profile of the container)"
+		missing := "user namespaces do not work, so a command can write .git/hooks, see other processes, and kill the process that ends what it leaves behind; allow them (sysctl kernel.apparmor_restrict_unprivileged_userns=0, or the seccomp profile of the container)"
 		if got.Root {
 			missing = "user namespaces do not work, and without them a command would have the rights of root; run the worker as an ordinary user, or allow user namespaces"
 		}
@@ -150,15 +150,7 @@ func (p *platform) command(ctx context.Context, s *Sandbox, run Run, tmp string,
 	if p.level.mounts {
 		visible = "/tmp"
 	}
-	env := slices.DeleteFunc(s.environment(run.Env, visible), func(kv string) bool { return strings.HasPrefix(kv, enter.Variable+"=") })
-	// The Go runtime of the helper starts faster with these.
-	for _, kv := range []string{"GOMAXPROCS=1", "GOGC=off"} {
-		name, _, _ := strings.Cut(kv, "=")
-		if !slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") }) {
-			env, spec.Unset = append(env, kv), append(spec.Unset, name)
-		}
-	}
-	cmd.Env = append(env, enter.Variable+"="+spec.Encode())
+	cmd.Env = encode(spec, s.environment(run.Env, visible))
 	attr := &syscall.SysProcAttr{Cloneflags: p.level.flags}
 	if p.level.flags&unix.CLONE_NEWUSER != 0 {
 		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getuid(), HostID: os.Getuid(), Size: 1}}
@@ -168,6 +160,31 @@ func (p *platform) command(ctx context.Context, s *Sandbox, run Run, tmp string,
 	cmd.SysProcAttr = attr
 	return cmd, nil
 }
+
+// encode returns the environment of the helper: that of the command, and the spec.
+func encode(spec *enter.Spec, env []string) []string {
+	env = slices.DeleteFunc(env, func(kv string) bool { return strings.HasPrefix(kv, enter.Variable+"=") })
+	// The Go runtime of the helper starts faster with these.
+	for _, kv := range []string{"GOMAXPROCS=1", "GOGC=off"} {
+		name, _, _ := strings.Cut(kv, "=")
+		if !slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") }) {
+			env, spec.Unset = append(env, kv), append(spec.Unset, name)
+		}
+	}
+	return append(env, enter.Variable+"="+spec.Encode())
+}
+
+// reaped returns a command without a sandbox, but with a process that kills what it leaves behind.
+func reaped(ctx context.Context, run Run, argv, env []string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "/proc/self/exe")
+	cmd.Args = append([]string{"stevedore-sandbox"}, argv...)
+	cmd.Dir = run.Dir
+	cmd.Env = encode(&enter.Spec{Dir: run.Dir, DieWithParent: run.DieWithParent, Reap: true, Unconfined: true}, env)
+	return cmd
+}
+
+// needsReaper reports whether the level has no PID namespace.
+func (p *platform) needsReaper() bool { return p.level.flags&unix.CLONE_NEWPID == 0 }
 
 // mergeAttributes adds the namespaces of confined to those of cmd.
 func mergeAttributes(cmd, confined *exec.Cmd) {
@@ -184,7 +201,7 @@ func mergeAttributes(cmd, confined *exec.Cmd) {
 func (p *platform) spec(s *Sandbox, run Run, tmp string) *enter.Spec {
 	spec := &enter.Spec{
 		Mounts: p.level.mounts, FreshProc: p.level.freshProc, Loopback: p.level.flags&unix.CLONE_NEWNET != 0,
-		Base: s.home, Dir: run.Dir, DieWithParent: run.DieWithParent,
+		Base: s.home, Dir: run.Dir, DieWithParent: run.DieWithParent, Reap: run.Reap && p.needsReaper(),
 		Landlock: p.abi, DenyTCP: !s.cfg.Network && p.level.flags&unix.CLONE_NEWNET == 0,
 		Limits: p.limits(s.cfg.Limits),
 	}

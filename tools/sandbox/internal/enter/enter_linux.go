@@ -24,9 +24,16 @@ func init() {
 		syscall.Exit(0)
 	}
 	argv[0] = lookPath(argv[0])
+	if spec.Reap {
+		reap(argv)
+	}
 	argv = append(spec.Init[:len(spec.Init):len(spec.Init)], argv...)
-	err = syscall.Exec(argv[0], argv, syscall.Environ())
-	complain(argv[0], err)
+	failed(argv[0], syscall.Exec(argv[0], argv, syscall.Environ()))
+}
+
+// failed ends this process as a shell does that cannot execute a program.
+func failed(program string, err error) {
+	complain(program, err)
 	if err == syscall.ENOENT {
 		syscall.Exit(127)
 	}
@@ -36,7 +43,7 @@ func init() {
 // confine takes the rights of this thread away, one after the other. Init functions run
 // on the main thread, and executing the command removes all others.
 func confine(s *Spec) {
-	if s.DieWithParent {
+	if s.DieWithParent && !s.Reap { // a reaper outlives the worker to kill the command
 		must("die with the worker", prctl(prSetPdeathsig, uintptr(syscall.SIGKILL), 0))
 	}
 	for _, l := range s.Limits {
@@ -49,6 +56,9 @@ func confine(s *Spec) {
 		mounts(s)
 	}
 	must("enter the working directory", syscall.Chdir(s.Dir))
+	if s.Unconfined {
+		return
+	}
 	must("set no_new_privs", prctl(prSetNoNewPrivs, 1, 0))
 	must("clear dumpable", prctl(syscall.PR_SET_DUMPABLE, 0, 0))
 	must("drop capabilities", dropCapabilities())
@@ -142,10 +152,11 @@ func contains(s string, c byte) bool {
 
 // Constants that package syscall does not have.
 const (
-	prSetPdeathsig  = 1
-	prSetNoNewPrivs = 38
-	prSetSeccomp    = 22
-	seccompFilter   = 2
+	prSetPdeathsig      = 1
+	prSetSeccomp        = 22
+	prSetChildSubreaper = 36
+	prSetNoNewPrivs     = 38
+	seccompFilter       = 2
 )
 
 func prctl(option, a, b uintptr) error {

@@ -5,6 +5,9 @@ package enter
 
 import "syscall"
 
+// ReapFD is a file descriptor of a process with Spec.Reap: the first one in exec.Cmd.ExtraFiles.
+const ReapFD = 3
+
 // Variable is the environment variable that holds the encoded Spec.
 const Variable = "STEVEDORE_SANDBOX_SPEC"
 
@@ -44,6 +47,12 @@ type Spec struct {
 	Init []string
 	// DieWithParent kills the command if the thread that started it ends.
 	DieWithParent bool
+	// Reap keeps this process beside the command, to kill what the command leaves behind. It
+	// also kills the command if the file descriptor ReapFD is closed at its other end, which
+	// is the case if the worker dies.
+	Reap bool
+	// Unconfined takes no rights away.
+	Unconfined bool
 	// Unset are variables that only this process needs.
 	Unset []string
 }
@@ -116,6 +125,8 @@ func (s *Spec) fields(c coder) {
 	c.str(&s.Dir)
 	list(c, &s.Init, c.str)
 	boolean(c, &s.DieWithParent)
+	boolean(c, &s.Reap)
+	boolean(c, &s.Unconfined)
 	list(c, &s.Unset, c.str)
 }
 
