@@ -68,6 +68,6 @@ var mutants = []mutant{
 	{"any token is accepted", "bus/httpauth/guard.go", "		identity, ok := g.authenticate(r)\n		if !ok {", "		identity, ok := g.authenticate(r)\n		if !ok && r == nil {", "bus/httpauth", "TestGuard"},
 	{"the sandbox uses no Landlock", "tools/sandbox/internal/enter/enter_linux.go", "		landlock(s)", "		_ = s", "tools/sandbox", "TestRefuses|TestModes|TestOperatorAllowsMore"},
 	{"the sandbox uses no seccomp filter", "tools/sandbox/internal/enter/enter_linux.go", `		must("install the seccomp filter", seccomp(s.Filter))`, "		_ = s.Filter", "tools/sandbox", "TestRefuses|TestNetwork"},
-	{"what left the group is not killed", "tools/sandbox/internal/enter/reap_linux.go", "	must(\"become a subreaper\", prctl(prSetChildSubreaper, 1, 0))\n", "", "tools/builtin", "TestShellKillsWhatLeftTheGroup"},
+	{"what left the group is not killed", "tools/sandbox/internal/enter/supervise_linux.go", "	must(\"become a subreaper\", prctl(prSetChildSubreaper, 1, 0))\n", "", "tools/builtin", "TestShellKillsWhatLeftTheGroup"},
 	{"only the shell itself is killed", "tools/builtin/contain_linux.go", "	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)", "	_ = syscall.Kill(cmd.Process.Pid, syscall.SIGKILL)", "tools/builtin", "TestShellKillsBackgroundProcesses|TestShellKillsWhatLeftTheGroup"},
 }

@@ -61,9 +61,9 @@ func TestDeveloperCommands(t *testing.T) {
 			"README": "one\ntwo\n", "x.py": "import unittest\nclass T(unittest.TestCase):\n  def test(self): pass\n",
 			"hello.c": "#include <stdio.h>\nint main(void) { puts(\"hello\"); return 0; }\n", "Makefile": "all: hello\nhello: hello.c\n\t$(CC) -o $@ hello.c\n",
 			"go/go.mod": "module hello\n\ngo 1.21\n", "go/main.go": "package main\n\nimport \"fmt\"\n\nfunc main() { fmt.Println(\"hello\") }\n",
-			"go/main_test.go": "package main\n\nimport (\n\t\"net/http/httptest\"\n\t\"testing\"\n)\n\nfunc TestX(t *testing.T) { httptest.NewServer(nil).Close(); t.TempDir() }\n",
+			"go/main_test.go":      "package main\n\nimport (\n\t\"net/http/httptest\"\n\t\"testing\"\n)\n\nfunc TestX(t *testing.T) { httptest.NewServer(nil).Close(); t.TempDir() }\n",
 			"js/package-lock.json": `{"name":"x","version":"1.0.0","lockfileVersion":3,"requires":true,"packages":{"":{"name":"x","version":"1.0.0"}}}`,
-			"js/package.json": `{"name":"x","version":"1.0.0","scripts":{"test":"node -e 'process.exit(0)'"}}`,
+			"js/package.json":      `{"name":"x","version":"1.0.0","scripts":{"test":"node -e 'process.exit(0)'"}}`,
 		} {
 			f.write(filepath.Join(f.workspace, name), text)
 		}

@@ -206,9 +206,7 @@ func (p *platform) spec(s *Sandbox, run Run, tmp string) *enter.Spec {
 		Limits: p.limits(s.cfg.Limits),
 	}
 	if p.level.flags&unix.CLONE_NEWPID != 0 {
-		// The command should not be the first process of the namespace, because that
-		// ignores signals for which it has no handler.
-		spec.Init = []string{"/bin/sh", "-c", `"$@"; exit $?`, "sh"}
+		spec.First = true
 		// RLIMIT_NPROC does not apply to root.
 		if os.Getuid() == 0 && p.level.freshProc && ownPIDMax() && s.cfg.Limits.Processes > 0 {
 			spec.PIDMax = uint64(s.cfg.Limits.Processes) + reservedPIDs

@@ -251,7 +251,7 @@ func TestEnvironment(t *testing.T) {
 			got[name] = value
 		}
 		delete(got, "PWD")
-		if len(got) != 3 || got["PATH"] != "/usr/bin:/bin" || !strings.HasPrefix(got["HOME"], f.data) || got["TMPDIR"] == "" {
+		if len(got) != 5 || got["PATH"] != "/usr/bin:/bin" || !strings.HasPrefix(got["HOME"], f.data) || got["TMPDIR"] == "" {
 			t.Errorf("the environment is %q", got)
 		}
 	})

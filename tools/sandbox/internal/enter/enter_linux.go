@@ -24,10 +24,9 @@ func init() {
 		syscall.Exit(0)
 	}
 	argv[0] = lookPath(argv[0])
-	if spec.Reap {
-		reap(argv)
+	if spec.First || spec.Reap {
+		supervise(argv, spec.Reap)
 	}
-	argv = append(spec.Init[:len(spec.Init):len(spec.Init)], argv...)
 	failed(argv[0], syscall.Exec(argv[0], argv, syscall.Environ()))
 }
 
@@ -41,7 +40,8 @@ func failed(program string, err error) {
 }
 
 // confine takes the rights of this thread away, one after the other. Init functions run
-// on the main thread, and executing the command removes all others.
+// on the main thread, which also starts the command. If this process stays beside the command,
+// its other threads keep their rights, so it is not dumpable: the command cannot trace it.
 func confine(s *Spec) {
 	if s.DieWithParent && !s.Reap { // a reaper outlives the worker to kill the command
 		must("die with the worker", prctl(prSetPdeathsig, uintptr(syscall.SIGKILL), 0))

@@ -42,9 +42,10 @@ type Spec struct {
 	Filter string
 	// Dir is the working directory of the command.
 	Dir string
-	// Init is the command that runs as the first process of a PID namespace, before
-	// the arguments; empty means that the arguments replace this process.
-	Init []string
+	// First keeps this process as the first one of a PID namespace, with the command as its
+	// child. The command should not be the first process, because that ignores signals for
+	// which it has no handler.
+	First bool
 	// DieWithParent kills the command if the thread that started it ends.
 	DieWithParent bool
 	// Reap keeps this process beside the command, to kill what the command leaves behind. It
@@ -123,7 +124,7 @@ func (s *Spec) fields(c coder) {
 	list(c, &s.Limits, func(l *Limit) { c.num(&l.Resource); c.num(&l.Value) })
 	c.str(&s.Filter)
 	c.str(&s.Dir)
-	list(c, &s.Init, c.str)
+	boolean(c, &s.First)
 	boolean(c, &s.DieWithParent)
 	boolean(c, &s.Reap)
 	boolean(c, &s.Unconfined)

@@ -5,12 +5,15 @@ import (
 	"unsafe"
 )
 
-// reap runs the command as a child of this process, which has the same limits, and then
-// kills all processes that the command left behind. A process whose parent ends becomes a
-// child of this one, also if it left the process group and the session.
-func reap(argv []string) {
-	must("become a subreaper", prctl(prSetChildSubreaper, 1, 0))
-	syscall.CloseOnExec(ReapFD)
+// supervise runs the command as a child of this process, and ends as the command does. It is
+// the first process of a PID namespace, which ends with it. Otherwise, with reap, it kills all
+// processes that the command left behind. A process whose parent ends becomes a child of this
+// one, also if it left the process group and the session.
+func supervise(argv []string, reap bool) {
+	if reap {
+		must("become a subreaper", prctl(prSetChildSubreaper, 1, 0))
+		syscall.CloseOnExec(ReapFD)
+	}
 	command, err := syscall.ForkExec(argv[0], argv, &syscall.ProcAttr{
 		Env: syscall.Environ(), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
 	})
@@ -25,16 +28,9 @@ func reap(argv []string) {
 	for fd := range 3 {
 		_ = syscall.Close(fd)
 	}
-	go func() {
-		var b [1]byte
-		for {
-			n, err := syscall.Read(ReapFD, b[:])
-			if n == 0 && err != syscall.EINTR {
-				break
-			}
-		}
-		killChildren() // then the loop below ends
-	}()
+	if reap {
+		go killWithWorker()
+	}
 	var end syscall.WaitStatus
 	for {
 		var status syscall.WaitStatus
@@ -46,7 +42,7 @@ func reap(argv []string) {
 			break
 		}
 	}
-	for killChildren() {
+	for reap && killChildren() {
 		if pid, err := syscall.Wait4(-1, nil, 0, nil); pid <= 0 && err != syscall.EINTR {
 			break // none is left
 		}
@@ -55,6 +51,18 @@ func reap(argv []string) {
 		syscall.Exit(128 + int(end.Signal()))
 	}
 	syscall.Exit(end.ExitStatus())
+}
+
+// killWithWorker kills the command when the other end of the pipe is closed.
+func killWithWorker() {
+	var b [1]byte
+	for {
+		n, err := syscall.Read(ReapFD, b[:])
+		if n <= 0 && err != syscall.EINTR {
+			break
+		}
+	}
+	killChildren()
 }
 
 // killChildren kills the children of this process, and reports whether there was one. Theirs
