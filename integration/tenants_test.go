@@ -20,7 +20,7 @@ type tenants struct {
 	dir, url string
 }
 
-func startTenants(t *testing.T) tenants {
+func startTenants(t *testing.T, workerFlags ...string) tenants {
 	t.Helper()
 	s := tenants{t: t, dir: filepath.Join(t.TempDir(), "config")}
 	out := worker(t, "provision", "--server-config", s.dir, "--tenant", "red,blue", "--client", "red/s1,red/s2,blue/s1", "--queue-client", "red/default")
@@ -50,8 +50,8 @@ func startTenants(t *testing.T) tenants {
 		if err := os.WriteFile(filepath.Join(workspace, "secret.txt"), []byte("the secret of "+tenant+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		p := start(t, "serve", "--server", s.url, "--nkey", s.key(tenant+"-worker"), "--inbox-prefix", "_INBOX_worker",
-			"--workspace", workspace, "--data", t.TempDir(), "--log-level", "warn")
+		p := start(t, append([]string{"serve", "--server", s.url, "--nkey", s.key(tenant + "-worker"), "--inbox-prefix", "_INBOX_worker",
+			"--workspace", workspace, "--data", t.TempDir(), "--log-level", "warn"}, workerFlags...)...)
 		t.Cleanup(func() {
 			if log := p.stderr.String(); strings.Contains(log, "ermissions Violation") {
 				t.Errorf("the permissions of the worker do not suffice: %s", log)

@@ -145,7 +145,7 @@ func (sh *shell) report(res *tools.Result, out *tools.Output, code int, killed, 
 		res.ForUser = excerpt(out, 0)
 	}
 	if truncated {
-		out.Note(fmt.Sprintf("[Output truncated: the first %d bytes were kept]", out.Size()))
+		out.Note(fmt.Sprintf("[Output truncated: the first %d bytes were kept; --shell-output of the worker changes it]", out.Size()))
 	}
 	if note := sh.sandboxNote(out, code, killed); note != "" {
 		out.Note("[Sandbox: " + note + "]")

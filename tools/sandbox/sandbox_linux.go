@@ -153,9 +153,10 @@ func (p *platform) command(ctx context.Context, s *Sandbox, run Run, tmp string,
 	cmd.Env = encode(spec, s.environment(run.Env, visible))
 	attr := &syscall.SysProcAttr{Cloneflags: p.level.flags}
 	if p.level.flags&unix.CLONE_NEWUSER != 0 {
-		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getuid(), HostID: os.Getuid(), Size: 1}}
+		// Package syscall copies the memory of the worker for a user namespace, for the sake of
+		// maps. The helper writes them itself, so the child can share the memory until then.
+		attr.Cloneflags |= unix.CLONE_VM | unix.CLONE_VFORK
 		attr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN} // in the namespace, until it drops them
-		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getgid(), HostID: os.Getgid(), Size: 1}}
 	}
 	cmd.SysProcAttr = attr
 	return cmd, nil
@@ -194,12 +195,13 @@ func mergeAttributes(cmd, confined *exec.Cmd) {
 	}
 	to, from := cmd.SysProcAttr, confined.SysProcAttr
 	to.Cloneflags |= from.Cloneflags
-	to.UidMappings, to.GidMappings, to.AmbientCaps = from.UidMappings, from.GidMappings, from.AmbientCaps
+	to.AmbientCaps = from.AmbientCaps
 }
 
 // spec returns what the process does before it executes the command.
 func (p *platform) spec(s *Sandbox, run Run, tmp string) *enter.Spec {
 	spec := &enter.Spec{
+		MapUser: p.level.flags&unix.CLONE_NEWUSER != 0, User: uint64(os.Getuid()), Group: uint64(os.Getgid()),
 		Mounts: p.level.mounts, FreshProc: p.level.freshProc, Loopback: p.level.flags&unix.CLONE_NEWNET != 0,
 		Base: s.home, Dir: run.Dir, DieWithParent: run.DieWithParent, Reap: run.Reap && p.needsReaper(),
 		Landlock: p.abi, DenyTCP: !s.cfg.Network && p.level.flags&unix.CLONE_NEWNET == 0,

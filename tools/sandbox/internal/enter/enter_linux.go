@@ -46,6 +46,9 @@ func confine(s *Spec) {
 	if s.DieWithParent && !s.Reap { // a reaper outlives the worker to kill the command
 		must("die with the worker", prctl(prSetPdeathsig, uintptr(syscall.SIGKILL), 0))
 	}
+	if s.MapUser {
+		mapUser(s)
+	}
 	for _, l := range s.Limits {
 		must("set a resource limit", setLimit(l))
 	}
@@ -178,7 +181,11 @@ func setLimit(l Limit) error {
 		return err
 	}
 	value := min(l.Value, now.Max)
-	return syscall.Setrlimit(int(l.Resource), &syscall.Rlimit{Cur: value, Max: value})
+	hard := value
+	if l.Resource == syscall.RLIMIT_CPU { // the signal SIGXCPU names the reason; SIGKILL follows
+		hard = min(value+1, now.Max)
+	}
+	return syscall.Setrlimit(int(l.Resource), &syscall.Rlimit{Cur: value, Max: hard})
 }
 
 // loopback sets IFF_UP of the interface lo.

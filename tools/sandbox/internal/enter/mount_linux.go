@@ -165,21 +165,9 @@ func proc(s *Spec, at string) {
 	}
 	must("mount /proc", syscall.Mount("proc", at, "proc", syscall.MS_NOSUID|syscall.MS_NODEV|syscall.MS_NOEXEC, ""))
 	if s.PIDMax > 0 {
-		must("limit the processes", writeNumber(at+"/sys/kernel/pid_max", s.PIDMax))
+		must("limit the processes", writeFile(at+"/sys/kernel/pid_max", decimal(s.PIDMax)))
 	}
 	must("protect /proc", setattr(atFDCWD, at, attrReadOnly, 0))
-}
-
-func writeNumber(path string, n uint64) error {
-	fd, err := syscall.Open(path, syscall.O_WRONLY|syscall.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer syscall.Close(fd)
-	e := encoder{}
-	e.num(&n)
-	_, err = syscall.Write(fd, e.out)
-	return err
 }
 
 // makeDir makes a directory and, if necessary, its parents.

@@ -17,6 +17,10 @@ const ExitFailed = 125
 
 // Spec is what the process does before it executes its arguments.
 type Spec struct {
+	// MapUser maps the user and the group of this process into its new user namespace.
+	MapUser bool
+	// User and Group are their ids outside.
+	User, Group uint64
 	// Mounts builds a new root directory from Mount and enters it. It needs a mount
 	// namespace.
 	Mounts bool
@@ -112,6 +116,9 @@ type coder interface {
 }
 
 func (s *Spec) fields(c coder) {
+	boolean(c, &s.MapUser)
+	c.num(&s.User)
+	c.num(&s.Group)
 	boolean(c, &s.Mounts)
 	boolean(c, &s.FreshProc)
 	boolean(c, &s.Loopback)

@@ -68,7 +68,7 @@ func killWithWorker() {
 // killChildren kills the children of this process, and reports whether there was one. Theirs
 // become its children. It cannot kill those that became another user (sudo).
 func killChildren() (killed bool) {
-	text, err := readFile("/proc/self/task/" + decimal(syscall.Getpid()) + "/children")
+	text, err := readFile("/proc/self/task/" + decimal(uint64(syscall.Getpid())) + "/children")
 	if err != nil {
 		return false
 	}
@@ -83,12 +83,6 @@ func killChildren() (killed bool) {
 		}
 	}
 	return killed
-}
-
-func decimal(n int) string {
-	e, v := encoder{}, uint64(n)
-	e.num(&v)
-	return string(e.out[:len(e.out)-1])
 }
 
 // ignore has the kernel drop a signal. Package os/signal is not available here.
