@@ -3,6 +3,7 @@ package integration
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -190,7 +191,7 @@ func TestTenantsCannotCross(t *testing.T) {
 		operator.request("call.default.read_file", `{"id":"own","session":"s1","args":{"path":"secret.txt"},"offload":true}`)
 	}
 	streams := []string{
-		"STEVEDORE_CALLS", "STEVEDORE_RESULTS", "STEVEDORE_TICKS", "STEVEDORE_OUTBOX", "STEVEDORE_SESSIONS", "STEVEDORE_DEAD",
+		"STEVEDORE_CALLS", "STEVEDORE_INTAKE", "STEVEDORE_RESULTS", "STEVEDORE_TICKS", "STEVEDORE_OUTBOX", "STEVEDORE_SESSIONS", "STEVEDORE_DEAD",
 		"KV_stevedore_state", "KV_stevedore_artifacts", "KV_stevedore_tasks", "OBJ_stevedore_blobs",
 	}
 	everything := func() string {
@@ -215,7 +216,7 @@ func TestTenantsCannotCross(t *testing.T) {
 		"stevedore.rpc.approval.s2.yes", "stevedore.rpc.approval.s1.yes",
 		"stevedore.result.s2.x", "stevedore.result.s1.x", "stevedore.completion.s1.x", "stevedore.claim.s2.x", "stevedore.session.s2",
 		"stevedore.notify.console", "stevedore.schedule.cron.x", "stevedore.tick.cron.x", "stevedore.dead.call.x", "stevedore.cancel.s2.victim",
-		"stevedore.progress.s2.x", "$KV.stevedore_state.x", "$KV.stevedore_tasks.x", "$KV.stevedore_artifacts.x",
+		"stevedore.progress.s2.x", "stevedore.stored.result.s1.x", "stevedore.stored.result.s2.x", "stevedore.raw.default.x", "stevedore.run.cron.x", "$KV.stevedore_state.x", "$KV.stevedore_tasks.x", "$KV.stevedore_artifacts.x",
 		"$O.stevedore_blobs.C.x", "$O.stevedore_blobs.M.x",
 		"$JS.API.INFO", "$JS.API.STREAM.LIST", "$JS.API.STREAM.PURGE.STEVEDORE_CALLS", "$JS.API.STREAM.DELETE.STEVEDORE_CALLS", "$JS.API.STREAM.CREATE.MINE",
 		"$JS.API.STREAM.MSG.DELETE.STEVEDORE_RESULTS", "$JS.API.DIRECT.GET.STEVEDORE_RESULTS.stevedore.result.s2.victim",
@@ -249,7 +250,7 @@ func TestTenantsCannotCross(t *testing.T) {
 		// The reply of a request is published by the server or by a worker, which may do more.
 		for _, subject := range []string{"stevedore.rpc.tools.ls", "stevedore.rpc.artifact.s1.get", "stevedore.rpc.task.s1.list", "stevedore.call.default.x.s1.reply"} {
 			for _, reply := range []string{
-				"stevedore.result.s2.forged", "stevedore.completion.s2.forged", "stevedore.notify.console", "stevedore.call.default.shell",
+				"stevedore.result.s2.forged", "stevedore.completion.s2.forged", "stevedore.claim.s2.forged", "stevedore.stored.result.s2.forged", "stevedore.notify.console", "stevedore.call.default.shell",
 				"$KV.stevedore_state.forged", "$O.stevedore_blobs.M.forged", "$JS.API.STREAM.PURGE.STEVEDORE_RESULTS", "$SYS.forged",
 			} {
 				m := nats.NewMsg(subject)
@@ -257,6 +258,18 @@ func TestTenantsCannotCross(t *testing.T) {
 				if err := client.nc.PublishMsg(m); err != nil {
 					t.Fatal(err)
 				}
+			}
+		}
+		// Headers of the server do not let a call do more either.
+		for i, header := range []nats.Header{
+			{"Nats-Rollup": {"all"}}, {"Nats-Rollup": {"sub"}}, {"Nats-Msg-Id": {"s2.victim"}}, {"Nats-TTL": {"1s"}}, {"Nats-Expected-Last-Sequence": {"0"}},
+			{"Nats-Schedule": {"@every 1s"}, "Nats-Schedule-Target": {"stevedore.call.default.shell"}},
+			{"Nats-Batch-Id": {"x"}, "Nats-Batch-Sequence": {"1"}, "Nats-Batch-Commit": {"1"}},
+		} {
+			m := nats.NewMsg(fmt.Sprintf("stevedore.call.default.list_dir.s1.header%d", i))
+			m.Header, m.Data = header, []byte(`{"args":{}}`)
+			if err := client.nc.PublishMsg(m); err != nil {
+				t.Fatal(err)
 			}
 		}
 		if err := client.nc.Flush(); err != nil {

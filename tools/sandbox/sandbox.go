@@ -289,8 +289,8 @@ func (s *Sandbox) tmpDir(name string) (string, error) {
 // environment returns env with the variables of the sandbox.
 func (s *Sandbox) environment(env []string, tmp string) []string {
 	set := []string{"HOME=" + s.home, "TMPDIR=" + tmp}
-	if !s.cfg.Network { // so that npm and pip do not retry for a minute
-		set = append(set, "npm_config_fetch_retries=0", "PIP_RETRIES=0")
+	if !s.cfg.Network { // npm and pip would retry for a minute; pip names the reason only if it retries
+		set = append(set, "npm_config_fetch_retries=0", "PIP_RETRIES=1")
 	}
 	set = append(set, s.cfg.Env...)
 	drop := map[string]bool{"XDG_RUNTIME_DIR": true} // sockets
