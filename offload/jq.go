@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"runtime/metrics"
 	"strings"
 	"time"
@@ -26,10 +25,13 @@ type JQResult struct {
 	ArtifactID string            `json:"artifact_id"`
 	Query      string            `json:"query"`
 	Results    []json.RawMessage `json:"results"`
-	// Limited is true if there are more results than shown. They begin at NextOffset,
-	// unless the query was stopped.
+	// Limited is true if there may be more results than shown. The query continues there
+	// with the offset NextOffset.
 	Limited    bool `json:"limited,omitempty"`
 	NextOffset int  `json:"next_offset,omitempty"`
+	// Searched is the byte before which all rows were searched if the query was stopped at
+	// its timeout and can continue, otherwise 0. NextOffset is negative then.
+	Searched int64 `json:"searched,omitempty"`
 	// Notes say what is missing.
 	Notes []string `json:"notes,omitempty"`
 }
@@ -44,7 +46,7 @@ func (j *JQResult) Text() string {
 		}
 		fmt.Fprintf(&b, "\n%s", result)
 	}
-	if j.NextOffset > 0 {
+	if j.NextOffset != 0 && j.Searched == 0 {
 		fmt.Fprintf(&b, "\n\n[there are more results than shown; continue with offset=%d, or narrow the query]", j.NextOffset)
 	}
 	for _, note := range j.Notes {
@@ -68,9 +70,6 @@ func (r *Reader) JQ(ctx context.Context, session, id string, q JQQuery) (res *JQ
 	if _, err := compileJQ(q.Query, gojq.WithInputIter(gojq.NewIter[any]())); err != nil {
 		return nil, err
 	}
-	if q.Offset < 0 {
-		return nil, tools.Errorf(tools.CodeInvalidArguments, "offset must not be negative")
-	}
 	select {
 	case r.jq <- struct{}{}:
 		defer func() { <-r.jq }()
@@ -83,8 +82,12 @@ func (r *Reader) JQ(ctx context.Context, session, id string, q JQQuery) (res *JQ
 		if err != nil {
 			return err
 		}
-		input := io.NewSectionReader(c, 0, size)
-		req := jqRequest{ArtifactID: rec.ID, Query: q.Query, Offset: q.Offset, Media: rec.MediaType, Size: size, Limit: r.cfg.MaxChars - noteReserve, Time: r.cfg.JQTime}
+		place, err := placeOf(q.Offset, size)
+		if err != nil {
+			return err
+		}
+		input := resumed(c, size, place.From)
+		req := jqRequest{ArtifactID: rec.ID, Query: q.Query, Offset: place.Skip, From: place.From, Media: rec.MediaType, Size: size, Limit: r.cfg.MaxChars - noteReserve, Time: r.cfg.JQTime}
 		if len(r.cfg.JQCommand) > 0 {
 			res, err = runInProcess(ctx, r.cfg, req, input)
 		} else {

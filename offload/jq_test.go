@@ -260,6 +260,101 @@ func TestJQOfLargeDocuments(t *testing.T) {
 	}
 }
 
+// A query of a large artifact that its timeout stops continues with the offset of its
+// answer, until all rows were searched, and each result appears once.
+func TestJQContinuesAfterTimeout(t *testing.T) {
+	const rows = 40_000
+	var ndjson, table, doc strings.Builder
+	table.WriteString("id,text\n")
+	doc.WriteString(`{"meta":{"list":[1,2]},"items": [ `)
+	want := 0
+	for i := range rows {
+		text := strings.Repeat("x", 230)
+		fmt.Fprintf(&ndjson, "{\"id\":%d,\"text\":\"%s\"}\n", i, text)
+		fmt.Fprintf(&table, "%d,\"%s\n\"\n", i, text)
+		if i > 0 {
+			doc.WriteString(" , ")
+		}
+		fmt.Fprintf(&doc, `{"id":%d,"text":"%s"}`, i, text)
+		if i%7_000 == 3 {
+			want += 2
+		}
+	}
+	doc.WriteString(` ], "tail": [3]}`)
+	store := newFakeStore(StoreConfig{})
+	for id, text := range map[string]string{"rows": ndjson.String(), "table": table.String(), "doc": doc.String()} {
+		if len(text) < maxJQInput {
+			t.Fatal("the artifact is not large")
+		}
+		rec := Record{Artifact: tools.Artifact{ID: id}, Session: "s"}
+		if _, err := store.Put(t.Context(), rec, strings.NewReader(text), summarize(nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, row := range []struct{ id, query string }{
+		{"rows", "select(.id % 7000 == 3) | .id, -.id"},
+		{"doc", ".items[] | select(.id % 7000 == 3) | .id, -.id"},
+		{"table", ".[] | select((.id | tonumber) % 7000 == 3) | .id, -(.id | tonumber)"},
+		{"table", "select((.id | tonumber) % 7000 == 3) | .id, -(.id | tonumber)"},
+	} {
+		limit := 60 * time.Millisecond
+		seen, stopped, offset := map[string]int{}, 0, 0
+		for {
+			res, err := NewReader(store, ReaderConfig{JQTime: limit}).JQ(t.Context(), "s", row.id, JQQuery{Query: row.query, Offset: offset})
+			if tools.CodeOf(err) == tools.CodeTimeout && limit < 20*time.Second {
+				limit *= 2 // no progress: a slow machine needs longer
+				continue
+			}
+			if err != nil {
+				t.Fatalf("%v at %d: %v", row, offset, err)
+			}
+			for _, r := range res.Results {
+				seen[strings.Trim(string(r), `"`)]++
+			}
+			if !res.Limited {
+				break
+			}
+			if stopped++; res.NextOffset >= 0 || res.Searched <= 0 || !strings.Contains(res.Text(), fmt.Sprintf("rows); continue with offset=%d]", res.NextOffset)) {
+				t.Fatalf("%v: %s", row, res.Text())
+			}
+			offset = res.NextOffset
+		}
+		for i := 3; i < rows; i += 7_000 {
+			if seen[fmt.Sprint(i)] != 1 || seen[fmt.Sprint(-i)] != 1 {
+				t.Errorf("%v: result %d appears %d and %d times", row, i, seen[fmt.Sprint(i)], seen[fmt.Sprint(-i)])
+			}
+		}
+		if len(seen) != want || stopped == 0 {
+			t.Errorf("%v: %d results, want %d; stopped %d times", row, len(seen), want, stopped)
+		}
+	}
+	r := NewReader(store, ReaderConfig{JQTime: time.Minute})
+	// Too many results after a place continue at a place too.
+	at := int64(strings.Index(ndjson.String(), `{"id":20000,`))
+	offset, next := jqPlace{From: at, Skip: 1}.offset(), 0
+	for range 3 {
+		res, err := r.JQ(t.Context(), "s", "rows", JQQuery{Query: ".id, .text", Offset: offset})
+		if err != nil || len(res.Results) < 20 || !res.Limited {
+			t.Fatalf("%+v, %v", res, err)
+		}
+		for _, got := range res.Results {
+			if next++; next%2 == 0 && string(got) != fmt.Sprint(20_000+next/2) {
+				t.Fatalf("result %d is %s", next, got)
+			}
+		}
+		offset = res.NextOffset
+	}
+	for _, query := range []string{"[., inputs] | length", ".items | length"} {
+		id := map[bool]string{true: "rows", false: "doc"}[strings.HasPrefix(query, "[")]
+		_, err := NewReader(store, ReaderConfig{JQTime: time.Millisecond}).JQ(t.Context(), "s", id, JQQuery{Query: query})
+		wantCode(t, err, tools.CodeTimeout, "it needs all of them in one run")
+	}
+	_, err := r.JQ(t.Context(), "s", "doc", JQQuery{Query: ".items | length", Offset: offset})
+	wantCode(t, err, tools.CodeInvalidArguments, "cannot continue at a place")
+	_, err = r.JQ(t.Context(), "s", "doc", JQQuery{Query: ".items[]", Offset: -1 << 60})
+	wantCode(t, err, tools.CodeInvalidArguments, "after the end of the artifact")
+}
+
 // The plan gives the same results as the query.
 func TestJQPlans(t *testing.T) {
 	doc := `{"a":{"b":[1,{"c":[5,6]},null,"x"],"n":null},"l":[],"s":"text"}`

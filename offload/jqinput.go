@@ -27,6 +27,9 @@ type jqDocument struct {
 	ctx  context.Context
 	scan *jsonScanner
 	plan jqPlan
+	// inArray says that each reads the elements of an array. resumed says that the text
+	// begins at one of them.
+	inArray, resumed bool
 }
 
 // errFound ends a walk early.
@@ -228,24 +231,30 @@ func (d *jqDocument) slice() (any, error) {
 
 // each calls f with the elements of the part.
 func (d *jqDocument) each(f func(any) bool) error {
+	each := func([]byte) error {
+		v, err := d.value()
+		if err == nil && !f(v) {
+			return errFound
+		}
+		return err
+	}
 	found, err := d.find(d.plan.path, func() error {
+		if d.resumed {
+			d.inArray = true
+			return d.scan.rest(']', each)
+		}
 		c, err := d.scan.need()
 		if err != nil {
 			return err
 		}
+		d.inArray = c == '['
 		if c != '[' && c != '{' {
 			if d.plan.optional {
 				return d.scan.skip()
 			}
 			return tools.Errorf(tools.CodeInvalidArguments, "cannot iterate over %s", jsonType(c))
 		}
-		return d.scan.elements(func([]byte) error {
-			v, err := d.value()
-			if err == nil && !f(v) {
-				return errFound
-			}
-			return err
-		})
+		return d.scan.elements(each)
 	})
 	if err == nil && !found && !d.plan.optional {
 		return tools.Errorf(tools.CodeInvalidArguments, "cannot iterate over null: the path .%s does not exist", strings.Trim(fmt.Sprint(d.plan.path), "[]"))
@@ -256,60 +265,94 @@ func (d *jqDocument) each(f func(any) bool) error {
 	return err
 }
 
-// rowSource yields the JSON of one row after the other, and io.EOF at the end. The
-// bytes are valid until the next call.
-type rowSource func() ([]byte, error)
-
-// jsonRows yields the values of a text with several JSON values.
-func jsonRows(src io.Reader) rowSource {
-	scan := newJSONScanner(src)
-	return func() ([]byte, error) {
-		if _, err := scan.peek(); err != nil {
-			return nil, err
-		}
-		return scan.value()
-	}
+// rowSource yields the JSON of rows.
+type rowSource interface {
+	// next returns a row, or io.EOF at the end. The bytes are valid until the next call.
+	next() ([]byte, error)
+	// offset returns the byte at which the next row begins.
+	offset() int64
 }
 
-// tableRows yields the rows of a table as objects. Cells without a column have their
-// number as the key.
-func tableRows(src io.Reader, comma rune) rowSource {
+// jsonRows are the values of a text with several JSON values.
+type jsonRows struct{ *jsonScanner }
+
+func newJSONRows(src io.Reader) rowSource { return jsonRows{newJSONScanner(src)} }
+
+func (r jsonRows) next() ([]byte, error) {
+	if _, err := r.peek(); err != nil {
+		return nil, err
+	}
+	return r.value()
+}
+
+func (r jsonRows) offset() int64 { return r.used }
+
+// tableRows are the rows of a table as objects. Cells without a column have their number
+// as the key.
+type tableRows struct {
+	*csv.Reader
+	columns [][]byte // as JSON
+	row     bytes.Buffer
+}
+
+func newTableRows(src io.Reader, comma rune) rowSource {
 	r := csv.NewReader(src)
 	r.Comma, r.LazyQuotes, r.FieldsPerRecord, r.ReuseRecord = comma, true, -1, true
-	var columns [][]byte // as JSON
-	var row bytes.Buffer
-	return func() ([]byte, error) {
-		if columns == nil {
-			names, err := r.Read()
-			if err != nil {
-				return nil, err
-			}
-			names[0] = strings.TrimPrefix(names[0], "\uFEFF")
-			for _, name := range names {
-				columns = append(columns, appendJSON(nil, name))
-			}
-		}
-		cells, err := r.Read()
-		if err != nil {
-			return nil, err
-		}
-		row.Reset()
-		row.WriteByte('{')
-		for i, cell := range cells {
-			if i > 0 {
-				row.WriteByte(',')
-			}
-			if i < len(columns) {
-				row.Write(columns[i])
-			} else {
-				fmt.Fprintf(&row, `"%d"`, i+1)
-			}
-			row.WriteByte(':')
-			row.Write(appendJSON(row.AvailableBuffer(), cell))
-		}
-		row.WriteByte('}')
-		return row.Bytes(), nil
+	return &tableRows{Reader: r}
+}
+
+// tableHeader returns the row of the names of the columns.
+func tableHeader(head []byte, comma rune) ([]byte, error) {
+	r := newTableRows(bytes.NewReader(head), comma).(*tableRows)
+	_, err := r.Read()
+	return head[:r.InputOffset()], err
+}
+
+func (r *tableRows) next() ([]byte, error) {
+	if err := r.header(); err != nil {
+		return nil, err
 	}
+	cells, err := r.Read()
+	if err != nil {
+		return nil, err
+	}
+	r.row.Reset()
+	r.row.WriteByte('{')
+	for i, cell := range cells {
+		if i > 0 {
+			r.row.WriteByte(',')
+		}
+		if i < len(r.columns) {
+			r.row.Write(r.columns[i])
+		} else {
+			fmt.Fprintf(&r.row, `"%d"`, i+1)
+		}
+		r.row.WriteByte(':')
+		r.row.Write(appendJSON(r.row.AvailableBuffer(), cell))
+	}
+	r.row.WriteByte('}')
+	return r.row.Bytes(), nil
+}
+
+// header reads the names of the columns, unless it did so before.
+func (r *tableRows) header() error {
+	if r.columns != nil {
+		return nil
+	}
+	names, err := r.Read()
+	if err != nil {
+		return err
+	}
+	names[0] = strings.TrimPrefix(names[0], "\uFEFF")
+	for _, name := range names {
+		r.columns = append(r.columns, appendJSON(nil, name))
+	}
+	return nil
+}
+
+func (r *tableRows) offset() int64 {
+	_ = r.header() // next returns its error
+	return r.InputOffset()
 }
 
 func appendJSON(to []byte, text string) []byte {
@@ -322,7 +365,8 @@ func appendJSON(to []byte, text string) []byte {
 
 // asArray is the text of a JSON array of rows.
 type asArray struct {
-	next    rowSource
+	rows    rowSource
+	rowAt   int64 // where the row that was read last begins
 	rest    []byte
 	started bool
 	ended   bool
@@ -333,7 +377,9 @@ func (a *asArray) Read(p []byte) (int, error) {
 		if a.ended {
 			return 0, io.EOF
 		}
-		row, err := a.next()
+		at := a.rows.offset()
+		row, err := a.rows.next()
+		a.rowAt = at
 		switch {
 		case err == io.EOF && !a.started:
 			a.rest, a.ended = []byte("[]"), true

@@ -22,13 +22,16 @@ const jqMemory = 2*maxJQHeap + 128<<20
 
 // jqRequest is the first line of the input of the process; the artifact follows.
 type jqRequest struct {
-	ArtifactID string        `json:"artifact_id"`
-	Query      string        `json:"query"`
-	Offset     int           `json:"offset,omitempty"`
-	Media      string        `json:"media,omitempty"`
-	Size       int64         `json:"size"`
-	Limit      int           `json:"limit"` // characters of results
-	Time       time.Duration `json:"time"`
+	ArtifactID string `json:"artifact_id"`
+	Query      string `json:"query"`
+	Offset     int    `json:"offset,omitempty"`
+	Media      string `json:"media,omitempty"`
+	Size       int64  `json:"size"`
+	// From is the byte at which the query continues. The input then is the first 8 MiB,
+	// followed by the bytes from From on.
+	From  int64         `json:"from,omitempty"`
+	Limit int           `json:"limit"` // characters of results
+	Time  time.Duration `json:"time"`
 }
 
 // jqResponse is the output of the process.

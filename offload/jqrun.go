@@ -27,6 +27,12 @@ type jqRun struct {
 	emitted int          // results, with those left out
 	rows    int          // rows whose results are complete
 	read    atomic.Int64 // bytes of the input
+
+	row    int64 // where the current row or element begins
+	before int   // results before it
+	placed bool  // row is known
+	shift  int64 // bytes of the artifact that precede the input
+	whole  bool  // the query reads other rows itself, so it cannot continue
 }
 
 // runWithin runs a query with bounded time and memory.
@@ -48,12 +54,15 @@ func runWithin(ctx context.Context, req jqRequest, input io.Reader) (*JQResult, 
 		return nil, memoryError(req)
 	case context.Cause(limited) != timeout:
 		return nil, context.Cause(limited)
+	case req.Size > maxJQInput:
+		if res, ok := r.stopped(); ok {
+			return res, nil
+		}
+		return nil, tools.Errorf(tools.CodeTimeout, "the query %q took longer than %s; it had read %d of %d bytes, and it needs all of them in one run. Ask for the rows themselves, as in .[] | select(...), because such a query continues where it was stopped; or use %s, which also counts", tools.Excerpt(req.Query, 200), req.Time, r.read.Load(), req.Size, ToolGrep)
 	case r.rows > 0 && r.emitted > 0: // each row has its own results
 		r.res.Limited = true
 		r.res.Notes = append(r.res.Notes, fmt.Sprintf("the query was stopped after %s: only %d of %d bytes were searched (%d rows)", req.Time, r.read.Load(), req.Size, r.rows))
 		return r.res, nil
-	case req.Size > maxJQInput:
-		return nil, tools.Errorf(tools.CodeTimeout, "the query %q took longer than %s; it had read %d of %d bytes. Ask for less, as in first(.[] | select(...)), or use %s", tools.Excerpt(req.Query, 200), req.Time, r.read.Load(), req.Size, ToolGrep)
 	}
 	return nil, timeout
 }
@@ -89,25 +98,53 @@ func (r *jqRun) run(src io.Reader) error {
 	if _, err := compileJQ(r.Query, gojq.WithInputIter(gojq.NewIter[any]())); err != nil {
 		return err
 	}
-	in := bufio.NewReaderSize(src, int(min(r.Size+1, maxJQInput)))
-	comma := map[string]rune{mediaCSV: ',', mediaTSV: '\t'}[r.Media]
-	if comma == 0 {
-		head, err := in.Peek(int(min(r.Size, maxJQInput)))
-		if err != nil && err != io.EOF {
-			return err
-		}
-		first := newJSONScanner(bytes.NewReader(head))
-		if err := first.skip(); err != nil && int64(len(head)) < r.Size { // one large value
-			return r.notJSON(r.document(in))
-		}
-		err = r.eachRow(jsonRows, in, head)
-		return r.notJSON(err)
-	}
-	head, err := in.Peek(int(min(r.Size, 64<<10)))
-	if err != nil && err != io.EOF {
+	head, in, err := r.head(src)
+	if err != nil {
 		return err
 	}
-	return r.eachRow(func(src io.Reader) rowSource { return tableRows(src, comma) }, in, head)
+	if comma := r.comma(); comma != 0 {
+		if r.From > 0 {
+			header, err := tableHeader(head, comma)
+			if err != nil {
+				return err
+			}
+			in = io.MultiReader(bytes.NewReader(header), in)
+			r.shift = r.From - int64(len(header))
+		}
+		return r.eachRow(func(src io.Reader) rowSource { return newTableRows(src, comma) }, in, head)
+	}
+	r.shift = r.From
+	first := newJSONScanner(bytes.NewReader(head))
+	if err := first.skip(); err != nil && int64(len(head)) < r.Size { // one large value
+		return r.notJSON(r.document(in))
+	}
+	return r.notJSON(r.eachRow(newJSONRows, in, head))
+}
+
+// comma returns the separator of a table, or 0.
+func (r *jqRun) comma() rune {
+	return map[string]rune{mediaCSV: ',', mediaTSV: '\t'}[r.Media]
+}
+
+// head returns the start of the artifact, and the input from which the query runs.
+func (r *jqRun) head(src io.Reader) (head []byte, in io.Reader, err error) {
+	size := int(min(r.Size, maxJQInput))
+	if r.From > 0 {
+		head = make([]byte, size)
+		_, err = io.ReadFull(src, head)
+		in = src
+	} else {
+		buffered := bufio.NewReaderSize(src, size+1)
+		head, err = buffered.Peek(size)
+		in = buffered
+	}
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		err = nil
+	}
+	if r.comma() != 0 {
+		head = head[:min(len(head), 64<<10)]
+	}
+	return head, in, err
 }
 
 // eachRow applies the query to each row, or to the array of all rows if the query
@@ -115,7 +152,7 @@ func (r *jqRun) run(src io.Reader) error {
 func (r *jqRun) eachRow(rows func(io.Reader) rowSource, in io.Reader, head []byte) error {
 	sample := []any{}
 	for next := rows(bytes.NewReader(head)); len(sample) < sampleRows; {
-		data, err := next()
+		data, err := next.next()
 		if err != nil {
 			break // of an incomplete row too
 		}
@@ -125,16 +162,16 @@ func (r *jqRun) eachRow(rows func(io.Reader) rowSource, in io.Reader, head []byt
 		}
 		sample = append(sample, v)
 	}
-	table := r.Media == mediaCSV || r.Media == mediaTSV
+	table := r.comma() != 0
 	switch {
 	case table && r.fits(sample) && r.Query != ".":
-		return r.document(&asArray{next: rows(in)})
+		return r.document(&asArray{rows: rows(in)})
 	case !table && len(sample) > 1 && !r.fits(sample[0]) && r.fits(sample):
-		return r.document(&asArray{next: rows(in)})
+		return r.document(&asArray{rows: rows(in)})
 	}
 	next := rows(in)
 	input := func() (any, bool) {
-		data, err := next()
+		data, err := next.next()
 		if err == io.EOF {
 			return nil, false
 		}
@@ -147,11 +184,15 @@ func (r *jqRun) eachRow(rows func(io.Reader) rowSource, in io.Reader, head []byt
 		}
 		return v, true
 	}
-	code, err := compileJQ(r.Query, gojq.WithInputIter(iterFunc(input)))
+	code, err := compileJQ(r.Query, gojq.WithInputIter(iterFunc(func() (any, bool) {
+		r.whole = true
+		return input()
+	})))
 	if err != nil {
 		return err
 	}
 	for {
+		r.begin(r.shift + next.offset())
 		v, ok := input()
 		if !ok {
 			return nil
@@ -201,6 +242,14 @@ func (r *jqRun) document(in io.Reader) error {
 		return badQuery(r.Query, err)
 	}
 	d := &jqDocument{ctx: r.ctx, scan: newJSONScanner(in), plan: plan}
+	rows, _ := in.(*asArray)
+	r.whole = plan.need != needElements || !streams(query)
+	if r.From > 0 {
+		if r.whole {
+			return tools.Errorf(tools.CodeInvalidArguments, "the query %q cannot continue at a place in the artifact; use the offset with the query that was stopped", tools.Excerpt(r.Query, 200))
+		}
+		d.plan.path, d.resumed = nil, rows == nil
+	}
 	var failed error
 	next, stop := iter.Pull(func(yield func(any) bool) {
 		if plan.need == needElements {
@@ -213,6 +262,12 @@ func (r *jqRun) document(in io.Reader) error {
 			v, ok := next()
 			if !ok && failed != nil {
 				return failed, true
+			}
+			switch {
+			case ok && rows != nil:
+				r.begin(r.shift + rows.rowAt)
+			case ok && d.inArray:
+				r.begin(r.shift + d.scan.at)
 			}
 			if ok {
 				r.rows++
@@ -285,6 +340,9 @@ func (r *jqRun) add(v any) (more bool, err error) {
 		return false, tools.Errorf(tools.CodeInvalidArguments, "the first result of the query %q is %s, longer than the %d characters that can be shown; narrow it, for instance with keys, length, or .[:10]", tools.Excerpt(r.Query, 200), sizeOf(v), r.Limit)
 	case tooLong:
 		r.res.Limited, r.res.NextOffset = true, r.emitted-1
+		if place, ok := r.place(r.emitted - 1); ok && r.From > 0 {
+			r.res.NextOffset = place.offset()
+		}
 		return false, nil
 	}
 	r.left -= utf8.RuneCount(text) + 1

@@ -24,6 +24,7 @@ type jsonScanner struct {
 	room []byte // the whole buffer
 	err  error
 	used int64 // bytes before buf
+	at   int64 // where the element of an array that elements yields begins
 
 	capture  bool
 	captured []byte
@@ -262,24 +263,31 @@ func (s *jsonScanner) elements(f func(name []byte) error) error {
 		return s.bad(open)
 	}
 	s.drop(1)
+	return s.rest(open+2, f)
+}
+
+// rest is elements for a text that begins at an element, or at the end, of an array or
+// object.
+func (s *jsonScanner) rest(closing byte, f func(name []byte) error) error {
 	for first := true; ; first = false {
 		c, err := s.need()
 		switch {
 		case err != nil:
 			return err
-		case c == open+2:
+		case c == closing:
 			s.drop(1)
 			return nil
 		case !first && c != ',':
 			return s.bad(c)
 		case !first:
 			s.drop(1)
-		}
-		var name []byte
-		if open == '{' {
 			if _, err := s.need(); err != nil {
 				return err
 			}
+		}
+		s.at = s.used
+		var name []byte
+		if closing == '}' {
 			capture, before := s.capture, s.captured
 			s.capture, s.captured = true, nil
 			err := s.key()
