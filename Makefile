@@ -78,6 +78,7 @@ soak:
 	STEVEDORE_SOAK=$(SOAK) go test -run Soak -count=1 -timeout 0 -v ./integration/
 
 # Scripted models ask 60 questions about 15 large results: right answers, calls, tokens.
+# With ANTHROPIC_API_KEY or OPENAI_API_KEY, a real model does so too; that costs money.
 eval:
 	go run ./integration/eval
 

@@ -88,7 +88,7 @@ var allowedImports = map[string][]string{
 	"state/durable": {},
 
 	"integration":      {"*"},
-	"integration/eval": {"offload", "offload/mem", "tools"},
+	"integration/eval": {"offload", "offload/mem", "tools", "tools/agent", "tools/agent/provider"},
 }
 
 // natsFolders are the folders that may import NATS. Everything else is free of it.

@@ -49,9 +49,7 @@ func newArtifactsCommand() *cobra.Command {
 		reading(o, "info ID", "Show the record of an artifact", 1, "record", func(args []string) (any, error) {
 			return rpc.ReadRequest{ArtifactID: args[0]}, nil
 		}),
-		reading(o, "jq ID QUERY", "Run a jq query on a JSON artifact", 2, "jq", func(args []string) (any, error) {
-			return rpc.ReadRequest{ArtifactID: args[0], Query: args[1]}, nil
-		}),
+		newArtifactsJQ(o),
 		newArtifactsRm(o),
 		newArtifactsSweep(o),
 	)
@@ -143,7 +141,23 @@ func newArtifactsGrep(o *client.Options) *cobra.Command {
 	cmd.Flags().IntVarP(&in.ContextAfter, "after-context", "A", 0, "`LINES` to show after each match")
 	cmd.Flags().IntVarP(&around, "context-lines", "C", 0, "`LINES` to show around each match")
 	cmd.Flags().IntVarP(&in.MaxResults, "max-results", "m", 100, "`NUMBER` of matches to show")
+	addOffsetFlag(cmd, &in)
 	return cmd
+}
+
+func newArtifactsJQ(o *client.Options) *cobra.Command {
+	var in rpc.ReadRequest
+	cmd := reading(o, "jq ID QUERY", "Run a jq query on JSON, NDJSON, CSV or TSV", 2, "jq", func(args []string) (any, error) {
+		in.ArtifactID, in.Query = args[0], args[1]
+		return in, nil
+	})
+	addOffsetFlag(cmd, &in)
+	return cmd
+}
+
+// addOffsetFlag adds the flag that continues an answer.
+func addOffsetFlag(cmd *cobra.Command, in *rpc.ReadRequest) {
+	cmd.Flags().Int64Var(&in.Offset, "offset", 0, "`OFFSET` that an answer gave, to continue it")
 }
 
 func newArtifactsGet(o *client.Options) *cobra.Command {

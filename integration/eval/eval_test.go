@@ -4,14 +4,18 @@ import (
 	"bytes"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 )
 
 // A model that follows the references gets the right answers for few tokens.
 func TestEval(t *testing.T) {
 	var out bytes.Buffer
-	if err := run(&out, false); err != nil {
+	if err := run(&out, func(string) string { return "" }, false); err != nil {
 		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "A real model was not asked: set ANTHROPIC_API_KEY") {
+		t.Errorf("without a key:\n%s", out.String())
 	}
 	for _, name := range []string{"naive", "faulty arguments"} {
 		found := regexp.MustCompile(`offloaded, ` + name + ` +(\d+) of 60 +\d+ +\d+ +(\d+)`).FindStringSubmatch(out.String())

@@ -1,5 +1,6 @@
 // Eval measures how well models get the right answers out of offloaded results, and what
-// that costs. Scripted policies ask 60 questions about 15 generated results.
+// that costs. Scripted policies ask 60 questions about 15 generated results; with a key, a
+// real model does so too.
 package main
 
 import (
@@ -19,7 +20,7 @@ import (
 const seed = 18
 
 func main() {
-	if err := run(os.Stdout, len(os.Args) > 1 && os.Args[1] == "-v"); err != nil {
+	if err := run(os.Stdout, os.Getenv, len(os.Args) > 1 && os.Args[1] == "-v"); err != nil {
 		fmt.Fprintln(os.Stderr, "eval:", err)
 		os.Exit(1)
 	}
@@ -33,7 +34,17 @@ type score struct {
 	wrong               []string
 }
 
-func run(w io.Writer, verbose bool) error {
+// offloadedResult is a result and its reference.
+type offloadedResult struct {
+	result
+	reference string
+}
+
+func run(w io.Writer, env func(string) string, verbose bool) error {
+	model, err := modelFrom(env)
+	if err != nil {
+		return err
+	}
 	policies := []struct {
 		name   string
 		policy func(*session, question) bool
@@ -50,6 +61,7 @@ func run(w io.Writer, verbose bool) error {
 		return err
 	}
 	offloader := offload.NewOffloader(store, offload.Config{})
+	var offloaded []offloadedResult
 	for i, r := range generate(seed) {
 		res, err := offloader.Result(context.Background(), tools.Call{ID: fmt.Sprint("call_", i), Session: "eval", Tool: "fetch"}, tools.Definition{}, tools.NewToolResult(r.text))
 		if err != nil {
@@ -58,6 +70,7 @@ func run(w io.Writer, verbose bool) error {
 		if res.Artifact == nil {
 			return fmt.Errorf("%s is not offloaded", r.name)
 		}
+		offloaded = append(offloaded, offloadedResult{r, res.ForLLM})
 		for _, q := range r.questions {
 			for k, p := range policies {
 				s := &session{registry: registry, id: res.Artifact.ID, reference: res.ForLLM}
@@ -69,6 +82,16 @@ func run(w io.Writer, verbose bool) error {
 				scores[len(policies)+k].add(a.name, r, q, right, 1, offload.EstimateTokens(text))
 			}
 		}
+	}
+	if err := report(w, scores, verbose); err != nil {
+		return err
+	}
+	if model.spec == "" {
+		_, err := io.WriteString(w, noModel)
+		return err
+	}
+	if scores, err = askModel(context.Background(), model, offloaded, registry); err != nil {
+		return err
 	}
 	return report(w, scores, verbose)
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/stevedore-bus/stevedore/offload"
@@ -148,22 +147,32 @@ func truncate(text string, q question) (string, bool) {
 
 // fileAndGrep is "grep -n" on a file, or "grep -c" to count lines.
 func fileAndGrep(text string, q question) (string, bool) {
-	re, err := regexp.Compile(q.pattern)
+	shown, err := grepLines(text, q.pattern, q.counts, q.after)
 	if err != nil {
 		return err.Error(), false
+	}
+	if q.counts {
+		return shown, shown == q.answer
+	}
+	return shown, q.answered(shown)
+}
+
+// grepLines returns the lines that match, or their number.
+func grepLines(text, pattern string, count bool, after int) (string, error) {
+	re, err := regexp.Compile(pattern)
+	if err != nil {
+		return "", err
 	}
 	var out []string
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
 		if re.MatchString(line) {
-			out = append(out, fmt.Sprintf("%d:%s", i+1, strings.Join(lines[i:min(i+q.after+1, len(lines))], "\n")))
+			out = append(out, fmt.Sprintf("%d:%s", i+1, strings.Join(lines[i:min(i+max(after, 0)+1, len(lines))], "\n")))
 		}
 	}
-	if q.counts {
-		n := fmt.Sprint(len(out))
-		return n, n == q.answer
+	if count {
+		return fmt.Sprint(len(out)), nil
 	}
-	shown := strings.Join(slices.Clip(out), "\n")
-	shown = shown[:min(len(shown), grepChars)]
-	return shown, q.answered(shown)
+	shown := strings.Join(out, "\n")
+	return shown[:min(len(shown), grepChars)], nil
 }
