@@ -19,6 +19,9 @@ type jqPlace struct {
 // jqSkips is more than the results of one row that a place can leave out.
 const jqSkips = 100_000
 
+// minProgress is how many bytes a run without results must search to be worth continuing.
+const minProgress = 1 << 20
+
 // offset returns a place as JQQuery.Offset: a negative number, so that it cannot be
 // confused with a number of results. As a JSON number it is exact up to 90 GB.
 func (p jqPlace) offset() int { return -int(p.From*jqSkips + int64(p.Skip)) }
@@ -48,7 +51,7 @@ func (r *jqRun) place(next int) (jqPlace, bool) {
 // stopped returns the answer of a run that its timeout ended.
 func (r *jqRun) stopped() (*JQResult, bool) {
 	place, ok := r.place(max(r.emitted, r.skip))
-	if !ok || place.From <= r.From && len(r.res.Results) == 0 {
+	if !ok || place.From-r.From < minProgress && len(r.res.Results) == 0 {
 		return nil, false
 	}
 	r.res.Limited, r.res.NextOffset, r.res.Searched = true, place.offset(), place.From

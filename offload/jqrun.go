@@ -46,7 +46,7 @@ func runWithin(ctx context.Context, req jqRequest, input io.Reader) (*JQResult, 
 		jqRequest: req, ctx: limited, left: req.Limit, skip: req.Offset,
 		res: &JQResult{ArtifactID: req.ArtifactID, Query: req.Query, Results: []json.RawMessage{}},
 	}
-	err := r.run(progressReader{input, &r.read})
+	err := r.run(progressReader{limited, input, &r.read})
 	switch {
 	case err == nil || limited.Err() == nil:
 		return r.res, err
@@ -57,6 +57,9 @@ func runWithin(ctx context.Context, req jqRequest, input io.Reader) (*JQResult, 
 	case req.Size > maxJQInput:
 		if res, ok := r.stopped(); ok {
 			return res, nil
+		}
+		if r.placed && !r.whole {
+			return nil, tools.Errorf(tools.CodeTimeout, "the query %q took longer than %s; it had searched %d of %d bytes. Simplify it, or use %s", tools.Excerpt(req.Query, 200), req.Time, r.row, req.Size, ToolGrep)
 		}
 		return nil, tools.Errorf(tools.CodeTimeout, "the query %q took longer than %s; it had read %d of %d bytes, and it needs all of them in one run. Ask for the rows themselves, as in .[] | select(...), because such a query continues where it was stopped; or use %s, which also counts", tools.Excerpt(req.Query, 200), req.Time, r.read.Load(), req.Size, ToolGrep)
 	case r.rows > 0 && r.emitted > 0: // each row has its own results
@@ -75,12 +78,18 @@ func memoryError(req jqRequest) error {
 	return tools.Errorf(tools.CodeInvalidArguments, "the query %q needs too much memory: it needs the whole document (%d bytes) or a large part of it at a time; reduce each element first, as in [.[] | {name}] | group_by(.name), or use %s", tools.Excerpt(req.Query, 200), req.Size, ToolGrep)
 }
 
+// progressReader counts the bytes that are read, and ends with its context: a query may read
+// much before its first step.
 type progressReader struct {
-	r io.Reader
-	n *atomic.Int64
+	ctx context.Context
+	r   io.Reader
+	n   *atomic.Int64
 }
 
 func (c progressReader) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
 	n, err := c.r.Read(p)
 	c.n.Add(int64(n))
 	return n, err

@@ -192,12 +192,26 @@ func looksLikeJSON(src io.ReaderAt, size int64, head []byte) (bool, error) {
 	return tokensParse(io.NewSectionReader(src, 0, wholeJSONSize/4)), nil
 }
 
-// tokensParse reports whether the start of a JSON text has no syntax error.
+// tokensParse reports whether the start of a JSON text has no syntax error, and no second
+// value, as NDJSON has.
 func tokensParse(r io.Reader) bool {
 	dec := json.NewDecoder(r)
 	dec.UseNumber()
-	for {
-		if _, err := dec.Token(); err != nil {
+	for depth, values := 0, 0; ; {
+		token, err := dec.Token()
+		switch token {
+		case json.Delim('{'), json.Delim('['):
+			depth++
+		case json.Delim('}'), json.Delim(']'):
+			depth--
+		}
+		if depth == 0 && err == nil {
+			values++
+		}
+		if values > 1 || values == 1 && depth > 0 {
+			return false
+		}
+		if err != nil {
 			_, bad := err.(*json.SyntaxError)
 			return !bad || err.Error() == "unexpected end of JSON input"
 		}
