@@ -1,6 +1,10 @@
 package integration
 
 import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,18 +40,161 @@ func flagsOf(t *testing.T, program string, command ...string) map[string]bool {
 	return flags
 }
 
-// checkArgs fails if a deployment file uses a command or a flag that does not exist.
+// checkArgs fails if the real program refuses the arguments of a deployment file: if the
+// command or a flag does not exist, or if a value is not of the type of its flag. Arguments
+// that begin with a flag are those of heartbeat.
 func checkArgs(t *testing.T, file string, args []string) {
 	t.Helper()
-	program, command := workerProgram, args[:1]
-	if strings.HasPrefix(args[0], "--") {
-		program, command = heartbeatProgram(t), nil
+	program, command := programOf(t, args)
+	if len(command) > 0 && !slices.Contains(commands(t), command[0]) {
+		t.Errorf("%s: there is no command %q", file, command[0])
 	}
+	cmd := exec.Command(program, append(slices.Clip(args), "--help")...) // parses the flags and runs nothing
+	cmd.Env = cleanEnvironment()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%s: %q: %v\n%s", file, args, err, out)
+	}
+}
+
+// checkVariables fails if a variable is no setting of the command.
+func checkVariables(t *testing.T, file string, args, names []string) {
+	t.Helper()
+	program, command := programOf(t, args)
 	flags := flagsOf(t, program, command...)
-	for _, arg := range args {
-		if name, ok := strings.CutPrefix(arg, "--"); ok && !flags[strings.SplitN(name, "=", 2)[0]] {
-			t.Errorf("%s: %q has no flag --%s", file, command, name)
+	for _, name := range names {
+		setting := strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, "STEVEDORE_")), "_", "-")
+		switch known := map[string]string{"NATS_URL": "server", "NATS_USER": "user", "NATS_PASSWORD": "password", "NATS_CREDS": "creds"}[name]; {
+		case known != "":
+			setting = known
+		case !strings.HasPrefix(name, "STEVEDORE_"):
+			continue
 		}
+		if !flags[setting] {
+			t.Errorf("%s: %q has no setting for the variable %s", file, command, name)
+		}
+	}
+}
+
+// programOf returns the program of a container's arguments, and its command.
+func programOf(t *testing.T, args []string) (program string, command []string) {
+	t.Helper()
+	if len(args) == 0 || strings.HasPrefix(args[0], "--") {
+		return heartbeatProgram(t), nil
+	}
+	return workerProgram, args[:1]
+}
+
+// commands returns the names of the commands of worker.
+var commands = func() func(t *testing.T) []string {
+	var names []string
+	return func(t *testing.T) []string {
+		t.Helper()
+		if names == nil {
+			out, err := exec.Command(workerProgram, "--help").Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range regexp.MustCompile(`(?m)^  (\w+)  +\w`).FindAllSubmatch(out, -1) {
+				names = append(names, string(m[1]))
+			}
+		}
+		return names
+	}
+}()
+
+// The command lines and the variables of the image exist.
+func TestDeployDockerfile(t *testing.T) {
+	const file = "deploy/container/Dockerfile"
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string][]string{}
+	for _, m := range regexp.MustCompile(`(?m)^(ENTRYPOINT|CMD|HEALTHCHECK .*CMD) (\[.*\])$`).FindAllSubmatch(text, -1) {
+		var line []string
+		if err := json.Unmarshal(m[2], &line); err != nil {
+			t.Fatalf("%s: %v", m[0], err)
+		}
+		found[strings.Fields(string(m[1]))[0]] = line
+	}
+	health := found["HEALTHCHECK"]
+	if len(found) != 3 || found["ENTRYPOINT"][0] != "/usr/local/bin/worker" || len(health) < 2 || health[0] != "/usr/local/bin/worker" {
+		t.Fatalf("found %q", found)
+	}
+	checkArgs(t, file, found["CMD"])
+	checkArgs(t, file, health[1:])
+	var names []string
+	for _, m := range regexp.MustCompile(`(STEVEDORE_\w+)=`).FindAllSubmatch(text, -1) {
+		names = append(names, string(m[1]))
+	}
+	if len(names) < 3 {
+		t.Errorf("found the variables %q", names)
+	}
+	checkVariables(t, file, found["CMD"], names)
+}
+
+// A program of the image that runs in it: the health check fails before the worker starts
+// and succeeds while it works.
+func TestHealthCheckOfTheImage(t *testing.T) {
+	check := func(address string) error {
+		cmd := exec.Command(workerProgram, "health")
+		cmd.Env = append(cleanEnvironment(), "STEVEDORE_HEALTH="+address)
+		return cmd.Run()
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	l.Close()
+	address := fmt.Sprintf("0.0.0.0:%d", port)
+	if check(address) == nil {
+		t.Error("healthy without a worker")
+	}
+	startUp(t, "--console", "off", "--health", address)
+	if err := check(address); err != nil {
+		t.Errorf("not healthy: %v", err)
+	}
+}
+
+// The command lines in comments and in the advice of alerts exist.
+func TestDeployAdvice(t *testing.T) {
+	checked := 0
+	for _, pattern := range []string{"deploy/*/*.yaml", "deploy/*/*.service", "deploy/*/*.conf", "deploy/*/Dockerfile"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range regexp.MustCompile("[`\"]worker ([a-z][^`\"]*)[`\"]").FindAllSubmatch(text, -1) {
+				args := strings.Fields(string(m[1]))
+				checked++
+				if args[0] == "help" {
+					args = args[1:] // a topic
+				}
+				if !slices.Contains(commands(t), args[0]) && exec.Command(workerProgram, "help", args[0]).Run() != nil {
+					t.Errorf("%s: there is no command %q", file, m[1])
+					continue
+				}
+				command := args[:1]
+				if len(args) > 1 && !strings.HasPrefix(args[1], "-") {
+					command = args[:2]
+				}
+				flags := flagsOf(t, workerProgram, command...)
+				for _, arg := range args {
+					if name, ok := strings.CutPrefix(arg, "--"); ok && !flags[strings.SplitN(name, "=", 2)[0]] {
+						t.Errorf("%s: %q has no flag --%s", file, m[1], name)
+					}
+				}
+			}
+		}
+	}
+	if checked < 6 {
+		t.Errorf("only %d command lines were found", checked)
 	}
 }
 
@@ -68,6 +215,14 @@ func TestDeployYAML(t *testing.T) {
 	if err != nil || len(files) < 8 {
 		t.Fatalf("found %q, %v", files, err)
 	}
+	kustomization, err := os.ReadFile("deploy/kubernetes/kustomization.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var generated []string // each container gets these variables
+	for _, m := range regexp.MustCompile(`(?m)^ +- ((?:STEVEDORE|NATS)_\w+)=`).FindAllSubmatch(kustomization, -1) {
+		generated = append(generated, string(m[1]))
+	}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -78,7 +233,13 @@ func TestDeployYAML(t *testing.T) {
 			t.Errorf("%s: %v", file, err)
 			continue
 		}
-		containers(doc, func(args []string) { checkArgs(t, file, args) })
+		containers(doc, func(args, variables []string) {
+			checkArgs(t, file, args)
+			if filepath.Dir(file) == "deploy/kubernetes" {
+				variables = append(variables, generated...)
+			}
+			checkVariables(t, file, args, variables)
+		})
 		if filepath.Dir(file) == "deploy/systemd" {
 			flags := flagsOf(t, workerProgram, "up")
 			for key := range doc {
@@ -90,9 +251,9 @@ func TestDeployYAML(t *testing.T) {
 	}
 }
 
-// containers calls f with the arguments of each container of a Kubernetes object or
-// a compose file.
-func containers(value any, f func(args []string)) {
+// containers calls f with the arguments and the variables of each container of a
+// Kubernetes object or a compose file.
+func containers(value any, f func(args, variables []string)) {
 	switch value := value.(type) {
 	case map[string]any:
 		for _, key := range []string{"args", "command"} {
@@ -104,7 +265,7 @@ func containers(value any, f func(args []string)) {
 				}
 			}
 			if image, _ := value["image"].(string); image == "stevedore" && len(args) > 0 && !strings.HasPrefix(args[0], "/") {
-				f(args)
+				f(args, variables(value))
 			}
 		}
 		for _, v := range value {
@@ -115,6 +276,17 @@ func containers(value any, f func(args []string)) {
 			containers(v, f)
 		}
 	}
+}
+
+func variables(container map[string]any) (names []string) {
+	list, _ := container["env"].([]any)
+	for _, v := range list {
+		if entry, ok := v.(map[string]any); ok {
+			names = append(names, fmt.Sprint(entry["name"]))
+		}
+	}
+	compose, _ := container["environment"].(map[string]any)
+	return slices.AppendSeq(names, maps.Keys(compose))
 }
 
 func TestDeploySystemd(t *testing.T) {
@@ -129,6 +301,11 @@ func TestDeploySystemd(t *testing.T) {
 	}
 	args := strings.Fields(string(m[1]))
 	checkArgs(t, unit, args)
+	var names []string
+	for _, m := range regexp.MustCompile(`(?m)^Environment=(\w+)=`).FindAllSubmatch(text, -1) {
+		names = append(names, string(m[1]))
+	}
+	checkVariables(t, unit, args, names)
 	if !slices.Contains(args, "--quiet") {
 		t.Error("the unit writes the credential to the journal")
 	}

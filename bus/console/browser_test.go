@@ -245,7 +245,7 @@ func TestViews(t *testing.T) {
 		{"approvals", "approvals", "berth plan"},
 		{"schedules", "schedules", "backup"},
 		{"dead", "dead/1", "unexpected"},
-		{"channels", "channels", "log"},
+		{"channels", "channels", "file"},
 		{"system", "system", "quay-1"},
 	} {
 		desk.open(v.hash, v.text)

@@ -58,7 +58,7 @@ func start(t *testing.T, cfg console.Config) *installation {
 	w := worker.Config{Name: "quay-1", Queues: []string{"default", "agent"}}
 	w.Approvals.Needed = func(call tools.Call) bool { return call.Tool == "deploy" }
 	service := rpc.NewService(in.bus, reader, rpc.ServiceConfig{
-		OnReady: func() { close(ready) }, Log: bustest.Log(t), Version: "1.2.0", Metadata: map[string]string{"worker": "quay-1"},
+		OnReady: func() { close(ready) }, Log: bustest.Log(t), Version: "1.2.0", Metadata: map[string]string{"worker": "quay-1", "channels": "log=file", "default_channel": "log"},
 		Stats: func() any {
 			return worker.Stats{Worker: "quay-1", Queues: map[string]worker.QueueStats{"default": {Running: 2, Outcomes: map[tools.Outcome]int64{"completed": 41, "failed": 2}}, "agent": {}}}
 		},

@@ -4,7 +4,9 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+	"net"
 	"net/http"
+	"strconv"
 )
 
 // TokenParameter is the parameter of a URL that a browser exchanges for the cookie.
@@ -16,6 +18,20 @@ func cookieValue(token string) string {
 	mac := hmac.New(sha256.New, []byte(token))
 	mac.Write([]byte("stevedore cookie"))
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// cookieName returns the name of the cookie for the port of a request. Browsers send the
+// cookies of a host to all of its ports, so two pages on one host need different names.
+func (g *Guard) cookieName(r *http.Request) string {
+	if _, port, err := net.SplitHostPort(r.Host); err == nil && isNumber(port) {
+		return g.cfg.Cookie + "_" + port
+	}
+	return g.cfg.Cookie
+}
+
+func isNumber(text string) bool {
+	_, err := strconv.ParseUint(text, 10, 16)
+	return err == nil
 }
 
 // exchange answers a GET whose URL has a valid token: it sets the cookie and redirects to
@@ -31,7 +47,7 @@ func (g *Guard) exchange(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	http.SetCookie(w, &http.Cookie{
-		Name: g.cfg.Cookie, Value: c.cookieValue, Path: "/",
+		Name: g.cookieName(r), Value: c.cookieValue, Path: "/",
 		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil,
 	})
 	query.Del(TokenParameter)

@@ -33,8 +33,9 @@ type Config struct {
 	// Origins are additional origins whose pages may send requests, such as
 	// "https://example.com". The endpoint's own origin needs no entry.
 	Origins []string
-	// Cookie is the name of the cookie that carries the token of a browser. Empty
-	// means that only the Authorization header is accepted.
+	// Cookie is the name of the cookie that carries the token of a browser. If the
+	// address of a request has a port, _PORT is added to the name. Empty means that
+	// only the Authorization header is accepted.
 	Cookie string
 	// Unauthorized answers requests without a valid token. It must reveal nothing.
 	// Default: status 401 with one line of text.
@@ -178,7 +179,7 @@ func (g *Guard) authenticate(r *http.Request) (identity string, ok bool) {
 	if g.cfg.Cookie == "" {
 		return "", false
 	}
-	for _, cookie := range r.CookiesNamed(g.cfg.Cookie) {
+	for _, cookie := range r.CookiesNamed(g.cookieName(r)) {
 		if c, ok := g.find(cookie.Value, func(c *credential) *[sha256.Size]byte { return &c.cookie }); ok {
 			return c.identity, true
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/cookiejar"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -72,7 +73,7 @@ func TestGuard(t *testing.T) {
 		{"prefix of a token", "GET", "", map[string]string{"Authorization": "Bearer " + alice[:20]}, 401, ""},
 		{"empty token", "GET", "", map[string]string{"Authorization": "Bearer "}, 401, ""},
 		{"another scheme", "GET", "", map[string]string{"Authorization": "Basic " + alice}, 401, ""},
-		{"token as cookie", "GET", "", map[string]string{"Cookie": "test=" + alice}, 401, ""},
+		{"token as cookie", "GET", "", map[string]string{"Cookie": "test_" + url[strings.LastIndex(url, ":")+1:] + "=" + alice}, 401, ""},
 		{"localhost", "GET", "localhost:1234", map[string]string{"Authorization": "Bearer " + alice}, 200, ""},
 		{"IPv6", "GET", "[::1]:1234", map[string]string{"Authorization": "Bearer " + alice}, 200, ""},
 		{"allowed name", "GET", "Console.Example.com", map[string]string{"Authorization": "Bearer " + alice}, 200, ""},
@@ -135,6 +136,32 @@ func TestExchange(t *testing.T) {
 	}
 	if resp, _ := do(t, "GET", url+"/?token="+alice, "evil.example.com", nil); resp.StatusCode != 421 || resp.Header.Get("Set-Cookie") != "" {
 		t.Errorf("with a rebound name: %d %v", resp.StatusCode, resp.Header)
+	}
+}
+
+// Browsers send the cookies of a host to all of its ports: signing in to one endpoint must
+// not sign the browser out of another one.
+func TestTwoEndpointsOfOneHost(t *testing.T) {
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	browser := &http.Client{Jar: jar}
+	get := func(url string) string {
+		t.Helper()
+		resp, err := browser.Get(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, _ := io.ReadAll(resp.Body)
+		return string(body)
+	}
+	first, second := serve(t), serve(t)
+	get(first + "/?token=" + alice)
+	get(second + "/?token=" + bob)
+	if a, b := get(first), get(second); a != "hello alice" || b != "hello bob" {
+		t.Errorf("got %q and %q", a, b)
 	}
 }
 

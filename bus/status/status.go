@@ -88,12 +88,19 @@ type Worker struct {
 	Running int              `json:"running"`
 	Ended   map[string]int64 `json:"ended"` // calls since the start, by outcome
 
-	running map[string]int // calls by queue
+	running        map[string]int    // calls by queue
+	channels       map[string]string // kinds by name
+	defaultChannel string
 }
 
 // Channel is a channel to a user.
 type Channel struct {
 	Name string `json:"name"`
+	// Kind is such as "file" or "telegram", and Default is true if notifications that name
+	// no channel go there. The workers that send the notifications report both; Kind is
+	// empty if none answers.
+	Kind    string `json:"kind,omitempty"`
+	Default bool   `json:"default,omitempty"`
 	// Waiting notifications were not sent yet. Sending ones are on their way, or wait for
 	// the next attempt.
 	Waiting uint64 `json:"waiting"`
@@ -137,6 +144,12 @@ func Read(ctx context.Context, b *bus.Bus) Status {
 			}
 			queues[name].Workers++
 			queues[name].Running += w.running[name]
+		}
+		for i, c := range s.Channels {
+			if kind := w.channels[c.Name]; kind != "" {
+				s.Channels[i].Kind = kind
+				s.Channels[i].Default = c.Default || w.defaultChannel == c.Name
+			}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(queues)) {
@@ -274,7 +287,15 @@ func workers(ctx context.Context, b *bus.Bus) ([]Worker, error) {
 }
 
 func workerOf(stats micro.Stats) Worker {
-	w := Worker{Name: stats.Metadata["worker"], Version: stats.Version, Started: stats.Started, Queues: []string{}, Ended: map[string]int64{}, running: map[string]int{}}
+	w := Worker{
+		Name: stats.Metadata["worker"], Version: stats.Version, Started: stats.Started, Queues: []string{}, Ended: map[string]int64{},
+		running: map[string]int{}, channels: map[string]string{}, defaultChannel: stats.Metadata["default_channel"],
+	}
+	for channel := range strings.SplitSeq(stats.Metadata["channels"], ",") {
+		if name, kind, ok := strings.Cut(channel, "="); ok {
+			w.channels[name] = kind
+		}
+	}
 	for _, endpoint := range stats.Endpoints {
 		var data worker.Stats
 		if json.Unmarshal(endpoint.Data, &data) != nil || data.Worker == "" {

@@ -175,8 +175,11 @@ func newArtifactsGet(o *client.Options) *cobra.Command {
 			}
 			return o.With(cmd, func(ctx context.Context, b *bus.Bus) error {
 				if file != "" {
-					size, err := exportArtifact(ctx, o, b, in.ArtifactID, file)
-					if err == nil {
+					size, err := exportArtifact(ctx, o, b, in.ArtifactID, file, cmd.ErrOrStderr())
+					switch {
+					case err == nil && o.JSON:
+						err = cli.JSON(cmd.OutOrStdout(), savedArtifact{ID: in.ArtifactID, File: file, Size: size})
+					case err == nil:
 						_, err = fmt.Fprintf(cmd.ErrOrStderr(), "saved %d bytes to %s\n", size, tools.OneLine(file))
 					}
 					return err
@@ -198,6 +201,13 @@ func newArtifactsGet(o *client.Options) *cobra.Command {
 	cmd.Flags().StringVarP(&file, "output", "o", "", "with --all, save to `FILE` when everything has arrived and its digest is right")
 	cmd.MarkFlagsMutuallyExclusive("all", "limit")
 	return cmd
+}
+
+// savedArtifact is what "artifacts get --output" prints with --json.
+type savedArtifact struct {
+	ID   string `json:"artifact_id"`
+	File string `json:"file"`
+	Size int64  `json:"size"`
 }
 
 // newArtifactsSweep returns "worker artifacts sweep", which opens the store itself: an
@@ -247,7 +257,9 @@ func sweepOnce(cmd *cobra.Command, o *client.Options, options *process.StoreOpti
 		return err
 	}
 	defer func() { err = errors.Join(err, closeStore()) }()
+	progress := cli.StartProgress(cmd.ErrOrStderr(), "Sweeping the store", -1)
 	r, err := store.Sweep(cmd.Context(), grace)
+	progress.Stop()
 	if err != nil {
 		return err
 	}

@@ -13,13 +13,15 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
 	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // exportArtifact writes all bytes of an artifact to a file. The file appears when it is
 // complete and has the digest of the artifact; an existing file is replaced then.
-func exportArtifact(ctx context.Context, o *client.Options, b *bus.Bus, id, file string) (size int64, err error) {
+func exportArtifact(ctx context.Context, o *client.Options, b *bus.Bus, id, file string, stderr io.Writer) (size int64, err error) {
 	body, err := o.Ask(ctx, b, "artifact", "record", rpc.ReadRequest{ArtifactID: id})
 	if err != nil {
 		return 0, err
@@ -39,7 +41,10 @@ func exportArtifact(ctx context.Context, o *client.Options, b *bus.Bus, id, file
 		}
 	}()
 	sha := sha256.New()
-	if err := o.Download(ctx, b, id, 0, io.MultiWriter(temp, sha)); err != nil {
+	progress := cli.StartProgress(stderr, "Saving "+tools.Excerpt(tools.OneLine(id), 40), rec.Size)
+	err = o.Download(ctx, b, id, 0, io.MultiWriter(temp, sha, progress))
+	progress.Stop()
+	if err != nil {
 		return 0, err
 	}
 	if got := offload.DigestPrefix + hex.EncodeToString(sha.Sum(nil)); got != rec.Digest {

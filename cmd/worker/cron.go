@@ -235,7 +235,12 @@ func (o *cronOptions) next() *cobra.Command {
 
 func (o *cronOptions) printTimes(out io.Writer, zone string, times []time.Time) error {
 	if o.JSON {
-		return cli.JSON(out, map[string]any{"upcoming": times})
+		for _, t := range times {
+			if err := cli.JSON(out, map[string]time.Time{"at": t}); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	loc, err := time.LoadLocation(cmp.Or(zone, "UTC"))
 	if err != nil {

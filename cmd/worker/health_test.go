@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -163,6 +164,21 @@ func TestHealth(t *testing.T) {
 	p.await(t, "/readyz", http.StatusServiceUnavailable)
 	if status, body := p.get(t, "/healthz"); status != http.StatusOK {
 		t.Errorf("healthz while it stops: %d %s", status, body)
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+		text string
+	}{
+		{[]string{"health", "--health", p.health}, 0, "ok\n"},
+		{[]string{"health", "--health", p.health, "--ready"}, 1, "starting or stopping"},
+		{[]string{"health", "--health", "127.0.0.1:1"}, 1, "no worker answers at 127.0.0.1:1"},
+		{[]string{"health", "--health", "8222"}, 2, "want HOST:PORT"},
+	} {
+		var out bytes.Buffer
+		if code := run(t.Context(), c.args, strings.NewReader(""), &out, &out); code != c.code || !strings.Contains(out.String(), c.text) {
+			t.Errorf("%q: code %d, %s", c.args, code, out.String())
+		}
 	}
 	if err := os.WriteFile(filepath.Join(workspace, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -47,6 +47,7 @@ func newProvisionCommand() *cobra.Command {
 				return err
 			}
 			defer b.Close()
+			progress := cli.StartProgress(cmd.ErrOrStderr(), "Creating and checking streams", -1)
 			got, err := b.Provision(cmd.Context(), update)
 			if err == nil {
 				consumers := []bus.Consumer{b.TickConsumer(), b.NotifierConsumer(), b.DeadConsumer()}
@@ -55,6 +56,7 @@ func newProvisionCommand() *cobra.Command {
 				}
 				err = b.ProvisionConsumers(cmd.Context(), consumers...)
 			}
+			progress.Stop()
 			out := cmd.OutOrStdout()
 			for _, name := range got.Created {
 				fmt.Fprintf(out, "%s: created\n", name)

@@ -79,9 +79,9 @@ func printStatus(out io.Writer, s status.Status) error {
 		slices.Sort(v.Queues)
 		workers.Row(v.Name, v.Version, age(s.At, v.Started), strings.Join(v.Queues, ","), v.Running, ended)
 	}
-	channels := cli.NewTable("channel", "waiting", "sending", "served")
+	channels := cli.NewTable("channel", "kind", "waiting", "sending", "served")
 	for _, v := range s.Channels {
-		channels.Row(v.Name, v.Waiting, v.Sending, v.Served)
+		channels.Row(v.Name, dash(v.Kind), v.Waiting, v.Sending, v.Served)
 	}
 	for _, t := range []struct {
 		table *cli.Table

@@ -108,7 +108,9 @@ func up(ctx context.Context, o upOptions, stdout, stderr io.Writer) (err error) 
 	}
 	stdout = process.Console(stdout, log)
 	o.OwnServer = true
+	progress := cli.StartProgress(stderr, "Loading the messages in "+cli.ShellWord(o.Connection.Data), -1)
 	server, closeServer, err := process.Embed(embedded.Config{Dir: o.Connection.Data, Listen: o.listen, Cert: o.cert, Key: o.key, NoSync: o.noSync, Log: log})
+	progress.Stop()
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -186,10 +187,27 @@ func (p *parts) openWorker(context.Context) (err error) {
 	p.serving, p.announced = make(chan struct{}), make(chan struct{})
 	p.service = rpc.NewService(p.bus, p.reader, rpc.ServiceConfig{
 		Version: cli.ReadVersion().Semantic(), Log: p.log, OnReady: func() { close(p.serving) },
-		Metadata: map[string]string{"worker": p.worker.Stats().Worker, "queues": strings.Join(cfg.Queues, ",")},
+		Metadata: p.metadata(cfg.Queues),
 		Stats:    func() any { return p.worker.Stats() },
 	})
 	return nil
+}
+
+// metadata describes the process to programs that ask for its statistics. "channels" has
+// NAME=KIND,... of the channels that it delivers to, without their settings.
+func (p *parts) metadata(queues []string) map[string]string {
+	m := map[string]string{"worker": p.worker.Stats().Worker, "queues": strings.Join(queues, ",")}
+	specs, err := p.Channels.Specs()
+	if err != nil || p.NoNotify {
+		return m
+	}
+	var channels []string
+	for _, name := range slices.Sorted(maps.Keys(specs)) {
+		kind, _, _ := strings.Cut(specs[name], ":")
+		channels = append(channels, name+"="+kind)
+	}
+	m["channels"], m["default_channel"] = strings.Join(channels, ","), p.Channels.Default
+	return m
 }
 
 func (p *parts) openHealth(context.Context) error {

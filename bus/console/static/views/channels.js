@@ -8,7 +8,7 @@ function show(main, parts, state) {
   add(main, [h("h1", {}, "Channels"), h("p.lead", {}, "Results and messages for users go to a channel. A test takes the same way as every notification."), list]);
   const rows = new Map();
   function row(c) {
-    const facts = h("span.text"), outcome = h("div.line.small", { role: "status" });
+    const kind = h("span"), facts = h("span.text"), outcome = h("div.line.small", { role: "status" });
     const test = button("Send a test", async () => {
       test.disabled = true;
       replace(outcome, h("span.load.run.busy"), " sending …");
@@ -20,8 +20,8 @@ function show(main, parts, state) {
       } catch (e) { replace(outcome, h("span.chip.bad", {}, "failed"), " " + e.message); }
       test.disabled = false;
     });
-    const el = h("li.call", { "data-row": true, tabindex: "-1" }, h("div.line", {}, h("b", {}, c.name), facts, h("span.grow"), state.readOnly ? null : test), outcome);
-    return { el, facts };
+    const el = h("li.call", { "data-row": true, tabindex: "-1" }, h("div.line", {}, h("b", {}, c.name), kind, facts, h("span.grow"), state.readOnly ? null : test), outcome);
+    return { el, kind, facts };
   }
   async function reload() {
     try {
@@ -30,6 +30,7 @@ function show(main, parts, state) {
       if (rows.size === 0) replace(list);
       for (const c of s.channels) {
         if (!rows.has(c.name)) { rows.set(c.name, row(c)); list.append(rows.get(c.name).el); }
+        replace(rows.get(c.name).kind, c.kind && h("span.tag", {}, c.kind), c.default && [" ", h("span.tag", {}, "default")]);
         replace(rows.get(c.name).facts, c.served ? "" : [h("span.chip.bad", {}, "not served"), " "], c.waiting + c.sending ? plural(c.waiting + c.sending, "notification") + " on the way" : "nothing waits");
       }
     } catch (e) { if (e.name !== "AbortError") { rows.clear(); replace(list, h("li.problem", {}, e.message)); } }

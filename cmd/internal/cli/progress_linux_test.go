@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// openTerminal returns both ends of a pseudo-terminal.
+func openTerminal(t *testing.T) (screen, program *os.File) {
+	t.Helper()
+	screen, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip("there are no pseudo-terminals: ", err)
+	}
+	t.Cleanup(func() { screen.Close() })
+	fd := int(screen.Fd())
+	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err = os.OpenFile("/dev/pts/"+strconv.Itoa(n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skip("no terminal: ", err)
+	}
+	return screen, program
+}
+
+// On a terminal, a long operation shows how far it is, without colours, and leaves nothing.
+func TestProgressOnATerminal(t *testing.T) {
+	t.Setenv("TERM", "xterm")
+	for _, size := range []int64{1 << 20, -1} {
+		screen, program := openTerminal(t)
+		p := StartProgress(program, "Saving the cargo", size)
+		if _, err := p.Write(make([]byte, 512<<10)); err != nil {
+			t.Fatal(err)
+		}
+		want, seen, buf := "Saving the cargo", "", make([]byte, 4096)
+		if size > 0 {
+			want = "50%"
+		}
+		for !strings.Contains(seen, want) {
+			n, err := screen.Read(buf)
+			if err != nil {
+				t.Fatalf("%v after %q", err, seen)
+			}
+			seen += string(buf[:n])
+		}
+		p.Stop()
+		for !strings.HasSuffix(seen, "\r\x1b[2K") {
+			n, err := screen.Read(buf)
+			if err != nil {
+				t.Fatalf("%v after %q", err, seen)
+			}
+			seen += string(buf[:n])
+		}
+		if strings.Contains(seen, "\n") || strings.Contains(seen, "\x1b[3") {
+			t.Errorf("the progress has lines or colours: %q", seen)
+		}
+		program.Close()
+	}
+}
+
+func TestNoProgressElsewhere(t *testing.T) {
+	_, program := openTerminal(t)
+	defer program.Close()
+	t.Setenv("TERM", "dumb")
+	if p := StartProgress(program, "x", -1); p != nil {
+		t.Error("a dumb terminal shows progress")
+	}
+	t.Setenv("TERM", "xterm")
+	var out bytes.Buffer
+	p := StartProgress(&out, "x", 3)
+	if n, err := p.Write([]byte("abc")); n != 3 || err != nil {
+		t.Errorf("Write: %d, %v", n, err)
+	}
+	p.Stop()
+	if p != nil || out.Len() > 0 {
+		t.Errorf("a pipe shows %q", out.String())
+	}
+}
