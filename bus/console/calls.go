@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/stevedore-bus/stevedore/bus/status"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -29,10 +30,18 @@ func (c *Console) waiting(r *http.Request) (any, error) {
 		return nil, err
 	}
 	calls := []task.WaitingCall{}
-	for _, name := range slices.Sorted(maps.Keys(queues)) {
-		if queues[name].NumPending == 0 {
-			continue
+	unserved, err := status.Unserved(r.Context(), c.bus, func(queue string) bool { return queues[queue] != nil })
+	if err != nil {
+		return nil, err
+	}
+	names := slices.Collect(maps.Keys(unserved))
+	for name, info := range queues {
+		if info.NumPending > 0 {
+			names = append(names, name)
 		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
 		waiting, err := task.ListWaiting(r.Context(), c.bus, name, maxWaiting)
 		if err != nil {
 			return nil, err

@@ -1,4 +1,5 @@
 // Package jsapi speaks the parts of the JetStream wire protocol that nats.go hides
 // or does not have. These are publish acknowledgements (ack.go), single messages from
-// any replica or from the leader (get.go), and batches of messages (batch.go).
+// any replica or from the leader (get.go), batches of messages (batch.go), and copies of
+// streams (snapshot.go).
 package jsapi

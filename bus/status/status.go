@@ -174,6 +174,9 @@ func (s *Status) problems(streamPrefix string) []string {
 			problems = append(problems, fmt.Sprintf("The %s: %s.", f, f.Advice()))
 		}
 	}
+	if len(s.Workers) == 0 && len(s.Streams) > 0 && len(s.Errors) == 0 {
+		problems = append(problems, "No worker answers. Calls wait until you start one: worker serve.")
+	}
 	for _, q := range s.Queues {
 		if calls := q.Waiting + uint64(q.Taken); calls > 0 && q.Workers == 0 && q.Pulling == 0 {
 			problems = append(problems, fmt.Sprintf("No worker serves the queue %q. Calls that wait for one: %d. Start it: worker serve --queue %s.", q.Name, calls, q.Name))
@@ -248,7 +251,11 @@ func readQueues(ctx context.Context, b *bus.Bus, queues map[string]*Queue) error
 	if err != nil {
 		return err
 	}
-	return addUnserved(ctx, b, queues)
+	unserved, err := Unserved(ctx, b, func(queue string) bool { return queues[queue] != nil })
+	for name, waiting := range unserved {
+		queues[name] = &Queue{Name: name, Waiting: waiting}
+	}
+	return err
 }
 
 func channels(ctx context.Context, b *bus.Bus) ([]Channel, error) {

@@ -36,7 +36,7 @@ func TestProblems(t *testing.T) {
 		}
 		return s
 	}
-	if s := read(); len(s.Problems) > 0 || len(s.Streams) < 6 || s.Server.Version == "" {
+	if s := read(); len(s.Problems) != 1 || !problem(s, "No worker answers") || len(s.Streams) < 6 || s.Server.Version == "" {
 		t.Errorf("at the start: %+v", s)
 	}
 	if err := b.ProvisionConsumers(t.Context(), b.WorkerConsumer("gpu"), b.ChannelConsumer("chat")); err != nil {

@@ -23,29 +23,30 @@ const (
 	maxUnserved = 100
 )
 
-// addUnserved adds the queues whose calls wait although no worker ever served them, so that
-// they have no consumer. If a stream has more than maxSubjects subjects, it looks only at
-// its oldest and newest messages, and the numbers of calls are lower bounds.
-func addUnserved(ctx context.Context, b *bus.Bus, queues map[string]*Queue) error {
+// Unserved returns the queues whose calls wait although no worker ever served them, so that
+// they have no consumer, with the number of these calls. served reports whether a queue
+// has a consumer. If a stream has more than maxSubjects subjects, Unserved looks only at
+// its oldest and newest messages, and the numbers are lower bounds.
+func Unserved(ctx context.Context, b *bus.Bus, served func(queue string) bool) (map[string]uint64, error) {
 	waiting := map[string]uint64{}
 	count := func(subject string, n uint64) {
 		tokens := b.Split(subject)
-		if len(tokens) >= 2 && tools.IsToken(tokens[1]) && queues[tokens[1]] == nil {
+		if len(tokens) >= 2 && tools.IsToken(tokens[1]) && !served(tokens[1]) {
 			waiting[tokens[1]] += n
 		}
 	}
 	for _, stream := range []string{bus.Calls, bus.Intake} {
 		if err := countSubjects(ctx, b, stream, count); err != nil {
-			return fmt.Errorf("queues of %s: %w", b.StreamName(stream), err)
+			return nil, fmt.Errorf("queues of %s: %w", b.StreamName(stream), err)
 		}
 	}
 	names := slices.SortedFunc(maps.Keys(waiting), func(x, y string) int {
 		return cmp.Or(cmp.Compare(waiting[y], waiting[x]), cmp.Compare(x, y))
 	})
-	for _, name := range names[:min(len(names), maxUnserved)] {
-		queues[name] = &Queue{Name: name, Waiting: waiting[name]}
+	for _, name := range names[min(len(names), maxUnserved):] {
+		delete(waiting, name)
 	}
-	return nil
+	return waiting, nil
 }
 
 // countSubjects calls count with the subjects of a stream and their numbers of messages.

@@ -36,7 +36,7 @@ func newRoot() *cobra.Command {
 	}
 	cli.FlagsOf(root, up)
 	cli.AddConfigFlag(root)
-	root.AddCommand(up, newServeCommand(), newCallCommand(), newArtifactsCommand(), newTasksCommand(), newDeadCommand(), newChannelsCommand(), newSchemaCommand(), newDemoCommand(), newConsoleCommand(), newProvisionCommand(), newOffloadCommand(), newMCPCommand(), newStatusCommand(), newDoctorCommand(), newHealthCommand())
+	root.AddCommand(up, newServeCommand(), newCallCommand(), newArtifactsCommand(), newTasksCommand(), newDeadCommand(), newChannelsCommand(), newSchemaCommand(), newDemoCommand(), newConsoleCommand(), newProvisionCommand(), newOffloadCommand(), newMCPCommand(), newStatusCommand(), newDoctorCommand(), newHealthCommand(), newBackupCommand(), newRestoreCommand())
 	root.AddCommand(newApprovalsCommand(), newToolsCommand(), newAgentCommand(), newSessionsCommand(), newCronCommand(), cli.NewVersionCommand(), process.NewJQCommand())
 	cli.AddHelp(root)
 	addCompletions(root)

@@ -30,6 +30,8 @@ type health struct {
 	keeper  *retention.Keeper
 	slots   int
 	serving atomic.Bool // the process accepts calls
+
+	unserved unserved
 }
 
 // listen answers requests until stop is called. stop waits for running requests.

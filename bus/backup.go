@@ -1,0 +1,184 @@
+package bus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/bus/jsapi"
+)
+
+// The files of a stream in a backup are those of "nats stream backup" with a server 2.15.
+const (
+	backupData = "stream.arc.s2"
+	backupMeta = "backup.json" // written last: a copy without it is not complete
+)
+
+// SavedStream is a stream in a backup.
+type SavedStream struct {
+	Stream   string `json:"stream"`
+	Messages uint64 `json:"messages"`
+	Bytes    uint64 `json:"bytes"` // in the stream; the file is compressed
+}
+
+// backupOrder lists the streams so that a backup of a bus in use repeats work rather than
+// loses it: a call is saved before its result, a short form before the long form, a result
+// before its notification, and the record of an artifact before its bytes.
+func (b *Bus) backupOrder() []string {
+	names := []string{}
+	for _, stream := range []string{Ticks, Intake, Calls} {
+		names = append(names, b.StreamName(stream))
+	}
+	names = append(names, "KV_"+b.BucketName(TasksBucket))
+	for _, stream := range []string{Sessions, Results, Outbox, Dead} {
+		names = append(names, b.StreamName(stream))
+	}
+	return append(names, "KV_"+b.BucketName(StateBucket), "KV_"+b.BucketName(ArtifactsBucket), "OBJ_"+b.BucketName(BlobsBucket))
+}
+
+// Backup saves all streams and buckets with their consumers into dir, which must not exist
+// or must be empty. It calls show before each one.
+func (b *Bus) Backup(ctx context.Context, dir string, show func(stream string)) ([]SavedStream, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	if files, err := os.ReadDir(dir); err != nil {
+		return nil, err
+	} else if len(files) > 0 {
+		return nil, fmt.Errorf("the directory %q is not empty; name a new one", dir)
+	}
+	saved := []SavedStream{}
+	for _, name := range b.backupOrder() {
+		show(name)
+		s, err := b.saveStream(ctx, name, filepath.Join(dir, name))
+		if err != nil {
+			return saved, fmt.Errorf("save stream %s: %w", name, err)
+		}
+		saved = append(saved, s)
+	}
+	return saved, nil
+}
+
+func (b *Bus) saveStream(ctx context.Context, name, dir string) (SavedStream, error) {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return SavedStream{}, err
+	}
+	var snapshot jsapi.Snapshot
+	err := writeSynced(filepath.Join(dir, backupData), func(w io.Writer) (err error) {
+		snapshot, err = b.api.SaveStream(ctx, name, w)
+		return err
+	})
+	if err != nil {
+		return SavedStream{}, err
+	}
+	err = writeSynced(filepath.Join(dir, backupMeta), func(w io.Writer) error { return json.NewEncoder(w).Encode(snapshot) })
+	if err != nil {
+		return SavedStream{}, err
+	}
+	return savedStream(snapshot)
+}
+
+func savedStream(s jsapi.Snapshot) (SavedStream, error) {
+	var state struct{ Messages, Bytes uint64 }
+	err := json.Unmarshal(s.State, &state)
+	return SavedStream{Stream: s.Config.Name, Messages: state.Messages, Bytes: state.Bytes}, err
+}
+
+// writeSynced makes a file whose contents survive a power failure.
+func writeSynced(name string, write func(io.Writer) error) (err error) {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if err := write(f); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+// Restore creates the streams and buckets of a backup, with their messages and consumers.
+// It checks the whole backup first and changes nothing if a copy is not complete, if one
+// has another format or belongs to another prefix, or if one of the streams exists.
+func (b *Bus) Restore(ctx context.Context, dir string, show func(stream string)) ([]SavedStream, error) {
+	snapshots, err := b.readBackup(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	restored := []SavedStream{}
+	for _, s := range snapshots {
+		show(s.Config.Name)
+		if b.cfg.Replicas > 0 {
+			s.Config.Replicas = b.cfg.Replicas
+		}
+		if err := b.loadStream(ctx, s, filepath.Join(dir, s.Config.Name, backupData)); err != nil {
+			return restored, fmt.Errorf("restore stream %s: %w", s.Config.Name, err)
+		}
+		saved, err := savedStream(s)
+		if err != nil {
+			return restored, err
+		}
+		restored = append(restored, saved)
+	}
+	return restored, nil
+}
+
+// readBackup returns what a backup contains, after it has checked that it can be restored.
+func (b *Bus) readBackup(ctx context.Context, dir string) ([]jsapi.Snapshot, error) {
+	found, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	order := b.backupOrder()
+	var snapshots []jsapi.Snapshot
+	for _, name := range order {
+		text, err := os.ReadFile(filepath.Join(dir, name, backupMeta))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("%q is not a complete backup of the prefix %q: it has no %s", dir, b.Prefix(), filepath.Join(name, backupMeta))
+		}
+		if err != nil {
+			return nil, err
+		}
+		var s jsapi.Snapshot
+		if err := json.Unmarshal(text, &s); err != nil || s.Config.Name != name {
+			return nil, fmt.Errorf("%s is not the description of the stream %s", filepath.Join(dir, name, backupMeta), name)
+		}
+		if _, err := jsapi.CheckFormat(&jetstream.StreamInfo{Config: s.Config}); err != nil {
+			return nil, err
+		}
+		if _, err := os.Stat(filepath.Join(dir, name, backupData)); err != nil {
+			return nil, err
+		}
+		_, err = b.js.Stream(ctx, name)
+		if err == nil {
+			return nil, fmt.Errorf("the stream %s exists: restore a backup on a server without the streams of the prefix %q", name, b.Prefix())
+		}
+		if !errors.Is(err, jetstream.ErrStreamNotFound) {
+			return nil, err
+		}
+		snapshots = append(snapshots, s)
+	}
+	for _, entry := range found {
+		if !slices.Contains(order, entry.Name()) {
+			return nil, fmt.Errorf("%q does not belong to the backup", filepath.Join(dir, entry.Name()))
+		}
+	}
+	return snapshots, nil
+}
+
+func (b *Bus) loadStream(ctx context.Context, s jsapi.Snapshot, file string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return b.api.LoadStream(ctx, s, f)
+}

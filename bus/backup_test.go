@@ -1,0 +1,119 @@
+package bus_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+)
+
+// A backup restored on an empty server has the messages, the state of the consumers and
+// the buckets of before. Nothing is restored from a backup that is not complete, nor over
+// existing streams.
+func TestBackup(t *testing.T) {
+	from := bustest.New(t)
+	publish := func(subject string, body string) {
+		t.Helper()
+		if _, err := from.JetStream().PublishAsync(subject, []byte(body)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 3000 { // several chunks
+		publish(from.Result("s", fmt.Sprint("c", i)), fmt.Sprintf(`{"id":"c%d","session":"s","for_llm":"%x"}`, i, strings.Repeat(fmt.Sprint(i*i), 100)))
+	}
+	<-from.JetStream().PublishAsyncComplete()
+	worker := from.WorkerConsumer("default")
+	if err := from.ProvisionConsumers(t.Context(), worker); err != nil {
+		t.Fatal(err)
+	}
+	publish(from.Call("default", "x", "s", "done"), "{}")
+	publish(from.Call("default", "x", "s", "waits"), "{}")
+	<-from.JetStream().PublishAsyncComplete()
+	cons, err := from.JetStream().Consumer(t.Context(), from.StreamName(bus.Calls), worker.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	msg, err := cons.Next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := msg.DoubleAck(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	tasks, err := from.JetStream().KeyValue(t.Context(), from.BucketName(bus.TasksBucket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tasks.PutString(t.Context(), "k", "v"); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "backup")
+	var shown []string
+	saved, err := from.Backup(t.Context(), dir, func(stream string) { shown = append(shown, stream) })
+	if err != nil || len(saved) != 11 || len(shown) != 11 {
+		t.Fatalf("saved %v, shown %q, %v", saved, shown, err)
+	}
+	if _, err := from.Backup(t.Context(), dir, func(string) {}); err == nil || !strings.Contains(err.Error(), "not empty") {
+		t.Errorf("a second backup in the directory: %v", err)
+	}
+
+	into := bustest.Dial(t, bustest.Server(t), bus.Config{Log: bustest.Log(t)})
+	refused := func(what, want string, b *bus.Bus, dir string) {
+		t.Helper()
+		if got, err := b.Restore(t.Context(), dir, func(string) {}); err == nil || !strings.Contains(err.Error(), want) || len(got) > 0 {
+			t.Errorf("%s: restored %v, %v; want the error %q", what, got, err, want)
+		}
+	}
+	refused("over existing streams", "exists", from, dir)
+	refused("no backup", "is not a complete backup", into, t.TempDir())
+	meta := filepath.Join(dir, "STEVEDORE_DEAD", "backup.json")
+	if err := os.Rename(meta, meta+".away"); err != nil {
+		t.Fatal(err)
+	}
+	refused("a copy that did not end", filepath.Join("STEVEDORE_DEAD", "backup.json"), into, dir)
+	if err := os.Rename(meta+".away", meta); err != nil {
+		t.Fatal(err)
+	}
+
+	if _, err := into.Restore(t.Context(), dir, func(string) {}); err != nil {
+		t.Fatal(err)
+	}
+	if n := bustest.Messages(t, into, bus.Results); n != 3000 {
+		t.Errorf("%d results", n)
+	}
+	if done, err := into.Provision(t.Context(), false); err != nil || len(done.Created) > 0 {
+		t.Errorf("a worker finds %v, %v", done, err)
+	}
+	cons, err = into.JetStream().Consumer(t.Context(), into.StreamName(bus.Calls), worker.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if msg, err = cons.Next(); err != nil || msg.Subject() != into.Call("default", "x", "s", "waits") {
+		t.Errorf("the next call is %v, %v", msg, err)
+	}
+	tasks, err = into.JetStream().KeyValue(t.Context(), into.BucketName(bus.TasksBucket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if entry, err := tasks.Get(t.Context(), "k"); err != nil || string(entry.Value()) != "v" {
+		t.Errorf("the bucket has %v, %v", entry, err)
+	}
+
+	// A damaged copy is an error, and names its stream.
+	data := filepath.Join(dir, "STEVEDORE_RESULTS", "stream.arc.s2")
+	content, err := os.ReadFile(data)
+	if err == nil {
+		err = os.WriteFile(data, content[:len(content)/2], 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := bustest.Dial(t, bustest.Server(t), bus.Config{Log: bustest.Log(t)})
+	if _, err := other.Restore(t.Context(), dir, func(string) {}); err == nil || !strings.Contains(err.Error(), "restore stream STEVEDORE_RESULTS") {
+		t.Errorf("half of a copy: %v", err)
+	}
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/cmd/internal/client"
+)
+
+const backupHelp = `Save all streams and buckets with their consumers into a new directory: calls, results,
+conversations, schedules, notifications, dead letters, and the artifacts of the store
+"object". The files are those of "nats stream backup". The streams are saved one after
+the other. Stop the workers before, or expect that a call in the backup runs again
+although it ended while the backup was made; a call that was parked or continued during
+the backup may be missing.
+
+Artifacts in a store on disk (--store disk:DIR, and "worker up") are not a part of it:
+copy that directory, too. To save "worker up", stop it and copy its data directory.
+
+  worker backup /backup/monday --server nats://nats.example:4222
+  worker restore /backup/monday --server nats://new.example:4222
+
+` + cli.ExitCodesHelp
+
+func newBackupCommand() *cobra.Command {
+	return copyCommand("backup DIR", "Save all streams and buckets of a NATS server into a directory", backupHelp, "Saving", (*bus.Bus).Backup)
+}
+
+const restoreHelp = `Create the streams and buckets of a backup with their messages and consumers, on a server
+without them. Then start the workers: they run the calls that waited. The command checks
+the backup first; if a stream exists, or a part of the backup is missing, it changes
+nothing. --replicas sets another number of replicas than before.
+
+  worker restore /backup/monday --server nats://new.example:4222 --replicas 3
+
+` + cli.ExitCodesHelp
+
+func newRestoreCommand() *cobra.Command {
+	return copyCommand("restore DIR", "Create the streams and buckets of a backup on a NATS server", restoreHelp, "Restoring", (*bus.Bus).Restore)
+}
+
+func copyCommand(use, short, long, doing string, do func(b *bus.Bus, ctx context.Context, dir string, show func(string)) ([]bus.SavedStream, error)) *cobra.Command {
+	o := new(client.Options)
+	cmd := &cobra.Command{
+		Use: use, Short: short, Long: long, Args: cli.Args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.With(cmd, func(ctx context.Context, b *bus.Bus) error {
+				var progress *cli.Progress
+				streams, err := do(b, ctx, args[0], func(stream string) {
+					progress.Stop()
+					progress = cli.StartProgress(cmd.ErrOrStderr(), doing+" "+stream, -1)
+				})
+				progress.Stop()
+				if err != nil {
+					return err
+				}
+				return printStreams(cmd, o.JSON, streams)
+			})
+		},
+	}
+	o.AddFlags(cmd)
+	return cmd
+}
+
+func printStreams(cmd *cobra.Command, asJSON bool, streams []bus.SavedStream) error {
+	if asJSON {
+		for _, s := range streams {
+			if err := cli.JSON(cmd.OutOrStdout(), s); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	table := cli.NewTable("stream", "messages", "bytes")
+	for _, s := range streams {
+		table.Row(s.Stream, s.Messages, s.Bytes)
+	}
+	if err := table.Print(cmd.OutOrStdout(), ""); err != nil {
+		return fmt.Errorf("print the streams: %w", err)
+	}
+	return nil
+}
