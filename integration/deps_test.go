@@ -44,7 +44,7 @@ var allowedImports = map[string][]string{
 	"bus":              {"bus/jsapi"},
 	"bus/jsapi":        {},
 	"bus/httpauth":     {},
-	"bus/console":      {"bus", "bus/cron", "bus/httpauth", "bus/notify", "bus/rpc", "bus/schedule", "bus/status", "bus/task", "offload", "tools"},
+	"bus/console":      {"bus", "bus/cron", "bus/httpauth", "bus/notify", "bus/rpc", "bus/schedule", "bus/status", "bus/task", "offload", "tools", "tools/tracing"},
 	"bus/status":       {"bus", "bus/rpc", "bus/task", "bus/worker", "tools"},
 
 	// For tests only.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/httpauth"
+	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -37,11 +38,14 @@ func (c *Console) answer(f func(*http.Request) (any, error)) http.HandlerFunc {
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		r, end := traced(r)
 		v, err := f(r)
 		if err != nil {
-			c.fail(w, r, err)
+			status, code := c.fail(w, r, err)
+			end(status, code)
 			return
 		}
+		end(http.StatusOK, "")
 		if r.Method != http.MethodGet {
 			c.cfg.Log.Info().Str("identity", httpauth.Identity(r.Context())).Str("path", tools.Excerpt(tools.OneLine(r.URL.Path), 200)).Msg("changed by the page")
 		}
@@ -64,13 +68,14 @@ func writeError(w http.ResponseWriter, status int, code, message string) {
 	writeJSON(w, status, map[string]any{"error": tools.EventError{Code: code, Message: message}})
 }
 
-// fail writes an error with its status.
-func (c *Console) fail(w http.ResponseWriter, r *http.Request, err error) {
+// fail writes an error with its status and code, and returns both.
+func (c *Console) fail(w http.ResponseWriter, r *http.Request, err error) (status int, code string) {
 	status, code, message := classify(err)
 	if status == http.StatusInternalServerError && r.Context().Err() == nil {
 		c.cfg.Log.Warn().Err(err).Str("path", tools.Excerpt(tools.OneLine(r.URL.Path), 200)).Msg("the page cannot answer a request")
 	}
 	writeError(w, status, code, message)
+	return status, code
 }
 
 func classify(err error) (status int, code, message string) {
@@ -90,6 +95,8 @@ func classify(err error) (status int, code, message string) {
 		return http.StatusServiceUnavailable, codeNoWorker, `no worker answers; start one with "worker serve"`
 	case errors.Is(err, bus.ErrUnreachable), errors.Is(err, nats.ErrDisconnected), errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrConnectionReconnecting):
 		return http.StatusServiceUnavailable, codeNoBus, "the bus is not reachable now; the page tries again"
+	case errors.Is(err, bus.ErrFull):
+		return http.StatusServiceUnavailable, rpc.CodeFull, err.Error()
 	case errors.Is(err, nats.ErrPermissionViolation):
 		return http.StatusForbidden, codeForbidden, "the user of this page has no permission for this on the bus: " + err.Error()
 	case errors.Is(err, context.DeadlineExceeded):

@@ -66,6 +66,14 @@ func start(t *testing.T, cfg console.Config) *installation {
 	workertest.Start(t, in.bus, offload.NewOffloader(store, offload.Config{}), w, in.tools()...)
 	bustest.Run(t, service.Run)
 	<-ready
+	in.serve(cfg)
+	return in
+}
+
+// serve serves the page of the installation.
+func (in *installation) serve(cfg console.Config) {
+	t := in.t
+	t.Helper()
 	cfg.Token, cfg.Version, cfg.Log = token, cmp.Or(cfg.Version, "1.2.0"), bustest.Log(t)
 	page, err := console.New(in.bus, cfg)
 	if err != nil {
@@ -77,7 +85,6 @@ func start(t *testing.T, cfg console.Config) *installation {
 	}
 	t.Cleanup(httpauth.Serve(l, page, func(err error) { t.Errorf("page: %v", err) }))
 	in.url = "http://" + l.Addr().String()
-	return in
 }
 
 type textArgs struct {

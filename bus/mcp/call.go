@@ -14,7 +14,6 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/mcp/artifacts"
-	"github.com/stevedore-bus/stevedore/tools/tracing"
 )
 
 // CallIDMeta is a field of a request's _meta: the id of the call. A client that sends a
@@ -23,7 +22,7 @@ import (
 const CallIDMeta = "io.github.stevedore-bus/callId"
 
 // call answers tools/call.
-func (c *client) call(ctx context.Context, r *mcp.CallToolRequest) (mcp.Result, error) {
+func (c *client) call(ctx context.Context, r *mcp.CallToolRequest) (res mcp.Result, err error) {
 	g := c.gateway
 	name := r.Params.Name
 	if run := c.taskTool(name); run != nil {
@@ -46,9 +45,8 @@ func (c *client) call(ctx context.Context, r *mcp.CallToolRequest) (mcp.Result, 
 	if string(call.Args) == "null" {
 		call.Args = nil
 	}
-	if header, ok := r.Params.Meta[tracing.Header].(string); ok {
-		ctx = tracing.From(ctx, header)
-	}
+	ctx, span := traceCall(ctx, r, call)
+	defer func() { endCall(span, res, err) }()
 	stop, err := c.forwardProgress(ctx, r, call)
 	if err != nil {
 		return failed("The bus cannot be reached: %v. Nothing was run; try again.", err), nil

@@ -16,6 +16,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/schedule"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/tracing"
 )
 
 const (
@@ -80,7 +81,11 @@ func (w *Worker) handleTick(ctx context.Context, d *bus.Delivery) error {
 	if err != nil {
 		return bus.Reject(bus.CodeUndecodable, err)
 	}
-	err = w.publishWithRetry(ctx, bus.Message{Subject: w.bus.Call(queue, call.Tool, call.SessionToken(), call.IDToken()), Body: data})
+	m := bus.Message{Subject: w.bus.Call(queue, call.Tool, call.SessionToken(), call.IDToken()), Body: data, Header: nats.Header{}}
+	ctx, span := traceTick(ctx, d, kind, name, due, call)
+	tracing.Add(ctx, m.Header)
+	err = w.publishWithRetry(ctx, m)
+	endTick(span, err)
 	if err != nil && !errors.Is(err, bus.ErrSubjectExists) { // an earlier delivery of the tick may have published it
 		return err
 	}

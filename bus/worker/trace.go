@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -69,4 +70,20 @@ func (w *Worker) tracePublish(ctx context.Context, a *attempt, kind string, even
 	}
 	return tracing.Start(ctx, "publish "+kind, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(
 		tracing.System.String("nats"), tracing.MessagingType.String("send"), tracing.Destination.String(kind), tracing.Outcome.String(string(event.Outcome))))
+}
+
+// traceTick begins the span of a tick, from its due time until its call is stored. The
+// trace of the call continues it.
+func traceTick(ctx context.Context, d *bus.Delivery, kind, name string, due time.Time, call tools.Call) (context.Context, trace.Span) {
+	return tracing.Start(tracing.From(ctx, d.Traceparent()), "tick "+kind, trace.WithSpanKind(trace.SpanKindProducer), trace.WithTimestamp(due), trace.WithAttributes(
+		tracing.System.String("nats"), tracing.MessagingType.String("send"), tracing.Schedule.String(name),
+		tracing.ToolName.String(call.Tool), tracing.ToolCall.String(call.IDToken()), tracing.Conversation.String(call.Session)))
+}
+
+func endTick(span trace.Span, err error) {
+	code := ""
+	if err != nil && !errors.Is(err, bus.ErrSubjectExists) {
+		code = "requeued"
+	}
+	tracing.End(span, code)
 }

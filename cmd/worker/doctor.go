@@ -190,10 +190,22 @@ func (d *doctor) examineBus(ctx context.Context, b *bus.Bus) {
 	if len(versions) > 1 {
 		d.warn("versions", "finish the upgrade", "the workers have different versions: %v", versions)
 	}
-	if len(s.Workers) == 0 {
-		d.warn("workers", `start one: "worker serve" or "worker up"`, "no worker answers")
-	} else {
+	if len(s.Workers) > 0 { // otherwise the status says it
 		d.ok("workers", "%d workers answer", len(s.Workers))
+	}
+	d.examineReplicas(s)
+}
+
+// examineReplicas warns of streams that are lost with one server of a cluster.
+func (d *doctor) examineReplicas(s status.Status) {
+	var single []string
+	for _, stream := range s.Streams {
+		if s.Server.Cluster != "" && stream.Replicas == 1 {
+			single = append(single, stream.Name)
+		}
+	}
+	if len(single) > 0 {
+		d.warn("replicas", `run "worker provision --replicas 3 --update"`, "in the cluster %s, these streams are on one server only: %s", s.Server.Cluster, strings.Join(single, ", "))
 	}
 }
 

@@ -52,6 +52,11 @@ const (
 	ArtifactBytes = attribute.Key("stevedore.artifact.bytes")
 	Channel       = attribute.Key("stevedore.channel")
 	Turns         = attribute.Key("stevedore.agent.turns")
+	Schedule      = attribute.Key("stevedore.schedule")
+	MCPMethod     = attribute.Key("mcp.method.name")
+	HTTPMethod    = attribute.Key("http.request.method")
+	HTTPRoute     = attribute.Key("http.route")
+	HTTPStatus    = attribute.Key("http.response.status_code")
 )
 
 // Start begins a span below that of ctx. Without a tracer it does nothing, but ctx keeps

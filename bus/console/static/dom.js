@@ -115,6 +115,13 @@ export function empty(title, hint, command) {
     h("h2", {}, title), hint && h("p", {}, hint), command && h("pre", { tabindex: "0" }, command));
 }
 
+// problem shows a problem of the status, with a link to the view that helps.
+const helpful = [[/^Dead letters/, "dead", "Open the dead letters"], [/^The stream/, "system", "Open the streams"], [/^No worker serves/, "system", "Open the queues"], [/^No process serves the channel/, "channels", "Open the channels"]];
+export function problem(text, here) {
+  const help = helpful.find(([pattern, view]) => pattern.test(text) && view !== here);
+  return h("p.problem", {}, text, help && [" ", h("a", { href: "#/" + help[1] }, help[2])]);
+}
+
 export const button = (text, onclick, cls = "") => h("button" + cls, { type: "button", onclick }, text);
 
 export const path = (...parts) => parts.map(encodeURIComponent).join("/");

@@ -1,5 +1,5 @@
 // Now: what runs at this moment, and what just ended.
-import { h, replace, add, load, chip, kindOf, time, duration, button, empty, path, plural, count } from "../dom.js";
+import { h, replace, add, load, chip, kindOf, time, duration, button, empty, path, plural, count, problem } from "../dom.js";
 import { get, post } from "../api.js";
 import { onFrame } from "../live.js";
 import { act } from "../app.js";
@@ -110,7 +110,7 @@ function show(main, parts, state) {
       + (waiting ? ", " + count(waiting) + (waiting === 1 ? " waits" : " wait") : "") + ". "
       + (s.workers.length ? plural(s.workers.length, "worker") + (s.workers.length === 1 ? " answers." : " answer.") : "No worker answers: start one with “worker serve”."));
     replace(asks, state.approvals ? h("p.problem.ask", {}, h("a", { href: "#/approvals" }, plural(state.approvals, "call") + (state.approvals === 1 ? " waits" : " wait") + " for your approval")) : null);
-    replace(problems, s.problems.concat(s.errors || []).map(p => h("p.problem", {}, p)));
+    replace(problems, s.problems.concat(s.errors || []).map(p => problem(p)));
   }
 
   async function refresh() {

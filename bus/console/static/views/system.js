@@ -1,5 +1,5 @@
 // System: workers, queues, streams with their fill, the server.
-import { h, add, replace, time, bytes, count, plural, load, duration, empty } from "../dom.js";
+import { h, add, replace, time, bytes, count, plural, load, duration, empty, problem } from "../dom.js";
 import { get } from "../api.js";
 
 const percent = part => (part > 0 && part < 0.01 ? "< 1" : Math.round(100 * part)) + " %";
@@ -23,7 +23,7 @@ function show(main) {
     try {
       const s = await get("/api/status", {}, abort.signal);
       replace(body,
-        s.problems.concat(s.errors || []).map(p => h("p.problem", {}, p)),
+        s.problems.concat(s.errors || []).map(p => problem(p, "system")),
         s.problems.length || (s.errors || []).length ? null : h("p.lead", {}, "Nothing needs attention."),
         h("section", {}, h("h2", {}, "Workers"), s.workers.length ? table("Workers", ["Worker", "Queues", "Running", "Ended", "Up for", "Version"], s.workers.map(w => h("tr", {}, h("th", { scope: "row" }, w.name), h("td", {}, w.queues.join(", ")), h("td.num", {}, count(w.running)), h("td", {}, ended(w)), h("td", {}, time(w.started, "since")), h("td", {}, w.version))))
           : empty("No worker answers", "Calls stay queued until a worker takes them. Start one:", "worker serve --server " + s.server.url)),
