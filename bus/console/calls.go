@@ -1,11 +1,17 @@
 package console
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"maps"
 	"net/http"
 	"slices"
 	"strconv"
 
+	"github.com/nats-io/nats.go"
+
+	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/status"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -115,5 +121,17 @@ func (c *Console) cancel(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return task.Cancel(r.Context(), c.bus, session, tools.TokenOf(r.PathValue("id")), "the page")
+	// A worker cancels it, because the role of the page may not publish results. Without
+	// a worker, the page tries it itself.
+	id := tools.TokenOf(r.PathValue("id"))
+	body, err := rpc.Request(r.Context(), c.bus, c.bus.RPC("task", session, "cancel"), rpc.TaskRequest{ID: id})
+	if !errors.Is(err, nats.ErrNoResponders) {
+		return json.RawMessage(body), err
+	}
+	var cancelled task.Task
+	err = c.bus.WatchDenial(r.Context(), c.bus.Result(session, id), func(ctx context.Context) (err error) {
+		cancelled, err = task.Cancel(ctx, c.bus, session, id, "the page")
+		return err
+	})
+	return cancelled, err
 }
