@@ -1,6 +1,6 @@
 # The main targets; .ci/run runs check and the README's test command.
 
-.PHONY: build check cross size test screenshots bench fuzz kill mutants soak eval clock release
+.PHONY: build check cross size test screenshots bench fuzz kill mutants small-streams soak eval clock release
 
 build:
 	go build -trimpath -ldflags "-s -w" -o bin/ ./cmd/...
@@ -70,6 +70,11 @@ kill:
 MUTANTS ?= 1
 mutants:
 	STEVEDORE_MUTANTS='$(MUTANTS)' go test -run 'TestMutants$$' -count=1 -timeout 0 -v ./integration/
+
+# 100,000 calls through streams of 16 MiB, and a week of results in virtual time. Some minutes.
+small-streams:
+	STEVEDORE_SMALL_STREAMS=100000 go test -run TestSmallStreams -count=1 -timeout 30m -v ./bus/worker/
+	STEVEDORE_RETENTION_WEEK=1 go test -run 'TestWeekOfResults|TestSmallStreamTakes' -count=1 -timeout 30m -v ./bus/retention/
 
 # Clients, workers and servers as processes that are killed, suspended, isolated and
 # wiped; a ledger checks every promise. STEVEDORE_SOAK_SEED repeats a run.

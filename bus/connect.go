@@ -37,6 +37,7 @@ type Bus struct {
 	lastMessages sync.Map // by stream: lastOfStream
 	fills        sync.Map // by stream: knownFill
 	refusal      atomic.Pointer[Refusal]
+	space        *space
 	denials      denials
 	watches      watches
 }
@@ -49,7 +50,7 @@ func Connect(ctx context.Context, cfg Config) (*Bus, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Bus{Subjects: subjects, cfg: cfg, log: cfg.Log, closed: make(chan struct{})}
+	b := &Bus{Subjects: subjects, cfg: cfg, log: cfg.Log, closed: make(chan struct{}), space: newSpace()}
 	if b.nc, err = b.dial(); err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ type Fill struct {
 	MaxBytes int64 // 0 means no limit
 	Messages uint64
 	Oldest   time.Time // when the oldest message was stored; zero if there is none
+	At       time.Time // when the server reported this, by its clock
 	// Rejects is set if a full stream rejects new messages. Otherwise the oldest
 	// messages go.
 	Rejects bool
@@ -43,7 +44,7 @@ func (f Fill) Advice() string {
 	enlarge := fmt.Sprintf("enlarge it (worker provision --update --max-bytes %s=BYTES)", strings.ToLower(f.Stream))
 	switch f.Stream {
 	case Results:
-		return "workers remove its oldest records, but none that is younger than --min-age or belongs to a session with work in progress; until then calls wait; shorten --min-age or --results-ttl, or " + enlarge
+		return "it does not hold the results of --min-age, so workers remove its oldest records earlier, but none of a call in progress, none that the notifier has not read, and none of the last seconds; until then calls wait; shorten --min-age or --results-ttl, or " + enlarge
 	case Sessions:
 		return "workers remove the oldest conversations, but none that was used within --min-age or has work in progress; remove conversations (worker sessions rm), or shorten --sessions-ttl, or " + enlarge
 	case Outbox:
@@ -69,7 +70,7 @@ func (b *Bus) Fill(ctx context.Context, stream string) (Fill, error) {
 	}
 	f := Fill{
 		Stream: stream, Name: info.Config.Name, Bytes: int64(info.State.Bytes), MaxBytes: max(info.Config.MaxBytes, 0),
-		Messages: info.State.Msgs, Rejects: info.Config.Discard == jetstream.DiscardNew,
+		Messages: info.State.Msgs, At: info.TimeStamp, Rejects: info.Config.Discard == jetstream.DiscardNew,
 	}
 	if info.State.Msgs > 0 {
 		f.Oldest = info.State.FirstTime

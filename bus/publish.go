@@ -98,19 +98,26 @@ func (b *Bus) Publish(ctx context.Context, m Message) (Ack, error) {
 // publishUnder publishes m with its header, which may have a key.
 func (b *Bus) publishUnder(ctx context.Context, m Message) (Ack, error) {
 	ack, err := b.publishOnce(ctx, m)
-	if err != nil && !isFinal(err, m.WaitIfFull) {
-		return b.publishAgain(ctx, m)
+	switch {
+	case err == nil:
+	case errors.Is(err, ErrFull) && m.WaitIfFull:
+		return b.publishWaiting(ctx, m)
+	case !isFinal(err):
+		if ack, err = b.publishAgain(ctx, m); errors.Is(err, ErrFull) && m.WaitIfFull {
+			return b.publishWaiting(ctx, m)
+		}
 	}
 	return ack, err
 }
+
+func (m Message) timeout() time.Duration { return cmp.Or(m.Timeout, defaultTimeout) }
 
 func (b *Bus) publishAgain(ctx context.Context, m Message) (ack Ack, err error) {
 	if m.Header.Get(FreshHeader) != "" { // the first message may be stored, and the call may have ended
 		m.Header = maps.Clone(m.Header)
 		m.Header.Del(FreshHeader)
 	}
-	isFinal := func(err error) bool { return isFinal(err, m.WaitIfFull) }
-	err = b.retry(ctx, cmp.Or(m.Timeout, defaultTimeout), isFinal, func() (err error) {
+	err = b.retry(ctx, m.timeout(), isFinal, func() (err error) {
 		ack, err = b.publishOnce(ctx, m)
 		return err
 	})
@@ -142,7 +149,7 @@ func (b *Bus) retry(ctx context.Context, timeout time.Duration, isFinal func(err
 		}
 	})
 	switch {
-	case err == nil, isFinal(err), isRejected(err), errors.Is(err, ErrFull):
+	case err == nil, isFinal(err), isRejected(err):
 		return err
 	case ctx.Err() != nil && last != nil:
 		return fmt.Errorf("%w; before that: %v", err, last)
@@ -166,6 +173,7 @@ func (b *Bus) publishOnce(ctx context.Context, m Message) (Ack, error) {
 	}
 	if errors.Is(err, ErrFull) {
 		b.refusal.Store(&Refusal{m.Subject, err, time.Now()})
+		b.space.refuse()
 	}
 	return a.Ack, err
 }
@@ -219,9 +227,9 @@ func classify(err error) error {
 	return err
 }
 
-// isFinal reports whether a retry of a publish cannot succeed.
-func isFinal(err error, waitIfFull bool) bool {
-	return errors.Is(err, ErrSubjectExists) || errors.Is(err, ErrConflict) || errors.Is(err, ErrFull) && !waitIfFull ||
+// isFinal reports whether an immediate retry of a publish cannot succeed.
+func isFinal(err error) bool {
+	return errors.Is(err, ErrSubjectExists) || errors.Is(err, ErrConflict) || errors.Is(err, ErrFull) ||
 		errors.Is(err, ErrTooLarge) || errors.Is(err, nats.ErrConnectionClosed)
 }
 

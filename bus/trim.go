@@ -25,6 +25,8 @@ const (
 	// process leaves behind a message that is not settled for long.
 	maxBehind      = 500
 	maxBytesBehind = 1 << 20
+	// refusalCounts is for how long after a refused publish space is lacking.
+	refusalCounts = 10 * time.Second
 	// rareRounds is after how many purges those of the other subjects follow: messages on
 	// them are rare.
 	rareRounds = 16
@@ -35,7 +37,8 @@ const (
 // trimmer removes the settled messages of a consumer from a stream that keeps
 // acknowledged messages. One purge removes all that precede the first message that is not
 // settled. If that message is not settled for long, such as a call that runs for a day,
-// each process deletes the later ones that it has settled.
+// each process deletes the later ones that it has settled, and one process looks for those
+// of processes that died (trimbehind.go).
 //
 // Any process purges, and tells the others. The one that purged last does so again after
 // trimInterval, and the others wait longer. So there is one purge at a time however many
@@ -122,7 +125,7 @@ func (t *trimmer) run(ctx context.Context) {
 				t.warned = time.Now()
 				t.bus.log.Warn().Err(err).Str("consumer", t.consumer.Name).Msg("cannot remove settled messages; their stream will be full")
 			}
-			if floor != purged {
+			if floor != purged || t.lacksSpace() {
 				pause = trimInterval
 			} else {
 				pause = min(2*pause, maxTrimInterval)
@@ -176,7 +179,7 @@ func (t *trimmer) deleteBehind(ctx context.Context, stream jetstream.Stream) err
 		size += m.size
 	}
 	var behind []settledMessage
-	if len(t.old) >= maxBehind || size >= maxBytesBehind {
+	if len(t.old) >= maxBehind || size >= maxBytesBehind || t.lacksSpace() {
 		behind, t.old = t.old, nil
 	}
 	t.old, t.recent = append(t.old, t.recent...), nil
@@ -209,6 +212,13 @@ func (t *trimmer) deleteBehind(ctx context.Context, stream jetstream.Stream) err
 	close(next)
 	group.Wait()
 	return first
+}
+
+// lacksSpace reports whether the server refused a publish of this process just now. Then no
+// settled message stays: neither it nor its result can make room otherwise.
+func (t *trimmer) lacksSpace() bool {
+	r, ok := t.bus.LastRefusal()
+	return ok && time.Since(r.At) < refusalCounts
 }
 
 // forget drops the messages up to floor, and returns how many are left.

@@ -52,7 +52,15 @@ var mutants = []mutant{
 	// Conversations and notifications.
 	{"a conversation is appended without a check", "bus/session/session.go", "Header: bus.ExpectRevision(after), ", "", "bus/session", "TestSessionsAreAppendedByOne"},
 	{"a notification has no key", "bus/notify/route.go", "Key: notification.ID, ", "", "bus/notify", "TestResultTwiceNotifiesOnce"},
-	{"young records are removed", "bus/retention/results.go", "info.TimeStamp.Add(-k.cfg.MinAge)", "info.TimeStamp", "bus/retention", "TestYoungRecordsStay"},
+	{"young records are removed", "bus/retention/keeper.go", "return min(k.cfg.MinAge, k.bus.Lease())", "return 0", "bus/retention", "TestSmallStreamTakesResultsForLong"},
+	{"the minimum age never gives way", "bus/retention/keeper.go", "return min(k.cfg.MinAge, k.bus.Lease())", "return k.cfg.MinAge", "bus/retention", "TestSmallStreamTakesResultsForLong"},
+	{"records of calls in progress are removed", "bus/retention/trimming.go", "		case t.work.calls[record.call]:", "		case t.work == nil:", "bus/retention", "TestRecordsOfCallsInProgressStay"},
+	{"a purge removes a record of an earlier round", "bus/retention/trimming.go", "		case t.held[session]:", "		case until[session] > 0:", "bus/retention", "TestRecordsOfCallsInProgressStay"},
+	{"space wakes no publish", "bus/space.go", "	close(s.freed)", "", "bus/retention", "TestWaitingPublishIsWoken"},
+	{"a refusal wakes no keeper", "bus/publish.go", "		b.space.refuse()\n", "", "bus/retention", "TestWaitingPublishIsWoken"},
+	{"nothing looks behind a long call", "bus/consume.go", "keeper.Go(func() { k.trimmer.findBehind(work, cfg.HasEnded) })", "", "bus/worker", "TestRemoveWhatADeadWorkerSettled"},
+	{"a result of another call ends a call", "bus/worker/ended.go", " || a.checkDigest(stored[0].Digest) != nil", "", "bus/worker", "TestRemoveWhatADeadWorkerSettled"},
+	{"an async result ends a call", "bus/worker/ended.go", "task.Ended(stored) || ", "len(stored) > 0 || ", "bus/worker", "TestRemoveWhatADeadWorkerSettled"},
 
 	// Disks.
 	{"the server does not sync", "bus/embedded/server.go", "SyncAlways:        !cfg.NoSync,", "SyncAlways:        false,", "bus/embedded", "TestEachPublishIsSynced"},

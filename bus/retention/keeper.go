@@ -30,6 +30,12 @@ const (
 	warnAbove = 0.80
 	// checkInterval is the shortest time between two checks; the longest is twice that.
 	checkInterval = 3 * time.Second
+	// refusedPause is the shortest time between two checks while the server refuses
+	// publishes, vainPause if the last one freed nothing.
+	refusedPause, vainPause = 200 * time.Millisecond, time.Second
+	// vainInterval is the time between two trims that free nothing, unless the stream fills
+	// up: each reads all records that stay.
+	vainInterval = time.Minute
 	// warnInterval is the time between two warnings.
 	warnInterval = time.Minute
 	// expireInterval is the time between two removals of old conversations.
@@ -41,8 +47,8 @@ const (
 
 // Config configures a Keeper.
 type Config struct {
-	// MinAge is the age up to which nothing is removed. It is longer than every retry.
-	// Default DefaultMinAge.
+	// MinAge is the age up to which nothing is removed as long as the streams hold it. It is
+	// longer than every retry. Default DefaultMinAge.
 	MinAge time.Duration
 	// SessionsTTL is how long a conversation is kept after its last entry. Default
 	// DefaultSessionsTTL.
@@ -59,9 +65,20 @@ type Keeper struct {
 	cfg Config
 	id  string
 
-	fills      atomic.Pointer[[]bus.Fill]
-	warned     time.Time
-	nextExpire time.Time
+	fills       atomic.Pointer[[]bus.Fill]
+	warned      time.Time
+	warnedYoung time.Time
+	logged      time.Time
+	removed     uint64 // records since then
+	nextExpire  time.Time
+	last        map[string]seen // by stream
+}
+
+// seen is what a check left of a stream.
+type seen struct {
+	bytes int64
+	at    time.Time
+	vain  bool // a trim freed nothing
 }
 
 // New returns a Keeper. Run runs it.
@@ -72,7 +89,7 @@ func New(b *bus.Bus, cfg Config) *Keeper {
 	if cfg.SessionsTTL <= 0 {
 		cfg.SessionsTTL = DefaultSessionsTTL
 	}
-	k := &Keeper{bus: b, api: jsapi.New(b.JetStream()), cfg: cfg, id: nuid.Next()}
+	k := &Keeper{bus: b, api: jsapi.New(b.JetStream()), cfg: cfg, id: nuid.Next(), last: map[string]seen{}}
 	k.fills.Store(&[]bus.Fill{})
 	return k
 }
@@ -85,10 +102,22 @@ func (k *Keeper) Run(ctx context.Context) error {
 		if err := k.Check(ctx); err != nil && ctx.Err() == nil {
 			k.warn(func(e *zerolog.Event) { e.Err(err).Msg("cannot check how full the streams are") })
 		}
+		checked := time.Now()
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-time.After(checkInterval + rand.N(checkInterval)):
+			continue
+		case <-k.bus.Refusals():
+		}
+		pause := refusedPause // publishes wait for space
+		if k.last[bus.Results].vain {
+			pause = vainPause
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(time.Until(checked.Add(pause))):
 		}
 	}
 }
@@ -100,16 +129,23 @@ func (k *Keeper) Check(ctx context.Context) error {
 		return err
 	}
 	for i, f := range fills {
-		if f.Ratio() < trimAbove {
+		last := k.last[f.Stream]
+		urgent := f.Ratio() >= bus.NearlyFull || k.willBeFull(f, last)
+		trim := f.Ratio() >= trimAbove && (urgent || !last.vain || time.Since(last.at) >= vainInterval)
+		if !trim {
+			if !last.vain || f.Ratio() < trimAbove {
+				k.last[f.Stream] = seen{bytes: f.Bytes, at: time.Now()}
+			}
 			continue
 		}
-		if err := k.trim(ctx, f); err != nil {
+		if err := k.trim(ctx, f, urgent); err != nil {
 			k.warn(func(e *zerolog.Event) { e.Err(err).Str("stream", f.Name).Msg("cannot remove old records") })
 			continue
 		}
 		if fills[i], err = k.bus.Fill(ctx, f.Stream); err != nil {
 			return err
 		}
+		k.last[f.Stream] = seen{fills[i].Bytes, time.Now(), fills[i].Bytes >= f.Bytes}
 	}
 	k.fills.Store(&fills)
 	if f, ok := fullest(fills); ok && f.Ratio() >= warnAbove {
@@ -124,23 +160,44 @@ func (k *Keeper) Check(ctx context.Context) error {
 	return nil
 }
 
+// willBeFull reports whether a stream that goes on to grow as since the last check will be
+// nearly full before the next but one.
+func (k *Keeper) willBeFull(f bus.Fill, last seen) bool {
+	passed := time.Since(last.at)
+	if last.at.IsZero() || passed <= 0 {
+		return false
+	}
+	growth := float64(f.Bytes-last.bytes) / passed.Seconds()
+	return float64(f.Bytes)+growth*(2*checkInterval).Seconds() >= bus.NearlyFull*float64(f.MaxBytes)
+}
+
+// youngest is the age up to which no result is removed, even if the stream is full.
+func (k *Keeper) youngest() time.Duration { return min(k.cfg.MinAge, k.bus.Lease()) }
+
 // trim removes the oldest records of a stream. Waiting calls and notifications are not
 // finished work, and a stream of dead letters removes its oldest ones itself.
-func (k *Keeper) trim(ctx context.Context, f bus.Fill) error {
-	var trim func(context.Context, bus.Fill, *lease) error
+func (k *Keeper) trim(ctx context.Context, f bus.Fill, urgent bool) error {
+	var trim func(context.Context, bus.Fill, *lease, bool) error
+	age := k.cfg.MinAge
 	switch f.Stream {
 	case bus.Results:
 		trim = k.trimResults
+		if urgent {
+			age = k.youngest()
+		}
 	case bus.Sessions:
 		trim = k.trimSessions
 	default:
+		return nil
+	}
+	if f.At.Sub(f.Oldest) < age { // nothing may be removed
 		return nil
 	}
 	l, err := k.acquire(ctx, f.Stream)
 	if err != nil || l == nil {
 		return err
 	}
-	return errors.Join(trim(ctx, f, l), l.release(ctx))
+	return errors.Join(trim(ctx, f, l, urgent), l.release(ctx))
 }
 
 // warn logs at most one warning in warnInterval.
@@ -148,6 +205,15 @@ func (k *Keeper) warn(send func(*zerolog.Event)) {
 	if now := time.Now(); now.Sub(k.warned) >= warnInterval {
 		k.warned = now
 		send(k.cfg.Log.Warn())
+	}
+}
+
+// warnYoung logs at most one warning in warnInterval.
+func (k *Keeper) warnYoung(f bus.Fill) {
+	if now := time.Now(); now.Sub(k.warnedYoung) >= warnInterval {
+		k.warnedYoung = now
+		k.cfg.Log.Warn().Str("stream", f.Name).Int("percent", int(100*f.Ratio())).Stringer("min_age", k.cfg.MinAge).Str("advice", f.Advice()).
+			Msg("removed records that are younger than --min-age, because the stream does not hold all of that time")
 	}
 }
 

@@ -2,10 +2,7 @@ package retention
 
 import (
 	"bytes"
-	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -19,11 +16,18 @@ import (
 // trimRound is how many records a round of trimResults reads at most.
 const trimRound = 50_000
 
-// trimResults removes the oldest results, completions and claims. A record stays if it is
-// younger than the minimum age, or if its call is in progress. If there is space left, it
-// also stays if another call of its session is in progress, or if the notifier has not
-// read it.
-func (k *Keeper) trimResults(ctx context.Context, f bus.Fill, l *lease) error {
+// trimResults removes the oldest results, completions and claims, in three passes, until
+// there is space. The records of a call that is in progress always stay.
+//
+//  1. Those that are older than the minimum age, that the notifier has read, and whose
+//     session has no call in progress.
+//  2. If the stream will be full before the next check: all that are older than the
+//     minimum age.
+//  3. If that is not enough: those that are older than a lease and that the notifier has
+//     read, first of sessions without a call in progress. Finished work must not stop new
+//     work. In that time, a client that got no answer repeats its publish, and the worker
+//     finds the result.
+func (k *Keeper) trimResults(ctx context.Context, f bus.Fill, l *lease, urgent bool) error {
 	stream, err := k.bus.Stream(ctx, bus.Results)
 	if err != nil {
 		return err
@@ -32,55 +36,51 @@ func (k *Keeper) trimResults(ctx context.Context, f bus.Fill, l *lease) error {
 	if err != nil {
 		return err
 	}
-	cutoff, end := info.TimeStamp.Add(-k.cfg.MinAge), info.State.LastSeq+1
-	if f.Ratio() < bus.NearlyFull {
-		if notified, ok, err := k.bus.ConsumerInfo(ctx, k.bus.NotifierConsumer()); err != nil {
-			return err
-		} else if ok {
-			end = min(end, notified.AckFloor.Stream+1)
-		}
-	}
-	first := info.State.FirstSeq
-	if end <= first || !info.State.FirstTime.Before(cutoff) {
-		return nil
-	}
-	work, err := k.workInProgress(ctx)
+	end := info.State.LastSeq + 1
+	notified, ok, err := k.bus.ConsumerInfo(ctx, k.bus.NotifierConsumer())
 	if err != nil {
 		return err
 	}
-	toFree := f.Bytes - int64(trimTo*float64(f.MaxBytes))
-	before := f.Messages
-	removals := []removal{k.removeIdle}
-	if f.Ratio() >= bus.NearlyFull { // otherwise, a session that is never idle would stop all work
-		removals = append(removals, k.removeBusy)
+	read := end
+	if ok {
+		read = min(read, notified.AckFloor.Stream+1)
 	}
-	for _, remove := range removals {
-		for from := first; from < end && toFree > 0; {
-			r, err := k.readRound(ctx, f.Name, from, end, cutoff, toFree)
-			if err != nil {
-				return err
-			}
-			if len(r.records) == 0 {
-				break
-			}
-			if err := k.addUnfinished(ctx, r, work); err != nil {
-				return err
-			}
-			if err := l.removing(ctx, r.newest); err != nil {
-				return err
-			}
-			freed, err := remove(ctx, stream, r, work, from == first)
-			if err != nil {
-				return fmt.Errorf("%w; this needs the permission to publish to %s", err, k.api.Subject("STREAM.PURGE."+f.Name))
-			}
-			if toFree -= freed; r.last {
-				break
-			}
-			from = r.next
+	now := info.TimeStamp
+	t := &trimming{k: k, stream: stream, lease: l, first: info.State.FirstSeq, toFree: f.Bytes - int64(trimTo*float64(f.MaxBytes))}
+	if t.work, err = k.workInProgress(ctx); err != nil {
+		return err
+	}
+	passes := []pass{{now.Add(-k.cfg.MinAge), read, t.removeIdle}}
+	if urgent {
+		passes = append(passes,
+			pass{now.Add(-k.cfg.MinAge), end, t.removeIdle},
+			pass{now.Add(-k.cfg.MinAge), end, t.removeBusy},
+			pass{now.Add(-k.youngest()), read, t.removeIdle},
+			pass{now.Add(-k.youngest()), read, t.removeBusy})
+	}
+	before, young := t.toFree, false
+	for i, p := range passes {
+		left := t.toFree
+		if err := t.run(ctx, p); err != nil {
+			return err
 		}
+		young = young || i > 2 && t.toFree < left
 	}
-	if f, err := k.bus.Fill(ctx, bus.Results); err == nil && f.Messages < before {
-		k.cfg.Log.Info().Str("stream", f.Name).Uint64("records", before-f.Messages).Int("percent", int(100*f.Ratio())).Msg("removed the oldest records, because the stream was filling up")
+	after, err := k.bus.Fill(ctx, bus.Results)
+	if err != nil || t.toFree == before {
+		return err
+	}
+	k.bus.SpaceFreed(bus.Results)
+	if f.Messages > after.Messages { // otherwise, others were stored meanwhile
+		k.removed += f.Messages - after.Messages
+	}
+	if now := time.Now(); now.Sub(k.logged) >= warnInterval {
+		k.cfg.Log.Info().Str("stream", f.Name).Uint64("records", k.removed).Int("percent", int(100*after.Ratio())).
+			Msg("removed the oldest records, because the stream was filling up")
+		k.logged, k.removed = now, 0
+	}
+	if young {
+		k.warnYoung(f)
 	}
 	return nil
 }
@@ -95,39 +95,53 @@ func (w *work) add(session, call string) {
 	w.sessions[session], w.calls[session+"."+call] = true, true
 }
 
-// workInProgress returns the calls that wait or run, or that are parked.
+// workInProgress returns the calls that wait or run, or that are parked. A call may move
+// while this reads: out of the intake, or between the calls stream and the parked records.
+// Then a later part finds it.
 func (k *Keeper) workInProgress(ctx context.Context) (*work, error) {
 	busy := &work{map[string]bool{}, map[string]bool{}}
+	for _, add := range []func(context.Context, *work) error{k.addIntake, k.addParked, k.addCalls, k.addParked} {
+		if err := add(ctx, busy); err != nil {
+			return nil, err
+		}
+	}
+	return busy, ctx.Err()
+}
+
+// addCalls adds the calls and raw results of the calls stream.
+func (k *Keeper) addCalls(ctx context.Context, busy *work) error {
 	stream, err := k.bus.Stream(ctx, bus.Calls)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(">"))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for subject := range info.State.Subjects {
 		if tokens := k.bus.Split(subject); len(tokens) == 5 { // call.<queue>.<tool>.<session>.<call>
 			busy.add(tokens[3], tokens[4])
 		}
 	}
-	if err := k.addIntake(ctx, busy); err != nil {
-		return nil, err
-	}
+	return nil
+}
+
+// addParked adds the parked calls.
+func (k *Keeper) addParked(ctx context.Context, busy *work) error {
 	kv, err := k.bus.Bucket(ctx, bus.TasksBucket)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	keys, err := kv.ListKeysFiltered(ctx, "parked.*.*")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for key := range keys.Keys() {
 		if tokens := strings.Split(key, "."); len(tokens) == 3 {
 			busy.add(tokens[1], tokens[2])
 		}
 	}
-	return busy, ctx.Err()
+	return ctx.Err()
 }
 
 // addIntake adds the sessions of the calls and raw results that wait in the intake stream.
@@ -201,75 +215,3 @@ func (k *Keeper) readRound(ctx context.Context, stream string, from, end uint64,
 // recordOverhead is what the server stores of a message beside its subject, header and
 // body.
 const recordOverhead = 30
-
-// removal removes records of a round, and returns how many bytes this frees. oldest is set
-// if the round begins with the oldest record of the stream.
-type removal func(ctx context.Context, stream jetstream.Stream, r *round, busy *work, oldest bool) (freed int64, err error)
-
-// removeIdle removes the records of sessions without work in progress. Those before the
-// first one that stays go with one purge by sequence, if the round begins with the oldest
-// record of the stream. The others need a purge for each session.
-func (k *Keeper) removeIdle(ctx context.Context, stream jetstream.Stream, r *round, busy *work, oldest bool) (freed int64, err error) {
-	rest := r.records
-	if oldest {
-		n := 0
-		for n < len(rest) && !busy.sessions[rest[n].session] {
-			freed += rest[n].size
-			n++
-		}
-		until := r.next
-		if n < len(rest) {
-			until = rest[n].sequence
-		}
-		if n > 0 {
-			if err := stream.Purge(ctx, jetstream.WithPurgeSequence(until)); err != nil {
-				return 0, err
-			}
-		}
-		rest = rest[n:]
-	}
-	sizes := map[string]int64{}
-	for _, record := range rest {
-		if record.session != "" && !busy.sessions[record.session] {
-			sizes[record.session] += record.size
-		}
-	}
-	for session, size := range sizes {
-		if err := k.purge(ctx, stream, session, r.next); err != nil {
-			return freed, err
-		}
-		freed += size
-	}
-	return freed, nil
-}
-
-// removeBusy removes the records of sessions with work in progress, up to the first record
-// of a call that is in progress itself.
-func (k *Keeper) removeBusy(ctx context.Context, stream jetstream.Stream, r *round, busy *work, _ bool) (freed int64, err error) {
-	sizes, until := map[string]int64{}, map[string]uint64{}
-	for _, record := range r.records {
-		switch session := record.session; {
-		case !busy.sessions[session] || until[session] > 0:
-		case busy.calls[record.call]:
-			until[session] = record.sequence
-		default:
-			sizes[session] += record.size
-		}
-	}
-	for session, size := range sizes {
-		if err := k.purge(ctx, stream, session, cmp.Or(until[session], r.next)); err != nil {
-			return freed, err
-		}
-		freed += size
-	}
-	return freed, nil
-}
-
-// purge removes the records of a session before a sequence.
-func (k *Keeper) purge(ctx context.Context, stream jetstream.Stream, session string, until uint64) error {
-	subject := strings.Join([]string{k.bus.Prefix(), "*", session, "*"}, ".")
-	if err := stream.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeSequence(until)); err != nil {
-		return errors.Join(ctx.Err(), err)
-	}
-	return nil
-}

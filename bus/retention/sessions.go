@@ -22,8 +22,9 @@ type conversation struct {
 }
 
 // trimSessions removes the conversations that were used longest ago, whole, until the
-// stream has space. It keeps those that were used within the minimum age.
-func (k *Keeper) trimSessions(ctx context.Context, f bus.Fill, l *lease) error {
+// stream has space. It keeps those that were used within the minimum age: their users may
+// go on.
+func (k *Keeper) trimSessions(ctx context.Context, f bus.Fill, l *lease, _ bool) error {
 	return k.removeSessions(ctx, l, k.cfg.MinAge, f.Bytes-int64(trimTo*float64(f.MaxBytes)))
 }
 

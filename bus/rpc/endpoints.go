@@ -58,7 +58,8 @@ const CodeFull = "full"
 // rejection gives the errors of Submit that a client can handle a code.
 func rejection(err error) error {
 	if errors.Is(err, bus.ErrFull) {
-		return tools.Errorf(CodeFull, "the call was not stored, because the calls stream is full of waiting calls; submit it again later, start more workers, or enlarge the stream with \"worker provision --update --max-bytes\"")
+		_, reason, _ := strings.Cut(err.Error(), bus.ErrFull.Error()) // which stream, why, and what helps
+		return tools.Errorf(CodeFull, "the call was not stored: %s%s", bus.ErrFull, reason)
 	}
 	return err
 }

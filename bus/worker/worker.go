@@ -205,7 +205,7 @@ func (w *Worker) Run(ctx context.Context) error {
 
 	ticks := bus.ConsumeConfig{Slots: w.cfg.Slots, MaxAttempts: w.cfg.MaxAttempts, Grace: w.cfg.Grace}
 	calls := ticks
-	calls.ShouldRetry, calls.OnDeadLetter = w.shouldRetry, w.answerDeadLetter
+	calls.ShouldRetry, calls.OnDeadLetter, calls.HasEnded = w.shouldRetry, w.answerDeadLetter, w.hasEnded
 	consume := func(c bus.Consumer, cfg bus.ConsumeConfig, handler bus.Handler) {
 		run(&serve, func() error { return w.bus.Consume(ctx, c, cfg, handler) })
 	}

@@ -69,7 +69,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	cli.MaxBytesFlag(flags, &o.Connection.Config, ", or less if the disk is small")
 	flags.DurationVar(&o.Connection.ResultsTTL, "results-ttl", 0, "`TIME` that results are kept, or until their stream needs the space; default 168h (7 days)")
 	flags.DurationVar(&o.SessionsTTL, "sessions-ttl", retention.DefaultSessionsTTL, "`TIME` that a conversation is kept after its last entry, or until the stream needs the space")
-	flags.DurationVar(&o.MinAge, "min-age", retention.DefaultMinAge, "`TIME` for which results and conversations are kept even if their stream is nearly full")
+	flags.DurationVar(&o.MinAge, "min-age", retention.DefaultMinAge, "`TIME` for which results and conversations are kept if their streams hold it")
 }
 
 func (o *Options) addOffloadFlags(flags *pflag.FlagSet) {

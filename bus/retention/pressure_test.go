@@ -1,0 +1,158 @@
+package retention_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/retention"
+)
+
+// fill publishes results of a session until the stream rejects one, and returns their number.
+// Their ids begin with prefix.
+func fill(t *testing.T, b *bus.Bus, session, prefix string, after func(n int)) int {
+	t.Helper()
+	for n := 0; ; n++ {
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Result(session, fmt.Sprint(prefix, n)), Body: []byte(text)}); err != nil {
+			return n
+		}
+		if after != nil {
+			after(n)
+		}
+	}
+}
+
+// The results of two minutes fill a stream, for 25 minutes, or a week with
+// STEVEDORE_RETENTION_WEEK=1: as if a stream of 48 MiB got 1,000 results per second. The keeper removes those that are younger than
+// the minimum age before the stream rejects one, so no publish ever fails. It keeps those of
+// the last lease, and it warns.
+func TestSmallStreamTakesResultsForLong(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := connect(t, map[string]int64{"results": tiny})
+		log := &bytes.Buffer{}
+		ctx, cancel := context.WithCancel(t.Context())
+		var keepers sync.WaitGroup
+		for range 2 {
+			k := retention.New(b, retention.Config{Log: zerolog.New(log)})
+			keepers.Go(func() { _ = k.Run(ctx) })
+		}
+		put(t, b, "stevedore.call.default.slow.s0.running", "{}")
+		put(t, b, b.Claim("s0", "running"), "{}")
+		const perLease = 28
+		minutes := 25
+		if os.Getenv("STEVEDORE_RETENTION_WEEK") != "" {
+			minutes = 7 * 24 * 60
+		}
+		for i := range int(time.Duration(minutes) * time.Minute / b.Lease() * perLease) {
+			time.Sleep(b.Lease() / perLease)
+			put(t, b, b.Result(fmt.Sprint("s", i%3), fmt.Sprint("c", i)), text)
+			if last := i - perLease + 1; last >= 0 && !stored(t, b, bus.Results, b.Result(fmt.Sprint("s", last%3), fmt.Sprint("c", last))) {
+				t.Fatalf("a result of the last lease was removed after %d", i)
+			}
+		}
+		cancel()
+		keepers.Wait()
+		if !stored(t, b, bus.Results, b.Claim("s0", "running")) {
+			t.Error("the claim of the running call was removed")
+		}
+		if _, refused := b.LastRefusal(); refused {
+			t.Error("the stream rejected a result")
+		}
+		if n := strings.Count(log.String(), "younger than --min-age"); n == 0 || n > 2*minutes {
+			t.Errorf("%d warnings in %d minutes of two workers", n, minutes)
+		}
+	})
+}
+
+// A publish that waits for space goes on as soon as a keeper has removed records, and not
+// when its pause ends. The keeper notices the rejected publish, and not only at its next
+// check.
+func TestWaitingPublishIsWoken(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := connect(t, map[string]int64{"results": tiny})
+		fill(t, b, "s", "c", nil)
+		waiting := make(chan time.Time, 1)
+		publish := func(id string) {
+			go func() {
+				_, err := b.Publish(t.Context(), bus.Message{Subject: b.Result("s", id), Body: []byte(text), Timeout: bus.NoTimeout, WaitIfFull: true})
+				if err != nil {
+					t.Error(err)
+				}
+				waiting <- time.Now()
+			}()
+		}
+		publish("first")
+		time.Sleep(2 * time.Minute) // no keeper runs, and the pauses of the publish are long
+		check(t, retention.New(b, retention.Config{}))
+		removed := time.Now()
+		if waited := (<-waiting).Sub(removed); waited > 200*time.Millisecond {
+			t.Errorf("the publish waited for %s after the records were removed", waited)
+		}
+
+		k := retention.New(b, retention.Config{})
+		check(t, k)
+		fill(t, b, "t", "c", nil)
+		time.Sleep(2 * time.Minute)
+		for len(b.Refusals()) > 0 {
+			<-b.Refusals()
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		other := retention.New(b, retention.Config{MinAge: 1000 * time.Hour}) // its first check is before the publish
+		var running sync.WaitGroup
+		running.Go(func() { _ = other.Run(ctx) })
+		time.Sleep(100 * time.Millisecond)
+		fill(t, b, "u", "c", nil)
+		time.Sleep(b.Lease() + 10*time.Second)
+		fill(t, b, "v", "c", nil)
+		began := time.Now()
+		publish("second")
+		if waited := (<-waiting).Sub(began); waited > 2*time.Second {
+			t.Errorf("the publish waited for %s", waited)
+		}
+		cancel()
+		running.Wait()
+	})
+}
+
+// In a session with calls in progress, their records stay, wherever they are among those of
+// the calls that ended. All others go.
+func TestRecordsOfCallsInProgressStay(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := connect(t, map[string]int64{"results": tiny})
+		var running []string
+		n := fill(t, b, "s", "c", func(n int) {
+			if n%12 == 3 {
+				id := fmt.Sprint("running", n)
+				running = append(running, id)
+				put(t, b, b.Claim("s", id), "{}")
+				put(t, b, "stevedore.call.default.slow.s."+id, "{}")
+			}
+		})
+		k := retention.New(b, retention.Config{})
+		for round := range 4 {
+			time.Sleep(2 * time.Hour)
+			check(t, k)
+			for _, id := range running {
+				if !stored(t, b, bus.Results, b.Claim("s", id)) {
+					t.Errorf("the claim of %s was removed", id)
+				}
+			}
+			if again := fill(t, b, "s", fmt.Sprint("round", round, "-"), nil); again < n/4 {
+				t.Errorf("space for %d results of %d", again, n)
+			}
+		}
+		if stored(t, b, bus.Results, b.Result("s", "c0")) || stored(t, b, bus.Results, b.Result("s", fmt.Sprint("c", n-1))) {
+			t.Error("results of calls that ended are left")
+		}
+	})
+}

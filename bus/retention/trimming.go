@@ -1,0 +1,179 @@
+package retention
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/bus"
+)
+
+// trimming is one run of trimResults.
+type trimming struct {
+	k      *Keeper
+	stream jetstream.Stream
+	lease  *lease
+	work   *work
+	first  uint64 // the sequence of the oldest record
+	toFree int64  // in bytes; at most 0 if there is space
+	// held are the sessions with work in progress of which a record stays in this pass. No
+	// purge removes later records of them, because it would remove that one too.
+	held map[string]bool
+}
+
+// pass removes records that were stored before cutoff and have a sequence below end.
+type pass struct {
+	cutoff time.Time
+	end    uint64
+	remove removal
+}
+
+// removal removes records of a round, and returns how many bytes this frees. oldest is set
+// if the round begins with the oldest record of the stream.
+type removal func(ctx context.Context, r *round, oldest bool) (freed int64, err error)
+
+func (t *trimming) run(ctx context.Context, p pass) error {
+	t.held = map[string]bool{}
+	name := t.k.bus.StreamName(bus.Results)
+	for from := t.first; from < p.end && t.toFree > 0; {
+		r, err := t.k.readRound(ctx, name, from, p.end, p.cutoff, t.toFree)
+		if err != nil {
+			return err
+		}
+		if len(r.records) == 0 {
+			return nil
+		}
+		if err := t.k.addUnfinished(ctx, r, t.work); err != nil {
+			return err
+		}
+		if err := t.lease.removing(ctx, r.newest); err != nil {
+			return err
+		}
+		freed, err := p.remove(ctx, r, from == t.first)
+		if err != nil {
+			return fmt.Errorf("%w; this needs the permission to publish to %s and %s", err,
+				t.k.api.Subject("STREAM.PURGE."+name), t.k.api.Subject("STREAM.MSG.DELETE."+name))
+		}
+		if t.toFree -= freed; r.last {
+			return nil
+		}
+		from = r.next
+	}
+	return nil
+}
+
+// removeIdle removes the records of sessions without work in progress. Those before the
+// first one that stays go with one purge by sequence, if the round begins with the oldest
+// record of the stream. The others need a purge for each session.
+func (t *trimming) removeIdle(ctx context.Context, r *round, oldest bool) (freed int64, err error) {
+	rest := r.records
+	if oldest {
+		n := 0
+		for n < len(rest) && !t.work.sessions[rest[n].session] {
+			freed += rest[n].size
+			n++
+		}
+		until := r.next
+		if n < len(rest) {
+			until = rest[n].sequence
+		}
+		if n > 0 {
+			if err := t.stream.Purge(ctx, jetstream.WithPurgeSequence(until)); err != nil {
+				return 0, err
+			}
+		}
+		rest = rest[n:]
+	}
+	sizes := map[string]int64{}
+	for _, record := range rest {
+		if record.session != "" && !t.work.sessions[record.session] {
+			sizes[record.session] += record.size
+		}
+	}
+	for session, size := range sizes {
+		if err := t.purge(ctx, session, r.next); err != nil {
+			return freed, err
+		}
+		freed += size
+	}
+	return freed, nil
+}
+
+// removeBusy removes the records of sessions with work in progress, except those of the
+// calls that are in progress themselves. One purge for each session removes those before
+// the first record that stays. Later ones are deleted one by one.
+func (t *trimming) removeBusy(ctx context.Context, r *round, _ bool) (freed int64, err error) {
+	sizes, until := map[string]int64{}, map[string]uint64{}
+	var single []record
+	for _, record := range r.records {
+		switch session := record.session; {
+		case !t.work.sessions[session]:
+		case t.work.calls[record.call]:
+			if !t.held[session] {
+				t.held[session], until[session] = true, record.sequence
+			}
+		case t.held[session]:
+			single = append(single, record)
+		default:
+			sizes[session] += record.size
+		}
+	}
+	for session, size := range sizes {
+		if err := t.purge(ctx, session, cmp.Or(until[session], r.next)); err != nil {
+			return freed, err
+		}
+		freed += size
+	}
+	deleted, err := t.delete(ctx, single)
+	return freed + deleted, err
+}
+
+// purge removes the records of a session before a sequence.
+func (t *trimming) purge(ctx context.Context, session string, until uint64) error {
+	subject := strings.Join([]string{t.k.bus.Prefix(), "*", session, "*"}, ".")
+	if err := t.stream.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeSequence(until)); err != nil {
+		return errors.Join(ctx.Err(), err)
+	}
+	return nil
+}
+
+// deletesAtOnce is how many records are deleted at once.
+const deletesAtOnce = 32
+
+// delete deletes records one by one.
+func (t *trimming) delete(ctx context.Context, records []record) (freed int64, err error) {
+	var (
+		group sync.WaitGroup
+		mu    sync.Mutex
+		next  = make(chan record)
+	)
+	for range min(deletesAtOnce, len(records)) {
+		group.Go(func() {
+			for r := range next {
+				failed := t.stream.DeleteMsg(ctx, r.sequence)
+				api, ok := errors.AsType[*jetstream.APIError](failed)
+				gone := ok && api.ErrorCode == jetstream.JSErrCodeMessageNotFound
+				mu.Lock()
+				switch {
+				case failed == nil:
+					freed += r.size
+				case !gone:
+					err = failed
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for _, r := range records {
+		next <- r
+	}
+	close(next)
+	group.Wait()
+	return freed, err
+}
