@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -61,6 +62,13 @@ func (c Caller) session() (string, error) {
 
 func (c Caller) owns(j Job) bool {
 	return c.Operator || tools.Call{Session: j.Session}.SessionToken() == c.token()
+}
+
+// mayOwn reports whether the job of a schedule may belong to the caller, by the name of the
+// schedule. Another program may store a job under a name without a session.
+func (c Caller) mayOwn(stored string) bool {
+	session, _, marked := strings.Cut(stored, sessionMark)
+	return c.Operator || !marked || session == c.token()
 }
 
 // Jobs are the jobs of a bus. It is safe for concurrent use. Changes are durable
@@ -147,7 +155,7 @@ func (js *Jobs) List(ctx context.Context, by Caller) iter.Seq2[Entry, error] {
 func (js *Jobs) listAfter(ctx context.Context, by Caller, name string) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		last := &runs{bus: js.bus}
-		for s, err := range schedule.New(js.bus).ListAfter(ctx, bus.Cron, name) {
+		for s, err := range schedule.New(js.bus).ListAfter(ctx, bus.Cron, name, by.mayOwn) {
 			if err != nil {
 				yield(Entry{}, fmt.Errorf("list jobs: %w", err))
 				return

@@ -109,11 +109,12 @@ func (st *Store) Get(ctx context.Context, kind, name string) (s Status, ok bool,
 
 // List lists the schedules of a kind, or all if kind is empty.
 func (st *Store) List(ctx context.Context, kind string) iter.Seq2[Status, error] {
-	return st.ListAfter(ctx, kind, "")
+	return st.ListAfter(ctx, kind, "", nil)
 }
 
-// ListAfter is List without the schedules up to a name; each kind is sorted by name.
-func (st *Store) ListAfter(ctx context.Context, kind, name string) iter.Seq2[Status, error] {
+// ListAfter is List without the schedules up to a name; each kind is sorted by name. If
+// wanted is not nil, only schedules with the names that it selects are read.
+func (st *Store) ListAfter(ctx context.Context, kind, name string, wanted func(name string) bool) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
 		filter := kind
 		if kind == "" {
@@ -134,7 +135,7 @@ func (st *Store) ListAfter(ctx context.Context, kind, name string) iter.Seq2[Sta
 			if len(tokens) != 3 || bus.CheckSubject(subject) != nil {
 				continue // not written by this package
 			}
-			if tokens[2] <= name {
+			if tokens[2] <= name || wanted != nil && !wanted(tokens[2]) {
 				continue
 			}
 			s, ok, err := st.Get(ctx, tokens[1], tokens[2])
