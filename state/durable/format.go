@@ -80,7 +80,7 @@ func (f Format) read(dir string) (version int, marked bool, err error) {
 	switch err := json.Unmarshal(data, &have); {
 	case err != nil || have.Version < 1 || have.Format == "":
 		return 0, false, &FormatError{dir, fmt.Sprintf("has a damaged format version: its file %s contains %q", FormatFile, bytes.TrimSpace(data)),
-			reads + "; restore the file from a backup, or use another directory"}
+			reads + "; restore the file from a backup; " + f.Repair() + "; or use another directory"}
 	case have.Format != f.Name:
 		return 0, false, &FormatError{dir, fmt.Sprintf("has the format %q, version %d", have.Format, have.Version), reads + "; use another directory"}
 	case have.Version > f.Version:
@@ -88,6 +88,12 @@ func (f Format) read(dir string) (version int, marked bool, err error) {
 			reads + "; start the version of Stevedore that wrote it, or a later one, or use another directory"}
 	}
 	return have.Version, true, nil
+}
+
+// Repair says how to restore a lost version.
+func (f Format) Repair() string {
+	text, _ := json.Marshal(formatMark{f.Name, f.Version}) // cannot fail
+	return fmt.Sprintf("if you are certain that this version of Stevedore wrote the directory, write %s into %s", text, FormatFile)
 }
 
 // Mark stores the version in dir, which exists. Call it before the first file of the

@@ -1,14 +1,18 @@
 package process
 
 import (
+	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 
 	"github.com/rs/zerolog"
 
+	"github.com/stevedore-bus/stevedore/bus/jsapi"
 	"github.com/stevedore-bus/stevedore/state/durable"
 )
 
@@ -33,15 +37,40 @@ func openData(dir string, log zerolog.Logger) error {
 	if err != nil || marked {
 		return err
 	}
+	if stream, err := formattedStream(dir); err != nil || stream != "" {
+		return cmp.Or(err, error(&durable.FormatError{Dir: dir,
+			Problem: fmt.Sprintf("has lost its format version: the file %s is missing, although the stream %s has one", durable.FormatFile, stream),
+			Advice:  "restore the file from a backup; " + dataFormat.Repair()}))
+	}
 	moved, err := moveFormer(dir)
 	if err != nil {
 		return fmt.Errorf("move the files of an unreleased version of Stevedore aside: %w", err)
 	}
 	if moved != "" {
 		log.Warn().Str("moved_to", moved).Int("version", dataFormat.Version).
-			Msg("an unreleased version of Stevedore, which stored no format version, wrote this data directory; its files were moved aside and are complete; this start begins with an empty directory; remove the moved files if you do not need them")
+			Msg("an unreleased version of Stevedore, which stored no format version, wrote this data directory; its files were moved aside and are complete; this start begins with an empty directory; to finish the work in the moved files, start that version with --data on their directory; remove them if you do not need them")
 	}
 	return dataFormat.Mark(dir)
+}
+
+// formattedStream returns the name of a stream in a data directory that has a format
+// version, or "" if there is none. Unreleased versions stored none.
+func formattedStream(dir string) (string, error) {
+	data := os.DirFS(dir)
+	names, err := fs.Glob(data, "jetstream/*/streams/*/meta.inf")
+	if err != nil {
+		return "", err
+	}
+	for _, name := range names {
+		text, err := fs.ReadFile(data, name)
+		if err != nil {
+			return "", err
+		}
+		if bytes.Contains(text, []byte(jsapi.FormatKey)) {
+			return path.Base(path.Dir(name)), nil
+		}
+	}
+	return "", nil
 }
 
 // moveFormer returns the directory to which it moved files, or "" if there are none.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -24,7 +25,11 @@ func formerData(t *testing.T) (dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := bustest.Connect(t, s, bus.Config{})
+	b := bustest.Dial(t, s, bus.Config{})
+	former := jetstream.StreamConfig{Name: b.StreamName(bus.Calls), Subjects: []string{"stevedore.call.>"}, Retention: jetstream.WorkQueuePolicy}
+	if _, err := b.JetStream().CreateStream(t.Context(), former); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := b.JetStream().Publish(t.Context(), b.ShortCall("default", "echo"), []byte(`{"id":"former"}`)); err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +87,7 @@ func TestFormerDataMovesAside(t *testing.T) {
 			t.Fatal(err)
 		}
 		b := bustest.Dial(t, s, bus.Config{})
-		if n := bustest.Waiting(t, b); n != 1 {
+		if n := bustest.Messages(t, b, bus.Calls); n != 1 {
 			t.Errorf("the former directory has %d calls, want 1", n)
 		}
 		b.Close()
@@ -113,5 +118,47 @@ func TestUnknownDataIsRefused(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(dir, "jetstream")); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// A data directory of this version that has lost its format version is not taken for one of
+// an unreleased version: it stays as it is, and the error says how to restore the version.
+func TestLostVersionIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	s, closeServer, err := Embed(embedded.Config{Dir: dir, NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := bustest.Connect(t, s, bus.Config{})
+	if _, err := b.JetStream().Publish(t.Context(), b.ShortCall("default", "echo"), []byte(`{"id":"waiting"}`)); err != nil {
+		t.Fatal(err)
+	}
+	b.Close()
+	if err := errors.Join(closeServer(), os.Remove(filepath.Join(dir, durable.FormatFile))); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		_, err := embed(t, dir)
+		if _, ok := errors.AsType[*durable.FormatError](err); !ok || !strings.Contains(err.Error(), `write {"format":"data directory","version":1} into stevedore.format`) {
+			t.Errorf("got %v", err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, formerDir)); err == nil {
+		t.Error("the files were moved aside")
+	}
+	if err := os.WriteFile(filepath.Join(dir, durable.FormatFile), []byte(`{"format":"data directory","version":1}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, closeServer, err = Embed(embedded.Config{Dir: dir, NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b = bustest.Connect(t, s, bus.Config{})
+	if n := bustest.Waiting(t, b); n != 1 {
+		t.Errorf("%d calls, want 1", n)
+	}
+	b.Close()
+	if err := closeServer(); err != nil {
+		t.Error(err)
 	}
 }
