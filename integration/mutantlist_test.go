@@ -24,7 +24,7 @@ var mutants = []mutant{
 	{"a call is stored twice", "bus/topology.go", "calls.MaxMsgsPerSubject, calls.DiscardNewPerSubject = 1, true", "calls.MaxMsgsPerSubject, calls.DiscardNewPerSubject = -1, false", "bus", "TestRetryOfACallThatIsStillStored"},
 	{"a full stream drops old messages", "bus/topology.go", "Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew,", "Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardOld,", "bus", "TestPublishToFullStream"},
 	{"schedules expire", "bus/topology.go", "	ticks.Discard, ticks.MaxBytes = jetstream.DiscardOld, -1", "	ticks.Discard, ticks.MaxBytes, ticks.MaxAge = jetstream.DiscardOld, -1, time.Hour", "bus/heartbeat", "TestHoursOfHeartbeats|TestJumpsOfAWeek"},
-	{"a lost version is taken for an unreleased one", "cmd/internal/process/dataformat.go", "bytes.Contains(text, []byte(jsapi.FormatKey))", "bytes.Contains(nil, text)", "cmd/internal/process", "TestLostVersionIsRefused"},
+	{"a lost version is taken for an unreleased one", "cmd/internal/process/dataformat.go", "bytes.Contains(text, []byte(jsapi.FormatKey))", "bytes.Contains(text, []byte(jsapi.FormatKey+\"x\"))", "cmd/internal/process", "TestLostVersionIsRefused"},
 	{"a format is not checked", "bus/jsapi/format.go", "	case version > Format:", "	case version > Format+1000:", "bus", "TestUnknownFormatIsRefused"},
 
 	// Consuming and trimming.
