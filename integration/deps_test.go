@@ -69,6 +69,7 @@ var allowedImports = map[string][]string{
 
 	"tools":                        {"tools/internal/fastjson"},
 	"tools/internal/fastjson":      {},
+	"tools/internal/job":           {},
 	"tools/builtin":                {"tools", "tools/sandbox", "offload/linematch", "state/durable"},
 	"tools/sandbox":                {"tools/sandbox/internal/enter"},
 	"tools/sandbox/internal/enter": {},
@@ -77,11 +78,11 @@ var allowedImports = map[string][]string{
 
 	// Other MCP servers and MCP clients.
 	"bus/mcp":             {"bus", "bus/httpauth", "bus/rpc", "bus/task", "offload", "tools", "tools/mcp/artifacts", "tools/tracing"},
-	"tools/mcp":           {"tools", "tools/mcp/command"},
+	"tools/mcp":           {"tools", "tools/mcp/artifacts", "tools/mcp/command", "tools/mcp/wire", "tools/mcp/wrap"},
 	"tools/mcp/wire":      {"tools"},
 	"tools/mcp/command":   {"tools"},
 	"tools/mcp/artifacts": {"offload", "tools"},
-	"tools/mcp/wrap":      {"offload", "tools", "tools/mcp/artifacts", "tools/mcp/wire"},
+	"tools/mcp/wrap":      {"offload", "tools", "tools/mcp/artifacts", "tools/mcp/command", "tools/mcp/wire"},
 
 	"state":         {"state/durable"},
 	"state/kv":      {"state"},

@@ -22,6 +22,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/rs/zerolog"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
@@ -54,6 +55,7 @@ type Gateway struct {
 	bus *bus.Bus
 	cfg Config
 
+	asking  singleflight.Group // the request for the tools
 	mu      sync.Mutex
 	offers  map[string]rpc.ToolInfo
 	asked   time.Time // when offers was read
@@ -174,14 +176,30 @@ type client struct {
 	session string
 }
 
+// askTimeout limits a request for the tools of the workers.
+const askTimeout = 30 * time.Second
+
 // refresh asks the workers for their tools, unless the answer is younger than age.
+// Clients that come at the same time wait for the same answer, and one that gives up
+// does not end the request.
 func (g *Gateway) refresh(ctx context.Context, age time.Duration) error {
 	g.mu.Lock()
-	fresh := g.offers != nil && time.Since(g.asked) < age
+	fresh := len(g.offers) > 0 && time.Since(g.asked) < age // workers may be about to start
 	g.mu.Unlock()
 	if fresh {
 		return nil
 	}
+	select {
+	case res := <-g.asking.DoChan("", func() (any, error) { return nil, g.ask() }):
+		return res.Err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (g *Gateway) ask() error {
+	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	defer cancel()
 	list, err := rpc.ListTools(ctx, g.bus, tools.OfferQuery{})
 	if err != nil {
 		return err
@@ -253,7 +271,7 @@ func toolOf(t tools.OfferedTool) *mcp.Tool {
 
 // tool returns a tool that a worker offers. A tool that is not known may be new.
 func (g *Gateway) tool(ctx context.Context, name string) (rpc.ToolInfo, bool, error) {
-	for _, age := range []time.Duration{g.cfg.Refresh, time.Second} {
+	for _, age := range []time.Duration{g.cfg.Refresh, 0} {
 		if err := g.refresh(ctx, age); err != nil {
 			return rpc.ToolInfo{}, false, err
 		}

@@ -42,32 +42,18 @@ func contentOf(session string, event tools.ResultEvent) *mcp.CallToolResult {
 // contentBlocks converts the blocks of a chat API or of MCP. It returns nil if there is
 // no block, or one that MCP does not have.
 func contentBlocks(raw json.RawMessage) (content []mcp.Content) {
-	var blocks []struct {
-		Type     string `json:"type"`
-		Text     string `json:"text"`
-		Data     []byte `json:"data"`
-		MIMEType string `json:"mimeType"`
-		Source   struct {
-			Type      string `json:"type"`
-			MediaType string `json:"media_type"`
-			Data      []byte `json:"data"`
-		} `json:"source"`
-	}
+	var blocks []artifacts.Block
 	if len(raw) == 0 || json.Unmarshal(raw, &blocks) != nil {
 		return nil
 	}
 	for _, b := range blocks {
-		data, mediaType := b.Data, b.MIMEType
-		if b.Source.Type == "base64" {
-			data, mediaType = b.Source.Data, b.Source.MediaType
-		}
 		switch {
 		case b.Type == "text":
 			content = append(content, &mcp.TextContent{Text: b.Text})
-		case b.Type == "image" && data != nil:
-			content = append(content, &mcp.ImageContent{Data: data, MIMEType: mediaType})
-		case b.Type == "audio" && data != nil:
-			content = append(content, &mcp.AudioContent{Data: data, MIMEType: mediaType})
+		case b.Type == "image" && b.Data != nil:
+			content = append(content, &mcp.ImageContent{Data: b.Data, MIMEType: b.MediaType})
+		case b.Type == "audio" && b.Data != nil:
+			content = append(content, &mcp.AudioContent{Data: b.Data, MIMEType: b.MediaType})
 		default:
 			return nil
 		}

@@ -19,7 +19,6 @@ import (
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/mcp/command"
-	"github.com/stevedore-bus/stevedore/tools/mcp/wire"
 	"github.com/stevedore-bus/stevedore/tools/mcp/wrap"
 )
 
@@ -120,7 +119,7 @@ func (o *mcpWrapOptions) server(argv []string, stderr io.Writer) (open func(cont
 			return nil, "", cli.Exit(cli.ExitUsage, "--header is for a server at a URL")
 		}
 		return func(context.Context) (wrap.Link, error) {
-			return startMCPServer(command.Config{Argv: argv, Env: mcpEnvironment(), Stderr: stderr})
+			return startMCPServer(command.Config{Argv: argv, Env: mcpEnvironment(), Stderr: stderr, Grace: serverGrace})
 		}, command.Name(argv), nil
 	}
 	u, err := url.Parse(argv[0])
@@ -142,6 +141,10 @@ func (o *mcpWrapOptions) server(argv []string, stderr io.Writer) (open func(cont
 	return func(context.Context) (wrap.Link, error) { return wrap.NewHTTP(argv[0], header, "--header"), nil }, u.Host, nil
 }
 
+// serverGrace is how long a server may take to exit after the end of its input, and
+// again after SIGTERM. Hosts kill this process after two seconds.
+const serverGrace = 900 * time.Millisecond
+
 // mcpEnvironment is the environment of this process without the settings of Stevedore
 // and NATS, which contain credentials that are not for the server.
 func mcpEnvironment() []string {
@@ -154,12 +157,6 @@ func mcpEnvironment() []string {
 	return env
 }
 
-// programLink is the link to a server's process.
-type programLink struct {
-	*wrap.Stream
-	process *command.Process
-}
-
 func startMCPServer(cfg command.Config) (wrap.Link, error) {
 	p, err := command.Start(cfg)
 	if errors.Is(err, command.ErrNoProgram) {
@@ -168,15 +165,5 @@ func startMCPServer(cfg command.Config) (wrap.Link, error) {
 	if err != nil {
 		return nil, err
 	}
-	return programLink{wrap.NewStream(p.Stdout, p.Stdin, p.Close), p}, nil
-}
-
-// Receive returns how the process ended, if it did.
-func (l programLink) Receive() (*wire.Message, error) {
-	m, err := l.Stream.Receive()
-	if _, syntax := errors.AsType[*wire.SyntaxError](err); err == nil || syntax {
-		return m, err
-	}
-	l.process.Close()
-	return nil, l.process.Err()
+	return wrap.NewProgram(p), nil
 }

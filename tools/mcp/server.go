@@ -12,11 +12,13 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/mcp/command"
+	"github.com/stevedore-bus/stevedore/tools/mcp/wrap"
 )
 
 // Config describes a server: either Argv or URL is required.
@@ -49,14 +51,21 @@ type Server struct {
 	cfg     Config
 	relist  chan struct{}
 	watched sync.Map // progress token -> context of the call
+	ctx     context.Context
+	cancel  context.CancelFunc
 
 	mu      sync.Mutex
-	session *mcp.ClientSession // nil while there is no connection
-	process *command.Process
+	running *running      // nil while there is no connection
+	start   chan struct{} // closed at the end of the start that runs; nil if none runs
 	policy  backoff.BackOff
 	retryAt time.Time // no earlier start after a failure
 	cause   error     // of the last failure
-	ended   bool
+}
+
+// running is a session with a server.
+type running struct {
+	*mcp.ClientSession
+	*connection
 }
 
 // New returns a server that is not connected yet.
@@ -64,7 +73,9 @@ func New(cfg Config) *Server {
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = time.Minute
 	}
-	return &Server{cfg: cfg, relist: make(chan struct{}, 1), policy: newPolicy()}
+	s := &Server{cfg: cfg, relist: make(chan struct{}, 1), policy: newPolicy()}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s
 }
 
 func newPolicy() backoff.BackOff {
@@ -76,6 +87,7 @@ func newPolicy() backoff.BackOff {
 func (s *Server) Run(ctx context.Context) error {
 	defer s.close()
 	s.changed()
+	failures := newPolicy()
 	for {
 		select {
 		case <-ctx.Done():
@@ -89,6 +101,7 @@ func (s *Server) Run(ctx context.Context) error {
 		case err == nil:
 			s.cfg.Log.Info().Str("server", s.cfg.Name).Int("tools", len(list)).Msg("tools of the MCP server listed")
 			s.cfg.Changed(list)
+			failures.Reset()
 			continue
 		}
 		s.cfg.Log.Warn().Str("server", s.cfg.Name).Str("error", err.Error()).Msg("cannot list the tools of the MCP server; trying again")
@@ -96,7 +109,7 @@ func (s *Server) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(s.pause()):
+		case <-time.After(max(s.pause(), failures.NextBackOff())):
 		}
 	}
 }
@@ -119,14 +132,18 @@ func (s *Server) list(ctx context.Context) ([]tools.Tool, error) {
 	if err != nil {
 		return nil, err
 	}
+	if result := session.InitializeResult(); result != nil && result.Capabilities != nil && result.Capabilities.Tools == nil {
+		return nil, nil // it has none, and would refuse the request
+	}
 	var list []tools.Tool
 	names := map[string]bool{}
 	for t, err := range session.Tools(ctx, nil) {
 		if err != nil {
-			return nil, s.lost(session, err)
+			return nil, s.listFailed(ctx, session, err)
 		}
 		if len(list) == maxTools {
-			return nil, fmt.Errorf("the MCP server %s has more than %d tools", s.cfg.Name, maxTools)
+			s.cfg.Log.Warn().Str("server", s.cfg.Name).Int("limit", maxTools).Msg("the MCP server has too many tools; the others are left out")
+			break
 		}
 		tool := s.newTool(t)
 		if names[tool.def.Name] {
@@ -139,109 +156,148 @@ func (s *Server) list(ctx context.Context) ([]tools.Tool, error) {
 	return list, nil
 }
 
-// connect returns the connection, and starts the server if there is none. After a
-// failure it fails until the pause is over.
-func (s *Server) connect(ctx context.Context) (*mcp.ClientSession, error) {
+// listFailed returns why the tools cannot be listed. A server that answers with an
+// error works, and so does one that is busy with calls.
+func (s *Server) listFailed(ctx context.Context, session *running, err error) error {
+	if e, ok := answered(err); ok {
+		return fmt.Errorf("the MCP server %s refused to list its tools: %w", s.cfg.Name, s.redact(errors.New(e.Message)))
+	}
+	if ctx.Err() == nil {
+		return s.lost(session, err)
+	}
+	calls := 0
+	s.watched.Range(func(any, any) bool { calls++; return true })
+	if calls == 0 {
+		return s.lost(session, fmt.Errorf("it did not list its tools within %s", s.cfg.Timeout))
+	}
+	return fmt.Errorf("the MCP server %s did not list its tools within %s", s.cfg.Name, s.cfg.Timeout)
+}
+
+// answered returns the error with which a server answered a request.
+func answered(err error) (*jsonrpc.Error, bool) {
+	e, ok := errors.AsType[*jsonrpc.Error](err)
+	return e, ok && !errors.Is(err, mcp.ErrConnectionClosed)
+}
+
+// connect returns the connection. It starts the server if there is none; all callers
+// wait for the same start. After a failure it fails until the pause is over.
+func (s *Server) connect(ctx context.Context) (*running, error) {
+	s.mu.Lock()
+	switch {
+	case s.running != nil:
+		defer s.mu.Unlock()
+		return s.running, nil
+	case s.ctx.Err() != nil:
+		defer s.mu.Unlock()
+		return nil, errors.New("this worker stops")
+	case s.start == nil && time.Now().Before(s.retryAt):
+		defer s.mu.Unlock()
+		return nil, fmt.Errorf("the MCP server %s is not running: %w; the next start is in %s", s.cfg.Name, s.cause, time.Until(s.retryAt).Round(100*time.Millisecond))
+	case s.start == nil:
+		s.start = make(chan struct{})
+		go s.begin(s.start)
+	}
+	start := s.start
+	s.mu.Unlock()
+	select {
+	case <-start:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("the MCP server %s has not started yet: %w", s.cfg.Name, ctx.Err())
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.session != nil:
-		return s.session, nil
-	case s.ended:
-		return nil, errors.New("this worker stops")
-	case time.Now().Before(s.retryAt):
-		return nil, fmt.Errorf("the MCP server %s is not running: %w; the next start is in %s", s.cfg.Name, s.cause, time.Until(s.retryAt).Round(100*time.Millisecond))
-	}
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
-	defer cancel()
-	session, process, err := s.open(ctx)
-	if err != nil {
-		s.failLocked(err)
+	if s.running == nil {
 		return nil, fmt.Errorf("the MCP server %s does not start: %w", s.cfg.Name, s.cause)
 	}
-	s.session, s.process = session, process
+	return s.running, nil
+}
+
+// begin starts the server. A caller that gives up does not end the start.
+func (s *Server) begin(start chan struct{}) {
+	ctx, cancel := context.WithTimeout(s.ctx, s.cfg.Timeout)
+	defer cancel()
+	session, err := s.open(ctx)
+	if err != nil && ctx.Err() != nil && s.ctx.Err() == nil {
+		err = fmt.Errorf("it did not answer within %s", s.cfg.Timeout)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.start = nil
+	close(start)
+	if err != nil {
+		s.failLocked(err)
+		return
+	}
+	if s.ctx.Err() != nil {
+		s.cause = errors.New("this worker stops")
+		go session.link.Close()
+		return
+	}
+	s.running = session
 	go func() { // ends with the session
 		_ = session.Wait()
 		s.lost(session, errors.New("the connection ended"))
 	}()
-	return session, nil
 }
 
 // open starts the server and opens an MCP session.
-func (s *Server) open(ctx context.Context) (*mcp.ClientSession, *command.Process, error) {
+func (s *Server) open(ctx context.Context) (*running, error) {
 	client := mcp.NewClient(&mcp.Implementation{Name: "stevedore", Version: "1"}, &mcp.ClientOptions{
 		Capabilities:                &mcp.ClientCapabilities{}, // no roots, and nobody to answer questions
 		ToolListChangedHandler:      func(context.Context, *mcp.ToolListChangedRequest) { s.changed() },
 		ProgressNotificationHandler: s.progress,
 	})
+	link, err := s.link()
+	if err != nil {
+		return nil, err
+	}
+	c := newConnection(link, func(what string) {
+		s.cfg.Log.Debug().Str("server", s.cfg.Name).Str("error", tools.EscapeLine(tools.Excerpt(what, 300))).Msg("a message of the MCP server is dropped")
+	})
+	session, err := client.Connect(ctx, c, nil)
+	if err != nil {
+		if e, ok := answered(err); ok {
+			err = errors.New(e.Message)
+		} else {
+			err = c.endedBy(err)
+		}
+		link.Close()
+		return nil, err
+	}
+	return &running{session, c}, nil
+}
+
+func (s *Server) link() (wrap.Link, error) {
 	if s.cfg.URL != "" {
-		session, err := client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: s.cfg.URL, HTTPClient: s.httpClient(), MaxEventSize: -1}, nil)
-		return session, nil, err
+		header := http.Header{}
+		for name, value := range s.cfg.Header {
+			header.Set(name, value)
+		}
+		return wrap.NewHTTP(s.cfg.URL, header, "--mcp-header "+s.cfg.Name+".Authorization"), nil
 	}
 	process, err := command.Start(command.Config{Argv: s.cfg.Argv, Dir: s.cfg.Dir, Env: command.Environment(s.cfg.Env...), Stderr: s.cfg.Stderr, Prepare: s.cfg.Prepare})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	session, err := client.Connect(ctx, &mcp.IOTransport{Reader: io.NopCloser(process.Stdout), Writer: process.Stdin, MaxLineLength: -1}, nil)
-	if err != nil {
-		select {
-		case <-process.Done():
-			err = process.Err()
-		default:
-			process.Close()
-		}
-		return nil, nil, err
-	}
-	return session, process, nil
-}
-
-// httpClient sends the header to the server only.
-func (s *Server) httpClient() *http.Client {
-	return &http.Client{
-		Transport: headers(s.cfg.Header),
-		CheckRedirect: func(r *http.Request, via []*http.Request) error {
-			if r.URL.Host != via[0].URL.Host || r.URL.Scheme != via[0].URL.Scheme {
-				return errors.New("the server redirects to another server")
-			}
-			if len(via) > 5 {
-				return errors.New("too many redirects")
-			}
-			return nil
-		},
-	}
-}
-
-type headers map[string]string
-
-func (h headers) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	for name, value := range h {
-		r.Header.Set(name, value)
-	}
-	return http.DefaultTransport.RoundTrip(r)
+	return wrap.NewProgram(process), nil
 }
 
 // lost forgets a connection that failed, and returns why, with the name of the server.
 // The next call starts the server again.
-func (s *Server) lost(session *mcp.ClientSession, err error) error {
+func (s *Server) lost(session *running, err error) error {
+	session.link.Close() // then it says how the process ended
+	_ = session.Wait()
+	go func() { _ = session.ClientSession.Close() }() // ends what the SDK runs for it
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.session == session {
-		process := s.process
-		s.session, s.process = nil, nil
-		go session.Close() // may wait for a server that hangs
-		if process != nil {
-			process.Close()
-			err = process.Err()
-		}
-		s.failLocked(err)
-		if !s.ended {
+	if s.running == session {
+		s.running = nil
+		s.failLocked(session.endedBy(err))
+		if s.ctx.Err() == nil {
 			s.changed()
 		}
-	} else if s.cause != nil { // found out by another call
-		err = s.cause
 	}
-	return fmt.Errorf("the MCP server %s ended: %w", s.cfg.Name, s.redact(err))
+	return fmt.Errorf("the MCP server %s ended: %w", s.cfg.Name, s.redact(session.endedBy(err)))
 }
 
 func (s *Server) failLocked(err error) {
@@ -282,14 +338,16 @@ func (s *Server) worked() {
 }
 
 func (s *Server) close() {
+	s.cancel()
 	s.mu.Lock()
-	session, process := s.session, s.process
-	s.session, s.process, s.ended = nil, nil, true
+	session, start := s.running, s.start
+	s.running = nil
 	s.mu.Unlock()
-	if process != nil {
-		process.Close()
-	}
 	if session != nil {
-		_ = session.Close()
+		session.link.Close()
+		_ = session.Wait()
+	}
+	if start != nil {
+		<-start
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -24,8 +25,31 @@ import (
 const roleEnv = "STEVEDORE_TOOLS_MCP_ROLE"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(roleEnv) != "" {
-		_ = newServer().Run(context.Background(), &sdk.StdioTransport{})
+	if role := os.Getenv(roleEnv); role != "" {
+		s := newServer()
+		switch role {
+		case "many":
+			for i := range 2100 {
+				s.AddTool(&sdk.Tool{Name: fmt.Sprint("tool", i), InputSchema: &jsonschema.Schema{Type: "object"}}, nil)
+			}
+		case "picky": // refuses to list its tools twice
+			refused := 0
+			s.AddReceivingMiddleware(func(next sdk.MethodHandler) sdk.MethodHandler {
+				return func(ctx context.Context, method string, r sdk.Request) (sdk.Result, error) {
+					if refused++; method == "tools/list" && refused <= 4 {
+						return nil, errors.New("not now")
+					}
+					return next(ctx, method, r)
+				}
+			})
+		case "slow":
+			time.Sleep(500 * time.Millisecond)
+		}
+		if f, err := os.OpenFile("starts", os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600); err == nil {
+			fmt.Fprint(f, "x")
+			f.Close()
+		}
+		_ = s.Run(context.Background(), &sdk.StdioTransport{})
 		return
 	}
 	os.Exit(m.Run())
@@ -50,6 +74,19 @@ func newServer() *sdk.Server {
 		return text(os.Getenv("OTHER_TOKEN") + " " + os.Getenv("STEVEDORE_SECRET"))
 	})
 	add("huge", nil, func(map[string]any) *sdk.CallToolResult { return text(strings.Repeat("0123456789abcde\n", 2<<20)) })
+	add("mixed", nil, func(map[string]any) *sdk.CallToolResult {
+		return &sdk.CallToolResult{Content: []sdk.Content{
+			&sdk.TextContent{Text: "first"}, &sdk.TextContent{Text: strings.Repeat("é", 1<<20)}, &sdk.ImageContent{Data: []byte("hi"), MIMEType: "image/png"},
+		}}
+	})
+	add("file", nil, func(map[string]any) *sdk.CallToolResult {
+		return &sdk.CallToolResult{Content: []sdk.Content{
+			&sdk.TextContent{Text: "a file"}, &sdk.EmbeddedResource{Resource: &sdk.ResourceContents{URI: "x:y", Blob: bytes.Repeat([]byte("data"), 1<<20)}},
+		}}
+	})
+	add("rows", nil, func(map[string]any) *sdk.CallToolResult {
+		return &sdk.CallToolResult{Content: []sdk.Content{}, StructuredContent: map[string]any{"rows": strings.Repeat("row", 1<<20)}}
+	})
 	add("image", nil, func(map[string]any) *sdk.CallToolResult {
 		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "see"}, &sdk.ImageContent{Data: []byte("hi"), MIMEType: "image/png"}}}
 	})
@@ -159,6 +196,15 @@ func TestToolsOfAProgram(t *testing.T) {
 	if got := text(t, call(t, r, "other_huge", `{}`)); len(got) != 32<<20 {
 		t.Errorf("huge: %d bytes", len(got))
 	}
+	if got := text(t, call(t, r, "other_file", `{}`)); got != "a file\n"+strings.Repeat("data", 1<<20) {
+		t.Errorf("file: %d bytes", len(got))
+	}
+	if got := text(t, call(t, r, "other_rows", `{}`)); got != `{"rows":"`+strings.Repeat("row", 1<<20)+`"}` {
+		t.Errorf("structured content: %d bytes %.100s", len(got), got)
+	}
+	if res := call(t, r, "other_mixed", `{}`); !bytes.Contains(res.Blocks, []byte(`"media_type":"image/png"`)) || res.ForLLM != "first\n"+strings.Repeat("é", 1<<20) || bytes.Count(res.Blocks, []byte("é")) != 1<<20 {
+		t.Errorf("mixed: %d bytes, %.100s", len(res.ForLLM), res.Blocks)
+	}
 	res := call(t, r, "other_image", `{}`)
 	if !bytes.Contains(res.Blocks, []byte(`"media_type":"image/png"`)) || res.ForLLM != "see" {
 		t.Errorf("image: %q %s", res.ForLLM, res.Blocks)
@@ -225,5 +271,65 @@ func TestToolsOverHTTP(t *testing.T) {
 	<-lists
 	if got := text(t, call(t, r, "web_echo", `{"text":"hi"}`)); got != "hi" {
 		t.Errorf("echo: %q", got)
+	}
+}
+
+// A server with too many tools offers the first ones.
+func TestTooManyTools(t *testing.T) {
+	cfg := program(t)
+	cfg.Env[0] = roleEnv + "=many"
+	_, lists := run(t, cfg)
+	if list := <-lists; len(list) != 2000 {
+		t.Errorf("%d tools", len(list))
+	}
+}
+
+// A server that refuses to list its tools is asked again, and is not restarted.
+func TestListRefused(t *testing.T) {
+	cfg := program(t)
+	cfg.Env[0] = roleEnv + "=picky"
+	_, lists := run(t, cfg)
+	<-lists
+	if starts, err := os.ReadFile(filepath.Join(cfg.Dir, "starts")); err != nil || len(starts) != 1 {
+		t.Errorf("%d starts %v", len(starts), err)
+	}
+}
+
+// A caller that gives up does not end the start that others wait for.
+func TestStartIsShared(t *testing.T) {
+	cfg := program(t)
+	cfg.Env[0] = roleEnv + "=slow"
+	r, lists := run(t, cfg)
+	<-lists
+	call(t, r, "other_crash", `{}`) // the next start takes a while
+	impatient, stop := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer stop()
+	res := r.Run(impatient, tools.Call{ID: "1", Session: "s", Tool: "other_echo", Args: json.RawMessage(`{"text":"a"}`)}, nil)
+	if !res.IsError {
+		t.Errorf("%s", res.ForLLM)
+	}
+	if got := text(t, call(t, r, "other_echo", `{"text":"hi"}`)); got != "hi" {
+		t.Errorf("echo: %q", got)
+	}
+	if starts, err := os.ReadFile(filepath.Join(cfg.Dir, "starts")); err != nil || len(starts) != 2 {
+		t.Errorf("%d starts %v", len(starts), err)
+	}
+}
+
+// A refused credential is an error that names the setting.
+func TestRefusedCredential(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Error(w, "wrong "+r.Header.Get("Authorization"), http.StatusUnauthorized)
+	}))
+	t.Cleanup(srv.Close)
+	var log bytes.Buffer
+	s := mcp.New(mcp.Config{Name: "web", URL: srv.URL, Header: map[string]string{"Authorization": "secret-token"}, Log: zerolog.New(&log)})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := s.Run(ctx); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(log.String(), "401 Unauthorized: wrong xxxxx; check the credential, which --mcp-header web.Authorization sets") || strings.Contains(log.String(), "secret-token") {
+		t.Errorf("%s", log.String())
 	}
 }

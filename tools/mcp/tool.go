@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/mcp/wrap"
 )
 
 // tool is a tool of a server.
@@ -80,10 +80,11 @@ func (t *tool) Definition() tools.Definition { return t.def }
 // maxPause is how long a call waits for the next start of a server.
 const maxPause = 3 * time.Second
 
-// Execute calls the tool. If the server ended, an idempotent tool is called once more.
+// Execute calls the tool. It calls the tool once more if the first call did not run, or
+// if the server ended and the tool is idempotent.
 func (t *tool) Execute(ctx context.Context, call tools.Call) *tools.Result {
 	res, again := t.call(ctx, call)
-	if again && t.def.Effect == tools.Idempotent {
+	if again {
 		select {
 		case <-ctx.Done():
 			return res
@@ -113,15 +114,24 @@ func (t *tool) call(ctx context.Context, call tools.Call) (res *tools.Result, ag
 	switch {
 	case err == nil:
 		s.worked()
-		return resultOf(got), false
+		return session.resultOf(got), false
 	case ctx.Err() != nil:
 		return tools.Failure(ctx.Err()), false
 	}
-	if e, ok := errors.AsType[*jsonrpc.Error](err); ok && !errors.Is(err, mcp.ErrConnectionClosed) {
-		return tools.Failure(tools.Errorf(tools.CodeToolFailed, "the MCP server %s refused the call: %s", s.cfg.Name, tools.Excerpt(e.Message, 2000))), false
+	idempotent := t.def.Effect == tools.Idempotent
+	e, ok := answered(err)
+	if !ok {
+		err = s.lost(session, err)
+		return tools.Failure(tools.Errorf(tools.CodeToolFailed, "%v; %s may have acted", err, call.Tool)), idempotent
 	}
-	err = s.lost(session, err)
-	return tools.Failure(tools.Errorf(tools.CodeToolFailed, "%v; %s may have acted", err, call.Tool)), true
+	text := s.redact(errors.New(tools.Excerpt(e.Message, 2000)))
+	switch e.Code {
+	case codeFailed - int64(wrap.Unknown):
+		return tools.Failure(tools.Errorf(tools.CodeToolFailed, "the MCP server %s did not answer: %v; %s may have acted", s.cfg.Name, text, call.Tool)), idempotent
+	case codeFailed - int64(wrap.Unsent):
+		return tools.Failure(tools.Errorf(tools.CodeToolFailed, "%s was not run: the MCP server %s cannot be reached: %v", call.Tool, s.cfg.Name, text)), true
+	}
+	return tools.Failure(tools.Errorf(tools.CodeToolFailed, "the MCP server %s refused the call: %v", s.cfg.Name, text)), false
 }
 
 // progress passes the progress of a call on.

@@ -83,19 +83,15 @@ func Rename(text string, rename func(string) string) string {
 
 // Media returns the images and sounds of a result of a reading tool as content blocks.
 func Media(res *tools.Result) (blocks []any) {
-	var all []struct {
-		Type   string `json:"type"`
-		Source struct {
-			MediaType string `json:"media_type"`
-			Data      []byte `json:"data"`
-		} `json:"source"`
-	}
+	var all []Block
 	if len(res.Blocks) == 0 || json.Unmarshal(res.Blocks, &all) != nil {
 		return nil
 	}
 	for _, b := range all {
-		if (b.Type == "image" || b.Type == "audio") && b.Source.Data != nil {
-			blocks = append(blocks, map[string]any{"type": b.Type, "data": b.Source.Data, "mimeType": b.Source.MediaType})
+		if (b.Type == "image" || b.Type == "audio") && b.Data != nil {
+			if data, err := b.MCP(); err == nil {
+				blocks = append(blocks, data)
+			}
 		}
 	}
 	return blocks

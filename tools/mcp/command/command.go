@@ -104,11 +104,20 @@ func Start(cfg Config) (*Process, error) {
 func (p *Process) run(started chan<- error) {
 	defer lockThread()() // see contain
 	err := p.cmd.Start()
-	started <- err
 	if err != nil {
+		started <- err
 		return
 	}
+	release, err := guard(p.cmd)
+	if err != nil {
+		kill(p.cmd)
+		_ = p.cmd.Wait()
+		started <- err
+		return
+	}
+	started <- nil
 	p.err = wait(p.cmd)
+	release()
 	close(p.done)
 }
 

@@ -34,7 +34,7 @@ func wrapRaw(t *testing.T, role string) *raw {
 	proxyIn, clientOut := io.Pipe()
 	c := &raw{in: clientOut, out: bufio.NewReader(clientIn), dir: t.TempDir(), ended: make(chan error, 1)}
 	go func() {
-		c.ended <- Run(t.Context(), NewStream(proxyIn, proxyOut, func() { proxyOut.Close() }), Config{Name: "test server", Session: "s", Store: store, Server: program(role, c.dir)})
+		c.ended <- Run(t.Context(), NewStream(proxyIn, proxyOut, func() { proxyOut.Close() }), Config{Name: "test server", Session: "s", Store: store, Server: startProgram(role, c.dir)})
 	}()
 	t.Cleanup(func() {
 		c.in.Close()

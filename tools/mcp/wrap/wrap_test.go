@@ -21,7 +21,6 @@ import (
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/disk"
 	"github.com/stevedore-bus/stevedore/tools/mcp/command"
-	"github.com/stevedore-bus/stevedore/tools/mcp/wire"
 )
 
 // roleEnv makes this test program a server.
@@ -56,7 +55,7 @@ func wrapServer(t *testing.T, role string, change ...func(*Config)) *session {
 		t.Fatal(err)
 	}
 	s.store = store
-	cfg := Config{Name: "test server", Session: "s", Store: store, Log: zerolog.New(zerolog.NewTestWriter(t)), Server: program(role, s.dir)}
+	cfg := Config{Name: "test server", Session: "s", Store: store, Log: zerolog.New(zerolog.NewTestWriter(t)), Server: startProgram(role, s.dir)}
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -102,8 +101,8 @@ func wrapServer(t *testing.T, role string, change ...func(*Config)) *session {
 	return s
 }
 
-// program starts this test program in a role.
-func program(role, dir string) func(context.Context) (Link, error) {
+// startProgram starts this test program in a role.
+func startProgram(role, dir string) func(context.Context) (Link, error) {
 	return func(context.Context) (Link, error) {
 		exe, err := os.Executable()
 		if err != nil {
@@ -113,22 +112,8 @@ func program(role, dir string) func(context.Context) (Link, error) {
 		if err != nil {
 			return nil, err
 		}
-		return programLink{NewStream(p.Stdout, p.Stdin, p.Close), p}, nil
+		return NewProgram(p), nil
 	}
-}
-
-type programLink struct {
-	*Stream
-	p *command.Process
-}
-
-func (l programLink) Receive() (*wire.Message, error) {
-	m, err := l.Stream.Receive()
-	if _, syntax := err.(*wire.SyntaxError); err == nil || syntax {
-		return m, err
-	}
-	l.p.Close()
-	return nil, l.p.Err()
 }
 
 func (s *session) call(t *testing.T, name string, args map[string]any) *mcp.CallToolResult {
@@ -463,7 +448,7 @@ func TestNoServer(t *testing.T) {
 		}
 	}
 	initialize := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}` + "\n"
-	line, err := run(program("silent exit", t.TempDir()), initialize)
+	line, err := run(startProgram("silent exit", t.TempDir()), initialize)
 	if err != nil {
 		t.Error(err)
 	}

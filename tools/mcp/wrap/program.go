@@ -1,0 +1,29 @@
+package wrap
+
+import (
+	"errors"
+
+	"github.com/stevedore-bus/stevedore/tools/mcp/command"
+	"github.com/stevedore-bus/stevedore/tools/mcp/wire"
+)
+
+// program is a Link to the process of a server.
+type program struct {
+	*Stream
+	process *command.Process
+}
+
+// NewProgram returns the link to a running program.
+func NewProgram(p *command.Process) Link {
+	return program{NewStream(p.Stdout, p.Stdin, p.Close), p}
+}
+
+// Receive returns how the process ended, if it did.
+func (l program) Receive() (*wire.Message, error) {
+	m, err := l.Stream.Receive()
+	if _, syntax := errors.AsType[*wire.SyntaxError](err); err == nil || syntax {
+		return m, err
+	}
+	l.process.Close()
+	return nil, l.process.Err()
+}
