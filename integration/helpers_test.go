@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
 )
 
 // language is a language that integration has a helper for.
@@ -128,6 +130,22 @@ func (c *cuttable) cut() {
 	c.conns = nil
 }
 
+// limitedServer starts a NATS server whose user "limited" may only receive answers, and
+// returns its URL.
+func limitedServer(t *testing.T) string {
+	t.Helper()
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoLog: true, NoSigs: true, Users: []*server.User{{
+		Username: "limited", Password: "limited",
+		Permissions: &server.Permissions{Publish: &server.SubjectPermission{Allow: []string{"other"}}, Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}}},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	return s.ClientURL()
+}
+
 // The helpers in node/stevedore.mjs and python/stevedore.py do what their users expect, also
 // if the connection is lost while a call runs.
 func TestHelpers(t *testing.T) {
@@ -135,7 +153,8 @@ func TestHelpers(t *testing.T) {
 	for name, tt := range map[string]struct {
 		language func(*testing.T) language
 		file     string
-	}{"node": {nodeJS, "helper.mjs"}, "python": {python, "helper.py"}} {
+		steps    int
+	}{"node": {nodeJS, "helper.mjs", 7}, "python": {python, "helper.py", 8}} {
 		t.Run(name, func(t *testing.T) {
 			l := tt.language(t)
 			script := filepath.Join(t.TempDir(), "script.jsonl")
@@ -152,9 +171,9 @@ func TestHelpers(t *testing.T) {
 					cuts++
 					proxy.cut()
 				}
-			})
-			if got := strings.Count(out, "ok: "); got != 6 || cuts != 2 || t.Failed() {
-				t.Errorf("%d of 6 steps, %d cuts\n%s\nthe worker said:\n%s", got, cuts, out, up.stderr)
+			}, "LIMITED_URL="+limitedServer(t))
+			if got := strings.Count(out, "ok: "); got != tt.steps || cuts != 2 || t.Failed() {
+				t.Errorf("%d of %d steps, %d cuts\n%s\nthe worker said:\n%s", got, tt.steps, cuts, out, up.stderr)
 			}
 		})
 	}

@@ -45,12 +45,11 @@ const steps = {
     assert.match(result.for_llm, /^ran\n(?!ran)/);
   },
   async "completions, live and missed"() {
-    const live = bus.completions();
-    const next = live.next();
-    await sleep(200);
+    const live = bus.completions(); // from now on, not from the first next()
     console.log("cut");
     assert.equal((await bus.call("spawn", { task: "say hi" }, { id: "child" })).outcome, "async");
-    const { value } = await next;
+    await sleep(1500);
+    const { value } = await live.next();
     assert.equal(value.id, "child");
     assert.match(value.for_llm, /hi/);
     await live.return();
@@ -58,6 +57,15 @@ const steps = {
       assert.equal(missed.sequence, value.sequence);
       break;
     }
+  },
+  async "what the server does not permit"() {
+    const limited = await connect(process.env.LIMITED_URL, { user: "limited", password: "limited", session: "node" });
+    const began = Date.now();
+    await assert.rejects(limited.call("shell", { command: "true" }), { code: "permission_denied" });
+    await assert.rejects(limited.serve("acme.shout", {}, () => ""), { code: "permission_denied" });
+    await assert.rejects(limited.completions().next(), { code: "permission_denied" });
+    assert.ok(Date.now() - began < 10_000);
+    await limited.nc.close();
   },
   async "serve a tool"() {
     await bus.serve("acme.shout", { description: "Shout.", parameters: { type: "object", properties: { text: { type: "string" } } }, effect: "idempotent" }, ({ text }) => {

@@ -1,7 +1,7 @@
 // Types of stevedore.mjs.
 import type { ConnectionOptions, NatsConnection } from "@nats-io/transport-node";
 
-/** A rejection with a code of docs/protocol.md, or "timeout". */
+/** A rejection with a code of docs/protocol.md, "timeout" or "permission_denied". */
 export class StevedoreError extends Error {
   constructor(code: string, message: string);
   code: string;

@@ -10,6 +10,12 @@ export class StevedoreError extends Error {
   constructor(code, message) { super(message); this.code = code; }
 }
 
+// denied returns the error for what the server does not permit; undefined for other errors.
+function denied(err, what) {
+  const cause = [err, err?.cause].find((e) => e?.name === "PermissionViolationError" || e?.name === "AuthorizationError");
+  return cause && new StevedoreError("permission_denied", `${what}: the server does not permit it: ${cause.message}`);
+}
+
 const isToken = (id) => /^(?!-|h_)[\w-]{1,64}$/i.test(id);
 const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
 
@@ -38,10 +44,12 @@ export async function connect(url = process.env.NATS_URL ?? "nats://127.0.0.1:42
       let again;
       const msg = await Promise.race([answer, new Promise((f) => reconnects.add(again = f))]);
       reconnects.delete(again);
+      const refused = denied(msg, subject);
+      if (refused) throw refused;
       const code = msg?.headers?.get("Nats-Service-Error-Code");
       if (msg?.data && !code) return msg.json();
       if (code && !["stopping", "timeout"].includes(code)) throw new StevedoreError(code, msg.json().error.message);
-      if (nc.isClosed()) throw msg;
+      if (nc.isClosed()) throw msg ?? new Error("the connection is closed");
       if (Date.now() - start > timeout - 500) throw new StevedoreError("timeout", `no answer on ${subject} within ${timeout} ms (${msg?.message ?? code}); a call goes on: call again with the same id`);
       if (msg) await sleep(500);
     }
@@ -65,27 +73,47 @@ export async function connect(url = process.env.NATS_URL ?? "nats://127.0.0.1:42
     grep: (artifact_id, pattern, more = {}) => read("grep", { artifact_id, pattern, ...more }),
     page: (artifact_id, offset = 0, limit = 15_000) => read("get", { artifact_id, offset, limit }),
 
-    async *completions(after) {
+    completions(after) {
       const subject = `completion.${session}.*`, stream = `${prefix.toUpperCase().replaceAll(".", "_")}_RESULTS`;
-      const stored = (query) => nc.request(`$JS.API.DIRECT.GET.${stream}`, JSON.stringify(query), { timeout: 5000 }).catch(() => null);
       const sequence = (msg) => Number(msg?.headers?.get("Nats-Sequence") ?? 0);
-      let notify, news = [null]; // null: read from the stream what was missed
+      let notify, news = []; // null: read from the stream what was missed
       const add = (msg) => { news.push(msg); notify?.(); };
-      const sub = nc.subscribe(`${prefix}.stored.${subject}`, { callback: (_err, msg) => add(msg ?? null) });
-      reconnects.add(add);
-      try {
-        for (let last = after ?? sequence(await stored({ last_by_subj: `${prefix}.${subject}` })); !nc.isClosed();) {
-          if (news.length === 0) await new Promise((done) => { notify = done; });
-          const msg = news.shift() ?? await stored({ seq: last + 1, next_by_subj: `${prefix}.${subject}` });
-          if (sequence(msg) <= last) continue; // it was read before, or nothing was missed
-          if (!msg.subject.includes(".stored.")) news.unshift(null);
-          yield { ...msg.json(), sequence: last = sequence(msg) };
+      async function stored(query) {
+        while (!nc.isClosed()) {
+          const msg = await nc.request(`$JS.API.DIRECT.GET.${stream}`, JSON.stringify(query), { timeout: 5000 }).catch((err) => denied(err, subject));
+          if (msg instanceof Error) throw msg;
+          if (msg) return msg;
+          await sleep(200);
         }
-      } finally { sub.unsubscribe(); reconnects.delete(add); }
+      }
+      const sub = nc.subscribe(`${prefix}.stored.${subject}`, { callback: (err, msg) => add(err ? denied(err, subject) ?? err : msg) });
+      reconnects.add(add);
+      const events = (async function* () {
+        try {
+          yield; // for the call of next below
+          let last = after ?? sequence(await latest);
+          if (after === undefined) for (const msg of news) if (sequence(msg)) last = Math.min(last, sequence(msg) - 1); // it came meanwhile
+          news.unshift(null);
+          while (!nc.isClosed()) {
+            if (news.length === 0) await new Promise((done) => { notify = done; });
+            const msg = news.shift() ?? await stored({ seq: last + 1, next_by_subj: `${prefix}.${subject}` });
+            if (msg instanceof Error) throw msg;
+            if (sequence(msg) <= last) continue; // it was read before, or nothing was missed
+            if (!msg.subject.includes(".stored.")) news.unshift(null);
+            yield { ...msg.json(), sequence: last = sequence(msg) };
+          }
+        } finally { sub.unsubscribe(); reconnects.delete(add); }
+      })();
+      const latest = after === undefined ? stored({ last_by_subj: `${prefix}.${subject}` }) : undefined;
+      latest?.catch(() => {}); // next reports it
+      events.next();
+      return events;
     },
 
     async serve(subject, definition, run) {
-      const answer = (callback) => ({ queue: "tools", callback: async (_err, msg) => {
+      let refused;
+      const answer = (callback) => ({ queue: "tools", callback: async (err, msg) => {
+        if (err) return void (refused = denied(err, subject) ?? err);
         try {
           const result = await callback(msg);
           msg.respond(typeof result === "string" ? result : JSON.stringify(result ?? ""));
@@ -99,6 +127,7 @@ export async function connect(url = process.env.NATS_URL ?? "nats://127.0.0.1:42
       nc.subscribe(`${subject}.definition`, answer(() => definition));
       nc.subscribe(subject, answer((msg) => { const call = msg.json(); return run(call.args ?? {}, call); }));
       await nc.flush();
+      if (refused) throw refused;
     },
     close: () => nc.drain(),
   };

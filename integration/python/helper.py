@@ -1,7 +1,7 @@
 """Uses every function of stevedore.py. It prints "cut" when the test should cut its
 connection, and ends with status 0 only if every answer is as expected."""
 
-import re, sys, time, traceback
+import os, re, sys, time, traceback
 from concurrent.futures import ThreadPoolExecutor
 
 from stevedore import StevedoreError, connect
@@ -61,16 +61,53 @@ def the_connection_is_cut_while_a_call_runs():
 
 
 def completions_live_and_missed():
-    live = bus.completions()
-    following = pool.submit(next, live)
-    time.sleep(0.2)
+    live = bus.completions()  # from now on, not from the first next()
     print("cut", flush=True)
     assert bus.call("spawn", {"task": "say hi"}, id="child")["outcome"] == "async"
-    event = following.result()
+    time.sleep(1.5)
+    event = next(live)
     assert event["id"] == "child" and "hi" in event["for_llm"], event
     live.close()
     missed = next(bus.completions(after=0))
     assert missed["sequence"] == event["sequence"], missed
+
+
+def what_the_server_does_not_permit():
+    limited = connect(os.environ["LIMITED_URL"], user="limited", password="limited", session="python")
+    began = time.monotonic()
+    rejects("permission_denied", lambda: limited.call("shell", {"command": "true"}))
+    rejects("permission_denied", lambda: limited.serve("acme.shout", {}, print))
+    rejects("permission_denied", lambda: limited.completions())
+    assert time.monotonic() - began < 10
+    limited.close()
+
+
+def answers_that_are_cut():
+    """The server ends within a message, sends what makes no sense, and then works."""
+    import socket, threading
+
+    server = socket.create_server(("127.0.0.1", 0))
+    info = b'INFO {"headers":true}\r\n'
+
+    def serve():
+        for broken in (b"MSG x 0 100\r\nshort", b"MSG\r\n", b"HMSG x 0 4 1\r\n{}\r\n", None):
+            conn, _ = server.accept()
+            conn.sendall(info + b"PONG\r\n")
+            read = conn.makefile("rb")
+            for line in read:
+                if line.startswith(b"PUB"):
+                    _, subject, reply, size = line.split()
+                    read.read(int(size) + 2)
+                    conn.sendall(broken or b"MSG %s 0 %d\r\n%s\r\n" % (reply, 14, b'{"text":"yes"}'))
+                    if broken:
+                        read.close()
+                        conn.close()
+                        break
+
+    threading.Thread(target=serve, daemon=True).start()
+    lame = connect(f"nats://127.0.0.1:{server.getsockname()[1]}")
+    assert lame.page("x") == "yes"
+    lame.close()
 
 
 def serve_a_tool():
@@ -88,7 +125,7 @@ def serve_a_tool():
 
 
 failed = False
-for step in (tools_as_the_lists_of_two_apis, read_a_big_result_back, failures, the_connection_is_cut_while_a_call_runs, completions_live_and_missed, serve_a_tool):
+for step in (tools_as_the_lists_of_two_apis, read_a_big_result_back, failures, the_connection_is_cut_while_a_call_runs, completions_live_and_missed, serve_a_tool, what_the_server_does_not_permit, answers_that_are_cut):
     try:
         step()
         print("ok:", step.__name__, flush=True)

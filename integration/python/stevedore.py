@@ -14,7 +14,7 @@ INTERNAL_TOOLS = ("agent", "subagent", "spawn", "tasks", "cron", "message")
 
 
 class StevedoreError(Exception):
-    """A rejection with a code of docs/protocol.md, or "timeout"."""
+    """A rejection with a code of docs/protocol.md, "timeout" or "permission_denied"."""
 
     def __init__(self, code: str, message: str):
         super().__init__(message)
@@ -35,7 +35,10 @@ class Stevedore:
         """Repeats a request that may be lost. A call has an id, so a repetition does not run it again."""
         deadline = time.monotonic() + timeout
         while True:
-            msg = self.nc.request(f"{self.prefix}.rpc.{subject}", json.dumps(body).encode(), max(0.001, min(60, deadline - time.monotonic())))
+            try:
+                msg = self.nc.request(f"{self.prefix}.rpc.{subject}", json.dumps(body).encode(), max(0.001, min(60, deadline - time.monotonic())))
+            except PermissionError as err:
+                raise StevedoreError("permission_denied", f"{subject}: {err}") from err
             code = msg.headers.get("Nats-Service-Error-Code", "") if msg else ""
             if msg and msg.data and not code:
                 return json.loads(msg.data)
@@ -80,24 +83,45 @@ class Stevedore:
         sequence (0: all). Each has the field "sequence"."""
         subject = f"completion.{self.session}.*"
         news: queue.Queue[Optional[Message]] = queue.Queue()
-        stored = lambda query: self.nc.request(f"$JS.API.DIRECT.GET.{self.prefix.upper().replace('.', '_')}_RESULTS", json.dumps(query).encode(), 5)
+        missed = lambda: news.put(None)  # read the stream
         sequence = lambda msg: int(msg.headers.get("Nats-Sequence", 0)) if msg else 0
-        missed = lambda: news.put(None)
+
+        def stored(query: dict[str, Any]) -> Optional[Message]:
+            while not self.nc.closed:
+                if msg := self.nc.request(f"$JS.API.DIRECT.GET.{self.prefix.upper().replace('.', '_')}_RESULTS", json.dumps(query).encode(), 5):
+                    return msg
+                time.sleep(0.2)
+            return None
+
+        def follow(last: int) -> Iterator[dict[str, Any]]:
+            try:
+                yield {}  # for the call of next below
+                missed()
+                while not self.nc.closed:
+                    msg = news.get() or stored({"seq": last + 1, "next_by_subj": f"{self.prefix}.{subject}"})
+                    if msg and sequence(msg) > last:  # otherwise it was read before, or nothing was missed
+                        last = sequence(msg)
+                        if ".stored." not in msg.subject:
+                            missed()
+                        yield {**json.loads(msg.data), "sequence": last}
+            finally:
+                self.nc.on_reconnect.discard(missed)
+                unsubscribe()
+
         unsubscribe = self.nc.subscribe(f"{self.prefix}.stored.{subject}", news.put)
         self.nc.on_reconnect.add(missed)
         try:
-            last = after if after is not None else sequence(stored({"last_by_subj": f"{self.prefix}.{subject}"}))
-            missed()
-            while not self.nc.closed:
-                msg = news.get() or stored({"seq": last + 1, "next_by_subj": f"{self.prefix}.{subject}"})
-                if msg and sequence(msg) > last:  # otherwise it was read before, or nothing was missed
-                    last = sequence(msg)
-                    if ".stored." not in msg.subject:
-                        missed()
-                    yield {**json.loads(msg.data), "sequence": last}
-        finally:
-            self.nc.on_reconnect.discard(missed)
+            self.nc.flush()
+            if after is None:
+                after = sequence(stored({"last_by_subj": f"{self.prefix}.{subject}"}))
+                if not news.empty():  # it came meanwhile
+                    after = min([after] + [sequence(msg) - 1 for msg in list(news.queue) if msg])
+        except PermissionError as err:
             unsubscribe()
+            raise StevedoreError("permission_denied", f"{subject}: {err}") from err
+        events = follow(after)
+        next(events)
+        return events
 
     def serve(self, subject: str, definition: dict[str, Any], run: Callable[[dict[str, Any], dict[str, Any]], Any], threads: int = 8) -> None:
         """Serves a tool on a subject, in the background; see --remote-tool. run(args, call) returns a text or
@@ -118,6 +142,10 @@ class Stevedore:
 
         self.nc.subscribe(subject + ".definition", lambda msg: answer(msg, lambda: definition), "tools")
         self.nc.subscribe(subject, lambda msg: pool.submit(answer, msg, lambda: started(msg)), "tools")
+        try:
+            self.nc.flush()
+        except PermissionError as err:
+            raise StevedoreError("permission_denied", f"{subject}: {err}") from err
 
     def close(self) -> None:
         self.nc.close()

@@ -1,7 +1,7 @@
 """A NATS client of the standard library alone: publish, subscribe, request, reconnect."""
 
-import json, os, queue, socket, ssl, threading, time, uuid
-from typing import Any, Callable, NamedTuple, Optional
+import json, os, queue, re, socket, ssl, threading, time, traceback, uuid
+from typing import Any, Callable, NamedTuple, Optional, Union
 from urllib.parse import unquote, urlsplit
 
 
@@ -19,7 +19,9 @@ class Connection:
         self.user = user or unquote(first.username or "") or os.environ.get("NATS_USER", "")
         self.password = password or unquote(first.password or "") or os.environ.get("NATS_PASSWORD", "")
         self.inbox, self.lock, self.closed = "_INBOX." + uuid.uuid4().hex, threading.Lock(), False
-        self.pending: dict[str, queue.Queue[Optional[Message]]] = {}
+        self.pending: dict[str, tuple[str, queue.Queue[Union[Message, Exception, None]]]] = {}
+        self.pongs: list[threading.Event] = []
+        self.refused: dict[str, PermissionError] = {}  # by the subject of the subscription
         self.on_reconnect: set[Callable[[], Any]] = set()
         self.subscriptions: dict[str, tuple[str, str, Callable[[Message], Any]]] = {"0": (self.inbox + ".*", "", self._answered)}
         deadline = time.monotonic() + wait
@@ -48,45 +50,77 @@ class Connection:
                 raise PermissionError(line[5:].decode())
         sock.settimeout(None)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        self.sock, self.stream, self.max_payload = sock, sock.makefile("rb"), info["max_payload"]
+        for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+            if hasattr(socket, option):  # a connection that is cut without a word ends after a minute
+                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+        self.sock, self.stream, self.max_payload = sock, sock.makefile("rb"), int(info.get("max_payload", 1 << 20))
 
     def _read(self) -> None:
         while not self.closed:
             try:
                 self._dispatch()
-            except (OSError, ValueError):
-                while not self.closed:
-                    time.sleep(0.5)
-                    try:
-                        with self.lock:
-                            self._dial()
-                        break
-                    except (OSError, ValueError):
-                        pass
-                for answer in list(self.pending.values()):
-                    answer.put(None)
-                for notify in list(self.on_reconnect):
-                    notify()
+            except Exception:  # the connection ended, or what the server says makes no sense
+                self._reconnect()
+
+    def _reconnect(self) -> None:
+        lost: Optional[Exception] = None  # None: ask again
+        while not self.closed:
+            time.sleep(0.5)
+            try:
+                with self.lock:
+                    self._dial()
+                break
+            except PermissionError as err:  # the credential is not valid any more
+                lost, self.closed = err, True
+            except Exception:
+                pass
+        for _, answer in list(self.pending.values()):
+            answer.put(lost)
+        for pong in self.pongs:
+            pong.set()
+        for notify in list(self.on_reconnect):
+            notify()
 
     def _dispatch(self) -> None:
-        verb, *args = self.stream.readline().decode().split() or [""]
-        if verb == "":
+        line = self.stream.readline()
+        if not line.endswith(b"\n"):
             raise ConnectionError("the server closed the connection")
+        verb, *args = line.decode().split() or [""]
         if verb == "PING":
             self._send(b"PONG\r\n")
-        if verb in ("MSG", "HMSG"):
+        elif verb == "PONG" and self.pongs:
+            self.pongs.pop(0).set()
+        elif verb == "-ERR":
+            self._refuse(line[5:].decode().strip().strip("'"))
+        elif verb in ("MSG", "HMSG"):
             size, head = int(args[-1]), int(args[-2]) if verb == "HMSG" else 0
-            data = self.stream.read(size + 2)[:size]
+            data = self.stream.read(size + 2)
+            if len(data) < size + 2:
+                raise ConnectionError("the server closed the connection within a message")
             subject, sid, reply = args[0], args[1], args[2] if len(args) == (5 if head else 4) else ""
-            version, *lines = data[:head].decode().split("\r\n")
+            version, *lines = data[:head].decode(errors="replace").split("\r\n")
             headers = {k.strip(): v.strip() for k, _, v in (line.partition(":") for line in lines if ":" in line)}
             headers["Status"] = version[9:12]  # of NATS/1.0 503
-            if sid in self.subscriptions:
-                self.subscriptions[sid][2](Message(subject, reply, headers, data[head:]))
+            _, _, handle = self.subscriptions.get(sid, ("", "", None))
+            try:
+                if handle:
+                    handle(Message(subject, reply, headers, data[head:size]))
+            except Exception:
+                traceback.print_exc()  # an error of the handler; the other subscriptions go on
+
+    def _refuse(self, text: str) -> None:
+        """Tells those whom an error of the server concerns; after other errors it closes the connection."""
+        if found := re.match(r'permissions violation for (publish|subscription) to "(\S+)"', text, re.IGNORECASE):
+            err = PermissionError(f"the server does not permit it: {text}")
+            if found[1].lower() == "subscription":
+                self.refused[found[2]] = err
+            for subject, answer in list(self.pending.values()):
+                if subject == found[2] or found[2].startswith(self.inbox):  # answers cannot be received
+                    answer.put(err)
 
     def _answered(self, msg: Message) -> None:
-        if answer := self.pending.get(msg.subject):
-            answer.put(msg)
+        if msg.subject in self.pending:
+            self.pending[msg.subject][1].put(msg)
 
     def _send(self, data: bytes) -> None:
         with self.lock:
@@ -107,17 +141,37 @@ class Connection:
         self._send(f"SUB {subject} {group} {sid}\r\n".encode())
         return lambda: self._send(f"UNSUB {sid}\r\n".encode()) if self.subscriptions.pop(sid, None) else None
 
+    def flush(self, timeout: float = 10) -> None:
+        """Waits until the server has read what was sent. Raises the error of a refused subscription."""
+        pong = threading.Event()
+        with self.lock:
+            self.pongs.append(pong)
+            self.sock.sendall(b"PING\r\n")
+        pong.wait(timeout)
+        for subject, _, _ in list(self.subscriptions.values()):
+            if subject in self.refused:
+                raise self.refused[subject]
+
     def request(self, subject: str, data: bytes, timeout: float) -> Optional[Message]:
-        """Returns the answer, or None if none came in time or the connection was lost."""
+        """Returns the answer, or None if none came in time or the connection was lost. A request that
+        the server does not permit is a PermissionError."""
         reply = f"{self.inbox}.{uuid.uuid4().hex}"
-        self.pending[reply] = queue.Queue()
+        answer: queue.Queue[Union[Message, Exception, None]] = queue.Queue()
+        self.pending[reply] = (subject, answer)
         try:
+            if denied := self.refused.get(self.inbox + ".*"):
+                raise denied
             self.publish(subject, data, reply)
-            return self.pending[reply].get(timeout=timeout)
+            got = answer.get(timeout=timeout)
+            if isinstance(got, Exception):
+                raise got
+            return got
+        except PermissionError:
+            raise
         except (OSError, queue.Empty):
             return None
         finally:
-            del self.pending[reply]
+            self.pending.pop(reply, None)
 
     def close(self) -> None:
         self.closed = True
