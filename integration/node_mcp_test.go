@@ -27,7 +27,7 @@ func TestMCPClients(t *testing.T) {
 	for line := range strings.Lines(string(out)) {
 		t.Log(strings.TrimSpace(line))
 	}
-	if !strings.Contains(string(out), "ok: progress and cancellation through wrap, client 2") {
+	if !strings.Contains(string(out), "ok: all") {
 		t.Error("mcp.mjs did not take its last step")
 	}
 }

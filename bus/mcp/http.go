@@ -19,7 +19,7 @@ const SessionHeader = "Stevedore-Session"
 // gateway can answer each of them.
 func (g *Gateway) Handler() http.Handler {
 	return mcp.NewStreamableHTTPHandler(func(r *http.Request) *mcp.Server {
-		session, ok := sessionOf(r)
+		session, ok := SessionOf(r)
 		if !ok {
 			return nil
 		}
@@ -38,9 +38,9 @@ func (g *Gateway) Handler() http.Handler {
 // maxRequest is the largest request, in bytes. A call must fit into a message of the bus.
 const maxRequest = 8 << 20
 
-// sessionOf returns the session of a request: that of its token, or the part of it that
+// SessionOf returns the session of a request: that of its token, or the part of it that
 // the header names. "--" separates the two, and names of tokens do not contain it.
-func sessionOf(r *http.Request) (string, bool) {
+func SessionOf(r *http.Request) (string, bool) {
 	session := httpauth.Identity(r.Context())
 	if part := r.Header.Get(SessionHeader); part != "" && session != "" {
 		session = tools.Token(session + "--" + part)

@@ -4,9 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"io"
-	"net/http"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -18,7 +16,6 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
-	"github.com/stevedore-bus/stevedore/bus/httpauth"
 	"github.com/stevedore-bus/stevedore/bus/mcp"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
@@ -52,9 +49,7 @@ To keep the big results of another MCP server out of the prompt, see "worker mcp
 
 type mcpOptions struct {
 	process.Options
-	http    string
-	tokens  []string
-	hosts   []string
+	http    mcpHTTP
 	session string
 	wait    time.Duration
 	noSync  bool
@@ -73,11 +68,10 @@ func newMCPCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	o.AddFlags(flags)
-	flags.StringVar(&o.http, "http", "", "`HOST:PORT` to serve HTTP on, at the path /mcp, instead of stdin and stdout; without a HOST, only this machine can connect")
+	o.http.addFlags(flags)
 	token := flags.Lookup("token")
-	token.Value = &tokenFlag{natsToken: token.Value, sessions: &o.tokens}
-	token.Usage, token.Annotations = "`NAME=file:PATH` or NAME=env:VARIABLE of a bearer token for --http and of the session that it opens, may be repeated; default a new token for the session of --session. A value of another form is the token for NATS", nil
-	flags.StringSliceVar(&o.hosts, "allow-host", nil, "`NAME`s that HTTP requests may have in the header Host, in addition to localhost and IP addresses")
+	token.Value = &tokenFlag{natsToken: token.Value, sessions: &o.http.tokens}
+	token.Usage, token.Annotations = httpTokenUsage+". A value of another form is the token for NATS", nil
 	flags.StringVar(&o.session, "session", "", "`SESSION` of the client; default a new one")
 	flags.DurationVar(&o.wait, "wait", 50*time.Second, "`TIME` that a client without tasks waits for a result")
 	flags.BoolVar(&o.noSync, "no-sync", false, "let a server in this process acknowledge messages before they are synced to the disk")
@@ -117,7 +111,7 @@ func serveMCP(ctx context.Context, o mcpOptions, stdin io.Reader, stdout, stderr
 	if o.session == "" {
 		o.session = "mcp-" + strings.ToLower(rand.Text()[:16])
 	}
-	guard, err := o.guard(stderr)
+	guard, err := o.http.guard(o.session, stderr)
 	if err != nil {
 		return err
 	}
@@ -142,7 +136,12 @@ func serveMCP(ctx context.Context, o mcpOptions, stdin io.Reader, stdout, stderr
 		return process.Together(ctx, g.Run, func(ctx context.Context) error {
 			defer cancel()
 			if guard != nil {
-				return serveMCPOverHTTP(ctx, g, b, guard, o.http, log, stderr)
+				return o.http.serve(ctx, guard.Handler(g.Handler()), func() error {
+					if !b.Conn().IsConnected() {
+						return errors.New("the gateway is not connected to the bus")
+					}
+					return nil
+				}, g.Close, log, stderr)
 			}
 			in := &endNoter{Reader: stdin, ended: g.Close}
 			err := g.Stdio(ctx, tools.Token(o.session), &sdk.IOTransport{Reader: io.NopCloser(in), Writer: nopWriteCloser{stdout}, MaxLineLength: 64 << 20})
@@ -230,74 +229,4 @@ func runMCPWorker(ctx context.Context, o mcpOptions, listen string, log zerolog.
 	return o.Run(ctx, b, log, process.Console(stderr, log), func() (func() error, error) {
 		return o.Connection.PublishURL(server.URL())
 	})
-}
-
-// guard returns the guard of the HTTP endpoint; nil without --http.
-func (o *mcpOptions) guard(stderr io.Writer) (*httpauth.Guard, error) {
-	if o.http == "" {
-		if len(o.tokens) > 0 {
-			return nil, cli.Exit(cli.ExitUsage, "--token is for --http; over stdin and stdout, --session names the session")
-		}
-		return nil, nil
-	}
-	address, loopback, err := httpauth.CheckAddress(o.http)
-	if err != nil {
-		return nil, cli.Exit(cli.ExitUsage, "--http: %w", err)
-	}
-	o.http = address
-	cfg := httpauth.Config{Tokens: map[string]string{}, Hosts: o.hosts}
-	for _, given := range o.tokens {
-		name, source, ok := strings.Cut(given, "=")
-		if !ok || !tools.IsToken(name) || strings.Contains(name, "--") || tools.Token(name) != name {
-			return nil, cli.Exit(cli.ExitUsage, "--token: want NAME=file:PATH or NAME=env:VARIABLE, with a NAME of the form %s without --", tools.TokenForm)
-		}
-		token, err := process.ReadSecret(source)
-		if err != nil {
-			return nil, cli.Exit(cli.ExitUsage, "--token %s: %w", name, err)
-		}
-		if other, twice := cfg.Tokens[token]; twice {
-			return nil, cli.Exit(cli.ExitUsage, "--token: %s and %s have the same token", other, name)
-		}
-		cfg.Tokens[token] = name
-	}
-	if len(o.tokens) == 0 {
-		if !loopback {
-			return nil, cli.Exit(cli.ExitUsage, "--http %s: other machines can reach this address; give --token NAME=file:PATH", o.http)
-		}
-		token := httpauth.NewToken()
-		cfg.Tokens[token] = tools.Token(o.session)
-		fmt.Fprintf(stderr, "Authorization: Bearer %s\n", token)
-	}
-	g, err := httpauth.New(cfg)
-	if err != nil {
-		return nil, cli.Exit(cli.ExitUsage, "--token: %w", err)
-	}
-	return g, nil
-}
-
-func serveMCPOverHTTP(ctx context.Context, g *mcp.Gateway, b *bus.Bus, guard *httpauth.Guard, address string, log zerolog.Logger, stderr io.Writer) error {
-	l, err := httpauth.Listen(ctx, address)
-	if err != nil {
-		return cli.Exit(cli.ExitUsage, "--http: %w", err)
-	}
-	mux := http.NewServeMux()
-	mux.Handle("/mcp", guard.Handler(g.Handler()))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		if !b.Conn().IsConnected() {
-			http.Error(w, "the gateway is not connected to the bus", http.StatusServiceUnavailable)
-			return
-		}
-		_, _ = io.WriteString(w, "ok\n")
-	})
-	failed := make(chan error, 1)
-	stop := httpauth.Serve(l, mux, func(err error) { failed <- err })
-	fmt.Fprintf(stderr, "MCP is served at http://%s/mcp\n", l.Addr())
-	log.Info().Str("address", l.Addr().String()).Msg("MCP server is listening")
-	select {
-	case err = <-failed:
-	case <-ctx.Done():
-	}
-	g.Close()
-	stop()
-	return err
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/stevedore-bus/stevedore/bus/mcp"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 	"github.com/stevedore-bus/stevedore/offload"
@@ -30,10 +31,15 @@ In the configuration of an MCP host, put "worker mcp wrap --" before the command
 
   worker mcp wrap -- npx -y @modelcontextprotocol/server-filesystem .
   worker mcp wrap --header Authorization=file:token https://mcp.example.com/mcp
+  worker mcp wrap --http 127.0.0.1:8931 --token alice=file:alice.token -- npx -y some-server
 
 Results are stored in --data; no other process is needed. Each start is a session of
 its own, unless --session names one. The server gets the environment of this command,
 without the variables of Stevedore and NATS.
+
+With --http, each request needs "Authorization: Bearer TOKEN". The token decides whose
+results a client can read. Each session of a client has its own process of the server;
+clients without sessions (revision 2026-07-28) share one for each token.
 
 If the server ends, it is started again and the session goes on. A tool call that it was
 running is repeated only if the tool is annotated as read-only or idempotent.
@@ -45,6 +51,7 @@ type mcpWrapOptions struct {
 	Logging    cli.Logging
 	Store      process.StoreOptions
 	Offload    offload.Config
+	http       mcpHTTP
 	session    string
 	timeout    time.Duration
 	headers    []string
@@ -68,6 +75,8 @@ func newMCPWrapCommand() *cobra.Command {
 	flags.SetInterspersed(false) // the flags after the command are the command's
 	flags.StringVar(&o.Connection.Data, "data", cli.DefaultDataDir(), "`DIR` for the stored results")
 	o.Logging.AddFlags(flags)
+	o.http.addFlags(flags)
+	flags.StringArrayVar(&o.http.tokens, "token", nil, httpTokenUsage)
 	flags.StringVar(&o.session, "session", "", "`SESSION` of the stored results; default a new one, so that only this process can read them")
 	flags.DurationVar(&o.timeout, "call-timeout", 10*time.Minute, "`TIME` after which a request without response or progress is cancelled")
 	flags.StringArrayVar(&o.headers, "header", nil, "`NAME=VALUE` of a header for each request to the URL; for a secret, VALUE is env:VARIABLE or file:PATH")
@@ -91,9 +100,12 @@ func mcpWrap(ctx context.Context, o mcpWrapOptions, argv []string, stdin io.Read
 	if err != nil {
 		return err
 	}
-	session := tools.Token(o.session)
 	if o.session == "" {
-		session = "mcp-" + strings.ToLower(rand.Text()[:16])
+		o.session = "mcp-" + strings.ToLower(rand.Text()[:16])
+	}
+	guard, err := o.http.guard(o.session, stderr)
+	if err != nil {
+		return err
 	}
 	store, closeStore, err := o.Store.OpenDisk(&o.Connection)
 	if err != nil {
@@ -101,11 +113,23 @@ func mcpWrap(ctx context.Context, o mcpWrapOptions, argv []string, stdin io.Read
 	}
 	defer func() { err = errors.Join(err, closeStore()) }()
 	o.Offload.Log = log
-	err = wrap.Run(ctx, wrap.NewStream(stdin, stdout, nil), wrap.Config{
-		Name: name, Session: session, Store: store, Offload: o.Offload, CallTimeout: o.timeout, Log: log,
-		Reader: offload.ReaderConfig{JQCommand: process.JQCommand()},
-		Server: server,
-	})
+	proxy := func(session string) wrap.Config {
+		return wrap.Config{
+			Name: name, Session: session, Store: store, Offload: o.Offload, CallTimeout: o.timeout, Log: log,
+			Reader: offload.ReaderConfig{JQCommand: process.JQCommand()},
+			Server: server,
+		}
+	}
+	if guard != nil {
+		h := wrap.NewHandler(wrap.HandlerConfig{Log: log, Proxy: proxy, Identity: func(r *http.Request) string {
+			if session, ok := mcp.SessionOf(r); ok {
+				return session
+			}
+			return ""
+		}})
+		return o.http.serve(ctx, guard.Handler(h), func() error { return nil }, h.Close, log, stderr)
+	}
+	err = wrap.Run(ctx, wrap.NewStream(stdin, stdout, nil), proxy(tools.Token(o.session)))
 	if errors.Is(err, wrap.ErrPermanent) {
 		return cli.Exit(cli.ExitUsage, "%w", err)
 	}

@@ -202,8 +202,33 @@ for (const [sdk, client] of [["sdk 1", client1], ["client 2", client2]]) {
   while (!existsSync(pid) || !readFileSync(pid, "utf8").endsWith("\n")) await new Promise((r) => setTimeout(r, 20));
   abort.abort();
   await assert.rejects(ended);
+  await gone(Number(readFileSync(pid, "utf8")), `the command of ${sdk}`);
   ok(`cancellation, ${sdk}`);
 }
+
+// gone waits until a process has ended.
+async function gone(pid, what) {
+  assert.ok(pid > 1);
+  for (const end = Date.now() + 20_000; ; await new Promise((r) => setTimeout(r, 20))) {
+    try { process.kill(pid, 0); } catch { return; }
+    assert.ok(Date.now() < end, `${what} goes on after its request was cancelled`);
+  }
+}
+
+// A server that writes down which requests are cancelled.
+writeFileSync(join(dir, "server.mjs"), `
+  import { appendFileSync } from "node:fs";
+  import { createInterface } from "node:readline";
+  const say = (m) => console.log(JSON.stringify({ jsonrpc: "2.0", ...m }));
+  for await (const line of createInterface({ input: process.stdin })) {
+    const { id, method, params } = JSON.parse(line);
+    if (method === "initialize") say({ id, result: { protocolVersion: "2025-06-18", capabilities: { tools: {} }, serverInfo: { name: "x", version: "1" } } });
+    else if (method === "tools/list") say({ id, result: { tools: [{ name: "wait", inputSchema: { type: "object" } }] } });
+    else if (method === "tools/call") appendFileSync(process.argv[2], "called " + JSON.stringify(id) + "\\n");
+    else if (method === "notifications/cancelled") appendFileSync(process.argv[2], "cancelled " + JSON.stringify(params.requestId) + "\\n");
+    else if (id !== undefined) say({ id, error: { code: -32601, message: "Method not found" } });
+  }
+`);
 for (const [sdk, connect, Stdio] of [["sdk 1", v1, Stdio1], ["client 2", v2, Stdio2]]) {
   const client = await connect(new Stdio({ command: worker, args: servers["wrap server-everything"].args, stderr: "ignore" }));
   const seen = [];
@@ -216,8 +241,38 @@ for (const [sdk, connect, Stdio] of [["sdk 1", v1, Stdio1], ["client 2", v2, Std
   await assert.rejects(ended);
   assert.match(text(await client.callTool({ name: "get-sum", arguments: { a: 1, b: 1 } })), /2/);
   await client.close();
+  // The server is told which request is cancelled, over stdio and over HTTP.
+  const wait = ["--", "node", join(dir, "server.mjs")];
+  const token = join(dir, "token");
+  for (const over of ["stdio", "HTTP"]) {
+    const log = join(dir, `${sdk}.${over}.log`);
+    const transport = over === "stdio"
+      ? new Stdio({ command: worker, args: ["mcp", "wrap", "--data", data, ...wait, log], stderr: "ignore" })
+      : new (sdk === "sdk 1" ? HTTP1 : HTTP2)(new URL(await listening(worker, ["mcp", "wrap", "--http", "127.0.0.1:0", "--token", `alice=file:${token}`, "--data", data, ...wait, log], /(http:\S+\/mcp)/)), { requestInit });
+    const client = await connect(transport);
+    const abort = new AbortController();
+    const ended = client.callTool({ name: "wait", arguments: {} }, ...(sdk === "sdk 1" ? [undefined] : []), { signal: abort.signal });
+    const read = () => (existsSync(log) ? readFileSync(log, "utf8") : "");
+    while (!read().endsWith("\n")) await new Promise((r) => setTimeout(r, 20));
+    abort.abort();
+    await assert.rejects(ended);
+    for (const end = Date.now() + 20_000; !/^called (.+)\ncancelled \1\n$/.test(read()); await new Promise((r) => setTimeout(r, 20))) {
+      assert.ok(Date.now() < end, `${sdk}, ${over}: the server got ${read()}`);
+    }
+    await client.close();
+  }
   ok(`progress and cancellation through wrap, ${sdk}`);
 }
+
+// A wrapped server over HTTP does what it does over stdio.
+const wrapHTTP = new URL(await listening(worker, ["mcp", "wrap", "--http", "127.0.0.1:0", "--token", `alice=file:${join(dir, "token")}`,
+  "--data", data, "--", "node", filesystem, files], /(http:\S+\/mcp)/));
+for (const [what, client] of [["sdk 1", await v1(new HTTP1(wrapHTTP, { requestInit }))], ["client 2", await v2(new HTTP2(wrapHTTP, { requestInit }))]]) {
+  await exercise(`${what}, HTTP, wrap server-filesystem`, servers["wrap server-filesystem"], client);
+  await client.close();
+}
+assert.equal((await fetch(wrapHTTP, { method: "POST" })).status, 401);
+ok("all");
 await client1.close();
 await client2.close();
 await client3.close();

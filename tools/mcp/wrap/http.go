@@ -104,7 +104,7 @@ const noteTimeout = 30 * time.Second
 // delivery, so that these stay in order; requests run side by side. It returns no
 // error: Receive says which message failed.
 func (h *HTTP) Send(m *wire.Message) error {
-	meta := h.read(m)
+	meta := readRouting(m)
 	if !m.IsRequest() {
 		if m.Method == "notifications/cancelled" && h.cancelRequest(m) {
 			return nil
@@ -178,7 +178,7 @@ func (h *HTTP) cancelRequest(m *wire.Message) bool {
 // routing is what the headers of a request repeat of its body.
 type routing struct{ version, name string }
 
-func (h *HTTP) read(m *wire.Message) (r routing) {
+func readRouting(m *wire.Message) (r routing) {
 	if m.Params.Kind != '{' {
 		return r
 	}

@@ -3,10 +3,12 @@ package wrap
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -103,6 +105,20 @@ func sdkServer() *mcp.Server {
 			return text(err.Error())
 		}
 		return text(fmt.Sprint(got.Action, " ", got.Content["answer"]))
+	})
+	add(&mcp.Tool{Name: "count"}, func(ctx context.Context, r *mcp.CallToolRequest, _ map[string]any) *mcp.CallToolResult {
+		_ = r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: r.Params.GetProgressToken(), Progress: 1})
+		return text("counted")
+	})
+	add(&mcp.Tool{Name: "wait"}, func(ctx context.Context, _ *mcp.CallToolRequest, _ map[string]any) *mcp.CallToolResult {
+		_ = count("waiting")
+		<-ctx.Done()
+		_ = count("cancelled")
+		return text("cancelled")
+	})
+	add(&mcp.Tool{Name: "grow"}, func(context.Context, *mcp.CallToolRequest, map[string]any) *mcp.CallToolResult {
+		s.AddTool(&mcp.Tool{Name: "grown" + rand.Text(), InputSchema: object}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return text("grown"), nil })
+		return text("ok")
 	})
 	add(&mcp.Tool{Name: "big"}, func(_ context.Context, _ *mcp.CallToolRequest, args map[string]any) *mcp.CallToolResult {
 		return text(bigText(number(args, "lines")))
@@ -281,4 +297,9 @@ func count(name string) error {
 	}
 	_, _ = f.WriteString("x")
 	return err
+}
+
+func exists(dir, name string) bool {
+	_, err := os.Stat(filepath.Join(dir, name))
+	return err == nil
 }

@@ -1,0 +1,249 @@
+package wrap
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/tools/mcp/wire"
+)
+
+// HandlerConfig configures a Handler. Identity and Proxy are required.
+type HandlerConfig struct {
+	// Identity returns whose request it is; "" means that the request is refused.
+	Identity func(*http.Request) string
+	// Proxy returns the configuration of a proxy for an identity.
+	Proxy func(identity string) Config
+	// Idle is how long a session without requests and streams is kept. Default 30
+	// minutes.
+	Idle time.Duration
+	Log  zerolog.Logger
+}
+
+// Handler serves clients over HTTP (streamable HTTP). Each session of a client has its
+// own proxy, and so its own server. The clients of an identity that have no sessions
+// (from revision 2026-07-28 on) share one.
+type Handler struct {
+	cfg     HandlerConfig
+	ctx     context.Context
+	cancel  context.CancelFunc
+	proxies sync.WaitGroup
+
+	mu       sync.Mutex
+	sessions map[string]*served // by the session's id, or by the identity with a prefix
+}
+
+// maxSessions is how many servers run at the same time.
+const maxSessions = 100
+
+// maxRequest is the largest request, in bytes.
+const maxRequest = 64 << 20
+
+// NewHandler returns a handler. The caller closes it.
+func NewHandler(cfg HandlerConfig) *Handler {
+	if cfg.Idle <= 0 {
+		cfg.Idle = 30 * time.Minute
+	}
+	h := &Handler{cfg: cfg, sessions: map[string]*served{}}
+	h.ctx, h.cancel = context.WithCancel(context.Background())
+	return h
+}
+
+// Close ends all sessions and their servers.
+func (h *Handler) Close() {
+	h.cancel()
+	h.proxies.Wait()
+}
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	identity := h.cfg.Identity(r)
+	if identity == "" {
+		http.Error(w, "the session of the request is not valid", http.StatusForbidden)
+		return
+	}
+	switch r.Method {
+	case http.MethodPost:
+		h.post(w, r, identity)
+	case http.MethodGet, http.MethodDelete:
+		s := h.find(r.Header.Get("Mcp-Session-Id"), identity)
+		switch {
+		case r.Header.Get("Mcp-Session-Id") == "":
+			w.Header().Set("Allow", "POST")
+			http.Error(w, "without a session, there is no stream", http.StatusMethodNotAllowed)
+		case s == nil:
+			http.Error(w, unknownSession, http.StatusNotFound)
+		case r.Method == http.MethodDelete:
+			s.Close()
+			w.WriteHeader(http.StatusNoContent)
+		default:
+			s.stream(w, r)
+		}
+	default:
+		w.Header().Set("Allow", "GET, POST, DELETE")
+		http.Error(w, "want GET, POST or DELETE", http.StatusMethodNotAllowed)
+	}
+}
+
+const unknownSession = "this session does not exist or has ended; send initialize again"
+
+func (h *Handler) post(w http.ResponseWriter, r *http.Request, identity string) {
+	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/json" {
+		http.Error(w, "want Content-Type: application/json", http.StatusUnsupportedMediaType)
+		return
+	}
+	m, err := readMessage(r.Body)
+	if err != nil {
+		status := http.StatusBadRequest
+		if errors.Is(err, errTooLarge) {
+			status = http.StatusRequestEntityTooLarge
+		}
+		sendError(w, status, "null", wire.CodeParse, err.Error())
+		return
+	}
+	defer m.Close()
+	id := m.ID
+	if id == "" {
+		id = "null"
+	}
+	routing := readRouting(m)
+	modern := routing.version >= stateless || routing.version == "" && r.Header.Get("Mcp-Protocol-Version") >= stateless
+	key := r.Header.Get("Mcp-Session-Id")
+	var s *served
+	switch {
+	case modern:
+		if text := mismatch(r, m, routing); text != "" {
+			sendError(w, http.StatusBadRequest, id, codeHeaderMismatch, text)
+			return
+		}
+		s, err = h.open("identity "+identity, identity, true)
+	case m.Method == "initialize":
+		key = rand.Text()
+		if s, err = h.open(key, identity, false); err == nil {
+			w.Header().Set("Mcp-Session-Id", key)
+		}
+	case key == "":
+		sendError(w, http.StatusBadRequest, id, wire.CodeInvalidRequest, "the header Mcp-Session-Id is missing; send initialize first")
+		return
+	default:
+		if s = h.find(key, identity); s == nil {
+			sendError(w, http.StatusNotFound, id, wire.CodeInvalidRequest, unknownSession)
+			return
+		}
+	}
+	if err != nil {
+		sendError(w, http.StatusServiceUnavailable, id, wire.CodeInternal, err.Error())
+		return
+	}
+	s.handle(w, r, m)
+}
+
+// codeHeaderMismatch is the error for headers that do not repeat the body.
+const codeHeaderMismatch = -32020
+
+// mismatch says how the headers of a request without a session differ from its body.
+func mismatch(r *http.Request, m *wire.Message, body routing) string {
+	switch {
+	case !m.IsRequest():
+		return ""
+	case body.version == "":
+		return "the field io.modelcontextprotocol/protocolVersion of _meta is missing"
+	case r.Header.Get("Mcp-Protocol-Version") != body.version:
+		return "the header MCP-Protocol-Version is missing or differs from the request"
+	case r.Header.Get("Mcp-Method") != m.Method:
+		return "the header Mcp-Method is missing or differs from the request"
+	case body.name != "" && decodeHeader(r.Header.Get("Mcp-Name")) != body.name:
+		return "the header Mcp-Name is missing or differs from the request"
+	}
+	return ""
+}
+
+var errTooLarge = errors.New("the request is too large")
+
+func readMessage(src io.Reader) (*wire.Message, error) {
+	c := wire.Collector{Limit: maxRequest}
+	defer c.Close()
+	if n, err := io.Copy(&c, io.LimitReader(src, maxRequest+1)); n > maxRequest {
+		return nil, errTooLarge
+	} else if err != nil {
+		return nil, err
+	}
+	body := c.Body()
+	m, err := wire.Parse(body)
+	if err != nil {
+		body.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+func sendError(w http.ResponseWriter, status int, id string, code int, text string) {
+	m, err := wire.ErrorResponse(id, code, text, nil)
+	if err != nil {
+		http.Error(w, text, status)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = m.WriteEdited(w, nil) // fails only if the client is gone
+}
+
+// find returns a session of an identity.
+func (h *Handler) find(key, identity string) *served {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s := h.sessions[key]; s != nil && s.identity == identity && !s.shared {
+		return s
+	}
+	return nil
+}
+
+var errTooMany = errors.New("too many sessions are open; end one of them, or try again later")
+
+// open returns a session, and starts its proxy if it does not exist.
+func (h *Handler) open(key, identity string, shared bool) (*served, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s := h.sessions[key]; s != nil {
+		return s, nil
+	}
+	if h.ctx.Err() != nil {
+		return nil, errors.New("the server stops")
+	}
+	if len(h.sessions) >= maxSessions {
+		return nil, errTooMany
+	}
+	s := newServed(identity, shared)
+	cfg := h.cfg.Proxy(identity)
+	h.sessions[key] = s
+	h.proxies.Go(func() {
+		err := Run(h.ctx, s, cfg)
+		h.mu.Lock()
+		delete(h.sessions, key)
+		h.mu.Unlock()
+		s.end(err)
+		if err != nil {
+			h.cfg.Log.Warn().Str("session", identity).Err(err).Msg("an MCP session ended")
+		}
+	})
+	h.proxies.Go(func() { s.closeWhenIdle(h.ctx, h.cfg.Idle) })
+	return s, nil
+}
+
+// decodeHeader decodes what headerValue encoded.
+func decodeHeader(value string) string {
+	if inner, ok := strings.CutPrefix(value, "=?base64?"); ok {
+		if decoded, err := fromBase64(strings.TrimSuffix(inner, "?=")); err == nil {
+			return decoded
+		}
+	}
+	return value
+}

@@ -1,0 +1,409 @@
+package wrap
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/tools/mcp/wire"
+)
+
+// served is the Link to the clients of a session over HTTP. Two clients of a shared
+// session may use the same ids and progress tokens, so the proxy sees other ones.
+type served struct {
+	identity string
+	shared   bool
+	in       chan *wire.Message
+	closed   chan struct{}
+	close    sync.Once
+
+	mu      sync.Mutex
+	seq     int
+	open    map[string]*exchange // by the id that the proxy sees
+	events  *exchange            // the stream of a GET; nil if there is none
+	backlog []*wire.Message      // for the next stream
+	active  time.Time
+}
+
+// maxBacklog is how many messages wait for a stream.
+const maxBacklog = 100
+
+// exchange is a request of a client, or its GET.
+type exchange struct {
+	id, token string // as the client knows them
+	done      chan struct{}
+
+	mu      sync.Mutex
+	w       http.ResponseWriter // nil when the exchange has ended
+	flowing bool                // events were sent
+}
+
+func newServed(identity string, shared bool) *served {
+	return &served{identity: identity, shared: shared, in: make(chan *wire.Message), closed: make(chan struct{}), open: map[string]*exchange{}, active: time.Now()}
+}
+
+// Receive implements Link.
+func (s *served) Receive() (*wire.Message, error) {
+	select {
+	case m := <-s.in:
+		return m, nil
+	case <-s.closed:
+		return nil, io.EOF
+	}
+}
+
+// Close implements Link.
+func (s *served) Close() { s.close.Do(func() { close(s.closed) }) }
+
+// end answers the open requests when the proxy has ended.
+func (s *served) end(cause error) {
+	s.Close()
+	text := "the session has ended"
+	if cause != nil {
+		text += ": " + cause.Error()
+	}
+	s.mu.Lock()
+	open := s.open
+	events := s.events
+	s.open, s.events = map[string]*exchange{}, nil
+	s.mu.Unlock()
+	for _, e := range open {
+		if m, err := wire.ErrorResponse(e.id, wire.CodeInternal, text, nil); err == nil {
+			e.write(m)
+		}
+		e.finish()
+	}
+	if events != nil {
+		events.finish()
+	}
+}
+
+func (s *served) closeWhenIdle(ctx context.Context, limit time.Duration) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.closed:
+			return
+		case <-time.After(limit / 4):
+		}
+		s.mu.Lock()
+		idle := len(s.open) == 0 && s.events == nil && time.Since(s.active) > limit
+		s.mu.Unlock()
+		if idle {
+			s.Close()
+		}
+	}
+}
+
+func (s *served) pass(ctx context.Context, m *wire.Message) bool {
+	select {
+	case s.in <- m:
+		return true
+	case <-s.closed:
+	case <-ctx.Done():
+	}
+	m.Close()
+	return false
+}
+
+// handle passes a message of a POST to the proxy, and waits for the response to a
+// request.
+func (s *served) handle(w http.ResponseWriter, r *http.Request, m *wire.Message) {
+	s.mu.Lock()
+	s.active = time.Now()
+	s.seq++
+	inner := strconv.Quote("http-" + strconv.Itoa(s.seq))
+	s.mu.Unlock()
+	if !m.IsRequest() {
+		if m.Method == "notifications/cancelled" {
+			s.renameCancelled(m)
+		}
+		copied, err := rewrite(m)
+		if err != nil {
+			sendError(w, http.StatusBadRequest, "null", wire.CodeParse, err.Error())
+			return
+		}
+		if s.pass(r.Context(), copied) {
+			w.WriteHeader(http.StatusAccepted)
+		}
+		return
+	}
+	e := &exchange{id: m.ID, done: make(chan struct{}), w: w}
+	if v, err := metaValue(m, "progressToken"); err == nil && v.Exists() {
+		if raw, err := m.Bytes(v, 4<<10); err == nil {
+			e.token = string(raw)
+			m.Edits = append(m.Edits, wire.Edit{From: v.Start, To: v.End, With: []byte(inner)})
+		}
+	}
+	copied, err := rewrite(withID(m, inner))
+	if err != nil {
+		sendError(w, http.StatusBadRequest, m.ID, wire.CodeParse, err.Error())
+		return
+	}
+	s.mu.Lock()
+	s.open[inner] = e
+	s.mu.Unlock()
+	if s.pass(r.Context(), copied) {
+		select {
+		case <-e.done:
+		case <-r.Context().Done():
+		case <-s.closed:
+			<-e.done // end closes it
+		}
+	} else if m, err := wire.ErrorResponse(e.id, wire.CodeInternal, unknownSession, nil); err == nil {
+		e.write(m)
+	}
+	s.mu.Lock()
+	_, unanswered := s.open[inner]
+	if s.shared { // otherwise its client may still cancel it, by its id
+		delete(s.open, inner)
+	}
+	s.active = time.Now()
+	s.mu.Unlock()
+	e.finish()
+	if unanswered && s.shared { // without sessions, this is how a client cancels
+		if m, err := wire.Request("", "notifications/cancelled", map[string]any{"requestId": json.RawMessage(inner), "reason": "the client is gone"}); err == nil {
+			s.pass(context.Background(), m)
+		}
+	}
+}
+
+// renameCancelled gives a cancellation the id that the proxy sees.
+func (s *served) renameCancelled(m *wire.Message) {
+	v, err := m.Get(m.Params, "requestId")
+	if m.Params.Kind != '{' || err != nil || !v.Exists() {
+		return
+	}
+	raw, err := m.Bytes(v, 4<<10)
+	if err != nil || s.shared { // another client may have a request with this id
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for inner, e := range s.open {
+		if e.id == string(raw) {
+			m.Edits = append(m.Edits, wire.Edit{From: v.Start, To: v.End, With: []byte(inner)})
+			delete(s.open, inner) // no response is sent
+			e.finish()
+			return
+		}
+	}
+}
+
+// rewrite returns a message with its edits.
+func rewrite(m *wire.Message) (*wire.Message, error) {
+	var c wire.Collector
+	defer c.Close()
+	if err := m.WriteEdited(&c, m.Edits); err != nil {
+		return nil, err
+	}
+	body := c.Body()
+	out, err := wire.Parse(body)
+	if err != nil {
+		body.Close()
+	}
+	return out, err
+}
+
+// metaValue returns a value of the _meta of a message.
+func metaValue(m *wire.Message, key string) (wire.Value, error) {
+	if m.Params.Kind != '{' {
+		return wire.Value{}, nil
+	}
+	meta, err := m.Get(m.Params, "_meta")
+	if err != nil || meta.Kind != '{' {
+		return wire.Value{}, err
+	}
+	return m.Get(meta, key)
+}
+
+// Send implements Link.
+func (s *served) Send(m *wire.Message) error {
+	if m.IsResponse() {
+		s.mu.Lock()
+		e := s.open[m.ID]
+		delete(s.open, m.ID)
+		s.mu.Unlock()
+		if e == nil { // its client is gone
+			return nil
+		}
+		renamed := withID(m, e.id)
+		if v, err := resultMeta(m, subscriptionKey); err == nil && v.Exists() {
+			renamed.Edits = append(renamed.Edits, wire.Edit{From: v.Start, To: v.End, With: []byte(e.id)})
+		}
+		e.write(renamed)
+		e.finish()
+		return nil
+	}
+	if e := s.exchangeOf(m); e != nil {
+		e.write(m)
+	}
+	return nil
+}
+
+// subscriptionKey names the request subscriptions/listen to which a message belongs.
+const subscriptionKey = "io.modelcontextprotocol/subscriptionId"
+
+func resultMeta(m *wire.Message, key string) (wire.Value, error) {
+	if m.Result.Kind != '{' || m.Size() > 64<<10 {
+		return wire.Value{}, nil
+	}
+	meta, err := m.Get(m.Result, "_meta")
+	if err != nil || meta.Kind != '{' {
+		return wire.Value{}, err
+	}
+	return m.Get(meta, key)
+}
+
+// exchangeOf returns the exchange on which a notification or a request of the server
+// is sent; nil if it waits or is for nobody.
+func (s *served) exchangeOf(m *wire.Message) *exchange {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	named := func(v wire.Value, err error, as func(*exchange) string) *exchange {
+		if err != nil || !v.Exists() {
+			return nil
+		}
+		raw, err := m.Bytes(v, 4<<10)
+		e := s.open[string(raw)]
+		if err != nil || e == nil {
+			return nil
+		}
+		m.Edits = append(m.Edits, wire.Edit{From: v.Start, To: v.End, With: []byte(cmp.Or(as(e), "null"))})
+		return e
+	}
+	if m.Method == "notifications/progress" && m.Params.Kind == '{' {
+		v, err := m.Get(m.Params, "progressToken")
+		return named(v, err, func(e *exchange) string { return e.token })
+	}
+	v, err := metaValue(m, subscriptionKey)
+	if e := named(v, err, func(e *exchange) string { return e.id }); e != nil {
+		return e
+	}
+	if s.events != nil {
+		return s.events
+	}
+	if len(s.open) == 1 || !s.shared {
+		for _, e := range s.open {
+			return e
+		}
+	}
+	if !s.shared && len(s.backlog) < maxBacklog {
+		if copied, err := rewrite(m); err == nil {
+			s.backlog = append(s.backlog, copied)
+		}
+	}
+	return nil
+}
+
+// keepAlive is the time between two comments on a stream, so that proxies keep it open.
+const keepAlive = 25 * time.Second
+
+// stream serves a GET: the messages that belong to no request.
+func (s *served) stream(w http.ResponseWriter, r *http.Request) {
+	e := &exchange{done: make(chan struct{}), w: w, flowing: true}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.WriteHeader(http.StatusOK)
+	s.mu.Lock()
+	previous := s.events
+	s.events = e
+	backlog := s.backlog
+	s.backlog = nil
+	s.mu.Unlock()
+	if previous != nil { // the client has one stream
+		previous.finish()
+	}
+	e.comment()
+	for _, m := range backlog {
+		e.write(m)
+		m.Close()
+	}
+	for waiting := true; waiting; {
+		select {
+		case <-e.done:
+			waiting = false
+		case <-r.Context().Done():
+			waiting = false
+		case <-s.closed:
+			waiting = false
+		case <-time.After(keepAlive):
+			e.comment()
+		}
+	}
+	s.mu.Lock()
+	if s.events == e {
+		s.events = nil
+	}
+	s.active = time.Now()
+	s.mu.Unlock()
+	e.finish()
+}
+
+// writeTimeout is how long a client may take to receive a message. The messages behind
+// it wait.
+const writeTimeout = 30 * time.Second
+
+// write sends a message: as the only content if it is the response and nothing was
+// sent before, otherwise as an event.
+func (e *exchange) write(m *wire.Message) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.w == nil {
+		return
+	}
+	c, done := e.limit()
+	defer done()
+	if m.IsResponse() && !e.flowing {
+		e.w.Header().Set("Content-Type", "application/json")
+		_ = m.WriteEdited(e.w, m.Edits) // fails only if the client is gone
+		return
+	}
+	if !e.flowing {
+		e.flowing = true
+		e.w.Header().Set("Content-Type", "text/event-stream")
+	}
+	_, _ = io.WriteString(e.w, "event: message\ndata: ")
+	_ = m.WriteEdited(e.w, m.Edits)
+	_, _ = io.WriteString(e.w, "\n")
+	_ = c.Flush()
+}
+
+// limit sets a deadline for what is written until done is called.
+func (e *exchange) limit() (c *http.ResponseController, done func()) {
+	c = http.NewResponseController(e.w)
+	_ = c.SetWriteDeadline(time.Now().Add(writeTimeout)) // not every writer has one
+	return c, func() { _ = c.SetWriteDeadline(time.Time{}) }
+}
+
+func (e *exchange) comment() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.w != nil {
+		c, done := e.limit()
+		defer done()
+		_, _ = io.WriteString(e.w, ": \n\n")
+		_ = c.Flush()
+	}
+}
+
+// finish ends the exchange: nothing is written after it.
+func (e *exchange) finish() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.w != nil {
+		e.w = nil
+		close(e.done)
+	}
+}
+
+func fromBase64(text string) (string, error) {
+	data, err := base64.StdEncoding.DecodeString(text)
+	return string(data), err
+}
