@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -66,7 +67,8 @@ type request struct {
 	firstPage bool   // of a list
 	sent      bool   // to the current process, or in the queue to it
 	attempts  int    // how often it was written
-	unsent    int    // how often the server did not accept it
+	written   time.Time
+	unsent    int // how often the server did not accept it
 	cancelled bool
 	expires   time.Time
 	progress  time.Time // when progress was last sent to the client
@@ -395,7 +397,14 @@ func (p *proxy) expire(ctx context.Context) {
 				}
 			}
 		}
+		silent := p.server
+		if !slices.ContainsFunc(expired, func(r *request) bool { return silent != nil && r.sent && r.written.After(silent.heard) }) {
+			silent = nil
+		}
 		p.mu.Unlock()
+		if silent != nil {
+			p.work.Go(func() { p.probe(ctx, silent) })
+		}
 		for _, r := range expired {
 			p.fail(r, p.expiredText(r))
 		}
@@ -410,4 +419,20 @@ func (p *proxy) expiredText(r *request) string {
 		return fmt.Sprintf("The MCP server %s did not respond to %s within %s, and the request was cancelled.", p.cfg.Name, r.Method, p.cfg.CallTimeout)
 	}
 	return fmt.Sprintf("The MCP server %s did not respond within %s, and the request was cancelled. It may have acted: check before you repeat it.", p.cfg.Name, p.cfg.CallTimeout)
+}
+
+// probeTimeout is how long a server that has been silent since a request expired may
+// take to answer a ping.
+const probeTimeout = 10 * time.Second
+
+// probe ends a server that hangs. It is then started again.
+func (p *proxy) probe(ctx context.Context, c *connection) {
+	ctx, cancel := context.WithTimeout(ctx, min(probeTimeout, p.cfg.CallTimeout))
+	defer cancel()
+	_, err := p.ask(ctx, c, "ping", nil)
+	if _, answered := errors.AsType[*rpcError](err); err == nil || answered || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return
+	}
+	p.cfg.Log.Warn().Str("server", p.cfg.Name).Msg("MCP server hangs; it is ended")
+	c.Close()
 }

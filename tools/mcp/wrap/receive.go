@@ -31,6 +31,9 @@ func (p *proxy) fromServerLink(ctx context.Context, c *connection) error {
 		if err != nil {
 			return err
 		}
+		p.mu.Lock()
+		c.heard = time.Now()
+		p.mu.Unlock()
 		switch {
 		case m.IsResponse():
 			p.fromServerResponse(ctx, c, m)

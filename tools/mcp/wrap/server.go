@@ -21,8 +21,9 @@ import (
 type connection struct {
 	Link
 	generation int
-	ready      bool // requests of the client may be sent
-	answered   bool // it answered a request
+	ready      bool      // requests of the client may be sent
+	answered   bool      // it answered a request
+	heard      time.Time // when its last message came
 	outbox     *outbox
 	closed     chan struct{}
 }
@@ -68,6 +69,7 @@ func (p *proxy) wanted(m *wire.Message) bool {
 	defer p.mu.Unlock()
 	if r := p.pending[m.ID]; r != nil && r.Message == m {
 		r.attempts++
+		r.written = time.Now()
 		return true
 	}
 	_, own := p.internal[m.ID]

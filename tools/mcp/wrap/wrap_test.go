@@ -404,6 +404,13 @@ func TestMisbehaviour(t *testing.T) {
 	if err != nil || info.IsError {
 		t.Errorf("a reading tool while the server hangs: %v %v", info, err)
 	}
+	for end := time.Now().Add(20 * time.Second); ; { // it is started again
+		if got := texts(s.call(t, "safe", nil)); got == "safe done" {
+			break
+		} else if time.Now().After(end) {
+			t.Fatalf("after a server that hangs: %q", got)
+		}
+	}
 }
 
 // 200 tools pass.
