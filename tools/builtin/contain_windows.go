@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/sys/windows"
 
-	"github.com/stevedore-bus/stevedore/tools/sandbox"
 	"github.com/stevedore-bus/stevedore/tools/internal/job"
+	"github.com/stevedore-bus/stevedore/tools/sandbox"
 )
 
 // container runs a command in a job object, which ends with the command and with the
