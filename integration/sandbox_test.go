@@ -105,3 +105,25 @@ func TestMCPServerInTheSandbox(t *testing.T) {
 		t.Errorf("the server read %q, %v", text, err)
 	}
 }
+
+// "worker doctor" tells how shell runs commands with the given flags.
+func TestDoctorOnTheSandbox(t *testing.T) {
+	workspace, data := t.TempDir(), filepath.Join(t.TempDir(), "data")
+	for _, c := range []struct{ flags, want string }{
+		{"--shell-sandbox=off", "shell runs commands without a sandbox"},
+		{"--shell-network", "with the network of the host"},
+		{"--shell-network=false", "without network"},
+		{"--shell-read=/nosuch", "--shell-read: stat /nosuch"},
+	} {
+		out := worker(t, "doctor", "--workspace", workspace, "--data", data, c.flags)
+		if strings.Contains(out.stdout, "shell refuses all commands") {
+			t.Skip(out.stdout)
+		}
+		if !strings.Contains(out.stdout, c.want) {
+			t.Errorf("doctor %s: %s%s", c.flags, out.stdout, out.stderr)
+		}
+	}
+	if _, err := os.Stat(data); err == nil {
+		t.Error("doctor made the data directory")
+	}
+}

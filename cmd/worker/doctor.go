@@ -17,7 +17,6 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/status"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
-	"github.com/stevedore-bus/stevedore/tools/sandbox"
 )
 
 const doctorHelp = `Examine this host and the bus with the settings of a worker, and say what to do about
@@ -122,16 +121,22 @@ func (d *doctor) examine(ctx context.Context, stderr io.Writer) {
 }
 
 func (d *doctor) examineSandbox() {
-	p, err := sandbox.Check(d.Workspace)
+	p, refused, err := d.Shell.Examine(d.Workspace, d.Connection.Data)
+	missing, network := strings.Join(p.Missing, "; "), "without network"
+	if d.Shell.Network() {
+		network = "with the network of the host"
+	}
 	switch {
 	case err != nil:
-		d.fail("sandbox", "correct --workspace", "%v", err)
-	case p.Confined() && len(p.Missing) == 0:
-		d.ok("sandbox", "shell runs commands in: %s", p)
-	case p.Confined():
-		d.warn("sandbox", strings.Join(p.Missing, "; "), "shell runs commands in: %s", p)
+		d.fail("sandbox", "correct --workspace and the --shell flags", "%v", err)
+	case refused != nil:
+		d.warn("sandbox", missing, "shell refuses all commands, because the system cannot confine them (it has: %s)", p)
+	case d.Shell.Off():
+		d.warn("sandbox", missing, "shell runs commands without a sandbox")
+	case len(p.Missing) > 0:
+		d.warn("sandbox", missing, "shell runs commands %s in: %s", network, p)
 	default:
-		d.warn("sandbox", strings.Join(p.Missing, "; "), "the system cannot confine the commands of shell (it has: %s); with --shell-sandbox required, shell refuses to run them", p)
+		d.ok("sandbox", "shell runs commands %s in: %s", network, p)
 	}
 }
 

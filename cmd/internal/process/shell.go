@@ -108,6 +108,38 @@ func (o *ShellOptions) config(workspace, data string) (sandbox.Config, error) {
 	return cfg, nil
 }
 
+// Examine returns how a worker with these options confines commands, without changing
+// anything. refused is the reason for which the shell tool would refuse all commands.
+func (o *ShellOptions) Examine(workspace, data string) (p sandbox.Protection, refused, err error) {
+	if err := o.check(); err != nil {
+		return p, nil, err
+	}
+	cfg, err := o.config(workspace, "")
+	if err != nil {
+		return p, nil, err
+	}
+	cfg.Hide = nil
+	if data != "" {
+		cfg.Hide = []string{data}
+	}
+	s, err := sandbox.New(cfg)
+	if errors.Is(err, sandbox.ErrUnconfined) {
+		refused = err
+		cfg.Mode = sandbox.BestEffort
+		s, err = sandbox.New(cfg)
+	}
+	if err != nil {
+		return p, refused, err
+	}
+	return s.Protection(), refused, s.Close()
+}
+
+// Off reports whether commands run without a sandbox.
+func (o *ShellOptions) Off() bool { return o.mode == string(sandbox.Off) }
+
+// Network reports whether commands can use the network.
+func (o *ShellOptions) Network() bool { return o.network || o.Off() }
+
 // shellState returns the directory of the private home of commands in the workspace, or
 // nothing if the data directory cannot be used: the sandbox then makes a temporary one.
 func shellState(data, workspace string) string {
