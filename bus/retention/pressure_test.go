@@ -134,7 +134,7 @@ func TestRecordsOfCallsInProgressStay(t *testing.T) {
 			if n%12 == 3 {
 				id := fmt.Sprint("running", n)
 				running = append(running, id)
-				put(t, b, b.Claim("s", id), "{}")
+				put(t, b, b.Claim("s", id), text) // so large that a round frees less than it reads
 				put(t, b, "stevedore.call.default.slow.s."+id, "{}")
 			}
 		})
