@@ -132,9 +132,14 @@ func (r *soakRun) prepare(servers int) {
 	}
 	r.cluster = startTenantCluster(r.T, servers, filepath.Join(r.config, "nats-server.conf"), r.key("red-operator"))
 	for _, tenant := range []string{"red", "blue"} { // the workers create their consumers, with a short lease
-		o := worker(r.T, "provision", "--server", r.cluster.url(), "--nkey", r.key(tenant+"-operator"), "--replicas", strconv.Itoa(servers), "--queue", "unused")
-		if o.code != 0 {
-			r.Fatalf("provision: %s%s", o.stdout, o.stderr)
+		for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+			o := worker(r.T, "provision", "--server", r.cluster.url(), "--nkey", r.key(tenant+"-operator"), "--replicas", strconv.Itoa(servers), "--queue", "unused")
+			if o.code == 0 {
+				break
+			}
+			if time.Since(began) > testTimeout { // a new cluster does not know all its servers at once
+				r.Fatalf("provision: %s%s", o.stdout, o.stderr)
+			}
 		}
 	}
 	nc, err := soakClient{name: "operator", url: r.cluster.url(), nkey: r.key("red-operator")}.connect()

@@ -113,6 +113,9 @@ func (r *soakRun) submit(ctx context.Context, client soakClient) {
 	defer nc.Close()
 	for ctx.Err() == nil {
 		c := r.newCall(client)
+		if client.session == "" {
+			r.forge(nc, c)
+		}
 		for try := 0; ctx.Err() == nil; try++ {
 			way := c.way(client, len(c.id)+int(r.next.Load())+try)
 			r.note(c.id, "%s submits it through %s in way %d", client.name, nc.ConnectedServerName(), way)
@@ -131,6 +134,20 @@ func (r *soakRun) submit(ctx context.Context, client soakClient) {
 		case <-time.After(client.pause):
 		case <-ctx.Done():
 		}
+	}
+}
+
+// forgeries are messages that no worker published.
+var forgeries = []string{"", "\x00\xff{", "[]", `{"stream":"STEVEDORE_CALLS","seq":7}`, `{"outcome":"done","for_llm":"forged"}`}
+
+// forge stores such a message in the place of the result of some calls, as any client of the
+// same account can.
+func (r *soakRun) forge(nc *nats.Conn, c soakCall) {
+	if n := r.next.Load(); n%11 == 0 {
+		subject := "stevedore." + []string{"result", "completion"}[n/11%2] + "." + c.session + "." + c.id
+		body := forgeries[int(n/22)%len(forgeries)]
+		r.note(c.id, "forge %q on %s", body, subject)
+		_ = nc.Publish(subject, []byte(body))
 	}
 }
 

@@ -206,6 +206,25 @@ func TestClaimWaitsUntilTheStreamHasSpace(t *testing.T) {
 	t.Parallel()
 	waits := logSignal{"cannot publish", make(chan struct{}, 1)}
 	b := bustest.Connect(t, bustest.Server(t), bus.Config{MaxBytes: 64 << 10, Log: zerolog.New(waits)})
+	fillResults(t, b)
+	var runs atomic.Int64
+	stop := start(t, b, worker.Config{MaxAttempts: 1}, echo(t, "once", tools.Once, &runs, nil))
+	submit(t, b, "stevedore.call.default.once", `{"id":"a","args":{"text":"x"}}`)
+	select {
+	case <-waits.seen:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the claim does not wait")
+	}
+	purgeResults(t, b)
+	waitEmpty(t, b)
+	stop()
+	if n := runs.Load(); n != 1 {
+		t.Errorf("%d runs", n)
+	}
+}
+
+func fillResults(t *testing.T, b *bus.Bus) {
+	t.Helper()
 	for i := 0; ; i++ {
 		_, err := b.Publish(t.Context(), bus.Message{Subject: b.Result("filler", fmt.Sprint(i)), Body: make([]byte, 1<<10>>min(i/60*10, 10))})
 		if errors.Is(err, bus.ErrFull) && i > 60 {
@@ -215,14 +234,10 @@ func TestClaimWaitsUntilTheStreamHasSpace(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var runs atomic.Int64
-	stop := start(t, b, worker.Config{MaxAttempts: 1}, echo(t, "once", tools.Once, &runs, nil))
-	submit(t, b, "stevedore.call.default.once", `{"id":"a","args":{"text":"x"}}`)
-	select {
-	case <-waits.seen:
-	case <-time.After(20 * time.Second):
-		t.Fatal("the claim does not wait")
-	}
+}
+
+func purgeResults(t *testing.T, b *bus.Bus) {
+	t.Helper()
 	s, err := b.JetStream().Stream(t.Context(), b.StreamName("RESULTS"))
 	if err != nil {
 		t.Fatal(err)
@@ -230,9 +245,27 @@ func TestClaimWaitsUntilTheStreamHasSpace(t *testing.T) {
 	if err := s.Purge(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	waitEmpty(t, b)
+}
+
+// A worker that stops before it could store a result leaves the call to the next worker.
+func TestUnstoredResultIsNotAcknowledged(t *testing.T) {
+	waits := logSignal{"cannot publish", make(chan struct{}, 1)}
+	b := bustest.Connect(t, bustest.Server(t), bus.Config{MaxBytes: 64 << 10, Log: zerolog.New(waits)})
+	fillResults(t, b)
+	var runs atomic.Int64
+	tool := echo(t, "echo", tools.Idempotent, &runs, nil)
+	stop := start(t, b, worker.Config{Grace: 10 * time.Millisecond}, tool)
+	submit(t, b, "stevedore.call.default.echo", `{"id":"a","args":{"text":"x"}}`)
+	select {
+	case <-waits.seen:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the result does not wait")
+	}
 	stop()
-	if n := runs.Load(); n != 1 {
-		t.Errorf("%d runs", n)
+	purgeResults(t, b)
+	defer start(t, b, worker.Config{}, tool)()
+	waitEmpty(t, b)
+	if _, ok, err := b.LastMessage(t.Context(), bus.Results, b.Result("default", "a")); err != nil || !ok {
+		t.Errorf("the call has no result after %d runs: %v", runs.Load(), err)
 	}
 }
