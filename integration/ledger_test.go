@@ -24,7 +24,8 @@ import (
 type ledger struct {
 	*testing.T
 	began time.Time
-	nc    *nats.Conn // for the check
+	nc    *nats.Conn                 // for the check
+	logs  func(text string) []string // lines of the workers that contain a text; may be nil
 
 	mu       sync.Mutex
 	accepted map[string]ledgerCall // by call id
@@ -78,6 +79,11 @@ func (l *ledger) violated(call, format string, args ...any) {
 	for _, e := range l.events {
 		if e.call == call || e.call == "" && e.at >= from-5*time.Second && e.at <= to+10*time.Second {
 			fmt.Fprintf(&history, "\n  %8.3fs %s", e.at.Seconds(), e.text)
+		}
+	}
+	if l.logs != nil && call != "" {
+		for _, line := range l.logs(call) {
+			fmt.Fprintf(&history, "\n  %.600s", line)
 		}
 	}
 	l.Errorf("%s: %s; history:%s", call, fmt.Sprintf(format, args...), &history)

@@ -73,6 +73,7 @@ func soak(t *testing.T, servers int, duration time.Duration) {
 	}
 	t.Logf("STEVEDORE_SOAK_SEED=%d repeats the disturbances of this run", seed)
 	r := &soakRun{ledger: newLedger(t), workspace: t.TempDir(), config: filepath.Join(t.TempDir(), "config"), links: map[string]*clientLink{}}
+	r.logs = r.logsOf
 	r.prepare(servers)
 	before := r.workers[0].usage(t)
 
@@ -184,6 +185,7 @@ type soakWorker struct {
 	run       *soakRun
 	name, url string
 	health    int
+	earlier   []*process // that ended
 }
 
 // start starts the worker. It may begin while no server answers, and then end.
@@ -197,6 +199,9 @@ func (w *soakWorker) start() {
 			"--channel", "notes=file:"+filepath.Join(dir, "notes.jsonl"), "--default-channel", "notes",
 			"--health", fmt.Sprint("127.0.0.1:", w.health), "--data", filepath.Join(dir, ".data-"+w.name))
 		if err == nil {
+			if w.process != nil {
+				w.earlier = append(w.earlier, w.process)
+			}
 			w.process = p
 			return
 		}
@@ -306,7 +311,25 @@ func (r *soakRun) awaitEnds(nc *nats.Conn) {
 			return
 		}
 	}
-	r.Logf("calls: %s\nqueue: %s", l.info("STREAM.INFO.STEVEDORE_CALLS"), l.info("CONSUMER.INFO.STEVEDORE_CALLS.worker-default")) // check reports the missing results
+	for _, stream := range []string{"CALLS", "INTAKE"} { // check reports the missing results
+		for _, queue := range []string{"default", "agent", "async"} {
+			r.Log(l.info("CONSUMER.INFO.STEVEDORE_" + stream + ".worker-" + queue))
+		}
+	}
+}
+
+// logsOf returns the log lines of all workers that contain a text.
+func (r *soakRun) logsOf(text string) (lines []string) {
+	for _, w := range r.workers {
+		for _, log := range append(w.earlier, w.process) {
+			for line := range strings.Lines(log.stderr.String()) {
+				if strings.Contains(line, text) {
+					lines = append(lines, w.name+": "+strings.TrimSpace(line))
+				}
+			}
+		}
+	}
+	return lines
 }
 
 // awaitNotified waits until the notifiers have sent everything.
