@@ -20,8 +20,6 @@ var mutants = []mutant{
 	{"a replica that knows nothing is believed", "bus/jsapi/get.go", "		return a.GetFromLeader(ctx, stream, get)", "		return m, err", "bus/jsapi", "TestReplicaKnowsNothing"},
 	{"a rejected batch is dropped", "bus/batch.go", "commit.group.rejected = append(commit.group.rejected, commit.members...)", "_ = commit.members",
 		"bus", "TestBatchWithConflicts|TestNoBatches"},
-	{"a batch contains a subject twice", "bus/batch.go", "case len(members) >= limit, commit != nil && g.firstWins && taken[m.Subject]:", "case len(members) >= limit:",
-		"bus", "TestBatchWithConflicts"},
 	{"a client's key suppresses a message", "bus/publish.go", `if err == nil && ack.Duplicate && m.Key != "" {`, `if err == nil && ack.Duplicate && m.Key == "never" {`,
 		"bus", "TestForeignKeySuppressesNothing"},
 	{"a publish without an answer is not repeated", "bus/publish.go", "	if err != nil && !isFinal(err, m.WaitIfFull) {", "	if err != nil && !isFinal(err, m.WaitIfFull) && b == nil {",
