@@ -11,6 +11,7 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // ConsumeConfig limits what a consumer takes. The zero value works.
@@ -66,7 +67,7 @@ func (b *Bus) Consume(ctx context.Context, c Consumer, cfg ConsumeConfig, handle
 	if cfg.Grace <= 0 {
 		cfg.Grace = 20 * time.Second
 	}
-	cons, err := b.consumer(ctx, c)
+	cons, err := b.awaitConsumer(ctx, c)
 	switch {
 	case ctx.Err() != nil:
 		return nil
@@ -105,6 +106,23 @@ func (b *Bus) Consume(ctx context.Context, c Consumer, cfg ConsumeConfig, handle
 	endWork()
 	keeper.Wait()
 	return nil
+}
+
+// awaitConsumer finds or creates the consumer. If the server cannot do that now, because
+// its cluster has no leader or its disk is full, it tries again until ctx ends.
+func (b *Bus) awaitConsumer(ctx context.Context, c Consumer) (cons jetstream.Consumer, err error) {
+	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
+		backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
+	err = backoff.RetryNotify(func() error {
+		cons, err = b.consumer(ctx, c)
+		if isRejected(err) || errors.Is(err, nats.ErrConnectionClosed) {
+			return backoff.Permanent(err)
+		}
+		return err
+	}, backoff.WithContext(policy, ctx), func(err error, pause time.Duration) {
+		b.log.Warn().Err(err).Str("consumer", c.Name).Dur("retry_in", pause).Msg("cannot find or create the consumer")
+	})
+	return cons, err
 }
 
 // consumption is one running Consume.

@@ -286,6 +286,7 @@ func (r *soakRun) heal() {
 		w.resume()
 	}
 	r.cluster.awaitReady()
+	r.restartEnded()
 	r.note("", "all servers and workers run")
 }
 

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -68,12 +69,33 @@ func (r *soakRun) disturb(ctx context.Context, seed, stream uint64, faults []fau
 	c := &chaos{ctx, rand.New(rand.NewPCG(seed, stream))}
 	selected := regexp.MustCompile(os.Getenv("STEVEDORE_SOAK_FAULTS"))
 	for ctx.Err() == nil {
+		if stream == 1 {
+			r.restartEnded()
+		}
 		f := faults[c.IntN(len(faults))]
 		if (!f.cluster || len(r.cluster.nodes) > 1) && selected.MatchString(f.name) {
 			f.run(r, c)
 		}
 		c.pause(time.Second)
 	}
+}
+
+// restartEnded starts the workers that ended by themselves, as a supervisor would: a
+// worker ends if the bus does not work when it starts.
+func (r *soakRun) restartEnded() {
+	for _, w := range r.workers {
+		select {
+		case <-w.exited:
+			r.Logf("worker %s ended: %.500s", w.name, lastLine(w.stderr.String()))
+			w.start()
+		default:
+		}
+	}
+}
+
+func lastLine(text string) string {
+	text = strings.TrimSpace(text)
+	return text[strings.LastIndexByte(text, '\n')+1:]
 }
 
 func (r *soakRun) anyServer(c *chaos) (int, *node) {
@@ -241,8 +263,12 @@ func (r *soakRun) suspendWorker(c *chaos) {
 func (r *soakRun) stopWorker(c *chaos) {
 	w := r.anyWorker(c)
 	r.note("", "stop worker %s", w.name)
-	if err := w.stop(); err != nil {
-		r.Errorf("worker %s: %v\n%s", w.name, err, w.stderr)
+	select {
+	case <-w.exited: // by itself
+	default:
+		if err := w.stop(); err != nil {
+			r.Errorf("worker %s: %v\n%s", w.name, err, lastLine(w.stderr.String()))
+		}
 	}
 	w.start()
 }
