@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -177,7 +178,36 @@ const bareCalls = "bare"
 
 // serveBare runs the same pipeline with nats.go only: its calls are in a work queue, as most
 // programs on JetStream have them.
-func (p *pipeline) serveBare(b *testing.B) {
+func (p *pipeline) serveBare(b *testing.B) { p.serveBareWith(b, jsonResult) }
+
+// jsonResult decodes a call and encodes its result.
+func jsonResult(data []byte) (id string, result []byte, err error) {
+	started := time.Now().UTC()
+	var call tools.Call
+	var in echoArgs
+	if err := json.Unmarshal(data, &call); err != nil {
+		return "", nil, err
+	}
+	if err := json.Unmarshal(call.Args, &in); err != nil {
+		return "", nil, err
+	}
+	event := tools.NewResultEvent(call, tools.NewToolResult(in.Text))
+	event.Tool, event.Attempt, event.Worker, event.StartedAt = "noop", 1, "bench", started
+	event.DurationMS = time.Since(started).Milliseconds()
+	result, err = json.Marshal(event)
+	return call.ID, result, err
+}
+
+// sameBytes returns the bytes of a call as its result; its id comes first in them.
+func sameBytes(data []byte) (id string, result []byte, err error) {
+	id, _, ok := strings.Cut(strings.TrimPrefix(string(data), `{"id":"`), `"`)
+	if !ok {
+		err = errors.New("no id")
+	}
+	return id, data, err
+}
+
+func (p *pipeline) serveBareWith(b *testing.B, run func(data []byte) (id string, result []byte, err error)) {
 	c := p.connect(b)
 	js := c.JetStream()
 	p.call = func(string) string { return bareCalls }
@@ -211,22 +241,12 @@ func (p *pipeline) serveBare(b *testing.B) {
 		}
 	}()
 	cc, err := cons.Consume(func(msg jetstream.Msg) {
-		started := time.Now().UTC()
-		var call tools.Call
-		var in echoArgs
-		err := json.Unmarshal(msg.Data(), &call)
-		if err == nil {
-			err = json.Unmarshal(call.Args, &in)
-		}
-		event := tools.NewResultEvent(call, tools.NewToolResult(in.Text))
-		event.Tool, event.Attempt, event.Worker, event.StartedAt = "noop", 1, "bench", started
-		event.DurationMS = time.Since(started).Milliseconds()
-		body, encErr := json.Marshal(event)
-		if err != nil || encErr != nil {
-			b.Error(err, encErr)
+		id, body, err := run(msg.Data())
+		if err != nil {
+			b.Error(err)
 			return
 		}
-		future, err := js.PublishAsync("stevedore.result."+call.Session+"."+call.ID, body)
+		future, err := js.PublishAsync("stevedore.result.bench."+id, body)
 		if err != nil {
 			b.Error(err)
 			return

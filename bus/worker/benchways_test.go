@@ -21,7 +21,7 @@ import (
 
 // BenchmarkWays measures calls from their submission to their result on each way in, with
 // 1, 64 and 500 in flight, against the same number of blocking clients of the bare pipeline,
-// which publishes one by one. Rounds are in random order; it reports the medians. With
+// which publishes one by one, with the same JSON; bare-bytes decodes and encodes nothing. Rounds are in random order; it reports the medians. With
 // waiting calls, 100,000 calls of another queue wait in the calls stream.
 //
 //	go test ./bus/worker -run '^$' -bench Ways -benchtime 1x
@@ -46,6 +46,8 @@ func benchWays(b *testing.B, sync bool, waiting, inFlight int) {
 	product, bare := newPipeline(b, !sync), newPipeline(b, !sync)
 	product.serveProduct(b)
 	bare.serveBare(b)
+	bytes := newPipeline(b, !sync)
+	bytes.serveBareWith(b, sameBytes)
 	service := rpc.NewService(product.connect(b), nil, rpc.ServiceConfig{Log: bustest.Log(b)})
 	bustest.Run(b, service.Run)
 	product.enqueue(b, waiting)
@@ -54,10 +56,10 @@ func benchWays(b *testing.B, sync bool, waiting, inFlight int) {
 		calls *= 2
 	}
 	ways := product.ways(b)
-	ways["bare"] = bare.ways(b)["publish"]
+	ways["bare"], ways["bare-bytes"] = bare.ways(b)["publish"], bytes.ways(b)["publish"]
 	rates := map[string][]float64{}
 	for round := range 4 {
-		names := []string{"bare", "publish", "short", "rpc.call", "rpc.call-id", "rpc.submit", "go"}
+		names := []string{"bare", "bare-bytes", "publish", "short", "rpc.call", "rpc.call-id", "rpc.submit", "go"}
 		rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 		for _, name := range names {
 			rate := inParallel(b, inFlight, calls, ways[name])
