@@ -24,6 +24,11 @@ const CallIDMeta = "io.github.stevedore-bus/callId"
 // call answers tools/call.
 func (c *client) call(ctx context.Context, r *mcp.CallToolRequest) (res mcp.Result, err error) {
 	g := c.gateway
+	ctx, end, err := c.cancellable(ctx, r)
+	if err != nil {
+		return failed("The bus cannot be reached: %v. Nothing was run; try again.", err), nil
+	}
+	defer end()
 	name := r.Params.Name
 	if run := c.taskTool(name); run != nil {
 		if _, offered, err := g.tool(ctx, name); err == nil && !offered {

@@ -6,6 +6,7 @@
 //
 //	gateway    the server of each session, and the list of tools
 //	call       tools/call: submit, progress, cancellation
+//	cancel     cancellation over HTTP by clients of older revisions
 //	result     results as content blocks; complete marks them
 //	task       the extension io.modelcontextprotocol/tasks
 //	resources  artifacts as resources

@@ -18,7 +18,7 @@ const SessionHeader = "Stevedore-Session"
 // use it behind an httpauth.Guard. It keeps nothing between two requests, so any
 // gateway can answer each of them.
 func (g *Gateway) Handler() http.Handler {
-	return mcp.NewStreamableHTTPHandler(func(r *http.Request) *mcp.Server {
+	return g.withSessionID(mcp.NewStreamableHTTPHandler(func(r *http.Request) *mcp.Server {
 		session, ok := SessionOf(r)
 		if !ok {
 			return nil
@@ -32,7 +32,7 @@ func (g *Gateway) Handler() http.Handler {
 	}, &mcp.StreamableHTTPOptions{
 		Stateless: true, PropagateRequestCancellation: true, MaxRequestBodyBytes: maxRequest,
 		DisableLocalhostProtection: true, // the guard checks Host
-	})
+	}))
 }
 
 // maxRequest is the largest request, in bytes. A call must fit into a message of the bus.

@@ -194,14 +194,15 @@ await later.close();
 ok("ext-tasks: immediate, task, task found again, cancelled");
 
 // Progress, and a cancelled request that ends the command.
-// Over HTTP without sessions, a cancellation of sdk 1 does not name its client, so the
-// gateway ignores it. Over stdio it works.
 const stdio1 = await v1(new Stdio1({ command: worker, args: servers["worker mcp"].args, stderr: "ignore" }));
-for (const [sdk, client] of [["sdk 1", stdio1], ["client 2", client2]]) {
+const legacy2 = new Client2({ name: "sdk2", version: "1" }, { versionNegotiation: { mode: "legacy" } });
+await legacy2.connect(new HTTP2(url, { requestInit }));
+assert.equal(legacy2.getProtocolEra(), "legacy");
+for (const [sdk, client] of [["sdk 1 stdio", stdio1], ["sdk 1 HTTP", client1], ["client 2 HTTP", client2], ["client 2 legacy HTTP", legacy2]]) {
   const abort = new AbortController();
   const beats = join(files, `${sdk}.beats`);
   const ended = client.callTool({ name: "shell", arguments: { command: `while :; do echo >> '${sdk}.beats'; sleep 0.1; done` } },
-    ...(sdk === "sdk 1" ? [undefined] : []), { signal: abort.signal });
+    ...(sdk.startsWith("sdk 1") ? [undefined] : []), { signal: abort.signal });
   const count = () => (existsSync(beats) ? readFileSync(beats).length : 0);
   while (count() === 0) await new Promise((r) => setTimeout(r, 20));
   abort.abort();
@@ -273,6 +274,7 @@ assert.equal((await fetch(wrapHTTP, { method: "POST" })).status, 401);
 ok("all");
 await stdio1.close();
 await client1.close();
+await legacy2.close();
 await client2.close();
 await client3.close();
 process.exit(0);

@@ -1,0 +1,115 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/nats-io/nats.go"
+)
+
+// A client of a revision before 2026-07-28 cancels a request by its id, in a request of
+// its own that any gateway may get. The ids of two clients are the same, so a gateway
+// gives each client a Mcp-Session-Id when it initializes. The gateway that runs a call
+// subscribes to a subject that follows from the session, the Mcp-Session-Id and the id;
+// the one that gets the cancellation publishes to this subject. Nothing is stored: a
+// gateway accepts every Mcp-Session-Id.
+
+const (
+	sessionIDHeader = "Mcp-Session-Id"
+	versionHeader   = "Mcp-Protocol-Version"
+	// requestKeyHeader is set by withSessionID, and never by a client.
+	requestKeyHeader = "Stevedore-Request-Key"
+	// stateless is the first revision without Mcp-Session-Id.
+	stateless = "2026-07-28"
+)
+
+// withSessionID gives clients a Mcp-Session-Id, and publishes their cancellations.
+func (g *Gateway) withSessionID(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Header.Del(requestKeyHeader)
+		session, ok := SessionOf(r)
+		if !ok || r.Method != http.MethodPost || r.Header.Get(versionHeader) >= stateless {
+			next.ServeHTTP(w, r)
+			return
+		}
+		m := peek(r)
+		id := r.Header.Get(sessionIDHeader)
+		switch {
+		case m.Method == "initialize":
+			w.Header().Set(sessionIDHeader, rand.Text())
+		case id == "": // the client could be any client
+		case m.Method == "tools/call" && m.ID != nil:
+			r.Header.Set(requestKeyHeader, requestKey(session, id, m.ID))
+		case m.Method == "notifications/cancelled" && m.Params.RequestID != nil:
+			subject := g.bus.Cancel(session, requestKey(session, id, m.Params.RequestID))
+			if err := g.bus.Conn().Publish(subject, nil); err != nil {
+				g.cfg.Log.Warn().Str("session", session).Err(err).Msg("cannot pass on a cancellation")
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// message is what a gateway reads of a message before the SDK does.
+type message struct {
+	Method string          `json:"method"`
+	ID     json.RawMessage `json:"id"`
+	Params struct {
+		RequestID json.RawMessage `json:"requestId"`
+	} `json:"params"`
+}
+
+// peek reads the message of a request. It returns an empty one for a batch, and for what
+// the SDK refuses.
+func peek(r *http.Request) (m message) {
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxRequest+1))
+	rest := io.Reader(r.Body)
+	if err != nil {
+		rest = failing{err}
+	}
+	r.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(body), rest), r.Body}
+	if err != nil || len(body) > maxRequest || json.Unmarshal(body, &m) != nil {
+		return message{}
+	}
+	return m
+}
+
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
+
+// requestKey names a request of a client.
+func requestKey(session, sessionID string, id json.RawMessage) string {
+	hash := sha256.Sum256([]byte(session + "\x00" + sessionID + "\x00" + string(id)))
+	return "mcp_" + strings.ToLower(base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(hash[:20]))
+}
+
+// cancellable returns a context that ends if the client cancels the request through any
+// gateway.
+func (c *client) cancellable(ctx context.Context, r *mcp.CallToolRequest) (context.Context, func(), error) {
+	if r.Extra == nil || r.Extra.Header.Get(requestKeyHeader) == "" {
+		return ctx, func() {}, nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	b := c.gateway.bus
+	sub, err := b.Conn().Subscribe(b.Cancel(c.session, r.Extra.Header.Get(requestKeyHeader)), func(*nats.Msg) { cancel() })
+	if err != nil {
+		cancel()
+		return nil, nil, err
+	}
+	return ctx, func() {
+		_ = sub.Unsubscribe() // fails only if the connection is closed
+		cancel()
+	}, nil
+}

@@ -1,0 +1,146 @@
+package mcp_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/mcp"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// post sends a message of revision 2025-11-25.
+func post(ctx context.Context, t *testing.T, url, token, sessionID, message string) *http.Response {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(message))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for k, v := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
+		"Authorization": "Bearer " + token, "Mcp-Protocol-Version": "2025-11-25", "Mcp-Session-Id": sessionID} {
+		if v != "" {
+			req.Header.Set(k, v)
+		}
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { res.Body.Close() })
+	return res
+}
+
+// initialize returns the Mcp-Session-Id of a new client.
+func initialize(t *testing.T, url, token string) string {
+	res := post(t.Context(), t, url, token, "", `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
+	id := res.Header.Get("Mcp-Session-Id")
+	if res.StatusCode != http.StatusOK || id == "" {
+		t.Fatalf("initialize: %s, session %q", res.Status, id)
+	}
+	return id
+}
+
+// Clients of older revisions cancel a request through any gateway, and only their own.
+func TestCancelBySessionID(t *testing.T) {
+	c := newCluster(t)
+	url := gateways(t, c, 3, mcp.Config{}) // odd, so a call and its cancellation meet different gateways
+	one, two := initialize(t, url, aliceToken), initialize(t, url, aliceToken)
+	if one == two {
+		t.Fatal("two clients have the same Mcp-Session-Id")
+	}
+	// slow returns after the call has begun; answer is the last event of its stream.
+	slow := func(token, sessionID, id string) (answer func() string) {
+		res := post(t.Context(), t, url, token, sessionID, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"slow","arguments":{},"_meta":{"progressToken":%s}}}`, id, id))
+		lines := bufio.NewScanner(res.Body)
+		next := func() (data string) {
+			for lines.Scan() {
+				if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok && data != "" {
+					return data
+				}
+			}
+			return ""
+		}
+		if first := next(); !strings.Contains(first, "half") {
+			t.Fatalf("the first event is %q", first)
+		}
+		return func() (last string) {
+			for data := next(); data != ""; data = next() {
+				last = data
+			}
+			return last
+		}
+	}
+	cancel := func(token, sessionID, id string) {
+		res := post(t.Context(), t, url, token, sessionID, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+id+`}}`)
+		if res.StatusCode != http.StatusAccepted {
+			t.Errorf("notifications/cancelled: %s", res.Status)
+		}
+	}
+	first, second := slow(aliceToken, one, "7"), slow(aliceToken, two, "7")
+	third, unknown := slow(aliceToken, one, `"7"`), slow(aliceToken, "from-another-time", "1")
+	// None of these names a call.
+	cancel(aliceToken, "", "7")
+	cancel(bobToken, two, "7")
+	cancel(aliceToken, two, `"7"`)
+	cancel(aliceToken, one, "8")
+	cancel(aliceToken, one, "7")
+	cancel(aliceToken, "from-another-time", "1")
+	cancelled := func() (n int) {
+		err := c.ReadSubjects(t.Context(), bus.Results, []string{c.Result("alice", "*")}, func(_ string, body []byte) error {
+			if e, err := tools.DecodeResult(body); err == nil && e.Outcome == tools.Cancelled {
+				n++
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for end := time.Now().Add(20 * time.Second); cancelled() < 2; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d calls were cancelled, want 2", cancelled())
+		}
+	}
+	first()
+	unknown()
+	close(c.release)
+	for name, answer := range map[string]func() string{"another client": second, "an id of another type": third} {
+		var m struct {
+			Result struct{ Content []struct{ Text string } }
+		}
+		if last := answer(); json.Unmarshal([]byte(last), &m) != nil || len(m.Result.Content) == 0 || m.Result.Content[0].Text != "slow done" {
+			t.Errorf("%s: %s", name, last)
+		}
+	}
+	if n := cancelled(); n != 2 {
+		t.Errorf("%d calls were cancelled, want 2", n)
+	}
+}
+
+// A client cannot set the header between the gateway's two parts.
+func TestForgedRequestKey(t *testing.T) {
+	c := newCluster(t)
+	url := gateways(t, c, 1, mcp.Config{})
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"text":"hi"}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for k, v := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "Authorization": "Bearer " + aliceToken, "Stevedore-Request-Key": "a b.>"} {
+		req.Header.Set(k, v)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	var all strings.Builder
+	if _, err := bufio.NewReader(res.Body).WriteTo(&all); err != nil || !strings.Contains(all.String(), `"text":"hi"`) {
+		t.Errorf("%s %s: %v", res.Status, all.String(), err)
+	}
+}
