@@ -38,6 +38,7 @@ type HTTP struct {
 	version string // of an initialized session
 	listens bool
 	cancels map[string]context.CancelFunc // requests of revisions without sessions, by id
+	params  map[string][]paramHeader      // by tool
 }
 
 type received struct {
@@ -54,7 +55,7 @@ const stateless = "2026-07-28"
 func NewHTTP(url string, header http.Header, setting string) *HTTP {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	return &HTTP{
-		url: url, header: header, setting: setting, ctx: ctx, cancel: cancel, in: make(chan received, 16), cancels: map[string]context.CancelFunc{},
+		url: url, header: header, setting: setting, ctx: ctx, cancel: cancel, in: make(chan received, 16), cancels: map[string]context.CancelFunc{}, params: map[string][]paramHeader{},
 		client: &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 	}
 }
@@ -239,6 +240,9 @@ func (h *HTTP) post(ctx context.Context, m *wire.Message, r routing) error {
 		if r.name != "" {
 			req.Header.Set("Mcp-Name", headerValue(r.name))
 		}
+		if m.Method == "tools/call" {
+			h.setParams(req.Header, m, r.name)
+		}
 	}
 	res, err := h.client.Do(req)
 	if err != nil {
@@ -393,7 +397,7 @@ func headerValue(name string) string {
 			return "=?base64?" + base64.StdEncoding.EncodeToString([]byte(name)) + "?="
 		}
 	}
-	if strings.TrimSpace(name) != name || strings.HasPrefix(name, "=?base64?") {
+	if name == "" || strings.TrimSpace(name) != name || strings.HasPrefix(name, "=?base64?") {
 		return "=?base64?" + base64.StdEncoding.EncodeToString([]byte(name)) + "?="
 	}
 	return name
@@ -453,6 +457,9 @@ func (h *HTTP) deliver(m *wire.Message, request *wire.Message) {
 			h.version = version
 			h.mu.Unlock()
 		}
+	}
+	if request != nil && request.Method == "tools/list" && m.IsResponse() && m.Result.Kind == '{' {
+		h.learnHeaders(m)
 	}
 	select {
 	case h.in <- received{m: m}:
