@@ -1,6 +1,6 @@
 # The main targets; .ci/run runs check and the README's test command.
 
-.PHONY: build check cross size test screenshots bench fuzz kill mutants small-streams soak eval clock release
+.PHONY: build check cross size test screenshots bench bench-peers fuzz kill mutants small-streams soak eval clock release
 
 build:
 	go build -trimpath -ldflags "-s -w" -o bin/ ./cmd/...
@@ -48,6 +48,11 @@ bench:
 	go test -run '^$$' -bench List -benchtime 3x ./bus/task
 	go test -run '^$$' -bench 'Index|Put|Read|Grep|Offload' -benchtime 15x -timeout 30m ./offload
 	go test -run '^$$' -bench 'Saves' -benchtime 5x ./state
+
+# Durable jobs per second against other job systems, in one table. asynq needs redis-server,
+# River needs PostgreSQL.
+bench-peers:
+	cd integration/peers && go run . $(PEERS)
 
 # Every fuzz target for 30 s.
 FUZZTIME ?= 30s

@@ -1,0 +1,114 @@
+// Command peers compares durable jobs per second, from their submission to their stored
+// result, with other job systems: the same machine, the same number of clients, a job that
+// does nothing, rounds in random order. It prints one table. A module of its own keeps the
+// dependencies of the other systems out of the main module.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// system is a job system that runs.
+type system struct {
+	name string
+	// do submits a job and returns when the system has stored it, or its result.
+	do func(ctx context.Context, payload []byte) error
+	// handled, if not nil, counts the jobs that were handled.
+	handled *atomic.Int64
+	close   func()
+}
+
+func main() {
+	clients := flag.Int("clients", 64, "the number of clients that submit one job at a time")
+	jobs := flag.Int("jobs", 2000, "jobs of each round")
+	rounds := flag.Int("rounds", 3, "measured rounds")
+	flag.Parse()
+	fmt.Printf("%d clients, %d rounds of %d jobs, 256 B; median jobs/s\n\n", *clients, *rounds, *jobs)
+	fmt.Println("| system | sync | jobs/s | Stevedore is faster by |\n|---|---|---|---|")
+	for _, sync := range []bool{true, false} {
+		var systems []system
+		for _, start := range []func(bool) (system, error){stevedoreSubmit, stevedoreCall, asyncJobs, watermillNATS, riverQueue, redisQueue} {
+			s, err := start(sync)
+			if err != nil {
+				fmt.Fprintln(os.Stderr, "skipped:", err)
+				continue
+			}
+			systems = append(systems, s)
+		}
+		rates := map[string][]float64{}
+		for round := range *rounds + 1 {
+			rand.Shuffle(len(systems), func(i, j int) { systems[i], systems[j] = systems[j], systems[i] })
+			for _, s := range systems {
+				rate, err := s.measure(*clients, *jobs)
+				if err != nil {
+					fmt.Fprintln(os.Stderr, s.name+":", err)
+					os.Exit(1)
+				}
+				if round > 0 { // the first one warms up
+					rates[s.name] = append(rates[s.name], rate)
+				}
+			}
+		}
+		slices.SortFunc(systems, func(a, b system) int { return strings.Compare(a.name, b.name) })
+		for _, s := range systems {
+			s.close()
+			faster := "-"
+			if !strings.HasPrefix(s.name, "Stevedore") {
+				faster = fmt.Sprintf("%.1f (rpc.submit), %.1f (rpc.call)", median(rates[submitName])/median(rates[s.name]), median(rates[callName])/median(rates[s.name]))
+			}
+			fmt.Printf("| %s | %s | %.0f | %s |\n", s.name, map[bool]string{true: "every write", false: "default"}[sync], median(rates[s.name]), faster)
+		}
+	}
+}
+
+func median(values []float64) float64 {
+	slices.Sort(values)
+	return values[len(values)/2]
+}
+
+// measure returns the jobs per second.
+func (s system) measure(clients, jobs int) (float64, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	payload := []byte(`{"text":"` + strings.Repeat("x", 200) + `"}`)
+	var (
+		wg    sync.WaitGroup
+		next  atomic.Int64
+		first atomic.Pointer[error]
+		want  int64
+	)
+	if s.handled != nil {
+		want = s.handled.Load() + int64(jobs)
+	}
+	begin := time.Now()
+	for range clients {
+		wg.Go(func() {
+			for next.Add(1) <= int64(jobs) {
+				if err := s.do(ctx, payload); err != nil {
+					first.CompareAndSwap(nil, &err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := first.Load(); err != nil {
+		return 0, *err
+	}
+	for s.handled != nil && s.handled.Load() < want {
+		if ctx.Err() != nil {
+			return 0, ctx.Err()
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return float64(jobs) / time.Since(begin).Seconds(), nil
+}
