@@ -56,6 +56,8 @@ func TestTelegramConversation(t *testing.T) {
 	f.await(t, "the status", func() bool {
 		return f.typing > 0 && slices.ContainsFunc(f.sent, func(m telegramSent) bool { return strings.HasPrefix(m.Text, "⏳ shell") })
 	})
+	f.write(42, 9, "/stop@other_bot") // is not for this bot
+	f.await(t, "the confirmation of the command", func() bool { return len(f.updates) == 0 })
 	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

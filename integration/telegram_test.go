@@ -117,6 +117,8 @@ func (f *fakeTelegram) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		f.sent, f.messages[f.nextMsg] = append(f.sent, sent), sent.Text
 		result = map[string]any{"message_id": f.nextMsg, "date": 1, "chat": map[string]any{"id": 1, "type": "private"}}
+	case "getMe":
+		result = map[string]any{"id": 123456, "is_bot": true, "first_name": "Stevedore", "username": "the_bot"}
 	case "editMessageText":
 		f.messages[id] = fmt.Sprint(params["text"])
 	case "deleteMessage":

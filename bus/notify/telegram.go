@@ -52,6 +52,7 @@ type Telegram struct {
 	allow   chatList
 	secrets secrets
 	sent    partsSent
+	name    string // of the bot, without @; empty until Receive needs it
 }
 
 // NewTelegram returns a channel for the bot of a token. It does not connect.

@@ -27,6 +27,8 @@ const (
 	// maxQuoted is how much of the message that a user replies to the agent sees, in
 	// bytes.
 	maxQuoted = 1000
+	// notFoundPause is the pause after the Bot API does not know the token or the method.
+	notFoundPause = 5 * time.Minute
 )
 
 // ReceivesFrom lists the chats whose messages are accepted.
@@ -156,6 +158,9 @@ func (t *Telegram) handle(ctx context.Context, u telegramUpdate, inbox Inbox, lo
 		message := u.Message.incoming(chat)
 		if message.Text == "" && message.Context == "" {
 			return nil // for example, somebody joined the group
+		}
+		if other, err := t.isForOtherBot(ctx, message.Text); other || err != nil {
+			return err
 		}
 		_, err := inbox.Accept(ctx, message)
 		if _, final := errors.AsType[*tools.Error](err); final {
@@ -320,7 +325,11 @@ func (t *Telegram) request(ctx context.Context, method string, params, result an
 		} `json:"parameters"`
 	}
 	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil {
-		return fail(fmt.Errorf("%s: the answer is not JSON: %w", res.Status, err))
+		err = fail(fmt.Errorf("%s: the answer is not JSON: %w", res.Status, err))
+		if res.StatusCode == http.StatusNotFound {
+			return bus.RetryAfter(notFoundPause, err)
+		}
+		return err
 	}
 	switch {
 	case answer.OK && result == nil:
@@ -337,7 +346,7 @@ func (t *Telegram) request(ctx context.Context, method string, params, result an
 	case http.StatusBadRequest:
 		return bus.Reject("refused_400", err)
 	case http.StatusUnauthorized, http.StatusNotFound: // the token was revoked
-		return bus.RetryAfter(5*time.Minute, err)
+		return bus.RetryAfter(notFoundPause, err)
 	}
 	return err
 }
