@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -20,6 +21,8 @@ import (
 type dayModel struct {
 	t       *testing.T
 	release chan struct{} // ends the work of the sub-agents
+
+	waiting atomic.Int64 // requests that wait for release
 
 	mu    sync.Mutex
 	asked map[string]int // complete turns, by rule and number of results
@@ -78,11 +81,14 @@ func (m *dayModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if strings.HasPrefix(dayRules[rule].message, "C-") {
+		m.waiting.Add(1)
 		select {
 		case <-m.release:
 		case <-r.Context().Done():
+			m.waiting.Add(-1)
 			return
 		}
+		m.waiting.Add(-1)
 	}
 	if !strings.Contains(string(body), dayRules[rule].want) {
 		m.t.Errorf("%s: the request does not contain %q", dayRules[rule].message, dayRules[rule].want)
@@ -145,6 +151,7 @@ func TestOwnersDay(t *testing.T) {
 			f.write(42, 3, "Q-audit")
 			f.awaitText(t, "42", "⏳ subagent")
 			p.kill()
+			f.await(t, "the end of the requests of the killed process", func() bool { return model.waiting.Load() == 0 })
 			close(model.release)
 			start(t, args...)
 			f.awaitText(t, "42", "The report: 17 errors.")

@@ -58,29 +58,34 @@ func Cancel(ctx context.Context, b *bus.Bus, session, id, by string) (Task, erro
 	if _, err := b.Publish(ctx, bus.Message{Subject: subject, Body: body, Header: header}); err != nil && !errors.Is(err, bus.ErrSubjectExists) {
 		return Task{}, err
 	}
-	if err := cancelParked(ctx, b, tools.CallKey{Session: session, ID: id}, by); err != nil {
+	if err := CancelParked(ctx, b, tools.CallKey{Session: session, ID: id}, by); err != nil {
 		return Task{}, err
 	}
 	return Get(ctx, b, session, id)
 }
 
-// cancelParked removes the record of a parked call, and cancels the calls that it made
-// and waits for.
-func cancelParked(ctx context.Context, b *bus.Bus, k tools.CallKey, by string) error {
+// CancelParked removes the record of a parked call that has ended, and cancels the calls that
+// it made and waits for.
+func CancelParked(ctx context.Context, b *bus.Bus, k tools.CallKey, by string) error {
 	p, ok, err := ReadParked(ctx, b, k)
 	if !ok || err != nil {
 		return err
 	}
-	for _, child := range p.WaitsFor {
-		if !p.Made {
-			break
-		}
-		_, err := Cancel(ctx, b, child.Session, child.ID, by)
+	if err := CancelAll(ctx, b, p.made(), by); err != nil {
+		return err
+	}
+	return Unpark(ctx, b, p)
+}
+
+// CancelAll cancels those of the calls that have not ended.
+func CancelAll(ctx context.Context, b *bus.Bus, calls []tools.CallKey, by string) error {
+	for _, k := range calls {
+		_, err := Cancel(ctx, b, k.Session, k.ID, by)
 		if code := tools.CodeOf(err); err != nil && code != tools.CodeInvalidArguments && code != tools.CodeNotFound {
 			return err
 		}
 	}
-	return Unpark(ctx, b, p)
+	return nil
 }
 
 // RecordCancellation records that a call is cancelled, without a result. A worker

@@ -81,11 +81,21 @@ func (p Parked) Text() string {
 
 const parkedKey = "parked"
 
-// Headers of a call that was parked: the revision and the state of its record.
+// Headers of a call that was parked: the revision and the state of its record, and the ids of
+// the calls of its session that it made and waited for.
 const (
 	parkedHeader      = "Stevedore-Parked"
 	parkedStateHeader = "Stevedore-Parked-State"
+	parkedMadeHeader  = "Stevedore-Parked-Made"
 )
+
+// made returns the calls that are cancelled with this one.
+func (p Parked) made() []tools.CallKey {
+	if !p.Made {
+		return nil
+	}
+	return p.WaitsFor
+}
 
 // maxDetail is how much of an error the record of a parked call has, in bytes.
 const maxDetail = 1000
@@ -168,6 +178,11 @@ func Resume(ctx context.Context, b *bus.Bus, p Parked) error {
 	}
 	k := p.Key()
 	header := nats.Header{parkedHeader: {strconv.FormatUint(p.Revision, 10)}, parkedStateHeader: {string(p.State)}}
+	for _, made := range p.made() {
+		if made.Session == k.Session {
+			header.Add(parkedMadeHeader, made.ID)
+		}
+	}
 	if p.Traceparent != "" {
 		header["traceparent"] = []string{p.Traceparent}
 	}
@@ -202,6 +217,17 @@ func ParkedRevision(d *bus.Delivery) (revision uint64, state State) {
 		return 0, ""
 	}
 	return revision, State(d.Header(parkedStateHeader))
+}
+
+// ParkedMade returns the calls that a delivered call of a session made and waited for while
+// it was parked. Any client can set headers, so they are of the same session.
+func ParkedMade(d *bus.Delivery, session string) (made []tools.CallKey) {
+	for _, id := range d.HeaderValues(parkedMadeHeader) {
+		if tools.IsToken(id) {
+			made = append(made, tools.CallKey{Session: session, ID: id})
+		}
+	}
+	return made
 }
 
 func decodeParked(entry jetstream.KeyValueEntry) (Parked, error) {

@@ -73,7 +73,7 @@ func (w *Worker) handleAttempt(ctx context.Context, a *attempt) error {
 			resume = w.hasFinalResult // no worker runs a call that was parked
 		}
 		if ended, err := resume(ctx, a); ended || err != nil {
-			return err
+			return errors.Join(err, w.cancelMade(ctx, a))
 		}
 	}
 

@@ -68,12 +68,31 @@ func (w *Worker) park(ctx context.Context, a *attempt, p task.Parked) error {
 		return err
 	}
 	w.parked.Add(p)
+	if p.Made { // a cancellation may have found no record
+		if ended, err := w.hasFinalResult(ctx, a); err != nil {
+			return err
+		} else if ended {
+			return task.CancelParked(ctx, w.bus, p.Key(), cancelledBy)
+		}
+	}
 	if a.start != "" { // a start that ended in a pause is not a failed attempt
 		if err := task.ForgetStart(ctx, w.bus, a.start); err != nil {
 			w.log.Warn().Err(err).Str("call", a.key.id).Str("session", a.key.session).Msg("a paused attempt counts")
 		}
 	}
 	return nil
+}
+
+// cancelledBy names who cancels the parked calls of a call that was cancelled.
+const cancelledBy = "the call that made it"
+
+// cancelMade cancels the calls that a call made which has ended. It was cancelled while a
+// worker published it again, so that its record was gone.
+func (w *Worker) cancelMade(ctx context.Context, a *attempt) error {
+	if a.parkedRevision == 0 || a.raw != nil {
+		return nil
+	}
+	return task.CancelAll(ctx, w.bus, task.ParkedMade(a.delivery, a.key.session), cancelledBy)
 }
 
 func (k key) callKey() tools.CallKey { return tools.CallKey{Session: k.session, ID: k.id} }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/task"
@@ -82,6 +83,74 @@ func TestCancelReachesAllParkedCalls(t *testing.T) {
 			})
 			if _, err := task.AnswerApproval(t.Context(), b, tools.CallKey{Session: "s", ID: "r-t1-1"}, task.Answer{Approve: true}); tools.CodeOf(err) != tools.CodeNotFound {
 				t.Errorf("an answer after the cancellation: %v", err)
+			}
+		})
+	}
+}
+
+// A run that is cancelled after a worker removed its record to publish it again, or before a
+// worker stores its record, leaves no parked calls.
+func TestCancelBetweenRecords(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"published again", "not parked yet"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := bustest.New(t)
+			now := time.Now()
+			child := tools.Call{ID: "child", Session: "s", Tool: "danger"}
+			if _, err := task.Park(t.Context(), b, task.Parked{Call: child, Queue: "default", State: task.InputRequired, Since: now, Until: now.Add(time.Hour)}); err != nil {
+				t.Fatal(err)
+			}
+			key := tools.CallKey{Session: "s", ID: "child"}
+			if name == "not parked yet" {
+				cancelled := make(chan struct{})
+				tool, err := tools.NewTool("late", "returns a pause after it was cancelled", func(ctx context.Context, call tools.Call, _ struct{}) *tools.Result {
+					<-cancelled
+					return tools.Failure(&tools.Pause{Until: now.Add(time.Hour), WaitsFor: []tools.CallKey{key}, Made: true, Reason: "waiting"})
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				startModel(t, b, newUnreliable(t, overloaded, time.Time{}), worker.Config{}, tool.WithEffect(tools.Idempotent))
+				go func() {
+					_, _ = rpc.Submit(t.Context(), b, bus.DefaultQueue, tools.Call{ID: "r", Session: "s", Tool: "late"})
+				}()
+				bustest.WaitUntil(t, "the call", func() bool {
+					_, running, err := task.FindRunning(t.Context(), b, "s", "r", time.Second)
+					return err == nil && running
+				})
+				// Only the result, as if the worker had not heard of the cancellation yet.
+				body, err := bus.Encode(tools.NewResultEvent(tools.Call{ID: "r", Session: "s", Tool: "late"}, tools.Failure(tools.Errorf(tools.CodeCancelled, "cancelled"))))
+				if err == nil {
+					_, err = b.Publish(t.Context(), bus.Message{Subject: b.Result("s", "r"), Body: body})
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				close(cancelled)
+			} else {
+				run := task.Parked{Call: prompt("s", "r", "go"), Queue: AgentQueue, State: task.Waiting, Since: now, Until: now.Add(time.Hour), WaitsFor: []tools.CallKey{key}, Made: true}
+				var err error
+				if run.Revision, err = task.Park(t.Context(), b, run); err != nil {
+					t.Fatal(err)
+				}
+				if err := task.Resume(t.Context(), b, run); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := task.Cancel(t.Context(), b, "s", "r", "a test"); err != nil {
+					t.Fatal(err)
+				}
+				startModel(t, b, newUnreliable(t, overloaded, time.Time{}), worker.Config{})
+			}
+			bustest.WaitUntil(t, "no parked calls", func() bool {
+				parked, err := task.ListParked(t.Context(), b, "*")
+				if err != nil {
+					t.Fatal(err)
+				}
+				return len(parked) == 0
+			})
+			if got, err := task.Get(t.Context(), b, "s", "child"); err != nil || got.State != task.Cancelled {
+				t.Errorf("the child is %s, %v", got.State, err)
 			}
 		})
 	}
