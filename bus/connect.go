@@ -32,6 +32,7 @@ type Bus struct {
 	api    jsapi.API
 	out    *publisher
 	closed chan struct{}
+	key    *rotatingKey // nil without Config.NKey
 
 	handles      sync.Map // by name: jetstream.Stream or jetstream.KeyValue
 	lastMessages sync.Map // by stream: lastOfStream
@@ -92,6 +93,9 @@ func (b *Bus) dial() (*nats.Conn, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%w: no NATS server answers at %s: %w", ErrUnreachable, redactURLs(b.cfg.Server), withoutURL(err))
 	}
+	if b.key != nil {
+		b.key.conn.Store(nc)
+	}
 	return nc, nil
 }
 
@@ -138,11 +142,12 @@ func (b *Bus) options() ([]nats.Option, error) {
 		opts = append(opts, nats.UserCredentials(c.Creds))
 	}
 	if c.NKey != "" {
-		opt, err := nats.NkeyOptionFromSeed(c.NKey)
+		b.key = &rotatingKey{file: c.NKey}
+		key, err := b.key.options()
 		if err != nil {
-			return nil, fmt.Errorf("nkey %q: %w", c.NKey, err)
+			return nil, err
 		}
-		opts = append(opts, opt)
+		opts = append(opts, key...)
 	}
 	if c.User != "" {
 		opts = append(opts, nats.UserInfo(c.User, c.Password))
