@@ -76,6 +76,7 @@ func soak(t *testing.T, servers int, duration time.Duration) {
 	r.logs = r.logsOf
 	r.prepare(servers)
 	before := r.workers[0].usage(t)
+	r.phase("the load begins")
 
 	ctx, stop := context.WithTimeout(t.Context(), duration)
 	defer stop()
@@ -98,11 +99,19 @@ func soak(t *testing.T, servers int, duration time.Duration) {
 	running.Go(func() { r.disturb(ctx, seed, 0, serverFaults) })
 	r.disturb(ctx, seed, 1, processFaults)
 	running.Wait()
+	r.phase("the faults have ended")
 	r.heal()
+	r.phase("everything works again")
 	r.awaitEnds(r.operator)
+	r.phase("all calls have ended")
 	r.check(r.operator, r.workspace)
 	r.checkUsage(before)
 	t.Logf("%d reads of other sessions and tenants: %d were answered with an error, the server dropped the others", r.spied.Load(), r.refused.Load())
+}
+
+func (r *soakRun) phase(text string) {
+	r.Helper()
+	r.Logf("%s after the start: %s", time.Since(r.began).Round(100*time.Millisecond), text)
 }
 
 func (r *soakRun) key(user string) string { return filepath.Join(r.config, user+".nk") }
