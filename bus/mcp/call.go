@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -47,6 +48,12 @@ func (c *client) call(ctx context.Context, r *mcp.CallToolRequest) (res mcp.Resu
 	if id, ok := r.Params.Meta[CallIDMeta].(string); ok && id != "" {
 		call.ID = id
 	}
+	if id := r.Params.RequestState; id != "" {
+		call.ID = id
+	}
+	if err := c.answer(ctx, call.ID, r.Params.InputResponses); err != nil {
+		return failed("The answer may not have been stored: %v. The call waits; send the request again.", err), nil
+	}
 	if string(call.Args) == "null" {
 		call.Args = nil
 	}
@@ -70,6 +77,11 @@ func (c *client) await(ctx context.Context, r *mcp.CallToolRequest, call tools.C
 	}
 	wait, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	wait, end := context.WithCancelCause(wait)
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	defer end(nil)
+	asking.Go(func() { c.askUser(wait, r, call, end) })
 	began := time.Now()
 	event, err := rpc.Submit(wait, g.bus, queue, call)
 	if err == nil && event.Outcome == tools.Async {
@@ -77,6 +89,9 @@ func (c *client) await(ctx context.Context, r *mcp.CallToolRequest, call tools.C
 			return newTask(call, began, "runs in the background"), nil
 		}
 		event, err = rpc.AwaitCompletion(wait, g.bus, call)
+	}
+	if approvals, ok := errors.AsType[approvalNeeded](context.Cause(wait)); ok && errors.Is(err, rpc.ErrPending) && ctx.Err() == nil {
+		return newInputRequired(call, approvals), nil
 	}
 	dead, isDead := errors.AsType[*rpc.DeadLetterError](err)
 	switch {
@@ -103,7 +118,9 @@ func (c *client) await(ctx context.Context, r *mcp.CallToolRequest, call tools.C
 // pending is the result of a call that takes too long to wait for.
 func (c *client) pending(ctx context.Context, call tools.Call, queue string) *mcp.CallToolResult {
 	text := fmt.Sprintf("The call is still running. Its id is %s. Get its result later with %s(call_id=%q); do not call %s again for this.", call.ID, toolTaskResult, call.ID, call.Tool)
-	if ok, err := rpc.HasWorker(ctx, c.gateway.bus, queue, ""); err == nil && !ok {
+	if approvals, err := task.ApprovalsFor(ctx, c.gateway.bus, tools.CallKey{Session: call.SessionToken(), ID: call.IDToken()}); err == nil && len(approvals) > 0 {
+		text = fmt.Sprintf("The call waits until a person approves the use of %s. Its id is %s. Get its result later with %s(call_id=%q); do not call %s again for this.", approvals[0].Tool, call.ID, toolTaskResult, call.ID, call.Tool)
+	} else if ok, err := rpc.HasWorker(ctx, c.gateway.bus, queue, ""); err == nil && !ok {
 		text = fmt.Sprintf("The call waits, because no worker takes calls from the queue %q now. It runs when a worker starts. Its id is %s; get its result later with %s(call_id=%q).", queue, call.ID, toolTaskResult, call.ID)
 	}
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}

@@ -27,10 +27,14 @@ func (c *complete) MarshalJSON() ([]byte, error) {
 	return append(field, data[1:]...), nil
 }
 
-// completed marks a result, unless it is a task.
+// completed marks a result, unless it is a task or asks for input.
 func completed(result mcp.Result, err error) (mcp.Result, error) {
-	if _, task := result.(*taskFields); task || err != nil {
+	if err != nil {
 		return result, err
+	}
+	switch result.(type) {
+	case *taskFields, *inputRequired:
+		return result, nil
 	}
 	return &complete{result: result}, nil
 }

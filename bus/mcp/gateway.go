@@ -9,6 +9,7 @@
 //	cancel     cancellation over HTTP by clients of older revisions
 //	result     results as content blocks; complete marks them
 //	task       the extension io.modelcontextprotocol/tasks
+//	approval   approvals as forms for the client's user
 //	resources  artifacts as resources
 package mcp
 

@@ -78,7 +78,10 @@ func newCluster(t *testing.T) *cluster {
 	if err := registry.Register(reader.Tools()...); err != nil {
 		t.Fatal(err)
 	}
-	w := worker.New(c.Bus, registry, offload.NewOffloader(store, offload.Config{}), worker.Config{Queues: []string{"default"}, Slots: 16})
+	w := worker.New(c.Bus, registry, offload.NewOffloader(store, offload.Config{}), worker.Config{
+		Queues: []string{"default"}, Slots: 16,
+		Approvals: worker.Approvals{Needed: func(call tools.Call) bool { return strings.Contains(string(call.Args), `"danger`) }},
+	})
 	ready := make(chan struct{})
 	service := rpc.NewService(c.Bus, reader, rpc.ServiceConfig{OnReady: func() { close(ready) }})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -159,6 +162,7 @@ type taskResult struct {
 	ResultType string              `json:"resultType"`
 	TaskID     string              `json:"taskId"`
 	Status     string              `json:"status"`
+	Requests   sdk.InputRequestMap `json:"inputRequests"`
 	Result     *sdk.CallToolResult `json:"result"`
 }
 

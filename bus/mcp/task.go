@@ -48,6 +48,8 @@ type taskFields struct {
 	LastUpdatedAt time.Time `json:"lastUpdatedAt"`
 	TTL           *int64    `json:"ttlMs"`
 	PollInterval  int64     `json:"pollIntervalMs,omitempty"`
+	// InputRequests are questions for the user, if the status is input_required.
+	InputRequests mcp.InputRequestMap `json:"inputRequests,omitempty"`
 	// Result is set if the task is completed.
 	Result *complete           `json:"result,omitempty"`
 	result *mcp.CallToolResult // in Result
@@ -72,8 +74,8 @@ func fieldsOf(id, status string, created, updated time.Time) *taskFields {
 // taskParams are the params of tasks/get, tasks/update and tasks/cancel.
 type taskParams struct {
 	mcp.ParamsBase
-	TaskID         string          `json:"taskId"`
-	InputResponses json.RawMessage `json:"inputResponses,omitempty"`
+	TaskID         string               `json:"taskId"`
+	InputResponses mcp.InputResponseMap `json:"inputResponses,omitempty"`
 }
 
 type emptyResult struct {
@@ -84,13 +86,20 @@ type emptyResult struct {
 func (c *client) addTaskMethods(s *mcp.Server) error {
 	update := func(ctx context.Context, _ *mcp.ServerSession, p *taskParams) (*emptyResult, error) {
 		_, err := c.getTask(ctx, p.TaskID)
+		if err == nil {
+			err = c.answer(ctx, p.TaskID, p.InputResponses)
+		}
 		return &emptyResult{ResultType: "complete"}, err
 	}
 	return errors.Join(
-		mcp.AddReceivingCustomMethod(s, "tasks/get", func(ctx context.Context, _ *mcp.ServerSession, p *taskParams) (*taskFields, error) {
-			return c.getTask(ctx, p.TaskID)
+		mcp.AddReceivingCustomMethod(s, "tasks/get", func(ctx context.Context, s *mcp.ServerSession, p *taskParams) (*taskFields, error) {
+			fields, err := c.getTask(ctx, p.TaskID)
+			if err == nil && fields.Status == "working" && showsForms(p.Meta, s) {
+				err = c.addQuestions(ctx, fields)
+			}
+			return fields, err
 		}),
-		mcp.AddReceivingCustomMethod(s, "tasks/update", update), // our tasks never ask for input
+		mcp.AddReceivingCustomMethod(s, "tasks/update", update),
 		mcp.AddReceivingCustomMethod(s, "tasks/cancel", func(ctx context.Context, _ *mcp.ServerSession, p *taskParams) (*emptyResult, error) {
 			return &emptyResult{ResultType: "complete"}, c.cancelTask(ctx, p.TaskID)
 		}),
@@ -142,6 +151,15 @@ func (c *client) getTask(ctx context.Context, id string) (*taskFields, error) {
 		fields.StatusMessage += fmt.Sprintf(" (%.0f%%)", 100*p.Done/p.Total)
 	}
 	return fields, nil
+}
+
+// addQuestions adds the approvals that a task waits for.
+func (c *client) addQuestions(ctx context.Context, fields *taskFields) error {
+	approvals, err := task.ApprovalsFor(ctx, c.gateway.bus, tools.CallKey{Session: c.session, ID: fields.TaskID})
+	if err == nil && len(approvals) > 0 {
+		fields.Status, fields.InputRequests = "input_required", questions(approvals)
+	}
+	return err
 }
 
 func noTask(id string) error {

@@ -74,6 +74,37 @@ func ListApprovals(ctx context.Context, b *bus.Bus, session string) ([]Approval,
 	return waiting, nil
 }
 
+// maxMade bounds how deep ApprovalsFor follows calls that made others.
+const maxMade = 16
+
+// ApprovalsFor returns the approvals that a call waits for: its own, or those of the calls
+// that it made, such as the tool calls of an agent and its sub-agents.
+func ApprovalsFor(ctx context.Context, b *bus.Bus, k tools.CallKey) ([]Approval, error) {
+	var waiting []Approval
+	var follow func(k tools.CallKey, depth int) error
+	follow = func(k tools.CallKey, depth int) error {
+		p, ok, err := ReadParked(ctx, b, k)
+		if !ok || err != nil || depth > maxMade {
+			return err
+		}
+		if p.State == InputRequired {
+			_, answered, err := ReadAnswer(ctx, b, k)
+			if err == nil && !answered {
+				waiting = append(waiting, ApprovalOf(p))
+			}
+			return err
+		}
+		for _, made := range p.made() {
+			if err := follow(made, depth+1); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	err := follow(k, 0)
+	return waiting, err
+}
+
 // AnswerApproval answers an approval. It returns an error with tools.CodeNotFound if the
 // call does not wait for one, and with tools.CodeInvalidArguments if it was answered
 // before. When it returns nil, the answer is durable, and a worker continues the call.
