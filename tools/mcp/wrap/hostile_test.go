@@ -94,6 +94,24 @@ func TestServerThatDoesNotRead(t *testing.T) {
 	c.response(t, "4001")
 }
 
+// The requests that wait for a server have a limit, and the client is told which one was
+// not sent.
+func TestServerThatNeverReads(t *testing.T) {
+	c := wrapRaw(t, "raw")
+	const requests = 80 // of almost 1 MiB
+	go func() {
+		io.WriteString(c.in, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"asleep"}}`+"\n")
+		for i := range requests {
+			fmt.Fprintf(c.in, `{"jsonrpc":"2.0","id":%d,"method":"ping","params":{"x":"%s"}}`+"\n", i+2, strings.Repeat("x", 1<<20-1000))
+		}
+	}()
+	checkContains(t, c.response(t, fmt.Sprint(requests+1)).Error.Message, "does not read its input, and 64 MiB of requests wait for it", "not sent; try again later")
+	if err := os.WriteFile(filepath.Join(c.dir, "awake"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.response(t, "2") // the first ones are sent then
+}
+
 // The client may close its side before its requests are answered.
 func TestAnswersAfterEnd(t *testing.T) {
 	c := wrapRaw(t, "raw")

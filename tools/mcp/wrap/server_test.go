@@ -262,6 +262,13 @@ func callRaw(role, tool, id string, say func(string, ...any)) {
 				time.Sleep(500 * time.Millisecond)
 			}
 		}
+	case "asleep": // reads nothing until it is told
+		for {
+			if _, err := os.Stat("awake"); err == nil {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
 	case "big":
 		say(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"%s"}]}}`, id, strings.Repeat("0123456789abcde ", 500_000))
 		return
