@@ -295,27 +295,6 @@ func TestListRefused(t *testing.T) {
 	}
 }
 
-// A caller that gives up does not end the start that others wait for.
-func TestStartIsShared(t *testing.T) {
-	cfg := program(t)
-	cfg.Env[0] = roleEnv + "=slow"
-	r, lists := run(t, cfg)
-	<-lists
-	call(t, r, "other_crash", `{}`) // the next start takes a while
-	impatient, stop := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer stop()
-	res := r.Run(impatient, tools.Call{ID: "1", Session: "s", Tool: "other_echo", Args: json.RawMessage(`{"text":"a"}`)}, nil)
-	if !res.IsError {
-		t.Errorf("%s", res.ForLLM)
-	}
-	if got := text(t, call(t, r, "other_echo", `{"text":"hi"}`)); got != "hi" {
-		t.Errorf("echo: %q", got)
-	}
-	if starts, err := os.ReadFile(filepath.Join(cfg.Dir, "starts")); err != nil || len(starts) != 2 {
-		t.Errorf("%d starts %v", len(starts), err)
-	}
-}
-
 // A refused credential is an error that names the setting.
 func TestRefusedCredential(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
