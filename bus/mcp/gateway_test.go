@@ -3,6 +3,7 @@ package mcp_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -428,6 +429,42 @@ func TestProgressAndCancel(t *testing.T) {
 		if time.Now().After(end) {
 			t.Fatal("the call was not cancelled")
 		}
+	}
+}
+
+// Clients that come at the same time wait for one request to the workers, and a client
+// that gives up does not end it.
+func TestManyClientsAskOnce(t *testing.T) {
+	c := newCluster(t)
+	requests, err := c.Conn().SubscribeSync(c.RPC("offer"))
+	if err == nil {
+		err = c.Conn().Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := mcp.New(c.Bus, mcp.Config{Refresh: time.Hour})
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := g.Server(gone, "gone"); err == nil {
+		t.Error("a client that is gone got an answer")
+	}
+	const clients = 100
+	failed := make(chan error, clients)
+	for i := range clients {
+		go func() {
+			_, err := g.Server(t.Context(), fmt.Sprint("session", i))
+			failed <- err
+		}()
+	}
+	for range clients {
+		if err := <-failed; err != nil {
+			t.Error(err)
+		}
+	}
+	// A client may begin to wait just when the first request ends.
+	if n, _, err := requests.Pending(); n < 1 || n > 2 || err != nil {
+		t.Errorf("%d requests to the workers, %v", n, err)
 	}
 }
 

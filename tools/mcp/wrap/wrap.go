@@ -58,7 +58,7 @@ type Config struct {
 }
 
 // ErrPermanent means that a server can never be started.
-var ErrPermanent = errors.New("cannot be started")
+var ErrPermanent = errors.New("the MCP server cannot be started")
 
 // Run runs the proxy between a client and the server until the client closes its link
 // or ctx ends. Then it ends the server.
