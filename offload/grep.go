@@ -162,7 +162,7 @@ func (r *Reader) Grep(ctx context.Context, session, id string, q GrepQuery) (*Gr
 		}
 		if timeout {
 			res.Searched = s.Searched
-			res.Notes = append(res.Notes, fmt.Sprintf("the search was stopped after %s: lines %d to %d were not searched completely; try a simpler pattern", r.cfg.GrepTime, s.Lines+1, total))
+			res.Notes = append(res.Notes, stoppedNote(s, r.cfg.GrepTime, total, c.Size(), q.Pattern))
 		}
 		if err := res.fill(ctx, c, found, q); err != nil {
 			return err
@@ -170,7 +170,7 @@ func (r *Reader) Grep(ctx context.Context, session, id string, q GrepQuery) (*Gr
 		if timeout {
 			return nil
 		}
-		missed := r.missedBeforeCR(ctx, c, pattern, q)
+		missed := r.missedBeforeCR(ctx, c, pattern, q, res.Matches)
 		res.Notes = append(res.Notes, missed...)
 		if res.Matches == 0 {
 			res.Notes = append(res.Notes, r.whyNoMatch(ctx, c, q, missed == nil)...)
@@ -178,6 +178,18 @@ func (r *Reader) Grep(ctx context.Context, session, id string, q GrepQuery) (*Gr
 		return nil
 	})
 	return res, err
+}
+
+// stoppedNote says what a search did not reach before its timeout, and what to do.
+func stoppedNote(s *linematch.Search, after time.Duration, lines, size int64, pattern string) string {
+	text := fmt.Sprintf("the search was stopped after %s: lines %d to %d were not searched completely", after, s.Lines+1, lines)
+	if s.Read > 0 {
+		text += fmt.Sprintf("; of the long line %d, it read the bytes %d to %d of %d in all", s.Lines+1, s.Searched, s.Read, size)
+	}
+	if strings.Contains(pattern, ".*") || strings.Contains(pattern, ".+") {
+		return text + "; .* and .+ are slow on long lines, so write .{0,200} instead, or search for fixed text"
+	}
+	return text + "; try a simpler pattern, or fixed text"
 }
 
 // search returns the first matching lines, one more than q asks for.

@@ -316,6 +316,13 @@ func TestGrepEndsInTime(t *testing.T) {
 		if res.Matches != 0 || !strings.Contains(res.Text(), "the search was stopped after 100ms: lines 1 to ") {
 			t.Errorf("grep of %s gives %s", id, res.Text())
 		}
+		if strings.Contains(res.Text(), "of the long line 1, it read the bytes 0 to ") != (id == "line") {
+			t.Errorf("grep of %s gives %s", id, res.Text())
+		}
+	}
+	res, err := r.Grep(t.Context(), "s", "line", GrepQuery{Pattern: `a.*(a?){400}b`})
+	if err != nil || !strings.Contains(res.Text(), "write .{0,200} instead") {
+		t.Errorf("grep with .* gives %v, %v", res, err)
 	}
 }
 
@@ -512,12 +519,12 @@ func TestGrepContinues(t *testing.T) {
 func TestGrepSaysWhyNothingMatches(t *testing.T) {
 	r := stored(t, []byte("Error: naïve(1)\r\nend\r\n"))
 	for expr, want := range map[string]string{
-		"error":      "ignore_case=true the first match is in line 1",
-		"end$":       `write \r?$`,
+		"error":      "with ignore_case=true there are 1 match(es), the first in line 1",
+		"end$":       `with \r?$ instead of $ there are 1 match(es), the first in line 2`,
 		`na\wve`:     "know only ASCII",
 		"e{,3}x":     "write {0,n}",
 		"1)\\nend":   "",
-		"naïve(1)":   "as literal text, with escaped special characters, the pattern is in line 1",
+		"naïve(1)":   "as literal text, with escaped special characters, there are 1 match(es), the first in line 1",
 		"end\\nmore": "each line is matched separately",
 	} {
 		res, err := r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: expr})
@@ -528,6 +535,32 @@ func TestGrepSaysWhyNothingMatches(t *testing.T) {
 		if err != nil || res.Matches != 0 || !strings.Contains(res.Text(), want) {
 			t.Errorf("grep %q gives %v\n%s\nwant %s", expr, err, res.Text(), want)
 		}
+	}
+}
+
+// A "\r" is a character of its line. A pattern with $ that misses lines because of that gets
+// a note, also if other lines match.
+func TestGrepSaysWhichLinesACarriageReturnHides(t *testing.T) {
+	text := strings.Repeat("an end\n", 100_000) + "an END\r\nthe end\r\nlast\r"
+	for expr, want := range map[string]int64{
+		"end$": 100_002, "end$|zzz": 100_002, "(?m)end$": 100_002, "(?i)END$": 100_001, "(the|an) (end$|x)": 100_002, "last$": 100_003,
+		`end\r?$`: 0, `end\s*$`: 0, "end": 0, `end\z`: 0, "an end$": 0, ".$": 0,
+	} {
+		res, err := stored(t, []byte(text)).Grep(t.Context(), "s", "a", GrepQuery{Pattern: expr, MaxResults: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		note := fmt.Sprintf("line %d and perhaps others end in \\r\\n", want)
+		if expr == "last$" { // nothing matches
+			note = "instead of $ there are 1 match(es), the first in line 100003"
+		}
+		if got := res.Text(); strings.Contains(got, note) != (want > 0) || want == 0 && strings.Contains(got, "and perhaps others") {
+			t.Errorf("grep %q: want the note for line %d in\n%s", expr, want, got)
+		}
+	}
+	res, err := stored(t, []byte(text)).Grep(t.Context(), "s", "a", GrepQuery{Pattern: "end$", Offset: 700_008})
+	if err != nil || !strings.Contains(res.Text(), "line 100002 and perhaps") {
+		t.Errorf("from an offset: %v, %s", err, res.Text())
 	}
 }
 

@@ -44,27 +44,39 @@ func (r *Reader) whyNoMatch(ctx context.Context, c blockContent, q GrepQuery, cr
 	if asciiClass.MatchString(q.Pattern) && !isASCII(head) {
 		notes = append(notes, `\b, \w and \d know only ASCII letters and digits; write [\p{L}\d_] for other letters`)
 	}
-	try := func(expr string, fold bool, note string) {
-		p, err := linematch.Compile(expr, fold)
-		if err != nil || ctx.Err() != nil {
-			return
-		}
-		first := int64(0)
-		s := &linematch.Search{Pattern: p, Source: c, StopWhenFull: true, Found: func(line linematch.Line) (bool, error) {
-			first = line.Number
-			return false, nil
-		}}
-		if err := s.Run(ctx, readAhead(ctx, c, 0)); err == nil && first > 0 {
-			notes = append(notes, fmt.Sprintf(note, first))
-		}
-	}
 	if !q.IgnoreCase {
-		try(q.Pattern, true, "the text has different case: with ignore_case=true the first match is in line %d")
+		if found := countOf(ctx, c, q.Pattern, true); found != "" {
+			notes = append(notes, "the text has different case: with ignore_case=true there are "+found)
+		}
 	}
 	if literal := regexp.QuoteMeta(q.Pattern); literal != q.Pattern {
-		try(literal, true, "as literal text, with escaped special characters, the pattern is in line %d")
+		if found := countOf(ctx, c, literal, true); found != "" {
+			notes = append(notes, "as literal text, with escaped special characters, there are "+found)
+		}
 	}
 	return notes
+}
+
+// countOf says how many matches another pattern has, or "" if there are none, so that a
+// model needs no second search only to count.
+func countOf(ctx context.Context, c blockContent, expr string, fold bool) string {
+	p, err := linematch.Compile(expr, fold)
+	if err != nil || ctx.Err() != nil {
+		return ""
+	}
+	first := int64(0)
+	s := &linematch.Search{Pattern: p, Source: c, Found: func(line linematch.Line) (bool, error) {
+		first = line.Number
+		return false, nil
+	}}
+	err = s.Run(ctx, readAhead(ctx, c, 0))
+	switch {
+	case first == 0:
+		return ""
+	case err != nil:
+		return fmt.Sprintf("at least %d match(es), the first in line %d", s.Matches, first)
+	}
+	return fmt.Sprintf("%d match(es), the first in line %d", s.Matches, first)
 }
 
 // maxCRLines bounds the lines that missedBeforeCR compares.
@@ -72,7 +84,7 @@ const maxCRLines = 10_000
 
 // missedBeforeCR returns a note if a line does not match only because it ends in "\r\n" and
 // the pattern has a $. A "\r" is a character of its line, also for $.
-func (r *Reader) missedBeforeCR(ctx context.Context, c blockContent, pattern *linematch.Pattern, q GrepQuery) []string {
+func (r *Reader) missedBeforeCR(ctx context.Context, c blockContent, pattern *linematch.Pattern, q GrepQuery, matches int64) []string {
 	expr := linematch.BeforeCR(q.Pattern, q.IgnoreCase)
 	if expr == "" {
 		return nil
@@ -106,6 +118,11 @@ func (r *Reader) missedBeforeCR(ctx context.Context, c blockContent, pattern *li
 	}
 	if err := s.Run(ctx, readAhead(ctx, c, s.Searched)); err != nil || missed == 0 {
 		return nil
+	}
+	if matches == 0 && q.Offset == 0 {
+		if found := countOf(ctx, c, expr, false); found != "" {
+			return []string{fmt.Sprintf(`the lines end in \r\n, and $ matches only after the \r: with \r?$ instead of $ there are %s`, found)}
+		}
 	}
 	return []string{fmt.Sprintf(`line %d and perhaps others end in \r\n and do not match only because $ matches after the \r; write \r?$ instead of $`, missed)}
 }

@@ -39,7 +39,11 @@ type JQResult struct {
 // Text returns the form for a model.
 func (j *JQResult) Text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Found %d result(s) for query '%s' in knowledge#%s", len(j.Results), j.Query, j.ArtifactID)
+	more := ""
+	if j.Limited {
+		more = "at least " // a model takes the number for the number of all results
+	}
+	fmt.Fprintf(&b, "Found %s%d result(s) for query '%s' in knowledge#%s", more, len(j.Results), j.Query, j.ArtifactID)
 	for i, result := range j.Results {
 		if i == 0 {
 			b.WriteString("\n")

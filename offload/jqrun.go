@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"regexp"
+	"strings"
 	"sync/atomic"
 	"unicode/utf8"
 
@@ -111,7 +113,7 @@ func (r *jqRun) run(src io.Reader) error {
 	if err != nil {
 		return err
 	}
-	if comma := r.comma(); comma != 0 {
+	if comma := r.comma(head); comma != 0 {
 		if r.From > 0 {
 			header, err := tableHeader(head, comma)
 			if err != nil {
@@ -130,10 +132,8 @@ func (r *jqRun) run(src io.Reader) error {
 	return r.notJSON(r.eachRow(newJSONRows, in, head))
 }
 
-// comma returns the separator of a table, or 0.
-func (r *jqRun) comma() rune {
-	return map[string]rune{mediaCSV: ',', mediaTSV: '\t'}[r.Media]
-}
+// comma returns the separator of a table that begins with head, or 0.
+func (r *jqRun) comma(head []byte) rune { return separator(r.Media, head) }
 
 // head returns the start of the artifact, and the input from which the query runs.
 func (r *jqRun) head(src io.Reader) (head []byte, in io.Reader, err error) {
@@ -150,7 +150,7 @@ func (r *jqRun) head(src io.Reader) (head []byte, in io.Reader, err error) {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		err = nil
 	}
-	if r.comma() != 0 {
+	if r.comma(head) != 0 {
 		head = head[:min(len(head), 64<<10)]
 	}
 	return head, in, err
@@ -171,7 +171,20 @@ func (r *jqRun) eachRow(rows func(io.Reader) rowSource, in io.Reader, head []byt
 		}
 		sample = append(sample, v)
 	}
-	table := r.comma() != 0
+	table := r.comma(head) != 0
+	if summary := strings.TrimSpace(r.Query); table || len(sample) > 1 {
+		switch _, object := first(sample).(map[string]any); {
+		case summary == "length":
+			r.res.Notes = append(r.res.Notes, "the number of rows")
+			return r.document(&asArray{rows: rows(in)})
+		case summary == "keys" && object:
+			r.res.Notes = append(r.res.Notes, "the keys of the first row")
+			return r.each(sample[:1])
+		}
+	}
+	if note := aboutCells(r.Query); table && note != "" {
+		r.res.Notes = append(r.res.Notes, note)
+	}
 	switch {
 	case table && r.fits(sample) && r.Query != ".":
 		return r.document(&asArray{rows: rows(in)})
@@ -217,6 +230,36 @@ func (r *jqRun) eachRow(rows func(io.Reader) rowSource, in io.Reader, head []byt
 			return r.ctx.Err()
 		}
 	}
+}
+
+// each applies the query to values.
+func (r *jqRun) each(values []any) error {
+	code, err := compileJQ(r.Query, gojq.WithInputIter(gojq.NewIter[any]()))
+	for _, v := range values {
+		if err == nil {
+			_, err = r.collect(code.RunWithContext(r.ctx, v))
+		}
+	}
+	return err
+}
+
+func first(values []any) any {
+	if len(values) == 0 {
+		return nil
+	}
+	return values[0]
+}
+
+// usesNumbers matches the queries that mean the numbers in cells.
+var usesNumbers = regexp.MustCompile(`[<>=]=?\s*-?\d|\b(add|sort|sort_by|min|max|min_by|max_by|floor|round)\b|[-+*/]\s*\.\w`)
+
+// aboutCells returns a note for a query that seems to calculate with the cells of a table:
+// in jq, each string is greater than each number, and "add" joins strings.
+func aboutCells(query string) string {
+	if !usesNumbers.MatchString(query) || strings.Contains(query, "tonumber") {
+		return ""
+	}
+	return "each cell of a table is a string; to sort, compare or add numbers, write (.column|tonumber)"
 }
 
 type iterFunc func() (any, bool)
@@ -346,7 +389,11 @@ func (r *jqRun) add(v any) (more bool, err error) {
 	}
 	switch {
 	case tooLong && len(r.res.Results) == 0:
-		return false, tools.Errorf(tools.CodeInvalidArguments, "the first result of the query %q is %s, longer than the %d characters that can be shown; narrow it, for instance with keys, length, or .[:10]", tools.Excerpt(r.Query, 200), sizeOf(v), r.Limit)
+		why := ""
+		for _, note := range r.res.Notes {
+			why += " (" + note + ")"
+		}
+		return false, tools.Errorf(tools.CodeInvalidArguments, "the first result of the query %q is %s, longer than the %d characters that can be shown%s; %s", tools.Excerpt(r.Query, 200), sizeOf(v), r.Limit, why, narrower(v))
 	case tooLong:
 		r.res.Limited, r.res.NextOffset = true, r.emitted-1
 		if place, ok := r.place(r.emitted - 1); ok && r.From > 0 {
@@ -357,6 +404,17 @@ func (r *jqRun) add(v any) (more bool, err error) {
 	r.left -= utf8.RuneCount(text) + 1
 	r.res.Results = append(r.res.Results, text)
 	return true, nil
+}
+
+// narrower says how to narrow a query whose result is v.
+func narrower(v any) string {
+	switch v.(type) {
+	case []any:
+		return "narrow it, for instance with length or .[:10]"
+	case map[string]any:
+		return "narrow it, for instance with keys or the name of a field"
+	}
+	return "narrow it, for instance with length or .[:1000]"
 }
 
 // sizeOf describes a value that is too long.

@@ -2,6 +2,7 @@ package offload
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
@@ -60,7 +61,11 @@ func kind(src io.ReaderAt, size int64) (typ, mediaType string, err error) {
 	if !isText(m, head) {
 		return TypeBinary, m.String(), nil
 	}
-	if head, err = readRange(src, 0, min(size, rowBytes)); err != nil {
+	few := int64(rowBytes)
+	if beginsJSON(head) {
+		few = wholeJSONSize // a row of JSON may be long
+	}
+	if head, err = readRange(src, 0, min(size, few)); err != nil {
 		return "", "", err
 	}
 	return TypeText, rowsKind(head, int64(len(head)) == size), nil
@@ -72,33 +77,57 @@ const rowBytes = 64 << 10
 // rowsKind returns the media type of a text that begins with head. If it is a table,
 // all rows in head are like the first one.
 func rowsKind(head []byte, complete bool) string {
-	if !complete {
-		head = head[:bytes.LastIndexByte(head, '\n')+1] // whole lines
-	}
-	if isNDJSON(head) {
+	if isNDJSON(head, complete) {
 		return mediaNDJSON
 	}
-	for media, comma := range map[string]rune{mediaCSV: ',', mediaTSV: '\t'} {
-		if isTable(head, comma) {
+	if !complete {
+		head = head[:bytes.LastIndexByte(head[:min(len(head), rowBytes)], '\n')+1] // whole lines
+	}
+	for _, media := range []string{mediaCSV, mediaTSV} {
+		if isTable(head, separator(media, head)) {
 			return media
 		}
 	}
 	return mediaText
 }
 
-// isNDJSON reports whether each line is a JSON object or array, and there are several.
-func isNDJSON(text []byte) bool {
-	rows := 0
-	for line := range bytes.Lines(text) {
-		if line = bytes.TrimSpace(line); len(line) == 0 {
-			continue
-		}
-		if line[0] != '{' && line[0] != '[' || !json.Valid(line) {
+// isNDJSON reports whether a text is JSON objects and arrays, one after the other. They may
+// be indented, as some commands print them; jq reads them all the same. If the text is not
+// complete, its last value may be cut.
+func isNDJSON(text []byte, complete bool) bool {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	for rows := 0; ; rows++ {
+		var row json.RawMessage
+		switch err := dec.Decode(&row); {
+		case err == io.EOF:
+			return rows > 1
+		case err == io.ErrUnexpectedEOF:
+			return !complete && rows > 0
+		case err != nil || !beginsJSON(row):
 			return false
 		}
-		rows++
 	}
-	return rows > 1
+}
+
+// beginsJSON reports whether a text begins like an object or an array.
+func beginsJSON(text []byte) bool {
+	text = bytes.TrimLeft(text, " \t\r\n")
+	return len(text) > 0 && (text[0] == '{' || text[0] == '[')
+}
+
+// separator returns what separates the cells of a table that begins with head, or 0 for
+// other media. The names of columns have no semicolon, so one in their row separates them.
+func separator(media string, head []byte) rune {
+	names, _, _ := bytes.Cut(head, []byte("\n"))
+	switch {
+	case media == mediaTSV:
+		return '\t'
+	case media != mediaCSV:
+		return 0
+	case bytes.IndexByte(names, ';') >= 0:
+		return ';'
+	}
+	return ','
 }
 
 // isTable reports whether a text has a row of column names and at least two rows with
@@ -246,14 +275,20 @@ func summarize(plain *io.SectionReader) func(*Record, Content) error {
 // summarizeContent sets the preview. It corrects the type of a text that only looks
 // like JSON.
 func (rec *Record) summarizeContent(c Content) (err error) {
-	rows := rec.MediaType == mediaNDJSON
-	if rec.MediaType == mediaJSON && c.Size() > 2*previewRunes || rows {
+	switch rows := rec.MediaType == mediaNDJSON; {
+	case c.Size() <= 2*previewRunes: // is shown whole
+	case rows, rec.MediaType == mediaJSON:
 		var body int64
 		if body, err = sizeWithoutExitCode(c, c.Size()); err != nil {
 			return err
 		}
 		oneLine := c.Index().Lines() <= 2 // the second may be empty, or the exit code
 		rec.Summary, err = shape(c, body, rows, oneLine, 2*previewRunes)
+		if !rows && errors.Is(err, errNotJSON) { // rows too long to be seen as such
+			if rec.Summary, err = shape(c, body, true, oneLine, 2*previewRunes); err == nil {
+				rec.Type, rec.MediaType = TypeText, mediaNDJSON
+			}
+		}
 		if err == nil && oneLine {
 			var code []byte
 			code, err = readRange(c, body, c.Size()-body)
@@ -273,23 +308,23 @@ func (rec *Record) summarizeContent(c Content) (err error) {
 		return nil
 	}
 	rec.Summary, err = previewOf(c, c.Size(), c.Index().TotalChars(), c.Index().Lines())
-	if comma := map[string]string{mediaCSV: ",", mediaTSV: "\t"}[rec.MediaType]; comma != "" && err == nil {
-		var header []byte
-		if header, err = readRange(c, 0, min(c.Size(), sniffBytes)); err == nil {
-			rec.Summary = columns(header, comma) + rec.Summary
+	if rec.MediaType == mediaCSV || rec.MediaType == mediaTSV {
+		header, headErr := readRange(c, 0, min(c.Size(), sniffBytes))
+		if err = cmp.Or(err, headErr); err == nil {
+			rec.Summary = columns(header, separator(rec.MediaType, header)) + rec.Summary
 		}
 	}
 	return err
 }
 
 // columns returns a line with the names of the columns of a table.
-func columns(head []byte, comma string) string {
-	line, _, _ := bytes.Cut(head, []byte("\n"))
+func columns(head []byte, comma rune) string {
+	line, _, _ := bytes.Cut(bytes.TrimPrefix(head, []byte("\ufeff")), []byte("\n"))
 	r := csv.NewReader(bytes.NewReader(line))
-	r.Comma = rune(comma[0])
+	r.Comma = comma
 	names, err := r.Read()
 	if err != nil {
 		return ""
 	}
-	return fmt.Sprintf("a table with %d columns: %s\n", len(names), tools.Excerpt(strings.Join(names, ", "), previewRunes))
+	return fmt.Sprintf("a table with %d columns of strings: %s\n", len(names), tools.Excerpt(strings.Join(names, ", "), previewRunes))
 }

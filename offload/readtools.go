@@ -31,7 +31,7 @@ func (r *Reader) Tools() []tools.Tool {
 			func(ctx context.Context, session string, in grepArgs) (textResult, error) {
 				return r.Grep(ctx, session, in.ArtifactID, in.GrepQuery)
 			}),
-		readTool(ToolJQ, "Run a jq query on an artifact that is JSON, NDJSON (the query runs on each row) or a table (CSV, TSV: an array of objects). "+
+		readTool(ToolJQ, "Run a jq query on an artifact that is JSON, NDJSON (the query runs on each row) or a table (CSV, TSV: an array of objects whose values are strings). "+
 			"Start with 'keys', 'length' or '.[0]' if you do not know its structure. Returns one JSON value per line.",
 			func(ctx context.Context, session string, in jqArgs) (textResult, error) {
 				return r.JQ(ctx, session, in.ArtifactID, in.JQQuery)

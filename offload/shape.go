@@ -19,8 +19,10 @@ const (
 	shapeKeys   = 24      // keys of an object that are named
 	shapeNest   = 32      // nesting levels that are described
 	sampleRunes = 300     // of the sample element
-	shapeTime   = 5 * time.Second
 )
+
+// shapeTime bounds the time of a description. Tests shorten it.
+var shapeTime = 5 * time.Second
 
 // shapeNode describes all values at one place of a document, such as the elements of an
 // array.
@@ -74,6 +76,7 @@ func shape(src io.ReaderAt, size int64, rows, sample bool, budget int) (string, 
 	switch {
 	case err == errShapeTime:
 		s.partial = true
+		root.count = min(root.count, max(n, 1)) // the last row is not complete
 	case err != io.EOF:
 		return "", err
 	case n == 0:
@@ -82,6 +85,11 @@ func shape(src io.ReaderAt, size int64, rows, sample bool, budget int) (string, 
 	head := "JSON of the shape "
 	if rows {
 		head = fmt.Sprintf("%s rows of JSON, each of the shape ", s.number(n))
+		if s.partial {
+			if lines, ok := rowLines(src, s.scan.used, n); ok {
+				head = fmt.Sprintf("%d lines, each a row of JSON of the shape ", lines)
+			}
+		}
 	}
 	room, example := budget, ""
 	if !sample {
@@ -98,6 +106,24 @@ func shape(src io.ReaderAt, size int64, rows, sample bool, budget int) (string, 
 		}
 	}
 	return head + tools.Excerpt(text, room) + example, nil
+}
+
+// rowLines returns the lines of a text, if all of the first used bytes have one row each.
+// The index has counted the lines, so that is exact for a text that is not read to its end.
+func rowLines(src io.ReaderAt, used int64, rows int) (int64, bool) {
+	c, ok := src.(Content)
+	if !ok {
+		return 0, false
+	}
+	line, err := c.Index().LineAt(c, used)
+	if err != nil || line < int64(rows) || line > int64(rows)+1 {
+		return 0, false
+	}
+	lines := c.Index().Lines()
+	if last, err := readRange(c, c.Size()-1, 1); err != nil || last[0] == '\n' {
+		lines-- // the text after the last newline is empty
+	}
+	return lines, true
 }
 
 func (s *shaper) number(n int) string {

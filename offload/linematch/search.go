@@ -34,6 +34,8 @@ type Search struct {
 	// start of a line.
 	Lines    int64
 	Searched int64
+	// Read is the byte up to which a long line was read that Run did not finish, or 0.
+	Read int64
 	// Matches counts the matches. Of a line that matches only the empty text, it
 	// counts one.
 	Matches int64
@@ -192,7 +194,7 @@ func (s *Search) longLine(ctx context.Context, filter *literalFilter, size int64
 	}
 	if filter.seen {
 		s.begin(Line{Number: s.Lines + 1, Start: s.Searched, End: end})
-		line := io.NewSectionReader(s.Source, s.Searched, end-s.Searched)
+		line := io.NewSectionReader(&notingReader{s.Source, &s.Read}, s.Searched, end-s.Searched)
 		err := s.Pattern.InLine(ctx, line, max(s.From-s.Searched, 0), line.Size(), func(start, stop int64) bool {
 			s.hit(s.Searched+start, s.Searched+stop)
 			return true
@@ -203,9 +205,22 @@ func (s *Search) longLine(ctx context.Context, filter *literalFilter, size int64
 		if err != nil {
 			return err
 		}
+		s.Read = 0
 	}
 	s.advance(1, size+1)
 	return nil
+}
+
+// notingReader notes up to which byte its source was read.
+type notingReader struct {
+	io.ReaderAt
+	end *int64
+}
+
+func (r *notingReader) ReadAt(p []byte, off int64) (int, error) {
+	n, err := r.ReaderAt.ReadAt(p, off)
+	*r.end = max(*r.end, off+int64(n))
+	return n, err
 }
 
 func (s *Search) begin(line Line) { s.line, s.any = line, false }

@@ -1,0 +1,88 @@
+package offload
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// Questions about all rows get one answer, not one for each row, and cells that a query
+// takes for numbers do not give a wrong answer without a note.
+func TestJQOfAllRows(t *testing.T) {
+	var rows, table strings.Builder
+	table.WriteString("id;amount\r\n")
+	for i := range 5_000 {
+		fmt.Fprintf(&rows, `{"id":%d,"kind":"k"}`+"\n", i)
+		fmt.Fprintf(&table, "%d;%d\r\n", i, i%10)
+	}
+	for _, row := range []struct{ text, query, want, note string }{
+		{rows.String(), "length", "5000", "the number of rows"},
+		{rows.String(), "keys", `["id","kind"]`, "the keys of the first row"},
+		{rows.String(), ".[4999].id", "4999", ""},
+		{table.String(), "length", "5000", "the number of rows"},
+		{table.String(), "keys", `["amount","id"]`, "the keys of the first row"},
+		{table.String(), ".[4999].id", `"4999"`, ""},
+		{table.String(), `map(select(.amount > 8)) | length`, "5000", "each cell of a table is a string"},
+		{table.String(), `map(select((.amount | tonumber) > 8)) | length`, "500", ""},
+	} {
+		c := stored(t, []byte(row.text))
+		res, err := c.JQ(t.Context(), "s", "a", JQQuery{Query: row.query})
+		if err != nil || len(res.Results) != 1 || string(res.Results[0]) != row.want || !strings.Contains(strings.Join(res.Notes, " "), row.note) || (row.note == "") != (len(res.Notes) == 0) {
+			t.Errorf("jq %q: %v, %s, want %s and the note %q", row.query, err, tools.Excerpt(fmt.Sprint(res), 300), row.want, row.note)
+		}
+	}
+	c := stored(t, []byte(table.String()))
+	if _, err := c.JQ(t.Context(), "s", "a", JQQuery{Query: "map(.amount * .id)"}); err == nil {
+		t.Error("the product of two strings is no error")
+	}
+	c = stored(t, []byte("a,b\n"+strings.Repeat("1234567,2\n", 5_000)))
+	if _, err := c.JQ(t.Context(), "s", "a", JQQuery{Query: "map(.a) | add"}); err == nil || !strings.Contains(err.Error(), "tonumber") {
+		t.Errorf("the sum of strings: %v", err)
+	}
+	c = stored(t, []byte(rows.String()))
+	res, err := c.JQ(t.Context(), "s", "a", JQQuery{Query: `select(.kind == "k")`})
+	if err != nil || !strings.HasPrefix(res.Text(), "Found at least ") {
+		t.Errorf("a list that is cut: %v\n%s", err, tools.Excerpt(res.Text(), 200))
+	}
+}
+
+// JSON values one after the other are rows for jq, also if they are long or indented.
+func TestKindsOfRows(t *testing.T) {
+	long := `{"text":"` + strings.Repeat("x", 100_000) + `"}` + "\n"
+	huge := `{"text":"` + strings.Repeat("x", 1_100_000) + `"}` + "\n"
+	for name, row := range map[string]struct{ text, media string }{
+		"indented":        {strings.Repeat("{\n  \"a\": [1]\n}\n", 2_000), mediaNDJSON},
+		"long rows":       {strings.Repeat(long, 3), mediaNDJSON},
+		"many long rows":  {strings.Repeat(long, 30), mediaNDJSON},
+		"huge rows":       {strings.Repeat(huge, 2), mediaNDJSON},
+		"log in brackets": {strings.Repeat("[1] start\n[2] end\n", 500), mediaText},
+		"numbers":         {strings.Repeat("1\n2\n", 500), mediaText},
+		"broken at last":  {strings.Repeat("{\"a\":1}\n", 500) + "oops", mediaText},
+		"semicolons":      {"a;b\n" + strings.Repeat("1;x,y\n", 50), mediaCSV},
+		"code":            {strings.Repeat("let a = 1;\nlet b = 2;\n", 50), mediaText},
+	} {
+		rec := Record{}
+		if err := summarize(nil)(&rec, contentOf(t, []byte(row.text))); err != nil || rec.MediaType != row.media {
+			t.Errorf("%s: %v, %s, want %s", name, err, rec.MediaType, row.media)
+		}
+	}
+}
+
+// If the description of rows takes too long, the number of lines is exact all the same.
+func TestShapeCountsTheLinesOfRows(t *testing.T) {
+	defer func(before time.Duration) { shapeTime = before }(shapeTime)
+	shapeTime = 0
+	for name, row := range map[string]struct{ text, want string }{
+		"one row in a line": {strings.Repeat(`{"a":1}`+"\n", 20_000), "20000 lines, each a row of JSON of the shape "},
+		"without newline":   {strings.Repeat(`{"a":1}`+"\n", 20_000) + `{"a":1}`, "20001 lines, each a row of JSON of the shape "},
+		"indented":          {strings.Repeat("{\n\"a\":1\n}\n", 20_000), "2047+ rows of JSON, each of the shape {a: number}"},
+	} {
+		rec := Record{}
+		if err := summarize(nil)(&rec, contentOf(t, []byte(row.text))); err != nil || !strings.HasPrefix(rec.Summary, row.want) {
+			t.Errorf("%s: %v\n%s\nwant %s", name, err, tools.Excerpt(rec.Summary, 200), row.want)
+		}
+	}
+}
