@@ -21,11 +21,12 @@ func confined(t *testing.T, u up) {
 }
 
 // A canary is in the environment of the worker, in the data directory and in the
-// credential. No tool output, event, log or file of the workspace contains it, whatever a
-// command tries.
+// credential. No tool output, event, log or file of the workspace contains it, nor do the
+// page, the traces, the metrics and the answers of MCP, whatever a command tries.
 func TestCanary(t *testing.T) {
-	u := startUp(t, "--log-level", "debug")
+	u, page, traces := startTraced(t, "--log-level", "debug", "--log-format", "json", "--health", "127.0.0.1:0", "--console", "127.0.0.1:0")
 	confined(t, u)
+	stream := page.follow(t)
 	const planted = "canary-in-the-data-directory"
 	if err := os.WriteFile(filepath.Join(u.data, "planted"), []byte(planted), 0o600); err != nil {
 		t.Fatal(err)
@@ -65,6 +66,18 @@ func TestCanary(t *testing.T) {
 			all.Write(m.Data)
 		}
 	}
+	for _, path := range []string{
+		"/", "/static/app.js", "/api/state", "/api/status", "/api/running", "/api/waiting", "/api/calls", "/api/sessions", "/api/sessions/default", "/api/dead",
+		"/api/approvals", "/api/schedules", "/api/artifacts/default", "/api/dead/1", "/api/calls/default/none", "/static/../../../data/planted", "/api/" + canary,
+	} {
+		all.WriteString(page.get(t, path))
+	}
+	all.WriteString(stream())
+	all.WriteString(scrape(t, healthOf(t, u.process)))
+	overHTTP, overStdio, gatewayLog := mcpAnswers(t, u, []string{"env; cat /proc/*/environ", "cat " + u.data + "/*", "seq 1 50000; env"})
+	all.WriteString(overHTTP + overStdio + gatewayLog)
+	_ = u.stop() // sends the last traces
+	all.WriteString(traces())
 	all.WriteString(u.stderr.String())
 	err = filepath.WalkDir(u.workspace, func(path string, entry os.DirEntry, err error) error {
 		if err == nil && entry.Type().IsRegular() {
@@ -76,7 +89,9 @@ func TestCanary(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, secret := range map[string]string{"environment": canary, "data directory": planted, "credential": password} {
+	for name, secret := range map[string]string{
+		"environment": canary, "data directory": planted, "credential": password, "token of the page": page.token, "token of MCP": mcpToken, "header of traces": "header-canary",
+	} {
 		if i := strings.Index(all.String(), secret); i >= 0 {
 			t.Errorf("the canary of the %s is in: %s", name, all.String()[max(i-300, 0):i+len(secret)])
 		}
