@@ -18,9 +18,9 @@ import (
 // A client of a revision before 2026-07-28 cancels a request by its id, in a request of
 // its own that any gateway may get. The ids of two clients are the same, so a gateway
 // gives each client a Mcp-Session-Id when it initializes. The gateway that runs a call
-// subscribes to a subject that follows from the session, the Mcp-Session-Id and the id;
-// the one that gets the cancellation publishes to this subject. Nothing is stored: a
-// gateway accepts every Mcp-Session-Id.
+// subscribes to a subject that follows from the token's session, the Mcp-Session-Id and
+// the id; the one that gets the cancellation publishes to this subject. Nothing is
+// stored: a gateway accepts every Mcp-Session-Id.
 
 const (
 	sessionIDHeader = "Mcp-Session-Id"
@@ -47,9 +47,9 @@ func (g *Gateway) withSessionID(next http.Handler) http.Handler {
 			w.Header().Set(sessionIDHeader, rand.Text())
 		case id == "": // the client could be any client
 		case m.Method == "tools/call" && m.ID != nil:
-			r.Header.Set(requestKeyHeader, requestKey(session, id, m.ID))
+			r.Header.Set(requestKeyHeader, requestKey(id, m.ID))
 		case m.Method == "notifications/cancelled" && m.Params.RequestID != nil:
-			subject := g.bus.Cancel(session, requestKey(session, id, m.Params.RequestID))
+			subject := g.bus.Cancel(session, requestKey(id, m.Params.RequestID))
 			if err := g.bus.Conn().Publish(subject, nil); err != nil {
 				g.cfg.Log.Warn().Str("session", session).Err(err).Msg("cannot pass on a cancellation")
 			}
@@ -89,9 +89,9 @@ type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-// requestKey names a request of a client.
-func requestKey(session, sessionID string, id json.RawMessage) string {
-	hash := sha256.Sum256([]byte(session + "\x00" + sessionID + "\x00" + string(id)))
+// requestKey names a request of a client within the session of its token.
+func requestKey(sessionID string, id json.RawMessage) string {
+	hash := sha256.Sum256([]byte(sessionID + "\x00" + string(id)))
 	return "mcp_" + strings.ToLower(base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(hash[:20]))
 }
 
