@@ -65,11 +65,17 @@ func (t *trimmer) findBehind(ctx context.Context, hasEnded func(context.Context,
 		case info.Delivered.Stream <= floor+1, time.Since(since) < time.Duration(leases)*lease:
 			continue
 		}
+		var (
+			telling sync.Mutex // messages are checked at the same time
+			toldAt  time.Time
+		)
 		found, err := t.findEnded(ctx, floor+1, info.Delivered.Stream, func(ctx context.Context, d *Delivery) (bool, error) {
-			if time.Since(since) >= lease {
-				since = time.Now()
+			telling.Lock()
+			if time.Since(toldAt) >= lease {
+				toldAt = time.Now()
 				_ = t.bus.nc.PublishMsg(&nats.Msg{Subject: subject, Header: nats.Header{trimmerHeader: {t.id()}}}) // only a hint
 			}
+			telling.Unlock()
 			return hasEnded(ctx, d)
 		})
 		if err != nil && ctx.Err() == nil {

@@ -75,7 +75,8 @@ func lockDir(dir string) (*os.File, error) {
 }
 
 // removeOld removes the directories of processes that were killed. The server has completed
-// their batches before.
+// the batches of its own files before. For a server on other files, which was killed and not
+// started again, this is like a power failure.
 func (s *staging) removeOld() {
 	old, _ := filepath.Glob(filepath.Join(memoryDir(), stagingPattern)) // the pattern is valid
 	for _, dir := range old {
@@ -146,7 +147,11 @@ func (s *Server) watchStreams() (stop func(), err error) {
 	if err == nil {
 		err = nc.Flush()
 	}
-	return nc.Close, err
+	if err != nil {
+		nc.Close()
+		return nil, err
+	}
+	return nc.Close, nil
 }
 
 func (s *Server) linkBatches() {

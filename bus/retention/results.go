@@ -186,7 +186,6 @@ func (k *Keeper) readRound(ctx context.Context, stream string, from, end uint64,
 			return nil, err
 		case m.Sequence >= end || !m.Time.Before(cutoff):
 			r.next = m.Sequence
-			r.last = true
 			return r, nil
 		case len(r.records) == trimRound || toFree <= 0:
 			r.next, r.last = m.Sequence, false

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"errors"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/task"
@@ -17,9 +16,6 @@ func (w *Worker) hasEnded(ctx context.Context, d *bus.Delivery) (bool, error) {
 		return false, nil // it becomes a dead letter
 	}
 	stored, err := w.readResults(ctx, a.key)
-	if errors.Is(err, task.ErrUnreadable) {
-		return false, nil
-	}
 	if len(stored) == 0 || err != nil || a.checkDigest(stored[0].Digest) != nil {
 		return false, err
 	}
