@@ -3,6 +3,7 @@ package wrap
 import (
 	"context"
 	"crypto/rand"
+	"encoding/base64"
 	"errors"
 	"io"
 	"mime"
@@ -241,8 +242,8 @@ func (h *Handler) open(key, identity string, shared bool) (*served, error) {
 // decodeHeader decodes what headerValue encoded.
 func decodeHeader(value string) string {
 	if inner, ok := strings.CutPrefix(value, "=?base64?"); ok {
-		if decoded, err := fromBase64(strings.TrimSuffix(inner, "?=")); err == nil {
-			return decoded
+		if decoded, err := base64.StdEncoding.DecodeString(strings.TrimSuffix(inner, "?=")); err == nil {
+			return string(decoded)
 		}
 	}
 	return value

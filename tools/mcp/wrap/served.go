@@ -3,7 +3,6 @@ package wrap
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -25,7 +24,7 @@ type served struct {
 
 	mu      sync.Mutex
 	seq     int
-	open    map[string]*exchange // by the id that the proxy sees
+	open    map[string]*exchange // by the id that the proxy sees; ended, if the client is gone
 	events  *exchange            // the stream of a GET; nil if there is none
 	backlog []*wire.Message      // for the next stream
 	active  time.Time
@@ -33,16 +32,6 @@ type served struct {
 
 // maxBacklog is how many messages wait for a stream.
 const maxBacklog = 100
-
-// exchange is a request of a client, or its GET.
-type exchange struct {
-	id, token string // as the client knows them
-	done      chan struct{}
-
-	mu      sync.Mutex
-	w       http.ResponseWriter // nil when the exchange has ended
-	flowing bool                // events were sent
-}
 
 func newServed(identity string, shared bool) *served {
 	return &served{identity: identity, shared: shared, in: make(chan *wire.Message), closed: make(chan struct{}), open: map[string]*exchange{}, active: time.Now()}
@@ -70,9 +59,12 @@ func (s *served) end(cause error) {
 	}
 	s.mu.Lock()
 	open := s.open
-	events := s.events
-	s.open, s.events = map[string]*exchange{}, nil
+	events, backlog := s.events, s.backlog
+	s.open, s.events, s.backlog = map[string]*exchange{}, nil, nil
 	s.mu.Unlock()
+	for _, m := range backlog {
+		m.Close()
+	}
 	for _, e := range open {
 		if m, err := wire.ErrorResponse(e.id, wire.CodeInternal, text, nil); err == nil {
 			e.write(m)
@@ -94,7 +86,10 @@ func (s *served) closeWhenIdle(ctx context.Context, limit time.Duration) {
 		case <-time.After(limit / 4):
 		}
 		s.mu.Lock()
-		idle := len(s.open) == 0 && s.events == nil && time.Since(s.active) > limit
+		idle := s.events == nil && time.Since(s.active) > limit
+		for _, e := range s.open {
+			idle = idle && e.ended()
+		}
 		s.mu.Unlock()
 		if idle {
 			s.Close()
@@ -292,7 +287,9 @@ func (s *served) exchangeOf(m *wire.Message) *exchange {
 	}
 	if len(s.open) == 1 || !s.shared {
 		for _, e := range s.open {
-			return e
+			if !e.ended() {
+				return e
+			}
 		}
 	}
 	if !s.shared && len(s.backlog) < maxBacklog {
@@ -344,66 +341,4 @@ func (s *served) stream(w http.ResponseWriter, r *http.Request) {
 	s.active = time.Now()
 	s.mu.Unlock()
 	e.finish()
-}
-
-// writeTimeout is how long a client may take to receive a message. The messages behind
-// it wait.
-const writeTimeout = 30 * time.Second
-
-// write sends a message: as the only content if it is the response and nothing was
-// sent before, otherwise as an event.
-func (e *exchange) write(m *wire.Message) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.w == nil {
-		return
-	}
-	c, done := e.limit()
-	defer done()
-	if m.IsResponse() && !e.flowing {
-		e.w.Header().Set("Content-Type", "application/json")
-		_ = m.WriteEdited(e.w, m.Edits) // fails only if the client is gone
-		return
-	}
-	if !e.flowing {
-		e.flowing = true
-		e.w.Header().Set("Content-Type", "text/event-stream")
-	}
-	_, _ = io.WriteString(e.w, "event: message\ndata: ")
-	_ = m.WriteEdited(e.w, m.Edits)
-	_, _ = io.WriteString(e.w, "\n")
-	_ = c.Flush()
-}
-
-// limit sets a deadline for what is written until done is called.
-func (e *exchange) limit() (c *http.ResponseController, done func()) {
-	c = http.NewResponseController(e.w)
-	_ = c.SetWriteDeadline(time.Now().Add(writeTimeout)) // not every writer has one
-	return c, func() { _ = c.SetWriteDeadline(time.Time{}) }
-}
-
-func (e *exchange) comment() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.w != nil {
-		c, done := e.limit()
-		defer done()
-		_, _ = io.WriteString(e.w, ": \n\n")
-		_ = c.Flush()
-	}
-}
-
-// finish ends the exchange: nothing is written after it.
-func (e *exchange) finish() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.w != nil {
-		e.w = nil
-		close(e.done)
-	}
-}
-
-func fromBase64(text string) (string, error) {
-	data, err := base64.StdEncoding.DecodeString(text)
-	return string(data), err
 }
