@@ -54,8 +54,11 @@ func readOffloadInput(stdin io.Reader, what string) ([]byte, error) {
 	return data, nil
 }
 
+// returnedSize is the size of an input from which on its memory is returned early.
+const returnedSize = 16 << 20
+
 // readAll is io.ReadAll without the copies of a growing buffer: at the end it needs
-// twice the size of the input.
+// twice the size of the input. It gives one half back, which the next copy needs.
 func readAll(r io.Reader) ([]byte, error) {
 	var parts [][]byte
 	size := 0
@@ -74,6 +77,9 @@ func readAll(r io.Reader) ([]byte, error) {
 	for i, part := range parts {
 		data = append(data, part...)
 		parts[i] = nil
+	}
+	if size > returnedSize {
+		debug.FreeOSMemory()
 	}
 	return data, nil
 }
