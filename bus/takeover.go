@@ -13,7 +13,7 @@ import (
 const maxTakeOver = 200_000
 
 // TakeOver ends the leases of all messages that were delivered before, so that the server
-// delivers them again immediately. Call it before any consumer of this process starts, and
+// delivers them again immediately, and the lease of a process that trimmed a stream. Call it before any consumer of this process starts, and
 // only if no living process holds leases: the server ran in this process's predecessor. A
 // message that another process holds nevertheless is delivered twice.
 func (b *Bus) TakeOver(ctx context.Context) error {
@@ -30,7 +30,34 @@ func (b *Bus) TakeOver(ctx context.Context) error {
 			return fmt.Errorf("take over deliveries: %w", err)
 		}
 	}
+	for _, name := range []string{Results, Sessions} {
+		if err := b.takeOverTrimming(ctx, name); err != nil {
+			b.log.Warn().Err(err).Msg("a full stream waits until the lease of an earlier process ends")
+		}
+	}
 	return b.nc.FlushTimeout(b.cfg.Timeout)
+}
+
+// takeOverTrimming ends the lease of the process that trimmed a stream. Otherwise a full
+// stream would stop all work for the rest of the lease.
+func (b *Bus) takeOverTrimming(ctx context.Context, stream string) error {
+	record, revision, err := b.ReadTrimmed(ctx, stream)
+	if err != nil || record.Holder == "" {
+		return err
+	}
+	record.Holder = ""
+	body, err := Encode(record)
+	if err != nil {
+		return err
+	}
+	kv, err := b.Bucket(ctx, TasksBucket)
+	if err != nil {
+		return err
+	}
+	if _, err := kv.Update(ctx, TrimmedKey(stream), body, revision); err != nil {
+		return fmt.Errorf("end the lease of the trim record of stream %s: %w", b.StreamName(stream), err)
+	}
+	return nil
 }
 
 // takeOver sends a nak for each sequence that a consumer may have pending. The server

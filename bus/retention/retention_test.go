@@ -258,6 +258,36 @@ func TestOneKeeperTrims(t *testing.T) {
 	})
 }
 
+// If the server ran in a process that died, the next one trims immediately: it does not wait
+// until the lease of the dead keeper ends.
+func TestTakeOverEndsTheLeaseOfAKeeper(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := connect(t, map[string]int64{"results": tiny})
+		fill(t, b, "s", "c", nil)
+		time.Sleep(2 * time.Hour)
+		kv, err := b.Bucket(t.Context(), bus.TasksBucket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		removed := time.Now().Add(-3 * time.Hour).UTC()
+		body, _ := bus.Encode(bus.Trimmed{Before: removed, Holder: "killed", Until: time.Now().Add(time.Minute)})
+		if _, err := kv.Put(t.Context(), bus.TrimmedKey(bus.Results), body); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.TakeOver(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if record, _, err := b.ReadTrimmed(t.Context(), bus.Results); err != nil || !record.Before.Equal(removed) {
+			t.Errorf("the record says that those before %v were removed, want %v; %v", record.Before, removed, err)
+		}
+		before := bustest.Messages(t, b, bus.Results)
+		check(t, retention.New(b, retention.Config{}))
+		if got := bustest.Messages(t, b, bus.Results); got >= before*7/10 {
+			t.Errorf("%d of %d records are left", got, before)
+		}
+	})
+}
+
 // Results that the notifier has not read stay, unless the stream is nearly full: then new
 // work is more important.
 func TestUnreadResultsStay(t *testing.T) {
