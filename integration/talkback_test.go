@@ -95,7 +95,8 @@ func TestTelegramKilled(t *testing.T) {
 	t.Parallel()
 	f, dir := newFakeTelegram(t), t.TempDir()
 	script := strings.Repeat(`{"text":"An answer.","delay":"20ms"}`+"\n", 50)
-	args := talkArgs(t, f, dir, script, "--lease", "1s")
+	// All kills may hit the first run before its first step.
+	args := talkArgs(t, f, dir, script, "--lease", "1s", "--max-attempts", "20")
 	const messages = 6
 	for i := range messages {
 		p, err := launch(args...)

@@ -336,6 +336,9 @@ func TestPoisonCall(t *testing.T) {
 	if runs := log.count(t)["run a"]; runs != 3 || result.Error == nil || result.Error.Code != tools.CodeGivenUp {
 		t.Errorf("result %+v after %d runs", result, runs)
 	}
+	if !strings.HasPrefix(result.ForUser, "keyed did not succeed: the worker gave up") {
+		t.Errorf("the user is told %q", result.ForUser)
+	}
 	if n := bustest.Messages(t, b, bus.Dead); n != 1 {
 		t.Errorf("%d dead letters", n)
 	}
