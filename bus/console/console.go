@@ -49,7 +49,7 @@ func New(b *bus.Bus, cfg Config) (http.Handler, error) {
 	cfg.AgentQueue, cfg.AgentTool = cmp.Or(cfg.AgentQueue, "agent"), cmp.Or(cfg.AgentTool, "agent")
 	cfg.Server = cmp.Or(cfg.Server, b.Conn().ConnectedUrlRedacted())
 	c := &Console{bus: b, cfg: cfg}
-	c.hub = newHub(b, cfg.Log)
+	c.hub = newHub(b, cfg.ReadOnly, cfg.Log)
 	guard, err := httpauth.New(httpauth.Config{
 		Tokens: map[string]string{cfg.Token: "console"}, Hosts: cfg.Hosts,
 		Cookie: "stevedore_console", Unauthorized: http.HandlerFunc(c.signIn),

@@ -71,6 +71,7 @@ type grant struct {
 	service       bool // otherwise a stream
 	subject       string
 	account, slow string // slow is the response threshold
+	many          bool   // a request has several answers, such as a batch of messages
 }
 
 // accounts returns the account of a tenant and those of its clients.
@@ -144,6 +145,7 @@ func (c Config) readOnly(tenant string) account {
 	var imports []grant
 	for _, api := range []string{"INFO", "STREAM.INFO.*", "STREAM.LIST", "STREAM.NAMES", "STREAM.MSG.GET.*", "DIRECT.GET.>", "CONSUMER.INFO.*.*", "CONSUMER.LIST.*", "CONSUMER.NAMES.*"} {
 		g := service("$JS.API." + api)
+		g.many = strings.HasPrefix(api, "DIRECT.GET.")
 		imports = append(imports, g)
 	}
 	for _, function := range []string{"get", "read", "lines", "grep", "jq", "query", "info", "record"} {
@@ -152,7 +154,18 @@ func (c Config) readOnly(tenant string) account {
 	for _, tokens := range [][]string{{"task", "*", "get"}, {"task", "*", "list"}, {"tools", "*"}, {"cron", "*", "list"}, {"approval", "*", "list"}, {"approvals", "list"}} {
 		imports = append(imports, service(s.RPC(tokens...)))
 	}
-	return client(tenant+"-readonly", "Reads everything of "+tenant+" and changes nothing.", append(imports, c.results("*")...))
+	// All workers answer these.
+	for _, subject := range []string{s.RPC("running", ">"), "$SRV.STATS.*"} {
+		g := service(subject)
+		g.many = true
+		imports = append(imports, g)
+	}
+	imports = append(imports, c.results("*")...)
+	tasks := "$KV." + s.BucketName(bus.TasksBucket)
+	for _, subject := range []string{s.Prefix() + ".session.*", s.Prefix() + ".dead.*.*", tasks + ".parked.>", tasks + ".answer.>"} {
+		imports = append(imports, grant{subject: subject})
+	}
+	return client(tenant+"-readonly", "Reads everything of "+tenant+" and changes nothing.", imports)
 }
 
 // worker runs calls. It cannot create, change or delete streams.

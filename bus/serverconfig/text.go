@@ -57,6 +57,9 @@ func (a account) write(b *strings.Builder, tenant string, keys map[string]string
 			if g.slow != "" {
 				fmt.Fprintf(b, ", response_threshold: %s", strconv.Quote(g.slow))
 			}
+			if g.many {
+				b.WriteString(", response_type: stream")
+			}
 			b.WriteString(" }\n")
 		}
 		b.WriteString("    ]\n")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -36,4 +37,18 @@ func WatchParked(ctx context.Context, b *bus.Bus, changed func()) error {
 			}
 		}
 	}
+}
+
+// SubscribeParked is WatchParked for users who may not create a consumer. It misses the
+// changes that happen while the connection is interrupted.
+func SubscribeParked(ctx context.Context, b *bus.Bus, changed func()) error {
+	for _, key := range []string{parkedKey, answerKey} {
+		sub, err := b.Conn().Subscribe("$KV."+b.BucketName(bus.TasksBucket)+"."+key+".>", func(*nats.Msg) { changed() })
+		if err != nil {
+			return fmt.Errorf("watch parked calls: %w", err)
+		}
+		defer func() { _ = sub.Unsubscribe() }() // fails only if the connection is closed
+	}
+	<-ctx.Done()
+	return nil
 }
