@@ -49,7 +49,7 @@ func (c *connection) resultOf(got *mcp.CallToolResult) *tools.Result {
 			case b.Resource == nil:
 			case b.Resource.Text != "" || len(b.Resource.Blob) == 0:
 				add(b.Resource.Text)
-			case len(got.Content) == 1 || c.isKey(string(b.Resource.Blob)): // it is stored as what it is
+			case len(got.Content) == 1 || isKey(string(b.Resource.Blob)): // it is stored as what it is
 				add(string(b.Resource.Blob))
 			default:
 				addFile(artifacts.Block{Type: "file", URI: b.Resource.URI, MediaType: b.Resource.MIMEType, Data: b.Resource.Blob})

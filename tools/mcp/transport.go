@@ -252,16 +252,18 @@ func (c *connection) take(key string) (bigText, bool) {
 	return text, ok
 }
 
-func (c *connection) isKey(text string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	_, ok := c.texts[text]
-	return ok
-}
+// keyLength is the length of a key: rand.Text has 26 characters.
+const keyLength = len(keyPrefix) + 26
+
+// isKey reports whether a text is a key, perhaps of a text that is no longer kept.
+func isKey(text string) bool { return len(text) == keyLength && strings.HasPrefix(text, keyPrefix) }
 
 // copyText writes a text to w. It may be the key of a big one.
 func (c *connection) copyText(w io.Writer, text string) error {
 	big, ok := c.take(text)
+	if !ok && isKey(text) {
+		return fmt.Errorf("a text of the result was given up, because the worker did not read it within %s; call the tool again if that is safe", textKept)
+	}
 	if !ok {
 		_, err := io.WriteString(w, text)
 		return err
