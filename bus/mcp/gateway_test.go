@@ -193,7 +193,7 @@ func call(t *testing.T, s *sdk.ClientSession, name string, args any) *sdk.CallTo
 // Two gateways behind a round-robin proxy serve one client.
 func TestTwoGateways(t *testing.T) {
 	c := newCluster(t)
-	url := gateways(t, c, 2, mcp.Config{Wait: 200 * time.Millisecond})
+	url := gateways(t, c, 2, mcp.Config{Wait: 2 * time.Second})
 	_, alice := dial(t, url, bearer(aliceToken), nil)
 	_, bob := dial(t, url, bearer(bobToken), nil)
 	list, err := alice.ListTools(t.Context(), nil)
@@ -277,7 +277,7 @@ func TestTwoGateways(t *testing.T) {
 // A client with tasks gets a task; any gateway knows it.
 func TestTasks(t *testing.T) {
 	c := newCluster(t)
-	url := gateways(t, c, 2, mcp.Config{TaskAfter: 50 * time.Millisecond})
+	url := gateways(t, c, 2, mcp.Config{TaskAfter: 500 * time.Millisecond})
 	caps := &sdk.ClientCapabilities{}
 	caps.AddExtension("io.modelcontextprotocol/tasks", map[string]any{})
 	var created taskResult
