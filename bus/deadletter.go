@@ -88,7 +88,7 @@ func (k *consumption) deadLetter(d *Delivery, why *rejection) error {
 		return err
 	}
 	if len(k.consumer.Trim) > 0 && CheckSubject(d.Subject) != nil {
-		return k.bus.deleteMessage(ctx, k.consumer.Stream, d.Sequence) // no purge matches a wildcard in its subject
+		return k.bus.DeleteMessage(ctx, k.consumer.Stream, d.Sequence) // no purge matches a wildcard in its subject
 	}
 	k.trimmer.settled(d.Sequence, len(d.Body))
 	return nil
@@ -270,5 +270,5 @@ func (b *Bus) removeMessage(ctx context.Context, stream, subject string, sequenc
 	case m.Sequence != sequence:
 		return false, nil
 	}
-	return false, b.deleteMessage(ctx, stream, sequence)
+	return false, b.DeleteMessage(ctx, stream, sequence)
 }

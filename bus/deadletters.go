@@ -135,15 +135,11 @@ func EachDeadLetter(letters []StoredDeadLetter, do func(StoredDeadLetter) error,
 
 // RemoveDeadLetter deletes a dead letter.
 func (b *Bus) RemoveDeadLetter(ctx context.Context, letter StoredDeadLetter) error {
-	stream, err := b.Stream(ctx, Dead)
-	if err != nil {
-		return fmt.Errorf("remove dead letter %d: %w", letter.Number, err)
-	}
 	for _, seq := range []uint64{letter.Number, letter.BodySequence} {
 		if seq == 0 {
 			continue
 		}
-		if err := stream.DeleteMsg(ctx, seq); err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
+		if err := b.DeleteMessage(ctx, Dead, seq); err != nil {
 			return fmt.Errorf("remove dead letter %d: %w", letter.Number, err)
 		}
 	}

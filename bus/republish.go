@@ -48,17 +48,10 @@ func (b *Bus) removeOther(ctx context.Context, stream, subject, key string) (isS
 	case m.Header.Get(jetstream.MsgIDHeader) == key:
 		return true, nil
 	}
-	return false, b.deleteMessage(ctx, stream, m.Sequence)
+	return false, b.DeleteMessage(ctx, stream, m.Sequence)
 }
 
-// deleteMessage deletes a message, if it still exists.
-func (b *Bus) deleteMessage(ctx context.Context, stream string, sequence uint64) error {
-	s, err := b.Stream(ctx, stream)
-	if err == nil {
-		err = s.DeleteMsg(ctx, sequence)
-	}
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return nil
-	}
-	return err
+// DeleteMessage deletes a message, if it still exists.
+func (b *Bus) DeleteMessage(ctx context.Context, stream string, sequence uint64) error {
+	return b.api.DeleteMessage(ctx, b.StreamName(stream), sequence)
 }

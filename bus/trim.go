@@ -167,12 +167,12 @@ func (t *trimmer) round(ctx context.Context, purged uint64) (floor uint64, err e
 		})
 	}
 	t.forget(floor)
-	return floor, t.deleteBehind(ctx, stream)
+	return floor, t.deleteBehind(ctx)
 }
 
 // deleteBehind deletes messages that were settled before the previous round, if there are
 // many that precede no purge.
-func (t *trimmer) deleteBehind(ctx context.Context, stream jetstream.Stream) error {
+func (t *trimmer) deleteBehind(ctx context.Context) error {
 	t.mu.Lock()
 	var size int
 	for _, m := range t.old {
@@ -194,11 +194,7 @@ func (t *trimmer) deleteBehind(ctx context.Context, stream jetstream.Stream) err
 	for range min(deletesAtOnce, len(behind)) {
 		group.Go(func() {
 			for m := range next {
-				err := stream.DeleteMsg(ctx, m.sequence)
-				if api, ok := err.(*jetstream.APIError); ok && api.ErrorCode == jetstream.JSErrCodeMessageNotFound { // it has expired
-					err = nil
-				}
-				if err != nil {
+				if err := t.bus.DeleteMessage(ctx, t.consumer.Stream, m.sequence); err != nil {
 					mu.Lock()
 					first = err
 					mu.Unlock()

@@ -55,3 +55,24 @@ func TestGet(t *testing.T) {
 		}
 	}
 }
+
+// A message that is gone counts as deleted.
+func TestDeleteMessage(t *testing.T) {
+	b := bustest.New(t)
+	api := jsapi.New(b.JetStream())
+	ack, err := b.JetStream().Publish(t.Context(), b.Result("s", "c"), []byte("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := api.DeleteMessage(t.Context(), ack.Stream, ack.Sequence); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := bustest.Messages(t, b, bus.Results); n != 0 {
+		t.Errorf("%d messages", n)
+	}
+	if err := api.DeleteMessage(t.Context(), "no-such-stream", 1); err == nil {
+		t.Error("a stream that does not exist")
+	}
+}

@@ -156,14 +156,11 @@ func (t *trimming) delete(ctx context.Context, records []record) (freed int64, e
 	for range min(deletesAtOnce, len(records)) {
 		group.Go(func() {
 			for r := range next {
-				failed := t.stream.DeleteMsg(ctx, r.sequence)
-				api, ok := errors.AsType[*jetstream.APIError](failed)
-				gone := ok && api.ErrorCode == jetstream.JSErrCodeMessageNotFound
+				failed := t.k.bus.DeleteMessage(ctx, bus.Results, r.sequence)
 				mu.Lock()
-				switch {
-				case failed == nil:
+				if failed == nil {
 					freed += r.size
-				case !gone:
+				} else {
 					err = failed
 				}
 				mu.Unlock()

@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -86,14 +85,7 @@ func ReadStored(ctx context.Context, b *bus.Bus, subject string) (r StoredResult
 
 // Delete deletes a message of the results stream, if it still exists.
 func Delete(ctx context.Context, b *bus.Bus, sequence uint64) error {
-	stream, err := b.Stream(ctx, bus.Results)
-	if err == nil {
-		err = stream.DeleteMsg(ctx, sequence)
-	}
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return nil
-	}
-	return err
+	return b.DeleteMessage(ctx, bus.Results, sequence)
 }
 
 // DecodeResult decodes the result or completion that is stored on a subject. A client can

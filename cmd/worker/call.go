@@ -27,7 +27,7 @@ NAME=VALUE pairs. A VALUE that is valid JSON is passed as JSON, otherwise as a s
 
   worker call read_file path=go.mod
   worker call grep '{"pattern":"TODO","path":"."}'
-  worker call shell command='ls -lR /usr' --session s1 --id big-1
+  worker call shell command='ls -lR /usr/lib' --session s1 --id big-1
   worker call shell argv='["git","log"]' --offload=true
 
 If you submit a call again with the same --id, the tool is not run again: the command
