@@ -389,11 +389,11 @@ func (r *jqRun) add(v any) (more bool, err error) {
 	}
 	switch {
 	case tooLong && len(r.res.Results) == 0:
-		why := ""
+		var why strings.Builder
 		for _, note := range r.res.Notes {
-			why += " (" + note + ")"
+			why.WriteString(" (" + note + ")")
 		}
-		return false, tools.Errorf(tools.CodeInvalidArguments, "the first result of the query %q is %s, longer than the %d characters that can be shown%s; %s", tools.Excerpt(r.Query, 200), sizeOf(v), r.Limit, why, narrower(v))
+		return false, tools.Errorf(tools.CodeInvalidArguments, "the first result of the query %q is %s, longer than the %d characters that can be shown%s; %s", tools.Excerpt(r.Query, 200), sizeOf(v), r.Limit, why.String(), narrower(v))
 	case tooLong:
 		r.res.Limited, r.res.NextOffset = true, r.emitted-1
 		if place, ok := r.place(r.emitted - 1); ok && r.From > 0 {

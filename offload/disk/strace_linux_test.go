@@ -21,7 +21,7 @@ func TestPutReachesTheDisk(t *testing.T) {
 	if dir := os.Getenv(straceDirEnv); dir != "" {
 		s := openTest(t, dir, offload.StoreConfig{})
 		for i := range 2 {
-			storetest.Put(t, s, storetest.NewRecord("s", fmt.Sprint("id", i)), []byte(fmt.Sprint("text", i)))
+			storetest.Put(t, s, storetest.NewRecord("s", fmt.Sprint("id", i)), fmt.Append(nil, "text", i))
 		}
 		return
 	}
