@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -70,13 +71,15 @@ func TestTrimBesideAnUnservedQueue(t *testing.T) {
 func TestTrimBehindALongCall(t *testing.T) {
 	t.Parallel()
 	b := bustest.New(t)
-	release := make(chan struct{})
+	running := make(chan struct{})
+	release := sync.OnceFunc(func() { close(running) })
 	work(t, b, "q", func(_ context.Context, d *bus.Delivery) error {
 		if d.Subject == b.Call("q", "x", "s", "q1") {
-			<-release
+			<-running
 		}
 		return nil
 	})
+	t.Cleanup(release)
 	sendCalls(t, b, "q", 3000)
 	bustest.WaitUntil(t, "the calls behind the running one to be removed", func() bool { return bustest.Messages(t, b, bus.Calls) < 600 })
 	bustest.WaitUntil(t, "the call before the running one to be removed", func() bool {
@@ -86,7 +89,7 @@ func TestTrimBehindALongCall(t *testing.T) {
 	if _, ok, err := b.LastMessage(t.Context(), bus.Calls, b.Call("q", "x", "s", "q1")); !ok || err != nil {
 		t.Errorf("the running call is stored: %v, %v", ok, err)
 	}
-	close(release)
+	release()
 	bustest.WaitUntil(t, "all calls to be removed", func() bool { return bustest.Messages(t, b, bus.Calls) == 0 })
 }
 

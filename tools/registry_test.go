@@ -106,7 +106,7 @@ func TestRun(t *testing.T) {
 		{"", `{}`, `unknown tool ""`, tools.CodeUnknownTool, `"message":"tool failed"`},
 		{"echo", ``, "path", tools.CodeInvalidArguments, `"message":"tool failed"`},
 		{"echo", `{"path":1}`, "string", tools.CodeInvalidArguments, `"code":"invalid_arguments"`},
-		{"echo", `{"path":"x","limit":"a secret"}`, "a secret", tools.CodeInvalidArguments, `"message":"tool failed"`},
+		{"echo", `{"path":"x","limit":"a secret"}`, `is of the type "string"; want "integer"`, tools.CodeInvalidArguments, `"message":"tool failed"`},
 		{"echo", `{"path":"x","limit":1e999}`, "1e999", tools.CodeInvalidArguments, `"message":"tool failed"`},
 		{"echo", `{"path":"x","PATH":"y"}`, "PATH", tools.CodeInvalidArguments, `"message":"tool failed"`},
 		{"echo", `[]`, "want a JSON object", tools.CodeInvalidArguments, `"message":"tool failed"`},

@@ -139,7 +139,9 @@ func Run(t testing.TB, run func(context.Context) error) (stop func()) {
 // Messages returns the number of messages in a stream.
 func Messages(t testing.TB, b *bus.Bus, stream string) int {
 	t.Helper()
-	s, err := b.JetStream().Stream(t.Context(), b.StreamName(stream))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a busy server answers late
+	defer cancel()
+	s, err := b.JetStream().Stream(ctx, b.StreamName(stream))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,10 +39,11 @@ func TestSmallStreamTakesResultsForLong(t *testing.T) {
 	bustest.Bubble(t, func(t *testing.T) {
 		b := connect(t, map[string]int64{"results": tiny})
 		log := &bytes.Buffer{}
+		logger := zerolog.New(zerolog.SyncWriter(log)) // of both keepers
 		ctx, cancel := context.WithCancel(t.Context())
 		var keepers sync.WaitGroup
 		for range 2 {
-			k := retention.New(b, retention.Config{Log: zerolog.New(log)})
+			k := retention.New(b, retention.Config{Log: logger})
 			keepers.Go(func() { _ = k.Run(ctx) })
 		}
 		put(t, b, "stevedore.call.default.slow.s0.running", "{}")

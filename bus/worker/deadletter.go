@@ -48,7 +48,7 @@ func (w *Worker) answerDeadLetter(ctx context.Context, d *bus.Delivery, letter b
 	if err != nil {
 		return nil // it names no call
 	}
-	res := deadLetterResult(a.call.Tool, letter)
+	res := deadLetterResult(a.call, letter)
 	if a.once() {
 		// From here on, no worker can start the call.
 		claim, won, err := w.writeClaim(ctx, a, task.Claim{GivenUp: true})
@@ -70,12 +70,14 @@ func (w *Worker) answerDeadLetter(ctx context.Context, d *bus.Delivery, letter b
 }
 
 // deadLetterResult is the result of a call that the bus stopped retrying.
-func deadLetterResult(tool string, letter bus.StoredDeadLetter) *tools.Result {
+func deadLetterResult(call tools.Call, letter bus.StoredDeadLetter) *tools.Result {
 	reason := tools.Excerpt(letter.Reason, 2000)
 	if letter.Code == bus.CodeExhausted {
 		reason = fmt.Sprintf("the last of %d attempts failed: %s", letter.Attempts, reason)
 	}
 	res := tools.Failure(tools.Errorf(tools.CodeGivenUp, "the worker gave up on the call: %s. The call is stored as a dead letter: worker dead show %d", reason, letter.Number))
-	res.ForUser = fmt.Sprintf("%s did not succeed: %s", tool, res.ForLLM) // nobody else tells the user of an agent
+	if call.Channel != "" { // nobody else tells the user of an agent
+		res.ForUser = fmt.Sprintf("%s did not succeed: %s", call.Tool, res.ForLLM)
+	}
 	return res
 }

@@ -326,7 +326,7 @@ func TestPoisonCall(t *testing.T) {
 	t.Parallel()
 	b, url := killBus(t)
 	log := &runLog{dir: t.TempDir()}
-	submit(t, b, b.ShortCall("default", "keyed"), `{"id":"a","args":{"kill":true}}`)
+	submit(t, b, b.ShortCall("default", "keyed"), `{"id":"a","channel":"console","args":{"kill":true}}`)
 	for range 3 {
 		startChild(t, url, log.dir, "default", "").awaitKilled(t)
 	}

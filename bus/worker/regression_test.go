@@ -204,7 +204,7 @@ func (l logSignal) Write(line []byte) (int, error) {
 // If the results stream is full, a call waits and does not become a dead letter.
 func TestClaimWaitsUntilTheStreamHasSpace(t *testing.T) {
 	t.Parallel()
-	waits := logSignal{"cannot publish", make(chan struct{}, 1)}
+	waits := logSignal{"a publish waits for space", make(chan struct{}, 1)}
 	b := bustest.Connect(t, bustest.Server(t), bus.Config{MaxBytes: 64 << 10, Log: zerolog.New(waits)})
 	fillResults(t, b)
 	var runs atomic.Int64
@@ -249,7 +249,7 @@ func purgeResults(t *testing.T, b *bus.Bus) {
 
 // A worker that stops before it could store a result leaves the call to the next worker.
 func TestUnstoredResultIsNotAcknowledged(t *testing.T) {
-	waits := logSignal{"cannot publish", make(chan struct{}, 1)}
+	waits := logSignal{"a publish waits for space", make(chan struct{}, 1)}
 	b := bustest.Connect(t, bustest.Server(t), bus.Config{MaxBytes: 64 << 10, Log: zerolog.New(waits)})
 	fillResults(t, b)
 	var runs atomic.Int64
