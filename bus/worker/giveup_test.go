@@ -70,17 +70,3 @@ func TestGivenUpWithoutResult(t *testing.T) {
 		t.Errorf("result %+v after %d runs", result, runs.Load())
 	}
 }
-
-// A worker that cannot start a call and does not die counts the attempts, too.
-func TestAttemptsThatFailBeforeTheStart(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	submit(t, b, b.Result("default", "a"), `not JSON`)
-	redeliver(t, b, "once", "a")
-	dead := bustest.Subscribe(t, b, "stevedore.dead.>")
-	var runs atomic.Int64
-	start(t, b, worker.Config{MaxAttempts: 3}, echo(t, "once", tools.Once, &runs, nil))
-	if got, _ := bustest.Next[bus.DeadLetter](t, dead); got.Code != bus.CodeExhausted || got.Attempts != 3 || runs.Load() != 0 {
-		t.Errorf("dead letter %+v after %d runs", got, runs.Load())
-	}
-}
