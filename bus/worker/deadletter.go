@@ -31,10 +31,17 @@ func (w *Worker) shouldRetry(ctx context.Context, d *bus.Delivery) (bool, error)
 		return false, nil
 	}
 	checkpoint, resumed, err := w.registry.Checkpoint(ctx, a.call, d.Published)
-	if !resumed || err != nil {
+	if err != nil {
 		return false, err
 	}
-	return checkpoint.Restarts < w.cfg.MaxAttempts && d.Attempt < w.cfg.MaxAttempts*(1+checkpoint.Steps), nil
+	if resumed && checkpoint.Restarts < w.cfg.MaxAttempts && d.Attempt < w.cfg.MaxAttempts*(1+checkpoint.Steps) {
+		return true, nil
+	}
+	if d.Attempt <= w.cfg.MaxAttempts {
+		return false, nil
+	}
+	// The lease of the last attempt may have ended although its worker lives.
+	return w.resume(ctx, a)
 }
 
 // answerDeadLetter publishes a result for a call that became a dead letter, so

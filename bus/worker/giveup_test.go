@@ -70,3 +70,43 @@ func TestGivenUpWithoutResult(t *testing.T) {
 		t.Errorf("result %+v after %d runs", result, runs.Load())
 	}
 }
+
+// A call is delivered again while its last attempt runs. The worker does not give up on the
+// call: it waits for the result.
+func TestLastAttemptStillRuns(t *testing.T) {
+	t.Parallel()
+	b := bustest.Connect(t, bustest.Listen(t), bus.Config{Lease: killLease, Log: bustest.Log(t)})
+	leases := bustest.Subscribe(t, b, "$JS.ACK.>")
+	var runs atomic.Int64
+	gate := make(chan struct{})
+	open := sync.OnceFunc(func() { close(gate) })
+	defer open()
+	start(t, b, worker.Config{MaxAttempts: 2, AskTimeout: killAskTimeout}, echo(t, "keyed", tools.Keyed, &runs, func() { <-gate }))
+	recordStart(t, b, "a") // by a worker that died
+	msg := bus.Message{Subject: b.Call("default", "keyed", "default", "a"), Body: []byte(`{"id":"a","args":{"text":"x"}}`), Header: map[string][]string{"Stevedore-Attempt": {"1"}}}
+	if _, err := b.Publish(t.Context(), msg); err != nil {
+		t.Fatal(err)
+	}
+	for requeued := false; !requeued; {
+		lease, err := leases.NextMsg(time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(lease.Data) == "+WPI" && runs.Load() == 1 {
+			requeued = true
+			if err := b.Conn().Publish(lease.Subject, []byte("-NAK")); err != nil { // as if the lease had ended
+				t.Fatal(err)
+			}
+		}
+	}
+	bustest.WaitUntil(t, "the second delivery", func() bool {
+		info, _, err := b.ConsumerInfo(t.Context(), b.WorkerConsumer("default"))
+		return err == nil && info.NumRedelivered > 0 || bustest.Messages(t, b, bus.Dead) > 0
+	})
+	time.AfterFunc(2*killAskTimeout, open)
+	waitEmpty(t, b)
+	if result, _ := event(t, b, b.Result("default", "a")); result.Outcome != tools.Completed || runs.Load() != 1 {
+		t.Errorf("result %+v after %d runs", result, runs.Load())
+	}
+	noDeadLetters(t, b)
+}

@@ -45,8 +45,11 @@ func (w *Worker) resume(ctx context.Context, a *attempt) (ended bool, err error)
 		}
 		if !running {
 			claim, started, err := w.onceStarted(ctx, a)
-			if !started || err != nil {
-				return false, err // no worker runs it, and it may run again
+			if err != nil {
+				return false, err
+			}
+			if !started { // no worker runs it: it may run again, unless it ended while this worker asked
+				return w.hasFinalResult(ctx, a)
 			}
 			if died || time.Since(silentSince) >= w.cfg.ClaimTimeout {
 				res := unknownOutcome(a.call.Tool, "")
