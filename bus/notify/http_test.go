@@ -131,7 +131,7 @@ func TestWebhookIsEffectivelyOnce(t *testing.T) {
 			got = append(got, body.Data.Text)
 		}
 	}
-	if strings.Join(got, "") != "012" || len(h.headers) != 6 {
+	if strings.Join(got, "") != "012" || len(h.headers) < 6 { // more if a request timed out
 		t.Errorf("received %v in %d requests", got, len(h.headers))
 	}
 }
