@@ -60,7 +60,9 @@ func NewHandler(cfg HandlerConfig) *Handler {
 
 // Close ends all sessions and their servers.
 func (h *Handler) Close() {
+	h.mu.Lock() // open starts no proxy after this
 	h.cancel()
+	h.mu.Unlock()
 	h.proxies.Wait()
 }
 
@@ -209,11 +211,11 @@ func (h *Handler) find(key, identity string) *served {
 
 var errTooMany = errors.New("too many sessions are open; end one of them, or try again later")
 
-// open returns a session, and starts its proxy if it does not exist.
+// open returns a session. It starts the session's proxy if there is none, or if it ends.
 func (h *Handler) open(key, identity string, shared bool) (*served, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if s := h.sessions[key]; s != nil {
+	if s := h.sessions[key]; s != nil && !s.hasEnded() {
 		return s, nil
 	}
 	if h.ctx.Err() != nil {
@@ -228,7 +230,9 @@ func (h *Handler) open(key, identity string, shared bool) (*served, error) {
 	h.proxies.Go(func() {
 		err := Run(h.ctx, s, cfg)
 		h.mu.Lock()
-		delete(h.sessions, key)
+		if h.sessions[key] == s {
+			delete(h.sessions, key)
+		}
 		h.mu.Unlock()
 		s.end(err)
 		if err != nil {

@@ -22,20 +22,28 @@ import (
 // who sends a request.
 func serveHTTP(t *testing.T, role string) (url, dir string) {
 	t.Helper()
+	h, dir := newHandler(t, role)
+	srv := httptest.NewServer(h)
+	t.Cleanup(srv.Close)
+	t.Cleanup(h.Close)
+	return srv.URL, dir
+}
+
+func newHandler(t *testing.T, role string) (h *Handler, dir string) {
+	t.Helper()
 	store, err := disk.Open(t.TempDir(), offload.StoreConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir = t.TempDir()
-	h := NewHandler(HandlerConfig{
+	h = NewHandler(HandlerConfig{
 		Identity: func(r *http.Request) string { return r.Header.Get("Identity") },
 		Proxy: func(identity string) Config {
 			return Config{Name: "test server", Session: identity, Store: store, Log: zerolog.New(zerolog.NewTestWriter(t)), Server: startProgram(role, dir)}
 		},
 	})
-	srv := httptest.NewServer(h)
-	t.Cleanup(func() { h.Close(); srv.Close(); store.Close() })
-	return srv.URL, dir
+	t.Cleanup(func() { h.Close(); store.Close() })
+	return h, dir
 }
 
 type asIdentity string
@@ -185,5 +193,24 @@ func TestHandlerRefuses(t *testing.T) {
 		if res.StatusCode != tt.status || !strings.Contains(string(body), tt.want) {
 			t.Errorf("%s %.100s %v: %d %.200s; want %d %s", tt.method, tt.body, tt.header, res.StatusCode, body, tt.status, tt.want)
 		}
+	}
+}
+
+// A shared session whose server takes long to end does not keep a client waiting: the next
+// request gets a new one.
+func TestEndingSessionIsReplaced(t *testing.T) {
+	h, _ := newHandler(t, "stubborn")
+	first, err := h.open("identity a", "a", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.Close()
+	second, err := h.open("identity a", "a", true)
+	if err != nil || second == first {
+		t.Errorf("the session that ends is offered again; %v", err)
+	}
+	third, err := h.open("identity a", "a", true)
+	if err != nil || third != second {
+		t.Errorf("a third session is opened; %v", err)
 	}
 }

@@ -112,6 +112,14 @@ func TestServerThatNeverReads(t *testing.T) {
 	c.response(t, "2") // the first ones are sent then
 }
 
+// A server may ask more than its client answers. The requests that wait have a limit, and
+// the server is told which one is above it.
+func TestServerThatAsksWithoutEnd(t *testing.T) {
+	c := wrapRaw(t, "raw")
+	c.say(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"ask without end"}}`)
+	checkContains(t, fmt.Sprint(c.response(t, "1").Result), "too many requests to the client are open")
+}
+
 // The client may close its side before its requests are answered.
 func TestAnswersAfterEnd(t *testing.T) {
 	c := wrapRaw(t, "raw")

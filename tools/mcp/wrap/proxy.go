@@ -270,11 +270,14 @@ func (p *proxy) fromClientNotification(m *wire.Message) {
 			id := string(params.ID)
 			if cancel, ok := p.calls[id]; ok {
 				cancel()
+				m.Close()
 				return
 			}
 			r, ok := p.pending[id]
 			if ok && !r.sent { // the server does not know it
 				delete(p.pending, id)
+				r.Close()
+				m.Close()
 				return
 			}
 			if ok {
@@ -283,9 +286,11 @@ func (p *proxy) fromClientNotification(m *wire.Message) {
 			}
 		}
 	}
-	if p.server != nil && p.server.ready {
-		p.server.send(m)
+	if p.server == nil || !p.server.ready {
+		m.Close()
+		return
 	}
+	p.server.send(m)
 }
 
 // fromClientResponse passes the client's answer to the server that asked.

@@ -45,18 +45,31 @@ func (p *proxy) fromServerLink(ctx context.Context, c *connection) error {
 	}
 }
 
+// maxFromServer is how many requests of the server may wait for the client's answer.
+const maxFromServer = 1000
+
 // fromServerRequest passes a request, such as an elicitation, to the client. A later
 // process may use the ids of an earlier one again, so its ids are changed.
 func (p *proxy) fromServerRequest(c *connection, m *wire.Message) {
 	id := m.ID
 	if c.generation > 1 {
-		m = withID(m, strconv.Quote(fmt.Sprintf("%d/%s", c.generation, m.ID)))
-		id = string(m.Edits[len(m.Edits)-1].With)
+		id = strconv.Quote(fmt.Sprintf("%d/%s", c.generation, m.ID))
+		m = withID(m, id)
 	}
 	p.mu.Lock()
-	p.fromServer[id] = serverRequest{m.ID, c.generation}
+	full := len(p.fromServer) >= maxFromServer
+	if !full {
+		p.fromServer[id] = serverRequest{m.ID, c.generation}
+	}
 	p.mu.Unlock()
-	p.toClient(m)
+	if !full {
+		p.toClient(m)
+		return
+	}
+	m.Close()
+	if refusal, err := wire.ErrorResponse(m.ID, wire.CodeInternal, "too many requests to the client are open", nil); err == nil {
+		c.send(refusal)
+	}
 }
 
 // fromServerNotification passes a notification to the client, unless there are too many.

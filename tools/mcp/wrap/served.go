@@ -50,6 +50,16 @@ func (s *served) Receive() (*wire.Message, error) {
 // Close implements Link.
 func (s *served) Close() { s.close.Do(func() { close(s.closed) }) }
 
+// hasEnded reports whether the session accepts no more messages.
+func (s *served) hasEnded() bool {
+	select {
+	case <-s.closed:
+		return true
+	default:
+		return false
+	}
+}
+
 // end answers the open requests when the proxy has ended.
 func (s *served) end(cause error) {
 	s.Close()

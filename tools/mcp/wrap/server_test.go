@@ -197,17 +197,25 @@ func serveRaw(role string) {
 				Name string
 			}
 			Result struct{ Action string }
+			Error  struct{ Message string }
 		}
 		if err := json.Unmarshal(line, &m); err != nil || m.ID == nil {
 			continue
 		}
 		if m.Method == "" { // the answer to an elicitation
-			say(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"%s"}]}}`, asked, m.Result.Action)
+			say(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"%s%s"}]}}`, asked, m.Result.Action, m.Error.Message)
 			continue
 		}
 		if m.Params.Name == "ask" {
 			asked = m.ID
 			say(`{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"message":"sure?","requestedSchema":{"type":"object","properties":{}}}}`)
+			continue
+		}
+		if m.Params.Name == "ask without end" {
+			asked = m.ID
+			for i := range maxFromServer + 1 {
+				say(`{"jsonrpc":"2.0","id":"question %d","method":"elicitation/create","params":{"message":"sure?","requestedSchema":{"type":"object","properties":{}}}}`, i)
+			}
 			continue
 		}
 		switch m.Method {
