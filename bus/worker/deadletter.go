@@ -37,7 +37,7 @@ func (w *Worker) shouldRetry(ctx context.Context, d *bus.Delivery) (bool, error)
 	if resumed && checkpoint.Restarts < w.cfg.MaxAttempts && d.Attempt < w.cfg.MaxAttempts*(1+checkpoint.Steps) {
 		return true, nil
 	}
-	if d.Attempt <= w.cfg.MaxAttempts {
+	if d.Attempt <= w.cfg.MaxAttempts || a.once() { // a start of a once-only call is its claim
 		return false, nil
 	}
 	// The lease of the last attempt may have ended although its worker lives.

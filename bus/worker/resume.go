@@ -39,25 +39,26 @@ func (w *Worker) resume(ctx context.Context, a *attempt) (ended bool, err error)
 			silentSince = time.Now()
 			continue
 		}
-		died, running, err := w.findHolder(ctx, a)
+		claim, started, err := w.onceStarted(ctx, a)
 		if err != nil {
 			return false, err
 		}
-		if !running {
-			claim, started, err := w.onceStarted(ctx, a)
-			if err != nil {
+		died, running := false, false
+		if started || !a.once() { // otherwise no worker runs it: it would have claimed it before
+			if died, running, err = w.findHolder(ctx, a, claim); err != nil {
 				return false, err
 			}
-			if !started { // no worker runs it: it may run again, unless it ended while this worker asked
-				return w.hasFinalResult(ctx, a)
+		}
+		switch {
+		case running:
+		case !started: // it may run again, unless it ended while this worker asked
+			return w.hasFinalResult(ctx, a)
+		case died || time.Since(silentSince) >= w.cfg.ClaimTimeout:
+			res := unknownOutcome(a.call.Tool, "")
+			if claim.GivenUp {
+				res = tools.Failure(tools.Errorf(tools.CodeGivenUp, "worker %s gave up on the call before any worker ran it", claim.Worker))
 			}
-			if died || time.Since(silentSince) >= w.cfg.ClaimTimeout {
-				res := unknownOutcome(a.call.Tool, "")
-				if claim.GivenUp {
-					res = tools.Failure(tools.Errorf(tools.CodeGivenUp, "worker %s gave up on the call before any worker ran it", claim.Worker))
-				}
-				return true, w.publishFinal(ctx, a, res)
-			}
+			return true, w.publishFinal(ctx, a, res)
 		}
 		if err := w.detachAndWait(ctx, a, after(pauses.NextBackOff())); err != nil {
 			return false, err
@@ -69,16 +70,9 @@ func (w *Worker) resume(ctx context.Context, a *attempt) (ended bool, err error)
 }
 
 // findHolder reports whether the worker that had the call died for certain, or else whether
-// a worker is running the call.
-func (w *Worker) findHolder(ctx context.Context, a *attempt) (died, running bool, err error) {
-	var claim task.Claim
-	claimed := false
-	if a.once() {
-		if claim, claimed, err = w.readClaim(ctx, a.key); err != nil || !claimed {
-			return false, false, err // a worker that runs it has claimed it before
-		}
-	}
-	if w.holderDied(a, claim, claimed) {
+// a worker is running the call. claim is that of a once-only call; it may be empty.
+func (w *Worker) findHolder(ctx context.Context, a *attempt, claim task.Claim) (died, running bool, err error) {
+	if w.holderDied(a, claim) {
 		return true, false, nil
 	}
 	_, running, err = task.FindRunning(ctx, w.bus, a.key.session, a.key.id, w.cfg.AskTimeout)

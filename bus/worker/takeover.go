@@ -26,12 +26,12 @@ func (w *Worker) takeOver(ctx context.Context) error {
 }
 
 // holderDied reports whether it is certain that no process runs the call any more, without
-// asking the workers. claim is that of a once-only call.
-func (w *Worker) holderDied(a *attempt, claim task.Claim, claimed bool) bool {
+// asking the workers. claim is that of a once-only call; it may be empty.
+func (w *Worker) holderDied(a *attempt, claim task.Claim) bool {
 	if !w.cfg.OwnServer {
 		return false
 	}
-	if claimed {
+	if claim != (task.Claim{}) {
 		return claim.OwnServer && claim.Process != "" && claim.Process != w.process
 	}
 	return a.delivery.Published.Before(w.aloneAt)
