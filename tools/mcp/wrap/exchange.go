@@ -48,7 +48,7 @@ func (e *exchange) write(m *wire.Message) {
 	_ = c.Flush()
 }
 
-// limit sets a deadline for what is written until done is called.
+// limit sets a deadline for the writes that follow; the caller calls done after them.
 func (e *exchange) limit() (c *http.ResponseController, done func()) {
 	c = http.NewResponseController(e.w)
 	_ = c.SetWriteDeadline(time.Now().Add(writeTimeout)) // not every writer has one

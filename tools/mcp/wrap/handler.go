@@ -3,12 +3,10 @@ package wrap
 import (
 	"context"
 	"crypto/rand"
-	"encoding/base64"
 	"errors"
 	"io"
 	"mime"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -149,26 +147,6 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request, identity string) 
 	s.handle(w, r, m)
 }
 
-// codeHeaderMismatch is the error for headers that do not repeat the body.
-const codeHeaderMismatch = -32020
-
-// mismatch says how the headers of a request without a session differ from its body.
-func mismatch(r *http.Request, m *wire.Message, body routing) string {
-	switch {
-	case !m.IsRequest():
-		return ""
-	case body.version == "":
-		return "the field io.modelcontextprotocol/protocolVersion of _meta is missing"
-	case r.Header.Get("Mcp-Protocol-Version") != body.version:
-		return "the header MCP-Protocol-Version is missing or differs from the request"
-	case r.Header.Get("Mcp-Method") != m.Method:
-		return "the header Mcp-Method is missing or differs from the request"
-	case body.name != "" && decodeHeader(r.Header.Get("Mcp-Name")) != body.name:
-		return "the header Mcp-Name is missing or differs from the request"
-	}
-	return ""
-}
-
 var errTooLarge = errors.New("the request is too large")
 
 func readMessage(src io.Reader) (*wire.Message, error) {
@@ -241,14 +219,4 @@ func (h *Handler) open(key, identity string, shared bool) (*served, error) {
 	})
 	h.proxies.Go(func() { s.closeWhenIdle(h.ctx, h.cfg.Idle) })
 	return s, nil
-}
-
-// decodeHeader decodes what headerValue encoded.
-func decodeHeader(value string) string {
-	if inner, ok := strings.CutPrefix(value, "=?base64?"); ok {
-		if decoded, err := base64.StdEncoding.DecodeString(strings.TrimSuffix(inner, "?=")); err == nil {
-			return string(decoded)
-		}
-	}
-	return value
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,7 +16,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/mcp/wire"
 )
 
@@ -45,9 +43,6 @@ type received struct {
 	m   *wire.Message
 	err error
 }
-
-// stateless is the first revision without sessions.
-const stateless = "2026-07-28"
 
 // NewHTTP returns a link to the server at url. header is added to each request, and is
 // not sent to another server if the server redirects. setting is what sets the header,
@@ -159,6 +154,17 @@ func (h *HTTP) failed(ctx context.Context, m *wire.Message, err error) {
 	}
 }
 
+// withoutURL removes the URL from an error, because it may contain a secret.
+func withoutURL(err error) error {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil || !strings.Contains(err.Error(), "://") {
+			return err
+		}
+		err = inner
+	}
+}
+
 // cancelRequest ends the stream of a request, which is how these revisions cancel.
 func (h *HTTP) cancelRequest(m *wire.Message) bool {
 	var params struct {
@@ -174,25 +180,6 @@ func (h *HTTP) cancelRequest(m *wire.Message) bool {
 		cancel()
 	}
 	return ok
-}
-
-// routing is what the headers of a request repeat of its body.
-type routing struct{ version, name string }
-
-func readRouting(m *wire.Message) (r routing) {
-	if m.Params.Kind != '{' {
-		return r
-	}
-	if v, err := m.Get(m.Params, "_meta"); err == nil && v.Kind == '{' {
-		if v, err := m.Get(v, "io.modelcontextprotocol/protocolVersion"); err == nil && v.Kind == '"' {
-			r.version, _ = m.Text(v, 100)
-		}
-	}
-	key := map[string]string{"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}[m.Method]
-	if v, err := m.Get(m.Params, key); key != "" && err == nil && v.Kind == '"' {
-		r.name, _ = m.Text(v, 8<<10)
-	}
-	return r
 }
 
 func (h *HTTP) request(ctx context.Context, method string, body io.Reader, version string) (*http.Request, error) {
@@ -277,253 +264,4 @@ func (h *HTTP) post(ctx context.Context, m *wire.Message, r routing) error {
 		h.listen()
 	}
 	return nil
-}
-
-// statusError is an HTTP status that is no answer.
-type statusError struct {
-	fate Fate
-	err  error
-}
-
-func (e *statusError) Error() string { return e.err.Error() }
-func (e *statusError) Unwrap() error { return e.err }
-
-var errSessionLost = errors.New("the server has forgotten the session")
-
-// refused returns why the server did not look at a message: it knows neither the
-// credential nor the session.
-func (h *HTTP) refused(res *http.Response, m *wire.Message) error {
-	h.mu.Lock()
-	session := h.session
-	h.mu.Unlock()
-	switch res.StatusCode {
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired:
-		err := h.status(res, m, res.Body)
-		hint := "check the credential, which " + h.setting + " sets"
-		if len(h.header) == 0 {
-			hint = "it wants a credential; set it with " + h.setting
-		}
-		return &statusError{Refused, fmt.Errorf("%w; %s", err, hint)}
-	case http.StatusNotFound:
-		if session != "" && m.Method != "initialize" {
-			return &statusError{Unsent, errSessionLost}
-		}
-	case http.StatusBadRequest: // many servers forget their sessions when they restart, and answer so
-		if session != "" && m.Method != "initialize" {
-			head, _ := io.ReadAll(io.LimitReader(res.Body, 4<<10))
-			if bytes.Contains(bytes.ToLower(head), []byte("session")) {
-				return &statusError{Unsent, errSessionLost}
-			}
-			res.Body = struct {
-				io.Reader
-				io.Closer
-			}{io.MultiReader(bytes.NewReader(head), res.Body), res.Body}
-		}
-	}
-	return nil
-}
-
-// status returns a status as an error.
-func (h *HTTP) status(res *http.Response, m *wire.Message, body io.Reader) error {
-	head, _ := io.ReadAll(io.LimitReader(body, 300))
-	fate := Unknown
-	switch {
-	case res.StatusCode == http.StatusTooManyRequests:
-		fate = Unsent
-	case res.StatusCode < 500:
-		fate = Refused
-	}
-	text := tools.OneLine(strings.ToValidUTF8(string(head), "?"))
-	if text == "" {
-		return &statusError{fate, fmt.Errorf("it answered with the status %s", res.Status)}
-	}
-	return &statusError{fate, fmt.Errorf("it answered with the status %s: %s", res.Status, text)}
-}
-
-// maxResumes is how often the stream of a request is resumed.
-const maxResumes = 100
-
-// resume asks for the rest of a stream that ended before the response to m.
-func (h *HTTP) resume(ctx context.Context, m *wire.Message, r routing, from wire.Resume, err error) error {
-	for range maxResumes {
-		if from.ID == "" || ctx.Err() != nil {
-			break
-		}
-		pause := from.Retry
-		if pause == 0 {
-			pause = time.Second
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(min(pause, time.Minute)):
-		}
-		answered, resumeErr := h.rest(ctx, m, r, &from)
-		if answered {
-			return nil
-		}
-		if err = resumeErr; err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
-			break
-		}
-	}
-	if err == nil {
-		err = errors.New("its stream ended before the response")
-	}
-	return err
-}
-
-func (h *HTTP) rest(ctx context.Context, m *wire.Message, r routing, from *wire.Resume) (answered bool, err error) {
-	req, err := h.request(ctx, http.MethodGet, nil, r.version)
-	if err != nil {
-		return false, err
-	}
-	req.Header.Set("Accept", "text/event-stream")
-	req.Header.Set("Last-Event-ID", from.ID)
-	res, err := h.client.Do(req)
-	if err != nil {
-		return false, err
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		return false, fmt.Errorf("its stream ended before the response, and it does not resume the stream (%s)", res.Status)
-	}
-	return h.events(res.Body, m, from)
-}
-
-// headerValue encodes a name that is not plain text.
-func headerValue(name string) string {
-	for i := range len(name) {
-		if name[i] < 0x20 || name[i] > 0x7e {
-			return "=?base64?" + base64.StdEncoding.EncodeToString([]byte(name)) + "?="
-		}
-	}
-	if name == "" || strings.TrimSpace(name) != name || strings.HasPrefix(name, "=?base64?") {
-		return "=?base64?" + base64.StdEncoding.EncodeToString([]byte(name)) + "?="
-	}
-	return name
-}
-
-// withoutURL removes the URL from an error, because it may contain a secret.
-func withoutURL(err error) error {
-	for {
-		inner := errors.Unwrap(err)
-		if inner == nil || !strings.Contains(err.Error(), "://") {
-			return err
-		}
-		err = inner
-	}
-}
-
-// single handles a body that is one message.
-func (h *HTTP) single(res *http.Response, request *wire.Message) error {
-	var c wire.Collector
-	defer c.Close()
-	if _, err := io.Copy(&c, res.Body); err != nil {
-		return err
-	}
-	if res.StatusCode >= 300 {
-		body := c.Body()
-		m, err := wire.Parse(body)
-		if err == nil && m.Error.Exists() && m.ID == request.ID {
-			h.deliver(m, request)
-			return nil
-		}
-		defer body.Close()
-		return h.status(res, request, io.NewSectionReader(body, 0, body.Size()))
-	}
-	body := c.Body()
-	messages, err := wire.ParseAll(body)
-	if err != nil {
-		body.Close()
-		return fmt.Errorf("its answer is not a message: %w", err)
-	}
-	answered := false
-	for _, m := range messages {
-		answered = answered || m.IsResponse() && m.ID == request.ID
-		h.deliver(m, request)
-	}
-	if !answered {
-		return errors.New("its answer is for another request")
-	}
-	return nil
-}
-
-// deliver passes a message to Receive.
-func (h *HTTP) deliver(m *wire.Message, request *wire.Message) {
-	if request != nil && request.Method == "initialize" && m.IsResponse() && m.Result.Kind == '{' {
-		if v, err := m.Get(m.Result, "protocolVersion"); err == nil && v.Kind == '"' {
-			version, _ := m.Text(v, 100)
-			h.mu.Lock()
-			h.version = version
-			h.mu.Unlock()
-		}
-	}
-	if request != nil && request.Method == "tools/list" && m.IsResponse() && m.Result.Kind == '{' {
-		h.learnHeaders(m)
-	}
-	select {
-	case h.in <- received{m: m}:
-	case <-h.ctx.Done():
-		m.Close()
-	}
-}
-
-// events handles a stream of events. It reports whether it contained the response to
-// request.
-func (h *HTTP) events(src io.Reader, request *wire.Message, resume *wire.Resume) (answered bool, err error) {
-	err = wire.Events(src, resume, func(body *wire.Body) {
-		messages, err := wire.ParseAll(body)
-		if err != nil {
-			body.Close()
-			select {
-			case h.in <- received{err: &wire.SyntaxError{Line: "an event", Err: err}}:
-			case <-h.ctx.Done():
-			}
-			return
-		}
-		for _, m := range messages {
-			if request != nil && m.IsResponse() && m.ID == request.ID {
-				answered = true
-			}
-			h.deliver(m, request)
-		}
-	})
-	if answered {
-		err = nil
-	}
-	return answered, err
-}
-
-// listen receives the messages that belong to no request, if the server sends any.
-func (h *HTTP) listen() {
-	h.mu.Lock()
-	started := h.listens
-	h.listens = true
-	h.mu.Unlock()
-	if started {
-		return
-	}
-	h.work.Go(func() {
-		for pause := time.Second; h.ctx.Err() == nil; pause = min(2*pause, 30*time.Second) {
-			req, err := h.request(h.ctx, http.MethodGet, nil, "")
-			if err != nil {
-				return
-			}
-			req.Header.Set("Accept", "text/event-stream")
-			res, err := h.client.Do(req)
-			if err == nil {
-				if res.StatusCode != http.StatusOK {
-					res.Body.Close()
-					return // the server has nothing to say
-				}
-				_, _ = h.events(res.Body, nil, new(wire.Resume))
-				res.Body.Close()
-				pause = time.Second
-			}
-			select {
-			case <-h.ctx.Done():
-			case <-time.After(pause):
-			}
-		}
-	})
 }
