@@ -164,9 +164,9 @@ func (k *consumption) pull(ctx context.Context) {
 		backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
 	p := newPuller(k.bus.nc, k.bus.api, k.bus.StreamName(k.consumer.Stream), k.consumer.Name)
 	defer p.close()
-	patience := time.Duration(0)
+	wait := time.Duration(0) // for a free slot; 0 is forever
 	if k.cfg.WhenBusy != nil {
-		patience = busyTimeout
+		wait = busyTimeout
 	}
 	ended := time.Now() // the idle goroutines
 	for ctx.Err() == nil {
@@ -174,7 +174,7 @@ func (k *consumption) pull(ctx context.Context) {
 			k.endIdle()
 			ended = time.Now()
 		}
-		n, expiry := k.slots.awaitFree(ctx, patience), pullExpiry
+		n, expiry := k.slots.awaitFree(ctx, wait), pullExpiry
 		switch {
 		case ctx.Err() != nil:
 			return

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 )
 
 const (
@@ -25,8 +26,8 @@ const (
 	// process leaves behind a message that is not settled for long.
 	maxBehind      = 500
 	maxBytesBehind = 1 << 20
-	// refusalCounts is for how long after a refused publish space is lacking.
-	refusalCounts = 10 * time.Second
+	// spaceLacks is for how long after a refused publish space is lacking.
+	spaceLacks = 10 * time.Second
 	// rareRounds is after how many purges those of the other subjects follow: messages on
 	// them are rare.
 	rareRounds = 16
@@ -185,36 +186,19 @@ func (t *trimmer) deleteBehind(ctx context.Context) error {
 	t.old, t.recent = append(t.old, t.recent...), nil
 	t.mu.Unlock()
 
-	var (
-		group sync.WaitGroup
-		mu    sync.Mutex
-		first error
-		next  = make(chan settledMessage)
-	)
-	for range min(deletesAtOnce, len(behind)) {
-		group.Go(func() {
-			for m := range next {
-				if err := t.bus.DeleteMessage(ctx, t.consumer.Stream, m.sequence); err != nil {
-					mu.Lock()
-					first = err
-					mu.Unlock()
-				}
-			}
-		})
-	}
+	var group errgroup.Group
+	group.SetLimit(deletesAtOnce)
 	for _, m := range behind {
-		next <- m
+		group.Go(func() error { return t.bus.DeleteMessage(ctx, t.consumer.Stream, m.sequence) })
 	}
-	close(next)
-	group.Wait()
-	return first
+	return group.Wait()
 }
 
 // lacksSpace reports whether the server refused a publish of this process just now. Then no
 // settled message stays: neither it nor its result can make room otherwise.
 func (t *trimmer) lacksSpace() bool {
 	r, ok := t.bus.LastRefusal()
-	return ok && time.Since(r.At) < refusalCounts
+	return ok && time.Since(r.At) < spaceLacks
 }
 
 // forget drops the messages up to floor, and returns how many are left.

@@ -4,9 +4,11 @@ import (
 	"context"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/stevedore-bus/stevedore/bus/jsapi"
 )
@@ -132,32 +134,22 @@ func (t *trimmer) settleEnded(ctx context.Context, page []*Delivery, hasEnded fu
 		time.Sleep(trimInterval) // until some are deleted
 	}
 	var (
-		group sync.WaitGroup
-		mu    sync.Mutex
-		next  = make(chan *Delivery)
+		group errgroup.Group
+		count atomic.Int64
 	)
-	for range min(deletesAtOnce, len(page)) {
-		group.Go(func() {
-			for d := range next {
-				ended, failed := hasEnded(ctx, d)
-				mu.Lock()
-				switch {
-				case failed != nil:
-					err = failed
-				case ended:
-					found++
-					t.settled(d.Sequence, len(d.Body))
-				}
-				mu.Unlock()
+	group.SetLimit(deletesAtOnce)
+	for _, d := range page {
+		group.Go(func() error {
+			ended, err := hasEnded(ctx, d)
+			if err == nil && ended {
+				count.Add(1)
+				t.settled(d.Sequence, len(d.Body))
 			}
+			return err
 		})
 	}
-	for _, d := range page {
-		next <- d
-	}
-	close(next)
-	group.Wait()
-	return found, err
+	err = group.Wait()
+	return int(count.Load()), err
 }
 
 // known returns the sequences of the messages that the trimmer will remove.

@@ -151,6 +151,7 @@ func (s *Server) watchStreams() (stop func(), err error) {
 		nc.Close()
 		return nil, err
 	}
+	s.linkBatches() // of the streams that were created before the subscription
 	return nc.Close, nil
 }
 

@@ -40,9 +40,9 @@ const (
 	warnInterval = time.Minute
 	// expireInterval is the time between two removals of old conversations.
 	expireInterval = 30 * time.Minute
-	// refusalCounts is how long a refused publish shows that the server refuses writes.
+	// refusalShown is how long a refused publish shows that the server refuses writes.
 	// It is longer than the pause before a retry.
-	refusalCounts = 20 * time.Second
+	refusalShown = 20 * time.Second
 )
 
 // Config configures a Keeper.
@@ -226,7 +226,7 @@ func (k *Keeper) Ready() error {
 	if f, ok := fullest(k.Fills()); ok && f.Ratio() >= bus.NearlyFull {
 		return fmt.Errorf("%s: %s", f, f.Advice())
 	}
-	if r, ok := k.bus.LastRefusal(); ok && time.Since(r.At) < refusalCounts {
+	if r, ok := k.bus.LastRefusal(); ok && time.Since(r.At) < refusalShown {
 		return fmt.Errorf("the server refuses writes to %q: %w", r.Subject, r.Err)
 	}
 	return nil

@@ -50,21 +50,21 @@ func (k *Keeper) trimResults(ctx context.Context, f bus.Fill, l *lease, urgent b
 	if t.work, err = k.workInProgress(ctx); err != nil {
 		return err
 	}
-	passes := []pass{{now.Add(-k.cfg.MinAge), read, t.removeIdle}}
+	passes := []pass{{now.Add(-k.cfg.MinAge), read, t.removeIdle, false}}
 	if urgent {
 		passes = append(passes,
-			pass{now.Add(-k.cfg.MinAge), end, t.removeIdle},
-			pass{now.Add(-k.cfg.MinAge), end, t.removeBusy},
-			pass{now.Add(-k.youngest()), read, t.removeIdle},
-			pass{now.Add(-k.youngest()), read, t.removeBusy})
+			pass{now.Add(-k.cfg.MinAge), end, t.removeIdle, false},
+			pass{now.Add(-k.cfg.MinAge), end, t.removeBusy, false},
+			pass{now.Add(-k.youngest()), read, t.removeIdle, true},
+			pass{now.Add(-k.youngest()), read, t.removeBusy, true})
 	}
 	before, young := t.toFree, false
-	for i, p := range passes {
+	for _, p := range passes {
 		left := t.toFree
 		if err := t.run(ctx, p); err != nil {
 			return err
 		}
-		young = young || i > 2 && t.toFree < left
+		young = young || p.young && t.toFree < left
 	}
 	after, err := k.bus.Fill(ctx, bus.Results)
 	if err != nil || t.toFree == before {

@@ -6,10 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/stevedore-bus/stevedore/bus"
 )
@@ -32,6 +33,7 @@ type pass struct {
 	cutoff time.Time
 	end    uint64
 	remove removal
+	young  bool // it removes records that are younger than the minimum age
 }
 
 // removal removes records of a round, and returns how many bytes this frees. oldest is set
@@ -149,28 +151,19 @@ const deletesAtOnce = 32
 // delete deletes records one by one.
 func (t *trimming) delete(ctx context.Context, records []record) (freed int64, err error) {
 	var (
-		group sync.WaitGroup
-		mu    sync.Mutex
-		next  = make(chan record)
+		group errgroup.Group
+		bytes atomic.Int64
 	)
-	for range min(deletesAtOnce, len(records)) {
-		group.Go(func() {
-			for r := range next {
-				failed := t.k.bus.DeleteMessage(ctx, bus.Results, r.sequence)
-				mu.Lock()
-				if failed == nil {
-					freed += r.size
-				} else {
-					err = failed
-				}
-				mu.Unlock()
+	group.SetLimit(deletesAtOnce)
+	for _, r := range records {
+		group.Go(func() error {
+			err := t.k.bus.DeleteMessage(ctx, bus.Results, r.sequence)
+			if err == nil {
+				bytes.Add(r.size)
 			}
+			return err
 		})
 	}
-	for _, r := range records {
-		next <- r
-	}
-	close(next)
-	group.Wait()
-	return freed, err
+	err = group.Wait()
+	return bytes.Load(), err
 }

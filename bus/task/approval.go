@@ -74,8 +74,8 @@ func ListApprovals(ctx context.Context, b *bus.Bus, session string) ([]Approval,
 	return waiting, nil
 }
 
-// maxMade bounds how deep ApprovalsFor follows calls that made others.
-const maxMade = 16
+// maxMadeDepth bounds how deep ApprovalsFor follows calls that made others.
+const maxMadeDepth = 16
 
 // ApprovalsFor returns the approvals that a call waits for: its own, or those of the calls
 // that it made, such as the tool calls of an agent and its sub-agents.
@@ -84,7 +84,7 @@ func ApprovalsFor(ctx context.Context, b *bus.Bus, k tools.CallKey) ([]Approval,
 	var follow func(k tools.CallKey, depth int) error
 	follow = func(k tools.CallKey, depth int) error {
 		p, ok, err := ReadParked(ctx, b, k)
-		if !ok || err != nil || depth > maxMade {
+		if !ok || err != nil || depth > maxMadeDepth {
 			return err
 		}
 		if p.State == InputRequired {
