@@ -18,8 +18,6 @@ import (
 // the question is in the result of tasks/get, and tasks/update brings the answer.
 
 const (
-	// roundTripsSince is the first revision in which a server asks by a result.
-	roundTripsSince = "2026-07-28"
 	// firstCheck and maxCheck are the pauses between two checks for approvals.
 	firstCheck = 200 * time.Millisecond
 	maxCheck   = 2 * time.Second
@@ -147,7 +145,7 @@ func (c *client) askUser(ctx context.Context, r *mcp.CallToolRequest, call tools
 		return
 	}
 	params := r.Session.InitializeParams()
-	roundTrips := params == nil || params.ProtocolVersion >= roundTripsSince
+	roundTrips := params == nil || params.ProtocolVersion >= stateless
 	c.watchApprovals(ctx, call, func(approvals []task.Approval) {
 		if roundTrips {
 			var unasked []task.Approval

@@ -27,7 +27,8 @@ const (
 	versionHeader   = "Mcp-Protocol-Version"
 	// requestKeyHeader is set by withSessionID, and never by a client.
 	requestKeyHeader = "Stevedore-Request-Key"
-	// stateless is the first revision without Mcp-Session-Id.
+	// stateless is the first revision without Mcp-Session-Id, and the first one in which a
+	// server asks the user by a result.
 	stateless = "2026-07-28"
 )
 

@@ -58,8 +58,7 @@ const CodeFull = "full"
 // rejection gives the errors of Submit that a client can handle a code.
 func rejection(err error) error {
 	if errors.Is(err, bus.ErrFull) {
-		_, reason, _ := strings.Cut(err.Error(), bus.ErrFull.Error()) // which stream, why, and what helps
-		return tools.Errorf(CodeFull, "the call was not stored: %s%s", bus.ErrFull, reason)
+		return tools.Errorf(CodeFull, "%v", err)
 	}
 	return err
 }
