@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -116,8 +117,12 @@ func (s *staging) link(data string) error {
 	return errs
 }
 
-func streamDirs(data string) []string {
-	dirs, _ := filepath.Glob(filepath.Join(data, "jetstream", "*", "streams", "[^.]*"))
+// streamDirs returns the directories of the streams. A stream without a link is only slower.
+func streamDirs(data string) (dirs []string) {
+	found, _ := fs.Glob(os.DirFS(data), "jetstream/*/streams/[^.]*") // the pattern is valid
+	for _, dir := range found {
+		dirs = append(dirs, filepath.Join(data, dir))
+	}
 	return dirs
 }
 

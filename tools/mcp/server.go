@@ -228,11 +228,6 @@ func (s *Server) begin(start chan struct{}) {
 		s.failLocked(err)
 		return
 	}
-	if s.ctx.Err() != nil {
-		s.cause = errors.New("this worker stops")
-		go session.link.Close()
-		return
-	}
 	s.running = session
 	go func() { // ends with the session
 		_ = session.Wait()
@@ -338,16 +333,19 @@ func (s *Server) worked() {
 }
 
 func (s *Server) close() {
-	s.cancel()
+	s.cancel() // connect begins no start after this
 	s.mu.Lock()
-	session, start := s.running, s.start
+	start := s.start
+	s.mu.Unlock()
+	if start != nil {
+		<-start
+	}
+	s.mu.Lock()
+	session := s.running
 	s.running = nil
 	s.mu.Unlock()
 	if session != nil {
 		session.link.Close()
 		_ = session.Wait()
-	}
-	if start != nil {
-		<-start
 	}
 }
