@@ -31,6 +31,7 @@ type score struct {
 	name                string
 	right, calls, asked int
 	tokens              int64
+	definitions         int64 // tokens of the tools' definitions, which are part of tokens
 	wrong               []string
 }
 
@@ -48,11 +49,12 @@ func run(w io.Writer, env func(string) string, verbose bool) error {
 	policies := []struct {
 		name   string
 		policy func(*session, question) bool
-	}{{"offloaded, naive", naive}, {"offloaded, faulty arguments", faulty}, {"offloaded, greedy", greedy}}
+		inFile bool // instead of an artifact
+	}{{"offloaded, naive", naive, false}, {"offloaded, faulty arguments", faulty, false}, {"offloaded, greedy", greedy, false}, {"file and grep", fileAndGrep, true}}
 	alternatives := []struct {
 		name string
 		read func(text string, q question) (string, bool)
-	}{{"pasted whole", paste}, {"truncated to 25,000 tokens", truncate}, {"file and grep", fileAndGrep}}
+	}{{"pasted whole", paste}, {"truncated to 25,000 tokens", truncate}}
 	scores := make([]score, len(policies)+len(alternatives))
 
 	store := mem.New(offload.StoreConfig{})
@@ -71,11 +73,23 @@ func run(w io.Writer, env func(string) string, verbose bool) error {
 			return fmt.Errorf("%s is not offloaded", r.name)
 		}
 		offloaded = append(offloaded, offloadedResult{r, res.ForLLM})
+		file, err := fileTools(r.text)
+		if err != nil {
+			return err
+		}
 		for _, q := range r.questions {
 			for k, p := range policies {
-				s := &session{registry: registry, id: res.Artifact.ID, reference: res.ForLLM}
-				right := q.answered(res.ForLLM) && !q.counts || p.policy(s, q) // the preview may have it
-				scores[k].add(p.name, r, q, right, s.calls, offload.EstimateTokens(res.ForLLM)+offload.EstimateTokens(s.read.String()))
+				s := &session{registry: registry, id: res.Artifact.ID, notice: res.ForLLM, longLines: hasLongLines(r.text)}
+				if p.inFile {
+					s.registry, s.notice = file, fileNotice(r.text)
+				}
+				right := q.isWordOf(s.notice) && !q.counts || p.policy(s, q) // the preview may have it
+				definitions, err := definitionTokens(s.registry)
+				if err != nil {
+					return err
+				}
+				scores[k].definitions += definitions
+				scores[k].add(p.name, r, q, right, s.calls, definitions+offload.EstimateTokens(s.notice)+offload.EstimateTokens(s.read.String()))
 			}
 			for k, a := range alternatives {
 				text, right := a.read(r.text, q)
@@ -110,9 +124,9 @@ func (s *score) add(name string, r result, q question, right bool, calls int, to
 
 func report(w io.Writer, scores []score, verbose bool) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "how the model reads\tright\tcalls\ttokens in the prompt\tper question\t")
+	fmt.Fprintln(table, "how the model reads\tright\tcalls\ttokens in the prompt\tper question\tof that, definitions\t")
 	for _, s := range scores {
-		fmt.Fprintf(table, "%s\t%d of %d\t%d\t%d\t%d\t\n", s.name, s.right, s.asked, s.calls, s.tokens, s.tokens/int64(s.asked))
+		fmt.Fprintf(table, "%s\t%d of %d\t%d\t%d\t%d\t%d\t\n", s.name, s.right, s.asked, s.calls, s.tokens, s.tokens/int64(s.asked), s.definitions/int64(s.asked))
 	}
 	if err := table.Flush(); err != nil {
 		return err

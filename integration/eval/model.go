@@ -1,14 +1,11 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
-
-	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -60,11 +57,13 @@ type asker struct {
 }
 
 // answer is what a model answered: whether it is right, its calls, and the tokens that the
-// result and its parts took in the prompt.
+// result, its parts and the definitions of the tools took in the prompt.
 type answer struct {
 	right  bool
 	calls  int
 	tokens int64
+	// definitions is the part of tokens that the definitions took.
+	definitions int64
 }
 
 // ask lets the model answer a question with the tools of a registry, which read text. With
@@ -77,6 +76,14 @@ func (a *asker) ask(ctx context.Context, text string, q question, registry *tool
 		req.Tools = registry.Definitions()
 	}
 	got := answer{tokens: offload.EstimateTokens(text)}
+	if registry != nil {
+		definitions, err := definitionTokens(registry)
+		if err != nil {
+			return got, err
+		}
+		got.tokens += definitions
+		got.definitions = definitions
+	}
 	for {
 		res, err := a.model.Complete(ctx, req)
 		if err != nil {
@@ -113,27 +120,6 @@ func (q question) isIn(said string) bool {
 	return regexp.MustCompile(`(^|[^\w])` + regexp.QuoteMeta(q.answer) + `($|[^\w])`).MatchString(said)
 }
 
-// grepTool is "grep -n" on a file with the text, or "grep -c".
-func grepTool(text string) (*tools.Registry, error) {
-	type args struct {
-		Pattern string `json:"pattern" jsonschema:"a regular expression in RE2 syntax"`
-		Count   bool   `json:"count,omitempty" jsonschema:"return only the number of matching lines"`
-		After   int    `json:"after,omitempty" jsonschema:"lines to show after each match"`
-	}
-	tool, err := tools.NewTool("grep", "Search the lines of the file. Shows at most 30,000 characters.", func(_ context.Context, _ tools.Call, in args) *tools.Result {
-		out, err := grepLines(text, in.Pattern, in.Count, in.After)
-		if err != nil {
-			return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "%v", err))
-		}
-		return tools.NewToolResult(cmp.Or(out, "(no match)"))
-	})
-	if err != nil {
-		return nil, err
-	}
-	registry := tools.NewRegistry(zerolog.Nop())
-	return registry, registry.Register(tool)
-}
-
 // askModel asks a real model the questions, with offloading and with the alternatives.
 func askModel(ctx context.Context, s modelSettings, offloaded []offloadedResult, registry *tools.Registry) ([]score, error) {
 	model, err := provider.Open(s.spec, s.cfg)
@@ -143,12 +129,12 @@ func askModel(ctx context.Context, s modelSettings, offloaded []offloadedResult,
 	a := &asker{model: model}
 	scores := make([]score, 4)
 	for _, r := range offloaded {
-		file, err := grepTool(r.text)
+		file, err := fileTools(r.text)
 		if err != nil {
 			return nil, err
 		}
 		head, _ := truncate(r.text, question{})
-		info := fmt.Sprintf("[a file with %d lines; it begins with:]\n%s", strings.Count(r.text, "\n")+1, firstRunes(r.text, 1_000))
+		info := fileNotice(r.text)
 		for _, q := range r.questions[:min(s.questions, len(r.questions))] {
 			for i, way := range []struct {
 				name, text string
@@ -158,18 +144,10 @@ func askModel(ctx context.Context, s modelSettings, offloaded []offloadedResult,
 				if err != nil && (i == 0 || i == 3) { // the others may not fit into the context
 					return nil, fmt.Errorf("%s, %s: %w", s.spec, way.name, err)
 				}
+				scores[i].definitions += got.definitions
 				scores[i].add(s.spec+", "+way.name, r.result, q, got.right, got.calls, got.tokens)
 			}
 		}
 	}
 	return scores, nil
-}
-
-func firstRunes(text string, n int) string {
-	for i := range text {
-		if n--; n < 0 {
-			return text[:i]
-		}
-	}
-	return text
 }

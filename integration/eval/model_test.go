@@ -9,8 +9,11 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 )
+
+var generated = sync.OnceValue(func() []result { return generate(seed) })
 
 // fakeModel answers each request with a search for the question's pattern, and then with
 // what the search found. It records the tools that it was offered.
@@ -31,7 +34,7 @@ func (f *fakeModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.t.Errorf("request to %s, %v", r.URL.Path, r.Header)
 	}
 	var q question
-	for _, result := range generate(seed) {
+	for _, result := range generated() {
 		for _, each := range result.questions {
 			encoded, err := json.Marshal("Question: " + each.text)
 			if err != nil {

@@ -12,11 +12,12 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// session is one question about one offloaded result: what the model has read.
+// session is one question about one result: what the model has read.
 type session struct {
 	registry  *tools.Registry
-	id        string
-	reference string
+	id        string // of the artifact
+	notice    string // what the model sees instead of the result
+	longLines bool
 	read      strings.Builder
 	calls     int
 }
@@ -35,16 +36,25 @@ func (s *session) call(tool string, args map[string]any) (text string, failed bo
 	return res.ForLLM, res.IsError
 }
 
-// answered reports whether a text contains the answer as a word. A number of matches must
-// be what the tool counted.
-func (q question) answered(text string) bool {
-	text, _, _ = strings.Cut(text, "\n\n[") // notes are no answers
-	if q.counts {
-		if found := regexp.MustCompile(`^Found (\d+) match`).FindStringSubmatch(text); found != nil {
-			return found[1] == q.answer
-		}
+// isWordOf reports whether a text contains the answer as a word.
+func (q question) isWordOf(text string) bool {
+	return regexp.MustCompile(`(^|[^\w])` + regexp.QuoteMeta(q.answer) + `($|[^\w])`).MatchString(text)
+}
+
+var (
+	found     = regexp.MustCompile(`^Found (at least )?(\d+) match`)
+	firstLine = regexp.MustCompile(`^(Found|Lines|Characters) [^\n]*\n`)
+	// A note begins with a word and a space, which no JSON array does.
+	notes = regexp.MustCompile(`(\n\n\[[a-z]+ [^\n]*\])+$`)
+)
+
+// answers reports whether the answer of a reading tool has that of the question. A number
+// of matches must be what the tool counted. The first line and the notes are no answers.
+func (q question) answers(text string) bool {
+	if m := found.FindStringSubmatch(text); m != nil && q.counts {
+		return m[1] == "" && m[2] == q.answer
 	}
-	return regexp.MustCompile(`(^|[^\w])` + regexp.QuoteMeta(q.answer) + `($|[^\w])`).MatchString(strings.TrimPrefix(text, "Found"))
+	return q.isWordOf(notes.ReplaceAllString(firstLine.ReplaceAllString(text, ""), ""))
 }
 
 // advised returns the tools that the reference names, in its order.
@@ -74,7 +84,7 @@ func faulty(s *session, q question) bool {
 }
 
 func follow(s *session, q question, spoil func(map[string]any)) bool {
-	for _, tool := range advised(s.reference) {
+	for _, tool := range advised(s.notice) {
 		args := map[string]any{"artifact_id": s.id}
 		switch tool {
 		case offload.ToolJQ:
@@ -94,7 +104,7 @@ func follow(s *session, q question, spoil func(map[string]any)) bool {
 		if failed { // the error says how to call the tool
 			text, failed = s.call(tool, again)
 		}
-		if !failed && q.answered(text) {
+		if !failed && q.answers(text) {
 			return true
 		}
 	}
@@ -110,7 +120,7 @@ func greedy(s *session, q question) bool {
 			return false
 		}
 		next := regexp.MustCompile(`^[^\n]*the next page has offset=(\d+)`).FindStringSubmatch(text)
-		if !q.counts && q.answered(text) || q.counts && next == nil {
+		if !q.counts && q.answers(text) || q.counts && next == nil {
 			return true // a reader of everything can count
 		}
 		if next == nil {
@@ -128,7 +138,6 @@ func greedy(s *session, q question) bool {
 const (
 	contextTokens  = 200_000
 	truncateTokens = 25_000
-	grepChars      = 30_000
 )
 
 func paste(text string, q question) (string, bool) {
@@ -142,37 +151,5 @@ func truncate(text string, q question) (string, bool) {
 	if q.counts {
 		return shown, cut == len(runes)
 	}
-	return shown, q.answered(shown)
-}
-
-// fileAndGrep is "grep -n" on a file, or "grep -c" to count lines.
-func fileAndGrep(text string, q question) (string, bool) {
-	shown, err := grepLines(text, q.pattern, q.counts, q.after)
-	if err != nil {
-		return err.Error(), false
-	}
-	if q.counts {
-		return shown, shown == q.answer
-	}
-	return shown, q.answered(shown)
-}
-
-// grepLines returns the lines that match, or their number.
-func grepLines(text, pattern string, count bool, after int) (string, error) {
-	re, err := regexp.Compile(pattern)
-	if err != nil {
-		return "", err
-	}
-	var out []string
-	lines := strings.Split(text, "\n")
-	for i, line := range lines {
-		if re.MatchString(line) {
-			out = append(out, fmt.Sprintf("%d:%s", i+1, strings.Join(lines[i:min(i+max(after, 0)+1, len(lines))], "\n")))
-		}
-	}
-	if count {
-		return fmt.Sprint(len(out)), nil
-	}
-	shown := strings.Join(out, "\n")
-	return shown[:min(len(shown), grepChars)], nil
+	return shown, q.isWordOf(shown)
 }

@@ -185,8 +185,8 @@ func users(r *rand.Rand, pretty bool) result {
 	space := strings.Repeat(" ", map[bool]int{true: 1}[pretty])
 	return result{name, string(data), []question{
 		count("How many users live in Quito?", inQuito, `"city":`+space+`"Quito"`, `[.[] | select(.city == "Quito")] | length`),
-		find("What is the score of user-2222?", fmt.Sprint(all[2222].Score), `user-2222`, `.[] | select(.name == "user-2222") | .score`),
-		find("Who has the highest score?", most.Name, fmt.Sprint(most.Score), "max_by(.score) | .name"),
+		{text: "What is the score of user-2222?", answer: fmt.Sprint(all[2222].Score), pattern: "user-2222", query: `.[] | select(.name == "user-2222") | .score`, after: 2},
+		find("Who has the highest score?", most.Name, `"score":`, "max_by(.score) | .name"),
 		count("How many users are there?", 2_500, `"id":`, "length"),
 	}}
 }
