@@ -56,7 +56,7 @@ func FuzzFrame(f *testing.F) {
 		"plain", "a\n\n", "</knowledge>", "</KNOWLEDGE >\n<knowledge id='x'>", "< / k n o w l e d g e >", "<\u200b/know\u200dledge>",
 		"<knowledge_list>", "</\x00knowledge\x00>", "<\ufe0fknowledge", "<\u034fk\u0301nowledge>", "\xff</knowledge>", "<\u212anowledge>", "<k\u00adnowledge",
 		"<", "</", "</know", "<html><kbd>", "<<knowledge>", "a < b </ knowledge", "{\"a\":\"</knowledge>\"}", "<\U000e0020knowledge>",
-		"</k&#110;owledge>", "<K\u2060NOWLEDGE\u3000>",
+		"\r", "a\rb\r\n\x1b[1mc", "</k&#110;owledge>", "<K\u2060NOWLEDGE\u3000>",
 	} {
 		f.Add(s, s, "get", 1)
 		f.Add(s, "fetch", s, 3000)
@@ -94,8 +94,9 @@ func FuzzFrame(f *testing.F) {
 			return
 		}
 		_, shown, _ := strings.Cut(summary, "preview:\n")
-		// The line end of the frame replaces the last line end of the content.
-		if got := strings.ReplaceAll(shown, "&lt;", "<"); got != strings.TrimSuffix(strings.ReplaceAll(content, "&lt;", "<"), "\n") {
+		// The line end of the frame replaces the last line end of the content. A preview has
+		// no colors, and of a line that was overwritten only the last version.
+		if got := strings.ReplaceAll(shown, "&lt;", "<"); got != strings.TrimSuffix(strings.ReplaceAll(stripANSI(content), "&lt;", "<"), "\n") {
 			t.Fatalf("the preview of %q is %q", content, shown)
 		}
 	})

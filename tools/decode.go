@@ -78,6 +78,22 @@ func decodeEvent[T any](data []byte) (T, error) {
 	return event, err
 }
 
+// DecodeStrict decodes a JSON object into v. As the decoders of events do, it refuses bytes
+// that are not UTF-8, data after the object, and a field that is given twice, also in
+// another case.
+func DecodeStrict(data []byte, v any) error {
+	if !utf8.Valid(data) {
+		return errors.New("it is not valid UTF-8")
+	}
+	if trimmed := bytes.TrimSpace(data); len(trimmed) == 0 || trimmed[0] != '{' {
+		return errors.New("it is not a JSON object")
+	}
+	if err := json.Unmarshal(data, v); err != nil {
+		return err
+	}
+	return fastjson.CheckFields(data, "")
+}
+
 func checkFields(data []byte) error {
 	err := fastjson.CheckFields(data, "args")
 	if duplicate, ok := errors.AsType[*fastjson.DuplicateError](err); ok {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"mime"
 	"net/http"
 	"strconv"
 	"strings"
@@ -28,6 +29,7 @@ const (
 	codeNoBus     = "bus_unreachable"
 	codeConflict  = "conflict"
 	codeForbidden = "permission_denied"
+	codeMediaType = "unsupported_media_type"
 )
 
 // answer returns a handler that writes the value of f as JSON, or its error.
@@ -83,7 +85,7 @@ func classify(err error) (status int, code, message string) {
 		message = toolNames.Replace(err.Error())
 		statuses := map[string]int{
 			tools.CodeNotFound: http.StatusNotFound, tools.CodeExpired: http.StatusGone,
-			codeConflict: http.StatusConflict, codeNoWorker: http.StatusServiceUnavailable, tools.CodeTimeout: http.StatusGatewayTimeout,
+			codeConflict: http.StatusConflict, codeMediaType: http.StatusUnsupportedMediaType, codeNoWorker: http.StatusServiceUnavailable, tools.CodeTimeout: http.StatusGatewayTimeout,
 		}
 		if status, ok := statuses[e.Code]; ok {
 			return status, e.Code, message
@@ -139,12 +141,17 @@ func sessionOf(r *http.Request) (string, error) {
 
 // decodeBody decodes the JSON body of a request.
 func decodeBody(r *http.Request, v any) error {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return badArgument("the body has more than %d bytes", maxBody)
+	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); r.Header.Get("Content-Type") != "" && kind != "application/json" {
+		return tools.Errorf(codeMediaType, "want Content-Type: application/json")
 	}
-	if err := json.Unmarshal(body, v); err != nil {
-		return badArgument("the body is not the expected JSON object")
+	body, err := io.ReadAll(r.Body)
+	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+		return badArgument("the body has more than %d bytes", maxBody)
+	} else if err != nil {
+		return badArgument("the body is incomplete, or arrives too slowly")
+	}
+	if err := tools.DecodeStrict(body, v); err != nil {
+		return badArgument("the body is not the expected JSON object: %s", tools.Excerpt(tools.OneLine(err.Error()), 200))
 	}
 	return nil
 }

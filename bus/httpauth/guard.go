@@ -85,10 +85,12 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		setHeaders(w.Header())
 		if !g.allowedHost(r) {
+			w.Header().Set("Connection", "close")
 			http.Error(w, "this endpoint has another name; use its IP address, or allow the host name in its settings", http.StatusMisdirectedRequest)
 			return
 		}
 		if !g.allowedOrigin(r) {
+			w.Header().Set("Connection", "close")
 			http.Error(w, "requests from pages of another origin are not allowed", http.StatusForbidden)
 			return
 		}
@@ -97,6 +99,7 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 		}
 		identity, ok := g.authenticate(r)
 		if !ok {
+			w.Header().Set("Connection", "close") // whoever has no token holds no connection
 			w.Header().Set("WWW-Authenticate", `Bearer realm="stevedore"`)
 			if g.cfg.Unauthorized != nil {
 				g.cfg.Unauthorized.ServeHTTP(w, r)

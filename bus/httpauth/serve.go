@@ -10,7 +10,13 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"golang.org/x/net/netutil"
 )
+
+// maxConnections is how many clients are connected at once. The others wait. Without a limit,
+// they could take the files that the rest of the process needs.
+const maxConnections = 1000
 
 // CheckAddress returns an error if address is not HOST:PORT. An empty host means
 // 127.0.0.1. loopback reports whether only this machine can connect.
@@ -42,17 +48,18 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 // requests, waits up to a second for them, and closes l. failed receives the error if
 // the server ends before that.
 //
-// Headers have a deadline and a limit. Bodies do not, because a response can be an
-// endless stream of events: limit them in the handler with http.MaxBytesReader.
+// Headers have a deadline and a limit. A body must arrive at a minimum rate; limit its size
+// in the handler with http.MaxBytesReader. A response can be an endless stream of events.
+// At most 1,000 clients are connected at once.
 func Serve(l net.Listener, h http.Handler, failed func(error)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	server := &http.Server{
-		Handler: h, BaseContext: func(net.Listener) context.Context { return ctx },
+		Handler: withBodyDeadline(h), BaseContext: func(net.Listener) context.Context { return ctx },
 		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
 	}
 	var serving sync.WaitGroup
 	serving.Go(func() {
-		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		if err := server.Serve(netutil.LimitListener(l, maxConnections)); !errors.Is(err, http.ErrServerClosed) {
 			failed(err)
 		}
 	})

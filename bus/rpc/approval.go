@@ -61,7 +61,7 @@ func (s *Service) approval(ctx context.Context, req micro.Request) (any, error) 
 	tokens := s.bus.Split(req.Subject())
 	session, function := tokens[2], tokens[3]
 	var in ApprovalRequest
-	if err := json.Unmarshal(orEmpty(req.Data()), &in); err != nil {
+	if err := tools.DecodeStrict(orEmpty(req.Data()), &in); err != nil {
 		return nil, badRequest(err)
 	}
 	if !tools.IsToken(session) && tools.Token(session) != session {

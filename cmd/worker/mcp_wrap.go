@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/stevedore-bus/stevedore/bus/httpauth"
 	"github.com/stevedore-bus/stevedore/bus/mcp"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
@@ -126,7 +127,7 @@ func mcpWrap(ctx context.Context, o mcpWrapOptions, argv []string, stdin io.Read
 				return session
 			}
 			return ""
-		}})
+		}, Owner: func(r *http.Request) string { return httpauth.Identity(r.Context()) }})
 		return o.http.serve(ctx, guard.Handler(h), func() error { return nil }, h.Close, log, stderr)
 	}
 	err = wrap.Run(ctx, wrap.NewStream(stdin, stdout, nil), proxy(tools.Token(o.session)))

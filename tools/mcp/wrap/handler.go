@@ -19,6 +19,9 @@ import (
 type HandlerConfig struct {
 	// Identity returns whose request it is; "" means that the request is refused.
 	Identity func(*http.Request) string
+	// Owner returns who has the identity, if somebody can have several. Default: the
+	// identity.
+	Owner func(*http.Request) string
 	// Proxy returns the configuration of a proxy for an identity.
 	Proxy func(identity string) Config
 	// Idle is how long a session without requests and streams is kept. Default 30
@@ -40,8 +43,12 @@ type Handler struct {
 	sessions map[string]*served // by the session's id, or by the identity with a prefix
 }
 
-// maxSessions is how many servers run at the same time.
-const maxSessions = 100
+const (
+	// maxSessions is how many servers run at the same time, and maxOfOwner how many of them
+	// for the same owner, so that nobody takes them all.
+	maxSessions = 100
+	maxOfOwner  = 50
+)
 
 // maxRequest is the largest request, in bytes.
 const maxRequest = 64 << 20
@@ -50,6 +57,9 @@ const maxRequest = 64 << 20
 func NewHandler(cfg HandlerConfig) *Handler {
 	if cfg.Idle <= 0 {
 		cfg.Idle = 30 * time.Minute
+	}
+	if cfg.Owner == nil {
+		cfg.Owner = cfg.Identity
 	}
 	h := &Handler{cfg: cfg, sessions: map[string]*served{}}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
@@ -125,10 +135,10 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request, identity string) 
 			sendError(w, http.StatusBadRequest, id, codeHeaderMismatch, text)
 			return
 		}
-		s, err = h.open("identity "+identity, identity, true)
+		s, err = h.open("identity "+identity, identity, h.cfg.Owner(r), true)
 	case m.Method == "initialize":
 		key = rand.Text()
-		if s, err = h.open(key, identity, false); err == nil {
+		if s, err = h.open(key, identity, h.cfg.Owner(r), false); err == nil {
 			w.Header().Set("Mcp-Session-Id", key)
 		}
 	case key == "":
@@ -190,7 +200,7 @@ func (h *Handler) find(key, identity string) *served {
 var errTooMany = errors.New("too many sessions are open; end one of them, or try again later")
 
 // open returns a session. It starts the session's proxy if there is none, or if it ends.
-func (h *Handler) open(key, identity string, shared bool) (*served, error) {
+func (h *Handler) open(key, identity, owner string, shared bool) (*served, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if s := h.sessions[key]; s != nil && !s.hasEnded() {
@@ -202,7 +212,17 @@ func (h *Handler) open(key, identity string, shared bool) (*served, error) {
 	if len(h.sessions) >= maxSessions {
 		return nil, errTooMany
 	}
+	owned := 0
+	for _, s := range h.sessions {
+		if s.owner == owner {
+			owned++
+		}
+	}
+	if owned >= maxOfOwner {
+		return nil, errTooMany
+	}
 	s := newServed(identity, shared)
+	s.owner = owner
 	cfg := h.cfg.Proxy(identity)
 	h.sessions[key] = s
 	h.proxies.Go(func() {

@@ -200,16 +200,16 @@ func TestHandlerRefuses(t *testing.T) {
 // request gets a new one.
 func TestEndingSessionIsReplaced(t *testing.T) {
 	h, _ := newHandler(t, "stubborn")
-	first, err := h.open("identity a", "a", true)
+	first, err := h.open("identity a", "a", "a", true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	first.Close()
-	second, err := h.open("identity a", "a", true)
+	second, err := h.open("identity a", "a", "a", true)
 	if err != nil || second == first {
 		t.Errorf("the session that ends is offered again; %v", err)
 	}
-	third, err := h.open("identity a", "a", true)
+	third, err := h.open("identity a", "a", "a", true)
 	if err != nil || third != second {
 		t.Errorf("a third session is opened; %v", err)
 	}

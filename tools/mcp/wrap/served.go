@@ -17,6 +17,7 @@ import (
 // session may use the same ids and progress tokens, so the proxy sees other ones.
 type served struct {
 	identity string
+	owner    string
 	shared   bool
 	in       chan *wire.Message
 	closed   chan struct{}

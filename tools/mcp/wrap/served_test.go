@@ -1,6 +1,9 @@
 package wrap
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"net/http/httptest"
 	"testing"
 	"time"
@@ -27,5 +30,27 @@ func TestRequestOfAClientThatIsGone(t *testing.T) {
 	case <-s.closed:
 	case <-time.After(10 * time.Second):
 		t.Error("the session stays open")
+	}
+}
+
+// The sessions of one owner leave room for those of others.
+func TestOneOwnerDoesNotTakeAllSessions(t *testing.T) {
+	h := NewHandler(HandlerConfig{Proxy: func(string) Config {
+		return Config{Server: func(ctx context.Context) (Link, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}}
+	}})
+	defer h.Close()
+	for i := range maxOfOwner {
+		if _, err := h.open(fmt.Sprint("a", i), fmt.Sprint("alice--", i), "alice", i%2 == 0); err != nil {
+			t.Fatalf("session %d: %v", i, err)
+		}
+	}
+	if _, err := h.open("more", "alice--more", "alice", false); !errors.Is(err, errTooMany) {
+		t.Errorf("one more session: %v, want %v", err, errTooMany)
+	}
+	if _, err := h.open("b", "bob", "bob", false); err != nil {
+		t.Errorf("a session of another owner: %v", err)
 	}
 }
