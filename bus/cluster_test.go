@@ -263,7 +263,7 @@ func TestPublishAfterMessageInFlightIsLost(t *testing.T) {
 func received(sub *nats.Subscription) <-chan error {
 	done := make(chan error, 1)
 	go func() {
-		_, err := sub.NextMsg(20 * time.Second)
+		_, err := sub.NextMsg(bustest.Timeout)
 		done <- err
 	}()
 	return done

@@ -175,7 +175,7 @@ func TestStoredResultsAreRepeated(t *testing.T) {
 	}
 	seen := map[string]int{}
 	for range messages {
-		msg, err := sub.NextMsg(5 * time.Second)
+		msg, err := sub.NextMsg(bustest.Timeout)
 		if err != nil {
 			t.Fatal(err)
 		}

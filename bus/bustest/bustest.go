@@ -100,7 +100,7 @@ func Subscribe(t testing.TB, b *bus.Bus, subject string) *nats.Subscription {
 func Next[T any](t testing.TB, sub *nats.Subscription) (T, *nats.Msg) {
 	t.Helper()
 	var v T
-	msg, err := sub.NextMsg(20 * time.Second)
+	msg, err := sub.NextMsg(Timeout)
 	if err != nil {
 		t.Fatalf("no message on %s: %v", sub.Subject, err)
 	}
@@ -110,10 +110,13 @@ func Next[T any](t testing.TB, sub *nats.Subscription) (T, *nats.Msg) {
 	return v, msg
 }
 
-// WaitUntil polls until ok returns true, for a minute at most.
+// Timeout ends a wait that has failed. A machine that is slow or busy does not reach it.
+const Timeout = 3 * time.Minute
+
+// WaitUntil polls until ok returns true, until Timeout at most.
 func WaitUntil(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(Timeout); !ok(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("timeout while waiting for %s", what)
 		}
@@ -139,7 +142,7 @@ func Run(t testing.TB, run func(context.Context) error) (stop func()) {
 // Messages returns the number of messages in a stream.
 func Messages(t testing.TB, b *bus.Bus, stream string) int {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a busy server answers late
+	ctx, cancel := context.WithTimeout(t.Context(), Timeout) // a busy server answers late
 	defer cancel()
 	s, err := b.JetStream().Stream(ctx, b.StreamName(stream))
 	if err != nil {

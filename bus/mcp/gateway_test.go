@@ -375,7 +375,7 @@ func TestTraceparent(t *testing.T) {
 	const trace = "0af7651916cd43dd8448eb211c80319c"
 	for header, want := range map[string]bool{"00-" + trace + "-b7ad6b7169203331-01": true, "00-" + trace: false} {
 		rawCall(t, url, "echo", map[string]any{"traceparent": header})
-		msg, err := sub.NextMsg(10 * time.Second)
+		msg, err := sub.NextMsg(bustest.Timeout)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -79,7 +79,7 @@ func TestReplySubjects(t *testing.T) {
 			}()
 		}
 	}
-	if _, err := inbox.NextMsg(5 * time.Second); err != nil {
+	if _, err := inbox.NextMsg(bustest.Timeout); err != nil {
 		t.Error(err)
 	}
 	if n := bustest.Waiting(t, b); n != 1 {

@@ -148,7 +148,7 @@ func TestCancelWhileQueued(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantTask(t, p, "q", task.Cancelled)
-	if _, err := hints.NextMsg(20 * time.Second); err != nil { // for remote tools
+	if _, err := hints.NextMsg(bustest.Timeout); err != nil { // for remote tools
 		t.Error(err)
 	}
 	_, result := bustest.Next[tools.ResultEvent](t, results)

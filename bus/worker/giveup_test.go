@@ -88,7 +88,7 @@ func TestLastAttemptStillRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	for requeued := false; !requeued; {
-		lease, err := leases.NextMsg(time.Minute)
+		lease, err := leases.NextMsg(bustest.Timeout)
 		if err != nil {
 			t.Fatal(err)
 		}

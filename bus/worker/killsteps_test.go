@@ -84,7 +84,7 @@ func TestKillBetweenBatchAndAcknowledgement(t *testing.T) {
 		}
 		victim := startChild(t, s.URL(), log.dir, "default", "", slotsEnv+"=64")
 		for range 1 + round*10 { // so the kill meets the batches at different points
-			if msg, err := stored.NextMsg(20 * time.Second); err == nil {
+			if msg, err := stored.NextMsg(bustest.Timeout); err == nil {
 				seen[msg.Subject]++
 			} else {
 				t.Fatal(err)

@@ -147,7 +147,7 @@ func TestCallRunningOnAnotherWorker(t *testing.T) {
 	}
 	<-entered
 	for range 2 {
-		if _, err := requests.NextMsg(20 * time.Second); err != nil {
+		if _, err := requests.NextMsg(bustest.Timeout); err != nil {
 			t.Fatalf("the other worker does not ask again: %v", err)
 		}
 	}
