@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -19,9 +18,6 @@ import (
 // ErrInterrupted means that the user pressed Ctrl-C at the prompt.
 var ErrInterrupted = errors.New("interrupted")
 
-// lineBreak shows a line break within a message that is edited on one line.
-const lineBreak = "⏎"
-
 // Prompt reads messages: on a terminal with line editing and a history, otherwise line
 // by line. A backslash at the end of a line continues the message on the next line.
 // On a terminal, Alt+Enter inserts a line break, and a pasted text may have several
@@ -36,6 +32,7 @@ type Prompt struct {
 	lines   *bufio.Reader // if stdin is not a terminal
 	history history
 	editor  *term.Terminal // nil if there is none yet
+	tty     *os.File
 	keys    *keyReader
 	pending chan readMessage // of a Read whose ctx ended; nil if there is none
 
@@ -52,7 +49,7 @@ type readMessage struct {
 func NewPrompt(stdin io.Reader, stdout io.Writer) *Prompt {
 	p := &Prompt{stdin: stdin, stdout: stdout}
 	if file, ok := stdin.(*os.File); ok && isatty.IsTerminal(file.Fd()) && IsTerminal(stdout) {
-		p.keys = &keyReader{in: file}
+		p.tty, p.keys = file, &keyReader{in: file}
 	} else {
 		p.lines = bufio.NewReader(stdin)
 	}
@@ -64,7 +61,7 @@ func (p *Prompt) Interactive() bool { return p.keys != nil }
 
 // Remember adds a message to the history.
 func (p *Prompt) Remember(message string) {
-	p.history.add(strings.ReplaceAll(strings.TrimSpace(message), "\n", lineBreak))
+	p.history.add(fill(strings.NewReplacer("\n", string(markBreak), "\t", string(markTab)).Replace(strings.TrimSpace(message))))
 }
 
 // Read returns the next message, without space around it. It skips empty ones. Its
@@ -134,7 +131,8 @@ func (p *Prompt) read() (string, error) {
 }
 
 func join(lines []string) string {
-	return strings.TrimSpace(strings.ReplaceAll(strings.Join(lines, "\n"), lineBreak, "\n"))
+	unmark := strings.NewReplacer(string(markBreak), "\n", string(markTab), "\t", string(markFill), "")
+	return strings.TrimSpace(unmark.Replace(strings.Join(lines, "\n")))
 }
 
 // readLine reads one line. continues means that it is a line of a pasted text.
@@ -148,8 +146,9 @@ func (p *Prompt) readLine(more bool) (line string, continues bool, err error) {
 		p.editor.SetPrompt("… ")
 	}
 	line, err = p.editor.ReadLine()
+	line, continues = strings.CutSuffix(line, string(markMore))
 	if errors.Is(err, term.ErrPasteIndicator) {
-		return line, true, nil
+		return line, continues, nil
 	}
 	if errors.Is(err, io.EOF) && p.keys.interrupted {
 		p.keys.interrupted = false
@@ -157,12 +156,12 @@ func (p *Prompt) readLine(more bool) (line string, continues bool, err error) {
 		_, _ = io.WriteString(p.stdout, "^C\r\n")
 		return "", false, ErrInterrupted
 	}
-	return line, false, err
+	return line, continues, err
 }
 
 // startEditor lets the terminal pass keys on as they are pressed, until restore.
 func (p *Prompt) startEditor() (restore func(), err error) {
-	fd := int(p.keys.in.Fd())
+	fd := int(p.tty.Fd())
 	state, err := term.MakeRaw(fd)
 	if err != nil {
 		return nil, fmt.Errorf("read from the terminal: %w", err)
@@ -171,7 +170,8 @@ func (p *Prompt) startEditor() (restore func(), err error) {
 		p.editor = term.NewTerminal(struct {
 			io.Reader
 			io.Writer
-		}{p.keys, p.stdout}, "> ")
+		}{p.keys, screenWriter{p.stdout}}, "> ")
+		p.editor.AutoCompleteCallback = p.keys.editKey
 		p.editor.History = &p.history
 	}
 	if width, height, err := term.GetSize(fd); err == nil && width > 0 && height > 0 {
@@ -212,31 +212,3 @@ func (h *history) add(entry string) {
 func (h *history) Len() int { return len(h.entries) }
 
 func (h *history) At(i int) string { return h.entries[len(h.entries)-1-i] }
-
-// keyReader reads keys, notices Ctrl-C, and turns Alt+Enter into a visible line break.
-type keyReader struct {
-	in          *os.File
-	pending     []byte
-	interrupted bool
-}
-
-func (r *keyReader) Read(p []byte) (int, error) {
-	if len(r.pending) == 0 {
-		buf := make([]byte, 256)
-		n, err := r.in.Read(buf)
-		if err != nil {
-			return 0, err
-		}
-		buf = buf[:n]
-		if bytes.IndexByte(buf, 3) >= 0 {
-			r.interrupted = true
-		}
-		for _, enter := range []string{"\x1b\r", "\x1b\n"} {
-			buf = bytes.ReplaceAll(buf, []byte(enter), []byte(lineBreak))
-		}
-		r.pending = buf
-	}
-	n := copy(p, r.pending)
-	r.pending = r.pending[n:]
-	return n, nil
-}
