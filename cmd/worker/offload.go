@@ -25,11 +25,8 @@ one to stdout. It needs no server and no configuration.
 
 Exit status: 0 done, 1 a file could not be written, 2 bad flags or input. After 1 or 2,
 stdout is empty and stderr has the reason.`,
-		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return cli.Exit(cli.ExitUsage, "unknown form %q: use message or history", args[0])
-			}
+		Args: cli.Args(cobra.NoArgs),
+		RunE: func(*cobra.Command, []string) error {
 			return cli.Exit(cli.ExitUsage, "name the type of the input: message or history (see --help)")
 		},
 	}

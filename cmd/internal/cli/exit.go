@@ -104,8 +104,12 @@ func refuseUnknown(cmd *cobra.Command) {
 	if cmd.Name() == "help" {
 		help := cmd.Run
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
-			if _, rest, err := cmd.Root().Find(args); err != nil || len(rest) > 0 {
-				return Exit(ExitUsage, "unknown help topic %q; see %s --help", strings.Join(args, " "), cmd.Root().Name())
+			if found, rest, err := cmd.Root().Find(args); err != nil || len(rest) > 0 {
+				hint := ""
+				if len(rest) > 0 {
+					hint = similarCommand(found, rest[0])
+				}
+				return Exit(ExitUsage, "unknown help topic %q%s; see %s --help", strings.Join(args, " "), hint, cmd.Root().Name())
 			}
 			help(cmd, args)
 			return nil
@@ -127,14 +131,7 @@ func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 		names := strings.Fields(cmd.Use)[1:]
 		switch noArgs := strings.HasPrefix(err.Error(), "unknown command"); { // the error of cobra.NoArgs
 		case noArgs && cmd.HasSubCommands():
-			hint, known := "", map[string]bool{}
-			for _, child := range cmd.Commands() {
-				known[child.Name()] = true
-			}
-			if name := similar(args[0], known); name != "" {
-				hint = fmt.Sprintf(" (did you mean %q?)", name)
-			}
-			return Exit(ExitUsage, "unknown command %q%s; see %s --help", args[0], hint, cmd.CommandPath())
+			return Exit(ExitUsage, "unknown command %q%s; see %s --help", args[0], similarCommand(cmd, args[0]), cmd.CommandPath())
 		case noArgs:
 			return Exit(ExitUsage, "unexpected argument %q; usage: %s", args[0], cmd.UseLine())
 		case len(args) < len(names):
@@ -146,9 +143,31 @@ func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
+// similarCommand returns the hint at the child of cmd that is most likely meant by name, or "".
+func similarCommand(cmd *cobra.Command, name string) string {
+	known := map[string]bool{}
+	for _, child := range cmd.Commands() {
+		if child.IsAvailableCommand() || child.IsAdditionalHelpTopicCommand() {
+			known[child.Name()] = true
+		}
+	}
+	if !cmd.HasParent() {
+		known["help"] = true // cobra does not list it
+	}
+	if meant := similar(name, known); meant != "" {
+		return fmt.Sprintf(" (did you mean %q?)", meant)
+	}
+	return ""
+}
+
 // similar returns the known name that is most likely meant by name, or "".
 func similar(name string, known map[string]bool) string {
-	if len(name) < 3 {
+	for i := range len(name) - 1 { // two neighbours in the wrong order, which cobra counts as two errors
+		if swapped := name[:i] + name[i+1:i+2] + name[i:i+1] + name[i+2:]; known[swapped] {
+			return swapped
+		}
+	}
+	if len(name) < 2 {
 		return ""
 	}
 	names := &cobra.Command{SuggestionsMinimumDistance: 1} // cobra computes the distance
