@@ -195,8 +195,12 @@ func (d *doctor) examineBus(ctx context.Context, b *bus.Bus) {
 	if len(versions) > 1 {
 		d.warn("versions", "finish the upgrade", "the workers have different versions: %v", versions)
 	}
-	if len(s.Workers) > 0 { // otherwise the status says it
-		d.ok("workers", "%d workers answer", len(s.Workers))
+	switch n := len(s.Workers); n {
+	case 0: // the status says it
+	case 1:
+		d.ok("workers", "1 worker answers")
+	default:
+		d.ok("workers", "%d workers answer", n)
 	}
 	d.examineReplicas(s)
 }

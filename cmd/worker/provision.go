@@ -68,7 +68,7 @@ func newProvisionCommand() *cobra.Command {
 			case err != nil:
 				return err
 			case len(got.Differences) > 0 && !update:
-				return cli.Exit(cli.ExitFailed, "%d settings differ; run \"worker provision --update\" to change them", len(got.Differences))
+				return cli.Exit(cli.ExitFailed, "%d settings differ; to change them, repeat the command with --update", len(got.Differences))
 			case len(got.Differences) > 0:
 				fmt.Fprintln(out, "Updated.")
 			case len(got.Created) == 0:

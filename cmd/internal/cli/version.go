@@ -12,7 +12,7 @@ import (
 
 // Version describes this program, as the Go toolchain recorded it in the binary.
 type Version struct {
-	Version  string `json:"version"`          // of the module; (devel) if unknown
+	Version  string `json:"version"`          // semantic, such as 1.2.0; 0.0.0 if unknown
 	Commit   string `json:"commit,omitempty"` // with the suffix -dirty if files were changed
 	Go       string `json:"go"`
 	Platform string `json:"platform"` // such as linux/amd64
@@ -20,12 +20,14 @@ type Version struct {
 
 // ReadVersion returns the version of this program.
 func ReadVersion() Version {
-	v := Version{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	v := Version{Version: "0.0.0", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return v
 	}
-	v.Version = cmp.Or(info.Main.Version, v.Version)
+	if semantic, ok := strings.CutPrefix(info.Main.Version, "v"); ok { // otherwise "(devel)"
+		v.Version = semantic
+	}
 	dirty := false
 	for _, s := range info.Settings {
 		switch s.Key {
@@ -39,15 +41,6 @@ func ReadVersion() Version {
 		v.Commit += "-dirty"
 	}
 	return v
-}
-
-// Semantic returns the version without its "v", or "" if it is unknown.
-func (v Version) Semantic() string {
-	semantic, ok := strings.CutPrefix(v.Version, "v")
-	if !ok {
-		return ""
-	}
-	return semantic
 }
 
 // NewVersionCommand returns the command that prints the version.

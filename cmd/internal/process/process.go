@@ -186,7 +186,7 @@ func (p *parts) openWorker(context.Context) (err error) {
 
 	p.serving, p.announced = make(chan struct{}), make(chan struct{})
 	p.service = rpc.NewService(p.bus, p.reader, rpc.ServiceConfig{
-		Version: cli.ReadVersion().Semantic(), Log: p.log, OnReady: func() { close(p.serving) },
+		Version: cli.ReadVersion().Version, Log: p.log, OnReady: func() { close(p.serving) },
 		Metadata: p.metadata(cfg.Queues),
 		Stats:    func() any { return p.worker.Stats() },
 	})
