@@ -19,7 +19,8 @@ import (
 
 const tasksHelp = `Show the calls of a session: async, running and queued calls. A call that has ended
 and was not async is listed only by "get ID".
-The states are queued, running, succeeded, failed, cancelled, timed_out and unknown.
+The states are queued, running, waiting (for a model, or for another call), input_required
+(a person must approve the call), succeeded, failed, cancelled, timed_out and unknown.
 
   worker tasks ls --session s1
   worker tasks ls --limit 50        the newest 50; the last line says how to continue
