@@ -129,6 +129,12 @@ var mutants = []mutant{
 		"bus/retention", "TestOldConversations"},
 	{"a loop that lost the session goes on", "tools/agent/loop.go", "case errors.Is(err, ErrConflict), errors.Is(err, errLog):", "case errors.Is(err, errLog):",
 		"tools/agent", "TestZombieIsFencedOff"},
+	{"a loop that lost the session takes it back", "tools/agent/run.go", "		if r.fenced {", "		if r.fenced && ctx == nil {",
+		"tools/agent", "TestFencedLoopEnds"},
+	{"a loop that lost the session ends its call", "bus/worker/handle.go", "	if errors.Is(res.Err, tools.ErrTakenOver) &&", "	if errors.Is(res.Err, tools.ErrTakenOver) && w == nil &&",
+		"cmd/internal/process", "TestSuspendedAgent"},
+	{"a lagging replica ends a loop", "tools/agent/notice.go", "			return errBehind", "			return backoff.Permanent(errBehind)",
+		"tools/agent", "TestNoticeBehindALaggingReplica"},
 
 	// Disks.
 	{"the server does not sync", "bus/embedded/server.go", "SyncAlways:        !cfg.NoSync,", "SyncAlways:        false,", "bus/embedded", "TestEachPublishIsSynced"},

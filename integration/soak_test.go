@@ -305,8 +305,7 @@ func (r *soakRun) heal() {
 func (r *soakRun) awaitEnds(nc *nats.Conn) {
 	r.Helper()
 	l := &load{plain: plain{r.T, nc}}
-	// An agent's loop that lost its conversation to a suspended worker waits for 5 minutes.
-	for deadline := time.Now().Add(7 * testTimeout); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * testTimeout); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
 		js, err := nc.JetStream(nats.MaxWait(testTimeout))
 		if err != nil {
 			continue

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -42,13 +41,7 @@ type soakCall struct {
 	args        string
 }
 
-var soakKinds = func() []string {
-	kinds := []string{"read", "once", "once", "message", "raw", "async", "agent"}
-	if os.Getenv("STEVEDORE_SOAK") == "" {
-		return kinds[:len(kinds)-1] // the loop of an agent that was suspended may wait for 5 minutes
-	}
-	return kinds
-}()
+var soakKinds = []string{"read", "once", "once", "message", "raw", "async", "agent"}
 
 func (r *soakRun) newCall(client soakClient) soakCall {
 	n := r.next.Add(1)

@@ -40,3 +40,9 @@ func (p *Pause) Unwrap() error { return p.Err }
 
 // PauseOf returns the first *Pause in err's chain.
 func PauseOf(err error) (*Pause, bool) { return errors.AsType[*Pause](err) }
+
+// ErrTakenOver is the Err of a result that is not final: another worker has continued the
+// call, because this one was suspended or cut off. The worker returns the call to its queue
+// and publishes nothing; whoever gets the call finds out whether a worker still runs it.
+// Only tools that may run again (see Effect) can return it.
+var ErrTakenOver = errors.New("another worker has continued the call")

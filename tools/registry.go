@@ -3,6 +3,7 @@ package tools
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"runtime/debug"
@@ -250,6 +251,8 @@ func (r *Registry) logged(call Call, res *Result) *Result {
 	switch {
 	case paused:
 		r.log.Info().Str("call", call.IDToken()).Str("session", call.SessionToken()).Str("tool", call.Tool).Str("reason", pause.Reason).Msg("tool paused")
+	case errors.Is(res.Err, ErrTakenOver):
+		r.log.Warn().Str("call", call.IDToken()).Str("session", call.SessionToken()).Str("tool", call.Tool).Msg("another worker has continued the call")
 	case res.IsError: // the error may quote arguments and contents
 		r.log.Warn().Str("call", call.IDToken()).Str("session", call.SessionToken()).Str("tool", call.Tool).Str("code", CodeOf(res.Err)).Msg("tool failed")
 		if CodeOf(res.Err) != CodeInvalidArguments {

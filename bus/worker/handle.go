@@ -107,6 +107,9 @@ func (w *Worker) handleAttempt(ctx context.Context, a *attempt) error {
 	if pause, ok := tools.PauseOf(res.Err); ok && res.IsError && !a.once() && toolCtx.Err() == nil {
 		return w.pause(ctx, a, pause)
 	}
+	if errors.Is(res.Err, tools.ErrTakenOver) && res.IsError && !a.once() {
+		return handOn(0)
+	}
 
 	// 7 to 9. Offload, publish the result, acknowledge.
 	if res.Async && !res.IsError {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
+
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -85,16 +87,33 @@ func addNotice(ctx context.Context, log Conversations, session string, n Notice,
 	}
 }
 
+// replicaLag is how long a read may miss an entry that made an append fail, because a
+// replica answers that lags behind.
+const replicaLag = 3 * time.Second
+
+var errBehind = errors.New("the log has no new entries")
+
 // addNotices adds entries to the conversation that others appended since the last read, and
 // returns true if all of them are notices. Otherwise another loop has the run.
 func (r *run) addNotices(ctx context.Context) (bool, error) {
-	data, last, err := r.log.Read(ctx, r.session)
-	if err != nil {
-		return false, fmt.Errorf("%w: read conversation %s: %w", errLog, r.session, err)
-	}
 	known := len(r.conv.entries)
-	if len(data) <= known {
+	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(20*time.Millisecond), backoff.WithMaxElapsedTime(replicaLag))
+	var data [][]byte
+	var last uint64
+	err := backoff.Retry(func() (err error) {
+		if data, last, err = r.log.Read(ctx, r.session); err != nil {
+			return backoff.Permanent(err)
+		}
+		if len(data) <= known {
+			return errBehind
+		}
+		return nil
+	}, backoff.WithContext(policy, ctx))
+	switch {
+	case errors.Is(err, errBehind):
 		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("%w: read conversation %s: %w", errLog, r.session, err)
 	}
 	var notices []Entry
 	for _, data := range data[known:] {

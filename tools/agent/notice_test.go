@@ -73,6 +73,24 @@ func TestNoticeDuringRun(t *testing.T) {
 	}
 }
 
+// A notice is added while the model answers, and the replica that is asked for it does not
+// have it yet: the run goes on, and the model is not asked again.
+func TestNoticeBehindALaggingReplica(t *testing.T) {
+	s := newStage(t)
+	model := &recorder{Provider: parseScript(t, `{"text":"done"}`)}
+	a := s.agent(model, agent.Config{OnStep: func(step agent.Step) {
+		if step == agent.StepLogTurn {
+			if err := agent.AddNotice(t.Context(), &s.log, "s", agent.Notice{ID: "x", Title: "t"}); err != nil {
+				t.Error(err)
+			}
+			s.log.lag = 2
+		}
+	}})
+	if o := run(t, a, "s", "r", "go"); o.Reply != "done" || len(model.requests) != 1 {
+		t.Errorf("%+v after %d requests", o, len(model.requests))
+	}
+}
+
 // A session without a conversation gets no notice.
 func TestNoticeWithoutConversation(t *testing.T) {
 	s := newStage(t)

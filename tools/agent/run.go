@@ -39,6 +39,8 @@ type run struct {
 	prompt  Message
 	limits  Limits
 	conv    *conversation
+	// fenced is set if another loop has continued the run: this loop appends nothing more.
+	fenced bool
 	// logWorked is set if the log took or returned entries since its last failure, apart
 	// from the first read and the claim of an attempt: they say little about the next entry.
 	logWorked bool
@@ -76,21 +78,17 @@ func (r *run) untilEnd(ctx context.Context) (Outcome, error) {
 	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
 		backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(logTimeout))
 	var outcome Outcome
-	fenced := false
 	err := backoff.RetryNotify(func() (err error) {
-		outcome, err = r.attempt(ctx, fenced)
+		outcome, err = r.attempt(ctx)
 		if r.logWorked {
 			r.logWorked = false
 			policy.Reset()
 		}
-		if err != nil && !errors.Is(err, ErrConflict) && !errors.Is(err, errLog) {
+		if err != nil && !errors.Is(err, errLog) {
 			return backoff.Permanent(err)
 		}
 		return err
 	}, backoff.WithContext(policy, ctx), func(err error, _ time.Duration) {
-		if fenced = errors.Is(err, ErrConflict); fenced {
-			policy.Reset() // the log works
-		}
 		r.cfg.Log.Warn().Err(err).Str("session", r.session).Str("run", r.id).Msg("the run continues from its log")
 	})
 	return outcome, err
@@ -112,8 +110,17 @@ func endSpan(span trace.Span, o Outcome, err error) {
 }
 
 // attempt claims the session and continues the run from its log.
-func (r *run) attempt(ctx context.Context, fenced bool) (Outcome, error) {
-	end, err := r.claimSession(ctx, fenced)
+func (r *run) attempt(ctx context.Context) (Outcome, error) {
+	o, err := r.claimAndLoop(ctx)
+	if !errors.Is(err, ErrConflict) {
+		return o, err
+	}
+	r.fenced = true
+	return r.claimAndLoop(ctx)
+}
+
+func (r *run) claimAndLoop(ctx context.Context) (Outcome, error) {
+	end, err := r.claimSession(ctx)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return r.interruptedBeforeStart(ctx)
@@ -126,9 +133,11 @@ func (r *run) attempt(ctx context.Context, fenced bool) (Outcome, error) {
 }
 
 // claimSession appends an entry that claims the session for this run. If the run
-// has already ended, it returns the outcome instead. A fenced loop is one that lost the
-// session to another loop. It waits until that loop has appended nothing for StaleAfter.
-func (r *run) claimSession(ctx context.Context, fenced bool) (*Outcome, error) {
+// has already ended, it returns the outcome instead. If another loop has continued it, it
+// returns tools.ErrTakenOver: that loop may end it, and if its process has died, the bus
+// delivers the call again. If this loop waited for the other one, it would look as if it
+// ran the call.
+func (r *run) claimSession(ctx context.Context) (*Outcome, error) {
 	var seen uint64
 	since := time.Now()
 	for reads := 0; ; reads++ {
@@ -140,6 +149,9 @@ func (r *run) claimSession(ctx context.Context, fenced bool) (*Outcome, error) {
 		if end, ok := r.conv.ended[r.id]; ok {
 			return end, nil
 		}
+		if r.fenced {
+			return nil, tools.ErrTakenOver
+		}
 		if r.conv.last != seen {
 			seen, since = r.conv.last, time.Now()
 		}
@@ -148,14 +160,12 @@ func (r *run) claimSession(ctx context.Context, fenced bool) (*Outcome, error) {
 		switch open := r.conv.open; {
 		case open == nil:
 			err = r.append(ctx, Entry{Kind: KindUser, Message: &r.prompt, Call: &r.call, Limits: &r.limits, Fresh: r.cfg.Fresh, ToolOutput: r.cfg.ToolOutput})
-		case open.id == r.id && (!fenced || stale):
+		case open.id == r.id:
 			err = r.append(ctx, Entry{Kind: KindResumed})
-		case open.id != r.id:
+		default:
 			if err = r.abandon(ctx, open, stale); err == nil {
 				continue
 			}
-		default:
-			err = errSessionBusy
 		}
 		switch {
 		case err == nil:

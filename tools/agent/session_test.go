@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -71,6 +72,37 @@ func TestZombieIsFencedOff(t *testing.T) {
 				t.Errorf("held at step %d: %s ran %d times", held, id, n)
 			}
 		}
+	}
+}
+
+// A loop that lost its run to another loop ends although that one has not ended the run, and
+// appends nothing more: while it waited, it would look as if it ran the call.
+func TestFencedLoopEnds(t *testing.T) {
+	s := newStage(t)
+	script := parseScript(t, `{"text":"done"}`)
+	call := tools.Call{ID: "r", Session: "s"}
+	asked := false
+	_, err := s.agent(script, agent.Config{StaleAfter: time.Hour, OnStep: func(step agent.Step) {
+		if step != agent.StepLogTurn || asked {
+			return
+		}
+		asked = true
+		defer func() { _ = recover() }()
+		_, err := s.agent(script, agent.Config{OnStep: func(step agent.Step) {
+			if step == agent.StepLogTurn {
+				panic("the other loop dies")
+			}
+		}}).Run(t.Context(), call, agent.Text("go"))
+		t.Errorf("the other loop did not die: %v", err)
+	}}).Run(t.Context(), call, agent.Text("go"))
+	if !errors.Is(err, tools.ErrTakenOver) {
+		t.Errorf("the fenced loop ended with %v, want %v", err, tools.ErrTakenOver)
+	}
+	if n := len(s.entries(t, "s")); n != 2 {
+		t.Errorf("the conversation has %d entries, want those of the two starts", n)
+	}
+	if o := run(t, s.agent(script, agent.Config{}), "s", "r", "go"); o.Reply != "done" {
+		t.Errorf("the next loop: %+v", o)
 	}
 }
 
