@@ -14,12 +14,12 @@ import (
 const backupHelp = `Save all streams and buckets with their consumers into a new directory: calls, results,
 conversations, schedules, notifications, dead letters, and the artifacts of the store
 "object". The files are those of "nats stream backup". The streams are saved one after
-the other. Stop the workers before, or expect that a call in the backup runs again
-although it ended while the backup was made; a call that was parked or continued during
-the backup may be missing.
+the other, so stop the workers before. If workers run during the backup, a call that ends
+in that time may run again after "worker restore", and a call that is parked or continued
+in that time may be missing.
 
-Artifacts in a store on disk (--store disk:DIR, and "worker up") are not a part of it:
-copy that directory, too. To save "worker up", stop it and copy its data directory.
+Artifacts in a store on disk (--store disk:DIR) are not in the backup: copy that directory,
+too. To save "worker up", stop it and copy its data directory.
 
   worker backup /backup/monday --server nats://nats.example:4222
   worker restore /backup/monday --server nats://new.example:4222

@@ -22,8 +22,9 @@ import (
 
 const cronHelp = `Manage jobs: calls that run once at a given time, at an interval or by a cron
 expression. The NATS server stores and triggers them, and the workers run the calls.
-Each job belongs to a session. Without --session you see and change all jobs, with it
-only those of the session.
+Each job belongs to a session. Without --session, "ls" lists the jobs of all sessions,
+"add" uses the session "default", and a NAME means the job of the session "default", or
+else the only job with this name.
 
   worker cron add backup shell 'command=make backup' --every 6h
   worker cron add report shell command=./report --cron '30 9 * * 1-5' --time-zone Europe/Berlin
