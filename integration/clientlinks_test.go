@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"fmt"
 	"net"
 	"strings"
 	"sync"
@@ -31,26 +30,26 @@ const (
 
 type linkConn struct {
 	sides [2]net.Conn // that of the server, that of the client
-	dead  net.Conn    // the only side that is closed, of a half-open connection
+	dead  net.Conn    // of a half-open connection, the side that is closed
 }
 
-// link returns a new link to all servers.
-func (c *natsCluster) link() *clientLink {
-	c.Helper()
+// newClientLink returns a link to servers, given as HOST:PORT.
+func newClientLink(t *testing.T, servers ...string) *clientLink {
+	t.Helper()
 	l := &clientLink{conns: map[*linkConn]bool{}}
 	l.cond = sync.NewCond(&l.mu)
 	var urls []string
-	for _, n := range c.nodes {
+	for _, server := range servers {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
-			c.Fatal(err)
+			t.Fatal(err)
 		}
-		go l.serve(listener, fmt.Sprint("127.0.0.1:", n.Client))
-		c.T.Cleanup(func() { listener.Close() })
+		go l.serve(listener, server)
+		t.Cleanup(func() { listener.Close() })
 		urls = append(urls, "nats://"+listener.Addr().String())
 	}
 	l.urls = strings.Join(urls, ",")
-	c.T.Cleanup(func() {
+	t.Cleanup(func() {
 		l.cut()
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -199,8 +198,7 @@ func TestClientLink(t *testing.T) {
 			accepted <- conn
 		}
 	}()
-	c := &natsCluster{T: t, nodes: []*node{{nodeConfig: nodeConfig{Client: server.Addr().(*net.TCPAddr).Port}}}}
-	l := c.link()
+	l := newClientLink(t, server.Addr().String())
 	dial := func() (client, served net.Conn) {
 		client, err := net.Dial("tcp", strings.TrimPrefix(l.urls, "nats://"))
 		if err != nil {

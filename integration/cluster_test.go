@@ -154,7 +154,7 @@ func (c *natsCluster) start(i int) {
 
 func (c *natsCluster) kill(i int) { c.nodes[i].kill() }
 
-// stop lets a server end by itself.
+// stop asks a server to shut down, and kills it after 10 s.
 func (c *natsCluster) stop(i int) {
 	p := c.nodes[i].cmd.Process
 	_ = p.Signal(syscall.SIGTERM)
@@ -182,6 +182,16 @@ func (c *natsCluster) url(only ...int) string {
 		}
 	}
 	return strings.Join(all, ",")
+}
+
+// link returns a new link between one process and all servers.
+func (c *natsCluster) link() *clientLink {
+	c.Helper()
+	var servers []string
+	for _, n := range c.nodes {
+		servers = append(servers, fmt.Sprint("127.0.0.1:", n.Client))
+	}
+	return newClientLink(c.T, servers...)
 }
 
 // awaitReady waits until every server answers requests of JetStream, and all streams

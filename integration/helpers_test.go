@@ -2,14 +2,11 @@ package integration
 
 import (
 	"bufio"
-	"io"
-	"net"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -85,51 +82,6 @@ func parseURL(t *testing.T, text string) *url.URL {
 	return u
 }
 
-// cuttable forwards connections to a server, until cut closes them.
-type cuttable struct {
-	listener net.Listener
-	mu       sync.Mutex
-	conns    []net.Conn
-}
-
-func newCuttable(t *testing.T, server string) *cuttable {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &cuttable{listener: l}
-	t.Cleanup(func() { l.Close(); c.cut() })
-	go func() {
-		for {
-			client, err := l.Accept()
-			if err != nil {
-				return
-			}
-			upstream, err := net.Dial("tcp", server)
-			if err != nil {
-				client.Close()
-				continue
-			}
-			c.mu.Lock()
-			c.conns = append(c.conns, client, upstream)
-			c.mu.Unlock()
-			go func() { _, _ = io.Copy(upstream, client); upstream.Close() }()
-			go func() { _, _ = io.Copy(client, upstream); client.Close() }()
-		}
-	}()
-	return c
-}
-
-func (c *cuttable) cut() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, conn := range c.conns {
-		conn.Close()
-	}
-	c.conns = nil
-}
-
 // limitedServer starts a NATS server whose user "limited" may only receive answers, and
 // returns its URL.
 func limitedServer(t *testing.T) string {
@@ -163,13 +115,13 @@ func TestHelpers(t *testing.T) {
 			}
 			up := startUp(t, "--model", "script:"+script, "--remote-tool", "shout=acme.shout", "--console", "off")
 			u := parseURL(t, up.url)
-			proxy := newCuttable(t, u.Host)
-			u.Host = proxy.listener.Addr().String()
+			link := newClientLink(t, u.Host)
+			u.Host = strings.TrimPrefix(link.urls, "nats://")
 			cuts := 0
 			out := l.program(t, []string{tt.file}, u, func(line string) {
 				if line == "cut" {
 					cuts++
-					proxy.cut()
+					link.cut()
 				}
 			}, "LIMITED_URL="+limitedServer(t))
 			if got := strings.Count(out, "ok: "); got != tt.steps || cuts != 2 || t.Failed() {

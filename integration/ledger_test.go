@@ -242,7 +242,7 @@ func (l *ledger) checkArtifact(c ledgerCall, result event) error {
 		return fmt.Errorf("line %d is %.200s", bigLines/2, text)
 	}
 	if text, err := read("other"); err != nil || !strings.Contains(text, "not_found") {
-		return fmt.Errorf("another session reads %.200s, %w", text, err)
+		return fmt.Errorf("another session reads %.200s: %v", text, err)
 	}
 	return nil
 }

@@ -35,8 +35,8 @@ const (
 // bigLine is a line of the file whose content workers offload.
 func bigLine(n int) string { return fmt.Sprintf("line %d of a file that is too large for a prompt", n) }
 
-// linkNames are the processes whose links are broken. The link of clients belongs to half
-// of them.
+// linkNames names the links that faults break. Half of the clients share one; w1, w2 and the
+// worker of async tools have one each.
 var linkNames = []string{"clients", "w1", "w2", "async"}
 
 // soakRun is one run of a soak test.
@@ -96,8 +96,8 @@ func soak(t *testing.T, servers int, duration time.Duration) {
 		spy := soakClient{name: "spy of " + tenant, url: r.cluster.url(), nkey: r.key(tenant + "-session-spy"), session: "spy"}
 		running.Go(func() { r.spy(ctx, spy) })
 	}
-	running.Go(func() { r.disturb(ctx, seed, 0, serverFaults) })
-	r.disturb(ctx, seed, 1, processFaults)
+	running.Go(func() { r.disturb(ctx, seed, ofServers, serverFaults) })
+	r.disturb(ctx, seed, ofProcesses, processFaults)
 	running.Wait()
 	r.phase("the faults have ended")
 	r.heal()
@@ -194,10 +194,10 @@ type soakWorker struct {
 	run       *soakRun
 	name, url string
 	health    int
-	earlier   []*process // that ended
+	earlier   []*process // processes of this worker that have ended
 }
 
-// start starts the worker. It may begin while no server answers, and then end.
+// start starts the worker. A worker ends if no server answers, so start tries again.
 func (w *soakWorker) start() {
 	w.run.Helper()
 	dir := w.run.workspace

@@ -15,15 +15,15 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// fault is one kind of disturbance. It ends what it began before it returns.
+// fault is one kind of disturbance. run ends the disturbance before it returns.
 type fault struct {
 	name    string
 	cluster bool // needs more than one server
 	run     func(*soakRun, *chaos)
 }
 
-// Faults of servers and their disks, and faults of workers and their links. One goroutine
-// causes the first, another one the second, so that they overlap.
+// Faults of servers and their disks, and faults of workers and their links. Two goroutines
+// cause them, so that they overlap.
 var (
 	serverFaults = []fault{
 		{"kill", false, (*soakRun).killServer},
@@ -49,6 +49,12 @@ var (
 	}
 )
 
+// The goroutines that disturb. Each has its own sequence of random numbers for a seed.
+const (
+	ofServers = iota
+	ofProcesses
+)
+
 // chaos is the source of one goroutine's disturbances. The seed determines all of them.
 type chaos struct {
 	context.Context
@@ -65,14 +71,14 @@ func (c *chaos) pause(limit time.Duration) {
 
 // disturb causes faults one after the other until ctx ends. STEVEDORE_SOAK_FAULTS, a
 // regular expression of their names, selects some.
-func (r *soakRun) disturb(ctx context.Context, seed, stream uint64, faults []fault) {
-	c := &chaos{ctx, rand.New(rand.NewPCG(seed, stream))}
+func (r *soakRun) disturb(ctx context.Context, seed, goroutine uint64, faults []fault) {
+	c := &chaos{ctx, rand.New(rand.NewPCG(seed, goroutine))}
 	selected := regexp.MustCompile(os.Getenv("STEVEDORE_SOAK_FAULTS"))
-	if os.Getenv("STEVEDORE_SOAK") == "" { // after the other faults, some calls wait for half a minute
+	if os.Getenv("STEVEDORE_SOAK") == "" { // the short run leaves out faults after which some calls wait for half a minute
 		selected = regexp.MustCompile("^(kill|suspend|stop|isolate|one way|wipe|cut|slow)")
 	}
 	for ctx.Err() == nil {
-		if stream == 1 {
+		if goroutine == ofProcesses { // the only one that starts workers
 			r.restartEnded()
 		}
 		f := faults[c.IntN(len(faults))]
@@ -83,7 +89,7 @@ func (r *soakRun) disturb(ctx context.Context, seed, stream uint64, faults []fau
 	}
 }
 
-// restartEnded starts the workers that ended by themselves, as a supervisor would: a
+// restartEnded starts the workers whose processes have ended, as a supervisor would: a
 // worker ends if the bus does not work when it starts.
 func (r *soakRun) restartEnded() {
 	for _, w := range r.workers {
@@ -106,7 +112,7 @@ func (r *soakRun) anyServer(c *chaos) (int, *node) {
 	return i, r.cluster.nodes[i]
 }
 
-// anyWorker returns one of the workers that may be disturbed.
+// anyWorker returns one of the workers, but not the first one, which stays undisturbed.
 func (r *soakRun) anyWorker(c *chaos) *soakWorker { return r.workers[1+c.IntN(len(r.workers)-1)] }
 
 func (r *soakRun) ready(server *node) {
@@ -188,7 +194,7 @@ func (r *soakRun) fillStream(c *chaos) {
 		r.note("", "cannot limit it: %v", err)
 	}
 	c.pause(4 * time.Second)
-	for limit != "" { // otherwise the run never ends
+	for limit != "" { // repeat this until it works, because calls wait while the stream is full
 		if _, err = r.limitStream("STEVEDORE_"+stream, limit); err == nil {
 			break
 		}
@@ -212,7 +218,7 @@ func (r *soakRun) limitStream(stream string, limit json.Number) (former json.Num
 	d := json.NewDecoder(bytes.NewReader(answer.Data))
 	d.UseNumber() // sizes and times exceed a float
 	if err := d.Decode(&info); err != nil || info.Error != nil {
-		return "", fmt.Errorf("%w, %v", err, info.Error)
+		return "", fmt.Errorf("the answer is %.200s: %v", answer.Data, err)
 	}
 	former, _ = info.Config["max_bytes"].(json.Number)
 	if limit == "" {
@@ -228,7 +234,7 @@ func (r *soakRun) limitStream(stream string, limit json.Number) (former json.Num
 	if answer, err = r.operator.Request("$JS.API.STREAM.UPDATE."+stream, body, 5*time.Second); err == nil && bytes.Contains(answer.Data, []byte(`"error"`)) {
 		err = errors.New(string(answer.Data))
 	}
-	return former, err // it may be limited although no answer came
+	return former, err // with an error, too: the server may have changed the limit without an answer
 }
 
 // fillDisk lets a server write no file any more, and starts it again when the disk has
@@ -268,7 +274,7 @@ func (r *soakRun) stopWorker(c *chaos) {
 	w := r.anyWorker(c)
 	r.note("", "stop worker %s", w.name)
 	select {
-	case <-w.exited: // by itself
+	case <-w.exited: // restartEnded has not seen it yet
 	default:
 		if err := w.stop(); err != nil {
 			r.Errorf("worker %s: %v\n%s", w.name, err, lastLine(w.stderr.String()))
@@ -312,7 +318,7 @@ func (r *soakRun) holdLink(c *chaos) {
 		}
 	}
 	c.pause(6 * time.Second)
-	if c.IntN(2) == 0 { // what is held back is lost, or arrives late
+	if c.IntN(2) == 0 { // the cut loses what was held back; without it, everything arrives late
 		link.cut()
 	}
 	link.heal()

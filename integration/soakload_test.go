@@ -53,7 +53,7 @@ func (r *soakRun) newCall(client soakClient) soakCall {
 	session := client.session
 	if session == "" {
 		session = fmt.Sprint("s", n%10)
-	} else if kind == "raw" || kind == "agent" { // a way is not allowed, or a session of its own
+	} else if kind == "raw" || kind == "agent" { // it may not submit raw results, and an agent needs a session of its own
 		kind = "once"
 	}
 	c := soakCall{ledgerCall: ledgerCall{id, session, kind}, queue: "default"}
@@ -92,7 +92,7 @@ const (
 	ways
 )
 
-// way chooses one that the client may use.
+// way returns a way that the client may use.
 func (c soakCall) way(client soakClient, n int) int {
 	switch {
 	case client.session != "":
@@ -184,7 +184,7 @@ func (c soakCall) send(nc *nats.Conn, way int) (accepted bool, err error) {
 	const subjectExists = 10077 // an earlier try was stored, or will be: try again
 	if way == longForm && ack.Error != nil && ack.Error.ErrCode == subjectExists {
 		stored, err := nc.Request("$JS.API.DIRECT.GET.STEVEDORE_CALLS."+msg.Subject, nil, 2*time.Second)
-		return err == nil && stored.Header.Get("Status") == "", fmt.Errorf("the server says that the subject exists, and %w", err)
+		return err == nil && stored.Header.Get("Status") == "", fmt.Errorf("the server says that the subject exists; reading it: %v", err)
 	}
 	if ack.Seq == 0 && (ack.ID != c.id || ack.Error != nil) {
 		return false, fmt.Errorf("the answer is %.200s", answer.Data)
