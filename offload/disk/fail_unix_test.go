@@ -48,6 +48,9 @@ func TestDiskLayout(t *testing.T) {
 
 // TestDiskWithoutLinks: if the file system has no hard links, the file is a copy.
 func TestDiskWithoutLinks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it repeats TestStore")
+	}
 	storetest.Run(t, func(t *testing.T) storetest.Harness {
 		h := newHarness(t)
 		open := h.Open

@@ -83,6 +83,9 @@ func (c *raw) response(t *testing.T, id string) (m struct {
 
 // A server may read nothing while it writes. The proxy goes on to read.
 func TestServerThatDoesNotRead(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it moves many messages")
+	}
 	c := wrapRaw(t, "raw")
 	go func() {
 		io.WriteString(c.in, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"deaf","_meta":{"progressToken":"x"}}}`+"\n")
@@ -97,6 +100,9 @@ func TestServerThatDoesNotRead(t *testing.T) {
 // The requests that wait for a server have a limit, and the client is told which one was
 // not sent.
 func TestServerThatNeverReads(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it moves 80 MB")
+	}
 	c := wrapRaw(t, "raw")
 	const requests = 80 // of almost 1 MiB
 	go func() {
