@@ -146,10 +146,10 @@ func (b *Bus) RemoveDeadLetter(ctx context.Context, letter StoredDeadLetter) err
 	return nil
 }
 
-// checkRetriable returns an error if the letter cannot be retried. A client that may
-// write dead letters can forge one, so checkRetriable checks the subject before the
-// letter is republished.
-func (b *Bus) checkRetriable(l DeadLetter) error {
+// CheckRetriable returns an error if the letter cannot be retried. A client that may
+// write dead letters can forge one, so the subject is checked before a retry changes
+// anything.
+func (b *Bus) CheckRetriable(l StoredDeadLetter) error {
 	kind, name := b.deadName(l.Subject)
 	switch {
 	case b.Split(l.Subject) == nil || CheckSubject(l.Subject) != nil || kind != l.Kind || name != l.Name:
@@ -164,7 +164,7 @@ func (b *Bus) checkRetriable(l DeadLetter) error {
 // letter. A crash in between leaves both. A second retry within the duplicate window
 // of the stream then does not publish the message again.
 func (b *Bus) RetryDeadLetter(ctx context.Context, letter StoredDeadLetter) error {
-	err := b.checkRetriable(letter.DeadLetter)
+	err := b.CheckRetriable(letter)
 	if err == nil {
 		err = b.republish(ctx, letter.DeadLetter)
 	}

@@ -61,7 +61,7 @@ var mutants = []mutant{
 		"bus", "TestOneDeadLetterWhileItsHookFails"},
 	{"a panic ends the worker", "bus/consume.go", "		if p := recover(); p != nil {", "		if p := any(nil); p != nil {",
 		"bus", "TestVerdicts"},
-	{"letters of any subject are retried", "bus/deadletters.go", "	err := b.checkRetriable(letter.DeadLetter)\n	if err == nil {", "	err := error(nil)\n	if err == nil {",
+	{"letters of any subject are retried", "bus/deadletters.go", "	err := b.CheckRetriable(letter)\n	if err == nil {", "	err := error(nil)\n	if err == nil {",
 		"bus", "TestRetryDeadLetters"},
 
 	// Calls.

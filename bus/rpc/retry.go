@@ -16,6 +16,9 @@ import (
 // claim of a once-only call that the worker gave up on: otherwise the call would end
 // with that result. The attempts of the call start again. It returns an error if the call has any other result.
 func RetryCall(ctx context.Context, b *bus.Bus, letter bus.StoredDeadLetter) error {
+	if err := b.CheckRetriable(letter); err != nil {
+		return fmt.Errorf("retry dead letter %d: %w", letter.Number, err)
+	}
 	if letter.Kind == bus.DeadCall && letter.Code != tools.CodeMismatch {
 		if err := removeResult(ctx, b, letter); err != nil {
 			return fmt.Errorf("retry dead letter %d: %w", letter.Number, err)

@@ -155,3 +155,21 @@ func retry(t *testing.T, b *bus.Bus, tool string) error {
 	}
 	return rpc.RetryCall(t.Context(), b, found[0])
 }
+
+// A forged letter, whose subject is not that of a call, changes nothing of the call that its
+// message names.
+func TestRetryOfForgedLetterChangesNothing(t *testing.T) {
+	b := bustest.New(t)
+	if _, err := task.RecordStart(t.Context(), b, "s", "victim"); err != nil {
+		t.Fatal(err)
+	}
+	letter := bus.StoredDeadLetter{Number: 1, DeadLetter: bus.DeadLetter{
+		Kind: bus.DeadCall, Name: "default", Subject: b.Notify("phone"), Body: []byte(`{"id":"victim","session":"s"}`),
+	}}
+	if err := rpc.RetryCall(t.Context(), b, letter); err == nil || !strings.Contains(err.Error(), "do not match its subject") {
+		t.Errorf("retry: %v", err)
+	}
+	if starts, err := task.Starts(t.Context(), b, "s", "victim"); err != nil || len(starts) != 1 {
+		t.Errorf("the call has %d recorded starts, %v; want 1", len(starts), err)
+	}
+}

@@ -31,26 +31,31 @@ func supervise(argv []string, reap bool) {
 	if reap {
 		go killWithWorker()
 	}
-	var end syscall.WaitStatus
-	for {
-		var status syscall.WaitStatus
-		pid, err := syscall.Wait4(-1, &status, 0, nil)
-		if pid == command {
-			end = status
-			break
-		} else if err != nil && err != syscall.EINTR {
-			break
-		}
-	}
+	end, err := waitFor(command)
 	for reap && killChildren() {
 		if pid, err := syscall.Wait4(-1, nil, 0, nil); pid <= 0 && err != syscall.EINTR {
 			break // none is left
 		}
 	}
+	if err != nil {
+		syscall.Exit(ExitFailed) // nobody knows how the command ended
+	}
 	if end.Signaled() {
 		syscall.Exit(128 + int(end.Signal()))
 	}
 	syscall.Exit(end.ExitStatus())
+}
+
+// waitFor waits until a child ends, and reaps the others that end before.
+func waitFor(child int) (end syscall.WaitStatus, err error) {
+	for {
+		pid, err := syscall.Wait4(-1, &end, 0, nil)
+		if pid == child {
+			return end, nil
+		} else if err != nil && err != syscall.EINTR {
+			return 0, err
+		}
+	}
 }
 
 // killWithWorker kills the command when the other end of the pipe is closed.
