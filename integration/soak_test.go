@@ -30,6 +30,8 @@ func TestSoakThreeServers(t *testing.T) { soak(t, 3, 8*time.Second) }
 const (
 	agentReply = "The note is read."
 	bigLines   = 6000
+
+	workerLease = 2 * time.Second
 )
 
 // bigLine is a line of the file whose content workers offload.
@@ -158,6 +160,7 @@ func (r *soakRun) prepare(servers int) {
 	}
 	r.T.Cleanup(nc.Close)
 	r.operator = nc
+	r.shortenLeases()
 	for _, name := range linkNames {
 		r.links[name] = r.cluster.link()
 	}
@@ -178,6 +181,27 @@ func (r *soakRun) prepare(servers int) {
 		}
 	})
 	r.startAsync(r.links["async"].urls)
+}
+
+// shortenLeases gives the notifiers' consumers, which provision created, the lease that the
+// workers have. Otherwise a run waits for half a minute if a notifier was killed.
+func (r *soakRun) shortenLeases() {
+	r.Helper()
+	js, err := r.operator.JetStream(nats.MaxWait(testTimeout))
+	for _, name := range []string{"STEVEDORE_RESULTS.notifier", "STEVEDORE_DEAD.notifier-dead"} {
+		stream, consumer, _ := strings.Cut(name, ".")
+		var info *nats.ConsumerInfo
+		if err == nil {
+			info, err = js.ConsumerInfo(stream, consumer)
+		}
+		if err == nil {
+			info.Config.AckWait = workerLease
+			_, err = js.UpdateConsumer(stream, &info.Config)
+		}
+		if err != nil {
+			r.Fatalf("shorten the lease of %s: %v", name, err)
+		}
+	}
 }
 
 func (r *soakRun) startAsync(url string) {
@@ -203,7 +227,7 @@ func (w *soakWorker) start() {
 	dir := w.run.workspace
 	for began := time.Now(); ; time.Sleep(200 * time.Millisecond) {
 		p, err := launch("serve", "--server", w.url, "--nkey", w.run.key("red-worker"), "--inbox-prefix", "_INBOX_worker",
-			"--workspace", dir, "--name", w.name, "--lease", "2s",
+			"--workspace", dir, "--name", w.name, "--lease", workerLease.String(),
 			"--queue", "default", "--queue", "agent", "--model", "script:"+filepath.Join(dir, "script.jsonl"), "--slots", "16", many,
 			"--channel", "notes=file:"+filepath.Join(dir, "notes.jsonl"), "--default-channel", "notes",
 			"--health", fmt.Sprint("127.0.0.1:", w.health), "--data", filepath.Join(dir, ".data-"+w.name))
