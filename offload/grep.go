@@ -38,8 +38,9 @@ type GrepResult struct {
 	Shown      int        `json:"shown"`
 	TotalLines int64      `json:"total_lines"`
 	Lines      []GrepLine `json:"lines"`
-	// Limited is true if there are more matches than shown. The search continues there
-	// with the offset NextOffset.
+	// Limited is true if there are more matches than shown. The search continues with the
+	// offset NextOffset: at the first match that is not shown, or, if all are shown, where
+	// the search was stopped at its timeout.
 	Limited    bool  `json:"limited,omitempty"`
 	NextOffset int64 `json:"next_offset,omitempty"`
 	// Searched is the number of bytes searched if the search timed out, otherwise 0.
@@ -162,13 +163,23 @@ func (r *Reader) Grep(ctx context.Context, session, id string, q GrepQuery) (*Gr
 		}
 		if timeout {
 			res.Searched = s.Searched
-			res.Notes = append(res.Notes, stoppedNote(s, r.cfg.GrepTime, total, c.Size(), q.Pattern))
+			next := int64(0)
+			if s.Next > s.From && s.Next < c.Size() { // else a search from there ends there again
+				if next, err = c.Index().CharAt(c, s.Next); err != nil {
+					return err
+				}
+			}
+			res.Notes = append(res.Notes, stoppedNote(s, r.cfg.GrepTime, total, c.Size(), q.Pattern, next))
+			if err := res.fill(ctx, c, found, q); err != nil {
+				return err
+			}
+			if res.NextOffset == 0 {
+				res.NextOffset = next
+			}
+			return nil
 		}
 		if err := res.fill(ctx, c, found, q); err != nil {
 			return err
-		}
-		if timeout {
-			return nil
 		}
 		missed := r.missedBeforeCR(ctx, c, pattern, q, res.Matches)
 		res.Notes = append(res.Notes, missed...)
@@ -180,11 +191,15 @@ func (r *Reader) Grep(ctx context.Context, session, id string, q GrepQuery) (*Gr
 	return res, err
 }
 
-// stoppedNote says what a search did not reach before its timeout, and what to do.
-func stoppedNote(s *linematch.Search, after time.Duration, lines, size int64, pattern string) string {
+// stoppedNote says what a search did not reach before its timeout, and what to do: with an
+// offset other than 0, another search continues there.
+func stoppedNote(s *linematch.Search, after time.Duration, lines, size int64, pattern string, next int64) string {
 	text := fmt.Sprintf("the search was stopped after %s: lines %d to %d were not searched completely", after, s.Lines+1, lines)
 	if s.Read > 0 {
 		text += fmt.Sprintf("; of the long line %d, it read the bytes %d to %d of %d in all", s.Lines+1, s.Searched, s.Read, size)
+	}
+	if next > 0 {
+		text += fmt.Sprintf("; to search them, continue with offset=%d", next)
 	}
 	if strings.Contains(pattern, ".*") || strings.Contains(pattern, ".+") {
 		return text + "; .* and .+ are slow on long lines, so write .{0,200} instead, or search for fixed text"

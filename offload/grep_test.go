@@ -326,6 +326,25 @@ func TestGrepEndsInTime(t *testing.T) {
 	}
 }
 
+// A search that was stopped says where it continues: after the matches that it counted.
+func TestStoppedGrepContinues(t *testing.T) {
+	r := stored(t, []byte("1 cc\n2 cc\n"+strings.Repeat(strings.Repeat("a", 200)+"\n", 20_000)))
+	r.cfg.GrepTime = 100 * time.Millisecond
+	for offset, want := range map[int64]int64{0: 2, 4: 1} {
+		res, err := r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: `(a?){400}[b-d]{2}`, Offset: offset})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !res.AtLeast || res.Matches != want || res.NextOffset != 9 || !strings.Contains(res.Text(), "to search them, continue with offset=9;") {
+			t.Errorf("from %d: %d matches, continue at %d: %s", offset, res.Matches, res.NextOffset, res.Text())
+		}
+	}
+	res, err := r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: `(a?){400}[b-d]{2}`, Offset: 9})
+	if err != nil || !res.AtLeast || res.NextOffset != 0 || strings.Contains(res.Text(), "continue") {
+		t.Errorf("a search that made no progress gives %v, %v", res, err)
+	}
+}
+
 // brokenContent fails to read at or after an offset.
 type brokenContent struct {
 	Content

@@ -281,7 +281,7 @@ func (r *jqRun) fits(v any) bool {
 			return true
 		}
 		if _, bad := v.(error); bad {
-			return false
+			return ctx.Err() != nil // a slow query is not one that fails
 		}
 	}
 	return true
@@ -363,6 +363,9 @@ func (r *jqRun) collect(results gojq.Iter) (more bool, err error) {
 func (r *jqRun) inQuery(err error) error {
 	if _, ok := errors.AsType[*tools.Error](err); ok || errors.Is(err, errNotJSON) || r.ctx.Err() != nil {
 		return err
+	}
+	if err.Error() == "break" { // what gojq returns for "input" after the last value
+		err = errors.New("there is no more input")
 	}
 	return badQuery(r.Query, err)
 }

@@ -98,7 +98,7 @@ func readLines(ctx context.Context, rec Record, c blockContent, start, end int64
 	if err != nil {
 		return nil, err
 	}
-	if cut := textscan.RunesLen(data, int64(maxChars)); cut < len(data) || !complete {
+	if cut := shownLen(data, maxChars); cut < len(data) || !complete {
 		data = data[:cut]
 		if err := lines.cut(c, from, &data); err != nil {
 			return nil, err

@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/stevedore-bus/stevedore/offload/internal/textscan"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -79,7 +80,7 @@ func (r *Reader) page(ctx context.Context, session, id string, offset, limit, ma
 	var page *Page
 	defer countRead("page", time.Now())
 	err := r.readSpeculatively(ctx, session, id, func(rec Record, c blockContent) (err error) {
-		page, err = readPage(rec, c, offset, limit)
+		page, err = readPage(rec, c, offset, limit, maxLimit == PageChars)
 		return err
 	})
 	if err != nil {
@@ -88,7 +89,9 @@ func (r *Reader) page(ctx context.Context, session, id string, offset, limit, ma
 	return page, nil
 }
 
-func readPage(rec Record, c blockContent, offset, limit int64) (*Page, error) {
+// readPage returns a page. If it is for a model, its Text is bounded too, in which a byte
+// that is not UTF-8 takes four characters.
+func readPage(rec Record, c blockContent, offset, limit int64, forModel bool) (*Page, error) {
 	index := c.Index()
 	total := index.TotalChars()
 	if offset < 0 || offset >= total && offset > 0 {
@@ -107,6 +110,10 @@ func readPage(rec Record, c blockContent, offset, limit int64) (*Page, error) {
 	if err != nil {
 		return nil, err
 	}
+	if cut := shownLen(data, PageChars); forModel && page.MediaType == "" && cut < len(data) {
+		data = data[:cut]
+		page.Chars = textscan.CountRunes(data)
+	}
 	if offset+page.Chars < total {
 		page.NextOffset = offset + page.Chars
 	}
@@ -124,4 +131,25 @@ func textAndData(data []byte) (string, []byte) {
 		text.WriteRune(r) // U+FFFD for each invalid byte
 	}
 	return text.String(), data
+}
+
+// shownLen returns how many bytes of data can be shown with at most max characters. A byte
+// that is not UTF-8 is shown as \xNN.
+func shownLen(data []byte, max int) int {
+	if utf8.Valid(data) {
+		return textscan.RunesLen(data, int64(max))
+	}
+	end := 0
+	for end < len(data) {
+		r, size := utf8.DecodeRune(data[end:])
+		max--
+		if r == utf8.RuneError && size == 1 {
+			max -= 3
+		}
+		if max < 0 {
+			break
+		}
+		end += size
+	}
+	return end
 }

@@ -33,7 +33,9 @@ type Listing struct {
 	// NextOffset is the offset of the page with older artifacts, or 0.
 	NextOffset int `json:"next_offset,omitempty"`
 
-	size int // bytes of JSON
+	size    int // bytes of JSON
+	text    int // bytes of the lines that Text returns
+	maxText int // 0 means no limit
 }
 
 // ListedArtifact is an artifact in a listing.
@@ -62,15 +64,22 @@ func (l *Listing) Text() string {
 		if i == 0 {
 			b.WriteString(":\n")
 		}
-		fmt.Fprintf(&b, "\n%s: %s, %d characters, about %d tokens, %d lines, %s old", a.ID, a.Type, a.Chars, a.Tokens, a.Lines, age(a.AgeSeconds))
-		for _, name := range []string{"tool_name", "action_name", "task_id", "biz_id"} {
-			if value := a.Metadata[name]; value != "" && value != a.ID {
-				fmt.Fprintf(&b, ", %s %q", name, tools.Excerpt(value, 80))
-			}
-		}
+		b.WriteString(a.line())
 	}
 	if l.NextOffset > 0 {
 		fmt.Fprintf(&b, "\n\n[there are older ones; continue with offset=%d]", l.NextOffset)
+	}
+	return b.String()
+}
+
+// line returns the line of Text for an artifact.
+func (a ListedArtifact) line() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n%s: %s, %d characters, about %d tokens, %d lines, %s old", a.ID, a.Type, a.Chars, a.Tokens, a.Lines, age(a.AgeSeconds))
+	for _, name := range []string{"tool_name", "action_name", "task_id", "biz_id"} {
+		if value := a.Metadata[name]; value != "" && value != a.ID {
+			fmt.Fprintf(&b, ", %s %q", name, tools.Excerpt(value, 80))
+		}
 	}
 	return b.String()
 }
@@ -92,6 +101,12 @@ func (r *Reader) Query(ctx context.Context, session string, filter map[string]st
 // QueryPage is Query without the newest offset artifacts, and with at most limit of the
 // others; 0 means the default of 200.
 func (r *Reader) QueryPage(ctx context.Context, session string, filter map[string]string, offset, limit int) (*Listing, error) {
+	return r.list(ctx, session, filter, offset, limit, 0)
+}
+
+// list is QueryPage. The artifacts of the page have at most maxText bytes in Text; 0 means
+// no limit.
+func (r *Reader) list(ctx context.Context, session string, filter map[string]string, offset, limit, maxText int) (*Listing, error) {
 	if session == "" {
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "no session is given")
 	}
@@ -105,7 +120,7 @@ func (r *Reader) QueryPage(ctx context.Context, session string, filter map[strin
 		limit = maxListed
 	}
 	session = tools.TokenOf(session)
-	listing := &Listing{Artifacts: []ListedArtifact{}, Offset: offset}
+	listing := &Listing{Artifacts: []ListedArtifact{}, Offset: offset, maxText: maxText}
 	for rec, err := range r.matching(ctx, session, filter) {
 		if err != nil {
 			return nil, err
@@ -162,8 +177,10 @@ func (l *Listing) add(rec Record, limit int) {
 	}
 	l.Artifacts = append(l.Artifacts, listed)
 	l.size += jsonLen(listed)
-	for len(l.Artifacts) > limit || l.size > maxListedSize && len(l.Artifacts) > 1 {
+	l.text += len(listed.line())
+	for len(l.Artifacts) > limit || len(l.Artifacts) > 1 && (l.size > maxListedSize || l.maxText > 0 && l.text > l.maxText) {
 		l.size -= jsonLen(l.Artifacts[0])
+		l.text -= len(l.Artifacts[0].line())
 		l.Artifacts = slices.Delete(l.Artifacts, 0, 1)
 	}
 }
@@ -171,11 +188,22 @@ func (l *Listing) add(rec Record, limit int) {
 // OffloadInfo lists the offloaded tool results of a session, or only those of a task
 // if task is not empty.
 func (r *Reader) OffloadInfo(ctx context.Context, session, task string) (*Listing, error) {
+	return r.OffloadInfoPage(ctx, session, task, 0, maxListed)
+}
+
+// OffloadInfoPage is OffloadInfo without the newest offset results, and with at most limit
+// of the others; 0 means the default of 200.
+func (r *Reader) OffloadInfoPage(ctx context.Context, session, task string, offset, limit int) (*Listing, error) {
+	return r.list(ctx, session, ofTask(task), offset, limit, 0)
+}
+
+// ofTask returns the filter of the tool results of a task, or of all tasks.
+func ofTask(task string) map[string]string {
 	filter := map[string]string{"context_type": ContextToolResult}
 	if task != "" {
 		filter["task_id"] = task
 	}
-	return r.Query(ctx, session, filter)
+	return filter
 }
 
 var metadataKeys = []string{"context_type", "biz_id", "agent_id", "task_id", "session_id", "tool_name", "action_name"}

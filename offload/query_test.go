@@ -1,6 +1,7 @@
 package offload
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -100,7 +101,7 @@ func TestTools(t *testing.T) {
 		ToolGrep:  {"artifact_id", "context_after", "context_before", "ignore_case", "max_results", "offset", "pattern"},
 		ToolJQ:    {"artifact_id", "offset", "query"},
 		ToolQuery: {"filter", "offset"},
-		ToolInfo:  {"session", "task"},
+		ToolInfo:  {"offset", "session", "task"},
 	}
 	for _, def := range registry.Definitions() {
 		if !def.NoOffload || def.Effect != tools.Idempotent || def.Description == "" {
@@ -239,6 +240,42 @@ func TestQueryPages(t *testing.T) {
 	}
 	if n := len(must(r.QueryPage(t.Context(), "s", nil, 0, 50)).Text()); n > 15_000 {
 		t.Errorf("a page has %d bytes", n)
+	}
+}
+
+// A model's list of artifacts is bounded also if the names are long, and the tool that
+// says "continue with offset" takes an offset.
+func TestListsForModelsAreBounded(t *testing.T) {
+	store := newFakeStore(StoreConfig{})
+	long := strings.Repeat("n", 70)
+	for i := range 60 {
+		rec := Record{Session: "s", Metadata: map[string]string{"context_type": ContextToolResult, "tool_name": long, "action_name": long, "task_id": long, "biz_id": long}}
+		rec.ID = fmt.Sprintf("%s-%03d", strings.Repeat("i", 56), i)
+		if _, err := store.Put(t.Context(), rec, bytes.NewReader([]byte("x")), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	registry := tools.NewRegistry(zerolog.Nop())
+	if err := registry.Register(NewReader(store, ReaderConfig{}).Tools()...); err != nil {
+		t.Fatal(err)
+	}
+	for _, tool := range []string{ToolQuery, ToolInfo} {
+		seen, args := 0, "{}"
+		for range 10 {
+			res := registry.Run(t.Context(), tools.Call{ID: "1", Session: "s", Tool: tool, Args: []byte(args)}, nil)
+			if res.IsError || len(res.ForLLM) > PageChars {
+				t.Fatalf("%s %s: %d characters: %.200s", tool, args, len(res.ForLLM), res.ForLLM)
+			}
+			seen += strings.Count(res.ForLLM, ", tool_name")
+			_, next, more := strings.Cut(res.ForLLM, "continue with offset=")
+			if !more {
+				break
+			}
+			args = `{"offset":"` + strings.TrimSuffix(next, "]") + `"}`
+		}
+		if seen != 60 {
+			t.Errorf("the pages of %s have %d of 60 artifacts", tool, seen)
+		}
 	}
 }
 

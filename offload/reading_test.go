@@ -403,3 +403,23 @@ func TestReadErrors(t *testing.T) {
 		t.Error("a grep whose context has ended succeeds")
 	}
 }
+
+// A byte that is not UTF-8 is shown as four characters; the answers stay bounded, and their
+// parts give all bytes.
+func TestAnswersWithEscapesAreBounded(t *testing.T) {
+	const most = PageChars + noteReserve
+	content := append([]byte(strings.Repeat("plain text\n", 1_000)), bytes.Repeat(append(bytes.Repeat([]byte("\xe9\xff"), 2_000), '\n'), 20)...)
+	r := stored(t, content)
+	checkPages(t, r, content, PageChars)
+	page := must(r.GetByID(t.Context(), "s", "a", 11_000, 0))
+	lines := must(r.GetByLines(t.Context(), "s", "a", 1_001, 0))
+	grep := must(r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: "$", Offset: 11_000}))
+	for name, text := range map[string]string{"page": page.Text(), "lines": lines.Text(), "grep": grep.Text()} {
+		if n := len(text); n > most || n < PageChars/2 {
+			t.Errorf("the %s has %d characters", name, n)
+		}
+	}
+	if page.NextOffset == 0 || lines.NextLine == 0 && lines.NextOffset == 0 {
+		t.Errorf("no continuation: %d, %d, %d", page.NextOffset, lines.NextLine, lines.NextOffset)
+	}
+}

@@ -38,14 +38,14 @@ func (r *Reader) Tools() []tools.Tool {
 			}),
 		readTool(ToolQuery, "List the artifacts (offloaded tool results) of this conversation, oldest first, with their ids, tools and sizes.",
 			func(ctx context.Context, session string, in queryArgs) (textResult, error) {
-				return r.QueryPage(ctx, session, in.Filter, in.Offset, pageArtifacts)
+				return r.list(ctx, session, in.Filter, in.Offset, pageArtifacts, PageChars-noteReserve)
 			}),
 		readTool(ToolInfo, "List the offloaded tool results of this conversation: ids, tools, sizes and ages.",
 			func(ctx context.Context, session string, in infoArgs) (textResult, error) {
 				if in.Session != "" && tools.Token(in.Session) != session {
 					return nil, tools.Errorf(tools.CodeInvalidArguments, "session %q is not the session of this call; omit session", tools.Excerpt(in.Session, 100))
 				}
-				return r.OffloadInfo(ctx, session, in.Task)
+				return r.list(ctx, session, ofTask(in.Task), in.Offset, pageArtifacts, PageChars-noteReserve)
 			}),
 	}
 }
@@ -80,6 +80,7 @@ type queryArgs struct {
 type infoArgs struct {
 	Session string `json:"session,omitempty" jsonschema:"omit it; only the session of this conversation can be read"`
 	Task    string `json:"task,omitempty" jsonschema:"only results of this task"`
+	Offset  int    `json:"offset,omitempty" jsonschema:"how many of the newest results to leave out"`
 }
 
 // aliases are names that models write instead of those of the arguments.

@@ -86,7 +86,7 @@ func shape(src io.ReaderAt, size int64, rows, sample bool, budget int) (string, 
 	if rows {
 		head = fmt.Sprintf("%s rows of JSON, each of the shape ", s.number(n))
 		if s.partial {
-			if lines, ok := rowLines(src, s.scan.used, n); ok {
+			if lines, ok := rowLines(src, size, s.scan.used, n); ok {
 				head = fmt.Sprintf("%d lines, each a row of JSON of the shape ", lines)
 			}
 		}
@@ -108,9 +108,9 @@ func shape(src io.ReaderAt, size int64, rows, sample bool, budget int) (string, 
 	return head + tools.Excerpt(text, room) + example, nil
 }
 
-// rowLines returns the lines of a text, if all of the first used bytes have one row each.
+// rowLines returns the lines of the first size bytes of a text, if all of the first used bytes have one row each.
 // The index has counted the lines, so that is exact for a text that is not read to its end.
-func rowLines(src io.ReaderAt, used int64, rows int) (int64, bool) {
+func rowLines(src io.ReaderAt, size, used int64, rows int) (int64, bool) {
 	c, ok := src.(Content)
 	if !ok {
 		return 0, false
@@ -119,11 +119,8 @@ func rowLines(src io.ReaderAt, used int64, rows int) (int64, bool) {
 	if err != nil || line < int64(rows) || line > int64(rows)+1 {
 		return 0, false
 	}
-	lines := c.Index().Lines()
-	if last, err := readRange(c, c.Size()-1, 1); err != nil || last[0] == '\n' {
-		lines-- // the text after the last newline is empty
-	}
-	return lines, true
+	lines, err := c.Index().LineAt(c, size-1)
+	return lines, err == nil
 }
 
 func (s *shaper) number(n int) string {

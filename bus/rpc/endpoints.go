@@ -131,7 +131,7 @@ func (s *Service) artifact(ctx context.Context, req micro.Request) (any, error) 
 		if in.ArtifactID != "" {
 			return s.reader.Record(ctx, session, in.ArtifactID)
 		}
-		return s.reader.OffloadInfo(ctx, session, in.TaskID)
+		return s.reader.OffloadInfoPage(ctx, session, in.TaskID, int(in.Offset), int(in.Limit))
 	case "record":
 		return s.reader.Record(ctx, session, in.ArtifactID)
 	case "rm":

@@ -1,6 +1,7 @@
 package linematch
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"reflect"
@@ -151,6 +152,46 @@ func TestSearchCountsAllMatches(t *testing.T) {
 					t.Errorf("%q in %s: lines %+.300v, want %+.300v", expr, name, lines, wantLines)
 				}
 			}
+		}
+	}
+}
+
+// A search that was stopped and the searches that continue at its Next count each match once.
+func TestSearchContinuesAtNext(t *testing.T) {
+	text := []byte(strings.Repeat(strings.Repeat("a", 40)+"cc"+strings.Repeat("b", 40)+"cc\n", 3_000))
+	for _, row := range []struct {
+		pattern string
+		show    int // lines before the search only counts
+		want    int64
+	}{{"c{2}", 1 << 20, 6_000}, {"c{2}", 1, 6_000}, {"x?", 1 << 20, 3_001}, {"x?", 1, 3_001}, {"b|(c.)", 1, 3_000 * 42}} {
+		p, err := Compile(row.pattern, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		total, stops, next := int64(0), 0, int64(0)
+		for done := false; !done; {
+			ctx, cancel := context.WithCancel(t.Context())
+			start := bytes.LastIndexByte(text[:next], '\n') + 1
+			lines, last := 0, next
+			s := &Search{Pattern: p, Source: bytes.NewReader(text), From: next, Searched: int64(start), Lines: int64(bytes.Count(text[:start], []byte("\n")))}
+			s.Found = func(line Line) (bool, error) {
+				if lines++; lines == min(row.show, 50) {
+					cancel() // the search notices that later
+				}
+				return lines < row.show, nil
+			}
+			err := s.Run(ctx, Parts(t.Context(), s.Source, s.Searched, 100<<10))
+			cancel()
+			done = err == nil
+			total += s.Matches
+			if next = s.Next; !done {
+				if stops++; next <= last {
+					t.Fatalf("%s: the search from %d continues at %d", row.pattern, last, next)
+				}
+			}
+		}
+		if total != row.want || stops == 0 {
+			t.Errorf("%s, %d lines: %d matches after %d stops, want %d", row.pattern, row.show, total, stops, row.want)
 		}
 	}
 }

@@ -34,6 +34,9 @@ type Search struct {
 	// start of a line.
 	Lines    int64
 	Searched int64
+	// Next is the first byte after the matches that are counted and the text before Searched.
+	// If Run returned an error, a search from Next counts the other matches.
+	Next int64
 	// Read is the byte up to which a long line was read that Run did not finish, or 0.
 	Read int64
 	// Matches counts the matches. Of a line that matches only the empty text, it
@@ -147,6 +150,7 @@ func (s *Search) lines(ctx context.Context, text []byte) error {
 func (s *Search) advance(lines, size int64) {
 	s.Lines += lines
 	s.Searched += size
+	s.Next = max(s.Next, s.Searched)
 }
 
 // block searches lines that begin at Searched.
@@ -157,6 +161,7 @@ func (s *Search) block(ctx context.Context, text []byte) error {
 	err := s.Pattern.All(ctx, text, int(max(s.From-s.Searched, 0)), func(start, stopAt int) bool {
 		if s.full && !s.Pattern.empty {
 			s.Matches++
+			s.Next = s.Searched + int64(stopAt)
 			return true
 		}
 		if start > end {
@@ -235,6 +240,9 @@ func (s *Search) hit(start, end int64) {
 		s.line.Hits++
 	}
 	s.any = s.any || !empty
+	if s.Next = max(s.Next, end); empty {
+		s.Next = max(s.Next, s.line.End+1) // a line counts one empty match
+	}
 	if len(s.line.At) < maxHits && !s.full {
 		s.line.At = append(s.line.At, start)
 	}
