@@ -51,6 +51,8 @@ type Server struct {
 	watchEnded chan struct{} // closed when restartWhenDiskHasSpace has returned
 	staging    *staging
 	stopWatch  func()
+	damaged    chan damage
+	reporting  sync.WaitGroup // reportDamage
 
 	mu sync.Mutex
 	ns *server.Server
@@ -68,7 +70,7 @@ func Start(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start embedded server: %w", err)
 	}
-	s := &Server{cfg: cfg, password: password, watchEnded: make(chan struct{})}
+	s := &Server{cfg: cfg, password: password, watchEnded: make(chan struct{}), damaged: make(chan damage, 64)}
 	s.closing, s.close = context.WithCancel(context.Background())
 	if cfg.NoSync { // no client sends batches
 		s.staging = &staging{}
@@ -102,6 +104,7 @@ func Start(cfg Config) (*Server, error) {
 		s.cfg.MaxStore = js.MaxStore // the default depends on the free space
 	}
 	go s.restartWhenDiskHasSpace(full)
+	s.reporting.Go(s.reportDamage)
 	return s, nil
 }
 
@@ -142,7 +145,7 @@ func (s *Server) start(full chan<- struct{}) (_ *server.Server, err error) {
 		return nil, fmt.Errorf("start embedded server: %w", err)
 	}
 	fatal := make(chan string, 1)
-	ns.SetLoggerV2(&serverLog{log: cfg.Log, fatal: fatal, full: full}, false, false, false)
+	ns.SetLoggerV2(&serverLog{log: cfg.Log, fatal: fatal, full: full, damaged: s.damaged}, false, false, false)
 	ns.Start()
 	if err := awaitReady(ns, fatal); err != nil {
 		ns.Shutdown()
@@ -225,6 +228,7 @@ func (s *Server) InProcessConn() (net.Conn, error) {
 func (s *Server) Close() {
 	s.close()
 	<-s.watchEnded
+	s.reporting.Wait()
 	s.stopWatch()
 	stop(s.ns)
 	s.staging.close(s.cfg.Dir)
@@ -246,9 +250,10 @@ func (password passwordAuth) Check(c server.ClientAuthentication) bool {
 
 // serverLog forwards the server's warnings and errors and drops its notices.
 type serverLog struct {
-	log   zerolog.Logger
-	fatal chan<- string
-	full  chan<- struct{}
+	log     zerolog.Logger
+	fatal   chan<- string
+	full    chan<- struct{}
+	damaged chan<- damage
 }
 
 func (l *serverLog) Noticef(string, ...any) {}
@@ -256,7 +261,14 @@ func (l *serverLog) Debugf(string, ...any)  {}
 func (l *serverLog) Tracef(string, ...any)  {}
 
 func (l *serverLog) Warnf(format string, args ...any) {
-	l.log.Warn().Str("text", fmt.Sprintf(format, args...)).Msg("warning from the embedded server")
+	text := fmt.Sprintf(format, args...)
+	l.log.Warn().Str("text", text).Msg("warning from the embedded server")
+	if d, ok := damageIn(text); ok {
+		select {
+		case l.damaged <- d:
+		default:
+		}
+	}
 }
 
 func (l *serverLog) Errorf(format string, args ...any) {
