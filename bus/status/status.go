@@ -184,7 +184,7 @@ func (s *Status) problems(streamPrefix string) []string {
 	}
 	for _, q := range s.Queues {
 		if calls := q.Waiting + uint64(q.Taken); calls > 0 && q.Workers == 0 && q.Pulling == 0 {
-			problems = append(problems, fmt.Sprintf("No worker serves the queue %q. Calls that wait for one: %d. Start it: worker serve --queue %s.", q.Name, calls, q.Name))
+			problems = append(problems, fmt.Sprintf("No worker serves the queue %q. Calls that wait for one: %d. Start it: %s.", q.Name, calls, startCommand(q.Name)))
 		}
 	}
 	for _, c := range s.Channels {
@@ -196,6 +196,15 @@ func (s *Status) problems(streamPrefix string) []string {
 		problems = append(problems, fmt.Sprintf("Dead letters: %d. Read their reasons, then retry or remove them: worker dead ls.", s.DeadLetters))
 	}
 	return problems
+}
+
+// startCommand returns the command line that starts a worker of a queue. The calls of agents
+// need a worker with a model, which also serves their queues.
+func startCommand(queue string) string {
+	if queue == "agent" || strings.HasPrefix(queue, "agent-") {
+		return "worker serve --model SPEC"
+	}
+	return "worker serve --queue " + queue
 }
 
 func server(b *bus.Bus) Server {

@@ -23,9 +23,8 @@ const completeTimeout = 1500 * time.Millisecond
 // lister returns the names that complete an argument.
 type lister func(ctx context.Context, o *client.Options, b *bus.Bus) ([]string, error)
 
-// addCompletions makes the shells complete the names of tools, artifacts, calls and
-// sessions, which a running worker tells. Without a bus there are no suggestions and no
-// errors.
+// addCompletions lets shells complete the names of tools, artifacts, calls and sessions. The
+// names come from the bus. If the bus is unreachable, there are no suggestions and no errors.
 func addCompletions(root *cobra.Command) {
 	of := map[string]lister{
 		"call": toolNames, "tools show": toolNames, "sessions": sessionNames,
@@ -69,7 +68,7 @@ func complete(cmd *cobra.Command, prefix string, list lister) ([]string, cobra.S
 			return nil, nothing
 		}
 	}
-	// The command's own options are not known here, so others get the same values.
+	// The options of the command are not accessible here, so a copy gets their values.
 	o, copied := new(client.Options), new(cobra.Command)
 	o.AddFlags(copied)
 	o.AddSessionFlag(copied, "")

@@ -69,7 +69,7 @@ func startFeed(ctx context.Context, o promptOptions, b *bus.Bus, prompt *cli.Pro
 	}, nil
 }
 
-// poll reads which questions are open. A failure is temporary, or a message reports it.
+// poll reads which questions are open. It ignores failures, because the next poll asks again.
 func (f *feed) poll(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

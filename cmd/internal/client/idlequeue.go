@@ -55,8 +55,11 @@ func IsQueued(ctx context.Context, b *bus.Bus, call tools.Call) bool {
 
 // StartCommand returns the command line, in quotes, that starts a worker of a queue.
 func StartCommand(queue string) string {
-	if queue == bus.DefaultQueue {
+	switch queue {
+	case bus.DefaultQueue:
 		return `"worker serve"`
+	case "agent": // needs a worker with a model, which also serves this queue
+		return `"worker serve --model SPEC"`
 	}
 	return fmt.Sprintf(`"worker serve --queue %s"`, queue)
 }

@@ -12,9 +12,9 @@ import (
 
 // showStatus shows in the chat of a call what the agent does, until the call has its
 // result or the process stops. It shows that the agent is typing and, as soon as the
-// agent calls a tool, a message that changes and is removed at the end. id is that of a
-// message that a process which died left. Failures are not retried: the answer does not
-// depend on them.
+// agent calls a tool, a message that changes and is removed at the end. id names the
+// message if another process, which has died, sent it. Failures are not retried: the answer
+// does not depend on them.
 func (in *inbox) showStatus(call tools.Call, id string) {
 	key := tools.CallKey{Session: call.SessionToken(), ID: call.IDToken()}
 	if _, shown := in.shown.LoadOrStore(key, true); shown {
@@ -122,8 +122,8 @@ func (in *inbox) removeStatus(ctx context.Context, s task.Shown) {
 // leftInterval is how often a process looks for statuses that another one left.
 const leftInterval = 30 * time.Second
 
-// keepStatuses continues the statuses that processes left which died or stopped, until ctx
-// ends: it goes on to show calls that have no result, and removes the others.
+// keepStatuses takes over the statuses of processes that died or stopped, until ctx ends. It
+// continues to show calls that have no result, and removes the statuses of the others.
 func (in *inbox) keepStatuses(ctx context.Context) error {
 	if in.status == nil {
 		return nil
