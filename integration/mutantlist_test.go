@@ -84,6 +84,10 @@ var mutants = []mutant{
 	{"a result is published before its content is stored", "bus/worker/handle.go", "	short := w.offloadResult(ctx, a, res)", `	_ = w.publishResult(ctx, a, &tools.Result{ForLLM: "early"})
 	short := w.offloadResult(ctx, a, res)`,
 		"bus/worker", "TestKillAtEachStep"},
+	{"a call that becomes async is not cancelled", "bus/task/cancel.go", "	if taken && !t.Async {", "	if taken && t.Async {",
+		"bus/task", "TestCancelWhileACallBecomesAsync"},
+	{"a call that moves is not found", "bus/task/task.go", "const maxMoves = 3", "const maxMoves = 1",
+		"bus/task", "TestGetFindsACallThatMoves"},
 	{"a tool runs without its approval", "bus/worker/approval.go", "	if !ok {\n		return true, w.askAndPark", "	if !ok && w == nil {\n		return true, w.askAndPark",
 		"bus/worker", "TestApprovals"},
 	{"no answer is a yes", "bus/worker/approval.go", "	if answer.Approve {", "	if answer.Approve || answer.Expired {",

@@ -35,33 +35,47 @@ func Cancel(ctx context.Context, b *bus.Bus, session, id, by string) (Task, erro
 	if err := RecordCancellation(ctx, b, session, id); err != nil {
 		return Task{}, err
 	}
-	// The first result wins, so this one is final even if the tool still runs.
-	cause := tools.Errorf(tools.CodeCancelled, "the call was cancelled by %s", by)
-	call := t.call
-	if call.ID == "" {
-		call = tools.Call{ID: id, Session: session, Tool: t.Tool}
+	taken, err := publishCancelled(ctx, b, t, by)
+	if taken && !t.Async { // perhaps by an async result, which leaves the completion free
+		if t, err = Get(ctx, b, session, id); err == nil && t.Async && t.EndedAt.IsZero() {
+			_, err = publishCancelled(ctx, b, t, by)
+		}
 	}
-	event := tools.NewResultEvent(call, tools.Failure(cause))
-	event.StartedAt, event.Worker = time.Now().UTC(), by
-	if !t.StartedAt.IsZero() {
-		event.StartedAt, event.DurationMS = t.StartedAt, time.Since(t.StartedAt).Milliseconds()
-	}
-	body, err := bus.Encode(event)
 	if err != nil {
-		return Task{}, err
-	}
-	kind, subject := ResultKind, b.Result(session, id)
-	if t.Async {
-		kind, subject = CompletionKind, b.Completion(session, id)
-	}
-	header := EventHeader(kind, session, id, cancelSource)
-	if _, err := b.Publish(ctx, bus.Message{Subject: subject, Body: body, Header: header}); err != nil && !errors.Is(err, bus.ErrSubjectExists) {
 		return Task{}, err
 	}
 	if err := CancelParked(ctx, b, tools.CallKey{Session: session, ID: id}, by); err != nil {
 		return Task{}, err
 	}
 	return Get(ctx, b, session, id)
+}
+
+// publishCancelled publishes the result "cancelled" of a call, or its completion if it has an
+// async result. The first one wins, so this one is final even if the tool still runs. taken
+// is set if another one is stored.
+func publishCancelled(ctx context.Context, b *bus.Bus, t Task, by string) (taken bool, err error) {
+	call := t.call
+	if call.ID == "" {
+		call = tools.Call{ID: t.ID, Session: t.Session, Tool: t.Tool}
+	}
+	event := tools.NewResultEvent(call, tools.Failure(tools.Errorf(tools.CodeCancelled, "the call was cancelled by %s", by)))
+	event.StartedAt, event.Worker = time.Now().UTC(), by
+	if !t.StartedAt.IsZero() {
+		event.StartedAt, event.DurationMS = t.StartedAt, time.Since(t.StartedAt).Milliseconds()
+	}
+	body, err := bus.Encode(event)
+	if err != nil {
+		return false, err
+	}
+	kind, subject := ResultKind, b.Result(t.Session, t.ID)
+	if t.Async {
+		kind, subject = CompletionKind, b.Completion(t.Session, t.ID)
+	}
+	_, err = b.Publish(ctx, bus.Message{Subject: subject, Body: body, Header: EventHeader(kind, t.Session, t.ID, cancelSource)})
+	if errors.Is(err, bus.ErrSubjectExists) {
+		return true, nil
+	}
+	return false, err
 }
 
 // CancelParked removes the record of a parked call that has ended, and cancels the calls that

@@ -1,0 +1,103 @@
+package task_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/task"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// A call is found while it moves: out of the intake into the calls stream, and from there to
+// the parked calls.
+func TestGetFindsACallThatMoves(t *testing.T) {
+	b := bustest.New(t)
+	for i := range 60 {
+		call := tools.Call{ID: fmt.Sprint("c", i), Session: "s", Tool: "x"}
+		body, err := bus.Encode(call)
+		if err != nil {
+			t.Fatal(err)
+		}
+		publish := func(subject string) uint64 {
+			ack, err := b.Publish(t.Context(), bus.Message{Subject: subject, Body: body})
+			if err != nil {
+				t.Error(err)
+			}
+			return ack.Sequence
+		}
+		intake := publish(b.ShortCall("default", "x"))
+		var moved atomic.Bool
+		go func() {
+			defer moved.Store(true)
+			calls := publish(b.Call("default", "x", "s", call.ID))
+			err := b.DeleteMessage(t.Context(), bus.Intake, intake)
+			time.Sleep(time.Duration(i%6) * time.Millisecond)
+			_, parkErr := task.Park(t.Context(), b, task.Parked{Call: call, Queue: "default", State: task.Waiting, Until: time.Now().Add(time.Hour)})
+			if err := errors.Join(err, parkErr, b.DeleteMessage(t.Context(), bus.Calls, calls)); err != nil {
+				t.Error(err)
+			}
+		}()
+		for last := false; !last; {
+			last = moved.Load()
+			if got, err := task.Get(t.Context(), b, "s", call.ID); err != nil || !got.EndedAt.IsZero() {
+				t.Fatalf("call %s: %+v, %v", call.ID, got, err)
+			}
+		}
+	}
+}
+
+// A call that returns an async result while it is cancelled gets the completion "cancelled":
+// its result is not free any more, and its tool may never complete it.
+func TestCancelWhileACallBecomesAsync(t *testing.T) {
+	b := bustest.New(t)
+	call := tools.Call{ID: "c", Session: "s", Tool: "x"}
+	body, err := bus.Encode(call)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	delivered, done := make(chan struct{}), make(chan error, 1)
+	go func() {
+		done <- b.Consume(ctx, b.WorkerConsumer("default"), bus.ConsumeConfig{Grace: time.Millisecond}, func(ctx context.Context, _ *bus.Delivery) error {
+			close(delivered)
+			<-ctx.Done()
+			return ctx.Err()
+		})
+	}()
+	defer func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Call("default", "x", "s", "c"), Body: body}); err != nil {
+		t.Fatal(err)
+	}
+	<-delivered
+	var asked atomic.Bool
+	answer, err := task.AnswerRunning(b, bustest.Log(t), func(string, string) []task.RunningCall {
+		if !asked.Swap(true) { // the caller has read that there is no result
+			body, err := bus.Encode(tools.NewResultEvent(call, tools.AsyncResult("started")))
+			if err == nil {
+				_, err = b.Publish(t.Context(), bus.Message{Subject: b.Result("s", "c"), Body: body})
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		return []task.RunningCall{{ID: "c", Tool: "x"}}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer()
+	if got, err := task.Cancel(t.Context(), b, "s", "c", "a test"); err != nil || got.State != task.Cancelled || !asked.Load() {
+		t.Errorf("%+v, %v; a worker was asked: %t", got, err, asked.Load())
+	}
+}
