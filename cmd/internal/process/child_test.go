@@ -38,6 +38,8 @@ const (
 	agentRunsEnv    = "STEVEDORE_TEST_AGENT_RUNS"    // file in which the tools record their runs
 	agentDieEnv     = "STEVEDORE_TEST_AGENT_DIE"     // probability of a kill at each step
 	agentContextEnv = "STEVEDORE_TEST_AGENT_CONTEXT" // context limit in tokens
+	agentTurnsEnv   = "STEVEDORE_TEST_AGENT_LIFE"    // if set, the process dies before it asks for one turn more, see dieAfterTurns
+	agentDeathsEnv  = "STEVEDORE_TEST_AGENT_DEATHS"  // file in which dieAfterTurns records the deaths
 )
 
 func TestMain(m *testing.M) {
@@ -116,7 +118,16 @@ func runAgentChild() error {
 	}
 	setup.Config.Limits.MaxTurns = 1000
 	setup.Config.PollInterval = 50 * time.Millisecond
+	maxAttempts := 10_000 // so often that no step is made in between
+	dieAfterTurns := func(agent.Step) {}
+	if turns := os.Getenv(agentTurnsEnv); turns != "" {
+		maxAttempts = 5
+		if dieAfterTurns, err = diesAfterTurns(turns, os.Getenv(agentDeathsEnv)); err != nil {
+			return err
+		}
+	}
 	setup.Config.OnStep = func(step agent.Step) {
+		dieAfterTurns(step)
 		switch step {
 		case agent.StepCompact, agent.StepSummarize, agent.StepLogSummary: // these are rare
 			for range 200 {
@@ -137,7 +148,7 @@ func runAgentChild() error {
 		return err
 	}
 	return worker.New(b, registry, offload.NewOffloader(store, offload.Config{}), worker.Config{
-		Queues: append([]string{bus.DefaultQueue}, agentQueues(2)...), Slots: 32, MaxAttempts: 10_000, // so often that no step is made in between
+		Queues: append([]string{bus.DefaultQueue}, agentQueues(2)...), Slots: 32, MaxAttempts: maxAttempts,
 		AskTimeout: 300 * time.Millisecond, OnStep: func(worker.Step) { die() },
 	}).Run(ctx)
 }
@@ -167,6 +178,39 @@ func dieSomewhere(probability string) (func(), error) {
 	}
 	return func() {
 		if rand.Float64() < p {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {}
+		}
+	}, nil
+}
+
+// maxDeaths is how often dieAfterTurns kills a process.
+const maxDeaths = 8
+
+// diesAfterTurns returns a function that kills the process when it asks the model for more
+// than a number of turns, maxDeaths times in all processes.
+func diesAfterTurns(turns, deaths string) (func(agent.Step), error) {
+	limit, err := strconv.Atoi(turns)
+	if err != nil {
+		return nil, err
+	}
+	asked := 0
+	return func(step agent.Step) {
+		if step != agent.StepAsk {
+			return
+		}
+		if asked++; asked <= limit {
+			return
+		}
+		f, err := os.OpenFile(deaths, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+		if err != nil {
+			return
+		}
+		defer f.Close()
+		if info, err := f.Stat(); err != nil || info.Size() >= maxDeaths {
+			return
+		}
+		if _, err := f.WriteString("x"); err == nil {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {}
 		}
