@@ -2,6 +2,7 @@ package bus
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 )
 
@@ -22,6 +23,9 @@ func FuzzDeadLetter(f *testing.F) {
 		f.Add("stevedore.dead.notification.phone", []byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, subject string, body []byte) {
+		if !strings.HasPrefix(subject, "stevedore.dead.") {
+			return // not in the stream
+		}
 		l, ok := b.decodeDeadLetter(subject, 5, body)
 		if !ok {
 			return
