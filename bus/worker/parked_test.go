@@ -1,0 +1,40 @@
+package worker_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/task"
+	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// A parked call that is delivered again, because its acknowledgement was lost or a client
+// repeated it, does not run before its time.
+func TestParkedCallIsDeliveredAgain(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	var runs atomic.Int64
+	pausing, err := tools.NewTool("pausing", "pauses", func(context.Context, tools.Call, struct{}) *tools.Result {
+		runs.Add(1)
+		return tools.Failure(&tools.Pause{Until: time.Now().Add(time.Hour), Reason: "waiting for a test"})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	start(t, b, worker.Config{AskTimeout: 300 * time.Millisecond}, pausing.WithEffect(tools.Idempotent))
+	for range 2 {
+		msg := bus.Message{Subject: b.Call("default", "pausing", "s", "a"), Body: []byte(`{"args":{}}`), Header: map[string][]string{"Stevedore-Attempt": {"1"}}}
+		if _, err := b.Publish(t.Context(), msg); err != nil {
+			t.Fatal(err)
+		}
+		waitEmpty(t, b)
+	}
+	if _, ok, err := task.ReadParked(t.Context(), b, tools.CallKey{Session: "s", ID: "a"}); err != nil || !ok || runs.Load() != 1 {
+		t.Errorf("parked: %t, %v; %d runs", ok, err, runs.Load())
+	}
+}
