@@ -267,3 +267,13 @@ func TestNoticeNamesToolsThatWork(t *testing.T) {
 		}
 	}
 }
+
+// The notice says whether the result is also shown in full.
+func TestNoticeIsTrueForAShownResult(t *testing.T) {
+	for inline, want := range map[bool]string{true: "is also shown in full", false: "is not shown here"} {
+		rec := Record{Artifact: tools.Artifact{ID: "a", Type: TypeText, Size: 9, Lines: 1, Inline: inline}}
+		if text := notice(rec); !strings.Contains(text, want) {
+			t.Errorf("inline %v: %s", inline, text)
+		}
+	}
+}
