@@ -329,6 +329,7 @@ func (r *soakRun) heal() {
 func (r *soakRun) awaitEnds(nc *nats.Conn) {
 	r.Helper()
 	l := &load{plain: plain{r.T, nc}}
+	logged := time.Now()
 	for deadline := time.Now().Add(3 * testTimeout); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
 		js, err := nc.JetStream(nats.MaxWait(testTimeout))
 		if err != nil {
@@ -336,14 +337,20 @@ func (r *soakRun) awaitEnds(nc *nats.Conn) {
 		}
 		results, completions := r.results(js, "stevedore.result.>"), r.results(js, "stevedore.completion.>")
 		missing := 0
+		var ids []string
 		for id, c := range r.accepted {
 			if len(results[id]) == 0 || c.kind == "async" && results[id][0].text("outcome") == "async" && len(completions[id]) == 0 {
 				missing++
+				ids = append(ids, c.kind+" "+id)
 			}
 		}
 		if missing == 0 {
 			r.awaitNotified(nc)
 			return
+		}
+		if time.Since(logged) > 20*time.Second {
+			logged = time.Now()
+			r.phase(fmt.Sprintf("%d calls have not ended: %.20q", missing, ids))
 		}
 	}
 	for _, stream := range []string{"CALLS", "INTAKE"} { // check reports the missing results
