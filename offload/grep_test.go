@@ -329,7 +329,7 @@ func TestGrepEndsInTime(t *testing.T) {
 // A search that was stopped says where it continues: after the matches that it counted.
 func TestStoppedGrepContinues(t *testing.T) {
 	r := stored(t, []byte("1 cc\n2 cc\n"+strings.Repeat(strings.Repeat("a", 200)+"\n", 20_000)))
-	r.cfg.GrepTime = 100 * time.Millisecond
+	r.cfg.GrepTime = time.Second // a busy machine finds the two matches in that time
 	for offset, want := range map[int64]int64{0: 2, 4: 1} {
 		res, err := r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: `(a?){400}[b-d]{2}`, Offset: offset})
 		if err != nil {
