@@ -29,7 +29,7 @@ func (l *localRunner) Call(ctx context.Context, call tools.Call) (tools.ResultEv
 	l.mu.Lock()
 	result, known := l.calls[key]
 	if !known {
-		result = sync.OnceValue(func() tools.ResultEvent { return l.run(ctx, call) })
+		result = sync.OnceValue(func() tools.ResultEvent { return l.run(context.WithoutCancel(ctx), call) }) // the end of a loop does not end its calls
 		l.calls[key] = result
 	}
 	l.mu.Unlock()
