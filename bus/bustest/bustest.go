@@ -163,9 +163,11 @@ var startClock = sync.OnceFunc(ats.Register)
 
 // Bubble runs f in a synctest bubble, in which Server, Connect and New work as
 // usual. nats.go keeps timers in a pool, and a timer that leaves its bubble ends
-// the process; two garbage collections empty the pool.
+// the process; two garbage collections empty the pool. So no other test may run at the same
+// time: a parallel test panics.
 func Bubble(t *testing.T, f func(*testing.T)) {
 	t.Helper()
+	t.Setenv("STEVEDORE_TEST_BUBBLE", "1") // this panics
 	startClock()
 	emptyTimerPool()
 	defer emptyTimerPool() // a failed synctest.Test does not return

@@ -20,11 +20,6 @@ type admission struct {
 	waiting int
 	clients map[string]*client
 	turn    []*client // those with requests that wait
-
-	// idle passes starts to idle goroutines. They are reused, because a new goroutine grows
-	// its stack several times during a call.
-	idle   chan func()
-	closed chan struct{}
 }
 
 type client struct {
@@ -52,11 +47,8 @@ const CodeBusy = "busy"
 var errBusy = tools.Errorf(CodeBusy, "too many requests wait for an answer; send this one again later, or fewer at once")
 
 func newAdmission(slots int) *admission {
-	return &admission{slots: slots, clients: map[string]*client{}, idle: make(chan func()), closed: make(chan struct{})}
+	return &admission{slots: slots, clients: map[string]*client{}}
 }
-
-// close ends the idle goroutines.
-func (a *admission) close() { close(a.closed) }
 
 // admit calls start now or later, in another goroutine, or returns errBusy. Each start
 // must be followed by release.
@@ -89,20 +81,7 @@ func (a *admission) mayStart(c *client) bool { return c.running < 3*(a.slots-a.r
 
 func (a *admission) start(c *client, start func()) {
 	a.running, c.running = a.running+1, c.running+1
-	select {
-	case a.idle <- start:
-	default:
-		go func() {
-			for {
-				start()
-				select {
-				case start = <-a.idle:
-				case <-a.closed:
-					return
-				}
-			}
-		}()
-	}
+	go start()
 }
 
 // release ends a request of a client.

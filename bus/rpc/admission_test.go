@@ -16,7 +16,6 @@ import (
 func TestFloodStarvesNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, end := newAdmission(16), make(chan struct{})
-		defer a.close()
 		var flood, others, released atomic.Int32
 		refused := 0
 		request := func(name string, started *atomic.Int32) error {

@@ -103,7 +103,6 @@ func (s *Service) Run(ctx context.Context) error {
 	for _, e := range endpoints {
 		// Each endpoint has its own slots: waiting calls must not block reads.
 		slots := newAdmission(slotsPerEndpoint)
-		defer slots.close()
 		err := svc.AddEndpoint(e.name, micro.HandlerFunc(func(req micro.Request) { s.serve(ctx, slots, req, e.timeout, e.answer) }), micro.WithEndpointSubject(e.subject))
 		if err != nil {
 			return errors.Join(fmt.Errorf("start service: endpoint %s: %w", e.name, err), svc.Stop())

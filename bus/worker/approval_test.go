@@ -151,7 +151,6 @@ func TestApprovalIsForOneCall(t *testing.T) {
 
 // If nobody answers before the deadline, the answer is no. A cancelled call does not wait.
 func TestApprovalExpires(t *testing.T) {
-	t.Parallel()
 	bustest.Bubble(t, func(t *testing.T) {
 		b := bustest.New(t)
 		var runs atomic.Int32

@@ -74,7 +74,6 @@ func startNotifier(t *testing.T, b *bus.Bus, cfg notify.Config) {
 // Every end of an async tool leads to one completion with its outcome, and to one
 // notification.
 func TestEveryEndOfAnAsyncToolIsReported(t *testing.T) {
-	t.Parallel()
 	bustest.Bubble(t, func(t *testing.T) {
 		b := bustest.New(t)
 		toolset := []tools.Tool{
