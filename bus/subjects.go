@@ -13,6 +13,11 @@ const DefaultPrefix = "stevedore"
 // DefaultQueue is the queue of a worker that names none.
 const DefaultQueue = "default"
 
+// AgentQueue is the queue of agents. Tools and the sub-agents of each depth have other
+// queues, such as "agent-1": agents that take all slots of the queue that they wait for
+// would wait for ever.
+const AgentQueue = "agent"
+
 // Kinds of schedules.
 const (
 	Heartbeat = "heartbeat"

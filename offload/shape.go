@@ -108,8 +108,9 @@ func shape(src io.ReaderAt, size int64, rows, sample bool, budget int) (string, 
 	return head + tools.Excerpt(text, room) + example, nil
 }
 
-// rowLines returns the lines of the first size bytes of a text, if all of the first used bytes have one row each.
-// The index has counted the lines, so that is exact for a text that is not read to its end.
+// rowLines returns the lines of the first size bytes of a text, if the lines of its first
+// used bytes have one row each. The index has counted the lines, so that is exact for a text
+// that is not read to its end.
 func rowLines(src io.ReaderAt, size, used int64, rows int) (int64, bool) {
 	c, ok := src.(Content)
 	if !ok {

@@ -88,6 +88,9 @@ func (r *Registry) addLocked(e entry) error {
 	return nil
 }
 
+// names returns the names of the tools, for an error.
+func (r *Registry) names() string { return strings.Join(slices.Sorted(maps.Keys(r.tools)), ", ") }
+
 // Keep removes all tools but the named ones. If one of these is unknown, Keep fails
 // and removes nothing.
 func (r *Registry) Keep(names ...string) error {
@@ -95,7 +98,7 @@ func (r *Registry) Keep(names ...string) error {
 	defer r.mu.Unlock()
 	for _, name := range names {
 		if _, ok := r.tools[name]; !ok {
-			return fmt.Errorf("there is no tool %q; known are %q", name, slices.Sorted(maps.Keys(r.tools)))
+			return fmt.Errorf("there is no tool %q; known are %s", name, r.names())
 		}
 	}
 	maps.DeleteFunc(r.tools, func(name string, _ entry) bool { return !slices.Contains(names, name) })
@@ -186,7 +189,7 @@ func (r *Registry) Run(ctx context.Context, call Call, callback AsyncCallback) *
 func (r *Registry) unknownTool(name string) error {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return Errorf(CodeUnknownTool, "unknown tool %q; known are %q", name, slices.Sorted(maps.Keys(r.tools)))
+	return Errorf(CodeUnknownTool, "unknown tool %q; known are %s", name, r.names())
 }
 
 // validate checks the arguments against the schema. Its errors tell the model how to

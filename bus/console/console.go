@@ -46,7 +46,7 @@ const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; 
 
 // New returns the handler of the page and its API.
 func New(b *bus.Bus, cfg Config) (http.Handler, error) {
-	cfg.AgentQueue, cfg.AgentTool = cmp.Or(cfg.AgentQueue, "agent"), cmp.Or(cfg.AgentTool, "agent")
+	cfg.AgentQueue, cfg.AgentTool = cmp.Or(cfg.AgentQueue, bus.AgentQueue), cmp.Or(cfg.AgentTool, "agent")
 	cfg.Server = cmp.Or(cfg.Server, b.Conn().ConnectedUrlRedacted())
 	c := &Console{bus: b, cfg: cfg}
 	c.hub = newHub(b, cfg.ReadOnly, cfg.Log)

@@ -184,7 +184,7 @@ func (s *Status) problems(streamPrefix string) []string {
 	}
 	for _, q := range s.Queues {
 		if calls := q.Waiting + uint64(q.Taken); calls > 0 && q.Workers == 0 && q.Pulling == 0 {
-			problems = append(problems, fmt.Sprintf("No worker serves the queue %q. Calls that wait for one: %d. Start it: %s.", q.Name, calls, startCommand(q.Name)))
+			problems = append(problems, fmt.Sprintf("No worker serves the queue %q. Calls that wait for one: %d. Start it: %s.", q.Name, calls, StartCommand(q.Name)))
 		}
 	}
 	for _, c := range s.Channels {
@@ -198,10 +198,13 @@ func (s *Status) problems(streamPrefix string) []string {
 	return problems
 }
 
-// startCommand returns the command line that starts a worker of a queue. The calls of agents
+// StartCommand returns the command line that starts a worker of a queue. The calls of agents
 // need a worker with a model, which also serves their queues.
-func startCommand(queue string) string {
-	if queue == "agent" || strings.HasPrefix(queue, "agent-") {
+func StartCommand(queue string) string {
+	switch {
+	case queue == bus.DefaultQueue:
+		return "worker serve"
+	case queue == bus.AgentQueue, strings.HasPrefix(queue, bus.AgentQueue+"-"):
 		return "worker serve --model SPEC"
 	}
 	return "worker serve --queue " + queue

@@ -16,7 +16,6 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
-	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 	"github.com/stevedore-bus/stevedore/tools/agent/provider"
@@ -182,7 +181,7 @@ func (o promptOptions) submit(ctx context.Context, b *bus.Bus, show func(tools.P
 	wait, cancel := context.WithTimeout(connected, o.wait)
 	defer cancel()
 	noWorker := false
-	stopWarning := client.WarnIfNoWorker(wait, b, process.AgentQueue, func(ctx context.Context) {
+	stopWarning := client.WarnIfNoWorker(wait, b, bus.AgentQueue, func(ctx context.Context) {
 		if !o.waitForWorker {
 			if noWorker = client.IsQueued(ctx, b, o.call); noWorker {
 				cancel()
@@ -196,7 +195,7 @@ func (o promptOptions) submit(ctx context.Context, b *bus.Bus, show func(tools.P
 		stopWarning()
 		return tools.ResultEvent{}, err
 	}
-	event, err := rpc.Submit(wait, b, process.AgentQueue, o.call)
+	event, err := rpc.Submit(wait, b, bus.AgentQueue, o.call)
 	stopWarning()
 	stopWatching()
 	switch {

@@ -20,7 +20,6 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/httpauth"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
-	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 	"github.com/stevedore-bus/stevedore/state/durable"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )
@@ -147,7 +146,7 @@ func (o *consoleOptions) serve(ctx context.Context, b *bus.Bus, server string, l
 	}
 	page, err := console.New(b, console.Config{
 		Token: token, Hosts: o.hosts, ReadOnly: o.readOnly, Version: cli.ReadVersion().Version, Server: server,
-		AgentQueue: process.AgentQueue, AgentTool: agent.AgentTool, Log: log,
+		AgentQueue: bus.AgentQueue, AgentTool: agent.AgentTool, Log: log,
 	})
 	if err != nil {
 		return "", nil, cli.Exit(cli.ExitUsage, "--console-token-file: %w", err)

@@ -14,7 +14,6 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
-	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -86,7 +85,7 @@ func printTools(o *client.Options, out io.Writer, body []byte) error {
 	}
 	t := cli.NewTable("tool", "effect", "queues", "description")
 	for _, tool := range list.Tools {
-		queues := slices.DeleteFunc(tool.Queues, func(queue string) bool { return strings.HasPrefix(queue, process.AgentQueue+"-") }) // the queues of sub-agents
+		queues := slices.DeleteFunc(tool.Queues, func(queue string) bool { return strings.HasPrefix(queue, bus.AgentQueue+"-") }) // the queues of sub-agents
 		t.Row(tool.Name, tool.Effect, strings.Join(queues, " "), tools.Excerpt(tool.Summary(), 80))
 	}
 	return t.Print(out, "No worker offers tools.")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/bus/status"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -53,17 +54,6 @@ func IsQueued(ctx context.Context, b *bus.Bus, call tools.Call) bool {
 	}
 }
 
-// StartCommand returns the command line, in quotes, that starts a worker of a queue.
-func StartCommand(queue string) string {
-	switch queue {
-	case bus.DefaultQueue:
-		return `"worker serve"`
-	case "agent": // needs a worker with a model, which also serves this queue
-		return `"worker serve --model SPEC"`
-	}
-	return fmt.Sprintf(`"worker serve --queue %s"`, queue)
-}
-
 // MissingWorker returns a warning if no worker can run the calls of a tool on a
 // queue now. It returns "" otherwise, or if it cannot find out.
 func MissingWorker(ctx context.Context, b *bus.Bus, queue, tool string) string {
@@ -81,5 +71,5 @@ func MissingWorker(ctx context.Context, b *bus.Bus, queue, tool string) string {
 	case consumed:
 		return fmt.Sprintf("no worker of queue %q offers the tool %q now; see worker tools ls", queue, tool)
 	}
-	return fmt.Sprintf("no worker is consuming queue %q now; its calls stay queued until you start one: %s", queue, StartCommand(queue))
+	return fmt.Sprintf("no worker is consuming queue %q now; its calls stay queued until you start one: \"%s\"", queue, status.StartCommand(queue))
 }

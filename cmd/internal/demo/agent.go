@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
@@ -47,7 +48,7 @@ func (d *demo) agent(ctx context.Context) error {
 		return err
 	}
 	call := tools.Call{ID: "agent-1", Session: session + "-agent", Tool: agent.AgentTool, Args: args}
-	event, err := rpc.Submit(ctx, d.bus, process.AgentQueue, call)
+	event, err := rpc.Submit(ctx, d.bus, bus.AgentQueue, call)
 	if err != nil {
 		return err
 	}

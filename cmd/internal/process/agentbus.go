@@ -29,15 +29,10 @@ func (l busLog) Append(ctx context.Context, session string, after uint64, entry 
 	return position, err
 }
 
-// AgentQueue is the queue of agents. Tools and the sub-agents of each depth have
-// other queues: agents that take all slots of the queue that they wait for would
-// wait for ever.
-const AgentQueue = "agent"
-
 func agentQueues(maxDepth int) []string {
-	queues := []string{AgentQueue}
+	queues := []string{bus.AgentQueue}
 	for depth := 1; depth <= maxDepth; depth++ {
-		queues = append(queues, fmt.Sprintf("%s-%d", AgentQueue, depth))
+		queues = append(queues, fmt.Sprintf("%s-%d", bus.AgentQueue, depth))
 	}
 	return queues
 }
@@ -45,12 +40,12 @@ func agentQueues(maxDepth int) []string {
 func queueOf(call tools.Call) string {
 	switch call.Tool {
 	case agent.AgentTool:
-		return AgentQueue
+		return bus.AgentQueue
 	case agent.SubagentTool:
 		if depth := agent.DepthOf(call); depth > 0 {
-			return fmt.Sprintf("%s-%d", AgentQueue, depth)
+			return fmt.Sprintf("%s-%d", bus.AgentQueue, depth)
 		}
-		return AgentQueue
+		return bus.AgentQueue
 	}
 	return bus.DefaultQueue
 }

@@ -77,7 +77,7 @@ func TestCancelAgent(t *testing.T) {
 	inner := bustest.Subscribe(t, b, "stevedore.result.s.r1-t1-0")
 	answer := make(chan tools.ResultEvent, 1)
 	go func() {
-		event, err := rpc.Submit(t.Context(), b, AgentQueue, prompt("s", "r1", "go"))
+		event, err := rpc.Submit(t.Context(), b, bus.AgentQueue, prompt("s", "r1", "go"))
 		if err != nil {
 			t.Error(err)
 		}
@@ -96,7 +96,7 @@ func TestCancelAgent(t *testing.T) {
 		}
 	}
 	// The session is free, and the model gets the error of the call.
-	event, err := rpc.Submit(t.Context(), b, AgentQueue, prompt("s", "r2", "still there?"))
+	event, err := rpc.Submit(t.Context(), b, bus.AgentQueue, prompt("s", "r2", "still there?"))
 	if err != nil || event.ForLLM != "after all" {
 		t.Errorf("the next message: %+v, %v", event, err)
 	}
@@ -127,7 +127,7 @@ func TestRunWithProgressIsNotDeadLetter(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.ShortCall(AgentQueue, agent.AgentTool), Body: body, Header: nats.Header{"Stevedore-Attempt": {"7"}}}); err != nil {
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.ShortCall(bus.AgentQueue, agent.AgentTool), Body: body, Header: nats.Header{"Stevedore-Attempt": {"7"}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -166,7 +166,7 @@ func TestSlotsDoNotDeadlock(t *testing.T) {
 	answers := make(chan string, 3)
 	for _, session := range []string{"s1", "s2", "s3"} {
 		go func() {
-			event, err := rpc.Submit(t.Context(), b, AgentQueue, prompt(session, "r", "go"))
+			event, err := rpc.Submit(t.Context(), b, bus.AgentQueue, prompt(session, "r", "go"))
 			if err != nil {
 				t.Error(err)
 			}
@@ -198,7 +198,7 @@ func TestWaitingMessagesHoldNoSlot(t *testing.T) {
 	answers := make(chan string, 4)
 	say := func(session, id, text string) {
 		go func() {
-			event, err := rpc.Submit(t.Context(), b, AgentQueue, prompt(session, id, text))
+			event, err := rpc.Submit(t.Context(), b, bus.AgentQueue, prompt(session, id, text))
 			if err != nil {
 				t.Error(err)
 			}

@@ -44,7 +44,7 @@ func TestCancelReachesAllParkedCalls(t *testing.T) {
 			startModel(t, b, model, worker.Config{Approvals: worker.Approvals{Needed: func(call tools.Call) bool { return call.Tool == "danger" }}}, danger, block)
 			answer := make(chan tools.ResultEvent, 1)
 			go func() {
-				event, err := rpc.Submit(t.Context(), b, AgentQueue, prompt("s", "r", "go"))
+				event, err := rpc.Submit(t.Context(), b, bus.AgentQueue, prompt("s", "r", "go"))
 				if err != nil {
 					t.Error(err)
 				}
@@ -129,7 +129,7 @@ func TestCancelBetweenRecords(t *testing.T) {
 				}
 				close(cancelled)
 			} else {
-				run := task.Parked{Call: prompt("s", "r", "go"), Queue: AgentQueue, State: task.Waiting, Since: now, Until: now.Add(time.Hour), WaitsFor: []tools.CallKey{key}, Made: true}
+				run := task.Parked{Call: prompt("s", "r", "go"), Queue: bus.AgentQueue, State: task.Waiting, Since: now, Until: now.Add(time.Hour), WaitsFor: []tools.CallKey{key}, Made: true}
 				var err error
 				if run.Revision, err = task.Park(t.Context(), b, run); err != nil {
 					t.Fatal(err)
@@ -167,7 +167,7 @@ func TestQueuedRunIsAlive(t *testing.T) {
 			t.Errorf("run %s is alive: %v, %v; want %v", id, alive, err, want)
 		}
 	}
-	if _, err := rpc.Enqueue(t.Context(), b, AgentQueue, prompt("s", "queued", "go")); err != nil {
+	if _, err := rpc.Enqueue(t.Context(), b, bus.AgentQueue, prompt("s", "queued", "go")); err != nil {
 		t.Fatal(err)
 	}
 	check("queued", true)

@@ -101,7 +101,7 @@ func TestQuestionsAboutBackgroundWork(t *testing.T) {
 		t.Helper()
 		call := prompt("chat", id, text)
 		call.Channel, call.ChatID = "phone", "7"
-		event, err := rpc.Submit(t.Context(), b, AgentQueue, call)
+		event, err := rpc.Submit(t.Context(), b, bus.AgentQueue, call)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -112,7 +112,7 @@ func TestQuestionsAboutBackgroundWork(t *testing.T) {
 	}
 	beat := prompt("heartbeat-main", "beat", "check")
 	beat.Action, beat.Channel, beat.Args = tools.ActionHeartbeat, tools.LastChannel, json.RawMessage(`{"prompt":"check","fresh":true}`)
-	if _, err := rpc.Submit(t.Context(), b, AgentQueue, beat); err != nil {
+	if _, err := rpc.Submit(t.Context(), b, bus.AgentQueue, beat); err != nil {
 		t.Fatal(err)
 	}
 	bustest.WaitUntil(t, "the notices", func() bool { return len(notices(t, b, "chat")) == 3 })
@@ -200,7 +200,7 @@ func TestAlertBeforeTheFirstMessage(t *testing.T) {
 	}
 	seen := &lastRequest{Provider: model}
 	startModel(t, b, seen, worker.Config{})
-	if event, err := rpc.Submit(t.Context(), b, AgentQueue, prompt(ConsoleSession, "q", "what was that?")); err != nil || event.ForLLM != "It was full." {
+	if event, err := rpc.Submit(t.Context(), b, bus.AgentQueue, prompt(ConsoleSession, "q", "what was that?")); err != nil || event.ForLLM != "It was full." {
 		t.Fatalf("%+v, %v", event, err)
 	}
 	if !strings.Contains(seen.text, "The disk is full.") || !strings.Contains(seen.text, "what was that?") {

@@ -45,7 +45,7 @@ func TestRunWhoseWorkerDiesOften(t *testing.T) {
 			deaths := filepath.Join(dir, "deaths")
 			startWorkers(t, 1, agentChildEnv+"="+s.URL(), agentModelEnv+"="+model.URL, agentRunsEnv+"="+filepath.Join(dir, "runs"),
 				agentDieEnv+"=0", agentContextEnv+"=1000000", agentTurnsEnv+"="+test.turns, agentDeathsEnv+"="+deaths)
-			event, err := rpc.Submit(t.Context(), b, AgentQueue, tools.Call{ID: "run0", Session: "s0", Tool: agent.AgentTool, Channel: "console", Args: json.RawMessage(`{"prompt":"I am <s0>"}`)})
+			event, err := rpc.Submit(t.Context(), b, bus.AgentQueue, tools.Call{ID: "run0", Session: "s0", Tool: agent.AgentTool, Channel: "console", Args: json.RawMessage(`{"prompt":"I am <s0>"}`)})
 			if err != nil || event.IsError != test.failed || !strings.Contains(event.ForLLM, test.answer) {
 				t.Errorf("the answer is %q (%s), %v; want %q", event.ForLLM, event.Outcome, err, test.answer)
 			}

@@ -98,7 +98,7 @@ func (o *AgentOptions) prompts() cron.ToolConfig {
 	if !o.Enabled() {
 		return cron.ToolConfig{}
 	}
-	return cron.ToolConfig{PromptTool: agent.AgentTool, PromptArg: "prompt", PromptQueue: AgentQueue}
+	return cron.ToolConfig{PromptTool: agent.AgentTool, PromptArg: "prompt", PromptQueue: bus.AgentQueue}
 }
 
 // sender publishes the messages of the message tool to the outbox.

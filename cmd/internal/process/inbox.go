@@ -59,7 +59,7 @@ func (in *inbox) Accept(ctx context.Context, m notify.Incoming) (notify.Accepted
 		return notify.Accepted{}, tools.Errorf(tools.CodeInvalidArguments, "the message is not text: %v", err)
 	}
 	call := tools.Call{ID: "message-" + m.ID, Session: session, Tool: agent.AgentTool, Args: body, Channel: in.channel, ChatID: m.ChatID}
-	fresh, err := enqueue(ctx, in.bus, AgentQueue, call)
+	fresh, err := enqueue(ctx, in.bus, bus.AgentQueue, call)
 	if err != nil {
 		return notify.Accepted{}, err
 	}

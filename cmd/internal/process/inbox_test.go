@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/notify"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
@@ -65,16 +66,16 @@ func TestMessageWithTheIDOfAParkedCall(t *testing.T) {
 	t.Parallel()
 	b := bustest.New(t)
 	call := prompt("me-42", "message-1", "go")
-	if _, err := task.Park(t.Context(), b, task.Parked{Call: call, Queue: AgentQueue, State: task.Waiting, Since: time.Now(), Until: time.Now().Add(time.Hour)}); err != nil {
+	if _, err := task.Park(t.Context(), b, task.Parked{Call: call, Queue: bus.AgentQueue, State: task.Waiting, Since: time.Now(), Until: time.Now().Add(time.Hour)}); err != nil {
 		t.Fatal(err)
 	}
-	if fresh, err := enqueue(t.Context(), b, AgentQueue, call); fresh || err != nil {
+	if fresh, err := enqueue(t.Context(), b, bus.AgentQueue, call); fresh || err != nil {
 		t.Errorf("the same message: %v, %v", fresh, err)
 	}
-	if _, err := enqueue(t.Context(), b, AgentQueue, prompt("me-42", "message-1", "other")); tools.CodeOf(err) != tools.CodeMismatch {
+	if _, err := enqueue(t.Context(), b, bus.AgentQueue, prompt("me-42", "message-1", "other")); tools.CodeOf(err) != tools.CodeMismatch {
 		t.Errorf("another message: %v", err)
 	}
-	if _, err := rpc.Enqueue(t.Context(), b, AgentQueue, prompt("me-42", "message-2", "other")); err != nil {
+	if _, err := rpc.Enqueue(t.Context(), b, bus.AgentQueue, prompt("me-42", "message-2", "other")); err != nil {
 		t.Error(err)
 	}
 }

@@ -107,7 +107,7 @@ func (p scenario) run(t *testing.T) {
 			defer func() { <-slots }()
 			session := fmt.Sprint("s", i%p.sessions)
 			call := tools.Call{ID: fmt.Sprint("run", i), Session: session, Tool: agent.AgentTool, Args: json.RawMessage(fmt.Sprintf(`{"prompt":"I am <%s>"}`, session))}
-			event, err := rpc.Submit(ctx, b, AgentQueue, call)
+			event, err := rpc.Submit(ctx, b, bus.AgentQueue, call)
 			want := fmt.Sprintf("done for <%s>", session)
 			if err != nil || event.IsError || event.ForLLM != want {
 				t.Errorf("%s of %s: %q, %v; want %q", call.ID, session, event.ForLLM, err, want)

@@ -95,7 +95,7 @@ func TestTwoHoursOfProviderOutage(t *testing.T) {
 		for id, text := range prompts {
 			answers.Go(func() {
 				session := id[:len(id)-1] // of several runs
-				event, err := rpc.Submit(t.Context(), b, AgentQueue, prompt(session+"-"+id, id, text))
+				event, err := rpc.Submit(t.Context(), b, bus.AgentQueue, prompt(session+"-"+id, id, text))
 				want := map[string]string{"plain": "plain answer", "delegate": "delegated"}[text]
 				if err != nil || event.ForLLM != want {
 					t.Errorf("%s: %q, %v; want %q", id, event.ForLLM, err, want)
@@ -150,7 +150,7 @@ func TestParkedRunsOfOneSession(t *testing.T) {
 		var answers sync.WaitGroup
 		for i := range 2 {
 			answers.Go(func() {
-				event, err := rpc.Submit(t.Context(), b, AgentQueue, prompt("s", fmt.Sprint("r", i), fmt.Sprint("q", i)))
+				event, err := rpc.Submit(t.Context(), b, bus.AgentQueue, prompt("s", fmt.Sprint("r", i), fmt.Sprint("q", i)))
 				if err != nil || event.ForLLM != "a" {
 					t.Errorf("%q, %v", event.ForLLM, err)
 				}
@@ -181,7 +181,7 @@ func TestEndOfParkedRuns(t *testing.T) {
 		model := newUnreliable(t, overloaded, start.Add(100*time.Hour), `{"text":"never"}`)
 		model.timeout = 3 * time.Hour
 		stop := startModel(t, b, model, worker.Config{})
-		event, err := rpc.Submit(t.Context(), b, AgentQueue, prompt("s", "day", "q"))
+		event, err := rpc.Submit(t.Context(), b, bus.AgentQueue, prompt("s", "day", "q"))
 		if err != nil || !event.IsError || event.Error.Code != agent.CodeOverloaded || !strings.Contains(event.ForLLM, "Overloaded (after 3h0m0s of attempts)") {
 			t.Errorf("after three hours: %+v, %v", event, err)
 		}
@@ -193,7 +193,7 @@ func TestEndOfParkedRuns(t *testing.T) {
 		model = newUnreliable(t, agent.ProviderError{Code: agent.CodeBadKey, Status: 401}, start.Add(100*time.Hour), `{"text":"never"}`)
 		stop = startModel(t, b, model, worker.Config{})
 		began := time.Now()
-		event, err = rpc.Submit(t.Context(), b, AgentQueue, prompt("s", "key", "q"))
+		event, err = rpc.Submit(t.Context(), b, bus.AgentQueue, prompt("s", "key", "q"))
 		if err != nil || event.Error == nil || event.Error.Code != agent.CodeBadKey || time.Since(began) > time.Minute {
 			t.Errorf("a bad key: %+v, %v after %s", event, err, time.Since(began))
 		}
@@ -204,7 +204,7 @@ func TestEndOfParkedRuns(t *testing.T) {
 		startModel(t, b, childrenFail{delegating, model}, worker.Config{})
 		done := make(chan tools.ResultEvent, 1)
 		go func() {
-			event, err := rpc.Submit(t.Context(), b, AgentQueue, prompt("c", "cancel", "d"))
+			event, err := rpc.Submit(t.Context(), b, bus.AgentQueue, prompt("c", "cancel", "d"))
 			if err != nil {
 				t.Error(err)
 			}
@@ -225,7 +225,7 @@ func TestEndOfParkedRuns(t *testing.T) {
 			t.Errorf("cancelled twice: %v", err)
 		}
 		// The session is free for the next prompt.
-		event, err = rpc.Submit(t.Context(), b, AgentQueue, prompt("c", "next", "d"))
+		event, err = rpc.Submit(t.Context(), b, bus.AgentQueue, prompt("c", "next", "d"))
 		if err == nil && event.Outcome == "" {
 			t.Errorf("the next run: %+v", event)
 		}

@@ -154,7 +154,7 @@ func (p *parts) openHeartbeat(context.Context) error {
 	cfg.Workspace, cfg.Log = p.Workspace, p.log
 	if cfg.Tool == "" && p.Agents.Enabled() {
 		// In one conversation, each tick would add to the prompt of the next one.
-		cfg.Tool, cfg.Queue, cfg.PromptArg, cfg.Args = agent.AgentTool, AgentQueue, "prompt", json.RawMessage(`{"fresh":true}`)
+		cfg.Tool, cfg.Queue, cfg.PromptArg, cfg.Args = agent.AgentTool, bus.AgentQueue, "prompt", json.RawMessage(`{"fresh":true}`)
 	}
 	if err := cfg.Validate(); err != nil {
 		return cli.Exit(cli.ExitUsage, "%w", err)

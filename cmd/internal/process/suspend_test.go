@@ -96,7 +96,7 @@ func newSuspendedRun(t *testing.T) *suspendedRun {
 	}
 	s.first = start()
 	go func() {
-		event, err := rpc.Submit(t.Context(), s.bus, AgentQueue, tools.Call{ID: "r", Session: "s", Tool: agent.AgentTool, Args: json.RawMessage(`{"prompt":"Hello?"}`)})
+		event, err := rpc.Submit(t.Context(), s.bus, bus.AgentQueue, tools.Call{ID: "r", Session: "s", Tool: agent.AgentTool, Args: json.RawMessage(`{"prompt":"Hello?"}`)})
 		if err == nil && (event.IsError || event.ForLLM != heldReply) {
 			err = fmt.Errorf("the result is %q", event.ForLLM)
 		}
