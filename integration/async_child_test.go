@@ -58,6 +58,11 @@ func playRole(role string) int {
 		cfg.InboxPrefix = "_INBOX_worker"
 	}
 	b, err := bus.Connect(ctx, cfg)
+	for err != nil && role == "worker" && ctx.Err() == nil { // the server is down at the moment
+		fmt.Fprintln(os.Stderr, role+":", err)
+		time.Sleep(200 * time.Millisecond)
+		b, err = bus.Connect(ctx, cfg)
+	}
 	if err == nil {
 		defer b.Close()
 		switch role {

@@ -133,20 +133,13 @@ func TestRealTrafficFitsTheSchemas(t *testing.T) {
 	ask("cron.s1.list", `{}`)
 	ask("artifact.s1.rm", `{"artifact_id":"big"}`)
 
-	c.await("completion", "storedCompletion", "deadLetter", "progress", "cancelled", "answer toolDefinition")
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	names := []string{"answer toolDefinition", "rejection"}
 	for _, op := range operations(t) {
-		if c.seen[op.Name] == 0 {
-			t.Errorf("no message of the operation %s on %s was seen", op.Name, op.Subject)
-		}
-		if op.Answer != "" && c.seen["answer "+op.Name] == 0 {
-			t.Errorf("no answer of the operation %s was seen", op.Name)
+		if names = append(names, op.Name); op.Answer != "" {
+			names = append(names, "answer "+op.Name)
 		}
 	}
-	if c.seen["rejection"] == 0 {
-		t.Error("no rejection was seen")
-	}
+	c.await(names...)
 }
 
 func operations(t *testing.T) []schema.Operation {

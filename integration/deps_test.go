@@ -23,7 +23,7 @@ var allowedImports = map[string][]string{
 	"cmd/internal/process": {"*"},
 	"cmd/internal/otlp":    {"tools/tracing"},
 	"cmd/internal/clitest": {},
-	"cmd/internal/client":  {"bus", "bus/rpc", "bus/session", "bus/task", "cmd/internal/cli", "offload", "tools", "tools/agent"},
+	"cmd/internal/client":  {"bus", "bus/rpc", "bus/session", "bus/status", "bus/task", "cmd/internal/cli", "offload", "tools", "tools/agent"},
 	"cmd/internal/demo":    {"*"},
 
 	// bus/worker combines calls, tools, offloading and state.
