@@ -3,7 +3,6 @@ package bus_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/url"
 	"slices"
 	"strings"
@@ -29,7 +28,10 @@ func startCluster(t *testing.T) *cluster {
 	t.Helper()
 	const size = 3
 	c := &cluster{servers: make([]*server.Server, size)}
-	ports := freePorts(t, 2*size) // each server needs the route ports of the others
+	var ports []int // each server needs the route ports of the others
+	for range 2 * size {
+		ports = append(ports, bustest.FreePort(t))
+	}
 	var routes []*url.URL
 	for _, port := range ports[:size] {
 		routes = append(routes, &url.URL{Scheme: "nats", Host: fmt.Sprintf("127.0.0.1:%d", port)})
@@ -61,20 +63,6 @@ func startCluster(t *testing.T) *cluster {
 		})
 	})
 	return c
-}
-
-// freePorts returns ports that nothing listens on.
-func freePorts(t *testing.T, n int) (ports []int) {
-	t.Helper()
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-	}
-	return ports
 }
 
 // start starts a server, with its earlier data if it was stopped.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"runtime"
 	"strings"
 	"sync"
@@ -409,13 +408,8 @@ func TestConsumerIsDeleted(t *testing.T) {
 // Consume continues after a restart of the server.
 func TestConsumeAfterServerRestart(t *testing.T) {
 	t.Parallel()
-	cfg := embedded.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", NoSync: true}
+	cfg := embedded.Config{Dir: t.TempDir(), Listen: bustest.FreeAddress(t), NoSync: true}
 	s := bustest.Start(t, cfg)
-	u, err := url.Parse(s.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg.Listen = u.Host
 	b, err := bus.Connect(t.Context(), bus.Config{Server: s.URL(), Timeout: 2 * time.Second, Lease: time.Second})
 	if err != nil {
 		t.Fatal(err)

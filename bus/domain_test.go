@@ -3,7 +3,7 @@ package bus_test
 import (
 	"context"
 	"encoding/json"
-	"net"
+	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
 )
 
 func startDomain(t *testing.T, domain string, opts server.Options) *server.Server {
@@ -34,15 +35,9 @@ func startDomain(t *testing.T, domain string, opts server.Options) *server.Serve
 // A client of a leaf node uses the JetStream of the hub, if its configuration or context
 // names the hub's domain or API prefix.
 func TestDomain(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") // the leaf needs the port
-	if err != nil {
-		t.Fatal(err)
-	}
-	remote := &url.URL{Scheme: "nats-leaf", Host: l.Addr().String()}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	hub := startDomain(t, "hub", server.Options{LeafNode: server.LeafNodeOpts{Host: "127.0.0.1", Port: l.Addr().(*net.TCPAddr).Port}})
+	port := bustest.FreePort(t) // the leaf needs it
+	remote := &url.URL{Scheme: "nats-leaf", Host: fmt.Sprint("127.0.0.1:", port)}
+	hub := startDomain(t, "hub", server.Options{LeafNode: server.LeafNodeOpts{Host: "127.0.0.1", Port: port}})
 	s := startDomain(t, "leaf", server.Options{LeafNode: server.LeafNodeOpts{Remotes: []*server.RemoteLeafOpts{{URLs: []*url.URL{remote}}}}})
 	for deadline := time.Now().Add(20 * time.Second); hub.NumLeafNodes() == 0; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -182,13 +181,8 @@ func TestPublishOverBadNetwork(t *testing.T) {
 // Publishes during a restart of the server are each stored once.
 func TestPublishDuringServerRestart(t *testing.T) {
 	const n = 200
-	cfg := embedded.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", NoSync: true}
+	cfg := embedded.Config{Dir: t.TempDir(), Listen: bustest.FreeAddress(t), NoSync: true}
 	s := bustest.Start(t, cfg)
-	u, err := url.Parse(s.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg.Listen = u.Host
 	b, err := bus.Connect(t.Context(), bus.Config{Server: s.URL(), Timeout: 500 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)

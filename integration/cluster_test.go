@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -16,6 +15,8 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+
+	"github.com/stevedore-bus/stevedore/bus/bustest"
 )
 
 // nodeEnv contains the nodeConfig of a server process.
@@ -61,6 +62,9 @@ func serveNode() error {
 		return err
 	}
 	s.Start()
+	if !s.ReadyForConnections(testTimeout) { // without a log, the server does not say why
+		return fmt.Errorf("server %s does not listen on port %d", c.Name, c.Client)
+	}
 	stopped := make(chan os.Signal, 1)
 	signal.Notify(stopped, syscall.SIGTERM)
 	go func() { <-stopped; s.Shutdown() }()
@@ -107,12 +111,12 @@ func (c *natsCluster) run(size int, config string) {
 	t := c.T
 	t.Helper()
 	for i := range size {
-		n := &node{nodeConfig: nodeConfig{Name: fmt.Sprint("n", i), Dir: filepath.Join(t.TempDir(), "js"), Client: freePort(t), Config: config}}
+		n := &node{nodeConfig: nodeConfig{Name: fmt.Sprint("n", i), Dir: filepath.Join(t.TempDir(), "js"), Client: bustest.FreePort(t), Config: config}}
 		if config != "" {
-			n.Monitor = freePort(t)
+			n.Monitor = bustest.FreePort(t)
 		}
 		if size > 1 {
-			n.Route = freePort(t)
+			n.Route = bustest.FreePort(t)
 			n.link = c.links.listen(t, n.Name, n.Route)
 			n.Via = n.link.address()
 		}
@@ -129,18 +133,6 @@ func (c *natsCluster) run(size int, config string) {
 		c.start(i)
 	}
 	c.awaitReady()
-}
-
-// freePort returns a port that was free a moment ago. The server must find it again
-// after a restart, so the system cannot choose it.
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }
 
 func (c *natsCluster) start(i int) {

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +14,8 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/stevedore-bus/stevedore/bus/bustest"
 )
 
 // flagsOf returns the flags that the help of a command and its topics list.
@@ -141,13 +142,7 @@ func TestHealthCheckOfTheImage(t *testing.T) {
 		cmd.Env = append(cleanEnvironment(), "STEVEDORE_HEALTH="+address)
 		return cmd.Run()
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	l.Close()
-	address := fmt.Sprintf("0.0.0.0:%d", port)
+	address := fmt.Sprint("0.0.0.0:", bustest.FreePort(t))
 	if check(address) == nil {
 		t.Error("healthy without a worker")
 	}

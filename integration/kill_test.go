@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/stevedore-bus/stevedore/bus/bustest"
 )
 
 // killCount returns how often a test kills a process; STEVEDORE_KILLS overrides it.
@@ -201,7 +203,7 @@ func TestKillUp(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(u.workspace, "note.txt"), []byte("A note.\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	listen := "127.0.0.1:0"
+	listen := bustest.FreeAddress(t) // the clients reconnect to it
 	run := func() *process {
 		p, err := launch("up", "--json", "--listen", listen, "--data", u.data, "--workspace", u.workspace, "--slots", "4", "--lease", "2s", many)
 		if err != nil {
@@ -211,7 +213,6 @@ func TestKillUp(t *testing.T) {
 	}
 	p := run()
 	u.url = urlOf(t, p)
-	listen = u.url[strings.Index(u.url, "@")+1:] // the clients reconnect to this address
 
 	l := &load{plain: reconnecting(t, u.url), u: u}
 	for range kills {

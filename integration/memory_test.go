@@ -2,7 +2,6 @@ package integration
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -11,6 +10,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/stevedore-bus/stevedore/bus/bustest"
 )
 
 // memorySamples is how often TestSoakMemory looks at the process.
@@ -30,7 +31,7 @@ func TestSoakMemory(t *testing.T) {
 	}
 	r := &soakRun{ledger: newLedger(t), workspace: t.TempDir()}
 	r.writeFiles()
-	health, kept := fmt.Sprint("127.0.0.1:", freePort(t)), max(duration/6, 10*time.Second).String()
+	health, kept := bustest.FreeAddress(t), max(duration/6, 10*time.Second).String()
 	p := start(t, "up", "--json", "--listen", "127.0.0.1:0", "--console", "off", "--data", filepath.Join(t.TempDir(), "data"), "--workspace", r.workspace,
 		"--queue", "default", "--queue", "agent", "--model", "script:"+filepath.Join(r.workspace, "script.jsonl"),
 		"--channel", "notes=file:"+filepath.Join(r.workspace, "notes.jsonl"), "--default-channel", "notes", "--health", health,

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/stevedore-bus/stevedore/bus/bustest"
 )
 
 // The soak tests run clients, workers and servers as processes. They kill, suspend, stop,
@@ -165,7 +167,7 @@ func (r *soakRun) prepare(servers int) {
 		r.links[name] = r.cluster.link()
 	}
 	for i := range 3 {
-		w := &soakWorker{run: r, name: fmt.Sprint("w", i), url: r.cluster.url(), health: freePort(r.T)}
+		w := &soakWorker{run: r, name: fmt.Sprint("w", i), url: r.cluster.url(), health: bustest.FreePort(r.T)}
 		if i > 0 {
 			w.url = r.links[w.name].urls
 		}

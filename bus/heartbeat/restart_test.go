@@ -2,7 +2,6 @@ package heartbeat_test
 
 import (
 	"context"
-	"net/url"
 	"testing"
 	"time"
 
@@ -21,15 +20,9 @@ func TestServerRestartsUnderHeartbeats(t *testing.T) {
 	}
 	dir, workspace := t.TempDir(), t.TempDir()
 	write(t, workspace, "look")
-	listen := "127.0.0.1:0"
+	listen := bustest.FreeAddress(t)
 	serve := func() *embedded.Server {
-		s := bustest.Start(t, embedded.Config{Dir: dir, NoSync: true, Listen: listen})
-		u, err := url.Parse(s.URL())
-		if err != nil {
-			t.Fatal(err)
-		}
-		listen = u.Host
-		return s
+		return bustest.Start(t, embedded.Config{Dir: dir, NoSync: true, Listen: listen})
 	}
 	s := serve()
 	config := bus.Config{Server: s.URL(), Log: bustest.Log(t)}
