@@ -3,11 +3,9 @@ package offload
 import (
 	"bytes"
 	"context"
-	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -263,137 +261,4 @@ func (d *jqDocument) each(f func(any) bool) error {
 		err = nil
 	}
 	return err
-}
-
-// rowSource yields the JSON of rows.
-type rowSource interface {
-	// next returns a row, or io.EOF at the end. The bytes are valid until the next call.
-	next() ([]byte, error)
-	// offset returns the byte at which the next row begins.
-	offset() int64
-}
-
-// jsonRows are the values of a text with several JSON values.
-type jsonRows struct{ *jsonScanner }
-
-func newJSONRows(src io.Reader) rowSource { return jsonRows{newJSONScanner(src)} }
-
-func (r jsonRows) next() ([]byte, error) {
-	if _, err := r.peek(); err != nil {
-		return nil, err
-	}
-	return r.value()
-}
-
-func (r jsonRows) offset() int64 { return r.used }
-
-// tableRows are the rows of a table as objects. Cells without a column have their number
-// as the key.
-type tableRows struct {
-	*csv.Reader
-	columns [][]byte // as JSON
-	row     bytes.Buffer
-}
-
-func newTableRows(src io.Reader, comma rune) rowSource {
-	r := csv.NewReader(src)
-	r.Comma, r.LazyQuotes, r.FieldsPerRecord, r.ReuseRecord = comma, true, -1, true
-	return &tableRows{Reader: r}
-}
-
-// tableHeader returns the row of the names of the columns.
-func tableHeader(head []byte, comma rune) ([]byte, error) {
-	r := newTableRows(bytes.NewReader(head), comma).(*tableRows)
-	_, err := r.Read()
-	return head[:r.InputOffset()], err
-}
-
-func (r *tableRows) next() ([]byte, error) {
-	if err := r.header(); err != nil {
-		return nil, err
-	}
-	cells, err := r.Read()
-	if err != nil {
-		return nil, err
-	}
-	r.row.Reset()
-	r.row.WriteByte('{')
-	for i, cell := range cells {
-		if i > 0 {
-			r.row.WriteByte(',')
-		}
-		if i < len(r.columns) {
-			r.row.Write(r.columns[i])
-		} else {
-			fmt.Fprintf(&r.row, `"%d"`, i+1)
-		}
-		r.row.WriteByte(':')
-		r.row.Write(appendJSON(r.row.AvailableBuffer(), cell))
-	}
-	r.row.WriteByte('}')
-	return r.row.Bytes(), nil
-}
-
-// header reads the names of the columns, unless it did so before.
-func (r *tableRows) header() error {
-	if r.columns != nil {
-		return nil
-	}
-	names, err := r.Read()
-	if err != nil {
-		return err
-	}
-	names[0] = strings.TrimPrefix(names[0], "\uFEFF")
-	for _, name := range names {
-		r.columns = append(r.columns, appendJSON(nil, name))
-	}
-	return nil
-}
-
-func (r *tableRows) offset() int64 {
-	_ = r.header() // next returns its error
-	return r.InputOffset()
-}
-
-func appendJSON(to []byte, text string) []byte {
-	data, err := encode(text)
-	if err != nil { // impossible for a string
-		return append(to, `""`...)
-	}
-	return append(to, data...)
-}
-
-// asArray is the text of a JSON array of rows.
-type asArray struct {
-	rows    rowSource
-	rowAt   int64 // where the row that was read last begins
-	rest    []byte
-	started bool
-	ended   bool
-}
-
-func (a *asArray) Read(p []byte) (int, error) {
-	for len(a.rest) == 0 {
-		if a.ended {
-			return 0, io.EOF
-		}
-		at := a.rows.offset()
-		row, err := a.rows.next()
-		a.rowAt = at
-		switch {
-		case err == io.EOF && !a.started:
-			a.rest, a.ended = []byte("[]"), true
-		case err == io.EOF:
-			a.rest, a.ended = []byte("]"), true
-		case err != nil:
-			return 0, err
-		case a.started:
-			a.rest = append([]byte(","), row...)
-		default:
-			a.rest, a.started = append([]byte("["), row...), true
-		}
-	}
-	n := copy(p, a.rest)
-	a.rest = a.rest[n:]
-	return n, nil
 }

@@ -5,14 +5,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"iter"
 	"regexp"
 	"strings"
 	"sync/atomic"
-	"unicode/utf8"
 
 	"github.com/itchyny/gojq"
 
@@ -338,97 +336,4 @@ func (r *jqRun) document(in io.Reader) error {
 	}
 	_, err = r.collect(code.RunWithContext(r.ctx, input))
 	return err
-}
-
-// collect adds the results of one run. more is false if there is no room for others.
-func (r *jqRun) collect(results gojq.Iter) (more bool, err error) {
-	for {
-		v, ok := results.Next()
-		if !ok {
-			return true, nil
-		}
-		if err, ok := v.(error); ok {
-			if halt, ok := errors.AsType[*gojq.HaltError](err); ok && halt.Value() == nil {
-				return false, nil
-			}
-			return false, r.inQuery(err)
-		}
-		if more, err := r.add(v); !more || err != nil {
-			return false, err
-		}
-	}
-}
-
-// inQuery returns an error that ended a query.
-func (r *jqRun) inQuery(err error) error {
-	if _, ok := errors.AsType[*tools.Error](err); ok || errors.Is(err, errNotJSON) || r.ctx.Err() != nil {
-		return err
-	}
-	if err.Error() == "break" { // what gojq returns for "input" after the last value
-		err = errors.New("there is no more input")
-	}
-	return badQuery(r.Query, err)
-}
-
-func (r *jqRun) notJSON(err error) error {
-	if errors.Is(err, errNotJSON) {
-		return tools.Errorf(tools.CodeInvalidArguments, "the artifact %q is not JSON (%v); use %s or %s", r.ArtifactID, err, ToolGrep, ToolLines)
-	}
-	return err
-}
-
-// add adds a result.
-func (r *jqRun) add(v any) (more bool, err error) {
-	if r.emitted++; r.emitted <= r.skip {
-		return true, nil
-	}
-	var text []byte
-	tooLong := minJSONLen(v, r.left) > r.left // then its encoding might not fit into memory
-	if !tooLong {
-		if text, err = gojq.Marshal(v); err != nil {
-			return false, badQuery(r.Query, err)
-		}
-		tooLong = utf8.RuneCount(text) > r.left
-	}
-	switch {
-	case tooLong && len(r.res.Results) == 0:
-		var why strings.Builder
-		for _, note := range r.res.Notes {
-			why.WriteString(" (" + note + ")")
-		}
-		return false, tools.Errorf(tools.CodeInvalidArguments, "the first result of the query %q is %s, longer than the %d characters that can be shown%s; %s", tools.Excerpt(r.Query, 200), sizeOf(v), r.Limit, why.String(), narrower(v))
-	case tooLong:
-		r.res.Limited, r.res.NextOffset = true, r.emitted-1
-		if place, ok := r.place(r.emitted - 1); ok && r.From > 0 {
-			r.res.NextOffset = place.offset()
-		}
-		return false, nil
-	}
-	r.left -= utf8.RuneCount(text) + 1
-	r.res.Results = append(r.res.Results, text)
-	return true, nil
-}
-
-// narrower says how to narrow a query whose result is v.
-func narrower(v any) string {
-	switch v.(type) {
-	case []any:
-		return "narrow it, for instance with length or .[:10]"
-	case map[string]any:
-		return "narrow it, for instance with keys or the name of a field"
-	}
-	return "narrow it, for instance with length or .[:1000]"
-}
-
-// sizeOf describes a value that is too long.
-func sizeOf(v any) string {
-	switch v := v.(type) {
-	case []any:
-		return fmt.Sprintf("an array of %d elements", len(v))
-	case map[string]any:
-		return fmt.Sprintf("an object of %d keys", len(v))
-	case string:
-		return fmt.Sprintf("a string of %d characters", utf8.RuneCountInString(v))
-	}
-	return "a number"
 }
