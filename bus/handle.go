@@ -1,0 +1,149 @@
+package bus
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// requeueUnstarted requeues a message that arrived after the stop.
+func (k *consumption) requeueUnstarted(msg *nats.Msg) {
+	d, err := newDelivery(k.bus.nc, k.bus.out, msg)
+	if err == nil {
+		err = k.requeue(d)
+	}
+	if err != nil {
+		k.bus.log.Warn().Err(err).Msg("cannot requeue; the message is redelivered when its lease ends")
+	}
+}
+
+// handle runs the handler for one message and settles the message. It reports whether
+// the handler detached from its slot.
+func (k *consumption) handle(a arrival) (detached bool) {
+	d, err := newDelivery(k.bus.nc, k.bus.out, a.msg)
+	if err != nil {
+		if a.hasSlot {
+			k.slots.release()
+		}
+		k.bus.log.Error().Err(err).Msg("not a JetStream message")
+		return false
+	}
+	d.detach = k.slots.release
+	k.leases.add(a.msg)
+	defer k.leases.remove(a.msg)
+	if !a.hasSlot && !k.awaitSlot(d) {
+		return false
+	}
+	retry, err := k.shouldRetry(d)
+	d.Final = d.Attempt >= k.cfg.MaxAttempts && !retry && err == nil
+	switch {
+	case err != nil:
+	case d.Final && d.Attempt > k.cfg.MaxAttempts:
+		err = Reject(CodePoison, fmt.Errorf("delivered %s without being settled; the process that handled it died or could not settle it", times(d.Attempt-1)))
+	default:
+		err = k.attempt(d, k.handler)
+	}
+	detached = d.detached.Load()
+	k.settle(d, err)
+	d.ReleaseSlot()
+	return detached
+}
+
+// awaitSlot takes a slot for a message that arrived when none was free. If it reports
+// false, the message is settled without one.
+func (k *consumption) awaitSlot(d *Delivery) bool {
+	if k.cfg.WhenBusy != nil && !d.Redelivered {
+		k.settle(d, k.attempt(d, k.cfg.WhenBusy))
+		return false
+	}
+	if k.slots.take(k.work, slotTimeout) {
+		return true
+	}
+	k.leases.remove(d.msg)
+	if err := d.nak(0); err != nil {
+		k.bus.log.Error().Err(err).Msg("cannot requeue; the message is redelivered when its lease ends")
+	}
+	return false
+}
+
+// shouldRetry calls ShouldRetry for a message that would become a dead letter.
+func (k *consumption) shouldRetry(d *Delivery) (bool, error) {
+	if d.Attempt < k.cfg.MaxAttempts || k.cfg.ShouldRetry == nil {
+		return false, nil
+	}
+	return k.cfg.ShouldRetry(k.work, d)
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
+// attempt runs a handler. A panic is a failed attempt and does not affect other
+// messages.
+func (k *consumption) attempt(d *Delivery, handler Handler) (verdict error) {
+	defer func() {
+		if p := recover(); p != nil {
+			k.bus.log.Error().Str("subject", d.Subject).Bytes("stack", debug.Stack()).Msg("handler panicked")
+			verdict = fmt.Errorf("the handler panicked: %v", p)
+		}
+	}()
+	return handler(k.work, d)
+}
+
+// settle applies a verdict. If that fails, the lease ends and the server redelivers
+// the message.
+func (k *consumption) settle(d *Delivery, verdict error) {
+	if verdict == nil {
+		if err := d.ack(); err != nil {
+			k.bus.log.Error().Err(err).Str("subject", d.Subject).Msg("cannot acknowledge; the message will be redelivered")
+			return
+		}
+		k.trimmer.settled(d.Sequence, len(d.Body))
+		return
+	}
+	// A lease extension after a delayed nak would cancel the delay.
+	k.leases.remove(d.msg)
+	log := k.bus.log.With().Str("subject", d.Subject).Int("attempt", d.Attempt).Logger()
+	var (
+		rejected  *rejection
+		postponed *postponement
+		err       error
+	)
+	switch {
+	case k.work.Err() != nil:
+		log.Info().AnErr("reason", verdict).Msg("interrupted by the stop; requeued")
+		err = k.requeue(d)
+	case errors.As(verdict, &rejected):
+		log.Error().Err(rejected.err).Str("code", rejected.code).Msg("rejected; stored as a dead letter")
+		err = k.deadLetter(d, rejected)
+	case d.Final:
+		log.Error().Err(verdict).Msg("the last attempt failed; stored as a dead letter")
+		err = k.deadLetter(d, &rejection{code: CodeExhausted, err: verdict})
+	case errors.As(verdict, &postponed):
+		if postponed.err != nil {
+			log.Warn().Err(postponed.err).Dur("retry_in", postponed.delay).Msg("handling failed")
+		}
+		err = d.nak(postponed.delay)
+	default:
+		delay := RetryDelay(d.Attempt)
+		log.Warn().Err(verdict).Dur("retry_in", delay).Msg("handling failed")
+		err = d.nak(delay)
+	}
+	if err != nil {
+		log.Error().Err(err).Msg("cannot settle; the message will be redelivered")
+	}
+}
+
+// RetryDelay is the delay after a failed attempt (counted from 1) if nothing else decides
+// it: full jitter below 1 s, 2 s, 4 s, ... 1 min.
+func RetryDelay(attempt int) time.Duration {
+	limit := min(time.Second<<min(attempt-1, 6), time.Minute)
+	return rand.N(limit) + 50*time.Millisecond
+}
