@@ -1,12 +1,9 @@
 package notify
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -263,92 +260,6 @@ func approvalButtons(n Notification) models.ReplyMarkup {
 	return models.InlineKeyboardMarkup{InlineKeyboard: [][]models.InlineKeyboardButton{{
 		{Text: "✅ Yes", CallbackData: "yes:" + key}, {Text: "❌ No", CallbackData: "no:" + key},
 	}}}
-}
-
-// ShowStatus implements StatusChannel.
-func (t *Telegram) ShowStatus(ctx context.Context, chat, id, text string) (string, error) {
-	params := object{"chat_id": chatID(chat), "text": tools.Excerpt(clean(text), 500), "disable_notification": true}
-	if id != "" {
-		params["message_id"] = json.Number(id)
-		return id, t.request(ctx, "editMessageText", params, nil)
-	}
-	if text == "" {
-		return "", t.request(ctx, "sendChatAction", object{"chat_id": chatID(chat), "action": "typing"}, nil)
-	}
-	var sent telegramMessage
-	if err := t.request(ctx, "sendMessage", params, &sent); err != nil {
-		return "", err
-	}
-	return strconv.FormatInt(sent.ID, 10), nil
-}
-
-// RemoveStatus implements StatusChannel.
-func (t *Telegram) RemoveStatus(ctx context.Context, chat, id string) error {
-	err := t.request(ctx, "deleteMessage", object{"chat_id": chatID(chat), "message_id": json.Number(id)}, nil)
-	if _, refused := bus.Rejected(err); refused {
-		return nil // the user has deleted it, or it is too old
-	}
-	return err
-}
-
-// request calls a method of the Bot API. Its error contains no token; it asks for a pause
-// if the Bot API does.
-func (t *Telegram) request(ctx context.Context, method string, params, result any) error {
-	timeout := sendTimeout
-	if method == "getUpdates" {
-		timeout += pollTimeout
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	body, err := bus.Encode(params)
-	if err != nil {
-		return err
-	}
-	fail := func(err error) error { return fmt.Errorf("telegram %s: %s", method, t.secrets.hideCause(err)) }
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.api+method, bytes.NewReader(body))
-	if err != nil {
-		return fail(err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	res, err := t.poll.Do(req)
-	if err != nil {
-		return fail(err)
-	}
-	defer func() { _ = res.Body.Close() }() // nothing is written to it
-	var answer struct {
-		OK          bool            `json:"ok"`
-		Result      json.RawMessage `json:"result"`
-		Code        int             `json:"error_code"`
-		Description string          `json:"description"`
-		Parameters  struct {
-			RetryAfter int `json:"retry_after"`
-		} `json:"parameters"`
-	}
-	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil {
-		err = fail(fmt.Errorf("%s: the answer is not JSON: %w", res.Status, err))
-		if res.StatusCode == http.StatusNotFound {
-			return bus.RetryAfter(notFoundPause, err)
-		}
-		return err
-	}
-	switch {
-	case answer.OK && result == nil:
-		return nil
-	case answer.OK:
-		return json.Unmarshal(answer.Result, result)
-	}
-	err = fail(fmt.Errorf("%d %s", answer.Code, answer.Description))
-	switch answer.Code {
-	case http.StatusTooManyRequests:
-		return bus.RetryAfter(min(time.Duration(max(answer.Parameters.RetryAfter, 1))*time.Second, maxPause), err)
-	case http.StatusConflict: // another process receives, or a webhook is set
-		return bus.RetryAfter(pollTimeout/2, err)
-	case http.StatusBadRequest:
-		return bus.Reject("refused_400", err)
-	case http.StatusUnauthorized, http.StatusNotFound: // the token was revoked
-		return bus.RetryAfter(notFoundPause, err)
-	}
-	return err
 }
 
 // logLimit lets one line per chat and minute into the log.
