@@ -47,19 +47,19 @@ var mutants = []mutant{
 
 	// Consuming and trimming.
 	{"leases are not extended", "bus/lease.go", "				l.extend(msg)", "				_ = msg", "bus", "TestLeaseIsKept"},
-	{"a stop requeues nothing", "bus/consume.go", `		log.Info().AnErr("reason", verdict).Msg("interrupted by the stop; requeued")
+	{"a stop requeues nothing", "bus/handle.go", `		log.Info().AnErr("reason", verdict).Msg("interrupted by the stop; requeued")
 		err = k.requeue(d)`, `		log.Info().AnErr("reason", verdict).Msg("interrupted by the stop; requeued")`, "bus", "TestStopRequeuesInterruptedMessages"},
 	{"a purge removes one more", "bus/trim.go", "jetstream.WithPurgeSequence(floor+1)", "jetstream.WithPurgeSequence(floor+2)", "bus", "TestTrimBehindALongCall|TestTrimKeepsRequeuedMessages"},
 	{"a purge removes other queues", "bus/trim.go", "jetstream.WithPurgeSubject(subject), ", "jetstream.WithPurgeSubject(subject[:len(t.bus.prefix)] + \".>\"), ", "bus", "TestTrimBesideAnUnservedQueue"},
 	{"nothing is removed behind a long call", "bus/trim.go", "		behind, t.old = t.old, nil", "		t.old = nil", "bus", "TestTrimBehindALongCall"},
-	{"a poison message is handled again", "bus/consume.go", "	case d.Final && d.Attempt > k.cfg.MaxAttempts:", "	case d.Final && d.Attempt > 1000*k.cfg.MaxAttempts:", "bus", "TestPoisonIsNotHandled"},
-	{"a call is acknowledged before it runs", "bus/consume.go", "		err = k.attempt(d, k.handler)\n	}\n	detached", "		_ = d.ack()\n		err = k.attempt(d, k.handler)\n	}\n	detached",
+	{"a poison message is handled again", "bus/handle.go", "	case d.Final && d.Attempt > k.cfg.MaxAttempts:", "	case d.Final && d.Attempt > 1000*k.cfg.MaxAttempts:", "bus", "TestPoisonIsNotHandled"},
+	{"a call is acknowledged before it runs", "bus/handle.go", "		err = k.attempt(d, k.handler)\n	}\n	detached", "		_ = d.ack()\n		err = k.attempt(d, k.handler)\n	}\n	detached",
 		"bus", "TestVerdicts"},
 	{"a message is removed before its dead letter is stored", "bus/deadletter.go", "	stored, err := k.storeDeadLetter(ctx, d, letter)", "	_ = d.term(letter.Code)\n	stored, err := k.storeDeadLetter(ctx, d, letter)",
 		"bus", "TestOneDeadLetterWhileItsHookFails"},
 	{"a redelivery makes a second dead letter", "bus/deadletter.go", "	if d.Redelivered && letter.Code != CodeExhausted {", "	if d.Redelivered && k == nil {",
 		"bus", "TestOneDeadLetterWhileItsHookFails"},
-	{"a panic ends the worker", "bus/consume.go", "		if p := recover(); p != nil {", "		if p := any(nil); p != nil {",
+	{"a panic ends the worker", "bus/handle.go", "		if p := recover(); p != nil {", "		if p := any(nil); p != nil {",
 		"bus", "TestVerdicts"},
 	{"letters of any subject are retried", "bus/deadletters.go", "	err := b.CheckRetriable(letter)\n	if err == nil {", "	err := error(nil)\n	if err == nil {",
 		"bus", "TestRetryDeadLetters"},
