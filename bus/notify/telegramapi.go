@@ -4,12 +4,19 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
 )
+
+// errNotFound means that the Bot API does not know the token or the method.
+var errNotFound = errors.New("the token or the method is unknown")
+
+// notFoundPause is the pause after errNotFound.
+const notFoundPause = 5 * time.Minute
 
 // request calls a method of the Bot API. Its error contains no token; it asks for a pause
 // if the Bot API does.
@@ -25,6 +32,7 @@ func (t *Telegram) request(ctx context.Context, method string, params, result an
 		return err
 	}
 	fail := func(err error) error { return fmt.Errorf("telegram %s: %s", method, t.secrets.hideCause(err)) }
+	notFound := func(err error) error { return bus.RetryAfter(notFoundPause, fmt.Errorf("%w: %w", err, errNotFound)) }
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.api+method, bytes.NewReader(body))
 	if err != nil {
 		return fail(err)
@@ -47,7 +55,7 @@ func (t *Telegram) request(ctx context.Context, method string, params, result an
 	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil {
 		err = fail(fmt.Errorf("%s: the answer is not JSON: %w", res.Status, err))
 		if res.StatusCode == http.StatusNotFound {
-			return bus.RetryAfter(notFoundPause, err)
+			return notFound(err)
 		}
 		return err
 	}
@@ -66,7 +74,7 @@ func (t *Telegram) request(ctx context.Context, method string, params, result an
 	case http.StatusBadRequest:
 		return bus.Reject("refused_400", err)
 	case http.StatusUnauthorized, http.StatusNotFound: // the token was revoked
-		return bus.RetryAfter(notFoundPause, err)
+		return notFound(err)
 	}
 	return err
 }

@@ -3,6 +3,7 @@ package notify
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -23,8 +24,7 @@ func (t *Telegram) isForOtherBot(ctx context.Context, text string) (bool, error)
 	if t.name == "" {
 		var raw json.RawMessage
 		err := t.request(ctx, "getMe", object{}, &raw)
-		pause, _ := bus.Postponed(err)
-		if _, refused := bus.Rejected(err); err != nil && !refused && pause != notFoundPause {
+		if _, refused := bus.Rejected(err); err != nil && !refused && !errors.Is(err, errNotFound) {
 			return false, fmt.Errorf("find out whether a command is for this bot: %w", err)
 		}
 		var me telegramUser

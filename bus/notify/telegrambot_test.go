@@ -31,6 +31,8 @@ func TestCommandsForOtherBots(t *testing.T) {
 	answer = `{"ok":false,"error_code":502,"description":"Bad Gateway"}`
 	check("/stop@other_bot", false, true)
 	check("/stop", false, false) // without a request
+	answer = `{"ok":false,"error_code":429,"description":"Too Many Requests","parameters":{"retry_after":300}}`
+	check("/stop@other_bot", false, true)
 	for _, answer = range []string{`{"ok":false,"error_code":404,"description":"Not Found"}`, `{"ok":true,"result":true}`} {
 		check("/stop@other_bot", false, false)
 	}

@@ -24,8 +24,6 @@ const (
 	// maxQuoted is how much of the message that a user replies to the agent sees, in
 	// bytes.
 	maxQuoted = 1000
-	// notFoundPause is the pause after the Bot API does not know the token or the method.
-	notFoundPause = 5 * time.Minute
 )
 
 // ReceivesFrom lists the chats whose messages are accepted.
