@@ -75,7 +75,9 @@ func (p *Prompt) Read(ctx context.Context) (string, error) {
 		}
 	}
 	defer restore()
-	if p.pending == nil {
+	if p.pending != nil {
+		p.Print(io.Discard, "") // shows the prompt and what the user has typed again
+	} else {
 		messages := make(chan readMessage, 1)
 		p.pending = messages
 		go func() { // a read of a terminal cannot be interrupted; if ctx ends, the next Read continues it

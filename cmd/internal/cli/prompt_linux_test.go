@@ -146,6 +146,47 @@ func TestPromptKeysThatEnd(t *testing.T) {
 	}
 }
 
+// A Read that goes on where an earlier one ended shows the prompt again, with what the user
+// had typed.
+func TestPromptGoesOn(t *testing.T) {
+	t.Setenv("TERM", "xterm")
+	p := newTypist(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		_, err := p.Read(ctx)
+		done <- err
+	}()
+	await := func(want string) {
+		t.Helper()
+		limit := time.After(time.Minute)
+		for shown := ""; !strings.Contains(shown, want); {
+			select {
+			case text := <-p.output:
+				shown += text
+			case <-limit:
+				t.Fatalf("the screen shows %q, not %q", shown, want)
+			}
+		}
+	}
+	await("> ")
+	if _, err := io.WriteString(p.screen, "hel"); err != nil {
+		t.Fatal(err)
+	}
+	await("hel")
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	p.Print(p.tty, "a line of another program\n")
+	await("program")
+	message, shown, err := p.read(t, "lo\r")
+	if message != "hello" || err != nil || !strings.Contains(shown, "> hel") {
+		t.Errorf("the prompt read %q, %v, and shows %q", message, err, shown)
+	}
+}
+
 var moves = regexp.MustCompile(`\x1b\[(\d*)([CD])|\x1b\[\??\d*[a-z]`)
 
 // The cursor is where the next character appears, also after wide characters.
