@@ -146,6 +146,10 @@ func (f *feed) answer(ctx context.Context, message string) (answered bool) {
 	switch {
 	case err != nil:
 		f.print("worker: cannot answer: %v", err)
+		f.mu.Lock()
+		delete(f.shown, "answer."+question.ID) // if nobody has answered, the next poll asks again
+		delete(f.shown, "approval."+question.ID)
+		f.mu.Unlock()
 	case function == "yes":
 		f.print("Approved: %s runs.", question.Tool)
 	default:
