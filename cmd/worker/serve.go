@@ -21,7 +21,8 @@ the length of --lease.
 
 With --health the worker serves probes: /healthz succeeds unless the process must be
 restarted, /readyz succeeds while the worker accepts calls, and /metrics is for
-Prometheus. "nats micro stats stevedore" shows the same numbers for all workers.
+Prometheus. "nats micro stats stevedore --json" shows the running and ended calls of all
+workers.
 
 The worker delivers notifications to users only if --channel or --default-channel is
 given, because its console is usually not read. Without them it leaves notifications to
