@@ -102,8 +102,12 @@ func (c *client) await(ctx context.Context, r *mcp.CallToolRequest, call tools.C
 	case errors.Is(err, rpc.ErrPending) && ctx.Err() != nil:
 		c.cancelled(call)
 		return nil, ctx.Err()
-	case errors.Is(err, rpc.ErrPending) && tasks:
+	case tasks && errors.Is(err, rpc.ErrPending):
 		return newTask(call, began, ""), nil
+	case tasks && wait.Err() != nil && ctx.Err() == nil: // perhaps the server has not stored the call yet
+		if err = c.enqueue(ctx, queue, call); err == nil {
+			return newTask(call, began, ""), nil
+		}
 	case errors.Is(err, rpc.ErrPending):
 		return c.pending(ctx, call, queue), nil
 	case ctx.Err() != nil:
@@ -113,6 +117,14 @@ func (c *client) await(ctx context.Context, r *mcp.CallToolRequest, call tools.C
 		return failed("%s", e.Message), nil
 	}
 	return failed("The call may not have been accepted: %v. Its id is %s; send it again with this id in _meta[%q], and it runs once.", err, call.ID, CallIDMeta), nil
+}
+
+// enqueue stores a call, unless it is stored.
+func (c *client) enqueue(ctx context.Context, queue string, call tools.Call) error {
+	ctx, cancel := context.WithTimeout(ctx, c.gateway.cfg.Wait)
+	defer cancel()
+	_, err := rpc.Enqueue(ctx, c.gateway.bus, queue, call)
+	return err
 }
 
 // pending is the result of a call that takes too long to wait for.

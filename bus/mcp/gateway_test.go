@@ -328,6 +328,23 @@ func TestTasks(t *testing.T) {
 	}
 }
 
+// A task exists when the client gets its id, even if the server takes longer to store the
+// call than the client waits for a result.
+func TestTaskOfASlowServer(t *testing.T) {
+	c := newCluster(t)
+	url := gateways(t, c, 1, mcp.Config{TaskAfter: time.Nanosecond})
+	_, alice := dial(t, url, bearer(aliceToken), nil)
+	created := rawCall(t, url, "slow", nil)
+	if created.TaskID == "" || created.Status != "working" {
+		t.Fatalf("created: %+v", created)
+	}
+	got, err := sdk.CallCustomMethod[*taskParams, *taskResult](t.Context(), alice, "tasks/get", &taskParams{TaskID: created.TaskID})
+	if err != nil || got.Status != "working" {
+		t.Errorf("the task is %+v: %v", got, err)
+	}
+	close(c.release)
+}
+
 // rawCall sends tools/call with the capability for tasks.
 func rawCall(t *testing.T, url, tool string, meta map[string]any) (out taskResult) {
 	t.Helper()
