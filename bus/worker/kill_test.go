@@ -85,7 +85,7 @@ func TestKillAtEachStep(t *testing.T) {
 	second := startChild(t, url, log.dir, "once-publish", "resume")
 	second.awaitKilled(t)
 
-	notified := startConsole(t, b)
+	notified := startConsoleAt(t, url)
 	start(t, b, worker.Config{Queues: queues, AskTimeout: killAskTimeout}, log.tools()...)
 	waitEmpty(t, b)
 	runs := log.count(t)
@@ -199,7 +199,7 @@ func TestDeadLetterOfAsyncCall(t *testing.T) {
 	t.Parallel()
 	b, url := killBus(t)
 	log := &runLog{dir: t.TempDir()}
-	notified := startConsole(t, b)
+	notified := startConsoleAt(t, url)
 	want := map[string]tools.Outcome{"async_keyed": tools.Failed, "async_once": tools.Unknown}
 	for tool := range want {
 		victim := startChild(t, url, log.dir, tool, "ack") // after the first result

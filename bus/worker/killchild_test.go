@@ -246,6 +246,18 @@ func killBus(t *testing.T) (*bus.Bus, string) {
 	return bustest.Connect(t, s, bus.Config{Lease: killLease, Log: bustest.Log(t)}), s.URL()
 }
 
+// startConsoleAt starts a notifier with a long lease: if its lease ends while it waits for
+// a processor, it sends a notification again.
+func startConsoleAt(t *testing.T, url string) testChannel {
+	t.Helper()
+	b, err := bus.Connect(t.Context(), bus.Config{Server: url, Log: bustest.Log(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	return startConsole(t, b)
+}
+
 // noDeadLetters fails the test if there are dead letters.
 func noDeadLetters(t *testing.T, b *bus.Bus) {
 	t.Helper()
