@@ -124,16 +124,19 @@ func WaitUntil(t testing.TB, what string, ok func() bool) {
 }
 
 // Run calls run until stop is called or the test ends, and fails the test if run
-// returns an error.
+// returns an error, perhaps before that.
 func Run(t testing.TB, run func(context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- run(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := run(ctx); err != nil {
 			t.Errorf("run: %v", err)
 		}
+	}()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		<-done
 	})
 	t.Cleanup(stop)
 	return stop

@@ -59,7 +59,7 @@ func (p *Proxy) Connect(t testing.TB) *bus.Bus {
 	var b *bus.Bus
 	WaitUntil(t, "a connection", func() bool { // a busy machine can take longer than the timeout
 		var err error
-		b, err = bus.Connect(t.Context(), bus.Config{Server: u.String(), Timeout: 500 * time.Millisecond, Lease: time.Second})
+		b, err = bus.Connect(t.Context(), bus.Config{Server: u.String(), Timeout: 2 * time.Second, Lease: time.Second})
 		return err == nil
 	})
 	t.Cleanup(b.Close)

@@ -33,7 +33,11 @@ func TestGivingUpTakesTheClaim(t *testing.T) {
 	if _, err := b.Publish(t.Context(), msg); err != nil {
 		t.Fatal(err)
 	}
-	<-claiming
+	select {
+	case <-claiming:
+	case <-time.After(bustest.Timeout):
+		t.Fatal("the worker does not claim the call")
+	}
 	recordStart(t, b, "a") // an attempt failed before the claim
 	recordStart(t, b, "a")
 	start(t, b, worker.Config{Name: "other", MaxAttempts: 3, AskTimeout: 300 * time.Millisecond}, once)
