@@ -14,7 +14,7 @@ import (
 // ReadSubjects reads the messages of its subjects in order and then returns, also if
 // the last ones are deleted meanwhile. It ends with the error of f or of the context.
 func TestReadSubjects(t *testing.T) {
-	b := bustest.Connect(t, bustest.Server(t), bus.Config{Timeout: 300 * time.Millisecond})
+	b := bustest.Connect(t, bustest.Server(t), bus.Config{Timeout: 2 * time.Second})
 	subjects := []string{b.Result("s", "*"), b.Completion("s", "*")}
 	read := func(ctx context.Context, f func(n int) error) (n int, err error) {
 		err = b.ReadSubjects(ctx, bus.Results, subjects, func(_ string, body []byte) error {
