@@ -82,7 +82,7 @@ func Start(cfg Config) (*Server, error) {
 		s.staging.close(cfg.Dir)
 		return nil, err
 	}
-	s.staging.removeOld()
+	removeOld(memoryPath)
 	stopWatch := func() {}
 	if s.staging.dir != "" {
 		if stopWatch, err = s.watchStreams(); err != nil {

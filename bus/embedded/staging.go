@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 
 	"github.com/nats-io/nats.go"
 
@@ -55,9 +56,10 @@ func newStaging() *staging {
 
 var errInUse = errors.New("another process uses the directory")
 
-// lockDir locks a directory that exists.
+// lockDir locks a directory that exists. Any user can create files where the directories of
+// all processes are, so lockDir does not wait for the writer of a pipe.
 func lockDir(dir string) (*os.File, error) {
-	f, err := os.Open(dir)
+	f, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +68,10 @@ func lockDir(dir string) (*os.File, error) {
 		err = errInUse
 	}
 	if err == nil {
-		_, err = os.Stat(dir)
+		var info fs.FileInfo
+		if info, err = os.Stat(dir); err == nil && !info.IsDir() {
+			err = syscall.ENOTDIR
+		}
 	}
 	if err != nil {
 		f.Close()
@@ -75,11 +80,15 @@ func lockDir(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// removeOld removes the directories of processes that were killed. The server has completed
-// the batches of its own files before. For a server on other files, which was killed and not
-// started again, this is like a power failure.
-func (s *staging) removeOld() {
-	old, _ := filepath.Glob(filepath.Join(memoryDir(), stagingPattern)) // the pattern is valid
+// removeOld removes the directories in memory of processes that were killed, also if they
+// leave no memory for another one. The server has completed the batches of its own files
+// before. For a server on other files, which was killed and not started again, this is like
+// a power failure.
+func removeOld(memory string) {
+	if memory == "" { // otherwise, the pattern would match in the working directory
+		return
+	}
+	old, _ := filepath.Glob(filepath.Join(memory, stagingPattern)) // the pattern is valid
 	for _, dir := range old {
 		if lock, err := lockDir(dir); err == nil {
 			_ = os.RemoveAll(dir) // the next start tries it again

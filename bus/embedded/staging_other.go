@@ -2,5 +2,7 @@
 
 package embedded
 
-// memoryDir returns a directory in memory, or "". Only Linux has one.
-func memoryDir() string { return "" }
+// memoryPath is empty: only Linux has a directory in memory.
+const memoryPath = ""
+
+func memoryDir() string { return memoryPath }

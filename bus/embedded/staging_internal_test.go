@@ -1,0 +1,59 @@
+//go:build unix
+
+package embedded
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A machine without a directory in memory has no old ones: nothing in the working directory
+// is removed.
+func TestNoMemoryRemovesNothing(t *testing.T) {
+	t.Chdir(t.TempDir())
+	mine := "stevedore-batches-mine"
+	if err := os.Mkdir(mine, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	removeOld("")
+	if _, err := os.Stat(mine); err != nil {
+		t.Error(err)
+	}
+}
+
+// Another user's pipe or file with the name of an old directory neither stops the start of
+// a server nor keeps the old directories.
+func TestOldStagingThatIsNoDirectory(t *testing.T) {
+	memory := t.TempDir()
+	pipe, file, old := filepath.Join(memory, "stevedore-batches-1"), filepath.Join(memory, "stevedore-batches-2"), filepath.Join(memory, "stevedore-batches-3")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Skip("cannot make a pipe: ", err)
+	}
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(old, "STREAM"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		removeOld(memory)
+	}()
+	select {
+	case <-done:
+	case <-time.After(3 * time.Minute):
+		t.Fatal("it waits for a writer of the pipe")
+	}
+	if _, err := os.Stat(old); !os.IsNotExist(err) {
+		t.Errorf("the old directory is left: %v", err)
+	}
+	for _, other := range []string{pipe, file} {
+		if _, err := os.Lstat(other); err != nil {
+			t.Error(err)
+		}
+	}
+}
