@@ -137,6 +137,7 @@ const (
 // default size, or less if the server does not have as much space.
 func (b *Bus) createStream(ctx context.Context, want jetstream.StreamConfig) error {
 	waitUntil := time.Now().Add(peersTimeout)
+	var noPeers error
 	for {
 		err := b.withProvisionTimeout(ctx, func(ctx context.Context) error {
 			_, err := b.js.CreateStream(ctx, want)
@@ -145,14 +146,17 @@ func (b *Bus) createStream(ctx context.Context, want jetstream.StreamConfig) err
 		api, ok := errors.AsType[*jetstream.APIError](err)
 		switch {
 		case ok && api.ErrorCode == errNoPeers:
+			noPeers = fmt.Errorf("%w: a stream with %d replicas needs as many servers with JetStream online", err, want.Replicas)
 			select {
 			case <-time.After(peersInterval):
 			case <-ctx.Done():
 			}
 			if ctx.Err() != nil || time.Now().After(waitUntil) {
-				return fmt.Errorf("%w: a stream with %d replicas needs as many servers with JetStream online", err, want.Replicas)
+				return noPeers
 			}
 			continue
+		case ctx.Err() != nil && noPeers != nil: // the caller gave up while the server was asked again
+			return noPeers
 		case !ok || api.ErrorCode != errStorageExceeded && api.ErrorCode != errResourcesExceeded:
 			return err
 		case want.MaxBytes <= 0: // it reserves no space
