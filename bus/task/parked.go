@@ -142,31 +142,16 @@ func ReadParked(ctx context.Context, b *bus.Bus, k tools.CallKey) (p Parked, ok 
 
 // ListParked returns the parked calls of a session, or of all sessions if it is "*".
 func ListParked(ctx context.Context, b *bus.Bus, session string) ([]Parked, error) {
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
-	defer cancel()
-	kv, err := b.Bucket(ctx, bus.TasksBucket)
-	if err != nil {
-		return nil, fmt.Errorf("list parked calls: %w", err)
-	}
-	watcher, err := kv.Watch(ctx, keyOf(parkedKey, tools.CallKey{Session: session, ID: "*"}), jetstream.IgnoreDeletes())
-	if err != nil {
-		return nil, fmt.Errorf("list parked calls: %w", err)
-	}
-	defer func() { _ = watcher.Stop() }() // fails only if ctx has ended
 	var calls []Parked
-	for {
-		select {
-		case <-ctx.Done():
-			return nil, fmt.Errorf("list parked calls: %w", ctx.Err())
-		case entry, ok := <-watcher.Updates():
-			if !ok || entry == nil {
-				return calls, nil
-			}
-			if p, err := decodeParked(entry); err == nil { // otherwise, it is not a record of a worker
-				calls = append(calls, p)
-			}
+	err := eachRecord(ctx, b, keyOf(parkedKey, tools.CallKey{Session: session, ID: "*"}), func(entry jetstream.KeyValueEntry) {
+		if p, err := decodeParked(entry); err == nil { // otherwise, it is not a record of a worker
+			calls = append(calls, p)
 		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list parked calls: %w", err)
 	}
+	return calls, nil
 }
 
 // Resume publishes a parked call again and removes its record. If it is called twice for

@@ -3,7 +3,6 @@ package task
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -55,33 +54,15 @@ func RemoveShown(ctx context.Context, b *bus.Bus, k tools.CallKey) error {
 
 // ListShown returns what is stored for the calls of a channel.
 func ListShown(ctx context.Context, b *bus.Bus, channel string) ([]Shown, error) {
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
-	defer cancel()
-	kv, err := b.Bucket(ctx, bus.TasksBucket)
-	if err != nil {
-		return nil, fmt.Errorf("list the status of calls: %w", err)
-	}
-	watcher, err := kv.Watch(ctx, keyOf(shownKey, tools.CallKey{Session: "*", ID: "*"}), jetstream.IgnoreDeletes())
-	if err != nil {
-		return nil, fmt.Errorf("list the status of calls: %w", err)
-	}
-	defer func() { _ = watcher.Stop() }() // fails only if ctx has ended
 	var all []Shown
-	for {
-		select {
-		case <-ctx.Done():
-			return nil, fmt.Errorf("list the status of calls: %w", ctx.Err())
-		case entry, ok := <-watcher.Updates():
-			if !ok {
-				return nil, errors.New("list the status of calls: the watch ended")
-			}
-			if entry == nil {
-				return all, nil
-			}
-			var s Shown
-			if json.Unmarshal(entry.Value(), &s) == nil && s.Channel == channel && entry.Key() == keyOf(shownKey, s.Call) {
-				all = append(all, s)
-			}
+	err := eachRecord(ctx, b, keyOf(shownKey, tools.CallKey{Session: "*", ID: "*"}), func(entry jetstream.KeyValueEntry) {
+		var s Shown
+		if json.Unmarshal(entry.Value(), &s) == nil && s.Channel == channel && entry.Key() == keyOf(shownKey, s.Call) {
+			all = append(all, s)
 		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the status of calls: %w", err)
 	}
+	return all, nil
 }

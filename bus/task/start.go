@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
@@ -16,9 +15,6 @@ import (
 // startKey begins the keys of the records of starts: one record for each start, so that
 // workers need not read before they write.
 const startKey = "start"
-
-// listTimeout limits the reading of the records of a call.
-const listTimeout = 10 * time.Second
 
 // RecordStart records that a worker starts a call, and returns the record for
 // ForgetStart. The two tokens name the call.
@@ -67,20 +63,10 @@ func ForgetStart(ctx context.Context, b *bus.Bus, record string) error {
 
 // Starts returns the records of the starts of a call.
 func Starts(ctx context.Context, b *bus.Bus, session, call string) (records []string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
-	defer cancel()
-	kv, err := b.Bucket(ctx, bus.TasksBucket)
+	err = eachRecord(ctx, b, strings.Join([]string{startKey, session, call, "*"}, "."), func(entry jetstream.KeyValueEntry) {
+		records = append(records, entry.Key())
+	})
 	if err != nil {
-		return nil, fmt.Errorf("count the starts of call %s: %w", call, err)
-	}
-	list, err := kv.ListKeysFiltered(ctx, strings.Join([]string{startKey, session, call, "*"}, "."))
-	if err != nil {
-		return nil, fmt.Errorf("count the starts of call %s: %w", call, err)
-	}
-	for record := range list.Keys() {
-		records = append(records, record)
-	}
-	if err := ctx.Err(); err != nil { // the list is not complete
 		return nil, fmt.Errorf("count the starts of call %s: %w", call, err)
 	}
 	return records, nil
