@@ -150,7 +150,7 @@ func (r *Reader) Grep(ctx context.Context, session, id string, q GrepQuery) (*Gr
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		timeout := err != nil && limited.Err() != nil
+		timeout := err != nil && s != nil && limited.Err() != nil
 		if err != nil && !timeout {
 			return readError(id, err)
 		}
@@ -206,7 +206,8 @@ func stoppedNote(s *linematch.Search, after time.Duration, lines, size int64, pa
 	return text + "; try a simpler pattern, or fixed text"
 }
 
-// search returns the first matching lines, one more than q asks for.
+// search returns the first matching lines, one more than q asks for. s is nil if q has a
+// wrong offset.
 func search(ctx context.Context, c blockContent, pattern *linematch.Pattern, q GrepQuery) (s *linematch.Search, found []linematch.Line, err error) {
 	s = &linematch.Search{Pattern: pattern, Source: c, Found: func(line linematch.Line) (bool, error) {
 		found = append(found, line)

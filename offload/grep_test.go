@@ -326,6 +326,14 @@ func TestGrepEndsInTime(t *testing.T) {
 	}
 }
 
+// A wrong offset is an error also if its search has no time left.
+func TestGrepAtAWrongOffsetWithoutTime(t *testing.T) {
+	r := stored(t, []byte("text\n"))
+	r.cfg.GrepTime = time.Nanosecond
+	_, err := r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: "x", Offset: 100})
+	wantCode(t, err, tools.CodeInvalidArguments, "outside of the artifact")
+}
+
 // A search that was stopped says where it continues: after the matches that it counted.
 func TestStoppedGrepContinues(t *testing.T) {
 	r := stored(t, []byte("1 cc\n2 cc\n"+strings.Repeat(strings.Repeat("a", 200)+"\n", 20_000)))
