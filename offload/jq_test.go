@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"strings"
@@ -353,6 +354,47 @@ func TestJQContinuesAfterTimeout(t *testing.T) {
 	wantCode(t, err, tools.CodeInvalidArguments, "cannot continue at a place")
 	_, err = r.JQ(t.Context(), "s", "doc", JQQuery{Query: ".items[]", Offset: -1 << 60})
 	wantCode(t, err, tools.CodeInvalidArguments, "after the end of the artifact")
+	_, err = r.JQ(t.Context(), "s", "doc", JQQuery{Query: ".items[]", Offset: math.MinInt})
+	wantCode(t, err, tools.CodeInvalidArguments, "after the end of the artifact")
+}
+
+// Numbers do not end with a byte of their own, and a query about the array of all rows
+// continues with the first number that it did not show.
+func TestJQContinuesAtANumber(t *testing.T) {
+	var numbers strings.Builder
+	for n := 100_000; numbers.Len() < maxJQInput+1<<20; n++ {
+		fmt.Fprintln(&numbers, n)
+	}
+	r := stored(t, []byte(numbers.String()))
+	offset, next := jqPlace{From: int64(strings.Index(numbers.String(), "500000\n"))}.offset(), 500_000
+	for range 3 {
+		res, err := r.JQ(t.Context(), "s", "a", JQQuery{Query: ".[] | select(. > 0)", Offset: offset})
+		if err != nil || !res.Limited {
+			t.Fatalf("at %d: %v, %+v", offset, err, res)
+		}
+		for _, got := range res.Results {
+			if string(got) != fmt.Sprint(next) {
+				t.Fatalf("got %s, want %d", got, next)
+			}
+			next++
+		}
+		offset = res.NextOffset
+	}
+}
+
+// A query that begins to read other rows cannot continue at a place. An offset that counts
+// results from that place would be taken for one that counts them from the start.
+func TestJQThatCannotContinue(t *testing.T) {
+	var rows strings.Builder
+	for i := 0; rows.Len() < maxJQInput+1<<20; i++ {
+		fmt.Fprintf(&rows, "{\"id\":%d,\"text\":\"%s\"}\n", i, strings.Repeat("x", 230))
+	}
+	r := stored(t, []byte(rows.String()))
+	at := jqPlace{From: int64(strings.Index(rows.String(), `{"id":20000,`))}
+	res, err := r.JQ(t.Context(), "s", "a", JQQuery{Query: "if .id == 20010 then input else . end", Offset: at.offset()})
+	if err != nil || !res.Limited || res.NextOffset != 0 || !strings.Contains(res.Text(), "there are more results than shown, and this query cannot continue; narrow it") {
+		t.Errorf("%v, continues at %d: %.300s", err, res.NextOffset, res.Text())
+	}
 }
 
 // The plan gives the same results as the query.

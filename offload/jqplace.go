@@ -32,7 +32,7 @@ func placeOf(offset int, size int64) (jqPlace, error) {
 		return jqPlace{Skip: offset}, nil
 	}
 	place := jqPlace{From: -int64(offset) / jqSkips, Skip: int(-int64(offset) % jqSkips)}
-	if place.From >= size {
+	if place.From < 0 || place.From >= size { // the least integer has no positive counterpart
 		return jqPlace{}, tools.Errorf(tools.CodeInvalidArguments, "offset %d is after the end of the artifact; use an offset that an answer gave", offset)
 	}
 	return place, nil

@@ -69,9 +69,15 @@ func (r *jqRun) add(v any) (more bool, err error) {
 		}
 		return false, tools.Errorf(tools.CodeInvalidArguments, "the first result of the query %q is %s, longer than the %d characters that can be shown%s; %s", tools.Excerpt(r.Query, 200), sizeOf(v), r.Limit, why.String(), narrower(v))
 	case tooLong:
-		r.res.Limited, r.res.NextOffset = true, r.emitted-1
-		if place, ok := r.place(r.emitted - 1); ok && r.From > 0 {
+		r.res.Limited = true
+		place, ok := r.place(r.emitted - 1)
+		switch {
+		case r.From == 0:
+			r.res.NextOffset = r.emitted - 1
+		case ok:
 			r.res.NextOffset = place.offset()
+		default:
+			r.res.Notes = append(r.res.Notes, "there are more results than shown, and this query cannot continue; narrow it")
 		}
 		return false, nil
 	}

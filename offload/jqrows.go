@@ -106,7 +106,8 @@ func appendJSON(to []byte, text string) []byte {
 	return append(to, data...)
 }
 
-// asArray is the text of a JSON array of rows.
+// asArray is the text of a JSON array of rows. A space follows each row, so that the reader
+// of a number finds its end without the next row.
 type asArray struct {
 	rows    rowSource
 	rowAt   int64 // where the row that was read last begins
@@ -131,9 +132,9 @@ func (a *asArray) Read(p []byte) (int, error) {
 		case err != nil:
 			return 0, err
 		case a.started:
-			a.rest = append([]byte(","), row...)
+			a.rest = fmt.Appendf(nil, ",%s ", row)
 		default:
-			a.rest, a.started = append([]byte("["), row...), true
+			a.rest, a.started = fmt.Appendf(nil, "[%s ", row), true
 		}
 	}
 	n := copy(p, a.rest)
