@@ -64,6 +64,7 @@ func (c *connection) resultOf(got *mcp.CallToolResult) *tools.Result {
 	case failed != nil:
 		_ = out.Close()
 		return tools.Failure(tools.Errorf(tools.CodeToolFailed, "the result of the MCP server cannot be read: %v", failed))
+	case out.Err() != nil: // the offloader reports it
 	case media && out.Size() > maxMessage:
 		out.Note(fmt.Sprintf("[The result has %d images or files, which are not shown, because its text is too long.]", len(blocks)-len(spans)))
 	case media:
