@@ -297,16 +297,27 @@ func TestListRefused(t *testing.T) {
 	}
 }
 
+// firstWrite is a log that says when it was written.
+type firstWrite struct {
+	bytes.Buffer
+	wrote func()
+}
+
+func (f *firstWrite) Write(p []byte) (int, error) {
+	f.wrote()
+	return f.Buffer.Write(p)
+}
+
 // A refused credential is an error that names the setting.
 func TestRefusedCredential(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "wrong "+r.Header.Get("Authorization"), http.StatusUnauthorized)
 	}))
 	t.Cleanup(srv.Close)
-	var log bytes.Buffer
-	s := mcp.New(mcp.Config{Name: "web", URL: srv.URL, Header: map[string]string{"Authorization": "secret-token"}, Log: zerolog.New(&log)})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	log := firstWrite{wrote: cancel}
+	s := mcp.New(mcp.Config{Name: "web", URL: srv.URL, Header: map[string]string{"Authorization": "secret-token"}, Log: zerolog.New(&log).Level(zerolog.WarnLevel)})
 	if err := s.Run(ctx); err != nil {
 		t.Error(err)
 	}
