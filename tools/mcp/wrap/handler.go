@@ -187,11 +187,11 @@ func sendError(w http.ResponseWriter, status int, id string, code int, text stri
 	_ = m.WriteEdited(w, nil) // fails only if the client is gone
 }
 
-// find returns a session of an identity.
+// find returns a session of an identity that has not ended.
 func (h *Handler) find(key, identity string) *served {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if s := h.sessions[key]; s != nil && s.identity == identity && !s.shared {
+	if s := h.sessions[key]; s != nil && s.identity == identity && !s.shared && !s.hasEnded() {
 		return s
 	}
 	return nil

@@ -214,3 +214,31 @@ func TestEndingSessionIsReplaced(t *testing.T) {
 		t.Errorf("a third session is opened; %v", err)
 	}
 }
+
+// A session that the client ended does not exist any more, although its server takes long to
+// end.
+func TestRequestAfterTheEndOfASession(t *testing.T) {
+	h, _ := newHandler(t, "stubborn")
+	if _, err := h.open("key", "alice", "alice", false); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		method, body string
+		status       int
+	}{
+		{"DELETE", "", 204},
+		{"POST", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, 404},
+		{"POST", `{"jsonrpc":"2.0","method":"notifications/initialized"}`, 404},
+		{"GET", "", 404},
+		{"DELETE", "", 404},
+	} {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequestWithContext(t.Context(), tt.method, "/", strings.NewReader(tt.body))
+		for name, value := range map[string]string{"Identity": "alice", "Content-Type": "application/json", "Mcp-Session-Id": "key"} {
+			r.Header.Set(name, value)
+		}
+		if h.ServeHTTP(w, r); w.Code != tt.status {
+			t.Errorf("%s %s: %d %s, want %d", tt.method, tt.body, w.Code, w.Body, tt.status)
+		}
+	}
+}
