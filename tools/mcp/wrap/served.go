@@ -128,17 +128,20 @@ func (s *served) handle(w http.ResponseWriter, r *http.Request, m *wire.Message)
 	inner := strconv.Quote("http-" + strconv.Itoa(s.seq))
 	s.mu.Unlock()
 	if !m.IsRequest() {
-		if m.Method == "notifications/cancelled" {
-			s.renameCancelled(m)
+		if m.Method == "notifications/cancelled" && !s.renameCancelled(m) {
+			w.WriteHeader(http.StatusAccepted)
+			return
 		}
 		copied, err := rewrite(m)
 		if err != nil {
 			sendError(w, http.StatusBadRequest, "null", wire.CodeParse, err.Error())
 			return
 		}
-		if s.pass(r.Context(), copied) {
-			w.WriteHeader(http.StatusAccepted)
+		if !s.pass(r.Context(), copied) {
+			http.Error(w, unknownSession, http.StatusNotFound)
+			return
 		}
+		w.WriteHeader(http.StatusAccepted)
 		return
 	}
 	e := &exchange{id: m.ID, done: make(chan struct{}), w: w}
@@ -181,15 +184,19 @@ func (s *served) handle(w http.ResponseWriter, r *http.Request, m *wire.Message)
 	}
 }
 
-// renameCancelled gives a cancellation the id that the proxy sees.
-func (s *served) renameCancelled(m *wire.Message) {
+// renameCancelled gives a cancellation the id that the proxy sees. It returns false if the
+// cancellation names no open request of its client.
+func (s *served) renameCancelled(m *wire.Message) bool {
+	if m.Params.Kind != '{' || s.shared { // another client may have a request with this id
+		return false
+	}
 	v, err := m.Get(m.Params, "requestId")
-	if m.Params.Kind != '{' || err != nil || !v.Exists() {
-		return
+	if err != nil || !v.Exists() {
+		return false
 	}
 	raw, err := m.Bytes(v, 4<<10)
-	if err != nil || s.shared { // another client may have a request with this id
-		return
+	if err != nil {
+		return false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,9 +205,10 @@ func (s *served) renameCancelled(m *wire.Message) {
 			m.Edits = append(m.Edits, wire.Edit{From: v.Start, To: v.End, With: []byte(inner)})
 			delete(s.open, inner) // no response is sent
 			e.finish()
-			return
+			return true
 		}
 	}
+	return false
 }
 
 // rewrite returns a message with its edits.

@@ -2,6 +2,7 @@ package wrap
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http/httptest"
@@ -30,6 +31,32 @@ func TestRequestOfAClientThatIsGone(t *testing.T) {
 	case <-s.closed:
 	case <-time.After(10 * time.Second):
 		t.Error("the session stays open")
+	}
+}
+
+// A client cancels only its own requests: not by the id of another client's request that the
+// proxy sees, and not by an id of a client with which it shares the session.
+func TestCancellationOfAnotherClientsRequest(t *testing.T) {
+	for id, cancelled := range map[string]bool{`"http-1"`: false, "7": false, "8": true} {
+		for _, shared := range []bool{false, true} {
+			s := newServed("alice", shared)
+			s.open[`"http-1"`] = &exchange{id: "8", done: make(chan struct{}), w: httptest.NewRecorder()}
+			passed := make(chan *wire.Message, 1)
+			go func() {
+				m, _ := s.Receive()
+				passed <- m
+			}()
+			m, err := wire.Request("", "notifications/cancelled", map[string]any{"requestId": json.RawMessage(id)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := httptest.NewRecorder()
+			s.handle(w, httptest.NewRequestWithContext(t.Context(), "POST", "/", nil), m)
+			s.Close()
+			if got := <-passed; w.Code != 202 || (got != nil) != (cancelled && !shared) {
+				t.Errorf("shared %v, id %s: status %d, passed on: %v", shared, id, w.Code, got != nil)
+			}
+		}
 	}
 }
 
