@@ -99,7 +99,7 @@ func (c *client) await(ctx context.Context, r *mcp.CallToolRequest, call tools.C
 		return c.result(r, event), nil
 	case isDead:
 		return failed("%v", dead), nil
-	case errors.Is(err, rpc.ErrPending) && ctx.Err() != nil:
+	case ctx.Err() != nil: // the call may be stored
 		c.cancelled(call)
 		return nil, ctx.Err()
 	case tasks && errors.Is(err, rpc.ErrPending):
@@ -110,8 +110,6 @@ func (c *client) await(ctx context.Context, r *mcp.CallToolRequest, call tools.C
 		}
 	case errors.Is(err, rpc.ErrPending):
 		return c.pending(ctx, call, queue), nil
-	case ctx.Err() != nil:
-		return nil, ctx.Err()
 	}
 	if e, ok := errors.AsType[*tools.Error](err); ok {
 		return failed("%s", e.Message), nil
@@ -145,7 +143,11 @@ func (c *client) cancelled(call tools.Call) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	if _, err := task.Cancel(ctx, c.gateway.bus, call.SessionToken(), call.IDToken(), "the MCP client"); err != nil && tools.CodeOf(err) != tools.CodeInvalidArguments {
+	_, err := task.Cancel(ctx, c.gateway.bus, call.SessionToken(), call.IDToken(), "the MCP client")
+	if tools.CodeOf(err) == tools.CodeNotFound { // the server may be about to store it
+		err = task.RecordCancellation(ctx, c.gateway.bus, call.SessionToken(), call.IDToken())
+	}
+	if err != nil && tools.CodeOf(err) != tools.CodeInvalidArguments {
 		c.gateway.cfg.Log.Warn().Str("call", call.IDToken()).Str("session", c.session).Err(err).Msg("cannot cancel a call")
 	}
 }

@@ -8,9 +8,11 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/mcp"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -90,23 +92,7 @@ func TestCancelBySessionID(t *testing.T) {
 	cancel(aliceToken, one, "8")
 	cancel(aliceToken, one, "7")
 	cancel(aliceToken, "from-another-time", "1")
-	cancelled := func() (n int) {
-		err := c.ReadSubjects(t.Context(), bus.Results, []string{c.Result("alice", "*")}, func(_ string, body []byte) error {
-			if e, err := tools.DecodeResult(body); err == nil && e.Outcome == tools.Cancelled {
-				n++
-			}
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
-	for end := time.Now().Add(20 * time.Second); cancelled() < 2; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d calls were cancelled, want 2", cancelled())
-		}
-	}
+	bustest.WaitUntil(t, "two cancelled calls", func() bool { return cancelled(t, c, "alice") >= 2 })
 	first()
 	unknown()
 	close(c.release)
@@ -118,7 +104,7 @@ func TestCancelBySessionID(t *testing.T) {
 			t.Errorf("%s: %s", name, last)
 		}
 	}
-	if n := cancelled(); n != 2 {
+	if n := cancelled(t, c, "alice"); n != 2 {
 		t.Errorf("%d calls were cancelled, want 2", n)
 	}
 }
@@ -143,4 +129,54 @@ func TestForgedRequestKey(t *testing.T) {
 	if _, err := bufio.NewReader(res.Body).WriteTo(&all); err != nil || !strings.Contains(all.String(), `"text":"hi"`) {
 		t.Errorf("%s %s: %v", res.Status, all.String(), err)
 	}
+}
+
+// A client that cancels while its call is being stored cancels the call, too.
+func TestCancelWhileTheCallIsStored(t *testing.T) {
+	c := newCluster(t)
+	stored, err := c.Conn().SubscribeSync(c.Call("default", "slow", "stdio", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine, theirs := sdk.NewInMemoryTransports()
+	serving, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- mcp.New(c.Bus, mcp.Config{}).Stdio(serving, "stdio", theirs) }()
+	defer func() { stop(); <-served }()
+	s, err := sdk.NewClient(&sdk.Implementation{Name: "test"}, nil).Connect(t.Context(), mine, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	const calls = 10
+	for range calls {
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			_, err := s.CallTool(ctx, &sdk.CallToolParams{Name: "slow"})
+			ended <- err
+		}()
+		if _, err := stored.NextMsg(bustest.Timeout); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		if err := <-ended; err == nil {
+			t.Error("the cancelled call succeeded")
+		}
+	}
+	bustest.WaitUntil(t, "the cancelled calls", func() bool { return cancelled(t, c, "stdio") == calls })
+}
+
+// cancelled returns how many calls of a session were cancelled.
+func cancelled(t *testing.T, c *cluster, session string) (n int) {
+	err := c.ReadSubjects(t.Context(), bus.Results, []string{c.Result(session, "*")}, func(_ string, body []byte) error {
+		if e, err := tools.DecodeResult(body); err == nil && e.Outcome == tools.Cancelled {
+			n++
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
