@@ -36,8 +36,10 @@ func (u *user) options() *sdk.ClientOptions {
 // servers ask. Other clients get the id of the call.
 func TestApprovals(t *testing.T) {
 	c := newCluster(t)
-	url := gateways(t, c, 2, mcp.Config{Wait: 2 * time.Second})
-	g := mcp.New(c.Bus, mcp.Config{Wait: 2 * time.Second})
+	// A call whose form gets no answer takes the shorter time.
+	answered, dismissed := mcp.Config{Wait: bustest.Timeout}, mcp.Config{Wait: 2 * time.Second}
+	urls := map[bool]string{true: gateways(t, c, 2, answered), false: gateways(t, c, 2, dismissed)}
+	stdio := map[bool]*mcp.Gateway{true: mcp.New(c.Bus, answered), false: mcp.New(c.Bus, dismissed)}
 	for name, test := range map[string]struct {
 		answer sdk.ElicitResult
 		want   string
@@ -50,7 +52,8 @@ func TestApprovals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			u := user{answer: test.answer}
-			_, s := dial(t, url, bearer(aliceToken), u.options())
+			answers := name != "dismissed"
+			_, s := dial(t, urls[answers], bearer(aliceToken), u.options())
 			if got := text(t, call(t, s, "echo", map[string]any{"text": "danger"})); !strings.Contains(got, test.want) || u.asked.Load() != test.asked {
 				t.Errorf("round trips: %q after %d questions", got, u.asked.Load())
 			}
@@ -59,7 +62,7 @@ func TestApprovals(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			served := make(chan error, 1)
-			go func() { served <- g.Stdio(ctx, "stdio", theirs) }()
+			go func() { served <- stdio[answers].Stdio(ctx, "stdio", theirs) }()
 			old, err := sdk.NewClient(&sdk.Implementation{Name: "test"}, u.options()).Connect(t.Context(), mine, &sdk.ClientSessionOptions{ProtocolVersion: "2025-06-18"})
 			if err != nil {
 				t.Fatal(err)
@@ -73,7 +76,7 @@ func TestApprovals(t *testing.T) {
 			<-served
 		})
 	}
-	_, s := dial(t, url, bearer(bobToken), nil)
+	_, s := dial(t, urls[false], bearer(bobToken), nil)
 	if got := text(t, call(t, s, "echo", map[string]any{"text": "danger"})); !strings.Contains(got, "waits until a person approves") {
 		t.Errorf("a client without forms got %q", got)
 	}
@@ -89,6 +92,11 @@ func TestApprovalsOfOthers(t *testing.T) {
 	if _, err := alice.CallTool(t.Context(), params); err != nil {
 		t.Fatal(err)
 	}
+	key := tools.CallKey{Session: "alice", ID: "x"}
+	bustest.WaitUntil(t, "the question", func() bool {
+		approvals, err := task.ApprovalsFor(t.Context(), c.Bus, key)
+		return err == nil && len(approvals) == 1
+	})
 	approve := sdk.InputResponseMap{"alice.x": &sdk.ElicitResult{Action: "accept", Content: map[string]any{"approve": true}}}
 	_, bob := dial(t, url, bearer(bobToken), nil)
 	for _, params := range []*sdk.CallToolParams{
@@ -102,7 +110,7 @@ func TestApprovalsOfOthers(t *testing.T) {
 	if _, err := alice.CallTool(t.Context(), &sdk.CallToolParams{Name: "echo", Arguments: map[string]any{"text": "hi"}, InputResponses: approve}); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok, err := task.ReadAnswer(t.Context(), c.Bus, tools.CallKey{Session: "alice", ID: "x"}); ok || err != nil {
+	if _, ok, err := task.ReadAnswer(t.Context(), c.Bus, key); ok || err != nil {
 		t.Errorf("the call of alice was answered: %v", err)
 	}
 }
@@ -110,7 +118,7 @@ func TestApprovalsOfOthers(t *testing.T) {
 // A task whose call needs an approval has the status input_required, and tasks/update answers.
 func TestApprovalOfATask(t *testing.T) {
 	c := newCluster(t)
-	url := gateways(t, c, 2, mcp.Config{TaskAfter: 20 * time.Millisecond})
+	url := gateways(t, c, 2, mcp.Config{TaskAfter: 500 * time.Millisecond})
 	client, s := dial(t, url, bearer(aliceToken), nil)
 	type updateParams struct {
 		sdk.ParamsBase
