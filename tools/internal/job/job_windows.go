@@ -37,9 +37,13 @@ func assign(job windows.Handle, pid uint32) error {
 	return nil
 }
 
-// Resume adds a process that was started suspended to a job, and lets it run.
+// Resume adds a process that was started suspended to a job, and lets it run. After an error
+// it may still be suspended, and the caller kills it.
 func Resume(job windows.Handle, pid int) error {
-	return errors.Join(assign(job, uint32(pid)), resume(uint32(pid)))
+	if err := assign(job, uint32(pid)); err != nil {
+		return err
+	}
+	return resume(uint32(pid))
 }
 
 // resume resumes the only thread of a process that was started suspended. Package
