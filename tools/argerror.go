@@ -3,6 +3,7 @@ package tools
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -44,7 +45,7 @@ func fitsType(value any, want []string) bool {
 		return true
 	}
 	number, ok := value.(float64)
-	return ok && slices.Contains(want, "integer") && number == float64(int64(number))
+	return ok && slices.Contains(want, "integer") && number == math.Trunc(number)
 }
 
 // typeName returns the type of a decoded JSON value.

@@ -53,13 +53,14 @@ func TestCoercedArguments(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{
-		`{"id":null}`:               `arguments of t: the argument "id" is required, but it is null; want "string"`,
-		`{"name":null,"n":1}`:       `the argument "id" is required, but it is null`,
-		`{"name":"a","n":"five"}`:   `the argument "n" is of the type "string"; want "integer"`,
-		`{"id":"a","list":{"x":1}}`: `the argument "list" is of the type "object"; want "array"`,
-		`{"id":"a","list":[null]}`:  `null has type "null", want "string"`,
-		`{"name":"a","other":1}`:    `["other"]`,
-		`{}`:                        `missing properties: ["id"]`,
+		`{"id":null}`:                   `arguments of t: the argument "id" is required, but it is null; want "string"`,
+		`{"name":null,"n":1}`:           `the argument "id" is required, but it is null`,
+		`{"name":"a","n":"five"}`:       `the argument "n" is of the type "string"; want "integer"`,
+		`{"id":"a","n":1e30,"other":1}`: `["other"]`,
+		`{"id":"a","list":{"x":1}}`:     `the argument "list" is of the type "object"; want "array"`,
+		`{"id":"a","list":[null]}`:      `null has type "null", want "string"`,
+		`{"name":"a","other":1}`:        `["other"]`,
+		`{}`:                            `missing properties: ["id"]`,
 	} {
 		res := registry.Run(t.Context(), tools.Call{ID: "1", Tool: "t", Args: []byte(args)}, nil)
 		if !strings.Contains(res.ForLLM, want) || tools.CodeOf(res.Err) != tools.CodeInvalidArguments {
