@@ -98,3 +98,30 @@ func TestNoticeWithoutConversation(t *testing.T) {
 		t.Errorf("%v, %v", err, s.entries(t, "none"))
 	}
 }
+
+// A session that a user has never written to gets a limited number of notices, and more
+// after the first message.
+func TestNoticesBeforeTheFirstMessage(t *testing.T) {
+	const limit = 500
+	s := newStage(t)
+	for i := range uint64(limit - 1) {
+		data, err := agent.EncodeJSON(agent.Entry{Kind: agent.KindNotice, Notice: &agent.Notice{ID: fmt.Sprint("x", i), Title: "t"}})
+		if err == nil {
+			_, err = s.log.Append(t.Context(), "s", i, data)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	add := func(id string, want int) {
+		t.Helper()
+		if err := agent.BeginWithNotice(t.Context(), &s.log, "s", agent.Notice{ID: id, Title: "t"}); err != nil || len(s.entries(t, "s")) != want {
+			t.Errorf("%d entries, want %d (%v)", len(s.entries(t, "s")), want, err)
+		}
+	}
+	add("last", limit)
+	add("one more", limit)
+	model := &recorder{Provider: parseScript(t, `{"text":"done"}`)}
+	run(t, s.agent(model, agent.Config{}), "s", "r", "go")
+	add("after a message", len(s.entries(t, "s"))+1)
+}
