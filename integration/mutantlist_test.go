@@ -116,7 +116,7 @@ var mutants = []mutant{
 	{"a refusal wakes no keeper", "bus/publish.go", "		b.space.refuse()\n", "", "bus/retention", "TestWaitingPublishIsWoken"},
 	{"nothing looks behind a long call", "bus/consume.go", "keeper.Go(func() { k.trimmer.findBehind(work, cfg.HasEnded) })", "", "bus/worker", "TestRemoveWhatADeadWorkerSettled"},
 	{"a result of another call ends a call", "bus/worker/ended.go", " || a.checkDigest(stored[0].Digest) != nil", "", "bus/worker", "TestRemoveWhatADeadWorkerSettled"},
-	{"an async result ends a call", "bus/worker/ended.go", "task.Ended(stored) || ", "len(stored) > 0 || ", "bus/worker", "TestRemoveWhatADeadWorkerSettled"},
+	{"an async result ends a call", "bus/worker/ended.go", "task.Ended(stored) || ", "task.Ended(stored) || len(stored) > 0 || ", "bus/worker", "TestRemoveWhatADeadWorkerSettled"},
 	{"notifications of a chat overtake each other", "bus/notify/order.go", "			if previous == nil {\n				return nil", "			if previous == nil || t != nil {\n				return nil",
 		"bus/notify", "TestOrderPerChatOverTwoNotifiers"},
 	{"a notification is sent twice at once", "bus/notify/order.go", "		if held == nil {\n			return t, nil", "		if held == nil || t != nil {\n			return t, nil",
