@@ -38,28 +38,35 @@ func damageIn(text string) (d damage, ok bool) {
 // maxDeleted limits the answer of the server in lost, which names each deleted message.
 const maxDeleted = 1_000_000
 
-// lost asks the server what it dropped of a stream. It is empty if it dropped nothing, or
-// if the stream has too many deleted messages to ask.
-func lost(ctx context.Context, b *bus.Bus, stream string) (problem string, err error) {
-	s, err := b.JetStream().Stream(ctx, stream)
-	if err != nil || s.CachedInfo().State.NumDeleted > maxDeleted {
+// lost asks the server what it dropped of a stream when it started. It is empty if it
+// dropped nothing, or only an incomplete record, or if the stream has too many deleted
+// messages to ask.
+func (s *Server) lost(ctx context.Context, b *bus.Bus, stream string) (problem string, err error) {
+	info, err := b.JetStream().Stream(ctx, stream)
+	if err != nil || info.CachedInfo().State.NumDeleted > maxDeleted {
 		return "", err
 	}
 	msg, err := b.Conn().RequestWithContext(ctx, "$JS.API.STREAM.INFO."+stream, []byte(`{"deleted_details":true}`))
 	if err != nil {
 		return "", err
 	}
-	var info struct {
+	var answer struct {
 		State struct {
 			Lost *struct {
-				Bytes uint64 `json:"bytes"`
+				Bytes int64 `json:"bytes"`
 			} `json:"lost"`
 		} `json:"state"`
 	}
-	if err := json.Unmarshal(msg.Data, &info); err != nil || info.State.Lost == nil {
+	err = json.Unmarshal(msg.Data, &answer)
+	switch lost := answer.State.Lost; {
+	case err != nil || lost == nil:
 		return "", err
+	case lost.Bytes == (*s.torn.Load())[stream]:
+		s.cfg.Log.Warn().Str("stream", stream).Int64("bytes", lost.Bytes).Msg("a stream ended with an incomplete record, which a crash during a write leaves; the server removed it")
+		return "", nil
+	default:
+		return fmt.Sprintf("after a crash, %d bytes of it were unreadable, and the server dropped them", lost.Bytes), nil
 	}
-	return fmt.Sprintf("after a crash, %d bytes of it were unreadable, and the server dropped them", info.State.Lost.Bytes), nil
 }
 
 // reportDamage logs and marks damaged streams until the server closes.
@@ -96,7 +103,7 @@ func (s *Server) markDamaged(d damage) (problem string, err error) {
 	}
 	defer b.Close()
 	if d.problem == "" {
-		if d.problem, err = lost(ctx, b, d.stream); d.problem == "" || err != nil {
+		if d.problem, err = s.lost(ctx, b, d.stream); d.problem == "" || err != nil {
 			return "", err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -56,6 +57,8 @@ type Server struct {
 
 	mu sync.Mutex
 	ns *server.Server
+
+	torn atomic.Pointer[map[string]int64] // sizes of torn tails before the last start, by stream
 }
 
 // user is the only user of the server.
@@ -144,6 +147,8 @@ func (s *Server) start(full chan<- struct{}) (_ *server.Server, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("start embedded server: %w", err)
 	}
+	torn := tornTails(cfg.Dir)
+	s.torn.Store(&torn)
 	fatal := make(chan string, 1)
 	ns.SetLoggerV2(&serverLog{log: cfg.Log, fatal: fatal, full: full, damaged: s.damaged}, false, false, false)
 	ns.Start()
