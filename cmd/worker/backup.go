@@ -13,7 +13,7 @@ import (
 
 const backupHelp = `Save all streams and buckets with their consumers into a new directory: calls, results,
 conversations, schedules, notifications, dead letters, and the artifacts of the store
-"object". The files are those of "nats stream backup". The streams are saved one after
+"object". The files are those of "nats backup stream". The streams are saved one after
 the other, so stop the workers before. If workers run during the backup, a call that ends
 in that time may run again after "worker restore", and a call that is parked or continued
 in that time may be missing.
