@@ -58,8 +58,9 @@ func (c conversations) Completed(ctx context.Context, session, call string, even
 	})
 }
 
-// turnSuffix is what the id of a call of an agent has behind the id of its run.
-var turnSuffix = regexp.MustCompile(`-t\d+-\d+$`)
+// turnSuffix is what the id of a call of an agent has behind the id of its run, and that of a
+// call of a sub-agent more than once.
+var turnSuffix = regexp.MustCompile(`(-t\d+-\d+)+$`)
 
 // isScheduled reports whether a heartbeat or a job caused a notification.
 func isScheduled(n notify.Notification) bool {

@@ -178,6 +178,7 @@ func TestAlertBeforeTheFirstMessage(t *testing.T) {
 		{ID: "5", Call: "cron-x-20260102T150405Z", Channel: "app"},
 		{ID: "6", Call: "cron-x-20260102T150405Z", Channel: "file"},
 		{ID: "7", Call: "run-1", Channel: "console"},
+		{ID: "8", Call: "heartbeat-main-20260102T150405Z-t2-0-t1-3", Channel: "console", Kind: notify.KindMessage}, // of a sub-agent
 	} {
 		n.Session, n.Text = "elsewhere", "The disk is full."
 		for range 2 {
@@ -186,7 +187,7 @@ func TestAlertBeforeTheFirstMessage(t *testing.T) {
 			}
 		}
 	}
-	for id, want := range map[string]int{ConsoleSession: 2, "me-42": 1, "app-7": 1, "app": 0, "app-": 0, "file": 0} {
+	for id, want := range map[string]int{ConsoleSession: 3, "me-42": 1, "app-7": 1, "app": 0, "app-": 0, "file": 0} {
 		if id == "app-" {
 			id = tools.TokenOf(id)
 		}
