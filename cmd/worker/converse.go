@@ -34,6 +34,7 @@ func (o promptOptions) converse(ctx context.Context, prompt *cli.Prompt, stdout,
 	default:
 		o.call.Session = process.ConsoleSession
 	}
+	stdout, stderr = prompt.Writer(stdout), prompt.Writer(stderr)
 	fmt.Fprintf(stderr, "session %s\n", o.call.Session)
 	if prompt.Interactive() {
 		o.recall(ctx, b, prompt)

@@ -125,7 +125,7 @@ func (f *feed) showCompletion(event tools.ResultEvent) {
 // print writes a text, each line as a note.
 func (f *feed) print(format string, args ...any) {
 	text := strings.TrimSpace(fmt.Sprintf(format, args...))
-	f.prompt.Print(f.stderr, cli.Dim(f.stderr, cli.Printable(f.stderr, text))+"\n")
+	fmt.Fprintln(f.stderr, cli.Dim(f.stderr, cli.Printable(f.stderr, text)))
 }
 
 // answer answers the oldest open question if the message is a yes or a no. Otherwise,

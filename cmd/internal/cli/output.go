@@ -105,6 +105,9 @@ func Dim(w io.Writer, text string) string {
 
 // IsTerminal reports whether w is a terminal.
 func IsTerminal(w io.Writer) bool {
+	if p, ok := w.(promptWriter); ok {
+		w = p.Writer
+	}
 	if o, ok := w.(*pipeWriter); ok {
 		w = o.w
 	}

@@ -75,9 +75,7 @@ func (p *Prompt) Read(ctx context.Context) (string, error) {
 		}
 	}
 	defer restore()
-	if p.pending != nil {
-		p.Print(io.Discard, "") // shows the prompt and what the user has typed again
-	} else {
+	if p.pending == nil {
 		messages := make(chan readMessage, 1)
 		p.pending = messages
 		go func() { // a read of a terminal cannot be interrupted; if ctx ends, the next Read continues it
@@ -91,19 +89,32 @@ func (p *Prompt) Read(ctx context.Context) (string, error) {
 		p.Remember(m.text)
 		return m.text, m.err
 	case <-ctx.Done():
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.reading != nil {
+			p.reading = nil
+			_, _ = io.WriteString(p.stdout, "\x1b[2D\x1b[K") // removes the prompt
+		}
 		return "", ctx.Err()
 	}
 }
 
-// Print writes lines to w, above the line that the user edits if there is one.
-func (p *Prompt) Print(w io.Writer, text string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.reading != nil {
-		_, _ = p.reading.Write([]byte(text)) // fails only if the terminal is gone
-		return
+// Writer returns a writer to w. If w is a terminal, what it writes appears above the line
+// that the user edits, if there is one.
+func (p *Prompt) Writer(w io.Writer) io.Writer { return promptWriter{w, p} }
+
+type promptWriter struct {
+	io.Writer
+	prompt *Prompt
+}
+
+func (w promptWriter) Write(data []byte) (int, error) {
+	w.prompt.mu.Lock()
+	defer w.prompt.mu.Unlock()
+	if w.prompt.reading != nil && IsTerminal(w.Writer) {
+		return w.prompt.reading.Write(data)
 	}
-	_, _ = io.WriteString(w, text)
+	return w.Writer.Write(data)
 }
 
 // read reads lines until a message is complete.
@@ -184,6 +195,9 @@ func (p *Prompt) startEditor() (restore func(), err error) {
 	p.mu.Lock()
 	p.reading = editor
 	p.mu.Unlock()
+	if p.pending != nil {
+		_, _ = editor.Write(nil) // shows the prompt again, with what the user has typed
+	}
 	return func() {
 		p.mu.Lock()
 		p.reading = nil

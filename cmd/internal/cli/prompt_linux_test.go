@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -146,9 +147,9 @@ func TestPromptKeysThatEnd(t *testing.T) {
 	}
 }
 
-// A Read that goes on where an earlier one ended shows the prompt again, with what the user
-// had typed.
-func TestPromptGoesOn(t *testing.T) {
+// What the program writes appears above the line that the user edits. A Read that ends
+// before the line removes the prompt, and the next one shows it again.
+func TestOutputAboveThePrompt(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	p := newTypist(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -170,19 +171,33 @@ func TestPromptGoesOn(t *testing.T) {
 			}
 		}
 	}
-	await("> ")
-	if _, err := io.WriteString(p.screen, "hel"); err != nil {
-		t.Fatal(err)
+	out := p.Writer(p.tty)
+	if !IsTerminal(out) {
+		t.Error("the writer hides that it writes to a terminal")
 	}
-	await("hel")
+	write := func(w io.Writer, text string) {
+		t.Helper()
+		if n, err := io.WriteString(w, text); n != len(text) || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	await("> ")
+	write(out, "one\ntwo\n")
+	await("\x1b[2D\x1b[Kone\r\ntwo\r\n> ")
+	var file bytes.Buffer
+	write(p.Writer(&file), "three\n")
+	if file.String() != "three\n" {
+		t.Errorf("the file has %q", file.String())
+	}
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	p.Print(p.tty, "a line of another program\n")
-	await("program")
-	message, shown, err := p.read(t, "lo\r")
-	if message != "hello" || err != nil || !strings.Contains(shown, "> hel") {
+	await("\x1b[2D\x1b[K")
+	write(out, "four\n")
+	await("four\r\n")
+	message, shown, err := p.read(t, "hello\r")
+	if message != "hello" || err != nil || !strings.Contains(shown, "> ") {
 		t.Errorf("the prompt read %q, %v, and shows %q", message, err, shown)
 	}
 }
