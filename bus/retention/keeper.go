@@ -31,7 +31,8 @@ const (
 	// checkInterval is the shortest time between two checks; the longest is twice that.
 	checkInterval = 3 * time.Second
 	// refusedPause is the shortest time between two checks while the server refuses
-	// publishes, vainPause if the last one freed nothing.
+	// publishes, vainPause if the last one freed nothing: the stream may be full of waiting
+	// calls, and the keepers of many workers ask at the same time.
 	refusedPause, vainPause = 200 * time.Millisecond, time.Second
 	// vainInterval is the time between two trims that free nothing, unless the stream fills
 	// up: each reads all records that stay.
@@ -72,6 +73,7 @@ type Keeper struct {
 	removed     uint64 // records since then
 	nextExpire  time.Time
 	last        map[string]seen // by stream
+	freed       bool            // the last check freed space
 }
 
 // seen is what a check left of a stream.
@@ -110,9 +112,9 @@ func (k *Keeper) Run(ctx context.Context) error {
 			continue
 		case <-k.bus.Refusals():
 		}
-		pause := refusedPause // publishes wait for space
-		if k.last[bus.Results].vain {
-			pause = vainPause
+		pause := vainPause
+		if k.freed { // publishes may need more
+			pause = refusedPause
 		}
 		select {
 		case <-ctx.Done():
@@ -124,6 +126,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 
 // Check trims the streams that need it and remembers how full they are afterwards.
 func (k *Keeper) Check(ctx context.Context) error {
+	k.freed = false
 	fills, err := k.bus.Fills(ctx)
 	if err != nil {
 		return err
@@ -145,7 +148,9 @@ func (k *Keeper) Check(ctx context.Context) error {
 		if fills[i], err = k.bus.Fill(ctx, f.Stream); err != nil {
 			return err
 		}
-		k.last[f.Stream] = seen{fills[i].Bytes, time.Now(), fills[i].Bytes >= f.Bytes}
+		vain := fills[i].Bytes >= f.Bytes
+		k.freed = k.freed || !vain
+		k.last[f.Stream] = seen{fills[i].Bytes, time.Now(), vain}
 	}
 	k.fills.Store(&fills)
 	if f, ok := fullest(fills); ok && f.Ratio() >= warnAbove {

@@ -3,6 +3,7 @@ package retention_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -125,6 +126,35 @@ func TestWaitingPublishIsWoken(t *testing.T) {
 		}
 		cancel()
 		running.Wait()
+	})
+}
+
+// While waiting calls fill their stream, a keeper can free nothing. It checks the streams
+// about once a second, however many publishes are refused.
+func TestRefusedCallsCauseFewChecks(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := connect(t, map[string]int64{"calls": tiny})
+		checks, err := b.Conn().SubscribeSync("$JS.API.STREAM.INFO." + b.StreamName(bus.Dead))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { _ = retention.New(b, retention.Config{}).Run(ctx) })
+		refused := 0
+		for i := range 2000 { // 20 seconds
+			_, err := b.Publish(t.Context(), bus.Message{Subject: b.Call("default", "echo", "s", fmt.Sprint("c", i)), Body: []byte(text)})
+			if errors.Is(err, bus.ErrFull) {
+				refused++
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		cancel()
+		running.Wait()
+		n, _, err := checks.Pending()
+		if err != nil || n < 5 || n > 30 || refused < 1000 {
+			t.Errorf("%d checks during %d refused publishes, %v", n, refused, err)
+		}
 	})
 }
 
