@@ -286,7 +286,7 @@ func TestBatchCancelled(t *testing.T) {
 				t.Fatalf("publish %d: %+v", i, o)
 			}
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(bustest.Timeout):
 		t.Fatal("cancelled publishes wait")
 	}
 	p.Cut()

@@ -53,7 +53,7 @@ func startCluster(t *testing.T) *cluster {
 		c.start(t, i)
 	}
 	for _, s := range c.servers {
-		if !s.ReadyForConnections(20 * time.Second) {
+		if !s.ReadyForConnections(bustest.Timeout) {
 			t.Fatal("a server did not start")
 		}
 	}
@@ -209,7 +209,7 @@ func TestPublishAfterMessageInFlightIsLost(t *testing.T) {
 	if reply, err := nc.Request(subject, []byte("lost"), 100*time.Millisecond); err == nil {
 		t.Fatalf("a publish without a majority: %s", reply.Data)
 	}
-	if reply, err := nc.Request(subject, []byte("other"), 5*time.Second); err != nil || !strings.Contains(string(reply.Data), "maximum messages per subject") {
+	if reply, err := nc.Request(subject, []byte("other"), bustest.Timeout); err != nil || !strings.Contains(string(reply.Data), "maximum messages per subject") {
 		t.Fatalf("a message in flight does not block its subject: %v", err)
 	}
 	published := make(chan error, 1)

@@ -26,7 +26,7 @@ func startDomain(t *testing.T, domain string, opts server.Options) *server.Serve
 	}
 	go s.Start()
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	if !s.ReadyForConnections(20 * time.Second) {
+	if !s.ReadyForConnections(bustest.Timeout) {
 		t.Fatal("a server does not start")
 	}
 	return s
@@ -39,7 +39,7 @@ func TestDomain(t *testing.T) {
 	remote := &url.URL{Scheme: "nats-leaf", Host: fmt.Sprint("127.0.0.1:", port)}
 	hub := startDomain(t, "hub", server.Options{LeafNode: server.LeafNodeOpts{Host: "127.0.0.1", Port: port}})
 	s := startDomain(t, "leaf", server.Options{LeafNode: server.LeafNodeOpts{Remotes: []*server.RemoteLeafOpts{{URLs: []*url.URL{remote}}}}})
-	for deadline := time.Now().Add(20 * time.Second); hub.NumLeafNodes() == 0; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(bustest.Timeout); hub.NumLeafNodes() == 0; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the leaf does not connect")
 		}
@@ -65,7 +65,7 @@ func TestDomain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, err := bus.Connect(t.Context(), cfg)
-			for deadline := time.Now().Add(20 * time.Second); err != nil && time.Now().Before(deadline); b, err = bus.Connect(t.Context(), cfg) {
+			for deadline := time.Now().Add(bustest.Timeout); err != nil && time.Now().Before(deadline); b, err = bus.Connect(t.Context(), cfg) {
 				time.Sleep(5 * time.Millisecond) // the leaf does not know the hub's subjects yet
 			}
 			if err != nil {
@@ -83,7 +83,7 @@ func TestDomain(t *testing.T) {
 			if !all || err != nil || seen != b.ShortCall("q", name) {
 				t.Errorf("scanned %q, all %t, %v", seen, all, err)
 			}
-			ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, stop := context.WithTimeout(t.Context(), bustest.Timeout)
 			defer stop()
 			taken := ""
 			err = b.Consume(ctx, b.IntakeConsumer("q"), bus.ConsumeConfig{}, func(_ context.Context, d *bus.Delivery) error {

@@ -74,7 +74,7 @@ func TestRepeatedPublishIsNotFresh(t *testing.T) {
 	}
 	select {
 	case err = <-published:
-	case <-time.After(20 * time.Second):
+	case <-time.After(bustest.Timeout):
 		err = errors.New("it was not published")
 	}
 	if err != nil {

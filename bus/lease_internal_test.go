@@ -29,7 +29,7 @@ func TestLeaseIsNotExtendedAfterRemove(t *testing.T) {
 	if err := nc.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	msg, err := received.NextMsg(20 * time.Second)
+	msg, err := received.NextMsg(time.Minute)
 	if n, _, _ := received.Pending(); err != nil || msg.Subject != "ack.held" || n != 0 {
 		t.Errorf("received %v and %d more, %v; want the extension of the held lease", msg, n, err)
 	}
@@ -44,7 +44,7 @@ func connectPlain(t *testing.T) *nats.Conn {
 	}
 	go s.Start()
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	if !s.ReadyForConnections(20 * time.Second) {
+	if !s.ReadyForConnections(time.Minute) {
 		t.Fatal("the server does not start")
 	}
 	nc, err := nats.Connect(s.ClientURL())

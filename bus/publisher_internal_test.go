@@ -42,7 +42,7 @@ func TestStopSendsQueuedMessages(t *testing.T) {
 			t.Errorf("put after stop: %v", err)
 		}
 		for i := range n {
-			if _, err := received.NextMsg(20 * time.Second); err != nil {
+			if _, err := received.NextMsg(time.Minute); err != nil {
 				t.Fatalf("round %d: message %d: %v", round, i, err)
 			}
 		}
@@ -106,7 +106,7 @@ func TestWithdrawnPublishIsNotSent(t *testing.T) {
 		if ok {
 			t.Error("the publish into a full queue got a result")
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("a publish that ended waits for the queue")
 	}
 	unstall()
@@ -114,7 +114,7 @@ func TestWithdrawnPublishIsNotSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"test.first", "test.last"} {
-		msg, err := received.NextMsg(20 * time.Second)
+		msg, err := received.NextMsg(time.Minute)
 		if err != nil || msg.Subject != want {
 			t.Fatalf("received %+v, %v; want %s", msg, err, want)
 		}
@@ -197,7 +197,7 @@ func TestPublishesWaitForAcknowledgements(t *testing.T) {
 	}
 	receive := func(batch bool) *nats.Msg {
 		t.Helper()
-		msg, err := stream.NextMsg(20 * time.Second)
+		msg, err := stream.NextMsg(time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -29,7 +29,7 @@ func TestWatch(t *testing.T) {
 			if string(msg.Data) != text {
 				t.Errorf("got %q, want %q", msg.Data, text)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(bustest.Timeout):
 			t.Fatalf("%q did not arrive", text)
 		}
 	}

@@ -110,7 +110,7 @@ func publish(t *testing.T, b *bus.Bus, m bus.Message) {
 // ends waits for the final result of a call, as a client that submits it.
 func ends(t *testing.T, b *bus.Bus, call tools.Call, async bool) tools.ResultEvent {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), bustest.Timeout)
 	defer cancel()
 	event, err := rpc.Submit(ctx, b, "default", call)
 	if err == nil && (event.Outcome == tools.Async) != async {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
@@ -105,7 +104,7 @@ func TestCallEndpoint(t *testing.T) {
 			t.Errorf("%s: %v", function, err)
 		}
 	}
-	msg, err := b.Conn().Request("stevedore.rpc.artifact.s.lines", []byte("{not json"), 5*time.Second)
+	msg, err := b.Conn().Request("stevedore.rpc.artifact.s.lines", []byte("{not json"), bustest.Timeout)
 	if err != nil || msg.Header.Get("Nats-Service-Error-Code") != tools.CodeInvalidArguments || !strings.Contains(string(msg.Data), `"error"`) {
 		t.Errorf("%v %s", err, msg.Data)
 	}

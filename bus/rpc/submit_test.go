@@ -24,7 +24,7 @@ type outcome struct {
 // submit submits a call in the background and returns when it was published.
 func submit(t *testing.T, b *bus.Bus, call tools.Call) <-chan outcome {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), bustest.Timeout)
 	t.Cleanup(cancel)
 	accepted := bustest.Subscribe(t, b, b.Call("default", call.Tool, "*", "*"))
 	answer := make(chan outcome, 1)

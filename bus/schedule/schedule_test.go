@@ -174,7 +174,7 @@ func TestOneCatchUpTick(t *testing.T) {
 		t.Fatal(err)
 	}
 	var last time.Time
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := time.Now().Add(bustest.Timeout); ; {
 		s, _, err := schedule.New(b).Get(t.Context(), bus.Heartbeat, "main")
 		if err != nil || time.Now().After(deadline) {
 			t.Fatalf("waiting for ticks: %v", err)
@@ -292,7 +292,7 @@ func next(t *testing.T, dueTimes <-chan time.Time) time.Time {
 	select {
 	case due := <-dueTimes:
 		return due
-	case <-time.After(20 * time.Second):
+	case <-time.After(bustest.Timeout):
 		t.Fatal("no tick arrived")
 		panic("unreachable")
 	}

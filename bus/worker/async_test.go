@@ -44,7 +44,7 @@ func (c testChannel) next(t *testing.T) notify.Notification {
 	select {
 	case n := <-c:
 		return n
-	case <-time.After(20 * time.Second):
+	case <-time.After(bustest.Timeout):
 		t.Fatal("no notification")
 		panic("unreachable")
 	}
@@ -246,7 +246,7 @@ func TestAsyncToolThatLostTheRace(t *testing.T) {
 	start(t, b, worker.Config{}, asyncTool{"slow", tools.Once, func(ctx context.Context, done tools.AsyncCallback) {
 		select {
 		case <-ctx.Done():
-		case <-time.After(20 * time.Second):
+		case <-time.After(bustest.Timeout):
 			t.Error("the tool was not stopped")
 		}
 		done(ctx, tools.UserResult("It is done."))

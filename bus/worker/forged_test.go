@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
@@ -63,7 +62,7 @@ func TestForgedResultIsReplaced(t *testing.T) {
 				t.Fatal(err)
 			}
 			calls.Go(func() {
-				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), bustest.Timeout)
 				defer cancel()
 				got, err := rpc.Submit(ctx, b, bus.DefaultQueue, tools.Call{ID: id, Session: "s", Tool: tool, Args: args})
 				if err != nil || got.ForLLM != "real" {

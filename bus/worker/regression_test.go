@@ -212,7 +212,7 @@ func TestClaimWaitsUntilTheStreamHasSpace(t *testing.T) {
 	submit(t, b, "stevedore.call.default.once", `{"id":"a","args":{"text":"x"}}`)
 	select {
 	case <-waits.seen:
-	case <-time.After(20 * time.Second):
+	case <-time.After(bustest.Timeout):
 		t.Fatal("the claim does not wait")
 	}
 	purgeResults(t, b)
@@ -258,7 +258,7 @@ func TestUnstoredResultIsNotAcknowledged(t *testing.T) {
 	submit(t, b, "stevedore.call.default.echo", `{"id":"a","args":{"text":"x"}}`)
 	select {
 	case <-waits.seen:
-	case <-time.After(20 * time.Second):
+	case <-time.After(bustest.Timeout):
 		t.Fatal("the result does not wait")
 	}
 	stop()
