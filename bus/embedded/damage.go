@@ -69,13 +69,15 @@ func (s *Server) lost(ctx context.Context, b *bus.Bus, stream string) (problem s
 	}
 }
 
-// reportDamage logs and marks damaged streams until the server closes.
+// reportDamage logs and marks damaged streams until the server closes. The server warns at
+// each read of a damaged block, so each of its texts is reported once: later damage is
+// reported again, even if an operator has accepted the loss of before.
 func (s *Server) reportDamage() {
-	reported := map[string]bool{}
+	reported := map[damage]bool{}
 	for {
 		select {
 		case d := <-s.damaged:
-			if reported[d.stream] {
+			if reported[d] {
 				continue
 			}
 			problem, err := s.markDamaged(d)
@@ -83,7 +85,7 @@ func (s *Server) reportDamage() {
 				s.cfg.Log.Error().Err(err).Str("stream", d.stream).Msg("cannot mark a stream that may be damaged; worker status does not show it")
 			}
 			if problem != "" {
-				reported[d.stream] = true
+				reported[d] = true
 				s.cfg.Log.Error().Str("stream", d.stream).Str("problem", problem).Str("dir", s.cfg.Dir).Msg("a stream on the disk is damaged: " + bus.DamageAdvice)
 			}
 		case <-s.closing.Done():
