@@ -218,6 +218,9 @@ func TestSignedMessages(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer res.Body.Close()
+		if res.StatusCode == http.StatusUnauthorized && !res.Close {
+			t.Error("a client without the secret keeps its connection")
+		}
 		return res.StatusCode
 	}
 	now := time.Now()
@@ -237,6 +240,8 @@ func TestSignedMessages(t *testing.T) {
 		"no chat":         {`{"text":"hi"}`, now, nil, 400},
 		"no text":         {`{"chat_id":"c1","text":" "}`, now, nil, 400},
 		"not JSON":        {`hi`, now, nil, 400},
+		"a field twice":   {`{"chat_id":"c2","chat_id":"c1","text":"hi"}`, now, nil, 400},
+		"not UTF-8":       {"{\"chat_id\":\"c1\",\"text\":\"\xff\"}", now, nil, 400},
 		"too large":       {strings.Repeat(" ", 300<<10), now, nil, 413},
 		"another channel": {hello, now, func(h http.Header) {}, 202},
 	} {

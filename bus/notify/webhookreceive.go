@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/rs/zerolog"
 
@@ -34,6 +33,8 @@ type incomingBody struct {
 //	400  it cannot be read    401  the signature is wrong or too old
 //	403  the chat is not allowed    409  the id belongs to another message
 //	503  it is not accepted; send it again after Retry-After
+//
+// httpauth.Serve limits the time in which a body must arrive.
 func (w *Webhook) Receiver(inbox Inbox, log zerolog.Logger) (http.Handler, error) {
 	switch {
 	case w.signer == nil:
@@ -60,8 +61,6 @@ func (w *Webhook) receive(rw http.ResponseWriter, r *http.Request, inbox Inbox, 
 		rw.Header().Set("Allow", http.MethodPost)
 		return refuse(http.StatusMethodNotAllowed, "send a message with POST")
 	}
-	controller := http.NewResponseController(rw)
-	_ = controller.SetReadDeadline(time.Now().Add(sendTimeout)) // not supported by tests only
 	body, err := io.ReadAll(http.MaxBytesReader(rw, r.Body, maxIncoming))
 	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
 		return refuse(http.StatusRequestEntityTooLarge, "the body is too large")
@@ -70,11 +69,12 @@ func (w *Webhook) receive(rw http.ResponseWriter, r *http.Request, inbox Inbox, 
 		return refuse(http.StatusBadRequest, "the body was not received completely")
 	}
 	if err := w.signer.Verify(body, r.Header); err != nil {
+		rw.Header().Set("Connection", "close")
 		log.Warn().Str("from", r.RemoteAddr).Msg("rejected a message whose signature is wrong or too old")
 		return refuse(http.StatusUnauthorized, "the signature is missing, wrong or too old; sign as standardwebhooks.com describes")
 	}
 	var m incomingBody
-	if err := json.Unmarshal(body, &m); err != nil {
+	if err := tools.DecodeStrict(body, &m); err != nil {
 		return refuse(http.StatusBadRequest, `the body is not a message: want {"chat_id":"...","text":"..."}`)
 	}
 	if m.ID == "" {
