@@ -14,13 +14,14 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// A worker settles thousands of calls behind one that runs for long, and dies before it
+// A worker settles many calls behind one that runs for long, and dies before it
 // removes them. The next worker removes them although the long call still runs, but no call
 // without its final result: not the async one, and not one whose id has the result of
 // another call.
 func TestRemoveWhatADeadWorkerSettled(t *testing.T) {
+	t.Parallel()
 	b := bustest.Connect(t, bustest.Server(t), bus.Config{Lease: 300 * time.Millisecond, Log: bustest.Log(t)})
-	const calls = 2000
+	const calls = 1500
 	submit(t, b, b.Call("default", "slow", "s", "slow"), `{"args":{"text":"x"}}`)
 	for i := range calls {
 		submit(t, b, b.Call("default", "slow", "s", fmt.Sprint("c", i)), `{"args":{"text":"x"}}`)

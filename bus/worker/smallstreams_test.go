@@ -29,6 +29,9 @@ import (
 // less than those of the minimum age.
 // STEVEDORE_SMALL_STREAMS=100000 submits so many calls, with streams of 16 MiB.
 func TestSmallStreams(t *testing.T) {
+	if testing.Short() {
+		t.Skip("thousands of calls take long under the race detector")
+	}
 	count, size, lease := 2400, int64(256<<10), 500*time.Millisecond
 	if text := os.Getenv("STEVEDORE_SMALL_STREAMS"); text != "" {
 		var err error
