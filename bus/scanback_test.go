@@ -12,6 +12,9 @@ import (
 // ScanBack returns each message once, newest first, in pages of any size, although most
 // messages have other subjects, some are large, and others were deleted.
 func TestScanBack(t *testing.T) {
+	if testing.Short() {
+		t.Skip("thousands of messages from one goroutine take long under the race detector")
+	}
 	t.Parallel()
 	b := bustest.New(t)
 	var want []string
