@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 
 // killLease and killAskTimeout let the other workers notice a death early.
 const (
-	killLease      = 500 * time.Millisecond
+	killLease      = 1500 * time.Millisecond
 	killAskTimeout = 300 * time.Millisecond
 )
 
