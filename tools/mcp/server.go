@@ -82,12 +82,17 @@ func newPolicy() backoff.BackOff {
 	return backoff.NewExponentialBackOff(backoff.WithInitialInterval(200*time.Millisecond), backoff.WithMaxInterval(time.Minute), backoff.WithMaxElapsedTime(0))
 }
 
+// calm is how long a server's tools must stay the same until a change is listed soon again. A
+// server that changes them all the time is asked at longer and longer intervals.
+const calm = 2 * time.Minute
+
 // Run lists the tools of the server, and again when the server says that they changed
 // or after a restart, until ctx ends. Then it ends the connection.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.close()
 	s.changed()
-	failures := newPolicy()
+	failures, changes := newPolicy(), newPolicy()
+	var listed time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -95,6 +100,7 @@ func (s *Server) Run(ctx context.Context) error {
 		case <-s.relist:
 		}
 		list, err := s.list(ctx)
+		var pause time.Duration
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -102,14 +108,19 @@ func (s *Server) Run(ctx context.Context) error {
 			s.cfg.Log.Info().Str("server", s.cfg.Name).Int("tools", len(list)).Msg("tools of the MCP server listed")
 			s.cfg.Changed(list)
 			failures.Reset()
-			continue
+			if time.Since(listed) > calm {
+				changes.Reset()
+			}
+			listed, pause = time.Now(), changes.NextBackOff()
+		default:
+			s.cfg.Log.Warn().Str("server", s.cfg.Name).Str("error", err.Error()).Msg("cannot list the tools of the MCP server; trying again")
+			s.changed()
+			pause = max(s.pause(), failures.NextBackOff())
 		}
-		s.cfg.Log.Warn().Str("server", s.cfg.Name).Str("error", err.Error()).Msg("cannot list the tools of the MCP server; trying again")
-		s.changed()
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(max(s.pause(), failures.NextBackOff())):
+		case <-time.After(pause):
 		}
 	}
 }

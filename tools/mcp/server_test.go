@@ -32,6 +32,18 @@ func TestMain(m *testing.M) {
 			for i := range 2100 {
 				s.AddTool(&sdk.Tool{Name: fmt.Sprint("tool", i), InputSchema: &jsonschema.Schema{Type: "object"}}, nil)
 			}
+		case "restless": // has another tool in each list
+			lists := 0
+			s.AddReceivingMiddleware(func(next sdk.MethodHandler) sdk.MethodHandler {
+				return func(ctx context.Context, method string, r sdk.Request) (sdk.Result, error) {
+					res, err := next(ctx, method, r)
+					if method == "tools/list" {
+						lists++
+						s.AddTool(&sdk.Tool{Name: fmt.Sprint("tool", lists), InputSchema: &jsonschema.Schema{Type: "object"}}, nil)
+					}
+					return res, err
+				}
+			})
 		case "picky": // refuses to list its tools twice
 			refused := 0
 			s.AddReceivingMiddleware(func(next sdk.MethodHandler) sdk.MethodHandler {
@@ -283,6 +295,21 @@ func TestTooManyTools(t *testing.T) {
 	_, lists := run(t, cfg)
 	if list := <-lists; len(list) != 2000 {
 		t.Errorf("%d tools", len(list))
+	}
+}
+
+// A server whose tools change all the time does not keep the worker busy.
+func TestToolsThatChangeAllTheTime(t *testing.T) {
+	cfg := program(t)
+	cfg.Env[0] = roleEnv + "=restless"
+	_, lists := run(t, cfg)
+	first, second := <-lists, <-lists
+	if len(second) <= len(first) {
+		t.Errorf("%d tools, then %d", len(first), len(second))
+	}
+	time.Sleep(time.Second)
+	if n := len(lists); n > 10 {
+		t.Errorf("%d more lists in a second", n)
 	}
 }
 
