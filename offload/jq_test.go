@@ -147,6 +147,12 @@ func TestJQInProcess(t *testing.T) {
 	cfg.JQTime = 200 * time.Millisecond
 	_, err = NewReader(store, cfg).JQ(t.Context(), "s", "a", JQQuery{Query: "last(range(1e12))"})
 	wantCode(t, err, tools.CodeTimeout, "took longer than 200ms")
+	if sh, err := exec.LookPath("sh"); err == nil { // a busy machine
+		slow := ReaderConfig{JQCommand: append([]string{sh, "-c", `sleep 2; exec "$@"`, sh}, cfg.JQCommand...), JQTime: 900 * time.Millisecond}
+		if res, err := NewReader(store, slow).JQ(t.Context(), "s", "a", JQQuery{Query: "."}); err != nil || len(res.Results) != 2 {
+			t.Errorf("a process that starts slowly: %+v, %v", res, err)
+		}
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := r.JQ(ctx, "s", "a", JQQuery{Query: "."}); !errors.Is(err, context.Canceled) {

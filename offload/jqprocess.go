@@ -20,6 +20,10 @@ import (
 // of the heap, as much again for the garbage collector, and the program.
 const jqMemory = 2*maxJQHeap + 128<<20
 
+// processTime is how much longer than its query a process may take: to start on a busy
+// machine, and to write the results.
+const processTime = 10 * time.Second
+
 // jqRequest is the first line of the input of the process; the artifact follows.
 type jqRequest struct {
 	ArtifactID string `json:"artifact_id"`
@@ -75,7 +79,7 @@ func runInProcess(ctx context.Context, cfg ReaderConfig, req jqRequest, input io
 		return nil, err
 	}
 	// The process has its own timeout; this one is for a process that hangs.
-	limited, cancel := context.WithTimeoutCause(ctx, req.Time+time.Second,
+	limited, cancel := context.WithTimeoutCause(ctx, req.Time+processTime,
 		tools.Errorf(tools.CodeTimeout, "the query %q took longer than %s", tools.Excerpt(req.Query, 200), req.Time))
 	defer cancel()
 	var stdout, stderr bytes.Buffer
