@@ -185,18 +185,29 @@ const askTimeout = 30 * time.Second
 // Clients that come at the same time wait for the same answer, and one that gives up
 // does not end the request.
 func (g *Gateway) refresh(ctx context.Context, age time.Duration) error {
-	g.mu.Lock()
-	fresh := len(g.offers) > 0 && time.Since(g.asked) < age // workers may be about to start
-	g.mu.Unlock()
-	if fresh {
+	if g.fresh(age) {
 		return nil
 	}
+	ask := func() (any, error) {
+		if g.fresh(age) { // another request ended just now
+			return nil, nil
+		}
+		return nil, g.ask()
+	}
 	select {
-	case res := <-g.asking.DoChan("", func() (any, error) { return nil, g.ask() }):
+	case res := <-g.asking.DoChan("", ask):
 		return res.Err
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// fresh reports whether the tools are known and younger than age. If there are none, workers
+// may be about to start.
+func (g *Gateway) fresh(age time.Duration) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.offers) > 0 && time.Since(g.asked) < age
 }
 
 func (g *Gateway) ask() error {
