@@ -18,8 +18,9 @@ type FormatError = jsapi.FormatError
 // embedded server found it damaged, and what was damaged. Provision with update removes it.
 const DamagedKey = "stevedore.damaged"
 
-// DamageAdvice says what to do about a damaged stream.
-const DamageAdvice = "messages may be lost; check the disk and restore a backup into a new data directory (worker restore --help), or accept the loss with \"worker provision --update\""
+// DamageAdvice says what to do about a damaged stream. Until the server starts again, it
+// rejects a message in the place of one that it dropped.
+const DamageAdvice = "messages may be lost; check the disk and restore a backup into a new data directory (worker restore --help), or accept the loss: restart \"worker up\", then run \"worker provision --update\""
 
 // checkFormats checks the streams and buckets that exist, before Provision changes
 // anything. With update, it takes over those that were never used. Upgrades from earlier

@@ -4,12 +4,14 @@ package embedded_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -116,6 +118,12 @@ func TestDamagedStream(t *testing.T) {
 			_, b = start()
 			if !damaged(b) {
 				t.Error("after another start, the status does not name the damaged stream")
+			}
+			// The last message is lost. The server did not accept another one in its place before.
+			publishing, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			if _, err := b.Publish(publishing, bus.Message{Subject: "stevedore.result.s.c19", Body: []byte("again")}); err != nil {
+				t.Errorf("publish in the place of a lost message: %v", err)
 			}
 			if _, err := b.Provision(t.Context(), true); err != nil {
 				t.Fatal(err)
