@@ -22,6 +22,7 @@ import (
 // converse sends the messages that the user writes, one after the other, and shows the
 // answers, until the input ends.
 func (o promptOptions) converse(ctx context.Context, prompt *cli.Prompt, stdout, stderr io.Writer) error {
+	stdout, stderr = prompt.Writer(stdout), prompt.Writer(stderr)
 	b, err := o.Connect(ctx, "agent", stderr)
 	if err != nil {
 		return err
@@ -34,7 +35,6 @@ func (o promptOptions) converse(ctx context.Context, prompt *cli.Prompt, stdout,
 	default:
 		o.call.Session = process.ConsoleSession
 	}
-	stdout, stderr = prompt.Writer(stdout), prompt.Writer(stderr)
 	fmt.Fprintf(stderr, "session %s\n", o.call.Session)
 	if prompt.Interactive() {
 		o.recall(ctx, b, prompt)
