@@ -31,7 +31,8 @@ type SavedStream struct {
 
 // backupOrder lists the streams so that a backup of a bus in use repeats work rather than
 // loses it: a call is saved before its result, a short form before the long form, a result
-// before its notification, and the record of an artifact before its bytes.
+// before its notification, and the record of an artifact before its bytes. But a call that
+// moves between the calls stream and the parked records in that time may be in neither copy.
 func (b *Bus) backupOrder() []string {
 	names := []string{}
 	for _, stream := range []string{Ticks, Intake, Calls} {
@@ -120,7 +121,11 @@ func (b *Bus) Restore(ctx context.Context, dir string, show func(stream string))
 			s.Config.Replicas = b.cfg.Replicas
 		}
 		if err := b.loadStream(ctx, s, filepath.Join(dir, s.Config.Name, backupData)); err != nil {
-			return restored, fmt.Errorf("restore stream %s: %w", s.Config.Name, err)
+			err = fmt.Errorf("restore stream %s: %w", s.Config.Name, err)
+			if len(restored) > 0 {
+				err = fmt.Errorf("%w; %d streams before it are restored: delete them before you restore again", err, len(restored))
+			}
+			return restored, err
 		}
 		saved, err := savedStream(s)
 		if err != nil {

@@ -103,7 +103,7 @@ func TestBackup(t *testing.T) {
 		t.Errorf("the bucket has %v, %v", entry, err)
 	}
 
-	// A damaged copy is an error, and names its stream.
+	// A damaged copy is an error that names its stream, and what to do.
 	data := filepath.Join(dir, "STEVEDORE_RESULTS", "stream.arc.s2")
 	content, err := os.ReadFile(data)
 	if err == nil {
@@ -113,7 +113,8 @@ func TestBackup(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := bustest.Dial(t, bustest.Server(t), bus.Config{Log: bustest.Log(t)})
-	if _, err := other.Restore(t.Context(), dir, func(string) {}); err == nil || !strings.Contains(err.Error(), "restore stream STEVEDORE_RESULTS") {
+	_, err = other.Restore(t.Context(), dir, func(string) {})
+	if err == nil || !strings.Contains(err.Error(), "restore stream STEVEDORE_RESULTS") || !strings.Contains(err.Error(), "5 streams before it are restored: delete them") {
 		t.Errorf("half of a copy: %v", err)
 	}
 }
