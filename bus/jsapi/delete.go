@@ -2,7 +2,7 @@ package jsapi
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -23,20 +23,14 @@ func (a API) DeleteMessage(ctx context.Context, stream string, sequence uint64) 
 	if err != nil {
 		return err
 	}
-	var answer struct {
-		Error   *jetstream.APIError `json:"error"`
-		Success bool                `json:"success"`
-	}
-	switch err := json.Unmarshal(reply.Data, &answer); {
-	case err != nil:
-		return fmt.Errorf("delete message: %w", err)
-	case answer.Success:
+	var answer struct{ Success bool }
+	err = apiError(reply.Data, &answer)
+	api, refused := errors.AsType[*jetstream.APIError](err)
+	switch {
+	case refused && (api.ErrorCode == errSequenceNotFound || api.ErrorCode == errDeleteFailed && api.Description == noMessageFound):
 		return nil
-	case answer.Error == nil:
+	case err == nil && !answer.Success:
 		return fmt.Errorf("delete message %d: the server did not delete it", sequence)
-	case answer.Error.ErrorCode == errSequenceNotFound,
-		answer.Error.ErrorCode == errDeleteFailed && answer.Error.Description == noMessageFound:
-		return nil
 	}
-	return answer.Error
+	return err
 }

@@ -121,6 +121,7 @@ func (a API) ask(ctx context.Context, subject string, in any, timeout time.Durat
 	return apiError(msg.Data, out)
 }
 
+// apiError decodes an answer of the API into out, which may be nil, or returns its error.
 func apiError(body []byte, out any) error {
 	var answer struct {
 		Error *jetstream.APIError `json:"error"`
