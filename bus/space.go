@@ -3,6 +3,7 @@ package bus
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -95,7 +96,7 @@ func (b *Bus) publishWaiting(ctx context.Context, m Message) (ack Ack, err error
 		}
 		wait.Stop()
 		if ctx.Err() != nil {
-			return ack, errors.Join(ctx.Err(), err)
+			return ack, fmt.Errorf("%w; before that: %w", ctx.Err(), err)
 		}
 	}
 }
