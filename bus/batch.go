@@ -14,7 +14,8 @@ import (
 // SyncAlwaysSuffix ends the name of a server that syncs every write and has no
 // replicas, such as the embedded server. Its clients publish in atomic batches if many
 // publishes to a stream wait. The server syncs a batch once, so it takes as long as
-// about 20 messages (see StagedInMemoryInfix). On other servers, batches are slower than single publishes.
+// about 20 messages (see StagedInMemoryInfix). On other servers, batches are slower than
+// single publishes.
 const SyncAlwaysSuffix = "-sync-always"
 
 // StagedInMemoryInfix precedes SyncAlwaysSuffix in the name of a server that stages batches

@@ -165,11 +165,11 @@ func (k *consumption) pull(ctx context.Context) {
 	if k.cfg.WhenBusy != nil {
 		wait = busyTimeout
 	}
-	ended := time.Now() // the idle goroutines
+	idleEnded := time.Now()
 	for ctx.Err() == nil {
-		if time.Since(ended) >= idleTimeout {
+		if time.Since(idleEnded) >= idleTimeout {
 			k.endIdle()
-			ended = time.Now()
+			idleEnded = time.Now()
 		}
 		n, expiry := k.slots.awaitFree(ctx, wait), pullExpiry
 		switch {

@@ -13,9 +13,10 @@ import (
 const maxTakeOver = 200_000
 
 // TakeOver ends the leases of all messages that were delivered before, so that the server
-// delivers them again immediately, and the lease of a process that trimmed a stream. Call it before any consumer of this process starts, and
-// only if no living process holds leases: the server ran in this process's predecessor. A
-// message that another process holds nevertheless is delivered twice.
+// delivers them again immediately. It also ends the lease of a process that trimmed a
+// stream. Call it before any consumer of this process starts, and only if no living process
+// holds leases: the server ran in this process's predecessor. A message that another
+// process holds nevertheless is delivered twice.
 func (b *Bus) TakeOver(ctx context.Context) error {
 	for _, name := range []string{Calls, Intake, Results, Ticks, Outbox, Dead} {
 		stream, err := b.Stream(ctx, name)

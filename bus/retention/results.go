@@ -16,8 +16,8 @@ import (
 // trimRound is how many records a round of trimResults reads at most.
 const trimRound = 50_000
 
-// trimResults removes the oldest results, completions and claims, in three passes, until
-// there is space. The records of a call that is in progress always stay.
+// trimResults removes the oldest results, completions and claims until there is space, in
+// this order. The records of a call that is in progress always stay.
 //
 //  1. Those that are older than the minimum age, that the notifier has read, and whose
 //     session has no call in progress.

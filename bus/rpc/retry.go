@@ -14,7 +14,8 @@ import (
 // RetryCall publishes the message of a dead letter again and removes the letter.
 // First it removes the result that the worker published for the dead letter, and the
 // claim of a once-only call that the worker gave up on: otherwise the call would end
-// with that result. The attempts of the call start again. It returns an error if the call has any other result.
+// with that result. The attempts of the call start again. RetryCall returns an error if
+// the call has any other result.
 func RetryCall(ctx context.Context, b *bus.Bus, letter bus.StoredDeadLetter) error {
 	if err := b.CheckRetriable(letter); err != nil {
 		return fmt.Errorf("retry dead letter %d: %w", letter.Number, err)

@@ -21,8 +21,9 @@ import (
 
 // BenchmarkWays measures calls from their submission to their result on each way in, with
 // 1, 64 and 500 in flight, against the same number of blocking clients of the bare pipeline,
-// which publishes one by one, with the same JSON; bare-bytes decodes and encodes nothing. Rounds are in random order; it reports the medians. With
-// waiting calls, 100,000 calls of another queue wait in the calls stream.
+// which publishes one by one, with the same JSON; bare-bytes decodes and encodes nothing.
+// Rounds are in random order; it reports the medians. With waiting calls, 100,000 calls of
+// another queue wait in the calls stream.
 //
 //	go test ./bus/worker -run '^$' -bench Ways -benchtime 1x
 func BenchmarkWays(b *testing.B) {
