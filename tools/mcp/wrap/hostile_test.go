@@ -44,7 +44,7 @@ func wrapRaw(t *testing.T, role string) *raw {
 			if err != nil {
 				t.Error(err)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(testTimeout):
 			t.Error("the proxy does not end after its client")
 		}
 		store.Close()

@@ -29,7 +29,7 @@ func TestRequestOfAClientThatIsGone(t *testing.T) {
 	go s.closeWhenIdle(t.Context(), 10*time.Millisecond)
 	select {
 	case <-s.closed:
-	case <-time.After(10 * time.Second):
+	case <-time.After(testTimeout):
 		t.Error("the session stays open")
 	}
 }

@@ -23,6 +23,9 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/mcp/command"
 )
 
+// testTimeout ends a wait that has failed. A machine that is slow or busy does not reach it.
+const testTimeout = 3 * time.Minute
+
 // roleEnv makes this test program a server.
 const roleEnv = "STEVEDORE_WRAP_ROLE"
 
@@ -92,7 +95,7 @@ func wrapServer(t *testing.T, role string, change ...func(*Config)) *session {
 			if err != nil {
 				t.Errorf("Run: %v", err)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(testTimeout):
 			t.Error("the proxy does not end after its client")
 		}
 		cancel()
@@ -370,7 +373,7 @@ func TestToolsAfterRestart(t *testing.T) {
 
 func (s *session) await(t *testing.T, what string, f func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testTimeout); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		s.mu.Lock()
 		ok := f()
 		s.mu.Unlock()
@@ -404,7 +407,7 @@ func TestMisbehaviour(t *testing.T) {
 	if err != nil || info.IsError {
 		t.Errorf("a reading tool while the server hangs: %v %v", info, err)
 	}
-	for end := time.Now().Add(20 * time.Second); ; { // it is started again
+	for end := time.Now().Add(testTimeout); ; { // it is started again
 		if got := texts(s.call(t, "safe", nil)); got == "safe done" {
 			break
 		} else if time.Now().After(end) {
