@@ -160,6 +160,9 @@ func TestShellEnvironmentIsAnAllowList(t *testing.T) {
 	}
 }
 
+// testTimeout ends a wait that has failed. A machine that is slow or busy does not reach it.
+const testTimeout = 3 * time.Minute
+
 // both runs a test with a PID namespace, if the kernel allows one, and without.
 func both(t *testing.T, f func(t *testing.T, cfg builtin.ShellConfig)) {
 	cfg := builtin.ShellConfig{Grace: 300 * time.Millisecond}
@@ -180,7 +183,7 @@ func survivors(t *testing.T, mark string) []string {
 	if runtime.GOOS != "linux" {
 		t.Skip("processes are found in /proc")
 	}
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(testTimeout)
 	for {
 		var found []string
 		files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -245,7 +248,7 @@ func TestShellCancelled(t *testing.T) {
 		var canceller sync.WaitGroup
 		defer canceller.Wait()
 		canceller.Go(func() { // cancel once it runs
-			deadline := time.Now().Add(10 * time.Second)
+			deadline := time.Now().Add(testTimeout)
 			for time.Now().Before(deadline) {
 				if _, err := os.Stat(filepath.Join(b.dir, "running")); err == nil {
 					break
@@ -359,7 +362,7 @@ func TestShellDiesWithTheWorker(t *testing.T) {
 		worker.Env = append(os.Environ(), "STEVEDORE_TEST_ROLE=worker", "STEVEDORE_TEST_DIR="+b.dir,
 			"STEVEDORE_TEST_GROUP="+group, `STEVEDORE_TEST_ARGS={"command":"`+command+`"}`)
 		must(t, worker.Start())
-		deadline := time.Now().Add(20 * time.Second)
+		deadline := time.Now().Add(testTimeout)
 		for {
 			if _, err := os.Stat(filepath.Join(b.dir, "running")); err == nil {
 				break
