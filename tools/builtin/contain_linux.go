@@ -1,11 +1,11 @@
 package builtin
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -27,12 +27,15 @@ import (
 //     that lost theirs (PR_SET_CHILD_SUBREAPER), and kills them when the command or the
 //     worker has ended. A command of the same user can kill that process, too.
 type container struct {
-	flags  uintptr
-	reaper bool // without a PID namespace
+	flags   uintptr
+	reaper  bool             // without a PID namespace
+	sandbox *sandbox.Sandbox // nil if commands run without
 }
 
 // containerIn returns the container for commands in a sandbox, which has its own namespaces.
-func containerIn(s *sandbox.Sandbox) container { return container{reaper: s.NeedsReaper()} }
+func containerIn(s *sandbox.Sandbox) container {
+	return container{reaper: s.NeedsReaper(), sandbox: s}
+}
 
 func (c container) reaps() bool { return c.reaper }
 
@@ -43,7 +46,7 @@ func newContainer() container {
 		argv := c.wrap([]string{"/bin/sh", "-c", "exit 0"})
 		cmd := exec.Command(argv[0], argv[1:]...)
 		c.prepare(cmd)
-		if _, err := c.run(cmd, func() {}); err == nil {
+		if _, err := c.run(context.Background(), cmd, func() {}); err == nil {
 			return c
 		}
 	}
@@ -90,36 +93,33 @@ func (c container) lead(cmd *exec.Cmd) (release func(), err error) {
 	return sync.OnceFunc(func() { _ = w.Close() }), nil
 }
 
+// start starts cmd.
+func (c container) start(cmd *exec.Cmd) error {
+	if c.sandbox == nil {
+		return cmd.Start()
+	}
+	return c.sandbox.Start(cmd)
+}
+
 // run starts cmd, calls started, waits for the end of cmd, kills the rest of its
-// group, and reports whether the command was killed because its context ended.
-func (c container) run(cmd *exec.Cmd, started func()) (killed bool, err error) {
+// group, and reports whether the command was killed because ctx ended.
+func (c container) run(ctx context.Context, cmd *exec.Cmd, started func()) (killed bool, err error) {
 	// Pdeathsig fires when the thread that forked ends, so keep that thread until the
 	// command has ended.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
-	var cancelled atomic.Bool
 	release, err := c.lead(cmd)
 	if err != nil {
 		return false, err
 	}
 	defer release()
-	if cmd.Cancel != nil { // made with a context
-		grace := cmd.WaitDelay
-		cmd.Cancel = func() error {
-			cancelled.Store(true)
-			if c.reaper {
-				time.AfterFunc(grace, release)
-			}
-			// After WaitDelay, package exec kills the command; run then kills
-			// the rest of the group.
-			return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
-		}
-		if c.reaper {
-			cmd.WaitDelay = min(2*grace, grace+5*time.Second) // the reaper kills the command before
-		}
+	grace := cmd.WaitDelay
+	cmd.Cancel = nil // run terminates the command: package exec does not know it if it is a spare process
+	if c.reaper {
+		cmd.WaitDelay = min(2*grace, grace+5*time.Second) // the reaper kills the command before
 	}
-	err = cmd.Start()
+	err = c.start(cmd)
 	for _, f := range cmd.ExtraFiles {
 		_ = f.Close()
 	}
@@ -127,6 +127,7 @@ func (c container) run(cmd *exec.Cmd, started func()) (killed bool, err error) {
 		return false, err
 	}
 	started()
+	cancelled := c.terminate(ctx, cmd.Process.Pid, grace, release)
 	// Wait without reaping: until the command is reaped, the kernel does not reuse
 	// the number of its group.
 	for {
@@ -135,7 +136,37 @@ func (c container) run(cmd *exec.Cmd, started func()) (killed bool, err error) {
 			break
 		}
 	}
+	killed = cancelled()
 	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 	err = cmd.Wait()
-	return cancelled.Load(), err
+	return killed, err
+}
+
+// terminate sends SIGTERM to a group when ctx ends, and kills the group after grace. After stop,
+// which reports whether ctx ended before, it sends no more signals.
+func (c container) terminate(ctx context.Context, group int, grace time.Duration, release func()) (stop func() bool) {
+	ended, cancelled := make(chan struct{}), make(chan bool, 1)
+	go func() {
+		select {
+		case <-ended:
+			cancelled <- false
+			return
+		case <-ctx.Done():
+		}
+		_ = syscall.Kill(-group, syscall.SIGTERM)
+		select {
+		case <-ended:
+		case <-time.After(grace):
+			if c.reaper {
+				release()
+			} else {
+				_ = syscall.Kill(-group, syscall.SIGKILL)
+			}
+		}
+		cancelled <- true
+	}()
+	return func() bool {
+		close(ended)
+		return <-cancelled
+	}
 }

@@ -3,6 +3,7 @@
 package builtin
 
 import (
+	"context"
 	"os/exec"
 	"sync/atomic"
 	"syscall"
@@ -29,7 +30,7 @@ func (container) prepare(cmd *exec.Cmd) {
 
 // run starts cmd, calls started, waits for the end of cmd, kills the rest of its
 // group, and reports whether the command was killed because its context ended.
-func (container) run(cmd *exec.Cmd, started func()) (killed bool, err error) {
+func (container) run(_ context.Context, cmd *exec.Cmd, started func()) (killed bool, err error) {
 	var cancelled atomic.Bool
 	if cmd.Cancel != nil { // made with a context
 		cmd.Cancel = func() error {

@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"context"
 	"errors"
 	"os/exec"
 	"sync/atomic"
@@ -33,7 +34,7 @@ func (container) prepare(cmd *exec.Cmd) {
 
 // run starts cmd, calls started, waits for the end of cmd, terminates the rest of its
 // job, and reports whether the command was killed because its context ended.
-func (container) run(cmd *exec.Cmd, started func()) (killed bool, err error) {
+func (container) run(_ context.Context, cmd *exec.Cmd, started func()) (killed bool, err error) {
 	group, err := job.New()
 	if err != nil {
 		return false, err

@@ -112,7 +112,7 @@ func (sh *shell) run(ctx context.Context, call tools.Call, args shellArgs) *tool
 		limits.Total = sh.cfg.MaxOutput
 	}
 	out := tools.NewOutput(limits)
-	killed, err := sh.execute(cmd, out)
+	killed, err := sh.execute(cmdCtx, cmd, out)
 	if cmd.ProcessState == nil {
 		_ = out.Close()
 		return tools.Failure(tools.Errorf(tools.CodeToolFailed, "failed to start the command: %v", err))
@@ -244,7 +244,7 @@ func (sh *shell) workingDir(path string) (string, error) {
 
 // execute runs cmd until all its processes have ended. Both output streams use one
 // pipe, so that they stay in order. If cmd could not start, it has no ProcessState.
-func (sh *shell) execute(cmd *exec.Cmd, out *tools.Output) (killed bool, err error) {
+func (sh *shell) execute(ctx context.Context, cmd *exec.Cmd, out *tools.Output) (killed bool, err error) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return false, err
@@ -254,7 +254,7 @@ func (sh *shell) execute(cmd *exec.Cmd, out *tools.Output) (killed bool, err err
 	cmd.WaitDelay = sh.cfg.Grace
 
 	copied := make(chan struct{})
-	killed, err = sh.container.run(cmd, func() {
+	killed, err = sh.container.run(ctx, cmd, func() {
 		_ = w.Close()
 		go func() {
 			defer close(copied)

@@ -335,7 +335,21 @@ func TestShellKillsWhatLeftTheGroup(t *testing.T) {
 	})
 }
 
-// runWorker is a child process that runs one shell call, like a worker.
+// childrenOf returns the children of a process, as far as the kernel lists them.
+func childrenOf(parent int) (pids []int) {
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent))
+	for _, list := range lists {
+		text, _ := os.ReadFile(list)
+		for field := range strings.FieldsSeq(string(text)) {
+			if pid, err := strconv.Atoi(field); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}
+
+// runWorker is a child process that runs two shell calls, like a worker.
 func runWorker() int {
 	all, _, err := builtin.Tools(builtin.Config{Workspace: os.Getenv("STEVEDORE_TEST_DIR"),
 		Shell: builtin.ShellConfig{NoPIDNamespace: os.Getenv("STEVEDORE_TEST_GROUP") != ""}})
@@ -344,7 +358,9 @@ func runWorker() int {
 		return 1
 	}
 	i := slices.IndexFunc(all, func(t tools.Tool) bool { return t.Definition().Name == "shell" })
-	all[i].Execute(context.Background(), tools.Call{Args: []byte(os.Getenv("STEVEDORE_TEST_ARGS"))})
+	for _, variable := range []string{"STEVEDORE_TEST_FIRST", "STEVEDORE_TEST_ARGS"} {
+		all[i].Execute(context.Background(), tools.Call{Args: []byte(os.Getenv(variable))})
+	}
 	return 0
 }
 
@@ -360,7 +376,7 @@ func TestShellDiesWithTheWorker(t *testing.T) {
 		}
 		worker := exec.Command(os.Args[0])
 		worker.Env = append(os.Environ(), "STEVEDORE_TEST_ROLE=worker", "STEVEDORE_TEST_DIR="+b.dir,
-			"STEVEDORE_TEST_GROUP="+group, `STEVEDORE_TEST_ARGS={"command":"`+command+`"}`)
+			"STEVEDORE_TEST_GROUP="+group, `STEVEDORE_TEST_FIRST={"command":"true"}`, `STEVEDORE_TEST_ARGS={"command":"`+command+`"}`)
 		must(t, worker.Start())
 		deadline := time.Now().Add(testTimeout)
 		for {
@@ -373,10 +389,18 @@ func TestShellDiesWithTheWorker(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond)
 		}
+		children := childrenOf(worker.Process.Pid) // of which one waits for the next command
 		must(t, worker.Process.Kill())
 		_ = worker.Wait()
 		if left := survivors(t, m); left != nil {
 			t.Errorf("survived: %q", left)
+		}
+		for _, pid := range children {
+			for deadline := time.Now().Add(10 * time.Second); syscall.Kill(pid, 0) == nil; time.Sleep(time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatalf("process %d survived", pid)
+				}
+			}
 		}
 	})
 }

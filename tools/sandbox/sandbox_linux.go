@@ -27,6 +27,8 @@ type platform struct {
 
 	once  sync.Once
 	rules []enter.Rule
+
+	spares spares
 }
 
 // level is a set of mechanisms. Kernels, and the engines of containers, allow some of
@@ -151,7 +153,7 @@ func (p *platform) command(ctx context.Context, s *Sandbox, run Run, tmp string,
 		visible = "/tmp"
 	}
 	cmd.Env = encode(spec, s.environment(run.Env, visible))
-	attr := &syscall.SysProcAttr{Cloneflags: p.level.flags}
+	attr := &syscall.SysProcAttr{Cloneflags: p.level.flags &^ unix.CLONE_NEWNS} // the helper makes that
 	if p.level.flags&unix.CLONE_NEWUSER != 0 {
 		// Package syscall copies the memory of the worker for a user namespace, for the sake of
 		// maps. The helper writes them itself, so the child can share the memory until then.
@@ -165,8 +167,7 @@ func (p *platform) command(ctx context.Context, s *Sandbox, run Run, tmp string,
 // encode returns the environment of the helper: that of the command, and the spec.
 func encode(spec *enter.Spec, env []string) []string {
 	env = slices.DeleteFunc(env, func(kv string) bool { return strings.HasPrefix(kv, enter.Variable+"=") })
-	// The Go runtime of the helper starts faster with these.
-	for _, kv := range []string{"GOMAXPROCS=1", "GOGC=off"} {
+	for _, kv := range quickStart() {
 		name, _, _ := strings.Cut(kv, "=")
 		if !slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") }) {
 			env, spec.Unset = append(env, kv), append(spec.Unset, name)
@@ -174,6 +175,9 @@ func encode(spec *enter.Spec, env []string) []string {
 	}
 	return append(env, enter.Variable+"="+spec.Encode())
 }
+
+// quickStart returns variables with which the Go runtime of the helper starts faster.
+func quickStart() []string { return []string{"GOMAXPROCS=1", "GOGC=off"} }
 
 // reaped returns a command without a sandbox, but with a process that kills what it leaves behind.
 func reaped(ctx context.Context, run Run, argv, env []string) *exec.Cmd {

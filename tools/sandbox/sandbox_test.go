@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -66,18 +67,39 @@ func (f *fixture) write(path, text string) {
 	}
 }
 
-// sh runs a command and returns its output and exit code.
+// sh runs a command and returns its output and exit code. Like the shell tool, it uses a spare
+// process if there is one.
 func (f *fixture) sh(command string) (string, int) {
 	f.t.Helper()
 	cmd, err := f.Command(context.Background(), sandbox.Run{Env: os.Environ()}, "sh", "-c", command)
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	out, err := cmd.CombinedOutput()
-	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
+	return f.run(cmd, f.Start)
+}
+
+// run runs a command with one of the ways to start it.
+func (f *fixture) run(cmd *exec.Cmd, start func(*exec.Cmd) error) (string, int) {
+	f.t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
 		f.t.Fatal(err)
 	}
-	return string(out), cmd.ProcessState.ExitCode()
+	defer r.Close()
+	cmd.Stdout, cmd.Stderr = w, w
+	err = start(cmd)
+	_ = w.Close()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	text, err := io.ReadAll(r)
+	if err != nil {
+		f.t.Error(err)
+	}
+	if _, exited := errors.AsType[*exec.ExitError](cmd.Wait()); !exited && !cmd.ProcessState.Success() {
+		f.t.Fatalf("the command did not end: %v", cmd.ProcessState)
+	}
+	return string(text), cmd.ProcessState.ExitCode()
 }
 
 // needMounts skips the test if commands have no root directory of their own.
@@ -134,6 +156,11 @@ func TestRefuses(t *testing.T) {
 	if err := os.WriteFile(outside, []byte(canary), 0o666); err != nil {
 		t.Fatal(err)
 	}
+	inherited, err := syscall.Open(outside, syscall.O_RDONLY, 0) // as a worker inherits files of the shell that starts it
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(inherited)
 	t.Cleanup(func() { // exist only if the sandbox failed
 		_ = os.Remove("/usr/bin/stevedore-sandbox-test")
 		_ = os.Remove("/etc/stevedore-sandbox-test")
@@ -149,6 +176,7 @@ func TestRefuses(t *testing.T) {
 			"through a link":        "cat link",
 			"by a new link":         "ln -s " + f.secret + " l && cat l",
 			"by a hard link":        "ln " + outside + " hard && cat hard",
+			"a file of the worker":  fmt.Sprintf("bash -c 'cat <&%d'", inherited),
 			"a write elsewhere":     "echo x >> " + outside,
 			"a removal":             "rm -f " + outside + "; test ! -e " + outside + " && test -e /etc/passwd && cat " + outside,
 			"passwords":             "cat /etc/shadow",

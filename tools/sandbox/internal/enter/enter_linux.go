@@ -11,11 +11,15 @@ func init() {
 	if !ok {
 		return
 	}
+	argv := arguments()
+	if encoded == Await {
+		argv = await()
+		encoded, _ = syscall.Getenv(Variable)
+	}
 	spec, err := Decode(encoded)
 	if err != nil {
 		fail("read "+Variable, err)
 	}
-	argv := arguments()
 	for _, name := range append(spec.Unset, Variable) {
 		_ = syscall.Unsetenv(name)
 	}
@@ -62,6 +66,7 @@ func confine(s *Spec) {
 	if s.Unconfined {
 		return
 	}
+	must("close the files of the worker", closeFiles())
 	must("set no_new_privs", prctl(prSetNoNewPrivs, 1, 0))
 	must("clear dumpable", prctl(syscall.PR_SET_DUMPABLE, 0, 0))
 	must("drop capabilities", dropCapabilities())
@@ -172,6 +177,17 @@ func errnoErr(errno syscall.Errno) error {
 		return errno
 	}
 	return nil
+}
+
+// closeFiles has the command inherit only the three standard streams, also if the worker itself
+// inherited other files.
+func closeFiles() error {
+	const cloexec = 4 // CLOSE_RANGE_CLOEXEC (Linux 5.11)
+	_, _, errno := syscall.RawSyscall(sysCloseRange, 3, 1<<32-1, cloexec)
+	if errno == syscall.ENOSYS || errno == syscall.EINVAL {
+		return nil
+	}
+	return errnoErr(errno)
 }
 
 // setLimit sets a limit, but never raises a lower hard limit.

@@ -9,6 +9,7 @@ import (
 const (
 	sysOpenTree              = 428
 	sysMoveMount             = 429
+	sysCloseRange            = 436
 	sysMountSetattr          = 442
 	sysLandlockCreateRuleset = 444
 	sysLandlockAddRule       = 445

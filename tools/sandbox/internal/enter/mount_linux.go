@@ -20,12 +20,13 @@ const (
 // mounts builds a root directory that contains only the mounts of the spec, and enters
 // it. What is not in it does not exist for the command: no sockets, no other files.
 //
-//  1. Nothing that this process mounts reaches other namespaces.
+//  1. Copy the mounts into a new namespace; nothing that this process mounts reaches others.
 //  2. Clone each source, before the new root hides it.
 //  3. Attach the clones to an empty file system.
 //  4. Replace the root, and detach the old one.
 //  5. Make read-only what must not change.
 func mounts(s *Spec) {
+	must("enter a mount namespace", syscall.Unshare(syscall.CLONE_NEWNS))
 	must("make mounts private", syscall.Mount("none", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""))
 	clones := make([]int, len(s.Mount))
 	links := make([]string, len(s.Mount))

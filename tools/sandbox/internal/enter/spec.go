@@ -8,6 +8,15 @@ import "syscall"
 // ReapFD is a file descriptor of a process with Spec.Reap: the first one in exec.Cmd.ExtraFiles.
 const ReapFD = 3
 
+// Await is the value of Variable for a process that waits for a command. The worker sends it a
+// Command and the three standard streams through the socket AwaitFD.
+const (
+	Await   = "await"
+	AwaitFD = 3
+	// MaxCommand is the most that the socket takes at once, in bytes.
+	MaxCommand = 64 << 10
+)
+
 // Variable is the environment variable that holds the encoded Spec.
 const Variable = "STEVEDORE_SANDBOX_SPEC"
 
@@ -21,8 +30,7 @@ type Spec struct {
 	MapUser bool
 	// User and Group are their ids outside.
 	User, Group uint64
-	// Mounts builds a new root directory from Mount and enters it. It needs a mount
-	// namespace.
+	// Mounts builds a new root directory from Mount, in a new mount namespace, and enters it.
 	Mounts bool
 	// FreshProc mounts /proc for the PID namespace of this process.
 	FreshProc bool
@@ -90,6 +98,29 @@ type Rule struct {
 // Limit is a resource limit, soft and hard.
 type Limit struct{ Resource, Value uint64 }
 
+// Command is a command, with its Spec in the environment.
+type Command struct{ Argv, Env []string }
+
+// Encode returns the command as text.
+func (c *Command) Encode() string {
+	e := encoder{}
+	c.fields(&e)
+	return string(e.out)
+}
+
+// DecodeCommand is the reverse of Encode.
+func DecodeCommand(text string) (*Command, error) {
+	d := decoder{in: text}
+	c := new(Command)
+	c.fields(&d)
+	return c, d.end()
+}
+
+func (c *Command) fields(to coder) {
+	list(to, &c.Argv, to.str)
+	list(to, &c.Env, to.str)
+}
+
 // Encode returns the spec as text for an environment variable: fields end with '\n',
 // and '\n', '\\' and NUL are escaped.
 func (s *Spec) Encode() string {
@@ -103,10 +134,7 @@ func Decode(text string) (*Spec, error) {
 	d := decoder{in: text}
 	s := new(Spec)
 	s.fields(&d)
-	if d.err || d.in != "" {
-		return nil, syscall.EINVAL
-	}
-	return s, nil
+	return s, d.end()
 }
 
 // coder is an encoder or a decoder: one list of fields serves both.
@@ -195,6 +223,14 @@ func (e *encoder) num(n *uint64) {
 type decoder struct {
 	in  string
 	err bool
+}
+
+// end returns an error if the text was not what the fields need.
+func (d *decoder) end() error {
+	if d.err || d.in != "" {
+		return syscall.EINVAL
+	}
+	return nil
 }
 
 func (d *decoder) str(s *string) {

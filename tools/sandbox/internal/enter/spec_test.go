@@ -22,6 +22,11 @@ func FuzzSpec(f *testing.F) {
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("got %+v, %v, want %+v", got, err, want)
 		}
+		command := &Command{Argv: []string{path, text}, Env: []string{text, path}}
+		if got, err := DecodeCommand(command.Encode()); err != nil || !reflect.DeepEqual(got, command) {
+			t.Errorf("got %+v, %v, want %+v", got, err, command)
+		}
+		_, _ = DecodeCommand(text)
 	})
 }
 
