@@ -380,15 +380,31 @@ func (r *soakRun) logsOf(text string) (lines []string) {
 func (r *soakRun) awaitNotified(nc *nats.Conn) {
 	r.Helper()
 	l := &load{plain: plain{r.T, nc}}
+	r.phase("all accepted calls have results")
+	waits := func(done func() bool, what ...string) func() bool { // says every 20 s what it waits for
+		logged := time.Now()
+		return func() bool {
+			if done() {
+				return true
+			}
+			if time.Since(logged) > 20*time.Second {
+				logged = time.Now()
+				for _, of := range what {
+					r.phase("not all notifications were sent: " + l.info(of))
+				}
+			}
+			return false
+		}
+	}
 	for _, consumer := range []string{"STEVEDORE_RESULTS.notifier", "STEVEDORE_DEAD.notifier-dead"} {
-		l.until("read all results as the notifier", func() bool {
+		l.until("read all results as the notifier", waits(func() bool {
 			var info struct {
 				NumPending    int `json:"num_pending"`
 				NumAckPending int `json:"num_ack_pending"`
 			}
 			err := json.Unmarshal([]byte(l.info("CONSUMER.INFO."+consumer)), &info)
 			return err == nil && info.NumPending == 0 && info.NumAckPending == 0
-		})
+		}, "CONSUMER.INFO."+consumer))
 	}
-	l.until("empty the outbox", func() bool { return l.count("STEVEDORE_OUTBOX", ">") == 0 })
+	l.until("empty the outbox", waits(func() bool { return l.count("STEVEDORE_OUTBOX", ">") == 0 }, "STREAM.INFO.STEVEDORE_OUTBOX", "CONSUMER.LIST.STEVEDORE_OUTBOX"))
 }
