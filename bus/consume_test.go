@@ -386,6 +386,31 @@ func TestConsumeLeavesNoGoroutines(t *testing.T) {
 	bustest.WaitUntil(t, "the subscriptions to end", func() bool { return b.Conn().NumSubscriptions() <= subs })
 }
 
+// A burst leaves no idle goroutines behind.
+func TestBurstLeavesNoGoroutines(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		const burst = 100
+		var running atomic.Int64
+		release := make(chan struct{})
+		stop := consume(t, b, bus.ConsumeConfig{Slots: burst}, func(context.Context, *bus.Delivery) error {
+			running.Add(1)
+			<-release
+			return nil
+		})
+		time.Sleep(time.Minute)
+		before := runtime.NumGoroutine()
+		send(t, b, burst)
+		bustest.WaitUntil(t, "the burst", func() bool { return running.Load() == burst })
+		close(release)
+		time.Sleep(2 * time.Minute)
+		if n := runtime.NumGoroutine(); n > before+burst/2 {
+			t.Errorf("%d goroutines, and %d before the burst", n, before)
+		}
+		stop()
+	})
+}
+
 // If a client deletes the consumer, Consume creates it again.
 func TestConsumerIsDeleted(t *testing.T) {
 	t.Parallel()
@@ -460,6 +485,26 @@ func TestConsumeOverBadNetwork(t *testing.T) {
 	if count.Load() != 300 {
 		t.Errorf("%d handled", count.Load())
 	}
+}
+
+// Consume waits for a server that does not answer when it starts.
+func TestConsumeStartsWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	s := bustest.Listen(t)
+	direct := bustest.Connect(t, s, bus.Config{})
+	p := bustest.NewProxy(t, s)
+	b := p.Connect(t)
+	asked := bustest.Subscribe(t, direct, "$JS.API.CONSUMER.INFO.>")
+	p.DropReplies()
+	consume(t, b, bus.ConsumeConfig{}, func(context.Context, *bus.Delivery) error { return nil })
+	for range 2 { // the second one follows an error
+		if _, err := asked.NextMsg(bustest.Timeout); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.Heal()
+	send(t, direct, 1)
+	waitForEmpty(t, direct)
 }
 
 // A message with a status header of the server is still a message.
