@@ -32,10 +32,13 @@ func (o *mcpHTTP) addFlags(flags *pflag.FlagSet) {
 
 // guard returns the guard of the HTTP endpoint; nil without --http.
 func (o *mcpHTTP) guard(session string, stderr io.Writer) (*httpauth.Guard, error) {
-	if o.address == "" {
-		if len(o.tokens) > 0 {
-			return nil, cli.Exit(cli.ExitUsage, "--token is for --http; over stdin and stdout, --session names the session")
-		}
+	switch {
+	case o.address != "":
+	case len(o.tokens) > 0:
+		return nil, cli.Exit(cli.ExitUsage, "--token is for --http; over stdin and stdout, --session names the session")
+	case len(o.hosts) > 0:
+		return nil, cli.Exit(cli.ExitUsage, "--allow-host is for --http; give --http HOST:PORT, too")
+	default:
 		return nil, nil
 	}
 	address, loopback, err := httpauth.CheckAddress(o.address)
