@@ -62,7 +62,7 @@ var mutants = []mutant{
 	{"a panic ends the worker", "bus/handle.go", "		if p := recover(); p != nil {", "		if p := any(nil); p != nil {",
 		"bus", "TestVerdicts"},
 	{"letters of any subject are retried", "bus/deadletters.go", "	err := b.CheckRetriable(letter)\n	if err == nil {", "	err := error(nil)\n	if err == nil {",
-		"bus", "TestRetryDeadLetters"},
+		"bus", "TestForgedLetterIsNotRetried"},
 
 	// Calls.
 	{"a once-only call is not claimed", "bus/worker/claim.go", "if claimed && a.once() {", "if claimed && a.once() && w == nil {", "bus/worker", "TestKillAtEachStep|TestSuspendedWorker"},

@@ -1,0 +1,41 @@
+package bus_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+)
+
+// A client that may write dead letters cannot make a worker publish on another subject: the
+// retry of such a letter fails, publishes nothing and keeps the letter.
+func TestForgedLetterIsNotRetried(t *testing.T) {
+	b := bustest.New(t)
+	for _, subject := range []string{"stevedore.result.s.c", "stevedore.claim.s.c", "stevedore.call.other.tool", "stevedore.notify.console", "elsewhere"} {
+		body, err := json.Marshal(map[string]any{"subject": subject, "kind": bus.DeadCall, "name": "default", "body": json.RawMessage(`{"id":"c","session":"s","outcome":"completed"}`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ack, err := b.JetStream().Publish(t.Context(), "stevedore.dead.call.default", body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		letter, err := b.DeadLetter(t.Context(), ack.Sequence)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.RetryDeadLetter(t.Context(), letter); err == nil || !strings.Contains(err.Error(), "do not match") {
+			t.Errorf("the retry of a letter with the subject %q: %v", subject, err)
+		}
+		if _, err := b.DeadLetter(t.Context(), ack.Sequence); err != nil {
+			t.Errorf("the letter with the subject %q: %v", subject, err)
+		}
+	}
+	for _, stream := range []string{bus.Results, bus.Calls, bus.Intake, bus.Outbox} {
+		if n := bustest.Messages(t, b, stream); n != 0 {
+			t.Errorf("%s has %d messages", stream, n)
+		}
+	}
+}
