@@ -335,6 +335,19 @@ func TestShellKillsWhatLeftTheGroup(t *testing.T) {
 	})
 }
 
+// A command can kill its reaper. What is still in its group ends nevertheless.
+func TestShellKillsTheGroupOfAKilledReaper(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("commands have no reaper here")
+	}
+	b := newFixture(t, builtin.Config{Shell: builtin.ShellConfig{NoPIDNamespace: true, Grace: 200 * time.Millisecond}})
+	m := mark(t)
+	b.run(t.Context(), "shell", args{"command": "sleep " + m + " & kill -9 $PPID; sleep " + m, "timeout_seconds": 20})
+	if left := survivors(t, m); left != nil {
+		t.Errorf("survived: %q", left)
+	}
+}
+
 // childrenOf returns the children of a process, as far as the kernel lists them.
 func childrenOf(parent int) (pids []int) {
 	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent))
