@@ -167,7 +167,8 @@ func (p *platform) command(ctx context.Context, s *Sandbox, run Run, tmp string,
 // encode returns the environment of the helper: that of the command, and the spec.
 func encode(spec *enter.Spec, env []string) []string {
 	env = slices.DeleteFunc(env, func(kv string) bool { return strings.HasPrefix(kv, enter.Variable+"=") })
-	for _, kv := range quickStart() {
+	// The Go runtime of the helper starts faster with these.
+	for _, kv := range []string{"GOMAXPROCS=1", "GOGC=off"} {
 		name, _, _ := strings.Cut(kv, "=")
 		if !slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") }) {
 			env, spec.Unset = append(env, kv), append(spec.Unset, name)
@@ -175,9 +176,6 @@ func encode(spec *enter.Spec, env []string) []string {
 	}
 	return append(env, enter.Variable+"="+spec.Encode())
 }
-
-// quickStart returns variables with which the Go runtime of the helper starts faster.
-func quickStart() []string { return []string{"GOMAXPROCS=1", "GOGC=off"} }
 
 // reaped returns a command without a sandbox, but with a process that kills what it leaves behind.
 func reaped(ctx context.Context, run Run, argv, env []string) *exec.Cmd {
@@ -204,13 +202,11 @@ func mergeAttributes(cmd, confined *exec.Cmd) {
 
 // spec returns what the process does before it executes the command.
 func (p *platform) spec(s *Sandbox, run Run, tmp string) *enter.Spec {
-	spec := &enter.Spec{
-		MapUser: p.level.flags&unix.CLONE_NEWUSER != 0, User: uint64(os.Getuid()), Group: uint64(os.Getgid()),
-		Mounts: p.level.mounts, FreshProc: p.level.freshProc, Loopback: p.level.flags&unix.CLONE_NEWNET != 0,
-		Base: s.home, Dir: run.Dir, DieWithParent: run.DieWithParent, Reap: run.Reap && p.needsReaper(),
-		Landlock: p.abi, DenyTCP: !s.cfg.Network && p.level.flags&unix.CLONE_NEWNET == 0,
-		Limits: p.limits(s.cfg.Limits),
-	}
+	spec := p.prepared()
+	spec.Mounts, spec.FreshProc, spec.Base = p.level.mounts, p.level.freshProc, s.home
+	spec.Dir, spec.DieWithParent, spec.Reap = run.Dir, run.DieWithParent, run.Reap && p.needsReaper()
+	spec.Landlock, spec.DenyTCP = p.abi, !s.cfg.Network && p.level.flags&unix.CLONE_NEWNET == 0
+	spec.Limits = p.limits(s.cfg.Limits)
 	if p.level.flags&unix.CLONE_NEWPID != 0 {
 		spec.First = true
 		// RLIMIT_NPROC does not apply to root.
@@ -234,6 +230,14 @@ func (p *platform) spec(s *Sandbox, run Run, tmp string) *enter.Spec {
 		}
 	}
 	return spec
+}
+
+// prepared returns the part of a spec that does not depend on the command.
+func (p *platform) prepared() *enter.Spec {
+	return &enter.Spec{
+		MapUser: p.level.flags&unix.CLONE_NEWUSER != 0, User: uint64(os.Getuid()), Group: uint64(os.Getgid()),
+		Loopback: p.level.flags&unix.CLONE_NEWNET != 0,
+	}
 }
 
 // fixedRules returns the Landlock rules of all commands.

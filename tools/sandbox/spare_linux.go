@@ -36,7 +36,7 @@ func (p *platform) start(cmd *exec.Cmd) error {
 	if !ok || p.needsReaper() { // a reaper needs a pipe of its own
 		return cmd.Start()
 	}
-	defer p.spares.prepare(*cmd.SysProcAttr)
+	defer p.prepare(*cmd.SysProcAttr)
 	if spare := p.spares.take(); spare != nil {
 		if reflect.DeepEqual(spare.attr, *cmd.SysProcAttr) && spare.send(text, streams) == nil {
 			cmd.Process = spare.cmd.Process
@@ -83,7 +83,8 @@ func (s *spares) take() *spare {
 }
 
 // prepare starts a spare process in the background, if there is none.
-func (s *spares) prepare(attr syscall.SysProcAttr) {
+func (p *platform) prepare(attr syscall.SysProcAttr) {
+	s := &p.spares
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || s.next != nil {
@@ -93,7 +94,7 @@ func (s *spares) prepare(attr syscall.SysProcAttr) {
 	s.next = next
 	go func() {
 		parent() <- func() {
-			spare, _ := startSpare(attr) // if an error lasts, the next command reports it
+			spare, _ := startSpare(attr, p.prepared()) // if an error lasts, the next command reports it
 			next <- spare
 		}
 	}()
@@ -112,7 +113,8 @@ var parent = sync.OnceValue(func() chan<- func() {
 	return work
 })
 
-func startSpare(attr syscall.SysProcAttr) (*spare, error) {
+func startSpare(attr syscall.SysProcAttr, spec *enter.Spec) (*spare, error) {
+	spec.Await = true
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
@@ -120,7 +122,7 @@ func startSpare(attr syscall.SysProcAttr) (*spare, error) {
 	far := os.NewFile(uintptr(ends[1]), "spare")
 	defer far.Close()
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Args, cmd.Dir, cmd.Env = []string{"stevedore-sandbox"}, "/", append(quickStart(), enter.Variable+"="+enter.Await)
+	cmd.Args, cmd.Dir, cmd.Env = []string{"stevedore-sandbox"}, "/", encode(spec, nil)
 	own := attr
 	cmd.SysProcAttr, cmd.ExtraFiles = &own, []*os.File{far}
 	if err := cmd.Start(); err != nil {

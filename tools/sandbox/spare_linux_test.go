@@ -41,8 +41,8 @@ func (f *fixture) spare() int {
 	var found []int
 	eventually(f.t, "a spare process", func() bool {
 		found = slices.DeleteFunc(children(f.t), func(pid int) bool {
-			env, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-			return !strings.Contains(string(env), "STEVEDORE_SANDBOX_SPEC=await")
+			argv, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+			return string(argv) != "stevedore-sandbox\x00"
 		})
 		return len(found) > 0
 	})

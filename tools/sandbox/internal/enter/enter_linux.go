@@ -12,13 +12,12 @@ func init() {
 		return
 	}
 	argv := arguments()
-	if encoded == Await {
+	spec := decode(encoded)
+	prepare(spec)
+	if spec.Await {
 		argv = await()
 		encoded, _ = syscall.Getenv(Variable)
-	}
-	spec, err := Decode(encoded)
-	if err != nil {
-		fail("read "+Variable, err)
+		spec = decode(encoded)
 	}
 	for _, name := range append(spec.Unset, Variable) {
 		_ = syscall.Unsetenv(name)
@@ -32,6 +31,24 @@ func init() {
 		supervise(argv, spec.Reap)
 	}
 	failed(argv[0], syscall.Exec(argv[0], argv, syscall.Environ()))
+}
+
+func decode(encoded string) *Spec {
+	spec, err := Decode(encoded)
+	if err != nil {
+		fail("read "+Variable, err)
+	}
+	return spec
+}
+
+// prepare sets up what is the same for all commands.
+func prepare(s *Spec) {
+	if s.MapUser {
+		mapUser(s)
+	}
+	if s.Loopback {
+		must("start the loopback interface", loopback())
+	}
 }
 
 // failed ends this process as a shell does that cannot execute a program.
@@ -50,14 +67,8 @@ func confine(s *Spec) {
 	if s.DieWithParent && !s.Reap { // a reaper outlives the worker to kill the command
 		must("die with the worker", prctl(prSetPdeathsig, uintptr(syscall.SIGKILL), 0))
 	}
-	if s.MapUser {
-		mapUser(s)
-	}
 	for _, l := range s.Limits {
 		must("set a resource limit", setLimit(l))
-	}
-	if s.Loopback {
-		must("start the loopback interface", loopback())
 	}
 	if s.Mounts {
 		mounts(s)
@@ -142,15 +153,6 @@ func readFile(path string) (string, error) {
 		}
 		text = append(text, buf[:n]...)
 	}
-}
-
-func cut(s string, sep byte) (before, after string) {
-	for i := range len(s) {
-		if s[i] == sep {
-			return s[:i], s[i+1:]
-		}
-	}
-	return s, ""
 }
 
 func contains(s string, c byte) bool {

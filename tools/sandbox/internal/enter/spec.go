@@ -8,12 +8,10 @@ import "syscall"
 // ReapFD is a file descriptor of a process with Spec.Reap: the first one in exec.Cmd.ExtraFiles.
 const ReapFD = 3
 
-// Await is the value of Variable for a process that waits for a command. The worker sends it a
-// Command and the three standard streams through the socket AwaitFD.
+// AwaitFD is the socket of a process with Spec.Await. MaxCommand is the most that it takes at
+// once, in bytes.
 const (
-	Await   = "await"
-	AwaitFD = 3
-	// MaxCommand is the most that the socket takes at once, in bytes.
+	AwaitFD    = 3
 	MaxCommand = 64 << 10
 )
 
@@ -66,6 +64,9 @@ type Spec struct {
 	Reap bool
 	// Unconfined takes no rights away.
 	Unconfined bool
+	// Await prepares this process, which then waits for a Command, with a Spec of its own, and the
+	// three standard streams.
+	Await bool
 	// Unset are variables that only this process needs.
 	Unset []string
 }
@@ -163,6 +164,7 @@ func (s *Spec) fields(c coder) {
 	boolean(c, &s.DieWithParent)
 	boolean(c, &s.Reap)
 	boolean(c, &s.Unconfined)
+	boolean(c, &s.Await)
 	list(c, &s.Unset, c.str)
 }
 
@@ -234,6 +236,12 @@ func (d *decoder) end() error {
 }
 
 func (d *decoder) str(s *string) {
+	if field, rest := cut(d.in, '\n'); len(field) < len(d.in) {
+		if plain, _ := cut(field, '\\'); len(plain) == len(field) {
+			*s, d.in = field, rest // without a copy
+			return
+		}
+	}
 	var out []byte
 	for i := 0; i < len(d.in); i++ {
 		switch c := d.in[i]; {
@@ -268,4 +276,14 @@ func (d *decoder) num(n *uint64) {
 		}
 		*n = *n*10 + uint64(c-'0')
 	}
+}
+
+// cut is strings.Cut.
+func cut(s string, sep byte) (before, after string) {
+	for i := range len(s) {
+		if s[i] == sep {
+			return s[:i], s[i+1:]
+		}
+	}
+	return s, ""
 }

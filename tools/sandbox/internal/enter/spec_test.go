@@ -16,7 +16,7 @@ func FuzzSpec(f *testing.F) {
 		}
 		want := &Spec{
 			Mounts: true, Base: path, Mount: []Mount{{Kind: Writable, Path: path, From: path}}, Rules: []Rule{{Path: path, Access: Write64}},
-			Landlock: 7, Limits: []Limit{{1, 2}}, Filter: path, Dir: path, First: true, MapUser: true, User: 1000, Group: 0, DieWithParent: true, Reap: true, Unconfined: true, Unset: []string{path},
+			Landlock: 7, Limits: []Limit{{1, 2}}, Filter: path, Dir: path, First: true, MapUser: true, User: 1000, Group: 0, DieWithParent: true, Reap: true, Unconfined: true, Await: true, Unset: []string{path},
 		}
 		got, err := Decode(want.Encode())
 		if err != nil || !reflect.DeepEqual(got, want) {
