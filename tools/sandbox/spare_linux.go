@@ -15,7 +15,7 @@ import (
 )
 
 // spares keeps one process that has started, is in its namespaces, and waits for a command. The
-// start of the worker's program, which is large, would otherwise be half of the time of a short
+// start of the worker's program, which is large, would otherwise be a third of the time of a short
 // command. A command that finds no spare starts its own process.
 type spares struct {
 	mu     sync.Mutex
