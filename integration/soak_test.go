@@ -53,9 +53,10 @@ type soakRun struct {
 	workers   []*soakWorker
 	async     *child
 	links     map[string]*clientLink
-	next      atomic.Int64 // number of the next call
-	spied     atomic.Int64 // reads that spies tried
-	refused   atomic.Int64 // of them, those that were answered with an error
+	limits    map[string]json.Number // former sizes of the streams that were full
+	next      atomic.Int64           // number of the next call
+	spied     atomic.Int64           // reads that spies tried
+	refused   atomic.Int64           // of them, those that were answered with an error
 }
 
 func soak(t *testing.T, servers int, duration time.Duration) {
@@ -76,7 +77,7 @@ func soak(t *testing.T, servers int, duration time.Duration) {
 		}
 	}
 	t.Logf("STEVEDORE_SOAK_SEED=%d repeats the disturbances of this run", seed)
-	r := &soakRun{ledger: newLedger(t), workspace: t.TempDir(), config: filepath.Join(t.TempDir(), "config"), links: map[string]*clientLink{}}
+	r := &soakRun{ledger: newLedger(t), workspace: t.TempDir(), config: filepath.Join(t.TempDir(), "config"), links: map[string]*clientLink{}, limits: map[string]json.Number{}}
 	r.logs = r.logsOf
 	r.prepare(servers)
 	before := r.workers[0].usage(t)
@@ -323,6 +324,7 @@ func (r *soakRun) heal() {
 	}
 	r.cluster.awaitReady()
 	r.restartEnded()
+	r.restoreLimits() // a limit that a suspended server got too late may have replaced them
 	r.note("", "all servers and workers run")
 }
 

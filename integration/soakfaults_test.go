@@ -194,13 +194,28 @@ func (r *soakRun) fillStream(c *chaos) {
 		r.note("", "cannot limit it: %v", err)
 	}
 	c.pause(4 * time.Second)
-	for limit != "" { // repeat this until it works, because calls wait while the stream is full
-		if _, err = r.limitStream("STEVEDORE_"+stream, limit); err == nil {
-			break
+	if limit != "" {
+		if _, ok := r.limits["STEVEDORE_"+stream]; !ok {
+			r.limits["STEVEDORE_"+stream] = limit
 		}
-		time.Sleep(100 * time.Millisecond)
+		r.restoreLimits()
 	}
 	r.note("", "stream %s has space", stream)
+}
+
+// restoreLimits gives streams the size that they had. It repeats this until it works,
+// because calls wait while a stream is full.
+func (r *soakRun) restoreLimits() {
+	for stream, limit := range r.limits {
+		for {
+			_, err := r.limitStream(stream, limit)
+			if err == nil {
+				break
+			}
+			r.note("", "stream %s gets no space: %v", stream, err)
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
 }
 
 // limitStream sets the size of a stream to limit, or to what it has for "", and returns
