@@ -133,11 +133,17 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// A queued call that is cancelled never runs.
+// A queued call that is cancelled never runs, also if its worker does not look for a result
+// because the call is new.
 func TestCancelWhileQueued(t *testing.T) {
+	t.Run("new", func(t *testing.T) { cancelWhileQueued(t, nats.Header{bus.FreshHeader: {"1"}}) })
+	t.Run("perhaps submitted before", func(t *testing.T) { cancelWhileQueued(t, nil) })
+}
+
+func cancelWhileQueued(t *testing.T, header nats.Header) {
 	p := start(t)
 	body := []byte(`{"id":"q","session":"s"}`)
-	if _, err := p.bus.Publish(t.Context(), bus.Message{Subject: "stevedore.call.later.block", Body: body, Key: "q"}); err != nil {
+	if _, err := p.bus.Publish(t.Context(), bus.Message{Subject: "stevedore.call.later.block", Body: body, Key: "q", Header: header}); err != nil {
 		t.Fatal(err)
 	}
 	if got := wantTask(t, p, "q", task.Queued); got.Tool != "block" {
