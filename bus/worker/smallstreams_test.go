@@ -70,7 +70,7 @@ func TestSmallStreams(t *testing.T) {
 			if err == nil {
 				return reply.Header.Get("Nats-Service-Error-Code"), reply.Header.Get("Nats-Service-Error")
 			}
-			if t.Context().Err() != nil || !t.Failed() && !strings.Contains(err.Error(), "no responders") {
+			if t.Context().Err() != nil || t.Failed() || !strings.Contains(err.Error(), "no responders") {
 				return "request", err.Error()
 			}
 			time.Sleep(10 * time.Millisecond)
