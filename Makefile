@@ -27,7 +27,7 @@ cross:
 # dropping unused methods (text/template, reflect.Value.MethodByName), before raising it.
 WORKER_BUDGET = 36000000
 size:
-	@go build -trimpath -ldflags "-s -w" -o bin/worker ./cmd/worker
+	@go build -ldflags "-s -w" -o bin/worker ./cmd/worker
 	@size=$$(wc -c < bin/worker); echo "worker: $$size bytes, budget $(WORKER_BUDGET)"; \
 	  test $$size -le $(WORKER_BUDGET) || { echo "size: the worker exceeds WORKER_BUDGET in the Makefile; \"go version -m bin/worker\" lists its modules"; exit 1; }
 
