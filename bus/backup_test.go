@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 )
@@ -18,7 +20,7 @@ func TestBackup(t *testing.T) {
 	from := bustest.New(t)
 	publish := func(subject string, body string) {
 		t.Helper()
-		if _, err := from.JetStream().PublishAsync(subject, []byte(body)); err != nil {
+		if _, err := from.JetStream().PublishAsync(subject, []byte(body), jetstream.WithStallWait(bustest.Timeout)); err != nil {
 			t.Fatal(err)
 		}
 	}

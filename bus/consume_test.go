@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
@@ -332,7 +333,7 @@ func TestStopUnderLoad(t *testing.T) {
 	t.Cleanup(tcp.Close)
 	padding := strings.Repeat(" ", 4000) // so that a pull takes a while to arrive
 	for i := range n {
-		if _, err := b.JetStream().PublishAsync(b.ShortCall("default", "echo"), fmt.Append(nil, i, padding)); err != nil {
+		if _, err := b.JetStream().PublishAsync(b.ShortCall("default", "echo"), fmt.Append(nil, i, padding), jetstream.WithStallWait(bustest.Timeout)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
@@ -392,7 +393,7 @@ func TestLongListsAreBounded(t *testing.T) {
 	in := start(t, console.Config{})
 	for i := range 3000 {
 		body := fmt.Appendf(nil, `{"id":"c%d","session":"s","tool":"x","outcome":"completed","for_llm":"text %[1]d","started_at":"2026-01-01T00:00:00Z","attempt":1}`, i)
-		if _, err := in.bus.JetStream().PublishAsync(in.bus.Result("s", fmt.Sprint("c", i)), body); err != nil {
+		if _, err := in.bus.JetStream().PublishAsync(in.bus.Result("s", fmt.Sprint("c", i)), body, jetstream.WithStallWait(bustest.Timeout)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -445,7 +446,7 @@ func TestScale(t *testing.T) {
 	in := start(t, console.Config{})
 	publish := func(i int) {
 		body := fmt.Appendf(nil, `{"id":"c%d","session":"s%d","tool":"read_file","outcome":"completed","for_llm":"text %[1]d %[3]s","started_at":"2026-01-01T00:00:00Z","duration_ms":12,"attempt":1,"worker":"w"}`, i, i%500, strings.Repeat("x", 200))
-		if _, err := in.bus.JetStream().PublishAsync(in.bus.Result(fmt.Sprint("s", i%500), fmt.Sprint("c", i)), body); err != nil {
+		if _, err := in.bus.JetStream().PublishAsync(in.bus.Result(fmt.Sprint("s", i%500), fmt.Sprint("c", i)), body, jetstream.WithStallWait(bustest.Timeout)); err != nil {
 			t.Error(err)
 		}
 	}

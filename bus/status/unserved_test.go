@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/status"
@@ -15,7 +17,7 @@ func TestQueueWithoutConsumer(t *testing.T) {
 	b := bustest.New(t)
 	publish := func(subject string) {
 		t.Helper()
-		if _, err := b.JetStream().PublishAsync(subject, []byte("{}")); err != nil {
+		if _, err := b.JetStream().PublishAsync(subject, []byte("{}"), jetstream.WithStallWait(bustest.Timeout)); err != nil {
 			t.Fatal(err)
 		}
 	}
