@@ -94,6 +94,11 @@ func (c *client) await(ctx context.Context, r *mcp.CallToolRequest, call tools.C
 		return newInputRequired(call, approvals), nil
 	}
 	dead, isDead := errors.AsType[*rpc.DeadLetterError](err)
+	if tasks && err != nil && !isDead && !errors.Is(err, rpc.ErrPending) && wait.Err() != nil && ctx.Err() == nil {
+		if err = c.enqueue(ctx, queue, call); err == nil { // the server had not stored the call yet
+			err = rpc.ErrPending
+		}
+	}
 	switch {
 	case err == nil:
 		return c.result(r, event), nil
@@ -104,10 +109,6 @@ func (c *client) await(ctx context.Context, r *mcp.CallToolRequest, call tools.C
 		return nil, ctx.Err()
 	case tasks && errors.Is(err, rpc.ErrPending):
 		return newTask(call, began, ""), nil
-	case tasks && wait.Err() != nil && ctx.Err() == nil: // perhaps the server has not stored the call yet
-		if err = c.enqueue(ctx, queue, call); err == nil {
-			return newTask(call, began, ""), nil
-		}
 	case errors.Is(err, rpc.ErrPending):
 		return c.pending(ctx, call, queue), nil
 	}
