@@ -39,11 +39,7 @@ func TestDomain(t *testing.T) {
 	remote := &url.URL{Scheme: "nats-leaf", Host: fmt.Sprint("127.0.0.1:", port)}
 	hub := startDomain(t, "hub", server.Options{LeafNode: server.LeafNodeOpts{Host: "127.0.0.1", Port: port}})
 	s := startDomain(t, "leaf", server.Options{LeafNode: server.LeafNodeOpts{Remotes: []*server.RemoteLeafOpts{{URLs: []*url.URL{remote}}}}})
-	for deadline := time.Now().Add(bustest.Timeout); hub.NumLeafNodes() == 0; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the leaf does not connect")
-		}
-	}
+	bustest.WaitUntil(t, "the leaf to connect", func() bool { return hub.NumLeafNodes() > 0 })
 	home := t.TempDir()
 	t.Setenv("XDG_CONFIG_HOME", home)
 	contexts := filepath.Join(home, "nats", "context")

@@ -206,6 +206,7 @@ func (r *soakRun) fillStream(c *chaos) {
 // restoreLimits gives streams the size that they had. It repeats this until it works,
 // because calls wait while a stream is full.
 func (r *soakRun) restoreLimits() {
+	deadline := time.Now().Add(2 * testTimeout)
 	for stream, limit := range r.limits {
 		for {
 			_, err := r.limitStream(stream, limit)
@@ -213,6 +214,10 @@ func (r *soakRun) restoreLimits() {
 				break
 			}
 			r.note("", "stream %s gets no space: %v", stream, err)
+			if time.Now().After(deadline) {
+				r.Errorf("stream %s gets no space: %v", stream, err)
+				return
+			}
 			time.Sleep(100 * time.Millisecond)
 		}
 	}
