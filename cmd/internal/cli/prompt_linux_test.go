@@ -57,15 +57,14 @@ func (p typist) read(t *testing.T, keys string) (message, shown string, err erro
 		message, err = p.Read(ctx)
 		close(done)
 	}()
-	for !strings.Contains(shown, "> ") { // from now on, the terminal is raw
+	for ended := false; !ended && !strings.Contains(shown, "> "); { // from now on, the terminal is raw
 		select {
 		case s := <-p.output:
 			shown += s
 		case <-done:
-			if keys != "" {
+			if ended = true; keys != "" {
 				t.Fatalf("the prompt read %q, %v before a key was pressed", message, err)
 			}
-			return message, shown, err
 		}
 	}
 	if _, err := io.WriteString(p.screen, keys); err != nil {
