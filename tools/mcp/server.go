@@ -260,6 +260,7 @@ func (s *Server) open(ctx context.Context) (*running, error) {
 	c := newConnection(link, func(what string) {
 		s.cfg.Log.Debug().Str("server", s.cfg.Name).Str("error", tools.EscapeLine(tools.Excerpt(what, 300))).Msg("a message of the MCP server is dropped")
 	})
+	subscription := newSubscription(client)
 	session, err := client.Connect(ctx, c, nil)
 	if err != nil {
 		if e, ok := answered(err); ok {
@@ -270,6 +271,7 @@ func (s *Server) open(ctx context.Context) (*running, error) {
 		link.Close()
 		return nil, err
 	}
+	subscription.wait(ctx, session.InitializeResult())
 	return &running{session, c}, nil
 }
 

@@ -32,10 +32,13 @@ func TestMain(m *testing.M) {
 			for i := range 2100 {
 				s.AddTool(&sdk.Tool{Name: fmt.Sprint("tool", i), InputSchema: &jsonschema.Schema{Type: "object"}}, nil)
 			}
-		case "restless": // has another tool in each list
+		case "restless": // has another tool in each list, and is slow to notice who subscribes to changes
 			lists := 0
 			s.AddReceivingMiddleware(func(next sdk.MethodHandler) sdk.MethodHandler {
 				return func(ctx context.Context, method string, r sdk.Request) (sdk.Result, error) {
+					if method == "subscriptions/listen" {
+						time.Sleep(300 * time.Millisecond)
+					}
 					res, err := next(ctx, method, r)
 					if method == "tools/list" {
 						lists++
