@@ -58,9 +58,13 @@ func benchWays(b *testing.B, sync bool, waiting, inFlight int) {
 	}
 	ways := product.ways(b)
 	ways["bare"], ways["bare-bytes"] = bare.ways(b)["publish"], bytes.ways(b)["publish"]
+	ways["stored"] = func(id string) error {
+		_, err := bytes.client.JetStream().Publish(b.Context(), bytes.client.Call("unserved", "noop", "bench", id), bytes.body(id, 200))
+		return err
+	}
 	rates := map[string][]float64{}
 	for round := range 4 {
-		names := []string{"bare", "bare-bytes", "publish", "short", "rpc.call", "rpc.call-id", "rpc.submit", "go"}
+		names := []string{"bare", "bare-bytes", "stored", "publish", "short", "rpc.call", "rpc.call-id", "rpc.submit", "go"}
 		rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 		for _, name := range names {
 			rate := inParallel(b, inFlight, calls, ways[name])
