@@ -21,6 +21,7 @@ func TestExpand(t *testing.T) {
 	putArtifact(t, store, "s", "json", []byte(`{"items":[{"n":1.10},{"n":2}],"name":"x"}`))
 	putArtifact(t, store, "s", "huge", bytes.Repeat([]byte("x"), MaxArguments+1))
 	putArtifact(t, store, "s", "half", bytes.Repeat([]byte("x"), MaxArguments*2/3))
+	putArtifact(t, store, "s", "parts", []byte(`{"parts":["`+strings.Repeat("x", MaxArguments*2/3)+`","`+strings.Repeat("y", MaxArguments*2/3)+`"]}`))
 	putArtifact(t, store, "s", "binary", []byte("\x00\xff\x01"))
 	putArtifact(t, store, "other", "theirs", []byte("secret"))
 	r := NewReader(store, ReaderConfig{})
@@ -60,26 +61,29 @@ func TestExpand(t *testing.T) {
 		}
 	}
 	for args, want := range map[string][2]string{
-		`{"text":{"$artifact":"none"}}`:                          {tools.CodeNotFound, "no artifact"},
-		`{"text":{"$artifact":"theirs"}}`:                        {tools.CodeNotFound, "no artifact"},
-		`{"text":{"$artifact":"huge"}}`:                          {tools.CodeInvalidArguments, "too large for an argument"},
-		`{"text":{"$artifact":"huge","lines":1}}`:                {tools.CodeInvalidArguments, "too large for an argument"},
-		`{"text":{"$artifact":"half"},"x":{"$artifact":"half"}}`: {tools.CodeInvalidArguments, "too large for an argument"},
-		`{"text":{"$artifact":"binary"}}`:                        {tools.CodeInvalidArguments, "not text"},
-		`{"text":{"$artifact":"binary"},"rows":1}`:               {tools.CodeInvalidArguments, "not text"},
-		`{"rows":{"$artifact":"text"}}`:                          {tools.CodeInvalidArguments, "is not JSON"},
-		`{"text":{"$artifact":"text","lines":"x"}}`:              {tools.CodeInvalidArguments, "lines must be"},
-		`{"text":{"$artifact":"text","lines":"-"}}`:              {tools.CodeInvalidArguments, "lines must be"},
-		`{"text":{"$artifact":"text","lines":""}}`:               {tools.CodeInvalidArguments, "lines must be"},
-		`{"text":{"$artifact":"text","lines":"0-2"}}`:            {tools.CodeInvalidArguments, "lines must be"},
-		`{"text":{"$artifact":"text","lines":{"from":1}}}`:       {tools.CodeInvalidArguments, "lines must be"},
-		`{"text":{"$artifact":"text","lines":[]}}`:               {tools.CodeInvalidArguments, "lines must be"},
-		`{"text":{"$artifact":"text","lines":"3-2"}}`:            {tools.CodeInvalidArguments, "before start_line"},
-		`{"text":{"$artifact":"text","lines":[9,10]}}`:           {tools.CodeInvalidArguments, "outside"},
-		`{"text":{"$artifact":"text","jq":"."}}`:                 {tools.CodeInvalidArguments, "not JSON"},
-		`{"text":{"$artifact":"text","session":"other"}}`:        {tools.CodeInvalidArguments, "unknown"},
-		`{"text":{"$artifact":5}}`:                               {tools.CodeInvalidArguments, "must be the id"},
-		`{"text":{"$artifact":"json","jq":".","lines":1}}`:       {tools.CodeInvalidArguments, "either"},
+		`{"text":{"$artifact":"none"}}`:                                                              {tools.CodeNotFound, "no artifact"},
+		`{"text":{"$artifact":"theirs"}}`:                                                            {tools.CodeNotFound, "no artifact"},
+		`{"text":{"$artifact":"huge"}}`:                                                              {tools.CodeInvalidArguments, "too large for an argument"},
+		`{"text":{"$artifact":"huge","lines":1}}`:                                                    {tools.CodeInvalidArguments, "too large for an argument"},
+		`{"text":{"$artifact":"half"},"x":{"$artifact":"half"}}`:                                     {tools.CodeInvalidArguments, "too large for an argument"},
+		`{"text":{"$artifact":"half","lines":1},"x":{"$artifact":"half","lines":1}}`:                 {tools.CodeInvalidArguments, "too large for an argument"},
+		`{"text":{"$artifact":"parts","jq":".parts[0]"},"x":{"$artifact":"parts","jq":".parts[1]"}}`: {tools.CodeInvalidArguments, "too large for an argument"},
+		`{"rows":{"$artifact":"parts","jq":".parts[]"}}`:                                             {tools.CodeInvalidArguments, "too large for an argument"},
+		`{"text":{"$artifact":"binary"}}`:                                                            {tools.CodeInvalidArguments, "not text"},
+		`{"text":{"$artifact":"binary"},"rows":1}`:                                                   {tools.CodeInvalidArguments, "not text"},
+		`{"rows":{"$artifact":"text"}}`:                                                              {tools.CodeInvalidArguments, "is not JSON"},
+		`{"text":{"$artifact":"text","lines":"x"}}`:                                                  {tools.CodeInvalidArguments, "lines must be"},
+		`{"text":{"$artifact":"text","lines":"-"}}`:                                                  {tools.CodeInvalidArguments, "lines must be"},
+		`{"text":{"$artifact":"text","lines":""}}`:                                                   {tools.CodeInvalidArguments, "lines must be"},
+		`{"text":{"$artifact":"text","lines":"0-2"}}`:                                                {tools.CodeInvalidArguments, "lines must be"},
+		`{"text":{"$artifact":"text","lines":{"from":1}}}`:                                           {tools.CodeInvalidArguments, "lines must be"},
+		`{"text":{"$artifact":"text","lines":[]}}`:                                                   {tools.CodeInvalidArguments, "lines must be"},
+		`{"text":{"$artifact":"text","lines":"3-2"}}`:                                                {tools.CodeInvalidArguments, "before start_line"},
+		`{"text":{"$artifact":"text","lines":[9,10]}}`:                                               {tools.CodeInvalidArguments, "outside"},
+		`{"text":{"$artifact":"text","jq":"."}}`:                                                     {tools.CodeInvalidArguments, "not JSON"},
+		`{"text":{"$artifact":"text","session":"other"}}`:                                            {tools.CodeInvalidArguments, "unknown"},
+		`{"text":{"$artifact":5}}`:                                                                   {tools.CodeInvalidArguments, "must be the id"},
+		`{"text":{"$artifact":"json","jq":".","lines":1}}`:                                           {tools.CodeInvalidArguments, "either"},
 	} {
 		_, err := r.Expand(t.Context(), "s", schema, json.RawMessage(args))
 		wantCode(t, err, want[0], want[1])
@@ -106,7 +110,7 @@ func TestBinaryArtifacts(t *testing.T) {
 			if res.IsError || strings.Contains(res.ForLLM, "\uFFFD") || !strings.Contains(res.ForLLM, " bytes of ") || len(res.ForLLM) > 600 {
 				t.Errorf("%s of %s gives %+v", tool, id, res)
 			}
-			if want := tool == ToolGet && id == "png"; want != strings.Contains(string(res.Blocks), base64.StdEncoding.EncodeToString(png)) {
+			if want := tool == ToolGet && id == "png"; want != (res.Blocks != nil) || want && !strings.Contains(string(res.Blocks), base64.StdEncoding.EncodeToString(png)) {
 				t.Errorf("%s of %s: blocks %.100s", tool, id, res.Blocks)
 			}
 		}

@@ -252,6 +252,12 @@ func TestGrepLimits(t *testing.T) {
 	if n := len(res.Text()); n > 15_000 || !res.Limited || res.Matches == 0 {
 		t.Errorf("a grep that matches everywhere has %d bytes, %d matches, limited %v", n, res.Matches, res.Limited)
 	}
+	r = stored(t, []byte("match\n"+strings.Repeat(strings.Repeat("context ", 50)+"\n", 300)))
+	res, err = r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: "match", ContextAfter: 100})
+	if err != nil || len(res.Text()) > PageChars || len(res.Lines) >= 101 || !strings.Contains(res.Text(), "there is more context than shown") {
+		t.Errorf("a match with much context has %d bytes, %d lines, %v", len(res.Text()), len(res.Lines), err)
+	}
+	r = stored(t, []byte(strings.Repeat(strings.Repeat("match ", 1000)+"\n", 300)))
 	res, err = r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: "match$", ContextAfter: 100})
 	if err != nil || res.Matches != 0 {
 		t.Errorf("%d matches, %v", res.Matches, err)

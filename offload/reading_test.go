@@ -196,6 +196,9 @@ func TestPageLimits(t *testing.T) {
 			t.Errorf("GetByID(%d, %d) has %d characters, next %d, want %d, %d", row.offset, row.limit, page.Chars, page.NextOffset, row.chars, row.next)
 		}
 	}
+	if page, err := stored(t, bytes.Repeat([]byte("x"), 2*ReadChars)).Read(t.Context(), "s", "a", 1, 1<<62); err != nil || page.Chars != ReadChars || page.NextOffset != ReadChars+1 {
+		t.Errorf("a page for a program has %d characters, next %d, %v; want %d", page.Chars, page.NextOffset, err, ReadChars)
+	}
 	for _, offset := range []int64{-1, 40_000, 1 << 62} {
 		_, err := r.GetByID(t.Context(), "s", "a", offset, 0)
 		wantCode(t, err, tools.CodeInvalidArguments, "valid offsets are 0 to 39999")
