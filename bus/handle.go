@@ -123,13 +123,13 @@ func (k *consumption) settle(d *Delivery, verdict error) {
 	case errors.As(verdict, &rejected):
 		log.Error().Err(rejected.err).Str("code", rejected.code).Msg("rejected; stored as a dead letter")
 		err = k.deadLetter(d, rejected)
+	case errors.As(verdict, &postponed) && postponed.err == nil: // no attempt failed
+		err = d.nak(postponed.delay)
 	case d.Final:
 		log.Error().Err(verdict).Msg("the last attempt failed; stored as a dead letter")
 		err = k.deadLetter(d, &rejection{code: CodeExhausted, err: verdict})
-	case errors.As(verdict, &postponed):
-		if postponed.err != nil {
-			log.Warn().Err(postponed.err).Dur("retry_in", postponed.delay).Msg("handling failed")
-		}
+	case postponed != nil:
+		log.Warn().Err(postponed.err).Dur("retry_in", postponed.delay).Msg("handling failed")
 		err = d.nak(postponed.delay)
 	default:
 		delay := RetryDelay(d.Attempt)

@@ -11,7 +11,7 @@ import (
 //
 //	nil              acknowledge the message
 //	Reject(...)      store the message as a dead letter
-//	RetryAfter(...)  redeliver it after a delay
+//	RetryAfter(...)  redeliver it after a delay; without an error, no attempt failed
 //	any other error  redeliver it after a delay that grows with the attempts
 //
 // ctx ends only after the grace period of a stop. If the handler then returns an
@@ -42,7 +42,7 @@ func (p *postponement) Error() string { return fmt.Sprintf("%v; retry in %s", p.
 func (p *postponement) Unwrap() error { return p.err }
 
 // RetryAfter returns the verdict to retry after a delay, because of err. A nil err is
-// not logged.
+// not logged, and the message does not become a dead letter because of it.
 func RetryAfter(delay time.Duration, err error) error {
 	return &postponement{delay: delay, err: err}
 }

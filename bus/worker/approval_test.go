@@ -222,7 +222,7 @@ func TestRefusedQuestionKeepsTheCall(t *testing.T) {
 }
 
 // A call that does not fit into a record waits for its approval in the stream, also when the
-// worker restarts. The question has the start of its arguments.
+// worker restarts. The question has the start of its arguments. To wait is not an attempt.
 func TestApprovalOfALargeCall(t *testing.T) {
 	b := bustest.New(t)
 	var runs, asked atomic.Int32
@@ -235,7 +235,7 @@ func TestApprovalOfALargeCall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := worker.Config{Slots: 1, Approvals: worker.Approvals{
+	cfg := worker.Config{Slots: 1, MaxAttempts: 1, Approvals: worker.Approvals{
 		Needed: func(call tools.Call) bool { return call.Tool == "danger" },
 		Ask: func(_ context.Context, a task.Approval) error {
 			if asked.Add(1); len(a.Args) > 3000 || !strings.Contains(string(a.Args), "only the start") {
@@ -264,7 +264,7 @@ func TestApprovalOfALargeCall(t *testing.T) {
 	if _, err := task.AnswerApproval(t.Context(), b, k("yes"), task.Answer{Approve: true}); err != nil {
 		t.Fatal(err)
 	}
-	workertest.Start(t, b, workertest.Plain{}, worker.Config{Slots: 1}, tool, safe)
+	workertest.Start(t, b, workertest.Plain{}, worker.Config{Slots: 1, MaxAttempts: 1}, tool, safe)
 	if event := <-results["yes"]; event.ForLLM != fmt.Sprint(size) {
 		t.Errorf("the approved call: %+v", event)
 	}
