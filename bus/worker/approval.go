@@ -156,6 +156,16 @@ func (w *Worker) forgetHeld(ctx context.Context, a *attempt) {
 	}
 }
 
+// forgetQuestion removes the record of a call that became a dead letter while it waited for
+// an approval. The record of another call with its id stays.
+func (w *Worker) forgetQuestion(ctx context.Context, a *attempt) error {
+	p, ok := w.parked.Find(a.key.callKey())
+	if !ok || p.State != task.InputRequired || p.Digest() != a.digest {
+		return nil
+	}
+	return task.Unpark(ctx, w.bus, p)
+}
+
 func (w *Worker) readAnswer(ctx context.Context, a *attempt) (answer task.Answer, ok bool, err error) {
 	err = w.readWithRetry(ctx, func() (err error) {
 		answer, ok, err = task.ReadAnswer(ctx, w.bus, a.key.callKey())

@@ -23,7 +23,8 @@ import (
 func countingTool(t *testing.T, name string, runs *atomic.Int32) tools.Tool {
 	t.Helper()
 	tool, err := tools.NewTool(name, "counts", func(context.Context, tools.Call, struct {
-		N int `json:"n,omitempty"`
+		N    int    `json:"n,omitempty"`
+		Text string `json:"text,omitempty"`
 	}) *tools.Result {
 		runs.Add(1)
 		return tools.NewToolResult("ran")
@@ -286,6 +287,50 @@ func TestApprovalOfALargeCall(t *testing.T) {
 	})
 	if runs.Load() != 1 || asked.Load() < 3 {
 		t.Errorf("%d runs, asked %d times", runs.Load(), asked.Load())
+	}
+}
+
+// A call that waits for its approval in the stream and becomes a dead letter no longer waits
+// for an answer. The question about another call with its id stays.
+func TestDeadLetterEndsTheApproval(t *testing.T) {
+	for name, other := range map[string]bool{"its question": false, "the question about another call": true} {
+		t.Run(name, func(t *testing.T) {
+			b := bustest.New(t)
+			var runs atomic.Int32
+			danger := countingTool(t, "danger", &runs)
+			args := json.RawMessage(fmt.Sprintf(`{"text":%q}`, strings.Repeat("x", int(b.Conn().MaxPayload())-200)))
+			call := tools.Call{ID: "x", Session: "default", Tool: "danger", Args: args}
+			cfg := worker.Config{MaxAttempts: 1, Approvals: worker.Approvals{Needed: func(tools.Call) bool { return true }}}
+			stop := workertest.Start(t, b, workertest.Plain{}, cfg, danger)
+			result := submitCall(t, b, call)
+			waitForApprovals(t, b, 1)
+			stop()
+			if other {
+				p, _, err := task.ReadParked(t.Context(), b, tools.CallKey{Session: "default", ID: "x"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				p.Held = "another"
+				if _, err := task.Park(t.Context(), b, p); err != nil {
+					t.Fatal(err)
+				}
+			}
+			recordStart(t, b, "x") // by workers that died
+			recordStart(t, b, "x")
+			workertest.Start(t, b, workertest.Plain{}, cfg, danger)
+			if event := <-result; event.Error == nil || event.Error.Code != tools.CodeGivenUp {
+				t.Errorf("the call: %+v", event)
+			}
+			bustest.WaitUntil(t, "the stream to be empty", func() bool { return bustest.Messages(t, b, bus.Calls) == 0 })
+			want := 0
+			if other {
+				want = 1
+			}
+			waitForApprovals(t, b, want)
+			if runs.Load() != 0 {
+				t.Errorf("%d runs", runs.Load())
+			}
+		})
 	}
 }
 

@@ -46,15 +46,23 @@ func (w *Worker) shouldRetry(ctx context.Context, d *bus.Delivery) (bool, error)
 
 // answerDeadLetter publishes a result for a call that became a dead letter, so
 // that no caller waits for it. A once-only call gets the outcome unknown if a worker
-// claimed it. rpc.RetryCall removes that result and the claim.
+// claimed it. rpc.RetryCall removes that result and the claim. The call no longer waits for
+// an approval.
 func (w *Worker) answerDeadLetter(ctx context.Context, d *bus.Delivery, letter bus.StoredDeadLetter) error {
-	if letter.Code == tools.CodeMismatch {
-		return nil // the result of this id belongs to another call
-	}
 	a, err := w.decode(d)
 	if err != nil {
 		return nil // it names no call
 	}
+	if letter.Code != tools.CodeMismatch { // otherwise, the result of this id belongs to another call
+		if err := w.publishGivenUp(ctx, a, letter); err != nil {
+			return err
+		}
+	}
+	return w.forgetQuestion(ctx, a)
+}
+
+// publishGivenUp publishes the result of a call that became a dead letter.
+func (w *Worker) publishGivenUp(ctx context.Context, a *attempt, letter bus.StoredDeadLetter) error {
 	res := deadLetterResult(a.call, letter)
 	if a.once() {
 		// From here on, no worker can start the call.
@@ -69,7 +77,7 @@ func (w *Worker) answerDeadLetter(ctx context.Context, d *bus.Delivery, letter b
 			res = unknownOutcome(a.call.Tool, fmt.Sprintf(" The call is stored as a dead letter: worker dead show %d.", letter.Number))
 		}
 	}
-	err = w.publishFinal(ctx, a, res)
+	err := w.publishFinal(ctx, a, res)
 	if _, mismatch := bus.Rejected(err); mismatch {
 		return nil // the stored result belongs to another call with this id
 	}
