@@ -179,13 +179,15 @@ func (s *Status) problems(streamPrefix string) []string {
 			problems = append(problems, fmt.Sprintf("The %s: %s.", f, f.Advice()))
 		}
 	}
-	if len(s.Workers) == 0 && len(s.Streams) > 0 && len(s.Errors) == 0 {
-		problems = append(problems, "No worker answers. Calls wait until you start one: worker serve.")
-	}
+	unserved := false
 	for _, q := range s.Queues {
 		if calls := q.Waiting + uint64(q.Taken); calls > 0 && q.Workers == 0 && q.Pulling == 0 {
+			unserved = true
 			problems = append(problems, fmt.Sprintf("No worker serves the queue %q. Calls that wait for one: %d. Start it: %s.", q.Name, calls, StartCommand(q.Name)))
 		}
+	}
+	if !unserved && len(s.Workers) == 0 && len(s.Streams) > 0 && len(s.Errors) == 0 {
+		problems = append(problems, "No worker answers. Calls wait until you start one: worker serve.")
 	}
 	for _, c := range s.Channels {
 		if c.Waiting > 0 && !c.Served {

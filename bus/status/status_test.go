@@ -54,6 +54,9 @@ func TestProblems(t *testing.T) {
 			t.Errorf("no problem %q in %q", want, s.Problems)
 		}
 	}
+	if problem(s, "No worker answers") {
+		t.Errorf("the missing worker of a queue is named twice: %q", s.Problems)
+	}
 	tool, err := tools.NewTool("train", "For the test.", func(context.Context, tools.Call, struct{}) *tools.Result { return tools.NewToolResult("done") })
 	if err != nil {
 		t.Fatal(err)

@@ -89,7 +89,7 @@ func printStatus(out io.Writer, s status.Status) error {
 	}{
 		{streams, "No streams. Create them: worker provision"},
 		{queues, "No queue has had a worker yet."},
-		{workers, "No worker answers. Start one: worker serve"},
+		{workers, "No workers."},
 		{channels, "No channel has had a notification yet."},
 	} {
 		if err := t.table.Print(out, t.empty); err != nil {

@@ -1,0 +1,21 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/stevedore-bus/stevedore/bus/status"
+)
+
+// A report says once that no worker answers.
+func TestStatusNamesAMissingWorkerOnce(t *testing.T) {
+	const problem = "No worker answers. Calls wait until you start one: worker serve."
+	var out bytes.Buffer
+	if err := printStatus(&out, status.Status{Problems: []string{problem}}); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(out.String(), "No worker answers"); n != 1 {
+		t.Errorf("%d times in %s", n, out.String())
+	}
+}
