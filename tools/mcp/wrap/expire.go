@@ -36,10 +36,10 @@ func (p *proxy) expire(ctx context.Context) {
 		if !slices.ContainsFunc(expired, func(r *request) bool { return silent != nil && r.sent && r.written.After(silent.heard) }) {
 			silent = nil
 		}
-		p.mu.Unlock()
 		if silent != nil {
-			p.work.Go(func() { p.probe(ctx, silent) })
+			p.startLocked(func() { p.probe(ctx, silent) })
 		}
+		p.mu.Unlock()
 		for _, r := range expired {
 			p.fail(r, p.expiredText(r))
 		}

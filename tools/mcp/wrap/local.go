@@ -116,9 +116,8 @@ func (p *proxy) local(ctx context.Context, r *request) bool {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	p.mu.Lock()
-	p.calls[r.ID] = cancel
-	p.mu.Unlock()
-	p.work.Go(func() {
+	defer p.mu.Unlock()
+	started := p.startLocked(func() {
 		defer r.Close()
 		result, err := answer(ctx)
 		stopped := ctx.Err() != nil
@@ -134,6 +133,12 @@ func (p *proxy) local(ctx context.Context, r *request) bool {
 		delete(p.calls, r.ID)
 		p.mu.Unlock()
 	})
+	if !started {
+		cancel()
+		r.Close()
+		return true
+	}
+	p.calls[r.ID] = cancel
 	return true
 }
 

@@ -32,6 +32,7 @@ type proxy struct {
 	sending sync.Mutex // of client.Send
 
 	mu         sync.Mutex
+	ended      bool        // no work may start
 	server     *connection // nil while the server is down
 	generation int
 	seq        int
@@ -105,9 +106,21 @@ func (p *proxy) run(ctx context.Context) error {
 	}
 	cancel()
 	<-serving
+	p.mu.Lock()
+	p.ended = true
+	p.mu.Unlock()
 	p.work.Wait()
 	p.client.Close()
 	return err
+}
+
+// startLocked runs f in the background, for goroutines that may live longer than run: after
+// run has begun to wait for the work, it does nothing and returns false.
+func (p *proxy) startLocked(f func()) bool {
+	if !p.ended {
+		p.work.Go(f)
+	}
+	return !p.ended
 }
 
 // After the client has closed its side, the server has drainTime to answer open
