@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"maps"
 
 	"github.com/nats-io/nats.go"
@@ -22,8 +23,8 @@ import (
 func (b *Bus) publishDuplicate(ctx context.Context, m Message, ack Ack) (Ack, error) {
 	sum := sha256.Sum256(append([]byte(m.Subject+"\n"), m.Body...))
 	for _, key := range []string{m.Key + "-" + hex.EncodeToString(sum[:16]), nuid.Next()} {
-		if b.isStored(ctx, m, ack.Sequence) {
-			return ack, nil
+		if stored, err := b.isStored(ctx, m, ack.Sequence); stored || err != nil {
+			return ack, err
 		}
 		m.Header = withKey(m.Header, key)
 		var err error
@@ -34,22 +35,38 @@ func (b *Bus) publishDuplicate(ctx context.Context, m Message, ack Ack) (Ack, er
 	return ack, nil
 }
 
-// isStored reports whether the message with the sequence is m.
-func (b *Bus) isStored(ctx context.Context, m Message, sequence uint64) bool {
-	stream, ok := b.streamOf(m.Subject)
+// isStored reports whether the message with the sequence is m. A server that has just started
+// may answer later than it accepts messages. A client that may not read the stream cannot
+// know: then isStored returns false.
+func (b *Bus) isStored(ctx context.Context, m Message, sequence uint64) (bool, error) {
+	name, ok := b.streamOf(m.Subject)
 	if !ok {
-		return true // it has no stream of ours
+		return true, nil // it has no stream of ours
 	}
-	ctx, cancel := context.WithTimeout(ctx, b.cfg.Timeout)
-	defer cancel()
-	stored, err := b.api.GetFromLeader(ctx, b.StreamName(stream), jsapi.Get{Sequence: sequence})
-	if err != nil || stored.Subject != m.Subject {
-		return false // it was removed, or it is not m
+	name = b.StreamName(name)
+	var stored jsapi.Message
+	isFinal := func(err error) bool {
+		return errors.Is(err, jetstream.ErrMsgNotFound) || errors.Is(err, nats.ErrPermissionViolation) || errors.Is(err, nats.ErrConnectionClosed)
 	}
-	if m.Same != nil {
-		return m.Same(stored.Data)
+	err := b.retry(ctx, m.timeout(), isFinal, func() error {
+		ctx, cancel := context.WithTimeout(ctx, b.cfg.Timeout)
+		defer cancel()
+		return b.WatchDenial(ctx, b.api.Subject("STREAM.MSG.GET."+name), func(ctx context.Context) (err error) {
+			stored, err = b.api.GetFromLeader(ctx, name, jsapi.Get{Sequence: sequence})
+			return err
+		})
+	})
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound), errors.Is(err, nats.ErrPermissionViolation):
+		return false, nil // it was removed, or cannot be read
+	case err != nil:
+		return false, err
+	case stored.Subject != m.Subject:
+		return false, nil
+	case m.Same != nil:
+		return m.Same(stored.Data), nil
 	}
-	return bytes.Equal(stored.Data, m.Body)
+	return bytes.Equal(stored.Data, m.Body), nil
 }
 
 func withKey(header nats.Header, key string) nats.Header {

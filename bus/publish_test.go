@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -175,6 +176,38 @@ func TestPublishOverBadNetwork(t *testing.T) {
 				t.Errorf("%d messages, want %d", got, n)
 			}
 		})
+	}
+}
+
+// A message that is published twice is stored once, though the server does not answer at first
+// whether it is stored.
+func TestDuplicateThatCannotBeRead(t *testing.T) {
+	s := bustest.Listen(t)
+	direct := bustest.Connect(t, s, bus.Config{})
+	const domain = "$JS.busy.API."
+	var asked atomic.Int32
+	if _, err := direct.Conn().Subscribe(domain+">", func(msg *nats.Msg) { // the API, which is busy
+		request := strings.TrimPrefix(msg.Subject, domain)
+		var err error
+		if strings.HasPrefix(request, "STREAM.MSG.GET.") && asked.Add(1) <= 2 {
+			err = msg.Respond([]byte(`{"error":{"code":503,"err_code":10008,"description":"JetStream system temporarily unavailable"}}`))
+		} else {
+			err = direct.Conn().PublishRequest("$JS.API."+request, msg.Reply, msg.Data)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	b := bustest.Connect(t, s, bus.Config{Domain: "busy"})
+	for range 2 {
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.ShortCall("default", "echo"), Body: []byte("{}"), Key: "k"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := bustest.Messages(t, direct, bus.Intake); got != 1 || asked.Load() != 3 {
+		t.Errorf("%d messages after %d requests, want 1 after 3", got, asked.Load())
 	}
 }
 
