@@ -177,6 +177,7 @@ func TestProvisionReplicasOfBuckets(t *testing.T) {
 // subject, and the message may never be stored. A completion was once lost because
 // Publish trusted that rejection.
 func TestPublishAfterMessageInFlightIsLost(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("three servers take some seconds")
 	}

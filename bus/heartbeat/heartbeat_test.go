@@ -113,6 +113,7 @@ func TestLastStartedHeartbeatWins(t *testing.T) {
 
 // A worker runs the ticks, and each run is one line in the log.
 func TestTicksRunAndAreLogged(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	workspace := t.TempDir()
 	tool, err := tools.NewTool("report", "reports", func(_ context.Context, _ tools.Call, in struct {

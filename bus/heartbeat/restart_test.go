@@ -15,6 +15,7 @@ import (
 // The server restarts while three heartbeats run: none of them restarts the
 // interval, and each due time has one tick.
 func TestServerRestartsUnderHeartbeats(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}

@@ -35,6 +35,7 @@ func (u *user) options() *sdk.ClientOptions {
 // The user of a client that shows forms approves a call or denies it, in both ways in which
 // servers ask. Other clients get the id of the call.
 func TestApprovals(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	// A call whose form gets no answer takes the shorter time.
 	answered, dismissed := mcp.Config{Wait: bustest.Timeout}, mcp.Config{Wait: 2 * time.Second}
@@ -85,6 +86,7 @@ func TestApprovals(t *testing.T) {
 // A client does not answer for a call of another session, nor for one that its request did
 // not make.
 func TestApprovalsOfOthers(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	url := gateways(t, c, 1, mcp.Config{Wait: 300 * time.Millisecond})
 	_, alice := dial(t, url, bearer(aliceToken), nil)
@@ -117,6 +119,7 @@ func TestApprovalsOfOthers(t *testing.T) {
 
 // A task whose call needs an approval has the status input_required, and tasks/update answers.
 func TestApprovalOfATask(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	url := gateways(t, c, 2, mcp.Config{TaskAfter: 500 * time.Millisecond})
 	client, s := dial(t, url, bearer(aliceToken), nil)

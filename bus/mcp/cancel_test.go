@@ -49,6 +49,7 @@ func initialize(t *testing.T, url, token string) string {
 
 // Clients of older revisions cancel a request through any gateway, and only their own.
 func TestCancelBySessionID(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	url := gateways(t, c, 3, mcp.Config{}) // odd, so a call and its cancellation meet different gateways
 	one, two := initialize(t, url, aliceToken), initialize(t, url, aliceToken)

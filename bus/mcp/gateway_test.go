@@ -199,6 +199,7 @@ func call(t *testing.T, s *sdk.ClientSession, name string, args any) *sdk.CallTo
 
 // Two gateways behind a round-robin proxy serve one client.
 func TestTwoGateways(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	url := gateways(t, c, 2, mcp.Config{Wait: bustest.Timeout})
 	_, alice := dial(t, url, bearer(aliceToken), nil)
@@ -284,6 +285,7 @@ func TestTwoGateways(t *testing.T) {
 
 // A client with tasks gets a task; any gateway knows it.
 func TestTasks(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	url := gateways(t, c, 2, mcp.Config{TaskAfter: 500 * time.Millisecond})
 	caps := &sdk.ClientCapabilities{}

@@ -105,6 +105,7 @@ func TestWebhookIsSigned(t *testing.T) {
 // If a webhook fails in several ways and the receiver drops known ids, each
 // notification arrives once, in order.
 func TestWebhookIsEffectivelyOnce(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	h := newHook(t, hangUp, status(500), status(429, "Retry-After", "0.01"))
 	w, err := NewWebhook(h.URL, "", "")

@@ -237,6 +237,7 @@ func TestLostResponseRepeatsTheSameID(t *testing.T) {
 // A channel that is down keeps its notifications in order and delays no other
 // channel, also after a restart and with two notifiers that share it.
 func TestDownChannelDelaysNoOther(t *testing.T) {
+	t.Parallel()
 	s := bustest.Server(t)
 	b := bustest.Connect(t, s, bus.Config{})
 	up, down := newRecorder(), newRecorder()

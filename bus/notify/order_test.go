@@ -86,6 +86,7 @@ func publishTo(t *testing.T, b *bus.Bus, chat string, i int) {
 // Two notifiers share a channel. Each chat gets its notifications in order and one at a
 // time, although attempts fail, and several chats get theirs at once.
 func TestOrderPerChatOverTwoNotifiers(t *testing.T) {
+	t.Parallel()
 	s := bustest.Server(t)
 	b := bustest.Connect(t, s, bus.Config{})
 	const chats, count = 8, 40
@@ -120,6 +121,7 @@ func TestOrderPerChatOverTwoNotifiers(t *testing.T) {
 // A chat whose receiver asks for a pause delays no other chat, even if more of its
 // notifications wait than two notifiers hold. Only its first notification is attempted.
 func TestPausedChatDelaysNoOther(t *testing.T) {
+	t.Parallel()
 	s := bustest.Server(t)
 	b := bustest.Connect(t, s, bus.Config{})
 	var open bool
@@ -161,6 +163,7 @@ func TestPausedChatDelaysNoOther(t *testing.T) {
 // A chat whose receiver is slow delays no other, even if more of its notifications wait
 // than a notifier holds.
 func TestSlowChatDelaysNoOther(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	channel := newChatRecorder(t, nil)
 	answer := make(chan struct{})
@@ -189,6 +192,7 @@ func (f channelFunc) Send(ctx context.Context, n Notification) error { return f(
 // notifier delivers those of another chat meanwhile, and those of the chats in order. More
 // of them wait than a notifier holds.
 func TestDeadNotifierHoldsOnlyItsChats(t *testing.T) {
+	t.Parallel()
 	b := bustest.Connect(t, bustest.Server(t), bus.Config{Lease: 3 * time.Second})
 	channel := newChatRecorder(t, nil)
 	n, err := New(b, Config{Channels: map[string]Channel{"chat": channel}, Default: "chat"})

@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) {
 	ats.Register() // starts the server's clock outside of all bubbles
-	code := m.Run()
+	code := bustest.RunWaiting(m)
 	ats.Unregister()
 	os.Exit(code)
 }

@@ -34,6 +34,7 @@ func ticks(t *testing.T, b *bus.Bus) <-chan time.Time {
 // Three processes put one schedule repeatedly. It still ticks once a second, so none of
 // them restarts the interval.
 func TestManyReconcilersOneSchedule(t *testing.T) {
+	t.Parallel()
 	s := bustest.Server(t)
 	b := bustest.Connect(t, s, bus.Config{})
 	dueTimes := ticks(t, b)
@@ -127,6 +128,7 @@ func TestScheduleLifecycle(t *testing.T) {
 // A schedule with At ticks once at that time, even if its client is not connected, and is
 // then deleted.
 func TestOneShot(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	dueTimes := ticks(t, b)
 	at := time.Now().Add(1300 * time.Millisecond).UTC()
@@ -153,6 +155,7 @@ func TestOneShot(t *testing.T) {
 
 // The due times of a cron schedule are the times of the expression, not of the publishing.
 func TestCronDueTimes(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	dueTimes := ticks(t, b)
 	if _, err := schedule.New(b).Put(t.Context(), schedule.Schedule{Kind: bus.Cron, Name: "often", Cron: "*/2 * * * * *", TimeZone: "Asia/Shanghai"}); err != nil {
@@ -169,6 +172,7 @@ func TestCronDueTimes(t *testing.T) {
 
 // If no worker consumes the ticks for a while, one tick follows.
 func TestOneCatchUpTick(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	if _, err := schedule.New(b).Put(t.Context(), schedule.Schedule{Kind: bus.Heartbeat, Name: "main", Every: time.Second}); err != nil {
 		t.Fatal(err)
@@ -198,6 +202,7 @@ func TestOneCatchUpTick(t *testing.T) {
 
 // A disabled schedule does not tick, keeps its settings, and can be enabled.
 func TestDisabledSchedule(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	dueTimes := ticks(t, b)
 	s := schedule.Schedule{Kind: bus.Cron, Name: "job", Every: time.Second, TTL: time.Minute, Body: []byte("x")}

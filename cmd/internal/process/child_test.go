@@ -20,6 +20,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/notify"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/offload"
@@ -46,7 +47,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(agentChildEnv) != "" {
 		os.Exit(agentChild())
 	}
-	os.Exit(m.Run())
+	os.Exit(bustest.RunWaiting(m))
 }
 
 const agentLease = 500 * time.Millisecond
