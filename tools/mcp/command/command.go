@@ -103,15 +103,8 @@ func Start(cfg Config) (*Process, error) {
 // run starts the program and waits for its end.
 func (p *Process) run(started chan<- error) {
 	defer lockThread()() // see contain
-	err := p.cmd.Start()
+	release, err := startGuarded(p.cmd)
 	if err != nil {
-		started <- err
-		return
-	}
-	release, err := guard(p.cmd)
-	if err != nil {
-		kill(p.cmd)
-		_ = p.cmd.Wait()
 		started <- err
 		return
 	}

@@ -3,6 +3,7 @@
 package command_test
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -25,6 +26,7 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		panic(err)
 	}
+	fmt.Println("guarded")
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	p.Kill()
 }
@@ -49,10 +51,17 @@ func TestGrandchildren(t *testing.T) {
 			host.Env = append(os.Environ(), fifoEnv+"="+fifo)
 			host.Stderr = os.Stderr
 			stdin, err := host.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			stdout, err := host.StdoutPipe()
 			if err == nil {
 				err = host.Start()
 			}
 			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(stdout, make([]byte, len("guarded\n"))); err != nil {
 				t.Fatal(err)
 			}
 			f, err := os.Open(fifo)

@@ -11,20 +11,26 @@ import (
 )
 
 // contain has the program start suspended, so that it cannot start another process
-// before guard adds it to a job.
+// before startGuarded adds it to a job.
 func contain(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: windows.CREATE_SUSPENDED}
 }
 
-// guard adds the program to a job. Windows ends the processes of the job when release
-// is called, and when this process ends.
-func guard(cmd *exec.Cmd) (release func(), err error) {
+// startGuarded starts the program in a job. Windows ends the processes of the job when
+// release is called, and when this process ends.
+func startGuarded(cmd *exec.Cmd) (release func(), err error) {
 	group, err := job.New()
 	if err != nil {
 		return nil, err
 	}
 	release = func() { _ = windows.CloseHandle(group) }
+	if err := cmd.Start(); err != nil {
+		release()
+		return nil, err
+	}
 	if err := job.Resume(group, cmd.Process.Pid); err != nil {
+		kill(cmd)
+		_ = cmd.Wait()
 		release()
 		return nil, err
 	}
