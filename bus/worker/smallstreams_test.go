@@ -29,6 +29,7 @@ import (
 // less than those of the minimum age.
 // STEVEDORE_SMALL_STREAMS=100000 submits so many calls, with streams of 16 MiB.
 func TestSmallStreams(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("thousands of calls take long under the race detector")
 	}
