@@ -1,6 +1,7 @@
 package wrap
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"sync"
@@ -24,19 +25,18 @@ type exchange struct {
 const writeTimeout = 30 * time.Second
 
 // write sends a message: as the only content if it is the response and nothing was
-// sent before, otherwise as an event.
-func (e *exchange) write(m *wire.Message) {
+// sent before, otherwise as an event. It returns false if the client is known to be gone.
+func (e *exchange) write(m *wire.Message) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.w == nil {
-		return
+		return false
 	}
 	c, done := e.limit()
 	defer done()
 	if m.IsResponse() && !e.flowing {
 		e.w.Header().Set("Content-Type", "application/json")
-		_ = m.WriteEdited(e.w, m.Edits) // fails only if the client is gone
-		return
+		return m.WriteEdited(e.w, m.Edits) == nil
 	}
 	if !e.flowing {
 		e.flowing = true
@@ -45,7 +45,8 @@ func (e *exchange) write(m *wire.Message) {
 	_, _ = io.WriteString(e.w, "event: message\ndata: ")
 	_ = m.WriteEdited(e.w, m.Edits)
 	_, _ = io.WriteString(e.w, "\n")
-	_ = c.Flush()
+	err := c.Flush() // fails after a write that failed
+	return err == nil || errors.Is(err, http.ErrNotSupported)
 }
 
 // limit sets a deadline for the writes that follow; the caller calls done after them.

@@ -27,12 +27,11 @@ type served struct {
 	seq     int
 	open    map[string]*exchange // by the id that the proxy sees; ended, if the client is gone
 	events  *exchange            // the stream of a GET; nil if there is none
-	backlog []*wire.Message      // for the next stream
+	backlog backlog              // for the next stream
 	active  time.Time
-}
 
-// maxBacklog is how many messages wait for a stream.
-const maxBacklog = 100
+	flushing sync.Mutex // keeps the backlog in order
+}
 
 func newServed(identity string, shared bool) *served {
 	return &served{identity: identity, shared: shared, in: make(chan *wire.Message), closed: make(chan struct{}), open: map[string]*exchange{}, active: time.Now()}
@@ -70,12 +69,10 @@ func (s *served) end(cause error) {
 	}
 	s.mu.Lock()
 	open := s.open
-	events, backlog := s.events, s.backlog
-	s.open, s.events, s.backlog = map[string]*exchange{}, nil, nil
+	events := s.events
+	s.open, s.events = map[string]*exchange{}, nil
+	s.backlog.clear()
 	s.mu.Unlock()
-	for _, m := range backlog {
-		m.Close()
-	}
 	for _, e := range open {
 		if m, err := wire.ErrorResponse(e.id, wire.CodeInternal, text, nil); err == nil {
 			e.write(m)
@@ -256,9 +253,15 @@ func (s *served) Send(m *wire.Message) error {
 		e.finish()
 		return nil
 	}
-	if e := s.exchangeOf(m); e != nil {
-		e.write(m)
+	s.flush() // what is older
+	e, named := s.exchangeOf(m)
+	if e != nil && e.write(m) || named || s.shared {
+		return nil
 	}
+	s.mu.Lock()
+	s.backlog.add(m)
+	s.mu.Unlock()
+	s.flush()
 	return nil
 }
 
@@ -277,11 +280,12 @@ func resultMeta(m *wire.Message, key string) (wire.Value, error) {
 }
 
 // exchangeOf returns the exchange on which a notification or a request of the server
-// is sent; nil if it waits or is for nobody.
-func (s *served) exchangeOf(m *wire.Message) *exchange {
+// is sent: the one that it names, the stream, or an open request. It returns nil if there is
+// none.
+func (s *served) exchangeOf(m *wire.Message) (e *exchange, named bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	named := func(v wire.Value, err error, as func(*exchange) string) *exchange {
+	find := func(v wire.Value, err error, as func(*exchange) string) *exchange {
 		if err != nil || !v.Exists() {
 			return nil
 		}
@@ -295,28 +299,50 @@ func (s *served) exchangeOf(m *wire.Message) *exchange {
 	}
 	if m.Method == "notifications/progress" && m.Params.Kind == '{' {
 		v, err := m.Get(m.Params, "progressToken")
-		return named(v, err, func(e *exchange) string { return e.token })
+		return find(v, err, func(e *exchange) string { return e.token }), true
 	}
 	v, err := metaValue(m, subscriptionKey)
-	if e := named(v, err, func(e *exchange) string { return e.id }); e != nil {
-		return e
+	if e := find(v, err, func(e *exchange) string { return e.id }); e != nil {
+		return e, true
 	}
 	if s.events != nil {
-		return s.events
+		return s.events, false
 	}
 	if len(s.open) == 1 || !s.shared {
 		for _, e := range s.open {
 			if !e.ended() {
-				return e
+				return e, false
 			}
 		}
 	}
-	if !s.shared && len(s.backlog) < maxBacklog {
-		if copied, err := rewrite(m); err == nil {
-			s.backlog = append(s.backlog, copied)
+	return nil, false
+}
+
+// flush sends the backlog on the stream, if there is one. What cannot be sent waits for the
+// next stream.
+func (s *served) flush() {
+	s.flushing.Lock()
+	defer s.flushing.Unlock()
+	for {
+		s.mu.Lock()
+		e := s.events
+		var m *wire.Message
+		if e != nil && !e.ended() {
+			m = s.backlog.next()
 		}
+		s.mu.Unlock()
+		switch {
+		case m == nil:
+			return
+		case e.write(m):
+			m.Close()
+			continue
+		}
+		e.finish() // its client is gone
+		s.mu.Lock()
+		s.backlog.putBack(m)
+		s.mu.Unlock()
 	}
-	return nil
 }
 
 // keepAlive is the time between two comments on a stream, so that proxies keep it open.
@@ -330,17 +356,12 @@ func (s *served) stream(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	previous := s.events
 	s.events = e
-	backlog := s.backlog
-	s.backlog = nil
 	s.mu.Unlock()
 	if previous != nil { // the client has one stream
 		previous.finish()
 	}
 	e.comment()
-	for _, m := range backlog {
-		e.write(m)
-		m.Close()
-	}
+	s.flush()
 	for waiting := true; waiting; {
 		select {
 		case <-e.done:

@@ -23,8 +23,8 @@ func TestRequestOfAClientThatIsGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Send(m); err != nil || len(s.backlog) != 1 {
-		t.Errorf("%d messages wait (%v)", len(s.backlog), err)
+	if err := s.Send(m); err != nil || len(s.backlog.messages) != 1 {
+		t.Errorf("%d messages wait (%v)", len(s.backlog.messages), err)
 	}
 	go s.closeWhenIdle(t.Context(), 10*time.Millisecond)
 	select {
