@@ -127,6 +127,18 @@ func TestLongConversation(t *testing.T) {
 			t.Errorf("compaction %+v follows %+v", c, all[i])
 		}
 	}
+	stored := 0 // a process that continues stores the same turns under the same id
+	for rec, err := range s.store.List(t.Context(), "s") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(rec.ID, "-turns-") {
+			stored++
+		}
+	}
+	if stored != len(all) {
+		t.Errorf("%d artifacts with turns for %d compactions", stored, len(all))
+	}
 	turns := 0
 	for _, e := range s.entries(t, "s") {
 		if e.Kind == agent.KindAssistant {

@@ -124,4 +124,5 @@ func TestNoticesBeforeTheFirstMessage(t *testing.T) {
 	model := &recorder{Provider: parseScript(t, `{"text":"done"}`)}
 	run(t, s.agent(model, agent.Config{}), "s", "r", "go")
 	add("after a message", len(s.entries(t, "s"))+1)
+	add("after a message", len(s.entries(t, "s"))) // the same one again
 }

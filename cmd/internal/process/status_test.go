@@ -96,17 +96,23 @@ func (s statusStage) end(id string) {
 	}
 }
 
-// uses says that the agent of a call uses a tool, until the chat shows that in a message.
-func (s statusStage) uses(id, tool, message string) {
+// publish says that the agent of a call uses a tool.
+func (s statusStage) publish(id, tool string) {
 	s.Helper()
 	body, err := bus.Encode(tools.ProgressEvent{Progress: tools.Progress{Activity: []tools.Activity{{Type: tools.ActivityToolStart, Tool: tool}}}})
+	if err == nil {
+		err = s.bus.Conn().Publish(s.bus.Progress("me-42", id), body)
+	}
 	if err != nil {
 		s.Fatal(err)
 	}
+}
+
+// uses says that the agent of a call uses a tool, until the chat shows that in a message.
+func (s statusStage) uses(id, tool, message string) {
+	s.Helper()
 	bustest.WaitUntil(s.T, "the status of "+id, func() bool {
-		if err := s.bus.Conn().Publish(s.bus.Progress("me-42", id), body); err != nil {
-			s.Error(err)
-		}
+		s.publish(id, tool)
 		return strings.HasPrefix(s.chat.texts()[message], "⏳ "+tool)
 	})
 }
@@ -147,6 +153,8 @@ func TestStatusesOfADeadProcess(t *testing.T) {
 		s.uses("running", "shell", "running")
 		s.left("later")
 		time.Sleep(10 * leftInterval)
+		s.publish("later", "grep")
+		time.Sleep(2 * typingInterval)
 		want := map[string]string{"running": "⏳ shell ", "later": "left"}
 		if got := s.chat.texts(); !maps.Equal(got, want) || len(s.records()) != 2 {
 			t.Errorf("the chat shows %q, with the records %+v; want %q", got, s.records(), want)
@@ -170,6 +178,10 @@ func TestStatusOverAStop(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.uses("message-1", "shell", "new ")
+		time.Sleep(typingInterval)
+		if records := s.records(); len(records) != 1 || records[0].Message != "new " {
+			t.Errorf("the records of the message are %+v", records)
+		}
 		first.wait()
 		if records := s.records(); len(s.chat.texts()) > 0 || len(records) != 1 || records[0].Message != "" {
 			t.Errorf("after the stop, the chat shows %q, with the records %+v", s.chat.texts(), records)
