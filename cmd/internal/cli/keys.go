@@ -34,6 +34,9 @@ const (
 	keyEscape  = 27
 	pasteStart = "\x1b[200~"
 	pasteEnd   = "\x1b[201~"
+	// pasteModeOn has the terminal put these two around a pasted text.
+	pasteModeOn  = "\x1b[?2004h"
+	pasteModeOff = "\x1b[?2004l"
 	// maxSequence is longer than the sequence of any key.
 	maxSequence = 32
 )
@@ -223,10 +226,26 @@ func (r *keyReader) editKey(line string, pos int, key rune) (newLine string, new
 	return "", 0, false
 }
 
-// screenWriter shows the marks of keyReader.
-type screenWriter struct{ io.Writer }
+// These slices (not others with their text), written through the editor, switch a
+// screenWriter off and on. The editor removes the line from the screen before it writes,
+// and draws it again after that.
+var screenOff, screenOn = []byte("off"), []byte("on")
 
-func (w screenWriter) Write(p []byte) (int, error) {
+// screenWriter shows the marks of keyReader. While it is off, it shows nothing.
+type screenWriter struct {
+	io.Writer
+	off bool
+}
+
+func (w *screenWriter) Write(p []byte) (int, error) {
+	is := func(text []byte) bool { return len(p) > 0 && &p[0] == &text[0] }
+	if is(screenOff) || is(screenOn) {
+		w.off = is(screenOff)
+		return len(p), nil
+	}
+	if w.off {
+		return len(p), nil
+	}
 	shown := p
 	for mark, text := range map[rune]string{markBreak: lineBreak, markTab: tabSign, markFill: "", markMore: ""} {
 		shown = bytes.ReplaceAll(shown, []byte(string(mark)), []byte(text))

@@ -92,8 +92,8 @@ func (p *Prompt) Read(ctx context.Context) (string, error) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.reading != nil {
+			_, _ = p.reading.Write(screenOff) // removes the prompt and what the user has typed
 			p.reading = nil
-			_, _ = io.WriteString(p.stdout, "\x1b[2D\x1b[K") // removes the prompt
 		}
 		return "", ctx.Err()
 	}
@@ -183,26 +183,26 @@ func (p *Prompt) startEditor() (restore func(), err error) {
 		p.editor = term.NewTerminal(struct {
 			io.Reader
 			io.Writer
-		}{p.keys, screenWriter{p.stdout}}, "> ")
+		}{p.keys, &screenWriter{Writer: p.stdout}}, "> ")
 		p.editor.AutoCompleteCallback = p.keys.editKey
 		p.editor.History = &p.history
 	}
 	if width, height, err := term.GetSize(fd); err == nil && width > 0 && height > 0 {
 		_ = p.editor.SetSize(width, height) // fails only if the terminal is gone
 	}
-	p.editor.SetBracketedPasteMode(true)
+	_, _ = io.WriteString(p.stdout, pasteModeOn)
 	editor := p.editor
 	p.mu.Lock()
 	p.reading = editor
 	p.mu.Unlock()
 	if p.pending != nil {
-		_, _ = editor.Write(nil) // shows the prompt again, with what the user has typed
+		_, _ = editor.Write(screenOn) // shows the prompt again, with what the user has typed
 	}
 	return func() {
 		p.mu.Lock()
 		p.reading = nil
 		p.mu.Unlock()
-		editor.SetBracketedPasteMode(false)
+		_, _ = io.WriteString(p.stdout, pasteModeOff)
 		_ = term.Restore(fd, state) // fails only if the terminal is gone
 	}, nil
 }

@@ -201,6 +201,142 @@ func TestOutputAboveThePrompt(t *testing.T) {
 	}
 }
 
+// A Read that ends before the line leaves nothing of the prompt and of what the user has
+// typed on the screen, also if that has several lines. The next Read shows all of it again,
+// and erases nothing else.
+func TestInterruptedPrompt(t *testing.T) {
+	t.Setenv("TERM", "xterm")
+	for _, typed := range []string{"hello", "漢字", strings.Repeat("x", 200)} {
+		p := newTypist(t)
+		s := &screen{lines: map[int][]rune{}}
+		interrupt := func(keys string) {
+			t.Helper()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			done := make(chan error, 1)
+			go func() {
+				_, err := p.Read(ctx)
+				done <- err
+			}()
+			s.await(t, p, func() bool { return strings.HasPrefix(s.text(), ">") })
+			if _, err := io.WriteString(p.screen, keys); err != nil {
+				t.Fatal(err)
+			}
+			s.await(t, p, func() bool { return strings.ReplaceAll(s.text(), "\n", "") == "> "+typed })
+			cancel()
+			if err := <-done; !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
+			s.await(t, p, func() bool { return strings.HasSuffix(s.written, "\x1b[?2004l") })
+			if s.text() != "" || s.x != 0 {
+				t.Errorf("after %q, the screen shows %q with the cursor in column %d", typed, s.text(), s.x)
+			}
+		}
+		interrupt(typed)
+		above := "a line of the program"
+		s.lines[s.y], s.y = []rune(above), s.y+1
+		s.top = s.y
+		interrupt("")
+		if got := string(s.lines[s.top-1]); got != above {
+			t.Errorf("after %q, the line above is %q", typed, got)
+		}
+		if message, _, err := p.read(t, "!\r"); message != typed+"!" || err != nil {
+			t.Errorf("the prompt read %q, %v", message, err)
+		}
+	}
+}
+
+// screen interprets what the editor writes. Its first line is top.
+type screen struct {
+	lines     map[int][]rune
+	x, y, top int
+	written   string
+	rest      string // the start of a sequence
+}
+
+// await reads the output of the program until ok.
+func (s *screen) await(t *testing.T, p typist, ok func() bool) {
+	t.Helper()
+	limit := time.After(time.Minute)
+	for !ok() {
+		select {
+		case text := <-p.output:
+			s.written += text
+			s.write(t, s.rest+text)
+		case <-limit:
+			t.Fatalf("the screen shows %q after %q", s.text(), s.written)
+		}
+	}
+}
+
+// text returns the lines from top on, without trailing space.
+func (s *screen) text() string {
+	var lines []string
+	for y := s.top; y <= s.top+10; y++ {
+		lines = append(lines, strings.TrimRight(strings.ReplaceAll(string(s.lines[y]), "\x00", ""), " "))
+	}
+	return strings.TrimRight(strings.Join(lines, "\n"), "\n ")
+}
+
+var sequence = regexp.MustCompile(`^\x1b\[(\??)(\d*)([a-zA-Z])`)
+
+func (s *screen) write(t *testing.T, text string) {
+	t.Helper()
+	for s.rest = ""; text != ""; {
+		if text[0] == keyEscape {
+			m := sequence.FindStringSubmatch(text)
+			if m == nil {
+				s.rest = text
+				return
+			}
+			text = text[len(m[0]):]
+			n := 1
+			if m[2] != "" {
+				n, _ = strconv.Atoi(m[2])
+			}
+			switch m[1] + m[3] {
+			case "A":
+				s.y -= n
+			case "B":
+				s.y += n
+			case "C":
+				s.x += n
+			case "D":
+				s.x = max(s.x-n, 0)
+			case "K":
+				s.lines[s.y] = s.lines[s.y][:min(s.x, len(s.lines[s.y]))]
+			case "?h", "?l":
+			default:
+				t.Fatalf("the sequence %q", m[0])
+			}
+			continue
+		}
+		r, n := utf8.DecodeRuneInString(text)
+		if r == utf8.RuneError {
+			s.rest = text
+			return
+		}
+		text = text[n:]
+		switch r {
+		case '\r':
+			s.x = 0
+		case '\n':
+			s.y++
+		default:
+			line := s.lines[s.y]
+			for len(line) <= s.x+1 {
+				line = append(line, ' ')
+			}
+			line[s.x] = r
+			if s.x++; isWide(r) {
+				line[s.x] = 0
+				s.x++
+			}
+			s.lines[s.y] = line
+		}
+	}
+}
+
 var moves = regexp.MustCompile(`\x1b\[(\d*)([CD])|\x1b\[\??\d*[a-z]`)
 
 // The cursor is where the next character appears, also after wide characters.
