@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"cmp"
+	"errors"
 	"os"
 	"os/exec"
 	"reflect"
@@ -26,7 +27,7 @@ type spares struct {
 // spare is a process that waits. It ends if the socket is closed, also by the death of the worker.
 type spare struct {
 	cmd    *exec.Cmd
-	socket int
+	socket *os.File
 	attr   syscall.SysProcAttr
 }
 
@@ -96,8 +97,28 @@ func (p *platform) prepare(attr syscall.SysProcAttr) {
 		parent() <- func() {
 			spare, _ := startSpare(attr, p.prepared()) // if an error lasts, the next command reports it
 			next <- spare
+			if spare != nil {
+				go s.watch(spare, next)
+			}
 		}
 	}()
+}
+
+// watch waits for a spare process that ends before a command takes it, so that it does not stay
+// a zombie.
+func (s *spares) watch(spare *spare, next chan *spare) {
+	if _, err := spare.socket.Read(make([]byte, 1)); errors.Is(err, os.ErrClosed) {
+		return // it was taken
+	}
+	s.mu.Lock()
+	ours := s.next == next
+	if ours {
+		s.next = nil
+	}
+	s.mu.Unlock()
+	if ours {
+		(<-next).end()
+	}
 }
 
 // parent returns a channel of functions to a thread that never ends: the kernel kills a spare
@@ -119,17 +140,19 @@ func startSpare(attr syscall.SysProcAttr, spec *enter.Spec) (*spare, error) {
 	if err != nil {
 		return nil, err
 	}
+	_ = unix.SetNonblock(ends[0], true) // so that Close ends a Read
 	far := os.NewFile(uintptr(ends[1]), "spare")
 	defer far.Close()
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Args, cmd.Dir, cmd.Env = []string{"stevedore-sandbox"}, "/", encode(spec, nil)
 	own := attr
 	cmd.SysProcAttr, cmd.ExtraFiles = &own, []*os.File{far}
+	socket := os.NewFile(uintptr(ends[0]), "spare")
 	if err := cmd.Start(); err != nil {
-		_ = unix.Close(ends[0])
+		_ = socket.Close()
 		return nil, err
 	}
-	return &spare{cmd: cmd, socket: ends[0], attr: attr}, nil
+	return &spare{cmd: cmd, socket: socket, attr: attr}, nil
 }
 
 // send has the process become the command of a message.
@@ -143,15 +166,25 @@ func (s *spare) send(text string, streams []*os.File) error {
 	for _, stream := range streams {
 		fds = append(fds, int(cmp.Or(stream, null).Fd()))
 	}
-	err = unix.Sendmsg(s.socket, []byte(text), unix.UnixRights(fds...), nil, unix.MSG_NOSIGNAL)
-	if err == nil {
-		_ = unix.Close(s.socket)
+	conn, err := s.socket.SyscallConn()
+	if err != nil {
+		return err
 	}
-	return err
+	var sent error
+	if err := conn.Write(func(fd uintptr) bool {
+		sent = unix.Sendmsg(int(fd), []byte(text), unix.UnixRights(fds...), nil, unix.MSG_NOSIGNAL)
+		return sent != unix.EAGAIN
+	}); err != nil {
+		return err
+	}
+	if sent == nil {
+		_ = s.socket.Close()
+	}
+	return sent
 }
 
 // end ends the process.
 func (s *spare) end() {
-	_ = unix.Close(s.socket)
+	_ = s.socket.Close()
 	_ = s.cmd.Wait()
 }
