@@ -3,8 +3,11 @@ package agent_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
@@ -43,4 +46,42 @@ func TestResumedRunSendsProbes(t *testing.T) {
 			t.Errorf("with %d tokens, the requests are %s, %v; want %s", attempt.context, got.String(), err, attempt.want)
 		}
 	}
+}
+
+// sometimes is a provider that works for some of its requests.
+type sometimes struct {
+	agent.Provider
+	works []bool
+}
+
+func (p *sometimes) Complete(ctx context.Context, req agent.Request) (agent.Response, error) {
+	works := p.works[0]
+	if p.works = p.works[1:]; !works {
+		return down{}.Complete(ctx, req)
+	}
+	return p.Provider.Complete(ctx, req)
+}
+
+// A run survives two outages that last longer than the limit of one outage together, because
+// the provider answered between them. The first request after an answer is no probe.
+func TestTwoOutagesOfOneRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, newTool(t, "say", tools.Idempotent, func(context.Context, tools.Call, sayArgs) *tools.Result { return tools.NewToolResult("said") }))
+		model := &recorder{Provider: &sometimes{parseScript(t, asks("say", `{}`), `{"text":"done"}`), []bool{false, true, false, false, true}}}
+		a := s.agent(model, agent.Config{OutageTimeout: 24 * time.Hour})
+		for i := range 4 {
+			o, err := a.Run(t.Context(), tools.Call{ID: "r", Session: "s"}, agent.Text("go"))
+			if _, paused := tools.PauseOf(err); paused != (i < 3) || i == 3 && o.Reply != "done" {
+				t.Fatalf("attempt %d: %+v, %v", i, o, err)
+			}
+			time.Sleep(20 * time.Hour)
+		}
+		var probes []bool
+		for _, req := range model.requests {
+			probes = append(probes, req.Probe)
+		}
+		if want := []bool{false, true, false, true, true}; !slices.Equal(probes, want) {
+			t.Errorf("probes %v, want %v", probes, want)
+		}
+	})
 }

@@ -1,0 +1,42 @@
+package notify
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+var errConversations = errors.New("the conversations are down")
+
+// brokenConversations take no completions, and all messages.
+type brokenConversations struct{}
+
+func (brokenConversations) Completed(context.Context, string, string, tools.ResultEvent) error {
+	return errConversations
+}
+
+func (brokenConversations) Received(context.Context, Notification) error { return nil }
+
+// A completion that cannot be added to its conversation is retried for an hour. The user is
+// notified anyway, once.
+func TestCompletionForBrokenConversations(t *testing.T) {
+	b := bustest.New(t)
+	n, err := New(b, Config{Channels: map[string]Channel{"console": newRecorder()}, Conversations: brokenConversations{}, Log: bustest.Log(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for age, want := range map[time.Duration]error{0: errConversations, conversationTimeout / 2: errConversations, conversationTimeout + time.Minute: nil} {
+		d := &bus.Delivery{Subject: b.Completion("s", "c"), Body: []byte(`{"action":"agent","for_user":"the report"}`), Published: time.Now().Add(-age)}
+		if err := n.route(t.Context(), d); !errors.Is(err, want) || want == nil && err != nil {
+			t.Errorf("after %s: %v, want %v", age, err, want)
+		}
+	}
+	if got := bustest.Messages(t, b, bus.Outbox); got != 1 {
+		t.Errorf("%d notifications in the outbox", got)
+	}
+}
