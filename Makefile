@@ -71,7 +71,7 @@ kill:
 	STEVEDORE_AGENT_RUNS=200 go test -run AgentsSurvive -count=1 -timeout 30m ./cmd/internal/process/
 
 # Remove each safeguard in turn, and name the test that fails; a mutant that survives fails.
-# About ten minutes. MUTANTS='a regular expression' selects some.
+# About fifteen minutes. MUTANTS='a regular expression' selects some.
 MUTANTS ?= 1
 mutants:
 	STEVEDORE_MUTANTS='$(MUTANTS)' go test -run 'TestMutants$$' -count=1 -timeout 0 -v ./integration/

@@ -152,7 +152,7 @@ var mutants = []mutant{
 	{"a compaction is not in the log", "tools/agent/compact.go", "	return true, r.append(ctx, Entry{Kind: KindCompacted, Compaction: next, Usage: usage})", "	r.conv.add(r.conv.last, Entry{Kind: KindCompacted, Compaction: next, Usage: usage})\n	return true, nil",
 		"tools/agent", "TestLongConversation"},
 	{"a completion is not in its conversation", "bus/notify/conversations.go", "	return n.cfg.Conversations.Completed(ctx, session, call, event)", "	return nil",
-		"cmd/internal/process", "TestQuestionsAboutBackgroundWork"},
+		"bus/notify", "TestCompletionForBrokenConversations"},
 	{"a completion is in its conversation twice", "tools/agent/notice.go", "e.Notice.ID == n.ID {", `e.Notice.ID == n.ID+"x" {`,
 		"tools/agent", "TestNoticesBeforeTheFirstMessage"},
 	{"a completion is lost if its conversation fails", "bus/notify/conversations.go", "	if err == nil || time.Since(d.Published) < conversationTimeout {", "	if err == nil {",
