@@ -202,16 +202,16 @@ func TestDuplicateThatCannotBeRead(t *testing.T) {
 	}
 	b := bustest.Connect(t, s, bus.Config{Domain: "busy"})
 	for range 2 {
-		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.ShortCall("default", "echo"), Body: []byte("{}"), Key: "k"}); err != nil {
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Notify("console"), Body: []byte("{}"), Key: "k"}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := bustest.Messages(t, direct, bus.Intake); got != 1 || asked.Load() != 3 {
+	if got := bustest.Messages(t, direct, bus.Outbox); got != 1 || asked.Load() != 3 {
 		t.Errorf("%d messages after %d requests, want 1 after 3", got, asked.Load())
 	}
 }
 
-// Publishes during a restart of the server are each stored once.
+// Publishes during a restart of the server are each stored once, in a stream that remembers keys.
 func TestPublishDuringServerRestart(t *testing.T) {
 	const n = 200
 	cfg := embedded.Config{Dir: t.TempDir(), Listen: bustest.FreeAddress(t), NoSync: true}
@@ -232,7 +232,7 @@ func TestPublishDuringServerRestart(t *testing.T) {
 				if i == 0 && j == n/8 {
 					close(half)
 				}
-				if _, err := b.Publish(t.Context(), bus.Message{Subject: b.ShortCall("default", "echo"), Body: []byte("{}"), Key: fmt.Sprint(i, "-", j)}); err != nil {
+				if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Notify("console"), Body: []byte("{}"), Key: fmt.Sprint(i, "-", j)}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -242,7 +242,7 @@ func TestPublishDuringServerRestart(t *testing.T) {
 	s.Close()
 	bustest.Start(t, cfg)
 	wg.Wait()
-	if got := bustest.Messages(t, b, bus.Intake); got != n {
+	if got := bustest.Messages(t, b, bus.Outbox); got != n {
 		t.Errorf("%d messages, want %d", got, n)
 	}
 }
