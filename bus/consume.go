@@ -105,21 +105,29 @@ func (b *Bus) Consume(ctx context.Context, c Consumer, cfg ConsumeConfig, handle
 	return nil
 }
 
-// awaitConsumer finds or creates the consumer. If the server cannot do that now, because
-// its cluster has no leader or its disk is full, it tries again until ctx ends.
+// awaitConsumer finds or creates the consumer.
 func (b *Bus) awaitConsumer(ctx context.Context, c Consumer) (cons jetstream.Consumer, err error) {
+	err = b.untilAnswered(ctx, "cannot find or create the consumer "+c.Name, func() error {
+		cons, err = b.consumer(ctx, c)
+		return err
+	})
+	return cons, err
+}
+
+// untilAnswered calls f, which starts something at the server. If the server cannot do that
+// now, because its cluster has no leader or its disk is full, it calls f again until ctx ends.
+func (b *Bus) untilAnswered(ctx context.Context, failure string, f func() error) error {
 	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
 		backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
-	err = backoff.RetryNotify(func() error {
-		cons, err = b.consumer(ctx, c)
-		if isRejected(err) || errors.Is(err, nats.ErrConnectionClosed) {
+	return backoff.RetryNotify(func() error {
+		err := f()
+		if isRejected(err) || errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, jetstream.ErrBucketNotFound) {
 			return backoff.Permanent(err)
 		}
 		return err
 	}, backoff.WithContext(policy, ctx), func(err error, pause time.Duration) {
-		b.log.Warn().Err(err).Str("consumer", c.Name).Dur("retry_in", pause).Msg("cannot find or create the consumer")
+		b.log.Warn().Err(err).Dur("retry_in", pause).Msg(failure)
 	})
-	return cons, err
 }
 
 // consumption is one running Consume.

@@ -508,6 +508,38 @@ func TestConsumeStartsWithoutAnAnswer(t *testing.T) {
 	waitForEmpty(t, direct)
 }
 
+// A watch starts as soon as the server answers. A missing bucket is an error at once.
+func TestWatchStartsWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	s := bustest.Listen(t)
+	direct := bustest.Connect(t, s, bus.Config{})
+	p := bustest.NewProxy(t, s)
+	b := p.Connect(t)
+	if _, err := b.WatchKeys(t.Context(), "missing", ">"); !errors.Is(err, jetstream.ErrBucketNotFound) {
+		t.Errorf("a missing bucket: %v", err)
+	}
+	asked := bustest.Subscribe(t, direct, "$JS.API.STREAM.INFO.KV_"+b.BucketName(bus.TasksBucket))
+	p.DropReplies()
+	watched := make(chan error, 1)
+	go func() {
+		watcher, err := b.WatchKeys(t.Context(), bus.TasksBucket, "a.*")
+		if err == nil {
+			<-watcher.Updates() // all keys are known
+			err = watcher.Stop()
+		}
+		watched <- err
+	}()
+	for range 2 { // the second one follows an error
+		if _, err := asked.NextMsg(bustest.Timeout); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.Heal()
+	if err := <-watched; err != nil {
+		t.Error(err)
+	}
+}
+
 // A message with a status header of the server is still a message.
 func TestForgedStatusHeader(t *testing.T) {
 	t.Parallel()

@@ -161,3 +161,16 @@ func (b *Bus) Bucket(ctx context.Context, bucket string) (jetstream.KeyValue, er
 	b.handles.Store("KV "+name, kv)
 	return kv, nil
 }
+
+// WatchKeys watches keys of one of the KV buckets. Until the server starts the watch or
+// rejects it, WatchKeys tries again.
+func (b *Bus) WatchKeys(ctx context.Context, bucket string, keys ...string) (watcher jetstream.KeyWatcher, err error) {
+	err = b.untilAnswered(ctx, "cannot watch "+b.BucketName(bucket), func() error {
+		kv, err := b.Bucket(ctx, bucket)
+		if err == nil {
+			watcher, err = kv.WatchFiltered(ctx, keys)
+		}
+		return err
+	})
+	return watcher, err
+}

@@ -395,10 +395,7 @@ func rawCall(t *testing.T, url, tool string, meta map[string]any) (out taskResul
 func TestTraceparent(t *testing.T) {
 	c := newCluster(t)
 	url := gateways(t, c, 1, mcp.Config{})
-	sub, err := c.Conn().SubscribeSync(c.Result("alice", "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	sub := bustest.Subscribe(t, c.Bus, c.Result("alice", "*"))
 	const trace = "0af7651916cd43dd8448eb211c80319c"
 	for header, want := range map[string]bool{"00-" + trace + "-b7ad6b7169203331-01": true, "00-" + trace: false} {
 		rawCall(t, url, "echo", map[string]any{"traceparent": header})

@@ -132,11 +132,7 @@ type Cancellations struct {
 
 // WatchCancellations reports cancellations until ctx ends, recorded ones first.
 func WatchCancellations(ctx context.Context, b *bus.Bus, c Cancellations) error {
-	kv, err := b.Bucket(ctx, bus.TasksBucket)
-	if err != nil {
-		return fmt.Errorf("watch cancellations: %w", err)
-	}
-	watcher, err := kv.Watch(ctx, cancelKey+".*.*")
+	watcher, err := b.WatchKeys(ctx, bus.TasksBucket, cancelKey+".*.*")
 	if err != nil {
 		return fmt.Errorf("watch cancellations: %w", err)
 	}

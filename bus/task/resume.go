@@ -67,11 +67,7 @@ func (c *ParkedCalls) Add(p Parked) {
 // Run follows and resumes the calls until ctx ends. It calls onReady once it knows all of
 // them.
 func (c *ParkedCalls) Run(ctx context.Context, onReady func()) error {
-	kv, err := c.bus.Bucket(ctx, bus.TasksBucket)
-	if err != nil {
-		return fmt.Errorf("follow parked calls: %w", err)
-	}
-	watcher, err := kv.WatchFiltered(ctx, []string{parkedKey + ".*.*", answerKey + ".*.*"})
+	watcher, err := c.bus.WatchKeys(ctx, bus.TasksBucket, parkedKey+".*.*", answerKey+".*.*")
 	if err != nil {
 		return fmt.Errorf("follow parked calls: %w", err)
 	}
