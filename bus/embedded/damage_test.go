@@ -106,9 +106,10 @@ func TestDamagedStream(t *testing.T) {
 				return false
 			}
 			bustest.WaitUntil(t, "the status that names the damaged stream", func() bool { return damaged(b) })
-			if text := log.String(); !strings.Contains(text, "STEVEDORE_RESULTS") || !strings.Contains(text, "restore a backup") {
-				t.Errorf("the log has %q", text)
-			}
+			bustest.WaitUntil(t, "the log that names the damaged stream", func() bool {
+				text := log.String()
+				return strings.Contains(text, "STEVEDORE_RESULTS") && strings.Contains(text, "restore a backup")
+			})
 			if f, err := b.Fill(t.Context(), bus.Results); err != nil || f.Damaged == "" {
 				t.Errorf("the fill is %+v, %v", f, err)
 			}
