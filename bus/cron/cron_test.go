@@ -168,7 +168,7 @@ func TestFailedJobNotifiesItsOwner(t *testing.T) {
 		if !n.IsError || n.Session != "alice" || n.Text != "The cron job once did not succeed (failed): the disk is full" {
 			t.Errorf("got %+v", n)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(bustest.Timeout):
 		t.Error("no notification")
 	}
 	if n := count(t, jobs, cron.Caller{Operator: true}); n != 0 {

@@ -59,7 +59,7 @@ func TestServerRestartsUnderHeartbeats(t *testing.T) {
 				t.Errorf("due time %s after %s", dueTime, last)
 			}
 			last = dueTime
-		case <-time.After(20 * time.Second):
+		case <-time.After(bustest.Timeout):
 			t.Fatal("no tick")
 		}
 	}

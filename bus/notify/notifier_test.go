@@ -63,7 +63,7 @@ func (r *recorder) next(t *testing.T) Notification {
 	select {
 	case n := <-r.got:
 		return n
-	case <-time.After(20 * time.Second):
+	case <-time.After(bustest.Timeout):
 		t.Fatal("no notification came")
 		panic("unreachable")
 	}

@@ -27,7 +27,7 @@ func connect(t *testing.T, bytes map[string]int64) *bus.Bus {
 
 func put(t *testing.T, b *bus.Bus, subject, body string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), bustest.Timeout)
 	defer cancel()
 	if _, err := b.Publish(ctx, bus.Message{Subject: subject, Body: []byte(body)}); err != nil {
 		t.Fatal(err)

@@ -92,13 +92,20 @@ func TestKillBetweenBatchAndAcknowledgement(t *testing.T) {
 		}
 		victim.kill()
 		startChild(t, s.URL(), log.dir, "default", "").awaitEmptyAndKill(t, b)
-		for {
-			msg, err := stored.NextMsg(20 * time.Millisecond)
+		for len(seen) < (round+1)*calls {
+			msg, err := stored.NextMsg(bustest.Timeout)
 			if err != nil {
-				break
+				t.Fatalf("%d of %d calls have results: %v", len(seen), (round+1)*calls, err)
 			}
 			seen[msg.Subject]++
 		}
+	}
+	for { // perhaps more than one of a call
+		msg, err := stored.NextMsg(20 * time.Millisecond)
+		if err != nil {
+			break
+		}
+		seen[msg.Subject]++
 	}
 	runs, unknown := log.count(t), 0
 	for round := range rounds {

@@ -56,7 +56,7 @@ func startWatched(t *testing.T, workspace string) watchedProcess {
 	})
 	select {
 	case p.health = <-address:
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("no health address")
 	}
 	p.await(t, "/readyz", http.StatusOK)

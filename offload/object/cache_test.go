@@ -88,7 +88,7 @@ func (s lateRecords) Get(ctx context.Context, session, id string) (offload.Recor
 	select {
 	case <-s.read:
 		return s.Store.Get(ctx, session, id)
-	case <-time.After(10 * time.Second):
+	case <-time.After(2 * time.Minute):
 		return offload.Record{}, errors.New("the content is not read until the record has come")
 	}
 }

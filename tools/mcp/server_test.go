@@ -149,7 +149,7 @@ func run(t *testing.T, cfg mcp.Config) (*tools.Registry, chan []tools.Tool) {
 			if err != nil {
 				t.Error(err)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(2 * time.Minute):
 			t.Error("Run does not end")
 		}
 	})
