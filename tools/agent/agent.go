@@ -50,10 +50,10 @@ type Config struct {
 	// Delivery says who gets the completions of background tasks, unless a call of spawn
 	// says otherwise. Default both.
 	Delivery tools.Delivery
-	// HasResult reports whether the call of a run has a result although its log has
-	// no end, for example because the call was cancelled while it was queued. The
-	// loop then ends that run as abandoned. Nil means no.
-	HasResult func(ctx context.Context, session, run string) (bool, error)
+	// EndOf returns why a run ended whose call has a result although its log has no end:
+	// Cancelled if a client cancelled the call, and otherwise Abandoned. The loop then ends
+	// that run. It is empty if the call has no result. Nil means that no call has one.
+	EndOf func(ctx context.Context, session, run string) (Reason, error)
 	// IsRunning reports whether a process executes a run. If it is nil, the loop
 	// uses only StaleAfter.
 	IsRunning func(ctx context.Context, session, run string) (bool, error)

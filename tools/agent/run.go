@@ -189,32 +189,33 @@ func (r *run) claimSession(ctx context.Context) (*Outcome, error) {
 // abandon ends another run that no process continues, so that its session is free
 // again. It returns errSessionBusy if a process may continue the run.
 func (r *run) abandon(ctx context.Context, open *runState, stale bool) error {
-	dead := false
+	var reason Reason
 	var err error
-	if r.cfg.HasResult != nil {
-		dead, err = r.cfg.HasResult(ctx, r.session, open.id)
+	if r.cfg.EndOf != nil {
+		reason, err = r.cfg.EndOf(ctx, r.session, open.id)
 	}
-	if !dead && err == nil {
+	if reason == "" && err == nil {
 		if err := r.waitForParked(ctx, open); err != nil {
 			return err
 		}
 	}
-	if !dead && stale && err == nil {
-		dead = true
+	if reason == "" && stale && err == nil {
+		running := false
 		if r.cfg.IsRunning != nil {
-			var running bool
 			running, err = r.cfg.IsRunning(ctx, r.session, open.id)
-			dead = !running
+		}
+		if !running {
+			reason = Abandoned
 		}
 	}
 	switch {
 	case err != nil:
 		return fmt.Errorf("%w: check run %s: %w", errLog, open.id, err)
-	case !dead:
+	case reason == "":
 		return errSessionBusy
 	}
-	r.cfg.Log.Warn().Str("session", r.session).Str("run", open.id).Msg("ending a run that no worker continues")
-	end := open.outcome(Abandoned, nil)
+	r.cfg.Log.Warn().Str("session", r.session).Str("run", open.id).Str("reason", string(reason)).Msg("ending a run that no worker continues")
+	end := open.outcome(reason, nil)
 	return r.append(ctx, Entry{Kind: KindEnd, Run: open.id, End: &end})
 }
 

@@ -141,11 +141,20 @@ func TestOneSessionManyMessages(t *testing.T) {
 func TestAbandonedRun(t *testing.T) {
 	yes := func(context.Context, string, string) (bool, error) { return true, nil }
 	no := func(context.Context, string, string) (bool, error) { return false, nil }
-	for name, cfg := range map[string]agent.Config{
-		"has result": {HasResult: yes, IsRunning: yes},
-		"stale":      {HasResult: no, IsRunning: no, StaleAfter: time.Millisecond},
+	ended := func(reason agent.Reason) func(context.Context, string, string) (agent.Reason, error) {
+		return func(context.Context, string, string) (agent.Reason, error) { return reason, nil }
+	}
+	for name, test := range map[string]struct {
+		cfg    agent.Config
+		reason agent.Reason
+		text   string
+	}{
+		"has result":   {agent.Config{EndOf: ended(agent.Abandoned), IsRunning: yes}, agent.Abandoned, "no worker"},
+		"is cancelled": {agent.Config{EndOf: ended(agent.Cancelled), IsRunning: yes}, agent.Cancelled, "cancelled"},
+		"stale":        {agent.Config{EndOf: ended(""), IsRunning: no, StaleAfter: time.Millisecond}, agent.Abandoned, "no worker"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			cfg := test.cfg
 			s := newStage(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			script := parseScript(t, `{"text":"a"}`, `{"text":"b"}`)
@@ -161,7 +170,7 @@ func TestAbandonedRun(t *testing.T) {
 			if o := run(t, s.agent(script, cfg), "s", "next", "hello?"); o.Reason != agent.Done {
 				t.Errorf("the next run: %+v", o)
 			}
-			if o := run(t, s.agent(script, cfg), "s", "dead", "go"); o.Reason != agent.Abandoned || !strings.Contains(o.ForUser, "no worker") {
+			if o := run(t, s.agent(script, cfg), "s", "dead", "go"); o.Reason != test.reason || !strings.Contains(o.ForUser, test.text) {
 				t.Errorf("the dead run: %+v", o)
 			}
 		})

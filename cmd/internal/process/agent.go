@@ -194,7 +194,7 @@ func newAgentSetup(b *bus.Bus, store offload.Store, log zerolog.Logger) agent.To
 	return agent.ToolsConfig{
 		Runner: caller, Conversations: busLog{session.New(b)},
 		Config: agent.Config{
-			Offloader: agent.NewHistoryOffloader(store), HasResult: caller.answered, IsRunning: caller.alive, Parked: caller.parked, Log: log,
+			Offloader: agent.NewHistoryOffloader(store), EndOf: caller.endOf, IsRunning: caller.alive, Parked: caller.parked, Log: log,
 		},
 	}
 }

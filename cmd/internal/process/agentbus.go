@@ -150,11 +150,17 @@ func (c busCaller) call(ctx context.Context, call tools.Call) (tools.ResultEvent
 	return event, err
 }
 
-// answered reports whether a run has its result although its conversation has no
-// end entry.
-func (c busCaller) answered(ctx context.Context, session, run string) (bool, error) {
+// endOf returns why a run ended that has its result although its conversation has no end
+// entry. A cancelled run may be about to write that entry.
+func (c busCaller) endOf(ctx context.Context, session, run string) (agent.Reason, error) {
 	stored, err := task.ReadResults(ctx, c.bus, session, run)
-	return len(stored) > 0, err
+	switch {
+	case err != nil || len(stored) == 0:
+		return "", err
+	case stored[0].Outcome == tools.Cancelled:
+		return agent.Cancelled, nil
+	}
+	return agent.Abandoned, nil
 }
 
 // alive reports whether a worker executes a run, or will: its call may be parked, or wait in
