@@ -186,8 +186,8 @@ func (r *run) claimSession(ctx context.Context) (*Outcome, error) {
 	}
 }
 
-// abandon ends another run that no process continues, so that its session is free
-// again. It returns errSessionBusy if a process may continue the run.
+// abandon ends another run that was cancelled or that no process continues, so that its
+// session is free again. It returns errSessionBusy if a process may continue the run.
 func (r *run) abandon(ctx context.Context, open *runState, stale bool) error {
 	var reason Reason
 	var err error
@@ -214,7 +214,7 @@ func (r *run) abandon(ctx context.Context, open *runState, stale bool) error {
 	case reason == "":
 		return errSessionBusy
 	}
-	r.cfg.Log.Warn().Str("session", r.session).Str("run", open.id).Str("reason", string(reason)).Msg("ending a run that no worker continues")
+	r.cfg.Log.Warn().Str("session", r.session).Str("run", open.id).Str("reason", string(reason)).Msg("ending a run of this session, because its call has ended or no worker continues it")
 	end := open.outcome(reason, nil)
 	return r.append(ctx, Entry{Kind: KindEnd, Run: open.id, End: &end})
 }

@@ -65,6 +65,13 @@ func TestNextRunEndsAnAbandonedOne(t *testing.T) {
 				if took := time.Since(began); err != nil || o.Reply != "hello" || took < row.min || took > row.min+time.Minute {
 					t.Errorf("%s: the next run takes %s: %+v, %v; want %s", row.session, took, o, err, row.min)
 				}
+				want := agent.Abandoned
+				if row.queued {
+					want = agent.Cancelled
+				}
+				if o, err := next.Run(ctx, tools.Call{ID: "dead", Session: row.session}, agent.Text("go")); err != nil || o.Reason != want {
+					t.Errorf("%s: the run that was abandoned ended as %q, %v; want %q", row.session, o.Reason, err, want)
+				}
 				if n := kinds(t, b, row.session); n[agent.KindUser] != 2 || n[agent.KindEnd] != 2 {
 					t.Errorf("%s: the log has %v", row.session, n)
 				}

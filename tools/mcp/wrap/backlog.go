@@ -51,3 +51,30 @@ func (b *backlog) clear() {
 		m.Close()
 	}
 }
+
+// flush sends the backlog on the stream, if there is one. What cannot be sent waits for the
+// next stream.
+func (s *served) flush() {
+	s.flushing.Lock()
+	defer s.flushing.Unlock()
+	for {
+		s.mu.Lock()
+		e := s.events
+		var m *wire.Message
+		if e != nil && !e.ended() {
+			m = s.backlog.next()
+		}
+		s.mu.Unlock()
+		switch {
+		case m == nil:
+			return
+		case e.write(m):
+			m.Close()
+			continue
+		}
+		e.finish() // its client is gone
+		s.mu.Lock()
+		s.backlog.putBack(m)
+		s.mu.Unlock()
+	}
+}

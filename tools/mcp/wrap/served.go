@@ -318,33 +318,6 @@ func (s *served) exchangeOf(m *wire.Message) (e *exchange, named bool) {
 	return nil, false
 }
 
-// flush sends the backlog on the stream, if there is one. What cannot be sent waits for the
-// next stream.
-func (s *served) flush() {
-	s.flushing.Lock()
-	defer s.flushing.Unlock()
-	for {
-		s.mu.Lock()
-		e := s.events
-		var m *wire.Message
-		if e != nil && !e.ended() {
-			m = s.backlog.next()
-		}
-		s.mu.Unlock()
-		switch {
-		case m == nil:
-			return
-		case e.write(m):
-			m.Close()
-			continue
-		}
-		e.finish() // its client is gone
-		s.mu.Lock()
-		s.backlog.putBack(m)
-		s.mu.Unlock()
-	}
-}
-
 // keepAlive is the time between two comments on a stream, so that proxies keep it open.
 const keepAlive = 25 * time.Second
 
