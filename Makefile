@@ -74,7 +74,7 @@ kill:
 # About fifteen minutes. MUTANTS='a regular expression' selects some.
 MUTANTS ?= 1
 mutants:
-	STEVEDORE_MUTANTS='$(MUTANTS)' go test -run 'TestMutants$$' -count=1 -timeout 0 -v ./integration/
+	STEVEDORE_MUTANTS='$(MUTANTS)' go test -run TestMutants -count=1 -timeout 0 -v ./integration/
 
 # 100,000 calls through streams of 16 MiB, and a week of results in virtual time. Some minutes.
 small-streams:
