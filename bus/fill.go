@@ -21,8 +21,6 @@ type Fill struct {
 	// Rejects is set if a full stream rejects new messages. Otherwise the oldest
 	// messages go.
 	Rejects bool
-	// Damaged is the value of DamagedKey; empty if the stream is not damaged.
-	Damaged string
 }
 
 // Ratio is the fill between 0 and 1. It is 0 if the stream has no limit.
@@ -73,7 +71,6 @@ func (b *Bus) Fill(ctx context.Context, stream string) (Fill, error) {
 	f := Fill{
 		Stream: stream, Name: info.Config.Name, Bytes: int64(info.State.Bytes), MaxBytes: max(info.Config.MaxBytes, 0),
 		Messages: info.State.Msgs, At: info.TimeStamp, Rejects: info.Config.Discard == jetstream.DiscardNew,
-		Damaged: info.Config.Metadata[DamagedKey],
 	}
 	if info.State.Msgs > 0 {
 		f.Oldest = info.State.FirstTime

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -52,13 +51,9 @@ type Server struct {
 	watchEnded chan struct{} // closed when restartWhenDiskHasSpace has returned
 	staging    *staging
 	stopWatch  func()
-	damaged    chan damage
-	reporting  sync.WaitGroup // reportDamage
 
 	mu sync.Mutex
 	ns *server.Server
-
-	torn atomic.Pointer[map[string]int64] // sizes of torn tails before the last start, by stream
 }
 
 // user is the only user of the server.
@@ -73,7 +68,7 @@ func Start(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start embedded server: %w", err)
 	}
-	s := &Server{cfg: cfg, password: password, watchEnded: make(chan struct{}), damaged: make(chan damage, 64)}
+	s := &Server{cfg: cfg, password: password, watchEnded: make(chan struct{})}
 	s.closing, s.close = context.WithCancel(context.Background())
 	if cfg.NoSync { // no client sends batches
 		s.staging = &staging{}
@@ -107,7 +102,6 @@ func Start(cfg Config) (*Server, error) {
 		s.cfg.MaxStore = js.MaxStore // the default depends on the free space
 	}
 	go s.restartWhenDiskHasSpace(full)
-	s.reporting.Go(s.reportDamage)
 	return s, nil
 }
 
@@ -147,10 +141,8 @@ func (s *Server) start(full chan<- struct{}) (_ *server.Server, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("start embedded server: %w", err)
 	}
-	torn := tornTails(cfg.Dir)
-	s.torn.Store(&torn)
 	fatal := make(chan string, 1)
-	ns.SetLoggerV2(&serverLog{log: cfg.Log, fatal: fatal, full: full, damaged: s.damaged}, false, false, false)
+	ns.SetLoggerV2(&serverLog{log: cfg.Log, fatal: fatal, full: full}, false, false, false)
 	ns.Start()
 	if err := awaitReady(ns, fatal); err != nil {
 		ns.Shutdown()
@@ -233,7 +225,6 @@ func (s *Server) InProcessConn() (net.Conn, error) {
 func (s *Server) Close() {
 	s.close()
 	<-s.watchEnded
-	s.reporting.Wait()
 	s.stopWatch()
 	stop(s.ns)
 	s.staging.close(s.cfg.Dir)
@@ -255,10 +246,9 @@ func (password passwordAuth) Check(c server.ClientAuthentication) bool {
 
 // serverLog forwards the server's warnings and errors and drops its notices.
 type serverLog struct {
-	log     zerolog.Logger
-	fatal   chan<- string
-	full    chan<- struct{}
-	damaged chan<- damage
+	log   zerolog.Logger
+	fatal chan<- string
+	full  chan<- struct{}
 }
 
 func (l *serverLog) Noticef(string, ...any) {}
@@ -266,14 +256,7 @@ func (l *serverLog) Debugf(string, ...any)  {}
 func (l *serverLog) Tracef(string, ...any)  {}
 
 func (l *serverLog) Warnf(format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
-	l.log.Warn().Str("text", text).Msg("warning from the embedded server")
-	if d, ok := damageIn(text); ok {
-		select {
-		case l.damaged <- d:
-		default:
-		}
-	}
+	l.log.Warn().Str("text", fmt.Sprintf(format, args...)).Msg("warning from the embedded server")
 }
 
 func (l *serverLog) Errorf(format string, args ...any) {

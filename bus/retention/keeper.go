@@ -228,11 +228,6 @@ func (k *Keeper) Fills() []bus.Fill { return *k.fills.Load() }
 // Ready returns an error that says which stream is nearly full, or that the server
 // refuses writes, and what helps.
 func (k *Keeper) Ready() error {
-	for _, f := range k.Fills() {
-		if f.Damaged != "" {
-			return fmt.Errorf("the stream %s is damaged (%s): %s", f.Name, f.Damaged, bus.DamageAdvice)
-		}
-	}
 	if f, ok := fullest(k.Fills()); ok && f.Ratio() >= bus.NearlyFull {
 		return fmt.Errorf("%s: %s", f, f.Advice())
 	}

@@ -63,8 +63,6 @@ type Stream struct {
 	// Full says which of the messages go if the stream is full: "rejects new" or
 	// "drops old".
 	Full string `json:"full"`
-	// Damaged says when and how the server found the stream damaged.
-	Damaged string `json:"damaged,omitempty"`
 }
 
 // Queue is a queue of calls.
@@ -171,9 +169,6 @@ func Read(ctx context.Context, b *bus.Bus) Status {
 func (s *Status) problems(streamPrefix string) []string {
 	problems := []string{}
 	for _, stream := range s.Streams {
-		if stream.Damaged != "" {
-			problems = append(problems, fmt.Sprintf("The stream %s is damaged (%s): %s.", stream.Name, stream.Damaged, bus.DamageAdvice))
-		}
 		if stream.Fill >= nearlyFull {
 			f := bus.Fill{Stream: strings.TrimPrefix(stream.Name, streamPrefix), Name: stream.Name, Bytes: int64(stream.Bytes), MaxBytes: stream.MaxBytes, Messages: stream.Messages}
 			problems = append(problems, fmt.Sprintf("The %s: %s.", f, f.Advice()))
@@ -232,7 +227,7 @@ func streams(ctx context.Context, b *bus.Bus) ([]Stream, error) {
 		}
 		s := Stream{
 			Name: name, Messages: info.State.Msgs, Bytes: info.State.Bytes, MaxBytes: info.Config.MaxBytes,
-			Oldest: info.State.FirstTime, MaxAgeS: info.Config.MaxAge.Seconds(), Replicas: info.Config.Replicas, Full: "drops old", Damaged: info.Config.Metadata[bus.DamagedKey],
+			Oldest: info.State.FirstTime, MaxAgeS: info.Config.MaxAge.Seconds(), Replicas: info.Config.Replicas, Full: "drops old",
 		}
 		if info.State.Msgs == 0 {
 			s.Oldest = time.Time{}

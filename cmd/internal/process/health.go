@@ -22,7 +22,7 @@ import (
 //
 //	/healthz  200 unless the process must be restarted
 //	/readyz   200 while the process accepts calls: not while it starts or stops, not without the bus, not
-//	          while a stream is nearly full or damaged, or the bus refuses writes
+//	          while a stream is nearly full, or the bus refuses writes
 //	/metrics  metrics in the text format of Prometheus
 type health struct {
 	bus     *bus.Bus
