@@ -14,10 +14,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/bus/bustest"
-	"github.com/stevedore-bus/stevedore/bus/task"
 )
 
 // dayModel is a server of both wire formats that plays the model in the day of an owner. Its
@@ -116,21 +112,6 @@ func (m *dayModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, answer)
 }
 
-// awaitShown waits until a process has stored the message that shows a call in progress.
-func awaitShown(t *testing.T, p *process, channel string) {
-	t.Helper()
-	url := strings.TrimSpace(strings.TrimPrefix(p.first, "Stevedore is up at "))
-	b, err := bus.Connect(t.Context(), bus.Config{Server: url})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
-	bustest.WaitUntil(t, "the record of the status", func() bool {
-		shown, err := task.ListShown(t.Context(), b, channel)
-		return err == nil && len(shown) == 1 && shown[0].Message != ""
-	})
-}
-
 // The day of an owner: the heartbeat sends an alert to the phone, the owner asks about it,
 // starts a background job and an audit, the process is killed and started again, he asks about
 // the result of the job, approves a call from the phone, and looks at the cost. Each question
@@ -169,21 +150,12 @@ func TestOwnersDay(t *testing.T) {
 			f.awaitText(t, "42", "The job is started.")
 			f.write(42, 3, "Q-audit")
 			f.awaitText(t, "42", "⏳ subagent")
-			awaitShown(t, p, "me") // otherwise nobody knows which message to remove
 			p.kill()
 			f.await(t, "the end of the requests of the killed process", func() bool { return model.waiting.Load() == 0 })
 			close(model.release)
 			start(t, args...)
 			f.awaitText(t, "42", "The report: 17 errors.")
 			f.awaitText(t, "42", "The audit is fine.")
-			f.await(t, "the removal of the status", func() bool {
-				for _, text := range f.messages {
-					if strings.HasPrefix(text, "⏳") {
-						return false
-					}
-				}
-				return true
-			})
 			f.write(42, 4, "Q-result")
 			f.awaitText(t, "42", "The job found 17 errors.")
 			f.write(42, 5, "Q-delete")

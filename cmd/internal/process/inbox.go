@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/notify"
@@ -22,7 +21,6 @@ type inbox struct {
 	status  notify.StatusChannel // nil if the channel cannot show that work is in progress
 
 	stop    chan struct{}
-	shown   sync.Map // the tools.CallKey of calls whose status this process shows
 	showing sync.WaitGroup
 	stopped sync.Once
 }
@@ -65,7 +63,7 @@ func (in *inbox) Accept(ctx context.Context, m notify.Incoming) (notify.Accepted
 	}
 	in.log.Info().Str("channel", in.channel).Str("session", call.SessionToken()).Str("call", call.IDToken()).Bool("repeated", !fresh).Msg("accepted a message")
 	if fresh && in.status != nil {
-		in.showing.Go(func() { in.showStatus(call, "") })
+		in.showing.Go(func() { in.showStatus(call) })
 	}
 	return notify.Accepted{ID: call.ID, Session: session}, nil
 }
@@ -153,13 +151,3 @@ func (in *inbox) Decide(ctx context.Context, d notify.Decision) (string, error) 
 	}
 	return "This question has been answered, or its time has passed.", nil
 }
-
-const (
-	// typingInterval is how often a chat is told that the agent is working; chats show
-	// it for 5 s.
-	typingInterval = 4 * time.Second
-	// statusTimeout bounds how long a run shows its status.
-	statusTimeout = time.Hour
-	// removeTimeout is how long the removal of a status may take.
-	removeTimeout = 5 * time.Second
-)

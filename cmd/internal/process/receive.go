@@ -56,7 +56,7 @@ func (p *parts) openReceivers(ctx context.Context) error {
 			}
 			p.receivers = append(p.receivers, func(ctx context.Context) error {
 				defer inbox.wait()
-				return Together(ctx, func(ctx context.Context) error { return channel.Receive(ctx, inbox, log) }, inbox.keepStatuses)
+				return channel.Receive(ctx, inbox, log)
 			})
 		case endpoint:
 			handler, err := channel.Receiver(inbox, log)

@@ -2,7 +2,6 @@ package process
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"strings"
 	"sync"
@@ -12,18 +11,15 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/notify"
-	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
-	"github.com/stevedore-bus/stevedore/tools/agent"
 )
 
 // statusChat is a chat that shows statuses.
 type statusChat struct {
-	mu       sync.Mutex
-	shown    map[string]string // texts, by message
-	sent     int               // new messages
-	failures int               // removals that still fail
+	mu    sync.Mutex
+	shown map[string]string // texts, by message
+	sent  int               // new messages
 }
 
 func (c *statusChat) ShowStatus(_ context.Context, _, id, text string) (string, error) {
@@ -43,10 +39,6 @@ func (c *statusChat) ShowStatus(_ context.Context, _, id, text string) (string, 
 func (c *statusChat) RemoveStatus(_ context.Context, _, id string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.failures > 0 {
-		c.failures--
-		return errors.New("the chat does not answer")
-	}
 	delete(c.shown, id)
 	return nil
 }
@@ -70,22 +62,6 @@ func (s statusStage) inbox() *inbox {
 	in := newInbox(&parts{bus: s.bus, log: bustest.Log(s.T)}, "me", nil)
 	in.status = s.chat
 	return in
-}
-
-// left is a call whose message a process left that has died.
-func (s statusStage) left(id string) {
-	s.Helper()
-	call := prompt("me-42", id, "go")
-	if _, err := rpc.Enqueue(s.Context(), s.bus, bus.AgentQueue, call); err != nil {
-		s.Fatal(err)
-	}
-	s.chat.mu.Lock()
-	s.chat.shown[id] = "left"
-	s.chat.mu.Unlock()
-	shown := task.Shown{Call: tools.CallKey{Session: "me-42", ID: id}, Tool: agent.AgentTool, Channel: "me", ChatID: "42", Message: id}
-	if err := task.StoreShown(s.Context(), s.bus, shown); err != nil {
-		s.Fatal(err)
-	}
 }
 
 // end gives a call its result.
@@ -117,82 +93,33 @@ func (s statusStage) uses(id, tool, message string) {
 	})
 }
 
-// records returns the statuses that are stored.
-func (s statusStage) records() []task.Shown {
+// accept lets the inbox of a process accept a message, which becomes a call.
+func (s statusStage) accept(id string) *inbox {
 	s.Helper()
-	all, err := task.ListShown(s.Context(), s.bus, "me")
-	if err != nil {
+	in := s.inbox()
+	if _, err := in.Accept(s.Context(), notify.Incoming{ID: id, ChatID: "42", Text: "go"}); err != nil {
 		s.Fatal(err)
 	}
-	return all
+	return in
 }
 
-// checkEmpty fails the test unless all statuses of calls that have ended are removed in time.
-func (s statusStage) checkEmpty() {
-	s.Helper()
-	time.Sleep(2 * leftInterval)
-	if got, records := s.chat.texts(), s.records(); len(got) > 0 || len(records) > 0 {
-		s.Errorf("after the end of all calls, the chat shows %q, with the records %+v", got, records)
-	}
-}
-
-// A process takes over the statuses that another one left when it died: it removes those of
-// calls that have ended, also if a removal fails first, and changes the messages of the others
-// until they end. Another process may show a call that is left later.
-func TestStatusesOfADeadProcess(t *testing.T) {
-	bustest.Bubble(t, func(t *testing.T) {
-		s := statusStage{t, bustest.New(t), &statusChat{shown: map[string]string{}, failures: 1}}
-		s.left("ended")
-		s.left("running")
-		s.end("ended")
-		in := s.inbox()
-		bustest.Run(t, func(ctx context.Context) error {
-			defer in.wait()
-			return in.keepStatuses(ctx)
-		})
-		s.uses("running", "shell", "running")
-		s.left("later")
-		time.Sleep(10 * leftInterval)
-		s.publish("later", "grep")
-		time.Sleep(2 * typingInterval)
-		want := map[string]string{"running": "⏳ shell ", "later": "left"}
-		if got := s.chat.texts(); !maps.Equal(got, want) || len(s.records()) != 2 {
-			t.Errorf("the chat shows %q, with the records %+v; want %q", got, s.records(), want)
-		}
-		s.end("running")
-		s.end("later")
-		s.checkEmpty()
-		if s.chat.sent > 0 {
-			t.Errorf("%d new messages for calls that had one", s.chat.sent)
-		}
-	})
-}
-
-// A process that stops removes the message of a call, and the process that continues shows the
-// call again until it ends.
-func TestStatusOverAStop(t *testing.T) {
+// A chat shows what the agent does until the call ends, or until the process stops.
+func TestStatusEndsWithItsCall(t *testing.T) {
 	bustest.Bubble(t, func(t *testing.T) {
 		s := statusStage{t, bustest.New(t), &statusChat{shown: map[string]string{}}}
-		first := s.inbox()
-		if _, err := first.Accept(t.Context(), notify.Incoming{ID: "1", ChatID: "42", Text: "go"}); err != nil {
-			t.Fatal(err)
+		for id, end := range map[string]func(*inbox){
+			"1": func(*inbox) { s.end("message-1"); time.Sleep(2 * resultInterval) },
+			"2": func(in *inbox) { in.wait() },
+		} {
+			s.chat.sent = 0
+			in := s.accept(id)
+			s.uses("message-"+id, "shell", "new ")
+			s.uses("message-"+id, "grep", "new ")
+			end(in)
+			if shown := s.chat.texts(); len(shown) > 0 || s.chat.sent != 1 {
+				t.Errorf("after %d messages, the chat shows %q", s.chat.sent, shown)
+			}
+			in.wait()
 		}
-		s.uses("message-1", "shell", "new ")
-		time.Sleep(typingInterval)
-		if records := s.records(); len(records) != 1 || records[0].Message != "new " {
-			t.Errorf("the records of the message are %+v", records)
-		}
-		first.wait()
-		if records := s.records(); len(s.chat.texts()) > 0 || len(records) != 1 || records[0].Message != "" {
-			t.Errorf("after the stop, the chat shows %q, with the records %+v", s.chat.texts(), records)
-		}
-		second := s.inbox()
-		bustest.Run(t, func(ctx context.Context) error {
-			defer second.wait()
-			return second.keepStatuses(ctx)
-		})
-		s.uses("message-1", "grep", "new new ")
-		s.end("message-1")
-		s.checkEmpty()
 	})
 }
