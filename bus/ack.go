@@ -21,7 +21,7 @@ func respond(nc *nats.Conn, msg *nats.Msg, reply string) error {
 	return nc.Publish(msg.Reply, []byte(reply))
 }
 
-func (d *Delivery) ack() error { return d.out.put(d.msg.Reply, []byte(ackDone)) }
+func (d *Delivery) ack() error { return d.out.Put(d.msg.Reply, []byte(ackDone)) }
 
 // nak asks for another delivery, immediately or after a delay.
 func (d *Delivery) nak(delay time.Duration) error {

@@ -3,9 +3,11 @@ package bus
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +18,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/synadia-io/orbit.go/natscontext"
 
+	"github.com/stevedore-bus/stevedore/bus/internal/publisher"
 	"github.com/stevedore-bus/stevedore/bus/jsapi"
 )
 
@@ -30,7 +33,7 @@ type Bus struct {
 	nc     *nats.Conn
 	js     jetstream.JetStream
 	api    jsapi.API
-	out    *publisher
+	out    *publisher.Publisher
 	closed chan struct{}
 	key    *rotatingKey // nil without Config.NKey
 
@@ -55,7 +58,7 @@ func Connect(ctx context.Context, cfg Config) (*Bus, error) {
 	if b.nc, err = b.dial(); err != nil {
 		return nil, err
 	}
-	if b.out, err = newPublisher(b.nc, b.cfg.Timeout, b.log, newGroups(b.prefix, b.streams())); err == nil {
+	if b.out, err = publisher.New(b.nc, b.cfg.Timeout, b.log, b.prefix, b.streams(), b.minBatch); err == nil {
 		b.js, err = b.openJetStream()
 	}
 	if err == nil {
@@ -205,11 +208,37 @@ func (b *Bus) checkServer(ctx context.Context) error {
 	return nil
 }
 
+// MinBatchKey is the key in the metadata of a server whose value is the smallest atomic
+// batch that is faster there than single publishes. Only a server that syncs every write and
+// has no replicas has one, such as the embedded server: it syncs a batch once. On other
+// servers, batches are slower.
+const MinBatchKey = "stevedore.min_batch"
+
+// minBatch returns the value of MinBatchKey, or 0. The server tells it to each user who may
+// ask about himself.
+func (b *Bus) minBatch() int {
+	const subject = "$SYS.REQ.USER.INFO"
+	ctx, cancel := context.WithTimeout(context.Background(), b.cfg.Timeout)
+	defer cancel()
+	var reply struct {
+		Server struct{ Metadata map[string]string }
+	}
+	_ = b.WatchDenial(ctx, subject, func(ctx context.Context) error {
+		msg, err := b.nc.RequestWithContext(ctx, subject, nil)
+		if err != nil {
+			return err
+		}
+		return json.Unmarshal(msg.Data, &reply)
+	})
+	n, _ := strconv.Atoi(reply.Server.Metadata[MinBatchKey]) // 0 if there is none
+	return n
+}
+
 // Close closes the connection immediately. A publish without an acknowledgement may
 // or may not be stored.
 func (b *Bus) Close() {
 	if b.out != nil {
-		b.out.stop()
+		b.out.Stop()
 	}
 	b.nc.Close()
 	<-b.closed

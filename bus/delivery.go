@@ -9,6 +9,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/bus/internal/publisher"
 )
 
 // A message that was published again has these headers: idHeader has its id,
@@ -50,7 +52,7 @@ type Delivery struct {
 	Sequence       uint64
 
 	nc       *nats.Conn
-	out      *publisher
+	out      *publisher.Publisher
 	msg      *nats.Msg
 	detach   func() // releases the slot
 	released atomic.Bool
@@ -58,7 +60,7 @@ type Delivery struct {
 }
 
 // newDelivery decodes the metadata of the delivery.
-func newDelivery(nc *nats.Conn, out *publisher, msg *nats.Msg) (*Delivery, error) {
+func newDelivery(nc *nats.Conn, out *publisher.Publisher, msg *nats.Msg) (*Delivery, error) {
 	meta, err := msg.Metadata()
 	if err != nil {
 		return nil, fmt.Errorf("delivery on %q: %w", msg.Subject, err)

@@ -7,7 +7,7 @@
 //	denied            reports permission errors to the caller
 //	subjects          Subjects: all names with the prefix
 //	topology          the streams, buckets and consumers; provision creates them
-//	publish           Publish, the only place that retries; publisher sends
+//	publish           Publish, the only place that retries; internal/publisher sends
 //	consume           Consume: pull, lease, handler, verdict, requeue
 //	deadletter        dead letters: store, list, retry
 //	read, scan        reading a stream without a consumer

@@ -38,7 +38,7 @@ func TestLeaseIsNotExtendedAfterRemove(t *testing.T) {
 // connectPlain starts a server without JetStream and connects to it.
 func connectPlain(t *testing.T) *nats.Conn {
 	t.Helper()
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true, ServerName: "test" + SyncAlwaysSuffix})
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,8 +35,6 @@ var (
 )
 
 const (
-	// maxInFlight limits the publishes that wait for their acknowledgement.
-	maxInFlight = 8192
 	// defaultTimeout is the default of Message.Timeout.
 	defaultTimeout = 30 * time.Second
 	// NoTimeout as a Message.Timeout makes Publish retry until its context ends.
@@ -163,19 +161,19 @@ func (b *Bus) publishOnce(ctx context.Context, m Message) (Ack, error) {
 	if err := ctx.Err(); err != nil {
 		return Ack{}, backoff.Permanent(err)
 	}
-	a, ok := b.out.publish(m.Subject, m.Header, m.Body, ctx.Done())
+	ack, ok, rejection := b.out.Publish(m.Subject, m.Header, m.Body, ctx.Done())
 	if !ok {
 		return Ack{}, backoff.Permanent(ctx.Err())
 	}
-	err := classify(a.err)
+	err := classify(rejection)
 	if errors.Is(err, ErrSubjectExists) {
-		err = b.checkRejection(ctx, m.Subject, a.err)
+		err = b.checkRejection(ctx, m.Subject, rejection)
 	}
 	if errors.Is(err, ErrFull) {
 		b.refusal.Store(&Refusal{m.Subject, err, time.Now()})
 		b.space.refuse()
 	}
-	return a.Ack, err
+	return Ack(ack), err
 }
 
 // errNotStored means that the server rejected a message because of another one on its

@@ -213,7 +213,7 @@ func (t *trimmer) forget(floor uint64) (left int) {
 // trimmerHeader names the process that sent a hint.
 const trimmerHeader = "Stevedore-Trimmer"
 
-func (t *trimmer) id() string { return t.bus.out.inbox }
+func (t *trimmer) id() string { return t.bus.out.ID() }
 
 // subject is for the hints of the processes that consume the same messages. No stream
 // captures it.

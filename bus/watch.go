@@ -5,6 +5,8 @@ import (
 	"sync"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/stevedore-bus/stevedore/bus/internal/publisher"
 )
 
 // watches are the subscriptions that watchers share. One goroutine passes their messages on.
@@ -29,7 +31,7 @@ func (b *Bus) Watch(pattern, subject string, msgs chan<- *nats.Msg) (stop func()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.msgs == nil {
-		w.msgs = make(chan *nats.Msg, maxInFlight)
+		w.msgs = make(chan *nats.Msg, publisher.MaxInFlight)
 		w.patterns, w.watchers = map[string]*sharedSubscription{}, map[string][]chan<- *nats.Msg{}
 		go w.pass(b.closed)
 	}

@@ -121,10 +121,7 @@ func (s *Server) start(full chan<- struct{}) (_ *server.Server, err error) {
 		CustomClientAuthentication: passwordAuth(s.password),
 	}
 	if opts.SyncAlways {
-		if s.staging.dir != "" {
-			opts.ServerName += bus.StagedInMemoryInfix
-		}
-		opts.ServerName += bus.SyncAlwaysSuffix
+		opts.Metadata = map[string]string{bus.MinBatchKey: strconv.Itoa(s.staging.minBatch())}
 	}
 	if cfg.Listen != "" {
 		if opts.Host, opts.Port, err = splitListen(cfg.Listen); err != nil {

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -31,19 +32,37 @@ type staging struct {
 	linking sync.Mutex
 }
 
+// minBatch is the smallest batch that is faster than single publishes. A batch that is staged
+// on a disk takes as long as about 20 messages, one in memory as a few.
+func (s *staging) minBatch() int {
+	if s.dir == "" {
+		return 24
+	}
+	return 4
+}
+
 const (
 	stagingPattern = "stevedore-batches-*"
 	batchesDir     = "batches" // the server's name, in the directory of each stream
 )
 
-// newStaging makes the directory. It is empty if the machine has no memory for it.
+// memoryPath is the directory in memory of Linux; all users share it.
+const memoryPath = "/dev/shm"
+
+// inMemory reports whether a directory is in memory. Other systems than Linux have no such
+// list of mounts.
+func inMemory(dir string) bool {
+	mounts, _ := os.ReadFile("/proc/self/mounts")
+	return strings.Contains(string(mounts), " "+dir+" tmpfs ")
+}
+
+// newStaging makes the directory. Its name is empty if the machine has no memory for it.
 func newStaging() *staging {
-	memory := memoryDir()
-	if memory == "" {
+	if !inMemory(memoryPath) {
 		return &staging{}
 	}
 	for range 3 { // a process that removes old ones may be faster than the lock
-		dir, err := os.MkdirTemp(memory, stagingPattern)
+		dir, err := os.MkdirTemp(memoryPath, stagingPattern)
 		if err != nil {
 			break
 		}
@@ -85,9 +104,6 @@ func lockDir(dir string) (*os.File, error) {
 // before. For a server on other files, which was killed and not started again, this is like
 // a power failure.
 func removeOld(memory string) {
-	if memory == "" { // otherwise, the pattern would match in the working directory
-		return
-	}
 	old, _ := filepath.Glob(filepath.Join(memory, stagingPattern)) // the pattern is valid
 	for _, dir := range old {
 		if lock, err := lockDir(dir); err == nil {

@@ -10,20 +10,6 @@ import (
 	"time"
 )
 
-// A machine without a directory in memory has no old ones: nothing in the working directory
-// is removed.
-func TestNoMemoryRemovesNothing(t *testing.T) {
-	t.Chdir(t.TempDir())
-	mine := "stevedore-batches-mine"
-	if err := os.Mkdir(mine, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	removeOld("")
-	if _, err := os.Stat(mine); err != nil {
-		t.Error(err)
-	}
-}
-
 // Another user's pipe or file with the name of an old directory neither stops the start of
 // a server nor keeps the old directories.
 func TestOldStagingThatIsNoDirectory(t *testing.T) {

@@ -1,4 +1,4 @@
-package bus
+package publisher
 
 import (
 	"errors"
@@ -9,25 +9,11 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
+
+	"github.com/stevedore-bus/stevedore/bus/jsapi"
 )
 
-// SyncAlwaysSuffix ends the name of a server that syncs every write and has no
-// replicas, such as the embedded server. Its clients publish in atomic batches if many
-// publishes to a stream wait. The server syncs a batch once, so it takes as long as
-// about 20 messages (see StagedInMemoryInfix). On other servers, batches are slower than
-// single publishes.
-const SyncAlwaysSuffix = "-sync-always"
-
-// StagedInMemoryInfix precedes SyncAlwaysSuffix in the name of a server that stages batches
-// in memory. There, a batch takes as long as a few messages.
-const StagedInMemoryInfix = "-staged-in-memory"
-
 const (
-	// minBatch is the smallest batch that is faster than single publishes. It also
-	// limits how many single publishes to a stream are sent and not acknowledged.
-	minBatch = 24
-	// minBatchInMemory is minBatch if the server stages batches in memory.
-	minBatchInMemory = 4
 	// maxBatch limits a batch. The server accepts 1,000 messages.
 	maxBatch = 500
 	// maxBatchedBody limits the bodies in a batch, because the server writes them twice.
@@ -81,8 +67,8 @@ func (gs groups) kind(subject string) string {
 }
 
 // add sends a queued message, or adds it to its group.
-func (p *publisher) add(m *outMsg) {
-	if g := m.group; p.syncs && g != nil {
+func (p *Publisher) add(m *outMsg) {
+	if g := m.group; p.minBatch.Load() > 0 && g != nil {
 		p.mu.Lock()
 		waits := !g.disabled
 		if waits {
@@ -97,7 +83,7 @@ func (p *publisher) add(m *outMsg) {
 }
 
 // sendPending sends the messages of the groups that can be sent now.
-func (p *publisher) sendPending() {
+func (p *Publisher) sendPending() {
 	for _, g := range p.groups.byKind {
 		for {
 			members, commit := p.take(g)
@@ -117,16 +103,19 @@ func (p *publisher) sendPending() {
 
 // take takes messages from a group that can be sent now. If they are a batch, commit
 // waits for its acknowledgement. While a batch is on its way, the next one collects.
-func (p *publisher) take(g *group) (members []*outMsg, commit *outMsg) {
+func (p *Publisher) take(g *group) (members []*outMsg, commit *outMsg) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	queue, limit := &g.pending, p.minBatch-g.singles
+	minBatch := int(p.minBatch.Load())
+	queue, limit := &g.pending, minBatch-g.singles
 	switch {
 	case len(g.rejected) > 0:
 		queue, limit = &g.rejected, len(g.rejected)
 	case g.batches > 0:
 		return nil, nil
-	case len(g.pending) >= p.minBatch:
+	case minBatch == 0: // another server than before
+		limit = len(g.pending)
+	case len(g.pending) >= minBatch:
 		limit, commit = maxBatch, &outMsg{group: g, sent: true}
 	}
 	// If the first message wins, the server does not answer a batch with a subject twice.
@@ -157,7 +146,7 @@ func (p *publisher) take(g *group) (members []*outMsg, commit *outMsg) {
 }
 
 // sendBatch sends the members of commit as an atomic batch.
-func (p *publisher) sendBatch(commit *outMsg) {
+func (p *Publisher) sendBatch(commit *outMsg) {
 	var err error
 	for _, m := range commit.members {
 		m.mu.Lock()
@@ -188,11 +177,11 @@ var errWithdrawn = errors.New("a publish of the batch was withdrawn")
 
 // endBatch gives each member of a batch its acknowledgement. If the server rejected the
 // batch, it stored none of them, and each is sent again.
-func (p *publisher) endBatch(commit *outMsg, a pubAck) {
+func (p *Publisher) endBatch(commit *outMsg, a pubAck) {
 	if a.err == nil {
 		first := a.Sequence + 1 - uint64(len(commit.members))
 		for i, m := range commit.members {
-			p.resolve(m.number, pubAck{Ack: Ack{Sequence: first + uint64(i)}})
+			p.resolve(m.number, pubAck{PubAck: jsapi.PubAck{Sequence: first + uint64(i)}})
 		}
 	}
 	p.mu.Lock()

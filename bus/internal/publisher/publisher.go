@@ -1,25 +1,29 @@
-package bus
+// Package publisher sends the messages of all goroutines of a process over one connection
+// and gives each of them its acknowledgement (publisher.go). To a server that asks for it,
+// it sends concurrent publishes to a stream as one atomic batch, which the server syncs
+// once: group commit (batch.go).
+package publisher
 
 import (
 	"errors"
 	"runtime"
 	"strconv"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus/jsapi"
 )
 
-// publisher sends the messages of all goroutines of this process and gives each of
-// them its acknowledgement. One goroutine sends all messages, so that those that are
+// Publisher sends messages. One goroutine sends all messages, so that those that are
 // ready together leave in one write: with one write for each message, a short call
 // takes a fifth longer. One subscription receives all acknowledgements, without the
 // timer, the channels and the decoder that nats.go needs for each future.
-type publisher struct {
+type Publisher struct {
 	nc       *nats.Conn
 	log      zerolog.Logger
 	inbox    string // subject prefix of the acknowledgements; the message number follows
@@ -30,10 +34,10 @@ type publisher struct {
 
 	skipCoalesceUntil time.Time // until this time, write immediately: coalescing was too slow
 
-	syncs    bool          // the server syncs every write
-	minBatch int           // of such a server
-	groups   groups        // of the publishes to such a server
-	ready    chan struct{} // receives if messages of a group can be sent
+	askServer func() (minBatch int)
+	minBatch  atomic.Int32  // the smallest batch that is faster than single publishes; 0: none is
+	groups    groups        // of the publishes to a server that wants batches
+	ready     chan struct{} // receives if messages of a group can be sent
 
 	mu      sync.Mutex
 	checks  int // number of checks for timeouts so far
@@ -64,19 +68,23 @@ type outMsg struct {
 
 // pubAck is the result of a publish.
 type pubAck struct {
-	Ack
+	jsapi.PubAck
 	err error
 }
 
-// errStalled means that maxInFlight publishes wait for their acknowledgement.
+// MaxInFlight limits the publishes that wait for their acknowledgement.
+const MaxInFlight = 8192
+
+// errStalled means that MaxInFlight publishes wait for their acknowledgement.
 var errStalled = errors.New("too many publishes wait for their acknowledgement")
 
-// newPublisher starts a publisher. A publish without an acknowledgement within the
-// timeout fails.
-func newPublisher(nc *nats.Conn, timeout time.Duration, log zerolog.Logger, groups groups) (*publisher, error) {
-	p := &publisher{
-		nc: nc, log: log, inbox: nc.NewInbox() + ".", groups: groups, ready: make(chan struct{}, 1),
-		queue: make(chan *outMsg, maxInFlight), waiting: make(map[uint64]*outMsg),
+// New starts a publisher to streams whose subjects have the prefix. A publish without an
+// acknowledgement within the timeout fails. After each connect, askServer returns the size of
+// the smallest batch that the server wants, or 0.
+func New(nc *nats.Conn, timeout time.Duration, log zerolog.Logger, prefix string, streams []jetstream.StreamConfig, askServer func() int) (*Publisher, error) {
+	p := &Publisher{
+		nc: nc, log: log, inbox: nc.NewInbox() + ".", groups: newGroups(prefix, streams), ready: make(chan struct{}, 1), askServer: askServer,
+		queue: make(chan *outMsg, MaxInFlight), waiting: make(map[uint64]*outMsg),
 		stopping: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	if _, err := nc.Subscribe(p.inbox+"*", p.acknowledged); err != nil {
@@ -86,13 +94,16 @@ func newPublisher(nc *nats.Conn, timeout time.Duration, log zerolog.Logger, grou
 	return p, nil
 }
 
-// stop sends the queued messages and ends the publisher.
-func (p *publisher) stop() {
+// ID identifies this publisher among those of all processes.
+func (p *Publisher) ID() string { return p.inbox }
+
+// Stop sends the queued messages and ends the publisher.
+func (p *Publisher) Stop() {
 	p.stopOnce.Do(func() { close(p.stopping) })
 	<-p.stopped
 }
 
-func (p *publisher) run(timeout time.Duration) {
+func (p *Publisher) run(timeout time.Duration) {
 	defer close(p.stopped)
 	status := p.nc.StatusChanged(nats.CONNECTED, nats.RECONNECTING, nats.CLOSED)
 	defer p.nc.RemoveStatusListener(status)
@@ -127,7 +138,7 @@ func (p *publisher) run(timeout time.Duration) {
 // coalesce yields so that goroutines that are about to publish can join this write. On
 // a busy CPU, a yield can take whole time slices. After a slow round, coalesce does
 // nothing for 20 times the duration of that round (at most a minute).
-func (p *publisher) coalesce() {
+func (p *Publisher) coalesce() {
 	start := time.Now()
 	if start.Before(p.skipCoalesceUntil) {
 		return
@@ -143,12 +154,9 @@ func (p *publisher) coalesce() {
 }
 
 // connected prepares for the server, which may be another one than before.
-func (p *publisher) connected() {
-	name, syncs := strings.CutSuffix(p.nc.ConnectedServerName(), SyncAlwaysSuffix)
-	p.syncs, p.minBatch = syncs, minBatch
-	if strings.HasSuffix(name, StagedInMemoryInfix) {
-		p.minBatch = minBatchInMemory
-	}
+func (p *Publisher) connected() {
+	p.minBatch.Store(0)
+	go func() { p.minBatch.Store(int32(p.askServer())) }()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, g := range p.groups.byKind {
@@ -158,23 +166,23 @@ func (p *publisher) connected() {
 }
 
 // wake makes run send what can be sent.
-func (p *publisher) wake() {
+func (p *Publisher) wake() {
 	select {
 	case p.ready <- struct{}{}:
 	default:
 	}
 }
 
-func (p *publisher) sendQueued() {
+func (p *Publisher) sendQueued() {
 	for range len(p.queue) {
 		p.add(<-p.queue)
 	}
-	if p.syncs {
+	if p.minBatch.Load() > 0 {
 		p.sendPending()
 	}
 }
 
-func (p *publisher) send(m *outMsg) {
+func (p *Publisher) send(m *outMsg) {
 	m.mu.Lock()
 	var err error
 	if m.Subject != "" {
@@ -192,7 +200,7 @@ func (p *publisher) send(m *outMsg) {
 
 // withdraw ends the wait for a message. If the message was not sent yet, it never is,
 // so the caller may reuse its body and header.
-func (p *publisher) withdraw(m *outMsg) {
+func (p *Publisher) withdraw(m *outMsg) {
 	p.forget(m.number)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -200,7 +208,7 @@ func (p *publisher) withdraw(m *outMsg) {
 }
 
 // enqueue waits until the queue accepts the message, or until done.
-func (p *publisher) enqueue(m *outMsg, done <-chan struct{}) error {
+func (p *Publisher) enqueue(m *outMsg, done <-chan struct{}) error {
 	select {
 	case <-p.stopped: // the queue may still accept messages
 		return nats.ErrConnectionClosed
@@ -216,55 +224,55 @@ func (p *publisher) enqueue(m *outMsg, done <-chan struct{}) error {
 	}
 }
 
-// put queues a message that needs no acknowledgement.
-func (p *publisher) put(subject string, body []byte) error {
+// Put queues a message that needs no acknowledgement.
+func (p *Publisher) Put(subject string, body []byte) error {
 	return p.enqueue(&outMsg{Msg: nats.Msg{Subject: subject, Data: body}}, nil)
 }
 
-// publish queues a message and returns the answer of its stream. After an error that
-// is not from the server, the message may or may not be stored. ok is false if done
-// ended the wait.
-func (p *publisher) publish(subject string, header nats.Header, body []byte, done <-chan struct{}) (a pubAck, ok bool) {
+// Publish queues a message and returns the answer of its stream. After an error that is
+// not from the server, the message may or may not be stored. ok is false if done ended the
+// wait.
+func (p *Publisher) Publish(subject string, header nats.Header, body []byte, done <-chan struct{}) (ack jsapi.PubAck, ok bool, err error) {
 	m := &outMsg{Msg: nats.Msg{Subject: subject, Header: header, Data: body}, result: make(chan pubAck, 1)}
 	if len(body) <= maxBatchedBody {
 		m.group = p.groups.byKind[p.groups.kind(subject)]
 	}
 	if err := p.expect(m); err != nil {
-		return pubAck{err: err}, true
+		return jsapi.PubAck{}, true, err
 	}
 	defer p.withdraw(m)
 	if err := p.enqueue(m, done); err != nil {
-		return pubAck{err: err}, true
+		return jsapi.PubAck{}, true, err
 	}
 	select {
 	case a := <-m.result:
-		return a, true
+		return a.PubAck, true, a.err
 	case <-p.stopped:
-		return pubAck{err: nats.ErrConnectionClosed}, true
+		return jsapi.PubAck{}, true, nats.ErrConnectionClosed
 	case <-done:
-		return pubAck{}, false
+		return jsapi.PubAck{}, false, nil
 	}
 }
 
 // expect assigns the message the number of its acknowledgement.
-func (p *publisher) expect(m *outMsg) error {
+func (p *Publisher) expect(m *outMsg) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.waiting) >= maxInFlight {
+	if len(p.waiting) >= MaxInFlight {
 		return errStalled
 	}
 	p.register(m)
 	return nil
 }
 
-func (p *publisher) register(m *outMsg) {
+func (p *Publisher) register(m *outMsg) {
 	p.number++
 	m.number, m.checks, p.waiting[p.number] = p.number, p.checks, m
 	m.Reply = p.inbox + strconv.FormatUint(m.number, 36)
 }
 
 // forget ends the wait for an acknowledgement, and returns the message that waited.
-func (p *publisher) forget(number uint64) *outMsg {
+func (p *Publisher) forget(number uint64) *outMsg {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	m := p.waiting[number]
@@ -274,7 +282,7 @@ func (p *publisher) forget(number uint64) *outMsg {
 	return m
 }
 
-func (p *publisher) remove(m *outMsg) {
+func (p *Publisher) remove(m *outMsg) {
 	delete(p.waiting, m.number)
 	switch {
 	case !m.sent:
@@ -288,7 +296,7 @@ func (p *publisher) remove(m *outMsg) {
 	}
 }
 
-func (p *publisher) resolve(number uint64, a pubAck) {
+func (p *Publisher) resolve(number uint64, a pubAck) {
 	switch m := p.forget(number); {
 	case m == nil:
 	case m.members != nil:
@@ -300,7 +308,7 @@ func (p *publisher) resolve(number uint64, a pubAck) {
 
 // failWaiting is a check for timeouts: it fails the messages that have waited for more
 // than so many checks.
-func (p *publisher) failWaiting(checks int, err error) {
+func (p *Publisher) failWaiting(checks int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.checks++
@@ -316,9 +324,9 @@ func (p *publisher) failWaiting(checks int, err error) {
 }
 
 // acknowledged receives an acknowledgement.
-func (p *publisher) acknowledged(msg *nats.Msg) {
+func (p *Publisher) acknowledged(msg *nats.Msg) {
 	if number, err := strconv.ParseUint(msg.Subject[len(p.inbox):], 36, 64); err == nil {
 		ack, err := jsapi.ParsePubAck(msg)
-		p.resolve(number, pubAck{Ack(ack), err})
+		p.resolve(number, pubAck{ack, err})
 	}
 }

@@ -1,4 +1,4 @@
-package bus
+package publisher
 
 import (
 	"errors"
@@ -9,10 +9,35 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
 )
+
+// connectPlain starts a server without JetStream and connects to it.
+func connectPlain(t *testing.T) *nats.Conn {
+	t.Helper()
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(time.Minute) {
+		t.Fatal("the server does not start")
+	}
+	nc, err := nats.Connect(s.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	return nc
+}
+
+func noBatches() int { return 0 }
+
+const minBatch = 24
 
 // stop sends the queued messages, although no caller waits for them.
 func TestStopSendsQueuedMessages(t *testing.T) {
@@ -28,17 +53,17 @@ func TestStopSendsQueuedMessages(t *testing.T) {
 	}
 	defer nc.Close()
 	for round := range 20 {
-		o, err := newPublisher(nc, time.Second, zerolog.Nop(), groups{})
+		o, err := New(nc, time.Second, zerolog.Nop(), "", nil, noBatches)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for range n {
-			if err := o.put("ack", []byte(ackDone)); err != nil {
+			if err := o.Put("ack", []byte("+ACK")); err != nil {
 				t.Fatal(err)
 			}
 		}
-		o.stop()
-		if err := o.put("ack", nil); !errors.Is(err, nats.ErrConnectionClosed) {
+		o.Stop()
+		if err := o.Put("ack", nil); !errors.Is(err, nats.ErrConnectionClosed) {
 			t.Errorf("put after stop: %v", err)
 		}
 		for i := range n {
@@ -63,11 +88,11 @@ func TestWithdrawnPublishIsNotSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	o, err := newPublisher(nc, time.Minute, zerolog.Nop(), groups{})
+	o, err := New(nc, time.Minute, zerolog.Nop(), "", nil, noBatches)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer o.stop()
+	defer o.Stop()
 	if err := nc.Flush(); err != nil {
 		t.Fatal(err)
 	}
@@ -75,14 +100,14 @@ func TestWithdrawnPublishIsNotSent(t *testing.T) {
 	d.stalled.Store(true)
 	unstall := sync.OnceFunc(d.mu.Unlock)
 	defer unstall()
-	if err := o.put("test.first", make([]byte, 64<<10)); err != nil {
+	if err := o.Put("test.first", make([]byte, 64<<10)); err != nil {
 		t.Fatal(err)
 	}
 	<-d.blocked
 
 	ended, answered := make(chan struct{}), make(chan bool)
 	publish := func(subject string, body []byte) {
-		_, ok := o.publish(subject, nil, body, ended)
+		_, ok, _ := o.Publish(subject, nil, body, ended)
 		answered <- ok
 	}
 	body := []byte("withdrawn")
@@ -96,7 +121,7 @@ func TestWithdrawnPublishIsNotSent(t *testing.T) {
 	}
 	copy(body, "scribbled")
 	for len(o.queue) < cap(o.queue) {
-		if err := o.put("rest", nil); err != nil {
+		if err := o.Put("rest", nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -110,7 +135,7 @@ func TestWithdrawnPublishIsNotSent(t *testing.T) {
 		t.Fatal("a publish that ended waits for the queue")
 	}
 	unstall()
-	if err := o.put("test.last", nil); err != nil {
+	if err := o.Put("test.last", nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"test.first", "test.last"} {
@@ -154,7 +179,7 @@ func (c *stallingConn) Write(p []byte) (int, error) {
 // time slices.
 func TestCoalesceOnABusyCPU(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	o := &publisher{queue: make(chan *outMsg, 1)}
+	o := &Publisher{queue: make(chan *outMsg, 1)}
 	go func() {
 		for start := time.Now(); time.Since(start) < 20*time.Millisecond; {
 		}
@@ -183,16 +208,19 @@ func TestPublishesWaitForAcknowledgements(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, err := newPublisher(nc, time.Hour, zerolog.Nop(), newGroups("test", []jetstream.StreamConfig{{Subjects: []string{"test.result.*"}}}))
+	o, err := New(nc, time.Hour, zerolog.Nop(), "test", []jetstream.StreamConfig{{Subjects: []string{"test.result.*"}}}, func() int { return minBatch })
 	if err != nil {
 		t.Fatal(err)
 	}
 	var publishers sync.WaitGroup
 	defer publishers.Wait()
-	defer o.stop()
+	defer o.Stop()
+	for o.minBatch.Load() == 0 {
+		runtime.Gosched()
+	}
 	publish := func(count int) {
 		for range count {
-			publishers.Go(func() { o.publish("test.result.x", nil, nil, nil) })
+			publishers.Go(func() { o.Publish("test.result.x", nil, nil, nil) })
 		}
 	}
 	receive := func(batch bool) *nats.Msg {
@@ -244,7 +272,7 @@ func TestPublishesWaitForAcknowledgements(t *testing.T) {
 	ended, withdrawn := make(chan struct{}), make(chan struct{})
 	for range 3 {
 		go func() {
-			o.publish("test.result.x", nil, nil, ended)
+			o.Publish("test.result.x", nil, nil, ended)
 			withdrawn <- struct{}{}
 		}()
 	}
