@@ -220,8 +220,7 @@ func newArtifactsSweep(o *client.Options) *cobra.Command {
 		Short: "Remove expired artifacts and leftovers of interrupted writes",
 		Long: `Remove expired artifacts, contents that no artifact uses, and leftovers of interrupted
 writes, in all sessions. Workers do this every 15 to 30 minutes. Use the command to sweep
-immediately, to sweep a store that no worker uses, or before you copy a disk store with
-a program that does not preserve extended attributes.
+immediately, or to sweep a store that no worker uses.
 
 The command opens the store directly, so --store and --artifact-ttl must be those of the
 workers. It leaves files that are younger than --grace, because an upload may still be

@@ -130,11 +130,7 @@ func TestDiskLostNames(t *testing.T) {
 		dir := t.TempDir()
 		s := openTest(t, dir, offload.StoreConfig{})
 		before, data := storetest.Text(1000, 61), storetest.Text(1000, 62)
-		storetest.Put(t, s, storetest.NewRecord("s", "x"), before) // has its record attached, so "a" has a record file
 		old := storetest.Put(t, s, storetest.NewRecord("s", "a"), before)
-		if err := s.Delete(t.Context(), "s", "x"); err != nil {
-			t.Fatal(err)
-		}
 		files := []string{blobFile(dir, old), filepath.Join(dir, "s", ".a.artifact.json"), filepath.Join(dir, "s", "a.md")}
 		for i, name := range files {
 			if lost&(1<<i) != 0 {
@@ -170,9 +166,8 @@ func TestDiskHostileFiles(t *testing.T) {
 		dir := t.TempDir()
 		s := openTest(t, dir, offload.StoreConfig{})
 		out := storetest.Put(t, s, storetest.NewRecord("s", "a"), storetest.Text(1000, 61))
-		writeAllAttached(t, s)
-		blob := blobFile(dir, out)
-		if err := errors.Join(os.Remove(blob), place(blob)); err != nil {
+		content := contentFile(dir, out)
+		if err := errors.Join(os.Remove(content), place(content)); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := storetest.ReadAll(t.Context(), s, out); err == nil {
@@ -236,7 +231,6 @@ func TestDiskDamagedRecord(t *testing.T) {
 	s := openTest(t, dir, offload.StoreConfig{})
 	data := storetest.Text(1000, 62)
 	storetest.Put(t, s, storetest.NewRecord("s", "a"), data)
-	writeAllAttached(t, s)
 	name := filepath.Join(dir, "s", ".a.artifact.json")
 	if err := os.Truncate(name, 40); err != nil {
 		t.Fatal(err)
@@ -270,34 +264,25 @@ func TestDiskGrownFile(t *testing.T) {
 // TestDiskSweepDuringPut: a Put fails without a record if a sweep removes its blob. It
 // succeeds if another Put stored the bytes again with another record.
 func TestDiskSweepDuringPut(t *testing.T) {
-	for i := range 4 {
-		attached, back := i&1 != 0, i&2 != 0
+	for _, back := range []bool{false, true} {
 		s := openTest(t, t.TempDir(), offload.StoreConfig{})
-		f, err := s.dir.createTemp()
+		f, err := s.dir.createTemp(contentMode)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer f.Discard()
-		w := &writeback{file: f.File}
-		in, err := s.writeContent(t.Context(), w, strings.NewReader("text"))
+		in, err := s.writeContent(t.Context(), f.File, strings.NewReader("text"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		e := record.Entry{Record: storetest.NewRecord("s", "a")}
 		s.life.Complete(&e.Record, in.Index, in.Digest)
-		with := f
-		var staged *tempFile
-		if !attached || !s.attach(w, e) {
-			with = nil
-			if staged, err = s.writeTempRecord(e); err != nil {
-				t.Fatal(err)
-			}
-			defer staged.Discard()
-		}
-		if err = w.wait(); err == nil {
-			_, err = s.addBlob(t.Context(), f, in)
-		}
+		staged, err := s.dir.writeTemp(0o600, encodeTo(e))
 		if err != nil {
+			t.Fatal(err)
+		}
+		defer staged.Discard()
+		if err := s.addBlob(t.Context(), f, in); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.dir.Root.Remove(blobDir + "/" + in.Digest); err != nil { // like a sweep
@@ -305,15 +290,15 @@ func TestDiskSweepDuringPut(t *testing.T) {
 		}
 		if back {
 			storetest.Put(t, s, storetest.NewRecord("s", "b"), []byte("text"))
-			if _, err := s.addRecord(t.Context(), e, with, staged); err != nil {
+			if _, err := s.addRecord(t.Context(), e, staged); err != nil {
 				t.Error(err)
 			}
 			if _, err := s.Get(t.Context(), "s", "a"); err != nil {
-				t.Errorf("attached %v, the bytes came back: %v", attached, err)
+				t.Errorf("the bytes came back: %v", err)
 			}
 			continue
 		}
-		if _, err := s.addRecord(t.Context(), e, with, staged); err == nil {
+		if _, err := s.addRecord(t.Context(), e, staged); err == nil {
 			t.Error("the Put succeeded, but its bytes are missing")
 		}
 		if _, err := s.Get(t.Context(), "s", "a"); !errors.Is(err, offload.ErrNotFound) {
@@ -352,8 +337,8 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// TestDiskFullSweep: a sweep frees space on a full disk, for record files and for
-// attached records. The removed artifacts return ErrExpired.
+// TestDiskFullSweep: a sweep frees space on a full disk. The removed artifacts return
+// ErrExpired.
 func TestDiskFullSweep(t *testing.T) {
 	const env = "STEVEDORE_TEST_DISK_FULL_SWEEP"
 	dir := os.Getenv(env)
@@ -361,8 +346,7 @@ func TestDiskFullSweep(t *testing.T) {
 		dir = t.TempDir()
 		s := openTest(t, dir, offload.StoreConfig{TTL: time.Hour})
 		storetest.Put(t, s, storetest.NewRecord("s", "file"), storetest.Text(1000, 67))
-		writeAllAttached(t, s)
-		storetest.Put(t, s, storetest.NewRecord("s", "attribute"), storetest.Text(1000, 68))
+		storetest.Put(t, s, storetest.NewRecord("s", "second"), storetest.Text(1000, 68))
 		cmd := exec.Command(os.Args[0], "-test.run=^TestDiskFullSweep$", "-test.v")
 		cmd.Env = append(os.Environ(), env+"="+dir)
 		if out, err := cmd.CombinedOutput(); err != nil {

@@ -16,12 +16,11 @@ import (
 
 // A store of an unreleased version, which has no format version, is neither read as empty
 // nor changed. The layouts are those of the commit 358fcd4: a content with an attached
-// record, one with a record file, and a tombstone.
+// record, and one with a record file.
 func TestUnmarkedStoreIsRefused(t *testing.T) {
 	for name, files := range map[string]map[string]string{
-		"content":   {".blobs/0123": "text", "s1/a1.md": "text"},
-		"record":    {".blobs/0123": "text", "s1/a1.md": "text", "s1/.a1.artifact.json": "{}"},
-		"tombstone": {"s1/.a1.artifact.json": "{}"},
+		"content": {".blobs/0123": "text", "s1/a1.md": "text"},
+		"record":  {".blobs/0123": "text", "s1/a1.md": "text", "s1/.a1.artifact.json": "{}"},
 	} {
 		dir := t.TempDir()
 		for file, text := range files {
@@ -35,7 +34,7 @@ func TestUnmarkedStoreIsRefused(t *testing.T) {
 		if _, ok := errors.AsType[*durable.FormatError](err); !ok {
 			t.Errorf("%s: %v", name, err)
 		}
-		for _, want := range []string{dir, "without a format version", "version 1", "--store disk:DIR"} {
+		for _, want := range []string{dir, "without a format version", "version 2", "another directory"} {
 			if !strings.Contains(fmt.Sprint(err), want) {
 				t.Errorf("%s: %v lacks %q", name, err, want)
 			}
@@ -65,8 +64,9 @@ func TestUnknownVersionIsRefused(t *testing.T) {
 	storetest.Put(t, openTest(t, dir, offload.StoreConfig{}), storetest.NewRecord("s", "a"), []byte("text"))
 	before := filesIn(t, dir)
 	for mark, want := range map[string]string{
-		`{"format":"artifact store","version":2}`: `has version 2 of the format "artifact store"; this program reads version 1`,
-		`{"format":"data directory","version":1}`: `has the format "data directory", version 1; this program reads version 1`,
+		`{"format":"artifact store","version":3}`: `has version 3 of the format "artifact store"; this program reads version 2`,
+		`{"format":"artifact store","version":1}`: `has version 1 of the format "artifact store"; this program reads version 2`,
+		`{"format":"data directory","version":1}`: `has the format "data directory", version 1; this program reads version 2`,
 		`{"format":"artifact store",`:             "damaged",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, durable.FormatFile), []byte(mark), 0o600); err != nil {

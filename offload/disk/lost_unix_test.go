@@ -23,7 +23,7 @@ import (
 )
 
 // TestDiskLostBlob: a power loss may remove a blob, which is not durable when Put
-// returns. The content stays readable, and a sweep or Put restores the blob.
+// returns. The content stays readable, and a Put restores the blob.
 func TestDiskLostBlob(t *testing.T) {
 	data := storetest.Text(3*index.BlockSize+7, 70)
 	for name, back := range map[string]func(t *testing.T, s *Store){
@@ -51,6 +51,7 @@ func TestDiskLostBlob(t *testing.T) {
 			storetest.CheckContent(t, s, out, data)
 			b := storetest.Put(t, s, storetest.NewRecord("other", "b"), data)
 			storetest.CheckContent(t, s, b, data)
+			storetest.Put(t, s, storetest.NewRecord("s", "a"), data)
 			checkSameFile(t, blob, filepath.Join(dir, "s", "a.md"), filepath.Join(dir, "other", "b.md"))
 		})
 	}
@@ -83,7 +84,6 @@ func TestDiskLostBlobAndDamage(t *testing.T) {
 	s := openTest(t, dir, offload.StoreConfig{})
 	data := storetest.Text(1000, 72)
 	out := storetest.Put(t, s, storetest.NewRecord("s", "a"), data)
-	writeAllAttached(t, s)
 	name := filepath.Join(dir, "s", "a.md")
 	if err := errors.Join(os.Remove(blobFile(dir, out)), os.Remove(name), os.WriteFile(name, storetest.Text(1000, 73), 0o400)); err != nil {
 		t.Fatal(err)
@@ -106,7 +106,6 @@ func TestDiskNeighbours(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir, offload.StoreConfig{})
 	storetest.Put(t, s, storetest.NewRecord("s", "a"), storetest.Text(1000, 74))
-	writeAllAttached(t, s)
 	if err := os.CopyFS(filepath.Join(dir, "backup"), os.DirFS(filepath.Join(dir, "s"))); err != nil {
 		t.Fatal(err)
 	}

@@ -64,15 +64,9 @@ func isFileName(name string) bool {
 	return tools.IsToken(token)
 }
 
-// recordID returns the file name of the id to which a record file belongs.
-func recordID(file string) (id string, ok bool) {
+// isRecord reports whether a file may be a record.
+func isRecord(file string) bool {
 	id, hidden := strings.CutPrefix(file, recordPrefix)
-	id, ok = strings.CutSuffix(id, recordSuffix)
-	return id, hidden && ok && isFileName(id)
-}
-
-// contentID returns the file name of the id to which a content file belongs.
-func contentID(file string) (id string, ok bool) {
-	id, ok = strings.CutSuffix(file, contentSuffix)
-	return id, ok && isFileName(id)
+	id, ok := strings.CutSuffix(id, recordSuffix)
+	return hidden && ok && isFileName(id)
 }

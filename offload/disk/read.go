@@ -78,15 +78,11 @@ func (s *Store) open(rec offload.Record) (offload.Content, error) {
 	if e.Digest != rec.Digest {
 		return nil, fmt.Errorf("the id has another content: %w", offload.ErrNotFound)
 	}
-	blob, ok := blobPath(e.Digest)
 	var x index.Index
-	if err := x.UnmarshalBinary(e.Index); err != nil || !ok {
+	if err := x.UnmarshalBinary(e.Index); err != nil {
 		return nil, fmt.Errorf("its record is damaged: %w", offload.ErrCorrupt)
 	}
-	f, info, err := s.dir.open(blob)
-	if errors.Is(err, fs.ErrNotExist) { // lost in a power loss: see Store
-		f, info, err = s.dir.open(s.contentPath(e.Session, e.ID))
-	}
+	f, info, err := s.dir.open(s.contentPath(e.Session, e.ID))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("its content is missing: %w", offload.ErrCorrupt)
@@ -117,7 +113,7 @@ func (s *Store) List(ctx context.Context, session string) iter.Seq2[offload.Reco
 func (s *Store) list(ctx context.Context, session string) (recs []offload.Record, err error) {
 	err = s.each(ctx, session, func(name string, e record.Entry) error {
 		// Ignore the records in a copy of another session's directory.
-		if !s.life.Expired(&e) && (name == s.recordPath(e.Session, e.ID) || name == s.contentPath(e.Session, e.ID)) {
+		if !s.life.Expired(&e) && name == s.recordPath(e.Session, e.ID) {
 			recs = append(recs, e.Record)
 		}
 		return nil
@@ -156,31 +152,17 @@ func (s *Store) sessionDirs(session string) ([]string, error) {
 
 func (s *Store) eachIn(ctx context.Context, dir string, f func(name string, e record.Entry) error) error {
 	files, failed := s.dir.list(dir)
-	hasFile := map[string]bool{}
-	for _, file := range files {
-		if id, ok := recordID(file.Name()); ok {
-			hasFile[id] = true
-		}
-	}
 	for _, file := range files {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		name := dir + "/" + file.Name()
-		var e record.Entry
-		var err error
-		if _, ok := recordID(file.Name()); ok {
-			e, err = s.loadFile(name)
-		} else if id, ok := contentID(file.Name()); ok && !hasFile[id] && file.Type().IsRegular() {
-			if e, err = s.loadAttached(name); errors.Is(err, fs.ErrNotExist) {
-				name = dir + "/" + recordPrefix + id + recordSuffix // another process may have written it in between
-				e, err = s.loadFile(name)
-			}
-		} else {
+		if !isRecord(file.Name()) {
 			continue
 		}
+		name := dir + "/" + file.Name()
+		e, err := s.loadFile(name)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // deleted in between, or it does not belong to the store
+			continue // deleted in between
 		}
 		if err == nil {
 			err = f(name, e)

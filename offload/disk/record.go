@@ -7,50 +7,45 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path"
 
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/record"
+	"github.com/stevedore-bus/stevedore/state/durable"
 )
 
-// addRecord links the content and stores the record, unless the id has a record. The
-// record is attached to a new blob, or in recordFile, or addRecord writes a file.
-func (s *Store) addRecord(ctx context.Context, e record.Entry, attached, recordFile *tempFile) (offload.Record, error) {
+// addRecord renames the file to the record, unless the id has one, and links the content.
+func (s *Store) addRecord(ctx context.Context, e record.Entry, file *durable.Temp) (offload.Record, error) {
 	unlock, err := s.dir.lock(ctx, e.Session+"/"+e.ID)
 	if err != nil {
 		return e.Record, err
 	}
 	defer unlock()
 	name, recordName := s.contentPath(e.Session, e.ID), s.recordPath(e.Session, e.ID)
-	if err := s.dir.mkdir(path.Dir(recordName)); err != nil {
+	blob, _ := blobPath(e.Digest)
+	if err := s.dir.mkdir(path.Dir(name)); err != nil {
 		return e.Record, err
-	}
-	if attached != nil && s.linkAttached(e, attached) {
-		if err := s.dir.Sync(path.Dir(name)); err != nil {
-			return e.Record, errors.Join(err, s.removeArtifact(e.Session, e.ID))
-		}
-		return e.Record, nil
 	}
 	old, exists, err := s.existing(e.Record)
 	if err != nil {
 		return e.Record, err
 	}
 	if exists {
-		return s.putAgain(old, e.Record)
-	}
-	blob, _ := blobPath(e.Digest)
-	if err := s.ensureFree(name, blob); err != nil {
+		e, write, err := s.life.Put(&old, e.Record)
+		if err == nil && write {
+			err = s.save(e)
+		}
+		if err == nil {
+			err = errors.Join(s.linkContent(blob, name), s.dir.Sync(path.Dir(name)))
+		}
 		return e.Record, err
 	}
-	if recordFile == nil {
-		if recordFile, err = s.writeTempRecord(e); err != nil {
-			return e.Record, err
-		}
-		defer recordFile.Discard()
+	if err := s.checkFree(name); err != nil {
+		return e.Record, err
 	}
-	err = s.dir.retryRename(recordName, recordFile.Rename)
-	if err == nil { // after the record, so that a crash leaves no content file without one
-		err = s.linkArtifact(name, blob)
+	if err = file.Rename(recordName); err == nil { // first, so that a crash leaves no content file without a record
+		err = s.linkContent(blob, name)
 	}
 	if err == nil {
 		err = s.dir.Sync(path.Dir(name))
@@ -59,28 +54,6 @@ func (s *Store) addRecord(ctx context.Context, e record.Entry, attached, recordF
 		return e.Record, errors.Join(err, s.removeArtifact(e.Session, e.ID))
 	}
 	return e.Record, nil
-}
-
-// putAgain completes a Put of an id that has a record. It writes an attached record to a
-// file first, because linkArtifact may replace the content file by a blob to which
-// another record or none is attached.
-func (s *Store) putAgain(old record.Entry, rec offload.Record) (offload.Record, error) {
-	e, write, err := s.life.Put(&old, rec)
-	if err != nil {
-		return rec, err
-	}
-	hasFile, err := s.hasRecordFile(e)
-	if err != nil {
-		return e.Record, err
-	}
-	if write || !hasFile {
-		if err := s.save(e); err != nil {
-			return e.Record, err
-		}
-	}
-	name := s.contentPath(rec.Session, rec.ID)
-	blob, _ := blobPath(rec.Digest)
-	return e.Record, errors.Join(s.linkArtifact(name, blob), s.dir.Sync(path.Dir(name)))
 }
 
 // existing returns the entry of the id of rec. It removes an expired or damaged one.
@@ -95,6 +68,45 @@ func (s *Store) existing(rec offload.Record) (old record.Entry, exists bool, err
 		return old, false, s.removeArtifact(rec.Session, rec.ID)
 	}
 	return old, false, err
+}
+
+// checkFree returns ErrExists if the store did not write the file of an id without a
+// record. The files of the store are read-only.
+func (s *Store) checkFree(name string) error {
+	info, err := s.dir.Root.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil && (!info.Mode().IsRegular() || info.Mode().Perm()&0o200 != 0) {
+		err = fmt.Errorf("%w: %q was not written by this store; move it away", offload.ErrExists, name)
+	}
+	return err
+}
+
+// linkContent makes name a link to the blob, or a copy if the file system has no links.
+func (s *Store) linkContent(blob, name string) error {
+	if s.links {
+		have, err := s.dir.Root.Lstat(name)
+		if want, e := s.dir.Root.Lstat(blob); err == nil && e == nil && os.SameFile(have, want) {
+			return nil
+		}
+		temp := tempName()
+		if err = s.dir.Root.Link(blob, temp); err == nil {
+			if err = s.dir.Root.Rename(temp, name); err != nil {
+				err = errors.Join(err, s.dir.Root.Remove(temp))
+			}
+			return err
+		}
+		if !cannotLink(err) {
+			return err
+		}
+	}
+	f, _, err := s.dir.open(blob)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return s.dir.replace(name, contentMode, func(w io.Writer) error { _, err := io.Copy(w, f); return err })
 }
 
 // Delete implements offload.Store.
@@ -137,12 +149,6 @@ func (s *Store) removeArtifact(session, id string) error {
 func (s *Store) load(session, id string) (record.Entry, error) {
 	name := s.recordPath(session, id)
 	e, err := s.loadFile(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		e, err = s.loadAttached(s.contentPath(session, id))
-	}
-	if errors.Is(err, fs.ErrNotExist) { // another process may have written the file in between
-		e, err = s.loadFile(name)
-	}
 	if err == nil && s.recordPath(e.Session, e.ID) != name {
 		return record.Entry{}, fs.ErrNotExist // a copy of another session's directory
 	}
@@ -165,25 +171,21 @@ func (s *Store) loadFile(name string) (record.Entry, error) {
 	return e, nil
 }
 
+// save durably replaces the record of an id.
 func (s *Store) save(e record.Entry) error {
-	data, err := json.Marshal(e)
-	if err != nil {
+	name := s.recordPath(e.Session, e.ID)
+	if err := s.dir.replace(name, 0o600, encodeTo(e)); err != nil {
 		return err
 	}
-	return s.dir.replace(s.recordPath(e.Session, e.ID), writer(data))
+	return s.dir.Sync(path.Dir(name))
 }
 
-func (s *Store) writeTempRecord(e record.Entry) (*tempFile, error) {
-	data, err := json.Marshal(e)
-	if err != nil {
-		return nil, err
-	}
-	return s.dir.writeTemp(writer(data))
-}
-
-func writer(data []byte) func(io.Writer) error {
+func encodeTo(e record.Entry) func(io.Writer) error {
 	return func(w io.Writer) error {
-		_, err := w.Write(data)
+		data, err := json.Marshal(e)
+		if err == nil {
+			_, err = w.Write(data)
+		}
 		return err
 	}
 }

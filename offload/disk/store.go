@@ -1,4 +1,19 @@
-// Package disk is an artifact store in a directory.
+// Package disk is an artifact store in a directory, which several processes may share:
+//
+//	<session>/<id>.md              the content, for people and other programs
+//	<session>/.<id>.artifact.json  the record, with the index of the content
+//	.blobs/<sha256>                the content by its digest, to find equal contents
+//	.tmp, .locks                   files that are being written, and locks
+//	stevedore.format               the version of this format
+//
+// A content file is read-only. It is a hard link to the blob, or a copy if the file system
+// has no links. Only the files of a session matter: the store reads the content from there,
+// so a copy of the directory by any program is complete, and a lost blob costs nothing but
+// the space of a second copy. The store does not touch files without a record.
+//
+// Put waits for the disk twice: for the bytes of the content and of the record, at the same
+// time, and then for their names in the directory of the session. A sweep removes expired
+// records, and blobs that no record names.
 package disk
 
 import (
@@ -7,33 +22,25 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"time"
+	"os"
+	"sync"
 
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/index"
 	"github.com/stevedore-bus/stevedore/offload/record"
+	"github.com/stevedore-bus/stevedore/state/durable"
 )
 
-// Store is an offload.Store in a directory. Several processes may share it:
-//
-//	<session>/<id>.md              the content, for people and other programs
-//	<session>/.<id>.artifact.json  the record with the index of the content; the record
-//	                               of a new content is an extended attribute at first
-//	.blobs/<sha256>                the content by its digest, to find equal contents
-//	stevedore.format               the version of this format
-//
-// Content files are read-only. They are hard links to the blob, or copies if the file
-// system has no links. The store does not touch files without a record.
-//
-// A Put makes only the session's directory durable. A power loss may remove the link in
-// .blobs. The store then reads the content from the session, until a sweep or the next
-// Put of the id creates the blob again.
+// Store is an offload.Store in a directory.
 type Store struct {
 	life            record.Lifecycle
 	dir             *dir
 	caseInsensitive bool
 	links           bool // use hard links if possible; tests turn it off
 }
+
+// contentMode is the mode of contents.
+const contentMode = 0o400
 
 // Open opens the store in the directory at path, which it creates if necessary.
 func Open(path string, cfg offload.StoreConfig) (*Store, error) {
@@ -42,17 +49,14 @@ func Open(path string, cfg offload.StoreConfig) (*Store, error) {
 		return nil, fmt.Errorf("open artifact directory %q: %w", path, err)
 	}
 	s := &Store{life: record.NewLifecycle(cfg), dir: d, links: true}
-	if err = d.mkdir(blobDir); err == nil {
-		s.caseInsensitive, err = d.caseInsensitive()
-	}
-	if err != nil {
+	if s.caseInsensitive, err = d.caseInsensitive(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open artifact directory %q: %w", path, err), s.Close())
 	}
 	return s, nil
 }
 
 // Close closes the directory. Open contents stay readable.
-func (s *Store) Close() error { return s.dir.close() }
+func (s *Store) Close() error { return s.dir.Root.Close() }
 
 // Put implements offload.Store.
 func (s *Store) Put(ctx context.Context, rec offload.Record, src io.Reader, summarize func(*offload.Record, offload.Content) error) (offload.Record, error) {
@@ -70,14 +74,12 @@ func (s *Store) put(ctx context.Context, rec offload.Record, src io.Reader, summ
 	if err := record.CheckKey(rec.Session, rec.ID); err != nil {
 		return rec, err
 	}
-	f, err := s.dir.createTemp()
+	f, err := s.dir.createTemp(contentMode)
 	if err != nil {
 		return rec, err
 	}
 	defer f.Discard() // removes nothing if f was renamed to the blob
-	w := &writeback{file: f.File}
-	defer w.running.Wait()
-	in, err := s.writeContent(ctx, w, src)
+	in, err := s.writeContent(ctx, f.File, src)
 	if err != nil {
 		return rec, err
 	}
@@ -87,38 +89,30 @@ func (s *Store) put(ctx context.Context, rec offload.Record, src io.Reader, summ
 			return rec, fmt.Errorf("summarize: %w", err)
 		}
 	}
-	x, err := in.Index.MarshalBinary()
-	if err != nil {
+	e := record.Entry{Record: rec}
+	if e.Index, err = in.Index.MarshalBinary(); err != nil {
 		return rec, err
 	}
-	// Put waits for the disk twice: for the bytes, and then for the names, which are in
-	// one directory. A power loss between the two may keep any of the names. No caller
-	// knows them yet, and the next Put of the id creates all of them again.
-	e := record.Entry{Record: rec, Index: x}
-	attached := s.attach(w, e)
-	var recordFile *tempFile
-	if !attached { // then Put syncs two files, at the same time
-		if recordFile, err = s.writeTempRecord(e); err != nil {
-			return rec, err
-		}
+	var syncErr error
+	var syncing sync.WaitGroup
+	syncing.Go(func() { syncErr = f.Sync() })
+	recordFile, err := s.dir.writeTemp(0o600, encodeTo(e))
+	syncing.Wait()
+	if err == nil {
 		defer recordFile.Discard() // removes nothing if it was renamed
 	}
-	if err := errors.Join(f.Chmod(0o400), w.wait()); err != nil {
+	if err := errors.Join(err, syncErr); err != nil {
 		return rec, err
 	}
-	isNew, err := s.addBlob(ctx, f, in)
-	if err != nil {
+	if err := s.addBlob(ctx, f, in); err != nil {
 		return rec, err
 	}
-	if !attached || !isNew {
-		return s.addRecord(ctx, e, nil, recordFile)
-	}
-	return s.addRecord(ctx, e, f, nil)
+	return s.addRecord(ctx, e, recordFile)
 }
 
 // writeContent writes the source to a temporary file. When it returns, the disk is
 // already writing the bytes.
-func (s *Store) writeContent(ctx context.Context, w *writeback, src io.Reader) (*record.Ingested, error) {
+func (s *Store) writeContent(ctx context.Context, f *os.File, src io.Reader) (*record.Ingested, error) {
 	var size int64
 	in, err := record.Ingest(ctx, src, func(block []byte) error {
 		size += int64(len(block))
@@ -127,7 +121,9 @@ func (s *Store) writeContent(ctx context.Context, w *writeback, src io.Reader) (
 		if s.life.Quota > 0 && size > s.life.Quota {
 			return s.checkQuota(size)
 		}
-		return w.write(block)
+		n, err := f.Write(block)
+		startWriteback(f, size-int64(len(block)), int64(n))
+		return err
 	})
 	if err != nil {
 		return nil, err
@@ -137,38 +133,34 @@ func (s *Store) writeContent(ctx context.Context, w *writeback, src io.Reader) (
 }
 
 // addBlob renames the temporary file to the blob, or marks the existing blob as young
-// again. It reports whether the blob is new.
-func (s *Store) addBlob(ctx context.Context, f *tempFile, in *record.Ingested) (isNew bool, err error) {
+// again.
+func (s *Store) addBlob(ctx context.Context, f *durable.Temp, in *record.Ingested) error {
 	unlock, err := s.dir.lock(ctx, in.Digest)
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer unlock()
 	blob, now := blobDir+"/"+in.Digest, s.life.Now()
 	switch intact, err := s.isIntact(blob, in.Index); {
 	case err != nil:
-		return false, err
+		return err
 	case intact:
-		return false, s.dir.Root.Chtimes(blob, now, now)
+		return s.dir.Root.Chtimes(blob, now, now)
 	}
 	if s.life.Quota > 0 { // no other Put may add a blob between the check and the rename
 		unlock, err := s.dir.lockQuota(ctx)
 		if err != nil {
-			return false, err
+			return err
 		}
 		defer unlock()
 	}
 	if err := s.checkQuota(in.Index.Size()); err != nil {
-		return false, err
+		return err
 	}
-	// The modification time of the file is recent, unless the Put was slow or the
-	// store uses another clock.
-	if info, err := f.Stat(); err != nil || now.Sub(info.ModTime()).Abs() > time.Second {
-		if err := s.dir.Root.Chtimes(f.name, now, now); err != nil {
-			return false, err
-		}
+	if err := f.Rename(blob); err != nil {
+		return err
 	}
-	return true, s.dir.retryRename(blob, f.Rename)
+	return s.dir.Root.Chtimes(blob, now, now)
 }
 
 // isIntact reports whether a file exists and has the content that x describes. A Put

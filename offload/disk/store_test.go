@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/index"
@@ -25,6 +26,11 @@ func openTest(t *testing.T, dir string, cfg offload.StoreConfig) *Store {
 // blobFile returns the path of the blob of a record.
 func blobFile(dir string, r offload.Record) string {
 	return filepath.Join(dir, blobDir, strings.TrimPrefix(r.Digest, offload.DigestPrefix))
+}
+
+// contentFile returns the path of the content of a record.
+func contentFile(dir string, r offload.Record) string {
+	return filepath.Join(dir, r.Session, r.ID+contentSuffix)
 }
 
 // checkSameFile fails unless all names are links to one file.
@@ -59,27 +65,27 @@ func countListed(t *testing.T, s *Store, session string) (n int) {
 
 func newHarness(t *testing.T) storetest.Harness {
 	dir := t.TempDir()
+	// damage lets change write to the content of a record, and to its blob, if that is another file.
+	damage := func(t *testing.T, rec offload.Record, change func(name string) error) {
+		for _, name := range []string{blobFile(dir, rec), contentFile(dir, rec)} {
+			if err := errors.Join(os.Chmod(name, 0o600), change(name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	return storetest.Harness{
 		Open: func(t *testing.T, cfg offload.StoreConfig) offload.Store { return openTest(t, dir, cfg) },
 		Corrupt: func(t *testing.T, rec offload.Record, i int) {
-			name := blobFile(dir, rec)
-			if err := os.Chmod(name, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			f, err := os.OpenFile(name, os.O_RDWR, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer f.Close()
-			if _, err := f.WriteAt([]byte{0}, int64(i)*index.BlockSize+60); err != nil {
-				t.Fatal(err)
-			}
+			damage(t, rec, func(name string) error {
+				f, err := os.OpenFile(name, os.O_RDWR, 0)
+				if err == nil {
+					_, err = f.WriteAt([]byte{0}, int64(i)*index.BlockSize+60)
+				}
+				return errors.Join(err, f.Close())
+			})
 		},
 		Lose: func(t *testing.T, rec offload.Record, i int) {
-			name := blobFile(dir, rec)
-			if err := errors.Join(os.Chmod(name, 0o600), os.Truncate(name, int64(i)*index.BlockSize)); err != nil {
-				t.Fatal(err)
-			}
+			damage(t, rec, func(name string) error { return os.Truncate(name, int64(i)*index.BlockSize) })
 		},
 		Stored: func(t *testing.T) int {
 			n := 0
@@ -96,3 +102,41 @@ func newHarness(t *testing.T) storetest.Harness {
 }
 
 func TestStore(t *testing.T) { storetest.Run(t, newHarness) }
+
+// TestCopiedDirectory: a copy of the directory by a program that copies only names and
+// bytes is complete.
+func TestCopiedDirectory(t *testing.T) {
+	dir, backup := t.TempDir(), filepath.Join(t.TempDir(), "backup")
+	s := openTest(t, dir, offload.StoreConfig{})
+	data := storetest.Text(index.BlockSize+1, 85)
+	out := storetest.Put(t, s, storetest.NewRecord("s", "a"), data)
+	storetest.Put(t, s, storetest.NewRecord("t", "b"), data)
+	if err := os.CopyFS(backup, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	copied := openTest(t, backup, offload.StoreConfig{})
+	storetest.CheckContent(t, copied, out, data)
+	if n := countListed(t, copied, ""); n != 2 {
+		t.Errorf("the copy lists %d artifacts, want 2", n)
+	}
+	storetest.CheckContent(t, copied, storetest.Put(t, copied, storetest.NewRecord("s", "a"), data), data)
+}
+
+// TestExpiredRecordStaysExpired: after a sweep that cannot write, an expired record still
+// returns ErrExpired.
+func TestExpiredRecordStaysExpired(t *testing.T) {
+	var c storetest.Clock
+	dir := t.TempDir()
+	s := openTest(t, dir, offload.StoreConfig{TTL: time.Hour, Now: c.Now})
+	storetest.Put(t, s, storetest.NewRecord("s", "a"), storetest.Text(1000, 89))
+	c.Advance(61 * time.Minute)
+	if err := os.Remove(filepath.Join(dir, tempDir)); err != nil { // so that no file can be written
+		t.Fatal(err)
+	}
+	if _, err := s.Sweep(t.Context(), 0); err == nil {
+		t.Error("the sweep succeeded without tempDir")
+	}
+	if _, err := s.Get(t.Context(), "s", "a"); !errors.Is(err, offload.ErrExpired) {
+		t.Errorf("get: %v, want ErrExpired", err)
+	}
+}

@@ -22,10 +22,6 @@ type Format struct {
 	Name string
 	// Version is the version that this program reads and writes. The first is 1.
 	Version int
-	// Upgrades[i] changes a directory from version i+1 to version i+2. It may run
-	// again if the process died before. No other process uses the directory meanwhile:
-	// the caller of Check holds its lock.
-	Upgrades []func(dir string) error
 }
 
 // formatMark is the content of FormatFile.
@@ -42,52 +38,35 @@ func (e *FormatError) Error() string {
 	return fmt.Sprintf("the directory %q %s; %s", e.Dir, e.Problem, e.Advice)
 }
 
-// Check reports whether dir has this format. It upgrades a directory of an earlier
-// version. If dir does not exist or no version is stored, marked is false: the directory
-// is new, or an unreleased version of Stevedore wrote it. The error is a *FormatError if
-// the stored version is unknown or damaged.
+// Check reports whether dir has this format. If dir does not exist or no version is stored,
+// marked is false: the directory is new, or an unreleased version of Stevedore wrote it. The
+// error is a *FormatError if the stored version is another one or damaged.
 func (f Format) Check(dir string) (marked bool, err error) {
-	have, marked, err := f.read(dir)
-	if err != nil || !marked {
-		return marked, err
-	}
-	for ; have < f.Version; have++ {
-		if err := f.Upgrades[have-1](dir); err != nil {
-			return true, fmt.Errorf("upgrade the %s %q from version %d to %d: %w", f.Name, dir, have, have+1, err)
-		}
-		if err := f.mark(dir, have+1); err != nil {
-			return true, err
-		}
-	}
-	return true, nil
-}
-
-func (f Format) read(dir string) (version int, marked bool, err error) {
 	file, err := os.Open(filepath.Join(dir, FormatFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return 0, false, nil
+		return false, nil
 	}
 	if err != nil {
-		return 0, false, fmt.Errorf("read the format of the %s: %w", f.Name, err)
+		return false, fmt.Errorf("read the format of the %s: %w", f.Name, err)
 	}
 	defer file.Close()
 	data, err := io.ReadAll(io.LimitReader(file, 1<<10))
 	if err != nil {
-		return 0, false, fmt.Errorf("read the format of the %s: %w", f.Name, err)
+		return false, fmt.Errorf("read the format of the %s: %w", f.Name, err)
 	}
 	var have formatMark
 	reads := fmt.Sprintf("this program reads version %d of the format %q", f.Version, f.Name)
 	switch err := json.Unmarshal(data, &have); {
 	case err != nil || have.Version < 1 || have.Format == "":
-		return 0, false, &FormatError{dir, fmt.Sprintf("has a damaged format version: its file %s contains %q", FormatFile, bytes.TrimSpace(data)),
+		return false, &FormatError{dir, fmt.Sprintf("has a damaged format version: its file %s contains %q", FormatFile, bytes.TrimSpace(data)),
 			reads + "; restore the file from a backup; " + f.Repair() + "; or use another directory"}
 	case have.Format != f.Name:
-		return 0, false, &FormatError{dir, fmt.Sprintf("has the format %q, version %d", have.Format, have.Version), reads + "; use another directory"}
-	case have.Version > f.Version:
-		return 0, false, &FormatError{dir, fmt.Sprintf("has version %d of the format %q", have.Version, f.Name),
-			reads + "; start the version of Stevedore that wrote it, or a later one, or use another directory"}
+		return false, &FormatError{dir, fmt.Sprintf("has the format %q, version %d", have.Format, have.Version), reads + "; use another directory"}
+	case have.Version != f.Version:
+		return false, &FormatError{dir, fmt.Sprintf("has version %d of the format %q", have.Version, f.Name),
+			reads + "; start the version of Stevedore that wrote it, or use another directory"}
 	}
-	return have.Version, true, nil
+	return true, nil
 }
 
 // Repair says how to restore a lost version.
@@ -98,10 +77,8 @@ func (f Format) Repair() string {
 
 // Mark stores the version in dir, which exists. Call it before the first file of the
 // format is written, so that a crash leaves no files without a version.
-func (f Format) Mark(dir string) error { return f.mark(dir, f.Version) }
-
-func (f Format) mark(dir string, version int) error {
-	data, err := json.Marshal(formatMark{f.Name, version})
+func (f Format) Mark(dir string) error {
+	data, err := json.Marshal(formatMark{f.Name, f.Version})
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -25,12 +24,13 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-// A version that is newer, damaged or of another format is an error that names both
+// A version that is another one, damaged or of another format is an error that names both
 // versions, and the file stays as it is.
 func TestFormatUnknown(t *testing.T) {
-	f := Format{Name: "test", Version: 2, Upgrades: []func(string) error{func(string) error { t.Error("upgraded"); return nil }}}
+	f := Format{Name: "test", Version: 2}
 	for content, want := range map[string]string{
 		`{"format":"test","version":3}`:    `has version 3 of the format "test"`,
+		`{"format":"test","version":1}`:    `has version 1 of the format "test"`,
 		`{"format":"another","version":2}`: `has the format "another", version 2`,
 		`{"format":"test","version":0}`:    "damaged",
 		`{"format":"test","version":"2"}`:  "damaged",
@@ -53,41 +53,5 @@ func TestFormatUnknown(t *testing.T) {
 	must(t, os.Mkdir(filepath.Join(dir, FormatFile), 0o700))
 	if _, err := f.Check(dir); err == nil {
 		t.Error("a directory in place of the file is no error")
-	}
-}
-
-// An upgrade that fails, or whose process dies, runs again; a finished one does not.
-func TestFormatUpgrade(t *testing.T) {
-	dir := t.TempDir()
-	must(t, Format{Name: "test", Version: 1}.Mark(dir))
-	var ran []string
-	fail := errors.New("disk full")
-	upgrade := func(name string) func(string) error {
-		return func(d string) error {
-			ran = append(ran, name)
-			if d != dir {
-				t.Errorf("upgrade of %q", d)
-			}
-			if name == "2to3" {
-				return fail
-			}
-			return nil
-		}
-	}
-	f := Format{Name: "test", Version: 3, Upgrades: []func(string) error{upgrade("1to2"), upgrade("2to3")}}
-	for range 2 {
-		if _, err := f.Check(dir); !errors.Is(err, fail) || !strings.Contains(err.Error(), "from version 2 to 3") {
-			t.Errorf("got %v", err)
-		}
-	}
-	fail = nil
-	if marked, err := f.Check(dir); !marked || err != nil {
-		t.Errorf("got %v, %v", marked, err)
-	}
-	if want := []string{"1to2", "2to3", "2to3", "2to3"}; !slices.Equal(ran, want) {
-		t.Errorf("ran %v, want %v", ran, want)
-	}
-	if marked, err := f.Check(dir); !marked || err != nil || len(ran) != 4 {
-		t.Errorf("got %v, %v, ran %v", marked, err, ran)
 	}
 }

@@ -37,8 +37,3 @@ func TryLock(f *os.File) (bool, error) {
 		}
 	}
 }
-
-// Unlock releases the lock of TryLock; f stays open.
-func Unlock(f *os.File) error {
-	return os.NewSyscallError("flock", syscall.Flock(int(f.Fd()), syscall.LOCK_UN))
-}

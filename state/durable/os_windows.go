@@ -26,8 +26,3 @@ func TryLock(f *os.File) (bool, error) {
 	}
 	return err == nil, os.NewSyscallError("LockFileEx", err)
 }
-
-// Unlock releases the lock of TryLock; f stays open.
-func Unlock(f *os.File) error {
-	return os.NewSyscallError("UnlockFileEx", windows.UnlockFileEx(windows.Handle(f.Fd()), 0, 1, 0, lockedRange()))
-}
