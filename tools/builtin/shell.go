@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -54,9 +55,8 @@ type shellArgs struct {
 // shell runs commands.
 type shell struct {
 	*workspace
-	cfg       ShellConfig
-	sandbox   *sandbox.Sandbox
-	container container // without a sandbox
+	cfg     ShellConfig
+	sandbox *sandbox.Sandbox
 }
 
 func newShell(ws *workspace) (*tools.FuncTool, error) {
@@ -79,11 +79,6 @@ func newShell(ws *workspace) (*tools.FuncTool, error) {
 		default:
 			sh.sandbox, ws.closeSandbox = sb, sb.Close
 		}
-	}
-	if sh.off() {
-		sh.container = newContainer()
-	} else if sh.sandbox != nil {
-		sh.container = containerIn(sh.sandbox)
 	}
 	return tools.NewTool("shell",
 		"Run a command in the workspace and return its output (stdout and stderr, in order) and exit code. When the command ends, all processes that it started are killed.", sh.run)
@@ -112,7 +107,7 @@ func (sh *shell) run(ctx context.Context, call tools.Call, args shellArgs) *tool
 		limits.Total = sh.cfg.MaxOutput
 	}
 	out := tools.NewOutput(limits)
-	killed, err := sh.execute(cmdCtx, cmd, out)
+	killed, err := sh.execute(cmd, out)
 	if cmd.ProcessState == nil {
 		_ = out.Close()
 		return tools.Failure(tools.Errorf(tools.CodeToolFailed, "failed to start the command: %v", err))
@@ -196,35 +191,19 @@ func (sh *shell) command(ctx context.Context, session string, args shellArgs) (*
 		return nil, err
 	}
 	if argv[0] == "" || !strings.ContainsRune(argv[0], filepath.Separator) {
-		program, err := exec.LookPath(argv[0])
-		if err != nil {
+		if _, err := exec.LookPath(argv[0]); err != nil {
 			return nil, tools.Errorf(tools.CodeToolFailed, "failed to start the command: no program %q in PATH", argv[0])
 		}
-		if sh.off() { // otherwise the sandbox looks for it among the programs that the command can see
-			argv = append([]string{program}, argv[1:]...)
-		}
 	}
-	cmd, err := sh.confine(ctx, session, dir, argv)
+	run := sandbox.Run{Dir: dir, Env: environment(dir), Tmp: tools.Token(session), Contained: true}
+	cmd, err := sh.sandbox.Command(ctx, run, argv...)
 	if err != nil {
 		return nil, tools.Errorf(tools.CodeToolFailed, "failed to start the command: %v", err)
 	}
 	if args.Stdin != "" {
 		cmd.Stdin = strings.NewReader(args.Stdin)
 	}
-	sh.container.prepare(cmd)
 	return cmd, nil
-}
-
-// off reports whether commands run without a sandbox, in a container.
-func (sh *shell) off() bool { return sh.sandbox != nil && sh.sandbox.Mode() == sandbox.Off }
-
-// confine returns the command in the sandbox, or, if the sandbox is off, in a container.
-func (sh *shell) confine(ctx context.Context, session, dir string, argv []string) (*exec.Cmd, error) {
-	run := sandbox.Run{Dir: dir, Env: environment(dir), Tmp: tools.Token(session), DieWithParent: true, Reap: sh.container.reaps()}
-	if sh.off() {
-		argv = sh.container.wrap(argv)
-	}
-	return sh.sandbox.Command(ctx, run, argv...)
 }
 
 func (sh *shell) workingDir(path string) (string, error) {
@@ -244,17 +223,15 @@ func (sh *shell) workingDir(path string) (string, error) {
 
 // execute runs cmd until all its processes have ended. Both output streams use one
 // pipe, so that they stay in order. If cmd could not start, it has no ProcessState.
-func (sh *shell) execute(ctx context.Context, cmd *exec.Cmd, out *tools.Output) (killed bool, err error) {
+func (sh *shell) execute(cmd *exec.Cmd, out *tools.Output) (killed bool, err error) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return false, err
 	}
 	defer r.Close()
 	cmd.Stdout, cmd.Stderr = w, w
-	cmd.WaitDelay = sh.cfg.Grace
-
 	copied := make(chan struct{})
-	killed, err = sh.container.run(ctx, cmd, func() {
+	killed, err = sh.sandbox.Execute(cmd, sh.cfg.Grace, func() {
 		_ = w.Close()
 		go func() {
 			defer close(copied)
@@ -303,4 +280,13 @@ func forUser(text string, size int64) string {
 		return fmt.Sprintf("[%d bytes of %s]", size, mimetype.Detect(head))
 	}
 	return tools.EscapeBytes(text)
+}
+
+// exitCode returns the exit code as shells do: 128 plus the signal if a signal ended
+// the process.
+func exitCode(state *os.ProcessState) int {
+	if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		return 128 + int(ws.Signal())
+	}
+	return state.ExitCode()
 }

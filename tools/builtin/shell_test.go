@@ -402,7 +402,7 @@ func TestShellDiesWithTheWorker(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond)
 		}
-		children := childrenOf(worker.Process.Pid) // of which one waits for the next command
+		children := childrenOf(worker.Process.Pid)
 		must(t, worker.Process.Kill())
 		_ = worker.Wait()
 		if left := survivors(t, m); left != nil {

@@ -10,19 +10,16 @@ import (
 )
 
 // BenchmarkCommand measures what the sandbox adds to a command: rounds of 20 commands in it, one
-// directly after the other, alternate with rounds of 20 plain ones. "spare" is how the shell tool
-// starts its commands. The medians say more than the means, because other processes disturb some
+// directly after the other, alternate with rounds of 20 plain ones. The medians say more than the means, because other processes disturb some
 // runs.
 func BenchmarkCommand(b *testing.B) {
 	const round = 20
 	for _, variant := range []struct {
-		name  string
-		cfg   sandbox.Config
-		start func(*sandbox.Sandbox, *exec.Cmd) error
+		name string
+		cfg  sandbox.Config
 	}{
-		{"spare", sandbox.Config{}, (*sandbox.Sandbox).Start},
-		{"no-spare", sandbox.Config{}, func(_ *sandbox.Sandbox, cmd *exec.Cmd) error { return cmd.Start() }},
-		{"landlock", sandbox.Config{NoNamespaces: true, Mode: sandbox.BestEffort}, (*sandbox.Sandbox).Start},
+		{"namespaces", sandbox.Config{}},
+		{"landlock", sandbox.Config{NoNamespaces: true, Mode: sandbox.BestEffort}},
 	} {
 		b.Run(variant.name, func(b *testing.B) {
 			variant.cfg.Workspace, variant.cfg.State = b.TempDir(), b.TempDir()
@@ -43,10 +40,7 @@ func BenchmarkCommand(b *testing.B) {
 				}
 				cmd, err := s.Command(b.Context(), sandbox.Run{}, "/bin/true")
 				if err == nil {
-					err = variant.start(s, cmd)
-				}
-				if err == nil {
-					err = cmd.Wait()
+					err = cmd.Run()
 				}
 				if err != nil {
 					b.Fatal(err)

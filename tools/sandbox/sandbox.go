@@ -91,7 +91,7 @@ func New(cfg Config) (*Sandbox, error) {
 	cfg.Limits = cfg.Limits.withDefaults()
 	s := &Sandbox{cfg: cfg, tmps: map[string]bool{}}
 	if cfg.Mode == Off {
-		return s, nil
+		return s, s.platform.open(s)
 	}
 	paths := []*[]string{{cfg.Workspace}, &cfg.Read, &cfg.Write, &cfg.Hide}
 	for _, list := range paths {
@@ -173,10 +173,8 @@ func removeOldTemps(state string) {
 // Mode returns the mode in use.
 func (s *Sandbox) Mode() Mode { return s.cfg.Mode }
 
-// Close ends the process that waits for a command, and removes what commands left in temporary
-// directories. No command may run.
+// Close removes what commands left in temporary directories. No command may run.
 func (s *Sandbox) Close() error {
-	s.platform.close()
 	switch {
 	case s.remove:
 		return removeAll(s.cfg.State)
@@ -211,61 +209,30 @@ type Run struct {
 	// Tmp names the temporary directory: commands with the same name share one. It must
 	// be a safe file name.
 	Tmp string
-	// DieWithParent kills the command if the thread that starts it ends.
-	DieWithParent bool
-	// Reap, if NeedsReaper or the sandbox is off, keeps a process beside the command that kills
-	// what the command leaves behind. The first of ExtraFiles must then be the read end of a
-	// pipe: if its write end is closed, also by the death of the worker, all processes of
-	// the command are killed.
-	Reap bool
+	// Contained is for a command that Execute runs, which ends all its processes.
+	Contained bool
 
 	probe bool // a test of the kernel
 }
 
-// NeedsReaper reports whether processes can outlive their command in the sandbox, because
-// the system has no PID namespaces for it. Then Run.Reap kills them.
-func (s *Sandbox) NeedsReaper() bool { return s.cfg.Mode != Off && s.platform.needsReaper() }
-
-// Command returns a command that runs argv in the sandbox. The caller starts and waits for
-// it as for any command; it can set the streams, but not the path, the arguments or the
-// environment. Processes that the command leaves behind are killed with it only if the
-// system has PID namespaces: see Protection.
+// Command returns a command that runs argv in the sandbox, or without it if the mode is Off.
+// The caller can set the streams, but not the path, the arguments or the environment, and
+// runs the command with Execute, if it is Contained, or as any command.
 func (s *Sandbox) Command(ctx context.Context, run Run, argv ...string) (*exec.Cmd, error) {
 	if len(argv) == 0 {
 		return nil, errors.New("sandbox: no command")
 	}
 	run.Dir = cmp.Or(run.Dir, s.cfg.Workspace)
+	tmp := ""
 	if s.cfg.Mode == Off {
-		env := append(run.Env, s.cfg.Env...)
-		if run.Reap {
-			return reaped(ctx, run, argv, env), nil
+		run.Env = append(run.Env, s.cfg.Env...)
+	} else {
+		var err error
+		if tmp, err = s.tmpDir(cmp.Or(run.Tmp, "default")); err != nil {
+			return nil, err
 		}
-		cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-		cmd.Dir, cmd.Env = run.Dir, env
-		return cmd, nil
-	}
-	tmp, err := s.tmpDir(cmp.Or(run.Tmp, "default"))
-	if err != nil {
-		return nil, err
 	}
 	return s.platform.command(ctx, s, run, tmp, argv)
-}
-
-// Start starts a command of Command, as cmd.Start does. From the second command on, a process
-// that this Sandbox started in advance becomes the command, which saves a third of the time of a
-// short one, if
-//
-//   - each stream of cmd is nil or an *os.File,
-//   - cmd has the process attributes of the command before, and
-//   - the system has PID namespaces for it.
-//
-// Then the end of the context of cmd has no effect, and the command is killed if this process
-// ends.
-func (s *Sandbox) Start(cmd *exec.Cmd) error {
-	if s.cfg.Mode == Off {
-		return cmd.Start()
-	}
-	return s.platform.start(cmd)
 }
 
 // Confine changes a command that has not started so that it runs in the sandbox, with its

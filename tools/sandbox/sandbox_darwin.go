@@ -18,6 +18,9 @@ const sandboxExec = "/usr/bin/sandbox-exec"
 type platform struct{ works bool }
 
 func (p *platform) open(s *Sandbox) error {
+	if s.cfg.Mode == Off {
+		return nil
+	}
 	err := exec.Command(sandboxExec, "-p", profile(s, s.tmp), "/usr/bin/true").Run()
 	p.works = err == nil
 	if err != nil && s.cfg.Mode == Required {
@@ -41,9 +44,15 @@ func (p *platform) command(ctx context.Context, s *Sandbox, run Run, tmp string,
 		argv = append([]string{sandboxExec, "-p", profile(s, tmp)}, argv...)
 	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Dir, cmd.Env = run.Dir, s.environment(run.Env, tmp)
+	cmd.Dir, cmd.Env = run.Dir, run.Env
+	if s.cfg.Mode != Off {
+		cmd.Env = s.environment(run.Env, tmp)
+	}
 	return cmd, nil
 }
+
+// reaps reports that there is no helper for this system that kills what a command leaves behind.
+func (*platform) reaps() bool { return false }
 
 // profile returns the rules of sandbox-exec. The last rule that matches applies.
 func profile(s *Sandbox, tmp string) string {

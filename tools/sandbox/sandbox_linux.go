@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -22,13 +23,12 @@ const DefaultMode = Required
 // platform is the state of a Sandbox on Linux.
 type platform struct {
 	level level
-	abi   uint64
+	abi   int
 	tried []string // why better levels do not work
 
-	once  sync.Once
-	rules []enter.Rule
-
-	spares spares
+	once   sync.Once // per level
+	rules  []enter.Rule
+	filter []enter.Instruction
 }
 
 // level is a set of mechanisms. Kernels, and the engines of containers, allow some of
@@ -54,9 +54,15 @@ var levels = []level{
 	{},
 }
 
+// unconfined are the levels of a command without a sandbox, whose processes end with it.
+var unconfined = []level{{flags: unix.CLONE_NEWPID}, {flags: unix.CLONE_NEWPID | unix.CLONE_NEWUSER}, {}}
+
 func (p *platform) open(s *Sandbox) error {
-	p.abi = enter.ABI()
-	for _, l := range levels {
+	all := unconfined
+	if s.cfg.Mode != Off {
+		all, p.abi = levels, enter.ABI()
+	}
+	for _, l := range all {
 		if s.cfg.NoNamespaces && l.flags != 0 {
 			continue
 		}
@@ -103,7 +109,7 @@ func (p *platform) probe(s *Sandbox) error {
 
 func (p *platform) protection() Protection {
 	has := func(flag uintptr) bool { return p.level.flags&flag != 0 }
-	filter := seccompFilter(0) != ""
+	filter := len(seccompFilter(nil)) > 0
 	got := Protection{
 		Files: p.abi > 0, Network: p.abi > 0 && filter, Processes: has(unix.CLONE_NEWPID),
 		Protected: p.level.mounts, Root: os.Getuid() == 0,
@@ -144,50 +150,38 @@ func (p *platform) command(ctx context.Context, s *Sandbox, run Run, tmp string,
 	if slices.ContainsFunc(argv, func(arg string) bool { return strings.ContainsRune(arg, 0) }) {
 		return nil, errors.New("sandbox: the command contains a zero byte")
 	}
-	spec := p.spec(s, run, tmp)
-	cmd := exec.CommandContext(ctx, "/proc/self/exe")
-	cmd.Args = append([]string{"stevedore-sandbox"}, argv...)
-	cmd.Dir = "/"
 	visible := tmp
 	if p.level.mounts {
 		visible = "/tmp"
 	}
-	cmd.Env = encode(spec, s.environment(run.Env, visible))
-	attr := &syscall.SysProcAttr{Cloneflags: p.level.flags &^ unix.CLONE_NEWNS} // the helper makes that
-	if p.level.flags&unix.CLONE_NEWUSER != 0 {
+	spec, env := p.spec(run), run.Env
+	if spec.Unconfined = s.cfg.Mode == Off; !spec.Unconfined {
+		p.confine(spec, s, run, tmp)
+		env = s.environment(env, visible)
+	}
+	encoded, err := json.Marshal(spec)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, "/proc/self/exe")
+	cmd.Args = append([]string{"stevedore-sandbox"}, argv...)
+	cmd.Dir, cmd.Env = "/", append(env, enter.Variable+"="+string(encoded))               // of two values the last counts
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: p.level.flags &^ unix.CLONE_NEWNS} // the helper makes that
+	if spec.DieWithParent && !spec.Reap {
+		cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	}
+	if spec.MapUser {
 		// Package syscall copies the memory of the worker for a user namespace, for the sake of
 		// maps. The helper writes them itself, so the child can share the memory until then.
-		attr.Cloneflags |= unix.CLONE_VM | unix.CLONE_VFORK
-		attr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN} // in the namespace, until it drops them
+		cmd.SysProcAttr.Cloneflags |= unix.CLONE_VM | unix.CLONE_VFORK
+		cmd.SysProcAttr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN} // in the namespace, until it drops them
 	}
-	cmd.SysProcAttr = attr
 	return cmd, nil
 }
 
-// encode returns the environment of the helper: that of the command, and the spec.
-func encode(spec *enter.Spec, env []string) []string {
-	env = slices.DeleteFunc(env, func(kv string) bool { return strings.HasPrefix(kv, enter.Variable+"=") })
-	// The Go runtime of the helper starts faster with these.
-	for _, kv := range []string{"GOMAXPROCS=1", "GOGC=off"} {
-		name, _, _ := strings.Cut(kv, "=")
-		if !slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") }) {
-			env, spec.Unset = append(env, kv), append(spec.Unset, name)
-		}
-	}
-	return append(env, enter.Variable+"="+spec.Encode())
-}
-
-// reaped returns a command without a sandbox, but with a process that kills what it leaves behind.
-func reaped(ctx context.Context, run Run, argv, env []string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "/proc/self/exe")
-	cmd.Args = append([]string{"stevedore-sandbox"}, argv...)
-	cmd.Dir = run.Dir
-	cmd.Env = encode(&enter.Spec{Dir: run.Dir, DieWithParent: run.DieWithParent, Reap: true, Unconfined: true}, env)
-	return cmd
-}
-
-// needsReaper reports whether the level has no PID namespace.
-func (p *platform) needsReaper() bool { return p.level.flags&unix.CLONE_NEWPID == 0 }
+// reaps reports whether processes can outlive their command, because the system has no PID
+// namespaces for it. Then a helper beside the command kills them.
+func (p *platform) reaps() bool { return p.level.flags&unix.CLONE_NEWPID == 0 }
 
 // mergeAttributes adds the namespaces of confined to those of cmd.
 func mergeAttributes(cmd, confined *exec.Cmd) {
@@ -200,77 +194,64 @@ func mergeAttributes(cmd, confined *exec.Cmd) {
 	to.AmbientCaps = from.AmbientCaps
 }
 
-// spec returns what the process does before it executes the command.
-func (p *platform) spec(s *Sandbox, run Run, tmp string) *enter.Spec {
-	spec := p.prepared()
-	spec.Mounts, spec.FreshProc, spec.Base = p.level.mounts, p.level.freshProc, s.home
-	spec.Dir, spec.DieWithParent, spec.Reap = run.Dir, run.DieWithParent, run.Reap && p.needsReaper()
-	spec.Landlock, spec.DenyTCP = p.abi, !s.cfg.Network && p.level.flags&unix.CLONE_NEWNET == 0
-	spec.Limits = p.limits(s.cfg.Limits)
-	if p.level.flags&unix.CLONE_NEWPID != 0 {
-		spec.First = true
-		// RLIMIT_NPROC does not apply to root.
-		if os.Getuid() == 0 && p.level.freshProc && ownPIDMax() && s.cfg.Limits.Processes > 0 {
-			spec.PIDMax = uint64(s.cfg.Limits.Processes) + reservedPIDs
-		}
+// spec returns what the helper does for all commands.
+func (p *platform) spec(run Run) *enter.Spec {
+	has := func(flag uintptr) bool { return p.level.flags&flag != 0 }
+	return &enter.Spec{
+		MapUser: has(unix.CLONE_NEWUSER), User: os.Getuid(), Group: os.Getgid(), Dir: run.Dir,
+		First: has(unix.CLONE_NEWPID), DieWithParent: run.Contained, Reap: run.Contained && p.reaps(),
 	}
-	if p.abi > 0 {
-		spec.Filter = seccompFilter(p.sockets(s.cfg.Network))
+}
+
+// confine adds what the helper does to confine a command.
+func (p *platform) confine(spec *enter.Spec, s *Sandbox, run Run, tmp string) {
+	ownNetwork := p.level.flags&unix.CLONE_NEWNET != 0
+	spec.Mounts, spec.FreshProc, spec.Base, spec.Loopback = p.level.mounts, p.level.freshProc, s.home, ownNetwork
+	spec.Landlock, spec.DenyTCP = p.abi, !s.cfg.Network && !ownNetwork
+	spec.Limits = p.limits(s.cfg.Limits)
+	// RLIMIT_NPROC does not apply to root.
+	if spec.First && os.Getuid() == 0 && p.level.freshProc && ownPIDMax() && s.cfg.Limits.Processes > 0 {
+		spec.PIDMax = s.cfg.Limits.Processes + reservedPIDs
 	}
 	writable := slices.Concat([]string{s.cfg.Workspace, s.home}, s.cfg.Write)
 	readable := slices.Concat(systemDirs, s.cfg.Read)
-	spec.Rules = slices.Clone(p.fixedRules(readable, writable))
+	p.once.Do(func() { // the same for all commands
+		p.rules, p.filter = rules(readable, writable, p.level.mounts), seccompFilter(p.sockets(s.cfg.Network))
+	})
+	if spec.Rules = slices.Clone(p.rules); p.abi > 0 {
+		spec.Filter = p.filter
+	}
 	if !p.level.mounts {
 		spec.Rules = append(spec.Rules, enter.Rule{Path: tmp, Access: enter.Write})
+	} else if spec.Mount = p.mounts(s, readable, writable, tmp); !run.probe {
+		spec.Mount = append(spec.Mount, s.repos.mounts(writable)...)
 	}
-	if p.level.mounts {
-		spec.Mount = p.mounts(s, readable, writable, tmp)
-		if !run.probe {
-			spec.Mount = append(spec.Mount, s.repos.mounts(writable)...)
-		}
-	}
-	return spec
-}
-
-// prepared returns the part of a spec that does not depend on the command.
-func (p *platform) prepared() *enter.Spec {
-	return &enter.Spec{
-		MapUser: p.level.flags&unix.CLONE_NEWUSER != 0, User: uint64(os.Getuid()), Group: uint64(os.Getgid()),
-		Loopback: p.level.flags&unix.CLONE_NEWNET != 0,
-	}
-}
-
-// fixedRules returns the Landlock rules of all commands.
-func (p *platform) fixedRules(readable, writable []string) []enter.Rule {
-	p.once.Do(func() { p.rules = rules(readable, writable, p.level.mounts) })
-	return p.rules
 }
 
 // reservedPIDs are numbers that the kernel does not use again. A smaller pid_max is invalid.
 const reservedPIDs = 301
 
 // sockets returns the families of sockets that a command can create.
-func (p *platform) sockets(network bool) sockets {
+func (p *platform) sockets(network bool) []uint64 {
+	internet := []uint64{unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK} // the last one lists interfaces
 	switch {
-	case network && p.level.mounts, p.level.flags&unix.CLONE_NEWNET != 0 && p.level.mounts:
-		return localSockets | internetSockets // with its own network, they reach nobody
+	case p.level.mounts && (network || p.level.flags&unix.CLONE_NEWNET != 0):
+		return append(internet, unix.AF_UNIX) // with its own network, they reach nobody
 	case network:
-		return internetSockets
+		return internet
 	}
 	// Without a mount namespace, a command could connect to the sockets of other programs.
-	return 0
+	return nil
 }
 
 func (p *platform) limits(l Limits) []enter.Limit {
-	all := []struct {
-		resource uint64
+	type limit struct {
+		resource int
 		value    int64
-	}{{unix.RLIMIT_FSIZE, l.FileSize}, {unix.RLIMIT_NOFILE, l.OpenFiles}, {unix.RLIMIT_CPU, l.CPU}}
+	}
+	all := []limit{{unix.RLIMIT_FSIZE, l.FileSize}, {unix.RLIMIT_NOFILE, l.OpenFiles}, {unix.RLIMIT_CPU, l.CPU}}
 	if p.level.flags&unix.CLONE_NEWUSER != 0 { // outside, it counts all processes of the user
-		all = append(all, struct {
-			resource uint64
-			value    int64
-		}{unix.RLIMIT_NPROC, l.Processes})
+		all = append(all, limit{unix.RLIMIT_NPROC, l.Processes})
 	}
 	limits := []enter.Limit{{Resource: unix.RLIMIT_CORE, Value: 0}}
 	for _, limit := range all {

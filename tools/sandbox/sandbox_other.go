@@ -27,9 +27,15 @@ func (platform) protection() Protection {
 
 func (platform) command(ctx context.Context, s *Sandbox, run Run, tmp string, argv []string) (*exec.Cmd, error) {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Dir, cmd.Env = run.Dir, s.environment(run.Env, tmp)
+	cmd.Dir, cmd.Env = run.Dir, run.Env
+	if s.cfg.Mode != Off {
+		cmd.Env = s.environment(run.Env, tmp)
+	}
 	return cmd, nil
 }
+
+// reaps reports that there is no helper for this system that kills what a command leaves behind.
+func (*platform) reaps() bool { return false }
 
 // mergeAttributes does nothing: the sandbox sets none.
 func mergeAttributes(cmd, confined *exec.Cmd) {}

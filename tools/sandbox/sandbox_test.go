@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -67,39 +66,18 @@ func (f *fixture) write(path, text string) {
 	}
 }
 
-// sh runs a command and returns its output and exit code. Like the shell tool, it uses a spare
-// process if there is one.
+// sh runs a command and returns its output and exit code.
 func (f *fixture) sh(command string) (string, int) {
 	f.t.Helper()
 	cmd, err := f.Command(context.Background(), sandbox.Run{Env: os.Environ()}, "sh", "-c", command)
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return f.run(cmd, f.Start)
-}
-
-// run runs a command with one of the ways to start it.
-func (f *fixture) run(cmd *exec.Cmd, start func(*exec.Cmd) error) (string, int) {
-	f.t.Helper()
-	r, w, err := os.Pipe()
-	if err != nil {
-		f.t.Fatal(err)
+	out, err := cmd.CombinedOutput()
+	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
+		f.t.Fatalf("%s: %v", command, err)
 	}
-	defer r.Close()
-	cmd.Stdout, cmd.Stderr = w, w
-	err = start(cmd)
-	_ = w.Close()
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	text, err := io.ReadAll(r)
-	if err != nil {
-		f.t.Error(err)
-	}
-	if _, exited := errors.AsType[*exec.ExitError](cmd.Wait()); !exited && !cmd.ProcessState.Success() {
-		f.t.Fatalf("the command did not end: %v", cmd.ProcessState)
-	}
-	return string(text), cmd.ProcessState.ExitCode()
+	return string(out), cmd.ProcessState.ExitCode()
 }
 
 // needMounts skips the test if commands have no root directory of their own.

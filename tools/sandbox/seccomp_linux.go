@@ -1,130 +1,101 @@
 package sandbox
 
 import (
-	"encoding/binary"
+	"slices"
 	"strings"
 
+	seccomp "github.com/elastic/go-seccomp-bpf"
+	"github.com/elastic/go-seccomp-bpf/arch"
+	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
-)
 
-// sockets are families of sockets.
-type sockets int
-
-const (
-	localSockets    sockets = 1 << iota // AF_UNIX
-	internetSockets                     // AF_INET, AF_INET6, and AF_NETLINK, which lists interfaces
+	"github.com/stevedore-bus/stevedore/tools/sandbox/internal/enter"
 )
 
 // denied are system calls that ordinary programs do not need and that could open the
 // sandbox, or reach parts of the kernel that had many vulnerabilities. They fail with EPERM.
-var denied = append([]uint32{
-	unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_UNSHARE, unix.SYS_SETNS,
-	unix.SYS_OPEN_TREE, unix.SYS_MOVE_MOUNT, unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR,
-	unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD, unix.SYS_KCMP,
-	unix.SYS_KEXEC_LOAD, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE, unix.SYS_REBOOT,
-	unix.SYS_SWAPON, unix.SYS_SWAPOFF, unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME, unix.SYS_CLOCK_ADJTIME, unix.SYS_ADJTIMEX,
-	unix.SYS_ACCT, unix.SYS_QUOTACTL, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_KEYCTL,
-	unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_NAME_TO_HANDLE_AT, unix.SYS_SYSLOG, unix.SYS_VHANGUP,
-	unix.SYS_SETHOSTNAME, unix.SYS_SETDOMAINNAME, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV,
-	unix.SYS_FANOTIFY_INIT, unix.SYS_LOOKUP_DCOOKIE, unix.SYS_NFSSERVCTL,
-}, deniedHere...)
+var denied = strings.Fields(`
+	mount umount2 pivot_root chroot unshare setns
+	open_tree open_tree_attr move_mount fsopen fsconfig fsmount fspick mount_setattr
+	bpf perf_event_open userfaultfd kcmp
+	kexec_load kexec_file_load init_module finit_module delete_module reboot
+	swapon swapoff settimeofday clock_settime clock_adjtime adjtimex
+	acct quotactl quotactl_fd add_key request_key keyctl
+	open_by_handle_at name_to_handle_at syslog vhangup
+	sethostname setdomainname process_vm_readv process_vm_writev
+	fanotify_init lookup_dcookie nfsservctl iopl ioperm modify_ldt uselib`)
 
 // absent fail with ENOSYS, so that programs fall back to calls that the filter can check:
 // it cannot see the arguments of clone3, and io_uring opens sockets by itself.
-var absent = []uint32{unix.SYS_CLONE3, unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER}
+var absent = strings.Fields("clone3 io_uring_setup io_uring_enter io_uring_register")
 
 // newNamespaces are the flags of clone that make namespaces.
 const newNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWCGROUP
 
-// Offsets in struct seccomp_data. All supported machines are little-endian.
 const (
-	offNumber = 0
-	offArch   = 4
-	offArg0   = 16
-	offArg1   = 24
+	ioctlTIOCLINUX = 0x541c // which package unix does not have
+	offArch        = 4      // the offset of the architecture in struct seccomp_data
 )
 
-// seccompFilter returns the program: 8 bytes per instruction. It is empty if we do not
-// know the system calls of this architecture.
-func seccompFilter(families sockets) string {
-	if auditArch == 0 {
-		return ""
+// seccompFilter returns the program that lets a command create sockets of the families. It is
+// empty if we do not know the system calls of this architecture.
+func seccompFilter(families []uint64) []enter.Instruction {
+	machine, err := arch.GetInfo("")
+	if err != nil {
+		return nil
 	}
-	var f filter
-	const allow = uint32(unix.SECCOMP_RET_ALLOW)
-	refuse := func(errno uint32) uint32 { return unix.SECCOMP_RET_ERRNO | errno }
-
-	f.load(offArch) // another architecture has other numbers
-	f.unless(auditArch, refuse(uint32(unix.EPERM)))
-	f.load(offNumber)
-	f.add(unix.BPF_JMP|unix.BPF_JGE|unix.BPF_K, 0, 1, 0x40000000) // the x32 numbers of amd64
-	f.ret(refuse(uint32(unix.EPERM)))
-	for _, number := range denied {
-		f.when(number, refuse(uint32(unix.EPERM)))
+	known := func(names []string) []string {
+		return slices.DeleteFunc(slices.Clone(names), func(name string) bool { _, ok := machine.SyscallNames[name]; return !ok })
 	}
-	for _, number := range absent {
-		f.when(number, refuse(uint32(unix.ENOSYS)))
+	sockets := seccomp.SyscallGroup{Action: errno(unix.EACCES)}
+	if len(families) == 0 {
+		sockets.Names = []string{"socket"}
+	} else {
+		var other seccomp.ArgumentConditions
+		for _, family := range families {
+			other = append(other, seccomp.Condition{Argument: 0, Operation: seccomp.NotEqual, Value: family})
+		}
+		sockets.NamesWithCondtions = []seccomp.NameWithConditions{{Name: "socket", Conditions: other}}
 	}
-
-	var fork filter
-	fork.load(offArg0)
-	fork.add(unix.BPF_JMP|unix.BPF_JSET|unix.BPF_K, 0, 1, newNamespaces)
-	fork.ret(refuse(uint32(unix.EPERM)))
-	fork.ret(allow)
-	f.block(unix.SYS_CLONE, fork)
-
-	var ioctl filter
-	ioctl.load(offArg1)
-	ioctl.when(unix.TIOCSTI, refuse(uint32(unix.EPERM))) // types into the terminal
-	ioctl.when(0x541c, refuse(uint32(unix.EPERM)))       // TIOCLINUX
-	ioctl.ret(allow)
-	f.block(unix.SYS_IOCTL, ioctl)
-
-	var socket filter
-	socket.load(offArg0)
-	if families&localSockets != 0 {
-		socket.when(unix.AF_UNIX, allow)
+	policy := seccomp.Policy{DefaultAction: seccomp.ActionAllow, Syscalls: []seccomp.SyscallGroup{
+		{Action: errno(unix.EPERM), Names: known(denied), NamesWithCondtions: []seccomp.NameWithConditions{
+			{Name: "clone", Conditions: seccomp.ArgumentConditions{{Argument: 0, Operation: seccomp.BitsSet, Value: newNamespaces}}},
+			{Name: "ioctl", Conditions: equal32(1, unix.TIOCSTI)}, // types into the terminal
+			{Name: "ioctl", Conditions: equal32(1, ioctlTIOCLINUX)},
+		}},
+		{Action: errno(unix.ENOSYS), Names: known(absent)},
+		sockets,
+	}}
+	instructions, err := policy.Assemble()
+	if err != nil {
+		return nil
 	}
-	if families&internetSockets != 0 {
-		socket.when(unix.AF_INET, allow)
-		socket.when(unix.AF_INET6, allow)
-		socket.when(unix.AF_NETLINK, allow)
+	// The library lets the calls of another architecture pass, which have other numbers.
+	raw, err := bpf.Assemble(append([]bpf.Instruction{
+		bpf.LoadAbsolute{Off: offArch, Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(machine.ID), SkipTrue: 1},
+		bpf.RetConstant{Val: uint32(errno(unix.EPERM))},
+	}, instructions...))
+	if err != nil {
+		return nil
 	}
-	socket.ret(refuse(uint32(unix.EACCES)))
-	f.block(unix.SYS_SOCKET, socket)
-
-	f.ret(allow)
-	return f.text.String()
+	var program []enter.Instruction
+	for _, i := range raw {
+		program = append(program, enter.Instruction(i))
+	}
+	return program
 }
 
-// filter is a program of the classic BPF machine.
-type filter struct{ text strings.Builder }
+func errno(e unix.Errno) seccomp.Action { return seccomp.ActionErrno | seccomp.Action(e) }
 
-func (f *filter) add(code uint16, jumpTrue, jumpFalse uint8, k uint32) {
-	var b [8]byte
-	binary.LittleEndian.PutUint16(b[:], code)
-	b[2], b[3] = jumpTrue, jumpFalse
-	binary.LittleEndian.PutUint32(b[4:], k)
-	f.text.Write(b[:])
-}
-
-func (f *filter) load(offset uint32) { f.add(unix.BPF_LD|unix.BPF_W|unix.BPF_ABS, 0, 0, offset) }
-func (f *filter) ret(value uint32)   { f.add(unix.BPF_RET|unix.BPF_K, 0, 0, value) }
-
-// when returns the value if the loaded word is k.
-func (f *filter) when(k, value uint32) {
-	f.add(unix.BPF_JMP|unix.BPF_JEQ|unix.BPF_K, 0, 1, k)
-	f.ret(value)
-}
-
-// unless returns the value if the loaded word is not k.
-func (f *filter) unless(k, value uint32) {
-	f.add(unix.BPF_JMP|unix.BPF_JEQ|unix.BPF_K, 1, 0, k)
-	f.ret(value)
-}
-
-// block runs a program, which must end with ret, if the loaded word is k.
-func (f *filter) block(k uint32, program filter) {
-	f.add(unix.BPF_JMP|unix.BPF_JEQ|unix.BPF_K, 0, uint8(program.text.Len()/8), k)
-	f.text.WriteString(program.text.String())
+// equal32 are conditions for the lower half of an argument to be value. The kernel ignores the
+// upper half of an int, but the library compares it.
+func equal32(argument, value uint32) seccomp.ArgumentConditions {
+	all := seccomp.ArgumentConditions{{Argument: argument, Operation: seccomp.BitsNotSet, Value: uint64(^value)}}
+	for bit := uint32(1); bit != 0; bit <<= 1 {
+		if value&bit != 0 {
+			all = append(all, seccomp.Condition{Argument: argument, Operation: seccomp.BitsSet, Value: uint64(bit)})
+		}
+	}
+	return all
 }

@@ -30,9 +30,9 @@ var etcFiles = []string{
 
 // rules returns the Landlock rules of a command.
 func rules(readable, writable []string, mounts bool) []enter.Rule {
-	all := []enter.Rule{{Path: "/proc", Access: enter.ReadFile | enter.ReadDir}}
+	all := []enter.Rule{{Path: "/proc", Access: unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR}}
 	if mounts { // all names in this root may be seen
-		all = append(all, enter.Rule{Path: "/", Access: enter.ReadDir}, enter.Rule{Path: "/dev/shm", Access: enter.Write},
+		all = append(all, enter.Rule{Path: "/", Access: unix.LANDLOCK_ACCESS_FS_READ_DIR}, enter.Rule{Path: "/dev/shm", Access: enter.Write},
 			enter.Rule{Path: "/tmp", Access: enter.Write})
 	}
 	for _, path := range devices {

@@ -1,71 +1,73 @@
 package enter
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
 	"syscall"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 // init runs the command of a re-executed process. It does nothing in other processes.
 func init() {
-	encoded, ok := syscall.Getenv(Variable)
+	encoded, ok := os.LookupEnv(Variable)
 	if !ok {
 		return
 	}
-	argv := arguments()
-	spec := decode(encoded)
-	prepare(spec)
-	if spec.Await {
-		argv = await()
-		encoded, _ = syscall.Getenv(Variable)
-		spec = decode(encoded)
-	}
-	for _, name := range append(spec.Unset, Variable) {
-		_ = syscall.Unsetenv(name)
-	}
-	confine(spec)
+	s := new(Spec)
+	must("read "+Variable, json.Unmarshal([]byte(encoded), s))
+	_ = os.Unsetenv(Variable)
+	confine(s)
+	argv := os.Args[1:]
 	if len(argv) == 0 { // a test of the kernel
-		syscall.Exit(0)
+		os.Exit(0)
 	}
-	argv[0] = lookPath(argv[0])
-	if spec.First || spec.Reap {
-		supervise(argv, spec.Reap)
+	program := argv[0]
+	if !strings.Contains(program, "/") {
+		var err error
+		if program, err = exec.LookPath(program); err != nil {
+			failed(argv[0], syscall.ENOENT)
+		}
 	}
-	failed(argv[0], syscall.Exec(argv[0], argv, syscall.Environ()))
-}
-
-func decode(encoded string) *Spec {
-	spec, err := Decode(encoded)
-	if err != nil {
-		fail("read "+Variable, err)
+	if s.First || s.Reap {
+		supervise(program, argv, s.Reap)
 	}
-	return spec
-}
-
-// prepare sets up what is the same for all commands.
-func prepare(s *Spec) {
-	if s.MapUser {
-		mapUser(s)
-	}
-	if s.Loopback {
-		must("start the loopback interface", loopback())
-	}
+	failed(argv[0], syscall.Exec(program, argv, os.Environ()))
 }
 
 // failed ends this process as a shell does that cannot execute a program.
 func failed(program string, err error) {
-	complain(program, err)
-	if err == syscall.ENOENT {
-		syscall.Exit(127)
+	fmt.Fprintf(os.Stderr, "%s: %v\n", program, err)
+	if errors.Is(err, syscall.ENOENT) {
+		os.Exit(127)
 	}
-	syscall.Exit(126)
+	os.Exit(126)
+}
+
+func must(step string, err error) {
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "sandbox: failed to %s: %v\n", step, err)
+		os.Exit(ExitFailed)
+	}
 }
 
 // confine takes the rights of this thread away, one after the other. Init functions run
 // on the main thread, which also starts the command. If this process stays beside the command,
 // its other threads keep their rights, so it is not dumpable: the command cannot trace it.
 func confine(s *Spec) {
+	if s.MapUser {
+		mapUser(s)
+	}
+	if s.Loopback {
+		must("start the loopback interface", loopback())
+	}
 	if s.DieWithParent && !s.Reap { // a reaper outlives the worker to kill the command
-		must("die with the worker", prctl(prSetPdeathsig, uintptr(syscall.SIGKILL), 0))
+		must("die with the worker", prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL)))
 	}
 	for _, l := range s.Limits {
 		must("set a resource limit", setLimit(l))
@@ -73,129 +75,62 @@ func confine(s *Spec) {
 	if s.Mounts {
 		mounts(s)
 	}
-	must("enter the working directory", syscall.Chdir(s.Dir))
+	must("enter the working directory", unix.Chdir(s.Dir))
 	if s.Unconfined {
+		must("drop what the namespace gave", prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL))
 		return
 	}
 	must("close the files of the worker", closeFiles())
-	must("set no_new_privs", prctl(prSetNoNewPrivs, 1, 0))
-	must("clear dumpable", prctl(syscall.PR_SET_DUMPABLE, 0, 0))
+	must("set no_new_privs", prctl(unix.PR_SET_NO_NEW_PRIVS, 1))
+	must("clear dumpable", prctl(unix.PR_SET_DUMPABLE, 0))
 	must("drop capabilities", dropCapabilities())
 	if s.Landlock > 0 {
 		landlock(s)
 	}
-	if s.Filter != "" {
-		must("install the seccomp filter", seccomp(s.Filter))
+	if len(s.Filter) > 0 {
+		program := unix.SockFprog{Len: uint16(len(s.Filter)), Filter: (*unix.SockFilter)(unsafe.Pointer(&s.Filter[0]))}
+		must("install the seccomp filter", prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program))))
 	}
 }
 
-// lookPath looks for the program in PATH, as the command sees it. As a shell does, it exits
-// with 127 if there is none.
-func lookPath(program string) string {
-	if contains(program, '/') {
-		return program
-	}
-	path, _ := syscall.Getenv("PATH")
-	for path != "" && program != "" {
-		var dir string
-		dir, path = cut(path, ':')
-		var stat syscall.Stat_t
-		file := dir + "/" + program
-		if dir != "" && syscall.Stat(file, &stat) == nil && stat.Mode&syscall.S_IFMT == syscall.S_IFREG && stat.Mode&0o111 != 0 {
-			return file
-		}
-	}
-	complain(program, syscall.ENOENT)
-	syscall.Exit(127)
-	return ""
+func prctl(option int, args ...uintptr) error {
+	args = append(args, 0, 0)
+	return unix.Prctl(option, args[0], args[1], 0, 0)
 }
 
-func must(step string, err error) {
+// mapUser gives this process its own user and group in its new user namespace. The process
+// that started it could do that, too, but would have to copy its memory for that (fork): the
+// child could not share it until the parent had written the maps.
+func mapUser(s *Spec) {
+	must("refuse setgroups", writeFile("/proc/self/setgroups", "deny"))
+	must("map the user", writeFile("/proc/self/uid_map", fmt.Sprintf("%d %d 1", s.User, s.User)))
+	must("map the group", writeFile("/proc/self/gid_map", fmt.Sprintf("%d %d 1", s.Group, s.Group)))
+}
+
+// writeFile writes a setting of the kernel.
+func writeFile(path, text string) error {
+	file, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
-		fail(step, err)
+		return err
 	}
-}
-
-func fail(step string, err error) {
-	complain("sandbox: failed to "+step, err)
-	syscall.Exit(ExitFailed)
-}
-
-func complain(what string, err error) {
-	_, _ = syscall.Write(2, []byte(what+": "+err.Error()+"\n"))
-}
-
-// arguments returns the arguments of this process. Package os does not have them yet.
-func arguments() []string {
-	text, err := readFile("/proc/self/cmdline")
-	must("read the arguments", err)
-	var argv []string
-	for text != "" {
-		var arg string
-		arg, text = cut(text, 0)
-		argv = append(argv, arg)
-	}
-	return argv[min(len(argv), 1):] // the first is the name of this program
-}
-
-func readFile(path string) (string, error) {
-	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
-	if err != nil {
-		return "", err
-	}
-	defer syscall.Close(fd)
-	var text []byte
-	buf := make([]byte, 64<<10)
-	for {
-		n, err := syscall.Read(fd, buf)
-		if n <= 0 || err != nil {
-			return string(text), err
-		}
-		text = append(text, buf[:n]...)
-	}
-}
-
-func contains(s string, c byte) bool {
-	before, _ := cut(s, c)
-	return len(before) < len(s)
-}
-
-// Constants that package syscall does not have.
-const (
-	prSetPdeathsig      = 1
-	prSetSeccomp        = 22
-	prSetChildSubreaper = 36
-	prSetNoNewPrivs     = 38
-	seccompFilter       = 2
-)
-
-func prctl(option, a, b uintptr) error {
-	_, _, errno := syscall.RawSyscall6(syscall.SYS_PRCTL, option, a, b, 0, 0, 0)
-	return errnoErr(errno)
-}
-
-func errnoErr(errno syscall.Errno) error {
-	if errno != 0 {
-		return errno
-	}
-	return nil
+	_, err = file.WriteString(text)
+	return errors.Join(err, file.Close())
 }
 
 // closeFiles has the command inherit only the three standard streams, also if the worker itself
 // inherited other files.
 func closeFiles() error {
-	const cloexec = 4 // CLOSE_RANGE_CLOEXEC (Linux 5.11)
-	_, _, errno := syscall.RawSyscall(sysCloseRange, 3, 1<<32-1, cloexec)
-	if errno == syscall.ENOSYS || errno == syscall.EINVAL {
+	err := unix.CloseRange(3, 1<<32-1, unix.CLOSE_RANGE_CLOEXEC) // Linux 5.11
+	if err == unix.ENOSYS || err == unix.EINVAL {
 		return nil
 	}
-	return errnoErr(errno)
+	return err
 }
 
 // setLimit sets a limit, but never raises a lower hard limit.
 func setLimit(l Limit) error {
 	var now syscall.Rlimit
-	if err := syscall.Getrlimit(int(l.Resource), &now); err != nil {
+	if err := syscall.Getrlimit(l.Resource, &now); err != nil {
 		return err
 	}
 	value := min(l.Value, now.Max)
@@ -203,44 +138,27 @@ func setLimit(l Limit) error {
 	if l.Resource == syscall.RLIMIT_CPU { // the signal SIGXCPU names the reason; SIGKILL follows
 		hard = min(value+1, now.Max)
 	}
-	return syscall.Setrlimit(int(l.Resource), &syscall.Rlimit{Cur: value, Max: hard})
+	return syscall.Setrlimit(l.Resource, &syscall.Rlimit{Cur: value, Max: hard})
 }
 
 // loopback sets IFF_UP of the interface lo.
 func loopback() error {
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC, 0)
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
-	defer syscall.Close(fd)
-	var request struct { // struct ifreq
-		name  [16]byte
-		flags uint16
-		_     [22]byte
+	defer unix.Close(fd)
+	request, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
 	}
-	copy(request.name[:], "lo")
-	request.flags = syscall.IFF_UP | syscall.IFF_RUNNING
-	_, _, errno := syscall.RawSyscall(syscall.SYS_IOCTL, uintptr(fd), syscall.SIOCSIFFLAGS, uintptr(unsafe.Pointer(&request)))
-	return errnoErr(errno)
+	request.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, request)
 }
 
 // dropCapabilities empties all sets. With no_new_privs, executing a program as root gives
 // none back.
 func dropCapabilities() error {
-	header := struct {
-		version uint32
-		pid     int32
-	}{version: 0x20080522} // _LINUX_CAPABILITY_VERSION_3
-	var data [2]struct{ effective, permitted, inheritable uint32 }
-	_, _, errno := syscall.RawSyscall(syscall.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&data)), 0)
-	return errnoErr(errno)
-}
-
-func seccomp(filter string) error {
-	program := []byte(filter)
-	fprog := struct {
-		len    uint16
-		filter *byte
-	}{uint16(len(program) / 8), &program[0]}
-	return prctl(prSetSeccomp, seccompFilter, uintptr(unsafe.Pointer(&fprog)))
+	var none [2]unix.CapUserData
+	return unix.Capset(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &none[0])
 }

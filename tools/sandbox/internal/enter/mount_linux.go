@@ -1,20 +1,11 @@
 package enter
 
 import (
-	"syscall"
-	"unsafe"
-)
+	"os"
+	"path/filepath"
+	"strconv"
 
-const (
-	openTreeClone = 1
-	atFDCWD       = ^uintptr(99) // -100
-	atEmptyPath   = 0x1000
-	atRecursive   = 0x8000
-	moveEmptyPath = 4
-
-	attrReadOnly = 0x1
-	attrNoSUID   = 0x2
-	attrNoDev    = 0x4
+	"golang.org/x/sys/unix"
 )
 
 // mounts builds a root directory that contains only the mounts of the spec, and enters
@@ -26,8 +17,8 @@ const (
 //  4. Replace the root, and detach the old one.
 //  5. Make read-only what must not change.
 func mounts(s *Spec) {
-	must("enter a mount namespace", syscall.Unshare(syscall.CLONE_NEWNS))
-	must("make mounts private", syscall.Mount("none", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""))
+	must("enter a mount namespace", unix.Unshare(unix.CLONE_NEWNS))
+	must("make mounts private", unix.Mount("none", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
 	clones := make([]int, len(s.Mount))
 	links := make([]string, len(s.Mount))
 	for i, m := range s.Mount {
@@ -38,24 +29,24 @@ func mounts(s *Spec) {
 		}
 	}
 	root := s.Base
-	must("mount the root", syscall.Mount("tmpfs", root, "tmpfs", syscall.MS_NOSUID|syscall.MS_NODEV, "mode=0755,size=1m"))
+	must("mount the root", unix.Mount("tmpfs", root, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755,size=1m"))
 	readOnly := []string{}
 	for i, m := range s.Mount {
 		at := root + m.Path
 		switch {
 		case links[i] != "":
-			makeDir(parent(at))
-			_ = syscall.Symlink(links[i], at)
+			makeDir(filepath.Dir(at))
+			_ = unix.Symlink(links[i], at)
 		case clones[i] >= 0:
 			makePoint(at, clones[i])
 			must("mount "+m.Path, move(clones[i], at))
 		case m.Kind == Empty:
 			makeDir(at)
-			must("hide "+m.Path, syscall.Mount("tmpfs", at, "tmpfs", syscall.MS_NOSUID|syscall.MS_NODEV, "mode=0755,size=1m"))
+			must("hide "+m.Path, unix.Mount("tmpfs", at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755,size=1m"))
 			readOnly = append(readOnly, m.Path)
 		case m.Kind == Scratch:
 			makeDir(at)
-			must("mount "+m.Path, syscall.Mount("tmpfs", at, "tmpfs", syscall.MS_NOSUID|syscall.MS_NODEV, "mode=1777,size=256m"))
+			must("mount "+m.Path, unix.Mount("tmpfs", at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777,size=256m"))
 		case m.Kind == SealedIn || m.Kind == Pinned:
 			seal(at, m)
 		}
@@ -66,14 +57,14 @@ func mounts(s *Spec) {
 		{"/proc/self/fd", "/dev/fd"}, {"/proc/self/fd/0", "/dev/stdin"}, {"/proc/self/fd/1", "/dev/stdout"},
 		{"/proc/self/fd/2", "/dev/stderr"}, {"urandom", "/dev/random"}, {"/tmp", "/var/tmp"},
 	} {
-		_ = syscall.Symlink(link[0], root+link[1])
+		_ = unix.Symlink(link[0], root+link[1])
 	}
-	must("enter the root", syscall.Chdir(root))
-	must("replace the root", syscall.PivotRoot(".", "."))
-	must("detach the old root", syscall.Unmount(".", syscall.MNT_DETACH))
-	must("enter the root", syscall.Chdir("/"))
+	must("enter the root", unix.Chdir(root))
+	must("replace the root", unix.PivotRoot(".", "."))
+	must("detach the old root", unix.Unmount(".", unix.MNT_DETACH))
+	must("enter the root", unix.Chdir("/"))
 	for _, path := range append(readOnly, "/") {
-		must("make "+path+" read-only", setattr(atFDCWD, path, attrReadOnly, 0))
+		must("make "+path+" read-only", setattr(unix.AT_FDCWD, path, unix.MOUNT_ATTR_RDONLY))
 	}
 }
 
@@ -83,74 +74,58 @@ func clone(m Mount) (fd int, link string) {
 	from := m.From
 	if from == "" {
 		from = m.Path
-		var buf [4096]byte
-		if n, err := syscall.Readlink(from, buf[:]); err == nil && m.Kind == ReadOnly {
-			return -1, string(buf[:n])
+		if to, err := os.Readlink(from); err == nil && m.Kind == ReadOnly {
+			return -1, to
 		}
 	}
-	n, errno := openTree(from)
-	if errno == syscall.ENOENT || errno == syscall.EACCES || errno == syscall.ENOTDIR {
-		if m.Kind == Writable {
-			fail("mount "+from, errno)
-		}
+	fd, err := openTree(from)
+	if m.Kind != Writable && (err == unix.ENOENT || err == unix.EACCES || err == unix.ENOTDIR) {
 		return -1, ""
 	}
-	must("mount "+from, errnoErr(errno))
-	attr := uintptr(attrNoSUID)
+	must("mount "+from, err)
+	attr := uint64(unix.MOUNT_ATTR_NOSUID)
 	switch m.Kind {
 	case ReadOnly:
-		attr |= attrReadOnly | attrNoDev
+		attr |= unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NODEV
 	case Writable:
-		attr |= attrNoDev
+		attr |= unix.MOUNT_ATTR_NODEV
 	case Device: // read-only protects its mode; a device can be written all the same
-		attr |= attrReadOnly
+		attr |= unix.MOUNT_ATTR_RDONLY
 	}
-	must("protect "+from, setattr(n, "", attr, atEmptyPath|atRecursive))
-	return int(n), ""
+	must("protect "+from, setattr(fd, "", attr))
+	return fd, ""
 }
 
 // seal mounts a path on itself, so that it can be neither renamed nor removed, and makes it
 // read-only. It skips a path that does not exist.
 func seal(at string, m Mount) {
-	fd, errno := openTree(at)
-	if errno == syscall.ENOENT || errno == syscall.ENOTDIR {
+	fd, err := openTree(at)
+	if err == unix.ENOENT || err == unix.ENOTDIR {
 		return
 	}
-	must("protect "+m.Path, errnoErr(errno))
+	must("protect "+m.Path, err)
 	if m.Kind == SealedIn {
-		must("protect "+m.Path, setattr(fd, "", attrReadOnly, atEmptyPath|atRecursive))
+		must("protect "+m.Path, setattr(fd, "", unix.MOUNT_ATTR_RDONLY))
 	}
-	must("protect "+m.Path, move(int(fd), at))
+	must("protect "+m.Path, move(fd, at))
 }
 
-func openTree(path string) (uintptr, syscall.Errno) {
-	p, err := syscall.BytePtrFromString(path)
-	if err != nil {
-		return 0, syscall.EINVAL
-	}
-	fd, _, errno := syscall.RawSyscall(sysOpenTree, atFDCWD, uintptr(unsafe.Pointer(p)), openTreeClone|syscall.O_CLOEXEC|atRecursive|0x100) // AT_SYMLINK_NOFOLLOW
-	return fd, errno
+func openTree(path string) (int, error) {
+	return unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE|unix.AT_SYMLINK_NOFOLLOW)
 }
 
 func move(fd int, at string) error {
-	empty := byte(0)
-	p, err := syscall.BytePtrFromString(at)
-	if err != nil {
-		return err
-	}
-	_, _, errno := syscall.RawSyscall6(sysMoveMount, uintptr(fd), uintptr(unsafe.Pointer(&empty)), atFDCWD, uintptr(unsafe.Pointer(p)), moveEmptyPath, 0)
-	_ = syscall.Close(fd)
-	return errnoErr(errno)
+	defer unix.Close(fd)
+	return unix.MoveMount(fd, "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH)
 }
 
-func setattr(fd uintptr, path string, set, flags uintptr) error {
-	p, err := syscall.BytePtrFromString(path)
-	if err != nil {
-		return err
+// setattr sets attributes of a mount: that at the path, or, if it is empty, those of the tree fd.
+func setattr(fd int, path string, set uint64) error {
+	flags := uint(0)
+	if path == "" {
+		flags = unix.AT_EMPTY_PATH | unix.AT_RECURSIVE
 	}
-	attr := struct{ set, clear, propagation, userns uint64 }{set: uint64(set)}
-	_, _, errno := syscall.RawSyscall6(sysMountSetattr, fd, uintptr(unsafe.Pointer(p)), flags, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0)
-	return errnoErr(errno)
+	return unix.MountSetattr(fd, path, flags, &unix.MountAttr{Attr_set: set})
 }
 
 // proc mounts /proc of the new PID namespace, or, if the kernel refuses that in a
@@ -158,46 +133,32 @@ func setattr(fd uintptr, path string, set, flags uintptr) error {
 func proc(s *Spec, at string) {
 	makeDir(at)
 	if !s.FreshProc {
-		fd, errno := openTree("/proc")
-		must("mount /proc", errnoErr(errno))
-		must("mount /proc", setattr(fd, "", attrReadOnly|attrNoSUID|attrNoDev, atEmptyPath|atRecursive))
-		must("mount /proc", move(int(fd), at))
+		fd, err := openTree("/proc")
+		must("mount /proc", err)
+		must("mount /proc", setattr(fd, "", unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV))
+		must("mount /proc", move(fd, at))
 		return
 	}
-	must("mount /proc", syscall.Mount("proc", at, "proc", syscall.MS_NOSUID|syscall.MS_NODEV|syscall.MS_NOEXEC, ""))
+	must("mount /proc", unix.Mount("proc", at, "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""))
 	if s.PIDMax > 0 {
-		must("limit the processes", writeFile(at+"/sys/kernel/pid_max", decimal(s.PIDMax)))
+		must("limit the processes", writeFile(at+"/sys/kernel/pid_max", strconv.FormatInt(s.PIDMax, 10)))
 	}
-	must("protect /proc", setattr(atFDCWD, at, attrReadOnly, 0))
+	must("protect /proc", setattr(unix.AT_FDCWD, at, unix.MOUNT_ATTR_RDONLY))
 }
 
 // makeDir makes a directory and, if necessary, its parents.
-func makeDir(path string) {
-	if syscall.Mkdir(path, 0o755) == syscall.ENOENT {
-		makeDir(parent(path))
-		_ = syscall.Mkdir(path, 0o755)
-	}
-}
-
-func parent(path string) string {
-	for i := len(path) - 1; i > 0; i-- {
-		if path[i] == '/' {
-			return path[:i]
-		}
-	}
-	return "/"
-}
+func makeDir(path string) { _ = os.MkdirAll(path, 0o755) }
 
 // makePoint makes a directory or a file, as the clone is.
 func makePoint(path string, clone int) {
-	var stat syscall.Stat_t
-	must("examine "+path, syscall.Fstat(clone, &stat))
-	if stat.Mode&syscall.S_IFMT == syscall.S_IFDIR {
+	var stat unix.Stat_t
+	must("examine "+path, unix.Fstat(clone, &stat))
+	if stat.Mode&unix.S_IFMT == unix.S_IFDIR {
 		makeDir(path)
 		return
 	}
-	makeDir(parent(path))
-	if fd, err := syscall.Open(path, syscall.O_CREAT|syscall.O_RDONLY|syscall.O_CLOEXEC|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600); err == nil {
-		_ = syscall.Close(fd)
+	makeDir(filepath.Dir(path))
+	if fd, err := unix.Open(path, unix.O_CREAT|unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600); err == nil {
+		_ = unix.Close(fd)
 	}
 }

@@ -1,29 +1,32 @@
 package enter
 
 import (
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
 	"syscall"
-	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 // supervise runs the command as a child of this process, and ends as the command does. It is
 // the first process of a PID namespace, which ends with it. Otherwise, with reap, it kills all
 // processes that the command left behind. A process whose parent ends becomes a child of this
 // one, also if it left the process group and the session.
-func supervise(argv []string, reap bool) {
+func supervise(program string, argv []string, reap bool) {
 	if reap {
-		must("become a subreaper", prctl(prSetChildSubreaper, 1, 0))
+		must("become a subreaper", prctl(unix.PR_SET_CHILD_SUBREAPER, 1))
 		syscall.CloseOnExec(ReapFD)
 	}
-	command, err := syscall.ForkExec(argv[0], argv, &syscall.ProcAttr{
-		Env: syscall.Environ(), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
+	command, err := syscall.ForkExec(program, argv, &syscall.ProcAttr{
+		Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
 	})
 	if err != nil {
 		failed(argv[0], err)
 	}
 	// The worker sends these to the process group, and the command may handle them.
-	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT} {
-		must("ignore a signal", ignore(sig))
-	}
+	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT)
 	// What holds the pipe to the worker open waits for the end of the command, not of this process.
 	for fd := range 3 {
 		_ = syscall.Close(fd)
@@ -38,12 +41,12 @@ func supervise(argv []string, reap bool) {
 		}
 	}
 	if err != nil {
-		syscall.Exit(ExitFailed) // nobody knows how the command ended
+		os.Exit(ExitFailed) // nobody knows how the command ended
 	}
 	if end.Signaled() {
-		syscall.Exit(128 + int(end.Signal()))
+		os.Exit(128 + int(end.Signal()))
 	}
-	syscall.Exit(end.ExitStatus())
+	os.Exit(end.ExitStatus())
 }
 
 // waitFor waits until a child ends, and reaps the others that end before.
@@ -73,26 +76,15 @@ func killWithWorker() {
 // killChildren kills the children of this process, and reports whether there was one. Theirs
 // become its children. It cannot kill those that became another user (sudo).
 func killChildren() (killed bool) {
-	text, err := readFile("/proc/self/task/" + decimal(uint64(syscall.Getpid())) + "/children")
+	text, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/children", os.Getpid()))
 	if err != nil {
 		return false
 	}
-	pid := 0
-	for i := range len(text) {
-		switch c := text[i]; {
-		case c >= '0' && c <= '9':
-			pid = 10*pid + int(c-'0')
-		case pid > 1:
+	for field := range strings.FieldsSeq(string(text)) {
+		var pid int
+		if _, err := fmt.Sscan(field, &pid); err == nil && pid > 1 {
 			killed = syscall.Kill(pid, syscall.SIGKILL) == nil || killed
-			pid = 0
 		}
 	}
 	return killed
-}
-
-// ignore has the kernel drop a signal. Package os/signal is not available here.
-func ignore(sig syscall.Signal) error {
-	action := struct{ handler, flags, restorer, mask uint64 }{handler: 1} // SIG_IGN
-	_, _, errno := syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0)
-	return errnoErr(errno)
 }

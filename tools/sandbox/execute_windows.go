@@ -1,0 +1,46 @@
+package sandbox
+
+import (
+	"errors"
+	"os/exec"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/windows"
+
+	"github.com/stevedore-bus/stevedore/tools/internal/job"
+)
+
+// Execute starts a Contained command in a job object, which ends with the command and with this
+// process: no process of the command survives either. It calls started and waits for the end. If
+// the context of Command ends, killed is true. This code is built and vetted for Windows, but
+// not tested there.
+func (s *Sandbox) Execute(cmd *exec.Cmd, grace time.Duration, started func()) (killed bool, err error) {
+	group, err := job.New()
+	if err != nil {
+		return false, err
+	}
+	defer windows.CloseHandle(group)
+	// It cannot start another process before it is in the job.
+	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: windows.CREATE_SUSPENDED}
+	var cancelled atomic.Bool
+	cmd.WaitDelay = grace
+	if cmd.Cancel != nil { // made with a context
+		cmd.Cancel = func() error {
+			cancelled.Store(true)
+			return windows.TerminateJobObject(group, 1)
+		}
+	}
+	if err := cmd.Start(); err != nil {
+		return false, err
+	}
+	started()
+	if err := job.Resume(group, cmd.Process.Pid); err != nil {
+		err = errors.Join(err, cmd.Process.Kill())
+		_, waitErr := cmd.Process.Wait() // cmd.Wait would make it look as if the command had run
+		return false, errors.Join(err, waitErr)
+	}
+	err = cmd.Wait()
+	return cancelled.Load(), errors.Join(err, windows.TerminateJobObject(group, 1))
+}
