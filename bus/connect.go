@@ -90,7 +90,7 @@ func (b *Bus) dial() (*nats.Conn, error) {
 	nc, err := nats.Connect(b.cfg.Server, opts...)
 	switch {
 	case errors.Is(err, nats.ErrAuthorization) && !b.cfg.hasCredential():
-		return nil, fmt.Errorf("%w: %s requires a credential, and none was given (the URL that \"worker up\" prints contains one): %w", ErrUnreachable, redactURLs(b.cfg.Server), err)
+		return nil, fmt.Errorf("%w: %s requires a credential, and none was given (the URL that \"stevedore up\" prints contains one): %w", ErrUnreachable, redactURLs(b.cfg.Server), err)
 	case errors.Is(err, nats.ErrAuthorization):
 		return nil, fmt.Errorf("%w: %s rejects the credential: %w", ErrUnreachable, redactURLs(b.cfg.Server), err)
 	case err != nil:

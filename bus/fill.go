@@ -41,16 +41,16 @@ func (f Fill) String() string {
 
 // Advice says why a stream fills and which setting helps.
 func (f Fill) Advice() string {
-	enlarge := fmt.Sprintf("enlarge it (worker provision --update --max-bytes %s=BYTES)", strings.ToLower(f.Stream))
+	enlarge := fmt.Sprintf("enlarge it (stevedore provision --update --max-bytes %s=BYTES)", strings.ToLower(f.Stream))
 	switch f.Stream {
 	case Results:
 		return "it does not hold the results of --min-age, so workers remove its oldest records earlier, but none of a call in progress, none that the notifier has not read, and none of the last seconds; until then calls wait; shorten --min-age or --results-ttl, or " + enlarge
 	case Sessions:
-		return "workers remove the oldest conversations, but none that was used within --min-age or has work in progress; remove conversations (worker sessions rm), or shorten --sessions-ttl, or " + enlarge
+		return "workers remove the oldest conversations, but none that was used within --min-age or has work in progress; remove conversations (stevedore sessions rm), or shorten --sessions-ttl, or " + enlarge
 	case Outbox:
-		return "notifications wait for channels that do not accept them; see worker channels, or " + enlarge
+		return "notifications wait for channels that do not accept them; see stevedore channels, or " + enlarge
 	case Dead:
-		return "the oldest dead letters are removed; retry or remove dead letters (worker dead), or " + enlarge
+		return "the oldest dead letters are removed; retry or remove dead letters (stevedore dead), or " + enlarge
 	}
 	if f.Stream == Intake {
 		return "calls whose subject does not name a session wait here until a worker of their queue takes them; submit them again later, start more workers, or " + enlarge

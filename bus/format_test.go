@@ -62,7 +62,7 @@ func TestUnusedStreamIsTakenOver(t *testing.T) {
 	if _, err := b.JetStream().CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{"stevedore.session.*"}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Provision(t.Context(), false); err == nil || !strings.Contains(err.Error(), "worker provision --update") {
+	if _, err := b.Provision(t.Context(), false); err == nil || !strings.Contains(err.Error(), "stevedore provision --update") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := b.Provision(t.Context(), true); err != nil {

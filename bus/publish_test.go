@@ -125,7 +125,7 @@ func TestBusWithoutStreams(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "before that: nats: no response") {
 			t.Errorf("publish: %v", err)
 		}
-		if _, err := b.Bucket(t.Context(), bus.TasksBucket); !errors.Is(err, jetstream.ErrBucketNotFound) || !strings.Contains(err.Error(), "worker provision") {
+		if _, err := b.Bucket(t.Context(), bus.TasksBucket); !errors.Is(err, jetstream.ErrBucketNotFound) || !strings.Contains(err.Error(), "stevedore provision") {
 			t.Errorf("bucket: %v", err)
 		}
 	})

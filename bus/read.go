@@ -154,7 +154,7 @@ func (b *Bus) Bucket(ctx context.Context, bucket string) (jetstream.KeyValue, er
 	kv, err := b.js.KeyValue(ctx, name)
 	switch {
 	case errors.Is(err, jetstream.ErrBucketNotFound):
-		return nil, fmt.Errorf("bucket %s: %w; \"worker provision\" creates it", name, err)
+		return nil, fmt.Errorf("bucket %s: %w; \"stevedore provision\" creates it", name, err)
 	case err != nil:
 		return nil, fmt.Errorf("bucket %s: %w", name, err)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// startTraced starts "worker up" with its page, and with a receiver of traces that needs a
+// startTraced starts "stevedore up" with its page, and with a receiver of traces that needs a
 // secret header. traces returns what the receiver got.
 func startTraced(t *testing.T, args ...string) (u up, p page, traces func() string) {
 	t.Helper()
@@ -40,7 +40,7 @@ func startTraced(t *testing.T, args ...string) (u up, p page, traces func() stri
 	}
 }
 
-// page is the page of "worker up".
+// page is the page of "stevedore up".
 type page struct{ host, token string }
 
 func pageOf(t *testing.T, p *process) page {

@@ -35,7 +35,7 @@ func flagsOf(t *testing.T, program string, command ...string) map[string]bool {
 		return out
 	}
 	help := read(append(slices.Clip(command), "--help")...)
-	for _, topic := range regexp.MustCompile(`(?m)^  \w+ (help \w+)  `).FindAllSubmatch(help, -1) {
+	for _, topic := range regexp.MustCompile(`(?m)^  [\w-]+ (help \w+)  `).FindAllSubmatch(help, -1) {
 		read(strings.Fields(string(topic[1]))...)
 	}
 	return flags
@@ -43,7 +43,7 @@ func flagsOf(t *testing.T, program string, command ...string) map[string]bool {
 
 // checkArgs fails if the real program refuses the arguments of a deployment file: if the
 // command or a flag does not exist, or if a value is not of the type of its flag. Arguments
-// that begin with a flag are those of heartbeat.
+// that begin with a flag are those of stevedore-heartbeat.
 func checkArgs(t *testing.T, file string, args []string) {
 	t.Helper()
 	program, command := programOf(t, args)
@@ -85,7 +85,7 @@ func programOf(t *testing.T, args []string) (program string, command []string) {
 	return workerProgram, args[:1]
 }
 
-// commands returns the names of the commands of worker.
+// commands returns the names of the commands of stevedore.
 var commands = func() func(t *testing.T) []string {
 	var names []string
 	return func(t *testing.T) []string {
@@ -119,7 +119,7 @@ func TestDeployDockerfile(t *testing.T) {
 		found[strings.Fields(string(m[1]))[0]] = line
 	}
 	health := found["HEALTHCHECK"]
-	if len(found) != 3 || found["ENTRYPOINT"][0] != "/usr/local/bin/worker" || len(health) < 2 || health[0] != "/usr/local/bin/worker" {
+	if len(found) != 3 || found["ENTRYPOINT"][0] != "/usr/local/bin/stevedore" || len(health) < 2 || health[0] != "/usr/local/bin/stevedore" {
 		t.Fatalf("found %q", found)
 	}
 	checkArgs(t, file, found["CMD"])
@@ -165,7 +165,7 @@ func TestDeployAdvice(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, m := range regexp.MustCompile("[`\"]worker ([a-z][^`\"]*)[`\"]").FindAllSubmatch(text, -1) {
+			for _, m := range regexp.MustCompile("[`\"]stevedore ([a-z][^`\"]*)[`\"]").FindAllSubmatch(text, -1) {
 				args := strings.Fields(string(m[1]))
 				checked++
 				if args[0] == "help" {
@@ -195,7 +195,7 @@ func TestDeployAdvice(t *testing.T) {
 
 func heartbeatProgram(t *testing.T) string {
 	t.Helper()
-	path := filepath.Join(filepath.Dir(workerProgram), "heartbeat")
+	path := filepath.Join(filepath.Dir(workerProgram), "stevedore-heartbeat")
 	if out, err := exec.Command("go", "build", "-o", path, module+"/cmd/heartbeat").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
@@ -290,7 +290,7 @@ func TestDeploySystemd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := regexp.MustCompile(`(?m)^ExecStart=/usr/local/bin/worker (.*)$`).FindSubmatch(text)
+	m := regexp.MustCompile(`(?m)^ExecStart=/usr/local/bin/stevedore (.*)$`).FindSubmatch(text)
 	if m == nil {
 		t.Fatal("no ExecStart")
 	}
@@ -310,7 +310,7 @@ func TestDeploySystemd(t *testing.T) {
 	}
 	// The program is not installed here, so another one takes its place.
 	checked := filepath.Join(t.TempDir(), "stevedore.service")
-	if err := os.WriteFile(checked, []byte(strings.Replace(string(text), "/usr/local/bin/worker", workerProgram, -1)), 0o600); err != nil {
+	if err := os.WriteFile(checked, []byte(strings.Replace(string(text), "/usr/local/bin/stevedore", workerProgram, -1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := exec.Command(analyze, "verify", "--man=no", checked).CombinedOutput(); err != nil || strings.Contains(string(out), "stevedore.service") {

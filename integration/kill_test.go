@@ -194,7 +194,7 @@ func TestKillOneOfTwoWorkers(t *testing.T) {
 	l.check()
 }
 
-// The test kills "worker up", which contains the server, and starts it again on the
+// The test kills "stevedore up", which contains the server, and starts it again on the
 // same data directory. Every accepted call gets its result.
 func TestKillUp(t *testing.T) {
 	t.Parallel()
@@ -228,6 +228,6 @@ func TestKillUp(t *testing.T) {
 	})
 	l.check()
 	if o := worker(t, "status", "--server", u.url); o.code != 0 {
-		t.Errorf("worker status exits with %d: %s%s", o.code, o.stdout, o.stderr)
+		t.Errorf("stevedore status exits with %d: %s%s", o.code, o.stdout, o.stderr)
 	}
 }

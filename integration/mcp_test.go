@@ -29,7 +29,7 @@ const mcpToken = "alice-0123456789abcdef"
 
 var mcpURL = regexp.MustCompile(`http://\S+/mcp`)
 
-// startMCP starts "worker mcp --http" on an address and returns its URL.
+// startMCP starts "stevedore mcp --http" on an address and returns its URL.
 func startMCP(t *testing.T, address string, args ...string) (*process, string) {
 	t.Helper()
 	token := filepath.Join(t.TempDir(), "token")
@@ -76,7 +76,7 @@ func callMCP(ctx context.Context, c *mcp.ClientSession, tool string, args map[st
 	return "", res, nil
 }
 
-// Two "worker mcp" share a data directory. If the one that runs the server is killed, the
+// Two "stevedore mcp" share a data directory. If the one that runs the server is killed, the
 // other one takes over: its clients go on, and find the artifacts of the first one.
 func TestMCPTakeover(t *testing.T) {
 	t.Parallel()

@@ -79,7 +79,7 @@ func TestSoakMemory(t *testing.T) {
 		early, late := highest(all[n/4:n/2]), highest(all[3*n/4:])
 		t.Logf("highest RSS in the second quarter: %d MiB, in the last: %d MiB", early, late)
 		if late > early+early/5+8 {
-			t.Errorf("the memory of worker up grew from %d to %d MiB", early, late)
+			t.Errorf("the memory of stevedore up grew from %d to %d MiB", early, late)
 		}
 	}
 	var last usage
@@ -92,7 +92,7 @@ func TestSoakMemory(t *testing.T) {
 			break
 		}
 	}
-	t.Errorf("worker up held %+v at the start and %+v after the load", first, last)
+	t.Errorf("stevedore up held %+v at the start and %+v after the load", first, last)
 }
 
 var goroutineCount = regexp.MustCompile(`(?m)^go_goroutines (\d+)`)

@@ -36,7 +36,7 @@ func buildAndRun(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	workerProgram = filepath.Join(dir, "worker")
+	workerProgram = filepath.Join(dir, "stevedore")
 	build := exec.Command("go", "build", "-o", workerProgram, module+"/cmd/worker")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
@@ -140,7 +140,7 @@ func cleanEnvironment() []string {
 	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.TempDir(), "TMPDIR=" + os.TempDir(), canary}
 }
 
-// up starts "worker up" on a free port with its own workspace.
+// up starts "stevedore up" on a free port with its own workspace.
 type up struct {
 	*process
 	url, data, workspace string

@@ -121,7 +121,7 @@ func TestMCPServerInTheSandbox(t *testing.T) {
 	}
 }
 
-// "worker doctor" tells how shell runs commands with the given flags.
+// "stevedore doctor" tells how shell runs commands with the given flags.
 func TestDoctorOnTheSandbox(t *testing.T) {
 	workspace, data := t.TempDir(), filepath.Join(t.TempDir(), "data")
 	for _, c := range []struct{ flags, want string }{

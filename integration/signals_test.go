@@ -69,7 +69,7 @@ func TestSecondInterruptEndsAtOnce(t *testing.T) {
 	}
 }
 
-// startUpBy starts "worker up" through a shell script that executes its arguments.
+// startUpBy starts "stevedore up" through a shell script that executes its arguments.
 func startUpBy(t *testing.T, script string, args ...string) up {
 	t.Helper()
 	u := up{data: filepath.Join(t.TempDir(), "data"), workspace: t.TempDir()}

@@ -21,7 +21,7 @@ import (
 
 // The soak tests run clients, workers and servers as processes. They kill, suspend, stop,
 // wipe and isolate them, fill their disks and streams, and break their links, in an order
-// that a seed determines. The servers have the configuration that "worker provision
+// that a seed determines. The servers have the configuration that "stevedore provision
 // --server-config" writes, and some clients may use one session only. The ledger then
 // checks every promise. STEVEDORE_SOAK sets the duration of the disturbances and
 // STEVEDORE_SOAK_SEED repeats the order of a failed run.

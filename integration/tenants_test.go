@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// tenants is a server with the configuration that "worker provision --server-config"
+// tenants is a server with the configuration that "stevedore provision --server-config"
 // writes, and a worker of each tenant.
 type tenants struct {
 	t        *testing.T

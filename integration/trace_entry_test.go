@@ -77,7 +77,7 @@ func TestTraceOfTicksPageAndMCP(t *testing.T) {
 	}
 	in.Close()
 	if err := gateway.Wait(); err != nil {
-		t.Errorf("worker mcp: %v", err)
+		t.Errorf("stevedore mcp: %v", err)
 	}
 
 	tick := func() (trace string) {

@@ -8,5 +8,5 @@
 //
 // To add a field of a job, add it to Job and Entry.MarshalJSON, store it in
 // Job.schedule and read it in decodeJob. Then set it from a Request (clients and
-// "worker cron") and from toolArgs (the cron tool of agents).
+// "stevedore cron") and from toolArgs (the cron tool of agents).
 package cron

@@ -63,7 +63,7 @@ func (r *runs) last(ctx context.Context, j Job) (*Run, error) {
 		return nil, err
 	case dead:
 		run.Outcome, run.DeadLetter, run.EndedAt = tools.Failed, letter.Number, letter.At
-		run.Message = fmt.Sprintf("dead letter: %s; see worker dead show %d", letter.Reason, letter.Number)
+		run.Message = fmt.Sprintf("dead letter: %s; see stevedore dead show %d", letter.Reason, letter.Number)
 	case time.Now().After(record.Deadline):
 		run.Message = "the result is no longer stored"
 	}

@@ -43,7 +43,7 @@ func CheckFormat(info *jetstream.StreamInfo) (unused bool, err error) {
 	version, numErr := strconv.Atoi(text)
 	switch {
 	case !ok && info.State.LastSeq == 0:
-		return true, &FormatError{name, "has no format version (it was never used)", "run \"worker provision --update\" to take it over, or delete it"}
+		return true, &FormatError{name, "has no format version (it was never used)", "run \"stevedore provision --update\" to take it over, or delete it"}
 	case !ok:
 		return false, &FormatError{name, "has no format version: an unreleased version of Stevedore or another program created it", fmt.Sprintf(
 			"finish its work with that version and delete the stream (nats stream rm %s), or use another --prefix; if its messages are certain to have this format, run: nats stream edit %s --metadata %s=%d",
@@ -54,7 +54,7 @@ func CheckFormat(info *jetstream.StreamInfo) (unused bool, err error) {
 	case version > Format:
 		return false, &FormatError{name, fmt.Sprintf("has version %d of the format", version), "use the version of Stevedore that provisioned it, or a later one, or another --prefix"}
 	case version < Format:
-		return false, &FormatError{name, fmt.Sprintf("has version %d of the format", version), "run \"worker provision --update\" to upgrade it"}
+		return false, &FormatError{name, fmt.Sprintf("has version %d of the format", version), "run \"stevedore provision --update\" to upgrade it"}
 	}
 	return false, nil
 }

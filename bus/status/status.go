@@ -182,7 +182,7 @@ func (s *Status) problems(streamPrefix string) []string {
 		}
 	}
 	if !unserved && len(s.Workers) == 0 && len(s.Streams) > 0 && len(s.Errors) == 0 {
-		problems = append(problems, "No worker answers. Calls wait until you start one: worker serve.")
+		problems = append(problems, "No worker answers. Calls wait until you start one: stevedore serve.")
 	}
 	for _, c := range s.Channels {
 		if c.Waiting > 0 && !c.Served {
@@ -190,7 +190,7 @@ func (s *Status) problems(streamPrefix string) []string {
 		}
 	}
 	if s.DeadLetters > 0 {
-		problems = append(problems, fmt.Sprintf("Dead letters: %d. Read their reasons, then retry or remove them: worker dead ls.", s.DeadLetters))
+		problems = append(problems, fmt.Sprintf("Dead letters: %d. Read their reasons, then retry or remove them: stevedore dead ls.", s.DeadLetters))
 	}
 	return problems
 }
@@ -200,11 +200,11 @@ func (s *Status) problems(streamPrefix string) []string {
 func StartCommand(queue string) string {
 	switch {
 	case queue == bus.DefaultQueue:
-		return "worker serve"
+		return "stevedore serve"
 	case queue == bus.AgentQueue, strings.HasPrefix(queue, bus.AgentQueue+"-"):
-		return "worker serve --model SPEC"
+		return "stevedore serve --model SPEC"
 	}
-	return "worker serve --queue " + queue
+	return "stevedore serve --queue " + queue
 }
 
 func server(b *bus.Bus) Server {

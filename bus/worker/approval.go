@@ -91,7 +91,7 @@ const askTimeout = time.Minute
 
 // ask asks the user about a parked call. If the worker dies before it acknowledges the
 // call, the redelivery asks again. A question that cannot be sent does not end the call:
-// it waits, and "worker approvals ls" and the web page show it.
+// it waits, and "stevedore approvals ls" and the web page show it.
 func (w *Worker) ask(ctx context.Context, p task.Parked) error {
 	if p.State != task.InputRequired || w.cfg.Approvals.Ask == nil {
 		return nil
@@ -106,7 +106,7 @@ func (w *Worker) ask(ctx context.Context, p task.Parked) error {
 	})
 	if err != nil && ctx.Err() == nil {
 		k := p.Key()
-		w.log.Error().Err(err).Str("call", k.ID).Str("session", k.Session).Str("tool", p.Call.Tool).Msg("the user was not asked for an approval; the call waits: worker approvals ls")
+		w.log.Error().Err(err).Str("call", k.ID).Str("session", k.Session).Str("tool", p.Call.Tool).Msg("the user was not asked for an approval; the call waits: stevedore approvals ls")
 		return nil
 	}
 	return err

@@ -19,7 +19,7 @@ import (
 )
 
 // This program runs a tool of its own, with the bus in the same process. To run the
-// tool in addition to "worker up", connect with bus.Config{Server: URL} instead and
+// tool in addition to "stevedore up", connect with bus.Config{Server: URL} instead and
 // use a queue of your own: a worker runs all calls of its queues, and a call of a
 // tool that it lacks fails as unknown.
 func Example() {

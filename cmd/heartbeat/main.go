@@ -1,4 +1,5 @@
-// Command heartbeat schedules the heartbeat: see heartbeat --help.
+// Command heartbeat is the program stevedore-heartbeat, which schedules the heartbeat: see
+// stevedore-heartbeat --help.
 package main
 
 import (

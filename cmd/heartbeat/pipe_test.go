@@ -22,7 +22,7 @@ func TestHeartbeatSurvivesAClosedPipe(t *testing.T) {
 	s := bustest.Listen(t)
 	b := bustest.Connect(t, s, bus.Config{})
 	workspace := t.TempDir()
-	cmd := exec.Command("heartbeat", "--tool", "shell", "--prompt-arg", "command", "--workspace", workspace)
+	cmd := exec.Command("stevedore-heartbeat", "--tool", "shell", "--prompt-arg", "command", "--workspace", workspace)
 	cmd.Env = append(os.Environ(), "NATS_URL="+s.URL())
 	log, err := cmd.StderrPipe()
 	if err != nil {
@@ -53,7 +53,7 @@ func TestHeartbeatSurvivesAClosedPipe(t *testing.T) {
 	}
 }
 
-// Cron jobs are the subject of "worker cron ls".
+// Cron jobs are the subject of "stevedore cron ls".
 func TestListShowsOnlyHeartbeats(t *testing.T) {
 	s := bustest.Listen(t)
 	b := bustest.Connect(t, s, bus.Config{})

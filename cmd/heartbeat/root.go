@@ -30,13 +30,13 @@ A heartbeat calls --tool with --args and, in the argument --prompt-arg, the text
 HEARTBEAT.md. --tool has no default, because the tool runs without supervision. Without
 --tool, an existing schedule is unchanged. For example
 
-  heartbeat init                                    write an initial HEARTBEAT.md
-  heartbeat --tool shell --args '{"command":"./check.sh"}'
-  heartbeat --tool subagent --prompt-arg task       prompt an agent, if a worker has one
-  heartbeat list                                    list the heartbeats and their times
-  STEVEDORE_HEARTBEAT_ENABLED=false heartbeat       remove the schedule
+  stevedore-heartbeat init                               write an initial HEARTBEAT.md
+  stevedore-heartbeat --tool shell --args '{"command":"./check.sh"}'
+  stevedore-heartbeat --tool subagent --prompt-arg task  prompt an agent, if a worker has one
+  stevedore-heartbeat list                               list the heartbeats and their times
+  stevedore-heartbeat --enabled=false                    remove the schedule
 
-"worker up" also schedules the heartbeat, with the flags below. This command also accepts
+"stevedore up" also schedules the heartbeat, with the flags below. This command also accepts
 short names: --enabled, --every, --allow-short, --tool, --args, --prompt-arg, --channel.
 
 ` + cli.ExitCodesHelp
@@ -51,7 +51,7 @@ type options struct {
 func newRoot() *cobra.Command {
 	var o options
 	root := &cobra.Command{
-		Use:     "heartbeat",
+		Use:     "stevedore-heartbeat",
 		Short:   "Schedule the heartbeat of HEARTBEAT.md",
 		Long:    rootHelp,
 		Version: cli.ReadVersion().Version,

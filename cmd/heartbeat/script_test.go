@@ -10,7 +10,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"heartbeat": main})
+	testscript.Main(m, map[string]func(){"stevedore-heartbeat": main})
 }
 
 // TestScripts runs testdata/*.txtar, each with its own server.

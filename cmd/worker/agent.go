@@ -25,15 +25,15 @@ const agentHelp = `Send a prompt to an agent and print its answer, or, without a
 conversation. At least one worker must have a model. Any of these workers runs the agent;
 if it dies, another one continues.
 
-  worker up --model ` + provider.ExampleModel + `
-  worker agent "which of the files here is the longest?" --session s1
-  worker agent "and the shortest?" --session s1
-  worker agent --session s1              a conversation
-  worker agent --resume --session s1     wait for the answer of the last run
-  worker agent - < prompt.txt            the prompt is the standard input
+  stevedore up --model ` + provider.ExampleModel + `
+  stevedore agent "which of the files here is the longest?" --session s1
+  stevedore agent "and the shortest?" --session s1
+  stevedore agent --session s1              a conversation
+  stevedore agent --resume --session s1     wait for the answer of the last run
+  stevedore agent - < prompt.txt            the prompt is the standard input
 
 Standard error shows the tool calls as they start and end, and the tool results for the
-user (see --tool-output of worker up). On a terminal, the text appears as the model writes
+user (see --tool-output of stevedore up). On a terminal, the text appears as the model writes
 it. In a pipe, standard output has only the answer; --stream writes the text of all turns
 there as it arrives, and with --json also one line per progress event.
 
@@ -93,7 +93,7 @@ func newAgentCommand() *cobra.Command {
 			case o.args.MaxTurns < 0:
 				return cli.Exit(cli.ExitUsage, "--use-turns %d: want 1 or more", o.args.MaxTurns)
 			case len(args) == 0 && !o.resume && (o.call.ID != "" || o.JSON):
-				return cli.Exit(cli.ExitUsage, "a conversation takes no --id and no --json; for one prompt: worker agent \"PROMPT\"")
+				return cli.Exit(cli.ExitUsage, "a conversation takes no --id and no --json; for one prompt: stevedore agent \"PROMPT\"")
 			}
 			o.args.Prompt = prompt
 			if len(args) == 0 && !o.resume {
@@ -188,7 +188,7 @@ func (o promptOptions) submit(ctx context.Context, b *bus.Bus, show func(tools.P
 			}
 			return
 		}
-		fmt.Fprintf(stderr, "worker: no worker with a model is running; the prompt stays queued until you start one: \"worker serve --model SPEC\"\n")
+		fmt.Fprintf(stderr, "stevedore: no worker with a model is running; the prompt stays queued until you start one: \"stevedore serve --model SPEC\"\n")
 	})
 	stopWatching, err := client.WatchProgress(b, o.call, show)
 	if err != nil {
@@ -200,13 +200,13 @@ func (o promptOptions) submit(ctx context.Context, b *bus.Bus, show func(tools.P
 	stopWatching()
 	switch {
 	case errors.Is(err, rpc.ErrPending) && ctx.Err() != nil:
-		return event, cli.Exit(cli.ExitPending, "interrupted; the run continues; to wait for its answer: worker agent --resume --session %s", cli.ShellWord(o.call.Session))
+		return event, cli.Exit(cli.ExitPending, "interrupted; the run continues; to wait for its answer: stevedore agent --resume --session %s", cli.ShellWord(o.call.Session))
 	case noWorker && errors.Is(err, context.Canceled) && ctx.Err() == nil:
-		return event, cli.Exit(cli.ExitPending, "no worker with a model is running; the prompt stays queued: start one with \"worker serve --model SPEC\", then send the same prompt again with --session %s --id %s to get the answer", cli.ShellWord(o.call.Session), cli.ShellWord(o.call.ID))
+		return event, cli.Exit(cli.ExitPending, "no worker with a model is running; the prompt stays queued: start one with \"stevedore serve --model SPEC\", then send the same prompt again with --session %s --id %s to get the answer", cli.ShellWord(o.call.Session), cli.ShellWord(o.call.ID))
 	case err != nil && ctx.Err() == nil && client.Outage(connected, b) != nil:
 		return event, fmt.Errorf("%w; a run that has started continues: when the bus is back, send the same prompt again with --session %s --id %s to wait for it", client.Outage(connected, b), cli.ShellWord(o.call.Session), cli.ShellWord(o.call.ID))
 	case errors.Is(err, rpc.ErrPending) && ctx.Err() == nil:
-		return event, cli.Exit(cli.ExitPending, "no answer after %s; the run continues; to wait for its answer: worker agent --resume --session %s", o.wait, cli.ShellWord(o.call.Session))
+		return event, cli.Exit(cli.ExitPending, "no answer after %s; the run continues; to wait for its answer: stevedore agent --resume --session %s", o.wait, cli.ShellWord(o.call.Session))
 	case tools.CodeOf(err) == tools.CodeMismatch, tools.CodeOf(err) == tools.CodeInvalidCall:
 		return event, cli.Exit(cli.ExitUsage, "%w", err)
 	}
@@ -236,7 +236,7 @@ func (o *promptOptions) prepare(ctx context.Context, b *bus.Bus, stderr io.Write
 		}
 		call, ok := agent.LastCall(entries)
 		if !ok {
-			return cli.Exit(cli.ExitNotFound, "session %q has no run; see worker sessions show %s", o.call.Session, cli.ShellWord(o.call.Session))
+			return cli.Exit(cli.ExitNotFound, "session %q has no run; see stevedore sessions show %s", o.call.Session, cli.ShellWord(o.call.Session))
 		}
 		if call.Tool != agent.AgentTool { // the conversation of a sub-agent
 			return cli.Exit(cli.ExitUsage, "session %q belongs to a sub-agent; resume the session that started it", o.call.Session)
@@ -267,7 +267,7 @@ func (o promptOptions) printOutput(ctx context.Context, b *bus.Bus, view *agentV
 		return nil // the run did not start
 	}
 	if err != nil {
-		_, err := fmt.Fprintf(stderr, "worker: cannot read the output of the tools: %v\n", err)
+		_, err := fmt.Fprintf(stderr, "stevedore: cannot read the output of the tools: %v\n", err)
 		return err
 	}
 	for _, res := range agent.OutputOf(entries, o.call.IDToken()) {
@@ -281,9 +281,9 @@ func (o promptOptions) printOutput(ctx context.Context, b *bus.Bus, view *agentV
 		switch {
 		case whole:
 		case res.Artifact != nil:
-			view.note("[the start of the output; all of it: worker artifacts get %s --all --session %s]", cli.ShellWord(res.Artifact.ID), cli.ShellWord(o.call.Session))
+			view.note("[the start of the output; all of it: stevedore artifacts get %s --all --session %s]", cli.ShellWord(res.Artifact.ID), cli.ShellWord(o.call.Session))
 		default:
-			view.note("[the start of the output, %d of %d bytes; more of it: worker sessions show %s --json]", len(text), len(res.ForUser), cli.ShellWord(o.call.Session))
+			view.note("[the start of the output, %d of %d bytes; more of it: stevedore sessions show %s --json]", len(text), len(res.ForUser), cli.ShellWord(o.call.Session))
 		}
 		fmt.Fprintln(stderr)
 	}

@@ -18,16 +18,16 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-const approvalsHelp = `List and answer the calls that wait for an approval. The flag --ask of "worker up" and
-"worker serve" says which calls need one. Such a call waits without a worker. A "no"
+const approvalsHelp = `List and answer the calls that wait for an approval. The flag --ask of "stevedore up" and
+"stevedore serve" says which calls need one. Such a call waits without a worker. A "no"
 becomes an error result that the model sees; so does the lack of an answer before the
 deadline. The first answer counts.
 
-  worker up --ask 'shell,write_file' --model SPEC
-  worker up --ask 'shell:rm' --ask 'github_*'    only some calls
-  worker approvals ls
-  worker approvals yes ID
-  worker approvals no ID --reason "use the trash instead"
+  stevedore up --ask 'shell,write_file' --model SPEC
+  stevedore up --ask 'shell:rm' --ask 'github_*'    only some calls
+  stevedore approvals ls
+  stevedore approvals yes ID
+  stevedore approvals no ID --reason "use the trash instead"
 
 ` + cli.ExitCodesHelp
 
@@ -125,14 +125,14 @@ func (o *approvalOptions) answer(ctx context.Context, b *bus.Bus, id, function s
 		}
 		switch len(found) {
 		case 0:
-			return cli.Exit(cli.ExitNotFound, "no call %q waits for an approval; see worker approvals ls", id)
+			return cli.Exit(cli.ExitNotFound, "no call %q waits for an approval; see stevedore approvals ls", id)
 		case 1:
 			o.Session = found[0].Session
 		default:
 			return cli.Exit(cli.ExitUsage, "calls of %d sessions have the id %q; add --session", len(found), id)
 		}
 	}
-	body, err := o.Ask(ctx, b, "approval", function, rpc.ApprovalRequest{ID: id, By: "worker approvals", Reason: o.reason})
+	body, err := o.Ask(ctx, b, "approval", function, rpc.ApprovalRequest{ID: id, By: "stevedore approvals", Reason: o.reason})
 	if err != nil {
 		return err
 	}

@@ -24,13 +24,13 @@ const artifactsHelp = `List, read and search artifacts: the results that workers
 answers all commands except sweep over the bus, so they work on any host. Each session
 has its own artifacts.
 
-  worker artifacts ls --session s1
-  worker artifacts get ID                  print the first 15,000 characters
-  worker artifacts get ID --all -o FILE    save the whole artifact, exactly as it was stored
-  worker artifacts lines ID 100 120
-  worker artifacts grep ID 'error|warn' -C 2
-  worker artifacts jq ID '.items | length'
-  worker artifacts sweep                   remove expired artifacts
+  stevedore artifacts ls --session s1
+  stevedore artifacts get ID                  print the first 15,000 characters
+  stevedore artifacts get ID --all -o FILE    save the whole artifact, exactly as it was stored
+  stevedore artifacts lines ID 100 120
+  stevedore artifacts grep ID 'error|warn' -C 2
+  stevedore artifacts jq ID '.items | length'
+  stevedore artifacts sweep                   remove expired artifacts
 
 ` + cli.ExitCodesHelp
 
@@ -210,7 +210,7 @@ type savedArtifact struct {
 	Size int64  `json:"size"`
 }
 
-// newArtifactsSweep returns "worker artifacts sweep", which opens the store itself: an
+// newArtifactsSweep returns "stevedore artifacts sweep", which opens the store itself: an
 // operator can use it while no worker is running.
 func newArtifactsSweep(o *client.Options) *cobra.Command {
 	var store process.StoreOptions
@@ -225,8 +225,8 @@ immediately, or to sweep a store that no worker uses.
 The command opens the store directly, so --store and --artifact-ttl must be those of the
 workers. It leaves files that are younger than --grace, because an upload may still be
 writing them: --grace must be longer than any upload takes.`,
-		Example: `  worker artifacts sweep
-  worker artifacts sweep --store disk:/var/lib/stevedore/artifacts --grace 10m`,
+		Example: `  stevedore artifacts sweep
+  stevedore artifacts sweep --store disk:/var/lib/stevedore/artifacts --grace 10m`,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if grace < 0 {

@@ -15,14 +15,14 @@ const backupHelp = `Save all streams and buckets with their consumers into a new
 conversations, schedules, notifications, dead letters, and the artifacts of the store
 "object". The files are those of "nats backup stream". The streams are saved one after
 the other, so stop the workers before. If workers run during the backup, a call that ends
-in that time may run again after "worker restore", and a call that is parked or continued
+in that time may run again after "stevedore restore", and a call that is parked or continued
 in that time may be missing.
 
 Artifacts in a store on disk (--store disk:DIR) are not in the backup: copy that directory,
-too. To save "worker up", stop it and copy its data directory.
+too. To save "stevedore up", stop it and copy its data directory.
 
-  worker backup /backup/monday --server nats://nats.example:4222
-  worker restore /backup/monday --server nats://new.example:4222
+  stevedore backup /backup/monday --server nats://nats.example:4222
+  stevedore restore /backup/monday --server nats://new.example:4222
 
 ` + cli.ExitCodesHelp
 
@@ -35,7 +35,7 @@ without them. Then start the workers: they run the calls that waited. The comman
 the backup first; if a stream exists, or a part of the backup is missing, it changes
 nothing. --replicas sets another number of replicas than before.
 
-  worker restore /backup/monday --server nats://new.example:4222 --replicas 3
+  stevedore restore /backup/monday --server nats://new.example:4222 --replicas 3
 
 ` + cli.ExitCodesHelp
 

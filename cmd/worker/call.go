@@ -26,10 +26,10 @@ const callHelp = `Submit one call, wait for its result, and print what the model
 The arguments are a JSON object, "-" to read the object from standard input, or
 NAME=VALUE pairs. A VALUE that is valid JSON is passed as JSON, otherwise as a string:
 
-  worker call read_file path=go.mod
-  worker call grep '{"pattern":"TODO","path":"."}'
-  worker call shell command='ls -lR /usr/lib' --session s1 --id big-1
-  worker call shell argv='["git","log"]' --offload=true
+  stevedore call read_file path=go.mod
+  stevedore call grep '{"pattern":"TODO","path":"."}'
+  stevedore call shell command='ls -lR /usr/lib' --session s1 --id big-1
+  stevedore call shell argv='["git","log"]' --offload=true
 
 If you submit a call again with the same --id, the tool is not run again: the command
 prints the stored result. After --wait, the command ends, but the call continues; submit
@@ -184,7 +184,7 @@ func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error 
 
 // taskCommand returns the command that shows the state of a call.
 func taskCommand(call tools.Call) string {
-	return fmt.Sprintf("worker tasks get %s --session %s", call.IDToken(), call.SessionToken())
+	return fmt.Sprintf("stevedore tasks get %s --session %s", call.IDToken(), call.SessionToken())
 }
 
 // callState returns a line with the state of a call that has no result yet.

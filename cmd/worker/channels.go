@@ -19,10 +19,10 @@ import (
 )
 
 const channelsHelp = `List and test the channels that deliver notifications to users. These commands take the
---channel flags, or the settings file, of "worker up". They need no bus.
+--channel flags, or the settings file, of "stevedore up". They need no bus.
 
-  worker channels ls --config settings.yaml
-  worker channels test log --channel log=file:notes.txt
+  stevedore channels ls --config settings.yaml
+  stevedore channels test log --channel log=file:notes.txt
 
 A SPEC is a kind, or KIND:NAME=VALUE,NAME=VALUE with the settings of that kind:
 

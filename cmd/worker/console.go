@@ -24,15 +24,15 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )
 
-const consoleHelp = `Serve the page of a cluster, or of a running "worker up": a web page that shows the
+const consoleHelp = `Serve the page of a cluster, or of a running "stevedore up": a web page that shows the
 running calls, results, artifacts, conversations, schedules, dead letters, channels,
 workers, queues and streams. You can cancel and retry there, and write to the agent.
 
-  worker console --server nats://nats.example:4222
-  worker console --console 127.0.0.1:8080 --console-read-only
+  stevedore console --server nats://nats.example:4222
+  stevedore console --console 127.0.0.1:8080 --console-read-only
 
 Open the printed URL. It contains a token, which the browser exchanges for a cookie.
-Without the token the page shows nothing. "worker up" serves the same page itself.
+Without the token the page shows nothing. "stevedore up" serves the same page itself.
 
 The page is for operators: it shows all sessions. It listens on the loopback interface. To
 reach it from another machine, use a tunnel (ssh -L 4280:127.0.0.1:4280 HOST), or a proxy
@@ -60,7 +60,7 @@ func (o *consoleOptions) addFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.insecure, "console-insecure", false, "let other hosts reach --console, which has no TLS: for a proxy with TLS, or an encrypted network")
 	flags.BoolVar(&o.readOnly, "console-read-only", false, "let the page show everything and change nothing")
 	flags.StringSliceVar(&o.hosts, "console-host", nil, "`NAME`s under which a proxy serves the page, in addition to localhost and IP addresses")
-	flags.StringVar(&o.tokenFile, "console-token-file", "", "`FILE` with the token of the page; created if it does not exist; default of \"worker up\": console.token in the data directory, of \"worker console\": a new token at each start")
+	flags.StringVar(&o.tokenFile, "console-token-file", "", "`FILE` with the token of the page; created if it does not exist; default of \"stevedore up\": console.token in the data directory, of \"stevedore console\": a new token at each start")
 }
 
 func newConsoleCommand() *cobra.Command {

@@ -55,7 +55,7 @@ func httpStatus(t *testing.T, method, url string, header ...string) int {
 	return resp.StatusCode
 }
 
-// worker up and worker console print the URL of a page that needs its token, and keep
+// stevedore up and stevedore console print the URL of a page that needs its token, and keep
 // their tokens in files that only the owner can read.
 func TestConsole(t *testing.T) {
 	data := t.TempDir()
@@ -85,10 +85,10 @@ func TestConsole(t *testing.T) {
 	page2, token2, _ := strings.Cut(second["console"], "?token=")
 	bearer2 := []string{"Authorization", "Bearer " + token2}
 	if got := httpStatus(t, "GET", page2+"api/status", bearer2...); got != http.StatusOK {
-		t.Errorf("worker console: %d", got)
+		t.Errorf("stevedore console: %d", got)
 	}
 	if got := httpStatus(t, "GET", page2+"api/status", bearer...); got != http.StatusUnauthorized {
-		t.Errorf("worker console with the token of worker up: %d", got)
+		t.Errorf("stevedore console with the token of stevedore up: %d", got)
 	}
 	if got := httpStatus(t, "POST", page2+"api/dead/1/remove", bearer2...); got != http.StatusForbidden {
 		t.Errorf("read-only: %d", got)
@@ -97,15 +97,15 @@ func TestConsole(t *testing.T) {
 		t.Errorf("token file %q, %v; want %q", stored, err, token2)
 	}
 	if code := stopConsole(); code != 0 {
-		t.Errorf("worker console ended with %d", code)
+		t.Errorf("stevedore console ended with %d", code)
 	}
 
 	if code := stop(); code != 0 {
-		t.Errorf("worker up ended with %d", code)
+		t.Errorf("stevedore up ended with %d", code)
 	}
 	again, _ := firstLine(t, up...)
 	if _, kept, _ := strings.Cut(again["console"], "?token="); kept != token {
-		t.Error("worker up has another token after a restart")
+		t.Error("stevedore up has another token after a restart")
 	}
 }
 

@@ -155,12 +155,12 @@ func (o promptOptions) sayOnce(ctx context.Context, b *bus.Bus, message string, 
 		return true, nil
 	case left && err != nil:
 		view.open = view.open || cli.IsTerminal(stdout)
-		view.note("(not cancelled: the run goes on; to wait for its answer: worker agent --resume --session %s)", cli.ShellWord(o.call.Session))
+		view.note("(not cancelled: the run goes on; to wait for its answer: stevedore agent --resume --session %s)", cli.ShellWord(o.call.Session))
 		return false, nil
 	case errors.Is(err, bus.ErrUnreachable):
 		return false, err
 	case err != nil:
-		view.note("worker: %v", err)
+		view.note("stevedore: %v", err)
 		return false, nil
 	}
 	if err := o.showAnswer(ctx, b, view, event); err != nil {
@@ -179,7 +179,7 @@ func (o promptOptions) cancelRun(ctx context.Context, b *bus.Bus, stderr io.Writ
 	o.Session = o.call.Session
 	_, err := o.Ask(ctx, b, "task", "cancel", rpc.TaskRequest{ID: o.call.IDToken()})
 	if err != nil && ctx.Err() == nil {
-		fmt.Fprintf(stderr, "worker: cannot cancel the run: %v; press Ctrl-C again to stop waiting for it\n", err)
+		fmt.Fprintf(stderr, "stevedore: cannot cancel the run: %v; press Ctrl-C again to stop waiting for it\n", err)
 	}
 	return err == nil
 }

@@ -83,7 +83,7 @@ func (f *feed) poll(ctx context.Context) {
 	f.open = slices.DeleteFunc(list.Approvals, func(a task.Approval) bool { return f.shown["answer."+a.ID] })
 	for _, a := range f.open {
 		if f.isNew("approval." + a.ID) {
-			f.print("May %s run?\n%s\nAnswer yes or no (or: no, REASON), or in another terminal: worker approvals yes %s", a.Tool, process.ApprovalArgs(a), cli.ShellWord(a.ID))
+			f.print("May %s run?\n%s\nAnswer yes or no (or: no, REASON), or in another terminal: stevedore approvals yes %s", a.Tool, process.ApprovalArgs(a), cli.ShellWord(a.ID))
 		}
 	}
 	if len(f.open) == 0 {
@@ -142,10 +142,10 @@ func (f *feed) answer(ctx context.Context, message string) (answered bool) {
 	f.open = f.open[1:]
 	f.shown["answer."+question.ID] = true
 	f.mu.Unlock()
-	_, err := f.o.Ask(ctx, f.bus, "approval", function, rpc.ApprovalRequest{ID: question.ID, By: "worker agent", Reason: strings.TrimSpace(reason)})
+	_, err := f.o.Ask(ctx, f.bus, "approval", function, rpc.ApprovalRequest{ID: question.ID, By: "stevedore agent", Reason: strings.TrimSpace(reason)})
 	switch {
 	case err != nil:
-		f.print("worker: cannot answer: %v", err)
+		f.print("stevedore: cannot answer: %v", err)
 		f.mu.Lock()
 		delete(f.shown, "answer."+question.ID) // if nobody has answered, the next poll asks again
 		delete(f.shown, "approval."+question.ID)

@@ -26,15 +26,15 @@ Each job belongs to a session. Without --session, "ls" lists the jobs of all ses
 "add" uses the session "default", and a NAME means the job of the session "default", or
 else the only job with this name.
 
-  worker cron add backup shell 'command=make backup' --every 6h
-  worker cron add report shell command=./report --cron '30 9 * * 1-5' --time-zone Europe/Berlin
-  worker cron add remind message 'content=Tea!' --at 20m --session s1
-  worker cron ls
-  worker cron get backup                show the job, its last run and its next runs
-  worker cron update backup --every 3h
-  worker cron disable backup            enable it again with "enable"
-  worker cron rm backup
-  worker cron next --cron '0 9 1 * *' --time-zone Asia/Shanghai
+  stevedore cron add backup shell 'command=make backup' --every 6h
+  stevedore cron add report shell command=./report --cron '30 9 * * 1-5' --time-zone Europe/Berlin
+  stevedore cron add remind message 'content=Tea!' --at 20m --session s1
+  stevedore cron ls
+  stevedore cron get backup                show the job, its last run and its next runs
+  stevedore cron update backup --every 3h
+  stevedore cron disable backup            enable it again with "enable"
+  stevedore cron rm backup
+  stevedore cron next --cron '0 9 1 * *' --time-zone Asia/Shanghai
 
 ` + cli.ExitCodesHelp
 
@@ -55,7 +55,7 @@ func newCronCommand() *cobra.Command {
 	o.AddFlags(cmd)
 	cmd.PersistentFlags().StringVar(&o.Session, "session", "", "`SESSION` whose jobs to manage; default the jobs of all sessions")
 
-	add := o.command(cron.ActionAdd, "add NAME TOOL [ARGS]", "Add a job; ARGS as for worker call", cobra.MinimumNArgs(2))
+	add := o.command(cron.ActionAdd, "add NAME TOOL [ARGS]", "Add a job; ARGS as for stevedore call", cobra.MinimumNArgs(2))
 	update := o.command(cron.ActionUpdate, "update NAME [TOOL [ARGS]]", "Change a job; settings that are not given stay", cobra.MinimumNArgs(1))
 	for _, c := range []*cobra.Command{add, update} {
 		o.addTimes(c)
@@ -108,7 +108,7 @@ func (o *cronOptions) command(action, use, short string, args cobra.PositionalAr
 				}
 				for _, missing := range []string{o.missingWorker(ctx, b), o.missingChannel(ctx, b)} {
 					if missing != "" {
-						fmt.Fprintf(cmd.ErrOrStderr(), "worker: %s\n", missing)
+						fmt.Fprintf(cmd.ErrOrStderr(), "stevedore: %s\n", missing)
 					}
 				}
 				return nil
@@ -145,7 +145,7 @@ func (o *cronOptions) takeArgs(args []string, stdin io.Reader) error {
 	if len(args) > 1 {
 		o.request.Tool = args[1]
 		if strings.Contains(args[1], "=") {
-			return fmt.Errorf("name the tool before its arguments: worker cron %s %s TOOL %s", o.request.Action, args[0], args[1])
+			return fmt.Errorf("name the tool before its arguments: stevedore cron %s %s TOOL %s", o.request.Action, args[0], args[1])
 		}
 	}
 	if len(args) < 3 {

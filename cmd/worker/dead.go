@@ -22,10 +22,10 @@ process, with the reason and the original message. They are kept for 30 days. Wh
 reason is fixed, retry publishes the message again. A call that became a dead letter has
 a failed result; retry removes that result first.
 
-  worker dead ls                --limit 50 prints 50; --after NUMBER continues
-  worker dead show 17
-  worker dead retry 17 18       or --all
-  worker dead rm 17
+  stevedore dead ls                --limit 50 prints 50; --after NUMBER continues
+  stevedore dead show 17
+  stevedore dead retry 17 18       or --all
+  stevedore dead rm 17
 
 ` + cli.ExitCodesHelp
 
@@ -101,7 +101,7 @@ func (o *deadOptions) with(cmd *cobra.Command, do func(context.Context, *bus.Bus
 func (o *deadOptions) each(done string, do func(context.Context, *bus.Bus, bus.StoredDeadLetter) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 != o.all {
-			return cli.Exit(cli.ExitUsage, "give the NUMBER of each dead letter, or --all; see worker dead ls")
+			return cli.Exit(cli.ExitUsage, "give the NUMBER of each dead letter, or --all; see stevedore dead ls")
 		}
 		return o.with(cmd, func(ctx context.Context, b *bus.Bus) error {
 			letters, err := o.named(ctx, b, args)
@@ -137,11 +137,11 @@ func (o *deadOptions) named(ctx context.Context, b *bus.Bus, args []string) ([]b
 	for _, arg := range args {
 		number, err := strconv.ParseUint(arg, 10, 64)
 		if err != nil || number == 0 {
-			return nil, cli.Exit(cli.ExitUsage, "%q is not the number of a dead letter; see worker dead ls", arg)
+			return nil, cli.Exit(cli.ExitUsage, "%q is not the number of a dead letter; see stevedore dead ls", arg)
 		}
 		letter, err := b.DeadLetter(ctx, number)
 		if errors.Is(err, bus.ErrNoDeadLetter) {
-			return nil, cli.Exit(cli.ExitNotFound, "%w; see worker dead ls", err)
+			return nil, cli.Exit(cli.ExitNotFound, "%w; see stevedore dead ls", err)
 		}
 		if err != nil {
 			return nil, err
@@ -161,7 +161,7 @@ func (o *deadOptions) list(ctx context.Context, b *bus.Bus, out, stderr io.Write
 			return err
 		}
 		if count++; o.limit > 0 && count > o.limit {
-			defer fmt.Fprintf(stderr, "worker: there are more: continue with --after %d\n", last)
+			defer fmt.Fprintf(stderr, "stevedore: there are more: continue with --after %d\n", last)
 			break
 		}
 		last = letter.Number

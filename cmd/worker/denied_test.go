@@ -77,7 +77,7 @@ func TestMissingPermissions(t *testing.T) {
 			got = stdout.String()
 		}
 		if exit != test.exit || !strings.Contains(got, test.want) || strings.Contains(got, "canary") {
-			t.Errorf("%s: worker %s: exit %d, %q, want %d, %q", test.user, test.args, exit, got, test.exit, test.want)
+			t.Errorf("%s: stevedore %s: exit %d, %q, want %d, %q", test.user, test.args, exit, got, test.exit, test.want)
 		}
 	}
 }

@@ -21,7 +21,7 @@ import (
 
 const doctorHelp = `Examine this host and the bus with the settings of a worker, and say what to do about
 each problem: the settings, the model's key, the sandbox of shell, the disk, the connection,
-the permissions, the streams, the clock, and what "worker status" says needs attention.
+the permissions, the streams, the clock, and what "stevedore status" says needs attention.
 Give doctor the flags, settings file and environment of the worker. It changes nothing.
 
 The exit code is 1 if a check fails.
@@ -174,7 +174,7 @@ func (d *doctor) examineBus(ctx context.Context, b *bus.Bus) {
 	for _, stream := range s.Streams {
 		have[stream.Name] = true
 	}
-	const provision = `run "worker provision", with the permission to create streams; "worker provision" also lists settings that differ`
+	const provision = `run "stevedore provision", with the permission to create streams; "stevedore provision" also lists settings that differ`
 	for _, name := range []string{bus.Calls, bus.Intake, bus.Results, bus.Ticks, bus.Outbox, bus.Sessions, bus.Dead} {
 		if !have[b.StreamName(name)] {
 			d.fail("streams", provision, "the stream %s does not exist, or this user may not see it", b.StreamName(name))
@@ -186,7 +186,7 @@ func (d *doctor) examineBus(ctx context.Context, b *bus.Bus) {
 		d.fail("status", "give this user the permission, see docs/security.md", "could not read the %s", e)
 	}
 	for _, p := range s.Problems {
-		d.warn("status", `see "worker status"`, "%s", p)
+		d.warn("status", `see "stevedore status"`, "%s", p)
 	}
 	versions := map[string][]string{}
 	for _, w := range s.Workers {
@@ -214,7 +214,7 @@ func (d *doctor) examineReplicas(s status.Status) {
 		}
 	}
 	if len(single) > 0 {
-		d.warn("replicas", `run "worker provision --replicas 3 --update"`, "in the cluster %s, these streams are on one server only: %s", s.Server.Cluster, strings.Join(single, ", "))
+		d.warn("replicas", `run "stevedore provision --replicas 3 --update"`, "in the cluster %s, these streams are on one server only: %s", s.Server.Cluster, strings.Join(single, ", "))
 	}
 }
 
@@ -230,7 +230,7 @@ func (d *doctor) examinePermissions(ctx context.Context, b *bus.Bus) {
 		switch {
 		case errors.Is(err, jetstream.ErrStreamNotFound):
 		case err != nil:
-			d.fail("permissions", "give this user the permissions of a worker: worker provision --server-config writes them", "%v", err)
+			d.fail("permissions", "give this user the permissions of a worker: stevedore provision --server-config writes them", "%v", err)
 		default:
 			d.ok("permissions", "the user may look at the consumer of queue %q", queue)
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// The commands and flags of every worker command line in the README, in docs and in the
+// The commands and flags of every stevedore command line in the README, in docs and in the
 // help texts exist.
 func TestDocumentedCommandLines(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join("..", "..", "docs", "*.md"))
@@ -51,18 +51,18 @@ func TestDocumentedCommandLines(t *testing.T) {
 	}
 }
 
-// commandLine returns the arguments of a line that starts with worker. Two spaces end the
+// commandLine returns the arguments of a line that starts with stevedore. Two spaces end the
 // command line: an explanation may follow.
 func commandLine(line string) ([]string, bool) {
 	line = strings.TrimSpace(line)
 	line = strings.TrimPrefix(line, "$ ")
-	line = strings.Replace(line, "go run ./cmd/worker", "worker", 1)
+	line = strings.Replace(line, "go run ./cmd/worker", "stevedore", 1)
 	line, _, _ = strings.Cut(line, "  ")
 	for _, end := range []string{" #", " | ", " < ", " > ", " &"} {
 		line, _, _ = strings.Cut(line, end)
 	}
 	args := strings.Fields(line)
-	if len(args) < 2 || args[0] != "worker" {
+	if len(args) < 2 || args[0] != "stevedore" {
 		return nil, false
 	}
 	return args[1:], true
@@ -95,7 +95,7 @@ func refused(root *cobra.Command, args []string) string {
 }
 
 func TestCommandLineErrorsAreFound(t *testing.T) {
-	for _, line := range []string{"worker nonsense", "worker up --nonsense", "worker artifacts nonsense", "worker artifacts grep ID x -Z 2"} {
+	for _, line := range []string{"stevedore nonsense", "stevedore up --nonsense", "stevedore artifacts nonsense", "stevedore artifacts grep ID x -Z 2"} {
 		args, ok := commandLine("  " + line + "   as an example")
 		if !ok || refused(newRoot(), args) == "" {
 			t.Errorf("%q has no error", line)

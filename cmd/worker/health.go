@@ -20,8 +20,8 @@ has no other program. --health, or STEVEDORE_HEALTH, is the address that the wor
 The exit code is 0 if the worker can work, and 1 if it must be restarted or does not
 answer. With --ready, the exit code is 0 only while the worker accepts calls.
 
-  worker health --health 127.0.0.1:8222
-  worker health --ready
+  stevedore health --health 127.0.0.1:8222
+  stevedore health --ready
 
 ` + cli.ExitCodesHelp
 

@@ -23,7 +23,7 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// watchedProcess is a process that runs "worker up" with a health server.
+// watchedProcess is a process that runs "stevedore up" with a health server.
 type watchedProcess struct {
 	health string // the address
 	bus    *bus.Bus

@@ -1,4 +1,4 @@
-// Command worker runs Stevedore: see worker --help.
+// Command worker is the program stevedore: see stevedore --help.
 package main
 
 import (
@@ -18,12 +18,12 @@ func main() {
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, stop, err := otlp.Start(ctx, "stevedore-worker", cli.ReadVersion().Version)
 	if err != nil {
-		fmt.Fprintln(stderr, "worker:", err)
+		fmt.Fprintln(stderr, "stevedore:", err)
 		return cli.ExitUsage
 	}
 	code := cli.Run(ctx, newRoot(), args, stdin, stdout, stderr)
 	if err := stop(); err != nil {
-		fmt.Fprintln(stderr, "worker:", err)
+		fmt.Fprintln(stderr, "stevedore:", err)
 	}
 	return code
 }

@@ -32,18 +32,18 @@ client gets an id after --wait, and the tool get_task_result returns the result.
 
 With --server or --context, the command is a gateway to the workers of a cluster. It
 keeps no state, so run any number of them behind a load balancer. Without these flags,
-it joins the server of "worker up" in the data directory --data, or starts a server and
+it joins the server of "stevedore up" in the data directory --data, or starts a server and
 a worker in this process.
 
 With --http, each request needs "Authorization: Bearer TOKEN". The token decides which
 session, and therefore which artifacts and tasks, a client can see. A client can divide
 its session with the header Stevedore-Session.
 
-  worker mcp --workspace .
-  worker mcp --http 127.0.0.1:8931 --token alice=file:alice.token --token bob=env:BOB_TOKEN
-  worker mcp --server nats://bus.example.com --http :8931 --token team=file:team.token
+  stevedore mcp --workspace .
+  stevedore mcp --http 127.0.0.1:8931 --token alice=file:alice.token --token bob=env:BOB_TOKEN
+  stevedore mcp --server nats://bus.example.com --http :8931 --token team=file:team.token
 
-To keep the big results of another MCP server out of the prompt, see "worker mcp wrap".
+To keep the big results of another MCP server out of the prompt, see "stevedore mcp wrap".
 
 ` + cli.ExitCodesHelp
 

@@ -28,11 +28,11 @@ const mcpWrapHelp = `Put a proxy in front of any MCP server. The proxy passes ev
 for big tool results and resources: it stores these, gives the client a short reference,
 and adds tools that read the stored results page by page, by lines, with grep and with jq.
 
-In the configuration of an MCP host, put "worker mcp wrap --" before the command:
+In the configuration of an MCP host, put "stevedore mcp wrap --" before the command:
 
-  worker mcp wrap -- npx -y @modelcontextprotocol/server-filesystem .
-  worker mcp wrap --header Authorization=file:token https://mcp.example.com/mcp
-  worker mcp wrap --http 127.0.0.1:8931 --token alice=file:alice.token -- npx -y some-server
+  stevedore mcp wrap -- npx -y @modelcontextprotocol/server-filesystem .
+  stevedore mcp wrap --header Authorization=file:token https://mcp.example.com/mcp
+  stevedore mcp wrap --http 127.0.0.1:8931 --token alice=file:alice.token -- npx -y some-server
 
 Results are stored in --data; no other process is needed. Each start is a session of
 its own, unless --session names one. The server gets the environment of this command,

@@ -14,7 +14,7 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/chat"
 )
 
-// newOffloadCommand returns "worker offload": filters for programs in any language.
+// newOffloadCommand returns "stevedore offload": filters for programs in any language.
 func newOffloadCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "offload",

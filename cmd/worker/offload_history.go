@@ -41,10 +41,10 @@ tool_call_id names the file.
 
 Environment: ` + chat.EnvMinChars + ` and ` + chat.EnvMinRatio + ` are the
 defaults of --min-chars and --min-ratio. A value outside of their range is an error.`,
-		Example: `  worker offload history --dir .offload < history.json > light.json
-  jq .messages light.json | worker offload history --dir .offload
-  worker offload history --dir .offload --min-chars 2000 --min-ratio 0.2 < history.json
-  worker offload history --dir .offload --dry-run < history.json | jq .writes`,
+		Example: `  stevedore offload history --dir .offload < history.json > light.json
+  jq .messages light.json | stevedore offload history --dir .offload
+  stevedore offload history --dir .offload --min-chars 2000 --min-ratio 0.2 < history.json
+  stevedore offload history --dir .offload --dry-run < history.json | jq .writes`,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return runOffloadHistory(cmd, flags) },
 	}
@@ -62,7 +62,7 @@ func runOffloadHistory(cmd *cobra.Command, flags offloadHistoryFlags) error {
 		return cli.Exit(cli.ExitUsage, "--dir is missing: name the directory for the files, as in --dir .offload")
 	}
 	if keep, err := cmd.Flags().GetBool("keep-pairing"); err != nil || !keep {
-		return cli.Exit(cli.ExitUsage, "--keep-pairing=false: a history always keeps its blocks; offload single messages with `worker offload message`")
+		return cli.Exit(cli.ExitUsage, "--keep-pairing=false: a history always keeps its blocks; offload single messages with `stevedore offload message`")
 	}
 	opts, err := historyOptions(cmd, flags)
 	if err != nil {
@@ -77,7 +77,7 @@ func runOffloadHistory(cmd *cobra.Command, flags offloadHistoryFlags) error {
 		if own := (map[string]json.RawMessage{}); json.Unmarshal(data, &own) == nil && own["messages"] != nil {
 			return cli.Exit(cli.ExitUsage, "stdin is an output of this command; pipe it through `jq .messages` first")
 		}
-		return cli.Exit(cli.ExitUsage, "stdin: %w (a history is an array of messages; for one message use `worker offload message`)", err)
+		return cli.Exit(cli.ExitUsage, "stdin: %w (a history is an array of messages; for one message use `stevedore offload message`)", err)
 	}
 	var out historyOutput
 	var res chat.HistoryResult

@@ -40,7 +40,7 @@ blocks and writes the content of each tool_result to its own file. It never repl
 file, and adds "files" with all paths to the output.`,
 		Example: `  echo '{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_1",
     "content":"a very long text"}]}' |
-  worker offload message --session s1 --dir .offload --keep-pairing`,
+  stevedore offload message --session s1 --dir .offload --keep-pairing`,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return runOffloadMessage(cmd, flags) },
 	}
@@ -68,7 +68,7 @@ func runOffloadMessage(cmd *cobra.Command, flags offloadMessageFlags) error {
 	}
 	message, err := chat.ParseMessage(data)
 	if err != nil {
-		return cli.Exit(cli.ExitUsage, "stdin: %w (a message is an object; for an array of messages use `worker offload history`)", err)
+		return cli.Exit(cli.ExitUsage, "stdin: %w (a message is an object; for an array of messages use `stevedore offload history`)", err)
 	}
 	var out messageOutput
 	res, err := offloadMessage(cmd.Context(), message, flags, &out.Writes)

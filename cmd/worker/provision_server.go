@@ -110,8 +110,8 @@ func (o *serverConfigOptions) write(subjects bus.Subjects, out io.Writer) error 
 	}
 	_, err = fmt.Fprintf(out, `Next:
   nats-server -c %[1]s
-  worker provision --server %[2]s://%[3]s --nkey %[4]s/%[5]s-operator.nk
-  worker serve --server %[2]s://%[3]s --nkey %[4]s/%[5]s-worker.nk --inbox-prefix _INBOX_worker
+  stevedore provision --server %[2]s://%[3]s --nkey %[4]s/%[5]s-operator.nk
+  stevedore serve --server %[2]s://%[3]s --nkey %[4]s/%[5]s-worker.nk --inbox-prefix _INBOX_worker
 `, cli.ShellWord(filepath.Join(dir, serverconfig.File)), scheme, cfg.Listen, cli.ShellWord(dir), first)
 	return err
 }

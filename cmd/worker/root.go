@@ -10,33 +10,28 @@ import (
 const rootHelp = `Stevedore runs the tools of LLM agents in worker processes on a NATS bus. It moves big
 tool results out of the prompt, and the model reads back the parts that it needs.
 
-  worker demo                        show the main features on the files of this directory
-  worker up                          run a NATS server, a worker, the notifier and the heartbeat
-  worker call read_file path=go.mod  submit a call and wait for its result
-  worker tools ls                    list the tools that the workers offer
-  worker artifacts ls                list the offloaded results
-  worker console                     serve a web page that shows all of this
-  worker agent "say hello"           send a prompt to an agent (start the worker with --model)
+  stevedore demo                        show the main features on the files of this directory
+  stevedore up                          run a NATS server, a worker, the notifier and the heartbeat
+  stevedore call read_file path=go.mod  submit a call and wait for its result
+  stevedore tools ls                    list the tools that the workers offer
+  stevedore artifacts ls                list the offloaded results
+  stevedore console                     serve a web page that shows all of this
+  stevedore agent "say hello"           send a prompt to an agent (start the worker with --model)
 
 To use another NATS server, add --server or --context to the commands that use the bus,
-and run "worker serve" instead of "worker up". Without a command, worker runs "worker up",
-which starts a server.
+and run "stevedore serve" instead of "stevedore up".
 
 ` + cli.ExitCodesHelp
 
 func newRoot() *cobra.Command {
-	up := newUpCommand()
 	root := &cobra.Command{
-		Use:     "worker",
+		Use:     "stevedore",
 		Short:   "Run the tools of LLM agents on a NATS bus and keep big results out of the prompt",
 		Long:    rootHelp,
 		Version: cli.ReadVersion().Version,
-		Args:    cli.Args(cobra.NoArgs),
-		RunE:    up.RunE,
 	}
-	cli.FlagsOf(root, up)
 	cli.AddConfigFlag(root)
-	root.AddCommand(up, newServeCommand(), newCallCommand(), newArtifactsCommand(), newTasksCommand(), newDeadCommand(), newChannelsCommand(), newSchemaCommand(), newDemoCommand(), newConsoleCommand(), newProvisionCommand(), newOffloadCommand(), newMCPCommand(), newStatusCommand(), newDoctorCommand(), newHealthCommand(), newBackupCommand(), newRestoreCommand())
+	root.AddCommand(newUpCommand(), newServeCommand(), newCallCommand(), newArtifactsCommand(), newTasksCommand(), newDeadCommand(), newChannelsCommand(), newSchemaCommand(), newDemoCommand(), newConsoleCommand(), newProvisionCommand(), newOffloadCommand(), newMCPCommand(), newStatusCommand(), newDoctorCommand(), newHealthCommand(), newBackupCommand(), newRestoreCommand())
 	root.AddCommand(newApprovalsCommand(), newToolsCommand(), newAgentCommand(), newSessionsCommand(), newCronCommand(), cli.NewVersionCommand(), process.NewJQCommand())
 	cli.AddHelp(root)
 	addCompletions(root)

@@ -20,8 +20,8 @@ bodies of all events, requests and answers. With a NAME, print that schema alone
 --asyncapi prints an AsyncAPI 3 document instead, which also has all subjects. It describes
 Stevedore: Stevedore receives what a client sends.
 
-  worker schema Result                  what a call answers
-  worker schema --asyncapi > api.json   for the tools of asyncapi.com
+  stevedore schema Result                  what a call answers
+  stevedore schema --asyncapi > api.json   for the tools of asyncapi.com
 
 ` + cli.ExitCodesHelp
 
@@ -63,7 +63,7 @@ func schemaText(asyncAPI bool, prefix string, args []string) ([]byte, error) {
 	}
 	if len(args) > 0 {
 		if doc.Defs[args[0]] == nil {
-			return nil, cli.Exit(cli.ExitUsage, "there is no schema %q; \"worker schema\" prints all", args[0])
+			return nil, cli.Exit(cli.ExitUsage, "there is no schema %q; \"stevedore schema\" prints all", args[0])
 		}
 		doc = schema.Standalone(doc, args[0])
 	}

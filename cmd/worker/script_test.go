@@ -26,10 +26,10 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "6"); err != nil {
 		panic(err)
 	}
-	testscript.Main(m, map[string]func(){"worker": main})
+	testscript.Main(m, map[string]func(){"stevedore": main})
 }
 
-// TestScripts runs the scripts in testdata, in parallel, with this test binary as worker.
+// TestScripts runs the scripts in testdata, in parallel, with this test binary as stevedore.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",

@@ -10,7 +10,7 @@ import (
 )
 
 const serveHelp = `Run a worker for the NATS server of --server or --context, or, without these flags,
-for the one that "worker up" runs in the same data directory. You can start any number
+for the one that "stevedore up" runs in the same data directory. You can start any number
 of workers on any number of hosts. They share the calls of their queues. If a worker
 dies, the other workers get its calls within --lease.
 
@@ -29,7 +29,7 @@ given, because its console is usually not read. Without them it leaves notificat
 other workers, as with --no-notify. At least one process should deliver notifications.
 
 The worker creates missing streams and buckets, and never changes existing ones; see
-"worker provision".
+"stevedore provision".
 
 ` + cli.ExitCodesHelp
 

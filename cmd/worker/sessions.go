@@ -21,11 +21,11 @@ import (
 
 const sessionsHelp = `Read or delete the conversations of agents on the bus.
 
-  worker sessions ls
-  worker sessions show s1
-  worker sessions export s1         the messages that the model receives, as JSON
-  worker sessions export s1 --log   all entries of the conversation, one JSON object per line
-  worker sessions rm s1             delete the conversation and those of its sub-agents
+  stevedore sessions ls
+  stevedore sessions show s1
+  stevedore sessions export s1         the messages that the model receives, as JSON
+  stevedore sessions export s1 --log   all entries of the conversation, one JSON object per line
+  stevedore sessions rm s1             delete the conversation and those of its sub-agents
 
 ` + cli.ExitCodesHelp
 
@@ -123,7 +123,7 @@ func removeSession(ctx context.Context, b *bus.Bus, id string, force bool) error
 		return err
 	}
 	if err == nil && agent.IsOpen(entries) && !force {
-		return cli.Exit(cli.ExitPending, "session %q has a run that has not ended; see worker tasks ls --session %s, or use --force", id, cli.ShellWord(id))
+		return cli.Exit(cli.ExitPending, "session %q has a run that has not ended; see stevedore tasks ls --session %s, or use --force", id, cli.ShellWord(id))
 	}
 	for _, child := range agent.SubagentSessions(entries) {
 		err := removeSession(ctx, b, child, force)
@@ -184,7 +184,7 @@ func listSessions(ctx context.Context, o *client.Options, b *bus.Bus, after uint
 		return err
 	}
 	if next > 0 {
-		defer fmt.Fprintf(stderr, "worker: there may be more: continue with --after %d\n", next)
+		defer fmt.Fprintf(stderr, "stevedore: there may be more: continue with --after %d\n", next)
 	}
 	lines := []sessionLine{}
 	for _, size := range sizes {

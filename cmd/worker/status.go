@@ -87,7 +87,7 @@ func printStatus(out io.Writer, s status.Status) error {
 		table *cli.Table
 		empty string
 	}{
-		{streams, "No streams. Create them: worker provision"},
+		{streams, "No streams. Create them: stevedore provision"},
 		{queues, "No queue has had a worker yet."},
 		{workers, "No workers."},
 		{channels, "No channel has had a notification yet."},

@@ -10,7 +10,7 @@ import (
 
 // A report says once that no worker answers.
 func TestStatusNamesAMissingWorkerOnce(t *testing.T) {
-	const problem = "No worker answers. Calls wait until you start one: worker serve."
+	const problem = "No worker answers. Calls wait until you start one: stevedore serve."
 	var out bytes.Buffer
 	if err := printStatus(&out, status.Status{Problems: []string{problem}}); err != nil {
 		t.Fatal(err)

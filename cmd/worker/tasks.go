@@ -22,11 +22,11 @@ and was not async is listed only by "get ID".
 The states are queued, running, waiting (for a model, or for another call), input_required
 (a person must approve the call), succeeded, failed, cancelled, timed_out and unknown.
 
-  worker tasks ls --session s1
-  worker tasks ls --limit 50        the newest 50; the last line says how to continue
-  worker tasks get ID
-  worker tasks watch ID     print the progress until the call has ended
-  worker tasks cancel ID    stop the tool and its processes, and discard its result
+  stevedore tasks ls --session s1
+  stevedore tasks ls --limit 50        the newest 50; the last line says how to continue
+  stevedore tasks get ID
+  stevedore tasks watch ID     print the progress until the call has ended
+  stevedore tasks cancel ID    stop the tool and its processes, and discard its result
 
 ` + cli.ExitCodesHelp
 
@@ -72,7 +72,7 @@ func newListTasksCommand(o *client.Options) *cobra.Command {
 					return err
 				}
 				if !o.JSON && !cmd.Flags().Changed("session") {
-					fmt.Fprintf(cmd.ErrOrStderr(), "The calls of the session %s; for those of another one, add --session (see worker sessions ls).\n", o.Session)
+					fmt.Fprintf(cmd.ErrOrStderr(), "The calls of the session %s; for those of another one, add --session (see stevedore sessions ls).\n", o.Session)
 				}
 				return o.Print(cmd.OutOrStdout(), body)
 			})

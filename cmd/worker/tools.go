@@ -19,9 +19,9 @@ import (
 
 const toolsHelp = `Show the tools that the running workers offer, their queues and their arguments.
 
-  worker tools ls
-  worker tools show grep
-  worker tools ls --json       with descriptions and schemas, as a model needs them
+  stevedore tools ls
+  stevedore tools show grep
+  stevedore tools ls --json       with descriptions and schemas, as a model needs them
 
 The effect says what happens to a call if its worker dies: keyed and idempotent tools
 run again, a once-only tool does not.
@@ -62,7 +62,7 @@ func newToolsCommand() *cobra.Command {
 				return o.With(cmd, func(ctx context.Context, b *bus.Bus) error {
 					body, err := o.Request(ctx, b, b.RPC("tools", "show"), tools.OfferQuery{Queue: queue, Tool: args[0]})
 					if tools.CodeOf(err) == tools.CodeNotFound {
-						return cli.Exit(cli.ExitNotFound, "%w; see worker tools ls", err)
+						return cli.Exit(cli.ExitNotFound, "%w; see stevedore tools ls", err)
 					}
 					if err != nil {
 						return err

@@ -26,8 +26,8 @@ import (
 const upHelp = `Run everything in one process: a NATS server with its data in --data, a worker, the
 notifier and the heartbeat. Ctrl-C stops it: running calls get --grace to finish, and a
 second Ctrl-C ends the process at once. Closing the terminal stops it too, except with
-"nohup worker up &". If the reader of its output exits, the process continues and drops
-console output. Therefore you can get the URL with "worker up --json | head -1".
+"nohup stevedore up &". If the reader of its output exits, the process continues and drops
+console output. Therefore you can get the URL with "stevedore up --json | head -1".
 
 The server listens on the loopback interface and requires a credential; on another
 interface it also needs a certificate (--listen-cert, --listen-key). The first start
@@ -41,10 +41,10 @@ find it. The printed URL contains it, for clients in any language:
 Programs read the URL and the credential from NATS_URL, NATS_USER and NATS_PASSWORD. In
 another terminal, this command sets them to those of the running server:
 
-  eval "$(worker up --print-env)"
+  eval "$(stevedore up --print-env)"
 
 The worker also serves a page for browsers and prints its URL, which contains a token: see
-"worker console --help". --console selects its address, and "--console off" disables it.
+"stevedore console --help". --console selects its address, and "--console off" disables it.
 
 The server syncs every message to the disk before it acknowledges the message, so a
 power failure loses none. --no-sync is faster, but a power failure can lose messages.
@@ -68,7 +68,7 @@ func newUpCommand() *cobra.Command {
 	o.Heartbeat = new(cli.Heartbeat)
 	cmd := &cobra.Command{
 		Use:   "up",
-		Short: "Run a NATS server, a worker, the notifier and the heartbeat in one process (default)",
+		Short: "Run a NATS server, a worker, the notifier and the heartbeat in one process",
 		Long:  upHelp,
 		Args:  cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -158,7 +158,7 @@ func up(ctx context.Context, o upOptions, stdout, stderr io.Writer) (err error) 
 		if page != "" {
 			pageLine = "Open the page: " + page + "\n"
 		}
-		_, err = fmt.Fprintf(stdout, "Stevedore is up at %s\n%sData directory: %s\nWorkspace of the tools: %s\nTry in another terminal:\n  worker call list_dir path=.%s\n",
+		_, err = fmt.Fprintf(stdout, "Stevedore is up at %s\n%sData directory: %s\nWorkspace of the tools: %s\nTry in another terminal:\n  stevedore call list_dir path=.%s\n",
 			server.URL(), pageLine, o.Connection.Data, workspace, dataFlag)
 		return withdraw, err
 	})
@@ -205,7 +205,7 @@ func limitMemory() {
 // errOwnServer is the error of a command that starts a server, if the flags name another
 // one.
 func errOwnServer(command string) error {
-	return cli.Exit(cli.ExitUsage, "%s starts its own server; use \"worker serve\" with another server, or remove --server and --context (and NATS_URL and NATS_CONTEXT)", command)
+	return cli.Exit(cli.ExitUsage, "%s starts its own server; use \"stevedore serve\" with another server, or remove --server and --context (and NATS_URL and NATS_CONTEXT)", command)
 }
 
 // checkListen returns an error if the address is invalid, or if other hosts can reach it

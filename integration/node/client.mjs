@@ -1,6 +1,6 @@
 // A client of Stevedore that knows nothing but NATS subjects and JSON.
 //
-//   node client.mjs URL      the URL is what "worker up" prints
+//   node client.mjs URL      the URL is what "stevedore up" prints
 //
 // It takes the way of an agent loop that is written in another language: it
 // publishes calls and results, reads the light results, and reads back what was

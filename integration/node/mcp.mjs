@@ -1,4 +1,4 @@
-// Real MCP clients and servers with "worker mcp" and "worker mcp wrap".
+// Real MCP clients and servers with "stevedore mcp" and "stevedore mcp wrap".
 //
 //   node mcp.mjs WORKER DIRECTORY      DIRECTORY is empty
 //
@@ -63,7 +63,7 @@ async function reading(call, id) {
 
 // Servers over stdio: the arguments of the worker, a tool, a small call and a big one.
 const servers = {
-  "worker mcp": { args: ["mcp", "--data", data, "--workspace", files, "--no-sync"], list: "read_file",
+  "stevedore mcp": { args: ["mcp", "--data", data, "--workspace", files, "--no-sync"], list: "read_file",
     small: ["read_file", { path: "small.txt" }, /small/], big: ["shell", { command: "cat big.txt" }] },
   "wrap server-filesystem": { args: ["mcp", "wrap", "--data", data, "--", "node", filesystem, files], list: "read_text_file",
     small: ["read_text_file", { path: join(files, "small.txt") }, /small/], big: ["read_text_file", { path: join(files, "big.txt") }] },
@@ -84,7 +84,7 @@ async function exercise(what, server, client) {
     assert.ok(all.startsWith(lines.join("\n") + "\n"), `${what}: the pages have ${all.length} characters`); // the shell adds a line
     await reading(call, link.name);
     const listed = (await client.listResources()).resources.map((r) => r.uri);
-    if (what.includes("worker mcp")) assert.ok(listed.includes(link.uri), `${what}: resources ${listed}`);
+    if (what.includes("stevedore mcp")) assert.ok(listed.includes(link.uri), `${what}: resources ${listed}`);
   }
   ok(what);
 }
@@ -146,10 +146,10 @@ const url = new URL(await listening(worker, ["mcp", "--http", "127.0.0.1:0", "--
   "--data", data, "--workspace", files, "--no-sync"], /(http:\S+\/mcp)/));
 const requestInit = { headers: { Authorization: "Bearer alice-0123456789abcdef" } };
 const client1 = await v1(new HTTP1(url, { requestInit }));
-await exercise("sdk 1, HTTP, worker mcp", servers["worker mcp"], client1);
+await exercise("sdk 1, HTTP, stevedore mcp", servers["stevedore mcp"], client1);
 const client2 = await v2(new HTTP2(url, { requestInit }));
 assert.equal(client2.getProtocolEra(), "modern");
-await exercise("client 2, HTTP, worker mcp", servers["worker mcp"], client2);
+await exercise("client 2, HTTP, stevedore mcp", servers["stevedore mcp"], client2);
 const wrapURL = new Stdio1({ command: worker, stderr: "inherit", args: ["mcp", "wrap", "--data", data, "--header", `Authorization=Bearer alice-0123456789abcdef`, url.href] });
 const wrapped = await v1(wrapURL);
 const names = (await wrapped.listTools()).tools.map((t) => t.name);
@@ -194,7 +194,7 @@ await later.close();
 ok("ext-tasks: immediate, task, task found again, cancelled");
 
 // Progress, and a cancelled request that ends the command.
-const stdio1 = await v1(new Stdio1({ command: worker, args: servers["worker mcp"].args, stderr: "ignore" }));
+const stdio1 = await v1(new Stdio1({ command: worker, args: servers["stevedore mcp"].args, stderr: "ignore" }));
 const legacy2 = new Client2({ name: "sdk2", version: "1" }, { versionNegotiation: { mode: "legacy" } });
 await legacy2.connect(new HTTP2(url, { requestInit }));
 assert.equal(legacy2.getProtocolEra(), "legacy");

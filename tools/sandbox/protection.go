@@ -43,7 +43,7 @@ func (s *Sandbox) Protection() Protection {
 }
 
 // Check examines the system as a worker does that uses the workspace, without running
-// anything else. "worker doctor" shows it.
+// anything else. "stevedore doctor" shows it.
 func Check(workspace string) (Protection, error) {
 	s, err := New(Config{Mode: BestEffort, Workspace: workspace})
 	if err != nil {

@@ -24,7 +24,7 @@ const (
 )
 
 var topics = []topic{
-	{TopicConnection, "how to reach the bus: --server, --context, --data, --creds, ...", `Without --server and --context, a command connects to the server that "worker up"
+	{TopicConnection, "how to reach the bus: --server, --context, --data, --creds, ...", `Without --server and --context, a command connects to the server that "stevedore up"
 runs in the data directory --data. The flags, and the variables in parentheses, are
 those of the nats CLI; a context is one of its contexts. If both a server and a
 context are set, a flag wins over the environment, and the environment over the
@@ -46,7 +46,7 @@ HOME keeps the caches of tools; each session has its own TMPDIR.
 
 On Linux the sandbox needs Landlock (Linux 5.13), and, as root, user namespaces. On macOS
 it is sandbox-exec. Windows has none: a job object only ends the processes of a command.`},
-	{TopicHeartbeat, "the heartbeat: --heartbeat-every, ...", `HEARTBEAT.md in the workspace is the prompt of a regular call; see heartbeat --help.`},
+	{TopicHeartbeat, "the heartbeat: --heartbeat-every, ...", `HEARTBEAT.md in the workspace is the prompt of a regular call; see stevedore-heartbeat --help.`},
 }
 
 const topicAnnotation = "stevedore_topic"
@@ -98,12 +98,6 @@ func AddHelp(root *cobra.Command) {
 // helpWidth is the width of help texts, in characters.
 const helpWidth = 100
 
-// FlagsOf gives cmd the flags of another command, whose help explains them.
-func FlagsOf(cmd, other *cobra.Command) {
-	cmd.Flags().AddFlagSet(other.Flags())
-	cmd.Annotations = map[string]string{topicAnnotation: other.Name()}
-}
-
 func usage(cmd *cobra.Command) error {
 	var b strings.Builder
 	b.WriteString("Usage:\n")
@@ -127,9 +121,6 @@ func usage(cmd *cobra.Command) error {
 			}
 		}
 	}
-	if other := cmd.Annotations[topicAnnotation]; other != "" {
-		fmt.Fprintf(&b, "\nWithout a command, the flags are those of %q; see %[2]s %[1]s --help\n", other, cmd.CommandPath())
-	}
 	writeFlags(&b, cmd)
 	_, err := io.WriteString(cmd.OutOrStderr(), b.String())
 	return err
@@ -138,6 +129,9 @@ func usage(cmd *cobra.Command) error {
 // writeFlags writes the command's own flags and the topics of its other flags.
 func writeFlags(b *strings.Builder, cmd *cobra.Command) {
 	own, used := pflag.NewFlagSet(cmd.Name(), pflag.ContinueOnError), map[string]bool{}
+	for _, child := range cmd.Commands() { // the root lists all topics
+		used[child.Name()] = true
+	}
 	note := func(f *pflag.Flag) {
 		if name := topicOf(f); name != "" {
 			used[name] = true
@@ -147,13 +141,13 @@ func writeFlags(b *strings.Builder, cmd *cobra.Command) {
 	}
 	cmd.LocalFlags().VisitAll(note)
 	cmd.InheritedFlags().VisitAll(note)
-	if own.HasAvailableFlags() && cmd.Annotations[topicAnnotation] == "" {
+	if own.HasAvailableFlags() {
 		fmt.Fprintf(b, "\nFlags:\n%s\n", strings.TrimRight(own.FlagUsagesWrapped(helpWidth), "\n"))
 	}
 	heading := "\nHelp topics with more flags:\n"
 	for _, t := range topics {
 		if used[t.name] {
-			fmt.Fprintf(b, "%s  %-27s %s\n", heading, cmd.Root().Name()+" help "+t.name, t.short)
+			fmt.Fprintf(b, "%s  %s help %-12s %s\n", heading, cmd.Root().Name(), t.name, t.short)
 			heading = ""
 		}
 	}

@@ -18,7 +18,7 @@ func ReadConversation(ctx context.Context, b *bus.Bus, id string) ([]agent.Entry
 		return nil, err
 	}
 	if len(bodies) == 0 {
-		return nil, cli.Exit(cli.ExitNotFound, "session %q has no conversation; see worker sessions ls", id)
+		return nil, cli.Exit(cli.ExitNotFound, "session %q has no conversation; see stevedore sessions ls", id)
 	}
 	return DecodeConversation(bodies)
 }

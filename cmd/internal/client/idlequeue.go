@@ -69,7 +69,7 @@ func MissingWorker(ctx context.Context, b *bus.Bus, queue, tool string) string {
 	case offered || errors.Join(errs[:]...) != nil:
 		return ""
 	case consumed:
-		return fmt.Sprintf("no worker of queue %q offers the tool %q now; see worker tools ls", queue, tool)
+		return fmt.Sprintf("no worker of queue %q offers the tool %q now; see stevedore tools ls", queue, tool)
 	}
 	return fmt.Sprintf("no worker is consuming queue %q now; its calls stay queued until you start one: \"%s\"", queue, status.StartCommand(queue))
 }

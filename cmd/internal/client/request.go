@@ -110,7 +110,7 @@ func Outage(connected context.Context, b *bus.Bus) error {
 const answerTimeout = 40 * time.Second
 
 var (
-	errNoWorker     = cli.Exit(cli.ExitUnreachable, "no worker answers; start one with \"worker up\" or \"worker serve\"")
+	errNoWorker     = cli.Exit(cli.ExitUnreachable, "no worker answers; start one with \"stevedore up\" or \"stevedore serve\"")
 	errDisconnected = fmt.Errorf("%w: the connection was lost before the worker answered; try again", bus.ErrUnreachable)
 )
 
@@ -135,7 +135,7 @@ func (o *Options) Ask(ctx context.Context, b *bus.Bus, group, function string, i
 	body, err := o.Request(ctx, b, b.RPC(group, tools.TokenOf(o.Session), function), in)
 	switch tools.CodeOf(err) {
 	case tools.CodeNotFound, tools.CodeExpired:
-		return nil, cli.Exit(cli.ExitNotFound, "%s; see worker %ss ls --session %s", commandNames.Replace(err.Error()), group, tools.TokenOf(o.Session))
+		return nil, cli.Exit(cli.ExitNotFound, "%s; see stevedore %ss ls --session %s", commandNames.Replace(err.Error()), group, tools.TokenOf(o.Session))
 	case tools.CodeInvalidArguments:
 		return nil, cli.Exit(cli.ExitUsage, "%s", commandNames.Replace(err.Error()))
 	}
@@ -143,8 +143,8 @@ func (o *Options) Ask(ctx context.Context, b *bus.Bus, group, function string, i
 }
 
 // commandNames replaces the names of the model's tools, in errors for people.
-var commandNames = strings.NewReplacer("; "+offload.ToolQuery+" lists the artifacts", "", offload.ToolQuery, "worker artifacts ls",
-	offload.ToolGet, "worker artifacts get", offload.ToolLines, "worker artifacts lines", offload.ToolGrep, "worker artifacts grep")
+var commandNames = strings.NewReplacer("; "+offload.ToolQuery+" lists the artifacts", "", offload.ToolQuery, "stevedore artifacts ls",
+	offload.ToolGet, "stevedore artifacts get", offload.ToolLines, "stevedore artifacts lines", offload.ToolGrep, "stevedore artifacts grep")
 
 // restartTimeout is the time that workers and servers get to restart.
 const restartTimeout = 30 * time.Second

@@ -1,4 +1,4 @@
-// Package demo is "worker demo": it shows the main features on the files of a directory.
+// Package demo is "stevedore demo": it shows the main features on the files of a directory.
 package demo
 
 import (
@@ -165,7 +165,7 @@ func (d *demo) play(ctx context.Context) error {
 	read := chars(big.ForLLM + lines + found)
 	d.print("\nThe model read %s of %s characters: an estimated %s tokens stayed out of the prompt.",
 		thousands(read), thousands(a.Chars), thousands(max(a.Tokens-read*2/5, 0)))
-	d.print("The temporary data directory is removed. Next: worker up, or worker --help")
+	d.print("The temporary data directory is removed. Next: stevedore up, or stevedore --help")
 	return nil
 }
 

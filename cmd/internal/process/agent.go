@@ -53,7 +53,7 @@ func (o *AgentOptions) AddFlags(flags *pflag.FlagSet) {
 	flags.Float64Var(&o.temperature, "temperature", providerTemperature, "`TEMPERATURE` of the models, from 0 to 2; -1 means the provider's default")
 	flags.Int64Var(&o.contextTokens, "context-tokens", 150_000, "approximate number of `TOKENS` above which the oldest tool results, and then the oldest turns, are moved out of the conversation")
 	flags.StringVar(&o.toolOutput, "tool-output", string(agent.OutputLast), "`WHICH` tool results the user sees as messages before the agent's reply: last (of the run's last tool), all (each when its tool ends) or none")
-	flags.StringArrayVar(&o.prices, "price", nil, "`SPEC=INPUT,OUTPUT[,CACHED]`: what a million tokens of a model cost, in any currency, such as openai:gpt=2.5,10; worker sessions then shows the cost")
+	flags.StringArrayVar(&o.prices, "price", nil, "`SPEC=INPUT,OUTPUT[,CACHED]`: what a million tokens of a model cost, in any currency, such as openai:gpt=2.5,10; stevedore sessions then shows the cost")
 	flags.StringVar(&o.delivery, "delivery", string(tools.DeliverBoth), "`WHO` gets the completion of a background task that an agent starts: user (on the channel), parent (the conversation that started it) or both; the user is always told of a failure")
 }
 

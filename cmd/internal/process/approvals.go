@@ -27,7 +27,7 @@ type ApprovalOptions struct {
 
 // AddFlags adds the flags of approvals.
 func (o *ApprovalOptions) AddFlags(flags *pflag.FlagSet) {
-	flags.StringArrayVar(&o.rules, "ask", nil, "`TOOL`s, such as shell,write_file, or one TOOL:PATTERN (repeat the flag for more), whose calls need a person's approval before they run (worker approvals); TOOL may contain * and PATTERN is a regular expression that is searched in each argument, such as shell:rm")
+	flags.StringArrayVar(&o.rules, "ask", nil, "`TOOL`s, such as shell,write_file, or one TOOL:PATTERN (repeat the flag for more), whose calls need a person's approval before they run (stevedore approvals); TOOL may contain * and PATTERN is a regular expression that is searched in each argument, such as shell:rm")
 	flags.DurationVar(&o.timeout, "ask-timeout", 24*time.Hour, "`TIME` after which an approval that nobody answered counts as denied")
 }
 
@@ -130,9 +130,9 @@ func approvalAsker(notifier *notify.Notifier) func(context.Context, task.Approva
 	return func(ctx context.Context, a task.Approval) error {
 		args := ApprovalArgs(a)
 		if len(args) > maxShownArgs {
-			args = fmt.Sprintf("%s\n(This is only the start. The whole call: worker approvals ls --session %s)", tools.Excerpt(args, maxShownArgs), cli.ShellWord(a.Session))
+			args = fmt.Sprintf("%s\n(This is only the start. The whole call: stevedore approvals ls --session %s)", tools.Excerpt(args, maxShownArgs), cli.ShellWord(a.Session))
 		}
-		text := fmt.Sprintf("May %s run?\n%s\n\nTo answer: worker approvals yes %s --session %s (or \"no\"). Without an answer before %s, it does not run.",
+		text := fmt.Sprintf("May %s run?\n%s\n\nTo answer: stevedore approvals yes %s --session %s (or \"no\"). Without an answer before %s, it does not run.",
 			a.Tool, args, cli.ShellWord(a.ID), cli.ShellWord(a.Session), a.Deadline.UTC().Format("2006-01-02 15:04 MST"))
 		_, err := notifier.Send(ctx, notify.Notification{
 			ID:      fmt.Sprintf("approval.%s.%s", a.Session, a.ID),

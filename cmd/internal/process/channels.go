@@ -23,7 +23,7 @@ type ChannelOptions struct {
 
 // AddFlags adds the flags of the channels.
 func (o *ChannelOptions) AddFlags(flags *pflag.FlagSet) {
-	flags.StringArrayVar(&o.flags, "channel", nil, "`NAME=SPEC` of a channel to the user, such as log=file:notes.jsonl or team=slack:url=env:VARIABLE; \"worker channels --help\" lists the kinds; console=console always exists")
+	flags.StringArrayVar(&o.flags, "channel", nil, "`NAME=SPEC` of a channel to the user, such as log=file:notes.jsonl or team=slack:url=env:VARIABLE; \"stevedore channels --help\" lists the kinds; console=console always exists")
 	flags.StringVar(&o.Default, "default-channel", "console", "`NAME` of the channel for notifications that name no other")
 }
 

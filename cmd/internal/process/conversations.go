@@ -28,7 +28,7 @@ func newConversations(b *bus.Bus, facts state.Store, chats map[string]string) co
 	return conversations{busLog{session.New(b)}, facts, chats}
 }
 
-// ConsoleSession is the session of the user at the console: "worker agent" continues it, and
+// ConsoleSession is the session of the user at the console: "stevedore agent" continues it, and
 // messages to the console enter it.
 const ConsoleSession = "console"
 

@@ -87,7 +87,7 @@ func (p *parts) provision(ctx context.Context) error {
 		provisioned.Differences = slices.DeleteFunc(provisioned.Differences, bus.Difference.IsLimit)
 	}
 	for _, d := range provisioned.Differences {
-		p.log.Warn().Str("stream", d.Name).Str("setting", d.Setting).Str("have", d.Have).Str("want", d.Want).Msg("stream differs; see worker provision")
+		p.log.Warn().Str("stream", d.Name).Str("setting", d.Setting).Str("have", d.Have).Str("want", d.Want).Msg("stream differs; see stevedore provision")
 	}
 	return err
 }

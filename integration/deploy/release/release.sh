@@ -7,8 +7,14 @@ version=${1:?usage: release.sh VERSION}
 out=dist
 rm -rf "$out" && mkdir -p "$out/completions"
 
-go build -trimpath -ldflags "-s -w" -o "$out/host/" ./cmd/worker ./cmd/heartbeat
-for program in worker heartbeat; do
+# build DIR [SUFFIX] builds both programs into a directory.
+build() {
+  go build -trimpath -ldflags "-s -w" -o "$1/stevedore${2:-}" ./cmd/worker
+  go build -trimpath -ldflags "-s -w" -o "$1/stevedore-heartbeat${2:-}" ./cmd/heartbeat
+}
+
+build "$out/host"
+for program in stevedore stevedore-heartbeat; do
   for shell in bash zsh fish powershell; do
     "$out/host/$program" completion $shell > "$out/completions/$program.$shell"
   done
@@ -16,13 +22,15 @@ done
 
 # The modules of the programs with their versions and licences.
 host=$PWD/$out/host
-(cd integration/deploy/release/sbom && go run . "$host/worker" "$host/heartbeat") > "$out/stevedore.cdx.json"
+(cd integration/deploy/release/sbom && go run . "$host/stevedore" "$host/stevedore-heartbeat") > "$out/stevedore.cdx.json"
 
 for platform in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64; do
   os=${platform%/*} arch=${platform#*/}
   name=stevedore_${version#v}_${os}_${arch}
   mkdir -p "$out/$name/docs"
-  CGO_ENABLED=0 GOOS=$os GOARCH=$arch go build -trimpath -ldflags "-s -w" -o "$out/$name/" ./cmd/worker ./cmd/heartbeat
+  suffix=
+  if [ "$os" = windows ]; then suffix=.exe; fi
+  CGO_ENABLED=0 GOOS=$os GOARCH=$arch build "$out/$name" "$suffix"
   cp README.md CHANGELOG.md LICENSE "$out/$name/"
   cp docs/*.md "$out/$name/docs/"
   cp -r "$out/completions" integration/deploy "$out/$name/"
@@ -40,7 +48,7 @@ sum() { awk -v f="stevedore_${version#v}_$1.tar.gz" '$2 == f {print $1}' "$out/c
 url="https://github.com/stevedore-bus/stevedore/releases/download/$version/stevedore_${version#v}"
 cat > "$out/stevedore.rb" <<FORMULA
 class Stevedore < Formula
-  desc "Event-driven worker for the tools of LLM agents, on NATS"
+  desc "Durable calls of the tools of LLM agents, on NATS"
   homepage "https://github.com/stevedore-bus/stevedore"
   version "${version#v}"
   license "MIT"
@@ -55,12 +63,11 @@ class Stevedore < Formula
   end
 
   def install
-    bin.install "worker" => "stevedore-worker"
-    bin.install "heartbeat" => "stevedore-heartbeat"
+    bin.install "stevedore", "stevedore-heartbeat"
   end
 
   test do
-    system bin/"stevedore-worker", "version"
+    system bin/"stevedore", "version"
   end
 end
 FORMULA

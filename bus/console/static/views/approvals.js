@@ -42,7 +42,7 @@ function show(main, parts, state) {
         const key = a.session + "." + a.id + a.asked_at;
         if (!rows.has(key)) { rows.set(key, card(a, state, reload)); list.append(rows.get(key)); }
       }
-      if (d.approvals.length === 0) replace(list, h("li.none", {}, empty("No call waits for an approval", "Choose which calls need one when you start the worker:", "worker up --ask 'shell,write_file'")));
+      if (d.approvals.length === 0) replace(list, h("li.none", {}, empty("No call waits for an approval", "Choose which calls need one when you start the worker:", "stevedore up --ask 'shell,write_file'")));
     } catch (e) { if (e.name !== "AbortError") { rows.clear(); replace(list, h("li.problem", {}, e.message)); } }
   }
   const stop = onFrame(frame => { if (frame.approvals) reload(); }, reload);

@@ -42,7 +42,7 @@ function show(main, parts) {
     }
     loading = false;
     scroller.setCount(items.length);
-    if (items.length === 0 && ended && !note.textContent) box.append(empty("No result was offloaded yet", "A result of more than 8,000 tokens is stored as an artifact. Make one:", "worker call shell 'command=seq 1 200000'"));
+    if (items.length === 0 && ended && !note.textContent) box.append(empty("No result was offloaded yet", "A result of more than 8,000 tokens is stored as an artifact. Make one:", "stevedore call shell 'command=seq 1 200000'"));
     else if (!ended && items.length < 20) more();
   }
   function reset() {

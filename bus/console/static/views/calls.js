@@ -65,7 +65,7 @@ function show(main, parts, state) {
     if (old) old.remove();
     const filtered = filter.session || filter.tool || filter.outcome;
     if (items.length === 0 && ended) {
-      box.append(filtered ? empty("No call matches", "Change the filters above. The session and the tool must be exact.") : empty("No call has ended yet", "Each result appears here. Run the first call in a terminal:", "worker call list_dir path=."));
+      box.append(filtered ? empty("No call matches", "Change the filters above. The session and the tool must be exact.") : empty("No call has ended yet", "Each result appears here. Run the first call in a terminal:", "stevedore call list_dir path=."));
     }
     replace(note, items.length === 0 ? "" : ended ? plural(items.length, "call") : count(items.length) + " calls loaded; scroll for older ones");
   }

@@ -26,7 +26,7 @@ function show(main, parts, state) {
   async function reload() {
     try {
       const s = await get("/api/status", {}, abort.signal);
-      if (s.channels.length === 0) { rows.clear(); return replace(list, h("li.none", {}, empty("No channel yet", "Start the worker with a channel, such as a file:", "worker up --channel log=file:notes.txt --default-channel log"))); }
+      if (s.channels.length === 0) { rows.clear(); return replace(list, h("li.none", {}, empty("No channel yet", "Start the worker with a channel, such as a file:", "stevedore up --channel log=file:notes.txt --default-channel log"))); }
       if (rows.size === 0) replace(list);
       for (const c of s.channels) {
         if (!rows.has(c.name)) { rows.set(c.name, row(c)); list.append(rows.get(c.name).el); }

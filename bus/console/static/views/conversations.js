@@ -24,7 +24,7 @@ function show(main, parts, state) {
     } catch (e) { if (e.name !== "AbortError") replace(list, h("li.problem", {}, e.message)); }
   }
   function draw() {
-    if (drawn.length === 0) return replace(list, h("li.none", {}, empty("No conversation yet", "Start a worker with a model, then write to the agent here or in a terminal:", "worker up --model anthropic:MODEL\nworker agent \"say hello\"")));
+    if (drawn.length === 0) return replace(list, h("li.none", {}, empty("No conversation yet", "Start a worker with a model, then write to the agent here or in a terminal:", "stevedore up --model anthropic:MODEL\nworker agent \"say hello\"")));
     replace(list, drawn.map(s => h("li", { "data-row": true }, h("a.line", { href: "#/conversations/" + path(s.session), "aria-current": s.session === open ? "true" : null },
       chip(s.state), h("b.text", {}, s.session), h("span.grow"), s.output ? h("span.num.wide", {}, count(s.input + s.output) + " tokens") : null, h("span.num.ago", {}, time(s.at))))),
       next ? h("li.more", {}, button("Show older", () => reload(true), ".quiet")) : null);
@@ -73,7 +73,7 @@ function transcript(root, session, state, fresh) {
     log.scrollTop += log.scrollHeight - height;
   }
   function drawOlder() {
-    replace(older, !next ? null : shown < maxEntries ? button("Show earlier messages", loadOlder, ".quiet") : h("p.hint", {}, "To read earlier messages: worker sessions show " + session));
+    replace(older, !next ? null : shown < maxEntries ? button("Show earlier messages", loadOlder, ".quiet") : h("p.hint", {}, "To read earlier messages: stevedore sessions show " + session));
   }
   async function follow() {
     try {

@@ -73,7 +73,7 @@ function show(main, parts, state) {
     }
     for (const [key, r] of rows) if (!keys.has(key)) { r.el.remove(); rows.delete(key); running.delete(key); }
     const none = list.querySelector(".none");
-    if (calls.length === 0 && !none) list.append(h("li.none", {}, empty("Nothing is running", "A call appears here while a worker runs it. Try one in a terminal:", "worker call shell 'command=for i in $(seq 20); do echo $i; sleep 1; done'")));
+    if (calls.length === 0 && !none) list.append(h("li.none", {}, empty("Nothing is running", "A call appears here while a worker runs it. Try one in a terminal:", "stevedore call shell 'command=for i in $(seq 20); do echo $i; sleep 1; done'")));
     else if (calls.length && none) none.remove();
     const more = list.querySelector(".more");
     if (more) more.remove();
@@ -108,7 +108,7 @@ function show(main, parts, state) {
     drawWaiting(waiting);
     replace(summary, (runningCount ? plural(runningCount, "call") + (runningCount === 1 ? " is" : " are") + " running" : "No call is running")
       + (waiting ? ", " + count(waiting) + (waiting === 1 ? " waits" : " wait") : "") + ". "
-      + (s.workers.length ? plural(s.workers.length, "worker") + (s.workers.length === 1 ? " answers." : " answer.") : "No worker answers: start one with “worker serve”."));
+      + (s.workers.length ? plural(s.workers.length, "worker") + (s.workers.length === 1 ? " answers." : " answer.") : "No worker answers: start one with “stevedore serve”."));
     replace(asks, state.approvals ? h("p.problem.ask", {}, h("a", { href: "#/approvals" }, plural(state.approvals, "call") + (state.approvals === 1 ? " waits" : " wait") + " for your approval")) : null);
     replace(problems, s.problems.concat(s.errors || []).map(p => problem(p)));
   }

@@ -24,8 +24,8 @@ function show(main, parts, state) {
   async function reload() {
     try {
       const d = await get("/api/schedules", {}, abort.signal);
-      if (d.schedules.length === 0) replace(list, h("li.none", {}, empty("No schedule yet", "A job calls a tool at a time, at an interval or by a cron expression. Add one:", "worker cron add backup shell 'command=make backup' --every 6h")));
-      else replace(list, d.schedules.map(row), d.omitted ? h("li.more", {}, "and " + d.omitted + " more; see worker cron ls") : null);
+      if (d.schedules.length === 0) replace(list, h("li.none", {}, empty("No schedule yet", "A job calls a tool at a time, at an interval or by a cron expression. Add one:", "stevedore cron add backup shell 'command=make backup' --every 6h")));
+      else replace(list, d.schedules.map(row), d.omitted ? h("li.more", {}, "and " + d.omitted + " more; see stevedore cron ls") : null);
     } catch (e) { if (e.name !== "AbortError") replace(list, h("li.problem", {}, e.message)); }
   }
   reload();

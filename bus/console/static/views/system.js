@@ -26,7 +26,7 @@ function show(main) {
         s.problems.concat(s.errors || []).map(p => problem(p, "system")),
         s.problems.length || (s.errors || []).length ? null : h("p.lead", {}, "Nothing needs attention."),
         h("section", {}, h("h2", {}, "Workers"), s.workers.length ? table("Workers", ["Worker", "Queues", "Running", "Ended", "Up for", "Version"], s.workers.map(w => h("tr", {}, h("th", { scope: "row" }, w.name), h("td", {}, w.queues.join(", ")), h("td.num", {}, count(w.running)), h("td", {}, ended(w)), h("td", {}, time(w.started, "since")), h("td", {}, w.version))))
-          : empty("No worker answers", "Calls stay queued until a worker takes them. Start one:", "worker serve --server " + s.server.url)),
+          : empty("No worker answers", "Calls stay queued until a worker takes them. Start one:", "stevedore serve --server " + s.server.url)),
         h("section", {}, h("h2", {}, "Queues"), s.queues.length ? table("Queues", ["Queue", "Waiting", "Running", "Taken", "Workers"], s.queues.map(q => h("tr", {}, h("th", { scope: "row" }, q.name), h("td.num", {}, count(q.waiting)), h("td.num", {}, count(q.running)), h("td.num", {}, count(q.taken)), h("td.num", {}, q.workers || (q.pulling ? "another program" : "none")))))
           : h("p.hint", {}, "A worker creates its queue when it starts.")),
         h("section", {}, h("h2", {}, "Streams"), table("Streams", ["Stream", "Fill", "Size", "Messages", "Oldest", "Kept for", "If full", "Replicas"], s.streams.map(stream))),
