@@ -51,7 +51,7 @@ var allowedImports = map[string][]string{
 	// For tests only.
 	"bus/worker/workertest": {"bus", "bus/bustest", "bus/worker", "tools"},
 
-	"offload":                    {"tools/metrics", "tools", "offload/index", "offload/internal/blocks", "offload/internal/textscan", "offload/linematch"},
+	"offload":                    {"tools/limited", "tools/metrics", "tools", "offload/index", "offload/internal/blocks", "offload/internal/textscan", "offload/linematch"},
 	"offload/chat":               {"tools", "state/durable"},
 	"offload/disk":               {"offload", "offload/index", "offload/record", "tools", "state/durable"},
 	"offload/object":             {"offload", "offload/index", "offload/internal/blocks", "offload/record", "tools", "bus/jsapi"},
@@ -71,6 +71,7 @@ var allowedImports = map[string][]string{
 	"tools":                        {"tools/internal/fastjson"},
 	"tools/internal/fastjson":      {},
 	"tools/internal/job":           {},
+	"tools/limited":                {},
 	"tools/builtin":                {"tools", "tools/sandbox", "offload/linematch", "state/durable"},
 	"tools/sandbox":                {"tools/sandbox/internal/enter"},
 	"tools/sandbox/internal/enter": {},

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/limited"
 )
 
 func TestJQ(t *testing.T) {
@@ -138,7 +139,7 @@ func TestJQInProcess(t *testing.T) {
 		{"a", `error("mine")`, "mine"},
 		{"a", `"x" * 2e9 | length`, "needs too much memory"}, // in one step
 	} {
-		if row.text == "needs too much memory" && !limitsMemory {
+		if row.text == "needs too much memory" && !limited.Memory {
 			continue
 		}
 		_, err := r.JQ(t.Context(), "s", row.id, JQQuery{Query: row.query})

@@ -8,17 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os/exec"
-	"regexp"
-	"runtime/debug"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/limited"
 )
-
-// jqMemory bounds a process that runs a query, if the system can do that: the growth
-// of the heap, as much again for the garbage collector, and the program.
-const jqMemory = 2*maxJQHeap + 128<<20
 
 // processTime is how much longer than its query a process may take: to start on a busy
 // machine, and to write the results.
@@ -49,9 +43,8 @@ type jqResponse struct {
 // process. It bounds the memory of the process, so it is for a main that does nothing
 // else. After an error there is no output.
 func ServeJQ(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
-	debug.SetMemoryLimit(maxJQHeap + maxJQHeap/2)
-	if err := limitMemory(jqMemory); err != nil {
-		return fmt.Errorf("serve jq: bound the memory: %w", err)
+	if err := limited.Serve(maxJQHeap); err != nil {
+		return fmt.Errorf("serve jq: %w", err)
 	}
 	in := bufio.NewReader(stdin)
 	head, err := in.ReadBytes('\n')
@@ -79,25 +72,20 @@ func runInProcess(ctx context.Context, cfg ReaderConfig, req jqRequest, input io
 		return nil, err
 	}
 	// The process has its own timeout; this one is for a process that hangs.
-	limited, cancel := context.WithTimeoutCause(ctx, req.Time+processTime,
+	ctx, cancel := context.WithTimeoutCause(ctx, req.Time+processTime,
 		tools.Errorf(tools.CodeTimeout, "the query %q took longer than %s", tools.Excerpt(req.Query, 200), req.Time))
 	defer cancel()
-	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(limited, cfg.JQCommand[0], cfg.JQCommand[1:]...)
-	cmd.Stdin = io.MultiReader(bytes.NewReader(append(head, '\n')), input)
-	cmd.Stdout, cmd.Stderr = &stdout, &cappedBuffer{&stderr}
-	cmd.Env = []string{} // it needs no secrets
-	cmd.WaitDelay = time.Second
-	runErr := cmd.Run()
-	var answer jqResponse
-	switch exit := (*exec.ExitError)(nil); {
-	case limited.Err() != nil:
-		return nil, context.Cause(limited)
-	case errors.As(runErr, &exit) && (!exit.Exited() || runtimeDied.Match(stderr.Bytes())):
-		return nil, memoryError(req) // or another process killed it
-	case runErr != nil:
-		return nil, fmt.Errorf("run jq in a separate process: %w: %s", runErr, bytes.TrimSpace(stderr.Bytes()))
+	var stdout bytes.Buffer
+	err = limited.Run(ctx, cfg.JQCommand, io.MultiReader(bytes.NewReader(append(head, '\n')), input), &stdout)
+	switch {
+	case ctx.Err() != nil:
+		return nil, err
+	case errors.Is(err, limited.ErrMemory):
+		return nil, memoryError(req)
+	case err != nil:
+		return nil, fmt.Errorf("run jq in a separate process: %w", err)
 	}
+	var answer jqResponse
 	if err := json.Unmarshal(stdout.Bytes(), &answer); err != nil {
 		return nil, fmt.Errorf("run jq in a separate process: decode its output: %w", err)
 	}
@@ -105,16 +93,4 @@ func runInProcess(ctx context.Context, cfg ReaderConfig, req jqRequest, input io
 		return nil, &tools.Error{Code: answer.Code, Message: answer.Message}
 	}
 	return answer.JQResult, nil
-}
-
-// runtimeDied matches the output of a Go runtime that gets no more memory. It mostly
-// says so, but its garbage collector may also find a nil pointer.
-var runtimeDied = regexp.MustCompile(`(?m)^(fatal error|SIGSEGV): `)
-
-// cappedBuffer keeps the first 4 KiB that are written to it.
-type cappedBuffer struct{ *bytes.Buffer }
-
-func (b *cappedBuffer) Write(p []byte) (int, error) {
-	b.Buffer.Write(p[:min(len(p), max(4<<10-b.Len(), 0))])
-	return len(p), nil
 }

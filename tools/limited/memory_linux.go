@@ -1,11 +1,11 @@
 //go:build !race
 
-package offload
+package limited
 
 import "golang.org/x/sys/unix"
 
-// limitsMemory is true if limitMemory has an effect.
-const limitsMemory = true
+// Memory reports whether Serve can end a process that needs too much memory.
+const Memory = true
 
 // limitMemory bounds the private memory that this process may write to. An allocation
 // above the bound ends the process.

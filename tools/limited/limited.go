@@ -1,0 +1,63 @@
+// Package limited runs a part of the program, such as a jq query, in a process of its own, whose
+// memory and time are bounded. Hostile input can then end that process, but not the worker.
+package limited
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"regexp"
+	"runtime/debug"
+	"time"
+)
+
+// ErrMemory means that the process needed more memory than it may have, or that somebody else
+// killed it.
+var ErrMemory = errors.New("the process needed too much memory")
+
+// Serve bounds the memory of this process, so it is for a main that does nothing else: heap is the
+// number of bytes that it may use. If the system can do that, the process ends when it has twice
+// as much, for the garbage collector, and 128 MiB for the program.
+func Serve(heap int64) error {
+	debug.SetMemoryLimit(heap + heap/2)
+	if err := limitMemory(uint64(2*heap + 128<<20)); err != nil {
+		return fmt.Errorf("bound the memory: %w", err)
+	}
+	return nil
+}
+
+// Run runs a command line whose main calls Serve. It kills the process when ctx ends, and then
+// returns the cause.
+func Run(ctx context.Context, command []string, stdin io.Reader, stdout io.Writer) error {
+	stderr := new(capped)
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
+	cmd.Env = []string{} // it needs no secrets
+	cmd.WaitDelay = time.Second
+	err := cmd.Run()
+	exit, exited := errors.AsType[*exec.ExitError](err)
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case exited && (!exit.Exited() || runtimeDied.Match(stderr.Bytes())):
+		return ErrMemory
+	case err != nil:
+		return fmt.Errorf("%w: %s", err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return nil
+}
+
+// runtimeDied matches the output of a Go runtime that gets no more memory. It mostly
+// says so, but its garbage collector may also find a nil pointer.
+var runtimeDied = regexp.MustCompile(`(?m)^(fatal error|SIGSEGV): `)
+
+// capped keeps the first 4 KiB that are written to it.
+type capped struct{ bytes.Buffer }
+
+func (b *capped) Write(p []byte) (int, error) {
+	b.Buffer.Write(p[:min(len(p), max(4<<10-b.Len(), 0))])
+	return len(p), nil
+}
