@@ -66,7 +66,7 @@ func (l *Lines) Text() string {
 func (r *Reader) GetByLines(ctx context.Context, session, id string, start, end int64) (*Lines, error) {
 	var lines *Lines
 	defer countRead("lines", time.Now())
-	err := r.readSpeculatively(ctx, session, id, func(rec Record, c blockContent) (err error) {
+	err := r.with(ctx, session, id, func(rec Record, c blockContent) (err error) {
 		lines, err = readLines(ctx, rec, c, start, end, r.cfg.MaxChars)
 		return err
 	})

@@ -79,7 +79,7 @@ func (r *Reader) page(ctx context.Context, session, id string, offset, limit, ma
 	}
 	var page *Page
 	defer countRead("page", time.Now())
-	err := r.readSpeculatively(ctx, session, id, func(rec Record, c blockContent) (err error) {
+	err := r.with(ctx, session, id, func(rec Record, c blockContent) (err error) {
 		page, err = readPage(rec, c, offset, limit, maxLimit == PageChars)
 		return err
 	})

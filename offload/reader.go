@@ -113,45 +113,6 @@ func (r *Reader) with(ctx context.Context, session, id string, f func(Record, bl
 	if err != nil {
 		return err
 	}
-	return r.withRecord(ctx, id, rec, f)
-}
-
-// recordCache is a Store behind a network that caches recent records and contents.
-type recordCache interface {
-	CachedRecord(session, id string) (Record, bool)
-}
-
-// readSpeculatively is with for short reads. If the store has cached the record, it
-// calls f with the cached record while it fetches the current one. If the two differ,
-// it cancels f and calls it again. The output of f is valid only if the error is nil.
-func (r *Reader) readSpeculatively(ctx context.Context, session, id string, f func(Record, blockContent) error) error {
-	cache, ok := r.store.(recordCache)
-	if !ok {
-		return r.with(ctx, session, id, f)
-	}
-	cached, ok := cache.CachedRecord(tools.TokenOf(session), tools.TokenOf(id))
-	if !ok {
-		return r.with(ctx, session, id, f)
-	}
-	cachedCtx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	done := make(chan error, 1)
-	go func() { done <- r.withRecord(cachedCtx, id, cached, f) }()
-	rec, err := r.Record(ctx, session, id)
-	if err != nil || rec.ID != cached.ID || rec.Digest != cached.Digest {
-		cancel()
-	}
-	cachedErr := <-done
-	switch {
-	case err != nil:
-		return err
-	case cachedCtx.Err() == nil && cachedErr == nil:
-		return nil
-	}
-	return r.withRecord(ctx, id, rec, f)
-}
-
-func (r *Reader) withRecord(ctx context.Context, id string, rec Record, f func(Record, blockContent) error) error {
 	c, err := r.store.Open(ctx, rec)
 	if err != nil {
 		return readError(id, err)

@@ -3,9 +3,7 @@ package object
 import (
 	"slices"
 	"sync"
-	"sync/atomic"
 
-	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/internal/blocks"
 )
 
@@ -33,20 +31,6 @@ type cachedBlob struct {
 	digest string
 	*blob
 	recent *blocks.Cache
-	rec    atomic.Pointer[offload.Record] // for which it was opened last
-}
-
-// record returns the record for which a blob was opened last. It may be outdated, so
-// the caller must not show the content before it has the current record.
-func (c *blobCache) record(session, id string) (offload.Record, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, b := range c.list {
-		if rec := b.rec.Load(); rec != nil && rec.Session == session && rec.ID == id {
-			return *rec, true
-		}
-	}
-	return offload.Record{}, false
 }
 
 func (c *blobCache) get(digest string) *cachedBlob {

@@ -2,13 +2,11 @@ package object
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 
@@ -56,56 +54,6 @@ func TestOpenedContentIsNotLookedUpAgain(t *testing.T) {
 	if lines, err := r.GetByLines(t.Context(), "s", "a", 1, 9); err != nil || lines.Content != "one\ntwo" {
 		t.Errorf("after it was put anew: %v, %v", lines, err)
 	}
-}
-
-// TestCachedContentIsReadWithItsRecord: a read of a cached content requests the record
-// and a block at the same time.
-func TestCachedContentIsReadWithItsRecord(t *testing.T) {
-	s := lateRecords{openTest(t, connect(t, startServer(t, server.Options{})), Config{}), make(chan struct{}, 1)}
-	data := bytes.Repeat([]byte("a line of 32 bytes, more or less\n"), 20*index.BlockSize/33)
-	out := storetest.Put(t, s.Store, storetest.NewRecord("s", "a"), data)
-	r := offload.NewReader(s, offload.ReaderConfig{})
-	for i, line := range []int64{1, out.Lines / 2, out.Lines} {
-		if i == 0 {
-			s.read <- struct{}{} // nothing is cached yet
-		}
-		if _, err := r.GetByLines(t.Context(), "s", "a", line, line); err != nil {
-			t.Fatalf("line %d: %v", line, err)
-		}
-		if i == 0 {
-			<-s.read
-		}
-	}
-}
-
-// lateRecords returns a record only after a content was read.
-type lateRecords struct {
-	*Store
-	read chan struct{}
-}
-
-func (s lateRecords) Get(ctx context.Context, session, id string) (offload.Record, error) {
-	select {
-	case <-s.read:
-		return s.Store.Get(ctx, session, id)
-	case <-time.After(2 * time.Minute):
-		return offload.Record{}, errors.New("the content is not read until the record has come")
-	}
-}
-
-func (s lateRecords) Open(ctx context.Context, rec offload.Record) (offload.Content, error) {
-	c, err := s.Store.Open(ctx, rec)
-	return tellingContent{c, s.read}, err
-}
-
-type tellingContent struct {
-	offload.Content
-	read chan struct{}
-}
-
-func (c tellingContent) Close() error {
-	c.read <- struct{}{}
-	return c.Content.Close()
 }
 
 // TestOpenedContentThatIsPutAgain: a content that was swept and put again has other

@@ -180,28 +180,6 @@ func TestSweepRemovesOrphans(t *testing.T) {
 	storetest.CheckContent(t, s, kept, storetest.Text(9*index.BlockSize, 33))
 }
 
-// TestSweepDuringPut: a sweep without grace removes the bytes of a Put that has no
-// record yet. The Put fails and leaves no record.
-func TestSweepDuringPut(t *testing.T) {
-	js := connect(t, startServer(t, server.Options{}))
-	s := openTest(t, js, Config{})
-	s.recheck = 0
-	for i, size := range []int{10, 9 * index.BlockSize} {
-		id := fmt.Sprint("a", i)
-		_, err := s.Put(t.Context(), storetest.NewRecord("s", id), bytes.NewReader(storetest.Text(size, 35)), func(*offload.Record, offload.Content) error {
-			_, err := s.Sweep(t.Context(), 0)
-			return err
-		})
-		if err == nil {
-			t.Errorf("%d bytes: the Put succeeded, but its bytes are missing", size)
-		}
-		if _, err := s.Get(t.Context(), "s", id); !errors.Is(err, offload.ErrNotFound) {
-			t.Errorf("%d bytes: a record is left: %v", size, err)
-		}
-		storetest.CheckContent(t, s, storetest.Put(t, s, storetest.NewRecord("s", id), storetest.Text(size, 35)), storetest.Text(size, 35))
-	}
-}
-
 // TestSweepKeepsContentOfPut: an old content without a record becomes young when a Put
 // finds it.
 func TestSweepKeepsContentOfPut(t *testing.T) {

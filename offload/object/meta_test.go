@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"slices"
 	"strings"
 	"testing"
 
@@ -83,8 +82,7 @@ func chunkUsers(t *testing.T, s *Store, nuid string) (n int) {
 	return n
 }
 
-// TestOthersWriteDuringPut: the chunks of an object get other sequences than the
-// predicted ones.
+// TestOthersWriteDuringPut: the sequences of the chunks of an object are not consecutive.
 func TestOthersWriteDuringPut(t *testing.T) {
 	js := connect(t, startServer(t, server.Options{}))
 	s := openTest(t, js, Config{})
@@ -104,28 +102,24 @@ func TestOthersWriteDuringPut(t *testing.T) {
 	}
 }
 
-// TestPutEndsAfterMeta: a process ends after it published the meta message, before
-// the chunks are acknowledged. It leaves a complete object or none.
+// TestPutEndsAfterMeta: a process ends after it published the meta message of a small
+// object, before the chunks are acknowledged. It leaves a complete object.
 func TestPutEndsAfterMeta(t *testing.T) {
 	js := connect(t, startServer(t, server.Options{}))
 	s := openTest(t, js, Config{})
-	const blocks = smallChunks + 5
-	for _, c := range []struct {
-		blocks, other int
-		taken         bool
-	}{{3, -1, true}, {3, 2, true}, {blocks, -1, true}, {blocks, 1, false}, {blocks, blocks - 1, false}, {blocks, blocks, false}} {
-		data := storetest.Text(c.blocks*index.BlockSize, uint64(200+c.other))
+	for _, other := range []int{-1, 2} {
+		data := storetest.Text(3*index.BlockSize, uint64(200+other))
 		up, in := sentUpload(t, s, interrupted(data, func(block int) {
-			if block == c.other {
+			if block == other {
 				otherWrites(t, s)
 			}
 		}))
-		if _, _, err := up.publishMetaEarly(in); err != nil {
+		if _, err := up.sendMeta(in, 0); err != nil {
 			t.Fatal(err)
 		}
 		out := storetest.Put(t, s, storetest.NewRecord("s", "a"), data)
-		if taken := chunkUsers(t, s, up.nuid) == 1; taken != c.taken {
-			t.Errorf("%d blocks, another wrote before block %d: the object is taken: %t, want %t", c.blocks, c.other, taken, c.taken)
+		if n := chunkUsers(t, s, up.nuid); n != 1 {
+			t.Errorf("%d objects have the chunks, want 1", n)
 		}
 		storetest.CheckContent(t, openTest(t, js, Config{}), out, data)
 		if err := s.Delete(t.Context(), "s", "a"); err != nil {
@@ -140,55 +134,8 @@ func TestPutEndsAfterMeta(t *testing.T) {
 	}
 }
 
-// TestMetaBeforeAnyAnswer: the predicted sequences follow the last known sequence, so
-// the upload does not wait for an acknowledgement first.
-func TestMetaBeforeAnyAnswer(t *testing.T) {
-	js := connect(t, startServer(t, server.Options{}))
-	s := openTest(t, js, Config{})
-	for i := range 3 {
-		data := storetest.Text((smallChunks+2)*index.BlockSize, uint64(290+i))
-		up, in := sentUpload(t, s, bytes.NewReader(data))
-		meta, predicted, err := up.publishMetaEarly(in)
-		if err != nil || len(up.seqs) != 0 {
-			t.Fatalf("%v, waited for %d chunks", err, len(up.seqs))
-		}
-		if err := up.awaitAll(t.Context()); err != nil || !slices.Equal(predicted, up.seqs) {
-			t.Errorf("%v, predicted %d, got %d", err, predicted, up.seqs)
-		}
-		if _, _, err := s.await(t.Context(), meta); err != nil {
-			t.Error(err)
-		}
-		storetest.CheckContent(t, s, storetest.Put(t, s, storetest.NewRecord("s", "a"+strings.Repeat("b", i)), data), data)
-		if n := chunkUsers(t, s, up.nuid); n != 1 {
-			t.Errorf("%d objects have the chunks", n)
-		}
-	}
-}
-
-// TestPredictedByAccident: the stream has the predicted last sequence, but the chunks
-// have other sequences, as after the bucket was created again.
-func TestPredictedByAccident(t *testing.T) {
-	js := connect(t, startServer(t, server.Options{}))
-	s := openTest(t, js, Config{})
-	const blocks = smallChunks + 2
-	data := storetest.Text(blocks*index.BlockSize, 295)
-	s.observeSeq(3)
-	src := interrupted(data, func(block int) {
-		for range 3 {
-			if block == blocks {
-				otherWrites(t, s)
-			}
-		}
-	})
-	out, err := s.Put(t.Context(), storetest.NewRecord("s", "a"), src, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	storetest.CheckContent(t, openTest(t, js, Config{}), out, data)
-}
-
-// TestRejectedChunk: the server rejects the last chunk, and a message of another client
-// gets its predicted sequence. The upload retracts the meta message.
+// TestRejectedChunk: the server rejects the last chunk of a large object. The upload leaves
+// nothing.
 func TestRejectedChunk(t *testing.T) {
 	js := connect(t, startServer(t, server.Options{}))
 	s := openTest(t, js, Config{})
@@ -219,28 +166,51 @@ func TestRejectedChunk(t *testing.T) {
 	storetest.CheckContent(t, s, storetest.Put(t, s, storetest.NewRecord("s", "a"), data), data)
 }
 
-// TestFailedPutKeepsObjectOfAnother: a Put fails although everything was stored, and
-// another Put uses its object.
+// TestRejectedChunkOfSmallObject: the server rejects a chunk and stores the meta message,
+// which was sent before the answer. The upload leaves nothing.
+func TestRejectedChunkOfSmallObject(t *testing.T) {
+	js := connect(t, startServer(t, server.Options{}))
+	s := openTest(t, js, Config{})
+	data := storetest.Text(2*index.BlockSize, 310)
+	up := newTestUpload(t, s)
+	in, err := record.Ingest(t.Context(), bytes.NewReader(data), func(block []byte) error {
+		m := &nats.Msg{Subject: s.chunkSubject(up.nuid), Data: block, Header: nats.Header{}}
+		if up.sent == 1 {
+			m.Header.Set(jetstream.ExpectedLastSeqHeader, "99999")
+		}
+		return up.publish(m)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := up.commit(t.Context(), in); err == nil {
+		t.Error("a chunk is missing, and the Put succeeded")
+	}
+	if n := uint64(chunkUsers(t, s, up.nuid)) + chunksOf(t, s, up.nuid); n != 0 {
+		t.Errorf("%d objects and chunks are left", n)
+	}
+	storetest.CheckContent(t, s, storetest.Put(t, s, storetest.NewRecord("s", "a"), data), data)
+}
+
+// TestFailedPutKeepsObjectOfAnother: a Put of a small object fails although everything was
+// stored, and another Put uses its object.
 func TestFailedPutKeepsObjectOfAnother(t *testing.T) {
 	js := connect(t, startServer(t, server.Options{}))
 	s := openTest(t, js, Config{})
-	for i, blocks := range []int{2, smallChunks + 5} {
-		data := storetest.Text(blocks*index.BlockSize, uint64(310+i))
-		up, in := sentUpload(t, s, bytes.NewReader(data))
-		f, _, err := up.publishMetaEarly(in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out := storetest.Put(t, s, storetest.NewRecord("s", strings.Repeat("a", blocks)), data)
-		ended, cancel := context.WithCancel(t.Context())
-		cancel()
-		if err := up.awaitAll(ended); !errors.Is(err, context.Canceled) && err != nil {
-			t.Fatal(err)
-		}
-		up.retract(ended, f)
-		storetest.CheckContent(t, openTest(t, js, Config{}), out, data)
-		if s.noPurge.Load() {
-			t.Error("the store stopped tidying")
-		}
+	data := storetest.Text(2*index.BlockSize, 311)
+	up, in := sentUpload(t, s, bytes.NewReader(data))
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	early, err := up.sendMeta(in, 0)
+	if err != nil {
+		t.Fatal(err)
 	}
+	out := storetest.Put(t, s, storetest.NewRecord("s", "a"), data)
+	if err := up.awaitAll(ended); err != nil && !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if err := up.retract(t.Context(), early); err == nil {
+		t.Error("the object of another Put was removed")
+	}
+	storetest.CheckContent(t, openTest(t, js, Config{}), out, data)
 }

@@ -29,15 +29,7 @@ func (s *Store) Open(ctx context.Context, rec offload.Record) (offload.Content, 
 	if err != nil {
 		return nil, fmt.Errorf("open artifact %q: %w", rec.ID, err)
 	}
-	c.b.Load().rec.Store(&rec)
 	return c, nil
-}
-
-// CachedRecord returns the record for which a content was opened last, if it is
-// cached. It may be outdated: a Reader uses it to read while it gets the current
-// record.
-func (s *Store) CachedRecord(session, id string) (offload.Record, bool) {
-	return s.cache.record(session, id)
 }
 
 // openDigest opens the bytes with a digest, if their index has indexDigest. A record of an
@@ -145,27 +137,15 @@ func (c *content) Close() error {
 func (c *content) loadBlock(i int, _ []byte) ([]byte, error) {
 	b, ahead := c.b.Load(), c.inSequence(i)
 	data, err := c.loadFrom(b, i, ahead)
-	if !errors.Is(err, jetstream.ErrMsgNotFound) {
-		return data, err
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		found, e := c.s.latestBlob(c.ctx, b.digest)
+		if again, e := c.s.addToCache(b.digest, found, e); e == nil && again.seq != b.seq && again.indexDigest == b.indexDigest {
+			c.b.Store(again)
+			data, err = c.loadFrom(again, i, ahead)
+		}
 	}
-	gone := fmt.Errorf("read block %d: its chunk is missing: %w", i, offload.ErrCorrupt)
-	found, err := c.s.latestBlob(c.ctx, b.digest)
-	if err == nil && found.seq == b.seq {
-		return nil, gone
-	}
-	switch again, err := c.s.addToCache(b.digest, found, err); {
-	case errors.Is(err, jetstream.ErrMsgNotFound):
-		return nil, gone
-	case err != nil:
-		return nil, fmt.Errorf("read block %d: %w", i, err)
-	case again.indexDigest != b.indexDigest:
-		return nil, gone
-	default:
-		b = again
-		c.b.Store(b)
-	}
-	if data, err = c.loadFrom(b, i, ahead); errors.Is(err, jetstream.ErrMsgNotFound) {
-		err = gone
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		err = fmt.Errorf("read block %d: its chunk is missing: %w", i, offload.ErrCorrupt)
 	}
 	return data, err
 }

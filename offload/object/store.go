@@ -1,5 +1,18 @@
-// Package object is an artifact store in a JetStream object store and a key-value
-// bucket. It is the only part of offload that uses NATS.
+// Package object is an artifact store in a JetStream object store and a key-value bucket.
+// It is the only part of offload that uses NATS.
+//
+// A Put publishes the content in chunks of 128 KiB, several in flight, and then the meta
+// message, which names the object by the SHA-256 of the content and holds its line index and
+// the stream sequences of its chunks. So a reader can get any block with one request. The
+// meta message of a small object lists no sequences, so it is published with the chunks. Both
+// messages of an object are those of the stock clients, which can read it. At last the record
+// of the artifact is written to the key-value bucket, under <session>.<id>.
+//
+// A content that is stored already keeps its object: its meta message is published again,
+// which makes it young for a sweep, and the new chunks are removed. The stream rejects each
+// meta message whose subject has changed since it was read, so Puts and sweeps of several
+// processes do not disturb each other. What a dead process leaves has no record, or no meta
+// message, and a sweep removes it.
 package object
 
 import (
@@ -58,25 +71,17 @@ type Store struct {
 	publisher jetstream.JetStream // with a timeout for acknowledgements
 	blobs     jetstream.Stream
 	records   records
-	window    window
-	lastSeq   atomic.Uint64 // the last known sequence of the blob stream
+	uploads   atomic.Int64 // running now
 	cache     blobCache
 	reads     atomic.Int64 // chunks
 	// noPurge is set if the server denied a purge or did not answer. An account
 	// that may only add leaves its failed uploads to the sweeper.
 	noPurge     atomic.Bool
 	tidyTimeout time.Duration
-	// recheck is how long a Put may take from its blob to its record before it
-	// checks whether a sweep removed the blob.
-	recheck time.Duration
 }
 
-const (
-	// sweepMargin is the default of recheck. The grace of a sweep should be longer.
-	sweepMargin = 10 * time.Second
-	// ackTimeout is how long the server may take to store one message.
-	ackTimeout = 10 * time.Second
-)
+// ackTimeout is how long the server may take to store one message.
+const ackTimeout = 10 * time.Second
 
 // Open opens the store and creates missing buckets. It does not change the
 // configuration of existing buckets, except that it stores the format version in one that
@@ -98,7 +103,7 @@ func Open(ctx context.Context, js jetstream.JetStream, cfg Config) (*Store, erro
 func open(ctx context.Context, js jetstream.JetStream, cfg Config) (*Store, error) {
 	s := &Store{
 		life: record.NewLifecycle(cfg.StoreConfig), bucket: cfg.Bucket, api: jsapi.New(js),
-		tidyTimeout: 2 * time.Second, recheck: sweepMargin,
+		tidyTimeout: 2 * time.Second,
 	}
 	err := createBuckets(ctx, js, cfg)
 	if err != nil {
@@ -110,11 +115,7 @@ func open(ctx context.Context, js jetstream.JetStream, cfg Config) (*Store, erro
 	if s.blobs, err = js.Stream(ctx, s.stream()); err != nil {
 		return nil, err
 	}
-	s.observeSeq(s.blobs.CachedInfo().State.LastSeq)
 	if s.records, err = openRecords(ctx, js, cfg.Records, s.api, s.life); err != nil {
-		return nil, err
-	}
-	if err := s.window.measure(ctx, js.Conn()); err != nil {
 		return nil, err
 	}
 	if s.publisher, err = jetstream.New(js.Conn(), jetstream.WithPublishAsyncTimeout(ackTimeout)); err != nil {
@@ -126,16 +127,6 @@ func open(ctx context.Context, js jetstream.JetStream, cfg Config) (*Store, erro
 }
 
 func (s *Store) stream() string { return "OBJ_" + s.bucket }
-
-// observeSeq raises the last known sequence of the blob stream.
-func (s *Store) observeSeq(seq uint64) {
-	for {
-		old := s.lastSeq.Load()
-		if seq <= old || s.lastSeq.CompareAndSwap(old, seq) {
-			return
-		}
-	}
-}
 
 func createBuckets(ctx context.Context, js jetstream.JetStream, cfg Config) error {
 	replicas := max(cfg.Replicas, 1)
@@ -225,7 +216,6 @@ func (s *Store) put(ctx context.Context, rec offload.Record, src io.Reader, summ
 	defer in.Release()
 	s.life.Complete(&rec, in.Index, in.Digest)
 	rec.IndexDigest = indexDigest(in)
-	began := time.Now()
 	if err := up.commit(ctx, in); err != nil {
 		return rec, err
 	}
@@ -236,24 +226,7 @@ func (s *Store) put(ctx context.Context, rec offload.Record, src io.Reader, summ
 			return rec, fmt.Errorf("summarize: %w", err)
 		}
 	}
-	out, err := s.records.create(ctx, rec)
-	if err != nil || time.Since(began) < s.recheck {
-		return out, err
-	}
-	if err = s.checkBlob(ctx, in.Digest, rec.IndexDigest); err != nil && out.CreatedAt.Equal(rec.CreatedAt) {
-		err = errors.Join(err, s.records.delete(ctx, rec.Session, rec.ID))
-	}
-	return out, err
-}
-
-// checkBlob returns ErrCorrupt if a sweep removed the blob during a slow Put.
-func (s *Store) checkBlob(ctx context.Context, digest, indexDigest string) error {
-	if b, err := s.blob(ctx, digest); err != nil {
-		return err
-	} else if !s.complete(ctx, b, indexDigest) {
-		return fmt.Errorf("a sweep removed the bytes before they were recorded, put them again: %w", offload.ErrCorrupt)
-	}
-	return nil
+	return s.records.create(ctx, rec)
 }
 
 // used returns the bytes in the bucket, or 0 if there is no quota.
@@ -277,10 +250,7 @@ func (s *Store) tidy(ctx context.Context, remove func(context.Context) error) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.tidyTimeout)
 	defer cancel()
-	nc := s.publisher.Conn()
-	before := nc.Stats().Reconnects
-	err := remove(ctx)
-	if errors.Is(err, context.DeadlineExceeded) && nc.IsConnected() && nc.Stats().Reconnects == before {
+	if err := remove(ctx); errors.Is(err, context.DeadlineExceeded) && s.publisher.Conn().IsConnected() {
 		s.noPurge.Store(true)
 	}
 }

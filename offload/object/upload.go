@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 
 	"github.com/nats-io/nats.go"
@@ -15,9 +14,14 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/record"
 )
 
-// smallChunks is the number of chunks up to which the meta message of an object does
-// not list their sequences, so that it can be published before they are known.
-const smallChunks = record.KeptBlocks
+const (
+	// smallChunks is the number of chunks up to which the meta message of an object does
+	// not list their sequences, so that it can be published before they are known.
+	smallChunks = record.KeptBlocks
+	// maxInFlight is how many chunks the uploads of a store have in flight together:
+	// 8 MiB. The server refuses chunks if more than 128 MiB of a stream wait to be stored.
+	maxInFlight = 64
+)
 
 // upload publishes one content. Readers see the chunks after the meta message, which
 // names the object, is stored:
@@ -29,7 +33,6 @@ type upload struct {
 	nuid     string
 	pending  []jetstream.PubAckFuture // chunks without an answer, oldest first
 	seqs     []uint64                 // of the acknowledged chunks
-	lastSeq  uint64                   // the last known sequence of the stream when the upload began
 	used     int64                    // bytes in the bucket when the upload began
 	size     int64
 	sent     int
@@ -38,11 +41,11 @@ type upload struct {
 
 // newUpload begins an upload. The caller must close it.
 func (s *Store) newUpload(used int64) *upload {
-	s.window.uploads.Add(1)
-	return &upload{s: s, nuid: nuid.Next(), lastSeq: s.lastSeq.Load(), used: used}
+	s.uploads.Add(1)
+	return &upload{s: s, nuid: nuid.Next(), used: used}
 }
 
-func (u *upload) close() { u.s.window.uploads.Add(-1) }
+func (u *upload) close() { u.s.uploads.Add(-1) }
 
 // send publishes one chunk. The caller may reuse block afterwards.
 func (u *upload) send(ctx context.Context, block []byte) error {
@@ -55,7 +58,7 @@ func (u *upload) send(ctx context.Context, block []byte) error {
 		}
 		return nil
 	}
-	for len(u.pending) >= u.s.window.chunks() {
+	for len(u.pending) >= max(maxInFlight/int(u.s.uploads.Load()), 1) {
 		if err := u.awaitOldest(ctx); err != nil {
 			return err
 		}
@@ -84,7 +87,6 @@ func (s *Store) publish(m *nats.Msg) (jetstream.PubAckFuture, error) {
 func (s *Store) await(ctx context.Context, ack jetstream.PubAckFuture) (seq uint64, answered bool, err error) {
 	select {
 	case stored := <-ack.Ok():
-		s.observeSeq(stored.Sequence)
 		return stored.Sequence, true, nil
 	case err := <-ack.Err():
 		return 0, true, quotaError(err)
@@ -132,19 +134,25 @@ func (u *upload) commit(ctx context.Context, in *record.Ingested) error {
 		}
 		return u.quotaErr
 	}
-	meta, predicted, err := u.publishMetaEarly(in)
+	var early jetstream.PubAckFuture // of a small object: saves a round trip
+	var err error
+	if u.sent <= smallChunks {
+		early, err = u.sendMeta(in, 0)
+	}
 	if err == nil {
 		err = u.awaitAll(ctx)
 	}
-	if err != nil {
-		u.retract(ctx, meta)
+	switch {
+	case err != nil && early != nil:
+		u.s.tidy(ctx, func(ctx context.Context) error { return u.retract(ctx, early) })
 		return err
-	}
-	seq, _, err := u.s.await(ctx, meta)
-	// The stream may have the predicted last sequence by accident, for example if it
-	// was deleted and created again.
-	if wrong := isWrongSequence(err) || err == nil && !slices.Equal(predicted, u.seqs); predicted != nil && wrong {
-		err = u.publishMeta(ctx, in, seq)
+	case err != nil:
+		u.discard(ctx)
+		return err
+	case early != nil:
+		_, _, err = u.s.await(ctx, early)
+	default:
+		err = u.publishMeta(ctx, in, 0)
 	}
 	if isWrongSequence(err) {
 		return u.resolveConflict(ctx, in)
@@ -169,45 +177,30 @@ func (u *upload) checkQuota(ctx context.Context) error {
 	return u.s.life.CheckQuota(used, 0)
 }
 
-// publishMetaEarly publishes the meta message while chunks are in flight, which saves
-// a round trip. For a large object it predicts the sequences that the chunks get if
-// no other client writes: those after the last known sequence. The server stores the
-// chunks first and rejects the meta message if the last sequence is not the
-// predicted one, so the object is correct even if this process ends here. predicted
-// is nil for a small object.
-func (u *upload) publishMetaEarly(in *record.Ingested) (meta jetstream.PubAckFuture, predicted []uint64, err error) {
-	header := nats.Header{}
-	if u.sent > smallChunks {
-		last := u.lastSeq
-		if len(u.seqs) > 0 {
-			last = u.seqs[len(u.seqs)-1]
-		}
-		predicted = slices.Clone(u.seqs)
-		for range u.pending {
-			last++
-			predicted = append(predicted, last)
-		}
-		header.Set(jetstream.ExpectedLastSeqHeader, strconv.FormatUint(last, 10))
+// publishMeta publishes the meta message of the stored chunks.
+func (u *upload) publishMeta(ctx context.Context, in *record.Ingested, last uint64) error {
+	meta, err := u.sendMeta(in, last)
+	if err == nil {
+		_, _, err = u.s.await(ctx, meta)
 	}
-	data, err := u.s.encodeBlob(in, u.nuid, predicted)
-	if err != nil {
-		return nil, nil, err
-	}
-	meta, err = u.s.sendMeta(in.Digest, data, 0, header)
-	return meta, predicted, err
+	return err
 }
 
-// publishMeta publishes the meta message with the sequences of the stored chunks.
-func (u *upload) publishMeta(ctx context.Context, in *record.Ingested, last uint64) error {
-	data, err := u.s.encodeBlob(in, u.nuid, u.seqs)
-	if err != nil {
-		return err
+// sendMeta publishes the meta message without waiting for the answer.
+func (u *upload) sendMeta(in *record.Ingested, last uint64) (jetstream.PubAckFuture, error) {
+	var seqs []uint64
+	if u.sent > smallChunks {
+		seqs = u.seqs
 	}
-	return u.s.storeMeta(ctx, in.Digest, data, last)
+	data, err := u.s.encodeBlob(in, u.nuid, seqs)
+	if err != nil {
+		return nil, err
+	}
+	return u.s.sendMeta(in.Digest, data, last)
 }
 
 func (s *Store) storeMeta(ctx context.Context, digest string, data []byte, last uint64) error {
-	meta, err := s.sendMeta(digest, data, last, nats.Header{})
+	meta, err := s.sendMeta(digest, data, last)
 	if err == nil {
 		_, _, err = s.await(ctx, meta)
 	}
@@ -216,7 +209,8 @@ func (s *Store) storeMeta(ctx context.Context, digest string, data []byte, last 
 
 // sendMeta publishes a meta message. The server rejects it unless last is the last
 // sequence of its subject.
-func (s *Store) sendMeta(digest string, data []byte, last uint64, header nats.Header) (jetstream.PubAckFuture, error) {
+func (s *Store) sendMeta(digest string, data []byte, last uint64) (jetstream.PubAckFuture, error) {
+	header := nats.Header{}
 	header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(last, 10))
 	if last > 0 { // a rollup makes the server search for the message that it replaces
 		header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
@@ -240,31 +234,19 @@ func (u *upload) committed(ctx context.Context, err error) error {
 	return fmt.Errorf("name the object: %w", err)
 }
 
-// retract removes a meta message that was published although a chunk was not stored,
-// and then the chunks. Both stay if the server may still store the meta message, or
-// if another Put renewed the object and relies on it.
-func (u *upload) retract(ctx context.Context, meta jetstream.PubAckFuture) {
-	if meta == nil {
-		u.discard(ctx)
-		return
+// retract removes the meta message of an object that lacks a chunk, and then the chunks.
+// Both stay if the server may still store the message, or if another Put renewed the object.
+func (u *upload) retract(ctx context.Context, meta jetstream.PubAckFuture) error {
+	seq, _, err := u.s.await(ctx, meta)
+	if err == nil {
+		err = u.s.blobs.DeleteMsg(ctx, seq)
+	} else if isRejected(err) {
+		err = nil
 	}
-	u.s.tidy(ctx, func(ctx context.Context) error {
-		seq, _, err := u.s.await(ctx, meta)
-		if err == nil {
-			err = u.s.blobs.DeleteMsg(ctx, seq)
-		} else if isRejected(err) {
-			err = nil
-		} else {
-			return nil
-		}
-		if errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) { // it was renewed
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		return u.purge(ctx)
-	})
+	if err != nil {
+		return err
+	}
+	return u.purge(ctx)
 }
 
 // resolveConflict handles a content that has an object, or had one a moment ago. It

@@ -136,9 +136,7 @@ func testDelete(t *testing.T, h Harness) {
 	if err := s.Delete(t.Context(), "s", "a"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Get(t.Context(), "s", "a"); !errors.Is(err, offload.ErrNotFound) {
-		t.Errorf("get: %v, want ErrNotFound", err)
-	}
+	checkGet(t, s, "s", "a", offload.ErrNotFound)
 	for r, err := range s.List(t.Context(), "s") {
 		t.Errorf("list: %v, %v", r.ID, err)
 	}

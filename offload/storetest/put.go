@@ -77,9 +77,7 @@ func testRecord(t *testing.T, h Harness) {
 	if out.CreatedAt.Before(before) || out.CreatedAt.After(time.Now().Add(time.Second)) {
 		t.Errorf("created at %v", out.CreatedAt)
 	}
-	if _, err := s.Get(t.Context(), "sess", "other"); !errors.Is(err, offload.ErrNotFound) {
-		t.Errorf("get of nothing: %v, want ErrNotFound", err)
-	}
+	checkGet(t, s, "sess", "other", offload.ErrNotFound)
 }
 
 func testSummarize(t *testing.T, h Harness) {
@@ -112,9 +110,7 @@ func testSummarize(t *testing.T, h Harness) {
 	if !errors.Is(err, boom) {
 		t.Errorf("%v, want boom", err)
 	}
-	if _, err := s.Get(t.Context(), "s", "bad"); !errors.Is(err, offload.ErrNotFound) {
-		t.Errorf("a failed summary left a record: %v", err)
-	}
+	checkGet(t, s, "s", "bad", offload.ErrNotFound)
 }
 
 func testPutAgain(t *testing.T, h Harness) {
@@ -157,66 +153,25 @@ func testSessionsAreSeparate(t *testing.T, h Harness) {
 	upper := Put(t, s, NewRecord("one", "ID"), []byte("c"))
 	CheckContent(t, s, upper, []byte("c"))
 	CheckContent(t, s, a, []byte("a"))
-	if _, err := s.Get(t.Context(), "three", "id"); !errors.Is(err, offload.ErrNotFound) {
-		t.Errorf("another session's: %v, want ErrNotFound", err)
-	}
+	checkGet(t, s, "three", "id", offload.ErrNotFound)
 }
 
-func testShortReads(t *testing.T, h Harness) {
-	s := h.Open(t, offload.StoreConfig{})
-	data := Text(3*index.BlockSize+11, 8)
-	for name, src := range map[string]io.Reader{
-		"half":     iotest.HalfReader(bytes.NewReader(data)),
-		"one":      iotest.OneByteReader(bytes.NewReader(data)),
-		"data-err": iotest.DataErrReader(bytes.NewReader(data)),
-	} {
-		out, err := s.Put(t.Context(), NewRecord("s", name), src, nil)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		CheckContent(t, s, out, data)
-	}
-	h.checkStored(t, 0, 1, "equal contents")
-	if _, err := s.Put(t.Context(), NewRecord("s", "idle"), idleReader{}, nil); !errors.Is(err, io.ErrNoProgress) {
-		t.Errorf("a reader that returns nothing: %v, want ErrNoProgress", err)
-	}
-}
-
-type idleReader struct{}
-
-func (idleReader) Read([]byte) (int, error) { return 0, nil }
-
-func testFailingSource(t *testing.T, h Harness) {
+// testFailedPut: a Put whose source fails, or whose context ends, leaves nothing.
+func testFailedPut(t *testing.T, h Harness) {
 	s := h.Open(t, offload.StoreConfig{})
 	boom := errors.New("boom")
 	for _, size := range []int{0, 10, index.BlockSize, 9*index.BlockSize + 1} {
-		before := h.stored(t)
-		src := io.MultiReader(bytes.NewReader(Text(size, 9)), iotest.ErrReader(boom))
-		if _, err := s.Put(t.Context(), NewRecord("s", "a"), src, nil); !errors.Is(err, boom) {
-			t.Errorf("after %d bytes: %v, want boom", size, err)
-		}
-		if _, err := s.Get(t.Context(), "s", "a"); !errors.Is(err, offload.ErrNotFound) {
-			t.Errorf("after %d bytes: a record is left: %v", size, err)
-		}
-		h.checkStored(t, before, 0, fmt.Sprintf("after %d bytes", size))
-	}
-}
-
-func testCancelled(t *testing.T, h Harness) {
-	s := h.Open(t, offload.StoreConfig{})
-	for _, blocks := range []int{0, 1, 9} {
 		ctx, cancel := context.WithCancel(t.Context())
-		src := io.MultiReader(bytes.NewReader(Text(blocks*index.BlockSize, 10)), readFunc(func(p []byte) (int, error) {
-			cancel()
-			return len(p), nil
-		}))
-		if _, err := s.Put(ctx, NewRecord("s", "a"), src, nil); !errors.Is(err, context.Canceled) {
-			t.Errorf("after %d blocks: %v, want Canceled", blocks, err)
+		ends := readFunc(func(p []byte) (int, error) { cancel(); return len(p), nil })
+		for i, end := range []io.Reader{iotest.ErrReader(boom), ends} {
+			before, want := h.stored(t), []error{boom, context.Canceled}[i]
+			src := io.MultiReader(bytes.NewReader(Text(size, 9)), end)
+			if _, err := s.Put(ctx, NewRecord("s", "a"), src, nil); !errors.Is(err, want) {
+				t.Errorf("after %d bytes: %v, want %v", size, err, want)
+			}
+			checkGet(t, s, "s", "a", offload.ErrNotFound)
+			h.checkStored(t, before, 0, fmt.Sprintf("after %d bytes", size))
 		}
-		h.checkStored(t, 0, 0, fmt.Sprintf("after %d blocks", blocks))
-	}
-	if _, err := s.Get(t.Context(), "s", "a"); !errors.Is(err, offload.ErrNotFound) {
-		t.Errorf("a record is left: %v", err)
 	}
 }
 

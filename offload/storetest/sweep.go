@@ -24,9 +24,7 @@ func testQuota(t *testing.T, h Harness) {
 		if !errors.Is(err, offload.ErrQuota) || !strings.Contains(fmt.Sprint(err), fmt.Sprint(quota)) {
 			t.Errorf("%d bytes too many: %v, want ErrQuota and the limit", size, err)
 		}
-		if _, err := s.Get(t.Context(), "s", "b"); !errors.Is(err, offload.ErrNotFound) {
-			t.Errorf("a record is left: %v", err)
-		}
+		checkGet(t, s, "s", "b", offload.ErrNotFound)
 		h.checkStored(t, 0, 1, "after a Put over the quota")
 	}
 	CheckContent(t, s, first, Text(6*index.BlockSize, 12))

@@ -1,4 +1,4 @@
-package storetest
+package object
 
 import (
 	"context"
@@ -7,8 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
+
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/index"
+	"github.com/stevedore-bus/stevedore/offload/storetest"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -23,15 +26,16 @@ func (s *sweepCounter) Sweep(ctx context.Context, grace time.Duration) (offload.
 	return s.Store.Sweep(ctx, grace)
 }
 
-// testFullStoreIsSwept: an Offloader sweeps a full store once. If that removes
+// TestFullStoreIsSwept: an Offloader sweeps a full store once. If that removes
 // expired contents, the store accepts a new result; otherwise it refuses it.
-func testFullStoreIsSwept(t *testing.T, h Harness) {
+func TestFullStoreIsSwept(t *testing.T) {
 	const size = index.BlockSize
-	var c Clock
-	store := &sweepCounter{Store: h.Open(t, offload.StoreConfig{TTL: time.Hour, Quota: 2*size + size/2, Now: c.Now})}
+	var c storetest.Clock
+	cfg := Config{StoreConfig: offload.StoreConfig{TTL: time.Hour, Quota: 2*size + size/2, Now: c.Now}}
+	store := &sweepCounter{Store: openTest(t, connect(t, startServer(t, server.Options{})), cfg)}
 	o := offload.NewOffloader(store, offload.Config{Always: []string{"t"}})
 	put := func(id int) error {
-		res := tools.NewToolResult(string(Text(size-100, uint64(id))))
+		res := tools.NewToolResult(string(storetest.Text(size-100, uint64(id))))
 		short, err := o.Result(t.Context(), tools.Call{ID: fmt.Sprint(id), Session: "s", Tool: "t"}, tools.Definition{}, res)
 		if err == nil && short.Artifact == nil {
 			t.Errorf("result %d was not offloaded", id)
