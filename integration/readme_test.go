@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// The agents of the README have ten lines, compile, and work with the helpers.
+// The agents of the README compile, and work with the helpers.
 func TestReadmeAgents(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../README.md")
@@ -30,8 +30,8 @@ func TestReadmeAgents(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			l := tt.language(t)
 			code := regexp.MustCompile("(?s)```" + tt.block + "\n(.*?)```").FindSubmatch(text)
-			if code == nil || strings.Count(string(code[1]), "\n") != 10 {
-				t.Fatalf("the example does not have ten lines: %s", code)
+			if code == nil {
+				t.Fatalf("README.md has no example in %s", tt.block)
 			}
 			dir := t.TempDir()
 			helpers, err := filepath.Glob(filepath.Join(l.dir, "*"))
