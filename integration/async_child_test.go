@@ -19,6 +19,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/notify"
+	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	busworker "github.com/stevedore-bus/stevedore/bus/worker" // the tests have a function of that name
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/object"
@@ -99,11 +100,11 @@ func workAsync(ctx context.Context, b *bus.Bus) error {
 }
 
 func notifyHook(ctx context.Context, b *bus.Bus) error {
-	channel, err := notify.Open("webhook:url="+os.Getenv(hookEnv)+",secret=env:"+secretEnv, notify.Env{LookupEnv: os.LookupEnv})
+	hook, err := channel.Open("webhook:url="+os.Getenv(hookEnv)+",secret=env:"+secretEnv, channel.Env{LookupEnv: os.LookupEnv})
 	if err != nil {
 		return err
 	}
-	n, err := notify.New(b, notify.Config{Channels: map[string]notify.Channel{"hook": channel}, Default: "hook"})
+	n, err := notify.New(b, notify.Config{Channels: map[string]channel.Channel{"hook": hook}, Default: "hook"})
 	if err != nil {
 		return err
 	}

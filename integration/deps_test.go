@@ -29,11 +29,13 @@ var allowedImports = map[string][]string{
 	// bus/worker combines calls, tools, offloading and state.
 	"bus/worker":             {"tools/tracing", "bus", "bus/schedule", "bus/task", "tools/metrics", "tools", "offload", "state"},
 	"bus/rpc":                {"tools/tracing", "bus", "bus/cron", "bus/task", "tools", "offload"},
-	"bus/notify":             {"tools/tracing", "bus", "bus/schedule", "tools/metrics", "tools", "state/durable"},
+	"bus/notify":             {"bus", "bus/notify/channel", "bus/schedule", "tools", "tools/metrics", "tools/tracing"},
+	"bus/notify/channel":     {"bus", "bus/notify/markup", "state/durable", "tools"},
+	"bus/notify/markup":      {},
 	"bus/heartbeat":          {"bus", "bus/schedule", "tools", "state/durable"},
 	"bus/cron":               {"bus", "bus/schedule", "bus/task", "tools"},
 	"bus/remote":             {"tools/tracing", "bus", "tools"},
-	"bus/schema":             {"bus", "bus/cron", "bus/notify", "bus/remote", "bus/rpc", "bus/task", "offload", "tools"},
+	"bus/schema":             {"bus", "bus/cron", "bus/notify/channel", "bus/remote", "bus/rpc", "bus/task", "offload", "tools"},
 	"bus/session":            {"bus", "bus/jsapi"},
 	"bus/task":               {"bus", "tools"},
 	"bus/retention":          {"bus", "bus/jsapi", "tools"},
@@ -45,7 +47,7 @@ var allowedImports = map[string][]string{
 	"bus/jsapi":              {},
 	"bus/internal/publisher": {"bus/jsapi"},
 	"bus/httpauth":           {},
-	"bus/console":            {"bus", "bus/cron", "bus/httpauth", "bus/notify", "bus/rpc", "bus/schedule", "bus/status", "bus/task", "offload", "tools", "tools/tracing"},
+	"bus/console":            {"bus", "bus/cron", "bus/httpauth", "bus/notify/channel", "bus/rpc", "bus/schedule", "bus/status", "bus/task", "offload", "tools", "tools/tracing"},
 	"bus/status":             {"bus", "bus/rpc", "bus/task", "bus/worker", "tools"},
 
 	// For tests only.

@@ -8,7 +8,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/bus/notify"
+	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -30,8 +30,8 @@ func (c *Console) testChannel(r *http.Request) (any, error) {
 	} else if !known {
 		return nil, tools.Errorf(tools.CodeNotFound, "there is no channel %q; start a worker with this --channel", name)
 	}
-	n := notify.Notification{
-		ID: "test-" + nuid.Next(), Kind: notify.KindMessage, Channel: name,
+	n := channel.Notification{
+		ID: "test-" + nuid.Next(), Kind: channel.KindMessage, Channel: name,
 		Text: "This is a test. Notifications of Stevedore arrive here.", At: time.Now().UTC(),
 	}
 	body, err := bus.Encode(n)

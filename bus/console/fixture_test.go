@@ -18,6 +18,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/cron"
 	"github.com/stevedore-bus/stevedore/bus/httpauth"
 	"github.com/stevedore-bus/stevedore/bus/notify"
+	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/session"
 	"github.com/stevedore-bus/stevedore/bus/task"
@@ -46,7 +47,7 @@ func start(t *testing.T, cfg console.Config) *installation {
 	in := &installation{t: t, bus: bustest.New(t), begun: make(chan string, 16), end: make(chan struct{}), notes: filepath.Join(t.TempDir(), "notes.txt")}
 	store := mem.New(offload.StoreConfig{})
 	reader := offload.NewReader(store, offload.ReaderConfig{})
-	notifier, err := notify.New(in.bus, notify.Config{Channels: map[string]notify.Channel{"log": notify.NewFile(in.notes)}, Default: "log", Log: bustest.Log(t)})
+	notifier, err := notify.New(in.bus, notify.Config{Channels: map[string]channel.Channel{"log": channel.NewFile(in.notes)}, Default: "log", Log: bustest.Log(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/cron"
 	"github.com/stevedore-bus/stevedore/bus/notify"
+	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/bus/worker/workertest"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -148,7 +149,7 @@ func TestFailedJobNotifiesItsOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	console := make(recorder, 10)
-	notifier, err := notify.New(b, notify.Config{Channels: map[string]notify.Channel{"console": console}})
+	notifier, err := notify.New(b, notify.Config{Channels: map[string]channel.Channel{"console": console}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,9 +201,9 @@ func TestFailedJobNotifiesItsOwner(t *testing.T) {
 	}
 }
 
-type recorder chan notify.Notification
+type recorder chan channel.Notification
 
-func (r recorder) Send(_ context.Context, n notify.Notification) error {
+func (r recorder) Send(_ context.Context, n channel.Notification) error {
 	r <- n
 	return nil
 }

@@ -12,12 +12,13 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 )
 
 // slowChannel takes as long for a notification as a platform.
 type slowChannel struct{ accepted atomic.Int64 }
 
-func (s *slowChannel) Send(context.Context, Notification) error {
+func (s *slowChannel) Send(context.Context, channel.Notification) error {
 	time.Sleep(3 * time.Millisecond)
 	s.accepted.Add(1)
 	return nil
@@ -30,7 +31,7 @@ func BenchmarkDelivery(b *testing.B) {
 			b.Run(fmt.Sprintf("notifiers=%d/chats=%d", notifiers, chats), func(b *testing.B) {
 				s := bustest.Server(b)
 				conn := bustest.Connect(b, s, bus.Config{})
-				channel := new(slowChannel)
+				receiver := new(slowChannel)
 				for i := range b.N {
 					_, err := conn.Publish(b.Context(), bus.Message{Subject: conn.Notify("chat"), Body: fmt.Appendf(nil, `{"chat_id":"c%d","text":%q}`, i%chats, strings.Repeat("x", 200))})
 					if err != nil {
@@ -39,13 +40,13 @@ func BenchmarkDelivery(b *testing.B) {
 				}
 				b.ResetTimer()
 				for range notifiers {
-					n, err := New(bustest.Connect(b, s, bus.Config{}), Config{Channels: map[string]Channel{"chat": channel}, Default: "chat", Log: zerolog.Nop()})
+					n, err := New(bustest.Connect(b, s, bus.Config{}), Config{Channels: map[string]channel.Channel{"chat": receiver}, Default: "chat", Log: zerolog.Nop()})
 					if err != nil {
 						b.Fatal(err)
 					}
 					bustest.Run(b, n.Run)
 				}
-				bustest.WaitUntil(b, "all", func() bool { return channel.accepted.Load() >= int64(b.N) })
+				bustest.WaitUntil(b, "all", func() bool { return receiver.accepted.Load() >= int64(b.N) })
 				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "notifications/s")
 			})
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -16,19 +17,19 @@ type Conversations interface {
 	Completed(ctx context.Context, session, call string, event tools.ResultEvent) error
 	// Received adds a message that a user received, for example from a heartbeat, to the
 	// conversation of the user's chat.
-	Received(ctx context.Context, n Notification) error
+	Received(ctx context.Context, n channel.Notification) error
 }
 
 // addCompletion adds a completion to the conversation that made the call.
 func (n *Notifier) addCompletion(ctx context.Context, kind, session, call string, event tools.ResultEvent) error {
-	if n.cfg.Conversations == nil || kind != KindCompletion || event.Action != tools.ActionAgent || event.Delivery == tools.DeliverUser {
+	if n.cfg.Conversations == nil || kind != channel.KindCompletion || event.Action != tools.ActionAgent || event.Delivery == tools.DeliverUser {
 		return nil
 	}
 	return n.cfg.Conversations.Completed(ctx, session, call, event)
 }
 
 // addReceived adds a notification to the conversation of its chat.
-func (n *Notifier) addReceived(ctx context.Context, notification Notification) error {
+func (n *Notifier) addReceived(ctx context.Context, notification channel.Notification) error {
 	if n.cfg.Conversations == nil {
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -20,13 +21,13 @@ func (brokenConversations) Completed(context.Context, string, string, tools.Resu
 	return errConversations
 }
 
-func (brokenConversations) Received(context.Context, Notification) error { return nil }
+func (brokenConversations) Received(context.Context, channel.Notification) error { return nil }
 
 // A completion that cannot be added to its conversation is retried for an hour. The user is
 // notified anyway, once.
 func TestCompletionForBrokenConversations(t *testing.T) {
 	b := bustest.New(t)
-	n, err := New(b, Config{Channels: map[string]Channel{"console": newRecorder()}, Conversations: brokenConversations{}, Log: bustest.Log(t)})
+	n, err := New(b, Config{Channels: map[string]channel.Channel{"console": newRecorder()}, Conversations: brokenConversations{}, Log: bustest.Log(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -42,9 +43,9 @@ func (n *Notifier) routeDead(ctx context.Context, d *bus.Delivery) error {
 	}
 	kind, name := tokens[1], tokens[2]
 	call.Session = cmp.Or(call.Session, kind+"-"+name)
-	notification := Notification{
+	notification := channel.Notification{
 		ID:   fmt.Sprintf("dead-%d-%x", d.Sequence, d.Published.UnixNano()),
-		Kind: KindDead, Session: call.Session, Call: call.ID, Tool: call.Tool,
+		Kind: channel.KindDead, Session: call.Session, Call: call.ID, Tool: call.Tool,
 		Text:    fmt.Sprintf("The %s did not run: %s; see stevedore dead show %d", scheduleName(kind, cmp.Or(tick.Name, name)), tools.Excerpt(letter.Reason, 2000), d.Sequence),
 		IsError: true, At: d.Published.UTC(),
 	}

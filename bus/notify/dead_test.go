@@ -7,6 +7,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 )
 
 // A dead tick has no result, so its dead letter causes a notification. The dead
@@ -24,10 +25,10 @@ func TestOwnersAreNotifiedOfDeadTicks(t *testing.T) {
 	letter("call", "shell", "stevedore.call.default.shell", `{"id":"cron-job-1","session":"alice","action":"cron","channel":"log","chat_id":"7"}`)
 	letter("tick", "report", "stevedore.tick.cron.report", `{"tool":"shell","session":"alice","channel":"log","chat_id":"7"}`)
 	letter("tick", "main", "stevedore.tick.heartbeat.main", `{"tool":"agent"}`)
-	start(t, b, Config{Channels: map[string]Channel{"console": console, "log": log}})
+	start(t, b, Config{Channels: map[string]channel.Channel{"console": console, "log": log}})
 
 	n := log.next(t)
-	if n.Kind != KindDead || n.Session != "alice" || n.ChatID != "7" || !n.IsError ||
+	if n.Kind != channel.KindDead || n.Session != "alice" || n.ChatID != "7" || !n.IsError ||
 		n.Text != "The cron job report did not run: delivered 6 times; see stevedore dead show 5" {
 		t.Errorf("got %+v", n)
 	}

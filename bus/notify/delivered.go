@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 )
 
 // onceHeader marks the notifications that this package put into the outbox. Their
@@ -23,26 +24,28 @@ const onceHeader = "Stevedore-Once"
 // deliveredKey is the key of the record that a channel accepted a notification. It depends
 // on what the user read: a client that publishes another text with the same ID does not
 // suppress this one.
-func deliveredKey(n Notification) string {
+func deliveredKey(n channel.Notification) string {
 	read, _ := json.Marshal([]any{n.ID, n.ChatID, n.Text, n.IsError, n.Approval}) // cannot fail
 	return fmt.Sprintf("delivered.%s.%x", n.Channel, sha256.Sum256(read))
 }
 
-// isStored reports whether a stored body is this notification. Its note and its channel
-// may differ if it is routed again.
-func (n Notification) isStored(body []byte) bool {
-	var stored Notification
-	if json.Unmarshal(body, &stored) != nil {
-		return false
+// isStored returns a function that reports whether a stored body is n. Its note and its
+// channel may differ if it is routed again.
+func isStored(n channel.Notification) func(body []byte) bool {
+	return func(body []byte) bool {
+		var stored channel.Notification
+		if json.Unmarshal(body, &stored) != nil {
+			return false
+		}
+		stored.Channel = n.Channel
+		return deliveredKey(stored) == deliveredKey(n)
 	}
-	stored.Channel = n.Channel
-	return deliveredKey(stored) == deliveredKey(n)
 }
 
 // delivered reports whether the channel already accepted the notification. If
 // the lookup fails, it returns false: a copy is better than a loss. A process
 // that ends between Send and setDelivered also causes a copy.
-func (n *Notifier) delivered(ctx context.Context, d *bus.Delivery, notification Notification) bool {
+func (n *Notifier) delivered(ctx context.Context, d *bus.Delivery, notification channel.Notification) bool {
 	if d.Header(onceHeader) == "" {
 		return false
 	}
@@ -58,7 +61,7 @@ func (n *Notifier) delivered(ctx context.Context, d *bus.Delivery, notification 
 
 // setDelivered records the delivery for as long as a copy can appear: the event
 // may be routed until MaxAge, and the copy may wait for its channel until GiveUp.
-func (n *Notifier) setDelivered(ctx context.Context, d *bus.Delivery, notification Notification) {
+func (n *Notifier) setDelivered(ctx context.Context, d *bus.Delivery, notification channel.Notification) {
 	if d.Header(onceHeader) == "" {
 		return
 	}

@@ -18,9 +18,5 @@
 // chats that it was delivering to, for 5 seconds at most. One chat delays the
 // others of its channel if more than 10,000 of its notifications wait.
 //
-// To add a channel, write a type with the method Send in its own file (Channel
-// says what the error means; webhook.go is a short example), add a row to kinds
-// in spec.go, and add its name to docs/agents.md. If it has a secret, add a spec to
-// TestNoErrorNamesASecret. A service with an incoming webhook needs no type: add a
-// row to shapes in http.go, and a case to TestPresets.
+// Package channel has the channels.
 package notify

@@ -7,6 +7,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/tools/metrics"
 	"github.com/stevedore-bus/stevedore/tools/tracing"
 )
@@ -27,7 +28,7 @@ type sending struct {
 	took    time.Duration
 }
 
-func beginDelivery(ctx context.Context, n Notification, d *bus.Delivery) *sending {
+func beginDelivery(ctx context.Context, n channel.Notification, d *bus.Delivery) *sending {
 	s := &sending{channel: n.Channel, began: time.Now()}
 	s.ctx, s.span = tracing.Start(tracing.From(ctx, d.Traceparent()), "notify "+n.Channel, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
 		tracing.Channel.String(n.Channel), tracing.Attempt.Int(d.Attempt), tracing.ToolCall.String(n.Call), tracing.Conversation.String(n.Session)))

@@ -2,15 +2,19 @@ package notify
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/tracing"
 )
@@ -25,7 +29,7 @@ type LastChannels interface {
 type Config struct {
 	// Channels that this process delivers to, by name; a name is a token. Other
 	// processes may deliver to the same channels or to other ones.
-	Channels map[string]Channel
+	Channels map[string]channel.Channel
 	// Default is the channel for notifications that name no channel, or one that
 	// has no consumer. Default "console".
 	Default string
@@ -111,8 +115,8 @@ func (n *Notifier) Run(ctx context.Context) error {
 			}
 		})
 	}
-	for name, channel := range n.cfg.Channels {
-		run(func() error { return n.consumeChannel(ctx, name, channel) })
+	for name, to := range n.cfg.Channels {
+		run(func() error { return n.consumeChannel(ctx, name, to) })
 	}
 	run(func() error {
 		cfg := bus.ConsumeConfig{MaxAttempts: math.MaxInt32, Grace: n.cfg.Grace}
@@ -140,10 +144,10 @@ func (n *Notifier) checkDefault(ctx context.Context) error {
 }
 
 // consumeChannel delivers the notifications of one channel until ctx is done.
-func (n *Notifier) consumeChannel(ctx context.Context, name string, channel Channel) error {
+func (n *Notifier) consumeChannel(ctx context.Context, name string, to channel.Channel) error {
 	order, stop := newOrder(n.bus, name), ctx.Done()
 	// GiveUp limits the time; the number of attempts is not limited.
-	cfg := bus.ConsumeConfig{Slots: channelSlots, MaxAttempts: math.MaxInt32, Grace: n.cfg.Grace}
+	cfg := bus.ConsumeConfig{Slots: channel.Slots, MaxAttempts: math.MaxInt32, Grace: n.cfg.Grace}
 	return n.bus.Consume(ctx, n.bus.ChannelConsumer(name), cfg, func(ctx context.Context, d *bus.Delivery) error {
 		notification, err := decode(name, d)
 		if err != nil {
@@ -153,20 +157,20 @@ func (n *Notifier) consumeChannel(ctx context.Context, name string, channel Chan
 		if turn == nil {
 			return err
 		}
-		return turn.end(n.deliver(ctx, channel, notification, d))
+		return turn.end(n.deliver(ctx, to, notification, d))
 	})
 }
 
 // deliver sends one notification to its channel. Its error decides what happens
 // next, as for a bus.Handler.
-func (n *Notifier) deliver(ctx context.Context, channel Channel, notification Notification, d *bus.Delivery) (verdict error) {
+func (n *Notifier) deliver(ctx context.Context, to channel.Channel, notification channel.Notification, d *bus.Delivery) (verdict error) {
 	name := notification.Channel
 	if n.delivered(ctx, d, notification) {
 		n.log.Debug().Str("channel", name).Str("notification", tools.Token(notification.ID)).Msg("dropped: the channel already accepted it")
 		return nil
 	}
 	sending := beginDelivery(ctx, notification, d)
-	err := channel.Send(sending.ctx, notification)
+	err := to.Send(sending.ctx, notification)
 	sending.sent()
 	defer func() { sending.end(verdict) }()
 	if err == nil {
@@ -181,4 +185,29 @@ func (n *Notifier) deliver(ctx context.Context, channel Channel, notification No
 		return bus.Reject("undeliverable", fmt.Errorf("not delivered within %s: %w", n.cfg.GiveUp, err))
 	}
 	return err
+}
+
+// decode reads a notification from the outbox and sets its defaults.
+func decode(name string, d *bus.Delivery) (channel.Notification, error) {
+	var n channel.Notification
+	if !utf8.Valid(d.Body) {
+		return n, errors.New("decode notification: the body is not valid UTF-8")
+	}
+	if err := json.Unmarshal(d.Body, &n); err != nil {
+		return n, fmt.Errorf("decode notification: %w", err)
+	}
+	if strings.TrimSpace(n.Text) == "" {
+		return n, errors.New("decode notification: it has no text")
+	}
+	n.Channel = name
+	if n.ID == "" {
+		n.ID = d.ID()
+	}
+	if n.Kind == "" {
+		n.Kind = channel.KindMessage
+	}
+	if n.At.IsZero() {
+		n.At = d.Published.UTC()
+	}
+	return n, nil
 }

@@ -17,13 +17,14 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // recorder is a channel whose receiver can be down, and can accept a notification
 // and report an error.
 type recorder struct {
-	got chan Notification
+	got chan channel.Notification
 
 	mu      sync.Mutex
 	before  error // returned instead of accepting
@@ -31,7 +32,7 @@ type recorder struct {
 	refused int
 }
 
-func newRecorder() *recorder { return &recorder{got: make(chan Notification, 1000)} }
+func newRecorder() *recorder { return &recorder{got: make(chan channel.Notification, 1000)} }
 
 func (r *recorder) set(before, after error) {
 	r.mu.Lock()
@@ -45,7 +46,7 @@ func (r *recorder) refusals() int {
 	return r.refused
 }
 
-func (r *recorder) Send(_ context.Context, n Notification) error {
+func (r *recorder) Send(_ context.Context, n channel.Notification) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.before != nil {
@@ -58,7 +59,7 @@ func (r *recorder) Send(_ context.Context, n Notification) error {
 	return err
 }
 
-func (r *recorder) next(t *testing.T) Notification {
+func (r *recorder) next(t *testing.T) channel.Notification {
 	t.Helper()
 	select {
 	case n := <-r.got:
@@ -101,40 +102,40 @@ func TestRouting(t *testing.T) {
 	b := bustest.New(t)
 	console, chat := newRecorder(), newRecorder()
 	start(t, b, Config{
-		Channels:     map[string]Channel{"console": console, "chat": chat},
+		Channels:     map[string]channel.Channel{"console": console, "chat": chat},
 		LastChannels: lastChannels{"s1": {"chat", "42"}, "": {"chat", "7"}},
 	})
 	for i, test := range []struct {
 		kind, session, event string
 		on                   *recorder
-		want                 Notification
+		want                 channel.Notification
 	}{
-		{"result", "s0", `{"for_user":"default","tool":"shell"}`, console, Notification{Text: "default", Tool: "shell"}},
-		{"result", "s0", `{"for_user":"**bold**","markdown":true}`, console, Notification{Text: "**bold**", Format: FormatMarkdown}},
+		{"result", "s0", `{"for_user":"default","tool":"shell"}`, console, channel.Notification{Text: "default", Tool: "shell"}},
+		{"result", "s0", `{"for_user":"**bold**","markdown":true}`, console, channel.Notification{Text: "**bold**", Format: channel.FormatMarkdown}},
 		{"completion", "s0", `{"for_llm":"__init__.py fails","tool":"x","outcome":"failed","is_error":true,"markdown":true}`, console,
-			Notification{Text: "x did not succeed (failed): __init__.py fails", Tool: "x", IsError: true}},
-		{"result", "s0", `{"for_user":"forged","session":"other"}`, console, Notification{Text: "forged", Session: "s0"}},
-		{"result", tools.Token("a b"), `{"for_user":"own words","session":"a b"}`, console, Notification{Text: "own words", Session: "a b"}},
-		{"result", "s1", `{"for_user":"session's last"}`, chat, Notification{Text: "session's last", ChatID: "42"}},
-		{"result", "s1", `{"for_user":"the call's","channel":"console","chat_id":"9"}`, console, Notification{Text: "the call's", ChatID: "9"}},
-		{"result", "s0", `{"for_user":"anywhere","channel":"last"}`, chat, Notification{Text: "anywhere", ChatID: "7"}},
-		{"result", "broken", `{"for_user":"default anyway"}`, console, Notification{Text: "default anyway"}},
-		{"result", "s0", `{"for_user":"nobody","channel":"pager","chat_id":"1"}`, console, Notification{Text: "nobody", Note: noteOn("pager")}},
-		{"result", "s0", `{"for_user":"hostile","channel":"*.>\u0000"}`, console, Notification{Text: "hostile", Note: noteOn("*.>\x00")}},
+			channel.Notification{Text: "x did not succeed (failed): __init__.py fails", Tool: "x", IsError: true}},
+		{"result", "s0", `{"for_user":"forged","session":"other"}`, console, channel.Notification{Text: "forged", Session: "s0"}},
+		{"result", tools.Token("a b"), `{"for_user":"own words","session":"a b"}`, console, channel.Notification{Text: "own words", Session: "a b"}},
+		{"result", "s1", `{"for_user":"session's last"}`, chat, channel.Notification{Text: "session's last", ChatID: "42"}},
+		{"result", "s1", `{"for_user":"the call's","channel":"console","chat_id":"9"}`, console, channel.Notification{Text: "the call's", ChatID: "9"}},
+		{"result", "s0", `{"for_user":"anywhere","channel":"last"}`, chat, channel.Notification{Text: "anywhere", ChatID: "7"}},
+		{"result", "broken", `{"for_user":"default anyway"}`, console, channel.Notification{Text: "default anyway"}},
+		{"result", "s0", `{"for_user":"nobody","channel":"pager","chat_id":"1"}`, console, channel.Notification{Text: "nobody", Note: noteOn("pager")}},
+		{"result", "s0", `{"for_user":"hostile","channel":"*.>\u0000"}`, console, channel.Notification{Text: "hostile", Note: noteOn("*.>\x00")}},
 		{"completion", "s0", `{"tool":"spawn","outcome":"failed","silent":true,"is_error":true,"error":{"code":"x","message":"it broke"}}`, console,
-			Notification{Text: "spawn did not succeed (failed): it broke", Tool: "spawn", IsError: true}},
+			channel.Notification{Text: "spawn did not succeed (failed): it broke", Tool: "spawn", IsError: true}},
 		{"result", "s0", `{"tool":"shell","action":"cron","outcome":"timeout","is_error":true,"for_llm":"too slow"}`, console,
-			Notification{Text: "shell did not succeed (timeout): too slow", Tool: "shell", IsError: true}},
+			channel.Notification{Text: "shell did not succeed (timeout): too slow", Tool: "shell", IsError: true}},
 		{"result", "s0", `{"id":"cron-tea-time-20261121T095003Z","tool":"shell","action":"cron","outcome":"failed","is_error":true,"for_user":"no water","error":{"code":"tool_failed","message":"exit code 3"}}`, console,
-			Notification{Text: "The cron job tea-time did not succeed (failed): exit code 3\nno water", Call: "cron-tea-time-20261121T095003Z", Tool: "shell", IsError: true}},
+			channel.Notification{Text: "The cron job tea-time did not succeed (failed): exit code 3\nno water", Call: "cron-tea-time-20261121T095003Z", Tool: "shell", IsError: true}},
 		{"result", "s0", `{"id":"heartbeat-main-20261121T095003123Z-7","tool":"agent","action":"heartbeat","outcome":"timeout","is_error":true,"for_llm":"too slow"}`, console,
-			Notification{Text: "The heartbeat main did not succeed (timeout): too slow", Call: "heartbeat-main-20261121T095003123Z-7", Tool: "agent", IsError: true}},
+			channel.Notification{Text: "The heartbeat main did not succeed (timeout): too slow", Call: "heartbeat-main-20261121T095003123Z-7", Tool: "agent", IsError: true}},
 		{"result", "s0", `{"id":"cron-tea-time-20261121T095004Z","tool":"shell","action":"cron","for_user":"(no output)"}`, console,
-			Notification{Text: "(no output)", Call: "cron-tea-time-20261121T095004Z", Tool: "shell", Note: "from the cron job tea-time"}},
+			channel.Notification{Text: "(no output)", Call: "cron-tea-time-20261121T095004Z", Tool: "shell", Note: "from the cron job tea-time"}},
 		{"result", "s0", `{"id":"heartbeat-main-20261121T095004123Z","tool":"agent","action":"heartbeat","for_user":"*news*","markdown":true,"channel":"pager"}`, console,
-			Notification{Text: "*news*", Format: FormatMarkdown, Call: "heartbeat-main-20261121T095004123Z", Tool: "agent", Note: "from the heartbeat main; " + noteOn("pager")}},
-		{"result", "s0", `{"for_user":"HEARTBEAT_OK and more","action":"heartbeat"}`, console, Notification{Text: "HEARTBEAT_OK and more"}},
-		{"result", "s0", `{"for_user":"HEARTBEAT_OK"}`, console, Notification{Text: "HEARTBEAT_OK"}},
+			channel.Notification{Text: "*news*", Format: channel.FormatMarkdown, Call: "heartbeat-main-20261121T095004123Z", Tool: "agent", Note: "from the heartbeat main; " + noteOn("pager")}},
+		{"result", "s0", `{"for_user":"HEARTBEAT_OK and more","action":"heartbeat"}`, console, channel.Notification{Text: "HEARTBEAT_OK and more"}},
+		{"result", "s0", `{"for_user":"HEARTBEAT_OK"}`, console, channel.Notification{Text: "HEARTBEAT_OK"}},
 	} {
 		call := cmp.Or(test.want.Call, fmt.Sprint("c", i))
 		subject := b.Result(test.session, call)
@@ -177,7 +178,7 @@ func TestRouting(t *testing.T) {
 // result publishes it again; the outbox stores it once.
 func TestResultTwiceNotifiesOnce(t *testing.T) {
 	b := bustest.New(t)
-	n, err := New(b, Config{Channels: map[string]Channel{"console": newRecorder()}})
+	n, err := New(b, Config{Channels: map[string]channel.Channel{"console": newRecorder()}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +198,7 @@ func TestResultTwiceNotifiesOnce(t *testing.T) {
 func TestForeignIDSuppressesNothing(t *testing.T) {
 	b := bustest.New(t)
 	console := newRecorder()
-	start(t, b, Config{Channels: map[string]Channel{"console": console}})
+	start(t, b, Config{Channels: map[string]channel.Channel{"console": console}})
 	forged := &nats.Msg{Subject: b.Notify("console"), Data: []byte(`{"id":"result.s.c","text":"forged"}`), Header: nats.Header{onceHeader: {"1"}, "Nats-Msg-Id": {"result.s.c"}}}
 	if _, err := b.JetStream().PublishMsg(t.Context(), forged); err != nil {
 		t.Fatal(err)
@@ -222,14 +223,14 @@ func TestLostResponseRepeatsTheSameID(t *testing.T) {
 	b := bustest.New(t)
 	console := newRecorder()
 	console.set(nil, bus.RetryAfter(time.Millisecond, errors.New("the response was lost")))
-	start(t, b, Config{Channels: map[string]Channel{"console": console}})
+	start(t, b, Config{Channels: map[string]channel.Channel{"console": console}})
 	publish(t, b, b.Notify("console"), `{"text":"first"}`)
 	publish(t, b, b.Notify("console"), `{"text":"second"}`)
 	first, again, second := console.next(t), console.next(t), console.next(t)
 	if first.ID == "" || first.ID != again.ID || again.Text != "first" {
 		t.Errorf("first %+v, again %+v", first, again)
 	}
-	if second.Text != "second" || second.ID == first.ID || second.Kind != KindMessage || second.At.IsZero() {
+	if second.Text != "second" || second.ID == first.ID || second.Kind != channel.KindMessage || second.At.IsZero() {
 		t.Errorf("second %+v", second)
 	}
 }
@@ -242,7 +243,7 @@ func TestDownChannelDelaysNoOther(t *testing.T) {
 	b := bustest.Connect(t, s, bus.Config{})
 	up, down := newRecorder(), newRecorder()
 	down.set(bus.RetryAfter(10*time.Millisecond, errors.New("is down")), nil)
-	cfg := Config{Channels: map[string]Channel{"console": up, "down": down}}
+	cfg := Config{Channels: map[string]channel.Channel{"console": up, "down": down}}
 	stop := start(t, b, cfg)
 	start(t, bustest.Connect(t, s, bus.Config{}), cfg)
 	const count = 30
@@ -267,7 +268,7 @@ func TestRejectedNotificationBecomesADeadLetter(t *testing.T) {
 	console := newRecorder()
 	console.set(bus.Reject("forbidden", errors.New("the bot was blocked")), nil)
 	dead := bustest.Subscribe(t, b, "stevedore.dead.>")
-	start(t, b, Config{Channels: map[string]Channel{"console": console}})
+	start(t, b, Config{Channels: map[string]channel.Channel{"console": console}})
 	for body, code := range map[string]string{`{"text":"hello"}`: "forbidden", `{"text":""}`: "undecodable", `nothing`: "undecodable"} {
 		publish(t, b, b.Notify("console"), body)
 		letter, msg := bustest.Next[bus.DeadLetter](t, dead)
@@ -282,7 +283,7 @@ func TestGivesUpWithTheReason(t *testing.T) {
 	console := newRecorder()
 	console.set(errors.New("the disk is full"), nil)
 	dead := bustest.Subscribe(t, b, "stevedore.dead.>")
-	start(t, b, Config{Channels: map[string]Channel{"console": console}, GiveUp: time.Nanosecond})
+	start(t, b, Config{Channels: map[string]channel.Channel{"console": console}, GiveUp: time.Nanosecond})
 	publish(t, b, b.Notify("console"), `{"text":"hello"}`)
 	if letter, _ := bustest.Next[bus.DeadLetter](t, dead); letter.Code != "undeliverable" || letter.Reason != "not delivered within 1ns: the disk is full" {
 		t.Errorf("dead letter %+v", letter)
@@ -294,7 +295,7 @@ func TestGivesUpWithTheReason(t *testing.T) {
 func TestSweepMovesToTheDefaultChannel(t *testing.T) {
 	b := bustest.New(t)
 	console := newRecorder()
-	cfg := Config{Channels: map[string]Channel{"console": console}}
+	cfg := Config{Channels: map[string]channel.Channel{"console": console}}
 	start(t, b, cfg)
 	publish(t, b, b.Notify("pager"), `{"text":"one","chat_id":"5"}`)
 	publish(t, b, b.Notify("pager"), `not JSON`)
@@ -325,7 +326,7 @@ func TestSweepMovesToTheDefaultChannel(t *testing.T) {
 
 func TestLongTextIsCutForTheBus(t *testing.T) {
 	b := bustest.New(t)
-	n, err := New(b, Config{Channels: map[string]Channel{"console": newRecorder()}})
+	n, err := New(b, Config{Channels: map[string]channel.Channel{"console": newRecorder()}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -333,7 +334,7 @@ func TestLongTextIsCutForTheBus(t *testing.T) {
 	for i := range text {
 		text[i] = 'x'
 	}
-	if err := n.put(t.Context(), Notification{ID: "a", Channel: "console", Text: string(text)}); err != nil {
+	if err := n.put(t.Context(), channel.Notification{ID: "a", Channel: "console", Text: string(text)}); err != nil {
 		t.Fatal(err)
 	}
 	if got := bustest.Messages(t, b, bus.Outbox); got != 1 {
@@ -344,8 +345,8 @@ func TestLongTextIsCutForTheBus(t *testing.T) {
 func TestConfigIsChecked(t *testing.T) {
 	b := bustest.New(t)
 	for _, cfg := range []Config{
-		{Channels: map[string]Channel{"a.b": newRecorder()}},
-		{Channels: map[string]Channel{tools.LastChannel: newRecorder()}},
+		{Channels: map[string]channel.Channel{"a.b": newRecorder()}},
+		{Channels: map[string]channel.Channel{tools.LastChannel: newRecorder()}},
 		{Default: "*"},
 	} {
 		if _, err := New(b, cfg); err == nil {
@@ -398,7 +399,7 @@ func TestPauseIsLogged(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	err = b.Consume(ctx, b.ChannelConsumer("chat"), bus.ConsumeConfig{}, func(ctx context.Context, d *bus.Delivery) error {
 		defer stop()
-		return n.deliver(ctx, chat, Notification{Channel: "chat", ID: d.ID(), Text: "hello"}, d)
+		return n.deliver(ctx, chat, channel.Notification{Channel: "chat", ID: d.ID(), Text: "hello"}, d)
 	})
 	if err != nil {
 		t.Fatal(err)

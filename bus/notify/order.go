@@ -8,15 +8,14 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 )
 
 const (
-	// channelSlots is how many notifications of a channel this process holds, and
-	// maxFollowers how many of them may wait for one chat. The others of the chat wait in
-	// the server, so that slots stay free for other chats: for rankDelay for each
-	// notification before them, and at least for followDelay.
-	channelSlots = 512
-	maxFollowers = channelSlots / 4
+	// maxFollowers is how many notifications of one chat this process holds. The others
+	// of the chat wait in the server, so that slots stay free for other chats: for
+	// rankDelay for each notification before them, and at least for followDelay.
+	maxFollowers = channel.Slots / 4
 	rankDelay    = 2 * time.Millisecond
 	followDelay  = 50 * time.Millisecond
 	// While another process has the first notification of a chat, this process looks
@@ -149,7 +148,7 @@ func (o *order) read(ctx context.Context, sequence uint64) error {
 	stored := map[uint64]string{}
 	if first < last { // otherwise the only new one is the caller's
 		err := o.bus.ScanTo(ctx, bus.Outbox, o.subject, first, last, func(m bus.Stored) {
-			var n Notification
+			var n channel.Notification
 			_ = json.Unmarshal(m.Body, &n) // an invalid one becomes a dead letter
 			stored[m.Sequence] = n.ChatID
 		})

@@ -15,13 +15,14 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 )
 
 // chatRecorder is a channel that records what each chat accepts. It fails the test if
 // it gets two notifications of a chat at once.
 type chatRecorder struct {
 	t      *testing.T
-	refuse func(Notification) error // nil accepts; called under the lock
+	refuse func(channel.Notification) error // nil accepts; called under the lock
 
 	mu       sync.Mutex
 	texts    map[string][]string
@@ -30,11 +31,11 @@ type chatRecorder struct {
 	most     int // attempts at once
 }
 
-func newChatRecorder(t *testing.T, refuse func(Notification) error) *chatRecorder {
+func newChatRecorder(t *testing.T, refuse func(channel.Notification) error) *chatRecorder {
 	return &chatRecorder{t: t, refuse: refuse, texts: map[string][]string{}, attempts: map[string]int{}, running: map[string]bool{}}
 }
 
-func (c *chatRecorder) Send(_ context.Context, n Notification) error {
+func (c *chatRecorder) Send(_ context.Context, n channel.Notification) error {
 	c.mu.Lock()
 	if c.running[n.ChatID] {
 		c.t.Errorf("two notifications of chat %q at once", n.ChatID)
@@ -90,13 +91,13 @@ func TestOrderPerChatOverTwoNotifiers(t *testing.T) {
 	s := bustest.Server(t)
 	b := bustest.Connect(t, s, bus.Config{})
 	const chats, count = 8, 40
-	channel := newChatRecorder(t, func(Notification) error {
+	receiver := newChatRecorder(t, func(channel.Notification) error {
 		if rand.IntN(10) == 0 {
 			return bus.RetryAfter(time.Millisecond, errors.New("not now"))
 		}
 		return nil
 	})
-	cfg := Config{Channels: map[string]Channel{"chat": channel}, Default: "chat"}
+	cfg := Config{Channels: map[string]channel.Channel{"chat": receiver}, Default: "chat"}
 	stop := start(t, b, cfg)
 	start(t, bustest.Connect(t, s, bus.Config{}), cfg)
 	for i := range count {
@@ -111,9 +112,9 @@ func TestOrderPerChatOverTwoNotifiers(t *testing.T) {
 		}
 	}
 	for chat := range chats {
-		channel.wait(fmt.Sprint("c", chat), count)
+		receiver.wait(fmt.Sprint("c", chat), count)
 	}
-	if channel.most < 2 {
+	if receiver.most < 2 {
 		t.Error("only one chat was served at a time")
 	}
 }
@@ -125,8 +126,8 @@ func TestPausedChatDelaysNoOther(t *testing.T) {
 	s := bustest.Server(t)
 	b := bustest.Connect(t, s, bus.Config{})
 	var open bool
-	channel := newChatRecorder(t, nil)
-	channel.refuse = func(n Notification) error {
+	receiver := newChatRecorder(t, nil)
+	receiver.refuse = func(n channel.Notification) error {
 		if n.ChatID == "paused" && !open {
 			if n.Text != "0" {
 				t.Errorf("notification %s was attempted before the first one was accepted", n.Text)
@@ -135,27 +136,27 @@ func TestPausedChatDelaysNoOther(t *testing.T) {
 		}
 		return nil
 	}
-	const paused = 3*channelSlots + 10
+	const paused = 3*channel.Slots + 10
 	for i := range paused {
 		publishTo(t, b, "paused", i)
 	}
-	cfg := Config{Channels: map[string]Channel{"chat": channel}, Default: "chat"}
+	cfg := Config{Channels: map[string]channel.Channel{"chat": receiver}, Default: "chat"}
 	start(t, b, cfg)
 	start(t, bustest.Connect(t, s, bus.Config{}), cfg)
 	for i := range 20 {
 		publishTo(t, b, "other", i)
-		channel.wait("other", i+1)
+		receiver.wait("other", i+1)
 	}
-	channel.mu.Lock()
-	if got := channel.texts["paused"]; len(got) > 0 {
+	receiver.mu.Lock()
+	if got := receiver.texts["paused"]; len(got) > 0 {
 		t.Errorf("the paused chat got %v", got)
 	}
-	channel.attempts["paused"], open = 0, true
-	channel.mu.Unlock()
-	channel.wait("paused", paused)
-	channel.mu.Lock()
-	defer channel.mu.Unlock()
-	if n := channel.attempts["paused"]; n != paused {
+	receiver.attempts["paused"], open = 0, true
+	receiver.mu.Unlock()
+	receiver.wait("paused", paused)
+	receiver.mu.Lock()
+	defer receiver.mu.Unlock()
+	if n := receiver.attempts["paused"]; n != paused {
 		t.Errorf("%d attempts for %d notifications", n, paused)
 	}
 }
@@ -165,28 +166,28 @@ func TestPausedChatDelaysNoOther(t *testing.T) {
 func TestSlowChatDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	b := bustest.New(t)
-	channel := newChatRecorder(t, nil)
+	receiver := newChatRecorder(t, nil)
 	answer := make(chan struct{})
-	slow := channelFunc(func(ctx context.Context, n Notification) error {
+	slow := channelFunc(func(ctx context.Context, n channel.Notification) error {
 		if n.ChatID == "slow" {
 			<-answer
 		}
-		return channel.Send(ctx, n)
+		return receiver.Send(ctx, n)
 	})
-	const count = channelSlots + 10
+	const count = channel.Slots + 10
 	for i := range count {
 		publishTo(t, b, "slow", i)
 	}
 	publishTo(t, b, "other", 0)
-	start(t, b, Config{Channels: map[string]Channel{"chat": slow}, Default: "chat"})
-	channel.wait("other", 1)
+	start(t, b, Config{Channels: map[string]channel.Channel{"chat": slow}, Default: "chat"})
+	receiver.wait("other", 1)
 	close(answer)
-	channel.wait("slow", count)
+	receiver.wait("slow", count)
 }
 
-type channelFunc func(ctx context.Context, n Notification) error
+type channelFunc func(ctx context.Context, n channel.Notification) error
 
-func (f channelFunc) Send(ctx context.Context, n Notification) error { return f(ctx, n) }
+func (f channelFunc) Send(ctx context.Context, n channel.Notification) error { return f(ctx, n) }
 
 // Another notifier holds the first notifications of several chats, and then dies. The
 // notifier delivers those of another chat meanwhile, and those of the chats in order. More
@@ -194,15 +195,15 @@ func (f channelFunc) Send(ctx context.Context, n Notification) error { return f(
 func TestDeadNotifierHoldsOnlyItsChats(t *testing.T) {
 	t.Parallel()
 	b := bustest.Connect(t, bustest.Server(t), bus.Config{Lease: 3 * time.Second})
-	channel := newChatRecorder(t, nil)
-	n, err := New(b, Config{Channels: map[string]Channel{"chat": channel}, Default: "chat"})
+	receiver := newChatRecorder(t, nil)
+	n, err := New(b, Config{Channels: map[string]channel.Channel{"chat": receiver}, Default: "chat"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := n.Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	const count, chats = maxFollowers + 10, channelSlots/maxFollowers + 1
+	const count, chats = maxFollowers + 10, channel.Slots/maxFollowers + 1
 	for i := range count {
 		for chat := range chats {
 			publishTo(t, b, fmt.Sprint("c", chat), i)
@@ -233,16 +234,16 @@ func TestDeadNotifierHoldsOnlyItsChats(t *testing.T) {
 		}
 	}()
 	bustest.Run(t, n.Run)
-	channel.wait("other", 1)
+	receiver.wait("other", 1)
 	for chat := range chats {
-		if got := channel.got(fmt.Sprint("c", chat)); len(got) > 0 {
+		if got := receiver.got(fmt.Sprint("c", chat)); len(got) > 0 {
 			t.Errorf("the other notifier holds the first one of c%d, but it got %v", chat, got)
 		}
 	}
 	die()
 	<-extended
 	for chat := range chats {
-		channel.wait(fmt.Sprint("c", chat), count)
+		receiver.wait(fmt.Sprint("c", chat), count)
 	}
 }
 
@@ -332,7 +333,7 @@ func TestConsumerOfAnEarlierVersionIsUpdated(t *testing.T) {
 	if _, err := b.JetStream().CreateConsumer(t.Context(), b.StreamName(bus.Outbox), old); err != nil {
 		t.Fatal(err)
 	}
-	channel := newChatRecorder(t, func(n Notification) error {
+	receiver := newChatRecorder(t, func(n channel.Notification) error {
 		if n.ChatID == "paused" {
 			return bus.RetryAfter(time.Hour, errors.New("too many requests"))
 		}
@@ -340,8 +341,8 @@ func TestConsumerOfAnEarlierVersionIsUpdated(t *testing.T) {
 	})
 	publishTo(t, b, "paused", 0)
 	publishTo(t, b, "other", 0)
-	start(t, b, Config{Channels: map[string]Channel{"chat": channel}, Default: "chat"})
-	channel.wait("other", 1)
+	start(t, b, Config{Channels: map[string]channel.Channel{"chat": receiver}, Default: "chat"})
+	receiver.wait("other", 1)
 	info, _, err := b.ConsumerInfo(t.Context(), b.ChannelConsumer("chat"))
 	if err != nil || info.Config.MaxAckPending <= 1 || info.Config.AckWait >= 30*time.Second {
 		t.Errorf("consumer %+v, %v", info, err)

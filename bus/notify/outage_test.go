@@ -12,6 +12,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 )
 
 func TestMain(m *testing.M) {
@@ -28,7 +29,7 @@ type outage struct {
 	tries int
 }
 
-func (o *outage) Send(_ context.Context, n Notification) error {
+func (o *outage) Send(_ context.Context, n channel.Notification) error {
 	o.tries++
 	if time.Now().Before(o.until) {
 		return errors.New("is down")
@@ -45,7 +46,7 @@ func TestAnHourOfOutage(t *testing.T) {
 		b := bustest.New(t)
 		down := &outage{until: time.Now().Add(time.Hour), got: make(chan string, 100)}
 		up := &outage{got: make(chan string, 100)}
-		start(t, b, Config{Channels: map[string]Channel{"down": down, "console": up}})
+		start(t, b, Config{Channels: map[string]channel.Channel{"down": down, "console": up}})
 
 		const count = 20
 		for i := range count {
@@ -78,7 +79,7 @@ func TestResultIsDeliveredOnceThoughRoutedAnHourLater(t *testing.T) {
 	bustest.Bubble(t, func(t *testing.T) {
 		b := bustest.New(t)
 		console := &outage{got: make(chan string, 100)}
-		cfg := Config{Channels: map[string]Channel{"console": console}}
+		cfg := Config{Channels: map[string]channel.Channel{"console": console}}
 		start(t, b, cfg)
 		n, err := New(b, cfg)
 		if err != nil {

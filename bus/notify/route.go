@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/bus/schedule"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/tracing"
@@ -46,16 +47,16 @@ func (n *Notifier) route(ctx context.Context, d *bus.Delivery) error {
 		// An operator may retry the call, and its next result needs another ID.
 		id = fmt.Sprintf("%s.%d", id, d.Sequence)
 	}
-	notification := Notification{
+	notification := channel.Notification{
 		ID:   id,
 		Kind: kind, Session: event.Session, Call: event.ID, Tool: event.Tool,
 		Text: text, IsError: event.IsError, At: d.Published.UTC(),
 	}
 	if event.Markdown && text == event.ForUser {
-		notification.Format = FormatMarkdown
+		notification.Format = channel.FormatMarkdown
 	}
 	if job, ok := jobName(event); ok && !event.IsError { // the text of a failure names the job
-		notification = notification.withNote("from the " + job)
+		notification = notification.WithNote("from the " + job)
 	}
 	if err := n.setChannel(ctx, session, event, &notification); err != nil {
 		return err
@@ -67,7 +68,7 @@ func (n *Notifier) route(ctx context.Context, d *bus.Delivery) error {
 // userText returns the text of the event's notification, or "" for none.
 func userText(kind string, e tools.ResultEvent) string {
 	// No caller waits for background work, so a failure is always reported.
-	background := kind == KindCompletion || isScheduled(e.Action)
+	background := kind == channel.KindCompletion || isScheduled(e.Action)
 	switch {
 	case e.IsError && background:
 		what, reason := e.Tool, e.ForUser
@@ -86,9 +87,9 @@ func userText(kind string, e tools.ResultEvent) string {
 			reason = e.Error.Message
 		}
 		return fmt.Sprintf("%s did not succeed (%s): %s", what, e.Outcome, tools.Excerpt(reason, 2000))
-	case kind == KindCompletion && e.Delivery == tools.DeliverParent:
+	case kind == channel.KindCompletion && e.Delivery == tools.DeliverParent:
 		return "" // a failure is reported above
-	case kind == KindResult && e.Action == tools.ActionAgent:
+	case kind == channel.KindResult && e.Action == tools.ActionAgent:
 		return "" // the agent loop that made the call answers the user
 	case e.Silent, strings.TrimSpace(e.ForUser) == "":
 		return ""
@@ -127,7 +128,7 @@ func scheduleName(kind, name string) string {
 // setChannel sets the channel of a notification: the call's channel, otherwise the
 // session's last channel, otherwise the default. If the call's channel has no
 // consumer, it sets the default channel and adds a note.
-func (n *Notifier) setChannel(ctx context.Context, session string, e tools.ResultEvent, to *Notification) error {
+func (n *Notifier) setChannel(ctx context.Context, session string, e tools.ResultEvent, to *channel.Notification) error {
 	name, chat := e.Channel, e.ChatID
 	switch name {
 	case "":
@@ -149,7 +150,7 @@ func (n *Notifier) setChannel(ctx context.Context, session string, e tools.Resul
 	}
 	if !ok {
 		to.Channel = n.cfg.Default
-		*to = to.withNote(n.noConsumer(name))
+		*to = to.WithNote(n.noConsumer(name))
 		return nil
 	}
 	to.Channel, to.ChatID = channel, chat
@@ -183,20 +184,20 @@ func (n *Notifier) lastChannel(ctx context.Context, session string) (name, chat 
 
 // put stores a notification in the outbox. It cuts a text that is too large for
 // the bus.
-func (n *Notifier) put(ctx context.Context, notification Notification) error {
+func (n *Notifier) put(ctx context.Context, notification channel.Notification) error {
 	for cut := false; ; {
 		body, err := bus.Encode(notification)
 		if err != nil {
 			return bus.Reject(bus.CodeUndecodable, err)
 		}
-		m := bus.Message{Subject: n.bus.Notify(notification.Channel), Body: body, Key: notification.ID, Same: notification.isStored, Header: nats.Header{onceHeader: {"1"}}}
+		m := bus.Message{Subject: n.bus.Notify(notification.Channel), Body: body, Key: notification.ID, Same: isStored(notification), Header: nats.Header{onceHeader: {"1"}}}
 		tracing.Add(ctx, m.Header)
 		_, err = n.bus.Publish(ctx, m)
 		switch {
 		case errors.Is(err, bus.ErrTooLarge) && len(notification.Text) > 1024:
 			notification.Text = tools.Excerpt(notification.Text, len(notification.Text)/2)
 			if !cut {
-				notification, cut = notification.withNote("cut, because it was too long for the bus"), true
+				notification, cut = notification.WithNote("cut, because it was too long for the bus"), true
 			}
 			continue
 		case errors.Is(err, bus.ErrTooLarge) && notification.Approval != nil && notification.Approval.Args != "":
@@ -211,28 +212,28 @@ func (n *Notifier) put(ctx context.Context, notification Notification) error {
 	}
 }
 
-// Send puts a message to a user into the outbox and returns it with its Channel
+// Send puts a message to a user into the outbox and returns it with its channel.Channel
 // and ChatID. If it names no channel, it goes where a result of its session would
 // go. The message is durable when Send returns. A second one with the same ID is
 // dropped. If the channel is one of this process and does not send to the chat, the error
 // is a *tools.Error.
-func (n *Notifier) Send(ctx context.Context, message Notification) (Notification, error) {
+func (n *Notifier) Send(ctx context.Context, message channel.Notification) (channel.Notification, error) {
 	if message.ID == "" || strings.TrimSpace(message.Text) == "" {
-		return Notification{}, errors.New("send message: it has no id or no text")
+		return channel.Notification{}, errors.New("send message: it has no id or no text")
 	}
 	to := tools.ResultEvent{Channel: message.Channel, ChatID: message.ChatID}
-	message.Kind, message.Channel, message.ChatID = KindMessage, "", ""
+	message.Kind, message.Channel, message.ChatID = channel.KindMessage, "", ""
 	err := n.setChannel(ctx, tools.Call{Session: message.Session}.SessionToken(), to, &message)
 	if limited, ok := n.cfg.Channels[message.Channel].(interface{ CheckChat(string) error }); ok && err == nil {
 		if refused := limited.CheckChat(message.ChatID); refused != nil {
-			return Notification{}, tools.Errorf(tools.CodeInvalidArguments, "%v", refused)
+			return channel.Notification{}, tools.Errorf(tools.CodeInvalidArguments, "%v", refused)
 		}
 	}
 	if err == nil {
 		err = n.put(ctx, message)
 	}
 	if err != nil {
-		return Notification{}, fmt.Errorf("send message: %w", err)
+		return channel.Notification{}, fmt.Errorf("send message: %w", err)
 	}
 	if err := n.addReceived(ctx, message); err != nil { // the user gets the message anyway
 		n.log.Error().Err(err).Str("session", tools.Excerpt(message.Session, 80)).Msg("a message is not in the conversation of its chat")

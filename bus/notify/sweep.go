@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 )
 
 const (
@@ -74,7 +75,7 @@ func (n *Notifier) sweepOnce(ctx context.Context, before time.Time) (moved int, 
 	return moved, nil
 }
 
-func (n *Notifier) moveToDefault(ctx context.Context, stream jetstream.Stream, subject, channel string, before time.Time) (moved int, err error) {
+func (n *Notifier) moveToDefault(ctx context.Context, stream jetstream.Stream, subject, name string, before time.Time) (moved int, err error) {
 	for sequence := uint64(1); ctx.Err() == nil; sequence++ {
 		msg, err := stream.GetMsg(ctx, sequence, jetstream.WithGetMsgSubject(subject))
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -87,7 +88,7 @@ func (n *Notifier) moveToDefault(ctx context.Context, stream jetstream.Stream, s
 		if msg.Time.After(before) {
 			return moved, nil
 		}
-		if err := n.put(ctx, n.forDefault(channel, msg)); err != nil {
+		if err := n.put(ctx, n.forDefault(name, msg)); err != nil {
 			return moved, err
 		}
 		err = stream.DeleteMsg(ctx, sequence)
@@ -100,12 +101,12 @@ func (n *Notifier) moveToDefault(ctx context.Context, stream jetstream.Stream, s
 }
 
 // forDefault returns the notification for the default channel.
-func (n *Notifier) forDefault(channel string, msg *jetstream.RawStreamMsg) Notification {
-	var moved Notification
+func (n *Notifier) forDefault(name string, msg *jetstream.RawStreamMsg) channel.Notification {
+	var moved channel.Notification
 	if err := json.Unmarshal(msg.Data, &moved); err != nil || moved.Text == "" {
-		moved = Notification{Text: fmt.Sprintf("a notification of %d bytes that is not valid", len(msg.Data)), IsError: true}
+		moved = channel.Notification{Text: fmt.Sprintf("a notification of %d bytes that is not valid", len(msg.Data)), IsError: true}
 	}
 	moved.ID = fmt.Sprintf("stray-%d-%x", msg.Sequence, msg.Time.UnixNano())
 	moved.Channel, moved.ChatID = n.cfg.Default, ""
-	return moved.withNote(n.noConsumer(channel))
+	return moved.WithNote(n.noConsumer(name))
 }

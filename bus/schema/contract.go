@@ -7,7 +7,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/cron"
-	"github.com/stevedore-bus/stevedore/bus/notify"
+	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/bus/remote"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/task"
@@ -85,7 +85,7 @@ func types() map[string]reflect.Type {
 		"RawResult":       reflect.TypeFor[tools.RawEvent](),
 		"Result":          reflect.TypeFor[tools.ResultEvent](),
 		"Progress":        reflect.TypeFor[tools.ProgressEvent](),
-		"Notification":    reflect.TypeFor[notify.Notification](),
+		"Notification":    reflect.TypeFor[channel.Notification](),
 		"DeadLetter":      reflect.TypeFor[bus.DeadLetter](),
 		"Acceptance":      reflect.TypeFor[rpc.Acceptance](),
 		"ToolQuery":       reflect.TypeFor[tools.OfferQuery](),

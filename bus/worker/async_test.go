@@ -11,6 +11,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/notify"
+	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -35,11 +36,11 @@ func (a asyncTool) ExecuteAsync(ctx context.Context, _ tools.Call, callback tool
 }
 
 // testChannel receives the notifications of the notifier.
-type testChannel chan notify.Notification
+type testChannel chan channel.Notification
 
-func (c testChannel) Send(_ context.Context, n notify.Notification) error { c <- n; return nil }
+func (c testChannel) Send(_ context.Context, n channel.Notification) error { c <- n; return nil }
 
-func (c testChannel) next(t *testing.T) notify.Notification {
+func (c testChannel) next(t *testing.T) channel.Notification {
 	t.Helper()
 	select {
 	case n := <-c:
@@ -54,7 +55,7 @@ func (c testChannel) next(t *testing.T) notify.Notification {
 func startConsole(t *testing.T, b *bus.Bus) testChannel {
 	t.Helper()
 	c := make(testChannel, 100)
-	startNotifier(t, b, notify.Config{Channels: map[string]notify.Channel{"console": c}})
+	startNotifier(t, b, notify.Config{Channels: map[string]channel.Channel{"console": c}})
 	return c
 }
 

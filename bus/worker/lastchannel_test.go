@@ -10,6 +10,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/notify"
+	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/state"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -50,7 +51,7 @@ func TestRecordLastChannel(t *testing.T) {
 	var runs atomic.Int64
 	start(t, b, worker.Config{State: store}, echo(t, "echo", tools.Idempotent, &runs, nil))
 	console, telegram := make(testChannel, 100), make(testChannel, 100)
-	startNotifier(t, b, notify.Config{Channels: map[string]notify.Channel{"console": console, "telegram": telegram}, LastChannels: lastChannels{store}})
+	startNotifier(t, b, notify.Config{Channels: map[string]channel.Channel{"console": console, "telegram": telegram}, LastChannels: lastChannels{store}})
 	results := bustest.Subscribe(t, b, "stevedore.result.>")
 	call := func(id, fields string) {
 		t.Helper()

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/bus/notify"
+	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -42,7 +42,7 @@ func newChannelsCommand() *cobra.Command {
 		Use:     "channels",
 		Aliases: []string{"channel"},
 		Short:   "List and test the channels that deliver notifications to users",
-		Long:    fmt.Sprintf(channelsHelp, notify.KindsHelp()),
+		Long:    fmt.Sprintf(channelsHelp, channel.KindsHelp()),
 	}
 	o.AddFlags(cmd.PersistentFlags())
 	ls := &cobra.Command{
@@ -82,7 +82,7 @@ func listChannels(o *process.ChannelOptions, out io.Writer, json bool) error {
 	for _, name := range slices.Sorted(maps.Keys(specs)) {
 		kind, _, _ := strings.Cut(specs[name], ":")
 		c := listedChannel{Name: name, Kind: kind, Default: name == o.Default}
-		if _, err := notify.Open(specs[name], process.ChannelEnv(out)); err != nil {
+		if _, err := channel.Open(specs[name], process.ChannelEnv(out)); err != nil {
 			c.Error = err.Error()
 			broken = append(broken, name)
 		}
@@ -124,16 +124,16 @@ func testChannel(ctx context.Context, o *process.ChannelOptions, name, chat, tex
 	if !ok {
 		return cli.Exit(cli.ExitNotFound, "there is no channel %q; the settings name %s", name, strings.Join(slices.Sorted(maps.Keys(specs)), ", "))
 	}
-	channel, err := process.OpenChannel(name, spec, out)
+	opened, err := process.OpenChannel(name, spec, out)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, testTimeout)
 	defer cancel()
 	now := time.Now().UTC()
-	err = channel.Send(ctx, notify.Notification{
+	err = opened.Send(ctx, channel.Notification{
 		// A new id each time, because receivers may drop duplicates.
-		ID: fmt.Sprintf("test-%x", now.UnixNano()), Kind: notify.KindMessage, Channel: name, ChatID: chat, Text: text, At: now,
+		ID: fmt.Sprintf("test-%x", now.UnixNano()), Kind: channel.KindMessage, Channel: name, ChatID: chat, Text: text, At: now,
 	})
 	if err == nil {
 		_, err = fmt.Fprintf(out, "Sent to %s; the receiver accepted it.\n", name)

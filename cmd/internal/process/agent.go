@@ -12,6 +12,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/notify"
+	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/bus/session"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/offload"
@@ -109,13 +110,13 @@ func (o *AgentOptions) tools(b *bus.Bus, store offload.Store, notifier *notify.N
 // the outbox. Its key follows from the call, so a repeated message is dropped.
 func outputSender(notifier *notify.Notifier) func(context.Context, tools.Call, tools.Result) error {
 	return func(ctx context.Context, call tools.Call, res tools.Result) error {
-		n := notify.Notification{
+		n := channel.Notification{
 			ID:      fmt.Sprintf("output.%s.%s", call.SessionToken(), call.IDToken()),
 			Session: call.Session, Call: call.ID, Tool: call.Tool, Channel: call.Channel, ChatID: call.ChatID,
 			Text: res.ForUser, IsError: res.IsError,
 		}
 		if res.Markdown {
-			n.Format = notify.FormatMarkdown
+			n.Format = channel.FormatMarkdown
 		}
 		_, err := notifier.Send(ctx, n)
 		return err

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/stevedore-bus/stevedore/bus/notify"
+	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
@@ -134,10 +135,10 @@ func approvalAsker(notifier *notify.Notifier) func(context.Context, task.Approva
 		}
 		text := fmt.Sprintf("May %s run?\n%s\n\nTo answer: stevedore approvals yes %s --session %s (or \"no\"). Without an answer before %s, it does not run.",
 			a.Tool, args, cli.ShellWord(a.ID), cli.ShellWord(a.Session), a.Deadline.UTC().Format("2006-01-02 15:04 MST"))
-		_, err := notifier.Send(ctx, notify.Notification{
+		_, err := notifier.Send(ctx, channel.Notification{
 			ID:      fmt.Sprintf("approval.%s.%s", a.Session, a.ID),
 			Session: a.Session, Call: a.ID, Tool: a.Tool, Channel: a.Channel, ChatID: a.ChatID, Text: text,
-			Approval: &notify.Approval{Session: a.Session, ID: a.ID, Tool: a.Tool, Args: tools.Excerpt(args, maxShownArgs+200), Deadline: a.Deadline},
+			Approval: &channel.Approval{Session: a.Session, ID: a.ID, Tool: a.Tool, Args: tools.Excerpt(args, maxShownArgs+200), Deadline: a.Deadline},
 		})
 		return err
 	}

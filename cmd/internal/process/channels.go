@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/stevedore-bus/stevedore/bus/notify"
+	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/state"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -45,17 +46,17 @@ func (o *ChannelOptions) Specs() (map[string]string, error) {
 }
 
 // OpenChannel opens the channel of a spec.
-func OpenChannel(name, spec string, stdout io.Writer) (notify.Channel, error) {
-	channel, err := notify.Open(spec, ChannelEnv(stdout))
+func OpenChannel(name, spec string, stdout io.Writer) (channel.Channel, error) {
+	opened, err := channel.Open(spec, ChannelEnv(stdout))
 	if err != nil {
 		return nil, cli.Exit(cli.ExitUsage, "--channel %s: %w", name, err)
 	}
-	return channel, nil
+	return opened, nil
 }
 
 // ChannelEnv is the environment in which channels are opened.
-func ChannelEnv(stdout io.Writer) notify.Env {
-	return notify.Env{Stdout: stdout, LookupEnv: os.LookupEnv, ReadFile: os.ReadFile}
+func ChannelEnv(stdout io.Writer) channel.Env {
+	return channel.Env{Stdout: stdout, LookupEnv: os.LookupEnv, ReadFile: os.ReadFile}
 }
 
 // openNotifier opens the state, the channels and the notifier.
@@ -67,7 +68,7 @@ func (p *parts) openNotifier(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	channels := make(map[string]notify.Channel, len(specs))
+	channels := make(map[string]channel.Channel, len(specs))
 	for name, spec := range specs {
 		if channels[name], err = OpenChannel(name, spec, p.stdout); err != nil {
 			return err

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/bus/notify"
+	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/bus/schedule"
 	"github.com/stevedore-bus/stevedore/bus/session"
 	"github.com/stevedore-bus/stevedore/state"
@@ -63,14 +63,14 @@ func (c conversations) Completed(ctx context.Context, session, call string, even
 var turnSuffix = regexp.MustCompile(`(-t\d+-\d+)+$`)
 
 // isScheduled reports whether a heartbeat or a job caused a notification.
-func isScheduled(n notify.Notification) bool {
+func isScheduled(n channel.Notification) bool {
 	_, ok := schedule.ParseCallID(turnSuffix.ReplaceAllString(n.Call, ""))
 	return ok
 }
 
 // Received adds a message to the conversation of the chat that receives it, if it comes from
 // another session.
-func (c conversations) Received(ctx context.Context, n notify.Notification) error {
+func (c conversations) Received(ctx context.Context, n channel.Notification) error {
 	owner, err := state.LastSession(ctx, c.facts, state.Channel{Name: n.Channel, ChatID: n.ChatID})
 	add := agent.AddNotice
 	if owner == "" && err == nil && isScheduled(n) {

@@ -10,6 +10,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/notify"
+	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/session"
 	"github.com/stevedore-bus/stevedore/bus/worker"
@@ -23,14 +24,14 @@ import (
 // startNotifier runs a notifier with a phone that records conversations.
 func startNotifier(t *testing.T, b *bus.Bus) (user, state.Store) {
 	t.Helper()
-	u := user{make(chan notify.Notification, 100)}
+	u := user{make(chan channel.Notification, 100)}
 	bucket, err := b.Bucket(t.Context(), bus.StateBucket)
 	if err != nil {
 		t.Fatal(err)
 	}
 	facts := kv.New(bucket)
 	n, err := notify.New(b, notify.Config{
-		Channels: map[string]notify.Channel{"console": u, "phone": u}, LastChannels: lastChannels{facts},
+		Channels: map[string]channel.Channel{"console": u, "phone": u}, LastChannels: lastChannels{facts},
 		Conversations: newConversations(b, facts, nil), Log: bustest.Log(t),
 	})
 	if err != nil {
@@ -143,7 +144,7 @@ func TestQuestionsAboutBackgroundWork(t *testing.T) {
 		}
 	}
 	// The reply of a run, and a message to a chat without a conversation, add nothing.
-	if err := newConversations(b, facts, nil).Received(context.Background(), notify.Notification{ID: "x", Channel: "phone", ChatID: "8", Session: "other", Text: "hello"}); err != nil {
+	if err := newConversations(b, facts, nil).Received(context.Background(), channel.Notification{ID: "x", Channel: "phone", ChatID: "8", Session: "other", Text: "hello"}); err != nil {
 		t.Error(err)
 	}
 	if n := len(notices(t, b, "chat")); n != 3 {
@@ -152,9 +153,9 @@ func TestQuestionsAboutBackgroundWork(t *testing.T) {
 }
 
 // user keeps the notifications of a channel, in order.
-type user struct{ got chan notify.Notification }
+type user struct{ got chan channel.Notification }
 
-func (u user) Send(_ context.Context, n notify.Notification) error {
+func (u user) Send(_ context.Context, n channel.Notification) error {
 	u.got <- n
 	return nil
 }
@@ -170,15 +171,15 @@ func TestAlertBeforeTheFirstMessage(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := newConversations(b, kv.New(bucket), map[string]string{"me": "42", "app": ""})
-	for _, n := range []notify.Notification{
+	for _, n := range []channel.Notification{
 		{ID: "1", Call: "heartbeat-main-20260102T150405Z", Channel: "console"},
-		{ID: "2", Call: "heartbeat-main-20260102T150405Z-t2-0", Channel: "console", Kind: notify.KindMessage},
+		{ID: "2", Call: "heartbeat-main-20260102T150405Z-t2-0", Channel: "console", Kind: channel.KindMessage},
 		{ID: "3", Call: "cron-x-20260102T150405Z", Channel: "me"},
 		{ID: "4", Call: "cron-x-20260102T150405Z", Channel: "app", ChatID: "7"},
 		{ID: "5", Call: "cron-x-20260102T150405Z", Channel: "app"},
 		{ID: "6", Call: "cron-x-20260102T150405Z", Channel: "file"},
 		{ID: "7", Call: "run-1", Channel: "console"},
-		{ID: "8", Call: "heartbeat-main-20260102T150405Z-t2-0-t1-3", Channel: "console", Kind: notify.KindMessage}, // of a sub-agent
+		{ID: "8", Call: "heartbeat-main-20260102T150405Z-t2-0-t1-3", Channel: "console", Kind: channel.KindMessage}, // of a sub-agent
 	} {
 		n.Session, n.Text = "elsewhere", "The disk is full."
 		for range 2 {

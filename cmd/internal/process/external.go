@@ -11,6 +11,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/cron"
 	"github.com/stevedore-bus/stevedore/bus/notify"
+	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/bus/remote"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -105,9 +106,9 @@ func (o *AgentOptions) prompts() cron.ToolConfig {
 type sender struct{ notifier *notify.Notifier }
 
 func (s sender) Send(ctx context.Context, m builtin.Message) (to string, err error) {
-	sent, err := s.notifier.Send(ctx, notify.Notification{
+	sent, err := s.notifier.Send(ctx, channel.Notification{
 		ID: m.Key, Session: m.Session, Call: m.Call, Tool: "message",
-		Channel: m.Channel, ChatID: m.ChatID, Text: m.Text, Format: notify.FormatMarkdown, // as models write it
+		Channel: m.Channel, ChatID: m.ChatID, Text: m.Text, Format: channel.FormatMarkdown, // as models write it
 	})
 	to = sent.Channel
 	if sent.ChatID != "" {

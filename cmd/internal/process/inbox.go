@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/bus/notify"
+	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -18,15 +18,15 @@ import (
 type inbox struct {
 	*parts
 	channel string
-	status  notify.StatusChannel // nil if the channel cannot show that work is in progress
+	status  channel.StatusChannel // nil if the channel cannot show that work is in progress
 
 	stop    chan struct{}
 	showing sync.WaitGroup
 	stopped sync.Once
 }
 
-func newInbox(p *parts, name string, channel notify.Channel) *inbox {
-	status, _ := channel.(notify.StatusChannel)
+func newInbox(p *parts, name string, to channel.Channel) *inbox {
+	status, _ := to.(channel.StatusChannel)
 	return &inbox{parts: p, channel: name, status: status, stop: make(chan struct{})}
 }
 
@@ -36,36 +36,36 @@ func (in *inbox) wait() {
 	in.showing.Wait()
 }
 
-// Accept implements notify.Inbox. The id of the call follows from that of the message, so
+// Accept implements channel.Inbox. The id of the call follows from that of the message, so
 // a message that arrives again changes nothing.
-func (in *inbox) Accept(ctx context.Context, m notify.Incoming) (notify.Accepted, error) {
+func (in *inbox) Accept(ctx context.Context, m channel.Incoming) (channel.Accepted, error) {
 	session := in.channel + "-" + m.ChatID
 	command, rest := m.Command()
 	args := map[string]any{"prompt": m.Prompt(m.Text)}
 	switch {
 	case command == "/start" && rest == "":
-		return notify.Accepted{}, in.reply(ctx, session, m, "Write to me, and the agent answers. /stop stops its work, /new and a message begins a new conversation.")
+		return channel.Accepted{}, in.reply(ctx, session, m, "Write to me, and the agent answers. /stop stops its work, /new and a message begins a new conversation.")
 	case command == "/stop" && rest == "":
-		return notify.Accepted{}, in.stopRuns(ctx, session, m)
+		return channel.Accepted{}, in.stopRuns(ctx, session, m)
 	case command == "/new" && rest == "":
-		return notify.Accepted{}, in.reply(ctx, session, m, "Write /new and a message: it begins a new conversation, in which the agent does not know the earlier messages.")
+		return channel.Accepted{}, in.reply(ctx, session, m, "Write /new and a message: it begins a new conversation, in which the agent does not know the earlier messages.")
 	case command == "/new":
 		args["prompt"], args["fresh"] = m.Prompt(rest), true
 	}
 	body, err := bus.Encode(args)
 	if err != nil {
-		return notify.Accepted{}, tools.Errorf(tools.CodeInvalidArguments, "the message is not text: %v", err)
+		return channel.Accepted{}, tools.Errorf(tools.CodeInvalidArguments, "the message is not text: %v", err)
 	}
 	call := tools.Call{ID: "message-" + m.ID, Session: session, Tool: agent.AgentTool, Args: body, Channel: in.channel, ChatID: m.ChatID}
 	fresh, err := enqueue(ctx, in.bus, bus.AgentQueue, call)
 	if err != nil {
-		return notify.Accepted{}, err
+		return channel.Accepted{}, err
 	}
 	in.log.Info().Str("channel", in.channel).Str("session", call.SessionToken()).Str("call", call.IDToken()).Bool("repeated", !fresh).Msg("accepted a message")
 	if fresh && in.status != nil {
 		in.showing.Go(func() { in.showStatus(call) })
 	}
-	return notify.Accepted{ID: call.ID, Session: session}, nil
+	return channel.Accepted{ID: call.ID, Session: session}, nil
 }
 
 // enqueue stores a call for the workers, unless it is queued, running or parked, or has its
@@ -86,8 +86,8 @@ func enqueue(ctx context.Context, b *bus.Bus, queue string, call tools.Call) (fr
 func temporary(err error) error { return errors.New(err.Error()) }
 
 // reply sends a message of the worker to the chat.
-func (in *inbox) reply(ctx context.Context, session string, m notify.Incoming, text string) error {
-	_, err := in.notifier.Send(ctx, notify.Notification{
+func (in *inbox) reply(ctx context.Context, session string, m channel.Incoming, text string) error {
+	_, err := in.notifier.Send(ctx, channel.Notification{
 		ID:      fmt.Sprintf("reply.%s.%s", tools.TokenOf(session), tools.TokenOf(m.ID)),
 		Session: session, Channel: in.channel, ChatID: m.ChatID, Text: text,
 	})
@@ -96,7 +96,7 @@ func (in *inbox) reply(ctx context.Context, session string, m notify.Incoming, t
 
 // stopRuns cancels the runs of a session that have not ended. The message may arrive again
 // when other runs have started, so it stores once which runs it means.
-func (in *inbox) stopRuns(ctx context.Context, session string, m notify.Incoming) error {
+func (in *inbox) stopRuns(ctx context.Context, session string, m channel.Incoming) error {
 	token := tools.TokenOf(session)
 	list, err := task.List(ctx, in.bus, token)
 	if err != nil {
@@ -125,14 +125,14 @@ func (in *inbox) stopRuns(ctx context.Context, session string, m notify.Incoming
 	return in.reply(ctx, session, m, "Stopped.")
 }
 
-// Decide implements notify.Inbox.
-func (in *inbox) Decide(ctx context.Context, d notify.Decision) (string, error) {
+// Decide implements channel.Inbox.
+func (in *inbox) Decide(ctx context.Context, d channel.Decision) (string, error) {
 	waiting, err := task.ListApprovals(ctx, in.bus, "*")
 	if err != nil {
 		return "", temporary(err)
 	}
 	for _, a := range waiting {
-		if notify.ApprovalKey(a.Session, a.ID) != d.Key {
+		if channel.ApprovalKey(a.Session, a.ID) != d.Key {
 			continue
 		}
 		if a.Channel == in.channel && a.ChatID != "" && a.ChatID != d.ChatID {

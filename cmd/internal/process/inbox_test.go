@@ -7,6 +7,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/notify"
+	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -21,7 +22,7 @@ func TestMessagesOfGroups(t *testing.T) {
 		"/NEW@the_bot\nan  idea": {"/new", "an  idea", "> quoted\n\nAnn: an  idea"},
 		"/":                      {"/", "", "> quoted"},
 	} {
-		m := notify.Incoming{Text: text, From: "Ann\n", Context: "> quoted"}
+		m := channel.Incoming{Text: text, From: "Ann\n", Context: "> quoted"}
 		command, rest := m.Command()
 		if command != want[0] || rest != want[1] || m.Prompt(rest) != want[2] {
 			t.Errorf("%q: command %q, rest %q, prompt %q; want %q", text, command, rest, m.Prompt(rest), want)
@@ -40,7 +41,7 @@ func TestStopIsIdempotent(t *testing.T) {
 	in := newInbox(&parts{bus: b, notifier: n, log: bustest.Log(t)}, "me", nil)
 	accept := func(id, text string) {
 		t.Helper()
-		if _, err := in.Accept(t.Context(), notify.Incoming{ID: id, ChatID: "42", Text: text, From: "Ann"}); err != nil {
+		if _, err := in.Accept(t.Context(), channel.Incoming{ID: id, ChatID: "42", Text: text, From: "Ann"}); err != nil {
 			t.Fatal(err)
 		}
 	}

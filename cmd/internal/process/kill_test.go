@@ -22,6 +22,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/bus/notify"
+	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/session"
 	"github.com/stevedore-bus/stevedore/state/kv"
@@ -232,12 +233,12 @@ func (p scenario) checkLog(t *testing.T, b *bus.Bus, id string) (compactions int
 // newUser runs a notifier until the test ends.
 func newUser(t *testing.T, b *bus.Bus) user {
 	t.Helper()
-	u := user{make(chan notify.Notification, 10_000)}
+	u := user{make(chan channel.Notification, 10_000)}
 	bucket, err := b.Bucket(t.Context(), bus.StateBucket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	notifier, err := notify.New(b, notify.Config{Channels: map[string]notify.Channel{"console": u}, Conversations: newConversations(b, kv.New(bucket), nil), Log: bustest.Log(t)})
+	notifier, err := notify.New(b, notify.Config{Channels: map[string]channel.Channel{"console": u}, Conversations: newConversations(b, kv.New(bucket), nil), Log: bustest.Log(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,7 +269,7 @@ func (u user) check(t *testing.T, p scenario) {
 	}
 	seen, shown := map[string]bool{}, map[string]int{}
 	for range p.sessions*p.messages*(outputs+1) + completions {
-		var n notify.Notification
+		var n channel.Notification
 		select {
 		case n = <-u.got:
 		case <-time.After(time.Minute):
@@ -278,7 +279,7 @@ func (u user) check(t *testing.T, p scenario) {
 		switch {
 		case seen[n.Call]:
 			t.Errorf("the user got %s twice: %q", n.Call, n.Text)
-		case n.Kind == notify.KindCompletion:
+		case n.Kind == channel.KindCompletion:
 			if n.Text != "born" {
 				t.Errorf("%s: the user got %q", n.Call, n.Text)
 			}

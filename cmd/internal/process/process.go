@@ -16,6 +16,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/heartbeat"
 	"github.com/stevedore-bus/stevedore/bus/notify"
+	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/bus/retention"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/worker"
@@ -41,7 +42,7 @@ type parts struct {
 	reader    *offload.Reader
 	state     state.Store
 	notifier  *notify.Notifier
-	channels  map[string]notify.Channel
+	channels  map[string]channel.Channel
 	receivers []func(context.Context) error
 	shell     builtin.ShellConfig
 	unguarded []string // paths that --shell-write allows

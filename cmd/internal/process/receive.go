@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/stevedore-bus/stevedore/bus/httpauth"
-	"github.com/stevedore-bus/stevedore/bus/notify"
+	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 )
 
@@ -28,12 +28,12 @@ func (o *ReceiveOptions) AddFlags(flags *pflag.FlagSet) {
 
 // poller receives messages by asking for them.
 type poller interface {
-	Receive(ctx context.Context, inbox notify.Inbox, log zerolog.Logger) error
+	Receive(ctx context.Context, inbox channel.Inbox, log zerolog.Logger) error
 }
 
 // endpoint receives messages by HTTP requests.
 type endpoint interface {
-	Receiver(inbox notify.Inbox, log zerolog.Logger) (http.Handler, error)
+	Receiver(inbox channel.Inbox, log zerolog.Logger) (http.Handler, error)
 }
 
 // openReceivers opens the channels that receive messages. They start in run.

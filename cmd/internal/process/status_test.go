@@ -10,7 +10,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
-	"github.com/stevedore-bus/stevedore/bus/notify"
+	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -97,7 +97,7 @@ func (s statusStage) uses(id, tool, message string) {
 func (s statusStage) accept(id string) *inbox {
 	s.Helper()
 	in := s.inbox()
-	if _, err := in.Accept(s.Context(), notify.Incoming{ID: id, ChatID: "42", Text: "go"}); err != nil {
+	if _, err := in.Accept(s.Context(), channel.Incoming{ID: id, ChatID: "42", Text: "go"}); err != nil {
 		s.Fatal(err)
 	}
 	return in

@@ -1,0 +1,117 @@
+package channel
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// Console writes notifications to a terminal or another writer.
+type Console struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+// NewConsole returns a channel that calls w.Write once per notification.
+func NewConsole(w io.Writer) *Console { return &Console{w: w} }
+
+// Send writes n without control characters, so that it cannot change the rest of
+// the terminal. It indents all lines but the first, so that none looks like a line
+// of the log.
+func (c *Console) Send(_ context.Context, n Notification) error {
+	text := heading(n) + "\n" + indent(shorten(strings.TrimRight(tools.Escape(n.Text), "\n"))) + "\n"
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, err := io.WriteString(c.w, text); err != nil {
+		return fmt.Errorf("write to the console: %w", err)
+	}
+	return nil
+}
+
+// subSession matches the session of a sub-agent that a user's session started. A
+// deeper one contains a hash, which begins with h_, instead of the user's session.
+var subSession = regexp.MustCompile(`^sub/([A-Za-z0-9_-]{1,64})/[A-Za-z0-9_-]{1,64}$`)
+
+// heading returns the source of a notification in one line.
+func heading(n Notification) string {
+	parts := []string{"»"}
+	if n.IsError {
+		parts = append(parts, "failed:")
+	}
+	if n.Tool != "" {
+		parts = append(parts, tools.EscapeLine(n.Tool))
+	}
+	if m := subSession.FindStringSubmatch(n.Session); m != nil && !strings.HasPrefix(m[1], "h_") {
+		parts = append(parts, "in session "+m[1]+", by a sub-agent")
+	} else if n.Session != "" {
+		parts = append(parts, "in session "+tools.EscapeLine(n.Session))
+	}
+	if len(parts) == 1 {
+		parts = append(parts, "message")
+	}
+	if n.Note != "" {
+		parts = append(parts, "("+tools.EscapeLine(n.Note)+")")
+	}
+	return strings.Join(parts, " ")
+}
+
+// consoleLines and consoleBytes limit the head and the tail of a notification on
+// the console, so that a long one does not scroll the others away.
+const (
+	consoleLines = 10
+	consoleBytes = 4 << 10
+)
+
+// omitted contains no number, because the tool or the bus may have cut the text
+// before.
+const omitted = "[... the middle is not shown here ...]"
+
+// shorten replaces the middle of a long text.
+func shorten(text string) string {
+	from, to := headEnd(text), tailStart(text)
+	if to-from <= len(omitted) {
+		return text
+	}
+	return strings.TrimSuffix(text[:from], "\n") + "\n" + omitted + "\n" + text[to:]
+}
+
+// headEnd returns the end of the head of a text.
+func headEnd(text string) int {
+	end := 0
+	for range consoleLines {
+		next := strings.IndexByte(text[end:], '\n') + 1
+		if next == 0 || end+next > consoleBytes {
+			// Show the part of the line that fits.
+			end = min(len(text), consoleBytes)
+			for end < len(text) && !utf8.RuneStart(text[end]) {
+				end--
+			}
+			return end
+		}
+		end += next
+	}
+	return end
+}
+
+// tailStart returns the start of the tail of a text.
+func tailStart(text string) int {
+	start := len(text)
+	for range consoleLines {
+		line := strings.LastIndexByte(text[:max(start-1, 0)], '\n') + 1
+		if len(text)-line > consoleBytes {
+			start = len(text) - consoleBytes
+			for start < len(text) && !utf8.RuneStart(text[start]) {
+				start++
+			}
+			return start
+		}
+		start = line
+	}
+	return start
+}

@@ -1,0 +1,165 @@
+package channel
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/mail"
+	"net/textproto"
+	"slices"
+	"strconv"
+
+	gomail "github.com/wneessen/go-mail"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// EmailConfig configures an e-mail channel. Host, From and To are required.
+type EmailConfig struct {
+	// Host is HOST:PORT of the SMTP server. The default port is 587, or 465 with
+	// TLS "ssl".
+	Host string
+	// TLS is "starttls" (default; the server must offer it), "ssl" or "none".
+	// Without TLS, the channel sends no password.
+	TLS string
+	// User and Password are the login. Empty means no login.
+	User, Password string
+	// From is the sender, To the recipients. The ChatID of a notification selects
+	// one of them. Other recipients are refused, since any client can set a ChatID.
+	From string
+	To   []string
+}
+
+// Email sends notifications by SMTP. The Message-ID is the same for every
+// attempt, so that mail systems which check it show a notification once.
+type Email struct {
+	cfg     EmailConfig
+	host    string
+	opts    []gomail.Option
+	roots   *x509.CertPool // nil is the system's
+	secrets secrets
+}
+
+// NewEmail returns an e-mail channel. It does not connect.
+func NewEmail(cfg EmailConfig) (*Email, error) {
+	e := &Email{
+		cfg: cfg, opts: []gomail.Option{gomail.WithTimeout(sendTimeout)},
+		// The last one is the argument of AUTH PLAIN.
+		secrets: secretsOf(nil, cfg.Password, "\x00"+cfg.User+"\x00"+cfg.Password),
+	}
+	port := 587
+	switch cfg.TLS {
+	case "", "starttls":
+		e.opts = append(e.opts, gomail.WithTLSPolicy(gomail.TLSMandatory))
+	case "ssl":
+		// dial uses TLS, so go-mail treats the connection as secure.
+		port = 465
+		e.opts = append(e.opts, gomail.WithTLSPolicy(gomail.TLSOpportunistic))
+	case "none":
+		e.opts = append(e.opts, gomail.WithTLSPolicy(gomail.NoTLS))
+	default:
+		return nil, fmt.Errorf("email: tls %q: want starttls, ssl or none", tools.Excerpt(cfg.TLS, 20))
+	}
+	e.host = cfg.Host
+	if host, given, err := net.SplitHostPort(cfg.Host); err == nil {
+		e.host = host
+		if port, err = strconv.Atoi(given); err != nil {
+			return nil, errors.New("email: host: want HOST:PORT")
+		}
+	}
+	e.opts = append(e.opts, gomail.WithPort(port))
+	if cfg.User != "" {
+		e.opts = append(e.opts, gomail.WithSMTPAuth(gomail.SMTPAuthAutoDiscover), gomail.WithUsername(cfg.User), gomail.WithPassword(cfg.Password))
+	}
+	if len(cfg.To) == 0 {
+		return nil, errors.New("email: want at least one recipient")
+	}
+	for _, address := range append([]string{cfg.From}, cfg.To...) {
+		if _, err := mail.ParseAddress(address); err != nil {
+			return nil, fmt.Errorf("email: %q is not an address", tools.Excerpt(address, 80))
+		}
+	}
+	if _, err := gomail.NewClient(e.host, e.opts...); err != nil {
+		return nil, fmt.Errorf("email: %s", e.secrets.hide(err.Error()))
+	}
+	return e, nil
+}
+
+// CheckChat returns an error if the channel does not send to an address.
+func (e *Email) CheckChat(address string) error {
+	if address == "" || slices.Contains(e.cfg.To, address) {
+		return nil
+	}
+	return fmt.Errorf("send by %s: the channel does not send to %q", e.host, tools.Excerpt(tools.EscapeLine(address), 80))
+}
+
+// Send sends n as one plain text mail.
+func (e *Email) Send(ctx context.Context, n Notification) error {
+	to := e.cfg.To
+	if n.ChatID != "" {
+		if err := e.CheckChat(n.ChatID); err != nil {
+			return bus.Reject("refused_recipient", err)
+		}
+		to = []string{n.ChatID}
+	}
+	m := gomail.NewMsg()
+	if err := errors.Join(m.From(e.cfg.From), m.To(to...)); err != nil {
+		return bus.Reject("unsendable", fmt.Errorf("send by %s: %w", e.host, err))
+	}
+	m.Subject(title(n))
+	m.SetDateWithValue(n.At)
+	m.SetMessageIDWithValue(tools.Token(n.ID) + "@stevedore." + e.host)
+	m.SetGenHeader("Auto-Submitted", "auto-generated")
+	m.SetBodyString(gomail.TypeTextPlain, chatText(n, false).Plain().Text+"\n")
+
+	// go-mail leaves the connection open if the greeting or login fails.
+	var raw net.Conn
+	defer func() {
+		if raw != nil {
+			_ = raw.Close() // the outcome is already known
+		}
+	}()
+	client, err := gomail.NewClient(e.host, append(slices.Clone(e.opts), gomail.WithDialContextFunc(func(ctx context.Context, network, address string) (_ net.Conn, err error) {
+		raw, err = e.dial(ctx, network, address)
+		return raw, err
+	}))...)
+	if err != nil {
+		return bus.Reject("unsendable", fmt.Errorf("send by %s: %s", e.host, e.secrets.hide(err.Error())))
+	}
+	connection, err := client.DialToSMTPClientWithContext(ctx)
+	if err != nil {
+		return e.classify(err)
+	}
+	if err := client.SendWithSMTPClient(connection, m); err != nil {
+		return e.classify(err)
+	}
+	_ = client.CloseWithSMTPClient(connection) // the server already accepted the mail
+	return nil
+}
+
+func (e *Email) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if e.cfg.TLS == "ssl" {
+		return (&tls.Dialer{Config: &tls.Config{ServerName: e.host, RootCAs: e.roots}}).DialContext(ctx, network, address)
+	}
+	return (&net.Dialer{}).DialContext(ctx, network, address)
+}
+
+// classify turns an error with a 5xx reply into a rejection.
+func (e *Email) classify(err error) error {
+	safe := fmt.Errorf("send by %s: %s", e.host, e.secrets.hide(err.Error()))
+	code := 0
+	if reply, ok := errors.AsType[*textproto.Error](err); ok {
+		code = reply.Code
+	}
+	if failed, ok := errors.AsType[*gomail.SendError](err); ok && failed.ErrorCode() > 0 {
+		code = failed.ErrorCode()
+	}
+	if code >= 500 && code < 600 {
+		return bus.Reject("refused_"+strconv.Itoa(code), safe)
+	}
+	return safe
+}

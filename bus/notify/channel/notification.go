@@ -1,0 +1,86 @@
+package channel
+
+import (
+	"context"
+	"time"
+)
+
+// Notification is one message for one channel. It is the body of the events on
+// stevedore.notify.<channel>. A client that publishes one needs to set only Text.
+type Notification struct {
+	// ID is unique to this notification and the same for every attempt to
+	// deliver it. Receivers use it to drop duplicates.
+	ID string `json:"id,omitempty"`
+	// Kind is the source: result, completion, message or dead letter.
+	Kind string `json:"kind,omitempty"`
+	// Channel is a token. ChatID is the destination within the channel, in the
+	// channel's own form; empty means the channel's default.
+	Channel string `json:"channel,omitempty"`
+	ChatID  string `json:"chat_id,omitempty"`
+	// Session, Call and Tool are the source, as the client named them: any text.
+	Session string `json:"session,omitempty"`
+	Call    string `json:"call,omitempty"`
+	Tool    string `json:"tool,omitempty"`
+	// Text is for the user. Its author is not trusted, so each channel escapes
+	// it for the place that shows it.
+	Text string `json:"text"`
+	// Format is FormatMarkdown if the text is Markdown; channels show it as well
+	// as they can. Otherwise, they show the text unchanged.
+	Format string `json:"format,omitempty"`
+	// IsError marks a failure.
+	IsError bool `json:"is_error,omitempty"`
+	// Note is a remark of the notifier about the source or the delivery. It is
+	// not part of the text.
+	Note string `json:"note,omitempty"`
+	// Approval is set if the text asks whether a call may run.
+	Approval *Approval `json:"approval,omitempty"`
+	At       time.Time `json:"at,omitzero"`
+}
+
+// WithNote returns n with one more remark.
+func (n Notification) WithNote(note string) Notification {
+	if n.Note != "" {
+		note = n.Note + "; " + note
+	}
+	n.Note = note
+	return n
+}
+
+// Approval is the question of a notification that asks whether a call may run. A channel
+// with buttons can show one for yes and one for no; their answer goes to
+// task.AnswerApproval. The text of the notification asks the same.
+type Approval struct {
+	// Session and ID are the tokens of the call.
+	Session string `json:"session"`
+	ID      string `json:"id"`
+	Tool    string `json:"tool"`
+	// Args are the arguments as a text, or their start.
+	Args string `json:"args,omitempty"`
+	// Deadline is the time after which the answer is no.
+	Deadline time.Time `json:"deadline"`
+}
+
+// Kinds of notifications.
+const (
+	KindResult     = "result"
+	KindCompletion = "completion"
+	KindMessage    = "message"
+	KindDead       = "dead"
+)
+
+// FormatMarkdown is CommonMark, with GitHub's tables, strikethrough and task
+// lists.
+const FormatMarkdown = "markdown"
+
+// Channel delivers notifications to a user. Send returns after the receiver has
+// accepted the notification. Its error decides what happens next, as for a
+// bus.Handler: bus.Reject if a retry cannot succeed, bus.RetryAfter if the
+// receiver names a time, any other error to retry with growing pauses. The error
+// contains no secret. Send is called for one notification of a chat at a time, and for
+// several chats at once.
+type Channel interface {
+	Send(ctx context.Context, n Notification) error
+}
+
+// Slots is how many notifications of a channel a process sends at once.
+const Slots = 512

@@ -1,0 +1,102 @@
+package channel
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus"
+)
+
+const (
+	// sendTimeout bounds one request. After it, the message is sent again, because
+	// its outcome is unknown.
+	sendTimeout = 30 * time.Second
+	// maxPause bounds the pause that a receiver may ask for.
+	maxPause = time.Hour
+)
+
+// transport keeps a connection for each request that a channel may send at once. The
+// default keeps two to each host.
+var transport = func() *http.Transport {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.MaxIdleConns, t.MaxIdleConnsPerHost = 0, Slots
+	return t
+}()
+
+// poster posts to one URL and classifies the response.
+type poster struct {
+	client  *http.Client
+	url     string
+	host    string // the only part of the URL that errors show
+	secrets secrets
+}
+
+// newPoster takes the URL and the credentials that the requests contain.
+func newPoster(rawURL string, credentials ...string) (*poster, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
+		return nil, errors.New("want a URL of the form https://HOST/PATH or http://HOST/PATH") // it may be a secret
+	}
+	return &poster{
+		client: &http.Client{
+			Timeout: sendTimeout, Transport: transport,
+			// A redirect would send the credential to another URL.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+		url: rawURL, host: u.Host, secrets: secretsOf(u, credentials...),
+	}, nil
+}
+
+// post sends body. The error follows the rules of Channel.
+func (p *poster) post(ctx context.Context, header http.Header, body []byte) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url, bytes.NewReader(body))
+	if err != nil {
+		return bus.Reject("unsendable", fmt.Errorf("post to %s: cannot create the request", p.host))
+	}
+	req.Header = header
+	req.Header.Set("User-Agent", "stevedore")
+	res, err := p.client.Do(req)
+	if err != nil {
+		return fmt.Errorf("post to %s: %s", p.host, p.secrets.hideCause(err))
+	}
+	defer func() { _ = res.Body.Close() }()                 // nothing is written to it
+	text, _ := io.ReadAll(io.LimitReader(res.Body, 64<<10)) // only for the error
+	if res.StatusCode/100 == 2 {
+		return nil
+	}
+	return classify(res, fmt.Errorf("post to %s: %s", p.host, p.secrets.hide(res.Status+": "+string(text))))
+}
+
+// classify turns err into a rejection if a retry of the request cannot succeed.
+func classify(res *http.Response, err error) error {
+	switch {
+	case res.StatusCode == http.StatusTooManyRequests, res.StatusCode == http.StatusServiceUnavailable:
+		if pause, ok := parseRetryAfter(res.Header.Get("Retry-After"), time.Now()); ok {
+			return bus.RetryAfter(pause, err)
+		}
+		return err
+	case res.StatusCode >= 500, res.StatusCode == http.StatusRequestTimeout, res.StatusCode == http.StatusTooEarly:
+		return err
+	}
+	return bus.Reject("refused_"+strconv.Itoa(res.StatusCode), err)
+}
+
+// parseRetryAfter reads a Retry-After header: seconds or a date.
+func parseRetryAfter(value string, now time.Time) (time.Duration, bool) {
+	var pause time.Duration
+	if seconds, err := strconv.ParseFloat(value, 64); err == nil {
+		pause = time.Duration(min(max(seconds, 0), maxPause.Seconds()) * float64(time.Second))
+	} else if date, err := http.ParseTime(value); err == nil {
+		pause = date.Sub(now)
+	} else {
+		return 0, false
+	}
+	return min(max(pause, time.Millisecond), maxPause), true
+}

@@ -1,0 +1,278 @@
+package channel
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/go-telegram/bot/models"
+	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+const (
+	// pollTimeout is how long the Bot API waits for an update before it answers.
+	pollTimeout = 50 * time.Second
+	// pollUpdates is the number of updates in an answer.
+	pollUpdates = 20
+	// maxQuoted is how much of the message that a user replies to the agent sees, in
+	// bytes.
+	maxQuoted = 1000
+)
+
+// ReceivesFrom lists the chats whose messages are accepted.
+func (t *Telegram) ReceivesFrom() []string { return t.allow.named() }
+
+// DefaultChat returns the chat of notifications that name none; it may be empty.
+func (t *Telegram) DefaultChat() string { return t.chat }
+
+// Receive passes the messages of allowed chats to inbox until ctx ends, by long polling.
+// Messages of other chats get no answer and are logged.
+//
+// The Bot API stores an update until the next request confirms it, and that request is
+// sent when inbox has accepted the update. So no message is lost if the process dies; an
+// update that arrives again is accepted again, without effect. If several processes
+// receive for one bot, the Bot API rejects one of their requests, and each update still
+// becomes one call.
+func (t *Telegram) Receive(ctx context.Context, inbox Inbox, log zerolog.Logger) error {
+	strangers := newLogLimit()
+	retry := backoff.NewExponentialBackOff(backoff.WithInitialInterval(time.Second), backoff.WithMaxInterval(time.Minute), backoff.WithMaxElapsedTime(0))
+	offset := int64(0)
+	for ctx.Err() == nil {
+		updates, err := t.updates(ctx, offset)
+		if err == nil {
+			// Confirm updates once, and do not send an old offset later: after a week
+			// without updates, the Bot API may begin with lower numbers, and an offset
+			// above them would delete them.
+			offset = 0
+			for _, u := range updates {
+				if err = t.handle(ctx, u, inbox, log, strangers); err != nil {
+					break
+				}
+				offset = u.ID + 1
+			}
+		}
+		if err == nil {
+			retry.Reset()
+			continue
+		}
+		pause := retry.NextBackOff()
+		if wait, ok := bus.Postponed(err); ok && wait > 0 {
+			pause = wait
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		log.Warn().Err(err).Stringer("pause", pause.Round(time.Millisecond)).Msg("cannot receive messages; trying again")
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+// telegramUpdate has the fields that Receive reads.
+type telegramUpdate struct {
+	ID       int64            `json:"update_id"`
+	Message  *telegramMessage `json:"message"`
+	Callback *struct {
+		ID      string           `json:"id"`
+		From    telegramUser     `json:"from"`
+		Message *telegramMessage `json:"message"`
+		Data    string           `json:"data"`
+	} `json:"callback_query"`
+}
+
+type telegramUser struct {
+	ID        int64  `json:"id"`
+	FirstName string `json:"first_name"`
+	Username  string `json:"username"`
+}
+
+type telegramMessage struct {
+	ID   int64        `json:"message_id"`
+	From telegramUser `json:"from"`
+	Chat struct {
+		ID       int64  `json:"id"`
+		Type     string `json:"type"`
+		Username string `json:"username"`
+	} `json:"chat"`
+	Text    string           `json:"text"`
+	Caption string           `json:"caption"`
+	ReplyTo *telegramMessage `json:"reply_to_message"`
+	// Kinds of content that is not text.
+	Photo, Voice, Audio, Video, Document, Sticker, Location, Contact json.RawMessage
+}
+
+// updates gets the next updates, and confirms those before offset.
+func (t *Telegram) updates(ctx context.Context, offset int64) ([]telegramUpdate, error) {
+	var raw []json.RawMessage
+	params := object{"timeout": int(pollTimeout / time.Second), "limit": pollUpdates, "allowed_updates": []string{"message", "callback_query"}}
+	if offset > 0 {
+		params["offset"] = offset
+	}
+	if err := t.request(ctx, "getUpdates", params, &raw); err != nil {
+		return nil, err
+	}
+	var updates []telegramUpdate
+	for _, data := range raw {
+		var u telegramUpdate
+		if err := json.Unmarshal(data, &u); err != nil {
+			u = telegramUpdate{}
+			var id struct {
+				ID int64 `json:"update_id"`
+			}
+			if json.Unmarshal(data, &id) != nil || id.ID == 0 {
+				continue
+			}
+			u.ID = id.ID // skip it, or it would arrive for ever
+		}
+		updates = append(updates, u)
+	}
+	return updates, nil
+}
+
+// handle passes one update on. An error means that the update must be handled again.
+func (t *Telegram) handle(ctx context.Context, u telegramUpdate, inbox Inbox, log zerolog.Logger, strangers *logLimit) error {
+	switch {
+	case u.Message != nil:
+		chat, ok := t.allowedChat(u.Message)
+		if !ok {
+			if strangers.allow(chat) {
+				log.Warn().Str("chat", chat).Str("type", tools.Excerpt(u.Message.Chat.Type, 20)).Msg("ignored a message of a chat that is not allowed; to accept it, add the chat to the setting allow of the channel")
+			}
+			return nil
+		}
+		message := u.Message.incoming(chat)
+		if message.Text == "" && message.Context == "" {
+			return nil // for example, somebody joined the group
+		}
+		if other, err := t.isForOtherBot(ctx, message.Text); other || err != nil {
+			return err
+		}
+		_, err := inbox.Accept(ctx, message)
+		if _, final := errors.AsType[*tools.Error](err); final {
+			log.Warn().Err(err).Str("chat", chat).Int64("message", u.Message.ID).Msg("rejected a message")
+			return nil
+		}
+		return err
+	case u.Callback != nil:
+		return t.decide(ctx, u, inbox, log, strangers)
+	}
+	return nil
+}
+
+// allowedChat returns the chat of a message in the form of the settings: its id, or
+// @NAME.
+func (t *Telegram) allowedChat(m *telegramMessage) (chat string, ok bool) {
+	chat = strconv.FormatInt(m.Chat.ID, 10)
+	if name := "@" + m.Chat.Username; !t.allow.mayReceive(chat) && t.allow.mayReceive(name) {
+		return name, true
+	}
+	return chat, t.allow.mayReceive(chat)
+}
+
+// incoming returns what the inbox gets. Its texts are empty if there is nothing to answer.
+func (m *telegramMessage) incoming(chat string) Incoming {
+	in := Incoming{ID: strconv.FormatInt(m.ID, 10), ChatID: chat, Text: strings.TrimSpace(m.Text + m.Caption)}
+	var about []string
+	if m.ReplyTo != nil {
+		if quoted := strings.TrimSpace(m.ReplyTo.Text + m.ReplyTo.Caption); quoted != "" {
+			about = append(about, "> "+strings.ReplaceAll(tools.Excerpt(quoted, maxQuoted), "\n", "\n> "))
+		}
+	}
+	if kind := m.kind(); kind != "" {
+		about = append(about, "(The user sent "+kind+", which you cannot see.)")
+	} else if in.Text == "" {
+		return in
+	}
+	if m.Chat.Type != "private" && m.Chat.Type != "" {
+		in.From = m.From.FirstName
+	}
+	in.Context = strings.Join(about, "\n\n")
+	return in
+}
+
+// kind names content that is not text.
+func (m *telegramMessage) kind() string {
+	for _, kind := range []struct {
+		data json.RawMessage
+		name string
+	}{
+		{m.Photo, "a photo"}, {m.Voice, "a voice message"}, {m.Audio, "an audio file"}, {m.Video, "a video"},
+		{m.Document, "a file"}, {m.Sticker, "a sticker"}, {m.Location, "a location"}, {m.Contact, "a contact"},
+	} {
+		if kind.data != nil {
+			return kind.name
+		}
+	}
+	return ""
+}
+
+// decide passes the answer to an approval on, and tells the user what became of it.
+func (t *Telegram) decide(ctx context.Context, u telegramUpdate, inbox Inbox, log zerolog.Logger, strangers *logLimit) error {
+	callback := u.Callback
+	answer, key, ok := strings.Cut(callback.Data, ":")
+	if callback.Message == nil || !ok || answer != "yes" && answer != "no" {
+		return nil
+	}
+	chat, allowed := t.allowedChat(callback.Message)
+	if !allowed {
+		if strangers.allow(chat) {
+			log.Warn().Str("chat", chat).Msg("ignored an answer of a chat that is not allowed")
+		}
+		return nil
+	}
+	by := "telegram:" + strconv.FormatInt(callback.From.ID, 10)
+	text, err := inbox.Decide(ctx, Decision{Key: key, ChatID: chat, Approve: answer == "yes", By: by})
+	if failure, final := errors.AsType[*tools.Error](err); final {
+		text, err = failure.Message, nil
+	}
+	if err != nil {
+		return err
+	}
+	// If one of these is lost, the answer is stored nevertheless.
+	if err := t.request(ctx, "answerCallbackQuery", object{"callback_query_id": callback.ID, "text": tools.Excerpt(text, 180)}, nil); err != nil {
+		log.Debug().Err(err).Msg("cannot confirm the answer")
+	}
+	edited := object{"chat_id": callback.Message.Chat.ID, "message_id": callback.Message.ID, "text": tools.Excerpt(callback.Message.Text, 3500) + "\n\n" + text}
+	if err := t.request(ctx, "editMessageText", edited, nil); err != nil {
+		log.Debug().Err(err).Msg("cannot remove the buttons")
+	}
+	return nil
+}
+
+// approvalButtons returns the buttons of a question, or nil if n is none.
+func approvalButtons(n Notification) models.ReplyMarkup {
+	if n.Approval == nil {
+		return nil
+	}
+	key := ApprovalKey(n.Approval.Session, n.Approval.ID)
+	return models.InlineKeyboardMarkup{InlineKeyboard: [][]models.InlineKeyboardButton{{
+		{Text: "✅ Yes", CallbackData: "yes:" + key}, {Text: "❌ No", CallbackData: "no:" + key},
+	}}}
+}
+
+// logLimit lets one line per chat and minute into the log.
+type logLimit struct{ last map[string]time.Time }
+
+func newLogLimit() *logLimit { return &logLimit{map[string]time.Time{}} }
+
+func (l *logLimit) allow(chat string) bool {
+	now := time.Now()
+	if len(l.last) > 1000 {
+		clear(l.last)
+	}
+	if now.Sub(l.last[chat]) < time.Minute {
+		return false
+	}
+	l.last[chat] = now
+	return true
+}
