@@ -9,7 +9,6 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
-	"github.com/go-telegram/bot/models"
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
@@ -162,7 +161,7 @@ func TestTelegramStyles(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := api.got[0]
-	var all []models.MessageEntity
+	var all []telegramEntity
 	if err := json.Unmarshal([]byte(got["entities"]), &all); err != nil {
 		t.Fatal(err, got)
 	}

@@ -1,18 +1,16 @@
 package channel
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
-
-	"github.com/go-telegram/bot"
-	"github.com/go-telegram/bot/models"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/notify/markup"
@@ -46,9 +44,8 @@ type TelegramConfig struct {
 // Telegram sends notifications as a bot. The Bot API takes no idempotency key: if
 // a response is lost, the message appears twice.
 type Telegram struct {
-	bot     *bot.Bot
-	api     string        // URL of a method, without its name
-	poll    limitedClient // without a timeout: the Bot API keeps a request open
+	api     string // URL of a method, without its name
+	client  *http.Client
 	chat    string
 	allow   chatList
 	secrets secrets
@@ -58,20 +55,12 @@ type Telegram struct {
 
 // NewTelegram returns a channel for the bot of a token. It does not connect.
 func NewTelegram(token string, cfg TelegramConfig) (*Telegram, error) {
-	opts := []bot.Option{bot.WithSkipGetMe(), bot.WithHTTPClient(sendTimeout, limitedClient{&http.Client{Timeout: sendTimeout, Transport: transport}}),
-		bot.WithErrorsHandler(func(error) {})} // they come from polling, which is not used
-	server := "https://api.telegram.org"
-	if cfg.Server != "" {
-		server = strings.TrimSuffix(cfg.Server, "/")
-		opts = append(opts, bot.WithServerURL(server))
-	}
-	b, err := bot.New(token, opts...)
-	if err != nil {
-		return nil, fmt.Errorf("telegram: %s", secretsOf(nil, token).hide(err.Error()))
+	server := strings.TrimSuffix(cmp.Or(cfg.Server, "https://api.telegram.org"), "/")
+	if u, err := url.Parse(server); err != nil || u.Host == "" || token == "" {
+		return nil, errors.New("telegram: want a token, and a server of the form https://HOST")
 	}
 	return &Telegram{
-		bot: b, chat: cfg.Chat, allow: parseChats(cfg.Allow, cfg.Chat),
-		api: server + "/bot" + token + "/", poll: limitedClient{&http.Client{Transport: transport}},
+		api: server + "/bot" + token + "/", client: &http.Client{Transport: transport}, chat: cfg.Chat, allow: parseChats(cfg.Allow, cfg.Chat),
 		secrets: secretsOf(nil, token, "/bot"+token+"/sendMessage", "/bot"+token+"/sendDocument"),
 	}, nil
 }
@@ -94,21 +83,21 @@ func (t *Telegram) Send(ctx context.Context, n Notification) error {
 	parts := text.Split(telegramLimit, markup.InUTF16)
 	if len(parts) > telegramMessages {
 		err := t.sendFile(ctx, chat, n, text)
-		if !errors.Is(err, bot.ErrorBadRequest) { // the chat may not allow files
-			return t.classify(err)
+		if !isBadRequest(err) { // the chat may not allow files
+			return err
 		}
 	}
 	last := parts[len(parts)-1].Text
 	return sendParts(&t.sent, n, parts, func(part markup.Styled) error {
-		var buttons models.ReplyMarkup
+		buttons := ""
 		if part.Text == last {
 			buttons = approvalButtons(n)
 		}
 		err := t.sendMessage(ctx, chat, part, buttons)
-		if errors.Is(err, bot.ErrorBadRequest) && len(part.Spans) > 0 { // try without styles
+		if isBadRequest(err) && len(part.Spans) > 0 { // try without styles
 			err = t.sendMessage(ctx, chat, markup.Styled{Text: part.Text}, buttons)
 		}
-		return t.classify(err)
+		return err
 	})
 }
 
@@ -120,13 +109,10 @@ func (t *Telegram) CheckChat(chat string) error {
 	return fmt.Errorf("send to telegram: the channel does not send to the chat %q; to allow it, add it to the setting allow of the channel", tools.Excerpt(tools.EscapeLine(chat), 80))
 }
 
-func (t *Telegram) sendMessage(ctx context.Context, chat string, part markup.Styled, buttons models.ReplyMarkup) error {
-	disabled := true
-	_, err := t.bot.SendMessage(ctx, &bot.SendMessageParams{
-		ChatID: chatID(chat), Text: part.Text, Entities: entities(part), ReplyMarkup: buttons,
-		LinkPreviewOptions: &models.LinkPreviewOptions{IsDisabled: &disabled},
-	})
-	return err
+func (t *Telegram) sendMessage(ctx context.Context, chat string, part markup.Styled, buttons string) error {
+	return t.send(ctx, "sendMessage", map[string]string{
+		"chat_id": chat, "text": part.Text, "entities": entities(part), "reply_markup": buttons, "link_preview_options": `{"is_disabled":true}`,
+	}, "", "")
 }
 
 // sendFile sends the whole text as a file, with its start as the caption.
@@ -136,20 +122,24 @@ func (t *Telegram) sendFile(ctx context.Context, chat string, n Notification, te
 		name, content = "message.md", chatText(n, true).Text
 	}
 	caption := text.Split(telegramCaption, markup.InUTF16)[0]
-	_, err := t.bot.SendDocument(ctx, &bot.SendDocumentParams{
-		ChatID: chatID(chat), Caption: caption.Text, CaptionEntities: entities(caption),
-		Document: &models.InputFileUpload{Filename: name, Data: strings.NewReader(content)},
-	})
-	return err
+	return t.send(ctx, "sendDocument", map[string]string{"chat_id": chat, "caption": caption.Text, "caption_entities": entities(caption)}, name, content)
 }
 
-var entityTypes = map[markup.Style]models.MessageEntityType{
-	markup.Bold: models.MessageEntityTypeBold, markup.Italic: models.MessageEntityTypeItalic, markup.Strike: models.MessageEntityTypeStrikethrough,
-	markup.Code: models.MessageEntityTypeCode, markup.Block: models.MessageEntityTypePre, markup.Link: models.MessageEntityTypeTextLink,
+// telegramEntity is the style of a part of a text, in UTF-16 units.
+type telegramEntity struct {
+	Type   string `json:"type"`
+	Offset int    `json:"offset"`
+	Length int    `json:"length"`
+	URL    string `json:"url,omitempty"`
 }
 
-// entities returns the styles of a text, in UTF-16 units.
-func entities(s markup.Styled) (all []models.MessageEntity) {
+var entityTypes = map[markup.Style]string{
+	markup.Bold: "bold", markup.Italic: "italic", markup.Strike: "strikethrough", markup.Code: "code", markup.Block: "pre", markup.Link: "text_link",
+}
+
+// entities returns the styles of a text as JSON, or "" if it has none.
+func entities(s markup.Styled) string {
+	var all []telegramEntity
 	for _, sp := range s.Spans {
 		if sp.Style != markup.Code && sp.Style != markup.Block && slices.ContainsFunc(s.Spans, sp.HoldsCode) {
 			continue // the Bot API allows no style around code
@@ -157,58 +147,48 @@ func entities(s markup.Styled) (all []models.MessageEntity) {
 		if len(all) == telegramEntities {
 			break
 		}
-		all = append(all, models.MessageEntity{
-			Type: entityTypes[sp.Style], URL: sp.URL, Offset: markup.Size(s.Text[:sp.From], markup.InUTF16), Length: markup.Size(s.Text[sp.From:sp.To], markup.InUTF16),
+		all = append(all, telegramEntity{
+			entityTypes[sp.Style], markup.Size(s.Text[:sp.From], markup.InUTF16), markup.Size(s.Text[sp.From:sp.To], markup.InUTF16), sp.URL,
 		})
 	}
-	return all
+	if all == nil {
+		return ""
+	}
+	body, _ := json.Marshal(all) // texts and numbers do not fail
+	return string(body)
 }
 
-// chatID returns a numeric id as a number, as the Bot API requires.
-func chatID(chat string) any {
-	if id, err := strconv.ParseInt(chat, 10, 64); err == nil {
-		return id
+// approvalButtons returns the keyboard of a question as JSON, or "" if n is none.
+func approvalButtons(n Notification) string {
+	if n.Approval == nil {
+		return ""
 	}
-	return chat
+	key := ApprovalKey(n.Approval.Session, n.Approval.ID)
+	return fmt.Sprintf(`{"inline_keyboard":[[{"text":"✅ Yes","callback_data":"yes:%s"},{"text":"❌ No","callback_data":"no:%[1]s"}]]}`, key)
 }
 
-// classify turns err into a rejection if a retry cannot succeed.
-func (t *Telegram) classify(err error) error {
-	if err == nil {
-		return nil
+// ShowStatus implements StatusChannel.
+func (t *Telegram) ShowStatus(ctx context.Context, chat, id, text string) (string, error) {
+	params := object{"chat_id": chat, "text": tools.Excerpt(markup.Clean(text), 500), "disable_notification": true}
+	if id != "" {
+		params["message_id"] = json.Number(id)
+		return id, t.request(ctx, "editMessageText", params, nil)
 	}
-	safe := fmt.Errorf("send to telegram: %s", t.secrets.hideCause(err))
-	if tooMany, ok := errors.AsType[*bot.TooManyRequestsError](err); ok {
-		seconds := min(max(tooMany.RetryAfter, 1), int(maxPause/time.Second))
-		return bus.RetryAfter(time.Duration(seconds)*time.Second, safe)
+	if text == "" {
+		return "", t.request(ctx, "sendChatAction", object{"chat_id": chat, "action": "typing"}, nil)
 	}
-	if _, ok := errors.AsType[*bot.MigrateError](err); ok {
-		return bus.Reject("chat_moved", safe)
+	var sent telegramMessage
+	if err := t.request(ctx, "sendMessage", params, &sent); err != nil {
+		return "", err
 	}
-	for _, final := range []struct {
-		err  error
-		code string
-	}{
-		{bot.ErrorForbidden, "refused_403"}, {bot.ErrorBadRequest, "refused_400"},
-		{bot.ErrorUnauthorized, "refused_401"}, {bot.ErrorNotFound, "refused_404"},
-	} {
-		if errors.Is(err, final.err) {
-			return bus.Reject(final.code, safe)
-		}
-	}
-	return safe
+	return strconv.FormatInt(sent.ID, 10), nil
 }
 
-// limitedClient limits the size of responses.
-type limitedClient struct{ client *http.Client }
-
-func (c limitedClient) Do(req *http.Request) (*http.Response, error) {
-	res, err := c.client.Do(req)
-	if err == nil {
-		res.Body = struct {
-			io.Reader
-			io.Closer
-		}{io.LimitReader(res.Body, 4<<20), res.Body}
+// RemoveStatus implements StatusChannel.
+func (t *Telegram) RemoveStatus(ctx context.Context, chat, id string) error {
+	err := t.request(ctx, "deleteMessage", object{"chat_id": chat, "message_id": json.Number(id)}, nil)
+	if isBadRequest(err) {
+		return nil // the user has deleted it, or it is too old
 	}
-	return res, err
+	return err
 }

@@ -159,12 +159,12 @@ func TestTelegramRequestsHaveATimeout(t *testing.T) {
 	api := newBotAPI(t)
 	tg := newTelegram(t, api, "42")
 	limits := map[string]time.Duration{}
-	tg.poll = limitedClient{&http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+	tg.client = &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
 		if deadline, ok := r.Context().Deadline(); ok {
 			limits[r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]] = time.Until(deadline).Round(time.Second)
 		}
 		return transport.RoundTrip(r)
-	})}}
+	})}
 	_, _ = tg.ShowStatus(t.Context(), "42", "", "")
 	_, _ = tg.ShowStatus(t.Context(), "42", "7", "x")
 	_ = tg.RemoveStatus(t.Context(), "42", "7")

@@ -4,60 +4,79 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"io"
+	"mime/multipart"
 	"net/http"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
 )
 
-// errNotFound means that the Bot API does not know the token or the method.
-var errNotFound = errors.New("the token or the method is unknown")
+// maxAnswer bounds an answer of the Bot API, in bytes.
+const maxAnswer = 4 << 20
 
-// notFoundPause is the pause after errNotFound.
-const notFoundPause = 5 * time.Minute
+// isBadRequest reports whether the Bot API rejected the content of a request.
+func isBadRequest(err error) bool {
+	code, _ := bus.Rejected(err)
+	return code == "refused_400"
+}
 
-// request calls a method of the Bot API. Its error contains no token; it asks for a pause
-// if the Bot API does.
+// request calls a method of the Bot API with parameters as JSON. Its error contains no
+// token and follows the rules of Channel.
 func (t *Telegram) request(ctx context.Context, method string, params, result any) error {
-	timeout := sendTimeout
-	if method == "getUpdates" {
-		timeout += pollTimeout
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
 	body, err := bus.Encode(params)
 	if err != nil {
 		return err
 	}
+	return t.post(ctx, method, "application/json", bytes.NewReader(body), result)
+}
+
+// send calls a method with the fields that are not empty and, if it has a name, a file. Its
+// error is as for request.
+func (t *Telegram) send(ctx context.Context, method string, fields map[string]string, file, content string) error {
+	var body bytes.Buffer
+	form := multipart.NewWriter(&body) // its errors are those of body, which has none
+	for name, value := range fields {
+		if value != "" {
+			_ = form.WriteField(name, value)
+		}
+	}
+	if file != "" {
+		if part, err := form.CreateFormFile("document", file); err == nil {
+			_, _ = io.WriteString(part, content)
+		}
+	}
+	_ = form.Close()
+	return t.post(ctx, method, form.FormDataContentType(), &body, nil)
+}
+
+func (t *Telegram) post(ctx context.Context, method, contentType string, body io.Reader, result any) error {
+	timeout := sendTimeout
+	if method == "getUpdates" {
+		timeout += pollTimeout // the Bot API keeps the request open
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
 	fail := func(err error) error { return fmt.Errorf("telegram %s: %s", method, t.secrets.hideCause(err)) }
-	notFound := func(err error) error { return bus.RetryAfter(notFoundPause, fmt.Errorf("%w: %w", err, errNotFound)) }
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.api+method, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.api+method, body)
 	if err != nil {
 		return fail(err)
 	}
-	req.Header.Set("Content-Type", "application/json")
-	res, err := t.poll.Do(req)
+	req.Header.Set("Content-Type", contentType)
+	res, err := t.client.Do(req)
 	if err != nil {
 		return fail(err)
 	}
 	defer func() { _ = res.Body.Close() }() // nothing is written to it
-	var answer struct {
-		OK          bool            `json:"ok"`
-		Result      json.RawMessage `json:"result"`
-		Code        int             `json:"error_code"`
-		Description string          `json:"description"`
-		Parameters  struct {
-			RetryAfter int `json:"retry_after"`
-		} `json:"parameters"`
-	}
-	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil {
-		err = fail(fmt.Errorf("%s: the answer is not JSON: %w", res.Status, err))
-		if res.StatusCode == http.StatusNotFound {
-			return notFound(err)
+	var answer apiAnswer
+	if err := json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(&answer); err != nil {
+		if res.StatusCode != http.StatusNotFound {
+			return fail(fmt.Errorf("%s: the answer is not JSON: %w", res.Status, err))
 		}
-		return err
+		answer = apiAnswer{Code: res.StatusCode, Description: "Not Found"} // not a Bot API
 	}
 	switch {
 	case answer.OK && result == nil:
@@ -65,16 +84,33 @@ func (t *Telegram) request(ctx context.Context, method string, params, result an
 	case answer.OK:
 		return json.Unmarshal(answer.Result, result)
 	}
-	err = fail(fmt.Errorf("%d %s", answer.Code, answer.Description))
-	switch answer.Code {
-	case http.StatusTooManyRequests:
-		return bus.RetryAfter(min(time.Duration(max(answer.Parameters.RetryAfter, 1))*time.Second, maxPause), err)
-	case http.StatusConflict: // another process receives, or a webhook is set
+	return answer.classify(fail(fmt.Errorf("%d %s", answer.Code, strings.TrimSpace(answer.Description))))
+}
+
+// apiAnswer is an answer of the Bot API.
+type apiAnswer struct {
+	OK          bool            `json:"ok"`
+	Result      json.RawMessage `json:"result"`
+	Code        int             `json:"error_code"`
+	Description string          `json:"description"`
+	Parameters  struct {
+		RetryAfter int   `json:"retry_after"`
+		MigrateTo  int64 `json:"migrate_to_chat_id"`
+	} `json:"parameters"`
+}
+
+// classify turns err into a rejection if a retry cannot succeed.
+func (a apiAnswer) classify(err error) error {
+	switch {
+	case a.Code == http.StatusTooManyRequests:
+		seconds := min(max(a.Parameters.RetryAfter, 1), int(maxPause/time.Second))
+		return bus.RetryAfter(time.Duration(seconds)*time.Second, err)
+	case a.Code == http.StatusConflict: // another process receives, or a webhook is set
 		return bus.RetryAfter(pollTimeout/2, err)
-	case http.StatusBadRequest:
-		return bus.Reject("refused_400", err)
-	case http.StatusUnauthorized, http.StatusNotFound: // the token was revoked
-		return notFound(err)
+	case a.Parameters.MigrateTo != 0:
+		return bus.Reject("chat_moved", err)
+	case a.Code >= 400 && a.Code < 500:
+		return bus.Reject("refused_"+strconv.Itoa(a.Code), err)
 	}
 	return err
 }

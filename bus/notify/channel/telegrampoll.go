@@ -4,12 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
-	"github.com/go-telegram/bot/models"
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -21,6 +22,8 @@ const (
 	pollTimeout = 50 * time.Second
 	// pollUpdates is the number of updates in an answer.
 	pollUpdates = 20
+	// refusedPause is the pause after the Bot API has refused a request for updates.
+	refusedPause = 5 * time.Minute
 	// maxQuoted is how much of the message that a user replies to the agent sees, in
 	// bytes.
 	maxQuoted = 1000
@@ -65,6 +68,8 @@ func (t *Telegram) Receive(ctx context.Context, inbox Inbox, log zerolog.Logger)
 		pause := retry.NextBackOff()
 		if wait, ok := bus.Postponed(err); ok && wait > 0 {
 			pause = wait
+		} else if _, refused := bus.Rejected(err); refused { // the token was revoked
+			pause = refusedPause
 		}
 		if ctx.Err() != nil {
 			break
@@ -169,6 +174,30 @@ func (t *Telegram) handle(ctx context.Context, u telegramUpdate, inbox Inbox, lo
 	return nil
 }
 
+// addressed is a command for one bot of a group, as Telegram completes it: /stop@NAME.
+var addressed = regexp.MustCompile(`^/[A-Za-z0-9_]{1,32}@([A-Za-z0-9_]{5,32})(?:\s|$)`)
+
+// isForOtherBot reports whether a message is a command for another bot of its group. If the
+// server does not say which name this bot has, all commands are for this bot.
+func (t *Telegram) isForOtherBot(ctx context.Context, text string) (bool, error) {
+	match := addressed.FindStringSubmatch(text)
+	if match == nil {
+		return false, nil
+	}
+	if t.name == "" {
+		var raw json.RawMessage
+		err := t.request(ctx, "getMe", object{}, &raw)
+		if _, refused := bus.Rejected(err); err != nil && !refused {
+			return false, fmt.Errorf("find out whether a command is for this bot: %w", err)
+		}
+		var me telegramUser
+		if json.Unmarshal(raw, &me) == nil {
+			t.name = me.Username
+		}
+	}
+	return t.name != "" && !strings.EqualFold(match[1], t.name), nil
+}
+
 // allowedChat returns the chat of a message in the form of the settings: its id, or
 // @NAME.
 func (t *Telegram) allowedChat(m *telegramMessage) (chat string, ok bool) {
@@ -247,17 +276,6 @@ func (t *Telegram) decide(ctx context.Context, u telegramUpdate, inbox Inbox, lo
 		log.Debug().Err(err).Msg("cannot remove the buttons")
 	}
 	return nil
-}
-
-// approvalButtons returns the buttons of a question, or nil if n is none.
-func approvalButtons(n Notification) models.ReplyMarkup {
-	if n.Approval == nil {
-		return nil
-	}
-	key := ApprovalKey(n.Approval.Session, n.Approval.ID)
-	return models.InlineKeyboardMarkup{InlineKeyboard: [][]models.InlineKeyboardButton{{
-		{Text: "✅ Yes", CallbackData: "yes:" + key}, {Text: "❌ No", CallbackData: "no:" + key},
-	}}}
 }
 
 // logLimit lets one line per chat and minute into the log.
