@@ -73,14 +73,10 @@ func (c Caller) mayOwn(stored string) bool {
 
 // Jobs are the jobs of a bus. It is safe for concurrent use. Changes are durable
 // when a method returns.
-type Jobs struct {
-	bus    *bus.Bus
-	counts *counts
-}
+type Jobs struct{ bus *bus.Bus }
 
-// New returns the jobs of b. Keep it if you add many jobs, because it counts those of
-// all sessions once.
-func New(b *bus.Bus) *Jobs { return &Jobs{bus: b, counts: newCounts(b)} }
+// New returns the jobs of b.
+func New(b *bus.Bus) *Jobs { return &Jobs{bus: b} }
 
 // Add adds a job, or fails with ErrExists. If a job with the same key exists, Add
 // returns it unchanged.
@@ -120,7 +116,7 @@ func (js *Jobs) add(ctx context.Context, by Caller, j Job) (Entry, error) {
 		return Entry{}, err
 	}
 	if !by.Operator {
-		if count, err := js.counts.of(ctx, by.token()); err != nil {
+		if count, err := js.count(ctx, by.token()); err != nil {
 			return Entry{}, err
 		} else if count >= MaxJobs {
 			return Entry{}, ErrTooMany
@@ -132,6 +128,24 @@ func (js *Jobs) add(ctx context.Context, by Caller, j Job) (Entry, error) {
 		return Entry{}, err
 	}
 	return js.get(ctx, owner, j.Name)
+}
+
+// count returns how many jobs a session has, by the names of their schedules. Sessions whose
+// names are hashed share their number with the default session. Concurrent calls may exceed
+// the limit, which does no harm.
+func (js *Jobs) count(ctx context.Context, session string) (n int, err error) {
+	prefix, own, _ := strings.Cut(storedName(session, "x"), sessionMark)
+	mine := func(stored string) bool {
+		owner, _, marked := strings.Cut(stored, sessionMark)
+		if marked == (own != "") && (!marked || owner == prefix) {
+			n++
+		}
+		return false // none is read
+	}
+	for _, err := range schedule.New(js.bus).ListAfter(ctx, bus.Cron, "", mine) {
+		return 0, err
+	}
+	return n, nil
 }
 
 // Get returns a job, or ErrNotFound.

@@ -55,27 +55,27 @@ func TestTool(t *testing.T) {
 
 	ok(args{"action": "list"}, "There are no cron jobs.")
 	backup := args{"action": "add", "name": "daily-backup", "prompt": "back it up", "cron": "30 9 * * 1-5", "time_zone": "Europe/Berlin"}
-	ok(backup, "Cron job added: daily-backup\n", `30 9 * * 1-5" in Europe/Berlin; subagent "back it up"; next run `)
+	ok(backup, "Cron job added: daily-backup\n", `30 9 * * 1-5" in Europe/Berlin, calls subagent "back it up", next `)
 	ok(backup, "Cron job added: daily-backup\n") // a redelivery
 	e, err := jobs.Get(t.Context(), cron.Caller{Session: "alice"}, "daily-backup")
 	if err != nil || e.Tool != "subagent" || e.Queue != "agents" || string(e.Args) != `{"task":"back it up"}` || e.Channel != "telegram" || e.ChatID != "7" || e.TimeZone != "Europe/Berlin" {
 		t.Errorf("added %+v, %v", e, err)
 	}
 	in := args{"action": "add", "name": "tea", "message": "tea is ready", "in_seconds": 300}
-	ok(in, "once at ", `message "tea is ready"`)
+	ok(in, "\nat ", `message "tea is ready"`)
 	ok(in, "Cron job added: tea\n")
 	at := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
-	ok(args{"action": "add", "name": "once", "message": "x", "at": at.In(time.FixedZone("", 7200)).Format(time.RFC3339)}, "once at "+at.Format(time.RFC3339))
+	ok(args{"action": "add", "name": "once", "message": "x", "at": at.In(time.FixedZone("", 7200)).Format(time.RFC3339)}, "\nat "+at.Format(time.RFC3339))
 	ok(args{"action": "add", "name": "often", "message": "x", "every_seconds": 90}, "every 1m30s")
-	ok(args{"action": "list"}, "4 cron jobs:\n- daily-backup: ", "\n- tea: ")
-	ok(args{"action": "get", "name": "often"}, "Cron job often: every 1m30s", "\nUpcoming: ")
+	ok(args{"action": "list"}, "daily-backup: ", "\ntea: ")
+	ok(args{"action": "get", "name": "often"}, "often: every 1m30s", "\nNext runs:")
 
 	// An update changes only the given fields.
-	ok(args{"action": "update", "name": "daily-backup", "time_zone": "Asia/Tokyo"}, `30 9 * * 1-5" in Asia/Tokyo; subagent "back it up"`)
-	ok(args{"action": "update", "name": "daily-backup", "every_seconds": 60}, `every 1m; subagent "back it up"`)
-	ok(args{"action": "update", "name": "daily-backup", "message": "do it yourself"}, `every 1m; message "do it yourself"`)
-	ok(args{"action": "disable", "name": "daily-backup"}, "Cron job disabled: daily-backup\n", "; disabled")
-	ok(args{"action": "enable", "name": "daily-backup"}, "Cron job enabled: daily-backup\n", "; next run ")
+	ok(args{"action": "update", "name": "daily-backup", "time_zone": "Asia/Tokyo"}, `30 9 * * 1-5" in Asia/Tokyo, calls subagent "back it up"`)
+	ok(args{"action": "update", "name": "daily-backup", "every_seconds": 60}, `every 1m, calls subagent "back it up"`)
+	ok(args{"action": "update", "name": "daily-backup", "message": "do it yourself"}, `every 1m, calls message "do it yourself"`)
+	ok(args{"action": "disable", "name": "daily-backup"}, "Cron job disabled: daily-backup\n", ", disabled")
+	ok(args{"action": "enable", "name": "daily-backup"}, "Cron job enabled: daily-backup\n", ", next ")
 
 	for _, a := range []args{
 		{"action": "get"}, {"action": "update", "every_seconds": 5}, {"action": "remove"}, {"action": "enable"}, {"action": "disable"},
@@ -101,7 +101,7 @@ func TestTool(t *testing.T) {
 		{args{"action": "add", "name": "x", "every_seconds": 5}, "give a message or a prompt"},
 		{args{"action": "add", "name": "x", "every_seconds": 5, "message": "x", "prompt": "x"}, "not both"},
 		{args{"action": "add", "name": "x", "every_seconds": -5, "message": "x"}, "minimum"},
-		{args{"action": "add", "name": "x", "in_seconds": 1 << 40, "message": "x"}, "ten years"},
+		{args{"action": "add", "name": "x", "in_seconds": 1 << 40, "message": "x"}, "maximum"},
 		{args{"action": "add", "name": "x", "at": "tomorrow", "message": "x"}, "want a time such as"},
 		{args{"action": "add", "name": "tea", "message": "another", "in_seconds": 5}, "a job with this name exists"},
 	} {
