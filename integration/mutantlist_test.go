@@ -157,10 +157,6 @@ var mutants = []mutant{
 		"cmd/internal/process", "TestTwoHoursOfProviderOutage"},
 	{"the summary of a run that waits is no probe", "tools/agent/compact.go", "Probe: len(c.open.waits) > 0,", "Probe: c == nil,",
 		"tools/agent", "TestResumedRunSendsProbes"},
-	{"a probe is repeated like any request", "tools/agent/provider/retry.go", "requests == maxProbes", "requests == maxProbes && policy == nil",
-		"tools/agent/provider", "TestProbe"},
-
-	// Reading artifacts.
 	{"bytes are shown as text", "offload/page.go", "	case p.MediaType != \"\":\n", "	case p.MediaType == \"never\":\n",
 		"offload", "TestBinaryArtifacts"},
 	{"a model sees no images", "offload/binary.go", "	if !slices.Contains(imageTypes, page.MediaType) || page.Size > maxImage {", "	if page.Size >= 0 {",

@@ -8,10 +8,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -29,21 +29,17 @@ const (
 // runCalls runs calls of the last turn in parallel and logs their results in
 // order. If some of them fail, it logs the results of the others.
 func (r *run) runCalls(ctx context.Context, indexes []int) error {
-	var (
-		results = make([]*CallResult, len(indexes))
-		errs    = make([]error, len(indexes))
-		slots   = make(chan struct{}, parallelCalls)
-		group   sync.WaitGroup
-	)
+	results, errs := make([]*CallResult, len(indexes)), make([]error, len(indexes))
+	var group errgroup.Group // whose functions return no error: each call needs its own
+	group.SetLimit(parallelCalls)
 	r.reportProgress(ctx, r.conv.open.turns, fmt.Sprintf("%d tool calls", len(indexes)))
 	for i, index := range indexes {
-		slots <- struct{}{}
-		group.Go(func() {
-			defer func() { <-slots }()
+		group.Go(func() error {
 			results[i], errs[i] = r.runCall(ctx, index)
+			return nil
 		})
 	}
-	group.Wait()
+	_ = group.Wait()
 	if IsCancelled(ctx) { // a call that was parked while others ran is cancelled too
 		for i, index := range indexes {
 			if isPause(errs[i]) {
@@ -83,15 +79,13 @@ func (r *run) runCall(ctx context.Context, index int) (res *CallResult, err erro
 	}
 	r.cfg.OnStep(StepCall)
 	var event tools.ResultEvent
-	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
-		backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(callTimeout))
 	err = backoff.Retry(func() (err error) {
 		event, err = r.runner.Call(ctx, call)
 		if _, final := errors.AsType[*tools.Error](err); final || isPause(err) || err != nil && ctx.Err() != nil {
 			return backoff.Permanent(err)
 		}
 		return err
-	}, backoff.WithContext(policy, ctx))
+	}, backoff.WithContext(backOff(callTimeout), ctx))
 	if final, ok := errors.AsType[*tools.Error](err); ok && ctx.Err() == nil {
 		return rejected(call, final), nil
 	}

@@ -228,23 +228,20 @@ func (b *messageBuilder) add(role string, blocks ...Block) {
 	b.messages = append(b.messages, Message{Role: role, Content: slices.Clone(blocks)})
 }
 
-// Messages returns the messages that a model gets for the entries of a log.
-func Messages(entries []Entry) []Message {
+// replay returns the conversation of a log.
+func replay(entries []Entry) *conversation {
 	c := newConversation()
 	for i, e := range entries {
 		c.add(uint64(i+1), e)
 	}
-	return c.messages()
+	return c
 }
 
+// Messages returns the messages that a model gets for the entries of a log.
+func Messages(entries []Entry) []Message { return replay(entries).messages() }
+
 // TotalOf returns what the runs of a log used.
-func TotalOf(entries []Entry) Total {
-	c := newConversation()
-	for i, e := range entries {
-		c.add(uint64(i+1), e)
-	}
-	return c.total
-}
+func TotalOf(entries []Entry) Total { return replay(entries).total }
 
 // SubagentSessions returns the sessions of the sub-agents that a log's runs called.
 func SubagentSessions(entries []Entry) []string {

@@ -97,7 +97,6 @@ var errBehind = errors.New("the log has no new entries")
 // returns true if all of them are notices. Otherwise another loop has the run.
 func (r *run) addNotices(ctx context.Context) (bool, error) {
 	known := len(r.conv.entries)
-	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(20*time.Millisecond), backoff.WithMaxElapsedTime(replicaLag))
 	var data [][]byte
 	var last uint64
 	err := backoff.Retry(func() (err error) {
@@ -108,7 +107,7 @@ func (r *run) addNotices(ctx context.Context) (bool, error) {
 			return errBehind
 		}
 		return nil
-	}, backoff.WithContext(policy, ctx))
+	}, backoff.WithContext(backOff(replicaLag), ctx))
 	switch {
 	case errors.Is(err, errBehind):
 		return false, nil
@@ -130,13 +129,7 @@ func (r *run) addNotices(ctx context.Context) (bool, error) {
 }
 
 // IsOpen reports whether a log has a run without an end.
-func IsOpen(entries []Entry) bool {
-	c := newConversation()
-	for i, e := range entries {
-		c.add(uint64(i+1), e)
-	}
-	return c.open != nil
-}
+func IsOpen(entries []Entry) bool { return replay(entries).open != nil }
 
 // LastEnd returns how the last run of a log ended, or nil if no run has.
 func LastEnd(entries []Entry) (end *Outcome) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"time"
 
 	"github.com/cenkalti/backoff/v4"
 
@@ -46,12 +45,12 @@ func (r *run) sendOutput(ctx context.Context, res CallResult) error {
 	if r.cfg.SendOutput == nil || !res.hasOutput() {
 		return nil
 	}
-	sending, stop := withGrace(ctx, shutdownTimeout)
-	defer stop()
 	call := tools.Call{ID: res.Call, Session: r.call.Session, Tool: res.Tool, Channel: r.call.Channel, ChatID: r.call.ChatID}
-	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
-		backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(logTimeout))
-	err := backoff.Retry(func() error { return r.cfg.SendOutput(sending, call, res.Result) }, backoff.WithContext(policy, ctx))
+	err := backoff.Retry(func() error {
+		sending, stop := withGrace(ctx, shutdownTimeout)
+		defer stop()
+		return r.cfg.SendOutput(sending, call, res.Result)
+	}, backoff.WithContext(backOff(logTimeout), ctx))
 	if err != nil && (ctx.Err() == nil || errors.Is(context.Cause(ctx), context.DeadlineExceeded)) {
 		r.cfg.Log.Error().Err(err).Str("session", r.session).Str("call", res.Call).Msg("the output of a tool was not sent to the user")
 		return nil

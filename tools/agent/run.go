@@ -72,11 +72,16 @@ func (a *Agent) Run(ctx context.Context, call tools.Call, prompt ...Block) (Outc
 	return outcome, err
 }
 
+// backOff returns the policy of all repetitions of a run.
+func backOff(limit time.Duration) *backoff.ExponentialBackOff {
+	return backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
+		backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(limit))
+}
+
 // untilEnd continues the run from its log until it has an end. A log may fail for
 // logTimeout at a time, however long the run has lasted before.
 func (r *run) untilEnd(ctx context.Context) (Outcome, error) {
-	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
-		backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(logTimeout))
+	policy := backOff(logTimeout)
 	var outcome Outcome
 	err := backoff.RetryNotify(func() (err error) {
 		outcome, err = r.attempt(ctx)
@@ -123,7 +128,7 @@ func (r *run) claimAndLoop(ctx context.Context) (Outcome, error) {
 	end, err := r.claimSession(ctx)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return r.interruptedBeforeStart(ctx)
+		return r.interrupted(ctx)
 	case err != nil:
 		return Outcome{}, err
 	case end != nil:
@@ -294,16 +299,10 @@ func (r *run) interrupted(ctx context.Context) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	return r.finish(ctx, reason, nil)
-}
-
-// interruptedBeforeStart is interrupted for a run without entries.
-func (r *run) interruptedBeforeStart(ctx context.Context) (Outcome, error) {
-	reason, err := r.interruptReason(ctx)
-	if err != nil {
-		return Outcome{}, err
+	if r.conv == nil || r.conv.open == nil || r.conv.open.id != r.id { // it has no entries yet
+		return (&runState{}).outcome(reason, nil), nil
 	}
-	return (&runState{}).outcome(reason, nil), nil
+	return r.finish(ctx, reason, nil)
 }
 
 func (r *run) interruptReason(ctx context.Context) (Reason, error) {

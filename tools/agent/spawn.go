@@ -1,9 +1,9 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"strings"
 
 	"github.com/stevedore-bus/stevedore/tools"
@@ -33,17 +33,14 @@ type spawnTool struct {
 // ExecuteAsync makes a subagent call whose id follows from the spawn call, so that
 // a repeated spawn call starts no second sub-agent.
 func (t *spawnTool) ExecuteAsync(ctx context.Context, call tools.Call, callback tools.AsyncCallback) *tools.Result {
-	var in taskArgs
+	var in spawnArgs
 	if err := json.Unmarshal(call.Args, &in); err != nil || strings.TrimSpace(in.Task) == "" {
 		return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "the task is empty"))
 	}
-	var spawned spawnArgs
-	if err := json.Unmarshal(call.Args, &spawned); err == nil {
-		switch spawned.Delivery {
-		case "", tools.DeliverUser, tools.DeliverParent, tools.DeliverBoth:
-		default:
-			return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "delivery %q: want user, parent or both", tools.Excerpt(string(spawned.Delivery), 80)))
-		}
+	switch in.Delivery {
+	case "", tools.DeliverUser, tools.DeliverParent, tools.DeliverBoth:
+	default:
+		return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "delivery %q: want user, parent or both", tools.Excerpt(string(in.Delivery), 80)))
 	}
 	go func() { callback(ctx, t.cfg.callSubagent(ctx, call)) }()
 	return tools.AsyncResult("Subagent spawned, will report back")
@@ -74,14 +71,7 @@ func withoutDelivery(args json.RawMessage) json.RawMessage {
 func (c ToolsConfig) callSubagent(ctx context.Context, call tools.Call) *tools.Result {
 	event, err := c.Runner.Call(ctx, subagentCall(call))
 	if err != nil {
-		switch {
-		case ctx.Err() == nil:
-		case errors.Is(err, ctx.Err()): // the cause says the same in more detail
-			err = context.Cause(ctx)
-		default:
-			err = errors.Join(context.Cause(ctx), err)
-		}
-		return tools.Failure(err)
+		return tools.Failure(cmp.Or(context.Cause(ctx), err)) // the cause says more
 	}
 	res := event.Result
 	if res.IsError && event.Error != nil {

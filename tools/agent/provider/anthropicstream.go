@@ -73,11 +73,7 @@ func (t *anthropicTurn) add(event sseEvent, header http.Header) (counts bool, er
 		t.stopped = true
 	default:
 		if isSet(e.Error) {
-			unknown := http.StatusBadRequest
-			if t.started {
-				unknown = http.StatusInternalServerError
-			}
-			return true, embeddedError(e.Error, header, t.key, unknown)
+			return true, streamError(e.Error, header, t.key, t.started)
 		}
 		return false, nil // the API may add types
 	}
@@ -189,27 +185,13 @@ func (b *streamedBlock) block() (block agent.Block, err error) {
 			}
 		}
 		if b.input.Len() > 0 {
-			b.fields["input"] = inputOf(b.input.Bytes())
+			b.fields["input"] = toolInput(b.input.String())
 		}
 		if raw, err = agent.EncodeJSON(b.fields); err != nil {
 			return block, err
 		}
 	}
 	return block, block.UnmarshalJSON(raw)
-}
-
-// inputOf returns the input of a tool call. The API accepts only objects, so invalid
-// JSON becomes one that the schemas of tools reject, and the model sees it.
-func inputOf(data []byte) json.RawMessage {
-	var object map[string]json.RawMessage
-	if json.Unmarshal(data, &object) == nil && object != nil {
-		return data
-	}
-	wrapped, err := agent.EncodeJSON(map[string]string{"INVALID_JSON": tools.Excerpt(string(data), 2000)})
-	if err != nil {
-		return json.RawMessage(`{"INVALID_JSON":""}`)
-	}
-	return wrapped
 }
 
 func (t *anthropicTurn) ended() bool { return t.stopped }

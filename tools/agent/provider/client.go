@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -20,9 +21,11 @@ import (
 
 const (
 	// maxResponse is how much of a response the client reads, in bytes.
-	maxResponse         = 64 << 20
-	maxErrorBody        = 1 << 20
-	defaultRetryTimeout = 2 * time.Minute
+	maxResponse  = 64 << 20
+	maxErrorBody = 1 << 20
+	// After defaultRetryTimeout, a run waits for its provider without a worker.
+	defaultRetryTimeout = 5 * time.Second
+	connectTimeout      = 5 * time.Second
 )
 
 // client posts JSON to one endpoint of a provider's API.
@@ -55,6 +58,9 @@ func newClient(cfg Config, defaultBase, path string, header map[string]string) (
 		retryTimeout: cmp.Or(max(cfg.RetryTimeout, 0), defaultRetryTimeout),
 		stallTimeout: cmp.Or(max(cfg.StallTimeout, 0), defaultStallTimeout),
 	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.DialContext = (&net.Dialer{Timeout: connectTimeout}).DialContext
+	c.http.Transport = transport
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse // another server must not receive the key
 	}
@@ -127,7 +133,7 @@ func (c *client) post(ctx context.Context, body []byte, format api) (res agent.R
 	defer watch.stop()
 	defer func() {
 		if stalled, ok := errors.AsType[*agent.ProviderError](context.Cause(ctx)); ok && err != nil {
-			err = interrupted{stalled}
+			err = stalled
 		}
 	}()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.endpoint, bytes.NewReader(body))
@@ -154,13 +160,12 @@ func (c *client) post(ctx context.Context, body []byte, format api) (res agent.R
 	}
 	if isStream {
 		res, err = readStream(reader, answer.Header, watch, format.newTurn())
-		if _, ok := errors.AsType[*agent.ProviderError](err); err != nil && !ok {
-			err = interrupted{c.cut(err)}
+		if err == nil {
+			return res, nil
 		}
-		if failure, ok := errors.AsType[*agent.ProviderError](err); ok && failure.RetryAfter == 0 {
-			failure.RetryAfter = retryAfter(answer.Header)
-		}
-		return res, err
+		failure := c.cut(err)
+		failure.RetryAfter = cmp.Or(failure.RetryAfter, retryAfter(answer.Header))
+		return res, failure
 	}
 	data, err := io.ReadAll(reader)
 	if err != nil {

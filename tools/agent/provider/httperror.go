@@ -95,6 +95,15 @@ func embeddedError(failure json.RawMessage, header http.Header, key string, unkn
 	return httpError(status, header, body, key)
 }
 
+// streamError classifies an error in a stream. If it says nothing about its cause, it is
+// temporary once the answer has begun.
+func streamError(failure json.RawMessage, header http.Header, key string, started bool) *agent.ProviderError {
+	if started {
+		return embeddedError(failure, header, key, http.StatusInternalServerError)
+	}
+	return embeddedError(failure, header, key, http.StatusBadRequest)
+}
+
 // overflowTexts are parts of the messages by which providers report a context
 // overflow, because no API has a code for it: Anthropic (twice), vLLM and others,
 // llama.cpp, Gemini, Bedrock.

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )
 
@@ -73,11 +72,11 @@ func (o *OpenAI) decode(data []byte, header http.Header) (agent.Response, error)
 	case len(wire.Choices) == 0:
 		return agent.Response{}, badAnswer("it has no choices; is this the address of a chat completions API?")
 	}
-	return openAIResponseOf(wire.Model, wire.Choices[0].FinishReason, wire.Choices[0].Message, wire.Usage.value)
+	return openAIResponseOf(wire.Model, wire.Choices[0].FinishReason, wire.Choices[0].Message, wire.Usage.value), nil
 }
 
 // openAIResponseOf translates the message of a choice.
-func openAIResponseOf(model, finish string, message openAIAnswer, usage openAIUsage) (agent.Response, error) {
+func openAIResponseOf(model, finish string, message openAIAnswer, usage openAIUsage) agent.Response {
 	res := agent.Response{
 		Model:      model,
 		StopReason: openAIStop(finish),
@@ -95,28 +94,27 @@ func openAIResponseOf(model, finish string, message openAIAnswer, usage openAIUs
 		res.Content = append(res.Content, agent.Text(text))
 	}
 	for _, call := range message.ToolCalls {
-		input, err := openAIInput(call.Function.Arguments)
-		if err != nil {
-			return agent.Response{}, badAnswer("the arguments of %s: %v", tools.Excerpt(call.Function.Name, 64), err)
-		}
-		res.Content = append(res.Content, agent.ToolUse(call.ID, call.Function.Name, input))
+		res.Content = append(res.Content, agent.ToolUse(call.ID, call.Function.Name, toolInput(call.Function.Arguments)))
 	}
-	return res, nil
+	return res
 }
 
 func isSet(field json.RawMessage) bool { return len(field) > 0 && string(field) != "null" }
 
-// openAIInput reads a call's arguments, which are a string of JSON. Invalid JSON
-// becomes a JSON string: the tool's schema rejects it, and the model sees the
-// error.
-func openAIInput(arguments string) (json.RawMessage, error) {
-	if strings.TrimSpace(arguments) == "" {
-		return json.RawMessage("{}"), nil
+// toolInput returns the input of a call, which both APIs send as a text of JSON. Invalid
+// JSON becomes a JSON string: the tool's schema rejects it, and the model sees the error.
+func toolInput(text string) json.RawMessage {
+	switch {
+	case strings.TrimSpace(text) == "":
+		return json.RawMessage("{}")
+	case json.Valid([]byte(text)):
+		return json.RawMessage(text)
 	}
-	if json.Valid([]byte(arguments)) {
-		return json.RawMessage(arguments), nil
+	encoded, err := agent.EncodeJSON(text)
+	if err != nil {
+		return json.RawMessage(`""`) // impossible: every string can be encoded
 	}
-	return agent.EncodeJSON(arguments)
+	return encoded
 }
 
 func openAIStop(reason string) agent.StopReason {

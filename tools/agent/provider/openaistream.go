@@ -72,11 +72,7 @@ func (t *openAIStream) add(event sseEvent, header http.Header) (counts bool, err
 		}
 	}
 	if isSet(failure) {
-		unknown := http.StatusBadRequest
-		if t.started {
-			unknown = http.StatusInternalServerError
-		}
-		return true, embeddedError(failure, header, t.key, unknown)
+		return true, streamError(failure, header, t.key, t.started)
 	}
 	if isSet(chunk.Usage) {
 		_ = json.Unmarshal(chunk.Usage, &t.usage)
@@ -112,7 +108,7 @@ func (t *openAIStream) add(event sseEvent, header http.Header) (counts bool, err
 		}
 	}
 	if t.finish == "error" { // of OpenRouter
-		return true, embeddedError(json.RawMessage(`"the provider behind the server failed"`), header, t.key, http.StatusInternalServerError)
+		return true, streamError(json.RawMessage(`"the provider behind the server failed"`), header, t.key, true)
 	}
 	return true, nil
 }
@@ -143,7 +139,7 @@ func (t *openAIStream) response() (res agent.Response, complete, started bool) {
 		call.Function.Name, call.Function.Arguments = streamed.name, streamed.arguments.String()
 		message.ToolCalls = append(message.ToolCalls, call)
 	}
-	res, err := openAIResponseOf(t.model, t.finish, message, t.usage)
-	complete = t.started && err == nil && (t.finish != "" || t.done && (len(res.Content) > 0))
+	res = openAIResponseOf(t.model, t.finish, message, t.usage)
+	complete = t.started && (t.finish != "" || t.done && (len(res.Content) > 0))
 	return res, complete, t.started
 }

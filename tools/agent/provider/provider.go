@@ -21,7 +21,7 @@ type Config struct {
 	BaseURL string
 	// APIKey is sent only to that address. Errors never contain it.
 	APIKey string
-	// RetryTimeout is how long temporary failures are retried. Default 2 min.
+	// RetryTimeout is how long temporary failures are retried. Default 5 s.
 	RetryTimeout time.Duration
 	// StallTimeout is the longest pause within a response. Default 2 min. A response
 	// may take 5 times as long to begin, and 30 times as long altogether.

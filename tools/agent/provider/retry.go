@@ -12,55 +12,27 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )
 
-// maxInterrupted is how often a response that is cut off restarts the timeout: each
-// attempt may cost as much as a complete turn.
-const maxInterrupted = 3
-
-// maxProbes and probeTimeout bound how often a provider that failed before is asked, and
-// until when a request is repeated.
-const (
-	maxProbes    = 2
-	probeTimeout = 5 * time.Second
-)
+// maxRetries bounds the repetitions of a request: each may cost as much as a complete turn.
+const maxRetries = 10
 
 // retry repeats a request until it succeeds, fails permanently, or the timeout
 // has passed. It waits for as long as the provider's Retry-After says, but fails
-// immediately if that is longer than the rest of the timeout. A response that is cut
-// off may have taken longer than the timeout, so maxInterrupted of them start it again.
-//
-// A probe asks a provider that failed before, so it is repeated once, and only if the first
-// response was a failure that came soon.
-func retry(ctx context.Context, timeout time.Duration, probe bool, request func() (agent.Response, error)) (agent.Response, error) {
-	requests := 0
-	if probe {
-		timeout = min(timeout, probeTimeout)
-	}
-	policy := &retryAfterBackOff{BackOff: backoff.NewExponentialBackOff(backoff.WithInitialInterval(500*time.Millisecond),
-		backoff.WithMaxInterval(20*time.Second), backoff.WithMaxElapsedTime(timeout)), until: time.Now().Add(timeout)}
-	var res agent.Response
-	cutOff := 0
-	err := backoff.Retry(func() (err error) {
+// immediately if that is longer than the rest of the timeout. A probe is not repeated.
+func retry(ctx context.Context, timeout time.Duration, probe bool, request func() (agent.Response, error)) (res agent.Response, err error) {
+	policy := &retryAfterBackOff{BackOff: backoff.NewExponentialBackOff(
+		backoff.WithMaxInterval(time.Second), backoff.WithMaxElapsedTime(timeout)), until: time.Now().Add(timeout)}
+	err = backoff.Retry(func() (err error) {
 		res, err = request()
-		requests++
-		if err != nil && ctx.Err() != nil {
-			return backoff.Permanent(context.Cause(ctx))
-		}
 		failure, ok := errors.AsType[*agent.ProviderError](err)
-		if ok && (!failure.Retryable || probe && requests == maxProbes) {
+		switch {
+		case !ok:
+			return err
+		case !failure.Retryable || probe || ctx.Err() != nil:
 			return backoff.Permanent(failure)
 		}
-		if ok {
-			policy.retryAfter = failure.RetryAfter
-		}
-		if _, begun := errors.AsType[interrupted](err); begun {
-			if cutOff++; cutOff <= maxInterrupted && !probe {
-				policy.until = time.Now().Add(timeout)
-				policy.Reset()
-			}
-			return failure
-		}
-		return err
-	}, backoff.WithContext(policy, ctx))
+		policy.retryAfter = failure.RetryAfter
+		return failure
+	}, backoff.WithContext(backoff.WithMaxRetries(policy, maxRetries), ctx))
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}

@@ -19,28 +19,23 @@ type sseEvent struct {
 //
 // The format: https://html.spec.whatwg.org/multipage/server-sent-events.html
 func readEvents(in *bufio.Reader, handle func(sseEvent) error) error {
-	var (
-		event sseEvent
-		lines int
-	)
-	reader := lineReader{in: in}
+	var event sseEvent
 	for {
-		line, err := reader.read()
+		line, err := in.ReadBytes('\n')
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err // the line is cut
 		}
+		line = bytes.TrimRight(line, "\r\n")
 		name, value, _ := bytes.Cut(line, []byte(":"))
 		value = bytes.TrimPrefix(value, []byte(" "))
 		switch string(name) {
 		case "data":
-			if lines++; lines > 1 {
-				event.data = append(event.data, '\n')
-			}
-			event.data = append(event.data, value...)
+			event.data = append(append(event.data, value...), '\n')
 		case "event":
 			event.name = string(value)
 		}
-		if (len(line) == 0 || err != nil) && lines > 0 {
+		if (len(line) == 0 || err != nil) && event.data != nil {
+			event.data = bytes.TrimSuffix(event.data, []byte("\n"))
 			if failure := handle(event); failure != nil {
 				return failure
 			}
@@ -49,31 +44,7 @@ func readEvents(in *bufio.Reader, handle func(sseEvent) error) error {
 			return err
 		}
 		if len(line) == 0 {
-			event, lines = sseEvent{}, 0
-		}
-	}
-}
-
-// lineReader reads lines that end with LF, CR LF or CR.
-type lineReader struct {
-	in    *bufio.Reader
-	wasCR bool // the last line ended with CR, so a LF belongs to its end
-}
-
-func (r *lineReader) read() (line []byte, err error) {
-	for {
-		c, err := r.in.ReadByte()
-		if err != nil {
-			return line, err
-		}
-		wasCR := r.wasCR
-		r.wasCR = c == '\r'
-		switch {
-		case c == '\n' && wasCR && len(line) == 0:
-		case c == '\n', c == '\r':
-			return line, nil
-		default:
-			line = append(line, c)
+			event = sseEvent{}
 		}
 	}
 }

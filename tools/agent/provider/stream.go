@@ -29,13 +29,6 @@ type turn interface {
 // errEnded stops the reading of a stream after its last event.
 var errEnded = errors.New("the stream ended")
 
-// interrupted is the failure of a response that had begun. The provider works, so it
-// counts less than other failures; see retry.
-type interrupted struct{ failure *agent.ProviderError }
-
-func (e interrupted) Error() string { return e.failure.Error() }
-func (e interrupted) Unwrap() error { return e.failure }
-
 // readStream reads a streamed response. A turn that is complete is an answer, whatever
 // happens to the connection afterwards: to ask for it again would cost its price again.
 func readStream(body *bufio.Reader, header http.Header, watch *watchdog, t turn) (agent.Response, error) {
@@ -53,20 +46,13 @@ func readStream(body *bufio.Reader, header http.Header, watch *watchdog, t turn)
 	if complete {
 		return res, nil
 	}
-	failure, ok := errors.AsType[*agent.ProviderError](err)
 	switch {
-	case ok:
 	case !started && errors.Is(err, io.EOF):
 		return res, badAnswer("it is a stream without an answer; is this the address of a model's API?")
 	case errors.Is(err, io.EOF), errors.Is(err, errEnded):
-		failure = unreachable(errors.New("the stream ended before the answer was complete"), "")
-	default:
-		return res, err // the connection failed; the caller describes it
+		return res, unreachable(errors.New("the stream ended before the answer was complete"), "")
 	}
-	if started && failure.Retryable {
-		return res, interrupted{failure}
-	}
-	return res, failure
+	return res, err
 }
 
 // isStream reports whether a response is a stream of events, and not a JSON document

@@ -159,7 +159,6 @@ func TestStreamedTurn(t *testing.T) {
 				}
 			},
 			"CR LF": func(write func(string)) { write(strings.ReplaceAll(w.all(), "\n", "\r\n")) },
-			"CR":    func(write func(string)) { write(strings.ReplaceAll(w.all(), "\n", "\r")) },
 			"noise": func(write func(string)) { write("\n\n" + ": hello\n\nretry: 3000\nid: 7\n\n" + w.all()) },
 			"BOM":   func(write func(string)) { write("\xef\xbb\xbf" + w.all()) },
 			"no space": func(write func(string)) {
@@ -292,7 +291,7 @@ func TestStreamErrors(t *testing.T) {
 			"not this API":   {"event: hello\ndata: {\"x\":1}\n\n", agent.CodeBadAnswer, 1, 1},
 			"no event":       {": nothing\n\n", agent.CodeBadAnswer, 1, 1},
 			"too large":      {w.start + "data: " + strings.Repeat(" ", 64<<20), agent.CodeBadAnswer, 1, 1},
-			"always cut off": {w.start + w.text, agent.CodeUnreachable, 4, 12},
+			"always cut off": {w.start + w.text, agent.CodeUnreachable, 2, 12},
 		} {
 			t.Run(w.kind+"/"+name, func(t *testing.T) {
 				if name == "too large" && testing.Short() {
@@ -426,7 +425,7 @@ func TestAnthropicStreamedBlocks(t *testing.T) {
 		`{"text":"next","type":"text"}`,
 		`{"type":"tool_use","id":"a","name":"n","input":{}}`,
 		`{"id":"b","input":{"big":12345678901234567890},"name":"n","type":"tool_use"}`,
-		`{"id":"c","input":{"INVALID_JSON":"{\"cut"},"name":"n","type":"tool_use"}`,
+		`{"id":"c","input":"{\"cut","name":"n","type":"tool_use"}`,
 	}
 	if len(res.Content) != len(want) || res.StopReason != agent.StopMaxTokens {
 		t.Fatalf("response %+v", res)
