@@ -74,7 +74,7 @@ var allowedImports = map[string][]string{
 	"tools/internal/fastjson":      {},
 	"tools/internal/job":           {},
 	"tools/limited":                {},
-	"tools/builtin":                {"tools", "tools/sandbox", "offload/linematch", "state/durable"},
+	"tools/builtin":                {"tools", "tools/limited", "tools/sandbox", "offload/linematch", "state/durable"},
 	"tools/sandbox":                {"tools/sandbox/internal/enter"},
 	"tools/sandbox/internal/enter": {},
 	"tools/agent":                  {"tools/tracing", "tools", "offload"},

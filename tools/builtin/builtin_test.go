@@ -5,6 +5,7 @@ package builtin_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,11 +18,21 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == markdownProcess {
+		if err := builtin.ServeMarkdown(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if role := os.Getenv("STEVEDORE_TEST_ROLE"); role != "" {
 		os.Exit(roles[role]())
 	}
 	os.Exit(m.Run())
 }
+
+// markdownProcess is the argument with which the test binary converts a page.
+const markdownProcess = "markdown-process"
 
 // roles are the child processes that tests start from the test binary.
 var roles = map[string]func() int{"worker": runWorker, "writer": runWriter}

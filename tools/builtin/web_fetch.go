@@ -32,6 +32,9 @@ type WebConfig struct {
 	MaxRedirects int
 	// Resolver resolves host names. Default the system's.
 	Resolver *net.Resolver
+	// Markdown is the command line of a process that calls ServeMarkdown. Default: none, and
+	// pages are converted in this process, where a hostile one takes much memory and time.
+	Markdown []string
 }
 
 type webFetchArgs struct {
@@ -41,13 +44,10 @@ type webFetchArgs struct {
 
 // web fetches pages.
 type web struct {
-	ws       *workspace
-	cfg      WebConfig
-	client   *http.Client
-	markdown *markdown
-	// converting limits the concurrent conversions, because a hostile page may need
-	// much CPU time.
-	converting chan struct{}
+	ws         *workspace
+	cfg        WebConfig
+	client     *http.Client
+	converting chan struct{} // limits the concurrent conversions
 }
 
 // maxConverting is how many pages are converted concurrently.
@@ -59,7 +59,7 @@ func newWebFetch(ws *workspace) (*tools.FuncTool, error) {
 	cfg.HeaderTimeout = cmp.Or(cfg.HeaderTimeout, 10*time.Second)
 	cfg.MaxBytes = cmp.Or(cfg.MaxBytes, 8<<20)
 	cfg.MaxRedirects = max(cmp.Or(cfg.MaxRedirects, 5), 0)
-	w := &web{ws: ws, cfg: cfg, client: newClient(cfg), markdown: newMarkdown(), converting: make(chan struct{}, maxConverting)}
+	w := &web{ws: ws, cfg: cfg, client: newClient(cfg), converting: make(chan struct{}, maxConverting)}
 	return idempotent(tools.NewTool("web_fetch",
 		"Fetch a page or a text file from the web and return it as Markdown or text, after a summary with title, final URL, status, media type and size in bytes.", w.fetch))
 }
@@ -104,13 +104,7 @@ func (w *web) content(ctx context.Context, out *tools.Output, p *page, r io.Read
 		_, err := io.Copy(out, r)
 		return err
 	}
-	select {
-	case w.converting <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	defer func() { <-w.converting }()
-	return w.markdown.convert(ctx, out, r, p.url)
+	return w.convert(ctx, out, r, p.url)
 }
 
 // summary returns the text before the content.

@@ -13,6 +13,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
+	"os"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -20,6 +23,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/builtin"
+	"github.com/stevedore-bus/stevedore/tools/limited"
 	"golang.org/x/net/dns/dnsmessage"
 )
 
@@ -49,7 +53,50 @@ func webFixture(t *testing.T, cfg builtin.WebConfig) *fixture {
 	if cfg.Allow == nil {
 		cfg.Allow = loopback
 	}
+	cfg.Markdown = []string{os.Args[0], markdownProcess}
 	return newFixture(t, builtin.Config{Web: cfg})
+}
+
+// Pages of one megabyte for which an HTML parser or a converter needs gigabytes or hours. Here
+// another process ends, and the model learns what to do.
+func TestWebFetchHostilePages(t *testing.T) {
+	if !limited.Memory {
+		t.Skip("nothing bounds the memory of a process here")
+	}
+	repeat := func(s string) string { return strings.Repeat(s, (1<<20)/len(s)) }
+	var fonts strings.Builder
+	for i := range 500 {
+		fmt.Fprintf(&fonts, "<font size=%d><b id=%d>", i, i)
+	}
+	pages := map[string]string{
+		"reconstruction": fonts.String() + repeat("<p>x"), "adoption": repeat("<a><b><i><u><s><p>"), "nested lists": repeat("<ul><li>x"),
+		"nested tables": repeat("<table><tr><td>x"), "spans": "<table>" + repeat("<tr><td colspan=1000 rowspan=1000>x"), "columns": "<table><tr>" + repeat("<td>x"),
+		"brackets": repeat("["), "stars": repeat("* "), "attributes": "<p " + repeat("a=1 ") + ">x", "comments": repeat("<!---->"),
+		"long": strings.Repeat("<p>word", 5<<20/7),
+	}
+	s := site(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		io.WriteString(w, pages[r.URL.Query().Get("page")])
+	})
+	b := webFixture(t, builtin.WebConfig{Timeout: 8 * time.Second})
+	for name := range pages {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		res := b.run(t.Context(), "web_fetch", args{"url": s.URL + "/?page=" + url.QueryEscape(name)})
+		runtime.ReadMemStats(&after)
+		if res.IsError && !strings.Contains(res.ForLLM, "raw set to true") && tools.CodeOf(res.Err) != tools.CodeTimeout {
+			t.Errorf("%s: %.300s", name, res.ForLLM)
+		}
+		if grown := int64(after.HeapSys) - int64(before.HeapSys); grown > 128<<20 {
+			t.Errorf("%s: the heap grew by %d MB", name, grown>>20)
+		}
+		if name == "long" && !res.IsError {
+			if text, _, _ := res.Output.Text(100 << 20); !strings.HasSuffix(text, "[cut: the first 4 MiB of the HTML were converted; raw returns all of it]") {
+				t.Errorf("a long page ends with %q", text[max(len(text)-200, 0):])
+			}
+		}
+		t.Logf("%s: %v", name, res.Err)
+	}
 }
 
 func TestWebFetch(t *testing.T) {

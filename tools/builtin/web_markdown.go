@@ -1,12 +1,15 @@
 package builtin
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/JohannesKaufmann/html-to-markdown/v2/converter"
 	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/base"
@@ -14,69 +17,125 @@ import (
 	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/strikethrough"
 	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/table"
 	"golang.org/x/net/html"
+
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/limited"
 )
 
-// markdown converts HTML to Markdown.
-//
-// The size of the input does not limit the cost of parsing HTML into a tree and of
-// rendering the tree: 10 KB of open tags and 100 KB of paragraphs make a tree of
-// gigabytes, one cell may span a hundred million columns, and text full of brackets
-// takes quadratic time. So type pieces reads tokens, keeps the tags that exist in
-// Markdown, nests them correctly, and passes documents of limited size and depth to the
-// converter. convert checks ctx between them.
-type markdown struct {
-	conv *converter.Converter
-}
+// The size of a page does not limit the cost of its conversion: 10 KB of open tags make a tree of
+// gigabytes, and text full of brackets takes quadratic time. So a process converts it that has
+// these limits.
+const (
+	maxHTML        = 4 << 20 // bytes of a page; the rest is not converted
+	maxConvertHeap = 256 << 20
+	maxConvertTime = 15 * time.Second
+)
 
-func newMarkdown() *markdown {
-	return &markdown{conv: converter.NewConverter(converter.WithPlugins(
-		base.NewBasePlugin(),
-		commonmark.NewCommonmarkPlugin(commonmark.WithLinkEmptyContentBehavior(commonmark.LinkBehaviorSkip)),
-		strikethrough.NewStrikethroughPlugin(),
-		table.NewTablePlugin(table.WithCellPaddingBehavior(table.CellPaddingBehaviorMinimal), table.WithHeaderPromotion(true)),
-	))}
-}
-
-// convert writes the Markdown of page to dst. where is the URL of the page, to resolve
-// relative links.
-func (m *markdown) convert(ctx context.Context, dst io.Writer, page io.Reader, where *url.URL) error {
-	first := true
-	p := &pieces{base: where, emit: func(piece []byte) error {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		md, err := m.render(piece)
-		if md = bytes.TrimSpace(md); err != nil || len(md) == 0 {
-			return err
-		}
-		if !first {
-			md = append([]byte("\n\n"), md...)
-		}
-		first = false
-		_, err = dst.Write(md)
-		return err
-	}}
-	z := html.NewTokenizer(page)
-	for {
-		kind := z.Next()
-		if kind == html.ErrorToken {
-			if err := z.Err(); err != io.EOF {
-				return err
-			}
-			return p.flush(false)
-		}
-		if err := p.token(z, kind); err != nil {
-			return err
-		}
+// convert writes the Markdown of a page to dst.
+func (w *web) convert(ctx context.Context, dst *tools.Output, page io.Reader, where *url.URL) error {
+	select {
+	case w.converting <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
 	}
+	defer func() { <-w.converting }()
+	inTime, cancel := context.WithTimeout(ctx, maxConvertTime)
+	defer cancel()
+	input := io.MultiReader(strings.NewReader(where.String()+"\n"), io.LimitReader(page, maxHTML))
+	var err error
+	if len(w.cfg.Markdown) > 0 {
+		err = limited.Run(inTime, w.cfg.Markdown, input, dst)
+	} else {
+		err = convertPage(input, dst)
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	} else if err != nil {
+		return tools.Errorf(tools.CodeToolFailed, "the page is too complex to convert (%v); fetch it with raw set to true", err)
+	}
+	if n, _ := page.Read(make([]byte, 1)); n > 0 {
+		dst.Note(fmt.Sprintf("[cut: the first %d MiB of the HTML were converted; raw returns all of it]", maxHTML>>20))
+	}
+	return nil
 }
 
-func (m *markdown) render(piece []byte) ([]byte, error) {
-	doc, err := html.Parse(bytes.NewReader(piece))
+// ServeMarkdown converts one page for web_fetch, which started this process with the command line
+// WebConfig.Markdown. It bounds the memory of the process, so it is for a main that does nothing
+// else.
+func ServeMarkdown(stdin io.Reader, stdout io.Writer) error {
+	if err := limited.Serve(maxConvertHeap); err != nil {
+		return fmt.Errorf("serve Markdown: %w", err)
+	}
+	return convertPage(stdin, stdout)
+}
+
+// convertPage reads a line with the URL of a page, and the page, and writes its Markdown.
+func convertPage(input io.Reader, output io.Writer) error {
+	in := bufio.NewReader(input)
+	line, err := in.ReadString('\n')
 	if err != nil {
-		return nil, fmt.Errorf("parse HTML: %w", err)
+		return fmt.Errorf("read the URL of the page: %w", err)
 	}
-	return m.conv.ConvertNode(doc)
+	where, err := url.Parse(strings.TrimSuffix(line, "\n"))
+	if err != nil {
+		return fmt.Errorf("parse the URL of the page: %w", err)
+	}
+	doc, err := html.Parse(in)
+	if err != nil {
+		return fmt.Errorf("parse HTML: %w", err)
+	}
+	tidy(doc, where)
+	conv := converter.NewConverter(converter.WithPlugins(
+		base.NewBasePlugin(),
+		commonmark.NewCommonmarkPlugin(commonmark.WithLinkEmptyContentBehavior(commonmark.LinkBehaviorSkip), commonmark.WithLinkEmptyHrefBehavior(commonmark.LinkBehaviorSkip)),
+		strikethrough.NewStrikethroughPlugin(),
+		table.NewTablePlugin(table.WithCellPaddingBehavior(table.CellPaddingBehaviorMinimal), table.WithHeaderPromotion(true),
+			table.WithNewlineBehavior(table.NewlineBehaviorPreserve)),
+	))
+	for _, name := range []string{"audio", "canvas", "math", "object", "select", "svg", "template", "video"} {
+		conv.Register.TagType(name, converter.TagTypeRemove, converter.PriorityStandard)
+	}
+	markdown, err := conv.ConvertNode(doc)
+	if err != nil {
+		return fmt.Errorf("convert HTML: %w", err)
+	}
+	_, err = output.Write(bytes.ToValidUTF8(bytes.TrimSpace(markdown), nil))
+	return err
+}
+
+// tidy makes the links of a page absolute, removes those that a reader of text cannot follow, such
+// as scripts, puts the description in the place of an image without an address, and removes the
+// spans of cells that are too large.
+func tidy(doc *html.Node, where *url.URL) {
+	for n := range doc.Descendants() {
+		if n.Type != html.ElementNode {
+			continue
+		}
+		alt := ""
+		for i := len(n.Attr) - 1; i >= 0; i-- {
+			attr, keep := &n.Attr[i], true
+			switch attr.Key {
+			case "href", "src":
+				u, err := where.Parse(strings.TrimSpace(attr.Val))
+				if keep = err == nil && attr.Val != "" && slices.Contains([]string{"http", "https", "mailto"}, u.Scheme); keep {
+					attr.Val = u.String()
+				}
+				if keep && n.Data == "base" {
+					where = u
+				}
+			case "colspan", "rowspan":
+				keep = len(attr.Val) < 3
+			case "alt":
+				alt = attr.Val
+			}
+			if !keep {
+				n.Attr = slices.Delete(n.Attr, i, i+1)
+			}
+		}
+		if n.Data == "img" && !slices.ContainsFunc(n.Attr, func(a html.Attribute) bool { return a.Key == "src" }) {
+			n.Type, n.Data = html.TextNode, alt
+		}
+	}
 }
 
 // titleOf returns the title of an HTML page if it is near the start.

@@ -33,7 +33,7 @@ func (o *ExternalOptions) AddFlags(flags *pflag.FlagSet) {
 
 // web returns the configuration of web_fetch.
 func (o *ExternalOptions) web() (builtin.WebConfig, error) {
-	var cfg builtin.WebConfig
+	cfg := builtin.WebConfig{Markdown: limitedCommand(markdownProcess)}
 	for _, given := range o.webAllow {
 		prefix, err := netip.ParsePrefix(given)
 		if err != nil {

@@ -1,0 +1,48 @@
+package process
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/tools/builtin"
+)
+
+const (
+	jqProcess       = "jq-process"
+	markdownProcess = "markdown-process"
+)
+
+// NewLimitedCommands returns the hidden commands that a worker starts as processes of their own,
+// which have little memory and time: for each jq query, and for each page of web_fetch.
+func NewLimitedCommands() []*cobra.Command {
+	return []*cobra.Command{
+		{
+			Use: jqProcess, Short: "Run one jq query for a worker", Hidden: true, Args: cli.Args(cobra.NoArgs),
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				return offload.ServeJQ(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
+			},
+		},
+		{
+			Use: markdownProcess, Short: "Convert one page for a worker", Hidden: true, Args: cli.Args(cobra.NoArgs),
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				return builtin.ServeMarkdown(cmd.InOrStdin(), cmd.OutOrStdout())
+			},
+		},
+	}
+}
+
+// JQCommand returns the command line of the process of a jq query.
+func JQCommand() []string { return limitedCommand(jqProcess) }
+
+// limitedCommand returns a command line of this program. It returns nil if the path of the
+// program is unknown; the worker then does the work in its own process.
+func limitedCommand(name string) []string {
+	path, err := os.Executable()
+	if err != nil {
+		return nil
+	}
+	return []string{path, name}
+}
