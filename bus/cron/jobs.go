@@ -152,7 +152,7 @@ func (js *Jobs) count(ctx context.Context, session string) (n int, err error) {
 func (js *Jobs) Get(ctx context.Context, by Caller, name string) (Entry, error) {
 	e, err := js.get(ctx, by, name)
 	if err == nil {
-		e.LastRun, err = (&runs{bus: js.bus}).last(ctx, e.Job)
+		e.LastRun, err = js.lastRun(ctx, e.Job)
 	}
 	if err != nil {
 		return Entry{}, fmt.Errorf("get job %q: %w", tools.Excerpt(name, 80), err)
@@ -168,7 +168,6 @@ func (js *Jobs) List(ctx context.Context, by Caller) iter.Seq2[Entry, error] {
 // listAfter is List without the jobs up to a name.
 func (js *Jobs) listAfter(ctx context.Context, by Caller, name string) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		last := &runs{bus: js.bus}
 		for s, err := range schedule.New(js.bus).ListAfter(ctx, bus.Cron, name, by.mayOwn) {
 			if err != nil {
 				yield(Entry{}, fmt.Errorf("list jobs: %w", err))
@@ -178,7 +177,7 @@ func (js *Jobs) listAfter(ctx context.Context, by Caller, name string) iter.Seq2
 			if !ok {
 				continue
 			}
-			if e.LastRun, err = last.last(ctx, e.Job); err != nil {
+			if e.LastRun, err = js.lastRun(ctx, e.Job); err != nil {
 				err = fmt.Errorf("list jobs: %w", err)
 			}
 			if !yield(e, err) || err != nil {

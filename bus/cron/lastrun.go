@@ -3,7 +3,6 @@ package cron
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -24,20 +23,11 @@ type Run struct {
 	// Message is the error of a run that did not succeed.
 	Message string    `json:"message,omitempty"`
 	EndedAt time.Time `json:"ended_at,omitzero"`
-	// DeadLetter is the number of the call's dead letter, if it has one.
-	DeadLetter uint64 `json:"dead_letter,omitempty"`
 }
 
-// runs reads the last runs of jobs.
-type runs struct {
-	bus *bus.Bus
-	// dead are the dead letters of calls by message id; nil until they are read.
-	dead map[string]bus.StoredDeadLetter
-}
-
-// last returns the newest run of a job, or nil.
-func (r *runs) last(ctx context.Context, j Job) (*Run, error) {
-	data, ok, err := r.bus.LastMessage(ctx, bus.Ticks, r.bus.RunOf(bus.Cron, j.stored))
+// lastRun returns the newest run of a job, or nil.
+func (js *Jobs) lastRun(ctx context.Context, j Job) (*Run, error) {
+	data, ok, err := js.bus.LastMessage(ctx, bus.Ticks, js.bus.RunOf(bus.Cron, j.stored))
 	if err != nil || !ok {
 		return nil, err
 	}
@@ -47,24 +37,14 @@ func (r *runs) last(ctx context.Context, j Job) (*Run, error) {
 	}
 	run := &Run{Call: record.Call, Due: record.Due}
 	call := tools.Call{ID: record.Call, Session: record.Session}
-	stored, err := task.ReadResults(ctx, r.bus, call.SessionToken(), call.IDToken())
+	stored, err := task.ReadResults(ctx, js.bus, call.SessionToken(), call.IDToken())
 	if err != nil {
 		return nil, err
 	}
 	for _, event := range stored {
 		run.apply(event.ResultEvent)
 	}
-	if task.Ended(stored) {
-		return run, nil
-	}
-	letter, dead, err := r.deadCall(ctx, record.Session+"."+record.Call)
-	switch {
-	case err != nil:
-		return nil, err
-	case dead:
-		run.Outcome, run.DeadLetter, run.EndedAt = tools.Failed, letter.Number, letter.At
-		run.Message = fmt.Sprintf("dead letter: %s; see stevedore dead show %d", letter.Reason, letter.Number)
-	case time.Now().After(record.Deadline):
+	if !task.Ended(stored) && time.Now().After(record.Deadline) {
 		run.Message = "the result is no longer stored"
 	}
 	return run, nil
@@ -82,22 +62,4 @@ func (run *Run) apply(e tools.ResultEvent) {
 		}
 		run.Message = tools.Excerpt(run.Message, 1000)
 	}
-}
-
-// deadCall returns the dead letter of a call by its message id, which a worker
-// derives from the session and the call.
-func (r *runs) deadCall(ctx context.Context, id string) (letter bus.StoredDeadLetter, ok bool, err error) {
-	if r.dead == nil {
-		r.dead = map[string]bus.StoredDeadLetter{}
-		for letter, err := range r.bus.DeadLetters(ctx, bus.DeadCall) {
-			if err != nil {
-				r.dead = nil
-				return bus.StoredDeadLetter{}, false, err
-			}
-			letter.Body, letter.Gzip = nil, nil
-			r.dead[letter.ID] = letter
-		}
-	}
-	letter, ok = r.dead[id]
-	return letter, ok, nil
 }

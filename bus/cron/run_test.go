@@ -176,37 +176,6 @@ func TestConcurrentChangesAreKept(t *testing.T) {
 	}
 }
 
-// The last run shows the dead letter of a call without result.
-func TestLastRunIsADeadLetter(t *testing.T) {
-	b := bustest.New(t)
-	jobs, owner := cron.New(b), cron.Caller{Session: "s"}
-	if _, err := jobs.Add(t.Context(), owner, cron.Job{Name: "job", Every: time.Hour, Tool: "x"}); err != nil {
-		t.Fatal(err)
-	}
-	publish := func(subject, body string) {
-		t.Helper()
-		if _, err := b.Publish(t.Context(), bus.Message{Subject: subject, Body: []byte(body)}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	last := func() cron.Run {
-		t.Helper()
-		e, err := jobs.Get(t.Context(), owner, "job")
-		if err != nil || e.LastRun == nil {
-			t.Fatal(e.LastRun, err)
-		}
-		return *e.LastRun
-	}
-	publish("stevedore.run.cron.s--job", `{"call":"cron-job-1","session":"s","slot":"2026-11-20T12:00:00Z","deadline":"2099-01-01T00:00:00Z"}`)
-	if r := last(); r.Call != "cron-job-1" || r.Outcome != "" || r.Message != "" {
-		t.Errorf("running %+v", r)
-	}
-	publish("stevedore.dead.call.x", `{"kind":"call","name":"x","code":"attempts_exhausted","reason":"delivered 5 times","subject":"stevedore.call.default.x","id":"s.cron-job-1"}`)
-	if r := last(); r.Outcome != tools.Failed || r.DeadLetter == 0 || !strings.Contains(r.Message, "delivered 5 times") {
-		t.Errorf("dead %+v", r)
-	}
-}
-
 // A one-shot runs although an earlier job with its name has a run without result.
 // Another session does not see that run.
 func TestOneShotIsNotSkipped(t *testing.T) {

@@ -5,8 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/schedule"
@@ -40,21 +41,13 @@ func run(ctx context.Context, b *bus.Bus, cfg Config, once bool) error {
 	if once {
 		return s.reconcile(ctx)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var (
-		group  sync.WaitGroup
-		logErr error
-	)
-	group.Go(func() {
-		defer cancel()
-		if logErr = s.writeLog(ctx); errors.Is(logErr, context.Canceled) {
-			logErr = nil
-		}
-	})
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.writeLog(ctx) })
 	s.watch(ctx)
-	group.Wait()
-	return logErr
+	if err := group.Wait(); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
 }
 
 // scheduler updates one schedule.

@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 
 	"github.com/rs/zerolog"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
@@ -52,10 +52,9 @@ type Config struct {
 // Notifier routes results and completions into the outbox, and delivers the
 // outbox of its channels. Any number of notifiers share the work.
 type Notifier struct {
-	bus       *bus.Bus
-	cfg       Config
-	log       zerolog.Logger
-	consumers consumers
+	bus *bus.Bus
+	cfg Config
+	log zerolog.Logger
 }
 
 // New returns a notifier. Run starts it.
@@ -74,7 +73,7 @@ func New(b *bus.Bus, cfg Config) (*Notifier, error) {
 			return nil, fmt.Errorf("channel %.80q: want a name of the form %s or h_, other than %q", name, tools.TokenForm, tools.LastChannel)
 		}
 	}
-	return &Notifier{bus: b, cfg: cfg, log: cfg.Log, consumers: consumers{bus: b, known: map[string]consumerState{}}}, nil
+	return &Notifier{bus: b, cfg: cfg, log: cfg.Log}, nil
 }
 
 // Register creates the consumers of the channels, as Run does. Call it before a
@@ -98,49 +97,44 @@ func (n *Notifier) Run(ctx context.Context) error {
 	if err := n.checkDefault(ctx); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var (
-		group sync.WaitGroup
-		mu    sync.Mutex
-		errs  error
-	)
-	run := func(f func() error) {
-		group.Go(func() {
-			if err := f(); err != nil && !errors.Is(err, context.Canceled) {
-				mu.Lock()
-				errs = errors.Join(errs, err)
-				mu.Unlock()
-				cancel(err)
-			}
-		})
-	}
+	group, ctx := errgroup.WithContext(ctx)
 	for name, to := range n.cfg.Channels {
-		run(func() error { return n.consumeChannel(ctx, name, to) })
+		group.Go(func() error { return n.consumeChannel(ctx, name, to) })
 	}
-	run(func() error {
+	group.Go(func() error {
 		cfg := bus.ConsumeConfig{MaxAttempts: math.MaxInt32, Grace: n.cfg.Grace}
 		return n.bus.Consume(ctx, n.bus.NotifierConsumer(), cfg, func(ctx context.Context, d *bus.Delivery) error {
 			return n.route(tracing.From(ctx, d.Traceparent()), d)
 		})
 	})
-	run(func() error { return n.consumeDeadLetters(ctx) })
-	run(func() error { return n.sweep(ctx) })
+	group.Go(func() error { return n.consumeDeadLetters(ctx) })
+	group.Go(func() error { return n.sweep(ctx) })
 	n.log.Info().Strs("channels", sortedNames(n.cfg.Channels)).Str("default", n.cfg.Default).Msg("notifier started")
-	group.Wait()
-	return errs
+	err := group.Wait()
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
 }
 
 // checkDefault makes sure that every notification has a destination.
 func (n *Notifier) checkDefault(ctx context.Context) error {
-	if n.cfg.Channels[n.cfg.Default] != nil {
-		return nil
-	}
-	ok, err := n.consumers.exists(ctx, n.cfg.Default)
+	ok, err := n.isServed(ctx, n.cfg.Default)
 	if err == nil && !ok {
 		err = fmt.Errorf("default channel %q: it has no consumer in this or another process; add the channel or choose another default", n.cfg.Default)
 	}
 	return err
+}
+
+// isServed reports whether a channel has a consumer, in this or another process.
+func (n *Notifier) isServed(ctx context.Context, name string) (bool, error) {
+	if n.cfg.Channels[name] != nil {
+		return true, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	_, exists, err := n.bus.ConsumerInfo(ctx, n.bus.ChannelConsumer(name))
+	return exists, err
 }
 
 // consumeChannel delivers the notifications of one channel until ctx is done.

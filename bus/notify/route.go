@@ -141,12 +141,9 @@ func (n *Notifier) setChannel(ctx context.Context, session string, e tools.Resul
 		return nil
 	}
 	channel := tools.Token(name)
-	ok := n.cfg.Channels[channel] != nil
-	if !ok {
-		var err error
-		if ok, err = n.consumers.exists(ctx, channel); err != nil {
-			return err
-		}
+	ok, err := n.isServed(ctx, channel)
+	if err != nil {
+		return err
 	}
 	if !ok {
 		to.Channel = n.cfg.Default

@@ -60,7 +60,7 @@ func (n *Notifier) sweepOnce(ctx context.Context, before time.Time) (moved int, 
 		}
 		// An invalid token cannot have a consumer.
 		if bus.CheckSubject(subject) == nil {
-			if ok, err := n.consumers.exists(ctx, tokens[1]); err != nil {
+			if ok, err := n.isServed(ctx, tokens[1]); err != nil {
 				return moved, err
 			} else if ok {
 				continue

@@ -2,6 +2,7 @@
 import { h, replace, button, visible, plural } from "./dom.js";
 import { get } from "./api.js";
 import { live, onFrame } from "./live.js";
+import { toast } from "./feedback.js";
 import now from "./views/now.js";
 import calls from "./views/calls.js";
 import artifacts from "./views/artifacts.js";
@@ -18,36 +19,6 @@ const nav = document.getElementById("nav");
 const state = { readOnly: true };
 let leave = () => {};
 let current = null;
-
-// toast tells the outcome of an action.
-export function toast(text, kind = "done") {
-  const el = h("p.toast." + kind, {}, text);
-  document.getElementById("toasts").append(el);
-  setTimeout(() => el.remove(), kind === "bad" ? 12000 : 5000);
-}
-
-// act calls an action and tells its outcome.
-export async function act(what, action) {
-  try {
-    const result = await action();
-    if (what) toast(what);
-    return result;
-  } catch (error) {
-    toast(error.message, "bad");
-    return null;
-  }
-}
-
-// confirm asks before something that cannot be undone.
-export function confirm(question, yes) {
-  return new Promise(resolve => {
-    const dialog = h("dialog", { "aria-label": question }, h("p", {}, question),
-      h("div.actions", {}, button("Keep it", () => dialog.close("")), button(yes, () => dialog.close("yes"), ".danger")));
-    dialog.addEventListener("close", () => { dialog.remove(); resolve(dialog.returnValue === "yes"); });
-    document.body.append(dialog);
-    dialog.showModal();
-  });
-}
 
 const shortcuts = [
   ["g then a letter", "go to a view: " + views.map(v => v.key + " " + v.title.toLowerCase()).join(", ")],
@@ -81,7 +52,7 @@ setTheme(themes.includes(stored) ? stored : "auto");
 replace(nav, h("ul", {}, views.map(v => h("li", {}, h("a", { href: "#/" + v.name, "data-view": v.name }, h("span", {}, v.title), h("span.count", { "data-count": v.name }))))));
 
 // setCount shows a number beside a view, such as that of dead letters.
-export function setCount(name, n) {
+function setCount(name, n) {
   const el = nav.querySelector("[data-count=" + name + "]");
   const text = n ? String(n) : "";
   if (el && el.textContent !== text) el.textContent = text;

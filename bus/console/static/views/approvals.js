@@ -2,7 +2,7 @@
 import { h, add, replace, time, empty, load, path, button } from "../dom.js";
 import { get, post } from "../api.js";
 import { onFrame } from "../live.js";
-import { act } from "../app.js";
+import { act } from "../feedback.js";
 
 // pretty shows arguments in lines, if they are complete JSON.
 export function pretty(text) {

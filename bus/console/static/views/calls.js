@@ -3,7 +3,7 @@ import { h, add, replace, chip, time, absolute, duration, button, empty, load, p
 import { get, post } from "../api.js";
 import { onFrame } from "../live.js";
 import { Scroller } from "../scroller.js";
-import { act } from "../app.js";
+import { act } from "../feedback.js";
 
 const pageSize = 100, rowHeight = 44;
 const outcomes = ["completed", "failed", "unknown", "timeout", "cancelled", "async"];

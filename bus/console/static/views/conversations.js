@@ -2,7 +2,7 @@
 import { h, add, replace, chip, time, duration, count, plural, empty, button, path, visible } from "../dom.js";
 import { get, post } from "../api.js";
 import { onFrame } from "../live.js";
-import { act } from "../app.js";
+import { act } from "../feedback.js";
 import { card } from "./approvals.js";
 
 let select = null;

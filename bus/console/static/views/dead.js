@@ -2,7 +2,7 @@
 import { h, add, replace, time, absolute, button, empty, bytes, path } from "../dom.js";
 import { get, post } from "../api.js";
 import { onFrame } from "../live.js";
-import { act, confirm } from "../app.js";
+import { act, confirm } from "../feedback.js";
 
 let select = null;
 

@@ -2,7 +2,7 @@
 import { h, replace, add, load, chip, kindOf, time, duration, button, empty, path, plural, count, problem } from "../dom.js";
 import { get, post } from "../api.js";
 import { onFrame } from "../live.js";
-import { act } from "../app.js";
+import { act } from "../feedback.js";
 
 const seconds = 60, maxRunning = 200, maxRecent = 40;
 

@@ -1,7 +1,7 @@
 // Schedules: jobs and the heartbeat, with their next runs.
 import { h, add, replace, chip, time, absolute, button, empty, path } from "../dom.js";
 import { get, post } from "../api.js";
-import { act, confirm } from "../app.js";
+import { act, confirm } from "../feedback.js";
 
 function show(main, parts, state) {
   const abort = new AbortController();
@@ -18,7 +18,7 @@ function show(main, parts, state) {
           button("Remove", async () => { if (await confirm("Remove the job " + s.name + "? Its current run continues.", "Remove")) change(s, "remove", "Removed."); }, ".quiet")]),
       h("div.line.small", {}, s.job ? ["calls ", h("b", {}, s.job.tool), " in session ", h("span.id", {}, s.job.session)] : "sends HEARTBEAT.md to the agent"),
       h("div.runs", { "aria-label": "Next runs" }, next ? s.upcoming.map((at, i) => h("span.next", { title: absolute(at) }, h("span.load." + (i ? "off" : "run"), { "aria-hidden": "true", style: { "--part": i ? 0 : 1 } }), time(at))) : h("span.hint", {}, "no next run")),
-      run ? h("div.line.small", {}, "last run ", time(run.slot), " ", run.outcome ? chip(run.outcome) : "queued or running", " ", run.message ? h("span.text", {}, run.message) : null, h("span.grow"), h("a", { href: "#/calls/" + path(s.job.session, run.call) }, "its call"), run.dead_letter ? h("a", { href: "#/dead/" + run.dead_letter }, "dead letter") : null)
+      run ? h("div.line.small", {}, "last run ", time(run.slot), " ", run.outcome ? chip(run.outcome) : "queued or running", " ", run.message ? h("span.text", {}, run.message) : null, h("span.grow"), h("a", { href: "#/calls/" + path(s.job.session, run.call) }, "its call"))
         : s.last && !s.last.startsWith("0001") ? h("div.line.small", {}, "last tick ", time(s.last)) : null);
   }
   async function reload() {
