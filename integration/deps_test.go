@@ -27,6 +27,7 @@ var allowedImports = map[string][]string{
 	"cmd/internal/demo":    {"*"},
 
 	// bus/worker combines calls, tools, offloading and state.
+	"bus/agents":             {"bus", "bus/notify", "bus/notify/channel", "bus/rpc", "bus/schedule", "bus/session", "bus/task", "offload", "state", "tools", "tools/agent", "tools/builtin"},
 	"bus/worker":             {"tools/tracing", "bus", "bus/schedule", "bus/task", "tools/metrics", "tools", "offload", "state"},
 	"bus/rpc":                {"tools/tracing", "bus", "bus/cron", "bus/task", "tools", "offload"},
 	"bus/notify":             {"bus", "bus/notify/channel", "bus/schedule", "tools", "tools/metrics", "tools/tracing"},

@@ -190,7 +190,7 @@ func (o promptOptions) submit(ctx context.Context, b *bus.Bus, show func(tools.P
 		}
 		fmt.Fprintf(stderr, "stevedore: no worker with a model is running; the prompt stays queued until you start one: \"stevedore serve --model SPEC\"\n")
 	})
-	stopWatching, err := client.WatchProgress(b, o.call, show)
+	stopWatching, err := rpc.WatchProgress(b, o.call, show)
 	if err != nil {
 		stopWarning()
 		return tools.ResultEvent{}, err

@@ -11,10 +11,10 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
-	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )
@@ -33,7 +33,7 @@ func (o promptOptions) converse(ctx context.Context, prompt *cli.Prompt, stdout,
 	case o.Connection.External(): // other people may use the bus
 		o.call.Session = "chat-" + nuid.Next()
 	default:
-		o.call.Session = process.ConsoleSession
+		o.call.Session = agents.ConsoleSession
 	}
 	fmt.Fprintf(stderr, "session %s\n", o.call.Session)
 	if prompt.Interactive() {

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/bus/mcp"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
@@ -131,7 +132,7 @@ func serveMCP(ctx context.Context, o mcpOptions, stdin io.Reader, stdout, stderr
 		}
 		defer b.Close()
 		address.Store(b.Conn().ConnectedAddr())
-		g := mcp.New(b, mcp.Config{Version: cli.ReadVersion().Version, Wait: o.wait, QueueOf: process.QueueOfTool, Log: log})
+		g := mcp.New(b, mcp.Config{Version: cli.ReadVersion().Version, Wait: o.wait, QueueOf: agents.QueueOf, Log: log})
 		defer g.Close()
 		return process.Together(ctx, g.Run, func(ctx context.Context) error {
 			defer cancel()

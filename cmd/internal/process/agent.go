@@ -1,8 +1,6 @@
 package process
 
 import (
-	"context"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -11,9 +9,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/bus/notify"
-	"github.com/stevedore-bus/stevedore/bus/notify/channel"
-	"github.com/stevedore-bus/stevedore/bus/session"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -68,7 +65,7 @@ func (o *AgentOptions) queues() []string {
 	if !o.Enabled() {
 		return nil
 	}
-	return agentQueues(o.limits.MaxDepth)
+	return agents.Queues(o.limits.MaxDepth)
 }
 
 // tools returns the tools that run agents, if there is a model. definitions lists
@@ -77,7 +74,7 @@ func (o *AgentOptions) tools(b *bus.Bus, store offload.Store, notifier *notify.N
 	if !o.Enabled() {
 		return nil, nil
 	}
-	setup := newAgentSetup(b, store, log)
+	setup := agents.NewToolsConfig(b, store, log)
 	setup.Definitions, setup.DefaultModel, setup.Models = definitions, o.Models[0], map[string]agent.Provider{}
 	for _, spec := range o.Models {
 		cfg, err := o.provider(spec)
@@ -92,7 +89,7 @@ func (o *AgentOptions) tools(b *bus.Bus, store offload.Store, notifier *notify.N
 	if o.limits.MaxDepth <= 0 {
 		setup.Config.Limits.MaxDepth = -1 // 0 means the default
 	}
-	setup.Config.ToolOutput, setup.Config.SendOutput = agent.ToolOutput(o.toolOutput), outputSender(notifier)
+	setup.Config.ToolOutput, setup.Config.SendOutput = agent.ToolOutput(o.toolOutput), agents.OutputSender(notifier)
 	prices, err := o.parsePrices()
 	if err != nil {
 		return nil, err
@@ -104,23 +101,6 @@ func (o *AgentOptions) tools(b *bus.Bus, store offload.Store, notifier *notify.N
 	}
 	setup.Config.MaxTokens, setup.Config.ContextTokens = o.maxTokens, o.contextTokens
 	return agent.Tools(setup)
-}
-
-// outputSender returns the function that puts the output of an agent's tools into
-// the outbox. Its key follows from the call, so a repeated message is dropped.
-func outputSender(notifier *notify.Notifier) func(context.Context, tools.Call, tools.Result) error {
-	return func(ctx context.Context, call tools.Call, res tools.Result) error {
-		n := channel.Notification{
-			ID:      fmt.Sprintf("output.%s.%s", call.SessionToken(), call.IDToken()),
-			Session: call.Session, Call: call.ID, Tool: call.Tool, Channel: call.Channel, ChatID: call.ChatID,
-			Text: res.ForUser, IsError: res.IsError,
-		}
-		if res.Markdown {
-			n.Format = channel.FormatMarkdown
-		}
-		_, err := notifier.Send(ctx, n)
-		return err
-	}
 }
 
 // check returns an error if a setting is invalid or a model lacks its API key. A
@@ -186,18 +166,6 @@ var keyVariables = map[string]string{"anthropic": "ANTHROPIC_API_KEY", "openai":
 func providerOf(spec string) string {
 	provider, _, _ := strings.Cut(spec, ":")
 	return provider
-}
-
-// newAgentSetup connects agents to the bus and to the store: their conversations,
-// their calls, and the results that move out of their history.
-func newAgentSetup(b *bus.Bus, store offload.Store, log zerolog.Logger) agent.ToolsConfig {
-	caller := busCaller{bus: b}
-	return agent.ToolsConfig{
-		Runner: caller, Conversations: busLog{session.New(b)},
-		Config: agent.Config{
-			Offloader: agent.NewHistoryOffloader(store), EndOf: caller.endOf, IsRunning: caller.alive, Parked: caller.parked, Log: log,
-		},
-	}
 }
 
 // provider returns the server and the key of a model. A key is sent only to a

@@ -9,10 +9,10 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
 
+	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/bus/notify"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
-	"github.com/stevedore-bus/stevedore/state"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -75,7 +75,7 @@ func (p *parts) openNotifier(ctx context.Context) (err error) {
 		}
 	}
 	p.channels = channels
-	p.notifier, err = notify.New(p.bus, notify.Config{Channels: channels, Default: p.Channels.Default, LastChannels: lastChannels{p.state}, Conversations: newConversations(p.bus, p.state, p.defaultChats()), Grace: p.Worker.Grace, Log: p.log})
+	p.notifier, err = notify.New(p.bus, notify.Config{Channels: channels, Default: p.Channels.Default, LastChannels: agents.LastChannels{Facts: p.state}, Conversations: agents.NewConversations(p.bus, p.state, p.defaultChats()), Grace: p.Worker.Grace, Log: p.log})
 	return err
 }
 
@@ -89,14 +89,6 @@ func (p *parts) defaultChats() map[string]string {
 		}
 	}
 	return chats
-}
-
-// lastChannels tells the notifier which channel a session used last.
-type lastChannels struct{ facts state.Store }
-
-func (l lastChannels) LastChannel(ctx context.Context, session string) (channel, chat string, err error) {
-	c, err := state.LastChannel(ctx, l.facts, session)
-	return c.Name, c.ChatID, err
 }
 
 // Console returns a writer to stdout that drops everything after the reader of

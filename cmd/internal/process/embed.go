@@ -25,7 +25,7 @@ func Embed(cfg embedded.Config) (server *embedded.Server, closeServer func() err
 		return nil, nil, fmt.Errorf("%w with --data", err)
 	}
 	cfg.Dir = dir
-	if err := openData(dir, cfg.Log); err != nil {
+	if err := openData(dir); err != nil {
 		return nil, nil, errors.Join(err, lock.Unlock())
 	}
 	server, err = embedded.Start(cfg)

@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/bus/cron"
 	"github.com/stevedore-bus/stevedore/bus/notify"
-	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/bus/remote"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -46,7 +46,7 @@ func (o *ExternalOptions) web() (builtin.WebConfig, error) {
 
 // tools returns the tools that need the bus: message, cron, tasks, and the remote ones.
 func (o *ExternalOptions) tools(ctx context.Context, b *bus.Bus, notifier *notify.Notifier, prompts cron.ToolConfig, log zerolog.Logger) ([]tools.Tool, error) {
-	message, err := builtin.NewMessage(sender{notifier})
+	message, err := builtin.NewMessage(agents.Sender{Notifier: notifier})
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (o *ExternalOptions) tools(ctx context.Context, b *bus.Bus, notifier *notif
 	if err != nil {
 		return nil, err
 	}
-	background, err := builtin.NewTasks(busTasks{b})
+	background, err := builtin.NewTasks(agents.Tasks{Bus: b})
 	if err != nil {
 		return nil, err
 	}
@@ -100,22 +100,4 @@ func (o *AgentOptions) prompts() cron.ToolConfig {
 		return cron.ToolConfig{}
 	}
 	return cron.ToolConfig{PromptTool: agent.AgentTool, PromptArg: "prompt", PromptQueue: bus.AgentQueue}
-}
-
-// sender publishes the messages of the message tool to the outbox.
-type sender struct{ notifier *notify.Notifier }
-
-func (s sender) Send(ctx context.Context, m builtin.Message) (to string, err error) {
-	sent, err := s.notifier.Send(ctx, channel.Notification{
-		ID: m.Key, Session: m.Session, Call: m.Call, Tool: "message",
-		Channel: m.Channel, ChatID: m.ChatID, Text: m.Text, Format: channel.FormatMarkdown, // as models write it
-	})
-	to = sent.Channel
-	if sent.ChatID != "" {
-		to += ":" + sent.ChatID
-	}
-	if sent.Note != "" {
-		to += " (" + sent.Note + ")"
-	}
-	return to, err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
 
+	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/bus/httpauth"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
@@ -47,15 +48,15 @@ func (p *parts) openReceivers(ctx context.Context) error {
 		if channel == nil || slices.Contains(p.Receive.channels[:i], name) {
 			return cli.Exit(cli.ExitUsage, "--receive %s: name a --channel of this process, once", name)
 		}
-		inbox := newInbox(p, name, channel)
 		log := p.log.With().Str("channel", name).Logger()
+		inbox := agents.NewInbox(p.bus, p.notifier, name, channel, p.log)
 		switch channel := channel.(type) {
 		case poller:
 			if err := checkReceives(channel); err != nil {
 				return cli.Exit(cli.ExitUsage, "--receive %s: %w", name, err)
 			}
 			p.receivers = append(p.receivers, func(ctx context.Context) error {
-				defer inbox.wait()
+				defer inbox.Close()
 				return channel.Receive(ctx, inbox, log)
 			})
 		case endpoint:
@@ -65,7 +66,7 @@ func (p *parts) openReceivers(ctx context.Context) error {
 			}
 			endpoints = true
 			mux.Handle("/messages/"+name, handler)
-			p.closers = append(p.closers, func() error { inbox.wait(); return nil })
+			p.closers = append(p.closers, func() error { inbox.Close(); return nil })
 		default:
 			return cli.Exit(cli.ExitUsage, "--receive %s: only channels of the kinds telegram and webhook receive messages", name)
 		}

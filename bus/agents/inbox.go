@@ -1,4 +1,4 @@
-package process
+package agents
 
 import (
 	"context"
@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/rs/zerolog"
+
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/notify"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/task"
@@ -14,31 +17,35 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )
 
-// inbox makes the messages of one channel calls of the agent. Each chat is a session.
-type inbox struct {
-	*parts
-	channel string
-	status  channel.StatusChannel // nil if the channel cannot show that work is in progress
+// Inbox makes the messages of one channel calls of the agent. Each chat is a session.
+type Inbox struct {
+	bus      *bus.Bus
+	notifier *notify.Notifier
+	log      zerolog.Logger
+	channel  string
+	status   channel.StatusChannel // nil if the channel cannot show that work is in progress
 
 	stop    chan struct{}
 	showing sync.WaitGroup
 	stopped sync.Once
 }
 
-func newInbox(p *parts, name string, to channel.Channel) *inbox {
-	status, _ := to.(channel.StatusChannel)
-	return &inbox{parts: p, channel: name, status: status, stop: make(chan struct{})}
+// NewInbox returns the inbox of the channel with a name. The notifier sends the replies of
+// the inbox itself.
+func NewInbox(b *bus.Bus, notifier *notify.Notifier, name string, ch channel.Channel, log zerolog.Logger) *Inbox {
+	status, _ := ch.(channel.StatusChannel)
+	return &Inbox{bus: b, notifier: notifier, log: log, channel: name, status: status, stop: make(chan struct{})}
 }
 
-// wait ends what the inbox shows in chats.
-func (in *inbox) wait() {
+// Close ends what the inbox shows in chats, and waits for it.
+func (in *Inbox) Close() {
 	in.stopped.Do(func() { close(in.stop) })
 	in.showing.Wait()
 }
 
 // Accept implements channel.Inbox. The id of the call follows from that of the message, so
 // a message that arrives again changes nothing.
-func (in *inbox) Accept(ctx context.Context, m channel.Incoming) (channel.Accepted, error) {
+func (in *Inbox) Accept(ctx context.Context, m channel.Incoming) (channel.Accepted, error) {
 	session := in.channel + "-" + m.ChatID
 	command, rest := m.Command()
 	args := map[string]any{"prompt": m.Prompt(m.Text)}
@@ -86,7 +93,7 @@ func enqueue(ctx context.Context, b *bus.Bus, queue string, call tools.Call) (fr
 func temporary(err error) error { return errors.New(err.Error()) }
 
 // reply sends a message of the worker to the chat.
-func (in *inbox) reply(ctx context.Context, session string, m channel.Incoming, text string) error {
+func (in *Inbox) reply(ctx context.Context, session string, m channel.Incoming, text string) error {
 	_, err := in.notifier.Send(ctx, channel.Notification{
 		ID:      fmt.Sprintf("reply.%s.%s", tools.TokenOf(session), tools.TokenOf(m.ID)),
 		Session: session, Channel: in.channel, ChatID: m.ChatID, Text: text,
@@ -96,7 +103,7 @@ func (in *inbox) reply(ctx context.Context, session string, m channel.Incoming, 
 
 // stopRuns cancels the runs of a session that have not ended. The message may arrive again
 // when other runs have started, so it stores once which runs it means.
-func (in *inbox) stopRuns(ctx context.Context, session string, m channel.Incoming) error {
+func (in *Inbox) stopRuns(ctx context.Context, session string, m channel.Incoming) error {
 	token := tools.TokenOf(session)
 	list, err := task.List(ctx, in.bus, token)
 	if err != nil {
@@ -126,7 +133,7 @@ func (in *inbox) stopRuns(ctx context.Context, session string, m channel.Incomin
 }
 
 // Decide implements channel.Inbox.
-func (in *inbox) Decide(ctx context.Context, d channel.Decision) (string, error) {
+func (in *Inbox) Decide(ctx context.Context, d channel.Decision) (string, error) {
 	waiting, err := task.ListApprovals(ctx, in.bus, "*")
 	if err != nil {
 		return "", temporary(err)

@@ -1,4 +1,4 @@
-package process
+package agents
 
 import (
 	"cmp"
@@ -16,25 +16,26 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )
 
-// conversations adds notices of the notifier to the logs of agents.
-type conversations struct {
+// Conversations adds notices of the notifier to the logs of agents.
+type Conversations struct {
 	log   agent.Conversations
 	facts state.Store
-	// chats has the default chat of each channel whose users may write to the agent.
 	chats map[string]string
 }
 
-func newConversations(b *bus.Bus, facts state.Store, chats map[string]string) conversations {
-	return conversations{busLog{session.New(b)}, facts, chats}
+// NewConversations returns the conversations of a bus. facts has the last channels of
+// sessions; chats has the default chat of each channel whose users may write to the agent.
+func NewConversations(b *bus.Bus, facts state.Store, chats map[string]string) Conversations {
+	return Conversations{busLog{session.New(b)}, facts, chats}
 }
 
-// ConsoleSession is the session of the user at the console: "stevedore agent" continues it, and
-// messages to the console enter it.
+// ConsoleSession is the session of the user at the console: messages to the
+// console enter it.
 const ConsoleSession = "console"
 
 // defaultSession returns the session in which the user of a channel writes, although he has
 // not done so yet, or "".
-func (c conversations) defaultSession(channel, chat string) string {
+func (c Conversations) defaultSession(channel, chat string) string {
 	byDefault, receives := c.chats[channel]
 	switch {
 	case channel == ConsoleSession && chat == "":
@@ -46,7 +47,7 @@ func (c conversations) defaultSession(channel, chat string) string {
 }
 
 // Completed adds the completion of a background task to the conversation that started it.
-func (c conversations) Completed(ctx context.Context, session, call string, event tools.ResultEvent) error {
+func (c Conversations) Completed(ctx context.Context, session, call string, event tools.ResultEvent) error {
 	text := event.ForLLM
 	if text == "" && event.Error != nil {
 		text = event.Error.Message
@@ -70,7 +71,7 @@ func isScheduled(n channel.Notification) bool {
 
 // Received adds a message to the conversation of the chat that receives it, if it comes from
 // another session.
-func (c conversations) Received(ctx context.Context, n channel.Notification) error {
+func (c Conversations) Received(ctx context.Context, n channel.Notification) error {
 	owner, err := state.LastSession(ctx, c.facts, state.Channel{Name: n.Channel, ChatID: n.ChatID})
 	add := agent.AddNotice
 	if owner == "" && err == nil && isScheduled(n) {
@@ -88,4 +89,13 @@ func (c conversations) Received(ctx context.Context, n channel.Notification) err
 		Title: fmt.Sprintf("At %s, the user received this message from the session %s:", at.UTC().Format(time.DateTime), tools.Excerpt(n.Session, 80)),
 		Text:  n.Text,
 	})
+}
+
+// LastChannels tells the notifier which channel a session used last.
+type LastChannels struct{ Facts state.Store }
+
+// LastChannel implements notify.LastChannels.
+func (l LastChannels) LastChannel(ctx context.Context, session string) (channel, chat string, err error) {
+	c, err := state.LastChannel(ctx, l.Facts, session)
+	return c.Name, c.ChatID, err
 }

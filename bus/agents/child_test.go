@@ -1,6 +1,6 @@
 //go:build unix
 
-package process
+package agents
 
 import (
 	"bufio"
@@ -90,7 +90,7 @@ func runAgentChild() error {
 	if err != nil {
 		return err
 	}
-	recorder, err := notify.New(b, notify.Config{Conversations: dyingRecorder{newConversations(b, kv.New(bucket), nil), die}})
+	recorder, err := notify.New(b, notify.Config{Conversations: dyingRecorder{NewConversations(b, kv.New(bucket), nil), die}})
 	if err != nil {
 		return err
 	}
@@ -100,14 +100,14 @@ func runAgentChild() error {
 		}
 	}()
 	registry := tools.NewRegistry(zerolog.Nop())
-	setup := newAgentSetup(b, store, zerolog.New(os.Stderr).Level(zerolog.ErrorLevel))
+	setup := NewToolsConfig(b, store, zerolog.New(os.Stderr).Level(zerolog.ErrorLevel))
 	setup.Definitions, setup.DefaultModel = registry.Definitions, "m"
 	setup.Models = map[string]agent.Provider{"m": model}
 	notifier, err := notify.New(b, notify.Config{})
 	if err != nil {
 		return err
 	}
-	send := outputSender(notifier)
+	send := OutputSender(notifier)
 	setup.Config.ToolOutput = agent.OutputAll
 	setup.Config.SendOutput = func(ctx context.Context, call tools.Call, res tools.Result) error {
 		err := send(ctx, call, res)
@@ -149,14 +149,14 @@ func runAgentChild() error {
 		return err
 	}
 	return worker.New(b, registry, offload.NewOffloader(store, offload.Config{}), worker.Config{
-		Queues: append([]string{bus.DefaultQueue}, agentQueues(2)...), Slots: 32, MaxAttempts: maxAttempts,
+		Queues: append([]string{bus.DefaultQueue}, Queues(2)...), Slots: 32, MaxAttempts: maxAttempts,
 		AskTimeout: 300 * time.Millisecond, OnStep: func(worker.Step) { die() },
 	}).Run(ctx)
 }
 
 // dyingRecorder kills the process before or after it adds a completion to a conversation.
 type dyingRecorder struct {
-	conversations
+	Conversations
 	die func()
 }
 
@@ -164,7 +164,7 @@ func (r dyingRecorder) Completed(ctx context.Context, session, call string, even
 	for range 50 { // completions are rare
 		r.die()
 	}
-	err := r.conversations.Completed(ctx, session, call, event)
+	err := r.Conversations.Completed(ctx, session, call, event)
 	for range 50 {
 		r.die()
 	}

@@ -1,4 +1,4 @@
-package process
+package agents
 
 import (
 	"context"
@@ -9,12 +9,13 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/builtin"
 )
 
-// busTasks shows the background tasks of sessions to the tasks tool: async calls, and calls
+// Tasks shows the background tasks of sessions to the tasks tool: async calls, and calls
 // that wait for an approval.
-type busTasks struct{ bus *bus.Bus }
+type Tasks struct{ Bus *bus.Bus }
 
-func (b busTasks) List(ctx context.Context, session string) ([]builtin.Task, error) {
-	listing, err := task.List(ctx, b.bus, session)
+// List implements builtin.TaskList.
+func (b Tasks) List(ctx context.Context, session string) ([]builtin.Task, error) {
+	listing, err := task.List(ctx, b.Bus, session)
 	if err != nil {
 		return nil, err
 	}
@@ -29,13 +30,14 @@ func (b busTasks) List(ctx context.Context, session string) ([]builtin.Task, err
 
 func isBackground(t task.Task) bool { return t.Async || t.State == task.InputRequired }
 
-func (b busTasks) Get(ctx context.Context, session, id string) (builtin.Task, error) {
-	t, err := task.Get(ctx, b.bus, session, id)
+// Get implements builtin.TaskList.
+func (b Tasks) Get(ctx context.Context, session, id string) (builtin.Task, error) {
+	t, err := task.Get(ctx, b.Bus, session, id)
 	if err != nil {
 		return builtin.Task{}, err
 	}
 	shown := builtin.Task{ID: t.ID, Summary: t.Text(), Ended: !t.EndedAt.IsZero()}
-	stored, err := task.ReadResults(ctx, b.bus, session, id)
+	stored, err := task.ReadResults(ctx, b.Bus, session, id)
 	if err == nil && task.Ended(stored) {
 		shown.Result = stored[len(stored)-1].ForLLM
 	}
@@ -43,8 +45,8 @@ func (b busTasks) Get(ctx context.Context, session, id string) (builtin.Task, er
 }
 
 // Cancel cancels a background task. An agent must not cancel its own run.
-func (b busTasks) Cancel(ctx context.Context, session, id string) (builtin.Task, error) {
-	t, err := task.Get(ctx, b.bus, session, id)
+func (b Tasks) Cancel(ctx context.Context, session, id string) (builtin.Task, error) {
+	t, err := task.Get(ctx, b.Bus, session, id)
 	if err != nil {
 		return builtin.Task{}, err
 	}
@@ -54,6 +56,6 @@ func (b busTasks) Cancel(ctx context.Context, session, id string) (builtin.Task,
 	if t.State == task.Cancelled { // by an earlier attempt of this call
 		return builtin.Task{ID: t.ID, Summary: t.Text(), Ended: true}, nil
 	}
-	t, err = task.Cancel(ctx, b.bus, session, id, "the agent")
+	t, err = task.Cancel(ctx, b.Bus, session, id, "the agent")
 	return builtin.Task{ID: t.ID, Summary: t.Text(), Ended: !t.EndedAt.IsZero()}, err
 }

@@ -1,4 +1,4 @@
-package process
+package agents
 
 import (
 	"testing"
@@ -38,7 +38,7 @@ func TestStopIsIdempotent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := newInbox(&parts{bus: b, notifier: n, log: bustest.Log(t)}, "me", nil)
+	in := NewInbox(b, n, "me", nil, bustest.Log(t))
 	accept := func(id, text string) {
 		t.Helper()
 		if _, err := in.Accept(t.Context(), channel.Incoming{ID: id, ChatID: "42", Text: text, From: "Ann"}); err != nil {

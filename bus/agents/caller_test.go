@@ -1,4 +1,4 @@
-package process
+package agents
 
 import (
 	"context"
@@ -38,7 +38,7 @@ func startModel(t *testing.T, b *bus.Bus, model agent.Provider, cfg worker.Confi
 	t.Helper()
 	store := mem.New(offload.StoreConfig{})
 	registry := tools.NewRegistry(zerolog.Nop())
-	setup := newAgentSetup(b, store, bustest.Log(t))
+	setup := NewToolsConfig(b, store, bustest.Log(t))
 	setup.Definitions, setup.DefaultModel, setup.Models = registry.Definitions, "m", map[string]agent.Provider{"m": model}
 	if m, ok := model.(*unreliable); ok {
 		setup.Config.OutageTimeout = m.timeout
@@ -51,7 +51,7 @@ func startModel(t *testing.T, b *bus.Bus, model agent.Provider, cfg worker.Confi
 	if err := registry.Register(append(toolset, agents...)...); err != nil {
 		t.Fatal(err)
 	}
-	cfg.Queues, cfg.Log = append([]string{bus.DefaultQueue}, agentQueues(2)...), bustest.Log(t)
+	cfg.Queues, cfg.Log = append([]string{bus.DefaultQueue}, Queues(2)...), bustest.Log(t)
 	return bustest.Run(t, worker.New(b, registry, offload.NewOffloader(store, offload.Config{}), cfg).Run)
 }
 

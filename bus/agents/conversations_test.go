@@ -1,4 +1,4 @@
-package process
+package agents
 
 import (
 	"context"
@@ -31,8 +31,8 @@ func startNotifier(t *testing.T, b *bus.Bus) (user, state.Store) {
 	}
 	facts := kv.New(bucket)
 	n, err := notify.New(b, notify.Config{
-		Channels: map[string]channel.Channel{"console": u, "phone": u}, LastChannels: lastChannels{facts},
-		Conversations: newConversations(b, facts, nil), Log: bustest.Log(t),
+		Channels: map[string]channel.Channel{"console": u, "phone": u}, LastChannels: LastChannels{facts},
+		Conversations: NewConversations(b, facts, nil), Log: bustest.Log(t),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +144,7 @@ func TestQuestionsAboutBackgroundWork(t *testing.T) {
 		}
 	}
 	// The reply of a run, and a message to a chat without a conversation, add nothing.
-	if err := newConversations(b, facts, nil).Received(context.Background(), channel.Notification{ID: "x", Channel: "phone", ChatID: "8", Session: "other", Text: "hello"}); err != nil {
+	if err := NewConversations(b, facts, nil).Received(context.Background(), channel.Notification{ID: "x", Channel: "phone", ChatID: "8", Session: "other", Text: "hello"}); err != nil {
 		t.Error(err)
 	}
 	if n := len(notices(t, b, "chat")); n != 3 {
@@ -170,7 +170,7 @@ func TestAlertBeforeTheFirstMessage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := newConversations(b, kv.New(bucket), map[string]string{"me": "42", "app": ""})
+	c := NewConversations(b, kv.New(bucket), map[string]string{"me": "42", "app": ""})
 	for _, n := range []channel.Notification{
 		{ID: "1", Call: "heartbeat-main-20260102T150405Z", Channel: "console"},
 		{ID: "2", Call: "heartbeat-main-20260102T150405Z-t2-0", Channel: "console", Kind: channel.KindMessage},

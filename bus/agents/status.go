@@ -1,12 +1,12 @@
-package process
+package agents
 
 import (
 	"context"
 	"sync/atomic"
 	"time"
 
+	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/task"
-	"github.com/stevedore-bus/stevedore/cmd/internal/client"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -27,11 +27,11 @@ const (
 // agent calls a tool, a message that changes and is removed at the end. Failures are not
 // retried, and the message of a process that is killed stays in the chat: the answer does
 // not depend on them.
-func (in *inbox) showStatus(call tools.Call) {
+func (in *Inbox) showStatus(call tools.Call) {
 	ctx, cancel := context.WithTimeout(context.Background(), statusTimeout)
 	defer cancel()
 	var current atomic.Value // the last thing that the agent does
-	stop, err := client.WatchProgress(in.bus, call, func(event tools.ProgressEvent) {
+	stop, err := rpc.WatchProgress(in.bus, call, func(event tools.ProgressEvent) {
 		for _, a := range event.Activity {
 			if a.Type == tools.ActivityToolStart {
 				current.Store("⏳ " + a.Tool + " " + tools.Excerpt(tools.EscapeLine(a.Args), 120))

@@ -1,4 +1,4 @@
-package process
+package agents
 
 import (
 	"context"
@@ -49,7 +49,7 @@ func TestNextRunEndsAnAbandonedOne(t *testing.T) {
 				})
 			}
 		}
-		setup := newAgentSetup(b, mem.New(offload.StoreConfig{}), bustest.Log(t))
+		setup := NewToolsConfig(b, mem.New(offload.StoreConfig{}), bustest.Log(t))
 		setup.Config.PollInterval = 10 * time.Second
 		script, err := provider.ParseScript([]byte(`{"text":"hello"}`))
 		if err != nil {

@@ -1,4 +1,17 @@
-package process
+// Package agents connects the agents of tools/agent to the bus. Their conversations are
+// session logs, their calls are calls on the bus, and the messages of users become calls of
+// the agent:
+//
+//   - NewToolsConfig: the runner of an agent's calls, its log, and what is known of its runs
+//   - Inbox: a message that a channel received becomes a call, /stop a cancellation, and the
+//     answer to a question an approval; the chat shows what the run does
+//   - Conversations: completions of background tasks, and messages of other sessions, become
+//     notices in the conversation that they concern
+//   - Tasks, Sender, OutputSender: what the tools of an agent and its runs tell the user
+//
+// Everything that is kept has a key that follows from the message or call that caused it, so
+// work that is repeated after a crash changes nothing.
+package agents
 
 import (
 	"context"
@@ -7,10 +20,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/session"
 	"github.com/stevedore-bus/stevedore/bus/task"
+	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )
@@ -29,7 +45,10 @@ func (l busLog) Append(ctx context.Context, session string, after uint64, entry 
 	return position, err
 }
 
-func agentQueues(maxDepth int) []string {
+// Queues returns the queues of agents and of their sub-agents down to a depth. Each depth
+// has its own queue, so that waiting agents cannot take all slots from the sub-agents that
+// they wait for.
+func Queues(maxDepth int) []string {
 	queues := []string{bus.AgentQueue}
 	for depth := 1; depth <= maxDepth; depth++ {
 		queues = append(queues, fmt.Sprintf("%s-%d", bus.AgentQueue, depth))
@@ -50,12 +69,24 @@ func queueOf(call tools.Call) string {
 	return bus.DefaultQueue
 }
 
-// QueueOfTool returns the queue for the calls of a tool that workers offer on queues.
-func QueueOfTool(tool string, queues []string) string {
+// QueueOf returns the queue for the calls of a tool that workers offer on queues.
+func QueueOf(tool string, queues []string) string {
 	if queue := queueOf(tools.Call{Tool: tool}); queue != bus.DefaultQueue || len(queues) == 0 || slices.Contains(queues, queue) {
 		return queue
 	}
 	return queues[0]
+}
+
+// NewToolsConfig connects agents to the bus and to the store: their conversations,
+// their calls, and the results that move out of their history.
+func NewToolsConfig(b *bus.Bus, store offload.Store, log zerolog.Logger) agent.ToolsConfig {
+	caller := busCaller{bus: b}
+	return agent.ToolsConfig{
+		Runner: caller, Conversations: busLog{session.New(b)},
+		Config: agent.Config{
+			Offloader: agent.NewHistoryOffloader(store), EndOf: caller.endOf, IsRunning: caller.alive, Parked: caller.parked, Log: log,
+		},
+	}
 }
 
 // busCaller sends the calls of agents to any worker.

@@ -1,4 +1,4 @@
-package process
+package agents
 
 import (
 	"context"
@@ -58,8 +58,8 @@ type statusStage struct {
 }
 
 // inbox returns an inbox, as a process has it for the channel.
-func (s statusStage) inbox() *inbox {
-	in := newInbox(&parts{bus: s.bus, log: bustest.Log(s.T)}, "me", nil)
+func (s statusStage) inbox() *Inbox {
+	in := NewInbox(s.bus, nil, "me", nil, bustest.Log(s.T))
 	in.status = s.chat
 	return in
 }
@@ -94,7 +94,7 @@ func (s statusStage) uses(id, tool, message string) {
 }
 
 // accept lets the inbox of a process accept a message, which becomes a call.
-func (s statusStage) accept(id string) *inbox {
+func (s statusStage) accept(id string) *Inbox {
 	s.Helper()
 	in := s.inbox()
 	if _, err := in.Accept(s.Context(), channel.Incoming{ID: id, ChatID: "42", Text: "go"}); err != nil {
@@ -107,9 +107,9 @@ func (s statusStage) accept(id string) *inbox {
 func TestStatusEndsWithItsCall(t *testing.T) {
 	bustest.Bubble(t, func(t *testing.T) {
 		s := statusStage{t, bustest.New(t), &statusChat{shown: map[string]string{}}}
-		for id, end := range map[string]func(*inbox){
-			"1": func(*inbox) { s.end("message-1"); time.Sleep(2 * resultInterval) },
-			"2": func(in *inbox) { in.wait() },
+		for id, end := range map[string]func(*Inbox){
+			"1": func(*Inbox) { s.end("message-1"); time.Sleep(2 * resultInterval) },
+			"2": func(in *Inbox) { in.Close() },
 		} {
 			s.chat.sent = 0
 			in := s.accept(id)
@@ -119,7 +119,7 @@ func TestStatusEndsWithItsCall(t *testing.T) {
 			if shown := s.chat.texts(); len(shown) > 0 || s.chat.sent != 1 {
 				t.Errorf("after %d messages, the chat shows %q", s.chat.sent, shown)
 			}
-			in.wait()
+			in.Close()
 		}
 	})
 }

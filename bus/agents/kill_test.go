@@ -1,6 +1,6 @@
 //go:build unix
 
-package process
+package agents
 
 import (
 	"cmp"
@@ -238,7 +238,7 @@ func newUser(t *testing.T, b *bus.Bus) user {
 	if err != nil {
 		t.Fatal(err)
 	}
-	notifier, err := notify.New(b, notify.Config{Channels: map[string]channel.Channel{"console": u}, Conversations: newConversations(b, kv.New(bucket), nil), Log: bustest.Log(t)})
+	notifier, err := notify.New(b, notify.Config{Channels: map[string]channel.Channel{"console": u}, Conversations: NewConversations(b, kv.New(bucket), nil), Log: bustest.Log(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

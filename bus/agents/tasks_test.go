@@ -1,4 +1,4 @@
-package process
+package agents
 
 import (
 	"context"
@@ -44,7 +44,7 @@ func TestTasksTool(t *testing.T) {
 		t.Fatal(err)
 	}
 	job := backgroundTool{plain.WithEffect(tools.Keyed), make(chan struct{})}
-	manage, err := builtin.NewTasks(busTasks{b})
+	manage, err := builtin.NewTasks(Tasks{b})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,47 @@
+package agents
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/stevedore-bus/stevedore/bus/notify"
+	"github.com/stevedore-bus/stevedore/bus/notify/channel"
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/builtin"
+)
+
+// OutputSender returns the function that puts the output of an agent's tools into
+// the outbox. Its key follows from the call, so a repeated message is dropped.
+func OutputSender(notifier *notify.Notifier) func(context.Context, tools.Call, tools.Result) error {
+	return func(ctx context.Context, call tools.Call, res tools.Result) error {
+		n := channel.Notification{
+			ID:      fmt.Sprintf("output.%s.%s", call.SessionToken(), call.IDToken()),
+			Session: call.Session, Call: call.ID, Tool: call.Tool, Channel: call.Channel, ChatID: call.ChatID,
+			Text: res.ForUser, IsError: res.IsError,
+		}
+		if res.Markdown {
+			n.Format = channel.FormatMarkdown
+		}
+		_, err := notifier.Send(ctx, n)
+		return err
+	}
+}
+
+// Sender publishes the messages of the message tool to the outbox.
+type Sender struct{ Notifier *notify.Notifier }
+
+// Send implements builtin.Sender.
+func (s Sender) Send(ctx context.Context, m builtin.Message) (to string, err error) {
+	sent, err := s.Notifier.Send(ctx, channel.Notification{
+		ID: m.Key, Session: m.Session, Call: m.Call, Tool: "message",
+		Channel: m.Channel, ChatID: m.ChatID, Text: m.Text, Format: channel.FormatMarkdown, // as models write it
+	})
+	to = sent.Channel
+	if sent.ChatID != "" {
+		to += ":" + sent.ChatID
+	}
+	if sent.Note != "" {
+		to += " (" + sent.Note + ")"
+	}
+	return to, err
+}
