@@ -1,16 +1,13 @@
 package bus
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -18,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus/jsapi"
+	"github.com/stevedore-bus/stevedore/tools/jsonform"
 )
 
 var (
@@ -242,26 +240,12 @@ func isRejected(err error) bool {
 
 // Encode returns v as JSON without HTML escapes.
 func Encode(v any) ([]byte, error) {
-	e := encoders.Get().(*encoder)
-	defer encoders.Put(e)
-	e.buf.Reset()
-	if err := e.Encode(v); err != nil {
+	data, err := jsonform.Encode(v)
+	if err != nil {
 		return nil, fmt.Errorf("encode event: %w", err)
 	}
-	return bytes.Clone(bytes.TrimSuffix(e.buf.Bytes(), []byte("\n"))), nil
+	return data, nil
 }
-
-type encoder struct {
-	*json.Encoder
-	buf bytes.Buffer
-}
-
-var encoders = sync.Pool{New: func() any {
-	e := new(encoder)
-	e.Encoder = json.NewEncoder(&e.buf)
-	e.SetEscapeHTML(false)
-	return e
-}}
 
 // ExpectRevision returns the header that makes a publish fail with ErrConflict
 // unless the last message on the subject has that sequence (0: there is none).

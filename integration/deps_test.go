@@ -44,7 +44,7 @@ var allowedImports = map[string][]string{
 	"bus/serverconfig":       {"bus", "state/durable"},
 	"bus/embedded":           {"bus", "state/durable"},
 	"bus/bustest":            {"bus", "bus/embedded"},
-	"bus":                    {"bus/internal/publisher", "bus/jsapi"},
+	"bus":                    {"bus/internal/publisher", "bus/jsapi", "tools/jsonform"},
 	"bus/jsapi":              {},
 	"bus/internal/publisher": {"bus/jsapi"},
 	"bus/httpauth":           {},
@@ -54,7 +54,7 @@ var allowedImports = map[string][]string{
 	// For tests only.
 	"bus/worker/workertest": {"bus", "bus/bustest", "bus/worker", "tools"},
 
-	"offload":                    {"tools/limited", "tools/metrics", "tools", "offload/index", "offload/internal/blocks", "offload/internal/textscan", "offload/linematch"},
+	"offload":                    {"tools/jsonform", "tools/limited", "tools/metrics", "tools", "offload/index", "offload/internal/blocks", "offload/internal/textscan", "offload/linematch"},
 	"offload/chat":               {"tools", "state/durable"},
 	"offload/disk":               {"offload", "offload/index", "offload/record", "tools", "state/durable"},
 	"offload/object":             {"offload", "offload/index", "offload/internal/blocks", "offload/record", "tools", "bus/jsapi"},
@@ -71,15 +71,16 @@ var allowedImports = map[string][]string{
 	"tools/metrics": {},
 	"tools/tracing": {},
 
-	"tools":                        {"tools/internal/fastjson"},
+	"tools":                        {"tools/internal/fastjson", "tools/jsonform"},
+	"tools/jsonform":               {}, // imports nothing of ours, so that everything can write JSON in one way
 	"tools/internal/fastjson":      {},
 	"tools/internal/job":           {},
 	"tools/limited":                {},
 	"tools/builtin":                {"tools", "tools/limited", "tools/sandbox", "offload/linematch", "state/durable"},
 	"tools/sandbox":                {"tools/sandbox/internal/enter"},
 	"tools/sandbox/internal/enter": {},
-	"tools/agent":                  {"tools/tracing", "tools", "offload"},
-	"tools/agent/provider":         {"tools/tracing", "tools/metrics", "tools", "tools/agent", "offload"},
+	"tools/agent":                  {"tools/jsonform", "tools/tracing", "tools", "offload"},
+	"tools/agent/provider":         {"tools/jsonform", "tools/tracing", "tools/metrics", "tools", "tools/agent", "offload"},
 
 	// Other MCP servers and MCP clients.
 	"bus/mcp":             {"bus", "bus/httpauth", "bus/rpc", "bus/task", "offload", "tools", "tools/mcp/artifacts", "tools/tracing"},

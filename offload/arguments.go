@@ -14,6 +14,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/jsonform"
 )
 
 // artifactKey marks an object in arguments that stands for the content of an artifact.
@@ -46,7 +47,7 @@ func (r *Reader) Expand(ctx context.Context, session string, schema *jsonschema.
 	if err != nil || !e.changed {
 		return args, err
 	}
-	return encode(value)
+	return jsonform.Encode(value)
 }
 
 type expander struct {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/jsonform"
 )
 
 // contentBlock is a part of a message, as the chat APIs and MCP define them.
@@ -88,7 +89,7 @@ func keepMedia(blocks []contentBlock, reference string, left int) (json.RawMessa
 	if kept == nil {
 		return nil, reference
 	}
-	all, err := encode(append([]any{map[string]string{"type": "text", "text": reference}}, kept...))
+	all, err := jsonform.Encode(append([]any{map[string]string{"type": "text", "text": reference}}, kept...))
 	if err != nil { // impossible: the blocks were parsed
 		return nil, reference
 	}

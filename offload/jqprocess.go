@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/jsonform"
 	"github.com/stevedore-bus/stevedore/tools/limited"
 )
 
@@ -60,9 +61,11 @@ func ServeJQ(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	if err != nil {
 		answer = jqResponse{Code: tools.CodeOf(err), Message: err.Error()}
 	}
-	enc := json.NewEncoder(stdout)
-	enc.SetEscapeHTML(false)
-	return enc.Encode(answer)
+	data, err := jsonform.Encode(answer)
+	if err == nil {
+		_, err = stdout.Write(data)
+	}
+	return err
 }
 
 // runInProcess runs the query in a separate process.

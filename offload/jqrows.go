@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/stevedore-bus/stevedore/tools/jsonform"
 )
 
 // rowSource yields the JSON of rows.
@@ -99,7 +101,7 @@ func (r *tableRows) offset() int64 {
 }
 
 func appendJSON(to []byte, text string) []byte {
-	data, err := encode(text)
+	data, err := jsonform.Encode(text)
 	if err != nil { // impossible for a string
 		return append(to, `""`...)
 	}

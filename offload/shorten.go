@@ -1,9 +1,7 @@
 package offload
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/jsonform"
 )
 
 const (
@@ -23,18 +22,9 @@ const (
 	cutNote      = 256
 )
 
-// encode returns v as JSON, as the bus encodes it.
-func encode(v any) ([]byte, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(v)
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), err
-}
-
 // jsonLen returns the number of bytes that v takes in an event.
 func jsonLen(v any) int {
-	data, err := encode(v)
+	data, err := jsonform.Encode(v)
 	if err != nil {
 		return math.MaxInt
 	}

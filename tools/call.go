@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/stevedore-bus/stevedore/tools/internal/fastjson"
+	"github.com/stevedore-bus/stevedore/tools/jsonform"
 )
 
 // LastChannel is the channel name in calls and schedules that means the channel on
@@ -124,6 +124,6 @@ func (c Call) Digest() string {
 	h := sha256.New()
 	h.Write([]byte(c.Tool))
 	h.Write([]byte{0})
-	h.Write(fastjson.Canonical(c.Args))
+	h.Write(jsonform.Canonical(c.Args))
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 	"github.com/stevedore-bus/stevedore/tools/agent/provider"
+	"github.com/stevedore-bus/stevedore/tools/jsonform"
 )
 
 // The log of a session has a run without an end. The next run ends it: at once if its call has
@@ -31,7 +32,7 @@ func TestNextRunEndsAnAbandonedOne(t *testing.T) {
 			min     time.Duration // of the next run; a minute more is enough
 		}{{"result", true, 0}, {"nowhere", false, stale}, {"queued", true, 2 * stale}}
 		for _, row := range rows {
-			entry, err := agent.EncodeJSON(agent.Entry{Kind: agent.KindUser, Run: "dead", At: time.Now().UTC(), Message: &agent.Message{Role: agent.RoleUser, Content: []agent.Block{agent.Text("go")}}})
+			entry, err := jsonform.Encode(agent.Entry{Kind: agent.KindUser, Run: "dead", At: time.Now().UTC(), Message: &agent.Message{Role: agent.RoleUser, Content: []agent.Block{agent.Text("go")}}})
 			if err == nil {
 				_, err = session.New(b).Append(t.Context(), row.session, 0, entry)
 			}

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"runtime/debug"
@@ -12,6 +10,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/offload/chat"
+	"github.com/stevedore-bus/stevedore/tools/jsonform"
 )
 
 // newOffloadCommand returns "stevedore offload": filters for programs in any language.
@@ -114,13 +113,11 @@ func (r *dryRun) CreateFile(ctx context.Context, path, content string) error {
 
 // printOffload prints v in one write, so that stdout is complete or empty.
 func printOffload(w io.Writer, v any) error {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
+	data, err := jsonform.Encode(v)
+	if err != nil {
 		return fmt.Errorf("encode output: %w", err)
 	}
-	if _, err := w.Write(buf.Bytes()); err != nil {
+	if _, err := w.Write(append(data, '\n')); err != nil {
 		return fmt.Errorf("write output: %w", err)
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/jsonform"
 )
 
 const (
@@ -143,7 +144,7 @@ func (r *run) logResults(ctx context.Context, results []*CallResult) error {
 		if res == nil {
 			continue
 		}
-		data, err := EncodeJSON(res)
+		data, err := jsonform.Encode(res)
 		if err != nil {
 			return err
 		}
@@ -217,10 +218,10 @@ func (r *run) withChildLimits(args json.RawMessage) json.RawMessage {
 	limits.Depth++
 	limits.TokenBudget = r.childBudget()
 	var err error
-	if fields[limitsArg], err = EncodeJSON(limits); err != nil {
+	if fields[limitsArg], err = jsonform.Encode(limits); err != nil {
 		return args
 	}
-	out, err := EncodeJSON(fields)
+	out, err := jsonform.Encode(fields)
 	if err != nil {
 		return args
 	}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+
+	"github.com/stevedore-bus/stevedore/tools/jsonform"
 )
 
 // Roles of messages.
@@ -57,7 +59,7 @@ func ToolUse(id, name string, input json.RawMessage) Block {
 
 // ToolResult returns the block with the result of a tool_use.
 func ToolResult(toolUseID, text string, isError bool) Block {
-	content, err := EncodeJSON(text)
+	content, err := jsonform.Encode(text)
 	if err != nil {
 		content = []byte(`""`) // impossible: every string can be encoded
 	}
@@ -114,7 +116,7 @@ func (b Block) MarshalJSON() ([]byte, error) {
 	if b.Type == TypeText {
 		f.Text = &b.Text
 	}
-	return EncodeJSON(f)
+	return jsonform.Encode(f)
 }
 
 // ResultText returns the text of a tool_result. It joins text blocks with line
@@ -155,16 +157,4 @@ func ToolUses(blocks []Block) []Block {
 		}
 	}
 	return uses
-}
-
-// EncodeJSON returns v as JSON without HTML escapes: they cost tokens and would
-// change the blocks of the model.
-func EncodeJSON(v any) ([]byte, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/jsonform"
 )
 
 // validName matches the ids and tool names that every provider accepts. Anthropic
@@ -60,7 +61,7 @@ func wrapInvalidInput(input []byte) json.RawMessage {
 	if json.Unmarshal(input, &text) == nil {
 		shown = text
 	}
-	object, err := EncodeJSON(map[string]string{"not_a_json_object": tools.Excerpt(shown, maxInvalidInput)})
+	object, err := jsonform.Encode(map[string]string{"not_a_json_object": tools.Excerpt(shown, maxInvalidInput)})
 	if err != nil {
 		return nil // impossible: every string can be encoded
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/jsonform"
 )
 
 // Notice is what a conversation is told from outside: a background task that it started has
@@ -69,7 +70,7 @@ func addNotice(ctx context.Context, log Conversations, session string, n Notice,
 		if onlyNotices && len(entries) >= maxUnread { // nobody reads them
 			return nil
 		}
-		data, err := EncodeJSON(Entry{Kind: KindNotice, At: time.Now().UTC(), Notice: &n})
+		data, err := jsonform.Encode(Entry{Kind: KindNotice, At: time.Now().UTC(), Notice: &n})
 		if err != nil {
 			return fmt.Errorf("add notice to conversation %s: %w", session, err)
 		}

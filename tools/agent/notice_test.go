@@ -10,6 +10,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
+	"github.com/stevedore-bus/stevedore/tools/jsonform"
 )
 
 // A notice is added at each step of a run: the run goes on without waiting and without a
@@ -105,7 +106,7 @@ func TestNoticesBeforeTheFirstMessage(t *testing.T) {
 	const limit = 500
 	s := newStage(t)
 	for i := range uint64(limit - 1) {
-		data, err := agent.EncodeJSON(agent.Entry{Kind: agent.KindNotice, Notice: &agent.Notice{ID: fmt.Sprint("x", i), Title: "t"}})
+		data, err := jsonform.Encode(agent.Entry{Kind: agent.KindNotice, Notice: &agent.Notice{ID: fmt.Sprint("x", i), Title: "t"}})
 		if err == nil {
 			_, err = s.log.Append(t.Context(), "s", i, data)
 		}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/jsonform"
 )
 
 // Provider is a language model. Complete returns the model's next turn. Its error
@@ -49,7 +50,7 @@ const DefaultMaxTokens = 8192
 func (r Request) EstimateTokens() int64 {
 	n := offload.EstimateTokens(r.System)
 	for _, v := range []any{r.Messages, r.Tools} {
-		if data, err := EncodeJSON(v); err == nil { // otherwise the provider will report the error
+		if data, err := jsonform.Encode(v); err == nil { // otherwise the provider will report the error
 			n += offload.EstimateTokens(string(data))
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/jsonform"
 	"github.com/stevedore-bus/stevedore/tools/tracing"
 )
 
@@ -250,7 +251,7 @@ func (r *run) append(ctx context.Context, e Entry) error {
 	if e.Kind == KindEnd {
 		e.Total = &r.conv.total
 	}
-	data, err := EncodeJSON(e)
+	data, err := jsonform.Encode(e)
 	if err != nil {
 		return fmt.Errorf("conversation %s: %w", r.session, err)
 	}

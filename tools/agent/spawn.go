@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/jsonform"
 )
 
 // spawnArgs are the arguments of the spawn tool.
@@ -60,7 +61,7 @@ func withoutDelivery(args json.RawMessage) json.RawMessage {
 		return args
 	}
 	delete(fields, "delivery")
-	short, err := EncodeJSON(fields)
+	short, err := jsonform.Encode(fields)
 	if err != nil {
 		return args
 	}

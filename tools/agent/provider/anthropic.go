@@ -11,6 +11,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
+	"github.com/stevedore-bus/stevedore/tools/jsonform"
 )
 
 const anthropicBase = "https://api.anthropic.com"
@@ -158,7 +159,7 @@ func marked(b agent.Block) (agent.Block, error) {
 		return agent.Block{}, err
 	}
 	fields["cache_control"] = json.RawMessage(`{"type":"ephemeral"}`)
-	if data, err = agent.EncodeJSON(fields); err != nil {
+	if data, err = jsonform.Encode(fields); err != nil {
 		return agent.Block{}, err
 	}
 	var changed agent.Block

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
+	"github.com/stevedore-bus/stevedore/tools/jsonform"
 )
 
 // anthropicTurn collects the events of https://docs.anthropic.com/en/api/streaming.
@@ -167,7 +168,7 @@ func (b *streamedBlock) cite(citation json.RawMessage) error {
 			return err
 		}
 	}
-	data, err := agent.EncodeJSON(append(all, citation))
+	data, err := jsonform.Encode(append(all, citation))
 	if err != nil {
 		return err
 	}
@@ -180,14 +181,14 @@ func (b *streamedBlock) block() (block agent.Block, err error) {
 	raw := b.raw
 	if b.changed {
 		for field, text := range b.pieces {
-			if b.fields[field], err = agent.EncodeJSON(text.String()); err != nil {
+			if b.fields[field], err = jsonform.Encode(text.String()); err != nil {
 				return block, err
 			}
 		}
 		if b.input.Len() > 0 {
 			b.fields["input"] = toolInput(b.input.String())
 		}
-		if raw, err = agent.EncodeJSON(b.fields); err != nil {
+		if raw, err = jsonform.Encode(b.fields); err != nil {
 			return block, err
 		}
 	}

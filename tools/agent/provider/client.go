@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/tools/agent"
+	"github.com/stevedore-bus/stevedore/tools/jsonform"
 )
 
 const (
@@ -96,7 +97,7 @@ func (c *client) complete(ctx context.Context, probe bool, format api) (agent.Re
 	return retry(ctx, c.retryTimeout, probe, func() (agent.Response, error) {
 		for {
 			mode := streaming(c.streaming.Load())
-			body, err := agent.EncodeJSON(format.request(mode))
+			body, err := jsonform.Encode(format.request(mode))
 			if err != nil {
 				return agent.Response{}, &agent.ProviderError{Code: agent.CodeBadRequest, Message: err.Error()}
 			}

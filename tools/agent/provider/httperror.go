@@ -9,6 +9,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
+	"github.com/stevedore-bus/stevedore/tools/jsonform"
 )
 
 // maxErrorText is how much of a provider's error message users see, in bytes.
@@ -88,7 +89,7 @@ func embeddedError(failure json.RawMessage, header http.Header, key string, unkn
 			status = int(n)
 		}
 	}
-	body, err := agent.EncodeJSON(map[string]json.RawMessage{"error": failure})
+	body, err := jsonform.Encode(map[string]json.RawMessage{"error": failure})
 	if err != nil {
 		body = failure
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/stevedore-bus/stevedore/tools/agent"
+	"github.com/stevedore-bus/stevedore/tools/jsonform"
 )
 
 const openAIBase = "https://api.openai.com/v1"
@@ -110,7 +111,7 @@ func toolInput(text string) json.RawMessage {
 	case json.Valid([]byte(text)):
 		return json.RawMessage(text)
 	}
-	encoded, err := agent.EncodeJSON(text)
+	encoded, err := jsonform.Encode(text)
 	if err != nil {
 		return json.RawMessage(`""`) // impossible: every string can be encoded
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
+	"github.com/stevedore-bus/stevedore/tools/jsonform"
 )
 
 // checkExpected fails if a text that the turn expects is not in the tool results.
@@ -103,7 +104,7 @@ func expandInput(input json.RawMessage, vars map[string]string) (json.RawMessage
 	if err != nil {
 		return nil, err
 	}
-	return agent.EncodeJSON(expanded)
+	return jsonform.Encode(expanded)
 }
 
 func expandValue(v any, vars map[string]string) (any, error) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/tools/agent"
 	"github.com/stevedore-bus/stevedore/tools/agent/provider"
+	"github.com/stevedore-bus/stevedore/tools/jsonform"
 )
 
 // serveStreams starts a provider that answers each request with the next function, and
@@ -431,7 +432,7 @@ func TestAnthropicStreamedBlocks(t *testing.T) {
 		t.Fatalf("response %+v", res)
 	}
 	for i, b := range res.Content {
-		if got, err := agent.EncodeJSON(b); err != nil || string(got) != want[i] {
+		if got, err := jsonform.Encode(b); err != nil || string(got) != want[i] {
 			t.Errorf("block %d: %s, %v; want %s", i, got, err, want[i])
 		}
 	}
