@@ -71,9 +71,8 @@ var allowedImports = map[string][]string{
 	"tools/metrics": {},
 	"tools/tracing": {},
 
-	"tools":                        {"tools/internal/fastjson", "tools/jsonform"},
+	"tools":                        {"tools/jsonform"},
 	"tools/jsonform":               {}, // imports nothing of ours, so that everything can write JSON in one way
-	"tools/internal/fastjson":      {},
 	"tools/internal/job":           {},
 	"tools/limited":                {},
 	"tools/builtin":                {"tools", "tools/limited", "tools/sandbox", "offload/linematch", "state/durable"},

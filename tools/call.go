@@ -79,9 +79,6 @@ type Call struct {
 // and the call has the valid fields: the worker can answer it. After any other error,
 // the caller is unknown.
 func DecodeCall(data []byte) (Call, error) {
-	if call, ok := decodePlainCall(data); ok {
-		return call, nil
-	}
 	call, err := decodeEvent[Call](data)
 	if err != nil {
 		return call, fmt.Errorf("decode call: %w", err)

@@ -14,8 +14,6 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/rs/zerolog"
-
-	"github.com/stevedore-bus/stevedore/tools/internal/fastjson"
 )
 
 // Registry is the set of tools that a worker runs. It is safe for concurrent
@@ -31,7 +29,7 @@ type entry struct {
 	tool   Tool
 	def    Definition
 	schema *jsonschema.Resolved
-	fast   *fastjson.Schema // nil if the schema is not simple
+	plain  *plainSchema // nil if the schema has other constraints
 }
 
 // NewRegistry returns an empty registry that logs the end of each call to log.
@@ -70,7 +68,7 @@ func newEntry(tool Tool) (entry, error) {
 	if err != nil {
 		return entry{}, fmt.Errorf("register tool %q: schema of the arguments: %w", e.def.Name, err)
 	}
-	e.schema, e.fast = schema, fastjson.NewSchema(e.def.Parameters)
+	e.schema, e.plain = schema, newPlainSchema(e.def.Parameters)
 	return e, nil
 }
 
@@ -195,7 +193,7 @@ func (r *Registry) unknownTool(name string) error {
 // validate checks the arguments against the schema. Its errors tell the model how to
 // correct them.
 func (e entry) validate(args json.RawMessage) error {
-	if e.fast != nil && e.fast.Accepts(args) {
+	if e.plain != nil && e.plain.accepts(args) {
 		return nil
 	}
 	var instance any = map[string]any{}
