@@ -84,7 +84,7 @@ var allowedImports = map[string][]string{
 	// Other MCP servers and MCP clients.
 	"bus/mcp":             {"bus", "bus/httpauth", "bus/rpc", "bus/task", "offload", "tools", "tools/mcp/artifacts", "tools/tracing"},
 	"tools/mcp":           {"tools", "tools/mcp/artifacts", "tools/mcp/command", "tools/mcp/wire", "tools/mcp/wrap"},
-	"tools/mcp/wire":      {"tools"},
+	"tools/mcp/wire":      {},
 	"tools/mcp/command":   {"tools"},
 	"tools/mcp/artifacts": {"offload", "tools"},
 	"tools/mcp/wrap":      {"offload", "tools", "tools/mcp/artifacts", "tools/mcp/command", "tools/mcp/wire"},

@@ -246,6 +246,16 @@ func (s *Server) begin(start chan struct{}) {
 	}()
 }
 
+const (
+	// Since this revision a server tells only clients that subscribe that its tools
+	// changed. The SDK subscribes, and does not wait until the server knows it: if the
+	// tools were listed before that, a change in between would remain unknown.
+	subscribes = "2026-07-28"
+	// acknowledged is the server's first message after a subscription.
+	acknowledged        = "notifications/subscriptions/acknowledged"
+	subscriptionTimeout = 5 * time.Second
+)
+
 // open starts the server and opens an MCP session.
 func (s *Server) open(ctx context.Context) (*running, error) {
 	client := mcp.NewClient(&mcp.Implementation{Name: "stevedore", Version: "1"}, &mcp.ClientOptions{
@@ -253,14 +263,23 @@ func (s *Server) open(ctx context.Context) (*running, error) {
 		ToolListChangedHandler:      func(context.Context, *mcp.ToolListChangedRequest) { s.changed() },
 		ProgressNotificationHandler: s.progress,
 	})
+	subscribed := make(chan struct{})
+	client.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+		end := sync.OnceFunc(func() { close(subscribed) })
+		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			if method == acknowledged {
+				end()
+			}
+			return next(ctx, method, req)
+		}
+	})
 	link, err := s.link()
 	if err != nil {
 		return nil, err
 	}
-	c := newConnection(link, func(what string) {
+	c := &connection{link: link, note: func(what string) {
 		s.cfg.Log.Debug().Str("server", s.cfg.Name).Str("error", tools.EscapeLine(tools.Excerpt(what, 300))).Msg("a message of the MCP server is dropped")
-	})
-	subscription := newSubscription(client)
+	}}
 	session, err := client.Connect(ctx, c, nil)
 	if err != nil {
 		if e, ok := answered(err); ok {
@@ -271,7 +290,13 @@ func (s *Server) open(ctx context.Context) (*running, error) {
 		link.Close()
 		return nil, err
 	}
-	subscription.wait(ctx, session.InitializeResult())
+	if r := session.InitializeResult(); r != nil && r.ProtocolVersion >= subscribes && r.Capabilities != nil && r.Capabilities.Tools != nil && r.Capabilities.Tools.ListChanged {
+		select { // the server may never say it
+		case <-subscribed:
+		case <-time.After(subscriptionTimeout):
+		case <-ctx.Done():
+		}
+	}
 	return &running{session, c}, nil
 }
 

@@ -114,7 +114,7 @@ func (t *tool) call(ctx context.Context, call tools.Call) (res *tools.Result, ag
 	switch {
 	case err == nil:
 		s.worked()
-		return session.resultOf(got), false
+		return resultOf(got), false
 	case ctx.Err() != nil:
 		return tools.Failure(ctx.Err()), false
 	}
@@ -128,7 +128,7 @@ func (t *tool) call(ctx context.Context, call tools.Call) (res *tools.Result, ag
 	switch e.Code {
 	case codeFailed - int64(wrap.Unknown):
 		return tools.Failure(tools.Errorf(tools.CodeToolFailed, "the MCP server %s did not answer: %v; %s may have acted", s.cfg.Name, text, call.Tool)), idempotent
-	case codeFailed - int64(wrap.Unsent):
+	case codeFailed - int64(wrap.Unsent), codeFailed - int64(wrap.Lost):
 		return tools.Failure(tools.Errorf(tools.CodeToolFailed, "%s was not run: the MCP server %s cannot be reached: %v", call.Tool, s.cfg.Name, text)), true
 	}
 	return tools.Failure(tools.Errorf(tools.CodeToolFailed, "the MCP server %s refused the call: %v", s.cfg.Name, text)), false

@@ -1,6 +1,12 @@
-// Package wire reads, changes and writes JSON-RPC messages of any size.
+// Package wire reads, changes and writes JSON-RPC messages of at most MaxMessage bytes.
 //
-// A message of at most 1 MiB is in memory; a larger one is in a temporary file, and
-// only positions of its parts are in memory. All bytes that nobody changes are passed
-// on as they came.
+//	message  a message and its parts
+//	value    the members of objects and the elements of arrays, as they were written
+//	buffer   the text of a message that arrives in parts
+//	lines    messages as lines
+//	events   messages as server-sent events
+//
+// A message is in memory. Everything in it that nobody changes is passed on as it came:
+// members that the program does not know, their order, and the way that numbers and
+// strings are written.
 package wire

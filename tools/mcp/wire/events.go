@@ -17,68 +17,49 @@ type Resume struct {
 	Retry time.Duration
 }
 
-// field reads the fields id and retry. It returns the id, which counts when the event is
-// complete: otherwise a client would skip an event of which it has only the first part.
-func (r *Resume) field(line []byte, id string) string {
-	name, value, _ := bytes.Cut(line, []byte{':'})
-	value = bytes.TrimPrefix(value, []byte{' '})
-	switch string(name) {
-	case "id":
-		if len(value) <= 1000 && bytes.IndexByte(value, 0) < 0 {
-			return string(value)
-		}
-	case "retry":
-		if ms, err := strconv.ParseUint(string(value), 10, 31); err == nil {
-			r.Retry = time.Duration(ms) * time.Millisecond
-		}
-	}
-	return id
-}
-
-// Events calls f with the data of each server-sent event. f takes over the body.
-func Events(src io.Reader, resume *Resume, f func(*Body)) error {
-	r := bufio.NewReaderSize(src, scanBuffer)
-	var data Collector
-	defer data.Close()
-	atStart, isData, lines, id := true, false, 0, resume.ID
+// Events calls f with the messages of each server-sent event, or with the *SizeError or
+// the *SyntaxError of its data.
+func Events(src io.Reader, resume *Resume, f func([]*Message, error)) error {
+	r := bufio.NewReaderSize(src, readSize)
+	var data Buffer
+	id := resume.ID // counts when its event is complete: a part of an event is not enough
 	for {
 		part, err := r.ReadSlice('\n')
-		whole := err == nil
-		if err != nil && !errors.Is(err, bufio.ErrBufferFull) && len(part) == 0 {
+		if len(part) == 0 || err != nil && !errors.Is(err, bufio.ErrBufferFull) { // an event without its end does not count
 			if errors.Is(err, io.EOF) {
-				return nil // an event without its end does not count
+				err = nil
 			}
 			return err
 		}
-		if whole {
-			part = bytes.TrimSuffix(bytes.TrimSuffix(part, []byte{'\n'}), []byte{'\r'})
-		}
-		if atStart {
-			if whole && len(part) == 0 { // the end of an event
+		line := bytes.TrimRight(part, "\r\n")
+		name, value, _ := bytes.Cut(line, []byte{':'})
+		value = bytes.TrimPrefix(value, []byte{' '})
+		isData := string(name) == "data"
+		switch string(name) {
+		case "":
+			if len(line) == 0 { // the end of the event
 				resume.ID = id
-				if !data.Empty() {
-					f(data.Body())
-				}
-				data.Close()
-				lines = 0
-				continue
-			}
-			if whole {
-				id = resume.field(part, id)
-			}
-			part, isData = bytes.CutPrefix(part, []byte("data:"))
-			if isData {
-				part = bytes.TrimPrefix(part, []byte{' '})
-				if lines++; lines > 1 {
-					part = append([]byte{'\n'}, part...)
+				if messages, err := data.Messages(); messages != nil || err != nil {
+					f(messages, err)
 				}
 			}
-		}
-		if isData {
-			if _, err := data.Write(part); err != nil {
-				return err
+		case "data":
+			if _, _ = data.Write(value); err == nil {
+				_, _ = data.Write([]byte{'\n'})
+			}
+		case "id":
+			if len(value) <= 1000 && bytes.IndexByte(value, 0) < 0 {
+				id = string(value)
+			}
+		case "retry":
+			if ms, err := strconv.ParseUint(string(value), 10, 31); err == nil {
+				resume.Retry = time.Duration(ms) * time.Millisecond
 			}
 		}
-		atStart = whole
+		for errors.Is(err, bufio.ErrBufferFull) { // the rest of a long line
+			if part, err = r.ReadSlice('\n'); isData {
+				_, _ = data.Write(part)
+			}
+		}
 	}
 }

@@ -7,122 +7,117 @@ import (
 	"fmt"
 )
 
-// Message is a JSON-RPC message. Its parts are positions in the body.
+// Message is a JSON-RPC message. It does not change.
 type Message struct {
-	*Body
 	// ID is the text of the id; it is empty for a notification.
 	ID string
 	// Method is empty for a response.
 	Method string
-	Params Value
-	Result Value
-	Error  Value
-	// Edits are the changes that WriteTo makes.
-	Edits []Edit
-}
+	Params json.RawMessage
+	Result json.RawMessage
+	Error  json.RawMessage
 
-// Limits of the fields of a message, in bytes.
-const (
-	maxID     = 4 << 10
-	maxMethod = 256
-)
+	members Object
+	text    []byte // nil if it follows from the members
+}
 
 // IsRequest, IsResponse and IsNotification tell the kind of a message.
 func (m *Message) IsRequest() bool      { return m.Method != "" && m.ID != "" }
 func (m *Message) IsNotification() bool { return m.Method != "" && m.ID == "" }
 func (m *Message) IsResponse() bool     { return m.Method == "" }
 
-// Parse parses a message. The message takes over the body if there is no error.
-func Parse(b *Body) (*Message, error) {
-	if b.InMemory() && !json.Valid(b.data) {
-		return nil, errSyntax
+// Parse parses a message. The message takes over the text.
+func Parse(text []byte) (*Message, error) {
+	if !isValid(text) {
+		return nil, errInvalid
 	}
-	whole, err := b.Whole()
-	if err != nil {
-		return nil, err
+	text = bytes.TrimSpace(text)
+	if bytes.ContainsAny(text, "\r\n") { // white space; a message is a line
+		text = bytes.ReplaceAll(bytes.ReplaceAll(text, []byte{'\n'}, []byte{' '}), []byte{'\r'}, []byte{' '})
 	}
-	members, err := b.Members(whole, 1000)
-	if err != nil {
-		return nil, err
-	}
-	m := &Message{Body: b}
-	m.Params, m.Result, m.Error = Find(members, "params"), Find(members, "result"), Find(members, "error")
-	if id := Find(members, "id"); id.Exists() && id.Kind != 'n' {
-		raw, err := b.Bytes(id, maxID)
-		if err != nil || id.Kind == '{' || id.Kind == '[' || id.Kind == 't' || id.Kind == 'f' {
-			return nil, errors.Join(errors.New("the id of a message is not a string or a number"), err)
+	members := ObjectOf(text)
+	seen := map[string]bool{}
+	for _, m := range members {
+		if seen[m.Name] { // two programs could read two messages
+			return nil, fmt.Errorf("the member %.80q is repeated", m.Name)
 		}
-		m.ID = string(raw)
+		seen[m.Name] = true
 	}
-	if method := Find(members, "method"); method.Exists() {
-		if m.Method, err = b.Text(method, maxMethod); err != nil {
-			return nil, fmt.Errorf("method: %w", err)
-		}
-	}
-	if m.Method == "" && !m.Result.Exists() && !m.Error.Exists() {
+	m := newMessage(members)
+	m.text = text
+	switch id := members.Get("id"); {
+	case Kind(id) == '{' || Kind(id) == '[' || Kind(id) == 't' || Kind(id) == 'f' || len(id) > 4<<10:
+		return nil, errors.New("the id of the message is not a short string or a number")
+	case m.Method == "" && m.Result == nil && m.Error == nil:
 		return nil, errors.New("the message has no method, result or error")
 	}
 	return m, nil
 }
 
-// Request returns a request, or a notification if id is empty.
-func Request(id, method string, params any) (*Message, error) {
-	event := struct {
-		JSONRPC string          `json:"jsonrpc"`
-		ID      json.RawMessage `json:"id,omitempty"`
-		Method  string          `json:"method"`
-		Params  any             `json:"params,omitempty"`
-	}{"2.0", json.RawMessage(id), method, params}
-	return encode(event)
+func newMessage(members Object) *Message {
+	m := &Message{members: members, Params: members.Get("params"), Result: members.Get("result"), Error: members.Get("error")}
+	m.Method, _ = Text(members.Get("method"))
+	if id := members.Get("id"); Kind(id) != 'n' {
+		m.ID = string(id)
+	}
+	return m
+}
+
+// With returns the message with another value of a member.
+func (m *Message) With(name string, value json.RawMessage) *Message {
+	return newMessage(m.members.With(name, value))
+}
+
+// Text returns the message as one line.
+func (m *Message) Text() []byte {
+	if m.text != nil {
+		return m.text
+	}
+	return m.members.Text()
+}
+
+// Size is about the length of the message in bytes.
+func (m *Message) Size() (size int64) {
+	for _, member := range m.members {
+		size += int64(len(member.Name) + len(member.Value) + 4)
+	}
+	return size
+}
+
+// Request returns a request, or a notification if id is empty. Without params it has none.
+func Request(id, method string, params any) *Message {
+	o := Object{{"jsonrpc", JSON("2.0")}}
+	if id != "" {
+		o = append(o, Member{"id", json.RawMessage(id)})
+	}
+	o = append(o, Member{"method", JSON(method)})
+	if params != nil {
+		o = append(o, Member{"params", JSON(params)})
+	}
+	return newMessage(o)
 }
 
 // Response returns the response to the request with an id.
-func Response(id string, result any) (*Message, error) {
-	return encode(struct {
-		JSONRPC string          `json:"jsonrpc"`
-		ID      json.RawMessage `json:"id"`
-		Result  any             `json:"result"`
-	}{"2.0", json.RawMessage(id), result})
+func Response(id string, result any) *Message {
+	return newMessage(Object{{"jsonrpc", JSON("2.0")}, {"id", json.RawMessage(id)}, {"result", JSON(result)}})
 }
 
 // Codes of JSON-RPC and MCP errors.
 const (
 	CodeInvalidRequest = -32600
-	CodeMethodNotFound = -32601
 	CodeInvalidParams  = -32602
 	CodeInternal       = -32603
 	CodeParse          = -32700
 )
 
-// ErrorResponse returns an error response.
-func ErrorResponse(id string, code int, message string, data any) (*Message, error) {
-	type rpcError struct {
+// ErrorResponse returns an error response. Without an id, nobody knows which request it
+// is for.
+func ErrorResponse(id string, code int, message string) *Message {
+	if id == "" {
+		id = "null"
+	}
+	return newMessage(Object{{"jsonrpc", JSON("2.0")}, {"id", json.RawMessage(id)}, {"error", JSON(struct {
 		Code    int    `json:"code"`
 		Message string `json:"message"`
-		Data    any    `json:"data,omitempty"`
-	}
-	return encode(struct {
-		JSONRPC string          `json:"jsonrpc"`
-		ID      json.RawMessage `json:"id"`
-		Error   rpcError        `json:"error"`
-	}{"2.0", json.RawMessage(id), rpcError{code, message, data}})
-}
-
-func encode(v any) (*Message, error) {
-	data, err := Encode(v)
-	if err != nil {
-		return nil, err
-	}
-	return Parse(BodyOf(data))
-}
-
-// Encode returns v as one line of JSON, without the escapes for HTML.
-func Encode(v any) ([]byte, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(buf.Bytes(), []byte{'\n'}), nil
+	}{code, message})}})
 }

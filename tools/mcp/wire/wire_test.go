@@ -3,119 +3,140 @@ package wire
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
-func body(t *testing.T, text string) *Body {
-	t.Helper()
-	var c Collector
-	if _, err := io.WriteString(&c, text); err != nil {
-		t.Fatal(err)
-	}
-	b := c.Body()
-	t.Cleanup(b.Close)
-	return b
-}
-
-// A message in a file has the same parts as one in memory.
+// What nobody changes stays as it was written.
 func TestParts(t *testing.T) {
-	for name, padding := range map[string]string{"memory": "", "file": strings.Repeat(`x\n\"`, 1<<20)} {
-		t.Run(name, func(t *testing.T) {
-			b := body(t, ` {"jsonrpc":"2.0", "result" : {"a":[1,"two",{"three":"\u00e9\ud83d\ude00\n"},null],"pad":"`+padding+`"},"id":"x7"} `)
-			if b.InMemory() != (name == "memory") {
-				t.Fatal("in the wrong place")
-			}
-			m, err := Parse(b)
-			if err != nil || m.ID != `"x7"` || !m.IsResponse() {
-				t.Fatalf("%+v %v", m, err)
-			}
-			array, err := m.Get(m.Result, "a")
-			if err != nil {
-				t.Fatal(err)
-			}
-			var elements []Value
-			if err := m.Elements(array, func(v Value) bool { elements = append(elements, v); return true }); err != nil || len(elements) != 4 {
-				t.Fatalf("%d elements: %v", len(elements), err)
-			}
-			three, err := m.Get(elements[2], "three")
-			if err != nil {
-				t.Fatal(err)
-			}
-			text, err := io.ReadAll(m.Strings(three))
-			if err != nil || string(text) != "é😀\n" {
-				t.Errorf("%q %v", text, err)
-			}
-			m.Edits = []Edit{{From: three.Start, To: three.End, With: []byte("3")}, {From: array.End - 1, To: array.End - 1, With: []byte(",5")}}
-			var out strings.Builder
-			if err := m.WriteEdited(&out, m.Edits); err != nil {
-				t.Fatal(err)
-			}
-			checkJSON(t, out.String(), `[1,"two",{"three":3},null,5]`)
-		})
+	m, err := Parse([]byte(" {\"jsonrpc\":\"2.0\", \"result\" : {\"a\":[1.50,\"two\",{\"three\":\"\\u00e9\\ud83d\\ude00\\n\"},null],\r\n\"b\\/\":1e400},\"id\":\"x7\",\"more\":[ ]} "))
+	if err != nil || m.ID != `"x7"` || !m.IsResponse() {
+		t.Fatalf("%+v %v", m, err)
 	}
-}
-
-func checkJSON(t *testing.T, message, want string) {
-	t.Helper()
-	var got struct{ Result struct{ A json.RawMessage } }
-	if err := json.Unmarshal([]byte(message), &got); err != nil || string(got.Result.A) != want {
-		t.Errorf("%s; want %s: %v", got.Result.A, want, err)
+	elements := slices.Collect(Elements(Get(m.Result, "a")))
+	if len(elements) != 4 || string(elements[0]) != "1.50" {
+		t.Fatalf("%s", elements)
+	}
+	if text, ok := Text(Get(elements[2], "three")); !ok || text != "é😀\n" {
+		t.Errorf("%q", text)
+	}
+	m = m.With("result", Set(m.Result, json.RawMessage("3"), "a")).With("id", json.RawMessage("8"))
+	if got, want := string(m.Text()), `{"jsonrpc":"2.0","result":{"a":3,"b/":1e400},"id":8,"more":[ ]}`; got != want || m.ID != "8" {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if got := string(Set(m.Result, json.RawMessage("1"), "new", "deep")); got != `{"a":3,"b/":1e400,"new":{"deep":1}}` {
+		t.Errorf("set: %s", got)
+	}
+	if got := string(Array(elements)); got != `[1.50,"two",{"three":"\u00e9\ud83d\ude00\n"},null]` {
+		t.Errorf("array: %s", got)
+	}
+	if got := Get(m.Result, "a", "b"); got != nil {
+		t.Errorf("a member of a number: %s", got)
 	}
 }
 
 func TestInvalidMessages(t *testing.T) {
 	for _, text := range []string{
-		"", "null", "7", `"x"`, "{}", "[]", "[{}]", `{"id":1}`, `{"id":{},"method":"x"}`, `{"id":[1],"result":1}`, `{"method":""}`, `{"method":7}`,
+		"null", "7", `"x"`, "{}", "[]", "[{}]", `{"id":1}`, `{"id":{},"method":"x"}`, `{"id":[1],"result":1}`, `{"method":""}`, `{"method":7}`,
 		`{"id":1,"result":1,"id":2}`, `{"id":1,"result":{}`, `{"id":1,"result":{}}}`, `{"id":1 "result":1}`, `{"id":1,"result":"\`, `{"id":1,"result":tru}`,
 		strings.Repeat("[", 100_000), `{"id":1,"result":` + strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000) + "}", "\x00\xff",
-		`{"id":1,"result":{"x":"` + strings.Repeat("y", 2<<20), // in a file
-		`{"id":1,"result":` + strings.Repeat("[{", 1<<20),
+		`{"id":1,"result":{"x":"` + strings.Repeat("y", 2<<20), `[{"id":1,"result":1}`, `[{"id":1,"result":1},{"id":2,"result":2}] x`,
 	} {
-		l := NewLines(strings.NewReader(text+"\n"+`{"method":"next"}`+"\n"), 0)
+		l := NewLines(strings.NewReader(text + "\n\n \n" + `{"method":"next"}` + "\n"))
 		_, err := l.Next()
-		if _, syntax := errors.AsType[*SyntaxError](err); !syntax && text != "" {
+		if _, syntax := errors.AsType[*SyntaxError](err); !syntax {
 			t.Errorf("%.60q: %v", text, err)
 			continue
 		}
-		if m, err := l.Next(); text != "" && (err != nil || m.Method != "next") {
+		if m, err := l.Next(); err != nil || m.Method != "next" {
 			t.Errorf("after %.60q: %v", text, err)
 		}
 	}
 }
 
-// The time to read a string does not grow with the number of its escapes times the size
-// of the buffer.
-func TestManyEscapes(t *testing.T) {
-	text := strings.Repeat(`a line of text\n`, 1<<18)
-	b := body(t, `{"id":1,"result":"`+text+`"}`)
-	m, err := Parse(b)
-	if err != nil {
-		t.Fatal(err)
+// An array of messages, as revision 2025-03-26 has them; the last line has no end.
+func TestBatch(t *testing.T) {
+	l := NewLines(strings.NewReader(`[{"method":"a"}, {"id":"b","result":null}]` + "\r\n" + `{"method":"c"}`))
+	var got []string
+	for {
+		m, err := l.Next()
+		if err != nil {
+			if !errors.Is(err, io.EOF) {
+				t.Error(err)
+			}
+			break
+		}
+		got = append(got, m.Method+m.ID)
 	}
-	n, err := io.Copy(io.Discard, m.Strings(m.Result))
-	if err != nil || n != 15<<18 {
-		t.Errorf("%d bytes: %v", n, err)
+	if !slices.Equal(got, []string{"a", `"b"`, "c"}) {
+		t.Errorf("%q", got)
 	}
 }
 
-// Strings decodes as encoding/json does.
-func FuzzStrings(f *testing.F) {
-	f.Add(`"a\u00e9\ud83d\ude00\ud83dx\udc00\n\/\\"`)
-	f.Fuzz(func(t *testing.T, text string) {
-		var want string
-		if !strings.HasPrefix(text, `"`) || json.Unmarshal([]byte(text), &want) != nil || !json.Valid([]byte(text)) {
-			return
+// A message that is too large is an error with its id, and the stream goes on.
+func TestTooLargeMessages(t *testing.T) {
+	padding := strings.Repeat("x", MaxMessage)
+	for text, id := range map[string]string{
+		`{"jsonrpc":"2.0","id":7,"result":"` + padding + `"}`:                         "7",
+		`{ "id" : "a\"b" , "result":"` + padding + `"}`:                               `"a\"b"`,
+		`{"result":{"id":5,"x":"` + padding + `"},"jsonrpc":"2.0","id":8}`:            "8",
+		`{"method":"tools/call","params":["` + padding + `"],"id":9,"jsonrpc":"2.0"}`: "9",
+		`{"result":{"x":"` + padding + `","id":5}}`:                                   "",
+		padding + padding: "",
+	} {
+		l := NewLines(strings.NewReader(text + "\n" + `{"method":"next"}` + "\n"))
+		_, err := l.Next()
+		if size, ok := errors.AsType[*SizeError](err); !ok || size.ID != id || size.Size != int64(len(text))+1 {
+			t.Errorf("%.60q: %v, %+v", text, err, size)
 		}
-		b := BodyOf([]byte(text))
-		v, err := b.Whole()
+		if m, err := l.Next(); err != nil || m.Method != "next" {
+			t.Errorf("after %.60q: %v", text, err)
+		}
+		var errs []error
+		err = Events(strings.NewReader("data: "+text+"\n\ndata: {\"method\":\"next\"}\n\n"), new(Resume), func(m []*Message, err error) {
+			if err == nil && m[0].Method != "next" {
+				t.Errorf("%+v", m[0])
+			}
+			errs = append(errs, err)
+		})
+		if err != nil || len(errs) != 2 || errs[1] != nil {
+			t.Errorf("events: %v, %v", errs, err)
+		} else if size, ok := errors.AsType[*SizeError](errs[0]); !ok || size.ID != id {
+			t.Errorf("events: %v", errs[0])
+		}
+	}
+}
+
+func TestEvents(t *testing.T) {
+	big := strings.Repeat("x", 3<<20)
+	in := ": comment\n:\nevent: message\ndata: {\"method\":\ndata: \"1\"}\n\nid: 7\r\nretry: 20\r\ndata:{\"method\":\"2\"}\r\n\r\nid: 7\ndata: \n\ndata: {\"method\":\"3\",\"params\":\"" + big + "\"}\n\nid: 8\ndata: cut"
+	var got []string
+	var resume Resume
+	err := Events(strings.NewReader(in), &resume, func(m []*Message, err error) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := io.ReadAll(b.Strings(v))
-		if err != nil || strings.ToValidUTF8(string(got), "\uFFFD") != want && !strings.Contains(want, "\uFFFD") {
-			t.Errorf("%q: %q, want %q (%v)", text, got, want, err)
+		got = append(got, fmt.Sprint(m[0].Method, len(m[0].Params)))
+	})
+	if err != nil || !slices.Equal(got, []string{"10", "20", fmt.Sprint("3", len(big)+2)}) || resume != (Resume{"7", 20 * time.Millisecond}) {
+		t.Errorf("%q: %v, %+v", got, err, resume)
+	}
+}
+
+// Text decodes as encoding/json does.
+func FuzzText(f *testing.F) {
+	f.Add(`"a\u00e9\ud83d\ude00\ud83dx\udc00\n\/\\"`)
+	f.Fuzz(func(t *testing.T, text string) {
+		var want string
+		if json.Unmarshal([]byte(text), &want) != nil || !strings.HasPrefix(text, `"`) || !strings.HasSuffix(text, `"`) {
+			return
+		}
+		if got, ok := Text(json.RawMessage(text)); !ok || got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	})
 }

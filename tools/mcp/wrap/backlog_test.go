@@ -16,10 +16,7 @@ import (
 // say sends a numbered message of the server that belongs to no request.
 func say(t *testing.T, s *served, n, size int) {
 	t.Helper()
-	m, err := wire.Request("", "notifications/message", map[string]any{"n": n, "text": strings.Repeat("x", size)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := wire.Request("", "notifications/message", map[string]any{"n": n, "text": strings.Repeat("x", size)})
 	if err := s.Send(m); err != nil {
 		t.Fatal(err)
 	}

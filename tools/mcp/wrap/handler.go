@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -49,9 +50,6 @@ const (
 	maxSessions = 100
 	maxOfOwner  = 50
 )
-
-// maxRequest is the largest request, in bytes.
-const maxRequest = 64 << 20
 
 // NewHandler returns a handler. The caller closes it.
 func NewHandler(cfg HandlerConfig) *Handler {
@@ -111,28 +109,28 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request, identity string) 
 		http.Error(w, "want Content-Type: application/json", http.StatusUnsupportedMediaType)
 		return
 	}
-	m, err := readMessage(r.Body)
-	if err != nil {
-		status := http.StatusBadRequest
-		if errors.Is(err, errTooLarge) {
-			status = http.StatusRequestEntityTooLarge
-		}
-		sendError(w, status, "null", wire.CodeParse, err.Error())
+	var body wire.Buffer
+	if _, err := io.Copy(&body, io.LimitReader(r.Body, wire.MaxMessage+1)); err != nil {
+		sendError(w, http.StatusBadRequest, "", wire.CodeParse, err.Error())
 		return
 	}
-	defer m.Close()
-	id := m.ID
-	if id == "" {
-		id = "null"
+	messages, err := body.Messages()
+	if size, ok := errors.AsType[*wire.SizeError](err); ok {
+		sendError(w, http.StatusRequestEntityTooLarge, size.ID, wire.CodeInvalidRequest, fmt.Sprintf("the request is too large: it has more than %d MiB", wire.MaxMessage>>20))
+		return
 	}
+	if err != nil || len(messages) != 1 { // no batches, as in the revisions from 2025-06-18 on
+		sendError(w, http.StatusBadRequest, "", wire.CodeParse, "want one message of JSON-RPC")
+		return
+	}
+	m := messages[0]
 	routing := readRouting(m)
-	modern := routing.version >= stateless || routing.version == "" && r.Header.Get("Mcp-Protocol-Version") >= stateless
 	key := r.Header.Get("Mcp-Session-Id")
 	var s *served
 	switch {
-	case modern:
+	case routing.version >= stateless || routing.version == "" && r.Header.Get("Mcp-Protocol-Version") >= stateless:
 		if text := mismatch(r, m, routing); text != "" {
-			sendError(w, http.StatusBadRequest, id, codeHeaderMismatch, text)
+			sendError(w, http.StatusBadRequest, m.ID, codeHeaderMismatch, text)
 			return
 		}
 		s, err = h.open("identity "+identity, identity, h.cfg.Owner(r), true)
@@ -142,56 +140,32 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request, identity string) 
 			w.Header().Set("Mcp-Session-Id", key)
 		}
 	case key == "":
-		sendError(w, http.StatusBadRequest, id, wire.CodeInvalidRequest, "the header Mcp-Session-Id is missing; send initialize first")
+		sendError(w, http.StatusBadRequest, m.ID, wire.CodeInvalidRequest, "the header Mcp-Session-Id is missing; send initialize first")
 		return
 	default:
 		if s = h.find(key, identity); s == nil {
-			sendError(w, http.StatusNotFound, id, wire.CodeInvalidRequest, unknownSession)
+			sendError(w, http.StatusNotFound, m.ID, wire.CodeInvalidRequest, unknownSession)
 			return
 		}
 	}
 	if err != nil {
-		sendError(w, http.StatusServiceUnavailable, id, wire.CodeInternal, err.Error())
+		sendError(w, http.StatusServiceUnavailable, m.ID, wire.CodeInternal, err.Error())
 		return
 	}
 	s.handle(w, r, m)
 }
 
-var errTooLarge = errors.New("the request is too large")
-
-func readMessage(src io.Reader) (*wire.Message, error) {
-	c := wire.Collector{Limit: maxRequest}
-	defer c.Close()
-	if n, err := io.Copy(&c, io.LimitReader(src, maxRequest+1)); n > maxRequest {
-		return nil, errTooLarge
-	} else if err != nil {
-		return nil, err
-	}
-	body := c.Body()
-	m, err := wire.Parse(body)
-	if err != nil {
-		body.Close()
-		return nil, err
-	}
-	return m, nil
-}
-
 func sendError(w http.ResponseWriter, status int, id string, code int, text string) {
-	m, err := wire.ErrorResponse(id, code, text, nil)
-	if err != nil {
-		http.Error(w, text, status)
-		return
-	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = m.WriteEdited(w, nil) // fails only if the client is gone
+	_, _ = w.Write(wire.ErrorResponse(id, code, text).Text()) // fails only if the client is gone
 }
 
 // find returns a session of an identity that has not ended.
 func (h *Handler) find(key, identity string) *served {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if s := h.sessions[key]; s != nil && s.identity == identity && !s.shared && !s.hasEnded() {
+	if s := h.sessions[key]; s != nil && s.identity == identity && !s.shared && !isClosed(s.closed) {
 		return s
 	}
 	return nil
@@ -203,7 +177,7 @@ var errTooMany = errors.New("too many sessions are open; end one of them, or try
 func (h *Handler) open(key, identity, owner string, shared bool) (*served, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if s := h.sessions[key]; s != nil && !s.hasEnded() {
+	if s := h.sessions[key]; s != nil && !isClosed(s.closed) {
 		return s, nil
 	}
 	if h.ctx.Err() != nil {

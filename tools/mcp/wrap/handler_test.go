@@ -16,6 +16,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/disk"
+	"github.com/stevedore-bus/stevedore/tools/mcp/wire"
 )
 
 // serveHTTP wraps servers in a role and serves them over HTTP. The header Identity says
@@ -164,7 +165,7 @@ func TestHandlerRefuses(t *testing.T) {
 		{"POST", initialize, map[string]string{"Identity": ""}, 403, "not valid"},
 		{"POST", initialize, map[string]string{"Content-Type": "text/plain"}, 415, "application/json"},
 		{"POST", `{"jsonrpc":`, nil, 400, "-32700"},
-		{"POST", strings.Repeat(" ", maxRequest+1), nil, 413, "too large"},
+		{"POST", strings.Repeat(" ", wire.MaxMessage+1), nil, 413, "too large"},
 		{"POST", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, nil, 400, "Mcp-Session-Id is missing"},
 		{"POST", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, map[string]string{"Mcp-Session-Id": "x"}, 404, "does not exist"},
 		{"POST", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, map[string]string{"Mcp-Session-Id": "identity alice"}, 404, "does not exist"},

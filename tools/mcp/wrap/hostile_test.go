@@ -13,6 +13,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/disk"
+	"github.com/stevedore-bus/stevedore/tools/mcp/wire"
 )
 
 // raw is a client that writes lines.
@@ -124,6 +125,17 @@ func TestServerThatAsksWithoutEnd(t *testing.T) {
 	c := wrapRaw(t, "raw")
 	c.say(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"ask without end"}}`)
 	checkContains(t, fmt.Sprint(c.response(t, "1").Result), "too many requests to the client are open")
+}
+
+// A message that is too large is an error for its request only, from either side.
+func TestTooLargeMessages(t *testing.T) {
+	c := wrapRaw(t, "raw")
+	c.say(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"too large"}}`)
+	checkContains(t, fmt.Sprint(c.response(t, "1").Result), "isError:true", "more than the 64 MiB that a message may have", "may have acted")
+	c.say(t, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"x","arguments":{"text":"`+strings.Repeat("x", wire.MaxMessage)+`"}}}`)
+	checkContains(t, c.response(t, "2").Error.Message, "larger than the limit of 64 MiB")
+	c.say(t, `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"safe"}}`)
+	checkContains(t, fmt.Sprint(c.response(t, "3").Result), "safe done")
 }
 
 // The client may close its side before its requests are answered.

@@ -68,14 +68,11 @@ func TestServerAtURLFails(t *testing.T) {
 	gone.Close()
 	for url, want := range map[string]string{srv.URL: "401 Unauthorized: a token is required; it wants a credential; set it with --header", gone.URL + "/?key=secret": "connection refused"} {
 		h := NewHTTP(url, nil, "--header")
-		m, err := wire.Request("1", "initialize", map[string]any{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := wire.Request("1", "initialize", map[string]any{})
 		if err := h.Send(m); err != nil {
 			t.Fatal(err)
 		}
-		_, err = h.Receive()
+		_, err := h.Receive()
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%v; want %q", err, want)
 		}
@@ -83,24 +80,6 @@ func TestServerAtURLFails(t *testing.T) {
 			t.Errorf("%v ends the link", err)
 		}
 		h.Close()
-	}
-}
-
-func TestEvents(t *testing.T) {
-	big := strings.Repeat("x", 3<<20)
-	in := ": comment\nevent: message\ndata: {\"a\":\ndata: 1}\n\nid: 7\r\ndata:{\"b\":2}\r\n\r\ndata: \"" + big + "\"\n\nid: 8\ndata: cut"
-	var got []string
-	var resume wire.Resume
-	err := wire.Events(strings.NewReader(in), &resume, func(b *wire.Body) {
-		data, err := io.ReadAll(io.NewSectionReader(b, 0, b.Size()))
-		if err != nil {
-			t.Error(err)
-		}
-		got = append(got, string(data))
-		b.Close()
-	})
-	if err != nil || len(got) != 3 || got[0] != "{\"a\":\n1}" || got[1] != `{"b":2}` || got[2] != `"`+big+`"` || resume.ID != "7" {
-		t.Errorf("%d events: %v", len(got), err)
 	}
 }
 
@@ -122,11 +101,7 @@ func TestResumedStream(t *testing.T) {
 	defer srv.Close()
 	h := NewHTTP(srv.URL, nil, "--header")
 	defer h.Close()
-	m, err := wire.Request("1", "ping", nil)
-	if err == nil {
-		err = h.Send(m)
-	}
-	if err != nil {
+	if err := h.Send(wire.Request("1", "ping", nil)); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := h.Receive(); err != nil || got.ID != "1" {

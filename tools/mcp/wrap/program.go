@@ -21,7 +21,9 @@ func NewProgram(p *command.Process) Link {
 // Receive returns how the process ended, if it did.
 func (l program) Receive() (*wire.Message, error) {
 	m, err := l.Stream.Receive()
-	if _, syntax := errors.AsType[*wire.SyntaxError](err); err == nil || syntax {
+	_, syntax := errors.AsType[*wire.SyntaxError](err)
+	_, size := errors.AsType[*wire.SizeError](err)
+	if err == nil || syntax || size {
 		return m, err
 	}
 	l.process.Close()

@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -16,17 +19,16 @@ import (
 
 // proxy is the state of one client's session.
 //
-//	client  -> fromClient -> forward -> outbox -> server
-//	client <- toClient  <- respond  <- fromServer <- server
+//	client  -> fromClient -> queue -> write  -> server
+//	client <- toClient  <- respond <- fromServer <- server
 type proxy struct {
 	cfg      Config
 	client   Link
 	reader   *offload.Reader
 	reading  *artifacts.Tools
 	shrinker *shrinker
-	flood    *flood
+	notes    *rate.Limiter
 	demand   chan struct{} // a request waits for a server that is down
-	slots    chan struct{} // limits the results that are stored at the same time
 	work     sync.WaitGroup
 
 	sending sync.Mutex // of client.Send
@@ -37,17 +39,14 @@ type proxy struct {
 	generation int
 	seq        int
 	pending    map[string]*request           // requests of the client, by id
-	responding int                           // responses of the server that are not sent on yet
-	calls      map[string]context.CancelFunc // calls of reading tools, by id
 	internal   map[string]chan *wire.Message // requests of the proxy, by id
 	fromServer map[string]serverRequest      // requests of the server, by the id that the client knows
 
 	// What a new process must be told, because the client told it the earlier one.
-	initialize    json.RawMessage          // params; nil before the session is initialized
-	initialized   bool                     // the client sent notifications/initialized
-	level         *wire.Message            // the last logging/setLevel
-	subscriptions map[string]*wire.Message // resources/subscribe by URI
-	meta          json.RawMessage          // the last _meta with the client's capabilities
+	initialize  json.RawMessage          // params; nil before the session is initialized
+	initialized bool                     // the client sent notifications/initialized
+	replay      map[string]*wire.Message // the last logging/setLevel, and resources/subscribe by URI
+	meta        json.RawMessage          // the last _meta with the client's capabilities
 
 	version      string // the latest revision that the client is known to accept
 	capabilities map[string]json.RawMessage
@@ -56,21 +55,49 @@ type proxy struct {
 	taskTools    map[string]string   // the tools of tasks, by their ids
 }
 
-// request is a request of the client that the server has not answered.
+// request is a request of the client that is not answered.
 type request struct {
 	*wire.Message
 	seq       int
-	tool      string // of tools/call, or of the task of tasks/get
-	uri       string // of resources/read
-	token     string // the progress token
-	firstPage bool   // of a list
-	sent      bool   // to the current process, or in the queue to it
-	attempts  int    // how often it was written
-	written   time.Time
-	unsent    int // how often the server did not accept it
+	tool      string             // of tools/call, or of the task of tasks/get
+	uri       string             // of resources/read
+	token     string             // the progress token
+	version   string             // of the protocol, if the request names it
+	firstPage bool               // of a list
+	stop      context.CancelFunc // ends the work of the proxy; nil for a request to the server
+	timer     *time.Timer
+	queued    bool // for the current process
+	answered  bool // the answer is being sent
 	cancelled bool
-	expires   time.Time
+	attempts  int // how often it was written
+	written   time.Time
 	progress  time.Time // when progress was last sent to the client
+}
+
+// name says what a request does.
+func (r *request) name() string {
+	if r.tool != "" {
+		return r.tool
+	}
+	return r.Method
+}
+
+// harmless are the methods that may be repeated. A method of an extension may act.
+var harmless = []string{
+	"initialize", "server/discover", "ping", "tools/list", "resources/list", "resources/templates/list", "resources/read",
+	"resources/subscribe", "resources/unsubscribe", "subscriptions/listen", "prompts/list", "prompts/get", "completion/complete",
+	"logging/setLevel", "tasks/get", "tasks/list", "tasks/result", "tasks/cancel",
+}
+
+// mayAct reports whether a request may have an effect.
+func (r *request) mayAct() bool { return !slices.Contains(harmless, r.Method) }
+
+// warning is what the model must know about a request whose fate is unknown.
+func (r *request) warning() string {
+	if r.mayAct() {
+		return " It may have acted; check the effect before you repeat it."
+	}
+	return ""
 }
 
 // serverRequest is a request of the server that the client has not answered.
@@ -79,19 +106,12 @@ type serverRequest struct {
 	generation int
 }
 
-// toolInfo is what the proxy must know about a tool.
-type toolInfo struct {
-	repeatable   bool
-	outputSchema json.RawMessage
-}
-
 func (p *proxy) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	serving := make(chan error, 1)
 	go func() { serving <- p.serve(ctx) }()
 	reading := make(chan error, 1)
 	go func() { reading <- p.fromClient(ctx) }()
-	go p.expire(ctx)
 
 	var err error
 	select {
@@ -108,14 +128,17 @@ func (p *proxy) run(ctx context.Context) error {
 	<-serving
 	p.mu.Lock()
 	p.ended = true
+	for _, r := range p.pending {
+		p.removeLocked(r)
+	}
 	p.mu.Unlock()
 	p.work.Wait()
 	p.client.Close()
 	return err
 }
 
-// startLocked runs f in the background, for goroutines that may live longer than run: after
-// run has begun to wait for the work, it does nothing and returns false.
+// startLocked runs f in the background. After run has begun to wait for the work, it does
+// nothing and returns false.
 func (p *proxy) startLocked(f func()) bool {
 	if !p.ended {
 		p.work.Go(f)
@@ -134,16 +157,13 @@ const (
 // drain waits until no request of the client is open.
 func (p *proxy) drain(ctx context.Context) {
 	for began := time.Now(); ctx.Err() == nil; {
+		waited, open := time.Since(began), false
 		p.mu.Lock()
-		open, responding := len(p.calls), p.responding
 		for _, r := range p.pending {
-			if !r.cancelled {
-				open++
-			}
+			open = open || !r.cancelled && (waited < drainTime || r.answered && waited < storeTime)
 		}
 		p.mu.Unlock()
-		waited := time.Since(began)
-		if (open == 0 || waited > drainTime) && (responding == 0 || waited > storeTime) {
+		if !open {
 			return
 		}
 		select {
@@ -153,74 +173,72 @@ func (p *proxy) drain(ctx context.Context) {
 	}
 }
 
-// withID gives a message another id.
-func withID(m *wire.Message, id string) *wire.Message {
-	whole, err := m.Whole()
-	if err != nil {
-		return m
+func (p *proxy) removeLocked(r *request) {
+	if p.pending[r.ID] == r {
+		delete(p.pending, r.ID)
 	}
-	v, err := m.Get(whole, "id")
-	if err == nil && v.Exists() {
-		m.Edits = append(m.Edits, wire.Edit{From: v.Start, To: v.End, With: []byte(id)})
+	if r.timer != nil {
+		r.timer.Stop()
 	}
-	return m
 }
 
-// toClient sends a message to the client and closes it. If the client is gone, its
-// Receive fails, too, and ends the proxy.
+func (p *proxy) remove(r *request) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.removeLocked(r)
+}
+
+// failLocked removes a request and answers it with an error.
+func (p *proxy) failLocked(r *request, text string) {
+	p.removeLocked(r)
+	p.startLocked(func() { p.fail(r, text) })
+}
+
+// toClient sends a message to the client. If the client is gone, its Receive fails, too,
+// and ends the proxy.
 func (p *proxy) toClient(m *wire.Message) {
 	p.sending.Lock()
 	defer p.sending.Unlock()
-	defer m.Close()
 	if err := p.client.Send(m); err != nil {
 		p.cfg.Log.Debug().Err(err).Msg("cannot send to the client")
-	}
-}
-
-// answer sends a result to the client.
-func (p *proxy) answer(id string, result any) {
-	m, err := wire.Response(id, result)
-	if err != nil {
-		p.reject(id, wire.CodeInternal, err.Error())
-		return
-	}
-	p.toClient(m)
-}
-
-// reject sends an error to the client.
-func (p *proxy) reject(id string, code int, message string) {
-	if m, err := wire.ErrorResponse(id, code, message, nil); err == nil {
-		p.toClient(m)
 	}
 }
 
 // fail answers a request that the server cannot answer. A model sees the result of a
 // tool, but not an error of the protocol.
 func (p *proxy) fail(r *request, text string) {
-	defer r.Close()
-	if r.cancelled {
-		return
+	switch {
+	case r.cancelled:
+	case r.Method == "tools/call":
+		p.toClient(wire.Response(r.ID, r.toolResult(tools.ErrorResult(text))))
+	default:
+		p.toClient(wire.ErrorResponse(r.ID, wire.CodeInternal, text))
 	}
-	if r.Method == "tools/call" {
-		p.answer(r.ID, toolResult(tools.ErrorResult(text)))
-		return
+}
+
+// fields are the members of a result of the proxy.
+type fields map[string]any
+
+// result adds what revision 2026-07-28 wants of a result; of a list or a resource it also
+// wants to know how long it is valid. Clients of earlier revisions do not get it.
+func (r *request) result(f fields) fields {
+	if r.version < stateless {
+		return f
 	}
-	p.reject(r.ID, wire.CodeInternal, text)
+	f["resultType"] = "complete"
+	if r.Method != "tools/call" {
+		f["ttlMs"], f["cacheScope"] = 0, "private"
+	}
+	return f
 }
 
-// callResult is the result of tools/call.
-type callResult struct {
-	ResultType string `json:"resultType"`
-	Content    []any  `json:"content"`
-	IsError    bool   `json:"isError,omitempty"`
+// toolResult returns a result for tools/call.
+func (r *request) toolResult(res *tools.Result) fields {
+	f := fields{"content": append([]any{textBlock(res.ForLLM)}, artifacts.Media(res)...)}
+	if res.IsError {
+		f["isError"] = true
+	}
+	return r.result(f)
 }
 
-type textBlock struct {
-	Type string `json:"type"`
-	Text string `json:"text"`
-}
-
-func toolResult(res *tools.Result) callResult {
-	content := append([]any{textBlock{"text", res.ForLLM}}, artifacts.Media(res)...)
-	return callResult{ResultType: "complete", Content: content, IsError: res.IsError}
-}
+func textBlock(text string) any { return map[string]string{"type": "text", "text": text} }

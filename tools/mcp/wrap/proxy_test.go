@@ -54,10 +54,7 @@ func TestNoWorkAfterTheEnd(t *testing.T) {
 	}
 	defer files.Close()
 	store := &listedStore{Store: files}
-	request, err := wire.Request("1", "resources/list", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := wire.Request("1", "resources/list", nil)
 	client := &late{ended: make(chan struct{}), handled: make(chan struct{}), request: request}
 	p, err := newProxy(client, Config{Name: "test", Session: "s", Store: store, Server: func(ctx context.Context) (Link, error) {
 		<-ctx.Done()

@@ -11,21 +11,16 @@ import (
 // stateless is the first revision without sessions.
 const stateless = "2026-07-28"
 
+// versionKey is the field of _meta with the revision of a request.
+const versionKey = "io.modelcontextprotocol/protocolVersion"
+
 // routing is what the headers of a request repeat of its body.
 type routing struct{ version, name string }
 
 func readRouting(m *wire.Message) (r routing) {
-	if m.Params.Kind != '{' {
-		return r
-	}
-	if v, err := m.Get(m.Params, "_meta"); err == nil && v.Kind == '{' {
-		if v, err := m.Get(v, "io.modelcontextprotocol/protocolVersion"); err == nil && v.Kind == '"' {
-			r.version, _ = m.Text(v, 100)
-		}
-	}
-	key := map[string]string{"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}[m.Method]
-	if v, err := m.Get(m.Params, key); key != "" && err == nil && v.Kind == '"' {
-		r.name, _ = m.Text(v, 8<<10)
+	r.version, _ = wire.Text(wire.Get(m.Params, "_meta", versionKey))
+	if key := map[string]string{"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}[m.Method]; key != "" {
+		r.name, _ = wire.Text(wire.Get(m.Params, key))
 	}
 	return r
 }
@@ -52,12 +47,8 @@ func mismatch(r *http.Request, m *wire.Message, body routing) string {
 
 // headerValue encodes a name that is not plain text.
 func headerValue(name string) string {
-	for i := range len(name) {
-		if name[i] < 0x20 || name[i] > 0x7e {
-			return "=?base64?" + base64.StdEncoding.EncodeToString([]byte(name)) + "?="
-		}
-	}
-	if name == "" || strings.TrimSpace(name) != name || strings.HasPrefix(name, "=?base64?") {
+	special := strings.ContainsFunc(name, func(r rune) bool { return r < 0x20 || r > 0x7e })
+	if special || name == "" || strings.TrimSpace(name) != name || strings.HasPrefix(name, "=?base64?") {
 		return "=?base64?" + base64.StdEncoding.EncodeToString([]byte(name)) + "?="
 	}
 	return name

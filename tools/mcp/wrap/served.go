@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -15,6 +17,10 @@ import (
 
 // served is the Link to the clients of a session over HTTP. Two clients of a shared
 // session may use the same ids and progress tokens, so the proxy sees other ones.
+//
+// The SDK's StreamableServerTransport cannot be used here: it refuses methods that it does
+// not know, and sends what the server says during a request to the stream of a GET, which
+// clients of revision 2026-07-28 do not have.
 type served struct {
 	identity string
 	owner    string
@@ -23,18 +29,92 @@ type served struct {
 	closed   chan struct{}
 	close    sync.Once
 
-	mu      sync.Mutex
-	seq     int
-	open    map[string]*exchange // by the id that the proxy sees; ended, if the client is gone
-	events  *exchange            // the stream of a GET; nil if there is none
-	backlog backlog              // for the next stream
-	active  time.Time
+	mu     sync.Mutex
+	seq    int
+	open   map[string]*exchange // by the id that the proxy sees; ended, if the client is gone
+	events *exchange            // the stream of a GET; nil if there is none
+	active time.Time
 
-	flushing sync.Mutex // keeps the backlog in order
+	flushing sync.Mutex
+	backlog  []*wire.Message // for the next stream
 }
 
 func newServed(identity string, shared bool) *served {
 	return &served{identity: identity, shared: shared, in: make(chan *wire.Message), closed: make(chan struct{}), open: map[string]*exchange{}, active: time.Now()}
+}
+
+// exchange is a request of a client, or its GET.
+type exchange struct {
+	id, token string // as the client knows them
+	done      chan struct{}
+
+	mu      sync.Mutex
+	w       http.ResponseWriter // nil when the exchange has ended
+	flowing bool                // it is a stream of events
+}
+
+// writeTimeout is how long a client may take to receive a message. The messages behind
+// it wait.
+const writeTimeout = 30 * time.Second
+
+// write sends a message: as the only content if it is the response and nothing was
+// sent before, otherwise as an event. It returns false if the client is known to be gone.
+func (e *exchange) write(m *wire.Message) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case e.w == nil:
+		return false
+	case m.IsResponse() && !e.flowing:
+		e.w.Header().Set("Content-Type", "application/json")
+		return e.writeLocked(m.Text())
+	case !e.flowing:
+		e.flowing = true
+		e.w.Header().Set("Content-Type", "text/event-stream")
+	}
+	return e.writeLocked([]byte("event: message\ndata: "), m.Text(), []byte("\n\n"))
+}
+
+// comment sends a line that clients ignore.
+func (e *exchange) comment() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.w != nil {
+		e.writeLocked([]byte(": \n\n"))
+	}
+}
+
+func (e *exchange) writeLocked(parts ...[]byte) bool {
+	c := http.NewResponseController(e.w)
+	_ = c.SetWriteDeadline(time.Now().Add(writeTimeout)) // not every writer has one
+	defer func() { _ = c.SetWriteDeadline(time.Time{}) }()
+	for _, part := range parts {
+		_, _ = e.w.Write(part) // Flush fails after a write that failed
+	}
+	if !e.flowing {
+		return true
+	}
+	err := c.Flush()
+	return err == nil || errors.Is(err, http.ErrNotSupported)
+}
+
+// finish ends the exchange: nothing is written after it.
+func (e *exchange) finish() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.w != nil {
+		e.w = nil
+		close(e.done)
+	}
+}
+
+func isClosed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // Receive implements Link.
@@ -50,16 +130,6 @@ func (s *served) Receive() (*wire.Message, error) {
 // Close implements Link.
 func (s *served) Close() { s.close.Do(func() { close(s.closed) }) }
 
-// hasEnded reports whether the session accepts no more messages.
-func (s *served) hasEnded() bool {
-	select {
-	case <-s.closed:
-		return true
-	default:
-		return false
-	}
-}
-
 // end answers the open requests when the proxy has ended.
 func (s *served) end(cause error) {
 	s.Close()
@@ -68,15 +138,11 @@ func (s *served) end(cause error) {
 		text += ": " + cause.Error()
 	}
 	s.mu.Lock()
-	open := s.open
-	events := s.events
+	open, events := s.open, s.events
 	s.open, s.events = map[string]*exchange{}, nil
-	s.backlog.clear()
 	s.mu.Unlock()
 	for _, e := range open {
-		if m, err := wire.ErrorResponse(e.id, wire.CodeInternal, text, nil); err == nil {
-			e.write(m)
-		}
+		e.write(wire.ErrorResponse(e.id, wire.CodeInternal, text))
 		e.finish()
 	}
 	if events != nil {
@@ -96,7 +162,7 @@ func (s *served) closeWhenIdle(ctx context.Context, limit time.Duration) {
 		s.mu.Lock()
 		idle := s.events == nil && time.Since(s.active) > limit
 		for _, e := range s.open {
-			idle = idle && e.ended()
+			idle = idle && isClosed(e.done)
 		}
 		s.mu.Unlock()
 		if idle {
@@ -105,6 +171,7 @@ func (s *served) closeWhenIdle(ctx context.Context, limit time.Duration) {
 	}
 }
 
+// pass passes a message to the proxy.
 func (s *served) pass(ctx context.Context, m *wire.Message) bool {
 	select {
 	case s.in <- m:
@@ -112,7 +179,6 @@ func (s *served) pass(ctx context.Context, m *wire.Message) bool {
 	case <-s.closed:
 	case <-ctx.Done():
 	}
-	m.Close()
 	return false
 }
 
@@ -122,118 +188,70 @@ func (s *served) handle(w http.ResponseWriter, r *http.Request, m *wire.Message)
 	s.mu.Lock()
 	s.active = time.Now()
 	s.seq++
-	inner := strconv.Quote("http-" + strconv.Itoa(s.seq))
+	inner := wire.JSON("http-" + strconv.Itoa(s.seq))
 	s.mu.Unlock()
 	if !m.IsRequest() {
-		if m.Method == "notifications/cancelled" && !s.renameCancelled(m) {
-			w.WriteHeader(http.StatusAccepted)
-			return
+		if m.Method == "notifications/cancelled" {
+			m = s.cancelled(m)
 		}
-		copied, err := rewrite(m)
-		if err != nil {
-			sendError(w, http.StatusBadRequest, "null", wire.CodeParse, err.Error())
-			return
-		}
-		if !s.pass(r.Context(), copied) {
+		if m != nil && !s.pass(r.Context(), m) {
 			http.Error(w, unknownSession, http.StatusNotFound)
 			return
 		}
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
-	e := &exchange{id: m.ID, done: make(chan struct{}), w: w}
-	if v, err := metaValue(m, "progressToken"); err == nil && v.Exists() {
-		if raw, err := m.Bytes(v, 4<<10); err == nil {
-			e.token = string(raw)
-			m.Edits = append(m.Edits, wire.Edit{From: v.Start, To: v.End, With: []byte(inner)})
-		}
-	}
-	copied, err := rewrite(withID(m, inner))
-	if err != nil {
-		sendError(w, http.StatusBadRequest, m.ID, wire.CodeParse, err.Error())
-		return
+	e := &exchange{id: m.ID, token: string(wire.Get(m.Params, "_meta", "progressToken")), done: make(chan struct{}), w: w}
+	if e.token != "" {
+		m = m.With("params", wire.Set(m.Params, inner, "_meta", "progressToken"))
 	}
 	s.mu.Lock()
-	s.open[inner] = e
+	s.open[string(inner)] = e
 	s.mu.Unlock()
-	if s.pass(r.Context(), copied) {
+	if s.pass(r.Context(), m.With("id", inner)) {
 		select {
 		case <-e.done:
 		case <-r.Context().Done():
 		case <-s.closed:
 			<-e.done // end closes it
 		}
-	} else if m, err := wire.ErrorResponse(e.id, wire.CodeInternal, unknownSession, nil); err == nil {
-		e.write(m)
+	} else {
+		e.write(wire.ErrorResponse(e.id, wire.CodeInternal, unknownSession))
 	}
 	s.mu.Lock()
-	_, unanswered := s.open[inner]
+	_, unanswered := s.open[string(inner)]
 	if s.shared { // otherwise its client may still cancel it, by its id
-		delete(s.open, inner)
+		delete(s.open, string(inner))
 	}
 	s.active = time.Now()
 	s.mu.Unlock()
 	e.finish()
 	if unanswered && s.shared { // without sessions, this is how a client cancels
-		if m, err := wire.Request("", "notifications/cancelled", map[string]any{"requestId": json.RawMessage(inner), "reason": "the client is gone"}); err == nil {
-			s.pass(context.Background(), m)
-		}
+		s.pass(context.Background(), wire.Request("", "notifications/cancelled", fields{"requestId": inner, "reason": "the client is gone"}))
 	}
 }
 
-// renameCancelled gives a cancellation the id that the proxy sees. It returns false if the
+// cancelled returns a cancellation with the id that the proxy sees. It returns nil if the
 // cancellation names no open request of its client.
-func (s *served) renameCancelled(m *wire.Message) bool {
-	if m.Params.Kind != '{' || s.shared { // another client may have a request with this id
-		return false
+func (s *served) cancelled(m *wire.Message) *wire.Message {
+	if s.shared { // another client may have a request with this id
+		return nil
 	}
-	v, err := m.Get(m.Params, "requestId")
-	if err != nil || !v.Exists() {
-		return false
-	}
-	raw, err := m.Bytes(v, 4<<10)
-	if err != nil {
-		return false
-	}
+	id := string(wire.Get(m.Params, "requestId"))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for inner, e := range s.open {
-		if e.id == string(raw) {
-			m.Edits = append(m.Edits, wire.Edit{From: v.Start, To: v.End, With: []byte(inner)})
+		if e.id == id {
 			delete(s.open, inner) // no response is sent
 			e.finish()
-			return true
+			return m.With("params", wire.Set(m.Params, json.RawMessage(inner), "requestId"))
 		}
 	}
-	return false
+	return nil
 }
 
-// rewrite returns a message with its edits.
-func rewrite(m *wire.Message) (*wire.Message, error) {
-	var c wire.Collector
-	defer c.Close()
-	if err := m.WriteEdited(&c, m.Edits); err != nil {
-		return nil, err
-	}
-	body := c.Body()
-	out, err := wire.Parse(body)
-	if err != nil {
-		body.Close()
-	}
-	return out, err
-}
-
-// metaValue returns a value of the _meta of a message.
-func metaValue(m *wire.Message, key string) (wire.Value, error) {
-	if m.Params.Kind != '{' {
-		return wire.Value{}, nil
-	}
-	meta, err := m.Get(m.Params, "_meta")
-	if err != nil || meta.Kind != '{' {
-		return wire.Value{}, err
-	}
-	return m.Get(meta, key)
-}
+// subscriptionKey names the request subscriptions/listen to which a message belongs.
+const subscriptionKey = "io.modelcontextprotocol/subscriptionId"
 
 // Send implements Link.
 func (s *served) Send(m *wire.Message) error {
@@ -245,77 +263,78 @@ func (s *served) Send(m *wire.Message) error {
 		if e == nil { // its client is gone
 			return nil
 		}
-		renamed := withID(m, e.id)
-		if v, err := resultMeta(m, subscriptionKey); err == nil && v.Exists() {
-			renamed.Edits = append(renamed.Edits, wire.Edit{From: v.Start, To: v.End, With: []byte(e.id)})
+		if wire.Get(m.Result, "_meta", subscriptionKey) != nil {
+			m = m.With("result", wire.Set(m.Result, json.RawMessage(e.id), "_meta", subscriptionKey))
 		}
-		e.write(renamed)
+		e.write(m.With("id", json.RawMessage(e.id)))
 		e.finish()
 		return nil
 	}
-	s.flush() // what is older
-	e, named := s.exchangeOf(m)
-	if e != nil && e.write(m) || named || s.shared {
-		return nil
+	// A message that names a request goes to it, with the client's name.
+	path, as := []string{"_meta", subscriptionKey}, func(e *exchange) string { return e.id }
+	if m.Method == "notifications/progress" {
+		path, as = []string{"progressToken"}, func(e *exchange) string { return cmp.Or(e.token, "null") }
 	}
 	s.mu.Lock()
-	s.backlog.add(m)
+	e := s.open[string(wire.Get(m.Params, path...))]
 	s.mu.Unlock()
-	s.flush()
+	switch {
+	case e != nil:
+		s.flush() // what is older
+		e.write(m.With("params", wire.Set(m.Params, json.RawMessage(as(e)), path...)))
+	case m.Method != "notifications/progress":
+		s.flush(m)
+	}
 	return nil
 }
 
-// subscriptionKey names the request subscriptions/listen to which a message belongs.
-const subscriptionKey = "io.modelcontextprotocol/subscriptionId"
+const (
+	// maxBacklog is how many messages wait for a stream, and maxBacklogBytes how many bytes
+	// they have together.
+	maxBacklog      = 100
+	maxBacklogBytes = 8 << 20
+)
 
-func resultMeta(m *wire.Message, key string) (wire.Value, error) {
-	if m.Result.Kind != '{' || m.Size() > 64<<10 {
-		return wire.Value{}, nil
+// flush sends the backlog and messages of the server that belong to no request on the
+// stream of a GET or of an open request. If there is none, the last ones wait for the next
+// one, unless it could be that of another client.
+func (s *served) flush(added ...*wire.Message) {
+	s.flushing.Lock()
+	defer s.flushing.Unlock()
+	s.backlog = append(s.backlog, added...)
+	for e := s.target(); e != nil && len(s.backlog) > 0; e = s.target() {
+		if !e.write(s.backlog[0]) {
+			e.finish() // its client is gone
+			continue
+		}
+		s.backlog = s.backlog[1:]
 	}
-	meta, err := m.Get(m.Result, "_meta")
-	if err != nil || meta.Kind != '{' {
-		return wire.Value{}, err
+	var kept []*wire.Message
+	size := int64(0)
+	for _, m := range slices.Backward(s.backlog) {
+		if !s.shared && len(kept) < maxBacklog && size+m.Size() <= maxBacklogBytes {
+			kept, size = append(kept, m), size+m.Size()
+		}
 	}
-	return m.Get(meta, key)
+	slices.Reverse(kept)
+	s.backlog = kept
 }
 
-// exchangeOf returns the exchange on which a notification or a request of the server
-// is sent: the one that it names, the stream, or an open request. It returns nil if there is
-// none.
-func (s *served) exchangeOf(m *wire.Message) (e *exchange, named bool) {
+// target returns the exchange for messages that belong to no request; nil if there is none.
+func (s *served) target() *exchange {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	find := func(v wire.Value, err error, as func(*exchange) string) *exchange {
-		if err != nil || !v.Exists() {
-			return nil
-		}
-		raw, err := m.Bytes(v, 4<<10)
-		e := s.open[string(raw)]
-		if err != nil || e == nil {
-			return nil
-		}
-		m.Edits = append(m.Edits, wire.Edit{From: v.Start, To: v.End, With: []byte(cmp.Or(as(e), "null"))})
-		return e
-	}
-	if m.Method == "notifications/progress" && m.Params.Kind == '{' {
-		v, err := m.Get(m.Params, "progressToken")
-		return find(v, err, func(e *exchange) string { return e.token }), true
-	}
-	v, err := metaValue(m, subscriptionKey)
-	if e := find(v, err, func(e *exchange) string { return e.id }); e != nil {
-		return e, true
-	}
-	if s.events != nil {
-		return s.events, false
+	if s.events != nil && !isClosed(s.events.done) {
+		return s.events
 	}
 	if len(s.open) == 1 || !s.shared {
 		for _, e := range s.open {
-			if !e.ended() {
-				return e, false
+			if !isClosed(e.done) {
+				return e
 			}
 		}
 	}
-	return nil, false
+	return nil
 }
 
 // keepAlive is the time between two comments on a stream, so that proxies keep it open.

@@ -19,12 +19,9 @@ func TestRequestOfAClientThatIsGone(t *testing.T) {
 	e := &exchange{id: "1", done: make(chan struct{}), w: httptest.NewRecorder()}
 	s.open[`"http-1"`] = e
 	e.finish()
-	m, err := wire.Request("", "notifications/message", map[string]any{"data": "x"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Send(m); err != nil || len(s.backlog.messages) != 1 {
-		t.Errorf("%d messages wait (%v)", len(s.backlog.messages), err)
+	m := wire.Request("", "notifications/message", map[string]any{"data": "x"})
+	if err := s.Send(m); err != nil || len(s.backlog) != 1 {
+		t.Errorf("%d messages wait (%v)", len(s.backlog), err)
 	}
 	go s.closeWhenIdle(t.Context(), 10*time.Millisecond)
 	select {
@@ -46,10 +43,7 @@ func TestCancellationOfAnotherClientsRequest(t *testing.T) {
 				m, _ := s.Receive()
 				passed <- m
 			}()
-			m, err := wire.Request("", "notifications/cancelled", map[string]any{"requestId": json.RawMessage(id)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := wire.Request("", "notifications/cancelled", map[string]any{"requestId": json.RawMessage(id)})
 			w := httptest.NewRecorder()
 			s.handle(w, httptest.NewRequestWithContext(t.Context(), "POST", "/", nil), m)
 			s.Close()

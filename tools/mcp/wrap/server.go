@@ -1,12 +1,16 @@
 package wrap
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -22,15 +26,36 @@ type connection struct {
 	ready      bool      // requests of the client may be sent
 	answered   bool      // it answered a request
 	heard      time.Time // when its last message came
-	outbox     *outbox
+	queue      chan *wire.Message
+	queued     atomic.Int64 // bytes in the queue
 	closed     chan struct{}
 }
 
-// send queues a message that is not a request of the client. It drops the message if
-// the server does not read its input for long.
-func (c *connection) send(m *wire.Message) {
-	if !c.outbox.add(m) && !m.IsRequest() {
-		m.Close()
+// The queue of the messages to a server: to add one never blocks, because a server may
+// read nothing while it writes, and the proxy must go on to read then.
+const (
+	maxQueue      = 64 << 20 // bytes
+	maxQueueCount = 1 << 16
+)
+
+// send queues a message, and reports whether there was room for it.
+func (c *connection) send(m *wire.Message) bool {
+	if queued := c.queued.Load(); queued > 0 && queued+m.Size() > maxQueue {
+		return false
+	}
+	select {
+	case c.queue <- m:
+		c.queued.Add(m.Size())
+		return true
+	default:
+		return false
+	}
+}
+
+// queueLocked queues a request, or answers it if the queue is full.
+func (p *proxy) queueLocked(r *request) {
+	if r.queued = p.server.send(r.Message); !r.queued {
+		p.failLocked(r, fmt.Sprintf("The MCP server %s does not read its input, and %d MiB of requests wait for it. This one was not sent; try again later.", p.cfg.Name, maxQueue>>20))
 	}
 }
 
@@ -38,11 +63,8 @@ func (c *connection) send(m *wire.Message) {
 func (p *proxy) write(c *connection) {
 	for {
 		select {
-		case <-c.outbox.filled:
-		case <-c.closed:
-			return
-		}
-		for m := c.outbox.take(); m != nil; m = c.outbox.take() {
+		case m := <-c.queue:
+			c.queued.Add(-m.Size())
 			if !p.wanted(m) {
 				continue
 			}
@@ -50,9 +72,8 @@ func (p *proxy) write(c *connection) {
 				c.Close() // Receive ends with the reason
 				return
 			}
-			if !m.IsRequest() { // requests are closed when they are answered
-				m.Close()
-			}
+		case <-c.closed:
+			return
 		}
 	}
 }
@@ -123,7 +144,7 @@ func (p *proxy) session(ctx context.Context) (answered bool, err error) {
 	}
 	p.mu.Lock()
 	p.generation++
-	c := &connection{Link: link, generation: p.generation, outbox: newOutbox(), closed: make(chan struct{})}
+	c := &connection{Link: link, generation: p.generation, queue: make(chan *wire.Message, maxQueueCount), closed: make(chan struct{})}
 	p.server = c
 	p.mu.Unlock()
 	stop := context.AfterFunc(ctx, link.Close)
@@ -135,47 +156,31 @@ func (p *proxy) session(ctx context.Context) (answered bool, err error) {
 			link.Close()
 		}
 	})
-	err = p.fromServerLink(ctx, c)
+	err = p.receive(ctx, c)
 	link.Close()
 	close(c.closed)
 	p.mu.Lock()
-	answered = c.answered
+	defer p.mu.Unlock()
 	p.server = nil
-	p.mu.Unlock()
-	p.interrupted(c, err)
-	return answered, err
+	p.interruptedLocked(c, err)
+	return c.answered, err
 }
 
 // prepare brings a new process into the state of the earlier one, and then sends the
 // requests that wait.
 func (p *proxy) prepare(ctx context.Context, c *connection) error {
 	p.mu.Lock()
-	params, initialized := p.initialize, p.initialized
-	var replay []*wire.Message
-	if p.level != nil {
-		replay = append(replay, p.level)
-	}
-	for _, m := range p.subscriptions {
-		replay = append(replay, m)
-	}
+	params, initialized, replay := p.initialize, p.initialized, slices.Collect(maps.Values(p.replay))
 	p.mu.Unlock()
 	if params != nil {
 		if _, err := p.ask(ctx, c, "initialize", params); err != nil {
 			return fmt.Errorf("initialize: %w", err)
 		}
 		if initialized {
-			m, err := wire.Request("", "notifications/initialized", nil)
-			if err != nil {
-				return err
-			}
-			c.send(m)
+			c.send(wire.Request("", "notifications/initialized", nil))
 		}
 		for _, m := range replay {
-			params, err := m.Bytes(m.Params, 64<<10)
-			if err == nil {
-				_, err = p.ask(ctx, c, m.Method, json.RawMessage(params))
-			}
-			if err != nil {
+			if _, err := p.ask(ctx, c, m.Method, m.Params); err != nil {
 				p.cfg.Log.Warn().Str("server", p.cfg.Name).Str("method", m.Method).Err(err).Msg("cannot repeat a request after a restart")
 			}
 		}
@@ -188,12 +193,8 @@ func (p *proxy) prepare(ctx context.Context, c *connection) error {
 }
 
 // ask sends a request of the proxy itself and returns the result.
-func (p *proxy) ask(ctx context.Context, c *connection, method string, params any) (*wire.Message, error) {
+func (p *proxy) ask(ctx context.Context, c *connection, method string, params any) (json.RawMessage, error) {
 	id := strconv.Quote("stevedore-" + rand.Text())
-	m, err := wire.Request(id, method, params)
-	if err != nil {
-		return nil, err
-	}
 	answer := make(chan *wire.Message, 1)
 	p.mu.Lock()
 	p.internal[id] = answer
@@ -203,17 +204,13 @@ func (p *proxy) ask(ctx context.Context, c *connection, method string, params an
 		delete(p.internal, id)
 		p.mu.Unlock()
 	}()
-	c.send(m)
+	c.send(wire.Request(id, method, params))
 	select {
-	case response, ok := <-answer:
-		switch {
-		case !ok:
-			return nil, errors.New("the server ended")
-		case response.Error.Exists():
-			text, _ := response.Bytes(response.Error, 4<<10)
-			return response, &rpcError{method, string(text)}
+	case m := <-answer:
+		if m.Error != nil {
+			return nil, &rpcError{method, string(m.Error)}
 		}
-		return response, nil
+		return m.Result, nil
 	case <-time.After(p.cfg.StartTimeout):
 		return nil, fmt.Errorf("the server did not answer %s within %s", method, p.cfg.StartTimeout)
 	case <-c.closed:
@@ -228,4 +225,108 @@ type rpcError struct{ method, text string }
 
 func (e *rpcError) Error() string {
 	return fmt.Sprintf("the server answered %s with the error %s", e.method, tools.Excerpt(e.text, 300))
+}
+
+// maxAttempts is how often a call is sent: a call that kills the server every time must
+// not kill it for ever. Other requests are sent until the server is given up.
+const maxAttempts = 2
+
+// repeatableLocked reports whether a request may be sent again after the server may
+// have received it.
+func (p *proxy) repeatableLocked(r *request) bool {
+	switch {
+	case r.cancelled:
+		return false
+	case r.attempts == 0: // it was not written
+		return true
+	case r.Method == "tools/call":
+		return r.attempts < maxAttempts && p.known[r.tool].repeatable
+	}
+	return r.attempts <= maxStarts && !r.mayAct()
+}
+
+// resume sends the requests that wait to a process that is ready, in their order. It
+// fails the calls that must not run twice.
+func (p *proxy) resume(c *connection) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.server != c { // it has ended already, and the next one will send them
+		return
+	}
+	c.ready = true
+	for _, r := range slices.SortedFunc(maps.Values(p.pending), func(a, b *request) int { return cmp.Compare(a.seq, b.seq) }) {
+		switch {
+		case r.answered:
+		case p.repeatableLocked(r):
+			p.queueLocked(r)
+		default:
+			p.failLocked(r, p.crashText(r, nil))
+		}
+	}
+}
+
+// interruptedLocked handles the requests of a process that ended.
+func (p *proxy) interruptedLocked(c *connection, cause error) {
+	for _, r := range p.pending {
+		if !r.queued || r.answered {
+			continue
+		}
+		r.queued = false
+		if !p.repeatableLocked(r) && (p.listed || r.Method != "tools/call" || r.attempts >= maxAttempts || r.cancelled) {
+			p.failLocked(r, p.crashText(r, cause))
+		} // otherwise resume decides, when the tools are known
+	}
+	for id, r := range p.fromServer {
+		if r.generation == c.generation {
+			delete(p.fromServer, id)
+			p.startLocked(func() {
+				p.toClient(wire.Request("", "notifications/cancelled", fields{"requestId": json.RawMessage(id), "reason": "the server ended"}))
+			})
+		}
+	}
+}
+
+func (p *proxy) crashText(r *request, cause error) string {
+	reason := ""
+	if cause != nil {
+		reason = " (" + tools.Excerpt(cause.Error(), 500) + ")"
+	}
+	verb := "handled"
+	if r.tool != "" {
+		verb = "ran"
+	}
+	text := fmt.Sprintf("The MCP server %s ended while it %s %s%s. It is started again.%s", p.cfg.Name, verb, r.name(), reason, r.warning())
+	if r.Method == "tools/call" && r.attempts >= maxAttempts {
+		text += " The call seems to be the cause: do not repeat it unchanged."
+	}
+	return text
+}
+
+// giveUp fails all requests, because the server does not start.
+func (p *proxy) giveUp(cause error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, r := range p.pending {
+		if !r.answered {
+			p.failLocked(r, fmt.Sprintf("The MCP server %s does not start: %s", p.cfg.Name, tools.Excerpt(cause.Error(), 600)))
+		}
+	}
+	select {
+	case <-p.demand: // of one of these requests
+	default:
+	}
+}
+
+// probeTimeout is how long a server that has been silent since a request expired may
+// take to answer a ping.
+const probeTimeout = 10 * time.Second
+
+// probe ends a server that hangs. It is then started again.
+func (p *proxy) probe(ctx context.Context, c *connection) {
+	ctx, cancel := context.WithTimeout(ctx, min(probeTimeout, p.cfg.CallTimeout))
+	defer cancel()
+	if _, err := p.ask(ctx, c, "ping", nil); errors.Is(err, context.DeadlineExceeded) {
+		p.cfg.Log.Warn().Str("server", p.cfg.Name).Msg("MCP server hangs; it is ended")
+		c.Close()
+	}
 }

@@ -14,6 +14,8 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/stevedore-bus/stevedore/tools/mcp/wire"
 )
 
 func bigText(lines int) string {
@@ -31,6 +33,7 @@ var outputSchemas = map[string]string{
 	"text":    `{"type":"object","properties":{"content":{"type":"string"}},"required":["content"],"additionalProperties":false}`,
 	"mixed":   `{"type":"object"}`,
 	"numbers": `{"type":"object","properties":{"values":{"type":"array","items":{"type":"number"}}},"required":["values"],"additionalProperties":false}`,
+	"all":     `{"type":"object","properties":{"values":{"type":"array","minItems":5000}},"required":["values"],"additionalProperties":false}`,
 }
 
 func validates(schema string, v any) error {
@@ -51,7 +54,7 @@ func structured(name string, n int) any {
 		return map[string]any{"content": bigText(n)}
 	case "mixed": // the text has more bytes than the whole has characters
 		return map[string]any{"text": strings.Repeat("漢字かな", 5*n), "rows": structured("open", n).(map[string]any)["rows"]}
-	case "numbers":
+	case "numbers", "all":
 		values := make([]float64, n)
 		for i := range values {
 			values[i] = float64(i) + 1.0/3
@@ -279,6 +282,9 @@ func callRaw(role, tool, id string, say func(string, ...any)) {
 		}
 	case "big":
 		say(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"%s"}]}}`, id, strings.Repeat("0123456789abcde ", 500_000))
+		return
+	case "too large":
+		say(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"%s"}]}}`, id, strings.Repeat("0123456789abcde ", wire.MaxMessage/16))
 		return
 	case "hang":
 		time.Sleep(time.Hour)

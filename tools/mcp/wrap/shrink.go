@@ -1,8 +1,10 @@
 package wrap
 
 import (
+	"cmp"
 	"context"
-	"errors"
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -21,17 +23,25 @@ type shrinker struct {
 	offloader *offload.Offloader
 }
 
+func newShrinker(cfg Config) *shrinker {
+	tokens := cmp.Or(cfg.Offload.Threshold, 8000)
+	limit := max(cmp.Or(cfg.Offload.InlineChars, 40_000), tokens*5/2)
+	always := cfg.Offload
+	always.Threshold, always.InlineChars = 1, 1
+	return &shrinker{cfg: cfg, limit: limit, offloader: offload.NewOffloader(cfg.Store, always)}
+}
+
 // stored is an artifact and the reference that replaces it.
 type stored struct {
 	artifact  *tools.Artifact // nil if it could not be stored
 	reference string
 }
 
-// store stores what src returns as an artifact of a tool.
-func (s *shrinker) store(ctx context.Context, tool string, src io.Reader) (stored, error) {
-	out := tools.NewOutput(tools.OutputLimits{})
+// store stores a text or a file as an artifact of a tool.
+func (s *shrinker) store(ctx context.Context, tool, text string) (stored, error) {
+	out := tools.NewOutput(tools.OutputLimits{Memory: wire.MaxMessage})
 	defer out.Close()
-	if _, err := io.Copy(out, src); err != nil {
+	if _, err := io.WriteString(out, text); err != nil {
 		return stored{}, err
 	}
 	call := tools.Call{ID: artifacts.NewID(tool), Session: s.cfg.Session, Tool: tool}
@@ -52,104 +62,42 @@ func (s *shrinker) store(ctx context.Context, tool string, src io.Reader) (store
 	return stored{got.Artifact, reference}, nil
 }
 
-// block is a content block with text, or with a file in base64.
+// block is the big part of a content block, of a resource or of a message of a prompt.
 type block struct {
-	at   wire.Value // the block
-	text wire.Value // its text, or its file
-	size int64      // of the text in characters; of a file in base64
-	blob bool
+	index int    // of what contains it
+	text  string // the text, or the bytes of a file
+	file  bool
+	size  int64 // of the text in characters; of a file in base64
 }
 
-// blockOf returns the big part of a content block, if it has one: the text of a text
-// block or of an embedded resource, or the file of an embedded resource. Images and
-// sounds stay as they are.
-func blockOf(m *wire.Message, at wire.Value) (b block, ok bool, err error) {
-	members, err := m.Members(at, 1000)
-	if err != nil {
-		return b, false, err
-	}
-	kind := wire.Find(members, "type")
-	if kind.Kind != '"' || kind.Len() > 100 {
-		return b, false, nil
-	}
-	name, err := m.Text(kind, 100)
-	if err != nil {
-		return b, false, err
-	}
-	b.at = at
-	switch name {
+// blockOf returns the text or the file of a content block. Images and sounds stay as they
+// are.
+func blockOf(index int, raw json.RawMessage) (block, bool) {
+	switch kind, _ := wire.Text(wire.Get(raw, "type")); kind {
 	case "text":
-		b.text = wire.Find(members, "text")
+		text, ok := wire.Text(wire.Get(raw, "text"))
+		return newBlock(index, text), ok
 	case "resource":
-		resource := wire.Find(members, "resource")
-		if resource.Kind != '{' {
-			return b, false, nil
-		}
-		if b, err = resourceOf(m, resource); err != nil {
-			return b, false, err
-		}
-		b.at = at
+		return resourceOf(index, wire.Get(raw, "resource"))
 	}
-	return b, b.text.Kind == '"', nil
+	return block{}, false
 }
 
-// resourceOf returns the text or the file of a resource.
-func resourceOf(m *wire.Message, at wire.Value) (b block, err error) {
-	members, err := m.Members(at, 1000)
-	if err != nil {
-		return b, err
+// resourceOf returns the text or the file of a resource. A file that is not base64 is
+// the text that it is.
+func resourceOf(index int, raw json.RawMessage) (block, bool) {
+	if text, ok := wire.Text(wire.Get(raw, "text")); ok {
+		return newBlock(index, text), true
 	}
-	b.at = at
-	if b.text = wire.Find(members, "text"); !b.text.Exists() {
-		b.text, b.blob = wire.Find(members, "blob"), true
+	text, ok := wire.Text(wire.Get(raw, "blob"))
+	if data, err := base64.StdEncoding.DecodeString(text); err == nil && ok {
+		return block{index: index, text: string(data), file: true, size: int64(len(text))}, true
 	}
-	return b, nil
+	return newBlock(index, text), ok
 }
 
-// measure sets the size, exactly only if it may be above the limit.
-func (s *shrinker) measure(m *wire.Message, b *block) error {
-	b.size = b.text.Len()
-	if b.blob || b.size <= s.limit/4 {
-		return nil
-	}
-	n, err := runes(m.Strings(b.text))
-	b.size = n
-	return err
-}
-
-// runes counts the characters of a text.
-func runes(src io.Reader) (n int64, err error) {
-	buf := make([]byte, 32<<10)
-	for {
-		k, err := src.Read(buf)
-		for _, c := range buf[:k] {
-			if utf8.RuneStart(c) {
-				n++
-			}
-		}
-		if errors.Is(err, io.EOF) {
-			return n, nil
-		}
-		if err != nil {
-			return n, err
-		}
-	}
-}
-
-func (s *shrinker) reader(m *wire.Message, b block) io.Reader {
-	if b.blob {
-		return m.Base64(b.text)
-	}
-	return m.Strings(b.text)
-}
-
-// storeBlock stores a block. A file that is not base64 is stored as the text that it is.
-func (s *shrinker) storeBlock(ctx context.Context, tool string, m *wire.Message, b block) (stored, error) {
-	got, err := s.store(ctx, tool, s.reader(m, b))
-	if err != nil && b.blob && ctx.Err() == nil {
-		return s.store(ctx, tool, m.Strings(b.text))
-	}
-	return got, err
+func newBlock(index int, text string) block {
+	return block{index: index, text: text, size: int64(utf8.RuneCountInString(text))}
 }
 
 // choose returns the blocks to replace one by one, so that the rest is small. If that
@@ -162,112 +110,61 @@ func (s *shrinker) choose(blocks []block) (chosen []block, join bool) {
 	if total <= s.limit {
 		return nil, false
 	}
-	bySize := slices.Clone(blocks)
-	slices.SortStableFunc(bySize, func(a, b block) int { return int(min(max(b.size-a.size, -1), 1)) })
-	for _, b := range bySize {
+	for _, b := range slices.SortedStableFunc(slices.Values(blocks), func(a, b block) int { return cmp.Compare(b.size, a.size) }) {
 		if total <= s.limit/4 {
 			break
 		}
 		chosen = append(chosen, b)
 		total -= b.size
 	}
-	return chosen, len(chosen) > 3 && !slices.ContainsFunc(chosen, func(b block) bool { return b.blob })
+	return chosen, len(chosen) > 3 && !slices.ContainsFunc(chosen, func(b block) bool { return b.file })
 }
 
-// resource replaces the big contents of resources/read.
-func (s *shrinker) resource(ctx context.Context, m *wire.Message, uri string) error {
-	contents, err := m.Get(m.Result, "contents")
-	if err != nil || contents.Kind != '[' {
-		return err
+// resource replaces the big contents of resources/read. It returns nil if there are none.
+func (s *shrinker) resource(ctx context.Context, result json.RawMessage, uri string) (json.RawMessage, error) {
+	contents := slices.Collect(wire.Elements(wire.Get(result, "contents")))
+	chosen, _ := s.choose(blocksOf(contents, resourceOf))
+	if chosen == nil {
+		return nil, nil
 	}
-	var blocks []block
-	scan := m.Elements(contents, func(v wire.Value) bool {
-		var b block
-		if b, err = resourceOf(m, v); err == nil && b.text.Kind == '"' {
-			if err = s.measure(m, &b); err == nil {
-				blocks = append(blocks, b)
-			}
-		}
-		return err == nil
-	})
-	if err := errors.Join(err, scan); err != nil {
-		return err
-	}
-	chosen, _ := s.choose(blocks)
 	for _, b := range chosen {
-		got, err := s.storeBlock(ctx, "resource", m, b)
+		got, err := s.store(ctx, "resource", b.text)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		var kept struct {
-			URI string `json:"uri"`
-		}
-		if own, err := m.Get(b.at, "uri"); err == nil && own.Kind == '"' {
-			kept.URI, _ = m.Text(own, 64<<10)
-		}
-		if kept.URI == "" {
-			kept.URI = uri
-		}
-		content := artifacts.Content{URI: kept.URI, MIMEType: "text/plain", Text: &got.reference}
+		own, _ := wire.Text(wire.Get(contents[b.index], "uri"))
+		content := artifacts.Content{URI: cmp.Or(own, uri), MIMEType: "text/plain", Text: &got.reference}
 		if got.artifact != nil {
 			content.Meta = map[string]any{"stevedore/artifact": got.artifact, "stevedore/uri": artifacts.URI(s.cfg.Session, got.artifact.ID)}
 		}
-		if err := replace(m, b.at, content); err != nil {
-			return err
-		}
+		contents[b.index] = wire.JSON(content)
 	}
-	return nil
+	return wire.Set(result, wire.Array(contents), "contents"), nil
 }
 
-// prompt replaces the big texts of prompts/get.
-func (s *shrinker) prompt(ctx context.Context, m *wire.Message) error {
-	messages, err := m.Get(m.Result, "messages")
-	if err != nil || messages.Kind != '[' {
-		return err
+// prompt replaces the big texts of prompts/get. It returns nil if there are none.
+func (s *shrinker) prompt(ctx context.Context, result json.RawMessage) (json.RawMessage, error) {
+	messages := slices.Collect(wire.Elements(wire.Get(result, "messages")))
+	chosen, _ := s.choose(blocksOf(messages, func(i int, raw json.RawMessage) (block, bool) { return blockOf(i, wire.Get(raw, "content")) }))
+	if chosen == nil {
+		return nil, nil
 	}
-	var blocks []block
-	scan := m.Elements(messages, func(v wire.Value) bool {
-		var content wire.Value
-		if content, err = m.Get(v, "content"); err != nil || content.Kind != '{' {
-			return err == nil
-		}
-		b, ok, found := blockOf(m, content)
-		if err = found; err == nil && ok {
-			if err = s.measure(m, &b); err == nil {
-				blocks = append(blocks, b)
-			}
-		}
-		return err == nil
-	})
-	if err := errors.Join(err, scan); err != nil {
-		return err
-	}
-	chosen, _ := s.choose(blocks)
 	for _, b := range chosen {
-		got, err := s.storeBlock(ctx, "prompt", m, b)
-		if err == nil {
-			err = replace(m, b.at, textBlock{"text", got.reference})
-		}
+		got, err := s.store(ctx, "prompt", b.text)
 		if err != nil {
-			return err
+			return nil, err
 		}
+		messages[b.index] = wire.Set(messages[b.index], wire.JSON(textBlock(got.reference)), "content")
 	}
-	return nil
+	return wire.Set(result, wire.Array(messages), "messages"), nil
 }
 
-// replace replaces a value by JSON values, with commas between them.
-func replace(m *wire.Message, at wire.Value, values ...any) error {
-	var with []byte
-	for i, v := range values {
-		data, err := wire.Encode(v)
-		if err != nil {
-			return err
+// blocksOf returns the blocks of the elements that have one.
+func blocksOf(elements []json.RawMessage, blockOf func(int, json.RawMessage) (block, bool)) (blocks []block) {
+	for i, raw := range elements {
+		if b, ok := blockOf(i, raw); ok {
+			blocks = append(blocks, b)
 		}
-		if i > 0 {
-			with = append(with, ',')
-		}
-		with = append(with, data...)
 	}
-	m.Edits = append(m.Edits, wire.Edit{From: at.Start, To: at.End, With: with})
-	return nil
+	return blocks
 }

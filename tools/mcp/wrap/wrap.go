@@ -5,16 +5,27 @@
 // The proxy works on JSON-RPC messages and not on an MCP session of its own. What it
 // does not know (later revisions, extensions, fields of one server) passes unchanged,
 // and both sides negotiate the revision with each other.
+//
+//	proxy      the session of a client, and how its requests and answers pass
+//	client     what the client sends, and what the proxy answers itself
+//	server     the process of the server, and its restart
+//	answer     what the server sends
+//	toollist   the server's tools, and the tools that the proxy adds
+//	call       the result of a tool without its big parts; shrink those of resources
+//	shorten    structured content that is short and fits its schema
+//	http       a server at a URL; routing has the headers of its requests
+//	handler    clients over HTTP; served is the session of one
 package wrap
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
+	"golang.org/x/time/rate"
 
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools/mcp/artifacts"
@@ -23,11 +34,10 @@ import (
 
 // Link carries messages to and from a client or a server.
 type Link interface {
-	// Send sends a message. The caller closes it. It is called by one goroutine at a
-	// time.
+	// Send sends a message. It is called by one goroutine at a time.
 	Send(*wire.Message) error
-	// Receive returns the next message, which the caller closes. A *wire.SyntaxError
-	// or a *RequestError concerns one message only; any other error ends the link.
+	// Receive returns the next message. A *wire.SyntaxError, a *wire.SizeError or a
+	// *RequestError concerns one message only; any other error ends the link.
 	Receive() (*wire.Message, error)
 	// Close ends the link, and the server's process if there is one. It may be called
 	// twice, and while Receive runs.
@@ -71,34 +81,18 @@ func Run(ctx context.Context, client Link, cfg Config) error {
 }
 
 func newProxy(client Link, cfg Config) (*proxy, error) {
-	if cfg.CallTimeout <= 0 {
-		cfg.CallTimeout = 10 * time.Minute
-	}
-	if cfg.StartTimeout <= 0 {
-		cfg.StartTimeout = 30 * time.Second
-	}
+	cfg.CallTimeout = cmp.Or(cfg.CallTimeout, 10*time.Minute)
+	cfg.StartTimeout = cmp.Or(cfg.StartTimeout, 30*time.Second)
 	reader := offload.NewReader(cfg.Store, cfg.Reader)
 	reading, err := artifacts.NewTools(reader)
 	if err != nil {
 		return nil, err
 	}
-	sh := &shrinker{cfg: cfg}
-	if sh.limit = int64(40_000); cfg.Offload.InlineChars > 0 {
-		sh.limit = cfg.Offload.InlineChars
-	}
-	if cfg.Offload.Threshold > 0 {
-		sh.limit = max(sh.limit, cfg.Offload.Threshold*5/2)
-	} else {
-		sh.limit = max(sh.limit, 20_000)
-	}
-	always := cfg.Offload
-	always.Threshold, always.InlineChars = 1, 1
-	sh.offloader = offload.NewOffloader(cfg.Store, always)
 	return &proxy{
-		cfg: cfg, client: client, reader: reader, reading: reading, shrinker: sh,
+		cfg: cfg, client: client, reader: reader, reading: reading, shrinker: newShrinker(cfg),
 		pending: map[string]*request{}, internal: map[string]chan *wire.Message{}, fromServer: map[string]serverRequest{},
-		known: map[string]toolInfo{}, calls: map[string]context.CancelFunc{}, subscriptions: map[string]*wire.Message{}, taskTools: map[string]string{},
-		demand: make(chan struct{}, 1), flood: newFlood(), slots: make(chan struct{}, 4),
+		known: map[string]toolInfo{}, replay: map[string]*wire.Message{}, taskTools: map[string]string{},
+		demand: make(chan struct{}, 1), notes: rate.NewLimiter(noteRate, noteBurst),
 	}, nil
 }
 
@@ -111,7 +105,7 @@ type Stream struct {
 
 // NewStream returns the link over in and out. end closes them; it may be nil.
 func NewStream(in io.Reader, out io.Writer, end func()) *Stream {
-	return &Stream{in: wire.NewLines(in, 0), out: wire.NewWriter(out), end: end}
+	return &Stream{in: wire.NewLines(in), out: wire.NewWriter(out), end: end}
 }
 
 // Send implements Link.
@@ -125,12 +119,4 @@ func (s *Stream) Close() {
 	if s.end != nil {
 		s.end()
 	}
-}
-
-// later returns the later one of two revisions, which are dates.
-func later(a, b string) string {
-	if strings.Compare(a, b) < 0 {
-		return b
-	}
-	return a
 }

@@ -251,10 +251,10 @@ func TestStructuredContent(t *testing.T) {
 	if _, err := s.ListTools(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"open", "closed", "text", "numbers", "mixed"} {
+	for _, name := range []string{"open", "closed", "text", "numbers", "mixed", "all"} {
 		t.Run(name, func(t *testing.T) {
 			small := s.call(t, name, map[string]any{"n": 2})
-			if data, _ := json.Marshal(small.StructuredContent); len(data) == 0 || strings.Contains(string(data), "Shortened") {
+			if data, _ := json.Marshal(small.StructuredContent); len(data) == 0 || strings.Contains(string(data), "Shortened") || small.Meta[shortenedMeta] != nil {
 				t.Errorf("small: %s", data)
 			}
 			res := s.call(t, name, map[string]any{"n": 5000})
@@ -264,15 +264,22 @@ func TestStructuredContent(t *testing.T) {
 			}
 			checkContains(t, texts(res), "stored as the artifact")
 			switch name {
-			case "numbers": // its schema has no place for a notice
+			case "all": // its schema allows no short form
 				if !res.IsError || res.StructuredContent != nil {
-					t.Errorf("numbers: %s", data)
+					t.Errorf("all: %s", data)
 				}
 				return
 			case "text":
 				checkContains(t, fmt.Sprint(res.StructuredContent), "stored as the artifact")
 				if len(res.Content) != 2 || s.linked(t, res) != bigText(5000) {
 					t.Errorf("text: %s", data)
+				}
+			case "closed", "numbers": // its schema has no place for a notice: the elements are whole
+				checkContains(t, fmt.Sprint(res.Meta[shortenedMeta]), "Shortened: the whole structured result")
+				whole, _ := json.Marshal(structured(name, 5000))
+				short, _ := json.Marshal(res.StructuredContent)
+				if part := strings.TrimSuffix(string(short), "]}"); len(part) < 50 || !strings.HasPrefix(string(whole), part+",") {
+					t.Errorf("%s: %s", name, short)
 				}
 			default:
 				checkContains(t, fmt.Sprint(res.StructuredContent), "Shortened: the whole structured result")

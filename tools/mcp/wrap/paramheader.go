@@ -44,31 +44,17 @@ func isFieldName(text string) bool {
 }
 
 // learnHeaders reads the marked arguments from a list of tools.
-func (h *HTTP) learnHeaders(m *wire.Message) {
-	array, err := m.Get(m.Result, "tools")
-	if err != nil || array.Kind != '[' {
-		return
-	}
-	_ = m.Elements(array, func(v wire.Value) bool { // the proxy reports an invalid list
-		var t struct {
-			Name        string          `json:"name"`
-			InputSchema json.RawMessage `json:"inputSchema"`
-		}
-		if m.Decode(v, 4<<20, &t) != nil {
-			return true
-		}
+func (h *HTTP) learnHeaders(result json.RawMessage) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for tool := range wire.Elements(wire.Get(result, "tools")) {
+		name, _ := wire.Text(wire.Get(tool, "name"))
+		delete(h.params, name)
 		var schema headerSchema
-		if bytes.Contains(t.InputSchema, []byte(`"x-mcp-header"`)) {
-			_ = json.Unmarshal(t.InputSchema, &schema) // an invalid schema marks nothing
+		if raw := wire.Get(tool, "inputSchema"); bytes.Contains(raw, []byte(`"x-mcp-header"`)) && json.Unmarshal(raw, &schema) == nil {
+			h.params[name] = schema.collect(nil, nil)
 		}
-		headers := schema.collect(nil, nil)
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		if delete(h.params, t.Name); headers != nil {
-			h.params[t.Name] = headers
-		}
-		return true
-	})
+	}
 }
 
 // setParams adds the headers for the marked arguments of a call. The server refuses a
@@ -78,27 +64,16 @@ func (h *HTTP) setParams(header http.Header, m *wire.Message, tool string) {
 	params := h.params[tool]
 	h.mu.Unlock()
 	for _, p := range params {
-		v, err := m.Get(m.Params, "arguments")
-		for _, key := range p.path {
-			if err != nil || v.Kind != '{' {
-				v = wire.Value{}
-				break
-			}
-			v, err = m.Get(v, key)
-		}
-		if text, ok := paramText(m, v); err == nil && ok {
+		if text, ok := paramText(wire.Get(wire.Get(m.Params, "arguments"), p.path...)); ok {
 			header.Set(p.header, text)
 		}
 	}
 }
 
 // paramText returns a text, a whole number or a truth value for a header.
-func paramText(m *wire.Message, v wire.Value) (string, bool) {
-	if v.Kind == 0 {
-		return "", false
-	}
+func paramText(raw json.RawMessage) (string, bool) {
 	var value any
-	if m.Decode(v, 8<<10, &value) != nil {
+	if len(raw) > 8<<10 || json.Unmarshal(raw, &value) != nil {
 		return "", false
 	}
 	switch value := value.(type) {
