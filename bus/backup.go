@@ -30,12 +30,12 @@ type SavedStream struct {
 }
 
 // backupOrder lists the streams so that a backup of a bus in use repeats work rather than
-// loses it: a call is saved before its result, a short form before the long form, a result
-// before its notification, and the record of an artifact before its bytes. But a call that
+// loses it: a call is saved before its result, a result before its notification, and the
+// record of an artifact before its bytes. But a call that
 // moves between the calls stream and the parked records in that time may be in neither copy.
 func (b *Bus) backupOrder() []string {
 	names := []string{}
-	for _, stream := range []string{Ticks, Intake, Calls} {
+	for _, stream := range []string{Ticks, Calls} {
 		names = append(names, b.StreamName(stream))
 	}
 	names = append(names, "KV_"+b.BucketName(TasksBucket))

@@ -16,14 +16,6 @@ type ConsumeConfig struct {
 	// Slots is how many messages are handled at once; the consumer pulls no more.
 	// Handlers that called Delivery.Detach do not count. Default 64.
 	Slots int
-	// Shared, if not nil, is used instead of Slots. Consumers that share it together
-	// handle only as many messages at once. Each may pull as many as are free, so a
-	// consumer may hold a few messages that wait for a slot.
-	Shared *Slots
-	// WhenBusy, if not nil, handles messages that were not delivered before and for which
-	// no slot is free. It should not take long. If no slot becomes free for 100 ms,
-	// Consume pulls messages for it.
-	WhenBusy Handler
 	// MaxAttempts is how often a message is delivered before it becomes a dead
 	// letter. Default 5.
 	MaxAttempts int
@@ -55,9 +47,6 @@ func (b *Bus) Consume(ctx context.Context, c Consumer, cfg ConsumeConfig, handle
 	if cfg.Slots <= 0 {
 		cfg.Slots = 64
 	}
-	if cfg.Shared == nil {
-		cfg.Shared = NewSlots(cfg.Slots)
-	}
 	if cfg.MaxAttempts <= 0 {
 		cfg.MaxAttempts = 5
 	}
@@ -82,15 +71,15 @@ func (b *Bus) Consume(ctx context.Context, c Consumer, cfg ConsumeConfig, handle
 
 	k := &consumption{
 		bus: b, consumer: c, cfg: cfg, handler: handler, work: work,
-		slots:   cfg.Shared,
+		slots:   newSlots(cfg.Slots),
 		leases:  newLeases(b.nc, cons.CachedInfo().Config.AckWait/3),
 		trimmer: newTrimmer(b, c),
-		idle:    make(chan arrival),
+		idle:    make(chan *nats.Msg),
 		pulled:  make(chan struct{}),
 	}
 	var keeper sync.WaitGroup
 	keeper.Go(func() { k.leases.keep(work) })
-	if len(c.Trim) > 0 {
+	if c.Trim != "" {
 		keeper.Go(func() { k.trimmer.run(work) })
 		if cfg.HasEnded != nil {
 			keeper.Go(func() { k.trimmer.findBehind(work, cfg.HasEnded) })
@@ -137,30 +126,16 @@ type consumption struct {
 	cfg      ConsumeConfig
 	handler  Handler
 	work     context.Context // of the handlers; ends with the grace period
-	slots    *Slots
+	slots    *slots
 	leases   *leases
 	trimmer  *trimmer
-	idle     chan arrival  // to idle goroutines
-	pulled   chan struct{} // closed after the last pull
+	idle     chan *nats.Msg // to idle goroutines; nil ends one
+	pulled   chan struct{}  // closed after the last pull
 	running  sync.WaitGroup
 }
 
-// arrival is a message that arrived, with or without a slot.
-type arrival struct {
-	msg     *nats.Msg
-	hasSlot bool
-}
-
-const (
-	// busyTimeout is how long no slot must be free before Consume pulls messages for
-	// WhenBusy, and how long such a pull lasts; busyPull limits their number.
-	busyTimeout = 100 * time.Millisecond
-	busyPull    = 256
-	// slotTimeout is how long a message may wait for a slot before it is requeued.
-	slotTimeout = time.Second
-	// idleTimeout is how often idle goroutines end.
-	idleTimeout = 10 * time.Second
-)
+// idleTimeout is how often idle goroutines end.
+const idleTimeout = 10 * time.Second
 
 // pull repeatedly asks the server for as many messages as there are free slots, until
 // ctx ends.
@@ -169,24 +144,17 @@ func (k *consumption) pull(ctx context.Context) {
 		backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
 	p := newPuller(k.bus.nc, k.bus.api, k.bus.StreamName(k.consumer.Stream), k.consumer.Name)
 	defer p.close()
-	wait := time.Duration(0) // for a free slot; 0 is forever
-	if k.cfg.WhenBusy != nil {
-		wait = busyTimeout
-	}
 	idleEnded := time.Now()
 	for ctx.Err() == nil {
 		if time.Since(idleEnded) >= idleTimeout {
 			k.endIdle()
 			idleEnded = time.Now()
 		}
-		n, expiry := k.slots.awaitFree(ctx, wait), pullExpiry
-		switch {
-		case ctx.Err() != nil:
+		n := k.slots.awaitFree(ctx)
+		if ctx.Err() != nil {
 			return
-		case n == 0:
-			n, expiry = busyPull, busyTimeout
 		}
-		received, err := p.pull(ctx, n, expiry, func(msg *nats.Msg) { k.dispatch(ctx, msg) })
+		received, err := p.pull(ctx, n, func(msg *nats.Msg) { k.dispatch(ctx, msg) })
 		if received > 0 {
 			policy.Reset()
 		}
@@ -209,13 +177,13 @@ func (k *consumption) dispatch(ctx context.Context, msg *nats.Msg) {
 		k.running.Go(func() { k.requeueUnstarted(msg) })
 		return
 	}
-	a := arrival{msg, k.slots.tryTake()}
+	k.slots.take()
 	select {
-	case k.idle <- a:
+	case k.idle <- msg:
 	default:
 		k.running.Go(func() {
-			for ok := true; ok && a.msg != nil; a, ok = <-k.idle {
-				if detached := k.handle(a); detached {
+			for ; msg != nil; msg = <-k.idle {
+				if detached := k.handle(msg); detached {
 					return // their number is not limited, so end it
 				}
 			}
@@ -227,7 +195,7 @@ func (k *consumption) dispatch(ctx context.Context, msg *nats.Msg) {
 func (k *consumption) endIdle() {
 	for {
 		select {
-		case k.idle <- arrival{}:
+		case k.idle <- nil:
 		default:
 			return
 		}

@@ -23,7 +23,7 @@ import (
 func consume(t *testing.T, b *bus.Bus, cfg bus.ConsumeConfig, handler bus.Handler) (stop func()) {
 	t.Helper()
 	return bustest.Run(t, func(ctx context.Context) error {
-		return b.Consume(ctx, b.IntakeConsumer("default"), cfg, handler)
+		return b.Consume(ctx, b.WorkerConsumer("default"), cfg, handler)
 	})
 }
 
@@ -31,7 +31,7 @@ func consume(t *testing.T, b *bus.Bus, cfg bus.ConsumeConfig, handler bus.Handle
 func send(t *testing.T, b *bus.Bus, n int) {
 	t.Helper()
 	for i := range n {
-		if _, err := b.JetStream().Publish(t.Context(), b.ShortCall("default", "echo"), fmt.Append(nil, i)); err != nil {
+		if _, err := b.JetStream().Publish(t.Context(), bustest.NewCall(b, "default", "echo"), fmt.Append(nil, i)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -39,7 +39,7 @@ func send(t *testing.T, b *bus.Bus, n int) {
 
 func waitForEmpty(t *testing.T, b *bus.Bus) {
 	t.Helper()
-	bustest.WaitUntil(t, "an empty stream", func() bool { return bustest.Messages(t, b, bus.Intake) == 0 })
+	bustest.WaitUntil(t, "an empty stream", func() bool { return bustest.Messages(t, b, bus.Calls) == 0 })
 }
 
 // A consumer holds no more messages than it has slots, and short messages use all slots
@@ -63,7 +63,7 @@ func TestSlots(t *testing.T) {
 	// The long ones first, then more than the remaining slots.
 	send(t, b, 200)
 	bustest.WaitUntil(t, "the short ones", func() bool { return handled.Load() == 200 && running.Load() == long })
-	info, err := b.JetStream().Consumer(t.Context(), b.StreamName(bus.Intake), "worker-default")
+	info, err := b.JetStream().Consumer(t.Context(), b.StreamName(bus.Calls), "worker-default")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestAllSlotsAreReused(t *testing.T) {
 	send(t, b, 3*slots)
 	waitForEmpty(t, b)
 	for i := range slots { // one at a time: the pull that is waiting gets them
-		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.ShortCall("default", "echo"), Body: []byte("block")}); err != nil {
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: bustest.NewCall(b, "default", "echo"), Body: []byte("block")}); err != nil {
 			t.Fatal(err)
 		}
 		bustest.WaitUntil(t, fmt.Sprint("slot ", i), func() bool { return running.Load() == int64(i+1) })
@@ -116,7 +116,7 @@ func TestNoMoreThanSlotsAreHeld(t *testing.T) {
 		return nil
 	})
 	bustest.WaitUntil(t, "full slots", func() bool { return running.Load() >= slots })
-	cons, err := b.JetStream().Consumer(t.Context(), b.StreamName(bus.Intake), "worker-default")
+	cons, err := b.JetStream().Consumer(t.Context(), b.StreamName(bus.Calls), "worker-default")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +238,7 @@ func TestPoisonIsNotHandled(t *testing.T) {
 	t.Parallel()
 	b := bustest.New(t)
 	dead := bustest.Subscribe(t, b, "stevedore.dead.>")
-	if _, err := b.Publish(t.Context(), bus.Message{Subject: b.ShortCall("default", "echo"), Body: []byte("{}"), Header: nats.Header{"Stevedore-Attempt": {"3"}}}); err != nil {
+	if _, err := b.Publish(t.Context(), bus.Message{Subject: bustest.NewCall(b, "default", "echo"), Body: []byte("{}"), Header: nats.Header{"Stevedore-Attempt": {"3"}}}); err != nil {
 		t.Fatal(err)
 	}
 	consume(t, b, bus.ConsumeConfig{MaxAttempts: 3}, func(context.Context, *bus.Delivery) error {
@@ -257,7 +257,7 @@ func TestShouldRetry(t *testing.T) {
 	t.Parallel()
 	b := bustest.New(t)
 	dead := bustest.Subscribe(t, b, "stevedore.dead.>")
-	if _, err := b.Publish(t.Context(), bus.Message{Subject: b.ShortCall("default", "echo"), Body: []byte("{}"), Header: nats.Header{"Stevedore-Attempt": {"7"}}}); err != nil {
+	if _, err := b.Publish(t.Context(), bus.Message{Subject: bustest.NewCall(b, "default", "echo"), Body: []byte("{}"), Header: nats.Header{"Stevedore-Attempt": {"7"}}}); err != nil {
 		t.Fatal(err)
 	}
 	var asked, handled atomic.Int64
@@ -333,7 +333,7 @@ func TestStopUnderLoad(t *testing.T) {
 	t.Cleanup(tcp.Close)
 	padding := strings.Repeat(" ", 4000) // so that a pull takes a while to arrive
 	for i := range n {
-		if _, err := b.JetStream().PublishAsync(b.ShortCall("default", "echo"), fmt.Append(nil, i, padding), jetstream.WithStallWait(bustest.Timeout)); err != nil {
+		if _, err := b.JetStream().PublishAsync(bustest.NewCall(b, "default", "echo"), fmt.Append(nil, i, padding), jetstream.WithStallWait(bustest.Timeout)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -351,7 +351,7 @@ func TestStopUnderLoad(t *testing.T) {
 			came.Store(true)
 			return nil
 		})
-		bustest.WaitUntil(t, "a message", func() bool { return came.Load() || bustest.Messages(t, b, bus.Intake) == 0 })
+		bustest.WaitUntil(t, "a message", func() bool { return came.Load() || bustest.Messages(t, b, bus.Calls) == 0 })
 		stop()
 	}
 	consume(t, tcp, bus.ConsumeConfig{MaxAttempts: 3, ShouldRetry: notStarted}, func(_ context.Context, d *bus.Delivery) error {
@@ -425,7 +425,7 @@ func TestConsumerIsDeleted(t *testing.T) {
 		send(t, b, 5)
 		bustest.WaitUntil(t, "the messages", func() bool { return handled.Load() == int64(5*(round+1)) })
 		waitForEmpty(t, b)
-		if err := b.JetStream().DeleteConsumer(t.Context(), b.StreamName(bus.Intake), "worker-default"); err != nil {
+		if err := b.JetStream().DeleteConsumer(t.Context(), b.StreamName(bus.Calls), "worker-default"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -452,7 +452,7 @@ func TestConsumeAfterServerRestart(t *testing.T) {
 	for round := range 3 {
 		for i := range 5 {
 			// The client may not have noticed the restart yet.
-			if _, err := b.Publish(t.Context(), bus.Message{Subject: b.ShortCall("default", "echo"), Body: []byte("{}"), Key: fmt.Sprint(round, "-", i)}); err != nil {
+			if _, err := b.Publish(t.Context(), bus.Message{Subject: bustest.NewCall(b, "default", "echo"), Body: []byte("{}"), Key: fmt.Sprint(round, "-", i)}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -545,7 +545,7 @@ func TestForgedStatusHeader(t *testing.T) {
 	t.Parallel()
 	b := bustest.New(t)
 	got := make(chan string, 1)
-	if _, err := b.JetStream().PublishMsg(t.Context(), &nats.Msg{Subject: b.ShortCall("default", "echo"), Header: nats.Header{"Status": {"409"}, "Description": {"Consumer Deleted"}}}); err != nil {
+	if _, err := b.JetStream().PublishMsg(t.Context(), &nats.Msg{Subject: bustest.NewCall(b, "default", "echo"), Header: nats.Header{"Status": {"409"}, "Description": {"Consumer Deleted"}}}); err != nil {
 		t.Fatal(err)
 	}
 	consume(t, b, bus.ConsumeConfig{}, func(_ context.Context, d *bus.Delivery) error {
@@ -567,7 +567,7 @@ func TestDeliveryID(t *testing.T) {
 		return nil
 	})
 	for _, c := range []struct{ key, want string }{{"mine", "mine"}, {"", "seq-2-"}, {strings.Repeat("x", 5000), "seq-3-"}} {
-		msg := &nats.Msg{Subject: b.ShortCall("default", "echo"), Header: nats.Header{}}
+		msg := &nats.Msg{Subject: bustest.NewCall(b, "default", "echo"), Header: nats.Header{}}
 		if c.key != "" {
 			msg.Header.Set("Nats-Msg-Id", c.key)
 		}

@@ -9,27 +9,9 @@ import (
 )
 
 // Queues returns the consumers of the queues, by queue: those that workers serve or
-// have served. Their numbers of messages include those of the intake.
+// have served.
 func (b *Bus) Queues(ctx context.Context) (map[string]*jetstream.ConsumerInfo, error) {
-	queues, err := b.consumers(ctx, b.WorkerConsumer(""))
-	if err != nil {
-		return nil, err
-	}
-	intake, err := b.consumers(ctx, b.IntakeConsumer(""))
-	if err != nil {
-		return nil, err
-	}
-	for queue, i := range intake {
-		info, ok := queues[queue]
-		if !ok {
-			queues[queue] = i
-			continue
-		}
-		info.NumPending += i.NumPending
-		info.NumAckPending += i.NumAckPending
-		info.NumRedelivered += i.NumRedelivered
-	}
-	return queues, nil
+	return b.consumers(ctx, b.WorkerConsumer(""))
 }
 
 // Channels returns the consumers of the channels, by channel.

@@ -87,7 +87,7 @@ func (k *consumption) deadLetter(d *Delivery, why *rejection) error {
 	if err := d.term(stored.Code); err != nil {
 		return err
 	}
-	if len(k.consumer.Trim) > 0 && CheckSubject(d.Subject) != nil {
+	if k.consumer.Trim != "" && CheckSubject(d.Subject) != nil {
 		return k.bus.DeleteMessage(ctx, k.consumer.Stream, d.Sequence) // no purge matches a wildcard in its subject
 	}
 	k.trimmer.settled(d.Sequence, len(d.Body))
@@ -226,9 +226,9 @@ func (b *Bus) DeadMessage(ctx context.Context, l DeadLetter) ([]byte, error) {
 }
 
 // republish publishes the message of a dead letter again, with its id. Its attempts
-// start again from 1. The subject of a call in the long form may still hold the message
-// of the letter, which is settled, so republish deletes that first. A crash in between
-// leaves the letter, which has the message.
+// start again from 1. The subject of a call may still hold the message of the letter,
+// which is settled, so republish deletes that first. A crash in between leaves the letter,
+// which has the message.
 func (b *Bus) republish(ctx context.Context, l DeadLetter) error {
 	body, err := b.DeadMessage(ctx, l)
 	if err != nil {
@@ -239,7 +239,7 @@ func (b *Bus) republish(ctx context.Context, l DeadLetter) error {
 		Header: republished(l.ID),
 		Key:    fmt.Sprintf("retry-%d-%d", l.Sequence, l.At.UnixNano()),
 	}
-	if b.isLongForm(l.Subject) {
+	if _, isCall := b.SplitCall(l.Subject); isCall {
 		if stored, err := b.removeMessage(ctx, Calls, l.Subject, l.Sequence, m.Key); stored || err != nil {
 			return err
 		}

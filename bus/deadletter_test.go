@@ -46,7 +46,7 @@ func TestDeadLetters(t *testing.T) {
 				}
 				return nil
 			})
-			subject := b.ShortCall("default", "echo")
+			subject := bustest.NewCall(b, "default", "echo")
 			if _, err := b.Publish(t.Context(), bus.Message{Subject: subject, Body: body}); err != nil {
 				t.Fatal(err)
 			}

@@ -15,7 +15,7 @@ import (
 func TestOneDeadLetterWhileItsHookFails(t *testing.T) {
 	bustest.Bubble(t, func(t *testing.T) {
 		b := bustest.New(t)
-		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.ShortCall("default", "x"), Body: []byte(`{"id":"1"}`), Key: "k"}); err != nil {
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: bustest.NewCall(b, "default", "x"), Body: []byte(`{"id":"1"}`), Key: "k"}); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
@@ -25,7 +25,7 @@ func TestOneDeadLetterWhileItsHookFails(t *testing.T) {
 			calls++
 			return errors.New("the results are full")
 		}}
-		err := b.Consume(ctx, b.IntakeConsumer("default"), cfg, func(context.Context, *bus.Delivery) error { return errors.New("the real reason") })
+		err := b.Consume(ctx, b.WorkerConsumer("default"), cfg, func(context.Context, *bus.Delivery) error { return errors.New("the real reason") })
 		if err != nil {
 			t.Fatal(err)
 		}

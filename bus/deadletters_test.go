@@ -27,7 +27,7 @@ func TestRetryDeadLetters(t *testing.T) {
 	bodies := []string{`{"id":"a"}`, "not \xff JSON", `{"id":"` + strings.Repeat("x", 200_000) + `"}`}
 	for i, body := range bodies {
 		fail <- true
-		if _, err := b.Publish(t.Context(), bus.Message{Subject: "stevedore.call.default.tool", Body: []byte(body), Key: fmt.Sprint("key", i)}); err != nil {
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Call("default", "tool", "s", fmt.Sprint("c", i)), Body: []byte(body), Key: fmt.Sprint("key", i)}); err != nil {
 			t.Fatal(err)
 		}
 		bustest.Next[bus.DeadLetter](t, dead)

@@ -13,13 +13,11 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/internal/publisher"
 )
 
-// A message that was published again has these headers: idHeader has its id,
-// publishedHeader its FirstPublished, and attemptHeader the number of attempts if it was
-// delivered before. Otherwise the new message would start with others.
+// A message that was published again has these headers: idHeader has its id, and
+// attemptHeader the number of attempts. Otherwise the new message would start with others.
 const (
-	attemptHeader   = "Stevedore-Attempt"
-	idHeader        = "Stevedore-Id"
-	publishedHeader = "Stevedore-Published"
+	attemptHeader = "Stevedore-Attempt"
+	idHeader      = "Stevedore-Id"
 )
 
 // FreshHeader marks a call whose id its publisher made for it, or whose result its
@@ -47,9 +45,7 @@ type Delivery struct {
 	Final bool
 	// Published is when the stream stored the message.
 	Published time.Time
-	// FirstPublished is Published, or that of the message that it was republished from.
-	FirstPublished time.Time
-	Sequence       uint64
+	Sequence  uint64
 
 	nc       *nats.Conn
 	out      *publisher.Publisher
@@ -68,18 +64,13 @@ func newDelivery(nc *nats.Conn, out *publisher.Publisher, msg *nats.Msg) (*Deliv
 	d := &Delivery{
 		Subject: msg.Subject, Body: msg.Data,
 		Attempt: int(meta.NumDelivered), Sequence: meta.Sequence.Stream,
-		Published: meta.Timestamp, FirstPublished: meta.Timestamp,
-		nc: nc, out: out, msg: msg,
+		Published: meta.Timestamp,
+		nc:        nc, out: out, msg: msg,
 	}
 	header := msg.Header
 	if text := header.Get(attemptHeader); text != "" {
 		if prior, err := strconv.Atoi(text); err == nil && prior > 0 && prior <= maxPriorAttempts {
 			d.Attempt += prior
-		}
-	}
-	if text := header.Get(publishedHeader); text != "" {
-		if first, err := time.Parse(time.RFC3339Nano, text); err == nil && first.Before(d.Published) {
-			d.FirstPublished = first
 		}
 	}
 	d.Redelivered = d.Attempt > 1 || header.Get(attemptHeader) != ""

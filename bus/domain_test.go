@@ -71,23 +71,24 @@ func TestDomain(t *testing.T) {
 			if _, err := b.Provision(t.Context(), false); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := b.Publish(t.Context(), bus.Message{Subject: b.ShortCall("q", name), Body: []byte("{}"), Key: name}); err != nil {
+			subject := bustest.NewCall(b, "q", name)
+			if _, err := b.Publish(t.Context(), bus.Message{Subject: subject, Body: []byte("{}"), Key: name}); err != nil {
 				t.Fatal(err)
 			}
 			seen := ""
-			all, err := b.ScanDirect(t.Context(), bus.Intake, b.ShortCall("q", name), 10, 1<<20, func(m bus.Stored) bool { seen = m.Subject; return true })
-			if !all || err != nil || seen != b.ShortCall("q", name) {
+			all, err := b.ScanDirect(t.Context(), bus.Calls, subject, 10, 1<<20, func(m bus.Stored) bool { seen = m.Subject; return true })
+			if !all || err != nil || seen != subject {
 				t.Errorf("scanned %q, all %t, %v", seen, all, err)
 			}
 			ctx, stop := context.WithTimeout(t.Context(), bustest.Timeout)
 			defer stop()
 			taken := ""
-			err = b.Consume(ctx, b.IntakeConsumer("q"), bus.ConsumeConfig{}, func(_ context.Context, d *bus.Delivery) error {
+			err = b.Consume(ctx, b.WorkerConsumer("q"), bus.ConsumeConfig{}, func(_ context.Context, d *bus.Delivery) error {
 				taken = d.Subject
 				stop()
 				return nil
 			})
-			if err != nil || taken != b.ShortCall("q", name) {
+			if err != nil || taken != subject {
 				t.Errorf("took %q, %v", taken, err)
 			}
 		})

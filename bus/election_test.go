@@ -51,7 +51,7 @@ func TestProvisionDuringElections(t *testing.T) {
 			t.Fatal(err)
 		}
 		// Streams, buckets, consumers, and streams with a size.
-		if got, want := created.Load(), int32(7+4+4+6); got != want {
+		if got, want := created.Load(), int32(6+4+4+5); got != want {
 			t.Errorf("the server got %d requests to create or change something, want %d", got, want)
 		}
 	})

@@ -52,9 +52,6 @@ func (f Fill) Advice() string {
 	case Dead:
 		return "the oldest dead letters are removed; retry or remove dead letters (stevedore dead), or " + enlarge
 	}
-	if f.Stream == Intake {
-		return "calls whose subject does not name a session wait here until a worker of their queue takes them; submit them again later, start more workers, or " + enlarge
-	}
 	return "calls arrive faster than workers finish them; submit them again later, start more workers, or " + enlarge
 }
 

@@ -33,7 +33,7 @@ func TestForgedLetterIsNotRetried(t *testing.T) {
 			t.Errorf("the letter with the subject %q: %v", subject, err)
 		}
 	}
-	for _, stream := range []string{bus.Results, bus.Calls, bus.Intake, bus.Outbox} {
+	for _, stream := range []string{bus.Results, bus.Calls, bus.Calls, bus.Outbox} {
 		if n := bustest.Messages(t, b, stream); n != 0 {
 			t.Errorf("%s has %d messages", stream, n)
 		}

@@ -16,7 +16,6 @@ type FormatError = jsapi.FormatError
 
 // checkFormats checks the streams and buckets that exist, before Provision changes
 // anything. With update, it takes over those that were never used. Upgrades from earlier
-// versions belong here: there are none yet, because 1 is the first version.
 func (b *Bus) checkFormats(ctx context.Context, update bool) error {
 	for _, want := range append(b.streams(), b.buckets()...) {
 		stream, err := b.js.Stream(ctx, want.Name)

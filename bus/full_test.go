@@ -36,7 +36,6 @@ func TestFullStreamsReject(t *testing.T) {
 	const limit = 100
 	for stream, subject := range map[string]func(i int) string{
 		bus.Calls:    func(i int) string { return b.Call("default", "echo", "s", fmt.Sprint("c", i)) },
-		bus.Intake:   func(int) string { return b.ShortCall("default", "echo") },
 		bus.Results:  func(i int) string { return b.Result("s", fmt.Sprint("c", i)) },
 		bus.Outbox:   func(int) string { return b.Notify("console") },
 		bus.Sessions: func(int) string { return b.Prefix() + ".session.s" },

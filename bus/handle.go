@@ -23,21 +23,16 @@ func (k *consumption) requeueUnstarted(msg *nats.Msg) {
 
 // handle runs the handler for one message and settles the message. It reports whether
 // the handler detached from its slot.
-func (k *consumption) handle(a arrival) (detached bool) {
-	d, err := newDelivery(k.bus.nc, k.bus.out, a.msg)
+func (k *consumption) handle(msg *nats.Msg) (detached bool) {
+	d, err := newDelivery(k.bus.nc, k.bus.out, msg)
 	if err != nil {
-		if a.hasSlot {
-			k.slots.release()
-		}
+		k.slots.release()
 		k.bus.log.Error().Err(err).Msg("not a JetStream message")
 		return false
 	}
 	d.detach = k.slots.release
-	k.leases.add(a.msg)
-	defer k.leases.remove(a.msg)
-	if !a.hasSlot && !k.awaitSlot(d) {
-		return false
-	}
+	k.leases.add(msg)
+	defer k.leases.remove(msg)
 	retry, err := k.shouldRetry(d)
 	d.Final = d.Attempt >= k.cfg.MaxAttempts && !retry && err == nil
 	switch {
@@ -45,29 +40,12 @@ func (k *consumption) handle(a arrival) (detached bool) {
 	case d.Final && d.Attempt > k.cfg.MaxAttempts:
 		err = Reject(CodePoison, fmt.Errorf("delivered %s without being settled; the process that handled it died or could not settle it", times(d.Attempt-1)))
 	default:
-		err = k.attempt(d, k.handler)
+		err = k.attempt(d)
 	}
 	detached = d.detached.Load()
 	k.settle(d, err)
 	d.ReleaseSlot()
 	return detached
-}
-
-// awaitSlot takes a slot for a message that arrived when none was free. If it reports
-// false, the message is settled without one.
-func (k *consumption) awaitSlot(d *Delivery) bool {
-	if k.cfg.WhenBusy != nil && !d.Redelivered {
-		k.settle(d, k.attempt(d, k.cfg.WhenBusy))
-		return false
-	}
-	if k.slots.take(k.work, slotTimeout) {
-		return true
-	}
-	k.leases.remove(d.msg)
-	if err := d.nak(0); err != nil {
-		k.bus.log.Error().Err(err).Msg("cannot requeue; the message is redelivered when its lease ends")
-	}
-	return false
 }
 
 // shouldRetry calls ShouldRetry for a message that would become a dead letter.
@@ -85,16 +63,16 @@ func times(n int) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// attempt runs a handler. A panic is a failed attempt and does not affect other
+// attempt runs the handler. A panic is a failed attempt and does not affect other
 // messages.
-func (k *consumption) attempt(d *Delivery, handler Handler) (verdict error) {
+func (k *consumption) attempt(d *Delivery) (verdict error) {
 	defer func() {
 		if p := recover(); p != nil {
 			k.bus.log.Error().Str("subject", d.Subject).Bytes("stack", debug.Stack()).Msg("handler panicked")
 			verdict = fmt.Errorf("the handler panicked: %v", p)
 		}
 	}()
-	return handler(k.work, d)
+	return k.handler(k.work, d)
 }
 
 // settle applies a verdict. If that fails, the lease ends and the server redelivers

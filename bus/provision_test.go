@@ -15,13 +15,13 @@ import (
 func TestProvisionIsIdempotent(t *testing.T) {
 	s := bustest.Server(t)
 	b := bustest.Dial(t, s, bus.Config{})
-	for _, created := range []int{11, 0} {
+	for _, created := range []int{10, 0} {
 		got, err := b.Provision(t.Context(), false)
 		if err != nil || len(got.Differences) != 0 || len(got.Created) != created {
 			t.Fatalf("got %+v, %v, want %d created", got, err, created)
 		}
 	}
-	for _, stream := range []string{bus.Calls, bus.Intake, bus.Results, bus.Ticks, bus.Outbox, bus.Sessions, bus.Dead} {
+	for _, stream := range []string{bus.Calls, bus.Results, bus.Ticks, bus.Outbox, bus.Sessions, bus.Dead} {
 		if _, err := b.JetStream().Stream(t.Context(), b.StreamName(stream)); err != nil {
 			t.Errorf("%s: %v", stream, err)
 		}
@@ -35,7 +35,7 @@ func TestProvisionExisting(t *testing.T) {
 	name := b.StreamName(bus.Results)
 	if _, err := b.JetStream().CreateStream(t.Context(), jetstream.StreamConfig{
 		Name: name, Description: "the operator's", Subjects: []string{"stevedore.result.*.*", "stevedore.completion.*.*", "stevedore.claim.*.*"},
-		MaxMsgsPerSubject: 5, MaxAge: time.Hour, Metadata: map[string]string{"team": "ops", "stevedore.format": "1"}, Compression: jetstream.S2Compression,
+		MaxMsgsPerSubject: 5, MaxAge: time.Hour, Metadata: map[string]string{"team": "ops", "stevedore.format": "2"}, Compression: jetstream.S2Compression,
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -56,7 +56,7 @@ func TestPublishToFullStream(t *testing.T) {
 	b := bustest.Connect(t, bustest.Server(t), bus.Config{MaxBytes: 64 << 10})
 	accepted := 0
 	for {
-		_, err := b.Publish(t.Context(), bus.Message{Subject: b.ShortCall("default", "echo"), Body: make([]byte, 1000)})
+		_, err := b.Publish(t.Context(), bus.Message{Subject: bustest.NewCall(b, "default", "echo"), Body: make([]byte, 1000)})
 		if errors.Is(err, bus.ErrFull) {
 			break
 		}
@@ -64,7 +64,7 @@ func TestPublishToFullStream(t *testing.T) {
 			t.Fatalf("after %d messages: %v", accepted, err)
 		}
 	}
-	if n := bustest.Messages(t, b, bus.Intake); n != accepted {
+	if n := bustest.Messages(t, b, bus.Calls); n != accepted {
 		t.Errorf("%d messages, want %d", n, accepted)
 	}
 }
@@ -79,12 +79,12 @@ func TestPublishTooLarge(t *testing.T) {
 		key  string
 		ok   bool
 	}{{limit, "", true}, {limit + 1, "", false}, {keyed, "k", true}, {keyed + 1, "k", false}, {2 * limit, "", false}} {
-		_, err := b.Publish(t.Context(), bus.Message{Subject: b.ShortCall("default", "echo"), Body: make([]byte, c.size), Key: c.key})
+		_, err := b.Publish(t.Context(), bus.Message{Subject: bustest.NewCall(b, "default", "echo"), Body: make([]byte, c.size), Key: c.key})
 		if (err == nil) != c.ok || err != nil && !errors.Is(err, bus.ErrTooLarge) {
 			t.Errorf("%d bytes, key %q: %v", c.size, c.key, err)
 		}
 	}
-	if n := bustest.Messages(t, b, bus.Intake); n != 2 {
+	if n := bustest.Messages(t, b, bus.Calls); n != 2 {
 		t.Errorf("%d messages", n)
 	}
 }
@@ -106,10 +106,10 @@ func TestPublishCancelled(t *testing.T) {
 	b := bustest.New(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := b.Publish(ctx, bus.Message{Subject: b.ShortCall("default", "echo")}); !errors.Is(err, context.Canceled) {
+	if _, err := b.Publish(ctx, bus.Message{Subject: bustest.NewCall(b, "default", "echo")}); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
-	if n := bustest.Messages(t, b, bus.Intake); n != 0 {
+	if n := bustest.Messages(t, b, bus.Calls); n != 0 {
 		t.Errorf("%d messages", n)
 	}
 }
@@ -121,7 +121,7 @@ func TestBusWithoutStreams(t *testing.T) {
 		b := bustest.Dial(t, bustest.Server(t), bus.Config{})
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		_, err := b.Publish(ctx, bus.Message{Subject: b.ShortCall("default", "echo")})
+		_, err := b.Publish(ctx, bus.Message{Subject: bustest.NewCall(b, "default", "echo")})
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "before that: nats: no response") {
 			t.Errorf("publish: %v", err)
 		}
@@ -254,13 +254,13 @@ func TestPublishManyAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for range n {
 		wg.Go(func() {
-			if _, err := b.Publish(t.Context(), bus.Message{Subject: b.ShortCall("default", "echo"), Body: []byte("{}")}); err != nil {
+			if _, err := b.Publish(t.Context(), bus.Message{Subject: bustest.NewCall(b, "default", "echo"), Body: []byte("{}")}); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	wg.Wait()
-	if got := bustest.Messages(t, b, bus.Intake); got != n {
+	if got := bustest.Messages(t, b, bus.Calls); got != n {
 		t.Errorf("%d messages, want %d", got, n)
 	}
 }
@@ -274,15 +274,15 @@ func TestPublishAfterClose(t *testing.T) {
 	p.DropReplies() // no acknowledgement comes
 	waits := make(chan error, 1)
 	go func() {
-		_, err := b.Publish(t.Context(), bus.Message{Subject: b.ShortCall("default", "echo"), Body: []byte("{}"), Key: "k"})
+		_, err := b.Publish(t.Context(), bus.Message{Subject: bustest.NewCall(b, "default", "echo"), Body: []byte("{}"), Key: "k"})
 		waits <- err
 	}()
-	bustest.WaitUntil(t, "the message", func() bool { return bustest.Messages(t, direct, bus.Intake) == 1 })
+	bustest.WaitUntil(t, "the message", func() bool { return bustest.Messages(t, direct, bus.Calls) == 1 })
 	b.Close()
 	if err := <-waits; !errors.Is(err, nats.ErrConnectionClosed) {
 		t.Errorf("the waiting publish: %v", err)
 	}
-	if _, err := b.Publish(t.Context(), bus.Message{Subject: b.ShortCall("default", "echo")}); !errors.Is(err, nats.ErrConnectionClosed) {
+	if _, err := b.Publish(t.Context(), bus.Message{Subject: bustest.NewCall(b, "default", "echo")}); !errors.Is(err, nats.ErrConnectionClosed) {
 		t.Errorf("the publish after Close: %v", err)
 	}
 	b.Close() // once more does no harm

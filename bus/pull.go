@@ -59,15 +59,15 @@ func (p *puller) close() {
 }
 
 // pull requests n messages (maxPull at most) and passes them to take. It returns when
-// all have arrived, when the server ends the request after expiry, or when ctx ends; in each case
-// after all messages that the server sent were taken.
-func (p *puller) pull(ctx context.Context, n int, expiry time.Duration, take func(*nats.Msg)) (received int, err error) {
+// all have arrived, when the server ends the request after pullExpiry, or when ctx ends; in
+// each case after all messages that the server sent were taken.
+func (p *puller) pull(ctx context.Context, n int, take func(*nats.Msg)) (received int, err error) {
 	n = min(n, maxPull)
 	count := func(msg *nats.Msg) {
 		received++
 		take(msg)
 	}
-	if err := p.ask(n, expiry); err != nil {
+	if err := p.ask(n); err != nil {
 		p.drain(count)
 		return received, err
 	}
@@ -136,7 +136,7 @@ func (p *puller) pending() bool {
 
 // ask sends the request. Its status arrives on the inbox. Messages arrive under their
 // own subjects, so a client cannot forge a status.
-func (p *puller) ask(n int, expiry time.Duration) error {
+func (p *puller) ask(n int) error {
 	if p.sub == nil {
 		p.inbox = p.nc.NewInbox()
 		p.msgs = make(chan *nats.Msg, 2*maxPull)
@@ -147,11 +147,7 @@ func (p *puller) ask(n int, expiry time.Duration) error {
 		p.sub = sub
 	}
 	p.serial++
-	body := fmt.Appendf(nil, `{"batch":%d,"expires":%d`, n, expiry.Nanoseconds())
-	if expiry > 2*pullHeartbeat { // the server accepts no shorter request with a heartbeat
-		body = fmt.Appendf(body, `,"idle_heartbeat":%d`, pullHeartbeat.Nanoseconds())
-	}
-	body = append(body, '}')
+	body := fmt.Appendf(nil, `{"batch":%d,"expires":%d,"idle_heartbeat":%d}`, n, pullExpiry.Nanoseconds(), pullHeartbeat.Nanoseconds())
 	return p.nc.PublishRequest(p.request, p.reply(), body)
 }
 

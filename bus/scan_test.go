@@ -2,6 +2,7 @@ package bus_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -14,17 +15,17 @@ import (
 // stops at its limits.
 func TestScanDirect(t *testing.T) {
 	b := bustest.New(t)
-	if all, err := b.ScanDirect(t.Context(), bus.Intake, b.ShortCall("*", "*"), 10, 1<<20, func(bus.Stored) bool { return true }); !all || err != nil {
+	if all, err := b.ScanDirect(t.Context(), bus.Calls, b.Call("*", "*", "*", "*"), 10, 1<<20, func(bus.Stored) bool { return true }); !all || err != nil {
 		t.Fatalf("nothing: all %t, %v", all, err)
 	}
 	const count = 600 // more than one batch
 	for i := range count {
-		m := bus.Message{Subject: b.ShortCall("default", "x"), Body: fmt.Append(nil, i), Key: fmt.Sprint("k", i)}
+		m := bus.Message{Subject: bustest.NewCall(b, "default", "x"), Body: fmt.Append(nil, i), Key: fmt.Sprint("k", i)}
 		if i == 1 {
 			m.Header = nats.Header{"Nats-Subject": {"spoofed"}, "Nats-Sequence": {"1"}, "Nats-Stream": {""}, "Status": {"404"}}
 		}
 		if i == 2 {
-			m.Subject = b.ShortRaw("default", "x") // not asked for
+			m.Subject = b.Raw("default", "x", "default", "raw") // not asked for
 		}
 		if _, err := b.Publish(t.Context(), m); err != nil {
 			t.Fatal(err)
@@ -40,7 +41,7 @@ func TestScanDirect(t *testing.T) {
 		{1000, 1 << 20, 5, 5, false},
 	} {
 		var got []bus.Stored
-		all, err := b.ScanDirect(t.Context(), bus.Intake, b.ShortCall("*", "*"), c.count, c.size, func(m bus.Stored) bool {
+		all, err := b.ScanDirect(t.Context(), bus.Calls, b.Call("*", "*", "*", "*"), c.count, c.size, func(m bus.Stored) bool {
 			got = append(got, m)
 			return len(got) < c.stop
 		})
@@ -52,7 +53,7 @@ func TestScanDirect(t *testing.T) {
 			if string(m.Body) == "1" {
 				seen++
 			}
-			if m.Subject != b.ShortCall("default", "x") || string(m.Body) != fmt.Sprint(m.Sequence-1) || m.ID != "k"+string(m.Body) || m.At.IsZero() {
+			if !strings.HasPrefix(m.Subject, "stevedore.call.default.x.default.") || string(m.Body) != fmt.Sprint(m.Sequence-1) || m.ID != "k"+string(m.Body) || m.At.IsZero() {
 				t.Fatalf("message %+v", m)
 			}
 		}

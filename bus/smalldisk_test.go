@@ -35,7 +35,7 @@ func TestProvisionOnASmallDisk(t *testing.T) {
 			t.Errorf("got %+v, %v", got, err)
 		}
 	}
-	if _, err := modest.Publish(t.Context(), bus.Message{Subject: "stevedore.call.default.x", Body: []byte("{}"), Key: "k"}); err != nil {
+	if _, err := modest.Publish(t.Context(), bus.Message{Subject: "stevedore.call.default.x.s.c", Body: []byte("{}"), Key: "k"}); err != nil {
 		t.Error(err)
 	}
 }

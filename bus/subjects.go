@@ -52,23 +52,16 @@ func (s Subjects) join(tokens ...string) string {
 // Prefix is the prefix of all subjects.
 func (s Subjects) Prefix() string { return s.prefix }
 
-// Call is the subject of one call, in the long form. It holds one message.
+// Call is the subject of one call. It holds one message.
 func (s Subjects) Call(queue, tool, session, call string) string {
 	return s.join("call", queue, tool, session, call)
 }
 
-// ShortCall is the subject for the calls of a tool, in the short form. Only the body
-// names the call.
-func (s Subjects) ShortCall(queue, tool string) string { return s.join("call", queue, tool) }
-
-// Raw is the subject of the result of a tool that a client ran itself, in the long
-// form. It holds one message.
+// Raw is the subject of the result of a tool that a client ran itself. It holds one
+// message.
 func (s Subjects) Raw(queue, tool, session, call string) string {
 	return s.join("raw", queue, tool, session, call)
 }
-
-// ShortRaw is the short form of Raw.
-func (s Subjects) ShortRaw(queue, tool string) string { return s.join("raw", queue, tool) }
 
 // Result is the subject that stores the result of a call.
 func (s Subjects) Result(session, call string) string { return s.join("result", session, call) }
@@ -126,39 +119,21 @@ func (s Subjects) Split(subject string) []string {
 	return strings.Split(rest, ".")
 }
 
-// isLongForm reports whether subject is one of Call or Raw.
-func (s Subjects) isLongForm(subject string) bool {
-	tokens := s.Split(subject)
-	return len(tokens) == longTokens && (tokens[0] == "call" || tokens[0] == "raw")
-}
-
-// longTokens and shortTokens are the numbers of tokens of the two forms, without the
-// prefix.
-const (
-	longTokens  = 5
-	shortTokens = 3
-)
-
 // CallSubject is what the subject of a call or a raw result says.
 type CallSubject struct {
 	Raw         bool
 	Queue, Tool string
-	// Session and ID are empty in the short form.
 	Session, ID string
 }
 
 // SplitCall returns what the subject of a call or a raw result says; ok is false if it
-// has neither form.
+// is another subject.
 func (s Subjects) SplitCall(subject string) (c CallSubject, ok bool) {
 	tokens := s.Split(subject)
-	if len(tokens) != longTokens && len(tokens) != shortTokens || tokens[0] != "call" && tokens[0] != "raw" {
+	if len(tokens) != 5 || tokens[0] != "call" && tokens[0] != "raw" {
 		return CallSubject{}, false
 	}
-	c = CallSubject{Raw: tokens[0] == "raw", Queue: tokens[1], Tool: tokens[2]}
-	if len(tokens) == longTokens {
-		c.Session, c.ID = tokens[3], tokens[4]
-	}
-	return c, true
+	return CallSubject{Raw: tokens[0] == "raw", Queue: tokens[1], Tool: tokens[2], Session: tokens[3], ID: tokens[4]}, true
 }
 
 // CheckSubject returns an error if subject is not valid. The server accepts and stores

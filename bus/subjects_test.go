@@ -64,7 +64,7 @@ func TestSplit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := s.Split(s.ShortCall("q", "tool")); len(got) != 3 || got[0] != "call" || got[2] != "tool" {
+	if got := s.Split(s.Call("q", "tool", "s", "c")); len(got) != 5 || got[0] != "call" || got[2] != "tool" {
 		t.Errorf("got %q", got)
 	}
 	for _, foreign := range []string{"", "my", "my.prefixx.call", "other.call.q.tool"} {

@@ -18,7 +18,7 @@ const maxTakeOver = 200_000
 // holds leases: the server ran in this process's predecessor. A message that another
 // process holds nevertheless is delivered twice.
 func (b *Bus) TakeOver(ctx context.Context) error {
-	for _, name := range []string{Calls, Intake, Results, Ticks, Outbox, Dead} {
+	for _, name := range []string{Calls, Results, Ticks, Outbox, Dead} {
 		stream, err := b.Stream(ctx, name)
 		if err != nil {
 			return fmt.Errorf("take over deliveries: %w", err)

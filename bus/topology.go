@@ -12,8 +12,7 @@ import (
 
 // Streams, by their name without the prefix.
 const (
-	Calls    = "CALLS"  // calls by session and id, one message per call
-	Intake   = "INTAKE" // calls whose subject does not name them
+	Calls    = "CALLS" // calls by session and id, one message per call
 	Results  = "RESULTS"
 	Ticks    = "TICKS"
 	Outbox   = "OUTBOX"
@@ -81,17 +80,6 @@ func (b *Bus) streams() []jetstream.StreamConfig {
 	calls.Duplicates = shortestKeys
 	calls.AllowMsgTTL = true // a client may limit how long a call waits
 
-	// Calls whose subject names only the queue and the tool. Many share a subject, so
-	// they need a stream of their own. It also captures subjects with any other number
-	// of tokens, so that such a call becomes a dead letter with a reason.
-	intake := base(Intake, "calls and raw results whose subject does not name the session and the id",
-		"call.*.*", "call.*.*.*", "call.*.*.*.*.*.>", "raw.*.*", "raw.*.*.*", "raw.*.*.*.*.*.>")
-	intake.AllowMsgTTL = true
-	// A client could suppress the call of another one by publishing first under its
-	// Nats-Msg-Id. Workers run a call once without keys: its id, which may be the
-	// Nats-Msg-Id, has one result.
-	intake.Duplicates = shortestKeys
-
 	// Each subject holds one message, the first one. So the first result and the first
 	// claim win, whatever client library publishes them.
 	results := base(Results, "results, completions and claims; the first of each wins", "result.*.*", "completion.*.*", "claim.*.*")
@@ -122,7 +110,7 @@ func (b *Bus) streams() []jetstream.StreamConfig {
 	dead.MaxAge = 30 * 24 * time.Hour
 	dead.Discard = jetstream.DiscardOld // a full stream must not stop other work
 
-	return []jetstream.StreamConfig{calls, intake, results, ticks, outbox, sessions, dead}
+	return []jetstream.StreamConfig{calls, results, ticks, outbox, sessions, dead}
 }
 
 // buckets returns the configurations of the streams behind the buckets.
@@ -158,7 +146,7 @@ func (b *Bus) maxBytes() int64 {
 	switch {
 	case b.cfg.MaxBytes > 0:
 		return b.cfg.MaxBytes
-	case b.cfg.DiskSpace > 0: // results get four parts, six streams one each, artifacts the rest
+	case b.cfg.DiskSpace > 0: // results get four parts, five streams one each, artifacts the rest
 		return min(defaultMaxBytes, max(b.cfg.DiskSpace/16, minMaxBytes))
 	}
 	return defaultMaxBytes
@@ -177,11 +165,11 @@ type Consumer struct {
 	// bus. An existing consumer gets both when a process starts to consume.
 	MaxPending int
 	Lease      time.Duration
-	// Trim, if not empty, are the subjects of the messages that only this consumer
-	// consumes, in a stream that keeps acknowledged messages. Consume removes them. None
-	// may be a subset of a filter, or the other way round: for such a purge, the server
-	// forgets which messages of the consumer were requeued until their leases end.
-	Trim []string
+	// Trim, if not empty, matches the messages that only this consumer consumes, in a
+	// stream that keeps acknowledged messages. Consume removes them. It may be no subset of
+	// a filter, or the other way round: for such a purge, the server forgets which messages
+	// of the consumer were requeued until their leases end.
+	Trim string
 }
 
 const (
@@ -196,17 +184,8 @@ const (
 // WorkerConsumer consumes the calls and raw results of a queue. All workers of the
 // queue share it.
 func (s Subjects) WorkerConsumer(queue string) Consumer {
-	return s.queueConsumer(Calls, queue, s.join("*", queue, "*", "*", "*"))
-}
-
-// IntakeConsumer consumes those of the stream Intake.
-func (s Subjects) IntakeConsumer(queue string) Consumer {
-	return s.queueConsumer(Intake, queue, s.join("*", queue, "*"), s.join("*", queue, "*", "*"), s.join("*", queue, "*", "*", "*", "*", ">"))
-}
-
-func (s Subjects) queueConsumer(stream, queue string, trim ...string) Consumer {
 	return Consumer{
-		Stream: stream, Name: "worker-" + queue, Trim: trim,
+		Stream: Calls, Name: "worker-" + queue, Trim: s.join("*", queue, "*", "*", "*"),
 		Filter: []string{s.join("call", queue, ">"), s.join("raw", queue, ">")},
 	}
 }

@@ -28,9 +28,6 @@ const (
 	maxBytesBehind = 1 << 20
 	// spaceLacks is for how long after a refused publish space is lacking.
 	spaceLacks = 10 * time.Second
-	// rareRounds is after how many purges those of the other subjects follow: messages on
-	// them are rare.
-	rareRounds = 16
 	// deletesAtOnce is how many messages are deleted at once.
 	deletesAtOnce = 32
 )
@@ -50,7 +47,6 @@ type trimmer struct {
 	wake     chan struct{} // has an element if messages were settled
 	told     chan uint64   // the sequence up to which another process purged
 	warned   time.Time
-	rounds   int    // that purged
 	floor    uint64 // the sequence up to which all were settled in the previous round
 
 	mu     sync.Mutex
@@ -69,7 +65,7 @@ func newTrimmer(b *Bus, c Consumer) *trimmer {
 
 // settled adds a message that needs no other delivery.
 func (t *trimmer) settled(sequence uint64, size int) {
-	if len(t.consumer.Trim) == 0 {
+	if t.consumer.Trim == "" {
 		return
 	}
 	t.mu.Lock()
@@ -154,15 +150,9 @@ func (t *trimmer) round(ctx context.Context, purged uint64) (floor uint64, err e
 	// Leave what was settled since the previous round: see rpc.Submit.
 	floor, t.floor = t.floor, cons.CachedInfo().AckFloor.Stream
 	if floor > 0 && floor != purged {
-		for i, subject := range t.consumer.Trim {
-			if i > 0 && t.rounds%rareRounds != 0 {
-				break
-			}
-			if err := stream.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeSequence(floor+1)); err != nil {
-				return purged, err
-			}
+		if err := stream.Purge(ctx, jetstream.WithPurgeSubject(t.consumer.Trim), jetstream.WithPurgeSequence(floor+1)); err != nil {
+			return purged, err
 		}
-		t.rounds++
 		_ = t.bus.nc.PublishMsg(&nats.Msg{ // only a hint
 			Subject: t.subject(), Header: nats.Header{trimmerHeader: {t.id()}}, Data: strconv.AppendUint(nil, floor, 10),
 		})

@@ -96,36 +96,32 @@ func (t *trimmer) findBehind(ctx context.Context, hasEnded func(context.Context,
 // it has them.
 func (t *trimmer) findEnded(ctx context.Context, first, last uint64, hasEnded func(context.Context, *Delivery) (bool, error)) (found int, err error) {
 	known := t.known()
-	for _, subject := range t.consumer.Trim {
-		var page []*Delivery
-		check := func() error {
-			n, err := t.settleEnded(ctx, page, hasEnded)
-			found, page = found+n, page[:0]
-			return err
-		}
-		get := jsapi.Get{NextBySubject: subject, Sequence: first, MaxBytes: scanBytes}
-		for m, err := range t.bus.api.Messages(ctx, t.bus.StreamName(t.consumer.Stream), get) {
-			if err != nil {
-				return found, err
-			}
-			if m.Sequence > last {
-				break
-			}
-			if known[m.Sequence] {
-				continue
-			}
-			page = append(page, storedDelivery(m))
-			if len(page) == scanBatch {
-				if err := check(); err != nil {
-					return found, err
-				}
-			}
-		}
-		if err := check(); err != nil {
+	var page []*Delivery
+	check := func() error {
+		n, err := t.settleEnded(ctx, page, hasEnded)
+		found, page = found+n, page[:0]
+		return err
+	}
+	get := jsapi.Get{NextBySubject: t.consumer.Trim, Sequence: first, MaxBytes: scanBytes}
+	for m, err := range t.bus.api.Messages(ctx, t.bus.StreamName(t.consumer.Stream), get) {
+		if err != nil {
 			return found, err
 		}
+		if m.Sequence > last {
+			break
+		}
+		if known[m.Sequence] {
+			continue
+		}
+		page = append(page, storedDelivery(m))
+		if len(page) == scanBatch {
+			if err := check(); err != nil {
+				return found, err
+			}
+		}
 	}
-	return found, nil
+	err = check()
+	return found, err
 }
 
 // settleEnded gives the trimmer those messages that have ended.
@@ -168,7 +164,7 @@ func (t *trimmer) known() map[uint64]bool {
 // storedDelivery makes a delivery of a stored message, to read it. It cannot be settled.
 func storedDelivery(m jsapi.Message) *Delivery {
 	return &Delivery{
-		Subject: m.Subject, Body: m.Data, Attempt: 1, Redelivered: true, Published: m.Time, FirstPublished: m.Time, Sequence: m.Sequence,
+		Subject: m.Subject, Body: m.Data, Attempt: 1, Redelivered: true, Published: m.Time, Sequence: m.Sequence,
 		msg: &nats.Msg{Subject: m.Subject, Header: m.Header, Data: m.Data},
 	}
 }

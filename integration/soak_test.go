@@ -359,7 +359,7 @@ func (r *soakRun) awaitEnds(nc *nats.Conn) {
 			r.phase(fmt.Sprintf("%d calls have not ended: %.20q", missing, ids))
 		}
 	}
-	for _, stream := range []string{"CALLS", "INTAKE"} { // check reports the missing results
+	for _, stream := range []string{"CALLS"} { // check reports the missing results
 		for _, queue := range []string{"default", "agent", "async"} {
 			r.Log(l.info("CONSUMER.INFO.STEVEDORE_" + stream + ".worker-" + queue))
 		}

@@ -187,7 +187,7 @@ func (r *soakRun) wipeServer(c *chaos) {
 // fillStream lets a stream accept no more than it has. The results stream would make room
 // for new results by removing old ones, which the ledger still needs.
 func (r *soakRun) fillStream(c *chaos) {
-	stream := []string{"CALLS", "INTAKE", "OUTBOX", "SESSIONS"}[c.IntN(4)]
+	stream := []string{"CALLS", "OUTBOX", "SESSIONS"}[c.IntN(3)]
 	r.note("", "stream %s is full", stream)
 	limit, err := r.limitStream("STEVEDORE_"+stream, "")
 	if err != nil {

@@ -191,7 +191,7 @@ func TestTenantsCannotCross(t *testing.T) {
 		operator.request("call.default.read_file", `{"id":"own","session":"s1","args":{"path":"secret.txt"},"offload":true}`)
 	}
 	streams := []string{
-		"STEVEDORE_CALLS", "STEVEDORE_INTAKE", "STEVEDORE_RESULTS", "STEVEDORE_TICKS", "STEVEDORE_OUTBOX", "STEVEDORE_SESSIONS", "STEVEDORE_DEAD",
+		"STEVEDORE_CALLS", "STEVEDORE_RESULTS", "STEVEDORE_TICKS", "STEVEDORE_OUTBOX", "STEVEDORE_SESSIONS", "STEVEDORE_DEAD",
 		"KV_stevedore_state", "KV_stevedore_artifacts", "KV_stevedore_tasks", "OBJ_stevedore_blobs",
 	}
 	everything := func() string {

@@ -127,7 +127,7 @@ func TestRunWithProgressIsNotDeadLetter(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.ShortCall(bus.AgentQueue, agent.AgentTool), Body: body, Header: nats.Header{"Stevedore-Attempt": {"7"}}}); err != nil {
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: bustest.CallSubject(b, bus.AgentQueue, agent.AgentTool, body), Body: body, Header: nats.Header{"Stevedore-Attempt": {"7"}}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -3,6 +3,7 @@
 package bustest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server/ats"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nuid"
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -154,11 +156,22 @@ func Messages(t testing.TB, b *bus.Bus, stream string) int {
 	return int(s.CachedInfo().State.Msgs)
 }
 
-// Waiting returns the number of calls and raw results in their two streams.
+// Waiting returns the number of calls and raw results in their stream.
 func Waiting(t testing.TB, b *bus.Bus) int {
 	t.Helper()
-	return Messages(t, b, bus.Calls) + Messages(t, b, bus.Intake)
+	return Messages(t, b, bus.Calls)
 }
+
+// CallSubject returns the subject of a call that a body names, by an id and perhaps a
+// session that are tokens. Without an id, each call is another one.
+func CallSubject(b *bus.Bus, queue, tool string, body []byte) string {
+	var call struct{ ID, Session string }
+	_ = json.Unmarshal(body, &call) // it may be no JSON on purpose
+	return b.Call(queue, tool, cmp.Or(call.Session, "default"), cmp.Or(call.ID, nuid.Next()))
+}
+
+// NewCall returns the subject of another call each time.
+func NewCall(b *bus.Bus, queue, tool string) string { return CallSubject(b, queue, tool, nil) }
 
 // startClock starts the clock that all servers of the process share. It must run
 // outside of bubbles, otherwise the first bubble does not end.

@@ -325,12 +325,12 @@ func TestEvents(t *testing.T) {
 func TestWaitingCalls(t *testing.T) {
 	t.Parallel()
 	in := start(t, console.Config{})
-	if err := in.bus.ProvisionConsumers(t.Context(), in.bus.WorkerConsumer("gpu"), in.bus.IntakeConsumer("gpu")); err != nil {
+	if err := in.bus.ProvisionConsumers(t.Context(), in.bus.WorkerConsumer("gpu")); err != nil {
 		t.Fatal(err)
 	}
 	for subject, body := range map[string]string{
 		in.bus.Call("gpu", "train", "s1", "c1"): `{"id":"c1","session":"s1"}`,
-		in.bus.ShortCall("gpu", "train"):        `{"id":"c2","session":"s2"}`,
+		in.bus.Call("gpu", "train", "s2", "c2"): `{"id":"c2","session":"s2"}`,
 	} {
 		if _, err := in.bus.Publish(t.Context(), bus.Message{Subject: subject, Body: []byte(body)}); err != nil {
 			t.Fatal(err)

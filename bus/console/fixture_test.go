@@ -196,7 +196,7 @@ func (in *installation) ask(session, id string, args textArgs) {
 func (in *installation) deadLetter(tool, body string) {
 	in.t.Helper()
 	before := bustest.Messages(in.t, in.bus, bus.Dead)
-	if _, err := in.bus.Publish(in.t.Context(), bus.Message{Subject: in.bus.ShortCall("default", tool), Body: []byte(body)}); err != nil {
+	if _, err := in.bus.Publish(in.t.Context(), bus.Message{Subject: bustest.CallSubject(in.bus, "default", tool, []byte(body)), Body: []byte(body)}); err != nil {
 		in.t.Fatal(err)
 	}
 	bustest.WaitUntil(in.t, "the dead letter", func() bool { return bustest.Messages(in.t, in.bus, bus.Dead) > before })

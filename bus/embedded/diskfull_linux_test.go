@@ -38,7 +38,7 @@ func TestDiskWasFull(t *testing.T) {
 	refused := 0
 	for i := range 8 {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-		_, err := outside.Publish(ctx, bus.Message{Subject: outside.ShortCall("default", "echo"), Body: bytes.Repeat([]byte("x"), 500_000), Key: fmt.Sprint("full", i)})
+		_, err := outside.Publish(ctx, bus.Message{Subject: bustest.NewCall(outside, "default", "echo"), Body: bytes.Repeat([]byte("x"), 500_000), Key: fmt.Sprint("full", i)})
 		cancel()
 		if err != nil {
 			refused++
@@ -55,7 +55,7 @@ func TestDiskWasFull(t *testing.T) {
 		t.Errorf("sequence %d after the disk was full, %d before", after, before)
 	}
 	put(t, inside, 1) // the in-process connection was restored, too
-	if n := bustest.Messages(t, inside, bus.Intake); n < 102 {
+	if n := bustest.Messages(t, inside, bus.Calls); n < 102 {
 		t.Errorf("%d messages are left of 102 acknowledged ones", n)
 	}
 }
@@ -68,7 +68,7 @@ func put(t *testing.T, b *bus.Bus, n int) (sequence uint64) {
 		bustest.WaitUntil(t, "an acknowledgement", func() bool {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			ack, err := b.Publish(ctx, bus.Message{Subject: b.ShortCall("default", "echo"), Body: []byte("{}"), Key: key})
+			ack, err := b.Publish(ctx, bus.Message{Subject: bustest.NewCall(b, "default", "echo"), Body: []byte("{}"), Key: key})
 			sequence = ack.Sequence
 			return err == nil
 		})

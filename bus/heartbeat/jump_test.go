@@ -196,7 +196,7 @@ func TestJumpWhileACallRuns(t *testing.T) {
 				}
 				b := bustest.Connect(t, s, bus.Config{})
 				results := bustest.Subscribe(t, b, "stevedore.result.>")
-				if _, err := b.Publish(t.Context(), bus.Message{Subject: b.ShortCall(bus.DefaultQueue, "slow"), Body: []byte(`{"id":"1","session":"s"}`)}); err != nil {
+				if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Call(bus.DefaultQueue, "slow", "s", "1"), Body: []byte(`{"id":"1","session":"s"}`)}); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(30 * time.Second)

@@ -13,9 +13,9 @@ import (
 const FormatKey = "stevedore.format"
 
 // Format is the version that this program reads and writes. The streams have one version
-// together. A change of a stored format raises it, and bus.Provision gets an upgrade from
-// the version before.
-const Format = 1
+// together. A change of a stored format raises it; nothing is upgraded, because nothing was
+// released.
+const Format = 2
 
 // FormatError means that a stream has a format that this program does not read. The
 // stream was not changed.
@@ -54,7 +54,7 @@ func CheckFormat(info *jetstream.StreamInfo) (unused bool, err error) {
 	case version > Format:
 		return false, &FormatError{name, fmt.Sprintf("has version %d of the format", version), "use the version of Stevedore that provisioned it, or a later one, or another --prefix"}
 	case version < Format:
-		return false, &FormatError{name, fmt.Sprintf("has version %d of the format", version), "run \"stevedore provision --update\" to upgrade it"}
+		return false, &FormatError{name, fmt.Sprintf("has version %d of the format", version), "finish its work with the version of Stevedore that provisioned it, or use another prefix or data directory"}
 	}
 	return false, nil
 }

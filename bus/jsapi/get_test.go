@@ -15,12 +15,12 @@ import (
 
 func TestGet(t *testing.T) {
 	b := bustest.New(t)
-	stream, api := b.StreamName(bus.Intake), jsapi.New(b.JetStream())
-	subject := b.ShortCall("default", "x")
+	stream, api := b.StreamName(bus.Calls), jsapi.New(b.JetStream())
 	const count = 20
+	subject := b.Call("default", "x", "s", fmt.Sprint("c", count))
 	for i := range count {
 		header := nats.Header{"Nats-Subject": {"spoofed"}, "Nats-Sequence": {"1"}, "Nats-Stream": {""}, "Status": {"404"}}
-		if _, err := b.Publish(t.Context(), bus.Message{Subject: subject, Body: fmt.Append(nil, i), Header: header}); err != nil {
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Call("default", "x", "s", fmt.Sprint("c", i+1)), Body: fmt.Append(nil, i), Header: header}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -28,7 +28,7 @@ func TestGet(t *testing.T) {
 		"any replica": func(get jsapi.Get) (jsapi.Message, error) { return api.GetMessage(t.Context(), stream, get) },
 		"leader":      func(get jsapi.Get) (jsapi.Message, error) { return api.GetFromLeader(t.Context(), stream, get) },
 	} {
-		for i, request := range []jsapi.Get{{Sequence: count}, {LastBySubject: subject}, {Sequence: count, NextBySubject: b.ShortCall("*", "*")}} {
+		for i, request := range []jsapi.Get{{Sequence: count}, {LastBySubject: subject}, {Sequence: count, NextBySubject: b.Call("*", "*", "*", "*")}} {
 			m, err := get(request)
 			if err != nil || m.Subject != subject || m.Sequence != count || m.Time.IsZero() || string(m.Data) != fmt.Sprint(count-1) || m.Header.Get("Status") != "404" {
 				t.Errorf("%s, request %d: %+v, %v", name, i, m, err)
@@ -40,7 +40,7 @@ func TestGet(t *testing.T) {
 	}
 	for _, batch := range []int{0, 1, 7, count, count + 1} {
 		seen := 0
-		for m, err := range api.Messages(t.Context(), stream, jsapi.Get{NextBySubject: subject, Batch: batch}) {
+		for m, err := range api.Messages(t.Context(), stream, jsapi.Get{NextBySubject: b.Call("*", "*", "*", "*"), Batch: batch}) {
 			if seen++; err != nil || m.Sequence != uint64(seen) {
 				t.Fatalf("batches of %d: message %d is %d, %v", batch, seen, m.Sequence, err)
 			}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/jsapi"
-	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // trimRound is how many records a round of trimResults reads at most.
@@ -96,11 +95,11 @@ func (w *work) add(session, call string) {
 }
 
 // workInProgress returns the calls that wait or run, or that are parked. A call may move
-// while this reads: out of the intake, or between the calls stream and the parked records.
+// while this reads, between the calls stream and the parked records.
 // Then a later part finds it.
 func (k *Keeper) workInProgress(ctx context.Context) (*work, error) {
 	busy := &work{map[string]bool{}, map[string]bool{}}
-	for _, add := range []func(context.Context, *work) error{k.addIntake, k.addParked, k.addCalls, k.addParked} {
+	for _, add := range []func(context.Context, *work) error{k.addParked, k.addCalls, k.addParked} {
 		if err := add(ctx, busy); err != nil {
 			return nil, err
 		}
@@ -142,20 +141,6 @@ func (k *Keeper) addParked(ctx context.Context, busy *work) error {
 		}
 	}
 	return ctx.Err()
-}
-
-// addIntake adds the sessions of the calls and raw results that wait in the intake stream.
-// Only their bodies name the session.
-func (k *Keeper) addIntake(ctx context.Context, busy *work) error {
-	for m, err := range k.api.Messages(ctx, k.bus.StreamName(bus.Intake), jsapi.Get{NextBySubject: ">", MaxBytes: 4 << 20}) {
-		if err != nil {
-			return err
-		}
-		if call, err := tools.DecodeCall(m.Data); err == nil { // otherwise, it becomes a dead letter
-			busy.add(call.SessionToken(), call.IDToken())
-		}
-	}
-	return nil
 }
 
 // addUnfinished adds the async calls that have no completion yet.

@@ -68,7 +68,7 @@ func TestWeekOfResults(t *testing.T) {
 			put(t, b, b.Result(session, "c0"), text)
 		}
 		put(t, b, "stevedore.call.default.slow.waiting.c1", "{}")
-		put(t, b, "stevedore.call.default.slow", `{"id":"c1","session":"intake"}`)
+		put(t, b, "stevedore.call.default.slow.intake.c1", `{}`)
 		if kv, err := b.Bucket(t.Context(), bus.TasksBucket); err != nil {
 			t.Fatal(err)
 		} else if _, err := kv.PutString(t.Context(), "parked.parked.c1", "{}"); err != nil {
@@ -356,7 +356,7 @@ func TestBusySessionDoesNotFillTheStream(t *testing.T) {
 
 // The advice for each stream names its setting.
 func TestAdvice(t *testing.T) {
-	for _, stream := range []string{bus.Calls, bus.Intake, bus.Results, bus.Sessions, bus.Outbox, bus.Dead} {
+	for _, stream := range []string{bus.Calls, bus.Results, bus.Sessions, bus.Outbox, bus.Dead} {
 		if advice, want := (bus.Fill{Stream: stream}).Advice(), "--max-bytes "+strings.ToLower(stream)+"="; !strings.Contains(advice, want) {
 			t.Errorf("%s: %q lacks %q", stream, advice, want)
 		}

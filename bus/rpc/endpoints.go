@@ -84,7 +84,7 @@ func (s *Service) decodeCall(req micro.Request) (queue string, call tools.Call, 
 	}
 	call.Tool = subject.Tool
 	if subject.ID != "" {
-		err = task.Identify(&call, subject, "")
+		err = task.Identify(&call, subject)
 	}
 	return subject.Queue, call, err
 }

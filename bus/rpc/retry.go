@@ -1,7 +1,6 @@
 package rpc
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,16 +34,11 @@ func removeResult(ctx context.Context, b *bus.Bus, letter bus.StoredDeadLetter) 
 	if err != nil {
 		return err
 	}
-	call, err := tools.DecodeCall(body) // works for raw results too
-	if err != nil {
+	if _, err := tools.DecodeCall(body); err != nil { // works for raw results too
 		return nil // it has no result
 	}
 	subject, _ := b.SplitCall(letter.Subject)
 	session, id := subject.Session, subject.ID
-	if id == "" {
-		call.ID = cmp.Or(call.ID, letter.ID)
-		session, id = call.SessionToken(), call.IDToken()
-	}
 	stored, err := task.ReadResults(ctx, b, session, id)
 	if err != nil {
 		return err

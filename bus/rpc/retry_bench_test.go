@@ -27,7 +27,7 @@ func BenchmarkDeadLetters(b *testing.B) {
 				put(bus.Message{Subject: conn.Result("s", call), Body: fmt.Appendf(nil, `{"id":%q,"session":"s","outcome":"failed","is_error":true,"error":{"code":"given_up","message":"x"}}`, call)})
 				body, err := bus.Encode(bus.DeadLetter{
 					Kind: bus.DeadCall, Name: "shell", Code: bus.CodePoison, Reason: "delivered 6 times", ID: call, Sequence: uint64(i + 1),
-					Subject: conn.ShortCall("default", "shell"), Attempts: 6, At: time.Now(), Body: fmt.Appendf(nil, `{"id":%q,"session":"s","args":{"command":"true"}}`, call),
+					Subject: conn.Call("default", "shell", "s", call), Attempts: 6, At: time.Now(), Body: fmt.Appendf(nil, `{"id":%q,"session":"s","args":{"command":"true"}}`, call),
 				})
 				if err != nil {
 					b.Fatal(err)

@@ -110,7 +110,7 @@ func newSubmission(b *bus.Bus, queue string, call tools.Call) (submission, error
 		return submission{}, err
 	}
 	s.subject = b.Call(s.queue, call.Tool, s.call.SessionToken(), s.call.IDToken())
-	if err := bus.CheckSubject(b.ShortCall(s.queue, call.Tool)); err != nil {
+	if err := bus.CheckSubject(s.subject); err != nil {
 		return submission{}, tools.Errorf(tools.CodeInvalidCall, "invalid tool %q or queue %q: %v", call.Tool, queue, err)
 	}
 	var err error

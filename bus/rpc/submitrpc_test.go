@@ -65,7 +65,7 @@ func TestReplySubjects(t *testing.T) {
 	bustest.Run(t, rpc.NewService(b, nil, rpc.ServiceConfig{OnReady: func() { close(ready) }}).Run)
 	<-ready
 	inbox := bustest.Subscribe(t, b, "_INBOX_alice.1")
-	for _, reply := range []string{b.Result("victim", "1"), b.Stored(b.Result("victim", "1")), b.ShortCall("q", "x"), "$KV.stevedore_state.x", "$JS.API.STREAM.PURGE.X", "elsewhere", "_INBOX_alice.1"} {
+	for _, reply := range []string{b.Result("victim", "1"), b.Stored(b.Result("victim", "1")), b.Call("q", "x", "s", "y"), "$KV.stevedore_state.x", "$JS.API.STREAM.PURGE.X", "elsewhere", "_INBOX_alice.1"} {
 		sub := bustest.Subscribe(t, b, reply)
 		err := b.Conn().PublishRequest(b.RPC("submit", "q", "x"), reply, []byte(`{"id":"`+tools.Token(reply)+`"}`))
 		if err != nil {

@@ -36,9 +36,7 @@ func Operations(s bus.Subjects) []Operation {
 	const queue, tool, session, call, channel = "{queue}", "{tool}", "{session}", "{call}", "{channel}"
 	ops := []Operation{
 		{"submitCall", s.Call(queue, tool, session, call), "Run a tool.", false, "Call", ""},
-		{"submitCallShort", s.ShortCall(queue, tool), "Run a tool; only the body names the call.", false, "Call", ""},
 		{"submitRaw", s.Raw(queue, tool, session, call), "Submit the result of a tool that the client already ran.", false, "RawResult", ""},
-		{"submitRawShort", s.ShortRaw(queue, tool), "Submit the result of a tool that the client already ran; only the body names the call.", false, "RawResult", ""},
 		{"result", s.Result(session, call), "The result of a call, in the results stream.", true, "Result", ""},
 		{"completion", s.Completion(session, call), "The completion of an async call, in the results stream.", true, "Result", ""},
 		{"storedResult", s.Stored(s.Result(session, call)), "A result that was stored just now.", true, "Result", ""},

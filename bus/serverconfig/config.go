@@ -174,7 +174,7 @@ func (c Config) worker(tenant string) User {
 	u := User{Name: tenant + "-worker", Account: tenant, Inbox: "_INBOX_worker"}
 	u.publish = append([]string{s.Prefix() + ".>", "_INBOX.>", "_INBOX_worker.>", "_INBOX_console.>", "_R_.>", "$JS.ACK.>", "$JS.FC.>", "$JS._TC.>", "$SRV.>"}, readAPI...)
 	u.publish = append(u.publish, "$JS.API.CONSUMER.CREATE.>", "$JS.API.CONSUMER.DURABLE.CREATE.>", "$JS.API.CONSUMER.DELETE.*.*", "$JS.API.CONSUMER.MSG.NEXT.*.*")
-	for _, stream := range []string{bus.Calls, bus.Intake, bus.Results, bus.Ticks, bus.Outbox, bus.Sessions, bus.Dead} {
+	for _, stream := range []string{bus.Calls, bus.Results, bus.Ticks, bus.Outbox, bus.Sessions, bus.Dead} {
 		u.publish = append(u.publish, "$JS.API.STREAM.PURGE."+s.StreamName(stream), "$JS.API.STREAM.MSG.DELETE."+s.StreamName(stream))
 	}
 	for _, bucket := range []string{bus.StateBucket, bus.ArtifactsBucket, bus.TasksBucket} {

@@ -35,10 +35,8 @@ func Unserved(ctx context.Context, b *bus.Bus, served func(queue string) bool) (
 			waiting[tokens[1]] += n
 		}
 	}
-	for _, stream := range []string{bus.Calls, bus.Intake} {
-		if err := countSubjects(ctx, b, stream, count); err != nil {
-			return nil, fmt.Errorf("queues of %s: %w", b.StreamName(stream), err)
-		}
+	if err := countSubjects(ctx, b, bus.Calls, count); err != nil {
+		return nil, fmt.Errorf("queues of %s: %w", b.StreamName(bus.Calls), err)
 	}
 	names := slices.SortedFunc(maps.Keys(waiting), func(x, y string) int {
 		return cmp.Or(cmp.Compare(waiting[y], waiting[x]), cmp.Compare(x, y))

@@ -5,18 +5,12 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// Identify completes a call that arrived on a subject in the long form. The session and
-// the id of the subject apply, because the server's permissions protect them. The body may
-// omit both, or have the ids whose tokens are in the subject. If it names another call,
-// Identify returns an error, and the call has the tokens of the subject.
-//
-// stored is the id of the message (bus.Delivery.ID). It is used if the body has no id and
-// it has the token: a worker stored the call under this subject.
-func Identify(call *tools.Call, subject bus.CallSubject, stored string) error {
+// Identify completes a call that arrived on a subject. The session and the id of the
+// subject apply, because the server's permissions protect them. The body may omit both, or
+// have the ids whose tokens are in the subject. If it names another call, Identify returns
+// an error, and the call has the tokens of the subject.
+func Identify(call *tools.Call, subject bus.CallSubject) error {
 	sessionErr := identify(&call.Session, subject.Session, "session")
-	if call.ID == "" && tools.Token(stored) == subject.ID {
-		call.ID = stored
-	}
 	if err := identify(&call.ID, subject.ID, "id"); err != nil {
 		return err
 	}

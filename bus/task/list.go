@@ -18,8 +18,8 @@ type Listing struct {
 	// Omitted counts the tasks that would make the list too long: first the ended
 	// ones, starting with the oldest.
 	Omitted int `json:"omitted,omitempty"`
-	// Incomplete is set if too many calls of all sessions are queued to look at
-	// all of them, so that calls of this session may be missing.
+	// Incomplete is set if too many calls of the session are queued to look at all of
+	// them.
 	Incomplete bool `json:"incomplete,omitempty"`
 	// Next is the Page.After of the next page; empty if there is none, and in the result of
 	// List.

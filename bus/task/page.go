@@ -19,8 +19,8 @@ type Page struct {
 
 const defaultPage = 100
 
-// place is where a page begins: the parked calls and those of the intake, then the
-// waiting calls, then the results, each from the newest one on.
+// place is where a page begins: the parked calls, then the waiting calls, then the
+// results, each from the newest one on.
 type place struct {
 	stage  byte   // of stages
 	before uint64 // sequence; 0 means the newest
@@ -89,7 +89,7 @@ func ListPage(ctx context.Context, b *bus.Bus, session string, p Page) (Listing,
 	if err := l.setRunning(ctx); err != nil {
 		return Listing{}, err
 	}
-	list := Listing{Tasks: make([]Task, len(l.tasks)), Incomplete: l.incomplete}
+	list := Listing{Tasks: make([]Task, len(l.tasks))}
 	for i, t := range l.tasks {
 		list.Tasks[i] = t.shortened()
 	}
@@ -101,13 +101,12 @@ func ListPage(ctx context.Context, b *bus.Bus, session string, p Page) (Listing,
 
 // pageReader collects the tasks of a page.
 type pageReader struct {
-	b          *bus.Bus
-	session    string
-	limit      int
-	parked     map[string]Parked
-	tasks      []*Task
-	missing    map[string]*Task // delivered calls that no worker has reported yet
-	incomplete bool
+	b       *bus.Bus
+	session string
+	limit   int
+	parked  map[string]Parked
+	tasks   []*Task
+	missing map[string]*Task // delivered calls that no worker has reported yet
 }
 
 func (l *pageReader) more() bool { return len(l.tasks) < l.limit }
@@ -125,7 +124,7 @@ func (l *pageReader) hasResult(ctx context.Context, id string) (bool, error) {
 	return l.b.HasMessage(ctx, bus.Results, l.b.Result(l.session, id))
 }
 
-// readParked adds the parked calls and those in the intake. These are few.
+// readParked adds the parked calls. These are few.
 func (l *pageReader) readParked(ctx context.Context, parked []Parked) error {
 	for _, p := range parked[:min(maxListed, len(parked))] {
 		if done, err := l.hasResult(ctx, p.Key().ID); done || err != nil {
@@ -136,15 +135,7 @@ func (l *pageReader) readParked(ctx context.Context, parked []Parked) error {
 		}
 		l.add(p.Key().ID).setParked(p)
 	}
-	u := newUnsettledReader(l.b, bus.Intake, l.session, "")
-	all, err := l.b.ScanDirect(ctx, bus.Intake, l.b.ShortCall("*", "*"), maxWaiting, maxWaitingBytes, func(m bus.Stored) bool {
-		if c, ok := u.take(ctx, m); ok && !l.isParked(c.id) && len(l.tasks) < maxListed {
-			l.addUnsettled(c)
-		}
-		return true
-	})
-	l.incomplete = !all
-	return err
+	return nil
 }
 
 func (l *pageReader) addUnsettled(c unsettledCall) {
@@ -157,7 +148,7 @@ func (l *pageReader) addUnsettled(c unsettledCall) {
 
 // readCalls adds the calls that wait or run.
 func (l *pageReader) readCalls(ctx context.Context, before uint64) (next uint64, err error) {
-	u, seen := newUnsettledReader(l.b, bus.Calls, l.session, ""), 0
+	u, seen := newUnsettledReader(l.b), 0
 	var failed error
 	next, err = l.b.ScanBack(ctx, bus.Calls, l.b.Call("*", "*", l.session, "*"), before, func(m bus.Stored) bool {
 		if c, ok := u.take(ctx, m); ok && !l.isParked(c.id) {

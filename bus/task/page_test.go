@@ -41,7 +41,6 @@ func TestListPage(t *testing.T) {
 	}
 	put(b.Call("unserved", "x", "s", "ended"), "{}") // its worker died before the acknowledgement
 	put(b.Result("s", "ended"), `{"id":"ended","session":"s","tool":"x","outcome":"completed"}`)
-	put(b.ShortCall("unserved", "x"), `{"id":"short","session":"s"}`)
 	for _, id := range []string{"parked", "async3"} { // also one that is async
 		p := task.Parked{Queue: "unserved", State: task.InputRequired, Call: tools.Call{ID: id, Session: "s", Tool: "x"}}
 		if _, err := task.Park(t.Context(), b, p); err != nil {
@@ -49,7 +48,7 @@ func TestListPage(t *testing.T) {
 		}
 	}
 	slices.Reverse(want)
-	want = append([]string{"parked", "short"}, want...)
+	want = append([]string{"parked"}, want...)
 
 	for _, limit := range []int{1, 3, 4, 500} {
 		var got []string

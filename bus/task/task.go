@@ -77,8 +77,7 @@ func (t Task) Text() string {
 
 // Get returns one call as a task. The session and the id are tokens.
 func Get(ctx context.Context, b *bus.Bus, session, id string) (t Task, err error) {
-	// A call moves from the intake to the calls stream, and between it and the parked
-	// records. A call that moved out of a place that get had yet to read, into one that it
+	// A call moves between the calls stream and the parked records. A call that moved out of a place that get had yet to read, into one that it
 	// had read, is found the next time.
 	for range maxMoves {
 		if t, err = get(ctx, b, session, id); tools.CodeOf(err) != tools.CodeNotFound {

@@ -143,7 +143,7 @@ func TestCancelWhileQueued(t *testing.T) {
 func cancelWhileQueued(t *testing.T, header nats.Header) {
 	p := start(t)
 	body := []byte(`{"id":"q","session":"s"}`)
-	if _, err := p.bus.Publish(t.Context(), bus.Message{Subject: "stevedore.call.later.block", Body: body, Key: "q", Header: header}); err != nil {
+	if _, err := p.bus.Publish(t.Context(), bus.Message{Subject: bustest.CallSubject(p.bus, "later", "block", body), Body: body, Key: "q", Header: header}); err != nil {
 		t.Fatal(err)
 	}
 	if got := wantTask(t, p, "q", task.Queued); got.Tool != "block" {
@@ -185,13 +185,13 @@ func TestUnknownTask(t *testing.T) {
 // A list has the running and then the queued calls of a session, from all queues.
 func TestListShowsWhatWaits(t *testing.T) {
 	p := start(t)
-	publish(t, p.bus, bus.Message{Subject: p.bus.ShortCall("default", "block"), Body: []byte(`{"id":"runs","session":"s"}`)})
-	publish(t, p.bus, bus.Message{Subject: p.bus.ShortCall("default", "background"), Body: []byte(`{"id":"job","session":"s"}`)})
+	publish(t, p.bus, bus.Message{Subject: bustest.CallSubject(p.bus, "default", "block", []byte(`{"id":"runs","session":"s"}`)), Body: []byte(`{"id":"runs","session":"s"}`)})
+	publish(t, p.bus, bus.Message{Subject: bustest.CallSubject(p.bus, "default", "background", []byte(`{"id":"job","session":"s"}`)), Body: []byte(`{"id":"job","session":"s"}`)})
 	<-p.blocked
 	<-p.blocked
-	publish(t, p.bus, bus.Message{Subject: p.bus.ShortCall("later", "block"), Body: []byte(`{"id":"waits.1","session":"s"}`)})
-	publish(t, p.bus, bus.Message{Subject: p.bus.ShortCall("later", "block"), Body: []byte(`{"id":"waits","session":"other"}`)})
-	publish(t, p.bus, bus.Message{Subject: p.bus.ShortCall("later", "block"), Body: []byte(`{"session":"s"}`), Key: "waits-2"})
+	publish(t, p.bus, bus.Message{Subject: p.bus.Call("later", "block", "s", tools.Token("waits.1")), Body: []byte(`{"id":"waits.1","session":"s"}`)})
+	publish(t, p.bus, bus.Message{Subject: bustest.CallSubject(p.bus, "later", "block", []byte(`{"id":"waits","session":"other"}`)), Body: []byte(`{"id":"waits","session":"other"}`)})
+	publish(t, p.bus, bus.Message{Subject: p.bus.Call("later", "block", "s", "waits-2"), Body: []byte(`{"session":"s"}`)})
 
 	list, err := task.List(t.Context(), p.bus, "s")
 	if err != nil {
@@ -238,11 +238,11 @@ func slowWorker(t *testing.T, b *bus.Bus, session string, answer []byte, asked c
 func TestListWaitsForASlowWorker(t *testing.T) {
 	bustest.Bubble(t, func(t *testing.T) {
 		p := start(t)
-		publish(t, p.bus, bus.Message{Subject: p.bus.ShortCall("default", "block"), Body: []byte(`{"id":"quick","session":"s"}`)})
+		publish(t, p.bus, bus.Message{Subject: bustest.CallSubject(p.bus, "default", "block", []byte(`{"id":"quick","session":"s"}`)), Body: []byte(`{"id":"quick","session":"s"}`)})
 		<-p.blocked
 		// The call of the slow worker was delivered.
-		publish(t, p.bus, bus.Message{Subject: p.bus.ShortCall("slow", "x"), Body: []byte(`{"id":"slow","session":"s"}`)})
-		c := p.bus.IntakeConsumer("slow")
+		publish(t, p.bus, bus.Message{Subject: bustest.CallSubject(p.bus, "slow", "x", []byte(`{"id":"slow","session":"s"}`)), Body: []byte(`{"id":"slow","session":"s"}`)})
+		c := p.bus.WorkerConsumer("slow")
 		consumer, err := p.bus.JetStream().CreateConsumer(t.Context(), p.bus.StreamName(c.Stream), consumerConfig(c))
 		if err != nil {
 			t.Fatal(err)
@@ -295,8 +295,8 @@ func consumerConfig(c bus.Consumer) jetstream.ConsumerConfig {
 // A call whose worker died is queued again, and the list has the reason.
 func TestListOfADeadWorker(t *testing.T) {
 	b := bustest.New(t)
-	publish(t, b, bus.Message{Subject: b.ShortCall("gone", "x"), Body: []byte(`{"id":"left","session":"s"}`)})
-	c := b.IntakeConsumer("gone")
+	publish(t, b, bus.Message{Subject: bustest.CallSubject(b, "gone", "x", []byte(`{"id":"left","session":"s"}`)), Body: []byte(`{"id":"left","session":"s"}`)})
+	c := b.WorkerConsumer("gone")
 	consumer, err := b.JetStream().CreateConsumer(t.Context(), b.StreamName(c.Stream), consumerConfig(c))
 	if err != nil {
 		t.Fatal(err)

@@ -17,32 +17,15 @@ type WaitingCall struct {
 // oldest first.
 func ListWaiting(ctx context.Context, b *bus.Bus, queue string, limit int) ([]WaitingCall, error) {
 	waiting := []WaitingCall{}
-	for _, in := range []struct {
-		consumer bus.Consumer
-		subject  string
-	}{
-		{b.WorkerConsumer(queue), b.Call(queue, "*", "*", "*")},
-		{b.IntakeConsumer(queue), b.ShortCall(queue, "*")},
-	} {
-		if len(waiting) >= limit {
-			break
-		}
-		p, err := b.ConsumerProgress(ctx, in.consumer)
-		if err != nil {
-			return nil, err
-		}
-		err = b.ScanFrom(ctx, in.consumer.Stream, in.subject, p.Delivered+1, limit-len(waiting), func(m bus.Stored) {
-			subject, _ := b.SplitCall(m.Subject)
-			call, ok := decodeUnsettled(subject, m)
-			if !ok {
-				return
-			}
-			t := Task{ID: call.IDToken(), Session: call.SessionToken(), Tool: tools.Excerpt(call.Tool, 80), State: Queued, QueuedAt: m.At}
-			waiting = append(waiting, WaitingCall{t, queue})
-		})
-		if err != nil {
-			return nil, err
-		}
+	p, err := b.ConsumerProgress(ctx, b.WorkerConsumer(queue))
+	if err != nil {
+		return nil, err
 	}
-	return waiting, nil
+	err = b.ScanFrom(ctx, bus.Calls, b.Call(queue, "*", "*", "*"), p.Delivered+1, limit, func(m bus.Stored) {
+		if subject, ok := b.SplitCall(m.Subject); ok {
+			t := Task{ID: subject.ID, Session: subject.Session, Tool: tools.Excerpt(subject.Tool, 80), State: Queued, QueuedAt: m.At}
+			waiting = append(waiting, WaitingCall{t, queue})
+		}
+	})
+	return waiting, err
 }

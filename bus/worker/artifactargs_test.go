@@ -61,6 +61,7 @@ func TestArtifactsAsArguments(t *testing.T) {
 	// The id belongs to the arguments of the client: with the content itself, it is
 	// another call.
 	dead := bustest.Subscribe(t, b, "stevedore.dead.>")
+	waitEmpty(t, b)
 	submit(t, b, "stevedore.call.default.size", fmt.Sprintf(`{"id":"c0","session":"s1","args":{"text":%q}}`, long))
 	if got, _ := bustest.Next[bus.DeadLetter](t, dead); got.Code != tools.CodeMismatch {
 		t.Errorf("the same id with other arguments: %+v", got)

@@ -122,7 +122,7 @@ func TestEveryEndOfAnAsyncToolIsReported(t *testing.T) {
 			if c.deadline != "" {
 				body = fmt.Sprintf(`{"id":%q,"session":"s","deadline":%q}`, id, c.deadline)
 			}
-			submit(t, b, b.ShortCall("default", c.tool), body)
+			submit(t, b, short("default", c.tool), body)
 		}
 		for id, c := range cases {
 			if !c.cancel {
@@ -197,7 +197,7 @@ func TestDeadLetterOfScheduledCall(t *testing.T) {
 	recordStart(t, b, "mine")
 	recordStart(t, b, "tick")
 	for _, call := range []string{`{"id":"mine"}`, `{"id":"tick","action":"cron"}`} {
-		msg := bus.Message{Subject: "stevedore.call.default.gone", Body: []byte(call), Header: map[string][]string{"Stevedore-Attempt": {"1"}}}
+		msg := bus.Message{Subject: bustest.CallSubject(b, "default", "gone", []byte(call)), Body: []byte(call), Header: map[string][]string{"Stevedore-Attempt": {"1"}}}
 		if _, err := b.Publish(t.Context(), msg); err != nil {
 			t.Fatal(err)
 		}
@@ -228,7 +228,7 @@ func TestDeadLetterOfReusedID(t *testing.T) {
 	submit(t, b, b.Claim("default", "a"), `{"worker":"w","nonce":"n","call_digest":"another"}`)
 	start(t, b, worker.Config{AskTimeout: 50 * time.Millisecond}, echo(t, "once", tools.Once, new(atomic.Int64), nil))
 	dead := bustest.Subscribe(t, b, "stevedore.dead.>")
-	submit(t, b, b.ShortCall("default", "once"), `{"id":"a","args":{"text":"x"}}`)
+	submit(t, b, short("default", "once"), `{"id":"a","args":{"text":"x"}}`)
 	if got, _ := bustest.Next[bus.DeadLetter](t, dead); got.Code != tools.CodeMismatch {
 		t.Errorf("dead letter %+v", got)
 	}
@@ -258,7 +258,7 @@ func TestAsyncToolThatLostTheRace(t *testing.T) {
 		t.Fatal(err)
 	}
 	submit(t, b, b.Result("s", "1"), string(body))
-	submit(t, b, b.ShortCall("default", "slow"), `{"id":"1","session":"s"}`)
+	submit(t, b, short("default", "slow"), `{"id":"1","session":"s"}`)
 	<-stopped
 	waitEmpty(t, b)
 	if data, ok, err := b.LastMessage(t.Context(), bus.Results, b.Completion("s", "1")); ok || err != nil {

@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -52,9 +51,9 @@ type key struct{ session, id string }
 // an invalid call that can be answered has attempt.invalid set.
 func (w *Worker) decode(d *bus.Delivery) (*attempt, error) {
 	subject, ok := w.bus.SplitCall(d.Subject)
-	if !ok || subject.ID != "" && (!tools.IsToken(subject.Session) || !tools.IsToken(subject.ID)) {
-		return nil, fmt.Errorf("subject %q: want %s, or %s with tokens of the form %s", tools.Excerpt(d.Subject, 200),
-			w.bus.ShortCall("QUEUE", "TOOL"), w.bus.Call("QUEUE", "TOOL", "SESSION", "ID"), tools.TokenForm)
+	if !ok || !tools.IsToken(subject.Session) || !tools.IsToken(subject.ID) {
+		return nil, fmt.Errorf("subject %q: want %s with tokens of the form %s", tools.Excerpt(d.Subject, 200),
+			w.bus.Call("QUEUE", "TOOL", "SESSION", "ID"), tools.TokenForm)
 	}
 	a := &attempt{delivery: d, queue: subject.Queue, started: time.Now().UTC()}
 	a.parkedRevision, a.parkedState = task.ParkedRevision(d)
@@ -74,16 +73,9 @@ func (w *Worker) decode(d *bus.Delivery) (*attempt, error) {
 		a.invalid = tools.Errorf(tools.CodeInvalidCall, "the call names the tool %q, but its subject names %q", tools.Excerpt(a.call.Tool, 80), subject.Tool)
 	}
 	a.call.Tool = subject.Tool
-	if subject.ID != "" {
-		if err := task.Identify(&a.call, subject, d.ID()); err != nil {
-			a.invalid = err
-		}
-		a.key = key{subject.Session, subject.ID}
-	} else {
-		a.call.ID = cmp.Or(a.call.ID, d.ID())
-		a.call.Session = cmp.Or(a.call.Session, tools.DefaultSession)
-		// The client waits on the key of the ids that it sent, even if they are invalid.
-		a.key = key{a.call.SessionToken(), a.call.IDToken()}
+	a.key = key{subject.Session, subject.ID}
+	if err := task.Identify(&a.call, subject); err != nil {
+		a.invalid = err
 	}
 	if err := a.call.Validate(); err != nil {
 		a.invalid = err

@@ -152,10 +152,7 @@ func (p *pipeline) ways(b *testing.B) map[string]func(id string) error {
 	}
 	remote := p.connect(b)
 	return map[string]func(id string) error{
-		"publish": func(id string) error { return await(id, func() error { return publish(p.call(id), id) }) },
-		"short": func(id string) error {
-			return await(id, func() error { return publish(p.client.ShortCall("default", "noop"), id) })
-		},
+		"publish":     func(id string) error { return await(id, func() error { return publish(p.call(id), id) }) },
 		"rpc.call":    func(string) error { return request(p.body("", 200), "call", "default", "noop") },
 		"rpc.call-id": func(id string) error { return request(p.body(id, 200), "call", "default", "noop", "bench", id) },
 		"rpc.submit": func(id string) error {

@@ -29,7 +29,7 @@ func TestGivingUpTakesTheClaim(t *testing.T) {
 			cutOff()
 		}
 	}}, once)
-	msg := bus.Message{Subject: b.ShortCall("default", "once"), Body: []byte(`{"id":"a","args":{"text":"x"}}`), Header: map[string][]string{"Stevedore-Attempt": {"2"}}}
+	msg := bus.Message{Subject: b.Call("default", "once", "default", "a"), Body: []byte(`{"id":"a","args":{"text":"x"}}`), Header: map[string][]string{"Stevedore-Attempt": {"2"}}}
 	if _, err := b.Publish(t.Context(), msg); err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestGivenUpWithoutResult(t *testing.T) {
 	b := bustest.New(t)
 	submit(t, b, b.Claim("default", "a"), `{"worker":"dead","nonce":"n","given_up":true}`)
 	var runs atomic.Int64
-	msg := bus.Message{Subject: b.ShortCall("default", "once"), Body: []byte(`{"id":"a","args":{"text":"x"}}`), Header: map[string][]string{"Stevedore-Attempt": {"1"}}}
+	msg := bus.Message{Subject: b.Call("default", "once", "default", "a"), Body: []byte(`{"id":"a","args":{"text":"x"}}`), Header: map[string][]string{"Stevedore-Attempt": {"1"}}}
 	if _, err := b.Publish(t.Context(), msg); err != nil {
 		t.Fatal(err)
 	}

@@ -19,10 +19,6 @@ const (
 	StepOffload Step = "offload"
 	StepPublish Step = "publish"
 	StepAck     Step = "ack"
-
-	// Before and after a worker stores a call of the intake under its long form.
-	StepFile  Step = "file"
-	StepFiled Step = "filed"
 )
 
 // handle does steps 3 to 9 of a call. A nil error acknowledges the call.

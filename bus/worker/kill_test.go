@@ -77,7 +77,7 @@ func TestKillAtEachStep(t *testing.T) {
 			id := tool + "-" + strings.ReplaceAll(c.step, ":", "-")
 			calls, queues = append(calls, killed{id, want}), append(queues, id)
 			victim := startChild(t, url, log.dir, id, c.step)
-			submit(t, b, b.ShortCall(id, tool), fmt.Sprintf(`{"id":%q}`, id))
+			submit(t, b, short(id, tool), fmt.Sprintf(`{"id":%q}`, id))
 			victim.awaitKilled(t)
 		}
 	}
@@ -140,7 +140,7 @@ func TestKillAtRandom(t *testing.T) {
 		for ; n > 0 && sent < calls; n-- {
 			tool := toolset[sent%len(toolset)]
 			id := fmt.Sprintf("%s-%d", tool, sent)
-			subject := b.ShortCall("default", tool)
+			subject := short("default", tool)
 			if sent/len(toolset)%2 == 0 {
 				subject = b.Call("default", tool, "default", id)
 			}
@@ -203,7 +203,7 @@ func TestDeadLetterOfAsyncCall(t *testing.T) {
 	want := map[string]tools.Outcome{"async_keyed": tools.Failed, "async_once": tools.Unknown}
 	for tool := range want {
 		victim := startChild(t, url, log.dir, tool, "ack") // after the first result
-		msg := bus.Message{Subject: b.ShortCall(tool, tool), Body: fmt.Appendf(nil, `{"id":%q}`, tool), Header: map[string][]string{"Stevedore-Attempt": {"2"}}}
+		msg := bus.Message{Subject: b.Call(tool, tool, "default", tool), Body: fmt.Appendf(nil, `{"id":%q}`, tool), Header: map[string][]string{"Stevedore-Attempt": {"2"}}}
 		if _, err := b.Publish(t.Context(), msg); err != nil {
 			t.Fatal(err)
 		}
@@ -241,7 +241,7 @@ func TestSuspendedWorker(t *testing.T) {
 	suspended := startChild(t, url, log.dir, "default", "")
 	want := map[string]tools.Outcome{"once": tools.Unknown, "keyed": tools.Completed, "idempotent": tools.Completed}
 	for tool := range want {
-		submit(t, b, b.ShortCall("default", tool), fmt.Sprintf(`{"id":%q,"args":{"gate":true}}`, tool))
+		submit(t, b, short("default", tool), fmt.Sprintf(`{"id":%q,"args":{"gate":true}}`, tool))
 	}
 	bustest.WaitUntil(t, "the calls to run", func() bool { return len(log.count(t)) == len(want) })
 	if err := suspended.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
@@ -295,7 +295,7 @@ func TestUnstartedDeliveriesAreNotAttempts(t *testing.T) {
 	for _, effect := range effects {
 		queues = append(queues, string(effect))
 		for i := range calls {
-			submit(t, b, b.ShortCall(string(effect), string(effect)), fmt.Sprintf(`{"id":"%s-%d"}`, effect, i))
+			submit(t, b, short(string(effect), string(effect)), fmt.Sprintf(`{"id":"%s-%d"}`, effect, i))
 		}
 	}
 	for _, step := range []string{"decode", "decode", "resume", "claim"} {
@@ -326,7 +326,7 @@ func TestPoisonCall(t *testing.T) {
 	t.Parallel()
 	b, url := killBus(t)
 	log := &runLog{dir: t.TempDir()}
-	submit(t, b, b.ShortCall("default", "keyed"), `{"id":"a","channel":"console","args":{"kill":true}}`)
+	submit(t, b, short("default", "keyed"), `{"id":"a","channel":"console","args":{"kill":true}}`)
 	for range 3 {
 		startChild(t, url, log.dir, "default", "").awaitKilled(t)
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -23,47 +22,6 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/tools"
 )
-
-// A worker whose slots are taken is killed before or after it stores a waiting call of the
-// intake under its long form. No call is lost, and none runs twice.
-func TestKillWhileFiling(t *testing.T) {
-	t.Parallel()
-	b, url := killBus(t)
-	log := &runLog{dir: t.TempDir()}
-	steps := []string{"file", "file:2", "filed", "filed:2"}
-	var ids, queues []string
-	for _, step := range steps {
-		queue := strings.ReplaceAll(step, ":", "-")
-		queues = append(queues, queue)
-		victim := startChild(t, url, log.dir, queue, step, slotsEnv+"=1")
-		submit(t, b, b.ShortCall(queue, "idempotent"), fmt.Sprintf(`{"id":"gate-%s","args":{"gate":true}}`, queue))
-		bustest.WaitUntil(t, "the slot to be taken", func() bool { return log.count(t)["run gate-"+queue] == 1 })
-		for _, effect := range effects {
-			id := fmt.Sprintf("%s-%s", effect, queue)
-			ids = append(ids, id)
-			for range 2 { // twice: the second one finds the first one stored
-				submit(t, b, b.ShortCall(queue, string(effect)), fmt.Sprintf(`{"id":%q}`, id))
-			}
-		}
-		victim.awaitKilled(t)
-	}
-	start(t, b, worker.Config{Queues: queues, AskTimeout: killAskTimeout}, log.tools()...)
-	waitEmpty(t, b)
-	runs := log.count(t)
-	for _, id := range ids {
-		// Two workers or slots may run both copies of a call that is not once-only.
-		n, once := runs["run "+id], strings.HasPrefix(id, string(tools.Once))
-		if result, ok := event(t, b, b.Result("default", id)); !ok || result.Outcome != tools.Completed || n == 0 || once && n > 1 {
-			t.Errorf("%s ran %d times: %+v", id, runs["run "+id], result)
-		}
-	}
-	for _, queue := range queues {
-		if result, _ := event(t, b, b.Result("default", "gate-"+queue)); result.Outcome != tools.Completed {
-			t.Errorf("the call that held the slot of %s: %+v", queue, result)
-		}
-	}
-	noDeadLetters(t, b)
-}
 
 // A worker is killed when the server has stored a batch of its results: before it reads the
 // acknowledgement of the batch, or before it acknowledges the calls, or before it removes
@@ -188,9 +146,6 @@ func TestKillWhileRetryingDeadLetters(t *testing.T) {
 		for _, tool := range toolset {
 			id := fmt.Sprint(tool, "-", n)
 			subject := b.Call("default", tool, "default", id)
-			if tool == "keyed" {
-				subject = b.ShortCall("default", tool)
-			}
 			recordStart(t, b, id)
 			recordStart(t, b, id)
 			msg := bus.Message{Subject: subject, Body: fmt.Appendf(nil, `{"id":%q}`, id), Header: map[string][]string{"Stevedore-Attempt": {"5"}}}

@@ -104,7 +104,7 @@ func TestRedeliveryDoesNotRecordItsChannel(t *testing.T) {
 	b := bustest.New(t)
 	store, _ := openState(t)
 	msg := bus.Message{
-		Subject: "stevedore.call.default.echo", Body: []byte(`{"id":"a","channel":"old","args":{"text":"x"}}`),
+		Subject: "stevedore.call.default.echo.default.a", Body: []byte(`{"id":"a","channel":"old","args":{"text":"x"}}`),
 		Header: map[string][]string{"Stevedore-Attempt": {"1"}},
 	}
 	if _, err := b.Publish(t.Context(), msg); err != nil {

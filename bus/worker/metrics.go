@@ -35,7 +35,7 @@ func (a *attempt) toolLabel() string {
 // countWait counts how long a call waited in its queue, once.
 func (a *attempt) countWait() {
 	if a.delivery.Attempt == 1 && !a.delivery.Redelivered && a.parkedRevision == 0 {
-		queueWait.Observe(a.started.Sub(a.delivery.FirstPublished).Seconds(), a.queue)
+		queueWait.Observe(a.started.Sub(a.delivery.Published).Seconds(), a.queue)
 	}
 }
 

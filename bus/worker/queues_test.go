@@ -19,10 +19,10 @@ func TestFullQueueTakesNoSlotOfAnother(t *testing.T) {
 		echo(t, "slow", tools.Idempotent, &runs, func() { <-release }), echo(t, "quick", tools.Idempotent, &runs, nil))
 	results := bustest.Subscribe(t, b, b.Result("s", "calm"))
 	for i := range 20 {
-		submit(t, b, b.ShortCall("flooded", "slow"), fmt.Sprintf(`{"id":"f%d","session":"s","args":{"text":"x"}}`, i))
+		submit(t, b, short("flooded", "slow"), fmt.Sprintf(`{"id":"f%d","session":"s","args":{"text":"x"}}`, i))
 	}
 	bustest.WaitUntil(t, "a call of the flood", func() bool { return runs.Load() == 1 })
-	submit(t, b, b.ShortCall("calm", "quick"), `{"id":"calm","session":"s","args":{"text":"y"}}`)
+	submit(t, b, short("calm", "quick"), `{"id":"calm","session":"s","args":{"text":"y"}}`)
 	if got, _ := bustest.Next[tools.ResultEvent](t, results); got.ForLLM != "y" {
 		t.Errorf("result %+v", got)
 	}

@@ -138,12 +138,12 @@ func TestCallRunningOnAnotherWorker(t *testing.T) {
 	var runs atomic.Int64
 	entered, release := make(chan struct{}, 2), make(chan struct{})
 	tool := echo(t, "once", tools.Once, &runs, func() { entered <- struct{}{}; <-release })
-	for range 2 { // with one slot each, so that each worker gets one message
-		start(t, b, worker.Config{Slots: 1}, tool)
+	for _, queue := range []string{"default", "other"} { // each worker gets one message
+		start(t, b, worker.Config{Queues: []string{queue}}, tool)
 	}
 	requests := bustest.Subscribe(t, b, b.RPC("running", "*", "*"))
-	for range 2 {
-		submit(t, b, "stevedore.call.default.once", `{"id":"a","args":{"text":"x"}}`)
+	for _, queue := range []string{"default", "other"} {
+		submit(t, b, "stevedore.call."+queue+".once", `{"id":"a","args":{"text":"x"}}`)
 	}
 	<-entered
 	for range 2 {

@@ -147,7 +147,7 @@ func (w *Worker) onceStarted(ctx context.Context, a *attempt) (claim task.Claim,
 		since, err = w.bus.CompleteSince(ctx, bus.Results)
 		return err
 	})
-	return claim, a.delivery.FirstPublished.Before(since), err
+	return claim, a.delivery.Published.Before(since), err
 }
 
 // unknownOutcome is the result of a once-only call whose worker stopped while it

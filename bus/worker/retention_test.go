@@ -19,7 +19,7 @@ import (
 // redeliver publishes a call that the worker takes for a redelivery.
 func redeliver(t *testing.T, b *bus.Bus, tool, id string) {
 	t.Helper()
-	msg := bus.Message{Subject: b.ShortCall("default", tool), Body: fmt.Appendf(nil, `{"id":%q,"args":{"text":"x"}}`, id),
+	msg := bus.Message{Subject: b.Call("default", tool, "default", id), Body: fmt.Appendf(nil, `{"id":%q,"args":{"text":"x"}}`, id),
 		Header: map[string][]string{"Stevedore-Attempt": {"1"}}}
 	if _, err := b.Publish(t.Context(), msg); err != nil {
 		t.Fatal(err)
@@ -93,7 +93,7 @@ func TestDroppedClaimOfRequeuedCall(t *testing.T) {
 	}
 	stop := start(t, b, worker.Config{Grace: time.Millisecond}, tool.WithEffect(tools.Once))
 	results := bustest.Subscribe(t, b, b.Result("default", "*"))
-	submit(t, b, b.ShortCall("default", "once"), `{"id":"a","args":{"text":"x"}}`)
+	submit(t, b, short("default", "once"), `{"id":"a","args":{"text":"x"}}`)
 	<-started
 	s, err := b.JetStream().Stream(t.Context(), b.StreamName(bus.Results))
 	if err != nil {

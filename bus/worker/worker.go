@@ -210,11 +210,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		run(&serve, func() error { return w.bus.Consume(ctx, c, cfg, handler) })
 	}
 	for _, queue := range w.cfg.Queues {
-		calls.Shared = bus.NewSlots(w.cfg.Slots)
 		consume(w.bus.WorkerConsumer(queue), calls, w.handle)
-		intake := calls
-		intake.WhenBusy = w.fileCall
-		consume(w.bus.IntakeConsumer(queue), intake, w.handle)
 	}
 	if w.cfg.Ticks {
 		consume(w.bus.TickConsumer(), ticks, w.handleTick)

@@ -1,13 +1,17 @@
 package worker_test
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nuid"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
@@ -48,10 +52,25 @@ func start(t *testing.T, b *bus.Bus, cfg worker.Config, toolset ...tools.Tool) (
 // submit publishes a call as any client would.
 func submit(t *testing.T, b *bus.Bus, subject, body string) {
 	t.Helper()
+	if tokens := b.Split(subject); len(tokens) == 3 && (tokens[0] == "call" || tokens[0] == "raw") { // as short returns it
+		session, id := named([]byte(body))
+		subject += "." + session + "." + id
+	}
 	if _, err := b.JetStream().Publish(t.Context(), subject, []byte(body)); err != nil {
 		t.Fatal(err)
 	}
 }
+
+// named returns the tokens of the session and the id in a body. Without an id, each call is
+// another one.
+func named(body []byte) (session, id string) {
+	var call tools.Call
+	_ = json.Unmarshal(body, &call) // it may be no JSON on purpose
+	return call.SessionToken(), tools.Token(cmp.Or(call.ID, nuid.Next()))
+}
+
+// short is the beginning of the subject of a call; submit adds the ids of the body.
+func short(queue, tool string) string { return "stevedore.call." + queue + "." + tool }
 
 func TestCallBecomesResult(t *testing.T) {
 	b := bustest.New(t)
@@ -117,20 +136,19 @@ func TestBadCalls(t *testing.T) {
 		})
 	}
 	for name, c := range map[string]struct{ subject, body string }{
-		"not JSON":     {"call.default.echo", `{"id":`},
-		"not object":   {"call.default.echo", `[1,2]`},
-		"empty":        {"call.default.echo", ``},
-		"not UTF-8":    {"call.default.echo", "{\"id\":\"\xff\"}"},
-		"long subject": {"call.default.echo.more", `{"id":"a1"}`},
-		"bad id":       {"call.default.echo", `{"id":7,"args":{"text":"x"}}`},
-		"bad session":  {"call.default.echo", `{"id":"a2","session":["s"],"deadline":"tomorrow"}`},
-		"two ids":      {"call.default.echo", `{"id":"a3","ID":"a4"}`},
-		"bad raw":      {"raw.default.echo", `nope`},
+		"not JSON":    {"call.default.echo", `{"id":`},
+		"not object":  {"call.default.echo", `[1,2]`},
+		"empty":       {"call.default.echo", ``},
+		"not UTF-8":   {"call.default.echo", "{\"id\":\"\xff\"}"},
+		"bad id":      {"call.default.echo", `{"id":7,"args":{"text":"x"}}`},
+		"bad session": {"call.default.echo", `{"id":"a2","session":["s"],"deadline":"tomorrow"}`},
+		"two ids":     {"call.default.echo", `{"id":"a3","ID":"a4"}`},
+		"bad raw":     {"raw.default.echo", `nope`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			submit(t, b, "stevedore."+c.subject, c.body)
 			got, _ := bustest.Next[bus.DeadLetter](t, dead)
-			if got.Code != "undecodable" || got.Reason == "" || got.Subject != "stevedore."+c.subject {
+			if got.Code != "undecodable" || got.Reason == "" || !strings.HasPrefix(got.Subject, "stevedore."+c.subject+".default.") {
 				t.Errorf("dead letter %+v", got)
 			}
 			if body, err := b.DeadMessage(t.Context(), got); err != nil || string(body) != c.body {
@@ -151,6 +169,7 @@ func TestFinishedCallIsNotRunAgain(t *testing.T) {
 	bustest.Next[tools.ResultEvent](t, results)
 
 	// A client whose acknowledgement was lost publishes the call again.
+	waitEmpty(t, b)
 	submit(t, b, "stevedore.call.default.once", `{"id":"a","args":{ "text":"x"}}`)
 	waitEmpty(t, b)
 	if n := runs.Load(); n != 1 {
@@ -168,6 +187,7 @@ func TestMismatch(t *testing.T) {
 	for _, tool := range []string{"echo", "once"} {
 		submit(t, b, "stevedore.call.default."+tool, `{"id":"`+tool+`","args":{"text":"x"}}`)
 		bustest.Next[tools.ResultEvent](t, results)
+		waitEmpty(t, b)
 		submit(t, b, "stevedore.call.default."+tool, `{"id":"`+tool+`","args":{"text":"y"}}`)
 		if got, _ := bustest.Next[bus.DeadLetter](t, dead); got.Code != tools.CodeMismatch {
 			t.Errorf("dead letter %+v", got)
@@ -191,18 +211,18 @@ func TestClaimOfStoppedWorker(t *testing.T) {
 	}
 }
 
-// Two messages of one call lead to one run, and both are acknowledged.
+// Two messages of one call, in two queues, lead to one run, and both are acknowledged.
 func TestDuplicateOfRunningCall(t *testing.T) {
 	t.Parallel()
 	b := bustest.New(t)
 	var runs atomic.Int64
 	entered, release := make(chan struct{}, 2), make(chan struct{})
 	tool := echo(t, "once", tools.Once, &runs, func() { entered <- struct{}{}; <-release })
-	start(t, b, worker.Config{Name: "w1"}, tool)
-	start(t, b, worker.Config{Name: "w2"}, tool)
+	start(t, b, worker.Config{Name: "w1", Queues: []string{"default", "other"}}, tool)
+	start(t, b, worker.Config{Name: "w2", Queues: []string{"default", "other"}}, tool)
 	submit(t, b, "stevedore.call.default.once", `{"id":"a","args":{"text":"x"}}`)
 	<-entered
-	submit(t, b, "stevedore.call.default.once", `{"id":"a","args":{"text":"x"}}`)
+	submit(t, b, "stevedore.call.other.once", `{"id":"a","args":{"text":"x"}}`)
 	close(release)
 	waitEmpty(t, b)
 	if n := runs.Load(); n != 1 {

@@ -175,7 +175,7 @@ func (d *doctor) examineBus(ctx context.Context, b *bus.Bus) {
 		have[stream.Name] = true
 	}
 	const provision = `run "stevedore provision", with the permission to create streams; "stevedore provision" also lists settings that differ`
-	for _, name := range []string{bus.Calls, bus.Intake, bus.Results, bus.Ticks, bus.Outbox, bus.Sessions, bus.Dead} {
+	for _, name := range []string{bus.Calls, bus.Results, bus.Ticks, bus.Outbox, bus.Sessions, bus.Dead} {
 		if !have[b.StreamName(name)] {
 			d.fail("streams", provision, "the stream %s does not exist, or this user may not see it", b.StreamName(name))
 		}

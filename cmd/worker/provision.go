@@ -52,7 +52,7 @@ func newProvisionCommand() *cobra.Command {
 			if err == nil {
 				consumers := []bus.Consumer{b.TickConsumer(), b.NotifierConsumer(), b.DeadConsumer()}
 				for _, queue := range queues {
-					consumers = append(consumers, b.WorkerConsumer(queue), b.IntakeConsumer(queue))
+					consumers = append(consumers, b.WorkerConsumer(queue))
 				}
 				err = b.ProvisionConsumers(cmd.Context(), consumers...)
 			}

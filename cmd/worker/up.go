@@ -34,8 +34,8 @@ interface it also needs a certificate (--listen-cert, --listen-key). The first s
 creates the credential in the data directory, where other commands of the same user
 find it. The printed URL contains it, for clients in any language:
 
-  nats --server URL pub stevedore.call.default.read_file \
-      '{"id":"1","session":"s1","args":{"path":"go.mod"}}'
+  nats --server URL pub stevedore.call.default.read_file.s1.c1 \
+      '{"args":{"path":"go.mod"}}'
   nats --server URL sub 'stevedore.result.>'
 
 Programs read the URL and the credential from NATS_URL, NATS_USER and NATS_PASSWORD. In

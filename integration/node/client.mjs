@@ -22,11 +22,11 @@ const nc = await connect({
 const js = jetstream(nc);
 const session = "node";
 
-// publish puts an event into its stream. The message id makes a repetition of
-// the same event harmless.
-async function publish(subject, event) {
+// publish puts an event into its stream, on the subject that names the call.
+async function publish(tool, event) {
   const body = typeof event === "string" ? event : JSON.stringify(event);
-  const ack = await js.publish(subject, body, { msgID: event.id && `${session}.${event.id}` });
+  const subject = `${tool}.${session}.${event.id ?? "unnamed"}`;
+  const ack = await js.publish(subject, body);
   assert.ok(ack.seq > 0, `${subject}: not stored`);
 }
 

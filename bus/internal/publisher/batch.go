@@ -47,22 +47,15 @@ func newGroups(prefix string, streams []jetstream.StreamConfig) groups {
 	for _, s := range streams {
 		g := &group{firstWins: s.DiscardNewPerSubject}
 		for _, subject := range s.Subjects {
-			if kind := gs.kind(subject); kind != "" {
-				gs.byKind[kind] = g
-			}
+			gs.byKind[gs.kind(subject)] = g
 		}
 	}
 	return gs
 }
 
-// kind is the first token after the prefix. The calls stream and the intake stream have
-// the same ones; only the calls stream, whose subjects name a session and a call, has a
-// group.
+// kind is the first token after the prefix.
 func (gs groups) kind(subject string) string {
-	kind, rest, _ := strings.Cut(strings.TrimPrefix(subject, gs.prefix), ".")
-	if (kind == "call" || kind == "raw") && strings.Count(rest, ".") != 3 {
-		return ""
-	}
+	kind, _, _ := strings.Cut(strings.TrimPrefix(subject, gs.prefix), ".")
 	return kind
 }
 

@@ -119,7 +119,7 @@ func (d *demo) play(ctx context.Context) error {
 	d.print("Stevedore demo: a NATS server, a worker and the notifier run in this process.\n")
 
 	d.print("1. A client calls grep for all lines of %s:", directory)
-	d.print("   %s %s", d.bus.ShortCall(bus.DefaultQueue, "grep"), grepArgs)
+	d.print("   %s %s", d.bus.RPC("call", bus.DefaultQueue, "grep"), grepArgs)
 	d.print("   The worker offloads the result: %s characters became %s.", thousands(a.Chars), thousands(chars(big.ForLLM)))
 
 	d.print("\n2. The model sees a reference and a preview:")

@@ -56,7 +56,7 @@ func TestLostVersionIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := bustest.Connect(t, s, bus.Config{})
-	if _, err := b.JetStream().Publish(t.Context(), b.ShortCall("default", "echo"), []byte(`{"id":"waiting"}`)); err != nil {
+	if _, err := b.JetStream().Publish(t.Context(), b.Call("default", "echo", "default", "waiting"), []byte(`{"id":"waiting"}`)); err != nil {
 		t.Fatal(err)
 	}
 	b.Close()

@@ -6,9 +6,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
-
-	"context"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
@@ -81,7 +78,7 @@ func TestFinishedCallDoesNotRunAgain(t *testing.T) {
 		call.Tool = tool
 		runs.Store(0)
 		for range 2 {
-			submit(t, b, b.ShortCall("default", tool), body)
+			submit(t, b, short("default", tool), body)
 			waitEmpty(t, b)
 			submit(t, b, b.Call("default", tool, "s", tool), body)
 			waitEmpty(t, b)
@@ -100,45 +97,5 @@ func TestFinishedCallDoesNotRunAgain(t *testing.T) {
 		if _, err := rpc.Enqueue(t.Context(), b, "", call); tools.CodeOf(err) != tools.CodeMismatch {
 			t.Errorf("other arguments: %v", err)
 		}
-	}
-}
-
-// If no slot is free, calls of the intake are stored under their long form, so that they
-// are found there and a second submit is rejected. Not more calls run than there are slots.
-func TestWaitingShortCallsAreFiled(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	release := make(chan struct{})
-	var running, most, runs atomic.Int64
-	block, err := tools.NewTool("block", "blocks", func(ctx context.Context, _ tools.Call, _ echoArgs) *tools.Result {
-		runs.Add(1)
-		most.Store(max(most.Load(), running.Add(1)))
-		defer running.Add(-1)
-		<-release
-		return tools.NewToolResult("done")
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	submit(t, b, b.ShortCall("default", "block"), `{"id":"first","args":{"text":"x"}}`)
-	start(t, b, worker.Config{Slots: 1}, block.WithEffect(tools.Idempotent))
-	bustest.WaitUntil(t, "the first call to run", func() bool { return runs.Load() == 1 })
-	for i := range 20 {
-		submit(t, b, b.ShortCall("default", "block"), fmt.Sprintf(`{"id":"c%d","args":{"text":"x"}}`, i))
-		submit(t, b, b.ShortCall("default", "block"), fmt.Sprintf(`{"id":"c%d","args":{"text":"x"}}`, i)) // twice
-	}
-	bustest.WaitUntil(t, "the calls to be filed", func() bool { return bustest.Messages(t, b, bus.Calls) == 20 })
-	accepted, err := rpc.Enqueue(t.Context(), b, "", tools.Call{ID: "c7", Tool: "block", Args: json.RawMessage(`{"text":"x"}`)})
-	if err != nil || !accepted.Duplicate || accepted.Sequence == 0 {
-		t.Errorf("%+v, %v", accepted, err)
-	}
-	if _, err := rpc.Enqueue(t.Context(), b, "", tools.Call{ID: "c7", Tool: "block"}); tools.CodeOf(err) != tools.CodeMismatch {
-		t.Errorf("other arguments: %v", err)
-	}
-	time.Sleep(10 * time.Millisecond)
-	close(release)
-	waitEmpty(t, b)
-	if most.Load() != 1 || runs.Load() != 21 {
-		t.Errorf("%d calls ran, %d at once", runs.Load(), most.Load())
 	}
 }
