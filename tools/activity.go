@@ -6,7 +6,7 @@ import (
 )
 
 // Activity is one thing that an agent did while it ran a call: a piece of the
-// model's text, or the start or end of a tool call.
+// model's text, the start or end of a tool call, or a wait.
 type Activity struct {
 	Type ActivityType `json:"type"`
 	// Turn of the model, from 1.
@@ -38,6 +38,8 @@ const (
 	ActivityToolStart ActivityType = "tool_start"
 	// ActivityToolEnd: a tool call ended.
 	ActivityToolEnd ActivityType = "tool_end"
+	// ActivityWaiting: the agent waits for its model; Text says why.
+	ActivityWaiting ActivityType = "waiting"
 )
 
 // maxActivityArgs bounds Activity.Args, in bytes.

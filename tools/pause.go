@@ -22,6 +22,9 @@ type Pause struct {
 	Err error
 }
 
+// WaitingForModel is the Reason of the run of an agent whose model cannot be reached.
+const WaitingForModel = "waiting for the model"
+
 // CallKey names a call by the tokens of its session and its id.
 type CallKey struct {
 	Session string `json:"session"`

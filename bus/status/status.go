@@ -19,6 +19,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // Status is the state of an installation at a time.
@@ -35,6 +36,8 @@ type Status struct {
 	// read.
 	Problems []string `json:"problems"`
 	Errors   []string `json:"errors,omitempty"`
+
+	outages map[string]int // runs that wait for a model, by the error of its provider
 }
 
 // Server is the NATS server that this process is connected to.
@@ -123,10 +126,11 @@ func Read(ctx context.Context, b *bus.Bus) Status {
 		mu    sync.Mutex // protects s.Errors
 	)
 	for what, read := range map[string]func() error{
-		"streams":  func() (err error) { s.Streams, err = streams(ctx, b); return err },
-		"queues":   func() error { return readQueues(ctx, b, queues) },
-		"workers":  func() (err error) { s.Workers, err = workers(ctx, b); return err },
-		"channels": func() (err error) { s.Channels, err = channels(ctx, b); return err },
+		"streams":      func() (err error) { s.Streams, err = streams(ctx, b); return err },
+		"queues":       func() error { return readQueues(ctx, b, queues) },
+		"workers":      func() (err error) { s.Workers, err = workers(ctx, b); return err },
+		"channels":     func() (err error) { s.Channels, err = channels(ctx, b); return err },
+		"parked calls": func() (err error) { s.outages, err = outages(ctx, b); return err },
 	} {
 		group.Go(func() {
 			if err := read(); err != nil {
@@ -188,6 +192,9 @@ func (s *Status) problems(streamPrefix string) []string {
 		if c.Waiting > 0 && !c.Served {
 			problems = append(problems, fmt.Sprintf("No process serves the channel %q. Notifications that wait: %d. Start a worker with this --channel.", c.Name, c.Waiting))
 		}
+	}
+	for _, why := range slices.Sorted(maps.Keys(s.outages)) {
+		problems = append(problems, fmt.Sprintf("Runs of agents that wait for their model: %d. %s.", s.outages[why], strings.TrimSuffix(why, ".")))
 	}
 	if s.DeadLetters > 0 {
 		problems = append(problems, fmt.Sprintf("Dead letters: %d. Read their reasons, then retry or remove them: stevedore dead ls.", s.DeadLetters))
@@ -270,6 +277,18 @@ func readQueues(ctx context.Context, b *bus.Bus, queues map[string]*Queue) error
 		queues[name] = &Queue{Name: name, Waiting: waiting}
 	}
 	return err
+}
+
+// outages counts the runs that wait for a model, by the last error of its provider.
+func outages(ctx context.Context, b *bus.Bus) (map[string]int, error) {
+	parked, err := task.ListParked(ctx, b, "*")
+	waiting := map[string]int{}
+	for _, p := range parked {
+		if p.Reason == tools.WaitingForModel {
+			waiting[p.Detail]++
+		}
+	}
+	return waiting, err
 }
 
 func channels(ctx context.Context, b *bus.Bus) ([]Channel, error) {

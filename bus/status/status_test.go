@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/status"
+	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/bus/worker/workertest"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -63,4 +65,19 @@ func TestProblems(t *testing.T) {
 	}
 	workertest.Start(t, b, workertest.Plain{}, worker.Config{Queues: []string{"gpu"}}, tool)
 	bustest.WaitUntil(t, "the call to end", func() bool { return !problem(read(), "gpu") })
+}
+
+// The status names the outage of a model that runs wait for.
+func TestOutageOfModel(t *testing.T) {
+	b := bustest.New(t)
+	for i, reason := range []string{tools.WaitingForModel, tools.WaitingForModel, "waiting for something else"} {
+		p := task.Parked{Call: tools.Call{ID: fmt.Sprint("c", i), Session: "s", Tool: "agent"}, Queue: bus.AgentQueue, State: task.Waiting,
+			Reason: reason, Detail: "the provider cannot be reached; check the address: connection refused", Since: time.Now(), Until: time.Now().Add(time.Minute)}
+		if _, err := task.Park(t.Context(), b, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s := status.Read(t.Context(), b); !problem(s, "wait for their model: 2. the provider cannot be reached") {
+		t.Errorf("problems %q, errors %q", s.Problems, s.Errors)
+	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -242,7 +243,11 @@ func (o *promptOptions) prepare(ctx context.Context, b *bus.Bus, stderr io.Write
 			return cli.Exit(cli.ExitUsage, "session %q belongs to a sub-agent; resume the session that started it", o.call.Session)
 		}
 		o.call = call
-		return nil
+		p, parked, err := task.ReadParked(ctx, b, tools.CallKey{Session: call.SessionToken(), ID: call.IDToken()})
+		if err == nil && parked && p.State == task.Waiting { // do not wait for its next attempt
+			err = task.Resume(ctx, b, p)
+		}
+		return err
 	}
 	if o.call.Session == "" {
 		o.call.Session = "chat-" + nuid.Next()

@@ -30,6 +30,8 @@ func (v *agentView) add(event tools.ProgressEvent) {
 		switch a.Type {
 		case tools.ActivityText:
 			v.addText(a)
+		case tools.ActivityWaiting:
+			v.note("… %s", a.Text)
 		case tools.ActivityToolStart:
 			v.flush(a.Turn)
 			v.note("→ %s %s", a.Tool, a.Args)

@@ -298,7 +298,7 @@ func showSession(out io.Writer, entries []agent.Entry) error {
 			}
 			err = printEntry(e, "waiting for the model until "+e.Wait.Until.Local().Format(time.DateTime), why)
 		case e.Kind == agent.KindResumed:
-			err = printEntry(e, "resumed by another worker", "")
+			err = printEntry(e, "continued", "")
 		case e.Kind == agent.KindEnd && e.End != nil:
 			text := fmt.Sprintf("%d turns, %d input tokens, %d output tokens%s", e.End.Turns, e.End.Usage.Input, e.End.Usage.Output, withCost(e.End.Usage))
 			if why := e.End.Err(); why != nil {

@@ -79,10 +79,6 @@ type agentArgs struct {
 	Fresh    bool     `json:"fresh,omitempty" jsonschema:"ignore the earlier messages of the session"`
 }
 
-// noReply is the result of a run whose final turn has no text. The user does not
-// get it: a message or a file may already have answered him.
-const noReply = "(the agent ended without an answer)"
-
 // runAgent executes a call of the agent tool.
 func (c ToolsConfig) runAgent(ctx context.Context, call tools.Call, in agentArgs) *tools.Result {
 	if strings.TrimSpace(in.Prompt) == "" {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/tools"
@@ -93,7 +94,7 @@ func (s *runState) addTurn(e Entry) {
 	s.usage.add(e.Usage)
 	s.tokensUsed = s.totalTokens()
 	s.calls, s.stop, s.results = ToolUses(e.Message.Content), e.StopReason, map[string]CallResult{}
-	if text := TextOf(e.Message.Content); text != "" {
+	if text := TextOf(e.Message.Content); strings.TrimSpace(text) != "" {
 		s.text = text
 	}
 	s.children += s.newChildren

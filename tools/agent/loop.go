@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -65,15 +66,15 @@ func (r *run) limitReached(s *runState) Reason {
 	return ""
 }
 
-// askModel gets the next turn and logs it unchanged. No loop asks for a logged
-// turn again.
+// askModel gets the next turn and logs it unchanged, but for blank texts. No loop asks for
+// a logged turn again.
 func (r *run) askModel(ctx context.Context) error {
 	if err := r.shrinkHistory(ctx); err != nil {
 		return err
 	}
 	r.cfg.OnStep(StepAsk)
 	r.reportProgress(ctx, r.conv.open.turns+1, "asking the model")
-	res, err := r.provider.Complete(ctx, r.streamed(ctx, r.request()))
+	res, err := r.ask(ctx, r.request())
 	for isOverflow(err) {
 		// The estimate was too low, so halve the history.
 		size := r.request().EstimateTokens()
@@ -84,12 +85,13 @@ func (r *run) askModel(ctx context.Context) error {
 		if !shrunk {
 			break
 		}
-		res, err = r.provider.Complete(ctx, r.streamed(ctx, r.request()))
+		res, err = r.ask(ctx, r.request())
 	}
 	if err != nil {
 		return err
 	}
 	res.Usage.Cost = r.cfg.Price.cost(res.Usage)
+	res.Content = slices.DeleteFunc(slices.Clone(res.Content), Block.isBlank)
 	r.cfg.OnStep(StepLogTurn)
 	err = r.append(ctx, Entry{
 		Kind: KindAssistant, Message: &Message{Role: RoleAssistant, Content: res.Content},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/stevedore-bus/stevedore/tools/jsonform"
 )
@@ -147,6 +148,10 @@ func TextOf(blocks []Block) string {
 	}
 	return string(out)
 }
+
+// isBlank reports whether the block is a text of white space only. Anthropic rejects each
+// request that contains one.
+func (b Block) isBlank() bool { return b.Type == TypeText && strings.TrimSpace(b.Text) == "" }
 
 // ToolUses returns the tool_use blocks, in order.
 func ToolUses(blocks []Block) []Block {

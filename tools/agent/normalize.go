@@ -21,10 +21,10 @@ const maxInvalidInput = 2000
 
 // normalize returns a turn of the model in a form that every provider accepts:
 // each call has an id that is unique in the conversation, a valid name, and an
-// object as its input. It changes nothing else.
+// object as its input. It leaves blank texts out, and changes nothing else.
 func (b *messageBuilder) normalize(content []Block) []Block {
 	b.turns++
-	out := slices.Clone(content)
+	out := slices.DeleteFunc(slices.Clone(content), Block.isBlank) // older logs have some
 	for i, block := range out {
 		if block.Type != TypeToolUse {
 			continue

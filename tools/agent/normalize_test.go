@@ -106,11 +106,34 @@ func TestTurnTooLargeForTheLog(t *testing.T) {
 	}
 }
 
-// If the final turn has no text, the result says so, and the user gets nothing.
+// If the final turn has no text, the result says so, and the user gets a sentence.
 func TestEmptyReply(t *testing.T) {
 	s := newAgentStage(t, turns{{}}, agent.Limits{})
-	if e := s.call(t, "r", "agent", `{"prompt":"go"}`); e.IsError || e.ForLLM != "(the agent ended without an answer)" || e.ForUser != "" {
+	if e := s.call(t, "r", "agent", `{"prompt":"go"}`); e.IsError || e.ForLLM != "(the agent ended without an answer)" || e.ForUser != e.ForLLM {
 		t.Errorf("result %+v", e)
+	}
+}
+
+// A blank text of the model is not stored, and one of an earlier version is not sent again:
+// Anthropic rejects each request that contains one. The user gets a sentence.
+func TestBlankText(t *testing.T) {
+	s := newAgentStage(t, turns{{agent.Text(" \n\t")}}, agent.Limits{})
+	if e := s.call(t, "r", "agent", `{"prompt":"go"}`); e.IsError || e.ForUser != "(the agent ended without an answer)" {
+		t.Errorf("result %+v", e)
+	}
+	for _, e := range s.entries(t, tools.DefaultSession) {
+		if e.Message != nil && e.Kind == agent.KindAssistant && len(e.Message.Content) > 0 {
+			t.Errorf("stored %+v", e.Message.Content)
+		}
+	}
+	old := func(run, kind, role, text string) agent.Entry {
+		return agent.Entry{Kind: agent.Kind(kind), Run: run, Message: &agent.Message{Role: role, Content: []agent.Block{agent.Text(text)}}}
+	}
+	sent := agent.Messages([]agent.Entry{
+		old("a", "user", "user", "one"), old("a", "assistant", "assistant", "\n"), {Kind: agent.KindEnd, Run: "a"}, old("b", "user", "user", "two"),
+	})
+	if len(sent) != 1 || sent[0].Role != agent.RoleUser || len(sent[0].Content) != 2 {
+		t.Errorf("sent %+v", sent)
 	}
 }
 

@@ -86,10 +86,22 @@ func (s *runState) outcome(reason Reason, cause error) Outcome {
 		o.ForUser = fmt.Sprintf("%s\n\n(%s)", o.Reply, o.Err())
 	case reason != Done:
 		o.ForUser = o.Err().Error()
+	case o.Reply == "" && !s.answeredUser():
+		o.ForUser = noReply
 	default:
 		o.ForUser = o.Reply
 	}
 	return o
+}
+
+// noReply is the reply of a run whose final turn has no text.
+const noReply = "(the agent ended without an answer)"
+
+// answeredUser reports whether the user needs no reply: he got a message or the output of a
+// tool, or nobody asked.
+func (s *runState) answeredUser() bool {
+	return s.toolCounts["message"] > 0 || s.lastResult != nil && s.lastResult.hasOutput() ||
+		s.call != nil && s.call.Action == tools.ActionHeartbeat
 }
 
 func errorCode(err error) string {

@@ -13,9 +13,10 @@ import (
 
 const (
 	// After a provider failed for longer than a request is retried, the run waits this long,
-	// and twice as long after each further failure.
-	firstWait = 30 * time.Second
-	maxWait   = 10 * time.Minute
+	// and twice as long after each further failure. So it goes on within a minute of the
+	// provider's return.
+	firstWait = 5 * time.Second
+	maxWait   = 50 * time.Second
 	// busyWait is how much longer than a parked run the next run of its session waits.
 	busyWait = time.Second
 )
@@ -95,8 +96,9 @@ func (r *run) waitOrFail(ctx context.Context, cause error) (Outcome, error) {
 	if err := r.append(ctx, Entry{Kind: KindWaiting, Wait: wait}); err != nil {
 		return Outcome{}, errors.Join(err, cause)
 	}
+	r.reportWaiting(ctx, r.conv.open.turns+1, fmt.Sprintf("%s; the next attempt is in %s", failure, time.Until(until).Round(time.Second)))
 	r.cfg.Log.Warn().Err(cause).Str("session", r.session).Str("run", r.id).Time("until", until).Msg("the provider of the model fails; the run waits")
-	return Outcome{}, &tools.Pause{Until: until, Reason: "waiting for the model", Err: cause}
+	return Outcome{}, &tools.Pause{Until: until, Reason: tools.WaitingForModel, Err: cause}
 }
 
 // waitForParked returns a pause if another run of the session is parked: this run waits

@@ -17,13 +17,24 @@ func (r *run) reportProgress(ctx context.Context, turn int, what string, activit
 	})
 }
 
-// streamed makes the run report the text of the turn as it arrives.
-func (r *run) streamed(ctx context.Context, req Request) Request {
+// reportWaiting reports what the run waits for.
+func (r *run) reportWaiting(ctx context.Context, turn int, what string) {
+	r.reportProgress(ctx, turn, what, tools.Activity{Type: tools.ActivityWaiting, Turn: turn, Text: what})
+}
+
+// slowAnswer is how long a model may take until the user sees that the run waits for it.
+const slowAnswer = 5 * time.Second
+
+// ask asks the model for the next turn, and reports its text as it arrives.
+func (r *run) ask(ctx context.Context, req Request) (Response, error) {
 	turn := r.conv.open.turns + 1
+	slow := time.AfterFunc(slowAnswer, func() { r.reportWaiting(ctx, turn, "the model has not answered yet") })
+	defer slow.Stop()
 	req.OnText = func(offset int, text string) {
+		slow.Stop()
 		r.reportProgress(ctx, turn, "the model is answering", tools.Activity{Type: tools.ActivityText, Turn: turn, Offset: offset, Text: text})
 	}
-	return req
+	return r.provider.Complete(ctx, req)
 }
 
 // reportCall reports that a call of the last turn starts, and returns the function

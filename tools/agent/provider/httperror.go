@@ -35,7 +35,8 @@ func httpError(status int, header http.Header, body []byte, key string) *agent.P
 	switch {
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
 		e.Code = agent.CodeBadKey
-	case code == "insufficient_quota", kind == "billing_error", status == http.StatusPaymentRequired:
+	case code == "insufficient_quota", kind == "billing_error", status == http.StatusPaymentRequired,
+		strings.Contains(strings.ToLower(wire.Error.Message), "credit balance"): // Anthropic answers with 400
 		e.Code = agent.CodeNoCredit
 	case status == http.StatusRequestEntityTooLarge, code == "context_length_exceeded", status == http.StatusBadRequest && isOverflow(wire.Error.Message):
 		e.Code = agent.CodeContextOverflow

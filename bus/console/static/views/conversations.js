@@ -104,6 +104,7 @@ function transcript(root, session, state, fresh) {
         if (!bubble) typing.append(h("div.message.assistant", {}, h("p.who", {}, "agent"), bubble = h("div.words")));
         bubble.textContent = visible(text);
       } else if (a.type === "tool_start") typing.append(h("p.event", {}, h("span.load.run.busy"), " " + a.tool + " " + (a.args || "")));
+      else if (a.type === "waiting") typing.append(h("p.event", {}, a.text));
       else if (a.type === "tool_end") typing.append(h("p.event", {}, a.tool + " ", chip(a.outcome), " " + duration(a.duration_ms || 0)));
     }
     if (!stay) toEnd();
@@ -174,7 +175,7 @@ function draw(session, e) {
       break;
     case "shelved": out.push(h("p.event", {}, plural(Object.keys(e.shelved || {}).length, "result") + " moved out of the history")); break;
     case "compacted": out.push(h("details.event", {}, h("summary", {}, plural((e.compaction || {}).turns || 0, "turn") + " replaced by a summary"), h("pre.result", {}, (e.compaction || {}).summary || ""))); break;
-    case "resumed": out.push(h("p.event", {}, "resumed by another worker")); break;
+    case "resumed": out.push(h("p.event", {}, "continued")); break;
     case "end": {
       const end = e.end || {};
       const usage = end.usage || {};
