@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/mcp/command"
+	"github.com/stevedore-bus/stevedore/tools/mcp/wire"
 	"github.com/stevedore-bus/stevedore/tools/mcp/wrap"
 )
 
@@ -46,26 +48,18 @@ type Config struct {
 	Log     zerolog.Logger
 }
 
-// Server is a connection to another MCP server. It is safe for concurrent use.
+// calm is how long a server's tools must stay the same until a change is listed soon again. A
+// server that changes them all the time is asked at longer and longer intervals.
+const calm = 2 * time.Minute
+
+// Server is another MCP server behind a proxy of package wrap, which starts the server
+// again if it ends, and repeats a call only if the tool allows it. It is safe for
+// concurrent use.
 type Server struct {
 	cfg     Config
 	relist  chan struct{}
-	watched sync.Map // progress token -> context of the call
-	ctx     context.Context
-	cancel  context.CancelFunc
-
-	mu      sync.Mutex
-	running *running      // nil while there is no connection
-	start   chan struct{} // closed at the end of the start that runs; nil if none runs
-	policy  backoff.BackOff
-	retryAt time.Time // no earlier start after a failure
-	cause   error     // of the last failure
-}
-
-// running is a session with a server.
-type running struct {
-	*mcp.ClientSession
-	*connection
+	watched sync.Map                          // progress token -> context of the call
+	session atomic.Pointer[mcp.ClientSession] // nil before the first start
 }
 
 // New returns a server that is not connected yet.
@@ -73,33 +67,75 @@ func New(cfg Config) *Server {
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = time.Minute
 	}
-	s := &Server{cfg: cfg, relist: make(chan struct{}, 1), policy: newPolicy()}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
-	return s
+	return &Server{cfg: cfg, relist: make(chan struct{}, 1)}
 }
 
 func newPolicy() backoff.BackOff {
 	return backoff.NewExponentialBackOff(backoff.WithInitialInterval(200*time.Millisecond), backoff.WithMaxInterval(time.Minute), backoff.WithMaxElapsedTime(0))
 }
 
-// calm is how long a server's tools must stay the same until a change is listed soon again. A
-// server that changes them all the time is asked at longer and longer intervals.
-const calm = 2 * time.Minute
-
-// Run lists the tools of the server, and again when the server says that they changed
-// or after a restart, until ctx ends. Then it ends the connection.
+// Run lists the tools of the server, and again when the server says that they changed,
+// until ctx ends. Then it ends the server.
 func (s *Server) Run(ctx context.Context) error {
-	defer s.close()
+	for policy := newPolicy(); ; {
+		err := s.serve(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		s.cfg.Log.Warn().Str("server", s.cfg.Name).Str("error", s.redact(err).Error()).Msg("cannot start the MCP server; trying again")
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(policy.NextBackOff()):
+		}
+	}
+}
+
+// callTimeout is how long a call may take without progress. The worker has limits of its
+// own.
+const callTimeout = 24 * time.Hour
+
+// serve keeps the list of tools up to date until ctx ends, or until the server cannot be
+// started.
+func (s *Server) serve(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	p := newPipe()
+	ended := make(chan struct{})
+	var cause error
+	go func() {
+		defer close(ended)
+		defer p.Close()
+		cause = wrap.Run(ctx, p, wrap.Config{Name: s.cfg.Name, Server: s.link, CallTimeout: callTimeout, StartTimeout: s.cfg.Timeout, Log: s.cfg.Log})
+	}()
+	defer func() { cancel(); <-ended }()
+	session, err := s.open(ctx, p)
+	if err != nil {
+		if _, ok := answered(err); ok {
+			return err
+		}
+		if cancel(); errors.Is(err, context.DeadlineExceeded) {
+			err = fmt.Errorf("it did not answer within %s", s.cfg.Timeout)
+		}
+		if <-ended; cause != nil {
+			err = cause
+		}
+		return fmt.Errorf("the MCP server %s does not start: %w", s.cfg.Name, err)
+	}
+	defer func() { cancel(); <-ended; _ = session.Close() }()
+	s.session.Store(session)
 	s.changed()
-	failures, changes := newPolicy(), newPolicy()
 	var listed time.Time
+	failures, changes := newPolicy(), newPolicy()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-ended:
+			return fmt.Errorf("the MCP server %s ended: %w", s.cfg.Name, cause)
 		case <-s.relist:
 		}
-		list, err := s.list(ctx)
+		list, err := s.list(ctx, session)
 		var pause time.Duration
 		switch {
 		case ctx.Err() != nil:
@@ -113,9 +149,9 @@ func (s *Server) Run(ctx context.Context) error {
 			}
 			listed, pause = time.Now(), changes.NextBackOff()
 		default:
-			s.cfg.Log.Warn().Str("server", s.cfg.Name).Str("error", err.Error()).Msg("cannot list the tools of the MCP server; trying again")
+			s.cfg.Log.Warn().Str("server", s.cfg.Name).Str("error", s.redact(err).Error()).Msg("cannot list the tools of the MCP server; trying again")
 			s.changed()
-			pause = max(s.pause(), failures.NextBackOff())
+			pause = failures.NextBackOff()
 		}
 		select {
 		case <-ctx.Done():
@@ -136,13 +172,9 @@ func (s *Server) changed() {
 // maxTools is the most tools of a server.
 const maxTools = 2000
 
-func (s *Server) list(ctx context.Context) ([]tools.Tool, error) {
+func (s *Server) list(ctx context.Context, session *mcp.ClientSession) ([]tools.Tool, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	session, err := s.connect(ctx)
-	if err != nil {
-		return nil, err
-	}
 	if result := session.InitializeResult(); result != nil && result.Capabilities != nil && result.Capabilities.Tools == nil {
 		return nil, nil // it has none, and would refuse the request
 	}
@@ -150,7 +182,7 @@ func (s *Server) list(ctx context.Context) ([]tools.Tool, error) {
 	names := map[string]bool{}
 	for t, err := range session.Tools(ctx, nil) {
 		if err != nil {
-			return nil, s.listFailed(ctx, session, err)
+			return nil, err
 		}
 		if len(list) == maxTools {
 			s.cfg.Log.Warn().Str("server", s.cfg.Name).Int("limit", maxTools).Msg("the MCP server has too many tools; the others are left out")
@@ -167,83 +199,10 @@ func (s *Server) list(ctx context.Context) ([]tools.Tool, error) {
 	return list, nil
 }
 
-// listFailed returns why the tools cannot be listed. A server that answers with an
-// error works, and so does one that is busy with calls.
-func (s *Server) listFailed(ctx context.Context, session *running, err error) error {
-	if e, ok := answered(err); ok {
-		return fmt.Errorf("the MCP server %s refused to list its tools: %w", s.cfg.Name, s.redact(errors.New(e.Message)))
-	}
-	if ctx.Err() == nil {
-		return s.lost(session, err)
-	}
-	calls := 0
-	s.watched.Range(func(any, any) bool { calls++; return true })
-	if calls == 0 {
-		return s.lost(session, fmt.Errorf("it did not list its tools within %s", s.cfg.Timeout))
-	}
-	return fmt.Errorf("the MCP server %s did not list its tools within %s", s.cfg.Name, s.cfg.Timeout)
-}
-
 // answered returns the error with which a server answered a request.
 func answered(err error) (*jsonrpc.Error, bool) {
 	e, ok := errors.AsType[*jsonrpc.Error](err)
 	return e, ok && !errors.Is(err, mcp.ErrConnectionClosed)
-}
-
-// connect returns the connection. It starts the server if there is none; all callers
-// wait for the same start. After a failure it fails until the pause is over.
-func (s *Server) connect(ctx context.Context) (*running, error) {
-	s.mu.Lock()
-	switch {
-	case s.running != nil:
-		defer s.mu.Unlock()
-		return s.running, nil
-	case s.ctx.Err() != nil:
-		defer s.mu.Unlock()
-		return nil, errors.New("this worker stops")
-	case s.start == nil && time.Now().Before(s.retryAt):
-		defer s.mu.Unlock()
-		return nil, fmt.Errorf("the MCP server %s is not running: %w; the next start is in %s", s.cfg.Name, s.cause, time.Until(s.retryAt).Round(100*time.Millisecond))
-	case s.start == nil:
-		s.start = make(chan struct{})
-		go s.begin(s.start)
-	}
-	start := s.start
-	s.mu.Unlock()
-	select {
-	case <-start:
-	case <-ctx.Done():
-		return nil, fmt.Errorf("the MCP server %s has not started yet: %w", s.cfg.Name, ctx.Err())
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.running == nil {
-		return nil, fmt.Errorf("the MCP server %s does not start: %w", s.cfg.Name, s.cause)
-	}
-	return s.running, nil
-}
-
-// begin starts the server. A caller that gives up does not end the start.
-func (s *Server) begin(start chan struct{}) {
-	ctx, cancel := context.WithTimeout(s.ctx, s.cfg.Timeout)
-	defer cancel()
-	session, err := s.open(ctx)
-	if err != nil && ctx.Err() != nil && s.ctx.Err() == nil {
-		err = fmt.Errorf("it did not answer within %s", s.cfg.Timeout)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.start = nil
-	close(start)
-	if err != nil {
-		s.failLocked(err)
-		return
-	}
-	s.running = session
-	go func() { // ends with the session
-		_ = session.Wait()
-		s.lost(session, errors.New("the connection ended"))
-	}()
 }
 
 const (
@@ -256,8 +215,8 @@ const (
 	subscriptionTimeout = 5 * time.Second
 )
 
-// open starts the server and opens an MCP session.
-func (s *Server) open(ctx context.Context) (*running, error) {
+// open opens an MCP session.
+func (s *Server) open(ctx context.Context, p *pipe) (*mcp.ClientSession, error) {
 	client := mcp.NewClient(&mcp.Implementation{Name: "stevedore", Version: "1"}, &mcp.ClientOptions{
 		Capabilities:                &mcp.ClientCapabilities{}, // no roots, and nobody to answer questions
 		ToolListChangedHandler:      func(context.Context, *mcp.ToolListChangedRequest) { s.changed() },
@@ -273,21 +232,10 @@ func (s *Server) open(ctx context.Context) (*running, error) {
 			return next(ctx, method, req)
 		}
 	})
-	link, err := s.link()
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	session, err := client.Connect(ctx, sdkEnd{p}, nil)
 	if err != nil {
-		return nil, err
-	}
-	c := &connection{link: link, note: func(what string) {
-		s.cfg.Log.Debug().Str("server", s.cfg.Name).Str("error", tools.EscapeLine(tools.Excerpt(what, 300))).Msg("a message of the MCP server is dropped")
-	}}
-	session, err := client.Connect(ctx, c, nil)
-	if err != nil {
-		if e, ok := answered(err); ok {
-			err = errors.New(e.Message)
-		} else {
-			err = c.endedBy(err)
-		}
-		link.Close()
 		return nil, err
 	}
 	if r := session.InitializeResult(); r != nil && r.ProtocolVersion >= subscribes && r.Capabilities != nil && r.Capabilities.Tools != nil && r.Capabilities.Tools.ListChanged {
@@ -297,45 +245,42 @@ func (s *Server) open(ctx context.Context) (*running, error) {
 		case <-ctx.Done():
 		}
 	}
-	return &running{session, c}, nil
+	return session, nil
 }
 
-func (s *Server) link() (wrap.Link, error) {
+// link starts the server, or connects to it. Its errors contain no secrets.
+func (s *Server) link(context.Context) (wrap.Link, error) {
 	if s.cfg.URL != "" {
 		header := http.Header{}
 		for name, value := range s.cfg.Header {
 			header.Set(name, value)
 		}
-		return wrap.NewHTTP(s.cfg.URL, header, "--mcp-header "+s.cfg.Name+".Authorization"), nil
+		return redacting{wrap.NewHTTP(s.cfg.URL, header, "--mcp-header "+s.cfg.Name+".Authorization"), s}, nil
 	}
 	process, err := command.Start(command.Config{Argv: s.cfg.Argv, Dir: s.cfg.Dir, Env: command.Environment(s.cfg.Env...), Stderr: s.cfg.Stderr, Prepare: s.cfg.Prepare})
+	if errors.Is(err, command.ErrNoProgram) {
+		return nil, fmt.Errorf("%w: %w", wrap.ErrPermanent, err)
+	}
 	if err != nil {
 		return nil, err
 	}
-	return wrap.NewProgram(process), nil
+	return redacting{wrap.NewProgram(process), s}, nil
 }
 
-// lost forgets a connection that failed, and returns why, with the name of the server.
-// The next call starts the server again.
-func (s *Server) lost(session *running, err error) error {
-	session.link.Close() // then it says how the process ended
-	_ = session.Wait()
-	go func() { _ = session.ClientSession.Close() }() // ends what the SDK runs for it
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.running == session {
-		s.running = nil
-		s.failLocked(session.endedBy(err))
-		if s.ctx.Err() == nil {
-			s.changed()
-		}
+// redacting is a link whose errors contain no secrets.
+type redacting struct {
+	wrap.Link
+	server *Server
+}
+
+func (l redacting) Receive() (*wire.Message, error) {
+	m, err := l.Link.Receive()
+	if failed, ok := errors.AsType[*wrap.RequestError](err); ok {
+		failed.Err = l.server.redact(failed.Err)
+	} else if err != nil && m == nil && !wire.IsOfOneMessage(err) {
+		err = l.server.redact(err)
 	}
-	return fmt.Errorf("the MCP server %s ended: %w", s.cfg.Name, s.redact(session.endedBy(err)))
-}
-
-func (s *Server) failLocked(err error) {
-	s.cause = s.redact(err)
-	s.retryAt = time.Now().Add(s.policy.NextBackOff())
+	return m, err
 }
 
 // redact removes the URL, which may contain a secret, and what the header contains.
@@ -355,35 +300,4 @@ func (s *Server) redact(err error) error {
 		}
 	}
 	return errors.New(tools.OneLine(tools.Excerpt(text, 600)))
-}
-
-func (s *Server) pause() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return max(time.Until(s.retryAt), 10*time.Millisecond)
-}
-
-// worked resets the pause between starts.
-func (s *Server) worked() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.policy.Reset()
-}
-
-func (s *Server) close() {
-	s.cancel() // connect begins no start after this
-	s.mu.Lock()
-	start := s.start
-	s.mu.Unlock()
-	if start != nil {
-		<-start
-	}
-	s.mu.Lock()
-	session := s.running
-	s.running = nil
-	s.mu.Unlock()
-	if session != nil {
-		session.link.Close()
-		_ = session.Wait()
-	}
 }

@@ -241,7 +241,7 @@ func TestCrash(t *testing.T) {
 	r, lists := run(t, cfg)
 	<-lists
 	res := call(t, r, "other_crash", `{}`)
-	if got := text(t, res); !res.IsError || !strings.Contains(got, "MCP server other ended: exit status 7") || !strings.Contains(got, "may have acted") {
+	if got := text(t, res); !res.IsError || !strings.Contains(got, "MCP server other ended while it ran crash (exit status 7") || !strings.Contains(got, "may have acted") {
 		t.Errorf("crash: %q", got)
 	}
 	if data, _ := os.ReadFile(filepath.Join(cfg.Dir, "crashes")); len(data) != 1 {

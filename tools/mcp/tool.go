@@ -8,13 +8,11 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
-	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/stevedore-bus/stevedore/tools"
-	"github.com/stevedore-bus/stevedore/tools/mcp/wrap"
 )
 
 // tool is a tool of a server.
@@ -77,31 +75,10 @@ func schemaOf(input any) *jsonschema.Schema {
 // Definition describes the tool.
 func (t *tool) Definition() tools.Definition { return t.def }
 
-// maxPause is how long a call waits for the next start of a server.
-const maxPause = 3 * time.Second
-
-// Execute calls the tool. It calls the tool once more if the first call did not run, or
-// if the server ended and the tool is idempotent.
+// Execute calls the tool. The proxy repeats the call if the server ended and the tool is
+// idempotent.
 func (t *tool) Execute(ctx context.Context, call tools.Call) *tools.Result {
-	res, again := t.call(ctx, call)
-	if again {
-		select {
-		case <-ctx.Done():
-			return res
-		case <-time.After(min(t.server.pause(), maxPause)):
-		}
-		_ = res.Close()
-		res, _ = t.call(ctx, call)
-	}
-	return res
-}
-
-func (t *tool) call(ctx context.Context, call tools.Call) (res *tools.Result, again bool) {
 	s := t.server
-	session, err := s.connect(ctx)
-	if err != nil {
-		return tools.Failure(tools.Errorf(tools.CodeToolFailed, "%s was not run: %v", call.Tool, err)), true
-	}
 	params := &mcp.CallToolParams{Name: t.name, Arguments: call.Args}
 	if len(call.Args) == 0 {
 		params.Arguments = json.RawMessage("{}")
@@ -110,28 +87,17 @@ func (t *tool) call(ctx context.Context, call tools.Call) (res *tools.Result, ag
 	s.watched.Store(token, ctx)
 	defer s.watched.Delete(token)
 	params.SetProgressToken(token)
-	got, err := session.CallTool(ctx, params)
-	switch {
-	case err == nil:
-		s.worked()
-		return resultOf(got), false
-	case ctx.Err() != nil:
-		return tools.Failure(ctx.Err()), false
+	got, err := s.session.Load().CallTool(ctx, params) // the tool was listed, so there is a session
+	if err == nil {
+		return resultOf(got)
 	}
-	idempotent := t.def.Effect == tools.Idempotent
-	e, ok := answered(err)
-	if !ok {
-		err = s.lost(session, err)
-		return tools.Failure(tools.Errorf(tools.CodeToolFailed, "%v; %s may have acted", err, call.Tool)), idempotent
+	if ctx.Err() != nil {
+		return tools.Failure(ctx.Err())
 	}
-	text := s.redact(errors.New(tools.Excerpt(e.Message, 2000)))
-	switch e.Code {
-	case codeFailed - int64(wrap.Unknown):
-		return tools.Failure(tools.Errorf(tools.CodeToolFailed, "the MCP server %s did not answer: %v; %s may have acted", s.cfg.Name, text, call.Tool)), idempotent
-	case codeFailed - int64(wrap.Unsent), codeFailed - int64(wrap.Lost):
-		return tools.Failure(tools.Errorf(tools.CodeToolFailed, "%s was not run: the MCP server %s cannot be reached: %v", call.Tool, s.cfg.Name, text)), true
+	if e, ok := answered(err); ok {
+		return tools.Failure(tools.Errorf(tools.CodeToolFailed, "the MCP server %s refused the call: %v", s.cfg.Name, s.redact(errors.New(tools.Excerpt(e.Message, 2000)))))
 	}
-	return tools.Failure(tools.Errorf(tools.CodeToolFailed, "the MCP server %s refused the call: %v", s.cfg.Name, text)), false
+	return tools.Failure(tools.Errorf(tools.CodeToolFailed, "the MCP server %s is not running: %v; %s may have acted", s.cfg.Name, s.redact(err), call.Tool))
 }
 
 // progress passes the progress of a call on.

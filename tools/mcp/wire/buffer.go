@@ -32,6 +32,13 @@ type SyntaxError struct {
 func (e *SyntaxError) Error() string { return e.Err.Error() }
 func (e *SyntaxError) Unwrap() error { return e.Err }
 
+// IsOfOneMessage reports whether an error is a *SizeError or a *SyntaxError.
+func IsOfOneMessage(err error) bool {
+	_, size := errors.AsType[*SizeError](err)
+	_, syntax := errors.AsType[*SyntaxError](err)
+	return size || syntax
+}
+
 // Buffer collects the text of a message. Of a text that is too large it keeps the two
 // ends, one of which tells the id.
 type Buffer struct {

@@ -205,7 +205,7 @@ func (p *proxy) fromServerResponse(ctx context.Context, c *connection, m *wire.M
 		m = p.opened(r, m) // before the next message, which depends on it
 	}
 	p.noteTask(r, m)
-	if m.Size() <= p.shrinker.limit && r.Method != "tools/list" {
+	if r.Method != "tools/list" && (p.reading == nil || m.Size() <= p.shrinker.limit) {
 		p.toClient(m)
 		p.remove(r)
 		return
@@ -237,7 +237,7 @@ func (p *proxy) opened(r *request, m *wire.Message) *wire.Message {
 			added = added.With(name, json.RawMessage("{}"))
 		}
 	}
-	if capabilities == nil || len(added) == len(p.capabilities) {
+	if capabilities == nil || p.reading == nil || len(added) == len(p.capabilities) {
 		return m
 	}
 	return m.With("result", wire.Set(m.Result, added.Text(), "capabilities"))

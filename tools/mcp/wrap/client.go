@@ -147,6 +147,7 @@ func (p *proxy) fromClientResponse(m *wire.Message) {
 // answers it.
 func (p *proxy) local(r *request) func(context.Context) (fields, error) {
 	switch {
+	case p.reading == nil:
 	case r.Method == "tools/call":
 		if name, ok := p.readingTool(r.tool); ok {
 			return func(ctx context.Context) (fields, error) {

@@ -1,8 +1,6 @@
 package wrap
 
 import (
-	"errors"
-
 	"github.com/stevedore-bus/stevedore/tools/mcp/command"
 	"github.com/stevedore-bus/stevedore/tools/mcp/wire"
 )
@@ -21,9 +19,7 @@ func NewProgram(p *command.Process) Link {
 // Receive returns how the process ended, if it did.
 func (l program) Receive() (*wire.Message, error) {
 	m, err := l.Stream.Receive()
-	_, syntax := errors.AsType[*wire.SyntaxError](err)
-	_, size := errors.AsType[*wire.SizeError](err)
-	if err == nil || syntax || size {
+	if err == nil || wire.IsOfOneMessage(err) {
 		return m, err
 	}
 	l.process.Close()

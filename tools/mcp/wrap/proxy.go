@@ -24,7 +24,7 @@ import (
 type proxy struct {
 	cfg      Config
 	client   Link
-	reader   *offload.Reader
+	reader   *offload.Reader // nil without a store, as reading and shrinker
 	reading  *artifacts.Tools
 	shrinker *shrinker
 	notes    *rate.Limiter

@@ -51,7 +51,7 @@ func (p *proxy) toolsListed(r *request, result json.RawMessage) (json.RawMessage
 		return nil, nil
 	}
 	cursor, err := p.learn(result, r.firstPage)
-	if err != nil || cursor != "" {
+	if err != nil || cursor != "" || p.reading == nil {
 		return nil, err
 	}
 	list := slices.Collect(wire.Elements(wire.Get(result, "tools")))
@@ -89,7 +89,8 @@ func (p *proxy) listTools(ctx context.Context, c *connection) error {
 }
 
 // learnAgain lists the tools of a new process, if requests wait that it decides on, and
-// tells the client if they differ from those of the earlier process.
+// tells the client if they differ from those of the earlier process. A client without
+// reading tools is a worker, which lists them in any case.
 func (p *proxy) learnAgain(ctx context.Context, c *connection) error {
 	p.mu.Lock()
 	before, session := p.known, p.initialize != nil || p.meta != nil
@@ -102,7 +103,7 @@ func (p *proxy) learnAgain(ctx context.Context, c *connection) error {
 		return err
 	}
 	p.mu.Lock()
-	changed := len(before) > 0 && !slices.Equal(slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(p.known)))
+	changed := p.reading == nil || len(before) > 0 && !slices.Equal(slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(p.known)))
 	p.mu.Unlock()
 	if changed {
 		p.toClient(wire.Request("", "notifications/tools/list_changed", nil))

@@ -44,14 +44,16 @@ type Link interface {
 	Close()
 }
 
-// Config describes a proxy. Server, Store and Session are required.
+// Config describes a proxy. Server is required, and so are Store and Session, unless the
+// proxy only keeps the server running.
 type Config struct {
 	// Server starts the server, or connects to it. ErrPermanent in its error means
 	// that another try is of no use.
 	Server func(context.Context) (Link, error)
 	// Name names the server in errors.
 	Name string
-	// Store contains the artifacts, in the session Session (a token).
+	// Store contains the artifacts, in the session Session (a token). Without a store,
+	// all results pass as they are, and there are no reading tools.
 	Store   offload.Store
 	Session string
 	// Offload decides which results are big. A text is replaced if it has more than
@@ -83,17 +85,19 @@ func Run(ctx context.Context, client Link, cfg Config) error {
 func newProxy(client Link, cfg Config) (*proxy, error) {
 	cfg.CallTimeout = cmp.Or(cfg.CallTimeout, 10*time.Minute)
 	cfg.StartTimeout = cmp.Or(cfg.StartTimeout, 30*time.Second)
-	reader := offload.NewReader(cfg.Store, cfg.Reader)
-	reading, err := artifacts.NewTools(reader)
-	if err != nil {
-		return nil, err
-	}
-	return &proxy{
-		cfg: cfg, client: client, reader: reader, reading: reading, shrinker: newShrinker(cfg),
+	p := &proxy{
+		cfg: cfg, client: client,
 		pending: map[string]*request{}, internal: map[string]chan *wire.Message{}, fromServer: map[string]serverRequest{},
 		known: map[string]toolInfo{}, replay: map[string]*wire.Message{}, taskTools: map[string]string{},
 		demand: make(chan struct{}, 1), notes: rate.NewLimiter(noteRate, noteBurst),
-	}, nil
+	}
+	if cfg.Store == nil {
+		return p, nil
+	}
+	p.reader, p.shrinker = offload.NewReader(cfg.Store, cfg.Reader), newShrinker(cfg)
+	var err error
+	p.reading, err = artifacts.NewTools(p.reader)
+	return p, err
 }
 
 // Stream is a Link over a pair of streams, with one message per line.
