@@ -152,7 +152,7 @@ func TestAlertsAndDashboardMatchMetrics(t *testing.T) {
 	}
 	run("call", "read_file", "path=big.txt", "--session", "s", "--id", "big")
 	run("artifacts", "lines", "big", "1", "2", "--session", "s")
-	run("call", "agent", "prompt=Read it.", "--session", "t")
+	run("call", "agent", "prompt=Read it.", "--session", "t", "--channel", "log")
 
 	want := map[string][]string{}
 	for _, queries := range []map[string][]string{alertExpressions(t), dashboardExpressions(t)} {

@@ -148,7 +148,7 @@ func TestTrace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	msg := &nats.Msg{Subject: "stevedore.call.agent.agent.s.run1", Data: []byte(`{"args":{"prompt":"` + secret + `"}}`), Header: nats.Header{"traceparent": {"00-" + trace + "-" + parent + "-01"}}}
+	msg := &nats.Msg{Subject: "stevedore.call.agent.agent.s.run1", Data: []byte(`{"channel":"log","args":{"prompt":"` + secret + `"}}`), Header: nats.Header{"traceparent": {"00-" + trace + "-" + parent + "-01"}}}
 	if _, err := js.PublishMsg(t.Context(), msg); err != nil {
 		t.Fatal(err)
 	}

@@ -37,6 +37,16 @@ const lastChannelKey = "last_channel"
 // Store.Set). session is a token; if it is
 // empty, only the last channel of all sessions is recorded.
 func SetLastChannel(ctx context.Context, store Store, session string, channel Channel) error {
+	return setLastChannel(ctx, store, session, channel, true)
+}
+
+// SetSessionChannel is SetLastChannel without what all sessions share: it records nothing
+// for all sessions or for the other chats of the channel.
+func SetSessionChannel(ctx context.Context, store Store, session string, channel Channel) error {
+	return setLastChannel(ctx, store, session, channel, false)
+}
+
+func setLastChannel(ctx context.Context, store Store, session string, channel Channel, shared bool) error {
 	key, err := channelKey(session)
 	if err != nil {
 		return fmt.Errorf("set last channel: %w", err)
@@ -45,9 +55,15 @@ func SetLastChannel(ctx context.Context, store Store, session string, channel Ch
 	if channel.Name == "" || strings.Contains(channel.Name, ":") {
 		return fmt.Errorf("set last channel: %.80q is not a channel", value)
 	}
-	values := map[string]string{lastChannelKey: value, key: value}
+	values := map[string]string{key: value}
 	if session != "" {
-		values[sessionKey(channel)], values[sessionKey(Channel{Name: channel.Name})] = session, session
+		values[sessionKey(channel)] = session
+	}
+	if shared {
+		values[lastChannelKey] = value
+		if session != "" {
+			values[sessionKey(Channel{Name: channel.Name})] = session
+		}
 	}
 	if err := store.Set(ctx, values); err != nil {
 		return fmt.Errorf("set last channel of session %q: %w", session, err)

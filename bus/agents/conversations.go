@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"regexp"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -59,22 +58,12 @@ func (c Conversations) Completed(ctx context.Context, session, call string, even
 	})
 }
 
-// turnSuffix is what the id of a call of an agent has behind the id of its run, and that of a
-// call of a sub-agent more than once.
-var turnSuffix = regexp.MustCompile(`(-t\d+-\d+)+$`)
-
-// isScheduled reports whether a heartbeat or a job caused a notification.
-func isScheduled(n channel.Notification) bool {
-	_, ok := schedule.ParseCallID(turnSuffix.ReplaceAllString(n.Call, ""))
-	return ok
-}
-
 // Received adds a message to the conversation of the chat that receives it, if it comes from
 // another session.
 func (c Conversations) Received(ctx context.Context, n channel.Notification) error {
 	owner, err := state.LastSession(ctx, c.facts, state.Channel{Name: n.Channel, ChatID: n.ChatID})
 	add := agent.AddNotice
-	if owner == "" && err == nil && isScheduled(n) {
+	if _, scheduled := schedule.ParseCallID(n.Call); owner == "" && err == nil && scheduled {
 		owner, add = c.defaultSession(n.Channel, n.ChatID), agent.BeginWithNotice
 	}
 	if err != nil || owner == "" || owner == (tools.Call{Session: n.Session}).SessionToken() {
@@ -98,4 +87,9 @@ type LastChannels struct{ Facts state.Store }
 func (l LastChannels) LastChannel(ctx context.Context, session string) (channel, chat string, err error) {
 	c, err := state.LastChannel(ctx, l.Facts, session)
 	return c.Name, c.ChatID, err
+}
+
+// LastSession implements notify.LastChannels.
+func (l LastChannels) LastSession(ctx context.Context, channel, chat string) (string, error) {
+	return state.LastSession(ctx, l.Facts, state.Channel{Name: channel, ChatID: chat})
 }

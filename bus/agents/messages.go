@@ -22,8 +22,7 @@ func OutputSender(notifier *notify.Notifier) func(context.Context, tools.Call, t
 		if res.Markdown {
 			n.Format = channel.FormatMarkdown
 		}
-		_, err := notifier.Send(ctx, n)
-		return err
+		return notifier.SendOutput(ctx, n)
 	}
 }
 
@@ -32,6 +31,11 @@ type Sender struct{ Notifier *notify.Notifier }
 
 // Send implements builtin.Sender.
 func (s Sender) Send(ctx context.Context, m builtin.Message) (to string, err error) {
+	if m.OtherChat {
+		if err := s.Notifier.CheckChat(ctx, m.Session, m.Channel, m.ChatID); err != nil {
+			return "", err
+		}
+	}
 	sent, err := s.Notifier.Send(ctx, channel.Notification{
 		ID: m.Key, Session: m.Session, Call: m.Call, Tool: "message",
 		Channel: m.Channel, ChatID: m.ChatID, Text: m.Text, Format: channel.FormatMarkdown, // as models write it

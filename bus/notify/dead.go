@@ -49,7 +49,7 @@ func (n *Notifier) routeDead(ctx context.Context, d *bus.Delivery) error {
 		Text:    fmt.Sprintf("The %s did not run: %s; see stevedore dead show %d", scheduleName(kind, cmp.Or(tick.Name, name)), tools.Excerpt(letter.Reason, 2000), d.Sequence),
 		IsError: true, At: d.Published.UTC(),
 	}
-	if err := n.setChannel(ctx, call.SessionToken(), tools.ResultEvent{Channel: call.Channel, ChatID: call.ChatID}, &notification); err != nil {
+	if _, err := n.setChannel(ctx, call.SessionToken(), tools.ResultEvent{Channel: call.Channel, ChatID: call.ChatID}, &notification); err != nil {
 		return err
 	}
 	return n.put(ctx, notification)

@@ -23,6 +23,8 @@ import (
 // session means any session; an empty channel means that none is known.
 type LastChannels interface {
 	LastChannel(ctx context.Context, session string) (channel, chat string, err error)
+	// LastSession returns the session that has a chat, or "".
+	LastSession(ctx context.Context, channel, chat string) (string, error)
 }
 
 // Config configures a notifier. Channels is required; the rest has defaults.
@@ -30,8 +32,10 @@ type Config struct {
 	// Channels that this process delivers to, by name; a name is a token. Other
 	// processes may deliver to the same channels or to other ones.
 	Channels map[string]channel.Channel
-	// Default is the channel for notifications that name no channel, or one that
-	// has no consumer. Default "console".
+	// Default is the channel for notifications that have no other place: those of
+	// schedules and completions that name no channel, and those for channels without a
+	// consumer. Other results without a channel are for their caller; only a console
+	// shows them too. Default "console".
 	Default string
 	// LastChannels finds the channel of a session. Nil means that none is known.
 	LastChannels LastChannels

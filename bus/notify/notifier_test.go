@@ -98,6 +98,15 @@ func (l lastChannels) LastChannel(_ context.Context, session string) (channel, c
 	return l[session][0], l[session][1], nil
 }
 
+func (l lastChannels) LastSession(_ context.Context, channel, chat string) (string, error) {
+	for session, last := range l {
+		if session != "" && last == [2]string{channel, chat} {
+			return session, nil
+		}
+	}
+	return "", nil
+}
+
 func TestRouting(t *testing.T) {
 	b := bustest.New(t)
 	console, chat := newRecorder(), newRecorder()

@@ -58,11 +58,25 @@ func (n *Notifier) route(ctx context.Context, d *bus.Delivery) error {
 	if job, ok := jobName(event); ok && !event.IsError { // the text of a failure names the job
 		notification = notification.WithNote("from the " + job)
 	}
-	if err := n.setChannel(ctx, session, event, &notification); err != nil {
+	placed, err := n.setChannel(ctx, session, event, &notification)
+	if err != nil {
 		return err
+	}
+	if !placed && kind == channel.KindResult && !isScheduled(event.Action) {
+		if n.showsAll() {
+			return errors.Join(n.put(ctx, notification), completed)
+		}
+		return completed
 	}
 	received := n.retryConversation(d, n.addReceived(ctx, notification))
 	return errors.Join(n.put(ctx, notification), completed, received)
+}
+
+// showsAll reports whether the default channel also gets the results that only their caller
+// needs: the console of a process shows what happens, but a chat is for its users.
+func (n *Notifier) showsAll() bool {
+	_, isConsole := n.cfg.Channels[n.cfg.Default].(*channel.Console)
+	return isConsole || n.cfg.Default == "console"
 }
 
 // userText returns the text of the event's notification, or "" for none.
@@ -125,33 +139,65 @@ func scheduleName(kind, name string) string {
 	return kind + " " + name
 }
 
-// setChannel sets the channel of a notification: the call's channel, otherwise the
-// session's last channel, otherwise the default. If the call's channel has no
-// consumer, it sets the default channel and adds a note.
-func (n *Notifier) setChannel(ctx context.Context, session string, e tools.ResultEvent, to *channel.Notification) error {
+// setChannel sets the channel of a notification: the call's channel, unless it names the
+// chat of another session, otherwise the session's last channel, otherwise the default. If the
+// call's channel has no consumer, it sets the default channel and adds a note. placed is false
+// if neither the call nor its session has a channel.
+func (n *Notifier) setChannel(ctx context.Context, session string, e tools.ResultEvent, to *channel.Notification) (placed bool, err error) {
 	name, chat := e.Channel, e.ChatID
 	switch name {
 	case "":
 		name, chat = n.lastChannel(ctx, session)
 	case tools.LastChannel:
 		name, chat = n.lastChannel(ctx, "")
+	default:
+		if owner, err := n.owner(ctx, session, name, chat); err != nil {
+			return false, err
+		} else if owner != "" && owner != session {
+			n.log.Warn().Str("session", session).Str("channel", tools.Excerpt(name, 64)).Msg("a call named the chat of another session; its notification does not go there")
+			name, chat = n.lastChannel(ctx, session)
+		}
 	}
 	if name == "" {
 		to.Channel = n.cfg.Default
-		return nil
+		return false, nil
 	}
 	channel := tools.Token(name)
 	ok, err := n.isServed(ctx, channel)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if !ok {
 		to.Channel = n.cfg.Default
 		*to = to.WithNote(n.noConsumer(name))
-		return nil
+		return true, nil
 	}
 	to.Channel, to.ChatID = channel, chat
-	return nil
+	return true, nil
+}
+
+// owner returns the session that has a chat, or "" if none has it. The chats that the
+// operator lists for a channel belong to every session, and a chat whose users write to the
+// agent belongs to the session of their messages.
+func (n *Notifier) owner(ctx context.Context, session, name, chat string) (string, error) {
+	if limited, ok := n.cfg.Channels[tools.Token(name)].(channel.Limited); ok && limited.ListsChats() || session == tools.TokenOf(name+"-"+chat) {
+		return session, nil
+	}
+	if chat == "" || n.cfg.LastChannels == nil {
+		return "", nil
+	}
+	return n.cfg.LastChannels.LastSession(ctx, name, chat)
+}
+
+// CheckChat returns a *tools.Error unless the chat is one of the session, or the operator
+// lists it for the channel.
+func (n *Notifier) CheckChat(ctx context.Context, session, name, chat string) error {
+	session = tools.TokenOf(session)
+	owner, err := n.owner(ctx, session, name, chat)
+	if err == nil && chat != "" && owner != session && n.cfg.LastChannels != nil {
+		err = tools.Errorf(tools.CodeInvalidArguments, "this session has no chat %q on the channel %q, and the channel lists no chats for all sessions", tools.Excerpt(chat, 80), tools.Excerpt(name, 64))
+	}
+	return err
 }
 
 // noConsumer returns the note that a channel has no consumer.
@@ -177,6 +223,18 @@ func (n *Notifier) lastChannel(ctx context.Context, session string) (name, chat 
 		return "", ""
 	}
 	return name, chat
+}
+
+// SendOutput is Send for the output of a tool that an agent called. Like the result of a
+// call, it is only for the caller if it has no place of its own.
+func (n *Notifier) SendOutput(ctx context.Context, output channel.Notification) error {
+	if _, scheduled := schedule.ParseCallID(output.Call); output.Channel == "" && !scheduled && !n.showsAll() {
+		if name, _ := n.lastChannel(ctx, tools.TokenOf(output.Session)); name == "" {
+			return nil
+		}
+	}
+	_, err := n.Send(ctx, output)
+	return err
 }
 
 // put stores a notification in the outbox. It cuts a text that is too large for
@@ -220,8 +278,8 @@ func (n *Notifier) Send(ctx context.Context, message channel.Notification) (chan
 	}
 	to := tools.ResultEvent{Channel: message.Channel, ChatID: message.ChatID}
 	message.Kind, message.Channel, message.ChatID = channel.KindMessage, "", ""
-	err := n.setChannel(ctx, tools.Call{Session: message.Session}.SessionToken(), to, &message)
-	if limited, ok := n.cfg.Channels[message.Channel].(interface{ CheckChat(string) error }); ok && err == nil {
+	_, err := n.setChannel(ctx, tools.Call{Session: message.Session}.SessionToken(), to, &message)
+	if limited, ok := n.cfg.Channels[message.Channel].(channel.Limited); ok && err == nil {
 		if refused := limited.CheckChat(message.ChatID); refused != nil {
 			return channel.Notification{}, tools.Errorf(tools.CodeInvalidArguments, "%v", refused)
 		}

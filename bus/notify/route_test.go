@@ -1,6 +1,8 @@
 package notify
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -66,4 +68,73 @@ func TestSendTwice(t *testing.T) {
 			t.Errorf("%d messages in the outbox, want 2", got)
 		}
 	})
+}
+
+// The default channel gets what has no other place. The answer to a call without a channel
+// is only for its caller.
+func TestDefaultChannelGetsNoAnswersOfOthers(t *testing.T) {
+	b := bustest.New(t)
+	phone := newRecorder()
+	cfg := Config{Channels: map[string]channel.Channel{"phone": phone}, Default: "phone", LastChannels: lastChannels{"s1": {"phone", ""}}}
+	start(t, b, cfg)
+	n, err := New(b, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish(t, b, b.Result("s0", "a"), `{"tool":"agent","for_user":"secret"}`)
+	publish(t, b, b.Result("s0", "b"), `{"tool":"shell","for_user":"secret"}`)
+	if err := n.SendOutput(t.Context(), channel.Notification{ID: "o", Session: "s0", Call: "a-t1-0", Text: "secret"}); err != nil {
+		t.Fatal(err)
+	}
+	waitAcked(t, b, b.NotifierConsumer())
+	for i, event := range []string{
+		`{"tool":"agent","for_user":"of a session with a channel","session":"s1"}`, `{"action":"heartbeat","for_user":"of a heartbeat"}`, `{"action":"cron","for_user":"of a job"}`,
+	} {
+		session := "s0"
+		if i == 0 {
+			session = "s1"
+		}
+		publish(t, b, b.Result(session, fmt.Sprint("c", i)), event)
+		if got := phone.next(t); !strings.Contains(event, got.Text) {
+			t.Errorf("got %q for %s", got.Text, event)
+		}
+	}
+	publish(t, b, b.Completion("s0", "a"), `{"for_user":"of background work"}`)
+	if got := phone.next(t); got.Text != "of background work" {
+		t.Errorf("got %q", got.Text)
+	}
+}
+
+// A call names only chats that its session has, or that the operator lists.
+func TestChatsOfOtherSessions(t *testing.T) {
+	b := bustest.New(t)
+	phone, log := newRecorder(), newRecorder()
+	listed, err := channel.NewEmail(channel.EmailConfig{Host: "127.0.0.1:1", From: "a@example.com", To: []string{"b@example.com"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := Config{
+		Channels: map[string]channel.Channel{"phone": phone, "log": log, "mail": listed}, Default: "phone",
+		LastChannels: lastChannels{"s1": {"log", "1"}, "s2": {"log", "2"}},
+	}
+	start(t, b, cfg)
+	n, err := New(b, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish(t, b, b.Result("s1", "a"), `{"for_user":"to s2","channel":"log","chat_id":"2"}`)
+	if got := log.next(t); got.ChatID != "1" {
+		t.Errorf("the chat of another session got %+v", got)
+	}
+	for _, test := range []struct {
+		session, channel, chat string
+		ok                     bool
+	}{
+		{"s1", "log", "1", true}, {"s1", "log", "2", false}, {"s1", "log", "9", false}, {"s1", "log", "", true},
+		{"log-9", "log", "9", true}, {"s1", "mail", "b@example.com", true}, {"s1", "elsewhere", "7", false},
+	} {
+		if err := n.CheckChat(t.Context(), test.session, test.channel, test.chat); (err == nil) != test.ok {
+			t.Errorf("session %s, channel %s, chat %q: %v", test.session, test.channel, test.chat, err)
+		}
+	}
 }

@@ -56,11 +56,23 @@ func (w *Worker) setLastChannel(ctx context.Context, a *attempt) error {
 		return err
 	}
 	channel := state.Channel{Name: a.call.Channel, ChatID: a.call.ChatID}
-	last, err := state.LastSession(ctx, w.cfg.State, channel)
+	owner, err := state.LastSession(ctx, w.cfg.State, channel)
 	if err != nil {
 		return err
 	}
-	if ofSession.String() == channel.String() && ofAll.String() == channel.String() && last == a.key.session {
+	// A client may name any chat in the body of a call. It cannot take one from the session
+	// that has it; only the session of the messages that users write in a chat can.
+	isInbox := a.key.session == tools.TokenOf(channel.Name+"-"+channel.ChatID)
+	if owner != "" && owner != a.key.session && !isInbox {
+		return nil
+	}
+	shared := isInbox
+	if !isInbox {
+		if shared, err = w.mayShare(ctx, a.key.session, channel, ofAll); err != nil {
+			return err
+		}
+	}
+	if ofSession.String() == channel.String() && (!shared || ofAll.String() == channel.String()) && owner == a.key.session {
 		return nil
 	}
 	// A redelivered call is older than a channel that was recorded since.
@@ -72,5 +84,22 @@ func (w *Worker) setLastChannel(ctx context.Context, a *attempt) error {
 	if _, exists, err := w.bus.ConsumerInfo(ctx, w.bus.ChannelConsumer(channel.Name)); err != nil || !exists {
 		return err
 	}
-	return state.SetLastChannel(ctx, w.cfg.State, a.key.session, channel)
+	if shared {
+		return state.SetLastChannel(ctx, w.cfg.State, a.key.session, channel)
+	}
+	return state.SetSessionChannel(ctx, w.cfg.State, a.key.session, channel)
+}
+
+// mayShare reports whether a session may record its channel for all sessions: the last
+// channel of all, and the channel without a chat, are its own or nobody's.
+func (w *Worker) mayShare(ctx context.Context, session string, channel, ofAll state.Channel) (bool, error) {
+	for _, shared := range []state.Channel{{Name: channel.Name}, ofAll} {
+		if shared.IsZero() {
+			continue
+		}
+		if owner, err := state.LastSession(ctx, w.cfg.State, shared); err != nil || owner != "" && owner != session {
+			return false, err
+		}
+	}
+	return true, nil
 }

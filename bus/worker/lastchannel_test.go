@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -41,6 +42,10 @@ type lastChannels struct{ store state.Store }
 func (l lastChannels) LastChannel(ctx context.Context, session string) (channel, chat string, err error) {
 	c, err := state.LastChannel(ctx, l.store, session)
 	return c.Name, c.ChatID, err
+}
+
+func (l lastChannels) LastSession(ctx context.Context, channel, chat string) (string, error) {
+	return state.LastSession(ctx, l.store, state.Channel{Name: channel, ChatID: chat})
 }
 
 // Later results of a session without a channel go to the channel of its last call.
@@ -95,6 +100,35 @@ func TestRecordLastChannel(t *testing.T) {
 	call("j", `,"session":"s","channel":"console"`)
 	if got := lastChannel(t, store, "s"); got != "console" {
 		t.Errorf("the last channel is %q", got)
+	}
+}
+
+// A call cannot take a chat from another session, nor the last channel of all sessions, but
+// the session of the messages in a chat can.
+func TestChatsStayWithTheirSession(t *testing.T) {
+	b := bustest.New(t)
+	store, _ := openState(t)
+	for _, name := range []string{"log", "hook"} {
+		if err := b.ProvisionConsumers(t.Context(), b.ChannelConsumer(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var runs atomic.Int64
+	start(t, b, worker.Config{State: store}, echo(t, "echo", tools.Idempotent, &runs, nil))
+	results := bustest.Subscribe(t, b, "stevedore.result.>")
+	for i, step := range []struct{ session, channel, chat, owner, ofAll string }{
+		{"s2", "log", "7", "s2", "log:7"},
+		{"s1", "log", "7", "s2", "log:7"},
+		{"s1", "hook", "1", "s1", "log:7"},
+		{"hook-1", "hook", "1", "hook-1", "hook:1"},
+		{"s1", "hook", "1", "hook-1", "hook:1"},
+	} {
+		submit(t, b, "stevedore.call.default.echo", fmt.Sprintf(`{"id":"c%d","session":%q,"channel":%q,"chat_id":%q,"args":{"text":"x"}}`, i, step.session, step.channel, step.chat))
+		bustest.Next[tools.ResultEvent](t, results)
+		owner, err := state.LastSession(t.Context(), store, state.Channel{Name: step.channel, ChatID: step.chat})
+		if err != nil || owner != step.owner || lastChannel(t, store, "") != step.ofAll {
+			t.Errorf("%+v: owner %q, last channel %q, %v", step, owner, lastChannel(t, store, ""), err)
+		}
 	}
 }
 

@@ -29,7 +29,9 @@ type Message struct {
 	// Channel and ChatID are the destination. An empty channel means the last channel
 	// of the session's user.
 	Channel, ChatID string
-	Text            string
+	// OtherChat means that the message names a chat that is not that of the call.
+	OtherChat bool
+	Text      string
 }
 
 type messageArgs struct {
@@ -57,6 +59,7 @@ func sendMessage(ctx context.Context, sender Sender, call tools.Call, args messa
 	if m.ChatID == "" && m.Channel == call.Channel {
 		m.ChatID = call.ChatID
 	}
+	m.OtherChat = m.ChatID != "" && (m.Channel != call.Channel || m.ChatID != call.ChatID)
 	switch {
 	case strings.TrimSpace(m.Text) == "":
 		return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "content is empty"))

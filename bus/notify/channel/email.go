@@ -97,6 +97,9 @@ func (e *Email) CheckChat(address string) error {
 	return fmt.Errorf("send by %s: the channel does not send to %q", e.host, tools.Excerpt(tools.EscapeLine(address), 80))
 }
 
+// ListsChats implements Limited.
+func (e *Email) ListsChats() bool { return true }
+
 // Send sends n as one plain text mail.
 func (e *Email) Send(ctx context.Context, n Notification) error {
 	to := e.cfg.To

@@ -109,6 +109,9 @@ func (t *Telegram) CheckChat(chat string) error {
 	return fmt.Errorf("send to telegram: the channel does not send to the chat %q; to allow it, add it to the setting allow of the channel", tools.Excerpt(tools.EscapeLine(chat), 80))
 }
 
+// ListsChats implements Limited.
+func (t *Telegram) ListsChats() bool { return true }
+
 func (t *Telegram) sendMessage(ctx context.Context, chat string, part markup.Styled, buttons string) error {
 	return t.send(ctx, "sendMessage", map[string]string{
 		"chat_id": chat, "text": part.Text, "entities": entities(part), "reply_markup": buttons, "link_preview_options": `{"is_disabled":true}`,
