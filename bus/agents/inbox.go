@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/rs/zerolog"
@@ -47,17 +48,26 @@ func (in *Inbox) Close() {
 // a message that arrives again changes nothing.
 func (in *Inbox) Accept(ctx context.Context, m channel.Incoming) (channel.Accepted, error) {
 	session := in.channel + "-" + m.ChatID
-	command, rest := m.Command()
-	args := map[string]any{"prompt": m.Prompt(m.Text)}
-	switch {
-	case command == "/start" && rest == "":
-		return channel.Accepted{}, in.reply(ctx, session, m, "Write to me, and the agent answers. /stop stops its work, /new and a message begins a new conversation.")
-	case command == "/stop" && rest == "":
+	command, rest := Command(m.Text)
+	args := map[string]any{"prompt": m.Prompt(rest)}
+	switch command {
+	case "":
+		if answered, err := in.answer(ctx, session, m); answered || err != nil {
+			return channel.Accepted{}, err
+		}
+	case "/start":
+		return channel.Accepted{}, in.reply(ctx, session, m, "Write to me, and the agent answers.\n"+Help)
+	case "/stop":
 		return channel.Accepted{}, in.stopRuns(ctx, session, m)
-	case command == "/new" && rest == "":
-		return channel.Accepted{}, in.reply(ctx, session, m, "Write /new and a message: it begins a new conversation, in which the agent does not know the earlier messages.")
-	case command == "/new":
-		args["prompt"], args["fresh"] = m.Prompt(rest), true
+	case "/new":
+		if rest == "" {
+			return channel.Accepted{}, in.reply(ctx, session, m, "Write /new and a message: it begins a new conversation, in which the agent does not know the earlier messages.")
+		}
+		args["fresh"] = true
+	case "/help":
+		return channel.Accepted{}, in.reply(ctx, session, m, Help)
+	default:
+		return channel.Accepted{}, in.reply(ctx, session, m, UnknownCommand(command))
 	}
 	body, err := bus.Encode(args)
 	if err != nil {
@@ -132,6 +142,40 @@ func (in *Inbox) stopRuns(ctx context.Context, session string, m channel.Incomin
 	return in.reply(ctx, session, m, "Stopped.")
 }
 
+// answer answers the oldest question of a chat if the message is a yes or a no, and reports
+// whether it was one. The message may arrive again when another question is open, so it
+// stores once which question it means.
+func (in *Inbox) answer(ctx context.Context, session string, m channel.Incoming) (answered bool, err error) {
+	approve, reason, ok := YesOrNo(m.Text)
+	if !ok || m.Context != "" {
+		return false, nil
+	}
+	waiting, err := task.ListApprovals(ctx, in.bus, "*")
+	if err != nil {
+		return false, temporary(err)
+	}
+	token := tools.TokenOf(session)
+	slices.SortStableFunc(waiting, func(a, b task.Approval) int { return a.AskedAt.Compare(b.AskedAt) })
+	var keys []string
+	for _, a := range waiting {
+		if a.Channel == in.channel && a.ChatID == m.ChatID || a.Channel == "" && a.Session == token {
+			keys = append(keys, channel.ApprovalKey(a.Session, a.ID))
+			break
+		}
+	}
+	if keys, err = task.StoreStop(ctx, in.bus, tools.CallKey{Session: token, ID: tools.TokenOf(m.ID)}, keys); err != nil {
+		return false, temporary(err)
+	}
+	if len(keys) == 0 {
+		return false, nil
+	}
+	text, err := in.Decide(ctx, channel.Decision{Key: keys[0], ChatID: m.ChatID, Approve: approve, Reason: reason, By: in.channel + ":" + m.ChatID})
+	if err != nil {
+		return false, err
+	}
+	return true, in.reply(ctx, session, m, text)
+}
+
 // Decide implements channel.Inbox.
 func (in *Inbox) Decide(ctx context.Context, d channel.Decision) (string, error) {
 	waiting, err := task.ListApprovals(ctx, in.bus, "*")
@@ -145,16 +189,16 @@ func (in *Inbox) Decide(ctx context.Context, d channel.Decision) (string, error)
 		if a.Channel == in.channel && a.ChatID != "" && a.ChatID != d.ChatID {
 			break // the question was for another chat
 		}
-		_, err := task.AnswerApproval(ctx, in.bus, tools.CallKey{Session: a.Session, ID: a.ID}, task.Answer{Approve: d.Approve, By: d.By})
+		_, err := task.AnswerApproval(ctx, in.bus, tools.CallKey{Session: a.Session, ID: a.ID}, task.Answer{Approve: d.Approve, By: d.By, Reason: d.Reason})
 		switch {
 		case err != nil && tools.CodeOf(err) != tools.CodeInvalidArguments && tools.CodeOf(err) != tools.CodeNotFound:
 			return "", temporary(err)
 		case err != nil:
 			return err.Error(), nil
 		case d.Approve:
-			return "✅ Approved.", nil
+			return "✅ Approved: " + a.Tool + " runs.", nil
 		}
-		return "❌ Rejected.", nil
+		return "❌ Rejected: " + a.Tool + " does not run.", nil
 	}
 	return "This question has been answered, or its time has passed.", nil
 }

@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -20,10 +21,13 @@ func TestMessagesOfGroups(t *testing.T) {
 		"/stop":                  {"/stop", "", "> quoted"},
 		"/stop@the_bot":          {"/stop", "", "> quoted"},
 		"/NEW@the_bot\nan  idea": {"/new", "an  idea", "> quoted\n\nAnn: an  idea"},
-		"/":                      {"/", "", "> quoted"},
+		"/stp":                   {"/stp", "", "> quoted"},
+		"/":                      {"", "/", "> quoted\n\nAnn: /"},
+		"/etc/hosts is empty":    {"", "/etc/hosts is empty", "> quoted\n\nAnn: /etc/hosts is empty"},
+		"//stop is a command":    {"", "/stop is a command", "> quoted\n\nAnn: /stop is a command"},
 	} {
 		m := channel.Incoming{Text: text, From: "Ann\n", Context: "> quoted"}
-		command, rest := m.Command()
+		command, rest := Command(m.Text)
 		if command != want[0] || rest != want[1] || m.Prompt(rest) != want[2] {
 			t.Errorf("%q: command %q, rest %q, prompt %q; want %q", text, command, rest, m.Prompt(rest), want)
 		}
@@ -59,6 +63,66 @@ func TestStopIsIdempotent(t *testing.T) {
 	accept("2", "/stop@the_bot")
 	if first, second := state("1"), state("3"); first != task.Cancelled || second != task.Queued {
 		t.Errorf("the first run is %s, the second one %s", first, second)
+	}
+}
+
+// A yes or no in a chat answers its oldest question, and only once if it arrives again. Without
+// a question it is an ordinary message, and misspelt commands never reach the agent.
+func TestAnswersInAChat(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	n, err := notify.New(b, notify.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := NewInbox(b, n, "hook", nil, bustest.Log(t))
+	accept := func(id, text string) channel.Accepted {
+		t.Helper()
+		got, err := in.Accept(t.Context(), channel.Incoming{ID: id, ChatID: "42", Text: text})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	ask := func(id, chat string, at time.Time) {
+		t.Helper()
+		call := tools.Call{ID: id, Session: "hook-" + chat, Tool: "shell", Channel: "hook", ChatID: chat, Args: []byte("{}")}
+		if _, err := task.Park(t.Context(), b, task.Parked{Call: call, Queue: bus.DefaultQueue, State: task.InputRequired, Since: at, Until: at.Add(time.Hour)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open := func() (ids []string) {
+		t.Helper()
+		waiting, err := task.ListApprovals(t.Context(), b, "*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range waiting {
+			ids = append(ids, a.ID)
+		}
+		slices.Sort(ids)
+		return ids
+	}
+	if accept("1", "yes").ID == "" {
+		t.Error("a yes without a question is no message")
+	}
+	now := time.Now()
+	ask("other", "43", now.Add(-time.Hour))
+	ask("second", "42", now)
+	ask("first", "42", now.Add(-time.Minute))
+	if accept("2", "Yes!").ID != "" || accept("2", "Yes!").ID != "" {
+		t.Error("an answer became a message")
+	}
+	if got := open(); !slices.Equal(got, []string{"other", "second"}) {
+		t.Errorf("after one answer, %q wait", got)
+	}
+	if accept("3", "no").ID != "" || !slices.Equal(open(), []string{"other"}) {
+		t.Errorf("after two answers, %q wait", open())
+	}
+	for id, text := range map[string]string{"4": "/help", "5": "/hlep me", "6": "/new"} {
+		if accept(id, text).ID != "" {
+			t.Errorf("%s became a message", text)
+		}
 	}
 }
 

@@ -40,7 +40,7 @@ there as it arrives, and with --json also one line per progress event.
 
 In a conversation, Enter sends a message. To continue a message on the next line, end a
 line with a backslash, or press Alt+Enter. Ctrl-C cancels the answer, Ctrl-D or /quit ends
-the conversation, /fresh makes the agent forget it. "yes" and "no" answer the question
+the conversation, /new makes the agent forget it. "yes" and "no" answer the question
 whether a call may run. If the input is not a terminal, each line is a message. Without
 --session, the conversation is that of the session "console", which also gets the alerts of
 the heartbeat; with --server or --context, it is a new session.

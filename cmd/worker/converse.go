@@ -63,15 +63,31 @@ func (o promptOptions) converse(ctx context.Context, prompt *cli.Prompt, stdout,
 			return cli.Exit(cli.ExitPending, "interrupted")
 		case err != nil:
 			return err
-		case message == "/quit", message == "/exit":
-			return nil
-		case message == "/fresh":
-			o.args.Fresh = true
-			fmt.Fprintln(stderr, "The next message begins the session anew.")
-			continue
 		case feed.answer(ctx, message):
 			continue
 		}
+		command, rest := agents.Command(message)
+		switch command {
+		case "":
+		case "/quit", "/exit":
+			return nil
+		case "/new":
+			o.args.Fresh = true
+			if rest == "" {
+				fmt.Fprintln(stderr, "The next message begins a new conversation.")
+				continue
+			}
+		case "/stop":
+			fmt.Fprintln(stderr, "Nothing is running. While the agent works, Ctrl-C stops it.")
+			continue
+		case "/help":
+			fmt.Fprintln(stderr, agents.Help+"\n/quit ends the program.")
+			continue
+		default:
+			fmt.Fprintln(stderr, agents.UnknownCommand(command))
+			continue
+		}
+		message = rest
 		ok, err := o.sayOnce(ctx, b, message, feed, stdout, stderr)
 		if err != nil {
 			return err

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
@@ -131,10 +132,13 @@ func (f *feed) print(format string, args ...any) {
 // answer answers the oldest open question if the message is a yes or a no. Otherwise,
 // answered is false.
 func (f *feed) answer(ctx context.Context, message string) (answered bool) {
-	word, reason, _ := strings.Cut(strings.TrimSpace(message), " ")
-	function := map[string]string{"yes": "yes", "y": "yes", "no": "no", "n": "no"}[strings.ToLower(strings.Trim(word, ",.!"))]
+	yes, reason, ok := agents.YesOrNo(message)
+	function := "no"
+	if yes {
+		function = "yes"
+	}
 	f.mu.Lock()
-	if function == "" || len(f.open) == 0 || function == "yes" && strings.TrimSpace(reason) != "" {
+	if !ok || len(f.open) == 0 {
 		f.mu.Unlock()
 		return false
 	}
@@ -142,7 +146,7 @@ func (f *feed) answer(ctx context.Context, message string) (answered bool) {
 	f.open = f.open[1:]
 	f.shown["answer."+question.ID] = true
 	f.mu.Unlock()
-	_, err := f.o.Ask(ctx, f.bus, "approval", function, rpc.ApprovalRequest{ID: question.ID, By: "stevedore agent", Reason: strings.TrimSpace(reason)})
+	_, err := f.o.Ask(ctx, f.bus, "approval", function, rpc.ApprovalRequest{ID: question.ID, By: "stevedore agent", Reason: reason})
 	switch {
 	case err != nil:
 		f.print("stevedore: cannot answer: %v", err)

@@ -6,7 +6,6 @@ import (
 	"encoding/base32"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -27,20 +26,6 @@ type Incoming struct {
 	Context string
 }
 
-// Command returns the command at the start of the text, such as /stop, and the text behind
-// it. In groups, chats add the name of the bot to it: /stop@NAME.
-func (m Incoming) Command() (command, rest string) {
-	command, rest = m.Text, ""
-	if i := strings.IndexFunc(m.Text, unicode.IsSpace); i >= 0 {
-		command, rest = m.Text[:i], strings.TrimSpace(m.Text[i:])
-	}
-	if !strings.HasPrefix(command, "/") {
-		return "", m.Text
-	}
-	command, _, _ = strings.Cut(command, "@")
-	return strings.ToLower(command), rest
-}
-
 // Prompt returns the message for the agent, with a text instead of the Text.
 func (m Incoming) Prompt(text string) string {
 	if m.From != "" && text != "" {
@@ -52,12 +37,14 @@ func (m Incoming) Prompt(text string) string {
 // maxFrom is how much of the name of a user the agent sees, in bytes.
 const maxFrom = 64
 
-// Decision is a user's answer to an approval, by a button.
+// Decision is a user's answer to an approval, by a button or a message.
 type Decision struct {
 	// Key is that of ApprovalKey.
 	Key     string
 	ChatID  string
 	Approve bool
+	// Reason is for the agent.
+	Reason string
 	// By names the user.
 	By string
 }

@@ -133,7 +133,7 @@ func approvalAsker(notifier *notify.Notifier) func(context.Context, task.Approva
 		if len(args) > maxShownArgs {
 			args = fmt.Sprintf("%s\n(This is only the start. The whole call: stevedore approvals ls --session %s)", tools.Excerpt(args, maxShownArgs), cli.ShellWord(a.Session))
 		}
-		text := fmt.Sprintf("May %s run?\n%s\n\nTo answer: stevedore approvals yes %s --session %s (or \"no\"). Without an answer before %s, it does not run.",
+		text := fmt.Sprintf("May %s run?\n%s\n\nTo answer: yes or no in a chat that takes messages, or stevedore approvals yes %s --session %s (or \"no\"). Without an answer before %s, it does not run.",
 			a.Tool, args, cli.ShellWord(a.ID), cli.ShellWord(a.Session), a.Deadline.UTC().Format("2006-01-02 15:04 MST"))
 		_, err := notifier.Send(ctx, channel.Notification{
 			ID:      fmt.Sprintf("approval.%s.%s", a.Session, a.ID),
