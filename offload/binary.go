@@ -13,7 +13,7 @@ import (
 
 // binaryNotice is the sentence that a model gets instead of bytes that are not text.
 func binaryNotice(id, mediaType string, size int64) string {
-	how := fmt.Sprintf(`to copy the bytes, call write_file with content={"$artifact":"%s","base64":true} and base64=true, or let the user run "stevedore artifacts get %s --all -o FILE"`, id, id)
+	how := fmt.Sprintf(`to copy the bytes, call write_file with content={"$artifact":"%s","base64":true} and base64=true, or let the user save the artifact`, id)
 	if slices.Contains(imageTypes, mediaType) && size <= maxImage {
 		how = fmt.Sprintf("to see it, call %s(artifact_id); %s", ToolGet, how)
 	}

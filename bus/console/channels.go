@@ -28,7 +28,7 @@ func (c *Console) testChannel(r *http.Request) (any, error) {
 	if _, known, err := c.bus.ConsumerInfo(r.Context(), c.bus.ChannelConsumer(name)); err != nil {
 		return nil, err
 	} else if !known {
-		return nil, tools.Errorf(tools.CodeNotFound, "there is no channel %q; start a worker with this --channel", name)
+		return nil, tools.Errorf(tools.CodeNotFound, "there is no channel %q; a worker that has it creates it", name)
 	}
 	n := channel.Notification{
 		ID: "test-" + nuid.Next(), Kind: channel.KindMessage, Channel: name,

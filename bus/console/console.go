@@ -11,6 +11,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/httpauth"
+	"github.com/stevedore-bus/stevedore/bus/status"
 )
 
 // Config configures a Console.
@@ -26,7 +27,9 @@ type Config struct {
 	// Version of the program and Server, the address of the bus, are for people. Server
 	// has no credential. Default: the address of the connection.
 	Version, Server string
-	Log             zerolog.Logger
+	// Advise adds to problems of the installation what to do about them. nil adds nothing.
+	Advise func([]status.Problem)
+	Log    zerolog.Logger
 }
 
 // Console serves the page. It is safe for concurrent use.

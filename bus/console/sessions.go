@@ -156,7 +156,7 @@ func (c *Console) sendMessage(r *http.Request) (any, error) {
 	}
 	answer := map[string]any{"session": call.SessionToken(), "id": call.IDToken()}
 	if !served {
-		answer["warning"] = `The message is stored, but no worker with a model is running. Start one: stevedore up --model SPEC, or stevedore serve --model SPEC.`
+		answer["warning"] = "The message is stored, but no worker with a model is running. It waits until one starts."
 	}
 	return answer, nil
 }

@@ -23,6 +23,9 @@ func (c *Console) status(r *http.Request) (any, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), statusTimeout)
 	defer cancel()
 	s := status.Read(ctx, c.bus)
+	if c.cfg.Advise != nil {
+		c.cfg.Advise(s.Problems)
+	}
 	s.Server.URL = c.cfg.Server // a connection within the process has no address
 	return s, nil
 }

@@ -29,7 +29,7 @@ func TestOwnersAreNotifiedOfDeadTicks(t *testing.T) {
 
 	n := log.next(t)
 	if n.Kind != channel.KindDead || n.Session != "alice" || n.ChatID != "7" || !n.IsError ||
-		n.Text != "The cron job report did not run: delivered 6 times; see stevedore dead show 5" {
+		n.Text != "The cron job report did not run: delivered 6 times; see dead letter 5" {
 		t.Errorf("got %+v", n)
 	}
 	if n := console.next(t); !strings.Contains(n.Text, "The heartbeat main did not run") || n.Session != "heartbeat-main" {

@@ -72,7 +72,7 @@ func TestDeadCallHasResultAndCanBeRetried(t *testing.T) {
 				Header: map[string][]string{"Stevedore-Attempt": {"3"}}})
 			got := ends(t, b, call, want.async)
 			letter := letterOf(t, b, tool)
-			if got.Outcome != want.first || !got.IsError || !strings.Contains(got.ForLLM, "stevedore dead show "+letter) {
+			if got.Outcome != want.first || !got.IsError || !strings.Contains(got.ForLLM, "dead letter "+letter) {
 				t.Errorf("the result of the dead letter: %+v; want %s, and the letter %s", got, want.first, letter)
 			}
 			if want.first == tools.Failed && !strings.Contains(got.ForLLM, "delivered 3 times") {

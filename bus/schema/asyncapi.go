@@ -77,7 +77,7 @@ func AsyncAPI(s bus.Subjects, version string) ([]byte, error) {
 			"description": "Runs the tools of LLM agents on a NATS bus and keeps big results out of the prompt. docs/protocol.md explains each subject.",
 		},
 		"defaultContentType": "application/json",
-		"servers":            object{"embedded": object{"host": "127.0.0.1:4222", "protocol": "nats", "description": "The server of \"stevedore up\"."}},
+		"servers":            object{"embedded": object{"host": "127.0.0.1:4222", "protocol": "nats", "description": "The embedded server."}},
 		"channels":           channels,
 		"operations":         operations,
 		"components":         object{"messages": messages, "schemas": schemas},

@@ -32,13 +32,35 @@ type Status struct {
 	Channels []Channel `json:"channels"`
 	// DeadLetters is the number of dead letters.
 	DeadLetters uint64 `json:"dead_letters"`
-	// Problems say what needs attention, and what to do. Errors say what could not be
-	// read.
-	Problems []string `json:"problems"`
-	Errors   []string `json:"errors,omitempty"`
+	// Problems are what needs attention. Errors say what could not be read.
+	Problems []Problem `json:"problems"`
+	Errors   []string  `json:"errors,omitempty"`
 
 	outages map[string]int // runs that wait for a model, by the error of its provider
 }
+
+// Codes of problems.
+const (
+	StreamNearlyFull     = "stream_nearly_full"
+	QueueWithoutWorker   = "queue_without_worker"
+	NoWorker             = "no_worker"
+	ChannelWithoutWorker = "channel_without_worker"
+	ModelUnavailable     = "model_unavailable"
+	DeadLetters          = "dead_letters"
+)
+
+// Problem is something that needs attention.
+type Problem struct {
+	Code string `json:"code"`
+	// Name is that of the stream (without its prefix), queue or channel, if it is about one.
+	Name string `json:"name,omitempty"`
+	Text string `json:"text"`
+	// Advice says what to do. Read leaves it empty: the program that shows the problem
+	// knows its own commands.
+	Advice string `json:"advice,omitempty"`
+}
+
+func (p Problem) String() string { return strings.TrimSpace(p.Text + " " + p.Advice) }
 
 // Server is the NATS server that this process is connected to.
 type Server struct {
@@ -118,7 +140,7 @@ const nearlyFull = 0.8
 // Read reads the state. It takes about a second if no worker answers. What cannot be
 // read is missing and named in Errors.
 func Read(ctx context.Context, b *bus.Bus) Status {
-	s := Status{At: time.Now().UTC(), Streams: []Stream{}, Queues: []Queue{}, Workers: []Worker{}, Channels: []Channel{}, Problems: []string{}}
+	s := Status{At: time.Now().UTC(), Streams: []Stream{}, Queues: []Queue{}, Workers: []Worker{}, Channels: []Channel{}, Problems: []Problem{}}
 	s.Server = server(b)
 	queues := map[string]*Queue{}
 	var (
@@ -170,48 +192,39 @@ func Read(ctx context.Context, b *bus.Bus) Status {
 }
 
 // problems lists what needs attention. streamPrefix is that of the names of streams.
-func (s *Status) problems(streamPrefix string) []string {
-	problems := []string{}
+func (s *Status) problems(streamPrefix string) []Problem {
+	problems := []Problem{}
+	add := func(code, name, format string, args ...any) {
+		problems = append(problems, Problem{Code: code, Name: name, Text: fmt.Sprintf(format, args...)})
+	}
 	for _, stream := range s.Streams {
 		if stream.Fill >= nearlyFull {
 			f := bus.Fill{Stream: strings.TrimPrefix(stream.Name, streamPrefix), Name: stream.Name, Bytes: int64(stream.Bytes), MaxBytes: stream.MaxBytes, Messages: stream.Messages}
-			problems = append(problems, fmt.Sprintf("The %s: %s.", f, f.Advice()))
+			add(StreamNearlyFull, f.Stream, "The %s.", f)
 		}
 	}
 	unserved := false
 	for _, q := range s.Queues {
 		if calls := q.Waiting + uint64(q.Taken); calls > 0 && q.Workers == 0 && q.Pulling == 0 {
 			unserved = true
-			problems = append(problems, fmt.Sprintf("No worker serves the queue %q. Calls that wait for one: %d. Start it: %s.", q.Name, calls, StartCommand(q.Name)))
+			add(QueueWithoutWorker, q.Name, "No worker serves the queue %q. Calls that wait for one: %d.", q.Name, calls)
 		}
 	}
 	if !unserved && len(s.Workers) == 0 && len(s.Streams) > 0 && len(s.Errors) == 0 {
-		problems = append(problems, "No worker answers. Calls wait until you start one: stevedore serve.")
+		add(NoWorker, "", "No worker answers. Calls wait until one starts.")
 	}
 	for _, c := range s.Channels {
 		if c.Waiting > 0 && !c.Served {
-			problems = append(problems, fmt.Sprintf("No process serves the channel %q. Notifications that wait: %d. Start a worker with this --channel.", c.Name, c.Waiting))
+			add(ChannelWithoutWorker, c.Name, "No process serves the channel %q. Notifications that wait: %d.", c.Name, c.Waiting)
 		}
 	}
 	for _, why := range slices.Sorted(maps.Keys(s.outages)) {
-		problems = append(problems, fmt.Sprintf("Runs of agents that wait for their model: %d. %s.", s.outages[why], strings.TrimSuffix(why, ".")))
+		add(ModelUnavailable, "", "Runs of agents that wait for their model: %d. %s.", s.outages[why], strings.TrimSuffix(why, "."))
 	}
 	if s.DeadLetters > 0 {
-		problems = append(problems, fmt.Sprintf("Dead letters: %d. Read their reasons, then retry or remove them: stevedore dead ls.", s.DeadLetters))
+		add(DeadLetters, "", "Dead letters: %d.", s.DeadLetters)
 	}
 	return problems
-}
-
-// StartCommand returns the command line that starts a worker of a queue. The calls of agents
-// need a worker with a model, which also serves their queues.
-func StartCommand(queue string) string {
-	switch {
-	case queue == bus.DefaultQueue:
-		return "stevedore serve"
-	case queue == bus.AgentQueue, strings.HasPrefix(queue, bus.AgentQueue+"-"):
-		return "stevedore serve --model SPEC"
-	}
-	return "stevedore serve --queue " + queue
 }
 
 func server(b *bus.Bus) Server {

@@ -17,7 +17,7 @@ import (
 )
 
 func problem(s status.Status, text string) bool {
-	return strings.Contains(strings.Join(s.Problems, "\n"), text)
+	return strings.Contains(fmt.Sprint(s.Problems), text)
 }
 
 // The status names a stream that is nearly full, calls without a worker, notifications

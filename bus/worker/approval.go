@@ -106,7 +106,7 @@ func (w *Worker) ask(ctx context.Context, p task.Parked) error {
 	})
 	if err != nil && ctx.Err() == nil {
 		k := p.Key()
-		w.log.Error().Err(err).Str("call", k.ID).Str("session", k.Session).Str("tool", p.Call.Tool).Msg("the user was not asked for an approval; the call waits: stevedore approvals ls")
+		w.log.Error().Err(err).Str("call", k.ID).Str("session", k.Session).Str("tool", p.Call.Tool).Msg("the user was not asked for an approval; the call waits for one")
 		return nil
 	}
 	return err

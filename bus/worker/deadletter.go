@@ -74,7 +74,7 @@ func (w *Worker) publishGivenUp(ctx context.Context, a *attempt, letter bus.Stor
 		case a.checkDigest(claim.Digest) != nil:
 			return nil // the claim belongs to another call with this id
 		default:
-			res = unknownOutcome(a.call.Tool, fmt.Sprintf(" The call is stored as a dead letter: stevedore dead show %d.", letter.Number))
+			res = unknownOutcome(a.call.Tool, fmt.Sprintf(" The call is stored as dead letter %d.", letter.Number))
 		}
 	}
 	err := w.publishFinal(ctx, a, res)
@@ -90,7 +90,7 @@ func deadLetterResult(call tools.Call, letter bus.StoredDeadLetter) *tools.Resul
 	if letter.Code == bus.CodeExhausted {
 		reason = fmt.Sprintf("the last of %d attempts failed: %s", letter.Attempts, reason)
 	}
-	res := tools.Failure(tools.Errorf(tools.CodeGivenUp, "the worker gave up on the call: %s. The call is stored as a dead letter: stevedore dead show %d", reason, letter.Number))
+	res := tools.Failure(tools.Errorf(tools.CodeGivenUp, "the worker gave up on the call: %s. The call is stored as dead letter %d", reason, letter.Number))
 	if call.Channel != "" { // nobody else tells the user of an agent
 		res.ForUser = fmt.Sprintf("%s did not succeed: %s", call.Tool, res.ForLLM)
 	}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
-	"github.com/stevedore-bus/stevedore/bus/status"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
@@ -145,7 +144,7 @@ func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error 
 	defer cancel()
 	stop := client.WarnIfNoWorker(wait, b, o.queue, func(ctx context.Context) {
 		if client.IsQueued(ctx, b, o.call) {
-			fmt.Fprintf(stderr, "worker: no worker is consuming queue %q; the call stays queued until you start one: \"%s\"\n", o.queue, status.StartCommand(o.queue))
+			fmt.Fprintf(stderr, "stevedore: no worker is consuming queue %q; the call stays queued until you start one: \"%s\"\n", o.queue, client.StartCommand(o.queue))
 		}
 	})
 	event, err := rpc.Submit(wait, b, o.queue, o.call)

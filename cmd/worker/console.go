@@ -146,7 +146,7 @@ func (o *consoleOptions) serve(ctx context.Context, b *bus.Bus, server string, l
 	}
 	page, err := console.New(b, console.Config{
 		Token: token, Hosts: o.hosts, ReadOnly: o.readOnly, Version: cli.ReadVersion().Version, Server: server,
-		AgentQueue: bus.AgentQueue, AgentTool: agent.AgentTool, Log: log,
+		AgentQueue: bus.AgentQueue, AgentTool: agent.AgentTool, Advise: client.Advise, Log: log,
 	})
 	if err != nil {
 		return "", nil, cli.Exit(cli.ExitUsage, "--console-token-file: %w", err)

@@ -16,6 +16,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/status"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/cmd/internal/client"
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 )
 
@@ -168,6 +169,7 @@ func (d *doctor) examineBus(ctx context.Context, b *bus.Bus) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	s := status.Read(ctx, b)
+	client.Advise(s.Problems)
 	d.ok("bus", "connected to %s, nats-server %s, in %.1f ms", s.Server.URL, s.Server.Version, s.Server.RTTms)
 
 	have := map[string]bool{}
@@ -186,7 +188,7 @@ func (d *doctor) examineBus(ctx context.Context, b *bus.Bus) {
 		d.fail("status", "give this user the permission, see docs/security.md", "could not read the %s", e)
 	}
 	for _, p := range s.Problems {
-		d.warn("status", `see "stevedore status"`, "%s", p)
+		d.warn("status", p.Advice, "%s", p.Text)
 	}
 	versions := map[string][]string{}
 	for _, w := range s.Workers {

@@ -33,6 +33,7 @@ func newStatusCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.With(cmd, func(ctx context.Context, b *bus.Bus) error {
 				s := status.Read(ctx, b)
+				client.Advise(s.Problems)
 				var err error
 				if o.JSON {
 					err = cli.JSON(cmd.OutOrStdout(), s)

@@ -10,9 +10,9 @@ import (
 
 // A report says once that no worker answers.
 func TestStatusNamesAMissingWorkerOnce(t *testing.T) {
-	const problem = "No worker answers. Calls wait until you start one: stevedore serve."
+	problem := status.Problem{Code: status.NoWorker, Text: "No worker answers. Calls wait until one starts."}
 	var out bytes.Buffer
-	if err := printStatus(&out, status.Status{Problems: []string{problem}}); err != nil {
+	if err := printStatus(&out, status.Status{Problems: []status.Problem{problem}}); err != nil {
 		t.Fatal(err)
 	}
 	if n := strings.Count(out.String(), "No worker answers"); n != 1 {

@@ -58,7 +58,7 @@ func (ws *workspace) guard(rel string) error {
 }
 
 func guarded(rel, reason string) error {
-	return tools.Errorf(tools.CodeInvalidArguments, "access denied: writing %q is refused, because %s; --shell-write PATH of the worker allows it", filepath.ToSlash(rel), reason)
+	return tools.Errorf(tools.CodeInvalidArguments, "access denied: writing %q is refused, because %s; only a setting of the worker allows it", filepath.ToSlash(rel), reason)
 }
 
 // fold returns the name as file systems that ignore case, trailing dots, streams and

@@ -89,7 +89,7 @@ func (sh *shell) run(ctx context.Context, call tools.Call, args shellArgs) *tool
 		return tools.Failure(ended(ctx))
 	}
 	if sh.cfg.Refuse != nil {
-		return tools.Failure(tools.Errorf(tools.CodeToolFailed, "the worker runs no commands, because %v; --shell-sandbox besteffort of the worker runs them with the protection that there is", sh.cfg.Refuse))
+		return tools.Failure(tools.Errorf(tools.CodeToolFailed, "the worker runs no commands, because %v", sh.cfg.Refuse))
 	}
 	timeout, err := sh.timeout(args.TimeoutSeconds)
 	if err != nil {
@@ -140,7 +140,7 @@ func (sh *shell) report(res *tools.Result, out *tools.Output, code int, killed, 
 		res.ForUser = excerpt(out, 0)
 	}
 	if truncated {
-		out.Note(fmt.Sprintf("[Output truncated: the first %d bytes were kept; --shell-output of the worker changes it]", out.Size()))
+		out.Note(fmt.Sprintf("[Output truncated: the first %d bytes were kept]", out.Size()))
 	}
 	if note := sh.sandboxNote(out, code, killed); note != "" {
 		out.Note("[Sandbox: " + note + "]")

@@ -455,7 +455,7 @@ func TestShellBigOutput(t *testing.T) {
 func TestShellTruncatesHonestly(t *testing.T) {
 	b := newFixture(t, builtin.Config{Output: tools.OutputLimits{Total: 10}})
 	got := b.ok("shell", args{"command": "echo 0123456789abcdef"})
-	if want := "0123456789\n[Output truncated: the first 10 bytes were kept; --shell-output of the worker changes it]\n[Exit code: 0]"; got != want {
+	if want := "0123456789\n[Output truncated: the first 10 bytes were kept]\n[Exit code: 0]"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

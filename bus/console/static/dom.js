@@ -116,10 +116,13 @@ export function empty(title, hint, command) {
 }
 
 // problem shows a problem of the status, with a link to the view that helps.
-const helpful = [[/^Dead letters/, "dead", "Open the dead letters"], [/^The stream/, "system", "Open the streams"], [/^No worker serves/, "system", "Open the queues"], [/^No process serves the channel/, "channels", "Open the channels"]];
-export function problem(text, here) {
-  const help = helpful.find(([pattern, view]) => pattern.test(text) && view !== here);
-  return h("p.problem", {}, text, help && [" ", h("a", { href: "#/" + help[1] }, help[2])]);
+const helpful = {
+  dead_letters: ["dead", "Open the dead letters"], stream_nearly_full: ["system", "Open the streams"],
+  queue_without_worker: ["system", "Open the queues"], channel_without_worker: ["channels", "Open the channels"],
+};
+export function problem({ code, text, advice }, here) {
+  const [view, words] = helpful[code] || [];
+  return h("p.problem", {}, text, advice && " " + advice, view && view !== here && [" ", h("a", { href: "#/" + view }, words)]);
 }
 
 export const button = (text, onclick, cls = "") => h("button" + cls, { type: "button", onclick }, text);

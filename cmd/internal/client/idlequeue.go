@@ -9,7 +9,6 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
-	"github.com/stevedore-bus/stevedore/bus/status"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -71,5 +70,5 @@ func MissingWorker(ctx context.Context, b *bus.Bus, queue, tool string) string {
 	case consumed:
 		return fmt.Sprintf("no worker of queue %q offers the tool %q now; see stevedore tools ls", queue, tool)
 	}
-	return fmt.Sprintf("no worker is consuming queue %q now; its calls stay queued until you start one: \"%s\"", queue, status.StartCommand(queue))
+	return fmt.Sprintf("no worker is consuming queue %q now; its calls stay queued until you start one: \"%s\"", queue, StartCommand(queue))
 }

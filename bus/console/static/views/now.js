@@ -110,7 +110,7 @@ function show(main, parts, state) {
       + (waiting ? ", " + count(waiting) + (waiting === 1 ? " waits" : " wait") : "") + ". "
       + (s.workers.length ? plural(s.workers.length, "worker") + (s.workers.length === 1 ? " answers." : " answer.") : "No worker answers: start one with “stevedore serve”."));
     replace(asks, state.approvals ? h("p.problem.ask", {}, h("a", { href: "#/approvals" }, plural(state.approvals, "call") + (state.approvals === 1 ? " waits" : " wait") + " for your approval")) : null);
-    replace(problems, s.problems.concat(s.errors || []).map(p => problem(p)));
+    replace(problems, s.problems.concat((s.errors || []).map(text => ({ text }))).map(p => problem(p)));
   }
 
   async function refresh() {
