@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/offload/index"
@@ -36,6 +37,9 @@ type ReaderConfig struct {
 	// this process: a check of the heap every 5 ms stops it, but a single step of a
 	// hostile query can take gigabytes before that.
 	JQCommand []string
+	// SubSessions, if not nil, returns the sessions of the sub-agents of a session, which
+	// reads what they stored as well.
+	SubSessions func(ctx context.Context, session string) ([]string, error)
 }
 
 func (c ReaderConfig) withDefaults() ReaderConfig {
@@ -70,8 +74,26 @@ func NewReader(store Store, cfg ReaderConfig) *Reader {
 	return &Reader{store: store, cfg: cfg.withDefaults(), jq: make(chan struct{}, 2)}
 }
 
-// Record returns the record of an artifact.
+// Record returns the record of an artifact of the session or of its sub-agents.
 func (r *Reader) Record(ctx context.Context, session, id string) (Record, error) {
+	rec, err := r.ownRecord(ctx, session, id)
+	if tools.CodeOf(err) != tools.CodeNotFound || r.cfg.SubSessions == nil {
+		return rec, err
+	}
+	children, childErr := r.cfg.SubSessions(ctx, tools.TokenOf(session))
+	if childErr != nil {
+		return Record{}, fmt.Errorf("%w (and the sub-agents of the session are unknown: %w)", err, childErr)
+	}
+	for _, child := range slices.Backward(children) {
+		if found, err := r.Record(ctx, child, id); err == nil || tools.CodeOf(err) != tools.CodeNotFound {
+			return found, err
+		}
+	}
+	return rec, err
+}
+
+// ownRecord returns the record of an artifact of the session.
+func (r *Reader) ownRecord(ctx context.Context, session, id string) (Record, error) {
 	if session == "" {
 		return Record{}, tools.Errorf(tools.CodeInvalidArguments, "no session is given")
 	}
@@ -147,7 +169,7 @@ func readError(id string, err error) error {
 // Delete removes an artifact and returns its record. The next sweep removes its
 // bytes if no other artifact has them.
 func (r *Reader) Delete(ctx context.Context, session, id string) (Record, error) {
-	rec, err := r.Record(ctx, session, id)
+	rec, err := r.ownRecord(ctx, session, id)
 	if tools.CodeOf(err) == CodeCorrupt { // its key can be removed all the same
 		rec, err = Record{}, nil
 		rec.Session, rec.ID = tools.TokenOf(session), tools.TokenOf(id)

@@ -36,7 +36,11 @@ func startAgents(t *testing.T, b *bus.Bus, slots int, toolset []tools.Tool, line
 // startModel runs a worker with agents of a model until stop is called or the test ends.
 func startModel(t *testing.T, b *bus.Bus, model agent.Provider, cfg worker.Config, toolset ...tools.Tool) (stop func()) {
 	t.Helper()
-	store := mem.New(offload.StoreConfig{})
+	return startModelWith(t, b, mem.New(offload.StoreConfig{}), model, cfg, toolset...)
+}
+
+func startModelWith(t *testing.T, b *bus.Bus, store offload.Store, model agent.Provider, cfg worker.Config, toolset ...tools.Tool) (stop func()) {
+	t.Helper()
 	registry := tools.NewRegistry(zerolog.Nop())
 	setup := NewToolsConfig(b, store, bustest.Log(t))
 	setup.Definitions, setup.DefaultModel, setup.Models = registry.Definitions, "m", map[string]agent.Provider{"m": model}
@@ -58,6 +62,49 @@ func startModel(t *testing.T, b *bus.Bus, model agent.Provider, cfg worker.Confi
 func prompt(session, id, text string) tools.Call {
 	args, _ := json.Marshal(map[string]string{"prompt": text}) // strings always encode
 	return tools.Call{ID: id, Session: session, Tool: agent.AgentTool, Args: args}
+}
+
+// An agent reads the artifacts of its sub-agents, and nobody else does.
+func TestArtifactsOfSubagents(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	big, err := tools.NewTool("big", "For the test.", func(context.Context, tools.Call, struct{}) *tools.Result {
+		return tools.NewToolResult("needle\n" + strings.Repeat("hay stack\n", 10_000))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	script, err := provider.ParseScript([]byte(`{"tools":[{"name":"get_knowledge_by_id","input":{"artifact_id":"stolen"}}]}
+{"expect":["there is no artifact"],"text":"nothing"}
+{"for":"^parent"}
+{"tools":[{"name":"subagent","input":{"task":"child"}}]}
+{"capture":{"id":"artifact (\\S+)"},"tools":[{"name":"get_knowledge_by_id","input":{"artifact_id":"${id}"}}]}
+{"expect":["needle"],"text":"found"}
+{"for":"^child"}
+{"tools":[{"name":"big"}]}
+{"capture":{"id":"knowledge id='([^']+)'"},"text":"artifact ${id}"}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := mem.New(offload.StoreConfig{})
+	reader := offload.NewReader(store, offload.ReaderConfig{SubSessions: SubSessions(b)})
+	startModelWith(t, b, store, script, worker.Config{}, append(reader.Tools(), big)...)
+	event, err := rpc.Submit(t.Context(), b, bus.AgentQueue, prompt("s", "r", "parent"))
+	if err != nil || event.ForLLM != "found" {
+		t.Errorf("the parent: %q, %v", event.ForLLM, err)
+	}
+	for rec, err := range store.List(t.Context(), "") {
+		if _, got := reader.Record(t.Context(), "s", rec.ID); err != nil || got != nil {
+			t.Errorf("the session does not read %q: %v, %v", rec.ID, err, got)
+		}
+		if _, got := reader.Record(t.Context(), "other", rec.ID); tools.CodeOf(got) != tools.CodeNotFound {
+			t.Errorf("another session reads %q: %v", rec.ID, got)
+		}
+		if _, got := reader.Delete(t.Context(), "s", rec.ID); tools.CodeOf(got) != tools.CodeNotFound {
+			t.Errorf("the session deletes %q of its sub-agent: %v", rec.ID, got)
+		}
+	}
 }
 
 // Cancelling a run also cancels the call that the run waits for.

@@ -28,6 +28,25 @@ func NewConversations(b *bus.Bus, facts state.Store, chats map[string]string) Co
 	return Conversations{busLog{session.New(b)}, facts, chats}
 }
 
+// SubSessions returns a function that returns the sessions of the sub-agents that the runs of
+// a session started.
+func SubSessions(b *bus.Bus) func(ctx context.Context, session string) ([]string, error) {
+	log := session.New(b)
+	return func(ctx context.Context, session string) ([]string, error) {
+		bodies, _, err := log.Read(ctx, session)
+		if err != nil {
+			return nil, err
+		}
+		entries := make([]agent.Entry, len(bodies))
+		for i, body := range bodies {
+			if entries[i], err = agent.DecodeEntry(body); err != nil {
+				return nil, err
+			}
+		}
+		return agent.SubagentSessions(entries), nil
+	}
+}
+
 // ConsoleSession is the session of the user at the console: messages to the
 // console enter it.
 const ConsoleSession = "console"

@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/bus/heartbeat"
 	"github.com/stevedore-bus/stevedore/bus/notify"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
@@ -107,7 +108,7 @@ func (p *parts) openStore(ctx context.Context) error {
 		return err
 	}
 	p.closers = append(p.closers, closeStore)
-	p.store, p.reader = store, offload.NewReader(store, offload.ReaderConfig{JQCommand: JQCommand()})
+	p.store, p.reader = store, offload.NewReader(store, offload.ReaderConfig{JQCommand: JQCommand(), SubSessions: agents.SubSessions(p.bus)})
 	return nil
 }
 
