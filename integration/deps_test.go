@@ -54,7 +54,11 @@ var allowedImports = map[string][]string{
 	// For tests only.
 	"bus/worker/workertest": {"bus", "bus/bustest", "bus/worker", "tools"},
 
-	"offload":                    {"tools/jsonform", "tools/limited", "tools/metrics", "tools", "offload/index", "offload/internal/blocks", "offload/internal/textscan", "offload/linematch"},
+	"offload":                    {"tools/jsonform", "tools/metrics", "tools", "offload/grep", "offload/index", "offload/internal/blocks", "offload/internal/cursor", "offload/internal/jsonread", "offload/internal/textscan", "offload/jq"},
+	"offload/grep":               {"tools", "offload/index", "offload/internal/cursor"},
+	"offload/jq":                 {"tools", "tools/jsonform", "tools/limited", "offload/internal/cursor", "offload/internal/jsonread"},
+	"offload/internal/cursor":    {"tools"},
+	"offload/internal/jsonread":  {},
 	"offload/chat":               {"tools", "state/durable"},
 	"offload/disk":               {"offload", "offload/index", "offload/record", "tools", "state/durable"},
 	"offload/object":             {"offload", "offload/index", "offload/internal/blocks", "offload/record", "tools", "bus/jsapi"},
@@ -65,7 +69,6 @@ var allowedImports = map[string][]string{
 	"offload/internal/benchtest": {},
 	"offload/index":              {"offload/internal/textscan"},
 	"offload/internal/textscan":  {},
-	"offload/linematch":          {"tools"},
 
 	// What a process counts. It imports nothing of ours.
 	"tools/metrics": {},
@@ -75,7 +78,7 @@ var allowedImports = map[string][]string{
 	"tools/jsonform":               {}, // imports nothing of ours, so that everything can write JSON in one way
 	"tools/internal/job":           {},
 	"tools/limited":                {},
-	"tools/builtin":                {"tools", "tools/limited", "tools/sandbox", "offload/linematch", "state/durable"},
+	"tools/builtin":                {"tools", "tools/limited", "tools/sandbox", "offload/grep", "state/durable"},
 	"tools/sandbox":                {"tools/sandbox/internal/enter"},
 	"tools/sandbox/internal/enter": {},
 	"tools/agent":                  {"tools/jsonform", "tools/tracing", "tools", "offload"},

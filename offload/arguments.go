@@ -50,6 +50,14 @@ func (r *Reader) Expand(ctx context.Context, session string, schema *jsonschema.
 	return jsonform.Encode(value)
 }
 
+// decodeJSON decodes one value; numbers keep their text.
+func decodeJSON(data []byte) (v any, err error) {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	err = dec.Decode(&v)
+	return v, err
+}
+
 type expander struct {
 	ctx     context.Context
 	reader  *Reader
@@ -179,11 +187,11 @@ func (e *expander) lines(id string, lines any) (string, error) {
 	if !ok {
 		return "", tools.Errorf(tools.CodeInvalidArguments, `lines must be "10-20", "10-" (to the end), "-10" (the last 10), [10, 20] or 10; lines are counted from 1`)
 	}
-	found, err := e.reader.GetByLines(e.ctx, e.session, id, start, end)
+	found, err := e.reader.GetByLines(e.ctx, e.session, id, LinesQuery{StartLine: start, EndLine: end})
 	switch {
 	case err != nil:
 		return "", err
-	case found.NextLine > 0 || found.NextOffset > 0:
+	case found.NextCursor != "":
 		return "", e.take(id, MaxArguments+1)
 	case found.Data != nil:
 		return "", tools.Errorf(tools.CodeInvalidArguments, "the lines of the artifact %q are not text", tools.Excerpt(id, 100))

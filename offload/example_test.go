@@ -35,7 +35,7 @@ func Example() {
 		panic(err)
 	}
 	fmt.Println(found.Text())
-	_, err = reader.GetByLines(ctx, "another session", short.Artifact.ID, 1, 2)
+	_, err = reader.GetByLines(ctx, "another session", short.Artifact.ID, offload.LinesQuery{StartLine: 1, EndLine: 2})
 	fmt.Println(tools.CodeOf(err))
 	// Output:
 	// toolu_1 100002 lines, true

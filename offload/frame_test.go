@@ -14,6 +14,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/stevedore-bus/stevedore/offload/internal/jsonread"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -157,7 +158,7 @@ func TestShapeIsBounded(t *testing.T) {
 		"broken":       `{"a":[1,2,}`,
 	} {
 		got, err := shape(strings.NewReader(text), int64(len(text)), false, true, 2*previewRunes)
-		if err != nil && !errors.Is(err, errNotJSON) || len(got) > 2*previewRunes+100 {
+		if err != nil && !errors.Is(err, jsonread.ErrNotJSON) || len(got) > 2*previewRunes+100 {
 			t.Errorf("%s: the shape has %d bytes, %v", name, len(got), err)
 		}
 		if complete := name == "huge string" || name == "many keys"; complete != (err == nil) {
@@ -194,7 +195,7 @@ func TestShape(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", "{", "[1 2]", "[1,]", `{"a" 1}`, "[tru]", "[1] x", `{"a":1,}`, `["x]`} {
-		if got, err := shape(strings.NewReader(text), int64(len(text)), false, true, 1000); !errors.Is(err, errNotJSON) {
+		if got, err := shape(strings.NewReader(text), int64(len(text)), false, true, 1000); !errors.Is(err, jsonread.ErrNotJSON) {
 			t.Errorf("%q has the shape %q, %v", text, got, err)
 		}
 	}

@@ -16,16 +16,16 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/stevedore-bus/stevedore/offload/grep"
 	"github.com/stevedore-bus/stevedore/offload/index"
 	"github.com/stevedore-bus/stevedore/offload/internal/blocks"
-	"github.com/stevedore-bus/stevedore/offload/linematch"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // naiveGrep splits the content and matches each line. Grep must agree with it.
 func naiveGrep(re *regexp.Regexp, content []byte) (lines []int64) {
 	for i, line := range bytes.Split(content, []byte("\n")) {
-		if re.Match(line) {
+		if re.Match(bytes.TrimSuffix(line, []byte("\r"))) {
 			lines = append(lines, int64(i+1))
 		}
 	}
@@ -33,15 +33,15 @@ func naiveGrep(re *regexp.Regexp, content []byte) (lines []int64) {
 }
 
 // searchAll searches without the limits of Grep.
-func searchAll(t *testing.T, content []byte, expr string, ignoreCase bool) (found []linematch.Line) {
+func searchAll(t *testing.T, content []byte, expr string, ignoreCase bool) (found []grep.Line) {
 	t.Helper()
-	p, err := linematch.Compile(expr, ignoreCase)
+	p, err := grep.Compile(expr, ignoreCase)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := contentOf(t, content)
-	s := &linematch.Search{Pattern: p, Source: c, Found: func(l linematch.Line) (bool, error) { found = append(found, l); return true, nil }}
-	if err := s.Run(t.Context(), readAhead(t.Context(), c, 0)); err != nil {
+	s := &grep.Search{Pattern: p, Source: c, Found: func(l grep.Line) (bool, error) { found = append(found, l); return true, nil }}
+	if err := s.Run(t.Context(), grep.Parts(t.Context(), c, 0, 1<<20)); err != nil {
 		t.Fatal(err)
 	}
 	return found
@@ -57,7 +57,7 @@ func contentOf(t testing.TB, content []byte) blockContent {
 	return blocks.NewContent(bytes.NewReader(content), x)
 }
 
-func numbers(found []linematch.Line) (lines []int64) {
+func numbers(found []grep.Line) (lines []int64) {
 	for _, m := range found {
 		lines = append(lines, m.Number)
 	}
@@ -83,7 +83,7 @@ func FuzzGrep(f *testing.F) {
 			naive = "(?i)" + naive
 		}
 		re, err := regexp.Compile(naive)
-		if _, got := linematch.Compile(expr, ignoreCase); (got == nil) != (err == nil) {
+		if _, got := grep.Compile(expr, ignoreCase); (got == nil) != (err == nil) {
 			if err == nil && (strings.Contains(got.Error(), "too large") || strings.Contains(got.Error(), "at most")) {
 				return
 			}
@@ -164,7 +164,7 @@ func TestGrepAcrossPartsAndLongLines(t *testing.T) {
 // A literal in a long line must be found at any part border.
 func TestGrepLiteralAtEveryPartBorder(t *testing.T) {
 	for shift := range 8 {
-		content := append(bytes.Repeat([]byte("x"), 3*readSize-shift), "needle and more\nneedle"...)
+		content := append(bytes.Repeat([]byte("x"), 3*1<<20-shift), "needle and more\nneedle"...)
 		if got := numbers(searchAll(t, content, "needle", false)); !slices.Equal(got, []int64{1, 2}) {
 			t.Errorf("shifted by %d, the needle is found in lines %v, want 1 and 2", shift, got)
 		}
@@ -187,7 +187,7 @@ func TestGrepSingleLineOf100MB(t *testing.T) {
 		if res.Matches != 1 || res.Searched != 0 || len(res.Lines) != 1 || !strings.Contains(res.Lines[0].Text, `"target":"here"`) {
 			t.Fatalf("grep %q finds %d matches: %.300s", expr, res.Matches, res.Text())
 		}
-		page, err := r.GetByID(t.Context(), "s", "a", res.Lines[0].Offset, 100)
+		page, err := r.GetByID(t.Context(), "s", "a", res.Lines[0].Offsets[0], 100)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -217,7 +217,7 @@ func TestGrepText(t *testing.T) {
 		{GrepQuery{Pattern: "nothing"}, "Found 0 match(es) for pattern 'nothing' in knowledge#a (8 total lines)"},
 		{GrepQuery{Pattern: "^$"}, "Found 1 match(es) for pattern '^$' in knowledge#a (8 total lines)\n\n8: "},
 		{GrepQuery{Pattern: "o", MaxResults: 3}, "Found 3 match(es) for pattern 'o' in knowledge#a (8 total lines)\n\n1: one\n2: two\n--\n4: four"},
-		{GrepQuery{Pattern: "o", MaxResults: 1, ContextAfter: 1}, "Found 3 match(es) for pattern 'o' in knowledge#a (8 total lines)\n\n1: one\n2- two\n\n[only the first 1 matching line(s) are shown; continue with offset=6 (line 2), or narrow the pattern]"},
+		{GrepQuery{Pattern: "o", MaxResults: 1, ContextAfter: 1}, "Found 3 match(es) for pattern 'o' in knowledge#a (8 total lines)\n\n1: one\n2- two\n\n[only the first 1 matching line(s) are shown; continue with cursor=\"at6+0\" (line 2), or narrow the pattern]"},
 	} {
 		res, err := r.Grep(t.Context(), "s", "a", row.q)
 		if err != nil {
@@ -271,15 +271,15 @@ func TestGrepShowsLongLinesAroundTheMatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "…" + strings.Repeat("é", 300) + "NEEDLE" + strings.Repeat("日", linematch.MaxShown-306) + "…"
-	if got := res.Lines[1]; got.Text != want || !got.Cut || got.Offset != 5006 {
+	want := "…" + strings.Repeat("é", 300) + "NEEDLE" + strings.Repeat("日", grep.MaxShown-306) + "…"
+	if got := res.Lines[1]; got.Text != want || !got.Cut || got.Offsets[0] != 5006 {
 		t.Errorf("line is %+v, want %s at 5006", got, want)
 	}
 	res, err = r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: "^last", ContextBefore: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := res.Lines[0].Text, strings.Repeat("é", linematch.MaxShown)+"…"; got != want {
+	if got, want := res.Lines[0].Text, strings.Repeat("é", grep.MaxShown)+"…"; got != want {
 		t.Errorf("a long line of context is %s", got)
 	}
 }
@@ -309,7 +309,7 @@ func TestGrepEndsInTime(t *testing.T) {
 	putArtifact(t, store, "s", "lines", bytes.Repeat([]byte(strings.Repeat("a", 200)+"\n"), 20_000))
 	putArtifact(t, store, "s", "line", bytes.Repeat([]byte("a"), 4<<20))
 	putArtifact(t, store, "s", "filtered", bytes.Repeat([]byte(strings.Repeat("a", 200)+"xb\n"), 20_000))
-	putArtifact(t, store, "s", "half a part", bytes.Repeat([]byte("a"), readSize/2))
+	putArtifact(t, store, "s", "half a part", bytes.Repeat([]byte("a"), 512<<10))
 	r := NewReader(store, ReaderConfig{GrepTime: 100 * time.Millisecond})
 	for _, id := range []string{"lines", "line", "filtered", "half a part"} {
 		// The context is a safety net: without GrepTime each search takes far longer.
@@ -322,9 +322,6 @@ func TestGrepEndsInTime(t *testing.T) {
 		if res.Matches != 0 || !strings.Contains(res.Text(), "the search was stopped after 100ms: lines 1 to ") {
 			t.Errorf("grep of %s gives %s", id, res.Text())
 		}
-		if strings.Contains(res.Text(), "of the long line 1, it read the bytes 0 to ") != (id == "line") {
-			t.Errorf("grep of %s gives %s", id, res.Text())
-		}
 	}
 	res, err := r.Grep(t.Context(), "s", "line", GrepQuery{Pattern: `a.*(a?){400}b`})
 	if err != nil || !strings.Contains(res.Text(), "write .{0,200} instead") {
@@ -332,29 +329,29 @@ func TestGrepEndsInTime(t *testing.T) {
 	}
 }
 
-// A wrong offset is an error also if its search has no time left.
-func TestGrepAtAWrongOffsetWithoutTime(t *testing.T) {
+// A wrong cursor is an error also if its search has no time left.
+func TestGrepAtAWrongCursorWithoutTime(t *testing.T) {
 	r := stored(t, []byte("text\n"))
 	r.cfg.GrepTime = time.Nanosecond
-	_, err := r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: "x", Offset: 100})
-	wantCode(t, err, tools.CodeInvalidArguments, "outside of the artifact")
+	_, err := r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: "x", Cursor: "at100+0"})
+	wantCode(t, err, tools.CodeInvalidArguments, "not one that an answer")
 }
 
 // A search that was stopped says where it continues: after the matches that it counted.
 func TestStoppedGrepContinues(t *testing.T) {
 	r := stored(t, []byte("1 cc\n2 cc\n"+strings.Repeat(strings.Repeat("a", 200)+"\n", 20_000)))
 	r.cfg.GrepTime = time.Second // a busy machine finds the two matches in that time
-	for offset, want := range map[int64]int64{0: 2, 4: 1} {
-		res, err := r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: `(a?){400}[b-d]{2}`, Offset: offset})
+	for from, want := range map[string]int64{"": 2, "at4+0": 1} {
+		res, err := r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: `(a?){400}[b-d]{2}`, Cursor: from})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !res.AtLeast || res.Matches != want || res.NextOffset != 9 || !strings.Contains(res.Text(), "to search them, continue with offset=9;") {
-			t.Errorf("from %d: %d matches, continue at %d: %s", offset, res.Matches, res.NextOffset, res.Text())
+		if !res.AtLeast || res.Matches != want || res.NextCursor != "at9+0" || !strings.Contains(res.Text(), `to search them, continue with cursor="at9+0";`) {
+			t.Errorf("from %s: %d matches, continue at %s: %s", from, res.Matches, res.NextCursor, res.Text())
 		}
 	}
-	res, err := r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: `(a?){400}[b-d]{2}`, Offset: 9})
-	if err != nil || !res.AtLeast || res.NextOffset != 0 || strings.Contains(res.Text(), "continue") {
+	res, err := r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: `(a?){400}[b-d]{2}`, Cursor: "at9+0"})
+	if err != nil || !res.AtLeast || res.NextCursor != "" || strings.Contains(res.Text(), "continue") {
 		t.Errorf("a search that made no progress gives %v, %v", res, err)
 	}
 }
@@ -378,11 +375,7 @@ func TestGrepReportsBrokenContent(t *testing.T) {
 		"one line": bytes.Repeat([]byte("some line "), 400_000),
 	} {
 		for _, expr := range []string{"nothing", "l[a-z]*n$"} {
-			p, err := linematch.Compile(expr, false)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, _, err := search(t.Context(), inBlocks(brokenContent{contentOf(t, text), 3 << 20}), p, GrepQuery{MaxResults: 10}); err == nil {
+			if _, err := grep.Artifact(t.Context(), "a", inBlocks(brokenContent{contentOf(t, text), 3 << 20}), GrepQuery{Pattern: expr}, grep.Limits{Time: time.Minute, Chars: PageChars}); err == nil {
 				t.Errorf("grep %q of %s that cannot be read succeeds", expr, name)
 			}
 		}
@@ -417,11 +410,7 @@ func BenchmarkGrep100MB(b *testing.B) {
 			var ours, theirs time.Duration
 			for b.Loop() {
 				begin := time.Now()
-				p, err := linematch.Compile(row.expr, false)
-				if err != nil {
-					b.Fatal(err)
-				}
-				if _, _, err := search(b.Context(), content, p, GrepQuery{MaxResults: 100}); err != nil {
+				if _, err := grep.Artifact(b.Context(), "a", content, GrepQuery{Pattern: row.expr}, grep.Limits{Time: time.Hour, Chars: PageChars}); err != nil {
 					b.Fatal(err)
 				}
 				ours += time.Since(begin)
@@ -436,7 +425,7 @@ func BenchmarkGrep100MB(b *testing.B) {
 	}
 	b.Run("20 lines of the middle", func(b *testing.B) {
 		for b.Loop() {
-			if _, err := readLines(b.Context(), Record{}, content, 600_000, 600_019, 40_000); err != nil {
+			if _, err := readLines(b.Context(), Record{}, content, LinesQuery{StartLine: 600_000, EndLine: 600_019}, 40_000); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -471,10 +460,10 @@ func TestGrepCountsTheMatchesOfALongLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := res.Lines[0]
-	if res.Matches != 50 || len(res.Lines) != 1 || got.Hits != 50 || len(got.Offsets) != 50 || got.NextOffset == 0 {
+	if res.Matches != 50 || len(res.Lines) != 1 || got.Hits != 50 || len(got.Offsets) != 50 || got.NextCursor == "" {
 		t.Fatalf("%d matches, lines %+.300v", res.Matches, res.Lines)
 	}
-	for _, want := range []string{"Found 50 match(es)", `"id":0,`, `"id":1,`, "this line has 50 matches, at the offsets 3 ", fmt.Sprintf("is at offset=%d]", got.NextOffset)} {
+	for _, want := range []string{"Found 50 match(es)", `"id":0,`, `"id":1,`, "this line has 50 matches, at the offsets 3 ", fmt.Sprintf("continue with cursor=%q]", got.NextCursor)} {
 		if !strings.Contains(res.Text(), want) {
 			t.Errorf("the text lacks %s:\n%.3000s", want, res.Text())
 		}
@@ -483,16 +472,16 @@ func TestGrepCountsTheMatchesOfALongLine(t *testing.T) {
 		t.Errorf("the text has %d characters", n)
 	}
 	seen := int64(strings.Count(got.Text, `"id":`))
-	for next := got.NextOffset; next > 0; {
-		res, err := r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: `"id":\d+`, Offset: next})
+	for next := got.NextCursor; next != ""; {
+		res, err := r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: `"id":\d+`, Cursor: next})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if res.Matches != 50-seen || res.Lines[0].Line != 2 {
-			t.Fatalf("offset %d gives %d matches, want %d", next, res.Matches, 50-seen)
+			t.Fatalf("cursor %s gives %d matches, want %d", next, res.Matches, 50-seen)
 		}
 		seen += int64(strings.Count(res.Lines[0].Text, `"id":`))
-		next = res.Lines[0].NextOffset
+		next = res.Lines[0].NextCursor
 	}
 	if seen != 50 {
 		t.Errorf("all answers together show %d matches, want 50", seen)
@@ -503,19 +492,19 @@ func TestGrepCountsTheMatchesOfALongLine(t *testing.T) {
 func TestGrepContinuesAfterDenseMatches(t *testing.T) {
 	r := stored(t, []byte(strings.Repeat(`{"id":7},`, 5_000)))
 	seen := map[int64]bool{}
-	for next, calls := int64(0), 0; calls == 0 || next > 0; calls++ {
-		res, err := r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: `"id"`, Offset: next})
+	for next, calls := "", 0; calls == 0 || next != ""; calls++ {
+		res, err := r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: `"id"`, Cursor: next})
 		if err != nil || calls > 5_000 {
 			t.Fatalf("call %d: %v", calls, err)
 		}
 		line := res.Lines[0]
-		if line.Cut && line.Hits > int64(len(line.Offsets)) && line.NextOffset <= next {
-			t.Fatalf("offset %d: %d matches, but the next offset is %d", next, line.Hits, line.NextOffset)
+		if line.Cut && line.Hits > int64(len(line.Offsets)) && (line.NextCursor == "" || line.NextCursor == next) {
+			t.Fatalf("cursor %s: %d matches, but the next one is %s", next, line.Hits, line.NextCursor)
 		}
 		for _, at := range line.Offsets {
 			seen[at] = true
 		}
-		next = line.NextOffset
+		next = line.NextCursor
 	}
 	if len(seen) != 5_000 {
 		t.Errorf("all answers together have %d matches, want 5000", len(seen))
@@ -528,32 +517,31 @@ func TestGrepContinues(t *testing.T) {
 		fmt.Fprintf(&text, "é line %d match\n", i)
 	}
 	r := stored(t, []byte(text.String()))
-	lines, offset := 0, int64(0)
+	lines, from := 0, ""
 	for {
-		res, err := r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: "match", MaxResults: 300, Offset: offset})
+		res, err := r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: "match", MaxResults: 300, Cursor: from})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if res.Matches != int64(1000-lines) || res.Lines[0].Line != int64(lines+1) || res.Lines[0].Text != fmt.Sprintf("é line %d match", lines) {
-			t.Fatalf("offset %d gives %d matches from %+v on", offset, res.Matches, res.Lines[0])
+			t.Fatalf("cursor %s gives %d matches from %+v on", from, res.Matches, res.Lines[0])
 		}
 		lines += res.Shown
-		if offset = res.NextOffset; offset == 0 {
+		if from = res.NextCursor; from == "" {
 			break
 		}
 	}
 	if lines != 1000 {
 		t.Errorf("all answers together have %d lines, want 1000", lines)
 	}
-	_, err := r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: "match", Offset: 1_000_000})
-	wantCode(t, err, tools.CodeInvalidArguments, "outside")
+	_, err := r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: "match", Cursor: "at1000000+0"})
+	wantCode(t, err, tools.CodeInvalidArguments, "not one that an answer")
 }
 
 func TestGrepSaysWhyNothingMatches(t *testing.T) {
 	r := stored(t, []byte("Error: naïve(1)\r\nend\r\n"))
 	for expr, want := range map[string]string{
 		"error":      "with ignore_case=true there are 1 match(es), the first in line 1",
-		"end$":       `with \r?$ instead of $ there are 1 match(es), the first in line 2`,
 		`na\wve`:     "know only ASCII",
 		"e{,3}x":     "write {0,n}",
 		"1)\\nend":   "",
@@ -571,29 +559,16 @@ func TestGrepSaysWhyNothingMatches(t *testing.T) {
 	}
 }
 
-// A "\r" is a character of its line. A pattern with $ that misses lines because of that gets
-// a note, also if other lines match.
-func TestGrepSaysWhichLinesACarriageReturnHides(t *testing.T) {
-	text := strings.Repeat("an end\n", 100_000) + "an END\r\nthe end\r\nlast\r"
-	for expr, want := range map[string]int64{
-		"end$": 100_002, "end$|zzz": 100_002, "(?m)end$": 100_002, "(?i)END$": 100_001, "(the|an) (end$|x)": 100_002, "last$": 100_003,
-		`end\r?$`: 0, `end\s*$`: 0, "end": 0, `end\z`: 0, "an end$": 0, ".$": 0,
-	} {
-		res, err := stored(t, []byte(text)).Grep(t.Context(), "s", "a", GrepQuery{Pattern: expr, MaxResults: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		note := fmt.Sprintf("line %d and perhaps others end in \\r\\n", want)
-		if expr == "last$" { // nothing matches
-			note = "instead of $ there are 1 match(es), the first in line 100003"
-		}
-		if got := res.Text(); strings.Contains(got, note) != (want > 0) || want == 0 && strings.Contains(got, "and perhaps others") {
-			t.Errorf("grep %q: want the note for line %d in\n%s", expr, want, got)
-		}
+// A line ends before its "\r\n" everywhere.
+func TestGrepOfWindowsLines(t *testing.T) {
+	long := strings.Repeat("x", 2<<20)
+	r := stored(t, []byte("the end\r\n"+long+" end\r\nnext\r\nlast end\n"))
+	res, err := r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: "end$", ContextAfter: 1})
+	if err != nil || res.Matches != 3 || strings.Contains(res.Text(), "\r") || !strings.Contains(res.Text(), "3- next\n4: last end") {
+		t.Errorf("%v, %.3000s", err, res.Text())
 	}
-	res, err := stored(t, []byte(text)).Grep(t.Context(), "s", "a", GrepQuery{Pattern: "end$", Offset: 700_008})
-	if err != nil || !strings.Contains(res.Text(), "line 100002 and perhaps") {
-		t.Errorf("from an offset: %v, %s", err, res.Text())
+	if res, err := r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: `\r`}); err != nil || res.Matches != 0 {
+		t.Errorf("%d line ends match, %v", res.Matches, err)
 	}
 }
 

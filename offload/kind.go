@@ -13,7 +13,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/gabriel-vasile/mimetype"
+	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/stevedore-bus/stevedore/offload/internal/jsonread"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -218,33 +220,18 @@ func looksLikeJSON(src io.ReaderAt, size int64, head []byte) (bool, error) {
 	if len(last) == 0 || last[len(last)-1] != first[0]+2 { // '{'+2 is '}', '['+2 is ']'
 		return false, nil
 	}
-	return tokensParse(io.NewSectionReader(src, 0, wholeJSONSize/4)), nil
+	return startsJSON(io.NewSectionReader(src, 0, wholeJSONSize/4)), nil
 }
 
-// tokensParse reports whether the start of a JSON text has no syntax error, and no second
+// startsJSON reports whether the start of a JSON text has no syntax error, and no second
 // value, as NDJSON has.
-func tokensParse(r io.Reader) bool {
-	dec := json.NewDecoder(r)
-	dec.UseNumber()
-	for depth, values := 0, 0; ; {
-		token, err := dec.Token()
-		switch token {
-		case json.Delim('{'), json.Delim('['):
-			depth++
-		case json.Delim('}'), json.Delim(']'):
-			depth--
-		}
-		if depth == 0 && err == nil {
-			values++
-		}
-		if values > 1 || values == 1 && depth > 0 {
-			return false
-		}
-		if err != nil {
-			_, bad := err.(*json.SyntaxError)
-			return !bad || err.Error() == "unexpected end of JSON input"
-		}
+func startsJSON(r io.Reader) bool {
+	dec := jsontext.NewDecoder(r, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	if err := dec.SkipValue(); err != nil {
+		return errors.Is(err, io.ErrUnexpectedEOF)
 	}
+	_, err := dec.ReadToken()
+	return err == io.EOF
 }
 
 // summarize returns an argument for Store.Put, which sets type, media type and
@@ -284,7 +271,7 @@ func (rec *Record) summarizeContent(c Content) (err error) {
 		}
 		oneLine := c.Index().Lines() <= 2 // the second may be empty, or the exit code
 		rec.Summary, err = shape(c, body, rows, oneLine, 2*previewRunes)
-		if !rows && errors.Is(err, errNotJSON) { // rows too long to be seen as such
+		if !rows && errors.Is(err, jsonread.ErrNotJSON) { // rows too long to be seen as such
 			if rec.Summary, err = shape(c, body, true, oneLine, 2*previewRunes); err == nil {
 				rec.Type, rec.MediaType = TypeText, mediaNDJSON
 			}
@@ -299,7 +286,7 @@ func (rec *Record) summarizeContent(c Content) (err error) {
 			ends, err = preview(c, c.Size(), c.Index().TotalChars(), previewRunes/2)
 			rec.Summary = tools.Excerpt(rec.Summary, previewRunes) + "\n" + ends
 		}
-		if !errors.Is(err, errNotJSON) {
+		if !errors.Is(err, jsonread.ErrNotJSON) {
 			return err
 		}
 		rec.Type, rec.MediaType = TypeText, mediaText

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/stevedore-bus/stevedore/offload/index"
+	"github.com/stevedore-bus/stevedore/offload/internal/cursor"
 	"github.com/stevedore-bus/stevedore/offload/internal/textscan"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -21,12 +22,9 @@ type Lines struct {
 	StartLine  int64 `json:"start_line"`
 	EndLine    int64 `json:"end_line"`
 	TotalLines int64 `json:"total_lines"`
-	// NextLine is the first requested line that is not returned because of the
-	// limit; 0 if all are returned.
-	NextLine int64 `json:"next_line,omitempty"`
-	// NextOffset, in characters, is where EndLine continues if even the first line
-	// is too long; otherwise 0. It is an offset for GetByID.
-	NextOffset int64 `json:"next_offset,omitempty"`
+	// NextCursor is where the requested lines continue that are not returned because of
+	// the limit; empty if all are returned. It may be in the middle of a long line.
+	NextCursor string `json:"next_cursor,omitempty"`
 	// Content is the lines without the last newline. U+FFFD replaces each byte that
 	// is not UTF-8.
 	Content string `json:"content"`
@@ -51,23 +49,27 @@ func (l *Lines) Text() string {
 		return binaryNotice(l.ArtifactID, l.MediaType, l.Size)
 	}
 	text := fmt.Sprintf("Lines %d-%d of %d (knowledge_id: %s):\n\n%s", l.StartLine, l.EndLine, l.TotalLines, l.ArtifactID, tools.EscapeBytes(string(l.Bytes())))
-	if l.NextOffset > 0 {
-		text += fmt.Sprintf("\n\n[line %d is too long to be shown in full; continue with %s(artifact_id, offset=%d)]", l.EndLine, ToolGet, l.NextOffset)
-	}
-	if l.NextLine > 0 {
-		text += fmt.Sprintf("\n\n[not all lines are shown; continue with start_line=%d]", l.NextLine)
+	if l.NextCursor != "" {
+		text += fmt.Sprintf("\n\n[not all is shown; continue with cursor=%q]", l.NextCursor)
 	}
 	return text
 }
 
-// GetByLines returns the lines start to end, from 1 and inclusive. An end of 0 or after
-// the last line means the last line. Negative lines count from the end: -1 is the last
-// line.
-func (r *Reader) GetByLines(ctx context.Context, session, id string, start, end int64) (*Lines, error) {
-	var lines *Lines
+// LinesQuery selects lines of an artifact. Its JSON form is the arguments of the tool.
+type LinesQuery struct {
+	// StartLine and EndLine are the first and the last line, from 1. An EndLine of 0 or after
+	// the last line means the last line. Negative lines count from the end: -1 is the last.
+	StartLine int64 `json:"start_line,omitempty" jsonschema:"the first line to read, counted from 1; -20 means the last 20"`
+	EndLine   int64 `json:"end_line,omitempty" jsonschema:"the last line to read; default the end, as far as it fits"`
+	// Cursor continues an earlier answer; the lines are not given then.
+	Cursor string `json:"cursor,omitempty" jsonschema:"where to continue, as an earlier answer gave it; omit the lines then"`
+}
+
+// GetByLines returns lines of an artifact.
+func (r *Reader) GetByLines(ctx context.Context, session, id string, q LinesQuery) (lines *Lines, err error) {
 	defer countRead("lines", time.Now())
-	err := r.with(ctx, session, id, func(rec Record, c blockContent) (err error) {
-		lines, err = readLines(ctx, rec, c, start, end, r.cfg.MaxChars)
+	err = r.with(ctx, session, id, func(rec Record, c blockContent) error {
+		lines, err = readLines(ctx, rec, c, q, r.cfg.MaxChars)
 		return err
 	})
 	if err != nil {
@@ -76,10 +78,20 @@ func (r *Reader) GetByLines(ctx context.Context, session, id string, start, end 
 	return lines, nil
 }
 
-func readLines(ctx context.Context, rec Record, c blockContent, start, end int64, maxChars int) (*Lines, error) {
+func readLines(ctx context.Context, rec Record, c blockContent, q LinesQuery, maxChars int) (*Lines, error) {
 	index := c.Index()
 	total := index.Lines()
-	start, end = fromEnd(start, total), fromEnd(end, total)
+	start, end := fromEnd(q.StartLine, total), fromEnd(q.EndLine, total)
+	place, err := cursor.Parse(q.Cursor, c.Size())
+	if err != nil {
+		return nil, err
+	}
+	if q.Cursor != "" {
+		if start, err = index.LineAt(c, place.Byte); err != nil {
+			return nil, err
+		}
+		end = place.More
+	}
 	if end == 0 {
 		end = total
 	}
@@ -94,15 +106,20 @@ func readLines(ctx context.Context, rec Record, c blockContent, start, end int64
 	if err != nil {
 		return nil, err
 	}
+	from = max(from, place.Byte)
 	data, complete, err := readUntilNewline(ctx, c, from, lines.EndLine-start+1, maxChars*utf8.UTFMax)
 	if err != nil {
 		return nil, err
 	}
 	if cut := shownLen(data, maxChars); cut < len(data) || !complete {
+		next := cursor.Place{Byte: from + int64(cut), More: lines.EndLine}
 		data = data[:cut]
-		if err := lines.cut(c, from, &data); err != nil {
-			return nil, err
+		if last := bytes.LastIndexByte(data, '\n'); last >= 0 { // whole lines only
+			data = data[:last]
+			next.Byte = from + int64(last) + 1
 		}
+		lines.EndLine = start + textscan.CountNewlines(data)
+		lines.NextCursor = next.String()
 	}
 	lines.Content, lines.Data = textAndData(data)
 	return lines, nil
@@ -115,27 +132,6 @@ func fromEnd(line, total int64) int64 {
 		return total + 1 + line
 	}
 	return line
-}
-
-// cut shortens data, which starts at byte from, to whole lines, if it has any, and sets
-// the end of l accordingly.
-func (l *Lines) cut(c blockContent, from int64, data *[]byte) error {
-	want := l.EndLine
-	last := bytes.LastIndexByte(*data, '\n')
-	if last < 0 {
-		next, err := c.Index().CharAt(c, from+int64(len(*data)))
-		if err != nil {
-			return err
-		}
-		l.NextOffset, l.EndLine = next, l.StartLine
-	} else {
-		*data = (*data)[:last]
-		l.EndLine = l.StartLine + textscan.CountNewlines(*data)
-	}
-	if l.EndLine < want {
-		l.NextLine = l.EndLine + 1
-	}
-	return nil
 }
 
 // readUntilNewline reads from an offset up to the nth newline or the end, but at

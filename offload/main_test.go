@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"os"
 	"testing"
+
+	"github.com/stevedore-bus/stevedore/offload/jq"
 )
 
 // TestMain lets tests start this binary as the process for the queries of a Reader.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == jqTestCommand {
-		if err := ServeJQ(context.Background(), os.Stdin, os.Stdout); err != nil {
+		if err := jq.Serve(context.Background(), os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

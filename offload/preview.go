@@ -74,7 +74,7 @@ func unreadable(head []byte, chars, lines int64) string {
 			spaces++
 		}
 	}
-	if lines > 0 && chars/lines > 1_000 && spaces < len(head)/10 && isASCII(head[:min(len(head), 500)]) {
+	if lines > 0 && chars/lines > 1_000 && spaces < len(head)/10 && utf8.RuneCount(head) == len(head) {
 		return "minified text with very long lines"
 	}
 	return ""

@@ -97,9 +97,9 @@ func TestTools(t *testing.T) {
 	}
 	arguments := map[string][]string{
 		ToolGet:   {"artifact_id", "limit", "offset"},
-		ToolLines: {"artifact_id", "end_line", "start_line"},
-		ToolGrep:  {"artifact_id", "context_after", "context_before", "ignore_case", "max_results", "offset", "pattern"},
-		ToolJQ:    {"artifact_id", "offset", "query"},
+		ToolLines: {"artifact_id", "cursor", "end_line", "start_line"},
+		ToolGrep:  {"artifact_id", "context_after", "context_before", "cursor", "ignore_case", "max_results", "pattern"},
+		ToolJQ:    {"artifact_id", "cursor", "query"},
 		ToolQuery: {"filter", "offset"},
 		ToolInfo:  {"offset", "session", "task"},
 	}
@@ -130,7 +130,7 @@ func TestTools(t *testing.T) {
 		{ToolLines, `{"artifact_id":"a","start_line":-1}`, "Lines 3-3 of 3 (knowledge_id: a):\n\nthree", ""},
 		{ToolLines, `{"artifact_id":"a","start_line":4,"end_line":9}`, "start_line 4 is outside of the artifact \"a\"; valid lines are 1 to 3", tools.CodeInvalidArguments},
 		{ToolGrep, `{"artifact_id":"a","pattern":"T","ignore_case":true,"context_before":1,"max_results":1}`,
-			"Found 2 match(es) for pattern 'T' in knowledge#a (3 total lines)\n\n1- one\n2: two\n\n[only the first 1 matching line(s) are shown; continue with offset=8 (line 3), or narrow the pattern]", ""},
+			"Found 2 match(es) for pattern 'T' in knowledge#a (3 total lines)\n\n1- one\n2: two\n\n[only the first 1 matching line(s) are shown; continue with cursor=\"at8+0\" (line 3), or narrow the pattern]", ""},
 		{ToolJQ, `{"artifact_id":"j","query":".a[]"}`, "Found 2 result(s) for query '.a[]' in knowledge#j\n\n1\n2", ""},
 		{ToolInfo, `{"session":"other"}`, "session \"other\" is not the session of this call; omit session", tools.CodeInvalidArguments},
 		{ToolQuery, `{"filter":{"biz_id":"none"}}`, "Found 0 artifact(s), 0 characters in total", ""},
@@ -161,7 +161,7 @@ func TestTextSurvivesTheWire(t *testing.T) {
 	r := stored(t, []byte("{\"a\":\"<&>\"}\n"+strings.Repeat("[1,\"é\"]\n", 30_000)))
 	ctx := t.Context()
 	page, err1 := r.GetByID(ctx, "s", "a", 10, 0)
-	lines, err2 := r.GetByLines(ctx, "s", "a", 1, 20_000)
+	lines, err2 := r.GetByLines(ctx, "s", "a", LinesQuery{StartLine: 1, EndLine: 20_000})
 	found, err3 := r.Grep(ctx, "s", "a", GrepQuery{Pattern: "1", MaxResults: 3, ContextAfter: 2})
 	made, err4 := r.JQ(ctx, "s", "a", JQQuery{Query: ".[0]?, .a?"})
 	listing, err5 := r.Query(ctx, "s", nil)

@@ -7,7 +7,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/stevedore-bus/stevedore/offload/grep"
 	"github.com/stevedore-bus/stevedore/offload/index"
+	"github.com/stevedore-bus/stevedore/offload/jq"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -22,6 +24,17 @@ const PageChars = 15_000
 // they have at most 768 KiB.
 const ReadChars = index.BlockSize
 
+// The queries of Grep and JQ, and their results.
+type (
+	GrepQuery  = grep.Query
+	GrepResult = grep.Result
+	JQQuery    = jq.Query
+	JQResult   = jq.Result
+)
+
+// noteReserve is for the first line and the notes of an answer, in characters.
+const noteReserve = 1000
+
 // ReaderConfig limits the cost of reading. The zero value works.
 type ReaderConfig struct {
 	// MaxChars is the maximum that GetByLines, Grep and JQ return, in characters.
@@ -32,7 +45,7 @@ type ReaderConfig struct {
 	GrepTime time.Duration
 	// JQTime is the timeout of a JQ. Default 10 s.
 	JQTime time.Duration
-	// JQCommand is a program with arguments that calls ServeJQ. Each query then runs
+	// JQCommand is a program with arguments that calls jq.Serve. Each query then runs
 	// in a separate process with bounded memory. Without JQCommand, a query runs in
 	// this process: a check of the heap every 5 ms stops it, but a single step of a
 	// hostile query can take gigabytes before that.
@@ -131,13 +144,9 @@ func (r *Reader) Open(ctx context.Context, session, id string) (Record, Content,
 
 // with calls f with an open artifact.
 func (r *Reader) with(ctx context.Context, session, id string, f func(Record, blockContent) error) error {
-	rec, err := r.Record(ctx, session, id)
+	rec, c, err := r.Open(ctx, session, id)
 	if err != nil {
 		return err
-	}
-	c, err := r.store.Open(ctx, rec)
-	if err != nil {
-		return readError(id, err)
 	}
 	err = f(rec, inBlocks(c))
 	if closeErr := c.Close(); err == nil {
@@ -147,6 +156,57 @@ func (r *Reader) with(ctx context.Context, session, id string, f func(Record, bl
 		return readError(id, err)
 	}
 	return nil
+}
+
+// Grep finds the lines of an artifact that match a pattern; see grep.Artifact.
+func (r *Reader) Grep(ctx context.Context, session, id string, q GrepQuery) (res *GrepResult, err error) {
+	defer countRead("grep", time.Now())
+	err = r.with(ctx, session, id, func(rec Record, c blockContent) error {
+		if res, err = grep.Artifact(ctx, rec.ID, c, q, grep.Limits{Time: r.cfg.GrepTime, Chars: r.cfg.MaxChars}); err != nil {
+			return err
+		}
+		if res.MediaType = rec.binary(); res.MediaType != "" {
+			res.Instead = binaryNotice(rec.ID, res.MediaType, res.Size)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return res, nil
+}
+
+// JQ runs a jq query on an artifact that is JSON or a table; see jq.Run.
+func (r *Reader) JQ(ctx context.Context, session, id string, q JQQuery) (res *JQResult, err error) {
+	if err := jq.Check(q.Query); err != nil {
+		return nil, err
+	}
+	select {
+	case r.jq <- struct{}{}:
+		defer func() { <-r.jq }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer countRead("jq", time.Now())
+	err = r.with(ctx, session, id, func(rec Record, c blockContent) error {
+		size, err := sizeWithoutExitCode(c, c.Size())
+		if err != nil {
+			return err
+		}
+		head, err := readRange(c, 0, min(size, rowBytes))
+		if err != nil {
+			return err
+		}
+		res, err = jq.Run(ctx, jq.Source{
+			ArtifactID: rec.ID, Content: c, Size: size, Comma: separator(rec.MediaType, head),
+			Chars: r.cfg.MaxChars - noteReserve, Time: r.cfg.JQTime, Command: r.cfg.JQCommand,
+		}, q)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return res, nil
 }
 
 // readError turns an error of the store into one with a code and advice.

@@ -104,7 +104,7 @@ func checkLines(t *testing.T, r *Reader, content []byte, step int64) {
 	total := int64(len(want))
 	var got [][]byte
 	for start := int64(1); start <= total; {
-		lines, err := r.GetByLines(t.Context(), "s", "a", start, start+step-1)
+		lines, err := r.GetByLines(t.Context(), "s", "a", LinesQuery{StartLine: start, EndLine: start + step - 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,16 +115,17 @@ func checkLines(t *testing.T, r *Reader, content []byte, step int64) {
 		if int64(len(part)) != lines.EndLine-start+1 {
 			t.Fatalf("lines %d to %d are %d", start, lines.EndLine, len(part))
 		}
-		for offset := lines.NextOffset; offset > 0; {
-			page, err := r.GetByID(t.Context(), "s", "a", offset, 0)
-			if err != nil {
+		for lines.NextCursor != "" {
+			last := lines.EndLine
+			if lines, err = r.GetByLines(t.Context(), "s", "a", LinesQuery{Cursor: lines.NextCursor}); err != nil {
 				t.Fatal(err)
 			}
-			rest, _, ended := bytes.Cut(page.Bytes(), []byte("\n"))
-			part[len(part)-1] = append(part[len(part)-1], rest...)
-			if offset = page.NextOffset; ended {
-				break
+			more := bytes.Split(lines.Bytes(), []byte("\n"))
+			if lines.StartLine == last { // in the middle of a line
+				part[len(part)-1] = append(part[len(part)-1], more[0]...)
+				more = more[1:]
 			}
+			part = append(part, more...)
 		}
 		got = append(got, part...)
 		start = lines.EndLine + 1
@@ -246,7 +247,7 @@ func TestLinesText(t *testing.T) {
 		{5, 99, "Lines 5-6 of 6 (knowledge_id: a):\n\nfive\n"},
 		{1, 1 << 62, "Lines 1-6 of 6 (knowledge_id: a):\n\none\ntwo\r\nthree\n\nfive\n"},
 	} {
-		lines, err := r.GetByLines(t.Context(), "s", "a", row.start, row.end)
+		lines, err := r.GetByLines(t.Context(), "s", "a", LinesQuery{StartLine: row.start, EndLine: row.end})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -258,7 +259,7 @@ func TestLinesText(t *testing.T) {
 		start, end int64
 		text       string
 	}{{0, 3, "valid lines are 1 to 6"}, {-1, 3, "valid values are 6 to 6"}, {-7, 3, "valid lines are 1 to 6"}, {7, 9, "valid lines are 1 to 6"}, {4, 3, "valid values are 4 to 6"}} {
-		_, err := r.GetByLines(t.Context(), "s", "a", row.start, row.end)
+		_, err := r.GetByLines(t.Context(), "s", "a", LinesQuery{StartLine: row.start, EndLine: row.end})
 		wantCode(t, err, tools.CodeInvalidArguments, row.text)
 	}
 }
@@ -266,22 +267,37 @@ func TestLinesText(t *testing.T) {
 func TestLinesThatAreTooMuch(t *testing.T) {
 	long := strings.Repeat("x", 50_000)
 	r := stored(t, []byte(strings.Repeat("1234567\n", 10_000)+long+"\nend"))
-	lines, err := r.GetByLines(t.Context(), "s", "a", 1, 10_002)
+	lines, err := r.GetByLines(t.Context(), "s", "a", LinesQuery{StartLine: 1, EndLine: 10_002})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if lines.EndLine != 15_000/8-1 && lines.EndLine != 15_000/8 || lines.NextLine != lines.EndLine+1 {
-		t.Errorf("lines end at %d and go on at %d, want about 1875", lines.EndLine, lines.NextLine)
+	if lines.EndLine != 15_000/8-1 && lines.EndLine != 15_000/8 || !strings.Contains(lines.Text(), fmt.Sprintf("continue with cursor=%q", lines.NextCursor)) {
+		t.Errorf("lines end at %d and go on at %q, want about 1875", lines.EndLine, lines.NextCursor)
 	}
-	if want := fmt.Sprintf("start_line=%d", lines.NextLine); !strings.Contains(lines.Text(), want) {
-		t.Errorf("the text does not say %q", want)
+	next, err := r.GetByLines(t.Context(), "s", "a", LinesQuery{Cursor: lines.NextCursor})
+	if err != nil || next.StartLine != lines.EndLine+1 || !strings.HasPrefix(next.Content, "1234567\n1234567\n") {
+		t.Errorf("the lines continue at %+v, %v", next, err)
 	}
-	lines, err = r.GetByLines(t.Context(), "s", "a", 10_001, 10_002)
+	lines, err = r.GetByLines(t.Context(), "s", "a", LinesQuery{StartLine: 10_001, EndLine: 10_002})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if lines.EndLine != 10_001 || lines.NextLine != 10_002 || lines.NextOffset != 80_000+15_000 || len(lines.Content) != 15_000 {
-		t.Errorf("a long line gives %d bytes, end %d, next line %d, next offset %d", len(lines.Content), lines.EndLine, lines.NextLine, lines.NextOffset)
+	got := ""
+	for q := (LinesQuery{StartLine: 10_001, EndLine: 10_002}); ; q = (LinesQuery{Cursor: lines.NextCursor}) {
+		if lines, err = r.GetByLines(t.Context(), "s", "a", q); err != nil || len(lines.Content) > 15_000 {
+			t.Fatalf("%+v: %d bytes, %v", q, len(lines.Content), err)
+		}
+		got += lines.Content
+		if lines.NextCursor == "" {
+			break
+		}
+	}
+	if got != long+"\nend" || lines.EndLine != 10_002 {
+		t.Errorf("a long line gives %d bytes and ends in line %d", len(got), lines.EndLine)
+	}
+	for _, bad := range []string{"at9999999+1", "at-1+1", "12", "at1+1 "} {
+		_, err = r.GetByLines(t.Context(), "s", "a", LinesQuery{Cursor: bad})
+		wantCode(t, err, tools.CodeInvalidArguments, "cursor")
 	}
 }
 
@@ -305,7 +321,7 @@ func TestLinesFromTheMiddleReadFewBlocks(t *testing.T) {
 	}
 	for start := int64(1); start < 1_000_000; start += 12_345 {
 		counting := &countingContent{Content: c}
-		if _, err := readLines(t.Context(), rec, inBlocks(counting), start, start+19, 40_000); err != nil {
+		if _, err := readLines(t.Context(), rec, inBlocks(counting), LinesQuery{StartLine: start, EndLine: start + 19}, 40_000); err != nil {
 			t.Fatal(err)
 		}
 		if counting.reads > 2 {
@@ -390,7 +406,7 @@ func TestReadErrors(t *testing.T) {
 	wantCode(t, err, tools.CodeNotFound, "query_artifacts")
 	_, err = r.GetByID(t.Context(), "s", "", 0, 0)
 	wantCode(t, err, tools.CodeInvalidArguments, "artifact_id")
-	_, err = r.GetByLines(t.Context(), "s", strings.Repeat("../", 500), 1, 2)
+	_, err = r.GetByLines(t.Context(), "s", strings.Repeat("../", 500), LinesQuery{StartLine: 1, EndLine: 2})
 	wantCode(t, err, tools.CodeNotFound, "no artifact")
 
 	now := time.Now()
@@ -415,14 +431,14 @@ func TestAnswersWithEscapesAreBounded(t *testing.T) {
 	r := stored(t, content)
 	checkPages(t, r, content, PageChars)
 	page := must(r.GetByID(t.Context(), "s", "a", 11_000, 0))
-	lines := must(r.GetByLines(t.Context(), "s", "a", 1_001, 0))
-	grep := must(r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: "$", Offset: 11_000}))
+	lines := must(r.GetByLines(t.Context(), "s", "a", LinesQuery{StartLine: 1_001}))
+	grep := must(r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: "$", Cursor: "at11000+0"}))
 	for name, text := range map[string]string{"page": page.Text(), "lines": lines.Text(), "grep": grep.Text()} {
 		if n := len(text); n > most || n < PageChars/2 {
 			t.Errorf("the %s has %d characters", name, n)
 		}
 	}
-	if page.NextOffset == 0 || lines.NextLine == 0 && lines.NextOffset == 0 {
-		t.Errorf("no continuation: %d, %d, %d", page.NextOffset, lines.NextLine, lines.NextOffset)
+	if page.NextOffset == 0 || lines.NextCursor == "" {
+		t.Errorf("no continuation: %d, %q", page.NextOffset, lines.NextCursor)
 	}
 }

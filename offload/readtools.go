@@ -24,7 +24,7 @@ func (r *Reader) Tools() []tools.Tool {
 			}),
 		readTool(ToolLines, "Read a range of lines of an artifact, for instance around a match of grep_knowledge.",
 			func(ctx context.Context, session string, in linesArgs) (textResult, error) {
-				return r.GetByLines(ctx, session, in.ArtifactID, in.StartLine, in.EndLine)
+				return r.GetByLines(ctx, session, in.ArtifactID, in.LinesQuery)
 			}),
 		readTool(ToolGrep, "Search the lines of an artifact with a regular expression. Counts all matches; shows matching lines as '12: text' and context as '11- text'. "+
 			"Usually the best first step with a long text.",
@@ -58,8 +58,7 @@ type getArgs struct {
 
 type linesArgs struct {
 	ArtifactID string `json:"artifact_id" jsonschema:"the id of the artifact, as its reference shows it"`
-	StartLine  int64  `json:"start_line" jsonschema:"the first line to read, counted from 1; -20 means the last 20"`
-	EndLine    int64  `json:"end_line,omitempty" jsonschema:"the last line to read; default the end, as far as it fits"`
+	LinesQuery
 }
 
 type grepArgs struct {

@@ -1,7 +1,7 @@
 package offload
 
 import (
-	"encoding/json"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -11,12 +11,14 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/stevedore-bus/stevedore/offload/internal/jsonread"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
 const (
 	shapeBytes  = 1 << 20 // bytes whose values are described; later ones are only counted
 	shapeKeys   = 24      // keys of an object that are named
+	shapeValue  = 4 << 20 // bytes of the longest string; the description ends there
 	shapeNest   = 32      // nesting levels that are described
 	sampleRunes = 300     // of the sample element
 )
@@ -38,7 +40,7 @@ type shapeNode struct {
 
 // shaper builds the shape of a document.
 type shaper struct {
-	scan     *jsonScanner
+	in       *jsonread.Reader
 	deadline time.Time
 	counted  int
 	partial  bool // the document was not read to its end
@@ -52,21 +54,21 @@ var errShapeTime = errors.New("the description takes too long")
 
 // shape describes the structure of a JSON text in about budget runes: exact numbers of
 // elements, equal shapes once, and a sample element if sample is true. rows is true for
-// NDJSON. It returns errNotJSON if the text is not JSON.
+// NDJSON. It returns jsonread.ErrNotJSON if the text is not JSON.
 func shape(src io.ReaderAt, size int64, rows, sample bool, budget int) (string, error) {
-	s := &shaper{scan: newJSONScanner(io.NewSectionReader(src, 0, size)), deadline: time.Now().Add(shapeTime), sampleAt: -1}
+	s := &shaper{in: jsonread.New(io.NewSectionReader(src, 0, size), shapeValue), deadline: time.Now().Add(shapeTime), sampleAt: -1}
 	root := &shapeNode{}
 	n := 0
 	var err error
 	for {
-		if _, err = s.scan.peek(); err != nil {
+		if _, err = s.in.Peek(); err != nil {
 			break
 		}
 		if n > 0 && !rows {
-			return "", fmt.Errorf("%w: there is text after the value", errNotJSON)
+			return "", fmt.Errorf("%w: there is text after the value", jsonread.ErrNotJSON)
 		}
 		if n == 0 && rows {
-			s.sampleAt, s.samplePath = s.scan.used, "row 1"
+			s.sampleAt, s.samplePath = s.in.Offset(), "row 1"
 		}
 		if err = s.value(root, "", 0); err != nil {
 			break
@@ -74,19 +76,19 @@ func shape(src io.ReaderAt, size int64, rows, sample bool, budget int) (string, 
 		n++
 	}
 	switch {
-	case err == errShapeTime:
+	case err == errShapeTime, errors.Is(err, jsonread.ErrTooLong):
 		s.partial = true
 		root.count = min(root.count, max(n, 1)) // the last row is not complete
 	case err != io.EOF:
 		return "", err
 	case n == 0:
-		return "", fmt.Errorf("%w: there is no value", errNotJSON)
+		return "", fmt.Errorf("%w: there is no value", jsonread.ErrNotJSON)
 	}
 	head := "JSON of the shape "
 	if rows {
 		head = fmt.Sprintf("%s rows of JSON, each of the shape ", s.number(n))
 		if s.partial {
-			if lines, ok := rowLines(src, size, s.scan.used, n); ok {
+			if lines, ok := rowLines(src, size, s.in.Offset(), n); ok {
 				head = fmt.Sprintf("%d lines, each a row of JSON of the shape ", lines)
 			}
 		}
@@ -142,17 +144,13 @@ func (s *shaper) sample(src io.ReaderAt, size int64) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	value, err := newCapture(data)
-	text := string(value)
+	data = bytes.TrimLeft(data, ", \t\r\n")
+	value, err := jsonread.New(bytes.NewReader(data), int64(len(data))).Value()
 	if err != nil {
-		text = string(wholeRunes(data)) // a long element
+		value = wholeRunes(data) // a long element
 	}
+	text := string(value)
 	return fmt.Sprintf("\n%s: %s", s.samplePath, tools.Excerpt(lineBreak.ReplaceAllString(text, " "), sampleRunes)), nil
-}
-
-// newCapture returns the first JSON value in data.
-func newCapture(data []byte) ([]byte, error) {
-	return newJSONScanner(strings.NewReader(string(data))).value()
 }
 
 // value adds the next value to a node.
@@ -160,24 +158,24 @@ func (s *shaper) value(n *shapeNode, path string, depth int) error {
 	if s.counted++; s.counted%4096 == 0 && time.Now().After(s.deadline) {
 		return errShapeTime
 	}
-	c, err := s.scan.need()
+	c, err := s.in.Peek()
 	if err != nil {
 		return err
 	}
 	n.count++
-	kind := strings.TrimPrefix(strings.TrimPrefix(jsonType(c), "a "), "an ")
+	kind := strings.TrimPrefix(strings.TrimPrefix(jsonread.TypeOf(c), "a "), "an ")
 	if !slices.Contains(n.kinds, kind) {
 		n.kinds = append(n.kinds, kind)
 	}
 	switch {
 	case depth >= shapeNest:
-		return s.scan.skip()
+		return s.in.Skip()
 	case c == '[':
 		return s.array(n, path, depth)
 	case c == '{':
 		return s.object(n, path, depth)
 	}
-	return s.scan.skip()
+	return s.in.Skip()
 }
 
 func (s *shaper) array(n *shapeNode, path string, depth int) error {
@@ -195,21 +193,18 @@ func (s *shaper) array(n *shapeNode, path string, depth int) error {
 			}
 		}
 	}()
-	return s.scan.elements(func([]byte) error {
+	return s.in.Elements(func(string) error {
 		if i == 0 && first {
-			if _, err := s.scan.need(); err != nil {
-				return err
-			}
-			start = s.scan.used
+			start = s.in.Offset()
 		}
 		i++
-		if s.scan.used < shapeBytes {
+		if s.in.Offset() < shapeBytes {
 			return s.value(n.elem, path+"[]", depth+1)
 		}
 		if s.counted++; s.counted%4096 == 0 && time.Now().After(s.deadline) {
 			return errShapeTime
 		}
-		return s.scan.skip()
+		return s.in.Skip()
 	})
 }
 
@@ -219,16 +214,12 @@ func (s *shaper) object(n *shapeNode, path string, depth int) error {
 	}
 	members := 0
 	defer func() { n.members = max(n.members, members) }()
-	return s.scan.elements(func(key []byte) error {
+	return s.in.Elements(func(name string) error {
 		members++
-		var name string
-		if err := json.Unmarshal(key, &name); err != nil {
-			return fmt.Errorf("%w: %v", errNotJSON, err)
-		}
 		field := n.fields[name]
 		if field == nil {
 			if len(n.keys) >= 4*shapeKeys {
-				return s.scan.skip()
+				return s.in.Skip()
 			}
 			field = &shapeNode{}
 			n.fields[name] = field

@@ -119,12 +119,11 @@ func (s *Service) artifact(ctx context.Context, req micro.Request) (any, error) 
 		page, err := s.reader.Read(ctx, session, in.ArtifactID, in.Offset, in.Limit)
 		return (*ReadPage)(page), err
 	case "lines":
-		return s.reader.GetByLines(ctx, session, in.ArtifactID, in.StartLine, in.EndLine)
+		return s.reader.GetByLines(ctx, session, in.ArtifactID, offload.LinesQuery{StartLine: in.StartLine, EndLine: in.EndLine, Cursor: in.Cursor})
 	case "grep":
-		in.GrepQuery.Offset = in.Offset // the field of the same name above hides it
 		return s.reader.Grep(ctx, session, in.ArtifactID, in.GrepQuery)
 	case "jq":
-		return s.reader.JQ(ctx, session, in.ArtifactID, offload.JQQuery{Query: in.Query, Offset: int(in.Offset)})
+		return s.reader.JQ(ctx, session, in.ArtifactID, offload.JQQuery{Query: in.Query, Cursor: in.Cursor})
 	case "query":
 		return s.reader.QueryPage(ctx, session, in.Filter, int(in.Offset), int(in.Limit))
 	case "info":

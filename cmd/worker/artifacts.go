@@ -141,7 +141,7 @@ func newArtifactsGrep(o *client.Options) *cobra.Command {
 	cmd.Flags().IntVarP(&in.ContextAfter, "after-context", "A", 0, "`LINES` to show after each match")
 	cmd.Flags().IntVarP(&around, "context-lines", "C", 0, "`LINES` to show around each match")
 	cmd.Flags().IntVarP(&in.MaxResults, "max-results", "m", 100, "`NUMBER` of matches to show")
-	addOffsetFlag(cmd, &in)
+	addCursorFlag(cmd, &in)
 	return cmd
 }
 
@@ -151,13 +151,13 @@ func newArtifactsJQ(o *client.Options) *cobra.Command {
 		in.ArtifactID, in.Query = args[0], args[1]
 		return in, nil
 	})
-	addOffsetFlag(cmd, &in)
+	addCursorFlag(cmd, &in)
 	return cmd
 }
 
-// addOffsetFlag adds the flag that continues an answer.
-func addOffsetFlag(cmd *cobra.Command, in *rpc.ReadRequest) {
-	cmd.Flags().Int64Var(&in.Offset, "offset", 0, "`OFFSET` that an answer gave, to continue it")
+// addCursorFlag adds the flag that continues an answer.
+func addCursorFlag(cmd *cobra.Command, in *rpc.ReadRequest) {
+	cmd.Flags().StringVar(&in.Cursor, "cursor", "", "`CURSOR` that an answer gave, to continue it")
 }
 
 func newArtifactsGet(o *client.Options) *cobra.Command {

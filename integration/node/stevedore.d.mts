@@ -98,7 +98,7 @@ export interface Stevedore {
   /** Lines of an artifact, counted from 1; a negative start counts from the end. */
   lines(artifact: string, start: number, end?: number): Promise<string>;
   /** The lines of an artifact that match a regular expression (RE2). */
-  grep(artifact: string, pattern: string, more?: { ignore_case?: boolean; context_before?: number; context_after?: number; max_results?: number; offset?: number }): Promise<string>;
+  grep(artifact: string, pattern: string, more?: { ignore_case?: boolean; context_before?: number; context_after?: number; max_results?: number; cursor?: string }): Promise<string>;
   /** Characters of an artifact. */
   page(artifact: string, offset?: number, limit?: number): Promise<string>;
   /** The completions of the session's async calls: those stored from now on, or those after a sequence (0: all). */

@@ -29,7 +29,7 @@ func TestOpenedContentIsNotLookedUpAgain(t *testing.T) {
 		want uint64
 	}{{1, 3}, {1, 1}, {out.Lines / 3, 2}, {out.Lines/2 - 1, 2}, {out.Lines / 2, 2}, {2, 1}} {
 		before := js.Conn().Stats().OutMsgs
-		if _, err := r.GetByLines(t.Context(), "s", "a", c.line, c.line); err != nil {
+		if _, err := r.GetByLines(t.Context(), "s", "a", offload.LinesQuery{StartLine: c.line, EndLine: c.line}); err != nil {
 			t.Fatal(err)
 		}
 		if got := js.Conn().Stats().OutMsgs - before; got != c.want {
@@ -37,13 +37,13 @@ func TestOpenedContentIsNotLookedUpAgain(t *testing.T) {
 		}
 	}
 	// The cache does not bypass the record.
-	if _, err := r.GetByLines(t.Context(), "other", "a", 1, 1); tools.CodeOf(err) != tools.CodeNotFound {
+	if _, err := r.GetByLines(t.Context(), "other", "a", offload.LinesQuery{StartLine: 1, EndLine: 1}); tools.CodeOf(err) != tools.CodeNotFound {
 		t.Errorf("another session: %v", err)
 	}
 	if err := s.Delete(t.Context(), "s", "a"); err != nil {
 		t.Fatal(err)
 	}
-	if lines, err := r.GetByLines(t.Context(), "s", "a", 1, 1); lines != nil || tools.CodeOf(err) != tools.CodeNotFound {
+	if lines, err := r.GetByLines(t.Context(), "s", "a", offload.LinesQuery{StartLine: 1, EndLine: 1}); lines != nil || tools.CodeOf(err) != tools.CodeNotFound {
 		t.Errorf("after its deletion: %v, %v", lines, err)
 	}
 	if page, err := r.GetByID(t.Context(), "s", "a", 0, 10); page != nil || tools.CodeOf(err) != tools.CodeNotFound {
@@ -51,7 +51,7 @@ func TestOpenedContentIsNotLookedUpAgain(t *testing.T) {
 	}
 	// The cache does not return the content of another artifact with this id.
 	storetest.Put(t, s, storetest.NewRecord("s", "a"), []byte("one\ntwo"))
-	if lines, err := r.GetByLines(t.Context(), "s", "a", 1, 9); err != nil || lines.Content != "one\ntwo" {
+	if lines, err := r.GetByLines(t.Context(), "s", "a", offload.LinesQuery{StartLine: 1, EndLine: 9}); err != nil || lines.Content != "one\ntwo" {
 		t.Errorf("after it was put anew: %v, %v", lines, err)
 	}
 }

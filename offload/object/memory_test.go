@@ -155,7 +155,7 @@ func TestLinesReadFewChunks(t *testing.T) {
 	for range rounds {
 		last, came := s.reads.Load(), js.Conn().Stats().InMsgs
 		first := 1 + rand.Int64N(out.Lines-20)
-		if _, err := r.GetByLines(t.Context(), "s", "a", first, first+19); err != nil {
+		if _, err := r.GetByLines(t.Context(), "s", "a", offload.LinesQuery{StartLine: first, EndLine: first + 19}); err != nil {
 			t.Fatal(err)
 		}
 		most = max(most, s.reads.Load()-last)

@@ -169,7 +169,7 @@ func lineOfLog(n int) int64 { return 1 + (int64(n)+2)*777_777%1_200_000 }
 
 func linesOfLog(b *testing.B, r *offload.Reader, n int) {
 	first := lineOfLog(n)
-	if _, err := r.GetByLines(b.Context(), "s", "a", first, first+19); err != nil {
+	if _, err := r.GetByLines(b.Context(), "s", "a", offload.LinesQuery{StartLine: first, EndLine: first + 19}); err != nil {
 		b.Fatal(err)
 	}
 }

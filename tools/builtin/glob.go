@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
-	"github.com/stevedore-bus/stevedore/offload/linematch"
+	"github.com/stevedore-bus/stevedore/offload/grep"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -24,7 +24,7 @@ func newGlob(ws *workspace) (*tools.FuncTool, error) {
 }
 
 func (ws *workspace) glob(ctx context.Context, _ tools.Call, args globArgs) *tools.Result {
-	if args.Pattern == "" || len(args.Pattern) > linematch.MaxPattern || !doublestar.ValidatePattern(args.Pattern) {
+	if args.Pattern == "" || len(args.Pattern) > grep.MaxPattern || !doublestar.ValidatePattern(args.Pattern) {
 		return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "glob %.100q is not a valid pattern", args.Pattern))
 	}
 	pattern := args.Pattern

@@ -12,7 +12,7 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 
-	"github.com/stevedore-bus/stevedore/offload/linematch"
+	"github.com/stevedore-bus/stevedore/offload/grep"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -33,13 +33,13 @@ func newGrep(ws *workspace) (*tools.FuncTool, error) {
 }
 
 func (ws *workspace) grep(ctx context.Context, _ tools.Call, args grepArgs) *tools.Result {
-	if args.Context < 0 || args.Context > linematch.MaxContext || args.MaxResults < 0 {
-		return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "context must be 0 to %d, and max_results must not be negative", linematch.MaxContext))
+	if args.Context < 0 || args.Context > grep.MaxContext || args.MaxResults < 0 {
+		return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "context must be 0 to %d, and max_results must not be negative", grep.MaxContext))
 	}
 	if args.Glob != "" && !doublestar.ValidatePattern(args.Glob) {
 		return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "glob %q is not a valid pattern", args.Glob))
 	}
-	pattern, err := linematch.Compile(args.Pattern, args.IgnoreCase)
+	pattern, err := grep.Compile(args.Pattern, args.IgnoreCase)
 	if err != nil {
 		return tools.Failure(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"os"
 	"slices"
 
-	"github.com/stevedore-bus/stevedore/offload/linematch"
+	"github.com/stevedore-bus/stevedore/offload/grep"
 )
 
 const (
@@ -18,7 +18,7 @@ const (
 
 // lineSearch writes the lines of files that match.
 type lineSearch struct {
-	pattern *linematch.Pattern
+	pattern *grep.Pattern
 	context int // lines around a match
 	max     int
 	out     io.Writer
@@ -48,7 +48,7 @@ func (s *lineSearch) search(ctx context.Context, f *os.File, shown string) error
 		return nil // it has no line
 	}
 	fs := &fileSearch{lineSearch: s, f: f, shown: shown}
-	search := &linematch.Search{Pattern: s.pattern, Source: f, TrimCR: true, StopWhenFull: true, Found: fs.match}
+	search := &grep.Search{Pattern: s.pattern, Source: f, StopWhenFull: true, Found: fs.match}
 	size := min(info.Size(), searchBuffer) + 1 // one more byte finds the end
 	if err := search.Run(ctx, fileParts(ctx, f, size)); err != nil {
 		return err
@@ -60,7 +60,7 @@ func (s *lineSearch) search(ctx context.Context, f *os.File, shown string) error
 func fileParts(ctx context.Context, f *os.File, size int64) func(yield func([]byte, error) bool) {
 	return func(yield func([]byte, error) bool) {
 		held := false // a newline that may be the last byte
-		for part, err := range linematch.Parts(ctx, f, 0, int(size)) {
+		for part, err := range grep.Parts(ctx, f, 0, int(size)) {
 			if held && !yield([]byte("\n"), nil) {
 				return
 			}
@@ -75,7 +75,7 @@ func fileParts(ctx context.Context, f *os.File, size int64) func(yield func([]by
 }
 
 // match writes a line that matches, and the lines around it.
-func (s *fileSearch) match(line linematch.Line) (more bool, err error) {
+func (s *fileSearch) match(line grep.Line) (more bool, err error) {
 	if err := s.contextAfter(line.Number); err != nil {
 		return false, err
 	}
@@ -96,14 +96,14 @@ func (s *fileSearch) match(line linematch.Line) (more bool, err error) {
 	}
 	var text string
 	if len(line.At) > 1 {
-		text, _, _, err = linematch.ShowAll(s.f, line, linematch.MaxShown)
+		text, _, _, err = grep.ShowAll(s.f, line, grep.MaxShown)
 	} else {
-		text, _, err = linematch.Show(s.f, line.Start, line.End, line.At[0])
+		text, _, err = grep.Show(s.f, line.Start, line.End, line.At[0])
 	}
 	if err != nil {
 		return false, err
 	}
-	if line.Hits > 1 && line.End-line.Start > linematch.MaxShown {
+	if line.Hits > 1 && line.End-line.Start > grep.MaxShown {
 		text += fmt.Sprintf(" [cut; %d matches in this line]", line.Hits)
 	}
 	s.found++
@@ -112,7 +112,7 @@ func (s *fileSearch) match(line linematch.Line) (more bool, err error) {
 }
 
 // contextBefore returns the lines before a match that were not written.
-func (s *fileSearch) contextBefore(line linematch.Line) (texts []string, err error) {
+func (s *fileSearch) contextBefore(line grep.Line) (texts []string, err error) {
 	n := min(int64(s.context), line.Number-1-s.last)
 	for end := line.Start - 1; n > 0; n-- {
 		from := max(end-contextWindow, 0)
@@ -184,7 +184,7 @@ func (s *fileSearch) clip(start, end int64) (string, error) {
 			end--
 		}
 	}
-	text, _, err := linematch.Show(s.f, start, end, start)
+	text, _, err := grep.Show(s.f, start, end, start)
 	return text, err
 }
 

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
-	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/offload/jq"
 	"github.com/stevedore-bus/stevedore/tools/builtin"
 )
 
@@ -22,7 +22,7 @@ func NewLimitedCommands() []*cobra.Command {
 		{
 			Use: jqProcess, Short: "Run one jq query for a worker", Hidden: true, Args: cli.Args(cobra.NoArgs),
 			RunE: func(cmd *cobra.Command, _ []string) error {
-				return offload.ServeJQ(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
+				return jq.Serve(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
 			},
 		},
 		{

@@ -79,10 +79,10 @@ function viewer(main, session, id, startAt) {
       return rows;
     }
     const rows = [], first = n * blockLines + 1, last = Math.min(first + blockLines - 1, record.lines);
-    for (let start = first; start && start <= last;) {
+    for (let start = first; start <= last;) {
       const part = await get(base + "/lines", { start, end: last }, abort.signal);
-      for (const text of part.content.split("\n")) rows.push({ text: text.length > longest ? text.slice(0, longest) : text, cut: text.length > longest || (part.next_offset > 0 && start + rows.length > part.end_line) });
-      start = part.next_line || 0;
+      for (const text of part.content.split("\n")) rows.push({ text: text.length > longest ? text.slice(0, longest) : text, cut: text.length > longest || (part.next_cursor && part.start_line === part.end_line) });
+      start = part.end_line + 1;
     }
     return rows;
   }
@@ -189,7 +189,7 @@ function viewer(main, session, id, startAt) {
   function jump(i, focus) {
     if (!hits.length) return;
     hit = (i + hits.length) % hits.length;
-    goTo(byChars && hits[hit].offset ? hits[hit].offset : hits[hit].line);
+    goTo(byChars && hits[hit].offsets ? hits[hit].offsets[0] : hits[hit].line);
     const buttons = results.querySelectorAll(".hit");
     buttons.forEach((b, n) => b.toggleAttribute("aria-current", n === hit));
     if (buttons[hit]) buttons[hit].scrollIntoView({ block: "nearest" });

@@ -1,4 +1,4 @@
-package linematch
+package grep
 
 import (
 	"bytes"
@@ -24,8 +24,6 @@ type Search struct {
 	Found func(Line) (more bool, err error)
 	// StopWhenFull ends the search when Found returns false.
 	StopWhenFull bool
-	// TrimCR excludes a "\r" before a newline from the line.
-	TrimCR bool
 	// From is the first byte at which a match may begin.
 	From int64
 
@@ -37,8 +35,6 @@ type Search struct {
 	// Next is the first byte after the matches that are counted and the text before Searched.
 	// If Run returned an error, a search from Next counts the other matches.
 	Next int64
-	// Read is the byte up to which a long line was read that Run did not finish, or 0.
-	Read int64
 	// Matches counts the matches. Of a line that matches only the empty text, it
 	// counts one.
 	Matches int64
@@ -131,7 +127,7 @@ func (s *Search) done() bool { return s.full && s.StopWhenFull }
 
 // lines searches whole lines, which are separated by newlines.
 func (s *Search) lines(ctx context.Context, text []byte) error {
-	if s.TrimCR && (bytes.Contains(text, []byte("\r\n")) || bytes.HasSuffix(text, []byte("\r"))) {
+	if bytes.Contains(text, []byte("\r\n")) || bytes.HasSuffix(text, []byte("\r")) {
 		for line := range bytes.SplitSeq(text, []byte("\n")) {
 			if err := s.block(ctx, bytes.TrimSuffix(line, []byte("\r"))); err != nil || s.done() {
 				return err
@@ -188,7 +184,7 @@ func (s *Search) block(ctx context.Context, text []byte) error {
 // longLine searches a line that is not in memory.
 func (s *Search) longLine(ctx context.Context, filter *literalFilter, size int64) error {
 	end := s.Searched + size
-	if s.TrimCR && size > 0 {
+	if size > 0 {
 		var last [1]byte
 		if _, err := s.Source.ReadAt(last[:], end-1); err != nil && err != io.EOF {
 			return err
@@ -199,7 +195,7 @@ func (s *Search) longLine(ctx context.Context, filter *literalFilter, size int64
 	}
 	if filter.seen {
 		s.begin(Line{Number: s.Lines + 1, Start: s.Searched, End: end})
-		line := io.NewSectionReader(&notingReader{s.Source, &s.Read}, s.Searched, end-s.Searched)
+		line := io.NewSectionReader(s.Source, s.Searched, end-s.Searched)
 		err := s.Pattern.InLine(ctx, line, max(s.From-s.Searched, 0), line.Size(), func(start, stop int64) bool {
 			s.hit(s.Searched+start, s.Searched+stop)
 			return true
@@ -210,22 +206,9 @@ func (s *Search) longLine(ctx context.Context, filter *literalFilter, size int64
 		if err != nil {
 			return err
 		}
-		s.Read = 0
 	}
 	s.advance(1, size+1)
 	return nil
-}
-
-// notingReader notes up to which byte its source was read.
-type notingReader struct {
-	io.ReaderAt
-	end *int64
-}
-
-func (r *notingReader) ReadAt(p []byte, off int64) (int, error) {
-	n, err := r.ReaderAt.ReadAt(p, off)
-	*r.end = max(*r.end, off+int64(n))
-	return n, err
 }
 
 func (s *Search) begin(line Line) { s.line, s.any = line, false }

@@ -1,4 +1,4 @@
-package offload
+package jq
 
 import (
 	"bytes"
@@ -7,7 +7,9 @@ import (
 	"io"
 	"strings"
 
-	"github.com/stevedore-bus/stevedore/tools/jsonform"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/stevedore-bus/stevedore/offload/internal/jsonread"
 )
 
 // rowSource yields the JSON of rows.
@@ -19,25 +21,20 @@ type rowSource interface {
 }
 
 // jsonRows are the values of a text with several JSON values.
-type jsonRows struct{ *jsonScanner }
+type jsonRows struct{ *jsonread.Reader }
 
-func newJSONRows(src io.Reader) rowSource { return jsonRows{newJSONScanner(src)} }
+func newJSONRows(src io.Reader) rowSource { return jsonRows{jsonread.New(src, maxElement)} }
 
-func (r jsonRows) next() ([]byte, error) {
-	if _, err := r.peek(); err != nil {
-		return nil, err
-	}
-	return r.value()
-}
+func (r jsonRows) next() ([]byte, error) { return r.Value() }
 
-func (r jsonRows) offset() int64 { return r.used }
+func (r jsonRows) offset() int64 { return r.Offset() }
 
 // tableRows are the rows of a table as objects. Cells without a column have their number
 // as the key.
 type tableRows struct {
 	*csv.Reader
 	columns [][]byte // as JSON
-	row     bytes.Buffer
+	row     []byte
 }
 
 func newTableRows(src io.Reader, comma rune) rowSource {
@@ -61,22 +58,20 @@ func (r *tableRows) next() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.row.Reset()
-	r.row.WriteByte('{')
+	r.row = append(r.row[:0], '{')
 	for i, cell := range cells {
 		if i > 0 {
-			r.row.WriteByte(',')
+			r.row = append(r.row, ',')
 		}
 		if i < len(r.columns) {
-			r.row.Write(r.columns[i])
+			r.row = append(r.row, r.columns[i]...)
 		} else {
-			fmt.Fprintf(&r.row, `"%d"`, i+1)
+			r.row = fmt.Appendf(r.row, `"%d"`, i+1)
 		}
-		r.row.WriteByte(':')
-		r.row.Write(appendJSON(r.row.AvailableBuffer(), cell))
+		r.row = appendJSON(append(r.row, ':'), cell)
 	}
-	r.row.WriteByte('}')
-	return r.row.Bytes(), nil
+	r.row = append(r.row, '}')
+	return r.row, nil
 }
 
 // header reads the names of the columns, unless it did so before.
@@ -101,11 +96,11 @@ func (r *tableRows) offset() int64 {
 }
 
 func appendJSON(to []byte, text string) []byte {
-	data, err := jsonform.Encode(text)
-	if err != nil { // impossible for a string
-		return append(to, `""`...)
+	out, err := jsontext.AppendQuote(to, text)
+	if err != nil { // bytes that are not UTF-8
+		out, _ = jsontext.AppendQuote(to, strings.ToValidUTF8(text, "\uFFFD"))
 	}
-	return append(to, data...)
+	return out
 }
 
 // asArray is the text of a JSON array of rows. A space follows each row, so that the reader

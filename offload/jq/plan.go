@@ -1,4 +1,4 @@
-package offload
+package jq
 
 import (
 	"slices"
@@ -7,24 +7,24 @@ import (
 	"github.com/itchyny/gojq"
 )
 
-// jqPlan says which part of a document a query needs. A document that is too large for
+// plan says which part of a document a query needs. A document that is too large for
 // the memory is then read in parts.
-type jqPlan struct {
+type plan struct {
 	path []any // names and indexes of the part
-	need jqNeed
+	need need
 	from int // of slices: the first element; a negative number counts from the end
 	to   int // of slices: the element after the last one, or -1
 	// optional means that a value without elements is no error.
 	optional bool
 }
 
-// jqNeed is what a query needs of the part.
-type jqNeed int
+// need is what a query needs of the part.
+type need int
 
 const (
-	needValue    jqNeed = iota // all of it
-	needElements               // its elements, one after the other
-	needSlice                  // an array of some elements
+	needValue    need = iota // all of it
+	needElements             // its elements, one after the other
+	needSlice                // an array of some elements
 	needLength
 	needKeys
 )
@@ -32,14 +32,14 @@ const (
 // elementsFunc yields the elements of the part in a planned query.
 const elementsFunc = "_elements"
 
-// planJQ returns the plan of a query, and the query that runs on the planned part.
+// planOf returns the plan of a query, and the query that runs on the planned part.
 // If the query needs the document in more than one place, the plan is the document.
-func planJQ(text string) (*gojq.Query, jqPlan, error) {
+func planOf(text string) (*gojq.Query, plan, error) {
 	query, err := gojq.Parse(text)
 	if err != nil {
-		return nil, jqPlan{}, err
+		return nil, plan{}, err
 	}
-	p := &jqPlanner{}
+	p := &planner{}
 	if len(query.Imports) > 0 || query.Meta != nil {
 		p.whole = true
 	} else {
@@ -47,20 +47,20 @@ func planJQ(text string) (*gojq.Query, jqPlan, error) {
 	}
 	if p.whole || p.uses != 1 {
 		query, err = gojq.Parse(text) // the planner changed it
-		return query, jqPlan{}, err
+		return query, plan{}, err
 	}
 	return query, p.plan, nil
 }
 
-// jqPlanner rewrites a query in place.
-type jqPlanner struct {
-	plan  jqPlan
+// planner rewrites a query in place.
+type planner struct {
+	plan  plan
 	uses  int  // places that need the document
 	whole bool // the query is not understood
 }
 
 // query plans q, whose input is the value at path.
-func (p *jqPlanner) query(q *gojq.Query, path []any) {
+func (p *planner) query(q *gojq.Query, path []any) {
 	switch {
 	case q == nil || p.whole:
 	case len(q.FuncDefs) > 0:
@@ -151,12 +151,12 @@ func constantNumber(q *gojq.Query) (int, bool) {
 }
 
 // use notes that the query needs a part of the document.
-func (p *jqPlanner) use(plan jqPlan) {
+func (p *planner) use(plan plan) {
 	p.uses++
 	p.plan = plan
 }
 
-func (p *jqPlanner) term(t *gojq.Term, path []any) {
+func (p *planner) term(t *gojq.Term, path []any) {
 	if below, rest, ok := leadingPath(t); ok {
 		path = append(slices.Clone(path), below...)
 		p.access(t, path, rest)
@@ -195,15 +195,15 @@ func (p *jqPlanner) term(t *gojq.Term, path []any) {
 }
 
 // constant refuses a query that needs its input.
-func (p *jqPlanner) constant(q *gojq.Query) {
+func (p *planner) constant(q *gojq.Query) {
 	uses := p.uses
 	p.query(q, nil)
 	p.whole = p.whole || p.uses != uses
 }
 
 // access plans a path with suffixes that are not constant keys.
-func (p *jqPlanner) access(t *gojq.Term, path []any, rest []*gojq.Suffix) {
-	plan := jqPlan{path: path}
+func (p *planner) access(t *gojq.Term, path []any, rest []*gojq.Suffix) {
+	plan := plan{path: path}
 	*t = gojq.Term{Type: gojq.TermTypeIdentity, SuffixList: rest}
 	if len(rest) > 0 {
 		first, last := rest[0], &gojq.Index{}
@@ -248,11 +248,11 @@ func elements() *gojq.Query {
 }
 
 // function plans a call of a built-in function.
-func (p *jqPlanner) function(t *gojq.Term, path []any) {
+func (p *planner) function(t *gojq.Term, path []any) {
 	f := t.Func
 	each := func(rewritten *gojq.Query) {
 		t.Type, t.Func, t.Query = gojq.TermTypeQuery, nil, rewritten
-		p.use(jqPlan{path: path, need: needElements})
+		p.use(plan{path: path, need: needElements})
 	}
 	call := func(name string, args ...*gojq.Query) *gojq.Query {
 		return &gojq.Query{Term: &gojq.Term{Type: gojq.TermTypeFunc, Func: &gojq.Func{Name: name, Args: args}}}
@@ -263,7 +263,7 @@ func (p *jqPlanner) function(t *gojq.Term, path []any) {
 	case "range/1", "error/1":
 		p.constant(f.Args[0])
 	case "length/0", "keys/0":
-		plan := jqPlan{path: path, need: needLength}
+		plan := plan{path: path, need: needLength}
 		if f.Name == "keys" {
 			plan.need = needKeys
 		}
@@ -297,6 +297,6 @@ func (p *jqPlanner) function(t *gojq.Term, path []any) {
 	default:
 		// Functions such as group_by(f) need all of their input.
 		*t = gojq.Term{Type: gojq.TermTypeQuery, Query: &gojq.Query{Term: &gojq.Term{Type: gojq.TermTypeFunc, Func: f}}, SuffixList: t.SuffixList}
-		p.use(jqPlan{path: path})
+		p.use(plan{path: path})
 	}
 }

@@ -1,4 +1,4 @@
-package offload
+package jq
 
 import (
 	"bufio"
@@ -14,16 +14,18 @@ import (
 
 	"github.com/itchyny/gojq"
 
+	"github.com/stevedore-bus/stevedore/offload/internal/cursor"
+	"github.com/stevedore-bus/stevedore/offload/internal/jsonread"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// jqRun is one run of a query.
-type jqRun struct {
-	jqRequest
-	res     *JQResult
+// runner runs one query.
+type runner struct {
+	request
+	res     *Result
 	ctx     context.Context
+	keys    *keyOrder
 	left    int          // characters of results that may still be shown
-	skip    int          // results to leave out
 	emitted int          // results, with those left out
 	rows    int          // rows whose results are complete
 	read    atomic.Int64 // bytes of the input
@@ -35,33 +37,72 @@ type jqRun struct {
 	whole  bool  // the query reads other rows itself, so it cannot continue
 }
 
+// minProgress is how many bytes a run without results must search to be worth continuing.
+const minProgress = 1 << 20
+
+// begin notes that the results of the row or element at a byte follow.
+func (r *runner) begin(at int64) { r.row, r.before, r.placed = at, r.emitted, true }
+
+// place returns where the run can continue, if it can. Results of a query that needs all
+// rows at once do not continue.
+func (r *runner) place(next int) (cursor.Place, bool) {
+	return cursor.Place{Byte: r.row, More: int64(max(next-r.before, 0))}, r.placed && !r.whole && r.Size > maxInput
+}
+
+// stopped returns the answer of a run that its timeout ended.
+func (r *runner) stopped() (*Result, bool) {
+	place, ok := r.place(max(r.emitted, int(r.Place.More)))
+	if !ok || place.Byte-r.Place.Byte < minProgress && len(r.res.Results) == 0 {
+		return nil, false
+	}
+	r.res.Limited, r.res.NextCursor, r.res.Searched = true, place.String(), place.Byte
+	r.res.Notes = append(r.res.Notes, fmt.Sprintf("the query was stopped after %s: the bytes %d to %d of %d were searched (%d rows); continue with cursor=%q", r.Time, r.Place.Byte, place.Byte, r.Size, r.rows, r.res.NextCursor))
+	return r.res, true
+}
+
+// streams reports whether a planned query yields the results of each element apart from
+// those of the others, so that it can continue at any element.
+func streams(q *gojq.Query) bool {
+	switch {
+	case q == nil || len(q.FuncDefs) > 0 || len(q.Patterns) > 0:
+		return false
+	case q.Term != nil && q.Term.Type == gojq.TermTypeFunc:
+		return q.Term.Func.Name == elementsFunc
+	case q.Term != nil && q.Term.Type == gojq.TermTypeQuery:
+		return streams(q.Term.Query)
+	case q.Term == nil && q.Op == gojq.OpPipe:
+		return streams(q.Left)
+	}
+	return false
+}
+
 // runWithin runs a query with bounded time and memory.
-func runWithin(ctx context.Context, req jqRequest, input io.Reader) (*JQResult, error) {
+func runWithin(ctx context.Context, req request, input io.Reader) (*Result, error) {
 	timeout := tools.Errorf(tools.CodeTimeout, "the query %q took longer than %s", tools.Excerpt(req.Query, 200), req.Time)
 	limited, cancel := context.WithTimeoutCause(ctx, req.Time, timeout)
 	defer cancel()
 	limited, stop := watchHeap(limited)
 	defer stop()
-	r := &jqRun{
-		jqRequest: req, ctx: limited, left: req.Limit, skip: req.Offset,
-		res: &JQResult{ArtifactID: req.ArtifactID, Query: req.Query, Results: []json.RawMessage{}},
+	r := &runner{
+		request: req, ctx: limited, keys: newKeyOrder(), left: req.Limit,
+		res: &Result{ArtifactID: req.ArtifactID, Query: req.Query, Results: []json.RawMessage{}},
 	}
 	err := r.run(progressReader{limited, input, &r.read})
 	switch {
 	case err == nil || limited.Err() == nil:
 		return r.res, err
-	case context.Cause(limited) == errJQMemory:
+	case context.Cause(limited) == errMemory:
 		return nil, memoryError(req)
 	case context.Cause(limited) != timeout:
 		return nil, context.Cause(limited)
-	case req.Size > maxJQInput:
+	case req.Size > maxInput:
 		if res, ok := r.stopped(); ok {
 			return res, nil
 		}
 		if r.placed && !r.whole {
-			return nil, tools.Errorf(tools.CodeTimeout, "the query %q took longer than %s; it had searched %d of %d bytes. Simplify it, or use %s", tools.Excerpt(req.Query, 200), req.Time, r.row, req.Size, ToolGrep)
+			return nil, tools.Errorf(tools.CodeTimeout, "the query %q took longer than %s; it had searched %d of %d bytes. Simplify it, or use grep_knowledge", tools.Excerpt(req.Query, 200), req.Time, r.row, req.Size)
 		}
-		return nil, tools.Errorf(tools.CodeTimeout, "the query %q took longer than %s; it had read %d of %d bytes, and it needs all of them in one run. Ask for the rows themselves, as in .[] | select(...), because such a query continues where it was stopped; or use %s, which also counts", tools.Excerpt(req.Query, 200), req.Time, r.read.Load(), req.Size, ToolGrep)
+		return nil, tools.Errorf(tools.CodeTimeout, "the query %q took longer than %s; it had read %d of %d bytes, and it needs all of them in one run. Ask for the rows themselves, as in .[] | select(...), because such a query continues where it was stopped; or use grep_knowledge, which also counts", tools.Excerpt(req.Query, 200), req.Time, r.read.Load(), req.Size)
 	case r.rows > 0 && r.emitted > 0: // each row has its own results
 		r.res.Limited = true
 		r.res.Notes = append(r.res.Notes, fmt.Sprintf("the query was stopped after %s: only %d of %d bytes were searched (%d rows)", req.Time, r.read.Load(), req.Size, r.rows))
@@ -71,11 +112,11 @@ func runWithin(ctx context.Context, req jqRequest, input io.Reader) (*JQResult, 
 }
 
 // memoryError says that a query takes too much memory.
-func memoryError(req jqRequest) error {
-	if req.Size <= maxJQInput {
-		return errJQMemory
+func memoryError(req request) error {
+	if req.Size <= maxInput {
+		return errMemory
 	}
-	return tools.Errorf(tools.CodeInvalidArguments, "the query %q needs too much memory: it needs the whole document (%d bytes) or a large part of it at a time; reduce each element first, as in [.[] | {name}] | group_by(.name), or use %s", tools.Excerpt(req.Query, 200), req.Size, ToolGrep)
+	return tools.Errorf(tools.CodeInvalidArguments, "the query %q needs too much memory: it needs the whole document (%d bytes) or a large part of it at a time. Count or add with reduce, which reads one element after the other, as in reduce .[] as $x ({}; .[$x.name|tostring] += 1) in place of group_by, or use grep_knowledge", tools.Excerpt(req.Query, 200), req.Size)
 }
 
 // progressReader counts the bytes that are read, and ends with its context: a query may read
@@ -103,40 +144,33 @@ func badQuery(query string, err error) error {
 const sampleRows = 5
 
 // run applies the query to the document, or to each of its rows.
-func (r *jqRun) run(src io.Reader) error {
-	if _, err := compileJQ(r.Query, gojq.WithInputIter(gojq.NewIter[any]())); err != nil {
-		return err
-	}
+func (r *runner) run(src io.Reader) error {
 	head, in, err := r.head(src)
 	if err != nil {
 		return err
 	}
-	if comma := r.comma(head); comma != 0 {
-		if r.From > 0 {
-			header, err := tableHeader(head, comma)
+	if r.Comma != 0 {
+		if r.Place.Byte > 0 {
+			header, err := tableHeader(head, r.Comma)
 			if err != nil {
 				return err
 			}
 			in = io.MultiReader(bytes.NewReader(header), in)
-			r.shift = r.From - int64(len(header))
+			r.shift = r.Place.Byte - int64(len(header))
 		}
-		return r.eachRow(func(src io.Reader) rowSource { return newTableRows(src, comma) }, in, head)
+		return r.eachRow(func(src io.Reader) rowSource { return newTableRows(src, r.Comma) }, in, head)
 	}
-	r.shift = r.From
-	first := newJSONScanner(bytes.NewReader(head))
-	if err := first.skip(); err != nil && int64(len(head)) < r.Size { // one large value
+	r.shift = r.Place.Byte
+	if err := jsonread.New(bytes.NewReader(head), maxElement).Skip(); err != nil && int64(len(head)) < r.Size { // one large value
 		return r.notJSON(r.document(in))
 	}
 	return r.notJSON(r.eachRow(newJSONRows, in, head))
 }
 
-// comma returns the separator of a table that begins with head, or 0.
-func (r *jqRun) comma(head []byte) rune { return separator(r.Media, head) }
-
 // head returns the start of the artifact, and the input from which the query runs.
-func (r *jqRun) head(src io.Reader) (head []byte, in io.Reader, err error) {
-	size := int(min(r.Size, maxJQInput))
-	if r.From > 0 {
+func (r *runner) head(src io.Reader) (head []byte, in io.Reader, err error) {
+	size := int(min(r.Size, maxInput))
+	if r.Place.Byte > 0 {
 		head = make([]byte, size)
 		_, err = io.ReadFull(src, head)
 		in = src
@@ -148,7 +182,7 @@ func (r *jqRun) head(src io.Reader) (head []byte, in io.Reader, err error) {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		err = nil
 	}
-	if r.comma(head) != 0 {
+	if r.Comma != 0 {
 		head = head[:min(len(head), 64<<10)]
 	}
 	return head, in, err
@@ -156,20 +190,20 @@ func (r *jqRun) head(src io.Reader) (head []byte, in io.Reader, err error) {
 
 // eachRow applies the query to each row, or to the array of all rows if the query
 // fits only that.
-func (r *jqRun) eachRow(rows func(io.Reader) rowSource, in io.Reader, head []byte) error {
+func (r *runner) eachRow(rows func(io.Reader) rowSource, in io.Reader, head []byte) error {
 	sample := []any{}
 	for next := rows(bytes.NewReader(head)); len(sample) < sampleRows; {
 		data, err := next.next()
 		if err != nil {
 			break // of an incomplete row too
 		}
-		v, err := decodeJSON(data)
+		v, err := r.keys.decode(data)
 		if err != nil {
 			break
 		}
 		sample = append(sample, v)
 	}
-	table := r.comma(head) != 0
+	table := r.Comma != 0
 	if summary := strings.TrimSpace(r.Query); table || len(sample) > 1 {
 		switch _, object := first(sample).(map[string]any); {
 		case summary == "length":
@@ -198,18 +232,22 @@ func (r *jqRun) eachRow(rows func(io.Reader) rowSource, in io.Reader, head []byt
 		if err != nil {
 			return err, true
 		}
-		v, err := decodeJSON(data)
+		v, err := r.keys.decode(data)
 		if err != nil {
-			return fmt.Errorf("%w: %v", errNotJSON, err), true
+			return err, true
 		}
 		return v, true
 	}
-	code, err := compileJQ(r.Query, gojq.WithInputIter(iterFunc(func() (any, bool) {
+	query, err := gojq.Parse(r.Query)
+	if err != nil {
+		return badQuery(r.Query, err)
+	}
+	code, err := r.keys.compile(query, gojq.WithInputIter(iterFunc(func() (any, bool) {
 		r.whole = true
 		return input()
 	})))
 	if err != nil {
-		return err
+		return badQuery(r.Query, err)
 	}
 	for {
 		r.begin(r.shift + next.offset())
@@ -231,8 +269,8 @@ func (r *jqRun) eachRow(rows func(io.Reader) rowSource, in io.Reader, head []byt
 }
 
 // each applies the query to values.
-func (r *jqRun) each(values []any) error {
-	code, err := compileJQ(r.Query, gojq.WithInputIter(gojq.NewIter[any]()))
+func (r *runner) each(values []any) error {
+	code, err := compile(r.Query)
 	for _, v := range values {
 		if err == nil {
 			_, err = r.collect(code.RunWithContext(r.ctx, v))
@@ -265,8 +303,8 @@ type iterFunc func() (any, bool)
 func (f iterFunc) Next() (any, bool) { return f() }
 
 // fits reports whether the query accepts a value: its first results are no errors.
-func (r *jqRun) fits(v any) bool {
-	code, err := compileJQ(r.Query, gojq.WithInputIter(gojq.NewIter[any]()))
+func (r *runner) fits(v any) bool {
+	code, err := compile(r.Query)
 	if err != nil {
 		return true // an error for both
 	}
@@ -286,28 +324,38 @@ func (r *jqRun) fits(v any) bool {
 }
 
 // document applies the query to one value, which is read in parts if possible.
-func (r *jqRun) document(in io.Reader) error {
-	query, plan, err := planJQ(r.Query)
+func (r *runner) document(in io.Reader) error {
+	query, plan, err := planOf(r.Query)
 	if err != nil {
 		return badQuery(r.Query, err)
 	}
-	d := &jqDocument{ctx: r.ctx, scan: newJSONScanner(in), plan: plan}
 	rows, _ := in.(*asArray)
 	r.whole = plan.need != needElements || !streams(query)
-	if r.From > 0 {
+	if r.Place.Byte > 0 {
 		if r.whole {
-			return tools.Errorf(tools.CodeInvalidArguments, "the query %q cannot continue at a place in the artifact; use the offset with the query that was stopped", tools.Excerpt(r.Query, 200))
+			return tools.Errorf(tools.CodeInvalidArguments, "the query %q cannot continue at a place in the artifact; use the cursor with the query that was stopped", tools.Excerpt(r.Query, 200))
 		}
-		d.plan.path, d.resumed = nil, rows == nil
+		if plan.path = nil; rows == nil { // the input begins at an element, perhaps with the comma before it
+			rest := bufio.NewReader(in)
+			for c, err := rest.ReadByte(); ; c, err = rest.ReadByte() {
+				if err != nil || !strings.ContainsRune(", \t\r\n", rune(c)) {
+					_ = rest.UnreadByte() // a read error comes again
+					break
+				}
+				r.shift++
+			}
+			in, r.shift = io.MultiReader(strings.NewReader("["), rest), r.shift-1
+		}
 	}
+	d := &document{ctx: r.ctx, in: jsonread.New(in, maxElement), plan: plan, keys: r.keys}
 	var failed error
 	next, stop := iter.Pull(func(yield func(any) bool) {
 		if plan.need == needElements {
-			failed = d.each(yield)
+			failed = d.elements(yield)
 		}
 	})
 	defer stop()
-	code, err := gojq.Compile(query, gojq.WithInputIter(gojq.NewIter[any]()), gojq.WithIterFunction(elementsFunc, 0, 0, func(any, []any) gojq.Iter {
+	code, err := r.keys.compile(query, gojq.WithInputIter(gojq.NewIter[any]()), gojq.WithIterFunction(elementsFunc, 0, 0, func(any, []any) gojq.Iter {
 		return iterFunc(func() (any, bool) {
 			v, ok := next()
 			if !ok && failed != nil {
@@ -317,7 +365,7 @@ func (r *jqRun) document(in io.Reader) error {
 			case ok && rows != nil:
 				r.begin(r.shift + rows.rowAt)
 			case ok && d.inArray:
-				r.begin(r.shift + d.scan.at)
+				r.begin(r.shift + d.at)
 			}
 			if ok {
 				r.rows++

@@ -1,4 +1,4 @@
-package linematch
+package grep
 
 import (
 	"bytes"
@@ -129,141 +129,40 @@ func lower(text []byte) []byte {
 	return out
 }
 
-// literalSearch finds the literals in one text after the other, from left to
-// right. For each literal it looks for the byte that is rarest in the first text,
-// with the fast bytes.IndexByte, and compares the literal there.
+// literalSearch finds the literals in one text after the other, from left to right.
 type literalSearch struct {
 	literals
-	text []byte
-	seek []literalSeeker
+	text []byte // in lower case if fold
+	next []int  // for each literal, its next position
 }
 
-// literalSeeker looks for one literal.
-type literalSeeker struct {
-	rare  int     // offset in the literal of its rarest byte
-	cases [2]byte // that byte, in both cases if they differ
-	ahead [2]int  // next position of that byte, for each case
-	next  int     // next position of the literal
-	wrong int     // candidates in this text that were not the literal
-}
-
-const (
-	nowhere    = math.MaxInt // a position after every text
-	rareSample = 32 << 10    // bytes of text that decide which bytes are rare
-)
+// nowhere is a position after every text.
+const nowhere = math.MaxInt
 
 // reset starts with another text.
 func (s *literalSearch) reset(text []byte) {
-	s.text = text
-	if s.seek == nil {
-		s.chooseRare(text)
+	if s.text = text; s.fold {
+		s.text = lower(text)
 	}
-	for i := range s.seek {
-		s.seek[i].ahead, s.seek[i].next, s.seek[i].wrong = [2]int{-1, -1}, -1, 0
-	}
-}
-
-func (s *literalSearch) chooseRare(text []byte) {
-	var count [256]int
-	for _, c := range text[:min(len(text), rareSample)] {
-		count[c]++
-	}
-	s.seek = make([]literalSeeker, len(s.texts))
-	for i, literal := range s.texts {
-		best := -1
-		for at, c := range literal {
-			other := s.otherCase(c)
-			n := count[c]
-			if other != c {
-				n += count[other]
-			}
-			if best < 0 || n < best {
-				best = n
-				s.seek[i].rare, s.seek[i].cases = at, [2]byte{c, other}
-			}
-		}
-	}
-}
-
-// otherCase returns the upper case of a letter if it matches too, otherwise c.
-func (s *literalSearch) otherCase(c byte) byte {
-	if s.fold && 'a' <= c && c <= 'z' {
-		return c - 'a' + 'A'
-	}
-	return c
+	s.next = slices.Repeat([]int{-1}, len(s.texts))
 }
 
 // from returns the first position of a literal at or after p, or -1. p must not
 // decrease until reset.
 func (s *literalSearch) from(p int) int {
 	first := nowhere
-	for i := range s.seek {
-		k := &s.seek[i]
-		if k.next < p {
-			k.next = s.find(k, s.texts[i], p)
+	for i, literal := range s.texts {
+		if s.next[i] < p {
+			if s.next[i] = nowhere; p <= len(s.text) {
+				if at := bytes.Index(s.text[p:], literal); at >= 0 {
+					s.next[i] = p + at
+				}
+			}
 		}
-		first = min(first, k.next)
+		first = min(first, s.next[i])
 	}
 	if first == nowhere {
 		return -1
 	}
 	return first
-}
-
-// find looks for one literal at or after p.
-func (s *literalSearch) find(k *literalSeeker, literal []byte, p int) int {
-	for {
-		at := k.candidate(s.text, p+k.rare)
-		if at == nowhere {
-			return nowhere
-		}
-		start := at - k.rare
-		if s.equal(start, literal) {
-			return start
-		}
-		p = start + 1
-		if k.wrong++; !s.fold && k.wrong > 64+start/16 { // the byte is not rare here
-			if i := bytes.Index(s.text[p:], literal); i >= 0 {
-				return p + i
-			}
-			return nowhere
-		}
-	}
-}
-
-// candidate returns the next position of the rare byte at or after p, or nowhere.
-func (k *literalSeeker) candidate(text []byte, p int) int {
-	for i, c := range k.cases {
-		if i == 1 && c == k.cases[0] {
-			return k.ahead[0]
-		}
-		if k.ahead[i] < p {
-			k.ahead[i] = nowhere
-			if p < len(text) {
-				if at := bytes.IndexByte(text[p:], c); at >= 0 {
-					k.ahead[i] = p + at
-				}
-			}
-		}
-	}
-	return min(k.ahead[0], k.ahead[1])
-}
-
-func (s *literalSearch) equal(start int, literal []byte) bool {
-	if len(literal) > len(s.text)-start {
-		return false
-	}
-	text := s.text[start : start+len(literal)]
-	if !s.fold {
-		return bytes.Equal(text, literal)
-	}
-	for i, c := range text {
-		if 'A' <= c && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		if c != literal[i] {
-			return false
-		}
-	}
-	return true
 }

@@ -1,4 +1,4 @@
-package offload
+package jq
 
 import (
 	"bufio"
@@ -10,6 +10,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/stevedore-bus/stevedore/offload/internal/cursor"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/jsonform"
 	"github.com/stevedore-bus/stevedore/tools/limited"
@@ -19,32 +20,31 @@ import (
 // machine, and to write the results.
 const processTime = 10 * time.Second
 
-// jqRequest is the first line of the input of the process; the artifact follows.
-type jqRequest struct {
+// request is the first line of the input of the process; the artifact follows.
+type request struct {
 	ArtifactID string `json:"artifact_id"`
 	Query      string `json:"query"`
-	Offset     int    `json:"offset,omitempty"`
-	Media      string `json:"media,omitempty"`
-	Size       int64  `json:"size"`
-	// From is the byte at which the query continues. The input then is the first 8 MiB,
-	// followed by the bytes from From on.
-	From  int64         `json:"from,omitempty"`
+	// Place is where the query continues. If that is not the start, the input is the first
+	// 8 MiB of the artifact, followed by the bytes from the place on.
+	Place cursor.Place  `json:"place"`
+	Comma rune          `json:"comma,omitempty"`
+	Size  int64         `json:"size"`
 	Limit int           `json:"limit"` // characters of results
 	Time  time.Duration `json:"time"`
 }
 
-// jqResponse is the output of the process.
-type jqResponse struct {
-	*JQResult
-	Code    string `json:"code,omitempty"` // of an error
-	Message string `json:"message,omitempty"`
+// response is the output of the process.
+type response struct {
+	Result  *Result `json:"result,omitempty"`
+	Code    string  `json:"code,omitempty"` // of an error
+	Message string  `json:"message,omitempty"`
 }
 
-// ServeJQ runs one query of a Reader whose ReaderConfig.JQCommand started this
+// Serve runs one query of a Run whose Source.Command started this
 // process. It bounds the memory of the process, so it is for a main that does nothing
 // else. After an error there is no output.
-func ServeJQ(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
-	if err := limited.Serve(maxJQHeap); err != nil {
+func Serve(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
+	if err := limited.Serve(maxHeap); err != nil {
 		return fmt.Errorf("serve jq: %w", err)
 	}
 	in := bufio.NewReader(stdin)
@@ -52,14 +52,14 @@ func ServeJQ(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("serve jq: read the request: %w", err)
 	}
-	var req jqRequest
+	var req request
 	if err := json.Unmarshal(head, &req); err != nil {
 		return fmt.Errorf("serve jq: read the request: %w", err)
 	}
 	res, err := runWithin(ctx, req, in)
-	answer := jqResponse{JQResult: res}
+	answer := response{Result: res}
 	if err != nil {
-		answer = jqResponse{Code: tools.CodeOf(err), Message: err.Error()}
+		answer = response{Code: tools.CodeOf(err), Message: err.Error()}
 	}
 	data, err := jsonform.Encode(answer)
 	if err == nil {
@@ -68,8 +68,8 @@ func ServeJQ(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	return err
 }
 
-// runInProcess runs the query in a separate process.
-func runInProcess(ctx context.Context, cfg ReaderConfig, req jqRequest, input io.Reader) (*JQResult, error) {
+// inProcess runs the query in a separate process.
+func inProcess(ctx context.Context, command []string, req request, input io.Reader) (*Result, error) {
 	head, err := json.Marshal(req)
 	if err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func runInProcess(ctx context.Context, cfg ReaderConfig, req jqRequest, input io
 		tools.Errorf(tools.CodeTimeout, "the query %q took longer than %s", tools.Excerpt(req.Query, 200), req.Time))
 	defer cancel()
 	var stdout bytes.Buffer
-	err = limited.Run(ctx, cfg.JQCommand, io.MultiReader(bytes.NewReader(append(head, '\n')), input), &stdout)
+	err = limited.Run(ctx, command, io.MultiReader(bytes.NewReader(append(head, '\n')), input), &stdout)
 	switch {
 	case ctx.Err() != nil:
 		return nil, err
@@ -88,12 +88,12 @@ func runInProcess(ctx context.Context, cfg ReaderConfig, req jqRequest, input io
 	case err != nil:
 		return nil, fmt.Errorf("run jq in a separate process: %w", err)
 	}
-	var answer jqResponse
+	var answer response
 	if err := json.Unmarshal(stdout.Bytes(), &answer); err != nil {
 		return nil, fmt.Errorf("run jq in a separate process: decode its output: %w", err)
 	}
 	if answer.Code != "" {
 		return nil, &tools.Error{Code: answer.Code, Message: answer.Message}
 	}
-	return answer.JQResult, nil
+	return answer.Result, nil
 }

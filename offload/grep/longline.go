@@ -1,4 +1,4 @@
-package linematch
+package grep
 
 import (
 	"bufio"
@@ -34,6 +34,9 @@ func (p *Pattern) InLine(ctx context.Context, src io.ReaderAt, pos, size int64, 
 		buf = buf[:min(size, pos+window)-from]
 		if n, err := src.ReadAt(buf, from); n < len(buf) {
 			return shortRead(err)
+		}
+		if len(p.filter.texts) > 0 {
+			p.filter.reset(buf)
 		}
 		end := from + int64(len(buf))
 		limit := end - overlap // matches that begin later are searched in the next window
@@ -76,19 +79,19 @@ func (p *Pattern) InLine(ctx context.Context, src io.ReaderAt, pos, size int64, 
 	return nil
 }
 
-// firstIn returns the first match of text at or after pos, or nil.
+// firstIn returns the first match of text at or after pos, or nil. The filter is reset to
+// text, and pos does not decrease.
 func (p *Pattern) firstIn(text []byte, pos int) []int {
 	if pos > len(text) {
 		return nil
 	}
 	if len(p.literal.texts) > 0 {
-		p.filter.reset(text[pos:])
-		at := p.filter.from(0)
+		at := p.filter.from(pos)
 		if at < 0 {
 			return nil
 		}
 		if p.exact && len(p.literal.texts) == 1 {
-			return []int{pos + at, pos + at + len(p.literal.texts[0])}
+			return []int{at, at + len(p.literal.texts[0])}
 		}
 	}
 	if found := p.findFrom(text, pos, 1); len(found) > 0 {

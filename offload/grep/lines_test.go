@@ -1,4 +1,4 @@
-package linematch
+package grep
 
 import (
 	"bytes"

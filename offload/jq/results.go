@@ -1,4 +1,4 @@
-package offload
+package jq
 
 import (
 	"errors"
@@ -8,11 +8,13 @@ import (
 
 	"github.com/itchyny/gojq"
 
+	"github.com/stevedore-bus/stevedore/offload/internal/cursor"
+	"github.com/stevedore-bus/stevedore/offload/internal/jsonread"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // collect adds the results of one run. more is false if there is no room for others.
-func (r *jqRun) collect(results gojq.Iter) (more bool, err error) {
+func (r *runner) collect(results gojq.Iter) (more bool, err error) {
 	for {
 		v, ok := results.Next()
 		if !ok {
@@ -31,8 +33,8 @@ func (r *jqRun) collect(results gojq.Iter) (more bool, err error) {
 }
 
 // inQuery returns an error that ended a query.
-func (r *jqRun) inQuery(err error) error {
-	if _, ok := errors.AsType[*tools.Error](err); ok || errors.Is(err, errNotJSON) || r.ctx.Err() != nil {
+func (r *runner) inQuery(err error) error {
+	if _, ok := errors.AsType[*tools.Error](err); ok || errors.Is(err, jsonread.ErrNotJSON) || r.ctx.Err() != nil {
 		return err
 	}
 	if err.Error() == "break" { // what gojq returns for "input" after the last value
@@ -41,22 +43,22 @@ func (r *jqRun) inQuery(err error) error {
 	return badQuery(r.Query, err)
 }
 
-func (r *jqRun) notJSON(err error) error {
-	if errors.Is(err, errNotJSON) {
-		return tools.Errorf(tools.CodeInvalidArguments, "the artifact %q is not JSON (%v); use %s or %s", r.ArtifactID, err, ToolGrep, ToolLines)
+func (r *runner) notJSON(err error) error {
+	if errors.Is(err, jsonread.ErrNotJSON) {
+		return tools.Errorf(tools.CodeInvalidArguments, "the artifact %q is not JSON (%v); use grep_knowledge or get_knowledge_by_lines", r.ArtifactID, err)
 	}
 	return err
 }
 
 // add adds a result.
-func (r *jqRun) add(v any) (more bool, err error) {
-	if r.emitted++; r.emitted <= r.skip {
+func (r *runner) add(v any) (more bool, err error) {
+	if r.emitted++; int64(r.emitted) <= r.Place.More {
 		return true, nil
 	}
 	var text []byte
 	tooLong := minJSONLen(v, r.left) > r.left // then its encoding might not fit into memory
 	if !tooLong {
-		if text, err = gojq.Marshal(v); err != nil {
+		if text, err = r.keys.appendJSON(nil, v); err != nil {
 			return false, badQuery(r.Query, err)
 		}
 		tooLong = utf8.RuneCount(text) > r.left
@@ -70,12 +72,11 @@ func (r *jqRun) add(v any) (more bool, err error) {
 		return false, tools.Errorf(tools.CodeInvalidArguments, "the first result of the query %q is %s, longer than the %d characters that can be shown%s; %s", tools.Excerpt(r.Query, 200), sizeOf(v), r.Limit, why.String(), narrower(v))
 	case tooLong:
 		r.res.Limited = true
-		place, ok := r.place(r.emitted - 1)
-		switch {
-		case r.From == 0:
-			r.res.NextOffset = r.emitted - 1
+		switch place, ok := r.place(r.emitted - 1); {
 		case ok:
-			r.res.NextOffset = place.offset()
+			r.res.NextCursor = place.String()
+		case r.Place.Byte == 0:
+			r.res.NextCursor = cursor.Place{More: int64(r.emitted - 1)}.String()
 		default:
 			r.res.Notes = append(r.res.Notes, "there are more results than shown, and this query cannot continue; narrow it")
 		}

@@ -1,6 +1,6 @@
 // Package linematch finds the lines of a text that match a regular expression. Its
 // bounds keep a hostile pattern from taking the memory or the time of a worker.
-package linematch
+package grep
 
 import (
 	"regexp"
@@ -76,33 +76,6 @@ func Compile(expr string, fold bool) (*Pattern, error) {
 	p.literal.literals, p.exact = requiredLiterals(tree)
 	p.filter.literals = p.literal.literals
 	return p, nil
-}
-
-// BeforeCR returns an RE2 pattern that matches like expr, but where expr has a $, a "\r"
-// must precede the end of the line. It is "" if expr has no $.
-func BeforeCR(expr string, fold bool) string {
-	flags := syntax.Perl
-	if fold {
-		flags |= syntax.FoldCase
-	}
-	tree, err := syntax.Parse(expr, flags)
-	if err != nil || !crBeforeEnd(tree) {
-		return ""
-	}
-	return tree.String()
-}
-
-// crBeforeEnd puts a "\r" before each $, and reports whether there is one.
-func crBeforeEnd(re *syntax.Regexp) (found bool) {
-	if re.Op == syntax.OpEndLine || re.Op == syntax.OpEndText && re.Flags&syntax.WasDollar != 0 {
-		end := *re
-		*re = syntax.Regexp{Op: syntax.OpConcat, Sub: []*syntax.Regexp{{Op: syntax.OpLiteral, Rune: []rune{'\r'}}, &end}}
-		return true
-	}
-	for _, sub := range re.Sub {
-		found = crBeforeEnd(sub) || found
-	}
-	return found
 }
 
 // programSize returns how many instructions a regexp compiles to, or a few more. It

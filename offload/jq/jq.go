@@ -1,0 +1,206 @@
+// Package jq runs jq queries on JSON documents, rows of JSON (NDJSON) and tables (CSV, TSV) of
+// any size, with bounded time and memory.
+//
+// A query on a large document is planned: planOf finds out which part of the document it
+// needs, and whether it needs that as a whole, in slices, or one element after the other. Rows
+// and tables are read row by row. The query then sees only that part, and an answer that stopped
+// at a row or element continues there.
+//
+// gojq keeps objects as maps. So the package notes the order in which names occur in the
+// document, and uses it where a query iterates over an object and where a result is written.
+package jq
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"runtime/metrics"
+	"strings"
+	"time"
+
+	"github.com/itchyny/gojq"
+
+	"github.com/stevedore-bus/stevedore/offload/internal/cursor"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+const (
+	maxQuery      = 4 << 10   // bytes
+	maxInput      = 8 << 20   // bytes of the largest document that is always loaded
+	maxElement    = 64 << 20  // bytes of the longest value that is loaded as a whole
+	maxHeap       = 256 << 20 // bytes by which the process may grow while queries run
+	watchInterval = 5 * time.Millisecond
+)
+
+// Query configures a query. Its JSON form is the arguments of the tool.
+type Query struct {
+	Query  string `json:"query" jsonschema:"a jq program, for instance '.items[:5] | map(.name)'"`
+	Cursor string `json:"cursor,omitempty" jsonschema:"where to continue, as an earlier answer to the same query gave it"`
+}
+
+// Source is an artifact and the bounds of a query on it.
+type Source struct {
+	ArtifactID string
+	Content    io.ReaderAt
+	Size       int64
+	// Comma separates the cells of a table; 0 if the artifact is JSON.
+	Comma rune
+	Chars int           // of results that are returned
+	Time  time.Duration // of the query
+	// Command is a program with arguments that calls Serve. The query then runs in a
+	// separate process. Without it, a check of the heap every 5 ms stops a query, but a
+	// single step of a hostile query can take gigabytes before that.
+	Command []string
+}
+
+// Result is the result of a jq query on an artifact.
+type Result struct {
+	ArtifactID string            `json:"artifact_id"`
+	Query      string            `json:"query"`
+	Results    []json.RawMessage `json:"results"`
+	// Limited is true if there may be more results than shown. The query continues at
+	// NextCursor, if it can.
+	Limited    bool   `json:"limited,omitempty"`
+	NextCursor string `json:"next_cursor,omitempty"`
+	// Searched is the byte before which all rows were searched if the query was stopped at
+	// its timeout and can continue, otherwise 0.
+	Searched int64 `json:"searched,omitempty"`
+	// Notes say what is missing.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Text returns the form for a model.
+func (r *Result) Text() string {
+	var b strings.Builder
+	more := ""
+	if r.Limited {
+		more = "at least " // a model takes the number for the number of all results
+	}
+	fmt.Fprintf(&b, "Found %s%d result(s) for query '%s' in knowledge#%s", more, len(r.Results), r.Query, r.ArtifactID)
+	for i, result := range r.Results {
+		if i == 0 {
+			b.WriteString("\n")
+		}
+		fmt.Fprintf(&b, "\n%s", result)
+	}
+	if r.NextCursor != "" && r.Searched == 0 {
+		fmt.Fprintf(&b, "\n\n[there are more results than shown; continue with cursor=%q, or narrow the query]", r.NextCursor)
+	}
+	for _, note := range r.Notes {
+		b.WriteString("\n\n[" + note + "]")
+	}
+	return b.String()
+}
+
+// Check returns the error of a query that is not valid.
+func Check(query string) error {
+	_, err := compile(query)
+	return err
+}
+
+// Run runs a query on an artifact. With several values (NDJSON) it runs on each of them, or on
+// the array of all if it fits only an array. A table is an array of objects; a query about a
+// row runs on each row.
+func Run(ctx context.Context, src Source, q Query) (*Result, error) {
+	if err := Check(q.Query); err != nil {
+		return nil, err
+	}
+	place, err := cursor.Parse(q.Cursor, src.Size)
+	if err != nil {
+		return nil, err
+	}
+	req := request{ArtifactID: src.ArtifactID, Query: q.Query, Place: place, Comma: src.Comma, Size: src.Size, Limit: src.Chars, Time: src.Time}
+	var input io.Reader = io.NewSectionReader(src.Content, 0, src.Size)
+	if place.Byte > 0 {
+		head := io.NewSectionReader(src.Content, 0, min(src.Size, maxInput))
+		input = io.MultiReader(head, io.NewSectionReader(src.Content, place.Byte, src.Size-place.Byte))
+	}
+	if len(src.Command) > 0 {
+		return inProcess(ctx, src.Command, req, input)
+	}
+	return runWithin(ctx, req, input)
+}
+
+// compile compiles a query that has no other input.
+func compile(query string) (*gojq.Code, error) {
+	if len(query) > maxQuery {
+		return nil, tools.Errorf(tools.CodeInvalidArguments, "the query has %d bytes; at most %d are accepted", len(query), maxQuery)
+	}
+	parsed, err := gojq.Parse(query)
+	if err != nil {
+		return nil, badQuery(query, err)
+	}
+	code, err := new(keyOrder).compile(parsed, gojq.WithInputIter(gojq.NewIter[any]()))
+	if err != nil {
+		return nil, badQuery(query, err)
+	}
+	return code, nil
+}
+
+// minJSONLen returns the least length that v can have as JSON, or any length over
+// limit. It visits no more of v than that: parts of v may be shared many times.
+func minJSONLen(v any, limit int) int {
+	n := 1
+	switch v := v.(type) {
+	case string:
+		n = len(v) + 2
+	case json.Number:
+		n = len(v)
+	case fmt.Stringer: // a big.Int
+		n = len(v.String())
+	case []any:
+		for _, e := range v {
+			if n += minJSONLen(e, limit-n) + 1; n > limit {
+				break
+			}
+		}
+	case map[string]any:
+		for k, e := range v {
+			if n += len(k) + 4 + minJSONLen(e, limit-n); n > limit {
+				break
+			}
+		}
+	}
+	return n
+}
+
+var errMemory = tools.Errorf(tools.CodeInvalidArguments, "the query or its artifact needs too much memory; narrow the query, or use grep_knowledge")
+
+// watchHeap returns a context that ends when the heap has grown by more than
+// maxHeap: gojq checks the context at each step, but does not bound its memory. A
+// single step can still take 2 GB, such as "x" * 2e9; Source.Command bounds that.
+func watchHeap(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	done := make(chan struct{})
+	start := heapBytes()
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(watchInterval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			if heapBytes() > start+maxHeap {
+				cancel(errMemory)
+				return
+			}
+		}
+	}()
+	return ctx, func() {
+		cancel(nil)
+		<-done
+	}
+}
+
+func heapBytes() uint64 {
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(sample)
+	if sample[0].Value.Kind() != metrics.KindUint64 {
+		return 0
+	}
+	return sample[0].Value.Uint64()
+}

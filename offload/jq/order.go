@@ -1,0 +1,258 @@
+package jq
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/itchyny/gojq"
+
+	"github.com/stevedore-bus/stevedore/offload/internal/jsonread"
+)
+
+// maxNames bounds the names whose order is kept, in case they are data.
+const maxNames = 10_000
+
+// keyOrder is the order in which names of members first occur in a document: that of the
+// columns of a table, and of rows that are alike.
+type keyOrder struct{ rank map[string]int }
+
+func newKeyOrder() *keyOrder { return &keyOrder{map[string]int{}} }
+
+// decode decodes one value; numbers keep their text.
+func (o *keyOrder) decode(data []byte) (any, error) {
+	dec := jsontext.NewDecoder(bytes.NewBuffer(data), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	v, err := o.value(dec)
+	if err == nil {
+		if _, err = dec.ReadToken(); err == io.EOF {
+			return v, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: %v", jsonread.ErrNotJSON, err)
+}
+
+func (o *keyOrder) value(dec *jsontext.Decoder) (any, error) {
+	token, err := dec.ReadToken()
+	if err != nil {
+		return nil, err
+	}
+	switch token.Kind() {
+	case '"':
+		return token.String(), nil
+	case '0':
+		return json.Number(token.String()), nil
+	case 't', 'f':
+		return token.Bool(), nil
+	case '[':
+		list := []any{}
+		for dec.PeekKind() != ']' {
+			v, err := o.value(dec)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, v)
+		}
+		_, err := dec.ReadToken()
+		return list, err
+	case '{':
+		object := map[string]any{}
+		for dec.PeekKind() != '}' {
+			token, err := dec.ReadToken()
+			if err != nil {
+				return nil, err
+			}
+			name := token.String()
+			if _, ok := o.rank[name]; !ok && len(o.rank) < maxNames {
+				o.rank[name] = len(o.rank)
+			}
+			if object[name], err = o.value(dec); err != nil {
+				return nil, err
+			}
+		}
+		_, err := dec.ReadToken()
+		return object, err
+	}
+	return nil, nil
+}
+
+// names returns the names of an object in order; those that the document does not have come
+// last.
+func (o *keyOrder) names(object map[string]any) []string {
+	return slices.SortedFunc(maps.Keys(object), func(a, b string) int {
+		i, known := o.rank[a]
+		j, otherKnown := o.rank[b]
+		switch {
+		case known && otherKnown:
+			return i - j
+		case known:
+			return -1
+		case otherKnown:
+			return 1
+		}
+		return cmp.Compare(a, b)
+	})
+}
+
+// appendJSON appends the text of a result.
+func (o *keyOrder) appendJSON(out []byte, v any) ([]byte, error) {
+	var err error
+	switch v := v.(type) {
+	case []any:
+		out = append(out, '[')
+		for i, element := range v {
+			if i > 0 {
+				out = append(out, ',')
+			}
+			if out, err = o.appendJSON(out, element); err != nil {
+				return nil, err
+			}
+		}
+		return append(out, ']'), nil
+	case map[string]any:
+		out = append(out, '{')
+		for i, name := range o.names(v) {
+			if i > 0 {
+				out = append(out, ',')
+			}
+			if out, err = o.appendJSON(out, name); err != nil {
+				return nil, err
+			}
+			if out, err = o.appendJSON(append(out, ':'), v[name]); err != nil {
+				return nil, err
+			}
+		}
+		return append(out, '}'), nil
+	}
+	text, err := gojq.Marshal(v)
+	return append(out, text...), err
+}
+
+// Functions of the rewritten query.
+const (
+	valuesFunc = "_values" // .[] in order
+	namesFunc  = "_names"
+	prelude    = `def map(f): [_values | f]; def keys_unsorted: _names;
+		def to_entries: if type == "object" then [_names[] as $k | {key: $k, value: .[$k]}] else error("\(type) has no entries") end;
+		def with_entries(f): to_entries | [_values | f] | from_entries; .`
+)
+
+// compile compiles a query that iterates over objects in order. Paths, such as the left side of
+// an assignment, stay as they are: no function can stand there, and order has no effect. If
+// functions of the query may be used in paths, all of it stays.
+func (o *keyOrder) compile(query *gojq.Query, options ...gojq.CompilerOption) (*gojq.Code, error) {
+	if v := reflect.ValueOf(query); len(query.FuncDefs) == 0 || !usesPaths(v) {
+		inOrder(v)
+	}
+	definitions, err := gojq.Parse(prelude)
+	if err != nil {
+		return nil, err
+	}
+	query.FuncDefs = append(definitions.FuncDefs, query.FuncDefs...)
+	options = append(options,
+		gojq.WithIterFunction(valuesFunc, 0, 0, func(v any, _ []any) gojq.Iter { return o.iterate(v) }),
+		gojq.WithFunction(namesFunc, 0, 0, func(v any, _ []any) any {
+			switch v := v.(type) {
+			case []any:
+				keys := make([]any, len(v))
+				for i := range keys {
+					keys[i] = i
+				}
+				return keys
+			case map[string]any:
+				keys := make([]any, 0, len(v))
+				for _, name := range o.names(v) {
+					keys = append(keys, name)
+				}
+				return keys
+			}
+			return fmt.Errorf("%s has no keys", gojq.TypeOf(v))
+		}))
+	return gojq.Compile(query, options...)
+}
+
+// iterate returns the elements of an array or the values of an object.
+func (o *keyOrder) iterate(v any) gojq.Iter {
+	switch v := v.(type) {
+	case []any:
+		return gojq.NewIter(v...)
+	case map[string]any:
+		values := make([]any, 0, len(v))
+		for _, name := range o.names(v) {
+			values = append(values, v[name])
+		}
+		return gojq.NewIter(values...)
+	}
+	return gojq.NewIter[any](fmt.Errorf("cannot iterate over: %s", gojq.TypeOf(v)))
+}
+
+// each calls f with a value of a query and with all values below it, unless f returns false.
+func each(v reflect.Value, f func(any) bool) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() && f(v.Interface()) {
+			each(v.Elem(), f)
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			each(v.Index(i), f)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			each(v.Field(i), f)
+		}
+	}
+}
+
+// isAssignment and takesPath say where a query has paths.
+func isAssignment(q *gojq.Query) bool { return q.Op >= gojq.OpAssign }
+
+func takesPath(f *gojq.Func) bool { return slices.Contains([]string{"path", "del", "pick"}, f.Name) }
+
+func usesPaths(query reflect.Value) (found bool) {
+	each(query, func(node any) bool {
+		q, isQuery := node.(*gojq.Query)
+		f, isFunc := node.(*gojq.Func)
+		found = found || isQuery && isAssignment(q) || isFunc && takesPath(f)
+		return true
+	})
+	return found
+}
+
+// inOrder replaces each .[] in a query, except in paths.
+func inOrder(query reflect.Value) {
+	each(query, func(node any) bool {
+		switch node := node.(type) {
+		case *gojq.Query:
+			if isAssignment(node) {
+				inOrder(reflect.ValueOf(node.Right))
+				return false
+			}
+		case *gojq.Func:
+			return !takesPath(node)
+		case *gojq.Term:
+			for at := iterates(node); at >= 0; at = iterates(node) {
+				left, rest := *node, node.SuffixList[at+1:]
+				left.SuffixList = node.SuffixList[:at]
+				values := &gojq.Term{Type: gojq.TermTypeFunc, Func: &gojq.Func{Name: valuesFunc}}
+				if len(rest) > 0 && rest[0].Optional {
+					values.SuffixList, rest = rest[:1], rest[1:]
+				}
+				*node = gojq.Term{Type: gojq.TermTypeQuery, SuffixList: rest, Query: &gojq.Query{
+					Left: &gojq.Query{Term: &left}, Op: gojq.OpPipe, Right: &gojq.Query{Term: values},
+				}}
+			}
+		}
+		return true
+	})
+}
+
+// iterates returns the index of the first .[] in the suffixes of a term, or -1.
+func iterates(t *gojq.Term) int {
+	return slices.IndexFunc(t.SuffixList, func(s *gojq.Suffix) bool { return s.Iter })
+}

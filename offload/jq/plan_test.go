@@ -1,0 +1,41 @@
+package jq
+
+import (
+	"strings"
+	"testing"
+)
+
+// The plan gives the same results as the query.
+func TestPlans(t *testing.T) {
+	doc := `{"a":{"b":[1,{"c":[5,6]},null,"x"],"n":null},"l":[],"s":"text"}`
+	for _, query := range []string{
+		".", ".a", ".a.b", ".a.b[]", ".a.b[1].c[]", ".a[]", ".[]", "keys", "length", ".a|keys", ".a.b|length", ".s|length", ".a.n", ".a.n|length",
+		".a.b|map(type)", "[.a.b[]|type]|unique", ".a.b[1:3]", ".a.b[:2]", ".a.b[-2:]", ".a.b[-1]", ".a.b[-9]", ".a.b[9]", ".l|add", ".a.b|first", ".a.b|last", ".l|first",
+		".a.b|.[]", ".a|.b|.[1]|.c|.[0]", ".a.b[]?", ".s[]?", ".a,.s", "[.a.b[]]|length", "{x:.a.b|length}", "first(.a.b[])", "limit(2;.a.b[])", "isempty(.l[])",
+		"any(.a.b[]; . == 1)", ".a.b|any", ".a.b|all(. != 7)", "reduce .a.b[] as $x (0;.+1)", ".a.b|to_entries|length", "map_values(type)", "1", `"x"`, "empty", "null",
+		".a as $x | .s", ".a.b|sort_by(type)", `.["a"].b[0]`, "..|numbers", ".a|length", "(.a.b)[0]", ".a.b|nth(1)", "try error(\"x\") catch .", ".a//1", ".zz//1", "if .a then 1 else 2 end",
+		"[range(3)]", ".a.b|index(1)", "path(..)", "del(.a)", ".a.b |= length", "tojson|length", "add", "def f: .a; f", ".a.b | .[1:] | length", "getpath([\"a\",\"b\",0])", "@json",
+	} {
+		want, wantErr := resultsOf(t, doc, query, false)
+		got, err := resultsOf(t, doc, query, true)
+		if got != want || (err == nil) != (wantErr == nil) {
+			t.Errorf("jq %q: planned %q, %v; want %q, %v", query, got, err, want, wantErr)
+		}
+	}
+}
+
+func resultsOf(t *testing.T, doc, query string, planned bool) (string, error) {
+	t.Helper()
+	r := &runner{ctx: t.Context(), keys: newKeyOrder(), left: 1 << 20, request: request{Query: query, Size: int64(len(doc))}, res: &Result{}}
+	var err error
+	if planned {
+		err = r.document(strings.NewReader(doc))
+	} else {
+		err = r.run(strings.NewReader(doc))
+	}
+	var all []string
+	for _, res := range r.res.Results {
+		all = append(all, string(res))
+	}
+	return strings.Join(all, " "), err
+}
