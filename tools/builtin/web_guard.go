@@ -116,8 +116,8 @@ func isPublic(addr netip.Addr) bool {
 		b := addr.As16()
 		addr = netip.AddrFrom4([4]byte(b[12:]))
 	}
-	if addr.Is6() && !globalIPv6.Contains(addr) {
-		return false
+	if b := addr.As16(); addr.Is6() && (!globalIPv6.Contains(addr) || b[8]&^2 == 0 && b[9] == 0 && b[10] == 0x5e && b[11] == 0xfe) {
+		return false // ISATAP sends to the IPv4 address at the end
 	}
 	return !slices.ContainsFunc(special, func(p netip.Prefix) bool { return p.Contains(addr) })
 }

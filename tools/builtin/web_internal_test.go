@@ -25,6 +25,7 @@ func TestIsPublic(t *testing.T) {
 		"2001::1": false, "2001:0:7f00:1::": false, "2001:2::1": false, "2001:10::1": false, "2001:20::1": false, "2001:db8::1": false, "2002:7f00:1::": false, "2002:808:808::": false,
 		"2620:4f:8000::1": false, "3fff::1": false, "4000::1": false, "5f00::1": false, "fc00::1": false, "fd00:ec2::254": false, "fe80::1": false, "fe80::1%lo": false, "2a00::1%lo": false,
 		"fec0::1": false, "ff02::1": false,
+		"2a00::5efe:7f00:1": false, "2a00::200:5efe:a00:1": false, "2a00::5eff:7f00:1": true,
 	} {
 		if got := isPublic(netip.MustParseAddr(addr)); got != want {
 			t.Errorf("isPublic(%s) = %v, want %v", addr, got, want)

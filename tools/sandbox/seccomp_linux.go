@@ -26,16 +26,34 @@ var denied = strings.Fields(`
 	fanotify_init lookup_dcookie nfsservctl iopl ioperm modify_ldt uselib`)
 
 // absent fail with ENOSYS, so that programs fall back to calls that the filter can check:
-// it cannot see the arguments of clone3, and io_uring opens sockets by itself.
-var absent = strings.Fields("clone3 io_uring_setup io_uring_enter io_uring_register")
+// it cannot see the arguments of clone3 and openat2, and io_uring opens sockets by itself.
+var absent = strings.Fields("clone3 openat2 io_uring_setup io_uring_enter io_uring_register")
 
 // newNamespaces are the flags of clone that make namespaces.
 const newNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWCGROUP
 
 const (
 	ioctlTIOCLINUX = 0x541c // which package unix does not have
+	openTMPFILE    = 0x400000
+	setIDBits      = unix.S_ISUID | unix.S_ISGID
 	offArch        = 4      // the offset of the architecture in struct seccomp_data
 )
+
+// setID are the calls that can set the bits of a set-user-id file, which gives the account of the
+// worker to everyone. They fail with EPERM. A call that creates no file ignores its mode.
+var setID = []seccomp.NameWithConditions{
+	{Name: "chmod", Conditions: bits(1, setIDBits)}, {Name: "fchmod", Conditions: bits(1, setIDBits)},
+	{Name: "fchmodat", Conditions: bits(2, setIDBits)}, {Name: "fchmodat2", Conditions: bits(2, setIDBits)},
+	{Name: "mknod", Conditions: bits(1, setIDBits)}, {Name: "mknodat", Conditions: bits(2, setIDBits)},
+	{Name: "creat", Conditions: bits(1, setIDBits)},
+	{Name: "open", Conditions: append(bits(1, unix.O_CREAT|openTMPFILE), bits(2, setIDBits)...)},
+	{Name: "openat", Conditions: append(bits(2, unix.O_CREAT|openTMPFILE), bits(3, setIDBits)...)},
+}
+
+// bits is the condition for an argument to have one of the bits.
+func bits(argument uint32, mask uint64) seccomp.ArgumentConditions {
+	return seccomp.ArgumentConditions{{Argument: argument, Operation: seccomp.BitsSet, Value: mask}}
+}
 
 // seccompFilter returns the program that lets a command create sockets of the families. It is
 // empty if we do not know the system calls of this architecture.
@@ -44,9 +62,9 @@ func seccompFilter(families []uint64) []enter.Instruction {
 	if err != nil {
 		return nil
 	}
-	known := func(names []string) []string {
-		return slices.DeleteFunc(slices.Clone(names), func(name string) bool { _, ok := machine.SyscallNames[name]; return !ok })
-	}
+	missing := func(name string) bool { _, ok := machine.SyscallNames[name]; return !ok } // on this architecture
+	known := func(names []string) []string { return slices.DeleteFunc(slices.Clone(names), missing) }
+	checked := slices.DeleteFunc(slices.Clone(setID), func(call seccomp.NameWithConditions) bool { return missing(call.Name) })
 	sockets := seccomp.SyscallGroup{Action: errno(unix.EACCES)}
 	if len(families) == 0 {
 		sockets.Names = []string{"socket"}
@@ -58,11 +76,11 @@ func seccompFilter(families []uint64) []enter.Instruction {
 		sockets.NamesWithCondtions = []seccomp.NameWithConditions{{Name: "socket", Conditions: other}}
 	}
 	policy := seccomp.Policy{DefaultAction: seccomp.ActionAllow, Syscalls: []seccomp.SyscallGroup{
-		{Action: errno(unix.EPERM), Names: known(denied), NamesWithCondtions: []seccomp.NameWithConditions{
-			{Name: "clone", Conditions: seccomp.ArgumentConditions{{Argument: 0, Operation: seccomp.BitsSet, Value: newNamespaces}}},
-			{Name: "ioctl", Conditions: equal32(1, unix.TIOCSTI)}, // types into the terminal
-			{Name: "ioctl", Conditions: equal32(1, ioctlTIOCLINUX)},
-		}},
+		{Action: errno(unix.EPERM), Names: known(denied), NamesWithCondtions: append(checked,
+			seccomp.NameWithConditions{Name: "clone", Conditions: bits(0, newNamespaces)},
+			seccomp.NameWithConditions{Name: "ioctl", Conditions: equal32(1, unix.TIOCSTI)}, // types into the terminal
+			seccomp.NameWithConditions{Name: "ioctl", Conditions: equal32(1, ioctlTIOCLINUX)},
+		)},
 		{Action: errno(unix.ENOSYS), Names: known(absent)},
 		sockets,
 	}}

@@ -19,13 +19,15 @@ var systemDirs = []string{"/bin", "/lib", "/lib32", "/lib64", "/libx32", "/sbin"
 // devices without effect on others.
 var devices = []string{"/dev/null", "/dev/urandom", "/dev/zero"}
 
-// etcFiles are what ordinary programs read in /etc. None contains a secret.
+// etcFiles are what ordinary programs read in /etc. None contains a secret, such as the private
+// keys of /etc/ssl/private and /etc/pki.
 var etcFiles = []string{
 	"alternatives", "bash.bashrc", "bashrc", "ca-certificates", "ca-certificates.conf", "crypto-policies", "debian_version",
 	"fonts", "gai.conf", "gitconfig", "group", "host.conf", "hostname", "hosts", "inputrc", "java*", "ld.so.cache", "ld.so.conf",
 	"ld.so.conf.d", "locale.alias", "locale.conf", "localtime", "lsb-release", "magic", "magic.mime", "maven", "mime.types",
-	"networks", "nsswitch.conf", "os-release", "passwd", "perl", "pki", "profile", "profile.d", "protocols", "python*",
-	"resolv.conf", "rpc", "ruby*", "services", "shells", "ssl", "terminfo", "timezone",
+	"networks", "nsswitch.conf", "os-release", "passwd", "perl", "pki/ca-trust", "pki/java", "pki/tls/cert.pem", "pki/tls/certs",
+	"pki/tls/openssl.cnf", "profile", "profile.d", "protocols", "python*",
+	"resolv.conf", "rpc", "ruby*", "services", "shells", "ssl/cert.pem", "ssl/certs", "ssl/openssl.cnf", "terminfo", "timezone",
 }
 
 // rules returns the Landlock rules of a command.
