@@ -133,7 +133,7 @@ func (d *doctor) examineSandbox() {
 	case refused != nil:
 		d.warn("sandbox", missing, "shell refuses all commands, because the system cannot confine them (it has: %s)", p)
 	case d.Shell.Off():
-		d.warn("sandbox", missing, "shell runs commands without a sandbox")
+		d.warn("sandbox", "remove --shell-sandbox off", "shell runs commands without a sandbox")
 	case len(p.Missing) > 0:
 		d.warn("sandbox", missing, "shell runs commands %s in: %s", network, p)
 	default:

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/sandbox"
 )
 
 // Config configures the tools. Only Workspace is required.
@@ -14,8 +15,13 @@ type Config struct {
 	// Workspace is the directory that the tools work in. It must exist.
 	Workspace string
 	// Unguarded are absolute paths that the write tools may write although programs
-	// execute what is there, such as .git/config: see guard.
+	// execute what is there, such as .git: see guard.
 	Unguarded []string
+	// Hide are absolute paths of directories that the tools do not show if they are in the
+	// workspace, such as the data directory of the worker. They must exist.
+	Hide []string
+	// Advise, if set, says how the operator can allow what is refused, for texts to models.
+	Advise func(sandbox.Refusal) string
 	// Output limits the output of one call.
 	Output tools.OutputLimits
 	// Shell configures the shell tool.
@@ -59,4 +65,15 @@ func idempotent(tool *tools.FuncTool, err error) (*tools.FuncTool, error) {
 		return nil, err
 	}
 	return tool.WithEffect(tools.Idempotent), nil
+}
+
+// OutputLimit means that a command printed more than is kept.
+const OutputLimit sandbox.Refusal = "only so much of the output of a command is kept"
+
+// advice returns the advice of the operator's program, after a semicolon, or "".
+func (ws *workspace) advice(r sandbox.Refusal) string {
+	if ws.cfg.Advise == nil || ws.cfg.Advise(r) == "" {
+		return ""
+	}
+	return "; " + ws.cfg.Advise(r)
 }

@@ -51,7 +51,7 @@ func (ws *workspace) glob(ctx context.Context, _ tools.Call, args globArgs) *too
 
 	out := tools.NewOutput(ws.cfg.Output)
 	matches := 0
-	w := &walker{flat: !strings.Contains(rest, "/") && !strings.Contains(rest, "**"), visit: func(_ context.Context, f found) error {
+	w := &walker{skip: ws.hidden, flat: !strings.Contains(rest, "/") && !strings.Contains(rest, "**"), visit: func(_ context.Context, f found) error {
 		if ok, _ := doublestar.Match(rest, f.path); !ok || onlyDirs && !f.entry.IsDir() {
 			return nil
 		}

@@ -88,7 +88,7 @@ func (g *grepCall) run(ctx context.Context, out *tools.Output) error {
 		return err
 	}
 	defer dir.Close()
-	w := &walker{visit: func(ctx context.Context, f found) error {
+	w := &walker{skip: g.ws.hidden, visit: func(ctx context.Context, f found) error {
 		if !f.entry.Type().IsRegular() || !matchGlob(g.args.Glob, f.path) {
 			return nil
 		}

@@ -6,25 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/stevedore-bus/stevedore/state/durable"
 	"github.com/stevedore-bus/stevedore/tools"
-)
-
-// Programs execute what these paths name when somebody merely enters or opens the workspace,
-// outside of the sandbox. A write there would become an execution, so the write tools
-// refuse it. Files that a person executes on purpose (Makefile, package.json, .husky), and
-// files that their program asks about after each change (.envrc), are not here.
-var (
-	// guardedDirs are directories of version control: git, Mercurial and Jujutsu execute
-	// hooks and programs that their configuration names.
-	guardedDirs = []string{".git", "git~1", ".hg", ".jj"}
-	// guardedFiles are the settings of editors and agents that start programs.
-	guardedFiles = []string{
-		".vscode/tasks.json", ".vscode/settings.json", ".vscode/launch.json",
-		".mcp.json", ".cursor/mcp.json", ".claude/settings.json", ".claude/settings.local.json",
-	}
+	"github.com/stevedore-bus/stevedore/tools/sandbox"
 )
 
 // guard returns an error if a write to the path would become an execution. The path is
@@ -34,54 +19,24 @@ func (ws *workspace) guard(rel string) error {
 	if slices.ContainsFunc(ws.cfg.Unguarded, func(allowed string) bool { return inside(allowed, full) }) {
 		return nil
 	}
-	names := strings.Split(filepath.ToSlash(rel), "/")
-	for i, name := range names {
-		names[i] = fold(name)
-		if slices.Contains(guardedDirs, names[i]) {
-			return guarded(rel, fmt.Sprintf("programs execute what is in %s", name))
-		}
+	refuse := func(reason string) error {
+		return tools.Errorf(tools.CodeInvalidArguments, "access denied: writing %q is refused, because %s%s", filepath.ToSlash(rel), reason, ws.advice(sandbox.Protected))
 	}
-	for i := range names {
-		if slices.Contains(guardedFiles, strings.Join(names[i:], "/")) {
-			return guarded(rel, "editors and agents start programs that it names")
-		}
+	if name := sandbox.Executed(rel); name != "" {
+		return refuse("programs execute what is in " + name)
 	}
 	for dir, next := filepath.Dir(full), filepath.Base(full); inside(ws.real, dir); dir, next = filepath.Dir(dir), filepath.Base(dir) {
-		if wouldBeGitDir(dir, next) {
-			return guarded(rel, "git would use its directory as a repository, and execute what its configuration names")
+		if sandbox.WouldBeGitDir(dir, next) {
+			return refuse("git would use its directory as a repository, and execute what its configuration names")
+		}
+		if slices.ContainsFunc(sandbox.HooksPaths(dir), func(hooks string) bool { return inside(hooks, full) }) {
+			return refuse("git executes the hooks there")
 		}
 		if dir == ws.real {
 			break
 		}
 	}
 	return nil
-}
-
-func guarded(rel, reason string) error {
-	return tools.Errorf(tools.CodeInvalidArguments, "access denied: writing %q is refused, because %s; only a setting of the worker allows it", filepath.ToSlash(rel), reason)
-}
-
-// fold returns the name as file systems that ignore case, trailing dots, streams and
-// invisible characters see it (Windows and macOS).
-func fold(name string) string {
-	name, _, _ = strings.Cut(name, ":")
-	name = strings.Map(func(r rune) rune {
-		if r >= 0x200c && r <= 0x200f || r >= 0x202a && r <= 0x202e || r >= 0x206a && r <= 0x206f || r == 0xfeff {
-			return -1
-		}
-		return r
-	}, name)
-	return strings.ToLower(strings.TrimRight(name, ". "))
-}
-
-// wouldBeGitDir reports whether git would use dir as a repository if it contained next.
-func wouldBeGitDir(dir, next string) bool {
-	for _, name := range []string{"HEAD", "objects", "refs"} {
-		if _, err := os.Lstat(filepath.Join(dir, name)); err != nil && !strings.EqualFold(name, next) {
-			return false
-		}
-	}
-	return true
 }
 
 // inside reports whether path is dir or below it.

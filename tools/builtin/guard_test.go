@@ -9,12 +9,13 @@ import (
 	"testing"
 
 	"github.com/stevedore-bus/stevedore/tools/builtin"
+	"github.com/stevedore-bus/stevedore/tools/sandbox"
 )
 
 // A write that a program would execute later is refused by each way to name the path.
 func TestWriteCannotBecomeExecution(t *testing.T) {
-	b := newFixture(t, builtin.Config{})
-	b.file(".git/config", "[core]\n")
+	b := newFixture(t, builtin.Config{Advise: func(sandbox.Refusal) string { return "the operator's advice" }})
+	b.file(".git/config", "[core]\n\thooksPath = githooks\n")
 	b.file(".git/hooks/pre-commit.sample", "x\n")
 	b.file("sub/.git/config", "[core]\n")
 	b.file("bare.git/HEAD", "ref: refs/heads/main\n")
@@ -31,7 +32,9 @@ func TestWriteCannotBecomeExecution(t *testing.T) {
 		".git", ".GIT/config", ".Git/hooks/x", ".git./config", ".git /config", ".g\u200cit/config", "git~1/config", ".git:x", "new/.git/config",
 		"link/config", "link/hooks/x", "plain/hooks/pre-commit", filepath.Join(b.dir, ".git/config"), "hard",
 		"bare.git/config", "bare.git/hooks/x", "half/objects/x", ".hg/hgrc", ".jj/repo/config",
-		".vscode/tasks.json", "sub/.VSCode/Settings.json", ".mcp.json", ".claude/settings.json",
+		".vscode/tasks.json", "sub/.VSCode/Settings.json", ".mcp.json", ".claude/settings.json", ".vscode/mcp.json", ".gemini/settings.json", ".codex/config.toml",
+		".zed/tasks.json", ".devcontainer/devcontainer.json", "a/.husky/pre-commit", ".kiro/x", ".idea/workspace.xml", ".windsurf/x", ".roo/mcp.json", "opencode.json", ".envrc",
+		"githooks/pre-commit",
 	} {
 		b.fails("write_file", args{"path": path, "content": "evil"})
 		b.fails("append_file", args{"path": path, "content": "evil"})
@@ -46,8 +49,8 @@ func TestWriteCannotBecomeExecution(t *testing.T) {
 		return err
 	})
 	must(t, err)
-	b.fails("write_file", args{"path": ".git/hooks/x", "content": "x"}, "--shell-write")
-	for _, path := range []string{".gitignore", ".github/workflows/x.yml", "git/config", "a.git/x", "half/x", ".vscode/notes.json", "plain/HEAD", ".gitmodules"} {
+	b.fails("write_file", args{"path": ".git/hooks/x", "content": "x"}, "the operator's advice")
+	for _, path := range []string{".gitignore", ".github/workflows/x.yml", "git/config", "a.git/x", "half/x", "githooks2/x", "plain/HEAD", ".gitmodules"} {
 		b.ok("write_file", args{"path": path, "content": "fine"})
 	}
 }
@@ -57,4 +60,26 @@ func TestOperatorAllowsGuardedWrites(t *testing.T) {
 	b := newFixture(t, builtin.Config{Workspace: dir, Unguarded: []string{filepath.Join(dir, ".git/config")}})
 	b.ok("write_file", args{"path": ".git/config", "content": "x"})
 	b.fails("write_file", args{"path": ".git/hooks/x", "content": "x"}, "refused")
+}
+
+// The data directory of the worker may be in the workspace, but no tool shows it.
+func TestHidesTheDataDirectory(t *testing.T) {
+	dir := t.TempDir()
+	data := filepath.Join(dir, ".local", "data")
+	must(t, os.MkdirAll(data, 0o700))
+	b := newFixture(t, builtin.Config{Workspace: dir, Hide: []string{data}})
+	b.file(".local/data/credential", "secret of the bus\n")
+	b.file(".local/other", "fine\n")
+	must(t, os.Symlink(".local/data", filepath.Join(dir, "link")))
+	for _, path := range []string{".local/data/credential", "link/credential", filepath.Join(data, "credential")} {
+		b.fails("read_file", args{"path": path}, "data directory")
+		b.fails("grep", args{"pattern": "secret", "path": path}, "data directory")
+		b.fails("write_file", args{"path": path, "content": "x"}, "data directory")
+	}
+	b.fails("list_dir", args{"path": "link"}, "data directory")
+	for tool, a := range map[string]args{"grep": {"pattern": "secret|fine"}, "glob": {"pattern": "**/cred*"}, "list_dir": {"recursive": true}} {
+		if got := b.ok(tool, a); strings.Contains(got, "credential") || strings.Contains(got, "secret of") {
+			t.Errorf("%s: %s", tool, got)
+		}
+	}
 }

@@ -28,7 +28,7 @@ func (ws *workspace) listDir(ctx context.Context, _ tools.Call, args listDirArgs
 	defer dir.Close()
 
 	out := tools.NewOutput(ws.cfg.Output)
-	w := &walker{flat: !args.Recursive, visit: func(_ context.Context, f found) error {
+	w := &walker{skip: ws.hidden, flat: !args.Recursive, visit: func(_ context.Context, f found) error {
 		_, err := fmt.Fprintln(out, describe(f))
 		return err
 	}}

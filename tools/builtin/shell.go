@@ -107,13 +107,13 @@ func (sh *shell) run(ctx context.Context, call tools.Call, args shellArgs) *tool
 		limits.Total = sh.cfg.MaxOutput
 	}
 	out := tools.NewOutput(limits)
-	killed, err := sh.execute(cmd, out)
+	end, err := sh.execute(cmd, out)
 	if cmd.ProcessState == nil {
 		_ = out.Close()
 		return tools.Failure(tools.Errorf(tools.CodeToolFailed, "failed to start the command: %v", err))
 	}
 	res := &tools.Result{}
-	code := exitCode(cmd.ProcessState)
+	code, killed := exitCode(cmd.ProcessState), end.Killed
 	switch {
 	case killed && errors.Is(ctx.Err(), context.Canceled):
 		res.Err = tools.Errorf(tools.CodeCancelled, "the command was cancelled and killed")
@@ -125,13 +125,13 @@ func (sh *shell) run(ctx context.Context, call tools.Call, args shellArgs) *tool
 		res.Err = tools.Errorf(tools.CodeToolFailed, "the command exited with code %d", code)
 	}
 	res.IsError = res.Err != nil
-	return sh.report(res, out, code, killed, call.Action == tools.ActionAgent)
+	return sh.report(res, out, code, end, call.Action == tools.ActionAgent)
 }
 
 // report adds the end of the command to the output. The model receives all of it; the
 // user receives the output, without its middle part if it is long. The user of an agent
 // receives no message that says that there was no output.
-func (sh *shell) report(res *tools.Result, out *tools.Output, code int, killed, byAgent bool) *tools.Result {
+func (sh *shell) report(res *tools.Result, out *tools.Output, code int, end sandbox.Ended, byAgent bool) *tools.Result {
 	truncated, empty := out.Truncated(), out.Size() == 0
 	if empty {
 		out.Note("(no output)")
@@ -140,25 +140,26 @@ func (sh *shell) report(res *tools.Result, out *tools.Output, code int, killed, 
 		res.ForUser = excerpt(out, 0)
 	}
 	if truncated {
-		out.Note(fmt.Sprintf("[Output truncated: the first %d bytes were kept]", out.Size()))
+		out.Note(fmt.Sprintf("[Output truncated: the first %d bytes were kept%s]", out.Size(), sh.advice(OutputLimit)))
 	}
-	if note := sh.sandboxNote(out, code, killed); note != "" {
-		out.Note("[Sandbox: " + note + "]")
-	}
-	if killed {
+	if end.Killed {
 		note := res.Err.Error()
 		res.ForUser = strings.TrimPrefix(res.ForUser+"\n"+note, "\n")
 		out.Note("[" + strings.ToUpper(note[:1]) + note[1:] + "]")
+	} else {
+		for _, refusal := range sh.refusals(out, code) {
+			out.Note(fmt.Sprintf("[Sandbox: %s%s]", refusal, sh.advice(refusal)))
+		}
+	}
+	for _, name := range end.SetAside {
+		out.Note(fmt.Sprintf("[Sandbox: the command made what programs execute, so it is now called %s%s]", name, sh.advice(sandbox.Protected)))
 	}
 	out.Note(fmt.Sprintf("[Exit code: %d]", code))
 	return sh.setOutput(res, out)
 }
 
-// sandboxNote returns what the sandbox probably refused to the command.
-func (sh *shell) sandboxNote(out *tools.Output, code int, killed bool) string {
-	if killed {
-		return ""
-	}
+// refusals returns what the sandbox probably refused to the command.
+func (sh *shell) refusals(out *tools.Output, code int) []sandbox.Refusal {
 	tail := make([]byte, min(out.Size(), 16<<10))
 	n, _ := out.ReadAt(tail, out.Size()-int64(len(tail)))
 	return sh.sandbox.Explain(string(tail[:n]), code)
@@ -223,15 +224,15 @@ func (sh *shell) workingDir(path string) (string, error) {
 
 // execute runs cmd until all its processes have ended. Both output streams use one
 // pipe, so that they stay in order. If cmd could not start, it has no ProcessState.
-func (sh *shell) execute(cmd *exec.Cmd, out *tools.Output) (killed bool, err error) {
+func (sh *shell) execute(cmd *exec.Cmd, out *tools.Output) (end sandbox.Ended, err error) {
 	r, w, err := os.Pipe()
 	if err != nil {
-		return false, err
+		return end, err
 	}
 	defer r.Close()
 	cmd.Stdout, cmd.Stderr = w, w
 	copied := make(chan struct{})
-	killed, err = sh.sandbox.Execute(cmd, sh.cfg.Grace, func() {
+	end, err = sh.sandbox.Execute(cmd, sh.cfg.Grace, func() {
 		_ = w.Close()
 		go func() {
 			defer close(copied)
@@ -243,12 +244,12 @@ func (sh *shell) execute(cmd *exec.Cmd, out *tools.Output) (killed bool, err err
 	})
 	if cmd.Process == nil {
 		_ = w.Close()
-		return false, err
+		return end, err
 	}
 	// Only a process that escaped can still hold the pipe open.
 	_ = r.SetReadDeadline(time.Now().Add(sh.cfg.Grace))
 	<-copied
-	return killed, err
+	return end, err
 }
 
 // maxForUser is the longest output for the user, in bytes.

@@ -22,6 +22,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/builtin"
+	"github.com/stevedore-bus/stevedore/tools/sandbox"
 )
 
 func TestShell(t *testing.T) {
@@ -453,9 +454,12 @@ func TestShellBigOutput(t *testing.T) {
 }
 
 func TestShellTruncatesHonestly(t *testing.T) {
-	b := newFixture(t, builtin.Config{Output: tools.OutputLimits{Total: 10}})
+	b := newFixture(t, builtin.Config{
+		Output: tools.OutputLimits{Total: 10},
+		Advise: func(sandbox.Refusal) string { return "see the manual" },
+	})
 	got := b.ok("shell", args{"command": "echo 0123456789abcdef"})
-	if want := "0123456789\n[Output truncated: the first 10 bytes were kept]\n[Exit code: 0]"; got != want {
+	if want := "0123456789\n[Output truncated: the first 10 bytes were kept; see the manual]\n[Exit code: 0]"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -34,8 +34,9 @@ type found struct {
 // cannot open.
 type walker struct {
 	visit func(ctx context.Context, f found) error
-	flat  bool // only the entries of the start
-	limit int  // names of one directory that are read; default defaultDirEntries
+	flat  bool          // only the entries of the start
+	skip  []fs.FileInfo // directories that are not entered
+	limit int           // names of one directory that are read; default defaultDirEntries
 
 	unreadable int // directories that could not be opened, or are too deep
 	cut        int // directories with more names than limit
@@ -88,6 +89,9 @@ func (w *walker) descend(ctx context.Context, f found, depth int) error {
 		return nil
 	}
 	defer sub.Close()
+	if info, err := sub.Stat("."); err != nil || slices.ContainsFunc(w.skip, func(dir fs.FileInfo) bool { return os.SameFile(dir, info) }) {
+		return err
+	}
 	return w.walkDir(ctx, sub, f.path, depth)
 }
 

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -19,6 +20,9 @@ type workspace struct {
 	root *os.Root
 	dir  string // absolute
 	real string // absolute, symbolic links resolved
+
+	hide   []string // the directories of Config.Hide in the workspace
+	hidden []fs.FileInfo
 
 	// edit is locked while a tool reads, changes and replaces a file: two edits of one
 	// file in the same turn must not overwrite each other.
@@ -51,7 +55,15 @@ func openWorkspace(cfg Config) (*workspace, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open workspace: %w", err)
 	}
-	return &workspace{cfg: cfg, root: root, dir: dir, real: real}, nil
+	ws := &workspace{cfg: cfg, root: root, dir: dir, real: real}
+	for _, path := range cfg.Hide {
+		path, err := filepath.EvalSymlinks(path)
+		info, statErr := os.Stat(path)
+		if err == nil && statErr == nil && path != real && inside(real, path) {
+			ws.hide, ws.hidden = append(ws.hide, path), append(ws.hidden, info)
+		}
+	}
+	return ws, nil
 }
 
 // maxPathDepth is the most directories in a path. Each component of a path is resolved, and
@@ -61,6 +73,22 @@ const maxPathDepth = 255
 // rel returns the model's path relative to the root. It accepts an absolute path in the
 // workspace. It does not resolve symbolic links; the root does.
 func (ws *workspace) rel(path string) (string, error) {
+	rel, err := ws.local(path)
+	if err != nil {
+		return "", err
+	}
+	full := filepath.Join(ws.real, rel)
+	if real, err := filepath.EvalSymlinks(full); err == nil {
+		full = real
+	}
+	if slices.ContainsFunc(ws.hide, func(dir string) bool { return inside(dir, full) }) {
+		return "", tools.Errorf(tools.CodeInvalidArguments, "access denied: path %q is in the data directory of the worker", path)
+	}
+	return rel, nil
+}
+
+// local does the part of rel that looks at the text only.
+func (ws *workspace) local(path string) (string, error) {
 	if path == "" {
 		path = "."
 	}

@@ -6,8 +6,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stevedore-bus/stevedore/tools/sandbox"
 )
@@ -54,7 +56,7 @@ func TestDeveloperCommands(t *testing.T) {
 	var cfg sandbox.Config
 	if out, err := exec.Command("go", "env", "GOCACHE").Output(); err == nil { // saves building the standard library
 		cache := strings.TrimSpace(string(out))
-		cfg.Write, cfg.Env = []string{cache}, []string{"GOCACHE=" + cache, "GOFLAGS=-trimpath"}
+		cfg.Write, cfg.Env = []string{cache, ".git", "copy/.git"}, []string{"GOCACHE=" + cache, "GOFLAGS=-trimpath"}
 	}
 	variantsOf(t, cfg, func(t *testing.T, f *fixture) {
 		for name, text := range map[string]string{
@@ -98,9 +100,9 @@ func systemPath() string {
 	return strings.Join(dirs, ":")
 }
 
-// The hooks and the configuration of a repository cannot be changed by writing, renaming,
-// linking or replacing, and the work with the repository goes on.
-func TestProtectsRepositories(t *testing.T) {
+// What programs execute cannot be changed by writing, renaming, linking or replacing, nor the
+// directories above it.
+func TestProtectsWhatProgramsExecute(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip(err)
 	}
@@ -114,54 +116,96 @@ func TestProtectsRepositories(t *testing.T) {
 			t.Fatalf("git %q: %v: %s", args, err, out)
 		}
 	}
-	nested := filepath.Join(f.workspace, "a", "b")
-	if err := os.MkdirAll(nested, 0o755); err != nil {
-		t.Fatal(err)
+	for _, dir := range []string{"", "a/b"} {
+		path := filepath.Join(f.workspace, dir)
+		f.write(filepath.Join(path, "README"), "x\n")
+		git(path, "init", "-q")
+		git(path, "config", "core.hooksPath", "tools/hooks")
 	}
-	git(f.workspace, "init", "-q")
-	git(nested, "init", "-q")
-	if err := os.RemoveAll(filepath.Join(nested, ".git", "hooks")); err != nil {
-		t.Fatal(err)
+	for _, path := range []string{".vscode/tasks.json", "a/b/.husky/pre-commit", ".mcp.json", "a/.idea/workspace.xml", "opencode.json"} {
+		f.write(filepath.Join(f.workspace, path), "fine\n")
 	}
 	for _, dir := range []string{".git", "a/b/.git"} {
 		for _, command := range []string{
 			"echo evil > G/hooks/pre-commit", "echo evil >> G/config", "rm -rf G/hooks", "mv G/hooks G/h2 && mkdir G/hooks",
 			"rm -f G/config && echo evil > G/config", "mv G G2 && mkdir -p G/hooks", "ln G/config c && echo evil > c",
 			"ln -sf /tmp/x G/config", "git -C G/.. config core.fsmonitor evil", "chmod 777 G/config", "touch x && mv x G/config",
-			"mkdir t && mv G/hooks t/",
+			"mkdir t && mv G/hooks t/", "echo /tmp/evil > G/commondir", "git -C G/.. add README", "git -C G/.. commit --allow-empty -m evil",
+			"echo evil > G/info/attributes", "echo evil > G/../tools/hooks/pre-commit", "mv G/../tools G/../t2 && mkdir -p G/../tools/hooks",
 		} {
 			if out, code := f.sh(strings.ReplaceAll(command, "G", dir)); code == 0 {
 				t.Errorf("%s in %s: %s", command, dir, out)
 			}
 		}
-		config, err := os.ReadFile(filepath.Join(f.workspace, dir, "config"))
-		if err != nil || strings.Contains(string(config), "evil") {
-			t.Errorf("%s/config: %s, %v", dir, config, err)
+	}
+	for _, command := range []string{
+		"echo evil > .vscode/tasks.json", "echo evil > .vscode/mcp.json", "mv .vscode v && mkdir .vscode", "echo evil > a/b/.husky/pre-commit",
+		"rm .mcp.json", "echo evil > .mcp.json", "echo evil > opencode.json", "rm -rf a/.idea && mkdir a/.idea", "mv a a2", "mv a/b a/b2", "mv a/b .",
+	} {
+		if out, code := f.sh(command); code == 0 {
+			t.Errorf("%s: %s", command, out)
 		}
-		hooks, err := os.ReadDir(filepath.Join(f.workspace, dir, "hooks"))
-		for _, hook := range hooks {
-			if !strings.HasSuffix(hook.Name(), ".sample") {
-				t.Errorf("%s has the hook %s", dir, hook.Name())
+	}
+	err := filepath.WalkDir(f.workspace, func(path string, entry os.DirEntry, err error) error {
+		if err == nil && entry.Type().IsRegular() {
+			if text, err := os.ReadFile(path); err != nil || strings.Contains(string(text), "evil") {
+				t.Errorf("%s: %q, %v", path, text, err)
 			}
 		}
-		if err != nil {
-			t.Error(err)
-		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
 	}
-	if out, code := f.sh("echo x > f && git add f && git commit -qm x && cd a/b && echo y > g && git add g && git commit -qm y"); code != 0 {
-		t.Errorf("git commit: %s", out)
+	if out, code := f.sh("git status --short && git log; git -C a/b diff && echo x > a/b/f && mkdir -p a/c && mv a/b/f a/c/ && cat a/c/f"); code != 0 {
+		t.Errorf("work beside the repository: %s", out)
 	}
-	empty := open(t, sandbox.Config{})
-	if out, code := empty.sh("git init -q"); code != 0 {
+}
+
+// A repository that a command made is protected from the next command on, and the operator can
+// open one.
+func TestNewAndOpenRepositories(t *testing.T) {
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip(err)
+	}
+	f := open(t, sandbox.Config{})
+	f.needMounts()
+	if out, code := f.sh("git init -q && echo x > f && git add f && git commit -qm x"); code != 0 {
 		t.Fatal(out)
 	}
-	if out, code := empty.sh("echo evil > .git/hooks/pre-commit"); code == 0 {
-		t.Errorf("a hook of a new repository: %s", out)
+	if out, code := f.sh("git commit --allow-empty -qm y"); code == 0 || !slices.Contains(f.Explain(out, code), sandbox.Protected) {
+		t.Errorf("exit code %d, %v: %s", code, f.Explain(out, code), out)
 	}
-	if out, code := empty.sh("git config user.name me && echo x > f && git add f && git commit -qm x"); code != 0 {
-		t.Errorf("work in a new repository: %s", out)
+	for _, allowed := range []string{".git", ".git/config"} {
+		f := open(t, sandbox.Config{Write: []string{allowed}})
+		if out, code := f.sh("git init -q"); code != 0 {
+			t.Fatal(out)
+		}
+		if out, code := f.sh("printf '[user]\\n\\tname = me\\n' >> .git/config && git config user.name"); out != "me\n" || code != 0 {
+			t.Errorf("with %s: exit code %d: %s", allowed, code, out)
+		}
+		if out, code := f.sh("git commit --allow-empty -qm x"); (code == 0) != (allowed == ".git") {
+			t.Errorf("with %s: exit code %d: %s", allowed, code, out)
+		}
 	}
-	if out, code := f.sh("git init -q own && cd own && git config user.name me && git remote add o x"); code != 0 {
-		t.Errorf("a repository of its own: %s", out)
-	}
+}
+
+// What a command makes at the top of the workspace, although programs execute it, gets another name.
+func TestSetsAside(t *testing.T) {
+	variantsOf(t, sandbox.Config{Write: []string{".envrc"}}, func(t *testing.T, f *fixture) {
+		run := sandbox.Run{Env: os.Environ(), Contained: true}
+		cmd, err := f.Command(t.Context(), run, "sh", "-c", "mkdir .vscode && echo evil > .vscode/mcp.json; ln -s f .mcp.json; echo fine > .envrc; mkdir src .github")
+		if err != nil {
+			t.Fatal(err)
+		}
+		end, err := f.Execute(cmd, time.Second, func() {})
+		if err != nil || len(end.SetAside) != 2 || !strings.HasPrefix(end.SetAside[0], ".vscode.refused-") || !strings.HasPrefix(end.SetAside[1], ".mcp.json.refused-") {
+			t.Errorf("got %+v, %v", end, err)
+		}
+		for name, want := range map[string]bool{".vscode": false, ".mcp.json": false, ".envrc": true, "src": true, ".github": true} {
+			if _, err := os.Lstat(filepath.Join(f.workspace, name)); (err == nil) != want {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
 }

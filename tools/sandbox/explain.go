@@ -6,25 +6,37 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
+)
+
+// Refusal says what the sandbox refused. The text is for people and models; a program that knows
+// how an operator can allow it adds that.
+type Refusal string
+
+// Refusals.
+const (
+	NoNetwork  Refusal = "commands have no network"
+	Protected  Refusal = "commands and tools can only read .git and the settings of editors and agents, because programs execute what is there"
+	ReadOnly   Refusal = "commands can write only the workspace, TMPDIR and HOME"
+	Unreadable Refusal = "commands can read only the system, the workspace, TMPDIR and HOME"
+	Hidden     Refusal = "the sandbox hides programs and files outside of the system and the workspace, such as a toolchain in another directory"
+	OpenFiles  Refusal = "a process can open only so many files"
+	FileSize   Refusal = "a file can have only so many bytes"
+	Processes  Refusal = "a command can have only so many processes"
+	CPUTime    Refusal = "a process can use only so much CPU time"
 )
 
 // refusals are what programs print if the sandbox refuses something.
 var refusals = []struct {
 	pattern *regexp.Regexp
-	note    string
-	applies func(c Config) bool
+	refusal Refusal
 }{
-	{regexp.MustCompile(`(?i)network is unreachable|could not resolve|name resolution|temporary failure in name|no such host|enotfound|eai_again|nodename nor servname|failed to lookup address|unable to resolve host|name or service not known|could not connect to server|connection refused|econnrefused|socket.*permission denied`),
-		"commands have no network; --shell-network of the worker allows it", func(c Config) bool { return !c.Network }},
-	{regexp.MustCompile(`(?i)read-only file system|erofs|device or resource busy|ebusy`),
-		"commands can write only the workspace, without .git/config and .git/hooks, and TMPDIR and HOME; --shell-write PATH of the worker allows more", nil},
-	{regexp.MustCompile(`(?i)permission denied|eacces|operation not permitted|eperm`),
-		"commands can read only the system, the workspace, TMPDIR and HOME; --shell-read PATH and --shell-write PATH of the worker allow more", nil},
-	{regexp.MustCompile(`(?i)too many open files|emfile`), "a process can open only so many files; --shell-open-files of the worker changes it", nil},
-	{regexp.MustCompile(`(?i)file too large|efbig|file size limit exceeded`), "a file can have only so many bytes; --shell-file-size of the worker changes it", nil},
-	{regexp.MustCompile(`(?i)cannot fork|can't fork|fork: (retry|resource)|resource temporarily unavailable|eagain|failed to create new os thread|unable to create.*thread`),
-		"a command can have only so many processes; --shell-processes of the worker changes it", nil},
+	{regexp.MustCompile(`(?i)network is unreachable|could not resolve|name resolution|temporary failure in name|no such host|enotfound|eai_again|nodename nor servname|failed to lookup address|unable to resolve host|name or service not known|could not connect to server|connection refused|econnrefused|socket.*permission denied`), NoNetwork},
+	{regexp.MustCompile(`(?i)(\.git\b|\.vscode|\.husky|\.claude|\.cursor).*(read-only file system|device or resource busy)`), Protected},
+	{regexp.MustCompile(`(?i)read-only file system|erofs|device or resource busy|ebusy`), ReadOnly},
+	{regexp.MustCompile(`(?i)permission denied|eacces|operation not permitted|eperm`), Unreadable},
+	{regexp.MustCompile(`(?i)too many open files|emfile`), OpenFiles},
+	{regexp.MustCompile(`(?i)file too large|efbig|file size limit exceeded`), FileSize},
+	{regexp.MustCompile(`(?i)cannot fork|can't fork|fork: (retry|resource)|resource temporarily unavailable|eagain|failed to create new os thread|unable to create.*thread`), Processes},
 }
 
 // missing matches the names of programs and files that a program did not find.
@@ -45,30 +57,28 @@ func (s *Sandbox) hides(name string) bool {
 }
 
 // Explain returns what the sandbox refused to a failed command, judging by its exit code
-// and the end of its output, and the flag that allows it. It is empty if nothing
-// suggests the sandbox.
-func (s *Sandbox) Explain(output string, exitCode int) string {
+// and the end of its output. It is empty if nothing suggests the sandbox.
+func (s *Sandbox) Explain(output string, exitCode int) (found []Refusal) {
 	if s.cfg.Mode == Off || exitCode == 0 {
-		return ""
+		return nil
 	}
 	switch exitCode {
 	case 128 + 24: // SIGXCPU
-		return "a process can use only so much CPU time; --shell-cpu of the worker changes it"
+		return []Refusal{CPUTime}
 	case 128 + 25: // SIGXFSZ
-		return "a file can have only so many bytes; --shell-file-size of the worker changes it"
+		return []Refusal{FileSize}
 	}
 	output = output[max(len(output)-explained, 0):]
-	var notes []string
 	for _, r := range refusals {
-		if (r.applies == nil || r.applies(s.cfg)) && r.pattern.MatchString(output) {
-			notes = append(notes, r.note)
+		applies := r.refusal != NoNetwork || !s.cfg.Network
+		if applies && !(r.refusal == ReadOnly && slices.Contains(found, Protected)) && r.pattern.MatchString(output) {
+			found = append(found, r.refusal)
 		}
 	}
-	for _, found := range missing.FindAllStringSubmatch(output, 8) {
-		if s.hides(found[1] + found[2] + found[3]) {
-			notes = append(notes, "the sandbox hides programs and files outside of the system and the workspace; --shell-read PATH of the worker shows them, such as a toolchain in another directory")
-			break
+	for _, match := range missing.FindAllStringSubmatch(output, 8) {
+		if s.hides(match[1] + match[2] + match[3]) {
+			return append(found, Hidden)
 		}
 	}
-	return strings.Join(notes, "; ")
+	return found
 }

@@ -3,76 +3,131 @@ package sandbox
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
 
-// repositories finds the Git repositories in the writable directories, whose hooks and
-// configuration commands must not change: git executes programs that they name, later and
-// outside of the sandbox.
-type repositories struct {
+// executed are the names of directories and files whose content programs execute when a person
+// merely enters or opens the workspace, outside of the sandbox: version control (hooks, and
+// programs that the configuration names), editors and agents. A write there would become an
+// execution. Files that a person executes on purpose (Makefile, package.json) are not here.
+var executed = []string{
+	".git", "git~1", ".hg", ".jj",
+	".vscode", ".idea", ".zed", ".fleet", ".devcontainer", ".devcontainer.json", ".husky", ".envrc",
+	".mcp.json", ".claude", ".cursor", ".gemini", ".codex", ".kiro", ".windsurf", ".roo", ".continue", ".opencode", "opencode.json", "opencode.jsonc",
+}
+
+// versionControl is how many of executed are repositories.
+const versionControl = 4
+
+// Executed returns the first name in a path whose content programs execute, or "".
+func Executed(path string) string {
+	for name := range strings.SplitSeq(filepath.ToSlash(path), "/") {
+		if slices.Contains(executed, fold(name)) {
+			return name
+		}
+	}
+	return ""
+}
+
+// fold returns the name as file systems that ignore case, trailing dots, streams and
+// invisible characters see it (Windows and macOS).
+func fold(name string) string {
+	name, _, _ = strings.Cut(name, ":")
+	name = strings.Map(func(r rune) rune {
+		if r >= 0x200c && r <= 0x200f || r >= 0x202a && r <= 0x202e || r >= 0x206a && r <= 0x206f || r == 0xfeff {
+			return -1
+		}
+		return r
+	}, name)
+	return strings.ToLower(strings.TrimRight(name, ". "))
+}
+
+// WouldBeGitDir reports whether git would use dir as a repository if it contained next. An empty
+// next asks whether it does.
+func WouldBeGitDir(dir, next string) bool {
+	for _, name := range []string{"HEAD", "objects", "refs"} {
+		if _, err := os.Lstat(filepath.Join(dir, name)); err != nil && !strings.EqualFold(name, next) {
+			return false
+		}
+	}
+	return true
+}
+
+var hooksPath = regexp.MustCompile(`(?i)\bhookspath\s*=\s*"?([^"\r\n]+)`)
+
+// HooksPaths returns where git looks for hooks instead of .git/hooks, according to the repository
+// in dir.
+func HooksPaths(dir string) (paths []string) {
+	for _, name := range []string{"config", "config.worktree"} {
+		config := filepath.Join(dir, ".git", name)
+		if info, err := os.Lstat(config); err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		text, _ := os.ReadFile(config)
+		for _, match := range hooksPath.FindAllStringSubmatch(string(text), -1) {
+			path := strings.TrimSpace(match[1])
+			if !filepath.IsAbs(path) {
+				path = filepath.Join(dir, path)
+			}
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}
+
+// protection finds what commands must not change in the writable directories.
+type protection struct {
 	allowed []string // that the operator lets commands write
 
 	mu    sync.Mutex
-	found []repository
+	found []string
 	at    time.Time // of the last scan
-	later bool      // it was not the first one
 }
 
-// repository is a Git directory.
-type repository struct {
-	dir    string   // .git, which must stay where it is
-	sealed []string // in it, which must not change
-}
-
-// rescan is how often the worker looks for new repositories.
+// rescan is how often the worker looks for what is new below the top of the writable directories.
 const rescan = 10 * time.Second
 
 // maxScanned bounds the directory entries that one scan examines.
 const maxScanned = 5_000
 
-// find returns the repositories in dirs. Of those that exist before the first command, it
-// also seals the configuration. A later one was probably made by a command, which had
-// to write its configuration, so it only seals the hooks.
-func (r *repositories) find(dirs []string) []repository {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.at.IsZero() && time.Since(r.at) < rescan && !r.isNew(dirs) {
-		return r.found
+// find returns what programs execute in dirs, as far as it exists.
+func (p *protection) find(dirs []string) []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.at.IsZero() && time.Since(p.at) < rescan && !p.isNew(dirs) {
+		return p.found
 	}
-	known := r.found
-	r.found, r.later = nil, !r.at.IsZero()
+	p.found, p.at = nil, time.Now()
 	left := maxScanned
 	for _, dir := range dirs {
-		r.scan(dir, 3, &left)
+		p.scan(dir, 3, &left)
 	}
-	for i, repo := range r.found {
-		if k := slices.IndexFunc(known, func(old repository) bool { return old.dir == repo.dir }); k >= 0 {
-			r.found[i] = known[k]
-		}
-	}
-	r.at = time.Now()
-	return r.found
+	return p.found
 }
 
-// isNew reports whether one of the directories itself became a repository.
-func (r *repositories) isNew(dirs []string) bool {
+// isNew reports whether the top of a directory has something that the last scan did not find.
+func (p *protection) isNew(dirs []string) bool {
 	return slices.ContainsFunc(dirs, func(dir string) bool {
-		git := filepath.Join(dir, ".git")
-		_, err := os.Lstat(filepath.Join(git, "HEAD"))
-		return err == nil && !slices.Contains(r.allowed, git) && !slices.ContainsFunc(r.found, func(repo repository) bool { return repo.dir == git })
+		return slices.ContainsFunc(executed, func(name string) bool {
+			path := filepath.Join(dir, name)
+			_, err := os.Lstat(path)
+			return err == nil && !slices.Contains(p.allowed, path) && !slices.Contains(p.found, path)
+		})
 	})
 }
 
-// scan adds the repositories in dir and, depth levels below it, without following links.
-func (r *repositories) scan(dir string, depth int, left *int) {
+// scan adds what is in dir and, depth levels below it, without following links.
+func (p *protection) scan(dir string, depth int, left *int) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return
 	}
-	if isGitDir(dir) {
-		r.add(dir)
+	if WouldBeGitDir(dir, "") { // a bare repository
+		p.add(dir)
 		return
 	}
 	for _, entry := range entries {
@@ -81,60 +136,55 @@ func (r *repositories) scan(dir string, depth int, left *int) {
 		}
 		path := filepath.Join(dir, entry.Name())
 		switch {
-		case entry.Name() == ".git" && entry.IsDir():
-			r.add(path)
-		case entry.Name() == ".git" && entry.Type().IsRegular(): // of a worktree or a submodule: it names the directory
-			r.found = append(r.found, repository{dir: path, sealed: []string{path}})
+		case Executed(entry.Name()) != "":
+			p.add(path)
+			if entry.Name() != ".git" {
+				continue
+			}
+			for _, hooks := range HooksPaths(dir) {
+				if within(hooks, dir) && hooks != dir {
+					_ = os.MkdirAll(hooks, 0o755) // otherwise a command could
+					p.add(hooks)
+				}
+			}
 		case entry.IsDir() && depth > 0 && entry.Name() != "node_modules":
-			r.scan(path, depth-1, left)
+			p.scan(path, depth-1, left)
 		}
 	}
 }
 
-// add adds a Git directory and those of its submodules. A missing hooks directory is
-// created, because a command could create it otherwise.
-func (r *repositories) add(dir string) {
-	if !isGitDir(dir) || slices.Contains(r.allowed, dir) {
-		return
-	}
-	_ = os.Mkdir(filepath.Join(dir, "hooks"), 0o755)
-	repo := repository{dir: dir}
-	names := []string{"hooks", "config", "config.worktree", "commondir"}
-	if r.later {
-		names = names[:1]
-	}
-	for _, name := range names {
-		path := filepath.Join(dir, name)
-		if info, err := os.Lstat(path); err == nil && (info.IsDir() || info.Mode().IsRegular()) && !slices.Contains(r.allowed, path) {
-			repo.sealed = append(repo.sealed, path)
-		}
-	}
-	r.found = append(r.found, repo)
-	for _, parent := range []string{"modules", "worktrees"} {
-		r.scanModules(filepath.Join(dir, parent), 4)
+func (p *protection) add(path string) {
+	if !slices.Contains(p.allowed, path) && !slices.Contains(p.found, path) {
+		p.found = append(p.found, path)
 	}
 }
 
-func (r *repositories) scanModules(dir string, depth int) {
-	entries, _ := os.ReadDir(dir)
-	for _, entry := range entries {
-		path := filepath.Join(dir, entry.Name())
-		switch {
-		case !entry.IsDir():
-		case isGitDir(path):
-			r.add(path)
-		case depth > 0: // the name of a module can contain slashes
-			r.scanModules(path, depth-1)
+// absent returns what does not exist at the top of the workspace, and commands must not make. A
+// repository they may make; it is protected from the next command on.
+func (s *Sandbox) absent() (names []string) {
+	if s.cfg.Mode == Off {
+		return nil
+	}
+	for _, name := range executed[versionControl:] {
+		path := filepath.Join(s.cfg.Workspace, name)
+		if _, err := os.Lstat(path); os.IsNotExist(err) && !slices.Contains(s.cfg.Write, path) {
+			names = append(names, name)
 		}
 	}
+	return names
 }
 
-// isGitDir reports whether git would use the directory as a repository.
-func isGitDir(dir string) bool {
-	for _, name := range []string{"HEAD", "objects", "refs"} {
-		if _, err := os.Lstat(filepath.Join(dir, name)); err != nil {
-			return false
+// setAside renames what a command made of the absent names: a mount can protect only what exists.
+func (s *Sandbox) setAside(absent []string) (names []string) {
+	for _, name := range absent {
+		path := filepath.Join(s.cfg.Workspace, name)
+		if _, err := os.Lstat(path); err != nil {
+			continue
+		}
+		to := path + ".refused-" + time.Now().UTC().Format("20060102T150405.000")
+		if os.Rename(path, to) == nil {
+			names = append(names, filepath.Base(to))
 		}
 	}
-	return true
+	return names
 }

@@ -10,7 +10,7 @@ type Protection struct {
 	Network bool
 	// Processes: commands cannot see other processes, and none outlives its command.
 	Processes bool
-	// Protected: paths such as .git/hooks are read-only for commands.
+	// Protected: paths such as .git are read-only for commands.
 	Protected bool
 	// Root: the worker runs as root.
 	Root bool
@@ -37,17 +37,7 @@ func (p Protection) String() string {
 // Protection returns what confines the commands of s.
 func (s *Sandbox) Protection() Protection {
 	if s.cfg.Mode == Off {
-		return Protection{Missing: []string{"the sandbox is off, so a command has all rights of the worker; remove --shell-sandbox off"}}
+		return Protection{Missing: []string{"the sandbox is off, so a command has all rights of the worker"}}
 	}
 	return s.platform.protection()
-}
-
-// Check examines the system as a worker does that uses the workspace, without running
-// anything else. "stevedore doctor" shows it.
-func Check(workspace string) (Protection, error) {
-	s, err := New(Config{Mode: BestEffort, Workspace: workspace})
-	if err != nil {
-		return Protection{}, err
-	}
-	return s.Protection(), s.Close()
 }

@@ -36,8 +36,8 @@ type Config struct {
 	State string
 	// Read are more files and directories that commands can read and execute.
 	Read []string
-	// Write are more files and directories that commands can write. A protected path in
-	// the workspace, such as .git/config, is no longer protected if it is listed here.
+	// Write are more files and directories that commands can write. A path in the workspace that
+	// Executed names, such as .git, is not protected if it is listed here; it need not exist.
 	Write []string
 	// Hide are directories that commands never see, even in the workspace.
 	Hide []string
@@ -77,7 +77,7 @@ type Sandbox struct {
 	home     string
 	tmp      string
 	platform platform
-	repos    repositories
+	protect  protection
 	remove   bool
 
 	mu   sync.Mutex
@@ -104,7 +104,7 @@ func New(cfg Config) (*Sandbox, error) {
 		return nil, err
 	}
 	s.cfg = cfg
-	s.repos.allowed = cfg.Write
+	s.protect.allowed = cfg.Write
 	if err := s.platform.open(s); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -291,6 +291,15 @@ func (s *Sandbox) environment(env []string, tmp string) []string {
 		}
 	}
 	return append(out, set...)
+}
+
+// Ended says how a command of Execute ended.
+type Ended struct {
+	// Killed is set if the context of the command ended before it.
+	Killed bool
+	// SetAside are the new names of what the command made, although programs execute what has the
+	// old name (see Executed). They are in the workspace.
+	SetAside []string
 }
 
 // within reports whether path is dir or below it.

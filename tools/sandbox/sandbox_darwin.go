@@ -68,9 +68,7 @@ func profile(s *Sandbox, tmp string) string {
 	rule("allow file-read* file-write*", s.cfg.Workspace, s.home, tmp)
 	rule("deny file-read* file-write*", s.cfg.Hide...)
 	rule("allow file-read* file-write*", s.home, tmp)
-	for _, repo := range s.repos.find([]string{s.cfg.Workspace}) {
-		rule("deny file-write*", repo.sealed...)
-	}
+	rule("deny file-write*", s.protect.find([]string{s.cfg.Workspace})...)
 	rule("allow file-read* file-write*", s.cfg.Write...)
 	if !s.cfg.Network {
 		b.WriteString("(deny network*)\n")

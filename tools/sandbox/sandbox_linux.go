@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -86,7 +87,7 @@ func (p *platform) open(s *Sandbox) error {
 	if !p.level.mounts {
 		for _, hidden := range s.cfg.Hide {
 			if s.cfg.Mode == Required && within(hidden, s.cfg.Workspace) {
-				return fmt.Errorf("%w: the data directory %q is in the workspace, and hiding it needs user namespaces; use another --workspace or --data", ErrUnconfined, hidden)
+				return fmt.Errorf("%w: the data directory %q is in the workspace, and hiding it needs user namespaces; use another workspace or data directory", ErrUnconfined, hidden)
 			}
 		}
 	}
@@ -135,7 +136,7 @@ func (p *platform) protection() Protection {
 		if len(p.tried) > 0 {
 			reason = " (" + p.tried[0] + ")"
 		}
-		missing := "user namespaces do not work, so a command can write .git/hooks, see other processes, and kill the process that ends what it leaves behind; allow them (sysctl kernel.apparmor_restrict_unprivileged_userns=0, or the seccomp profile of the container)"
+		missing := "user namespaces do not work, so a command can write .git, see other processes, and kill the process that ends what it leaves behind; allow them (sysctl kernel.apparmor_restrict_unprivileged_userns=0, or the seccomp profile of the container)"
 		if got.Root {
 			missing = "user namespaces do not work, and without them a command would have the rights of root; run the worker as an ordinary user, or allow user namespaces"
 		}
@@ -224,7 +225,7 @@ func (p *platform) confine(spec *enter.Spec, s *Sandbox, run Run, tmp string) {
 	if !p.level.mounts {
 		spec.Rules = append(spec.Rules, enter.Rule{Path: tmp, Access: enter.Write})
 	} else if spec.Mount = p.mounts(s, readable, writable, tmp); !run.probe {
-		spec.Mount = append(spec.Mount, s.repos.mounts(writable)...)
+		spec.Mount = append(spec.Mount, s.protected(writable)...)
 	}
 }
 
@@ -278,7 +279,9 @@ func (p *platform) mounts(s *Sandbox, readable, writable []string, tmp string) [
 		all = append(all, enter.Mount{Kind: enter.ReadOnly, Path: path})
 	}
 	for _, path := range writable {
-		all = append(all, enter.Mount{Kind: enter.Writable, Path: path})
+		if _, err := os.Lstat(path); err == nil || !within(path, s.cfg.Workspace) { // such as a .git that a command may make
+			all = append(all, enter.Mount{Kind: enter.Writable, Path: path})
+		}
 	}
 	for _, path := range s.cfg.Hide {
 		if slices.ContainsFunc(slices.Concat(readable, writable), func(dir string) bool { return within(path, dir) }) {
@@ -289,6 +292,44 @@ func (p *platform) mounts(s *Sandbox, readable, writable []string, tmp string) [
 	// The same path once: the last one wins, so writing wins over reading.
 	all = slices.CompactFunc(reversed(all), func(a, b enter.Mount) bool { return a.Path == b.Path })
 	return reversed(all)
+}
+
+// protected returns the mounts that make read-only what programs execute, and that keep the
+// directories above it, and above the hidden ones, in their place: a command could otherwise
+// rename them and put others there.
+func (s *Sandbox) protected(writable []string) (all []enter.Mount) {
+	pinned := map[string]bool{}
+	pin := func(path string) {
+		root := ""
+		for _, dir := range writable {
+			if within(path, dir) && len(dir) > len(root) {
+				root = dir
+			}
+		}
+		if root == "" || path == root {
+			return
+		}
+		rel, _ := filepath.Rel(root, filepath.Dir(path))
+		for name := range strings.SplitSeq(rel, "/") {
+			if root = filepath.Join(root, name); name != "." && !pinned[root] {
+				pinned[root] = true
+				all = append(all, enter.Mount{Kind: enter.Pinned, Path: root})
+			}
+		}
+	}
+	for _, path := range s.cfg.Hide {
+		pin(path)
+	}
+	for _, path := range s.protect.find(writable) {
+		pin(path)
+		all = append(all, enter.Mount{Kind: enter.SealedIn, Path: path})
+		for _, allowed := range s.cfg.Write {
+			if _, err := os.Lstat(allowed); err == nil && within(allowed, path) {
+				all = append(all, enter.Mount{Kind: enter.Writable, Path: allowed})
+			}
+		}
+	}
+	return all
 }
 
 func reversed(all []enter.Mount) []enter.Mount {

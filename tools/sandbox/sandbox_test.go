@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -41,6 +42,12 @@ func open(t *testing.T, cfg sandbox.Config) *fixture {
 	f.write(f.secret, canary)
 	cfg.Workspace, cfg.State = f.workspace, filepath.Join(f.data, "shell")
 	cfg.Hide = append(cfg.Hide, f.data)
+	for i, path := range cfg.Write {
+		if !filepath.IsAbs(path) {
+			cfg.Write = slices.Clone(cfg.Write)
+			cfg.Write[i] = filepath.Join(f.workspace, path)
+		}
+	}
 	s, err := sandbox.New(cfg)
 	if errors.Is(err, sandbox.ErrUnconfined) {
 		t.Skip(err)
@@ -361,7 +368,7 @@ func TestForkBomb(t *testing.T) {
 	if err == nil || strings.Contains(string(out), "600 started") || !strings.Contains(strings.ToLower(string(out)), "fork") {
 		t.Errorf("%v: %s", err, out)
 	}
-	if note := f.Explain(string(out), 2); !strings.Contains(note, "--shell-processes") {
+	if note := f.Explain(string(out), 2); !slices.Contains(note, sandbox.Processes) {
 		t.Errorf("the note is %q", note)
 	}
 }
@@ -419,28 +426,29 @@ func TestBadCommands(t *testing.T) {
 
 func TestExplain(t *testing.T) {
 	f := open(t, sandbox.Config{})
-	for output, want := range map[string]string{
-		"curl: (6) Could not resolve host: x":                                     "--shell-network",
-		"touch: cannot touch '/usr/x': Read-only file system":                     "--shell-write",
-		"error: could not write config file .git/config: Device or resource busy": "--shell-write",
-		"cat: /etc/shadow: Permission denied":                                     "--shell-read",
-		"cat: /home/me/key: No such file or directory":                            "--shell-read",
-		"sh: 1: Cannot fork":                                                      "--shell-processes",
-		"open: too many open files":                                               "--shell-open-files",
+	for output, want := range map[string]sandbox.Refusal{
+		"curl: (6) Could not resolve host: x":                                          sandbox.NoNetwork,
+		"touch: cannot touch '/usr/x': Read-only file system":                          sandbox.ReadOnly,
+		"fatal: Unable to create '/home/me/ws/.git/index.lock': Read-only file system": sandbox.Protected,
+		"error: could not write config file .git/config: Device or resource busy":      sandbox.Protected,
+		"cat: /etc/shadow: Permission denied":                                          sandbox.Unreadable,
+		"cat: /home/me/key: No such file or directory":                                 sandbox.Hidden,
+		"sh: 1: Cannot fork":        sandbox.Processes,
+		"open: too many open files": sandbox.OpenFiles,
 	} {
-		if got := f.Explain(output, 1); !strings.Contains(got, want) {
-			t.Errorf("Explain(%q) = %q, want %s", output, got, want)
+		if got := f.Explain(output, 1); !slices.Contains(got, want) || len(got) > 1 {
+			t.Errorf("Explain(%q) = %q, want %q", output, got, want)
 		}
-		if got := f.Explain(output, 0); got != "" {
+		if got := f.Explain(output, 0); got != nil {
 			t.Errorf("a successful command is explained: %q", got)
 		}
 	}
 	for _, output := range []string{"", "assertion failed", "cat: missing.txt: No such file or directory", "sh: 1: nosuchprogramx: not found"} {
-		if got := f.Explain(output, 1); got != "" {
+		if got := f.Explain(output, 1); got != nil {
 			t.Errorf("Explain(%q) = %q, want nothing", output, got)
 		}
 	}
-	if got := f.Explain("", 128+25); !strings.Contains(got, "--shell-file-size") {
+	if got := f.Explain("", 128+25); !slices.Equal(got, []sandbox.Refusal{sandbox.FileSize}) {
 		t.Errorf("SIGXFSZ: %q", got)
 	}
 }

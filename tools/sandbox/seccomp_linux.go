@@ -36,7 +36,7 @@ const (
 	ioctlTIOCLINUX = 0x541c // which package unix does not have
 	openTMPFILE    = 0x400000
 	setIDBits      = unix.S_ISUID | unix.S_ISGID
-	offArch        = 4      // the offset of the architecture in struct seccomp_data
+	offArch        = 4 // the offset of the architecture in struct seccomp_data
 )
 
 // setID are the calls that can set the bits of a set-user-id file, which gives the account of the

@@ -41,7 +41,8 @@ An artifact expires when it was not read for --artifact-ttl.`},
 	{TopicShell, "the sandbox of the shell tool: --shell-sandbox, --shell-network, ...", `Commands of the shell tool run in a sandbox. They can read the system (/usr and some files
 of /etc), and write the workspace, a private HOME and a private TMPDIR. They never see
 the real home, the data directory, other processes or the worker's environment, and they
-have no network. The hooks and the configuration of Git repositories are read-only.
+have no network. Git repositories and the settings of editors and agents are read-only;
+--shell-write .git opens the repository of the workspace.
 HOME keeps the caches of tools; each session has its own TMPDIR.
 
 On Linux the sandbox needs Landlock (Linux 5.13), and, as root, user namespaces. On macOS

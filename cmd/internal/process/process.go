@@ -28,6 +28,7 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 	"github.com/stevedore-bus/stevedore/tools/builtin"
+	"github.com/stevedore-bus/stevedore/tools/sandbox"
 )
 
 // parts are the parts of a process. The open methods fill them, in the order in
@@ -119,7 +120,10 @@ func (p *parts) openTools(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	toolset, closeTools, err := builtin.Tools(builtin.Config{Workspace: p.Workspace, Web: web, Shell: p.shell, Unguarded: p.unguarded})
+	toolset, closeTools, err := builtin.Tools(builtin.Config{
+		Workspace: p.Workspace, Web: web, Shell: p.shell, Unguarded: p.unguarded, Hide: []string{p.Connection.Data},
+		Advise: func(r sandbox.Refusal) string { return shellAdvice[r] },
+	})
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -37,7 +38,7 @@ func (o *ShellOptions) AddFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.network, "shell-network", false, "let commands use the network")
 	flags.BoolVar(&o.mcp, "mcp-sandbox", false, "run the commands of --mcp in this sandbox, too; those that need the network need --shell-network")
 	flags.StringSliceVar(&o.read, "shell-read", nil, "`PATH`s that commands can read and execute in addition, such as a toolchain in a home directory")
-	flags.StringSliceVar(&o.write, "shell-write", nil, "`PATH`s that commands can write in addition; also lets write_file, append_file and edit_file write protected paths, such as .git/config")
+	flags.StringSliceVar(&o.write, "shell-write", nil, "`PATH`s that commands can write in addition; also lets the file tools write protected paths, such as .git, which need not exist")
 	flags.StringArrayVar(&o.env, "shell-env", nil, "`NAME` or NAME=VALUE of a variable that commands get in addition")
 	flags.Int64Var(&o.maxOutput, "shell-output", 64<<20, "`BYTES` of a command's output that are kept")
 	flags.Int64Var(&o.limits.Processes, "shell-processes", 4096, "`NUMBER` of processes and threads of a command, in its own namespace; -1 means no limit")
@@ -87,7 +88,7 @@ func (o *ShellOptions) config(workspace, data string) (sandbox.Config, error) {
 			if !filepath.IsAbs(path) {
 				path = filepath.Join(workspace, path)
 			}
-			if _, err := os.Stat(path); err != nil {
+			if _, err := os.Stat(path); err != nil && (list.to == &cfg.Read || sandbox.Executed(path) == "") {
 				return cfg, cli.Exit(cli.ExitUsage, "%s: %w", list.flag, err)
 			}
 			*list.to = append(*list.to, path)
@@ -134,6 +135,20 @@ func (o *ShellOptions) Examine(workspace, data string) (p sandbox.Protection, re
 	return s.Protection(), refused, s.Close()
 }
 
+// shellAdvice says how the operator allows what the sandbox refuses.
+var shellAdvice = map[sandbox.Refusal]string{
+	sandbox.NoNetwork:   "--shell-network of the worker allows it",
+	sandbox.Protected:   "--shell-write PATH of the worker, such as --shell-write .git, allows it",
+	sandbox.ReadOnly:    "--shell-write PATH of the worker allows more",
+	sandbox.Unreadable:  "--shell-read PATH and --shell-write PATH of the worker allow more",
+	sandbox.Hidden:      "--shell-read PATH of the worker shows them",
+	sandbox.OpenFiles:   "--shell-open-files of the worker changes it",
+	sandbox.FileSize:    "--shell-file-size of the worker changes it",
+	sandbox.Processes:   "--shell-processes of the worker changes it",
+	sandbox.CPUTime:     "--shell-cpu of the worker changes it",
+	builtin.OutputLimit: "--shell-output of the worker changes it",
+}
+
 // Off reports whether commands run without a sandbox.
 func (o *ShellOptions) Off() bool { return o.mode == string(sandbox.Off) }
 
@@ -160,11 +175,14 @@ func (p *parts) openShell(context.Context) error {
 	if err != nil {
 		return err
 	}
+	if rel, err := filepath.Rel(cfg.Workspace, p.Connection.Data); p.Connection.Data != "" && err == nil && filepath.IsLocal(rel) {
+		p.log.Warn().Str("data", p.Connection.Data).Msg("the data directory, with the credential of the bus, is in the workspace; use another --workspace or --data")
+	}
 	p.shell, p.unguarded = builtin.ShellConfig{MaxOutput: p.Shell.maxOutput}, cfg.Write
 	sb, err := sandbox.New(cfg)
 	if errors.Is(err, sandbox.ErrUnconfined) {
 		p.log.Warn().Err(err).Msg("the shell tool refuses commands; --shell-sandbox besteffort runs them with the protection that there is")
-		p.shell.Refuse = err
+		p.shell.Refuse = fmt.Errorf("%w; --shell-sandbox besteffort of the worker runs them with the protection that there is", err)
 		if p.Shell.mcp {
 			return cli.Exit(cli.ExitUsage, "--mcp-sandbox: %w", err)
 		}
