@@ -369,6 +369,29 @@ func TestSignedLink(t *testing.T) {
 	if status, body := fetch(link.Path); status != http.StatusOK || strings.Count(body, "\n") < 20_000 {
 		t.Errorf("the link: status %d, %d bytes", status, len(body))
 	}
+	_, whole := fetch(link.Path)
+	size := len(whole)
+	for want, part := range map[string]string{
+		"bytes=0-9": whole[:10], "bytes=70000-": whole[70000:], "bytes=100-70000": whole[100:70001], "bytes=-5": whole[size-5:],
+		fmt.Sprintf("bytes=%d-", size): "", "bytes=5-1": whole, "lines=1-2": whole, "bytes=0-1,4-5": whole,
+	} {
+		r, _ := http.NewRequest("GET", in.url+link.Path, nil)
+		r.Header.Set("Range", want)
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		status := map[bool]int{true: http.StatusOK, false: http.StatusPartialContent}[part == whole]
+		if part == "" {
+			if resp.StatusCode != http.StatusRequestedRangeNotSatisfiable {
+				t.Errorf("%s: status %d", want, resp.StatusCode)
+			}
+		} else if resp.StatusCode != status || string(data) != part {
+			t.Errorf("%s: status %d, %d bytes, want %d and %d", want, resp.StatusCode, len(data), status, len(part))
+		}
+	}
 	for what, path := range map[string]string{
 		"another artifact": strings.Replace(link.Path, "/logs/", "/other/", 1),
 		"another session":  strings.Replace(link.Path, "/s/", "/t/", 1),

@@ -1,10 +1,13 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus/rpc"
@@ -88,9 +91,22 @@ const downloadChars = offload.ReadChars / 2
 // artifactContent writes all bytes of an artifact as a download. The browser saves the
 // file and never shows it.
 func (c *Console) artifactContent(w http.ResponseWriter, r *http.Request) {
-	for offset, total := int64(0), int64(1); offset < total; offset += downloadChars {
-		body, err := c.ask(r.Context(), r, "read", rpc.ReadRequest{Offset: offset, Limit: downloadChars})
+	body, err := c.ask(r.Context(), r, "record", rpc.ReadRequest{})
+	var rec offload.Record
+	if err == nil {
+		err = json.Unmarshal(body, &rec)
+	}
+	from, to, ok := byteRange(r, rec.Size)
+	if err == nil && !ok {
+		w.Header().Set("Content-Range", fmt.Sprintf("bytes */%d", rec.Size))
+		writeError(w, http.StatusRequestedRangeNotSatisfiable, string(tools.CodeInvalidArguments), fmt.Sprintf("the artifact has %d bytes", rec.Size))
+		return
+	}
+	for offset, total, sent := int64(0), int64(1), int64(0); offset < total && sent < to; offset += downloadChars {
 		var page rpc.ReadPage
+		if err == nil {
+			body, err = c.ask(r.Context(), r, "read", rpc.ReadRequest{Offset: offset, Limit: downloadChars})
+		}
 		if err == nil {
 			err = json.Unmarshal(body, &page)
 		}
@@ -102,12 +118,42 @@ func (c *Console) artifactContent(w http.ResponseWriter, r *http.Request) {
 			panic(http.ErrAbortHandler) // the client sees that the file is incomplete
 		}
 		if offset == 0 {
+			w.Header().Set("Accept-Ranges", "bytes")
 			w.Header().Set("Content-Type", "application/octet-stream")
 			w.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=\"%s.txt\"", tools.TokenOf(r.PathValue("id"))))
+			if from > 0 || to < rec.Size {
+				w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, to-1, rec.Size))
+				w.Header().Set("Content-Length", strconv.FormatInt(to-from, 10))
+				w.WriteHeader(http.StatusPartialContent)
+			}
 		}
-		if _, err := w.Write(page.Bytes()); err != nil {
-			return
+		// The places of characters are not known, so the pages before the range are read, too.
+		data := page.Bytes()
+		begin, end := min(max(from-sent, 0), int64(len(data))), min(to-sent, int64(len(data)))
+		if begin < end {
+			if _, err := w.Write(data[begin:end]); err != nil {
+				return
+			}
 		}
-		total = page.TotalChars
+		sent, total = sent+int64(len(data)), page.TotalChars
 	}
+}
+
+// byteRange returns the bytes from up to to (exclusive) that a request wants of size bytes:
+// all of them if it has no Range, or one that need not be obeyed. ok is false if there are
+// no such bytes.
+func byteRange(r *http.Request, size int64) (from, to int64, ok bool) {
+	spec, isBytes := strings.CutPrefix(r.Header.Get("Range"), "bytes=")
+	first, last, isOne := strings.Cut(spec, "-")
+	from, err := strconv.ParseInt(cmp.Or(first, "0"), 10, 64)
+	to, lastErr := strconv.ParseInt(cmp.Or(last, strconv.FormatInt(size-1, 10)), 10, 64)
+	switch {
+	case !isBytes || !isOne || first+last == "" || err != nil || lastErr != nil || r.Header.Get("If-Range") != "":
+		return 0, size, true
+	case first == "": // the last bytes
+		return max(size-to, 0), size, to > 0
+	case last != "" && to < from:
+		return 0, size, true
+	}
+	return from, min(to+1, size), from < size
 }

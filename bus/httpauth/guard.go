@@ -135,18 +135,39 @@ func setHeaders(h http.Header) {
 }
 
 func (g *Guard) allowedHost(r *http.Request) bool {
-	host := r.Host
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
+	name, isAddress := hostOf(r)
+	return isLoopbackHost(r) || isAddress && !arrivedOnLoopback(r) ||
+		slices.ContainsFunc(g.cfg.Hosts, func(allowed string) bool { return strings.EqualFold(allowed, name) })
+}
+
+// Public returns a handler for answers that need no token. A request that arrives on
+// loopback must have a Host that is localhost or a loopback address: otherwise pages of the
+// Internet could read the answers under a name that they let point to this machine.
+func Public(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if arrivedOnLoopback(r) && !isLoopbackHost(r) {
+			http.Error(w, "this endpoint has another name; use localhost or its IP address", http.StatusMisdirectedRequest)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// hostOf returns the name or the address in the header Host, without a port.
+func hostOf(r *http.Request) (name string, isAddress bool) {
+	name = r.Host
+	if host, _, err := net.SplitHostPort(name); err == nil {
+		name = host
 	}
-	host = strings.TrimSuffix(strings.Trim(host, "[]"), ".")
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	if ip, err := netip.ParseAddr(host); err == nil {
-		return ip.IsLoopback() || !arrivedOnLoopback(r)
-	}
-	return slices.ContainsFunc(g.cfg.Hosts, func(allowed string) bool { return strings.EqualFold(allowed, host) })
+	name = strings.TrimSuffix(strings.Trim(name, "[]"), ".")
+	_, err := netip.ParseAddr(name)
+	return name, err == nil
+}
+
+func isLoopbackHost(r *http.Request) bool {
+	name, _ := hostOf(r)
+	ip, err := netip.ParseAddr(name)
+	return strings.EqualFold(name, "localhost") || err == nil && ip.IsLoopback()
 }
 
 func arrivedOnLoopback(r *http.Request) bool {

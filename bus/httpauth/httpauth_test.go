@@ -200,3 +200,25 @@ func TestListen(t *testing.T) {
 		}
 	}
 }
+
+// Answers without a token are for this machine's own names, if the request arrives on
+// loopback: a page whose name points here gets nothing.
+func TestPublic(t *testing.T) {
+	srv := httptest.NewServer(httpauth.Public(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) })))
+	defer srv.Close()
+	for host, want := range map[string]int{"": 204, "localhost:1": 204, "[::1]": 204, "evil.example": 421, "evil.example:80": 421, "10.0.0.1": 421} {
+		r, err := http.NewRequestWithContext(t.Context(), "GET", srv.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = host
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode != want {
+			t.Errorf("%q: status %d, want %d", host, res.StatusCode, want)
+		}
+	}
+}

@@ -173,26 +173,30 @@ func pageHost(addr net.Addr) string {
 	return addr.String()
 }
 
-// token returns the token in the file, which it creates if it does not exist, or a new
-// token if there is no file.
 func (o *consoleOptions) token() (string, error) {
 	if o.tokenFile == "" {
 		return httpauth.NewToken(), nil
 	}
-	data, err := os.ReadFile(o.tokenFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		token := httpauth.NewToken()
-		if err := durable.WriteFile(o.tokenFile, []byte(token+"\n"), 0o600); err != nil {
-			return "", fmt.Errorf("write the token of the page: %w", err)
-		}
-		return token, nil
-	}
+	token, err := tokenIn(o.tokenFile)
 	if err != nil {
 		return "", cli.Exit(cli.ExitUsage, "--console-token-file: %w", err)
 	}
+	return token, nil
+}
+
+// tokenIn returns the token in a file, which it creates if it does not exist.
+func tokenIn(file string) (string, error) {
+	data, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		token := httpauth.NewToken()
+		return token, durable.WriteFile(file, []byte(token+"\n"), 0o600)
+	}
+	if err != nil {
+		return "", err
+	}
 	token := strings.TrimSpace(string(data))
 	if len(token) < httpauth.MinToken || strings.ContainsAny(token, " \t\r\n&#+%") {
-		return "", cli.Exit(cli.ExitUsage, "--console-token-file %q: want one line of at least %d letters and digits; remove the file to get a new token", o.tokenFile, httpauth.MinToken)
+		return "", fmt.Errorf("%q: want one line of at least %d letters and digits; remove the file to get a new token", file, httpauth.MinToken)
 	}
 	return token, nil
 }

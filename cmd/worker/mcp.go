@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -21,6 +20,7 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/mcp/wrap"
 )
 
 const mcpHelp = `Offer the tools of all workers to an MCP client, such as Claude Code, Cursor or VS Code.
@@ -112,7 +112,7 @@ func serveMCP(ctx context.Context, o mcpOptions, stdin io.Reader, stdout, stderr
 	if o.session == "" {
 		o.session = "mcp-" + strings.ToLower(rand.Text()[:16])
 	}
-	guard, err := o.http.guard(o.session, stderr)
+	guard, err := o.http.guard(o.session, o.Connection.Data, stderr)
 	if err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func serveMCP(ctx context.Context, o mcpOptions, stdin io.Reader, stdout, stderr
 				}, g.Close, log, stderr)
 			}
 			in := &endNoter{Reader: stdin, ended: g.Close}
-			err := g.Stdio(ctx, tools.Token(o.session), &sdk.IOTransport{Reader: io.NopCloser(in), Writer: nopWriteCloser{stdout}, MaxLineLength: 64 << 20})
+			err := g.Stdio(ctx, tools.Token(o.session), wrap.Transport{Link: wrap.NewStream(in, stdout, nil)})
 			if ctx.Err() != nil || errors.Is(err, io.EOF) {
 				return nil
 			}
@@ -168,10 +168,6 @@ func (r *endNoter) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
-
-type nopWriteCloser struct{ io.Writer }
-
-func (nopWriteCloser) Close() error { return nil }
 
 // startTimeout is how long the server and the worker of this process may take to start.
 const startTimeout = 30 * time.Second

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/rs/zerolog"
@@ -23,7 +25,7 @@ type mcpHTTP struct {
 	hosts   []string
 }
 
-const httpTokenUsage = "`NAME=file:PATH` or NAME=env:VARIABLE of a bearer token for --http and of the session that it opens, may be repeated; default a new token for the session of --session"
+const httpTokenUsage = "`NAME=file:PATH` or NAME=env:VARIABLE of a bearer token for --http and of the session that it opens, may be repeated; default the token in the file mcp.token of --data, which is created, for the session of --session"
 
 func (o *mcpHTTP) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.address, "http", "", "`HOST:PORT` to serve HTTP on, at the path /mcp, instead of stdin and stdout; without a HOST, only this machine can connect")
@@ -31,7 +33,7 @@ func (o *mcpHTTP) addFlags(flags *pflag.FlagSet) {
 }
 
 // guard returns the guard of the HTTP endpoint; nil without --http.
-func (o *mcpHTTP) guard(session string, stderr io.Writer) (*httpauth.Guard, error) {
+func (o *mcpHTTP) guard(session, data string, stderr io.Writer) (*httpauth.Guard, error) {
 	switch {
 	case o.address != "":
 	case len(o.tokens) > 0:
@@ -65,9 +67,16 @@ func (o *mcpHTTP) guard(session string, stderr io.Writer) (*httpauth.Guard, erro
 		if !loopback {
 			return nil, cli.Exit(cli.ExitUsage, "--http %s: other machines can reach this address; give --token NAME=file:PATH", o.address)
 		}
-		token := httpauth.NewToken()
+		file := filepath.Join(data, "mcp.token")
+		if err := os.MkdirAll(data, 0o700); err != nil {
+			return nil, err
+		}
+		token, err := tokenIn(file)
+		if err != nil {
+			return nil, cli.Exit(cli.ExitUsage, "the token of --http: %w", err)
+		}
 		cfg.Tokens[token] = tools.Token(session)
-		fmt.Fprintf(stderr, "Authorization: Bearer %s\n", token)
+		fmt.Fprintf(stderr, "The token for Authorization: Bearer is in %s\n", file) // this output is often a log
 	}
 	g, err := httpauth.New(cfg)
 	if err != nil {

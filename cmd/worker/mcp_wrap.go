@@ -104,7 +104,7 @@ func mcpWrap(ctx context.Context, o mcpWrapOptions, argv []string, stdin io.Read
 	if o.session == "" {
 		o.session = "mcp-" + strings.ToLower(rand.Text()[:16])
 	}
-	guard, err := o.http.guard(o.session, stderr)
+	guard, err := o.http.guard(o.session, o.Connection.Data, stderr)
 	if err != nil {
 		return err
 	}

@@ -100,16 +100,16 @@ const callTimeout = 24 * time.Hour
 func (s *Server) serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	p := newPipe()
+	near, far := wrap.Pipe()
 	ended := make(chan struct{})
 	var cause error
 	go func() {
 		defer close(ended)
-		defer p.Close()
-		cause = wrap.Run(ctx, p, wrap.Config{Name: s.cfg.Name, Server: s.link, CallTimeout: callTimeout, StartTimeout: s.cfg.Timeout, Log: s.cfg.Log})
+		defer far.Close()
+		cause = wrap.Run(ctx, far, wrap.Config{Name: s.cfg.Name, Server: s.link, CallTimeout: callTimeout, StartTimeout: s.cfg.Timeout, Log: s.cfg.Log})
 	}()
 	defer func() { cancel(); <-ended }()
-	session, err := s.open(ctx, p)
+	session, err := s.open(ctx, near)
 	if err != nil {
 		if _, ok := answered(err); ok {
 			return err
@@ -216,7 +216,7 @@ const (
 )
 
 // open opens an MCP session.
-func (s *Server) open(ctx context.Context, p *pipe) (*mcp.ClientSession, error) {
+func (s *Server) open(ctx context.Context, link wrap.Link) (*mcp.ClientSession, error) {
 	client := mcp.NewClient(&mcp.Implementation{Name: "stevedore", Version: "1"}, &mcp.ClientOptions{
 		Capabilities:                &mcp.ClientCapabilities{}, // no roots, and nobody to answer questions
 		ToolListChangedHandler:      func(context.Context, *mcp.ToolListChangedRequest) { s.changed() },
@@ -234,7 +234,7 @@ func (s *Server) open(ctx context.Context, p *pipe) (*mcp.ClientSession, error) 
 	})
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	session, err := client.Connect(ctx, sdkEnd{p}, nil)
+	session, err := client.Connect(ctx, wrap.Transport{Link: link}, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/httpauth"
 	"github.com/stevedore-bus/stevedore/bus/retention"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
@@ -45,7 +46,7 @@ func (h *health) listen(address string, log zerolog.Logger) (stop func(), err er
 	mux.HandleFunc("GET /healthz", answerProbe(h.alive))
 	mux.HandleFunc("GET /readyz", answerProbe(h.ready))
 	mux.HandleFunc("GET /metrics", h.metrics)
-	server := &http.Server{Handler: mux, ReadTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute}
+	server := &http.Server{Handler: httpauth.Public(mux), ReadTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute}
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {

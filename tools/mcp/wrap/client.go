@@ -3,12 +3,10 @@ package wrap
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/mcp/artifacts"
 	"github.com/stevedore-bus/stevedore/tools/mcp/wire"
 )
@@ -17,12 +15,8 @@ import (
 func (p *proxy) fromClient(ctx context.Context) error {
 	for {
 		m, err := p.client.Receive()
-		if syntax, ok := errors.AsType[*wire.SyntaxError](err); ok {
-			p.toClient(wire.ErrorResponse("", wire.CodeParse, "the message is not valid: "+tools.Excerpt(syntax.Error(), 200)))
-			continue
-		}
-		if size, ok := errors.AsType[*wire.SizeError](err); ok {
-			p.toClient(wire.ErrorResponse(size.ID, wire.CodeInvalidRequest, size.Error()))
+		if wire.IsOfOneMessage(err) {
+			p.toClient(invalid(err))
 			continue
 		}
 		if err != nil {

@@ -14,6 +14,7 @@
 //	call       the result of a tool without its big parts; shrink those of resources
 //	shorten    structured content that is short and fits its schema
 //	http       a server at a URL; routing has the headers of its requests
+//	transport  a Link for the SDK
 //	handler    clients over HTTP; served is the session of one
 package wrap
 
