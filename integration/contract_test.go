@@ -121,6 +121,7 @@ func TestRealTrafficFitsTheSchemas(t *testing.T) {
 		}
 	}
 	ask("approvals.list", "")
+	ask("artifacts.list", "")
 	ask("approval.s1.yes", `{"id":"w1","by":"ann"}`)
 	ask("approval.s1.no", `{"id":"w2","reason":"not today"}`)
 

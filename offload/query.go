@@ -104,12 +104,22 @@ func (r *Reader) QueryPage(ctx context.Context, session string, filter map[strin
 	return r.list(ctx, session, filter, offset, limit, 0)
 }
 
+// QueryAll is QueryPage for the artifacts of all sessions, for operators.
+func (r *Reader) QueryAll(ctx context.Context, offset, limit int) (*Listing, error) {
+	return r.listOf(ctx, "", nil, offset, limit, 0)
+}
+
 // list is QueryPage. The artifacts of the page have at most maxText bytes in Text; 0 means
 // no limit.
 func (r *Reader) list(ctx context.Context, session string, filter map[string]string, offset, limit, maxText int) (*Listing, error) {
 	if session == "" {
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "no session is given")
 	}
+	return r.listOf(ctx, tools.TokenOf(session), filter, offset, limit, maxText)
+}
+
+// listOf lists the artifacts of the session with a token, or of all if it is empty.
+func (r *Reader) listOf(ctx context.Context, session string, filter map[string]string, offset, limit, maxText int) (*Listing, error) {
 	if offset < 0 || limit < 0 {
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "offset and limit must not be negative")
 	}
@@ -119,7 +129,6 @@ func (r *Reader) list(ctx context.Context, session string, filter map[string]str
 	if limit == 0 || limit > maxListed {
 		limit = maxListed
 	}
-	session = tools.TokenOf(session)
 	listing := &Listing{Artifacts: []ListedArtifact{}, Offset: offset, maxText: maxText}
 	for rec, err := range r.matching(ctx, session, filter) {
 		if err != nil {
@@ -162,7 +171,7 @@ func (r *Reader) matching(ctx context.Context, session string, filter map[string
 				yield(rec, fmt.Errorf("list artifacts: %w", err))
 				return
 			}
-			if rec.Session == session && matches(rec, filter) && !yield(rec, nil) {
+			if (session == "" || rec.Session == session) && matches(rec, filter) && !yield(rec, nil) {
 				return
 			}
 		}

@@ -131,9 +131,6 @@ func TestCallsInPages(t *testing.T) {
 	if ids := read("session=s1&outcome=completed"); len(ids) != 39 {
 		t.Errorf("of a session: %d", len(ids))
 	}
-	if ids := read("artifacts=1"); len(ids) != 0 {
-		t.Errorf("with artifacts: %v", ids)
-	}
 }
 
 // One call has its result; a running one can be cancelled.
@@ -164,8 +161,10 @@ func TestArtifact(t *testing.T) {
 	in.call("s", "logs", "logs", textArgs{Lines: 20_000})
 	in.call("s", "items", "inventory", textArgs{Lines: 3000})
 	for path, want := range map[string]string{
-		"/api/artifacts/s":      `"logs"`,
-		"/api/artifacts/s/logs": `"lines":20001`,
+		"/api/artifacts/s":        `"logs"`,
+		"/api/artifacts":          `"count":2`,
+		"/api/artifacts?offset=1": `"artifact_id":"logs"`,
+		"/api/artifacts/s/logs":   `"lines":20001`,
 		"/api/artifacts/s/logs/lines?start=12345&end=12346":           "0012345 to bay",
 		"/api/artifacts/s/logs/chars?offset=100&limit=50":             `"chars":50`,
 		"/api/artifacts/s/logs/grep?pattern=container+0019999":        `"line":20000`,
@@ -209,6 +208,12 @@ func TestConversations(t *testing.T) {
 			Output         int
 		}
 	}](in, "/api/sessions")
+	in.say("s3", `{"kind":"end","end":{"reason":"end_turn"}}`, `{"kind":"notice","notice":{"id":"x"}}`)
+	if noticed := get[struct {
+		Sessions []struct{ Session, State string }
+	}](in, "/api/sessions"); noticed.Sessions[0].Session != "s3" || noticed.Sessions[0].State != "end_turn" {
+		t.Errorf("after a notice: %+v", noticed)
+	}
 	if len(list.Sessions) != 4 || list.Sessions[0].Session != "s0" || list.Sessions[0].State != "end_turn" || list.Sessions[0].Output != 20 || list.Sessions[1].State != "open" {
 		t.Errorf("sessions %+v", list)
 	}

@@ -34,9 +34,22 @@ func (c *Console) ask(ctx context.Context, r *http.Request, function string, in 
 	return rpc.Request(ctx, c.bus, c.bus.RPC("artifact", session, function), in)
 }
 
-// artifacts lists the artifacts of a session.
+const artifactsPerPage = 100
+
+// artifacts lists a page of the artifacts of a session, or of all sessions.
 func (c *Console) artifacts(r *http.Request) (any, error) {
-	return c.ask(r.Context(), r, "query", rpc.ReadRequest{})
+	offset, err := number(r, "offset", 0, maxNumber)
+	if err != nil {
+		return nil, err
+	}
+	page := rpc.ReadRequest{Offset: offset, Limit: artifactsPerPage}
+	if r.PathValue("session") != "" {
+		return c.ask(r.Context(), r, "query", page)
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
+	defer cancel()
+	body, err := rpc.Request(ctx, c.bus, c.bus.RPC("artifacts", "list"), page)
+	return json.RawMessage(body), err
 }
 
 func (c *Console) artifact(r *http.Request) (any, error) {

@@ -373,6 +373,47 @@ func TestKeyboard(t *testing.T) {
 }
 
 // A read-only page has no buttons that change something.
+// A message appears once, however many events say that there are new entries, and although
+// pieces of it arrive after it was stored.
+func TestMessagesAppearOnce(t *testing.T) {
+	t.Parallel()
+	in := start(t, console.Config{})
+	in.say("twice", `{"kind":"user","run":"r1","at":"2026-11-22T04:00:00Z","message":{"role":"user","content":[{"type":"text","text":"question-one"}]}}`)
+	b := browse(t, in, 1000, 700)
+	b.open("conversations/twice", "question-one")
+	in.say("twice", `{"kind":"assistant","run":"r1","at":"2026-11-22T04:00:01Z","message":{"role":"assistant","content":[{"type":"text","text":"answer-one"}]}}`)
+	event := `import("/static/live.js").then(m => { for (let i = 0; i < 5; i++) m.live.dispatchEvent(new CustomEvent("frame", {detail: %s})) })`
+	b.eval(fmt.Sprintf(event, `{sessions: ["twice"], connected: true}`))
+	b.shows("answer-one")
+	b.eval(fmt.Sprintf(event, `{progress: {"twice.r1": {activity: [{type: "text", turn: 1, offset: 0, text: "answer-one"}]}}, connected: true}`))
+	b.eval(fmt.Sprintf(event, `{progress: {"twice.r1": {activity: [{type: "text", turn: 2, offset: 0, text: "answer-two"}]}}, connected: true}`))
+	b.shows("answer-two")
+	time.Sleep(time.Second) // for requests that are still on their way
+	for _, text := range []string{"question-one", "answer-one", "answer-two"} {
+		if n := strings.Count(b.text(), text); n != 1 {
+			t.Errorf("%q appears %d times:\n%s", text, n, b.text())
+		}
+	}
+}
+
+// The filters of calls and artifacts are in the URL.
+func TestFiltersAreInTheURL(t *testing.T) {
+	t.Parallel()
+	in := start(t, console.Config{})
+	in.call("s", "logs", "logs", textArgs{Lines: 20_000})
+	in.call("s2", "items", "inventory", textArgs{Lines: 3000})
+	b := browse(t, in, 1000, 700)
+	b.open("calls?tool=inventory", "1 call")
+	if text := b.text(); strings.Contains(text, "logs") {
+		t.Errorf("not filtered:\n%s", text)
+	}
+	b.open("artifacts/s", "s / logs")
+	if text := b.text(); strings.Contains(text, "s2 / items") {
+		t.Errorf("not filtered:\n%s", text)
+	}
+	b.open("artifacts", "s2 / items")
+}
+
 func TestReadOnlyPage(t *testing.T) {
 	t.Parallel()
 	in := start(t, console.Config{ReadOnly: true})

@@ -73,7 +73,7 @@ func (c *Console) calls(r *http.Request) (any, error) {
 	}
 	q := task.HistoryQuery{
 		Tool: query.Get("tool"), Outcome: tools.Outcome(query.Get("outcome")),
-		Artifacts: query.Get("artifacts") != "", Before: before, Limit: int(limit),
+		Before: before, Limit: int(limit),
 	}
 	if session := query.Get("session"); session != "" {
 		q.Session = tools.TokenOf(session)

@@ -82,6 +82,7 @@ func (c *Console) routes() http.Handler {
 		"POST /api/approvals/{session}/{id}": c.answerApproval,
 
 		"GET /api/calls/{session}/{id}":           c.call,
+		"GET /api/artifacts":                      c.artifacts,
 		"GET /api/artifacts/{session}":            c.artifacts,
 		"GET /api/artifacts/{session}/{id}":       c.artifact,
 		"GET /api/artifacts/{session}/{id}/link":  c.artifactLink,

@@ -53,11 +53,16 @@ func (c *Console) sessions(r *http.Request) (any, error) {
 		return nil, badArgument("before: want a number")
 	}
 	lines, seen, scanned := []sessionLine{}, map[string]bool{}, 0
+	noticed := map[int]uint64{} // lines whose last entry is a notice, which changes no run
 	next, err := c.bus.ScanBack(r.Context(), bus.Sessions, c.bus.Session("*"), before, func(m bus.Stored) bool {
 		tokens := c.bus.Split(m.Subject)
 		if session := tokens[len(tokens)-1]; !seen[session] {
 			seen[session] = true
-			lines = append(lines, lineOf(session, m))
+			line, isNotice := lineOf(session, m)
+			if isNotice {
+				noticed[len(lines)] = m.Sequence
+			}
+			lines = append(lines, line)
 		}
 		scanned++
 		return len(lines) < sessionsPerPage && scanned < maxSessionScan
@@ -65,11 +70,27 @@ func (c *Console) sessions(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	for i, sequence := range noticed {
+		scanned = 0
+		_, err := c.bus.ScanBack(r.Context(), bus.Sessions, c.bus.Session(lines[i].Session), sequence, func(m bus.Stored) bool {
+			line, isNotice := lineOf(lines[i].Session, m)
+			if !isNotice {
+				line.At = lines[i].At
+				lines[i] = line
+			}
+			scanned++
+			return isNotice && scanned < entriesPerPage
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
 	return map[string]any{"sessions": lines, "next": next}, nil
 }
 
-func lineOf(session string, m bus.Stored) sessionLine {
-	line := sessionLine{Session: session, At: m.At, State: "open"}
+// lineOf returns the line of a session whose newest entry is m, and whether m is a notice.
+func lineOf(session string, m bus.Stored) (line sessionLine, isNotice bool) {
+	line = sessionLine{Session: session, At: m.At, State: "open"}
 	var e lastEntry
 	switch err := json.Unmarshal(m.Body, &e); {
 	case err != nil:
@@ -80,7 +101,7 @@ func lineOf(session string, m bus.Stored) sessionLine {
 			line.Turns, line.Input, line.Output = e.Total.Turns, e.Total.Input, e.Total.Output
 		}
 	}
-	return line
+	return line, e.Kind == "notice"
 }
 
 const (

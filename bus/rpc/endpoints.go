@@ -139,6 +139,18 @@ func (s *Service) artifact(ctx context.Context, req micro.Request) (any, error) 
 	return nil, tools.Errorf(tools.CodeInvalidArguments, "unknown function %q; known are get, read, lines, grep, jq, query, info, record, rm", tools.Excerpt(function, 80))
 }
 
+// artifacts lists the artifacts of all sessions: <prefix>.rpc.artifacts.list.
+func (s *Service) artifacts(ctx context.Context, req micro.Request) (any, error) {
+	if function := s.bus.Split(req.Subject())[2]; function != "list" {
+		return nil, tools.Errorf(tools.CodeInvalidArguments, "unknown function %q; known is list", tools.Excerpt(function, 80))
+	}
+	in, err := decodeRead("query", orEmpty(req.Data()))
+	if err != nil {
+		return nil, badRequest(err)
+	}
+	return s.reader.QueryAll(ctx, int(in.Offset), int(in.Limit))
+}
+
 // readTools are the tools whose arguments the functions take.
 var readTools = map[string]string{
 	"get": offload.ToolGet, "read": offload.ToolGet, "lines": offload.ToolLines, "grep": offload.ToolGrep,

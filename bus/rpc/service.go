@@ -94,6 +94,7 @@ func (s *Service) Run(ctx context.Context) error {
 		{"submit", s.bus.RPC("submit", "*", "*"), submitTimeout, s.submit},
 		{"submit-in-session", s.bus.RPC("submit", "*", "*", "*", "*"), submitTimeout, s.submit},
 		{"artifact", s.bus.RPC("artifact", "*", "*"), readTimeout, s.artifact},
+		{"artifacts", s.bus.RPC("artifacts", "*"), readTimeout, s.artifacts},
 		{"task", s.bus.RPC("task", "*", "*"), readTimeout, s.task},
 		{"approval", s.bus.RPC("approval", "*", "*"), readTimeout, s.approval},
 		{"approvals", s.bus.RPC("approvals", "*"), readTimeout, s.approvals},

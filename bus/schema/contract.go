@@ -63,6 +63,7 @@ func Operations(s bus.Subjects) []Operation {
 		{"grepArtifact", s.RPC("artifact", session, "grep"), "Search the lines of an artifact.", false, "GrepRequest", "Grep"},
 		{"jqArtifact", s.RPC("artifact", session, "jq"), "Run a jq query on an artifact.", false, "JQRequest", "JQ"},
 		{"queryArtifacts", s.RPC("artifact", session, "query"), "List artifacts by their metadata.", false, "QueryRequest", "ArtifactList"},
+		{"listAllArtifacts", s.RPC("artifacts", "list"), "List the artifacts of all sessions.", false, "QueryRequest", "ArtifactList"},
 		{"artifactInfo", s.RPC("artifact", session, "info"), "List the offloaded results of a task, or get one record.", false, "InfoRequest", "Info"},
 		{"readArtifactPage", s.RPC("artifact", session, "read"), "Read a larger page, for programs.", false, "GetRequest", "ReadPage"},
 		{"artifactRecord", s.RPC("artifact", session, "record"), "Get the record of an artifact.", false, "ArtifactRequest", "Record"},

@@ -151,7 +151,7 @@ func (c Config) readOnly(tenant string) account {
 	for _, function := range []string{"get", "read", "lines", "grep", "jq", "query", "info", "record"} {
 		imports = append(imports, service(s.RPC("artifact", "*", function)))
 	}
-	for _, tokens := range [][]string{{"task", "*", "get"}, {"task", "*", "list"}, {"tools", "*"}, {"cron", "*", "list"}, {"approval", "*", "list"}, {"approvals", "list"}} {
+	for _, tokens := range [][]string{{"task", "*", "get"}, {"task", "*", "list"}, {"tools", "*"}, {"cron", "*", "list"}, {"approval", "*", "list"}, {"approvals", "list"}, {"artifacts", "list"}} {
 		imports = append(imports, service(s.RPC(tokens...)))
 	}
 	// All workers answer these.

@@ -33,12 +33,11 @@ const maxEndingText = 160
 
 // HistoryQuery selects endings. The zero value selects the newest 100 of all sessions.
 type HistoryQuery struct {
-	Session   string        // token; empty means all
-	Tool      string        // empty means all
-	Outcome   tools.Outcome // empty means all
-	Artifacts bool          // only results with an artifact
-	Before    uint64        // sequence; 0 means the newest
-	Limit     int           // of the endings; default 100
+	Session string        // token; empty means all
+	Tool    string        // empty means all
+	Outcome tools.Outcome // empty means all
+	Before  uint64        // sequence; 0 means the newest
+	Limit   int           // of the endings; default 100
 }
 
 // History is a page of the endings, newest first.
@@ -102,5 +101,5 @@ func EndingOf(b *bus.Bus, m bus.Stored) (e Ending, ok bool) {
 }
 
 func (q HistoryQuery) matches(e Ending) bool {
-	return (q.Tool == "" || e.Tool == q.Tool) && (q.Outcome == "" || e.Outcome == q.Outcome) && (!q.Artifacts || e.Artifact != nil)
+	return (q.Tool == "" || e.Tool == q.Tool) && (q.Outcome == "" || e.Outcome == q.Outcome)
 }

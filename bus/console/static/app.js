@@ -59,7 +59,9 @@ function setCount(name, n) {
 }
 
 function route() {
-  const [name, ...parts] = location.hash.replace(/^#\/?/, "").split("/").map(part => { try { return decodeURIComponent(part); } catch { return part; } });
+  const [where, query] = location.hash.replace(/^#\/?/, "").split("?");
+  state.query = new URLSearchParams(query || "");
+  const [name, ...parts] = where.split("/").map(part => { try { return decodeURIComponent(part); } catch { return part; } });
   const view = views.find(v => v.name === name) || views[0];
   for (const a of nav.querySelectorAll("a")) {
     if (a.dataset.view === view.name) { a.setAttribute("aria-current", "page"); a.scrollIntoView({ block: "nearest", inline: "nearest" }); }

@@ -109,6 +109,9 @@ const words = { completed: "done", succeeded: "done", timed_out: "timeout", end_
 // chip shows a state in a word and a colour.
 export const chip = state => h("span.chip." + kindOf(state), {}, words[state] || String(state).replaceAll("_", " "));
 
+// loading stands where data will be.
+export const loading = (tag = "li.none") => h(tag, {}, h("p.hint", {}, "Loading …"));
+
 // empty says what to do next.
 export function empty(title, hint, command) {
   return h("div.empty", {}, h("span.load.off", { "aria-hidden": "true", style: { "--part": 0 } }),

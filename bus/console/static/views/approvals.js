@@ -1,5 +1,5 @@
 // Approvals: calls that wait for a person's yes or no.
-import { h, add, replace, time, empty, load, path, button } from "../dom.js";
+import { h, add, replace, time, empty, load, path, button, loading } from "../dom.js";
 import { get, post } from "../api.js";
 import { onFrame } from "../live.js";
 import { act } from "../feedback.js";
@@ -46,6 +46,7 @@ function show(main, parts, state) {
     } catch (e) { if (e.name !== "AbortError") { rows.clear(); replace(list, h("li.problem", {}, e.message)); } }
   }
   const stop = onFrame(frame => { if (frame.approvals) reload(); }, reload);
+  replace(list, loading());
   reload();
   return () => { stop(); abort.abort(); };
 }

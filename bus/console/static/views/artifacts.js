@@ -9,18 +9,19 @@ let scroller = null, keys = null;
 
 function show(main, parts) {
   if (parts.length >= 2) return viewer(main, parts[0], parts[1], parts[2]);
-  let items = [], seen = new Set(), next = 0, ended = false, loading = false, session = "";
+  let items = [], seen = new Set(), next = 0, ended = false, loading = false, session = parts[0] || "";
   const abort = new AbortController();
   const box = h("div.scroll"), note = h("p.hint", { role: "status" });
-  const filter = h("input", { type: "search", placeholder: "Session", "aria-label": "Session", "data-search": true, spellcheck: "false", onchange: e => { session = e.target.value.trim(); reset(); } });
+  const filter = h("input", { type: "search", placeholder: "Session", "aria-label": "Session", "data-search": true, spellcheck: "false", value: session,
+    onchange: e => { session = e.target.value.trim(); history.replaceState(null, "", "#/artifacts" + (session ? "/" + path(session) : "")); reset(); } });
   add(main, h("section.master.wide", {}, h("h1", {}, "Artifacts"), h("p.lead", {}, "Results that were too large for the prompt. The model reads them back in parts; here you see all of them."), h("div.filters", {}, filter), note, box));
   scroller = new Scroller(box, {
     height: rowHeight, label: "Artifacts, newest first",
     row: i => {
-      const e = items[i], a = e.artifact;
-      return h("div", {}, h("a.line.artifact", { href: "#/artifacts/" + path(e.session, a.artifact_id) },
-        h("span.stack", {}, h("span.line", {}, h("b", {}, e.tool), h("span.text.id", {}, e.session + " / " + a.artifact_id)), load(Math.log10(Math.max(10, a.size)) / 9, "done")),
-        h("span.num", {}, bytes(a.size)), h("span.num.wide", {}, plural(a.lines, "line")), h("span.num.ago", {}, time(e.stored_at))));
+      const a = items[i];
+      return h("div", {}, h("a.line.artifact", { href: "#/artifacts/" + path(a.session, a.artifact_id) },
+        h("span.stack", {}, h("span.line", {}, h("b", {}, (a.metadata || {}).tool_name || "artifact"), h("span.text.id", {}, a.session + " / " + a.artifact_id)), load(Math.log10(Math.max(10, a.size)) / 9, "done")),
+        h("span.num", {}, bytes(a.size)), h("span.num.wide", {}, plural(a.lines, "line")), h("span.num.ago", {}, time(a.created_at))));
     },
     range: (first, last) => { if (last > items.length - 20) more(); },
   });
@@ -28,12 +29,14 @@ function show(main, parts) {
     if (loading || ended) return;
     loading = true;
     try {
-      const page = await get("/api/calls", { artifacts: true, session, limit: 100, before: next }, abort.signal);
-      for (const e of page.calls) {
-        const key = e.session + "/" + e.artifact.artifact_id;
-        if (!seen.has(key)) { seen.add(key); items.push(e); }
+      if (items.length === 0) replace(note, "Loading …");
+      const page = await get("/api/artifacts" + (session ? "/" + path(session) : ""), { offset: next }, abort.signal);
+      replace(note);
+      for (const a of page.artifacts.reverse()) {
+        const key = a.session + "/" + a.artifact_id;
+        if (!seen.has(key)) { seen.add(key); items.push(a); }
       }
-      next = page.next || 0;
+      next = page.next_offset || 0;
       ended = !next;
     } catch (e) {
       if (e.name === "AbortError") return;
@@ -42,7 +45,7 @@ function show(main, parts) {
     }
     loading = false;
     scroller.setCount(items.length);
-    if (items.length === 0 && ended && !note.textContent) box.append(empty("No result was offloaded yet", "A result of more than 8,000 tokens is stored as an artifact. Make one:", "stevedore call shell 'command=seq 1 200000'"));
+    if (items.length === 0 && ended && !note.textContent) box.append(session ? empty("This session has no artifact", "Change the session above; its name must be exact.") : empty("No result was offloaded yet", "A result of more than 8,000 tokens is stored as an artifact. Make one:", "stevedore call shell 'command=seq 1 200000'"));
     else if (!ended && items.length < 20) more();
   }
   function reset() {

@@ -7,18 +7,25 @@ import { act } from "../feedback.js";
 
 const pageSize = 100, rowHeight = 44;
 const outcomes = ["completed", "failed", "unknown", "timeout", "cancelled", "async"];
-let scroller = null, detail = null, select = () => {};
+let scroller = null, detail = null, select = () => {}, suffix = () => "";
 
 function show(main, parts, state) {
-  const filter = { session: "", tool: "", outcome: "" };
+  const filter = {};
+  for (const name of ["session", "tool", "outcome"]) filter[name] = state.query.get(name) || "";
+  // The filters are in the URL, also in those of calls.
+  suffix = () => {
+    const query = new URLSearchParams(Object.entries(filter).filter(([name, value]) => name !== "timer" && value)).toString();
+    return query ? "?" + query : "";
+  };
+  const apply = () => { history.replaceState(null, "", location.hash.split("?")[0] + suffix()); reset(); };
   let items = [], seen = new Set(), next = 0, loading = null, ended = false;
   const box = h("div.scroll");
   const note = h("p.hint", { role: "status" });
-  const field = (name, label) => h("input", { type: "search", placeholder: label, "aria-label": label, "data-search": name === "session", spellcheck: "false",
-    oninput: e => { filter[name] = e.target.value.trim(); clearTimeout(filter.timer); filter.timer = setTimeout(reset, 250); } });
-  const outcome = h("select", { "aria-label": "Outcome", onchange: e => { filter.outcome = e.target.value; reset(); } },
+  const field = (name, label) => h("input", { type: "search", placeholder: label, "aria-label": label, "data-search": name === "session", spellcheck: "false", value: filter[name],
+    oninput: e => { filter[name] = e.target.value.trim(); clearTimeout(filter.timer); filter.timer = setTimeout(apply, 250); } });
+  const outcome = h("select", { "aria-label": "Outcome", onchange: e => { filter.outcome = e.target.value; apply(); } },
     h("option", { value: "" }, "any outcome"), outcomes.map(o => h("option", { value: o }, o)));
-  outcome.value = "";
+  outcome.value = filter.outcome;
   const list = h("section.master", {}, h("h1", {}, "Calls"), h("div.filters", {}, field("session", "Session"), field("tool", "Tool"), outcome), note, box);
   detail = h("section.detail", { "aria-label": "One call" });
   add(main, h("div.split", {}, list, detail));
@@ -27,7 +34,7 @@ function show(main, parts, state) {
     height: rowHeight, label: "Calls that ended, newest first",
     row: i => {
       const e = items[i];
-      return h("div", {}, h("a.line", { href: "#/calls/" + path(e.session, e.id) },
+      return h("div", {}, h("a.line", { href: "#/calls/" + path(e.session, e.id) + suffix() },
         chip(e.outcome), h("b", {}, e.tool), h("span.text", {}, e.text), h("span.grow"),
         e.artifact ? h("span.tag", {}, bytes(e.artifact.size)) : null, h("span.num", {}, duration(e.duration_ms)), h("span.num.ago", {}, time(e.stored_at))));
     },
@@ -73,6 +80,9 @@ function show(main, parts, state) {
     abort.abort();
     abort = new AbortController();
     items = []; seen = new Set(); next = 0; ended = false; loading = null;
+    replace(note, "Loading …");
+    const old = box.querySelector(".empty");
+    if (old) old.remove();
     scroller.setCount(0);
     scroller.clear();
     more();
@@ -127,7 +137,7 @@ function showCall(root, session, id, state) {
   return () => { clearTimeout(timer); abort.abort(); };
 }
 
-const back = () => h("a.back", { href: "#/calls", "data-back": true }, "← All calls");
+const back = () => h("a.back", { href: "#/calls" + suffix(), "data-back": true }, "← All calls");
 
 function callDetail({ task, results }, state, reload) {
   const last = results[results.length - 1];

@@ -1,5 +1,5 @@
 // Channels: where users read, and a test for each.
-import { h, add, replace, button, empty, path, plural, duration } from "../dom.js";
+import { h, add, replace, button, empty, path, plural, duration, loading } from "../dom.js";
 import { get, post } from "../api.js";
 
 function show(main, parts, state) {
@@ -35,6 +35,7 @@ function show(main, parts, state) {
       }
     } catch (e) { if (e.name !== "AbortError") { rows.clear(); replace(list, h("li.problem", {}, e.message)); } }
   }
+  replace(list, loading());
   reload();
   const timer = setInterval(() => { if (!document.hidden) reload(); }, 3000);
   return () => { clearInterval(timer); abort.abort(); };

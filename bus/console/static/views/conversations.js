@@ -1,5 +1,5 @@
 // Conversations: the log of each session, and a box to talk to the agent.
-import { h, add, replace, chip, time, duration, count, plural, empty, button, path, visible } from "../dom.js";
+import { h, add, replace, chip, time, duration, count, plural, empty, button, path, visible, loading } from "../dom.js";
 import { get, post } from "../api.js";
 import { onFrame } from "../live.js";
 import { act } from "../feedback.js";
@@ -14,16 +14,18 @@ function show(main, parts, state) {
   const start = state.readOnly ? null : h("a.button", { href: "#/conversations/new" }, "New conversation");
   add(main, h("div.split", {}, h("section.master", {}, h("div.line.title", {}, h("h1", {}, "Conversations"), h("span.grow"), start), h("div.scroll", {}, list)), detail));
   const abort = new AbortController();
-  let next = 0, drawn = [];
+  let next = 0, drawn = [], loaded = false;
   async function reload(older) {
     try {
       const page = await get("/api/sessions", { before: older ? next : 0 }, abort.signal);
       drawn = older ? drawn.concat(page.sessions.filter(s => !drawn.some(d => d.session === s.session))) : page.sessions;
       next = page.next || 0;
+      loaded = true;
       draw();
     } catch (e) { if (e.name !== "AbortError") replace(list, h("li.problem", {}, e.message)); }
   }
   function draw() {
+    if (!loaded) return replace(list, loading());
     if (drawn.length === 0) return replace(list, h("li.none", {}, empty("No conversation yet", "Start a worker with a model, then write to the agent here or in a terminal:", "stevedore up --model anthropic:MODEL\nworker agent \"say hello\"")));
     replace(list, drawn.map(s => h("li", { "data-row": true }, h("a.line", { href: "#/conversations/" + path(s.session), "aria-current": s.session === open ? "true" : null },
       chip(s.state), h("b.text", {}, s.session), h("span.grow"), s.output ? h("span.num.wide", {}, count(s.input + s.output) + " tokens") : null, h("span.num.ago", {}, time(s.at))))),
@@ -58,7 +60,9 @@ function transcript(root, session, state, fresh) {
   const entries = h("div"), typing = h("div"), older = h("div.more");
   const asks = h("ul.list");
   log.append(older, entries, typing, asks);
+  if (!fresh) replace(entries, loading("div"));
   let last = 0, next = 0, shown = 0;
+  const stored = new Map(); // by run: the turns whose words and results are shown
   const atEnd = () => log.scrollHeight - log.scrollTop - log.clientHeight < 80;
   const toEnd = () => { log.scrollTop = log.scrollHeight; };
 
@@ -75,7 +79,16 @@ function transcript(root, session, state, fresh) {
   function drawOlder() {
     replace(older, !next ? null : shown < maxEntries ? button("Show earlier messages", loadOlder, ".quiet") : h("p.hint", {}, "To read earlier messages: stevedore sessions show " + session));
   }
+  // One request at a time: two would both add the same entries.
+  let following = false, again = false;
   async function follow() {
+    again = true;
+    if (following) return;
+    following = true;
+    while (again) { again = false; await addEntries(); }
+    following = false;
+  }
+  async function addEntries() {
     try {
       const page = await get("/api/sessions/" + path(session), { after: last }, abort.signal);
       const stay = !atEnd() && last > 0;
@@ -84,7 +97,13 @@ function transcript(root, session, state, fresh) {
         entries.append(...draw(session, e.entry));
         last = e.sequence;
         shown++;
-        if (e.entry.kind === "assistant" || e.entry.kind === "end") typing.replaceChildren();
+        const kind = e.entry.kind, run = e.entry.run;
+        if (kind === "user" || kind === "end") stored.set(run, { words: 0, results: kind === "end" ? Infinity : 0 });
+        const have = stored.get(run) || { words: 0, results: 0 };
+        if (kind === "assistant") have.words++;
+        if (kind === "results") have.results = have.words;
+        stored.set(run, have);
+        if (kind === "assistant" || kind === "results" || kind === "end") typing.replaceChildren();
       }
       if (last === 0) replace(entries, fresh ? h("p.hint.center", {}, "Write the first message.") : empty("This session has no conversation", "Its calls were made by a program, not by an agent. See them in Calls."));
       drawOlder();
@@ -92,11 +111,13 @@ function transcript(root, session, state, fresh) {
     } catch (e) { if (e.name !== "AbortError") replace(entries, h("p.problem", {}, e.message)); }
   }
 
-  // What the model writes arrives in pieces before its message is stored.
+  // What the model writes arrives in pieces before its message is stored. Pieces that come
+  // later belong to a message that is shown already.
   let turn = 0, text = "";
-  function activity(list) {
-    const stay = !atEnd();
+  function activity(run, list) {
+    const stay = !atEnd(), have = stored.get(run) || { words: 0, results: 0 };
     for (const a of list) {
+      if (a.turn <= (a.type === "text" ? Math.max(have.words, have.results) : have.results)) continue;
       if (a.turn !== turn) { turn = a.turn; text = ""; typing.replaceChildren(); }
       if (a.type === "text") {
         text = [...text].slice(0, a.offset || 0).join("") + (a.text || "");
@@ -121,7 +142,7 @@ function transcript(root, session, state, fresh) {
   const stop = onFrame(frame => {
     if (frame.approvals) askAgain();
     if ((frame.sessions || []).includes(session)) follow();
-    for (const [key, p] of Object.entries(frame.progress || {})) if (key.startsWith(session + ".") && p.activity) activity(p.activity);
+    for (const [key, p] of Object.entries(frame.progress || {})) if (key.startsWith(session + ".") && p.activity) activity(key.slice(session.length + 1), p.activity);
   }, follow);
 
   const box = h("textarea", { rows: "2", placeholder: "Message to the agent", "aria-label": "Message to the agent", "data-search": true,
@@ -142,7 +163,7 @@ function transcript(root, session, state, fresh) {
   }
   const composer = state.readOnly ? h("p.hint", {}, "This page is read-only.") : h("div.composer", {}, box, button("Send", send));
   replace(root, h("a.back", { href: "#/conversations", "data-back": true }, "← All conversations"),
-    h("div.line.title", {}, h("h2", {}, fresh ? "New conversation" : session), h("span.grow"), h("a.quiet.button", { href: "#/artifacts" }, "Artifacts")), log, notice, composer);
+    h("div.line.title", {}, h("h2", {}, fresh ? "New conversation" : session), h("span.grow"), h("a.quiet.button", { href: "#/artifacts/" + path(session) }, "Artifacts")), log, notice, composer);
   follow();
   if (fresh) box.focus();
   return () => { stop(); abort.abort(); };

@@ -1,5 +1,5 @@
 // Dead letters: what could not be processed, why, and retry.
-import { h, add, replace, time, absolute, button, empty, bytes, path } from "../dom.js";
+import { h, add, replace, time, absolute, button, empty, bytes, path, loading } from "../dom.js";
 import { get, post } from "../api.js";
 import { onFrame } from "../live.js";
 import { act, confirm } from "../feedback.js";
@@ -11,16 +11,18 @@ function show(main, parts, state) {
   const list = h("ul.list.compact", { "aria-label": "Dead letters, newest first" });
   const detail = h("section.detail", { "aria-label": "One dead letter" });
   add(main, h("div.split", {}, h("section.master", {}, h("h1", {}, "Dead letters"), h("p.lead", {}, "Messages that the workers stopped retrying. Fix the reason, then retry."), h("div.scroll", {}, list)), detail));
-  let letters = [], next = 0;
+  let letters = [], next = 0, loaded = false;
   async function reload(older) {
     try {
       const page = await get("/api/dead", { before: older ? next : 0 }, abort.signal);
       letters = older ? letters.concat(page.dead) : page.dead;
       next = page.next || 0;
+      loaded = true;
       draw();
     } catch (e) { if (e.name !== "AbortError") replace(list, h("li.problem", {}, e.message)); }
   }
   function draw() {
+    if (!loaded) return replace(list, loading());
     if (letters.length === 0) return replace(list, h("li.none", {}, empty("No dead letters", "Everything that was accepted was processed, or still waits. There is nothing to do.")));
     replace(list, letters.map(l => h("li", { "data-row": true }, h("a.line", { href: "#/dead/" + l.number, "aria-current": String(l.number) === open ? "true" : null },
       h("span.chip.bad", {}, l.kind), h("b", {}, l.name), h("span.text", {}, l.reason), h("span.grow"), h("span.num.ago", {}, time(l.at))))),

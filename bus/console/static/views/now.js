@@ -1,5 +1,5 @@
 // Now: what runs at this moment, and what just ended.
-import { h, replace, add, load, chip, kindOf, time, duration, button, empty, path, plural, count, problem } from "../dom.js";
+import { h, replace, add, load, chip, kindOf, time, duration, button, empty, path, plural, count, problem, loading } from "../dom.js";
 import { get, post } from "../api.js";
 import { onFrame } from "../live.js";
 import { act } from "../feedback.js";
@@ -39,6 +39,7 @@ function show(main, parts, state) {
     } catch { /* the next status tries again */ }
   }
 
+  let loaded = false;
   const rows = new Map();
   function row(key, call) {
     const bar = load(0), text = h("span.step"), since = time(call.started_at, "since");
@@ -120,6 +121,7 @@ function show(main, parts, state) {
     refresh();
     try {
       const [r, page] = await Promise.all([get("/api/running", {}, abort.signal), get("/api/calls", { limit: maxRecent }, abort.signal)]);
+      if (!loaded) { loaded = true; list.replaceChildren(); }
       drawRunning(r.running);
       if (summary.textContent === "…") replace(summary, r.running.length ? plural(r.running.length, "call") + (r.running.length === 1 ? " is" : " are") + " running." : "No call is running.");
       recent.splice(0, recent.length, ...page.calls);
@@ -134,6 +136,7 @@ function show(main, parts, state) {
     } catch (e) { if (e.name !== "AbortError") replace(summary, e.message); }
   }
   const stop = onFrame(frame => {
+    if (!loaded) return; // reload shows it
     if (frame.running) drawRunning(frame.running);
     for (const [key, p] of Object.entries(frame.progress || {})) progress(key, p);
     if (frame.count) {
@@ -148,6 +151,8 @@ function show(main, parts, state) {
   }, reload);
   const tick = setInterval(() => { quay.push(quay.shift()); Object.assign(quay[seconds - 1], { done: 0, bad: 0, wait: 0, off: 0 }); drawQuay(); }, 1000);
   const poll = setInterval(refresh, 4000);
+  replace(list, loading());
+  replace(ended, loading());
   reload();
   return () => { stop(); clearInterval(tick); clearInterval(poll); abort.abort(); };
 }

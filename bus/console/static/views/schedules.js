@@ -1,5 +1,5 @@
 // Schedules: jobs and the heartbeat, with their next runs.
-import { h, add, replace, chip, time, absolute, button, empty, path } from "../dom.js";
+import { h, add, replace, chip, time, absolute, button, empty, path, loading } from "../dom.js";
 import { get, post } from "../api.js";
 import { act, confirm } from "../feedback.js";
 
@@ -28,6 +28,7 @@ function show(main, parts, state) {
       else replace(list, d.schedules.map(row), d.omitted ? h("li.more", {}, "and " + d.omitted + " more; see stevedore cron ls") : null);
     } catch (e) { if (e.name !== "AbortError") replace(list, h("li.problem", {}, e.message)); }
   }
+  replace(list, loading());
   reload();
   const timer = setInterval(() => { if (!document.hidden && !list.contains(document.activeElement)) reload(); }, 5000);
   return () => { clearInterval(timer); abort.abort(); };

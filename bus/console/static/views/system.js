@@ -1,5 +1,5 @@
 // System: workers, queues, streams with their fill, the server.
-import { h, add, replace, time, bytes, count, plural, load, duration, empty, problem } from "../dom.js";
+import { h, add, replace, time, bytes, count, plural, load, duration, empty, problem, loading } from "../dom.js";
 import { get } from "../api.js";
 
 const percent = part => (part > 0 && part < 0.01 ? "< 1" : Math.round(100 * part)) + " %";
@@ -33,6 +33,7 @@ function show(main) {
         h("section", {}, h("h2", {}, "Server"), h("dl.facts", {}, [["Address", s.server.url], ["NATS", s.server.version], ["Name", s.server.name], ["Cluster", s.server.cluster || "none"], ["Round trip", s.server.rtt_ms.toFixed(2) + " ms"]].map(([k, v]) => h("div", {}, h("dt", {}, k), h("dd", {}, v))))));
     } catch (e) { if (e.name !== "AbortError") replace(body, h("p.problem", {}, e.message)); }
   }
+  replace(body, loading("div"));
   reload();
   const timer = setInterval(() => { if (!document.hidden && !body.contains(document.activeElement)) reload(); }, 3000);
   return () => { clearInterval(timer); abort.abort(); };
