@@ -20,6 +20,10 @@ const (
 	idHeader      = "Stevedore-Id"
 )
 
+// OrderHeader has, in a call that waited elsewhere and was published again, the sequence with
+// which it was accepted.
+const OrderHeader = "Stevedore-Order"
+
 // FreshHeader marks a call whose id its publisher made for it, or whose result its
 // publisher did not find just before. So no worker needs to find out whether an earlier
 // call with the id has ended. A publish that is repeated has no such header.
@@ -80,6 +84,16 @@ func newDelivery(nc *nats.Conn, out *publisher.Publisher, msg *nats.Msg) (*Deliv
 // ID identifies the message over all deliveries and republishes: the publisher's
 // Nats-Msg-Id, or an id from the stream sequence.
 func (d *Delivery) ID() string { return idOf(d.msg.Header, d.Sequence, d.Published) }
+
+// Order orders calls as they were accepted, over all republishes of calls that waited.
+func (d *Delivery) Order() uint64 { return orderOf(d.msg.Header, d.Sequence) }
+
+func orderOf(header nats.Header, sequence uint64) uint64 {
+	if order, err := strconv.ParseUint(header.Get(OrderHeader), 10, 64); err == nil && order < sequence {
+		return order
+	}
+	return sequence
+}
 
 func idOf(header nats.Header, sequence uint64, stored time.Time) string {
 	for _, name := range []string{idHeader, jetstream.MsgIDHeader} {

@@ -18,6 +18,7 @@ type Stored struct {
 	At       time.Time // when it was stored
 	ID       string    // the same as Delivery.ID
 	Requeued bool      // republished from an earlier message
+	Order    uint64    // the same as Delivery.Order
 	Body     []byte
 }
 
@@ -45,7 +46,7 @@ func (b *Bus) scanFrom(ctx context.Context, stream, subject string, start time.T
 		count, size = count-1, size-len(m.Data)
 		more := f(Stored{
 			Subject: m.Subject, Sequence: m.Sequence, At: m.Time, Body: m.Data,
-			ID: idOf(m.Header, m.Sequence, m.Time), Requeued: m.Header.Get(idHeader) != "",
+			ID: idOf(m.Header, m.Sequence, m.Time), Requeued: m.Header.Get(idHeader) != "", Order: orderOf(m.Header, m.Sequence),
 		})
 		if !more || count <= 0 || size <= 0 {
 			return false, nil

@@ -14,6 +14,7 @@
 package agents
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -84,7 +85,7 @@ func NewToolsConfig(b *bus.Bus, store offload.Store, log zerolog.Logger) agent.T
 	return agent.ToolsConfig{
 		Runner: caller, Conversations: busLog{session.New(b)},
 		Config: agent.Config{
-			Offloader: agent.NewHistoryOffloader(store), EndOf: caller.endOf, IsRunning: caller.alive, Parked: caller.parked, Log: log,
+			Offloader: agent.NewHistoryOffloader(store), EndOf: caller.endOf, IsRunning: caller.alive, Parked: caller.parked, Earlier: caller.earlier, Log: log,
 		},
 	}
 }
@@ -192,6 +193,44 @@ func (c busCaller) endOf(ctx context.Context, session, run string) (agent.Reason
 		return agent.Cancelled, nil
 	}
 	return agent.Abandoned, nil
+}
+
+// earlier returns the prompts of a session that were accepted before a run and have no
+// result: those in the stream of calls, and parked ones.
+func (c busCaller) earlier(ctx context.Context, session, run string) ([]string, error) {
+	const most = 1000 // an older prompt is found when those before it have ended
+	orders := map[string]uint64{}
+	_, err := c.bus.ScanDirect(ctx, bus.Calls, c.bus.Call("*", agent.AgentTool, session, "*"), most, 64<<20, func(m bus.Stored) bool {
+		if subject, ok := c.bus.SplitCall(m.Subject); ok {
+			orders[subject.ID] = m.Order
+		}
+		return true
+	})
+	if err != nil {
+		return nil, err
+	}
+	parked, err := task.ListParked(ctx, c.bus, session)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range parked {
+		if p.Call.Tool == agent.AgentTool {
+			orders[p.Key().ID] = p.Order
+		}
+	}
+	var earlier []string
+	for id, order := range orders {
+		if order >= orders[run] {
+			continue
+		}
+		if reason, err := c.endOf(ctx, session, id); err != nil {
+			return nil, err
+		} else if reason == "" {
+			earlier = append(earlier, id)
+		}
+	}
+	slices.SortFunc(earlier, func(a, b string) int { return cmp.Compare(orders[a], orders[b]) })
+	return earlier, nil
 }
 
 // alive reports whether a worker executes a run, or will: its call may be parked, or wait in

@@ -39,6 +39,8 @@ type Parked struct {
 	// Held is the digest of a call that does not fit into a record. Its message stays in the
 	// calls stream, and a worker keeps its lease; Call has only the start of the arguments.
 	Held string `json:"held,omitempty"`
+	// Order is that of the delivery that was parked.
+	Order uint64 `json:"order,omitempty"`
 	// Worker parked the call.
 	Worker      string `json:"worker"`
 	Traceparent string `json:"traceparent,omitempty"`
@@ -162,7 +164,7 @@ func Resume(ctx context.Context, b *bus.Bus, p Parked) error {
 		return err
 	}
 	k := p.Key()
-	header := nats.Header{parkedHeader: {strconv.FormatUint(p.Revision, 10)}, parkedStateHeader: {string(p.State)}}
+	header := nats.Header{parkedHeader: {strconv.FormatUint(p.Revision, 10)}, parkedStateHeader: {string(p.State)}, bus.OrderHeader: {strconv.FormatUint(p.Order, 10)}}
 	for _, made := range p.made() {
 		if made.Session == k.Session {
 			header.Add(parkedMadeHeader, made.ID)

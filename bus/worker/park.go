@@ -55,7 +55,7 @@ func (w *Worker) park(ctx context.Context, a *attempt, p task.Parked) error {
 		p.Call = a.call
 	}
 	p.Queue, p.Worker, p.Traceparent = a.queue, w.cfg.Name, a.delivery.Traceparent()
-	p.Since = time.Now().UTC()
+	p.Since, p.Order = time.Now().UTC(), a.delivery.Order()
 	p.Until = p.Until.UTC()
 	if deadline := a.call.Deadline; !deadline.IsZero() && deadline.Before(p.Until) {
 		p.Until = deadline.UTC()

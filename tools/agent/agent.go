@@ -60,6 +60,9 @@ type Config struct {
 	// Parked, if not nil, returns until when a run is parked: no process executes it, but
 	// one will continue it.
 	Parked func(ctx context.Context, session, run string) (until time.Time, ok bool, err error)
+	// Earlier, if not nil, returns the runs of a session that have no result and whose calls
+	// were accepted before that of a run. The run starts after they have ended.
+	Earlier func(ctx context.Context, session, run string) ([]string, error)
 	// OutageTimeout is how long a run waits for a provider that fails temporarily, counted
 	// from the first failure. Until then, Run returns a *tools.Pause after each attempt. A
 	// negative value means that the run fails instead. Default a day.

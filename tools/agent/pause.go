@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -101,22 +102,41 @@ func (r *run) waitOrFail(ctx context.Context, cause error) (Outcome, error) {
 	return Outcome{}, &tools.Pause{Until: until, Reason: tools.WaitingForModel, Err: cause}
 }
 
+// waitForEarlier returns errSessionBusy or a pause if an earlier message of the session has
+// no run yet. It may be on its way to another worker. After StaleAfter, the run starts.
+func (r *run) waitForEarlier(ctx context.Context, stale bool) error {
+	if r.cfg.Earlier == nil || stale {
+		return nil
+	}
+	earlier, err := r.cfg.Earlier(ctx, r.session, r.id)
+	if err != nil {
+		return fmt.Errorf("%w: look for earlier runs of conversation %s: %w", errLog, r.session, err)
+	}
+	for _, id := range earlier {
+		if r.conv.ended[id] != nil {
+			continue
+		}
+		return cmp.Or(r.waitForParked(ctx, id), errSessionBusy)
+	}
+	return nil
+}
+
 // waitForParked returns a pause if another run of the session is parked: this run waits
 // without a worker too.
-func (r *run) waitForParked(ctx context.Context, open *runState) error {
+func (r *run) waitForParked(ctx context.Context, id string) error {
 	if r.cfg.Parked == nil {
 		return nil
 	}
-	until, ok, err := r.cfg.Parked(ctx, r.session, open.id)
+	until, ok, err := r.cfg.Parked(ctx, r.session, id)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%w: check run %s: %w", errLog, open.id, err)
+		return fmt.Errorf("%w: check run %s: %w", errLog, id, err)
 	case !ok:
 		return nil
 	}
 	return &tools.Pause{
-		Until: until.Add(busyWait), WaitsFor: []tools.CallKey{{Session: r.session, ID: open.id}},
-		Reason: fmt.Sprintf("waiting for the run %s of this session", open.id),
+		Until: until.Add(busyWait), WaitsFor: []tools.CallKey{{Session: r.session, ID: id}},
+		Reason: fmt.Sprintf("waiting for the run %s of this session", id),
 	}
 }
 

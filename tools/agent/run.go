@@ -165,6 +165,9 @@ func (r *run) claimSession(ctx context.Context) (*Outcome, error) {
 		var err error
 		switch open := r.conv.open; {
 		case open == nil:
+			if err = r.waitForEarlier(ctx, stale); err != nil {
+				break
+			}
 			err = r.append(ctx, Entry{Kind: KindUser, Message: &r.prompt, Call: &r.call, Limits: &r.limits, Fresh: r.cfg.Fresh, ToolOutput: r.cfg.ToolOutput})
 		case open.id == r.id:
 			err = r.append(ctx, Entry{Kind: KindResumed})
@@ -201,7 +204,7 @@ func (r *run) abandon(ctx context.Context, open *runState, stale bool) error {
 		reason, err = r.cfg.EndOf(ctx, r.session, open.id)
 	}
 	if reason == "" && err == nil {
-		if err := r.waitForParked(ctx, open); err != nil {
+		if err := r.waitForParked(ctx, open.id); err != nil {
 			return err
 		}
 	}

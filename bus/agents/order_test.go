@@ -1,0 +1,96 @@
+package agents
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/bus/session"
+	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/agent"
+)
+
+// started returns the runs of a session in the order in which they started.
+func started(t *testing.T, b *bus.Bus, id string) (runs []string) {
+	t.Helper()
+	bodies, _, err := session.New(b).Read(t.Context(), tools.TokenOf(id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, body := range bodies {
+		e, err := agent.DecodeEntry(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Kind == agent.KindUser {
+			runs = append(runs, e.Run)
+		}
+	}
+	return runs
+}
+
+// submitAll submits prompts one after the other, and then waits for all answers.
+func submitAll(t *testing.T, b *bus.Bus, id string, prompts int) (want []string, wait func()) {
+	t.Helper()
+	var answers sync.WaitGroup
+	for i := range prompts {
+		run := fmt.Sprintf("m%d", i)
+		want = append(want, run)
+		answers.Go(func() {
+			if event, err := rpc.Submit(t.Context(), b, bus.AgentQueue, prompt(id, run, "plain")); err != nil || event.ForLLM != "answer" {
+				t.Errorf("%s: %q, %v", run, event.ForLLM, err)
+			}
+		})
+		bustest.WaitUntil(t, "the prompt to be accepted", func() bool {
+			p, err := b.ScanDirect(t.Context(), bus.Calls, b.Call("*", agent.AgentTool, id, run), 1, 1<<20, func(bus.Stored) bool { return false })
+			return err == nil && !p || slices.Contains(started(t, b, id), run)
+		})
+	}
+	return want, answers.Wait
+}
+
+// The prompts of a session run in the order in which they were accepted, although several
+// workers take them at once.
+func TestPromptsRunInOrder(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	for i := range 5 {
+		id := fmt.Sprint("s", i)
+		var stop []func()
+		want, wait := submitAll(t, b, id, 5)
+		for range 2 {
+			stop = append(stop, startModel(t, b, newUnreliable(t, overloaded, time.Time{}, `{"text":"answer"}`, `{"text":"answer"}`, `{"text":"answer"}`, `{"text":"answer"}`, `{"text":"answer"}`), worker.Config{Slots: 8}))
+		}
+		wait()
+		if got := started(t, b, id); !slices.Equal(got, want) {
+			t.Errorf("ran %v, want %v", got, want)
+		}
+		for _, stop := range stop {
+			stop()
+		}
+	}
+}
+
+// The order stays while a run of the session is parked, and when the workers restart.
+func TestPromptsRunInOrderAfterOutage(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		model := newUnreliable(t, overloaded, time.Now().Add(10*time.Minute), `{"text":"answer"}`, `{"text":"answer"}`, `{"text":"answer"}`, `{"text":"answer"}`, `{"text":"answer"}`)
+		stop := startModel(t, b, model, worker.Config{Slots: 8})
+		want, wait := submitAll(t, b, "s", 5)
+		time.Sleep(5 * time.Minute)
+		stop()
+		startModel(t, b, model, worker.Config{Slots: 8})
+		startModel(t, b, model, worker.Config{Slots: 8})
+		wait()
+		if got := started(t, b, "s"); !slices.Equal(got, want) {
+			t.Errorf("ran %v, want %v", got, want)
+		}
+	})
+}
