@@ -1,12 +1,13 @@
 package offload
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/jsonform"
 )
 
 // body is the content of a result for the model.
@@ -21,8 +22,7 @@ type body struct {
 	inMemory  bool
 	blocks    []contentBlock // nil if the result is plain text
 	truncated bool
-	// note is text that the tool added after content that is not text, such as an exit
-	// code. It is not stored.
+	// note is what the tool added to the content, such as an exit code. It is not stored.
 	note string
 }
 
@@ -55,21 +55,18 @@ func bodyOf(res *tools.Result, limit int64) (body, error) {
 	return textBody(res.ForLLM), nil
 }
 
-// splitNote takes the notes off content that is not text, so that the store gets exactly
-// the bytes of the content.
+// splitNote takes the notes off the content, so that the store gets exactly the bytes of the
+// content. An output of notes only is content.
 func (b *body) splitNote(out *tools.Output) error {
-	written, size := out.Written(), b.raw.Size()
-	if written == 0 || written == size || b.inMemory && utf8.ValidString(b.text) {
+	written := out.Written()
+	if written == 0 || written == b.raw.Size() {
 		return nil
 	}
-	if typ, _, err := kind(out, written); err != nil || typ != TypeBinary && !b.inMemory {
-		return err
-	}
-	note, err := readRange(out, written, size-written)
+	note, err := readRange(out, written, b.raw.Size()-written)
 	if err != nil {
 		return err
 	}
-	b.note = strings.Trim(string(note), "\n")
+	b.note = string(note)
 	b.raw, b.plain = io.NewSectionReader(out, 0, written), io.NewSectionReader(out, 0, written)
 	if b.inMemory {
 		b.text = b.text[:written]
@@ -88,17 +85,18 @@ func sectionOf(text string) *io.SectionReader {
 // inline puts the whole body into out. If out has blocks, ForLLM is for readers
 // that understand only text.
 func (b body) inline(out *tools.Result) {
-	out.ForLLM = b.text
+	out.ForLLM = b.text + b.note
 	if b.blocks == nil {
 		out.Blocks = nil
 	}
 }
 
-// addNote adds the note to the text for the model.
-func (b body) addNote(out *tools.Result) {
-	if b.note != "" {
-		out.ForLLM += "\n" + b.note
+// withNote adds the note to a text that stands for the content.
+func (b body) withNote(text string) string {
+	if b.note == "" {
+		return text
 	}
+	return text + "\n" + strings.Trim(b.note, "\n")
 }
 
 // withoutStore returns what a model gets of content that is not UTF-8 if nothing is stored.
@@ -107,8 +105,92 @@ func (b body) withoutStore() string {
 	if typ, media, err := kind(b.plain, b.plain.Size()); err == nil && typ == TypeBinary {
 		text = fmt.Sprintf("The result is %d bytes of %s, which is not text. They were not kept, because offloading is off.", b.plain.Size(), attribute(media))
 	}
-	if b.note != "" {
-		text += "\n" + b.note
+	return b.withNote(text)
+}
+
+// contentBlock is a part of a message, as the chat APIs and MCP define them.
+type contentBlock struct {
+	raw   json.RawMessage
+	text  string // the text for a model; of media only a description
+	media bool   // an image, a sound or a file
+}
+
+// parseBlocks parses an array of content blocks. It accepts any value: the text of
+// a block that it does not know is the block's JSON.
+func parseBlocks(data json.RawMessage) ([]contentBlock, error) {
+	var raws []json.RawMessage
+	if err := json.Unmarshal(data, &raws); err != nil {
+		return nil, fmt.Errorf("content blocks: want a JSON array: %w", err)
 	}
-	return text
+	blocks := make([]contentBlock, len(raws))
+	for i, raw := range raws {
+		blocks[i] = parseBlock(raw)
+	}
+	return blocks, nil
+}
+
+func parseBlock(raw json.RawMessage) contentBlock {
+	var b struct {
+		Type     string  `json:"type"`
+		Text     *string `json:"text"`
+		MimeType string  `json:"mimeType"`
+		Source   struct {
+			MediaType string `json:"media_type"`
+		} `json:"source"`
+	}
+	if err := json.Unmarshal(raw, &b); err != nil {
+		return contentBlock{raw: raw, text: string(raw)}
+	}
+	switch b.Type {
+	case "text":
+		if b.Text != nil {
+			return contentBlock{raw: raw, text: *b.Text}
+		}
+	case "image", "audio", "video", "document", "file", "image_url", "input_audio":
+		kind := b.Type
+		if media := b.MimeType + b.Source.MediaType; media != "" {
+			kind += ", " + tools.Excerpt(media, 80)
+		}
+		return contentBlock{raw: raw, text: fmt.Sprintf("[%s, %d bytes of JSON]", kind, len(raw)), media: true}
+	}
+	return contentBlock{raw: raw, text: string(raw)}
+}
+
+// blocksText returns blocks as plain text.
+func blocksText(blocks []contentBlock) string {
+	texts := make([]string, len(blocks))
+	for i, b := range blocks {
+		texts[i] = b.text
+	}
+	return strings.Join(texts, "\n")
+}
+
+// keepMedia returns the reference as a block, and the media that fit into left
+// bytes of JSON. A note in the reference names media that do not fit. If no media
+// remain, the blocks are nil.
+func keepMedia(blocks []contentBlock, reference string, left int) (json.RawMessage, string) {
+	var kept []any
+	var dropped []string
+	left -= jsonLen(reference) + 64
+	for _, b := range blocks {
+		switch n := len(b.raw) + 1; {
+		case !b.media:
+		case n <= left:
+			kept = append(kept, b.raw)
+			left -= n
+		default:
+			dropped = append(dropped, b.text)
+		}
+	}
+	if len(dropped) > 0 {
+		reference += fmt.Sprintf("\nNot shown, but in the artifact: %s", tools.Excerpt(strings.Join(dropped, " "), 400))
+	}
+	if kept == nil {
+		return nil, reference
+	}
+	all, err := jsonform.Encode(append([]any{map[string]string{"type": "text", "text": reference}}, kept...))
+	if err != nil { // impossible: the blocks were parsed
+		return nil, reference
+	}
+	return all, reference
 }

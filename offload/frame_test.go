@@ -217,19 +217,6 @@ func TestPreviewsOfUnreadableText(t *testing.T) {
 	}
 }
 
-// The exit code that follows JSON of a command does not hide its shape, and is shown.
-func TestPreviewOfCommandOutput(t *testing.T) {
-	c := contentOf(t, []byte("["+strings.Repeat(`{"id":1},`, 1_000)+"{\"id\":2}]\n[Exit code: 3]"))
-	rec := Record{Artifact: tools.Artifact{ID: "a", Size: c.Size(), Lines: c.Index().Lines()}}
-	if err := summarize(nil)(&rec, c); err != nil {
-		t.Fatal(err)
-	}
-	want := "JSON of the shape [1001 elements, each: {id: number}]\n.[0]: {\"id\":1}\n[Exit code: 3]"
-	if rec.Summary != want || rec.Type != TypeText || rec.MediaType != mediaJSON {
-		t.Errorf("%s %s: %q; want %q", rec.Type, rec.MediaType, rec.Summary, want)
-	}
-}
-
 // The notice names only tools that work, best first.
 func TestNoticeNamesToolsThatWork(t *testing.T) {
 	for name, row := range map[string]struct {
@@ -241,10 +228,9 @@ func TestNoticeNamesToolsThatWork(t *testing.T) {
 		"json":     {"[" + strings.Repeat(`"x",`, 1_000) + "1]", []string{ToolJQ, ToolGrep, ToolGet}},
 		"broken":   {"[" + strings.Repeat(`"x",`, 500_000) + "x]", []string{ToolGrep, ToolGet}},
 		"ndjson":   {strings.Repeat(`{"a":1}`+"\n", 1_000), []string{ToolJQ, ToolGrep, ToolLines, ToolGet}},
-		"command":  {"[" + strings.Repeat(`"x",`, 1_000) + "1]\n[Exit code: 0]", []string{ToolJQ, ToolGrep, ToolGet}},
-		"rows":     {strings.Repeat(`{"a":1}`+"\n", 1_000) + "[Exit code: 0]", []string{ToolJQ, ToolGrep, ToolLines, ToolGet}},
-		"cut":      {"[" + strings.Repeat(`"x",`, 1_000) + "\n[Exit code: 137]", []string{ToolGrep, ToolGet}},
-		"no code":  {"[" + strings.Repeat(`"x",`, 500_000) + "1]\n[Exit code: x]", []string{ToolGrep, ToolGet}},
+		"command":  {"[" + strings.Repeat(`"x",`, 1_000) + "1]\n", []string{ToolJQ, ToolGrep, ToolGet}},
+		"rows":     {strings.Repeat(`{"a":1}`+"\n", 1_000), []string{ToolJQ, ToolGrep, ToolLines, ToolGet}},
+		"cut":      {"[" + strings.Repeat(`"x",`, 1_000) + "\n", []string{ToolGrep, ToolGet}},
 		"table":    {"a,b\n" + strings.Repeat("1,2\n", 1_000), []string{ToolJQ, ToolGrep, ToolLines, ToolGet}},
 		"a log":    {strings.Repeat("2026-01-01T00:00:00Z INFO request 1 took 3 ms, user 7\n", 1_000), []string{ToolGrep, ToolLines, ToolGet}},
 		"binary":   {"\x7fELF" + strings.Repeat("\x00\xff\x01", 1_000), nil},

@@ -56,32 +56,6 @@ func TestJQOfSeveralValues(t *testing.T) {
 	}
 }
 
-// TestJQOfCommandOutput: the exit code of a command may follow its JSON.
-func TestJQOfCommandOutput(t *testing.T) {
-	for content, want := range map[string]string{
-		"{\"n\":1}\n[Exit code: 0]":                "1",
-		"{\"n\":1}\n{\"n\":2}\n[Exit code: 137]\n": "1 2",
-		"[Exit code: 0]":                           "",
-		"{\"n\":1} [Exit code: 0]":                 "",
-		"{\"n\":1}\n[Exit code: 0]\nmore":          "",
-	} {
-		res, err := stored(t, []byte(content)).JQ(t.Context(), "s", "a", JQQuery{Query: ".n"})
-		if want == "" {
-			wantCode(t, err, tools.CodeInvalidArguments, "is not JSON")
-			continue
-		}
-		var got []string
-		if err == nil {
-			for _, r := range res.Results {
-				got = append(got, string(r))
-			}
-		}
-		if strings.Join(got, " ") != want {
-			t.Errorf("%q: %q, %v; want %q", content, got, err, want)
-		}
-	}
-}
-
 func TestJQBounds(t *testing.T) {
 	store := newFakeStore(StoreConfig{})
 	putArtifact(t, store, "s", "text", []byte("just text"))

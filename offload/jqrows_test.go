@@ -78,7 +78,6 @@ func TestShapeCountsTheLinesOfRows(t *testing.T) {
 	for name, row := range map[string]struct{ text, want string }{
 		"one row in a line": {strings.Repeat(`{"a":1}`+"\n", 20_000), "20000 lines, each a row of JSON of the shape "},
 		"without newline":   {strings.Repeat(`{"a":1}`+"\n", 20_000) + `{"a":1}`, "20001 lines, each a row of JSON of the shape "},
-		"with an exit code": {strings.Repeat(`{"a":1}`+"\n", 20_000) + "[Exit code: 0]", "20000 lines, each a row of JSON of the shape "},
 		"indented":          {strings.Repeat("{\n\"a\":1\n}\n", 20_000), "2047+ rows of JSON, each of the shape {a: number}"},
 	} {
 		rec := Record{}

@@ -40,24 +40,14 @@ const (
 	wholeJSONSize = 1 << 20 // of larger JSON, only both ends are checked
 )
 
-// kind detects the type and the media type of a content from its ends. The exit code
-// that follows the output of a command does not change the media type, because jq skips
-// it; but JSON and an exit code are of the type TEXT.
+// kind detects the type and the media type of a content from its ends.
 func kind(src io.ReaderAt, size int64) (typ, mediaType string, err error) {
-	typ = TypeJSON
-	body, err := sizeWithoutExitCode(src, size)
-	if err != nil {
-		return "", "", err
-	}
-	if body < size {
-		size, typ = body, TypeText
-	}
 	head, err := readRange(src, 0, min(size, sniffBytes))
 	if err != nil {
 		return "", "", err
 	}
 	if isJSON, err := looksLikeJSON(src, size, head); err != nil || isJSON {
-		return typ, mediaJSON, err
+		return TypeJSON, mediaJSON, err
 	}
 	m := mimetype.Detect(head)
 	if !isText(m, head) {
@@ -172,13 +162,14 @@ func isTable(text []byte, comma rune) bool {
 // (find -print0, git ls-files -z).
 func isText(m *mimetype.MIME, head []byte) bool {
 	valid := utf8.Valid(wholeRunes(head))
-	if nuls := bytes.Count(head, []byte{0}); nuls > 0 {
+	invalid, nuls := countBad(head)
+	if nuls > 0 {
 		return valid && nuls <= len(head)/4 && m.Is("application/octet-stream")
 	}
 	if valid {
 		return true
 	}
-	if invalidBytes(head) > len(head)/4 {
+	if invalid > len(head)/4 {
 		return false // an encoding that is shown as escapes only
 	}
 	for ; m != nil; m = m.Parent() {
@@ -189,16 +180,19 @@ func isText(m *mimetype.MIME, head []byte) bool {
 	return false
 }
 
-// invalidBytes counts the bytes that are not UTF-8.
-func invalidBytes(text []byte) (n int) {
+// countBad counts the bytes that are not UTF-8, and the NULs.
+func countBad(text []byte) (invalid, nuls int) {
 	for len(text) > 0 {
 		r, size := utf8.DecodeRune(text)
 		if r == utf8.RuneError && size == 1 {
-			n++
+			invalid++
+		}
+		if r == 0 {
+			nuls++
 		}
 		text = text[size:]
 	}
-	return n
+	return invalid, nuls
 }
 
 // looksLikeJSON is exact for small contents. A large content is JSON if it starts and
@@ -265,21 +259,12 @@ func (rec *Record) summarizeContent(c Content) (err error) {
 	switch rows := rec.MediaType == mediaNDJSON; {
 	case c.Size() <= 2*previewRunes: // is shown whole
 	case rows, rec.MediaType == mediaJSON:
-		var body int64
-		if body, err = sizeWithoutExitCode(c, c.Size()); err != nil {
-			return err
-		}
-		oneLine := c.Index().Lines() <= 2 // the second may be empty, or the exit code
-		rec.Summary, err = shape(c, body, rows, oneLine, 2*previewRunes)
+		oneLine := c.Index().Lines() <= 2 // the second may be empty
+		rec.Summary, err = shape(c, c.Size(), rows, oneLine, 2*previewRunes)
 		if !rows && errors.Is(err, jsonread.ErrNotJSON) { // rows too long to be seen as such
-			if rec.Summary, err = shape(c, body, true, oneLine, 2*previewRunes); err == nil {
+			if rec.Summary, err = shape(c, c.Size(), true, oneLine, 2*previewRunes); err == nil {
 				rec.Type, rec.MediaType = TypeText, mediaNDJSON
 			}
-		}
-		if err == nil && oneLine {
-			var code []byte
-			code, err = readRange(c, body, c.Size()-body)
-			rec.Summary += string(code)
 		}
 		if err == nil && !oneLine {
 			var ends string

@@ -2,8 +2,6 @@ package offload
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/base32"
 	"errors"
 	"fmt"
 	"io"
@@ -127,20 +125,19 @@ func (o *Offloader) refer(call tools.Call, out *tools.Result, b body, rec Record
 	if b.inMemory && b.blocks == nil && rec.Type != TypeBinary && rec.Chars < o.cfg.InlineChars && !utf8.ValidString(b.text) {
 		rec.Inline = false // not the exact bytes
 		out.ForLLM = tools.EscapeBytes(b.text) + "\n" + escapedNotice(rec.ID)
+		out.ForLLM = b.withNote(out.ForLLM)
 		if o.fits(call, out) {
-			b.addNote(out)
 			o.logOffload(call, rec, why)
 			return
 		}
 	}
 	if !b.inMemory || rec.Chars >= o.cfg.InlineChars || !utf8.ValidString(b.text) || !o.fits(call, out) {
 		rec.Inline = false
-		out.Blocks, out.ForLLM = nil, Reference(rec)
+		out.Blocks, out.ForLLM = nil, b.withNote(Reference(rec))
 		if b.blocks != nil {
 			out.Blocks, out.ForLLM = keepMedia(b.blocks, out.ForLLM, o.left(call, out))
 		}
 	}
-	b.addNote(out)
 	o.logOffload(call, rec, why)
 }
 
@@ -162,37 +159,3 @@ func newRecord(call tools.Call, contextType string) Record {
 		},
 	}
 }
-
-// put stores src under id, or under an id that derives from it.
-func (o *Offloader) put(ctx context.Context, rec Record, id string, src *io.SectionReader, summarize func(*Record, Content) error) (Record, error) {
-	return putFree(id, func(id string) (Record, error) {
-		rec := rec
-		rec.ID = id
-		return o.sweepIfFull(ctx, func() (Record, error) { return o.store.Put(ctx, rec, atStart(src), summarize) })
-	}, atStart(src))
-}
-
-// putFree calls put with a free id. If an artifact with other content has the id,
-// because a model used it twice, putFree derives another id from the bytes of seed.
-// A retry derives the same one, and nothing is ever overwritten.
-func putFree(id string, put func(id string) (Record, error), seed io.Reader) (Record, error) {
-	rec, err := put(id)
-	if !errors.Is(err, ErrExists) {
-		return rec, err
-	}
-	h := sha256.New()
-	if _, err := io.Copy(h, seed); err != nil {
-		return Record{}, err
-	}
-	sum := suffixEncoding.EncodeToString(h.Sum(nil))
-	for _, n := range []int{8, 16, len(sum)} {
-		if rec, err = put(tools.TokenOf(id + "_" + sum[:n])); !errors.Is(err, ErrExists) {
-			return rec, err
-		}
-	}
-	return Record{}, err
-}
-
-var suffixEncoding = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
-
-func atStart(src *io.SectionReader) *io.SectionReader { return io.NewSectionReader(src, 0, src.Size()) }

@@ -211,6 +211,26 @@ func TestBytesThatJSONCannotCarryAreStored(t *testing.T) {
 	}
 }
 
+// The artifact of a command has exactly the bytes that it wrote; the exit code stands behind
+// them, or behind the reference.
+func TestArtifactHasNoExitCode(t *testing.T) {
+	for _, row := range []struct{ text, want string }{
+		{"{\"a\":1}\n", "{\"a\":1}\n[Exit code: 0]"},
+		{"[" + strings.Repeat("1,", 50_000) + "1]", "</knowledge_list>\n[Exit code: 0]"},
+	} {
+		out := tools.NewOutput(tools.OutputLimits{})
+		if _, err := out.Write([]byte(row.text)); err != nil {
+			t.Fatal(err)
+		}
+		out.Note("[Exit code: 0]")
+		store := newFakeStore(StoreConfig{})
+		short, err := NewOffloader(store, Config{Always: []string{"shell"}}).Result(t.Context(), tools.Call{ID: "toolu_1", Session: "s", Tool: "shell"}, tools.Definition{Name: "shell"}, &tools.Result{Output: out})
+		if err != nil || short.Artifact == nil || short.Artifact.Type != TypeJSON || storedText(t, store, "s", "toolu_1") != row.text || !strings.HasSuffix(short.ForLLM, row.want) {
+			t.Errorf("%.20q: %+v, %v", row.text, short, err)
+		}
+	}
+}
+
 // A model gets one sentence about the binary output of a command, with the exit code. The
 // artifact has exactly the bytes of the command.
 func TestBinaryOutput(t *testing.T) {

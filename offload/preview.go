@@ -62,7 +62,17 @@ var base64Text = regexp.MustCompile(`^[A-Za-z0-9+/_\-\r\n]+={0,2}\s*$`)
 // unreadable returns what a text is if its start says nothing to a reader.
 func unreadable(head []byte, chars, lines int64) string {
 	if base64Text.Match(head) && len(head) > 200 && bytes.ContainsAny(head, "0123456789") && bytes.ContainsAny(head, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") {
-		plain := strings.NewReplacer("\n", "", "\r", "", "-", "+", "_", "/").Replace(string(head))
+		plain := strings.Map(func(c rune) rune {
+			switch c {
+			case '\n', '\r':
+				return -1
+			case '-':
+				return '+'
+			case '_':
+				return '/'
+			}
+			return c
+		}, string(head))
 		data, err := base64.StdEncoding.DecodeString(plain[:len(plain)/4*4])
 		if err == nil {
 			return "base64 of " + mimetype.Detect(data).String()
@@ -144,4 +154,74 @@ func readRange(src io.ReaderAt, off, n int64) ([]byte, error) {
 		return nil, shortRead(err)
 	}
 	return b, nil
+}
+
+// EstimateTokens estimates how many tokens a text has for a language model: two for
+// five runes. Compared with o200k, it is within 7 % for Chinese, listings and JSON. It
+// overestimates English prose by half or more, so prose is offloaded earlier than
+// necessary.
+func EstimateTokens(text string) int64 { return TokensOfRunes(int64(utf8.RuneCountInString(text))) }
+
+// TokensOfRunes is EstimateTokens for a text of n runes.
+func TokensOfRunes(n int64) int64 { return (n*2 + 4) / 5 }
+
+// countBlock is the number of bytes that are counted at a time.
+const countBlock = 256 << 10
+
+// exceeds reports whether the size bytes of src have more than limit tokens. It
+// stops reading at the limit.
+func exceeds(src io.ReaderAt, size, limit int64) (bool, error) {
+	var chars int64
+	err := eachBlock(src, size, func(block []byte) bool {
+		chars += textscan.CountRunes(block)
+		return TokensOfRunes(chars) <= limit
+	})
+	return TokensOfRunes(chars) > limit, err
+}
+
+// countChars counts the characters of the size bytes of src.
+func countChars(src io.ReaderAt, size int64) (n int64, err error) {
+	err = eachBlock(src, size, func(block []byte) bool {
+		n += textscan.CountRunes(block)
+		return true
+	})
+	return n, err
+}
+
+// eachBlock calls f with the size bytes of src, in blocks that do not cut a rune,
+// until f returns false.
+func eachBlock(src io.ReaderAt, size int64, f func(block []byte) bool) error {
+	buf := make([]byte, min(size, countBlock))
+	for off := int64(0); off < size; {
+		block := buf[:min(int64(len(buf)), size-off)]
+		if n, err := src.ReadAt(block, off); n < len(block) {
+			return shortRead(err)
+		}
+		if off+int64(len(block)) < size {
+			block = wholeRunes(block)
+		}
+		if !f(block) {
+			return nil
+		}
+		off += int64(len(block))
+	}
+	return nil
+}
+
+// shortRead returns the error of a ReadAt that returned too few bytes although they
+// are within the size of its source.
+func shortRead(err error) error {
+	if err == nil || err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// wholeRunes removes the start of a rune from the end of b. It keeps bytes that
+// start no rune, so that the result is never empty.
+func wholeRunes(b []byte) []byte {
+	if n := textscan.OpenRune(b); n < len(b) {
+		return b[:len(b)-n]
+	}
+	return b
 }

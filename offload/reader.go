@@ -189,16 +189,12 @@ func (r *Reader) JQ(ctx context.Context, session, id string, q JQQuery) (res *JQ
 	}
 	defer countRead("jq", time.Now())
 	err = r.with(ctx, session, id, func(rec Record, c blockContent) error {
-		size, err := sizeWithoutExitCode(c, c.Size())
-		if err != nil {
-			return err
-		}
-		head, err := readRange(c, 0, min(size, rowBytes))
+		head, err := readRange(c, 0, min(c.Size(), rowBytes))
 		if err != nil {
 			return err
 		}
 		res, err = jq.Run(ctx, jq.Source{
-			ArtifactID: rec.ID, Content: c, Size: size, Comma: separator(rec.MediaType, head),
+			ArtifactID: rec.ID, Content: c, Size: c.Size(), Comma: separator(rec.MediaType, head),
 			Chars: r.cfg.MaxChars - noteReserve, Time: r.cfg.JQTime, Command: r.cfg.JQCommand,
 		}, q)
 		return err

@@ -23,6 +23,8 @@ type Result struct {
 	IsError bool `json:"is_error"`
 	// Async marks the start of a job, whose completion will follow.
 	Async bool `json:"async"`
+	// ExitCode is that of the command that the tool ran, if it did.
+	ExitCode *int `json:"exit_code,omitempty"`
 	// Artifact describes the stored text of an offloaded result.
 	Artifact *Artifact `json:"artifact,omitempty"`
 

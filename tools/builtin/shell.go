@@ -155,6 +155,7 @@ func (sh *shell) report(res *tools.Result, out *tools.Output, code int, end sand
 		out.Note(fmt.Sprintf("[Sandbox: the command made what programs execute, so it is now called %s%s]", name, sh.advice(sandbox.Protected)))
 	}
 	out.Note(fmt.Sprintf("[Exit code: %d]", code))
+	res.ExitCode = &code
 	return sh.setOutput(res, out)
 }
 
