@@ -32,7 +32,15 @@ const (
 func (st *Store) KeepTime(ctx context.Context, log zerolog.Logger) {
 	var problem string
 	jump, check := time.Duration(0), true // the clock may have jumped before the start
+	var skipped time.Time                 // the last check
 	for last := time.Now(); ; {
+		if half := time.Now().Truncate(skippedInterval); half != skipped {
+			if err := st.runSkipped(ctx, time.Now(), log); err == nil {
+				skipped = half
+			} else if ctx.Err() == nil {
+				log.Error().Err(err).Msg("cannot look for schedules in an hour that the clocks skipped; retrying")
+			}
+		}
 		if check {
 			switch err := st.align(ctx, jump, log); {
 			case err == nil:
