@@ -57,3 +57,14 @@ func Detach(ctx context.Context) {
 		reporter.Detach()
 	}
 }
+
+type approvedKey struct{}
+
+// WithApproval returns the context for a call that a person approved.
+func WithApproval(ctx context.Context) context.Context {
+	return context.WithValue(ctx, approvedKey{}, true)
+}
+
+// Approved reports whether a person approved the call, so that a tool may do what it otherwise
+// refuses. A tool passes the context that it received.
+func Approved(ctx context.Context) bool { return ctx.Value(approvedKey{}) != nil }

@@ -50,7 +50,7 @@ func (w *Worker) approve(ctx context.Context, a *attempt) (ended bool, err error
 	if err := a.checkDigest(answer.Digest); err != nil {
 		return false, err
 	}
-	if answer.Approve {
+	if a.approved = answer.Approve; a.approved {
 		return false, nil
 	}
 	return true, w.offloadAndPublish(ctx, a, denied(a.call.Tool, answer))

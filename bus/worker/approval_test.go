@@ -22,11 +22,14 @@ import (
 // countingTool counts its runs.
 func countingTool(t *testing.T, name string, runs *atomic.Int32) tools.Tool {
 	t.Helper()
-	tool, err := tools.NewTool(name, "counts", func(context.Context, tools.Call, struct {
+	tool, err := tools.NewTool(name, "counts", func(ctx context.Context, _ tools.Call, _ struct {
 		N    int    `json:"n,omitempty"`
 		Text string `json:"text,omitempty"`
 	}) *tools.Result {
 		runs.Add(1)
+		if tools.Approved(ctx) != (name == "danger") {
+			return tools.ErrorResult("the tool does not know whether a person approved its call")
+		}
 		return tools.NewToolResult("ran")
 	})
 	if err != nil {

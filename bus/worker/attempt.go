@@ -33,6 +33,8 @@ type attempt struct {
 	exec *execution
 	// start is the record of this attempt; it may be empty.
 	start string
+	// approved is set if a person approved the call.
+	approved bool
 	// parkedRevision and parkedState are of the record from which the call was resumed.
 	parkedRevision uint64
 	parkedState    task.State

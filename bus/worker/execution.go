@@ -51,6 +51,9 @@ func (e *executions) begin(ctx context.Context, w *Worker, a *attempt) (toolCtx 
 		return nil, false
 	}
 	exec := &execution{worker: w, attempt: a, ended: make(chan struct{})}
+	if a.approved {
+		ctx = tools.WithApproval(ctx)
+	}
 	toolCtx, exec.cancel = context.WithCancelCause(tools.WithReporter(ctx, exec))
 	if !a.call.Deadline.IsZero() {
 		var release context.CancelFunc

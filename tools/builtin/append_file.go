@@ -38,9 +38,9 @@ func (ws *workspace) appendFile(ctx context.Context, _ tools.Call, args appendFi
 	switch {
 	case err != nil:
 	case old == nil:
-		err = ws.replace(rel, []byte(args.Content), nil)
+		err = ws.replace(ctx, rel, []byte(args.Content), nil)
 	default:
-		err = ws.appendTo(rel, []byte(args.Content), old)
+		err = ws.appendTo(ctx, rel, []byte(args.Content), old)
 	}
 	if err != nil {
 		return tools.Failure(ws.explain("append to file", args.Path, err))
@@ -50,8 +50,8 @@ func (ws *workspace) appendFile(ctx context.Context, _ tools.Call, args appendFi
 
 // appendTo appends to the file old. The text is durable when it returns. If only a part
 // can be written, for example on a full disk, it removes that part.
-func (ws *workspace) appendTo(rel string, text []byte, old fs.FileInfo) (err error) {
-	parent, name, err := ws.openParent(rel)
+func (ws *workspace) appendTo(ctx context.Context, rel string, text []byte, old fs.FileInfo) (err error) {
+	parent, name, err := ws.openParent(ctx, rel)
 	if err != nil {
 		return err
 	}

@@ -47,7 +47,7 @@ func (ws *workspace) editFile(ctx context.Context, _ tools.Call, args editFileAr
 	if err != nil {
 		return tools.Failure(err)
 	}
-	if err := ws.replace(rel, []byte(change.apply(content)), info); err != nil {
+	if err := ws.replace(ctx, rel, []byte(change.apply(content)), info); err != nil {
 		return tools.Failure(ws.explain("write file", args.Path, err))
 	}
 	return tools.SilentResult("File edited: " + showName(args.Path) + "\n" + change.diff(showName(args.Path), content))

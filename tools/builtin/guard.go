@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -47,11 +48,11 @@ func inside(dir, path string) bool {
 
 // openParent makes the directory of a file and opens it. It follows symbolic links once:
 // what guard has seen is what it returns, even if a command changes the links meanwhile.
-func (ws *workspace) openParent(rel string) (*os.Root, string, error) {
+func (ws *workspace) openParent(ctx context.Context, rel string) (*os.Root, string, error) {
 	dir, name := filepath.Split(rel)
 	dir = filepath.Clean(dir)
 	real, err := ws.realDir(dir)
-	if err == nil {
+	if err == nil && !tools.Approved(ctx) {
 		err = ws.guard(filepath.Join(real, name))
 	}
 	if err == nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/builtin"
 	"github.com/stevedore-bus/stevedore/tools/sandbox"
 )
@@ -60,6 +61,27 @@ func TestOperatorAllowsGuardedWrites(t *testing.T) {
 	b := newFixture(t, builtin.Config{Workspace: dir, Unguarded: []string{filepath.Join(dir, ".git/config")}})
 	b.ok("write_file", args{"path": ".git/config", "content": "x"})
 	b.fails("write_file", args{"path": ".git/hooks/x", "content": "x"}, "refused")
+}
+
+// A call that a person approved may write a repository.
+func TestApprovalAllowsGuardedWrites(t *testing.T) {
+	b := newFixture(t, builtin.Config{})
+	b.file(".git/config", "")
+	write := args{"path": ".git/hooks/x", "content": "x"}
+	run := args{"command": "mkdir -p .git/hooks && echo x >> .git/config && touch .git/hooks/y"}
+	sb, err := sandbox.New(sandbox.Config{Mode: sandbox.BestEffort, Workspace: b.dir})
+	must(t, err)
+	defer sb.Close()
+	if res := b.run(t.Context(), "shell", run); !res.IsError && sb.Protection().Protected {
+		t.Errorf("a command without an approval writes .git: %+v", res)
+	}
+	b.fails("write_file", write, "refused")
+	approved := tools.WithApproval(t.Context())
+	for tool, a := range map[string]args{"write_file": write, "shell": run} {
+		if res := b.run(approved, tool, a); res.IsError {
+			t.Errorf("%s: %s", tool, res.ForLLM)
+		}
+	}
 }
 
 // The data directory of the worker may be in the workspace, but no tool shows it.

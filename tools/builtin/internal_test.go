@@ -68,7 +68,7 @@ func TestReplaceRefusesAChangedFile(t *testing.T) {
 				t.Fatal(err)
 			}
 			before, _ := os.ReadFile(path)
-			if err := ws.replace("f", []byte("mine"), old); !errors.Is(err, errChanged) {
+			if err := ws.replace(t.Context(), "f", []byte("mine"), old); !errors.Is(err, errChanged) {
 				t.Errorf("got %v, want %v", err, errChanged)
 			}
 			if after, _ := os.ReadFile(path); !slices.Equal(before, after) {
@@ -84,7 +84,7 @@ func TestReplaceRefusesAChangedFile(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(ws.dir, "f"), nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if err := ws.replace("f", []byte("mine"), nil); !errors.Is(err, errChanged) {
+		if err := ws.replace(t.Context(), "f", []byte("mine"), nil); !errors.Is(err, errChanged) {
 			t.Errorf("got %v, want %v", err, errChanged)
 		}
 	})

@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -29,8 +30,8 @@ func (ws *workspace) target(rel string) (fs.FileInfo, error) {
 // replace writes the file durably and makes missing directories. old is the file
 // that it replaces, nil if there is none. If that file changed since target
 // returned it, replace fails and writes nothing.
-func (ws *workspace) replace(rel string, data []byte, old fs.FileInfo) error {
-	parent, name, err := ws.openParent(rel)
+func (ws *workspace) replace(ctx context.Context, rel string, data []byte, old fs.FileInfo) error {
+	parent, name, err := ws.openParent(ctx, rel)
 	if err != nil {
 		return err
 	}

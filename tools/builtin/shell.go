@@ -197,7 +197,7 @@ func (sh *shell) command(ctx context.Context, session string, args shellArgs) (*
 			return nil, tools.Errorf(tools.CodeToolFailed, "failed to start the command: no program %q in PATH", argv[0])
 		}
 	}
-	run := sandbox.Run{Dir: dir, Env: environment(dir), Tmp: tools.Token(session), Contained: true}
+	run := sandbox.Run{Dir: dir, Env: environment(dir), Tmp: tools.Token(session), Contained: true, Approved: tools.Approved(ctx)}
 	cmd, err := sh.sandbox.Command(ctx, run, argv...)
 	if err != nil {
 		return nil, tools.Errorf(tools.CodeToolFailed, "failed to start the command: %v", err)

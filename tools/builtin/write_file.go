@@ -40,7 +40,7 @@ func (ws *workspace) writeFile(ctx context.Context, _ tools.Call, args writeFile
 	defer ws.edit.Unlock()
 	old, err := ws.target(rel)
 	if err == nil {
-		err = ws.replace(rel, content, old)
+		err = ws.replace(ctx, rel, content, old)
 	}
 	if err != nil {
 		return tools.Failure(ws.explain("write file", args.Path, err))

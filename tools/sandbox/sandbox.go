@@ -211,6 +211,8 @@ type Run struct {
 	Tmp string
 	// Contained is for a command that Execute runs, which ends all its processes.
 	Contained bool
+	// Approved lets the command write repositories: a person has approved it.
+	Approved bool
 
 	probe bool // a test of the kernel
 }

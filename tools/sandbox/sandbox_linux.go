@@ -225,7 +225,7 @@ func (p *platform) confine(spec *enter.Spec, s *Sandbox, run Run, tmp string) {
 	if !p.level.mounts {
 		spec.Rules = append(spec.Rules, enter.Rule{Path: tmp, Access: enter.Write})
 	} else if spec.Mount = p.mounts(s, readable, writable, tmp); !run.probe {
-		spec.Mount = append(spec.Mount, s.protected(writable)...)
+		spec.Mount = append(spec.Mount, s.protected(run, writable)...)
 	}
 }
 
@@ -297,7 +297,7 @@ func (p *platform) mounts(s *Sandbox, readable, writable []string, tmp string) [
 // protected returns the mounts that make read-only what programs execute, and that keep the
 // directories above it, and above the hidden ones, in their place: a command could otherwise
 // rename them and put others there.
-func (s *Sandbox) protected(writable []string) (all []enter.Mount) {
+func (s *Sandbox) protected(run Run, writable []string) (all []enter.Mount) {
 	pinned := map[string]bool{}
 	pin := func(path string) {
 		root := ""
@@ -321,6 +321,9 @@ func (s *Sandbox) protected(writable []string) (all []enter.Mount) {
 		pin(path)
 	}
 	for _, path := range s.protect.find(writable) {
+		if run.Approved && !slices.Contains(executed[versionControl:], filepath.Base(path)) {
+			continue
+		}
 		pin(path)
 		all = append(all, enter.Mount{Kind: enter.SealedIn, Path: path})
 		for _, allowed := range s.cfg.Write {

@@ -138,7 +138,7 @@ func (o *ShellOptions) Examine(workspace, data string) (p sandbox.Protection, re
 // shellAdvice says how the operator allows what the sandbox refuses.
 var shellAdvice = map[sandbox.Refusal]string{
 	sandbox.NoNetwork:   "--shell-network of the worker allows it",
-	sandbox.Protected:   "--shell-write PATH of the worker, such as --shell-write .git, allows it",
+	sandbox.Protected:   "--shell-write PATH of the worker, such as --shell-write .git, allows it, and so does an approval of the call (--ask shell)",
 	sandbox.ReadOnly:    "--shell-write PATH of the worker allows more",
 	sandbox.Unreadable:  "--shell-read PATH and --shell-write PATH of the worker allow more",
 	sandbox.Hidden:      "--shell-read PATH of the worker shows them",
