@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"fmt"
@@ -99,56 +100,28 @@ type lineRange struct {
 }
 
 func (r *lineRange) copy(ctx context.Context, src io.Reader) error {
-	buf := make([]byte, 128<<10)
-	atStart := true // the next byte starts a line
-	for !r.more {
+	in := bufio.NewReaderSize(src, 128<<10)
+	for start := true; ; {
 		if ctx.Err() != nil {
 			return ended(ctx)
 		}
-		n, err := src.Read(buf)
-		if werr := r.write(buf[:n], &atStart); werr != nil {
-			return werr
+		part, err := in.ReadSlice('\n') // a line, or a part of a long one
+		if start && len(part) > 0 {
+			r.line++
 		}
-		if err == io.EOF {
+		if r.more = len(part) > 0 && r.limit > 0 && r.line-r.first >= r.limit; r.more {
 			return nil
 		}
-		if err != nil {
+		if r.line >= r.first {
+			if _, err := r.dst.Write(part); err != nil {
+				return err
+			}
+		}
+		switch start = err == nil; {
+		case err == io.EOF:
+			return nil
+		case err != nil && err != bufio.ErrBufferFull:
 			return err
 		}
 	}
-	return nil
-}
-
-func (r *lineRange) write(p []byte, atStart *bool) error {
-	if r.first == 1 && r.limit == 0 { // the whole file: no need to count
-		_, err := r.dst.Write(p)
-		return err
-	}
-	from, to := -1, 0
-	for pos := 0; pos < len(p); {
-		if *atStart {
-			r.line++
-			if r.limit > 0 && r.line-r.first >= r.limit {
-				r.more = true
-				break
-			}
-		}
-		end := len(p)
-		i := bytes.IndexByte(p[pos:], '\n')
-		if *atStart = i >= 0; *atStart {
-			end = pos + i + 1
-		}
-		if r.line >= r.first {
-			if from < 0 {
-				from = pos
-			}
-			to = end
-		}
-		pos = end
-	}
-	if from < 0 {
-		return nil
-	}
-	_, err := r.dst.Write(p[from:to])
-	return err
 }

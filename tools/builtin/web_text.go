@@ -27,7 +27,7 @@ func (p *page) text() (r io.Reader, mediaType string, err error) {
 	head = head[:n]
 	declared := mediaTypeOf(p.contentType)
 	enc, _, certain := charset.DetermineEncoding(head, p.contentType)
-	if !certain && validUTF8(p.body.Reader(), p.truncated) {
+	if !certain && p.validUTF8() {
 		enc = encoding.Nop // DetermineEncoding looks at the first 1,024 bytes only
 	}
 	decoder := func() transform.Transformer {
@@ -84,22 +84,13 @@ func within(m *mimetype.MIME, mediaType string) bool {
 	return false
 }
 
-// validUTF8 reports whether all of r is UTF-8. If cut is true, r may end within a rune.
-func validUTF8(r io.Reader, cut bool) bool {
-	buf := make([]byte, 32<<10)
-	for kept := 0; ; {
-		n, err := r.Read(buf[kept:])
-		chunk := buf[:kept+n]
-		for len(chunk) > 0 && utf8.FullRune(chunk) {
-			c, size := utf8.DecodeRune(chunk)
-			if c == utf8.RuneError && size == 1 {
-				return false
-			}
-			chunk = chunk[size:]
-		}
-		kept = copy(buf, chunk)
-		if err != nil {
-			return err == io.EOF && (cut || kept == 0)
+// validUTF8 reports whether the whole body is UTF-8; one that was cut may end within a rune.
+func (p *page) validUTF8() bool {
+	body, err := io.ReadAll(p.body.Reader()) // which WebConfig.MaxBytes bounds
+	for cut := 0; err == nil && cut < utf8.UTFMax && cut <= len(body); cut++ {
+		if utf8.Valid(body[:len(body)-cut]) {
+			return cut == 0 || p.truncated
 		}
 	}
+	return false
 }
