@@ -98,7 +98,9 @@ func newAgentCommand() *cobra.Command {
 			}
 			o.args.Prompt = prompt
 			if len(args) == 0 && !o.resume {
-				return o.converse(cmd.Context(), cli.NewPrompt(cmd.InOrStdin(), cmd.OutOrStdout()), cmd.OutOrStdout(), cmd.ErrOrStderr())
+				prompt := cli.NewPrompt(cmd.InOrStdin(), cmd.OutOrStdout())
+				defer prompt.Close()
+				return o.converse(cmd.Context(), prompt, cmd.OutOrStdout(), cmd.ErrOrStderr())
 			}
 			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},

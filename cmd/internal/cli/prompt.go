@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
+	"runtime"
 	"strings"
 	"sync"
 
 	"github.com/mattn/go-isatty"
+	"github.com/mattn/go-runewidth"
+	"github.com/peterh/liner"
 	"golang.org/x/term"
 )
 
@@ -21,82 +23,195 @@ var ErrInterrupted = errors.New("interrupted")
 // Prompt reads messages: on a terminal with line editing and a history, otherwise line
 // by line. A backslash at the end of a line continues the message on the next line.
 // On a terminal, Alt+Enter inserts a line break, and a pasted text may have several
-// lines.
+// lines. On Windows, the console edits lines itself.
 //
-// golang.org/x/term costs 0.03 MB. reeflective/readline costs 1.4 MB and needs a terminal
-// that reports the position of its cursor; bubbletea imports text/template.
+// peterh/liner edits the line; it keeps U+200C and U+200D, counts the columns of wide
+// characters, and costs 0.3 MB. reeflective/readline 1.3 loses joined emoji and what is typed
+// after Ctrl-C, and costs 1.4 MB.
 type Prompt struct {
-	stdin  io.Reader
 	stdout io.Writer
-
-	lines   *bufio.Reader // if stdin is not a terminal
-	history history
-	editor  *term.Terminal // nil if there is none yet
-	tty     *os.File
-	keys    *keyReader
-	pending chan readMessage // of a Read whose ctx ended; nil if there is none
+	lines  *bufio.Reader // if stdin is not a terminal
+	read   chan readLine // of a Read whose ctx ended; nil if there is none
+	editor *liner.State
+	keys   *keyFilter // nil if there is no editor
 
 	mu      sync.Mutex
-	reading *term.Terminal // while it edits a line
+	changed *sync.Cond // editing or writers has changed
+	editing bool       // the editor has the terminal
+	paused  bool       // the editor is about to give it back
+	writers int        // that wait for the terminal
+	draft   string     // what the user had typed before the pause
 }
 
-type readMessage struct {
-	text string
+type readLine struct {
+	line string
 	err  error
 }
 
 // NewPrompt returns a Prompt. It edits lines if stdin and stdout are terminals.
 func NewPrompt(stdin io.Reader, stdout io.Writer) *Prompt {
-	p := &Prompt{stdin: stdin, stdout: stdout}
-	if file, ok := stdin.(*os.File); ok && isatty.IsTerminal(file.Fd()) && IsTerminal(stdout) {
-		p.tty, p.keys = file, &keyReader{in: file}
-	} else {
-		p.lines = bufio.NewReader(stdin)
+	p := &Prompt{stdout: stdout}
+	p.changed = sync.NewCond(&p.mu)
+	if file, ok := stdin.(*os.File); ok && canEdit(file) && IsTerminal(stdout) {
+		if keys, err := newKeyFilter(file); err == nil {
+			p.keys = keys
+			return p
+		}
 	}
+	p.lines = bufio.NewReader(stdin)
 	return p
 }
+
+// canEdit reports whether the line editor works on a terminal.
+func canEdit(file *os.File) bool {
+	if file != os.Stdin || runtime.GOOS == "windows" || !isatty.IsTerminal(file.Fd()) || !liner.TerminalSupported() {
+		return false
+	}
+	columns, _, err := term.GetSize(int(file.Fd()))
+	return err == nil && columns >= minColumns
+}
+
+// minColumns is the width of the prompt and of what the editor needs beside it.
+const minColumns = 12
 
 // Interactive reports whether the prompt edits lines on a terminal.
 func (p *Prompt) Interactive() bool { return p.keys != nil }
 
+// Close gives the terminal back.
+func (p *Prompt) Close() {
+	if p.editor != nil {
+		_, _ = io.WriteString(p.stdout, pasteModeOff)
+		_ = p.editor.Close() // fails only if the terminal is gone
+	}
+}
+
 // Remember adds a message to the history.
 func (p *Prompt) Remember(message string) {
-	p.history.add(fill(strings.NewReplacer("\n", string(markBreak), "\t", string(markTab)).Replace(strings.TrimSpace(message))))
+	if message = strings.TrimSpace(message); p.Interactive() && message != "" {
+		p.startEditor()
+		p.editor.AppendHistory(signs.Replace(message))
+	}
+}
+
+func (p *Prompt) startEditor() {
+	if p.editor != nil {
+		return
+	}
+	os.Stdin = p.keys.out // of which the editor makes its reader
+	p.editor = liner.NewLiner()
+	os.Stdin = p.keys.in
+	p.editor.SetCtrlCAborts(true)
+	p.editor.SetMultiLineMode(true) // a long line continues on the next row
+	_, _ = io.WriteString(p.stdout, pasteModeOn)
 }
 
 // Read returns the next message, without space around it. It skips empty ones. Its
 // error is io.EOF at the end of the input, ErrInterrupted, or that of ctx.
 func (p *Prompt) Read(ctx context.Context) (string, error) {
-	restore := func() {}
-	if p.Interactive() {
-		var err error
-		if restore, err = p.startEditor(); err != nil {
+	var lines []string
+	for {
+		line, err := p.readLine(ctx, len(lines) > 0)
+		if err != nil && (line == "" || !errors.Is(err, io.EOF)) {
+			if text := join(lines); text != "" && errors.Is(err, io.EOF) {
+				return text, nil
+			}
 			return "", err
 		}
+		line, continues := strings.CutSuffix(line, `\`)
+		lines = append(lines, line)
+		if continues && err == nil {
+			continue
+		}
+		if text := join(lines); text != "" {
+			p.Remember(text)
+			return text, nil
+		}
+		lines = nil
 	}
-	defer restore()
-	if p.pending == nil {
-		messages := make(chan readMessage, 1)
-		p.pending = messages
-		go func() { // a read of a terminal cannot be interrupted; if ctx ends, the next Read continues it
-			text, err := p.read()
-			messages <- readMessage{text, err}
+}
+
+func join(lines []string) string { return strings.TrimSpace(strings.Join(lines, "\n")) }
+
+func (p *Prompt) readLine(ctx context.Context, more bool) (string, error) {
+	if p.keys != nil {
+		return p.edit(ctx, more)
+	}
+	if p.read == nil {
+		read := make(chan readLine, 1)
+		p.read = read
+		go func() { // a read cannot be interrupted; if ctx ends, the next Read continues it
+			line, err := p.lines.ReadString('\n')
+			read <- readLine{strings.TrimRight(line, "\r\n"), err}
 		}()
 	}
 	select {
-	case m := <-p.pending:
-		p.pending = nil
-		p.Remember(m.text)
-		return m.text, m.err
+	case r := <-p.read:
+		p.read = nil
+		return r.line, r.err
 	case <-ctx.Done():
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.reading != nil {
-			_, _ = p.reading.Write(screenOff) // removes the prompt and what the user has typed
-			p.reading = nil
-		}
 		return "", ctx.Err()
 	}
+}
+
+// edit lets the user edit a line. While somebody writes to the terminal, the line is gone
+// from it.
+func (p *Prompt) edit(ctx context.Context, more bool) (string, error) {
+	p.startEditor()
+	defer context.AfterFunc(ctx, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.pause()
+	})()
+	prompt := "> "
+	if more {
+		prompt = "… "
+	}
+	for {
+		p.mu.Lock()
+		for p.writers > 0 {
+			p.changed.Wait()
+		}
+		if ctx.Err() != nil {
+			p.mu.Unlock()
+			return "", ctx.Err()
+		}
+		p.editing = true
+		p.mu.Unlock()
+		line, err := p.editor.PromptWithSuggestion(prompt, p.draft, -1)
+		p.mu.Lock()
+		paused := p.paused && err == nil
+		p.draft = ""
+		if paused {
+			p.draft = line
+			p.erase(prompt + line)
+		}
+		p.editing, p.paused = false, false
+		p.changed.Broadcast()
+		p.mu.Unlock()
+		switch {
+		case errors.Is(err, liner.ErrPromptAborted):
+			return "", ErrInterrupted
+		case err != nil || !paused:
+			return texts.Replace(line), err
+		}
+	}
+}
+
+// pause makes the editor return what the user has typed. The caller holds mu.
+func (p *Prompt) pause() {
+	if p.editing && !p.paused {
+		p.paused = true
+		p.keys.send("\r")
+	}
+}
+
+// erase removes the rows of a line that the editor has left.
+func (p *Prompt) erase(line string) {
+	rows := 1
+	if columns, _, err := term.GetSize(int(p.keys.in.Fd())); err == nil && columns > 0 {
+		rows += (max(runewidth.StringWidth(line), 1) - 1) / columns
+	}
+	fmt.Fprintf(p.stdout, "\x1b[%dA\r\x1b[J", rows)
 }
 
 // Writer returns a writer to w. If w is a terminal, what it writes appears above the line
@@ -109,122 +224,15 @@ type promptWriter struct {
 }
 
 func (w promptWriter) Write(data []byte) (int, error) {
-	w.prompt.mu.Lock()
-	defer w.prompt.mu.Unlock()
-	if w.prompt.reading != nil && IsTerminal(w.Writer) {
-		return w.prompt.reading.Write(data)
+	p := w.prompt
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if IsTerminal(w.Writer) {
+		p.writers++
+		for p.pause(); p.editing; {
+			p.changed.Wait()
+		}
+		defer func() { p.writers--; p.changed.Broadcast() }()
 	}
 	return w.Writer.Write(data)
 }
-
-// read reads lines until a message is complete.
-func (p *Prompt) read() (string, error) {
-	var lines []string
-	for {
-		line, continues, err := p.readLine(len(lines) > 0)
-		if err != nil && (line == "" || !errors.Is(err, io.EOF)) {
-			if text := join(lines); text != "" && errors.Is(err, io.EOF) {
-				return text, nil
-			}
-			return "", err
-		}
-		rest, escaped := strings.CutSuffix(line, `\`)
-		if escaped {
-			line = rest
-		}
-		lines = append(lines, line)
-		if (escaped || continues) && err == nil {
-			continue
-		}
-		if text := join(lines); text != "" {
-			return text, nil
-		}
-		lines = nil
-	}
-}
-
-func join(lines []string) string {
-	unmark := strings.NewReplacer(string(markBreak), "\n", string(markTab), "\t", string(markFill), "")
-	return strings.TrimSpace(unmark.Replace(strings.Join(lines, "\n")))
-}
-
-// readLine reads one line. continues means that it is a line of a pasted text.
-func (p *Prompt) readLine(more bool) (line string, continues bool, err error) {
-	if p.lines != nil {
-		line, err = p.lines.ReadString('\n')
-		return strings.TrimRight(line, "\r\n"), false, err
-	}
-	p.editor.SetPrompt("> ")
-	if more {
-		p.editor.SetPrompt("… ")
-	}
-	line, err = p.editor.ReadLine()
-	line, continues = strings.CutSuffix(line, string(markMore))
-	if errors.Is(err, term.ErrPasteIndicator) {
-		return line, continues, nil
-	}
-	if errors.Is(err, io.EOF) && p.keys.interrupted {
-		p.keys.interrupted = false
-		p.editor = nil // it would return the same key again
-		_, _ = io.WriteString(p.stdout, "^C\r\n")
-		return "", false, ErrInterrupted
-	}
-	return line, continues, err
-}
-
-// startEditor lets the terminal pass keys on as they are pressed, until restore.
-func (p *Prompt) startEditor() (restore func(), err error) {
-	fd := int(p.tty.Fd())
-	state, err := term.MakeRaw(fd)
-	if err != nil {
-		return nil, fmt.Errorf("read from the terminal: %w", err)
-	}
-	if p.editor == nil {
-		p.editor = term.NewTerminal(struct {
-			io.Reader
-			io.Writer
-		}{p.keys, &screenWriter{Writer: p.stdout}}, "> ")
-		p.editor.AutoCompleteCallback = p.keys.editKey
-		p.editor.History = &p.history
-	}
-	if width, height, err := term.GetSize(fd); err == nil && width > 0 && height > 0 {
-		_ = p.editor.SetSize(width, height) // fails only if the terminal is gone
-	}
-	_, _ = io.WriteString(p.stdout, pasteModeOn)
-	editor := p.editor
-	p.mu.Lock()
-	p.reading = editor
-	p.mu.Unlock()
-	if p.pending != nil {
-		_, _ = editor.Write(screenOn) // shows the prompt again, with what the user has typed
-	}
-	return func() {
-		p.mu.Lock()
-		p.reading = nil
-		p.mu.Unlock()
-		_, _ = io.WriteString(p.stdout, pasteModeOff)
-		_ = term.Restore(fd, state) // fails only if the terminal is gone
-	}, nil
-}
-
-// history implements term.History; the newest entry is the last.
-type history struct{ entries []string }
-
-const maxHistory = 500
-
-// Add does nothing: the editor adds lines, and Prompt remembers messages.
-func (h *history) Add(string) {}
-
-func (h *history) add(entry string) {
-	if entry == "" || len(h.entries) > 0 && h.entries[len(h.entries)-1] == entry {
-		return
-	}
-	h.entries = append(h.entries, entry)
-	if len(h.entries) > maxHistory {
-		h.entries = slices.Delete(h.entries, 0, 1)
-	}
-}
-
-func (h *history) Len() int { return len(h.entries) }
-
-func (h *history) At(i int) string { return h.entries[len(h.entries)-1-i] }
