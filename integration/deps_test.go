@@ -85,9 +85,9 @@ var allowedImports = map[string][]string{
 	"tools/agent/provider":         {"tools/jsonform", "tools/tracing", "tools/metrics", "tools", "tools/agent", "offload"},
 
 	// Other MCP servers and MCP clients.
-	"bus/mcp":             {"bus", "bus/httpauth", "bus/rpc", "bus/task", "offload", "tools", "tools/mcp/artifacts", "tools/tracing"},
+	"bus/mcp":             {"bus", "bus/httpauth", "bus/rpc", "bus/task", "offload", "tools", "tools/mcp/artifacts", "tools/mcp/wire", "tools/tracing"},
 	"tools/mcp":           {"tools", "tools/mcp/artifacts", "tools/mcp/command", "tools/mcp/wire", "tools/mcp/wrap"},
-	"tools/mcp/wire":      {},
+	"tools/mcp/wire":      {"tools/jsonform"},
 	"tools/mcp/command":   {"tools"},
 	"tools/mcp/artifacts": {"offload", "tools"},
 	"tools/mcp/wrap":      {"offload", "tools", "tools/mcp/artifacts", "tools/mcp/command", "tools/mcp/wire"},

@@ -101,7 +101,7 @@ func (c *client) await(ctx context.Context, r *mcp.CallToolRequest, call tools.C
 	}
 	switch {
 	case err == nil:
-		return c.result(r, event), nil
+		return contentOf(c.session, event, c.links(r.Session)), nil
 	case isDead:
 		return failed("%v", dead), nil
 	case ctx.Err() != nil: // the call may be stored

@@ -41,7 +41,11 @@ func (g *Gateway) withSessionID(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		m := peek(r)
+		m, err := peek(r)
+		if err != nil {
+			http.Error(w, "the body cannot be read", http.StatusBadRequest)
+			return
+		}
 		id := r.Header.Get(sessionIDHeader)
 		switch {
 		case m.Method == "initialize":
@@ -70,25 +74,14 @@ type message struct {
 
 // peek reads the message of a request. It returns an empty one for a batch, and for what
 // the SDK refuses.
-func peek(r *http.Request) (m message) {
-	body, err := io.ReadAll(io.LimitReader(r.Body, maxRequest+1))
-	rest := io.Reader(r.Body)
-	if err != nil {
-		rest = failing{err}
+func peek(r *http.Request) (m message, err error) {
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxRequest+1)) // the SDK refuses what is longer
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	if json.Unmarshal(body, &m) != nil {
+		m = message{}
 	}
-	r.Body = struct {
-		io.Reader
-		io.Closer
-	}{io.MultiReader(bytes.NewReader(body), rest), r.Body}
-	if err != nil || len(body) > maxRequest || json.Unmarshal(body, &m) != nil {
-		return message{}
-	}
-	return m
+	return m, err
 }
-
-type failing struct{ err error }
-
-func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
 // requestKey names a request of a client within the session of its token.
 func requestKey(sessionID string, id json.RawMessage) string {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -180,4 +181,26 @@ func cancelled(t *testing.T, c *cluster, session string) (n int) {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// Clients of earlier revisions get no members of revision 2026-07-28.
+func TestMembersOfARevision(t *testing.T) {
+	url := gateways(t, newCluster(t), 1, mcp.Config{})
+	id := initialize(t, url, aliceToken)
+	for _, message := range []string{
+		`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, `{"jsonrpc":"2.0","id":2,"method":"resources/list"}`,
+		`{"jsonrpc":"2.0","id":3,"method":"resources/templates/list"}`, `{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"echo","arguments":{"text":"hello"}}}`,
+	} {
+		res := post(t.Context(), t, url, aliceToken, id, message)
+		body, err := io.ReadAll(res.Body)
+		res.Body.Close()
+		if err != nil || !strings.Contains(string(body), `"result":{`) {
+			t.Fatalf("%s: %s %v", message, body, err)
+		}
+		for _, member := range []string{"resultType", "ttlMs", "cacheScope"} {
+			if strings.Contains(string(body), `"`+member+`"`) {
+				t.Errorf("%s: %.300s", message, body)
+			}
+		}
+	}
 }

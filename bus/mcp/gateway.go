@@ -49,7 +49,9 @@ type Config struct {
 	// QueueOf returns the queue for the calls of a tool that workers offer on several
 	// queues. Default: the default queue, otherwise the first one.
 	QueueOf func(tool string, queues []string) string
-	Log     zerolog.Logger
+	// Links says whether clients get links to artifacts.
+	Links artifacts.Links
+	Log   zerolog.Logger
 }
 
 // Gateway serves MCP clients. It is safe for concurrent use.
@@ -156,17 +158,23 @@ func (g *Gateway) newServer(session string) (*server, error) {
 	conn := &client{gateway: g, session: session}
 	s.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			var res mcp.Result
+			var err error
 			switch r := req.(type) {
 			case *mcp.CallToolRequest:
-				return completed(conn.call(ctx, r))
+				res, err = conn.call(ctx, r)
 			case *mcp.ReadResourceRequest:
-				return completed(conn.read(ctx, r))
+				res, err = conn.read(ctx, r)
 			case *mcp.ListResourcesRequest:
-				return completed(conn.list(ctx))
+				res, err = conn.list(ctx)
 			case *mcp.ListResourceTemplatesRequest:
-				return completed(conn.templates(), nil)
+				res = conn.templates()
+			case *mcp.ListToolsRequest:
+				res, err = next(ctx, method, req)
+			default:
+				return next(ctx, method, req)
 			}
-			return next(ctx, method, req)
+			return completed(req, res, err)
 		}
 	})
 	return &server{Server: s, listed: map[string]string{}}, conn.addTaskMethods(s)

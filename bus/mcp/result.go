@@ -9,30 +9,23 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/mcp/artifacts"
 )
 
-// linksSince is the first revision with content blocks of the type resource_link.
-const linksSince = "2025-06-18"
-
-// result returns a result as content blocks.
-func (c *client) result(r *mcp.CallToolRequest, event tools.ResultEvent) *mcp.CallToolResult {
-	res := contentOf(c.session, event)
-	if params := r.Session.InitializeParams(); params != nil && params.ProtocolVersion != "" && params.ProtocolVersion < linksSince {
-		if n := len(res.Content); n > 0 {
-			if _, ok := res.Content[n-1].(*mcp.ResourceLink); ok {
-				res.Content = res.Content[:n-1]
-			}
-		}
+// links reports whether the client of a session gets links to artifacts.
+func (c *client) links(s *mcp.ServerSession) bool {
+	params := s.InitializeParams()
+	if params == nil || params.ClientInfo == nil {
+		return c.gateway.cfg.Links.For("", "")
 	}
-	return res
+	return c.gateway.cfg.Links.For(params.ClientInfo.Name, params.ProtocolVersion)
 }
 
 // contentOf returns the text or the blocks of a result, and a link to its artifact if
 // the result is only a reference.
-func contentOf(session string, event tools.ResultEvent) *mcp.CallToolResult {
+func contentOf(session string, event tools.ResultEvent, links bool) *mcp.CallToolResult {
 	res := &mcp.CallToolResult{IsError: event.IsError, Content: contentBlocks(event.Blocks)}
 	if res.Content == nil {
 		res.Content = []mcp.Content{&mcp.TextContent{Text: event.ForLLM}}
 	}
-	if a := event.Artifact; a != nil && !a.Inline {
+	if a := event.Artifact; links && a != nil && !a.Inline {
 		link := artifacts.LinkTo(session, *a)
 		res.Content = append(res.Content, &mcp.ResourceLink{URI: link.URI, Name: link.Name, Description: link.Description, MIMEType: link.MIMEType, Size: &a.Size})
 	}

@@ -85,7 +85,7 @@ type emptyResult struct {
 
 func (c *client) addTaskMethods(s *mcp.Server) error {
 	update := func(ctx context.Context, _ *mcp.ServerSession, p *taskParams) (*emptyResult, error) {
-		_, err := c.getTask(ctx, p.TaskID)
+		_, err := c.getTask(ctx, p.TaskID, false)
 		if err == nil {
 			err = c.answer(ctx, p.TaskID, p.InputResponses)
 		}
@@ -93,7 +93,7 @@ func (c *client) addTaskMethods(s *mcp.Server) error {
 	}
 	return errors.Join(
 		mcp.AddReceivingCustomMethod(s, "tasks/get", func(ctx context.Context, s *mcp.ServerSession, p *taskParams) (*taskFields, error) {
-			fields, err := c.getTask(ctx, p.TaskID)
+			fields, err := c.getTask(ctx, p.TaskID, c.links(s))
 			if err == nil && fields.Status == "working" && showsForms(p.Meta, s) {
 				err = c.addQuestions(ctx, fields)
 			}
@@ -107,7 +107,7 @@ func (c *client) addTaskMethods(s *mcp.Server) error {
 }
 
 // getTask returns a task from what is stored on the bus.
-func (c *client) getTask(ctx context.Context, id string) (*taskFields, error) {
+func (c *client) getTask(ctx context.Context, id string, links bool) (*taskFields, error) {
 	b := c.gateway.bus
 	if id == "" || len(id) > tools.MaxIDLen {
 		return nil, noTask(id)
@@ -124,7 +124,7 @@ func (c *client) getTask(ctx context.Context, id string) (*taskFields, error) {
 			fields.Status = "cancelled"
 			return fields, nil
 		}
-		fields.result = contentOf(c.session, event)
+		fields.result = contentOf(c.session, event, links)
 		fields.Result = &complete{result: fields.result}
 		return fields, nil
 	}
@@ -168,7 +168,7 @@ func noTask(id string) error {
 
 // cancelTask cancels a task. To cancel a task that has ended has no effect.
 func (c *client) cancelTask(ctx context.Context, id string) error {
-	fields, err := c.getTask(ctx, id)
+	fields, err := c.getTask(ctx, id, false)
 	if err != nil || fields.Status != "working" {
 		return err
 	}
@@ -225,7 +225,7 @@ func (c *client) taskResult(ctx context.Context, r *mcp.CallToolRequest, id stri
 	wait, cancel := context.WithTimeout(ctx, c.gateway.cfg.Wait)
 	defer cancel()
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		fields, err := c.getTask(ctx, id)
+		fields, err := c.getTask(ctx, id, c.links(r.Session))
 		switch {
 		case err != nil:
 			return failed("%v", err)

@@ -20,6 +20,7 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/mcp/artifacts"
 	"github.com/stevedore-bus/stevedore/tools/mcp/wrap"
 )
 
@@ -54,7 +55,10 @@ type mcpOptions struct {
 	session string
 	wait    time.Duration
 	noSync  bool
+	links   artifacts.Links
 }
+
+const linksUsage = "`auto, on or off`: add links to stored results; auto leaves them out for clients that cannot use them"
 
 func newMCPCommand() *cobra.Command {
 	var o mcpOptions
@@ -75,6 +79,7 @@ func newMCPCommand() *cobra.Command {
 	token.Usage, token.Annotations = httpTokenUsage+". A value of another form is the token for NATS", nil
 	flags.StringVar(&o.session, "session", "", "`SESSION` of the client; default a new one")
 	flags.DurationVar(&o.wait, "wait", 50*time.Second, "`TIME` that a client without tasks waits for a result")
+	flags.Var(&o.links, "resource-links", linksUsage)
 	flags.BoolVar(&o.noSync, "no-sync", false, "let a server in this process acknowledge messages before they are synced to the disk")
 	cmd.AddCommand(newMCPWrapCommand())
 	return cmd
@@ -132,7 +137,7 @@ func serveMCP(ctx context.Context, o mcpOptions, stdin io.Reader, stdout, stderr
 		}
 		defer b.Close()
 		address.Store(b.Conn().ConnectedAddr())
-		g := mcp.New(b, mcp.Config{Version: cli.ReadVersion().Version, Wait: o.wait, QueueOf: agents.QueueOf, Log: log})
+		g := mcp.New(b, mcp.Config{Version: cli.ReadVersion().Version, Wait: o.wait, Links: o.links, QueueOf: agents.QueueOf, Log: log})
 		defer g.Close()
 		return process.Together(ctx, g.Run, func(ctx context.Context) error {
 			defer cancel()

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
 	"github.com/stevedore-bus/stevedore/bus/httpauth"
@@ -20,6 +21,7 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/mcp/artifacts"
 	"github.com/stevedore-bus/stevedore/tools/mcp/command"
 	"github.com/stevedore-bus/stevedore/tools/mcp/wrap"
 )
@@ -56,6 +58,7 @@ type mcpWrapOptions struct {
 	session    string
 	timeout    time.Duration
 	headers    []string
+	links      artifacts.Links
 }
 
 func newMCPWrapCommand() *cobra.Command {
@@ -81,6 +84,7 @@ func newMCPWrapCommand() *cobra.Command {
 	flags.StringVar(&o.session, "session", "", "`SESSION` of the stored results; default a new one, so that only this process can read them")
 	flags.DurationVar(&o.timeout, "call-timeout", 10*time.Minute, "`TIME` after which a request without response or progress is cancelled")
 	flags.StringArrayVar(&o.headers, "header", nil, "`NAME=VALUE` of a header for each request to the URL; for a secret, VALUE is env:VARIABLE or file:PATH")
+	flags.Var(&o.links, "resource-links", linksUsage)
 	o.Store.AddDiskFlags(flags)
 	process.AddOffloadFlags(flags, &o.Offload)
 	return cmd
@@ -113,10 +117,12 @@ func mcpWrap(ctx context.Context, o mcpWrapOptions, argv []string, stdin io.Read
 		return err
 	}
 	defer func() { err = errors.Join(err, closeStore()) }()
-	o.Offload.Log = log
+	if o.Offload.Log = log; log.GetLevel() > zerolog.DebugLevel { // hosts show what the proxy logs
+		o.Offload.Log = log.Level(zerolog.WarnLevel)
+	}
 	proxy := func(session string) wrap.Config {
 		return wrap.Config{
-			Name: name, Session: session, Store: store, Offload: o.Offload, CallTimeout: o.timeout, Log: log,
+			Name: name, Session: session, Store: store, Offload: o.Offload, CallTimeout: o.timeout, Links: o.links, Log: log,
 			Reader: offload.ReaderConfig{JQCommand: process.JQCommand()},
 			Server: server,
 		}

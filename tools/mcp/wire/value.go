@@ -7,6 +7,8 @@ import (
 	"iter"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/stevedore-bus/stevedore/tools/jsonform"
 )
 
 // decoder returns a decoder that accepts what encoding/json accepts.
@@ -165,11 +167,9 @@ func Set(raw, value json.RawMessage, path ...string) json.RawMessage {
 
 // JSON returns the JSON of a value of this program, without the escapes for HTML.
 func JSON(v any) json.RawMessage {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
+	data, err := jsonform.Encode(v)
+	if err != nil {
 		panic(err) // a type that has no JSON
 	}
-	return bytes.TrimSuffix(buf.Bytes(), []byte{'\n'})
+	return data
 }

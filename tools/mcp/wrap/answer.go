@@ -228,6 +228,7 @@ func (p *proxy) opened(r *request, m *wire.Message) *wire.Message {
 	p.capabilities = maps.Collect(wire.Members(capabilities))
 	if r.Method == "initialize" {
 		p.initialize = r.Params
+		p.clientName, _ = wire.Text(wire.Get(r.Params, "clientInfo", "name"))
 		version, _ := wire.Text(wire.Get(m.Result, "protocolVersion"))
 		p.version = max(p.version, version)
 	}

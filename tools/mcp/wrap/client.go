@@ -96,6 +96,7 @@ func (p *proxy) inspect(r *request) {
 	r.token = string(wire.Get(meta, "progressToken"))
 	if r.version = text("_meta", versionKey); r.version != "" {
 		p.meta, p.version = meta, max(p.version, r.version)
+		p.clientName, _ = wire.Text(wire.Get(meta, "io.modelcontextprotocol/clientInfo", "name"))
 	}
 }
 

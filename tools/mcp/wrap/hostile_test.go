@@ -25,8 +25,9 @@ type raw struct {
 }
 
 // wrapRaw wraps this test program in a role, and opens a session.
-func wrapRaw(t *testing.T, role string) *raw {
+func wrapRaw(t *testing.T, role string, client ...string) *raw {
 	t.Helper()
+	client = append(client, "raw")
 	store, err := disk.Open(t.TempDir(), offload.StoreConfig{})
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +51,7 @@ func wrapRaw(t *testing.T, role string) *raw {
 		}
 		store.Close()
 	})
-	c.say(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}}`)
+	c.say(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"`+client[0]+`","version":"1"}}}`)
 	c.response(t, "0")
 	c.say(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	return c
@@ -136,6 +137,29 @@ func TestTooLargeMessages(t *testing.T) {
 	checkContains(t, c.response(t, "2").Error.Message, "larger than the limit of 64 MiB")
 	c.say(t, `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"safe"}}`)
 	checkContains(t, fmt.Sprint(c.response(t, "3").Result), "safe done")
+}
+
+// A client that cannot use links gets none, and clients of earlier revisions get no members
+// of revision 2026-07-28.
+func TestClientsThatKnowLess(t *testing.T) {
+	for client, links := range map[string]bool{"raw": true, "@langchain/mcp-adapters": false} {
+		c := wrapRaw(t, "raw", client)
+		c.say(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"big"}}`)
+		got := fmt.Sprint(c.response(t, "1").Result)
+		checkContains(t, got, "stored as the artifact")
+		if strings.Contains(got, "resource_link") != links {
+			t.Errorf("%s: %s", client, got)
+		}
+		for _, request := range []string{`"method":"tools/call","params":{"name":"query_artifacts","arguments":{}}`, `"method":"resources/list"`, `"method":"resources/templates/list"`} {
+			c.say(t, `{"jsonrpc":"2.0","id":2,`+request+`}`)
+			result := c.response(t, "2").Result
+			for _, member := range []string{"resultType", "ttlMs", "cacheScope"} {
+				if result == nil || result[member] != nil {
+					t.Errorf("%s: %v", request, result)
+				}
+			}
+		}
+	}
 }
 
 // The client may close its side before its requests are answered.

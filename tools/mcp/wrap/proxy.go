@@ -49,6 +49,7 @@ type proxy struct {
 	meta        json.RawMessage          // the last _meta with the client's capabilities
 
 	version      string // the latest revision that the client is known to accept
+	clientName   string
 	capabilities map[string]json.RawMessage
 	known        map[string]toolInfo // the server's tools
 	listed       bool                // known is complete

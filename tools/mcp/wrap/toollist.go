@@ -1,6 +1,7 @@
 package wrap
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -151,9 +152,9 @@ func (p *proxy) readingTool(name string) (string, bool) {
 	return "", false
 }
 
-// links reports whether the client knows content blocks of the type resource_link.
+// links reports whether the client gets content blocks of the type resource_link.
 func (p *proxy) links() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.version >= "2025-06-18"
+	return p.cfg.Links.For(p.clientName, cmp.Or(p.version, "0"))
 }

@@ -61,6 +61,8 @@ type Config struct {
 	// Offload.Threshold tokens and at least Offload.InlineChars characters.
 	Offload offload.Config
 	Reader  offload.ReaderConfig
+	// Links says whether the client gets links to artifacts.
+	Links artifacts.Links
 	// CallTimeout is how long the server may send neither the response nor progress
 	// for a request. Default 10 minutes.
 	CallTimeout time.Duration
