@@ -45,7 +45,7 @@ type trimmer struct {
 	bus      *Bus
 	consumer Consumer
 	wake     chan struct{} // has an element if messages were settled
-	told     chan uint64   // the sequence up to which another process purged
+	purgedTo chan uint64   // the sequence up to which another process purged
 	warned   time.Time
 	floor    uint64 // the sequence up to which all were settled in the previous round
 
@@ -60,7 +60,7 @@ type settledMessage struct {
 }
 
 func newTrimmer(b *Bus, c Consumer) *trimmer {
-	return &trimmer{bus: b, consumer: c, wake: make(chan struct{}, 1), told: make(chan uint64, 16)}
+	return &trimmer{bus: b, consumer: c, wake: make(chan struct{}, 1), purgedTo: make(chan uint64, 16)}
 }
 
 // settled adds a message that needs no other delivery.
@@ -85,7 +85,7 @@ func (t *trimmer) run(ctx context.Context) {
 	sub, err := t.bus.nc.Subscribe(t.subject(), func(msg *nats.Msg) {
 		if floor, err := strconv.ParseUint(string(msg.Data), 10, 64); err == nil && msg.Header.Get(trimmerHeader) != t.id() {
 			select {
-			case t.told <- floor:
+			case t.purgedTo <- floor:
 			default:
 			}
 		}
@@ -107,7 +107,7 @@ func (t *trimmer) run(ctx context.Context) {
 				_, _ = t.round(last, purged) // another process does it otherwise
 			}
 			return
-		case purged = <-t.told:
+		case purged = <-t.purgedTo:
 			t.forget(purged)
 			pause = takeoverDelay + rand.N(2*takeoverDelay)
 			timer.Reset(pause)

@@ -30,11 +30,11 @@ const (
 func (t *trimmer) findBehind(ctx context.Context, hasEnded func(context.Context, *Delivery) (bool, error)) {
 	lease := t.bus.cfg.Lease
 	subject := t.subject() + ".behind"
-	told := make(chan struct{}, 1)
+	purged := make(chan struct{}, 1)
 	sub, err := t.bus.nc.Subscribe(subject, func(msg *nats.Msg) {
 		if msg.Header.Get(trimmerHeader) != t.id() {
 			select {
-			case told <- struct{}{}:
+			case purged <- struct{}{}:
 			default:
 			}
 		}
@@ -51,7 +51,7 @@ func (t *trimmer) findBehind(ctx context.Context, hasEnded func(context.Context,
 		select {
 		case <-ctx.Done():
 			return
-		case <-told:
+		case <-purged:
 			since = time.Now()
 			continue
 		case <-time.After(lease/2 + rand.N(lease/2)):

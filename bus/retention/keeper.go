@@ -31,9 +31,9 @@ const (
 	// checkInterval is the shortest time between two checks; the longest is twice that.
 	checkInterval = 3 * time.Second
 	// refusedPause is the shortest time between two checks while the server refuses
-	// publishes, vainPause if the last one freed nothing: the stream may be full of waiting
+	// publishes, fullPause if the last one freed nothing: the stream may be full of waiting
 	// calls, and the keepers of many workers ask at the same time.
-	refusedPause, vainPause = 200 * time.Millisecond, time.Second
+	refusedPause, fullPause = 200 * time.Millisecond, time.Second
 	// vainInterval is the time between two trims that free nothing, unless the stream fills
 	// up: each reads all records that stay.
 	vainInterval = time.Minute
@@ -112,7 +112,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 			continue
 		case <-k.bus.Refusals():
 		}
-		pause := vainPause
+		pause := fullPause
 		if k.freed { // publishes may need more
 			pause = refusedPause
 		}

@@ -9,9 +9,9 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// lastWords is how long a worker that stops may take to publish the result of a once-only
+// finalPublishTimeout is how long a worker that stops may take to publish the result of a once-only
 // call that it interrupted.
-const lastWords = 5 * time.Second
+const finalPublishTimeout = 5 * time.Second
 
 // interrupted ends an attempt whose tool returned after the grace period. Another worker
 // runs the call again, or not if it is once-only: then this worker, which has the claim,
@@ -23,7 +23,7 @@ func (w *Worker) interrupted(ctx context.Context, a *attempt, res *tools.Result)
 		return ctx.Err()
 	}
 	stopped := ctx.Err()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finalPublishTimeout)
 	defer cancel()
 	if res.IsError {
 		_ = res.Close()

@@ -48,9 +48,9 @@ type Config struct {
 	Log     zerolog.Logger
 }
 
-// calm is how long a server's tools must stay the same until a change is listed soon again. A
+// settledAfter is how long a server's tools must stay the same until a change is listed soon again. A
 // server that changes them all the time is asked at longer and longer intervals.
-const calm = 2 * time.Minute
+const settledAfter = 2 * time.Minute
 
 // Server is another MCP server behind a proxy of package wrap, which starts the server
 // again if it ends, and repeats a call only if the tool allows it. It is safe for
@@ -144,7 +144,7 @@ func (s *Server) serve(ctx context.Context) error {
 			s.cfg.Log.Info().Str("server", s.cfg.Name).Int("tools", len(list)).Msg("tools of the MCP server listed")
 			s.cfg.Changed(list)
 			failures.Reset()
-			if time.Since(listed) > calm {
+			if time.Since(listed) > settledAfter {
 				changes.Reset()
 			}
 			listed, pause = time.Now(), changes.NextBackOff()

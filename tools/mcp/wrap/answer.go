@@ -61,17 +61,17 @@ func (p *proxy) tooLarge(e *wire.SizeError) {
 // RequestError is an error of Link.Receive that concerns one message to the server.
 type RequestError struct {
 	// ID is the id of the request; it is empty for another message.
-	ID   string
-	Fate Fate
-	Err  error
+	ID       string
+	Delivery Delivery
+	Err      error
 }
 
-// Fate is what became of a request that got no answer.
-type Fate int
+// Delivery is what became of a request that got no answer.
+type Delivery int
 
 const (
 	// Unknown means that the server may have acted.
-	Unknown Fate = iota
+	Unknown Delivery = iota
 	// Unsent means that the server did not accept the request.
 	Unsent
 	// Lost means that the server did not accept the request, and that the link ends: the
@@ -99,13 +99,13 @@ func (p *proxy) requestFailed(c *connection, e *RequestError) {
 	switch {
 	case r == nil || r.answered:
 		p.cfg.Log.Debug().Str("server", p.cfg.Name).Str("error", text).Msg("a message did not reach the MCP server")
-	case e.Fate == Lost && !r.cancelled:
+	case e.Delivery == Lost && !r.cancelled:
 		r.queued, r.attempts = false, r.attempts-1
-	case e.Fate == Unknown && p.repeatableLocked(r):
+	case e.Delivery == Unknown && p.repeatableLocked(r):
 		p.queueLocked(r)
-	case e.Fate == Refused:
+	case e.Delivery == Refused:
 		p.failLocked(r, fmt.Sprintf("The MCP server %s refused %s: %s", p.cfg.Name, r.name(), text))
-	case e.Fate == Unknown:
+	case e.Delivery == Unknown:
 		p.failLocked(r, fmt.Sprintf("The MCP server %s did not answer %s: %s.%s", p.cfg.Name, r.name(), text, r.warning()))
 	default:
 		p.failLocked(r, fmt.Sprintf("The MCP server %s cannot be reached, and %s was not run: %s", p.cfg.Name, r.name(), text))

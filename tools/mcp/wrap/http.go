@@ -151,7 +151,7 @@ func (h *HTTP) insist(ctx context.Context, m *wire.Message) error {
 	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMultiplier(2), backoff.WithMaxElapsedTime(6*time.Second))
 	return backoff.Retry(func() error {
 		err := h.post(ctx, m)
-		if err != nil && fateOf(err) != Unsent {
+		if err != nil && deliveryOf(err) != Unsent {
 			err = backoff.Permanent(err)
 		}
 		return err
@@ -160,15 +160,15 @@ func (h *HTTP) insist(ctx context.Context, m *wire.Message) error {
 
 // statusError is an HTTP status that is no answer.
 type statusError struct {
-	fate Fate
-	err  error
+	delivery Delivery
+	err      error
 }
 
 func (e *statusError) Error() string { return e.err.Error() }
 
-func fateOf(err error) Fate {
+func deliveryOf(err error) Delivery {
 	if status, ok := errors.AsType[*statusError](err); ok {
-		return status.fate
+		return status.delivery
 	}
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
 		return Unsent
@@ -188,7 +188,7 @@ func (h *HTTP) failed(m *wire.Message, err error) {
 		h.receive(received{err: &wire.SizeError{ID: m.ID, Size: size.Size}})
 		return
 	}
-	e := &RequestError{ID: m.ID, Fate: fateOf(err), Err: err}
+	e := &RequestError{ID: m.ID, Delivery: deliveryOf(err), Err: err}
 	for inner := errors.Unwrap(err); inner != nil && strings.Contains(e.Err.Error(), "://"); inner = errors.Unwrap(inner) {
 		e.Err = inner // without the URL, which may contain a secret
 	}
@@ -196,7 +196,7 @@ func (h *HTTP) failed(m *wire.Message, err error) {
 		e.ID = ""
 	}
 	h.receive(received{err: e})
-	if e.Fate == Lost {
+	if e.Delivery == Lost {
 		h.cancel(err)
 	}
 }
