@@ -23,3 +23,13 @@ func Excerpt(s string, n int) string {
 func OneLine(s string) string {
 	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) }), " ")
 }
+
+// Redact replaces secrets in a text. Short ones stay: they would hide ordinary words.
+func Redact(text string, secrets ...string) string {
+	for _, secret := range secrets {
+		if len(secret) >= 4 {
+			text = strings.ReplaceAll(text, secret, "xxxxx")
+		}
+	}
+	return text
+}

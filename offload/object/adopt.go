@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
+	"sync"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -20,8 +22,11 @@ func (s *Store) PutObject(ctx context.Context, rec offload.Record, object string
 	if err != nil {
 		return offload.Record{}, fmt.Errorf("put artifact %q: object %q: %w", rec.ID, object, err)
 	}
-	r := s.openForeign(ctx, &b.ObjectInfo)
-	defer r.close()
+	r, w := io.Pipe()
+	var copying sync.WaitGroup
+	copying.Go(func() { w.CloseWithError(s.copyForeign(ctx, w, &b.ObjectInfo)) })
+	defer copying.Wait()
+	defer r.Close() // ends the copy
 	return s.Put(ctx, rec, r, summarize)
 }
 

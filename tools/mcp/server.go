@@ -285,7 +285,6 @@ func (l redacting) Receive() (*wire.Message, error) {
 
 // redact removes the URL, which may contain a secret, and what the header contains.
 func (s *Server) redact(err error) error {
-	text := err.Error()
 	secrets := []string{s.cfg.URL}
 	for _, value := range s.cfg.Header {
 		secrets = append(secrets, value)
@@ -294,10 +293,5 @@ func (s *Server) redact(err error) error {
 		_, value, _ := strings.Cut(variable, "=")
 		secrets = append(secrets, value)
 	}
-	for _, secret := range secrets {
-		if len(secret) >= 4 {
-			text = strings.ReplaceAll(text, secret, "xxxxx")
-		}
-	}
-	return errors.New(tools.OneLine(tools.Excerpt(text, 600)))
+	return errors.New(tools.OneLine(tools.Excerpt(tools.Redact(err.Error(), secrets...), 600)))
 }

@@ -79,10 +79,7 @@ var possibleSecret = regexp.MustCompile(`[A-Za-z0-9_.:/+=-]{8,}`)
 // hide returns a text for an error: one line, bounded, without secrets. It removes
 // them first, since it would not find one that is cut.
 func (s secrets) hide(text string) string {
-	for _, secret := range s {
-		text = strings.ReplaceAll(text, secret, "xxxxx")
-	}
-	return tools.EscapeLine(tools.Excerpt(strings.TrimSpace(text), 300))
+	return tools.EscapeLine(tools.Excerpt(strings.TrimSpace(tools.Redact(text, s...)), 300))
 }
 
 // hideCause returns the cause of a failed request without the URL that net/http

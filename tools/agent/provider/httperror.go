@@ -123,9 +123,7 @@ func isOverflow(message string) bool {
 // with visible escapes for other invisible ones, and without the key, which some
 // servers repeat when they reject it.
 func cleanError(text, key string) string {
-	if len(key) >= 4 {
-		text = strings.ReplaceAll(text, key, "[key]")
-	}
+	text = tools.Redact(text, key)
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }), " ")
 	return tools.Excerpt(tools.EscapeLine(strings.ToValidUTF8(text, "\uFFFD")), maxErrorText)
 }
