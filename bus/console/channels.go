@@ -56,9 +56,7 @@ func (c *Console) testChannel(r *http.Request) (any, error) {
 		if !stored {
 			return c.testOutcome(r.Context(), ack.Sequence, time.Since(started))
 		}
-		select {
-		case <-time.After(testPoll):
-		case <-ctx.Done():
+		if tools.Sleep(ctx, testPoll) != nil {
 			return map[string]any{"state": "waiting", "message": "The channel has not accepted the notification yet. It stays in the outbox and is retried; the log of the notifier has the reason."}, nil
 		}
 	}

@@ -200,9 +200,7 @@ func (h *hub) pollRunning(ctx context.Context, running chan<- []task.RunningCall
 				return
 			}
 		}
-		select {
-		case <-time.After(runningEvery):
-		case <-ctx.Done():
+		if tools.Sleep(ctx, runningEvery) != nil {
 			return
 		}
 	}

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/schedule"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // Run updates the schedule and writes the log until ctx is done. If the heartbeat
@@ -68,10 +68,8 @@ func (s *scheduler) watch(ctx context.Context) {
 		if err := s.reconcile(ctx); err != nil && ctx.Err() == nil {
 			s.report(err)
 		}
-		select {
-		case <-ctx.Done():
+		if tools.Sleep(ctx, s.cfg.Poll) != nil {
 			return
-		case <-time.After(s.cfg.Poll):
 		}
 	}
 }

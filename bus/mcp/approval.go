@@ -111,10 +111,8 @@ func (c *client) answer(ctx context.Context, id string, responses mcp.InputRespo
 func (c *client) watchApprovals(ctx context.Context, call tools.Call, ask func([]task.Approval)) {
 	key, asked := tools.CallKey{Session: call.SessionToken(), ID: call.IDToken()}, map[string]bool{}
 	for pause := firstCheck; ; pause = min(2*pause, maxCheck) {
-		select {
-		case <-ctx.Done():
+		if tools.Sleep(ctx, pause) != nil {
 			return
-		case <-time.After(pause):
 		}
 		approvals, err := task.ApprovalsFor(ctx, c.gateway.bus, key)
 		if err != nil {

@@ -81,10 +81,8 @@ const awaitInterval = 2 * time.Second
 // again.
 func (t *Tool) Await(ctx context.Context) *Tool {
 	for last := ""; !t.served; {
-		select {
-		case <-ctx.Done():
+		if tools.Sleep(ctx, awaitInterval) != nil {
 			return nil
-		case <-time.After(awaitInterval):
 		}
 		def, ok, err := t.readDefinition(ctx, t.def.Name)
 		if err != nil && err.Error() != last && ctx.Err() == nil {

@@ -184,10 +184,8 @@ func connectMCP(ctx context.Context, o mcpOptions, log zerolog.Logger) (*bus.Bus
 		if err == nil || o.Connection.External() || time.Now().After(end) || !errors.Is(err, bus.ErrUnreachable) {
 			return b, err
 		}
-		select {
-		case <-ctx.Done():
+		if tools.Sleep(ctx, 20*time.Millisecond) != nil {
 			return nil, ctx.Err()
-		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }
@@ -208,10 +206,8 @@ func keepWorker(ctx context.Context, o mcpOptions, address *atomic.Value, log ze
 				return err // it is not because another process was faster
 			}
 		}
-		select {
-		case <-ctx.Done():
+		if tools.Sleep(ctx, 300*time.Millisecond) != nil {
 			return nil
-		case <-time.After(300 * time.Millisecond):
 		}
 	}
 }

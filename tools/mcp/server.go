@@ -83,10 +83,8 @@ func (s *Server) Run(ctx context.Context) error {
 			return nil
 		}
 		s.cfg.Log.Warn().Str("server", s.cfg.Name).Str("error", s.redact(err).Error()).Msg("cannot start the MCP server; trying again")
-		select {
-		case <-ctx.Done():
+		if tools.Sleep(ctx, policy.NextBackOff()) != nil {
 			return nil
-		case <-time.After(policy.NextBackOff()):
 		}
 	}
 }
@@ -153,10 +151,8 @@ func (s *Server) serve(ctx context.Context) error {
 			s.changed()
 			pause = failures.NextBackOff()
 		}
-		select {
-		case <-ctx.Done():
+		if tools.Sleep(ctx, pause) != nil {
 			return nil
-		case <-time.After(pause):
 		}
 	}
 }

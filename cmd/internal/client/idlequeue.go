@@ -23,9 +23,7 @@ func WarnIfNoWorker(ctx context.Context, b *bus.Bus, queue string, warn func(con
 	ctx, cancel := context.WithCancel(ctx)
 	var checking sync.WaitGroup
 	checking.Go(func() {
-		select {
-		case <-time.After(checkInterval):
-		case <-ctx.Done():
+		if tools.Sleep(ctx, checkInterval) != nil {
 			return
 		}
 		if consumed, err := rpc.HasWorker(ctx, b, queue, ""); err == nil && !consumed && ctx.Err() == nil {
@@ -45,10 +43,8 @@ func IsQueued(ctx context.Context, b *bus.Bus, call tools.Call) bool {
 		if err == nil {
 			return t.State == task.Queued
 		}
-		select {
-		case <-ctx.Done():
+		if tools.Sleep(ctx, checkInterval) != nil {
 			return false
-		case <-time.After(checkInterval):
 		}
 	}
 }

@@ -157,10 +157,8 @@ func (o *Options) AskAgain(ctx context.Context, b *bus.Bus, group, function stri
 		if !errors.Is(err, errNoWorker) && !errors.Is(err, errDisconnected) || time.Now().After(deadline) {
 			return body, err
 		}
-		select {
-		case <-ctx.Done():
+		if tools.Sleep(ctx, time.Second) != nil {
 			return nil, ctx.Err()
-		case <-time.After(time.Second):
 		}
 	}
 }

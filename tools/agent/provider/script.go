@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )
 
@@ -227,9 +228,7 @@ func stream(ctx context.Context, req agent.Request, text string, duration time.D
 	words := strings.SplitAfter(text, " ")
 	offset := 0
 	for _, word := range words {
-		select {
-		case <-time.After(duration / time.Duration(len(words))):
-		case <-ctx.Done():
+		if tools.Sleep(ctx, duration/time.Duration(len(words))) != nil {
 			return context.Cause(ctx)
 		}
 		if req.OnText != nil && word != "" {

@@ -342,10 +342,8 @@ func (h *HTTP) stream(ctx context.Context, m *wire.Message, body io.Reader) erro
 		if resume.Retry > 0 {
 			pause = min(resume.Retry, time.Minute)
 		}
-		select {
-		case <-ctx.Done():
+		if tools.Sleep(ctx, pause) != nil {
 			return ctx.Err()
-		case <-time.After(pause):
 		}
 		res, doErr := h.do(ctx, http.MethodGet, nil, http.Header{"Accept": {"text/event-stream"}, "Last-Event-Id": {resume.ID}}, readRouting(m).version)
 		if doErr != nil {
