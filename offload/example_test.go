@@ -38,7 +38,7 @@ func Example() {
 	_, err = reader.GetByLines(ctx, "another session", short.Artifact.ID, offload.LinesQuery{StartLine: 1, EndLine: 2})
 	fmt.Println(tools.CodeOf(err))
 	// Output:
-	// toolu_1 100002 lines, true
+	// toolu_1 100001 lines, true
 	// Found 1 match(es) for pattern 'memory' in knowledge#toolu_1 (100002 total lines)
 	//
 	// 100000- 99999: request served

@@ -419,3 +419,23 @@ func TestJQOfTables(t *testing.T) {
 		}
 	}
 }
+
+// A byte order mark does not hide JSON.
+func TestJQAfterAByteOrderMark(t *testing.T) {
+	for _, text := range []string{"{\"a\":1}", "{\"a\":1}\r\n{\"a\":2}\r\n", "[" + strings.Repeat(`{"a":1},`, 1<<18) + `{"a":1}]`} {
+		store := newFakeStore(StoreConfig{})
+		rec := Record{Artifact: tools.Artifact{ID: "a"}, Session: "s"}
+		rec, err := store.Put(t.Context(), rec, strings.NewReader("\ufeff"+text), summarize(nil))
+		if err != nil || !rec.queryable() || !strings.Contains(rec.Summary, `"a":1`) {
+			t.Errorf("%.20q: %s %s %.100s, %v", text, rec.Type, rec.MediaType, rec.Summary, err)
+		}
+		query := ".a"
+		if text[0] == '[' {
+			query = ".[7].a"
+		}
+		res, err := NewReader(store, ReaderConfig{}).JQ(t.Context(), "s", "a", JQQuery{Query: query})
+		if err != nil || string(res.Results[0]) != "1" {
+			t.Errorf("%.20q: %+v, %v", text, res, err)
+		}
+	}
+}

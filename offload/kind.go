@@ -87,7 +87,7 @@ func rowsKind(head []byte, complete bool) string {
 // be indented, as some commands print them; jq reads them all the same. If the text is not
 // complete, its last value may be cut.
 func isNDJSON(text []byte, complete bool) bool {
-	dec := json.NewDecoder(bytes.NewReader(text))
+	dec := json.NewDecoder(bytes.NewReader(withoutBOM(text)))
 	for rows := 0; ; rows++ {
 		var row json.RawMessage
 		switch err := dec.Decode(&row); {
@@ -103,9 +103,12 @@ func isNDJSON(text []byte, complete bool) bool {
 
 // beginsJSON reports whether a text begins like an object or an array.
 func beginsJSON(text []byte) bool {
-	text = bytes.TrimLeft(text, " \t\r\n")
+	text = bytes.TrimLeft(withoutBOM(text), " \t\r\n")
 	return len(text) > 0 && (text[0] == '{' || text[0] == '[')
 }
+
+// withoutBOM removes the byte order mark with which programs of Windows begin a text.
+func withoutBOM(text []byte) []byte { return bytes.TrimPrefix(text, []byte("\ufeff")) }
 
 // separator returns what separates the cells of a table that begins with head, or 0 for
 // other media. The names of columns have no semicolon, so one in their row separates them.
@@ -198,13 +201,13 @@ func countBad(text []byte) (invalid, nuls int) {
 // looksLikeJSON is exact for small contents. A large content is JSON if it starts and
 // ends like an object or an array.
 func looksLikeJSON(src io.ReaderAt, size int64, head []byte) (bool, error) {
-	first := bytes.TrimLeft(head, " \t\r\n")
-	if len(first) == 0 || first[0] != '{' && first[0] != '[' {
+	if !beginsJSON(head) {
 		return false, nil
 	}
+	first := bytes.TrimLeft(withoutBOM(head), " \t\r\n")
 	if size <= wholeJSONSize {
 		all, err := readRange(src, 0, size)
-		return err == nil && json.Valid(all), err
+		return err == nil && json.Valid(withoutBOM(all)), err
 	}
 	last, err := readRange(src, size-64, 64)
 	if err != nil {
@@ -214,7 +217,8 @@ func looksLikeJSON(src io.ReaderAt, size int64, head []byte) (bool, error) {
 	if len(last) == 0 || last[len(last)-1] != first[0]+2 { // '{'+2 is '}', '['+2 is ']'
 		return false, nil
 	}
-	return startsJSON(io.NewSectionReader(src, 0, wholeJSONSize/4)), nil
+	bom := int64(len(head) - len(withoutBOM(head)))
+	return startsJSON(io.NewSectionReader(src, bom, wholeJSONSize/4)), nil
 }
 
 // startsJSON reports whether the start of a JSON text has no syntax error, and no second
@@ -237,6 +241,9 @@ func summarize(plain *io.SectionReader) func(*Record, Content) error {
 			return fmt.Errorf("summarize %q: %w", rec.ID, err)
 		}
 		rec.Type, rec.MediaType = typ, mediaType
+		if rec.Lines, err = countLines(c); err != nil {
+			return fmt.Errorf("summarize %q: %w", rec.ID, err)
+		}
 		if plain != nil && typ != TypeBinary {
 			var chars int64
 			if chars, err = countChars(plain, plain.Size()); err == nil {
@@ -259,7 +266,7 @@ func (rec *Record) summarizeContent(c Content) (err error) {
 	switch rows := rec.MediaType == mediaNDJSON; {
 	case c.Size() <= 2*previewRunes: // is shown whole
 	case rows, rec.MediaType == mediaJSON:
-		oneLine := c.Index().Lines() <= 2 // the second may be empty
+		oneLine := rec.Lines <= 1
 		rec.Summary, err = shape(c, c.Size(), rows, oneLine, 2*previewRunes)
 		if !rows && errors.Is(err, jsonread.ErrNotJSON) { // rows too long to be seen as such
 			if rec.Summary, err = shape(c, c.Size(), true, oneLine, 2*previewRunes); err == nil {
@@ -279,7 +286,7 @@ func (rec *Record) summarizeContent(c Content) (err error) {
 	if rec.Type == TypeBinary {
 		return nil
 	}
-	rec.Summary, err = previewOf(c, c.Size(), c.Index().TotalChars(), c.Index().Lines())
+	rec.Summary, err = previewOf(c, c.Size(), c.Index().TotalChars(), rec.Lines)
 	if rec.MediaType == mediaCSV || rec.MediaType == mediaTSV {
 		header, headErr := readRange(c, 0, min(c.Size(), sniffBytes))
 		if err = cmp.Or(err, headErr); err == nil {
@@ -291,7 +298,7 @@ func (rec *Record) summarizeContent(c Content) (err error) {
 
 // columns returns a line with the names of the columns of a table.
 func columns(head []byte, comma rune) string {
-	line, _, _ := bytes.Cut(bytes.TrimPrefix(head, []byte("\ufeff")), []byte("\n"))
+	line, _, _ := bytes.Cut(withoutBOM(head), []byte("\n"))
 	r := csv.NewReader(bytes.NewReader(line))
 	r.Comma = comma
 	names, err := r.Read()

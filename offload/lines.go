@@ -81,7 +81,16 @@ func (r *Reader) GetByLines(ctx context.Context, session, id string, q LinesQuer
 func readLines(ctx context.Context, rec Record, c blockContent, q LinesQuery, maxChars int) (*Lines, error) {
 	index := c.Index()
 	total := index.Lines()
-	start, end := fromEnd(q.StartLine, total), fromEnd(q.EndLine, total)
+	start, end := q.StartLine, q.EndLine
+	if start < 0 || end < 0 {
+		count, err := countLines(c)
+		if err != nil {
+			return nil, err
+		}
+		if start, end = fromEnd(start, count), fromEnd(end, count); end == 0 {
+			end = count
+		}
+	}
 	place, err := cursor.Parse(q.Cursor, c.Size())
 	if err != nil {
 		return nil, err
@@ -123,6 +132,20 @@ func readLines(ctx context.Context, rec Record, c blockContent, q LinesQuery, ma
 	}
 	lines.Content, lines.Data = textAndData(data)
 	return lines, nil
+}
+
+// countLines returns the number of lines of a text as people and wc count them: a newline ends
+// its line. Split at "\n", as get_knowledge_by_lines has to, the text has one more.
+func countLines(c Content) (int64, error) {
+	lines := c.Index().Lines()
+	if c.Size() == 0 {
+		return 0, nil
+	}
+	last, err := readRange(c, c.Size()-1, 1)
+	if err == nil && last[0] == '\n' {
+		lines--
+	}
+	return lines, err
 }
 
 // fromEnd returns the line that a negative number means. Before the first line, it

@@ -235,6 +235,26 @@ func TestPageText(t *testing.T) {
 	}
 }
 
+// A newline ends its line, so the last line is not empty, and lines count as wc counts them.
+func TestLinesFromTheEnd(t *testing.T) {
+	r := stored(t, []byte("one\ntwo\nthree\n"))
+	for _, row := range []struct {
+		start, end int64
+		want       string
+	}{{-1, 0, "three"}, {-2, 0, "two\nthree"}, {-2, -2, "two"}, {2, -1, "two\nthree"}, {2, 0, "two\nthree\n"}} {
+		lines, err := r.GetByLines(t.Context(), "s", "a", LinesQuery{StartLine: row.start, EndLine: row.end})
+		if err != nil || lines.Content != row.want {
+			t.Errorf("lines %d to %d: %+v, %v; want %q", row.start, row.end, lines, err, row.want)
+		}
+	}
+	for text, want := range map[string]int64{"": 0, "a": 1, "a\n": 1, "a\n\n": 2, "a\nb": 2} {
+		rec := Record{}
+		if err := summarize(nil)(&rec, contentOf(t, []byte(text))); err != nil || rec.Lines != want {
+			t.Errorf("%q has %d lines, %v; want %d", text, rec.Lines, err, want)
+		}
+	}
+}
+
 func TestLinesText(t *testing.T) {
 	r := stored(t, []byte("one\ntwo\r\nthree\n\nfive\n"))
 	for _, row := range []struct {
@@ -258,7 +278,7 @@ func TestLinesText(t *testing.T) {
 	for _, row := range []struct {
 		start, end int64
 		text       string
-	}{{0, 3, "valid lines are 1 to 6"}, {-1, 3, "valid values are 6 to 6"}, {-7, 3, "valid lines are 1 to 6"}, {7, 9, "valid lines are 1 to 6"}, {4, 3, "valid values are 4 to 6"}} {
+	}{{0, 3, "valid lines are 1 to 6"}, {-1, 3, "valid values are 5 to 6"}, {-7, 3, "valid lines are 1 to 6"}, {7, 9, "valid lines are 1 to 6"}, {4, 3, "valid values are 4 to 6"}} {
 		_, err := r.GetByLines(t.Context(), "s", "a", LinesQuery{StartLine: row.start, EndLine: row.end})
 		wantCode(t, err, tools.CodeInvalidArguments, row.text)
 	}

@@ -85,7 +85,7 @@ type infoArgs struct {
 // aliases are names that models write instead of those of the arguments.
 var aliases = map[string]string{
 	"knowledge_id": "artifact_id", "id": "artifact_id", "artifact": "artifact_id",
-	"start": "start_line", "end": "end_line", "line": "start_line", "regex": "pattern", "regexp": "pattern", "case_insensitive": "ignore_case",
+	"start": "start_line", "end": "end_line", "line": "start_line", "regex": "pattern", "search_filter": "filter", "regexp": "pattern", "case_insensitive": "ignore_case",
 	"before": "context_before", "after": "context_after", "limit": "max_results", "jq": "query", "expression": "query", "task_id": "task",
 }
 

@@ -49,7 +49,7 @@ func notice(rec Record) string {
 	lines := ToolLines + "(artifact_id, start_line, end_line)"
 	get := ToolGet + "(artifact_id, offset)"
 	var use []string
-	oneLine := rec.Lines <= 2 // the second may be empty
+	oneLine := rec.Lines <= 1
 	switch {
 	case rec.queryable() && oneLine:
 		use = []string{jq, grep, get}

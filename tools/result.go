@@ -48,7 +48,7 @@ type Artifact struct {
 	// MediaType is the MIME type of the stored bytes.
 	MediaType string `json:"media_type,omitempty"`
 	// Size is in bytes, Chars in characters (runes), and Tokens is an estimate. Lines
-	// is the number of parts after splitting at \n.
+	// is the number of lines; a line feed ends its line.
 	Size   int64 `json:"size"`
 	Chars  int64 `json:"chars"`
 	Tokens int64 `json:"tokens"`

@@ -138,7 +138,7 @@ const (
 	valuesFunc = "_values" // .[] in order
 	namesFunc  = "_names"
 	prelude    = `def map(f): [_values | f]; def keys_unsorted: _names;
-		def to_entries: if type == "object" then [_names[] as $k | {key: $k, value: .[$k]}] else error("\(type) has no entries") end;
+		def to_entries: [_names[] as $k | {key: $k, value: .[$k]}];
 		def with_entries(f): to_entries | [_values | f] | from_entries; .`
 )
 

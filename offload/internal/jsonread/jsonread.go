@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -22,9 +23,17 @@ var (
 // the text, and otherwise ErrNotJSON, ErrTooLong or an error of the source.
 type Reader struct{ dec *jsontext.Decoder }
 
+// bom is the byte order mark with which programs of Windows begin a text.
+const bom = "\ufeff"
+
 // New returns a Reader that holds about limit bytes in memory.
 func New(src io.Reader, limit int64) *Reader {
-	b := &bounded{src: bufio.NewReaderSize(src, 256<<10), limit: limit}
+	buffered := bufio.NewReaderSize(src, 256<<10)
+	b := &bounded{src: buffered, limit: limit}
+	if start, _ := buffered.Peek(len(bom)); string(start) == bom { // spaces keep the offsets
+		_, _ = buffered.Discard(len(bom))
+		b.src = io.MultiReader(strings.NewReader("   "), buffered)
+	}
 	b.dec = jsontext.NewDecoder(b, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	return &Reader{b.dec}
 }
