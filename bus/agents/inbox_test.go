@@ -110,8 +110,10 @@ func TestAnswersInAChat(t *testing.T) {
 	ask("other", "43", now.Add(-time.Hour))
 	ask("second", "42", now)
 	ask("first", "42", now.Add(-time.Minute))
-	if accept("2", "Yes!").ID != "" || accept("2", "Yes!").ID != "" {
-		t.Error("an answer became a message")
+	for range 2 {
+		if accept("2", "Yes!").ID != "" {
+			t.Error("an answer became a message")
+		}
 	}
 	if got := open(); !slices.Equal(got, []string{"other", "second"}) {
 		t.Errorf("after one answer, %q wait", got)

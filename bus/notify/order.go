@@ -20,10 +20,9 @@ const (
 	followDelay  = 50 * time.Millisecond
 	// While another process has the first notification of a chat, this process looks
 	// for its end, at growing intervals from minPoll on. After maxPoll the chat waits in
-	// the server, first for minBlocked, then twice as long each time.
+	// the server, longer each time, but at most for maxBlocked.
 	minPoll    = time.Millisecond
 	maxPoll    = 500 * time.Millisecond
-	minBlocked = 500 * time.Millisecond
 	maxBlocked = 10 * time.Second
 )
 
@@ -51,9 +50,8 @@ type order struct {
 // chat lists the notifications of a chat that are stored, as far as this process knows.
 type chat struct {
 	queue    []*turn // by sequence
-	failures int
-	until    time.Time     // the first one is retried then
-	blocked  time.Duration // the last wait for another process
+	failures int       // also waits for another process
+	until    time.Time // the first one is retried then
 }
 
 // turn is one notification in the queue of its chat.
@@ -284,9 +282,10 @@ func (t *turn) block() time.Duration {
 	t.order.mu.Lock()
 	defer t.order.mu.Unlock()
 	c := t.order.chats[t.id]
-	c.blocked = min(max(2*c.blocked, minBlocked), maxBlocked)
-	c.until = time.Now().Add(c.blocked)
-	return c.blocked
+	c.failures++
+	delay := min(bus.RetryDelay(c.failures), maxBlocked)
+	c.until = time.Now().Add(delay)
+	return delay
 }
 
 // end ends the turn with the error of the attempt to send, and returns the verdict. A
@@ -300,7 +299,7 @@ func (t *turn) end(err error) error {
 	c := o.chats[t.id]
 	if err == nil || rejected {
 		t.sent = err == nil
-		c.failures, c.until, c.blocked = 0, time.Time{}, 0
+		c.failures, c.until = 0, time.Time{}
 		o.drop(t)
 		t.free()
 		return err
