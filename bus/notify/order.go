@@ -49,7 +49,7 @@ type order struct {
 
 // chat lists the notifications of a chat that are stored, as far as this process knows.
 type chat struct {
-	queue    []*turn // by sequence
+	queue    []*turn   // by sequence
 	failures int       // also waits for another process
 	until    time.Time // the first one is retried then
 }

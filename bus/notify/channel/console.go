@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"strings"
 	"sync"
-	"unicode/utf8"
 
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -72,46 +71,15 @@ const (
 // before.
 const omitted = "[... the middle is not shown here ...]"
 
-// shorten replaces the middle of a long text.
+// shorten replaces the middle of a text of many lines or bytes.
 func shorten(text string) string {
-	from, to := headEnd(text), tailStart(text)
-	if to-from <= len(omitted) {
+	lines := strings.SplitAfter(text, "\n")
+	n := min(consoleLines, len(lines))
+	head, tail := strings.Join(lines[:n], ""), strings.Join(lines[len(lines)-n:], "")
+	head = strings.ToValidUTF8(head[:min(len(head), consoleBytes)], "") // without a part of a character
+	tail = strings.ToValidUTF8(tail[max(0, len(tail)-consoleBytes):], "")
+	if len(head)+len(omitted)+len(tail) >= len(text) {
 		return text
 	}
-	return strings.TrimSuffix(text[:from], "\n") + "\n" + omitted + "\n" + text[to:]
-}
-
-// headEnd returns the end of the head of a text.
-func headEnd(text string) int {
-	end := 0
-	for range consoleLines {
-		next := strings.IndexByte(text[end:], '\n') + 1
-		if next == 0 || end+next > consoleBytes {
-			// Show the part of the line that fits.
-			end = min(len(text), consoleBytes)
-			for end < len(text) && !utf8.RuneStart(text[end]) {
-				end--
-			}
-			return end
-		}
-		end += next
-	}
-	return end
-}
-
-// tailStart returns the start of the tail of a text.
-func tailStart(text string) int {
-	start := len(text)
-	for range consoleLines {
-		line := strings.LastIndexByte(text[:max(start-1, 0)], '\n') + 1
-		if len(text)-line > consoleBytes {
-			start = len(text) - consoleBytes
-			for start < len(text) && !utf8.RuneStart(text[start]) {
-				start++
-			}
-			return start
-		}
-		start = line
-	}
-	return start
+	return strings.TrimSuffix(head, "\n") + "\n" + omitted + "\n" + tail
 }
