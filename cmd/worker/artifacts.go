@@ -174,7 +174,7 @@ func newArtifactsGet(o *client.Options) *cobra.Command {
 				return cli.Exit(cli.ExitUsage, "--output saves a whole artifact: use it with --all and without --offset")
 			}
 			return o.With(cmd, func(ctx context.Context, b *bus.Bus) error {
-				if file != "" {
+				if file != "" && file != "-" {
 					size, err := exportArtifact(ctx, o, b, in.ArtifactID, file, cmd.ErrOrStderr())
 					switch {
 					case err == nil && o.JSON:
@@ -198,7 +198,7 @@ func newArtifactsGet(o *client.Options) *cobra.Command {
 	cmd.Flags().Int64Var(&in.Offset, "offset", 0, "first `CHARACTER` to print, from 0")
 	cmd.Flags().Int64Var(&in.Limit, "limit", 0, "`NUMBER` of characters to print, at most 15,000")
 	cmd.Flags().BoolVar(&all, "all", false, "print everything from the offset on, exactly as it was stored")
-	cmd.Flags().StringVarP(&file, "output", "o", "", "with --all, save to `FILE` when everything has arrived and its digest is right")
+	cmd.Flags().StringVarP(&file, "output", "o", "", "with --all, save to `FILE` when everything has arrived and its digest is right; - is the standard output")
 	cmd.MarkFlagsMutuallyExclusive("all", "limit")
 	return cmd
 }

@@ -145,16 +145,25 @@ func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 
 // similarCommand returns the hint at the child of cmd that is most likely meant by name, or "".
 func similarCommand(cmd *cobra.Command, name string) string {
-	known := map[string]bool{}
+	var known []string
 	for _, child := range cmd.Commands() {
 		if child.IsAvailableCommand() || child.IsAdditionalHelpTopicCommand() {
-			known[child.Name()] = true
+			known = append(known, child.Name())
 		}
 	}
 	if !cmd.HasParent() {
-		known["help"] = true // cobra does not list it
+		known = append(known, "help") // cobra does not list it
 	}
-	if meant := similar(name, known); meant != "" {
+	return DidYouMean(name, known)
+}
+
+// DidYouMean returns the hint at the known name that is most likely meant by name, or "".
+func DidYouMean(name string, known []string) string {
+	names := map[string]bool{}
+	for _, k := range known {
+		names[k] = true
+	}
+	if meant := similar(name, names); meant != "" {
 		return fmt.Sprintf(" (did you mean %q?)", meant)
 	}
 	return ""

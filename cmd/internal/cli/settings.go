@@ -139,7 +139,8 @@ func fromFile(flags *pflag.FlagSet, name string, known map[string]bool) error {
 	for key, value := range settings {
 		flag := strings.ReplaceAll(key, "_", "-")
 		if !known[flag] {
-			return Exit(ExitUsage, "settings file %q: unknown setting %q; known are %s", name, key, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+			names := slices.Sorted(maps.Keys(known))
+			return Exit(ExitUsage, "settings file %q: unknown setting %q%s; known are %s", name, key, DidYouMean(flag, names), strings.Join(names, ", "))
 		}
 		if flags.Lookup(flag) == nil || skip[flag] {
 			continue

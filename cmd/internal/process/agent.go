@@ -40,7 +40,7 @@ const providerTemperature = -1
 // AddFlags adds the flags of agents.
 func (o *AgentOptions) AddFlags(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&o.Models, "model", nil, "`SPEC` of a model for agents: anthropic:MODEL, openai:MODEL (any server with the chat completions API) or script:FILE. Repeat the flag to add models: the first is the default, calls choose others by their spec")
-	flags.StringArrayVar(&o.BaseURLs, "base-url", nil, "`URL` of a server that speaks the model's protocol, such as http://localhost:11434/v1; with models of both providers, anthropic=URL or openai=URL")
+	flags.StringArrayVar(&o.BaseURLs, "base-url", nil, "`URL` of a server that speaks the model's protocol, such as http://localhost:11434/v1; with models of both providers, anthropic=URL or openai=URL; default ANTHROPIC_BASE_URL or OPENAI_BASE_URL")
 	flags.StringArrayVar(&o.keyFiles, "api-key-file", nil, "`FILE` with the model's API key, or anthropic=FILE or openai=FILE; default ANTHROPIC_API_KEY or OPENAI_API_KEY")
 	flags.StringVar(&o.system, "system", defaultSystem, "system `PROMPT` of agents")
 	flags.IntVar(&o.limits.MaxTurns, "max-turns", 50, "`NUMBER` of turns after which an agent stops")
@@ -162,6 +162,10 @@ func (o *AgentOptions) checkLimits() error {
 // keyVariables are the environment variables of the providers' keys.
 var keyVariables = map[string]string{"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}
 
+// urlVariables are the environment variables of the servers of the providers, as their own
+// SDKs read them.
+var urlVariables = map[string]string{"anthropic": "ANTHROPIC_BASE_URL", "openai": "OPENAI_BASE_URL"}
+
 // providerOf returns the part of a model's spec before the colon.
 func providerOf(spec string) string {
 	provider, _, _ := strings.Cut(spec, ":")
@@ -178,6 +182,9 @@ func (o *AgentOptions) provider(spec string) (cfg provider.Config, err error) {
 	}
 	if cfg.BaseURL, err = o.forProvider("base-url", o.BaseURLs, provider); err != nil {
 		return cfg, err
+	}
+	if cfg.BaseURL == "" {
+		cfg.BaseURL = os.Getenv(urlVariables[provider])
 	}
 	file, err := o.forProvider("api-key-file", o.keyFiles, provider)
 	switch {

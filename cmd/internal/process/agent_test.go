@@ -13,6 +13,7 @@ import (
 func TestProviderOptions(t *testing.T) {
 	t.Setenv("ANTHROPIC_API_KEY", "env-a")
 	t.Setenv("OPENAI_API_KEY", "env-o")
+	t.Setenv("OPENAI_BASE_URL", "http://env/v1")
 	file := filepath.Join(t.TempDir(), "k=ey")
 	if err := os.WriteFile(file, []byte("from-file\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -26,9 +27,11 @@ func TestProviderOptions(t *testing.T) {
 		"base URL of the other provider": {AgentOptions{Models: both, BaseURLs: []string{"openai=http://h/v1"}}, "anthropic:a", "", "env-a"},
 		"base URL of each provider":      {AgentOptions{Models: both, BaseURLs: []string{"openai=http://h/v1", "anthropic=http://i"}}, "anthropic:a", "http://i", "env-a"},
 		"key file of the provider":       {AgentOptions{Models: both, keyFiles: []string{"anthropic=" + file}}, "anthropic:a", "", "from-file"},
-		"key file of the other provider": {AgentOptions{Models: both, keyFiles: []string{"anthropic=" + file}}, "openai:o", "", "env-o"},
-		"key file":                       {AgentOptions{Models: both[1:], keyFiles: []string{file}}, "openai:o", "", "from-file"},
+		"key file of the other provider": {AgentOptions{Models: both, keyFiles: []string{"anthropic=" + file}}, "openai:o", "http://env/v1", "env-o"},
+		"key file":                       {AgentOptions{Models: both[1:], keyFiles: []string{file}}, "openai:o", "http://env/v1", "from-file"},
 		"script":                         {AgentOptions{Models: both, BaseURLs: []string{"openai=http://h/v1"}}, "script:f", "", ""},
+		"base URL of the environment":    {AgentOptions{Models: both}, "openai:o", "http://env/v1", "env-o"},
+		"base URL of the flag":           {AgentOptions{Models: both, BaseURLs: []string{"openai=http://h/v1"}}, "openai:o", "http://h/v1", "env-o"},
 	} {
 		cfg, err := c.o.provider(c.spec)
 		if err != nil || cfg.BaseURL != c.url || cfg.APIKey != c.key {

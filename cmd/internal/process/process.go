@@ -140,12 +140,45 @@ func (p *parts) openTools(ctx context.Context) error {
 	if err := p.registry.Register(slices.Concat(toolset, p.reader.Tools(), external, p.extra, agents)...); err != nil {
 		return err
 	}
+	if err := p.checkToolNames(); err != nil {
+		return err
+	}
 	if len(p.Tools) > 0 {
 		if err := p.registry.Keep(p.Tools...); err != nil {
 			return cli.Exit(cli.ExitUsage, "--tools: %w", err)
 		}
 	}
 	p.awaitRemoteTools(external)
+	return nil
+}
+
+// checkToolNames refuses names of tools that no worker with these settings has: a misspelt
+// --ask would ask for nothing. The tools of MCP servers, NAME_tool, come later.
+func (p *parts) checkToolNames() error {
+	var known []string
+	for _, d := range p.registry.Definitions() {
+		known = append(known, d.Name)
+	}
+	isKnown := func(name string) bool {
+		return slices.Contains(known, name) || slices.ContainsFunc(p.MCP.servers, func(server string) bool {
+			server, _, _ = strings.Cut(server, "=")
+			return strings.HasPrefix(name, server+"_")
+		})
+	}
+	rules, err := p.Approvals.parse()
+	if err != nil {
+		return err
+	}
+	for _, rule := range rules {
+		if !strings.ContainsAny(rule.tool, `*?[\`) && !isKnown(rule.tool) {
+			return cli.Exit(cli.ExitUsage, "--ask %q: there is no tool of this name%s", rule.tool, cli.DidYouMean(rule.tool, known))
+		}
+	}
+	for _, name := range p.Tools {
+		if hint := cli.DidYouMean(name, known); hint != "" && !isKnown(name) {
+			return cli.Exit(cli.ExitUsage, "--tools: there is no tool %q%s", name, hint)
+		}
+	}
 	return nil
 }
 
