@@ -8,8 +8,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 )
 
 // Mode says what happens if the system cannot confine a command.
@@ -168,6 +170,16 @@ func removeOldTemps(state string) {
 			_ = removeAll(dir)
 		}
 	}
+}
+
+// runs reports whether a process with the id exists.
+func runs(pid int) bool {
+	p, err := os.FindProcess(pid)
+	if err != nil {
+		return false
+	}
+	defer p.Release()
+	return runtime.GOOS == "windows" || !errors.Is(p.Signal(syscall.Signal(0)), os.ErrProcessDone)
 }
 
 // Mode returns the mode in use.

@@ -11,6 +11,7 @@ import (
 func TestShellAdviceNamesFlags(t *testing.T) {
 	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	new(ShellOptions).AddFlags(flags)
+	new(ApprovalOptions).AddFlags(flags)
 	for refusal, advice := range shellAdvice {
 		named := regexp.MustCompile(`--([a-z-]+)`).FindAllStringSubmatch(advice, -1)
 		if len(named) == 0 {
