@@ -17,7 +17,7 @@ type Config struct {
 	// Unguarded are absolute paths that the write tools may write although programs
 	// execute what is there, such as .git: see guard.
 	Unguarded []string
-	// Hide are absolute paths of directories that the tools do not show if they are in the
+	// Hide are directories that the tools do not show if they are in the
 	// workspace, such as the data directory of the worker. They must exist.
 	Hide []string
 	// Advise, if set, says how the operator can allow what is refused, for texts to models.

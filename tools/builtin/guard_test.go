@@ -89,7 +89,8 @@ func TestHidesTheDataDirectory(t *testing.T) {
 	dir := t.TempDir()
 	data := filepath.Join(dir, ".local", "data")
 	must(t, os.MkdirAll(data, 0o700))
-	b := newFixture(t, builtin.Config{Workspace: dir, Hide: []string{data}})
+	t.Chdir(dir)
+	b := newFixture(t, builtin.Config{Workspace: dir, Hide: []string{".local/data"}}) // below the working directory
 	b.file(".local/data/credential", "secret of the bus\n")
 	b.file(".local/other", "fine\n")
 	must(t, os.Symlink(".local/data", filepath.Join(dir, "link")))

@@ -57,7 +57,11 @@ func openWorkspace(cfg Config) (*workspace, error) {
 	}
 	ws := &workspace{cfg: cfg, root: root, dir: dir, real: real}
 	for _, path := range cfg.Hide {
-		path, err := filepath.EvalSymlinks(path)
+		path, err := filepath.Abs(path)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("hide %q: %w", path, err), root.Close())
+		}
+		path, err = filepath.EvalSymlinks(path)
 		info, statErr := os.Stat(path)
 		if err == nil && statErr == nil && path != real && inside(real, path) {
 			ws.hide, ws.hidden = append(ws.hide, path), append(ws.hidden, info)

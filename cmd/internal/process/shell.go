@@ -175,8 +175,10 @@ func (p *parts) openShell(context.Context) error {
 	if err != nil {
 		return err
 	}
-	if rel, err := filepath.Rel(cfg.Workspace, p.Connection.Data); p.Connection.Data != "" && err == nil && filepath.IsLocal(rel) {
-		p.log.Warn().Str("data", p.Connection.Data).Msg("the data directory, with the credential of the bus, is in the workspace; use another --workspace or --data")
+	if data, err := filepath.Abs(p.Connection.Data); p.Connection.Data != "" && err == nil {
+		if rel, err := filepath.Rel(cfg.Workspace, data); err == nil && filepath.IsLocal(rel) {
+			p.log.Warn().Str("data", data).Msg("the data directory, with the credential of the bus, is in the workspace; use another --workspace or --data")
+		}
 	}
 	p.shell, p.unguarded = builtin.ShellConfig{MaxOutput: p.Shell.maxOutput}, cfg.Write
 	sb, err := sandbox.New(cfg)
