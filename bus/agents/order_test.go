@@ -36,23 +36,26 @@ func started(t *testing.T, b *bus.Bus, id string) (runs []string) {
 }
 
 // submitAll submits prompts one after the other, and then waits for all answers.
-func submitAll(t *testing.T, b *bus.Bus, id string, prompts int) (want []string, wait func()) {
+func submitAll(t *testing.T, b *bus.Bus, id string, prompts int) (want []string, took *sync.Map, wait func()) {
+	took = new(sync.Map)
 	t.Helper()
 	var answers sync.WaitGroup
 	for i := range prompts {
 		run := fmt.Sprintf("m%d", i)
 		want = append(want, run)
 		answers.Go(func() {
-			if event, err := rpc.Submit(t.Context(), b, bus.AgentQueue, prompt(id, run, "plain")); err != nil || event.ForLLM != "answer" {
+			event, err := rpc.Submit(t.Context(), b, bus.AgentQueue, prompt(id, run, "plain"))
+			if err != nil || event.ForLLM != "answer" {
 				t.Errorf("%s: %q, %v", run, event.ForLLM, err)
 			}
+			took.Store(run, time.Duration(event.DurationMS)*time.Millisecond)
 		})
 		bustest.WaitUntil(t, "the prompt to be accepted", func() bool {
 			p, err := b.ScanDirect(t.Context(), bus.Calls, b.Call("*", agent.AgentTool, id, run), 1, 1<<20, func(bus.Stored) bool { return false })
 			return err == nil && !p || slices.Contains(started(t, b, id), run)
 		})
 	}
-	return want, answers.Wait
+	return want, took, answers.Wait
 }
 
 // The prompts of a session run in the order in which they were accepted, although several
@@ -63,7 +66,7 @@ func TestPromptsRunInOrder(t *testing.T) {
 	for i := range 5 {
 		id := fmt.Sprint("s", i)
 		var stop []func()
-		want, wait := submitAll(t, b, id, 5)
+		want, _, wait := submitAll(t, b, id, 5)
 		for range 2 {
 			stop = append(stop, startModel(t, b, newUnreliable(t, overloaded, time.Time{}, `{"text":"answer"}`, `{"text":"answer"}`, `{"text":"answer"}`, `{"text":"answer"}`, `{"text":"answer"}`), worker.Config{Slots: 8}))
 		}
@@ -83,7 +86,7 @@ func TestPromptsRunInOrderAfterOutage(t *testing.T) {
 		b := bustest.New(t)
 		model := newUnreliable(t, overloaded, time.Now().Add(10*time.Minute), `{"text":"answer"}`, `{"text":"answer"}`, `{"text":"answer"}`, `{"text":"answer"}`, `{"text":"answer"}`)
 		stop := startModel(t, b, model, worker.Config{Slots: 8})
-		want, wait := submitAll(t, b, "s", 5)
+		want, took, wait := submitAll(t, b, "s", 5)
 		time.Sleep(5 * time.Minute)
 		stop()
 		startModel(t, b, model, worker.Config{Slots: 8})
@@ -91,6 +94,10 @@ func TestPromptsRunInOrderAfterOutage(t *testing.T) {
 		wait()
 		if got := started(t, b, "s"); !slices.Equal(got, want) {
 			t.Errorf("ran %v, want %v", got, want)
+		}
+		// The duration of a run contains its waits.
+		if d, _ := took.Load("m0"); d.(time.Duration) < 9*time.Minute {
+			t.Errorf("the run took %v, although its model was down for ten minutes", d)
 		}
 	})
 }

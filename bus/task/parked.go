@@ -39,6 +39,8 @@ type Parked struct {
 	// Held is the digest of a call that does not fit into a record. Its message stays in the
 	// calls stream, and a worker keeps its lease; Call has only the start of the arguments.
 	Held string `json:"held,omitempty"`
+	// Started is when the tool of the call began, if it has begun.
+	Started time.Time `json:"started,omitzero"`
 	// Order is that of the delivery that was parked.
 	Order uint64 `json:"order,omitempty"`
 	// Worker parked the call.
@@ -89,6 +91,7 @@ const (
 	parkedHeader      = "Stevedore-Parked"
 	parkedStateHeader = "Stevedore-Parked-State"
 	parkedMadeHeader  = "Stevedore-Parked-Made"
+	startedHeader     = "Stevedore-Started"
 )
 
 // made returns the calls that are cancelled with this one.
@@ -165,6 +168,9 @@ func Resume(ctx context.Context, b *bus.Bus, p Parked) error {
 	}
 	k := p.Key()
 	header := nats.Header{parkedHeader: {strconv.FormatUint(p.Revision, 10)}, parkedStateHeader: {string(p.State)}, bus.OrderHeader: {strconv.FormatUint(p.Order, 10)}}
+	if !p.Started.IsZero() {
+		header.Set(startedHeader, p.Started.Format(time.RFC3339Nano))
+	}
 	for _, made := range p.made() {
 		if made.Session == k.Session {
 			header.Add(parkedMadeHeader, made.ID)
@@ -204,6 +210,14 @@ func ParkedRevision(d *bus.Delivery) (revision uint64, state State) {
 		return 0, ""
 	}
 	return revision, State(d.Header(parkedStateHeader))
+}
+
+// ParkedStarted returns when the tool of a delivered call that was parked began, or now.
+func ParkedStarted(d *bus.Delivery, now time.Time) time.Time {
+	if at, err := time.Parse(time.RFC3339Nano, d.Header(startedHeader)); err == nil && at.Before(now) {
+		return at
+	}
+	return now
 }
 
 // ParkedMade returns the calls that a delivered call of a session made and waited for while

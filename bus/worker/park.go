@@ -36,7 +36,7 @@ func (w *Worker) isParked(ctx context.Context, a *attempt) (bool, error) {
 
 // pause parks a call whose tool returned a pause.
 func (w *Worker) pause(ctx context.Context, a *attempt, p *tools.Pause) error {
-	parked := task.Parked{State: task.Waiting, Reason: p.Reason, Until: p.Until, WaitsFor: p.WaitsFor, Made: p.Made}
+	parked := task.Parked{State: task.Waiting, Started: task.ParkedStarted(a.delivery, a.started), Reason: p.Reason, Until: p.Until, WaitsFor: p.WaitsFor, Made: p.Made}
 	if p.Err != nil {
 		parked.Detail = p.Err.Error()
 	}

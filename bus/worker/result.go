@@ -37,7 +37,8 @@ func (w *Worker) publishResult(ctx context.Context, a *attempt, res *tools.Resul
 	event := tools.NewResultEvent(a.call, res)
 	event.Attempt, event.Worker, event.Digest = a.delivery.Attempt, w.cfg.Name, a.digest
 	took := time.Since(a.started)
-	event.StartedAt, event.DurationMS = a.started, took.Milliseconds()
+	event.StartedAt = task.ParkedStarted(a.delivery, a.started) // the waits of a run count for its user
+	event.DurationMS = time.Since(event.StartedAt).Milliseconds()
 	body, err := bus.Encode(event)
 	if err != nil {
 		return err
