@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os/exec"
 	"strings"
@@ -37,8 +36,6 @@ type Config struct {
 	Header map[string]string
 	// Prepare may change the command, for instance to run it in a sandbox.
 	Prepare func(*exec.Cmd) error
-	// Stderr receives what the command writes to its standard error.
-	Stderr io.Writer
 	// Timeout is how long the server may take to start and to list its tools. Default
 	// 1 minute, because a package runner may download the server first.
 	Timeout time.Duration
@@ -253,7 +250,7 @@ func (s *Server) link(context.Context) (wrap.Link, error) {
 		}
 		return redacting{wrap.NewHTTP(s.cfg.URL, header, "--mcp-header "+s.cfg.Name+".Authorization"), s}, nil
 	}
-	process, err := command.Start(command.Config{Argv: s.cfg.Argv, Dir: s.cfg.Dir, Env: command.Environment(s.cfg.Env...), Stderr: s.cfg.Stderr, Prepare: s.cfg.Prepare})
+	process, err := command.Start(command.Config{Argv: s.cfg.Argv, Dir: s.cfg.Dir, Env: command.Environment(s.cfg.Env...), Prepare: s.cfg.Prepare})
 	if errors.Is(err, command.ErrNoProgram) {
 		return nil, fmt.Errorf("%w: %w", wrap.ErrPermanent, err)
 	}

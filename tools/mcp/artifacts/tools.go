@@ -39,12 +39,6 @@ func NewTools(reader *offload.Reader) (*Tools, error) {
 	return t, t.registry.Register(reader.Tools()...)
 }
 
-// Has reports whether there is a tool with a name.
-func (t *Tools) Has(name string) bool {
-	_, ok := t.registry.Definition(name)
-	return ok
-}
-
 // List returns the definitions under the names that rename returns.
 func (t *Tools) List(rename func(string) string) []Tool {
 	defs := t.registry.Definitions()

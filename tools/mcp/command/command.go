@@ -114,11 +114,8 @@ func (p *Process) run(started chan<- error) {
 	close(p.done)
 }
 
-// Done is closed when the program has ended.
-func (p *Process) Done() <-chan struct{} { return p.done }
-
 // Err says how the program ended: its exit status and the end of its standard error.
-// Call it after Done is closed.
+// Call it after Close.
 func (p *Process) Err() error {
 	text := "exit status 0"
 	if p.err != nil {
@@ -129,9 +126,6 @@ func (p *Process) Err() error {
 	}
 	return errors.New(text)
 }
-
-// Pid is the number of the process.
-func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
 // Close ends the program as MCP asks for: it closes the input, then sends SIGTERM, and
 // then kills the program. It returns when the program and its group have ended.
@@ -151,12 +145,6 @@ func (p *Process) Close() {
 	if r, ok := p.Stdout.(*os.File); ok {
 		_ = r.SetReadDeadline(time.Now()) // ends a read that a process outside of the group holds open
 	}
-}
-
-// Kill ends the program at once.
-func (p *Process) Kill() {
-	kill(p.cmd)
-	<-p.done
 }
 
 // tail keeps the end of a program's standard error, for error messages.

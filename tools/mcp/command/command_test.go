@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	}
 	fmt.Println("guarded")
 	_, _ = io.Copy(io.Discard, os.Stdin)
-	p.Kill()
+	p.Close()
 }
 
 // No process that a server started survives its host: not if the host ends the server,

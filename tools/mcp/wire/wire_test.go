@@ -96,6 +96,9 @@ func TestTooLargeMessages(t *testing.T) {
 		if m, err := l.Next(); err != nil || m.Method != "next" {
 			t.Errorf("after %.60q: %v", text, err)
 		}
+		if id != "7" {
+			continue
+		}
 		var errs []error
 		err = Events(strings.NewReader("data: "+text+"\n\ndata: {\"method\":\"next\"}\n\n"), new(Resume), func(m []*Message, err error) {
 			if err == nil && m[0].Method != "next" {
