@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/bus/jsapi"
@@ -216,7 +217,7 @@ func TestNoBatches(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.Close)
-	if _, err := b.Provision(t.Context(), false); err != nil {
+	if _, err := admin.Provision(t.Context(), b, admin.Nothing); err != nil {
 		t.Fatal(err)
 	}
 	publish := func(session string) (batched int) {
@@ -251,7 +252,7 @@ func TestNoBatches(t *testing.T) {
 		s.Close()
 		s = bustest.Start(t, embedded.Config{Dir: dir, Listen: u.Host, NoSync: noSync})
 		bustest.WaitUntil(t, "the connection", func() bool {
-			_, _, err := b.LastMessage(t.Context(), bus.Results, b.Result("disabled", "c0"))
+			_, _, err := bustest.Message(b.Last(t.Context(), bus.Results, b.Result("disabled", "c0")))
 			return err == nil
 		})
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
 )
@@ -31,7 +32,7 @@ func BenchmarkPublish(b *testing.B) {
 					b.Fatal(err)
 				}
 				b.Cleanup(client.Close)
-				if _, err := client.Provision(b.Context(), false); err != nil {
+				if _, err := admin.Provision(b.Context(), client, admin.Nothing); err != nil {
 					b.Fatal(err)
 				}
 				body, sent := make([]byte, 256), atomic.Int64{}

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 )
 
@@ -98,22 +99,26 @@ func TestLastMessageOnACluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	if _, err := b.Provision(t.Context(), false); err != nil {
+	if _, err := admin.Provision(t.Context(), b, admin.Nothing); err != nil {
 		t.Fatal(err)
 	}
-	if body, ok, err := b.LastMessage(t.Context(), bus.Results, b.Result("s", "c")); ok || err != nil {
+	if body, ok, err := bustest.Message(b.Last(t.Context(), bus.Results, b.Result("s", "c"))); ok || err != nil {
 		t.Errorf("nothing is there: %s, %t, %v", body, ok, err)
 	}
 	if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Result("s", "c"), Body: []byte("x")}); err != nil {
 		t.Fatal(err)
 	}
-	if body, ok, err := b.LastMessage(t.Context(), bus.Results, b.Result("s", "c")); !ok || err != nil || string(body) != "x" {
+	if body, ok, err := bustest.Message(b.Last(t.Context(), bus.Results, b.Result("s", "c"))); !ok || err != nil || string(body) != "x" {
 		t.Errorf("something is there: %s, %t, %v", body, ok, err)
 	}
 	found := 0
-	all, err := b.ScanDirect(t.Context(), bus.Results, b.Result("*", "*"), 10, 1<<20, func(bus.Stored) bool { found++; return true })
-	if !all || err != nil || found != 1 {
-		t.Errorf("scan: %d, all %t, %v", found, all, err)
+	for _, err := range b.Read(t.Context(), bus.Results, bus.Query{Subject: b.Result("*", "*")}) {
+		if found++; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if found != 1 {
+		t.Errorf("read %d", found)
 	}
 }
 
@@ -133,8 +138,8 @@ func TestProvisionReplicasOfBuckets(t *testing.T) {
 		return b
 	}
 	buckets := []string{"KV_stevedore_state", "KV_stevedore_artifacts", "KV_stevedore_tasks", "OBJ_stevedore_blobs"}
-	differences := func(b *bus.Bus, update bool) (of []string) {
-		got, err := b.Provision(t.Context(), update)
+	differences := func(b *bus.Bus, change admin.Change) (of []string) {
+		got, err := admin.Provision(t.Context(), b, change)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,27 +153,34 @@ func TestProvisionReplicasOfBuckets(t *testing.T) {
 		}
 		return of
 	}
-	if got := differences(connect(1), false); got != nil {
+	if got := differences(connect(1), admin.Nothing); got != nil {
 		t.Errorf("new buckets differ: %q", got)
 	}
 	b := connect(3)
-	if got := differences(b, false); !slices.Equal(got, buckets) {
+	if got := differences(b, admin.Nothing); !slices.Equal(got, buckets) {
 		t.Errorf("%q differ, want %q", got, buckets)
 	}
+	replicas := func(name string) int {
+		s, err := b.JetStream().Stream(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.CachedInfo().Config.Replicas
+	}
 	for _, name := range buckets {
-		if got := config(t, b, name).Replicas; got != 1 {
+		if got := replicas(name); got != 1 {
 			t.Errorf("%s was altered: %d replicas", name, got)
 		}
 	}
-	if got := differences(b, true); !slices.Equal(got, buckets) {
+	if got := differences(b, admin.Everything); !slices.Equal(got, buckets) {
 		t.Errorf("an update returns the differences %q, want %q", got, buckets)
 	}
 	for _, name := range buckets {
-		if got := config(t, b, name).Replicas; got != 3 {
+		if got := replicas(name); got != 3 {
 			t.Errorf("%s was not updated: %d replicas", name, got)
 		}
 	}
-	if got := differences(connect(0), false); got != nil {
+	if got := differences(connect(0), admin.Nothing); got != nil {
 		t.Errorf("without a number of replicas: differences %q", got)
 	}
 }
@@ -187,7 +199,7 @@ func TestPublishAfterMessageInFlightIsLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	if _, err := b.Provision(t.Context(), false); err != nil {
+	if _, err := admin.Provision(t.Context(), b, admin.Nothing); err != nil {
 		t.Fatal(err)
 	}
 	stream, err := b.JetStream().Stream(t.Context(), b.StreamName(bus.Results))
@@ -243,7 +255,7 @@ func TestPublishAfterMessageInFlightIsLost(t *testing.T) {
 	if err := <-published; err != nil {
 		t.Fatal(err)
 	}
-	if body, ok, err := b.LastMessage(t.Context(), bus.Results, subject); !ok || err != nil || string(body) != "mine" {
+	if body, ok, err := bustest.Message(b.Last(t.Context(), bus.Results, subject)); !ok || err != nil || string(body) != "mine" {
 		t.Errorf("stored: %q, %t, %v", body, ok, err)
 	}
 }
@@ -277,7 +289,7 @@ func TestProvisionWaitsForServers(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	provisioned := make(chan error, 1)
 	go func() {
-		_, err := b.Provision(ctx, false)
+		_, err := admin.Provision(ctx, b, admin.Nothing)
 		provisioned <- err
 	}()
 	for range 2 {

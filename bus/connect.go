@@ -58,7 +58,7 @@ func Connect(ctx context.Context, cfg Config) (*Bus, error) {
 	if b.nc, err = b.dial(); err != nil {
 		return nil, err
 	}
-	if b.out, err = publisher.New(b.nc, b.cfg.Timeout, b.log, b.prefix, b.streams(), b.minBatch); err == nil {
+	if b.out, err = publisher.New(b.nc, b.cfg.Timeout, b.log, b.prefix, b.Streams(b.cfg), b.minBatch); err == nil {
 		b.js, err = b.openJetStream()
 	}
 	if err == nil {
@@ -254,6 +254,5 @@ func (b *Bus) Conn() *nats.Conn { return b.nc }
 // JetStream returns the JetStream context.
 func (b *Bus) JetStream() jetstream.JetStream { return b.js }
 
-// Lease is the time after which the server redelivers a message whose lease was not
-// extended.
-func (b *Bus) Lease() time.Duration { return b.cfg.Lease }
+// Config returns the configuration with its defaults.
+func (b *Bus) Config() Config { return b.cfg }

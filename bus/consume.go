@@ -26,14 +26,10 @@ type ConsumeConfig struct {
 	// delivered MaxAttempts times, because its handler makes progress. It may lower
 	// d.Attempt: a delivery that no process began to handle is not an attempt.
 	ShouldRetry func(ctx context.Context, d *Delivery) (bool, error)
-	// HasEnded, if not nil, reports whether a stored message was handled to its end, perhaps
-	// by a process that died. Then it may be removed; the delivery cannot be settled. If a
-	// message is not settled for long, Consume asks for those behind it.
-	HasEnded func(ctx context.Context, d *Delivery) (bool, error)
-	// OnDeadLetter, if not nil, is called after a message became a dead letter and
-	// before it is removed from its stream. The letter has no body. While the call
-	// fails, the message stays and the call is repeated.
-	OnDeadLetter func(ctx context.Context, d *Delivery, letter StoredDeadLetter) error
+	// GiveUp stores a message elsewhere that was rejected, or whose last attempt failed, before
+	// it is removed from its stream: dead.Consume sets it. While it fails, or if it is nil, the
+	// message stays and is delivered again.
+	GiveUp func(ctx context.Context, d *Delivery, code string, reason error) error
 }
 
 // Consume passes the messages of a durable consumer to handler until ctx ends. Then
@@ -81,9 +77,6 @@ func (b *Bus) Consume(ctx context.Context, c Consumer, cfg ConsumeConfig, handle
 	keeper.Go(func() { k.leases.keep(work) })
 	if c.Trim != "" {
 		keeper.Go(func() { k.trimmer.run(work) })
-		if cfg.HasEnded != nil {
-			keeper.Go(func() { k.trimmer.findBehind(work, cfg.HasEnded) })
-		}
 	}
 	k.pull(ctx)
 	close(k.pulled)

@@ -15,7 +15,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
 )
 
@@ -23,7 +25,7 @@ import (
 func consume(t *testing.T, b *bus.Bus, cfg bus.ConsumeConfig, handler bus.Handler) (stop func()) {
 	t.Helper()
 	return bustest.Run(t, func(ctx context.Context) error {
-		return b.Consume(ctx, b.WorkerConsumer("default"), cfg, handler)
+		return dead.Consume(ctx, b, b.WorkerConsumer("default"), cfg, nil, handler)
 	})
 }
 
@@ -196,7 +198,7 @@ func TestVerdicts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := bustest.Connect(t, bustest.Server(t), bus.Config{})
-			dead := bustest.Subscribe(t, b, "stevedore.dead.>")
+			letters := bustest.Subscribe(t, b, "stevedore.dead.>")
 			var attempts atomic.Int64
 			var final atomic.Int64
 			consume(t, b, bus.ConsumeConfig{MaxAttempts: 3}, func(_ context.Context, d *bus.Delivery) error {
@@ -217,7 +219,7 @@ func TestVerdicts(t *testing.T) {
 				}
 				return
 			}
-			letter, _ := bustest.Next[bus.DeadLetter](t, dead)
+			letter, _ := bustest.Next[dead.Letter](t, letters)
 			if letter.Code != c.code || letter.Reason == "" || string(letter.Body) != "0" || letter.Attempts != c.attempts {
 				t.Errorf("dead letter %+v", letter)
 			}
@@ -237,7 +239,7 @@ func onAttempt(d *bus.Delivery, success int, before error) error {
 func TestPoisonIsNotHandled(t *testing.T) {
 	t.Parallel()
 	b := bustest.New(t)
-	dead := bustest.Subscribe(t, b, "stevedore.dead.>")
+	letters := bustest.Subscribe(t, b, "stevedore.dead.>")
 	if _, err := b.Publish(t.Context(), bus.Message{Subject: bustest.NewCall(b, "default", "echo"), Body: []byte("{}"), Header: nats.Header{"Stevedore-Attempt": {"3"}}}); err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +247,7 @@ func TestPoisonIsNotHandled(t *testing.T) {
 		t.Error("it is handled")
 		return nil
 	})
-	if letter, _ := bustest.Next[bus.DeadLetter](t, dead); letter.Code != "poison" {
+	if letter, _ := bustest.Next[dead.Letter](t, letters); letter.Code != "poison" {
 		t.Errorf("dead letter %+v", letter)
 	}
 	waitForEmpty(t, b)
@@ -256,7 +258,7 @@ func TestPoisonIsNotHandled(t *testing.T) {
 func TestShouldRetry(t *testing.T) {
 	t.Parallel()
 	b := bustest.New(t)
-	dead := bustest.Subscribe(t, b, "stevedore.dead.>")
+	letters := bustest.Subscribe(t, b, "stevedore.dead.>")
 	if _, err := b.Publish(t.Context(), bus.Message{Subject: bustest.NewCall(b, "default", "echo"), Body: []byte("{}"), Header: nats.Header{"Stevedore-Attempt": {"7"}}}); err != nil {
 		t.Fatal(err)
 	}
@@ -274,7 +276,7 @@ func TestShouldRetry(t *testing.T) {
 		}
 		return bus.RetryAfter(time.Millisecond, errors.New("again"))
 	})
-	letter, _ := bustest.Next[bus.DeadLetter](t, dead)
+	letter, _ := bustest.Next[dead.Letter](t, letters)
 	waitForEmpty(t, b)
 	if letter.Code != "poison" || handled.Load() != 2 || asked.Load() != 4 {
 		t.Errorf("dead letter %+v after %d of %d times", letter, handled.Load(), asked.Load())
@@ -441,7 +443,7 @@ func TestConsumeAfterServerRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.Close)
-	if _, err := b.Provision(t.Context(), false); err != nil {
+	if _, err := admin.Provision(t.Context(), b, admin.Nothing); err != nil {
 		t.Fatal(err)
 	}
 	var handled atomic.Int64

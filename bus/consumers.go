@@ -2,8 +2,10 @@ package bus
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -37,4 +39,97 @@ func (b *Bus) consumers(ctx context.Context, like Consumer) (map[string]*jetstre
 		return nil, fmt.Errorf("list the consumers of %s: %w", b.StreamName(like.Stream), err)
 	}
 	return found, nil
+}
+
+// changeTimeout is how long the server may take to create or change a stream or
+// consumer. A cluster answers after the replicas have elected a leader. The first vote
+// takes less than a second. If it fails, as it does on busy machines, the next one
+// begins 4 to 9 s later.
+const changeTimeout = 30 * time.Second
+
+// WithChangeTimeout calls f, which creates or changes a stream or consumer, with a context
+// that gives the server enough time.
+func WithChangeTimeout(ctx context.Context, f func(context.Context) error) error {
+	limited, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	err := f(limited)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return fmt.Errorf("the server did not answer within %s; are most servers of the cluster up? %w", changeTimeout, err)
+	}
+	return err
+}
+
+// ProvisionConsumers creates the consumers that do not exist.
+func (b *Bus) ProvisionConsumers(ctx context.Context, consumers ...Consumer) error {
+	for _, c := range consumers {
+		if _, err := b.consumer(ctx, c); err != nil {
+			return fmt.Errorf("provision: %w", err)
+		}
+	}
+	return nil
+}
+
+// ConsumerInfo returns the state of a consumer, or ok false if it does not exist.
+func (b *Bus) ConsumerInfo(ctx context.Context, c Consumer) (info *jetstream.ConsumerInfo, ok bool, err error) {
+	cons, err := b.js.Consumer(ctx, b.StreamName(c.Stream), c.Name)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("look up consumer %s of %s: %w", c.Name, b.StreamName(c.Stream), err)
+	}
+	return cons.CachedInfo(), true, nil
+}
+
+// Progress is how far a durable consumer is, in sequences of its stream.
+type Progress struct {
+	// Delivered is the last message that was delivered.
+	Delivered uint64
+	// Settled is the last message of those without an unsettled one before.
+	Settled uint64
+}
+
+// ConsumerProgress returns the progress of a consumer. It is zero if no process has
+// consumed yet.
+func (b *Bus) ConsumerProgress(ctx context.Context, c Consumer) (Progress, error) {
+	info, ok, err := b.ConsumerInfo(ctx, c)
+	if !ok || err != nil {
+		return Progress{}, err
+	}
+	return Progress{Delivered: info.Delivered.Stream, Settled: info.AckFloor.Stream}, nil
+}
+
+// consumer returns the durable consumer, and creates it if it does not exist. It
+// updates one that an earlier version created with another MaxPending or Lease. A
+// process without the permission to do that works with the consumer as it is.
+func (b *Bus) consumer(ctx context.Context, c Consumer) (jetstream.Consumer, error) {
+	cons, err := b.js.Consumer(ctx, b.StreamName(c.Stream), c.Name)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		err = WithChangeTimeout(ctx, func(ctx context.Context) (err error) {
+			cons, err = b.js.CreateConsumer(ctx, b.StreamName(c.Stream), b.cfg.consumerConfig(c))
+			return err
+		})
+		if errors.Is(err, jetstream.ErrConsumerExists) { // another process created it
+			cons, err = b.js.Consumer(ctx, b.StreamName(c.Stream), c.Name)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("consumer %s of %s: %w", c.Name, b.StreamName(c.Stream), err)
+	}
+	have, want := cons.CachedInfo().Config, b.cfg.consumerConfig(c)
+	if c.MaxPending == 0 || have.MaxAckPending == want.MaxAckPending && have.AckWait == want.AckWait {
+		return cons, nil
+	}
+	have.MaxAckPending, have.AckWait = want.MaxAckPending, want.AckWait
+	err = WithChangeTimeout(ctx, func(ctx context.Context) error {
+		updated, err := b.js.UpdateConsumer(ctx, b.StreamName(c.Stream), have)
+		if err == nil {
+			cons = updated
+		}
+		return err
+	})
+	if err != nil && ctx.Err() == nil {
+		b.log.Warn().Err(err).Str("consumer", c.Name).Msg("cannot update the consumer of an earlier version")
+	}
+	return cons, nil
 }

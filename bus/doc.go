@@ -6,9 +6,8 @@
 //	outage            ends a wait when the connection is down
 //	denied            reports permission errors to the caller
 //	subjects          Subjects: all names with the prefix
-//	topology          the streams, buckets and consumers; provision creates them
+//	topology          the streams, buckets and consumers; package admin creates them
 //	publish           Publish, the only place that retries; internal/publisher sends
-//	consume           Consume: pull, lease, handler, verdict, requeue
-//	deadletter        dead letters: store, list, retry
-//	read, scan        reading a stream without a consumer
+//	consume           Consume: pull, lease, handler, verdict, requeue; package dead stores what is given up
+//	read              Read and Last: stored messages, without a consumer
 package bus

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 )
 
@@ -68,7 +69,7 @@ func TestDomain(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(b.Close)
-			if _, err := b.Provision(t.Context(), false); err != nil {
+			if _, err := admin.Provision(t.Context(), b, admin.Nothing); err != nil {
 				t.Fatal(err)
 			}
 			subject := bustest.NewCall(b, "q", name)
@@ -76,9 +77,14 @@ func TestDomain(t *testing.T) {
 				t.Fatal(err)
 			}
 			seen := ""
-			all, err := b.ScanDirect(t.Context(), bus.Calls, subject, 10, 1<<20, func(m bus.Stored) bool { seen = m.Subject; return true })
-			if !all || err != nil || seen != subject {
-				t.Errorf("scanned %q, all %t, %v", seen, all, err)
+			for m, err := range b.Read(t.Context(), bus.Calls, bus.Query{Subject: subject}) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				seen = m.Subject
+			}
+			if seen != subject {
+				t.Errorf("read %q", seen)
 			}
 			ctx, stop := context.WithTimeout(t.Context(), bustest.Timeout)
 			defer stop()

@@ -30,8 +30,8 @@ func TestForeignKeySuppressesNothing(t *testing.T) {
 		}
 		stored = ack
 	}
-	if body, sequence, err := b.LastMessageSeq(t.Context(), bus.Outbox, msg.Subject); string(body) != string(msg.Body) || sequence != stored.Sequence {
-		t.Errorf("stored %s at %d, %v", body, sequence, err)
+	if m, err := b.Last(t.Context(), bus.Outbox, msg.Subject); string(m.Body) != string(msg.Body) || m.Sequence != stored.Sequence {
+		t.Errorf("stored %s at %d, %v", m.Body, m.Sequence, err)
 	}
 	m, err := b.JetStream().Stream(t.Context(), b.StreamName(bus.Outbox))
 	if err != nil {
@@ -50,7 +50,7 @@ func TestForeignKeySuppressesNothing(t *testing.T) {
 	if ack, err := b.Publish(t.Context(), msg); err != nil || ack.Duplicate {
 		t.Errorf("with both keys stolen: %+v, %v", ack, err)
 	}
-	if body, _, err := b.LastMessageSeq(t.Context(), bus.Outbox, msg.Subject); string(body) != string(msg.Body) {
-		t.Errorf("stored %s, %v", body, err)
+	if m, err := b.Last(t.Context(), bus.Outbox, msg.Subject); string(m.Body) != string(msg.Body) {
+		t.Errorf("stored %s, %v", m.Body, err)
 	}
 }

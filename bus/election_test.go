@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 )
 
@@ -40,14 +41,14 @@ func TestProvisionDuringElections(t *testing.T) {
 			t.Fatal(err)
 		}
 		b := bustest.Dial(t, s, bus.Config{APIPrefix: "slow", MaxBytes: 16 << 20})
-		if _, err := b.Provision(t.Context(), false); err != nil {
+		if _, err := admin.Provision(t.Context(), b, admin.Nothing); err != nil {
 			t.Fatal(err)
 		}
 		if err := b.ProvisionConsumers(t.Context(), b.TickConsumer(), b.NotifierConsumer(), b.DeadConsumer(), b.WorkerConsumer(bus.DefaultQueue)); err != nil {
 			t.Fatal(err)
 		}
 		bigger := bustest.Dial(t, s, bus.Config{APIPrefix: "slow", MaxBytes: 17 << 20})
-		if _, err := bigger.Provision(t.Context(), true); err != nil {
+		if _, err := admin.Provision(t.Context(), bigger, admin.Everything); err != nil {
 			t.Fatal(err)
 		}
 		// Streams, buckets, consumers, and streams with a size.

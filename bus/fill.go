@@ -3,6 +3,7 @@ package bus
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -55,6 +56,16 @@ func (f Fill) Advice() string {
 	return "calls arrive faster than workers finish them; submit them again later, start more workers, or " + enlarge
 }
 
+// FormatBytes returns a number of bytes for people, such as "16 MiB" or "1.5 GiB".
+func FormatBytes(n int64) string {
+	units := []string{"bytes", "KiB", "MiB", "GiB", "TiB"}
+	value, unit := float64(n), 0
+	for value >= 1024 && unit < len(units)-1 {
+		value, unit = value/1024, unit+1
+	}
+	return strings.TrimSuffix(strconv.FormatFloat(value, 'f', 1, 64), ".0") + " " + units[unit]
+}
+
 // Fill returns how full a stream is.
 func (b *Bus) Fill(ctx context.Context, stream string) (Fill, error) {
 	s, err := b.Stream(ctx, stream)
@@ -78,7 +89,7 @@ func (b *Bus) Fill(ctx context.Context, stream string) (Fill, error) {
 // Fills returns how full the streams with a size limit are.
 func (b *Bus) Fills(ctx context.Context) ([]Fill, error) {
 	var all []Fill
-	for _, config := range b.streams() {
+	for _, config := range b.Streams(b.cfg) {
 		if config.MaxBytes <= 0 {
 			continue
 		}
@@ -136,7 +147,7 @@ func (b *Bus) recentFill(ctx context.Context, stream string) (Fill, error) {
 
 // streamOf returns the stream that captures a subject.
 func (b *Bus) streamOf(subject string) (stream string, ok bool) {
-	for _, config := range b.streams() {
+	for _, config := range b.Streams(b.cfg) {
 		for _, filter := range config.Subjects {
 			if matches(filter, subject) {
 				return config.Name[len(b.StreamName("")):], true

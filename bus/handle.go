@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -100,12 +101,12 @@ func (k *consumption) settle(d *Delivery, verdict error) {
 		err = k.requeue(d)
 	case errors.As(verdict, &rejected):
 		log.Error().Err(rejected.err).Str("code", rejected.code).Msg("rejected; stored as a dead letter")
-		err = k.deadLetter(d, rejected)
+		err = k.giveUp(d, rejected)
 	case errors.As(verdict, &postponed) && postponed.err == nil: // no attempt failed
 		err = d.nak(postponed.delay)
 	case d.Final:
 		log.Error().Err(verdict).Msg("the last attempt failed; stored as a dead letter")
-		err = k.deadLetter(d, &rejection{code: CodeExhausted, err: verdict})
+		err = k.giveUp(d, &rejection{code: CodeExhausted, err: verdict})
 	case postponed != nil:
 		log.Warn().Err(postponed.err).Dur("retry_in", postponed.delay).Msg("handling failed")
 		err = d.nak(postponed.delay)
@@ -119,9 +120,40 @@ func (k *consumption) settle(d *Delivery, verdict error) {
 	}
 }
 
+// settleTimeout limits publishes after the context of the handler has ended.
+const settleTimeout = 10 * time.Second
+
+// giveUp has a message stored elsewhere and then removes it from its stream. In this order, a
+// crash between the two leads to a redelivery and not to a loss.
+func (k *consumption) giveUp(d *Delivery, why *rejection) error {
+	if k.cfg.GiveUp == nil {
+		return d.nak(RetryDelay(d.Attempt))
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(k.work), settleTimeout)
+	defer cancel()
+	if err := k.cfg.GiveUp(ctx, d, why.code, why); err != nil {
+		return err
+	}
+	if err := d.term(why.code); err != nil {
+		return err
+	}
+	if len(k.consumer.Trim) > 0 && CheckSubject(d.Subject) != nil { // no purge matches a wildcard in its subject
+		return k.bus.api.DeleteMessage(ctx, k.bus.StreamName(k.consumer.Stream), d.Sequence)
+	}
+	k.trimmer.settled(d.Sequence, len(d.Body))
+	return nil
+}
+
 // RetryDelay is the delay after a failed attempt (counted from 1) if nothing else decides
 // it: full jitter below 1 s, 2 s, 4 s, ... 1 min.
 func RetryDelay(attempt int) time.Duration {
 	limit := min(time.Second<<min(attempt-1, 6), time.Minute)
 	return rand.N(limit) + 50*time.Millisecond
+}
+
+// requeue returns an interrupted message to its consumer, so that another process gets it
+// immediately.
+func (k *consumption) requeue(d *Delivery) error {
+	<-k.pulled // otherwise this consumer would get it again
+	return d.nak(0)
 }

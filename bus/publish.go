@@ -231,7 +231,7 @@ func isFinal(err error) bool {
 
 // isRejected reports whether the server rejected a request and will reject it again.
 func isRejected(err error) bool {
-	if _, ok := errors.AsType[*FormatError](err); ok {
+	if _, ok := errors.AsType[*jsapi.FormatError](err); ok {
 		return true
 	}
 	api, ok := errors.AsType[*jetstream.APIError](err)

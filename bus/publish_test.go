@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
 )
@@ -28,7 +29,7 @@ func TestFirstPublishWins(t *testing.T) {
 	if _, err := b.Publish(t.Context(), msg); !errors.Is(err, bus.ErrSubjectExists) {
 		t.Errorf("error %v", err)
 	}
-	if body, _, err := b.LastMessage(t.Context(), bus.Results, msg.Subject); string(body) != "first" {
+	if body, _, err := bustest.Message(b.Last(t.Context(), bus.Results, msg.Subject)); string(body) != "first" {
 		t.Errorf("stored %q, %v", body, err)
 	}
 }
@@ -221,7 +222,7 @@ func TestPublishDuringServerRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.Close)
-	if _, err := b.Provision(t.Context(), false); err != nil {
+	if _, err := admin.Provision(t.Context(), b, admin.Nothing); err != nil {
 		t.Fatal(err)
 	}
 	half := make(chan struct{})

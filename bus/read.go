@@ -1,10 +1,11 @@
 package bus
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -13,164 +14,227 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/jsapi"
 )
 
-// LastMessage returns the last message on a subject of a stream, or ok false.
-func (b *Bus) LastMessage(ctx context.Context, stream, subject string) (body []byte, ok bool, err error) {
-	body, sequence, err := b.LastMessageSeq(ctx, stream, subject)
-	return body, sequence > 0, err
+// Stored is a message in its stream.
+type Stored struct {
+	Subject  string
+	Sequence uint64
+	At       time.Time // when it was stored
+	Header   nats.Header
+	Body     []byte
 }
 
-// LastMessageSeq returns the last message on a subject of a stream and its sequence,
-// which is 0 if there is none, for ExpectRevision.
-func (b *Bus) LastMessageSeq(ctx context.Context, stream, subject string) (body []byte, sequence uint64, err error) {
+func storedOf(m jsapi.Message) Stored { return Stored{m.Subject, m.Sequence, m.Time, m.Header, m.Data} }
+
+// ID is the same as Delivery.ID.
+func (m Stored) ID() string { return idOf(m.Header, m.Sequence, m.At) }
+
+// Order is the same as Delivery.Order.
+func (m Stored) Order() uint64 { return orderOf(m.Header, m.Sequence) }
+
+// Query selects messages of a stream.
+type Query struct {
+	// Subject may have wildcards. Empty means all messages.
+	Subject string
+	// From is the first sequence. Before is the one after the last; 0 means no bound. The
+	// caller knows that the stream has had all these sequences, so Read misses none of their
+	// messages, even if the replica that answers lags behind.
+	From, Before uint64
+	// Since skips messages that were stored before.
+	Since time.Time
+	// Limit is how many messages are read; 0 means all.
+	Limit int
+	// Back reads the newest message first. Then From and Since have no effect.
+	Back bool
+}
+
+// Back returns the query for the messages on a subject that were stored before a sequence
+// (0: all), newest first. A caller that stops continues before the last message that it got.
+func Back(subject string, before uint64) Query {
+	return Query{Subject: subject, Before: before, Back: true}
+}
+
+const (
+	// readFirst is how many messages are requested one by one before batches: for each
+	// batch, the server counts all messages on the subject.
+	readFirst = 4
+	// readBatch and readBytes limit one batch.
+	readBatch = 256
+	readBytes = 4 << 20
+)
+
+// Read iterates over the messages of a stream that a query selects, in the order of the
+// stream. It needs no consumer, and loads at most a batch ahead.
+func (b *Bus) Read(ctx context.Context, stream string, q Query) iter.Seq2[Stored, error] {
+	return func(yield func(Stored, error) bool) {
+		r := reader{api: b.api, name: b.StreamName(stream), Query: q}
+		if r.Subject == "" {
+			r.Subject = ">"
+		}
+		n := 0
+		each := func(m jsapi.Message) bool {
+			n++
+			return yield(storedOf(m), nil) && n != q.Limit
+		}
+		var err error
+		r.stream, err = b.Stream(ctx, stream)
+		switch {
+		case err != nil:
+		case q.Back:
+			err = r.back(ctx, each)
+		default:
+			err = r.forward(ctx, each)
+		}
+		if err != nil {
+			yield(Stored{}, fmt.Errorf("read stream %s: %w", r.name, err))
+		}
+	}
+}
+
+// Last returns the last message on a subject of a stream. Its Sequence is 0 if there is
+// none.
+func (b *Bus) Last(ctx context.Context, stream, subject string) (Stored, error) {
 	if err := CheckSubject(subject); err != nil {
-		return nil, 0, err
+		return Stored{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.Timeout)
 	defer cancel()
 	s, err := b.Stream(ctx, stream)
 	if err != nil {
-		return nil, 0, err
+		return Stored{}, err
 	}
-	msg, err := s.GetLastMsgForSubject(ctx, subject)
+	get := b.api.GetMessage
+	if s.CachedInfo().Config.Replicas <= 1 {
+		get = b.api.GetFromAny // no other replica knows more
+	}
+	m, err := get(ctx, b.StreamName(stream), jsapi.Get{LastBySubject: subject})
 	switch {
-	case err == nil:
-		return msg.Data, msg.Sequence, nil
-	case !errors.Is(err, jetstream.ErrMsgNotFound):
-		return nil, 0, fmt.Errorf("read %q: %w", subject, err)
-	case s.CachedInfo().Config.Replicas <= 1:
-		return nil, 0, nil
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return Stored{}, nil
+	case err != nil:
+		return Stored{}, fmt.Errorf("read %q: %w", subject, err)
 	}
-	// The replica that answered may lag behind; only the leader knows.
-	last, err := b.api.GetFromLeader(ctx, b.StreamName(stream), jsapi.Get{LastBySubject: subject})
-	if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
-		return nil, 0, fmt.Errorf("read %q: %w", subject, err)
-	}
-	return last.Data, last.Sequence, nil
+	return storedOf(m), nil
 }
 
-// HasMessage reports whether a stream has a message on a subject. Any replica answers, so
-// it may miss one that was stored just now.
-func (b *Bus) HasMessage(ctx context.Context, stream, subject string) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, b.cfg.Timeout)
-	defer cancel()
-	ok, err := b.api.HasMessage(ctx, b.StreamName(stream), subject)
-	if err != nil {
-		return false, fmt.Errorf("read %q: %w", subject, err)
+// IsStored reports whether a stream still has the message with a sequence.
+func IsStored(ctx context.Context, b *Bus, stream string, sequence uint64) (bool, error) {
+	for _, err := range b.Read(ctx, stream, Query{From: sequence, Before: sequence + 1}) {
+		return err == nil, err
 	}
-	return ok, nil
+	return false, nil
 }
 
-// ReadSubjects calls f for every message that a stream has now on the given subjects,
-// which may have wildcards, in order. It stops at an error of f. It uses one iterator of
-// an ordered consumer, which a work-queue stream does not allow. Every fetch from an
-// ordered consumer would create a new one, and direct gets need twice the CPU time.
-func (b *Bus) ReadSubjects(ctx context.Context, stream string, subjects []string, f func(subject string, body []byte) error) error {
-	if err := b.readSubjects(ctx, stream, subjects, f); err != nil {
-		return fmt.Errorf("read stream %s: %w", b.StreamName(stream), cmp.Or(ctx.Err(), err))
+// reader reads what a query selects.
+type reader struct {
+	api    jsapi.API
+	stream jetstream.Stream
+	name   string // of the stream
+	Query
+}
+
+// forward calls yield for each message until it returns false.
+func (r reader) forward(ctx context.Context, yield func(jsapi.Message) bool) error {
+	get := jsapi.Get{NextBySubject: r.Subject, Sequence: max(r.From, 1), StartTime: r.Since}
+	if !r.Since.IsZero() {
+		get.Sequence = 0
+	}
+	// next reports whether more messages may follow.
+	next := func(m jsapi.Message) bool {
+		get.Sequence, get.StartTime = m.Sequence+1, time.Time{}
+		return (r.Before == 0 || m.Sequence < r.Before) && yield(m) && (r.Before == 0 || m.Sequence+1 < r.Before)
+	}
+	for range readFirst {
+		m, err := r.api.GetMessage(ctx, r.name, get) // asks the leader if a replica has none
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return nil
+		}
+		if err != nil || !next(m) {
+			return err
+		}
+	}
+	get.Batch, get.MaxBytes = readBatch, readBytes
+	if r.Limit > 0 {
+		get.Batch = min(r.Limit-readFirst, readBatch)
+	}
+	for m, err := range r.api.Messages(ctx, r.name, get) {
+		if err != nil || !next(m) {
+			return err
+		}
+	}
+	for get.Batch, get.MaxBytes = 0, 0; r.Before > 0; { // the replica may lag behind
+		m, err := r.api.GetFromLeader(ctx, r.name, get)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return nil
+		}
+		if err != nil || !next(m) {
+			return err
+		}
 	}
 	return nil
 }
 
-func (b *Bus) readSubjects(ctx context.Context, stream string, subjects []string, f func(subject string, body []byte) error) error {
-	cons, err := b.js.OrderedConsumer(ctx, b.StreamName(stream), jetstream.OrderedConsumerConfig{
-		FilterSubjects: subjects, DeliverPolicy: jetstream.DeliverAllPolicy, InactiveThreshold: time.Minute,
-	})
-	if err != nil || cons.CachedInfo().NumPending == 0 {
-		return err
-	}
-	messages, err := cons.Messages()
+const (
+	// backWindow is how many sequences back looks at first. It looks at more of them if few
+	// have the subject.
+	backWindow = 64
+	// backMessages and backBytes limit the messages in memory.
+	backMessages = 512
+	backBytes    = 16 << 20
+)
+
+// back is forward with the newest message first. A stream can be read only forward, so it
+// reads windows, each before the last one.
+func (r reader) back(ctx context.Context, yield func(jsapi.Message) bool) error {
+	info, err := r.stream.Info(ctx)
 	if err != nil {
 		return err
 	}
-	defer messages.Stop()
-	defer context.AfterFunc(ctx, messages.Stop)()
-	for {
-		msg, err := messages.Next(jetstream.NextMaxWait(b.cfg.Timeout))
-		if errors.Is(err, nats.ErrTimeout) { // the rest may have been deleted meanwhile
-			info, err := cons.Info(ctx)
-			if err != nil || info.NumPending == 0 {
-				return err
-			}
-			continue
+	first, end := info.State.FirstSeq, info.State.LastSeq+1
+	if r.Before > 0 {
+		end = min(end, r.Before)
+	}
+	for width := uint64(backWindow); end > first; {
+		low := first
+		if end-first > width {
+			low = end - width
 		}
+		window, all, err := r.window(ctx, low, end)
 		if err != nil {
 			return err
 		}
-		if err := f(msg.Subject(), msg.Data()); err != nil {
-			return err
+		if !all && width > 1 { // too many for memory
+			width = max(width/8, 1)
+			continue
 		}
-		if meta, err := msg.Metadata(); err != nil || meta.NumPending == 0 {
-			return err
+		for _, m := range slices.Backward(window) {
+			if !yield(m) {
+				return nil
+			}
+		}
+		end = low
+		if len(window) < backWindow/2 {
+			width *= 4
 		}
 	}
+	return nil
 }
 
-// Stream returns the handle of a stream. It caches the handle, because each lookup is
-// a request. A stream of another format is a *FormatError.
-func (b *Bus) Stream(ctx context.Context, stream string) (jetstream.Stream, error) {
-	name := b.StreamName(stream)
-	if s, ok := b.handles.Load(name); ok {
-		return s.(jetstream.Stream), nil
-	}
-	var s jetstream.Stream
-	err := b.WatchDenial(ctx, b.api.Subject("STREAM.INFO."+name), func(ctx context.Context) (err error) {
-		s, err = b.js.Stream(ctx, name)
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("stream %s: %w", name, err)
-	}
-	if _, err := jsapi.CheckFormat(s.CachedInfo()); err != nil {
-		return nil, err
-	}
-	b.handles.Store(name, s)
-	return s, nil
-}
-
-// ServerTime returns the time by the clock of the server.
-func (b *Bus) ServerTime(ctx context.Context) (time.Time, error) {
-	kv, err := b.Bucket(ctx, TasksBucket)
-	if err != nil {
-		return time.Time{}, err
-	}
-	status, err := kv.Status(ctx)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("read the time of the server: %w", err)
-	}
-	info, ok := status.(*jetstream.KeyValueBucketStatus)
-	if !ok || info.StreamInfo().TimeStamp.IsZero() {
-		return time.Time{}, errors.New("read the time of the server: it does not tell")
-	}
-	return info.StreamInfo().TimeStamp, nil
-}
-
-// Bucket returns the handle of one of the KV buckets, such as TasksBucket. It caches
-// the handle.
-func (b *Bus) Bucket(ctx context.Context, bucket string) (jetstream.KeyValue, error) {
-	name := b.BucketName(bucket)
-	if kv, ok := b.handles.Load("KV " + name); ok {
-		return kv.(jetstream.KeyValue), nil
-	}
-	kv, err := b.js.KeyValue(ctx, name)
-	switch {
-	case errors.Is(err, jetstream.ErrBucketNotFound):
-		return nil, fmt.Errorf("bucket %s: %w; \"stevedore provision\" creates it", name, err)
-	case err != nil:
-		return nil, fmt.Errorf("bucket %s: %w", name, err)
-	}
-	b.handles.Store("KV "+name, kv)
-	return kv, nil
-}
-
-// WatchKeys watches keys of one of the KV buckets. Until the server starts the watch or
-// rejects it, WatchKeys tries again.
-func (b *Bus) WatchKeys(ctx context.Context, bucket string, keys ...string) (watcher jetstream.KeyWatcher, err error) {
-	err = b.untilAnswered(ctx, "cannot watch "+b.BucketName(bucket), func() error {
-		kv, err := b.Bucket(ctx, bucket)
-		if err == nil {
-			watcher, err = kv.WatchFiltered(ctx, keys)
+// window returns the messages with sequences from low to before end, or all false if
+// they exceed the limits.
+func (r reader) window(ctx context.Context, low, end uint64) (window []jsapi.Message, all bool, err error) {
+	size := 0
+	get := jsapi.Get{NextBySubject: r.Subject, Sequence: low, Batch: int(min(end-low, readBatch)), MaxBytes: readBytes}
+	for m, err := range r.api.Messages(ctx, r.name, get) {
+		if err != nil {
+			return nil, false, err
 		}
-		return err
-	})
-	return watcher, err
+		if m.Sequence >= end {
+			break
+		}
+		if size += len(m.Data); len(window) >= backMessages || size > backBytes && len(window) > 0 {
+			return nil, false, nil
+		}
+		window = append(window, m)
+	}
+	return window, true, nil
 }

@@ -12,46 +12,38 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/jsapi"
 )
 
-// RepublishCall publishes a call again that was acknowledged without a result, because it
-// waited elsewhere. The worker handles it as a redelivery. The key identifies this message.
-// The subject may still hold the acknowledged message, or one of a client that submitted
-// the call again; this message replaces it. If the process dies in between, the call is
-// only where it waited, so the caller removes it there last.
-func (b *Bus) RepublishCall(ctx context.Context, subject string, body []byte, key string, header nats.Header) error {
-	all := republished(key)
-	maps.Copy(all, header)
-	m := Message{Subject: subject, Body: body, Header: all, Key: key, WaitIfFull: true}
+// Republish publishes a message again that was settled without an effect: it was a dead
+// letter, or waited elsewhere. The message keeps its id and its attempts start again; its key
+// identifies this publish. Consumers see a redelivery.
+//
+// The subject may still hold the settled message, or one that a client submitted meanwhile.
+// If replaces reports true for its sequence, Republish deletes it first. If the process dies
+// in between, the message is only where the caller has it, so the caller removes it there
+// last.
+func (b *Bus) Republish(ctx context.Context, m Message, id string, replaces func(sequence uint64) bool) error {
+	header := nats.Header{idHeader: {id}, attemptHeader: {"0"}}
+	maps.Copy(header, m.Header)
+	m.Header = header
 	var err error
-	for range 3 { // clients may submit the call meanwhile
+	for range 3 { // clients may submit the message meanwhile
 		if _, err = b.Publish(ctx, m); !errors.Is(err, ErrSubjectExists) {
 			return err
 		}
-		done, removeErr := b.removeOther(ctx, Calls, subject, key)
-		if done || removeErr != nil {
-			return removeErr
+		stream, _ := b.streamOf(m.Subject)
+		stored, readErr := b.api.GetFromLeader(ctx, b.StreamName(stream), jsapi.Get{LastBySubject: m.Subject})
+		switch {
+		case errors.Is(readErr, jetstream.ErrMsgNotFound):
+			continue
+		case readErr != nil:
+			return fmt.Errorf("read %q: %w", m.Subject, readErr)
+		case stored.Header.Get(jetstream.MsgIDHeader) == m.Key:
+			return nil
+		case !replaces(stored.Sequence):
+			return err
+		}
+		if err := b.api.DeleteMessage(ctx, b.StreamName(stream), stored.Sequence); err != nil {
+			return err
 		}
 	}
 	return err
-}
-
-// removeOther deletes the message on a subject, unless it has the key: then it reports
-// that it is stored.
-func (b *Bus) removeOther(ctx context.Context, stream, subject, key string) (isStored bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, b.cfg.Timeout)
-	defer cancel()
-	m, err := b.api.GetFromLeader(ctx, b.StreamName(stream), jsapi.Get{LastBySubject: subject})
-	switch {
-	case errors.Is(err, jetstream.ErrMsgNotFound):
-		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("read %q: %w", subject, err)
-	case m.Header.Get(jetstream.MsgIDHeader) == key:
-		return true, nil
-	}
-	return false, b.DeleteMessage(ctx, stream, m.Sequence)
-}
-
-// DeleteMessage deletes a message, if it still exists.
-func (b *Bus) DeleteMessage(ctx context.Context, stream string, sequence uint64) error {
-	return b.api.DeleteMessage(ctx, b.StreamName(stream), sequence)
 }

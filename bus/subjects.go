@@ -24,6 +24,16 @@ const (
 	Cron      = "cron"
 )
 
+// Kinds of dead letters. DeadBody is the kind of the messages that store the bodies that do
+// not fit into their letters.
+const (
+	DeadCall         = "call"
+	DeadTick         = "tick"
+	DeadNotification = "notification"
+	DeadResult       = "result"
+	DeadBody         = "body"
+)
+
 // maxSubjectLen keeps the protocol line of a subject below the limit of the server,
 // 4,096 bytes. A longer line closes the connection permanently.
 const maxSubjectLen = 1024

@@ -76,24 +76,3 @@ func TestSplit(t *testing.T) {
 		t.Error("a wildcard is accepted as a prefix")
 	}
 }
-
-// The name of a dead letter comes from a subject that any client chose.
-func TestDeadName(t *testing.T) {
-	s, _ := NewSubjects("")
-	for subject, want := range map[string][2]string{
-		"stevedore.call.default.echo":  {DeadCall, "echo"},
-		"stevedore.raw.default.echo":   {DeadCall, "echo"},
-		"stevedore.call.default.a.*":   {DeadCall, "a"},
-		"stevedore.call.default.*.s.c": {DeadCall, "unsafe"},
-		"stevedore.raw.default.a.s.c":  {DeadCall, "a"},
-		"stevedore.call.default.ü":     {DeadCall, "unsafe"},
-		"stevedore.tick.cron.daily":    {DeadTick, "daily"},
-		"stevedore.notify.console":     {DeadNotification, "console"},
-		"stevedore.completion.s.c":     {DeadResult, "c"},
-		"elsewhere":                    {DeadCall, "unknown"},
-	} {
-		if kind, name := s.deadName(subject); kind != want[0] || name != want[1] {
-			t.Errorf("deadName(%q) = %s, %s; want %s", subject, kind, name, want)
-		}
-	}
-}

@@ -53,18 +53,24 @@ const keysKept = 10 * time.Minute
 // calls need none: each call has an id.
 const shortestKeys = 100 * time.Millisecond
 
-// streams returns the configurations of the streams.
-func (b *Bus) streams() []jetstream.StreamConfig {
+// ShortName returns the name of a stream without the prefix in lower case, as
+// Config.StreamBytes has it.
+func (s Subjects) ShortName(stream string) string {
+	return strings.ToLower(strings.TrimPrefix(stream, s.StreamName("")))
+}
+
+// Streams returns the configurations of the streams.
+func (s Subjects) Streams(cfg Config) []jetstream.StreamConfig {
 	base := func(name, description string, subjects ...string) jetstream.StreamConfig {
-		for i, s := range subjects {
-			subjects[i] = b.prefix + "." + s
+		for i := range subjects {
+			subjects[i] = s.join(subjects[i])
 		}
 		return jetstream.StreamConfig{
-			Name: b.StreamName(name), Description: description, Subjects: subjects,
-			Storage: jetstream.FileStorage, Replicas: max(b.cfg.Replicas, 1),
+			Name: s.StreamName(name), Description: description, Subjects: subjects,
+			Storage: jetstream.FileStorage, Replicas: max(cfg.Replicas, 1),
 			// A full stream rejects new messages and keeps the accepted ones.
 			Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew,
-			MaxBytes: b.maxBytes(), MaxMsgs: -1, MaxMsgsPerSubject: -1,
+			MaxBytes: cfg.maxBytes(), MaxMsgs: -1, MaxMsgsPerSubject: -1,
 			AllowDirect: true, Duplicates: 2 * time.Minute,
 			AllowAtomicPublish: true, // group commit
 			Metadata:           jsapi.WithFormat(nil),
@@ -84,10 +90,11 @@ func (b *Bus) streams() []jetstream.StreamConfig {
 	// claim win, whatever client library publishes them.
 	results := base(Results, "results, completions and claims; the first of each wins", "result.*.*", "completion.*.*", "claim.*.*")
 	results.MaxMsgsPerSubject, results.DiscardNewPerSubject = 1, true
-	results.MaxAge = ResultsKept
+	results.MaxAge = cmp.Or(cfg.ResultsTTL, ResultsKept)
+	results.Duplicates = min(results.Duplicates, results.MaxAge) // the server wants this
 	// The server repeats each message when it is stored, and never one that the stream
 	// rejected. So a subscriber that waits for a result need not read the stream.
-	results.RePublish = &jetstream.RePublish{Source: b.prefix + ".*.*.*", Destination: b.prefix + ".stored.{{wildcard(1)}}.{{wildcard(2)}}.{{wildcard(3)}}"}
+	results.RePublish = &jetstream.RePublish{Source: s.join("*.*.*"), Destination: s.prefix + ".stored.{{wildcard(1)}}.{{wildcard(2)}}.{{wildcard(3)}}"}
 	if results.MaxBytes > 0 {
 		results.MaxBytes *= resultsShare
 	}
@@ -110,15 +117,21 @@ func (b *Bus) streams() []jetstream.StreamConfig {
 	dead.MaxAge = 30 * 24 * time.Hour
 	dead.Discard = jetstream.DiscardOld // a full stream must not stop other work
 
-	return []jetstream.StreamConfig{calls, results, ticks, outbox, sessions, dead}
+	all := []jetstream.StreamConfig{calls, results, ticks, outbox, sessions, dead}
+	for i := range all {
+		if size := cfg.StreamBytes[s.ShortName(all[i].Name)]; size > 0 {
+			all[i].MaxBytes = size
+		}
+	}
+	return all
 }
 
-// buckets returns the configurations of the streams behind the buckets.
-func (b *Bus) buckets() []jetstream.StreamConfig {
+// Buckets returns the configurations of the streams behind the buckets.
+func (s Subjects) Buckets(cfg Config) []jetstream.StreamConfig {
 	base := func(name, description string, subjects ...string) jetstream.StreamConfig {
 		return jetstream.StreamConfig{
 			Name: name, Description: description, Subjects: subjects,
-			Storage: jetstream.FileStorage, Replicas: max(b.cfg.Replicas, 1),
+			Storage: jetstream.FileStorage, Replicas: max(cfg.Replicas, 1),
 			Discard: jetstream.DiscardNew, AllowRollup: true, AllowDirect: true,
 			MaxBytes: -1, MaxMsgs: -1,
 			Metadata: jsapi.WithFormat(nil),
@@ -126,14 +139,14 @@ func (b *Bus) buckets() []jetstream.StreamConfig {
 	}
 	var all []jetstream.StreamConfig
 	for _, bucket := range []string{StateBucket, ArtifactsBucket, TasksBucket} {
-		name := b.BucketName(bucket)
+		name := s.BucketName(bucket)
 		kv := base("KV_"+name, "", "$KV."+name+".>")
 		kv.MaxMsgsPerSubject, kv.DenyDelete = 1, true
 		kv.AllowMsgTTL, kv.SubjectDeleteMarkerTTL = true, time.Hour
 		all = append(all, kv)
 	}
 	// The same as offload/object creates; the limit is explained there.
-	name := b.BucketName(BlobsBucket)
+	name := s.BucketName(BlobsBucket)
 	blobs := base("OBJ_"+name, "artifacts of Stevedore: bytes by their SHA-256", "$O."+name+".C.>", "$O."+name+".M.>")
 	blobs.MaxMsgsPerSubject = 1 << 40
 	return append(all, blobs)
@@ -142,12 +155,15 @@ func (b *Bus) buckets() []jetstream.StreamConfig {
 // defaultMaxBytes is the default of Config.MaxBytes.
 const defaultMaxBytes = 1 << 30
 
-func (b *Bus) maxBytes() int64 {
+// MinMaxBytes is the smallest useful size of a stream.
+const MinMaxBytes = 16 << 20
+
+func (c Config) maxBytes() int64 {
 	switch {
-	case b.cfg.MaxBytes > 0:
-		return b.cfg.MaxBytes
-	case b.cfg.DiskSpace > 0: // results get four parts, five streams one each, artifacts the rest
-		return min(defaultMaxBytes, max(b.cfg.DiskSpace/16, minMaxBytes))
+	case c.MaxBytes > 0:
+		return c.MaxBytes
+	case c.DiskSpace > 0: // results get four parts, five streams one each, artifacts the rest
+		return min(defaultMaxBytes, max(c.DiskSpace/16, MinMaxBytes))
 	}
 	return defaultMaxBytes
 }
@@ -210,8 +226,8 @@ func (s Subjects) ChannelConsumer(channel string) Consumer {
 	return Consumer{Stream: Outbox, Name: "notify-" + channel, Filter: []string{s.Notify(channel)}, MaxPending: channelPending, Lease: channelLease}
 }
 
-func (b *Bus) consumerConfig(c Consumer) jetstream.ConsumerConfig {
-	lease := b.cfg.Lease
+func (cfg Config) consumerConfig(c Consumer) jetstream.ConsumerConfig {
+	lease := cfg.Lease
 	if c.Lease > 0 {
 		lease = min(lease, c.Lease)
 	}

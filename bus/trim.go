@@ -35,8 +35,8 @@ const (
 // trimmer removes the settled messages of a consumer from a stream that keeps
 // acknowledged messages. One purge removes all that precede the first message that is not
 // settled. If that message is not settled for long, such as a call that runs for a day,
-// each process deletes the later ones that it has settled, and one process looks for those
-// of processes that died (trimbehind.go).
+// each process deletes the later ones that it has settled. A process that dies leaves a few
+// of them behind until that call ends.
 //
 // Any process purges, and tells the others. The one that purged last does so again after
 // trimInterval, and the others wait longer. So there is one purge at a time however many
@@ -179,7 +179,7 @@ func (t *trimmer) deleteBehind(ctx context.Context) error {
 	var group errgroup.Group
 	group.SetLimit(deletesAtOnce)
 	for _, m := range behind {
-		group.Go(func() error { return t.bus.DeleteMessage(ctx, t.consumer.Stream, m.sequence) })
+		group.Go(func() error { return t.bus.api.DeleteMessage(ctx, t.bus.StreamName(t.consumer.Stream), m.sequence) })
 	}
 	return group.Wait()
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/dead"
 )
 
 func work(t *testing.T, b *bus.Bus, queue string, handler bus.Handler) (stop func()) {
@@ -83,10 +84,10 @@ func TestTrimBehindALongCall(t *testing.T) {
 	sendCalls(t, b, "q", 3000)
 	bustest.WaitUntil(t, "the calls behind the running one to be removed", func() bool { return bustest.Messages(t, b, bus.Calls) < 600 })
 	bustest.WaitUntil(t, "the call before the running one to be removed", func() bool {
-		_, ok, err := b.LastMessage(t.Context(), bus.Calls, b.Call("q", "x", "s", "q0"))
+		_, ok, err := bustest.Message(b.Last(t.Context(), bus.Calls, b.Call("q", "x", "s", "q0")))
 		return !ok && err == nil
 	})
-	if _, ok, err := b.LastMessage(t.Context(), bus.Calls, b.Call("q", "x", "s", "q1")); !ok || err != nil {
+	if _, ok, err := bustest.Message(b.Last(t.Context(), bus.Calls, b.Call("q", "x", "s", "q1"))); !ok || err != nil {
 		t.Errorf("the running call is stored: %v, %v", ok, err)
 	}
 	release()
@@ -143,21 +144,21 @@ func TestRetryOfACallThatIsStillStored(t *testing.T) {
 	b := bustest.New(t)
 	sendCalls(t, b, "q", 1)
 	subject := b.Call("q", "x", "s", "q0")
-	letter := bus.StoredDeadLetter{DeadLetter: bus.DeadLetter{
+	letter := dead.Stored{Letter: dead.Letter{
 		Kind: bus.DeadCall, Name: "x", Code: "test", Subject: subject, Sequence: 1, ID: "q0", At: time.Now(), Body: []byte(`{"n":1}`),
 	}}
 	for range 2 {
-		if err := b.RetryDeadLetter(t.Context(), letter); err != nil {
+		if err := dead.Retry(t.Context(), b, letter); err != nil {
 			t.Fatal(err)
 		}
 	}
-	body, sequence, err := b.LastMessageSeq(t.Context(), bus.Calls, subject)
-	if string(body) != `{"n":1}` || sequence != 2 || err != nil {
-		t.Errorf("message %d is %s, %v", sequence, body, err)
+	m, err := b.Last(t.Context(), bus.Calls, subject)
+	if string(m.Body) != `{"n":1}` || m.Sequence != 2 || err != nil {
+		t.Errorf("message %d is %s, %v", m.Sequence, m.Body, err)
 	}
 	letter.Sequence = 99 // the letter of an earlier message; the call was submitted again
 	letter.At = letter.At.Add(time.Second)
-	if err := b.RetryDeadLetter(t.Context(), letter); !errors.Is(err, bus.ErrSubjectExists) {
+	if err := dead.Retry(t.Context(), b, letter); !errors.Is(err, bus.ErrSubjectExists) {
 		t.Errorf("retried over a call that waits: %v", err)
 	}
 }

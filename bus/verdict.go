@@ -10,7 +10,7 @@ import (
 // Handler handles one delivery. The returned error is its verdict:
 //
 //	nil              acknowledge the message
-//	Reject(...)      store the message as a dead letter
+//	Reject(...)      give the message up: store it as a dead letter
 //	RetryAfter(...)  redeliver it after a delay; without an error, no attempt failed
 //	any other error  redeliver it after a delay that grows with the attempts
 //
@@ -18,6 +18,13 @@ import (
 // error, the message is requeued. ConsumeConfig.ShouldRetry decides whether that delivery
 // was an attempt.
 type Handler func(ctx context.Context, d *Delivery) error
+
+// Codes of messages that are given up; handlers may have others.
+const (
+	CodeUndecodable = "undecodable"        // the message cannot be decoded
+	CodePoison      = "poison"             // every worker that handled the message died or could not settle it
+	CodeExhausted   = "attempts_exhausted" // the last attempt failed
+)
 
 // rejection is the verdict of Reject.
 type rejection struct {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/offload/object"
 )
@@ -19,7 +20,7 @@ func TestBucketsOfAProgram(t *testing.T) {
 	if _, err := object.Open(t.Context(), b.JetStream(), object.Config{}); err != nil {
 		t.Fatal(err)
 	}
-	got, err := b.Provision(t.Context(), false)
+	got, err := admin.Provision(t.Context(), b, admin.Nothing)
 	if err != nil || len(got.Differences) > 0 {
 		t.Errorf("differences %v, %v", got.Differences, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 )
 
@@ -17,7 +18,7 @@ func TestClientLeavesIsolatedServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.Close)
-	if _, err := b.Provision(t.Context(), false); err != nil {
+	if _, err := admin.Provision(t.Context(), b, admin.Nothing); err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()

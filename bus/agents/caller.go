@@ -200,14 +200,13 @@ func (c busCaller) endOf(ctx context.Context, session, run string) (agent.Reason
 func (c busCaller) earlier(ctx context.Context, session, run string) ([]string, error) {
 	const most = 1000 // an older prompt is found when those before it have ended
 	orders := map[string]uint64{}
-	_, err := c.bus.ScanDirect(ctx, bus.Calls, c.bus.Call("*", agent.AgentTool, session, "*"), most, 64<<20, func(m bus.Stored) bool {
-		if subject, ok := c.bus.SplitCall(m.Subject); ok {
-			orders[subject.ID] = m.Order
+	for m, err := range c.bus.Read(ctx, bus.Calls, bus.Query{Subject: c.bus.Call("*", agent.AgentTool, session, "*"), Limit: most}) {
+		if err != nil {
+			return nil, err
 		}
-		return true
-	})
-	if err != nil {
-		return nil, err
+		if subject, ok := c.bus.SplitCall(m.Subject); ok {
+			orders[subject.ID] = m.Order()
+		}
 	}
 	parked, err := task.ListParked(ctx, c.bus, session)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
 )
 
@@ -68,7 +69,7 @@ func Connect(t testing.TB, s *embedded.Server, cfg bus.Config) *bus.Bus {
 		cfg.MaxBytes = 256 << 20
 	}
 	b := Dial(t, s, cfg)
-	if _, err := b.Provision(t.Context(), false); err != nil {
+	if _, err := admin.Provision(t.Context(), b, admin.Nothing); err != nil {
 		t.Fatal(err)
 	}
 	return b
@@ -204,4 +205,9 @@ func RunWaiting(m *testing.M) int {
 		_ = parallel.Value.Set("6") // a number is valid
 	}
 	return m.Run()
+}
+
+// Message returns the answer of bus.Last: the body, and whether there is a message.
+func Message(m bus.Stored, err error) (body []byte, ok bool, _ error) {
+	return m.Body, m.Sequence > 0, err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/httpauth"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/offload"
@@ -103,7 +104,7 @@ func classify(err error) (status int, code, message string) {
 		return http.StatusForbidden, codeForbidden, "the user of this page has no permission for this on the bus: " + err.Error()
 	case errors.Is(err, context.DeadlineExceeded):
 		return http.StatusGatewayTimeout, tools.CodeTimeout, "no answer in time; try again"
-	case errors.Is(err, bus.ErrNoDeadLetter):
+	case errors.Is(err, dead.ErrNone):
 		return http.StatusNotFound, tools.CodeNotFound, err.Error()
 	}
 	return http.StatusInternalServerError, "failed", err.Error()

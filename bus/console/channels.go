@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -46,7 +47,7 @@ func (c *Console) testChannel(r *http.Request) (any, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), testTimeout)
 	defer cancel()
 	for {
-		stored, err := c.bus.IsStored(ctx, bus.Outbox, ack.Sequence)
+		stored, err := bus.IsStored(ctx, c.bus, bus.Outbox, ack.Sequence)
 		switch {
 		case err != nil && r.Context().Err() == nil && ctx.Err() != nil:
 			stored = true // the last poll was cut off
@@ -65,7 +66,7 @@ func (c *Console) testChannel(r *http.Request) (any, error) {
 // testOutcome reports whether a notification that left the outbox was accepted, or
 // became a dead letter.
 func (c *Console) testOutcome(ctx context.Context, sequence uint64, took time.Duration) (any, error) {
-	letters, _, err := c.bus.DeadLettersBack(ctx, 0, 50)
+	letters, _, err := dead.ListBack(ctx, c.bus, 0, 50)
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -19,12 +19,9 @@ func (c *Console) dead(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, badArgument("before: want a number")
 	}
-	letters, next, err := c.bus.DeadLettersBack(r.Context(), before, deadPerPage)
+	letters, next, err := dead.ListBack(r.Context(), c.bus, before, deadPerPage)
 	if err != nil {
 		return nil, err
-	}
-	if letters == nil {
-		letters = []bus.StoredDeadLetter{}
 	}
 	return map[string]any{"dead": letters, "next": next}, nil
 }
@@ -38,7 +35,7 @@ func (c *Console) deadLetter(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, err := c.bus.DeadMessage(r.Context(), letter.DeadLetter)
+	body, err := letter.Message(r.Context(), c.bus)
 	if err != nil {
 		return nil, err
 	}
@@ -49,12 +46,12 @@ func (c *Console) deadLetter(r *http.Request) (any, error) {
 	}, nil
 }
 
-func (c *Console) letterOf(r *http.Request) (bus.StoredDeadLetter, error) {
+func (c *Console) letterOf(r *http.Request) (dead.Stored, error) {
 	n, err := strconv.ParseUint(r.PathValue("number"), 10, 64)
 	if err != nil || n == 0 {
-		return bus.StoredDeadLetter{}, badArgument("%q is not the number of a dead letter", tools.Excerpt(r.PathValue("number"), 40))
+		return dead.Stored{}, badArgument("%q is not the number of a dead letter", tools.Excerpt(r.PathValue("number"), 40))
 	}
-	return c.bus.DeadLetter(r.Context(), n)
+	return dead.Get(r.Context(), c.bus, n)
 }
 
 // changeDeadLetter retries or removes a dead letter.
@@ -69,7 +66,7 @@ func (c *Console) changeDeadLetter(r *http.Request) (any, error) {
 			return nil, tools.Errorf(codeConflict, "%v", err)
 		}
 	case "remove":
-		if err := c.bus.RemoveDeadLetter(r.Context(), letter); err != nil {
+		if err := dead.Remove(r.Context(), c.bus, letter); err != nil {
 			return nil, err
 		}
 	default:

@@ -52,9 +52,12 @@ func (c *Console) sessions(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, badArgument("before: want a number")
 	}
-	lines, seen, scanned := []sessionLine{}, map[string]bool{}, 0
+	lines, seen, scanned, next := []sessionLine{}, map[string]bool{}, 0, uint64(0)
 	noticed := map[int]uint64{} // lines whose last entry is a notice, which changes no run
-	next, err := c.bus.ScanBack(r.Context(), bus.Sessions, c.bus.Session("*"), before, func(m bus.Stored) bool {
+	for m, err := range c.bus.Read(r.Context(), bus.Sessions, bus.Back(c.bus.Session("*"), before)) {
+		if err != nil {
+			return nil, err
+		}
 		tokens := c.bus.Split(m.Subject)
 		if session := tokens[len(tokens)-1]; !seen[session] {
 			seen[session] = true
@@ -64,25 +67,25 @@ func (c *Console) sessions(r *http.Request) (any, error) {
 			}
 			lines = append(lines, line)
 		}
-		scanned++
-		return len(lines) < sessionsPerPage && scanned < maxSessionScan
-	})
-	if err != nil {
-		return nil, err
+		if scanned++; len(lines) >= sessionsPerPage || scanned >= maxSessionScan {
+			next = m.Sequence
+			break
+		}
 	}
 	for i, sequence := range noticed {
 		scanned = 0
-		_, err := c.bus.ScanBack(r.Context(), bus.Sessions, c.bus.Session(lines[i].Session), sequence, func(m bus.Stored) bool {
+		for m, err := range c.bus.Read(r.Context(), bus.Sessions, bus.Back(c.bus.Session(lines[i].Session), sequence)) {
+			if err != nil {
+				return nil, err
+			}
 			line, isNotice := lineOf(lines[i].Session, m)
 			if !isNotice {
 				line.At = lines[i].At
 				lines[i] = line
 			}
-			scanned++
-			return isNotice && scanned < entriesPerPage
-		})
-		if err != nil {
-			return nil, err
+			if scanned++; !isNotice || scanned >= entriesPerPage {
+				break
+			}
 		}
 	}
 	return map[string]any{"sessions": lines, "next": next}, nil
@@ -129,21 +132,24 @@ func (c *Console) session(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, badArgument("after: want a number")
 	}
-	entries, size := []storedEntry{}, 0
-	next, err := c.bus.ScanBack(r.Context(), bus.Sessions, c.bus.Session(session), before, func(m bus.Stored) bool {
+	entries, size, next := []storedEntry{}, 0, uint64(0)
+	for m, err := range c.bus.Read(r.Context(), bus.Sessions, bus.Back(c.bus.Session(session), before)) {
+		if err != nil {
+			return nil, err
+		}
 		if m.Sequence <= after {
-			return false
+			next = m.Sequence
+			break
 		}
 		entry := json.RawMessage(m.Body)
 		if !json.Valid(m.Body) {
 			entry = json.RawMessage(`{"kind":"unreadable"}`)
 		}
 		entries = append(entries, storedEntry{m.Sequence, entry})
-		size += len(m.Body)
-		return len(entries) < entriesPerPage && size < entriesBytes
-	})
-	if err != nil {
-		return nil, err
+		if size += len(m.Body); len(entries) >= entriesPerPage || size >= entriesBytes {
+			next = m.Sequence
+			break
+		}
 	}
 	return map[string]any{"session": session, "entries": entries, "next": next}, nil
 }

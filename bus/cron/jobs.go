@@ -1,7 +1,6 @@
 package cron
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -307,12 +306,15 @@ func (js *Jobs) findByName(ctx context.Context, by Caller, name string) (found E
 // findEnded returns the first job with a name, of any session, that has ended.
 func (js *Jobs) findEnded(ctx context.Context, by Caller, name string) (Entry, error) {
 	var ended []string
-	err := js.bus.ScanAfter(ctx, bus.Ticks, js.bus.Tick(bus.Cron, "*"), 0, func(m bus.Stored) {
+	for m, err := range js.bus.Read(ctx, bus.Ticks, bus.Query{Subject: js.bus.Tick(bus.Cron, "*")}) {
+		if err != nil {
+			return Entry{}, err
+		}
 		tokens := js.bus.Split(m.Subject)
 		if tick, err := tools.DecodeTick(m.Body); err == nil && tick.Name == name {
 			ended = append(ended, tokens[len(tokens)-1])
 		}
-	})
+	}
 	for _, stored := range ended {
 		s, ok, err := schedule.New(js.bus).GetEnded(ctx, bus.Cron, stored)
 		if err != nil {
@@ -322,7 +324,7 @@ func (js *Jobs) findEnded(ctx context.Context, by Caller, name string) (Entry, e
 			return e, nil
 		}
 	}
-	return Entry{}, cmp.Or(err, error(ErrNotFound))
+	return Entry{}, ErrNotFound
 }
 
 // entry returns the job of a schedule if the caller may see it. Operators also see

@@ -27,12 +27,12 @@ type Run struct {
 
 // lastRun returns the newest run of a job, or nil.
 func (js *Jobs) lastRun(ctx context.Context, j Job) (*Run, error) {
-	data, ok, err := js.bus.LastMessage(ctx, bus.Ticks, js.bus.RunOf(bus.Cron, j.stored))
-	if err != nil || !ok {
+	last, err := js.bus.Last(ctx, bus.Ticks, js.bus.RunOf(bus.Cron, j.stored))
+	if err != nil || last.Sequence == 0 {
 		return nil, err
 	}
 	var record schedule.Run
-	if json.Unmarshal(data, &record) != nil || record.Call == "" || record.Session != j.Session {
+	if json.Unmarshal(last.Body, &record) != nil || record.Call == "" || record.Session != j.Session {
 		return nil, nil // not a job's, or of an earlier job with this name
 	}
 	run := &Run{Call: record.Call, Due: record.Due}

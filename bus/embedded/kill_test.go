@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
 )
@@ -90,7 +91,7 @@ func TestServerKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.Close)
-	if _, err := b.Provision(t.Context(), false); err != nil {
+	if _, err := admin.Provision(t.Context(), b, admin.Nothing); err != nil {
 		t.Fatal(err)
 	}
 	acknowledged := make(chan string, 1<<20)

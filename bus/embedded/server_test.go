@@ -116,7 +116,7 @@ func TestServerRestartKeepsData(t *testing.T) {
 	b.Close()
 	s.Close()
 	b = bustest.Connect(t, bustest.Start(t, embedded.Config{Dir: dir}), bus.Config{})
-	if body, ok, err := b.LastMessage(t.Context(), bus.Results, b.Result("s", "c")); !ok || err != nil || string(body) != `{"id":"c"}` {
+	if body, ok, err := bustest.Message(b.Last(t.Context(), bus.Results, b.Result("s", "c"))); !ok || err != nil || string(body) != `{"id":"c"}` {
 		t.Errorf("got %q, %v, %v", body, ok, err)
 	}
 	if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Result("s", "c"), Body: []byte(`{}`)}); !errors.Is(err, bus.ErrSubjectExists) {

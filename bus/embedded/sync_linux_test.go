@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/admin"
 )
 
 // The embedded server syncs each message to the disk before it acknowledges it. strace
@@ -29,7 +30,7 @@ func TestEachPublishIsSynced(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.Close)
-	if _, err := b.Provision(t.Context(), false); err != nil {
+	if _, err := admin.Provision(t.Context(), b, admin.Nothing); err != nil {
 		t.Fatal(err)
 	}
 	synced := func() (n int) {

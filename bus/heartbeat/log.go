@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/state/durable"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -28,7 +29,7 @@ func (s *scheduler) writeLog(ctx context.Context) error {
 		Filter:     []string{s.bus.Result(name, "*"), s.bus.Completion(name, "*")},
 		MaxPending: 1,
 	}
-	return s.bus.Consume(ctx, results, bus.ConsumeConfig{Slots: 1}, func(_ context.Context, d *bus.Delivery) error {
+	return dead.Consume(ctx, s.bus, results, bus.ConsumeConfig{Slots: 1}, nil, func(_ context.Context, d *bus.Delivery) error {
 		event, err := tools.DecodeResult(d.Body)
 		if err != nil {
 			return bus.Reject(bus.CodeUndecodable, err)

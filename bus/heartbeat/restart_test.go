@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/bus/heartbeat"
@@ -33,7 +34,7 @@ func TestServerRestartsUnderHeartbeats(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(b.Close)
-		if _, err := b.Provision(t.Context(), false); err != nil {
+		if _, err := admin.Provision(t.Context(), b, admin.Nothing); err != nil {
 			t.Fatal(err)
 		}
 		return b

@@ -62,29 +62,20 @@ type Message struct {
 // GetMessage returns one message, or ErrMsgNotFound. It asks any replica first. A
 // replica that does not have the message may lag behind, so it then asks the leader.
 func (a API) GetMessage(ctx context.Context, stream string, get Get) (Message, error) {
-	reply, err := a.request(ctx, "DIRECT.GET."+stream, get)
-	if err != nil {
-		return Message{}, err
-	}
-	m, err := parseMessage(reply)
+	m, err := a.GetFromAny(ctx, stream, get)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return a.GetFromLeader(ctx, stream, get)
 	}
 	return m, err
 }
 
-// HasMessage reports whether a stream has a message on a subject, according to any
-// replica.
-func (a API) HasMessage(ctx context.Context, stream, subject string) (bool, error) {
-	reply, err := a.request(ctx, "DIRECT.GET."+stream, Get{LastBySubject: subject})
+// GetFromAny returns one message from any replica, or ErrMsgNotFound.
+func (a API) GetFromAny(ctx context.Context, stream string, get Get) (Message, error) {
+	reply, err := a.request(ctx, "DIRECT.GET."+stream, get)
 	if err != nil {
-		return false, err
+		return Message{}, err
 	}
-	_, err = parseMessage(reply)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return false, nil
-	}
-	return err == nil, err
+	return parseMessage(reply)
 }
 
 // GetFromLeader returns one message from the leader of the stream, or

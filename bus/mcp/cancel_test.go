@@ -171,14 +171,13 @@ func TestCancelWhileTheCallIsStored(t *testing.T) {
 
 // cancelled returns how many calls of a session were cancelled.
 func cancelled(t *testing.T, c *cluster, session string) (n int) {
-	err := c.ReadSubjects(t.Context(), bus.Results, []string{c.Result(session, "*")}, func(_ string, body []byte) error {
-		if e, err := tools.DecodeResult(body); err == nil && e.Outcome == tools.Cancelled {
+	for m, err := range c.Read(t.Context(), bus.Results, bus.Query{Subject: c.Result(session, "*")}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, err := tools.DecodeResult(m.Body); err == nil && e.Outcome == tools.Cancelled {
 			n++
 		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	return n
 }

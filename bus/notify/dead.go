@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -17,7 +18,7 @@ import (
 // letters. A call that became a dead letter has a result; a tick has none.
 func (n *Notifier) consumeDeadLetters(ctx context.Context) error {
 	cfg := bus.ConsumeConfig{MaxAttempts: math.MaxInt32, Grace: n.cfg.Grace}
-	return n.bus.Consume(ctx, n.bus.DeadConsumer(), cfg, n.routeDead)
+	return dead.Consume(ctx, n.bus, n.bus.DeadConsumer(), cfg, nil, n.routeDead)
 }
 
 // routeDead puts a notification about a dead tick into the outbox. It never
@@ -26,11 +27,11 @@ func (n *Notifier) routeDead(ctx context.Context, d *bus.Delivery) error {
 	if time.Since(d.Published) > n.cfg.MaxAge {
 		return nil
 	}
-	var letter bus.DeadLetter
+	var letter dead.Letter
 	if json.Unmarshal(d.Body, &letter) != nil || letter.Kind != bus.DeadTick {
 		return nil
 	}
-	body, err := n.bus.DeadMessage(ctx, letter)
+	body, err := letter.Message(ctx, n.bus)
 	if err != nil {
 		n.log.Warn().Err(err).Uint64("number", d.Sequence).Msg("the message of a dead letter is missing; no notification is sent")
 		return nil

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/tracing"
@@ -107,7 +108,7 @@ func (n *Notifier) Run(ctx context.Context) error {
 	}
 	group.Go(func() error {
 		cfg := bus.ConsumeConfig{MaxAttempts: math.MaxInt32, Grace: n.cfg.Grace}
-		return n.bus.Consume(ctx, n.bus.NotifierConsumer(), cfg, func(ctx context.Context, d *bus.Delivery) error {
+		return dead.Consume(ctx, n.bus, n.bus.NotifierConsumer(), cfg, nil, func(ctx context.Context, d *bus.Delivery) error {
 			return n.route(tracing.From(ctx, d.Traceparent()), d)
 		})
 	})
@@ -146,7 +147,7 @@ func (n *Notifier) consumeChannel(ctx context.Context, name string, to channel.C
 	order, stop := newOrder(n.bus, name), ctx.Done()
 	// GiveUp limits the time; the number of attempts is not limited.
 	cfg := bus.ConsumeConfig{Slots: channel.Slots, MaxAttempts: math.MaxInt32, Grace: n.cfg.Grace}
-	return n.bus.Consume(ctx, n.bus.ChannelConsumer(name), cfg, func(ctx context.Context, d *bus.Delivery) error {
+	return dead.Consume(ctx, n.bus, n.bus.ChannelConsumer(name), cfg, nil, func(ctx context.Context, d *bus.Delivery) error {
 		notification, err := decode(name, d)
 		if err != nil {
 			return bus.Reject(bus.CodeUndecodable, err)

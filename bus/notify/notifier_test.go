@@ -17,6 +17,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -276,11 +277,11 @@ func TestRejectedNotificationBecomesADeadLetter(t *testing.T) {
 	b := bustest.New(t)
 	console := newRecorder()
 	console.set(bus.Reject("forbidden", errors.New("the bot was blocked")), nil)
-	dead := bustest.Subscribe(t, b, "stevedore.dead.>")
+	letters := bustest.Subscribe(t, b, "stevedore.dead.>")
 	start(t, b, Config{Channels: map[string]channel.Channel{"console": console}})
 	for body, code := range map[string]string{`{"text":"hello"}`: "forbidden", `{"text":""}`: "undecodable", `nothing`: "undecodable"} {
 		publish(t, b, b.Notify("console"), body)
-		letter, msg := bustest.Next[bus.DeadLetter](t, dead)
+		letter, msg := bustest.Next[dead.Letter](t, letters)
 		if letter.Code != code || letter.Reason == "" || msg.Subject != "stevedore.dead.notification.console" {
 			t.Errorf("%s: dead letter %+v on %s", body, letter, msg.Subject)
 		}
@@ -291,10 +292,10 @@ func TestGivesUpWithTheReason(t *testing.T) {
 	b := bustest.New(t)
 	console := newRecorder()
 	console.set(errors.New("the disk is full"), nil)
-	dead := bustest.Subscribe(t, b, "stevedore.dead.>")
+	letters := bustest.Subscribe(t, b, "stevedore.dead.>")
 	start(t, b, Config{Channels: map[string]channel.Channel{"console": console}, GiveUp: time.Nanosecond})
 	publish(t, b, b.Notify("console"), `{"text":"hello"}`)
-	if letter, _ := bustest.Next[bus.DeadLetter](t, dead); letter.Code != "undeliverable" || letter.Reason != "not delivered within 1ns: the disk is full" {
+	if letter, _ := bustest.Next[dead.Letter](t, letters); letter.Code != "undeliverable" || letter.Reason != "not delivered within 1ns: the disk is full" {
 		t.Errorf("dead letter %+v", letter)
 	}
 }

@@ -104,7 +104,7 @@ func (t *turn) wait(ctx context.Context, stop <-chan struct{}) error {
 			if previous == nil {
 				return nil
 			}
-			stored, err := t.order.bus.IsStored(ctx, bus.Outbox, previous.sequence)
+			stored, err := bus.IsStored(ctx, t.order.bus, bus.Outbox, previous.sequence)
 			if err != nil {
 				return err
 			}
@@ -145,13 +145,13 @@ func (o *order) read(ctx context.Context, sequence uint64) error {
 	last := max(sequence, cursor)
 	stored := map[uint64]string{}
 	if first < last { // otherwise the only new one is the caller's
-		err := o.bus.ScanTo(ctx, bus.Outbox, o.subject, first, last, func(m bus.Stored) {
+		for m, err := range o.bus.Read(ctx, bus.Outbox, bus.Query{Subject: o.subject, From: first, Before: last + 1}) {
+			if err != nil {
+				return err
+			}
 			var n channel.Notification
 			_ = json.Unmarshal(m.Body, &n) // an invalid one becomes a dead letter
 			stored[m.Sequence] = n.ChatID
-		})
-		if err != nil {
-			return err
 		}
 	}
 	o.mu.Lock()

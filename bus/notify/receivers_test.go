@@ -13,8 +13,8 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 )
 
@@ -80,7 +80,7 @@ func TestNoLogNamesASecret(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dead := bustest.Subscribe(t, b, "stevedore.dead.>")
+	letters := bustest.Subscribe(t, b, "stevedore.dead.>")
 	var log bytes.Buffer
 	n, err := New(b, Config{Channels: map[string]channel.Channel{"console": hook}, Log: zerolog.New(zerolog.SyncWriter(&log))})
 	if err != nil {
@@ -90,7 +90,7 @@ func TestNoLogNamesASecret(t *testing.T) {
 	done := make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { done <- n.Run(ctx) }()
-	letter, _ := bustest.Next[bus.DeadLetter](t, dead)
+	letter, _ := bustest.Next[dead.Letter](t, letters)
 	cancel()
 	if err := <-done; err != nil {
 		t.Fatal(err)

@@ -177,7 +177,7 @@ func (k *Keeper) willBeFull(f bus.Fill, last seen) bool {
 }
 
 // youngest is the age up to which no result is removed, even if the stream is full.
-func (k *Keeper) youngest() time.Duration { return min(k.cfg.MinAge, k.bus.Lease()) }
+func (k *Keeper) youngest() time.Duration { return min(k.cfg.MinAge, k.bus.Config().Lease) }
 
 // trim removes the oldest records of a stream. Waiting calls and notifications are not
 // finished work, and a stream of dead letters removes its oldest ones itself.

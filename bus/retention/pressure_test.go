@@ -57,8 +57,8 @@ func TestSmallStreamTakesResultsForLong(t *testing.T) {
 		case testing.Short():
 			minutes = 6
 		}
-		for i := range int(time.Duration(minutes) * time.Minute / b.Lease() * perLease) {
-			time.Sleep(b.Lease() / perLease)
+		for i := range int(time.Duration(minutes) * time.Minute / b.Config().Lease * perLease) {
+			time.Sleep(b.Config().Lease / perLease)
 			put(t, b, b.Result(fmt.Sprint("s", i%3), fmt.Sprint("c", i)), text)
 			if last := i - perLease + 1; last >= 0 && !stored(t, b, bus.Results, b.Result(fmt.Sprint("s", last%3), fmt.Sprint("c", last))) {
 				t.Fatalf("a result of the last lease was removed after %d", i)
@@ -117,7 +117,7 @@ func TestWaitingPublishIsWoken(t *testing.T) {
 		running.Go(func() { _ = other.Run(ctx) })
 		time.Sleep(100 * time.Millisecond)
 		fill(t, b, "u", "c", nil)
-		time.Sleep(b.Lease() + 10*time.Second)
+		time.Sleep(b.Config().Lease + 10*time.Second)
 		fill(t, b, "v", "c", nil)
 		began := time.Now()
 		publish("second")

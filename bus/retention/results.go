@@ -150,11 +150,11 @@ func (k *Keeper) addUnfinished(ctx context.Context, r *round, busy *work) error 
 		if busy.calls[call] {
 			continue
 		}
-		_, ended, err := k.bus.LastMessage(ctx, bus.Results, k.bus.Completion(session, id))
+		completion, err := k.bus.Last(ctx, bus.Results, k.bus.Completion(session, id))
 		if err != nil {
 			return err
 		}
-		if !ended {
+		if completion.Sequence == 0 {
 			busy.add(session, id)
 		}
 	}

@@ -43,7 +43,7 @@ func check(t *testing.T, k *retention.Keeper) {
 
 func stored(t *testing.T, b *bus.Bus, stream, subject string) bool {
 	t.Helper()
-	_, ok, err := b.LastMessage(t.Context(), stream, subject)
+	_, ok, err := bustest.Message(b.Last(t.Context(), stream, subject))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -157,7 +157,7 @@ func (t *trimming) delete(ctx context.Context, records []record) (freed int64, e
 	group.SetLimit(deletesAtOnce)
 	for _, r := range records {
 		group.Go(func() error {
-			err := t.k.bus.DeleteMessage(ctx, bus.Results, r.sequence)
+			err := t.k.api.DeleteMessage(ctx, t.k.bus.StreamName(bus.Results), r.sequence)
 			if err == nil {
 				bytes.Add(r.size)
 			}

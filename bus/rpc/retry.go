@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -15,8 +16,8 @@ import (
 // claim of a once-only call that the worker gave up on: otherwise the call would end
 // with that result. The attempts of the call start again. RetryCall returns an error if
 // the call has any other result.
-func RetryCall(ctx context.Context, b *bus.Bus, letter bus.StoredDeadLetter) error {
-	if err := b.CheckRetriable(letter); err != nil {
+func RetryCall(ctx context.Context, b *bus.Bus, letter dead.Stored) error {
+	if err := dead.CheckRetriable(b.Subjects, letter); err != nil {
 		return fmt.Errorf("retry dead letter %d: %w", letter.Number, err)
 	}
 	if letter.Kind == bus.DeadCall && letter.Code != tools.CodeMismatch {
@@ -24,13 +25,13 @@ func RetryCall(ctx context.Context, b *bus.Bus, letter bus.StoredDeadLetter) err
 			return fmt.Errorf("retry dead letter %d: %w", letter.Number, err)
 		}
 	}
-	return b.RetryDeadLetter(ctx, letter)
+	return dead.Retry(ctx, b, letter)
 }
 
 // removeResult removes the result, the claim and the starts of a dead letter's call. A crash after it keeps
 // the letter, which can be retried.
-func removeResult(ctx context.Context, b *bus.Bus, letter bus.StoredDeadLetter) error {
-	body, err := b.DeadMessage(ctx, letter.DeadLetter)
+func removeResult(ctx context.Context, b *bus.Bus, letter dead.Stored) error {
+	body, err := letter.Message(ctx, b)
 	if err != nil {
 		return err
 	}

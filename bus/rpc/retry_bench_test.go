@@ -7,6 +7,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 )
@@ -25,7 +26,7 @@ func BenchmarkDeadLetters(b *testing.B) {
 			for i := range b.N {
 				call := fmt.Sprintf("c%d", i)
 				put(bus.Message{Subject: conn.Result("s", call), Body: fmt.Appendf(nil, `{"id":%q,"session":"s","outcome":"failed","is_error":true,"error":{"code":"given_up","message":"x"}}`, call)})
-				body, err := bus.Encode(bus.DeadLetter{
+				body, err := bus.Encode(dead.Letter{
 					Kind: bus.DeadCall, Name: "shell", Code: bus.CodePoison, Reason: "delivered 6 times", ID: call, Sequence: uint64(i + 1),
 					Subject: conn.Call("default", "shell", "s", call), Attempts: 6, At: time.Now(), Body: fmt.Appendf(nil, `{"id":%q,"session":"s","args":{"command":"true"}}`, call),
 				})
@@ -35,17 +36,17 @@ func BenchmarkDeadLetters(b *testing.B) {
 				put(bus.Message{Subject: conn.Dead(bus.DeadCall, "shell"), Body: body})
 			}
 			b.StartTimer()
-			var letters []bus.StoredDeadLetter
-			for letter, err := range conn.DeadLetters(b.Context(), "") {
+			var letters []dead.Stored
+			for letter, err := range dead.List(b.Context(), conn, "", 0) {
 				if err != nil {
 					b.Fatal(err)
 				}
 				letters = append(letters, letter)
 			}
 			listed := b.Elapsed()
-			bus.EachDeadLetter(letters, func(letter bus.StoredDeadLetter) error {
+			dead.Each(letters, func(letter dead.Stored) error {
 				return rpc.RetryCall(b.Context(), conn, letter)
-			}, func(_ bus.StoredDeadLetter, err error) {
+			}, func(_ dead.Stored, err error) {
 				if err != nil {
 					b.Error(err)
 				}

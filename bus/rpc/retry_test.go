@@ -9,6 +9,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/bus/worker"
@@ -125,9 +126,9 @@ func ends(t *testing.T, b *bus.Bus, call tools.Call, async bool) tools.ResultEve
 	return event
 }
 
-func letters(t *testing.T, b *bus.Bus, tool string) (found []bus.StoredDeadLetter) {
+func letters(t *testing.T, b *bus.Bus, tool string) (found []dead.Stored) {
 	t.Helper()
-	for letter, err := range b.DeadLetters(t.Context(), bus.DeadCall) {
+	for letter, err := range dead.List(t.Context(), b, bus.DeadCall, 0) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -163,7 +164,7 @@ func TestRetryOfForgedLetterChangesNothing(t *testing.T) {
 	if _, err := task.RecordStart(t.Context(), b, "s", "victim"); err != nil {
 		t.Fatal(err)
 	}
-	letter := bus.StoredDeadLetter{Number: 1, DeadLetter: bus.DeadLetter{
+	letter := dead.Stored{Number: 1, Letter: dead.Letter{
 		Kind: bus.DeadCall, Name: "default", Subject: b.Notify("phone"), Body: []byte(`{"id":"victim","session":"s"}`),
 	}}
 	if err := rpc.RetryCall(t.Context(), b, letter); err == nil || !strings.Contains(err.Error(), "do not match its subject") {

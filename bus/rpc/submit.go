@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/tracing"
@@ -18,7 +19,7 @@ import (
 
 // DeadLetterError means that a call became a dead letter and gets no result: it
 // cannot be decoded, or its id belongs to another call.
-type DeadLetterError struct{ bus.DeadLetter }
+type DeadLetterError struct{ dead.Letter }
 
 func (e *DeadLetterError) Error() string {
 	return fmt.Sprintf("the call became a dead letter: %s (%s)", e.Reason, e.Code)
@@ -171,16 +172,16 @@ func (s submission) publish(ctx context.Context, b *bus.Bus) (accepted Acceptanc
 // checkStored returns the sequence of the stored message of the call, which is 0 if it was
 // settled and removed just now. It returns an error if that is another call.
 func (s submission) checkStored(ctx context.Context, b *bus.Bus) (uint64, error) {
-	body, sequence, err := b.LastMessageSeq(ctx, bus.Calls, s.subject)
-	if sequence == 0 || err != nil {
+	m, err := b.Last(ctx, bus.Calls, s.subject)
+	if m.Sequence == 0 || err != nil {
 		return 0, err
 	}
-	stored, err := tools.DecodeCall(body)
+	stored, err := tools.DecodeCall(m.Body)
 	if err != nil {
-		return sequence, nil // the worker rejects it
+		return m.Sequence, nil // the worker rejects it
 	}
 	stored.Tool = s.call.Tool
-	return sequence, task.CheckDigest(s.call, s.digest, stored.Digest())
+	return m.Sequence, task.CheckDigest(s.call, s.digest, stored.Digest())
 }
 
 // resultOf returns a stored result, unless it belongs to another call with the id.

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -69,7 +70,7 @@ func (w *waiter) wait(ctx context.Context) (stored task.StoredResult, err error)
 	poll := time.NewTimer(pollInterval / 10)
 	defer poll.Stop()
 	var (
-		letter   bus.DeadLetter
+		letter   dead.Letter
 		noResult <-chan time.Time
 	)
 	for {
@@ -119,7 +120,7 @@ func (w *waiter) result(msg *nats.Msg) (task.StoredResult, bool) {
 	return task.StoredResult{ResultEvent: event, Sequence: sequence}, err == nil
 }
 
-func (w *waiter) deadLetter(msg *nats.Msg) (letter bus.DeadLetter, ok bool) {
+func (w *waiter) deadLetter(msg *nats.Msg) (letter dead.Letter, ok bool) {
 	if msg.Subject == w.stored || w.callSubject == "" {
 		return letter, false
 	}

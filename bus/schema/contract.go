@@ -7,6 +7,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/cron"
+	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/bus/remote"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
@@ -85,7 +86,7 @@ func types() map[string]reflect.Type {
 		"Result":          reflect.TypeFor[tools.ResultEvent](),
 		"Progress":        reflect.TypeFor[tools.ProgressEvent](),
 		"Notification":    reflect.TypeFor[channel.Notification](),
-		"DeadLetter":      reflect.TypeFor[bus.DeadLetter](),
+		"DeadLetter":      reflect.TypeFor[dead.Letter](),
 		"Acceptance":      reflect.TypeFor[rpc.Acceptance](),
 		"ToolQuery":       reflect.TypeFor[tools.OfferQuery](),
 		"ToolList":        reflect.TypeFor[rpc.ToolList](),

@@ -3,7 +3,6 @@
 package session
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -112,24 +111,25 @@ const maxBackScan = 4000
 // all), the one that was used last first. next is where a later call continues; it is 0 if
 // there are no more. A page can be shorter than the limit although there are more.
 func (s *Store) ListBack(ctx context.Context, before uint64, limit int) (sizes []Size, next uint64, err error) {
-	var failed error
 	seen, scanned := map[string]bool{}, 0
-	next, err = s.bus.ScanBack(ctx, bus.Sessions, s.bus.Session("*"), before, func(m bus.Stored) bool {
+	for m, err := range s.bus.Read(ctx, bus.Sessions, bus.Back(s.bus.Session("*"), before)) {
+		if err != nil {
+			return nil, 0, fmt.Errorf("list sessions: %w", err)
+		}
 		if name := strings.TrimPrefix(m.Subject, s.bus.Session("")); !seen[name] {
 			seen[name] = true
-			var last uint64
-			if _, last, failed = s.bus.LastMessageSeq(ctx, bus.Sessions, m.Subject); failed != nil {
-				return false
+			last, err := s.bus.Last(ctx, bus.Sessions, m.Subject)
+			if err != nil {
+				return nil, 0, fmt.Errorf("list sessions: %w", err)
 			}
-			if last == m.Sequence { // otherwise, an earlier page has the session
+			if last.Sequence == m.Sequence { // otherwise, an earlier page has the session
 				sizes = append(sizes, Size{Session: name})
 			}
 		}
-		scanned++
-		return len(sizes) < limit && scanned < maxBackScan
-	})
-	if failed != nil || err != nil {
-		return nil, 0, fmt.Errorf("list sessions: %w", cmp.Or(failed, err))
+		if scanned++; len(sizes) >= limit || scanned >= maxBackScan {
+			next = m.Sequence
+			break
+		}
 	}
 	stream, err := s.bus.Stream(ctx, bus.Sessions)
 	if err != nil {

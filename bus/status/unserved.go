@@ -67,20 +67,20 @@ func countSubjects(ctx context.Context, b *bus.Bus, stream string, count func(su
 		return nil
 	}
 	seen := map[uint64]bool{}
-	one := func(m bus.Stored) bool {
-		if !seen[m.Sequence] {
-			seen[m.Sequence] = true
-			count(m.Subject, 1)
+	for _, back := range []bool{false, true} {
+		size := 0
+		for m, err := range b.Read(ctx, stream, bus.Query{Limit: sampled, Back: back}) {
+			if err != nil {
+				return err
+			}
+			if !seen[m.Sequence] {
+				seen[m.Sequence] = true
+				count(m.Subject, 1)
+			}
+			if size += len(m.Body); size > sampledBytes {
+				break
+			}
 		}
-		return true
 	}
-	if _, err := b.ScanDirect(ctx, stream, ">", sampled, sampledBytes, one); err != nil {
-		return err
-	}
-	left := sampled
-	_, err = b.ScanBack(ctx, stream, ">", 0, func(m bus.Stored) bool {
-		left--
-		return one(m) && left > 0
-	})
-	return err
+	return nil
 }

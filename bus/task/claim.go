@@ -29,16 +29,16 @@ type Claim struct {
 // a message that no worker published, such as an acknowledgement that a client made the
 // server send there, it returns a *ForgedError and the sequence.
 func ReadClaim(ctx context.Context, b *bus.Bus, session, call string) (c Claim, sequence uint64, err error) {
-	body, sequence, err := b.LastMessageSeq(ctx, bus.Results, b.Claim(session, call))
-	if sequence == 0 || err != nil {
+	m, err := b.Last(ctx, bus.Results, b.Claim(session, call))
+	if m.Sequence == 0 || err != nil {
 		return Claim{}, 0, err
 	}
-	err = json.Unmarshal(body, &c)
+	err = json.Unmarshal(m.Body, &c)
 	if err == nil && (c.Nonce == "" || c.Worker == "") {
 		err = errors.New("it names no worker and no nonce")
 	}
 	if err != nil {
-		return Claim{}, sequence, &ForgedError{b.Claim(session, call), sequence, fmt.Errorf("the message is not a claim: %w: %w", ErrUnreadable, err)}
+		return Claim{}, m.Sequence, &ForgedError{b.Claim(session, call), m.Sequence, fmt.Errorf("the message is not a claim: %w: %w", ErrUnreadable, err)}
 	}
-	return c, sequence, nil
+	return c, m.Sequence, nil
 }

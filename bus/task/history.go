@@ -62,15 +62,19 @@ func ReadHistory(ctx context.Context, b *bus.Bus, q HistoryQuery) (History, erro
 		session = "*"
 	}
 	h := History{Endings: []Ending{}}
-	next, err := b.ScanBack(ctx, bus.Results, b.ResultsOf(session), q.Before, func(m bus.Stored) bool {
+	for m, err := range b.Read(ctx, bus.Results, bus.Back(b.ResultsOf(session), q.Before)) {
+		if err != nil {
+			return h, err
+		}
 		if e, ok := EndingOf(b, m); ok && q.matches(e) {
 			h.Endings = append(h.Endings, e)
 		}
-		seen++
-		return len(h.Endings) < q.Limit && seen < maxHistoryScan
-	})
-	h.Next = next
-	return h, err
+		if seen++; len(h.Endings) >= q.Limit || seen >= maxHistoryScan {
+			h.Next = m.Sequence
+			break
+		}
+	}
+	return h, nil
 }
 
 // EndingOf decodes a message of the results stream. ok is false for a claim, and for a

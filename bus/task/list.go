@@ -117,12 +117,15 @@ func List(ctx context.Context, b *bus.Bus, session string) (Listing, error) {
 // the ids of all calls that have ended.
 func asyncTasks(ctx context.Context, b *bus.Bus, session string) (tasks map[string]*Task, ended map[string]bool, err error) {
 	tasks, ended = map[string]*Task{}, map[string]bool{}
-	err = b.ReadSubjects(ctx, bus.Results, []string{b.Result(session, "*"), b.Completion(session, "*")}, func(subject string, body []byte) error {
-		e, err := DecodeResult(b, subject, body)
+	for m, err := range b.Read(ctx, bus.Results, bus.Query{Subject: b.ResultsOf(session)}) {
 		if err != nil {
-			return nil // not a result of ours
+			return nil, nil, err
 		}
-		id := subject[strings.LastIndexByte(subject, '.')+1:]
+		e, err := DecodeResult(b, m.Subject, m.Body)
+		if err != nil {
+			continue // a claim, or not a result of ours
+		}
+		id := m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]
 		t := tasks[id]
 		if t == nil && e.Outcome == tools.Async {
 			t = &Task{ID: id, Session: session, State: Queued}
@@ -134,9 +137,8 @@ func asyncTasks(ctx context.Context, b *bus.Bus, session string) (tasks map[stri
 		if e.Outcome != tools.Async {
 			ended[id] = true
 		}
-		return nil
-	})
-	return tasks, ended, err
+	}
+	return tasks, ended, nil
 }
 
 // shorten sorts tasks and omits those that make the list too long.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/jsapi"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -17,6 +18,7 @@ import (
 // A call is found while it moves out of the calls stream to the parked calls.
 func TestGetFindsACallThatMoves(t *testing.T) {
 	b := bustest.New(t)
+	api := jsapi.New(b.JetStream())
 	for i := range 60 {
 		call := tools.Call{ID: fmt.Sprint("c", i), Session: "s", Tool: "x"}
 		body, err := bus.Encode(call)
@@ -36,7 +38,7 @@ func TestGetFindsACallThatMoves(t *testing.T) {
 			defer moved.Store(true)
 			time.Sleep(time.Duration(i%6) * time.Millisecond)
 			_, parkErr := task.Park(t.Context(), b, task.Parked{Call: call, Queue: "default", State: task.Waiting, Until: time.Now().Add(time.Hour)})
-			if err := errors.Join(parkErr, b.DeleteMessage(t.Context(), bus.Calls, calls)); err != nil {
+			if err := errors.Join(parkErr, api.DeleteMessage(t.Context(), b.StreamName(bus.Calls), calls)); err != nil {
 				t.Error(err)
 			}
 		}()

@@ -121,7 +121,8 @@ func (l *pageReader) add(id string) *Task {
 
 // hasResult reports whether a call has ended or is async.
 func (l *pageReader) hasResult(ctx context.Context, id string) (bool, error) {
-	return l.b.HasMessage(ctx, bus.Results, l.b.Result(l.session, id))
+	m, err := l.b.Last(ctx, bus.Results, l.b.Result(l.session, id))
+	return m.Sequence > 0, err
 }
 
 // readParked adds the parked calls. These are few.
@@ -149,49 +150,50 @@ func (l *pageReader) addUnsettled(c unsettledCall) {
 // readCalls adds the calls that wait or run.
 func (l *pageReader) readCalls(ctx context.Context, before uint64) (next uint64, err error) {
 	u, seen := newUnsettledReader(l.b), 0
-	var failed error
-	next, err = l.b.ScanBack(ctx, bus.Calls, l.b.Call("*", "*", l.session, "*"), before, func(m bus.Stored) bool {
+	for m, err := range l.b.Read(ctx, bus.Calls, bus.Back(l.b.Call("*", "*", l.session, "*"), before)) {
+		if err != nil {
+			return 0, err
+		}
 		if c, ok := u.take(ctx, m); ok && !l.isParked(c.id) {
 			done, err := l.hasResult(ctx, c.id)
 			if err != nil {
-				failed = err
-				return false
+				return 0, err
 			}
 			if !done {
 				l.addUnsettled(c)
 			}
 		}
-		seen++
-		return l.more() && seen < maxHistoryScan
-	})
-	if failed != nil {
-		err = failed
+		if seen++; !l.more() || seen >= maxHistoryScan {
+			return m.Sequence, nil
+		}
 	}
-	return next, err
+	return 0, nil
 }
 
 // readResults adds async calls.
 func (l *pageReader) readResults(ctx context.Context, before uint64) (next uint64, err error) {
 	first, seen := len(l.tasks), 0
-	next, err = l.b.ScanBack(ctx, bus.Results, l.b.Result(l.session, "*"), before, func(m bus.Stored) bool {
+	for m, err := range l.b.Read(ctx, bus.Results, bus.Back(l.b.Result(l.session, "*"), before)) {
+		if err != nil {
+			return 0, err
+		}
 		e, err := DecodeResult(l.b, m.Subject, m.Body)
 		id := l.b.Split(m.Subject)[2]
 		if err == nil && e.Outcome == tools.Async {
 			l.add(id).apply(e)
 		}
-		seen++
-		return l.more() && seen < maxHistoryScan
-	})
-	if err != nil {
-		return 0, err
+		if seen++; !l.more() || seen >= maxHistoryScan {
+			next = m.Sequence
+			break
+		}
 	}
 	for _, t := range l.tasks[first:] {
 		subject := l.b.Completion(l.session, t.ID)
-		body, ok, err := l.b.LastMessage(ctx, bus.Results, subject)
+		m, err := l.b.Last(ctx, bus.Results, subject)
 		if err != nil {
 			return 0, err
 		}
-		if e, err := DecodeResult(l.b, subject, body); ok && err == nil {
+		if e, err := DecodeResult(l.b, subject, m.Body); m.Sequence > 0 && err == nil {
 			t.apply(e)
 		} else if p, ok := l.parked[t.ID]; ok {
 			t.setParked(p)

@@ -179,7 +179,10 @@ func Resume(ctx context.Context, b *bus.Bus, p Parked) error {
 	if p.Traceparent != "" {
 		header["traceparent"] = []string{p.Traceparent}
 	}
-	err = b.RepublishCall(ctx, b.Call(p.Queue, p.Call.Tool, k.Session, k.ID), body, fmt.Sprintf("resume-%s-%s-%d", k.Session, k.ID, p.Revision), header)
+	key := fmt.Sprintf("resume-%s-%s-%d", k.Session, k.ID, p.Revision)
+	err = b.Republish(ctx, bus.Message{
+		Subject: b.Call(p.Queue, p.Call.Tool, k.Session, k.ID), Body: body, Header: header, Key: key, WaitIfFull: true,
+	}, key, func(uint64) bool { return true })
 	if err != nil {
 		return fmt.Errorf("resume call %s: %w", k.ID, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/jsapi"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -72,20 +73,20 @@ func ReadResult(ctx context.Context, b *bus.Bus, subject string) (r StoredResult
 
 // ReadStored is like ReadResult, but returns a *ForgedError for a forged message.
 func ReadStored(ctx context.Context, b *bus.Bus, subject string) (r StoredResult, ok bool, err error) {
-	body, sequence, err := b.LastMessageSeq(ctx, bus.Results, subject)
-	if sequence == 0 || err != nil {
+	m, err := b.Last(ctx, bus.Results, subject)
+	if m.Sequence == 0 || err != nil {
 		return StoredResult{}, false, err
 	}
-	event, err := DecodeResult(b, subject, body)
+	event, err := DecodeResult(b, subject, m.Body)
 	if err != nil {
-		return StoredResult{}, false, &ForgedError{subject, sequence, err}
+		return StoredResult{}, false, &ForgedError{subject, m.Sequence, err}
 	}
-	return StoredResult{event, sequence}, true, nil
+	return StoredResult{event, m.Sequence}, true, nil
 }
 
 // Delete deletes a message of the results stream, if it still exists.
 func Delete(ctx context.Context, b *bus.Bus, sequence uint64) error {
-	return b.DeleteMessage(ctx, bus.Results, sequence)
+	return jsapi.New(b.JetStream()).DeleteMessage(ctx, b.StreamName(bus.Results), sequence)
 }
 
 // DecodeResult decodes the result or completion that is stored on a subject. A client can

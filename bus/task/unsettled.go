@@ -31,14 +31,21 @@ func unsettled(ctx context.Context, b *bus.Bus, session, id string) (calls []uns
 		anyID = "*"
 	}
 	u := newUnsettledReader(b)
-	all, err = b.ScanDirect(ctx, bus.Calls, b.Call("*", "*", session, anyID), maxWaiting, maxWaitingBytes, func(m bus.Stored) bool {
+	read, size := 0, 0
+	for m, err := range b.Read(ctx, bus.Calls, bus.Query{Subject: b.Call("*", "*", session, anyID)}) {
+		if err != nil {
+			return calls, false, err
+		}
 		c, ok := u.take(ctx, m)
 		if ok {
 			calls = append(calls, c)
 		}
-		return !ok || id == ""
-	})
-	return calls, all, err
+		read, size = read+1, size+len(m.Body)
+		if ok && id != "" || read >= maxWaiting || size >= maxWaitingBytes {
+			return calls, false, nil
+		}
+	}
+	return calls, true, nil
 }
 
 // unsettledReader selects the unsettled ones of the stored calls.

@@ -21,11 +21,14 @@ func ListWaiting(ctx context.Context, b *bus.Bus, queue string, limit int) ([]Wa
 	if err != nil {
 		return nil, err
 	}
-	err = b.ScanFrom(ctx, bus.Calls, b.Call(queue, "*", "*", "*"), p.Delivered+1, limit, func(m bus.Stored) {
+	for m, err := range b.Read(ctx, bus.Calls, bus.Query{Subject: b.Call(queue, "*", "*", "*"), From: p.Delivered + 1, Limit: limit}) {
+		if err != nil {
+			return nil, err
+		}
 		if subject, ok := b.SplitCall(m.Subject); ok {
 			t := Task{ID: subject.ID, Session: subject.Session, Tool: tools.Excerpt(subject.Tool, 80), State: Queued, QueuedAt: m.At}
 			waiting = append(waiting, WaitingCall{t, queue})
 		}
-	})
-	return waiting, err
+	}
+	return waiting, nil
 }

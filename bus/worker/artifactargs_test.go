@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/mem"
@@ -60,10 +60,10 @@ func TestArtifactsAsArguments(t *testing.T) {
 	}
 	// The id belongs to the arguments of the client: with the content itself, it is
 	// another call.
-	dead := bustest.Subscribe(t, b, "stevedore.dead.>")
+	letters := bustest.Subscribe(t, b, "stevedore.dead.>")
 	waitEmpty(t, b)
 	submit(t, b, "stevedore.call.default.size", fmt.Sprintf(`{"id":"c0","session":"s1","args":{"text":%q}}`, long))
-	if got, _ := bustest.Next[bus.DeadLetter](t, dead); got.Code != tools.CodeMismatch {
+	if got, _ := bustest.Next[dead.Letter](t, letters); got.Code != tools.CodeMismatch {
 		t.Errorf("the same id with other arguments: %+v", got)
 	}
 }

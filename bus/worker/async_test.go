@@ -10,6 +10,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/notify"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/bus/task"
@@ -227,9 +228,9 @@ func TestDeadLetterOfReusedID(t *testing.T) {
 	b := bustest.New(t)
 	submit(t, b, b.Claim("default", "a"), `{"worker":"w","nonce":"n","call_digest":"another"}`)
 	start(t, b, worker.Config{AskTimeout: 50 * time.Millisecond}, echo(t, "once", tools.Once, new(atomic.Int64), nil))
-	dead := bustest.Subscribe(t, b, "stevedore.dead.>")
+	letters := bustest.Subscribe(t, b, "stevedore.dead.>")
 	submit(t, b, short("default", "once"), `{"id":"a","args":{"text":"x"}}`)
-	if got, _ := bustest.Next[bus.DeadLetter](t, dead); got.Code != tools.CodeMismatch {
+	if got, _ := bustest.Next[dead.Letter](t, letters); got.Code != tools.CodeMismatch {
 		t.Errorf("dead letter %+v", got)
 	}
 	waitEmpty(t, b)
@@ -261,7 +262,7 @@ func TestAsyncToolThatLostTheRace(t *testing.T) {
 	submit(t, b, short("default", "slow"), `{"id":"1","session":"s"}`)
 	<-stopped
 	waitEmpty(t, b)
-	if data, ok, err := b.LastMessage(t.Context(), bus.Results, b.Completion("s", "1")); ok || err != nil {
+	if data, ok, err := bustest.Message(b.Last(t.Context(), bus.Results, b.Completion("s", "1"))); ok || err != nil {
 		t.Errorf("a completion in addition to a final result: %s, %v", data, err)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/bus/worker"
@@ -124,7 +125,7 @@ func newPipeline(b *testing.B, noSync bool) *pipeline {
 	p := &pipeline{server: s, arrived: make(chan struct{}, 1)}
 	p.client = p.connect(b)
 	p.call = func(id string) string { return p.client.Call(bus.DefaultQueue, "noop", "bench", id) }
-	if _, err := p.client.Provision(b.Context(), false); err != nil {
+	if _, err := admin.Provision(b.Context(), p.client, admin.Nothing); err != nil {
 		b.Fatal(err)
 	}
 	if _, err := p.client.Conn().Subscribe("stevedore.result.>", func(*nats.Msg) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -48,7 +49,7 @@ func (w *Worker) shouldRetry(ctx context.Context, d *bus.Delivery) (bool, error)
 // that no caller waits for it. A once-only call gets the outcome unknown if a worker
 // claimed it. rpc.RetryCall removes that result and the claim. The call no longer waits for
 // an approval.
-func (w *Worker) answerDeadLetter(ctx context.Context, d *bus.Delivery, letter bus.StoredDeadLetter) error {
+func (w *Worker) answerDeadLetter(ctx context.Context, d *bus.Delivery, letter dead.Stored) error {
 	a, err := w.decode(d)
 	if err != nil {
 		return nil // it names no call
@@ -62,7 +63,7 @@ func (w *Worker) answerDeadLetter(ctx context.Context, d *bus.Delivery, letter b
 }
 
 // publishGivenUp publishes the result of a call that became a dead letter.
-func (w *Worker) publishGivenUp(ctx context.Context, a *attempt, letter bus.StoredDeadLetter) error {
+func (w *Worker) publishGivenUp(ctx context.Context, a *attempt, letter dead.Stored) error {
 	res := deadLetterResult(a.call, letter)
 	if a.once() {
 		// From here on, no worker can start the call.
@@ -85,7 +86,7 @@ func (w *Worker) publishGivenUp(ctx context.Context, a *attempt, letter bus.Stor
 }
 
 // deadLetterResult is the result of a call that the bus stopped retrying.
-func deadLetterResult(call tools.Call, letter bus.StoredDeadLetter) *tools.Result {
+func deadLetterResult(call tools.Call, letter dead.Stored) *tools.Result {
 	reason := tools.Excerpt(letter.Reason, 2000)
 	if letter.Code == bus.CodeExhausted {
 		reason = fmt.Sprintf("the last of %d attempts failed: %s", letter.Attempts, reason)

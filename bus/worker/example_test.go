@@ -10,6 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/worker"
@@ -34,7 +35,7 @@ func Example() {
 	b, err := bus.Connect(ctx, server.ClientConfig(bus.Config{}))
 	check(err)
 	defer b.Close()
-	_, err = b.Provision(ctx, false)
+	_, err = admin.Provision(ctx, b, admin.Nothing)
 	check(err)
 
 	shout, err := tools.NewTool("shout", "Say something loudly.",

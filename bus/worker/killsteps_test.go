@@ -17,6 +17,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/worker"
@@ -168,7 +169,7 @@ func TestKillWhileRetryingDeadLetters(t *testing.T) {
 	if killed < 10 || killed == writes {
 		t.Fatalf("%d kills", killed)
 	}
-	for letter, err := range b.DeadLetters(t.Context(), "") {
+	for letter, err := range dead.List(t.Context(), b, "", 0) {
 		if err == nil {
 			err = rpc.RetryCall(t.Context(), b, letter)
 		}
@@ -204,8 +205,8 @@ func retryAndDie(ctx context.Context, cfg bus.Config, n int) error {
 		return err
 	}
 	defer b.Close()
-	var letters []bus.StoredDeadLetter
-	for letter, err := range b.DeadLetters(ctx, "") {
+	var letters []dead.Stored
+	for letter, err := range dead.List(ctx, b, "", 0) {
 		if err != nil {
 			return err
 		}

@@ -123,9 +123,9 @@ func TestBadQueueName(t *testing.T) {
 func TestTickForBadQueue(t *testing.T) {
 	b := bustest.New(t)
 	start(t, b, worker.Config{Ticks: true})
-	dead := bustest.Subscribe(t, b, "stevedore.dead.tick.main")
+	letters := bustest.Subscribe(t, b, "stevedore.dead.tick.main")
 	submit(t, b, "stevedore.tick.cron.main", `{"tool":"echo","queue":"a.*"}`)
-	if got, _ := bustest.Next[struct{ Code string }](t, dead); got.Code != "undecodable" {
+	if got, _ := bustest.Next[struct{ Code string }](t, letters); got.Code != "undecodable" {
 		t.Errorf("dead letter %+v", got)
 	}
 }
@@ -153,7 +153,7 @@ func TestCallRunningOnAnotherWorker(t *testing.T) {
 	}
 	close(release)
 	waitEmpty(t, b)
-	body, _, err := b.LastMessage(t.Context(), bus.Results, b.Result("default", "a"))
+	body, _, err := bustest.Message(b.Last(t.Context(), bus.Results, b.Result("default", "a")))
 	if res, _ := tools.DecodeResult(body); err != nil || res.Outcome != tools.Completed || runs.Load() != 1 {
 		t.Errorf("result %s after %d runs, %v", body, runs.Load(), err)
 	}
@@ -179,7 +179,7 @@ func TestAsyncToolThatFailsToRestart(t *testing.T) {
 	stop()
 	start(t, b, worker.Config{}, failingAsync{})
 	waitEmpty(t, b)
-	body, ok, err := b.LastMessage(t.Context(), bus.Results, b.Completion("s", "a"))
+	body, ok, err := bustest.Message(b.Last(t.Context(), bus.Results, b.Completion("s", "a")))
 	if res, _ := tools.DecodeResult(body); !ok || err != nil || res.Outcome != tools.Failed {
 		t.Errorf("completion %s, %v", body, err)
 	}
@@ -265,7 +265,7 @@ func TestUnstoredResultIsNotAcknowledged(t *testing.T) {
 	purgeResults(t, b)
 	defer start(t, b, worker.Config{}, tool)()
 	waitEmpty(t, b)
-	if _, ok, err := b.LastMessage(t.Context(), bus.Results, b.Result("default", "a")); err != nil || !ok {
+	if _, ok, err := bustest.Message(b.Last(t.Context(), bus.Results, b.Result("default", "a"))); err != nil || !ok {
 		t.Errorf("the call has no result after %d runs: %v", runs.Load(), err)
 	}
 }

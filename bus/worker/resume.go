@@ -89,12 +89,12 @@ func (w *Worker) mayHaveRun(ctx context.Context, a *attempt) (bool, error) {
 	if a.once() || a.delivery.Header(bus.FreshHeader) != "" {
 		return false, nil
 	}
-	var stored bool
+	var stored bus.Stored
 	err := w.readWithRetry(ctx, func() (err error) {
-		stored, err = w.bus.HasMessage(ctx, bus.Results, w.bus.Result(a.key.session, a.key.id))
+		stored, err = w.bus.Last(ctx, bus.Results, w.bus.Result(a.key.session, a.key.id))
 		return err
 	})
-	return stored, err
+	return stored.Sequence > 0, err
 }
 
 // detachAndWait waits until done is closed. Waiting uses no slot, and the worker keeps the

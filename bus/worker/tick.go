@@ -97,13 +97,13 @@ func (w *Worker) handleTick(ctx context.Context, d *bus.Delivery) error {
 // and returns it. If the run must not start now, started is false and the returned
 // record is that of the run that prevents it.
 func (w *Worker) beginRun(ctx context.Context, record bus.Message, tick tools.Tick, next schedule.Run) (_ schedule.Run, started bool, err error) {
-	data, revision, err := w.bus.LastMessageSeq(ctx, bus.Ticks, record.Subject)
+	stored, err := w.bus.Last(ctx, bus.Ticks, record.Subject)
 	if err != nil {
 		return schedule.Run{}, false, err
 	}
 	var prior schedule.Run
-	if data != nil {
-		if err := json.Unmarshal(data, &prior); err != nil {
+	if stored.Sequence > 0 {
+		if err := json.Unmarshal(stored.Body, &prior); err != nil {
 			w.log.Warn().Err(err).Str("subject", record.Subject).Msg("cannot decode the last run record; replacing it")
 		}
 	}
@@ -129,7 +129,7 @@ func (w *Worker) beginRun(ctx context.Context, record bus.Message, tick tools.Ti
 	if record.Body, err = bus.Encode(next); err != nil {
 		return schedule.Run{}, false, err
 	}
-	header := bus.ExpectRevision(revision)
+	header := bus.ExpectRevision(stored.Sequence)
 	maps.Copy(header, record.Header)
 	record.Header = header
 	_, err = w.bus.Publish(ctx, record)

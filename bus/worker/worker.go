@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/schedule"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/offload"
@@ -112,7 +113,7 @@ func New(b *bus.Bus, registry *tools.Registry, offloader Offloader, cfg Config) 
 		cfg.AskTimeout = task.AskTimeout
 	}
 	if cfg.ClaimTimeout <= 0 {
-		cfg.ClaimTimeout = b.Lease()
+		cfg.ClaimTimeout = b.Config().Lease
 	}
 	if cfg.OnStep == nil {
 		cfg.OnStep = func(Step) {}
@@ -205,15 +206,15 @@ func (w *Worker) Run(ctx context.Context) error {
 
 	ticks := bus.ConsumeConfig{Slots: w.cfg.Slots, MaxAttempts: w.cfg.MaxAttempts, Grace: w.cfg.Grace}
 	calls := ticks
-	calls.ShouldRetry, calls.OnDeadLetter, calls.HasEnded = w.shouldRetry, w.answerDeadLetter, w.hasEnded
-	consume := func(c bus.Consumer, cfg bus.ConsumeConfig, handler bus.Handler) {
-		run(&serve, func() error { return w.bus.Consume(ctx, c, cfg, handler) })
+	calls.ShouldRetry = w.shouldRetry
+	consume := func(c bus.Consumer, cfg bus.ConsumeConfig, report dead.Report, handler bus.Handler) {
+		run(&serve, func() error { return dead.Consume(ctx, w.bus, c, cfg, report, handler) })
 	}
 	for _, queue := range w.cfg.Queues {
-		consume(w.bus.WorkerConsumer(queue), calls, w.handle)
+		consume(w.bus.WorkerConsumer(queue), calls, w.answerDeadLetter, w.handle)
 	}
 	if w.cfg.Ticks {
-		consume(w.bus.TickConsumer(), ticks, w.handleTick)
+		consume(w.bus.TickConsumer(), ticks, nil, w.handleTick)
 		run(&serve, func() error { schedule.New(w.bus).KeepTime(ctx, w.log); return nil })
 	}
 	w.log.Info().Str("worker", w.cfg.Name).Strs("queues", w.cfg.Queues).Msg("worker is consuming")

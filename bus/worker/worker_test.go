@@ -15,6 +15,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/bus/worker/workertest"
@@ -101,7 +102,7 @@ func TestBadCalls(t *testing.T) {
 	var runs atomic.Int64
 	start(t, b, worker.Config{}, echo(t, "echo", tools.Idempotent, &runs, nil))
 	results := bustest.Subscribe(t, b, "stevedore.result.>")
-	dead := bustest.Subscribe(t, b, "stevedore.dead.>")
+	letters := bustest.Subscribe(t, b, "stevedore.dead.>")
 
 	long := strings.Repeat("x", 5000)
 	for name, c := range map[string]struct{ subject, body, outcome, code string }{
@@ -147,11 +148,11 @@ func TestBadCalls(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			submit(t, b, "stevedore."+c.subject, c.body)
-			got, _ := bustest.Next[bus.DeadLetter](t, dead)
+			got, _ := bustest.Next[dead.Letter](t, letters)
 			if got.Code != "undecodable" || got.Reason == "" || !strings.HasPrefix(got.Subject, "stevedore."+c.subject+".default.") {
 				t.Errorf("dead letter %+v", got)
 			}
-			if body, err := b.DeadMessage(t.Context(), got); err != nil || string(body) != c.body {
+			if body, err := got.Message(t.Context(), b); err != nil || string(body) != c.body {
 				t.Errorf("body %q, %v", body, err)
 			}
 		})
@@ -183,13 +184,13 @@ func TestMismatch(t *testing.T) {
 	var runs atomic.Int64
 	start(t, b, worker.Config{}, echo(t, "echo", tools.Idempotent, &runs, nil), echo(t, "once", tools.Once, &runs, nil))
 	results := bustest.Subscribe(t, b, "stevedore.result.>")
-	dead := bustest.Subscribe(t, b, "stevedore.dead.>")
+	letters := bustest.Subscribe(t, b, "stevedore.dead.>")
 	for _, tool := range []string{"echo", "once"} {
 		submit(t, b, "stevedore.call.default."+tool, `{"id":"`+tool+`","args":{"text":"x"}}`)
 		bustest.Next[tools.ResultEvent](t, results)
 		waitEmpty(t, b)
 		submit(t, b, "stevedore.call.default."+tool, `{"id":"`+tool+`","args":{"text":"y"}}`)
-		if got, _ := bustest.Next[bus.DeadLetter](t, dead); got.Code != tools.CodeMismatch {
+		if got, _ := bustest.Next[dead.Letter](t, letters); got.Code != tools.CodeMismatch {
 			t.Errorf("dead letter %+v", got)
 		}
 	}
@@ -228,7 +229,7 @@ func TestDuplicateOfRunningCall(t *testing.T) {
 	if n := runs.Load(); n != 1 {
 		t.Errorf("ran %d times", n)
 	}
-	body, ok, err := b.LastMessage(t.Context(), bus.Results, b.Result("default", "a"))
+	body, ok, err := bustest.Message(b.Last(t.Context(), bus.Results, b.Result("default", "a")))
 	if res, _ := tools.DecodeResult(body); !ok || err != nil || res.Outcome != tools.Completed {
 		t.Errorf("result %s, %v", body, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/heartbeat"
 	"github.com/stevedore-bus/stevedore/bus/schedule"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
@@ -103,7 +104,7 @@ func serve(ctx context.Context, cmd *cobra.Command, o options) error {
 	var watcher sync.WaitGroup
 	defer watcher.Wait()
 	defer b.Close()
-	if _, err := b.Provision(ctx, false); err != nil {
+	if _, err := admin.Provision(ctx, b, admin.Nothing); err != nil {
 		return err
 	}
 	if o.once {

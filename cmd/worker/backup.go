@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
 )
@@ -27,7 +28,7 @@ too. To save "stevedore up", stop it and copy its data directory.
 ` + cli.ExitCodesHelp
 
 func newBackupCommand() *cobra.Command {
-	return copyCommand("backup DIR", "Save all streams and buckets of a NATS server into a directory", backupHelp, "Saving", (*bus.Bus).Backup)
+	return copyCommand("backup DIR", "Save all streams and buckets of a NATS server into a directory", backupHelp, "Saving", admin.Backup)
 }
 
 const restoreHelp = `Create the streams and buckets of a backup with their messages and consumers, on a server
@@ -40,17 +41,17 @@ nothing. --replicas sets another number of replicas than before.
 ` + cli.ExitCodesHelp
 
 func newRestoreCommand() *cobra.Command {
-	return copyCommand("restore DIR", "Create the streams and buckets of a backup on a NATS server", restoreHelp, "Restoring", (*bus.Bus).Restore)
+	return copyCommand("restore DIR", "Create the streams and buckets of a backup on a NATS server", restoreHelp, "Restoring", admin.Restore)
 }
 
-func copyCommand(use, short, long, doing string, do func(b *bus.Bus, ctx context.Context, dir string, show func(string)) ([]bus.SavedStream, error)) *cobra.Command {
+func copyCommand(use, short, long, doing string, do func(ctx context.Context, b *bus.Bus, dir string, show func(string)) ([]admin.SavedStream, error)) *cobra.Command {
 	o := new(client.Options)
 	cmd := &cobra.Command{
 		Use: use, Short: short, Long: long, Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.With(cmd, func(ctx context.Context, b *bus.Bus) error {
 				var progress *cli.Progress
-				streams, err := do(b, ctx, args[0], func(stream string) {
+				streams, err := do(ctx, b, args[0], func(stream string) {
 					progress.Stop()
 					progress = cli.StartProgress(cmd.ErrOrStderr(), doing+" "+stream, -1)
 				})
@@ -66,7 +67,7 @@ func copyCommand(use, short, long, doing string, do func(b *bus.Bus, ctx context
 	return cmd
 }
 
-func printStreams(cmd *cobra.Command, asJSON bool, streams []bus.SavedStream) error {
+func printStreams(cmd *cobra.Command, asJSON bool, streams []admin.SavedStream) error {
 	if asJSON {
 		for _, s := range streams {
 			if err := cli.JSON(cmd.OutOrStdout(), s); err != nil {

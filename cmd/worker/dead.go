@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
@@ -76,8 +77,8 @@ func newDeadCommand() *cobra.Command {
 	}
 	rm := &cobra.Command{
 		Use: "rm NUMBER...", Short: "Remove dead letters for good",
-		RunE: o.each("removed", func(ctx context.Context, b *bus.Bus, letter bus.StoredDeadLetter) error {
-			return b.RemoveDeadLetter(ctx, letter)
+		RunE: o.each("removed", func(ctx context.Context, b *bus.Bus, letter dead.Stored) error {
+			return dead.Remove(ctx, b, letter)
 		}),
 	}
 	for _, c := range []*cobra.Command{retry, rm} {
@@ -98,7 +99,7 @@ func (o *deadOptions) with(cmd *cobra.Command, do func(context.Context, *bus.Bus
 
 // each calls do with each dead letter that the arguments name, and prints done, such as
 // "retried", for each.
-func (o *deadOptions) each(done string, do func(context.Context, *bus.Bus, bus.StoredDeadLetter) error) func(*cobra.Command, []string) error {
+func (o *deadOptions) each(done string, do func(context.Context, *bus.Bus, dead.Stored) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 != o.all {
 			return cli.Exit(cli.ExitUsage, "give the NUMBER of each dead letter, or --all; see stevedore dead ls")
@@ -109,9 +110,9 @@ func (o *deadOptions) each(done string, do func(context.Context, *bus.Bus, bus.S
 				return err
 			}
 			var errs []error // an error must not stop the others
-			bus.EachDeadLetter(letters, func(letter bus.StoredDeadLetter) error {
+			dead.Each(letters, func(letter dead.Stored) error {
 				return do(ctx, b, letter)
-			}, func(letter bus.StoredDeadLetter, err error) {
+			}, func(letter dead.Stored, err error) {
 				if err != nil {
 					errs = append(errs, err)
 					return
@@ -123,10 +124,10 @@ func (o *deadOptions) each(done string, do func(context.Context, *bus.Bus, bus.S
 	}
 }
 
-func (o *deadOptions) named(ctx context.Context, b *bus.Bus, args []string) ([]bus.StoredDeadLetter, error) {
-	var letters []bus.StoredDeadLetter
+func (o *deadOptions) named(ctx context.Context, b *bus.Bus, args []string) ([]dead.Stored, error) {
+	var letters []dead.Stored
 	if o.all {
-		for letter, err := range b.DeadLetters(ctx, o.kind) {
+		for letter, err := range dead.List(ctx, b, o.kind, 0) {
 			if err != nil {
 				return nil, err
 			}
@@ -139,8 +140,8 @@ func (o *deadOptions) named(ctx context.Context, b *bus.Bus, args []string) ([]b
 		if err != nil || number == 0 {
 			return nil, cli.Exit(cli.ExitUsage, "%q is not the number of a dead letter; see stevedore dead ls", arg)
 		}
-		letter, err := b.DeadLetter(ctx, number)
-		if errors.Is(err, bus.ErrNoDeadLetter) {
+		letter, err := dead.Get(ctx, b, number)
+		if errors.Is(err, dead.ErrNone) {
 			return nil, cli.Exit(cli.ExitNotFound, "%w; see stevedore dead ls", err)
 		}
 		if err != nil {
@@ -156,7 +157,7 @@ func (o *deadOptions) list(ctx context.Context, b *bus.Bus, out, stderr io.Write
 		return errLimit
 	}
 	t, count, last := cli.NewTable("number", "kind", "name", "at", "attempts", "reason"), 0, uint64(0)
-	for letter, err := range b.DeadLettersAfter(ctx, o.kind, o.after) {
+	for letter, err := range dead.List(ctx, b, o.kind, o.after) {
 		if err != nil {
 			return err
 		}
@@ -179,11 +180,11 @@ func (o *deadOptions) list(ctx context.Context, b *bus.Bus, out, stderr io.Write
 	return t.Print(out, "No dead letters.")
 }
 
-func (o *deadOptions) show(ctx context.Context, b *bus.Bus, letter bus.StoredDeadLetter, out io.Writer) error {
+func (o *deadOptions) show(ctx context.Context, b *bus.Bus, letter dead.Stored, out io.Writer) error {
 	if o.JSON {
 		return cli.JSON(out, letter)
 	}
-	body, err := b.DeadMessage(ctx, letter.DeadLetter)
+	body, err := letter.Message(ctx, b)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -41,7 +42,7 @@ func TestMissingPermissions(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.Close)
-	if _, err := b.Provision(t.Context(), false); err != nil {
+	if _, err := admin.Provision(t.Context(), b, admin.Nothing); err != nil {
 		t.Fatal(err)
 	}
 	body, err := bus.Encode(tools.ResultEvent{ID: "c1", Session: "default", Tool: "echo", Outcome: tools.Completed, Result: tools.Result{ForLLM: "there it is"}})

@@ -277,7 +277,7 @@ func TestCallWhileJetStreamIsAway(t *testing.T) {
 				away.Store(false)
 				for there := false; !there; time.Sleep(time.Second) {
 					var err error
-					if _, there, err = b.LastMessage(t.Context(), bus.Calls, b.Call(bus.DefaultQueue, "slow", "s1", "c1")); err != nil {
+					if _, there, err = bustest.Message(b.Last(t.Context(), bus.Calls, b.Call(bus.DefaultQueue, "slow", "s1", "c1"))); err != nil {
 						t.Fatal(err)
 					}
 					select {

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
@@ -48,7 +49,11 @@ func newProvisionCommand() *cobra.Command {
 			}
 			defer b.Close()
 			progress := cli.StartProgress(cmd.ErrOrStderr(), "Creating and checking streams", -1)
-			got, err := b.Provision(cmd.Context(), update)
+			change := admin.Nothing
+			if update {
+				change = admin.Everything
+			}
+			got, err := admin.Provision(cmd.Context(), b, change)
 			if err == nil {
 				consumers := []bus.Consumer{b.TickConsumer(), b.NotifierConsumer(), b.DeadConsumer()}
 				for _, queue := range queues {

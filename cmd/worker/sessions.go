@@ -188,15 +188,15 @@ func listSessions(ctx context.Context, o *client.Options, b *bus.Bus, after uint
 	}
 	lines := []sessionLine{}
 	for _, size := range sizes {
-		body, ok, err := b.LastMessage(ctx, bus.Sessions, b.Session(size.Session))
+		last, err := b.Last(ctx, bus.Sessions, b.Session(size.Session))
 		if err != nil {
 			return err
 		}
-		if !ok {
+		if last.Sequence == 0 {
 			continue
 		}
 		line := sessionLine{Session: size.Session, Entries: size.Entries}
-		e, err := agent.DecodeEntry(body)
+		e, err := agent.DecodeEntry(last.Body)
 		switch {
 		case err != nil:
 			line.State = "unreadable"

@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/worker"
@@ -56,7 +57,7 @@ func stevedore(sync bool, name, endpoint string) (system, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	b, err := bus.Connect(ctx, bus.Config{Server: url})
 	if err == nil {
-		_, err = b.Provision(ctx, false)
+		_, err = admin.Provision(ctx, b, admin.Nothing)
 	}
 	if err != nil {
 		cancel()

@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/bus/heartbeat"
 	"github.com/stevedore-bus/stevedore/bus/notify"
@@ -84,11 +85,11 @@ func (p *parts) close() (err error) {
 }
 
 func (p *parts) provision(ctx context.Context) error {
-	provisioned, err := p.bus.Provision(ctx, false)
-	if p.OwnServer && err == nil {
-		err = p.bus.ApplyLimits(ctx)
-		provisioned.Differences = slices.DeleteFunc(provisioned.Differences, bus.Difference.IsLimit)
+	change := admin.Nothing
+	if p.OwnServer {
+		change = admin.Limits
 	}
+	provisioned, err := admin.Provision(ctx, p.bus, change)
 	for _, d := range provisioned.Differences {
 		p.log.Warn().Str("stream", d.Name).Str("setting", d.Setting).Str("have", d.Have).Str("want", d.Want).Msg("stream differs; see stevedore provision")
 	}

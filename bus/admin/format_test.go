@@ -1,4 +1,4 @@
-package bus_test
+package admin_test
 
 import (
 	"errors"
@@ -8,7 +8,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/jsapi"
 )
 
 // Provision and readers refuse a stream of another format, name both versions, and change
@@ -33,10 +35,10 @@ func TestUnknownFormatIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, read := b.Stream(t.Context(), bus.Results)
-		done, check := b.Provision(t.Context(), false)
-		_, update := b.Provision(t.Context(), true)
+		done, check := admin.Provision(t.Context(), b, admin.Nothing)
+		_, update := admin.Provision(t.Context(), b, admin.Everything)
 		for name, err := range map[string]error{"read": read, "provision": check, "update": update} {
-			if _, ok := errors.AsType[*bus.FormatError](err); !ok {
+			if _, ok := errors.AsType[*jsapi.FormatError](err); !ok {
 				t.Errorf("%s of version %q: %v", name, version, err)
 				continue
 			}
@@ -63,13 +65,13 @@ func TestUnusedStreamIsTakenOver(t *testing.T) {
 	if _, err := b.JetStream().CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{"stevedore.session.*"}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Provision(t.Context(), false); err == nil || !strings.Contains(err.Error(), "stevedore provision --update") {
+	if _, err := admin.Provision(t.Context(), b, admin.Nothing); err == nil || !strings.Contains(err.Error(), "stevedore provision --update") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := b.Provision(t.Context(), true); err != nil {
+	if _, err := admin.Provision(t.Context(), b, admin.Everything); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := b.Provision(t.Context(), false); err != nil || len(got.Differences) != 0 {
+	if got, err := admin.Provision(t.Context(), b, admin.Nothing); err != nil || len(got.Differences) != 0 {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }

@@ -1,4 +1,4 @@
-package bus_test
+package dead_test
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/dead"
 )
 
 // Any message becomes a dead letter with the reason, is returned unchanged, and can be
@@ -34,7 +35,7 @@ func TestDeadLetters(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := bustest.New(t)
-			dead := bustest.Subscribe(t, b, "stevedore.dead.call.>")
+			letters := bustest.Subscribe(t, b, "stevedore.dead.call.>")
 			ids := make(chan string, 8)
 			consume(t, b, bus.ConsumeConfig{}, func(_ context.Context, d *bus.Delivery) error {
 				ids <- d.ID()
@@ -50,17 +51,17 @@ func TestDeadLetters(t *testing.T) {
 			if _, err := b.Publish(t.Context(), bus.Message{Subject: subject, Body: body}); err != nil {
 				t.Fatal(err)
 			}
-			letter, _ := bustest.Next[bus.DeadLetter](t, dead)
+			letter, _ := bustest.Next[dead.Letter](t, letters)
 			if letter.Kind != bus.DeadCall || letter.Name != "echo" || letter.Code != "code" || !strings.HasPrefix(letter.Reason, "reason r") || letter.Subject != subject || !strings.HasPrefix(letter.ID, "seq-1-") {
 				t.Errorf("dead letter %.300v", letter)
 			}
 			waitForEmpty(t, b)
-			got, err := b.DeadMessage(t.Context(), letter)
+			got, err := letter.Message(t.Context(), b)
 			if err != nil || !bytes.Equal(got, body) {
 				t.Fatalf("message of %d bytes, want %d; %v", len(got), len(body), err)
 			}
 			if len(body) > 1<<20-1000 { // the headers that make retries one do not fit
-				if err := b.RetryDeadLetter(t.Context(), bus.StoredDeadLetter{DeadLetter: letter}); err != nil {
+				if err := dead.Retry(t.Context(), b, dead.Stored{Letter: letter}); err != nil {
 					t.Fatal(err)
 				}
 				waitForEmpty(t, b)
@@ -70,7 +71,7 @@ func TestDeadLetters(t *testing.T) {
 				return
 			}
 			for range 2 { // the stream drops the second retry, if it is not late
-				if err := b.RetryDeadLetter(t.Context(), bus.StoredDeadLetter{DeadLetter: letter}); err != nil {
+				if err := dead.Retry(t.Context(), b, dead.Stored{Letter: letter}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -86,4 +87,17 @@ func TestDeadLetters(t *testing.T) {
 			}
 		})
 	}
+}
+
+// consume consumes the calls of the default queue.
+func consume(t *testing.T, b *bus.Bus, cfg bus.ConsumeConfig, handler bus.Handler) {
+	t.Helper()
+	bustest.Run(t, func(ctx context.Context) error {
+		return dead.Consume(ctx, b, b.WorkerConsumer("default"), cfg, nil, handler)
+	})
+}
+
+func waitForEmpty(t *testing.T, b *bus.Bus) {
+	t.Helper()
+	bustest.WaitUntil(t, "an empty stream", func() bool { return bustest.Messages(t, b, bus.Calls) == 0 })
 }

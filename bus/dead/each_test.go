@@ -1,4 +1,4 @@
-package bus_test
+package dead_test
 
 import (
 	"errors"
@@ -8,15 +8,16 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/dead"
 )
 
 // EachDeadLetter handles many letters at once, but those of a chat in order. It reports
 // all in order, also after errors.
 func TestEachDeadLetter(t *testing.T) {
 	const count = 200
-	var letters []bus.StoredDeadLetter
+	var letters []dead.Stored
 	for i := range count {
-		l := bus.StoredDeadLetter{Number: uint64(i), DeadLetter: bus.DeadLetter{Kind: bus.DeadCall, Name: "shell"}}
+		l := dead.Stored{Number: uint64(i), Letter: dead.Letter{Kind: bus.DeadCall, Name: "shell"}}
 		if i%2 == 0 {
 			l.Kind, l.Name, l.Body = bus.DeadNotification, "chat", fmt.Appendf(nil, `{"chat_id":"%d"}`, i%10)
 		}
@@ -30,7 +31,7 @@ func TestEachDeadLetter(t *testing.T) {
 		next     uint64
 		parallel = make(chan struct{})
 	)
-	bus.EachDeadLetter(letters, func(l bus.StoredDeadLetter) error {
+	dead.Each(letters, func(l dead.Stored) error {
 		mu.Lock()
 		if running++; running == 20 {
 			close(parallel)
@@ -50,7 +51,7 @@ func TestEachDeadLetter(t *testing.T) {
 			return errors.New("no")
 		}
 		return nil
-	}, func(l bus.StoredDeadLetter, err error) {
+	}, func(l dead.Stored, err error) {
 		if l.Number != next || (err != nil) != (next%3 == 0) {
 			t.Errorf("letter %d: %v, want letter %d", l.Number, err, next)
 		}
@@ -79,7 +80,7 @@ func TestDeadLettersAreListedInBatches(t *testing.T) {
 	}
 	for _, kind := range []string{"", bus.DeadCall} {
 		i := 0
-		for letter, err := range b.DeadLetters(t.Context(), kind) {
+		for letter, err := range dead.List(t.Context(), b, kind, 0) {
 			if i%7 == 0 {
 				i++
 			}
@@ -92,7 +93,7 @@ func TestDeadLettersAreListedInBatches(t *testing.T) {
 			t.Errorf("%d of %d", i, count)
 		}
 	}
-	for letter := range b.DeadLetters(t.Context(), bus.DeadTick) {
+	for letter := range dead.List(t.Context(), b, bus.DeadTick, 0) {
 		t.Errorf("%+v is not a tick", letter)
 	}
 }

@@ -1,4 +1,4 @@
-package bus_test
+package dead_test
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/dead"
 )
 
 // A message gets one dead letter, with the first reason, even if the hook for dead
@@ -21,16 +22,16 @@ func TestOneDeadLetterWhileItsHookFails(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 		defer cancel()
 		calls := 0
-		cfg := bus.ConsumeConfig{MaxAttempts: 1, OnDeadLetter: func(context.Context, *bus.Delivery, bus.StoredDeadLetter) error {
+		report := func(context.Context, *bus.Delivery, dead.Stored) error {
 			calls++
 			return errors.New("the results are full")
-		}}
-		err := b.Consume(ctx, b.WorkerConsumer("default"), cfg, func(context.Context, *bus.Delivery) error { return errors.New("the real reason") })
+		}
+		err := dead.Consume(ctx, b, b.WorkerConsumer("default"), bus.ConsumeConfig{MaxAttempts: 1}, report, func(context.Context, *bus.Delivery) error { return errors.New("the real reason") })
 		if err != nil {
 			t.Fatal(err)
 		}
 		var reasons []string
-		for l, err := range b.DeadLetters(t.Context(), "") {
+		for l, err := range dead.List(t.Context(), b, "", 0) {
 			if err != nil {
 				t.Fatal(err)
 			}

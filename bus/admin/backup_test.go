@@ -1,4 +1,4 @@
-package bus_test
+package admin_test
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 )
 
@@ -55,18 +56,18 @@ func TestBackup(t *testing.T) {
 	}
 	dir := filepath.Join(t.TempDir(), "backup")
 	var shown []string
-	saved, err := from.Backup(t.Context(), dir, func(stream string) { shown = append(shown, stream) })
+	saved, err := admin.Backup(t.Context(), from, dir, func(stream string) { shown = append(shown, stream) })
 	if err != nil || len(saved) != 10 || len(shown) != 10 {
 		t.Fatalf("saved %v, shown %q, %v", saved, shown, err)
 	}
-	if _, err := from.Backup(t.Context(), dir, func(string) {}); err == nil || !strings.Contains(err.Error(), "not empty") {
+	if _, err := admin.Backup(t.Context(), from, dir, func(string) {}); err == nil || !strings.Contains(err.Error(), "not empty") {
 		t.Errorf("a second backup in the directory: %v", err)
 	}
 
 	into := bustest.Dial(t, bustest.Server(t), bus.Config{Log: bustest.Log(t)})
 	refused := func(what, want string, b *bus.Bus, dir string) {
 		t.Helper()
-		if got, err := b.Restore(t.Context(), dir, func(string) {}); err == nil || !strings.Contains(err.Error(), want) || len(got) > 0 {
+		if got, err := admin.Restore(t.Context(), b, dir, func(string) {}); err == nil || !strings.Contains(err.Error(), want) || len(got) > 0 {
 			t.Errorf("%s: restored %v, %v; want the error %q", what, got, err, want)
 		}
 	}
@@ -81,13 +82,13 @@ func TestBackup(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if _, err := into.Restore(t.Context(), dir, func(string) {}); err != nil {
+	if _, err := admin.Restore(t.Context(), into, dir, func(string) {}); err != nil {
 		t.Fatal(err)
 	}
 	if n := bustest.Messages(t, into, bus.Results); n != 3000 {
 		t.Errorf("%d results", n)
 	}
-	if done, err := into.Provision(t.Context(), false); err != nil || len(done.Created) > 0 {
+	if done, err := admin.Provision(t.Context(), into, admin.Nothing); err != nil || len(done.Created) > 0 {
 		t.Errorf("a worker finds %v, %v", done, err)
 	}
 	cons, err = into.JetStream().Consumer(t.Context(), into.StreamName(bus.Calls), worker.Name)
@@ -115,7 +116,7 @@ func TestBackup(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := bustest.Dial(t, bustest.Server(t), bus.Config{Log: bustest.Log(t)})
-	_, err = other.Restore(t.Context(), dir, func(string) {})
+	_, err = admin.Restore(t.Context(), other, dir, func(string) {})
 	if err == nil || !strings.Contains(err.Error(), "restore stream STEVEDORE_RESULTS") || !strings.Contains(err.Error(), "4 streams before it are restored: delete them") {
 		t.Errorf("half of a copy: %v", err)
 	}

@@ -1,4 +1,4 @@
-package bus
+package admin
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/jsapi"
 )
 
@@ -33,21 +34,21 @@ type SavedStream struct {
 // loses it: a call is saved before its result, a result before its notification, and the
 // record of an artifact before its bytes. But a call that
 // moves between the calls stream and the parked records in that time may be in neither copy.
-func (b *Bus) backupOrder() []string {
+func backupOrder(b *bus.Bus) []string {
 	names := []string{}
-	for _, stream := range []string{Ticks, Calls} {
+	for _, stream := range []string{bus.Ticks, bus.Calls} {
 		names = append(names, b.StreamName(stream))
 	}
-	names = append(names, "KV_"+b.BucketName(TasksBucket))
-	for _, stream := range []string{Sessions, Results, Outbox, Dead} {
+	names = append(names, "KV_"+b.BucketName(bus.TasksBucket))
+	for _, stream := range []string{bus.Sessions, bus.Results, bus.Outbox, bus.Dead} {
 		names = append(names, b.StreamName(stream))
 	}
-	return append(names, "KV_"+b.BucketName(StateBucket), "KV_"+b.BucketName(ArtifactsBucket), "OBJ_"+b.BucketName(BlobsBucket))
+	return append(names, "KV_"+b.BucketName(bus.StateBucket), "KV_"+b.BucketName(bus.ArtifactsBucket), "OBJ_"+b.BucketName(bus.BlobsBucket))
 }
 
 // Backup saves all streams and buckets with their consumers into dir, which must not exist
 // or must be empty. It calls show before each one.
-func (b *Bus) Backup(ctx context.Context, dir string, show func(stream string)) ([]SavedStream, error) {
+func Backup(ctx context.Context, b *bus.Bus, dir string, show func(stream string)) ([]SavedStream, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -57,9 +58,9 @@ func (b *Bus) Backup(ctx context.Context, dir string, show func(stream string)) 
 		return nil, fmt.Errorf("the directory %q is not empty; name a new one", dir)
 	}
 	saved := []SavedStream{}
-	for _, name := range b.backupOrder() {
+	for _, name := range backupOrder(b) {
 		show(name)
-		s, err := b.saveStream(ctx, name, filepath.Join(dir, name))
+		s, err := saveStream(ctx, b, name, filepath.Join(dir, name))
 		if err != nil {
 			return saved, fmt.Errorf("save stream %s: %w", name, err)
 		}
@@ -68,13 +69,13 @@ func (b *Bus) Backup(ctx context.Context, dir string, show func(stream string)) 
 	return saved, nil
 }
 
-func (b *Bus) saveStream(ctx context.Context, name, dir string) (SavedStream, error) {
+func saveStream(ctx context.Context, b *bus.Bus, name, dir string) (SavedStream, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return SavedStream{}, err
 	}
 	var snapshot jsapi.Snapshot
 	err := writeSynced(filepath.Join(dir, backupData), func(w io.Writer) (err error) {
-		snapshot, err = b.api.SaveStream(ctx, name, w)
+		snapshot, err = jsapi.New(b.JetStream()).SaveStream(ctx, name, w)
 		return err
 	})
 	if err != nil {
@@ -109,18 +110,18 @@ func writeSynced(name string, write func(io.Writer) error) (err error) {
 // Restore creates the streams and buckets of a backup, with their messages and consumers.
 // It checks the whole backup first and changes nothing if a copy is not complete, if one
 // has another format or belongs to another prefix, or if one of the streams exists.
-func (b *Bus) Restore(ctx context.Context, dir string, show func(stream string)) ([]SavedStream, error) {
-	snapshots, err := b.readBackup(ctx, dir)
+func Restore(ctx context.Context, b *bus.Bus, dir string, show func(stream string)) ([]SavedStream, error) {
+	snapshots, err := readBackup(ctx, b, dir)
 	if err != nil {
 		return nil, err
 	}
 	restored := []SavedStream{}
 	for _, s := range snapshots {
 		show(s.Config.Name)
-		if b.cfg.Replicas > 0 {
-			s.Config.Replicas = b.cfg.Replicas
+		if b.Config().Replicas > 0 {
+			s.Config.Replicas = b.Config().Replicas
 		}
-		if err := b.loadStream(ctx, s, filepath.Join(dir, s.Config.Name, backupData)); err != nil {
+		if err := loadStream(ctx, b, s, filepath.Join(dir, s.Config.Name, backupData)); err != nil {
 			err = fmt.Errorf("restore stream %s: %w", s.Config.Name, err)
 			if len(restored) > 0 {
 				err = fmt.Errorf("%w; %d streams before it are restored: delete them before you restore again", err, len(restored))
@@ -137,12 +138,12 @@ func (b *Bus) Restore(ctx context.Context, dir string, show func(stream string))
 }
 
 // readBackup returns what a backup contains, after it has checked that it can be restored.
-func (b *Bus) readBackup(ctx context.Context, dir string) ([]jsapi.Snapshot, error) {
+func readBackup(ctx context.Context, b *bus.Bus, dir string) ([]jsapi.Snapshot, error) {
 	found, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
 	}
-	order := b.backupOrder()
+	order := backupOrder(b)
 	var snapshots []jsapi.Snapshot
 	for _, name := range order {
 		text, err := os.ReadFile(filepath.Join(dir, name, backupMeta))
@@ -162,7 +163,7 @@ func (b *Bus) readBackup(ctx context.Context, dir string) ([]jsapi.Snapshot, err
 		if _, err := os.Stat(filepath.Join(dir, name, backupData)); err != nil {
 			return nil, err
 		}
-		_, err = b.js.Stream(ctx, name)
+		_, err = b.JetStream().Stream(ctx, name)
 		if err == nil {
 			return nil, fmt.Errorf("the stream %s exists: restore a backup on a server without the streams of the prefix %q", name, b.Prefix())
 		}
@@ -179,11 +180,11 @@ func (b *Bus) readBackup(ctx context.Context, dir string) ([]jsapi.Snapshot, err
 	return snapshots, nil
 }
 
-func (b *Bus) loadStream(ctx context.Context, s jsapi.Snapshot, file string) error {
+func loadStream(ctx context.Context, b *bus.Bus, s jsapi.Snapshot, file string) error {
 	f, err := os.Open(file)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	return b.api.LoadStream(ctx, s, f)
+	return jsapi.New(b.JetStream()).LoadStream(ctx, s, f)
 }

@@ -1,4 +1,4 @@
-package bus_test
+package dead_test
 
 import (
 	"context"
@@ -9,12 +9,13 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/dead"
 )
 
 // Dead letters can be listed, read, retried with their id, and removed.
 func TestRetryDeadLetters(t *testing.T) {
 	b := bustest.New(t)
-	dead := bustest.Subscribe(t, b, "stevedore.dead.call.*")
+	arriving := bustest.Subscribe(t, b, "stevedore.dead.call.*")
 	handled := make(chan string, 10)
 	fail := make(chan bool, 10)
 	consume(t, b, bus.ConsumeConfig{}, func(_ context.Context, d *bus.Delivery) error {
@@ -30,17 +31,17 @@ func TestRetryDeadLetters(t *testing.T) {
 		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Call("default", "tool", "s", fmt.Sprint("c", i)), Body: []byte(body), Key: fmt.Sprint("key", i)}); err != nil {
 			t.Fatal(err)
 		}
-		bustest.Next[bus.DeadLetter](t, dead)
+		bustest.Next[dead.Letter](t, arriving)
 	}
-	var letters []bus.StoredDeadLetter
-	for letter, err := range b.DeadLetters(t.Context(), bus.DeadCall) {
+	var letters []dead.Stored
+	for letter, err := range dead.List(t.Context(), b, bus.DeadCall, 0) {
 		if err != nil {
 			t.Fatal(err)
 		}
 		letters = append(letters, letter)
 	}
 	var after []uint64
-	for letter, err := range b.DeadLettersAfter(t.Context(), bus.DeadCall, letters[0].Number) {
+	for letter, err := range dead.List(t.Context(), b, bus.DeadCall, letters[0].Number) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,22 +54,22 @@ func TestRetryDeadLetters(t *testing.T) {
 		t.Fatalf("%d dead letters, want %d", len(letters), len(bodies))
 	}
 	for i, letter := range letters {
-		again, err := b.DeadLetter(t.Context(), letter.Number)
+		again, err := dead.Get(t.Context(), b, letter.Number)
 		if err != nil || again.ID != fmt.Sprint("key", i) || again.Reason != "it cannot be done" {
 			t.Errorf("letter %+v, %v", again, err)
 		}
 		fail <- false
-		if err := b.RetryDeadLetter(t.Context(), letter); err != nil {
+		if err := dead.Retry(t.Context(), b, letter); err != nil {
 			t.Fatal(err)
 		}
 		if got, want := <-handled, fmt.Sprintf("key%d %s", i, bodies[i]); got != want {
 			t.Errorf("handled %.60q, want %.60q", got, want)
 		}
-		if _, err := b.DeadLetter(t.Context(), letter.Number); !errors.Is(err, bus.ErrNoDeadLetter) {
+		if _, err := dead.Get(t.Context(), b, letter.Number); !errors.Is(err, dead.ErrNone) {
 			t.Errorf("after the retry: %v", err)
 		}
 	}
-	for letter, err := range b.DeadLetters(t.Context(), "") {
+	for letter, err := range dead.List(t.Context(), b, "", 0) {
 		t.Errorf("left: %+v, %v", letter, err)
 	}
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 )
 
-// ScanBack returns each message once, newest first, in pages of any size, although most
+// Back selects each message once, newest first, in pages of any size, although most
 // messages have other subjects, some are large, and others were deleted.
-func TestScanBack(t *testing.T) {
+func TestReadBack(t *testing.T) {
 	if testing.Short() {
 		t.Skip("thousands of messages from one goroutine take long under the race detector")
 	}
@@ -45,15 +45,17 @@ func TestScanBack(t *testing.T) {
 		var got []string
 		for before := uint64(0); ; {
 			n := 0
-			next, err := b.ScanBack(t.Context(), bus.Sessions, b.Session("wanted"), before, func(m bus.Stored) bool {
+			for m, err := range b.Read(t.Context(), bus.Sessions, bus.Back(b.Session("wanted"), before)) {
+				if err != nil {
+					t.Fatal(err)
+				}
 				got = append(got, string(m.Body))
-				n++
-				return n < page
-			})
-			if err != nil {
-				t.Fatal(err)
+				before = m.Sequence
+				if n++; n >= page {
+					break
+				}
 			}
-			if before = next; next == 0 {
+			if n == 0 {
 				break
 			}
 		}
@@ -66,7 +68,7 @@ func TestScanBack(t *testing.T) {
 			}
 		}
 	}
-	if next, err := b.ScanBack(t.Context(), bus.Dead, b.Dead("*", "*"), 0, func(bus.Stored) bool { t.Error("a message"); return true }); next != 0 || err != nil {
-		t.Errorf("empty stream: %d, %v", next, err)
+	for m, err := range b.Read(t.Context(), bus.Dead, bus.Back(b.Dead("*", "*"), 0)) {
+		t.Errorf("empty stream: %+v, %v", m, err)
 	}
 }

@@ -1,13 +1,19 @@
-package bus_test
+package admin_test
 
 import (
-	"strings"
+	"errors"
 	"testing"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
 )
+
+func isSpace(err error) bool {
+	_, ok := errors.AsType[*admin.SpaceError](err)
+	return ok
+}
 
 // On a small disk, the streams get the available space. A configured size that is not
 // available is an error with a hint.
@@ -22,7 +28,7 @@ func TestProvisionOnASmallDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer greedy.Close()
-	if _, err := greedy.Provision(t.Context(), false); err == nil || !strings.Contains(err.Error(), "--max-bytes") {
+	if _, err := admin.Provision(t.Context(), greedy, admin.Nothing); !isSpace(err) {
 		t.Errorf("2 GiB of 1: %v", err)
 	}
 	modest, err := bus.Connect(t.Context(), s.ClientConfig(bus.Config{}))
@@ -31,7 +37,7 @@ func TestProvisionOnASmallDisk(t *testing.T) {
 	}
 	defer modest.Close()
 	for range 2 { // the second time nothing differs
-		if got, err := modest.Provision(t.Context(), false); err != nil || len(got.Differences) > 0 {
+		if got, err := admin.Provision(t.Context(), modest, admin.Nothing); err != nil || len(got.Differences) > 0 {
 			t.Errorf("got %+v, %v", got, err)
 		}
 	}

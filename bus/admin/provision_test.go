@@ -1,4 +1,4 @@
-package bus_test
+package admin_test
 
 import (
 	"strings"
@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 )
 
@@ -16,7 +17,7 @@ func TestProvisionIsIdempotent(t *testing.T) {
 	s := bustest.Server(t)
 	b := bustest.Dial(t, s, bus.Config{})
 	for _, created := range []int{10, 0} {
-		got, err := b.Provision(t.Context(), false)
+		got, err := admin.Provision(t.Context(), b, admin.Nothing)
 		if err != nil || len(got.Differences) != 0 || len(got.Created) != created {
 			t.Fatalf("got %+v, %v, want %d created", got, err, created)
 		}
@@ -39,7 +40,7 @@ func TestProvisionExisting(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	got, err := b.Provision(t.Context(), false)
+	got, err := admin.Provision(t.Context(), b, admin.Nothing)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +61,7 @@ func TestProvisionExisting(t *testing.T) {
 		t.Errorf("the stream was altered: %+v", c)
 	}
 
-	if _, err := b.Provision(t.Context(), true); err != nil {
+	if _, err := admin.Provision(t.Context(), b, admin.Everything); err != nil {
 		t.Fatal(err)
 	}
 	updated := config(t, b, name)
@@ -70,7 +71,7 @@ func TestProvisionExisting(t *testing.T) {
 	if updated.Description != "the operator's" || updated.Metadata["team"] != "ops" || updated.Compression != jetstream.S2Compression {
 		t.Errorf("the operator's own settings are lost: %+v", updated)
 	}
-	if got, err := b.Provision(t.Context(), false); err != nil || len(got.Differences) != 0 {
+	if got, err := admin.Provision(t.Context(), b, admin.Nothing); err != nil || len(got.Differences) != 0 {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }
@@ -91,7 +92,7 @@ func TestProvisionConcurrently(t *testing.T) {
 	for range 4 {
 		b := bustest.Dial(t, s, bus.Config{})
 		wg.Go(func() {
-			if got, err := b.Provision(t.Context(), false); err != nil || len(got.Differences) != 0 {
+			if got, err := admin.Provision(t.Context(), b, admin.Nothing); err != nil || len(got.Differences) != 0 {
 				t.Errorf("got %+v, %v", got, err)
 			}
 		})
@@ -106,7 +107,7 @@ func TestProvisionPrefixes(t *testing.T) {
 	if _, err := one.Publish(t.Context(), bus.Message{Subject: one.Result("s", "c"), Body: []byte("1")}); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok, err := two.LastMessage(t.Context(), bus.Results, two.Result("s", "c")); ok || err != nil {
+	if _, ok, err := bustest.Message(two.Last(t.Context(), bus.Results, two.Result("s", "c"))); ok || err != nil {
 		t.Errorf("found %v, %v", ok, err)
 	}
 }

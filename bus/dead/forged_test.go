@@ -1,4 +1,4 @@
-package bus_test
+package dead_test
 
 import (
 	"encoding/json"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/dead"
 )
 
 // A client that may write dead letters cannot make a worker publish on another subject: the
@@ -22,14 +23,14 @@ func TestForgedLetterIsNotRetried(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		letter, err := b.DeadLetter(t.Context(), ack.Sequence)
+		letter, err := dead.Get(t.Context(), b, ack.Sequence)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := b.RetryDeadLetter(t.Context(), letter); err == nil || !strings.Contains(err.Error(), "do not match") {
+		if err := dead.Retry(t.Context(), b, letter); err == nil || !strings.Contains(err.Error(), "do not match") {
 			t.Errorf("the retry of a letter with the subject %q: %v", subject, err)
 		}
-		if _, err := b.DeadLetter(t.Context(), ack.Sequence); err != nil {
+		if _, err := dead.Get(t.Context(), b, ack.Sequence); err != nil {
 			t.Errorf("the letter with the subject %q: %v", subject, err)
 		}
 	}

@@ -1,0 +1,195 @@
+// Package admin creates, checks, copies and restores the streams and buckets of a bus.
+//
+// Provision (provision.go) makes them as bus.Subjects describes them, and compares those that
+// exist. The operator decides about every setting that no guarantee depends on, and, unless
+// they are configured, about sizes, ages and replicas (compare.go). Nothing is changed if one
+// of them has a format that this program does not read. Backup and Restore (backup.go) copy
+// them with their consumers, in the file format of "nats stream backup".
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/jsapi"
+)
+
+// Change says which settings of existing streams and buckets Provision changes.
+type Change int
+
+const (
+	Nothing    Change = iota
+	Limits            // the configured sizes and ages of streams
+	Everything        // all settings that differ
+)
+
+// Provisioned is the result of Provision.
+type Provisioned struct {
+	// Created lists the created streams and buckets, by name.
+	Created []string
+	// Differences lists the settings that differ, except those that were changed as Limits.
+	Differences []Difference
+}
+
+// Provision creates the streams and buckets that do not exist, and compares the others. A
+// bucket has the name of its stream. If one of them has another format, the error is a
+// *jsapi.FormatError and nothing was changed. After another error, the result contains what was
+// done before. The caller needs the permission to look up streams, and to create the missing
+// ones.
+func Provision(ctx context.Context, b *bus.Bus, change Change) (done Provisioned, err error) {
+	cfg := b.Config()
+	if err := checkStreamBytes(b); err != nil {
+		return done, err
+	}
+	streams, buckets := b.Streams(cfg), b.Buckets(cfg)
+	if err := checkFormats(ctx, b, append(streams, buckets...), change == Everything); err != nil {
+		return done, err
+	}
+	for i, want := range append(streams, buckets...) {
+		compare := align
+		if i >= len(streams) {
+			compare = alignBucket
+		}
+		created, diffs, err := provisionStream(ctx, b, want, compare, change)
+		if err != nil {
+			return done, fmt.Errorf("provision stream %s: %w", want.Name, err)
+		}
+		if created {
+			done.Created = append(done.Created, want.Name)
+		}
+		done.Differences = append(done.Differences, diffs...)
+	}
+	return done, nil
+}
+
+// checkFormats checks the streams and buckets that exist, before Provision changes anything.
+// With update, it takes over those that were never used.
+func checkFormats(ctx context.Context, b *bus.Bus, all []jetstream.StreamConfig, update bool) error {
+	for _, want := range all {
+		stream, err := b.JetStream().Stream(ctx, want.Name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("check the format of stream %s: %w", want.Name, err)
+		}
+		unused, err := jsapi.CheckFormat(stream.CachedInfo())
+		if update && unused {
+			config := stream.CachedInfo().Config
+			config.Metadata = jsapi.WithFormat(config.Metadata)
+			err = updateStream(ctx, b, config)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func provisionStream(ctx context.Context, b *bus.Bus, want jetstream.StreamConfig, compare func(have *jetstream.StreamConfig, want jetstream.StreamConfig) []Difference, change Change) (created bool, diffs []Difference, err error) {
+	stream, err := b.JetStream().Stream(ctx, want.Name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		err = createStream(ctx, b, want)
+		if !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+			return err == nil, nil, err
+		}
+		stream, err = b.JetStream().Stream(ctx, want.Name) // another process created it
+	}
+	if err != nil {
+		return false, nil, err
+	}
+	config := stream.CachedInfo().Config
+	if b.Config().Replicas <= 0 {
+		want.Replicas = config.Replicas
+	}
+	keepLimits(b, &want, config)
+	switch change {
+	case Everything:
+		if diffs = compare(&config, want); len(diffs) > 0 {
+			err = updateStream(ctx, b, config)
+		}
+		return false, diffs, err
+	case Limits:
+		if config.MaxBytes != want.MaxBytes || config.MaxAge != want.MaxAge {
+			config.MaxBytes, config.MaxAge, config.Duplicates = want.MaxBytes, want.MaxAge, min(config.Duplicates, want.Duplicates)
+			if err := updateStream(ctx, b, config); err != nil {
+				return false, nil, err
+			}
+		}
+	}
+	return false, compare(&config, want), nil
+}
+
+func updateStream(ctx context.Context, b *bus.Bus, config jetstream.StreamConfig) error {
+	return bus.WithChangeTimeout(ctx, func(ctx context.Context) error {
+		_, err := b.JetStream().UpdateStream(ctx, config)
+		return err
+	})
+}
+
+const (
+	// The error codes of the server for a lack of disk space (errors.json:
+	// JSStorageResourcesExceededErr, JSInsufficientResourcesErr).
+	errStorageExceeded   = 10047
+	errResourcesExceeded = 10023
+	// errNoPeers is the error code of a cluster in which not enough servers are online
+	// (errors.json: JSClusterNoPeersErrF).
+	errNoPeers = 10005
+	// peersTimeout is how long createStream waits for the servers of a cluster. The
+	// servers of a cluster that starts learn of each other within some seconds.
+	peersTimeout  = 15 * time.Second
+	peersInterval = 250 * time.Millisecond
+)
+
+// SpaceError means that the server has no space for a stream of the size.
+type SpaceError struct {
+	Stream string
+	Bytes  int64
+	Err    error
+}
+
+func (e *SpaceError) Error() string {
+	return fmt.Sprintf("stream %s reserves %s, which the server does not have: %v", e.Stream, bus.FormatBytes(e.Bytes), e.Err)
+}
+
+func (e *SpaceError) Unwrap() error { return e.Err }
+
+// createStream creates a stream. Without a configured size, the stream gets the
+// default size, or less if the server does not have as much space.
+func createStream(ctx context.Context, b *bus.Bus, want jetstream.StreamConfig) error {
+	waitUntil := time.Now().Add(peersTimeout)
+	var noPeers error
+	for {
+		err := bus.WithChangeTimeout(ctx, func(ctx context.Context) error {
+			_, err := b.JetStream().CreateStream(ctx, want)
+			return err
+		})
+		api, ok := errors.AsType[*jetstream.APIError](err)
+		switch {
+		case ok && api.ErrorCode == errNoPeers:
+			noPeers = fmt.Errorf("%w: a stream with %d replicas needs as many servers with JetStream online", err, want.Replicas)
+			select {
+			case <-time.After(peersInterval):
+			case <-ctx.Done():
+			}
+			if ctx.Err() != nil || time.Now().After(waitUntil) {
+				return noPeers
+			}
+			continue
+		case ctx.Err() != nil && noPeers != nil: // the caller gave up while the server was asked again
+			return noPeers
+		case !ok || api.ErrorCode != errStorageExceeded && api.ErrorCode != errResourcesExceeded:
+			return err
+		case want.MaxBytes <= 0: // it reserves no space
+			return err
+		case hasSize(b, want.Name) || want.MaxBytes/2 < bus.MinMaxBytes:
+			return &SpaceError{want.Name, want.MaxBytes, err}
+		}
+		want.MaxBytes /= 2
+	}
+}

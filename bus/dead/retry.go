@@ -1,0 +1,118 @@
+package dead
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/jsapi"
+)
+
+// lettersAtOnce is how many dead letters Each handles at once.
+const lettersAtOnce = 64
+
+// Each calls do for each letter, for many at once, and then done in the order of the letters.
+// Letters of the same chat of a channel are handled one after the other, so that a retry keeps
+// their order.
+func Each(letters []Stored, do func(Stored) error, done func(Stored, error)) {
+	results := make([]chan error, len(letters))
+	var groups [][]int
+	chats := map[string]int{} // the group of a chat
+	for i, l := range letters {
+		results[i] = make(chan error, 1)
+		if l.Kind != bus.DeadNotification {
+			groups = append(groups, []int{i})
+			continue
+		}
+		var notification struct {
+			ChatID string `json:"chat_id"`
+		}
+		_ = json.Unmarshal(l.Body, &notification) // one without a chat has the empty one
+		chat := l.Name + "." + notification.ChatID
+		group, ok := chats[chat]
+		if !ok {
+			group = len(groups)
+			chats[chat], groups = group, append(groups, nil)
+		}
+		groups[group] = append(groups[group], i)
+	}
+	queue := make(chan []int, len(groups))
+	for _, group := range groups {
+		queue <- group
+	}
+	close(queue)
+	for range min(lettersAtOnce, len(groups)) {
+		go func() {
+			for group := range queue {
+				for _, i := range group {
+					results[i] <- do(letters[i])
+				}
+			}
+		}()
+	}
+	for i, l := range letters {
+		done(l, <-results[i])
+	}
+}
+
+// Remove deletes a dead letter.
+func Remove(ctx context.Context, b *bus.Bus, l Stored) error {
+	api := jsapi.New(b.JetStream())
+	for _, sequence := range []uint64{l.Number, l.BodySequence} {
+		if sequence == 0 {
+			continue
+		}
+		if err := api.DeleteMessage(ctx, b.StreamName(bus.Dead), sequence); err != nil {
+			return fmt.Errorf("remove dead letter %d: %w", l.Number, err)
+		}
+	}
+	return nil
+}
+
+// CheckRetriable returns an error if the letter cannot be retried. A client that may
+// write dead letters can forge one, so the subject is checked before a retry changes
+// anything.
+func CheckRetriable(s bus.Subjects, l Stored) error {
+	kind, name := kindOf(s, l.Subject)
+	switch {
+	case s.Split(l.Subject) == nil || bus.CheckSubject(l.Subject) != nil || kind != l.Kind || name != l.Name:
+		return fmt.Errorf("the letter's kind %s and name %.100q do not match its subject %.200q", l.Kind, l.Name, l.Subject)
+	case kind == bus.DeadResult:
+		return errors.New("its result is still stored and needs no retry; remove the letter")
+	}
+	return nil
+}
+
+// Retry publishes the message of a dead letter again, with its id, and then removes the
+// letter. A crash in between leaves both. A second retry within the duplicate window of the
+// stream then does not publish the message again. The attempts start again from 1.
+func Retry(ctx context.Context, b *bus.Bus, l Stored) error {
+	err := CheckRetriable(b.Subjects, l)
+	if err == nil {
+		err = republish(ctx, b, l.Letter)
+	}
+	if err != nil {
+		return fmt.Errorf("retry dead letter %d: %w", l.Number, err)
+	}
+	return Remove(ctx, b, l)
+}
+
+// republish publishes the message of a letter. The subject of a call may still hold that
+// message, which is settled. A crash while it is replaced leaves the letter, which has it.
+func republish(ctx context.Context, b *bus.Bus, l Letter) error {
+	body, err := l.Message(ctx, b)
+	if err != nil {
+		return err
+	}
+	m := bus.Message{Subject: l.Subject, Body: body, Key: fmt.Sprintf("retry-%d-%d", l.Sequence, l.At.UnixNano())}
+	err = b.Republish(ctx, m, l.ID, func(stored uint64) bool { return stored == l.Sequence })
+	if errors.Is(err, bus.ErrTooLarge) { // the original had no headers; its id, if any, is in the body
+		_, err = b.Publish(ctx, bus.Message{Subject: l.Subject, Body: body})
+	}
+	if errors.Is(err, bus.ErrSubjectExists) {
+		return fmt.Errorf("the call was submitted again and is queued or running; remove the letter: %w", err)
+	}
+	return err
+}

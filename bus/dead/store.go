@@ -1,0 +1,85 @@
+package dead
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus"
+)
+
+// Report is called after a message became a dead letter and before it is removed from its
+// stream. The letter has no body. While the call fails, the message stays and the call is
+// repeated.
+type Report func(ctx context.Context, d *bus.Delivery, letter Stored) error
+
+// Consume is bus.Consume with dead letters: it stores the messages that are given up. report
+// may be nil.
+func Consume(ctx context.Context, b *bus.Bus, c bus.Consumer, cfg bus.ConsumeConfig, report Report, handler bus.Handler) error {
+	cfg.GiveUp = func(ctx context.Context, d *bus.Delivery, code string, reason error) error {
+		stored, err := store(ctx, b, c.Stream, d, code, reason)
+		if err != nil {
+			return fmt.Errorf("store dead letter of %q: %w", d.Subject, err)
+		}
+		if report == nil {
+			return nil
+		}
+		if err := report(ctx, d, stored); err != nil {
+			return fmt.Errorf("report dead letter of %q: %w", d.Subject, err)
+		}
+		return nil
+	}
+	return b.Consume(ctx, c, cfg, handler)
+}
+
+// maxReason limits the length of a reason, which may quote anything.
+const maxReason = 4 << 10
+
+// store publishes the letter of a message, unless it has one, and returns it without its body.
+func store(ctx context.Context, b *bus.Bus, stream string, d *bus.Delivery, code string, reason error) (Stored, error) {
+	text := reason.Error()
+	letter := Letter{
+		Code: code, Reason: strings.ToValidUTF8(text[:min(len(text), maxReason)], ""),
+		Subject: d.Subject, Sequence: d.Sequence, ID: d.ID(), Attempts: d.Attempt, At: time.Now().UTC(),
+	}
+	letter.Kind, letter.Name = kindOf(b.Subjects, d.Subject)
+	// The stream forgets the key of a letter after a while, so search the letters.
+	if d.Redelivered && code != bus.CodeExhausted {
+		stored, ok, err := find(ctx, b, letter, d.Published)
+		if ok || err != nil {
+			return stored, err
+		}
+	}
+	body, err := letter.encode(ctx, b, d.Body)
+	if err != nil {
+		return Stored{}, err
+	}
+	ack, err := b.Publish(ctx, bus.Message{
+		Subject: b.Dead(letter.Kind, letter.Name), Body: body, Key: fmt.Sprintf("dead-%s-%d", stream, d.Sequence),
+		Same: func(body []byte) bool {
+			var other Letter
+			return json.Unmarshal(body, &other) == nil && other.isOf(letter)
+		},
+	})
+	return Stored{Number: ack.Sequence, Letter: letter}, err
+}
+
+// maxLetters is how many letters find reads. If there are more, a second letter for the same
+// message does little harm.
+const maxLetters = 20_000
+
+// find searches for the letter of a message, among those that are not older than the message.
+func find(ctx context.Context, b *bus.Bus, like Letter, since time.Time) (found Stored, ok bool, err error) {
+	for m, err := range b.Read(ctx, bus.Dead, bus.Query{Subject: b.Dead(like.Kind, like.Name), Since: since, Limit: maxLetters}) {
+		if err != nil {
+			return Stored{}, false, err
+		}
+		if l, ok := decode(b.Subjects, m); ok && l.isOf(like) {
+			l.Body, l.Gzip = nil, nil
+			return l, true, nil
+		}
+	}
+	return Stored{}, false, nil
+}

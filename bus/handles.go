@@ -1,0 +1,82 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/bus/jsapi"
+)
+
+// Stream returns the handle of a stream. It caches the handle, because each lookup is
+// a request. A stream of another format is a *FormatError.
+func (b *Bus) Stream(ctx context.Context, stream string) (jetstream.Stream, error) {
+	name := b.StreamName(stream)
+	if s, ok := b.handles.Load(name); ok {
+		return s.(jetstream.Stream), nil
+	}
+	var s jetstream.Stream
+	err := b.WatchDenial(ctx, b.api.Subject("STREAM.INFO."+name), func(ctx context.Context) (err error) {
+		s, err = b.js.Stream(ctx, name)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("stream %s: %w", name, err)
+	}
+	if _, err := jsapi.CheckFormat(s.CachedInfo()); err != nil {
+		return nil, err
+	}
+	b.handles.Store(name, s)
+	return s, nil
+}
+
+// ServerTime returns the time by the clock of the server.
+func (b *Bus) ServerTime(ctx context.Context) (time.Time, error) {
+	kv, err := b.Bucket(ctx, TasksBucket)
+	if err != nil {
+		return time.Time{}, err
+	}
+	status, err := kv.Status(ctx)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read the time of the server: %w", err)
+	}
+	info, ok := status.(*jetstream.KeyValueBucketStatus)
+	if !ok || info.StreamInfo().TimeStamp.IsZero() {
+		return time.Time{}, errors.New("read the time of the server: it does not tell")
+	}
+	return info.StreamInfo().TimeStamp, nil
+}
+
+// Bucket returns the handle of one of the KV buckets, such as TasksBucket. It caches
+// the handle.
+func (b *Bus) Bucket(ctx context.Context, bucket string) (jetstream.KeyValue, error) {
+	name := b.BucketName(bucket)
+	if kv, ok := b.handles.Load("KV " + name); ok {
+		return kv.(jetstream.KeyValue), nil
+	}
+	kv, err := b.js.KeyValue(ctx, name)
+	switch {
+	case errors.Is(err, jetstream.ErrBucketNotFound):
+		return nil, fmt.Errorf("bucket %s: %w; \"stevedore provision\" creates it", name, err)
+	case err != nil:
+		return nil, fmt.Errorf("bucket %s: %w", name, err)
+	}
+	b.handles.Store("KV "+name, kv)
+	return kv, nil
+}
+
+// WatchKeys watches keys of one of the KV buckets. Until the server starts the watch or
+// rejects it, WatchKeys tries again.
+func (b *Bus) WatchKeys(ctx context.Context, bucket string, keys ...string) (watcher jetstream.KeyWatcher, err error) {
+	err = b.untilAnswered(ctx, "cannot watch "+b.BucketName(bucket), func() error {
+		kv, err := b.Bucket(ctx, bucket)
+		if err == nil {
+			watcher, err = kv.WatchFiltered(ctx, keys)
+		}
+		return err
+	})
+	return watcher, err
+}
