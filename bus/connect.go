@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -37,13 +36,10 @@ type Bus struct {
 	closed chan struct{}
 	key    *rotatingKey // nil without Config.NKey
 
-	handles      sync.Map // by name: jetstream.Stream or jetstream.KeyValue
-	lastMessages sync.Map // by stream: lastOfStream
-	fills        sync.Map // by stream: knownFill
-	refusal      atomic.Pointer[Refusal]
-	space        *space
-	denials      denials
-	watches      watches
+	handles sync.Map // by name: jetstream.Stream or jetstream.KeyValue
+	space   *Space
+	denials denials
+	watches watches
 }
 
 // Connect connects and returns after the server has answered. If the connection is
@@ -54,16 +50,17 @@ func Connect(ctx context.Context, cfg Config) (*Bus, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Bus{Subjects: subjects, cfg: cfg, log: cfg.Log, closed: make(chan struct{}), space: newSpace()}
-	if b.nc, err = b.dial(); err != nil {
+	b := &Bus{Subjects: subjects, cfg: cfg, log: cfg.Log, closed: make(chan struct{})}
+	b.space = newSpace(b)
+	if b.nc, err = dial(b); err != nil {
 		return nil, err
 	}
-	if b.out, err = publisher.New(b.nc, b.cfg.Timeout, b.log, b.prefix, b.Streams(b.cfg), b.minBatch); err == nil {
-		b.js, err = b.openJetStream()
+	if b.out, err = publisher.New(b.nc, b.cfg.Timeout, b.log, b.prefix, b.Streams(b.cfg), func() int { return minBatch(b) }); err == nil {
+		b.js, err = openJetStream(b)
 	}
 	if err == nil {
 		b.api = jsapi.New(b.js)
-		err = b.checkServer(ctx)
+		err = checkServer(ctx, b)
 	}
 	if err != nil {
 		b.Close()
@@ -72,8 +69,8 @@ func Connect(ctx context.Context, cfg Config) (*Bus, error) {
 	return b, nil
 }
 
-func (b *Bus) dial() (*nats.Conn, error) {
-	opts, err := b.options()
+func dial(b *Bus) (*nats.Conn, error) {
+	opts, err := options(b)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +100,7 @@ func (b *Bus) dial() (*nats.Conn, error) {
 }
 
 // openJetStream returns the JetStream context of the configured domain or prefix.
-func (b *Bus) openJetStream() (jetstream.JetStream, error) {
+func openJetStream(b *Bus) (jetstream.JetStream, error) {
 	opts := []jetstream.JetStreamOpt{
 		jetstream.WithDefaultTimeout(b.cfg.Timeout),
 	}
@@ -116,7 +113,7 @@ func (b *Bus) openJetStream() (jetstream.JetStream, error) {
 	return jetstream.New(b.nc, opts...)
 }
 
-func (b *Bus) options() ([]nats.Option, error) {
+func options(b *Bus) ([]nats.Option, error) {
 	c := b.cfg
 	opts := []nats.Option{
 		nats.Name(c.Name),
@@ -184,7 +181,7 @@ func reconnectDelay(attempts int) time.Duration {
 }
 
 // checkServer returns an error if the server is too old or has no JetStream.
-func (b *Bus) checkServer(ctx context.Context) error {
+func checkServer(ctx context.Context, b *Bus) error {
 	var major, minor int
 	version := b.nc.ConnectedServerVersion()
 	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err == nil && (major < 2 || major == 2 && minor < 14) {
@@ -198,7 +195,7 @@ func (b *Bus) checkServer(ctx context.Context) error {
 	})
 	switch {
 	case err == nil:
-		go b.leaveIsolatedServer() // this user may ask, so a missing answer means something
+		go leaveIsolatedServer(b) // this user may ask, so a missing answer means something
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 		return fmt.Errorf("connect to %s: %w; start the server with JetStream: nats-server -js", b.nc.ConnectedUrlRedacted(), err)
 	case errors.Is(err, errNoInbox):
@@ -216,7 +213,7 @@ const MinBatchKey = "stevedore.min_batch"
 
 // minBatch returns the value of MinBatchKey, or 0. The server tells it to each user who may
 // ask about himself.
-func (b *Bus) minBatch() int {
+func minBatch(b *Bus) int {
 	const subject = "$SYS.REQ.USER.INFO"
 	ctx, cancel := context.WithTimeout(context.Background(), b.cfg.Timeout)
 	defer cancel()

@@ -49,7 +49,11 @@ func (b *Bus) Consume(ctx context.Context, c Consumer, cfg ConsumeConfig, handle
 	if cfg.Grace <= 0 {
 		cfg.Grace = 20 * time.Second
 	}
-	cons, err := b.awaitConsumer(ctx, c)
+	var cons jetstream.Consumer
+	err := untilAnswered(ctx, b, "cannot find or create the consumer "+c.Name, func() (err error) {
+		cons, err = b.Consumer(ctx, c)
+		return err
+	})
 	switch {
 	case ctx.Err() != nil:
 		return nil
@@ -87,18 +91,9 @@ func (b *Bus) Consume(ctx context.Context, c Consumer, cfg ConsumeConfig, handle
 	return nil
 }
 
-// awaitConsumer finds or creates the consumer.
-func (b *Bus) awaitConsumer(ctx context.Context, c Consumer) (cons jetstream.Consumer, err error) {
-	err = b.untilAnswered(ctx, "cannot find or create the consumer "+c.Name, func() error {
-		cons, err = b.consumer(ctx, c)
-		return err
-	})
-	return cons, err
-}
-
 // untilAnswered calls f, which starts something at the server. If the server cannot do that
 // now, because its cluster has no leader or its disk is full, it calls f again until ctx ends.
-func (b *Bus) untilAnswered(ctx context.Context, failure string, f func() error) error {
+func untilAnswered(ctx context.Context, b *Bus, failure string, f func() error) error {
 	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
 		backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
 	return backoff.RetryNotify(func() error {
@@ -157,7 +152,7 @@ func (k *consumption) pull(ctx context.Context) {
 		if !k.pause(ctx, policy.NextBackOff(), err) {
 			return
 		}
-		if _, err := k.bus.consumer(ctx, k.consumer); err != nil && ctx.Err() == nil { // perhaps it was deleted
+		if _, err := k.bus.Consumer(ctx, k.consumer); err != nil && ctx.Err() == nil { // perhaps it was deleted
 			k.bus.log.Warn().Err(err).Msg("cannot find or create the consumer")
 		}
 	}

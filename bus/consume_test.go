@@ -517,14 +517,14 @@ func TestWatchStartsWithoutAnAnswer(t *testing.T) {
 	direct := bustest.Connect(t, s, bus.Config{})
 	p := bustest.NewProxy(t, s)
 	b := p.Connect(t)
-	if _, err := b.WatchKeys(t.Context(), "missing", ">"); !errors.Is(err, jetstream.ErrBucketNotFound) {
+	if _, err := bus.WatchKeys(t.Context(), b, "missing", ">"); !errors.Is(err, jetstream.ErrBucketNotFound) {
 		t.Errorf("a missing bucket: %v", err)
 	}
 	asked := bustest.Subscribe(t, direct, "$JS.API.STREAM.INFO.KV_"+b.BucketName(bus.TasksBucket))
 	p.DropReplies()
 	watched := make(chan error, 1)
 	go func() {
-		watcher, err := b.WatchKeys(t.Context(), bus.TasksBucket, "a.*")
+		watcher, err := bus.WatchKeys(t.Context(), b, bus.TasksBucket, "a.*")
 		if err == nil {
 			<-watcher.Updates() // all keys are known
 			err = watcher.Stop()

@@ -4,42 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
-
-// Queues returns the consumers of the queues, by queue: those that workers serve or
-// have served.
-func (b *Bus) Queues(ctx context.Context) (map[string]*jetstream.ConsumerInfo, error) {
-	return b.consumers(ctx, b.WorkerConsumer(""))
-}
-
-// Channels returns the consumers of the channels, by channel.
-func (b *Bus) Channels(ctx context.Context) (map[string]*jetstream.ConsumerInfo, error) {
-	return b.consumers(ctx, b.ChannelConsumer(""))
-}
-
-// consumers returns the consumers of a stream whose names begin with the name of like,
-// by the rest of their names.
-func (b *Bus) consumers(ctx context.Context, like Consumer) (map[string]*jetstream.ConsumerInfo, error) {
-	s, err := b.Stream(ctx, like.Stream)
-	if err != nil {
-		return nil, err
-	}
-	found := map[string]*jetstream.ConsumerInfo{}
-	list := s.ListConsumers(ctx)
-	for info := range list.Info() {
-		if name, ok := strings.CutPrefix(info.Name, like.Name); ok {
-			found[name] = info
-		}
-	}
-	if err := list.Err(); err != nil {
-		return nil, fmt.Errorf("list the consumers of %s: %w", b.StreamName(like.Stream), err)
-	}
-	return found, nil
-}
 
 // changeTimeout is how long the server may take to create or change a stream or
 // consumer. A cluster answers after the replicas have elected a leader. The first vote
@@ -57,16 +25,6 @@ func WithChangeTimeout(ctx context.Context, f func(context.Context) error) error
 		return fmt.Errorf("the server did not answer within %s; are most servers of the cluster up? %w", changeTimeout, err)
 	}
 	return err
-}
-
-// ProvisionConsumers creates the consumers that do not exist.
-func (b *Bus) ProvisionConsumers(ctx context.Context, consumers ...Consumer) error {
-	for _, c := range consumers {
-		if _, err := b.consumer(ctx, c); err != nil {
-			return fmt.Errorf("provision: %w", err)
-		}
-	}
-	return nil
 }
 
 // ConsumerInfo returns the state of a consumer, or ok false if it does not exist.
@@ -89,9 +47,9 @@ type Progress struct {
 	Settled uint64
 }
 
-// ConsumerProgress returns the progress of a consumer. It is zero if no process has
+// ReadProgress returns the progress of a consumer. It is zero if no process has
 // consumed yet.
-func (b *Bus) ConsumerProgress(ctx context.Context, c Consumer) (Progress, error) {
+func ReadProgress(ctx context.Context, b *Bus, c Consumer) (Progress, error) {
 	info, ok, err := b.ConsumerInfo(ctx, c)
 	if !ok || err != nil {
 		return Progress{}, err
@@ -99,10 +57,10 @@ func (b *Bus) ConsumerProgress(ctx context.Context, c Consumer) (Progress, error
 	return Progress{Delivered: info.Delivered.Stream, Settled: info.AckFloor.Stream}, nil
 }
 
-// consumer returns the durable consumer, and creates it if it does not exist. It
+// Consumer returns the durable consumer, and creates it if it does not exist. It
 // updates one that an earlier version created with another MaxPending or Lease. A
 // process without the permission to do that works with the consumer as it is.
-func (b *Bus) consumer(ctx context.Context, c Consumer) (jetstream.Consumer, error) {
+func (b *Bus) Consumer(ctx context.Context, c Consumer) (jetstream.Consumer, error) {
 	cons, err := b.js.Consumer(ctx, b.StreamName(c.Stream), c.Name)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		err = WithChangeTimeout(ctx, func(ctx context.Context) (err error) {

@@ -44,9 +44,7 @@ func TestProvisionDuringElections(t *testing.T) {
 		if _, err := admin.Provision(t.Context(), b, admin.Nothing); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.ProvisionConsumers(t.Context(), b.TickConsumer(), b.NotifierConsumer(), b.DeadConsumer(), b.WorkerConsumer(bus.DefaultQueue)); err != nil {
-			t.Fatal(err)
-		}
+		bustest.Consumers(t, b, b.TickConsumer(), b.NotifierConsumer(), b.DeadConsumer(), b.WorkerConsumer(bus.DefaultQueue))
 		bigger := bustest.Dial(t, s, bus.Config{APIPrefix: "slow", MaxBytes: 17 << 20})
 		if _, err := admin.Provision(t.Context(), bigger, admin.Everything); err != nil {
 			t.Fatal(err)

@@ -20,7 +20,7 @@ const (
 // answer on this one. A server that is cut off from its cluster accepts connections and
 // answers pings, so the client library stays there. It returns when the connection is
 // closed.
-func (b *Bus) leaveIsolatedServer() {
+func leaveIsolatedServer(b *Bus) {
 	failed, moves, pause := 0, 0, failoverInterval
 	for {
 		select {
@@ -28,7 +28,7 @@ func (b *Bus) leaveIsolatedServer() {
 			return
 		case <-time.After(pause):
 		}
-		if len(b.nc.Servers()) < 2 || !b.nc.IsConnected() || b.jetStreamAnswers() {
+		if len(b.nc.Servers()) < 2 || !b.nc.IsConnected() || jetStreamAnswers(b) {
 			failed, moves, pause = 0, 0, failoverInterval
 			continue
 		}
@@ -45,7 +45,7 @@ func (b *Bus) leaveIsolatedServer() {
 	}
 }
 
-func (b *Bus) jetStreamAnswers() bool {
+func jetStreamAnswers(b *Bus) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), failoverInterval)
 	defer cancel()
 	_, err := b.js.AccountInfo(ctx)

@@ -66,8 +66,8 @@ func FormatBytes(n int64) string {
 	return strings.TrimSuffix(strconv.FormatFloat(value, 'f', 1, 64), ".0") + " " + units[unit]
 }
 
-// Fill returns how full a stream is.
-func (b *Bus) Fill(ctx context.Context, stream string) (Fill, error) {
+// ReadFill returns how full a stream is.
+func ReadFill(ctx context.Context, b *Bus, stream string) (Fill, error) {
 	s, err := b.Stream(ctx, stream)
 	if err != nil {
 		return Fill{}, err
@@ -86,14 +86,14 @@ func (b *Bus) Fill(ctx context.Context, stream string) (Fill, error) {
 	return f, nil
 }
 
-// Fills returns how full the streams with a size limit are.
-func (b *Bus) Fills(ctx context.Context) ([]Fill, error) {
+// ReadFills returns how full the streams with a size limit are.
+func ReadFills(ctx context.Context, b *Bus) ([]Fill, error) {
 	var all []Fill
 	for _, config := range b.Streams(b.cfg) {
 		if config.MaxBytes <= 0 {
 			continue
 		}
-		f, err := b.Fill(ctx, config.Name[len(b.StreamName("")):])
+		f, err := ReadFill(ctx, b, config.Name[len(b.StreamName("")):])
 		if err != nil {
 			return all, err
 		}
@@ -102,55 +102,12 @@ func (b *Bus) Fills(ctx context.Context) ([]Fill, error) {
 	return all, nil
 }
 
-// explainFull returns an ErrFull with the reason: which stream is full, and what helps.
-func (b *Bus) explainFull(ctx context.Context, subject string, err error) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	stream, ok := b.streamOf(subject)
-	if !ok {
-		return err
-	}
-	f, lookup := b.recentFill(ctx, stream)
-	switch {
-	case lookup != nil: // perhaps the client may not read it
-		return err
-	case f.Ratio() < NearlyFull-0.15 && f.MaxBytes > 16*int64(b.nc.MaxPayload()):
-		return fmt.Errorf("%w, although %s: the server has no space for it; free space on its disk, or raise the limit of the account", err, f)
-	}
-	reason := fmt.Sprintf("%s: %s", f, f.Advice())
-	if stream != Results { // workers wait for this one, and then calls pile up
-		if results, lookup := b.recentFill(ctx, Results); lookup == nil && results.Ratio() >= NearlyFull {
-			reason = fmt.Sprintf("%s, because %s: %s", f, results, results.Advice())
-		}
-	}
-	return fmt.Errorf("%w: %s", ErrFull, reason)
-}
-
-// fillAge is how long recentFill remembers a fill: many publishes are rejected at once.
-const fillAge = time.Second
-
-type knownFill struct {
-	Fill
-	at time.Time
-}
-
-func (b *Bus) recentFill(ctx context.Context, stream string) (Fill, error) {
-	if v, ok := b.fills.Load(stream); ok && time.Since(v.(knownFill).at) < fillAge {
-		return v.(knownFill).Fill, nil
-	}
-	f, err := b.Fill(ctx, stream)
-	if err == nil {
-		b.fills.Store(stream, knownFill{f, time.Now()})
-	}
-	return f, err
-}
-
 // streamOf returns the stream that captures a subject.
-func (b *Bus) streamOf(subject string) (stream string, ok bool) {
-	for _, config := range b.Streams(b.cfg) {
+func (s Subjects) streamOf(subject string) (stream string, ok bool) {
+	for _, config := range s.Streams(Config{}) {
 		for _, filter := range config.Subjects {
 			if matches(filter, subject) {
-				return config.Name[len(b.StreamName("")):], true
+				return config.Name[len(s.StreamName("")):], true
 			}
 		}
 	}
@@ -171,19 +128,4 @@ func matches(filter, subject string) bool {
 		}
 	}
 	return len(want) == len(have)
-}
-
-// Refusal is a publish of this process that the server refused for a lack of space.
-type Refusal struct {
-	Subject string
-	Err     error // ErrFull
-	At      time.Time
-}
-
-// LastRefusal returns the last refusal, or ok false if there was none.
-func (b *Bus) LastRefusal() (r Refusal, ok bool) {
-	if last := b.refusal.Load(); last != nil {
-		return *last, true
-	}
-	return Refusal{}, false
 }

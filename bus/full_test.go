@@ -61,7 +61,7 @@ func TestRepeatedPublishIsNotFresh(t *testing.T) {
 		published <- err
 	}()
 	bustest.WaitUntil(t, "a refusal", func() bool {
-		refusal, ok := b.LastRefusal()
+		refusal, ok := b.Space().LastRefusal()
 		return ok && refusal.Subject == subject
 	})
 	stream, err := b.Stream(t.Context(), bus.Calls)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -33,23 +32,6 @@ func (b *Bus) Stream(ctx context.Context, stream string) (jetstream.Stream, erro
 	return s, nil
 }
 
-// ServerTime returns the time by the clock of the server.
-func (b *Bus) ServerTime(ctx context.Context) (time.Time, error) {
-	kv, err := b.Bucket(ctx, TasksBucket)
-	if err != nil {
-		return time.Time{}, err
-	}
-	status, err := kv.Status(ctx)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("read the time of the server: %w", err)
-	}
-	info, ok := status.(*jetstream.KeyValueBucketStatus)
-	if !ok || info.StreamInfo().TimeStamp.IsZero() {
-		return time.Time{}, errors.New("read the time of the server: it does not tell")
-	}
-	return info.StreamInfo().TimeStamp, nil
-}
-
 // Bucket returns the handle of one of the KV buckets, such as TasksBucket. It caches
 // the handle.
 func (b *Bus) Bucket(ctx context.Context, bucket string) (jetstream.KeyValue, error) {
@@ -70,8 +52,8 @@ func (b *Bus) Bucket(ctx context.Context, bucket string) (jetstream.KeyValue, er
 
 // WatchKeys watches keys of one of the KV buckets. Until the server starts the watch or
 // rejects it, WatchKeys tries again.
-func (b *Bus) WatchKeys(ctx context.Context, bucket string, keys ...string) (watcher jetstream.KeyWatcher, err error) {
-	err = b.untilAnswered(ctx, "cannot watch "+b.BucketName(bucket), func() error {
+func WatchKeys(ctx context.Context, b *Bus, bucket string, keys ...string) (watcher jetstream.KeyWatcher, err error) {
+	err = untilAnswered(ctx, b, "cannot watch "+b.BucketName(bucket), func() error {
 		kv, err := b.Bucket(ctx, bucket)
 		if err == nil {
 			watcher, err = kv.WatchFiltered(ctx, keys)

@@ -39,7 +39,7 @@ func (b *Bus) WithConnection(ctx context.Context) (_ context.Context, stop func(
 					timeout = time.After(outageTimeout)
 				}
 			case <-timeout:
-				cancel(fmt.Errorf("%w: no connection to %s for %s", ErrUnreachable, b.address(), outageTimeout))
+				cancel(fmt.Errorf("%w: no connection to %s for %s", ErrUnreachable, b.cfg.address(), outageTimeout))
 			}
 		}
 	}()
@@ -53,7 +53,7 @@ func (b *Bus) WithConnection(ctx context.Context) (_ context.Context, stop func(
 // ClosedErr returns the error of a closed connection: an ErrUnreachable that names the
 // server and the reason.
 func (b *Bus) ClosedErr() error {
-	err := fmt.Errorf("%w: the connection to %s is closed", ErrUnreachable, b.address())
+	err := fmt.Errorf("%w: the connection to %s is closed", ErrUnreachable, b.cfg.address())
 	if last := b.nc.LastError(); last != nil {
 		err = fmt.Errorf("%w: %w", err, withoutURL(last))
 	}
@@ -61,9 +61,9 @@ func (b *Bus) ClosedErr() error {
 }
 
 // address returns the configured address of the bus, without secrets.
-func (b *Bus) address() string {
-	if b.cfg.Context != "" {
-		return fmt.Sprintf("context %q", b.cfg.Context)
+func (c Config) address() string {
+	if c.Context != "" {
+		return fmt.Sprintf("context %q", c.Context)
 	}
-	return redactURLs(b.cfg.Server)
+	return redactURLs(c.Server)
 }

@@ -78,12 +78,13 @@ func (b *Bus) Publish(ctx context.Context, m Message) (Ack, error) {
 	if m.Key != "" {
 		m.Header = withKey(m.Header, m.Key)
 	}
-	ack, err := b.publishUnder(ctx, m)
+	p := publication{b, m}
+	ack, err := p.store(ctx)
 	if err == nil && ack.Duplicate && m.Key != "" {
-		ack, err = b.publishDuplicate(ctx, m, ack)
+		ack, err = p.storeUnderOtherKey(ctx, ack)
 	}
 	if errors.Is(err, ErrFull) {
-		err = b.explainFull(ctx, m.Subject, err)
+		err = b.space.explain(ctx, m.Subject, err)
 	}
 	if err != nil {
 		return ack, fmt.Errorf("publish to %q: %w", m.Subject, err)
@@ -91,30 +92,34 @@ func (b *Bus) Publish(ctx context.Context, m Message) (Ack, error) {
 	return ack, nil
 }
 
-// publishUnder publishes m with its header, which may have a key.
-func (b *Bus) publishUnder(ctx context.Context, m Message) (Ack, error) {
-	ack, err := b.publishOnce(ctx, m)
-	switch {
-	case err == nil:
-	case errors.Is(err, ErrFull) && m.WaitIfFull:
-		return b.publishWaiting(ctx, m)
-	case !isFinal(err):
-		if ack, err = b.publishAgain(ctx, m); errors.Is(err, ErrFull) && m.WaitIfFull {
-			return b.publishWaiting(ctx, m)
-		}
+func (m Message) timeout() time.Duration { return cmp.Or(m.Timeout, defaultTimeout) }
+
+// publication is one Publish in progress.
+type publication struct {
+	b *Bus
+	Message
+}
+
+// store publishes the message with its header, which may have a key.
+func (p publication) store(ctx context.Context) (Ack, error) {
+	ack, err := p.once(ctx)
+	if err != nil && !isFinal(err) {
+		ack, err = p.again(ctx)
+	}
+	if errors.Is(err, ErrFull) && p.WaitIfFull {
+		return p.untilSpace(ctx)
 	}
 	return ack, err
 }
 
-func (m Message) timeout() time.Duration { return cmp.Or(m.Timeout, defaultTimeout) }
-
-func (b *Bus) publishAgain(ctx context.Context, m Message) (ack Ack, err error) {
-	if m.Header.Get(FreshHeader) != "" { // the first message may be stored, and the call may have ended
-		m.Header = maps.Clone(m.Header)
-		m.Header.Del(FreshHeader)
+// again publishes until the server answers.
+func (p publication) again(ctx context.Context) (ack Ack, err error) {
+	if p.Header.Get(FreshHeader) != "" { // the first message may be stored, and the call may have ended
+		p.Header = maps.Clone(p.Header)
+		p.Header.Del(FreshHeader)
 	}
-	err = b.retry(ctx, m.timeout(), isFinal, func() (err error) {
-		ack, err = b.publishOnce(ctx, m)
+	err = retry(ctx, p.b, p.timeout(), isFinal, func() (err error) {
+		ack, err = p.once(ctx)
 		return err
 	})
 	return ack, err
@@ -123,7 +128,7 @@ func (b *Bus) publishAgain(ctx context.Context, m Message) (ack Ack, err error) 
 // retry calls f until it succeeds, its error is final, or the timeout (NoTimeout:
 // none) has passed. If the server did not answer, for example because a cluster has
 // no leader, the error is then ErrUnreachable.
-func (b *Bus) retry(ctx context.Context, timeout time.Duration, isFinal func(error) bool, f func() error) error {
+func retry(ctx context.Context, b *Bus, timeout time.Duration, isFinal func(error) bool, f func() error) error {
 	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(50*time.Millisecond),
 		backoff.WithMaxInterval(2*time.Second), backoff.WithMaxElapsedTime(timeout))
 	if timeout == NoTimeout {
@@ -152,24 +157,23 @@ func (b *Bus) retry(ctx context.Context, timeout time.Duration, isFinal func(err
 	case ctx.Err() != nil:
 		return err
 	}
-	return fmt.Errorf("%w: JetStream at %s did not work for %s: %w", ErrUnreachable, b.address(), timeout, err)
+	return fmt.Errorf("%w: JetStream at %s did not work for %s: %w", ErrUnreachable, b.cfg.address(), timeout, err)
 }
 
-func (b *Bus) publishOnce(ctx context.Context, m Message) (Ack, error) {
+func (p publication) once(ctx context.Context) (Ack, error) {
 	if err := ctx.Err(); err != nil {
 		return Ack{}, backoff.Permanent(err)
 	}
-	ack, ok, rejection := b.out.Publish(m.Subject, m.Header, m.Body, ctx.Done())
+	ack, ok, rejection := p.b.out.Publish(p.Subject, p.Header, p.Body, ctx.Done())
 	if !ok {
 		return Ack{}, backoff.Permanent(ctx.Err())
 	}
 	err := classify(rejection)
 	if errors.Is(err, ErrSubjectExists) {
-		err = b.checkRejection(ctx, m.Subject, rejection)
+		err = p.checkRejection(ctx, rejection)
 	}
 	if errors.Is(err, ErrFull) {
-		b.refusal.Store(&Refusal{m.Subject, err, time.Now()})
-		b.space.refuse()
+		p.b.space.refuse(Refusal{p.Subject, err, time.Now()})
 	}
 	return Ack(ack), err
 }
@@ -181,14 +185,14 @@ var errNotStored = errors.New("the server rejected the message because of anothe
 // checkRejection returns ErrSubjectExists if a message is stored on the subject. A
 // replicated stream also rejects a message if another one is in flight, which perhaps
 // no replica ever stores. Then checkRejection returns an error that is not final.
-func (b *Bus) checkRejection(ctx context.Context, subject string, rejection error) error {
+func (p publication) checkRejection(ctx context.Context, rejection error) error {
 	rejected, ok := errors.AsType[*jsapi.RejectedError](rejection)
 	if !ok {
 		return ErrSubjectExists
 	}
-	ctx, cancel := context.WithTimeout(ctx, b.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, p.b.cfg.Timeout)
 	defer cancel()
-	_, err := b.api.GetMessage(ctx, rejected.Stream, jsapi.Get{LastBySubject: subject})
+	_, err := p.b.api.GetMessage(ctx, rejected.Stream, jsapi.Get{LastBySubject: p.Subject})
 	switch {
 	case err == nil:
 		return ErrSubjectExists

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -22,29 +23,53 @@ const (
 	fullInterval = time.Minute
 )
 
-// space wakes the publishes that wait because a stream is full.
-type space struct {
+// Space is what this process knows about a lack of space in the streams: it wakes the
+// publishes that wait for space, and remembers the last one that was refused.
+type Space struct {
+	b         *Bus
 	subscribe sync.Once
 	refused   chan struct{} // has an element if the server refused a publish
+	last      atomic.Pointer[Refusal]
+	fills     sync.Map // by stream: knownFill
 
 	mu     sync.Mutex
 	freed  chan struct{} // closed at the next hint
 	logged time.Time
 }
 
-func newSpace() *space { return &space{refused: make(chan struct{}, 1), freed: make(chan struct{})} }
-
-// Refusals receives after the server refused a publish of this process for a lack of space.
-// Several refusals may be one element.
-func (b *Bus) Refusals() <-chan struct{} { return b.space.refused }
-
-// SpaceFreed wakes the publishes of all processes that wait for space in a stream.
-func (b *Bus) SpaceFreed(stream string) {
-	b.space.wake()
-	_ = b.nc.PublishMsg(&nats.Msg{Subject: b.RPC("trimmed", stream)}) // only a hint
+// Refusal is a publish of this process that the server refused for a lack of space.
+type Refusal struct {
+	Subject string
+	Err     error // ErrFull
+	At      time.Time
 }
 
-func (s *space) wake() {
+func newSpace(b *Bus) *Space {
+	return &Space{b: b, refused: make(chan struct{}, 1), freed: make(chan struct{})}
+}
+
+// Space returns what this process knows about a lack of space.
+func (b *Bus) Space() *Space { return b.space }
+
+// Refused receives after the server refused a publish of this process. Several refusals may be
+// one element.
+func (s *Space) Refused() <-chan struct{} { return s.refused }
+
+// LastRefusal returns the last refusal, or ok false if there was none.
+func (s *Space) LastRefusal() (r Refusal, ok bool) {
+	if last := s.last.Load(); last != nil {
+		return *last, true
+	}
+	return Refusal{}, false
+}
+
+// Free wakes the publishes of all processes that wait for space in a stream.
+func (s *Space) Free(stream string) {
+	s.wake()
+	_ = s.b.nc.PublishMsg(&nats.Msg{Subject: s.b.RPC("trimmed", stream)}) // only a hint
+}
+
+func (s *Space) wake() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	close(s.freed)
@@ -52,35 +77,37 @@ func (s *space) wake() {
 }
 
 // next returns a channel that is closed at the next hint.
-func (s *space) next() <-chan struct{} {
+func (s *Space) next() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.freed
 }
 
-func (s *space) refuse() {
+func (s *Space) refuse(r Refusal) {
+	s.last.Store(&r)
 	select {
 	case s.refused <- struct{}{}:
 	default:
 	}
 }
 
-// publishWaiting repeats a publish that was refused for a lack of space, until there is
+// untilSpace repeats a publish that was refused for a lack of space, until there is
 // space or its timeout has passed. The process that removes records tells the others.
-func (b *Bus) publishWaiting(ctx context.Context, m Message) (ack Ack, err error) {
-	b.space.subscribe.Do(func() {
-		if _, err := b.nc.Subscribe(b.RPC("trimmed", "*"), func(*nats.Msg) { b.space.wake() }); err != nil {
-			b.log.Warn().Err(err).Msg("cannot subscribe to hints about free space")
+func (p publication) untilSpace(ctx context.Context) (ack Ack, err error) {
+	s := p.b.space
+	s.subscribe.Do(func() {
+		if _, err := s.b.nc.Subscribe(s.b.RPC("trimmed", "*"), func(*nats.Msg) { s.wake() }); err != nil {
+			s.b.log.Warn().Err(err).Msg("cannot subscribe to hints about free space")
 		}
 	})
 	began, pause := time.Now(), firstSpacePause
 	for {
-		freed := b.space.next() // before the publish, so that no hint is missed
-		ack, err = b.publishAgain(ctx, m)
-		if !errors.Is(err, ErrFull) || m.Timeout != NoTimeout && time.Since(began) >= m.timeout() {
+		freed := s.next() // before the publish, so that no hint is missed
+		ack, err = p.again(ctx)
+		if !errors.Is(err, ErrFull) || p.Timeout != NoTimeout && time.Since(began) >= p.timeout() {
 			return ack, err
 		}
-		b.logFull(ctx, m.Subject, err)
+		s.log(ctx, p.Subject, err)
 		wait := time.NewTimer(pause/2 + rand.N(pause))
 		select {
 		case <-ctx.Done():
@@ -101,15 +128,58 @@ func (b *Bus) publishWaiting(ctx context.Context, m Message) (ack Ack, err error
 	}
 }
 
-// logFull logs at most one line in fullInterval.
-func (b *Bus) logFull(ctx context.Context, subject string, err error) {
-	b.space.mu.Lock()
-	due := time.Since(b.space.logged) >= fullInterval
+// log logs at most one line in fullInterval.
+func (s *Space) log(ctx context.Context, subject string, err error) {
+	s.mu.Lock()
+	due := time.Since(s.logged) >= fullInterval
 	if due {
-		b.space.logged = time.Now()
+		s.logged = time.Now()
 	}
-	b.space.mu.Unlock()
+	s.mu.Unlock()
 	if due {
-		b.log.Warn().Err(b.explainFull(ctx, subject, err)).Str("subject", subject).Msg("a publish waits for space")
+		s.b.log.Warn().Err(s.explain(ctx, subject, err)).Str("subject", subject).Msg("a publish waits for space")
 	}
+}
+
+// explain returns an ErrFull with the reason: which stream is full, and what helps.
+func (s *Space) explain(ctx context.Context, subject string, err error) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	stream, ok := s.b.streamOf(subject)
+	if !ok {
+		return err
+	}
+	f, lookup := s.recentFill(ctx, stream)
+	switch {
+	case lookup != nil: // perhaps the client may not read it
+		return err
+	case f.Ratio() < NearlyFull-0.15 && f.MaxBytes > 16*int64(s.b.nc.MaxPayload()):
+		return fmt.Errorf("%w, although %s: the server has no space for it; free space on its disk, or raise the limit of the account", err, f)
+	}
+	reason := fmt.Sprintf("%s: %s", f, f.Advice())
+	if stream != Results { // workers wait for this one, and then calls pile up
+		if results, lookup := s.recentFill(ctx, Results); lookup == nil && results.Ratio() >= NearlyFull {
+			reason = fmt.Sprintf("%s, because %s: %s", f, results, results.Advice())
+		}
+	}
+	return fmt.Errorf("%w: %s", ErrFull, reason)
+}
+
+// fillAge is how long recentFill remembers a fill: many publishes are rejected at once.
+const fillAge = time.Second
+
+type knownFill struct {
+	Fill
+	at time.Time
+}
+
+func (s *Space) recentFill(ctx context.Context, stream string) (Fill, error) {
+	if v, ok := s.fills.Load(stream); ok && time.Since(v.(knownFill).at) < fillAge {
+		return v.(knownFill).Fill, nil
+	}
+	f, err := ReadFill(ctx, s.b, stream)
+	if err == nil {
+		s.fills.Store(stream, knownFill{f, time.Now()})
+	}
+	return f, err
 }

@@ -187,7 +187,7 @@ func (t *trimmer) deleteBehind(ctx context.Context) error {
 // lacksSpace reports whether the server refused a publish of this process just now. Then no
 // settled message stays: neither it nor its result can make room otherwise.
 func (t *trimmer) lacksSpace() bool {
-	r, ok := t.bus.LastRefusal()
+	r, ok := t.bus.space.LastRefusal()
 	return ok && time.Since(r.At) < spaceLacks
 }
 

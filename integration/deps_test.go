@@ -28,7 +28,7 @@ var allowedImports = map[string][]string{
 
 	// bus/worker combines calls, tools, offloading and state.
 	"bus/agents":             {"bus", "bus/notify", "bus/notify/channel", "bus/rpc", "bus/schedule", "bus/session", "bus/task", "offload", "state", "tools", "tools/agent", "tools/builtin"},
-	"bus/worker":             {"tools/tracing", "bus", "bus/dead", "bus/schedule", "bus/task", "tools/metrics", "tools", "offload", "state"},
+	"bus/worker":             {"tools/tracing", "bus", "bus/dead", "bus/retention", "bus/schedule", "bus/task", "tools/metrics", "tools", "offload", "state"},
 	"bus/rpc":                {"tools/tracing", "bus", "bus/dead", "bus/cron", "bus/task", "tools", "offload"},
 	"bus/notify":             {"bus", "bus/dead", "bus/notify/channel", "bus/schedule", "tools", "tools/metrics", "tools/tracing"},
 	"bus/notify/channel":     {"bus", "bus/notify/markup", "state/durable", "tools"},
@@ -47,7 +47,7 @@ var allowedImports = map[string][]string{
 	"bus":                    {"bus/internal/publisher", "bus/jsapi", "tools/jsonform"},
 	"bus/jsapi":              {},
 	"bus/dead":               {"bus", "bus/jsapi"},
-	"bus/admin":              {"bus", "bus/jsapi"},
+	"bus/admin":              {"bus", "bus/jsapi", "bus/retention"},
 	"bus/internal/publisher": {"bus/jsapi"},
 	"bus/httpauth":           {},
 	"bus/console":            {"bus", "bus/dead", "bus/cron", "bus/httpauth", "bus/notify/channel", "bus/rpc", "bus/schedule", "bus/status", "bus/task", "offload", "tools", "tools/tracing"},

@@ -30,9 +30,7 @@ func TestBackup(t *testing.T) {
 	}
 	<-from.JetStream().PublishAsyncComplete()
 	worker := from.WorkerConsumer("default")
-	if err := from.ProvisionConsumers(t.Context(), worker); err != nil {
-		t.Fatal(err)
-	}
+	bustest.Consumers(t, from, worker)
 	publish(from.Call("default", "x", "s", "done"), "{}")
 	publish(from.Call("default", "x", "s", "waits"), "{}")
 	<-from.JetStream().PublishAsyncComplete()

@@ -211,3 +211,13 @@ func RunWaiting(m *testing.M) int {
 func Message(m bus.Stored, err error) (body []byte, ok bool, _ error) {
 	return m.Body, m.Sequence > 0, err
 }
+
+// Consumers creates consumers.
+func Consumers(t testing.TB, b *bus.Bus, consumers ...bus.Consumer) {
+	t.Helper()
+	for _, c := range consumers {
+		if _, err := b.Consumer(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -330,14 +330,10 @@ func TestEvents(t *testing.T) {
 func TestWaitingCalls(t *testing.T) {
 	t.Parallel()
 	in := start(t, console.Config{})
-	if err := in.bus.ProvisionConsumers(t.Context(), in.bus.WorkerConsumer("gpu")); err != nil {
-		t.Fatal(err)
-	}
-	for subject, body := range map[string]string{
-		in.bus.Call("gpu", "train", "s1", "c1"): `{"id":"c1","session":"s1"}`,
-		in.bus.Call("gpu", "train", "s2", "c2"): `{"id":"c2","session":"s2"}`,
-	} {
-		if _, err := in.bus.Publish(t.Context(), bus.Message{Subject: subject, Body: []byte(body)}); err != nil {
+	bustest.Consumers(t, in.bus, in.bus.WorkerConsumer("gpu"))
+	for _, n := range []string{"1", "2"} {
+		body := fmt.Sprintf(`{"id":"c%s","session":"s%s"}`, n, n)
+		if _, err := in.bus.Publish(t.Context(), bus.Message{Subject: in.bus.Call("gpu", "train", "s"+n, "c"+n), Body: []byte(body)}); err != nil {
 			t.Fatal(err)
 		}
 	}

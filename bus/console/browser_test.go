@@ -284,9 +284,7 @@ func TestHostileTexts(t *testing.T) {
 	in.begin("s", "runs", "shell", textArgs{Text: hostile, Done: 3})
 	in.ask("s", "asks", textArgs{Text: hostile})
 	in.deadLetter("x", hostile)
-	if err := in.bus.ProvisionConsumers(t.Context(), in.bus.WorkerConsumer("gpu")); err != nil {
-		t.Fatal(err)
-	}
+	bustest.Consumers(t, in.bus, in.bus.WorkerConsumer("gpu"))
 	if _, err := in.bus.Publish(t.Context(), bus.Message{Subject: in.bus.Call("gpu", "train", tools.Token(hostile), tools.Token(hostile)), Body: fmt.Appendf(nil, `{"id":%[1]s,"session":%[1]s}`, quoted)}); err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ const maxWaiting = 25
 
 // waiting returns the first calls that wait in each queue.
 func (c *Console) waiting(r *http.Request) (any, error) {
-	queues, err := c.bus.Queues(r.Context())
+	queues, err := status.Consumers(r.Context(), c.bus, c.bus.WorkerConsumer(""))
 	if err != nil {
 		return nil, err
 	}

@@ -84,11 +84,12 @@ func New(b *bus.Bus, cfg Config) (*Notifier, error) {
 // Register creates the consumers of the channels, as Run does. Call it before a
 // worker starts, so that the worker can record the channel of its first call.
 func (n *Notifier) Register(ctx context.Context) error {
-	var consumers []bus.Consumer
 	for _, name := range sortedNames(n.cfg.Channels) {
-		consumers = append(consumers, n.bus.ChannelConsumer(name))
+		if _, err := n.bus.Consumer(ctx, n.bus.ChannelConsumer(name)); err != nil {
+			return fmt.Errorf("register: %w", err)
+		}
 	}
-	return n.bus.ProvisionConsumers(ctx, consumers...)
+	return nil
 }
 
 // Run routes and delivers until ctx is done, and returns when the last delivery

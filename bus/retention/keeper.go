@@ -110,7 +110,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 			return nil
 		case <-time.After(checkInterval + rand.N(checkInterval)):
 			continue
-		case <-k.bus.Refusals():
+		case <-k.bus.Space().Refused():
 		}
 		pause := fullPause
 		if k.freed { // publishes may need more
@@ -127,7 +127,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 // Check trims the streams that need it and remembers how full they are afterwards.
 func (k *Keeper) Check(ctx context.Context) error {
 	k.freed = false
-	fills, err := k.bus.Fills(ctx)
+	fills, err := bus.ReadFills(ctx, k.bus)
 	if err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func (k *Keeper) Check(ctx context.Context) error {
 			k.warn(func(e *zerolog.Event) { e.Err(err).Str("stream", f.Name).Msg("cannot remove old records") })
 			continue
 		}
-		if fills[i], err = k.bus.Fill(ctx, f.Stream); err != nil {
+		if fills[i], err = bus.ReadFill(ctx, k.bus, f.Stream); err != nil {
 			return err
 		}
 		vain := fills[i].Bytes >= f.Bytes
@@ -231,7 +231,7 @@ func (k *Keeper) Ready() error {
 	if f, ok := fullest(k.Fills()); ok && f.Ratio() >= bus.NearlyFull {
 		return fmt.Errorf("%s: %s", f, f.Advice())
 	}
-	if r, ok := k.bus.LastRefusal(); ok && time.Since(r.At) < refusalShown {
+	if r, ok := k.bus.Space().LastRefusal(); ok && time.Since(r.At) < refusalShown {
 		return fmt.Errorf("the server refuses writes to %q: %w", r.Subject, r.Err)
 	}
 	return nil

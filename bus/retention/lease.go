@@ -21,7 +21,7 @@ type lease struct {
 	stream   string
 	kv       jetstream.KeyValue
 	revision uint64
-	record   bus.Trimmed
+	record   Trimmed
 }
 
 // acquire returns nil if another keeper trims the stream.
@@ -30,7 +30,7 @@ func (k *Keeper) acquire(ctx context.Context, stream string) (*lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	record, revision, err := k.bus.ReadTrimmed(ctx, stream)
+	record, revision, err := ReadTrimmed(ctx, k.bus, stream)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func (l *lease) store(ctx context.Context, holder string) error {
 	if err != nil {
 		return err
 	}
-	revision, err := l.kv.Update(ctx, bus.TrimmedKey(l.stream), body, l.revision)
+	revision, err := l.kv.Update(ctx, TrimmedKey(l.stream), body, l.revision)
 	if api, ok := errors.AsType[*jetstream.APIError](err); errors.Is(err, jetstream.ErrKeyExists) || ok && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
 		return errLost
 	}

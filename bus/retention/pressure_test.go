@@ -69,7 +69,7 @@ func TestSmallStreamTakesResultsForLong(t *testing.T) {
 		if !stored(t, b, bus.Results, b.Claim("s0", "running")) {
 			t.Error("the claim of the running call was removed")
 		}
-		if _, refused := b.LastRefusal(); refused {
+		if _, refused := b.Space().LastRefusal(); refused {
 			t.Error("the stream rejected a result")
 		}
 		if n := strings.Count(log.String(), "younger than --min-age"); n == 0 || n > 2*minutes {
@@ -107,8 +107,8 @@ func TestWaitingPublishIsWoken(t *testing.T) {
 		check(t, k)
 		fill(t, b, "t", "c", nil)
 		time.Sleep(2 * time.Minute)
-		for len(b.Refusals()) > 0 {
-			<-b.Refusals()
+		for len(b.Space().Refused()) > 0 {
+			<-b.Space().Refused()
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()

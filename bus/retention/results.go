@@ -65,11 +65,11 @@ func (k *Keeper) trimResults(ctx context.Context, f bus.Fill, l *lease, urgent b
 		}
 		young = young || p.young && t.toFree < left
 	}
-	after, err := k.bus.Fill(ctx, bus.Results)
+	after, err := bus.ReadFill(ctx, k.bus, bus.Results)
 	if err != nil || t.toFree == before {
 		return err
 	}
-	k.bus.SpaceFreed(bus.Results)
+	k.bus.Space().Free(bus.Results)
 	if f.Messages > after.Messages { // otherwise, others were stored meanwhile
 		k.removed += f.Messages - after.Messages
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/retention"
 )
@@ -103,7 +104,7 @@ func TestWeekOfResults(t *testing.T) {
 			t.Error("the oldest records are stored")
 		}
 		// The records that stay are the oldest ones, but others after them were removed.
-		since, err := b.CompleteSince(t.Context(), bus.Results)
+		since, err := new(retention.Drops).CompleteSince(t.Context(), b)
 		if err != nil || time.Since(since) > 3*time.Hour || time.Since(since) < time.Hour {
 			t.Errorf("complete since %s (%v), which is %s ago", since, err, time.Since(since))
 		}
@@ -241,8 +242,8 @@ func TestOneKeeperTrims(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		body, _ := bus.Encode(bus.Trimmed{Holder: "another", Until: time.Now().Add(time.Minute)})
-		if _, err := kv.Put(t.Context(), bus.TrimmedKey(bus.Results), body); err != nil {
+		body, _ := bus.Encode(retention.Trimmed{Holder: "another", Until: time.Now().Add(time.Minute)})
+		if _, err := kv.Put(t.Context(), retention.TrimmedKey(bus.Results), body); err != nil {
 			t.Fatal(err)
 		}
 		k, before := retention.New(b, retention.Config{}), bustest.Messages(t, b, bus.Results)
@@ -270,14 +271,14 @@ func TestTakeOverEndsTheLeaseOfAKeeper(t *testing.T) {
 			t.Fatal(err)
 		}
 		removed := time.Now().Add(-3 * time.Hour).UTC()
-		body, _ := bus.Encode(bus.Trimmed{Before: removed, Holder: "killed", Until: time.Now().Add(time.Minute)})
-		if _, err := kv.Put(t.Context(), bus.TrimmedKey(bus.Results), body); err != nil {
+		body, _ := bus.Encode(retention.Trimmed{Before: removed, Holder: "killed", Until: time.Now().Add(time.Minute)})
+		if _, err := kv.Put(t.Context(), retention.TrimmedKey(bus.Results), body); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.TakeOver(t.Context()); err != nil {
+		if err := admin.TakeOver(t.Context(), b, bustest.Log(t)); err != nil {
 			t.Fatal(err)
 		}
-		if record, _, err := b.ReadTrimmed(t.Context(), bus.Results); err != nil || !record.Before.Equal(removed) {
+		if record, _, err := retention.ReadTrimmed(t.Context(), b, bus.Results); err != nil || !record.Before.Equal(removed) {
 			t.Errorf("the record says that those before %v were removed, want %v; %v", record.Before, removed, err)
 		}
 		before := bustest.Messages(t, b, bus.Results)
@@ -293,13 +294,11 @@ func TestTakeOverEndsTheLeaseOfAKeeper(t *testing.T) {
 func TestUnreadResultsStay(t *testing.T) {
 	bustest.Bubble(t, func(t *testing.T) {
 		b := connect(t, map[string]int64{"results": tiny})
-		if err := b.ProvisionConsumers(t.Context(), b.NotifierConsumer()); err != nil {
-			t.Fatal(err)
-		}
+		bustest.Consumers(t, b, b.NotifierConsumer())
 		n := 0
 		fill := func(ratio float64) {
 			for {
-				f, err := b.Fill(t.Context(), bus.Results)
+				f, err := bus.ReadFill(t.Context(), b, bus.Results)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -278,7 +278,7 @@ func bucket(s Stream, prefix string) int {
 }
 
 func readQueues(ctx context.Context, b *bus.Bus, queues map[string]*Queue) error {
-	consumers, err := b.Queues(ctx)
+	consumers, err := Consumers(ctx, b, b.WorkerConsumer(""))
 	for name, info := range consumers {
 		queues[name] = &Queue{Name: name, Waiting: info.NumPending, Taken: max(info.NumAckPending, 0), Pulling: info.NumWaiting}
 	}
@@ -305,7 +305,7 @@ func outages(ctx context.Context, b *bus.Bus) (map[string]int, error) {
 }
 
 func channels(ctx context.Context, b *bus.Bus) ([]Channel, error) {
-	consumers, err := b.Channels(ctx)
+	consumers, err := Consumers(ctx, b, b.ChannelConsumer(""))
 	found := []Channel{}
 	for _, name := range slices.Sorted(maps.Keys(consumers)) {
 		info := consumers[name]

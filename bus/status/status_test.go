@@ -41,9 +41,7 @@ func TestProblems(t *testing.T) {
 	if s := read(); len(s.Problems) != 1 || !problem(s, "No worker answers") || len(s.Streams) < 6 || s.Server.Version == "" {
 		t.Errorf("at the start: %+v", s)
 	}
-	if err := b.ProvisionConsumers(t.Context(), b.WorkerConsumer("gpu"), b.ChannelConsumer("chat")); err != nil {
-		t.Fatal(err)
-	}
+	bustest.Consumers(t, b, b.WorkerConsumer("gpu"), b.ChannelConsumer("chat"))
 	publish(b.Call("gpu", "train", "s", "c1"), `{"id":"c1","session":"s"}`)
 	publish(b.Notify("chat"), `{"text":"hello"}`)
 	publish(b.Dead(bus.DeadCall, "x"), `{"kind":"call","name":"x","subject":"stevedore.call.default.x","reason":"no reason"}`)

@@ -21,9 +21,7 @@ func TestQueueWithoutConsumer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := b.ProvisionConsumers(t.Context(), b.WorkerConsumer("served")); err != nil {
-		t.Fatal(err)
-	}
+	bustest.Consumers(t, b, b.WorkerConsumer("served"))
 	check := func() {
 		t.Helper()
 		<-b.JetStream().PublishAsyncComplete()

@@ -132,7 +132,7 @@ type Cancellations struct {
 
 // WatchCancellations reports cancellations until ctx ends, recorded ones first.
 func WatchCancellations(ctx context.Context, b *bus.Bus, c Cancellations) error {
-	watcher, err := b.WatchKeys(ctx, bus.TasksBucket, cancelKey+".*.*")
+	watcher, err := bus.WatchKeys(ctx, b, bus.TasksBucket, cancelKey+".*.*")
 	if err != nil {
 		return fmt.Errorf("watch cancellations: %w", err)
 	}

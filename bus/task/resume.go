@@ -67,7 +67,7 @@ func (c *ParkedCalls) Add(p Parked) {
 // Run follows and resumes the calls until ctx ends. It calls onReady once it knows all of
 // them.
 func (c *ParkedCalls) Run(ctx context.Context, onReady func()) error {
-	watcher, err := c.bus.WatchKeys(ctx, bus.TasksBucket, parkedKey+".*.*", answerKey+".*.*")
+	watcher, err := bus.WatchKeys(ctx, c.bus, bus.TasksBucket, parkedKey+".*.*", answerKey+".*.*")
 	if err != nil {
 		return fmt.Errorf("follow parked calls: %w", err)
 	}
@@ -185,7 +185,7 @@ func (c *ParkedCalls) readClock(ctx context.Context) {
 	if fresh {
 		return
 	}
-	now, err := c.bus.ServerTime(ctx)
+	now, err := serverTime(ctx, c.bus)
 	if err != nil {
 		c.log.Debug().Err(err).Msg("cannot read the time of the server")
 		return
@@ -245,4 +245,21 @@ func (c *ParkedCalls) due() (due []Parked, sleep time.Duration) {
 		}
 	}
 	return due, sleep
+}
+
+// serverTime returns the time by the clock of the server.
+func serverTime(ctx context.Context, b *bus.Bus) (time.Time, error) {
+	kv, err := b.Bucket(ctx, bus.TasksBucket)
+	if err != nil {
+		return time.Time{}, err
+	}
+	status, err := kv.Status(ctx)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read the time of the server: %w", err)
+	}
+	info, ok := status.(*jetstream.KeyValueBucketStatus)
+	if !ok || info.StreamInfo().TimeStamp.IsZero() {
+		return time.Time{}, errors.New("read the time of the server: it does not tell")
+	}
+	return info.StreamInfo().TimeStamp, nil
 }

@@ -69,7 +69,7 @@ func (u *unsettledReader) take(ctx context.Context, m bus.Stored) (c unsettledCa
 	call.Tool, call.Args = subject.Tool, nil
 	p, known := u.progress[subject.Queue]
 	if !known {
-		if p, err = u.b.ConsumerProgress(ctx, u.b.WorkerConsumer(subject.Queue)); err != nil {
+		if p, err = bus.ReadProgress(ctx, u.b, u.b.WorkerConsumer(subject.Queue)); err != nil {
 			p.Delivered = m.Sequence // perhaps delivered; the caller asks the workers
 		}
 		u.progress[subject.Queue] = p

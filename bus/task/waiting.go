@@ -17,7 +17,7 @@ type WaitingCall struct {
 // oldest first.
 func ListWaiting(ctx context.Context, b *bus.Bus, queue string, limit int) ([]WaitingCall, error) {
 	waiting := []WaitingCall{}
-	p, err := b.ConsumerProgress(ctx, b.WorkerConsumer(queue))
+	p, err := bus.ReadProgress(ctx, b, b.WorkerConsumer(queue))
 	if err != nil {
 		return nil, err
 	}

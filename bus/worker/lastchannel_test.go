@@ -109,9 +109,7 @@ func TestChatsStayWithTheirSession(t *testing.T) {
 	b := bustest.New(t)
 	store, _ := openState(t)
 	for _, name := range []string{"log", "hook"} {
-		if err := b.ProvisionConsumers(t.Context(), b.ChannelConsumer(name)); err != nil {
-			t.Fatal(err)
-		}
+		bustest.Consumers(t, b, b.ChannelConsumer(name))
 	}
 	var runs atomic.Int64
 	start(t, b, worker.Config{State: store}, echo(t, "echo", tools.Idempotent, &runs, nil))
@@ -144,9 +142,7 @@ func TestRedeliveryDoesNotRecordItsChannel(t *testing.T) {
 	if _, err := b.Publish(t.Context(), msg); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.ProvisionConsumers(t.Context(), b.ChannelConsumer("old")); err != nil {
-		t.Fatal(err)
-	}
+	bustest.Consumers(t, b, b.ChannelConsumer("old"))
 	if err := state.SetLastChannel(t.Context(), store, "default", state.Channel{Name: "new"}); err != nil {
 		t.Fatal(err)
 	}

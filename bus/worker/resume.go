@@ -144,7 +144,7 @@ func (w *Worker) onceStarted(ctx context.Context, a *attempt) (claim task.Claim,
 	}
 	var since time.Time
 	err = w.readWithRetry(ctx, func() (err error) {
-		since, err = w.bus.CompleteSince(ctx, bus.Results)
+		since, err = w.drops.CompleteSince(ctx, w.bus)
 		return err
 	})
 	return claim, a.delivery.Published.Before(since), err

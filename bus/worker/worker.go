@@ -14,6 +14,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/dead"
+	"github.com/stevedore-bus/stevedore/bus/retention"
 	"github.com/stevedore-bus/stevedore/bus/schedule"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/offload"
@@ -91,8 +92,9 @@ type Worker struct {
 	aloneAt    time.Time     // when it was certain that no worker ran a call; or zero
 	stopping   chan struct{} // closed when Run's context ends
 	counters   *counters
-	publishing atomic.Int64 // calls that released their slot
-	source     []string     // the header ce-source of our events
+	publishing atomic.Int64    // calls that released their slot
+	source     []string        // the header ce-source of our events
+	drops      retention.Drops // of the results stream
 }
 
 // New returns a worker that is not running yet.

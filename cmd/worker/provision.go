@@ -59,7 +59,11 @@ func newProvisionCommand() *cobra.Command {
 				for _, queue := range queues {
 					consumers = append(consumers, b.WorkerConsumer(queue))
 				}
-				err = b.ProvisionConsumers(cmd.Context(), consumers...)
+				for _, c := range consumers {
+					if _, err = b.Consumer(cmd.Context(), c); err != nil {
+						break
+					}
+				}
 			}
 			progress.Stop()
 			out := cmd.OutOrStdout()

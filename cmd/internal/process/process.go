@@ -101,7 +101,7 @@ func (p *parts) takeOver(ctx context.Context) error {
 	if !p.OwnServer {
 		return nil
 	}
-	return p.bus.TakeOver(ctx)
+	return admin.TakeOver(ctx, p.bus, p.log)
 }
 
 func (p *parts) openStore(ctx context.Context) error {

@@ -93,7 +93,7 @@ func (h *health) readStreams(ctx context.Context, g *metrics.Gauges) {
 // readQueues reads all queues and channels, also those that this process does not serve:
 // otherwise nobody would report a queue without a worker.
 func (h *health) readQueues(ctx context.Context, g *metrics.Gauges) {
-	if queues, err := h.bus.Queues(ctx); err == nil {
+	if queues, err := status.Consumers(ctx, h.bus, h.bus.WorkerConsumer("")); err == nil {
 		for name, waiting := range h.unserved.read(ctx, h.bus, func(queue string) bool { return queues[queue] != nil }) {
 			if queues[name] == nil { // otherwise a worker has started since
 				queues[name] = &jetstream.ConsumerInfo{NumPending: waiting}
@@ -106,7 +106,7 @@ func (h *health) readQueues(ctx context.Context, g *metrics.Gauges) {
 			g.Set("stevedore_queue_pulls", "Requests of workers for calls of a queue. 0 means that no worker has a free slot for it.", float64(info.NumWaiting), "queue", name)
 		}
 	}
-	if channels, err := h.bus.Channels(ctx); err == nil {
+	if channels, err := status.Consumers(ctx, h.bus, h.bus.ChannelConsumer("")); err == nil {
 		for _, name := range slices.Sorted(maps.Keys(channels)) {
 			info := channels[name]
 			g.Set("stevedore_notifications_waiting", "Notifications of a channel, on the bus, that were delivered to no notifier.", float64(info.NumPending), "channel", name)
