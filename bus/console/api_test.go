@@ -164,7 +164,7 @@ func TestArtifact(t *testing.T) {
 		"/api/artifacts/s":        `"logs"`,
 		"/api/artifacts":          `"count":2`,
 		"/api/artifacts?offset=1": `"artifact_id":"logs"`,
-		"/api/artifacts/s/logs":   `"lines":20001`,
+		"/api/artifacts/s/logs":   `"lines":20000`,
 		"/api/artifacts/s/logs/lines?start=12345&end=12346":           "0012345 to bay",
 		"/api/artifacts/s/logs/chars?offset=100&limit=50":             `"chars":50`,
 		"/api/artifacts/s/logs/grep?pattern=container+0019999":        `"line":20000`,
