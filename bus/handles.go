@@ -50,13 +50,13 @@ func (b *Bus) Bucket(ctx context.Context, bucket string) (jetstream.KeyValue, er
 	return kv, nil
 }
 
-// WatchKeys watches keys of one of the KV buckets. Until the server starts the watch or
-// rejects it, WatchKeys tries again.
-func WatchKeys(ctx context.Context, b *Bus, bucket string, keys ...string) (watcher jetstream.KeyWatcher, err error) {
+// WatchKeys watches the keys of one of the KV buckets that match a pattern. Until the server
+// starts the watch or rejects it, WatchKeys tries again.
+func WatchKeys(ctx context.Context, b *Bus, bucket, keys string, opts ...jetstream.WatchOpt) (watcher jetstream.KeyWatcher, err error) {
 	err = untilAnswered(ctx, b, "cannot watch "+b.BucketName(bucket), func() error {
 		kv, err := b.Bucket(ctx, bucket)
 		if err == nil {
-			watcher, err = kv.WatchFiltered(ctx, keys)
+			watcher, err = kv.Watch(ctx, keys, opts...)
 		}
 		return err
 	})

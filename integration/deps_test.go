@@ -39,7 +39,7 @@ var allowedImports = map[string][]string{
 	"bus/schema":             {"bus", "bus/dead", "bus/cron", "bus/notify/channel", "bus/remote", "bus/rpc", "bus/task", "offload", "tools"},
 	"bus/session":            {"bus", "bus/jsapi"},
 	"bus/task":               {"bus", "bus/jsapi", "tools"},
-	"bus/retention":          {"bus", "bus/jsapi"},
+	"bus/retention":          {"bus", "bus/jsapi", "bus/task"},
 	"bus/schedule":           {"bus"},
 	"bus/serverconfig":       {"bus", "state/durable"},
 	"bus/embedded":           {"bus", "state/durable"},

@@ -179,7 +179,7 @@ func TestRunWithProgressIsNotDeadLetter(t *testing.T) {
 		}
 	}
 	for range 7 { // the first start is not recorded
-		if _, err := task.RecordStart(t.Context(), b, "s2", "r"); err != nil {
+		if err := task.CountStart(t.Context(), b, tools.CallKey{Session: "s2", ID: "r"}, 1); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -131,7 +131,7 @@ func TestCancelBetweenRecords(t *testing.T) {
 			} else {
 				run := task.Parked{Call: prompt("s", "r", "go"), Queue: bus.AgentQueue, State: task.Waiting, Since: now, Until: now.Add(time.Hour), WaitsFor: []tools.CallKey{key}, Made: true}
 				var err error
-				if run.Revision, err = task.Park(t.Context(), b, run); err != nil {
+				if run.Number, err = task.Park(t.Context(), b, run); err != nil {
 					t.Fatal(err)
 				}
 				if err := task.Resume(t.Context(), b, run); err != nil {

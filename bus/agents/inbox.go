@@ -93,7 +93,7 @@ func enqueue(ctx context.Context, b *bus.Bus, queue string, call tools.Call) (fr
 	case err != nil:
 		return false, err
 	case parked:
-		return false, task.CheckDigest(call, call.Digest(), p.Digest())
+		return false, task.CheckDigest(call, call.Digest(), p.Digest)
 	}
 	accepted, err := rpc.Enqueue(ctx, b, queue, call)
 	return !accepted.Duplicate, err

@@ -112,7 +112,7 @@ func TestApprovalsOfOthers(t *testing.T) {
 	if _, err := alice.CallTool(t.Context(), &sdk.CallToolParams{Name: "echo", Arguments: map[string]any{"text": "hi"}, InputResponses: approve}); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok, err := task.ReadAnswer(t.Context(), c.Bus, key); ok || err != nil {
+	if r, err := task.ReadRecord(t.Context(), c.Bus, key); r.Answer != nil || err != nil {
 		t.Errorf("the call of alice was answered: %v", err)
 	}
 }

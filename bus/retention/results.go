@@ -10,6 +10,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/jsapi"
+	"github.com/stevedore-bus/stevedore/bus/task"
 )
 
 // trimRound is how many records a round of trimResults reads at most.
@@ -94,53 +95,29 @@ func (w *work) add(session, call string) {
 	w.sessions[session], w.calls[session+"."+call] = true, true
 }
 
-// workInProgress returns the calls that wait or run, or that are parked. A call may move
-// while this reads, between the calls stream and the parked records.
-// Then a later part finds it.
+// workInProgress returns the calls that wait or run, or that are parked. A call that moved
+// from the calls stream to its record while this reads is found there; the record of one
+// that moved back has changed since.
 func (k *Keeper) workInProgress(ctx context.Context) (*work, error) {
 	busy := &work{map[string]bool{}, map[string]bool{}}
-	for _, add := range []func(context.Context, *work) error{k.addParked, k.addCalls, k.addParked} {
-		if err := add(ctx, busy); err != nil {
-			return nil, err
-		}
-	}
-	return busy, ctx.Err()
-}
-
-// addCalls adds the calls and raw results of the calls stream.
-func (k *Keeper) addCalls(ctx context.Context, busy *work) error {
 	stream, err := k.bus.Stream(ctx, bus.Calls)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(">"))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for subject := range info.State.Subjects {
 		if tokens := k.bus.Split(subject); len(tokens) == 5 { // call.<queue>.<tool>.<session>.<call>
 			busy.add(tokens[3], tokens[4])
 		}
 	}
-	return nil
-}
-
-// addParked adds the parked calls.
-func (k *Keeper) addParked(ctx context.Context, busy *work) error {
-	kv, err := k.bus.Bucket(ctx, bus.TasksBucket)
-	if err != nil {
-		return err
+	moving, err := task.ListMoving(ctx, k.bus, info.TimeStamp)
+	for _, call := range moving {
+		busy.add(call.Session, call.ID)
 	}
-	keys, err := kv.ListKeysFiltered(ctx, "parked.*.*")
-	if err != nil {
-		return err
-	}
-	for key := range keys.Keys() {
-		if tokens := strings.Split(key, "."); len(tokens) == 3 {
-			busy.add(tokens[1], tokens[2])
-		}
-	}
-	return ctx.Err()
+	return busy, err
 }
 
 // addUnfinished adds the async calls that have no completion yet.

@@ -72,7 +72,7 @@ func TestWeekOfResults(t *testing.T) {
 		put(t, b, "stevedore.call.default.slow.intake.c1", `{}`)
 		if kv, err := b.Bucket(t.Context(), bus.TasksBucket); err != nil {
 			t.Fatal(err)
-		} else if _, err := kv.PutString(t.Context(), "parked.parked.c1", "{}"); err != nil {
+		} else if _, err := kv.PutString(t.Context(), "call.parked.c1", `{"parks":1,"parked":{"call":{"id":"c1","session":"parked","tool":"x"},"queue":"default"}}`); err != nil {
 			t.Fatal(err)
 		}
 		put(t, b, b.Result("async", "c1"), `{"outcome":"async"}`)

@@ -63,9 +63,5 @@ func removeResult(ctx context.Context, b *bus.Bus, letter dead.Stored) error {
 	if err != nil {
 		return fmt.Errorf("remove the claim of call %q in session %q: %w", id, session, err)
 	}
-	starts, err := task.Starts(ctx, b, session, id)
-	for _, start := range starts {
-		err = errors.Join(err, task.ForgetStart(ctx, b, start))
-	}
-	return err
+	return task.ForgetStarts(ctx, b, tools.CallKey{Session: session, ID: id})
 }

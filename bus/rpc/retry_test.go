@@ -65,7 +65,7 @@ func TestDeadCallHasResultAndCanBeRetried(t *testing.T) {
 			}
 			// Three workers died while they ran it. The start of the first one is not recorded.
 			for range 2 {
-				if _, err := task.RecordStart(t.Context(), b, "s", tool); err != nil {
+				if err := task.CountStart(t.Context(), b, tools.CallKey{Session: "s", ID: tool}, 1); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -94,8 +94,8 @@ func TestDeadCallHasResultAndCanBeRetried(t *testing.T) {
 			if got.ForLLM != "it ran" || letterOf(t, b, tool) != "" {
 				t.Errorf("after the retry: %+v, letter %q", got, letterOf(t, b, tool))
 			}
-			if starts, err := task.Starts(t.Context(), b, "s", tool); len(starts) > 1 || err != nil {
-				t.Errorf("starts before the retry count: %q, %v", starts, err)
+			if r, err := task.ReadRecord(t.Context(), b, tools.CallKey{Session: "s", ID: tool}); r.Starts > 1 || err != nil {
+				t.Errorf("starts before the retry count: %d, %v", r.Starts, err)
 			}
 		})
 	}
@@ -161,7 +161,7 @@ func retry(t *testing.T, b *bus.Bus, tool string) error {
 // message names.
 func TestRetryOfForgedLetterChangesNothing(t *testing.T) {
 	b := bustest.New(t)
-	if _, err := task.RecordStart(t.Context(), b, "s", "victim"); err != nil {
+	if err := task.CountStart(t.Context(), b, tools.CallKey{Session: "s", ID: "victim"}, 1); err != nil {
 		t.Fatal(err)
 	}
 	letter := dead.Stored{Number: 1, Letter: dead.Letter{
@@ -170,7 +170,7 @@ func TestRetryOfForgedLetterChangesNothing(t *testing.T) {
 	if err := rpc.RetryCall(t.Context(), b, letter); err == nil || !strings.Contains(err.Error(), "do not match its subject") {
 		t.Errorf("retry: %v", err)
 	}
-	if starts, err := task.Starts(t.Context(), b, "s", "victim"); err != nil || len(starts) != 1 {
-		t.Errorf("the call has %d recorded starts, %v; want 1", len(starts), err)
+	if r, err := task.ReadRecord(t.Context(), b, tools.CallKey{Session: "s", ID: "victim"}); err != nil || r.Starts != 1 {
+		t.Errorf("the call has %d recorded starts, %v; want 1", r.Starts, err)
 	}
 }

@@ -162,7 +162,7 @@ func (c Config) readOnly(tenant string) account {
 	}
 	imports = append(imports, c.results("*")...)
 	tasks := "$KV." + s.BucketName(bus.TasksBucket)
-	for _, subject := range []string{s.Prefix() + ".session.*", s.Prefix() + ".dead.*.*", tasks + ".parked.>", tasks + ".answer.>"} {
+	for _, subject := range []string{s.Prefix() + ".session.*", s.Prefix() + ".dead.*.*", tasks + ".call.>"} {
 		imports = append(imports, grant{subject: subject})
 	}
 	return client(tenant+"-readonly", "Reads everything of "+tenant+" and changes nothing.", imports)

@@ -3,17 +3,11 @@ package task
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"time"
-
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/tools"
 )
-
-const answerKey = "answer"
 
 // Approval is a call that waits for a person's yes or no.
 type Approval struct {
@@ -53,25 +47,24 @@ func ApprovalOf(p Parked) Approval {
 	}
 }
 
+// approval returns the approval that a call waits for; ok is false if it waits for none.
+func (r Record) approval() (a Approval, ok bool) {
+	if r.Parked == nil || r.Parked.State != InputRequired || r.Answer != nil {
+		return Approval{}, false
+	}
+	return ApprovalOf(*r.Parked), true
+}
+
 // ListApprovals returns the calls of a session that wait for an approval, or those of all
 // sessions if it is "*". The session is a token.
 func ListApprovals(ctx context.Context, b *bus.Bus, session string) ([]Approval, error) {
-	parked, err := ListParked(ctx, b, session)
-	if err != nil {
-		return nil, err
-	}
 	waiting := []Approval{}
-	for _, p := range parked {
-		if p.State != InputRequired {
-			continue
+	err := listRecords(ctx, b, session, func(r Record) {
+		if a, ok := r.approval(); ok {
+			waiting = append(waiting, a)
 		}
-		if _, answered, err := ReadAnswer(ctx, b, p.Key()); err != nil {
-			return nil, err
-		} else if !answered {
-			waiting = append(waiting, ApprovalOf(p))
-		}
-	}
-	return waiting, nil
+	})
+	return waiting, err
 }
 
 // maxMadeDepth bounds how deep ApprovalsFor follows calls that made others.
@@ -83,18 +76,14 @@ func ApprovalsFor(ctx context.Context, b *bus.Bus, k tools.CallKey) ([]Approval,
 	var waiting []Approval
 	var follow func(k tools.CallKey, depth int) error
 	follow = func(k tools.CallKey, depth int) error {
-		p, ok, err := ReadParked(ctx, b, k)
-		if !ok || err != nil || depth > maxMadeDepth {
+		r, err := ReadRecord(ctx, b, k)
+		if r.Parked == nil || err != nil || depth > maxMadeDepth {
 			return err
 		}
-		if p.State == InputRequired {
-			_, answered, err := ReadAnswer(ctx, b, k)
-			if err == nil && !answered {
-				waiting = append(waiting, ApprovalOf(p))
-			}
-			return err
+		if a, ok := r.approval(); ok {
+			waiting = append(waiting, a)
 		}
-		for _, made := range p.made() {
+		for _, made := range r.Parked.made() {
 			if err := follow(made, depth+1); err != nil {
 				return err
 			}
@@ -109,27 +98,25 @@ func ApprovalsFor(ctx context.Context, b *bus.Bus, k tools.CallKey) ([]Approval,
 // call does not wait for one, and with tools.CodeInvalidArguments if it was answered
 // before. When it returns nil, the answer is durable, and a worker continues the call.
 func AnswerApproval(ctx context.Context, b *bus.Bus, k tools.CallKey, answer Answer) (Answer, error) {
-	p, ok, err := ReadParked(ctx, b, k)
-	if err != nil {
+	answer.At, answer.Expired = time.Now().UTC(), false
+	answer.By, answer.Reason = tools.Excerpt(answer.By, 200), tools.Excerpt(answer.Reason, 2000)
+	r, err := changeRecord(ctx, b, k, func(r *Record) error {
+		switch {
+		case r.Answer != nil && *r.Answer == answer: // stored, and the acknowledgement was lost
+			return errUnchanged
+		case r.Answer != nil:
+			return alreadyAnswered(*r.Answer)
+		case r.Parked == nil || r.Parked.State != InputRequired:
+			return tools.Errorf(tools.CodeNotFound, "no call %q in session %q waits for an approval", tools.Excerpt(k.ID, 80), tools.Excerpt(k.Session, 80))
+		}
+		answer.Digest = r.Parked.Digest
+		r.Answer = &answer
+		return nil
+	})
+	if r.Answer == nil {
 		return Answer{}, err
 	}
-	answer.At, answer.Digest, answer.Expired = time.Now().UTC(), p.Digest(), false
-	answer.By, answer.Reason = tools.Excerpt(answer.By, 200), tools.Excerpt(answer.Reason, 2000)
-	if !ok || p.State != InputRequired {
-		stored, answered, err := ReadAnswer(ctx, b, k)
-		if err != nil {
-			return Answer{}, err
-		}
-		if answered {
-			return stored, alreadyAnswered(stored)
-		}
-		return Answer{}, tools.Errorf(tools.CodeNotFound, "no call %q in session %q waits for an approval", tools.Excerpt(k.ID, 80), tools.Excerpt(k.Session, 80))
-	}
-	stored, won, err := WriteAnswer(ctx, b, k, answer)
-	if err == nil && !won {
-		err = alreadyAnswered(stored)
-	}
-	return stored, err
+	return *r.Answer, err
 }
 
 func alreadyAnswered(a Answer) error {
@@ -143,45 +130,17 @@ func alreadyAnswered(a Answer) error {
 	return tools.Errorf(tools.CodeInvalidArguments, "the call was answered before: %s, at %s", word, a.At.Format(time.RFC3339))
 }
 
-// WriteAnswer stores an answer unless there is one. It returns the stored answer and
-// whether it is this one.
-func WriteAnswer(ctx context.Context, b *bus.Bus, k tools.CallKey, answer Answer) (stored Answer, won bool, err error) {
-	body, err := bus.Encode(answer)
+// WriteAnswer stores an answer unless there is one, and returns the stored one.
+func WriteAnswer(ctx context.Context, b *bus.Bus, k tools.CallKey, answer Answer) (stored Answer, err error) {
+	r, err := changeRecord(ctx, b, k, func(r *Record) error {
+		if r.Answer != nil {
+			return errUnchanged
+		}
+		r.Answer = &answer
+		return nil
+	})
 	if err != nil {
-		return Answer{}, false, err
+		return Answer{}, err
 	}
-	kv, err := b.Bucket(ctx, bus.TasksBucket)
-	if err == nil {
-		_, err = kv.Create(ctx, keyOf(answerKey, k), body, jetstream.KeyTTL(recordTTL))
-	}
-	switch {
-	case err == nil:
-		return answer, true, nil
-	case !errors.Is(err, jetstream.ErrKeyExists):
-		return Answer{}, false, fmt.Errorf("answer call %s: %w", k.ID, err)
-	}
-	stored, ok, err := ReadAnswer(ctx, b, k)
-	if err == nil && !ok {
-		err = fmt.Errorf("answer call %s: another answer was stored and removed", k.ID)
-	}
-	return stored, false, err
-}
-
-// ReadAnswer returns the answer to a call's approval; ok is false if there is none.
-func ReadAnswer(ctx context.Context, b *bus.Bus, k tools.CallKey) (a Answer, ok bool, err error) {
-	kv, err := b.Bucket(ctx, bus.TasksBucket)
-	if err != nil {
-		return Answer{}, false, err
-	}
-	entry, err := kv.Get(ctx, keyOf(answerKey, k))
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return Answer{}, false, nil
-	}
-	if err != nil {
-		return Answer{}, false, fmt.Errorf("read the answer to call %s: %w", k.ID, err)
-	}
-	if err := json.Unmarshal(entry.Value(), &a); err != nil {
-		return Answer{}, false, fmt.Errorf("read the answer to call %s: %w", k.ID, err)
-	}
-	return a, true, nil
+	return *r.Answer, nil
 }

@@ -3,21 +3,11 @@ package task
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"time"
-
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/tools"
 )
-
-// recordTTL is how long records of cancellations and starts are kept: as long as a result.
-const recordTTL = bus.ResultsKept
-
-const cancelKey = "cancel"
 
 // cancelSource is the header ce-source of the results of cancelled calls.
 var cancelSource = []string{"/stevedore/cancel"}
@@ -106,74 +96,16 @@ func CancelAll(ctx context.Context, b *bus.Bus, calls []tools.CallKey, by string
 // that runs the call stops it, and no worker starts it later. It also publishes to
 // the subject Cancel, for remote tools. The two tokens name the call.
 func RecordCancellation(ctx context.Context, b *bus.Bus, session, call string) error {
-	kv, err := b.Bucket(ctx, bus.TasksBucket)
+	_, err := changeRecord(ctx, b, tools.CallKey{Session: session, ID: call}, func(r *Record) error {
+		if !r.Cancelled.IsZero() {
+			return errUnchanged
+		}
+		r.Cancelled = time.Now().UTC()
+		return nil
+	})
 	if err != nil {
-		return fmt.Errorf("cancel call %s: %w", call, err)
-	}
-	_, err = kv.Create(ctx, strings.Join([]string{cancelKey, session, call}, "."), []byte(time.Now().UTC().Format(time.RFC3339)), jetstream.KeyTTL(recordTTL))
-	if err != nil && !errors.Is(err, jetstream.ErrKeyExists) {
-		return fmt.Errorf("cancel call %s: %w", call, err)
+		return err
 	}
 	_ = b.Conn().Publish(b.Cancel(session, call), nil) // only a hint; the record is stored
 	return nil
-}
-
-// Cancellations are the callbacks of WatchCancellations.
-type Cancellations struct {
-	// Ready is called once, after all recorded cancellations were reported.
-	Ready func()
-	// Cancelled stops a running call, and keeps a call that arrives later from
-	// starting. Expired reports that the record of the cancellation is gone.
-	Cancelled, Expired func(session, call string)
-	// Stop stops a running call and has no effect on other calls: a client published
-	// to the subject Cancel, which stores no record.
-	Stop func(session, call string)
-}
-
-// WatchCancellations reports cancellations until ctx ends, recorded ones first.
-func WatchCancellations(ctx context.Context, b *bus.Bus, c Cancellations) error {
-	watcher, err := bus.WatchKeys(ctx, b, bus.TasksBucket, cancelKey+".*.*")
-	if err != nil {
-		return fmt.Errorf("watch cancellations: %w", err)
-	}
-	stops, err := b.Conn().Subscribe(b.Subjects.Cancel("*", "*"), func(msg *nats.Msg) {
-		if tokens := b.Split(msg.Subject); len(tokens) == 3 {
-			c.Stop(tokens[1], tokens[2])
-		}
-	})
-	if err != nil {
-		return errors.Join(fmt.Errorf("watch cancellations: %w", err), watcher.Stop())
-	}
-	defer func() {
-		_ = stops.Unsubscribe() // fails only if the connection is closed
-		_ = watcher.Stop()      // fails if ctx ended the watch first
-	}()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case entry, ok := <-watcher.Updates():
-			switch {
-			case !ok && ctx.Err() != nil:
-				return nil
-			case !ok:
-				return errors.New("watch cancellations: the watch ended")
-			case entry == nil:
-				c.Ready()
-			default:
-				c.report(entry)
-			}
-		}
-	}
-}
-
-func (c Cancellations) report(entry jetstream.KeyValueEntry) {
-	tokens := strings.Split(entry.Key(), ".")
-	switch {
-	case len(tokens) != 3: // not written by RecordCancellation
-	case entry.Operation() == jetstream.KeyValuePut:
-		c.Cancelled(tokens[1], tokens[2])
-	default:
-		c.Expired(tokens[1], tokens[2])
-	}
 }

@@ -8,22 +8,23 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/task"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // When a watch ends, its subscriptions end too.
-func TestWatchCancellationsLeavesNothing(t *testing.T) {
+func TestFollowerLeavesNothing(t *testing.T) {
 	b := bustest.New(t)
 	until := func(n int) {
 		t.Helper()
 		bustest.WaitUntil(t, "the subscriptions to end", func() bool { return b.Conn().NumSubscriptions() <= n })
 	}
 	before := b.Conn().NumSubscriptions()
-	nothing := func(_, _ string) {}
+	nothing := func(tools.CallKey) {}
 	for range 20 { // the watch may notice either end first
 		ctx, cancel := context.WithCancel(t.Context())
 		with := b.Conn().NumSubscriptions() + 1 // the subscription for Stop; the library ends its own
 		ended := func() { cancel(); until(with) }
-		err := task.WatchCancellations(ctx, b, task.Cancellations{Ready: ended, Cancelled: nothing, Expired: nothing, Stop: nothing})
+		err := task.NewFollower(b, task.FollowerConfig{Cancelled: nothing, Expired: nothing, Stop: nothing}).Run(ctx, ended)
 		cancel()
 		if err != nil {
 			t.Fatal(err)
@@ -39,7 +40,7 @@ func TestForeignCancellationKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range []string{"cancel.x", "cancel.a.b.c", "other"} {
+	for _, key := range []string{"call.x", "call.a.b.c", "call.a.b", "other"} {
 		if _, err := kv.Put(t.Context(), key, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -50,12 +51,11 @@ func TestForeignCancellationKeys(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var seen []string
-	none := func(string, string) {}
-	err = task.WatchCancellations(ctx, b, task.Cancellations{
-		Ready:     cancel,
-		Cancelled: func(session, call string) { seen = append(seen, session+"/"+call) },
+	none := func(tools.CallKey) {}
+	err = task.NewFollower(b, task.FollowerConfig{
+		Cancelled: func(k tools.CallKey) { seen = append(seen, k.Session+"/"+k.ID) },
 		Expired:   none, Stop: none,
-	})
+	}).Run(ctx, cancel)
 	if err != nil || strings.Join(seen, " ") != "s/c" {
 		t.Errorf("saw %v, %v", seen, err)
 	}

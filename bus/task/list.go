@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -53,96 +53,36 @@ const maxListed = 500
 // List returns the queued and running calls of a session and its async calls,
 // including those that have ended: oldest first, queued calls last.
 func List(ctx context.Context, b *bus.Bus, session string) (Listing, error) {
-	// Read the queued calls first: a call that ends meanwhile has a stored result.
-	queued, all, err := unsettled(ctx, b, session, "")
+	l, err := newPageReader(ctx, b, session, maxWaiting)
 	if err != nil {
 		return Listing{}, err
 	}
-	tasks, ended, err := asyncTasks(ctx, b, session)
+	if err := l.readParked(ctx); err != nil {
+		return Listing{}, err
+	}
+	left, err := l.readCalls(ctx, 0)
 	if err != nil {
 		return Listing{}, err
 	}
-	missing := map[string]bool{} // delivered calls that no worker has reported yet
-	for _, c := range queued {
-		if !ended[c.id] && c.delivered {
-			missing[c.id] = true
+	l.limit = math.MaxInt
+	for before := uint64(0); ; {
+		if before, err = l.readResults(ctx, before); err != nil {
+			return Listing{}, err
+		}
+		if before == 0 {
+			break
 		}
 	}
-	running, err := ListRunning(ctx, b, session, func(found map[string]RunningCall) bool {
-		maps.DeleteFunc(missing, func(id string, _ bool) bool { _, ok := found[id]; return ok })
-		return all && len(missing) == 0
-	})
-	if err != nil {
+	if err := l.setRunning(ctx); err != nil {
 		return Listing{}, err
 	}
-	for _, c := range queued {
-		if !ended[c.id] && tasks[c.id] == nil {
-			tasks[c.id] = &Task{ID: c.id, Session: session, State: Queued}
-			tasks[c.id].setQueued(c)
-		}
-	}
-	parked, err := ListParked(ctx, b, session)
-	if err != nil {
-		return Listing{}, err
-	}
-	for _, p := range parked {
-		id := p.Key().ID
-		if ended[id] {
-			continue
-		}
-		if tasks[id] == nil {
-			tasks[id] = &Task{ID: id, Session: session}
-		}
-		tasks[id].setParked(p)
-		delete(missing, id)
-	}
-	for id, r := range running {
-		if ended[id] {
-			continue
-		}
-		if tasks[id] == nil {
-			tasks[id] = &Task{ID: id, Session: session}
-		}
-		tasks[id].setRunning(r)
-	}
-	for id := range missing {
-		tasks[id].Message = noWorker
-	}
-	list := shorten(tasks)
-	list.Incomplete = !all
+	list := shorten(l.tasks)
+	list.Incomplete = left > 0
 	return list, nil
 }
 
-// asyncTasks returns the async calls of a session from their stored events, and
-// the ids of all calls that have ended.
-func asyncTasks(ctx context.Context, b *bus.Bus, session string) (tasks map[string]*Task, ended map[string]bool, err error) {
-	tasks, ended = map[string]*Task{}, map[string]bool{}
-	for m, err := range b.Read(ctx, bus.Results, bus.Query{Subject: b.ResultsOf(session)}) {
-		if err != nil {
-			return nil, nil, err
-		}
-		e, err := DecodeResult(b, m.Subject, m.Body)
-		if err != nil {
-			continue // a claim, or not a result of ours
-		}
-		id := m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]
-		t := tasks[id]
-		if t == nil && e.Outcome == tools.Async {
-			t = &Task{ID: id, Session: session, State: Queued}
-			tasks[id] = t
-		}
-		if t != nil {
-			t.apply(e)
-		}
-		if e.Outcome != tools.Async {
-			ended[id] = true
-		}
-	}
-	return tasks, ended, nil
-}
-
 // shorten sorts tasks and omits those that make the list too long.
-func shorten(tasks map[string]*Task) Listing {
+func shorten(tasks []*Task) Listing {
 	list := Listing{Tasks: make([]Task, 0, len(tasks))}
 	for _, t := range tasks {
 		list.Tasks = append(list.Tasks, *t)

@@ -56,16 +56,12 @@ func ListPage(ctx context.Context, b *bus.Bus, session string, p Page) (Listing,
 	if err != nil {
 		return Listing{}, err
 	}
-	l := &pageReader{b: b, session: session, limit: p.Limit, parked: map[string]Parked{}, missing: map[string]*Task{}}
-	parked, err := ListParked(ctx, b, session)
+	l, err := newPageReader(ctx, b, session, p.Limit)
 	if err != nil {
 		return Listing{}, err
 	}
-	for _, c := range parked {
-		l.parked[c.Key().ID] = c
-	}
 	if at.stage == stageParked {
-		if err := l.readParked(ctx, parked); err != nil {
+		if err := l.readParked(ctx); err != nil {
 			return Listing{}, err
 		}
 		at.stage = stageCalls
@@ -109,6 +105,15 @@ type pageReader struct {
 	missing map[string]*Task // delivered calls that no worker has reported yet
 }
 
+func newPageReader(ctx context.Context, b *bus.Bus, session string, limit int) (*pageReader, error) {
+	l := &pageReader{b: b, session: session, limit: limit, parked: map[string]Parked{}, missing: map[string]*Task{}}
+	parked, err := ListParked(ctx, b, session)
+	for _, p := range parked {
+		l.parked[p.Key().ID] = p
+	}
+	return l, err
+}
+
 func (l *pageReader) more() bool { return len(l.tasks) < l.limit }
 
 func (l *pageReader) isParked(id string) bool { _, ok := l.parked[id]; return ok }
@@ -126,15 +131,15 @@ func (l *pageReader) hasResult(ctx context.Context, id string) (bool, error) {
 }
 
 // readParked adds the parked calls. These are few.
-func (l *pageReader) readParked(ctx context.Context, parked []Parked) error {
-	for _, p := range parked[:min(maxListed, len(parked))] {
-		if done, err := l.hasResult(ctx, p.Key().ID); done || err != nil {
-			if err != nil {
-				return err
-			}
-			continue
+func (l *pageReader) readParked(ctx context.Context) error {
+	for id, p := range l.parked {
+		done, err := l.hasResult(ctx, id)
+		if err != nil {
+			return err
 		}
-		l.add(p.Key().ID).setParked(p)
+		if !done && len(l.tasks) < maxListed {
+			l.add(id).setParked(p)
+		}
 	}
 	return nil
 }

@@ -2,26 +2,27 @@ package task
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// Parked is a call that waits without a worker. Its record in the bucket of tasks replaces
-// its message in the calls stream, which is acknowledged. When the wait is over, a worker
-// publishes the call again; see ParkedCalls.
+// Parked is a call that waits without a worker. Its record replaces its message in the calls
+// stream, which is acknowledged. When the wait is over, a worker publishes the call again;
+// see Follower.
 type Parked struct {
 	Call  tools.Call `json:"call"`
 	Queue string     `json:"queue"`
+	// Digest identifies the tool and the arguments of the call. Park sets it if it is empty.
+	Digest string `json:"call_digest"`
+	// ArgsIn is the artifact that has the arguments, if they are too large for the record.
+	// Call then has only their start.
+	ArgsIn string `json:"args_in,omitempty"`
 	// State is Waiting, or InputRequired if a person must answer.
 	State State `json:"state"`
 	// Reason says what the call waits for, such as "waiting for the model"; Detail is the
@@ -29,16 +30,14 @@ type Parked struct {
 	Reason string `json:"reason"`
 	Detail string `json:"detail,omitempty"`
 	// Since is when the call was parked, Until when it runs again. For InputRequired, Until
-	// is the deadline of the answer.
-	Since time.Time `json:"since"`
-	Until time.Time `json:"until"`
+	// is the deadline of the answer. Stored is Since by the clock of the server.
+	Since  time.Time `json:"since"`
+	Until  time.Time `json:"until"`
+	Stored time.Time `json:"stored,omitzero"`
 	// WaitsFor are other parked calls: this wait ends with the first of theirs.
 	WaitsFor []tools.CallKey `json:"waits_for_any,omitempty"`
 	// Made is set if this call made those calls, so that they are cancelled with it.
 	Made bool `json:"made,omitempty"`
-	// Held is the digest of a call that does not fit into a record. Its message stays in the
-	// calls stream, and a worker keeps its lease; Call has only the start of the arguments.
-	Held string `json:"held,omitempty"`
 	// Started is when the tool of the call began, if it has begun.
 	Started time.Time `json:"started,omitzero"`
 	// Order is that of the delivery that was parked.
@@ -47,9 +46,8 @@ type Parked struct {
 	Worker      string `json:"worker"`
 	Traceparent string `json:"traceparent,omitempty"`
 
-	// Revision of the record, and when the server stored it (zero if not read from there).
-	Revision uint64    `json:"-"`
-	Stored   time.Time `json:"-"`
+	// Number counts how often the call was parked, with this time.
+	Number uint64 `json:"-"`
 }
 
 // DueAt returns when the wait ends, by the clock of the server. The clock of the worker that
@@ -59,14 +57,6 @@ func (p Parked) DueAt() time.Time {
 		return p.Until
 	}
 	return p.Stored.Add(p.Until.Sub(p.Since))
-}
-
-// Digest identifies the tool and the arguments of the call.
-func (p Parked) Digest() string {
-	if p.Held != "" {
-		return p.Held
-	}
-	return p.Call.Digest()
 }
 
 // Key names the parked call.
@@ -83,15 +73,16 @@ func (p Parked) Text() string {
 	return text
 }
 
-const parkedKey = "parked"
-
-// Headers of a call that was parked: the revision and the state of its record, and the ids of
-// the calls of its session that it made and waited for.
+// Headers of a call that was parked: the number and the state of its wait, the ids of the
+// calls of its session that it made and waited for, and its arguments if they are in an
+// artifact, with the digest of the call.
 const (
-	parkedHeader      = "Stevedore-Parked"
-	parkedStateHeader = "Stevedore-Parked-State"
-	parkedMadeHeader  = "Stevedore-Parked-Made"
-	startedHeader     = "Stevedore-Started"
+	parkedHeader       = "Stevedore-Parked"
+	parkedStateHeader  = "Stevedore-Parked-State"
+	parkedMadeHeader   = "Stevedore-Parked-Made"
+	parkedArgsHeader   = "Stevedore-Parked-Args"
+	parkedDigestHeader = "Stevedore-Parked-Digest"
+	startedHeader      = "Stevedore-Started"
 )
 
 // made returns the calls that are cancelled with this one.
@@ -105,71 +96,68 @@ func (p Parked) made() []tools.CallKey {
 // maxDetail is how much of an error the record of a parked call has, in bytes.
 const maxDetail = 1000
 
-// Park stores the record of a parked call and returns its revision. A record with a higher
-// revision replaces an earlier one of the call. bus.ErrTooLarge means that the call does
-// not fit into a record.
+// Park stores that a call is parked and returns its number. bus.ErrTooLarge means that the
+// call does not fit into a record.
 func Park(ctx context.Context, b *bus.Bus, p Parked) (uint64, error) {
-	p.Detail = tools.Excerpt(tools.OneLine(p.Detail), maxDetail)
-	body, err := bus.Encode(p)
-	if err != nil {
-		return 0, err
+	p.Detail, p.Stored = tools.Excerpt(tools.OneLine(p.Detail), maxDetail), time.Time{}
+	if p.Digest == "" {
+		p.Digest = p.Call.Digest()
 	}
-	kv, err := b.Bucket(ctx, bus.TasksBucket)
-	if err != nil {
-		return 0, fmt.Errorf("park call %s: %w", p.Call.IDToken(), err)
-	}
-	revision, err := kv.Put(ctx, keyOf(parkedKey, p.Key()), body)
-	if errors.Is(err, nats.ErrMaxPayload) {
-		err = fmt.Errorf("%w: %w", bus.ErrTooLarge, err)
-	}
-	if err != nil {
-		return 0, fmt.Errorf("park call %s: %w", p.Call.IDToken(), err)
-	}
-	return revision, nil
+	r, err := changeRecord(ctx, b, p.Key(), func(r *Record) error {
+		r.Parked, r.Parks = &p, r.Parks+1
+		return nil
+	})
+	return r.Parks, err
 }
 
-// ReadParked returns the record of a parked call; ok is false if the call is not parked.
+// ReadParked returns a parked call; ok is false if the call is not parked.
 func ReadParked(ctx context.Context, b *bus.Bus, k tools.CallKey) (p Parked, ok bool, err error) {
-	kv, err := b.Bucket(ctx, bus.TasksBucket)
-	if err != nil {
+	r, err := ReadRecord(ctx, b, k)
+	if r.Parked == nil || err != nil {
 		return Parked{}, false, err
 	}
-	entry, err := kv.Get(ctx, keyOf(parkedKey, k))
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return Parked{}, false, nil
-	}
-	if err != nil {
-		return Parked{}, false, fmt.Errorf("read parked call %s: %w", k.ID, err)
-	}
-	p, err = decodeParked(entry)
-	return p, err == nil, err
+	return *r.Parked, true, nil
 }
 
 // ListParked returns the parked calls of a session, or of all sessions if it is "*".
-func ListParked(ctx context.Context, b *bus.Bus, session string) ([]Parked, error) {
-	var calls []Parked
-	err := eachRecord(ctx, b, keyOf(parkedKey, tools.CallKey{Session: session, ID: "*"}), func(entry jetstream.KeyValueEntry) {
-		if p, err := decodeParked(entry); err == nil { // otherwise, it is not a record of a worker
-			calls = append(calls, p)
+func ListParked(ctx context.Context, b *bus.Bus, session string) (calls []Parked, err error) {
+	err = listRecords(ctx, b, session, func(r Record) {
+		if r.Parked != nil {
+			calls = append(calls, *r.Parked)
 		}
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list parked calls: %w", err)
+		return nil, err
 	}
 	return calls, nil
 }
 
-// Resume publishes a parked call again and removes its record. If it is called twice for
-// one record, the server drops the second message or the worker ignores it.
+// ListMoving returns the calls that are parked, or whose records changed at or after a time:
+// one that was parked then may be in the calls stream again.
+func ListMoving(ctx context.Context, b *bus.Bus, since time.Time) (calls []tools.CallKey, err error) {
+	err = listRecords(ctx, b, "*", func(r Record) {
+		if r.Parked != nil || !r.changed.Before(since) {
+			calls = append(calls, r.key)
+		}
+	})
+	return calls, err
+}
+
+// Resume publishes a parked call again and ends its wait. If it is called twice for one
+// wait, the server drops the second message or the worker ignores it.
 func Resume(ctx context.Context, b *bus.Bus, p Parked) error {
+	k := p.Key()
+	header := nats.Header{parkedHeader: {strconv.FormatUint(p.Number, 10)}, parkedStateHeader: {string(p.State)}, bus.OrderHeader: {strconv.FormatUint(p.Order, 10)}}
+	if !p.Started.IsZero() {
+		header.Set(startedHeader, p.Started.Format(time.RFC3339Nano))
+	}
+	if p.ArgsIn != "" {
+		p.Call.Args = nil
+		header[parkedArgsHeader], header[parkedDigestHeader] = []string{p.ArgsIn}, []string{p.Digest}
+	}
 	body, err := bus.Encode(p.Call)
 	if err != nil {
 		return err
-	}
-	k := p.Key()
-	header := nats.Header{parkedHeader: {strconv.FormatUint(p.Revision, 10)}, parkedStateHeader: {string(p.State)}, bus.OrderHeader: {strconv.FormatUint(p.Order, 10)}}
-	if !p.Started.IsZero() {
-		header.Set(startedHeader, p.Started.Format(time.RFC3339Nano))
 	}
 	for _, made := range p.made() {
 		if made.Session == k.Session {
@@ -179,7 +167,7 @@ func Resume(ctx context.Context, b *bus.Bus, p Parked) error {
 	if p.Traceparent != "" {
 		header["traceparent"] = []string{p.Traceparent}
 	}
-	key := fmt.Sprintf("resume-%s-%s-%d", k.Session, k.ID, p.Revision)
+	key := fmt.Sprintf("resume-%s-%s-%d", k.Session, k.ID, p.Number)
 	err = b.Republish(ctx, bus.Message{
 		Subject: b.Call(p.Queue, p.Call.Tool, k.Session, k.ID), Body: body, Header: header, Key: key, WaitIfFull: true,
 	}, key, func(uint64) bool { return true })
@@ -189,30 +177,32 @@ func Resume(ctx context.Context, b *bus.Bus, p Parked) error {
 	return Unpark(ctx, b, p)
 }
 
-// Unpark removes the record of a parked call, unless the call was parked again.
+// Unpark ends the wait of a parked call, unless the call was parked again.
 func Unpark(ctx context.Context, b *bus.Bus, p Parked) error {
-	kv, err := b.Bucket(ctx, bus.TasksBucket)
-	if err == nil {
-		err = kv.Purge(ctx, keyOf(parkedKey, p.Key()), jetstream.LastRevision(p.Revision), jetstream.PurgeTTL(recordTTL))
-	}
-	var api *jetstream.APIError
-	if errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
-		return nil // another worker removed it, or the call was parked again
-	}
-	if err != nil {
-		return fmt.Errorf("remove the record of parked call %s: %w", p.Call.IDToken(), err)
-	}
-	return nil
+	_, err := changeRecord(ctx, b, p.Key(), func(r *Record) error {
+		if r.Parked == nil || r.Parks != p.Number {
+			return errUnchanged
+		}
+		r.Parked = nil
+		return nil
+	})
+	return err
 }
 
-// ParkedRevision returns the revision and the state of the record from which a delivered
-// call was published, or 0 if the call was not parked.
-func ParkedRevision(d *bus.Delivery) (revision uint64, state State) {
-	revision, err := strconv.ParseUint(d.Header(parkedHeader), 10, 64)
+// ParkedNumber returns the number and the state of the wait after which a delivered call was
+// published, or 0 if the call was not parked.
+func ParkedNumber(d *bus.Delivery) (number uint64, state State) {
+	number, err := strconv.ParseUint(d.Header(parkedHeader), 10, 64)
 	if err != nil {
 		return 0, ""
 	}
-	return revision, State(d.Header(parkedStateHeader))
+	return number, State(d.Header(parkedStateHeader))
+}
+
+// ParkedArgs returns the artifact of the session that has the arguments of a delivered call,
+// and the digest of the call; both are empty if its body has the arguments.
+func ParkedArgs(d *bus.Delivery) (artifact, digest string) {
+	return d.Header(parkedArgsHeader), d.Header(parkedDigestHeader)
 }
 
 // ParkedStarted returns when the tool of a delivered call that was parked began, or now.
@@ -232,19 +222,4 @@ func ParkedMade(d *bus.Delivery, session string) (made []tools.CallKey) {
 		}
 	}
 	return made
-}
-
-func decodeParked(entry jetstream.KeyValueEntry) (Parked, error) {
-	p := Parked{Revision: entry.Revision(), Stored: entry.Created()}
-	if err := json.Unmarshal(entry.Value(), &p); err != nil {
-		return Parked{}, fmt.Errorf("decode parked call %q: %w", entry.Key(), err)
-	}
-	if want := keyOf(parkedKey, p.Key()); want != entry.Key() || !tools.IsToken(p.Queue) || p.Call.Validate() != nil {
-		return Parked{}, fmt.Errorf("decode parked call %q: it has another call, or an invalid one", entry.Key())
-	}
-	return p, nil
-}
-
-func keyOf(kind string, k tools.CallKey) string {
-	return strings.Join([]string{kind, k.Session, k.ID}, ".")
 }

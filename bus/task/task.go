@@ -76,47 +76,41 @@ func (t Task) Text() string {
 }
 
 // Get returns one call as a task. The session and the id are tokens.
-func Get(ctx context.Context, b *bus.Bus, session, id string) (t Task, err error) {
-	// A call moves between the calls stream and the parked records. A call that moved out of a place that get had yet to read, into one that it
-	// had read, is found the next time.
-	for range maxMoves {
-		if t, err = get(ctx, b, session, id); tools.CodeOf(err) != tools.CodeNotFound {
-			break
-		}
+//
+// A call moves from the calls stream to its record or its result, and from its record back to
+// the stream. Get reads the three in this order, so that it misses only a call that was parked
+// when it read the stream, and not any more when it read the record; the record shows that.
+func Get(ctx context.Context, b *bus.Bus, session, id string) (Task, error) {
+	queued, _, err := unsettled(ctx, b, session, id)
+	if err != nil {
+		return Task{}, err
 	}
-	return t, err
-}
-
-// maxMoves is how often a call that is not found is looked for.
-const maxMoves = 3
-
-func get(ctx context.Context, b *bus.Bus, session, id string) (Task, error) {
-	t, ended, err := storedTask(ctx, b, session, id)
-	if ended || err != nil {
-		return t, err
+	record, err := ReadRecord(ctx, b, tools.CallKey{Session: session, ID: id})
+	if err != nil {
+		return Task{}, err
 	}
-	if p, ok, err := ReadParked(ctx, b, tools.CallKey{Session: session, ID: id}); ok || err != nil {
-		t.setParked(p)
-		return t, err
+	t := Task{ID: id, Session: session, State: Queued}
+	stored, err := ReadResults(ctx, b, session, id)
+	if err != nil {
+		return Task{}, err
 	}
-	if !t.Async {
-		queued, all, err := unsettled(ctx, b, session, id)
-		if err != nil {
-			return Task{}, err
+	for _, event := range stored {
+		t.apply(event.ResultEvent)
+	}
+	switch {
+	case Ended(stored):
+		return t, nil
+	case record.Parked != nil:
+		t.setParked(*record.Parked)
+		return t, nil
+	case t.Async:
+	case len(queued) > 0:
+		t.setQueued(queued[0])
+		if !queued[0].delivered {
+			return t, nil
 		}
-		switch {
-		case len(queued) == 0 && all: // it does not exist, or has ended just now
-			t, _, err = storedTask(ctx, b, session, id)
-			if err == nil && t.Tool == "" {
-				err = tools.Errorf(tools.CodeNotFound, "there is no task %q in session %q", id, session)
-			}
-			return t, err
-		case len(queued) > 0:
-			t.setQueued(queued[0])
-			if !queued[0].delivered {
-				return t, nil
-			}
-		}
+	case record.Parks == 0:
+		return t, tools.Errorf(tools.CodeNotFound, "there is no task %q in session %q", id, session)
 	}
 	running, ok, err := FindRunning(ctx, b, session, id, AskTimeout)
 	if err != nil {
@@ -127,26 +121,12 @@ func get(ctx context.Context, b *bus.Bus, session, id string) (Task, error) {
 		return t, nil
 	}
 	t.Message = noWorker
-	if t.Tool == "" {
-		err = tools.Errorf(tools.CodeNotFound, "found no task %q in session %q; too many calls are queued to check all of them", id, session)
-	}
-	return t, err
+	return t, nil
 }
 
 // noWorker is the message of a task that was delivered to a worker, but that no
 // worker reports running.
 const noWorker = "no worker is running it now; the server delivers it again when its lease or the pause after a failure ends"
-
-// storedTask returns a task from its stored events, and whether it has ended. Tool
-// is empty if there are none.
-func storedTask(ctx context.Context, b *bus.Bus, session, id string) (t Task, ended bool, err error) {
-	t = Task{ID: id, Session: session, State: Queued}
-	stored, err := ReadResults(ctx, b, session, id)
-	for _, event := range stored {
-		t.apply(event.ResultEvent)
-	}
-	return t, Ended(stored), err
-}
 
 // apply updates the task with a result or completion.
 func (t *Task) apply(e tools.ResultEvent) {

@@ -16,6 +16,8 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/bus/worker/workertest"
+	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/offload/mem"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -144,7 +146,7 @@ func TestApprovalIsForOneCall(t *testing.T) {
 	cfg := worker.Config{Approvals: worker.Approvals{Needed: func(tools.Call) bool { return true }}}
 	workertest.Start(t, b, workertest.Plain{}, cfg, countingTool(t, "danger", &runs))
 	k := tools.CallKey{Session: "s", ID: "x"}
-	if _, _, err := task.WriteAnswer(t.Context(), b, k, task.Answer{Approve: true, Digest: tools.Call{Tool: "danger", Args: json.RawMessage(`{"n":1}`)}.Digest()}); err != nil {
+	if _, err := task.WriteAnswer(t.Context(), b, k, task.Answer{Approve: true, Digest: tools.Call{Tool: "danger", Args: json.RawMessage(`{"n":1}`)}.Digest()}); err != nil {
 		t.Fatal(err)
 	}
 	_, err := rpc.Submit(t.Context(), b, bus.DefaultQueue, tools.Call{ID: "x", Session: "s", Tool: "danger", Args: json.RawMessage(`{"n":2}`)})
@@ -225,8 +227,8 @@ func TestRefusedQuestionKeepsTheCall(t *testing.T) {
 	}
 }
 
-// A call that does not fit into a record waits for its approval in the stream, also when the
-// worker restarts. The question has the start of its arguments. To wait is not an attempt.
+// A call whose arguments are too large for a record waits for its approval too, also when the
+// worker restarts: they wait in an artifact. The question has the start of its arguments. To wait is not an attempt.
 func TestApprovalOfALargeCall(t *testing.T) {
 	b := bustest.New(t)
 	var runs, asked atomic.Int32
@@ -254,7 +256,10 @@ func TestApprovalOfALargeCall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stop := workertest.Start(t, b, workertest.Plain{}, cfg, tool, safe)
+	store := mem.New(offload.StoreConfig{})
+	offloader := offload.NewOffloader(store, offload.Config{})
+	cfg.Reader = offload.NewReader(store, offload.ReaderConfig{})
+	stop := workertest.Start(t, b, offloader, cfg, tool, safe)
 	results := map[string]<-chan tools.ResultEvent{}
 	for _, id := range []string{"yes", "no", "cancelled"} {
 		results[id] = submitCall(t, b, tools.Call{ID: id, Session: "s", Tool: "danger", Args: args})
@@ -268,7 +273,7 @@ func TestApprovalOfALargeCall(t *testing.T) {
 	if _, err := task.AnswerApproval(t.Context(), b, k("yes"), task.Answer{Approve: true}); err != nil {
 		t.Fatal(err)
 	}
-	workertest.Start(t, b, workertest.Plain{}, worker.Config{Slots: 1, MaxAttempts: 1}, tool, safe)
+	workertest.Start(t, b, offloader, worker.Config{Slots: 1, MaxAttempts: 1, Reader: cfg.Reader}, tool, safe)
 	if event := <-results["yes"]; event.ForLLM != fmt.Sprint(size) {
 		t.Errorf("the approved call: %+v", event)
 	}
@@ -290,50 +295,6 @@ func TestApprovalOfALargeCall(t *testing.T) {
 	})
 	if runs.Load() != 1 || asked.Load() < 3 {
 		t.Errorf("%d runs, asked %d times", runs.Load(), asked.Load())
-	}
-}
-
-// A call that waits for its approval in the stream and becomes a dead letter no longer waits
-// for an answer. The question about another call with its id stays.
-func TestDeadLetterEndsTheApproval(t *testing.T) {
-	for name, other := range map[string]bool{"its question": false, "the question about another call": true} {
-		t.Run(name, func(t *testing.T) {
-			b := bustest.New(t)
-			var runs atomic.Int32
-			danger := countingTool(t, "danger", &runs)
-			args := json.RawMessage(fmt.Sprintf(`{"text":%q}`, strings.Repeat("x", int(b.Conn().MaxPayload())-200)))
-			call := tools.Call{ID: "x", Session: "default", Tool: "danger", Args: args}
-			cfg := worker.Config{MaxAttempts: 1, Approvals: worker.Approvals{Needed: func(tools.Call) bool { return true }}}
-			stop := workertest.Start(t, b, workertest.Plain{}, cfg, danger)
-			result := submitCall(t, b, call)
-			waitForApprovals(t, b, 1)
-			stop()
-			if other {
-				p, _, err := task.ReadParked(t.Context(), b, tools.CallKey{Session: "default", ID: "x"})
-				if err != nil {
-					t.Fatal(err)
-				}
-				p.Held = "another"
-				if _, err := task.Park(t.Context(), b, p); err != nil {
-					t.Fatal(err)
-				}
-			}
-			recordStart(t, b, "x") // by workers that died
-			recordStart(t, b, "x")
-			workertest.Start(t, b, workertest.Plain{}, cfg, danger)
-			if event := <-result; event.Error == nil || event.Error.Code != tools.CodeGivenUp {
-				t.Errorf("the call: %+v", event)
-			}
-			bustest.WaitUntil(t, "the stream to be empty", func() bool { return bustest.Messages(t, b, bus.Calls) == 0 })
-			want := 0
-			if other {
-				want = 1
-			}
-			waitForApprovals(t, b, want)
-			if runs.Load() != 0 {
-				t.Errorf("%d runs", runs.Load())
-			}
-		})
 	}
 }
 

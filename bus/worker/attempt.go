@@ -16,7 +16,7 @@ type attempt struct {
 	call     tools.Call
 	def      tools.Definition // of the tool; zero if this worker lacks the tool
 	digest   string           // of the tool and the arguments; empty for a raw result
-	key      key
+	key      tools.CallKey    // the tokens that name the call in subjects and records
 	queue    string
 	started  time.Time
 	invalid  error           // why the call cannot be run
@@ -31,23 +31,19 @@ type attempt struct {
 	completion chan *tools.Result
 	// exec is set while this worker runs the attempt.
 	exec *execution
-	// start is the record of this attempt; it may be empty.
-	start string
+	// startCounted is set if the record of the call has this attempt.
+	startCounted bool
 	// approved is set if a person approved the call.
 	approved bool
-	// parkedRevision and parkedState are of the record from which the call was resumed.
-	parkedRevision uint64
-	parkedState    task.State
-	// held is the record of a call that waited for its approval while its message stayed in
-	// the stream.
-	held *task.Parked
+	// parkedNumber and parkedState are of the wait after which the call was resumed.
+	parkedNumber uint64
+	parkedState  task.State
+	// argsIn is the artifact that has the arguments, if the body has not.
+	argsIn string
 	// outcome and errorCode are of the last result that was published.
 	outcome   tools.Outcome
 	errorCode string
 }
-
-// key identifies a call in subjects and records by two tokens.
-type key struct{ session, id string }
 
 // decode makes an attempt of a delivery. After an error there is no call to answer;
 // an invalid call that can be answered has attempt.invalid set.
@@ -58,7 +54,7 @@ func (w *Worker) decode(d *bus.Delivery) (*attempt, error) {
 			w.bus.Call("QUEUE", "TOOL", "SESSION", "ID"), tools.TokenForm)
 	}
 	a := &attempt{delivery: d, queue: subject.Queue, started: time.Now().UTC()}
-	a.parkedRevision, a.parkedState = task.ParkedRevision(d)
+	a.parkedNumber, a.parkedState = task.ParkedNumber(d)
 	var err error
 	if subject.Raw {
 		a.raw = new(tools.RawEvent)
@@ -75,17 +71,17 @@ func (w *Worker) decode(d *bus.Delivery) (*attempt, error) {
 		a.invalid = tools.Errorf(tools.CodeInvalidCall, "the call names the tool %q, but its subject names %q", tools.Excerpt(a.call.Tool, 80), subject.Tool)
 	}
 	a.call.Tool = subject.Tool
-	a.key = key{subject.Session, subject.ID}
+	a.key = tools.CallKey{Session: subject.Session, ID: subject.ID}
 	if err := task.Identify(&a.call, subject); err != nil {
 		a.invalid = err
 	}
 	if err := a.call.Validate(); err != nil {
 		a.invalid = err
 		if len(a.call.ID) > tools.MaxIDLen {
-			a.call.ID = a.key.id
+			a.call.ID = a.key.ID
 		}
 		if len(a.call.Session) > tools.MaxIDLen {
-			a.call.Session = a.key.session
+			a.call.Session = a.key.Session
 		}
 		for _, field := range []*string{&a.call.Channel, &a.call.ChatID} {
 			*field = tools.Excerpt(*field, 256)
@@ -96,7 +92,9 @@ func (w *Worker) decode(d *bus.Delivery) (*attempt, error) {
 	}
 	a.def, _ = w.registry.Definition(subject.Tool)
 	if a.raw == nil {
-		a.digest = a.call.Digest()
+		if a.argsIn, a.digest = task.ParkedArgs(d); a.argsIn == "" {
+			a.digest = a.call.Digest()
+		}
 	} else {
 		a.raw.Call = a.call // with the values from the subject and the message
 	}

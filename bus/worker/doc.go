@@ -10,7 +10,7 @@
 //     earlier delivery got (resume.go). A call that needs an approval is parked until
 //     a person has answered (approval.go, park.go).
 //  5. Claim: the worker registers the execution, and writes the claim of a
-//     once-only call (execution.go, claim.go).
+//     once-only call (execution.go, stored.go).
 //  6. Run: the worker runs the tool (run.go). If the tool continues in the
 //     background, steps 7 and 8 happen twice (async.go). If the tool returns a pause,
 //     the call is parked (park.go).
@@ -22,5 +22,5 @@
 //
 // If the worker stops at any step, the server delivers the call again, and step 4
 // continues it. A call that fails too often becomes a dead letter and gets a result
-// that says so (deadletter.go). Ticks of schedules become calls (tick.go).
+// that says so (attempts.go). Ticks of schedules become calls (tick.go).
 package worker

@@ -4,7 +4,9 @@ import (
 	"context"
 	"sync"
 	"time"
+	"unicode/utf8"
 
+	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -17,8 +19,8 @@ var errCancelled = tools.Errorf(tools.CodeCancelled, "the call was cancelled")
 // cancellations, because a call may arrive after its cancellation.
 type executions struct {
 	mu        sync.Mutex
-	calls     map[key]*execution
-	cancelled map[key]struct{}
+	calls     map[tools.CallKey]*execution
+	cancelled map[tools.CallKey]struct{}
 }
 
 // execution is one call that this worker runs. Its tool reports progress to it.
@@ -39,7 +41,7 @@ type execution struct {
 }
 
 func newExecutions() *executions {
-	return &executions{calls: make(map[key]*execution), cancelled: make(map[key]struct{})}
+	return &executions{calls: make(map[tools.CallKey]*execution), cancelled: make(map[tools.CallKey]struct{})}
 }
 
 // begin adds a call, unless this worker already runs it, and returns the context
@@ -82,7 +84,7 @@ func (e *executions) end(a *attempt) {
 }
 
 // find returns the execution of a call, or nil.
-func (e *executions) find(k key) *execution {
+func (e *executions) find(k tools.CallKey) *execution {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.calls[k]
@@ -101,23 +103,23 @@ func (e *executions) countByQueue() map[string]int {
 
 // cancel stops the tool of a call, and keeps a call that arrives later from
 // starting.
-func (e *executions) cancel(session, id string) {
+func (e *executions) cancel(k tools.CallKey) {
 	e.mu.Lock()
-	e.cancelled[key{session, id}] = struct{}{}
+	e.cancelled[k] = struct{}{}
 	e.mu.Unlock()
-	e.stop(session, id)
+	e.stop(k)
 }
 
 // forgetCancellation lets a call start again.
-func (e *executions) forgetCancellation(session, id string) {
+func (e *executions) forgetCancellation(k tools.CallKey) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	delete(e.cancelled, key{session, id})
+	delete(e.cancelled, k)
 }
 
 // stop stops the tool of a call.
-func (e *executions) stop(session, id string) {
-	if exec := e.find(key{session, id}); exec != nil {
+func (e *executions) stop(k tools.CallKey) {
+	if exec := e.find(k); exec != nil {
 		exec.cancel(errCancelled)
 	}
 }
@@ -126,7 +128,7 @@ func (e *executions) stop(session, id string) {
 // not empty. Calls of all sessions have their session.
 func (e *executions) report(session, call string) (calls []task.RunningCall) {
 	if call != "" {
-		if exec := e.find(key{session, call}); exec != nil {
+		if exec := e.find(tools.CallKey{Session: session, ID: call}); exec != nil {
 			calls = append(calls, exec.report())
 		}
 		return calls
@@ -134,11 +136,11 @@ func (e *executions) report(session, call string) (calls []task.RunningCall) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for k, exec := range e.calls {
-		if k.session == session {
+		if k.Session == session {
 			calls = append(calls, exec.report())
 		} else if task.IsAllSessions(session) {
 			running := exec.report()
-			running.Session = k.session
+			running.Session = k.Session
 			calls = append(calls, running)
 		}
 	}
@@ -148,8 +150,85 @@ func (e *executions) report(session, call string) (calls []task.RunningCall) {
 func (e *execution) report() task.RunningCall {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return task.RunningCall{ID: e.attempt.key.id, Tool: e.attempt.call.Tool, Worker: e.worker.cfg.Name, StartedAt: e.attempt.started, Progress: e.progress}
+	return task.RunningCall{ID: e.attempt.key.ID, Tool: e.attempt.call.Tool, Worker: e.worker.cfg.Name, StartedAt: e.attempt.started, Progress: e.progress}
 }
 
 // Stopping returns a channel that is closed when the worker stops.
 func (e *execution) Stopping() <-chan struct{} { return e.worker.stopping }
+
+const (
+	// progressInterval is the shortest time between two progress events of a call.
+	progressInterval = 100 * time.Millisecond
+	// maxPendingText (bytes) and maxPendingActivity bound the activity of one event.
+	// What a call reports beyond them within one interval is dropped; offsets show it.
+	maxPendingText     = 32 << 10
+	maxPendingActivity = 200
+)
+
+// Report keeps the progress of the call for FindRunning and ListRunning, and publishes
+// it, at most once per progressInterval: immediately, or at the end of the interval
+// together with what is reported until then.
+func (e *execution) Report(p tools.Progress) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, activity := range p.Activity {
+		e.addActivity(activity)
+	}
+	p.Activity = nil
+	e.progress, e.unreported = p, true
+	if e.flush != nil {
+		return // it will publish this too
+	}
+	if wait := progressInterval - time.Since(e.reported); wait > 0 {
+		e.flush = time.AfterFunc(wait, e.flushProgress)
+		return
+	}
+	e.publishProgress()
+}
+
+// addActivity joins pieces of text, because models send them word by word.
+func (e *execution) addActivity(a tools.Activity) {
+	if e.pendingText += len(a.Text); a.Text != "" && e.pendingText > maxPendingText {
+		return
+	}
+	if a.Type == tools.ActivityText && len(e.activity) > 0 {
+		last := &e.activity[len(e.activity)-1]
+		if last.Type == a.Type && last.Turn == a.Turn && last.Offset+utf8.RuneCountInString(last.Text) == a.Offset {
+			last.Text += a.Text
+			return
+		}
+	}
+	if len(e.activity) < maxPendingActivity {
+		e.activity = append(e.activity, a)
+	}
+}
+
+// flushProgress publishes what was reported since the last event.
+func (e *execution) flushProgress() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.flush != nil {
+		e.flush.Stop()
+		e.flush = nil
+	}
+	if e.unreported {
+		e.publishProgress()
+	}
+}
+
+func (e *execution) publishProgress() {
+	p := e.progress
+	p.Activity, e.activity, e.pendingText = e.activity, nil, 0
+	e.unreported, e.reported = false, time.Now()
+	b, call := e.worker.bus, e.attempt.call
+	body, err := bus.Encode(tools.ProgressEvent{ID: call.ID, Session: call.Session, Tool: call.Tool, Progress: p, At: time.Now().UTC()})
+	if err == nil {
+		err = b.Conn().Publish(b.Progress(e.attempt.key.Session, e.attempt.key.ID), body)
+	}
+	if err != nil {
+		e.worker.log.Debug().Err(err).Msg("cannot publish progress")
+	}
+}
+
+// Detach frees the slot of the call for the next one.
+func (e *execution) Detach() { e.attempt.delivery.Detach() }

@@ -36,8 +36,6 @@ func (w *Worker) handle(ctx context.Context, d *bus.Delivery) error {
 	endSpan(span, a, err)
 	if err != nil {
 		w.recordFailure(ctx, a, err)
-	} else {
-		w.forgetHeld(ctx, a)
 	}
 	return err
 }
@@ -46,6 +44,12 @@ func (w *Worker) handle(ctx context.Context, d *bus.Delivery) error {
 func (w *Worker) handleAttempt(ctx context.Context, a *attempt) error {
 	if a.invalid != nil {
 		return w.offloadAndPublish(ctx, a, tools.Failure(a.invalid))
+	}
+
+	if a.argsIn != "" {
+		if err := w.readArgs(ctx, a); err != nil {
+			return err
+		}
 	}
 
 	// 4. Resume. The call may be parked, have a result, be running, or be a once-only
@@ -65,7 +69,7 @@ func (w *Worker) handleAttempt(ctx context.Context, a *attempt) error {
 	if known {
 		w.cfg.OnStep(StepResume)
 		resume := w.resume
-		if a.parkedRevision > 0 && a.delivery.Attempt == 1 {
+		if a.parkedNumber > 0 && a.delivery.Attempt == 1 {
 			resume = w.hasFinalResult // no worker runs a call that was parked
 		}
 		if ended, err := resume(ctx, a); ended || err != nil {

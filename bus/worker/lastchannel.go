@@ -26,7 +26,7 @@ func (w *Worker) recordLastChannel(ctx context.Context, a *attempt) (wait func()
 	go func() {
 		defer close(done)
 		if err := w.setLastChannel(ctx, a); err != nil {
-			w.log.Error().Err(err).Str("call", a.key.id).Str("session", a.key.session).Msg("cannot record the last channel")
+			w.log.Error().Err(err).Str("call", a.key.ID).Str("session", a.key.Session).Msg("cannot record the last channel")
 		}
 	}()
 	return func() {
@@ -47,7 +47,7 @@ func fromUser(a *attempt) bool {
 
 // setLastChannel writes the record only if it changes, because a read costs less.
 func (w *Worker) setLastChannel(ctx context.Context, a *attempt) error {
-	ofSession, err := state.LastChannel(ctx, w.cfg.State, a.key.session)
+	ofSession, err := state.LastChannel(ctx, w.cfg.State, a.key.Session)
 	if err != nil {
 		return err
 	}
@@ -62,17 +62,17 @@ func (w *Worker) setLastChannel(ctx context.Context, a *attempt) error {
 	}
 	// A client may name any chat in the body of a call. It cannot take one from the session
 	// that has it; only the session of the messages that users write in a chat can.
-	isInbox := a.key.session == tools.TokenOf(channel.Name+"-"+channel.ChatID)
-	if owner != "" && owner != a.key.session && !isInbox {
+	isInbox := a.key.Session == tools.TokenOf(channel.Name+"-"+channel.ChatID)
+	if owner != "" && owner != a.key.Session && !isInbox {
 		return nil
 	}
 	shared := isInbox
 	if !isInbox {
-		if shared, err = w.mayShare(ctx, a.key.session, channel, ofAll); err != nil {
+		if shared, err = w.mayShare(ctx, a.key.Session, channel, ofAll); err != nil {
 			return err
 		}
 	}
-	if ofSession.String() == channel.String() && (!shared || ofAll.String() == channel.String()) && owner == a.key.session {
+	if ofSession.String() == channel.String() && (!shared || ofAll.String() == channel.String()) && owner == a.key.Session {
 		return nil
 	}
 	// A redelivered call is older than a channel that was recorded since.
@@ -85,9 +85,9 @@ func (w *Worker) setLastChannel(ctx context.Context, a *attempt) error {
 		return err
 	}
 	if shared {
-		return state.SetLastChannel(ctx, w.cfg.State, a.key.session, channel)
+		return state.SetLastChannel(ctx, w.cfg.State, a.key.Session, channel)
 	}
-	return state.SetSessionChannel(ctx, w.cfg.State, a.key.session, channel)
+	return state.SetSessionChannel(ctx, w.cfg.State, a.key.Session, channel)
 }
 
 // mayShare reports whether a session may record its channel for all sessions: the last

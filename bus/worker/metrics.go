@@ -1,6 +1,8 @@
 package worker
 
 import (
+	"maps"
+	"sync"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/offload"
@@ -34,7 +36,7 @@ func (a *attempt) toolLabel() string {
 
 // countWait counts how long a call waited in its queue, once.
 func (a *attempt) countWait() {
-	if a.delivery.Attempt == 1 && !a.delivery.Redelivered && a.parkedRevision == 0 {
+	if a.delivery.Attempt == 1 && !a.delivery.Redelivered && a.parkedNumber == 0 {
 		queueWait.Observe(a.started.Sub(a.delivery.Published).Seconds(), a.queue)
 	}
 }
@@ -58,4 +60,59 @@ func countOffload(res, short *tools.Result, took time.Duration) {
 	if !short.Artifact.Inline {
 		savedTokens.Add(float64(short.Artifact.Tokens - offload.EstimateTokens(short.ForLLM)))
 	}
+}
+
+// Stats counts the running calls of a worker and its results since it started.
+type Stats struct {
+	Worker string                `json:"worker"`
+	Queues map[string]QueueStats `json:"queues"`
+}
+
+// QueueStats is the part of Stats for one queue.
+type QueueStats struct {
+	// Running counts the running calls, including async tools in the background.
+	Running int `json:"running"`
+	// Outcomes counts the published results and completions. An async call counts
+	// twice: as async, and with the outcome of its completion.
+	Outcomes map[tools.Outcome]int64 `json:"outcomes"`
+	// Seconds is the total duration of the calls in Outcomes.
+	Seconds float64 `json:"seconds"`
+}
+
+// counters holds the counts of each queue.
+type counters struct {
+	mu     sync.Mutex
+	queues map[string]QueueStats
+}
+
+func newCounters(queues []string) *counters {
+	c := &counters{queues: make(map[string]QueueStats)}
+	for _, q := range queues {
+		c.queues[q] = QueueStats{Outcomes: make(map[tools.Outcome]int64)}
+	}
+	return c
+}
+
+// add counts a published result or completion.
+func (c *counters) add(queue string, outcome tools.Outcome, took time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if q, ok := c.queues[queue]; ok {
+		q.Outcomes[outcome]++
+		q.Seconds += took.Seconds()
+		c.queues[queue] = q
+	}
+}
+
+// Stats returns the current statistics.
+func (w *Worker) Stats() Stats {
+	running := w.executions.countByQueue()
+	w.counters.mu.Lock()
+	defer w.counters.mu.Unlock()
+	s := Stats{Worker: w.cfg.Name, Queues: make(map[string]QueueStats)}
+	for name, q := range w.counters.queues {
+		q.Running, q.Outcomes = running[name], maps.Clone(q.Outcomes)
+		s.Queues[name] = q
+	}
+	return s
 }

@@ -23,7 +23,7 @@ func (w *Worker) offloadResult(ctx context.Context, a *attempt, res *tools.Resul
 		return err
 	})
 	if err != nil {
-		w.log.Error().Err(err).Str("call", a.key.id).Str("session", a.key.session).Msg("cannot store the result; publishing the content that fits")
+		w.log.Error().Err(err).Str("call", a.key.ID).Str("session", a.key.Session).Msg("cannot store the result; publishing the content that fits")
 		return w.offloader.Fallback(a.call, res, err)
 	}
 	countOffload(res, short, time.Since(began))
@@ -43,9 +43,9 @@ func (w *Worker) publishResult(ctx context.Context, a *attempt, res *tools.Resul
 	if err != nil {
 		return err
 	}
-	kind, subject := task.ResultKind, w.bus.Result(a.key.session, a.key.id)
+	kind, subject := task.ResultKind, w.bus.Result(a.key.Session, a.key.ID)
 	if a.resultPublished {
-		kind, subject = task.CompletionKind, w.bus.Completion(a.key.session, a.key.id)
+		kind, subject = task.CompletionKind, w.bus.Completion(a.key.Session, a.key.ID)
 	}
 	spanCtx, span := w.tracePublish(ctx, a, kind, event)
 	stored, err := w.publishFirst(spanCtx, bus.Message{Subject: subject, Body: body, Header: w.headers(spanCtx, a, kind)})
@@ -97,7 +97,7 @@ func (w *Worker) resolveConflict(ctx context.Context, a *attempt, event tools.Re
 		a.resultPublished = true
 		return w.publishResult(ctx, a, res)
 	}
-	w.log.Info().Str("call", a.key.id).Str("session", a.key.session).Str("first", first.Worker).Msg("another worker published the result first")
+	w.log.Info().Str("call", a.key.ID).Str("session", a.key.Session).Str("first", first.Worker).Msg("another worker published the result first")
 	a.lostRace = first.Outcome != tools.Async
 	return a.checkDigest(first.Digest)
 }
@@ -125,7 +125,7 @@ func (w *Worker) publishFinal(ctx context.Context, a *attempt, res *tools.Result
 // headers returns the headers of a result. Of the incoming headers, only the trace is
 // forwarded.
 func (w *Worker) headers(ctx context.Context, a *attempt, kind string) nats.Header {
-	h := task.EventHeader(kind, a.key.session, a.key.id, w.source)
+	h := task.EventHeader(kind, a.key.Session, a.key.ID, w.source)
 	tracing.Add(ctx, h)
 	return h
 }

@@ -112,7 +112,7 @@ func TestDroppedClaimOfRequeuedCall(t *testing.T) {
 // recordStart records a start of a call of the default session.
 func recordStart(t *testing.T, b *bus.Bus, call string) {
 	t.Helper()
-	if _, err := task.RecordStart(t.Context(), b, "default", call); err != nil {
+	if err := task.CountStart(t.Context(), b, tools.CallKey{Session: "default", ID: call}, 1); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -68,4 +69,56 @@ func endCause(ctx context.Context, a *attempt) error {
 		return tools.Errorf(tools.CodeTimeout, "the deadline of the call (%s) has passed", a.call.Deadline.UTC().Format(time.RFC3339))
 	}
 	return nil
+}
+
+// withArtifacts returns the call of an attempt with the contents of artifacts in place of
+// arguments {"$artifact":"ID"}, if its tool accepts that. The attempt keeps the
+// arguments of the client, which its digest identifies.
+func (w *Worker) withArtifacts(ctx context.Context, a *attempt) (call tools.Call, err error) {
+	call = a.call
+	if w.cfg.Reader == nil || !a.def.AcceptsArtifacts {
+		return call, nil
+	}
+	err = w.withStoreRetry(ctx, func() (err error) {
+		call.Args, err = w.cfg.Reader.Expand(ctx, a.key.Session, a.def.Parameters, a.call.Args)
+		return err
+	})
+	return call, err
+}
+
+// finalPublishTimeout is how long a worker that stops may take to publish the result of a once-only
+// call that it interrupted.
+const finalPublishTimeout = 5 * time.Second
+
+// interrupted ends an attempt whose tool returned after the grace period. Another worker
+// runs the call again, or not if it is once-only: then this worker, which has the claim,
+// knows that no one else will, and publishes what the tool returned, or that the outcome is
+// unknown.
+func (w *Worker) interrupted(ctx context.Context, a *attempt, res *tools.Result) error {
+	if !a.once() || res.Async {
+		_ = res.Close()
+		return ctx.Err()
+	}
+	stopped := ctx.Err()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finalPublishTimeout)
+	defer cancel()
+	if res.IsError {
+		_ = res.Close()
+		res = unknownOutcome(a.call.Tool, "")
+	}
+	if err := w.offloadAndPublish(ctx, a, res); err != nil {
+		w.log.Warn().Err(err).Str("call", a.key.ID).Str("session", a.key.Session).Msg("cannot publish the result of an interrupted call; another worker will")
+		return stopped
+	}
+	return nil
+}
+
+// handOn is the verdict that returns a call so that another worker gets it. It is not a
+// failed attempt.
+func handOn(delay time.Duration) error { return bus.RetryAfter(delay, nil) }
+
+// isHandedOn reports whether a verdict is that of handOn.
+func isHandedOn(verdict error) bool {
+	_, postponed := bus.Postponed(verdict)
+	return postponed && errors.Unwrap(verdict) == nil
 }

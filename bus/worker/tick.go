@@ -60,7 +60,7 @@ func (w *Worker) handleTick(ctx context.Context, d *bus.Delivery) error {
 	// Each tick runs once. The server publishes the last ticks again after a kill,
 	// and after the clock was set back by hours. The calls stream may have removed the
 	// call by then.
-	stored, err := w.readResults(ctx, key{tools.Token(call.Session), tools.Token(call.ID)})
+	stored, err := w.readResults(ctx, tools.CallKey{Session: tools.Token(call.Session), ID: tools.Token(call.ID)})
 	if len(stored) > 0 || err != nil {
 		return err
 	}
@@ -145,6 +145,6 @@ func (w *Worker) runEnded(ctx context.Context, r schedule.Run) (bool, error) {
 	if time.Now().After(r.Deadline) {
 		return true, nil
 	}
-	stored, err := w.readResults(ctx, key{tools.Token(r.Session), tools.Token(r.Call)})
+	stored, err := w.readResults(ctx, tools.CallKey{Session: tools.Token(r.Session), ID: tools.Token(r.Call)})
 	return task.Ended(stored), err
 }

@@ -27,7 +27,7 @@ func (w *Worker) startSpan(ctx context.Context, a *attempt) (context.Context, tr
 	_, wait := tracing.Start(ctx, "wait "+a.queue, trace.WithSpanKind(trace.SpanKindConsumer), trace.WithTimestamp(a.delivery.Published), trace.WithAttributes(waited...))
 	wait.End(trace.WithTimestamp(a.started))
 	return tracing.Start(ctx, tracing.ExecuteTool+" "+a.toolLabel(), trace.WithTimestamp(a.started), trace.WithAttributes(
-		tracing.Operation.String(tracing.ExecuteTool), tracing.ToolName.String(a.call.Tool), tracing.ToolType.String("function"), tracing.ToolCall.String(a.key.id),
+		tracing.Operation.String(tracing.ExecuteTool), tracing.ToolName.String(a.call.Tool), tracing.ToolType.String("function"), tracing.ToolCall.String(a.key.ID),
 		tracing.Conversation.String(a.call.Session), tracing.Queue.String(a.queue), tracing.Attempt.Int(a.delivery.Attempt), tracing.Worker.String(w.cfg.Name)))
 }
 

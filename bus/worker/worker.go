@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nuid"
 	"github.com/rs/zerolog"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/dead"
@@ -87,7 +88,7 @@ type Worker struct {
 	cfg        Config
 	log        zerolog.Logger
 	executions *executions
-	parked     *task.ParkedCalls
+	records    *task.Follower
 	process    string        // identifies this worker in claims
 	aloneAt    time.Time     // when it was certain that no worker ran a call; or zero
 	stopping   chan struct{} // closed when Run's context ends
@@ -120,10 +121,15 @@ func New(b *bus.Bus, registry *tools.Registry, offloader Offloader, cfg Config) 
 	if cfg.OnStep == nil {
 		cfg.OnStep = func(Step) {}
 	}
-	return &Worker{
+	w := &Worker{
 		bus: b, registry: registry, offloader: offloader, cfg: cfg, log: cfg.Log,
-		executions: newExecutions(), parked: task.NewParkedCalls(b, cfg.Log), process: nuid.Next(), stopping: make(chan struct{}), counters: newCounters(cfg.Queues), source: []string{"/stevedore/worker/" + tools.Token(cfg.Name)},
+		executions: newExecutions(), process: nuid.Next(), stopping: make(chan struct{}), counters: newCounters(cfg.Queues),
+		source: []string{"/stevedore/worker/" + tools.Token(cfg.Name)},
 	}
+	w.records = task.NewFollower(b, task.FollowerConfig{
+		Cancelled: w.executions.cancel, Expired: w.executions.forgetCancellation, Stop: w.executions.stop, Log: cfg.Log,
+	})
+	return w
 }
 
 // defaultSlots is the default of Config.Slots.
@@ -148,80 +154,78 @@ func (w *Worker) Run(ctx context.Context) error {
 	if err := w.takeOver(ctx); err != nil && ctx.Err() == nil {
 		return err
 	}
-	defer context.AfterFunc(ctx, sync.OnceFunc(func() { close(w.stopping) }))()
-	stopAnswering, err := task.AnswerRunning(w.bus, w.log, w.executions.report)
+	defer context.AfterFunc(ctx, func() { close(w.stopping) })()
+	stopAnswering, err := w.answer(ctx)
 	if err != nil {
 		return err
 	}
 	defer stopAnswering()
-	stopOffering, err := w.answerOffers(ctx)
-	if err != nil {
-		return err
-	}
-	defer stopOffering()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var (
-		mu   sync.Mutex
-		errs error
-	)
-	run := func(group *sync.WaitGroup, do func() error) {
-		group.Go(func() {
-			if err := do(); err != nil {
-				mu.Lock()
-				errs = errors.Join(errs, err)
-				mu.Unlock()
-				cancel(err)
-			}
-		})
-	}
-	// The worker knows all recorded cancellations before the first call starts,
-	// and watches for more until the last call is settled.
-	var watch, serve sync.WaitGroup
-	watchCtx, endWatch := context.WithCancel(context.WithoutCancel(ctx))
-	defer endWatch()
-	ready := make(chan struct{})
-	run(&watch, func() error {
-		err := task.WatchCancellations(watchCtx, w.bus, task.Cancellations{
-			Ready:     sync.OnceFunc(func() { close(ready) }),
-			Cancelled: w.executions.cancel, Expired: w.executions.forgetCancellation, Stop: w.executions.stop,
-		})
-		if watchCtx.Err() != nil {
-			return nil
-		}
-		return err
-	})
-	parkedReady := make(chan struct{})
-	run(&watch, func() error {
-		err := w.parked.Run(watchCtx, sync.OnceFunc(func() { close(parkedReady) }))
-		if watchCtx.Err() != nil {
-			return nil
-		}
-		return err
-	})
-	for _, ready := range []chan struct{}{ready, parkedReady} {
-		select {
-		case <-ready:
-		case <-ctx.Done():
-		}
-	}
+	stopFollowing := w.follow(ctx, cancel)
+	return errors.Join(w.consume(ctx, cancel), stopFollowing())
+}
 
+// answer answers the requests of others: what this worker runs, and which tools it has.
+func (w *Worker) answer(ctx context.Context) (stop func(), err error) {
+	stopRunning, err := task.AnswerRunning(w.bus, w.log, w.executions.report)
+	if err != nil {
+		return nil, err
+	}
+	stopOffering, err := w.answerOffers(ctx)
+	if err != nil {
+		stopRunning()
+		return nil, err
+	}
+	return func() { stopOffering(); stopRunning() }, nil
+}
+
+// follow follows the records of calls until stop is called, which is after the last call was
+// settled. It returns when it knows all of them, so that no cancelled call starts.
+func (w *Worker) follow(ctx context.Context, failed func(error)) (stop func() error) {
+	following, end := context.WithCancel(context.WithoutCancel(ctx))
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		err := w.records.Run(following, sync.OnceFunc(func() { close(ready) }))
+		if following.Err() != nil {
+			err = nil
+		} else if err != nil {
+			failed(err)
+		}
+		ended <- err
+	}()
+	select {
+	case <-ready:
+	case <-ctx.Done():
+	}
+	return func() error {
+		end()
+		return <-ended
+	}
+}
+
+// consume runs the calls of the queues, and turns ticks into calls, until ctx ends.
+func (w *Worker) consume(ctx context.Context, failed func(error)) error {
 	ticks := bus.ConsumeConfig{Slots: w.cfg.Slots, MaxAttempts: w.cfg.MaxAttempts, Grace: w.cfg.Grace}
 	calls := ticks
 	calls.ShouldRetry = w.shouldRetry
+	var group errgroup.Group
 	consume := func(c bus.Consumer, cfg bus.ConsumeConfig, report dead.Report, handler bus.Handler) {
-		run(&serve, func() error { return dead.Consume(ctx, w.bus, c, cfg, report, handler) })
+		group.Go(func() error {
+			err := dead.Consume(ctx, w.bus, c, cfg, report, handler)
+			if err != nil {
+				failed(err)
+			}
+			return err
+		})
 	}
 	for _, queue := range w.cfg.Queues {
 		consume(w.bus.WorkerConsumer(queue), calls, w.answerDeadLetter, w.handle)
 	}
 	if w.cfg.Ticks {
 		consume(w.bus.TickConsumer(), ticks, nil, w.handleTick)
-		run(&serve, func() error { schedule.New(w.bus).KeepTime(ctx, w.log); return nil })
+		group.Go(func() error { schedule.New(w.bus).KeepTime(ctx, w.log); return nil })
 	}
 	w.log.Info().Str("worker", w.cfg.Name).Strs("queues", w.cfg.Queues).Msg("worker is consuming")
-	serve.Wait()
-	endWatch()
-	watch.Wait()
-	return errs
+	return group.Wait()
 }

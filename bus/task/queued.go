@@ -8,6 +8,32 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
+// Identify completes a call that arrived on a subject. The session and the id of the
+// subject apply, because the server's permissions protect them. The body may omit both, or
+// have the ids whose tokens are in the subject. If it names another call, Identify returns
+// an error, and the call has the tokens of the subject.
+func Identify(call *tools.Call, subject bus.CallSubject) error {
+	sessionErr := identify(&call.Session, subject.Session, "session")
+	if err := identify(&call.ID, subject.ID, "id"); err != nil {
+		return err
+	}
+	return sessionErr
+}
+
+func identify(name *string, token, field string) (err error) {
+	switch {
+	case *name != "" && tools.Token(*name) == token:
+		return nil
+	case *name != "":
+		err = tools.Errorf(tools.CodeInvalidCall, "the body has the %s %q, but the subject has %q; the subject decides, so send the same %s or omit it",
+			field, tools.Excerpt(*name, 80), tools.Excerpt(token, 80), field)
+	case tools.Token(token) != token:
+		err = tools.Errorf(tools.CodeInvalidCall, "the %s in the subject, %q, is the hash of another %s; the body must contain that %s", field, tools.Excerpt(token, 80), field, field)
+	}
+	*name = token
+	return err
+}
+
 const (
 	// maxWaiting and maxWaitingBytes bound how many calls unsettled looks at.
 	maxWaiting      = 5000
@@ -75,4 +101,30 @@ func (u *unsettledReader) take(ctx context.Context, m bus.Stored) (c unsettledCa
 		u.progress[subject.Queue] = p
 	}
 	return unsettledCall{call: call, id: subject.ID, at: m.At, delivered: m.Sequence <= p.Delivered}, m.Sequence > p.Settled
+}
+
+// WaitingCall is a call that the server has delivered to no worker.
+type WaitingCall struct {
+	Task
+	Queue string `json:"queue"`
+}
+
+// ListWaiting returns the first calls of all sessions that wait in a queue, at most limit,
+// oldest first.
+func ListWaiting(ctx context.Context, b *bus.Bus, queue string, limit int) ([]WaitingCall, error) {
+	waiting := []WaitingCall{}
+	p, err := bus.ReadProgress(ctx, b, b.WorkerConsumer(queue))
+	if err != nil {
+		return nil, err
+	}
+	for m, err := range b.Read(ctx, bus.Calls, bus.Query{Subject: b.Call(queue, "*", "*", "*"), From: p.Delivered + 1, Limit: limit}) {
+		if err != nil {
+			return nil, err
+		}
+		if subject, ok := b.SplitCall(m.Subject); ok {
+			t := Task{ID: subject.ID, Session: subject.Session, Tool: tools.Excerpt(subject.Tool, 80), State: Queued, QueuedAt: m.At}
+			waiting = append(waiting, WaitingCall{t, queue})
+		}
+	}
+	return waiting, nil
 }

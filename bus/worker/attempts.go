@@ -2,13 +2,80 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
+
+// A worker that dies may have held calls that it had not started. So deliveries are not
+// attempts: an attempt is a start that a worker recorded. The first delivery is not
+// recorded, so that a call that succeeds immediately costs nothing.
+
+// startTimeout is how long a worker tries to record a start before it runs the call
+// without the record.
+const startTimeout = 30 * time.Second
+
+// maxUnstarted multiplies MaxAttempts: a call that was delivered more often is given up
+// even if no start is recorded, because it may kill its workers before they record it.
+const maxUnstarted = 100
+
+// countAttempts returns the number of attempts of the call, with this one. The first
+// delivery counts as one, but does not suffice for a dead letter.
+func (w *Worker) countAttempts(ctx context.Context, a *attempt) (int, error) {
+	delivered := a.delivery.Attempt
+	if !a.delivery.Redelivered || delivered > maxUnstarted*w.cfg.MaxAttempts {
+		return delivered, nil
+	}
+	record, err := task.ReadRecord(ctx, w.bus, a.key)
+	first := 1 // the first delivery
+	if record.Stopped {
+		first = 0
+	}
+	if record.Starts == 0 {
+		return min(delivered, 1+first, w.cfg.MaxAttempts), err
+	}
+	return min(delivered, record.Starts+1+first), err
+}
+
+// recordStart records the start of a call that was delivered before. If it cannot, the
+// call runs without the record.
+func (w *Worker) recordStart(ctx context.Context, a *attempt) {
+	err := w.retry(ctx, "cannot record the start of a call", startTimeout, func(err error) bool {
+		return errors.Is(err, nats.ErrConnectionClosed)
+	}, func() error { return task.CountStart(ctx, w.bus, a.key, 1) })
+	if a.startCounted = err == nil; !a.startCounted {
+		w.log.Warn().Err(err).Str("call", a.key.ID).Str("session", a.key.Session).Msg("cannot record the start of a call; this attempt does not count")
+	}
+}
+
+// recordFailure records an attempt that failed before the start. If the stop of the
+// worker ended the attempt, it does not count.
+func (w *Worker) recordFailure(ctx context.Context, a *attempt, verdict error) {
+	_, rejected := bus.Rejected(verdict)
+	switch {
+	case ctx.Err() != nil && (a.startCounted || !a.delivery.Redelivered):
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		var err error
+		if a.startCounted {
+			err = task.CountStart(ctx, w.bus, a.key, -1)
+		} else {
+			err = task.RecordStopped(ctx, w.bus, a.key)
+		}
+		if err != nil {
+			w.log.Warn().Err(err).Str("call", a.key.ID).Str("session", a.key.Session).Msg("an interrupted attempt counts")
+		}
+	case ctx.Err() == nil && !a.startCounted && a.delivery.Redelivered && !rejected && !isHandedOn(verdict):
+		w.recordStart(ctx, a)
+	}
+}
 
 // shouldRetry counts the attempts of a call, and reports whether to keep retrying a
 // resumable one. Each completed step allows another MaxAttempts attempts, unless the
@@ -47,19 +114,16 @@ func (w *Worker) shouldRetry(ctx context.Context, d *bus.Delivery) (bool, error)
 
 // answerDeadLetter publishes a result for a call that became a dead letter, so
 // that no caller waits for it. A once-only call gets the outcome unknown if a worker
-// claimed it. rpc.RetryCall removes that result and the claim. The call no longer waits for
-// an approval.
+// claimed it. rpc.RetryCall removes that result and the claim.
 func (w *Worker) answerDeadLetter(ctx context.Context, d *bus.Delivery, letter dead.Stored) error {
 	a, err := w.decode(d)
 	if err != nil {
 		return nil // it names no call
 	}
-	if letter.Code != tools.CodeMismatch { // otherwise, the result of this id belongs to another call
-		if err := w.publishGivenUp(ctx, a, letter); err != nil {
-			return err
-		}
+	if letter.Code == tools.CodeMismatch {
+		return nil // the result of this id belongs to another call
 	}
-	return w.forgetQuestion(ctx, a)
+	return w.publishGivenUp(ctx, a, letter)
 }
 
 // publishGivenUp publishes the result of a call that became a dead letter.

@@ -1,0 +1,258 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+const (
+	// maxSleep bounds the wait for the next due call, because the clock may jump.
+	maxSleep = time.Minute
+	// resumeRetry is the pause after a call could not be published.
+	resumeRetry = 5 * time.Second
+	// clockInterval is how often the time of the server is read while calls are parked.
+	clockInterval = 30 * time.Second
+)
+
+// FollowerConfig configures a Follower.
+type FollowerConfig struct {
+	// Cancelled stops a running call, and keeps a call that arrives later from starting.
+	// Expired reports that the record of the cancellation is gone.
+	Cancelled, Expired func(k tools.CallKey)
+	// Stop stops a running call and has no effect on other calls: a client published to the
+	// subject Cancel, which stores no record.
+	Stop func(k tools.CallKey)
+	Log  zerolog.Logger
+}
+
+// Follower follows the records of all calls for a worker. It reports cancellations, and
+// resumes each parked call when it is due: its time has come, it was answered, or a call that
+// it waits for is no longer parked. Every worker runs one; the server drops what they publish
+// twice.
+type Follower struct {
+	bus  *bus.Bus
+	cfg  FollowerConfig
+	wake chan struct{}
+
+	mu    sync.Mutex
+	calls map[tools.CallKey]waitingCall
+	ready bool
+	// serverTime is the time of the server at measured.
+	serverTime, measured time.Time
+}
+
+// waitingCall is a parked call.
+type waitingCall struct {
+	Parked
+	answered bool
+	retryAt  time.Time // not before, because the call could not be published
+}
+
+// NewFollower returns a follower that is not running yet.
+func NewFollower(b *bus.Bus, cfg FollowerConfig) *Follower {
+	return &Follower{bus: b, cfg: cfg, wake: make(chan struct{}, 1), calls: map[tools.CallKey]waitingCall{}}
+}
+
+// Find returns a parked call.
+func (f *Follower) Find(k tools.CallKey) (Parked, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c, ok := f.calls[k]
+	return c.Parked, ok
+}
+
+// Add adds a call that this process has just parked, before Run hears of it.
+func (f *Follower) Add(p Parked) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.calls[p.Key()].Number < p.Number {
+		f.calls[p.Key()] = waitingCall{Parked: p}
+	}
+}
+
+// Run follows the records until ctx ends. It calls onReady once it knows all of them.
+func (f *Follower) Run(ctx context.Context, onReady func()) error {
+	stops, err := f.bus.Conn().Subscribe(f.bus.Subjects.Cancel("*", "*"), func(msg *nats.Msg) {
+		if tokens := f.bus.Split(msg.Subject); len(tokens) == 3 {
+			f.cfg.Stop(tools.CallKey{Session: tokens[1], ID: tokens[2]})
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("watch cancellations: %w", err)
+	}
+	defer func() { _ = stops.Unsubscribe() }() // fails only if the connection is closed
+	var resuming sync.WaitGroup
+	defer resuming.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	resuming.Go(func() { f.resumeDue(ctx) })
+	return watchRecords(ctx, f.bus, "*", f.apply, func() error {
+		f.mu.Lock()
+		f.ready = true
+		f.mu.Unlock()
+		onReady()
+		f.notify()
+		return nil
+	})
+}
+
+func (f *Follower) notify() {
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+// apply applies a change of a record.
+func (f *Follower) apply(r Record) {
+	if r.Cancelled.IsZero() {
+		f.cfg.Expired(r.key)
+	} else {
+		f.cfg.Cancelled(r.key)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch known := f.calls[r.key]; {
+	case r.Parked != nil && known.Number <= r.Parks:
+		f.calls[r.key] = waitingCall{Parked: *r.Parked, answered: r.Answer != nil, retryAt: known.retryAt}
+	case r.Parked == nil && known.Number <= r.Parks: // otherwise, Add was faster
+		delete(f.calls, r.key)
+	}
+	f.notify()
+}
+
+// resumeDue resumes calls when they are due, until ctx ends.
+func (f *Follower) resumeDue(ctx context.Context) {
+	for ctx.Err() == nil {
+		f.readClock(ctx)
+		due, sleep := f.due()
+		for _, p := range due {
+			err := Resume(ctx, f.bus, p)
+			if ctx.Err() != nil {
+				return
+			}
+			f.mu.Lock()
+			if c := f.calls[p.Key()]; c.Number == p.Number && err == nil {
+				delete(f.calls, p.Key())
+			} else if c.Number == p.Number {
+				f.cfg.Log.Warn().Err(err).Dur("retry_in", resumeRetry).Msg("cannot resume a parked call")
+				c.retryAt = f.now().Add(resumeRetry)
+				f.calls[p.Key()] = c
+			}
+			f.mu.Unlock()
+		}
+		if len(due) > 0 {
+			continue
+		}
+		timer := time.NewTimer(sleep)
+		select {
+		case <-ctx.Done():
+		case <-f.wake:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// readClock reads the time of the server if it was read long ago. All workers must agree on
+// the time: a worker whose clock is ahead would end the time for an approval too early.
+func (f *Follower) readClock(ctx context.Context) {
+	f.mu.Lock()
+	fresh := !f.serverTime.IsZero() && (len(f.calls) == 0 || time.Since(f.measured) < clockInterval)
+	f.mu.Unlock()
+	if fresh {
+		return
+	}
+	now, err := serverTime(ctx, f.bus)
+	if err != nil {
+		f.cfg.Log.Debug().Err(err).Msg("cannot read the time of the server")
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.serverTime, f.measured = now, time.Now()
+}
+
+// serverTime returns the time by the clock of the server.
+func serverTime(ctx context.Context, b *bus.Bus) (time.Time, error) {
+	kv, err := b.Bucket(ctx, bus.TasksBucket)
+	if err != nil {
+		return time.Time{}, err
+	}
+	status, err := kv.Status(ctx)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read the time of the server: %w", err)
+	}
+	info, ok := status.(*jetstream.KeyValueBucketStatus)
+	if !ok || info.StreamInfo().TimeStamp.IsZero() {
+		return time.Time{}, errors.New("read the time of the server: it does not tell")
+	}
+	return info.StreamInfo().TimeStamp, nil
+}
+
+// now returns the time of the server, or that of this machine if the server never answered.
+// The local clock may jump, so it only counts the time since the last answer.
+func (f *Follower) now() time.Time {
+	if f.serverTime.IsZero() {
+		return time.Now()
+	}
+	return f.serverTime.Add(time.Since(f.measured))
+}
+
+// due returns the calls that are due, and how long to sleep until the next one.
+func (f *Follower) due() (due []Parked, sleep time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := f.now()
+	sleep = maxSleep
+	if !f.ready {
+		return nil, sleep
+	}
+	for _, c := range f.calls {
+		at := c.DueAt()
+		for _, other := range c.WaitsFor {
+			if _, parked := f.calls[other]; !parked {
+				at = now
+			}
+		}
+		if c.State == InputRequired && c.answered {
+			at = now
+		}
+		if c.retryAt.After(at) {
+			at = c.retryAt
+		}
+		if at.After(now) {
+			sleep = min(sleep, at.Sub(now))
+		} else {
+			due = append(due, c.Parked)
+		}
+	}
+	return due, sleep
+}
+
+// WatchParked calls changed when the record of a call changes, until ctx ends.
+func WatchParked(ctx context.Context, b *bus.Bus, changed func()) error {
+	return watchRecords(ctx, b, "*", func(Record) { changed() }, func() error { return nil }, jetstream.UpdatesOnly())
+}
+
+// SubscribeParked is WatchParked for users who may not create a consumer. It misses the
+// changes that happen while the connection is interrupted.
+func SubscribeParked(ctx context.Context, b *bus.Bus, changed func()) error {
+	sub, err := b.Conn().Subscribe("$KV."+b.BucketName(bus.TasksBucket)+"."+recordKey+".>", func(*nats.Msg) { changed() })
+	if err != nil {
+		return fmt.Errorf("watch parked calls: %w", err)
+	}
+	<-ctx.Done()
+	_ = sub.Unsubscribe() // fails only if the connection is closed
+	return nil
+}

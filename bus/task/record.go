@@ -1,0 +1,245 @@
+package task
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/jsapi"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// Record is what the bucket of tasks holds about a call that needs more than its message
+// and its result. Each change names the revision that it replaces, so none is lost.
+type Record struct {
+	// Cancelled is when the call was cancelled. From then on, no worker starts it.
+	Cancelled time.Time `json:"cancelled,omitzero"`
+	// Starts counts the starts of deliveries after the first one. Stopped is set if the
+	// stop of a worker ended the first one, which then is no attempt.
+	Starts  int  `json:"starts,omitempty"`
+	Stopped bool `json:"stopped,omitempty"`
+	// Parked is set while the call is parked. Parks counts how often it was.
+	Parked *Parked `json:"parked,omitempty"`
+	Parks  uint64  `json:"parks,omitempty"`
+	// Answer is the answer to the question whether the call may run.
+	Answer *Answer `json:"answer,omitempty"`
+	// Stops are the calls that the user's message with this id stops.
+	Stops []string `json:"stops,omitempty"`
+
+	key      tools.CallKey
+	revision uint64    // 0 if there is no record
+	changed  time.Time // by the clock of the server
+}
+
+const (
+	recordKey = "call"
+	// recordTTL is how long a record is kept after its last change: as long as a result.
+	// That of a parked call has no limit.
+	recordTTL = bus.ResultsKept
+	// maxConflicts is how often a change is repeated because the record changed meanwhile.
+	maxConflicts = 20
+)
+
+func keyOf(k tools.CallKey) string { return strings.Join([]string{recordKey, k.Session, k.ID}, ".") }
+
+// ReadRecord reads the record of a call; without one, it is empty.
+func ReadRecord(ctx context.Context, b *bus.Bus, k tools.CallKey) (Record, error) {
+	bucket := b.BucketName(bus.TasksBucket)
+	m, err := jsapi.New(b.JetStream()).GetFromLeader(ctx, "KV_"+bucket, jsapi.Get{LastBySubject: "$KV." + bucket + "." + keyOf(k)})
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return Record{key: k}, nil
+	}
+	if err != nil {
+		return Record{}, fmt.Errorf("read the record of call %s: %w", k.ID, err)
+	}
+	r := Record{key: k, revision: m.Sequence, changed: m.Time}
+	if len(m.Data) == 0 { // it expired
+		return r, nil
+	}
+	return r, r.decode(m.Data)
+}
+
+// errUnchanged ends a change that has nothing to write.
+var errUnchanged = errors.New("the record stays as it is")
+
+// changeRecord changes the record of a call and returns it. change may be called several
+// times; its error ends the change and is returned, unless it is errUnchanged.
+func changeRecord(ctx context.Context, b *bus.Bus, k tools.CallKey, change func(r *Record) error) (Record, error) {
+	for conflicts := 0; ; conflicts++ {
+		r, err := ReadRecord(ctx, b, k)
+		if err != nil {
+			return Record{}, err
+		}
+		switch err := change(&r); {
+		case errors.Is(err, errUnchanged):
+			return r, nil
+		case err != nil:
+			return r, err
+		}
+		err = r.store(ctx, b)
+		if !errors.Is(err, bus.ErrConflict) || conflicts == maxConflicts {
+			return r, err
+		}
+		select {
+		case <-ctx.Done():
+			return Record{}, ctx.Err()
+		case <-time.After(time.Duration(conflicts) * 5 * time.Millisecond):
+		}
+	}
+}
+
+// store writes the record in place of the revision that was read.
+func (r *Record) store(ctx context.Context, b *bus.Bus) error {
+	body, err := bus.Encode(r)
+	if err != nil {
+		return err
+	}
+	header := bus.ExpectRevision(r.revision)
+	if r.Parked == nil {
+		header[jetstream.MsgTTLHeader] = []string{recordTTL.String()}
+	}
+	m := &nats.Msg{Subject: "$KV." + b.BucketName(bus.TasksBucket) + "." + keyOf(r.key), Data: body, Header: header}
+	ack, err := b.JetStream().PublishMsg(ctx, m)
+	api, rejected := errors.AsType[*jetstream.APIError](err)
+	switch {
+	case err == nil:
+		r.revision = ack.Sequence
+		return nil
+	case rejected && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence:
+		err = bus.ErrConflict
+	case errors.Is(err, nats.ErrMaxPayload):
+		err = fmt.Errorf("%w: %w", bus.ErrTooLarge, err)
+	}
+	return fmt.Errorf("store the record of call %s: %w", r.key.ID, err)
+}
+
+// decode decodes a stored record. One that no worker wrote is an error.
+func (r *Record) decode(body []byte) error {
+	err := json.Unmarshal(body, r)
+	if p := r.Parked; err == nil && p != nil {
+		if p.Key() != r.key || !tools.IsToken(p.Queue) || p.Call.Validate() != nil {
+			err = errors.New("it has another call, or an invalid one")
+		}
+		p.Number = r.Parks
+		if p.Stored.IsZero() { // not changed since
+			p.Stored = r.changed
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("decode the record of call %s: %w", r.key.ID, err)
+	}
+	return nil
+}
+
+// decodeEntry decodes a record that a watch reports; ok is false if no worker wrote it.
+// A record that expired is empty.
+func decodeEntry(entry jetstream.KeyValueEntry) (r Record, ok bool) {
+	tokens := strings.Split(entry.Key(), ".")
+	if len(tokens) != 3 {
+		return Record{}, false
+	}
+	r = Record{key: tools.CallKey{Session: tokens[1], ID: tokens[2]}, revision: entry.Revision(), changed: entry.Created()}
+	if entry.Operation() != jetstream.KeyValuePut {
+		return r, true
+	}
+	return r, r.decode(entry.Value()) == nil
+}
+
+// listTimeout limits the reading of all records.
+const listTimeout = 10 * time.Second
+
+// listRecords calls f for each record of a session, or of all sessions if it is "*".
+func listRecords(ctx context.Context, b *bus.Bus, session string, f func(Record)) error {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	ended := errors.New("all records were read")
+	err := watchRecords(ctx, b, session, func(r Record) { f(r) }, func() error { return ended }, jetstream.IgnoreDeletes())
+	if errors.Is(err, ended) {
+		return nil
+	}
+	return fmt.Errorf("list the records of calls: %w", errors.Join(ctx.Err(), err))
+}
+
+// watchRecords calls f for each record of a session, or of all sessions if it is "*", and
+// for each change, until ctx ends. It calls ready after the records that exist; an error of
+// ready ends the watch.
+func watchRecords(ctx context.Context, b *bus.Bus, session string, f func(Record), ready func() error, opts ...jetstream.WatchOpt) error {
+	watcher, err := bus.WatchKeys(ctx, b, bus.TasksBucket, keyOf(tools.CallKey{Session: session, ID: "*"}), opts...)
+	if err != nil {
+		return fmt.Errorf("watch the records of calls: %w", err)
+	}
+	defer func() { _ = watcher.Stop() }() // fails if ctx ended the watch first
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case entry, ok := <-watcher.Updates():
+			switch {
+			case ctx.Err() != nil:
+				return nil
+			case !ok:
+				return errors.New("watch the records of calls: the watch ended")
+			case entry == nil:
+				if err := ready(); err != nil {
+					return err
+				}
+			default:
+				if r, ok := decodeEntry(entry); ok {
+					f(r)
+				}
+			}
+		}
+	}
+}
+
+// CountStart adds n to the recorded starts of a call: 1 when a worker starts it, -1 if that
+// start does not count as an attempt.
+func CountStart(ctx context.Context, b *bus.Bus, k tools.CallKey, n int) error {
+	_, err := changeRecord(ctx, b, k, func(r *Record) error {
+		r.Starts = max(r.Starts+n, 0)
+		return nil
+	})
+	return err
+}
+
+// RecordStopped records that the stop of a worker ended the first delivery of a call,
+// which has no recorded start and does not count as an attempt.
+func RecordStopped(ctx context.Context, b *bus.Bus, k tools.CallKey) error {
+	_, err := changeRecord(ctx, b, k, func(r *Record) error {
+		r.Stopped = true
+		return nil
+	})
+	return err
+}
+
+// ForgetStarts lets the attempts of a call begin again.
+func ForgetStarts(ctx context.Context, b *bus.Bus, k tools.CallKey) error {
+	_, err := changeRecord(ctx, b, k, func(r *Record) error {
+		if r.Starts == 0 && !r.Stopped {
+			return errUnchanged
+		}
+		r.Starts, r.Stopped = 0, false
+		return nil
+	})
+	return err
+}
+
+// StoreStop stores which calls the message of a user stops, unless that is stored already,
+// and returns the stored ones. k names the message by the tokens of its session and its id.
+func StoreStop(ctx context.Context, b *bus.Bus, k tools.CallKey, calls []string) ([]string, error) {
+	r, err := changeRecord(ctx, b, k, func(r *Record) error {
+		if r.Stops != nil {
+			return errUnchanged
+		}
+		r.Stops = append([]string{}, calls...)
+		return nil
+	})
+	return r.Stops, err
+}
