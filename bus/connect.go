@@ -24,6 +24,9 @@ import (
 // ErrUnreachable means that no server answered. The text names the server.
 var ErrUnreachable = errors.New("bus unreachable")
 
+// ErrNoCredential means that the server wants a credential and the configuration has none.
+var ErrNoCredential = errors.New("the server requires a credential, and none was given")
+
 // Bus is a connection to NATS. It is safe for concurrent use.
 type Bus struct {
 	Subjects
@@ -87,7 +90,7 @@ func dial(b *Bus) (*nats.Conn, error) {
 	nc, err := nats.Connect(b.cfg.Server, opts...)
 	switch {
 	case errors.Is(err, nats.ErrAuthorization) && !b.cfg.hasCredential():
-		return nil, fmt.Errorf("%w: %s requires a credential, and none was given (the URL that \"stevedore up\" prints contains one): %w", ErrUnreachable, redactURLs(b.cfg.Server), err)
+		return nil, fmt.Errorf("%w: %s: %w: %w", ErrUnreachable, redactURLs(b.cfg.Server), ErrNoCredential, err)
 	case errors.Is(err, nats.ErrAuthorization):
 		return nil, fmt.Errorf("%w: %s rejects the credential: %w", ErrUnreachable, redactURLs(b.cfg.Server), err)
 	case err != nil:

@@ -40,21 +40,32 @@ func (f Fill) String() string {
 	return fmt.Sprintf("stream %s is %.0f %% full (%s of %s, %d messages)", f.Name, 100*f.Ratio(), FormatBytes(f.Bytes), FormatBytes(f.MaxBytes), f.Messages)
 }
 
-// Advice says why a stream fills and which setting helps.
-func (f Fill) Advice() string {
-	enlarge := fmt.Sprintf("enlarge it (stevedore provision --update --max-bytes %s=BYTES)", strings.ToLower(f.Stream))
+// reason says why a stream fills.
+func (f Fill) reason() string {
 	switch f.Stream {
 	case Results:
-		return "it does not hold the results of --min-age, so workers remove its oldest records earlier, but none of a call in progress, none that the notifier has not read, and none of the last seconds; until then calls wait; shorten --min-age or --results-ttl, or " + enlarge
+		return "workers remove its oldest records, but none of a call in progress, none that the notifier has not read, and none of the last seconds; until then calls wait"
 	case Sessions:
-		return "workers remove the oldest conversations, but none that was used within --min-age or has work in progress; remove conversations (stevedore sessions rm), or shorten --sessions-ttl, or " + enlarge
+		return "workers remove the oldest conversations, but none that was used lately or has work in progress"
 	case Outbox:
-		return "notifications wait for channels that do not accept them; see stevedore channels, or " + enlarge
+		return "notifications wait for channels that do not accept them"
 	case Dead:
-		return "the oldest dead letters are removed; retry or remove dead letters (stevedore dead), or " + enlarge
+		return "the oldest dead letters are removed"
 	}
-	return "calls arrive faster than workers finish them; submit them again later, start more workers, or " + enlarge
+	return "calls arrive faster than workers finish them"
 }
+
+// FullError is an ErrFull that says which stream is full and why.
+type FullError struct {
+	Fill
+	text string
+}
+
+// Full returns the error about a stream that is full, or nearly.
+func (f Fill) Full() *FullError { return &FullError{f, fmt.Sprintf("%s: %s", f, f.reason())} }
+
+func (e *FullError) Error() string { return e.text }
+func (e *FullError) Unwrap() error { return ErrFull }
 
 // FormatBytes returns a number of bytes for people, such as "16 MiB" or "1.5 GiB".
 func FormatBytes(n int64) string {

@@ -2,7 +2,6 @@ package bus
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -40,10 +39,7 @@ func (b *Bus) Bucket(ctx context.Context, bucket string) (jetstream.KeyValue, er
 		return kv.(jetstream.KeyValue), nil
 	}
 	kv, err := b.js.KeyValue(ctx, name)
-	switch {
-	case errors.Is(err, jetstream.ErrBucketNotFound):
-		return nil, fmt.Errorf("bucket %s: %w; \"stevedore provision\" creates it", name, err)
-	case err != nil:
+	if err != nil {
 		return nil, fmt.Errorf("bucket %s: %w", name, err)
 	}
 	b.handles.Store("KV "+name, kv)

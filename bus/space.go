@@ -156,13 +156,13 @@ func (s *Space) explain(ctx context.Context, subject string, err error) error {
 	case f.Ratio() < NearlyFull-0.15 && f.MaxBytes > 16*int64(s.b.nc.MaxPayload()):
 		return fmt.Errorf("%w, although %s: the server has no space for it; free space on its disk, or raise the limit of the account", err, f)
 	}
-	reason := fmt.Sprintf("%s: %s", f, f.Advice())
+	full := f.Full()
 	if stream != Results { // workers wait for this one, and then calls pile up
 		if results, lookup := s.recentFill(ctx, Results); lookup == nil && results.Ratio() >= NearlyFull {
-			reason = fmt.Sprintf("%s, because %s: %s", f, results, results.Advice())
+			return &FullError{results, fmt.Sprintf("%v: %s, because %v", ErrFull, f, results.Full())}
 		}
 	}
-	return fmt.Errorf("%w: %s", ErrFull, reason)
+	return fmt.Errorf("%w: %w", ErrFull, full)
 }
 
 // fillAge is how long recentFill remembers a fill: many publishes are rejected at once.

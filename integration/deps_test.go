@@ -19,7 +19,7 @@ var allowedImports = map[string][]string{
 	// Wiring: only cmd reads flags, environment and files.
 	"cmd/worker":           {"*"},
 	"cmd/heartbeat":        {"bus", "bus/admin", "bus/heartbeat", "bus/schedule", "cmd/internal/cli"},
-	"cmd/internal/cli":     {"bus", "bus/heartbeat", "state/durable", "tools"},
+	"cmd/internal/cli":     {"bus", "bus/admin", "bus/jsapi", "bus/heartbeat", "state/durable", "tools"},
 	"cmd/internal/process": {"*"},
 	"cmd/internal/otlp":    {"tools/tracing"},
 	"cmd/internal/clitest": {},

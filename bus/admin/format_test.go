@@ -17,7 +17,7 @@ import (
 // nothing.
 func TestUnknownFormatIsRefused(t *testing.T) {
 	for version, want := range map[string][]string{
-		"":    {"has no format version", "this program reads version 2", "nats stream rm STEVEDORE_RESULTS", "--prefix"},
+		"":    {"has no format version", "this program reads version 2", "nats stream rm STEVEDORE_RESULTS"},
 		"1":   {"has version 1", "this program reads version 2", "finish its work"},
 		"3":   {"has version 3", "this program reads version 2", "the version of Stevedore that provisioned it"},
 		"one": {"damaged", `"one"`, "this program reads version 2"},
@@ -65,7 +65,7 @@ func TestUnusedStreamIsTakenOver(t *testing.T) {
 	if _, err := b.JetStream().CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{"stevedore.session.*"}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := admin.Provision(t.Context(), b, admin.Nothing); err == nil || !strings.Contains(err.Error(), "stevedore provision --update") {
+	if _, err := admin.Provision(t.Context(), b, admin.Nothing); err == nil || !strings.Contains(err.Error(), "never used") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := admin.Provision(t.Context(), b, admin.Everything); err != nil {

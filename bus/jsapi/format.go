@@ -19,10 +19,14 @@ const Format = 2
 
 // FormatError means that a stream has a format that this program does not read. The
 // stream was not changed.
-type FormatError struct{ Stream, Problem, Advice string }
+type FormatError struct {
+	Stream, Problem, Advice string
+	// Unused is set if the stream never had a message.
+	Unused bool
+}
 
 func (e *FormatError) Error() string {
-	return fmt.Sprintf("stream %s %s; this program reads version %d; %s", e.Stream, e.Problem, Format, e.Advice)
+	return fmt.Sprintf("stream %s %s; this program reads version %d%s", e.Stream, e.Problem, Format, e.Advice)
 }
 
 // WithFormat returns a copy of metadata that contains the version.
@@ -41,20 +45,23 @@ func CheckFormat(info *jetstream.StreamInfo) (unused bool, err error) {
 	name := info.Config.Name
 	text, ok := info.Config.Metadata[FormatKey]
 	version, numErr := strconv.Atoi(text)
+	fail := func(problem, advice string) (bool, error) {
+		return false, &FormatError{Stream: name, Problem: problem, Advice: "; " + advice}
+	}
 	switch {
 	case !ok && info.State.LastSeq == 0:
-		return true, &FormatError{name, "has no format version (it was never used)", "run \"stevedore provision --update\" to take it over, or delete it"}
+		return true, &FormatError{Stream: name, Problem: "has no format version (it was never used)", Unused: true}
 	case !ok:
-		return false, &FormatError{name, "has no format version: an unreleased version of Stevedore or another program created it", fmt.Sprintf(
-			"finish its work with that version and delete the stream (nats stream rm %s), or use another --prefix; if its messages are certain to have this format, run: nats stream edit %s --metadata %s=%d",
-			name, name, FormatKey, Format)}
+		return fail("has no format version: an unreleased version of Stevedore or another program created it", fmt.Sprintf(
+			"finish its work with that version and delete the stream (nats stream rm %s); if its messages are certain to have this format, run: nats stream edit %s --metadata %s=%d",
+			name, name, FormatKey, Format))
 	case numErr != nil || version < 1:
-		return false, &FormatError{name, fmt.Sprintf("has a damaged format version (metadata %s is %q)", FormatKey, text), fmt.Sprintf(
-			"correct it (nats stream edit %s --metadata %s=VERSION), or use another --prefix", name, FormatKey)}
+		return fail(fmt.Sprintf("has a damaged format version (metadata %s is %q)", FormatKey, text),
+			fmt.Sprintf("correct it: nats stream edit %s --metadata %s=VERSION", name, FormatKey))
 	case version > Format:
-		return false, &FormatError{name, fmt.Sprintf("has version %d of the format", version), "use the version of Stevedore that provisioned it, or a later one, or another --prefix"}
+		return fail(fmt.Sprintf("has version %d of the format", version), "use the version of Stevedore that provisioned it, or a later one")
 	case version < Format:
-		return false, &FormatError{name, fmt.Sprintf("has version %d of the format", version), "finish its work with the version of Stevedore that provisioned it, or use another prefix or data directory"}
+		return fail(fmt.Sprintf("has version %d of the format", version), "finish its work with the version of Stevedore that provisioned it")
 	}
 	return false, nil
 }

@@ -155,7 +155,7 @@ func (k *Keeper) Check(ctx context.Context) error {
 	k.fills.Store(&fills)
 	if f, ok := fullest(fills); ok && f.Ratio() >= warnAbove {
 		k.warn(func(e *zerolog.Event) {
-			e.Str("stream", f.Name).Int("percent", int(100*f.Ratio())).Str("advice", f.Advice()).Msg("stream is nearly full")
+			e.Str("stream", f.Name).Int("percent", int(100*f.Ratio())).Str("reason", f.Full().Error()).Msg("stream is nearly full")
 		})
 	}
 	if now := time.Now(); now.After(k.nextExpire) {
@@ -217,8 +217,8 @@ func (k *Keeper) warn(send func(*zerolog.Event)) {
 func (k *Keeper) warnYoung(f bus.Fill) {
 	if now := time.Now(); now.Sub(k.warnedYoung) >= warnInterval {
 		k.warnedYoung = now
-		k.cfg.Log.Warn().Str("stream", f.Name).Int("percent", int(100*f.Ratio())).Stringer("min_age", k.cfg.MinAge).Str("advice", f.Advice()).
-			Msg("removed records that are younger than --min-age, because the stream does not hold all of that time")
+		k.cfg.Log.Warn().Str("stream", f.Name).Int("percent", int(100*f.Ratio())).Stringer("min_age", k.cfg.MinAge).Str("reason", f.Full().Error()).
+			Msg("removed records that are younger than the minimum age, because the stream does not hold all of that time")
 	}
 }
 
@@ -229,7 +229,7 @@ func (k *Keeper) Fills() []bus.Fill { return *k.fills.Load() }
 // refuses writes, and what helps.
 func (k *Keeper) Ready() error {
 	if f, ok := fullest(k.Fills()); ok && f.Ratio() >= bus.NearlyFull {
-		return fmt.Errorf("%s: %s", f, f.Advice())
+		return f.Full()
 	}
 	if r, ok := k.bus.Space().LastRefusal(); ok && time.Since(r.At) < refusalShown {
 		return fmt.Errorf("the server refuses writes to %q: %w", r.Subject, r.Err)

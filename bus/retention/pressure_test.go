@@ -72,7 +72,7 @@ func TestSmallStreamTakesResultsForLong(t *testing.T) {
 		if _, refused := b.Space().LastRefusal(); refused {
 			t.Error("the stream rejected a result")
 		}
-		if n := strings.Count(log.String(), "younger than --min-age"); n == 0 || n > 2*minutes {
+		if n := strings.Count(log.String(), "younger than the minimum age"); n == 0 || n > 2*minutes {
 			t.Errorf("%d warnings in %d minutes of two workers", n, minutes)
 		}
 	})

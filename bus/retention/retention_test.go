@@ -127,7 +127,7 @@ func TestYoungRecordsStay(t *testing.T) {
 	for ; err == nil; n++ {
 		_, err = b.Publish(t.Context(), bus.Message{Subject: b.Result("s", fmt.Sprint("c", n)), Body: []byte(text)})
 	}
-	for _, part := range []string{"stream STEVEDORE_RESULTS is", "% full", "of 1 MiB", "--min-age", "--results-ttl", "--max-bytes results=BYTES"} {
+	for _, part := range []string{"stream STEVEDORE_RESULTS is", "% full", "of 1 MiB", "workers remove its oldest records"} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("the error %q lacks %q", err, part)
 		}
@@ -138,7 +138,7 @@ func TestYoungRecordsStay(t *testing.T) {
 	if got := bustest.Messages(t, b, bus.Results); got != n-1 {
 		t.Errorf("%d records are left of %d", got, n-1)
 	}
-	if err := k.Ready(); err == nil || !strings.Contains(err.Error(), "STEVEDORE_RESULTS") || !strings.Contains(err.Error(), "--max-bytes results=BYTES") {
+	if err := k.Ready(); err == nil || !strings.Contains(err.Error(), "STEVEDORE_RESULTS") {
 		t.Errorf("ready: %v", err)
 	}
 	if warnings := strings.Count(log.String(), "nearly full"); warnings != 1 {
@@ -163,7 +163,7 @@ func TestFullCallsExplained(t *testing.T) {
 		}
 		return err
 	}
-	if err := submit(); !strings.Contains(err.Error(), "stream STEVEDORE_CALLS is") || !strings.Contains(err.Error(), "start more workers") || strings.Contains(err.Error(), "RESULTS") {
+	if err := submit(); !strings.Contains(err.Error(), "stream STEVEDORE_CALLS is") || !strings.Contains(err.Error(), "calls arrive faster than workers finish them") || strings.Contains(err.Error(), "RESULTS") {
 		t.Errorf("got %v", err)
 	}
 	for n, err := 0, error(nil); err == nil; n++ {
@@ -351,13 +351,4 @@ func TestBusySessionDoesNotFillTheStream(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-// The advice for each stream names its setting.
-func TestAdvice(t *testing.T) {
-	for _, stream := range []string{bus.Calls, bus.Results, bus.Sessions, bus.Outbox, bus.Dead} {
-		if advice, want := (bus.Fill{Stream: stream}).Advice(), "--max-bytes "+strings.ToLower(stream)+"="; !strings.Contains(advice, want) {
-			t.Errorf("%s: %q lacks %q", stream, advice, want)
-		}
-	}
 }

@@ -39,7 +39,7 @@ type User struct {
 	// Name is <tenant>-<role>, or <tenant>-session-<session>, or <tenant>-queue-<queue>.
 	Name    string
 	Account string
-	// Inbox is the prefix of inboxes, for --inbox-prefix; empty means the default.
+	// Inbox is the prefix of inboxes (bus.Config.InboxPrefix); empty means the default.
 	Inbox string
 
 	publish, subscribe []string // empty means everything in its account

@@ -19,7 +19,7 @@ const File = "nats-server.conf"
 // Written is a file that Write made or found.
 type Written struct {
 	User User
-	// Seed is the file of the user's secret key, for --nkey.
+	// Seed is the file of the user's secret key (bus.Config.NKey).
 	Seed string
 	// New reports that the key was made now.
 	New bool

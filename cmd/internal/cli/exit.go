@@ -81,6 +81,9 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reade
 		return ExitOK
 	}
 	if text := strings.TrimSpace(err.Error()); text != "" {
+		if advice := Advice(err); advice != "" {
+			text += "\n" + advice
+		}
 		fmt.Fprintf(stderr, "%s: %s\n", root.Name(), Printable(stderr, text))
 	}
 	if e, ok := errors.AsType[*Error](err); ok {

@@ -3,6 +3,7 @@ package process
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -89,5 +90,9 @@ func (h *health) ready() error {
 	case !h.bus.Conn().IsConnected():
 		return errors.New("the process is not connected to the bus")
 	}
-	return h.keeper.Ready()
+	err := h.keeper.Ready()
+	if advice := cli.Advice(err); advice != "" {
+		err = fmt.Errorf("%w. %s", err, advice)
+	}
+	return err
 }
