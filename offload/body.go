@@ -40,7 +40,8 @@ func bodyOf(res *tools.Result, limit int64) (body, error) {
 			return body{}, fmt.Errorf("read the output: %w", err)
 		}
 		b.text, b.inMemory = text, ok
-		return b, b.splitNote(res.Output)
+		err = b.splitNote(res.Output)
+		return b, err
 	case res.Blocks != nil:
 		if blocks, err := parseBlocks(res.Blocks); err == nil {
 			b := body{raw: sectionOf(string(res.Blocks)), text: blocksText(blocks), inMemory: true, blocks: blocks}

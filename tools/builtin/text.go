@@ -21,7 +21,8 @@ func (ws *workspace) inline() int64 {
 }
 
 // setOutput puts the output into res: as text if it is small, otherwise as a file. Bytes
-// that are not UTF-8 stay in the output, because a text would lose them.
+// that are not UTF-8 stay in the output, because a text would lose them, and so does an output
+// with notes, which do not belong to its artifact.
 func (ws *workspace) setOutput(res *tools.Result, out *tools.Output) *tools.Result {
 	if err := out.Err(); err != nil {
 		return ws.failed(out, "", "", err)
@@ -31,7 +32,7 @@ func (ws *workspace) setOutput(res *tools.Result, out *tools.Output) *tools.Resu
 	case err != nil:
 		_ = out.Close()
 		return tools.Failure(tools.Errorf(tools.CodeToolFailed, "failed to read the output back: %v", err))
-	case !ok, !utf8.ValidString(text):
+	case !ok, !utf8.ValidString(text), 0 < out.Written() && out.Written() < out.Size():
 		res.Output = out
 		return res
 	}
