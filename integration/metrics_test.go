@@ -202,7 +202,7 @@ func TestAlertsAndDashboardMatchMetrics(t *testing.T) {
 			t.Errorf("no %s in:\n%s", line, text)
 		}
 	}
-	docs, err := os.ReadFile("../docs/operate.md")
+	docs, err := os.ReadFile("../docs/observe.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +211,7 @@ func TestAlertsAndDashboardMatchMetrics(t *testing.T) {
 			t.Errorf("%s has no help text or no type", m[1])
 		}
 		if strings.HasPrefix(m[1], "stevedore_") && !strings.Contains(string(docs), "`"+m[1]+"`") {
-			t.Errorf("docs/operate.md does not describe %s", m[1])
+			t.Errorf("docs/observe.md does not describe %s", m[1])
 		}
 	}
 	promtool, err := exec.LookPath("promtool")
