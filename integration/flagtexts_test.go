@@ -14,8 +14,7 @@ import (
 
 // withFlags are the files that still name flags or commands.
 var withFlags = []string{
-	"bus/connect.go", "bus/fill.go", "bus/jsapi/format.go", "bus/provision.go", "bus/read.go", "bus/retention/keeper.go",
-	"tools/mcp/server.go",
+	"bus/connect.go", "bus/fill.go", "bus/handles.go", "bus/jsapi/format.go", "bus/retention/keeper.go", "tools/mcp/server.go",
 }
 
 // No library names a flag or a command of the program in a text: it returns a code or a typed
