@@ -18,18 +18,20 @@ import (
 
 var (
 	packageOrTest = regexp.MustCompile("`[a-z]+(/[a-z]+)*`|\\bTest[A-Z]\\w+")
-	relativeLink  = regexp.MustCompile(`\]\(([^):#]+)(#[^)]*)?\)`)
+	relativeLink  = regexp.MustCompile(`\]\(([^):#]*)(?:#([^)]*))?\)`)
+	heading       = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	notInAnchor   = regexp.MustCompile(`[^\w -]`)
 )
 
 // The tests that the docs name exist in the package that the page names before them,
-// and so do the files that the docs link to.
+// and so do the files and headings that the docs link to.
 func TestDocsNameWhatExists(t *testing.T) {
 	root := ".."
 	pages, err := filepath.Glob(root + "/docs/*.md")
 	if err != nil || len(pages) < 6 {
 		t.Fatalf("docs: %d pages, %v", len(pages), err)
 	}
-	pages = append(pages, root+"/README.md", root+"/CHANGELOG.md")
+	pages = append(pages, root+"/README.md", root+"/CHANGELOG.md", root+"/SECURITY.md")
 	tests := map[string]string{} // names of tests, in one text per package
 	err = filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, "_test.go") {
@@ -56,8 +58,46 @@ func TestDocsNameWhatExists(t *testing.T) {
 			}
 		}
 		for _, link := range relativeLink.FindAllStringSubmatch(string(text), -1) {
-			if _, err := os.Stat(filepath.Join(filepath.Dir(page), link[1])); err != nil {
+			target := page
+			if link[1] != "" {
+				target = filepath.Join(filepath.Dir(page), link[1])
+			}
+			if _, err := os.Stat(target); err != nil {
 				t.Errorf("%s links to %s: %v", page, link[1], err)
+			} else if link[2] != "" && !slices.Contains(anchors(t, target), link[2]) {
+				t.Errorf("%s links to %s, which has no heading #%s", page, target, link[2])
+			}
+		}
+	}
+}
+
+// anchors returns the anchors that GitHub makes of the headings of a page.
+func anchors(t *testing.T, page string) (all []string) {
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range heading.FindAllStringSubmatch(string(text), -1) {
+		all = append(all, strings.ReplaceAll(notInAnchor.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-"))
+	}
+	return all
+}
+
+// Paragraphs are short enough to read.
+func TestDocsHaveShortParagraphs(t *testing.T) {
+	pages, err := filepath.Glob("../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const longest = 600 // bytes
+	for _, page := range append(pages, "../README.md", "../CHANGELOG.md", "../SECURITY.md", "README.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, line := range strings.Split(string(text), "\n") {
+			if len(line) > longest && !strings.HasPrefix(line, "|") {
+				t.Errorf("%s:%d has %d bytes; split it, at most %d are allowed", page, i+1, len(line), longest)
 			}
 		}
 	}

@@ -1,3 +1,16 @@
 // Package retention keeps finished work from stopping new work: it removes the oldest
-// records of a stream before the stream is full.
+// results and conversations before their stream is full.
+//
+// Each worker runs a Keeper, which looks every few seconds how full the streams are. At
+// 75 % it trims the results or the sessions stream to 65 %. One keeper at a time trims a
+// stream: it holds a lease in the trim record of the stream (Trimmed, in the bucket of
+// tasks, key trim.<stream>), and another one continues if it dies.
+//
+// Records of calls in progress always stay. Records younger than Config.MinAge, and results
+// that the notifier has not read, stay as long as the stream holds them. A conversation is
+// removed as a whole.
+//
+// The trim record says how far records may be missing, and it is written before they are
+// removed. So a worker knows that the claim of an old once-only call may be gone (Drops),
+// and does not run the call a second time.
 package retention

@@ -1,5 +1,14 @@
-// Package linematch finds the lines of a text that match a regular expression. Its
-// bounds keep a hostile pattern from taking the memory or the time of a worker.
+// Package grep finds the lines of a text that match a regular expression. The tool grep
+// uses it for files and grep_knowledge for artifacts.
+//
+// Texts and lines may have any length: a Search reads from an io.ReaderAt and holds one
+// part of the text and at most 1 MiB of a line in memory. It searches many lines at once,
+// and first for a literal that every match contains, where the pattern has one. The result
+// is the same as matching each line alone.
+//
+// Patterns come from models, so they are hostile. RE2 has no exponential patterns, Compile
+// refuses large programs, and the search checks its context after a bounded amount of work,
+// because package regexp cannot be interrupted. The package stores nothing.
 package grep
 
 import (

@@ -1,5 +1,15 @@
 // Package process is the composition root of a worker process: it opens the parts
-// that the flags describe and runs them together.
+// that the flags describe and runs them together. up, serve and the demo use it.
+//
+// Options.Run opens the parts in a fixed order (streams, store, notifier, tools, heartbeat,
+// worker, receivers of messages, health), because each one uses earlier ones, and closes
+// them in the reverse order. If one part fails, all stop. When the context ends, the
+// worker takes no more calls, requeues what it has not started, and waits for running
+// calls; the caller closes the bus after Run has returned.
+//
+// Libraries return codes and typed errors. This package and the commands turn them into
+// advice that names flags. It stores nothing of its own except the version of the data
+// directory (dataformat.go): unknown data is refused before a server starts on it.
 package process
 
 import (
