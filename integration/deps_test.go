@@ -88,9 +88,9 @@ var allowedImports = map[string][]string{
 
 	// Other MCP servers and MCP clients.
 	"bus/mcp":             {"bus", "bus/httpauth", "bus/rpc", "bus/task", "offload", "tools", "tools/mcp/artifacts", "tools/mcp/wire", "tools/tracing"},
-	"tools/mcp":           {"tools", "tools/mcp/artifacts", "tools/mcp/command", "tools/mcp/wire", "tools/mcp/wrap"},
+	"tools/mcp":           {"tools", "tools/mcp/artifacts", "tools/mcp/command", "tools/mcp/wire", "tools/mcp/wrap", "tools/sandbox"},
 	"tools/mcp/wire":      {"tools/jsonform"},
-	"tools/mcp/command":   {"tools"},
+	"tools/mcp/command":   {"tools", "tools/sandbox"},
 	"tools/mcp/artifacts": {"offload", "tools"},
 	"tools/mcp/wrap":      {"offload", "tools", "tools/mcp/artifacts", "tools/mcp/command", "tools/mcp/wire"},
 

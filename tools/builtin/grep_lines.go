@@ -2,18 +2,19 @@ package builtin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"os"
-	"slices"
+	"unicode/utf8"
 
 	"github.com/stevedore-bus/stevedore/offload/grep"
 )
 
 const (
 	searchBuffer  = 256 << 10 // bytes of a file that are read at a time
-	contextWindow = 64 << 10  // bytes before a line where its lines of context are looked for
+	contextWindow = 16 << 10  // bytes that are read for each line of context
 )
 
 // lineSearch writes the lines of files that match.
@@ -114,88 +115,64 @@ func (s *fileSearch) match(line grep.Line) (more bool, err error) {
 // contextBefore returns the lines before a match that were not written.
 func (s *fileSearch) contextBefore(line grep.Line) (texts []string, err error) {
 	n := min(int64(s.context), line.Number-1-s.last)
-	for end := line.Start - 1; n > 0; n-- {
-		from := max(end-contextWindow, 0)
-		window := make([]byte, end-from)
-		if m, err := s.f.ReadAt(window, from); m < len(window) {
-			return nil, shortRead(err)
-		}
-		start := from + int64(bytes.LastIndexByte(window, '\n')+1) // or a part of a long line
-		text, err := s.clip(start, end)
-		if err != nil {
-			return nil, err
-		}
-		texts = append(texts, text)
-		if end = start - 1; start > 0 && start == from && window[0] != '\n' {
-			break // the start of the line is too far away
-		}
+	if n <= 0 {
+		return nil, nil
 	}
-	slices.Reverse(texts)
-	return texts, nil
+	from := max(line.Start-s.window(), s.end)
+	all, err := s.lines(from, line.Start)
+	if len(all) > 0 && from > 0 && !isLong(all[0]) { // the end of another line
+		all = all[1:]
+	}
+	for _, l := range all[max(len(all)-int(n), 0):] {
+		text, _, showErr := grep.Show(s.f, l[0], l[1], l[0])
+		texts, err = append(texts, text), cmp.Or(err, showErr)
+	}
+	return texts, err
 }
 
 // contextAfter writes the lines that follow the last match, up to a line.
 func (s *fileSearch) contextAfter(line int64) error {
-	for ; s.after > 0 && s.last+1 < line; s.after-- {
-		window := make([]byte, contextWindow)
-		n, err := s.f.ReadAt(window[:2], s.end) // "\n" or "\r\n"
-		if err != nil && err != io.EOF {
-			return err
-		}
-		start := s.end + int64(bytes.IndexByte(window[:n], '\n')+1)
-		if start == s.end { // the end of the file
-			return nil
-		}
-		if n, err = s.f.ReadAt(window, start); err != nil && err != io.EOF {
-			return err
-		}
-		end := start + int64(n)
-		cut := bytes.IndexByte(window[:n], '\n')
-		if cut >= 0 {
-			end = start + int64(cut)
-		}
-		if n == 0 {
-			return nil
-		}
-		text, err := s.clip(start, end)
-		if err != nil {
-			return err
-		}
-		if err := s.write('-', s.last+1, text); err != nil {
-			return err
-		}
-		if s.last, s.end = s.last+1, end; cut < 0 {
-			s.after = 0 // the end of the line is too far away
-			return nil
+	n := min(int64(s.after), line-1-s.last)
+	if s.after = 0; n <= 0 {
+		return nil
+	}
+	all, err := s.lines(s.end, s.end+s.window())
+	for _, l := range all[min(len(all), 1):min(len(all), 1+int(n))] { // the first is the end of the last match
+		text, _, showErr := grep.Show(s.f, l[0], l[1], l[0])
+		if err = cmp.Or(err, showErr); err == nil {
+			s.last, s.end = s.last+1, l[1]
+			err = s.write('-', s.last, text)
 		}
 	}
-	s.after = 0
-	return nil
+	return err
 }
 
-// clip returns the start of a line of context, without "\r" at its end.
-func (s *fileSearch) clip(start, end int64) (string, error) {
-	if end > start {
-		var last [1]byte
-		if _, err := s.f.ReadAt(last[:], end-1); err != nil && err != io.EOF {
-			return "", err
-		}
-		if last[0] == '\r' {
-			end--
-		}
+// window is how many bytes before or after a match may be read for its context.
+func (s *fileSearch) window() int64 { return int64(s.context+1) * contextWindow }
+
+// isLong reports whether a part of a line is shown like the whole line, with "…".
+func isLong(line [2]int64) bool { return line[1]-line[0] > grep.MaxShown*utf8.UTFMax }
+
+// lines returns where the lines between two bytes of the file begin and end. Of a last line that
+// ends later, it returns the part in between if isLong.
+func (s *fileSearch) lines(from, to int64) (all [][2]int64, err error) {
+	window := make([]byte, max(to-from, 0))
+	n, err := s.f.ReadAt(window, from)
+	if err != nil && err != io.EOF {
+		return nil, err
 	}
-	text, _, err := grep.Show(s.f, start, end, start)
-	return text, err
+	for line := range bytes.Lines(window[:n]) {
+		text := bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r"))
+		all = append(all, [2]int64{from, from + int64(len(text))})
+		from += int64(len(line))
+	}
+	if n == len(window) && n > 0 && window[n-1] != '\n' && !isLong(all[len(all)-1]) {
+		all = all[:len(all)-1]
+	}
+	return all, nil
 }
 
 func (s *fileSearch) write(mark byte, number int64, text string) error {
 	_, err := fmt.Fprintf(s.out, "%s%c%d%c %s\n", s.shown, mark, number, mark, text)
-	return err
-}
-
-func shortRead(err error) error {
-	if err == nil || err == io.EOF {
-		return io.ErrUnexpectedEOF
-	}
 	return err
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os/exec"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,6 +19,7 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/mcp/command"
 	"github.com/stevedore-bus/stevedore/tools/mcp/wire"
 	"github.com/stevedore-bus/stevedore/tools/mcp/wrap"
+	"github.com/stevedore-bus/stevedore/tools/sandbox"
 )
 
 // Config describes a server: either Argv or URL is required.
@@ -34,8 +34,8 @@ type Config struct {
 	// URL is the address of a server over HTTP, and Header is added to each request.
 	URL    string
 	Header map[string]string
-	// Prepare may change the command, for instance to run it in a sandbox.
-	Prepare func(*exec.Cmd) error
+	// Sandbox confines the command; nil means that it has all rights of this process.
+	Sandbox *sandbox.Sandbox
 	// Timeout is how long the server may take to start and to list its tools. Default
 	// 1 minute, because a package runner may download the server first.
 	Timeout time.Duration
@@ -250,7 +250,7 @@ func (s *Server) link(context.Context) (wrap.Link, error) {
 		}
 		return redacting{wrap.NewHTTP(s.cfg.URL, header, "--mcp-header "+s.cfg.Name+".Authorization"), s}, nil
 	}
-	process, err := command.Start(command.Config{Argv: s.cfg.Argv, Dir: s.cfg.Dir, Env: command.Environment(s.cfg.Env...), Prepare: s.cfg.Prepare})
+	process, err := command.Start(command.Config{Argv: s.cfg.Argv, Dir: s.cfg.Dir, Env: command.Environment(s.cfg.Env...), Sandbox: s.cfg.Sandbox})
 	if errors.Is(err, command.ErrNoProgram) {
 		return nil, fmt.Errorf("%w: %w", wrap.ErrPermanent, err)
 	}

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// Execute starts a Contained command, calls started, waits for its end, and kills all processes
+// Supervise starts a Contained command, calls started, waits for its end, and kills all processes
 // that it left behind. When the context of Command ends, the command gets SIGTERM, and after the
-// grace period SIGKILL; then Ended.Killed is set.
+// grace period SIGKILL; then killed is set.
 //
 //   - The command has a process group, which is killed.
 //   - On Linux, no process survives the command or this process: the kernel kills a PID namespace
@@ -22,7 +22,7 @@ import (
 //     is the parent of all processes that lost theirs, and kills them when the command or this
 //     process has ended. A command can kill that helper, too.
 //   - Elsewhere, a process that leaves the group (setsid) survives.
-func (s *Sandbox) Execute(cmd *exec.Cmd, grace time.Duration, started func()) (end Ended, err error) {
+func (s *Sandbox) Supervise(cmd *exec.Cmd, grace time.Duration, started func()) (killed bool, err error) {
 	// The kernel kills the command when the thread that forked ends, so keep that thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -36,14 +36,13 @@ func (s *Sandbox) Execute(cmd *exec.Cmd, grace time.Duration, started func()) (e
 	if s.platform.reaps() { // when release closes the pipe, the helper kills all processes of the command
 		r, w, err := os.Pipe()
 		if err != nil {
-			return end, err
+			return false, err
 		}
 		release = sync.OnceFunc(func() { _ = w.Close() })
 		cmd.ExtraFiles = []*os.File{r}
 		cmd.WaitDelay = min(2*grace, grace+5*time.Second)
 	}
 	defer release()
-	absent := s.absent()
 	var cancelled atomic.Bool
 	if cmd.Cancel != nil { // made with a context
 		cmd.Cancel = func() error {
@@ -57,10 +56,10 @@ func (s *Sandbox) Execute(cmd *exec.Cmd, grace time.Duration, started func()) (e
 		_ = f.Close()
 	}
 	if err != nil {
-		return end, err
+		return false, err
 	}
 	started()
 	err = cmd.Wait()
 	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-	return Ended{Killed: cancelled.Load(), SetAside: s.setAside(absent)}, err
+	return cancelled.Load(), err
 }

@@ -12,19 +12,18 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/internal/job"
 )
 
-// Execute starts a Contained command in a job object, which ends with the command and with this
+// Supervise starts a Contained command in a job object, which ends with the command and with this
 // process: no process of the command survives either. It calls started and waits for the end. If
-// the context of Command ends, Ended.Killed is set. This code is built and vetted for Windows, but
+// the context of Command ends, killed is set. This code is built and vetted for Windows, but
 // not tested there.
-func (s *Sandbox) Execute(cmd *exec.Cmd, grace time.Duration, started func()) (end Ended, err error) {
+func (s *Sandbox) Supervise(cmd *exec.Cmd, grace time.Duration, started func()) (killed bool, err error) {
 	group, err := job.New()
 	if err != nil {
-		return end, err
+		return false, err
 	}
 	defer windows.CloseHandle(group)
 	// It cannot start another process before it is in the job.
 	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: windows.CREATE_SUSPENDED}
-	absent := s.absent()
 	var cancelled atomic.Bool
 	cmd.WaitDelay = grace
 	if cmd.Cancel != nil { // made with a context
@@ -34,15 +33,15 @@ func (s *Sandbox) Execute(cmd *exec.Cmd, grace time.Duration, started func()) (e
 		}
 	}
 	if err := cmd.Start(); err != nil {
-		return end, err
+		return false, err
 	}
 	started()
 	if err := job.Resume(group, cmd.Process.Pid); err != nil {
 		err = errors.Join(err, cmd.Process.Kill())
 		_, waitErr := cmd.Process.Wait() // cmd.Wait would make it look as if the command had run
-		return end, errors.Join(err, waitErr)
+		return false, errors.Join(err, waitErr)
 	}
 	err = cmd.Wait()
 	err = errors.Join(err, windows.TerminateJobObject(group, 1))
-	return Ended{Killed: cancelled.Load(), SetAside: s.setAside(absent)}, err
+	return cancelled.Load(), err
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // Mode says what happens if the system cannot confine a command.
@@ -49,7 +50,8 @@ type Config struct {
 	Env []string
 	// Limits are the limits of each command.
 	Limits Limits
-	// NoNamespaces uses no namespaces, even if the kernel has them, for tests.
+	// NoNamespaces uses no namespaces, even if the kernel has them: for tests, and for programs that
+	// need those of the host.
 	NoNamespaces bool
 }
 
@@ -221,7 +223,7 @@ type Run struct {
 	// Tmp names the temporary directory: commands with the same name share one. It must
 	// be a safe file name.
 	Tmp string
-	// Contained is for a command that Execute runs, which ends all its processes.
+	// Contained is for a command that Execute or Supervise runs, which ends all its processes.
 	Contained bool
 	// Approved lets the command write repositories: a person has approved it.
 	Approved bool
@@ -231,7 +233,7 @@ type Run struct {
 
 // Command returns a command that runs argv in the sandbox, or without it if the mode is Off.
 // The caller can set the streams, but not the path, the arguments or the environment, and
-// runs the command with Execute, if it is Contained, or as any command.
+// runs the command with Execute or Supervise, if it is Contained, or as any command.
 func (s *Sandbox) Command(ctx context.Context, run Run, argv ...string) (*exec.Cmd, error) {
 	if len(argv) == 0 {
 		return nil, errors.New("sandbox: no command")
@@ -247,26 +249,6 @@ func (s *Sandbox) Command(ctx context.Context, run Run, argv ...string) (*exec.C
 		}
 	}
 	return s.platform.command(ctx, s, run, tmp, argv)
-}
-
-// Confine changes a command that has not started so that it runs in the sandbox, with its
-// arguments, working directory and environment. It keeps the streams and the other
-// attributes of the process, such as its group.
-func (s *Sandbox) Confine(cmd *exec.Cmd, run Run) error {
-	if s.cfg.Mode == Off {
-		return nil
-	}
-	run.Dir, run.Env = cmp.Or(cmd.Dir, run.Dir), cmd.Env
-	if cmd.Env == nil {
-		return errors.New("sandbox: the command has no environment, so it would inherit that of the worker")
-	}
-	confined, err := s.Command(context.Background(), run, cmd.Args...)
-	if err != nil {
-		return err
-	}
-	cmd.Path, cmd.Args, cmd.Dir, cmd.Env, cmd.Err = confined.Path, confined.Args, confined.Dir, confined.Env, nil
-	mergeAttributes(cmd, confined)
-	return nil
 }
 
 // tmpDir returns a temporary directory, which it creates.
@@ -314,6 +296,13 @@ type Ended struct {
 	// SetAside are the new names of what the command made, although programs execute what has the
 	// old name (see Executed). They are in the workspace.
 	SetAside []string
+}
+
+// Execute is Supervise for a command that ends soon: it also sets aside what the command made.
+func (s *Sandbox) Execute(cmd *exec.Cmd, grace time.Duration, started func()) (Ended, error) {
+	absent := s.absent()
+	killed, err := s.Supervise(cmd, grace, started)
+	return Ended{Killed: killed, SetAside: s.setAside(absent)}, err
 }
 
 // within reports whether path is dir or below it.

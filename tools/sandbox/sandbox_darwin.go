@@ -75,6 +75,3 @@ func profile(s *Sandbox, tmp string) string {
 	}
 	return b.String()
 }
-
-// mergeAttributes does nothing: the sandbox sets none.
-func mergeAttributes(cmd, confined *exec.Cmd) {}

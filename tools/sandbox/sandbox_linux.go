@@ -184,17 +184,6 @@ func (p *platform) command(ctx context.Context, s *Sandbox, run Run, tmp string,
 // namespaces for it. Then a helper beside the command kills them.
 func (p *platform) reaps() bool { return p.level.flags&unix.CLONE_NEWPID == 0 }
 
-// mergeAttributes adds the namespaces of confined to those of cmd.
-func mergeAttributes(cmd, confined *exec.Cmd) {
-	if cmd.SysProcAttr == nil {
-		cmd.SysProcAttr = confined.SysProcAttr
-		return
-	}
-	to, from := cmd.SysProcAttr, confined.SysProcAttr
-	to.Cloneflags |= from.Cloneflags
-	to.AmbientCaps = from.AmbientCaps
-}
-
 // spec returns what the helper does for all commands.
 func (p *platform) spec(run Run) *enter.Spec {
 	has := func(flag uintptr) bool { return p.level.flags&flag != 0 }

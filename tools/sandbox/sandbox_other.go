@@ -36,6 +36,3 @@ func (platform) command(ctx context.Context, s *Sandbox, run Run, tmp string, ar
 
 // reaps reports that there is no helper for this system that kills what a command leaves behind.
 func (*platform) reaps() bool { return false }
-
-// mergeAttributes does nothing: the sandbox sets none.
-func mergeAttributes(cmd, confined *exec.Cmd) {}

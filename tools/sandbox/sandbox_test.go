@@ -334,22 +334,26 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
-// A command that somebody else made, such as that of an MCP server, keeps its streams and
-// its process group.
-func TestConfine(t *testing.T) {
+// A program that runs for long, such as an MCP server, keeps its streams, gets only its own
+// environment, and loses nothing that others make in the workspace meanwhile.
+func TestSupervise(t *testing.T) {
 	variants(t, func(t *testing.T, f *fixture) {
-		cmd := exec.Command("sh", "-c", "cat; cat "+f.secret+"; pwd; ps -o pgid= -p $$")
-		cmd.Dir, cmd.Env, cmd.Stdin = f.workspace, []string{"PATH=/usr/bin:/bin"}, strings.NewReader("input\n")
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		if err := f.Confine(cmd, sandbox.Run{Tmp: "mcp"}); err != nil {
+		t.Setenv("OF_THE_WORKER", canary)
+		cmd, err := f.Command(t.Context(), sandbox.Run{Env: []string{"PATH=/usr/bin:/bin"}, Tmp: "mcp", Contained: true},
+			"sh", "-c", "cat; cat "+f.secret+"; pwd; env")
+		if err != nil {
 			t.Fatal(err)
 		}
-		out, _ := cmd.Output()
-		if text := string(out); !strings.HasPrefix(text, "input\n") || strings.Contains(text, canary) || !strings.Contains(text, f.workspace) {
+		var out strings.Builder
+		cmd.Stdin, cmd.Stdout = strings.NewReader("input\n"), &out
+		if _, err := f.Supervise(cmd, time.Second, func() { f.write(filepath.Join(f.workspace, ".mcp.json"), "{}") }); err != nil {
+			t.Error(err)
+		}
+		if text := out.String(); !strings.HasPrefix(text, "input\n") || strings.Contains(text, canary) || !strings.Contains(text, f.workspace) {
 			t.Errorf("output %q", text)
 		}
-		if err := f.Confine(exec.Command("true"), sandbox.Run{}); err == nil {
-			t.Error("a command would inherit the environment of the worker")
+		if _, err := os.Stat(filepath.Join(f.workspace, ".mcp.json")); err != nil {
+			t.Error(err)
 		}
 	})
 }

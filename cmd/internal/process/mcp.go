@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/url"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/mcp"
+	"github.com/stevedore-bus/stevedore/tools/sandbox"
 )
 
 // MCPOptions are the other MCP servers whose tools a worker offers.
@@ -21,8 +21,8 @@ type MCPOptions struct {
 	servers []string
 	env     []string
 	headers []string
-	// Prepare may change the command of a server, for instance to run it in a sandbox.
-	Prepare func(*exec.Cmd) error
+	// Sandbox confines the commands of the servers, if it is not nil.
+	Sandbox *sandbox.Sandbox
 }
 
 // AddFlags adds the flags of MCP servers.
@@ -43,7 +43,7 @@ func (o *MCPOptions) configs() ([]mcp.Config, error) {
 		if slices.ContainsFunc(configs, func(c mcp.Config) bool { return c.Name == name }) {
 			return nil, cli.Exit(cli.ExitUsage, "--mcp: the name %q is given twice", name)
 		}
-		cfg := mcp.Config{Name: name, Prepare: o.Prepare, Header: map[string]string{}}
+		cfg := mcp.Config{Name: name, Sandbox: o.Sandbox, Header: map[string]string{}}
 		if strings.HasPrefix(target, "http://") || strings.HasPrefix(target, "https://") {
 			if u, err := url.Parse(target); err != nil || u.Host == "" {
 				return nil, cli.Exit(cli.ExitUsage, "--mcp %s: the URL is not valid", name)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -195,7 +194,7 @@ func (p *parts) openShell(context.Context) error {
 	p.closers = append(p.closers, sb.Close)
 	p.shell.Sandbox = sb
 	if p.Shell.mcp {
-		p.MCP.Prepare = func(cmd *exec.Cmd) error { return sb.Confine(cmd, sandbox.Run{Tmp: "mcp"}) }
+		p.MCP.Sandbox = sb
 	}
 	protection := sb.Protection()
 	p.log.Debug().Str("protection", protection.String()).Msg("the shell tool confines commands")

@@ -4,6 +4,8 @@ package command
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +19,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/sandbox"
 )
 
 // Config describes a program.
@@ -29,9 +32,8 @@ type Config struct {
 	Env []string
 	// Stderr receives what the program writes to its standard error; nil discards it.
 	Stderr io.Writer
-	// Prepare, if not nil, may change the command before it starts, for instance to
-	// run it in a sandbox.
-	Prepare func(*exec.Cmd) error
+	// Sandbox confines the program; nil means that it has all rights of this process.
+	Sandbox *sandbox.Sandbox
 	// Grace is how long the program may take to exit after its input has ended, and
 	// again after SIGTERM. Default 2 seconds.
 	Grace time.Duration
@@ -42,76 +44,93 @@ type Process struct {
 	Stdin  io.WriteCloser
 	Stdout io.Reader
 
-	cfg  Config
-	cmd  *exec.Cmd
-	tail *tail
-	done chan struct{} // closed when the program has ended
-	err  error         // how it ended
-
-	stop sync.Once
+	tail   *tail
+	grace  time.Duration
+	cancel context.CancelFunc // ends the program with SIGTERM, and after the grace with SIGKILL
+	done   chan struct{}      // closed when the program has ended
+	err    error              // how it ended
 }
 
 // ErrNoProgram means that the program cannot be started at all.
 var ErrNoProgram = errors.New("cannot start the program")
+
+// unconfined runs programs that have all rights of this process, and its namespaces: some
+// programs do not work in others, such as sudo.
+var unconfined = sync.OnceValues(func() (*sandbox.Sandbox, error) {
+	return sandbox.New(sandbox.Config{Mode: sandbox.Off, NoNamespaces: true})
+})
 
 // Start starts a program.
 func Start(cfg Config) (*Process, error) {
 	if len(cfg.Argv) == 0 || cfg.Argv[0] == "" {
 		return nil, fmt.Errorf("%w: the command is empty", ErrNoProgram)
 	}
-	if cfg.Grace <= 0 {
-		cfg.Grace = 2 * time.Second
-	}
-	cmd := exec.Command(cfg.Argv[0], cfg.Argv[1:]...)
-	if cmd.Err != nil {
-		return nil, fmt.Errorf("%w %q: %w", ErrNoProgram, tools.Excerpt(cfg.Argv[0], 200), cmd.Err)
-	}
-	p := &Process{cfg: cfg, cmd: cmd, tail: &tail{}, done: make(chan struct{})}
-	cmd.Dir, cmd.Env = cfg.Dir, cfg.Env
-	cmd.Stderr = p.tail
-	if cfg.Stderr != nil {
-		cmd.Stderr = io.MultiWriter(p.tail, cfg.Stderr)
-	}
-	cmd.WaitDelay = cfg.Grace // a process that left the group may keep the pipe of stderr open
-	contain(cmd)
-	if cfg.Prepare != nil {
-		if err := cfg.Prepare(cmd); err != nil {
-			return nil, fmt.Errorf("%w %q: %w", ErrNoProgram, tools.Excerpt(cfg.Argv[0], 200), err)
-		}
-	}
-	// cmd.StdoutPipe would be closed by cmd.Wait, before all output is read.
-	r, w, err := os.Pipe()
+	p, err := start(cfg)
 	if err != nil {
-		return nil, err
-	}
-	cmd.Stdout = w
-	if p.Stdin, err = cmd.StdinPipe(); err != nil {
-		return nil, errors.Join(err, r.Close(), w.Close())
-	}
-	p.Stdout = r
-	started := make(chan error, 1)
-	go p.run(started)
-	err = <-started
-	_ = w.Close() // the program has its own copy
-	if err != nil {
-		_ = r.Close()
 		return nil, fmt.Errorf("%w %q: %w", ErrNoProgram, tools.Excerpt(cfg.Argv[0], 200), err)
 	}
 	return p, nil
 }
 
-// run starts the program and waits for its end.
-func (p *Process) run(started chan<- error) {
-	defer lockThread()() // see contain
-	release, err := startGuarded(p.cmd)
-	if err != nil {
-		started <- err
-		return
+func start(cfg Config) (_ *Process, err error) {
+	if _, err := exec.LookPath(cfg.Argv[0]); err != nil {
+		return nil, err
 	}
-	started <- nil
-	p.err = wait(p.cmd)
-	release()
-	close(p.done)
+	run := sandbox.Run{Dir: cfg.Dir, Env: cfg.Env, Tmp: "mcp", Contained: true}
+	if cfg.Sandbox == nil {
+		if cfg.Sandbox, err = unconfined(); err != nil {
+			return nil, err
+		}
+		if run.Dir == "" {
+			if run.Dir, err = os.Getwd(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	p := &Process{tail: &tail{}, grace: cmp.Or(cfg.Grace, 2*time.Second), done: make(chan struct{})}
+	ctx, cancel := context.WithCancel(context.Background())
+	p.cancel = cancel
+	cmd, err := cfg.Sandbox.Command(ctx, run, cfg.Argv...)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	cmd.Stderr = p.tail
+	if cfg.Stderr != nil {
+		cmd.Stderr = io.MultiWriter(p.tail, cfg.Stderr)
+	}
+	// cmd.StdoutPipe would be closed by cmd.Wait, before all output is read.
+	r, w, err := os.Pipe()
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	cmd.Stdout = w
+	if p.Stdin, err = cmd.StdinPipe(); err != nil {
+		cancel()
+		return nil, errors.Join(err, r.Close(), w.Close())
+	}
+	p.Stdout = r
+	started := make(chan struct{})
+	go func() {
+		defer close(p.done)
+		_, p.err = cfg.Sandbox.Supervise(cmd, p.grace, func() { close(started) })
+	}()
+	select {
+	case <-started:
+	case <-p.done: // it may have started all the same
+		select {
+		case <-started:
+		default:
+			err = p.err
+		}
+	}
+	_ = w.Close() // the program has its own copy
+	if err != nil {
+		cancel()
+		return nil, errors.Join(err, r.Close())
+	}
+	return p, nil
 }
 
 // Err says how the program ended: its exit status and the end of its standard error.
@@ -130,17 +149,12 @@ func (p *Process) Err() error {
 // Close ends the program as MCP asks for: it closes the input, then sends SIGTERM, and
 // then kills the program. It returns when the program and its group have ended.
 func (p *Process) Close() {
-	p.stop.Do(func() {
-		_ = p.Stdin.Close()
-		for _, end := range []func(*exec.Cmd){terminate, kill} {
-			select {
-			case <-p.done:
-				return
-			case <-time.After(p.cfg.Grace):
-				end(p.cmd)
-			}
-		}
-	})
+	_ = p.Stdin.Close()
+	select {
+	case <-p.done:
+	case <-time.After(p.grace):
+	}
+	p.cancel()
 	<-p.done
 	if r, ok := p.Stdout.(*os.File); ok {
 		_ = r.SetReadDeadline(time.Now()) // ends a read that a process outside of the group holds open
