@@ -26,7 +26,7 @@ func (m Message) blocks() iter.Seq2[block, error] {
 			return
 		}
 		index := 0
-		for at := range elements(content) {
+		for _, at := range members(content) {
 			b, err := newBlock(at.of(content), m.content.start+at.start)
 			b.index = index
 			if !yield(b, err) {
@@ -97,7 +97,7 @@ func (b block) offloadable() bool {
 // content; 0 if it is absent.
 func contentLength(value string) int {
 	if kindOf(value) == "a string" {
-		return literalLength(value)
+		return length(unquote(value))
 	}
 	return length(value)
 }

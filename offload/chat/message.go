@@ -17,7 +17,7 @@ type Message struct {
 var ErrNoContent = errors.New("the message has no content")
 
 // ParseMessage parses one message. It refuses text that is not JSON or not UTF-8,
-// nesting beyond 1,000 levels, a message that is not an object, content that is neither
+// nesting beyond 10,000 levels, a message that is not an object, content that is neither
 // a string nor an array (null means absent), and duplicates of a field that it reads.
 func ParseMessage(data []byte) (Message, error) {
 	text, err := normalize(data)
@@ -41,7 +41,7 @@ func ParseHistory(data []byte) ([]Message, error) {
 		return nil, fmt.Errorf("parse history: the history is %s, not an array of messages", kindOf(text))
 	}
 	messages := []Message{}
-	for at := range elements(text) {
+	for _, at := range members(text) {
 		m, err := newMessage(at.of(text))
 		if err != nil {
 			return nil, fmt.Errorf("parse history: message %d: %w", len(messages), err)

@@ -44,8 +44,8 @@ func TestNormalize(t *testing.T) {
 
 func TestNormalizeRefuses(t *testing.T) {
 	nested := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
-	if _, err := normalize([]byte(nested(maxDepth))); err != nil {
-		t.Errorf("%d levels: %v", maxDepth, err)
+	if _, err := normalize([]byte(nested(10_000))); err != nil {
+		t.Error(err)
 	}
 	for _, test := range []struct{ name, in, want string }{
 		{"empty", "", "the input is empty"},
@@ -63,8 +63,8 @@ func TestNormalizeRefuses(t *testing.T) {
 		{"two numbers", `[1 2]`, "the input is not JSON"},
 		{"not UTF-8", "[\"ab\xff\"]", "the input is not valid UTF-8 (byte 4)"},
 		{"a surrogate in bytes", "[\"\xed\xa0\x80\"]", "the input is not valid UTF-8 (byte 2)"},
-		{"one level too deep", nested(maxDepth + 1), "nests deeper than 1000 levels"},
-		{"a million levels", nested(1_000_000), "nests deeper than 1000 levels"},
+		{"one level too deep", nested(10_001), "exceeded max depth"},
+		{"a million levels", nested(1_000_000), "exceeded max depth"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := normalize([]byte(test.in))

@@ -1,11 +1,11 @@
 package chat
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"iter"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // The functions of this file find values without decoding them. All texts are
@@ -16,74 +16,26 @@ type span struct{ start, end int }
 
 func (s span) of(text string) string { return text[s.start:s.end] }
 
-// elements yields the values of an array.
-func elements(array string) iter.Seq[span] {
-	return func(yield func(span) bool) {
-		for i := 1; i < len(array)-1; i++ { // i++ steps over the comma
-			value := span{i, skip(array, i)}
-			if !yield(value) {
-				return
-			}
-			i = value.end
-		}
-	}
-}
-
-// fields yields the keys (with their quotes) and the values of an object.
-func fields(object string) iter.Seq2[string, span] {
+// members yields the values of an array or an object, and the keys of an object, with their
+// quotes.
+func members(text string) iter.Seq2[string, span] {
 	return func(yield func(string, span) bool) {
-		for i := 1; i < len(object)-1; i++ {
-			key := span{i, skip(object, i)}
-			value := span{key.end + 1, skip(object, key.end+1)}
-			if !yield(key.of(object), value) {
+		dec := jsontext.NewDecoder(strings.NewReader(text), lenient...)
+		_, _ = dec.ReadToken() // the text is valid
+		for dec.PeekKind() != ']' && dec.PeekKind() != '}' {
+			key := ""
+			if text[0] == '{' {
+				quoted, _ := dec.ReadValue()
+				key = string(quoted)
+			}
+			start := int(dec.InputOffset())
+			if text[start] == ',' || text[start] == ':' {
+				start++
+			}
+			_ = dec.SkipValue()
+			if !yield(key, span{start, int(dec.InputOffset())}) {
 				return
 			}
-			i = value.end
-		}
-	}
-}
-
-// skip returns the end of the value that starts at i.
-func skip(text string, i int) int {
-	switch text[i] {
-	case '"':
-		return skipString(text, i)
-	case '[', '{':
-		return skipNested(text, i)
-	}
-	for i < len(text) && !strings.ContainsRune(",]}", rune(text[i])) {
-		i++
-	}
-	return i
-}
-
-func skipString(text string, i int) int {
-	for i++; ; i++ {
-		i += strings.IndexByte(text[i:], '"')
-		escapes := 0
-		for text[i-1-escapes] == '\\' {
-			escapes++
-		}
-		if escapes%2 == 0 {
-			return i + 1
-		}
-	}
-}
-
-func skipNested(text string, i int) int {
-	for depth := 0; ; {
-		switch text[i] {
-		case '"':
-			i = skipString(text, i)
-			continue
-		case '[', '{':
-			depth++
-		case ']', '}':
-			depth--
-		}
-		i++
-		if depth == 0 {
-			return i
 		}
 	}
 }
@@ -93,7 +45,7 @@ func skipNested(text string, i int) int {
 // readers disagree about which of the two counts.
 func pick(object string, names ...string) ([]span, error) {
 	found := make([]span, len(names))
-	for key, value := range fields(object) {
+	for key, value := range members(object) {
 		for i, name := range names {
 			if key[1:len(key)-1] != name {
 				continue
@@ -137,34 +89,35 @@ const (
 // indent returns value like JSON.stringify(value, null, 2), or value itself if that
 // would exceed the bounds.
 func indent(value string) string {
-	size := indentedSize(value)
-	if size > maxIndentFactor*len(value)+maxIndentExtra {
+	if indentedSize(value) > maxIndentFactor*len(value)+maxIndentExtra {
 		return value
 	}
-	var dst bytes.Buffer
-	dst.Grow(size)
-	if err := json.Indent(&dst, []byte(value), "", "  "); err != nil {
+	dst := jsontext.Value(value)
+	if err := dst.Indent(jsontext.WithIndent("  ")); err != nil {
 		panic(fmt.Sprintf("chat: indent of JSON that was checked before: %v", err))
 	}
-	return dst.String()
+	return string(dst)
 }
 
 // indentedSize returns an upper bound of the length of the indented value.
 func indentedSize(value string) int {
-	size, depth := len(value), 0
+	size, depth, inString := len(value), 0, false
 	for i := 0; i < len(value); i++ {
-		switch value[i] {
-		case '"':
-			i = skipString(value, i) - 1
-		case '[', '{':
+		switch c := value[i]; {
+		case c == '"':
+			inString = !inString
+		case inString && c == '\\':
+			i++
+		case inString:
+		case c == '[' || c == '{':
 			depth++
 			size += 1 + 2*depth
-		case ']', '}':
+		case c == ']' || c == '}':
 			depth--
 			size += 1 + 2*depth
-		case ',':
+		case c == ',':
 			size += 1 + 2*depth
-		case ':':
+		case c == ':':
 			size++
 		}
 	}
