@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -31,13 +32,12 @@ const (
 //	  "updated_at": "2026-01-02T15:04:05.123Z"
 //	}
 //
-// A save keeps the fields that this program does not know. A file without a version has
-// version 1.
+// A file without a version has version 1.
 type document struct {
-	revision  uint64 // the number of saves
-	updatedAt time.Time
-	facts     map[string]Fact
-	other     map[string]json.RawMessage
+	Facts     map[string]Fact `json:"facts"`
+	Revision  uint64          `json:"revision"` // the number of saves
+	UpdatedAt time.Time       `json:"updated_at"`
+	Version   int             `json:"version"`
 }
 
 // documentVersion is the version of the format. A program that reads an earlier version
@@ -52,31 +52,23 @@ func (e *versionError) Error() string {
 }
 
 func parseDocument(data []byte) (*document, error) {
-	// encoding/json matches struct fields in any case; a map matches exactly.
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(data, &fields); err != nil {
+	var format struct {
+		Version json.RawMessage `json:"version"`
+	}
+	if err := json.Unmarshal(data, &format); err != nil {
 		return nil, err
 	}
-	if fields == nil {
+	if v := string(format.Version); v != "" && v != strconv.Itoa(documentVersion) {
+		return nil, &versionError{v}
+	}
+	var d *document
+	if err := json.Unmarshal(data, &d); err != nil {
+		return nil, err
+	}
+	if d == nil {
 		return nil, errors.New("want an object, got null")
 	}
-	if raw, ok := fields["version"]; ok {
-		var version int
-		if json.Unmarshal(raw, &version) != nil || version != documentVersion {
-			return nil, &versionError{string(raw)}
-		}
-		delete(fields, "version")
-	}
-	d := &document{other: fields}
-	for name, field := range map[string]any{"revision": &d.revision, "updated_at": &d.updatedAt, "facts": &d.facts} {
-		if raw, ok := fields[name]; ok {
-			if err := json.Unmarshal(raw, field); err != nil {
-				return nil, fmt.Errorf("field %q: %w", name, err)
-			}
-			delete(fields, name)
-		}
-	}
-	for key, fact := range d.facts {
+	for key, fact := range d.Facts {
 		if fact.Value == "" {
 			return nil, fmt.Errorf("fact %q has no value", key)
 		}
@@ -88,19 +80,19 @@ func parseDocument(data []byte) (*document, error) {
 // large, with removes the other facts that were written longest ago, so that many
 // sessions cannot keep new ones from being recorded.
 func (d *document) with(values map[string]string, now time.Time) (*document, []byte, error) {
-	next := &document{d.revision + 1, now, maps.Clone(d.facts), d.other}
-	if next.facts == nil {
-		next.facts = make(map[string]Fact)
+	next := &document{maps.Clone(d.Facts), d.Revision + 1, now, documentVersion}
+	if next.Facts == nil {
+		next.Facts = make(map[string]Fact)
 	}
 	for key, value := range values {
-		next.facts[key] = Fact{value, now}
+		next.Facts[key] = Fact{value, now}
 		if value == "" {
-			delete(next.facts, key)
+			delete(next.Facts, key)
 		}
 	}
 	for {
 		excess := 0
-		if len(next.facts) <= maxFacts {
+		if len(next.Facts) <= maxFacts {
 			data, err := next.encode()
 			if excess = len(data) - maxFileSize; err != nil || excess <= 0 {
 				return next, data, err
@@ -115,26 +107,22 @@ func (d *document) with(values map[string]string, now time.Time) (*document, []b
 // removeOldest removes a tenth of the facts that are not in keep, and more until they
 // had excess bytes. It reports false if there is none.
 func (d *document) removeOldest(keep map[string]string, excess int) bool {
-	keys := slices.Collect(maps.Keys(d.facts))
+	keys := slices.Collect(maps.Keys(d.Facts))
 	keys = slices.DeleteFunc(keys, func(key string) bool { _, ok := keep[key]; return ok })
 	slices.SortFunc(keys, func(a, b string) int {
-		return d.facts[a].UpdatedAt.Compare(d.facts[b].UpdatedAt)
+		return d.Facts[a].UpdatedAt.Compare(d.Facts[b].UpdatedAt)
 	})
 	for i, key := range keys {
 		if i >= (len(keys)+9)/10 && excess <= 0 {
 			break
 		}
-		excess -= len(key) + len(d.facts[key].Value)
-		delete(d.facts, key)
+		excess -= len(key) + len(d.Facts[key].Value)
+		delete(d.Facts, key)
 	}
 	return len(keys) > 0
 }
 
 func (d *document) encode() ([]byte, error) {
-	fields := map[string]any{"version": documentVersion, "revision": d.revision, "updated_at": d.updatedAt, "facts": d.facts}
-	for name, raw := range d.other {
-		fields[name] = raw
-	}
-	data, err := json.MarshalIndent(fields, "", "  ")
+	data, err := json.MarshalIndent(d, "", "  ")
 	return append(data, '\n'), err
 }

@@ -86,14 +86,14 @@ func OpenFile(path string, config FileConfig) (*File, error) {
 	return f, nil
 }
 
-// Get returns what other processes wrote as well: it reads the file again if the file has
-// changed. While the file is corrupt, Get returns what it last read.
+// Get reads the file, so it returns what other processes wrote as well. While the file is
+// corrupt, Get returns what it last read.
 func (f *File) Get(_ context.Context, key string) (Fact, error) {
-	doc, err := f.load(false)
+	doc, err := f.load()
 	if err != nil && !isCorrupt(err) {
 		return Fact{}, fmt.Errorf("get state %q: %w", key, err)
 	}
-	return doc.facts[key], nil
+	return doc.Facts[key], nil
 }
 
 // Set writes all values in one step.
@@ -191,7 +191,7 @@ func (f *File) save(values map[string]string) error {
 		if err := dir.WriteFile(filepath.Base(f.path), data, 0o600, nil); err != nil {
 			return fmt.Errorf("write state file %q: %w", f.path, err)
 		}
-		f.seen.Store(&snapshot{data: data, doc: next})
+		f.seen.Store(&snapshot{data, next})
 		return nil
 	})
 }

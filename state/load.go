@@ -13,25 +13,6 @@ import (
 type snapshot struct {
 	data []byte // nil if there is no file
 	doc  *document
-	// info describes the file that was read. It is nil if a later file could look the same.
-	info fs.FileInfo
-}
-
-// settleTime is longer than the resolution of the times of files. A file that was changed
-// within this time before it was read may change again with the same time, size and inode.
-const settleTime = 3 * time.Second
-
-// isFile reports whether the snapshot is that of the file that info describes.
-func (s *snapshot) isFile(info fs.FileInfo) bool {
-	return s.info != nil && os.SameFile(s.info, info) && s.info.Size() == info.Size() && s.info.ModTime().Equal(info.ModTime())
-}
-
-// settled returns info if every later change of the file will be visible in it.
-func settled(info fs.FileInfo, now time.Time) fs.FileInfo {
-	if now.Sub(info.ModTime()) < settleTime {
-		return nil
-	}
-	return info
 }
 
 // corruptError means that the file was read but is not a document.
@@ -47,19 +28,10 @@ func isCorrupt(err error) bool {
 
 // load returns the facts on disk. If it returns a *corruptError, the document is
 // the last one that was not corrupt. A rename replaces the file whole, so reading
-// needs no lock. A file that has not changed since the last load is not read again, except
-// with always.
-func (f *File) load(always bool) (*document, error) {
+// needs no lock.
+func (f *File) load() (*document, error) {
 	seen := f.seen.Load()
-	now := time.Now()
-	info, err := statFile(f.path)
-	if err == nil && !always && seen.isFile(info) {
-		return seen.doc, nil
-	}
-	var data []byte
-	if err == nil {
-		data, err = os.ReadFile(f.path)
-	}
+	data, err := readFile(f.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if seen.data != nil {
@@ -70,9 +42,6 @@ func (f *File) load(always bool) (*document, error) {
 	case err != nil:
 		return seen.doc, err
 	case seen.data != nil && bytes.Equal(data, seen.data):
-		if info = settled(info, now); info != nil {
-			f.seen.CompareAndSwap(seen, &snapshot{seen.data, seen.doc, info})
-		}
 		return seen.doc, nil
 	}
 	doc, err := parseDocument(data)
@@ -82,29 +51,28 @@ func (f *File) load(always bool) (*document, error) {
 	if err != nil {
 		return seen.doc, &corruptError{err}
 	}
-	f.seen.Store(&snapshot{data, doc, settled(info, now)})
+	f.seen.Store(&snapshot{data, doc})
 	return doc, nil
 }
 
-// statFile describes the file at path, if it is one that load can read.
-func statFile(path string) (fs.FileInfo, error) {
+// readFile reads a regular file that is not too large.
+func readFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if !info.Mode().IsRegular() {
+	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("not a regular file but %s", info.Mode().Type())
-	}
-	if info.Size() > 2*maxFileSize {
+	case info.Size() > 2*maxFileSize:
 		return nil, &corruptError{fmt.Errorf("%d bytes are too many", info.Size())}
 	}
-	return info, nil
+	return os.ReadFile(path)
 }
 
 // loadLocked is load for a caller that holds the lock. It moves a corrupt file
 // aside and returns the last document that was not corrupt.
 func (f *File) loadLocked() (*document, error) {
-	doc, err := f.load(true)
+	doc, err := f.load()
 	if !isCorrupt(err) {
 		return doc, err
 	}
@@ -118,6 +86,6 @@ func (f *File) loadLocked() (*document, error) {
 	// The facts stay in memory until the next save, even if that fails.
 	f.seen.Store(&snapshot{doc: doc})
 	f.config.Log.Error().Err(err).Str("path", f.path).Str("moved_to", aside).
-		Int("facts_kept", len(doc.facts)).Msg("state file was corrupt and moved aside")
+		Int("facts_kept", len(doc.Facts)).Msg("state file was corrupt and moved aside")
 	return doc, nil
 }
