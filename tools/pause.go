@@ -49,3 +49,8 @@ func PauseOf(err error) (*Pause, bool) { return errors.AsType[*Pause](err) }
 // and publishes nothing; whoever gets the call finds out whether a worker still runs it.
 // Only tools that may run again (see Effect) can return it.
 var ErrTakenOver = errors.New("another worker has continued the call")
+
+// ErrInterrupted is the Err of a result that is not final: the connection to the process that
+// runs the tool ended, and nobody knows whether it ran. The worker runs the call again, or
+// gives a once-only one the outcome unknown.
+var ErrInterrupted = errors.New("the connection ended while the tool ran")

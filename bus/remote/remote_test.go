@@ -3,6 +3,7 @@ package remote_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"reflect"
 	"strings"
 	"testing"
@@ -271,5 +272,20 @@ func TestLateDefinition(t *testing.T) {
 	}
 	if again := served.Await(t.Context()); again != nil {
 		t.Errorf("a served tool is replaced by %+v", again.Definition())
+	}
+}
+
+// The end of the connection is not the tool's failure: the worker decides by the effect what
+// becomes of the call.
+func TestConnectionEndsDuringARequest(t *testing.T) {
+	s := bustest.Server(t)
+	b := bustest.Dial(t, s, bus.Config{})
+	reached := make(chan struct{})
+	serve(t, b, "acme.slow", func(msg *nats.Msg) *nats.Msg { close(reached); return nil })
+	client := bustest.Dial(t, s, bus.Config{})
+	tool := open(t, client, "acme.slow", remote.Config{})
+	go func() { <-reached; client.Close() }()
+	if res := tool.Execute(t.Context(), tools.Call{ID: "1", Tool: "slow"}); !errors.Is(res.Err, tools.ErrInterrupted) {
+		t.Errorf("result %+v", res)
 	}
 }

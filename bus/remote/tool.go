@@ -156,7 +156,7 @@ func (t *Tool) request(ctx context.Context, subject string, body []byte) (msg *n
 	return msg, err
 }
 
-func (t *Tool) failure(ctx context.Context, name string, err error) *tools.Error {
+func (t *Tool) failure(ctx context.Context, name string, err error) error {
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return tools.Errorf(tools.CodeToolFailed, "%s was not run: no process serves it on %q", name, t.subject)
@@ -166,6 +166,8 @@ func (t *Tool) failure(ctx context.Context, name string, err error) *tools.Error
 		return tools.Errorf(tools.CodeCancelled, "the call of %s was cancelled; it may have acted", name)
 	case ctx.Err() != nil, errors.Is(err, nats.ErrTimeout):
 		return tools.Errorf(tools.CodeTimeout, "%s did not respond in time; it may have acted", name)
+	case errors.Is(err, nats.ErrDisconnected), errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrConnectionReconnecting), errors.Is(err, nats.ErrStaleConnection):
+		return fmt.Errorf("%w: %s may have acted: %w", tools.ErrInterrupted, name, err)
 	}
 	return tools.Errorf(tools.CodeToolFailed, "the call of %s failed, and it may have acted: %v", name, tools.Excerpt(strings.ToValidUTF8(err.Error(), "?"), 300))
 }

@@ -107,7 +107,7 @@ func AnswerApproval(ctx context.Context, b *bus.Bus, k tools.CallKey, answer Ans
 		case r.Answer != nil:
 			return alreadyAnswered(*r.Answer)
 		case r.Parked == nil || r.Parked.State != InputRequired:
-			return tools.Errorf(tools.CodeNotFound, "no call %q in session %q waits for an approval", tools.Excerpt(k.ID, 80), tools.Excerpt(k.Session, 80))
+			return tools.Errorf(tools.CodeNotFound, "no call %.80q in session %.80q waits for an approval", k.ID, k.Session)
 		}
 		answer.Digest = r.Parked.Digest
 		r.Answer = &answer

@@ -34,7 +34,14 @@ func Cancel(ctx context.Context, b *bus.Bus, session, id, by string) (Task, erro
 	if err != nil {
 		return Task{}, err
 	}
-	if err := CancelParked(ctx, b, tools.CallKey{Session: session, ID: id}, by); err != nil {
+	record, err := ReadRecord(ctx, b, tools.CallKey{Session: session, ID: id})
+	if err == nil {
+		err = cancelMade(ctx, b, record)
+	}
+	if err == nil && record.Parked != nil {
+		err = Unpark(ctx, b, *record.Parked)
+	}
+	if err != nil {
 		return Task{}, err
 	}
 	return Get(ctx, b, session, id)
@@ -68,23 +75,10 @@ func publishCancelled(ctx context.Context, b *bus.Bus, t Task, by string) (taken
 	return false, err
 }
 
-// CancelParked removes the record of a parked call that has ended, and cancels the calls that
-// it made and waits for.
-func CancelParked(ctx context.Context, b *bus.Bus, k tools.CallKey, by string) error {
-	p, ok, err := ReadParked(ctx, b, k)
-	if !ok || err != nil {
-		return err
-	}
-	if err := CancelAll(ctx, b, p.made(), by); err != nil {
-		return err
-	}
-	return Unpark(ctx, b, p)
-}
-
-// CancelAll cancels those of the calls that have not ended.
-func CancelAll(ctx context.Context, b *bus.Bus, calls []tools.CallKey, by string) error {
-	for _, k := range calls {
-		_, err := Cancel(ctx, b, k.Session, k.ID, by)
+// cancelMade cancels those of the calls that a cancelled call made which have not ended.
+func cancelMade(ctx context.Context, b *bus.Bus, r Record) error {
+	for _, k := range r.Made {
+		_, err := Cancel(ctx, b, k.Session, k.ID, "the call that made it")
 		if code := tools.CodeOf(err); err != nil && code != tools.CodeInvalidArguments && code != tools.CodeNotFound {
 			return err
 		}

@@ -36,7 +36,7 @@ func parsePlace(after string) (place, error) {
 	}
 	before, err := strconv.ParseUint(after[1:], 10, 64)
 	if err != nil || after[0] != stageCalls && after[0] != stageResults {
-		return place{}, tools.Errorf(tools.CodeInvalidArguments, "after %q is not the end of a page; give the next of the page before", tools.Excerpt(after, 80))
+		return place{}, tools.Errorf(tools.CodeInvalidArguments, "after %.80q is not the end of a page; give the next of the page before", after)
 	}
 	return place{after[0], before}, nil
 }

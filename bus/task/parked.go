@@ -73,13 +73,11 @@ func (p Parked) Text() string {
 	return text
 }
 
-// Headers of a call that was parked: the number and the state of its wait, the ids of the
-// calls of its session that it made and waited for, and its arguments if they are in an
-// artifact, with the digest of the call.
+// Headers of a call that was parked: the number and the state of its wait, and its arguments
+// if they are in an artifact, with the digest of the call.
 const (
 	parkedHeader       = "Stevedore-Parked"
 	parkedStateHeader  = "Stevedore-Parked-State"
-	parkedMadeHeader   = "Stevedore-Parked-Made"
 	parkedArgsHeader   = "Stevedore-Parked-Args"
 	parkedDigestHeader = "Stevedore-Parked-Digest"
 	startedHeader      = "Stevedore-Started"
@@ -97,16 +95,25 @@ func (p Parked) made() []tools.CallKey {
 const maxDetail = 1000
 
 // Park stores that a call is parked and returns its number. bus.ErrTooLarge means that the
-// call does not fit into a record.
+// call does not fit into a record. If the call was cancelled, Park cancels the calls that it
+// made, and returns an error with tools.CodeCancelled.
 func Park(ctx context.Context, b *bus.Bus, p Parked) (uint64, error) {
 	p.Detail, p.Stored = tools.Excerpt(tools.OneLine(p.Detail), maxDetail), time.Time{}
 	if p.Digest == "" {
 		p.Digest = p.Call.Digest()
 	}
 	r, err := changeRecord(ctx, b, p.Key(), func(r *Record) error {
+		if r.Made = p.made(); !r.Cancelled.IsZero() {
+			return errUnchanged
+		}
 		r.Parked, r.Parks = &p, r.Parks+1
 		return nil
 	})
+	if err == nil && r.Parked == nil {
+		if err = cancelMade(ctx, b, r); err == nil {
+			err = tools.Errorf(tools.CodeCancelled, "the call was cancelled")
+		}
+	}
 	return r.Parks, err
 }
 
@@ -159,11 +166,6 @@ func Resume(ctx context.Context, b *bus.Bus, p Parked) error {
 	if err != nil {
 		return err
 	}
-	for _, made := range p.made() {
-		if made.Session == k.Session {
-			header.Add(parkedMadeHeader, made.ID)
-		}
-	}
 	if p.Traceparent != "" {
 		header["traceparent"] = []string{p.Traceparent}
 	}
@@ -211,15 +213,4 @@ func ParkedStarted(d *bus.Delivery, now time.Time) time.Time {
 		return at
 	}
 	return now
-}
-
-// ParkedMade returns the calls that a delivered call of a session made and waited for while
-// it was parked. Any client can set headers, so they are of the same session.
-func ParkedMade(d *bus.Delivery, session string) (made []tools.CallKey) {
-	for _, id := range d.HeaderValues(parkedMadeHeader) {
-		if tools.IsToken(id) {
-			made = append(made, tools.CallKey{Session: session, ID: id})
-		}
-	}
-	return made
 }

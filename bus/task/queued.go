@@ -25,10 +25,10 @@ func identify(name *string, token, field string) (err error) {
 	case *name != "" && tools.Token(*name) == token:
 		return nil
 	case *name != "":
-		err = tools.Errorf(tools.CodeInvalidCall, "the body has the %s %q, but the subject has %q; the subject decides, so send the same %s or omit it",
-			field, tools.Excerpt(*name, 80), tools.Excerpt(token, 80), field)
+		err = tools.Errorf(tools.CodeInvalidCall, "the body has the %s %.80q, but the subject has %.80q; the subject decides, so send the same %s or omit it",
+			field, *name, token, field)
 	case tools.Token(token) != token:
-		err = tools.Errorf(tools.CodeInvalidCall, "the %s in the subject, %q, is the hash of another %s; the body must contain that %s", field, tools.Excerpt(token, 80), field, field)
+		err = tools.Errorf(tools.CodeInvalidCall, "the %s in the subject, %.80q, is the hash of another %s; the body must contain that %s", field, token, field, field)
 	}
 	*name = token
 	return err

@@ -28,6 +28,9 @@ type Record struct {
 	// Parked is set while the call is parked. Parks counts how often it was.
 	Parked *Parked `json:"parked,omitempty"`
 	Parks  uint64  `json:"parks,omitempty"`
+	// Made are the calls that the call made and waited for when it was parked last. They are
+	// cancelled with it.
+	Made []tools.CallKey `json:"made,omitempty"`
 	// Answer is the answer to the question whether the call may run.
 	Answer *Answer `json:"answer,omitempty"`
 	// Stops are the calls that the user's message with this id stops.

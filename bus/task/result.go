@@ -105,9 +105,9 @@ func DecodeResult(b *bus.Bus, subject string, body []byte) (tools.ResultEvent, e
 	case len(tokens) != 3:
 		err = errors.New("the subject names no call")
 	case !event.Outcome.Valid():
-		err = fmt.Errorf("its outcome is %q", tools.Excerpt(string(event.Outcome), 40))
+		err = fmt.Errorf("its outcome is %.40q", event.Outcome)
 	case !names(cmp.Or(event.Session, tools.DefaultSession), tokens[1]), !names(event.ID, tokens[2]):
-		err = fmt.Errorf("it belongs to the call %q in session %q", tools.Excerpt(event.ID, 80), tools.Excerpt(event.Session, 80))
+		err = fmt.Errorf("it belongs to the call %.80q in session %.80q", event.ID, event.Session)
 	}
 	if err != nil {
 		return tools.ResultEvent{}, fmt.Errorf("%q: %w: %w", subject, ErrUnreadable, err)
@@ -154,8 +154,8 @@ func CheckDigest(call tools.Call, digest, stored string) error {
 	if digest == "" || stored == "" || digest == stored {
 		return nil
 	}
-	return tools.Errorf(tools.CodeMismatch, "the id %q in session %q belongs to an earlier call with another tool or other arguments; choose a new id",
-		tools.Excerpt(call.ID, 80), tools.Excerpt(call.Session, 80))
+	return tools.Errorf(tools.CodeMismatch, "the id %.80q in session %.80q belongs to an earlier call with another tool or other arguments; choose a new id",
+		call.ID, call.Session)
 }
 
 // Claim is the message on the claim subject of a once-only call. The first claim wins:

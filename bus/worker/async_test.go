@@ -245,7 +245,18 @@ func TestAsyncToolThatLostTheRace(t *testing.T) {
 	t.Parallel()
 	b := bustest.New(t)
 	stopped := make(chan struct{})
-	start(t, b, worker.Config{}, asyncTool{"slow", tools.Once, func(ctx context.Context, done tools.AsyncCallback) {
+	body, err := bus.Encode(tools.NewResultEvent(tools.Call{ID: "1", Session: "s", Tool: "slow"}, tools.Failure(tools.Errorf(tools.CodeCancelled, "cancelled"))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := func(step worker.Step) {
+		if step == worker.StepRun {
+			if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Result("s", "1"), Body: body}); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	start(t, b, worker.Config{OnStep: other}, asyncTool{"slow", tools.Once, func(ctx context.Context, done tools.AsyncCallback) {
 		select {
 		case <-ctx.Done():
 		case <-time.After(bustest.Timeout):
@@ -254,11 +265,6 @@ func TestAsyncToolThatLostTheRace(t *testing.T) {
 		done(ctx, tools.UserResult("It is done."))
 		close(stopped)
 	}})
-	body, err := bus.Encode(tools.NewResultEvent(tools.Call{ID: "1", Session: "s", Tool: "slow"}, tools.Failure(tools.Errorf(tools.CodeCancelled, "cancelled"))))
-	if err != nil {
-		t.Fatal(err)
-	}
-	submit(t, b, b.Result("s", "1"), string(body))
 	submit(t, b, short("default", "slow"), `{"id":"1","session":"s"}`)
 	<-stopped
 	waitEmpty(t, b)

@@ -50,7 +50,7 @@ type attempt struct {
 func (w *Worker) decode(d *bus.Delivery) (*attempt, error) {
 	subject, ok := w.bus.SplitCall(d.Subject)
 	if !ok || !tools.IsToken(subject.Session) || !tools.IsToken(subject.ID) {
-		return nil, fmt.Errorf("subject %q: want %s with tokens of the form %s", tools.Excerpt(d.Subject, 200),
+		return nil, fmt.Errorf("subject %.200q: want %s with tokens of the form %s", d.Subject,
 			w.bus.Call("QUEUE", "TOOL", "SESSION", "ID"), tools.TokenForm)
 	}
 	a := &attempt{delivery: d, queue: subject.Queue, started: time.Now().UTC()}
@@ -68,7 +68,7 @@ func (w *Worker) decode(d *bus.Delivery) (*attempt, error) {
 		return nil, err
 	}
 	if a.call.Tool != "" && a.call.Tool != subject.Tool {
-		a.invalid = tools.Errorf(tools.CodeInvalidCall, "the call names the tool %q, but its subject names %q", tools.Excerpt(a.call.Tool, 80), subject.Tool)
+		a.invalid = tools.Errorf(tools.CodeInvalidCall, "the call names the tool %.80q, but its subject names %q", a.call.Tool, subject.Tool)
 	}
 	a.call.Tool = subject.Tool
 	a.key = tools.CallKey{Session: subject.Session, ID: subject.ID}

@@ -96,7 +96,7 @@ func (w *Worker) shouldRetry(ctx context.Context, d *bus.Delivery) (bool, error)
 	}
 	d.Attempt = attempts
 	if a.invalid != nil || a.raw != nil {
-		return false, nil
+		return a.raw != nil, nil // no tool runs that could kill its workers
 	}
 	checkpoint, resumed, err := w.registry.Checkpoint(ctx, a.call, d.Published)
 	if err != nil {

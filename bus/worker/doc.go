@@ -8,11 +8,11 @@
 //  3. Decode: the worker decodes and checks the call (attempt.go).
 //  4. Resume: if the call was delivered before, the worker finds out how far the
 //     earlier delivery got (resume.go). A call that needs an approval is parked until
-//     a person has answered (approval.go, park.go).
+//     a person has answered (park.go).
 //  5. Claim: the worker registers the execution, and writes the claim of a
 //     once-only call (execution.go, stored.go).
 //  6. Run: the worker runs the tool (run.go). If the tool continues in the
-//     background, steps 7 and 8 happen twice (async.go). If the tool returns a pause,
+//     background, steps 7 and 8 happen twice (run.go). If the tool returns a pause,
 //     the call is parked (park.go).
 //  7. Offload: the worker stores large content and puts a reference to it into the
 //     result (result.go).

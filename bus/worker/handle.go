@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -69,11 +70,11 @@ func (w *Worker) handleAttempt(ctx context.Context, a *attempt) error {
 	if known {
 		w.cfg.OnStep(StepResume)
 		resume := w.resume
-		if a.parkedNumber > 0 && a.delivery.Attempt == 1 {
-			resume = w.hasFinalResult // no worker runs a call that was parked
+		if a.parkedNumber > 0 && a.delivery.Attempt == 1 || a.once() && !a.delivery.Redelivered {
+			resume = w.hasFinalResult // no worker runs a call that was parked; a claim shows who runs a once-only one
 		}
 		if ended, err := resume(ctx, a); ended || err != nil {
-			return errors.Join(err, w.cancelMade(ctx, a))
+			return err
 		}
 	}
 
@@ -104,11 +105,17 @@ func (w *Worker) handleAttempt(ctx context.Context, a *attempt) error {
 		return w.interrupted(ctx, a, res)
 	}
 
-	if pause, ok := tools.PauseOf(res.Err); ok && res.IsError && !a.once() && toolCtx.Err() == nil {
+	if pause, ok := tools.PauseOf(res.Err); ok && res.IsError && !a.once() && (toolCtx.Err() == nil || pause.Made) {
 		return w.pause(ctx, a, pause)
 	}
 	if errors.Is(res.Err, tools.ErrTakenOver) && res.IsError && !a.once() {
 		return handOn(0)
+	}
+	if errors.Is(res.Err, tools.ErrInterrupted) && res.IsError && toolCtx.Err() == nil {
+		if !a.once() {
+			return handOn(interruptedPause)
+		}
+		res = unknownOutcome(a.call.Tool, "")
 	}
 
 	// 7 to 9. Offload, publish the result, acknowledge.
@@ -117,6 +124,9 @@ func (w *Worker) handleAttempt(ctx context.Context, a *attempt) error {
 	}
 	return w.offloadAndPublish(ctx, a, res)
 }
+
+// interruptedPause is the pause before a call runs again whose tool lost its connection.
+const interruptedPause = time.Second
 
 // maxPublishing limits the results that are published without a slot.
 const maxPublishing = 512

@@ -102,26 +102,6 @@ func (w *Worker) resolveConflict(ctx context.Context, a *attempt, event tools.Re
 	return a.checkDigest(first.Digest)
 }
 
-// publishFinal publishes the final result of a call that no worker will finish. If
-// the tool may be running in the background, the final result is a completion: the
-// submitter and the notifier expect it there.
-func (w *Worker) publishFinal(ctx context.Context, a *attempt, res *tools.Result) error {
-	if ended, err := w.hasFinalResult(ctx, a); ended || err != nil {
-		return err
-	}
-	if !a.resultPublished && a.raw == nil && a.invalid == nil && w.registry.CallsBack(a.call.Tool) {
-		err := w.publishResult(ctx, a, tools.AsyncResult("The tool may have been started in the background. The completion of this call will report its outcome."))
-		if err != nil {
-			return err
-		}
-		// Another worker's result may have won.
-		if ended, err := w.hasFinalResult(ctx, a); ended || err != nil {
-			return err
-		}
-	}
-	return w.publishResult(ctx, a, res)
-}
-
 // headers returns the headers of a result. Of the incoming headers, only the trace is
 // forwarded.
 func (w *Worker) headers(ctx context.Context, a *attempt, kind string) nats.Header {

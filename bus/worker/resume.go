@@ -80,14 +80,17 @@ func (w *Worker) findHolder(ctx context.Context, a *attempt, claim task.Claim) (
 }
 
 // mayHaveRun reports whether the call was delivered before, or was submitted before and
-// has a result. The claim of a once-only call shows the latter too, so its result is not
-// looked up here.
+// perhaps has a result. A once-only call may have one although nobody claimed it, for
+// example because no worker had its tool.
 func (w *Worker) mayHaveRun(ctx context.Context, a *attempt) (bool, error) {
 	if a.delivery.Redelivered {
 		return true, nil
 	}
-	if a.once() || a.delivery.Header(bus.FreshHeader) != "" {
+	if a.delivery.Header(bus.FreshHeader) != "" {
 		return false, nil
+	}
+	if a.once() {
+		return true, nil
 	}
 	var stored bus.Stored
 	err := w.readWithRetry(ctx, func() (err error) {
@@ -126,6 +129,26 @@ func (w *Worker) hasFinalResult(ctx context.Context, a *attempt) (bool, error) {
 		return task.Ended(stored), nil
 	}
 	return true, nil
+}
+
+// publishFinal publishes the final result of a call that no worker will finish. If
+// the tool may be running in the background, the final result is a completion: the
+// submitter and the notifier expect it there.
+func (w *Worker) publishFinal(ctx context.Context, a *attempt, res *tools.Result) error {
+	if ended, err := w.hasFinalResult(ctx, a); ended || err != nil {
+		return err
+	}
+	if !a.resultPublished && a.raw == nil && a.invalid == nil && w.registry.CallsBack(a.call.Tool) {
+		err := w.publishResult(ctx, a, tools.AsyncResult("The tool may have been started in the background. The completion of this call will report its outcome."))
+		if err != nil {
+			return err
+		}
+		// Another worker's result may have won.
+		if ended, err := w.hasFinalResult(ctx, a); ended || err != nil {
+			return err
+		}
+	}
+	return w.publishResult(ctx, a, res)
 }
 
 // onceStarted reports whether the call is once-only and was claimed, so that it must

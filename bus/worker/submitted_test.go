@@ -1,11 +1,13 @@
 package worker_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
@@ -97,5 +99,54 @@ func TestFinishedCallDoesNotRunAgain(t *testing.T) {
 		if _, err := rpc.Enqueue(t.Context(), b, "", call); tools.CodeOf(err) != tools.CodeMismatch {
 			t.Errorf("other arguments: %v", err)
 		}
+	}
+}
+
+// A once-only call that ended without a claim, because no worker had its tool, does not run
+// when it is published again and a worker with the tool has started.
+func TestOnceOnlyCallWithAResultNeverRuns(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	var runs atomic.Int64
+	stop := start(t, b, worker.Config{})
+	submit(t, b, short("default", "once"), `{"id":"a","args":{"text":"x"}}`)
+	waitEmpty(t, b)
+	stop()
+	start(t, b, worker.Config{}, echo(t, "once", tools.Once, &runs, nil))
+	submit(t, b, short("default", "once"), `{"id":"a","args":{"text":"x"}}`)
+	waitEmpty(t, b)
+	if result, _ := event(t, b, b.Result("default", "a")); result.Error == nil || result.Error.Code != tools.CodeUnknownTool || runs.Load() != 0 {
+		t.Errorf("%d runs; result %+v", runs.Load(), result)
+	}
+}
+
+// A tool that lost its connection runs again, unless it is once-only: then its outcome is
+// unknown.
+func TestToolThatLostItsConnection(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	tool := func(name string, effect tools.Effect, runs *atomic.Int64) tools.Tool {
+		tool, err := tools.NewTool(name, "loses its connection once", func(context.Context, tools.Call, struct{}) *tools.Result {
+			if runs.Add(1) == 1 {
+				return tools.Failure(fmt.Errorf("%w: cut", tools.ErrInterrupted))
+			}
+			return tools.NewToolResult("ran")
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tool.WithEffect(effect)
+	}
+	var again, once atomic.Int64
+	start(t, b, worker.Config{AskTimeout: 50 * time.Millisecond}, tool("again", tools.Idempotent, &again), tool("once", tools.Once, &once))
+	for name, want := range map[string]tools.Outcome{"again": tools.Completed, "once": tools.Unknown} {
+		submit(t, b, short("default", name), fmt.Sprintf(`{"id":%q}`, name))
+		bustest.WaitUntil(t, "a result", func() bool { _, ok := event(t, b, b.Result("default", name)); return ok })
+		if got, _ := event(t, b, b.Result("default", name)); got.Outcome != want {
+			t.Errorf("%s: %+v, want %s", name, got, want)
+		}
+	}
+	if again.Load() != 2 || once.Load() != 1 {
+		t.Errorf("%d and %d runs", again.Load(), once.Load())
 	}
 }

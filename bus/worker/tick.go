@@ -44,7 +44,7 @@ func (w *Worker) handleTick(ctx context.Context, d *bus.Delivery) error {
 		queue = bus.DefaultQueue
 	}
 	if !tools.IsToken(queue) {
-		return bus.Reject(bus.CodeUndecodable, fmt.Errorf("queue %q is not of the form %s", tools.Excerpt(queue, 80), tools.TokenForm))
+		return bus.Reject(bus.CodeUndecodable, fmt.Errorf("queue %.80q is not of the form %s", queue, tools.TokenForm))
 	}
 	log := w.log.With().Str("kind", kind).Str("schedule", name).Logger()
 
