@@ -3,6 +3,7 @@
 package builtin_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/rs/zerolog"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -45,6 +47,8 @@ type fixture struct {
 	t   testing.TB
 	dir string
 	reg *tools.Registry
+	// memory is the size of the largest output that is kept in memory.
+	memory int64
 }
 
 func newFixture(t testing.TB, cfg builtin.Config) *fixture {
@@ -65,7 +69,7 @@ func newFixture(t testing.TB, cfg builtin.Config) *fixture {
 	if err := reg.Register(all...); err != nil {
 		t.Fatal(err)
 	}
-	return &fixture{t: t, dir: cfg.Workspace, reg: reg}
+	return &fixture{t: t, dir: cfg.Workspace, reg: reg, memory: cmp.Or(cfg.Output.Memory, 1<<20)}
 }
 
 // file writes a file of the workspace.
@@ -81,6 +85,8 @@ func (b *fixture) file(name, content string) string {
 	return path
 }
 
+// run returns the result of a call. As for a model, the text of an output in memory is inline,
+// with its notes.
 func (b *fixture) run(ctx context.Context, tool string, a args) *tools.Result {
 	b.t.Helper()
 	raw, err := json.Marshal(a)
@@ -89,6 +95,13 @@ func (b *fixture) run(ctx context.Context, tool string, a args) *tools.Result {
 	}
 	res := b.reg.Run(ctx, tools.Call{ID: "1", Tool: tool, Args: raw}, nil)
 	b.t.Cleanup(func() { res.Close() })
+	if out := res.Output; out != nil && out.Written() < out.Size() {
+		if text, ok, err := out.Text(b.memory); err != nil {
+			b.t.Fatal(err)
+		} else if ok && utf8.ValidString(text) {
+			res.ForLLM, res.Output = text, nil
+		}
+	}
 	return res
 }
 
