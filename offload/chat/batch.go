@@ -16,10 +16,10 @@ const (
 	syncers    = 16  // files that are synced at the same time
 )
 
-// batch creates files of a folder as CreateFile does, but names and syncs many of them
-// together: a file system syncs many files in little more time than one. The files have
-// their names and are durable when flush returns. If another process takes a name in the
-// meantime, flush returns errNameTaken, and the caller starts again.
+// batch is the FileCreator on disk. It names and syncs many files together: a file system
+// syncs many files in little more time than one. The files have their names and are durable
+// when flush returns. A name is a hard link, which never replaces a file. If another process
+// takes a name in the meantime, flush returns errNameTaken, and inBatch starts again.
 type batch struct {
 	*folder
 	files   []*pendingFile
@@ -37,6 +37,26 @@ type pendingFile struct {
 }
 
 var errNameTaken = errors.New("another process took the name of a file")
+
+// maxTries bounds how often inBatch starts again because another process creates files in
+// the directory.
+const maxTries = 100
+
+// inBatch calls fn with a batch for the absolute path of dir.
+func inBatch[T any](dir string, fn func(*batch) (T, error)) (T, error) {
+	return inFolder(dir, func(f *folder) (T, error) {
+		for tries := 0; ; tries++ {
+			files := newBatch(f)
+			res, err := fn(files)
+			if flushErr := files.flush(); err == nil {
+				err = flushErr
+			}
+			if !errors.Is(err, errNameTaken) || tries == maxTries {
+				return res, err
+			}
+		}
+	})
+}
 
 func newBatch(f *folder) *batch {
 	return &batch{folder: f, names: map[string]bool{}, slots: make(chan struct{}, syncers), syncDir: map[string]bool{}}

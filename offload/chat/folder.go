@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -19,7 +18,7 @@ const (
 	dirPerm  = 0o700
 )
 
-// folder is the FileWriter and FileCreator on disk, for paths below one directory. It
+// folder is the FileWriter on disk, for paths below one directory. It
 // creates directories for the first file. A file appears whole and durable, and no
 // link leads out of the directory. A folder is not safe for concurrent use, but one
 // directory may have several folders.
@@ -58,67 +57,7 @@ func (f *folder) WriteFile(ctx context.Context, path, content string) error {
 	return nil
 }
 
-// CreateFile names a durable temporary file with a hard link instead of a rename,
-// because a link never replaces a file, even if another process creates it at the
-// same time.
-func (f *folder) CreateFile(ctx context.Context, path, content string) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	name, err := f.prepare(path)
-	if err != nil {
-		return err
-	}
-	for range 2 {
-		same, err := f.compare(name, content)
-		if err == nil && same {
-			return f.durable().Sync(filepath.Dir(name)) // its creator may not have synced it yet
-		}
-		if err == nil {
-			return ErrFileExists
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		err = f.create(name, content)
-		if !errors.Is(err, fs.ErrExist) {
-			return err
-		}
-	}
-	return ErrFileExists
-}
-
 func (f *folder) durable() durable.Dir { return durable.Dir{Root: f.root} }
-
-// create writes the file; it returns fs.ErrExist if the name exists.
-func (f *folder) create(name, content string) (err error) {
-	temp := tempName(name)
-	file, err := f.durable().CreateTemp(temp, filePerm)
-	if err != nil {
-		return err
-	}
-	linked := false
-	defer func() {
-		if removeErr := file.Discard(); !linked { // the file exists, which is success
-			err = errors.Join(err, removeErr)
-		}
-	}()
-	if _, err := file.WriteString(content); err != nil {
-		return err
-	}
-	if err := file.Sync(); err != nil {
-		return err
-	}
-	err = f.root.Link(temp, name)
-	linked = err == nil
-	if err != nil && !errors.Is(err, fs.ErrExist) {
-		err = f.renameWithoutLink(file, name)
-	}
-	if err != nil {
-		return err
-	}
-	return f.durable().Sync(filepath.Dir(name))
-}
 
 func tempName(name string) string {
 	return filepath.Join(filepath.Dir(name), ".tmp-"+rand.Text())

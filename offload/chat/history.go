@@ -2,7 +2,6 @@ package chat
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 )
@@ -31,27 +30,10 @@ type HistoryResult struct {
 // After an error the result is empty. Files that were written before the error stay,
 // and the next run uses them.
 func OffloadHistory(ctx context.Context, messages []Message, dir string, opts Options) (HistoryResult, error) {
-	return inFolder(dir, func(f *folder) (HistoryResult, error) {
-		for tries := 0; ; tries++ {
-			files := newBatch(f)
-			res, err := OffloadHistoryTo(ctx, messages, f.dir, opts, files)
-			if flushErr := files.flush(); err == nil {
-				err = flushErr
-			}
-			if errors.Is(err, errNameTaken) && tries < maxTries {
-				continue // the next try finds the file
-			}
-			if err != nil {
-				return HistoryResult{}, err
-			}
-			return res, nil
-		}
+	return inBatch(dir, func(b *batch) (HistoryResult, error) {
+		return OffloadHistoryTo(ctx, messages, b.dir, opts, b)
 	})
 }
-
-// maxTries bounds how often OffloadHistory starts again because another process creates
-// files in its directory.
-const maxTries = 100
 
 // OffloadHistoryTo is OffloadHistory with a writer of the caller. The paths consist of
 // the unchanged dir and the names in it.
