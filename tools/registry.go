@@ -29,7 +29,6 @@ type entry struct {
 	tool   Tool
 	def    Definition
 	schema *jsonschema.Resolved
-	plain  *plainSchema // nil if the schema has other constraints
 }
 
 // NewRegistry returns an empty registry that logs the end of each call to log.
@@ -68,7 +67,7 @@ func newEntry(tool Tool) (entry, error) {
 	if err != nil {
 		return entry{}, fmt.Errorf("register tool %q: schema of the arguments: %w", e.def.Name, err)
 	}
-	e.schema, e.plain = schema, newPlainSchema(e.def.Parameters)
+	e.schema = schema
 	return e, nil
 }
 
@@ -193,9 +192,6 @@ func (r *Registry) unknownTool(name string) error {
 // validate checks the arguments against the schema. Its errors tell the model how to
 // correct them.
 func (e entry) validate(args json.RawMessage) error {
-	if e.plain != nil && e.plain.accepts(args) {
-		return nil
-	}
 	var instance any = map[string]any{}
 	if len(args) > 0 {
 		if err := json.Unmarshal(args, &instance); err != nil {
