@@ -137,7 +137,7 @@ func TestDocsNameAllTools(t *testing.T) {
 	}
 }
 
-// docs/design.md describes every package.
+// docs/design.md describes every package, and no other.
 func TestDesignListsAllPackages(t *testing.T) {
 	text, err := os.ReadFile("../docs/design.md")
 	if err != nil {
@@ -146,6 +146,13 @@ func TestDesignListsAllPackages(t *testing.T) {
 	for _, p := range listPackages(t) {
 		if name := strings.TrimPrefix(p.ImportPath, module+"/"); !strings.Contains(string(text), "`"+name+"`") {
 			t.Errorf("docs/design.md does not name the package %s", name)
+		}
+	}
+	_, table, _ := strings.Cut(string(text), "| package | one sentence |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	for _, name := range regexp.MustCompile("`([a-z/]+)`").FindAllStringSubmatch(table, -1) {
+		if _, err := os.Stat("../" + name[1]); err != nil {
+			t.Errorf("docs/design.md names the package %s: %v", name[1], err)
 		}
 	}
 }
