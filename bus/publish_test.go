@@ -116,7 +116,7 @@ func TestPublishCancelled(t *testing.T) {
 }
 
 // If the context ends before the timeout of the message, the error contains the cause. The
-// error of a missing bucket names the command that creates it.
+// error of a missing bucket names the bucket.
 func TestBusWithoutStreams(t *testing.T) {
 	bustest.Bubble(t, func(t *testing.T) {
 		b := bustest.Dial(t, bustest.Server(t), bus.Config{})
@@ -126,7 +126,7 @@ func TestBusWithoutStreams(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "before that: nats: no response") {
 			t.Errorf("publish: %v", err)
 		}
-		if _, err := b.Bucket(t.Context(), bus.TasksBucket); !errors.Is(err, jetstream.ErrBucketNotFound) || !strings.Contains(err.Error(), "stevedore provision") {
+		if _, err := b.Bucket(t.Context(), bus.TasksBucket); !errors.Is(err, jetstream.ErrBucketNotFound) || !strings.Contains(err.Error(), "stevedore_tasks") {
 			t.Errorf("bucket: %v", err)
 		}
 	})
