@@ -38,9 +38,7 @@ HEARTBEAT.md. --tool has no default, because the tool runs without supervision. 
   stevedore-heartbeat --enabled=false                    remove the schedule
 
 "stevedore up" also schedules the heartbeat, with the flags below. This command also accepts
-short names: --enabled, --every, --allow-short, --tool, --args, --prompt-arg, --channel.
-
-` + cli.ExitCodesHelp
+short names: --enabled, --every, --allow-short, --tool, --args, --prompt-arg, --channel.`
 
 type options struct {
 	connection cli.Connection
@@ -56,7 +54,6 @@ func newRoot() *cobra.Command {
 		Short:   "Schedule the heartbeat of HEARTBEAT.md",
 		Long:    rootHelp,
 		Version: cli.ReadVersion().Version,
-		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return serve(cmd.Context(), cmd, o)
 		},
@@ -130,7 +127,6 @@ func newListCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"},
 		Short: "List the heartbeats and their due times",
-		Args:  cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log, err := o.logging.Logger(cmd.ErrOrStderr())
 			if err != nil {
@@ -189,7 +185,6 @@ func newInitCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "init",
 		Short: "Write an initial HEARTBEAT.md, unless one exists",
-		Args:  cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			path, created, err := heartbeat.Init(o.heartbeat.Workspace)
 			if err != nil {

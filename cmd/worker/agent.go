@@ -53,9 +53,7 @@ Each line is a turn, and a conversation uses the lines in order:
 
 A session is one conversation. The agent answers the prompts of a session one after the
 other. Without --session, a prompt starts a new session, whose name is printed to standard
-error. After --wait, the command ends, but the run continues.
-
-` + cli.ExitCodesHelp
+error. After --wait, the command ends, but the run continues.`
 
 type promptOptions struct {
 	client.Options
@@ -82,7 +80,6 @@ func newAgentCommand() *cobra.Command {
 		Use:   "agent [PROMPT]",
 		Short: "Send a prompt to an agent, or have a conversation with it",
 		Long:  agentHelp,
-		Args:  cli.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.waitForWorker = cmd.Flags().Changed("wait")
 			prompt, err := readPrompt(args, cmd.InOrStdin())

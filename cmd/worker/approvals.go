@@ -27,9 +27,7 @@ deadline. The first answer counts.
   stevedore up --ask 'shell:rm' --ask 'github_*'    only some calls
   stevedore approvals ls
   stevedore approvals yes ID
-  stevedore approvals no ID --reason "use the trash instead"
-
-` + cli.ExitCodesHelp
+  stevedore approvals no ID --reason "use the trash instead"`
 
 type approvalOptions struct {
 	client.Options
@@ -47,28 +45,14 @@ func newApprovalsCommand() *cobra.Command {
 	o.AddFlags(cmd)
 	cmd.PersistentFlags().StringVar(&o.Session, "session", "", "`SESSION` of the calls; default all sessions")
 	answer := func(use, short, function string) *cobra.Command {
-		cmd := &cobra.Command{
-			Use:   use,
-			Short: short,
-			Args:  cli.Args(cobra.ExactArgs(1)),
-			RunE: func(cmd *cobra.Command, args []string) error {
-				return o.With(cmd, func(ctx context.Context, b *bus.Bus) error {
-					return o.answer(ctx, b, args[0], function, cmd.OutOrStdout())
-				})
-			},
-		}
+		cmd := o.Command(use, short, func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, args []string) error {
+			return o.answer(ctx, b, args[0], function, cmd.OutOrStdout())
+		})
 		cmd.Flags().StringVar(&o.reason, "reason", "", "`TEXT` for the model")
 		return cmd
 	}
 	cmd.AddCommand(
-		&cobra.Command{
-			Use:   "ls",
-			Short: "List the calls that wait for an approval",
-			Args:  cli.Args(cobra.NoArgs),
-			RunE: func(cmd *cobra.Command, _ []string) error {
-				return o.With(cmd, func(ctx context.Context, b *bus.Bus) error { return o.list(ctx, b, cmd.OutOrStdout()) })
-			},
-		},
+		o.Command("ls", "List the calls that wait for an approval", o.list),
 		answer("yes ID", "Let a call run", "yes"),
 		answer("no ID", "Reject a call", "no"),
 	)
@@ -88,11 +72,12 @@ func (o *approvalOptions) waiting(ctx context.Context, b *bus.Bus) (list rpc.App
 	return list, body, err
 }
 
-func (o *approvalOptions) list(ctx context.Context, b *bus.Bus, out io.Writer) error {
+func (o *approvalOptions) list(ctx context.Context, b *bus.Bus, cmd *cobra.Command, _ []string) error {
 	list, body, err := o.waiting(ctx, b)
 	if err != nil {
 		return err
 	}
+	out := cmd.OutOrStdout()
 	if o.JSON {
 		return o.Print(out, body)
 	}

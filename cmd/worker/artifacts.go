@@ -30,9 +30,7 @@ has its own artifacts.
   stevedore artifacts lines ID 100 120
   stevedore artifacts grep ID 'error|warn' -C 2
   stevedore artifacts jq ID '.items | length'
-  stevedore artifacts sweep                   remove expired artifacts
-
-` + cli.ExitCodesHelp
+  stevedore artifacts sweep                   remove expired artifacts`
 
 func newArtifactsCommand() *cobra.Command {
 	o := new(client.Options)
@@ -46,18 +44,24 @@ func newArtifactsCommand() *cobra.Command {
 	o.AddSessionFlag(cmd, "artifacts")
 	cmd.AddCommand(
 		newArtifactsLs(o), newArtifactsGet(o), newArtifactsLines(o), newArtifactsGrep(o),
-		reading(o, "info ID", "Show the record of an artifact", 1, "record", func(args []string) (any, error) {
+		o.RequestCommand("info ID", "Show the record of an artifact", "artifact", "record", func(args []string) (any, error) {
 			return rpc.ReadRequest{ArtifactID: args[0]}, nil
 		}),
 		newArtifactsJQ(o),
-		newArtifactsRm(o),
+		o.Command("rm ID", "Remove an artifact", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, args []string) error {
+			body, err := o.Ask(ctx, b, "artifact", "rm", rpc.ReadRequest{ArtifactID: args[0]})
+			switch {
+			case err != nil:
+				return err
+			case o.JSON:
+				return o.Print(cmd.OutOrStdout(), body)
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "removed %s\n", tools.OneLine(args[0]))
+			return err
+		}),
 		newArtifactsSweep(o),
 	)
 	return cmd
-}
-
-func reading(o *client.Options, use, short string, args int, function string, request func(args []string) (any, error)) *cobra.Command {
-	return o.Command(use, short, args, "artifact", function, request)
 }
 
 func newArtifactsLs(o *client.Options) *cobra.Command {
@@ -68,7 +72,6 @@ func newArtifactsLs(o *client.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls",
 		Short: "List the artifacts of the session",
-		Args:  cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			in := rpc.ReadRequest{Filter: map[string]string{}, Limit: int64(limit), Offset: int64(offset)}
 			for _, f := range filter {
@@ -93,29 +96,8 @@ func newArtifactsLs(o *client.Options) *cobra.Command {
 	return cmd
 }
 
-func newArtifactsRm(o *client.Options) *cobra.Command {
-	return &cobra.Command{
-		Use:   "rm ID",
-		Short: "Remove an artifact",
-		Args:  cli.Args(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.With(cmd, func(ctx context.Context, b *bus.Bus) error {
-				body, err := o.Ask(ctx, b, "artifact", "rm", rpc.ReadRequest{ArtifactID: args[0]})
-				if err != nil {
-					return err
-				}
-				if o.JSON {
-					return o.Print(cmd.OutOrStdout(), body)
-				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "removed %s\n", tools.OneLine(args[0]))
-				return err
-			})
-		},
-	}
-}
-
 func newArtifactsLines(o *client.Options) *cobra.Command {
-	return reading(o, "lines ID START END", "Print the lines START to END; the first line is 1", 3, "lines", func(args []string) (any, error) {
+	return o.RequestCommand("lines ID START END", "Print the lines START to END; the first line is 1", "artifact", "lines", func(args []string) (any, error) {
 		start, err := strconv.ParseInt(args[1], 10, 64)
 		if err != nil {
 			return nil, fmt.Errorf("START %q is not a number", args[1])
@@ -131,7 +113,7 @@ func newArtifactsLines(o *client.Options) *cobra.Command {
 func newArtifactsGrep(o *client.Options) *cobra.Command {
 	var in rpc.ReadRequest
 	var around int
-	cmd := reading(o, "grep ID PATTERN", "Print the lines that match a regular expression (RE2)", 2, "grep", func(args []string) (any, error) {
+	cmd := o.RequestCommand("grep ID PATTERN", "Print the lines that match a regular expression (RE2)", "artifact", "grep", func(args []string) (any, error) {
 		in.ArtifactID, in.Pattern = args[0], args[1]
 		in.ContextBefore, in.ContextAfter = max(in.ContextBefore, around), max(in.ContextAfter, around)
 		return in, nil
@@ -147,7 +129,7 @@ func newArtifactsGrep(o *client.Options) *cobra.Command {
 
 func newArtifactsJQ(o *client.Options) *cobra.Command {
 	var in rpc.ReadRequest
-	cmd := reading(o, "jq ID QUERY", "Run a jq query on JSON, NDJSON, CSV or TSV", 2, "jq", func(args []string) (any, error) {
+	cmd := o.RequestCommand("jq ID QUERY", "Run a jq query on JSON, NDJSON, CSV or TSV", "artifact", "jq", func(args []string) (any, error) {
 		in.ArtifactID, in.Query = args[0], args[1]
 		return in, nil
 	})
@@ -167,7 +149,6 @@ func newArtifactsGet(o *client.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get ID",
 		Short: "Print an artifact, or a page of it",
-		Args:  cli.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in.ArtifactID = args[0]
 			if file != "" && (!all || in.Offset != 0) {
@@ -227,7 +208,6 @@ workers. It leaves files that are younger than --grace, because an upload may st
 writing them: --grace must be longer than any upload takes.`,
 		Example: `  stevedore artifacts sweep
   stevedore artifacts sweep --store disk:/var/lib/stevedore/artifacts --grace 10m`,
-		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if grace < 0 {
 				return cli.Exit(cli.ExitUsage, "--grace is %s; it must not be negative", grace)

@@ -6,7 +6,6 @@ import (
 	"io"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
 	"github.com/stevedore-bus/stevedore/offload"
 )
@@ -21,11 +20,11 @@ func printArtifacts(o *client.Options, body []byte, out, stderr io.Writer) error
 		fmt.Fprintf(stderr, "These are the newest %d of %d artifacts.\n", n, l.Count)
 	}
 	if o.JSON {
-		return o.Print(out, body)
+		return o.Print(out, body) // --json-text adds the text
 	}
-	t := cli.NewTable("artifact", "tool", "type", "size", "lines", "tokens", "created", "expires")
-	for _, a := range l.Artifacts {
-		t.Row(a.ID, dash(a.Metadata["tool_name"]), a.Type, bus.FormatBytes(a.Size), a.Lines, a.Tokens, a.CreatedAt, a.ExpiresAt)
-	}
-	return t.Print(out, "No artifacts in this session.")
+	return client.PrintList(o, out, l.Artifacts, "No artifacts in this session.",
+		[]string{"artifact", "tool", "type", "size", "lines", "tokens", "created", "expires"},
+		func(a offload.ListedArtifact) []any {
+			return []any{a.ID, dash(a.Metadata["tool_name"]), a.Type, bus.FormatBytes(a.Size), a.Lines, a.Tokens, a.CreatedAt, a.ExpiresAt}
+		})
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -23,9 +22,7 @@ Artifacts in a store on disk (--store disk:DIR) are not in the backup: copy that
 too. To save "stevedore up", stop it and copy its data directory.
 
   stevedore backup /backup/monday --server nats://nats.example:4222
-  stevedore restore /backup/monday --server nats://new.example:4222
-
-` + cli.ExitCodesHelp
+  stevedore restore /backup/monday --server nats://new.example:4222`
 
 func newBackupCommand() *cobra.Command {
 	return copyCommand("backup DIR", "Save all streams and buckets of a NATS server into a directory", backupHelp, "Saving", admin.Backup)
@@ -36,9 +33,7 @@ without them. Then start the workers: they run the calls that waited. The comman
 the backup first; if a stream exists, or a part of the backup is missing, it changes
 nothing. --replicas sets another number of replicas than before.
 
-  stevedore restore /backup/monday --server nats://new.example:4222 --replicas 3
-
-` + cli.ExitCodesHelp
+  stevedore restore /backup/monday --server nats://new.example:4222 --replicas 3`
 
 func newRestoreCommand() *cobra.Command {
 	return copyCommand("restore DIR", "Create the streams and buckets of a backup on a NATS server", restoreHelp, "Restoring", admin.Restore)
@@ -46,42 +41,20 @@ func newRestoreCommand() *cobra.Command {
 
 func copyCommand(use, short, long, doing string, do func(ctx context.Context, b *bus.Bus, dir string, show func(string)) ([]admin.SavedStream, error)) *cobra.Command {
 	o := new(client.Options)
-	cmd := &cobra.Command{
-		Use: use, Short: short, Long: long, Args: cli.Args(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.With(cmd, func(ctx context.Context, b *bus.Bus) error {
-				var progress *cli.Progress
-				streams, err := do(ctx, b, args[0], func(stream string) {
-					progress.Stop()
-					progress = cli.StartProgress(cmd.ErrOrStderr(), doing+" "+stream, -1)
-				})
-				progress.Stop()
-				if err != nil {
-					return err
-				}
-				return printStreams(cmd, o.JSON, streams)
-			})
-		},
-	}
+	cmd := o.Command(use, short, func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, args []string) error {
+		var progress *cli.Progress
+		streams, err := do(ctx, b, args[0], func(stream string) {
+			progress.Stop()
+			progress = cli.StartProgress(cmd.ErrOrStderr(), doing+" "+stream, -1)
+		})
+		progress.Stop()
+		if err != nil {
+			return err
+		}
+		return client.PrintList(o, cmd.OutOrStdout(), streams, "", []string{"stream", "messages", "bytes"},
+			func(s admin.SavedStream) []any { return []any{s.Stream, s.Messages, s.Bytes} })
+	})
+	cmd.Long = long
 	o.AddFlags(cmd)
 	return cmd
-}
-
-func printStreams(cmd *cobra.Command, asJSON bool, streams []admin.SavedStream) error {
-	if asJSON {
-		for _, s := range streams {
-			if err := cli.JSON(cmd.OutOrStdout(), s); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	table := cli.NewTable("stream", "messages", "bytes")
-	for _, s := range streams {
-		table.Row(s.Stream, s.Messages, s.Bytes)
-	}
-	if err := table.Print(cmd.OutOrStdout(), ""); err != nil {
-		return fmt.Errorf("print the streams: %w", err)
-	}
-	return nil
 }

@@ -33,9 +33,7 @@ NAME=VALUE pairs. A VALUE that is valid JSON is passed as JSON, otherwise as a s
 If you submit a call again with the same --id, the tool is not run again: the command
 prints the stored result. After --wait, the command ends, but the call continues; submit
 it again to wait again. The command waits while the bus restarts. If the bus is
-unreachable for 30 s, the command ends, but the call does not.
-
-` + cli.ExitCodesHelp
+unreachable for 30 s, the command ends, but the call does not.`
 
 type callOptions struct {
 	client.Options
@@ -52,7 +50,6 @@ func newCallCommand() *cobra.Command {
 		Use:   "call TOOL [ARGS]",
 		Short: "Submit a call, wait for its result and print it",
 		Long:  callHelp,
-		Args:  cli.Args(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.call.Tool = args[0]
 			var err error

@@ -31,9 +31,7 @@ Settings in [] are optional. Settings with a * are secrets: give env:VARIABLE or
 file:PATH instead of the value.
 
 "test" sends one notification directly to the channel, once. It prints the error of the
-channel, without secrets.
-
-` + cli.ExitCodesHelp
+channel, without secrets.`
 
 func newChannelsCommand() *cobra.Command {
 	o := new(process.ChannelOptions)
@@ -46,14 +44,14 @@ func newChannelsCommand() *cobra.Command {
 	}
 	o.AddFlags(cmd.PersistentFlags())
 	ls := &cobra.Command{
-		Use: "ls", Short: "List the channels of the settings and their errors", Args: cli.Args(cobra.NoArgs),
+		Use: "ls", Short: "List the channels of the settings and their errors",
 		RunE: func(cmd *cobra.Command, _ []string) error { return listChannels(o, cmd.OutOrStdout(), json) },
 	}
 	ls.Flags().BoolVar(&json, "json", false, "print JSON, one object per line")
 
 	var chat, text string
 	test := &cobra.Command{
-		Use: "test NAME", Short: "Send a test notification through a channel", Args: cli.Args(cobra.ExactArgs(1)),
+		Use: "test NAME", Short: "Send a test notification through a channel",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return testChannel(cmd.Context(), o, args[0], chat, text, cmd.OutOrStdout())
 		},

@@ -37,9 +37,7 @@ Without the token the page shows nothing. "stevedore up" serves the same page it
 The page is for operators: it shows all sessions. It listens on the loopback interface. To
 reach it from another machine, use a tunnel (ssh -L 4280:127.0.0.1:4280 HOST), or a proxy
 with TLS and --console-host NAME. If the proxy runs on another machine, listen for it with
---console HOST:PORT and --console-insecure.
-
-` + cli.ExitCodesHelp
+--console HOST:PORT and --console-insecure.`
 
 const (
 	defaultConsole = "127.0.0.1:4280"
@@ -71,7 +69,6 @@ func newConsoleCommand() *cobra.Command {
 		Use:   "console",
 		Short: "Serve a web page that shows the calls, results, conversations and streams of a bus",
 		Long:  consoleHelp,
-		Args:  cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.address == consoleOff {
 				return cli.Exit(cli.ExitUsage, "--console off: this command only serves the page")

@@ -34,9 +34,7 @@ else the only job with this name.
   stevedore cron update backup --every 3h
   stevedore cron disable backup            enable it again with "enable"
   stevedore cron rm backup
-  stevedore cron next --cron '0 9 1 * *' --time-zone Asia/Shanghai
-
-` + cli.ExitCodesHelp
+  stevedore cron next --cron '0 9 1 * *' --time-zone Asia/Shanghai`
 
 type cronOptions struct {
 	client.Options
@@ -55,8 +53,8 @@ func newCronCommand() *cobra.Command {
 	o.AddFlags(cmd)
 	cmd.PersistentFlags().StringVar(&o.Session, "session", "", "`SESSION` whose jobs to manage; default the jobs of all sessions")
 
-	add := o.command(cron.ActionAdd, "add NAME TOOL [ARGS]", "Add a job; ARGS as for stevedore call", cobra.MinimumNArgs(2))
-	update := o.command(cron.ActionUpdate, "update NAME [TOOL [ARGS]]", "Change a job; settings that are not given stay", cobra.MinimumNArgs(1))
+	add := o.command(cron.ActionAdd, "add NAME TOOL [ARGS]", "Add a job; ARGS as for stevedore call")
+	update := o.command(cron.ActionUpdate, "update NAME [TOOL [ARGS]]", "Change a job; settings that are not given stay")
 	for _, c := range []*cobra.Command{add, update} {
 		o.addTimes(c)
 		c.Flags().StringVar(&o.request.Queue, "queue", "", "`QUEUE` of the calls; default "+bus.DefaultQueue)
@@ -65,16 +63,16 @@ func newCronCommand() *cobra.Command {
 		c.Flags().StringVar(&o.request.Timeout, "run-timeout", "", "`TIME` after which a run times out, such as 10m; default 24h")
 		c.Flags().BoolVar(&o.overlap, "overlap", false, "start a run although the previous one has not ended")
 	}
-	list := o.command(cron.ActionList, "ls", "List the jobs", cobra.NoArgs)
-	get := o.command(cron.ActionGet, "get NAME", "Show a job, its last run and its next runs", cobra.ExactArgs(1))
-	remove := o.command(cron.ActionRemove, "rm NAME", "Remove a job; its current run continues", cobra.ExactArgs(1))
+	list := o.command(cron.ActionList, "ls", "List the jobs")
+	get := o.command(cron.ActionGet, "get NAME", "Show a job, its last run and its next runs")
+	remove := o.command(cron.ActionRemove, "rm NAME", "Remove a job; its current run continues")
 	addPage(list, &o.request.Limit, "sorted by name; default all")
 	list.Flags().StringVar(&o.request.After, "after", "", "print only those after this `NAME`")
 	list.Aliases, get.Aliases, remove.Aliases = []string{"list"}, []string{"show"}, []string{"remove"}
 	cmd.AddCommand(
 		add, list, get, update, remove,
-		o.command(cron.ActionEnable, "enable NAME", "Enable a job", cobra.ExactArgs(1)),
-		o.command(cron.ActionDisable, "disable NAME", "Disable a job without removing it", cobra.ExactArgs(1)),
+		o.command(cron.ActionEnable, "enable NAME", "Enable a job"),
+		o.command(cron.ActionDisable, "disable NAME", "Disable a job without removing it"),
 		o.next(),
 	)
 	return cmd
@@ -87,9 +85,9 @@ func (o *cronOptions) addTimes(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.request.TimeZone, "time-zone", "", "`ZONE` of --cron and --at, such as Europe/Berlin; default UTC")
 }
 
-func (o *cronOptions) command(action, use, short string, args cobra.PositionalArgs) *cobra.Command {
+func (o *cronOptions) command(action, use, short string) *cobra.Command {
 	return &cobra.Command{
-		Use: use, Short: short, Args: cli.Args(args),
+		Use: use, Short: short,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.request.Action = action
 			if cmd.Flags().Changed("overlap") {
@@ -180,12 +178,7 @@ func cronExit(err error) error {
 
 func (o *cronOptions) print(out io.Writer, answer cron.Answer) error {
 	if o.JSON && answer.Jobs != nil {
-		for _, job := range answer.Jobs {
-			if err := cli.JSON(out, job); err != nil {
-				return err
-			}
-		}
-		return nil
+		return cli.JSONLines(out, answer.Jobs)
 	}
 	if o.JSON {
 		return cli.JSON(out, answer)
@@ -197,7 +190,7 @@ func (o *cronOptions) print(out io.Writer, answer cron.Answer) error {
 // next returns the command that previews the runs of a job or of a schedule.
 func (o *cronOptions) next() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "next [NAME]", Short: "Preview the next runs of a job, or of --cron or --every", Args: cli.Args(cobra.MaximumNArgs(1)),
+		Use: "next [NAME]", Short: "Preview the next runs of a job, or of --cron or --every",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s := schedule.Schedule{Cron: o.request.Cron, TimeZone: o.request.TimeZone}
 			given := o.request.Cron != "" || o.request.Every != ""

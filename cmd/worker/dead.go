@@ -26,9 +26,7 @@ a failed result; retry removes that result first.
   stevedore dead ls                --limit 50 prints 50; --after NUMBER continues
   stevedore dead show 17
   stevedore dead retry 17 18       or --all
-  stevedore dead rm 17
-
-` + cli.ExitCodesHelp
+  stevedore dead rm 17`
 
 type deadOptions struct {
 	client.Options
@@ -50,7 +48,7 @@ func newDeadCommand() *cobra.Command {
 	cmd.PersistentFlags().StringVar(&o.kind, "kind", "", "`KIND` of dead letters: call, tick, notification or result; default all")
 
 	ls := &cobra.Command{
-		Use: "ls", Short: "List dead letters, oldest first", Args: cli.Args(cobra.NoArgs),
+		Use: "ls", Short: "List dead letters, oldest first",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.with(cmd, func(ctx context.Context, b *bus.Bus) error {
 				return o.list(ctx, b, cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -59,24 +57,13 @@ func newDeadCommand() *cobra.Command {
 	}
 	addPage(ls, &o.limit, "oldest first")
 	ls.Flags().Uint64Var(&o.after, "after", 0, "print only those after this `NUMBER`")
-	show := &cobra.Command{
-		Use: "show NUMBER", Short: "Show a dead letter and its message", Args: cli.Args(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.with(cmd, func(ctx context.Context, b *bus.Bus) error {
-				letters, err := o.named(ctx, b, args)
-				if err != nil {
-					return err
-				}
-				return o.show(ctx, b, letters[0], cmd.OutOrStdout())
-			})
-		},
-	}
+	show := o.Command("show NUMBER", "Show a dead letter and its message", o.show)
 	retry := &cobra.Command{
-		Use: "retry NUMBER...", Short: "Publish the messages of dead letters again",
+		Use: "retry [NUMBER...]", Short: "Publish the messages of dead letters again",
 		RunE: o.each("retried", rpc.RetryCall),
 	}
 	rm := &cobra.Command{
-		Use: "rm NUMBER...", Short: "Remove dead letters for good",
+		Use: "rm [NUMBER...]", Short: "Remove dead letters for good",
 		RunE: o.each("removed", func(ctx context.Context, b *bus.Bus, letter dead.Stored) error {
 			return dead.Remove(ctx, b, letter)
 		}),
@@ -156,31 +143,29 @@ func (o *deadOptions) list(ctx context.Context, b *bus.Bus, out, stderr io.Write
 	if o.limit < 0 {
 		return errLimit
 	}
-	t, count, last := cli.NewTable("number", "kind", "name", "at", "attempts", "reason"), 0, uint64(0)
+	var letters []dead.Stored
 	for letter, err := range dead.List(ctx, b, o.kind, o.after) {
 		if err != nil {
 			return err
 		}
-		if count++; o.limit > 0 && count > o.limit {
-			defer fmt.Fprintf(stderr, "stevedore: there are more: continue with --after %d\n", last)
+		if o.limit > 0 && len(letters) == o.limit {
+			defer fmt.Fprintf(stderr, "stevedore: there are more: continue with --after %d\n", letters[o.limit-1].Number)
 			break
 		}
-		last = letter.Number
-		if o.JSON {
-			if err := cli.JSON(out, letter); err != nil {
-				return err
-			}
-			continue
-		}
-		t.Row(letter.Number, letter.Kind, letter.Name, letter.At, letter.Attempts, tools.Excerpt(letter.Reason, 100))
+		letters = append(letters, letter)
 	}
-	if o.JSON {
-		return nil
-	}
-	return t.Print(out, "No dead letters.")
+	return client.PrintList(&o.Options, out, letters, "No dead letters.", []string{"number", "kind", "name", "at", "attempts", "reason"},
+		func(l dead.Stored) []any {
+			return []any{l.Number, l.Kind, l.Name, l.At, l.Attempts, tools.Excerpt(l.Reason, 100)}
+		})
 }
 
-func (o *deadOptions) show(ctx context.Context, b *bus.Bus, letter dead.Stored, out io.Writer) error {
+func (o *deadOptions) show(ctx context.Context, b *bus.Bus, cmd *cobra.Command, args []string) error {
+	letters, err := o.named(ctx, b, args)
+	if err != nil {
+		return err
+	}
+	letter, out := letters[0], cmd.OutOrStdout()
 	if o.JSON {
 		return cli.JSON(out, letter)
 	}

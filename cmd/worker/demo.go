@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/demo"
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 )
@@ -15,9 +14,7 @@ const demoHelp = `Show the main features on the files of --workspace, with a NAT
 this process: the worker offloads a big tool result, the model sees a reference and reads
 parts of the result back, an async call notifies the user, and an agent does all of
 this itself. The demo needs no network and no key: its model is a script, unless --model
-names another one. The demo deletes its data.
-
-` + cli.ExitCodesHelp
+names another one. The demo deletes its data.`
 
 func newDemoCommand() *cobra.Command {
 	var o process.Options
@@ -25,7 +22,6 @@ func newDemoCommand() *cobra.Command {
 		Use:   "demo",
 		Short: "Show the main features on the files of this directory",
 		Long:  demoHelp,
-		Args:  cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Connection.External() {
 				return errOwnServer("demo")

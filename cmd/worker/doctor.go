@@ -25,9 +25,7 @@ each problem: the settings, the model's key, the sandbox of shell, the disk, the
 the permissions, the streams, the clock, and what "stevedore status" says needs attention.
 Give doctor the flags, settings file and environment of the worker. It changes nothing.
 
-The exit code is 1 if a check fails.
-
-` + cli.ExitCodesHelp
+The exit code is 1 if a check fails.`
 
 // finding is the outcome of one check.
 type finding struct {
@@ -65,7 +63,6 @@ func newDoctorCommand() *cobra.Command {
 		Use:   "doctor",
 		Short: "Check this host, the settings and the bus, and say what to do about problems",
 		Long:  doctorHelp,
-		Args:  cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d.examine(cmd.Context(), cmd.ErrOrStderr())
 			return d.report(cmd.OutOrStdout(), asJSON)

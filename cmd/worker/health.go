@@ -21,9 +21,7 @@ The exit code is 0 if the worker can work, and 1 if it must be restarted or does
 answer. With --ready, the exit code is 0 only while the worker accepts calls.
 
   stevedore health --health 127.0.0.1:8222
-  stevedore health --ready
-
-` + cli.ExitCodesHelp
+  stevedore health --ready`
 
 // healthTimeout is the time that a worker gets to answer.
 const healthTimeout = 4 * time.Second
@@ -35,7 +33,6 @@ func newHealthCommand() *cobra.Command {
 		Use:   "health",
 		Short: "Ask a worker of this machine whether it works, for health checks of containers",
 		Long:  healthHelp,
-		Args:  cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			path := "/healthz"
 			if ready {

@@ -45,9 +45,7 @@ its session with the header Stevedore-Session.
   stevedore mcp --http 127.0.0.1:8931 --token alice=file:alice.token --token bob=env:BOB_TOKEN
   stevedore mcp --server nats://bus.example.com --http :8931 --token team=file:team.token
 
-To keep the big results of another MCP server out of the prompt, see "stevedore mcp wrap".
-
-` + cli.ExitCodesHelp
+To keep the big results of another MCP server out of the prompt, see "stevedore mcp wrap".`
 
 type mcpOptions struct {
 	process.Options
@@ -66,7 +64,6 @@ func newMCPCommand() *cobra.Command {
 		Use:   "mcp",
 		Short: "Offer the tools of all workers to MCP clients",
 		Long:  mcpHelp,
-		Args:  cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return serveMCP(cmd.Context(), o, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},

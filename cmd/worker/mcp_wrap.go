@@ -45,9 +45,7 @@ results a client can read. Each session of a client has its own process of the s
 clients without sessions (revision 2026-07-28) share one for each token.
 
 If the server ends, it is started again and the session goes on. A tool call that it was
-running is repeated only if the tool is annotated as read-only or idempotent.
-
-` + cli.ExitCodesHelp
+running is repeated only if the tool is annotated as read-only or idempotent.`
 
 type mcpWrapOptions struct {
 	Connection cli.Connection
@@ -67,7 +65,6 @@ func newMCPWrapCommand() *cobra.Command {
 		Use:   "wrap [flags] URL | -- COMMAND [ARGS...]",
 		Short: "Keep the big results of any MCP server out of the prompt",
 		Long:  mcpWrapHelp,
-		Args:  cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return cli.Exit(cli.ExitUsage, "the command or the URL of the MCP server is missing; usage: %s", cmd.UseLine())

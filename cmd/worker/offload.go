@@ -22,9 +22,8 @@ func newOffloadCommand() *cobra.Command {
 file. The command reads a message or a history as JSON from stdin and prints the shorter
 one to stdout. It needs no server and no configuration.
 
-Exit status: 0 done, 1 a file could not be written, 2 bad flags or input. After 1 or 2,
-stdout is empty and stderr has the reason.`,
-		Args: cli.Args(cobra.NoArgs),
+If a file could not be written (exit code 1), or the flags or the input are bad (2), stdout is
+empty and stderr has the reason.`,
 		RunE: func(*cobra.Command, []string) error {
 			return cli.Exit(cli.ExitUsage, "name the type of the input: message or history (see --help)")
 		},

@@ -45,7 +45,6 @@ defaults of --min-chars and --min-ratio. A value outside of their range is an er
   jq .messages light.json | stevedore offload history --dir .offload
   stevedore offload history --dir .offload --min-chars 2000 --min-ratio 0.2 < history.json
   stevedore offload history --dir .offload --dry-run < history.json | jq .writes`,
-		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return runOffloadHistory(cmd, flags) },
 	}
 	f := cmd.Flags()

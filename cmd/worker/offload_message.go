@@ -41,7 +41,6 @@ file, and adds "files" with all paths to the output.`,
 		Example: `  echo '{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_1",
     "content":"a very long text"}]}' |
   stevedore offload message --session s1 --dir .offload --keep-pairing`,
-		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return runOffloadMessage(cmd, flags) },
 	}
 	f := cmd.Flags()

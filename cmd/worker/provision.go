@@ -17,8 +17,7 @@ existing ones that differ, and change them only with --update. Afterwards worker
 no permission to create streams and buckets, only to create consumers. The command does
 not compare the size and age limits of buckets: the operator sets them.
 
-` + serverConfigHelp + `
-` + cli.ExitCodesHelp
+` + serverConfigHelp
 
 func newProvisionCommand() *cobra.Command {
 	var (
@@ -31,7 +30,6 @@ func newProvisionCommand() *cobra.Command {
 		Use:   "provision",
 		Short: "Create or check the streams and buckets on a NATS server, or write its configuration",
 		Long:  provisionHelp,
-		Args:  cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := process.CheckQueues(queues); err != nil {
 				return err

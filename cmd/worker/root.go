@@ -19,9 +19,7 @@ tool results out of the prompt, and the model reads back the parts that it needs
   stevedore agent "say hello"           send a prompt to an agent (start the worker with --model)
 
 To use another NATS server, add --server or --context to the commands that use the bus,
-and run "stevedore serve" instead of "stevedore up".
-
-` + cli.ExitCodesHelp
+and run "stevedore serve" instead of "stevedore up".`
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{

@@ -21,9 +21,7 @@ bodies of all events, requests and answers. With a NAME, print that schema alone
 Stevedore: Stevedore receives what a client sends.
 
   stevedore schema Result                  what a call answers
-  stevedore schema --asyncapi > api.json   for the tools of asyncapi.com
-
-` + cli.ExitCodesHelp
+  stevedore schema --asyncapi > api.json   for the tools of asyncapi.com`
 
 func newSchemaCommand() *cobra.Command {
 	var asyncAPI bool
@@ -32,7 +30,6 @@ func newSchemaCommand() *cobra.Command {
 		Use:   "schema [NAME]",
 		Short: "Print the JSON Schemas and the AsyncAPI document of the bus",
 		Long:  schemaHelp,
-		Args:  cli.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := schemaText(asyncAPI, prefix, args)
 			if err == nil {

@@ -5,7 +5,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 )
 
@@ -29,9 +28,7 @@ given, because its console is usually not read. Without them it leaves notificat
 other workers, as with --no-notify. At least one process should deliver notifications.
 
 The worker creates missing streams and buckets, and never changes existing ones; see
-"stevedore provision".
-
-` + cli.ExitCodesHelp
+"stevedore provision".`
 
 func newServeCommand() *cobra.Command {
 	var o process.Options
@@ -39,7 +36,6 @@ func newServeCommand() *cobra.Command {
 		Use:   "serve",
 		Short: "Run a worker for a NATS server or cluster",
 		Long:  serveHelp,
-		Args:  cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log, err := o.Logging.Logger(cmd.ErrOrStderr())
 			if err != nil {

@@ -25,9 +25,7 @@ const sessionsHelp = `Read or delete the conversations of agents on the bus.
   stevedore sessions show s1
   stevedore sessions export s1         the messages that the model receives, as JSON
   stevedore sessions export s1 --log   all entries of the conversation, one JSON object per line
-  stevedore sessions rm s1             delete the conversation and those of its sub-agents
-
-` + cli.ExitCodesHelp
+  stevedore sessions rm s1             delete the conversation and those of its sub-agents`
 
 func newSessionsCommand() *cobra.Command {
 	o := new(client.Options)
@@ -43,41 +41,20 @@ func newSessionsCommand() *cobra.Command {
 		if !allEntries {
 			return cli.JSON(out, agent.Messages(entries))
 		}
-		for _, e := range entries {
-			data, err := bus.Encode(e)
-			if err != nil {
-				return err
-			}
-			if _, err := fmt.Fprintf(out, "%s\n", data); err != nil {
-				return err
-			}
-		}
-		return nil
+		return cli.JSONLines(out, entries)
 	})
 	export.Flags().BoolVar(&allEntries, "log", false, "print all entries of the conversation, one per line")
 	limit, after := 0, uint64(0)
-	ls := &cobra.Command{
-		Use:   "ls",
-		Short: "List the sessions that have a conversation",
-		Args:  cli.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.With(cmd, func(ctx context.Context, b *bus.Bus) error {
-				return listSessions(ctx, o, b, after, limit, cmd.OutOrStdout(), cmd.ErrOrStderr())
-			})
-		},
-	}
+	ls := o.Command("ls", "List the sessions that have a conversation", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, _ []string) error {
+		return listSessions(ctx, o, b, after, limit, cmd.OutOrStdout(), cmd.ErrOrStderr())
+	})
 	addPage(ls, &limit, "the one that was used last first; default all")
 	ls.Flags().Uint64Var(&after, "after", 0, "continue after this `NUMBER`, which the page before printed")
 	cmd.AddCommand(
 		ls,
 		sessionCommand(o, "show SESSION", "Print a conversation", func(out io.Writer, entries []agent.Entry) error {
 			if o.JSON {
-				for _, e := range entries {
-					if err := cli.JSON(out, e); err != nil {
-						return err
-					}
-				}
-				return nil
+				return cli.JSONLines(out, entries)
 			}
 			if err := showSession(out, entries); err != nil {
 				return err
@@ -94,16 +71,9 @@ func newSessionsCommand() *cobra.Command {
 
 func newRemoveSessionCommand(o *client.Options) *cobra.Command {
 	force := false
-	cmd := &cobra.Command{
-		Use:   "rm SESSION",
-		Short: "Delete a conversation and those of its sub-agents",
-		Args:  cli.Args(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.With(cmd, func(ctx context.Context, b *bus.Bus) error {
-				return removeSession(ctx, b, args[0], force)
-			})
-		},
-	}
+	cmd := o.Command("rm SESSION", "Delete a conversation and those of its sub-agents", func(ctx context.Context, b *bus.Bus, _ *cobra.Command, args []string) error {
+		return removeSession(ctx, b, args[0], force)
+	})
 	cmd.Flags().BoolVar(&force, "force", false, "delete it although a run has not ended; the worker that continues this run starts it again")
 	return cmd
 }
@@ -139,20 +109,13 @@ func removeSession(ctx context.Context, b *bus.Bus, id string, force bool) error
 
 // sessionCommand returns a command that reads one conversation.
 func sessionCommand(o *client.Options, use, short string, do func(io.Writer, []agent.Entry) error) *cobra.Command {
-	return &cobra.Command{
-		Use:   use,
-		Short: short,
-		Args:  cli.Args(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.With(cmd, func(ctx context.Context, b *bus.Bus) error {
-				entries, err := client.ReadConversation(ctx, b, args[0])
-				if err != nil {
-					return err
-				}
-				return do(cmd.OutOrStdout(), entries)
-			})
-		},
-	}
+	return o.Command(use, short, func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, args []string) error {
+		entries, err := client.ReadConversation(ctx, b, args[0])
+		if err != nil {
+			return err
+		}
+		return do(cmd.OutOrStdout(), entries)
+	})
 }
 
 // sessionLine describes a session in the list.
@@ -219,12 +182,7 @@ func listSessions(ctx context.Context, o *client.Options, b *bus.Bus, after uint
 	}
 	slices.SortStableFunc(lines, func(a, b sessionLine) int { return b.At.Compare(a.At) })
 	if o.JSON {
-		for _, l := range lines {
-			if err := cli.JSON(out, l); err != nil {
-				return err
-			}
-		}
-		return nil
+		return cli.JSONLines(out, lines)
 	}
 	t := cli.NewTable("session", "entries", "turns", "tokens in", "tokens out", "cost", "last", "state")
 	total := agent.Total{}

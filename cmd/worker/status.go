@@ -18,35 +18,26 @@ import (
 
 const statusHelp = `Show the state of an installation: the server, the streams and how full they are, the
 queues with their waiting and running calls, the workers, the channels, and what needs
-attention. With --check, the exit code is 1 if something needs attention.
-
-` + cli.ExitCodesHelp
+attention. With --check, the exit code is 1 if something needs attention.`
 
 func newStatusCommand() *cobra.Command {
 	var check bool
 	o := new(client.Options)
-	cmd := &cobra.Command{
-		Use:   "status",
-		Short: "Show the server, streams, queues, workers and channels, and what needs attention",
-		Long:  statusHelp,
-		Args:  cli.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.With(cmd, func(ctx context.Context, b *bus.Bus) error {
-				s := status.Read(ctx, b)
-				client.Advise(s.Problems)
-				var err error
-				if o.JSON {
-					err = cli.JSON(cmd.OutOrStdout(), s)
-				} else {
-					err = printStatus(cmd.OutOrStdout(), s)
-				}
-				if n := len(s.Problems) + len(s.Errors); err == nil && check && n > 0 {
-					err = cli.Exit(cli.ExitFailed, "problems: %d", n)
-				}
-				return err
-			})
-		},
-	}
+	cmd := o.Command("status", "Show the server, streams, queues, workers and channels, and what needs attention", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, _ []string) error {
+		s := status.Read(ctx, b)
+		client.Advise(s.Problems)
+		var err error
+		if o.JSON {
+			err = cli.JSON(cmd.OutOrStdout(), s)
+		} else {
+			err = printStatus(cmd.OutOrStdout(), s)
+		}
+		if n := len(s.Problems) + len(s.Errors); err == nil && check && n > 0 {
+			err = cli.Exit(cli.ExitFailed, "problems: %d", n)
+		}
+		return err
+	})
+	cmd.Long = statusHelp
 	o.AddFlags(cmd)
 	cmd.Flags().BoolVar(&check, "check", false, "exit with code 1 if something needs attention")
 	return cmd

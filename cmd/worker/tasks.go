@@ -26,9 +26,7 @@ The states are queued, running, waiting (for a model, or for another call), inpu
   stevedore tasks ls --limit 50        the newest 50; the last line says how to continue
   stevedore tasks get ID
   stevedore tasks watch ID     print the progress until the call has ended
-  stevedore tasks cancel ID    stop the tool and its processes, and discard its result
-
-` + cli.ExitCodesHelp
+  stevedore tasks cancel ID    stop the tool and its processes, and discard its result`
 
 func newTasksCommand() *cobra.Command {
 	o := new(client.Options)
@@ -43,41 +41,27 @@ func newTasksCommand() *cobra.Command {
 	byID := func(args []string) (any, error) { return rpc.TaskRequest{ID: args[0]}, nil }
 	cmd.AddCommand(
 		newListTasksCommand(o),
-		o.Command("get ID", "Show the state of a call", 1, "task", "get", byID),
-		o.Command("cancel ID", "Cancel a call that has not ended", 1, "task", "cancel", byID),
-		&cobra.Command{
-			Use:   "watch ID",
-			Short: "Print the progress of a call until it has ended",
-			Args:  cli.Args(cobra.ExactArgs(1)),
-			RunE: func(cmd *cobra.Command, args []string) error {
-				return o.With(cmd, func(ctx context.Context, b *bus.Bus) error {
-					return watchTask(ctx, o, b, args[0], cmd.OutOrStdout())
-				})
-			},
-		},
+		o.RequestCommand("get ID", "Show the state of a call", "task", "get", byID),
+		o.RequestCommand("cancel ID", "Cancel a call that has not ended", "task", "cancel", byID),
+		o.Command("watch ID", "Print the progress of a call until it has ended", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, args []string) error {
+			return watchTask(ctx, o, b, args[0], cmd.OutOrStdout())
+		}),
 	)
 	return cmd
 }
 
 func newListTasksCommand(o *client.Options) *cobra.Command {
 	var page task.Page
-	cmd := &cobra.Command{
-		Use:   "ls",
-		Short: "List the async, running and queued calls of the session",
-		Args:  cli.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.With(cmd, func(ctx context.Context, b *bus.Bus) error {
-				body, err := o.Ask(ctx, b, "task", "list", rpc.TaskRequest{Page: page})
-				if err != nil {
-					return err
-				}
-				if !o.JSON && !cmd.Flags().Changed("session") {
-					fmt.Fprintf(cmd.ErrOrStderr(), "The calls of the session %s; for those of another one, add --session (see stevedore sessions ls).\n", o.Session)
-				}
-				return o.Print(cmd.OutOrStdout(), body)
-			})
-		},
-	}
+	cmd := o.Command("ls", "List the async, running and queued calls of the session", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, _ []string) error {
+		body, err := o.Ask(ctx, b, "task", "list", rpc.TaskRequest{Page: page})
+		if err != nil {
+			return err
+		}
+		if !o.JSON && !cmd.Flags().Changed("session") {
+			fmt.Fprintf(cmd.ErrOrStderr(), "The calls of the session %s; for those of another one, add --session (see stevedore sessions ls).\n", o.Session)
+		}
+		return o.Print(cmd.OutOrStdout(), body)
+	})
 	addPage(cmd, &page.Limit, "newest first; default all, oldest first, up to 500")
 	cmd.Flags().StringVar(&page.After, "after", "", "continue after this `PLACE`, which the page before printed")
 	return cmd

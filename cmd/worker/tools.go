@@ -24,9 +24,7 @@ const toolsHelp = `Show the tools that the running workers offer, their queues a
   stevedore tools ls --json       with descriptions and schemas, as a model needs them
 
 The effect says what happens to a call if its worker dies: keyed and idempotent tools
-run again, a once-only tool does not.
-
-` + cli.ExitCodesHelp
+run again, a once-only tool does not.`
 
 func newToolsCommand() *cobra.Command {
 	o := new(client.Options)
@@ -40,37 +38,23 @@ func newToolsCommand() *cobra.Command {
 	o.AddFlags(cmd)
 	cmd.PersistentFlags().StringVar(&queue, "queue", "", "show only the tools of workers that consume this `QUEUE`")
 	cmd.AddCommand(
-		&cobra.Command{
-			Use:   "ls",
-			Short: "List the tools",
-			Args:  cli.Args(cobra.NoArgs),
-			RunE: func(cmd *cobra.Command, _ []string) error {
-				return o.With(cmd, func(ctx context.Context, b *bus.Bus) error {
-					body, err := o.Request(ctx, b, b.RPC("tools", "ls"), tools.OfferQuery{Queue: queue})
-					if err != nil {
-						return err
-					}
-					return printTools(o, cmd.OutOrStdout(), body)
-				})
-			},
-		},
-		&cobra.Command{
-			Use:   "show NAME",
-			Short: "Show the description, the arguments and the queues of a tool",
-			Args:  cli.Args(cobra.ExactArgs(1)),
-			RunE: func(cmd *cobra.Command, args []string) error {
-				return o.With(cmd, func(ctx context.Context, b *bus.Bus) error {
-					body, err := o.Request(ctx, b, b.RPC("tools", "show"), tools.OfferQuery{Queue: queue, Tool: args[0]})
-					if tools.CodeOf(err) == tools.CodeNotFound {
-						return cli.Exit(cli.ExitNotFound, "%w; see stevedore tools ls", err)
-					}
-					if err != nil {
-						return err
-					}
-					return o.Print(cmd.OutOrStdout(), body)
-				})
-			},
-		},
+		o.Command("ls", "List the tools", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, _ []string) error {
+			body, err := o.Request(ctx, b, b.RPC("tools", "ls"), tools.OfferQuery{Queue: queue})
+			if err != nil {
+				return err
+			}
+			return printTools(o, cmd.OutOrStdout(), body)
+		}),
+		o.Command("show NAME", "Show the description, the arguments and the queues of a tool", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, args []string) error {
+			body, err := o.Request(ctx, b, b.RPC("tools", "show"), tools.OfferQuery{Queue: queue, Tool: args[0]})
+			if tools.CodeOf(err) == tools.CodeNotFound {
+				return cli.Exit(cli.ExitNotFound, "%w; see stevedore tools ls", err)
+			}
+			if err != nil {
+				return err
+			}
+			return o.Print(cmd.OutOrStdout(), body)
+		}),
 	)
 	return cmd
 }

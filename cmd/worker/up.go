@@ -47,9 +47,7 @@ The worker also serves a page for browsers and prints its URL, which contains a 
 "stevedore console --help". --console selects its address, and "--console off" disables it.
 
 The server syncs every message to the disk before it acknowledges the message, so a
-power failure loses none. --no-sync is faster, but a power failure can lose messages.
-
-` + cli.ExitCodesHelp
+power failure loses none. --no-sync is faster, but a power failure can lose messages.`
 
 type upOptions struct {
 	process.Options
@@ -70,7 +68,6 @@ func newUpCommand() *cobra.Command {
 		Use:   "up",
 		Short: "Run a NATS server, a worker, the notifier and the heartbeat in one process",
 		Long:  upHelp,
-		Args:  cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return up(cmd.Context(), o, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},

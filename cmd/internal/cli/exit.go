@@ -26,9 +26,11 @@ const (
 	ExitPending     = 6 // timed out, or still running
 )
 
-// ExitCodesHelp is the help text about exit codes.
-const ExitCodesHelp = `Exit codes: 0 ok, 1 failed, 2 usage, 3 the tool returned an error,
-4 bus unreachable, 5 not found, 6 timed out or still running.`
+// exitCodesHelp ends the help of all commands.
+const exitCodesHelp = `
+Exit codes: 0 ok, 1 failed, 2 usage, 3 the tool returned an error,
+4 bus unreachable, 5 not found, 6 timed out or still running.
+`
 
 // Error is an error with an exit code. An empty text prints nothing.
 type Error struct {
@@ -58,7 +60,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reade
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
-	refuseUnknown(root)
+	checkCommandLines(root)
 	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
 		visitFlags(root, func(f *pflag.Flag) { f.Usage = strings.ReplaceAll(f.Usage, "`", "") }) // cobra shows it unchanged
 	}
@@ -98,11 +100,11 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reade
 	return ExitFailed
 }
 
-// refuseUnknown makes "help", and commands that only contain other commands, refuse an
-// unknown command; cobra would print the help and succeed.
-func refuseUnknown(cmd *cobra.Command) {
+// checkCommandLines makes all commands check their arguments, and "help", and commands that only
+// contain other commands, refuse an unknown command; cobra would print the help and succeed.
+func checkCommandLines(cmd *cobra.Command) {
 	for _, child := range cmd.Commands() {
-		refuseUnknown(child)
+		checkCommandLines(child)
 	}
 	if cmd.Name() == "help" {
 		help := cmd.Run
@@ -119,31 +121,32 @@ func refuseUnknown(cmd *cobra.Command) {
 		}
 	}
 	if cmd.HasSubCommands() && !cmd.Runnable() {
-		cmd.Args = Args(cobra.NoArgs)
+		cmd.Args = nil
 		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	}
+	if cmd.Args == nil && cmd.Name() != "help" {
+		cmd.Args = checkArgs
 	}
 }
 
-// Args wraps an argument check of cobra so that its failure is a usage error.
-func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		err := check(cmd, args)
-		if err == nil {
-			return nil
-		}
-		names := strings.Fields(cmd.Use)[1:]
-		switch noArgs := strings.HasPrefix(err.Error(), "unknown command"); { // the error of cobra.NoArgs
-		case noArgs && cmd.HasSubCommands():
-			return Exit(ExitUsage, "unknown command %q%s; see %s --help", args[0], similarCommand(cmd, args[0]), cmd.CommandPath())
-		case noArgs:
-			return Exit(ExitUsage, "unexpected argument %q; usage: %s", args[0], cmd.UseLine())
-		case len(args) < len(names):
-			return Exit(ExitUsage, "the %s is missing; usage: %s", names[len(args)], cmd.UseLine())
-		case len(args) > len(names):
-			return Exit(ExitUsage, "unexpected argument %q; usage: %s", args[len(names)], cmd.UseLine())
-		}
-		return Exit(ExitUsage, "%w; usage: %s", err, cmd.UseLine())
+// checkArgs compares the arguments with the usage line, such as "update NAME [TOOL [ARGS]]": those
+// in brackets may be missing, and ARGS and "..." stand for any number.
+func checkArgs(cmd *cobra.Command, args []string) error {
+	use, _, _ := strings.Cut(cmd.Use, " --")
+	names := strings.Fields(use)[1:]
+	required := slices.IndexFunc(names, func(name string) bool { return name[0] == '[' })
+	if required < 0 {
+		required = len(names)
 	}
+	switch {
+	case len(args) < required:
+		return Exit(ExitUsage, "the %s is missing; usage: %s", strings.TrimRight(names[len(args)], "."), cmd.UseLine())
+	case len(args) <= len(names), strings.Contains(cmd.Use, "ARGS"), strings.Contains(cmd.Use, "..."):
+		return nil
+	case cmd.HasSubCommands():
+		return Exit(ExitUsage, "unknown command %q%s; see %s --help", args[0], similarCommand(cmd, args[0]), cmd.CommandPath())
+	}
+	return Exit(ExitUsage, "unexpected argument %q; usage: %s", args[len(names)], cmd.UseLine())
 }
 
 // similarCommand returns the hint at the child of cmd that is most likely meant by name, or "".

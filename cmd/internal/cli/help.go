@@ -123,6 +123,7 @@ func usage(cmd *cobra.Command) error {
 		}
 	}
 	writeFlags(&b, cmd)
+	b.WriteString(exitCodesHelp)
 	_, err := io.WriteString(cmd.OutOrStderr(), b.String())
 	return err
 }

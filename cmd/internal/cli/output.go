@@ -86,6 +86,16 @@ func JSON(w io.Writer, v any) error {
 	return err
 }
 
+// JSONLines writes each item as one line of JSON.
+func JSONLines[T any](w io.Writer, items []T) error {
+	for _, item := range items {
+		if err := JSON(w, item); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Printable returns a text for w. If w is a terminal, it escapes control characters,
 // which could take the terminal over.
 func Printable(w io.Writer, text string) string {

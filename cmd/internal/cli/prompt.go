@@ -25,9 +25,8 @@ var ErrInterrupted = errors.New("interrupted")
 // On a terminal, Alt+Enter inserts a line break, and a pasted text may have several
 // lines. On Windows, the console edits lines itself.
 //
-// peterh/liner edits the line; it keeps U+200C and U+200D, counts the columns of wide
-// characters, and costs 0.3 MB. reeflective/readline 1.3 loses joined emoji and what is typed
-// after Ctrl-C, and costs 1.4 MB.
+// peterh/liner edits the line, because it keeps U+200C and U+200D and counts the columns of wide
+// characters; reeflective/readline 1.3 loses joined emoji and what is typed after Ctrl-C.
 type Prompt struct {
 	stdout io.Writer
 	lines  *bufio.Reader // if stdin is not a terminal

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 )
 
 // listFields are the fields of the answers that are lists.
@@ -26,12 +28,7 @@ func (o *Options) printJSON(out io.Writer, body []byte) error {
 		if list, ok := fields[name]; !ok || json.Unmarshal(list, &items) != nil {
 			continue
 		}
-		for _, item := range items {
-			if _, err := fmt.Fprintf(out, "%s\n", item); err != nil {
-				return err
-			}
-		}
-		return nil
+		return cli.JSONLines(out, items)
 	}
 	_, err := fmt.Fprintf(out, "%s\n", withoutText(body))
 	return err

@@ -44,26 +44,44 @@ func (o *Options) AddSessionFlag(cmd *cobra.Command, things string) {
 	cmd.PersistentFlags().StringVar(&o.Session, "session", tools.DefaultSession, "`SESSION` of the "+things)
 }
 
-// Command returns a command that sends one request and prints the answer.
-func (o *Options) Command(use, short string, args int, group, function string, request func(args []string) (any, error)) *cobra.Command {
-	return &cobra.Command{
-		Use:   use,
-		Short: short,
-		Args:  cli.Args(cobra.ExactArgs(args)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			in, err := request(args)
+// Do is what a command does while it is connected to the bus.
+type Do func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, args []string) error
+
+// Command returns a command that connects to the bus and calls do.
+func (o *Options) Command(use, short string, do Do) *cobra.Command {
+	return &cobra.Command{Use: use, Short: short, RunE: func(cmd *cobra.Command, args []string) error {
+		return o.With(cmd, func(ctx context.Context, b *bus.Bus) error { return do(ctx, b, cmd, args) })
+	}}
+}
+
+// RequestCommand returns a command that sends one request and prints the answer. An error of request
+// is one of the command line.
+func (o *Options) RequestCommand(use, short, group, function string, request func(args []string) (any, error)) *cobra.Command {
+	return &cobra.Command{Use: use, Short: short, RunE: func(cmd *cobra.Command, args []string) error {
+		in, err := request(args)
+		if err != nil {
+			return &cli.Error{Code: cli.ExitUsage, Err: err}
+		}
+		return o.With(cmd, func(ctx context.Context, b *bus.Bus) error {
+			body, err := o.Ask(ctx, b, group, function, in)
 			if err != nil {
-				return &cli.Error{Code: cli.ExitUsage, Err: err}
+				return err
 			}
-			return o.With(cmd, func(ctx context.Context, b *bus.Bus) error {
-				body, err := o.Ask(ctx, b, group, function, in)
-				if err != nil {
-					return err
-				}
-				return o.Print(cmd.OutOrStdout(), body)
-			})
-		},
+			return o.Print(cmd.OutOrStdout(), body)
+		})
+	}}
+}
+
+// PrintList prints items: with --json one per line, otherwise as a table, or as empty if there are none.
+func PrintList[T any](o *Options, out io.Writer, items []T, empty string, columns []string, row func(T) []any) error {
+	if o.JSON {
+		return cli.JSONLines(out, items)
 	}
+	t := cli.NewTable(columns...)
+	for _, item := range items {
+		t.Row(row(item)...)
+	}
+	return t.Print(out, empty)
 }
 
 // With connects to the bus and calls do. Its context is cancelled if the bus is

@@ -5,7 +5,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/offload/jq"
 	"github.com/stevedore-bus/stevedore/tools/builtin"
 )
@@ -20,13 +19,13 @@ const (
 func NewLimitedCommands() []*cobra.Command {
 	return []*cobra.Command{
 		{
-			Use: jqProcess, Short: "Run one jq query for a worker", Hidden: true, Args: cli.Args(cobra.NoArgs),
+			Use: jqProcess, Short: "Run one jq query for a worker", Hidden: true,
 			RunE: func(cmd *cobra.Command, _ []string) error {
 				return jq.Serve(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
 			},
 		},
 		{
-			Use: markdownProcess, Short: "Convert one page for a worker", Hidden: true, Args: cli.Args(cobra.NoArgs),
+			Use: markdownProcess, Short: "Convert one page for a worker", Hidden: true,
 			RunE: func(cmd *cobra.Command, _ []string) error {
 				return builtin.ServeMarkdown(cmd.InOrStdin(), cmd.OutOrStdout())
 			},
