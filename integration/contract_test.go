@@ -193,7 +193,13 @@ func (c *contract) check(m *nats.Msg) {
 
 func (c *contract) validate(m *nats.Msg, name string) {
 	if c.schemas[name] == nil {
-		s, err := schema.Resolve(name)
+		doc, err := schema.Document()
+		if err != nil {
+			c.t.Error(err)
+			return
+		}
+		doc.Ref = "#/$defs/" + name
+		s, err := doc.Resolve(nil)
 		if err != nil {
 			c.t.Error(err)
 			return

@@ -46,7 +46,9 @@ func (s *fakeStore) Put(_ context.Context, rec Record, src io.Reader, summarize 
 		return Record{}, ErrQuota
 	}
 	w := index.NewIndexer()
-	w.Write(a.data)
+	for block := range slices.Chunk(a.data, index.BlockSize) {
+		w.Block(block)
+	}
 	x, digest := w.Finish()
 	a.index = x
 	a.Size, a.Chars, a.Lines, a.Digest = x.Size(), x.TotalChars(), x.Lines(), DigestPrefix+digest

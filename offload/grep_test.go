@@ -50,8 +50,8 @@ func searchAll(t *testing.T, content []byte, expr string, ignoreCase bool) (foun
 func contentOf(t testing.TB, content []byte) blockContent {
 	t.Helper()
 	w := index.NewIndexer()
-	if _, err := w.Write(content); err != nil {
-		t.Fatal(err)
+	for block := range slices.Chunk(content, index.BlockSize) {
+		w.Block(block)
 	}
 	x, _ := w.Finish()
 	return blocks.NewContent(bytes.NewReader(content), x)

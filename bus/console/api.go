@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"mime"
 	"net/http"
 	"strconv"
@@ -129,6 +130,13 @@ func number(r *http.Request, name string, or, limit int64) (int64, error) {
 		return 0, badArgument("%s %q: want a number from 0 to %d", name, tools.Excerpt(text, 40), limit)
 	}
 	return n, nil
+}
+
+// sequence returns a parameter of the query that is the sequence of a message; 0 if it is
+// missing.
+func sequence(r *http.Request, name string) (uint64, error) {
+	n, err := number(r, name, 0, math.MaxInt64)
+	return uint64(n), err
 }
 
 // sessionOf returns the session in the path as a token.

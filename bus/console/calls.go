@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 
 	"github.com/nats-io/nats.go"
 
@@ -67,9 +66,9 @@ func (c *Console) calls(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	before, err := strconv.ParseUint(orZero(query.Get("before")), 10, 64)
+	before, err := sequence(r, "before")
 	if err != nil {
-		return nil, badArgument("before %q: want a number", tools.Excerpt(query.Get("before"), 40))
+		return nil, err
 	}
 	q := task.HistoryQuery{
 		Tool: query.Get("tool"), Outcome: tools.Outcome(query.Get("outcome")),
@@ -79,13 +78,6 @@ func (c *Console) calls(r *http.Request) (any, error) {
 		q.Session = tools.TokenOf(session)
 	}
 	return task.ReadHistory(r.Context(), c.bus, q)
-}
-
-func orZero(text string) string {
-	if text == "" {
-		return "0"
-	}
-	return text
 }
 
 // callDetails is one call with its stored events.

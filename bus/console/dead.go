@@ -15,9 +15,9 @@ const deadPerPage = 100
 
 // dead returns a page of dead letters, newest first, without their messages.
 func (c *Console) dead(r *http.Request) (any, error) {
-	before, err := strconv.ParseUint(orZero(r.URL.Query().Get("before")), 10, 64)
+	before, err := sequence(r, "before")
 	if err != nil {
-		return nil, badArgument("before: want a number")
+		return nil, err
 	}
 	letters, next, err := dead.ListBack(r.Context(), c.bus, before, deadPerPage)
 	if err != nil {

@@ -3,7 +3,6 @@ package console
 import (
 	"encoding/json"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -48,9 +47,9 @@ const (
 
 // sessions lists conversations, the one with the newest entry first.
 func (c *Console) sessions(r *http.Request) (any, error) {
-	before, err := strconv.ParseUint(orZero(r.URL.Query().Get("before")), 10, 64)
+	before, err := sequence(r, "before")
 	if err != nil {
-		return nil, badArgument("before: want a number")
+		return nil, err
 	}
 	lines, seen, scanned, next := []sessionLine{}, map[string]bool{}, 0, uint64(0)
 	noticed := map[int]uint64{} // lines whose last entry is a notice, which changes no run
@@ -124,13 +123,13 @@ func (c *Console) session(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	before, err := strconv.ParseUint(orZero(r.URL.Query().Get("before")), 10, 64)
+	before, err := sequence(r, "before")
 	if err != nil {
-		return nil, badArgument("before: want a number")
+		return nil, err
 	}
-	after, err := strconv.ParseUint(orZero(r.URL.Query().Get("after")), 10, 64)
+	after, err := sequence(r, "after")
 	if err != nil {
-		return nil, badArgument("after: want a number")
+		return nil, err
 	}
 	entries, size, next := []storedEntry{}, 0, uint64(0)
 	for m, err := range c.bus.Read(r.Context(), bus.Sessions, bus.Back(c.bus.Session(session), before)) {

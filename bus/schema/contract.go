@@ -1,9 +1,7 @@
 package schema
 
 import (
-	"maps"
 	"reflect"
-	"slices"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/cron"
@@ -135,6 +133,3 @@ type toolAnswer struct {
 type rejection struct {
 	Error tools.EventError `json:"error"`
 }
-
-// names returns the names of a map in order.
-func names[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -142,19 +142,6 @@ func Document() (*jsonschema.Schema, error) {
 	}, nil
 }
 
-// Resolve returns a schema by name for validation.
-func Resolve(name string) (*jsonschema.Resolved, error) {
-	doc, err := Document()
-	if err != nil {
-		return nil, err
-	}
-	if doc.Defs[name] == nil {
-		return nil, fmt.Errorf("there is no schema %q; known are %v", name, names(doc.Defs))
-	}
-	doc.Ref = "#/$defs/" + name
-	return doc.Resolve(nil)
-}
-
 // Standalone returns one schema of a document as a document of its own, with those that it
 // refers to.
 func Standalone(doc *jsonschema.Schema, name string) *jsonschema.Schema {

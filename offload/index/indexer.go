@@ -10,12 +10,11 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/internal/textscan"
 )
 
-// Indexer computes the index and the digest of the content written to it. It
-// buffers at most one block, so the content can have any size.
+// Indexer computes the index and the digest of a content from its blocks, so the content
+// can have any size.
 type Indexer struct {
 	index *Index
 	sha   hash.Hash
-	part  []byte // a block that is not full yet
 	lines int64
 	chars int64
 	tail  []byte // the start of a rune that the end of the last block cuts, up to 3 bytes
@@ -29,39 +28,14 @@ func NewIndexer() *Indexer {
 	}
 }
 
-// Write adds the next bytes of the content. It never fails. It indexes whole blocks
-// directly and buffers partial ones.
-func (w *Indexer) Write(p []byte) (int, error) {
-	for rest := p; len(rest) > 0; {
-		if len(w.part) == 0 && len(rest) >= BlockSize {
-			w.Block(rest[:BlockSize])
-			rest = rest[BlockSize:]
-			continue
-		}
-		n := min(len(rest), BlockSize-len(w.part))
-		w.part = append(w.part, rest[:n]...)
-		rest = rest[n:]
-		if len(w.part) == BlockSize {
-			w.Block(w.part)
-			w.part = w.part[:0]
-		}
-	}
-	return len(p), nil
-}
-
 // Finish returns the index and the hexadecimal SHA-256 of the content. The caller
-// must not write after Finish.
+// must not add blocks after Finish.
 func (w *Indexer) Finish() (*Index, string) {
-	if len(w.part) > 0 {
-		w.Block(w.part)
-		w.part = nil
-	}
 	w.closeRune(nil)
 	return w.index, hex.EncodeToString(w.sha.Sum(nil))
 }
 
-// Block adds the next block directly. All blocks except the last one must have
-// BlockSize bytes. Do not mix Block and Write.
+// Block adds the next block. All blocks except the last one must have BlockSize bytes.
 func (w *Indexer) Block(p []byte) {
 	x := w.index
 	w.sha.Write(p) // first: hashing hides the latency of uncached memory

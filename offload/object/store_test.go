@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -222,7 +223,9 @@ func FuzzDecodeBlob(f *testing.F) {
 
 func indexOf(data []byte) (*index.Index, string) {
 	w := index.NewIndexer()
-	w.Write(data)
+	for block := range slices.Chunk(data, index.BlockSize) {
+		w.Block(block)
+	}
 	return w.Finish()
 }
 

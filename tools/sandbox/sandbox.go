@@ -184,9 +184,6 @@ func runs(pid int) bool {
 	return runtime.GOOS == "windows" || !errors.Is(p.Signal(syscall.Signal(0)), os.ErrProcessDone)
 }
 
-// Mode returns the mode in use.
-func (s *Sandbox) Mode() Mode { return s.cfg.Mode }
-
 // Close removes what commands left in temporary directories. No command may run.
 func (s *Sandbox) Close() error {
 	switch {
