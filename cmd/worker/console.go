@@ -83,7 +83,7 @@ func newConsoleCommand() *cobra.Command {
 			}
 			defer b.Close()
 			failed := make(chan error, 1)
-			url, stop, err := o.serve(cmd.Context(), b, b.Conn().ConnectedUrlRedacted(), log, failed)
+			url, stop, err := o.serve(cmd.Context(), b, b.Conn().ConnectedUrlRedacted(), log, func(err error) { failed <- err })
 			if err != nil {
 				return err
 			}
@@ -132,8 +132,8 @@ func (o *consoleOptions) check() error {
 }
 
 // serve serves the page of the bus at server until stop is called, and returns its URL with
-// the token. failed receives the error if the server ends before that.
-func (o *consoleOptions) serve(ctx context.Context, b *bus.Bus, server string, log zerolog.Logger, failed chan<- error) (url string, stop func(), err error) {
+// the token. It calls failed if the server ends before that.
+func (o *consoleOptions) serve(ctx context.Context, b *bus.Bus, server string, log zerolog.Logger, failed func(error)) (url string, stop func(), err error) {
 	if err := o.check(); err != nil {
 		return "", nil, err
 	}
@@ -158,7 +158,7 @@ func (o *consoleOptions) serve(ctx context.Context, b *bus.Bus, server string, l
 	if tcp, ok := l.Addr().(*net.TCPAddr); ok && !tcp.IP.IsLoopback() {
 		log.Warn().Str("console", l.Addr().String()).Msg("other hosts can reach the page over an unencrypted connection; anyone with the token can run tools")
 	}
-	stop = httpauth.Serve(l, page, func(err error) { failed <- fmt.Errorf("serve the page: %w", err) })
+	stop = httpauth.Serve(l, page, func(err error) { failed(fmt.Errorf("serve the page: %w", err)) })
 	return fmt.Sprintf("http://%s/?%s=%s", pageHost(l.Addr()), httpauth.TokenParameter, token), stop, nil
 }
 

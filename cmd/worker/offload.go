@@ -1,10 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
@@ -36,8 +36,9 @@ empty and stderr has the reason.`,
 const maxInput = 1 << 30
 
 func readOffloadInput(stdin io.Reader, what string) ([]byte, error) {
-	debug.SetGCPercent(20) // the input is most of the memory, and is needed nearly to the end
-	data, err := readAll(io.LimitReader(stdin, maxInput+1))
+	var buf bytes.Buffer
+	_, err := buf.ReadFrom(io.LimitReader(stdin, maxInput+1))
+	data := buf.Bytes()
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("read %s from stdin: %w", what, err)
@@ -45,36 +46,6 @@ func readOffloadInput(stdin io.Reader, what string) ([]byte, error) {
 		return nil, cli.Exit(cli.ExitUsage, "stdin has more than %d bytes, the most that is accepted", maxInput)
 	case len(data) == 0:
 		return nil, cli.Exit(cli.ExitUsage, "stdin is empty: pipe %s in, as JSON", what)
-	}
-	return data, nil
-}
-
-// returnedSize is the size of an input from which on its memory is returned early.
-const returnedSize = 16 << 20
-
-// readAll is io.ReadAll without the copies of a growing buffer: at the end it needs
-// twice the size of the input. It gives one half back, which the next copy needs.
-func readAll(r io.Reader) ([]byte, error) {
-	var parts [][]byte
-	size := 0
-	for {
-		part := make([]byte, 1<<20)
-		n, err := io.ReadFull(r, part)
-		parts, size = append(parts, part[:n]), size+n
-		if err == io.EOF || err == io.ErrUnexpectedEOF {
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	data := make([]byte, 0, size)
-	for i, part := range parts {
-		data = append(data, part...)
-		parts[i] = nil
-	}
-	if size > returnedSize {
-		debug.FreeOSMemory()
 	}
 	return data, nil
 }

@@ -174,20 +174,7 @@ func (o *upOptions) page(ctx context.Context, b *bus.Bus, server string, log zer
 		u.User = nil // the credential
 		server = u.String()
 	}
-	failed := make(chan error, 1)
-	address, stopServer, err := o.console.serve(ctx, b, server, log, failed)
-	if err != nil {
-		return "", nil, err
-	}
-	stopped := make(chan struct{})
-	go func() {
-		select {
-		case err := <-failed:
-			log.Error().Err(err).Msg("the page ended; the worker continues")
-		case <-stopped:
-		}
-	}()
-	return address, func() { stopServer(); close(stopped) }, nil
+	return o.console.serve(ctx, b, server, log, func(err error) { log.Error().Err(err).Msg("the page ended; the worker continues") })
 }
 
 // limitMemory makes the garbage collector run more often than by default. The server keeps

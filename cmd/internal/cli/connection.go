@@ -73,12 +73,10 @@ func (c *Connection) Connect(ctx context.Context, name string, log zerolog.Logge
 	return b, err
 }
 
-// CheckData returns an error if other users could write into the data directory.
+// CheckData returns an error if there is no data directory.
 func (c *Connection) CheckData() error {
-	if c.Data == tempDataDir() {
-		if err := ownDir(c.Data); err != nil {
-			return Exit(ExitFailed, "%w; choose another one with --data", err)
-		}
+	if c.Data == "" {
+		return Exit(ExitUsage, "this user has no home directory; name a data directory with --data")
 	}
 	return nil
 }

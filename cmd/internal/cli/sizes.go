@@ -3,8 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -16,27 +14,17 @@ import (
 // MaxBytesFlag adds --max-bytes, the sizes of the streams, which set Config.MaxBytes and
 // Config.StreamBytes.
 func MaxBytesFlag(flags *pflag.FlagSet, cfg *bus.Config, more string) {
-	flags.Var(&streamSizes{cfg}, "max-bytes", "`BYTES` that a stream may hold (four times as much for results), or STREAM=BYTES,... for single ones, such as results=8GiB,calls=512MiB; default 1 GiB"+more)
+	flags.Var(&streamSizes{cfg: cfg}, "max-bytes", "`BYTES` that a stream may hold (four times as much for results), or STREAM=BYTES,... for single ones, such as results=8GiB,calls=512MiB; default 1 GiB"+more)
 }
 
 // streamSizes is the value of --max-bytes.
-type streamSizes struct{ cfg *bus.Config }
-
-func (s *streamSizes) Type() string { return "sizes" }
-
-func (s *streamSizes) String() string {
-	if s.cfg == nil {
-		return ""
-	}
-	var parts []string
-	if s.cfg.MaxBytes > 0 {
-		parts = append(parts, strconv.FormatInt(s.cfg.MaxBytes, 10))
-	}
-	for _, name := range slices.Sorted(maps.Keys(s.cfg.StreamBytes)) {
-		parts = append(parts, fmt.Sprintf("%s=%d", name, s.cfg.StreamBytes[name]))
-	}
-	return strings.Join(parts, ",")
+type streamSizes struct {
+	cfg   *bus.Config
+	given []string
 }
+
+func (s *streamSizes) Type() string   { return "sizes" }
+func (s *streamSizes) String() string { return strings.Join(s.given, ",") }
 
 func (s *streamSizes) Set(text string) error {
 	for part := range strings.SplitSeq(text, ",") {
@@ -59,6 +47,7 @@ func (s *streamSizes) Set(text string) error {
 		}
 		s.cfg.StreamBytes[strings.ToLower(strings.TrimSpace(name))] = n
 	}
+	s.given = append(s.given, text)
 	return nil
 }
 

@@ -1,15 +1,12 @@
 package process
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/rs/zerolog"
 
@@ -32,8 +29,6 @@ type health struct {
 	keeper  *retention.Keeper
 	slots   int
 	serving atomic.Bool // the process accepts calls
-
-	unserved unserved
 }
 
 // listen answers requests until stop is called. stop waits for running requests.
@@ -47,21 +42,7 @@ func (h *health) listen(address string, log zerolog.Logger) (stop func(), err er
 	mux.HandleFunc("GET /healthz", answerProbe(h.alive))
 	mux.HandleFunc("GET /readyz", answerProbe(h.ready))
 	mux.HandleFunc("GET /metrics", h.metrics)
-	server := &http.Server{Handler: httpauth.Public(mux), ReadTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute}
-	var serving sync.WaitGroup
-	serving.Go(func() {
-		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			log.Error().Err(err).Msg("health server failed")
-		}
-	})
-	return func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		if server.Shutdown(ctx) != nil {
-			_ = server.Close()
-		}
-		serving.Wait()
-	}, nil
+	return httpauth.Serve(l, httpauth.Public(mux), func(err error) { log.Error().Err(err).Msg("health server failed") }), nil
 }
 
 func answerProbe(probe func() error) http.HandlerFunc {

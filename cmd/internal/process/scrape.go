@@ -5,7 +5,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -32,29 +31,6 @@ func (h *health) metrics(w http.ResponseWriter, r *http.Request) {
 	if metrics.Write(w, g) == nil {
 		_ = metrics.WriteProcess(w)
 	}
-}
-
-// unservedInterval is the shortest time between two searches for queues without a
-// consumer: a search may read a thousand messages.
-const unservedInterval = 15 * time.Second
-
-// unserved remembers the queues whose calls wait although no worker ever served them.
-type unserved struct {
-	mu    sync.Mutex
-	at    time.Time
-	found map[string]uint64
-}
-
-func (u *unserved) read(ctx context.Context, b *bus.Bus, served func(queue string) bool) map[string]uint64 {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if time.Since(u.at) < unservedInterval {
-		return u.found
-	}
-	if found, err := status.Unserved(ctx, b, served); err == nil {
-		u.at, u.found = time.Now(), found
-	}
-	return u.found
 }
 
 // number is 1 for true.
@@ -94,10 +70,10 @@ func (h *health) readStreams(ctx context.Context, g *metrics.Gauges) {
 // otherwise nobody would report a queue without a worker.
 func (h *health) readQueues(ctx context.Context, g *metrics.Gauges) {
 	if queues, err := status.Consumers(ctx, h.bus, h.bus.WorkerConsumer("")); err == nil {
-		for name, waiting := range h.unserved.read(ctx, h.bus, func(queue string) bool { return queues[queue] != nil }) {
-			if queues[name] == nil { // otherwise a worker has started since
-				queues[name] = &jetstream.ConsumerInfo{NumPending: waiting}
-			}
+		// What cannot be read is missing, as everything here.
+		unserved, _ := status.Unserved(ctx, h.bus, func(queue string) bool { return queues[queue] != nil })
+		for name, waiting := range unserved {
+			queues[name] = &jetstream.ConsumerInfo{NumPending: waiting}
 		}
 		for _, name := range slices.Sorted(maps.Keys(queues)) {
 			info := queues[name]

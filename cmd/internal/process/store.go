@@ -3,7 +3,6 @@ package process
 import (
 	"cmp"
 	"context"
-	"errors"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -58,11 +57,12 @@ func (o *StoreOptions) check() error {
 // OpenDisk opens the store on disk in the data directory. It starts a sweep, because
 // the processes that use it may be too short-lived for a regular one; closeStore waits
 // for it.
-func (o *StoreOptions) OpenDisk(connection *cli.Connection) (store *disk.Store, closeStore func() error, err error) {
-	if err := errors.Join(o.check(), connection.CheckData()); err != nil {
+func (o *StoreOptions) OpenDisk(connection *cli.Connection) (store offload.Store, closeStore func() error, err error) {
+	if err := connection.CheckData(); err != nil {
 		return nil, nil, err
 	}
-	store, err = disk.Open(filepath.Join(connection.Data, "artifacts"), offload.StoreConfig{TTL: o.ttl, Quota: o.quota})
+	o.Spec = "disk:"
+	store, closeDisk, err := o.Open(context.Background(), connection, nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -72,7 +72,7 @@ func (o *StoreOptions) OpenDisk(connection *cli.Connection) (store *disk.Store, 
 	return store, func() error {
 		cancel()
 		sweeping.Wait()
-		return store.Close()
+		return closeDisk()
 	}, nil
 }
 
