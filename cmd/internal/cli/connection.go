@@ -83,7 +83,7 @@ func (c *Connection) CheckData() error {
 
 // Check returns an error if the flags are not valid.
 func (c *Connection) Check() error {
-	if err := c.CheckData(); err != nil {
+	if err := c.CheckData(); err != nil && !c.External() {
 		return err
 	}
 	if _, err := bus.NewSubjects(c.Prefix); err != nil {

@@ -56,15 +56,8 @@ const topicAnnotation = "stevedore_topic"
 func Topic(flags *pflag.FlagSet, name string, add func(*pflag.FlagSet)) {
 	group := pflag.NewFlagSet(name, pflag.ContinueOnError)
 	add(group)
-	group.VisitAll(func(f *pflag.Flag) { setTopic(f, name) })
+	group.VisitAll(func(f *pflag.Flag) { _ = group.SetAnnotation(f.Name, topicAnnotation, []string{name}) }) // the flag exists
 	flags.AddFlagSet(group)
-}
-
-func setTopic(f *pflag.Flag, name string) {
-	if f.Annotations == nil {
-		f.Annotations = map[string][]string{}
-	}
-	f.Annotations[topicAnnotation] = []string{name}
 }
 
 func topicOf(f *pflag.Flag) string {

@@ -139,6 +139,9 @@ func (o *Options) Check() error {
 	} else if !info.IsDir() {
 		return cli.Exit(cli.ExitUsage, "--workspace %q is not a directory", o.Workspace)
 	}
+	if err := o.Connection.CheckData(); err != nil { // also with a server elsewhere: it has the homes of commands
+		return err
+	}
 	return o.Connection.Check()
 }
 

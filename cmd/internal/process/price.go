@@ -32,16 +32,11 @@ func (o *AgentOptions) parsePrices() (map[string]agent.Price, error) {
 		if len(numbers) == 3 {
 			price.CachedInput = numbers[2]
 		}
-		prices[given[:cut]] = price
-	}
-	for spec := range prices {
-		if !o.hasModel(spec) {
+		spec := given[:cut]
+		if !slices.Contains(o.Models, spec) {
 			return nil, cli.Exit(cli.ExitUsage, "--price %s: no --model is %s", spec, spec)
 		}
+		prices[spec] = price
 	}
 	return prices, nil
-}
-
-func (o *AgentOptions) hasModel(spec string) bool {
-	return slices.Contains(o.Models, spec)
 }

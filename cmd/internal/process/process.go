@@ -42,7 +42,7 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/sandbox"
 )
 
-// parts are the parts of a process. The open methods fill them, in the order in
+// parts are the parts of a process that others use. The open methods fill them, in the order in
 // which Run calls them.
 type parts struct {
 	*Options
@@ -56,11 +56,7 @@ type parts struct {
 	state     state.Store
 	notifier  *notify.Notifier
 	channels  map[string]channel.Channel
-	receivers []func(context.Context) error
-	shell     builtin.ShellConfig
-	unguarded []string // paths that --shell-write allows
 	registry  *tools.Registry
-	heartbeat *heartbeat.Config // nil means none
 	worker    *worker.Worker
 	service   *rpc.Service
 	serving   chan struct{} // closed when service answers
@@ -78,7 +74,7 @@ func (o *Options) Run(ctx context.Context, b *bus.Bus, log zerolog.Logger, stdou
 	otlp.LogErrors(log)
 	p := &parts{Options: o, bus: b, log: log, stdout: stdout, extra: extra}
 	defer func() { err = errors.Join(err, p.close()) }()
-	for _, open := range []func(context.Context) error{p.provision, p.takeOver, p.openStore, p.openNotifier, p.openShell, p.openTools, p.openMCP, p.openHeartbeat, p.openWorker, p.openReceivers, p.openHealth} {
+	for _, open := range []func(context.Context) error{p.provision, p.openStore, p.openNotifier, p.openTools, p.openMCP, p.openHeartbeat, p.openWorker, p.openReceivers, p.openHealth} {
 		if err := open(ctx); err != nil {
 			return err
 		}
@@ -103,15 +99,10 @@ func (p *parts) provision(ctx context.Context) error {
 	for _, d := range provisioned.Differences {
 		p.log.Warn().Str("stream", d.Name).Str("setting", d.Setting).Str("have", d.Have).Str("want", d.Want).Msg("stream differs; see stevedore provision")
 	}
-	return err
-}
-
-// takeOver ends the leases of an earlier process on the server of this one.
-func (p *parts) takeOver(ctx context.Context) error {
-	if !p.OwnServer {
-		return nil
+	if err != nil || !p.OwnServer {
+		return err
 	}
-	return admin.TakeOver(ctx, p.bus, p.log)
+	return admin.TakeOver(ctx, p.bus, p.log) // of an earlier process on this server
 }
 
 func (p *parts) openStore(ctx context.Context) error {
@@ -131,8 +122,12 @@ func (p *parts) openTools(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	shell, unguarded, err := p.openShell()
+	if err != nil {
+		return err
+	}
 	toolset, closeTools, err := builtin.Tools(builtin.Config{
-		Workspace: p.Workspace, Web: web, Shell: p.shell, Unguarded: p.unguarded, Hide: []string{p.Connection.Data},
+		Workspace: p.Workspace, Web: web, Shell: shell, Unguarded: unguarded, Hide: []string{p.Connection.Data},
 		Advise: func(r sandbox.Refusal) string { return shellAdvice[r] },
 	})
 	if err != nil {
@@ -209,7 +204,7 @@ func (p *parts) openHeartbeat(context.Context) error {
 	if err := cfg.Validate(); err != nil {
 		return cli.Exit(cli.ExitUsage, "%w", err)
 	}
-	p.heartbeat = &cfg
+	p.running = append(p.running, func(ctx context.Context) error { return heartbeat.Run(ctx, p.bus, cfg) })
 	return nil
 }
 

@@ -55,7 +55,7 @@ func (p *parts) openReceivers(ctx context.Context) error {
 			if err := checkReceives(channel); err != nil {
 				return cli.Exit(cli.ExitUsage, "--receive %s: %w", name, err)
 			}
-			p.receivers = append(p.receivers, func(ctx context.Context) error {
+			p.running = append(p.running, func(ctx context.Context) error {
 				defer inbox.Close()
 				return channel.Receive(ctx, inbox, log)
 			})

@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"github.com/rs/zerolog"
-	"github.com/stevedore-bus/stevedore/bus/heartbeat"
 )
 
 // run runs the parts together.
@@ -19,10 +18,6 @@ func (p *parts) run(ctx context.Context, onReady func() (func() error, error)) e
 		}
 		running = append(running, p.notify)
 	}
-	if p.heartbeat != nil {
-		running = append(running, func(ctx context.Context) error { return heartbeat.Run(ctx, p.bus, *p.heartbeat) })
-	}
-	running = append(running, p.receivers...)
 	stopped := ctx
 	running = append(running,
 		func(ctx context.Context) error { return p.announce(ctx, onReady) },

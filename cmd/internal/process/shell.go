@@ -1,7 +1,6 @@
 package process
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -169,30 +168,31 @@ func shellState(data, workspace string) string {
 }
 
 // openShell examines what the system offers to confine commands, and logs what is missing.
-func (p *parts) openShell(context.Context) error {
+// unguarded are the paths that --shell-write allows.
+func (p *parts) openShell() (shell builtin.ShellConfig, unguarded []string, err error) {
 	cfg, err := p.Shell.config(p.Workspace, p.Connection.Data)
 	if err != nil {
-		return err
+		return shell, nil, err
 	}
 	if data, err := filepath.Abs(p.Connection.Data); p.Connection.Data != "" && err == nil {
 		if rel, err := filepath.Rel(cfg.Workspace, data); err == nil && filepath.IsLocal(rel) {
 			p.log.Warn().Str("data", data).Msg("the data directory, with the credential of the bus, is in the workspace; use another --workspace or --data")
 		}
 	}
-	p.shell, p.unguarded = builtin.ShellConfig{MaxOutput: p.Shell.maxOutput}, cfg.Write
+	shell.MaxOutput = p.Shell.maxOutput
 	sb, err := sandbox.New(cfg)
 	if errors.Is(err, sandbox.ErrUnconfined) {
 		p.log.Warn().Err(err).Msg("the shell tool refuses commands; --shell-sandbox besteffort runs them with the protection that there is")
-		p.shell.Refuse = fmt.Errorf("%w; --shell-sandbox besteffort of the worker runs them with the protection that there is", err)
+		shell.Refuse = fmt.Errorf("%w; --shell-sandbox besteffort of the worker runs them with the protection that there is", err)
 		if p.Shell.mcp {
-			return cli.Exit(cli.ExitUsage, "--mcp-sandbox: %w", err)
+			return shell, nil, cli.Exit(cli.ExitUsage, "--mcp-sandbox: %w", err)
 		}
-		return nil
+		return shell, cfg.Write, nil
 	} else if err != nil {
-		return err
+		return shell, nil, err
 	}
 	p.closers = append(p.closers, sb.Close)
-	p.shell.Sandbox = sb
+	shell.Sandbox = sb
 	if p.Shell.mcp {
 		p.MCP.Sandbox = sb
 	}
@@ -201,5 +201,5 @@ func (p *parts) openShell(context.Context) error {
 	for _, missing := range protection.Missing {
 		p.log.Warn().Str("missing", missing).Msg("the sandbox of the shell tool is incomplete")
 	}
-	return nil
+	return shell, cfg.Write, nil
 }
