@@ -141,33 +141,39 @@ func (r *Record) decode(body []byte) error {
 	return nil
 }
 
-// decodeEntry decodes a record that a watch reports; ok is false if no worker wrote it.
-// A record that expired is empty.
-func decodeEntry(entry jetstream.KeyValueEntry) (r Record, ok bool) {
-	tokens := strings.Split(entry.Key(), ".")
+// decodeEntry decodes a stored record; ok is false if no worker wrote it. A record that
+// expired has no value and is empty.
+func decodeEntry(key string, revision uint64, changed time.Time, value []byte) (r Record, ok bool) {
+	tokens := strings.Split(key, ".")
 	if len(tokens) != 3 {
 		return Record{}, false
 	}
-	r = Record{key: tools.CallKey{Session: tokens[1], ID: tokens[2]}, revision: entry.Revision(), changed: entry.Created()}
-	if entry.Operation() != jetstream.KeyValuePut {
-		return r, true
-	}
-	return r, r.decode(entry.Value()) == nil
+	r = Record{key: tools.CallKey{Session: tokens[1], ID: tokens[2]}, revision: revision, changed: changed}
+	return r, len(value) == 0 || r.decode(value) == nil
 }
 
 // listTimeout limits the reading of all records.
 const listTimeout = 10 * time.Second
 
-// listRecords calls f for each record of a session, or of all sessions if it is "*".
+// listRecords calls f for each record of a session, or of all sessions if it is "*". It
+// needs no consumer, which the role for reading may not create.
 func listRecords(ctx context.Context, b *bus.Bus, session string, f func(Record)) error {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	ended := errors.New("all records were read")
-	err := watchRecords(ctx, b, session, func(r Record) { f(r) }, func() error { return ended }, jetstream.IgnoreDeletes())
-	if errors.Is(err, ended) {
-		return nil
+	prefix := "$KV." + b.BucketName(bus.TasksBucket) + "."
+	get := jsapi.Get{NextBySubject: prefix + keyOf(tools.CallKey{Session: session, ID: "*"}), Sequence: 1, Batch: 256, MaxBytes: 4 << 20}
+	for m, err := range jsapi.New(b.JetStream()).Messages(ctx, "KV_"+b.BucketName(bus.TasksBucket), get) {
+		if err != nil {
+			return fmt.Errorf("list the records of calls: %w", err)
+		}
+		if len(m.Data) == 0 { // it expired
+			continue
+		}
+		if r, ok := decodeEntry(strings.TrimPrefix(m.Subject, prefix), m.Sequence, m.Time, m.Data); ok {
+			f(r)
+		}
 	}
-	return fmt.Errorf("list the records of calls: %w", errors.Join(ctx.Err(), err))
+	return nil
 }
 
 // watchRecords calls f for each record of a session, or of all sessions if it is "*", and
@@ -194,7 +200,7 @@ func watchRecords(ctx context.Context, b *bus.Bus, session string, f func(Record
 					return err
 				}
 			default:
-				if r, ok := decodeEntry(entry); ok {
+				if r, ok := decodeEntry(entry.Key(), entry.Revision(), entry.Created(), entry.Value()); ok {
 					f(r)
 				}
 			}
