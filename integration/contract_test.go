@@ -83,10 +83,9 @@ func TestRealTrafficFitsTheSchemas(t *testing.T) {
 	ask("submit.default.read_file.s1.sub", `{"args":{"path":"note.txt"},"deadline":"2099-01-01T00:00:00Z"}`)
 	ask("submit.default.read_file", `{"id":"sub2","session":"s1","args":{"path":"note.txt"}}`)
 	publish("call.default.read_file.s1.pub", `{"args":{"path":"note.txt"},"offload":true}`)
-	publish("call.default.read_file", `{"id":"pub2","session":"s1","args":{"path":"note.txt"}}`)
 	publish("raw.default.mine.s1.raw", `{"for_llm":"done","for_user":"Done."}`)
-	publish("raw.default.mine", `{"id":"raw2","session":"s1","content":[{"type":"text","text":"a"},{"type":"image","data":"aGk=","mimeType":"image/png"}]}`)
-	publish("call.default.read_file", `no JSON`)
+	publish("raw.default.mine.s1.raw2", `{"content":[{"type":"text","text":"a"},{"type":"image","data":"aGk=","mimeType":"image/png"}]}`)
+	publish("call.default.read_file.s1.broken", `no JSON`)
 	publish("notify.console", `{"text":"**hi**","format":"markdown"}`)
 	ask("call.default.shout.s1.loud", `{"args":{"text":"hi"}}`)
 	for function, body := range map[string]string{
@@ -121,7 +120,7 @@ func TestRealTrafficFitsTheSchemas(t *testing.T) {
 		}
 	}
 	ask("approvals.list", "")
-	ask("artifacts.list", "")
+	ask("artifacts.list", "{}")
 	ask("approval.s1.yes", `{"id":"w1","by":"ann"}`)
 	ask("approval.s1.no", `{"id":"w2","reason":"not today"}`)
 
