@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -111,9 +112,7 @@ func serveMCP(ctx context.Context, o mcpOptions, stdin io.Reader, stdout, stderr
 	if o.wait <= 0 {
 		return cli.Exit(cli.ExitUsage, "--wait %s: want more than 0s", o.wait)
 	}
-	if o.session == "" {
-		o.session = "mcp-" + strings.ToLower(rand.Text()[:16])
-	}
+	o.session = cmp.Or(o.session, "mcp-"+strings.ToLower(rand.Text()[:16]))
 	guard, err := o.http.guard(o.session, o.Connection.Data, stderr)
 	if err != nil {
 		return err

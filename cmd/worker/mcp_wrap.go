@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -102,9 +103,7 @@ func mcpWrap(ctx context.Context, o mcpWrapOptions, argv []string, stdin io.Read
 	if err != nil {
 		return err
 	}
-	if o.session == "" {
-		o.session = "mcp-" + strings.ToLower(rand.Text()[:16])
-	}
+	o.session = cmp.Or(o.session, "mcp-"+strings.ToLower(rand.Text()[:16]))
 	guard, err := o.http.guard(o.session, o.Connection.Data, stderr)
 	if err != nil {
 		return err

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 
@@ -70,8 +69,8 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reade
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
-			known := map[string]bool{}
-			cmd.Flags().VisitAll(func(f *pflag.Flag) { known[f.Name] = true })
+			var known []string
+			cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
 			if name := similar(unknown.GetSpecifiedName(), known); name != "" {
 				err = fmt.Errorf("%w (did you mean --%s?)", err, name)
 			}
@@ -165,20 +164,16 @@ func similarCommand(cmd *cobra.Command, name string) string {
 
 // DidYouMean returns the hint at the known name that is most likely meant by name, or "".
 func DidYouMean(name string, known []string) string {
-	names := map[string]bool{}
-	for _, k := range known {
-		names[k] = true
-	}
-	if meant := similar(name, names); meant != "" {
+	if meant := similar(name, known); meant != "" {
 		return fmt.Sprintf(" (did you mean %q?)", meant)
 	}
 	return ""
 }
 
 // similar returns the known name that is most likely meant by name, or "".
-func similar(name string, known map[string]bool) string {
+func similar(name string, known []string) string {
 	for i := range len(name) - 1 { // two neighbours in the wrong order, which cobra counts as two errors
-		if swapped := name[:i] + name[i+1:i+2] + name[i:i+1] + name[i+2:]; known[swapped] {
+		if swapped := name[:i] + name[i+1:i+2] + name[i:i+1] + name[i+2:]; slices.Contains(known, swapped) {
 			return swapped
 		}
 	}
@@ -189,7 +184,7 @@ func similar(name string, known map[string]bool) string {
 	if len(name) > 4 {
 		names.SuggestionsMinimumDistance = 2
 	}
-	for _, k := range slices.Sorted(maps.Keys(known)) {
+	for _, k := range slices.Sorted(slices.Values(known)) {
 		names.AddCommand(&cobra.Command{Use: k, Run: func(*cobra.Command, []string) {}})
 	}
 	return append(names.SuggestionsFor(name), "")[0]

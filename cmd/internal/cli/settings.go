@@ -64,12 +64,12 @@ func AddConfigFlag(cmd *cobra.Command) {
 
 // warnOfTypos prints a warning for each environment variable whose name is similar to
 // that of a setting. Other unknown variables may be those of another program.
-func warnOfTypos(cmd *cobra.Command, known map[string]bool) {
+func warnOfTypos(cmd *cobra.Command, known []string) {
 	for _, variable := range os.Environ() {
 		name, _, _ := strings.Cut(variable, "=")
 		rest, ours := strings.CutPrefix(name, envPrefix)
 		flag := strings.ToLower(strings.ReplaceAll(rest, "_", "-"))
-		if !ours || known[flag] || flag == configFlag {
+		if !ours || slices.Contains(known, flag) || flag == configFlag {
 			continue
 		}
 		if meant := similar(flag, known); meant != "" {
@@ -78,7 +78,7 @@ func warnOfTypos(cmd *cobra.Command, known map[string]bool) {
 	}
 }
 
-func resolve(flags *pflag.FlagSet, known map[string]bool) error {
+func resolve(flags *pflag.FlagSet, known []string) error {
 	if flags.Changed("server") && flags.Changed("context") {
 		return Exit(ExitUsage, "want either --server or --context")
 	}
@@ -122,7 +122,7 @@ func EnvName(flag string) string {
 
 // fromFile refuses keys that are no flag of any command, because they are mostly
 // typos.
-func fromFile(flags *pflag.FlagSet, name string, known map[string]bool) error {
+func fromFile(flags *pflag.FlagSet, name string, known []string) error {
 	data, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Exit(ExitUsage, "settings file %q does not exist", name)
@@ -138,9 +138,8 @@ func fromFile(flags *pflag.FlagSet, name string, known map[string]bool) error {
 	flags.VisitAll(func(f *pflag.Flag) { skip[f.Name] = isSet(flags, f) })
 	for key, value := range settings {
 		flag := strings.ReplaceAll(key, "_", "-")
-		if !known[flag] {
-			names := slices.Sorted(maps.Keys(known))
-			return Exit(ExitUsage, "settings file %q: unknown setting %q%s; known are %s", name, key, DidYouMean(flag, names), strings.Join(names, ", "))
+		if !slices.Contains(known, flag) {
+			return Exit(ExitUsage, "settings file %q: unknown setting %q%s; known are %s", name, key, DidYouMean(flag, known), strings.Join(known, ", "))
 		}
 		if flags.Lookup(flag) == nil || skip[flag] {
 			continue
@@ -165,12 +164,15 @@ func setAny(flags *pflag.FlagSet, flag string, value any) error {
 	return nil
 }
 
-func allFlags(root *cobra.Command) map[string]bool {
-	known := map[string]bool{}
-	visitFlags(root, func(f *pflag.Flag) { known[f.Name] = true })
-	delete(known, "help")
-	delete(known, configFlag)
-	return known
+// allFlags returns the names of all settings, sorted.
+func allFlags(root *cobra.Command) (names []string) {
+	visitFlags(root, func(f *pflag.Flag) {
+		if f.Name != "help" && f.Name != configFlag {
+			names = append(names, f.Name)
+		}
+	})
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // visitFlags calls f with each flag of cmd and of its subcommands.
