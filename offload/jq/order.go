@@ -203,8 +203,8 @@ func each(v reflect.Value, f func(any) bool) {
 			each(v.Index(i), f)
 		}
 	case reflect.Struct:
-		for i := range v.NumField() {
-			each(v.Field(i), f)
+		for _, field := range v.Fields() {
+			each(field, f)
 		}
 	}
 }
