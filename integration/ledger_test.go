@@ -153,13 +153,16 @@ func (l *ledger) check(nc *nats.Conn, workspace string) {
 	results := l.results(js, "stevedore.result.>")
 	completions := l.results(js, "stevedore.completion.>")
 	ran := l.lines(filepath.Join(workspace, "ran"))
-	notified := map[string]int{}
+	notified := map[string]int{} // by chat and text
 	for line, n := range l.lines(filepath.Join(workspace, "notes.jsonl")) {
-		var note struct{ Text string }
+		var note struct {
+			Text   string
+			ChatID string `json:"chat_id"`
+		}
 		if err := json.Unmarshal([]byte(line), &note); err != nil {
 			l.Errorf("the channel got the line %q", line)
 		}
-		notified[strings.TrimSpace(note.Text)] += n
+		notified[note.ChatID+" "+strings.TrimSpace(note.Text)] += n
 	}
 	ends := map[string]int{}
 	for _, id := range slices.Sorted(maps.Keys(l.accepted)) {
@@ -189,7 +192,7 @@ func (l *ledger) check(nc *nats.Conn, workspace string) {
 			l.checkCompleted(c, result, ran[id], notified)
 		case outcome == "unknown" && once:
 		case c.kind == "message" && strings.Contains(result.text("error", "message"), "the stream is full"):
-			if notified["hello "+id] > 0 { // the tool said that the user gets nothing
+			if notified[c.session+" hello "+id] > 0 { // the tool said that the user gets nothing
 				l.violated(id, "the user got a message that failed")
 			}
 		default:
@@ -202,9 +205,6 @@ func (l *ledger) check(nc *nats.Conn, workspace string) {
 		if soakID.MatchString(id) && !l.tried(id) {
 			l.violated(id, "there is a result of a call that nobody submitted")
 		}
-	}
-	if replies := notified[agentReply]; replies < ends["agent completed"] {
-		l.Errorf("the users got %d replies of %d agents", replies, ends["agent completed"])
 	}
 	l.Logf("%d accepted calls ended as %v", len(l.accepted), ends)
 }
@@ -259,11 +259,11 @@ func (l *ledger) checkCompleted(c ledgerCall, result event, ran int, notified ma
 		if ran != 1 {
 			l.violated(c.id, "it completed and ran %d times", ran)
 		}
-		if notified["done "+c.id] == 0 {
+		if notified[c.session+" done "+c.id] == 0 {
 			l.violated(c.id, "the user did not get its output")
 		}
 	case "message":
-		if notified["hello "+c.id] == 0 {
+		if notified[c.session+" hello "+c.id] == 0 {
 			l.violated(c.id, "the user did not get the message")
 		}
 	case "raw":
@@ -281,6 +281,9 @@ func (l *ledger) checkCompleted(c ledgerCall, result event, ran int, notified ma
 	case "agent":
 		if text != agentReply {
 			l.violated(c.id, "the agent's reply is %.200q", text)
+		}
+		if notified[c.session+" "+agentReply] == 0 {
+			l.violated(c.id, "the user did not get the agent's reply")
 		}
 	}
 }

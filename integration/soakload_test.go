@@ -77,11 +77,13 @@ func (r *soakRun) newCall(client soakClient) soakCall {
 	return c
 }
 
+// body returns the body of the call. Each session has a chat of its own, so that its user gets
+// the output: the result of a call without a channel is only for the caller.
 func (c soakCall) body() string {
 	if c.raw {
 		return fmt.Sprintf(`{"id":%q,"session":%q,"for_llm":"raw %s"}`, c.id, c.session, c.id)
 	}
-	return fmt.Sprintf(`{"id":%q,"session":%q,"args":%s}`, c.id, c.session, c.args)
+	return fmt.Sprintf(`{"id":%q,"session":%q,"channel":"notes","chat_id":%q,"args":%s}`, c.id, c.session, c.session, c.args)
 }
 
 // Ways in which a client can submit a call.
