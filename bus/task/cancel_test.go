@@ -4,8 +4,10 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -59,4 +61,39 @@ func TestForeignCancellationKeys(t *testing.T) {
 	if err != nil || strings.Join(seen, " ") != "s/c" {
 		t.Errorf("saw %v, %v", seen, err)
 	}
+}
+
+// The library ends a watch whose bucket is gone. Once there is a bucket again, the follower
+// hears of later cancellations.
+func TestFollowerOutlivesItsWatch(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		ready, cancelled := make(chan struct{}), make(chan tools.CallKey, 1)
+		nothing := func(tools.CallKey) {}
+		f := task.NewFollower(b, task.FollowerConfig{Cancelled: func(k tools.CallKey) { cancelled <- k }, Expired: nothing, Stop: nothing})
+		defer bustest.Run(t, func(ctx context.Context) error { return f.Run(ctx, func() { close(ready) }) })()
+		<-ready
+		watching := b.Conn().NumSubscriptions()
+		if err := b.JetStream().DeleteKeyValue(t.Context(), b.BucketName(bus.TasksBucket)); err != nil {
+			t.Fatal(err)
+		}
+		bustest.WaitUntil(t, "the watch to end", func() bool { return b.Conn().NumSubscriptions() < watching })
+		time.Sleep(time.Minute) // several tries fail
+		if _, err := admin.Provision(t.Context(), b, admin.Nothing); err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range []string{"a", "b"} {
+			if err := task.RecordCancellation(t.Context(), b, "s", id); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case k := <-cancelled:
+				if k.ID != id {
+					t.Errorf("call %s was cancelled, not %s", k.ID, id)
+				}
+			case <-time.After(bustest.Timeout):
+				t.Fatalf("the follower does not hear of the cancellation of call %s", id)
+			}
+		}
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
@@ -20,6 +21,8 @@ const (
 	maxSleep = time.Minute
 	// resumeRetry is the pause after a call could not be published.
 	resumeRetry = 5 * time.Second
+	// watchRetry is the pause after the watch of the records ended.
+	watchRetry = time.Second
 	// clockInterval is how often the time of the server is read while calls are parked.
 	clockInterval = 30 * time.Second
 )
@@ -80,7 +83,9 @@ func (f *Follower) Add(p Parked) {
 	}
 }
 
-// Run follows the records until ctx ends. It calls onReady once it knows all of them.
+// Run follows the records until ctx ends. It calls onReady once, when it knows all of them.
+// Later, it begins again whenever the watch ends: the library ends one whose consumer the
+// server has lost and cannot create at once.
 func (f *Follower) Run(ctx context.Context, onReady func()) error {
 	stops, err := f.bus.Conn().Subscribe(f.bus.Subjects.Cancel("*", "*"), func(msg *nats.Msg) {
 		if tokens := f.bus.Split(msg.Subject); len(tokens) == 3 {
@@ -96,13 +101,24 @@ func (f *Follower) Run(ctx context.Context, onReady func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	resuming.Go(func() { f.resumeDue(ctx) })
-	return watchRecords(ctx, f.bus, "*", f.apply, func() error {
-		f.mu.Lock()
-		f.ready = true
-		f.mu.Unlock()
-		onReady()
-		f.notify()
-		return nil
+	onReady = sync.OnceFunc(onReady)
+	ended := false // has a watch ended? Before, its error is permanent, such as that of a missing bucket
+	return backoff.RetryNotify(func() error {
+		err := watchRecords(ctx, f.bus, "*", f.apply, func() error {
+			f.mu.Lock()
+			f.ready = true
+			f.mu.Unlock()
+			onReady()
+			f.notify()
+			return nil
+		})
+		ended = ended || errors.Is(err, errWatchEnded)
+		if !ended || errors.Is(err, nats.ErrConnectionClosed) {
+			return backoff.Permanent(err)
+		}
+		return err
+	}, backoff.WithContext(backoff.NewConstantBackOff(watchRetry), ctx), func(err error, pause time.Duration) {
+		f.cfg.Log.Warn().Err(err).Dur("retry_in", pause).Msg("cannot watch the records of calls")
 	})
 }
 

@@ -176,6 +176,8 @@ func listRecords(ctx context.Context, b *bus.Bus, session string, f func(Record)
 	return nil
 }
 
+var errWatchEnded = errors.New("watch the records of calls: the watch ended")
+
 // watchRecords calls f for each record of a session, or of all sessions if it is "*", and
 // for each change, until ctx ends. It calls ready after the records that exist; an error of
 // ready ends the watch.
@@ -194,7 +196,7 @@ func watchRecords(ctx context.Context, b *bus.Bus, session string, f func(Record
 			case ctx.Err() != nil:
 				return nil
 			case !ok:
-				return errors.New("watch the records of calls: the watch ended")
+				return errWatchEnded
 			case entry == nil:
 				if err := ready(); err != nil {
 					return err

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -186,7 +185,7 @@ func (w *Worker) follow(ctx context.Context, failed func(error)) (stop func() er
 	following, end := context.WithCancel(context.WithoutCancel(ctx))
 	ready, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
-		err := w.records.Run(following, sync.OnceFunc(func() { close(ready) }))
+		err := w.records.Run(following, func() { close(ready) })
 		if following.Err() != nil {
 			err = nil
 		} else if err != nil {
