@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/stevedore-bus/stevedore/offload"
@@ -31,13 +32,16 @@ func TestDiskPutSyncsTheDirectory(t *testing.T) {
 			slices.Sort(all)
 			return all
 		}
+		var mu sync.Mutex   // Put syncs the content and the record at the same time
 		var synced []string // the files of the session at its last sync
 		parent := false
 		s.dir.Hook = func(op durable.Operation, do func() error) error {
+			mu.Lock()
 			if op.Kind == "sync dir" && op.Name == "s" {
 				synced = names()
 			}
 			parent = parent || op.Kind == "sync dir" && op.Name == "."
+			mu.Unlock()
 			return do()
 		}
 		// The second content has the blob of the first. The last id exists.
