@@ -20,7 +20,8 @@ const (
 	followDelay  = 50 * time.Millisecond
 	// While another process has the first notification of a chat, this process looks
 	// for its end, at growing intervals from minPoll on. After maxPoll the chat waits in
-	// the server, longer each time, but at most for maxBlocked.
+	// the server, longer each time, but at most for maxBlocked, and no notification for
+	// longer than maxPoll for each one before it.
 	minPoll    = time.Millisecond
 	maxPoll    = 500 * time.Millisecond
 	maxBlocked = 10 * time.Second
@@ -52,6 +53,7 @@ type chat struct {
 	queue    []*turn   // by sequence
 	failures int       // also waits for another process
 	until    time.Time // the first one is retried then
+	blocked  bool      // another process has the first one
 }
 
 // turn is one notification in the queue of its chat.
@@ -94,16 +96,13 @@ func (t *turn) wait(ctx context.Context, stop <-chan struct{}) error {
 	var began time.Time // of the polls
 	for {
 		held, previous, delay := t.order.before(t)
-		if delay > 0 {
-			return bus.RetryAfter(delay, nil)
+		if held == nil && previous == nil && delay == 0 {
+			return nil
 		}
 		var timer <-chan time.Time
-		if held != nil {
+		if previous == nil {
 			began = time.Time{}
 		} else {
-			if previous == nil {
-				return nil
-			}
 			stored, err := bus.IsStored(ctx, t.order.bus, bus.Outbox, previous.sequence)
 			if err != nil {
 				return err
@@ -117,10 +116,14 @@ func (t *turn) wait(ctx context.Context, stop <-chan struct{}) error {
 				began = time.Now()
 			}
 			elapsed := time.Since(began)
-			if elapsed > maxPoll {
-				return bus.RetryAfter(t.block(), nil)
+			if delay == 0 && elapsed > maxPoll {
+				t.block()
+				continue
 			}
 			timer = time.After(max(minPoll, elapsed/8))
+		}
+		if delay > 0 {
+			return bus.RetryAfter(delay, nil)
 		}
 		select {
 		case <-held:
@@ -240,7 +243,9 @@ func (o *order) hold(ctx context.Context, chat string, sequence uint64) (*turn, 
 // before returns what t has to wait for: the end of this process's attempt to send the
 // nearest notification before t that it holds, otherwise the notification before t, which
 // another process or the server has; nothing if t is the first of its chat. If delay is
-// not 0, t has to wait for that long in the server.
+// not 0, t has to wait for that long in the server, unless another process has sent the
+// previous one: otherwise a chat that waited for that process would wait on, and each of its
+// notifications would go from process to process until one happens to know no earlier one.
 func (o *order) before(t *turn) (held <-chan struct{}, previous *turn, delay time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -250,8 +255,11 @@ func (o *order) before(t *turn) (held <-chan struct{}, previous *turn, delay tim
 		return nil, nil, 0
 	}
 	behind := time.Duration(i) * rankDelay
-	if pause := time.Until(c.until); pause > 0 {
-		return nil, nil, pause + behind
+	if pause := time.Until(c.until); pause > 0 && c.queue[0].held == nil {
+		if c.blocked {
+			pause = min(pause, time.Duration(i)*maxPoll)
+		}
+		return nil, c.queue[0], pause + behind
 	}
 	for _, p := range slices.Backward(c.queue[:i]) {
 		if p.held == nil {
@@ -277,15 +285,13 @@ func (t *turn) free() {
 	t.held = nil
 }
 
-// block lets the chat wait for another process, and returns how long.
-func (t *turn) block() time.Duration {
+// block lets the chat wait for another process.
+func (t *turn) block() {
 	t.order.mu.Lock()
 	defer t.order.mu.Unlock()
 	c := t.order.chats[t.id]
 	c.failures++
-	delay := min(bus.RetryDelay(c.failures), maxBlocked)
-	c.until = time.Now().Add(delay)
-	return delay
+	c.until, c.blocked = time.Now().Add(min(bus.RetryDelay(c.failures), maxBlocked)), true
 }
 
 // end ends the turn with the error of the attempt to send, and returns the verdict. A
@@ -299,7 +305,7 @@ func (t *turn) end(err error) error {
 	c := o.chats[t.id]
 	if err == nil || rejected {
 		t.sent = err == nil
-		c.failures, c.until = 0, time.Time{}
+		c.works()
 		o.drop(t)
 		t.free()
 		return err
@@ -309,18 +315,26 @@ func (t *turn) end(err error) error {
 		delay = bus.RetryDelay(c.failures)
 		err = bus.RetryAfter(delay, err)
 	}
-	c.until = time.Now().Add(delay)
+	c.until, c.blocked = time.Now().Add(delay), false
 	t.free()
 	return err
 }
 
-// remove removes a notification that is not stored any more.
+// works records that a notification of the chat was sent.
+func (c *chat) works() { c.failures, c.until = 0, time.Time{} }
+
+// remove removes a notification that is not stored any more. Another process sent it, so its
+// chat works.
 func (o *order) remove(t *turn) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if t.held == nil {
-		o.drop(t)
+	if t.held != nil {
+		return
 	}
+	if c := o.chats[t.id]; c != nil {
+		c.works()
+	}
+	o.drop(t)
 }
 
 func (o *order) drop(t *turn) {

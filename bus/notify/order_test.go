@@ -325,6 +325,40 @@ func TestOrderForgetsWhatOthersDelivered(t *testing.T) {
 	}
 }
 
+// A chat that waits for another process goes on when that process has sent what it had,
+// also before the time is over for which the chat waits.
+func TestChatGoesOnWhenAnotherProcessHasSent(t *testing.T) {
+	b := bustest.New(t)
+	o := newOrder(b, "chat")
+	stream, err := b.Stream(t.Context(), bus.Outbox)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 4 {
+		publishTo(t, b, "a", i)
+	}
+	never := make(chan struct{})
+	if turn, err := o.wait(t.Context(), never, "a", 4); turn != nil || err == nil {
+		t.Fatalf("%v, %v while another process has three others", turn, err)
+	}
+	o.chats["a"].until = time.Now().Add(time.Hour) // as after many such waits
+	turn, err := o.wait(t.Context(), never, "a", 3)
+	if delay, _ := bus.Postponed(err); turn != nil || delay < maxPoll || delay > 3*maxPoll {
+		t.Fatalf("%v, %v while another process has two others", turn, err)
+	}
+	for sequence := range uint64(2) { // it sends both
+		if err := stream.DeleteMsg(t.Context(), sequence+1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if turn, err = o.wait(t.Context(), never, "a", 3); turn == nil {
+		t.Fatalf("the first one waits: %v", err)
+	}
+	if failures := o.chats["a"].failures; failures != 0 {
+		t.Errorf("the chat works and has %d failures", failures)
+	}
+}
+
 // An earlier version created the consumer for one notification at a time.
 func TestConsumerOfAnEarlierVersionIsUpdated(t *testing.T) {
 	b := bustest.New(t)
