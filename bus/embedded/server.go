@@ -137,6 +137,7 @@ func (s *Server) start(full chan<- struct{}) (_ *server.Server, err error) {
 		if opts.Host, opts.Port, err = splitListen(cfg.Listen); err != nil {
 			return nil, err
 		}
+		opts.PingInterval, opts.MaxPingsOut = 10*time.Second, 2 // a connection that is gone gets requests until then
 	}
 	if opts.TLSConfig, err = cfg.tlsConfig(); err != nil {
 		return nil, fmt.Errorf("start embedded server: %w", err)

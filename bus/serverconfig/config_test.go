@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 
@@ -60,8 +61,12 @@ func TestWriteAgain(t *testing.T) {
 		for _, w := range written {
 			isNew[w.User.Name] = w.New
 		}
-		if _, err := server.ProcessConfigFile(filepath.Join(dir, File)); err != nil {
-			t.Errorf("the server refuses the file: %v", err)
+		opts, err := server.ProcessConfigFile(filepath.Join(dir, File))
+		if err != nil {
+			t.Fatalf("the server refuses the file: %v", err)
+		}
+		if noticed := opts.PingInterval * time.Duration(opts.MaxPingsOut+1); noticed == 0 || noticed > 30*time.Second {
+			t.Errorf("the server notices after %s that a connection is gone", noticed)
 		}
 		return isNew
 	}

@@ -14,6 +14,8 @@ func (c Config) Text(keys map[string]string) string {
 	var b strings.Builder
 	b.WriteString(header)
 	fmt.Fprintf(&b, "listen: %s\n\njetstream {\n  store_dir: %s\n  # Sync each message before it is acknowledged. With three replicas, a longer interval is safe.\n  sync_interval: always\n}\n", strconv.Quote(c.Listen), strconv.Quote(c.Store))
+	// A queue group gives the same share of requests to a connection that is gone as to others.
+	b.WriteString("\n# Notice within half a minute that a connection is gone: requests that go to it get no answer.\nping_interval: \"10s\"\nping_max: 2\n")
 	if c.Cert != "" {
 		fmt.Fprintf(&b, "\ntls {\n  cert_file: %s\n  key_file: %s\n", strconv.Quote(c.Cert), strconv.Quote(c.Key))
 		if c.CA != "" {
