@@ -2,10 +2,12 @@ package bus
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // outageTimeout is how long the connection may be down. A restart of the server and
@@ -48,6 +50,20 @@ func (b *Bus) WithConnection(ctx context.Context) (_ context.Context, stop func(
 		<-done
 		b.nc.RemoveStatusListener(changes)
 	}
+}
+
+// IsOutage reports whether err means that the bus did not answer, so that the same can succeed
+// later.
+func IsOutage(err error) bool {
+	for _, outage := range []error{
+		ErrUnreachable, context.DeadlineExceeded, nats.ErrTimeout, nats.ErrNoResponders, jetstream.ErrNoStreamResponse,
+		nats.ErrDisconnected, nats.ErrConnectionClosed, nats.ErrConnectionReconnecting, nats.ErrStaleConnection,
+	} {
+		if errors.Is(err, outage) {
+			return true
+		}
+	}
+	return false
 }
 
 // ClosedErr returns the error of a closed connection: an ErrUnreachable that names the

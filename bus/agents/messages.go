@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/notify"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -29,8 +30,14 @@ func OutputSender(notifier *notify.Notifier) func(context.Context, tools.Call, t
 // Sender publishes the messages of the message tool to the outbox.
 type Sender struct{ Notifier *notify.Notifier }
 
-// Send implements builtin.Sender.
+// Send implements builtin.Sender. An outage of the bus is no answer of the tool: the call runs
+// again, and the key of the message makes that harmless.
 func (s Sender) Send(ctx context.Context, m builtin.Message) (to string, err error) {
+	defer func() {
+		if bus.IsOutage(err) && ctx.Err() == nil {
+			err = fmt.Errorf("%w: %w", tools.ErrInterrupted, err)
+		}
+	}()
 	if m.OtherChat {
 		if err := s.Notifier.CheckChat(ctx, m.Session, m.Channel, m.ChatID); err != nil {
 			return "", err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/notify"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/session"
 	"github.com/stevedore-bus/stevedore/bus/task"
@@ -18,6 +19,7 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 	"github.com/stevedore-bus/stevedore/tools/agent/provider"
+	"github.com/stevedore-bus/stevedore/tools/builtin"
 )
 
 // unreliable is a script that fails until a time.
@@ -244,4 +246,34 @@ func (m childrenFail) Complete(ctx context.Context, req agent.Request) (agent.Re
 		return m.child.Complete(ctx, req)
 	}
 	return m.Provider.Complete(ctx, req)
+}
+
+// unreachable is a store of the last channels whose bus does not answer.
+type unreachable struct{}
+
+func (unreachable) LastChannel(context.Context, string) (name, chat string, err error) {
+	return "", "", context.DeadlineExceeded
+}
+
+func (unreachable) LastSession(context.Context, string, string) (string, error) {
+	return "", context.DeadlineExceeded
+}
+
+// A message that could not be sent because the bus did not answer is not refused: the call
+// runs again.
+func TestMessageDuringAnOutage(t *testing.T) {
+	b := bustest.New(t)
+	n, err := notify.New(b, notify.Config{LastChannels: unreachable{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := builtin.Message{Key: "k", Session: "s", Channel: "console", ChatID: "c", Text: "hi", OtherChat: true}
+	if _, err := (Sender{n}).Send(t.Context(), m); !errors.Is(err, tools.ErrInterrupted) {
+		t.Errorf("%v, want %v", err, tools.ErrInterrupted)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if _, err := (Sender{n}).Send(ended, m); err == nil || errors.Is(err, tools.ErrInterrupted) {
+		t.Errorf("after the end of the call: %v", err)
+	}
 }
