@@ -54,24 +54,16 @@ func playRole(role string) int {
 		}
 		return 0
 	}
-	cfg := bus.Config{Server: os.Getenv(serverEnv), NKey: os.Getenv(nkeyEnv), Lease: shortLease}
+	cfg := bus.Config{Server: os.Getenv(serverEnv), NKey: os.Getenv(nkeyEnv), Lease: shortLease, Log: zerolog.New(os.Stderr).With().Timestamp().Logger()}
 	if cfg.NKey != "" {
 		cfg.InboxPrefix = "_INBOX_worker"
 	}
 	b, err := bus.Connect(ctx, cfg)
-	for err != nil && role == "worker" && ctx.Err() == nil { // the server is down at the moment
-		fmt.Fprintln(os.Stderr, role+":", err)
-		time.Sleep(200 * time.Millisecond)
-		b, err = bus.Connect(ctx, cfg)
-	}
 	if err == nil {
 		defer b.Close()
 		switch role {
-		case "worker": // it ends, for example, if the disk of the server is full when it starts
-			for err = workAsync(ctx, b); err != nil && ctx.Err() == nil; err = workAsync(ctx, b) {
-				fmt.Fprintln(os.Stderr, role+":", err)
-				time.Sleep(200 * time.Millisecond)
-			}
+		case "worker":
+			err = workAsync(ctx, b)
 		case "notifier":
 			err = notifyHook(ctx, b)
 		}
@@ -96,6 +88,7 @@ func workAsync(ctx context.Context, b *bus.Bus) error {
 	}
 	return busworker.New(b, registry, offload.NewOffloader(store, offload.Config{}), busworker.Config{
 		Queues: []string{cmp.Or(os.Getenv(queueEnv), bus.DefaultQueue)}, Slots: 16, MaxAttempts: 10_000, AskTimeout: 300 * time.Millisecond,
+		Name: fmt.Sprint("async-", os.Getpid()), Log: b.Config().Log,
 	}).Run(ctx)
 }
 
@@ -155,7 +148,11 @@ func (j background) work(ctx context.Context, call tools.Call) *tools.Result {
 }
 
 // child is a process of the test binary.
-type child struct{ cmd *exec.Cmd }
+type child struct {
+	cmd    *exec.Cmd
+	stderr *lockedBuffer
+	exited chan struct{}
+}
 
 // startChild starts a child that ends with the test at the latest.
 func startChild(t *testing.T, role string, env ...string) *child {
@@ -164,21 +161,30 @@ func startChild(t *testing.T, role string, env ...string) *child {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &child{exec.Command(exe)}
+	c := &child{exec.Command(exe), &lockedBuffer{}, make(chan struct{})}
 	c.cmd.Env = append(append(cleanEnvironment(), roleEnv+"="+role), env...)
-	c.cmd.Stderr = os.Stderr
+	c.cmd.Stderr = c.stderr
 	if _, err := c.cmd.StdinPipe(); err != nil { // closed when this process ends
 		t.Fatal(err)
 	}
 	if err := c.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(c.kill)
+	go func() {
+		_ = c.cmd.Wait() // mostly killed
+		close(c.exited)
+	}()
+	t.Cleanup(func() {
+		c.kill()
+		if last := lastLine(c.stderr.String()); last != "" && t.Failed() {
+			t.Logf("the last line of a process %s: %.500s", role, last)
+		}
+	})
 	return c
 }
 
 // kill sends SIGKILL.
 func (c *child) kill() {
 	_ = c.cmd.Process.Kill() // the process may have ended already
-	_ = c.cmd.Wait()
+	<-c.exited
 }

@@ -152,7 +152,7 @@ func (c *natsCluster) stop(i int) {
 	_ = p.Signal(syscall.SIGTERM)
 	killer := time.AfterFunc(10*time.Second, func() { _ = p.Kill() })
 	defer killer.Stop()
-	_ = c.nodes[i].cmd.Wait()
+	<-c.nodes[i].exited
 }
 
 // wipe kills a server, removes its data, and starts it again.

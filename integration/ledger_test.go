@@ -91,17 +91,16 @@ func (l *ledger) violated(call, format string, args ...any) {
 
 // results reads all results of a stream below a subject, by call id. Messages that no
 // worker published do not count; a worker replaces them.
-func (l *ledger) results(js nats.JetStreamContext, subject string) map[string][]event {
-	l.Helper()
+func (l *ledger) results(js nats.JetStreamContext, subject string) (map[string][]event, error) {
 	sub, err := js.SubscribeSync(subject, nats.OrderedConsumer())
 	if err != nil {
-		l.Fatal(err)
+		return nil, err
 	}
 	defer func() { _ = sub.Unsubscribe() }()
 	all := map[string][]event{}
 	info, err := sub.ConsumerInfo()
 	if err != nil {
-		l.Fatal(err)
+		return nil, err
 	}
 	for n := info.NumPending + info.Delivered.Consumer; n > 0; n-- {
 		msg, err := sub.NextMsg(10 * time.Second)
@@ -116,7 +115,7 @@ func (l *ledger) results(js nats.JetStreamContext, subject string) map[string][]
 		id := msg.Subject[strings.LastIndexByte(msg.Subject, '.')+1:]
 		all[id] = append(all[id], e)
 	}
-	return all
+	return all, nil
 }
 
 // lines counts the lines of a file.
@@ -150,8 +149,14 @@ func (l *ledger) check(nc *nats.Conn, workspace string) {
 	if err != nil {
 		l.Fatal(err)
 	}
-	results := l.results(js, "stevedore.result.>")
-	completions := l.results(js, "stevedore.completion.>")
+	results, err := l.results(js, "stevedore.result.>")
+	if err != nil {
+		l.Fatal(err)
+	}
+	completions, err := l.results(js, "stevedore.completion.>")
+	if err != nil {
+		l.Fatal(err)
+	}
 	ran := l.lines(filepath.Join(workspace, "ran"))
 	notified := map[string]int{} // by chat and text
 	for line, n := range l.lines(filepath.Join(workspace, "notes.jsonl")) {
@@ -181,7 +186,7 @@ func (l *ledger) check(nc *nats.Conn, workspace string) {
 		}
 		outcome := result.text("outcome")
 		ends[c.kind+" "+outcome]++
-		l.note(id, "ended: %.300s", fmt.Sprint(result))
+		l.note(id, "ended: %.700s", fmt.Sprint(result))
 		once := c.kind == "once"
 		switch {
 		case once && ran[id] > 1:
@@ -227,8 +232,14 @@ func (l *ledger) checkArtifact(c ledgerCall, result event) error {
 		return errors.New("there is none")
 	}
 	read := func(session string) (text string, err error) {
-		msg, err := l.nc.Request("stevedore.rpc.artifact."+session+".lines",
-			fmt.Appendf(nil, `{"artifact_id":%q,"start_line":%d,"end_line":%d}`, id, bigLines/2, bigLines/2), testTimeout)
+		var msg *nats.Msg
+		for range 10 { // a request is lost if the server has not noticed yet that a worker's connection is gone
+			msg, err = l.nc.Request("stevedore.rpc.artifact."+session+".lines",
+				fmt.Appendf(nil, `{"artifact_id":%q,"start_line":%d,"end_line":%d}`, id, bigLines/2, bigLines/2), testTimeout/10)
+			if err == nil {
+				break
+			}
+		}
 		if err != nil {
 			return "", err
 		}

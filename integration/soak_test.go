@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -52,6 +54,7 @@ type soakRun struct {
 	workspace string
 	workers   []*soakWorker
 	async     *child
+	asyncLogs []*lockedBuffer
 	links     map[string]*clientLink
 	limits    map[string]json.Number // former sizes of the streams that were full
 	next      atomic.Int64           // number of the next call
@@ -86,8 +89,11 @@ func soak(t *testing.T, servers int, duration time.Duration) {
 	r.phase("the load begins")
 
 	ctx, stop := context.WithTimeout(t.Context(), duration)
-	defer stop()
 	var running sync.WaitGroup
+	defer func() { // also if this goroutine ends with Fatal: the others must not use t later
+		stop()
+		running.Wait()
+	}()
 	for i := range 6 {
 		client := soakClient{name: fmt.Sprint("client ", i), url: r.cluster.url(), nkey: r.key("red-operator"), pause: 60 * time.Millisecond}
 		if i%2 == 0 {
@@ -109,10 +115,14 @@ func soak(t *testing.T, servers int, duration time.Duration) {
 	r.phase("the faults have ended")
 	r.heal()
 	r.phase("everything works again")
-	r.awaitEnds(r.operator)
-	r.phase("all calls have ended")
+	ended := r.awaitEnds()
+	ended = r.awaitNotified(r.operator) && ended
+	r.phase("the check begins")
 	r.check(r.operator, r.workspace)
 	r.checkUsage(before)
+	if !ended {
+		r.dump()
+	}
 	t.Logf("%d reads of other sessions and tenants: %d were answered with an error, the server dropped the others", r.spied.Load(), r.refused.Load())
 }
 
@@ -215,6 +225,7 @@ func (r *soakRun) startAsync(url string) {
 		env = append(env, nkeyEnv+"="+r.key("red-worker"))
 	}
 	r.async = startChild(r.T, "worker", env...)
+	r.asyncLogs = append(r.asyncLogs, r.async.stderr)
 }
 
 // soakWorker is a process of the real program.
@@ -243,7 +254,7 @@ func (w *soakWorker) start() {
 			w.process = p
 			return
 		}
-		w.run.note("", "worker %s does not start: %v", w.name, err)
+		w.run.note("", "worker %s does not start: %s", w.name, lastLine(err.Error()))
 		if time.Since(began) > testTimeout {
 			w.run.Fatal(err)
 		}
@@ -330,85 +341,155 @@ func (r *soakRun) heal() {
 	r.note("", "all servers and workers run")
 }
 
-// awaitEnds waits until all accepted calls have a result, and all async ones a
-// completion, and all notifications are sent.
-func (r *soakRun) awaitEnds(nc *nats.Conn) {
+// awaitEnds waits until all accepted calls have a result, and all async ones a completion. If
+// some have none in time, it reports where each of them is.
+func (r *soakRun) awaitEnds() bool {
 	r.Helper()
-	l := &load{plain: plain{r.T, nc}}
-	logged := time.Now()
-	for deadline := time.Now().Add(3 * testTimeout); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
-		js, err := nc.JetStream(nats.MaxWait(testTimeout))
-		if err != nil {
-			continue
+	return r.await("a call has not ended", func() (open []string) {
+		js, err := r.operator.JetStream(nats.MaxWait(testTimeout))
+		var results, completions map[string][]event
+		if err == nil {
+			results, err = r.results(js, "stevedore.result.>")
 		}
-		results, completions := r.results(js, "stevedore.result.>"), r.results(js, "stevedore.completion.>")
-		missing := 0
-		var ids []string
-		for id, c := range r.accepted {
+		if err == nil {
+			completions, err = r.results(js, "stevedore.completion.>")
+		}
+		if err != nil {
+			return []string{err.Error()}
+		}
+		for _, id := range slices.Sorted(maps.Keys(r.accepted)) {
+			c := r.accepted[id]
 			if len(results[id]) == 0 || c.kind == "async" && results[id][0].text("outcome") == "async" && len(completions[id]) == 0 {
-				missing++
-				ids = append(ids, c.kind+" "+id)
+				open = append(open, c.kind+" "+c.session+"."+id)
 			}
 		}
-		if missing == 0 {
-			r.awaitNotified(nc)
-			return
+		return open
+	}, func(call string) {
+		kind, name, _ := strings.Cut(call, " ")
+		if session, id, ok := strings.Cut(name, "."); ok {
+			r.reportCall(kind, session, id)
+		}
+	}, "CONSUMER.INFO.STEVEDORE_CALLS.worker-default", "CONSUMER.INFO.STEVEDORE_CALLS.worker-agent", "CONSUMER.INFO.STEVEDORE_CALLS.worker-async")
+}
+
+// await waits until find finds nothing that is open, and says every 20 s what is. If some
+// of it stays open, await fails the test, and reports each and what the server says of
+// streams and consumers.
+func (r *soakRun) await(what string, find func() []string, report func(open string), infos ...string) bool {
+	r.Helper()
+	const reported = 20
+	for began, logged := time.Now(), time.Now(); ; time.Sleep(200 * time.Millisecond) {
+		open := find()
+		if len(open) == 0 {
+			return true
 		}
 		if time.Since(logged) > 20*time.Second {
 			logged = time.Now()
-			r.phase(fmt.Sprintf("%d calls have not ended: %.20q", missing, ids))
+			r.phase(fmt.Sprintf("%s: %d, such as %.3q", what, len(open), open[:min(len(open), 10)]))
+		}
+		if time.Since(began) < 3*testTimeout {
+			continue
+		}
+		r.Errorf("%s, %s after the faults: %d", what, 3*testTimeout, len(open))
+		for _, o := range open[:min(len(open), reported)] {
+			report(o)
+		}
+		l := &load{plain: plain{r.T, r.operator}}
+		for _, of := range infos {
+			r.Logf("%s: %s", of, l.info(of))
+		}
+		return false
+	}
+}
+
+// reportCall logs what is stored of a call, and who says that he runs it.
+func (r *soakRun) reportCall(kind, session, id string) {
+	r.Helper()
+	var places strings.Builder
+	for _, place := range []string{
+		"STEVEDORE_CALLS.stevedore.call.*.*.%s", "STEVEDORE_CALLS.stevedore.raw.*.*.%s", "KV_stevedore_tasks.$KV.stevedore_tasks.call.%s",
+		"STEVEDORE_RESULTS.stevedore.claim.%s", "STEVEDORE_RESULTS.stevedore.result.%s", "STEVEDORE_RESULTS.stevedore.completion.%s",
+	} {
+		stream, subject, _ := strings.Cut(fmt.Sprintf(place, session+"."+id), ".")
+		msg, err := r.operator.Request("$JS.API.DIRECT.GET."+stream, fmt.Appendf(nil, `{"next_by_subj":%q,"seq":1}`, subject), 5*time.Second)
+		if err != nil {
+			fmt.Fprintf(&places, "\n  %s: %v", subject, err)
+		} else if msg.Header.Get("Status") == "" {
+			fmt.Fprintf(&places, "\n  %s: %v %.1000s", subject, msg.Header, msg.Data)
 		}
 	}
-	for _, stream := range []string{"CALLS"} { // check reports the missing results
-		for _, queue := range []string{"default", "agent", "async"} {
-			r.Log(l.info("CONSUMER.INFO.STEVEDORE_" + stream + ".worker-" + queue))
+	for _, subject := range []string{"running." + session + "." + id, "task." + session + ".get"} {
+		msg, err := r.operator.Request("stevedore.rpc."+subject, fmt.Appendf(nil, `{"id":%q}`, id), 5*time.Second)
+		if err != nil {
+			msg = nats.NewMsg(err.Error())
 		}
+		fmt.Fprintf(&places, "\n  %s answers: %.1000s", subject, msg.Data)
+	}
+	r.violated(id, "a call of kind %s has not ended; it is here:%s", kind, &places)
+}
+
+// dump logs the last lines of all processes, and ends them so that they print what their
+// goroutines do.
+func (r *soakRun) dump() {
+	r.Helper()
+	processes := map[string]*process{"async": {cmd: r.async.cmd, stderr: r.async.stderr, exited: r.async.exited}}
+	for _, w := range r.workers {
+		processes[w.name] = w.process
+	}
+	const lines = 30
+	for _, name := range slices.Sorted(maps.Keys(processes)) {
+		p := processes[name]
+		log := strings.SplitAfter(strings.TrimSpace(p.stderr.String()), "\n")
+		printStacks(p.cmd.Process)
+		select {
+		case <-p.exited:
+		case <-time.After(10 * time.Second):
+		}
+		_, stacks, _ := strings.Cut(p.stderr.String(), "SIGQUIT")
+		r.Logf("the last lines of %s:\n%.20000s\nits goroutines:\n%.100000s", name, strings.Join(log[max(0, len(log)-lines):], ""), stacks)
 	}
 }
 
 // logsOf returns the log lines of all workers that contain a text.
 func (r *soakRun) logsOf(text string) (lines []string) {
+	add := func(name string, log *lockedBuffer) {
+		for line := range strings.Lines(log.String()) {
+			if strings.Contains(line, text) {
+				lines = append(lines, name+": "+strings.TrimSpace(line))
+			}
+		}
+	}
+	for _, log := range r.asyncLogs {
+		add("async", log)
+	}
 	for _, w := range r.workers {
 		for _, log := range append(w.earlier, w.process) {
-			for line := range strings.Lines(log.stderr.String()) {
-				if strings.Contains(line, text) {
-					lines = append(lines, w.name+": "+strings.TrimSpace(line))
-				}
-			}
+			add(w.name, log.stderr)
 		}
 	}
 	return lines
 }
 
 // awaitNotified waits until the notifiers have sent everything.
-func (r *soakRun) awaitNotified(nc *nats.Conn) {
+func (r *soakRun) awaitNotified(nc *nats.Conn) bool {
 	r.Helper()
 	l := &load{plain: plain{r.T, nc}}
-	r.phase("all accepted calls have results")
-	waits := func(done func() bool, what ...string) func() bool { // says every 20 s what it waits for
-		logged := time.Now()
-		return func() bool {
-			if done() {
-				return true
-			}
-			if time.Since(logged) > 20*time.Second {
-				logged = time.Now()
-				for _, of := range what {
-					r.phase("not all notifications were sent: " + l.info(of))
-				}
-			}
-			return false
-		}
-	}
-	for _, consumer := range []string{"STEVEDORE_RESULTS.notifier", "STEVEDORE_DEAD.notifier-dead"} {
-		l.until("read all results as the notifier", waits(func() bool {
+	r.phase("the wait for all notifications begins")
+	consumers := []string{"CONSUMER.INFO.STEVEDORE_RESULTS.notifier", "CONSUMER.INFO.STEVEDORE_DEAD.notifier-dead"}
+	return r.await("a notification was not sent", func() (open []string) {
+		for _, consumer := range consumers {
 			var info struct {
 				NumPending    int `json:"num_pending"`
 				NumAckPending int `json:"num_ack_pending"`
 			}
-			err := json.Unmarshal([]byte(l.info("CONSUMER.INFO."+consumer)), &info)
-			return err == nil && info.NumPending == 0 && info.NumAckPending == 0
-		}, "CONSUMER.INFO."+consumer))
-	}
-	l.until("empty the outbox", waits(func() bool { return l.count("STEVEDORE_OUTBOX", ">") == 0 }, "STREAM.INFO.STEVEDORE_OUTBOX", "CONSUMER.LIST.STEVEDORE_OUTBOX"))
+			text := l.info(consumer)
+			if err := json.Unmarshal([]byte(text), &info); err != nil || info.NumPending+info.NumAckPending > 0 || strings.Contains(text, `"error"`) {
+				open = append(open, consumer)
+			}
+		}
+		if n := l.count("STEVEDORE_OUTBOX", ">"); n != 0 {
+			open = append(open, fmt.Sprintf("%d in the outbox", n))
+		}
+		return open
+	}, func(open string) { r.Log(open) }, append(consumers, "STREAM.INFO.STEVEDORE_OUTBOX", "CONSUMER.LIST.STEVEDORE_OUTBOX")...)
 }

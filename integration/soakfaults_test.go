@@ -100,6 +100,12 @@ func (r *soakRun) restartEnded() {
 		default:
 		}
 	}
+	select {
+	case <-r.async.exited:
+		r.Logf("the worker of async tools ended: %.500s", lastLine(r.async.stderr.String()))
+		r.startAsync(r.links["async"].urls)
+	default:
+	}
 }
 
 func lastLine(text string) string {

@@ -88,19 +88,15 @@ func (c soakCall) body() string {
 
 // Ways in which a client can submit a call.
 const (
-	shortForm = iota // all calls of a tool have one subject
-	longForm
+	published     = iota
 	throughWorker // a worker publishes it
 	ways
 )
 
 // way returns a way that the client may use.
-func (c soakCall) way(client soakClient, n int) int {
-	switch {
-	case client.session != "":
-		return longForm + n%2
-	case c.raw:
-		return n % throughWorker
+func (c soakCall) way(n int) int {
+	if c.raw {
+		return published
 	}
 	return n % ways
 }
@@ -119,7 +115,7 @@ func (r *soakRun) submit(ctx context.Context, client soakClient) {
 			r.forge(nc, c)
 		}
 		for try := 0; ctx.Err() == nil; try++ {
-			way := c.way(client, len(c.id)+int(r.next.Load())+try)
+			way := c.way(len(c.id) + int(r.next.Load()) + try)
 			r.note(c.id, "%s submits it through %s in way %d", client.name, nc.ConnectedServerName(), way)
 			accepted, err := c.send(nc, way)
 			if accepted {
@@ -160,13 +156,8 @@ func (c soakCall) send(nc *nats.Conn, way int) (accepted bool, err error) {
 		kind = "raw"
 	}
 	msg.Data = []byte(c.body())
-	switch way {
-	case shortForm:
-		msg.Subject = fmt.Sprintf("stevedore.%s.%s.%s", kind, c.queue, c.tool)
-		msg.Header.Set("Nats-Msg-Id", c.session+"."+c.id)
-	case longForm:
-		msg.Subject = fmt.Sprintf("stevedore.%s.%s.%s.%s.%s", kind, c.queue, c.tool, c.session, c.id)
-	default:
+	msg.Subject = fmt.Sprintf("stevedore.%s.%s.%s.%s.%s", kind, c.queue, c.tool, c.session, c.id)
+	if way == throughWorker {
 		msg.Subject = fmt.Sprintf("stevedore.rpc.submit.%s.%s.%s.%s", c.queue, c.tool, c.session, c.id)
 	}
 	answer, err := nc.RequestMsg(msg, 2*time.Second)
@@ -184,7 +175,7 @@ func (c soakCall) send(nc *nats.Conn, way int) (accepted bool, err error) {
 		return false, fmt.Errorf("the answer is %.200s", answer.Data)
 	}
 	const subjectExists = 10077 // an earlier try was stored, or will be: try again
-	if way == longForm && ack.Error != nil && ack.Error.ErrCode == subjectExists {
+	if way == published && ack.Error != nil && ack.Error.ErrCode == subjectExists {
 		stored, err := nc.Request("$JS.API.DIRECT.GET.STEVEDORE_CALLS."+msg.Subject, nil, 2*time.Second)
 		return err == nil && stored.Header.Get("Status") == "", fmt.Errorf("the server says that the subject exists; reading it: %v", err)
 	}
