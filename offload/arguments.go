@@ -106,7 +106,7 @@ func (e *expander) content(object map[string]any, schema *jsonschema.Schema) (an
 	}
 	for name := range object {
 		if name != artifactKey && name != "lines" && name != "jq" && name != "base64" {
-			return nil, tools.Errorf(tools.CodeInvalidArguments, "%q is unknown beside $artifact; known are lines, jq and base64", tools.Excerpt(name, 80))
+			return nil, tools.Errorf(tools.CodeInvalidArguments, "%.80q is unknown beside $artifact; known are lines, jq and base64", name)
 		}
 	}
 	want := ""
@@ -140,7 +140,7 @@ func (e *expander) content(object map[string]any, schema *jsonschema.Schema) (an
 // take counts the bytes of a content.
 func (e *expander) take(id string, size int64) error {
 	if e.left -= size; e.left < 0 {
-		return tools.Errorf(tools.CodeInvalidArguments, "the artifact %q is too large for an argument: all contents together may have %d bytes; pass a part with lines or jq", tools.Excerpt(id, 100), MaxArguments)
+		return tools.Errorf(tools.CodeInvalidArguments, "the artifact %.100q is too large for an argument: all contents together may have %d bytes; pass a part with lines or jq", id, MaxArguments)
 	}
 	return nil
 }
@@ -152,7 +152,7 @@ func (e *expander) typed(id, text, want string) (any, error) {
 	}
 	value, err := decodeJSON([]byte(text))
 	if err != nil {
-		return nil, tools.Errorf(tools.CodeInvalidArguments, "the argument must be of type %s, but the artifact %q is not JSON", want, tools.Excerpt(id, 100))
+		return nil, tools.Errorf(tools.CodeInvalidArguments, "the argument must be of type %s, but the artifact %.100q is not JSON", want, id)
 	}
 	return value, nil
 }
@@ -194,7 +194,7 @@ func (e *expander) lines(id string, lines any) (string, error) {
 	case found.NextCursor != "":
 		return "", e.take(id, MaxArguments+1)
 	case found.Data != nil:
-		return "", tools.Errorf(tools.CodeInvalidArguments, "the lines of the artifact %q are not text", tools.Excerpt(id, 100))
+		return "", tools.Errorf(tools.CodeInvalidArguments, "the lines of the artifact %.100q are not text", id)
 	}
 	return found.Content, e.take(id, int64(len(found.Content)))
 }

@@ -207,19 +207,18 @@ func (r *Reader) JQ(ctx context.Context, session, id string, q JQQuery) (res *JQ
 
 // readError turns an error of the store into one with a code and advice.
 func readError(id string, err error) error {
-	name := tools.Excerpt(id, 100)
 	if _, ok := errors.AsType[*tools.Error](err); ok {
 		return err
 	}
 	switch {
 	case errors.Is(err, ErrNotFound):
-		return tools.Errorf(tools.CodeNotFound, "there is no artifact %q in this session; %s lists the artifacts", name, ToolQuery)
+		return tools.Errorf(tools.CodeNotFound, "there is no artifact %.100q in this session; %s lists the artifacts", id, ToolQuery)
 	case errors.Is(err, ErrExpired):
-		return tools.Errorf(tools.CodeExpired, "the artifact %q is expired: its content was removed; run the tool again if you need it", name)
+		return tools.Errorf(tools.CodeExpired, "the artifact %.100q is expired: its content was removed; run the tool again if you need it", id)
 	case errors.Is(err, ErrCorrupt):
-		return tools.Errorf(CodeCorrupt, "the stored content of the artifact %q is damaged; run the tool again if you need it", name)
+		return tools.Errorf(CodeCorrupt, "the stored content of the artifact %.100q is damaged; run the tool again if you need it", id)
 	}
-	return fmt.Errorf("read artifact %q: %w", name, err)
+	return fmt.Errorf("read artifact %.100q: %w", id, err)
 }
 
 // Delete removes an artifact and returns its record. The next sweep removes its

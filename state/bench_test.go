@@ -25,7 +25,7 @@ func BenchmarkConcurrentSaves(b *testing.B) {
 	for b.Loop() {
 		one := float64(single) / saveAll(b, single, plainSaver(plain)).Seconds()
 		group := float64(grouped) / saveAll(b, grouped, func(saver int) error {
-			return SetLastChannel(b.Context(), store, fmt.Sprintf("s%d", saver), Channel{Name: "telegram", ChatID: "42"})
+			return SetLastChannel(b.Context(), store, fmt.Sprintf("s%d", saver), Channel{Name: "telegram", ChatID: "42"}, true)
 		}).Seconds()
 		ratios = append(ratios, group/one)
 		perSecond = append(perSecond, group)
@@ -52,7 +52,7 @@ func prepare(b *testing.B) *File {
 		b.Fatal(err)
 	}
 	for i := range savers {
-		if err := SetLastChannel(b.Context(), f, fmt.Sprintf("s%d", i), Channel{Name: "telegram", ChatID: "42"}); err != nil {
+		if err := SetLastChannel(b.Context(), f, fmt.Sprintf("s%d", i), Channel{Name: "telegram", ChatID: "42"}, true); err != nil {
 			b.Fatal(err)
 		}
 	}

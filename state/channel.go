@@ -32,21 +32,63 @@ func (c Channel) String() string {
 
 const lastChannelKey = "last_channel"
 
-// SetLastChannel records the channel as the last one of session and as the last
-// one of all sessions, and session as the last one of the channel, in one step (see
-// Store.Set). session is a token; if it is
-// empty, only the last channel of all sessions is recorded.
-func SetLastChannel(ctx context.Context, store Store, session string, channel Channel) error {
-	return setLastChannel(ctx, store, session, channel, true)
+// Use is a message that a user sent in a session on a channel.
+type Use struct {
+	Session string // a token
+	Channel Channel
+	// OfChat is set if the session is that of the messages that users write in the chat.
+	OfChat bool
+	// Before, if it is not zero, is when the message was sent: a channel that was recorded
+	// since stays.
+	Before time.Time
 }
 
-// SetSessionChannel is SetLastChannel without what all sessions share: it records nothing
-// for all sessions or for the other chats of the channel.
-func SetSessionChannel(ctx context.Context, store Store, session string, channel Channel) error {
-	return setLastChannel(ctx, store, session, channel, false)
+// Record records the channel of a use, if that changes the record and confirm returns true.
+//
+// A client may name any chat in the body of a call. It cannot take one from the session that
+// has it; only the session of the chat can. It replaces what all sessions share, which is the
+// last channel of all and the channel without a chat, only if these are its own or nobody's.
+func Record(ctx context.Context, store Store, u Use, confirm func() (bool, error)) error {
+	ofSession, err := LastChannel(ctx, store, u.Session)
+	if err != nil {
+		return err
+	}
+	ofAll, err := LastChannel(ctx, store, "")
+	if err != nil {
+		return err
+	}
+	owner, err := LastSession(ctx, store, u.Channel)
+	if err != nil || owner != "" && owner != u.Session && !u.OfChat {
+		return err
+	}
+	shared := true
+	for _, other := range []Channel{{Name: u.Channel.Name}, ofAll} {
+		if u.OfChat || other.IsZero() {
+			continue
+		}
+		owner, err := LastSession(ctx, store, other)
+		if err != nil {
+			return err
+		}
+		shared = shared && (owner == "" || owner == u.Session)
+	}
+	if ofSession.String() == u.Channel.String() && (!shared || ofAll.String() == u.Channel.String()) && owner == u.Session {
+		return nil // a read costs less than a write
+	}
+	if !u.Before.IsZero() && ofSession.At.After(u.Before) {
+		return nil
+	}
+	if ok, err := confirm(); !ok || err != nil {
+		return err
+	}
+	return SetLastChannel(ctx, store, u.Session, u.Channel, shared)
 }
 
-func setLastChannel(ctx context.Context, store Store, session string, channel Channel, shared bool) error {
+// SetLastChannel records the channel as the last one of session, and session as the last
+// one of the channel, in one step (see Store.Set). If shared is set, it also records what
+// all sessions share. session is a token; if it is empty, only the last channel of all
+// sessions is recorded.
+func SetLastChannel(ctx context.Context, store Store, session string, channel Channel, shared bool) error {
 	key, err := channelKey(session)
 	if err != nil {
 		return fmt.Errorf("set last channel: %w", err)

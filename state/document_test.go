@@ -11,7 +11,7 @@ import (
 
 func TestFileIsReadable(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
-	must(t, SetLastChannel(t.Context(), openFile(t, path), "s1", Channel{Name: "telegram", ChatID: "42"}))
+	must(t, SetLastChannel(t.Context(), openFile(t, path), "s1", Channel{Name: "telegram", ChatID: "42"}, true))
 	data, err := os.ReadFile(path)
 	must(t, err)
 	var got struct {

@@ -106,7 +106,7 @@ func TestFileFull(t *testing.T) {
 	}
 	fill("old", "console", 201)
 	fill("young", "console", maxFacts-201)
-	must(t, SetLastChannel(t.Context(), f, "new", Channel{Name: "telegram"}))
+	must(t, SetLastChannel(t.Context(), f, "new", Channel{Name: "telegram"}, true))
 	check(map[string]bool{"new": true, "old0": false, "old100": false, "young0": true})
 	large := strings.Repeat("x", maxValue)
 	fill("large", large, 200)

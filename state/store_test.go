@@ -45,7 +45,7 @@ func TestEndedContext(t *testing.T) {
 func TestLastChannelRefuses(t *testing.T) {
 	ctx, s := t.Context(), openFile(t, filepath.Join(t.TempDir(), "state.json"))
 	for _, session := range []string{"a.b", "*", "a b", "a.>", "a/b", "é", "a\n", strings.Repeat("s", 300)} {
-		if SetLastChannel(ctx, s, session, Channel{Name: "console"}) == nil {
+		if SetLastChannel(ctx, s, session, Channel{Name: "console"}, true) == nil {
 			t.Errorf("session %q was accepted", session)
 		}
 		if _, err := LastChannel(ctx, s, session); err == nil {
@@ -53,11 +53,11 @@ func TestLastChannelRefuses(t *testing.T) {
 		}
 	}
 	for _, c := range []Channel{{}, {Name: "tele:gram"}, {Name: "a", ChatID: "\xff"}, {Name: "a", ChatID: strings.Repeat("c", maxValue)}} {
-		if SetLastChannel(ctx, s, "s1", c) == nil {
+		if SetLastChannel(ctx, s, "s1", c, true) == nil {
 			t.Errorf("channel %.20q was accepted", c.String())
 		}
 	}
-	if err := SetLastChannel(ctx, s, "s1", Channel{Name: "a", ChatID: strings.Repeat("c", maxValue-2)}); err != nil {
+	if err := SetLastChannel(ctx, s, "s1", Channel{Name: "a", ChatID: strings.Repeat("c", maxValue-2)}, true); err != nil {
 		t.Error(err)
 	}
 }

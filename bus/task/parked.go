@@ -191,26 +191,16 @@ func Unpark(ctx context.Context, b *bus.Bus, p Parked) error {
 	return err
 }
 
-// ParkedNumber returns the number and the state of the wait after which a delivered call was
-// published, or 0 if the call was not parked.
-func ParkedNumber(d *bus.Delivery) (number uint64, state State) {
-	number, err := strconv.ParseUint(d.Header(parkedHeader), 10, 64)
-	if err != nil {
-		return 0, ""
-	}
-	return number, State(d.Header(parkedStateHeader))
-}
-
-// ParkedArgs returns the artifact of the session that has the arguments of a delivered call,
-// and the digest of the call; both are empty if its body has the arguments.
-func ParkedArgs(d *bus.Delivery) (artifact, digest string) {
-	return d.Header(parkedArgsHeader), d.Header(parkedDigestHeader)
-}
-
-// ParkedStarted returns when the tool of a delivered call that was parked began, or now.
-func ParkedStarted(d *bus.Delivery, now time.Time) time.Time {
+// ResumedFrom returns what the message of a delivered call says of the wait after which it was
+// published; it is zero if the call was not parked. Started is when its tool began, or now.
+func ResumedFrom(d *bus.Delivery, now time.Time) (p Parked) {
+	p.Started = now
 	if at, err := time.Parse(time.RFC3339Nano, d.Header(startedHeader)); err == nil && at.Before(now) {
-		return at
+		p.Started = at
 	}
-	return now
+	p.ArgsIn, p.Digest = d.Header(parkedArgsHeader), d.Header(parkedDigestHeader)
+	if number, err := strconv.ParseUint(d.Header(parkedHeader), 10, 64); err == nil {
+		p.Number, p.State = number, State(d.Header(parkedStateHeader))
+	}
+	return p
 }

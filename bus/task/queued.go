@@ -12,25 +12,22 @@ import (
 // subject apply, because the server's permissions protect them. The body may omit both, or
 // have the ids whose tokens are in the subject. If it names another call, Identify returns
 // an error, and the call has the tokens of the subject.
-func Identify(call *tools.Call, subject bus.CallSubject) error {
-	sessionErr := identify(&call.Session, subject.Session, "session")
-	if err := identify(&call.ID, subject.ID, "id"); err != nil {
-		return err
+func Identify(call *tools.Call, subject bus.CallSubject) (err error) {
+	for _, id := range []struct {
+		inBody       *string
+		token, field string
+	}{{&call.Session, subject.Session, "session"}, {&call.ID, subject.ID, "id"}} {
+		switch {
+		case *id.inBody != "" && tools.Token(*id.inBody) == id.token:
+			continue
+		case *id.inBody != "":
+			err = tools.Errorf(tools.CodeInvalidCall, "the body has the %[1]s %.80[2]q, but the subject has %.80[3]q; the subject decides, so send the same %[1]s or omit it",
+				id.field, *id.inBody, id.token)
+		case tools.Token(id.token) != id.token:
+			err = tools.Errorf(tools.CodeInvalidCall, "the %[1]s in the subject, %.80[2]q, is the hash of another %[1]s; the body must contain that %[1]s", id.field, id.token)
+		}
+		*id.inBody = id.token
 	}
-	return sessionErr
-}
-
-func identify(name *string, token, field string) (err error) {
-	switch {
-	case *name != "" && tools.Token(*name) == token:
-		return nil
-	case *name != "":
-		err = tools.Errorf(tools.CodeInvalidCall, "the body has the %s %.80q, but the subject has %.80q; the subject decides, so send the same %s or omit it",
-			field, *name, token, field)
-	case tools.Token(token) != token:
-		err = tools.Errorf(tools.CodeInvalidCall, "the %s in the subject, %.80q, is the hash of another %s; the body must contain that %s", field, token, field, field)
-	}
-	*name = token
 	return err
 }
 

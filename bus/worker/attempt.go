@@ -22,6 +22,10 @@ type attempt struct {
 	invalid  error           // why the call cannot be run
 	raw      *tools.RawEvent // a raw result; nil for a call
 
+	// callsBack is set if the tool is an AsyncTool, which completes its calls here.
+	// completesElsewhere is set for any other tool that this worker has: if it returns an
+	// async result, another program publishes the completion.
+	callsBack, completesElsewhere bool
 	// resultPublished is set if the result is stored; the next event is the
 	// completion.
 	resultPublished bool
@@ -35,11 +39,9 @@ type attempt struct {
 	startCounted bool
 	// approved is set if a person approved the call.
 	approved bool
-	// parkedNumber and parkedState are of the wait after which the call was resumed.
-	parkedNumber uint64
-	parkedState  task.State
-	// argsIn is the artifact that has the arguments, if the body has not.
-	argsIn string
+	// resumed is the wait after which the call was published again, as far as its message
+	// tells. Started is also set for a call that was not parked.
+	resumed task.Parked
 	// outcome and errorCode are of the last result that was published.
 	outcome   tools.Outcome
 	errorCode string
@@ -54,7 +56,7 @@ func (w *Worker) decode(d *bus.Delivery) (*attempt, error) {
 			w.bus.Call("QUEUE", "TOOL", "SESSION", "ID"), tools.TokenForm)
 	}
 	a := &attempt{delivery: d, queue: subject.Queue, started: time.Now().UTC()}
-	a.parkedNumber, a.parkedState = task.ParkedNumber(d)
+	a.resumed = task.ResumedFrom(d, a.started)
 	var err error
 	if subject.Raw {
 		a.raw = new(tools.RawEvent)
@@ -91,20 +93,17 @@ func (w *Worker) decode(d *bus.Delivery) (*attempt, error) {
 		a.invalid = fault
 	}
 	a.def, _ = w.registry.Definition(subject.Tool)
-	if a.raw == nil {
-		if a.argsIn, a.digest = task.ParkedArgs(d); a.argsIn == "" {
-			a.digest = a.call.Digest()
-		}
-	} else {
+	a.callsBack = w.registry.CallsBack(subject.Tool)
+	a.completesElsewhere = a.def.Name != "" && !a.callsBack
+	switch {
+	case a.raw != nil:
 		a.raw.Call = a.call // with the values from the subject and the message
+	case a.resumed.ArgsIn != "":
+		a.digest = a.resumed.Digest
+	default:
+		a.digest = a.call.Digest()
 	}
 	return a, nil
-}
-
-// completesElsewhere reports whether this worker publishes no completion for the
-// call: its tool may return an async result but has no callback.
-func (a *attempt) completesElsewhere(r *tools.Registry) bool {
-	return a.def.Name != "" && !r.CallsBack(a.def.Name)
 }
 
 // once reports whether the call is once-only.

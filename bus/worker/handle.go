@@ -47,7 +47,7 @@ func (w *Worker) handleAttempt(ctx context.Context, a *attempt) error {
 		return w.offloadAndPublish(ctx, a, tools.Failure(a.invalid))
 	}
 
-	if a.argsIn != "" {
+	if a.resumed.ArgsIn != "" {
 		if err := w.readArgs(ctx, a); err != nil {
 			return err
 		}
@@ -70,7 +70,7 @@ func (w *Worker) handleAttempt(ctx context.Context, a *attempt) error {
 	if known {
 		w.cfg.OnStep(StepResume)
 		resume := w.resume
-		if a.parkedNumber > 0 && a.delivery.Attempt == 1 || a.once() && !a.delivery.Redelivered {
+		if a.resumed.Number > 0 && a.delivery.Attempt == 1 || a.once() && !a.delivery.Redelivered {
 			resume = w.hasFinalResult // no worker runs a call that was parked; a claim shows who runs a once-only one
 		}
 		if ended, err := resume(ctx, a); ended || err != nil {
@@ -138,9 +138,13 @@ func (w *Worker) offloadAndPublish(ctx context.Context, a *attempt, res *tools.R
 
 	// 7. Offload. The content is durable before the result that refers to it.
 	w.cfg.OnStep(StepOffload)
-	short := w.offloadResult(ctx, a, res)
+	short, err := w.offloadResult(ctx, a.call, a.def, res)
 	if ctx.Err() != nil {
 		return ctx.Err()
+	}
+	if err != nil {
+		w.log.Error().Err(err).Str("call", a.key.ID).Str("session", a.key.Session).Msg("cannot store the result; publishing the content that fits")
+		short = w.offloader.Fallback(a.call, res, err)
 	}
 
 	// 8. Publish the result. The first result of a call wins. If the server syncs, it
@@ -150,7 +154,7 @@ func (w *Worker) offloadAndPublish(ctx context.Context, a *attempt, res *tools.R
 		a.delivery.ReleaseSlot()
 	}
 	defer w.publishing.Add(-1)
-	err := w.publishResult(ctx, a, short)
+	err = w.publishResult(ctx, a, short)
 	if errors.Is(err, bus.ErrTooLarge) {
 		err = w.publishResult(ctx, a, w.offloader.Fallback(a.call, res, err))
 	}

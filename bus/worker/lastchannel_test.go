@@ -143,7 +143,7 @@ func TestRedeliveryDoesNotRecordItsChannel(t *testing.T) {
 		t.Fatal(err)
 	}
 	bustest.Consumers(t, b, b.ChannelConsumer("old"))
-	if err := state.SetLastChannel(t.Context(), store, "default", state.Channel{Name: "new"}); err != nil {
+	if err := state.SetLastChannel(t.Context(), store, "default", state.Channel{Name: "new"}, true); err != nil {
 		t.Fatal(err)
 	}
 	var runs atomic.Int64

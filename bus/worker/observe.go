@@ -43,7 +43,7 @@ func (a *attempt) toolLabel() string {
 
 // countWait counts how long a call waited in its queue, once.
 func (a *attempt) countWait() {
-	if a.delivery.Attempt == 1 && !a.delivery.Redelivered && a.parkedNumber == 0 {
+	if a.delivery.Attempt == 1 && !a.delivery.Redelivered && a.resumed.Number == 0 {
 		queueWait.Observe(a.started.Sub(a.delivery.Published).Seconds(), a.queue)
 	}
 }
@@ -57,12 +57,16 @@ func (w *Worker) countResult(a *attempt, outcome tools.Outcome, took time.Durati
 	}
 }
 
-// countOffload counts a result that the offloader returned, if it was stored just now.
-func countOffload(res, short *tools.Result, took time.Duration) {
+// recordOffload counts and traces a result that the offloader returned, if it was stored
+// just now.
+func recordOffload(ctx context.Context, res, short *tools.Result, began time.Time) {
 	if short.Artifact == nil || res.Artifact != nil {
 		return
 	}
-	offloadDuration.Observe(took.Seconds())
+	_, span := tracing.Start(ctx, "offload", trace.WithTimestamp(began), trace.WithAttributes(
+		tracing.Artifact.String(short.Artifact.ID), tracing.ArtifactBytes.Int64(short.Artifact.Size)))
+	span.End()
+	offloadDuration.Observe(time.Since(began).Seconds())
 	offloadedBytes.Add(float64(short.Artifact.Size))
 	if !short.Artifact.Inline {
 		savedTokens.Add(float64(short.Artifact.Tokens - offload.EstimateTokens(short.ForLLM)))
@@ -155,16 +159,6 @@ func endSpan(span trace.Span, a *attempt, err error) {
 		span.SetAttributes(tracing.Outcome.String(string(a.outcome)))
 	}
 	tracing.End(span, code)
-}
-
-// traceOffload records that a result was stored as an artifact.
-func traceOffload(ctx context.Context, res, short *tools.Result, began time.Time) {
-	if short.Artifact == nil || res.Artifact != nil {
-		return
-	}
-	_, span := tracing.Start(ctx, "offload", trace.WithTimestamp(began), trace.WithAttributes(
-		tracing.Artifact.String(short.Artifact.ID), tracing.ArtifactBytes.Int64(short.Artifact.Size)))
-	span.End()
 }
 
 // tracePublish begins the span of the publish of a result.

@@ -24,7 +24,7 @@ const unparkable = 10 * time.Minute
 // nothing is left to do with it: the delivery is older than the record.
 func (w *Worker) isParked(ctx context.Context, a *attempt) (bool, error) {
 	p, ok := w.records.Find(a.key)
-	if !ok || a.raw != nil || a.parkedNumber >= p.Number {
+	if !ok || a.raw != nil || a.resumed.Number >= p.Number {
 		return false, nil
 	}
 	if err := a.checkDigest(p.Digest); err != nil {
@@ -35,14 +35,11 @@ func (w *Worker) isParked(ctx context.Context, a *attempt) (bool, error) {
 
 // pause parks a call whose tool returned a pause.
 func (w *Worker) pause(ctx context.Context, a *attempt, p *tools.Pause) error {
-	parked := task.Parked{State: task.Waiting, Started: task.ParkedStarted(a.delivery, a.started), Reason: p.Reason, Until: p.Until, WaitsFor: p.WaitsFor, Made: p.Made}
+	parked := task.Parked{State: task.Waiting, Started: a.resumed.Started, Reason: p.Reason, Until: p.Until, WaitsFor: p.WaitsFor, Made: p.Made}
 	if p.Err != nil {
 		parked.Detail = p.Err.Error()
 	}
-	_, err := w.park(ctx, a, parked)
-	if tools.CodeOf(err) == tools.CodeCancelled {
-		return w.offloadAndPublish(ctx, a, tools.Failure(errCancelled))
-	}
+	err := w.park(ctx, a, parked)
 	if errors.Is(err, bus.ErrTooLarge) { // its message stays in the stream
 		return bus.RetryAfter(min(max(time.Until(p.Until), time.Second), unparkable), nil)
 	}
@@ -53,9 +50,10 @@ func (w *Worker) pause(ctx context.Context, a *attempt, p *tools.Pause) error {
 // parked call are kept in an artifact: the answer and the rest of the record need space too.
 const largeArgs = 2
 
-// park parks a call. If it returns no error, handle can acknowledge the call.
-// bus.ErrTooLarge means that the call does not fit into a record.
-func (w *Worker) park(ctx context.Context, a *attempt, p task.Parked) (task.Parked, error) {
+// park parks a call, and asks the user if it waits for an approval. If it returns no error,
+// handle can acknowledge the call. bus.ErrTooLarge means that the call does not fit into a
+// record.
+func (w *Worker) park(ctx context.Context, a *attempt, p task.Parked) error {
 	p.Call, p.Digest, p.Queue, p.Worker, p.Traceparent = a.call, a.digest, a.queue, w.cfg.Name, a.delivery.Traceparent()
 	p.Since, p.Until, p.Order = time.Now().UTC(), p.Until.UTC(), a.delivery.Order()
 	if deadline := a.call.Deadline; !deadline.IsZero() && deadline.Before(p.Until) {
@@ -63,7 +61,7 @@ func (w *Worker) park(ctx context.Context, a *attempt, p task.Parked) (task.Park
 	}
 	if len(a.call.Args) > int(w.bus.Conn().MaxPayload())/largeArgs {
 		if err := w.storeArgs(ctx, a, &p); err != nil {
-			return p, err
+			return err
 		}
 	}
 	err := w.retry(ctx, "cannot park a call", 0, func(err error) bool {
@@ -72,8 +70,11 @@ func (w *Worker) park(ctx context.Context, a *attempt, p task.Parked) (task.Park
 		p.Number, err = task.Park(ctx, w.bus, p)
 		return err
 	})
+	if tools.CodeOf(err) == tools.CodeCancelled {
+		return w.offloadAndPublish(ctx, a, tools.Failure(errCancelled))
+	}
 	if err != nil {
-		return p, err
+		return err
 	}
 	w.log.Info().Str("call", a.key.ID).Str("session", a.key.Session).Str("tool", a.call.Tool).Str("reason", p.Reason).Time("until", p.Until).Msg("call parked")
 	w.records.Add(p)
@@ -82,7 +83,7 @@ func (w *Worker) park(ctx context.Context, a *attempt, p task.Parked) (task.Park
 			w.log.Warn().Err(err).Str("call", a.key.ID).Str("session", a.key.Session).Msg("a paused attempt counts")
 		}
 	}
-	return p, nil
+	return w.ask(ctx, p)
 }
 
 // maxShownArgs is how much of arguments that are kept in an artifact a question shows, in
@@ -92,13 +93,12 @@ const maxShownArgs = 2000
 // storeArgs keeps the arguments of a call in an artifact, and their start in the record.
 func (w *Worker) storeArgs(ctx context.Context, a *attempt, p *task.Parked) error {
 	call := tools.Call{ID: "args-" + a.key.ID, Session: a.call.Session, Tool: a.call.Tool, Offload: new(true)}
-	res := w.offloadResult(ctx, &attempt{call: call, def: a.def, key: tools.CallKey{Session: a.key.Session, ID: call.ID}}, tools.NewToolResult(string(a.call.Args)))
-	if res.Artifact == nil || w.cfg.Reader == nil {
+	res, err := w.offloadResult(ctx, call, a.def, tools.NewToolResult(string(a.call.Args)))
+	if err != nil || res.Artifact == nil || w.cfg.Reader == nil {
 		return fmt.Errorf("%w: its arguments cannot be kept in an artifact", bus.ErrTooLarge)
 	}
 	start := fmt.Sprintf("%s\n(This is only the start of %d bytes of arguments.)", tools.Excerpt(string(a.call.Args), maxShownArgs), len(a.call.Args))
 	p.ArgsIn = res.Artifact.ID
-	var err error
 	p.Call.Args, err = bus.Encode(map[string]string{"arguments": start})
 	return err
 }
@@ -109,7 +109,7 @@ func (w *Worker) readArgs(ctx context.Context, a *attempt) error {
 		return errors.New("the arguments of the call are in an artifact, and this worker reads none")
 	}
 	return w.withStoreRetry(ctx, func() error {
-		_, content, err := w.cfg.Reader.Open(ctx, a.key.Session, a.argsIn)
+		_, content, err := w.cfg.Reader.Open(ctx, a.key.Session, a.resumed.ArgsIn)
 		if err != nil {
 			return err
 		}
@@ -138,18 +138,19 @@ const defaultApprovalTimeout = 24 * time.Hour
 // the call. If the answer is no, it publishes an error result.
 func (w *Worker) approve(ctx context.Context, a *attempt) (ended bool, err error) {
 	// An answer also counts for a worker whose own rules need none.
-	needed := a.parkedState == task.InputRequired || w.cfg.Approvals.Needed != nil && w.cfg.Approvals.Needed(a.call)
+	needed := a.resumed.State == task.InputRequired || w.cfg.Approvals.Needed != nil && w.cfg.Approvals.Needed(a.call)
 	if a.raw != nil || !needed || w.registry.Check(a.call) != nil {
 		return false, nil
 	}
 	var answer *task.Answer
 	err = w.readWithRetry(ctx, func() error {
-		record, err := task.ReadRecord(ctx, w.bus, a.key)
-		if answer = record.Answer; answer == nil && a.parkedState == task.InputRequired && err == nil { // the time has passed
-			var expired task.Answer
-			expired, err = task.WriteAnswer(ctx, w.bus, a.key, task.Answer{At: time.Now().UTC(), Digest: a.digest, Expired: true})
-			answer = &expired
+		if a.resumed.State == task.InputRequired { // it was answered, or the time has passed
+			stored, err := task.WriteAnswer(ctx, w.bus, a.key, task.Answer{At: time.Now().UTC(), Digest: a.digest, Expired: true})
+			answer = &stored
+			return err
 		}
+		record, err := task.ReadRecord(ctx, w.bus, a.key)
+		answer = record.Answer
 		return err
 	})
 	if err != nil {
@@ -174,18 +175,12 @@ func (w *Worker) askAndPark(ctx context.Context, a *attempt) error {
 		timeout = defaultApprovalTimeout
 	}
 	p := task.Parked{State: task.InputRequired, Reason: "waiting for an approval", Until: time.Now().Add(timeout)}
-	p, err := w.park(ctx, a, p)
-	if tools.CodeOf(err) == tools.CodeCancelled {
-		return w.offloadAndPublish(ctx, a, tools.Failure(errCancelled))
-	}
+	err := w.park(ctx, a, p)
 	if errors.Is(err, bus.ErrTooLarge) {
 		res := tools.Failure(tools.Errorf(tools.CodeDenied, "The call of %s did not run: it needs an approval, but it is too large to wait for one.", a.call.Tool))
 		return w.offloadAndPublish(ctx, a, res)
 	}
-	if err != nil {
-		return err
-	}
-	return w.ask(ctx, p)
+	return err
 }
 
 // askTimeout is how long a question is repeated that cannot be sent.

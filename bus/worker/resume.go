@@ -92,12 +92,8 @@ func (w *Worker) mayHaveRun(ctx context.Context, a *attempt) (bool, error) {
 	if a.once() {
 		return true, nil
 	}
-	var stored bus.Stored
-	err := w.readWithRetry(ctx, func() (err error) {
-		stored, err = w.bus.Last(ctx, bus.Results, w.bus.Result(a.key.Session, a.key.ID))
-		return err
-	})
-	return stored.Sequence > 0, err
+	_, stored, err := w.readResult(ctx, w.bus.Result(a.key.Session, a.key.ID))
+	return stored, err
 }
 
 // detachAndWait waits until done is closed. Waiting uses no slot, and the worker keeps the
@@ -124,7 +120,7 @@ func (w *Worker) hasFinalResult(ctx context.Context, a *attempt) (bool, error) {
 	if err := a.checkDigest(stored[0].Digest); err != nil {
 		return false, err
 	}
-	if stored[0].Outcome == tools.Async && !a.completesElsewhere(w.registry) {
+	if stored[0].Outcome == tools.Async && !a.completesElsewhere {
 		a.resultPublished = true
 		return task.Ended(stored), nil
 	}
@@ -138,7 +134,7 @@ func (w *Worker) publishFinal(ctx context.Context, a *attempt, res *tools.Result
 	if ended, err := w.hasFinalResult(ctx, a); ended || err != nil {
 		return err
 	}
-	if !a.resultPublished && a.raw == nil && a.invalid == nil && w.registry.CallsBack(a.call.Tool) {
+	if !a.resultPublished && a.raw == nil && a.invalid == nil && a.callsBack {
 		err := w.publishResult(ctx, a, tools.AsyncResult("The tool may have been started in the background. The completion of this call will report its outcome."))
 		if err != nil {
 			return err
@@ -181,15 +177,6 @@ func unknownOutcome(tool, hint string) *tools.Result {
 	res := tools.Failure(tools.Errorf(tools.CodeUnknownOutcome, "%s", text))
 	res.ForUser = text
 	return res
-}
-
-// checkDigest rejects the call if a stored event with this digest belongs to
-// another call with the same id, whose result this call must not get.
-func (a *attempt) checkDigest(digest string) error {
-	if err := task.CheckDigest(a.call, a.digest, digest); err != nil {
-		return bus.Reject(tools.CodeMismatch, err)
-	}
-	return nil
 }
 
 // after returns a channel that is closed after a pause.

@@ -19,7 +19,7 @@ func (w *Worker) run(ctx context.Context, a *attempt) *tools.Result {
 		return tools.Failure(cause)
 	}
 	var callback tools.AsyncCallback
-	if w.registry.CallsBack(a.call.Tool) {
+	if a.callsBack {
 		a.completion = make(chan *tools.Result, 1)
 		callback = func(_ context.Context, res *tools.Result) { a.completion <- res } // the registry calls it at most once
 	}
@@ -136,7 +136,7 @@ func (w *Worker) handleAsync(ctx, toolCtx context.Context, a *attempt, res *tool
 			return err
 		}
 	}
-	if a.completesElsewhere(w.registry) {
+	if a.completesElsewhere {
 		return nil
 	}
 	if a.lostRace { // a completion would contradict the final result

@@ -59,14 +59,10 @@ func (w *Worker) readWithRetry(ctx context.Context, read func() error) error {
 }
 
 // readResults returns the stored events of a call, and removes forged ones.
-func (w *Worker) readResults(ctx context.Context, k tools.CallKey) (stored []task.StoredResult, err error) {
-	err = w.readWithRetry(ctx, func() (err error) {
-		stored, err = task.CollectResults(w.bus, k.Session, k.ID, func(subject string) (task.StoredResult, bool, error) {
-			return w.readResult(ctx, subject)
-		})
-		return err
+func (w *Worker) readResults(ctx context.Context, k tools.CallKey) ([]task.StoredResult, error) {
+	return task.CollectResults(w.bus, k.Session, k.ID, func(subject string) (task.StoredResult, bool, error) {
+		return w.readResult(ctx, subject)
 	})
-	return stored, err
 }
 
 // withStoreRetry retries do while the store fails, for storeTimeout at most. An
@@ -90,8 +86,11 @@ const maxForged = 20
 // readResult reads the event that is stored on the subject of a result or a completion. It
 // removes a forged one, which then counts as none.
 func (w *Worker) readResult(ctx context.Context, subject string) (stored task.StoredResult, ok bool, err error) {
-	stored, ok, err = task.ReadStored(ctx, w.bus, subject)
-	return stored, ok, w.removeForged(ctx, err)
+	err = w.readWithRetry(ctx, func() error {
+		stored, ok, err = task.ReadStored(ctx, w.bus, subject)
+		return w.removeForged(ctx, err)
+	})
+	return stored, ok, err
 }
 
 // removeForged removes the message if err is a *task.ForgedError. It returns another error
@@ -109,14 +108,18 @@ func (w *Worker) removeForged(ctx context.Context, err error) error {
 	return nil
 }
 
-// isStored reports whether an event is stored on the subject, after the server rejected one
-// because of it. The rejecting message may have been forged, or may have expired.
-func (w *Worker) isStored(ctx context.Context, subject string) (stored bool, err error) {
-	err = w.readWithRetry(ctx, func() (err error) {
-		_, stored, err = w.readResult(ctx, subject)
-		return err
-	})
-	return stored, err
+// publishFirst publishes the only event of a subject. won is false if the subject already
+// holds one, which read reads. A rejecting message may have been forged, or may have expired.
+func (w *Worker) publishFirst(ctx context.Context, m bus.Message, read func() (stored bool, err error)) (won bool, err error) {
+	for range maxForged {
+		if err = w.publishWithRetry(ctx, m); !errors.Is(err, bus.ErrSubjectExists) {
+			return err == nil, err
+		}
+		if stored, err := read(); stored || err != nil {
+			return false, err
+		}
+	}
+	return false, errors.New("the server rejected the event because of an earlier one, which does not exist")
 }
 
 // claim registers the attempt as running here until executions.end, and returns the
@@ -148,17 +151,14 @@ func (w *Worker) writeClaim(ctx context.Context, a *attempt, claim task.Claim) (
 	if err != nil {
 		return task.Claim{}, false, err
 	}
-	for range maxForged {
-		err = w.publishWithRetry(ctx, bus.Message{Subject: w.bus.Claim(a.key.Session, a.key.ID), Body: body})
-		if !errors.Is(err, bus.ErrSubjectExists) {
-			return claim, err == nil, err
-		}
-		stored, ok, err := w.readClaim(ctx, a.key)
-		if ok || err != nil {
-			return stored, stored.Nonce == claim.Nonce, err
-		}
+	won, err = w.publishFirst(ctx, bus.Message{Subject: w.bus.Claim(a.key.Session, a.key.ID), Body: body}, func() (ok bool, err error) {
+		stored, ok, err = w.readClaim(ctx, a.key)
+		return ok, err
+	})
+	if won {
+		stored = claim
 	}
-	return task.Claim{}, false, errors.New("the server rejected the claim because of an earlier one, which does not exist")
+	return stored, won || err == nil && stored.Nonce == claim.Nonce, err
 }
 
 // readClaim reads the claim of a call. It removes a forged one, which then counts as none.

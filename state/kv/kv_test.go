@@ -41,7 +41,7 @@ func testStore(t *testing.T, open func() state.Store) {
 	start := time.Now().Add(-time.Second)
 	record := func(session, name, chat string) {
 		t.Helper()
-		must(t, state.SetLastChannel(ctx, s, session, state.Channel{Name: name, ChatID: chat}))
+		must(t, state.SetLastChannel(ctx, s, session, state.Channel{Name: name, ChatID: chat}, true))
 	}
 	record("s1", "telegram", "-100:7 \x00\"\n<é>")
 	record("s2", "console", "")
@@ -86,7 +86,7 @@ func testStore(t *testing.T, open func() state.Store) {
 		s := open()
 		wg.Go(func() {
 			for i := range each {
-				if err := state.SetLastChannel(ctx, s, fmt.Sprintf("w%d", w), state.Channel{Name: fmt.Sprint(i)}); err != nil {
+				if err := state.SetLastChannel(ctx, s, fmt.Sprintf("w%d", w), state.Channel{Name: fmt.Sprint(i)}, true); err != nil {
 					t.Error(err)
 				}
 			}
