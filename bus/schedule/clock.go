@@ -113,9 +113,9 @@ func (st *Store) dueInServer(ctx context.Context, s Status) (due, chosen time.Ti
 	if err != nil {
 		return time.Time{}, time.Time{}, err
 	}
-	if tick != nil && tick.Sequence > s.Revision {
+	if tick.Sequence > s.Revision {
 		if _, next := tickTimes(tick.Header.Get); !next.IsZero() {
-			return next, tick.Time, nil
+			return next, tick.At, nil
 		}
 	}
 	return s.Schedule.next(s.Since, s.Since), s.Since, nil

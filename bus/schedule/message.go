@@ -55,7 +55,7 @@ func (st *Store) message(s Schedule) (bus.Message, error) {
 	return bus.Message{Subject: st.bus.Schedule(s.Kind, s.Name), Body: s.Body, Header: header}, nil
 }
 
-func sameSchedule(have *jetstream.RawStreamMsg, want bus.Message) bool {
+func sameSchedule(have bus.Stored, want bus.Message) bool {
 	for _, name := range []string{
 		patternHeader, zoneHeader, ttlHeader,
 		jetstream.ScheduleHeader, jetstream.ScheduleTargetHeader, jetstream.ScheduleTTLHeader, jetstream.ScheduleTimeZoneHeader,
@@ -64,19 +64,19 @@ func sameSchedule(have *jetstream.RawStreamMsg, want bus.Message) bool {
 			return false
 		}
 	}
-	return bytes.Equal(have.Data, want.Body)
+	return bytes.Equal(have.Body, want.Body)
 }
 
 // decode decodes a schedule of this package or of another client.
-func decode(kind, name string, msg *jetstream.RawStreamMsg) Status {
+func decode(kind, name string, msg bus.Stored) Status {
 	header := func(server, ours string) string {
 		return cmp.Or(msg.Header.Get(server), msg.Header.Get(ours))
 	}
 	s := Status{
 		Schedule: parsePattern(header(jetstream.ScheduleHeader, patternHeader), header(jetstream.ScheduleTimeZoneHeader, zoneHeader)),
-		Revision: msg.Sequence, Since: msg.Time,
+		Revision: msg.Sequence, Since: msg.At,
 	}
-	s.Kind, s.Name, s.Body = kind, name, msg.Data
+	s.Kind, s.Name, s.Body = kind, name, msg.Body
 	s.TTL, _ = time.ParseDuration(header(jetstream.ScheduleTTLHeader, ttlHeader)) // absent means no limit
 	s.Disabled = msg.Header.Get(jetstream.ScheduleHeader) == ""
 	return s

@@ -43,18 +43,14 @@ func (st *Store) runSkipped(ctx context.Context, now time.Time, log zerolog.Logg
 		if err != nil {
 			return err
 		}
-		var revision uint64
-		if last != nil {
-			if last.Header.Get(skippedHeader) == at.UTC().Format(time.RFC3339) {
-				continue // another check did it
-			}
-			revision = last.Sequence
+		if last.Header.Get(skippedHeader) == at.UTC().Format(time.RFC3339) {
+			continue // another check did it
 		}
 		header := nats.Header{skippedHeader: {at.UTC().Format(time.RFC3339)}}
 		if s.TTL > 0 {
 			header.Set(jetstream.MsgTTLHeader, s.TTL.String())
 		}
-		err = st.publishAt(ctx, bus.Message{Subject: subject, Body: s.Body, Header: header}, revision)
+		err = st.publishAt(ctx, bus.Message{Subject: subject, Body: s.Body, Header: header}, last.Sequence)
 		if err != nil && !errors.Is(err, bus.ErrConflict) { // after a conflict, another process did it
 			return err
 		}

@@ -36,14 +36,10 @@ func (st *Store) Put(ctx context.Context, s Schedule) (changed bool, err error) 
 		if err != nil {
 			return false, fmt.Errorf("put schedule %q: %w", s.Name, err)
 		}
-		var revision uint64
-		if have != nil {
-			if sameSchedule(have, want) {
-				return false, nil
-			}
-			revision = have.Sequence
+		if have.Sequence > 0 && sameSchedule(have, want) {
+			return false, nil
 		}
-		err = st.publishAt(ctx, want, revision)
+		err = st.publishAt(ctx, want, have.Sequence)
 		if err == nil {
 			return true, nil
 		}
@@ -64,7 +60,7 @@ func (st *Store) Update(ctx context.Context, s Schedule, revision uint64) error 
 	err = st.publishAt(ctx, want, revision)
 	if errors.Is(err, bus.ErrConflict) { // perhaps this write, whose acknowledgement was lost
 		have, readErr := st.last(ctx, want.Subject)
-		if readErr == nil && have != nil && have.Sequence > revision && sameSchedule(have, want) {
+		if readErr == nil && have.Sequence > revision && sameSchedule(have, want) {
 			return nil
 		}
 	}
@@ -86,7 +82,7 @@ func (st *Store) Get(ctx context.Context, kind, name string) (s Status, ok bool,
 		return Status{}, false, fmt.Errorf("get schedule: %w", err)
 	}
 	msg, err := st.last(ctx, st.bus.Schedule(kind, name))
-	if err != nil || msg == nil {
+	if err != nil || msg.Sequence == 0 {
 		return Status{}, false, err
 	}
 	s = decode(kind, name, msg)
@@ -97,7 +93,7 @@ func (st *Store) Get(ctx context.Context, kind, name string) (s Status, ok bool,
 	if !s.Disabled {
 		s.Next = s.Schedule.next(s.Since, time.Now())
 	}
-	if tick != nil {
+	if tick.Sequence > 0 {
 		var due time.Time
 		s.Last, due = tickTimes(tick.Header.Get)
 		if due.After(time.Now()) && tick.Sequence > s.Revision && !s.Disabled {
@@ -152,7 +148,7 @@ func (st *Store) ListAfter(ctx context.Context, kind, name string, wanted func(n
 // Delete deletes a schedule and its waiting tick, and reports whether the schedule
 // existed.
 func (st *Store) Delete(ctx context.Context, kind, name string) (existed bool, err error) {
-	var have *jetstream.RawStreamMsg
+	var have bus.Stored
 	if err = checkName(kind, name); err == nil {
 		have, err = st.last(ctx, st.bus.Schedule(kind, name))
 	}
@@ -162,7 +158,7 @@ func (st *Store) Delete(ctx context.Context, kind, name string) (existed bool, e
 	if err != nil {
 		return false, fmt.Errorf("delete schedule %q: %w", name, err)
 	}
-	return have != nil, nil
+	return have.Sequence > 0, nil
 }
 
 // DeleteRevision deletes a schedule and its waiting tick if its revision is the
@@ -173,12 +169,12 @@ func (st *Store) DeleteRevision(ctx context.Context, kind, name string, revision
 	if err == nil && revision > 0 {
 		err = st.purge(ctx, revision+1, st.bus.Schedule(kind, name)) // keep what was put later
 	}
-	var have *jetstream.RawStreamMsg
+	var have bus.Stored
 	if err == nil {
 		have, err = st.last(ctx, st.bus.Schedule(kind, name))
 	}
 	switch {
-	case have != nil:
+	case have.Sequence > 0:
 		err = bus.ErrConflict
 	case err == nil:
 		err = st.purge(ctx, 0, st.bus.Tick(kind, name), st.bus.RunOf(kind, name))
@@ -215,14 +211,14 @@ func (st *Store) GetEnded(ctx context.Context, kind, name string) (s Status, ok 
 		return Status{}, false, fmt.Errorf("get ended schedule: %w", err)
 	}
 	tick, err := st.last(ctx, st.bus.Tick(kind, name))
-	if err != nil || tick == nil {
+	if err != nil || tick.Sequence == 0 {
 		return Status{}, false, err
 	}
 	due, next := tickTimes(tick.Header.Get)
 	if due.IsZero() || !next.IsZero() {
 		return Status{}, false, nil
 	}
-	s = Status{Schedule: Schedule{Kind: kind, Name: name, At: due, Body: tick.Data}, Since: tick.Time, Last: due}
+	s = Status{Schedule: Schedule{Kind: kind, Name: name, At: due, Body: tick.Body}, Since: tick.At, Last: due}
 	return s, true, nil
 }
 
@@ -236,18 +232,7 @@ func checkName(kind, name string) error {
 	return nil
 }
 
-// last returns the newest message on a subject of the stream of ticks, or nil.
-func (st *Store) last(ctx context.Context, subject string) (*jetstream.RawStreamMsg, error) {
-	stream, err := st.bus.Stream(ctx, bus.Ticks)
-	if err != nil {
-		return nil, err
-	}
-	msg, err := stream.GetLastMsgForSubject(ctx, subject)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read %q: %w", subject, err)
-	}
-	return msg, nil
+// last returns the newest message on a subject of the stream of ticks.
+func (st *Store) last(ctx context.Context, subject string) (bus.Stored, error) {
+	return st.bus.Last(ctx, bus.Ticks, subject)
 }

@@ -34,6 +34,8 @@ type Config struct {
 	// URL is the address of a server over HTTP, and Header is added to each request.
 	URL    string
 	Header map[string]string
+	// Credential names what sets the credential in Header, for errors.
+	Credential string
 	// Sandbox confines the command; nil means that it has all rights of this process.
 	Sandbox *sandbox.Sandbox
 	// Timeout is how long the server may take to start and to list its tools. Default
@@ -248,7 +250,7 @@ func (s *Server) link(context.Context) (wrap.Link, error) {
 		for name, value := range s.cfg.Header {
 			header.Set(name, value)
 		}
-		return redacting{wrap.NewHTTP(s.cfg.URL, header, "--mcp-header "+s.cfg.Name+".Authorization"), s}, nil
+		return redacting{wrap.NewHTTP(s.cfg.URL, header, s.cfg.Credential), s}, nil
 	}
 	process, err := command.Start(command.Config{Argv: s.cfg.Argv, Dir: s.cfg.Dir, Env: command.Environment(s.cfg.Env...), Sandbox: s.cfg.Sandbox})
 	if errors.Is(err, command.ErrNoProgram) {

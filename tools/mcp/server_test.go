@@ -347,7 +347,7 @@ func TestRefusedCredential(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	log := firstWrite{wrote: cancel}
-	s := mcp.New(mcp.Config{Name: "web", URL: srv.URL, Header: map[string]string{"Authorization": "secret-token"}, Log: zerolog.New(&log).Level(zerolog.WarnLevel)})
+	s := mcp.New(mcp.Config{Name: "web", URL: srv.URL, Header: map[string]string{"Authorization": "secret-token"}, Credential: "--mcp-header web.Authorization", Log: zerolog.New(&log).Level(zerolog.WarnLevel)})
 	if err := s.Run(ctx); err != nil {
 		t.Error(err)
 	}

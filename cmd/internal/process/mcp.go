@@ -43,7 +43,7 @@ func (o *MCPOptions) configs() ([]mcp.Config, error) {
 		if slices.ContainsFunc(configs, func(c mcp.Config) bool { return c.Name == name }) {
 			return nil, cli.Exit(cli.ExitUsage, "--mcp: the name %q is given twice", name)
 		}
-		cfg := mcp.Config{Name: name, Sandbox: o.Sandbox, Header: map[string]string{}}
+		cfg := mcp.Config{Name: name, Sandbox: o.Sandbox, Header: map[string]string{}, Credential: "--mcp-header " + name + ".Authorization"}
 		if strings.HasPrefix(target, "http://") || strings.HasPrefix(target, "https://") {
 			if u, err := url.Parse(target); err != nil || u.Host == "" {
 				return nil, cli.Exit(cli.ExitUsage, "--mcp %s: the URL is not valid", name)

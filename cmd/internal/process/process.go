@@ -1,10 +1,10 @@
 // Package process is the composition root of a worker process: it opens the parts
 // that the flags describe and runs them together. up, serve and the demo use it.
 //
-// Options.Run opens the parts in a fixed order (streams, store, notifier, tools, heartbeat,
+// Options.Run opens the parts in a fixed order (streams, store, notifier, tools, MCP servers,
 // worker, receivers of messages, health), because each one uses earlier ones, and closes
-// them in the reverse order. If one part fails, all stop. When the context ends, the
-// worker takes no more calls, requeues what it has not started, and waits for running
+// them in the reverse order. The heartbeat uses only the bus. If one part fails, all stop. When
+// the context ends, the worker takes no more calls, requeues what it has not started, and waits for running
 // calls; the caller closes the bus after Run has returned.
 //
 // Libraries return codes and typed errors. This package and the commands turn them into
