@@ -168,12 +168,16 @@ func TestPromptOnATerminal(t *testing.T) {
 		"paste":                  {"\x1b[200~a\r\n\tb\n\n c\x1b[201~\r", "a\n\tb\n\n c"},
 		"paste after text":       {"explain: \x1b[200~a\nb\x1b[201~, please\r", "explain: a\nb, please"},
 		"paste of 100 KB":        {"\x1b[200~" + lines + "\x1b[201~\r", lines},
-		"paste of control codes": {"\x1b[200~a\x03\x04\x1b[31mb\x1b\x00\x07\x1b[201~\r", "a[31mb"},
+		"paste of control codes": {"x\x1b[200~a\x03\x04\x1b[31mb\x1b\x00\x07\x1b[201~\r", "xa[31mb"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newTypist(t)
-			p.press(test.keys)
+			if strings.Contains(test.keys, "\x03") {
+				p.typeSlowly(test.keys)
+			} else {
+				p.press(test.keys)
+			}
 			p.hears(heard{test.want, "<nil>"})
 			p.press("\x1b[A\r")
 			p.hears(heard{test.want, "<nil>"})
