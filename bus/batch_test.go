@@ -71,6 +71,7 @@ func stored(t *testing.T, b *bus.Bus, stream string) (messages map[uint64]jsapi.
 
 // No publish waits until another one is made or fails, however many are in flight.
 func TestBatchesFollowEachOther(t *testing.T) {
+	t.Parallel()
 	b := syncing(t, bus.Config{Timeout: time.Hour})
 	for _, publishers := range []int{1, 30, 100} {
 		var wg sync.WaitGroup
@@ -92,6 +93,7 @@ func TestBatchesFollowEachOther(t *testing.T) {
 
 // Each publish of a batch gets the acknowledgement of its own message.
 func TestBatch(t *testing.T) {
+	t.Parallel()
 	b := syncing(t, bus.Config{Timeout: time.Hour})
 	messages := newResults(b, "s", 600)
 	for i := range messages {
@@ -122,6 +124,7 @@ func TestBatch(t *testing.T) {
 
 // If the server rejects a batch, each publish gets its own outcome.
 func TestBatchWithConflicts(t *testing.T) {
+	t.Parallel()
 	b := syncing(t, bus.Config{Timeout: time.Hour})
 	for _, c := range []struct {
 		name     string
@@ -162,6 +165,7 @@ func TestBatchWithConflicts(t *testing.T) {
 
 // Appends with an expected revision work in batches: one of several wins.
 func TestBatchWithExpectedRevision(t *testing.T) {
+	t.Parallel()
 	b := syncing(t, bus.Config{})
 	var messages []bus.Message
 	for i := range 100 {
@@ -185,6 +189,7 @@ func TestBatchWithExpectedRevision(t *testing.T) {
 
 // A batch that does not fit into the stream is rejected; its first messages may fit.
 func TestBatchToFullStream(t *testing.T) {
+	t.Parallel()
 	b := syncing(t, bus.Config{MaxBytes: 64 << 10})
 	var messages []bus.Message
 	for i := range 200 {
@@ -206,6 +211,7 @@ func TestBatchToFullStream(t *testing.T) {
 // A stream that does not accept batches, and a server that does not sync, get single
 // messages. The connection notices if the server restarts without syncing.
 func TestNoBatches(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s := bustest.Start(t, embedded.Config{Dir: dir, Listen: "127.0.0.1:0"})
 	u, err := url.Parse(s.URL())
@@ -270,6 +276,7 @@ func TestNoBatches(t *testing.T) {
 // Publishes whose context ends do not wait for the batch or in the group. Later ones
 // are sent.
 func TestBatchCancelled(t *testing.T) {
+	t.Parallel()
 	s := bustest.Start(t, embedded.Config{Listen: "127.0.0.1:0"})
 	direct := bustest.Connect(t, s, bus.Config{})
 	p := bustest.NewProxy(t, s)

@@ -125,6 +125,7 @@ func TestLastMessageOnACluster(t *testing.T) {
 // --replicas applies to buckets, too. Once they kept one replica without a warning, and
 // all artifacts were on one server.
 func TestProvisionReplicasOfBuckets(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("three servers take some seconds")
 	}

@@ -82,6 +82,7 @@ func TestSlots(t *testing.T) {
 
 // All slots can be in use at once, also after short messages have used them.
 func TestAllSlotsAreReused(t *testing.T) {
+	t.Parallel()
 	const slots = 8
 	b := bustest.New(t)
 	var running atomic.Int64
@@ -107,6 +108,7 @@ func TestAllSlotsAreReused(t *testing.T) {
 // If more messages wait than there are slots, the rest stays on the server for other
 // workers.
 func TestNoMoreThanSlotsAreHeld(t *testing.T) {
+	t.Parallel()
 	const slots, n = 8, 20
 	b := bustest.New(t)
 	send(t, b, n)
@@ -562,6 +564,7 @@ func TestForgedStatusHeader(t *testing.T) {
 
 // An id from a header is used unchanged, unless it is too long.
 func TestDeliveryID(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	ids := make(chan string, 3)
 	consume(t, b, bus.ConsumeConfig{Slots: 1}, func(_ context.Context, d *bus.Delivery) error {

@@ -32,6 +32,7 @@ func fillStream(t *testing.T, b *bus.Bus, limit int, subject func(i int) string)
 // Every stream whose messages are work rejects new ones when it is full, and keeps the
 // accepted ones. Only dead letters replace their oldest ones.
 func TestFullStreamsReject(t *testing.T) {
+	t.Parallel()
 	b := bustest.Connect(t, bustest.Start(t, embedded.Config{Dir: t.TempDir(), NoSync: true}), bus.Config{MaxBytes: 64 << 10})
 	const limit = 100
 	for stream, subject := range map[string]func(i int) string{
@@ -52,6 +53,7 @@ func TestFullStreamsReject(t *testing.T) {
 // FreshHeader says that no call with the id was stored before. That need not be true when a
 // publish is repeated.
 func TestRepeatedPublishIsNotFresh(t *testing.T) {
+	t.Parallel()
 	b := bustest.Connect(t, bustest.Start(t, embedded.Config{Dir: t.TempDir(), NoSync: true}), bus.Config{MaxBytes: 64 << 10})
 	fillStream(t, b, 100, func(i int) string { return b.Call("default", "echo", "s", fmt.Sprint("c", i)) })
 	subject := b.Call("default", "echo", "s", "fresh")

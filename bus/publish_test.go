@@ -72,6 +72,7 @@ func TestPublishToFullStream(t *testing.T) {
 
 // The limit includes headers. A message that exceeds it by one byte only fails itself.
 func TestPublishTooLarge(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	limit := int(b.Conn().MaxPayload())
 	keyed := limit - len("NATS/1.0\r\nNats-Msg-Id: k\r\n\r\n")
@@ -91,6 +92,7 @@ func TestPublishTooLarge(t *testing.T) {
 }
 
 func TestPublishBadSubject(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	for _, subject := range []string{"", "stevedore.call.default.*", "stevedore.call.a b.c", "a.\r\nPUB x", strings.Repeat("a", 5000)} {
 		if _, err := b.Publish(t.Context(), bus.Message{Subject: subject}); err == nil {
@@ -104,6 +106,7 @@ func TestPublishBadSubject(t *testing.T) {
 
 // A publish with an ended context sends nothing and returns the reason.
 func TestPublishCancelled(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -134,6 +137,7 @@ func TestBusWithoutStreams(t *testing.T) {
 
 // A publish is stored once, whatever the network does.
 func TestPublishOverBadNetwork(t *testing.T) {
+	t.Parallel()
 	const n = 40
 	for name, disturb := range map[string]func(t *testing.T, p *bustest.Proxy, stored func() int){
 		"cut": func(t *testing.T, p *bustest.Proxy, stored func() int) {
@@ -183,6 +187,7 @@ func TestPublishOverBadNetwork(t *testing.T) {
 // A message that is published twice is stored once, though the server does not answer at first
 // whether it is stored.
 func TestDuplicateThatCannotBeRead(t *testing.T) {
+	t.Parallel()
 	s := bustest.Listen(t)
 	direct := bustest.Connect(t, s, bus.Config{})
 	const domain = "$JS.busy.API."
@@ -214,6 +219,7 @@ func TestDuplicateThatCannotBeRead(t *testing.T) {
 
 // Publishes during a restart of the server are each stored once, in a stream that remembers keys.
 func TestPublishDuringServerRestart(t *testing.T) {
+	t.Parallel()
 	const n = 200
 	cfg := embedded.Config{Dir: t.TempDir(), Listen: bustest.FreeAddress(t), NoSync: true}
 	s := bustest.Start(t, cfg)
@@ -250,6 +256,7 @@ func TestPublishDuringServerRestart(t *testing.T) {
 
 // Publishes beyond the limit in flight wait for others.
 func TestPublishManyAtOnce(t *testing.T) {
+	t.Parallel()
 	const n = 10_000
 	b := bustest.New(t)
 	var wg sync.WaitGroup

@@ -15,6 +15,7 @@ import (
 // Read returns the selected messages in order, even with forged headers of the server, and
 // ends at its bounds, or with the error of the context.
 func TestRead(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	read := func(ctx context.Context, q bus.Query, each func(n int)) (got []bus.Stored, err error) {
 		q.Subject = b.Result("s", "*")

@@ -166,6 +166,7 @@ func TestRetryOfACallThatIsStillStored(t *testing.T) {
 // The server repeats each stored result once, and none that it rejected, also for the
 // messages of a batch.
 func TestStoredResultsAreRepeated(t *testing.T) {
+	t.Parallel()
 	b := syncing(t, bus.Config{})
 	sub := bustest.Subscribe(t, b, "stevedore.stored.>")
 	messages := newResults(b, "s", 200)

@@ -14,6 +14,7 @@ import (
 )
 
 func TestExpand(t *testing.T) {
+	t.Parallel()
 	store := newFakeStore(StoreConfig{})
 	long := strings.Repeat("ab\"c\n", 60_000)
 	putArtifact(t, store, "s", "text", []byte("one\ntwo\nthree"))

@@ -168,6 +168,7 @@ func TestShapeIsBounded(t *testing.T) {
 }
 
 func TestShape(t *testing.T) {
+	t.Parallel()
 	var items strings.Builder
 	for i := range 30_000 {
 		fmt.Fprintf(&items, `{"id":%d,"name":"item \u00e9 %d","tags":[%s],"owner":{"login":"a","id":1,"site_admin":false,"type":"User"}},`, i, i, strings.Repeat(`"t",`, i%3)+`"z"`)
@@ -219,6 +220,7 @@ func TestPreviewsOfUnreadableText(t *testing.T) {
 
 // The notice names only tools that work, best first.
 func TestNoticeNamesToolsThatWork(t *testing.T) {
+	t.Parallel()
 	for name, row := range map[string]struct {
 		text string
 		want []string

@@ -133,6 +133,7 @@ func TestGrepLiteralsAndCases(t *testing.T) {
 }
 
 func TestGrepAcrossPartsAndLongLines(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("one goroutine, and slow under the race detector")
 	}
@@ -163,6 +164,7 @@ func TestGrepAcrossPartsAndLongLines(t *testing.T) {
 
 // A literal in a long line must be found at any part border.
 func TestGrepLiteralAtEveryPartBorder(t *testing.T) {
+	t.Parallel()
 	for shift := range 8 {
 		content := append(bytes.Repeat([]byte("x"), 3*1<<20-shift), "needle and more\nneedle"...)
 		if got := numbers(searchAll(t, content, "needle", false)); !slices.Equal(got, []int64{1, 2}) {
@@ -172,6 +174,7 @@ func TestGrepLiteralAtEveryPartBorder(t *testing.T) {
 }
 
 func TestGrepSingleLineOf100MB(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes 100 MB")
 	}
@@ -230,6 +233,7 @@ func TestGrepText(t *testing.T) {
 }
 
 func TestGrepLimits(t *testing.T) {
+	t.Parallel()
 	r := stored(t, []byte(strings.Repeat("match\n", 300)))
 	for _, row := range []struct {
 		max, want int
@@ -305,6 +309,7 @@ func TestGrepRefusesBadPatterns(t *testing.T) {
 // A hostile pattern takes tens of microseconds for each byte. The search must stop at
 // its timeout and say so.
 func TestGrepEndsInTime(t *testing.T) {
+	t.Parallel()
 	store := newFakeStore(StoreConfig{})
 	putArtifact(t, store, "s", "lines", bytes.Repeat([]byte(strings.Repeat("a", 200)+"\n"), 20_000))
 	putArtifact(t, store, "s", "line", bytes.Repeat([]byte("a"), 4<<20))
@@ -339,6 +344,7 @@ func TestGrepAtAWrongCursorWithoutTime(t *testing.T) {
 
 // A search that was stopped says where it continues: after the matches that it counted.
 func TestStoppedGrepContinues(t *testing.T) {
+	t.Parallel()
 	r := stored(t, []byte("1 cc\n2 cc\n"+strings.Repeat(strings.Repeat("a", 200)+"\n", 20_000)))
 	r.cfg.GrepTime = time.Second // a busy machine finds the two matches in that time
 	for from, want := range map[string]int64{"": 2, "at4+0": 1} {
@@ -370,6 +376,7 @@ func (c brokenContent) ReadAt(p []byte, off int64) (int, error) {
 }
 
 func TestGrepReportsBrokenContent(t *testing.T) {
+	t.Parallel()
 	for name, text := range map[string][]byte{
 		"lines":    bytes.Repeat([]byte("some line\n"), 400_000),
 		"one line": bytes.Repeat([]byte("some line "), 400_000),
@@ -490,6 +497,7 @@ func TestGrepCountsTheMatchesOfALongLine(t *testing.T) {
 
 // Matches that are so dense that all known positions are shown can be continued too.
 func TestGrepContinuesAfterDenseMatches(t *testing.T) {
+	t.Parallel()
 	r := stored(t, []byte(strings.Repeat(`{"id":7},`, 5_000)))
 	seen := map[int64]bool{}
 	for next, calls := "", 0; calls == 0 || next != ""; calls++ {
@@ -574,6 +582,7 @@ func TestGrepOfWindowsLines(t *testing.T) {
 
 // All matches are counted, and few are shown.
 func TestGrepCountsPastTheLimit(t *testing.T) {
+	t.Parallel()
 	r := stored(t, bytes.Repeat([]byte("ab ab\n"), 100_000))
 	for _, expr := range []string{"ab", "a[b-c]", "A", "b$|zz"} {
 		want := int64(200_000)

@@ -57,6 +57,7 @@ func TestJQOfSeveralValues(t *testing.T) {
 }
 
 func TestJQBounds(t *testing.T) {
+	t.Parallel()
 	store := newFakeStore(StoreConfig{})
 	putArtifact(t, store, "s", "text", []byte("just text"))
 	putArtifact(t, store, "s", "json", []byte(`[`+strings.Repeat(`"0123456789",`, 10_000)+`1]`))
@@ -85,6 +86,7 @@ func TestJQBounds(t *testing.T) {
 // TestJQInProcess: a separate process gives the same results, and no query takes
 // memory of this process.
 func TestJQInProcess(t *testing.T) {
+	t.Parallel()
 	store := newFakeStore(StoreConfig{})
 	putArtifact(t, store, "s", "a", []byte(`{"id":12345678901234567890,"price":1e400,"html":"<b>\u2028"}`+"\n1"))
 	putArtifact(t, store, "s", "text", []byte("just text"))
@@ -141,6 +143,7 @@ func TestJQInProcess(t *testing.T) {
 
 // Large documents are read in parts, with the results of jq itself.
 func TestJQOfLargeDocuments(t *testing.T) {
+	t.Parallel()
 	var doc, rows strings.Builder
 	doc.WriteString(`{"meta":{"total":9000,"next":null},"items":[`)
 	for i := range 9_000 {
@@ -245,6 +248,7 @@ func TestJQOfLargeDocuments(t *testing.T) {
 // A query of a large artifact that its timeout stops continues with the offset of its
 // answer, until all rows were searched, and each result appears once.
 func TestJQContinuesAfterTimeout(t *testing.T) {
+	t.Parallel()
 	const rows = 40_000
 	var ndjson, table, doc strings.Builder
 	table.WriteString("id,text\n")
@@ -340,6 +344,7 @@ func TestJQContinuesAfterTimeout(t *testing.T) {
 // Numbers do not end with a byte of their own, and a query about the array of all rows
 // continues with the first number that it did not show.
 func TestJQContinuesAtANumber(t *testing.T) {
+	t.Parallel()
 	var numbers strings.Builder
 	for n := 100_000; numbers.Len() < 8<<20+1<<20; n++ {
 		fmt.Fprintln(&numbers, n)
@@ -364,6 +369,7 @@ func TestJQContinuesAtANumber(t *testing.T) {
 // A query that begins to read other rows cannot continue at a place. An offset that counts
 // results from that place would be taken for one that counts them from the start.
 func TestJQThatCannotContinue(t *testing.T) {
+	t.Parallel()
 	var rows strings.Builder
 	for i := 0; rows.Len() < 8<<20+1<<20; i++ {
 		fmt.Fprintf(&rows, "{\"id\":%d,\"text\":\"%s\"}\n", i, strings.Repeat("x", 230))
@@ -422,6 +428,7 @@ func TestJQOfTables(t *testing.T) {
 
 // A byte order mark does not hide JSON.
 func TestJQAfterAByteOrderMark(t *testing.T) {
+	t.Parallel()
 	for _, text := range []string{"{\"a\":1}", "{\"a\":1}\r\n{\"a\":2}\r\n", "[" + strings.Repeat(`{"a":1},`, 1<<18) + `{"a":1}]`} {
 		store := newFakeStore(StoreConfig{})
 		rec := Record{Artifact: tools.Artifact{ID: "a"}, Session: "s"}

@@ -12,6 +12,7 @@ import (
 // Questions about all rows get one answer, not one for each row, and cells that a query
 // takes for numbers do not give a wrong answer without a note.
 func TestJQOfAllRows(t *testing.T) {
+	t.Parallel()
 	var rows, table strings.Builder
 	table.WriteString("id;amount\r\n")
 	for i := range 5_000 {
@@ -51,6 +52,7 @@ func TestJQOfAllRows(t *testing.T) {
 
 // JSON values one after the other are rows for jq, also if they are long or indented.
 func TestKindsOfRows(t *testing.T) {
+	t.Parallel()
 	long := `{"text":"` + strings.Repeat("x", 100_000) + `"}` + "\n"
 	huge := `{"text":"` + strings.Repeat("x", 1_100_000) + `"}` + "\n"
 	for name, row := range map[string]struct{ text, media string }{
@@ -73,6 +75,7 @@ func TestKindsOfRows(t *testing.T) {
 
 // If the description of rows takes too long, the number of lines is exact all the same.
 func TestShapeCountsTheLinesOfRows(t *testing.T) {
+	t.Parallel()
 	defer func(before time.Duration) { shapeTime = before }(shapeTime)
 	shapeTime = 0
 	for name, row := range map[string]struct{ text, want string }{

@@ -160,6 +160,7 @@ func TestReferenceText(t *testing.T) {
 }
 
 func TestPreviews(t *testing.T) {
+	t.Parallel()
 	objects := make([]string, 5_000)
 	for i := range objects {
 		objects[i] = fmt.Sprintf(`{"id":%d,"name":"n","tags":["a","b"]}`, i)
@@ -287,6 +288,7 @@ func TestShortTextWithNULsIsShown(t *testing.T) {
 }
 
 func TestOutputIsOffloaded(t *testing.T) {
+	t.Parallel()
 	for _, size := range []int{10, 50_000, 5 << 20} {
 		out := tools.NewOutput(tools.OutputLimits{Memory: 1 << 10, Dir: t.TempDir(), Total: 4 << 20})
 		text := strings.Repeat("0123456789abcde\n", size/16+1)
@@ -343,6 +345,7 @@ func TestReusedIDsNeverCollide(t *testing.T) {
 }
 
 func TestEventFitsWhateverIsInIt(t *testing.T) {
+	t.Parallel()
 	const limit = 200 << 10
 	long := func(s string, n int) string { return strings.Repeat(s, n/len(s)+1) }
 	call := aCall
@@ -420,6 +423,7 @@ func TestLongTextForTheUser(t *testing.T) {
 }
 
 func TestContentBlocks(t *testing.T) {
+	t.Parallel()
 	image := func(n int) string {
 		return `{"type":"image","source":{"type":"base64","media_type":"image/png","data":"` + strings.Repeat("A", n) + `"}}`
 	}
@@ -512,6 +516,7 @@ func TestStoreFailure(t *testing.T) {
 }
 
 func TestIncompleteOutputIsAnError(t *testing.T) {
+	t.Parallel()
 	out := tools.NewOutput(tools.OutputLimits{Memory: 10, Dir: t.TempDir() + "/missing"})
 	if _, err := out.Write(bytes.Repeat([]byte("x"), 8)); err != nil {
 		t.Fatal(err)

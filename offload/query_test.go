@@ -158,6 +158,7 @@ func TestTools(t *testing.T) {
 
 // Results must be equal after their way over the bus.
 func TestTextSurvivesTheWire(t *testing.T) {
+	t.Parallel()
 	r := stored(t, []byte("{\"a\":\"<&>\"}\n"+strings.Repeat("[1,\"é\"]\n", 30_000)))
 	ctx := t.Context()
 	page, err1 := r.GetByID(ctx, "s", "a", 10, 0)
@@ -190,6 +191,7 @@ func TestTextSurvivesTheWire(t *testing.T) {
 
 // Arguments in the forms that models write.
 func TestToolsAcceptWhatModelsWrite(t *testing.T) {
+	t.Parallel()
 	store := newFakeStore(StoreConfig{})
 	putArtifact(t, store, "s", "a", []byte("one\ntwo\nthree"))
 	registry := tools.NewRegistry(zerolog.Nop())

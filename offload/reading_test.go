@@ -56,6 +56,7 @@ func trickyTexts() map[string][]byte {
 }
 
 func TestGetByIDPagesGiveTheOriginalBytes(t *testing.T) {
+	t.Parallel()
 	for name, content := range trickyTexts() {
 		t.Run(name, func(t *testing.T) {
 			checkPages(t, stored(t, content), content, PageChars)
@@ -89,6 +90,7 @@ func checkPages(t *testing.T, r *Reader, content []byte, limit int64) {
 }
 
 func TestGetByLinesGivesTheOriginalBytes(t *testing.T) {
+	t.Parallel()
 	for name, content := range trickyTexts() {
 		t.Run(name, func(t *testing.T) {
 			checkLines(t, stored(t, content), content, 997)
@@ -329,6 +331,7 @@ func (c *countingContent) ReadAt(p []byte, off int64) (int, error) {
 }
 
 func TestLinesFromTheMiddleReadFewBlocks(t *testing.T) {
+	t.Parallel()
 	content := bytes.Repeat([]byte("a line of some thirty bytes..\n"), 1_000_000)
 	r := stored(t, content)
 	rec, c, err := r.Open(t.Context(), "s", "a")

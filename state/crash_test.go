@@ -17,6 +17,7 @@ import (
 // disk that a power loss between two of them may leave. It must be the state of the last
 // save that returned, or of the next one.
 func TestCrashStates(t *testing.T) {
+	t.Parallel()
 	states, violations := crashStates(t, recordSaves(t, 3, ""))
 	t.Logf("%d states", states)
 	if states < 100 {
@@ -29,6 +30,7 @@ func TestCrashStates(t *testing.T) {
 
 // The enumeration must notice a missing fsync.
 func TestCrashStatesNoticeMissingSyncs(t *testing.T) {
+	t.Parallel()
 	for _, dropped := range []string{"sync file", "sync dir"} {
 		if _, violations := crashStates(t, recordSaves(t, 3, dropped)); len(violations) == 0 {
 			t.Errorf("without %q every crash state still loads", dropped)

@@ -16,6 +16,7 @@ import (
 // done, after it is done, or together with all later ones. All callers of that save
 // receive the error, and the facts are the old ones, or the new ones after the rename.
 func TestFaultAtEachOperation(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []string{"not done", "done", "all from here"} {
 		for n := 1; ; n++ {
 			fault := &fault{at: n, mode: mode}

@@ -17,6 +17,7 @@ import (
 
 // When a save returns, its value is on disk, also with 64 concurrent callers (US-008).
 func TestAtomicSave(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "state.json")
 	f := openFile(t, path)
 	var wg sync.WaitGroup
@@ -88,6 +89,7 @@ func TestWaitingSaveIsWithdrawn(t *testing.T) {
 
 // Many sessions, or large ones, must not keep new ones from being recorded.
 func TestFileFull(t *testing.T) {
+	t.Parallel()
 	f := openFile(t, filepath.Join(t.TempDir(), "state.json"))
 	fill := func(prefix, value string, n int) {
 		values := make(map[string]string)
@@ -119,6 +121,7 @@ func TestFileFull(t *testing.T) {
 
 // A Set stores all its values, or it returns an error and changes nothing.
 func TestSetThatCannotFit(t *testing.T) {
+	t.Parallel()
 	f := openFile(t, filepath.Join(t.TempDir(), "state.json"))
 	set(t, f, "a", "1")
 	for n, value := range map[int]string{10_500: "x", 300: strings.Repeat("x", maxValue)} {

@@ -13,6 +13,7 @@ import (
 )
 
 func TestCorruptFileIsMovedAside(t *testing.T) {
+	t.Parallel()
 	huge := strings.Repeat(" ", 2*maxFileSize) + "{}"
 	for _, content := range []string{"", "null", "[]", "{", `{"facts":[]}`, `{"facts":{"a":1}}`, `{"facts":{"a":{}}}`, `{"revision":-1}`, `{} {}`, "\x00\x00", huge} {
 		t.Run(fmt.Sprintf("%.20q", content), func(t *testing.T) {

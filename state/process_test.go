@@ -43,6 +43,7 @@ func child(t *testing.T, role, path string) *exec.Cmd {
 
 // Processes that save to the same file do not erase what another one wrote.
 func TestTwoProcesses(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "state.json")
 	var children []*exec.Cmd
 	for range 2 {
@@ -90,6 +91,7 @@ func addOne(f *File, key string) error {
 // The file has the last save that returned or the next one, and no temporary file is
 // left.
 func TestKilledWhileSaving(t *testing.T) {
+	t.Parallel()
 	kills := 200
 	if testing.Short() {
 		kills = 30

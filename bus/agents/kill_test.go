@@ -61,11 +61,11 @@ func numberOf(t *testing.T, name string, byDefault int) int {
 	return n
 }
 
-// A run of 200 turns (STEVEDORE_AGENT_TURNS) is compacted on workers that are killed. The model gets no request for a
+// A run of 100 turns (STEVEDORE_AGENT_TURNS) is compacted on workers that are killed. The model gets no request for a
 // stored turn, and no second request for a stored summary. At the end it finds the result of
 // the first turn.
 func TestLongRunSurvivesKills(t *testing.T) {
-	scenario{sessions: 1, messages: 1, turns: numberOf(t, "TURNS", 200), workers: 2, die: 0.001, context: 16_000}.run(t)
+	scenario{sessions: 1, messages: 1, turns: numberOf(t, "TURNS", 100), workers: 2, die: 0.001, context: 8_000}.run(t)
 }
 
 // Twenty sessions on three workers do not see each other.

@@ -10,6 +10,7 @@ import (
 
 // A list of a session's jobs reads only its jobs, however many other sessions have.
 func TestListReadsOnlyTheSession(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	jobs := cron.New(b)
 	for i := range 60 {

@@ -11,6 +11,7 @@ import (
 
 // The pages of a list have each job of the session once.
 func TestListPages(t *testing.T) {
+	t.Parallel()
 	jobs := cron.New(bustest.New(t))
 	for i := range 5 {
 		for _, session := range []string{"alice", "bob"} {

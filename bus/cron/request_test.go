@@ -125,6 +125,7 @@ func TestToolCallIsRedelivered(t *testing.T) {
 
 // A session can add at most MaxJobs jobs.
 func TestTooManyJobs(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	jobs, other := cron.New(b), cron.New(b)
 	for i := range cron.MaxJobs {

@@ -18,6 +18,7 @@ import (
 type args map[string]any
 
 func TestTool(t *testing.T) {
+	t.Parallel()
 	jobs := cron.New(bustest.New(t))
 	tool, err := jobs.Tool(cron.ToolConfig{PromptTool: "subagent", PromptArg: "task", PromptQueue: "agents"})
 	if err != nil {
@@ -125,6 +126,7 @@ func TestTool(t *testing.T) {
 }
 
 func TestToolLimits(t *testing.T) {
+	t.Parallel()
 	jobs := cron.New(bustest.New(t))
 	tool, err := jobs.Tool(cron.ToolConfig{})
 	if err != nil {

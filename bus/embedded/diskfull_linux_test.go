@@ -19,6 +19,7 @@ import (
 // the server continues with all acknowledged messages. The test mounts a file system, which
 // requires root.
 func TestDiskWasFull(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	if err := syscall.Mount("none", dir, "tmpfs", 0, "size=64m"); err != nil {
 		t.Skip("cannot mount a small disk: ", err)

@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 		_, _ = bufio.NewReader(os.Stdin).ReadByte() // until the test's process ends
 		os.Exit(3)
 	}
-	os.Exit(m.Run())
+	os.Exit(bustest.RunWaiting(m))
 }
 
 // startServerProcess returns the URL of the server and a function that kills it. under is a
@@ -79,6 +79,7 @@ func startServerProcess(t *testing.T, dir, listen string, under ...string) (serv
 // A server that is killed repeatedly keeps every acknowledged message once, even if a power
 // failure removed the batches that it staged in memory.
 func TestServerKill(t *testing.T) {
+	t.Parallel()
 	const kills, publishers = 5, 64 // enough publishers for batches
 	dir := t.TempDir()
 	serverURL, kill := startServerProcess(t, dir, "127.0.0.1:0")

@@ -76,6 +76,7 @@ func TestServerRejectsOthers(t *testing.T) {
 }
 
 func TestServerListen(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -107,6 +108,7 @@ func TestServerListen(t *testing.T) {
 }
 
 func TestServerRestartKeepsData(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s := bustest.Start(t, embedded.Config{Dir: dir})
 	b := bustest.Connect(t, s, bus.Config{})

@@ -61,6 +61,7 @@ func publishResults(t *testing.T, b *bus.Bus, session string, count int) (batche
 
 // The server stages batches in memory, also after a restart, and leaves nothing there.
 func TestBatchesAreStagedInMemory(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	var dirs []string
 	for round := range 2 {
@@ -88,6 +89,7 @@ func TestBatchesAreStagedInMemory(t *testing.T) {
 
 // The server removes the directory of a process that was killed, and no other.
 func TestStagingOfAKilledServer(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	serverURL, kill := startServerProcess(t, data, "127.0.0.1:0")
 	b, err := bus.Connect(t.Context(), bus.Config{Server: serverURL})
@@ -115,6 +117,7 @@ func TestStagingOfAKilledServer(t *testing.T) {
 
 // If the memory for batches is full, the client publishes one by one, and the server goes on.
 func TestMemoryForBatchesIsFull(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	b := bustest.Connect(t, bustest.Start(t, embedded.Config{Dir: data, Log: bustest.Log(t)}), bus.Config{})
 	dir := stagingOf(t, data, "STEVEDORE_RESULTS")

@@ -16,6 +16,7 @@ import (
 // observes the system calls of a server process: each acknowledged publish is a write to a
 // file that is open with O_SYNC, or has an fsync of its own.
 func TestEachPublishIsSynced(t *testing.T) {
+	t.Parallel()
 	strace, err := exec.LookPath("strace")
 	if err != nil {
 		t.Skip("strace is not installed")

@@ -113,6 +113,7 @@ func TestCancelBySessionID(t *testing.T) {
 
 // A client cannot set the header between the gateway's two parts.
 func TestForgedRequestKey(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	url := gateways(t, c, 1, mcp.Config{})
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"text":"hi"}}}`))
@@ -135,6 +136,7 @@ func TestForgedRequestKey(t *testing.T) {
 
 // A client that cancels while its call is being stored cancels the call, too.
 func TestCancelWhileTheCallIsStored(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	stored, err := c.Conn().SubscribeSync(c.Call("default", "slow", "stdio", "*"))
 	if err != nil {
@@ -184,6 +186,7 @@ func cancelled(t *testing.T, c *cluster, session string) (n int) {
 
 // Clients of earlier revisions get no members of revision 2026-07-28.
 func TestMembersOfARevision(t *testing.T) {
+	t.Parallel()
 	url := gateways(t, newCluster(t), 1, mcp.Config{})
 	id := initialize(t, url, aliceToken)
 	for _, message := range []string{

@@ -334,6 +334,7 @@ func TestTasks(t *testing.T) {
 // A task exists when the client gets its id, even if the server takes longer to store the
 // call than the client waits for a result.
 func TestTaskOfASlowServer(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	url := gateways(t, c, 1, mcp.Config{TaskAfter: time.Nanosecond})
 	_, alice := dial(t, url, bearer(aliceToken), nil)
@@ -393,6 +394,7 @@ func rawCall(t *testing.T, url, tool string, meta map[string]any) (out taskResul
 
 // The trace of a request reaches the events of its call.
 func TestTraceparent(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	url := gateways(t, c, 1, mcp.Config{})
 	sub := bustest.Subscribe(t, c.Bus, c.Result("alice", "*"))
@@ -411,6 +413,7 @@ func TestTraceparent(t *testing.T) {
 
 // Progress reaches the client, and a cancelled request cancels the call.
 func TestProgressAndCancel(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	url := gateways(t, c, 1, mcp.Config{})
 	progress := make(chan *sdk.ProgressNotificationParams, 100)
@@ -442,6 +445,7 @@ func TestProgressAndCancel(t *testing.T) {
 // Clients that come at the same time wait for one request to the workers, and a client
 // that gives up does not end it.
 func TestManyClientsAskOnce(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	requests, err := c.Conn().SubscribeSync(c.RPC("offer"))
 	if err == nil {
@@ -476,6 +480,7 @@ func TestManyClientsAskOnce(t *testing.T) {
 
 // Requests without a token, with a wrong one, or from other pages are refused.
 func TestHTTPGuard(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	url := gateways(t, c, 1, mcp.Config{})
 	for name, header := range map[string]withHeader{

@@ -13,6 +13,7 @@ import (
 // A dead tick has no result, so its dead letter causes a notification. The dead
 // letter of a call causes none. An invalid dead letter causes no other one.
 func TestOwnersAreNotifiedOfDeadTicks(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	console, log := newRecorder(), newRecorder()
 	letter := func(kind, name, subject, body string) {

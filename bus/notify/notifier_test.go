@@ -109,6 +109,7 @@ func (l lastChannels) LastSession(_ context.Context, channel, chat string) (stri
 }
 
 func TestRouting(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	console, chat := newRecorder(), newRecorder()
 	start(t, b, Config{
@@ -187,6 +188,7 @@ func TestRouting(t *testing.T) {
 // A notifier that ended between the publish to the outbox and the ack of the
 // result publishes it again; the outbox stores it once.
 func TestResultTwiceNotifiesOnce(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	n, err := New(b, Config{Channels: map[string]channel.Channel{"console": newRecorder()}})
 	if err != nil {
@@ -206,6 +208,7 @@ func TestResultTwiceNotifiesOnce(t *testing.T) {
 // A client that notifies under the ID of a result does not suppress the notification of
 // that result: neither in the outbox nor as one that the channel accepted before.
 func TestForeignIDSuppressesNothing(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	console := newRecorder()
 	start(t, b, Config{Channels: map[string]channel.Channel{"console": console}})
@@ -230,6 +233,7 @@ func TestForeignIDSuppressesNothing(t *testing.T) {
 // If the receiver accepts a notification but the response is lost, the next
 // attempt has the same id and comes before the next notification.
 func TestLostResponseRepeatsTheSameID(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	console := newRecorder()
 	console.set(nil, bus.RetryAfter(time.Millisecond, errors.New("the response was lost")))
@@ -274,6 +278,7 @@ func TestDownChannelDelaysNoOther(t *testing.T) {
 }
 
 func TestRejectedNotificationBecomesADeadLetter(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	console := newRecorder()
 	console.set(bus.Reject("forbidden", errors.New("the bot was blocked")), nil)
@@ -289,6 +294,7 @@ func TestRejectedNotificationBecomesADeadLetter(t *testing.T) {
 }
 
 func TestGivesUpWithTheReason(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	console := newRecorder()
 	console.set(errors.New("the disk is full"), nil)
@@ -303,6 +309,7 @@ func TestGivesUpWithTheReason(t *testing.T) {
 // A sweep moves notifications of a channel without a consumer to the default
 // channel, with a note.
 func TestSweepMovesToTheDefaultChannel(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	console := newRecorder()
 	cfg := Config{Channels: map[string]channel.Channel{"console": console}}
@@ -374,6 +381,7 @@ func TestConfigIsChecked(t *testing.T) {
 
 // An old result causes no notification.
 func TestOldResultsAreNotRouted(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	n, err := New(b, Config{})
 	if err != nil {
@@ -397,6 +405,7 @@ func noteOn(channel string) string {
 // A pause that the receiver asks for stops a chat, so the log contains the channel and
 // the time.
 func TestPauseIsLogged(t *testing.T) {
+	t.Parallel()
 	chat, log := newRecorder(), new(strings.Builder)
 	chat.set(bus.RetryAfter(time.Hour, errors.New("not now")), nil)
 	b := bustest.New(t)

@@ -284,6 +284,7 @@ func TestLeaseEndsDuringSend(t *testing.T) {
 
 // The known notifications are pruned, and what this process holds stays.
 func TestOrderForgetsWhatOthersDelivered(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	o := newOrder(b, "chat")
 	o.limit = 5
@@ -361,6 +362,7 @@ func TestChatGoesOnWhenAnotherProcessHasSent(t *testing.T) {
 
 // An earlier version created the consumer for one notification at a time.
 func TestConsumerOfAnEarlierVersionIsUpdated(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	old := consumerOf(b, "chat")
 	old.MaxAckPending, old.AckWait, old.MaxDeliver = 1, 30*time.Second, -1

@@ -70,6 +70,7 @@ func TestWebhookIsEffectivelyOnce(t *testing.T) {
 
 // No log event or dead letter contains a credential.
 func TestNoLogNamesASecret(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	echo := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusTeapot)

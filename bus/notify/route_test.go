@@ -12,6 +12,7 @@ import (
 )
 
 func TestSend(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	console, chat := newRecorder(), newRecorder()
 	cfg := Config{
@@ -73,6 +74,7 @@ func TestSendTwice(t *testing.T) {
 // The default channel gets what has no other place. The answer to a call without a channel
 // is only for its caller.
 func TestDefaultChannelGetsNoAnswersOfOthers(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	phone := newRecorder()
 	cfg := Config{Channels: map[string]channel.Channel{"phone": phone}, Default: "phone", LastChannels: lastChannels{"s1": {"phone", ""}}}
@@ -107,6 +109,7 @@ func TestDefaultChannelGetsNoAnswersOfOthers(t *testing.T) {
 
 // A call names only chats that its session has, or that the operator lists.
 func TestChatsOfOtherSessions(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	phone, log := newRecorder(), newRecorder()
 	listed, err := channel.NewEmail(channel.EmailConfig{Host: "127.0.0.1:1", From: "a@example.com", To: []string{"b@example.com"}})

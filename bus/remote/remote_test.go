@@ -57,6 +57,7 @@ func open(t *testing.T, b *bus.Bus, subject string, cfg remote.Config) *remote.T
 
 // A registry calls a tool that the micro framework serves.
 func TestRemoteTool(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	svc, err := micro.AddService(b.Conn(), micro.Config{Name: "shouting", Version: "1.0.0"})
 	if err != nil {
@@ -122,6 +123,7 @@ func TestRemoteTool(t *testing.T) {
 }
 
 func TestResults(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	failing := func(code, message string) func(*nats.Msg) *nats.Msg {
 		return func(*nats.Msg) *nats.Msg {
@@ -176,6 +178,7 @@ func TestResults(t *testing.T) {
 }
 
 func TestNoResponse(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	call := tools.Call{ID: "1", Tool: "tool"}
 	check := func(name string, res *tools.Result, code, want string) {
@@ -205,6 +208,7 @@ func TestNoResponse(t *testing.T) {
 
 // A call is retried until a process serves the tool.
 func TestToolStartsLate(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	tool := open(t, b, "acme.late", remote.Config{RetryTimeout: 10 * time.Millisecond})
 	if def := tool.Definition(); def.Effect != tools.Once || def.Parameters != nil || def.Description == "" {
@@ -221,6 +225,7 @@ func TestToolStartsLate(t *testing.T) {
 }
 
 func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	if _, err := b.JetStream().CreateStream(t.Context(), jetstream.StreamConfig{Name: "THEIRS", Subjects: []string{"theirs.>"}}); err != nil {
 		t.Fatal(err)
@@ -251,6 +256,7 @@ func TestOpenRefuses(t *testing.T) {
 // A tool whose process starts late gets its definition then, and an invalid definition is
 // requested again.
 func TestLateDefinition(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	tool := open(t, b, "acme.late", remote.Config{})
 	if def := tool.Definition(); def.Effect != tools.Once || def.Parameters != nil {

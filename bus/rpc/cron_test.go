@@ -13,6 +13,7 @@ import (
 
 // A client manages the cron jobs of the session in the subject, and of no other.
 func TestCronEndpoint(t *testing.T) {
+	t.Parallel()
 	b := start(t)
 	ask := func(session, function, body string) (string, error) {
 		t.Helper()

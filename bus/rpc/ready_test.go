@@ -13,6 +13,7 @@ import (
 // When OnReady is called, the server has the subscriptions of the service, so that
 // requests over any connection are answered.
 func TestReadyMeansThatRequestsAreAnswered(t *testing.T) {
+	t.Parallel()
 	server := bustest.Server(t)
 	serve(t, bustest.Connect(t, server, bus.Config{}), mem.New(offload.StoreConfig{}))
 	client := bustest.Connect(t, server, bus.Config{})

@@ -42,6 +42,7 @@ func (simpleAsync) ExecuteAsync(ctx context.Context, _ tools.Call, callback tool
 // retry removes the result and runs the call, except for a once-only call that may
 // have run.
 func TestDeadCallHasResultAndCanBeRetried(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	workertest.Start(t, b, memOffloader(), worker.Config{MaxAttempts: 3, AskTimeout: 50 * time.Millisecond},
 		simpleTool{"plain", tools.Keyed}, simpleTool{"fresh", tools.Once}, simpleTool{"begun", tools.Once},

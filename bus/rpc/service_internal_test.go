@@ -17,6 +17,7 @@ func (late) Reply() string   { return "_INBOX.late" }
 
 // A request that arrives after Run has stopped is rejected.
 func TestRequestAfterStop(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	service := NewService(b, nil, ServiceConfig{Log: bustest.Log(t)})
 	ctx, cancel := context.WithCancel(t.Context())

@@ -69,6 +69,7 @@ func TestSubmitReturnsTheStoredResult(t *testing.T) {
 // A call that has a result gets it, although the calls stream does not have the call any
 // more; also if the queue has no worker and the stream is full.
 func TestSubmitOfAFinishedCall(t *testing.T) {
+	t.Parallel()
 	b := bustest.Connect(t, bustest.Server(t), bus.Config{MaxBytes: 8 << 10})
 	call := tools.Call{ID: "c1", Session: "s1", Tool: "echo"}
 	if _, err := b.JetStream().Publish(t.Context(), b.Result("s1", "c1"), result(t, call, "first")); err != nil {
@@ -94,6 +95,7 @@ func TestSubmitOfAFinishedCall(t *testing.T) {
 }
 
 func TestSubmitReturnsADeadLetter(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	call := tools.Call{ID: "c1", Session: "s1", Tool: "echo"}
 	answer := submit(t, b, call)
@@ -109,6 +111,7 @@ func TestSubmitReturnsADeadLetter(t *testing.T) {
 }
 
 func TestSubmitRejectsTheIDOfAnotherCall(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	call := tools.Call{ID: "c1", Session: "s1", Tool: "echo"}
 	if _, err := b.JetStream().Publish(t.Context(), b.Result("s1", "c1"), result(t, call, "first")); err != nil {
@@ -122,6 +125,7 @@ func TestSubmitRejectsTheIDOfAnotherCall(t *testing.T) {
 }
 
 func TestSubmitOfTooLargeCallNamesTheLimit(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	call := tools.Call{ID: "c1", Session: "s1", Tool: "echo", Args: []byte(`{"text":"` + strings.Repeat("x", 2<<20) + `"}`)}
 	_, err := rpc.Submit(t.Context(), b, "default", call)

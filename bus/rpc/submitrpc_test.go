@@ -60,6 +60,7 @@ func TestSubmitEndpoint(t *testing.T) {
 // The service answers only to inboxes: the server lets a client name any reply subject, such
 // as that of another session's result.
 func TestReplySubjects(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	ready := make(chan struct{})
 	bustest.Run(t, rpc.NewService(b, nil, rpc.ServiceConfig{OnReady: func() { close(ready) }}).Run)
@@ -89,6 +90,7 @@ func TestReplySubjects(t *testing.T) {
 
 // A forged message on the subject of a result is not a result.
 func TestForgedResults(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	call := tools.Call{ID: "c1", Session: "s1", Tool: "echo"}
 	answer := submit(t, b, call)

@@ -40,6 +40,7 @@ func offering(t *testing.T, b *bus.Bus, name string, queues []string, offered ..
 // The tools of several workers on several queues are in one list. If workers offer
 // different definitions of a tool, the list has both.
 func TestTools(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	serve(t, b, mem.New(offload.StoreConfig{}))
 	offering(t, b, "w1", []string{"default"}, offerTool(t, "look", "Look around. At length."), offerTool(t, "paint", "Paint."))
@@ -92,6 +93,7 @@ func TestTools(t *testing.T) {
 }
 
 func TestHasWorker(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	hasWorker := func(queue, tool string) bool {
 		t.Helper()

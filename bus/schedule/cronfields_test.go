@@ -13,6 +13,7 @@ import (
 // Expressions that parsers interpret differently get one canonical form, which the server
 // accepts.
 func TestCanonicalCron(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	from := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC) // a Friday
 	for _, test := range []struct{ cron, canonical, next string }{

@@ -75,6 +75,7 @@ func TestManyReconcilersOneSchedule(t *testing.T) {
 }
 
 func TestScheduleLifecycle(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	ctx := t.Context()
 	put := func(s schedule.Schedule, want bool) {
@@ -244,6 +245,7 @@ func TestDisabledSchedule(t *testing.T) {
 }
 
 func TestScheduleErrors(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	for _, test := range []struct {
 		schedule schedule.Schedule
@@ -285,6 +287,7 @@ func TestScheduleErrors(t *testing.T) {
 }
 
 func TestConflictIsFinal(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	m := bus.Message{Subject: b.RunOf("cron", "x"), Body: []byte("1"), Header: bus.ExpectRevision(7)}
 	if _, err := b.Publish(t.Context(), m); !errors.Is(err, bus.ErrConflict) {
@@ -305,6 +308,7 @@ func next(t *testing.T, dueTimes <-chan time.Time) time.Time {
 
 // DeleteRevision does not delete a schedule that was replaced in the meantime.
 func TestDeleteRevision(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	s := schedule.Schedule{Kind: bus.Cron, Name: "job", Every: time.Second}
 	revision := func() uint64 {

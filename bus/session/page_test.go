@@ -11,6 +11,7 @@ import (
 
 // The pages have each session once, the one that was used last first.
 func TestListBack(t *testing.T) {
+	t.Parallel()
 	log := session.New(bustest.New(t))
 	for n := range 3 {
 		for i := range 7 {

@@ -15,6 +15,7 @@ import (
 // If many writers read the same log, one of them appends. The others get a conflict,
 // read again, and append later. Sessions are independent.
 func TestSessionsAreAppendedByOne(t *testing.T) {
+	t.Parallel()
 	log := session.New(bustest.New(t))
 	const writers, each = 8, 10
 	var group, read sync.WaitGroup
@@ -74,6 +75,7 @@ func TestSessionsAreAppendedByOne(t *testing.T) {
 }
 
 func TestSessionEntryTooLarge(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	log := session.New(b)
 	_, err := log.Append(t.Context(), "s", 0, make([]byte, b.Conn().MaxPayload()+1))
@@ -88,6 +90,7 @@ func TestSessionEntryTooLarge(t *testing.T) {
 // The entry is stored, but the acknowledgement is lost. The retried append recognizes
 // its own entry.
 func TestSessionAppendSurvivesLostAck(t *testing.T) {
+	t.Parallel()
 	s := bustest.Listen(t)
 	direct := bustest.Connect(t, s, bus.Config{Log: bustest.Log(t)})
 	p := bustest.NewProxy(t, s)
@@ -129,6 +132,7 @@ func TestSessionAppendSurvivesLostAck(t *testing.T) {
 
 // Remove deletes one session, and not the entries that another writer added meanwhile.
 func TestSessionRemove(t *testing.T) {
+	t.Parallel()
 	log := session.New(bustest.New(t))
 	var last uint64
 	for i := range 3 {

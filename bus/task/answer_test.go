@@ -11,6 +11,7 @@ import (
 
 // The first answer to an approval counts, whoever gives the second one.
 func TestFirstAnswerCounts(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	k := tools.CallKey{Session: "s", ID: "c"}
 	if stored, err := task.WriteAnswer(t.Context(), b, k, task.Answer{At: time.Now(), By: "first"}); err != nil || stored.By != "first" {
@@ -24,6 +25,7 @@ func TestFirstAnswerCounts(t *testing.T) {
 
 // Changes of one record at the same time are all kept.
 func TestChangesAtTheSameTime(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	k := tools.CallKey{Session: "s", ID: "c"}
 	const workers = 8

@@ -15,6 +15,7 @@ import (
 
 // When a watch ends, its subscriptions end too.
 func TestFollowerLeavesNothing(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	until := func(n int) {
 		t.Helper()
@@ -37,6 +38,7 @@ func TestFollowerLeavesNothing(t *testing.T) {
 
 // A forged key in the bucket of cancellations must not take workers down.
 func TestForeignCancellationKeys(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	kv, err := b.JetStream().KeyValue(t.Context(), b.BucketName(bus.TasksBucket))
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 
 // A call is found while it moves out of the calls stream to the parked calls.
 func TestGetFindsACallThatMoves(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	api := jsapi.New(b.JetStream())
 	for i := range 60 {
@@ -54,6 +55,7 @@ func TestGetFindsACallThatMoves(t *testing.T) {
 // A call that returns an async result while it is cancelled gets the completion "cancelled":
 // its result is not free any more, and its tool may never complete it.
 func TestCancelWhileACallBecomesAsync(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	call := tools.Call{ID: "c", Session: "s", Tool: "x"}
 	body, err := bus.Encode(call)

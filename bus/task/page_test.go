@@ -15,6 +15,7 @@ import (
 // The pages of a listing have each task once: parked calls, waiting calls and async calls,
 // the newest first. Other sessions and calls that have ended are not in them.
 func TestListPage(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	put := func(subject, body string) {
 		t.Helper()

@@ -13,6 +13,7 @@ import (
 
 // A list that the caller interrupts is an error, not a shorter list.
 func TestInterruptedList(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	const calls = 150
 	for i := range calls {

@@ -14,6 +14,7 @@ import (
 // Only the worker that runs a call answers, and a reader of the session's calls gets
 // those of all workers.
 func TestFindAndListRunning(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	for _, name := range []string{"w1", "w2"} {
 		call := task.RunningCall{ID: "c-" + name, Worker: name}

@@ -86,6 +86,7 @@ func wantTask(t *testing.T, p parts, id string, want task.State) task.Task {
 
 // A running call can be cancelled, and a later result loses.
 func TestCancel(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	ctx := t.Context()
 	for _, c := range []struct{ tool, id string }{{"block", "sync"}, {"background", "async"}} {
@@ -136,6 +137,7 @@ func TestCancel(t *testing.T) {
 // A queued call that is cancelled never runs, also if its worker does not look for a result
 // because the call is new.
 func TestCancelWhileQueued(t *testing.T) {
+	t.Parallel()
 	t.Run("new", func(t *testing.T) { cancelWhileQueued(t, nats.Header{bus.FreshHeader: {"1"}}) })
 	t.Run("perhaps submitted before", func(t *testing.T) { cancelWhileQueued(t, nil) })
 }
@@ -176,6 +178,7 @@ func cancelWhileQueued(t *testing.T, header nats.Header) {
 }
 
 func TestUnknownTask(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	if _, err := task.Get(t.Context(), p.bus, "s", "nosuch"); tools.CodeOf(err) != tools.CodeNotFound {
 		t.Errorf("got %v", err)
@@ -184,6 +187,7 @@ func TestUnknownTask(t *testing.T) {
 
 // A list has the running and then the queued calls of a session, from all queues.
 func TestListShowsWhatWaits(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	publish(t, p.bus, bus.Message{Subject: bustest.CallSubject(p.bus, "default", "block", []byte(`{"id":"runs","session":"s"}`)), Body: []byte(`{"id":"runs","session":"s"}`)})
 	publish(t, p.bus, bus.Message{Subject: bustest.CallSubject(p.bus, "default", "background", []byte(`{"id":"job","session":"s"}`)), Body: []byte(`{"id":"job","session":"s"}`)})
@@ -266,6 +270,7 @@ func TestListWaitsForASlowWorker(t *testing.T) {
 
 // A long list omits the calls that ended first, and contains their number.
 func TestLongListOmitsTheOldest(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	for i := range 600 {
 		for _, end := range []struct{ kind, outcome string }{{"result", "async"}, {"completion", "completed"}} {

@@ -34,7 +34,7 @@ func TestKillBetweenBatchAndAcknowledgement(t *testing.T) {
 	log := &runLog{dir: t.TempDir()}
 	stored := bustest.Subscribe(t, b, "stevedore.stored.result.>")
 	seen := map[string]int{}
-	const rounds, calls = 6, 64
+	const rounds, calls = 3, 64
 	for round := range rounds {
 		for i := range calls {
 			effect := effects[i%len(effects)]
@@ -42,7 +42,7 @@ func TestKillBetweenBatchAndAcknowledgement(t *testing.T) {
 			submit(t, b, b.Call("default", string(effect), "default", id), "{}")
 		}
 		victim := startChild(t, s.URL(), log.dir, "default", "", slotsEnv+"=64")
-		for range 1 + round*10 { // so the kill meets the batches at different points
+		for range 1 + round*20 { // so the kill meets the batches at different points
 			if msg, err := stored.NextMsg(bustest.Timeout); err == nil {
 				seen[msg.Subject]++
 			} else {

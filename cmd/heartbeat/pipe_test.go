@@ -19,6 +19,7 @@ import (
 
 // The process continues after the reader of its log has ended.
 func TestHeartbeatSurvivesAClosedPipe(t *testing.T) {
+	t.Parallel()
 	s := bustest.Listen(t)
 	b := bustest.Connect(t, s, bus.Config{})
 	workspace := t.TempDir()
@@ -55,6 +56,7 @@ func TestHeartbeatSurvivesAClosedPipe(t *testing.T) {
 
 // Cron jobs are the subject of "stevedore cron ls".
 func TestListShowsOnlyHeartbeats(t *testing.T) {
+	t.Parallel()
 	s := bustest.Listen(t)
 	b := bustest.Connect(t, s, bus.Config{})
 	for _, kind := range []string{bus.Heartbeat, bus.Cron} {

@@ -48,6 +48,7 @@ func TestDiskLayout(t *testing.T) {
 
 // TestDiskWithoutLinks: if the file system has no hard links, the file is a copy.
 func TestDiskWithoutLinks(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it repeats TestStore")
 	}
@@ -65,6 +66,7 @@ func TestDiskWithoutLinks(t *testing.T) {
 
 // TestDiskCaseInsensitive: ids that differ only in case have different files.
 func TestDiskCaseInsensitive(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s := openTest(t, dir, offload.StoreConfig{})
 	s.caseInsensitive = true
@@ -126,6 +128,7 @@ func TestDiskForeignFile(t *testing.T) {
 // TestDiskLostNames: a power loss during a Put may keep any of the new names. The next
 // Put of the id repairs the artifact.
 func TestDiskLostNames(t *testing.T) {
+	t.Parallel()
 	for lost := range 8 {
 		dir := t.TempDir()
 		s := openTest(t, dir, offload.StoreConfig{})
@@ -411,6 +414,7 @@ func putOnFullDisk(t *testing.T, dir string) {
 // TestDiskProcesses: several processes put the same and different contents under the
 // same ids. For each id, one content wins.
 func TestDiskProcesses(t *testing.T) {
+	t.Parallel()
 	const env = "STEVEDORE_TEST_DISK_DIR"
 	if dir := os.Getenv(env); dir != "" {
 		s := openTest(t, dir, offload.StoreConfig{})

@@ -84,6 +84,7 @@ func TestUnknownVersionIsRefused(t *testing.T) {
 // Processes that open a new directory together all succeed, also while one of them stores
 // contents already.
 func TestOpenNewDirectoryTogether(t *testing.T) {
+	t.Parallel()
 	for range 5 {
 		dir := t.TempDir()
 		var opened sync.WaitGroup

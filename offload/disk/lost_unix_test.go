@@ -25,6 +25,7 @@ import (
 // TestDiskLostBlob: a power loss may remove a blob, which is not durable when Put
 // returns. The content stays readable, and a Put restores the blob.
 func TestDiskLostBlob(t *testing.T) {
+	t.Parallel()
 	data := storetest.Text(3*index.BlockSize+7, 70)
 	for name, back := range map[string]func(t *testing.T, s *Store){
 		"sweep": func(t *testing.T, s *Store) {
@@ -142,6 +143,7 @@ func TestDiskNeighbours(t *testing.T) {
 // TestDiskKilled kills a process that puts, deletes and puts again. Every Put that
 // returned is stored, and after a sweep every file belongs to a record.
 func TestDiskKilled(t *testing.T) {
+	t.Parallel()
 	const env = "STEVEDORE_TEST_DISK_KILLED"
 	kept := func(i int) []byte { return storetest.Text(100+i%3*index.BlockSize, uint64(i%7)) }
 	if dir := os.Getenv(env); dir != "" {

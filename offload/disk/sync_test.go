@@ -17,6 +17,7 @@ import (
 // When Put returns, the directory of the session was synced with all its names, and so was
 // its parent if the directory is new. If that fails, so does the Put.
 func TestDiskPutSyncsTheDirectory(t *testing.T) {
+	t.Parallel()
 	for _, links := range []bool{true, false} {
 		s := openTest(t, t.TempDir(), offload.StoreConfig{})
 		s.links = links

@@ -59,6 +59,7 @@ func TestOpenedContentIsNotLookedUpAgain(t *testing.T) {
 // TestOpenedContentThatIsPutAgain: a content that was swept and put again has other
 // chunks than the cached ones.
 func TestOpenedContentThatIsPutAgain(t *testing.T) {
+	t.Parallel()
 	srv := startServer(t, server.Options{})
 	ours, theirs := openTest(t, connect(t, srv), Config{}), openTest(t, connect(t, srv), Config{})
 	for _, blocks := range []int{1, 3, 20} {

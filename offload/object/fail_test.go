@@ -23,6 +23,7 @@ import (
 
 // TestStockClientReads: stock clients can read our objects.
 func TestStockClientReads(t *testing.T) {
+	t.Parallel()
 	js := connect(t, startServer(t, server.Options{}))
 	s := openTest(t, js, Config{})
 	stock, err := js.ObjectStore(t.Context(), DefaultBlobBucket)
@@ -70,6 +71,7 @@ func TestStockClientDeletes(t *testing.T) {
 }
 
 func TestPutObject(t *testing.T) {
+	t.Parallel()
 	js := connect(t, startServer(t, server.Options{}))
 	s := openTest(t, js, Config{})
 	stock, err := js.ObjectStore(t.Context(), DefaultBlobBucket)
@@ -183,6 +185,7 @@ func TestSweepRemovesOrphans(t *testing.T) {
 // TestSweepKeepsContentOfPut: an old content without a record becomes young when a Put
 // finds it.
 func TestSweepKeepsContentOfPut(t *testing.T) {
+	t.Parallel()
 	js := connect(t, startServer(t, server.Options{}))
 	const grace = 20 * time.Millisecond
 	var now time.Time
@@ -323,6 +326,7 @@ func (p *proxy) cut() {
 // TestCutConnection cuts the network after any number of bytes of a Put. The Put fails
 // or succeeds, the next one succeeds, and after a sweep every object has a record.
 func TestCutConnection(t *testing.T) {
+	t.Parallel()
 	srv := startServer(t, server.Options{Host: "127.0.0.1", Port: -1})
 	p := newProxy(t, srv.Addr().String())
 	s := openTest(t, p.connect(t), Config{})
@@ -356,6 +360,7 @@ func TestCutConnection(t *testing.T) {
 
 // TestCutWhileReading: a read continues after the client reconnects.
 func TestCutWhileReading(t *testing.T) {
+	t.Parallel()
 	srv := startServer(t, server.Options{Host: "127.0.0.1", Port: -1})
 	p := newProxy(t, srv.Addr().String())
 	js, err := jetstream.New(p.connect(t).Conn(), jetstream.WithDefaultTimeout(time.Second))
@@ -393,6 +398,7 @@ func TestCutWhileReading(t *testing.T) {
 
 // TestServerRestart: artifacts are stored after the server restarts.
 func TestServerRestart(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	srv := startServer(t, server.Options{StoreDir: dir})
 	data := storetest.Text(20*index.BlockSize, 51)
@@ -410,6 +416,7 @@ func TestServerRestart(t *testing.T) {
 // TestAccountThatMayOnlyAdd: a worker without the permission to remove can put, finds
 // stored content, and leaves the rest to the sweeper.
 func TestAccountThatMayOnlyAdd(t *testing.T) {
+	t.Parallel()
 	srv := startServer(t, server.Options{
 		Users: []*server.User{
 			{Username: "admin", Password: "x"},
@@ -436,6 +443,7 @@ func TestAccountThatMayOnlyAdd(t *testing.T) {
 
 // TestSummaryLeavesNothingBehind: after a Put, no requests of its summary are open.
 func TestSummaryLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
 	js := connect(t, startServer(t, server.Options{}))
 	s := openTest(t, js, Config{})
 	json := []byte("[" + strings.Repeat(`"0123456789",`, 10*index.BlockSize/13) + "1]")

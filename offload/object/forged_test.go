@@ -19,6 +19,7 @@ import (
 // upload objects can. A new process must not serve them, and the next Put repairs the
 // blob.
 func TestForgedBlob(t *testing.T) {
+	t.Parallel()
 	js := connect(t, startServer(t, server.Options{}))
 	s := openTest(t, js, Config{})
 	for i, size := range []int{100, 300_000, 3_000_000} {

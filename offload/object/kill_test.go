@@ -24,6 +24,7 @@ import (
 // stored, every record has its bytes, and after a sweep every chunk belongs to a
 // record.
 func TestObjectKilled(t *testing.T) {
+	t.Parallel()
 	const env = "STEVEDORE_TEST_OBJECT_KILLED"
 	data := func(i int) []byte { return storetest.Text((1+i%12)*index.BlockSize+i, uint64(i%5)) }
 	if url := os.Getenv(env); url != "" {

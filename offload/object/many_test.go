@@ -17,6 +17,7 @@ import (
 // server accepts for a stream. It accepts 16 MiB for each store here, as its default of
 // 128 MiB does for 8 stores.
 func TestManyUploadsAtOnce(t *testing.T) {
+	t.Parallel()
 	const stores, uploads = 2, 50
 	srv := startServer(t, server.Options{SyncAlways: true, StreamMaxBufferedSize: stores * 16 << 20})
 	data := storetest.Text(7*index.BlockSize, 500)

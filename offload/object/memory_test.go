@@ -141,6 +141,7 @@ func peakRSS(t *testing.T) int64 {
 
 // TestLinesReadFewChunks: 20 lines take only the chunks that contain them.
 func TestLinesReadFewChunks(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	js := connect(t, startServer(t, server.Options{StoreDir: dir}))
 	s := openTest(t, js, Config{})

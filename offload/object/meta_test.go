@@ -84,6 +84,7 @@ func chunkUsers(t *testing.T, s *Store, nuid string) (n int) {
 
 // TestOthersWriteDuringPut: the sequences of the chunks of an object are not consecutive.
 func TestOthersWriteDuringPut(t *testing.T) {
+	t.Parallel()
 	js := connect(t, startServer(t, server.Options{}))
 	s := openTest(t, js, Config{})
 	const blocks = smallChunks + 5

@@ -41,6 +41,7 @@ func TestPutWithoutStream(t *testing.T) {
 
 // TestPutWithoutAnswer: a Put fails with a timeout if the server does not answer.
 func TestPutWithoutAnswer(t *testing.T) {
+	t.Parallel()
 	js := connect(t, startServer(t, server.Options{}))
 	s := openTest(t, js, Config{})
 	s.tidyTimeout = time.Second
@@ -92,6 +93,7 @@ func TestPutLosesTheConnection(t *testing.T) {
 
 // TestPutsShareSubscriptions: Puts do not leave subscriptions behind.
 func TestPutsShareSubscriptions(t *testing.T) {
+	t.Parallel()
 	js := connect(t, startServer(t, server.Options{}))
 	s := openTest(t, js, Config{})
 	storetest.Put(t, s, storetest.NewRecord("s", "a"), storetest.Text(10, 404))

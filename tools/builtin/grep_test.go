@@ -63,6 +63,7 @@ func TestGrep(t *testing.T) {
 }
 
 func TestGrepLongLines(t *testing.T) {
+	t.Parallel()
 	b := newFixture(t, builtin.Config{})
 	long := strings.Repeat("é", 200_000)
 	b.file("long", "start\n"+long+"needle"+long+"end\r\nneedle\n")
@@ -83,6 +84,7 @@ func TestGrepLongLines(t *testing.T) {
 // Such patterns take many seconds for each MiB, and package regexp cannot be
 // interrupted, but the search ends with its context.
 func TestGrepEndsWithItsContext(t *testing.T) {
+	t.Parallel()
 	b := newFixture(t, builtin.Config{})
 	b.file("evil", strings.Repeat("a", 4<<20))
 	for _, pattern := range []string{"(a?){400}[b-d]", "((a?){20}){20}[b-d]"} {
@@ -96,6 +98,7 @@ func TestGrepEndsWithItsContext(t *testing.T) {
 }
 
 func TestGrepKeepsWhatItFoundInTime(t *testing.T) {
+	t.Parallel()
 	b := newFixture(t, builtin.Config{SearchTimeout: 200 * time.Millisecond})
 	b.file("1", "aaab\n")
 	b.file("2", strings.Repeat("a", 4<<20))

@@ -65,6 +65,7 @@ func TestOperatorAllowsGuardedWrites(t *testing.T) {
 
 // A call that a person approved may write a repository.
 func TestApprovalAllowsGuardedWrites(t *testing.T) {
+	t.Parallel()
 	b := newFixture(t, builtin.Config{})
 	b.file(".git/config", "")
 	write := args{"path": ".git/hooks/x", "content": "x"}

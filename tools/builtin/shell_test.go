@@ -26,6 +26,7 @@ import (
 )
 
 func TestShell(t *testing.T) {
+	t.Parallel()
 	b := newFixture(t, builtin.Config{})
 	b.file("sub/x", "")
 	for _, tt := range []struct {
@@ -61,6 +62,7 @@ func TestShell(t *testing.T) {
 // The bytes of output that is not UTF-8 are kept, and the exit code is not one of them. The
 // user gets no replacement characters.
 func TestShellKeepsBytes(t *testing.T) {
+	t.Parallel()
 	b := newFixture(t, builtin.Config{})
 	for command, want := range map[string][2]string{
 		`printf '\377ok'`:                        {"\xffok", `\xffok`},
@@ -109,6 +111,7 @@ func TestShellWithoutOutputByAgent(t *testing.T) {
 
 // The exit code after a signal is that of shells, with and without a PID namespace.
 func TestShellExitCodes(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, cfg builtin.ShellConfig) {
 		b := newFixture(t, builtin.Config{Shell: cfg})
 		for command, want := range map[string]string{
@@ -206,6 +209,7 @@ func survivors(t *testing.T, mark string) []string {
 }
 
 func TestShellTimesOut(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, cfg builtin.ShellConfig) {
 		b := newFixture(t, builtin.Config{Shell: cfg})
 		for _, command := range []string{
@@ -241,6 +245,7 @@ func TestShellTimesOut(t *testing.T) {
 }
 
 func TestShellCancelled(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, cfg builtin.ShellConfig) {
 		b := newFixture(t, builtin.Config{Shell: cfg})
 		m := mark(t)
@@ -313,6 +318,7 @@ func needNamespace(t *testing.T, b *fixture) {
 
 // Without a PID namespace, a reaper kills what left the group.
 func TestShellKillsWhatLeftTheGroup(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, cfg builtin.ShellConfig) {
 		cfg.Grace = 200 * time.Millisecond
 		b := newFixture(t, builtin.Config{Shell: cfg})
@@ -380,6 +386,7 @@ func runWorker() int {
 
 // After a kill -9 of the worker, no process survives.
 func TestShellDiesWithTheWorker(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, cfg builtin.ShellConfig) {
 		b := newFixture(t, builtin.Config{Shell: cfg})
 		m := mark(t)

@@ -141,6 +141,7 @@ func TestWebFetchRequest(t *testing.T) {
 // web_fetch returns text, as UTF-8, and nothing else, regardless of the media type that
 // the server names.
 func TestWebFetchMediaTypes(t *testing.T) {
+	t.Parallel()
 	zipped := func(s string) string {
 		var buf bytes.Buffer
 		z := gzip.NewWriter(&buf)
@@ -245,6 +246,7 @@ func TestWebFetchRefusesURLs(t *testing.T) {
 }
 
 func TestWebFetchChecksRedirects(t *testing.T) {
+	t.Parallel()
 	secret := forbidden(t)
 	for name, location := range map[string]string{
 		"other address": strings.Replace(secret, "127.0.0.1", "127.0.0.2", 1), "metadata": "http://169.254.169.254/", "file": "file:///etc/passwd",
@@ -336,6 +338,7 @@ func nameServer(t *testing.T, answer func() [4]byte) *net.Resolver {
 }
 
 func TestWebFetchHostileBodies(t *testing.T) {
+	t.Parallel()
 	endless := func(w io.Writer) {
 		for chunk := bytes.Repeat([]byte("x "), 8<<10); ; {
 			if _, err := w.Write(chunk); err != nil {
@@ -408,6 +411,7 @@ func TestWebFetchHostileBodies(t *testing.T) {
 // Timeouts end the fetch of a server that does not answer, does not end its header or
 // sends single bytes, and of a page that is slow to convert.
 func TestWebFetchSlow(t *testing.T) {
+	t.Parallel()
 	quit := make(chan struct{})
 	drip := func(w http.ResponseWriter, r *http.Request) {
 		for {

@@ -152,6 +152,7 @@ func TestTitleOf(t *testing.T) {
 
 // No text of a page is lost.
 func TestMarkdownOfLongPages(t *testing.T) {
+	t.Parallel()
 	for name, parts := range map[string][3]string{
 		"paragraphs": {"", "<p>word%d</p>", ""}, "one paragraph": {"<p>", "word%d ", ""}, "list": {"<ul>", "<li>word%d", "</ul>"}, "item": {"<ul><li>", "word%d ", "</ul>"},
 		"table": {"<table>", "<tr><td>word%d<td>x", "</table>"}, "cell": {"<table><tr><td>", "word%d ", "</table>"}, "row": {"<table><tr>", "<td>word%d", "</table>"},

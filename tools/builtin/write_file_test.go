@@ -124,6 +124,7 @@ func runWriter() int {
 }
 
 func TestWriteFileOnAFullDisk(t *testing.T) {
+	t.Parallel()
 	b := newFixture(t, builtin.Config{})
 	b.file("f", "old")
 	cmd := exec.Command(os.Args[0])
@@ -141,6 +142,7 @@ func TestWriteFileOnAFullDisk(t *testing.T) {
 }
 
 func TestEditFile(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct{ name, before, old, new, after, diff string }{
 		{"a word", "one\ntwo\nthree\n", "two", "2", "one\n2\nthree\n", " one\n-two\n+2\n three\n"},
 		{"lines", "a\nb\nc\nd\n", "b\nc", "b\nX\nc", "a\nb\nX\nc\nd\n", "+X\n"},
@@ -205,6 +207,7 @@ func TestEditFileNeedsOneMatch(t *testing.T) {
 
 // A model may send several edits of one file in one turn; none may be lost.
 func TestEditFileAtOnce(t *testing.T) {
+	t.Parallel()
 	b := newFixture(t, builtin.Config{})
 	const n = 20
 	var before, after strings.Builder

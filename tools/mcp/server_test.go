@@ -237,6 +237,7 @@ func TestToolsOfAProgram(t *testing.T) {
 }
 
 func TestCrash(t *testing.T) {
+	t.Parallel()
 	cfg := program(t)
 	r, lists := run(t, cfg)
 	<-lists
@@ -262,6 +263,7 @@ func TestCrash(t *testing.T) {
 }
 
 func TestNoProgram(t *testing.T) {
+	t.Parallel()
 	var log bytes.Buffer
 	s := mcp.New(mcp.Config{Name: "gone", Argv: []string{filepath.Join(t.TempDir(), "no such program")}, Log: zerolog.New(&log), Changed: func([]tools.Tool) { t.Error("listed") }})
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -293,6 +295,7 @@ func TestToolsOverHTTP(t *testing.T) {
 
 // A server with too many tools offers the first ones.
 func TestTooManyTools(t *testing.T) {
+	t.Parallel()
 	cfg := program(t)
 	cfg.Env[0] = roleEnv + "=many"
 	_, lists := run(t, cfg)
@@ -303,6 +306,7 @@ func TestTooManyTools(t *testing.T) {
 
 // A server whose tools change all the time does not keep the worker busy.
 func TestToolsThatChangeAllTheTime(t *testing.T) {
+	t.Parallel()
 	cfg := program(t)
 	cfg.Env[0] = roleEnv + "=restless"
 	_, lists := run(t, cfg)
@@ -318,6 +322,7 @@ func TestToolsThatChangeAllTheTime(t *testing.T) {
 
 // A server that refuses to list its tools is asked again, and is not restarted.
 func TestListRefused(t *testing.T) {
+	t.Parallel()
 	cfg := program(t)
 	cfg.Env[0] = roleEnv + "=picky"
 	_, lists := run(t, cfg)

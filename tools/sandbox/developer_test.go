@@ -103,6 +103,7 @@ func systemPath() string {
 // What programs execute cannot be changed by writing, renaming, linking or replacing, nor the
 // directories above it.
 func TestProtectsWhatProgramsExecute(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip(err)
 	}
@@ -165,6 +166,7 @@ func TestProtectsWhatProgramsExecute(t *testing.T) {
 // A repository that a command made is protected from the next command on, and the operator can
 // open one.
 func TestNewAndOpenRepositories(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip(err)
 	}

@@ -208,6 +208,7 @@ func TestRefuses(t *testing.T) {
 
 // Landlock alone does not stop changes of modes, and sockets of other programs.
 func TestHidesWhatLandlockAllows(t *testing.T) {
+	t.Parallel()
 	f := open(t, sandbox.Config{})
 	f.needMounts()
 	for name, command := range map[string]string{
@@ -277,6 +278,7 @@ func TestEnvironment(t *testing.T) {
 }
 
 func TestSessionsHaveTheirOwnTemporaryDirectory(t *testing.T) {
+	t.Parallel()
 	variants(t, func(t *testing.T, f *fixture) {
 		run := func(tmp, command string) string {
 			cmd, err := f.Command(t.Context(), sandbox.Run{Env: os.Environ(), Tmp: tmp}, "sh", "-c", command)
@@ -360,6 +362,7 @@ func TestSupervise(t *testing.T) {
 
 // A fork bomb reaches a limit and ends with its command.
 func TestForkBomb(t *testing.T) {
+	t.Parallel()
 	f := open(t, sandbox.Config{Limits: sandbox.Limits{Processes: 50}})
 	f.needMounts()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

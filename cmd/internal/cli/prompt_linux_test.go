@@ -208,6 +208,7 @@ func TestPromptKeysThatEnd(t *testing.T) {
 // What the program writes appears above the line that the user edits, and a Read that ends
 // keeps what the user has typed for the next one.
 func TestOutputAboveThePrompt(t *testing.T) {
+	t.Parallel()
 	for _, typed := range []string{"hel", "漢字", strings.Repeat("x", 200)} {
 		p := newTypist(t)
 		p.press(typed)

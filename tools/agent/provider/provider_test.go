@@ -172,6 +172,7 @@ func TestAnthropicRoundTrip(t *testing.T) {
 
 // Each error of the API has a code, and none of them contains the key.
 func TestProviderErrors(t *testing.T) {
+	t.Parallel()
 	soon := map[string]string{"Retry-After-Ms": "1"}
 	later := map[string]string{"Retry-After": "3600"}
 	said := func(kind, message string) string {

@@ -279,6 +279,7 @@ func TestCompleteTurnIsKept(t *testing.T) {
 // Failures that a retry cannot fix end the turn at once. A stream that is cut off again
 // and again fails too.
 func TestStreamErrors(t *testing.T) {
+	t.Parallel()
 	for _, w := range wires {
 		for name, c := range map[string]struct {
 			answer   string
@@ -318,6 +319,7 @@ func TestStreamErrors(t *testing.T) {
 
 // A slow stream is not a stalled one, however long it takes.
 func TestSlowStream(t *testing.T) {
+	t.Parallel()
 	for _, w := range wires {
 		url, requests := serveStreams(t, func(_ *http.Request, write func(string)) {
 			for line := range strings.Lines(w.all()) {

@@ -66,6 +66,7 @@ func numbered(from, to int) (numbers []int) {
 
 // The last messages of a server wait for the next stream of the client, in their order.
 func TestBacklog(t *testing.T) {
+	t.Parallel()
 	s := newServed("alice", false)
 	srv := httptest.NewServer(http.HandlerFunc(s.stream))
 	defer srv.Close()

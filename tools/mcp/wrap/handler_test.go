@@ -86,6 +86,7 @@ func dialHTTP(t *testing.T, url, identity, version string) *session {
 // A wrapped server over HTTP does the same as over stdio, in revisions with and without
 // sessions. Clients with the same token may use the same ids.
 func TestHandler(t *testing.T) {
+	t.Parallel()
 	url, _ := serveHTTP(t, "sdk")
 	for _, version := range []string{"", "2025-06-18"} {
 		t.Run("revision "+version, func(t *testing.T) {
@@ -153,6 +154,7 @@ func TestHandlerCancels(t *testing.T) {
 
 // Requests that make no sense get an answer that says why.
 func TestHandlerRefuses(t *testing.T) {
+	t.Parallel()
 	url, _ := serveHTTP(t, "sdk")
 	initialize := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`
 	modern := `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`

@@ -85,6 +85,7 @@ func (c *raw) response(t *testing.T, id string) (m struct {
 
 // A server may read nothing while it writes. The proxy goes on to read.
 func TestServerThatDoesNotRead(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it moves many messages")
 	}
@@ -102,6 +103,7 @@ func TestServerThatDoesNotRead(t *testing.T) {
 // The requests that wait for a server have a limit, and the client is told which one was
 // not sent.
 func TestServerThatNeverReads(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it moves 80 MB")
 	}
@@ -130,6 +132,7 @@ func TestServerThatAsksWithoutEnd(t *testing.T) {
 
 // A message that is too large is an error for its request only, from either side.
 func TestTooLargeMessages(t *testing.T) {
+	t.Parallel()
 	c := wrapRaw(t, "raw")
 	c.say(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"too large"}}`)
 	checkContains(t, fmt.Sprint(c.response(t, "1").Result), "isError:true", "more than the 64 MiB that a message may have", "may have acted")
@@ -142,6 +145,7 @@ func TestTooLargeMessages(t *testing.T) {
 // A client that cannot use links gets none, and clients of earlier revisions get no members
 // of revision 2026-07-28.
 func TestClientsThatKnowLess(t *testing.T) {
+	t.Parallel()
 	for client, links := range map[string]bool{"raw": true, "@langchain/mcp-adapters": false} {
 		c := wrapRaw(t, "raw", client)
 		c.say(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"big"}}`)
@@ -164,6 +168,7 @@ func TestClientsThatKnowLess(t *testing.T) {
 
 // The client may close its side before its requests are answered.
 func TestAnswersAfterEnd(t *testing.T) {
+	t.Parallel()
 	c := wrapRaw(t, "raw")
 	c.say(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"big"}}`)
 	c.in.Close()

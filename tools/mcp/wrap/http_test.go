@@ -20,6 +20,7 @@ import (
 
 // A server at a URL: with sessions and streams, without sessions, and with plain JSON.
 func TestServerAtURL(t *testing.T) {
+	t.Parallel()
 	for name, opts := range map[string]*mcp.StreamableHTTPOptions{
 		"sessions": nil, "stateless": {Stateless: true}, "JSON": {Stateless: true, JSONResponse: true},
 	} {
@@ -60,6 +61,7 @@ func TestServerAtURL(t *testing.T) {
 // A server that refuses the client, or that does not exist, is named in a clear error
 // without the secrets of the URL.
 func TestServerAtURLFails(t *testing.T) {
+	t.Parallel()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "a token is required", http.StatusUnauthorized)
 	}))
@@ -158,6 +160,7 @@ func rpc(t *testing.T, call func(w http.ResponseWriter, tool, id string)) *sessi
 // A request that fails over HTTP leaves the others alone. Its error says what became of
 // it, and it is sent again only if the server cannot have acted or the tool allows it.
 func TestOneRequestFails(t *testing.T) {
+	t.Parallel()
 	var calls, sessions atomic.Int64
 	release := make(chan struct{})
 	s := rpc(t, func(w http.ResponseWriter, tool, id string) {

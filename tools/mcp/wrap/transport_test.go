@@ -15,6 +15,7 @@ import (
 // A message that is too large or that is not JSON gets an answer, and the connection goes
 // on. Close ends a read that waits.
 func TestTransport(t *testing.T) {
+	t.Parallel()
 	in, client := io.Pipe()
 	answers, out := io.Pipe()
 	c, err := Transport{NewStream(in, out, nil)}.Connect(t.Context())

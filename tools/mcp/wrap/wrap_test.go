@@ -212,6 +212,7 @@ func TestPassThrough(t *testing.T) {
 
 // A big text becomes a reference; every byte can be read back.
 func TestBigText(t *testing.T) {
+	t.Parallel()
 	s := wrapServer(t, "sdk")
 	for _, lines := range []int{5000, 100_000} { // in memory, in a file
 		res := s.call(t, "big", map[string]any{"lines": lines})
@@ -247,6 +248,7 @@ func TestBigText(t *testing.T) {
 
 // Structured content fits its schema before and after; the client checks it.
 func TestStructuredContent(t *testing.T) {
+	t.Parallel()
 	s := wrapServer(t, "sdk")
 	if _, err := s.ListTools(t.Context(), nil); err != nil {
 		t.Fatal(err)
@@ -293,6 +295,7 @@ func TestStructuredContent(t *testing.T) {
 
 // Resources and prompts pass; big ones become references with pages.
 func TestResources(t *testing.T) {
+	t.Parallel()
 	s := wrapServer(t, "sdk")
 	small, err := s.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "test://small"})
 	if err != nil || small.Contents[0].Text != "small" {
@@ -321,6 +324,7 @@ func TestResources(t *testing.T) {
 // A session goes on after its server crashed. A call is repeated if its annotations
 // allow it, and only once.
 func TestCrash(t *testing.T) {
+	t.Parallel()
 	s := wrapServer(t, "crashing")
 	if got := texts(s.call(t, "safe", nil)); got != "safe done" {
 		t.Errorf("safe, after a crash: %q", got)
@@ -363,6 +367,7 @@ func (s *session) count(t *testing.T, name string) int64 {
 
 // If a restarted server has other tools, the client is told.
 func TestToolsAfterRestart(t *testing.T) {
+	t.Parallel()
 	s := wrapServer(t, "changing")
 	if _, err := s.ListTools(t.Context(), nil); err != nil {
 		t.Fatal(err)
@@ -393,6 +398,7 @@ func (s *session) await(t *testing.T, what string, f func() bool) {
 
 // A server that hangs, floods or writes garbage does not break the session.
 func TestMisbehaviour(t *testing.T) {
+	t.Parallel()
 	s := wrapServer(t, "raw")
 	if got := texts(s.call(t, "garbage", nil)); got != "garbage done" {
 		t.Errorf("garbage: %q", got)
@@ -438,6 +444,7 @@ func TestManyTools(t *testing.T) {
 // A server that does not start gives a clear error, and a program that does not exist
 // ends the proxy.
 func TestNoServer(t *testing.T) {
+	t.Parallel()
 	run := func(server func(context.Context) (Link, error), input string) (string, error) {
 		store, err := disk.Open(t.TempDir(), offload.StoreConfig{})
 		if err != nil {
