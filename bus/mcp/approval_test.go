@@ -52,6 +52,7 @@ func TestApprovals(t *testing.T) {
 		"dismissed": {sdk.ElicitResult{Action: "cancel"}, "waits until a person approves the use of echo", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			u := user{answer: test.answer}
 			answers := name != "dismissed"
 			_, s := dial(t, urls[answers], bearer(aliceToken), u.options())
@@ -77,10 +78,13 @@ func TestApprovals(t *testing.T) {
 			<-served
 		})
 	}
-	_, s := dial(t, urls[false], bearer(bobToken), nil)
-	if got := text(t, call(t, s, "echo", map[string]any{"text": "danger"})); !strings.Contains(got, "waits until a person approves") {
-		t.Errorf("a client without forms got %q", got)
-	}
+	t.Run("without forms", func(t *testing.T) {
+		t.Parallel()
+		_, s := dial(t, urls[false], bearer(bobToken), nil)
+		if got := text(t, call(t, s, "echo", map[string]any{"text": "danger"})); !strings.Contains(got, "waits until a person approves") {
+			t.Errorf("a client without forms got %q", got)
+		}
+	})
 }
 
 // A client does not answer for a call of another session, nor for one that its request did
