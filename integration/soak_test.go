@@ -258,6 +258,7 @@ func (w *soakWorker) start() {
 		if time.Since(began) > testTimeout {
 			w.run.Fatal(err)
 		}
+		w.health = bustest.FreePort(w.run.T) // another process may have taken the port
 	}
 }
 
@@ -385,7 +386,7 @@ func (r *soakRun) await(what string, find func() []string, report func(open stri
 		}
 		if time.Since(logged) > 20*time.Second {
 			logged = time.Now()
-			r.phase(fmt.Sprintf("%s: %d, such as %.3q", what, len(open), open[:min(len(open), 10)]))
+			r.phase(fmt.Sprintf("%s: %d, such as %.60q", what, len(open), open[:min(len(open), 10)]))
 		}
 		if time.Since(began) < 3*testTimeout {
 			continue
