@@ -13,11 +13,11 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/internal/publisher"
 )
 
-// A message that was published again has these headers: idHeader has its id, and
-// attemptHeader the number of attempts. Otherwise the new message would start with others.
 const (
+	// idHeader has the id of a message that was published again: that of the first one.
+	idHeader = "Stevedore-Id"
+	// attemptHeader has a number of earlier attempts. Only tests send it.
 	attemptHeader = "Stevedore-Attempt"
-	idHeader      = "Stevedore-Id"
 )
 
 // OrderHeader has, in a call that waited elsewhere and was published again, the sequence with
@@ -42,9 +42,12 @@ type Delivery struct {
 	Body    []byte
 	// Attempt counts the deliveries, from 1.
 	Attempt int
-	// Redelivered is set if the message, or the one that it was republished from, may have
-	// been delivered before.
+	// Redelivered is set if the message may have been delivered before, so that another
+	// process may handle it.
 	Redelivered bool
+	// Republished is set if Bus.Republish published the message. The one that it was made
+	// of was delivered before, and settled.
+	Republished bool
 	// Final is set for the last attempt.
 	Final bool
 	// Published is when the stream stored the message.
@@ -77,7 +80,7 @@ func newDelivery(nc *nats.Conn, out *publisher.Publisher, msg *nats.Msg) (*Deliv
 			d.Attempt += prior
 		}
 	}
-	d.Redelivered = d.Attempt > 1 || header.Get(attemptHeader) != ""
+	d.Redelivered, d.Republished = d.Attempt > 1, header.Get(idHeader) != ""
 	return d, nil
 }
 

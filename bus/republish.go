@@ -14,14 +14,14 @@ import (
 
 // Republish publishes a message again that was settled without an effect: it was a dead
 // letter, or waited elsewhere. The message keeps its id and its attempts start again; its key
-// identifies this publish. Consumers see a redelivery.
+// identifies this publish. Consumers see Delivery.Republished.
 //
 // The subject may still hold the settled message, or one that a client submitted meanwhile.
 // If replaces reports true for its sequence, Republish deletes it first. If the process dies
 // in between, the message is only where the caller has it, so the caller removes it there
 // last.
 func (b *Bus) Republish(ctx context.Context, m Message, id string, replaces func(sequence uint64) bool) error {
-	header := nats.Header{idHeader: {id}, attemptHeader: {"0"}}
+	header := nats.Header{idHeader: {id}}
 	maps.Copy(header, m.Header)
 	m.Header = header
 	var err error

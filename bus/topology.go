@@ -45,9 +45,14 @@ func (s Subjects) BucketName(bucket string) string {
 	return strings.ReplaceAll(s.prefix, ".", "_") + "_" + bucket
 }
 
-// keysKept is how long the stream of notifications remembers the keys of messages to
-// drop repeated publishes.
-const keysKept = 10 * time.Minute
+const (
+	// keysKept is how long the stream of notifications remembers the keys of messages to
+	// drop repeated publishes.
+	keysKept = 10 * time.Minute
+	// deadKeysKept is the same for dead letters: longer than a worker may fail to answer or
+	// to remove the message of a letter, which gets a second letter later.
+	deadKeysKept = 24 * time.Hour
+)
 
 // shortestKeys is the shortest time for which a stream can remember keys. The streams of
 // calls need none: each call has an id.
@@ -114,7 +119,7 @@ func (s Subjects) Streams(cfg Config) []jetstream.StreamConfig {
 	sessions := base(Sessions, "conversation logs, appended with compare-and-set", "session.*")
 
 	dead := base(Dead, "dead letters with the reason; they can be retried", "dead.*.*")
-	dead.MaxAge = 30 * 24 * time.Hour
+	dead.MaxAge, dead.Duplicates = 30*24*time.Hour, deadKeysKept
 	dead.Discard = jetstream.DiscardOld // a full stream must not stop other work
 
 	all := []jetstream.StreamConfig{calls, results, ticks, outbox, sessions, dead}

@@ -45,13 +45,6 @@ func store(ctx context.Context, b *bus.Bus, stream string, d *bus.Delivery, code
 		Subject: d.Subject, Sequence: d.Sequence, ID: d.ID(), Attempts: d.Attempt, At: time.Now().UTC(),
 	}
 	letter.Kind, letter.Name = kindOf(b.Subjects, d.Subject)
-	// The stream forgets the key of a letter after a while, so search the letters.
-	if d.Redelivered && code != bus.CodeExhausted {
-		stored, ok, err := find(ctx, b, letter, d.Published)
-		if ok || err != nil {
-			return stored, err
-		}
-	}
 	body, err := letter.encode(ctx, b, d.Body)
 	if err != nil {
 		return Stored{}, err
@@ -63,23 +56,10 @@ func store(ctx context.Context, b *bus.Bus, stream string, d *bus.Delivery, code
 			return json.Unmarshal(body, &other) == nil && other.isOf(letter)
 		},
 	})
-	return Stored{Number: ack.Sequence, Letter: letter}, err
-}
-
-// maxLetters is how many letters find reads. If there are more, a second letter for the same
-// message does little harm.
-const maxLetters = 20_000
-
-// find searches for the letter of a message, among those that are not older than the message.
-func find(ctx context.Context, b *bus.Bus, like Letter, since time.Time) (found Stored, ok bool, err error) {
-	for m, err := range b.Read(ctx, bus.Dead, bus.Query{Subject: b.Dead(like.Kind, like.Name), Since: since, Limit: maxLetters}) {
-		if err != nil {
-			return Stored{}, false, err
-		}
-		if l, ok := decode(b.Subjects, m); ok && l.isOf(like) {
-			l.Body, l.Gzip = nil, nil
-			return l, true, nil
-		}
+	if err != nil || !ack.Duplicate {
+		return Stored{Number: ack.Sequence, Letter: letter}, err
 	}
-	return Stored{}, false, nil
+	stored, err := Get(ctx, b, ack.Sequence) // the first reason counts
+	stored.Body, stored.Gzip = nil, nil
+	return stored, err
 }

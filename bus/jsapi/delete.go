@@ -17,9 +17,13 @@ const (
 	noMessageFound      = "no message found"
 )
 
-// DeleteMessage deletes a message of a stream, if it still exists.
+// DeleteMessage deletes a message of a stream, if it still exists. The server does not
+// overwrite its bytes, because it would write the whole block of messages again.
 func (a API) DeleteMessage(ctx context.Context, stream string, sequence uint64) error {
-	reply, err := a.request(ctx, "STREAM.MSG.DELETE."+stream, Get{Sequence: sequence})
+	reply, err := a.request(ctx, "STREAM.MSG.DELETE."+stream, struct {
+		Sequence uint64 `json:"seq"`
+		NoErase  bool   `json:"no_erase"`
+	}{sequence, true})
 	if err != nil {
 		return err
 	}

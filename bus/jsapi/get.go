@@ -114,17 +114,17 @@ func (a API) GetFromLeader(ctx context.Context, stream string, get Get) (Message
 	return m, nil
 }
 
-func (a API) request(ctx context.Context, request string, get Get) (*nats.Msg, error) {
+func (a API) request(ctx context.Context, request string, body any) (*nats.Msg, error) {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, a.timeout)
 		defer cancel()
 	}
-	body, err := json.Marshal(get)
+	data, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
-	reply, err := a.nc.RequestWithContext(ctx, a.prefix+request, body)
+	reply, err := a.nc.RequestWithContext(ctx, a.prefix+request, data)
 	if errors.Is(err, nats.ErrNoResponders) {
 		return nil, errNoAnswer
 	}

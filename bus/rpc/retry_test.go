@@ -102,6 +102,42 @@ func TestDeadCallHasResultAndCanBeRetried(t *testing.T) {
 	}
 }
 
+// No worker has a call that was retried. So its worker does not ask the others for it, which
+// would take a slot for as long as they may answer, and counts no start of it.
+func TestRetriedCallsWaitForNoWorker(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	const calls = 3
+	for i := range calls {
+		id := strconv.Itoa(i)
+		call := tools.Call{ID: id, Session: "s", Tool: "plain"}
+		body, err := bus.Encode(call)
+		if err != nil {
+			t.Fatal(err)
+		}
+		letter, err := bus.Encode(dead.Letter{Kind: bus.DeadCall, Name: "plain", Subject: b.Call("default", "plain", "s", id), ID: id, Body: body})
+		if err != nil {
+			t.Fatal(err)
+		}
+		publish(t, b, bus.Message{Subject: b.Dead(bus.DeadCall, "plain"), Body: letter})
+	}
+	for _, letter := range letters(t, b, "plain") {
+		if err := rpc.RetryCall(t.Context(), b, letter); err != nil {
+			t.Fatal(err)
+		}
+	}
+	workertest.Start(t, b, memOffloader(), worker.Config{Slots: 1, AskTimeout: time.Hour}, simpleTool{"plain", tools.Keyed})
+	for i := range calls {
+		id := strconv.Itoa(i)
+		if got := ends(t, b, tools.Call{ID: id, Session: "s", Tool: "plain"}, false); got.ForLLM != "it ran" {
+			t.Errorf("result %+v", got)
+		}
+		if r, err := task.ReadRecord(t.Context(), b, tools.CallKey{Session: "s", ID: id}); r.Starts != 0 || err != nil {
+			t.Errorf("%d starts are recorded, %v", r.Starts, err)
+		}
+	}
+}
+
 func publish(t *testing.T, b *bus.Bus, m bus.Message) {
 	t.Helper()
 	if _, err := b.Publish(t.Context(), m); err != nil {

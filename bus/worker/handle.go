@@ -70,8 +70,8 @@ func (w *Worker) handleAttempt(ctx context.Context, a *attempt) error {
 	if known {
 		w.cfg.OnStep(StepResume)
 		resume := w.resume
-		if a.resumed.Number > 0 && a.delivery.Attempt == 1 || a.once() && !a.delivery.Redelivered {
-			resume = w.hasFinalResult // no worker runs a call that was parked; a claim shows who runs a once-only one
+		if !a.delivery.Redelivered && (a.delivery.Republished || a.once()) {
+			resume = w.hasFinalResult // no worker runs a call that was settled; a claim shows who runs a once-only one
 		}
 		if ended, err := resume(ctx, a); ended || err != nil {
 			return err

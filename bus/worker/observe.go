@@ -43,7 +43,7 @@ func (a *attempt) toolLabel() string {
 
 // countWait counts how long a call waited in its queue, once.
 func (a *attempt) countWait() {
-	if a.delivery.Attempt == 1 && !a.delivery.Redelivered && a.resumed.Number == 0 {
+	if !a.delivery.Redelivered && a.resumed.Number == 0 {
 		queueWait.Observe(a.started.Sub(a.delivery.Published).Seconds(), a.queue)
 	}
 }

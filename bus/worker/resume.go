@@ -79,11 +79,11 @@ func (w *Worker) findHolder(ctx context.Context, a *attempt, claim task.Claim) (
 	return false, running, err
 }
 
-// mayHaveRun reports whether the call was delivered before, or was submitted before and
+// mayHaveRun reports whether the call was delivered before, or was published before and
 // perhaps has a result. A once-only call may have one although nobody claimed it, for
 // example because no worker had its tool.
 func (w *Worker) mayHaveRun(ctx context.Context, a *attempt) (bool, error) {
-	if a.delivery.Redelivered {
+	if a.delivery.Redelivered || a.delivery.Republished {
 		return true, nil
 	}
 	if a.delivery.Header(bus.FreshHeader) != "" {
