@@ -43,6 +43,28 @@ func (b *fixture) names(dir string) []string {
 	return names
 }
 
+// Two workers run the same call at once, because it was delivered again. Both succeed: neither
+// takes the file of the other for a change by somebody else.
+func TestWriteFileInTwoWorkers(t *testing.T) {
+	first := newFixture(t, builtin.Config{})
+	second := newFixture(t, builtin.Config{Workspace: first.dir})
+	for i := range 50 {
+		name := fmt.Sprint(i, ".txt")
+		var both sync.WaitGroup
+		for _, b := range []*fixture{first, second} {
+			both.Go(func() {
+				if res := b.run(t.Context(), "write_file", args{"path": name, "content": "hello"}); res.IsError {
+					t.Errorf("%s: %+v", name, res)
+				}
+			})
+		}
+		both.Wait()
+		if got := first.content(name); got != "hello" {
+			t.Errorf("%s holds %q", name, got)
+		}
+	}
+}
+
 func TestWriteFile(t *testing.T) {
 	b := newFixture(t, builtin.Config{})
 	must(t, os.Chmod(b.file("run.sh", "old"), 0o777))
