@@ -1,17 +1,23 @@
 package durable
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 )
+
+// appendTimeout is how long an append waits for another process that appends.
+const appendTimeout = 10 * time.Second
 
 // AppendFile appends line, which ends in a line feed, to the file at path. The
 // line is durable when AppendFile returns. A missing file is created with perm, a
 // missing directory for its owner only. If AppendFile can write only a part, for
 // example on a full disk, it removes that part. If a crash left half a line,
-// AppendFile starts a new one.
+// AppendFile starts a new one. Processes that append to the same file wait for each other,
+// where the file system has locks.
 func AppendFile(path string, line []byte, perm fs.FileMode) error {
 	return appendFile(os.MkdirAll, os.OpenFile, path, line, perm)
 }
@@ -47,6 +53,15 @@ func appendLine(file *os.File, line []byte) (isNew bool, err error) {
 	}
 	if !info.Mode().IsRegular() {
 		_, err := file.Write(line)
+		return false, err
+	}
+	// Otherwise the half that another process has written just now looks like that of a crash.
+	ctx, cancel := context.WithTimeout(context.Background(), appendTimeout)
+	defer cancel()
+	if err := Lock(ctx, file); errors.Is(err, context.DeadlineExceeded) {
+		return false, err
+	}
+	if info, err = file.Stat(); err != nil {
 		return false, err
 	}
 	size := info.Size()

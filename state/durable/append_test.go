@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 )
 
 func TestAppendFile(t *testing.T) {
@@ -40,5 +41,42 @@ func TestAppendFile(t *testing.T) {
 		if err := AppendFile("/dev/full", []byte("x\n"), 0o600); err == nil {
 			t.Error("a full device took it")
 		}
+	}
+}
+
+// The half line that another process has written so far is not that of a crash.
+func TestAppendWhileAnotherProcessDoes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	other, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Lock(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	write := func(text string) {
+		t.Helper()
+		if _, err := other.WriteString(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("on")
+	appended := make(chan error, 1)
+	go func() { appended <- AppendFile(path, []byte("two\n"), 0o600) }()
+	select {
+	case err := <-appended:
+		t.Errorf("it did not wait: %v", err)
+		appended <- err
+	case <-time.After(50 * time.Millisecond):
+	}
+	write("e\n")
+	if err := other.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-appended; err != nil {
+		t.Error(err)
+	}
+	if data, err := os.ReadFile(path); err != nil || string(data) != "one\ntwo\n" {
+		t.Errorf("%q, %v", data, err)
 	}
 }
