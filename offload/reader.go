@@ -79,12 +79,14 @@ func (c ReaderConfig) withDefaults() ReaderConfig {
 type Reader struct {
 	store Store
 	cfg   ReaderConfig
-	jq    chan struct{} // limits the queries that run at the same time
+	// jq and largeJQ limit the queries that run at the same time: those about large artifacts
+	// may take much memory, so they run one after the other.
+	jq, largeJQ chan struct{}
 }
 
 // NewReader returns a Reader of the artifacts in store.
 func NewReader(store Store, cfg ReaderConfig) *Reader {
-	return &Reader{store: store, cfg: cfg.withDefaults(), jq: make(chan struct{}, 2)}
+	return &Reader{store: store, cfg: cfg.withDefaults(), jq: make(chan struct{}, 2), largeJQ: make(chan struct{}, 1)}
 }
 
 // Record returns the record of an artifact of the session or of its sub-agents.
@@ -181,14 +183,20 @@ func (r *Reader) JQ(ctx context.Context, session, id string, q JQQuery) (res *JQ
 	if err := jq.Check(q.Query); err != nil {
 		return nil, err
 	}
-	select {
-	case r.jq <- struct{}{}:
-		defer func() { <-r.jq }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
 	defer countRead("jq", time.Now())
 	err = r.with(ctx, session, id, func(rec Record, c blockContent) error {
+		slots := r.jq
+		if c.Size() > jq.Large {
+			slots = r.largeJQ
+		}
+		select {
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
+		case <-time.After(r.cfg.JQTime):
+			return tools.Errorf(tools.CodeTimeout, "other jq queries are running, and this one waited %s for them; ask again, or use %s", r.cfg.JQTime, ToolGrep)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 		head, err := readRange(c, 0, min(c.Size(), rowBytes))
 		if err != nil {
 			return err

@@ -76,7 +76,7 @@ func (d *document) value() (any, error) {
 	}
 	data, err := d.in.Value()
 	if errors.Is(err, jsonread.ErrTooLong) {
-		return nil, tools.Errorf(tools.CodeInvalidArguments, "the query needs a value of more than %d bytes as a whole; ask for its parts", maxElement)
+		return nil, errMemory
 	}
 	if err != nil {
 		return nil, err
@@ -191,7 +191,7 @@ func (d *document) elements(f func(any) bool) error {
 			return err
 		}
 		d.inArray = kind == '['
-		if kind != '[' && kind != '{' {
+		if kind != '[' && (kind != '{' || d.plan.array) {
 			if d.plan.optional {
 				return d.in.Skip()
 			}

@@ -13,6 +13,7 @@ package jq
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"runtime/metrics"
@@ -25,11 +26,15 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
+// Large is the size in bytes of the largest document that is always loaded. A query on a larger
+// one is planned, and may take maxGrowth.
+const Large = 8 << 20
+
 const (
-	maxQuery      = 4 << 10   // bytes
-	maxInput      = 8 << 20   // bytes of the largest document that is always loaded
-	maxElement    = 64 << 20  // bytes of the longest value that is loaded as a whole
-	maxHeap       = 256 << 20 // bytes by which the process may grow while queries run
+	maxQuery      = 4 << 10         // bytes
+	maxElement    = 64 << 20        // bytes of the longest value that is loaded as a whole
+	maxHeap       = 300 << 20       // bytes of live values while a query runs
+	maxGrowth     = maxHeap * 3 / 2 // bytes by which the heap may grow, with garbage
 	watchInterval = 5 * time.Millisecond
 )
 
@@ -113,13 +118,23 @@ func Run(ctx context.Context, src Source, q Query) (*Result, error) {
 	req := request{ArtifactID: src.ArtifactID, Query: q.Query, Place: place, Comma: src.Comma, Size: src.Size, Limit: src.Chars, Time: src.Time}
 	var input io.Reader = io.NewSectionReader(src.Content, 0, src.Size)
 	if place.Byte > 0 {
-		head := io.NewSectionReader(src.Content, 0, min(src.Size, maxInput))
+		head := io.NewSectionReader(src.Content, 0, min(src.Size, Large))
 		input = io.MultiReader(head, io.NewSectionReader(src.Content, place.Byte, src.Size-place.Byte))
 	}
+	var res *Result
 	if len(src.Command) > 0 {
-		return inProcess(ctx, src.Command, req, input)
+		res, err = inProcess(ctx, src.Command, req, input)
+	} else {
+		res, err = runWithin(ctx, req, input)
 	}
-	return runWithin(ctx, req, input)
+	if errors.Is(err, errMemory) && src.Size > Large {
+		var start io.Reader
+		if src.Comma == 0 {
+			start = io.NewSectionReader(src.Content, 0, Large)
+		}
+		return nil, tools.Errorf(tools.CodeInvalidArguments, "the query %q needs too much memory: it needs the whole document (%d bytes) or a large part of it at a time. %s, or use grep_knowledge", tools.Excerpt(q.Query, 200), src.Size, instead(q.Query, start))
+	}
+	return res, err
 }
 
 // compile compiles a query that has no other input.
@@ -168,7 +183,7 @@ func minJSONLen(v any, limit int) int {
 var errMemory = tools.Errorf(tools.CodeInvalidArguments, "the query or its artifact needs too much memory; narrow the query, or use grep_knowledge")
 
 // watchHeap returns a context that ends when the heap has grown by more than
-// maxHeap: gojq checks the context at each step, but does not bound its memory. A
+// maxGrowth: gojq checks the context at each step, but does not bound its memory. A
 // single step can still take 2 GB, such as "x" * 2e9; Source.Command bounds that.
 func watchHeap(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -184,7 +199,7 @@ func watchHeap(ctx context.Context) (context.Context, func()) {
 				return
 			case <-tick.C:
 			}
-			if heapBytes() > start+maxHeap {
+			if heapBytes() > start+maxGrowth {
 				cancel(errMemory)
 				return
 			}

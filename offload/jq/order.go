@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
+	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/itchyny/gojq"
@@ -16,14 +18,23 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/internal/jsonread"
 )
 
-// maxNames bounds the names whose order is kept, in case they are data.
-const maxNames = 10_000
+const (
+	// maxNames bounds the names whose order is kept, in case they are data.
+	maxNames = 10_000
+	// maxShared and maxSharedLen bound the texts that equal values share in memory.
+	maxShared, maxSharedLen = 5_000, 64
+)
 
 // keyOrder is the order in which names of members first occur in a document: that of the
 // columns of a table, and of rows that are alike.
-type keyOrder struct{ rank map[string]int }
+type keyOrder struct {
+	rank map[string]int
+	// shared has names and strings by their JSON. Rows repeat them, and without it a document
+	// takes twice the memory.
+	shared map[string]any
+}
 
-func newKeyOrder() *keyOrder { return &keyOrder{map[string]int{}} }
+func newKeyOrder() *keyOrder { return &keyOrder{map[string]int{}, map[string]any{}} }
 
 // decode decodes one value; numbers keep their text.
 func (o *keyOrder) decode(data []byte) (any, error) {
@@ -38,15 +49,14 @@ func (o *keyOrder) decode(data []byte) (any, error) {
 }
 
 func (o *keyOrder) value(dec *jsontext.Decoder) (any, error) {
+	if k := dec.PeekKind(); k == '"' || k == '0' {
+		return o.scalar(dec)
+	}
 	token, err := dec.ReadToken()
 	if err != nil {
 		return nil, err
 	}
 	switch token.Kind() {
-	case '"':
-		return token.String(), nil
-	case '0':
-		return json.Number(token.String()), nil
 	case 't', 'f':
 		return token.Bool(), nil
 	case '[':
@@ -63,11 +73,11 @@ func (o *keyOrder) value(dec *jsontext.Decoder) (any, error) {
 	case '{':
 		object := map[string]any{}
 		for dec.PeekKind() != '}' {
-			token, err := dec.ReadToken()
+			key, err := o.scalar(dec)
 			if err != nil {
 				return nil, err
 			}
-			name := token.String()
+			name := key.(string)
 			if _, ok := o.rank[name]; !ok && len(o.rank) < maxNames {
 				o.rank[name] = len(o.rank)
 			}
@@ -79,6 +89,38 @@ func (o *keyOrder) value(dec *jsontext.Decoder) (any, error) {
 		return object, err
 	}
 	return nil, nil
+}
+
+// scalar decodes a string or a number.
+func (o *keyOrder) scalar(dec *jsontext.Decoder) (any, error) {
+	text, err := dec.ReadValue()
+	if err != nil {
+		return nil, err
+	}
+	if text[0] != '"' {
+		return exactNumber(string(text)), nil
+	}
+	if v, ok := o.shared[string(text)]; ok {
+		return v, nil
+	}
+	unquoted, _ := jsontext.AppendUnquote(nil, text) // the error is about bytes that are not UTF-8
+	var v any = string(unquoted)
+	if len(text) <= maxSharedLen && len(o.shared) < maxShared {
+		o.shared[string(text)] = v
+	}
+	return v, nil
+}
+
+// exactNumber returns an int or a float64 if its text is that of the number, because gojq parses a
+// json.Number again in each comparison.
+func exactNumber(text string) any {
+	if n, err := strconv.Atoi(text); err == nil && strconv.Itoa(n) == text {
+		return n
+	}
+	if f, err := strconv.ParseFloat(text, 64); err == nil && strconv.FormatFloat(f, 'f', -1, 64) == text && math.Abs(f) >= 1e-6 && math.Abs(f) < 1e15 {
+		return f
+	}
+	return json.Number(text)
 }
 
 // names returns the names of an object in order; those that the document does not have come
@@ -137,7 +179,9 @@ func (o *keyOrder) appendJSON(out []byte, v any) ([]byte, error) {
 const (
 	valuesFunc = "_values" // .[] in order
 	namesFunc  = "_names"
-	prelude    = `def map(f): [_values | f]; def keys_unsorted: _names;
+	prelude    = `def _max(xs; f): reduce xs as $x (null; ($x | [f]) as $k | if . == null or $k >= .[0] then [$k, $x] end) | .[1];
+		def _min(xs; f): reduce xs as $x (null; ($x | [f]) as $k | if . == null or $k < .[0] then [$k, $x] end) | .[1];
+		def map(f): [_values | f]; def keys_unsorted: _names;
 		def to_entries: [_names[] as $k | {key: $k, value: .[$k]}];
 		def with_entries(f): to_entries | [_values | f] | from_entries; .`
 )

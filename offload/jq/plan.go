@@ -1,9 +1,17 @@
 package jq
 
 import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/itchyny/gojq"
 )
 
@@ -16,6 +24,7 @@ type plan struct {
 	to   int // of slices: the element after the last one, or -1
 	// optional means that a value without elements is no error.
 	optional bool
+	array    bool // elements are those of an array
 }
 
 // need is what a query needs of the part.
@@ -130,6 +139,8 @@ func constantKey(x *gojq.Index) (any, bool) {
 		return x.Name, true
 	case x.Str != nil && len(x.Str.Queries) == 0:
 		return x.Str.Str, true
+	case x.Start != nil && x.Start.Term != nil && x.Start.Term.Str != nil && len(x.Start.Term.Str.Queries)+len(x.Start.Term.SuffixList) == 0:
+		return x.Start.Term.Str.Str, true
 	}
 	n, ok := constantNumber(x.Start)
 	return n, ok && n >= 0
@@ -283,6 +294,9 @@ func (p *planner) function(t *gojq.Term, path []any) {
 		each(call(f.Name, elements(), identity))
 	case "any/1", "all/1":
 		each(call(f.Name, elements(), f.Args[0]))
+	case "max/0", "max_by/1", "min/0", "min_by/1": // see the prelude
+		t.Type, t.Func, t.Query = gojq.TermTypeQuery, nil, call(strings.Replace("_"+f.Name, "_by", "", 1), elements(), append(f.Args, identity)[0])
+		p.use(plan{path: path, need: needElements, array: true})
 	case "map/1":
 		each(&gojq.Query{Term: &gojq.Term{Type: gojq.TermTypeArray, Array: &gojq.Array{
 			Query: &gojq.Query{Op: gojq.OpPipe, Left: elements(), Right: f.Args[0]},
@@ -299,4 +313,82 @@ func (p *planner) function(t *gojq.Term, path []any) {
 		*t = gojq.Term{Type: gojq.TermTypeQuery, Query: &gojq.Query{Term: &gojq.Term{Type: gojq.TermTypeFunc, Func: f}}, SuffixList: t.SuffixList}
 		p.use(plan{path: path})
 	}
+}
+
+// instead returns what to ask in place of a query that needs too much memory. The input is the
+// start of the document, or nil for the rows of a table.
+func instead(text string, in io.Reader) string {
+	query, plan, err := planOf(text)
+	if err == nil && len(plan.path) == 0 && in != nil {
+		plan.path = largestPart(in)
+	}
+	elements, advice := pathText(plan.path)+"[]", ""
+	each(reflect.ValueOf(query), func(node any) bool {
+		f, ok := node.(*gojq.Func)
+		if !ok || advice != "" {
+			return advice == ""
+		}
+		by := "."
+		if len(f.Args) > 0 {
+			by = f.Args[0].String()
+		}
+		switch f.Name {
+		case "group_by", "unique_by", "unique":
+			advice = fmt.Sprintf("Count with reduce, which reads one element after the other, as in reduce %s as $x ({}; .[$x | %s | tostring] += 1)", elements, by)
+		case "sort_by", "sort":
+			advice = fmt.Sprintf("Keep only the greatest elements, as in reduce %s as $x ([]; if length < 5 or ($x | [%s]) > (.[0] | [%s]) then . + [$x] | sort_by(%s) | .[-5:] end)", elements, by, by, by)
+		}
+		return true
+	})
+	if advice == "" {
+		advice = fmt.Sprintf("Read one element after the other, as in first(%s), or %s | select(...), or reduce %s as $x (0; . + 1)", elements, elements, elements)
+	}
+	return advice
+}
+
+// largestPart returns the path of the array or object with the most elements, of those that do
+// not end in the start of a document.
+func largestPart(start io.Reader) (path []any) {
+	dec := jsontext.NewDecoder(start, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	for _, err := dec.ReadToken(); err == nil; _, err = dec.ReadToken() {
+		if dec.StackDepth() == 0 { // several values
+			return nil
+		}
+	}
+	part, most := 1, int64(0)
+	for level := 1; level <= dec.StackDepth(); level++ {
+		if _, n := dec.StackIndex(level); n > most {
+			part, most = level, n
+		}
+	}
+	for name := range dec.StackPointer().Tokens() {
+		if len(path)+1 == part {
+			break
+		}
+		var key any = name
+		if kind, _ := dec.StackIndex(len(path) + 1); kind == '[' {
+			key, _ = strconv.Atoi(name)
+		}
+		path = append(path, key)
+	}
+	return path
+}
+
+var identifier = regexp.MustCompile(`^[A-Za-z_]\w*$`)
+
+// pathText returns a path as jq writes it.
+func pathText(path []any) string {
+	text := ""
+	for _, key := range path {
+		name, byName := key.(string)
+		switch quoted, _ := json.Marshal(key); { // of a string or an int
+		case byName && identifier.MatchString(name):
+			text += "." + name
+		case text == "":
+			text = ".[" + string(quoted) + "]"
+		default:
+			text += "[" + string(quoted) + "]"
+		}
+	}
+	return cmp.Or(text, ".")
 }

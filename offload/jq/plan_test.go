@@ -13,8 +13,9 @@ func TestPlans(t *testing.T) {
 		".a.b|map(type)", "[.a.b[]|type]|unique", ".a.b[1:3]", ".a.b[:2]", ".a.b[-2:]", ".a.b[-1]", ".a.b[-9]", ".a.b[9]", ".l|add", ".a.b|first", ".a.b|last", ".l|first",
 		".a.b|.[]", ".a|.b|.[1]|.c|.[0]", ".a.b[]?", ".s[]?", ".a,.s", "[.a.b[]]|length", "{x:.a.b|length}", "first(.a.b[])", "limit(2;.a.b[])", "isempty(.l[])",
 		"any(.a.b[]; . == 1)", ".a.b|any", ".a.b|all(. != 7)", "reduce .a.b[] as $x (0;.+1)", ".a.b|to_entries|length", "map_values(type)", "1", `"x"`, "empty", "null",
-		".a as $x | .s", ".a.b|sort_by(type)", `.["a"].b[0]`, "..|numbers", ".a|length", "(.a.b)[0]", ".a.b|nth(1)", "try error(\"x\") catch .", ".a//1", ".zz//1", "if .a then 1 else 2 end",
+		".a as $x | .s", ".a.b|sort_by(type)", `.["a"].b[0]`, `.["a"]["b"][]`, `.["a"].b | length`, `.["a"+"x"]`, `.["a"|.]`, "..|numbers", ".a|length", "(.a.b)[0]", ".a.b|nth(1)", "try error(\"x\") catch .", ".a//1", ".zz//1", "if .a then 1 else 2 end",
 		"[range(3)]", ".a.b|index(1)", "path(..)", "del(.a)", ".a.b |= length", "tojson|length", "add", "def f: .a; f", ".a.b | .[1:] | length", "getpath([\"a\",\"b\",0])", "@json",
+		".a.b|max", ".a.b|min", ".l|max", ".l|min_by(.x)", ".s|max", ".a|max", ".a.n|min", ".a.b|max_by(type)", ".a.b|min_by(type)", "[.a.b|max_by(type,.)]",
 	} {
 		want, wantErr := resultsOf(t, doc, query, false)
 		got, err := resultsOf(t, doc, query, true)

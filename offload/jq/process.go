@@ -38,6 +38,7 @@ type response struct {
 	Result  *Result `json:"result,omitempty"`
 	Code    string  `json:"code,omitempty"` // of an error
 	Message string  `json:"message,omitempty"`
+	Memory  bool    `json:"memory,omitempty"` // the error is errMemory
 }
 
 // Serve runs one query of a Run whose Source.Command started this
@@ -59,7 +60,7 @@ func Serve(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	res, err := runWithin(ctx, req, in)
 	answer := response{Result: res}
 	if err != nil {
-		answer = response{Code: tools.CodeOf(err), Message: err.Error()}
+		answer = response{Code: tools.CodeOf(err), Message: err.Error(), Memory: errors.Is(err, errMemory)}
 	}
 	data, err := jsonform.Encode(answer)
 	if err == nil {
@@ -84,13 +85,16 @@ func inProcess(ctx context.Context, command []string, req request, input io.Read
 	case ctx.Err() != nil:
 		return nil, err
 	case errors.Is(err, limited.ErrMemory):
-		return nil, memoryError(req)
+		return nil, errMemory
 	case err != nil:
 		return nil, fmt.Errorf("run jq in a separate process: %w", err)
 	}
 	var answer response
 	if err := json.Unmarshal(stdout.Bytes(), &answer); err != nil {
 		return nil, fmt.Errorf("run jq in a separate process: decode its output: %w", err)
+	}
+	if answer.Memory {
+		return nil, errMemory
 	}
 	if answer.Code != "" {
 		return nil, &tools.Error{Code: answer.Code, Message: answer.Message}

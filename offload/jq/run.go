@@ -46,7 +46,7 @@ func (r *runner) begin(at int64) { r.row, r.before, r.placed = at, r.emitted, tr
 // place returns where the run can continue, if it can. Results of a query that needs all
 // rows at once do not continue.
 func (r *runner) place(next int) (cursor.Place, bool) {
-	return cursor.Place{Byte: r.row, More: int64(max(next-r.before, 0))}, r.placed && !r.whole && r.Size > maxInput
+	return cursor.Place{Byte: r.row, More: int64(max(next-r.before, 0))}, r.placed && !r.whole && r.Size > Large
 }
 
 // stopped returns the answer of a run that its timeout ended.
@@ -92,31 +92,24 @@ func runWithin(ctx context.Context, req request, input io.Reader) (*Result, erro
 	case err == nil || limited.Err() == nil:
 		return r.res, err
 	case context.Cause(limited) == errMemory:
-		return nil, memoryError(req)
+		return nil, errMemory
 	case context.Cause(limited) != timeout:
 		return nil, context.Cause(limited)
-	case req.Size > maxInput:
+	case req.Size > Large:
 		if res, ok := r.stopped(); ok {
 			return res, nil
 		}
 		if r.placed && !r.whole {
 			return nil, tools.Errorf(tools.CodeTimeout, "the query %q took longer than %s; it had searched %d of %d bytes. Simplify it, or use grep_knowledge", tools.Excerpt(req.Query, 200), req.Time, r.row, req.Size)
 		}
-		return nil, tools.Errorf(tools.CodeTimeout, "the query %q took longer than %s; it had read %d of %d bytes, and it needs all of them in one run. Ask for the rows themselves, as in .[] | select(...), because such a query continues where it was stopped; or use grep_knowledge, which also counts", tools.Excerpt(req.Query, 200), req.Time, r.read.Load(), req.Size)
+		_, plan, _ := planOf(req.Query)
+		return nil, tools.Errorf(tools.CodeTimeout, "the query %q took longer than %s; it had read %d of %d bytes, and it needs all of them in one run. Ask for the rows themselves, as in %s[] | select(...), because such a query continues where it was stopped; or use grep_knowledge, which also counts", tools.Excerpt(req.Query, 200), req.Time, r.read.Load(), req.Size, pathText(plan.path))
 	case r.rows > 0 && r.emitted > 0: // each row has its own results
 		r.res.Limited = true
 		r.res.Notes = append(r.res.Notes, fmt.Sprintf("the query was stopped after %s: only %d of %d bytes were searched (%d rows)", req.Time, r.read.Load(), req.Size, r.rows))
 		return r.res, nil
 	}
 	return nil, timeout
-}
-
-// memoryError says that a query takes too much memory.
-func memoryError(req request) error {
-	if req.Size <= maxInput {
-		return errMemory
-	}
-	return tools.Errorf(tools.CodeInvalidArguments, "the query %q needs too much memory: it needs the whole document (%d bytes) or a large part of it at a time. Count or add with reduce, which reads one element after the other, as in reduce .[] as $x ({}; .[$x.name|tostring] += 1) in place of group_by, or use grep_knowledge", tools.Excerpt(req.Query, 200), req.Size)
 }
 
 // progressReader counts the bytes that are read, and ends with its context: a query may read
@@ -169,7 +162,7 @@ func (r *runner) run(src io.Reader) error {
 
 // head returns the start of the artifact, and the input from which the query runs.
 func (r *runner) head(src io.Reader) (head []byte, in io.Reader, err error) {
-	size := int(min(r.Size, maxInput))
+	size := int(min(r.Size, Large))
 	if r.Place.Byte > 0 {
 		head = make([]byte, size)
 		_, err = io.ReadFull(src, head)

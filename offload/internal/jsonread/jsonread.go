@@ -47,10 +47,11 @@ type bounded struct {
 }
 
 func (b *bounded) Read(p []byte) (int, error) {
-	if b.read-b.dec.InputOffset() > b.limit {
+	left := b.limit - (b.read - b.dec.InputOffset())
+	if left < 0 {
 		return 0, ErrTooLong
 	}
-	n, err := b.src.Read(p)
+	n, err := b.src.Read(p[:min(int64(len(p)), left+1)])
 	b.read += int64(n)
 	return n, err
 }
@@ -115,6 +116,8 @@ func (r *Reader) failed(err error) error {
 	switch {
 	case err == nil || err == io.EOF && r.dec.StackDepth() == 0:
 		return err
+	case errors.Is(err, ErrTooLong): // jsontext calls it a syntax error
+		return ErrTooLong
 	case err == io.EOF, errors.Is(err, io.ErrUnexpectedEOF):
 		return fmt.Errorf("%w: it ends in the middle of a value", ErrNotJSON)
 	}
