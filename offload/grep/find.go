@@ -14,47 +14,24 @@ const pieceSize = 64 << 10
 func (p *Pattern) piece() int { return min(max(maxSteps/p.cost, 1<<10), pieceSize) }
 
 // All yields the matches in the lines of text that begin at or after pos, in order
-// and without overlaps, until yield returns false or ctx ends.
+// and without overlaps, until yield returns false or ctx ends. It searches only the lines
+// that the dfa finds among those with a literal, or among all if the pattern has none.
 func (p *Pattern) All(ctx context.Context, text []byte, pos int, yield func(start, end int) bool) error {
-	stopped := false
-	each := func(from, to, pos int) error {
-		return p.inLines(ctx, text[from:to], max(pos-from, 0), func(start, end int) bool {
-			stopped = !yield(from+start, from+end)
-			return !stopped
-		})
-	}
-	if len(p.literal.texts) > 0 {
-		return p.aroundLiterals(ctx, text, pos, yield, each)
-	}
-	for from := 0; from <= len(text); {
-		to := len(text)
-		if to-from > p.piece() {
-			if cut := bytes.LastIndexByte(text[from:from+p.piece()], '\n'); cut >= 0 {
-				to = from + cut
-			} else if cut := bytes.IndexByte(text[from:], '\n'); cut >= 0 {
-				to = from + cut
-			}
-		}
-		if to >= pos {
-			if err := each(from, to, pos); err != nil || stopped {
-				return err
-			}
-		}
-		from = to + 1
-	}
-	return nil
-}
-
-// aroundLiterals is All for a pattern whose matches contain a literal: it searches
-// only the lines with one.
-func (p *Pattern) aroundLiterals(ctx context.Context, text []byte, pos int, yield func(start, end int) bool, each func(from, to, pos int) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	p.literal.reset(text)
+	find := func(pos int) int { return p.dfa.from(ctx, text, pos) }
+	if len(p.literal.texts) > 0 {
+		p.literal.reset(text)
+		find = p.literal.from
+	}
 	single := p.exact && len(p.literal.texts) == 1
 	stopped := false
-	for at := p.literal.from(pos); at >= 0; at = p.literal.from(pos) {
+	for pos <= len(text) {
+		at := find(pos)
+		if at < 0 {
+			return nil
+		}
 		if single {
 			pos = at + len(p.literal.texts[0])
 			if !yield(at, pos) {
@@ -63,12 +40,18 @@ func (p *Pattern) aroundLiterals(ctx context.Context, text []byte, pos int, yiel
 			continue
 		}
 		from, to := lineAround(text, at)
-		if err := each(from, to, pos); err != nil || stopped {
+		if p.dfa.from(ctx, text[from:to], 0) < 0 { // after a literal
+			pos = to + 1
+			continue
+		}
+		err := p.inLines(ctx, text[from:to], max(pos-from, 0), func(start, end int) bool {
+			stopped = !yield(from+start, from+end)
+			return !stopped
+		})
+		if err != nil || stopped {
 			return err
 		}
-		if pos = to + 1; pos > len(text) {
-			break
-		}
+		pos = to + 1
 	}
 	return nil
 }
@@ -82,7 +65,7 @@ func lineAround(text []byte, at int) (start, end int) {
 	return start, end
 }
 
-// inLines yields the matches at or after pos in a text of few bytes, or in one line.
+// inLines yields the matches at or after pos in a line.
 func (p *Pattern) inLines(ctx context.Context, text []byte, pos int, yield func(start, end int) bool) error {
 	if len(text) > p.piece() {
 		return p.InLine(ctx, bytes.NewReader(text), int64(pos), int64(len(text)), func(start, end int64) bool {

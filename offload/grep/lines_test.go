@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"math/rand/v2"
 	"reflect"
 	"regexp"
 	"regexp/syntax"
@@ -56,16 +57,59 @@ func TestProgramSize(t *testing.T) {
 
 // A large pattern would take a minute for this text, so its search must end with the context.
 func TestLargePatternEndsWithContext(t *testing.T) {
-	p, err := Compile("((a?){30}){30}[^a]", false) // no literal that the text lacks
+	// The text has another state at almost each place, and there is no literal that it lacks.
+	p, err := Compile("(a[ab]{900})?[cd]{2}", false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{"one line": strings.Repeat("a", 1<<20), "lines": strings.Repeat(strings.Repeat("a", 99)+"\n", 1<<20/100)} {
+	line := make([]byte, 8<<20)
+	for i, r := 0, rand.New(rand.NewPCG(1, 2)); i < len(line); i++ {
+		line[i] = "ab"[r.IntN(2)]
+	}
+	lines := bytes.Clone(line)
+	for i := 99; i < len(lines); i += 100 {
+		lines[i] = '\n'
+	}
+	for name, text := range map[string][]byte{"one line": line, "lines": lines} {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		err := p.All(ctx, []byte(text), 0, func(int, int) bool { return true })
+		err := p.All(ctx, text, 0, func(int, int) bool { return true })
 		cancel()
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
+// TestDFAFindsTheSameLines: the states give what package regexp gives, with assertions, cases,
+// large classes, bytes that are not UTF-8, and after the dfa forgot its states.
+func TestDFAFindsTheSameLines(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	pieces := []string{"a", "b", "K", "k", "\u212a", "ſ", "é", "漢", "😀", "\xff", "\xe2\x84", "\ufffd", "0", "_", " ", "-", "\r", "\n", "\n"}
+	var text strings.Builder
+	for range 20_000 {
+		text.WriteString(pieces[r.IntN(len(pieces))])
+	}
+	lines := strings.Split(text.String(), "\n")
+	for _, expr := range []string{
+		`[ab]{3}\d`, `^[^a]*$`, `\b[ak]+\b`, `\B\d\B`, `(?i)[k]s?é`, `(?i)K`, `\p{L}{5}`, `[^\p{L}]{4}`, `.{9}`, `^$`, `\A[a-z]`, `[0-9_]\z`, `\x{fffd}`,
+		`a.*b.*[0-9]`, `(a|b|é)*_`, `[ab].{12}[0-9]`, `(a?){9}[b-d]{2}`, `x*`, `(?:^|[ -])[ab](?:$|[ -])`,
+	} {
+		p, err := Compile(expr, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plain := regexp.MustCompile(expr)
+		for _, forget := range []bool{false, true} {
+			for n, line := range lines {
+				if forget && n%7 == 0 {
+					p.dfa.forget()
+				}
+				at := p.dfa.from(t.Context(), []byte(line), 0)
+				if got, want := at >= 0, plain.MatchString(line); got != want && !p.dfa.useless {
+					t.Fatalf("%s: line %d, %q: got %v, want %v", expr, n+1, line, got, want)
+				}
+			}
+			p.dfa.useless = false
 		}
 	}
 }

@@ -42,6 +42,7 @@ type Pattern struct {
 	re      *regexp.Regexp
 	literal literalSearch // every matching line contains one of its literals
 	filter  literalSearch // the same, for a part of the text that literal searches
+	dfa     *dfa          // finds the lines to search, if there are no literals
 	exact   bool          // every line that contains a literal matches
 	cost    int           // estimate of the steps that re takes for each byte
 	longest int           // bytes of the longest match, or unbounded
@@ -84,6 +85,9 @@ func Compile(expr string, fold bool) (*Pattern, error) {
 	})
 	p.literal.literals, p.exact = requiredLiterals(tree)
 	p.filter.literals = p.literal.literals
+	if p.dfa, err = newDFA(tree); err != nil {
+		return nil, tools.Errorf(tools.CodeInvalidArguments, "bad pattern %q: %v", tools.Excerpt(expr, 200), err)
+	}
 	return p, nil
 }
 
