@@ -73,14 +73,14 @@ func (p Parked) Text() string {
 	return text
 }
 
-// Headers of a call that was parked: the number and the state of its wait, and its arguments
-// if they are in an artifact, with the digest of the call.
+// Headers of a call that was parked: the number and the state of its wait, the artifact that
+// has its arguments, and when its tool began. Any client can set them, so a worker trusts none
+// of them with the arguments that a person approved: the digest of the call protects these.
 const (
-	parkedHeader       = "Stevedore-Parked"
-	parkedStateHeader  = "Stevedore-Parked-State"
-	parkedArgsHeader   = "Stevedore-Parked-Args"
-	parkedDigestHeader = "Stevedore-Parked-Digest"
-	startedHeader      = "Stevedore-Started"
+	parkedHeader      = "Stevedore-Parked"
+	parkedStateHeader = "Stevedore-Parked-State"
+	parkedArgsHeader  = "Stevedore-Parked-Args"
+	startedHeader     = "Stevedore-Started"
 )
 
 // made returns the calls that are cancelled with this one.
@@ -96,7 +96,8 @@ const maxDetail = 1000
 
 // Park stores that a call is parked and returns its number. bus.ErrTooLarge means that the
 // call does not fit into a record. If the call was cancelled, Park cancels the calls that it
-// made, and returns an error with tools.CodeCancelled.
+// made, and returns an error with tools.CodeCancelled. It returns one with tools.CodeMismatch
+// if another call with this id is parked, so that no question changes before its answer.
 func Park(ctx context.Context, b *bus.Bus, p Parked) (uint64, error) {
 	p.Detail, p.Stored = tools.Excerpt(tools.OneLine(p.Detail), maxDetail), time.Time{}
 	if p.Digest == "" {
@@ -105,6 +106,11 @@ func Park(ctx context.Context, b *bus.Bus, p Parked) (uint64, error) {
 	r, err := changeRecord(ctx, b, p.Key(), func(r *Record) error {
 		if r.Made = p.made(); !r.Cancelled.IsZero() {
 			return errUnchanged
+		}
+		if r.Parked != nil {
+			if err := CheckDigest(p.Call, p.Digest, r.Parked.Digest); err != nil {
+				return err
+			}
 		}
 		r.Parked, r.Parks = &p, r.Parks+1
 		return nil
@@ -160,7 +166,7 @@ func Resume(ctx context.Context, b *bus.Bus, p Parked) error {
 	}
 	if p.ArgsIn != "" {
 		p.Call.Args = nil
-		header[parkedArgsHeader], header[parkedDigestHeader] = []string{p.ArgsIn}, []string{p.Digest}
+		header.Set(parkedArgsHeader, p.ArgsIn)
 	}
 	body, err := bus.Encode(p.Call)
 	if err != nil {
@@ -198,7 +204,7 @@ func ResumedFrom(d *bus.Delivery, now time.Time) (p Parked) {
 	if at, err := time.Parse(time.RFC3339Nano, d.Header(startedHeader)); err == nil && at.Before(now) {
 		p.Started = at
 	}
-	p.ArgsIn, p.Digest = d.Header(parkedArgsHeader), d.Header(parkedDigestHeader)
+	p.ArgsIn = d.Header(parkedArgsHeader)
 	if number, err := strconv.ParseUint(d.Header(parkedHeader), 10, 64); err == nil {
 		p.Number, p.State = number, State(d.Header(parkedStateHeader))
 	}

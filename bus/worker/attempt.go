@@ -98,8 +98,7 @@ func (w *Worker) decode(d *bus.Delivery) (*attempt, error) {
 	switch {
 	case a.raw != nil:
 		a.raw.Call = a.call // with the values from the subject and the message
-	case a.resumed.ArgsIn != "":
-		a.digest = a.resumed.Digest
+	case a.resumed.ArgsIn != "": // readArgs makes the digest
 	default:
 		a.digest = a.call.Digest()
 	}

@@ -65,11 +65,15 @@ func (w *Worker) park(ctx context.Context, a *attempt, p task.Parked) error {
 		}
 	}
 	err := w.retry(ctx, "cannot park a call", 0, func(err error) bool {
-		return errors.Is(err, bus.ErrTooLarge) || tools.CodeOf(err) == tools.CodeCancelled
+		code := tools.CodeOf(err)
+		return errors.Is(err, bus.ErrTooLarge) || code == tools.CodeCancelled || code == tools.CodeMismatch
 	}, func() (err error) {
 		p.Number, err = task.Park(ctx, w.bus, p)
 		return err
 	})
+	if tools.CodeOf(err) == tools.CodeMismatch {
+		return bus.Reject(tools.CodeMismatch, err)
+	}
 	if tools.CodeOf(err) == tools.CodeCancelled {
 		return w.offloadAndPublish(ctx, a, tools.Failure(errCancelled))
 	}
@@ -103,7 +107,8 @@ func (w *Worker) storeArgs(ctx context.Context, a *attempt, p *task.Parked) erro
 	return err
 }
 
-// readArgs reads what storeArgs stored.
+// readArgs reads what storeArgs stored. Any client can name an artifact in the header, so the
+// digest is that of the arguments which it has.
 func (w *Worker) readArgs(ctx context.Context, a *attempt) error {
 	if w.cfg.Reader == nil {
 		return errors.New("the arguments of the call are in an artifact, and this worker reads none")
@@ -117,7 +122,8 @@ func (w *Worker) readArgs(ctx context.Context, a *attempt) error {
 		if a.call.Args, err = io.ReadAll(io.NewSectionReader(content, 0, content.Size())); err != nil {
 			return err
 		}
-		return a.checkDigest(a.call.Digest()) // any client can set the header
+		a.digest = a.call.Digest()
+		return nil
 	})
 }
 
@@ -137,9 +143,18 @@ const defaultApprovalTimeout = 24 * time.Hour
 // approve returns ended false if the call may run. If a person must answer first, it parks
 // the call. If the answer is no, it publishes an error result.
 func (w *Worker) approve(ctx context.Context, a *attempt) (ended bool, err error) {
-	// An answer also counts for a worker whose own rules need none.
-	needed := a.resumed.State == task.InputRequired || w.cfg.Approvals.Needed != nil && w.cfg.Approvals.Needed(a.call)
-	if a.raw != nil || !needed || w.registry.Check(a.call) != nil {
+	if a.raw != nil {
+		return false, nil
+	}
+	needed := a.resumed.State == task.InputRequired // an answer also counts for a worker whose own rules need none
+	if !needed && w.cfg.Approvals.Needed != nil {
+		call, err := w.withArtifacts(ctx, a) // the rules and the schema are for what the tool gets
+		if err != nil {
+			return true, w.offloadAndPublish(ctx, a, tools.Failure(err))
+		}
+		needed = w.cfg.Approvals.Needed(call) && w.registry.Check(call) == nil
+	}
+	if !needed {
 		return false, nil
 	}
 	var answer *task.Answer
