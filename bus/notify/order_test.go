@@ -87,102 +87,105 @@ func publishTo(t *testing.T, b *bus.Bus, chat string, i int) {
 // Two notifiers share a channel. Each chat gets its notifications in order and one at a
 // time, although attempts fail, and several chats get theirs at once.
 func TestOrderPerChatOverTwoNotifiers(t *testing.T) {
-	t.Parallel()
-	s := bustest.Server(t)
-	b := bustest.Connect(t, s, bus.Config{})
-	const chats, count = 8, 40
-	receiver := newChatRecorder(t, func(channel.Notification) error {
-		if rand.IntN(10) == 0 {
-			return bus.RetryAfter(time.Millisecond, errors.New("not now"))
+	bustest.Bubble(t, func(t *testing.T) {
+		s := bustest.Server(t)
+		b := bustest.Connect(t, s, bus.Config{})
+		const chats, count = 8, 40
+		receiver := newChatRecorder(t, func(channel.Notification) error {
+			if rand.IntN(10) == 0 {
+				return bus.RetryAfter(time.Millisecond, errors.New("not now"))
+			}
+			return nil
+		})
+		cfg := Config{Channels: map[string]channel.Channel{"chat": receiver}, Default: "chat"}
+		stop := start(t, b, cfg)
+		start(t, bustest.Connect(t, s, bus.Config{}), cfg)
+		for i := range count {
+			for chat := range chats {
+				publishTo(t, b, fmt.Sprint("c", chat), i)
+			}
+			// The notifiers also deliver the notifications of other channels.
+			publish(t, b, b.Notify("other"), `{"text":"x"}`)
+			if i == count/2 {
+				stop()
+				start(t, bustest.Connect(t, s, bus.Config{}), cfg)
+			}
 		}
-		return nil
-	})
-	cfg := Config{Channels: map[string]channel.Channel{"chat": receiver}, Default: "chat"}
-	stop := start(t, b, cfg)
-	start(t, bustest.Connect(t, s, bus.Config{}), cfg)
-	for i := range count {
 		for chat := range chats {
-			publishTo(t, b, fmt.Sprint("c", chat), i)
+			receiver.wait(fmt.Sprint("c", chat), count)
 		}
-		// The notifiers also deliver the notifications of other channels.
-		publish(t, b, b.Notify("other"), `{"text":"x"}`)
-		if i == count/2 {
-			stop()
-			start(t, bustest.Connect(t, s, bus.Config{}), cfg)
+		if receiver.most < 2 {
+			t.Error("only one chat was served at a time")
 		}
-	}
-	for chat := range chats {
-		receiver.wait(fmt.Sprint("c", chat), count)
-	}
-	if receiver.most < 2 {
-		t.Error("only one chat was served at a time")
-	}
+	})
 }
 
 // A chat whose receiver asks for a pause delays no other chat, even if more of its
 // notifications wait than two notifiers hold. Only its first notification is attempted.
 func TestPausedChatDelaysNoOther(t *testing.T) {
-	t.Parallel()
-	s := bustest.Server(t)
-	b := bustest.Connect(t, s, bus.Config{})
-	var open bool
-	receiver := newChatRecorder(t, nil)
-	receiver.refuse = func(n channel.Notification) error {
-		if n.ChatID == "paused" && !open {
-			if n.Text != "0" {
-				t.Errorf("notification %s was attempted before the first one was accepted", n.Text)
+	bustest.Bubble(t, func(t *testing.T) {
+		s := bustest.Server(t)
+		b := bustest.Connect(t, s, bus.Config{})
+		var open bool
+		receiver := newChatRecorder(t, nil)
+		receiver.refuse = func(n channel.Notification) error {
+			if n.ChatID == "paused" && !open {
+				if n.Text != "0" {
+					t.Errorf("notification %s was attempted before the first one was accepted", n.Text)
+				}
+				return bus.RetryAfter(2*time.Second, errors.New("too many requests"))
 			}
-			return bus.RetryAfter(2*time.Second, errors.New("too many requests"))
+			return nil
 		}
-		return nil
-	}
-	const paused = 3*channel.Slots + 10
-	for i := range paused {
-		publishTo(t, b, "paused", i)
-	}
-	cfg := Config{Channels: map[string]channel.Channel{"chat": receiver}, Default: "chat"}
-	start(t, b, cfg)
-	start(t, bustest.Connect(t, s, bus.Config{}), cfg)
-	for i := range 20 {
-		publishTo(t, b, "other", i)
-		receiver.wait("other", i+1)
-	}
-	receiver.mu.Lock()
-	if got := receiver.texts["paused"]; len(got) > 0 {
-		t.Errorf("the paused chat got %v", got)
-	}
-	receiver.attempts["paused"], open = 0, true
-	receiver.mu.Unlock()
-	receiver.wait("paused", paused)
-	receiver.mu.Lock()
-	defer receiver.mu.Unlock()
-	if n := receiver.attempts["paused"]; n != paused {
-		t.Errorf("%d attempts for %d notifications", n, paused)
-	}
+		const paused = 3*channel.Slots + 10
+		for i := range paused {
+			publishTo(t, b, "paused", i)
+		}
+		cfg := Config{Channels: map[string]channel.Channel{"chat": receiver}, Default: "chat"}
+		start(t, b, cfg)
+		start(t, bustest.Connect(t, s, bus.Config{}), cfg)
+		for i := range 20 {
+			publishTo(t, b, "other", i)
+			receiver.wait("other", i+1)
+		}
+		receiver.mu.Lock()
+		if got := receiver.texts["paused"]; len(got) > 0 {
+			t.Errorf("the paused chat got %v", got)
+		}
+		receiver.attempts["paused"], open = 0, true
+		receiver.mu.Unlock()
+		receiver.wait("paused", paused)
+		receiver.mu.Lock()
+		defer receiver.mu.Unlock()
+		if n := receiver.attempts["paused"]; n != paused {
+			t.Errorf("%d attempts for %d notifications", n, paused)
+		}
+	})
 }
 
 // A chat whose receiver is slow delays no other, even if more of its notifications wait
 // than a notifier holds.
 func TestSlowChatDelaysNoOther(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	receiver := newChatRecorder(t, nil)
-	answer := make(chan struct{})
-	slow := channelFunc(func(ctx context.Context, n channel.Notification) error {
-		if n.ChatID == "slow" {
-			<-answer
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		receiver := newChatRecorder(t, nil)
+		answer := make(chan struct{})
+		slow := channelFunc(func(ctx context.Context, n channel.Notification) error {
+			if n.ChatID == "slow" {
+				<-answer
+			}
+			return receiver.Send(ctx, n)
+		})
+		const count = channel.Slots + 10
+		for i := range count {
+			publishTo(t, b, "slow", i)
 		}
-		return receiver.Send(ctx, n)
+		publishTo(t, b, "other", 0)
+		start(t, b, Config{Channels: map[string]channel.Channel{"chat": slow}, Default: "chat"})
+		receiver.wait("other", 1)
+		close(answer)
+		receiver.wait("slow", count)
 	})
-	const count = channel.Slots + 10
-	for i := range count {
-		publishTo(t, b, "slow", i)
-	}
-	publishTo(t, b, "other", 0)
-	start(t, b, Config{Channels: map[string]channel.Channel{"chat": slow}, Default: "chat"})
-	receiver.wait("other", 1)
-	close(answer)
-	receiver.wait("slow", count)
 }
 
 type channelFunc func(ctx context.Context, n channel.Notification) error
@@ -193,58 +196,59 @@ func (f channelFunc) Send(ctx context.Context, n channel.Notification) error { r
 // notifier delivers those of another chat meanwhile, and those of the chats in order. More
 // of them wait than a notifier holds.
 func TestDeadNotifierHoldsOnlyItsChats(t *testing.T) {
-	t.Parallel()
-	b := bustest.Connect(t, bustest.Server(t), bus.Config{Lease: 3 * time.Second})
-	receiver := newChatRecorder(t, nil)
-	n, err := New(b, Config{Channels: map[string]channel.Channel{"chat": receiver}, Default: "chat"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := n.Register(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	const count, chats = maxFollowers + 10, channel.Slots/maxFollowers + 1
-	for i := range count {
-		for chat := range chats {
-			publishTo(t, b, fmt.Sprint("c", chat), i)
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.Connect(t, bustest.Server(t), bus.Config{Lease: 3 * time.Second})
+		receiver := newChatRecorder(t, nil)
+		n, err := New(b, Config{Channels: map[string]channel.Channel{"chat": receiver}, Default: "chat"})
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	publishTo(t, b, "other", 0)
-	cons, err := b.JetStream().Consumer(t.Context(), b.StreamName(bus.Outbox), "notify-chat")
-	if err != nil {
-		t.Fatal(err)
-	}
-	batch, err := cons.Fetch(chats)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var held []jetstream.Msg
-	for msg := range batch.Messages() {
-		held = append(held, msg)
-	}
-	alive, die := context.WithCancel(t.Context())
-	extended := make(chan struct{})
-	go func() {
-		defer close(extended)
-		for alive.Err() == nil {
-			for _, msg := range held {
-				_ = msg.InProgress() // the next one follows soon
+		if err := n.Register(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		const count, chats = maxFollowers + 10, channel.Slots/maxFollowers + 1
+		for i := range count {
+			for chat := range chats {
+				publishTo(t, b, fmt.Sprint("c", chat), i)
 			}
-			time.Sleep(50 * time.Millisecond)
 		}
-	}()
-	bustest.Run(t, n.Run)
-	receiver.wait("other", 1)
-	for chat := range chats {
-		if got := receiver.got(fmt.Sprint("c", chat)); len(got) > 0 {
-			t.Errorf("the other notifier holds the first one of c%d, but it got %v", chat, got)
+		publishTo(t, b, "other", 0)
+		cons, err := b.JetStream().Consumer(t.Context(), b.StreamName(bus.Outbox), "notify-chat")
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	die()
-	<-extended
-	for chat := range chats {
-		receiver.wait(fmt.Sprint("c", chat), count)
-	}
+		batch, err := cons.Fetch(chats)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var held []jetstream.Msg
+		for msg := range batch.Messages() {
+			held = append(held, msg)
+		}
+		alive, die := context.WithCancel(t.Context())
+		extended := make(chan struct{})
+		go func() {
+			defer close(extended)
+			for alive.Err() == nil {
+				for _, msg := range held {
+					_ = msg.InProgress() // the next one follows soon
+				}
+				time.Sleep(50 * time.Millisecond)
+			}
+		}()
+		bustest.Run(t, n.Run)
+		receiver.wait("other", 1)
+		for chat := range chats {
+			if got := receiver.got(fmt.Sprint("c", chat)); len(got) > 0 {
+				t.Errorf("the other notifier holds the first one of c%d, but it got %v", chat, got)
+			}
+		}
+		die()
+		<-extended
+		for chat := range chats {
+			receiver.wait(fmt.Sprint("c", chat), count)
+		}
+	})
 }
 
 // A notification whose lease ends while this notifier sends it is not sent again.
