@@ -252,29 +252,30 @@ func TestLostResponseRepeatsTheSameID(t *testing.T) {
 // A channel that is down keeps its notifications in order and delays no other
 // channel, also after a restart and with two notifiers that share it.
 func TestDownChannelDelaysNoOther(t *testing.T) {
-	t.Parallel()
-	s := bustest.Server(t)
-	b := bustest.Connect(t, s, bus.Config{})
-	up, down := newRecorder(), newRecorder()
-	down.set(bus.RetryAfter(10*time.Millisecond, errors.New("is down")), nil)
-	cfg := Config{Channels: map[string]channel.Channel{"console": up, "down": down}}
-	stop := start(t, b, cfg)
-	start(t, bustest.Connect(t, s, bus.Config{}), cfg)
-	const count = 30
-	for i := range count {
-		publish(t, b, b.Result("s", fmt.Sprint("d", i)), fmt.Sprintf(`{"for_user":"%d","channel":"down"}`, i))
-		publish(t, b, b.Result("s", fmt.Sprint("u", i)), fmt.Sprintf(`{"for_user":"%d"}`, i))
-		up.next(t)
-		waitAcked(t, b, b.NotifierConsumer()) // routing is parallel; only the outbox keeps the order
-	}
-	bustest.WaitUntil(t, "five refusals", func() bool { return down.refusals() >= 5 })
-	stop()
-	down.set(nil, nil)
-	for i := range count {
-		if got := down.next(t); got.Text != fmt.Sprint(i) {
-			t.Fatalf("notification %d is %q", i, got.Text)
+	bustest.Bubble(t, func(t *testing.T) {
+		s := bustest.Server(t)
+		b := bustest.Connect(t, s, bus.Config{})
+		up, down := newRecorder(), newRecorder()
+		down.set(bus.RetryAfter(10*time.Millisecond, errors.New("is down")), nil)
+		cfg := Config{Channels: map[string]channel.Channel{"console": up, "down": down}}
+		stop := start(t, b, cfg)
+		start(t, bustest.Connect(t, s, bus.Config{}), cfg)
+		const count = 30
+		for i := range count {
+			publish(t, b, b.Result("s", fmt.Sprint("d", i)), fmt.Sprintf(`{"for_user":"%d","channel":"down"}`, i))
+			publish(t, b, b.Result("s", fmt.Sprint("u", i)), fmt.Sprintf(`{"for_user":"%d"}`, i))
+			up.next(t)
+			waitAcked(t, b, b.NotifierConsumer()) // routing is parallel; only the outbox keeps the order
 		}
-	}
+		bustest.WaitUntil(t, "five refusals", func() bool { return down.refusals() >= 5 })
+		stop()
+		down.set(nil, nil)
+		for i := range count {
+			if got := down.next(t); got.Text != fmt.Sprint(i) {
+				t.Fatalf("notification %d is %q", i, got.Text)
+			}
+		}
+	})
 }
 
 func TestRejectedNotificationBecomesADeadLetter(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server/ats"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/cmd/internal/clitest"
 )
 
@@ -43,12 +45,13 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits":  clitest.Exits,
-			"holds":  holds,
-			"await":  await,
-			"mode":   mode,
-			"isjson": isJSON,
-			"hook":   hook,
+			"exits":      clitest.Exits,
+			"holds":      holds,
+			"await":      await,
+			"eventually": eventually,
+			"mode":       mode,
+			"isjson":     isJSON,
+			"hook":       hook,
 		},
 	})
 }
@@ -59,13 +62,29 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 && len(args) != 2 {
 		ts.Fatalf("usage: await FILE [TEXT]")
 	}
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(bustest.Timeout); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		content, err := os.ReadFile(ts.MkAbs(args[0]))
 		if err == nil && (len(args) == 1 || strings.Contains(string(content), args[1])) {
 			return
 		}
 	}
 	ts.Fatalf("timeout: %s", strings.Join(args, " with "))
+}
+
+// eventually is the script command "eventually REGEXP PROGRAM ARGS...": it runs the program
+// until its output matches, for what a worker does after it has published a result.
+func eventually(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: eventually REGEXP PROGRAM ARGS...")
+	}
+	want := regexp.MustCompile("(?m)" + args[0])
+	for deadline := time.Now().Add(bustest.Timeout); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		if err := ts.Exec(args[1], args[2:]...); want.MatchString(ts.ReadFile("stdout")) {
+			ts.Check(err)
+			return
+		}
+	}
+	ts.Fatalf("timeout: no output matches %s", args[0])
 }
 
 // mode is the script command "mode OCTAL FILE...": it compares the permissions.
