@@ -8,9 +8,12 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/stevedore-bus/stevedore/bus/bustest"
 )
 
 // slowPage answers no request until released, and then all of them.
@@ -117,6 +120,61 @@ func TestRestartWithoutDeadTime(t *testing.T) {
 			t.Logf("everything had ended %s after the start", took)
 			if took > 20*time.Second { // the leases end after 30 s
 				t.Errorf("it took %s", took)
+			}
+		})
+	}
+}
+
+// A call that a worker of another process runs is not started again when "up" is killed and
+// starts again, although that worker needs a while to connect again: neither when its lease
+// goes on nor, with a short one, when it has ended meanwhile.
+func TestRestartBesideAnotherWorker(t *testing.T) {
+	t.Parallel()
+	for _, lease := range []string{"30s", "1s"} {
+		t.Run(lease, func(t *testing.T) {
+			t.Parallel()
+			var started atomic.Int64
+			page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				started.Add(1)
+				_ = http.NewResponseController(w).Flush() // now the tool waits for the rest
+				<-r.Context().Done()
+			}))
+			defer page.Close()
+			listen := bustest.FreeAddress(t)
+			data, workspace := filepath.Join(t.TempDir(), "data"), t.TempDir()
+			run := func(queue string) *process {
+				p, err := launch("up", "--json", "--listen", listen, "--data", data, "--workspace", workspace, "--lease", lease,
+					"--queue", queue, "--web-allow", "127.0.0.0/8", "--heartbeat-enabled=false")
+				if err != nil {
+					t.Fatal(err)
+				}
+				return p
+			}
+			p := run("home")
+			url := urlOf(t, p)
+			start(t, "serve", "--server", url, "--workspace", workspace, "--lease", lease, "--web-allow", "127.0.0.0/8")
+			c := reconnecting(t, url)
+			c.publish("stevedore.call.default.web_fetch", fmt.Sprintf(`{"id":"a","session":"s","args":{"url":"%s/slow"}}`, page.URL))
+			for deadline := time.Now().Add(testTimeout); started.Load() == 0; time.Sleep(10 * time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatal("the call did not start")
+				}
+			}
+			time.Sleep(time.Second) // the server writes later which calls it has delivered
+			for range 2 {
+				p.kill()
+				time.Sleep(2 * time.Second) // the other worker tries to connect less and less often
+				p = run("default")
+				time.Sleep(3 * time.Second) // longer than "up" waits for an answer
+			}
+			t.Cleanup(func() {
+				if err := p.stop(); err != nil {
+					t.Errorf("up: %v\n%s", err, p.stderr)
+				}
+			})
+			page.CloseClientConnections()
+			if n := started.Load(); n != 1 {
+				t.Errorf("the call was started %d times", n)
 			}
 		})
 	}

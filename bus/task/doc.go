@@ -34,6 +34,8 @@
 //     starts it. The canceller also publishes the result "cancelled".
 //   - is the message of a user that stops others: Stops.
 //
+// The bucket also has the announcement of workers outside of the server's process (Announce).
+//
 // Arguments that are larger than half a message are in an artifact of the session while
 // the call is parked (Parked.ArgsIn); all other steps have them in the message.
 //

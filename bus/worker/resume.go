@@ -2,10 +2,12 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
+	"github.com/nats-io/nats.go"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/task"
@@ -51,6 +53,7 @@ func (w *Worker) resume(ctx context.Context, a *attempt) (ended bool, err error)
 		}
 		switch {
 		case running:
+		case !started && time.Now().Before(w.patientUntil):
 		case !started: // it may run again, unless it ended while this worker asked
 			return w.hasFinalResult(ctx, a)
 		case died || time.Since(silentSince) >= w.cfg.ClaimTimeout:
@@ -186,22 +189,51 @@ func after(pause time.Duration) <-chan struct{} {
 	return done
 }
 
+const (
+	// returnTime is longer than other workers need to connect to a server that has restarted.
+	returnTime = 15 * time.Second
+	// announceInterval is the pause between two announcements of a worker.
+	announceInterval = time.Hour
+)
+
 // takeOver finds out whether the deliveries of an earlier process are certainly without a
 // worker. It is called before this worker consumes or answers requests.
 //
 // With OwnServer, the server and the worker end together. So a call that was stored before
-// this start can only have run in a dead process, unless another worker uses the server:
-// that worker answers.
+// this start can only have run in a dead process, unless another worker uses the server. That
+// one has announced itself, and may need a while until it is connected again and answers.
 func (w *Worker) takeOver(ctx context.Context) error {
 	if !w.cfg.OwnServer {
-		return nil
+		return w.announce(ctx)
 	}
-	_, others, err := task.RequestAny(ctx, w.bus, w.bus.RPC("offer"), []byte(`{"brief":true}`), w.cfg.AskTimeout)
-	if err != nil || others {
-		return err
+	others, err := task.OthersAnnounced(ctx, w.bus)
+	if others {
+		w.patientUntil = time.Now().Add(returnTime)
+	} else if err == nil {
+		w.aloneAt = time.Now()
 	}
-	w.aloneAt = time.Now()
-	return nil
+	return err
+}
+
+// announce announces this worker to the next process of the server.
+func (w *Worker) announce(ctx context.Context) error {
+	return w.retry(ctx, "cannot announce this worker", startTimeout, func(err error) bool {
+		return errors.Is(err, nats.ErrConnectionClosed)
+	}, func() error { return task.Announce(ctx, w.bus) })
+}
+
+// keepAnnounced repeats the announcement until ctx ends.
+func (w *Worker) keepAnnounced(ctx context.Context) {
+	ticker := time.NewTicker(announceInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			_ = w.announce(ctx) // retry has logged it
+		}
+	}
 }
 
 // holderDied reports whether it is certain that no process runs the call any more, without

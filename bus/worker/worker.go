@@ -88,13 +88,15 @@ type Worker struct {
 	log        zerolog.Logger
 	executions *executions
 	records    *task.Follower
-	process    string        // identifies this worker in claims
-	aloneAt    time.Time     // when it was certain that no worker ran a call; or zero
-	stopping   chan struct{} // closed when Run's context ends
-	counters   *counters
-	publishing atomic.Int64    // calls that released their slot
-	source     []string        // the header ce-source of our events
-	drops      retention.Drops // of the results stream
+	process    string    // identifies this worker in claims
+	aloneAt    time.Time // when it was certain that no worker ran a call; or zero
+	// patientUntil: before, a worker that does not answer may still run a call.
+	patientUntil time.Time
+	stopping     chan struct{} // closed when Run's context ends
+	counters     *counters
+	publishing   atomic.Int64    // calls that released their slot
+	source       []string        // the header ce-source of our events
+	drops        retention.Drops // of the results stream
 }
 
 // New returns a worker that is not running yet.
@@ -217,6 +219,9 @@ func (w *Worker) consume(ctx context.Context, failed func(error)) error {
 			}
 			return err
 		})
+	}
+	if !w.cfg.OwnServer {
+		group.Go(func() error { w.keepAnnounced(ctx); return nil })
 	}
 	for _, queue := range w.cfg.Queues {
 		consume(w.bus.WorkerConsumer(queue), calls, w.answerDeadLetter, w.handle)
