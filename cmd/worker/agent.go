@@ -115,6 +115,7 @@ func newAgentCommand() *cobra.Command {
 	flags.BoolVar(&o.resume, "resume", false, "send no prompt; wait for the answer of the session's last run")
 	flags.BoolVar(&o.stream, "stream", false, "write the text of all turns to standard output as it arrives, also in a pipe; with --json, write the progress events")
 	flags.DurationVar(&o.wait, "wait", time.Hour, "`TIME` to wait for the answer; without this flag, the command ends at once if no worker has a model")
+	o.CompleteSession(cmd)
 	return cmd
 }
 

@@ -56,6 +56,8 @@ func newApprovalsCommand() *cobra.Command {
 		answer("yes ID", "Let a call run", "yes"),
 		answer("no ID", "Reject a call", "no"),
 	)
+	o.Complete(client.Listed("approval", "list", "approvals", "id"), cmd.Commands()...)
+	o.CompleteSession(cmd)
 	return cmd
 }
 

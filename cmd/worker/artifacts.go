@@ -61,6 +61,7 @@ func newArtifactsCommand() *cobra.Command {
 		}),
 		newArtifactsSweep(o),
 	)
+	o.Complete(client.Listed("artifact", "query", "artifacts", "artifact_id"), cmd.Commands()...)
 	return cmd
 }
 

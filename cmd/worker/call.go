@@ -69,6 +69,8 @@ func newCallCommand() *cobra.Command {
 	flags.StringVar(&o.offload, "offload", "", "`BOOL`: true always offloads the result, false never; default by size")
 	flags.DurationVar(&o.wait, "wait", 10*time.Minute, "`TIME` to wait for the result")
 	flags.BoolVar(&o.completion, "completion", false, "for an async call, also wait for the completion")
+	o.Complete(client.ToolNames, cmd)
+	o.CompleteSession(cmd)
 	return cmd
 }
 

@@ -75,6 +75,7 @@ func newCronCommand() *cobra.Command {
 		o.command(cron.ActionDisable, "disable NAME", "Disable a job without removing it"),
 		o.next(),
 	)
+	o.CompleteSession(cmd)
 	return cmd
 }
 

@@ -33,6 +33,5 @@ func newRoot() *cobra.Command {
 	root.AddCommand(newApprovalsCommand(), newToolsCommand(), newAgentCommand(), newSessionsCommand(), newCronCommand(), cli.NewVersionCommand())
 	root.AddCommand(process.NewLimitedCommands()...)
 	cli.AddHelp(root)
-	addCompletions(root)
 	return root
 }

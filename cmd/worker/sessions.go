@@ -66,6 +66,7 @@ func newSessionsCommand() *cobra.Command {
 		export,
 		newRemoveSessionCommand(o),
 	)
+	o.Complete(client.SessionNames, cmd.Commands()...)
 	return cmd
 }
 

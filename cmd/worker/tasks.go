@@ -47,6 +47,7 @@ func newTasksCommand() *cobra.Command {
 			return watchTask(ctx, o, b, args[0], cmd.OutOrStdout())
 		}),
 	)
+	o.Complete(client.Listed("task", "list", "tasks", "id"), cmd.Commands()...)
 	return cmd
 }
 

@@ -56,6 +56,7 @@ func newToolsCommand() *cobra.Command {
 			return o.Print(cmd.OutOrStdout(), body)
 		}),
 	)
+	o.Complete(client.ToolNames, cmd.Commands()...)
 	return cmd
 }
 

@@ -42,6 +42,7 @@ func (o *Options) AddFlags(cmd *cobra.Command) {
 // AddSessionFlag adds --session: the session of these things.
 func (o *Options) AddSessionFlag(cmd *cobra.Command, things string) {
 	cmd.PersistentFlags().StringVar(&o.Session, "session", tools.DefaultSession, "`SESSION` of the "+things)
+	o.CompleteSession(cmd)
 }
 
 // Do is what a command does while it is connected to the bus.

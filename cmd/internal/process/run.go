@@ -2,10 +2,9 @@ package process
 
 import (
 	"context"
-	"errors"
-	"sync"
 
 	"github.com/rs/zerolog"
+	"golang.org/x/sync/errgroup"
 )
 
 // run runs the parts together.
@@ -89,17 +88,9 @@ func (p *parts) untilClosed(ctx context.Context) error {
 // Together runs all functions until ctx is cancelled or one of them fails, and
 // returns when all of them have returned.
 func Together(ctx context.Context, functions ...func(context.Context) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	errs := make([]error, len(functions))
-	var group sync.WaitGroup
-	for i, f := range functions {
-		group.Go(func() {
-			if errs[i] = f(ctx); errs[i] != nil {
-				cancel()
-			}
-		})
+	group, ctx := errgroup.WithContext(ctx)
+	for _, f := range functions {
+		group.Go(func() error { return f(ctx) })
 	}
-	group.Wait()
-	return errors.Join(errs...)
+	return group.Wait()
 }

@@ -1,7 +1,6 @@
 package provider
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -106,7 +105,7 @@ func (a *Anthropic) decode(data []byte, header http.Header) (agent.Response, err
 
 // withCacheMarks marks the end of the system prompt and of the conversation for
 // the provider's cache, so that each turn pays the full price only for what is
-// new in it. If the caller has set marks, the conversation gets no others.
+// new in it.
 func withCacheMarks(req agent.Request) (system []agent.Block, messages []agent.Message, err error) {
 	if req.System != "" {
 		block, err := marked(agent.Text(req.System))
@@ -116,11 +115,6 @@ func withCacheMarks(req agent.Request) (system []agent.Block, messages []agent.M
 		system = []agent.Block{block}
 	}
 	messages = req.Messages
-	for _, m := range messages {
-		if slices.ContainsFunc(m.Content, isMarked) {
-			return system, messages, nil
-		}
-	}
 	last := len(messages) - 1
 	if last < 0 || len(messages[last].Content) == 0 {
 		return system, messages, nil
@@ -136,16 +130,6 @@ func withCacheMarks(req agent.Request) (system []agent.Block, messages []agent.M
 	messages = slices.Clone(messages)
 	messages[last].Content = content
 	return system, messages, nil
-}
-
-// isMarked reports whether a block has a cache mark.
-func isMarked(b agent.Block) bool {
-	data, err := b.MarshalJSON()
-	if err != nil || !bytes.Contains(data, []byte(`"cache_control"`)) {
-		return false
-	}
-	fields := map[string]json.RawMessage{}
-	return json.Unmarshal(data, &fields) == nil && fields["cache_control"] != nil
 }
 
 // marked returns a block with a cache mark.

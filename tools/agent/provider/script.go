@@ -81,22 +81,11 @@ type scriptTool struct {
 // summaryRequest is the first text of a request for a summary.
 const summaryRequest = "[summary]"
 
-// maxScript bounds a script, in bytes.
-const maxScript = 64 << 20
-
 // LoadScript reads a script from a file.
 func LoadScript(name string) (*Script, error) {
-	f, err := os.Open(name)
+	data, err := os.ReadFile(name)
 	if err != nil {
 		return nil, fmt.Errorf("load script: %w", err)
-	}
-	data, err := io.ReadAll(io.LimitReader(f, maxScript+1))
-	err = errors.Join(err, f.Close())
-	if err == nil && len(data) > maxScript {
-		err = fmt.Errorf("it has more than %d bytes", maxScript)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("load script %q: %w", name, err)
 	}
 	s, err := ParseScript(data)
 	if err != nil {

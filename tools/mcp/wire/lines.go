@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"errors"
 	"io"
-	"sync"
 )
 
 const readSize = 64 << 10
@@ -36,22 +35,4 @@ func (l *Lines) Next() (m *Message, err error) {
 	}
 	m, l.batch = l.batch[0], l.batch[1:]
 	return m, nil
-}
-
-// Writer writes messages as lines. It is safe for concurrent use.
-type Writer struct {
-	mu  sync.Mutex
-	dst *bufio.Writer
-}
-
-// NewWriter returns a writer to dst.
-func NewWriter(dst io.Writer) *Writer { return &Writer{dst: bufio.NewWriterSize(dst, readSize)} }
-
-// Write writes a message.
-func (w *Writer) Write(m *Message) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	_, _ = w.dst.Write(m.Text()) // Flush returns its error
-	_ = w.dst.WriteByte('\n')
-	return w.dst.Flush()
 }

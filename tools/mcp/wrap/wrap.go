@@ -19,6 +19,7 @@
 package wrap
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -106,17 +107,21 @@ func newProxy(client Link, cfg Config) (*proxy, error) {
 // Stream is a Link over a pair of streams, with one message per line.
 type Stream struct {
 	in  *wire.Lines
-	out *wire.Writer
+	out *bufio.Writer
 	end func()
 }
 
 // NewStream returns the link over in and out. end closes them; it may be nil.
 func NewStream(in io.Reader, out io.Writer, end func()) *Stream {
-	return &Stream{in: wire.NewLines(in), out: wire.NewWriter(out), end: end}
+	return &Stream{in: wire.NewLines(in), out: bufio.NewWriterSize(out, 64<<10), end: end}
 }
 
 // Send implements Link.
-func (s *Stream) Send(m *wire.Message) error { return s.out.Write(m) }
+func (s *Stream) Send(m *wire.Message) error {
+	_, _ = s.out.Write(m.Text()) // Flush returns its error
+	_ = s.out.WriteByte('\n')
+	return s.out.Flush()
+}
 
 // Receive implements Link.
 func (s *Stream) Receive() (*wire.Message, error) { return s.in.Next() }

@@ -1,0 +1,118 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/bus/session"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// completeTimeout limits a completion: a person waits at the prompt.
+const completeTimeout = 1500 * time.Millisecond
+
+// Names returns the names that complete an argument.
+type Names func(ctx context.Context, o *Options, b *bus.Bus) ([]string, error)
+
+// Complete lets shells complete the first argument of the commands that take one. The names come
+// from the bus. If the bus is unreachable, there are no suggestions and no errors.
+func (o *Options) Complete(names Names, cmds ...*cobra.Command) {
+	for _, cmd := range cmds {
+		if !strings.Contains(cmd.Use, " ") {
+			continue
+		}
+		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return o.complete(cmd, prefix, names), cobra.ShellCompDirectiveNoFileComp
+		}
+	}
+}
+
+// CompleteSession lets shells complete --session of a command.
+func (o *Options) CompleteSession(cmd *cobra.Command) {
+	_ = cmd.RegisterFlagCompletionFunc("session", func(cmd *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		return o.complete(cmd, prefix, SessionNames), cobra.ShellCompDirectiveNoFileComp
+	}) // fails only without the flag
+}
+
+// complete asks the bus of a command's flags and settings.
+func (o *Options) complete(cmd *cobra.Command, prefix string, names Names) (found []string) {
+	if resolve := cmd.Root().PersistentPreRunE; resolve != nil {
+		cmd.SetErr(io.Discard)
+		if resolve(cmd, nil) != nil {
+			return nil
+		}
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
+	defer cancel()
+	b, err := o.Connect(ctx, "completion", io.Discard)
+	if err != nil {
+		return nil
+	}
+	defer b.Close()
+	all, err := names(ctx, o, b)
+	if err != nil {
+		return nil
+	}
+	for _, name := range all {
+		if strings.HasPrefix(name, prefix) && !strings.ContainsAny(name, "\t\r\n") {
+			found = append(found, name)
+		}
+	}
+	return found
+}
+
+// ToolNames are the names of the tools that workers offer.
+func ToolNames(ctx context.Context, o *Options, b *bus.Bus) (names []string, err error) {
+	body, err := o.Request(ctx, b, b.RPC("tools", "ls"), tools.OfferQuery{})
+	var list rpc.ToolList
+	if err == nil {
+		err = json.Unmarshal(body, &list)
+	}
+	for _, t := range list.Tools {
+		names = append(names, t.Name)
+	}
+	return names, err
+}
+
+// SessionNames are the default session and those that have a conversation.
+func SessionNames(ctx context.Context, _ *Options, b *bus.Bus) (names []string, err error) {
+	names = []string{tools.DefaultSession}
+	sizes, err := session.New(b).List(ctx)
+	for _, s := range sizes {
+		if s.Session != tools.DefaultSession {
+			names = append(names, s.Session)
+		}
+	}
+	return names, err
+}
+
+// Listed returns the names that are a key of the items of a field in an answer of the service.
+func Listed(group, function, field, key string) Names {
+	return func(ctx context.Context, o *Options, b *bus.Bus) (names []string, err error) {
+		body, err := o.Ask(ctx, b, group, function, struct{}{})
+		var answer map[string]json.RawMessage
+		var items []map[string]any
+		if err == nil {
+			err = json.Unmarshal(body, &answer)
+		}
+		if err == nil {
+			err = json.Unmarshal(answer[field], &items)
+		}
+		for _, item := range items {
+			if name, ok := item[key].(string); ok {
+				names = append(names, name)
+			}
+		}
+		return names, err
+	}
+}
