@@ -121,14 +121,8 @@ func TestDocsNameAllTools(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	message, err := builtin.NewMessage(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	jobs, err := cron.New(nil).Tool(cron.ToolConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	message := builtin.NewMessage(nil)
+	jobs := cron.New(nil).Tool(cron.ToolConfig{})
 	readers := offload.NewReader(nil, offload.ReaderConfig{}).Tools()
 	for _, tool := range slices.Concat(all, agents, readers, []tools.Tool{message, jobs}) {
 		if name := tool.Definition().Name; !strings.Contains(string(text), "`"+name+"`") {

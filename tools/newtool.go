@@ -42,6 +42,15 @@ func NewTool[In any](name, description string, fn func(ctx context.Context, call
 	return t, nil
 }
 
+// MustTool is NewTool for a struct In that has a schema. It panics if In has none.
+func MustTool[In any](name, description string, fn func(ctx context.Context, call Call, in In) *Result) *FuncTool {
+	t, err := NewTool(name, description, fn)
+	if err != nil {
+		panic(err)
+	}
+	return t
+}
+
 // FuncTool is a Tool that calls a function.
 type FuncTool struct {
 	def Definition

@@ -44,10 +44,7 @@ func TestTasksTool(t *testing.T) {
 		t.Fatal(err)
 	}
 	job := backgroundTool{plain.WithEffect(tools.Keyed), make(chan struct{})}
-	manage, err := builtin.NewTasks(Tasks{b})
-	if err != nil {
-		t.Fatal(err)
-	}
+	manage := builtin.NewTasks(Tasks{b})
 	workertest.Start(t, b, workertest.Plain{}, worker.Config{}, job, manage)
 	n := 0
 	do := func(session, args string) tools.ResultEvent {

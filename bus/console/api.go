@@ -43,7 +43,11 @@ func (c *Console) answer(f func(*http.Request) (any, error)) http.HandlerFunc {
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		r, end := traced(r)
-		v, err := f(r)
+		err := checkPath(r)
+		var v any
+		if err == nil {
+			v, err = f(r)
+		}
 		if err != nil {
 			status, code := c.fail(w, r, err)
 			end(status, code)
@@ -139,13 +143,19 @@ func sequence(r *http.Request, name string) (uint64, error) {
 	return uint64(n), err
 }
 
-// sessionOf returns the session in the path as a token.
-func sessionOf(r *http.Request) (string, error) {
-	session := r.PathValue("session")
-	if session == "" || len(session) > tools.MaxIDLen {
-		return "", badArgument("the session is empty or too long")
+// checkPath returns an error if the session or the id in the path of a request is too long.
+func checkPath(r *http.Request) error {
+	for _, name := range []string{"session", "id"} {
+		if len(r.PathValue(name)) > tools.MaxIDLen {
+			return badArgument("the %s in the path is too long", name)
+		}
 	}
-	return tools.TokenOf(session), nil
+	return nil
+}
+
+// callOf returns the session and the id in the path as tokens.
+func callOf(r *http.Request) tools.CallKey {
+	return tools.CallKey{Session: tools.TokenOf(r.PathValue("session")), ID: tools.TokenOf(r.PathValue("id"))}
 }
 
 // decodeBody decodes the JSON body of a request.

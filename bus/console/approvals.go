@@ -58,10 +58,6 @@ func (c *Console) waitingApprovals(ctx context.Context) ([]task.Approval, error)
 
 // answerApproval approves or denies a call.
 func (c *Console) answerApproval(r *http.Request) (any, error) {
-	session, err := sessionOf(r)
-	if err != nil {
-		return nil, err
-	}
 	var in struct {
 		Approve *bool  `json:"approve"`
 		Reason  string `json:"reason"`
@@ -72,6 +68,5 @@ func (c *Console) answerApproval(r *http.Request) (any, error) {
 	if in.Approve == nil {
 		return nil, badArgument("approve is missing: want true or false")
 	}
-	k := tools.CallKey{Session: session, ID: tools.TokenOf(r.PathValue("id"))}
-	return task.AnswerApproval(r.Context(), c.bus, k, task.Answer{Approve: *in.Approve, By: "the page", Reason: in.Reason})
+	return task.AnswerApproval(r.Context(), c.bus, callOf(r), task.Answer{Approve: *in.Approve, By: "the page", Reason: in.Reason})
 }

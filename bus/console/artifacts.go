@@ -21,17 +21,13 @@ const readTimeout = 40 * time.Second
 // ask asks a worker to read an artifact. The workers have the store, so the page works
 // with every store.
 func (c *Console) ask(ctx context.Context, r *http.Request, function string, in rpc.ReadRequest) (json.RawMessage, error) {
-	session, err := sessionOf(r)
-	if err != nil {
+	if err := checkPath(r); err != nil {
 		return nil, err
 	}
 	in.ArtifactID = r.PathValue("id")
-	if len(in.ArtifactID) > tools.MaxIDLen {
-		return nil, badArgument("the artifact's id is too long")
-	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	return rpc.Request(ctx, c.bus, c.bus.RPC("artifact", session, function), in)
+	return rpc.Request(ctx, c.bus, c.bus.RPC("artifact", callOf(r).Session, function), in)
 }
 
 const artifactsPerPage = 100

@@ -88,16 +88,12 @@ type callDetails struct {
 }
 
 func (c *Console) call(r *http.Request) (any, error) {
-	session, err := sessionOf(r)
+	k := callOf(r)
+	t, err := task.Get(r.Context(), c.bus, k.Session, k.ID)
 	if err != nil {
 		return nil, err
 	}
-	id := tools.TokenOf(r.PathValue("id"))
-	t, err := task.Get(r.Context(), c.bus, session, id)
-	if err != nil {
-		return nil, err
-	}
-	stored, err := task.ReadResults(r.Context(), c.bus, session, id)
+	stored, err := task.ReadResults(r.Context(), c.bus, k.Session, k.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -109,20 +105,16 @@ func (c *Console) call(r *http.Request) (any, error) {
 }
 
 func (c *Console) cancel(r *http.Request) (any, error) {
-	session, err := sessionOf(r)
-	if err != nil {
-		return nil, err
-	}
+	k := callOf(r)
 	// A worker cancels it, because the role of the page may not publish results. Without
 	// a worker, the page tries it itself.
-	id := tools.TokenOf(r.PathValue("id"))
-	body, err := rpc.Request(r.Context(), c.bus, c.bus.RPC("task", session, "cancel"), rpc.TaskRequest{ID: id})
+	body, err := rpc.Request(r.Context(), c.bus, c.bus.RPC("task", k.Session, "cancel"), rpc.TaskRequest{ID: k.ID})
 	if !errors.Is(err, nats.ErrNoResponders) {
 		return json.RawMessage(body), err
 	}
 	var cancelled task.Task
-	err = c.bus.WatchDenial(r.Context(), c.bus.Result(session, id), func(ctx context.Context) (err error) {
-		cancelled, err = task.Cancel(ctx, c.bus, session, id, "the page")
+	err = c.bus.WatchDenial(r.Context(), c.bus.Result(k.Session, k.ID), func(ctx context.Context) (err error) {
+		cancelled, err = task.Cancel(ctx, c.bus, k.Session, k.ID, "the page")
 		return err
 	})
 	return cancelled, err

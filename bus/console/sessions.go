@@ -119,10 +119,7 @@ type storedEntry struct {
 
 // session returns the newest entries of a conversation before a sequence, oldest first.
 func (c *Console) session(r *http.Request) (any, error) {
-	session, err := sessionOf(r)
-	if err != nil {
-		return nil, err
-	}
+	session := callOf(r).Session
 	before, err := sequence(r, "before")
 	if err != nil {
 		return nil, err
@@ -155,10 +152,6 @@ func (c *Console) session(r *http.Request) (any, error) {
 
 // sendMessage submits a prompt to the agent, in a conversation.
 func (c *Console) sendMessage(r *http.Request) (any, error) {
-	session := r.PathValue("session")
-	if len(session) > tools.MaxIDLen {
-		return nil, badArgument("the session is too long")
-	}
 	var in struct {
 		Prompt string `json:"prompt"`
 	}
@@ -176,7 +169,7 @@ func (c *Console) sendMessage(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	call := tools.Call{ID: "page-" + nuid.Next(), Session: session, Tool: c.cfg.AgentTool, Args: args}
+	call := tools.Call{ID: "page-" + nuid.Next(), Session: r.PathValue("session"), Tool: c.cfg.AgentTool, Args: args}
 	if _, err := rpc.Enqueue(r.Context(), c.bus, c.cfg.AgentQueue, call); err != nil {
 		return nil, err
 	}

@@ -103,10 +103,7 @@ func TestAddedWithTheSameKey(t *testing.T) {
 func TestToolCallIsRedelivered(t *testing.T) {
 	b := bustest.New(t)
 	jobs := cron.New(b)
-	tool, err := jobs.Tool(cron.ToolConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	tool := jobs.Tool(cron.ToolConfig{})
 	registry := tools.NewRegistry(zerolog.Nop())
 	if err := registry.Register(tool); err != nil {
 		t.Fatal(err)

@@ -35,9 +35,9 @@ type toolArgs struct {
 //
 // Jobs send messages or prompt an agent. They call no other tools, because a caller
 // of this tool may not be allowed to use those.
-func (js *Jobs) Tool(cfg ToolConfig) (tools.Tool, error) {
+func (js *Jobs) Tool(cfg ToolConfig) tools.Tool {
 	t := &tool{jobs: js, cfg: cfg}
-	cron, err := tools.NewTool("cron",
+	cron := tools.MustTool("cron",
 		"Keep jobs that run at certain times: reminders and recurring work. Actions: add, list, get, update, remove, enable, disable.",
 		func(ctx context.Context, call tools.Call, args toolArgs) *tools.Result {
 			text, err := t.run(ctx, call, args)
@@ -46,9 +46,6 @@ func (js *Jobs) Tool(cfg ToolConfig) (tools.Tool, error) {
 			}
 			return tools.SilentResult(text)
 		})
-	if err != nil {
-		return nil, err
-	}
 	if schema := cron.Definition().Parameters.Properties; schema != nil {
 		schema["action"].Enum = []any{ActionAdd, ActionList, ActionGet, ActionUpdate, ActionRemove, ActionEnable, ActionDisable}
 		if cfg.PromptTool == "" {
@@ -58,7 +55,7 @@ func (js *Jobs) Tool(cfg ToolConfig) (tools.Tool, error) {
 			schema[seconds].Minimum, schema[seconds].Maximum = new(1.0), new(10*366*24*3600.0)
 		}
 	}
-	return cron.WithEffect(tools.Keyed), nil
+	return cron.WithEffect(tools.Keyed)
 }
 
 type tool struct {

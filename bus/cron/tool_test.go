@@ -20,10 +20,7 @@ type args map[string]any
 func TestTool(t *testing.T) {
 	t.Parallel()
 	jobs := cron.New(bustest.New(t))
-	tool, err := jobs.Tool(cron.ToolConfig{PromptTool: "subagent", PromptArg: "task", PromptQueue: "agents"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	tool := jobs.Tool(cron.ToolConfig{PromptTool: "subagent", PromptArg: "task", PromptQueue: "agents"})
 	reg := tools.NewRegistry(zerolog.Nop())
 	if err := reg.Register(tool); err != nil {
 		t.Fatal(err)
@@ -128,10 +125,7 @@ func TestTool(t *testing.T) {
 func TestToolLimits(t *testing.T) {
 	t.Parallel()
 	jobs := cron.New(bustest.New(t))
-	tool, err := jobs.Tool(cron.ToolConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	tool := jobs.Tool(cron.ToolConfig{})
 	if _, ok := tool.Definition().Parameters.Properties["prompt"]; ok {
 		t.Error("jobs have prompts without an agent")
 	}

@@ -25,21 +25,9 @@ const (
 	maxAsked = 2000
 )
 
-// showsForms reports whether the client declared that it shows forms to its user, with its
-// request or when it opened its session.
+// showsForms reports whether the client declared that it shows forms to its user.
 func showsForms(meta mcp.Meta, s *mcp.ServerSession) bool {
-	var caps struct {
-		Elicitation *mcp.ElicitationCapabilities `json:"elicitation"`
-	}
-	if declared, ok := meta[capabilitiesMeta]; ok {
-		data, err := json.Marshal(declared)
-		if err != nil || json.Unmarshal(data, &caps) != nil {
-			return false
-		}
-	} else if params := s.InitializeParams(); params != nil && params.Capabilities != nil {
-		caps.Elicitation = params.Capabilities.Elicitation
-	}
-	e := caps.Elicitation
+	e := capabilitiesOf(meta, s).Elicitation
 	return e != nil && (e.Form != nil || e.URL == nil)
 }
 

@@ -22,19 +22,21 @@ const (
 	taskPoll         = 1000 // ms, as clients are told
 )
 
-// supportsTasks reports whether the client declared the extension with its request, or
-// when it opened its session.
+// capabilitiesOf returns what a client declared with its request, or when it opened its session.
+func capabilitiesOf(meta mcp.Meta, s *mcp.ServerSession) (caps mcp.ClientCapabilities) {
+	if declared, ok := meta[capabilitiesMeta]; ok {
+		if data, err := json.Marshal(declared); err != nil || json.Unmarshal(data, &caps) != nil {
+			return mcp.ClientCapabilities{}
+		}
+	} else if params := s.InitializeParams(); params != nil && params.Capabilities != nil {
+		caps = *params.Capabilities
+	}
+	return caps
+}
+
 func supportsTasks(r *mcp.CallToolRequest) bool {
-	if caps, ok := r.Params.Meta[capabilitiesMeta].(map[string]any); ok {
-		extensions, _ := caps["extensions"].(map[string]any)
-		_, ok := extensions[tasksExtension]
-		return ok
-	}
-	if params := r.Session.InitializeParams(); params != nil && params.Capabilities != nil {
-		_, ok := params.Capabilities.Extensions[tasksExtension]
-		return ok
-	}
-	return false
+	_, ok := capabilitiesOf(r.Params.Meta, r.Session).Extensions[tasksExtension]
+	return ok
 }
 
 // taskFields describe a task.

@@ -45,7 +45,7 @@ type order struct {
 	cursor uint64 // all notifications stored up to this sequence are known
 	chats  map[string]*chat
 	known  int // number of notifications
-	limit  int // of known, for the next prune
+	limit  int // of known; above it, the stored ones are read again
 }
 
 // chat lists the notifications of a chat that are stored, as far as this process knows.
@@ -65,7 +65,7 @@ type turn struct {
 	sent     bool
 }
 
-// minKnown is the number of known notifications below which none is pruned.
+// minKnown is the number of known notifications below which none is forgotten.
 const minKnown = 4096
 
 func newOrder(b *bus.Bus, channel string) *order {
@@ -139,13 +139,12 @@ func (o *order) read(ctx context.Context, sequence uint64) error {
 	o.reading.Lock()
 	defer o.reading.Unlock()
 	o.mu.Lock()
-	cursor, prune := o.cursor, o.known > o.limit
+	again := o.known > o.limit
+	first, last := o.cursor+1, max(sequence, o.cursor)
 	o.mu.Unlock()
-	first := cursor + 1
-	if prune {
+	if again {
 		first = 1
 	}
-	last := max(sequence, cursor)
 	stored := map[uint64]string{}
 	if first < last { // otherwise the only new one is the caller's
 		for m, err := range o.bus.Read(ctx, bus.Outbox, bus.Query{Subject: o.subject, From: first, Before: last + 1}) {
@@ -160,21 +159,13 @@ func (o *order) read(ctx context.Context, sequence uint64) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.cursor = last
-	if prune {
-		o.prune(stored)
-	}
 	for sequence, chat := range stored {
-		if prune && sequence <= cursor {
-			continue // known, or sent since
-		}
 		o.find(chat, sequence)
 	}
-	return nil
-}
-
-// prune forgets the notifications that are not stored any more.
-func (o *order) prune(stored map[uint64]string) {
-	for _, c := range o.chats {
+	if !again {
+		return nil
+	}
+	for _, c := range o.chats { // forget what is not stored any more
 		for _, t := range slices.Clone(c.queue) {
 			if _, ok := stored[t.sequence]; !ok && t.held == nil {
 				o.drop(t)
@@ -182,6 +173,7 @@ func (o *order) prune(stored map[uint64]string) {
 		}
 	}
 	o.limit = 2*o.known + minKnown
+	return nil
 }
 
 // find returns the turn of a notification, and adds it if it is not known.

@@ -42,22 +42,13 @@ func Tools(c ToolsConfig) ([]tools.Tool, error) {
 		return nil, fmt.Errorf("agent tools: there is no model %q", c.DefaultModel)
 	}
 	c.Config.Limits = c.Config.Limits.withDefaults()
-	agent, err := tools.NewTool(AgentTool, "Answer a message of the user in this conversation, using tools.", c.runAgent)
-	if err != nil {
-		return nil, err
-	}
+	agent := tools.MustTool(AgentTool, "Answer a message of the user in this conversation, using tools.", c.runAgent)
 	const taskHelp = " It sees only the task and nothing of this conversation, so include everything that it needs."
-	subagent, err := tools.NewTool(SubagentTool, "Give a task to another agent and wait for its report."+taskHelp, c.runSubagent)
-	if err != nil {
-		return nil, err
-	}
-	spawn, err := tools.NewTool(SpawnTool, "Give a task to another agent in the background. You and the user get its report when the task is done."+taskHelp,
+	subagent := tools.MustTool(SubagentTool, "Give a task to another agent and wait for its report."+taskHelp, c.runSubagent)
+	spawn := tools.MustTool(SpawnTool, "Give a task to another agent in the background. You and the user get its report when the task is done."+taskHelp,
 		func(ctx context.Context, call tools.Call, _ spawnArgs) *tools.Result {
 			return c.callSubagent(ctx, call)
 		})
-	if err != nil {
-		return nil, err
-	}
 	// Runs continue from their logs, so the calls may be repeated.
 	ownSession := func(call tools.Call) tools.Call { return call }
 	subagentSession := func(call tools.Call) tools.Call { call.Session = SubagentSession(call); return call }

@@ -15,13 +15,10 @@ type appendFileArgs struct {
 	Content string `json:"content" jsonschema:"the text to add at the end, exactly; end it with a line break if it is a line. {\"$artifact\":\"ID\"} adds that of an artifact"`
 }
 
-func newAppendFile(ws *workspace) (*tools.FuncTool, error) {
-	tool, err := tools.NewTool("append_file",
-		"Add text to the end of a file in the workspace, such as a log or a list, without reading it.", ws.appendFile)
-	if err != nil {
-		return nil, err
-	}
-	return tool.WithEffect(tools.Once).WithArtifacts(), nil // a repeated call adds the text twice
+func newAppendFile(ws *workspace) *tools.FuncTool {
+	return tools.MustTool("append_file",
+		"Add text to the end of a file in the workspace, such as a log or a list, without reading it.", ws.appendFile).
+		WithEffect(tools.Once).WithArtifacts() // a repeated call adds the text twice
 }
 
 func (ws *workspace) appendFile(ctx context.Context, _ tools.Call, args appendFileArgs) *tools.Result {

@@ -45,26 +45,13 @@ func Tools(cfg Config) ([]tools.Tool, func() error, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	makers := []func(*workspace) (*tools.FuncTool, error){
-		newShell, newReadFile, newListDir, newGrep, newGlob, newWriteFile, newAppendFile, newEditFile, newWebFetch,
-	}
-	var all []tools.Tool
-	for _, make := range makers {
-		tool, err := make(ws)
-		if err != nil {
-			return nil, nil, errors.Join(fmt.Errorf("built-in tools: %w", err), ws.close())
-		}
-		all = append(all, tool)
-	}
-	return all, ws.close, nil
-}
-
-// idempotent sets the effect of the tool that tools.NewTool returned.
-func idempotent(tool *tools.FuncTool, err error) (*tools.FuncTool, error) {
+	shell, err := newShell(ws)
 	if err != nil {
-		return nil, err
+		return nil, nil, errors.Join(fmt.Errorf("built-in tools: %w", err), ws.close())
 	}
-	return tool.WithEffect(tools.Idempotent), nil
+	return []tools.Tool{
+		shell, newReadFile(ws), newListDir(ws), newGrep(ws), newGlob(ws), newWriteFile(ws), newAppendFile(ws), newEditFile(ws), newWebFetch(ws),
+	}, ws.close, nil
 }
 
 // OutputLimit means that a command printed more than is kept.

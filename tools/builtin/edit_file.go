@@ -18,8 +18,8 @@ type editFileArgs struct {
 	NewText string `json:"new_text" jsonschema:"the new text"`
 }
 
-func newEditFile(ws *workspace) (*tools.FuncTool, error) {
-	return tools.NewTool("edit_file",
+func newEditFile(ws *workspace) *tools.FuncTool {
+	return tools.MustTool("edit_file",
 		"Replace one piece of text in a file of the workspace and return the diff.", ws.editFile)
 }
 

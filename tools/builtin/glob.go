@@ -18,9 +18,9 @@ type globArgs struct {
 	Path    string `json:"path,omitempty" jsonschema:"the directory that the pattern is relative to, itself relative to the workspace; default the workspace"`
 }
 
-func newGlob(ws *workspace) (*tools.FuncTool, error) {
-	return idempotent(tools.NewTool("glob",
-		"List the files and directories of the workspace whose path matches a pattern, sorted, one per line. Directories end in a slash. The search does not follow symbolic links and skips .git.", ws.glob))
+func newGlob(ws *workspace) *tools.FuncTool {
+	return tools.MustTool("glob",
+		"List the files and directories of the workspace whose path matches a pattern, sorted, one per line. Directories end in a slash. The search does not follow symbolic links and skips .git.", ws.glob).WithEffect(tools.Idempotent)
 }
 
 func (ws *workspace) glob(ctx context.Context, _ tools.Call, args globArgs) *tools.Result {

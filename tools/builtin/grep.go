@@ -27,9 +27,9 @@ type grepArgs struct {
 
 const defaultMaxResults = 1000
 
-func newGrep(ws *workspace) (*tools.FuncTool, error) {
-	return idempotent(tools.NewTool("grep",
-		"Search the files of the workspace for a regular expression. Returns path:line: text for each matching line. Skips binary files, symbolic links and .git.", ws.grep))
+func newGrep(ws *workspace) *tools.FuncTool {
+	return tools.MustTool("grep",
+		"Search the files of the workspace for a regular expression. Returns path:line: text for each matching line. Skips binary files, symbolic links and .git.", ws.grep).WithEffect(tools.Idempotent)
 }
 
 func (ws *workspace) grep(ctx context.Context, _ tools.Call, args grepArgs) *tools.Result {

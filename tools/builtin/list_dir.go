@@ -15,9 +15,9 @@ type listDirArgs struct {
 	Recursive bool   `json:"recursive,omitempty" jsonschema:"also list all directories below, except .git"`
 }
 
-func newListDir(ws *workspace) (*tools.FuncTool, error) {
-	return idempotent(tools.NewTool("list_dir",
-		"List a directory of the workspace, sorted by name. Directories end in a slash; files have their size in bytes, and symbolic links their target.", ws.listDir))
+func newListDir(ws *workspace) *tools.FuncTool {
+	return tools.MustTool("list_dir",
+		"List a directory of the workspace, sorted by name. Directories end in a slash; files have their size in bytes, and symbolic links their target.", ws.listDir).WithEffect(tools.Idempotent)
 }
 
 func (ws *workspace) listDir(ctx context.Context, _ tools.Call, args listDirArgs) *tools.Result {

@@ -42,16 +42,12 @@ type messageArgs struct {
 
 // NewMessage returns the message tool. The user receives the message, but not the
 // result of the call.
-func NewMessage(sender Sender) (tools.Tool, error) {
-	tool, err := tools.NewTool("message",
+func NewMessage(sender Sender) tools.Tool {
+	return tools.MustTool("message",
 		"Send a message to the user immediately, while other work continues, or to another chat.",
 		func(ctx context.Context, call tools.Call, args messageArgs) *tools.Result {
 			return sendMessage(ctx, sender, call, args)
-		})
-	if err != nil {
-		return nil, err
-	}
-	return tool.WithEffect(tools.Keyed), nil
+		}).WithEffect(tools.Keyed)
 }
 
 func sendMessage(ctx context.Context, sender Sender, call tools.Call, args messageArgs) *tools.Result {

@@ -33,10 +33,7 @@ func (o *outbox) Send(_ context.Context, m builtin.Message) (string, error) {
 func newMessages(t *testing.T) (*outbox, func(call tools.Call, a args) *tools.Result) {
 	t.Helper()
 	o := &outbox{sent: map[string]builtin.Message{}}
-	tool, err := builtin.NewMessage(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tool := builtin.NewMessage(o)
 	if effect := tool.Definition().Effect; effect != tools.Keyed {
 		t.Errorf("effect = %q", effect)
 	}

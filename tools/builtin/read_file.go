@@ -20,9 +20,9 @@ type readFileArgs struct {
 	Limit  int64  `json:"limit,omitempty" jsonschema:"how many lines to read; default all"`
 }
 
-func newReadFile(ws *workspace) (*tools.FuncTool, error) {
-	return idempotent(tools.NewTool("read_file",
-		"Read a text file of the workspace: the whole file, or limit lines from line offset on.", ws.readFile))
+func newReadFile(ws *workspace) *tools.FuncTool {
+	return tools.MustTool("read_file",
+		"Read a text file of the workspace: the whole file, or limit lines from line offset on.", ws.readFile).WithEffect(tools.Idempotent)
 }
 
 func (ws *workspace) readFile(ctx context.Context, _ tools.Call, args readFileArgs) *tools.Result {

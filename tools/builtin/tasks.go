@@ -42,8 +42,8 @@ const maxTasks = 50
 
 // NewTasks returns the tasks tool, with which a model manages the background work of its
 // session.
-func NewTasks(tasks Tasks) (tools.Tool, error) {
-	tool, err := tools.NewTool("tasks",
+func NewTasks(tasks Tasks) tools.Tool {
+	return tools.MustTool("tasks",
 		"Manage the background tasks of this conversation, such as those of spawn: list them with their states, get one with its result, or cancel one.",
 		func(ctx context.Context, call tools.Call, args tasksArgs) *tools.Result {
 			text, err := manageTasks(ctx, tasks, call.SessionToken(), args)
@@ -53,11 +53,7 @@ func NewTasks(tasks Tasks) (tools.Tool, error) {
 				return res
 			}
 			return tools.SilentResult(text)
-		})
-	if err != nil {
-		return nil, err
-	}
-	return tool.WithEffect(tools.Keyed), nil // cancelling twice is harmless
+		}).WithEffect(tools.Keyed) // cancelling twice is harmless
 }
 
 func manageTasks(ctx context.Context, tasks Tasks, session string, args tasksArgs) (string, error) {

@@ -53,15 +53,15 @@ type web struct {
 // maxConverting is how many pages are converted concurrently.
 const maxConverting = 2
 
-func newWebFetch(ws *workspace) (*tools.FuncTool, error) {
+func newWebFetch(ws *workspace) *tools.FuncTool {
 	cfg := ws.cfg.Web
 	cfg.Timeout = cmp.Or(cfg.Timeout, 30*time.Second)
 	cfg.HeaderTimeout = cmp.Or(cfg.HeaderTimeout, 10*time.Second)
 	cfg.MaxBytes = cmp.Or(cfg.MaxBytes, 8<<20)
 	cfg.MaxRedirects = max(cmp.Or(cfg.MaxRedirects, 5), 0)
 	w := &web{ws: ws, cfg: cfg, client: newClient(cfg), converting: make(chan struct{}, maxConverting)}
-	return idempotent(tools.NewTool("web_fetch",
-		"Fetch a page or a text file from the web and return it as Markdown or text, after a summary with title, final URL, status, media type and size in bytes.", w.fetch))
+	return tools.MustTool("web_fetch",
+		"Fetch a page or a text file from the web and return it as Markdown or text, after a summary with title, final URL, status, media type and size in bytes.", w.fetch).WithEffect(tools.Idempotent)
 }
 
 // fetch returns a summary and the content to the model, and the content to the user.

@@ -17,13 +17,10 @@ type writeFileArgs struct {
 	Base64  bool   `json:"base64,omitempty" jsonschema:"the content is base64; needed for an artifact that is not text"`
 }
 
-func newWriteFile(ws *workspace) (*tools.FuncTool, error) {
-	tool, err := tools.NewTool("write_file",
-		"Create a file in the workspace or replace its whole content. To change a part of a file, use edit_file.", ws.writeFile)
-	if err != nil {
-		return nil, err
-	}
-	return tool.WithEffect(tools.Idempotent).WithArtifacts(), nil
+func newWriteFile(ws *workspace) *tools.FuncTool {
+	return tools.MustTool("write_file",
+		"Create a file in the workspace or replace its whole content. To change a part of a file, use edit_file.", ws.writeFile).
+		WithEffect(tools.Idempotent).WithArtifacts()
 }
 
 func (ws *workspace) writeFile(ctx context.Context, _ tools.Call, args writeFileArgs) *tools.Result {

@@ -46,19 +46,7 @@ func (o *ExternalOptions) web() (builtin.WebConfig, error) {
 
 // tools returns the tools that need the bus: message, cron, tasks, and the remote ones.
 func (o *ExternalOptions) tools(ctx context.Context, b *bus.Bus, notifier *notify.Notifier, prompts cron.ToolConfig, log zerolog.Logger) ([]tools.Tool, error) {
-	message, err := builtin.NewMessage(agents.Sender{Notifier: notifier})
-	if err != nil {
-		return nil, err
-	}
-	jobs, err := cron.New(b).Tool(prompts)
-	if err != nil {
-		return nil, err
-	}
-	background, err := builtin.NewTasks(agents.Tasks{Bus: b})
-	if err != nil {
-		return nil, err
-	}
-	all := []tools.Tool{message, jobs, background}
+	all := []tools.Tool{builtin.NewMessage(agents.Sender{Notifier: notifier}), cron.New(b).Tool(prompts), builtin.NewTasks(agents.Tasks{Bus: b})}
 	for _, given := range o.remotes {
 		name, subject, ok := strings.Cut(given, "=")
 		if !ok {
