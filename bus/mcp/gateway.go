@@ -94,18 +94,12 @@ func New(b *bus.Bus, cfg Config) *Gateway {
 
 // Run keeps the list of tools up to date until ctx ends.
 func (g *Gateway) Run(ctx context.Context) error {
-	ticker := time.NewTicker(g.cfg.Refresh)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
+	for tools.Sleep(ctx, g.cfg.Refresh) == nil {
 		if err := g.refresh(ctx, 0); err != nil && ctx.Err() == nil {
 			g.cfg.Log.Warn().Err(err).Msg("cannot list the tools of the workers")
 		}
 	}
+	return nil
 }
 
 // Close makes running calls go on although their clients are gone.

@@ -54,15 +54,10 @@ func (c *client) read(ctx context.Context, r *mcp.ReadResourceRequest) (mcp.Resu
 		return nil, resourceError(r.Params.URI, err)
 	}
 	contents := artifacts.Text(a, rec.Artifact, &page)
-	res := &mcp.ReadResourceResult{Cacheable: private}
-	for i, content := range contents {
-		out := &mcp.ResourceContents{URI: content.URI, MIMEType: content.MIMEType, Text: *content.Text, Meta: content.Meta}
-		if i == 0 && page.Data != nil { // not text
-			out.Text, out.Blob = "", page.Data
-		}
-		res.Contents = append(res.Contents, out)
+	if page.Data != nil { // not text
+		contents[0].Text, contents[0].Blob = "", page.Data
 	}
-	return res, nil
+	return &mcp.ReadResourceResult{Cacheable: private, Contents: contents}, nil
 }
 
 func invalid(err error) error {
@@ -87,8 +82,7 @@ func (c *client) list(ctx context.Context) (mcp.Result, error) {
 	}
 	res := &mcp.ListResourcesResult{Cacheable: private, Resources: []*mcp.Resource{}}
 	for _, a := range slices.Backward(listing.Artifacts) {
-		l := artifacts.ResourceOf(offload.Record{Artifact: a.Artifact, Session: c.session, Metadata: a.Metadata})
-		res.Resources = append(res.Resources, &mcp.Resource{URI: l.URI, Name: l.Name, Description: l.Description, MIMEType: l.MIMEType, Size: l.Size})
+		res.Resources = append(res.Resources, artifacts.ResourceOf(offload.Record{Artifact: a.Artifact, Session: c.session, Metadata: a.Metadata}))
 	}
 	return res, nil
 }

@@ -26,8 +26,7 @@ func contentOf(session string, event tools.ResultEvent, links bool) *mcp.CallToo
 		res.Content = []mcp.Content{&mcp.TextContent{Text: event.ForLLM}}
 	}
 	if a := event.Artifact; links && a != nil && !a.Inline {
-		link := artifacts.LinkTo(session, *a)
-		res.Content = append(res.Content, &mcp.ResourceLink{URI: link.URI, Name: link.Name, Description: link.Description, MIMEType: link.MIMEType, Size: &a.Size})
+		res.Content = append(res.Content, artifacts.LinkTo(session, *a))
 	}
 	return res
 }

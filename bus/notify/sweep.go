@@ -11,6 +11,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 const (
@@ -24,21 +25,14 @@ const (
 // sweep regularly moves the notifications that clients published for channels
 // without a consumer to the default channel.
 func (n *Notifier) sweep(ctx context.Context) error {
-	timer := time.NewTimer(sweepEvery)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-timer.C:
-		}
+	for tools.Sleep(ctx, sweepEvery) == nil {
 		if moved, err := n.sweepOnce(ctx, time.Now().Add(-sweepAge)); err != nil && ctx.Err() == nil {
 			n.log.Error().Err(err).Msg("cannot look for notifications of channels without a consumer")
 		} else if moved > 0 {
 			n.log.Warn().Int("count", moved).Str("to", n.cfg.Default).Msg("moved notifications of channels without a consumer")
 		}
-		timer.Reset(sweepEvery)
 	}
+	return nil
 }
 
 // sweepOnce moves the notifications that are older than a time. After a crash
@@ -66,47 +60,32 @@ func (n *Notifier) sweepOnce(ctx context.Context, before time.Time) (moved int, 
 				continue
 			}
 		}
-		count, err := n.moveToDefault(ctx, stream, subject, tokens[1], before)
-		moved += count
-		if err != nil {
-			return moved, err
+		for m, err := range n.bus.Read(ctx, bus.Outbox, bus.Query{Subject: subject}) {
+			if err == nil && m.At.After(before) {
+				break
+			}
+			if err == nil {
+				err = n.put(ctx, n.forDefault(tokens[1], m))
+			}
+			if err == nil {
+				err = stream.DeleteMsg(ctx, m.Sequence)
+			}
+			if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) && !errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) {
+				return moved, err
+			}
+			moved++
 		}
 	}
 	return moved, nil
 }
 
-func (n *Notifier) moveToDefault(ctx context.Context, stream jetstream.Stream, subject, name string, before time.Time) (moved int, err error) {
-	for sequence := uint64(1); ctx.Err() == nil; sequence++ {
-		msg, err := stream.GetMsg(ctx, sequence, jetstream.WithGetMsgSubject(subject))
-		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			return moved, nil
-		}
-		if err != nil {
-			return moved, err
-		}
-		sequence = msg.Sequence
-		if msg.Time.After(before) {
-			return moved, nil
-		}
-		if err := n.put(ctx, n.forDefault(name, msg)); err != nil {
-			return moved, err
-		}
-		err = stream.DeleteMsg(ctx, sequence)
-		if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) && !errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) {
-			return moved, err
-		}
-		moved++
-	}
-	return moved, ctx.Err()
-}
-
 // forDefault returns the notification for the default channel.
-func (n *Notifier) forDefault(name string, msg *jetstream.RawStreamMsg) channel.Notification {
+func (n *Notifier) forDefault(name string, m bus.Stored) channel.Notification {
 	var moved channel.Notification
-	if err := json.Unmarshal(msg.Data, &moved); err != nil || moved.Text == "" {
-		moved = channel.Notification{Text: fmt.Sprintf("a notification of %d bytes that is not valid", len(msg.Data)), IsError: true}
+	if err := json.Unmarshal(m.Body, &moved); err != nil || moved.Text == "" {
+		moved = channel.Notification{Text: fmt.Sprintf("a notification of %d bytes that is not valid", len(m.Body)), IsError: true}
 	}
-	moved.ID = fmt.Sprintf("stray-%d-%x", msg.Sequence, msg.Time.UnixNano())
+	moved.ID = fmt.Sprintf("stray-%d-%x", m.Sequence, m.At.UnixNano())
 	moved.Channel, moved.ChatID = n.cfg.Default, ""
 	return moved.WithNote(n.noConsumer(name))
 }

@@ -55,12 +55,8 @@ func startFeed(ctx context.Context, o promptOptions, b *bus.Bus, prompt *cli.Pro
 	ctx, cancel := context.WithCancel(ctx)
 	var polling sync.WaitGroup
 	polling.Go(func() {
-		for ctx.Err() == nil {
+		for f.poll(ctx); tools.Sleep(ctx, approvalInterval) == nil; {
 			f.poll(ctx)
-			select {
-			case <-ctx.Done():
-			case <-time.After(approvalInterval):
-			}
 		}
 	})
 	return f, func() {

@@ -75,10 +75,7 @@ func (t *Telegram) Receive(ctx context.Context, inbox Inbox, log zerolog.Logger)
 			break
 		}
 		log.Warn().Err(err).Stringer("pause", pause.Round(time.Millisecond)).Msg("cannot receive messages; trying again")
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-		}
+		_ = tools.Sleep(ctx, pause)
 	}
 	return nil
 }

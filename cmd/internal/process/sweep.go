@@ -4,6 +4,8 @@ import (
 	"context"
 	"math/rand/v2"
 	"time"
+
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // SweepGrace is the age up to which a sweep touches nothing. It is longer than any
@@ -16,14 +18,7 @@ const sweepInterval = 15 * time.Minute
 // sweep removes expired artifacts until ctx is cancelled.
 func (p *parts) sweep(ctx context.Context) error {
 	// The random part spreads the sweeps of workers that were started together.
-	ticker := time.NewTicker(sweepInterval + rand.N(sweepInterval))
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
+	for tools.Sleep(ctx, sweepInterval+rand.N(sweepInterval)) == nil {
 		report, err := p.store.Sweep(ctx, SweepGrace)
 		if err != nil && ctx.Err() == nil {
 			p.log.Warn().Err(err).Msg("cannot sweep artifacts")
@@ -31,4 +26,5 @@ func (p *parts) sweep(ctx context.Context) error {
 		}
 		p.log.Info().Int("records", report.Records).Int("blobs", report.Blobs).Int("orphans", report.Orphans).Int64("bytes", report.Bytes).Msg("artifacts swept")
 	}
+	return nil
 }

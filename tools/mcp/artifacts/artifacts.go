@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -88,31 +90,20 @@ func MediaType(a tools.Artifact) string {
 	return "text/plain"
 }
 
-// Link is a content block of the type resource_link, or an entry of a list of
-// resources.
-type Link struct {
-	Type        string `json:"type,omitempty"`
-	URI         string `json:"uri"`
-	Name        string `json:"name"`
-	Title       string `json:"title,omitempty"`
-	Description string `json:"description,omitempty"`
-	MIMEType    string `json:"mimeType,omitempty"`
-	Size        int64  `json:"size,omitempty"`
-}
-
 // LinkTo returns the content block that links to an artifact.
-func LinkTo(session string, a tools.Artifact) Link {
-	l := Link{Type: "resource_link", URI: URI(session, a.ID), Name: a.ID, MIMEType: MediaType(a), Size: a.Size}
-	l.Description = "The whole result; resources/read returns it in pages."
-	return l
+func LinkTo(session string, a tools.Artifact) *mcp.ResourceLink {
+	return &mcp.ResourceLink{
+		URI: URI(session, a.ID), Name: a.ID, MIMEType: MediaType(a), Size: &a.Size,
+		Description: "The whole result; resources/read returns it in pages.",
+	}
 }
 
 // ResourceOf returns an artifact as an entry of a list of resources.
-func ResourceOf(rec offload.Record) Link {
-	l := LinkTo(rec.Session, rec.Artifact)
-	l.Type = ""
-	l.Description = fmt.Sprintf("A result of %s: %s", tools.Excerpt(rec.Metadata["tool_name"], 64), Size(rec.Artifact))
-	return l
+func ResourceOf(rec offload.Record) *mcp.Resource {
+	return &mcp.Resource{
+		URI: URI(rec.Session, rec.ID), Name: rec.ID, MIMEType: MediaType(rec.Artifact), Size: rec.Size,
+		Description: fmt.Sprintf("A result of %s: %s", tools.Excerpt(rec.Metadata["tool_name"], 64), Size(rec.Artifact)),
+	}
 }
 
 // Size describes the size of an artifact.

@@ -6,23 +6,16 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// Content is a part of a resource.
-type Content struct {
-	URI      string         `json:"uri"`
-	MIMEType string         `json:"mimeType,omitempty"`
-	Text     *string        `json:"text,omitempty"`
-	Blob     []byte         `json:"blob,omitempty"`
-	Meta     map[string]any `json:"_meta,omitempty"`
-}
-
 // Read reads a page of an artifact for resources/read. The first content is exactly
 // the bytes of the page. If it is not the last page, a second content says in words
 // how to read the next one, and has the URI of that page.
-func Read(ctx context.Context, r *offload.Reader, session string, a Address) ([]Content, error) {
+func Read(ctx context.Context, r *offload.Reader, session string, a Address) ([]*mcp.ResourceContents, error) {
 	if tools.TokenOf(session) != a.Session {
 		return nil, tools.Errorf(tools.CodeNotFound, "the artifact belongs to another session")
 	}
@@ -41,27 +34,27 @@ func Read(ctx context.Context, r *offload.Reader, session string, a Address) ([]
 }
 
 // Text returns the contents of a page of text.
-func Text(a Address, artifact tools.Artifact, page *offload.Page) []Content {
-	first := Content{URI: a.page(a.Offset), MIMEType: MediaType(artifact), Text: &page.Content}
+func Text(a Address, artifact tools.Artifact, page *offload.Page) []*mcp.ResourceContents {
+	first := &mcp.ResourceContents{URI: a.page(a.Offset), MIMEType: MediaType(artifact), Text: page.Content}
 	if a.Offset == 0 && a.Limit == 0 {
 		first.URI = URI(a.Session, a.ID)
 	}
 	return withNext(a, first, page.Offset+page.Chars, page.TotalChars, "characters")
 }
 
-func withNext(a Address, first Content, end, total int64, unit string) []Content {
-	first.Meta = map[string]any{"stevedore/total": total, "stevedore/unit": unit}
+func withNext(a Address, first *mcp.ResourceContents, end, total int64, unit string) []*mcp.ResourceContents {
+	first.Meta = mcp.Meta{"stevedore/total": total, "stevedore/unit": unit}
 	if end >= total {
-		return []Content{first}
+		return []*mcp.ResourceContents{first}
 	}
 	next := a.page(end)
 	first.Meta["stevedore/next"] = next
 	note := fmt.Sprintf("[This page is %s %d to %d of %d. The next page is %s]", unit, a.Offset, end-1, total, next)
-	return []Content{first, {URI: next, MIMEType: "text/plain", Text: &note}}
+	return []*mcp.ResourceContents{first, {URI: next, MIMEType: "text/plain", Text: note}}
 }
 
 // readBinary returns bytes offset to offset+limit.
-func readBinary(ctx context.Context, r *offload.Reader, rec offload.Record, a Address) ([]Content, error) {
+func readBinary(ctx context.Context, r *offload.Reader, rec offload.Record, a Address) ([]*mcp.ResourceContents, error) {
 	if a.Offset > rec.Size {
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "offset %d is outside of the artifact, which has %d bytes", a.Offset, rec.Size)
 	}
@@ -81,6 +74,6 @@ func readBinary(ctx context.Context, r *offload.Reader, rec offload.Record, a Ad
 	if err := errors.Join(err, content.Close()); err != nil {
 		return nil, err
 	}
-	first := Content{URI: a.page(a.Offset), MIMEType: MediaType(rec.Artifact), Blob: data[:n]}
+	first := &mcp.ResourceContents{URI: a.page(a.Offset), MIMEType: MediaType(rec.Artifact), Blob: data[:n]}
 	return withNext(a, first, a.Offset+int64(n), rec.Size, "bytes"), nil
 }

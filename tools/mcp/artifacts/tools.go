@@ -5,28 +5,12 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
 )
-
-// Tool is the definition of a tool for MCP clients.
-type Tool struct {
-	Name        string             `json:"name"`
-	Description string             `json:"description,omitempty"`
-	InputSchema *jsonschema.Schema `json:"inputSchema"`
-	Annotations *Annotations       `json:"annotations,omitempty"`
-}
-
-// Annotations tell a client what a tool does.
-type Annotations struct {
-	ReadOnly    bool  `json:"readOnlyHint,omitempty"`
-	Destructive *bool `json:"destructiveHint,omitempty"`
-	Idempotent  bool  `json:"idempotentHint,omitempty"`
-	OpenWorld   *bool `json:"openWorldHint,omitempty"`
-}
 
 // Tools runs the reading tools.
 type Tools struct {
@@ -40,15 +24,12 @@ func NewTools(reader *offload.Reader) (*Tools, error) {
 }
 
 // List returns the definitions under the names that rename returns.
-func (t *Tools) List(rename func(string) string) []Tool {
-	defs := t.registry.Definitions()
-	list := make([]Tool, len(defs))
-	closed := false
-	for i, def := range defs {
-		list[i] = Tool{
+func (t *Tools) List(rename func(string) string) (list []*mcp.Tool) {
+	for _, def := range t.registry.Definitions() {
+		list = append(list, &mcp.Tool{
 			Name: rename(def.Name), Description: Rename(def.Description, rename), InputSchema: def.Parameters,
-			Annotations: &Annotations{ReadOnly: true, Idempotent: true, OpenWorld: &closed},
-		}
+			Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: new(false)},
+		})
 	}
 	return list
 }

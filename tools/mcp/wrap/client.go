@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"github.com/stevedore-bus/stevedore/tools/mcp/artifacts"
 	"github.com/stevedore-bus/stevedore/tools/mcp/wire"
 )
@@ -201,7 +203,7 @@ func (p *proxy) lacks(capability string) bool {
 const maxListed = 1000
 
 func (p *proxy) listArtifacts(ctx context.Context, r *request) (fields, error) {
-	resources := []artifacts.Link{}
+	resources := []*mcp.Resource{}
 	for rec, err := range p.cfg.Store.List(ctx, p.cfg.Session) {
 		if err != nil {
 			return nil, err

@@ -167,10 +167,7 @@ func (p *proxy) drain(ctx context.Context) {
 		if !open {
 			return
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(5 * time.Millisecond):
-		}
+		_ = tools.Sleep(ctx, 5*time.Millisecond)
 	}
 }
 

@@ -127,10 +127,7 @@ func (p *proxy) serve(ctx context.Context) error {
 			case <-ctx.Done():
 			}
 		}
-		select {
-		case <-time.After(policy.NextBackOff()):
-		case <-ctx.Done():
-		}
+		_ = tools.Sleep(ctx, policy.NextBackOff())
 	}
 	return nil
 }

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"unicode/utf8"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/mcp/artifacts"
@@ -133,9 +135,9 @@ func (s *shrinker) resource(ctx context.Context, result json.RawMessage, uri str
 			return nil, err
 		}
 		own, _ := wire.Text(wire.Get(contents[b.index], "uri"))
-		content := artifacts.Content{URI: cmp.Or(own, uri), MIMEType: "text/plain", Text: &got.reference}
+		content := mcp.ResourceContents{URI: cmp.Or(own, uri), MIMEType: "text/plain", Text: got.reference}
 		if got.artifact != nil {
-			content.Meta = map[string]any{"stevedore/artifact": got.artifact, "stevedore/uri": artifacts.URI(s.cfg.Session, got.artifact.ID)}
+			content.Meta = mcp.Meta{"stevedore/artifact": got.artifact, "stevedore/uri": artifacts.URI(s.cfg.Session, got.artifact.ID)}
 		}
 		contents[b.index] = wire.JSON(content)
 	}
