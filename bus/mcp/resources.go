@@ -89,7 +89,5 @@ func (c *client) list(ctx context.Context) (mcp.Result, error) {
 
 // templates answers resources/templates/list.
 func (c *client) templates() mcp.Result {
-	return &mcp.ListResourceTemplatesResult{Cacheable: private, ResourceTemplates: []*mcp.ResourceTemplate{{
-		URITemplate: artifacts.Template, Name: "artifact", Description: artifacts.TemplateDescription,
-	}}}
+	return &mcp.ListResourceTemplatesResult{Cacheable: private, ResourceTemplates: []*mcp.ResourceTemplate{artifacts.Template}}
 }

@@ -205,22 +205,27 @@ func (s *runState) childrenBefore(index int) int {
 // withChildLimits sets the limits of a sub-agent in its arguments, and removes
 // those that the model wrote there.
 func (r *run) withChildLimits(args json.RawMessage) json.RawMessage {
-	fields := map[string]json.RawMessage{}
-	if json.Unmarshal(args, &fields) != nil {
-		return args // not an object; the tool's schema rejects it
-	}
-	for name := range fields {
-		if strings.EqualFold(name, limitsArg) { // encoding/json ignores the case
-			delete(fields, name)
-		}
-	}
 	limits := r.limits
 	limits.Depth++
 	limits.TokenBudget = r.childBudget()
-	var err error
-	if fields[limitsArg], err = jsonform.Encode(limits); err != nil {
+	return changeArgs(args, func(fields map[string]json.RawMessage) {
+		for name := range fields {
+			if strings.EqualFold(name, limitsArg) { // encoding/json ignores the case
+				delete(fields, name)
+			}
+		}
+		fields[limitsArg], _ = jsonform.Encode(limits) // numbers and texts do not fail
+	})
+}
+
+// changeArgs returns the arguments after a change. If they are no object, it returns them as they
+// are: the schema of the tool rejects them.
+func changeArgs(args json.RawMessage, change func(map[string]json.RawMessage)) json.RawMessage {
+	fields := map[string]json.RawMessage{}
+	if json.Unmarshal(args, &fields) != nil {
 		return args
 	}
+	change(fields)
 	out, err := jsonform.Encode(fields)
 	if err != nil {
 		return args

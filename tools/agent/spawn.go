@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/stevedore-bus/stevedore/tools"
-	"github.com/stevedore-bus/stevedore/tools/jsonform"
 )
 
 // spawnArgs are the arguments of the spawn tool.
@@ -50,22 +49,8 @@ func (t *spawnTool) ExecuteAsync(ctx context.Context, call tools.Call, callback 
 // subagentCall returns the subagent call of a spawn call.
 func subagentCall(call tools.Call) tools.Call {
 	call.ID, call.Tool, call.Action = tools.Token(call.ID+"/"+SubagentTool), SubagentTool, tools.ActionAgent
-	call.Args, call.Delivery = withoutDelivery(call.Args), ""
+	call.Args, call.Delivery = changeArgs(call.Args, func(fields map[string]json.RawMessage) { delete(fields, "delivery") }), "" // subagent has none
 	return call
-}
-
-// withoutDelivery returns the arguments of spawn without the one that subagent lacks.
-func withoutDelivery(args json.RawMessage) json.RawMessage {
-	fields := map[string]json.RawMessage{}
-	if json.Unmarshal(args, &fields) != nil || fields["delivery"] == nil {
-		return args
-	}
-	delete(fields, "delivery")
-	short, err := jsonform.Encode(fields)
-	if err != nil {
-		return args
-	}
-	return short
 }
 
 // callSubagent makes the subagent call of a spawn call and waits for its result.

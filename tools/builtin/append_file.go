@@ -22,27 +22,17 @@ func newAppendFile(ws *workspace) *tools.FuncTool {
 }
 
 func (ws *workspace) appendFile(ctx context.Context, _ tools.Call, args appendFileArgs) *tools.Result {
-	rel, err := ws.rel(args.Path)
-	if err != nil {
-		return tools.Failure(err)
-	}
-	if ctx.Err() != nil {
-		return tools.Failure(ended(ctx))
-	}
-	ws.edit.Lock()
-	defer ws.edit.Unlock()
-	old, err := ws.target(rel)
-	switch {
-	case err != nil:
-	case old == nil:
-		err = ws.replace(ctx, rel, []byte(args.Content), nil)
-	default:
-		err = ws.appendTo(ctx, rel, []byte(args.Content), old)
-	}
-	if err != nil {
-		return tools.Failure(ws.explain("append to file", args.Path, err))
-	}
-	return tools.SilentResult("Text added to: " + showName(args.Path))
+	return ws.change(ctx, "append to file", args.Path, func(rel string) (string, error) {
+		old, err := ws.target(rel)
+		switch {
+		case err != nil:
+		case old == nil:
+			err = ws.replace(ctx, rel, []byte(args.Content), nil)
+		default:
+			err = ws.appendTo(ctx, rel, []byte(args.Content), old)
+		}
+		return "Text added to: " + showName(args.Path), err
+	})
 }
 
 // appendTo appends to the file old. The text is durable when it returns. If only a part

@@ -30,27 +30,18 @@ func (ws *workspace) editFile(ctx context.Context, _ tools.Call, args editFileAr
 	case args.OldText == args.NewText:
 		return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "old_text and new_text are the same"))
 	}
-	rel, err := ws.rel(args.Path)
-	if err != nil {
-		return tools.Failure(err)
-	}
-	if ctx.Err() != nil {
-		return tools.Failure(ended(ctx))
-	}
-	ws.edit.Lock()
-	defer ws.edit.Unlock()
-	content, info, err := ws.readForEdit(rel, args.Path)
-	if err != nil {
-		return tools.Failure(ws.explain("edit file", args.Path, err))
-	}
-	change, err := findEdit(content, args)
-	if err != nil {
-		return tools.Failure(err)
-	}
-	if err := ws.replace(ctx, rel, []byte(change.apply(content)), info); err != nil {
-		return tools.Failure(ws.explain("write file", args.Path, err))
-	}
-	return tools.SilentResult("File edited: " + showName(args.Path) + "\n" + change.diff(showName(args.Path), content))
+	return ws.change(ctx, "edit file", args.Path, func(rel string) (string, error) {
+		content, info, err := ws.readForEdit(rel, args.Path)
+		if err != nil {
+			return "", err
+		}
+		change, err := findEdit(content, args)
+		if err != nil {
+			return "", err
+		}
+		err = ws.replace(ctx, rel, []byte(change.apply(content)), info)
+		return "File edited: " + showName(args.Path) + "\n" + change.diff(showName(args.Path), content), err
+	})
 }
 
 func (ws *workspace) readForEdit(rel, path string) (string, fs.FileInfo, error) {

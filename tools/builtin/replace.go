@@ -8,7 +8,27 @@ import (
 	"os"
 
 	"github.com/stevedore-bus/stevedore/state/durable"
+	"github.com/stevedore-bus/stevedore/tools"
 )
+
+// change calls do with the path of a file relative to the root, while no other tool changes a file,
+// and returns the text of do.
+func (ws *workspace) change(ctx context.Context, op, path string, do func(rel string) (text string, err error)) *tools.Result {
+	rel, err := ws.rel(path)
+	if err == nil && ctx.Err() != nil {
+		err = ended(ctx)
+	}
+	if err != nil {
+		return tools.Failure(err)
+	}
+	ws.edit.Lock()
+	defer ws.edit.Unlock()
+	text, err := do(rel)
+	if err != nil {
+		return tools.Failure(ws.explain(op, path, err))
+	}
+	return tools.SilentResult(text)
+}
 
 // target returns the file at rel, or nil if there is none. It refuses a symbolic link:
 // replacing the name would remove the link, and following it would write to another

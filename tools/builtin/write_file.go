@@ -24,32 +24,23 @@ func newWriteFile(ws *workspace) *tools.FuncTool {
 }
 
 func (ws *workspace) writeFile(ctx context.Context, _ tools.Call, args writeFileArgs) *tools.Result {
-	rel, err := ws.rel(args.Path)
-	if err != nil {
-		return tools.Failure(err)
-	}
-	if ctx.Err() != nil {
-		return tools.Failure(ended(ctx))
-	}
 	content := []byte(args.Content)
 	if args.Base64 {
+		var err error
 		if content, err = base64.StdEncoding.DecodeString(args.Content); err != nil {
 			return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "content is not base64: %v", err))
 		}
 	}
-	ws.edit.Lock()
-	defer ws.edit.Unlock()
-	old, err := ws.target(rel)
-	if err == nil {
-		err = ws.replace(ctx, rel, content, old)
-	}
-	if errors.Is(err, errChanged) && ws.holds(rel, content) { // another worker runs the same call
-		err = nil
-	}
-	if err != nil {
-		return tools.Failure(ws.explain("write file", args.Path, err))
-	}
-	return tools.SilentResult("File updated: " + showName(args.Path))
+	return ws.change(ctx, "write file", args.Path, func(rel string) (string, error) {
+		old, err := ws.target(rel)
+		if err == nil {
+			err = ws.replace(ctx, rel, content, old)
+		}
+		if errors.Is(err, errChanged) && ws.holds(rel, content) { // another worker runs the same call
+			err = nil
+		}
+		return "File updated: " + showName(args.Path), err
+	})
 }
 
 // holds reports whether a file has the content, durably.

@@ -17,11 +17,11 @@ import (
 // Scheme is the scheme of the resources.
 const Scheme = "stevedore"
 
-// Template is the URI template of artifacts (RFC 6570).
-const Template = Scheme + "://{session}/artifacts/{artifact_id}{?offset,limit}"
+// uriTemplate is the URI template of artifacts (RFC 6570).
+const uriTemplate = Scheme + "://{session}/artifacts/{artifact_id}{?offset,limit}"
 
-// TemplateDescription explains Template to models.
-const TemplateDescription = "An offloaded tool result, in pages: offset is the first character (of binary content, the first byte) and limit the length, at most 15,000. The last content of a page says which page is next."
+// Template explains the URIs to models.
+var Template = &mcp.ResourceTemplate{URITemplate: uriTemplate, Name: "artifact", Description: "An offloaded tool result, in pages: offset is the first character (of binary content, the first byte) and limit the length, at most 15,000. The last content of a page says which page is next."}
 
 // URI returns the URI of an artifact.
 func URI(session, id string) string {
@@ -41,7 +41,7 @@ func IsURI(uri string) bool {
 
 // ParseURI parses the URI of an artifact or of one of its pages.
 func ParseURI(uri string) (Address, error) {
-	wrong := tools.Errorf(tools.CodeInvalidArguments, "want a URI like %s", Template)
+	wrong := tools.Errorf(tools.CodeInvalidArguments, "want a URI like %s", uriTemplate)
 	u, err := url.Parse(uri)
 	if err != nil || !strings.EqualFold(u.Scheme, Scheme) {
 		return Address{}, wrong

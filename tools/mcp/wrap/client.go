@@ -170,9 +170,7 @@ func (p *proxy) local(r *request) func(context.Context) (fields, error) {
 		return func(ctx context.Context) (fields, error) { return p.listArtifacts(ctx, r) }
 	case r.Method == "resources/templates/list" && p.lacks("resources"):
 		return func(context.Context) (fields, error) {
-			return r.result(fields{"resourceTemplates": []any{map[string]string{
-				"uriTemplate": artifacts.Template, "name": "artifact", "description": artifacts.TemplateDescription,
-			}}}), nil
+			return r.result(fields{"resourceTemplates": []any{artifacts.Template}}), nil
 		}
 	}
 	return nil

@@ -158,17 +158,9 @@ func (h *HTTP) insist(ctx context.Context, m *wire.Message) error {
 	}, backoff.WithContext(policy, ctx))
 }
 
-// statusError is an HTTP status that is no answer.
-type statusError struct {
-	delivery Delivery
-	err      error
-}
-
-func (e *statusError) Error() string { return e.err.Error() }
-
 func deliveryOf(err error) Delivery {
-	if status, ok := errors.AsType[*statusError](err); ok {
-		return status.delivery
+	if status, ok := errors.AsType[*RequestError](err); ok {
+		return status.Delivery
 	}
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
 		return Unsent
@@ -312,18 +304,18 @@ func (h *HTTP) status(res *http.Response, m *wire.Message, session bool) error {
 		}
 	case session && (res.StatusCode == http.StatusNotFound ||
 		res.StatusCode == http.StatusBadRequest && bytes.Contains(bytes.ToLower(body), []byte("session"))): // as many servers answer after a restart
-		return &statusError{Lost, errors.New("the server has forgotten the session")}
+		return &RequestError{Delivery: Lost, Err: errors.New("the server has forgotten the session")}
 	case parseErr == nil && m.IsRequest() && answer.Error != nil && answer.ID == m.ID:
 		h.deliver(m, []*wire.Message{answer})
 		return nil
 	case res.StatusCode == http.StatusNotFound && !m.IsRequest():
 		return nil
 	case res.StatusCode == http.StatusTooManyRequests:
-		return &statusError{Unsent, errors.New(text)}
+		return &RequestError{Delivery: Unsent, Err: errors.New(text)}
 	case res.StatusCode >= 500:
-		return &statusError{Unknown, errors.New(text)}
+		return &RequestError{Delivery: Unknown, Err: errors.New(text)}
 	}
-	return &statusError{Refused, errors.New(text)}
+	return &RequestError{Delivery: Refused, Err: errors.New(text)}
 }
 
 // maxResumes is how often the stream of a request is resumed.

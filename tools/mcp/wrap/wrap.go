@@ -31,6 +31,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools/mcp/artifacts"
+	"github.com/stevedore-bus/stevedore/tools/mcp/command"
 	"github.com/stevedore-bus/stevedore/tools/mcp/wire"
 )
 
@@ -106,14 +107,22 @@ func newProxy(client Link, cfg Config) (*proxy, error) {
 
 // Stream is a Link over a pair of streams, with one message per line.
 type Stream struct {
-	in  *wire.Lines
-	out *bufio.Writer
-	end func()
+	in    *wire.Lines
+	out   *bufio.Writer
+	end   func()
+	ended func() error // how a process ended; nil if there is none
 }
 
 // NewStream returns the link over in and out. end closes them; it may be nil.
 func NewStream(in io.Reader, out io.Writer, end func()) *Stream {
 	return &Stream{in: wire.NewLines(in), out: bufio.NewWriterSize(out, 64<<10), end: end}
+}
+
+// NewProgram returns the link to a running program. Its Receive returns how the process ended.
+func NewProgram(p *command.Process) *Stream {
+	s := NewStream(p.Stdout, p.Stdin, p.Close)
+	s.ended = p.Err
+	return s
 }
 
 // Send implements Link.
@@ -124,7 +133,14 @@ func (s *Stream) Send(m *wire.Message) error {
 }
 
 // Receive implements Link.
-func (s *Stream) Receive() (*wire.Message, error) { return s.in.Next() }
+func (s *Stream) Receive() (*wire.Message, error) {
+	m, err := s.in.Next()
+	if err != nil && s.ended != nil && !wire.IsOfOneMessage(err) {
+		s.Close()
+		return nil, s.ended()
+	}
+	return m, err
+}
 
 // Close implements Link.
 func (s *Stream) Close() {
