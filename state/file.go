@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -63,9 +64,7 @@ type batch struct {
 // writable. OpenFile removes what crashed saves left and moves a corrupt file
 // aside.
 func OpenFile(path string, config FileConfig) (*File, error) {
-	if config.LockTimeout <= 0 {
-		config.LockTimeout = 10 * time.Second
-	}
+	config.LockTimeout = cmp.Or(max(config.LockTimeout, 0), 10*time.Second)
 	// A save replaces the target of a symbolic link, not the link.
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target

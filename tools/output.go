@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -48,12 +49,8 @@ type Output struct {
 
 // NewOutput returns an empty Output.
 func NewOutput(limits OutputLimits) *Output {
-	if limits.Memory <= 0 {
-		limits.Memory = defaultOutputMemory
-	}
-	if limits.Total <= 0 {
-		limits.Total = defaultOutputTotal
-	}
+	limits.Memory = cmp.Or(max(limits.Memory, 0), defaultOutputMemory)
+	limits.Total = cmp.Or(max(limits.Total, 0), defaultOutputTotal)
 	return &Output{limits: limits}
 }
 

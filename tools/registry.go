@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -57,9 +58,7 @@ func newEntry(tool Tool) (entry, error) {
 	if !IsToken(e.def.Name) {
 		return entry{}, fmt.Errorf("register tool %q: the name is not of the form %s", e.def.Name, TokenForm)
 	}
-	if e.def.Effect == "" {
-		e.def.Effect = Once
-	}
+	e.def.Effect = cmp.Or(e.def.Effect, Once)
 	if e.def.Parameters == nil {
 		e.def.Parameters = &jsonschema.Schema{Type: "object"}
 	}

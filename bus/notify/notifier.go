@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -64,15 +65,9 @@ type Notifier struct {
 
 // New returns a notifier. Run starts it.
 func New(b *bus.Bus, cfg Config) (*Notifier, error) {
-	if cfg.Default == "" {
-		cfg.Default = "console"
-	}
-	if cfg.MaxAge <= 0 {
-		cfg.MaxAge = 24 * time.Hour
-	}
-	if cfg.GiveUp <= 0 {
-		cfg.GiveUp = 24 * time.Hour
-	}
+	cfg.Default = cmp.Or(cfg.Default, "console")
+	cfg.MaxAge = cmp.Or(max(cfg.MaxAge, 0), 24*time.Hour)
+	cfg.GiveUp = cmp.Or(max(cfg.GiveUp, 0), 24*time.Hour)
 	for _, name := range append(sortedNames(cfg.Channels), cfg.Default) {
 		if tools.Token(name) != name || name == tools.LastChannel {
 			return nil, fmt.Errorf("channel %.80q: want a name of the form %s or h_, other than %q", name, tools.TokenForm, tools.LastChannel)
@@ -200,12 +195,8 @@ func decode(name string, d *bus.Delivery) (channel.Notification, error) {
 		return n, errors.New("decode notification: it has no text")
 	}
 	n.Channel = name
-	if n.ID == "" {
-		n.ID = d.ID()
-	}
-	if n.Kind == "" {
-		n.Kind = channel.KindMessage
-	}
+	n.ID = cmp.Or(n.ID, d.ID())
+	n.Kind = cmp.Or(n.Kind, channel.KindMessage)
 	if n.At.IsZero() {
 		n.At = d.Published.UTC()
 	}

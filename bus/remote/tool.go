@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,15 +32,9 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Timeout <= 0 {
-		c.Timeout = 5 * time.Minute
-	}
-	if c.RetryTimeout <= 0 {
-		c.RetryTimeout = 3 * time.Second
-	}
-	if c.MaxResult <= 0 {
-		c.MaxResult = 8 << 20
-	}
+	c.Timeout = cmp.Or(max(c.Timeout, 0), 5*time.Minute)
+	c.RetryTimeout = cmp.Or(max(c.RetryTimeout, 0), 3*time.Second)
+	c.MaxResult = cmp.Or(max(c.MaxResult, 0), 8<<20)
 	return c
 }
 

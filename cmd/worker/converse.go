@@ -128,15 +128,13 @@ func (o promptOptions) sayOnce(ctx context.Context, b *bus.Bus, message string, 
 		interrupted bool
 		left        bool
 	)
-	pressed := make(chan struct{}, 1) // Ctrl-C while an answer is typed
-	press := func() (ok bool) {
+	press := func() bool {
 		select {
 		case <-interrupts:
-		case <-pressed:
+			return true
 		case <-waiting.Done():
 			return false
 		}
-		return true
 	}
 	working.Go(func() {
 		if interrupted = press(); !interrupted {
@@ -149,14 +147,7 @@ func (o promptOptions) sayOnce(ctx context.Context, b *bus.Bus, message string, 
 		}
 		cancelled = <-cancelling
 	})
-	working.Go(func() {
-		feed.answerDuring(waiting, func() {
-			select {
-			case pressed <- struct{}{}:
-			default:
-			}
-		})
-	})
+	working.Go(func() { feed.answerDuring(waiting, interrupts) })
 	view := &agentView{stdout: stdout, stderr: stderr, stream: true}
 	event, err := o.submit(waiting, b, view.add, stderr)
 	stop()

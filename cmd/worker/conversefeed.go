@@ -159,8 +159,8 @@ func (f *feed) answer(ctx context.Context, message string) (answered bool) {
 }
 
 // answerDuring reads answers to questions until ctx ends, because no message is read while a
-// run goes on. It calls interrupt if the user presses Ctrl-C.
-func (f *feed) answerDuring(ctx context.Context, interrupt func()) {
+// run goes on. It sends to interrupts if the user presses Ctrl-C.
+func (f *feed) answerDuring(ctx context.Context, interrupts chan<- struct{}) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -177,7 +177,10 @@ func (f *feed) answerDuring(ctx context.Context, interrupt func()) {
 			switch {
 			case ended && err != nil: // answered elsewhere, or the run has ended
 			case err == cli.ErrInterrupted:
-				interrupt()
+				select {
+				case interrupts <- struct{}{}:
+				default:
+				}
 			case err != nil:
 				return // the end of the input; another client can answer
 			case !f.answer(ctx, message) && f.isOpen():

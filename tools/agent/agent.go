@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -108,18 +109,10 @@ type Agent struct {
 // New returns an Agent.
 func New(provider Provider, runner ToolRunner, log Conversations, cfg Config) *Agent {
 	cfg.Limits = cfg.Limits.withDefaults()
-	if cfg.ContextTokens <= 0 {
-		cfg.ContextTokens = 150_000
-	}
-	if cfg.StaleAfter <= 0 {
-		cfg.StaleAfter = 5 * time.Minute
-	}
-	if cfg.OutageTimeout == 0 {
-		cfg.OutageTimeout = 24 * time.Hour
-	}
-	if cfg.PollInterval <= 0 {
-		cfg.PollInterval = time.Second
-	}
+	cfg.ContextTokens = cmp.Or(max(cfg.ContextTokens, 0), 150_000)
+	cfg.StaleAfter = cmp.Or(max(cfg.StaleAfter, 0), 5*time.Minute)
+	cfg.OutageTimeout = cmp.Or(cfg.OutageTimeout, 24*time.Hour)
+	cfg.PollInterval = cmp.Or(max(cfg.PollInterval, 0), time.Second)
 	if cfg.OnStep == nil {
 		cfg.OnStep = func(Step) {}
 	}

@@ -1,6 +1,9 @@
 package agent
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // Limits bound a run. The loop computes the limits of a sub-agent, and none of
 // them exceeds its own.
@@ -28,15 +31,9 @@ type Limits struct {
 }
 
 func (l Limits) withDefaults() Limits {
-	if l.MaxDepth == 0 {
-		l.MaxDepth = 2
-	}
-	if l.MaxChildren <= 0 {
-		l.MaxChildren = 8
-	}
-	if l.MaxTurns <= 0 {
-		l.MaxTurns = 50
-	}
+	l.MaxDepth = cmp.Or(l.MaxDepth, 2)
+	l.MaxChildren = cmp.Or(max(l.MaxChildren, 0), 8)
+	l.MaxTurns = cmp.Or(max(l.MaxTurns, 0), 50)
 	return l
 }
 

@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,10 +45,7 @@ func (ws *workspace) grep(ctx context.Context, _ tools.Call, args grepArgs) *too
 		return tools.Failure(err)
 	}
 	out := tools.NewOutput(ws.cfg.Output)
-	g := &grepCall{ws: ws, args: args, lines: lineSearch{pattern: pattern, context: args.Context, max: args.MaxResults, out: out}}
-	if g.lines.max == 0 {
-		g.lines.max = defaultMaxResults
-	}
+	g := &grepCall{ws: ws, args: args, lines: lineSearch{pattern: pattern, context: args.Context, max: cmp.Or(args.MaxResults, defaultMaxResults), out: out}}
 	if err := g.run(ctx, out); err != nil {
 		return ws.failed(out, "search", args.Path, err)
 	}

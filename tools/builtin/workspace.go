@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -93,9 +94,7 @@ func (ws *workspace) rel(path string) (string, error) {
 
 // local does the part of rel that looks at the text only.
 func (ws *workspace) local(path string) (string, error) {
-	if path == "" {
-		path = "."
-	}
+	path = cmp.Or(path, ".")
 	if strings.ContainsRune(path, 0) {
 		return "", tools.Errorf(tools.CodeInvalidArguments, "path %q contains a zero byte", path)
 	}

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,9 +64,7 @@ type Server struct {
 
 // New returns a server that is not connected yet.
 func New(cfg Config) *Server {
-	if cfg.Timeout <= 0 {
-		cfg.Timeout = time.Minute
-	}
+	cfg.Timeout = cmp.Or(max(cfg.Timeout, 0), time.Minute)
 	return &Server{cfg: cfg, relist: make(chan struct{}, 1)}
 }
 

@@ -69,10 +69,7 @@ func NewTelegram(token string, cfg TelegramConfig) (*Telegram, error) {
 // contains no markup. Its styles are separate entities, so that the Bot API
 // accepts any text.
 func (t *Telegram) Send(ctx context.Context, n Notification) error {
-	chat := n.ChatID
-	if chat == "" {
-		chat = t.chat
-	}
+	chat := cmp.Or(n.ChatID, t.chat)
 	if chat == "" {
 		return bus.Reject("no_chat", errors.New("send to telegram: neither the notification nor the channel names a chat"))
 	}

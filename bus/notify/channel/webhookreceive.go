@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
@@ -77,9 +78,7 @@ func (w *Webhook) receive(rw http.ResponseWriter, r *http.Request, inbox Inbox, 
 	if err := tools.DecodeStrict(body, &m); err != nil {
 		return refuse(http.StatusBadRequest, `the body is not a message: want {"chat_id":"...","text":"..."}`)
 	}
-	if m.ID == "" {
-		m.ID = r.Header.Get("Webhook-Id")
-	}
+	m.ID = cmp.Or(m.ID, r.Header.Get("Webhook-Id"))
 	text := strings.TrimSpace(m.Text)
 	switch {
 	case m.ChatID == "" || text == "" || m.ID == "":

@@ -51,10 +51,10 @@ type interrupts struct {
 
 // CatchInterrupts returns a channel that gets the interrupts (Ctrl-C) until release is
 // called. They do not end the context of SignalContext. One command may do so at a time.
-func CatchInterrupts(ctx context.Context) (received <-chan struct{}, release func()) {
+func CatchInterrupts(ctx context.Context) (received chan struct{}, release func()) {
 	caught, ok := ctx.Value(interruptsKey{}).(*interrupts)
 	if !ok { // a test
-		return nil, func() {}
+		caught = new(interrupts)
 	}
 	caught.mu.Lock()
 	defer caught.mu.Unlock()

@@ -43,10 +43,7 @@ type client struct {
 // newClient returns a client for a path below the base URL of cfg, or below
 // defaultBase if cfg has none. It sends header with each request.
 func newClient(cfg Config, defaultBase, path string, header map[string]string) (*client, error) {
-	base := cfg.BaseURL
-	if base == "" {
-		base = defaultBase
-	}
+	base := cmp.Or(cfg.BaseURL, defaultBase)
 	endpoint, err := url.JoinPath(base, path)
 	if err == nil && !strings.HasPrefix(endpoint, "http") {
 		err = errors.New("want http:// or https://")

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -95,9 +96,7 @@ func (t *openAIStream) add(event sseEvent, header http.Header) (counts bool, err
 			if len(t.calls) > maxBlocks {
 				return false, badAnswer("it has more than %d tool calls", maxBlocks)
 			}
-			if call.id == "" {
-				call.id = delta.ID
-			}
+			call.id = cmp.Or(call.id, delta.ID)
 			if call.name == "" { // some servers repeat it
 				call.name = delta.Function.Name
 			}

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -113,9 +114,7 @@ const (
 // ErrorResponse returns an error response. Without an id, nobody knows which request it
 // is for.
 func ErrorResponse(id string, code int, message string) *Message {
-	if id == "" {
-		id = "null"
-	}
+	id = cmp.Or(id, "null")
 	return newMessage(Object{{"jsonrpc", JSON("2.0")}, {"id", json.RawMessage(id)}, {"error", JSON(struct {
 		Code    int    `json:"code"`
 		Message string `json:"message"`

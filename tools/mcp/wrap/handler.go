@@ -1,6 +1,7 @@
 package wrap
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -53,9 +54,7 @@ const (
 
 // NewHandler returns a handler. The caller closes it.
 func NewHandler(cfg HandlerConfig) *Handler {
-	if cfg.Idle <= 0 {
-		cfg.Idle = 30 * time.Minute
-	}
+	cfg.Idle = cmp.Or(max(cfg.Idle, 0), 30*time.Minute)
 	if cfg.Owner == nil {
 		cfg.Owner = cfg.Identity
 	}

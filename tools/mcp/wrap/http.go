@@ -2,6 +2,7 @@ package wrap
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -202,9 +203,7 @@ func (h *HTTP) do(ctx context.Context, method string, body []byte, header http.H
 	maps.Copy(req.Header, h.header)
 	maps.Copy(req.Header, header)
 	h.mu.Lock()
-	if version == "" {
-		version = h.version
-	}
+	version = cmp.Or(version, h.version)
 	if h.session != "" {
 		req.Header.Set("Mcp-Session-Id", h.session)
 	}
