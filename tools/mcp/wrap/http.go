@@ -181,16 +181,20 @@ func (h *HTTP) failed(m *wire.Message, err error) {
 		h.receive(received{err: &wire.SizeError{ID: m.ID, Size: size.Size}})
 		return
 	}
-	e := &RequestError{ID: m.ID, Delivery: deliveryOf(err), Err: err}
+	e, ok := errors.AsType[*RequestError](err)
+	if !ok {
+		e = &RequestError{Delivery: deliveryOf(err), Err: err}
+	}
 	for inner := errors.Unwrap(err); inner != nil && strings.Contains(e.Err.Error(), "://"); inner = errors.Unwrap(inner) {
 		e.Err = inner // without the URL, which may contain a secret
 	}
-	if !m.IsRequest() {
-		e.ID = ""
+	if m.IsRequest() {
+		e.ID = m.ID
 	}
+	lost, cause := e.Delivery == Lost, e.Err // what receives e may change it
 	h.receive(received{err: e})
-	if e.Delivery == Lost {
-		h.cancel(err)
+	if lost {
+		h.cancel(cause) // the end of the link, not of one message
 	}
 }
 
