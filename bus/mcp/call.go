@@ -139,7 +139,7 @@ func (c *client) pending(ctx context.Context, call tools.Call, queue string) *mc
 
 // cancelled cancels the call of a client that cancelled its request.
 func (c *client) cancelled(call tools.Call) {
-	if c.gateway.closed() {
+	if c.gateway.closing.Load() {
 		return // the client may ask another gateway
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)

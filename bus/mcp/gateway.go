@@ -19,6 +19,7 @@ import (
 	"encoding/json"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -60,11 +61,11 @@ type Gateway struct {
 	cfg Config
 
 	asking  singleflight.Group // the request for the tools
+	closing atomic.Bool        // a call that a client does not wait for any more goes on
 	mu      sync.Mutex
 	offers  map[string]rpc.ToolInfo
 	asked   time.Time // when offers was read
 	servers map[string]*server
-	closing bool // a call that a client does not wait for any more goes on
 }
 
 // server is the MCP server of a session.
@@ -103,17 +104,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 }
 
 // Close makes running calls go on although their clients are gone.
-func (g *Gateway) Close() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.closing = true
-}
-
-func (g *Gateway) closed() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.closing
-}
+func (g *Gateway) Close() { g.closing.Store(true) }
 
 // Server returns the server of a session, which is a token. The session decides which
 // artifacts and tasks a client can see, so it must be authenticated.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -14,14 +13,8 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// consumeDeadLetters notifies the owners of schedules of ticks that became dead
-// letters. A call that became a dead letter has a result; a tick has none.
-func (n *Notifier) consumeDeadLetters(ctx context.Context) error {
-	cfg := bus.ConsumeConfig{MaxAttempts: math.MaxInt32, Grace: n.cfg.Grace}
-	return dead.Consume(ctx, n.bus, n.bus.DeadConsumer(), cfg, nil, n.routeDead)
-}
-
-// routeDead puts a notification about a dead tick into the outbox. It never
+// routeDead puts a notification about a dead tick for the owner of its schedule into the
+// outbox. A call that became a dead letter has a result; a tick has none. routeDead never
 // rejects a dead letter: that would create another one, without end.
 func (n *Notifier) routeDead(ctx context.Context, d *bus.Delivery) error {
 	if time.Since(d.Published) > n.cfg.MaxAge {

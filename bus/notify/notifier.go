@@ -103,12 +103,11 @@ func (n *Notifier) Run(ctx context.Context) error {
 		group.Go(func() error { return n.consumeChannel(ctx, name, to) })
 	}
 	group.Go(func() error {
-		cfg := bus.ConsumeConfig{MaxAttempts: math.MaxInt32, Grace: n.cfg.Grace}
-		return dead.Consume(ctx, n.bus, n.bus.NotifierConsumer(), cfg, nil, func(ctx context.Context, d *bus.Delivery) error {
+		return n.consume(ctx, n.bus.NotifierConsumer(), 0, func(ctx context.Context, d *bus.Delivery) error {
 			return n.route(tracing.From(ctx, d.Traceparent()), d)
 		})
 	})
-	group.Go(func() error { return n.consumeDeadLetters(ctx) })
+	group.Go(func() error { return n.consume(ctx, n.bus.DeadConsumer(), 0, n.routeDead) })
 	group.Go(func() error { return n.sweep(ctx) })
 	n.log.Info().Strs("channels", sortedNames(n.cfg.Channels)).Str("default", n.cfg.Default).Msg("notifier started")
 	err := group.Wait()
@@ -138,12 +137,17 @@ func (n *Notifier) isServed(ctx context.Context, name string) (bool, error) {
 	return exists, err
 }
 
+// consume consumes with so many slots; 0 means the default. MaxAge and GiveUp limit the time; the
+// number of attempts is not limited.
+func (n *Notifier) consume(ctx context.Context, consumer bus.Consumer, slots int, handle bus.Handler) error {
+	cfg := bus.ConsumeConfig{Slots: slots, MaxAttempts: math.MaxInt32, Grace: n.cfg.Grace}
+	return dead.Consume(ctx, n.bus, consumer, cfg, nil, handle)
+}
+
 // consumeChannel delivers the notifications of one channel until ctx is done.
 func (n *Notifier) consumeChannel(ctx context.Context, name string, to channel.Channel) error {
 	order, stop := newOrder(n.bus, name), ctx.Done()
-	// GiveUp limits the time; the number of attempts is not limited.
-	cfg := bus.ConsumeConfig{Slots: channel.Slots, MaxAttempts: math.MaxInt32, Grace: n.cfg.Grace}
-	return dead.Consume(ctx, n.bus, n.bus.ChannelConsumer(name), cfg, nil, func(ctx context.Context, d *bus.Delivery) error {
+	return n.consume(ctx, n.bus.ChannelConsumer(name), channel.Slots, func(ctx context.Context, d *bus.Delivery) error {
 		notification, err := decode(name, d)
 		if err != nil {
 			return bus.Reject(bus.CodeUndecodable, err)
@@ -195,7 +199,9 @@ func decode(name string, d *bus.Delivery) (channel.Notification, error) {
 		return n, errors.New("decode notification: it has no text")
 	}
 	n.Channel = name
-	n.ID = cmp.Or(n.ID, d.ID())
+	if n.ID == "" {
+		n.ID = d.ID()
+	}
 	n.Kind = cmp.Or(n.Kind, channel.KindMessage)
 	if n.At.IsZero() {
 		n.At = d.Published.UTC()
