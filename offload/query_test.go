@@ -205,11 +205,19 @@ func TestToolsAcceptWhatModelsWrite(t *testing.T) {
 		{ToolGrep, `{"id":"a","regex":"TWO","ignore_case":"true","max_results":"1"}`, "2: two"},
 		{ToolQuery, `{"filter":"{\"artifact_id\":\"a\"}"}`, "Found 1 artifact(s)"},
 		{ToolInfo, `{"task":null}`, "Found "},
+		// The names of the sources.
+		{ToolQuery, `{"search_filter":{"artifact_id":"a"},"namespace":"n","session_id":"s"}`, "Found 1 artifact(s)"},
+		{ToolInfo, `{"namespace":"n","task_id":null,"session_id":"s"}`, "Found "},
+		{ToolGrep, `{"artifact_id":"a","pattern":"two","namespace":"n","session_id":"s"}`, "2: two"},
 	} {
 		res := registry.Run(t.Context(), tools.Call{ID: "1", Session: "s", Tool: row.tool, Args: []byte(row.args)}, nil)
 		if res.IsError || !strings.Contains(res.ForLLM, row.want) {
 			t.Errorf("%s %s gives %q, want %q", row.tool, row.args, res.ForLLM, row.want)
 		}
+	}
+	call := tools.Call{ID: "1", Session: "s", Tool: ToolGet, Args: []byte(`{"artifact_id":"a","session_id":"other"}`)}
+	if res := registry.Run(t.Context(), call, nil); !res.IsError || !strings.Contains(res.ForLLM, "is not the session of this call") {
+		t.Errorf("another session: %q", res.ForLLM)
 	}
 }
 

@@ -42,44 +42,58 @@ func (r *Reader) Tools() []tools.Tool {
 			}),
 		readTool(ToolInfo, "List the offloaded tool results of this conversation: ids, tools, sizes and ages.",
 			func(ctx context.Context, session string, in infoArgs) (textResult, error) {
-				if in.Session != "" && tools.Token(in.Session) != session {
-					return nil, tools.Errorf(tools.CodeInvalidArguments, "session %q is not the session of this call; omit session", tools.Excerpt(in.Session, 100))
-				}
 				return r.list(ctx, session, ofTask(in.Task), in.Offset, pageArtifacts, PageChars-noteReserve)
 			}),
 	}
+}
+
+// scope is an argument that the sources name. It changes nothing.
+type scope struct {
+	Session string `json:"session,omitempty" jsonschema:"omit it; only the session of this conversation can be read"`
+}
+
+func (s scope) check(session string) error {
+	if s.Session != "" && tools.TokenOf(s.Session) != session && tools.Token(s.Session) != session {
+		return tools.Errorf(tools.CodeInvalidArguments, "session %q is not the session of this call; omit session", tools.Excerpt(s.Session, 100))
+	}
+	return nil
 }
 
 type getArgs struct {
 	ArtifactID string `json:"artifact_id" jsonschema:"the id of the artifact, as its reference shows it"`
 	Offset     int64  `json:"offset,omitempty" jsonschema:"the first character to read, counted from 0; default 0"`
 	Limit      int64  `json:"limit,omitempty" jsonschema:"how many characters to read; default and maximum 15000"`
+	scope
 }
 
 type linesArgs struct {
 	ArtifactID string `json:"artifact_id" jsonschema:"the id of the artifact, as its reference shows it"`
 	LinesQuery
+	scope
 }
 
 type grepArgs struct {
 	ArtifactID string `json:"artifact_id" jsonschema:"the id of the artifact, as its reference shows it"`
 	GrepQuery
+	scope
 }
 
 type jqArgs struct {
 	ArtifactID string `json:"artifact_id" jsonschema:"the id of the artifact, as its reference shows it"`
 	JQQuery
+	scope
 }
 
 type queryArgs struct {
 	Filter map[string]string `json:"filter,omitempty" jsonschema:"metadata values that must all be equal: context_type, biz_id (the id of the tool call), tool_name, action_name, task_id, agent_id, type (TEXT, JSON, BINARY); omit it to list all artifacts"`
 	Offset int               `json:"offset,omitempty" jsonschema:"how many of the newest artifacts to leave out; an answer has at most 50"`
+	scope
 }
 
 type infoArgs struct {
-	Session string `json:"session,omitempty" jsonschema:"omit it; only the session of this conversation can be read"`
-	Task    string `json:"task,omitempty" jsonschema:"only results of this task"`
-	Offset  int    `json:"offset,omitempty" jsonschema:"how many of the newest results to leave out"`
+	scope
+	Task   string `json:"task,omitempty" jsonschema:"only results of this task"`
+	Offset int    `json:"offset,omitempty" jsonschema:"how many of the newest results to leave out"`
 }
 
 // aliases are names that models write instead of those of the arguments.
@@ -87,6 +101,7 @@ var aliases = map[string]string{
 	"knowledge_id": "artifact_id", "id": "artifact_id", "artifact": "artifact_id",
 	"start": "start_line", "end": "end_line", "line": "start_line", "regex": "pattern", "search_filter": "filter", "regexp": "pattern", "case_insensitive": "ignore_case",
 	"before": "context_before", "after": "context_after", "limit": "max_results", "jq": "query", "expression": "query", "task_id": "task",
+	"session_id": "session", "namespace": "",
 }
 
 // CoerceArguments returns the arguments of a reading tool in the form of its schema, as
@@ -105,9 +120,14 @@ type textResult interface{ Text() string }
 
 // readTool returns a tool for a reading function, which gets the session from the
 // call and never from an argument.
-func readTool[In any](name, description string, read func(ctx context.Context, session string, in In) (textResult, error)) tools.Tool {
+func readTool[In interface{ check(session string) error }](name, description string, read func(ctx context.Context, session string, in In) (textResult, error)) tools.Tool {
 	tool, err := tools.NewTool(name, description, func(ctx context.Context, call tools.Call, in In) *tools.Result {
-		found, err := read(ctx, inSession(call).SessionToken(), in)
+		session := inSession(call).SessionToken()
+		var found textResult
+		err := in.check(session)
+		if err == nil {
+			found, err = read(ctx, session, in)
+		}
 		if err != nil {
 			res := tools.Failure(err)
 			res.Silent = true

@@ -34,7 +34,9 @@ func Coerce(schema *jsonschema.Schema, aliases map[string]string, args json.RawM
 		}
 		if value, ok := fields[alias]; ok && (fields[name] == nil || isNull(fields[name]) || bytes.Equal(fields[name], value)) {
 			delete(fields, alias)
-			fields[name], changed = value, true
+			if changed = true; name != "" {
+				fields[name] = value
+			}
 		}
 	}
 	for name, value := range fields {

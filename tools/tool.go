@@ -40,7 +40,8 @@ type Definition struct {
 	// of an artifact of the call's session.
 	AcceptsArtifacts bool
 	// Lenient accepts arguments in other forms than that of Parameters; see Coerce.
-	// Aliases maps other names that models write to the names of arguments.
+	// Aliases maps other names that models write to the names of arguments, or to "" if an
+	// argument changes nothing.
 	Lenient bool
 	Aliases map[string]string
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 
@@ -35,9 +36,9 @@ object with four fields:
 
 A string is written unchanged, blocks as indented JSON. Existing files are never
 replaced: the command appends -1, -2, ... to the name. It skips contents that are already
-offloaded, so you can pipe the growing "messages" through it again. It reads the
-tool_result blocks of Anthropic, and the messages with the role "tool" of OpenAI, whose
-tool_call_id names the file.
+offloaded, so you can pipe the growing "messages" through it again. It understands the
+messages of Anthropic, OpenAI (Chat Completions and Responses), Gemini and the Vercel AI
+SDK; the id of the call names the file. It refuses other formats with exit code 2.
 
 Environment: ` + chat.EnvMinChars + ` and ` + chat.EnvMinRatio + ` are the
 defaults of --min-chars and --min-ratio. A value outside of their range is an error.`,
@@ -85,6 +86,9 @@ func runOffloadHistory(cmd *cobra.Command, flags offloadHistoryFlags) error {
 		res, err = chat.OffloadHistoryTo(cmd.Context(), messages, flags.dir, opts, &out.Writes)
 	} else {
 		res, err = chat.OffloadHistory(cmd.Context(), messages, flags.dir, opts)
+	}
+	if errors.Is(err, chat.ErrFormat) {
+		return cli.Exit(cli.ExitUsage, "stdin: %w", err)
 	}
 	if err != nil {
 		return fmt.Errorf("%w; check that --dir %q is writable and its disk is not full", err, flags.dir)

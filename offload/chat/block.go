@@ -15,6 +15,8 @@ type block struct {
 	id     string // of a result: its tool_use_id, "" if it has no usable id
 	value  string // of a result: its content; "" if absent
 	at     span   // of the content in the message's text
+	// before and behind are JSON around a reference in place of the content.
+	before, behind string
 }
 
 // blocks yields the blocks of a message whose content is an array. In a Message of
@@ -55,8 +57,8 @@ func newBlock(text string, offset int) (block, error) {
 	return b, nil
 }
 
-// historyResults yields the tool results of a message: its blocks, or its whole content
-// if it has the role "tool" and a tool_call_id.
+// historyResults yields the tool results of a message: its blocks, its whole content if it has
+// the role "tool" and a tool_call_id, or those of other formats.
 func (m Message) historyResults() iter.Seq[block] {
 	return func(yield func(block) bool) {
 		blocks := false
@@ -69,6 +71,13 @@ func (m Message) historyResults() iter.Seq[block] {
 		if id := m.toolCallID(); !blocks && id != "" && m.content != (span{}) {
 			content := m.contentText()
 			yield(block{text: content, result: true, id: id, value: content, at: m.content})
+			return
+		}
+		others, _ := m.otherResults() // OffloadHistoryTo returns the error
+		for _, b := range others {
+			if !yield(b) {
+				return
+			}
 		}
 	}
 }
@@ -130,13 +139,13 @@ func (b block) weight() int {
 	return length(b.text)
 }
 
-// replacement is a new string for a part of a message.
+// replacement is new JSON for a part of a message.
 type replacement struct {
 	at   span
 	with string
 }
 
-// replace returns a copy of m with parts of its content replaced. The parts are in
+// replace returns a copy of m with parts replaced. The parts are in
 // ascending order.
 func (m Message) replace(parts []replacement) Message {
 	if len(parts) == 0 {
@@ -146,7 +155,7 @@ func (m Message) replace(parts []replacement) Message {
 	copied := 0
 	for _, part := range parts {
 		text.WriteString(m.text[copied:part.at.start])
-		text.WriteString(Quote(part.with))
+		text.WriteString(part.with)
 		copied = part.at.end
 	}
 	text.WriteString(m.text[copied:])

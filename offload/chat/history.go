@@ -2,9 +2,13 @@ package chat
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 )
+
+// ErrFormat means that a history has a format that the package does not understand.
+var ErrFormat = errors.New("unknown format")
 
 // HistoryResult is an offloaded history.
 type HistoryResult struct {
@@ -18,10 +22,14 @@ type HistoryResult struct {
 	Files []string
 }
 
-// OffloadHistory moves each tool_result, and the content of each message with the role
-// "tool" (OpenAI), of at least opts.MinChars, starting at the oldest message, to <dir>/tool-result-<tool_use_id or tool_call_id>.md, and puts a reference relative
-// to dir in its place. It writes a string unchanged, any other content as JSON indented
-// by two spaces. All other fields, blocks and messages stay.
+// OffloadHistory moves each tool result of at least opts.MinChars, starting at the oldest message,
+// to <dir>/tool-result-<id>.md, and puts a reference relative to dir in its place. It writes a
+// string unchanged, any other content as JSON indented by two spaces. All other fields, blocks and
+// messages stay.
+//
+// Results are the tool_result blocks of Anthropic, messages with the role "tool" (OpenAI),
+// outputs of function calls (OpenAI's Responses API), a functionResponse (Gemini) and a
+// tool-result (Vercel AI SDK). Another format is ErrFormat.
 //
 // It never replaces a file: if a name is used, by this history or by a file with other
 // content, it gets the next suffix of -1, -2, ..., but never the name of another id of
@@ -47,7 +55,10 @@ func OffloadHistoryTo(ctx context.Context, messages []Message, dir string, opts 
 		return res, nil
 	}
 	names := newFileNames(w, dir, resultPrefix)
-	for _, m := range messages {
+	for i, m := range messages {
+		if _, err := m.otherResults(); err != nil {
+			return HistoryResult{}, fmt.Errorf("offload history: message %d: %w: %w", i, ErrFormat, err)
+		}
 		for b := range m.historyResults() {
 			names.reserve(b)
 		}
@@ -62,7 +73,7 @@ func OffloadHistoryTo(ctx context.Context, messages []Message, dir string, opts 
 			if err != nil {
 				return HistoryResult{}, fmt.Errorf("offload history: message %d, result %q: %w", i, b.id, err)
 			}
-			parts = append(parts, replacement{b.at, "[Content offloaded to: ./" + filepath.Base(path) + "]"})
+			parts = append(parts, replacement{b.at, b.before + Quote("[Content offloaded to: ./"+filepath.Base(path)+"]") + b.behind})
 			res.OffloadedCount++
 			res.FreedChars += contentLength(b.value)
 			res.Files = append(res.Files, path)
@@ -96,7 +107,9 @@ func (o Options) belowRatio(messages []Message) bool {
 	}
 	offloadable, total := 0, 0
 	for _, m := range messages {
-		if content := m.contentText(); kindOf(content) == "a string" {
+		if content := m.contentText(); content == "" {
+			total += length(m.text)
+		} else if kindOf(content) == "a string" {
 			total += contentLength(content)
 		}
 		for b := range m.blocks() {

@@ -49,7 +49,7 @@ func OffloadResultsTo(ctx context.Context, m Message, session, dir string, minCh
 		if err != nil {
 			return MessageResult{}, fmt.Errorf("offload result %q: %w", b.id, err)
 		}
-		parts = append(parts, replacement{b.at, reference})
+		parts = append(parts, replacement{b.at, Quote(reference)})
 		res.FreedChars += chars - length(reference)
 		res.Files = append(res.Files, path)
 	}

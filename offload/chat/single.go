@@ -60,7 +60,7 @@ func OffloadMessageTo(ctx context.Context, m Message, session, dir string, w Fil
 		return MessageResult{}, fmt.Errorf("offload message to %q: %w", path, err)
 	}
 	return MessageResult{
-		Message:    m.replace([]replacement{{m.content, reference}}),
+		Message:    m.replace([]replacement{{m.content, Quote(reference)}}),
 		FreedChars: m.Length() - length(reference),
 		File:       path,
 		Files:      []string{path},

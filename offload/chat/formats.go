@@ -1,0 +1,138 @@
+package chat
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+)
+
+// responseItem matches the types of items of OpenAI's Responses API.
+var responseItem = regexp.MustCompile(`^"(message|reasoning|item_reference|compaction|mcp_\w+|\w+_call(_output)?)"$`)
+
+// otherResults returns the results of a message that are not in the format of Anthropic or of
+// OpenAI's Chat Completions: an item of OpenAI's Responses API, parts of Gemini, or blocks and
+// parts of the Vercel AI SDK. The error names a format that the package does not understand.
+func (m Message) otherResults() (results []block, err error) {
+	refuse := func(found, of string) error {
+		return fmt.Errorf("it has %s, the format of %s; only those of Anthropic, OpenAI (Chat Completions and Responses), Gemini and the Vercel AI SDK are understood", found, of)
+	}
+	top, err := m.fields(span{0, len(m.text)}, "role", "type", "call_id", "output", "parts", "lc", "tool_call_id")
+	if err != nil {
+		return nil, err
+	}
+	role, kind := top[0].of(m.text), top[1].of(m.text)
+	switch {
+	case role == `"function"` && top[4] == (span{}):
+		return nil, refuse(`the role "function"`, "an old API of OpenAI")
+	case top[5] != (span{}):
+		return nil, refuse(`the field "lc"`, "LangChain")
+	case role == "" && (slices.Contains([]string{`"human"`, `"ai"`, `"tool"`, `"system"`}, kind) || top[6] != (span{})):
+		return nil, refuse("the type "+kind+" and no role", "LangChain")
+	case role == "" && kind != "" && !responseItem.MatchString(kind):
+		return nil, refuse("the type "+kind+" and no role", "another program")
+	case kind == `"function_call_output"` || kind == `"custom_tool_call_output"`:
+		results = append(results, m.resultAt(top[2], top[3]))
+	}
+	for _, list := range []span{m.content, top[4]} {
+		if kindOf(list.of(m.text)) != "an array" {
+			continue
+		}
+		for _, at := range members(list.of(m.text)) {
+			if at = at.after(list.start); m.text[at.start] != '{' {
+				continue
+			}
+			f, err := m.fields(at, "toolCallId", "output", "result", "functionResponse", "function_response", "toolResult")
+			switch {
+			case err != nil:
+				return nil, err
+			case f[5] != (span{}):
+				return nil, refuse("a toolResult", "Amazon Bedrock")
+			case f[3] != (span{}) || f[4] != (span{}):
+				err = m.addResponse(&results, f[3], f[4])
+			case f[0] != (span{}):
+				err = m.addOutput(&results, f[0], f[1], f[2])
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+	}
+	return results, nil
+}
+
+// fields is pick for an object in the text of the message.
+func (m Message) fields(object span, names ...string) ([]span, error) {
+	found, err := pick(object.of(m.text), names...)
+	for i := range found {
+		if found[i] != (span{}) {
+			found[i] = found[i].after(object.start)
+		}
+	}
+	return found, err
+}
+
+// after returns the span of a part in a text in which the text of s begins at offset.
+func (s span) after(offset int) span { return span{s.start + offset, s.end + offset} }
+
+func (m Message) resultAt(id, value span) block {
+	b := block{result: true, value: value.of(m.text), at: value}
+	if text := id.of(m.text); kindOf(text) == "a string" {
+		b.id = unquote(text)
+	}
+	return b
+}
+
+// addOutput adds a result of the Vercel AI SDK: the value of an output with a type, an output of
+// any form, or, in old versions, the result.
+func (m Message) addOutput(results *[]block, id, output, old span) error {
+	if output == (span{}) {
+		output = old
+	}
+	b := m.resultAt(id, output)
+	if kindOf(b.value) == "an object" {
+		f, err := m.fields(output, "type", "value")
+		if err != nil {
+			return err
+		}
+		switch kind := f[0].of(m.text); {
+		case f[1] == (span{}):
+		case kind == `"content"`: // its value must be a list
+			b.value, b.before, b.behind = f[1].of(m.text), `{"type":"text","value":`, "}"
+		case kind != "":
+			b = m.resultAt(id, f[1])
+		}
+	}
+	*results = append(*results, b)
+	return nil
+}
+
+// addResponse adds a functionResponse of Gemini, in either spelling. Its response must stay an
+// object.
+func (m Message) addResponse(results *[]block, camel, snake span) error {
+	at := camel
+	if at == (span{}) {
+		at = snake
+	}
+	if m.text[at.start] != '{' {
+		return nil
+	}
+	f, err := m.fields(at, "id", "name", "response")
+	if err != nil {
+		return err
+	}
+	if f[0] == (span{}) {
+		f[0] = f[1]
+	}
+	b := m.resultAt(f[0], f[2])
+	if kindOf(b.value) == "an object" {
+		var values []span
+		for _, value := range members(b.value) {
+			values = append(values, value.after(f[2].start))
+		}
+		if b.before, b.behind = `{"output":`, "}"; len(values) == 1 && m.text[values[0].start] == '"' {
+			b = m.resultAt(f[0], values[0])
+		}
+	}
+	*results = append(*results, b)
+	return nil
+}

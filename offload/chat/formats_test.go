@@ -1,0 +1,98 @@
+package chat
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestHistoryFormats: a result leaves each format that is understood, and nothing else changes.
+func TestHistoryFormats(t *testing.T) {
+	long := strings.Repeat("long ", 40)
+	const reference = `"[Content offloaded to: ./tool-result-c1.md]"`
+	for name, row := range map[string]struct{ before, after, file string }{
+		"responses": {
+			`[{"role":"user","content":"hi"},{"type":"reasoning","id":"r1","summary":[]},{"type":"function_call","call_id":"c1","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"c1","output":"LONG","status":"completed"}]`,
+			`[{"role":"user","content":"hi"},{"type":"reasoning","id":"r1","summary":[]},{"type":"function_call","call_id":"c1","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"c1","output":REF,"status":"completed"}]`, long,
+		},
+		"responses with a list": {
+			`[{"output":[{"type":"input_text","text":"LONG"}],"type":"custom_tool_call_output","call_id":"c1"}]`,
+			`[{"output":REF,"type":"custom_tool_call_output","call_id":"c1"}]`, "[\n  {\n    \"type\": \"input_text\",\n    \"text\": \"" + long + "\"\n  }\n]",
+		},
+		"gemini": {
+			`[{"role":"model","parts":[{"functionCall":{"name":"f","args":{}}}]},{"role":"user","parts":[{"functionResponse":{"id":"c1","name":"f","response":{"result":"LONG"}}},{"text":"x"}]}]`,
+			`[{"role":"model","parts":[{"functionCall":{"name":"f","args":{}}}]},{"role":"user","parts":[{"functionResponse":{"id":"c1","name":"f","response":{"result":REF}}},{"text":"x"}]}]`, long,
+		},
+		"gemini without ids": {
+			`[{"role":"function","parts":[{"function_response":{"name":"c1","response":{"a":1,"b":"LONG"}}}]}]`,
+			`[{"role":"function","parts":[{"function_response":{"name":"c1","response":{"output":REF}}}]}]`, "{\n  \"a\": 1,\n  \"b\": \"" + long + "\"\n}",
+		},
+		"vercel": {
+			`[{"role":"tool","content":[{"type":"tool-result","toolCallId":"c1","toolName":"f","output":{"type":"text","value":"LONG"}}]}]`,
+			`[{"role":"tool","content":[{"type":"tool-result","toolCallId":"c1","toolName":"f","output":{"type":"text","value":REF}}]}]`, long,
+		},
+		"vercel with a list": {
+			`[{"role":"tool","content":[{"type":"tool-result","toolCallId":"c1","output":{"type":"content","value":["LONG"]}}]}]`,
+			`[{"role":"tool","content":[{"type":"tool-result","toolCallId":"c1","output":{"type":"text","value":REF}}]}]`, "[\n  \"" + long + "\"\n]",
+		},
+		"vercel 4": {
+			`[{"role":"tool","content":[{"type":"tool-result","toolCallId":"c1","result":["LONG"]}]}]`,
+			`[{"role":"tool","content":[{"type":"tool-result","toolCallId":"c1","result":REF}]}]`, "[\n  \"" + long + "\"\n]",
+		},
+		"vercel of a page": {
+			`[{"id":"m","role":"assistant","parts":[{"type":"tool-f","toolCallId":"c1","state":"output-available","input":{},"output":"LONG"}]}]`,
+			`[{"id":"m","role":"assistant","parts":[{"type":"tool-f","toolCallId":"c1","state":"output-available","input":{},"output":REF}]}]`, long,
+		},
+	} {
+		dir := t.TempDir()
+		text := strings.ReplaceAll(row.before, "LONG", long)
+		for range 2 { // the second time, there is nothing to do
+			messages, err := ParseHistory([]byte(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			res, err := OffloadHistory(t.Context(), messages, dir, Options{})
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			var all []string
+			for _, m := range res.Messages {
+				all = append(all, m.String())
+			}
+			text = "[" + strings.Join(all, ",") + "]"
+			if want := strings.ReplaceAll(row.after, "REF", reference); text != want {
+				t.Errorf("%s: got %s, want %s", name, text, want)
+			}
+		}
+		if data, err := os.ReadFile(filepath.Join(dir, "tool-result-c1.md")); err != nil || string(data) != row.file {
+			t.Errorf("%s: the file has %q, %v; want %q", name, data, err, row.file)
+		}
+		if files, _ := os.ReadDir(dir); len(files) != 1 {
+			t.Errorf("%s: %d files", name, len(files))
+		}
+	}
+}
+
+// TestUnknownFormats: a history whose results the package would miss is an error.
+func TestUnknownFormats(t *testing.T) {
+	for message, want := range map[string]string{
+		`{"role":"function","name":"f","content":"x"}`:                                          `the role "function"`,
+		`{"role":"user","content":[{"toolResult":{"toolUseId":"t","content":[{"text":"x"}]}}]}`: "Amazon Bedrock",
+		`{"type":"tool","content":"x","tool_call_id":"c"}`:                                      "LangChain",
+		`{"type":"human","data":{"content":"x"}}`:                                               "LangChain",
+		`{"lc":1,"type":"constructor","id":["langchain","schema","ToolMessage"],"kwargs":{}}`:   "LangChain",
+		`{"type":"observation","text":"x"}`:                                                     `the type "observation"`,
+		`{"type":"function_call_output","call_id":"a","call_id":"b","output":"x"}`:              `"call_id" occurs twice`,
+	} {
+		messages, err := ParseHistory([]byte(`[{"role":"user","content":"hi"},` + message + `]`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := OffloadHistory(t.Context(), messages, t.TempDir(), Options{})
+		if !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "message 1") || res.Messages != nil {
+			t.Errorf("%s: %v; want %s", message, err, want)
+		}
+	}
+}
