@@ -1,8 +1,10 @@
 package jq
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -28,6 +30,64 @@ func newJSONRows(src io.Reader) rowSource { return jsonRows{jsonread.New(src, ma
 func (r jsonRows) next() ([]byte, error) { return r.Value() }
 
 func (r jsonRows) offset() int64 { return r.Offset() }
+
+// logRows are the values in the lines of a log: a line that is JSON, or ends with an object.
+type logRows struct {
+	lines *bufio.Scanner
+	at    int64 // where the next line begins
+}
+
+func newLogRows(src io.Reader) rowSource {
+	r := &logRows{lines: bufio.NewScanner(src)}
+	r.lines.Buffer(nil, maxElement)
+	r.lines.Split(func(data []byte, atEOF bool) (int, []byte, error) {
+		n, line, err := bufio.ScanLines(data, atEOF)
+		r.at += int64(n)
+		return n, line, err
+	})
+	return r
+}
+
+func (r *logRows) next() ([]byte, error) {
+	for r.lines.Scan() {
+		if row := jsonIn(r.lines.Bytes()); row != nil {
+			return row, nil
+		}
+	}
+	if r.lines.Err() != nil {
+		return nil, r.lines.Err()
+	}
+	return nil, io.EOF
+}
+
+func (r *logRows) offset() int64 { return r.at }
+
+// jsonIn returns the JSON of a line of a log, or nil.
+func jsonIn(line []byte) jsontext.Value {
+	row := jsontext.Value(line)
+	if row.Kind() != '[' || !row.IsValid() {
+		row = row[max(bytes.IndexByte(row, '{'), 0):]
+	}
+	if k := row.Kind(); k != '{' && k != '[' || !row.IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) {
+		return nil
+	}
+	return row
+}
+
+// isLog reports whether a text that begins with head is not JSON, but has lines with JSON.
+func isLog(head []byte) bool {
+	head = bytes.TrimPrefix(head, []byte("\uFEFF"))
+	dec := jsontext.NewDecoder(bytes.NewReader(head), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	err := dec.SkipValue()
+	for err == nil {
+		err = dec.SkipValue()
+	}
+	if err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF) {
+		return false
+	}
+	_, err = newLogRows(bytes.NewReader(head)).next()
+	return err == nil
+}
 
 // tableRows are the rows of a table as objects. Cells without a column have their number
 // as the key.

@@ -154,6 +154,10 @@ func (r *runner) run(src io.Reader) error {
 		return r.eachRow(func(src io.Reader) rowSource { return newTableRows(src, r.Comma) }, in, head)
 	}
 	r.shift = r.Place.Byte
+	if isLog(head) {
+		r.res.Notes = append(r.res.Notes, "the text is not JSON as a whole: the query ran on the lines that contain JSON")
+		return r.eachRow(newLogRows, in, head)
+	}
 	if err := jsonread.New(bytes.NewReader(head), maxElement).Skip(); err != nil && int64(len(head)) < r.Size { // one large value
 		return r.notJSON(r.document(in))
 	}
