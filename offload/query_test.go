@@ -215,7 +215,7 @@ func TestToolsAcceptWhatModelsWrite(t *testing.T) {
 			t.Errorf("%s %s gives %q, want %q", row.tool, row.args, res.ForLLM, row.want)
 		}
 	}
-	call := tools.Call{ID: "1", Session: "s", Tool: ToolGet, Args: []byte(`{"artifact_id":"a","session_id":"other"}`)}
+	call := tools.Call{ID: "1", Session: "s", Tool: ToolInfo, Args: []byte(`{"session_id":"other"}`)}
 	if res := registry.Run(t.Context(), call, nil); !res.IsError || !strings.Contains(res.ForLLM, "is not the session of this call") {
 		t.Errorf("another session: %q", res.ForLLM)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -42,58 +43,44 @@ func (r *Reader) Tools() []tools.Tool {
 			}),
 		readTool(ToolInfo, "List the offloaded tool results of this conversation: ids, tools, sizes and ages.",
 			func(ctx context.Context, session string, in infoArgs) (textResult, error) {
+				if in.Session != "" && tools.Token(in.Session) != session {
+					return nil, tools.Errorf(tools.CodeInvalidArguments, "session %q is not the session of this call; omit session", tools.Excerpt(in.Session, 100))
+				}
 				return r.list(ctx, session, ofTask(in.Task), in.Offset, pageArtifacts, PageChars-noteReserve)
 			}),
 	}
-}
-
-// scope is an argument that the sources name. It changes nothing.
-type scope struct {
-	Session string `json:"session,omitempty" jsonschema:"omit it; only the session of this conversation can be read"`
-}
-
-func (s scope) check(session string) error {
-	if s.Session != "" && tools.TokenOf(s.Session) != session && tools.Token(s.Session) != session {
-		return tools.Errorf(tools.CodeInvalidArguments, "session %q is not the session of this call; omit session", tools.Excerpt(s.Session, 100))
-	}
-	return nil
 }
 
 type getArgs struct {
 	ArtifactID string `json:"artifact_id" jsonschema:"the id of the artifact, as its reference shows it"`
 	Offset     int64  `json:"offset,omitempty" jsonschema:"the first character to read, counted from 0; default 0"`
 	Limit      int64  `json:"limit,omitempty" jsonschema:"how many characters to read; default and maximum 15000"`
-	scope
 }
 
 type linesArgs struct {
 	ArtifactID string `json:"artifact_id" jsonschema:"the id of the artifact, as its reference shows it"`
 	LinesQuery
-	scope
 }
 
 type grepArgs struct {
 	ArtifactID string `json:"artifact_id" jsonschema:"the id of the artifact, as its reference shows it"`
 	GrepQuery
-	scope
 }
 
 type jqArgs struct {
 	ArtifactID string `json:"artifact_id" jsonschema:"the id of the artifact, as its reference shows it"`
 	JQQuery
-	scope
 }
 
 type queryArgs struct {
 	Filter map[string]string `json:"filter,omitempty" jsonschema:"metadata values that must all be equal: context_type, biz_id (the id of the tool call), tool_name, action_name, task_id, agent_id, type (TEXT, JSON, BINARY); omit it to list all artifacts"`
 	Offset int               `json:"offset,omitempty" jsonschema:"how many of the newest artifacts to leave out; an answer has at most 50"`
-	scope
 }
 
 type infoArgs struct {
-	scope
-	Task   string `json:"task,omitempty" jsonschema:"only results of this task"`
-	Offset int    `json:"offset,omitempty" jsonschema:"how many of the newest results to leave out"`
+	Session string `json:"session,omitempty" jsonschema:"omit it; only the session of this conversation can be read"`
+	Task    string `json:"task,omitempty" jsonschema:"only results of this task"`
+	Offset  int    `json:"offset,omitempty" jsonschema:"how many of the newest results to leave out"`
 }
 
 // aliases are names that models write instead of those of the arguments.
@@ -120,14 +107,9 @@ type textResult interface{ Text() string }
 
 // readTool returns a tool for a reading function, which gets the session from the
 // call and never from an argument.
-func readTool[In interface{ check(session string) error }](name, description string, read func(ctx context.Context, session string, in In) (textResult, error)) tools.Tool {
+func readTool[In any](name, description string, read func(ctx context.Context, session string, in In) (textResult, error)) tools.Tool {
 	tool, err := tools.NewTool(name, description, func(ctx context.Context, call tools.Call, in In) *tools.Result {
-		session := inSession(call).SessionToken()
-		var found textResult
-		err := in.check(session)
-		if err == nil {
-			found, err = read(ctx, session, in)
-		}
+		found, err := read(ctx, inSession(call).SessionToken(), in)
 		if err != nil {
 			res := tools.Failure(err)
 			res.Silent = true
@@ -141,5 +123,9 @@ func readTool[In interface{ check(session string) error }](name, description str
 	if err != nil { // a mistake in an argument struct above; any test finds it
 		panic(fmt.Sprintf("offload: %v", err))
 	}
-	return tool.WithEffect(tools.Idempotent).WithoutOffload().Leniently(aliases)
+	names := maps.Clone(aliases)
+	if tool.Definition().Parameters.Properties["session"] == nil {
+		names["session_id"] = "" // the tool reads the session of its call in any case
+	}
+	return tool.WithEffect(tools.Idempotent).WithoutOffload().Leniently(names)
 }
