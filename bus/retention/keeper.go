@@ -66,14 +66,14 @@ type Keeper struct {
 	cfg Config
 	id  string
 
-	fills       atomic.Pointer[[]bus.Fill]
-	warned      time.Time
-	warnedYoung time.Time
-	logged      time.Time
-	removed     uint64 // records since then
-	nextExpire  time.Time
-	last        map[string]seen // by stream
-	freed       bool            // the last check freed space
+	warn, warnYoung zerolog.Logger // one message in warnInterval each
+
+	fills      atomic.Pointer[[]bus.Fill]
+	logged     time.Time
+	removed    uint64 // records since then
+	nextExpire time.Time
+	last       map[string]seen // by stream
+	freed      bool            // the last check freed space
 }
 
 // seen is what a check left of a stream.
@@ -92,6 +92,8 @@ func New(b *bus.Bus, cfg Config) *Keeper {
 		cfg.SessionsTTL = DefaultSessionsTTL
 	}
 	k := &Keeper{bus: b, api: jsapi.New(b.JetStream()), cfg: cfg, id: nuid.Next(), last: map[string]seen{}}
+	k.warn = cfg.Log.Sample(&zerolog.BurstSampler{Burst: 1, Period: warnInterval})
+	k.warnYoung = cfg.Log.Sample(&zerolog.BurstSampler{Burst: 1, Period: warnInterval})
 	k.fills.Store(&[]bus.Fill{})
 	return k
 }
@@ -102,7 +104,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	k.nextExpire = time.Now().Add(rand.N(expireInterval))
 	for {
 		if err := k.Check(ctx); err != nil && ctx.Err() == nil {
-			k.warn(func(e *zerolog.Event) { e.Err(err).Msg("cannot check how full the streams are") })
+			k.warn.Warn().Err(err).Msg("cannot check how full the streams are")
 		}
 		checked := time.Now()
 		select {
@@ -142,7 +144,7 @@ func (k *Keeper) Check(ctx context.Context) error {
 			continue
 		}
 		if err := k.trim(ctx, f, urgent); err != nil {
-			k.warn(func(e *zerolog.Event) { e.Err(err).Str("stream", f.Name).Msg("cannot remove old records") })
+			k.warn.Warn().Err(err).Str("stream", f.Name).Msg("cannot remove old records")
 			continue
 		}
 		if fills[i], err = bus.ReadFill(ctx, k.bus, f.Stream); err != nil {
@@ -154,9 +156,7 @@ func (k *Keeper) Check(ctx context.Context) error {
 	}
 	k.fills.Store(&fills)
 	if f, ok := fullest(fills); ok && f.Ratio() >= warnAbove {
-		k.warn(func(e *zerolog.Event) {
-			e.Str("stream", f.Name).Int("percent", int(100*f.Ratio())).Str("reason", f.Full().Error()).Msg("stream is nearly full")
-		})
+		k.warn.Warn().Str("stream", f.Name).Int("percent", int(100*f.Ratio())).Str("reason", f.Full().Error()).Msg("stream is nearly full")
 	}
 	if now := time.Now(); now.After(k.nextExpire) {
 		k.nextExpire = now.Add(expireInterval + rand.N(expireInterval))
@@ -182,17 +182,10 @@ func (k *Keeper) youngest() time.Duration { return min(k.cfg.MinAge, k.bus.Confi
 // trim removes the oldest records of a stream. Waiting calls and notifications are not
 // finished work, and a stream of dead letters removes its oldest ones itself.
 func (k *Keeper) trim(ctx context.Context, f bus.Fill, urgent bool) error {
-	var trim func(context.Context, bus.Fill, *lease, bool) error
 	age := k.cfg.MinAge
-	switch f.Stream {
-	case bus.Results:
-		trim = k.trimResults
-		if urgent {
-			age = k.youngest()
-		}
-	case bus.Sessions:
-		trim = k.trimSessions
-	default:
+	if f.Stream == bus.Results && urgent {
+		age = k.youngest()
+	} else if f.Stream != bus.Results && f.Stream != bus.Sessions {
 		return nil
 	}
 	if f.At.Sub(f.Oldest) < age { // nothing may be removed
@@ -202,24 +195,13 @@ func (k *Keeper) trim(ctx context.Context, f bus.Fill, urgent bool) error {
 	if err != nil || l == nil {
 		return err
 	}
-	return errors.Join(trim(ctx, f, l, urgent), l.release(ctx))
-}
-
-// warn logs at most one warning in warnInterval.
-func (k *Keeper) warn(send func(*zerolog.Event)) {
-	if now := time.Now(); now.Sub(k.warned) >= warnInterval {
-		k.warned = now
-		send(k.cfg.Log.Warn())
+	toFree := f.Bytes - int64(trimTo*float64(f.MaxBytes))
+	if f.Stream == bus.Sessions {
+		err = k.removeSessions(ctx, l, age, toFree)
+	} else {
+		err = k.trimResults(ctx, f, l, toFree, urgent)
 	}
-}
-
-// warnYoung logs at most one warning in warnInterval.
-func (k *Keeper) warnYoung(f bus.Fill) {
-	if now := time.Now(); now.Sub(k.warnedYoung) >= warnInterval {
-		k.warnedYoung = now
-		k.cfg.Log.Warn().Str("stream", f.Name).Int("percent", int(100*f.Ratio())).Stringer("min_age", k.cfg.MinAge).Str("reason", f.Full().Error()).
-			Msg("removed records that are younger than the minimum age, because the stream does not hold all of that time")
-	}
+	return errors.Join(err, l.release(ctx))
 }
 
 // Fills returns how full the streams were at the last check.

@@ -17,19 +17,15 @@ const leaseTime = time.Minute
 // lease is the right to trim a stream. It is stored in the trim record, beside the time
 // before which records were removed.
 type lease struct {
-	k        *Keeper
+	bus      *bus.Bus
 	stream   string
-	kv       jetstream.KeyValue
+	id       string // of the keeper
 	revision uint64
 	record   Trimmed
 }
 
 // acquire returns nil if another keeper trims the stream.
 func (k *Keeper) acquire(ctx context.Context, stream string) (*lease, error) {
-	kv, err := k.bus.Bucket(ctx, bus.TasksBucket)
-	if err != nil {
-		return nil, err
-	}
 	record, revision, err := ReadTrimmed(ctx, k.bus, stream)
 	if err != nil {
 		return nil, err
@@ -37,8 +33,8 @@ func (k *Keeper) acquire(ctx context.Context, stream string) (*lease, error) {
 	if record.Holder != "" && record.Holder != k.id && time.Now().Before(record.Until) && time.Until(record.Until) <= leaseTime {
 		return nil, nil
 	}
-	l := &lease{k, stream, kv, revision, record}
-	if err := l.store(ctx, k.id); err != nil {
+	l := &lease{k.bus, stream, k.id, revision, record}
+	if err := l.store(ctx, l.id); err != nil {
 		if errors.Is(err, errLost) {
 			return nil, nil
 		}
@@ -55,7 +51,7 @@ func (l *lease) removing(ctx context.Context, before time.Time) error {
 	if before.After(l.record.Before) {
 		l.record.Before = before.UTC()
 	}
-	return l.store(ctx, l.k.id)
+	return l.store(ctx, l.id)
 }
 
 func (l *lease) release(ctx context.Context) error {
@@ -71,7 +67,11 @@ func (l *lease) store(ctx context.Context, holder string) error {
 	if err != nil {
 		return err
 	}
-	revision, err := l.kv.Update(ctx, TrimmedKey(l.stream), body, l.revision)
+	kv, err := l.bus.Bucket(ctx, bus.TasksBucket)
+	if err != nil {
+		return err
+	}
+	revision, err := kv.Update(ctx, TrimmedKey(l.stream), body, l.revision)
 	if api, ok := errors.AsType[*jetstream.APIError](err); errors.Is(err, jetstream.ErrKeyExists) || ok && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
 		return errLost
 	}
@@ -80,4 +80,15 @@ func (l *lease) store(ctx context.Context, holder string) error {
 	}
 	l.revision = revision
 	return nil
+}
+
+// EndLease ends the lease of the process that trimmed a stream. Otherwise a full stream would
+// stop all work for the rest of the lease. Call it only if that process has ended.
+func EndLease(ctx context.Context, b *bus.Bus, stream string) error {
+	record, revision, err := ReadTrimmed(ctx, b, stream)
+	if err != nil || record.Holder == "" {
+		return err
+	}
+	l := lease{bus: b, stream: stream, revision: revision, record: record}
+	return l.release(ctx)
 }

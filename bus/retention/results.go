@@ -27,7 +27,7 @@ const trimRound = 50_000
 //     read, first of sessions without a call in progress. Finished work must not stop new
 //     work. In that time, a client that got no answer repeats its publish, and the worker
 //     finds the result.
-func (k *Keeper) trimResults(ctx context.Context, f bus.Fill, l *lease, urgent bool) error {
+func (k *Keeper) trimResults(ctx context.Context, f bus.Fill, l *lease, toFree int64, urgent bool) error {
 	stream, err := k.bus.Stream(ctx, bus.Results)
 	if err != nil {
 		return err
@@ -46,25 +46,23 @@ func (k *Keeper) trimResults(ctx context.Context, f bus.Fill, l *lease, urgent b
 		read = min(read, notified.AckFloor.Stream+1)
 	}
 	now := info.TimeStamp
-	t := &trimming{k: k, stream: stream, lease: l, first: info.State.FirstSeq, toFree: f.Bytes - int64(trimTo*float64(f.MaxBytes))}
+	t := &trimming{k: k, stream: stream, lease: l, first: info.State.FirstSeq, toFree: toFree}
 	if t.work, err = k.workInProgress(ctx); err != nil {
 		return err
 	}
-	passes := []pass{{now.Add(-k.cfg.MinAge), read, t.removeIdle, false}}
+	old, young := now.Add(-k.cfg.MinAge), now.Add(-k.youngest())
+	passes := []pass{{cutoff: old, end: read}}
 	if urgent {
-		passes = append(passes,
-			pass{now.Add(-k.cfg.MinAge), end, t.removeIdle, false},
-			pass{now.Add(-k.cfg.MinAge), end, t.removeBusy, false},
-			pass{now.Add(-k.youngest()), read, t.removeIdle, true},
-			pass{now.Add(-k.youngest()), read, t.removeBusy, true})
+		passes = append(passes, pass{cutoff: old, end: end}, pass{cutoff: old, end: end, busy: true},
+			pass{cutoff: young, end: read, young: true}, pass{cutoff: young, end: read, busy: true, young: true})
 	}
-	before, young := t.toFree, false
+	before, removedYoung := t.toFree, false
 	for _, p := range passes {
 		left := t.toFree
 		if err := t.run(ctx, p); err != nil {
 			return err
 		}
-		young = young || p.young && t.toFree < left
+		removedYoung = removedYoung || p.young && t.toFree < left
 	}
 	after, err := bus.ReadFill(ctx, k.bus, bus.Results)
 	if err != nil || t.toFree == before {
@@ -79,8 +77,9 @@ func (k *Keeper) trimResults(ctx context.Context, f bus.Fill, l *lease, urgent b
 			Msg("removed the oldest records, because the stream was filling up")
 		k.logged, k.removed = now, 0
 	}
-	if young {
-		k.warnYoung(f)
+	if removedYoung {
+		k.warnYoung.Warn().Str("stream", f.Name).Int("percent", int(100*f.Ratio())).Stringer("min_age", k.cfg.MinAge).Str("reason", f.Full().Error()).
+			Msg("removed records that are younger than the minimum age, because the stream does not hold all of that time")
 	}
 	return nil
 }
@@ -136,6 +135,22 @@ func (k *Keeper) addUnfinished(ctx context.Context, r *round, busy *work) error 
 		}
 	}
 	return nil
+}
+
+// round is a part of the results stream.
+type round struct {
+	records []record
+	async   map[string]bool // <session>.<call> of async results without a completion in this part
+	newest  time.Time       // when the last record was stored
+	next    uint64          // the sequence after the part
+	last    bool            // no part follows
+}
+
+type record struct {
+	sequence uint64
+	session  string // token; empty if the record has none
+	call     string // <session>.<call>
+	size     int64  // in bytes, approximately
 }
 
 // readRound reads the next records that were stored before cutoff: at most trimRound, and

@@ -21,13 +21,6 @@ type conversation struct {
 	lastAt  time.Time
 }
 
-// trimSessions removes the conversations that were used longest ago, whole, until the
-// stream has space. It keeps those that were used within the minimum age: their users may
-// go on.
-func (k *Keeper) trimSessions(ctx context.Context, f bus.Fill, l *lease, _ bool) error {
-	return k.removeSessions(ctx, l, k.cfg.MinAge, f.Bytes-int64(trimTo*float64(f.MaxBytes)))
-}
-
 // expireSessions removes the conversations that were not used for Config.SessionsTTL.
 func (k *Keeper) expireSessions(ctx context.Context) error {
 	l, err := k.acquire(ctx, bus.Sessions)
@@ -38,8 +31,9 @@ func (k *Keeper) expireSessions(ctx context.Context) error {
 	return errors.Join(k.removeSessions(ctx, l, k.cfg.SessionsTTL, all), l.release(ctx))
 }
 
-// removeSessions removes conversations without an entry younger than age and without work
-// in progress, until it has freed so many bytes.
+// removeSessions removes the conversations that were used longest ago, whole, until it has
+// freed so many bytes. It keeps those with an entry younger than age, because their users may
+// go on, and those with work in progress.
 func (k *Keeper) removeSessions(ctx context.Context, l *lease, age time.Duration, toFree int64) error {
 	stream, err := k.bus.Stream(ctx, bus.Sessions)
 	if err != nil {

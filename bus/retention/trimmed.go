@@ -109,25 +109,3 @@ func (d *Drops) newest(info *jetstream.StreamInfo) time.Time {
 	}
 	return last.at
 }
-
-// EndLease ends the lease of the process that trimmed a stream. Otherwise a full stream would
-// stop all work for the rest of the lease. Call it only if that process has ended.
-func EndLease(ctx context.Context, b *bus.Bus, stream string) error {
-	record, revision, err := ReadTrimmed(ctx, b, stream)
-	if err != nil || record.Holder == "" {
-		return err
-	}
-	record.Holder = ""
-	body, err := bus.Encode(record)
-	if err != nil {
-		return err
-	}
-	kv, err := b.Bucket(ctx, bus.TasksBucket)
-	if err != nil {
-		return err
-	}
-	if _, err := kv.Update(ctx, TrimmedKey(stream), body, revision); err != nil {
-		return fmt.Errorf("end the lease of the trim record of stream %s: %w", b.StreamName(stream), err)
-	}
-	return nil
-}

@@ -23,8 +23,8 @@ type trimming struct {
 	work   *work
 	first  uint64 // the sequence of the oldest record
 	toFree int64  // in bytes; at most 0 if there is space
-	// held are the sessions with work in progress of which a record stays in this pass. No
-	// purge removes later records of them, because it would remove that one too.
+	// held are the sessions of which a record stays in this pass. No purge removes later
+	// records of them, because it would remove that one too.
 	held map[string]bool
 }
 
@@ -32,17 +32,14 @@ type trimming struct {
 type pass struct {
 	cutoff time.Time
 	end    uint64
-	remove removal
+	busy   bool // of sessions with work in progress too, but not of the calls in progress
 	young  bool // it removes records that are younger than the minimum age
 }
-
-// removal removes records of a round, and returns how many bytes this frees. oldest is set
-// if the round begins with the oldest record of the stream.
-type removal func(ctx context.Context, r *round, oldest bool) (freed int64, err error)
 
 func (t *trimming) run(ctx context.Context, p pass) error {
 	t.held = map[string]bool{}
 	name := t.k.bus.StreamName(bus.Results)
+	stays := func(r record) bool { return t.work.calls[r.call] || !p.busy && t.work.sessions[r.session] }
 	for from := t.first; from < p.end && t.toFree > 0; {
 		r, err := t.k.readRound(ctx, name, from, p.end, p.cutoff, t.toFree)
 		if err != nil {
@@ -57,7 +54,7 @@ func (t *trimming) run(ctx context.Context, p pass) error {
 		if err := t.lease.removing(ctx, r.newest); err != nil {
 			return err
 		}
-		freed, err := p.remove(ctx, r, from == t.first)
+		freed, err := t.remove(ctx, r, from == t.first, stays)
 		if err != nil {
 			return fmt.Errorf("%w; this needs the permission to publish to %s and %s", err,
 				t.k.api.Subject("STREAM.PURGE."+name), t.k.api.Subject("STREAM.MSG.DELETE."+name))
@@ -70,14 +67,15 @@ func (t *trimming) run(ctx context.Context, p pass) error {
 	return nil
 }
 
-// removeIdle removes the records of sessions without work in progress. Those before the
+// remove removes records of a round, and returns how many bytes this frees. Those before the
 // first one that stays go with one purge by sequence, if the round begins with the oldest
-// record of the stream. The others need a purge for each session.
-func (t *trimming) removeIdle(ctx context.Context, r *round, oldest bool) (freed int64, err error) {
+// record of the stream. Of the others, one purge for each session removes those before the
+// first record of it that stays, and later ones are deleted one by one.
+func (t *trimming) remove(ctx context.Context, r *round, oldest bool, stays func(record) bool) (freed int64, err error) {
 	rest := r.records
 	if oldest {
 		n := 0
-		for n < len(rest) && !t.work.sessions[rest[n].session] {
+		for n < len(rest) && !stays(rest[n]) {
 			freed += rest[n].size
 			n++
 		}
@@ -92,31 +90,12 @@ func (t *trimming) removeIdle(ctx context.Context, r *round, oldest bool) (freed
 		}
 		rest = rest[n:]
 	}
-	sizes := map[string]int64{}
-	for _, record := range rest {
-		if record.session != "" && !t.work.sessions[record.session] {
-			sizes[record.session] += record.size
-		}
-	}
-	for session, size := range sizes {
-		if err := t.purge(ctx, session, r.next); err != nil {
-			return freed, err
-		}
-		freed += size
-	}
-	return freed, nil
-}
-
-// removeBusy removes the records of sessions with work in progress, except those of the
-// calls that are in progress themselves. One purge for each session removes those before
-// the first record that stays. Later ones are deleted one by one.
-func (t *trimming) removeBusy(ctx context.Context, r *round, _ bool) (freed int64, err error) {
 	sizes, until := map[string]int64{}, map[string]uint64{}
 	var single []record
-	for _, record := range r.records {
+	for _, record := range rest {
 		switch session := record.session; {
-		case !t.work.sessions[session]:
-		case t.work.calls[record.call]:
+		case session == "":
+		case stays(record):
 			if !t.held[session] {
 				t.held[session], until[session] = true, record.sequence
 			}
