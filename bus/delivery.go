@@ -112,9 +112,6 @@ func idOf(header nats.Header, sequence uint64, stored time.Time) string {
 // not forward them.
 func (d *Delivery) Header(name string) string { return d.msg.Header.Get(name) }
 
-// HeaderValues returns all values of a header of the message.
-func (d *Delivery) HeaderValues(name string) []string { return d.msg.Header.Values(name) }
-
 var traceparent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
 
 // Traceparent returns the W3C trace context of the message, or "" if it has none or a

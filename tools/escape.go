@@ -14,26 +14,7 @@ func Escape(text string) string {
 	if isPlain(text) {
 		return text
 	}
-	text = strings.ReplaceAll(text, "\r\n", "\n")
-	var out strings.Builder
-	out.Grow(len(text) + 16)
-	for i := 0; i < len(text); {
-		r, size := utf8.DecodeRuneInString(text[i:])
-		switch {
-		case r == utf8.RuneError && size == 1:
-			fmt.Fprintf(&out, `\x%02x`, text[i])
-		case !invisible(r):
-			out.WriteString(text[i : i+size])
-		case r < 0x100:
-			fmt.Fprintf(&out, `\x%02x`, r)
-		case r < 0x10000:
-			fmt.Fprintf(&out, `\u%04x`, r)
-		default:
-			fmt.Fprintf(&out, `\U%08x`, r)
-		}
-		i += size
-	}
-	return out.String()
+	return escape(strings.ReplaceAll(text, "\r\n", "\n"), invisible)
 }
 
 // EscapeBytes returns a text as UTF-8: it replaces each byte that is not part of a
@@ -42,14 +23,27 @@ func EscapeBytes(text string) string {
 	if utf8.ValidString(text) {
 		return text
 	}
+	return escape(text, func(rune) bool { return false })
+}
+
+// escape replaces the bytes that are not part of a character, and the characters that hide
+// selects.
+func escape(text string, hide func(rune) bool) string {
 	var out strings.Builder
 	out.Grow(len(text) + 64)
 	for i := 0; i < len(text); {
 		r, size := utf8.DecodeRuneInString(text[i:])
-		if r == utf8.RuneError && size == 1 {
+		switch {
+		case r == utf8.RuneError && size == 1:
 			fmt.Fprintf(&out, `\x%02x`, text[i])
-		} else {
+		case !hide(r):
 			out.WriteString(text[i : i+size])
+		case r < 0x100:
+			fmt.Fprintf(&out, `\x%02x`, r)
+		case r < 0x10000:
+			fmt.Fprintf(&out, `\u%04x`, r)
+		default:
+			fmt.Fprintf(&out, `\U%08x`, r)
 		}
 		i += size
 	}

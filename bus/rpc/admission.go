@@ -17,7 +17,6 @@ type admission struct {
 	slots   int
 	running int
 	bytes   int // of the requests that wait
-	waiting int
 	clients map[string]*client
 	turn    []*client // those with requests that wait
 }
@@ -35,10 +34,10 @@ type waitingRequest struct {
 }
 
 const (
-	// maxWaiting and maxWaitingBytes limit the requests that wait, per endpoint. One client
-	// may use half of them.
-	maxWaiting      = 32 << 10
+	// maxWaitingBytes limits the requests that wait, per endpoint. One client may use half
+	// of it. A request counts at least minRequestBytes, so 32,768 can wait.
 	maxWaitingBytes = 64 << 20
+	minRequestBytes = 2 << 10
 )
 
 // CodeBusy is the error code if too many requests of a client wait.
@@ -55,6 +54,7 @@ func newAdmission(slots int) *admission {
 func (a *admission) admit(name string, size int, start func()) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	size = max(size, minRequestBytes)
 	c := a.clients[name]
 	if c == nil {
 		c = &client{name: name}
@@ -63,7 +63,7 @@ func (a *admission) admit(name string, size int, start func()) error {
 	switch {
 	case len(c.queue) == 0 && a.mayStart(c):
 		a.start(c, start)
-	case len(c.queue) >= maxWaiting/2 || a.waiting >= maxWaiting || a.bytes+size > maxWaitingBytes || c.bytes+size > maxWaitingBytes/2:
+	case a.bytes+size > maxWaitingBytes || c.bytes+size > maxWaitingBytes/2:
 		a.forget(c)
 		return errBusy
 	default:
@@ -71,7 +71,7 @@ func (a *admission) admit(name string, size int, start func()) error {
 			a.turn = append(a.turn, c)
 		}
 		c.queue = append(c.queue, waitingRequest{size, start})
-		a.waiting, a.bytes, c.bytes = a.waiting+1, a.bytes+size, c.bytes+size
+		a.bytes, c.bytes = a.bytes+size, c.bytes+size
 	}
 	return nil
 }
@@ -100,7 +100,7 @@ func (a *admission) release(name string) {
 		if a.mayStart(next) {
 			request := next.queue[0]
 			next.queue = next.queue[1:]
-			a.waiting, a.bytes, next.bytes = a.waiting-1, a.bytes-request.size, next.bytes-request.size
+			a.bytes, next.bytes = a.bytes-request.size, next.bytes-request.size
 			a.start(next, request.start)
 		}
 		if len(next.queue) > 0 {

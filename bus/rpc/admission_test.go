@@ -18,6 +18,7 @@ func TestFloodStarvesNobody(t *testing.T) {
 		a, end := newAdmission(16), make(chan struct{})
 		var flood, others, released atomic.Int32
 		refused := 0
+		const maxWaiting = maxWaitingBytes / minRequestBytes
 		request := func(name string, started *atomic.Int32) error {
 			return a.admit(name, 1, func() {
 				started.Add(1)
@@ -55,7 +56,7 @@ func TestFloodStarvesNobody(t *testing.T) {
 		}
 		close(end)
 		synctest.Wait()
-		if n := int(released.Load()); n != maxWaiting-refused+5 || len(a.clients)+len(a.turn)+a.running+a.waiting+a.bytes != 0 {
+		if n := int(released.Load()); n != maxWaiting-refused+5 || len(a.clients)+len(a.turn)+a.running+a.bytes != 0 {
 			t.Errorf("%d requests ended; left: %+v", n, a)
 		}
 		if err := a.admit("large", maxWaitingBytes, func() { a.release("large") }); err != nil {

@@ -138,11 +138,7 @@ func unique(names []string) []string {
 // HasWorker reports whether a worker consumes a queue and, if tool is not empty,
 // has that tool. It takes a second at most if no worker answers.
 func HasWorker(ctx context.Context, b *bus.Bus, queue, tool string) (bool, error) {
-	body, err := bus.Encode(tools.OfferQuery{Queue: queue, Tool: tool, Brief: true})
-	if err != nil {
-		return false, err
-	}
-	if _, ok, err := task.RequestAny(ctx, b, b.RPC("offer"), body, offerTimeout); ok || err != nil || tool != "" {
+	if ok, err := task.IsOffered(ctx, b, tools.OfferQuery{Queue: queue, Tool: tool}, offerTimeout); ok || err != nil || tool != "" {
 		return ok, err
 	}
 	// A program without this library may pull the calls of the queue.

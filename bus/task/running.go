@@ -44,7 +44,7 @@ type RunningCall struct {
 // FindRunning asks all workers for a call. Only the worker that runs it answers;
 // ok is false if none does within timeout.
 func FindRunning(ctx context.Context, b *bus.Bus, session, call string, timeout time.Duration) (r RunningCall, ok bool, err error) {
-	answer, ok, err := RequestAny(ctx, b, b.RPC("running", session, call), nil, timeout)
+	answer, ok, err := requestAny(ctx, b, b.RPC("running", session, call), nil, timeout)
 	if !ok || err != nil {
 		return RunningCall{}, false, err
 	}
@@ -114,27 +114,40 @@ func IsAllSessions(session string) bool { return session == allSessions }
 // if it is not empty. There is no answer if the worker runs none of them, except for
 // AllRunning.
 func AnswerRunning(b *bus.Bus, log zerolog.Logger, running func(session, call string) []RunningCall) (stop func(), err error) {
-	sub, err := b.Conn().Subscribe(b.RPC("running", ">"), func(msg *nats.Msg) {
+	return AnswerAll(b, log, b.RPC("running", ">"), func(msg *nats.Msg) any {
+		tokens := append(b.Split(msg.Subject), "") // "rpc", "running", session and perhaps call
+		calls := running(tokens[2], tokens[3])
+		switch {
+		case IsAllSessions(tokens[2]):
+			return newest(calls)
+		case len(calls) == 0:
+			return nil
+		}
+		return calls
+	})
+}
+
+// AnswerAll answers the requests on a subject that go to all workers, until stop is called.
+// answer returns nil if this worker does not answer.
+func AnswerAll(b *bus.Bus, log zerolog.Logger, subject string, answer func(*nats.Msg) any) (stop func(), err error) {
+	sub, err := b.Conn().Subscribe(subject, func(msg *nats.Msg) {
 		if !b.IsInbox(msg.Reply) {
 			return
 		}
-		tokens := append(b.Split(msg.Subject), "") // "rpc", "running", session and perhaps call
-		calls := running(tokens[2], tokens[3])
-		if IsAllSessions(tokens[2]) {
-			calls = newest(calls)
-		} else if len(calls) == 0 {
+		v := answer(msg)
+		if v == nil {
 			return
 		}
-		body, err := bus.Encode(calls)
+		body, err := bus.Encode(v)
 		if err == nil {
 			err = msg.Respond(body)
 		}
 		if err != nil {
-			log.Warn().Err(err).Msg("cannot report running calls") // callers ask again
+			log.Warn().Err(err).Str("subject", subject).Msg("cannot answer a request") // clients ask again
 		}
 	})
 	if err != nil {
-		return nil, fmt.Errorf("answer requests for running calls: %w", err)
+		return nil, fmt.Errorf("answer requests on %q: %w", subject, err)
 	}
 	return func() { _ = sub.Unsubscribe() }, nil // fails only if the connection is closed
 }
@@ -179,9 +192,9 @@ func CollectReplies(ctx context.Context, b *bus.Bus, subject string, body []byte
 	}
 }
 
-// RequestAny sends a request that any number of workers may answer, and returns
+// requestAny sends a request that any number of workers may answer, and returns
 // the first answer; ok is false if there is none within timeout.
-func RequestAny(ctx context.Context, b *bus.Bus, subject string, body []byte, timeout time.Duration) (answer []byte, ok bool, err error) {
+func requestAny(ctx context.Context, b *bus.Bus, subject string, body []byte, timeout time.Duration) (answer []byte, ok bool, err error) {
 	waitCtx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	msg, err := b.Conn().RequestWithContext(waitCtx, subject, body)
@@ -194,6 +207,17 @@ func RequestAny(ctx context.Context, b *bus.Bus, subject string, body []byte, ti
 		return nil, false, nil
 	}
 	return nil, false, fmt.Errorf("request %q: %w", subject, err)
+}
+
+// IsOffered reports whether a worker that a query matches answers within timeout.
+func IsOffered(ctx context.Context, b *bus.Bus, q tools.OfferQuery, timeout time.Duration) (bool, error) {
+	q.Brief = true
+	query, err := bus.Encode(q)
+	if err != nil {
+		return false, err
+	}
+	_, ok, err := requestAny(ctx, b, b.RPC("offer"), query, timeout)
+	return ok, err
 }
 
 func noAnswer(err error) bool {

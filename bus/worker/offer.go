@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"time"
 
@@ -17,36 +16,22 @@ import (
 // answerOffers answers a tools.OfferQuery on <prefix>.rpc.offer with a tools.Offer.
 // The worker does not answer if the query does not match it or ctx has ended.
 func (w *Worker) answerOffers(ctx context.Context) (stop func(), err error) {
-	sub, err := w.bus.Conn().Subscribe(w.bus.RPC("offer"), func(msg *nats.Msg) {
-		if !w.bus.IsInbox(msg.Reply) {
-			return
-		}
+	return task.AnswerAll(w.bus, w.log, w.bus.RPC("offer"), func(msg *nats.Msg) any {
 		var q tools.OfferQuery
 		if len(msg.Data) > 0 && json.Unmarshal(msg.Data, &q) != nil || ctx.Err() != nil {
-			return
+			return nil
 		}
 		offer, ok := w.offer(q)
 		if !ok {
-			return
+			return nil
 		}
-		body, err := bus.Encode(offer)
-		if err == nil && len(body) > int(w.bus.Conn().MaxPayload()) {
+		if body, err := bus.Encode(offer); err == nil && len(body) > int(w.bus.Conn().MaxPayload()) {
 			for i := range offer.Tools {
 				offer.Tools[i].Parameters = nil // the client can query each tool
 			}
-			body, err = bus.Encode(offer)
 		}
-		if err == nil {
-			err = msg.Respond(body)
-		}
-		if err != nil {
-			w.log.Warn().Err(err).Msg("cannot answer an offer query") // clients ask again
-		}
+		return offer
 	})
-	if err != nil {
-		return nil, fmt.Errorf("answer offer queries: %w", err)
-	}
-	return func() { _ = sub.Unsubscribe() }, nil // fails only if the connection is closed
 }
 
 // offer returns the tools that match a query; ok is false if the query does not
@@ -96,10 +81,5 @@ func (w *Worker) handOnUnknown(ctx context.Context, a *attempt) error {
 
 // isOffered reports whether another worker of the queue has the tool of a call.
 func (w *Worker) isOffered(ctx context.Context, a *attempt) (bool, error) {
-	query, err := bus.Encode(tools.OfferQuery{Queue: a.queue, Tool: a.call.Tool, Brief: true})
-	if err != nil {
-		return false, err
-	}
-	_, ok, err := task.RequestAny(ctx, w.bus, w.bus.RPC("offer"), query, offerTimeout)
-	return ok, err
+	return task.IsOffered(ctx, w.bus, tools.OfferQuery{Queue: a.queue, Tool: a.call.Tool}, offerTimeout)
 }
