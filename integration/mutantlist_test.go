@@ -104,7 +104,7 @@ var mutants = []mutant{
 	{"a notification has no key", "bus/notify/route.go", "Key: notification.ID, ", "", "bus/notify", "TestResultTwiceNotifiesOnce"},
 	{"young records are removed", "bus/retention/keeper.go", "return min(k.cfg.MinAge, k.bus.Config().Lease)", "return 0", "bus/retention", "TestSmallStreamTakesResultsForLong"},
 	{"the minimum age never gives way", "bus/retention/keeper.go", "return min(k.cfg.MinAge, k.bus.Config().Lease)", "return k.cfg.MinAge", "bus/retention", "TestSmallStreamTakesResultsForLong"},
-	{"records of calls in progress are removed", "bus/retention/trimming.go", "		case t.work.calls[record.call]:", "		case t.work == nil:", "bus/retention", "TestRecordsOfCallsInProgressStay"},
+	{"records of calls in progress are removed", "bus/retention/trimming.go", "		case stays(record):", "		case t.work == nil:", "bus/retention", "TestRecordsOfCallsInProgressStay"},
 	{"a purge removes a record of an earlier round", "bus/retention/trimming.go", "		case t.held[session]:", "		case until[session] > 0:", "bus/retention", "TestRecordsOfCallsInProgressStay"},
 	{"space wakes no publish", "bus/space.go", "	close(s.freed)", "", "bus/retention", "TestWaitingPublishIsWoken"},
 	{"a refusal wakes no keeper", "bus/publish.go", "		p.b.space.refuse(Refusal{p.Subject, err, time.Now()})\n", "", "bus/retention", "TestWaitingPublishIsWoken"},
