@@ -75,7 +75,6 @@ func TestKindsOfRows(t *testing.T) {
 
 // If the description of rows takes too long, the number of lines is exact all the same.
 func TestShapeCountsTheLinesOfRows(t *testing.T) {
-	t.Parallel()
 	defer func(before time.Duration) { shapeTime = before }(shapeTime)
 	shapeTime = 0
 	for name, row := range map[string]struct{ text, want string }{
