@@ -184,6 +184,14 @@ func TestProvisionReplicasOfBuckets(t *testing.T) {
 	if got := differences(connect(0), admin.Nothing); got != nil {
 		t.Errorf("without a number of replicas: differences %q", got)
 	}
+	// A stream that was lost gets as many replicas as the others.
+	if err := b.JetStream().DeleteStream(t.Context(), b.StreamName(bus.Results)); err != nil {
+		t.Fatal(err)
+	}
+	differences(connect(0), admin.Nothing)
+	if got := replicas(b.StreamName(bus.Results)); got != 3 {
+		t.Errorf("a stream that was created again has %d replicas", got)
+	}
 }
 
 // While a message is in flight on a replicated stream, the leader rejects others on its

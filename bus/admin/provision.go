@@ -37,7 +37,8 @@ type Provisioned struct {
 }
 
 // Provision creates the streams and buckets that do not exist, and compares the others. A
-// bucket has the name of its stream. If one of them has another format, the error is a
+// bucket has the name of its stream. Without a configured number of replicas, new ones get as
+// many as those that exist. If one of them has another format, the error is a
 // *jsapi.FormatError and nothing was changed. After another error, the result contains what was
 // done before. The caller needs the permission to look up streams, and to create the missing
 // ones.
@@ -47,10 +48,14 @@ func Provision(ctx context.Context, b *bus.Bus, change Change) (done Provisioned
 		return done, err
 	}
 	streams, buckets := b.Streams(cfg), b.Buckets(cfg)
-	if err := checkFormats(ctx, b, append(streams, buckets...), change == Everything); err != nil {
+	replicas, err := checkFormats(ctx, b, append(streams, buckets...), change == Everything)
+	if err != nil {
 		return done, err
 	}
 	for i, want := range append(streams, buckets...) {
+		if cfg.Replicas <= 0 {
+			want.Replicas = replicas
+		}
 		compare := align
 		if i >= len(streams) {
 			compare = alignBucket
@@ -67,16 +72,18 @@ func Provision(ctx context.Context, b *bus.Bus, change Change) (done Provisioned
 	return done, nil
 }
 
-// checkFormats checks the streams and buckets that exist, before Provision changes anything.
-// With update, it takes over those that were never used.
-func checkFormats(ctx context.Context, b *bus.Bus, all []jetstream.StreamConfig, update bool) error {
+// checkFormats checks the streams and buckets that exist, before Provision changes anything,
+// and returns the largest number of their replicas, at least 1. With update, it takes over
+// those that were never used.
+func checkFormats(ctx context.Context, b *bus.Bus, all []jetstream.StreamConfig, update bool) (replicas int, err error) {
+	replicas = 1
 	for _, want := range all {
 		stream, err := b.JetStream().Stream(ctx, want.Name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("check the format of stream %s: %w", want.Name, err)
+			return replicas, fmt.Errorf("check the format of stream %s: %w", want.Name, err)
 		}
 		unused, err := jsapi.CheckFormat(stream.CachedInfo())
 		if update && unused {
@@ -85,10 +92,11 @@ func checkFormats(ctx context.Context, b *bus.Bus, all []jetstream.StreamConfig,
 			err = updateStream(ctx, b, config)
 		}
 		if err != nil {
-			return err
+			return replicas, err
 		}
+		replicas = max(replicas, stream.CachedInfo().Config.Replicas)
 	}
-	return nil
+	return replicas, nil
 }
 
 func provisionStream(ctx context.Context, b *bus.Bus, want jetstream.StreamConfig, compare func(have *jetstream.StreamConfig, want jetstream.StreamConfig) []Difference, change Change) (created bool, diffs []Difference, err error) {
