@@ -27,6 +27,9 @@ var ErrUnreachable = errors.New("bus unreachable")
 // ErrNoCredential means that the server wants a credential and the configuration has none.
 var ErrNoCredential = errors.New("the server requires a credential, and none was given")
 
+// ErrOldServer means that the server lacks what this version needs.
+var ErrOldServer = errors.New("the server is too old; schedules need nats-server 2.14")
+
 // Bus is a connection to NATS. It is safe for concurrent use.
 type Bus struct {
 	Subjects
@@ -188,9 +191,9 @@ func checkServer(ctx context.Context, b *Bus) error {
 	var major, minor int
 	version := b.nc.ConnectedServerVersion()
 	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err == nil && (major < 2 || major == 2 && minor < 14) {
-		return fmt.Errorf("connect to %s: its version %s is too old; schedules need nats-server 2.14", b.nc.ConnectedUrlRedacted(), version)
+		return fmt.Errorf("connect to %s: version %s: %w", b.nc.ConnectedUrlRedacted(), version, ErrOldServer)
 	}
-	ctx, cancel := context.WithTimeout(ctx, b.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, b.cfg.Timeout/3) // a cluster without a leader does not answer
 	defer cancel()
 	err := b.WatchDenial(ctx, b.api.Subject("INFO"), func(ctx context.Context) error {
 		_, err := b.js.AccountInfo(ctx)

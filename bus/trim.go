@@ -2,6 +2,7 @@ package bus
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -118,6 +119,9 @@ func (t *trimmer) run(ctx context.Context) {
 			}
 		case <-timer.C:
 			floor, err := t.round(ctx, purged)
+			if refused := classify(err); errors.Is(refused, ErrFull) { // the server answers no publish if its disk was full
+				t.bus.space.refuse(Refusal{t.consumer.Trim, refused, time.Now()})
+			}
 			if err != nil && ctx.Err() == nil && time.Since(t.warned) > time.Minute {
 				t.warned = time.Now()
 				t.bus.log.Warn().Err(err).Str("consumer", t.consumer.Name).Msg("cannot remove settled messages; their stream will be full")

@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,6 +32,7 @@ func (s *Server) restartWhenDiskHasSpace(full chan struct{}) {
 			return
 		case <-full:
 		}
+		s.diskFull.Store(true)
 		s.cfg.Log.Error().Str("dir", s.cfg.Dir).Msg("the disk is full; the server accepts nothing until space is free")
 		for !s.hasSpace() {
 			select {
@@ -58,8 +60,17 @@ func (s *Server) restartWhenDiskHasSpace(full chan struct{}) {
 			}
 			continue
 		}
+		s.diskFull.Store(false)
 		s.cfg.Log.Warn().Str("dir", s.cfg.Dir).Msg("the disk has space again; the server was restarted")
 	}
+}
+
+// CheckDisk returns an error while the server accepts nothing because its disk is full.
+func (s *Server) CheckDisk() error {
+	if !s.diskFull.Load() {
+		return nil
+	}
+	return fmt.Errorf("the disk of the directory %q is full: the server accepts nothing until space is free", s.cfg.Dir)
 }
 
 // hasSpace reports whether a file of minFree bytes can be written.

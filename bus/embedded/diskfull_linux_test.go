@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
+	"github.com/stevedore-bus/stevedore/bus/status"
 )
 
 // A full disk only loses messages that the server rejected. When the disk has space again,
@@ -48,12 +50,24 @@ func TestDiskWasFull(t *testing.T) {
 	if refused == 0 {
 		t.Fatal("a full disk accepted every message")
 	}
+	if err := s.CheckDisk(); err == nil {
+		t.Error("the server does not say that its disk is full")
+	}
+	if got := fmt.Sprint(status.ReadRefusals(t.Context(), outside)); !strings.Contains(got, "STEVEDORE_CALLS stores nothing") || !strings.Contains(got, "no space") {
+		t.Errorf("the status says %s", got)
+	}
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
 	after := put(t, outside, 1)
 	if after < before+1 {
 		t.Errorf("sequence %d after the disk was full, %d before", after, before)
+	}
+	if err := s.CheckDisk(); err != nil {
+		t.Error(err)
+	}
+	if got := status.ReadRefusals(t.Context(), outside); len(got) > 0 {
+		t.Errorf("with space, the status says %s", got)
 	}
 	put(t, inside, 1) // the in-process connection was restored, too
 	if n := bustest.Messages(t, inside, bus.Calls); n < 102 {

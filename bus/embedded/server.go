@@ -21,6 +21,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -61,6 +62,8 @@ type Server struct {
 	watchEnded chan struct{} // closed when restartWhenDiskHasSpace has returned
 	staging    *staging
 	stopWatch  func()
+
+	diskFull atomic.Bool
 
 	mu sync.Mutex
 	ns *server.Server

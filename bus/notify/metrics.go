@@ -40,17 +40,7 @@ func (s *sending) sent() { s.took = time.Since(s.began) }
 
 // end is called with the verdict.
 func (s *sending) end(verdict error) {
-	outcome, code := "delivered", ""
-	_, postponed := bus.Postponed(verdict)
-	_, rejected := bus.Rejected(verdict)
-	switch {
-	case rejected:
-		outcome = "rejected"
-	case postponed:
-		outcome = "postponed"
-	case verdict != nil:
-		outcome = "failed"
-	}
+	outcome, code := outcomeOf(verdict), ""
 	if verdict != nil {
 		code = outcome
 	}
@@ -58,4 +48,18 @@ func (s *sending) end(verdict error) {
 	notificationDuration.Observe(s.took.Seconds(), s.channel)
 	s.span.SetAttributes(tracing.Outcome.String(outcome))
 	tracing.End(s.span, code)
+}
+
+func outcomeOf(verdict error) string {
+	_, postponed := bus.Postponed(verdict)
+	_, rejected := bus.Rejected(verdict)
+	switch {
+	case verdict == nil:
+		return "delivered"
+	case rejected:
+		return "rejected"
+	case postponed:
+		return "postponed"
+	}
+	return "failed"
 }

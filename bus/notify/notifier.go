@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -58,9 +59,10 @@ type Config struct {
 // Notifier routes results and completions into the outbox, and delivers the
 // outbox of its channels. Any number of notifiers share the work.
 type Notifier struct {
-	bus *bus.Bus
-	cfg Config
-	log zerolog.Logger
+	bus     *bus.Bus
+	cfg     Config
+	log     zerolog.Logger
+	failing sync.Map // by channel: the error of the last attempt, if it failed
 }
 
 // New returns a notifier. Run starts it.
@@ -171,7 +173,14 @@ func (n *Notifier) deliver(ctx context.Context, to channel.Channel, notification
 	sending := beginDelivery(ctx, notification, d)
 	err := to.Send(sending.ctx, notification)
 	sending.sent()
-	defer func() { sending.end(verdict) }()
+	defer func() {
+		sending.end(verdict)
+		if outcomeOf(verdict) == "failed" && ctx.Err() == nil {
+			n.failing.Store(name, verdict)
+		} else {
+			n.failing.Delete(name)
+		}
+	}()
 	if err == nil {
 		n.setDelivered(ctx, d, notification)
 		n.log.Debug().Str("channel", name).Str("notification", tools.Token(notification.ID)).Int("attempt", d.Attempt).Msg("delivered")
@@ -184,6 +193,17 @@ func (n *Notifier) deliver(ctx context.Context, to channel.Channel, notification
 		return bus.Reject("undeliverable", fmt.Errorf("not delivered within %s: %w", n.cfg.GiveUp, err))
 	}
 	return err
+}
+
+// Failing returns the error of each channel whose last attempt to deliver failed and is
+// repeated.
+func (n *Notifier) Failing() map[string]error {
+	failing := map[string]error{}
+	n.failing.Range(func(name, err any) bool {
+		failing[name.(string)] = err.(error)
+		return true
+	})
+	return failing
 }
 
 // decode reads a notification from the outbox and sets its defaults.

@@ -69,6 +69,7 @@ type Keeper struct {
 	warn, warnYoung zerolog.Logger // one message in warnInterval each
 
 	fills      atomic.Pointer[[]bus.Fill]
+	unusable   atomic.Pointer[error] // why the streams cannot be used
 	logged     time.Time
 	removed    uint64 // records since then
 	nextExpire time.Time
@@ -129,6 +130,11 @@ func (k *Keeper) Run(ctx context.Context) error {
 // Check trims the streams that need it and remembers how full they are afterwards.
 func (k *Keeper) Check(ctx context.Context) error {
 	k.freed = false
+	unusable := bus.CheckStreams(ctx, k.bus)
+	k.unusable.Store(&unusable)
+	if unusable != nil {
+		k.warn.Warn().Err(unusable).Msg("cannot use all streams")
+	}
 	fills, err := bus.ReadFills(ctx, k.bus)
 	if err != nil {
 		return err
@@ -207,9 +213,12 @@ func (k *Keeper) trim(ctx context.Context, f bus.Fill, urgent bool) error {
 // Fills returns how full the streams were at the last check.
 func (k *Keeper) Fills() []bus.Fill { return *k.fills.Load() }
 
-// Ready returns an error that says which stream is nearly full, or that the server
-// refuses writes, and what helps.
+// Ready returns an error that says which streams are missing or nearly full, that the cluster
+// has no leader, or that the server refuses writes.
 func (k *Keeper) Ready() error {
+	if err := k.unusable.Load(); err != nil && *err != nil && !errors.Is(*err, context.DeadlineExceeded) && !errors.Is(*err, context.Canceled) {
+		return *err
+	}
 	if f, ok := fullest(k.Fills()); ok && f.Ratio() >= bus.NearlyFull {
 		return f.Full()
 	}

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,9 +14,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/jsapi"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/bus/worker"
@@ -36,15 +39,32 @@ type Status struct {
 	Problems []Problem `json:"problems"`
 	Errors   []string  `json:"errors,omitempty"`
 
-	outages map[string]int // runs that wait for a model, by the error of its provider
+	outages  map[string]int // runs that wait for a model, by the error of its provider
+	missing  []string       // streams
+	headless []string       // streams of a cluster without a leader
+	offline  []string       // servers of the cluster that hold replicas
+	noQuorum bool           // the servers of the cluster that are left cannot elect a leader
+}
+
+// Report is what a worker says of itself: the data of its endpoint "call".
+type Report struct {
+	worker.Stats
+	// Failing has the error of each channel whose last attempt to deliver failed.
+	Failing map[string]string `json:"failing,omitempty"`
 }
 
 // Codes of problems.
 const (
+	StreamMissing        = "stream_missing"
+	StreamWithoutLeader  = "stream_without_leader"
+	ClusterWithoutLeader = "cluster_without_leader"
 	StreamNearlyFull     = "stream_nearly_full"
+	ReplicaOffline       = "replica_offline"
+	WritesRefused        = "writes_refused"
 	QueueWithoutWorker   = "queue_without_worker"
 	NoWorker             = "no_worker"
 	ChannelWithoutWorker = "channel_without_worker"
+	ChannelFailing       = "channel_failing"
 	ModelUnavailable     = "model_unavailable"
 	DeadLetters          = "dead_letters"
 )
@@ -52,7 +72,8 @@ const (
 // Problem is something that needs attention.
 type Problem struct {
 	Code string `json:"code"`
-	// Name is that of the stream (without its prefix), queue or channel, if it is about one.
+	// Name is that of the stream (without its prefix), server, queue or channel, if it is about
+	// one. A missing stream has its full name, because it may be that of a bucket.
 	Name string `json:"name,omitempty"`
 	Text string `json:"text"`
 	// Advice says what to do. Read leaves it empty: the program that shows the problem
@@ -114,6 +135,7 @@ type Worker struct {
 	Ended   map[string]int64 `json:"ended"` // calls since the start, by outcome
 
 	running        map[string]int    // calls by queue
+	failing        map[string]string // errors by channel
 	channels       map[string]string // kinds by name
 	defaultChannel string
 }
@@ -137,9 +159,12 @@ type Channel struct {
 // nearlyFull is the fill of a stream that needs attention.
 const nearlyFull = 0.8
 
-// Read reads the state. It takes about a second if no worker answers. What cannot be
-// read is missing and named in Errors.
+// Read reads the state. It takes about a second if no worker answers, and less than the
+// timeout of the bus if the servers do not answer either. What cannot be read is missing and
+// named in Errors.
 func Read(ctx context.Context, b *bus.Bus) Status {
+	ctx, cancel := context.WithTimeout(ctx, b.Config().Timeout*3/5)
+	defer cancel()
 	s := Status{At: time.Now().UTC(), Streams: []Stream{}, Queues: []Queue{}, Workers: []Worker{}, Channels: []Channel{}, Problems: []Problem{}}
 	s.Server = server(b)
 	queues := map[string]*Queue{}
@@ -148,7 +173,7 @@ func Read(ctx context.Context, b *bus.Bus) Status {
 		mu    sync.Mutex // protects s.Errors
 	)
 	for what, read := range map[string]func() error{
-		"streams":      func() (err error) { s.Streams, err = streams(ctx, b); return err },
+		"streams":      func() error { return s.readStreams(ctx, b) },
 		"queues":       func() error { return readQueues(ctx, b, queues) },
 		"workers":      func() (err error) { s.Workers, err = workers(ctx, b); return err },
 		"channels":     func() (err error) { s.Channels, err = channels(ctx, b); return err },
@@ -163,6 +188,11 @@ func Read(ctx context.Context, b *bus.Bus) Status {
 		})
 	}
 	group.Wait()
+	if len(s.missing)+len(s.headless) > 0 || s.noQuorum { // that explains the errors
+		s.Errors = slices.DeleteFunc(s.Errors, func(e string) bool {
+			return strings.Contains(e, "not found") || strings.Contains(e, "no responders") || strings.Contains(e, "unavailable") || strings.Contains(e, "deadline exceeded")
+		})
+	}
 	for _, w := range s.Workers {
 		for _, name := range w.Queues {
 			if queues[name] == nil {
@@ -203,6 +233,22 @@ func (s *Status) problems(streamPrefix string) []Problem {
 			add(StreamNearlyFull, f.Stream, "The %s.", f)
 		}
 	}
+	if len(s.Streams) == 0 && len(s.missing) > 0 {
+		add(StreamMissing, "", "The streams and buckets do not exist.")
+	} else {
+		for _, name := range s.missing {
+			add(StreamMissing, name, "The stream %s does not exist.", name)
+		}
+	}
+	if s.noQuorum {
+		add(ClusterWithoutLeader, "", "The cluster has no leader: a server failed just now, or fewer than half of the servers answer. The streams accept nothing.")
+	}
+	for _, name := range s.headless {
+		add(StreamWithoutLeader, name, "The stream %s has no leader, because fewer than half of its servers answer. It accepts nothing.", name)
+	}
+	for _, name := range s.offline {
+		add(ReplicaOffline, name, "The server %q of the cluster is offline. The streams lose messages if others are lost too.", name)
+	}
 	unserved := false
 	for _, q := range s.Queues {
 		if calls := q.Waiting + uint64(q.Taken); calls > 0 && q.Workers == 0 && q.Pulling == 0 {
@@ -210,12 +256,18 @@ func (s *Status) problems(streamPrefix string) []Problem {
 			add(QueueWithoutWorker, q.Name, "No worker serves the queue %q. Calls that wait for one: %d.", q.Name, calls)
 		}
 	}
-	if !unserved && len(s.Workers) == 0 && len(s.Streams) > 0 && len(s.Errors) == 0 {
+	if !unserved && len(s.Workers) == 0 && len(s.Streams) > len(s.headless) && len(s.Errors) == 0 {
 		add(NoWorker, "", "No worker answers. Calls wait until one starts.")
 	}
 	for _, c := range s.Channels {
 		if c.Waiting > 0 && !c.Served {
 			add(ChannelWithoutWorker, c.Name, "No process serves the channel %q. Notifications that wait: %d.", c.Name, c.Waiting)
+		}
+		for _, w := range s.Workers {
+			if why := w.failing[c.Name]; why != "" && c.Sending > 0 {
+				add(ChannelFailing, c.Name, "The channel %q fails: %s. Notifications that wait: %d.", c.Name, strings.TrimSuffix(why, "."), c.Waiting+uint64(c.Sending))
+				break
+			}
 		}
 	}
 	for _, why := range slices.Sorted(maps.Keys(s.outages)) {
@@ -236,37 +288,110 @@ func server(b *bus.Bus) Server {
 	return s
 }
 
-func streams(ctx context.Context, b *bus.Bus) ([]Stream, error) {
+// readStreams reads the streams, and which of them and of their servers are missing.
+func (s *Status) readStreams(ctx context.Context, b *bus.Bus) error {
+	err := bus.CheckStreams(ctx, b)
+	if missing, ok := errors.AsType[*bus.MissingError](err); ok {
+		s.missing, err = missing.Names, nil
+	}
+	if errors.Is(err, bus.ErrNoLeader) || s.Server.Cluster != "" && errors.Is(err, context.DeadlineExceeded) {
+		s.noQuorum = true
+		return nil
+	}
+	if err != nil {
+		return err
+	}
 	list := b.JetStream().ListStreams(ctx)
 	found := []Stream{}
 	ours, kv, obj := b.StreamName(""), "KV_"+b.BucketName(""), "OBJ_"+b.BucketName("")
 	for info := range list.Info() {
 		name := info.Config.Name
+		if slices.ContainsFunc(found, func(v Stream) bool { return v.Name == name }) { // several servers answered
+			continue
+		}
 		if !strings.HasPrefix(name, ours) && !strings.HasPrefix(name, kv) && !strings.HasPrefix(name, obj) {
 			continue
 		}
-		s := Stream{
+		v := Stream{
 			Name: name, Messages: info.State.Msgs, Bytes: info.State.Bytes, MaxBytes: info.Config.MaxBytes,
 			Oldest: info.State.FirstTime, MaxAgeS: info.Config.MaxAge.Seconds(), Replicas: info.Config.Replicas, Full: "drops old",
 		}
 		if info.State.Msgs == 0 {
-			s.Oldest = time.Time{}
+			v.Oldest = time.Time{}
 		}
 		if info.Config.Discard != 0 {
-			s.Full = "rejects new"
+			v.Full = "rejects new"
 		}
-		if s.MaxBytes > 0 {
-			s.Fill = float64(s.Bytes) / float64(s.MaxBytes)
+		if v.MaxBytes > 0 {
+			v.Fill = float64(v.Bytes) / float64(v.MaxBytes)
 		}
 		if info.Cluster != nil {
-			s.Leader = info.Cluster.Leader
+			v.Leader = info.Cluster.Leader
+			if v.Leader == "" {
+				s.headless = append(s.headless, name)
+			}
+			for _, peer := range info.Cluster.Replicas {
+				// Only a leader hears of the others.
+				if v.Leader != "" && (peer.Offline || peer.Active > offlineAfter) && peer.Name != v.Leader && !slices.Contains(s.offline, peer.Name) {
+					s.offline = append(s.offline, peer.Name)
+				}
+			}
 		}
-		found = append(found, s)
+		found = append(found, v)
 	}
 	slices.SortFunc(found, func(a, b Stream) int { // the streams before those of the buckets
 		return cmp.Or(bucket(a, ours)-bucket(b, ours), strings.Compare(a.Name, b.Name))
 	})
-	return found, list.Err()
+	s.Streams = found
+	s.noQuorum = s.Server.Cluster != "" && errors.Is(list.Err(), context.DeadlineExceeded)
+	if list.Err() == nil { // the leaders of the others did not answer
+		s.headless = append(s.headless, b.Missing(func(name string) bool {
+			return slices.Contains(s.missing, name) || slices.ContainsFunc(found, func(v Stream) bool { return v.Name == name })
+		})...)
+	}
+	slices.Sort(s.offline)
+	return list.Err()
+}
+
+const (
+	// offlineAfter is how long a leader has heard nothing of a server that is offline. The
+	// servers exchange heartbeats each second.
+	offlineAfter = 5 * time.Second
+	// refusalTimeout is how long ReadRefusals waits for the answers of the streams.
+	refusalTimeout = 2 * time.Second
+)
+
+// ReadRefusals returns the streams that store nothing, for example because their disk was
+// full: the server answers clients nothing then, and accepts no write of the stream until it
+// loads it again. So ReadRefusals asks each stream to remove the messages of a subject that no
+// stream has, which changes nothing. It skips streams that the user may not change.
+func ReadRefusals(ctx context.Context, b *bus.Bus) []Problem {
+	ctx, cancel := context.WithTimeout(ctx, refusalTimeout)
+	defer cancel()
+	var (
+		group    sync.WaitGroup
+		mu       sync.Mutex
+		problems []Problem
+	)
+	for _, config := range append(b.Streams(b.Config()), b.Buckets(b.Config())...) {
+		group.Go(func() {
+			err := b.WatchDenial(ctx, jsapi.New(b.JetStream()).Subject("STREAM.PURGE."+config.Name), func(ctx context.Context) error {
+				stream, err := b.JetStream().Stream(ctx, config.Name)
+				if err != nil {
+					return nil // Read reports it
+				}
+				return stream.Purge(ctx, jetstream.WithPurgeSubject(b.Prefix()+".none"))
+			})
+			if api, refused := errors.AsType[*jetstream.APIError](err); refused && api.Code != 503 { // Read reports a lost leader
+				mu.Lock()
+				defer mu.Unlock()
+				problems = append(problems, Problem{Code: WritesRefused, Name: strings.TrimPrefix(config.Name, b.StreamName("")), Text: fmt.Sprintf("The stream %s stores nothing: %v.", config.Name, err)})
+			}
+		})
+	}
+	group.Wait()
+	slices.SortFunc(problems, func(x, y Problem) int { return strings.Compare(x.Name, y.Name) })
+	return problems
 }
 
 // bucket is 1 for the stream of a bucket.
@@ -350,10 +475,11 @@ func workerOf(stats micro.Stats) Worker {
 		}
 	}
 	for _, endpoint := range stats.Endpoints {
-		var data worker.Stats
+		var data Report
 		if json.Unmarshal(endpoint.Data, &data) != nil || data.Worker == "" {
 			continue
 		}
+		w.failing = data.Failing
 		for _, name := range slices.Sorted(maps.Keys(data.Queues)) {
 			q := data.Queues[name]
 			w.Queues = append(w.Queues, name)

@@ -7,9 +7,11 @@ import (
 	"io"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
@@ -111,7 +113,11 @@ func (d *doctor) examine(ctx context.Context, stderr io.Writer) {
 	d.Connection.Config = d.BusConfig(log)
 	b, err := d.Connection.Connect(ctx, "stevedore doctor", log)
 	if err != nil {
-		d.fail("bus", "start the server, or correct --server, --context, --data or the credential", "%v", err)
+		fix := "start the server, or correct --server, --context, --data or the credential"
+		if errors.Is(err, bus.ErrOldServer) {
+			fix = "upgrade the NATS server, one server of a cluster after the other, or name another one with --server"
+		}
+		d.fail("bus", fix, "%v", err)
 		return
 	}
 	defer b.Close()
@@ -165,27 +171,21 @@ const maxSkew = 2 * time.Second
 func (d *doctor) examineBus(ctx context.Context, b *bus.Bus) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	s := status.Read(ctx, b)
-	client.Advise(s.Problems)
+	s := client.ReadStatus(ctx, b)
 	d.ok("bus", "connected to %s, nats-server %s, in %.1f ms", s.Server.URL, s.Server.Version, s.Server.RTTms)
 
-	have := map[string]bool{}
-	for _, stream := range s.Streams {
-		have[stream.Name] = true
-	}
-	const provision = `run "stevedore provision", with the permission to create streams; "stevedore provision" also lists settings that differ`
-	for _, name := range []string{bus.Calls, bus.Results, bus.Ticks, bus.Outbox, bus.Sessions, bus.Dead} {
-		if !have[b.StreamName(name)] {
-			d.fail("streams", provision, "the stream %s does not exist, or this user may not see it", b.StreamName(name))
-		}
-	}
-	d.examinePermissions(ctx, b)
+	d.examinePermissions(ctx, b, s)
 	d.examineClock(ctx, b)
 	for _, e := range s.Errors {
 		d.fail("status", "give this user the permission, see docs/security.md", "could not read the %s", e)
 	}
 	for _, p := range s.Problems {
-		d.warn("status", p.Advice, "%s", p.Text)
+		switch p.Code {
+		case status.StreamMissing, status.StreamWithoutLeader, status.ClusterWithoutLeader, status.WritesRefused:
+			d.fail("streams", p.Advice, "%s", p.Text)
+		default:
+			d.warn("status", p.Advice, "%s", p.Text)
+		}
 	}
 	versions := map[string][]string{}
 	for _, w := range s.Workers {
@@ -219,7 +219,7 @@ func (d *doctor) examineReplicas(s status.Status) {
 
 // examinePermissions looks at the consumers that a worker uses: a user who may not read
 // them cannot create them or pull from them.
-func (d *doctor) examinePermissions(ctx context.Context, b *bus.Bus) {
+func (d *doctor) examinePermissions(ctx context.Context, b *bus.Bus, s status.Status) {
 	for _, queue := range d.Worker.Queues {
 		subject := "$JS.API.CONSUMER.INFO." + b.StreamName(bus.Calls) + "." + b.WorkerConsumer(queue).Name
 		err := b.WatchDenial(ctx, subject, func(ctx context.Context) error {
@@ -227,13 +227,19 @@ func (d *doctor) examinePermissions(ctx context.Context, b *bus.Bus) {
 			return err
 		})
 		switch {
-		case errors.Is(err, jetstream.ErrStreamNotFound):
+		case errors.Is(err, jetstream.ErrStreamNotFound): // the status says it
+		case err != nil && !errors.Is(err, nats.ErrPermissionViolation) && slices.ContainsFunc(s.Problems, isLeaderless):
 		case err != nil:
 			d.fail("permissions", "give this user the permissions of a worker: stevedore provision --server-config writes them", "%v", err)
 		default:
 			d.ok("permissions", "the user may look at the consumer of queue %q", queue)
 		}
 	}
+}
+
+// isLeaderless reports whether a problem explains why lookups fail.
+func isLeaderless(p status.Problem) bool {
+	return p.Code == status.ClusterWithoutLeader || p.Code == status.StreamWithoutLeader
 }
 
 func (d *doctor) examineClock(ctx context.Context, b *bus.Bus) {

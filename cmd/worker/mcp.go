@@ -214,7 +214,7 @@ func runMCPWorker(ctx context.Context, o mcpOptions, listen string, log zerolog.
 		return err
 	}
 	defer func() { err = errors.Join(err, closeServer()) }()
-	o.OwnServer = true
+	o.OwnServer = server
 	b, err := bus.Connect(ctx, server.ClientConfig(o.BusConfig(log)))
 	if err != nil {
 		return err

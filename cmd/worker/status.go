@@ -24,8 +24,7 @@ func newStatusCommand() *cobra.Command {
 	var check bool
 	o := new(client.Options)
 	cmd := o.Command("status", "Show the server, streams, queues, workers and channels, and what needs attention", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, _ []string) error {
-		s := status.Read(ctx, b)
-		client.Advise(s.Problems)
+		s := client.ReadStatus(ctx, b)
 		var err error
 		if o.JSON {
 			err = cli.JSON(cmd.OutOrStdout(), s)
@@ -50,6 +49,10 @@ func printStatus(out io.Writer, s status.Status) error {
 	}
 	fmt.Fprintf(out, "Server %s, nats-server %s%s, %.1f ms away\n\n", s.Server.URL, s.Server.Version, cluster, s.Server.RTTms)
 
+	noStreams := "No streams."
+	if len(s.Problems) == 0 || s.Problems[0].Code == status.StreamMissing {
+		noStreams = "No streams. Create them: stevedore provision"
+	}
 	streams := cli.NewTable("stream", "messages", "bytes", "fill", "oldest", "replicas", "leader")
 	for _, v := range s.Streams {
 		fill := "-"
@@ -79,7 +82,7 @@ func printStatus(out io.Writer, s status.Status) error {
 		table *cli.Table
 		empty string
 	}{
-		{streams, "No streams. Create them: stevedore provision"},
+		{streams, noStreams},
 		{queues, "No queue has had a worker yet."},
 		{workers, "No workers."},
 		{channels, "No channel has had a notification yet."},

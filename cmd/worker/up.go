@@ -104,7 +104,6 @@ func up(ctx context.Context, o upOptions, stdout, stderr io.Writer) (err error) 
 		return err
 	}
 	stdout = process.Console(stdout, log)
-	o.OwnServer = true
 	progress := cli.StartProgress(stderr, "Loading the messages in "+cli.ShellWord(o.Connection.Data), -1)
 	server, closeServer, err := process.Embed(embedded.Config{Dir: o.Connection.Data, Listen: o.listen, Cert: o.cert, Key: o.key, NoSync: o.noSync, Log: log})
 	progress.Stop()
@@ -112,6 +111,7 @@ func up(ctx context.Context, o upOptions, stdout, stderr io.Writer) (err error) 
 		return err
 	}
 	defer func() { err = errors.Join(err, closeServer()) }()
+	o.OwnServer = server
 
 	limitMemory()
 	b, err := bus.Connect(ctx, server.ClientConfig(o.BusConfig(log)))

@@ -17,6 +17,9 @@ func Advice(err error) string {
 	if full, ok := errors.AsType[*bus.FullError](err); ok {
 		return StreamAdvice(full.Stream)
 	}
+	if _, ok := errors.AsType[*bus.MissingError](err); ok {
+		return MissingAdvice
+	}
 	if _, ok := errors.AsType[*admin.SpaceError](err); ok {
 		return "Free space on the server's disk, or choose a smaller size with --max-bytes."
 	}
@@ -30,10 +33,13 @@ func Advice(err error) string {
 	case errors.Is(err, bus.ErrNoCredential):
 		return "The URL that \"stevedore up\" prints contains one."
 	case errors.Is(err, jetstream.ErrBucketNotFound), errors.Is(err, jetstream.ErrStreamNotFound):
-		return "\"stevedore provision\" creates it; its contents are lost, unless you restore a backup."
+		return MissingAdvice
 	}
 	return ""
 }
+
+// MissingAdvice says what to do about a stream or bucket that does not exist.
+const MissingAdvice = "\"stevedore provision\" creates it; its contents are lost, unless you restore a backup."
 
 // StreamAdvice says what makes room in a stream.
 func StreamAdvice(stream string) string {

@@ -1,12 +1,28 @@
 package client
 
 import (
+	"context"
 	"strings"
+	"sync"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/status"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 )
+
+// ReadStatus reads the state of the installation, with what to do about its problems.
+func ReadStatus(ctx context.Context, b *bus.Bus) status.Status {
+	var (
+		refusals sync.WaitGroup
+		refused  []status.Problem
+	)
+	refusals.Go(func() { refused = status.ReadRefusals(ctx, b) })
+	s := status.Read(ctx, b)
+	refusals.Wait()
+	s.Problems = append(s.Problems, refused...)
+	Advise(s.Problems)
+	return s
+}
 
 // Advise adds to each problem what to do about it. The packages that find problems know no
 // commands and flags; they are only here.
@@ -18,6 +34,16 @@ func Advise(problems []status.Problem) {
 
 func adviceFor(p status.Problem) string {
 	switch p.Code {
+	case status.StreamMissing:
+		return "Create what is missing: stevedore provision. Its contents are lost, unless you restore a backup."
+	case status.ClusterWithoutLeader, status.StreamWithoutLeader:
+		return "Start the servers that are down. Clients repeat their publishes, and workers wait and then go on."
+	case status.ReplicaOffline:
+		return "Start it again, also with an empty directory: the others replicate to it."
+	case status.WritesRefused:
+		return "Read the server's log. If its disk is full, make space or enlarge the volume; then restart the server, unless it is that of \"stevedore up\", which restarts itself."
+	case status.ChannelFailing:
+		return "Correct its settings or its receiver, and try it: stevedore channels test " + p.Name + ". Failed notifications are sent again."
 	case status.StreamNearlyFull:
 		return cli.StreamAdvice(p.Name)
 	case status.QueueWithoutWorker:

@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/bus/httpauth"
 	"github.com/stevedore-bus/stevedore/bus/retention"
 	"github.com/stevedore-bus/stevedore/bus/worker"
@@ -21,10 +22,11 @@ import (
 //
 //	/healthz  200 unless the process must be restarted
 //	/readyz   200 while the process accepts calls: not while it starts or stops, not without the bus, not
-//	          while a stream is nearly full, or the bus refuses writes
+//	          while a stream is missing or nearly full, or the bus refuses writes
 //	/metrics  metrics in the text format of Prometheus
 type health struct {
 	bus     *bus.Bus
+	server  *embedded.Server // nil if the server runs in another process
 	worker  *worker.Worker
 	keeper  *retention.Keeper
 	slots   int
@@ -70,6 +72,11 @@ func (h *health) ready() error {
 		return errors.New("the process is starting or stopping")
 	case !h.bus.Conn().IsConnected():
 		return errors.New("the process is not connected to the bus")
+	}
+	if h.server != nil {
+		if err := h.server.CheckDisk(); err != nil {
+			return err
+		}
 	}
 	err := h.keeper.Ready()
 	if advice := cli.Advice(err); advice != "" {

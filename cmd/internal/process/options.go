@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/bus/retention"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
@@ -39,8 +40,8 @@ type Options struct {
 	Lease       time.Duration
 	MinAge      time.Duration // of what workers remove from nearly full streams
 	SessionsTTL time.Duration
-	OwnServer   bool           // the server runs in this process
-	Heartbeat   *cli.Heartbeat // nil if another process schedules the heartbeat
+	OwnServer   *embedded.Server // the server that runs in this process, if one does
+	Heartbeat   *cli.Heartbeat   // nil if another process schedules the heartbeat
 }
 
 // AddFlags adds the flags of all options except Heartbeat.

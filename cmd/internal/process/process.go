@@ -31,6 +31,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/bus/retention"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/bus/status"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
@@ -93,14 +94,14 @@ func (p *parts) close() (err error) {
 
 func (p *parts) provision(ctx context.Context) error {
 	change := admin.Nothing
-	if p.OwnServer {
+	if p.OwnServer != nil {
 		change = admin.Limits
 	}
 	provisioned, err := admin.Provision(ctx, p.bus, change)
 	for _, d := range provisioned.Differences {
 		p.log.Warn().Str("stream", d.Name).Str("setting", d.Setting).Str("have", d.Have).Str("want", d.Want).Msg("stream differs; see stevedore provision")
 	}
-	if err != nil || !p.OwnServer {
+	if err != nil || p.OwnServer == nil {
 		return err
 	}
 	if others, err := task.OthersAnnounced(ctx, p.bus); others || err != nil {
@@ -226,7 +227,7 @@ func (p *parts) openWorker(context.Context) (err error) {
 	}
 	cfg := p.Worker
 	cfg.Queues = slices.Concat(cfg.Queues, p.Agents.queues())
-	cfg.Log, cfg.State, cfg.Ticks, cfg.OwnServer = p.log, p.state, !p.NoTicks, p.OwnServer
+	cfg.Log, cfg.State, cfg.Ticks, cfg.OwnServer = p.log, p.state, !p.NoTicks, p.OwnServer != nil
 	cfg.Reader = p.reader
 	if cfg.Approvals, err = p.Approvals.approvals(p.notifier); err != nil {
 		return err
@@ -237,9 +238,18 @@ func (p *parts) openWorker(context.Context) (err error) {
 	p.service = rpc.NewService(p.bus, p.reader, rpc.ServiceConfig{
 		Version: cli.ReadVersion().Version, Log: p.log, OnReady: func() { close(p.serving) },
 		Metadata: p.metadata(cfg.Queues),
-		Stats:    func() any { return p.worker.Stats() },
+		Stats:    func() any { return p.report() },
 	})
 	return nil
+}
+
+// report is what status shows of this process.
+func (p *parts) report() status.Report {
+	r := status.Report{Stats: p.worker.Stats(), Failing: map[string]string{}}
+	for name, err := range p.notifier.Failing() {
+		r.Failing[name] = err.Error()
+	}
+	return r
 }
 
 // metadata describes the process to programs that ask for its statistics. "channels" has
@@ -261,7 +271,7 @@ func (p *parts) metadata(queues []string) map[string]string {
 
 func (p *parts) openHealth(context.Context) error {
 	p.keeper = retention.New(p.bus, retention.Config{MinAge: p.MinAge, SessionsTTL: p.SessionsTTL, Log: p.log})
-	p.health = &health{bus: p.bus, worker: p.worker, keeper: p.keeper, slots: p.Worker.Slots}
+	p.health = &health{bus: p.bus, server: p.OwnServer, worker: p.worker, keeper: p.keeper, slots: p.Worker.Slots}
 	if p.Health == "" {
 		return nil
 	}

@@ -1,0 +1,96 @@
+package integration
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/status"
+)
+
+// For each fault of docs/operate.md that one server can have, "stevedore status" names the
+// cause and what to do, /readyz of a worker that cannot work fails, and after the remedy nothing
+// needs attention.
+func TestFaultsAreNamed(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, 1)
+	server := []string{"--server", c.url(0), "--timeout", "20s"}
+	p := start(t, append([]string{"serve", "--health", "127.0.0.1:0", "--workspace", t.TempDir(), "--channel", "hook=webhook:url=http://127.0.0.1:9/x", "--default-channel", "hook"}, server...)...)
+	b, err := bus.Connect(t.Context(), bus.Config{Server: c.url(0), Log: bustest.Log(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	problems := func() (found []string) {
+		t.Helper()
+		got := worker(t, append([]string{"status", "--json"}, server...)...)
+		var s status.Status
+		if err := json.Unmarshal([]byte(got.stdout), &s); err != nil || len(s.Errors) > 0 {
+			t.Fatalf("status: %+v, %v", got, err)
+		}
+		for _, problem := range s.Problems {
+			found = append(found, problem.Code+" "+problem.Name)
+			if problem.Advice == "" {
+				t.Errorf("no advice for %q", problem.Text)
+			}
+		}
+		return found
+	}
+	ready := func() string {
+		resp, err := http.Get("http://" + healthOf(t, p) + "/readyz")
+		if err != nil {
+			return err.Error()
+		}
+		defer resp.Body.Close()
+		body, _ := io.ReadAll(resp.Body)
+		return strings.TrimSpace(string(body))
+	}
+	bustest.WaitUntil(t, "the worker is ready", func() bool { return ready() == "ok" })
+	if got := problems(); len(got) > 0 {
+		t.Errorf("at the start: %q", got)
+	}
+
+	streams := []string{b.StreamName(bus.Results), "KV_" + b.BucketName(bus.TasksBucket), "OBJ_" + b.BucketName(bus.BlobsBucket)}
+	want := ""
+	for _, name := range streams {
+		if err := b.JetStream().DeleteStream(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+		want += status.StreamMissing + " " + name + ";"
+	}
+	if got := strings.Join(problems(), ";") + ";"; got != want {
+		t.Errorf("with missing streams: %q, want %q", got, want)
+	}
+	doctor := worker(t, append([]string{"doctor", "--workspace", t.TempDir()}, server...)...)
+	if doctor.code != 1 || !strings.Contains(doctor.stdout, "OBJ_stevedore_blobs does not exist") || !strings.Contains(doctor.stdout, "stevedore provision") {
+		t.Errorf("doctor: %+v", doctor)
+	}
+	bustest.WaitUntil(t, "the worker is not ready", func() bool { return strings.Contains(ready(), "stevedore provision") })
+	if got := worker(t, append([]string{"provision"}, server...)...); got.code != 0 {
+		t.Errorf("provision: %+v", got)
+	}
+	bustest.WaitUntil(t, "the worker is ready again", func() bool { return ready() == "ok" })
+
+	if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Notify("hook"), Body: []byte(`{"text":"hello"}`)}); err != nil {
+		t.Fatal(err)
+	}
+	bustest.WaitUntil(t, "the channel fails", func() bool {
+		return strings.Join(problems(), ";") == status.ChannelFailing+" hook"
+	})
+	if got := ready(); got != "ok" {
+		t.Errorf("with a channel that fails, the worker says %q", got)
+	}
+
+	// A server that is gone is named at once.
+	c.kill(0)
+	began := time.Now()
+	if got := worker(t, "status", "--server", c.url(0)); got.code != 4 || !strings.Contains(got.stderr, "no NATS server answers") {
+		t.Errorf("without a server: %+v", got)
+	}
+	t.Logf("the answer took %s", time.Since(began))
+}
