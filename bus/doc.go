@@ -7,7 +7,7 @@
 //	denied            reports permission errors to the caller
 //	subjects          Subjects: all names with the prefix
 //	topology          the streams, buckets and consumers; package admin creates them
-//	publish           Publish, the only place that retries; internal/publisher sends
+//	publish           Publish, the only place that repeats a message; internal/publisher sends
 //	consume           Consume: pull, lease, handler, verdict, requeue; package dead stores what is given up
 //	read              Read and Last: stored messages, without a consumer
 package bus

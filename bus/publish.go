@@ -66,7 +66,7 @@ type Ack struct {
 	Duplicate bool
 }
 
-// Publish stores a message durably. It is the only place that retries: without an
+// Publish stores a message durably. It is the only place that repeats a message: without an
 // acknowledgement the message may or may not be stored, so Publish repeats it with
 // the same key until the message's timeout. Then it returns ErrUnreachable. It does
 // not retry after ErrSubjectExists, ErrFull (unless WaitIfFull is set), ErrConflict,

@@ -226,7 +226,7 @@ func lineRange(lines any) (start, end int64, ok bool) {
 		}
 		first, dash, last := m[1], m[2] != "", m[3]
 		switch {
-		case first == "" && !dash, first == "" && last == "":
+		case !dash && (first == "" || last != ""), first == "" && last == "":
 			return 0, 0, false
 		case first == "": // "-10": the last 10
 			start = -number(last)

@@ -74,6 +74,7 @@ func TestExpand(t *testing.T) {
 		`{"text":{"$artifact":"binary"},"rows":1}`:                                                   {tools.CodeInvalidArguments, "not text"},
 		`{"rows":{"$artifact":"text"}}`:                                                              {tools.CodeInvalidArguments, "is not JSON"},
 		`{"text":{"$artifact":"text","lines":"x"}}`:                                                  {tools.CodeInvalidArguments, "lines must be"},
+		`{"text":{"$artifact":"text","lines":"1 2"}}`:                                                {tools.CodeInvalidArguments, "lines must be"},
 		`{"text":{"$artifact":"text","lines":"-"}}`:                                                  {tools.CodeInvalidArguments, "lines must be"},
 		`{"text":{"$artifact":"text","lines":""}}`:                                                   {tools.CodeInvalidArguments, "lines must be"},
 		`{"text":{"$artifact":"text","lines":"0-2"}}`:                                                {tools.CodeInvalidArguments, "lines must be"},

@@ -257,7 +257,7 @@ func (js *Jobs) retry(try func() error) error {
 // get returns a job without its last run. For operators, the name may be that of the
 // schedule, a job of the default session, or the only job of any session with this name.
 func (js *Jobs) get(ctx context.Context, by Caller, name string) (Entry, error) {
-	if !tools.IsToken(name) && tools.Token(name) != name {
+	if !tools.IsToken(name) {
 		return Entry{}, ErrNotFound
 	}
 	names := []string{name}

@@ -71,8 +71,7 @@ func Submit(ctx context.Context, b *bus.Bus, queue string, call tools.Call) (too
 	if err != nil {
 		return tools.ResultEvent{}, err
 	}
-	session, id := s.call.SessionToken(), s.call.IDToken()
-	w, err := newWaiter(b, b.Result(session, id), b.Result(session, "*"), b.Dead(bus.DeadCall, call.Tool), s.subject)
+	w, err := newWaiter(b, b.Result, s.call, s.subject)
 	if err != nil {
 		return tools.ResultEvent{}, err
 	}
@@ -199,7 +198,7 @@ func AwaitCompletion(ctx context.Context, b *bus.Bus, call tools.Call) (tools.Re
 	if err := call.Validate(); err != nil {
 		return tools.ResultEvent{}, err
 	}
-	w, err := newWaiter(b, b.Completion(call.SessionToken(), call.IDToken()), b.Completion(call.SessionToken(), "*"), b.Dead(bus.DeadCall, call.Tool), "")
+	w, err := newWaiter(b, b.Completion, call, "")
 	if err != nil {
 		return tools.ResultEvent{}, err
 	}

@@ -40,12 +40,18 @@ type waiter struct {
 	stops       []func()
 }
 
-// newWaiter subscribes. The server receives the subscriptions before a call that
-// is published later on the same connection. allOfSession matches the subjects of the
-// session's calls.
-func newWaiter(b *bus.Bus, subject, allOfSession, deadSubject, callSubject string) (*waiter, error) {
+// newWaiter subscribes to the result or the completion of a call. The server receives the
+// subscriptions before a call that is published later on the same connection. subjectOf is
+// Bus.Result or Bus.Completion. Without a callSubject, the waiter ignores dead letters.
+func newWaiter(b *bus.Bus, subjectOf func(session, call string) string, call tools.Call, callSubject string) (*waiter, error) {
+	session := call.SessionToken()
+	subject := subjectOf(session, call.IDToken())
 	w := &waiter{bus: b, subject: subject, callSubject: callSubject, stored: b.Stored(subject), msgs: make(chan *nats.Msg, 16)}
-	for _, watched := range [][2]string{{b.Stored(allOfSession), w.stored}, {deadSubject, deadSubject}} {
+	subjects := [][2]string{{b.Stored(subjectOf(session, "*")), w.stored}} // one subscription for all calls of the session
+	if letters := b.Dead(bus.DeadCall, call.Tool); callSubject != "" {
+		subjects = append(subjects, [2]string{letters, letters})
+	}
+	for _, watched := range subjects {
 		stop, err := b.Watch(watched[0], watched[1], w.msgs)
 		if err != nil {
 			w.close()
@@ -97,7 +103,7 @@ func (w *waiter) wait(ctx context.Context) (stored task.StoredResult, err error)
 			return stored, &DeadLetterError{letter}
 		case <-poll.C:
 			stored, ok, err := task.ReadResult(ctx, w.bus, w.subject)
-			if ok || errors.Is(err, task.ErrUnreadable) || errors.Is(err, jetstream.ErrStreamNotFound) {
+			if ok || errors.Is(err, jetstream.ErrStreamNotFound) {
 				return stored, err
 			}
 			// Other errors may be temporary, such as those of a server restart.
@@ -121,7 +127,7 @@ func (w *waiter) result(msg *nats.Msg) (task.StoredResult, bool) {
 }
 
 func (w *waiter) deadLetter(msg *nats.Msg) (letter dead.Letter, ok bool) {
-	if msg.Subject == w.stored || w.callSubject == "" {
+	if msg.Subject == w.stored {
 		return letter, false
 	}
 	err := json.Unmarshal(msg.Data, &letter)

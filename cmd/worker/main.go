@@ -1,4 +1,4 @@
-// Command worker is the program stevedore: see stevedore --help.
+// Stevedore runs the tools of LLM agents on a NATS bus: see stevedore --help.
 package main
 
 import (

@@ -15,8 +15,8 @@ dies, the other workers get its calls within --lease.
 
 On SIGTERM a worker stops accepting calls and gives its running calls --grace to finish.
 It then requeues the others, and another worker runs them at once. A call of a once-only
-tool is not run again: it gets the outcome "unknown" if no worker reports running it for
-the length of --lease.
+tool is not run again: it gets the outcome "unknown" at once. If the worker dies instead,
+it gets this outcome when no worker has reported running it for the length of --lease.
 
 With --health the worker serves probes: /healthz succeeds unless the process must be
 restarted, /readyz succeeds while the worker accepts calls, and /metrics is for

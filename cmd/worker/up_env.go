@@ -9,7 +9,7 @@ import (
 )
 
 // printEnv prints the URL of the server and its credential separately, as lines for a
-// shell. They are the variables of the nats CLI, and those that worker reads.
+// shell. They are the variables of the nats CLI, and those that stevedore reads.
 func printEnv(out io.Writer, server string) error {
 	u, err := url.Parse(server)
 	if err != nil {

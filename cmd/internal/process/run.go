@@ -41,8 +41,8 @@ func (p *parts) notify(ctx context.Context) error {
 	}
 }
 
-// announce waits until the service answers, calls onReady, and calls onStop when
-// the process stops.
+// announce waits until the service answers, calls onReady, and calls onStop, also after an
+// error of onReady, when the process stops.
 func (p *parts) announce(ctx context.Context, onReady func() (onStop func() error, err error)) error {
 	select {
 	case <-p.serving:
@@ -51,6 +51,9 @@ func (p *parts) announce(ctx context.Context, onReady func() (onStop func() erro
 	}
 	onStop, err := onReady()
 	if err != nil {
+		if onStop != nil {
+			err = errors.Join(err, onStop())
+		}
 		return err
 	}
 	close(p.announced)

@@ -24,8 +24,8 @@ func (p *proxy) learn(result json.RawMessage, firstPage bool) (cursor string, er
 		Tools []struct {
 			Name        string `json:"name"`
 			Annotations struct {
-				ReadOnly   bool `json:"readOnlyHint"`
-				Idempotent bool `json:"idempotentHint"`
+				ReadOnly   any `json:"readOnlyHint"` // some servers send strings
+				Idempotent any `json:"idempotentHint"`
 			} `json:"annotations"`
 			OutputSchema json.RawMessage `json:"outputSchema"`
 		} `json:"tools"`
@@ -40,7 +40,7 @@ func (p *proxy) learn(result json.RawMessage, firstPage bool) (cursor string, er
 		p.known = map[string]toolInfo{}
 	}
 	for _, t := range list.Tools {
-		p.known[t.Name] = toolInfo{t.Annotations.ReadOnly || t.Annotations.Idempotent, t.OutputSchema}
+		p.known[t.Name] = toolInfo{t.Annotations.ReadOnly == true || t.Annotations.Idempotent == true, t.OutputSchema}
 	}
 	p.listed = list.Cursor == ""
 	return list.Cursor, nil
