@@ -24,9 +24,8 @@ const (
 // which it was accepted.
 const OrderHeader = "Stevedore-Order"
 
-// FreshHeader marks a call whose id its publisher made for it, or whose result its
-// publisher did not find just before. So no worker needs to find out whether an earlier
-// call with the id has ended. A publish that is repeated has no such header.
+// FreshHeader marks a call whose id its publisher made for it. So no worker needs to find out
+// whether an earlier call with the id has ended. A publish that is repeated has no such header.
 const FreshHeader = "Stevedore-Fresh"
 
 // maxDeliveryID is the longest accepted id, in bytes. Ids are copied into records and

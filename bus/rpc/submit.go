@@ -123,27 +123,20 @@ func newSubmission(b *bus.Bus, queue string, call tools.Call) (submission, error
 
 // publish stores the call, unless it is stored or has a result, which is then earlier.
 //
-// The calls stream does not keep calls that have ended, so publish reads the result first.
-// Then no worker needs to: its slot would wait until the server has synced a batch of
-// results. Trimmers leave a call that ended just now in the calls stream, so that it does
-// not end and vanish between the read and the publish.
+// The calls stream does not keep calls that have ended, so publish reads the result first. Only
+// for an id that was made here, the worker need not read it too: this process may stop for a
+// while between its read and the publish.
 func (s submission) publish(ctx context.Context, b *bus.Bus) (accepted Acceptance, earlier *task.StoredResult, err error) {
 	accepted = Acceptance{ID: s.call.ID, Session: s.call.Session, Tool: s.call.Tool, Queue: s.queue}
-	fresh := s.fresh
-	if !fresh {
-		result, ok, err := task.ReadResult(ctx, b, b.Result(s.call.SessionToken(), s.call.IDToken()))
-		switch {
-		case ok:
+	m := bus.Message{Subject: s.subject, Body: s.body, Header: nats.Header{}}
+	if s.fresh {
+		m.Header[bus.FreshHeader] = []string{"1"}
+	} else {
+		result, ok, _ := task.ReadResult(ctx, b, b.Result(s.call.SessionToken(), s.call.IDToken())) // an error may be temporary
+		if ok {
 			accepted.Duplicate, accepted.Outcome = true, result.Outcome
 			return accepted, &result, task.CheckDigest(s.call, s.digest, result.Digest)
-		case errors.Is(err, task.ErrUnreadable):
-			return Acceptance{}, nil, err
 		}
-		fresh = err == nil // other errors may be temporary
-	}
-	m := bus.Message{Subject: s.subject, Body: s.body, Header: nats.Header{}}
-	if fresh {
-		m.Header[bus.FreshHeader] = []string{"1"}
 	}
 	ctx, span := tracing.Start(ctx, "publish "+s.queue, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(
 		tracing.System.String("nats"), tracing.MessagingType.String("send"), tracing.Destination.String(s.queue),

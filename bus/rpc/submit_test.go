@@ -47,6 +47,23 @@ func result(t *testing.T, call tools.Call, text string) []byte {
 	return body
 }
 
+// Only an id that the publisher made is certainly new: a publisher may stop for a while between
+// its look for a result and its publish.
+func TestOnlyOwnIdsAreFresh(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	for id, want := range map[string]string{"": "1", "given": ""} {
+		accepted := bustest.Subscribe(t, b, b.Call("default", "*", "*", "*"))
+		if _, err := rpc.Enqueue(t.Context(), b, "default", tools.Call{ID: id, Session: "s", Tool: "echo"}); err != nil {
+			t.Fatal(err)
+		}
+		msg, err := accepted.NextMsg(bustest.Timeout)
+		if err != nil || msg.Header.Get(bus.FreshHeader) != want {
+			t.Errorf("id %q: header %q, %v", id, msg.Header.Get(bus.FreshHeader), err)
+		}
+	}
+}
+
 // The stream rejects a second result, but the server delivers it to the subscribers
 // of the subject.
 func TestSubmitReturnsTheStoredResult(t *testing.T) {
