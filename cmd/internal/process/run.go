@@ -2,6 +2,7 @@ package process
 
 import (
 	"context"
+	"errors"
 
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
