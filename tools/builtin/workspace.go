@@ -79,8 +79,8 @@ const maxPathDepth = 255
 // workspace. It does not resolve symbolic links; the root does.
 func (ws *workspace) rel(path string) (string, error) {
 	rel, err := ws.local(path)
-	if err != nil {
-		return "", err
+	if err != nil || len(ws.hide) == 0 {
+		return rel, err
 	}
 	full := filepath.Join(ws.real, rel)
 	if real, err := filepath.EvalSymlinks(full); err == nil {
