@@ -27,7 +27,7 @@ var (
 
 // MaxJobs is the maximum number of jobs of a session, so that a model in a loop
 // does not fill the server. Operators may add more.
-const MaxJobs = 100
+const MaxJobs = 10_000
 
 // Caller identifies the caller. The zero value is the default session.
 type Caller struct {
@@ -115,9 +115,9 @@ func (js *Jobs) add(ctx context.Context, by Caller, j Job) (Entry, error) {
 		return Entry{}, err
 	}
 	if !by.Operator {
-		if count, err := js.count(ctx, by.token()); err != nil {
+		if full, err := js.full(ctx, by.token()); err != nil {
 			return Entry{}, err
-		} else if count >= MaxJobs {
+		} else if full {
 			return Entry{}, ErrTooMany
 		}
 	}
@@ -129,10 +129,18 @@ func (js *Jobs) add(ctx context.Context, by Caller, j Job) (Entry, error) {
 	return js.get(ctx, owner, j.Name)
 }
 
-// count returns how many jobs a session has, by the names of their schedules. Sessions whose
-// names are hashed share their number with the default session. Concurrent calls may exceed
-// the limit, which does no harm.
-func (js *Jobs) count(ctx context.Context, session string) (n int, err error) {
+// full reports whether a session has MaxJobs jobs, by the names of their schedules. Sessions
+// whose names are hashed share their number with the default session. Concurrent calls may
+// exceed the limit, which does no harm.
+func (js *Jobs) full(ctx context.Context, session string) (bool, error) {
+	stream, err := js.bus.Stream(ctx, bus.Ticks)
+	if err != nil {
+		return false, err
+	}
+	if info, err := stream.Info(ctx); err != nil || info.State.NumSubjects < MaxJobs {
+		return false, err // all sessions together have fewer, so nobody lists their names
+	}
+	n := 0
 	prefix, own, _ := strings.Cut(storedName(session, "x"), sessionMark)
 	mine := func(stored string) bool {
 		owner, _, marked := strings.Cut(stored, sessionMark)
@@ -142,9 +150,9 @@ func (js *Jobs) count(ctx context.Context, session string) (n int, err error) {
 		return false // none is read
 	}
 	for _, err := range schedule.New(js.bus).ListAfter(ctx, bus.Cron, "", mine) {
-		return 0, err
+		return false, err
 	}
-	return n, nil
+	return n >= MaxJobs, nil
 }
 
 // Get returns a job, or ErrNotFound.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/schedule"
@@ -53,6 +54,8 @@ type Request struct {
 	// all, and the Next of the page before.
 	Limit int    `json:"limit,omitempty"`
 	After string `json:"after,omitempty"`
+
+	maxChars int // of a list for a model, without the last line; 0 means all
 }
 
 // Do executes a request. For ActionAdd, key is the Key of the job.
@@ -80,7 +83,7 @@ func (js *Jobs) do(ctx context.Context, by Caller, key string, r Request) (Answe
 			e, err = js.Add(ctx, by, j)
 		}
 	case ActionList:
-		return js.list(ctx, by, r.After, r.Limit)
+		return js.list(ctx, by, r)
 	case ActionGet:
 		e, err = js.Get(ctx, by, r.Name)
 	case ActionUpdate:
@@ -102,17 +105,18 @@ func (js *Jobs) do(ctx context.Context, by Caller, key string, r Request) (Answe
 	return Answer{Action: r.Action, Name: r.Name, Job: &e, Upcoming: e.Upcoming(5)}, nil
 }
 
-func (js *Jobs) list(ctx context.Context, by Caller, after string, limit int) (Answer, error) {
-	if limit < 0 {
-		return Answer{}, tools.Errorf(tools.CodeInvalidArguments, "limit %d: want a positive number", limit)
+func (js *Jobs) list(ctx context.Context, by Caller, r Request) (Answer, error) {
+	if r.Limit < 0 {
+		return Answer{}, tools.Errorf(tools.CodeInvalidArguments, "limit %d: want a positive number", r.Limit)
 	}
-	a := Answer{Action: ActionList, Jobs: []Entry{}}
-	for e, err := range js.listAfter(ctx, by, after) {
+	a, chars := Answer{Action: ActionList, Jobs: []Entry{}}, 0
+	for e, err := range js.listAfter(ctx, by, r.After) {
 		if err != nil {
 			return Answer{}, err
 		}
-		if limit > 0 && len(a.Jobs) == limit {
-			a.Next = a.Jobs[limit-1].stored
+		chars += utf8.RuneCountInString(e.Name+e.lineWithText()) + len(": \n")
+		if n := len(a.Jobs); n > 0 && (n == r.Limit || r.maxChars > 0 && chars > r.maxChars) {
+			a.Next = a.Jobs[n-1].stored
 			break
 		}
 		a.Jobs = append(a.Jobs, e)
@@ -123,7 +127,7 @@ func (js *Jobs) list(ctx context.Context, by Caller, after string, limit int) (A
 // addNames adds the names of existing jobs to an error.
 func (js *Jobs) addNames(ctx context.Context, by Caller, err error) error {
 	var names []string
-	for s, listErr := range schedule.New(js.bus).List(ctx, bus.Cron) {
+	for s, listErr := range schedule.New(js.bus).ListAfter(ctx, bus.Cron, "", by.mayOwn) {
 		if listErr != nil || len(names) == 20 {
 			break
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/cron"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -125,11 +126,12 @@ func TestTooManyJobs(t *testing.T) {
 	t.Parallel()
 	b := bustest.New(t)
 	jobs, other := cron.New(b), cron.New(b)
-	for i := range cron.MaxJobs {
+	for i := range 2 {
 		if _, err := jobs.Add(t.Context(), cron.Caller{Operator: true}, cron.Job{Name: fmt.Sprint("job", i), Session: "alice", Every: time.Hour, Tool: "x"}); err != nil {
 			t.Fatal(err)
 		}
 	}
+	storeNames(t, b, "alice", cron.MaxJobs-2)
 	job := cron.Job{Name: "more", Every: time.Hour, Tool: "x"}
 	if _, err := jobs.Add(t.Context(), cron.Caller{Session: "alice"}, job); !errors.Is(err, cron.ErrTooMany) {
 		t.Errorf("one more: %v", err)
@@ -155,6 +157,20 @@ func TestTooManyJobs(t *testing.T) {
 		if _, err := add.Add(t.Context(), alice, job); !errors.Is(err, cron.ErrTooMany) {
 			t.Errorf("too many again: %v", err)
 		}
+	}
+}
+
+// storeNames stores as many schedules for a session, without times, which is fast.
+func storeNames(t *testing.T, b *bus.Bus, session string, count int) {
+	t.Helper()
+	for i := range count {
+		if _, err := b.JetStream().PublishAsync(b.Schedule(bus.Cron, fmt.Sprintf("%s--stored%d", session, i)), []byte("{}")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-b.JetStream().PublishAsyncComplete()
+	if got := bustest.Messages(t, b, bus.Ticks); got < count {
+		t.Fatalf("%d of %d schedules are stored", got, count)
 	}
 }
 

@@ -28,7 +28,12 @@ type toolArgs struct {
 	EverySeconds int64  `json:"every_seconds,omitempty" jsonschema:"run repeatedly at this interval"`
 	Cron         string `json:"cron,omitempty" jsonschema:"run by a cron expression of 5 fields (minute hour day month weekday), such as 30 9 * * 1-5"`
 	TimeZone     string `json:"time_zone,omitempty" jsonschema:"the IANA time zone of the cron expression, such as Europe/Berlin; default UTC"`
+	After        string `json:"after,omitempty" jsonschema:"for list: continue after this job; the list before names it if there are more"`
 }
+
+// maxListChars leaves room for the line that names the next page: a model reads at most
+// 15,000 characters at once.
+const maxListChars = 14_800
 
 // Tool returns the cron tool. A session can see and change only its own jobs. Their
 // notifications go to the channel of the call that added them.
@@ -96,7 +101,7 @@ func (t *tool) what() string {
 
 // request returns the request of a call.
 func (t *tool) request(args toolArgs) (r Request, err error) {
-	r = Request{Action: args.Action, Name: args.Name, At: args.At, Cron: args.Cron, TimeZone: args.TimeZone}
+	r = Request{Action: args.Action, Name: args.Name, At: args.At, Cron: args.Cron, TimeZone: args.TimeZone, After: args.After, maxChars: maxListChars}
 	if args.EverySeconds > 0 {
 		r.Every = fmt.Sprintf("%ds", args.EverySeconds)
 	}

@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/rs/zerolog"
 
@@ -132,18 +134,40 @@ func TestToolLimits(t *testing.T) {
 	if tool.Definition().Effect != tools.Keyed {
 		t.Errorf("effect = %q", tool.Definition().Effect)
 	}
-	add := func(i int) *tools.Result {
-		return tool.Execute(t.Context(), tools.Call{Args: fmt.Appendf(nil, `{"action":"add","name":"j%d","message":"x","every_seconds":3600}`, i)})
-	}
-	for i := range 100 {
-		if res := add(i); res.IsError {
-			t.Fatalf("job %d: %s", i, res.ForLLM)
+}
+
+// A list for a model has pages that it can read at once, with each job once.
+func TestToolListPages(t *testing.T) {
+	t.Parallel()
+	const count = 150
+	jobs, call := cron.New(bustest.New(t)), tools.Call{Session: "alice"}
+	tool := jobs.Tool(cron.ToolConfig{})
+	run := func(args string) string {
+		t.Helper()
+		call.ID, call.Args = args, []byte(args)
+		res := tool.Execute(t.Context(), call)
+		if res.IsError {
+			t.Fatal(res.ForLLM)
 		}
+		return res.ForLLM
 	}
-	if res := add(100); !res.IsError || !strings.Contains(res.ForLLM, "there are 100 jobs") {
-		t.Errorf("job 100: %+v", res)
+	for i := range count {
+		run(fmt.Sprintf(`{"action":"add","name":"job%03d","message":%q,"every_seconds":3600}`, i, strings.Repeat("täglich ", 50)))
 	}
-	if res := add(99); res.IsError {
-		t.Errorf("job 99 again: %+v", res)
+	pages, after, names := 0, "", []string{}
+	for next := true; next; pages++ {
+		page := run(fmt.Sprintf(`{"action":"list","after":%q}`, after))
+		if n := utf8.RuneCountInString(page); n > 15_000 || n < 14_000 && strings.Contains(page, "continue after") {
+			t.Errorf("page %d has %d characters", pages, n)
+		}
+		for line := range strings.Lines(page) {
+			if name, _, ok := strings.Cut(line, ": every"); ok {
+				names = append(names, name)
+			}
+		}
+		_, after, next = strings.Cut(strings.TrimSuffix(page, ".)"), "continue after ")
+	}
+	if pages < 2 || len(names) != count || !slices.IsSorted(names) || len(slices.Compact(names)) != count {
+		t.Errorf("%d pages have %d jobs: %q", pages, len(names), names)
 	}
 }

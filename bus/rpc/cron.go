@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 
@@ -22,6 +23,9 @@ type CronRequest struct {
 	Key string `json:"key,omitempty"`
 }
 
+// maxListedJobs is the most jobs of a list, whose answer must fit into a message.
+const maxListedJobs = 500
+
 // cron manages the cron jobs of a session: <prefix>.rpc.cron.<session>.<function>.
 // The session is part of the subject, so the server's permissions protect it. A
 // client that may publish there can have any tool called in that session, as with
@@ -38,7 +42,7 @@ func (s *Service) cron(ctx context.Context, req micro.Request) (any, error) {
 	if in.Session != "" && tools.Token(in.Session) != session {
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "the request names the session %q, but its subject names %q", tools.Excerpt(in.Session, 80), tools.Excerpt(session, 80))
 	}
-	in.Action = function
+	in.Action, in.Limit = function, min(cmp.Or(in.Limit, maxListedJobs), maxListedJobs)
 	answer, err := s.jobs.Do(ctx, cron.Caller{Session: in.Session, Token: session}, in.Key, in.Request)
 	if err != nil {
 		return nil, err

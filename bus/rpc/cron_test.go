@@ -2,10 +2,13 @@ package rpc_test
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/cron"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -60,5 +63,28 @@ func TestCronEndpoint(t *testing.T) {
 	e, err := cron.New(b).Get(t.Context(), cron.Caller{Session: session}, "tea")
 	if err != nil || e.Session != session || !e.Disabled || e.Every != time.Hour {
 		t.Errorf("job %+v, %v", e, err)
+	}
+}
+
+// A list has at most 500 jobs, so that it fits into a message, and names the next page.
+func TestCronListPages(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	for i := range 501 {
+		body := fmt.Appendf(nil, `{"name":"j%03d","session":"many","tool":"big"}`, i)
+		if _, err := b.JetStream().PublishAsync(b.Schedule(bus.Cron, fmt.Sprintf("many--j%03d", i)), body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-b.JetStream().PublishAsyncComplete()
+	for after, want := range map[string]int{"": 500, "many--j499": 1} {
+		body, err := rpc.Request(t.Context(), b, b.RPC("cron", "many", "list"), json.RawMessage(fmt.Sprintf(`{"limit":%d,"after":%q}`, 1000*len(after), after)))
+		var answer cron.Answer
+		if err := errors.Join(err, json.Unmarshal(body, &answer)); err != nil {
+			t.Fatal(err)
+		}
+		if len(answer.Jobs) != want || (answer.Next == "many--j499") != (after == "") {
+			t.Errorf("after %q: %d jobs, next %q", after, len(answer.Jobs), answer.Next)
+		}
 	}
 }
