@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/session"
+	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
@@ -53,6 +55,9 @@ func submitAll(t *testing.T, b *bus.Bus, id string, prompts int) (want []string,
 		bustest.WaitUntil(t, "the prompt to be accepted", func() bool {
 			for _, err := range b.Read(t.Context(), bus.Calls, bus.Query{Subject: b.Call("*", agent.AgentTool, id, run), Limit: 1}) {
 				return err == nil
+			}
+			if _, parked, err := task.ReadParked(t.Context(), b, tools.CallKey{Session: id, ID: run}); parked && err == nil {
+				return true
 			}
 			return slices.Contains(started(t, b, id), run)
 		})
@@ -102,4 +107,44 @@ func TestPromptsRunInOrderAfterOutage(t *testing.T) {
 			t.Errorf("the run took %v, although its model was down for ten minutes", d)
 		}
 	})
+}
+
+// The order stays while the first prompt, or a call of its run, waits for an approval, also if
+// somebody answers while no worker runs.
+func TestPromptsRunInOrderAfterApproval(t *testing.T) {
+	for name, waits := range map[string]func(tools.Call) bool{
+		"prompt":          func(call tools.Call) bool { return call.ID == "m0" },
+		"call of the run": func(call tools.Call) bool { return call.Tool == "danger" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bustest.Bubble(t, func(t *testing.T) {
+				b := bustest.New(t)
+				danger, err := tools.NewTool("danger", "For the test.", func(context.Context, tools.Call, struct{}) *tools.Result { return tools.NewToolResult("done") })
+				if err != nil {
+					t.Fatal(err)
+				}
+				lines := slices.Repeat([]string{`{"text":"answer"}`}, 6)
+				lines[0] = `{"tools":[{"name":"danger"}]}`
+				cfg := worker.Config{Slots: 8, Approvals: worker.Approvals{Needed: waits}}
+				model := newUnreliable(t, overloaded, time.Time{}, lines...)
+				stop := startModel(t, b, model, cfg, danger)
+				want, _, wait := submitAll(t, b, "s", 5)
+				time.Sleep(10 * time.Minute)
+				stop()
+				open, err := task.ListApprovals(t.Context(), b, "s")
+				if err != nil || len(open) != 1 {
+					t.Fatalf("open approvals: %+v, %v", open, err)
+				}
+				if _, err := task.AnswerApproval(t.Context(), b, tools.CallKey{Session: "s", ID: open[0].ID}, task.Answer{Approve: true}); err != nil {
+					t.Fatal(err)
+				}
+				startModel(t, b, model, cfg, danger)
+				startModel(t, b, model, cfg, danger)
+				wait()
+				if got := started(t, b, "s"); !slices.Equal(got, want) {
+					t.Errorf("ran %v, want %v", got, want)
+				}
+			})
+		})
+	}
 }
