@@ -105,7 +105,7 @@ func (w *Worker) handleAttempt(ctx context.Context, a *attempt) error {
 		return w.interrupted(ctx, a, res)
 	}
 
-	if pause, ok := tools.PauseOf(res.Err); ok && res.IsError && !a.once() && (toolCtx.Err() == nil || pause.Made) {
+	if pause, ok := a.pauseOf(toolCtx, res); ok {
 		return w.pause(ctx, a, pause)
 	}
 	if errors.Is(res.Err, tools.ErrTakenOver) && res.IsError && !a.once() {

@@ -33,6 +33,14 @@ func (w *Worker) isParked(ctx context.Context, a *attempt) (bool, error) {
 	return true, w.ask(ctx, p)
 }
 
+// pauseOf returns the pause that the tool asks for with its result. A once-only tool gets none.
+// A call that was cancelled or has no time left gets one only if it made the calls that it
+// waits for: Park then cancels them.
+func (a *attempt) pauseOf(toolCtx context.Context, res *tools.Result) (*tools.Pause, bool) {
+	pause, ok := tools.PauseOf(res.Err)
+	return pause, ok && res.IsError && !a.once() && (toolCtx.Err() == nil || pause.Made)
+}
+
 // pause parks a call whose tool returned a pause.
 func (w *Worker) pause(ctx context.Context, a *attempt, p *tools.Pause) error {
 	parked := task.Parked{State: task.Waiting, Started: a.resumed.Started, Reason: p.Reason, Until: p.Until, WaitsFor: p.WaitsFor, Made: p.Made}

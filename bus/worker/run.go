@@ -165,7 +165,7 @@ func (w *Worker) awaitCompletion(ctx, toolCtx context.Context, a *attempt) error
 			res = tools.Failure(endCause(toolCtx, a))
 		}
 	}
-	if pause, ok := tools.PauseOf(res.Err); ok && !a.once() && (toolCtx.Err() == nil || pause.Made) {
+	if pause, ok := a.pauseOf(toolCtx, res); ok {
 		return w.pause(ctx, a, pause)
 	}
 	return w.offloadAndPublish(ctx, a, withCause(toolCtx, a, res))
