@@ -24,6 +24,10 @@ const (
 // which it was accepted.
 const OrderHeader = "Stevedore-Order"
 
+// ArgsHeader names, in a call that waited elsewhere and was published again, the artifact that
+// has its arguments, if they are too large for a record of the wait.
+const ArgsHeader = "Stevedore-Parked-Args"
+
 // FreshHeader marks a call whose id its publisher made for it. So no worker needs to find out
 // whether an earlier call with the id has ended. A publish that is repeated has no such header.
 const FreshHeader = "Stevedore-Fresh"

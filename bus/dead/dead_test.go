@@ -8,10 +8,40 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/dead"
 )
+
+// A call whose arguments are in an artifact keeps them when its letter is retried.
+func TestRetriedLetterKeepsItsArguments(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	letters := bustest.Subscribe(t, b, "stevedore.dead.call.>")
+	args := make(chan string, 2)
+	consume(t, b, bus.ConsumeConfig{}, func(_ context.Context, d *bus.Delivery) error {
+		args <- d.Header(bus.ArgsHeader)
+		if len(args) == 1 {
+			return bus.Reject("code", errors.New("a reason"))
+		}
+		return nil
+	})
+	header := nats.Header{bus.ArgsHeader: {"args-c"}}
+	if _, err := b.Publish(t.Context(), bus.Message{Subject: bustest.NewCall(b, "default", "echo"), Body: []byte(`{}`), Header: header}); err != nil {
+		t.Fatal(err)
+	}
+	letter, _ := bustest.Next[dead.Letter](t, letters)
+	waitForEmpty(t, b)
+	if err := dead.Retry(t.Context(), b, dead.Stored{Letter: letter}); err != nil {
+		t.Fatal(err)
+	}
+	waitForEmpty(t, b)
+	if first, second := <-args, <-args; first != "args-c" || second != first {
+		t.Errorf("arguments in %q, after the retry in %q", first, second)
+	}
+}
 
 // Any message becomes a dead letter with the reason, is returned unchanged, and can be
 // retried with its id.

@@ -41,6 +41,8 @@ type Letter struct {
 	Body         json.RawMessage `json:"body,omitempty"`
 	Gzip         []byte          `json:"gzip,omitempty"`
 	BodySequence uint64          `json:"body_sequence,omitempty"`
+	// ArgsIn is the artifact that has the arguments of the call, if the message has them not.
+	ArgsIn string `json:"args_in,omitempty"`
 }
 
 // Stored is a dead letter in its stream.

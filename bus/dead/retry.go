@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/jsapi"
 )
@@ -107,6 +109,9 @@ func republish(ctx context.Context, b *bus.Bus, l Letter) error {
 		return err
 	}
 	m := bus.Message{Subject: l.Subject, Body: body, Key: fmt.Sprintf("retry-%d-%d", l.Sequence, l.At.UnixNano())}
+	if l.ArgsIn != "" {
+		m.Header = nats.Header{bus.ArgsHeader: {l.ArgsIn}}
+	}
 	err = b.Republish(ctx, m, l.ID, func(stored uint64) bool { return stored == l.Sequence })
 	if errors.Is(err, bus.ErrTooLarge) { // the original had no headers; its id, if any, is in the body
 		_, err = b.Publish(ctx, bus.Message{Subject: l.Subject, Body: body})

@@ -43,6 +43,7 @@ func store(ctx context.Context, b *bus.Bus, stream string, d *bus.Delivery, code
 	letter := Letter{
 		Code: code, Reason: strings.ToValidUTF8(text[:min(len(text), maxReason)], ""),
 		Subject: d.Subject, Sequence: d.Sequence, ID: d.ID(), Attempts: d.Attempt, At: time.Now().UTC(),
+		ArgsIn: d.Header(bus.ArgsHeader),
 	}
 	letter.Kind, letter.Name = kindOf(b.Subjects, d.Subject)
 	body, err := letter.encode(ctx, b, d.Body)

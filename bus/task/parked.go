@@ -73,13 +73,12 @@ func (p Parked) Text() string {
 	return text
 }
 
-// Headers of a call that was parked: the number and the state of its wait, the artifact that
-// has its arguments, and when its tool began. Any client can set them, so a worker trusts none
-// of them with the arguments that a person approved: the digest of the call protects these.
+// Headers of a call that was parked, beside bus.ArgsHeader: the number and the state of its
+// wait, and when its tool began. Any client can set them, so a worker trusts none of them with
+// the arguments that a person approved: the digest of the call protects these.
 const (
 	parkedHeader      = "Stevedore-Parked"
 	parkedStateHeader = "Stevedore-Parked-State"
-	parkedArgsHeader  = "Stevedore-Parked-Args"
 	startedHeader     = "Stevedore-Started"
 )
 
@@ -166,7 +165,7 @@ func Resume(ctx context.Context, b *bus.Bus, p Parked) error {
 	}
 	if p.ArgsIn != "" {
 		p.Call.Args = nil
-		header.Set(parkedArgsHeader, p.ArgsIn)
+		header.Set(bus.ArgsHeader, p.ArgsIn)
 	}
 	body, err := bus.Encode(p.Call)
 	if err != nil {
@@ -204,7 +203,7 @@ func ResumedFrom(d *bus.Delivery, now time.Time) (p Parked) {
 	if at, err := time.Parse(time.RFC3339Nano, d.Header(startedHeader)); err == nil && at.Before(now) {
 		p.Started = at
 	}
-	p.ArgsIn = d.Header(parkedArgsHeader)
+	p.ArgsIn = d.Header(bus.ArgsHeader)
 	if number, err := strconv.ParseUint(d.Header(parkedHeader), 10, 64); err == nil {
 		p.Number, p.State = number, State(d.Header(parkedStateHeader))
 	}
