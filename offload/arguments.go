@@ -158,7 +158,11 @@ func (e *expander) typed(id, text, want string) (any, error) {
 }
 
 func (e *expander) all(id string, encoded bool) (text string, err error) {
-	err = e.reader.with(e.ctx, e.session, id, func(rec Record, c blockContent) error {
+	open := e.reader.with
+	if encoded {
+		open = e.reader.withBytes
+	}
+	err = open(e.ctx, e.session, id, func(rec Record, c blockContent) error {
 		size := c.Size()
 		if encoded {
 			size = int64(base64.StdEncoding.EncodedLen(int(min(size, MaxArguments+1))))

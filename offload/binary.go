@@ -28,9 +28,22 @@ func whyBinary(mediaType string) string {
 	return "which is not text"
 }
 
-// escapedNotice follows a text with escaped bytes.
-func escapedNotice(id string) string {
-	return fmt.Sprintf("[each \\xNN stands for a byte that is not UTF-8; the artifact '%s' has the exact bytes]", id)
+// readableNotice follows the readable text of an artifact that is not UTF-8.
+func readableNotice(rec Record) string {
+	if charset := rec.charset(); charset != "" {
+		return fmt.Sprintf("[this is the text of %s; the artifact '%s' has the exact bytes]", charset, rec.ID)
+	}
+	return fmt.Sprintf("[each \\xNN stands for a byte that is not UTF-8; the artifact '%s' has the exact bytes]", rec.ID)
+}
+
+// readable returns a text in a charset as UTF-8, with escapes for what is not text.
+func readable(text, charset string) string {
+	if charset != "" {
+		if decoded, err := charsets[charset].NewDecoder().String(text); err == nil {
+			return decoded
+		}
+	}
+	return tools.EscapeBytes(text)
 }
 
 // imageTypes are the images that models accept.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/jsonform"
@@ -102,8 +103,9 @@ func (b body) withNote(text string) string {
 
 // withoutStore returns what a model gets of content that is not UTF-8 if nothing is stored.
 func (b body) withoutStore() string {
-	text := tools.EscapeBytes(b.text)
-	if typ, media, err := kind(b.plain, b.plain.Size()); err == nil && typ == TypeBinary {
+	charset, _ := charsetOf(b.plain, b.plain.Size(), utf8.RuneCountInString(b.text) == len(b.text)) // the text is in memory
+	text := readable(b.text, charset)
+	if typ, media, err := kind(b.plain, b.plain.Size()); charset == "" && err == nil && typ == TypeBinary {
 		text = fmt.Sprintf("The result is %d bytes of %s, which is not text. They were not kept, because offloading is off.", b.plain.Size(), attribute(media))
 	}
 	return b.withNote(text)

@@ -62,12 +62,15 @@ func TestKindsOfRows(t *testing.T) {
 		"huge rows":       {strings.Repeat(huge, 2), mediaNDJSON},
 		"log in brackets": {strings.Repeat("[1] start\n[2] end\n", 500), mediaText},
 		"numbers":         {strings.Repeat("1\n2\n", 500), mediaText},
-		"broken at last":  {strings.Repeat("{\"a\":1}\n", 500) + "oops", mediaText},
+		"broken at last":  {strings.Repeat("{\"a\":1}\n", 500) + "oops", mediaLog},
+		"log with rows":   {strings.Repeat("10:00 INFO {\"a\":1}\n", 500), mediaLog},
+		"text, then JSON": {"Fetching...\n{\n" + strings.Repeat("  \"a\": [1],\n", 50_000) + "  \"b\": 1\n}\n", mediaLog},
 		"semicolons":      {"a;b\n" + strings.Repeat("1;x,y\n", 50), mediaCSV},
+		"empty objects":   {strings.Repeat("a := map[string]any{}\nuse(a)\n", 500), mediaText},
 		"code":            {strings.Repeat("let a = 1;\nlet b = 2;\n", 50), mediaText},
 	} {
 		rec := Record{}
-		if err := summarize(nil)(&rec, contentOf(t, []byte(row.text))); err != nil || rec.MediaType != row.media {
+		if err := summarize(t.Context(), nil)(&rec, contentOf(t, []byte(row.text))); err != nil || rec.MediaType != row.media {
 			t.Errorf("%s: %v, %s, want %s", name, err, rec.MediaType, row.media)
 		}
 	}
@@ -83,8 +86,19 @@ func TestShapeCountsTheLinesOfRows(t *testing.T) {
 		"indented":          {strings.Repeat("{\n\"a\":1\n}\n", 20_000), "2047+ rows of JSON, each of the shape {a: number}"},
 	} {
 		rec := Record{}
-		if err := summarize(nil)(&rec, contentOf(t, []byte(row.text))); err != nil || !strings.HasPrefix(rec.Summary, row.want) {
+		if err := summarize(t.Context(), nil)(&rec, contentOf(t, []byte(row.text))); err != nil || !strings.HasPrefix(rec.Summary, row.want) {
 			t.Errorf("%s: %v\n%s\nwant %s", name, err, tools.Excerpt(rec.Summary, 200), row.want)
 		}
+	}
+}
+
+// TestJQOfALargeValueInALog: a value that is larger than the start of the text, by which jq
+// decides, is one row.
+func TestJQOfALargeValueInALog(t *testing.T) {
+	rows := strings.Repeat("    {\n      \"id\": 1\n    },\n", 400_000)
+	c := stored(t, []byte("INFO answer:\n{\n  \"items\": [\n"+rows+"    {}\n  ]\n}\nINFO end\n"))
+	res, err := c.JQ(t.Context(), "s", "a", JQQuery{Query: ".items | length"})
+	if err != nil || len(res.Results) != 1 || string(res.Results[0]) != "400001" {
+		t.Errorf("%+v, %v", res, err)
 	}
 }

@@ -3,6 +3,7 @@ package offload
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/stevedore-bus/stevedore/offload/internal/jsonread"
+	"github.com/stevedore-bus/stevedore/offload/jq"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -33,6 +35,7 @@ const (
 	mediaCSV    = "text/csv; charset=utf-8"
 	mediaTSV    = "text/tab-separated-values; charset=utf-8"
 	mediaNDJSON = "application/x-ndjson"
+	mediaLog    = "text/x-log; charset=utf-8" // a text with JSON in its lines
 )
 
 const (
@@ -80,6 +83,9 @@ func rowsKind(head []byte, complete bool) string {
 			return media
 		}
 	}
+	if jq.InLines(head, !complete) {
+		return mediaLog
+	}
 	return mediaText
 }
 
@@ -115,9 +121,9 @@ func withoutBOM(text []byte) []byte { return bytes.TrimPrefix(text, []byte("\ufe
 func separator(media string, head []byte) rune {
 	names, _, _ := bytes.Cut(head, []byte("\n"))
 	switch {
-	case media == mediaTSV:
+	case isMedia(media, mediaTSV):
 		return '\t'
-	case media != mediaCSV:
+	case !isMedia(media, mediaCSV):
 		return 0
 	case bytes.IndexByte(names, ';') >= 0:
 		return ';'
@@ -160,8 +166,8 @@ func isTable(text []byte, comma rune) bool {
 	}
 }
 
-// isText corrects the library, which says that UTF-16 is text, though models cannot
-// read it, and that a content with a NUL is not, though tools separate with NUL
+// isText corrects the library, which says that UTF-16 is text, though it must be decoded
+// first, and that a content with a NUL is not, though tools separate with NUL
 // (find -print0, git ls-files -z).
 func isText(m *mimetype.MIME, head []byte) bool {
 	valid := utf8.Valid(wholeRunes(head))
@@ -233,9 +239,24 @@ func startsJSON(r io.Reader) bool {
 }
 
 // summarize returns an argument for Store.Put, which sets type, media type and
-// preview. If plain is not nil, it makes the preview from plain.
-func summarize(plain *io.SectionReader) func(*Record, Content) error {
+// preview, and of a text in another charset its size in characters and lines. If plain is not
+// nil, it makes the preview from plain.
+func summarize(ctx context.Context, plain *io.SectionReader) func(*Record, Content) error {
 	return func(rec *Record, c Content) error {
+		charset, err := charsetOf(c, c.Size(), !c.Index().ASCII() && c.Index().TotalChars() == c.Size())
+		if charset != "" {
+			text, err := decode(ctx, c, c.Size(), charset)
+			if err != nil {
+				return fmt.Errorf("summarize %q: %w", rec.ID, err)
+			}
+			defer text.Close()
+			c = text
+			rec.Chars = c.Index().TotalChars()
+			rec.Tokens = TokensOfRunes(rec.Chars)
+		}
+		if err != nil {
+			return fmt.Errorf("summarize %q: %w", rec.ID, err)
+		}
 		typ, mediaType, err := kind(c, c.Size())
 		if err != nil {
 			return fmt.Errorf("summarize %q: %w", rec.ID, err)
@@ -256,6 +277,9 @@ func summarize(plain *io.SectionReader) func(*Record, Content) error {
 			return fmt.Errorf("summarize %q: %w", rec.ID, err)
 		}
 		rec.Summary = neutralise(rec.Summary)
+		if charset != "" && rec.Type != TypeBinary {
+			rec.MediaType = inCharset(rec.MediaType, charset)
+		}
 		return nil
 	}
 }

@@ -92,7 +92,7 @@ func (o *Offloader) result(ctx context.Context, call tools.Call, def tools.Defin
 	if b.blocks != nil {
 		preview = b.plain
 	}
-	rec, err = o.put(ctx, rec, call.IDToken(), b.raw, summarize(preview))
+	rec, err = o.put(ctx, rec, call.IDToken(), b.raw, summarize(ctx, preview))
 	if errors.Is(err, ErrQuota) {
 		rec, err = o.putPart(ctx, call, b, err)
 	}
@@ -124,8 +124,7 @@ func (o *Offloader) refer(call tools.Call, out *tools.Result, b body, rec Record
 	b.inline(out)
 	if b.inMemory && b.blocks == nil && rec.Type != TypeBinary && rec.Chars < o.cfg.InlineChars && !utf8.ValidString(b.text) {
 		rec.Inline = false // not the exact bytes
-		out.ForLLM = tools.EscapeBytes(b.text) + "\n" + escapedNotice(rec.ID)
-		out.ForLLM = b.withNote(out.ForLLM)
+		out.ForLLM = b.withNote(readable(b.text, rec.charset()) + "\n" + readableNotice(rec))
 		if o.fits(call, out) {
 			o.logOffload(call, rec, why)
 			return

@@ -178,7 +178,7 @@ func TestPreviews(t *testing.T) {
 		{"text in one line", strings.Repeat("word ", 10_000), TypeText, []string{strings.Repeat("word ", 120) + "\n[... 48800 characters not shown ...]\n" + strings.Repeat("word ", 120)}},
 		{"text with NULs", strings.Repeat("./a file\x00", 8_000), TypeText, []string{"./a file\x00./a file\x00"}},
 		{"UTF-16", strings.Repeat("t\x00e\x00x\x00", 20_000), TypeBinary, []string{"which is not text"}},
-		{"latin-1", strings.Repeat("caf\xe9 au lait\n", 5_000), TypeText, []string{"caf\\xe9 au lait\ncaf"}},
+		{"latin-1", strings.Repeat("caf\xe9 au lait\n", 5_000), TypeText, []string{"café au lait\ncafé", "text/plain; charset=windows-1252", "65000 characters, about 26000 tokens, 5000 lines", "The bytes are windows-1252"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			short, store := offloadText(t, Config{}, aCall, row.text)
@@ -207,7 +207,7 @@ func TestBytesThatJSONCannotCarryAreStored(t *testing.T) {
 		t.Errorf("artifact is %+v", short.Artifact)
 	}
 	short, _ = offloadText(t, Config{Disabled: true}, aCall, "caf\xe9")
-	if short.ForLLM != `caf\xe9` {
+	if short.ForLLM != "café" {
 		t.Errorf("without offloading the model gets %q", short.ForLLM)
 	}
 }
@@ -242,7 +242,9 @@ func TestBinaryOutput(t *testing.T) {
 	}{
 		{png, TypeBinary, []string{"stored as the artifact 'toolu_1': 11 bytes of image/png, which is not text", `"base64":true`, "</knowledge_list>\n[Exit code: 0]"}},
 		{strings.Repeat(png, 200_000), TypeBinary, []string{"2200000 bytes of image/png", "\n[Exit code: 0]"}},
-		{"caf\xe9\n", TypeText, []string{`caf\xe9` + "\n\n[each \\xNN stands for a byte", "artifact 'toolu_1' has the exact bytes]\n[Exit code: 0]"}},
+		{"caf\xe9\n", TypeText, []string{"café\n\n[this is the text of windows-1252", "artifact 'toolu_1' has the exact bytes]\n[Exit code: 0]"}},
+		{"\xff\xfeh\x00\xe9\x00", TypeText, []string{"hé\n[this is the text of utf-16le", "artifact 'toolu_1' has the exact bytes]\n[Exit code: 0]"}},
+		{"a \xff b\n", TypeText, []string{`a \xff b` + "\n\n[each \\xNN stands for a byte", "artifact 'toolu_1' has the exact bytes]\n[Exit code: 0]"}},
 		{strings.Repeat("\x83\x65", 500), TypeBinary, []string{"1000 bytes of text/plain", "in an encoding other than UTF-8"}},
 	} {
 		out := tools.NewOutput(tools.OutputLimits{})

@@ -64,8 +64,8 @@ func (r *Reader) GetByID(ctx context.Context, session, id string, offset, limit 
 	return r.page(ctx, session, id, offset, limit, PageChars)
 }
 
-// Read is GetByID for programs, which read larger pages than models: limit is at
-// most ReadChars.
+// Read is GetByID for programs, which read larger pages than models, and the exact bytes of
+// any text: limit is at most ReadChars.
 func (r *Reader) Read(ctx context.Context, session, id string, offset, limit int64) (*Page, error) {
 	return r.page(ctx, session, id, offset, limit, ReadChars)
 }
@@ -79,8 +79,13 @@ func (r *Reader) page(ctx context.Context, session, id string, offset, limit, ma
 	}
 	var page *Page
 	defer countRead("page", time.Now())
-	err := r.with(ctx, session, id, func(rec Record, c blockContent) (err error) {
-		page, err = readPage(rec, c, offset, limit, maxLimit == PageChars)
+	forModel := maxLimit == PageChars
+	open := r.withBytes
+	if forModel {
+		open = r.with
+	}
+	err := open(ctx, session, id, func(rec Record, c blockContent) (err error) {
+		page, err = readPage(rec, c, offset, limit, forModel)
 		return err
 	})
 	if err != nil {

@@ -70,7 +70,7 @@ func (o *Offloader) putPart(ctx context.Context, call tools.Call, b body, full e
 		rec, err = putFree(call.IDToken(), func(id string) (Record, error) {
 			rec := rec
 			rec.ID = id
-			return o.store.Put(ctx, rec, atStart(src), summarize(nil))
+			return o.store.Put(ctx, rec, atStart(src), summarize(ctx, nil))
 		}, atStart(src))
 		if err == nil {
 			o.cfg.Log.Warn().Err(full).Str("artifact_id", rec.ID).Str("session", rec.Session).Int64("bytes", size).Int64("stored", part).

@@ -144,8 +144,23 @@ func (r *Reader) Open(ctx context.Context, session, id string) (Record, Content,
 	return rec, c, nil
 }
 
-// with calls f with an open artifact.
+// with calls f with the text of an artifact.
 func (r *Reader) with(ctx context.Context, session, id string, f func(Record, blockContent) error) error {
+	return r.withBytes(ctx, session, id, func(rec Record, c blockContent) error {
+		charset := rec.charset()
+		if charset == "" {
+			return f(rec, c)
+		}
+		text, err := decode(ctx, c, c.Size(), charset)
+		if err != nil {
+			return err
+		}
+		return errors.Join(f(rec, text), text.Close())
+	})
+}
+
+// withBytes calls f with the bytes of an artifact.
+func (r *Reader) withBytes(ctx context.Context, session, id string, f func(Record, blockContent) error) error {
 	rec, c, err := r.Open(ctx, session, id)
 	if err != nil {
 		return err

@@ -74,7 +74,7 @@ func (rec Record) binary() string {
 
 // queryable reports whether jq can read the content.
 func (rec Record) queryable() bool {
-	return rec.Type == TypeJSON || rec.MediaType == mediaJSON || rec.MediaType == mediaNDJSON || rec.MediaType == mediaCSV || rec.MediaType == mediaTSV
+	return rec.Type == TypeJSON || isMedia(rec.MediaType, mediaJSON, mediaNDJSON, mediaCSV, mediaTSV, mediaLog)
 }
 
 // describe returns the description of a content and its preview.
@@ -89,6 +89,9 @@ func describe(rec Record) string {
 		fmt.Fprintf(&b, "size: %d bytes of %s, %s\n", rec.Size, attribute(rec.MediaType), whyBinary(rec.MediaType))
 	} else {
 		fmt.Fprintf(&b, "size: %d characters, about %d tokens, %d lines\n", rec.Chars, rec.Tokens, rec.Lines)
+	}
+	if charset := rec.charset(); charset != "" {
+		fmt.Fprintf(&b, "The bytes are %s; the tools above show them as UTF-8.\n", charset)
 	}
 	switch stored := rec.Metadata[storedPart]; {
 	case stored != "":

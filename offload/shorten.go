@@ -74,7 +74,7 @@ func (o *Offloader) shortenForUser(ctx context.Context, call tools.Call, out *to
 		return nil
 	}
 	if artifact == "" && !o.cfg.Disabled {
-		rec, err := o.put(ctx, newRecord(call, contextForUser), tools.Token(call.ID+"_user"), sectionOf(out.ForUser), summarize(nil))
+		rec, err := o.put(ctx, newRecord(call, contextForUser), tools.Token(call.ID+"_user"), sectionOf(out.ForUser), summarize(ctx, nil))
 		if err != nil {
 			return fmt.Errorf("offload text for the user of %q: %w", call.IDToken(), err)
 		}

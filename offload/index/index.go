@@ -32,6 +32,7 @@ type Index struct {
 	chars    []int64
 
 	size  int64
+	high  bool     // a byte is not ASCII; only an Indexer knows
 	carry []uint8  // carry[i] bytes at the start of block i belong to a character that started before it
 	sums  []uint32 // sums[i] is the CRC-32C of block i
 }
@@ -48,6 +49,9 @@ func (x *Index) Lines() int64 { return x.newlines[len(x.newlines)-1] + 1 }
 
 // TotalChars returns the number of characters of the content.
 func (x *Index) TotalChars() int64 { return x.chars[len(x.chars)-1] }
+
+// ASCII reports whether the content is ASCII. Of an index that was stored it is true.
+func (x *Index) ASCII() bool { return !x.high }
 
 // Blocks returns the number of blocks of the content. The last one may be short.
 func (x *Index) Blocks() int { return len(x.sums) }

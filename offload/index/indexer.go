@@ -47,6 +47,7 @@ func (w *Indexer) Block(p []byte) {
 	w.lines += textscan.CountNewlines(p)
 
 	x.size += int64(len(p))
+	x.high = x.high || !textscan.ASCII(p)
 	x.carry = append(x.carry, uint8(carry))
 	x.sums = append(x.sums, crc32.Checksum(p, castagnoli))
 	x.newlines = append(x.newlines, w.lines)

@@ -32,6 +32,10 @@ func TestLogs(t *testing.T) {
 		{"2026-01-02 INFO start\n{\"n\":1}\r\n[2026] no\n10:00 WARN {\"n\":2}\nthe end {\n", ".n", "1 2"},
 		{"{\"n\":1}\n{\"n\":2}\npanic: x\n{\"n\":4}", ".n", "1 2 4"},
 		{"text\n[1,[2]]", ".[1]", "[2]"},
+		{"INFO answer:\n{\n  \"n\": 1,\n  \"l\": [\n    {\"n\": 3}\n  ]\n}\nINFO {\n  \"n\": 2\n}\r\nend", ".n", "1 2"},
+		{"text\n  [\n  {\"n\": 1},\n  {\"n\": 2}\n]", "map(.n)", "[1,2]"},
+		{"text {\n{\"n\": 1}\n{ \n", ".n", "1"},
+		{"text\n[\n{\n\"n\": 1\n},\n{\"n\": 2}\n", ".n", "2"},
 	} {
 		if got, err := resultsOf(t, row.text, row.query, false); err != nil || got != row.want {
 			t.Errorf("jq %q of %q is %q, %v; want %q", row.query, row.text, got, err, row.want)

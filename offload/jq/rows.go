@@ -3,6 +3,7 @@ package jq
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -25,57 +26,89 @@ type rowSource interface {
 // jsonRows are the values of a text with several JSON values.
 type jsonRows struct{ *jsonread.Reader }
 
-func newJSONRows(src io.Reader) rowSource { return jsonRows{jsonread.New(src, maxElement)} }
+func newJSONRows(src io.Reader, _ bool) rowSource { return jsonRows{jsonread.New(src, maxElement)} }
 
 func (r jsonRows) next() ([]byte, error) { return r.Value() }
 
 func (r jsonRows) offset() int64 { return r.Offset() }
 
-// logRows are the values in the lines of a log: a line that is JSON, or ends with an object.
+// logRows are the values in a log. A value begins with a line, or is an object behind other text.
+// It ends with that line or a later one.
 type logRows struct {
-	lines *bufio.Scanner
-	at    int64 // where the next line begins
+	values *bufio.Scanner
+	at     int64 // where the line after the last value begins
+	cut    bool  // the input ends before the text does
+	// open counts the values that the end of the input cuts.
+	open int
 }
 
-func newLogRows(src io.Reader) rowSource {
-	r := &logRows{lines: bufio.NewScanner(src)}
-	r.lines.Buffer(nil, maxElement)
-	r.lines.Split(func(data []byte, atEOF bool) (int, []byte, error) {
-		n, line, err := bufio.ScanLines(data, atEOF)
+// maxOpen bounds the values that are searched for their end up to the end of the input.
+const maxOpen = 16
+
+func newLogRows(src io.Reader, cut bool) *logRows {
+	r := &logRows{values: bufio.NewScanner(src), cut: cut}
+	r.values.Buffer(nil, maxElement)
+	r.values.Split(func(data []byte, atEOF bool) (int, []byte, error) {
+		row, n := r.value(data, atEOF)
 		r.at += int64(n)
-		return n, line, err
+		return n, row, nil
 	})
 	return r
 }
 
 func (r *logRows) next() ([]byte, error) {
-	for r.lines.Scan() {
-		if row := jsonIn(r.lines.Bytes()); row != nil {
-			return row, nil
-		}
+	if r.values.Scan() {
+		return r.values.Bytes(), nil
 	}
-	if r.lines.Err() != nil {
-		return nil, r.lines.Err()
-	}
-	return nil, io.EOF
+	return nil, cmp.Or(r.values.Err(), io.EOF)
 }
 
 func (r *logRows) offset() int64 { return r.at }
 
-// jsonIn returns the JSON of a line of a log, or nil.
-func jsonIn(line []byte) jsontext.Value {
-	row := jsontext.Value(line)
-	if row.Kind() != '[' || !row.IsValid() {
-		row = row[max(bytes.IndexByte(row, '{'), 0):]
+// value returns the first value in the lines of data, or nil, and how many bytes the lines up to
+// its end have. If more data may complete a line or a value, these are the bytes before that line.
+func (r *logRows) value(data []byte, atEOF bool) (value []byte, used int) {
+	for used < len(data) {
+		line, _, ended := bytes.Cut(data[used:], []byte("\n"))
+		if !ended && !atEOF {
+			return nil, used
+		}
+		start := len(line) - len(bytes.TrimLeft(line, " \t"))
+		for _, c := range "[{" {
+			if c == '{' {
+				start = max(bytes.IndexByte(line, '{'), start)
+			}
+			if start == len(line) || line[start] != byte(c) {
+				continue
+			}
+			rest := data[used+start:]
+			dec := jsontext.NewDecoder(bytes.NewBuffer(rest), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+			switch err := dec.SkipValue(); {
+			case err == nil:
+				size := int(dec.InputOffset())
+				after, _, ended := bytes.Cut(rest[size:], []byte("\n"))
+				if !ended && !atEOF {
+					return nil, used
+				}
+				if len(bytes.TrimSpace(after)) == 0 {
+					return rest[:size], min(used+start+size+len(after)+1, len(data))
+				}
+			case !errors.Is(err, io.ErrUnexpectedEOF) || r.open == maxOpen:
+			case !atEOF:
+				return nil, used
+			default:
+				if r.open++; r.cut {
+					return nil, len(data)
+				}
+			}
+		}
+		used = min(used+len(line)+1, len(data))
 	}
-	if k := row.Kind(); k != '{' && k != '[' || !row.IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) {
-		return nil
-	}
-	return row
+	return nil, used
 }
 
-// isLog reports whether a text that begins with head is not JSON, but has lines with JSON.
-func isLog(head []byte) bool {
+// isLog reports whether a text that begins with head is not JSON, but has values in its lines.
+func isLog(head []byte, cut bool) bool {
 	head = bytes.TrimPrefix(head, []byte("\uFEFF"))
 	dec := jsontext.NewDecoder(bytes.NewReader(head), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	err := dec.SkipValue()
@@ -85,8 +118,22 @@ func isLog(head []byte) bool {
 	if err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF) {
 		return false
 	}
-	_, err = newLogRows(bytes.NewReader(head)).next()
-	return err == nil
+	rows := newLogRows(bytes.NewReader(head), cut)
+	_, err = rows.next()
+	return err == nil || cut && rows.open > 0
+}
+
+// InLines reports whether at least a quarter of the start of a text is JSON in the lines of a
+// log.
+func InLines(head []byte, cut bool) bool {
+	if !isLog(head, cut) {
+		return false
+	}
+	rows, size := newLogRows(bytes.NewReader(head), cut), 0
+	for row, err := rows.next(); err == nil; row, err = rows.next() {
+		size += len(row)
+	}
+	return size*4 >= len(head) || cut && rows.open > 0
 }
 
 // tableRows are the rows of a table as objects. Cells without a column have their number

@@ -151,12 +151,12 @@ func (r *runner) run(src io.Reader) error {
 			in = io.MultiReader(bytes.NewReader(header), in)
 			r.shift = r.Place.Byte - int64(len(header))
 		}
-		return r.eachRow(func(src io.Reader) rowSource { return newTableRows(src, r.Comma) }, in, head)
+		return r.eachRow(func(src io.Reader, _ bool) rowSource { return newTableRows(src, r.Comma) }, in, head)
 	}
 	r.shift = r.Place.Byte
-	if isLog(head) {
-		r.res.Notes = append(r.res.Notes, "the text is not JSON as a whole: the query ran on the lines that contain JSON")
-		return r.eachRow(newLogRows, in, head)
+	if isLog(head, int64(len(head)) < r.Size) {
+		r.res.Notes = append(r.res.Notes, "the text is not JSON as a whole: the query ran on the JSON in its lines")
+		return r.eachRow(func(src io.Reader, cut bool) rowSource { return newLogRows(src, cut) }, in, head)
 	}
 	if err := jsonread.New(bytes.NewReader(head), maxElement).Skip(); err != nil && int64(len(head)) < r.Size { // one large value
 		return r.notJSON(r.document(in))
@@ -186,10 +186,10 @@ func (r *runner) head(src io.Reader) (head []byte, in io.Reader, err error) {
 }
 
 // eachRow applies the query to each row, or to the array of all rows if the query
-// fits only that.
-func (r *runner) eachRow(rows func(io.Reader) rowSource, in io.Reader, head []byte) error {
+// fits only that. rows is told whether its input is cut.
+func (r *runner) eachRow(rows func(src io.Reader, cut bool) rowSource, in io.Reader, head []byte) error {
 	sample := []any{}
-	for next := rows(bytes.NewReader(head)); len(sample) < sampleRows; {
+	for next := rows(bytes.NewReader(head), int64(len(head)) < r.Size); len(sample) < sampleRows; {
 		data, err := next.next()
 		if err != nil {
 			break // of an incomplete row too
@@ -205,7 +205,7 @@ func (r *runner) eachRow(rows func(io.Reader) rowSource, in io.Reader, head []by
 		switch _, object := first(sample).(map[string]any); {
 		case summary == "length":
 			r.res.Notes = append(r.res.Notes, "the number of rows")
-			return r.document(&asArray{rows: rows(in)})
+			return r.document(&asArray{rows: rows(in, false)})
 		case summary == "keys" && object:
 			r.res.Notes = append(r.res.Notes, "the keys of the first row")
 			return r.each(sample[:1])
@@ -216,11 +216,11 @@ func (r *runner) eachRow(rows func(io.Reader) rowSource, in io.Reader, head []by
 	}
 	switch {
 	case table && r.fits(sample) && r.Query != ".":
-		return r.document(&asArray{rows: rows(in)})
+		return r.document(&asArray{rows: rows(in, false)})
 	case !table && len(sample) > 1 && !r.fits(sample[0]) && r.fits(sample):
-		return r.document(&asArray{rows: rows(in)})
+		return r.document(&asArray{rows: rows(in, false)})
 	}
-	next := rows(in)
+	next := rows(in, false)
 	input := func() (any, bool) {
 		data, err := next.next()
 		if err == io.EOF {

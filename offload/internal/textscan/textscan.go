@@ -5,6 +5,7 @@ package textscan
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -73,6 +74,16 @@ func continuationBytes(p *[64 + 3]byte) int {
 		sum += lead & (bits + not0) &^ (bits + over16) >> 7 * 3
 	}
 	return int(sum * each >> 56) // the highest byte holds the sum of all bytes
+}
+
+// ASCII reports whether p is ASCII.
+func ASCII(p []byte) bool {
+	for ; len(p) >= 64; p = p[64:] {
+		if !isASCII(p) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(p, func(c byte) bool { return c >= utf8.RuneSelf })
 }
 
 // isASCII reports whether the first 64 bytes of p are ASCII.
