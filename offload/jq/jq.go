@@ -32,11 +32,13 @@ const Large = 8 << 20
 
 const (
 	maxQuery      = 4 << 10         // bytes
-	maxElement    = 64 << 20        // bytes of the longest value that is loaded as a whole
 	maxHeap       = 300 << 20       // bytes of live values while a query runs
 	maxGrowth     = maxHeap * 3 / 2 // bytes by which the heap may grow, with garbage
 	watchInterval = 5 * time.Millisecond
 )
+
+// maxElement is the size in bytes of the longest value that is loaded as a whole. Tests lower it.
+var maxElement = 64 << 20
 
 // Query configures a query. Its JSON form is the arguments of the tool.
 type Query struct {

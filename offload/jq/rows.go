@@ -26,7 +26,9 @@ type rowSource interface {
 // jsonRows are the values of a text with several JSON values.
 type jsonRows struct{ *jsonread.Reader }
 
-func newJSONRows(src io.Reader, _ bool) rowSource { return jsonRows{jsonread.New(src, maxElement)} }
+func newJSONRows(src io.Reader, _ bool) rowSource {
+	return jsonRows{jsonread.New(src, int64(maxElement))}
+}
 
 func (r jsonRows) next() ([]byte, error) { return r.Value() }
 

@@ -158,7 +158,7 @@ func (r *runner) run(src io.Reader) error {
 		r.res.Notes = append(r.res.Notes, "the text is not JSON as a whole: the query ran on the JSON in its lines")
 		return r.eachRow(func(src io.Reader, cut bool) rowSource { return newLogRows(src, cut) }, in, head)
 	}
-	if err := jsonread.New(bytes.NewReader(head), maxElement).Skip(); err != nil && int64(len(head)) < r.Size { // one large value
+	if err := jsonread.New(bytes.NewReader(head), int64(maxElement)).Skip(); err != nil && int64(len(head)) < r.Size { // one large value
 		return r.notJSON(r.document(in))
 	}
 	return r.notJSON(r.eachRow(newJSONRows, in, head))
@@ -344,7 +344,7 @@ func (r *runner) document(in io.Reader) error {
 			in, r.shift = io.MultiReader(strings.NewReader("["), rest), r.shift-1
 		}
 	}
-	d := &document{ctx: r.ctx, in: jsonread.New(in, maxElement), plan: plan, keys: r.keys}
+	d := &document{ctx: r.ctx, in: jsonread.New(in, int64(maxElement)), plan: plan, keys: r.keys}
 	var failed error
 	next, stop := iter.Pull(func(yield func(any) bool) {
 		if plan.need == needElements {
