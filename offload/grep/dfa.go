@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// maxTable is the number of transitions that a dfa keeps: 4 MiB. Then it forgets them.
-	maxTable = 1 << 20
+	// maxSize is how many bytes of states and transitions a dfa keeps. Then it forgets them.
+	maxSize = 8 << 20
 	// minReuse is how many bytes a dfa must search for each transition that it computes, on
 	// average. Otherwise package regexp is as fast.
 	minReuse = 4
@@ -25,9 +25,10 @@ type dfa struct {
 	prog   *syntax.Prog
 	bounds []rune                // first runes of the classes; the program treats all runes of a class alike
 	ascii  [utf8.RuneSelf]uint16 // the class of each
-	states []dfaState
-	index  map[string]int32 // of states, by key
-	next   []int32          // by state and class: a state, unknown or matched
+	states []string              // the kind of the last rune ('\n', a letter or a space) and the threads, 4 bytes each
+	index  map[string]int32      // of states
+	size   int                   // bytes of states and next
+	next   []int32               // by state and class: a state, unknown or matched
 
 	threads []uint32 // of the state that is computed
 	visited []uint32 // by instruction: the transition that visited it last
@@ -35,12 +36,6 @@ type dfa struct {
 	searched int
 	computed uint32
 	useless  bool
-}
-
-// dfaState is the state before a rune.
-type dfaState struct {
-	before  rune // '\n', a letter or a space: the kind of the last rune
-	threads []uint32
 }
 
 const (
@@ -84,7 +79,7 @@ func (d *dfa) class(r rune) int {
 
 // forget leaves only the state 0, that at the start of a line.
 func (d *dfa) forget() {
-	d.states, d.index, d.next = nil, map[string]int32{}, d.next[:0]
+	d.states, d.index, d.next, d.size = nil, map[string]int32{}, d.next[:0], 0
 	d.add('\n', nil)
 }
 
@@ -131,15 +126,15 @@ func (d *dfa) from(ctx context.Context, text []byte, pos int) int {
 func (d *dfa) compute(state int32, class int) int32 {
 	d.computed++
 	s, r := d.states[state], d.bounds[class]
-	op := syntax.EmptyOpContext(s.before, r)
+	op := syntax.EmptyOpContext(rune(s[0]), r)
 	d.threads = d.threads[:0]
 	found := d.follow(uint32(d.prog.Start), op, r)
-	for _, pc := range s.threads {
-		found = found || d.follow(pc, op, r)
+	for threads := []byte(s[1:]); len(threads) > 0 && !found; threads = threads[4:] {
+		found = d.follow(binary.LittleEndian.Uint32(threads), op, r)
 	}
 	next := int32(matched)
 	if !found {
-		before := ' '
+		before := byte(' ')
 		switch {
 		case r == '\n':
 			before = '\n'
@@ -147,7 +142,7 @@ func (d *dfa) compute(state int32, class int) int32 {
 			before = 'a'
 		}
 		slices.Sort(d.threads)
-		if len(d.next) > maxTable {
+		if d.size > maxSize {
 			d.forget()
 			return d.add(before, slices.Compact(d.threads))
 		}
@@ -188,19 +183,21 @@ func (d *dfa) follow(pc uint32, op syntax.EmptyOp, r rune) (found bool) {
 }
 
 // add returns the state with these threads.
-func (d *dfa) add(before rune, threads []uint32) int32 {
-	key := []byte{byte(before)}
+func (d *dfa) add(before byte, threads []uint32) int32 {
+	key := []byte{before}
 	for _, pc := range threads {
 		key = binary.LittleEndian.AppendUint32(key, pc)
 	}
 	state, ok := d.index[string(key)]
 	if !ok {
+		s := string(key)
 		state = int32(len(d.states))
-		d.index[string(key)] = state
-		d.states = append(d.states, dfaState{before, slices.Clone(threads)})
+		d.index[s] = state
+		d.states = append(d.states, s)
 		for range d.bounds {
 			d.next = append(d.next, unknown)
 		}
+		d.size += len(s) + 4*len(d.bounds)
 	}
 	return state
 }

@@ -90,10 +90,14 @@ func TestDFAFindsTheSameLines(t *testing.T) {
 		text.WriteString(pieces[r.IntN(len(pieces))])
 	}
 	lines := strings.Split(text.String(), "\n")
-	for _, expr := range []string{
+	exprs := []string{
 		`[ab]{3}\d`, `^[^a]*$`, `\b[ak]+\b`, `\B\d\B`, `(?i)[k]s?é`, `(?i)K`, `\p{L}{5}`, `[^\p{L}]{4}`, `.{9}`, `^$`, `\A[a-z]`, `[0-9_]\z`, `\x{fffd}`,
 		`a.*b.*[0-9]`, `(a|b|é)*_`, `[ab].{12}[0-9]`, `(a?){9}[b-d]{2}`, `x*`, `(?:^|[ -])[ab](?:$|[ -])`,
-	} {
+	}
+	for range 150 {
+		exprs = append(exprs, randomPattern(r, 3))
+	}
+	for _, expr := range exprs {
 		p, err := Compile(expr, false)
 		if err != nil {
 			t.Fatal(err)
@@ -111,6 +115,50 @@ func TestDFAFindsTheSameLines(t *testing.T) {
 			}
 			p.dfa.useless = false
 		}
+	}
+}
+
+// randomPattern returns a pattern with few literals.
+func randomPattern(r *rand.Rand, depth int) string {
+	atoms := []string{
+		`a`, `[ab]`, `[^a]`, `.`, `\d`, `\w`, `\W`, `\s`, `\pL`, `\PL`, `[é-漢]`, `(?i:k)`, `(?i:[s-z])`, `(?i:É)`, `\x{fffd}`, `[[:punct:]]`,
+		`^`, `$`, `\b`, `\B`, `\A`, `\z`, `(?m:^)`, `(?m:$)`, `(?s:.)`, `()`,
+	}
+	if depth == 0 || r.IntN(4) == 0 {
+		return atoms[r.IntN(len(atoms))]
+	}
+	a, b := randomPattern(r, depth-1), randomPattern(r, depth-1)
+	switch r.IntN(5) {
+	case 0:
+		return "(?:" + a + "|" + b + ")"
+	case 1:
+		return "(" + a + ")" + []string{"*", "+", "?", "{2}", "{1,3}", "*?", "+?"}[r.IntN(7)]
+	}
+	return a + b
+}
+
+// TestDFAKeepsLittle: states of many threads take bounded memory, also after much text that made
+// the dfa look useful.
+func TestDFAKeepsLittle(t *testing.T) {
+	p, err := Compile(`[ab][ab0]{999}[ab0]{999}[ab0]{999}[1-9]`, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	text := make([]byte, 6_000)
+	for i := range text {
+		text[i] = "ab0"[r.IntN(3)]
+	}
+	p.dfa.searched = 1 << 30
+	if at := p.dfa.from(t.Context(), text, 0); at >= 0 || p.dfa.useless {
+		t.Fatalf("found %d, useless: %v", at, p.dfa.useless)
+	}
+	size := 0
+	for _, state := range p.dfa.states {
+		size += len(state)
+	}
+	if size > 2*maxSize {
+		t.Errorf("the states take %d bytes", size)
 	}
 }
 
