@@ -18,23 +18,14 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/internal/jsonread"
 )
 
-const (
-	// maxNames bounds the names whose order is kept, in case they are data.
-	maxNames = 10_000
-	// maxShared and maxSharedLen bound the texts that equal values share in memory.
-	maxShared, maxSharedLen = 5_000, 64
-)
+// maxNames bounds the names whose order is kept, in case they are data.
+const maxNames = 10_000
 
 // keyOrder is the order in which names of members first occur in a document: that of the
 // columns of a table, and of rows that are alike.
-type keyOrder struct {
-	rank map[string]int
-	// shared has names and strings by their JSON. Rows repeat them, and without it a document
-	// takes twice the memory.
-	shared map[string]any
-}
+type keyOrder struct{ rank map[string]int }
 
-func newKeyOrder() *keyOrder { return &keyOrder{map[string]int{}, map[string]any{}} }
+func newKeyOrder() *keyOrder { return &keyOrder{map[string]int{}} }
 
 // decode decodes one value; numbers keep their text.
 func (o *keyOrder) decode(data []byte) (any, error) {
@@ -50,7 +41,7 @@ func (o *keyOrder) decode(data []byte) (any, error) {
 
 func (o *keyOrder) value(dec *jsontext.Decoder) (any, error) {
 	if k := dec.PeekKind(); k == '"' || k == '0' {
-		return o.scalar(dec)
+		return scalar(dec)
 	}
 	token, err := dec.ReadToken()
 	if err != nil {
@@ -73,7 +64,7 @@ func (o *keyOrder) value(dec *jsontext.Decoder) (any, error) {
 	case '{':
 		object := map[string]any{}
 		for dec.PeekKind() != '}' {
-			key, err := o.scalar(dec)
+			key, err := scalar(dec)
 			if err != nil {
 				return nil, err
 			}
@@ -92,7 +83,7 @@ func (o *keyOrder) value(dec *jsontext.Decoder) (any, error) {
 }
 
 // scalar decodes a string or a number.
-func (o *keyOrder) scalar(dec *jsontext.Decoder) (any, error) {
+func scalar(dec *jsontext.Decoder) (any, error) {
 	text, err := dec.ReadValue()
 	if err != nil {
 		return nil, err
@@ -100,15 +91,8 @@ func (o *keyOrder) scalar(dec *jsontext.Decoder) (any, error) {
 	if text[0] != '"' {
 		return exactNumber(string(text)), nil
 	}
-	if v, ok := o.shared[string(text)]; ok {
-		return v, nil
-	}
 	unquoted, _ := jsontext.AppendUnquote(nil, text) // the error is about bytes that are not UTF-8
-	var v any = string(unquoted)
-	if len(text) <= maxSharedLen && len(o.shared) < maxShared {
-		o.shared[string(text)] = v
-	}
-	return v, nil
+	return string(unquoted), nil
 }
 
 // exactNumber returns an int or a float64 if its text is that of the number, because gojq parses a
