@@ -1,6 +1,6 @@
 # The main targets; .ci/run runs check and the README's test command.
 
-.PHONY: build install check cross size test screenshots bench bench-peers fuzz kill mutants small-streams soak eval clock release
+.PHONY: build install check lint race cross size test screenshots bench bench-peers fuzz kill mutants small-streams soak eval clock release
 
 build:
 	go build -trimpath -ldflags "-s -w" -o bin/stevedore$$(go env GOEXE) ./cmd/worker
@@ -15,15 +15,21 @@ install: build
 # gofmt, vet, modernise, staticcheck, and the tests under the race detector; -short
 # leaves out what is one goroutine and slow there, and so does the list of packages. The
 # detector does not see into processes that tests start. "make test" leaves out nothing.
+# Both run side by side, because many tests wait.
 check:
 	@test -z "$$(gofmt -l . | tee /dev/stderr)" || { echo "gofmt: run gofmt -w on the files above"; exit 1; }
+	$(MAKE) --no-print-directory -j2 lint race
+
+lint: size
 	go vet ./...
 	go fix -diff ./...
 	go tool staticcheck ./...
-	$(MAKE) --no-print-directory cross size
-	go test -race -short -p 4 -vet=off -shuffle=on $$(go list ./... | grep -vE '/integration|/cmd/|/offload$$|/offload/grep$$|/bus/agents$$')
 
-# Build and vet everything, tests included, for the systems that CI does not run on.
+race:
+	go test -race -short -p 4 -vet=off -ldflags=-s -shuffle=on $$(go list ./... | grep -vE '/integration|/cmd/|/offload$$|/offload/grep$$|/bus/agents$$')
+
+# Build, link and vet everything, tests included, for the systems that CI does not run on;
+# TestTypesOnOtherSystems type-checks it in each run of the tests.
 CROSS = windows darwin
 cross:
 	@set -e; for os in $(CROSS); do echo "GOOS=$$os go build, go vet"; \
@@ -105,5 +111,5 @@ clock:
 	STEVEDORE_CLOCK=1 go test -run ClockJumps -count=1 -timeout 30m ./bus/heartbeat/
 
 # The archives of a release, for six platforms: make release VERSION=v1.2.3
-release:
+release: cross
 	integration/deploy/release/release.sh $(VERSION)
