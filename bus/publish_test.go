@@ -262,7 +262,8 @@ func TestPublishManyAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for range n {
 		wg.Go(func() {
-			if _, err := b.Publish(t.Context(), bus.Message{Subject: bustest.NewCall(b, "default", "echo"), Body: []byte("{}")}); err != nil {
+			_, err := b.Publish(t.Context(), bus.Message{Subject: bustest.NewCall(b, "default", "echo"), Body: []byte("{}")})
+			if err != nil && !errors.Is(err, bus.ErrSubjectExists) { // a retry finds what it sent before
 				t.Error(err)
 			}
 		})
