@@ -36,7 +36,7 @@ find it. The printed URL contains it, for clients in any language:
 
   nats --server URL pub stevedore.call.default.read_file.s1.c1 \
       '{"args":{"path":"go.mod"}}'
-  nats --server URL sub 'stevedore.result.>'
+  nats --server URL sub 'stevedore.stored.result.>'
 
 Programs read the URL and the credential from NATS_URL, NATS_USER and NATS_PASSWORD. In
 another terminal, this command sets them to those of the running server:

@@ -59,6 +59,7 @@ export async function connect(url = process.env.NATS_URL ?? "nats://127.0.0.1:42
   return {
     nc, session,
     async tools(format = "anthropic", exclude = internalTools) {
+      if (!["anthropic", "openai"].includes(format)) throw new StevedoreError("invalid_arguments", `the format is ${JSON.stringify(format)}; want "anthropic" or "openai"`);
       const list = new Map((await ask("tools.ls", { queue })).tools.map((t) => [t.name, t]));
       const wanted = [...list.values()].filter((t) => !exclude.includes(t.name));
       for (const t of wanted) t.parameters ??= (await ask("tools.show", { queue, tool: t.name })).tools[0].parameters ?? { type: "object" };
@@ -66,7 +67,11 @@ export async function connect(url = process.env.NATS_URL ?? "nats://127.0.0.1:42
         ? { type: "function", function: { name, description, parameters } }
         : { name, description, input_schema: parameters });
     },
-    call(tool, args = {}, { id = randomUUID(), timeout = 3_600_000, ...fields } = {}) {
+    async call(tool, args = {}, { id = randomUUID(), timeout = 3_600_000, ...fields } = {}) {
+      if (!/^[\w-]{1,64}$/.test(tool)) { // a model can invent any name
+        const text = `there is no tool ${JSON.stringify(tool.slice(0, 80))}`;
+        return { id, session, tool, outcome: "failed", is_error: true, for_llm: text, error: { code: "unknown_tool", message: text } };
+      }
       return ask(`call.${queue}.${tool}${isToken(id) ? `.${session}.${id}` : ""}`, { ...fields, id, session, args }, timeout);
     },
     lines: (artifact_id, start_line, end_line) => read("lines", { artifact_id, start_line, end_line }),

@@ -48,7 +48,16 @@ def failures():
         assert "Authorization" in str(err), err
     else:
         raise AssertionError("a wrong password is accepted")
-    assert bus.call("none")["error"]["code"] == "unknown_tool"
+    for name in ("none", "read file", "", "x 2\r\n{}\r\nPUB stevedore.call.default.shell.default.inj1 39\r\n{\"args\":{\"command\":\"touch injected\"}}\r\nPUB a"):
+        assert bus.call(name)["error"]["code"] == "unknown_tool"
+    assert not os.path.exists("injected")
+    try:
+        bus.nc.publish("a b", b"")
+    except ValueError as err:
+        assert "white space" in str(err), err
+    else:
+        raise AssertionError("a subject with a space is sent")
+    rejects("invalid_arguments", lambda: bus.tools("opnai"))
     assert bus.call("read_file", {"path": "note.txt"}, id="any text, ünïcödé")["for_llm"] == "A note.\n"
 
 

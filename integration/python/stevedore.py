@@ -51,6 +51,8 @@ class Stevedore:
 
     def tools(self, format: str = "anthropic", exclude: tuple[str, ...] = INTERNAL_TOOLS) -> list[dict[str, Any]]:
         """The tools of the workers as the tool list of an API: "anthropic" or "openai"."""
+        if format not in ("anthropic", "openai"):
+            raise StevedoreError("invalid_arguments", f'the format is {format!r}; want "anthropic" or "openai"')
         found = {t["name"]: t for t in self.ask("tools.ls", {"queue": self.queue})["tools"] if t["name"] not in exclude}
         for name, t in found.items():
             if "parameters" not in t:  # all schemas together do not fit into a message
@@ -63,6 +65,9 @@ class Stevedore:
         """Submits a call and waits for its result. A tool that failed is a result with is_error. The same
         id gives the same result and never a second run. fields are other fields of a call, such as channel."""
         id = id or str(uuid.uuid4())
+        if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", tool):  # a model can invent any name
+            text = f"there is no tool {tool[:80]!r}"
+            return {"id": id, "session": self.session, "tool": tool, "outcome": "failed", "is_error": True, "for_llm": text, "error": {"code": "unknown_tool", "message": text}}
         names = f".{self.session}.{id}" if _is_token(id) else ""
         return self.ask(f"call.{self.queue}.{tool}{names}", {**fields, "id": id, "session": self.session, "args": args or {}}, timeout)
 

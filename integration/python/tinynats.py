@@ -129,6 +129,7 @@ class Connection:
     def publish(self, subject: str, data: bytes, reply: str = "", headers: Optional[dict[str, str]] = None) -> None:
         if len(data) > self.max_payload:
             raise ValueError(f"the message has {len(data)} bytes; the server accepts at most {self.max_payload}")
+        _check(subject)
         head = "".join(f"{k}: {v}\r\n" for k, v in headers.items()) if headers else ""
         head = f"NATS/1.0\r\n{head}\r\n" if head else ""
         sizes = f"{len(head.encode())} {len(head.encode()) + len(data)}" if head else f"{len(data)}"
@@ -136,6 +137,7 @@ class Connection:
 
     def subscribe(self, subject: str, handle: Callable[[Message], Any], group: str = "") -> Callable[[], None]:
         """Calls handle for each message, in the thread that reads; returns a function that ends it."""
+        _check(subject)
         sid = uuid.uuid4().hex
         self.subscriptions[sid] = (subject, group, handle)
         self._send(f"SUB {subject} {group} {sid}\r\n".encode())
@@ -179,6 +181,12 @@ class Connection:
             self.sock.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass  # it is closed already
+
+
+def _check(subject: str) -> None:
+    """A subject with white space would be read as more than a subject."""
+    if not re.fullmatch(r"[^\s\x00]+", subject):
+        raise ValueError(f"the subject {subject!r} is empty or contains white space")
 
 
 def _line(sock: socket.socket) -> bytes:

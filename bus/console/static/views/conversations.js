@@ -26,7 +26,7 @@ function show(main, parts, state) {
   }
   function draw() {
     if (!loaded) return replace(list, loading());
-    if (drawn.length === 0) return replace(list, h("li.none", {}, empty("No conversation yet", "Start a worker with a model, then write to the agent here or in a terminal:", "stevedore up --model anthropic:MODEL\nworker agent \"say hello\"")));
+    if (drawn.length === 0) return replace(list, h("li.none", {}, empty("No conversation yet", "Start a worker with a model, then write to the agent here or in a terminal:", "stevedore up --model anthropic:MODEL\nstevedore agent \"say hello\"")));
     replace(list, drawn.map(s => h("li", { "data-row": true }, h("a.line", { href: "#/conversations/" + path(s.session), "aria-current": s.session === open ? "true" : null },
       chip(s.state), h("b.text", {}, s.session), h("span.grow"), s.output ? h("span.num.wide", {}, count(s.input + s.output) + " tokens") : null, h("span.num.ago", {}, time(s.at))))),
       next ? h("li.more", {}, button("Show older", () => reload(true), ".quiet")) : null);
