@@ -40,9 +40,12 @@ type Answer struct {
 
 // ApprovalOf returns the approval that a parked call waits for.
 func ApprovalOf(p Parked) Approval {
-	k := p.Key()
+	k, args := p.Key(), p.Call.Args
+	if p.Shown != nil {
+		args = p.Shown
+	}
 	return Approval{
-		ID: k.ID, Session: k.Session, Tool: p.Call.Tool, Args: p.Call.Args,
+		ID: k.ID, Session: k.Session, Tool: p.Call.Tool, Args: args,
 		AskedAt: p.Since, Deadline: p.Until, Channel: p.Call.Channel, ChatID: p.Call.ChatID,
 	}
 }

@@ -2,6 +2,7 @@ package task
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"time"
@@ -23,6 +24,9 @@ type Parked struct {
 	// ArgsIn is the artifact that has the arguments, if they are too large for the record.
 	// Call then has only their start.
 	ArgsIn string `json:"args_in,omitempty"`
+	// Shown are the arguments as a person sees them in the question, if these are others: the
+	// tool gets the contents of artifacts, which the call only names.
+	Shown json.RawMessage `json:"shown,omitempty"`
 	// State is Waiting, or InputRequired if a person must answer.
 	State State `json:"state"`
 	// Reason says what the call waits for, such as "waiting for the model"; Detail is the

@@ -56,7 +56,9 @@ func TestArtifactNeedsTheApprovalOfItsContent(t *testing.T) {
 	b := bustest.New(t)
 	ran := guarded(t, b)
 	submit(t, b, b.Call(bus.DefaultQueue, "danger", "s", "c"), `{"args":{"text":{"$artifact":"text"}}}`)
-	waitForApprovals(t, b, 1)
+	if got := waitForApprovals(t, b, 1)[0]; string(got.Args) != `{"text":"rm everything"}` {
+		t.Errorf("the question shows %s", got.Args)
+	}
 	if _, err := task.AnswerApproval(t.Context(), b, tools.CallKey{Session: "s", ID: "c"}, task.Answer{Approve: true}); err != nil {
 		t.Fatal(err)
 	}

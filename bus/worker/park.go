@@ -1,7 +1,9 @@
 package worker
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -154,6 +156,7 @@ func (w *Worker) approve(ctx context.Context, a *attempt) (ended bool, err error
 	if a.raw != nil {
 		return false, nil
 	}
+	var shown json.RawMessage
 	needed := a.resumed.State == task.InputRequired // an answer also counts for a worker whose own rules need none
 	if !needed && w.cfg.Approvals.Needed != nil {
 		call, err := w.withArtifacts(ctx, a) // the rules and the schema are for what the tool gets
@@ -161,6 +164,9 @@ func (w *Worker) approve(ctx context.Context, a *attempt) (ended bool, err error
 			return true, w.offloadAndPublish(ctx, a, tools.Failure(err))
 		}
 		needed = w.cfg.Approvals.Needed(call) && w.registry.Check(call) == nil
+		if !bytes.Equal(call.Args, a.call.Args) {
+			shown = starts(call.Args)
+		}
 	}
 	if !needed {
 		return false, nil
@@ -180,7 +186,7 @@ func (w *Worker) approve(ctx context.Context, a *attempt) (ended bool, err error
 		return false, err
 	}
 	if answer == nil {
-		return true, w.askAndPark(ctx, a)
+		return true, w.askAndPark(ctx, a, shown)
 	}
 	if err := a.checkDigest(answer.Digest); err != nil {
 		return false, err
@@ -191,13 +197,40 @@ func (w *Worker) approve(ctx context.Context, a *attempt) (ended bool, err error
 	return true, w.offloadAndPublish(ctx, a, denied(a.call.Tool, *answer))
 }
 
-// askAndPark asks for an approval and parks the call until the deadline of the answer.
-func (w *Worker) askAndPark(ctx context.Context, a *attempt) error {
+// starts returns arguments whose texts have at most maxShownArgs bytes each.
+func starts(args json.RawMessage) json.RawMessage {
+	var fields map[string]any
+	if json.Unmarshal(args, &fields) != nil {
+		return nil
+	}
+	for name, value := range fields {
+		text, ok := value.(string)
+		if !ok {
+			encoded, _ := json.Marshal(value)
+			text = string(encoded)
+		}
+		if len(text) > maxShownArgs {
+			fields[name] = fmt.Sprintf("%s (the start of %d bytes)", tools.Excerpt(text, maxShownArgs), len(text))
+		}
+	}
+	shown, err := bus.Encode(fields)
+	if err != nil || len(shown) > maxShown {
+		return nil
+	}
+	return shown
+}
+
+// maxShown limits the arguments with contents of artifacts in a question, in bytes.
+const maxShown = 64 << 10
+
+// askAndPark asks for an approval and parks the call until the deadline of the answer. The
+// question has the arguments shown, or those of the call if shown is nil.
+func (w *Worker) askAndPark(ctx context.Context, a *attempt, shown json.RawMessage) error {
 	timeout := w.cfg.Approvals.Timeout
 	if timeout <= 0 {
 		timeout = defaultApprovalTimeout
 	}
-	p := task.Parked{State: task.InputRequired, Reason: "waiting for an approval", Until: time.Now().Add(timeout)}
+	p := task.Parked{State: task.InputRequired, Reason: "waiting for an approval", Until: time.Now().Add(timeout), Shown: shown}
 	err := w.park(ctx, a, p)
 	if errors.Is(err, bus.ErrTooLarge) {
 		res := tools.Failure(tools.Errorf(tools.CodeDenied, "The call of %s did not run: it needs an approval, but it is too large to wait for one.", a.call.Tool))
