@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -71,5 +72,57 @@ func TestRetryDeadLetters(t *testing.T) {
 	}
 	for letter, err := range dead.List(t.Context(), b, "", 0) {
 		t.Errorf("left: %+v, %v", letter, err)
+	}
+}
+
+// Letters that are removed together go with one request for each kind and name, except those
+// after a letter that stays. Other messages of the stream stay.
+func TestRemoveAll(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	put := func(kind, name, body string) {
+		t.Helper()
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Dead(kind, name), Body: []byte(body)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const letter = `{"subject":"stevedore.call.default.x.s.c"}`
+	for range 100 {
+		put(bus.DeadCall, "x", letter)
+		put(bus.DeadCall, "y", letter)
+		put(bus.DeadNotification, "x", letter)
+	}
+	list := func() (all []dead.Stored) {
+		t.Helper()
+		for l, err := range dead.List(t.Context(), b, bus.DeadCall, 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, l)
+		}
+		return all
+	}
+	all := list()
+	kept := all[len(all)-4] // of x; the next one of x is removed with a request of its own
+	remove := slices.DeleteFunc(slices.Clone(all), func(l dead.Stored) bool { return l.Number == kept.Number })
+	put(bus.DeadCall, "x", letter) // meanwhile
+	before, done := b.Conn().Stats().OutMsgs, []dead.Stored{}
+	dead.RemoveAll(t.Context(), b, remove, func(l dead.Stored, err error) {
+		if err != nil {
+			t.Error(err)
+		}
+		done = append(done, l)
+	})
+	if sent := b.Conn().Stats().OutMsgs - before; sent > 50 {
+		t.Errorf("%d requests for %d letters", sent, len(remove))
+	}
+	if len(done) != len(remove) || done[0].Number != remove[0].Number || done[len(done)-1].Number != remove[len(remove)-1].Number {
+		t.Errorf("%d of %d letters are done, or not in order", len(done), len(remove))
+	}
+	if left := list(); len(left) != 2 || left[0].Number != kept.Number || left[1].Number <= all[len(all)-1].Number {
+		t.Errorf("left: %+v, want letter %d and a new one", left, kept.Number)
+	}
+	if n := bustest.Messages(t, b, bus.Dead); n != 102 {
+		t.Errorf("the stream has %d messages, want 100 notifications and 2 calls", n)
 	}
 }

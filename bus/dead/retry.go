@@ -7,13 +7,15 @@ import (
 	"fmt"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/jsapi"
 )
 
-// lettersAtOnce is how many dead letters Each handles at once.
-const lettersAtOnce = 64
+// lettersAtOnce is how many dead letters Each handles at once. The server handles the deletes
+// of a connection one after the other and syncs each, so with many more they time out.
+const lettersAtOnce = 24
 
 // Each calls do for each letter, for many at once, and then done in the order of the letters.
 // Letters of the same chat of a channel are handled one after the other, so that a retry keeps
@@ -73,6 +75,55 @@ func Remove(ctx context.Context, b *bus.Bus, l Stored) error {
 	return nil
 }
 
+// RemoveAll deletes dead letters and calls done for each, in their order. The server syncs
+// each request, so one purge removes the oldest letters of a kind and name.
+func RemoveAll(ctx context.Context, b *bus.Bus, letters []Stored, done func(Stored, error)) {
+	subjects := map[string]map[uint64]bool{}
+	for _, l := range letters {
+		subject := b.Dead(l.Kind, l.Name)
+		if subjects[subject] == nil {
+			subjects[subject] = map[uint64]bool{}
+		}
+		subjects[subject][l.Number] = true
+	}
+	purged := map[string]uint64{} // letters before this number are removed
+	for subject, numbers := range subjects {
+		if until, err := purge(ctx, b, subject, numbers); err == nil { // after an error, letters are removed one by one
+			purged[subject] = until
+		}
+	}
+	Each(letters, func(l Stored) error {
+		if l.Number < purged[b.Dead(l.Kind, l.Name)] && l.BodySequence == 0 {
+			return nil
+		}
+		return Remove(ctx, b, l)
+	}, done)
+}
+
+// purge removes the messages with these numbers from a subject, up to the first message that
+// is not among them, and returns the number before which all are removed.
+func purge(ctx context.Context, b *bus.Bus, subject string, numbers map[uint64]bool) (until uint64, err error) {
+	if len(numbers) == 1 {
+		return 0, nil
+	}
+	for m, err := range b.Read(ctx, bus.Dead, bus.Query{Subject: subject}) {
+		if err != nil {
+			return 0, err
+		}
+		if !numbers[m.Sequence] {
+			break
+		}
+		until = m.Sequence + 1
+	}
+	stream, err := b.Stream(ctx, bus.Dead)
+	if until == 0 || err != nil {
+		return 0, err
+	}
+	return until, b.WatchDenial(ctx, jsapi.New(b.JetStream()).Subject("STREAM.PURGE."+b.StreamName(bus.Dead)), func(ctx context.Context) error {
+		return stream.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeSequence(until))
+	})
+}
+
 // CheckRetriable returns an error if the letter cannot be retried. A client that may
 // write dead letters can forge one, so the subject is checked before a retry changes
 // anything.
@@ -87,10 +138,19 @@ func CheckRetriable(s bus.Subjects, l Stored) error {
 	return nil
 }
 
-// Retry publishes the message of a dead letter again, with its id, and then removes the
-// letter. A crash in between leaves both. A second retry within the duplicate window of the
-// stream then does not publish the message again. The attempts start again from 1.
+// Retry publishes the message of a dead letter again and then removes the letter.
 func Retry(ctx context.Context, b *bus.Bus, l Stored) error {
+	if err := Republish(ctx, b, l); err != nil {
+		return err
+	}
+	return Remove(ctx, b, l)
+}
+
+// Republish publishes the message of a dead letter again, with its id, and keeps the letter,
+// which the caller removes. A crash in between leaves both. A second retry within the
+// duplicate window of the stream then does not publish the message again. The attempts start
+// again from 1.
+func Republish(ctx context.Context, b *bus.Bus, l Stored) error {
 	err := CheckRetriable(b.Subjects, l)
 	if err == nil {
 		err = republish(ctx, b, l.Letter)
@@ -98,7 +158,7 @@ func Retry(ctx context.Context, b *bus.Bus, l Stored) error {
 	if err != nil {
 		return fmt.Errorf("retry dead letter %d: %w", l.Number, err)
 	}
-	return Remove(ctx, b, l)
+	return nil
 }
 
 // republish publishes the message of a letter. The subject of a call may still hold that

@@ -17,6 +17,14 @@ import (
 // with that result. The attempts of the call start again. RetryCall returns an error if
 // the call has any other result.
 func RetryCall(ctx context.Context, b *bus.Bus, letter dead.Stored) error {
+	if err := RepublishCall(ctx, b, letter); err != nil {
+		return err
+	}
+	return dead.Remove(ctx, b, letter)
+}
+
+// RepublishCall is RetryCall without the removal of the letter.
+func RepublishCall(ctx context.Context, b *bus.Bus, letter dead.Stored) error {
 	if err := dead.CheckRetriable(b.Subjects, letter); err != nil {
 		return fmt.Errorf("retry dead letter %d: %w", letter.Number, err)
 	}
@@ -25,7 +33,7 @@ func RetryCall(ctx context.Context, b *bus.Bus, letter dead.Stored) error {
 			return fmt.Errorf("retry dead letter %d: %w", letter.Number, err)
 		}
 	}
-	return dead.Retry(ctx, b, letter)
+	return dead.Republish(ctx, b, letter)
 }
 
 // removeResult removes the result, the claim and the starts of a dead letter's call. A crash after it keeps

@@ -2,6 +2,7 @@ package rpc_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -44,13 +45,17 @@ func BenchmarkDeadLetters(b *testing.B) {
 				letters = append(letters, letter)
 			}
 			listed := b.Elapsed()
-			dead.Each(letters, func(letter dead.Stored) error {
-				return rpc.RetryCall(b.Context(), conn, letter)
-			}, func(_ dead.Stored, err error) {
+			check := func(_ dead.Stored, err error) {
 				if err != nil {
 					b.Error(err)
 				}
-			})
+			}
+			for group := range slices.Chunk(letters, 500) {
+				dead.Each(group, func(letter dead.Stored) error {
+					return rpc.RepublishCall(b.Context(), conn, letter)
+				}, check)
+				dead.RemoveAll(b.Context(), conn, group, check)
+			}
 			b.ReportMetric(float64(b.N)/listed.Seconds(), "listed/s")
 			b.ReportMetric(float64(b.N)/(b.Elapsed()-listed).Seconds(), "retried/s")
 			if got := bustest.Waiting(b, conn); got != b.N || len(letters) != b.N {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -60,13 +61,11 @@ func newDeadCommand() *cobra.Command {
 	show := o.Command("show NUMBER", "Show a dead letter and its message", o.show)
 	retry := &cobra.Command{
 		Use: "retry [NUMBER...]", Short: "Publish the messages of dead letters again",
-		RunE: o.each("retried", rpc.RetryCall),
+		RunE: o.each("retried", rpc.RepublishCall),
 	}
 	rm := &cobra.Command{
 		Use: "rm [NUMBER...]", Short: "Remove dead letters for good",
-		RunE: o.each("removed", func(ctx context.Context, b *bus.Bus, letter dead.Stored) error {
-			return dead.Remove(ctx, b, letter)
-		}),
+		RunE: o.each("removed", func(context.Context, *bus.Bus, dead.Stored) error { return nil }),
 	}
 	for _, c := range []*cobra.Command{retry, rm} {
 		c.Flags().BoolVar(&o.all, "all", false, "all dead letters, or all of --kind, instead of NUMBERs")
@@ -84,8 +83,12 @@ func (o *deadOptions) with(cmd *cobra.Command, do func(context.Context, *bus.Bus
 	return o.With(cmd, do)
 }
 
-// each calls do with each dead letter that the arguments name, and prints done, such as
-// "retried", for each.
+// removedAtOnce is how many letters are removed together. If the command is killed, as many
+// stay although their messages were published again.
+const removedAtOnce = 500
+
+// each calls do with each dead letter that the arguments name, removes it, and prints done,
+// such as "retried", for each.
 func (o *deadOptions) each(done string, do func(context.Context, *bus.Bus, dead.Stored) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 != o.all {
@@ -97,15 +100,25 @@ func (o *deadOptions) each(done string, do func(context.Context, *bus.Bus, dead.
 				return err
 			}
 			var errs []error // an error must not stop the others
-			dead.Each(letters, func(letter dead.Stored) error {
-				return do(ctx, b, letter)
-			}, func(letter dead.Stored, err error) {
-				if err != nil {
-					errs = append(errs, err)
-					return
-				}
-				fmt.Fprintf(cmd.OutOrStdout(), "%s %d: %s %s\n", done, letter.Number, tools.OneLine(letter.Kind), tools.OneLine(letter.Name))
-			})
+			for group := range slices.Chunk(letters, removedAtOnce) {
+				var succeeded []dead.Stored
+				dead.Each(group, func(letter dead.Stored) error {
+					return do(ctx, b, letter)
+				}, func(letter dead.Stored, err error) {
+					if err != nil {
+						errs = append(errs, err)
+						return
+					}
+					succeeded = append(succeeded, letter)
+				})
+				dead.RemoveAll(ctx, b, succeeded, func(letter dead.Stored, err error) {
+					if err != nil {
+						errs = append(errs, err)
+						return
+					}
+					fmt.Fprintf(cmd.OutOrStdout(), "%s %d: %s %s\n", done, letter.Number, tools.OneLine(letter.Kind), tools.OneLine(letter.Name))
+				})
+			}
 			return errors.Join(errs...)
 		})
 	}
