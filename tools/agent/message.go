@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"unicode"
 
 	"github.com/stevedore-bus/stevedore/tools/jsonform"
 )
@@ -149,9 +150,11 @@ func TextOf(blocks []Block) string {
 	return string(out)
 }
 
-// isBlank reports whether the block is a text of white space only. Anthropic rejects each
-// request that contains one.
-func (b Block) isBlank() bool { return b.Type == TypeText && strings.TrimSpace(b.Text) == "" }
+// isBlank reports whether the block is a text that shows nothing: white space, and signs
+// without a form such as U+200B. Anthropic rejects each request with a text of white space.
+func (b Block) isBlank() bool {
+	return b.Type == TypeText && strings.TrimFunc(b.Text, func(r rune) bool { return unicode.IsSpace(r) || unicode.Is(unicode.Cf, r) }) == ""
+}
 
 // ToolUses returns the tool_use blocks, in order.
 func ToolUses(blocks []Block) []Block {

@@ -117,7 +117,7 @@ func TestEmptyReply(t *testing.T) {
 // A blank text of the model is not stored, and one of an earlier version is not sent again:
 // Anthropic rejects each request that contains one. The user gets a sentence.
 func TestBlankText(t *testing.T) {
-	s := newAgentStage(t, turns{{agent.Text(" \n\t")}}, agent.Limits{})
+	s := newAgentStage(t, turns{{agent.Text(" \n\t\u200b")}}, agent.Limits{})
 	if e := s.call(t, "r", "agent", `{"prompt":"go"}`); e.IsError || e.ForUser != "(the agent ended without an answer)" {
 		t.Errorf("result %+v", e)
 	}
