@@ -82,7 +82,7 @@ var mutants = []mutant{
 	{"a call that moves is not found", "bus/task/task.go", "	queued, _, err := unsettled(ctx, b, session, id)\n	if err != nil {\n		return Task{}, err\n	}\n	record, err := ReadRecord(ctx, b, tools.CallKey{Session: session, ID: id})",
 		"	record, err := ReadRecord(ctx, b, tools.CallKey{Session: session, ID: id})\n	if err != nil {\n		return Task{}, err\n	}\n	queued, _, err := unsettled(ctx, b, session, id)",
 		"bus/task", "TestGetFindsACallThatMoves"},
-	{"a tool runs without its approval", "bus/worker/park.go", "	if answer == nil {\n		return true, w.askAndPark(ctx, a)", "	if answer == nil {\n		return false, nil",
+	{"a tool runs without its approval", "bus/worker/park.go", "	if answer == nil {\n		return true, w.askAndPark(ctx, a, shown)", "	if answer == nil {\n		return shown != nil && w == nil, nil",
 		"bus/worker", "TestApprovals"},
 	{"no answer is a yes", "bus/worker/park.go", "a.approved = answer.Approve;", "a.approved = answer.Approve || answer.Expired;",
 		"bus/worker", "TestApprovalExpires"},
