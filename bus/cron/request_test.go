@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -165,7 +166,7 @@ func TestTooManyJobs(t *testing.T) {
 func storeNames(t *testing.T, b *bus.Bus, session string, count int) {
 	t.Helper()
 	for i := range count {
-		if _, err := b.JetStream().PublishAsync(b.Schedule(bus.Cron, fmt.Sprintf("%s--stored%d", session, i)), []byte("{}")); err != nil {
+		if _, err := b.JetStream().PublishAsync(b.Schedule(bus.Cron, fmt.Sprintf("%s--stored%d", session, i)), []byte("{}"), jetstream.WithStallWait(bustest.Timeout)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/cron"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
@@ -72,7 +74,7 @@ func TestCronListPages(t *testing.T) {
 	b := start(t)
 	for i := range 501 {
 		body := fmt.Appendf(nil, `{"name":"j%03d","session":"many","tool":"big"}`, i)
-		if _, err := b.JetStream().PublishAsync(b.Schedule(bus.Cron, fmt.Sprintf("many--j%03d", i)), body); err != nil {
+		if _, err := b.JetStream().PublishAsync(b.Schedule(bus.Cron, fmt.Sprintf("many--j%03d", i)), body, jetstream.WithStallWait(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 	}
