@@ -324,10 +324,13 @@ func TestSlowStream(t *testing.T) {
 		url, requests := serveStreams(t, func(_ *http.Request, write func(string)) {
 			for line := range strings.Lines(w.all()) {
 				write(line)
-				time.Sleep(20 * time.Millisecond)
+				time.Sleep(100 * time.Millisecond)
 			}
 		})
-		res, err := w.open(t, url, provider.Config{StallTimeout: 150 * time.Millisecond}).Complete(t.Context(), lookAround)
+		if all := time.Duration(strings.Count(w.all(), "\n")) * 100 * time.Millisecond; all < 2*time.Second {
+			t.Fatalf("%s: the stream takes only %s", w.kind, all)
+		}
+		res, err := w.open(t, url, provider.Config{StallTimeout: time.Second}).Complete(t.Context(), lookAround)
 		if err != nil || requests.Load() != 1 {
 			t.Fatalf("%s: %v after %d requests", w.kind, err, requests.Load())
 		}
