@@ -15,7 +15,6 @@ install: build
 # gofmt, vet, modernise, staticcheck, and the tests under the race detector; -short
 # leaves out what is one goroutine and slow there, and so does the list of packages. The
 # detector does not see into processes that tests start. "make test" leaves out nothing.
-
 check:
 	@test -z "$$(gofmt -l . | tee /dev/stderr)" || { echo "gofmt: run gofmt -w on the files above"; exit 1; }
 	$(MAKE) --no-print-directory lint race
