@@ -233,7 +233,7 @@ func TestOpenRefuses(t *testing.T) {
 	for subject, want := range map[string]string{
 		"": "empty", "a b": "character", "acme.*": "character", "acme..x": "empty token", "stevedore.call.default.x": "are reserved", "stevedore": "", "theirs.tool": `the stream "THEIRS" captures`,
 	} {
-		_, err := remote.Open(t.Context(), b, "tool", subject, remote.Config{RetryTimeout: 10 * time.Millisecond})
+		_, err := remote.Open(t.Context(), b, "tool", subject, remote.Config{RetryTimeout: 2 * time.Second})
 		if want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("subject %q: %v, want %q", subject, err, want)
 		}
