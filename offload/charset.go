@@ -23,8 +23,7 @@ import (
 )
 
 // charsets are the encodings of texts, other than UTF-8, that are read as text. The media type
-// of an artifact names its charset. The artifact keeps its bytes; who reads it as text gets it
-// decoded.
+// of an artifact names its charset. The artifact keeps its bytes, and the reader decodes them.
 var charsets = map[string]encoding.Encoding{
 	"utf-16le":     unicode.UTF16(unicode.LittleEndian, unicode.UseBOM),
 	"utf-16be":     unicode.UTF16(unicode.BigEndian, unicode.UseBOM),

@@ -41,7 +41,7 @@ type Letter struct {
 	Body         json.RawMessage `json:"body,omitempty"`
 	Gzip         []byte          `json:"gzip,omitempty"`
 	BodySequence uint64          `json:"body_sequence,omitempty"`
-	// ArgsIn is the artifact that has the arguments of the call, if the message has them not.
+	// ArgsIn is the artifact that has the arguments of the call, if the message does not contain them.
 	ArgsIn string `json:"args_in,omitempty"`
 }
 

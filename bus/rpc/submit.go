@@ -132,8 +132,8 @@ func (s submission) publish(ctx context.Context, b *bus.Bus) (accepted Acceptanc
 	if s.fresh {
 		m.Header[bus.FreshHeader] = []string{"1"}
 	} else {
-		result, ok, _ := task.ReadResult(ctx, b, b.Result(s.call.SessionToken(), s.call.IDToken())) // an error may be temporary
-		if ok {
+		result, ok, err := task.ReadResult(ctx, b, b.Result(s.call.SessionToken(), s.call.IDToken()))
+		if err == nil && ok { // after an error, the worker reads it
 			accepted.Duplicate, accepted.Outcome = true, result.Outcome
 			return accepted, &result, task.CheckDigest(s.call, s.digest, result.Digest)
 		}

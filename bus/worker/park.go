@@ -100,20 +100,42 @@ func (w *Worker) park(ctx context.Context, a *attempt, p task.Parked) error {
 	return w.ask(ctx, p)
 }
 
-// maxShownArgs is how much of arguments that are kept in an artifact a question shows, in
-// bytes.
+// maxShownArgs is how much of each argument a question shows, in bytes.
 const maxShownArgs = 2000
 
-// storeArgs keeps the arguments of a call in an artifact, and their start in the record.
+// shownArgs returns arguments as a question shows them: all of them, and the start of long ones.
+func shownArgs(args json.RawMessage) (json.RawMessage, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(args, &fields); err != nil {
+		return nil, err
+	}
+	for name, value := range fields {
+		var text string
+		if json.Unmarshal(value, &text) != nil {
+			text = string(value)
+		}
+		if len(text) <= maxShownArgs {
+			continue
+		}
+		start, err := bus.Encode(fmt.Sprintf("%s\n(This is only the start of %d bytes.)", tools.Excerpt(text, maxShownArgs), len(text)))
+		if err != nil {
+			return nil, err
+		}
+		fields[name] = start
+	}
+	return bus.Encode(fields)
+}
+
+// storeArgs keeps the arguments of a call in an artifact, and what a question shows of them in
+// the record.
 func (w *Worker) storeArgs(ctx context.Context, a *attempt, p *task.Parked) error {
 	call := tools.Call{ID: "args-" + a.key.ID, Session: a.call.Session, Tool: a.call.Tool, Offload: new(true)}
 	res, err := w.offloadResult(ctx, call, a.def, tools.NewToolResult(string(a.call.Args)))
 	if err != nil || res.Artifact == nil || w.cfg.Reader == nil {
 		return fmt.Errorf("%w: its arguments cannot be kept in an artifact", bus.ErrTooLarge)
 	}
-	start := fmt.Sprintf("%s\n(This is only the start of %d bytes of arguments.)", tools.Excerpt(string(a.call.Args), maxShownArgs), len(a.call.Args))
 	p.ArgsIn = res.Artifact.ID
-	p.Call.Args, err = bus.Encode(map[string]string{"arguments": start})
+	p.Call.Args, err = shownArgs(a.call.Args)
 	return err
 }
 
@@ -164,8 +186,10 @@ func (w *Worker) approve(ctx context.Context, a *attempt) (ended bool, err error
 			return true, w.offloadAndPublish(ctx, a, tools.Failure(err))
 		}
 		needed = w.cfg.Approvals.Needed(call) && w.registry.Check(call) == nil
-		if !bytes.Equal(call.Args, a.call.Args) {
-			shown = starts(call.Args)
+		if needed && !bytes.Equal(call.Args, a.call.Args) {
+			if shown, err = shownArgs(call.Args); err != nil {
+				return false, err
+			}
 		}
 	}
 	if !needed {
@@ -196,32 +220,6 @@ func (w *Worker) approve(ctx context.Context, a *attempt) (ended bool, err error
 	}
 	return true, w.offloadAndPublish(ctx, a, denied(a.call.Tool, *answer))
 }
-
-// starts returns arguments whose texts have at most maxShownArgs bytes each.
-func starts(args json.RawMessage) json.RawMessage {
-	var fields map[string]any
-	if json.Unmarshal(args, &fields) != nil {
-		return nil
-	}
-	for name, value := range fields {
-		text, ok := value.(string)
-		if !ok {
-			encoded, _ := json.Marshal(value)
-			text = string(encoded)
-		}
-		if len(text) > maxShownArgs {
-			fields[name] = fmt.Sprintf("%s (the start of %d bytes)", tools.Excerpt(text, maxShownArgs), len(text))
-		}
-	}
-	shown, err := bus.Encode(fields)
-	if err != nil || len(shown) > maxShown {
-		return nil
-	}
-	return shown
-}
-
-// maxShown limits the arguments with contents of artifacts in a question, in bytes.
-const maxShown = 64 << 10
 
 // askAndPark asks for an approval and parks the call until the deadline of the answer. The
 // question has the arguments shown, or those of the call if shown is nil.

@@ -53,7 +53,7 @@ func (w *Worker) resume(ctx context.Context, a *attempt) (ended bool, err error)
 		}
 		switch {
 		case running:
-		case !started && time.Now().Before(w.patientUntil):
+		case !started && time.Now().Before(w.othersBackBy):
 		case !started: // it may run again, unless it ended while this worker asked
 			return w.hasFinalResult(ctx, a)
 		case died || time.Since(silentSince) >= w.cfg.ClaimTimeout:
@@ -208,7 +208,7 @@ func (w *Worker) takeOver(ctx context.Context) error {
 	}
 	others, err := task.OthersAnnounced(ctx, w.bus)
 	if others {
-		w.patientUntil = time.Now().Add(returnTime)
+		w.othersBackBy = time.Now().Add(returnTime)
 	} else if err == nil {
 		w.aloneAt = time.Now()
 	}

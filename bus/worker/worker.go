@@ -90,8 +90,9 @@ type Worker struct {
 	records    *task.Follower
 	process    string    // identifies this worker in claims
 	aloneAt    time.Time // when it was certain that no worker ran a call; or zero
-	// patientUntil: before, a worker that does not answer may still run a call.
-	patientUntil time.Time
+	// othersBackBy is when workers that lost their server are connected again. Until then, a
+	// worker that does not answer may still run a call.
+	othersBackBy time.Time
 	stopping     chan struct{} // closed when Run's context ends
 	counters     *counters
 	publishing   atomic.Int64    // calls that released their slot
