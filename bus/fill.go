@@ -2,13 +2,11 @@ package bus
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -68,52 +66,6 @@ func (f Fill) Full() *FullError { return &FullError{f, fmt.Sprintf("%s: %s", f, 
 
 func (e *FullError) Error() string { return e.text }
 func (e *FullError) Unwrap() error { return ErrFull }
-
-// MissingError names the streams that do not exist. A bucket has the name of its stream.
-type MissingError struct{ Names []string }
-
-func (e *MissingError) Error() string {
-	return "streams and buckets that do not exist: " + strings.Join(e.Names, ", ")
-}
-
-// Missing returns the names of the streams, and of those of the buckets, that do not exist.
-func (s Subjects) Missing(exists func(name string) bool) (missing []string) {
-	for _, config := range append(s.Streams(Config{}), s.Buckets(Config{})...) {
-		if !exists(config.Name) {
-			missing = append(missing, config.Name)
-		}
-	}
-	return missing
-}
-
-// ErrNoLeader means that the servers of a cluster that are left cannot elect a leader.
-var ErrNoLeader = errors.New("the cluster has no leader, because fewer than half of its servers answer")
-
-// CheckStreams returns a MissingError if a stream or bucket does not exist, and ErrNoLeader if
-// the cluster cannot say. A user who may not list them gets nil.
-func CheckStreams(ctx context.Context, b *Bus) error {
-	have := map[string]bool{}
-	err := b.WatchDenial(ctx, b.api.Subject("STREAM.NAMES"), func(ctx context.Context) error {
-		names := b.js.StreamNames(ctx)
-		for name := range names.Name() {
-			have[name] = true
-		}
-		return names.Err()
-	})
-	if errors.Is(err, nats.ErrPermissionViolation) {
-		return nil
-	}
-	if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.Code == 503 {
-		return ErrNoLeader
-	}
-	if err != nil {
-		return fmt.Errorf("list the streams: %w", err)
-	}
-	if missing := b.Missing(func(name string) bool { return have[name] }); len(missing) > 0 {
-		return &MissingError{missing}
-	}
-	return nil
-}
 
 // FormatBytes returns a number of bytes for people, such as "16 MiB" or "1.5 GiB".
 func FormatBytes(n int64) string {

@@ -403,7 +403,7 @@ func (r *soakRun) await(what string, find func() []string, report func(open stri
 	}
 }
 
-// reportCall logs what is stored of a call, and who says that he runs it.
+// reportCall logs what is stored of a call, and which worker reports running it.
 func (r *soakRun) reportCall(kind, session, id string) {
 	r.Helper()
 	var places strings.Builder

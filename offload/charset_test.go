@@ -82,8 +82,8 @@ func TestCharsets(t *testing.T) {
 	}
 }
 
-// TestOtherBytesAreNotDecoded: what is not clearly in a known charset is shown with escapes or
-// not at all, never as other characters.
+// The reader shows bytes that are not clearly in a known charset with escapes or not at all. It
+// never shows them as other characters.
 func TestOtherBytesAreNotDecoded(t *testing.T) {
 	for name, data := range map[string]string{
 		"UTF-8":           "Zürich\n",

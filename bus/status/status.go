@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,11 +13,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/bus/jsapi"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/bus/worker"
@@ -169,8 +166,9 @@ func Read(ctx context.Context, b *bus.Bus) Status {
 	s.Server = server(b)
 	queues := map[string]*Queue{}
 	var (
-		group sync.WaitGroup
-		mu    sync.Mutex // protects s.Errors
+		group  sync.WaitGroup
+		mu     sync.Mutex
+		failed = map[string]error{} // by what could not be read
 	)
 	for what, read := range map[string]func() error{
 		"streams":      func() error { return s.readStreams(ctx, b) },
@@ -183,15 +181,15 @@ func Read(ctx context.Context, b *bus.Bus) Status {
 			if err := read(); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
-				s.Errors = append(s.Errors, fmt.Sprintf("%s: %v", what, err))
+				failed[what] = err
 			}
 		})
 	}
 	group.Wait()
-	if len(s.missing)+len(s.headless) > 0 || s.noQuorum { // that explains the errors
-		s.Errors = slices.DeleteFunc(s.Errors, func(e string) bool {
-			return strings.Contains(e, "not found") || strings.Contains(e, "no responders") || strings.Contains(e, "unavailable") || strings.Contains(e, "deadline exceeded")
-		})
+	for what, err := range failed {
+		if !s.explains(err) {
+			s.Errors = append(s.Errors, fmt.Sprintf("%s: %v", what, err))
+		}
 	}
 	for _, w := range s.Workers {
 		for _, name := range w.Queues {
@@ -286,120 +284,6 @@ func server(b *bus.Bus) Server {
 		s.RTTms = float64(rtt.Microseconds()) / 1000
 	}
 	return s
-}
-
-// readStreams reads the streams, and which of them and of their servers are missing.
-func (s *Status) readStreams(ctx context.Context, b *bus.Bus) error {
-	err := bus.CheckStreams(ctx, b)
-	if missing, ok := errors.AsType[*bus.MissingError](err); ok {
-		s.missing, err = missing.Names, nil
-	}
-	if errors.Is(err, bus.ErrNoLeader) || s.Server.Cluster != "" && errors.Is(err, context.DeadlineExceeded) {
-		s.noQuorum = true
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	list := b.JetStream().ListStreams(ctx)
-	found := []Stream{}
-	ours, kv, obj := b.StreamName(""), "KV_"+b.BucketName(""), "OBJ_"+b.BucketName("")
-	for info := range list.Info() {
-		name := info.Config.Name
-		if slices.ContainsFunc(found, func(v Stream) bool { return v.Name == name }) { // several servers answered
-			continue
-		}
-		if !strings.HasPrefix(name, ours) && !strings.HasPrefix(name, kv) && !strings.HasPrefix(name, obj) {
-			continue
-		}
-		v := Stream{
-			Name: name, Messages: info.State.Msgs, Bytes: info.State.Bytes, MaxBytes: info.Config.MaxBytes,
-			Oldest: info.State.FirstTime, MaxAgeS: info.Config.MaxAge.Seconds(), Replicas: info.Config.Replicas, Full: "drops old",
-		}
-		if info.State.Msgs == 0 {
-			v.Oldest = time.Time{}
-		}
-		if info.Config.Discard != 0 {
-			v.Full = "rejects new"
-		}
-		if v.MaxBytes > 0 {
-			v.Fill = float64(v.Bytes) / float64(v.MaxBytes)
-		}
-		if info.Cluster != nil {
-			v.Leader = info.Cluster.Leader
-			if v.Leader == "" {
-				s.headless = append(s.headless, name)
-			}
-			for _, peer := range info.Cluster.Replicas {
-				// Only a leader hears of the others.
-				if v.Leader != "" && (peer.Offline || peer.Active > offlineAfter) && peer.Name != v.Leader && !slices.Contains(s.offline, peer.Name) {
-					s.offline = append(s.offline, peer.Name)
-				}
-			}
-		}
-		found = append(found, v)
-	}
-	slices.SortFunc(found, func(a, b Stream) int { // the streams before those of the buckets
-		return cmp.Or(bucket(a, ours)-bucket(b, ours), strings.Compare(a.Name, b.Name))
-	})
-	s.Streams = found
-	s.noQuorum = s.Server.Cluster != "" && errors.Is(list.Err(), context.DeadlineExceeded)
-	if list.Err() == nil { // the leaders of the others did not answer
-		s.headless = append(s.headless, b.Missing(func(name string) bool {
-			return slices.Contains(s.missing, name) || slices.ContainsFunc(found, func(v Stream) bool { return v.Name == name })
-		})...)
-	}
-	slices.Sort(s.offline)
-	return list.Err()
-}
-
-const (
-	// offlineAfter is how long a leader has heard nothing of a server that is offline. The
-	// servers exchange heartbeats each second.
-	offlineAfter = 5 * time.Second
-	// refusalTimeout is how long ReadRefusals waits for the answers of the streams.
-	refusalTimeout = 2 * time.Second
-)
-
-// ReadRefusals returns the streams that store nothing, for example because their disk was
-// full: the server answers clients nothing then, and accepts no write of the stream until it
-// loads it again. So ReadRefusals asks each stream to remove the messages of a subject that no
-// stream has, which changes nothing. It skips streams that the user may not change.
-func ReadRefusals(ctx context.Context, b *bus.Bus) []Problem {
-	ctx, cancel := context.WithTimeout(ctx, refusalTimeout)
-	defer cancel()
-	var (
-		group    sync.WaitGroup
-		mu       sync.Mutex
-		problems []Problem
-	)
-	for _, config := range append(b.Streams(b.Config()), b.Buckets(b.Config())...) {
-		group.Go(func() {
-			err := b.WatchDenial(ctx, jsapi.New(b.JetStream()).Subject("STREAM.PURGE."+config.Name), func(ctx context.Context) error {
-				stream, err := b.JetStream().Stream(ctx, config.Name)
-				if err != nil {
-					return nil // Read reports it
-				}
-				return stream.Purge(ctx, jetstream.WithPurgeSubject(b.Prefix()+".none"))
-			})
-			if api, refused := errors.AsType[*jetstream.APIError](err); refused && api.Code != 503 { // Read reports a lost leader
-				mu.Lock()
-				defer mu.Unlock()
-				problems = append(problems, Problem{Code: WritesRefused, Name: strings.TrimPrefix(config.Name, b.StreamName("")), Text: fmt.Sprintf("The stream %s stores nothing: %v.", config.Name, err)})
-			}
-		})
-	}
-	group.Wait()
-	slices.SortFunc(problems, func(x, y Problem) int { return strings.Compare(x.Name, y.Name) })
-	return problems
-}
-
-// bucket is 1 for the stream of a bucket.
-func bucket(s Stream, prefix string) int {
-	if strings.HasPrefix(s.Name, prefix) {
-		return 0
-	}
-	return 1
 }
 
 func readQueues(ctx context.Context, b *bus.Bus, queues map[string]*Queue) error {

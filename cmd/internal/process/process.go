@@ -3,9 +3,9 @@
 //
 // Options.Run opens the parts in a fixed order (streams, store, notifier, tools, MCP servers,
 // worker, receivers of messages, health), because each one uses earlier ones, and closes
-// them in the reverse order. The heartbeat uses only the bus. If one part fails, all stop. When
-// the context ends, the worker takes no more calls, requeues what it has not started, and waits for running
-// calls; the caller closes the bus after Run has returned.
+// them in the reverse order. The heartbeat uses only the bus. If one part fails, all stop.
+// When the context ends, the worker takes no more calls, requeues what it has not started,
+// and waits for running calls; the caller closes the bus after Run has returned.
 //
 // Libraries return codes and typed errors. This package and the commands turn them into
 // advice that names flags. It stores nothing of its own except the version of the data
