@@ -371,6 +371,10 @@ func TestStoppedGrepContinues(t *testing.T) {
 		if !res.AtLeast || res.Matches != want || res.NextCursor == "" || !strings.Contains(res.Text(), fmt.Sprintf("to search them, continue with cursor=%q;", res.NextCursor)) {
 			t.Errorf("from %s: %d matches, continue at %s: %s", from, res.Matches, res.NextCursor, res.Text())
 		}
+		again, err := r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: hostilePattern, Cursor: res.NextCursor})
+		if err != nil || again.Matches != 0 {
+			t.Errorf("from %s, the next search counts a match again: %v, %v", from, again, err)
+		}
 	}
 	r.cfg.GrepTime = time.Nanosecond
 	res, err := r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: hostilePattern, Cursor: "at9+0"})

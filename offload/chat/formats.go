@@ -16,7 +16,7 @@ func (m Message) otherResults() (results []block, err error) {
 	refuse := func(found, of string) error {
 		return fmt.Errorf("it has %s, the format of %s; only those of Anthropic, OpenAI (Chat Completions and Responses), Gemini and the Vercel AI SDK are understood", found, of)
 	}
-	top, err := m.fields(span{0, len(m.text)}, "role", "type", "call_id", "output", "parts", "lc", "tool_call_id")
+	top, err := m.fields(span{0, len(m.text)}, "role", "type", "call_id", "output", "parts", "lc", "tool_call_id", "toolInvocations", "id")
 	if err != nil {
 		return nil, err
 	}
@@ -32,8 +32,10 @@ func (m Message) otherResults() (results []block, err error) {
 		return nil, refuse("the type "+kind+" and no role", "another program")
 	case kind == `"function_call_output"` || kind == `"custom_tool_call_output"`:
 		results = append(results, m.resultAt(top[2], top[3]))
+	case kind == `"local_shell_call_output"` || kind == `"mcp_call"`:
+		results = append(results, m.resultAt(top[8], top[3]))
 	}
-	for _, list := range []span{m.content, top[4]} {
+	for _, list := range []span{m.content, top[4], top[7]} {
 		if kindOf(list.of(m.text)) != "an array" {
 			continue
 		}
@@ -57,6 +59,7 @@ func (m Message) otherResults() (results []block, err error) {
 			}
 		}
 	}
+	slices.SortFunc(results, func(a, b block) int { return a.at.start - b.at.start })
 	return results, nil
 }
 

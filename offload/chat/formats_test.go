@@ -21,6 +21,10 @@ func TestHistoryFormats(t *testing.T) {
 			`[{"output":[{"type":"input_text","text":"LONG"}],"type":"custom_tool_call_output","call_id":"c1"}]`,
 			`[{"output":REF,"type":"custom_tool_call_output","call_id":"c1"}]`, "[\n  {\n    \"type\": \"input_text\",\n    \"text\": \"" + long + "\"\n  }\n]",
 		},
+		"responses of the provider's tools": {
+			`[{"type":"mcp_call","id":"c1","name":"f","arguments":"{}","output":"LONG"},{"type":"local_shell_call_output","id":"c2","output":"short"}]`,
+			`[{"type":"mcp_call","id":"c1","name":"f","arguments":"{}","output":REF},{"type":"local_shell_call_output","id":"c2","output":"short"}]`, long,
+		},
 		"gemini": {
 			`[{"role":"model","parts":[{"functionCall":{"name":"f","args":{}}}]},{"role":"user","parts":[{"functionResponse":{"id":"c1","name":"f","response":{"result":"LONG"}}},{"text":"x"}]}]`,
 			`[{"role":"model","parts":[{"functionCall":{"name":"f","args":{}}}]},{"role":"user","parts":[{"functionResponse":{"id":"c1","name":"f","response":{"result":REF}}},{"text":"x"}]}]`, long,
@@ -40,6 +44,10 @@ func TestHistoryFormats(t *testing.T) {
 		"vercel 4": {
 			`[{"role":"tool","content":[{"type":"tool-result","toolCallId":"c1","result":["LONG"]}]}]`,
 			`[{"role":"tool","content":[{"type":"tool-result","toolCallId":"c1","result":REF}]}]`, "[\n  \"" + long + "\"\n]",
+		},
+		"vercel 4 of a page": {
+			`[{"id":"m","role":"assistant","toolInvocations":[{"state":"result","toolCallId":"c1","toolName":"f","args":{},"result":"LONG"}],"content":"done"}]`,
+			`[{"id":"m","role":"assistant","toolInvocations":[{"state":"result","toolCallId":"c1","toolName":"f","args":{},"result":REF}],"content":"done"}]`, long,
 		},
 		"vercel of a page": {
 			`[{"id":"m","role":"assistant","parts":[{"type":"tool-f","toolCallId":"c1","state":"output-available","input":{},"output":"LONG"}]}]`,

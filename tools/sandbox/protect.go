@@ -101,10 +101,16 @@ func (p *protection) find(dirs []string) []string {
 	if !p.at.IsZero() && time.Since(p.at) < rescan && !p.isNew(dirs) {
 		return p.found
 	}
+	before := p.found
 	p.found, p.at = nil, time.Now()
 	left := maxScanned
 	for _, dir := range dirs {
 		p.scan(dir, 3, &left)
+	}
+	for _, path := range before { // a command may have made so much that the scan ended before it
+		if _, err := os.Lstat(path); err == nil && !slices.Contains(p.found, path) {
+			p.found = append(p.found, path)
+		}
 	}
 	return p.found
 }
