@@ -79,8 +79,8 @@ const MaxInFlight = 8192
 var errStalled = errors.New("too many publishes wait for their acknowledgement")
 
 // New starts a publisher to streams whose subjects have the prefix. A publish without an
-// acknowledgement within the timeout fails. After each connect, askServer returns the size of
-// the smallest batch that the server wants, or 0.
+// acknowledgement within the timeout fails. askServer returns the size of the smallest batch
+// that the server wants, or 0; New calls it, and so does each reconnect.
 func New(nc *nats.Conn, timeout time.Duration, log zerolog.Logger, prefix string, streams []jetstream.StreamConfig, askServer func() int) (*Publisher, error) {
 	p := &Publisher{
 		nc: nc, log: log, inbox: nc.NewInbox() + ".", groups: newGroups(prefix, streams), ready: make(chan struct{}, 1), askServer: askServer,
@@ -90,6 +90,7 @@ func New(nc *nats.Conn, timeout time.Duration, log zerolog.Logger, prefix string
 	if _, err := nc.Subscribe(p.inbox+"*", p.acknowledged); err != nil {
 		return nil, err
 	}
+	p.minBatch.Store(int32(askServer())) // the first publish already knows it
 	go p.run(timeout)
 	return p, nil
 }
@@ -107,7 +108,6 @@ func (p *Publisher) run(timeout time.Duration) {
 	defer close(p.stopped)
 	status := p.nc.StatusChanged(nats.CONNECTED, nats.RECONNECTING, nats.CLOSED)
 	defer p.nc.RemoveStatusListener(status)
-	p.connected()
 	ticker := time.NewTicker(max(timeout/checksPerTimeout, time.Millisecond))
 	defer ticker.Stop()
 	for {
@@ -122,7 +122,7 @@ func (p *Publisher) run(timeout time.Duration) {
 			p.sendPending()
 		case s := <-status:
 			if s == nats.CONNECTED {
-				p.connected()
+				p.reconnected()
 			} else {
 				p.failWaiting(0, nats.ErrDisconnected)
 			}
@@ -153,8 +153,8 @@ func (p *Publisher) coalesce() {
 	}
 }
 
-// connected prepares for the server, which may be another one than before.
-func (p *Publisher) connected() {
+// reconnected prepares for the server, which may be another one than before.
+func (p *Publisher) reconnected() {
 	p.minBatch.Store(0)
 	go func() { p.minBatch.Store(int32(p.askServer())) }()
 	p.mu.Lock()
