@@ -132,6 +132,11 @@ func serveMCP(ctx context.Context, o mcpOptions, stdin io.Reader, stdout, stderr
 			return err
 		}
 		defer b.Close()
+		if !o.Connection.External() {
+			if err := o.CheckJoined(); err != nil {
+				return err
+			}
+		}
 		address.Store(b.Conn().ConnectedAddr())
 		g := mcp.New(b, mcp.Config{Version: cli.ReadVersion().Version, Wait: o.wait, Links: o.links, QueueOf: agents.QueueOf, Log: log})
 		defer g.Close()
@@ -221,6 +226,6 @@ func runMCPWorker(ctx context.Context, o mcpOptions, listen string, log zerolog.
 	}
 	defer b.Close()
 	return o.Run(ctx, b, log, process.Console(stderr, log), func() (func() error, error) {
-		return o.Connection.PublishURL(server.URL())
+		return o.PublishServer(server.URL())
 	})
 }

@@ -124,7 +124,7 @@ func up(ctx context.Context, o upOptions, stdout, stderr io.Writer) (err error) 
 		if err != nil {
 			return nil, err
 		}
-		withdrawURL, err := o.Connection.PublishURL(server.URL())
+		withdrawURL, err := o.PublishServer(server.URL())
 		if err != nil {
 			stopPage()
 			return nil, err

@@ -42,12 +42,16 @@ type Options struct {
 	SessionsTTL time.Duration
 	OwnServer   *embedded.Server // the server that runs in this process, if one does
 	Heartbeat   *cli.Heartbeat   // nil if another process schedules the heartbeat
+
+	settings []*pflag.Flag // the flags of the worker, which are not those of the connection and of logging
 }
 
 // AddFlags adds the flags of all options except Heartbeat.
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	o.Connection.AddFlags(flags)
 	o.Logging.AddFlags(flags)
+	shared := map[*pflag.Flag]bool{}
+	flags.VisitAll(func(f *pflag.Flag) { shared[f] = true })
 	cli.Topic(flags, cli.TopicModels, o.Agents.AddFlags)
 	o.External.AddFlags(flags)
 	o.MCP.AddFlags(flags)
@@ -71,6 +75,11 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.Connection.ResultsTTL, "results-ttl", 0, "`TIME` that results are kept, or until their stream needs the space; default 168h (7 days)")
 	flags.DurationVar(&o.SessionsTTL, "sessions-ttl", retention.DefaultSessionsTTL, "`TIME` that a conversation is kept after its last entry, or until the stream needs the space")
 	flags.DurationVar(&o.MinAge, "min-age", retention.DefaultMinAge, "`TIME` for which results and conversations are kept if their streams hold it")
+	flags.VisitAll(func(f *pflag.Flag) {
+		if !shared[f] {
+			o.settings = append(o.settings, f)
+		}
+	})
 }
 
 func (o *Options) addOffloadFlags(flags *pflag.FlagSet) {
