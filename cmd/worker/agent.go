@@ -156,7 +156,12 @@ func (o promptOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 			}
 		}
 	}
+	_, stopFeed, err := startFeed(ctx, o, b, nil, stderr)
+	if err != nil {
+		return err
+	}
 	event, err := o.submit(ctx, b, show, stderr)
+	stopFeed()
 	if err != nil {
 		view.endLine()
 		return err

@@ -40,7 +40,8 @@ type feed struct {
 // approvalInterval is how often the feed looks for questions.
 const approvalInterval = time.Second
 
-// startFeed starts the feed of a session, which stop ends.
+// startFeed starts the feed of a session, which stop ends. Without a prompt, the user answers
+// questions elsewhere.
 func startFeed(ctx context.Context, o promptOptions, b *bus.Bus, prompt *cli.Prompt, stderr io.Writer) (f *feed, stop func(), err error) {
 	o.Session = o.call.Session
 	f = &feed{o: o, bus: b, prompt: prompt, stderr: stderr, asked: make(chan struct{}, 1), shown: map[string]bool{}}
@@ -80,7 +81,11 @@ func (f *feed) poll(ctx context.Context) {
 	f.open = slices.DeleteFunc(list.Approvals, func(a task.Approval) bool { return f.shown["answer."+a.ID] })
 	for _, a := range f.open {
 		if f.isNew("approval." + a.ID) {
-			f.print("May %s run?\n%s\nAnswer yes or no (or: no, REASON), or in another terminal: stevedore approvals yes %s", a.Tool, process.ApprovalArgs(a), cli.ShellWord(a.ID))
+			how := "Answer yes or no (or: no, REASON), or in another terminal"
+			if f.prompt == nil {
+				how = "Answer in another terminal"
+			}
+			f.print("May %s run?\n%s\n%s: stevedore approvals yes %s", a.Tool, process.ApprovalArgs(a), how, cli.ShellWord(a.ID))
 		}
 	}
 	if len(f.open) == 0 {
