@@ -57,7 +57,7 @@ func List(ctx context.Context, b *bus.Bus, session string) (Listing, error) {
 	if err != nil {
 		return Listing{}, err
 	}
-	if err := l.readParked(ctx); err != nil {
+	if _, err := l.readParked(ctx, 0); err != nil {
 		return Listing{}, err
 	}
 	left, err := l.readCalls(ctx, 0)

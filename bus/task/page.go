@@ -3,7 +3,10 @@ package task
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -23,7 +26,7 @@ const defaultPage = 100
 // results, each from the newest one on.
 type place struct {
 	stage  byte   // of stages
-	before uint64 // sequence; 0 means the newest
+	before uint64 // sequence, or for parked calls Parked.Since in Unix nanoseconds; 0 means the newest
 }
 
 const stageParked, stageCalls, stageResults = 'p', 'c', 'r'
@@ -35,7 +38,7 @@ func parsePlace(after string) (place, error) {
 		return place{stage: stageParked}, nil
 	}
 	before, err := strconv.ParseUint(after[1:], 10, 64)
-	if err != nil || after[0] != stageCalls && after[0] != stageResults {
+	if err != nil || !strings.ContainsRune(string([]rune{stageParked, stageCalls, stageResults}), rune(after[0])) {
 		return place{}, tools.Errorf(tools.CodeInvalidArguments, "after %.80q is not the end of a page; give the next of the page before", after)
 	}
 	return place{after[0], before}, nil
@@ -61,10 +64,12 @@ func ListPage(ctx context.Context, b *bus.Bus, session string, p Page) (Listing,
 		return Listing{}, err
 	}
 	if at.stage == stageParked {
-		if err := l.readParked(ctx); err != nil {
+		if at.before, err = l.readParked(ctx, at.before); err != nil {
 			return Listing{}, err
 		}
-		at.stage = stageCalls
+		if at.before == 0 {
+			at.stage = stageCalls
+		}
 	}
 	next := at
 	if at.stage == stageCalls && l.more() {
@@ -130,18 +135,27 @@ func (l *pageReader) hasResult(ctx context.Context, id string) (bool, error) {
 	return m.Sequence > 0, err
 }
 
-// readParked adds the parked calls. These are few.
-func (l *pageReader) readParked(ctx context.Context) error {
-	for id, p := range l.parked {
+// readParked adds parked calls.
+func (l *pageReader) readParked(ctx context.Context, before uint64) (next uint64, err error) {
+	for _, p := range slices.SortedFunc(maps.Values(l.parked), func(a, b Parked) int { return b.Since.Compare(a.Since) }) {
+		since := uint64(p.Since.UnixNano())
+		if before > 0 && since >= before {
+			continue
+		}
+		if !l.more() {
+			return next, nil
+		}
+		next = since
+		id := p.Key().ID
 		done, err := l.hasResult(ctx, id)
 		if err != nil {
-			return err
+			return 0, err
 		}
-		if !done && len(l.tasks) < maxListed {
+		if !done {
 			l.add(id).setParked(p)
 		}
 	}
-	return nil
+	return 0, nil
 }
 
 func (l *pageReader) addUnsettled(c unsettledCall) {

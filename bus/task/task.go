@@ -79,49 +79,67 @@ func (t Task) Text() string {
 //
 // A call moves from the calls stream to its record or its result, and from its record back to
 // the stream. Get reads the three in this order, so that it misses only a call that was parked
-// when it read the stream, and not any more when it read the record; the record shows that.
-func Get(ctx context.Context, b *bus.Bus, session, id string) (Task, error) {
+// when it read the stream, and not any more when it read the record; the record shows that,
+// and Get reads the three again.
+func Get(ctx context.Context, b *bus.Bus, session, id string) (t Task, err error) {
+	for range 3 {
+		var moved bool
+		if t, moved, err = get(ctx, b, session, id); err != nil || !moved {
+			return t, err
+		}
+	}
+	return t, notFound(session, id) // its result is gone, and its record is not yet
+}
+
+func notFound(session, id string) error {
+	return tools.Errorf(tools.CodeNotFound, "there is no task %q in session %q", id, session)
+}
+
+// get reads the task once; moved is true if only its record exists.
+func get(ctx context.Context, b *bus.Bus, session, id string) (_ Task, moved bool, err error) {
 	queued, _, err := unsettled(ctx, b, session, id)
 	if err != nil {
-		return Task{}, err
+		return Task{}, false, err
 	}
 	record, err := ReadRecord(ctx, b, tools.CallKey{Session: session, ID: id})
 	if err != nil {
-		return Task{}, err
+		return Task{}, false, err
 	}
 	t := Task{ID: id, Session: session, State: Queued}
 	stored, err := ReadResults(ctx, b, session, id)
 	if err != nil {
-		return Task{}, err
+		return Task{}, false, err
 	}
 	for _, event := range stored {
 		t.apply(event.ResultEvent)
 	}
 	switch {
 	case Ended(stored):
-		return t, nil
+		return t, false, nil
 	case record.Parked != nil:
 		t.setParked(*record.Parked)
-		return t, nil
+		return t, false, nil
 	case t.Async:
 	case len(queued) > 0:
 		t.setQueued(queued[0])
 		if !queued[0].delivered {
-			return t, nil
+			return t, false, nil
 		}
 	case record.Parks == 0:
-		return t, tools.Errorf(tools.CodeNotFound, "there is no task %q in session %q", id, session)
+		return t, false, notFound(session, id)
+	default:
+		moved = true
 	}
 	running, ok, err := FindRunning(ctx, b, session, id, AskTimeout)
 	if err != nil {
-		return Task{}, err
+		return Task{}, false, err
 	}
 	if ok {
 		t.setRunning(running)
-		return t, nil
+		return t, false, nil
 	}
 	t.Message = noWorker
-	return t, nil
+	return t, moved, nil
 }
 
 // noWorker is the message of a task that was delivered to a worker, but that no

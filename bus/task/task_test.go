@@ -185,6 +185,35 @@ func TestUnknownTask(t *testing.T) {
 	}
 }
 
+// A call whose result is gone before its record is unknown, not queued for ever.
+func TestRecordWithoutAResult(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	if _, err := task.Park(t.Context(), b, task.Parked{Queue: "default", State: task.Waiting, Call: tools.Call{ID: "c", Session: "s", Tool: "x"}}); err != nil {
+		t.Fatal(err)
+	}
+	p, _, err := task.ReadParked(t.Context(), b, tools.CallKey{Session: "s", ID: "c"})
+	if err == nil {
+		err = task.Resume(t.Context(), b, p)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := task.Get(t.Context(), b, "s", "c"); err != nil || got.State != task.Queued {
+		t.Fatalf("a resumed call: %+v, %v", got, err)
+	}
+	stream, err := b.Stream(t.Context(), bus.Calls)
+	if err == nil {
+		err = stream.Purge(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := task.Get(t.Context(), b, "s", "c"); tools.CodeOf(err) != tools.CodeNotFound {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
 // A list has the running and then the queued calls of a session, from all queues.
 func TestListShowsWhatWaits(t *testing.T) {
 	t.Parallel()
