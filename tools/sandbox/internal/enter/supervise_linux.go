@@ -41,12 +41,12 @@ func supervise(program string, argv []string, reap bool) {
 		}
 	}
 	if err != nil {
-		os.Exit(ExitFailed) // nobody knows how the command ended
+		syscall.Exit(ExitFailed) // nobody knows how the command ended
 	}
 	if end.Signaled() {
-		os.Exit(128 + int(end.Signal()))
+		syscall.Exit(128 + int(end.Signal()))
 	}
-	os.Exit(end.ExitStatus())
+	syscall.Exit(end.ExitStatus())
 }
 
 // waitFor waits until a child ends, and reaps the others that end before.
