@@ -132,6 +132,9 @@ func TestServerThatAsksWithoutEnd(t *testing.T) {
 
 // A message that is too large is an error for its request only, from either side.
 func TestTooLargeMessages(t *testing.T) {
+	if testing.Short() {
+		t.Skip("messages of 64 MiB are slow under the race detector")
+	}
 	t.Parallel()
 	c := wrapRaw(t, "raw")
 	c.say(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"too large"}}`)
