@@ -132,7 +132,7 @@ func (o *Offloader) refer(call tools.Call, out *tools.Result, b body, rec Record
 	}
 	if !b.inMemory || rec.Chars >= o.cfg.InlineChars || !utf8.ValidString(b.text) || !o.fits(call, out) {
 		rec.Inline = false
-		out.Blocks, out.ForLLM = nil, b.withNote(Reference(rec))
+		out.Blocks, out.ForLLM = nil, b.withNote(o.cfg.reference(rec))
 		if b.blocks != nil {
 			out.Blocks, out.ForLLM = keepMedia(b.blocks, out.ForLLM, o.left(call, out))
 		}

@@ -26,6 +26,9 @@ type Config struct {
 	// server's max_payload. Default 512 KiB. A ForUser longer than
 	// min(MaxResult/4, 128 KiB) is stored and cut.
 	MaxResult int
+	// ReferenceChars is about the longest reference, in characters (runes); its preview is cut.
+	// 0 means no limit besides that of previews.
+	ReferenceChars int
 	// Log receives a line for each offload.
 	Log zerolog.Logger
 }

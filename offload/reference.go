@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -33,6 +34,16 @@ func Reference(rec Record) string {
 	b.WriteString(describe(rec))
 	b.WriteString("\n</knowledge>\n</knowledge_list>")
 	return b.String()
+}
+
+// reference is Reference with a preview that fits into the limit.
+func (c Config) reference(rec Record) string {
+	text := Reference(rec)
+	if over := utf8.RuneCountInString(text) - c.ReferenceChars; c.ReferenceChars > 0 && over > 0 {
+		rec.Summary = tools.Excerpt(rec.Summary, max(utf8.RuneCountInString(rec.Summary)-over, 0))
+		text = Reference(rec)
+	}
+	return text
 }
 
 // notice says where the result is and names the tools that can read it, best first.

@@ -265,7 +265,7 @@ func toolOf(t tools.OfferedTool) *mcp.Tool {
 	}
 	tool := &mcp.Tool{Name: t.Name, Description: t.Description, InputSchema: schema, Annotations: &mcp.ToolAnnotations{}}
 	switch {
-	case slices.Contains(artifacts.Names, t.Name):
+	case slices.Contains(artifacts.Family, t.Name):
 		tool.Annotations.ReadOnlyHint, tool.Annotations.IdempotentHint, tool.Annotations.OpenWorldHint = true, true, &no
 	case t.Effect == tools.Idempotent:
 		tool.Annotations.IdempotentHint, tool.Annotations.DestructiveHint = true, &no

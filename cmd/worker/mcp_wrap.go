@@ -29,7 +29,9 @@ import (
 
 const mcpWrapHelp = `Put a proxy in front of any MCP server. The proxy passes everything on unchanged, except
 for big tool results and resources: it stores these, gives the client a short reference,
-and adds tools that read the stored results page by page, by lines, with grep and with jq.
+and adds the tool read_result, which reads them by lines, with grep, with jq and in pages.
+What is big depends on the host: the proxy knows the limits of Claude Code, Codex, Copilot
+CLI, Gemini CLI, opencode and Qwen Code. --offload-threshold and --offload-inline replace them.
 
 In the configuration of an MCP host, put "stevedore mcp wrap --" before the command:
 
@@ -58,6 +60,7 @@ type mcpWrapOptions struct {
 	timeout    time.Duration
 	headers    []string
 	links      artifacts.Links
+	tools      string
 }
 
 func newMCPWrapCommand() *cobra.Command {
@@ -69,6 +72,15 @@ func newMCPWrapCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return cli.Exit(cli.ExitUsage, "the command or the URL of the MCP server is missing; usage: %s", cmd.UseLine())
+			}
+			if o.tools != "one" && o.tools != "all" {
+				return cli.Exit(cli.ExitUsage, "--tools %q: want one or all", o.tools)
+			}
+			if err := process.CheckOffload(o.Offload); err != nil {
+				return err
+			}
+			if !cmd.Flags().Changed("offload-threshold") && !cmd.Flags().Changed("offload-inline") {
+				o.Offload.Threshold, o.Offload.InlineChars = 0, 0 // the host decides
 			}
 			return mcpWrap(cmd.Context(), o, args, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -83,6 +95,7 @@ func newMCPWrapCommand() *cobra.Command {
 	flags.DurationVar(&o.timeout, "call-timeout", 10*time.Minute, "`TIME` after which a request without response or progress is cancelled")
 	flags.StringArrayVar(&o.headers, "header", nil, "`NAME=VALUE` of a header for each request to the URL; for a secret, VALUE is env:VARIABLE or file:PATH")
 	flags.Var(&o.links, "resource-links", linksUsage)
+	flags.StringVar(&o.tools, "tools", "one", "`one or all`: add one tool that reads stored results, or the six of a worker, whose definitions are part of every request")
 	o.Store.AddDiskFlags(flags)
 	process.AddOffloadFlags(flags, &o.Offload)
 	return cmd
@@ -95,9 +108,6 @@ func mcpWrap(ctx context.Context, o mcpWrapOptions, argv []string, stdin io.Read
 	}
 	if o.timeout <= 0 {
 		return cli.Exit(cli.ExitUsage, "--call-timeout %s: want more than 0s", o.timeout)
-	}
-	if err := process.CheckOffload(o.Offload); err != nil {
-		return err
 	}
 	server, name, err := o.server(argv, stderr)
 	if err != nil {
@@ -118,7 +128,7 @@ func mcpWrap(ctx context.Context, o mcpWrapOptions, argv []string, stdin io.Read
 	}
 	proxy := func(session string) wrap.Config {
 		return wrap.Config{
-			Name: name, Session: session, Store: store, Offload: o.Offload, CallTimeout: o.timeout, Links: o.links, Log: log,
+			Name: name, Session: session, Store: store, Offload: o.Offload, Family: o.tools == "all", CallTimeout: o.timeout, Links: o.links, Log: log,
 			Reader: offload.ReaderConfig{JQCommand: process.JQCommand()},
 			Server: server,
 		}

@@ -3,8 +3,11 @@ package artifacts
 import (
 	"context"
 	"encoding/json"
+	"regexp"
+	"slices"
 	"strings"
 
+	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/rs/zerolog"
 
@@ -12,49 +15,159 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
+// Family are the names of the tools that read artifacts on the bus.
+var Family = []string{offload.ToolGet, offload.ToolLines, offload.ToolGrep, offload.ToolJQ, offload.ToolQuery, offload.ToolInfo}
+
+// ReadResult is the one tool that does what the family does.
+const ReadResult = "read_result"
+
 // Tools runs the reading tools.
 type Tools struct {
 	registry *tools.Registry
+	family   bool
+	page     int64
 }
 
-// NewTools returns the reading tools of reader.
-func NewTools(reader *offload.Reader) (*Tools, error) {
-	t := &Tools{registry: tools.NewRegistry(zerolog.Nop())}
+// NewTools returns the reading tools of reader: the family, or only ReadResult. Definitions
+// of tools are part of every request to a model: those of the family have 5,000 characters,
+// that of ReadResult 300. page is the most characters of a page; 0 means
+// offload.PageChars.
+func NewTools(reader *offload.Reader, family bool, page int64) (*Tools, error) {
+	t := &Tools{registry: tools.NewRegistry(zerolog.Nop()), family: family, page: page}
 	return t, t.registry.Register(reader.Tools()...)
+}
+
+// Names are the names of the tools.
+func (t *Tools) Names() []string {
+	if t.family {
+		return Family
+	}
+	return []string{ReadResult}
 }
 
 // List returns the definitions under the names that rename returns.
 func (t *Tools) List(rename func(string) string) (list []*mcp.Tool) {
+	if !t.family {
+		return []*mcp.Tool{{Name: rename(ReadResult), Description: "Read a stored result by lines (10-40, -20), grep, jq or offset", InputSchema: readSchema}}
+	}
 	for _, def := range t.registry.Definitions() {
 		list = append(list, &mcp.Tool{
-			Name: rename(def.Name), Description: Rename(def.Description, rename), InputSchema: def.Parameters,
+			Name: rename(def.Name), Description: t.Text(def.Description, rename), InputSchema: def.Parameters,
 			Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: new(false)},
 		})
 	}
 	return list
 }
 
+// readSchema is the schema of ReadResult.
+var readSchema = &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{
+	"id": {Type: "string"}, "lines": {Type: "string"}, "grep": {Type: "string"}, "jq": {Type: "string"}, "offset": {Type: "integer"}, "cursor": {Type: "string"},
+}, PropertyOrder: []string{"id", "lines", "grep", "jq", "offset", "cursor"}}
+
 // Call runs a tool for a session.
 func (t *Tools) Call(ctx context.Context, session, name string, args json.RawMessage) *tools.Result {
+	if !t.family {
+		var err error
+		if name, args, err = t.ofFamily(args); err != nil {
+			return tools.Failure(err)
+		}
+	}
 	return t.registry.Run(ctx, tools.Call{ID: "mcp", Session: session, Tool: name, Args: args}, nil)
 }
 
-// Names are the names of the reading tools.
-var Names = []string{offload.ToolGet, offload.ToolLines, offload.ToolGrep, offload.ToolJQ, offload.ToolQuery, offload.ToolInfo}
+// lineRange is the form of the argument lines of ReadResult.
+var lineRange = regexp.MustCompile(`^\s*"?(-?\d+)(?:\s*(?:-|,|:|\.\.)\s*(-?\d+))?"?\s*$`)
 
-// Rename replaces the names of the reading tools in a text.
-func Rename(text string, rename func(string) string) string {
-	var pairs []string
-	for _, name := range Names {
-		if other := rename(name); other != name {
-			pairs = append(pairs, name, other)
+// ofFamily returns the tool of the family, and its arguments, for a call of ReadResult. It
+// passes on arguments that it does not know, such as ignore_case of grep.
+func (t *Tools) ofFamily(args json.RawMessage) (tool string, _ json.RawMessage, err error) {
+	args, _ = tools.Coerce(readSchema, nil, args)
+	in := map[string]json.RawMessage{}
+	if len(args) > 0 && json.Unmarshal(args, &in) != nil {
+		return offload.ToolGet, args, nil // its error says what is wrong
+	}
+	for name, value := range in { // models also give the arguments that they do not need
+		if text := string(value); text == `""` || text == "null" || text == "0" {
+			delete(in, name)
 		}
 	}
-	if pairs == nil {
-		return text
+	var ways []string
+	for _, way := range []struct{ argument, tool string }{{"jq", offload.ToolJQ}, {"grep", offload.ToolGrep}, {"lines", offload.ToolLines}} {
+		if in[way.argument] != nil {
+			ways, tool = append(ways, way.argument), way.tool
+		}
+	}
+	given := func(name string) bool { return in[name] != nil }
+	switch {
+	case len(ways) > 1:
+		return "", nil, tools.Errorf(tools.CodeInvalidArguments, "give one of %s", strings.Join(ways, " and "))
+	case tool == "" && !slices.ContainsFunc([]string{"id", "artifact_id", "knowledge_id", "artifact"}, given):
+		tool = offload.ToolQuery
+	case tool == "" && (given("cursor") || given("start_line") || given("end_line")):
+		tool = offload.ToolLines
+	case tool == "":
+		tool = offload.ToolGet
+		if !given("limit") && t.page > 0 {
+			in["limit"], _ = json.Marshal(t.page) // a number always has a JSON form
+		}
+	case tool == offload.ToolLines && !given("cursor"):
+		found := lineRange.FindSubmatch(in["lines"])
+		if found == nil {
+			return "", nil, tools.Errorf(tools.CodeInvalidArguments, `lines %s: want a range such as "10-40", a line such as "10", or "-20" for the last 20 lines`, tools.Excerpt(string(in["lines"]), 80))
+		}
+		in["start_line"], in["end_line"] = found[1], found[2]
+		if len(found[2]) == 0 && found[1][0] != '-' {
+			in["end_line"] = found[1]
+		}
+		if len(in["end_line"]) == 0 {
+			delete(in, "end_line")
+		}
+	case tool == offload.ToolGrep:
+		in["pattern"] = in["grep"]
+	}
+	delete(in, "lines")
+	delete(in, "grep")
+	args, err = json.Marshal(in)
+	return tool, args, err
+}
+
+// Text replaces the names of the family in a text by those that the client knows.
+func (t *Tools) Text(text string, rename func(string) string) string {
+	var pairs []string
+	if t.family {
+		for _, name := range Family {
+			pairs = append(pairs, name, rename(name))
+		}
+		return strings.NewReplacer(pairs...).Replace(text)
+	}
+	read := rename(ReadResult)
+	text = calls.ReplaceAllStringFunc(text, func(list string) string {
+		var ways []string
+		for _, call := range call.FindAllString(list, -1) {
+			ways = append(ways, readArgument[call[:strings.IndexByte(call, '(')]])
+		}
+		return read + "(id, " + strings.Join(ways, "|") + ")"
+	})
+	for _, name := range Family {
+		way := read
+		if argument := readArgument[name]; argument != "" && argument != "offset" {
+			way += " with " + argument
+		}
+		pairs = append(pairs, name, way)
 	}
 	return strings.NewReplacer(pairs...).Replace(text)
 }
+
+// call matches a call of a tool of the family as references name it, and calls a list of them.
+var (
+	call  = regexp.MustCompile(callForm)
+	calls = regexp.MustCompile(callForm + `(?:(?:, | or | and )` + callForm + `)*`)
+)
+
+const callForm = `(?:get_knowledge_by_id|get_knowledge_by_lines|grep_knowledge|jq_knowledge)\(artifact_id(?:, \w+)*\)`
+
+// readArgument is the argument of ReadResult that does what a tool of the family does.
+var readArgument = map[string]string{offload.ToolGet: "offset", offload.ToolLines: "lines", offload.ToolGrep: "grep", offload.ToolJQ: "jq"}
 
 // Media returns the images and sounds of a result of a reading tool as content blocks.
 func Media(res *tools.Result) (blocks []any) {

@@ -205,7 +205,7 @@ func (p *proxy) fromServerResponse(ctx context.Context, c *connection, m *wire.M
 		m = p.opened(r, m) // before the next message, which depends on it
 	}
 	p.noteTask(r, m)
-	if r.Method != "tools/list" && (p.reading == nil || m.Size() <= p.shrinker.limit) {
+	if r.Method != "tools/list" && (p.hosted.Load() == nil || m.Size() <= p.hosted.Load().shrinker.limit) {
 		p.toClient(m)
 		p.remove(r)
 		return
@@ -228,7 +228,8 @@ func (p *proxy) opened(r *request, m *wire.Message) *wire.Message {
 	p.capabilities = maps.Collect(wire.Members(capabilities))
 	if r.Method == "initialize" {
 		p.initialize = r.Params
-		p.clientName, _ = wire.Text(wire.Get(r.Params, "clientInfo", "name"))
+		name, _ := wire.Text(wire.Get(r.Params, "clientInfo", "name"))
+		p.setClientLocked(name)
 		version, _ := wire.Text(wire.Get(m.Result, "protocolVersion"))
 		p.version = max(p.version, version)
 	}
@@ -238,7 +239,7 @@ func (p *proxy) opened(r *request, m *wire.Message) *wire.Message {
 			added = added.With(name, json.RawMessage("{}"))
 		}
 	}
-	if capabilities == nil || p.reading == nil || len(added) == len(p.capabilities) {
+	if capabilities == nil || p.hosted.Load() == nil || len(added) == len(p.capabilities) {
 		return m
 	}
 	return m.With("result", wire.Set(m.Result, added.Text(), "capabilities"))
@@ -279,9 +280,9 @@ func (p *proxy) respond(ctx context.Context, c *connection, r *request, m *wire.
 			short = wire.Set(m.Result, short, "result")
 		}
 	case "resources/read":
-		short, err = p.shrinker.resource(ctx, m.Result, r.uri)
+		short, err = p.hosted.Load().shrinker.resource(ctx, m.Result, r.uri)
 	case "prompts/get":
-		short, err = p.shrinker.prompt(ctx, m.Result)
+		short, err = p.hosted.Load().shrinker.prompt(ctx, m.Result)
 	}
 	switch {
 	case err != nil:

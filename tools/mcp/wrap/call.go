@@ -33,7 +33,7 @@ type storedText struct {
 
 // shrinkCall returns the result of a tool without its big parts; nil if it has none.
 func (p *proxy) shrinkCall(ctx context.Context, conn *connection, r *request, result json.RawMessage) (json.RawMessage, error) {
-	c := &callShrinker{shrinker: p.shrinker, proxy: p, r: r}
+	c := &callShrinker{shrinker: p.hosted.Load().shrinker, proxy: p, r: r}
 	o := wire.ObjectOf(result)
 	if structured := o.Get("structuredContent"); wire.Kind(structured) == '{' && int64(utf8.RuneCount(structured)) > c.limit {
 		short, notice, err := c.shrinkStructured(ctx, structured, p.outputSchema(ctx, conn, r.tool))
@@ -57,7 +57,7 @@ func (p *proxy) shrinkCall(ctx context.Context, conn *connection, r *request, re
 // show returns the blocks that replace an artifact: the reference, and a link if the
 // client knows links.
 func (c *callShrinker) show(s stored) []json.RawMessage {
-	blocks := []json.RawMessage{wire.JSON(textBlock(artifacts.Rename(s.reference, c.proxy.rename)))}
+	blocks := []json.RawMessage{wire.JSON(textBlock(c.proxy.text(s.reference)))}
 	if s.artifact != nil && c.proxy.links() {
 		blocks = append(blocks, wire.JSON(artifacts.LinkTo(c.cfg.Session, *s.artifact)))
 	}
@@ -152,7 +152,7 @@ func (c *callShrinker) shrinkStructured(ctx context.Context, structured, schema 
 	if got.artifact == nil {
 		return nil, "", nil
 	}
-	notice = artifacts.Rename(fmt.Sprintf("[Shortened: the whole structured result has %d characters and is the artifact '%s'. Read what you need of it with jq_knowledge, grep_knowledge or get_knowledge_by_id.]", got.artifact.Chars, got.artifact.ID), c.proxy.rename)
+	notice = c.proxy.text(fmt.Sprintf("[Shortened: the whole structured result has %d characters and is the artifact '%s'. Read what you need of it with jq_knowledge(artifact_id, query), grep_knowledge(artifact_id, pattern) or get_knowledge_by_id(artifact_id, offset).]", got.artifact.Chars, got.artifact.ID))
 	return shorten(structured, notice, accepts), notice, nil
 }
 
@@ -183,7 +183,7 @@ func (c *callShrinker) shrinkStrings(ctx context.Context, structured json.RawMes
 			return nil, err
 		}
 		big[n].stored = got
-		o[i].Value = wire.JSON(artifacts.Rename(got.reference, c.proxy.rename))
+		o[i].Value = wire.JSON(c.proxy.text(got.reference))
 		n++
 	}
 	if short := o.Text(); accepts(short) {

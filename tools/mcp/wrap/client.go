@@ -98,7 +98,8 @@ func (p *proxy) inspect(r *request) {
 	r.token = string(wire.Get(meta, "progressToken"))
 	if r.version = text("_meta", versionKey); r.version != "" {
 		p.meta, p.version = meta, max(p.version, r.version)
-		p.clientName, _ = wire.Text(wire.Get(meta, "io.modelcontextprotocol/clientInfo", "name"))
+		name, _ := wire.Text(wire.Get(meta, "io.modelcontextprotocol/clientInfo", "name"))
+		p.setClientLocked(name)
 	}
 }
 
@@ -143,13 +144,14 @@ func (p *proxy) fromClientResponse(m *wire.Message) {
 // local returns what answers a request that is not for the server; nil if the server
 // answers it.
 func (p *proxy) local(r *request) func(context.Context) (fields, error) {
+	h := p.hosted.Load()
 	switch {
-	case p.reading == nil:
+	case h == nil:
 	case r.Method == "tools/call":
 		if name, ok := p.readingTool(r.tool); ok {
 			return func(ctx context.Context) (fields, error) {
-				res := p.reading.Call(ctx, p.cfg.Session, name, wire.Get(r.Params, "arguments"))
-				res.ForLLM = artifacts.Rename(res.ForLLM, p.rename)
+				res := h.reading.Call(ctx, p.cfg.Session, name, wire.Get(r.Params, "arguments"))
+				res.ForLLM = p.text(res.ForLLM)
 				return r.toolResult(res), nil
 			}
 		}
@@ -159,12 +161,12 @@ func (p *proxy) local(r *request) func(context.Context) (fields, error) {
 			if err != nil {
 				return nil, err
 			}
-			contents, err := artifacts.Read(ctx, p.reader, p.cfg.Session, address)
+			contents, err := artifacts.Read(ctx, h.reader, p.cfg.Session, address)
 			return r.result(fields{"contents": contents}), err
 		}
 	case r.Method == "tools/list" && p.lacks("tools"):
 		return func(context.Context) (fields, error) {
-			return r.result(fields{"tools": p.reading.List(func(name string) string { return name })}), nil
+			return r.result(fields{"tools": h.reading.List(func(name string) string { return name })}), nil
 		}
 	case r.Method == "resources/list" && p.lacks("resources"):
 		return func(ctx context.Context) (fields, error) { return p.listArtifacts(ctx, r) }

@@ -157,7 +157,7 @@ func TestClientsThatKnowLess(t *testing.T) {
 		if strings.Contains(got, "resource_link") != links {
 			t.Errorf("%s: %s", client, got)
 		}
-		for _, request := range []string{`"method":"tools/call","params":{"name":"query_artifacts","arguments":{}}`, `"method":"resources/list"`, `"method":"resources/templates/list"`} {
+		for _, request := range []string{`"method":"tools/call","params":{"name":"read_result","arguments":{}}`, `"method":"resources/list"`, `"method":"resources/templates/list"`} {
 			c.say(t, `{"jsonrpc":"2.0","id":2,`+request+`}`)
 			result := c.response(t, "2").Result
 			for _, member := range []string{"resultType", "ttlMs", "cacheScope"} {

@@ -7,11 +7,11 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
 
-	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/mcp/artifacts"
 	"github.com/stevedore-bus/stevedore/tools/mcp/wire"
@@ -22,14 +22,12 @@ import (
 //	client  -> fromClient -> queue -> write  -> server
 //	client <- toClient  <- respond <- fromServer <- server
 type proxy struct {
-	cfg      Config
-	client   Link
-	reader   *offload.Reader // nil without a store, as reading and shrinker
-	reading  *artifacts.Tools
-	shrinker *shrinker
-	notes    *rate.Limiter
-	demand   chan struct{} // a request waits for a server that is down
-	work     sync.WaitGroup
+	cfg    Config
+	client Link
+	hosted atomic.Pointer[hosted] // nil without a store
+	notes  *rate.Limiter
+	demand chan struct{} // a request waits for a server that is down
+	work   sync.WaitGroup
 
 	sending sync.Mutex // of client.Send
 

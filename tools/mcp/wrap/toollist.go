@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/stevedore-bus/stevedore/tools/mcp/artifacts"
 	"github.com/stevedore-bus/stevedore/tools/mcp/wire"
 )
 
@@ -52,11 +51,11 @@ func (p *proxy) toolsListed(r *request, result json.RawMessage) (json.RawMessage
 		return nil, nil
 	}
 	cursor, err := p.learn(result, r.firstPage)
-	if err != nil || cursor != "" || p.reading == nil {
+	if err != nil || cursor != "" || p.hosted.Load() == nil {
 		return nil, err
 	}
 	list := slices.Collect(wire.Elements(wire.Get(result, "tools")))
-	for _, t := range p.reading.List(p.rename) {
+	for _, t := range p.hosted.Load().reading.List(p.rename) {
 		list = append(list, wire.JSON(t))
 	}
 	return wire.Set(result, wire.Array(list), "tools"), nil
@@ -104,7 +103,7 @@ func (p *proxy) learnAgain(ctx context.Context, c *connection) error {
 		return err
 	}
 	p.mu.Lock()
-	changed := p.reading == nil || len(before) > 0 && !slices.Equal(slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(p.known)))
+	changed := p.hosted.Load() == nil || len(before) > 0 && !slices.Equal(slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(p.known)))
 	p.mu.Unlock()
 	if changed {
 		p.toClient(wire.Request("", "notifications/tools/list_changed", nil))
@@ -142,9 +141,12 @@ func (p *proxy) rename(name string) string {
 	}
 }
 
+// text replaces the names of the reading tools in a text by those that the client sees.
+func (p *proxy) text(text string) string { return p.hosted.Load().reading.Text(text, p.rename) }
+
 // readingTool returns the reading tool that the client calls by a name.
 func (p *proxy) readingTool(name string) (string, bool) {
-	for _, tool := range artifacts.Names {
+	for _, tool := range p.hosted.Load().reading.Names() {
 		if p.rename(tool) == name {
 			return tool, true
 		}

@@ -1,6 +1,6 @@
 // Package wrap puts a proxy in front of any MCP server. The proxy passes all messages
 // on as they are, except for big results: it stores these as artifacts, replaces them
-// by references, and adds the tools that read artifacts.
+// by references, and adds the tool that reads artifacts.
 //
 // The proxy works on JSON-RPC messages and not on an MCP session of its own. What it
 // does not know (later revisions, extensions, fields of one server) passes unchanged,
@@ -11,6 +11,7 @@
 //	server     the process of the server, and its restart
 //	answer     what the server sends
 //	toollist   the server's tools, and the tools that the proxy adds
+//	host       the limits of the hosts that are known
 //	call       the result of a tool without its big parts; shrink those of resources
 //	shorten    structured content that is short and fits its schema
 //	http       a server at a URL; routing has the headers of its requests
@@ -60,9 +61,12 @@ type Config struct {
 	Store   offload.Store
 	Session string
 	// Offload decides which results are big. A text is replaced if it has more than
-	// Offload.Threshold tokens and at least Offload.InlineChars characters.
+	// Offload.Threshold tokens and at least Offload.InlineChars characters. If both are 0, the
+	// host of the client decides.
 	Offload offload.Config
-	Reader  offload.ReaderConfig
+	// Family offers the client all tools that read artifacts instead of artifacts.ReadResult.
+	Family bool
+	Reader offload.ReaderConfig
 	// Links says whether the client gets links to artifacts.
 	Links artifacts.Links
 	// CallTimeout is how long the server may send neither the response nor progress
@@ -99,9 +103,8 @@ func newProxy(client Link, cfg Config) (*proxy, error) {
 	if cfg.Store == nil {
 		return p, nil
 	}
-	p.reader, p.shrinker = offload.NewReader(cfg.Store, cfg.Reader), newShrinker(cfg)
-	var err error
-	p.reading, err = artifacts.NewTools(p.reader)
+	h, err := newHosted(cfg, host{})
+	p.hosted.Store(h)
 	return p, err
 }
 

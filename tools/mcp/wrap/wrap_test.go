@@ -20,6 +20,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/disk"
+	"github.com/stevedore-bus/stevedore/tools/mcp/artifacts"
 	"github.com/stevedore-bus/stevedore/tools/mcp/command"
 )
 
@@ -174,7 +175,7 @@ func checkContains(t *testing.T, text string, parts ...string) {
 
 // Small messages pass, and the reading tools are added.
 func TestPassThrough(t *testing.T) {
-	s := wrapServer(t, "sdk")
+	s := wrapServer(t, "sdk", func(cfg *Config) { cfg.Family = true })
 	list, err := s.ListTools(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -219,7 +220,7 @@ func TestBigText(t *testing.T) {
 		if size := len(texts(res)); size > 4000 {
 			t.Errorf("%d lines: the text has %d bytes", lines, size)
 		}
-		checkContains(t, texts(res), "get_knowledge_by_lines")
+		checkContains(t, texts(res), "read_result(id, grep|lines|offset)")
 		if lines == 5000 {
 			if got, want := s.linked(t, res), bigText(lines); got != want {
 				t.Errorf("%d lines: read %d bytes, want %d", lines, len(got), len(want))
@@ -378,7 +379,7 @@ func TestToolsAfterRestart(t *testing.T) {
 	s.call(t, "poison", nil)
 	s.await(t, "list_changed", func() bool { return s.changes > 0 })
 	list, err := s.ListTools(t.Context(), nil)
-	if err != nil || len(list.Tools) != 3+6 {
+	if err != nil || len(list.Tools) != 3+1 {
 		t.Errorf("%d tools: %v", len(list.Tools), err)
 	}
 }
@@ -417,7 +418,7 @@ func TestMisbehaviour(t *testing.T) {
 	if !res.IsError {
 		t.Error("not an error")
 	}
-	info, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: offload.ToolQuery})
+	info, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: artifacts.ReadResult})
 	if err != nil || info.IsError {
 		t.Errorf("a reading tool while the server hangs: %v %v", info, err)
 	}
@@ -434,7 +435,7 @@ func TestMisbehaviour(t *testing.T) {
 func TestManyTools(t *testing.T) {
 	s := wrapServer(t, "many")
 	list, err := s.ListTools(t.Context(), nil)
-	if err != nil || len(list.Tools) != 202+6 {
+	if err != nil || len(list.Tools) != 202+1 {
 		t.Errorf("%d tools: %v", len(list.Tools), err)
 	}
 	if list, err := s.ListResources(t.Context(), nil); err != nil || len(list.Resources) != 0 {

@@ -1,0 +1,71 @@
+package wrap
+
+import (
+	"cmp"
+	"strings"
+
+	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/tools/mcp/artifacts"
+)
+
+// host is what the proxy must know about a client to cost its model less than it does
+// without the proxy. All numbers are characters; 0 means the default.
+type host struct {
+	client    string // the beginning of the client's name in its clientInfo
+	inline    int64  // longer results are stored
+	reference int    // the longest reference
+	page      int    // the longest answer of a reading tool
+}
+
+// hosts are the clients whose limits are known. They show up to 25,000 tokens (Claude Code),
+// 48,000 characters (opencode) or 40,000 (Gemini CLI) of a result, and give the rest as a
+// file; Codex and Copilot CLI cut what has more than 10,000 bytes, and its middle is lost.
+var hosts = []host{
+	{"claude-code", 10_000, 800, 0},
+	{"codex", 9_000, 800, 8_500},
+	{"copilot", 9_000, 800, 8_500},
+	{"github-copilot", 9_000, 800, 8_500},
+	{"gemini-cli", 10_000, 800, 0},
+	{"opencode", 10_000, 800, 0},
+	{"qwen", 10_000, 800, 0},
+}
+
+func hostOf(client string) host {
+	for _, h := range hosts {
+		if strings.HasPrefix(strings.ToLower(client), h.client) {
+			return h
+		}
+	}
+	return host{}
+}
+
+// hosted is the part of a proxy that depends on the host.
+type hosted struct {
+	host     host
+	reader   *offload.Reader
+	reading  *artifacts.Tools
+	shrinker *shrinker
+}
+
+func newHosted(cfg Config, h host) (*hosted, error) {
+	if cfg.Offload.InlineChars == 0 && cfg.Offload.Threshold == 0 && h.inline > 0 {
+		cfg.Offload.InlineChars, cfg.Offload.Threshold = h.inline, h.inline/4
+	}
+	cfg.Offload.ReferenceChars = cmp.Or(cfg.Offload.ReferenceChars, h.reference)
+	cfg.Reader.MaxChars = cmp.Or(cfg.Reader.MaxChars, h.page)
+	reader := offload.NewReader(cfg.Store, cfg.Reader)
+	reading, err := artifacts.NewTools(reader, cfg.Family, int64(cfg.Reader.MaxChars))
+	return &hosted{h, reader, reading, newShrinker(cfg)}, err
+}
+
+// setClientLocked notes the name of the client. Its host may have other limits than those
+// before.
+func (p *proxy) setClientLocked(name string) {
+	p.clientName = name
+	old := p.hosted.Load()
+	if h := hostOf(name); old != nil && h != old.host {
+		if now, err := newHosted(p.cfg, h); err == nil { // as it succeeded before
+			p.hosted.Store(now)
+		}
+	}
+}
