@@ -61,12 +61,12 @@ func Connect(ctx context.Context, cfg Config) (*Bus, error) {
 	if b.nc, err = dial(b); err != nil {
 		return nil, err
 	}
-	if b.out, err = publisher.New(b.nc, b.cfg.Timeout, b.log, b.prefix, b.Streams(b.cfg), func() int { return minBatch(b) }); err == nil {
-		b.js, err = openJetStream(b)
+	if b.js, err = openJetStream(b); err == nil {
+		b.api = jsapi.New(b.js)
+		err = checkServer(ctx, b) // before any other request: the server denies the inbox once
 	}
 	if err == nil {
-		b.api = jsapi.New(b.js)
-		err = checkServer(ctx, b)
+		b.out, err = publisher.New(b.nc, b.cfg.Timeout, b.log, b.prefix, b.Streams(b.cfg), func() int { return minBatch(b) })
 	}
 	if err != nil {
 		b.Close()

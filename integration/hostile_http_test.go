@@ -246,7 +246,11 @@ func TestHostileRequestsToMCP(t *testing.T) {
 			host := strings.TrimSuffix(strings.TrimPrefix(mcpURL.FindString(process.stderr.String()), "http://"), "/mcp")
 			bob := endpoint{host, "bob-0123456789abcdef", process}
 			alice := endpoint{host, "alice-0123456789abcdef", process}
-			attackMCP(t, alice, bob, big)
+			read := `"get_knowledge_by_id","arguments":{"artifact_id"`
+			if name == "wrap" {
+				read = `"read_result","arguments":{"id"`
+			}
+			attackMCP(t, alice, bob, big, read)
 		})
 	}
 }
@@ -269,7 +273,9 @@ func (e endpoint) session(t *testing.T) (header string) {
 	return header
 }
 
-func attackMCP(t *testing.T, alice, bob endpoint, big string) {
+// attackMCP lets bob reach for a result of alice. big makes it; reader is the name of the tool
+// that reads it and the start of the tool's arguments.
+func attackMCP(t *testing.T, alice, bob endpoint, big, reader string) {
 	bob.refuses(t, "POST /mcp", initializeMCP)
 	hers := alice.session(t)
 	status, stored := alice.ask(t, "POST /mcp", hers, big)
@@ -277,7 +283,7 @@ func attackMCP(t *testing.T, alice, bob endpoint, big string) {
 	if reference, _, _ = strings.Cut(reference, `"`); status != 200 || reference == "" || len(reference) > 100 {
 		t.Fatalf("the call of alice: %d %.500s", status, stored)
 	}
-	read := `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"get_knowledge_by_id","arguments":{"artifact_id":"` + reference + `"}}}`
+	read := `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":` + reader + `:"` + reference + `"}}}`
 	if status, answer := alice.ask(t, "POST /mcp", hers, read); status != 200 || !strings.Contains(answer, "victims-data") {
 		t.Fatalf("alice cannot read her artifact: %d %.500s", status, answer)
 	}
@@ -311,6 +317,7 @@ func attackMCP(t *testing.T, alice, bob endpoint, big string) {
 		"a path outside": call(`{"path":"../../../../etc/passwd"}`), "an absolute path": call(`{"path":"/etc/passwd"}`), "a NUL": call(`{"path":"note.txt\u0000/../x"}`),
 		"no name": `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}`, "params of another kind": `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":"x"}`,
 		"a pattern": `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"grep_knowledge","arguments":{"artifact_id":"x","pattern":"((((a?){30}){30}){30}){30}b"}}}`,
+		"a grep":    `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":` + reader + `:"x","grep":"((((a?){30}){30}){30}){30}b"}}}`,
 		"an answer": `{"jsonrpc":"2.0","id":1,"result":{}}`, "an error": `{"jsonrpc":"2.0","id":"x","error":{"code":1e400,"message":"x"}}`,
 		"a cancellation of another": `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":{"a":1}}}`,
 		"progress":                  `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"http-1","progress":1e400}}`,

@@ -54,11 +54,14 @@ async function readAll(read, uri) {
   return all;
 }
 
-// reading calls the tools that read artifacts.
-async function reading(call, id) {
-  const found = text(await call("grep_knowledge", { artifact_id: id, pattern: "ERROR" }));
-  assert.match(found, /line 777 ERROR disk full/);
-  assert.match(text(await call("get_knowledge_by_lines", { artifact_id: id, start_line: 3, end_line: 4 })), /line 3/);
+// reading reads an artifact by line and by pattern: with the tools of the worker, or with the
+// one tool that wrap adds.
+async function reading(call, id, reader) {
+  const [grep, range] = reader === "read_result"
+    ? [[reader, { id, grep: "ERROR" }], [reader, { id, lines: "3-4" }]]
+    : [["grep_knowledge", { artifact_id: id, pattern: "ERROR" }], [reader, { artifact_id: id, start_line: 3, end_line: 4 }]];
+  assert.match(text(await call(...grep)), /line 777 ERROR disk full/);
+  assert.match(text(await call(...range)), /line 3/);
 }
 
 // Servers over stdio: the arguments of the worker, a tool, a small call and a big one.
@@ -75,14 +78,15 @@ const servers = {
 async function exercise(what, server, client) {
   const call = (name, args) => client.callTool({ name, arguments: args });
   const tools = (await client.listTools()).tools.map((t) => t.name);
-  assert.ok(tools.includes(server.list) && tools.includes("grep_knowledge"), `${what}: tools ${tools}`);
+  const reader = what.includes("wrap") ? "read_result" : "get_knowledge_by_lines";
+  assert.ok(tools.includes(server.list) && tools.includes(reader), `${what}: tools ${tools}`);
   assert.match(text(await call(server.small[0], server.small[1])), server.small[2]);
   if (server.big) {
     const res = await call(...server.big);
     const link = linkOf(res);
     const all = await readAll((uri) => client.readResource({ uri }), link.uri);
     assert.ok(all.startsWith(lines.join("\n") + "\n"), `${what}: the pages have ${all.length} characters`); // the shell adds a line
-    await reading(call, link.name);
+    await reading(call, link.name, reader);
     const listed = (await client.listResources()).resources.map((r) => r.uri);
     if (what.includes("stevedore mcp")) assert.ok(listed.includes(link.uri), `${what}: resources ${listed}`);
   }
@@ -153,7 +157,7 @@ await exercise("client 2, HTTP, stevedore mcp", servers["stevedore mcp"], client
 const wrapURL = new Stdio1({ command: worker, stderr: "inherit", args: ["mcp", "wrap", "--data", data, "--header", `Authorization=Bearer alice-0123456789abcdef`, url.href] });
 const wrapped = await v1(wrapURL);
 const names = (await wrapped.listTools()).tools.map((t) => t.name);
-assert.ok(names.includes("read_file") && names.includes("stevedore_grep_knowledge"), `wrap URL: ${names}`);
+assert.ok(names.includes("read_file") && names.includes("read_result"), `wrap URL: ${names}`);
 assert.match(text(await wrapped.callTool({ name: "read_file", arguments: { path: "small.txt" } })), /small/);
 await wrapped.close();
 ok("sdk 1, wrap URL");
