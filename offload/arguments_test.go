@@ -95,8 +95,8 @@ func TestExpand(t *testing.T) {
 // A model sees an image as a block, and of any other binary one sentence.
 func TestBinaryArtifacts(t *testing.T) {
 	store := newFakeStore(StoreConfig{})
-	png := append([]byte("\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"), bytes.Repeat([]byte("\x00\x07q\xfe"), 3_000)...)
-	for id, data := range map[string][]byte{"png": png, "elf": append([]byte("\x7fELF\x00\xff"), png...), "large": append(png, make([]byte, maxImage)...)} {
+	png := screenshot(t, 300, 200)
+	for id, data := range map[string][]byte{"png": png, "elf": append([]byte("\x7fELF\x00\xff"), png...), "large": append(png, make([]byte, maxImageFile)...)} {
 		rec := Record{Artifact: tools.Artifact{ID: id}, Session: "s"}
 		if _, err := store.Put(t.Context(), rec, bytes.NewReader(data), summarize(t.Context(), nil)); err != nil {
 			t.Fatal(err)

@@ -21,7 +21,10 @@ func (r *Reader) Tools() []tools.Tool {
 				if err != nil || page.MediaType == "" {
 					return page, err
 				}
-				return r.imageOf(ctx, session, page)
+				if image, err := r.Image(ctx, session, page.ArtifactID); err != nil || image != nil {
+					return image, err
+				}
+				return page, nil
 			}),
 		readTool(ToolLines, "Read a range of lines of an artifact, for instance around a match of grep_knowledge.",
 			func(ctx context.Context, session string, in linesArgs) (textResult, error) {
@@ -115,7 +118,7 @@ func readTool[In any](name, description string, read func(ctx context.Context, s
 			res.Silent = true
 			return res
 		}
-		if image, ok := found.(*image); ok {
+		if image, ok := found.(*Image); ok {
 			return image.result()
 		}
 		return tools.SilentResult(found.Text())

@@ -1,8 +1,11 @@
 package agent_test
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"image"
+	"image/png"
 	"strings"
 	"testing"
 
@@ -14,9 +17,13 @@ import (
 // A model that reads an artifact that is an image gets the image itself.
 func TestModelSeesImages(t *testing.T) {
 	s := newStage(t)
-	png := "\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + strings.Repeat("\x00\x07q\xfe", 100)
+	var file bytes.Buffer
+	if err := png.Encode(&file, image.NewGray(image.Rect(0, 0, 9, 9))); err != nil {
+		t.Fatal(err)
+	}
+	picture := file.String()
 	rec := offload.Record{Artifact: tools.Artifact{ID: "png", Type: offload.TypeBinary, MediaType: "image/png"}, Session: "s"}
-	if _, err := s.store.Put(t.Context(), rec, strings.NewReader(png), nil); err != nil {
+	if _, err := s.store.Put(t.Context(), rec, strings.NewReader(picture), nil); err != nil {
 		t.Fatal(err)
 	}
 	model := &recorder{Provider: parseScript(t, asks(offload.ToolGet, `{"artifact_id":"png"}`), `{"text":"I see it."}`)}
@@ -33,7 +40,7 @@ func TestModelSeesImages(t *testing.T) {
 	if err := json.Unmarshal(result.Content, &blocks); err != nil || len(blocks) != 2 {
 		t.Fatalf("the result of the call is %s, %v", result.Content, err)
 	}
-	if image := blocks[1]; image.Type != "image" || image.Source.MediaType != "image/png" || image.Source.Data != base64.StdEncoding.EncodeToString([]byte(png)) {
-		t.Errorf("the image is %+v", image)
+	if got := blocks[1]; got.Type != "image" || got.Source.MediaType != "image/png" || got.Source.Data != base64.StdEncoding.EncodeToString([]byte(picture)) {
+		t.Errorf("the image is %+v", got)
 	}
 }
