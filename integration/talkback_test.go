@@ -1,7 +1,10 @@
 package integration
 
 import (
+	"bytes"
 	"fmt"
+	"image"
+	"image/png"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -87,6 +90,50 @@ func TestTelegramConversation(t *testing.T) {
 	}
 	if log := p.stderr.String(); !strings.Contains(log, `"chat":"99"`) || strings.Contains(log, "a secret") || strings.Contains(log, telegramToken) {
 		t.Errorf("log: %s", log)
+	}
+}
+
+// The agent gets the photos and documents of a chat, each once, although a download fails and
+// the message arrives twice. It is told of a file that it cannot get.
+func TestTelegramFiles(t *testing.T) {
+	t.Parallel()
+	f, dir := newFakeTelegram(t), t.TempDir()
+	var photo bytes.Buffer
+	if err := png.Encode(&photo, image.NewGray(image.Rect(0, 0, 40, 30))); err != nil {
+		t.Fatal(err)
+	}
+	f.files = map[string][]byte{"large": photo.Bytes(), "table": []byte("name,port\nweb,80\n")}
+	start(t, talkArgs(t, f, dir, talkScript)...)
+	from := map[string]any{"id": 42, "first_name": "Ann"}
+	message := func(id int, content map[string]any) {
+		content["message_id"], content["from"], content["chat"] = id, from, map[string]any{"id": 42, "type": "private"}
+		f.add("message", content)
+	}
+	sizes := []any{map[string]any{"file_id": "small", "file_size": 10}, map[string]any{"file_id": "large", "file_size": photo.Len()}}
+	for range 2 {
+		message(1, map[string]any{"photo": sizes, "caption": "what is it?"})
+	}
+	f.awaitText(t, "42", "Hello Ann.")
+	message(2, map[string]any{"document": map[string]any{"file_id": "table", "file_name": "hosts\n.csv", "mime_type": "text/csv"}})
+	message(3, map[string]any{"document": map[string]any{"file_id": "gone", "file_name": "gone.txt"}})
+	message(4, map[string]any{"document": map[string]any{"file_id": "table", "file_name": "huge.txt", "file_size": 30 << 20}})
+	message(5, map[string]any{"document": "no object", "text": "odd"})
+	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f.awaitText(t, "42", "Fourth answer.")
+	data := filepath.Join(dir, "data")
+	shown := worker(t, "sessions", "show", "me-42", "--data", data).stdout
+	for _, want := range []string{"  image\n", `the picture "photo.jpg", which you see above`, "web,80", `"gone.txt", which you cannot see`, `"huge.txt", which you cannot see: it has more than 20 MB`} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("the conversation has no %q:\n%s", want, shown)
+		}
+	}
+	if strings.Contains(shown, telegramToken) {
+		t.Error("the conversation has the token")
+	}
+	if n := strings.Count(worker(t, "artifacts", "ls", "--session", "me-42", "--data", data).stdout, "message-"); n != 2 {
+		t.Errorf("there are %d artifacts, want 2", n)
 	}
 }
 

@@ -20,16 +20,18 @@ type fakeTelegram struct {
 	*httptest.Server
 	changed chan struct{} // wakes getUpdates
 
-	mu       sync.Mutex
-	updates  []map[string]any
-	nextID   int
-	polls    int
-	failures []func(w http.ResponseWriter) // of the next getUpdates requests
-	sent     []telegramSent
-	messages map[int]string // texts by message id; deleted ones are missing
-	nextMsg  int
-	typing   int
-	answered []string // texts of answerCallbackQuery
+	mu        sync.Mutex
+	updates   []map[string]any
+	nextID    int
+	polls     int
+	failures  []func(w http.ResponseWriter) // of the next getUpdates requests
+	sent      []telegramSent
+	messages  map[int]string // texts by message id; deleted ones are missing
+	nextMsg   int
+	typing    int
+	answered  []string          // texts of answerCallbackQuery
+	files     map[string][]byte // by file_id
+	downloads int
 }
 
 type telegramSent struct {
@@ -73,6 +75,10 @@ func (f *fakeTelegram) add(kind string, content map[string]any) {
 }
 
 func (f *fakeTelegram) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if file, ok := strings.CutPrefix(r.URL.Path, "/file/bot"+telegramToken+"/documents/"); ok {
+		f.download(w, file)
+		return
+	}
 	method, ok := strings.CutPrefix(r.URL.Path, "/bot"+telegramToken+"/")
 	if !ok {
 		w.WriteHeader(http.StatusNotFound)
@@ -117,6 +123,8 @@ func (f *fakeTelegram) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		f.sent, f.messages[f.nextMsg] = append(f.sent, sent), sent.Text
 		result = map[string]any{"message_id": f.nextMsg, "date": 1, "chat": map[string]any{"id": 1, "type": "private"}}
+	case "getFile":
+		result = map[string]any{"file_id": params["file_id"], "file_path": "documents/" + fmt.Sprint(params["file_id"])}
 	case "getMe":
 		result = map[string]any{"id": 123456, "is_bot": true, "first_name": "Stevedore", "username": "the_bot"}
 	case "editMessageText":
@@ -129,6 +137,22 @@ func (f *fakeTelegram) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.answered = append(f.answered, fmt.Sprint(params["text"]))
 	}
 	_ = json.NewEncoder(w).Encode(map[string]any{"ok": true, "result": result})
+}
+
+// download fails the first time.
+func (f *fakeTelegram) download(w http.ResponseWriter, file string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.downloads++
+	data, ok := f.files[file]
+	switch {
+	case f.downloads == 1:
+		w.WriteHeader(http.StatusBadGateway)
+	case !ok:
+		w.WriteHeader(http.StatusNotFound)
+	default:
+		_, _ = w.Write(data)
+	}
 }
 
 func (f *fakeTelegram) getUpdates(w http.ResponseWriter, r *http.Request, params map[string]any) {

@@ -83,7 +83,7 @@ func QueueOf(tool string, queues []string) string {
 func NewToolsConfig(b *bus.Bus, store offload.Store, log zerolog.Logger) agent.ToolsConfig {
 	caller := busCaller{bus: b}
 	return agent.ToolsConfig{
-		Runner: caller, Conversations: busLog{session.New(b)},
+		Runner: caller, Conversations: busLog{session.New(b)}, Files: offload.NewReader(store, offload.ReaderConfig{}),
 		Config: agent.Config{
 			Offloader: agent.NewHistoryOffloader(store), EndOf: caller.endOf, IsRunning: caller.alive, Parked: caller.parked, Earlier: caller.earlier, Log: log,
 		},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/rs/zerolog"
@@ -14,6 +15,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/task"
+	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )
@@ -22,6 +24,7 @@ import (
 type Inbox struct {
 	bus      *bus.Bus
 	notifier *notify.Notifier
+	files    *offload.Offloader
 	log      zerolog.Logger
 	channel  string
 	status   channel.StatusChannel // nil if the channel cannot show that work is in progress
@@ -32,10 +35,10 @@ type Inbox struct {
 }
 
 // NewInbox returns the inbox of the channel with a name. The notifier sends the replies of
-// the inbox itself.
-func NewInbox(b *bus.Bus, notifier *notify.Notifier, name string, ch channel.Channel, log zerolog.Logger) *Inbox {
+// the inbox itself. store gets the files that users send.
+func NewInbox(b *bus.Bus, notifier *notify.Notifier, store offload.Store, name string, ch channel.Channel, log zerolog.Logger) *Inbox {
 	status, _ := ch.(channel.StatusChannel)
-	return &Inbox{bus: b, notifier: notifier, log: log, channel: name, status: status, stop: make(chan struct{})}
+	return &Inbox{bus: b, notifier: notifier, files: offload.NewOffloader(store, offload.Config{}), log: log, channel: name, status: status, stop: make(chan struct{})}
 }
 
 // Close ends what the inbox shows in chats, and waits for it.
@@ -68,6 +71,14 @@ func (in *Inbox) Accept(ctx context.Context, m channel.Incoming) (channel.Accept
 		return channel.Accepted{}, in.reply(ctx, session, m, Help)
 	default:
 		return channel.Accepted{}, in.reply(ctx, session, m, UnknownCommand(command))
+	}
+	if len(m.Files) > 0 {
+		ids, refused, err := in.attach(ctx, session, m)
+		if err != nil {
+			return channel.Accepted{}, temporary(err)
+		}
+		m.Context = strings.TrimSpace(m.Context + "\n\n" + refused)
+		args["prompt"], args["files"] = m.Prompt(rest), ids
 	}
 	body, err := bus.Encode(args)
 	if err != nil {

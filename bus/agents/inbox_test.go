@@ -42,7 +42,7 @@ func TestStopIsIdempotent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := NewInbox(b, n, "me", nil, bustest.Log(t))
+	in := NewInbox(b, n, nil, "me", nil, bustest.Log(t))
 	accept := func(id, text string) {
 		t.Helper()
 		if _, err := in.Accept(t.Context(), channel.Incoming{ID: id, ChatID: "42", Text: text, From: "Ann"}); err != nil {
@@ -75,7 +75,7 @@ func TestAnswersInAChat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := NewInbox(b, n, "hook", nil, bustest.Log(t))
+	in := NewInbox(b, n, nil, "hook", nil, bustest.Log(t))
 	accept := func(id, text string) channel.Accepted {
 		t.Helper()
 		got, err := in.Accept(t.Context(), channel.Incoming{ID: id, ChatID: "42", Text: text})

@@ -59,7 +59,7 @@ type statusStage struct {
 
 // inbox returns an inbox, as a process has it for the channel.
 func (s statusStage) inbox() *Inbox {
-	in := NewInbox(s.bus, nil, "me", nil, bustest.Log(s.T))
+	in := NewInbox(s.bus, nil, nil, "me", nil, bustest.Log(s.T))
 	in.status = s.chat
 	return in
 }

@@ -90,6 +90,30 @@ func Submit(ctx context.Context, b *bus.Bus, queue string, call tools.Call) (too
 	return resultOf(s.call, stored)
 }
 
+// SubmitRaw stores a raw result in a queue and waits for the result that a worker makes of it.
+// The errors are those of Submit.
+func SubmitRaw(ctx context.Context, b *bus.Bus, queue string, raw tools.RawEvent) (tools.ResultEvent, error) {
+	subject := b.Raw(queue, raw.Tool, raw.SessionToken(), raw.IDToken())
+	body, err := bus.Encode(raw)
+	if err != nil {
+		return tools.ResultEvent{}, err
+	}
+	w, err := newWaiter(b, b.Result, raw.Call, subject)
+	if err != nil {
+		return tools.ResultEvent{}, err
+	}
+	defer w.close()
+	err = b.WatchDenial(ctx, subject, func(ctx context.Context) error {
+		_, err := b.Publish(ctx, bus.Message{Subject: subject, Body: body})
+		return err
+	})
+	if err != nil && !errors.Is(err, bus.ErrSubjectExists) {
+		return tools.ResultEvent{}, fmt.Errorf("submit raw result %q: %w", raw.IDToken(), err)
+	}
+	stored, err := w.wait(ctx)
+	return stored.ResultEvent, err
+}
+
 // submission is a call that was checked.
 type submission struct {
 	call    tools.Call

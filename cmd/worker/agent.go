@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,6 +60,7 @@ type promptOptions struct {
 	client.Options
 	call          tools.Call
 	args          promptArgs
+	files         []string // to upload
 	resume        bool
 	stream        bool
 	wait          time.Duration
@@ -72,6 +74,7 @@ type promptArgs struct {
 	Tools    []string `json:"tools,omitzero"` // nil means all tools, empty means none
 	MaxTurns int      `json:"max_turns,omitempty"`
 	Fresh    bool     `json:"fresh,omitempty"`
+	Files    []string `json:"files,omitempty"` // ids of artifacts
 }
 
 func newAgentCommand() *cobra.Command {
@@ -88,6 +91,8 @@ func newAgentCommand() *cobra.Command {
 				return err
 			case o.resume && (len(args) > 0 || o.call.Session == "" || o.args.Fresh):
 				return cli.Exit(cli.ExitUsage, "--resume needs --session, no prompt and no --fresh")
+			case len(o.files) > 0 && len(args) == 0:
+				return cli.Exit(cli.ExitUsage, "--file needs a prompt: stevedore agent --file FILE \"PROMPT\"")
 			case o.args.MaxTurns < 0:
 				return cli.Exit(cli.ExitUsage, "--use-turns %d: want 1 or more", o.args.MaxTurns)
 			case len(args) == 0 && !o.resume && (o.call.ID != "" || o.JSON):
@@ -112,6 +117,7 @@ func newAgentCommand() *cobra.Command {
 	flags.StringSliceVar(&o.args.Tools, "use-tools", nil, "`TOOL`s that the agent may use; default all; an empty value means none")
 	flags.IntVar(&o.args.MaxTurns, "use-turns", 0, "`NUMBER` of turns after which the agent stops; at most the worker's --max-turns")
 	flags.BoolVar(&o.args.Fresh, "fresh", false, "begin the session anew: the agent sees nothing of its earlier messages")
+	flags.StringArrayVar(&o.files, "file", nil, "`FILE` that the agent gets with the prompt; repeat the flag for more. The model sees pictures")
 	flags.BoolVar(&o.resume, "resume", false, "send no prompt; wait for the answer of the session's last run")
 	flags.BoolVar(&o.stream, "stream", false, "write the text of all turns to standard output as it arrives, also in a pipe; with --json, write the progress events")
 	flags.DurationVar(&o.wait, "wait", time.Hour, "`TIME` to wait for the answer; without this flag, the command ends at once if no worker has a model")
@@ -264,8 +270,32 @@ func (o *promptOptions) prepare(ctx context.Context, b *bus.Bus, stderr io.Write
 		o.call.ID = "run-" + nuid.Next()
 	}
 	o.call.Tool = agent.AgentTool
+	if o.args.Files, err = o.upload(ctx, b); err != nil {
+		return err
+	}
 	o.call.Args, err = bus.Encode(o.args)
 	return err
+}
+
+// upload makes the files artifacts of the session. Their ids follow from that of the call, so
+// the same command is the same call.
+func (o *promptOptions) upload(ctx context.Context, b *bus.Bus) (ids []string, err error) {
+	if len(o.files) == 0 {
+		return nil, nil
+	}
+	if running, err := rpc.HasWorker(ctx, b, bus.AgentQueue, agent.AgentTool); err != nil || !running && !o.waitForWorker {
+		return nil, cmp.Or(err, cli.Exit(cli.ExitPending, "no worker with a model is running, and only a worker can take the files; start one with \"stevedore serve --model SPEC\", then send the prompt again"))
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.wait)
+	defer cancel()
+	for i, file := range o.files {
+		id, err := client.Upload(ctx, b, bus.AgentQueue, o.call.Session, fmt.Sprintf("%s-file-%d", o.call.ID, i+1), file)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
 }
 
 // printOutput prints the tool results that the user sees before the answer. If they

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -30,6 +31,8 @@ type ToolsConfig struct {
 	Prices        map[string]Price
 	Runner        ToolRunner
 	Conversations Conversations
+	// Files reads the files that users send. Nil means that prompts have no files.
+	Files *offload.Reader
 	// Definitions returns the tools that agents may have.
 	Definitions func() []tools.Definition
 	// Config of the agents. Each run has its own Tools. No run exceeds the Limits.
@@ -67,12 +70,13 @@ type agentArgs struct {
 	Tools    []string `json:"tools,omitempty" jsonschema:"names of the tools that the agent may use; default all"`
 	MaxTurns int      `json:"max_turns,omitempty" jsonschema:"the maximum number of the model's turns; at most the worker's limit"`
 	TimeoutS int64    `json:"timeout_s,omitempty" jsonschema:"the maximum duration in seconds"`
+	Files    []string `json:"files,omitempty" jsonschema:"ids of artifacts of this session that the user sent with the message; the model sees pictures among them"`
 	Fresh    bool     `json:"fresh,omitempty" jsonschema:"ignore the earlier messages of the session"`
 }
 
 // runAgent executes a call of the agent tool.
 func (c ToolsConfig) runAgent(ctx context.Context, call tools.Call, in agentArgs) *tools.Result {
-	if strings.TrimSpace(in.Prompt) == "" {
+	if strings.TrimSpace(in.Prompt) == "" && len(in.Files) == 0 {
 		return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "the prompt is empty"))
 	}
 	limits := c.Config.Limits
@@ -84,7 +88,11 @@ func (c ToolsConfig) runAgent(ctx context.Context, call tools.Call, in agentArgs
 	if err != nil {
 		return tools.Failure(err)
 	}
-	o, err := a.Run(ctx, call, Text(in.Prompt))
+	prompt, err := c.promptBlocks(ctx, call, in)
+	if err != nil {
+		return tools.Failure(err)
+	}
+	o, err := a.Run(ctx, call, prompt...)
 	if err != nil {
 		return tools.Failure(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base32"
+	"io"
 	"slices"
 	"strings"
 
@@ -24,6 +25,15 @@ type Incoming struct {
 	// Context is a text for the agent about the message, such as the message that it
 	// replies to.
 	Context string
+	// Files came with the message.
+	Files []Attachment
+}
+
+// Attachment is a file of a user.
+type Attachment struct {
+	Name string
+	// Open begins to read the file. An error of bus.Rejected is final.
+	Open func(ctx context.Context) (io.ReadCloser, error)
 }
 
 // Prompt returns the message for the agent, with a text instead of the Text.

@@ -109,8 +109,10 @@ type telegramMessage struct {
 	Text    string           `json:"text"`
 	Caption string           `json:"caption"`
 	ReplyTo *telegramMessage `json:"reply_to_message"`
-	// Kinds of content that is not text.
-	Photo, Voice, Audio, Video, Document, Sticker, Location, Contact json.RawMessage
+	// Content that is not text. The agent gets the first two.
+	Photo                                           []telegramFile
+	Document                                        *telegramFile
+	Voice, Audio, Video, Sticker, Location, Contact json.RawMessage
 }
 
 // updates gets the next updates, and confirms those before offset.
@@ -153,7 +155,8 @@ func (t *Telegram) handle(ctx context.Context, u telegramUpdate, inbox Inbox, lo
 			return nil
 		}
 		message := u.Message.incoming(chat)
-		if message.Text == "" && message.Context == "" {
+		message.Files = t.files(u.Message)
+		if message.Text == "" && message.Context == "" && message.Files == nil {
 			return nil // for example, somebody joined the group
 		}
 		if other, err := t.isForOtherBot(ctx, message.Text); other || err != nil {
@@ -216,7 +219,7 @@ func (m *telegramMessage) incoming(chat string) Incoming {
 	}
 	if kind := m.kind(); kind != "" {
 		about = append(about, "(The user sent "+kind+", which you cannot see.)")
-	} else if in.Text == "" {
+	} else if in.Text == "" && m.Photo == nil && m.Document == nil {
 		return in
 	}
 	if m.Chat.Type != "private" && m.Chat.Type != "" {
@@ -226,14 +229,14 @@ func (m *telegramMessage) incoming(chat string) Incoming {
 	return in
 }
 
-// kind names content that is not text.
+// kind names content that the agent does not get.
 func (m *telegramMessage) kind() string {
 	for _, kind := range []struct {
 		data json.RawMessage
 		name string
 	}{
-		{m.Photo, "a photo"}, {m.Voice, "a voice message"}, {m.Audio, "an audio file"}, {m.Video, "a video"},
-		{m.Document, "a file"}, {m.Sticker, "a sticker"}, {m.Location, "a location"}, {m.Contact, "a contact"},
+		{m.Voice, "a voice message"}, {m.Audio, "an audio file"}, {m.Video, "a video"},
+		{m.Sticker, "a sticker"}, {m.Location, "a location"}, {m.Contact, "a contact"},
 	} {
 		if kind.data != nil {
 			return kind.name

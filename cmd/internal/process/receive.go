@@ -49,7 +49,7 @@ func (p *parts) openReceivers(ctx context.Context) error {
 			return cli.Exit(cli.ExitUsage, "--receive %s: name a --channel of this process, once", name)
 		}
 		log := p.log.With().Str("channel", name).Logger()
-		inbox := agents.NewInbox(p.bus, p.notifier, name, channel, p.log)
+		inbox := agents.NewInbox(p.bus, p.notifier, p.store, name, channel, p.log)
 		switch channel := channel.(type) {
 		case poller:
 			if err := checkReceives(channel); err != nil {

@@ -1,0 +1,60 @@
+package agents
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/notify/channel"
+	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+const (
+	// maxAttached is the largest file of a message that the inbox takes, in bytes.
+	maxAttached = 20 << 20
+	// attachTimeout is how long a file may take; other messages wait meanwhile.
+	attachTimeout = 2 * time.Minute
+)
+
+// attach makes the files of a message artifacts of its session. Their ids follow from that of
+// the message, so a message that arrives again changes nothing. refused tells the agent
+// which files it does not get, and why.
+func (in *Inbox) attach(ctx context.Context, session string, m channel.Incoming) (ids []string, refused string, err error) {
+	for i, file := range m.Files {
+		call := tools.Call{ID: fmt.Sprintf("message-%s-file-%d", m.ID, i+1), Session: session}
+		rec, err := in.store(ctx, call, file)
+		if _, final := bus.Rejected(err); final || errors.Is(err, offload.ErrQuota) {
+			in.log.Warn().Err(err).Str("channel", in.channel).Str("session", tools.TokenOf(session)).Msg("cannot take the file of a message")
+			refused += fmt.Sprintf("(The user sent the file %q, which you cannot see: %v.)\n", tools.Excerpt(tools.OneLine(file.Name), 200), err)
+			continue
+		}
+		if err != nil {
+			return nil, "", err
+		}
+		ids = append(ids, rec.ID)
+	}
+	return ids, refused, nil
+}
+
+// store makes a file an artifact.
+func (in *Inbox) store(ctx context.Context, call tools.Call, file channel.Attachment) (offload.Record, error) {
+	ctx, cancel := context.WithTimeout(ctx, attachTimeout)
+	defer cancel()
+	content, err := file.Open(ctx)
+	if err != nil {
+		return offload.Record{}, err
+	}
+	data, err := io.ReadAll(io.LimitReader(content, maxAttached+1))
+	switch err := errors.Join(err, content.Close()); {
+	case err != nil:
+		return offload.Record{}, fmt.Errorf("read the file %q: %w", file.Name, err)
+	case len(data) > maxAttached:
+		return offload.Record{}, bus.Reject("too_large", fmt.Errorf("it has more than %d MB", maxAttached>>20))
+	}
+	return in.files.Attach(ctx, call, file.Name, io.NewSectionReader(bytes.NewReader(data), 0, int64(len(data))))
+}

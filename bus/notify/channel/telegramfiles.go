@@ -1,0 +1,87 @@
+package channel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+
+	"github.com/stevedore-bus/stevedore/bus"
+)
+
+// telegramMaxFile is the largest file that a bot can download, in bytes. Source:
+// https://core.telegram.org/bots/api#getfile
+const telegramMaxFile = 20 << 20
+
+// telegramFile is a photo in one size, or a document.
+type telegramFile struct {
+	ID   string `json:"file_id"`
+	Name string `json:"file_name"`
+	Type string `json:"mime_type"`
+	Size int64  `json:"file_size"`
+}
+
+// files returns the files of a message that the agent can read. A photo comes in several
+// sizes, the largest last.
+func (t *Telegram) files(m *telegramMessage) []Attachment {
+	var found []Attachment
+	if n := len(m.Photo); n > 0 {
+		found = append(found, t.file(m.Photo[n-1], "photo.jpg"))
+	}
+	if m.Document != nil {
+		found = append(found, t.file(*m.Document, "document"+fileEnding(m.Document.Type)))
+	}
+	return found
+}
+
+// fileEnding returns the usual ending of the names of files of a media type, or "".
+func fileEnding(mediaType string) string {
+	endings, err := mime.ExtensionsByType(mediaType)
+	if err != nil || len(endings) == 0 {
+		return ""
+	}
+	return endings[0]
+}
+
+func (t *Telegram) file(f telegramFile, name string) Attachment {
+	if f.Name != "" {
+		name = f.Name
+	}
+	return Attachment{Name: name, Open: func(ctx context.Context) (io.ReadCloser, error) {
+		if f.Size > telegramMaxFile {
+			return nil, bus.Reject("too_large", fmt.Errorf("it has more than %d MB, which the service does not let bots download", telegramMaxFile>>20))
+		}
+		var at struct {
+			Path string `json:"file_path"`
+		}
+		if err := t.request(ctx, "getFile", object{"file_id": f.ID}, &at); err != nil {
+			return nil, err
+		}
+		return t.download(ctx, at.Path)
+	}}
+}
+
+// download opens a file of the Bot API server. Its error is as for request.
+func (t *Telegram) download(ctx context.Context, path string) (io.ReadCloser, error) {
+	fail := func(err error) error { return fmt.Errorf("telegram download: %s", t.secrets.hideCause(err)) }
+	root, method, _ := strings.Cut(t.api, "/bot")
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, root+"/file/bot"+method+path, http.NoBody)
+	if err != nil {
+		return nil, bus.Reject("no_file", fail(err))
+	}
+	res, err := t.client.Do(req)
+	if err != nil {
+		return nil, fail(err)
+	}
+	if res.StatusCode == http.StatusOK {
+		return res.Body, nil
+	}
+	err = errors.Join(fail(errors.New(res.Status)), res.Body.Close())
+	if res.StatusCode >= 400 && res.StatusCode < 500 && res.StatusCode != http.StatusTooManyRequests {
+		return nil, bus.Reject("no_file", err)
+	}
+	return nil, err
+}
