@@ -91,6 +91,7 @@ var allowedImports = map[string][]string{
 	"tools/mcp":           {"tools", "tools/mcp/artifacts", "tools/mcp/command", "tools/mcp/wire", "tools/mcp/wrap", "tools/sandbox"},
 	"tools/mcp/wire":      {"tools/jsonform"},
 	"tools/mcp/command":   {"tools", "tools/sandbox"},
+	"tools/mcp/hosts":     {"state/durable", "tools/jsonform"},
 	"tools/mcp/artifacts": {"offload", "tools"},
 	"tools/mcp/wrap":      {"offload", "tools", "tools/mcp/artifacts", "tools/mcp/command", "tools/mcp/wire"},
 

@@ -46,7 +46,8 @@ its session with the header Stevedore-Session.
   stevedore mcp --http 127.0.0.1:8931 --token alice=file:alice.token --token bob=env:BOB_TOKEN
   stevedore mcp --server nats://bus.example.com --http :8931 --token team=file:team.token
 
-To keep the big results of another MCP server out of the prompt, see "stevedore mcp wrap".`
+To keep the big results of other MCP servers out of the prompt, see "stevedore mcp wrap", and
+"stevedore mcp install", which wraps the servers that a host already has.`
 
 type mcpOptions struct {
 	process.Options
@@ -79,7 +80,7 @@ func newMCPCommand() *cobra.Command {
 	flags.DurationVar(&o.wait, "wait", 50*time.Second, "`TIME` that a client without tasks waits for a result")
 	flags.Var(&o.links, "resource-links", linksUsage)
 	flags.BoolVar(&o.noSync, "no-sync", false, "let a server in this process acknowledge messages before they are synced to the disk")
-	cmd.AddCommand(newMCPWrapCommand())
+	cmd.AddCommand(newMCPWrapCommand(), newMCPInstallCommand(), newMCPUninstallCommand(), newMCPStatusCommand())
 	return cmd
 }
 
