@@ -3,6 +3,7 @@ package tools
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -43,6 +44,9 @@ type ResultEvent struct {
 	Outcome Outcome `json:"outcome"`
 	Result
 	Error *EventError `json:"error,omitempty"`
+	// Args is the start of the call's arguments, at most maxShownArgs bytes of JSON, so that
+	// people see what was asked.
+	Args string `json:"args_excerpt,omitempty"`
 	// Attempt is the number of the call's delivery, from 1.
 	Attempt int `json:"attempt"`
 	// Worker is the name of the worker that ran the call.
@@ -65,11 +69,19 @@ type EventError struct {
 	Message string `json:"message"`
 }
 
+// maxShownArgs is how much of a call's arguments its result keeps, in bytes.
+const maxShownArgs = 500
+
+// ShownArgs returns the start of the arguments of a call, for people.
+func ShownArgs(call Call) string {
+	return Excerpt(strings.ToValidUTF8(string(call.Args[:min(len(call.Args), 2*maxShownArgs)]), "\uFFFD"), maxShownArgs)
+}
+
 // NewResultEvent returns the event that answers call with res. The caller sets
 // Attempt, Worker, Digest and the times.
 func NewResultEvent(call Call, res *Result) ResultEvent {
 	e := ResultEvent{
-		ID: call.ID, Session: call.Session, Tool: call.Tool,
+		ID: call.ID, Session: call.Session, Tool: call.Tool, Args: ShownArgs(call),
 		Outcome: OutcomeOf(res), Result: *res,
 		Channel: call.Channel, ChatID: call.ChatID, Action: call.Action, Delivery: call.Delivery,
 	}

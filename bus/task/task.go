@@ -34,9 +34,12 @@ type Task struct {
 	ID      string `json:"id"`
 	Session string `json:"session"`
 	Tool    string `json:"tool,omitempty"`
-	State   State  `json:"state"`
-	Async   bool   `json:"async"`
-	Worker  string `json:"worker,omitempty"`
+	// Args is the start of the arguments; see tools.ResultEvent. It is empty while the call
+	// runs.
+	Args   string `json:"args_excerpt,omitempty"`
+	State  State  `json:"state"`
+	Async  bool   `json:"async"`
+	Worker string `json:"worker,omitempty"`
 	// QueuedAt is set until a worker has started the call, StartedAt after that, and
 	// EndedAt after the call has ended.
 	QueuedAt  time.Time      `json:"queued_at,omitzero"`
@@ -71,6 +74,9 @@ func (t Task) Text() string {
 	}
 	if t.Message != "" {
 		fmt.Fprintf(&b, "  %s", tools.Excerpt(tools.OneLine(t.Message), 120))
+	}
+	if t.Args != "" {
+		fmt.Fprintf(&b, "  %s", tools.Excerpt(tools.OneLine(t.Args), 120))
 	}
 	return b.String()
 }
@@ -148,7 +154,7 @@ const noWorker = "no worker is running it now; the server delivers it again when
 
 // apply updates the task with a result or completion.
 func (t *Task) apply(e tools.ResultEvent) {
-	t.Tool, t.Worker = e.Tool, e.Worker
+	t.Tool, t.Worker, t.Args = e.Tool, e.Worker, e.Args
 	t.call = tools.Call{ID: e.ID, Session: e.Session, Tool: e.Tool, Action: e.Action, Channel: e.Channel, ChatID: e.ChatID, Delivery: e.Delivery}
 	if t.StartedAt.IsZero() {
 		t.StartedAt = e.StartedAt
@@ -173,9 +179,12 @@ func (t *Task) setRunning(r RunningCall) {
 
 func (t *Task) setParked(p Parked) {
 	t.State, t.Tool, t.call, t.Message = p.State, p.Call.Tool, p.Call, p.Text()
+	t.Args = tools.ShownArgs(p.Call)
 	if t.StartedAt.IsZero() {
 		t.QueuedAt = p.Since
 	}
 }
 
-func (t *Task) setQueued(c unsettledCall) { t.Tool, t.call, t.QueuedAt = c.call.Tool, c.call, c.at }
+func (t *Task) setQueued(c unsettledCall) {
+	t.Tool, t.Args, t.call, t.QueuedAt = c.call.Tool, tools.ShownArgs(c.call), c.call, c.at
+}

@@ -158,6 +158,7 @@ function callDetail({ task, results }, state, reload) {
     running && task.state === "running" ? [load(p.total > 0 ? p.done / p.total : 0, p.total > 0 ? "run" : "run.busy"), h("p.hint", {}, (p.total > 0 ? Math.round(100 * p.done / p.total) + " %  " : "") + (p.message || ""))] : null,
     task.message && !(last && last.for_llm) ? h("p.problem", {}, task.message) : null,
     h("dl.facts", {}, facts.map(([k, v]) => h("div", {}, h("dt", {}, k), h("dd", {}, v)))),
+    task.args_excerpt ? [h("h3", {}, "Arguments"), h("pre.result", { tabindex: "0", "aria-label": "Arguments" }, task.args_excerpt)] : null,
     results.map(resultDetail),
   ];
 }
