@@ -152,7 +152,9 @@ func serveMCP(ctx context.Context, o mcpOptions, stdin io.Reader, stdout, stderr
 				}, g.Close, log, stderr)
 			}
 			in := &endNoter{Reader: stdin, ended: g.Close}
-			err := g.Stdio(ctx, tools.Token(o.session), wrap.Transport{Link: wrap.NewStream(in, stdout, nil)})
+			// Each call is answered after --wait, so all are when the limit is over.
+			link := wrap.Draining(wrap.NewStream(in, stdout, nil), o.wait+10*time.Second)
+			err := g.Stdio(ctx, tools.Token(o.session), wrap.Transport{Link: link})
 			if ctx.Err() != nil || errors.Is(err, io.EOF) {
 				return nil
 			}
