@@ -89,6 +89,9 @@ func TestWaitingSaveIsWithdrawn(t *testing.T) {
 
 // Many sessions, or large ones, must not keep new ones from being recorded.
 func TestFileFull(t *testing.T) {
+	if testing.Short() {
+		t.Skip("works alone on much data, which is slow under the race detector")
+	}
 	t.Parallel()
 	f := openFile(t, filepath.Join(t.TempDir(), "state.json"))
 	fill := func(prefix, value string, n int) {

@@ -132,6 +132,9 @@ func TestOneTickAfterAnOutage(t *testing.T) {
 // hours, the schedule waits, so that each due time has one tick. Otherwise the clock had
 // been wrong before, and the heartbeat restarts.
 func TestClockSetBackWhileDown(t *testing.T) {
+	if testing.Short() {
+		t.Skip("works alone on much data, which is slow under the race detector")
+	}
 	for name, tt := range map[string]struct {
 		ahead   time.Duration // of the clock, before it is corrected
 		firstIn time.Duration // the latest first tick afterwards

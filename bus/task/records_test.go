@@ -13,6 +13,9 @@ import (
 
 // A list that the caller interrupts is an error, not a shorter list.
 func TestInterruptedList(t *testing.T) {
+	if testing.Short() {
+		t.Skip("works alone on much data, which is slow under the race detector")
+	}
 	t.Parallel()
 	b := bustest.New(t)
 	const calls = 150
