@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -90,7 +91,7 @@ func (r *run) askModel(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	res.Usage.Cost = r.cfg.Price.cost(res.Usage)
+	res.Usage.Cost = cmp.Or(res.Usage.Cost, r.cfg.Price.Cost(res.Usage))
 	res.Content = slices.DeleteFunc(slices.Clone(res.Content), Block.isBlank)
 	r.cfg.OnStep(StepLogTurn)
 	err = r.append(ctx, Entry{

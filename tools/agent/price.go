@@ -7,7 +7,7 @@ type Price struct {
 	CachedInput float64
 }
 
-// cost returns what a usage costs.
-func (p Price) cost(u Usage) float64 {
+// Cost returns what a usage costs.
+func (p Price) Cost(u Usage) float64 {
 	return (float64(u.Input-u.CachedInput)*p.Input + float64(u.CachedInput)*p.CachedInput + float64(u.Output)*p.Output) / 1e6
 }

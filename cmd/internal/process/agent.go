@@ -4,6 +4,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
@@ -21,7 +22,9 @@ import (
 // AgentOptions are the settings of the agents that a process runs. Without a
 // model it runs none.
 type AgentOptions struct {
+	// Models are specs, or lists of a spec and those that answer while it is down.
 	Models        []string
+	fallbackAfter time.Duration
 	BaseURLs      []string
 	keyFiles      []string
 	system        string
@@ -39,7 +42,8 @@ const providerTemperature = -1
 
 // AddFlags adds the flags of agents.
 func (o *AgentOptions) AddFlags(flags *pflag.FlagSet) {
-	flags.StringArrayVar(&o.Models, "model", nil, "`SPEC` of a model for agents: anthropic:MODEL, openai:MODEL (any server with the chat completions API) or script:FILE. Repeat the flag to add models: the first is the default, calls choose others by their spec")
+	flags.StringArrayVar(&o.Models, "model", nil, "`SPEC` of a model for agents: anthropic:MODEL, openai:MODEL (any server with the chat completions API) or script:FILE. Repeat the flag to add models: the first is the default, calls choose others by their spec. SPEC,SPEC is a model and the one that answers while it is down")
+	flags.DurationVar(&o.fallbackAfter, "fallback-after", 30*time.Second, "`TIME` for which a model fails before the next one of its list answers; the model is tried again each minute")
 	flags.StringArrayVar(&o.BaseURLs, "base-url", nil, "`URL` of a server that speaks the model's protocol, such as http://localhost:11434/v1; with models of both providers, anthropic=URL or openai=URL; default ANTHROPIC_BASE_URL or OPENAI_BASE_URL")
 	flags.StringArrayVar(&o.keyFiles, "api-key-file", nil, "`FILE` with the model's API key, or anthropic=FILE or openai=FILE; default ANTHROPIC_API_KEY or OPENAI_API_KEY")
 	flags.StringVar(&o.system, "system", defaultSystem, "system `PROMPT` of agents")
@@ -75,14 +79,30 @@ func (o *AgentOptions) tools(b *bus.Bus, store offload.Store, notifier *notify.N
 		return nil, nil
 	}
 	setup := agents.NewToolsConfig(b, store, log)
-	setup.Definitions, setup.DefaultModel, setup.Models = definitions, o.Models[0], map[string]agent.Provider{}
-	for _, spec := range o.Models {
-		cfg, err := o.provider(spec)
-		if err != nil {
-			return nil, err
+	setup.Definitions, setup.Models = definitions, map[string]agent.Provider{}
+	prices, err := o.parsePrices()
+	if err != nil {
+		return nil, err
+	}
+	setup.Prices = prices
+	setup.DefaultModel = alternatives(o.Models[0])[0]
+	for _, list := range o.Models {
+		specs := alternatives(list)
+		var candidates []provider.Candidate
+		for _, spec := range specs {
+			cfg, err := o.provider(spec)
+			if err != nil {
+				return nil, err
+			}
+			model, err := provider.Open(spec, cfg)
+			if err != nil {
+				return nil, cli.Exit(cli.ExitUsage, "--model: %w", err)
+			}
+			candidates = append(candidates, provider.Candidate{Spec: spec, Provider: model, Price: prices[spec]})
 		}
-		if setup.Models[spec], err = provider.Open(spec, cfg); err != nil {
-			return nil, cli.Exit(cli.ExitUsage, "--model: %w", err)
+		setup.Models[specs[0]] = candidates[0].Provider
+		if len(candidates) > 1 {
+			setup.Models[specs[0]] = provider.NewFallback(o.fallbackAfter, log, candidates...)
 		}
 	}
 	setup.Config.System, setup.Config.Limits = o.system, o.limits
@@ -90,11 +110,6 @@ func (o *AgentOptions) tools(b *bus.Bus, store offload.Store, notifier *notify.N
 		setup.Config.Limits.MaxDepth = -1 // 0 means the default
 	}
 	setup.Config.ToolOutput, setup.Config.SendOutput = agent.ToolOutput(o.toolOutput), agents.OutputSender(notifier)
-	prices, err := o.parsePrices()
-	if err != nil {
-		return nil, err
-	}
-	setup.Prices = prices
 	setup.Config.Delivery = tools.Delivery(o.delivery)
 	if o.temperature != providerTemperature {
 		setup.Config.Temperature = &o.temperature
@@ -125,7 +140,7 @@ func (o *AgentOptions) check() error {
 	if err := o.checkLimits(); err != nil {
 		return err
 	}
-	for _, spec := range o.Models {
+	for _, spec := range o.specs() {
 		cfg, err := o.provider(spec)
 		if err != nil {
 			return err
@@ -151,6 +166,7 @@ func (o *AgentOptions) checkLimits() error {
 		{"token-budget", o.limits.TokenBudget, 0, ""},
 		{"max-tokens", int64(o.maxTokens), 1, ""},
 		{"context-tokens", o.contextTokens, 1, ""},
+		{"fallback-after", int64(o.fallbackAfter), 0, ""},
 	} {
 		if limit.value < limit.min {
 			return cli.Exit(cli.ExitUsage, "--%s %d: want %d or more%s", limit.flag, limit.value, limit.min, limit.hint)
@@ -170,6 +186,30 @@ var urlVariables = map[string]string{"anthropic": "ANTHROPIC_BASE_URL", "openai"
 func providerOf(spec string) string {
 	provider, _, _ := strings.Cut(spec, ":")
 	return provider
+}
+
+// alternatives returns the specs of a --model: that of a model, and those that answer while it
+// is down. A comma within the name of a model or of a file separates nothing.
+func alternatives(list string) []string {
+	var specs []string
+	for piece := range strings.SplitSeq(list, ",") {
+		switch kind, _, ok := strings.Cut(piece, ":"); {
+		case len(specs) == 0, ok && (kind == "script" || keyVariables[kind] != ""):
+			specs = append(specs, piece)
+		default:
+			specs[len(specs)-1] += "," + piece
+		}
+	}
+	return specs
+}
+
+// specs returns the specs of all models.
+func (o *AgentOptions) specs() []string {
+	var all []string
+	for _, list := range o.Models {
+		all = append(all, alternatives(list)...)
+	}
+	return all
 }
 
 // provider returns the server and the key of a model. A key is sent only to a
@@ -227,5 +267,5 @@ func (o *AgentOptions) forProvider(flag string, values []string, provider string
 }
 
 func (o *AgentOptions) hasModelOf(provider string) bool {
-	return slices.ContainsFunc(o.Models, func(spec string) bool { return providerOf(spec) == provider })
+	return slices.ContainsFunc(o.specs(), func(spec string) bool { return providerOf(spec) == provider })
 }

@@ -33,7 +33,7 @@ func (o *AgentOptions) parsePrices() (map[string]agent.Price, error) {
 			price.CachedInput = numbers[2]
 		}
 		spec := given[:cut]
-		if !slices.Contains(o.Models, spec) {
+		if !slices.Contains(o.specs(), spec) {
 			return nil, cli.Exit(cli.ExitUsage, "--price %s: no --model is %s", spec, spec)
 		}
 		prices[spec] = price

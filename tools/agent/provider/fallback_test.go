@@ -1,0 +1,102 @@
+package provider_test
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/tools/agent"
+	"github.com/stevedore-bus/stevedore/tools/agent/provider"
+)
+
+// model answers with its name, or fails.
+type model struct {
+	name    string
+	failure *agent.ProviderError
+	asked   int
+	probes  int
+}
+
+func (m *model) Complete(_ context.Context, req agent.Request) (agent.Response, error) {
+	m.asked++
+	if req.Probe {
+		m.probes++
+	}
+	if m.failure != nil {
+		return agent.Response{}, m.failure
+	}
+	return agent.Response{Model: m.name, Usage: agent.Usage{Input: 1e6}}, nil
+}
+
+var (
+	overloaded = &agent.ProviderError{Code: agent.CodeOverloaded, Retryable: true}
+	noCredit   = &agent.ProviderError{Code: agent.CodeNoCredit}
+	badRequest = &agent.ProviderError{Code: agent.CodeBadRequest}
+)
+
+// The second model answers while the first one is down, at its own price, and the first one
+// answers within a minute of its return.
+func TestFallback(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, second := &model{name: "first"}, &model{name: "second"}
+		var log bytes.Buffer
+		f := provider.NewFallback(30*time.Second, zerolog.New(&log),
+			provider.Candidate{Spec: "a", Provider: first, Price: agent.Price{Input: 5}}, provider.Candidate{Spec: "b", Provider: second, Price: agent.Price{Input: 1}})
+		ask := func() (answer string, cost float64) {
+			t.Helper()
+			res, err := f.Complete(t.Context(), agent.Request{})
+			if err != nil {
+				return err.(*agent.ProviderError).Code, 0
+			}
+			return res.Model, res.Usage.Cost
+		}
+		expect := func(when, want string, wantCost float64) {
+			t.Helper()
+			if got, cost := ask(); got != want || cost != wantCost {
+				t.Errorf("%s: %s answers for %v, want %s for %v", when, got, cost, want, wantCost)
+			}
+		}
+		expect("at first", "first", 5)
+		first.failure = overloaded
+		expect("a short failure", agent.CodeOverloaded, 0)
+		time.Sleep(29 * time.Second)
+		expect("a longer failure", agent.CodeOverloaded, 0)
+		time.Sleep(time.Second)
+		expect("after 30 s", "second", 1)
+		asked := first.asked
+		for range 50 {
+			time.Sleep(time.Second)
+			expect("while it is down", "second", 1)
+		}
+		if first.asked != asked {
+			t.Errorf("the model that is down was asked %d times in 50 s", first.asked-asked)
+		}
+		time.Sleep(10 * time.Second)
+		expect("a probe", "second", 1)
+		if first.asked != asked+1 || first.probes != 1 {
+			t.Errorf("after a minute, %d requests and %d probes", first.asked-asked, first.probes)
+		}
+		second.failure = badRequest
+		expect("the second rejects the request", agent.CodeBadRequest, 0)
+		time.Sleep(time.Minute)
+		expect("both fail, the first one for a time", agent.CodeOverloaded, 0)
+		first.failure, second.failure = nil, nil
+		expect("before the next probe", "second", 1)
+		time.Sleep(time.Minute)
+		expect("it is back", "first", 5)
+		first.failure = overloaded
+		expect("a new failure", agent.CodeOverloaded, 0)
+		first.failure = badRequest
+		expect("a request that no model takes", agent.CodeBadRequest, 0)
+		first.failure = noCredit
+		expect("no credit", "second", 1)
+		if n := strings.Count(log.String(), "the model is down; another one answers"); n != 2 || strings.Count(log.String(), "answers again") != 1 {
+			t.Errorf("log: %s", log.String())
+		}
+	})
+}
