@@ -64,6 +64,9 @@ type Config struct {
 	// Earlier, if not nil, returns the runs of a session that have no result and whose calls
 	// were accepted before that of a run. The run starts after they have ended.
 	Earlier func(ctx context.Context, session, run string) ([]string, error)
+	// CheckBudget, if not nil, is called before each turn of the model. An error with
+	// CodeCostBudget ends the run.
+	CheckBudget func(ctx context.Context, session string) error
 	// OutageTimeout is how long a run waits for a provider that fails temporarily, counted
 	// from the first failure. Until then, Run returns a *tools.Pause after each attempt. A
 	// negative value means that the run fails instead. Default a day.

@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
+
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // loop takes the next step that follows from the log until the run has an end.
@@ -50,10 +53,25 @@ func (r *run) loop(ctx context.Context) (Outcome, error) {
 			return r.interrupted(ctx)
 		case isPause(err):
 			return Outcome{}, err
+		case tools.CodeOf(err) == CodeCostBudget:
+			return r.finish(ctx, CostBudget, err)
 		default:
 			return r.waitOrFail(ctx, err)
 		}
 	}
+}
+
+// checkBudget returns an error if the run may ask its model no more. An error of the storage
+// makes the loop read the log again.
+func (r *run) checkBudget(ctx context.Context) error {
+	if r.cfg.CheckBudget == nil {
+		return nil
+	}
+	err := r.cfg.CheckBudget(ctx, r.session)
+	if err != nil && tools.CodeOf(err) != CodeCostBudget {
+		return fmt.Errorf("%w: %w", errLog, err)
+	}
+	return err
 }
 
 // limitReached returns the limit that the run has reached, or "".
@@ -70,6 +88,9 @@ func (r *run) limitReached(s *runState) Reason {
 // askModel gets the next turn and logs it unchanged, but for blank texts. No loop asks for
 // a logged turn again.
 func (r *run) askModel(ctx context.Context) error {
+	if err := r.checkBudget(ctx); err != nil {
+		return err
+	}
 	if err := r.shrinkHistory(ctx); err != nil {
 		return err
 	}

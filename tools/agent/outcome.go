@@ -17,7 +17,9 @@ const (
 	// The run reached one of its limits.
 	TurnLimit   Reason = "turn_limit"
 	TokenBudget Reason = "token_budget"
-	Deadline    Reason = "deadline"
+	// CostBudget: the budget of the day is spent; see Config.CheckBudget.
+	CostBudget Reason = "cost_budget"
+	Deadline   Reason = "deadline"
 	// Cancelled: a client cancelled the call.
 	Cancelled Reason = "cancelled"
 	// Truncated: the last turn reached the maximum length of a turn.
@@ -29,6 +31,9 @@ const (
 	// Abandoned: no process continued the run.
 	Abandoned Reason = "abandoned"
 )
+
+// CodeCostBudget is the code of an error of Config.CheckBudget that ends a run.
+const CodeCostBudget = "cost_budget"
 
 // Outcome is how a run ended.
 type Outcome struct {
@@ -58,6 +63,8 @@ func (o Outcome) Err() error {
 		return tools.Errorf("turn_limit", "the agent stopped before it was done: it reached its limit of %d turns", o.Turns)
 	case TokenBudget:
 		return tools.Errorf("token_budget", "the agent stopped before it was done: it used %d tokens and so exhausted its budget", o.Usage.Total()+o.SubagentTokens)
+	case CostBudget:
+		return tools.Errorf(CodeCostBudget, "the agent stopped before it was done: %s", o.Error.Message)
 	case Deadline:
 		return tools.Errorf(tools.CodeTimeout, "the agent ran out of time before it was done, after %d turns", o.Turns)
 	case Cancelled:

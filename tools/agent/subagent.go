@@ -47,6 +47,16 @@ func SubagentSession(call tools.Call) string {
 	return fmt.Sprintf("sub/%s/%s", call.SessionToken(), call.IDToken())
 }
 
+// ParentSession returns the token of the session that started a sub-agent, if session is that
+// of one.
+func ParentSession(session string) (token string, ok bool) {
+	path := strings.Split(session, "/")
+	if len(path) != 3 || path[0] != "sub" {
+		return "", false
+	}
+	return path[1], true
+}
+
 // DepthOf returns the depth at which a subagent call runs.
 func DepthOf(call tools.Call) int {
 	var in struct {

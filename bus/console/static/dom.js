@@ -100,7 +100,7 @@ export function load(part, kind = "run") {
 
 const kinds = {
   done: "done", completed: "done", succeeded: "done", end_turn: "done", async: "wait", queued: "wait", waiting: "wait", open: "run", running: "run", input_required: "warn",
-  failed: "bad", unknown: "bad", timeout: "bad", timed_out: "bad", turn_limit: "warn", token_budget: "warn", deadline: "warn",
+  failed: "bad", unknown: "bad", timeout: "bad", timed_out: "bad", turn_limit: "warn", token_budget: "warn", cost_budget: "warn", deadline: "warn",
   truncated: "warn", refused: "warn", abandoned: "bad", cancelled: "off",
 };
 export const kindOf = state => kinds[state] || "off";

@@ -105,7 +105,11 @@ func newTypist(t *testing.T) typist {
 				close(p.shown)
 				return
 			}
-			p.shown <- string(buf[:n])
+			select {
+			case p.shown <- string(buf[:n]):
+			default: // the prompt writes without end
+				_ = child.Process.Kill()
+			}
 		}
 	}()
 	p.await("> ")
@@ -146,7 +150,11 @@ func (p typist) hears(want heard) {
 	p.Helper()
 	var got heard
 	if err := p.heard.Decode(&got); err != nil || got != want {
-		p.Fatalf("the prompt read %q, %s, %v; want %q, %s", excerpt(got.Text), got.Err, err, excerpt(want.Text), want.Err)
+		var shown strings.Builder
+		for len(p.shown) > 0 {
+			shown.WriteString(<-p.shown)
+		}
+		p.Fatalf("the prompt read %q, %s, %v; want %q, %s; the screen shows %q", excerpt(got.Text), got.Err, err, excerpt(want.Text), want.Err, excerpt(shown.String()))
 	}
 }
 

@@ -25,6 +25,8 @@ type AgentOptions struct {
 	// Models are specs, or lists of a spec and those that answer while it is down.
 	Models        []string
 	fallbackAfter time.Duration
+	budget        string
+	sessionBudget string
 	BaseURLs      []string
 	keyFiles      []string
 	system        string
@@ -56,6 +58,8 @@ func (o *AgentOptions) AddFlags(flags *pflag.FlagSet) {
 	flags.Int64Var(&o.contextTokens, "context-tokens", 150_000, "approximate number of `TOKENS` above which the oldest tool results, and then the oldest turns, are moved out of the conversation")
 	flags.StringVar(&o.toolOutput, "tool-output", string(agent.OutputLast), "`WHICH` tool results the user sees as messages before the agent's reply: last (of the run's last tool), all (each when its tool ends) or none")
 	flags.StringArrayVar(&o.prices, "price", nil, "`SPEC=INPUT,OUTPUT[,CACHED]`: what a million tokens of a model cost, in any currency, such as openai:gpt=2.5,10; stevedore sessions then shows the cost")
+	flags.StringVar(&o.budget, "budget", "", "`AMOUNT/day` that the models may cost in all sessions, such as 5/day, from 00:00 UTC; needs --price for each model")
+	flags.StringVar(&o.sessionBudget, "session-budget", "", "`AMOUNT/day` that the models may cost in one session and its sub-agents; needs --price for each model")
 	flags.StringVar(&o.delivery, "delivery", string(tools.DeliverBoth), "`WHO` gets the completion of a background task that an agent starts: user (on the channel), parent (the conversation that started it) or both; the user is always told of a failure")
 }
 
@@ -110,6 +114,9 @@ func (o *AgentOptions) tools(b *bus.Bus, store offload.Store, notifier *notify.N
 		setup.Config.Limits.MaxDepth = -1 // 0 means the default
 	}
 	setup.Config.ToolOutput, setup.Config.SendOutput = agent.ToolOutput(o.toolOutput), agents.OutputSender(notifier)
+	if setup.Config.CheckBudget, err = o.checkBudget(b, log); err != nil {
+		return nil, err
+	}
 	setup.Config.Delivery = tools.Delivery(o.delivery)
 	if o.temperature != providerTemperature {
 		setup.Config.Temperature = &o.temperature
@@ -127,6 +134,9 @@ func (o *AgentOptions) check() error {
 		return cli.Exit(cli.ExitUsage, "--tool-output %q: want last, all or none", o.toolOutput)
 	}
 	if _, err := o.parsePrices(); err != nil {
+		return err
+	}
+	if _, err := o.checkBudget(nil, zerolog.Nop()); err != nil {
 		return err
 	}
 	switch tools.Delivery(o.delivery) {

@@ -1,10 +1,15 @@
 package process
 
 import (
+	"context"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )
@@ -39,4 +44,38 @@ func (o *AgentOptions) parsePrices() (map[string]agent.Price, error) {
 		prices[spec] = price
 	}
 	return prices, nil
+}
+
+// checkBudget returns what checks the budgets before each turn, or nil if there is none.
+func (o *AgentOptions) checkBudget(b *bus.Bus, log zerolog.Logger) (func(ctx context.Context, session string) error, error) {
+	all, err := parseBudget("budget", o.budget)
+	if err != nil {
+		return nil, err
+	}
+	perSession, err := parseBudget("session-budget", o.sessionBudget)
+	if err != nil || all+perSession == 0 {
+		return nil, err
+	}
+	prices, err := o.parsePrices()
+	if err != nil {
+		return nil, err
+	}
+	for _, spec := range o.specs() {
+		if _, ok := prices[spec]; !ok {
+			return nil, cli.Exit(cli.ExitUsage, "a budget needs the prices of all models; add --price %s=INPUT,OUTPUT", spec)
+		}
+	}
+	return agents.NewBudget(b, all, perSession, log).Check, nil
+}
+
+// parseBudget returns the amount of a budget for a day; 0 if there is none.
+func parseBudget(flag, text string) (float64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	amount, err := strconv.ParseFloat(strings.TrimSuffix(text, "/day"), 64)
+	if err != nil || !(amount > 0 && amount < 1e9) {
+		return 0, cli.Exit(cli.ExitUsage, "--%s %q: want an amount above 0 for a day, such as 5/day", flag, text)
+	}
+	return amount, nil
 }

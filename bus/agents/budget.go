@@ -1,0 +1,123 @@
+package agents
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/agent"
+)
+
+// Budget limits what agents may cost on one day (UTC), in the currency of the prices. The
+// conversations have the cost of each turn, so all workers know the same sum, also after a
+// restart; a conversation that was deleted does not count any more. It is safe for
+// concurrent use.
+type Budget struct {
+	bus        *bus.Bus
+	log        zerolog.Logger
+	all        float64 // of all sessions; 0 means no limit
+	perSession float64 // of a session with its sub-agents; 0 means no limit
+
+	mu     sync.Mutex
+	day    time.Time
+	next   uint64 // sequence of the first entry that is not counted
+	total  float64
+	costs  map[string]float64 // by the token of the session, without sub-agents
+	parent map[string]string  // of the session of a sub-agent
+	warned map[string]bool    // "" stands for all sessions
+}
+
+// NewBudget returns the budget of the agents of a bus: for all sessions, and for each.
+func NewBudget(b *bus.Bus, all, perSession float64, log zerolog.Logger) *Budget {
+	return &Budget{bus: b, log: log, all: all, perSession: perSession}
+}
+
+// warnAt is the part of a budget that the log warns at.
+const warnAt = 0.8
+
+// Check returns an error with the code agent.CodeCostBudget if the session, a token, has no
+// budget left. Another error means that the conversations cannot be read.
+func (u *Budget) Check(ctx context.Context, session string) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if err := u.count(ctx); err != nil {
+		return fmt.Errorf("read what the agents cost: %w", err)
+	}
+	root := u.rootOf(session)
+	spent := 0.0
+	for s, cost := range u.costs {
+		if u.rootOf(s) == root {
+			spent += cost
+		}
+	}
+	if err := u.check("", "of all sessions", u.total, u.all); err != nil {
+		return err
+	}
+	return u.check(root, "of the session "+root, spent, u.perSession)
+}
+
+func (u *Budget) check(scope, whose string, spent, limit float64) error {
+	switch {
+	case limit <= 0 || spent < warnAt*limit:
+		return nil
+	case spent >= limit:
+		return tools.Errorf(agent.CodeCostBudget, "the budget %s, %.2f a day, is spent: %.2f since 00:00 UTC. It begins anew at 00:00 UTC, or when an operator raises it", whose, limit, spent)
+	case !u.warned[scope]:
+		u.warned[scope] = true
+		u.log.Warn().Float64("spent", spent).Float64("budget", limit).Msg("80 % of today's budget " + whose + " is spent")
+	}
+	return nil
+}
+
+// count reads the entries of the day that are not counted yet.
+func (u *Budget) count(ctx context.Context) error {
+	today := time.Now().UTC().Truncate(24 * time.Hour)
+	q := bus.Query{Subject: u.bus.Session("*"), From: u.next}
+	if !today.Equal(u.day) {
+		u.day, u.next, u.total = today, 0, 0
+		u.costs, u.parent, u.warned = map[string]float64{}, map[string]string{}, map[string]bool{}
+		q.From, q.Since = 0, today
+	}
+	for m, err := range u.bus.Read(ctx, bus.Sessions, q) {
+		if err != nil {
+			return err
+		}
+		u.next = m.Sequence + 1
+		e, err := agent.DecodeEntry(m.Body)
+		if err != nil || m.At.Before(today) {
+			continue
+		}
+		token := u.bus.Split(m.Subject)[1]
+		if e.Call != nil && e.Call.SessionToken() == token {
+			if parent, ok := agent.ParentSession(e.Call.Session); ok {
+				u.parent[token] = parent
+			}
+		}
+		if e.Usage != nil {
+			u.total += e.Usage.Cost
+			u.costs[token] += e.Usage.Cost
+		}
+	}
+	return nil
+}
+
+// rootOf returns the session that started a sub-agent, or the session itself.
+func (u *Budget) rootOf(session string) string {
+	for range maxNesting {
+		parent, ok := u.parent[session]
+		if !ok {
+			break
+		}
+		session = parent
+	}
+	return session
+}
+
+// maxNesting bounds the search for the session of a sub-agent: sessions may have been named
+// to form a circle.
+const maxNesting = 10

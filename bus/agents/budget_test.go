@@ -1,0 +1,73 @@
+package agents
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/session"
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/agent"
+)
+
+// The budget counts what the conversations of the day cost: a sub-agent counts for the session
+// that started it, and the next day begins anew.
+func TestBudget(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		log, last := session.New(b), map[string]uint64{}
+		add := func(name string, e agent.Entry) {
+			t.Helper()
+			token := tools.TokenOf(name)
+			body, err := json.Marshal(e)
+			if err == nil {
+				last[token], err = log.Append(t.Context(), token, last[token], body)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		turn := func(name string, cost float64) {
+			add(name, agent.Entry{Kind: agent.KindAssistant, Usage: &agent.Usage{Cost: cost}})
+		}
+		var out bytes.Buffer
+		budget := NewBudget(b, 10, 4, zerolog.New(&out))
+		check := func(u *Budget, name, want string) {
+			t.Helper()
+			err := u.Check(t.Context(), tools.TokenOf(name))
+			switch {
+			case want == "" && err != nil, want != "" && (err == nil || tools.CodeOf(err) != agent.CodeCostBudget || !strings.Contains(err.Error(), want)):
+				t.Errorf("session %s: %v, want %q", name, err, want)
+			}
+		}
+		child := agent.SubagentSession(tools.Call{ID: "c", Session: "a"})
+		turn("a", 3)
+		check(budget, "a", "")
+		add(child, agent.Entry{Kind: agent.KindUser, Call: &tools.Call{ID: "c", Session: child, Tool: agent.SubagentTool}})
+		turn(child, 1.5)
+		for _, u := range []*Budget{budget, NewBudget(b, 10, 4, zerolog.Nop())} { // a worker that starts now knows the same
+			check(u, "a", "of the session a, 4.00 a day, is spent: 4.50")
+			check(u, child, "of the session a, 4.00 a day")
+			check(u, "b", "")
+		}
+		// A session that names itself as a sub-agent forms a circle.
+		add("circle", agent.Entry{Kind: agent.KindUser, Call: &tools.Call{ID: "x", Session: "circle"}})
+		turn("b", 3.9)
+		check(budget, "b", "")
+		check(budget, "b", "")
+		if n := strings.Count(out.String(), "80 % of today's budget of the session b is spent"); n != 1 {
+			t.Errorf("the log warns %d times: %s", n, out.String())
+		}
+		turn("c", 2)
+		check(budget, "d", "of all sessions, 10.00 a day, is spent: 10.40")
+		time.Sleep(24 * time.Hour)
+		check(budget, "a", "")
+		turn("a", 4)
+		check(budget, "a", "of the session a")
+	})
+}
