@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -225,6 +226,11 @@ func showSession(out io.Writer, entries []agent.Entry) error {
 		var err error
 		switch {
 		case e.Message != nil:
+			if len(e.Files) > 0 {
+				if err = printEntry(e, "instructions from "+cli.Printable(out, strings.Join(e.Files, ", ")), ""); err != nil {
+					return err
+				}
+			}
 			for _, block := range e.Message.Content {
 				switch block.Type {
 				case agent.TypeText:

@@ -22,6 +22,8 @@ type ToolRunner interface {
 type Config struct {
 	// System is the system prompt.
 	System string
+	// InstructionFiles are the files that System comes from; the log names them.
+	InstructionFiles []string
 	// Tools are all tools that the model may call.
 	Tools []tools.Definition
 	// Limits of a run and of its sub-agents.

@@ -31,6 +31,8 @@ type ToolsConfig struct {
 	Prices        map[string]Price
 	Runner        ToolRunner
 	Conversations Conversations
+	// Instructions of the operator follow the system prompt. Nil means none.
+	Instructions *Instructions
 	// Files reads the files that users send. Nil means that prompts have no files.
 	Files *offload.Reader
 	// Definitions returns the tools that agents may have.
@@ -118,6 +120,13 @@ func (c ToolsConfig) newAgent(limits Limits, system string, toolNames []string) 
 	cfg := c.Config
 	cfg.Limits, cfg.System = limits, cmp.Or(system, cfg.System)
 	cfg.Tools, cfg.Price = nil, c.Prices[model]
+	if c.Instructions != nil {
+		text, err := c.Instructions.Read()
+		if err != nil {
+			return nil, err
+		}
+		cfg.System, cfg.InstructionFiles = strings.TrimSpace(cfg.System+"\n\n"+text.Text), text.Files
+	}
 	for _, def := range c.Definitions() {
 		if limits.allowsTool(def.Name) {
 			cfg.Tools = append(cfg.Tools, withoutLimitsArg(def))

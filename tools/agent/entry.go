@@ -48,6 +48,8 @@ type Entry struct {
 	Limits *Limits `json:"grant,omitempty"`
 	// Fresh, in a user entry: the model sees nothing of the earlier entries.
 	Fresh bool `json:"fresh,omitempty"`
+	// Files, in a user entry, are those whose instructions the run began with.
+	Files []string `json:"files,omitempty"`
 	// ToolOutput, in a user entry; see Config.
 	ToolOutput ToolOutput `json:"tool_output,omitempty"`
 	// StopReason, Usage and Model of an assistant entry; Usage also of a compacted

@@ -31,7 +31,7 @@ var refusals = []struct {
 	refusal Refusal
 }{
 	{regexp.MustCompile(`(?i)network is unreachable|could not resolve|name resolution|temporary failure in name|no such host|enotfound|eai_again|nodename nor servname|failed to lookup address|unable to resolve host|name or service not known|could not connect to server|connection refused|econnrefused|socket.*permission denied`), NoNetwork},
-	{regexp.MustCompile(`(?i)(\.git\b|\.vscode|\.husky|\.claude|\.cursor).*(read-only file system|device or resource busy)`), Protected},
+	{regexp.MustCompile(`(?i)(\.git\b|\.vscode|\.husky|\.claude|\.cursor|\.agents|agents\.md|skill\.md|claude\.md).*(read-only file system|device or resource busy)`), Protected},
 	{regexp.MustCompile(`(?i)read-only file system|erofs|device or resource busy|ebusy`), ReadOnly},
 	{regexp.MustCompile(`(?i)permission denied|eacces|operation not permitted|eperm`), Unreadable},
 	{regexp.MustCompile(`(?i)too many open files|emfile`), OpenFiles},

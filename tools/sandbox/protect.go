@@ -12,12 +12,13 @@ import (
 
 // executed are the names of directories and files whose content programs execute when a person
 // merely enters or opens the workspace, outside of the sandbox: version control (hooks, and
-// programs that the configuration names), editors and agents. A write there would become an
-// execution. Files that a person executes on purpose (Makefile, package.json) are not here.
+// programs that the configuration names), editors and agents, and the files whose instructions
+// agents follow. A write there would become an execution. Files that a person executes on purpose (Makefile, package.json) are not here.
 var executed = []string{
 	".git", "git~1", ".hg", ".jj",
 	".vscode", ".idea", ".zed", ".fleet", ".devcontainer", ".devcontainer.json", ".husky", ".envrc",
 	".mcp.json", ".claude", ".cursor", ".gemini", ".codex", ".kiro", ".windsurf", ".roo", ".continue", ".opencode", "opencode.json", "opencode.jsonc",
+	".agents", "agents.md", "skill.md", "claude.md", "gemini.md",
 }
 
 // versionControl is how many of executed are repositories.

@@ -78,11 +78,19 @@ func (o *AgentOptions) queues() []string {
 
 // tools returns the tools that run agents, if there is a model. definitions lists
 // the tools that the agents may use.
-func (o *AgentOptions) tools(b *bus.Bus, store offload.Store, notifier *notify.Notifier, definitions func() []tools.Definition, log zerolog.Logger) ([]tools.Tool, error) {
+func (o *AgentOptions) tools(b *bus.Bus, store offload.Store, notifier *notify.Notifier, definitions func() []tools.Definition, workspace string, log zerolog.Logger) ([]tools.Tool, error) {
 	if !o.Enabled() {
 		return nil, nil
 	}
 	setup := agents.NewToolsConfig(b, store, log)
+	instructions, err := agent.FindInstructions(workspace)
+	if err != nil {
+		return nil, err
+	}
+	if files := instructions.Files(); len(files) > 0 {
+		log.Info().Strs("files", files).Msg("agents follow the instructions in these files")
+	}
+	setup.Instructions = instructions
 	setup.Definitions, setup.Models = definitions, map[string]agent.Provider{}
 	prices, err := o.parsePrices()
 	if err != nil {

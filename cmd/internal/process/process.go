@@ -144,7 +144,7 @@ func (p *parts) openTools(ctx context.Context) error {
 		return err
 	}
 	p.registry = tools.NewRegistry(p.log)
-	agents, err := p.Agents.tools(p.bus, p.store, p.notifier, p.registry.Definitions, p.log)
+	agents, err := p.Agents.tools(p.bus, p.store, p.notifier, p.registry.Definitions, p.Workspace, p.log)
 	if err != nil {
 		return err
 	}
