@@ -73,7 +73,7 @@ func newMCPWrapCommand() *cobra.Command {
 			if len(args) == 0 {
 				return cli.Exit(cli.ExitUsage, "the command or the URL of the MCP server is missing; usage: %s", cmd.UseLine())
 			}
-			if o.tools != "one" && o.tools != "all" {
+			if cmd.Flags().Changed("tools") && o.tools != "one" && o.tools != "all" {
 				return cli.Exit(cli.ExitUsage, "--tools %q: want one or all", o.tools)
 			}
 			if err := process.CheckOffload(o.Offload); err != nil {
@@ -95,7 +95,7 @@ func newMCPWrapCommand() *cobra.Command {
 	flags.DurationVar(&o.timeout, "call-timeout", 10*time.Minute, "`TIME` after which a request without response or progress is cancelled")
 	flags.StringArrayVar(&o.headers, "header", nil, "`NAME=VALUE` of a header for each request to the URL; for a secret, VALUE is env:VARIABLE or file:PATH")
 	flags.Var(&o.links, "resource-links", linksUsage)
-	flags.StringVar(&o.tools, "tools", "one", "`one or all`: add one tool that reads stored results, or the six of a worker, whose definitions are part of every request")
+	flags.StringVar(&o.tools, "tools", "", "`one or all`: add one tool that reads stored results, or the six of a worker, whose definitions are part of every request; default one, in opencode after the first result was stored")
 	o.Store.AddDiskFlags(flags)
 	process.AddOffloadFlags(flags, &o.Offload)
 	return cmd
@@ -113,6 +113,7 @@ func mcpWrap(ctx context.Context, o mcpWrapOptions, argv []string, stdin io.Read
 	if err != nil {
 		return err
 	}
+	late := o.tools == "" && o.session == "" && o.http.address == "" // else there may be results, or a client that hears no changes
 	o.session = cmp.Or(o.session, "mcp-"+strings.ToLower(rand.Text()[:16]))
 	guard, err := o.http.guard(o.session, o.Connection.Data, stderr)
 	if err != nil {
@@ -128,7 +129,7 @@ func mcpWrap(ctx context.Context, o mcpWrapOptions, argv []string, stdin io.Read
 	}
 	proxy := func(session string) wrap.Config {
 		return wrap.Config{
-			Name: name, Session: session, Store: store, Offload: o.Offload, Family: o.tools == "all", CallTimeout: o.timeout, Links: o.links, Log: log,
+			Name: name, Session: session, Store: store, Offload: o.Offload, Family: o.tools == "all", LateTools: late, CallTimeout: o.timeout, Links: o.links, Log: log,
 			Reader: offload.ReaderConfig{JQCommand: process.JQCommand()},
 			Server: server,
 		}

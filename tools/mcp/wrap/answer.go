@@ -233,14 +233,18 @@ func (p *proxy) opened(r *request, m *wire.Message) *wire.Message {
 		version, _ := wire.Text(wire.Get(m.Result, "protocolVersion"))
 		p.version = max(p.version, version)
 	}
+	h := p.hosted.Load()
+	if capabilities == nil || h == nil {
+		return m
+	}
 	added := wire.ObjectOf(capabilities)
 	for _, name := range []string{"tools", "resources"} {
-		if _, ok := p.capabilities[name]; !ok {
+		if _, ok := p.capabilities[name]; !ok && (name == "tools" || !h.host.resourceTools) {
 			added = added.With(name, json.RawMessage("{}"))
 		}
 	}
-	if capabilities == nil || p.hosted.Load() == nil || len(added) == len(p.capabilities) {
-		return m
+	if p.lateLocked() {
+		added = added.With("tools", wire.Set(added.Get("tools"), json.RawMessage("true"), "listChanged"))
 	}
 	return m.With("result", wire.Set(m.Result, added.Text(), "capabilities"))
 }
@@ -289,7 +293,11 @@ func (p *proxy) respond(ctx context.Context, c *connection, r *request, m *wire.
 		p.cfg.Log.Warn().Str("server", p.cfg.Name).Str("method", r.Method).Err(err).Msg("cannot handle a response")
 		p.fail(r, fmt.Sprintf("The MCP server %s sent a response that the proxy cannot handle: %s", p.cfg.Name, tools.Excerpt(err.Error(), 300)))
 	case short != nil:
+		if r.Method != "tools/list" {
+			p.offerReading(ctx)
+		}
 		p.toClient(m.With("result", short))
+		p.noteListed(r)
 	default:
 		p.toClient(m)
 	}

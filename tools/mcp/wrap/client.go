@@ -166,7 +166,11 @@ func (p *proxy) local(r *request) func(context.Context) (fields, error) {
 		}
 	case r.Method == "tools/list" && p.lacks("tools"):
 		return func(context.Context) (fields, error) {
-			return r.result(fields{"tools": h.reading.List(func(name string) string { return name })}), nil
+			list := []*mcp.Tool{}
+			if p.offersReading() {
+				list = h.reading.List(func(name string) string { return name })
+			}
+			return r.result(fields{"tools": list}), nil
 		}
 	case r.Method == "resources/list" && p.lacks("resources"):
 		return func(ctx context.Context) (fields, error) { return p.listArtifacts(ctx, r) }
@@ -188,6 +192,7 @@ func (p *proxy) respondLocally(ctx context.Context, r *request, answer func(cont
 		p.toClient(wire.ErrorResponse(r.ID, wire.CodeInvalidParams, err.Error()))
 	default:
 		p.toClient(wire.Response(r.ID, result))
+		p.noteListed(r)
 	}
 }
 

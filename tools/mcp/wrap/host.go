@@ -15,19 +15,27 @@ type host struct {
 	inline    int64  // longer results are stored
 	reference int    // the longest reference
 	page      int    // the longest answer of a reading tool
+	// late tells that it lists changed tools before the next request to the model, also in
+	// sub-agents. Those of Claude Code keep their list; Codex and Gemini CLI do not list again.
+	late bool
+	// resourceTools tells that it offers three tools of its own, with 1,400 to 2,100
+	// characters, if a server has resources. The proxy then adds no resources.
+	resourceTools bool
 }
 
 // hosts are the clients whose limits are known. They show up to 25,000 tokens (Claude Code),
 // 48,000 characters (opencode) or 40,000 (Gemini CLI) of a result, and give the rest as a
 // file; Codex and Copilot CLI cut what has more than 10,000 bytes, and its middle is lost.
+// The last two columns were measured with Claude Code 2.1.197, Codex 0.169.0, Gemini CLI
+// 0.61.0 and opencode 1.18.33.
 var hosts = []host{
-	{"claude-code", 10_000, 800, 0},
-	{"codex", 9_000, 800, 8_500},
-	{"copilot", 9_000, 800, 8_500},
-	{"github-copilot", 9_000, 800, 8_500},
-	{"gemini-cli", 10_000, 800, 0},
-	{"opencode", 10_000, 800, 0},
-	{"qwen", 10_000, 800, 0},
+	{client: "claude-code", inline: 10_000, reference: 800, resourceTools: true},
+	{client: "codex", inline: 9_000, reference: 800, page: 8_500},
+	{client: "copilot", inline: 9_000, reference: 800, page: 8_500},
+	{client: "github-copilot", inline: 9_000, reference: 800, page: 8_500},
+	{client: "gemini-cli", inline: 10_000, reference: 800},
+	{client: "opencode", inline: 10_000, reference: 800, late: true, resourceTools: true},
+	{client: "qwen", inline: 10_000, reference: 800},
 }
 
 func hostOf(client string) host {
@@ -55,7 +63,9 @@ func newHosted(cfg Config, h host) (*hosted, error) {
 	cfg.Reader.MaxChars = cmp.Or(cfg.Reader.MaxChars, h.page)
 	reader := offload.NewReader(cfg.Store, cfg.Reader)
 	reading, err := artifacts.NewTools(reader, cfg.Family, int64(cfg.Reader.MaxChars))
-	return &hosted{h, reader, reading, newShrinker(cfg)}, err
+	shrinker := newShrinker(cfg)
+	shrinker.noURI = h.resourceTools
+	return &hosted{h, reader, reading, shrinker}, err
 }
 
 // setClientLocked notes the name of the client. Its host may have other limits than those

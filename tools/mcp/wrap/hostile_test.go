@@ -22,12 +22,18 @@ type raw struct {
 	out   *bufio.Reader
 	dir   string
 	ended chan error
+	// capabilities are those of the answer to initialize.
+	capabilities map[string]any
 }
 
 // wrapRaw wraps this test program in a role, and opens a session.
 func wrapRaw(t *testing.T, role string, client ...string) *raw {
 	t.Helper()
-	client = append(client, "raw")
+	return wrapRawWith(t, role, append(client, "raw")[0], Config{})
+}
+
+func wrapRawWith(t *testing.T, role, client string, cfg Config) *raw {
+	t.Helper()
 	store, err := disk.Open(t.TempDir(), offload.StoreConfig{})
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +42,8 @@ func wrapRaw(t *testing.T, role string, client ...string) *raw {
 	proxyIn, clientOut := io.Pipe()
 	c := &raw{in: clientOut, out: bufio.NewReader(clientIn), dir: t.TempDir(), ended: make(chan error, 1)}
 	go func() {
-		c.ended <- Run(t.Context(), NewStream(proxyIn, proxyOut, func() { proxyOut.Close() }), Config{Name: "test server", Session: "s", Store: store, Server: startProgram(role, c.dir)})
+		cfg.Name, cfg.Session, cfg.Store, cfg.Server = "test server", "s", store, startProgram(role, c.dir)
+		c.ended <- Run(t.Context(), NewStream(proxyIn, proxyOut, func() { proxyOut.Close() }), cfg)
 	}()
 	t.Cleanup(func() {
 		c.in.Close()
@@ -51,8 +58,8 @@ func wrapRaw(t *testing.T, role string, client ...string) *raw {
 		}
 		store.Close()
 	})
-	c.say(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"`+client[0]+`","version":"1"}}}`)
-	c.response(t, "0")
+	c.say(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"`+client+`","version":"1"}}}`)
+	c.capabilities, _ = c.response(t, "0").Result["capabilities"].(map[string]any)
 	c.say(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	return c
 }

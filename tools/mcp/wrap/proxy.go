@@ -52,6 +52,7 @@ type proxy struct {
 	known        map[string]toolInfo // the server's tools
 	listed       bool                // known is complete
 	taskTools    map[string]string   // the tools of tasks, by their ids
+	relisted     chan struct{}       // nil until the client is told of late tools; closed when it has listed them
 }
 
 // request is a request of the client that is not answered.

@@ -22,6 +22,7 @@ import (
 type shrinker struct {
 	cfg       Config
 	limit     int64 // characters; longer texts are stored
+	noURI     bool  // the client may have no way to read a resource
 	offloader *offload.Offloader
 }
 
@@ -59,7 +60,12 @@ func (s *shrinker) store(ctx context.Context, tool, text string) (stored, error)
 	reference := got.ForLLM
 	if a := got.Artifact; a != nil && a.Type == offload.TypeBinary {
 		// The usual text names a tool that this client does not have.
-		reference = fmt.Sprintf("The result is a file of %d bytes of %s, which is not text. It is stored as the artifact '%s'; resources/read of %s returns its bytes in pages.", a.Size, a.MediaType, a.ID, artifacts.URI(s.cfg.Session, a.ID))
+		reference = fmt.Sprintf("The result is a file of %d bytes of %s, which is not text. It is stored as the artifact '%s'", a.Size, a.MediaType, a.ID)
+		if s.noURI {
+			reference += "."
+		} else {
+			reference += fmt.Sprintf("; resources/read of %s returns its bytes in pages.", artifacts.URI(s.cfg.Session, a.ID))
+		}
 	}
 	return stored{got.Artifact, reference}, nil
 }

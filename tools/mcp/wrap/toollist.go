@@ -51,7 +51,7 @@ func (p *proxy) toolsListed(r *request, result json.RawMessage) (json.RawMessage
 		return nil, nil
 	}
 	cursor, err := p.learn(result, r.firstPage)
-	if err != nil || cursor != "" || p.hosted.Load() == nil {
+	if err != nil || cursor != "" || p.hosted.Load() == nil || !p.offersReading() {
 		return nil, err
 	}
 	list := slices.Collect(wire.Elements(wire.Get(result, "tools")))
@@ -158,5 +158,8 @@ func (p *proxy) readingTool(name string) (string, bool) {
 func (p *proxy) links() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if _, ok := p.capabilities["resources"]; !ok && p.cfg.Links != "on" && p.hosted.Load().host.resourceTools {
+		return false // the client cannot read them
+	}
 	return p.cfg.Links.For(p.clientName, cmp.Or(p.version, "0"))
 }

@@ -11,7 +11,7 @@
 //	server     the process of the server, and its restart
 //	answer     what the server sends
 //	toollist   the server's tools, and the tools that the proxy adds
-//	host       the limits of the hosts that are known
+//	host       the limits of the hosts that are known; late adds tools to their lists later
 //	call       the result of a tool without its big parts; shrink those of resources
 //	shorten    structured content that is short and fits its schema
 //	http       a server at a URL; routing has the headers of its requests
@@ -66,7 +66,11 @@ type Config struct {
 	Offload offload.Config
 	// Family offers the client all tools that read artifacts instead of artifacts.ReadResult.
 	Family bool
-	Reader offload.ReaderConfig
+	// LateTools adds the tools only after the first result was stored, for a host that follows
+	// changes of the list. The results of an earlier process of the session are then not
+	// readable before.
+	LateTools bool
+	Reader    offload.ReaderConfig
 	// Links says whether the client gets links to artifacts.
 	Links artifacts.Links
 	// CallTimeout is how long the server may send neither the response nor progress
