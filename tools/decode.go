@@ -5,48 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
-)
 
-// setPlain sets a call from its fields if these are args and strings without escapes, as
-// those of nearly all calls, three times as fast as encoding/json.
-func (c *Call) setPlain(fields []field) bool {
-	var call Call
-	for _, f := range fields {
-		var to *string
-		switch f.name {
-		case "args":
-			if f.value.Kind() != '{' {
-				return false
-			}
-			call.Args = bytes.Clone(f.value)
-			continue
-		case "id":
-			to = &call.ID
-		case "session":
-			to = &call.Session
-		case "tool":
-			to = &call.Tool
-		case "channel":
-			to = &call.Channel
-		case "chat_id":
-			to = &call.ChatID
-		case "agent_id":
-			to = &call.AgentID
-		case "task_id":
-			to = &call.TaskID
-		case "action":
-			to = &call.Action
-		default:
-			return false
-		}
-		if f.value.Kind() != '"' || bytes.IndexByte(f.value, '\\') >= 0 {
-			return false
-		}
-		*to = string(f.value[1 : len(f.value)-1])
-	}
-	*c = call
-	return true
-}
+	jsonv2 "github.com/go-json-experiment/json"
+)
 
 // decodeEvent is the one decoder of calls, results, raw results and ticks. It refuses
 // what two readers could read in two ways: bytes that are not UTF-8, data after the
@@ -56,18 +17,32 @@ func (c *Call) setPlain(fields []field) bool {
 // If only some fields are wrong, but not id and session, the error is an *Error and
 // comes with the other fields: the caller can be answered. After any other error,
 // the caller is unknown.
-func decodeEvent[T any](data []byte) (event T, _ error) {
+func decodeEvent[T any](data []byte) (T, error) {
+	if event, ok := decodeExact[T](data); ok {
+		return event, nil
+	}
+	return decodeFields[T](data)
+}
+
+// exact refuses a field that the event does not have, such as one in another case, and with
+// the defaults of the package what decodeEvent refuses.
+var exact = jsonv2.RejectUnknownMembers(true)
+
+// decodeExact decodes an event that has only its own fields, as nearly all events, five times
+// as fast as decodeFields.
+func decodeExact[T any](data []byte) (event T, ok bool) {
+	ok = bytes.HasPrefix(data, []byte("{")) && jsonv2.Unmarshal(data, &event, exact) == nil
+	return event, ok
+}
+
+// decodeFields decodes any event, field by field if one is wrong.
+func decodeFields[T any](data []byte) (event T, _ error) {
 	fields, err := fieldsOf(data)
 	if err != nil {
 		return event, err
 	}
-	if checkFields(fields) == nil {
-		if call, ok := any(&event).(*Call); ok && call.setPlain(fields) {
-			return event, nil
-		}
-		if json.Unmarshal(data, &event) == nil {
-			return event, nil
-		}
+	if checkFields(fields) == nil && json.Unmarshal(data, &event) == nil {
+		return event, nil
 	}
 	var none T
 	event = none
