@@ -207,17 +207,15 @@ func changeHost(ctx context.Context, host *hosts.Host, o mcpInstallOptions, c ho
 }
 
 // checkNames refuses names that no file has, before anything is changed, and a host without
-// a file.
+// a file. A file that cannot be read may have any name.
 func checkNames(host *hosts.Host, locations []hosts.Location, names []string) error {
 	var paths, known []string
-	found := false
+	found, unreadable := false, false
 	for _, l := range locations {
 		paths = append(paths, l.Path)
 		servers, err := l.Read()
 		found = found || !errors.Is(err, fs.ErrNotExist)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return cli.Exit(cli.ExitFailed, "%s was left alone: %w", l.Path, err)
-		}
+		unreadable = unreadable || err != nil && !errors.Is(err, fs.ErrNotExist)
 		for _, s := range servers {
 			known = append(known, s.Name)
 		}
@@ -229,7 +227,7 @@ func checkNames(host *hosts.Host, locations []hosts.Location, names []string) er
 		return cli.Exit(cli.ExitNotFound, "no configuration of %s; its place is %s", host.Title, strings.Join(paths, " or "))
 	}
 	for _, name := range names {
-		if !slices.Contains(known, name) {
+		if !slices.Contains(known, name) && !unreadable {
 			return cli.Exit(cli.ExitNotFound, "no server %q%s in %s", name, cli.DidYouMean(name, known), strings.Join(paths, " or "))
 		}
 	}

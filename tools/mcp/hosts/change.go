@@ -97,13 +97,20 @@ func (l Location) Apply(ctx context.Context, c Change) (outcomes []Outcome, err 
 
 func (l Location) apply(c Change) ([]Outcome, error) {
 	p, err := l.prepare(c)
-	if err != nil || c.DryRun || bytes.Equal(p.data, p.before) {
+	if err != nil || c.DryRun {
 		return p.outcomes, err
 	}
-	if err := write(p.path, p.before, p.data); err != nil {
+	if err := errors.Join(removeTemps(p.path), removeTemps(records(c.Backups).path(p.path))); err != nil {
 		return nil, err
 	}
-	if len(p.add) == 0 {
+	if !bytes.Equal(p.data, p.before) {
+		if err := write(p.path, p.before, p.data); err != nil {
+			return nil, err
+		}
+	} else if c.Prefix != nil || len(p.ours) > 0 {
+		return p.outcomes, nil
+	}
+	if len(p.add) == 0 { // also if a process died here before
 		return p.outcomes, records(c.Backups).remove(p.path)
 	}
 	return p.outcomes, nil
@@ -115,6 +122,11 @@ func (l Location) prepare(c Change) (p plan, err error) {
 	path, data, err := l.load()
 	if err != nil {
 		return p, err
+	}
+	if info, err := os.Stat(path); err != nil {
+		return p, err
+	} else if foreign(info) {
+		return p, errors.New("it belongs to another user; run this command as that user")
 	}
 	rec, err := records(c.Backups).load(path)
 	if err != nil {
@@ -132,6 +144,17 @@ func (l Location) prepare(c Change) (p plan, err error) {
 		}
 	}
 	return p, records(c.Backups).store(next)
+}
+
+// removeTemps removes what processes that died while they wrote this file left behind. It may
+// contain secrets. The caller has the lock.
+func removeTemps(path string) error {
+	root, err := os.OpenRoot(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return durable.Dir{Root: root}.RemoveTemps(filepath.Base(path))
 }
 
 // write replaces the content of a file if it is still the old one.

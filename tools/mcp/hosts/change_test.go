@@ -122,6 +122,46 @@ func TestCrashBeforeTheFileIsWritten(t *testing.T) {
 	}
 }
 
+// What a process left behind that died while it wrote may contain secrets.
+func TestTemporaryFilesAreRemoved(t *testing.T) {
+	l := at(t, "cursor", "mcp.json", read(t, "testdata/cursor.json"))
+	backups := records(filepath.Join(filepath.Dir(l.Path), "backups"))
+	apply(t, l, Change{Prefix: prefix})
+	path, _, err := l.load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{path, backups.path(path)} {
+		left := filepath.Join(filepath.Dir(name), "."+filepath.Base(name)+".X.stevedore-tmp")
+		if err := os.WriteFile(left, []byte("secret"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		apply(t, l, Change{})
+		if _, err := os.Stat(left); !os.IsNotExist(err) {
+			t.Errorf("%s: %v", left, err)
+		}
+	}
+}
+
+func TestRecordOfAProcessThatDied(t *testing.T) {
+	l := at(t, "cursor", "mcp.json", read(t, "testdata/cursor.json"))
+	backups := records(filepath.Join(filepath.Dir(l.Path), "backups"))
+	apply(t, l, Change{Prefix: prefix})
+	path, _, err := l.load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec := read(t, backups.path(path))
+	apply(t, l, Change{})
+	if err := os.WriteFile(backups.path(path), rec, 0o600); err != nil { // as if it had died before the removal
+		t.Fatal(err)
+	}
+	apply(t, l, Change{})
+	if _, err := os.Stat(backups.path(path)); !os.IsNotExist(err) {
+		t.Errorf("the record, which may contain secrets, stays: %v", err)
+	}
+}
+
 func TestUnwrapByHand(t *testing.T) {
 	l := at(t, "cursor", "mcp.json", []byte(`{"mcpServers": {"a": {"command": "stevedore", "args": ["mcp", "wrap", "--session", "s", "--", "npx", "x"]}}}`))
 	if got := apply(t, l, Change{})[0]; got.Changed || got.Why != "was wrapped by hand; name it to unwrap it" {

@@ -164,6 +164,17 @@ func TestSymbolicLinksAndModes(t *testing.T) {
 	}
 }
 
+func TestFileOfAnotherUser(t *testing.T) {
+	l := at(t, "cursor", "mcp.json", read(t, "testdata/cursor.json"))
+	if err := os.Chown(l.Path, 12345, 12345); err != nil {
+		t.Skip("only root can give files away: ", err)
+	}
+	_, err := l.Apply(t.Context(), Change{Prefix: prefix, Backups: t.TempDir()})
+	if err == nil || !strings.Contains(err.Error(), "belongs to another user") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestAnotherProgramWritesAtTheSameTime(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config.json")
 	for _, other := range []string{"theirs", ""} {

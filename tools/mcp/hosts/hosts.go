@@ -142,6 +142,16 @@ var All = []*Host{
 		user: func(m Machine) []string { return []string{filepath.Join(m.Home, ".gemini", "settings.json")} },
 	},
 	{
+		Name: "copilot-cli", Title: "Copilot CLI", format: jsonFormat, command: "command", keys: []string{"mcpServers"},
+		user: func(m Machine) []string {
+			return []string{filepath.Join(cmp.Or(m.Getenv("COPILOT_HOME"), filepath.Join(m.Home, ".copilot")), "mcp-config.json")}
+		},
+	},
+	{
+		Name: "qwen-code", Title: "Qwen Code", format: jsonFormat, command: "command", keys: []string{"mcpServers"}, project: []string{".qwen/settings.json", ".qwen/settings.local.json"},
+		user: func(m Machine) []string { return []string{filepath.Join(m.Home, ".qwen", "settings.json")} },
+	},
+	{
 		// opencode 1 has the servers in mcp, opencode 2 in mcp.servers.
 		Name: "opencode", Title: "opencode", format: jsonFormat, command: "command", keys: []string{"mcp"}, reserved: []string{"servers", "timeout"},
 		project: []string{"opencode.json", "opencode.jsonc", ".opencode/opencode.json", ".opencode/opencode.jsonc"},

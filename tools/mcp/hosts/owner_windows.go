@@ -1,0 +1,5 @@
+package hosts
+
+import "io/fs"
+
+func foreign(fs.FileInfo) bool { return false } // files have the owner of their directory
