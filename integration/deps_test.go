@@ -34,6 +34,7 @@ var allowedImports = map[string][]string{
 	"bus/notify/channel":     {"bus", "bus/notify/markup", "state/durable", "tools"},
 	"bus/notify/markup":      {},
 	"bus/heartbeat":          {"bus", "bus/dead", "bus/schedule", "tools", "state/durable"},
+	"bus/memory":             {"bus", "tools"},
 	"bus/cron":               {"bus", "bus/schedule", "bus/task", "tools"},
 	"bus/remote":             {"tools/tracing", "bus", "tools"},
 	"bus/schema":             {"bus", "bus/dead", "bus/cron", "bus/notify/channel", "bus/remote", "bus/rpc", "bus/task", "offload", "tools"},

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -27,6 +28,7 @@ type AgentOptions struct {
 	fallbackAfter time.Duration
 	budget        string
 	sessionBudget string
+	memory        string
 	BaseURLs      []string
 	keyFiles      []string
 	system        string
@@ -60,6 +62,7 @@ func (o *AgentOptions) AddFlags(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&o.prices, "price", nil, "`SPEC=INPUT,OUTPUT[,CACHED]`: what a million tokens of a model cost, in any currency, such as openai:gpt=2.5,10; stevedore sessions then shows the cost")
 	flags.StringVar(&o.budget, "budget", "", "`AMOUNT/day` that the models may cost in all sessions, such as 5/day, from 00:00 UTC; needs --price for each model")
 	flags.StringVar(&o.sessionBudget, "session-budget", "", "`AMOUNT/day` that the models may cost in one session and its sub-agents; needs --price for each model")
+	flags.StringVar(&o.memory, "memory", "", "`WHO` shares the notes of the tools remember and recall: owner (all sessions, but each chat that users write from has its own) or session (each session has its own); default owner for stevedore up, otherwise session")
 	flags.StringVar(&o.delivery, "delivery", string(tools.DeliverBoth), "`WHO` gets the completion of a background task that an agent starts: user (on the channel), parent (the conversation that started it) or both; the user is always told of a failure")
 }
 
@@ -155,7 +158,7 @@ func (o *AgentOptions) check() error {
 	if o.temperature != providerTemperature && !(o.temperature >= 0 && o.temperature <= 2) {
 		return cli.Exit(cli.ExitUsage, "--temperature %v: want 0 to 2, or -1 for the provider's default", o.temperature)
 	}
-	if err := o.checkLimits(); err != nil {
+	if err := errors.Join(o.checkLimits(), o.checkMemory()); err != nil {
 		return err
 	}
 	for _, spec := range o.specs() {
