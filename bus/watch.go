@@ -3,6 +3,7 @@ package bus
 import (
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -20,12 +21,21 @@ type watches struct {
 type sharedSubscription struct {
 	*nats.Subscription
 	watchers int
+	unused   bool // it had no watcher since the last tick
 }
+
+const (
+	// lingering is how long a subscription without watchers stays, up to twice as long: the
+	// server spends more time on a subscription that comes and goes than on a short call.
+	lingering = 5 * time.Second
+	// maxLingering limits the subscriptions of a process that stay.
+	maxLingering = 1000
+)
 
 // Watch passes the messages on a subject to msgs until stop is called; it drops a message if
 // msgs is full. The watchers of a pattern, which matches the subject, share a subscription:
-// with many short calls, one for each costs more than the calls. The server receives the
-// subscription before a message that is published later on the same connection.
+// with many short calls, one for each costs more than the calls. It also stays for some
+// seconds without watchers. The server receives the subscription before a message that is published later on the same connection.
 func (b *Bus) Watch(pattern, subject string, msgs chan<- *nats.Msg) (stop func(), err error) {
 	w := &b.watches
 	w.mu.Lock()
@@ -44,7 +54,7 @@ func (b *Bus) Watch(pattern, subject string, msgs chan<- *nats.Msg) (stop func()
 		shared = &sharedSubscription{Subscription: sub}
 		w.patterns[pattern] = shared
 	}
-	shared.watchers++
+	shared.watchers, shared.unused = shared.watchers+1, false
 	w.watchers[subject] = append(w.watchers[subject], msgs)
 	return func() { w.stop(pattern, subject, msgs) }, nil
 }
@@ -60,17 +70,37 @@ func (w *watches) stop(pattern, subject string, msgs chan<- *nats.Msg) {
 		delete(w.watchers, subject)
 	}
 	shared := w.patterns[pattern]
-	if shared.watchers--; shared.watchers == 0 {
-		delete(w.patterns, pattern)
-		_ = shared.Unsubscribe() // fails only if the connection is closed
+	if shared.watchers--; shared.watchers == 0 && len(w.patterns) > maxLingering {
+		w.end(pattern, shared)
 	}
 }
 
+// endUnused ends the subscriptions that had no watcher since the last call.
+func (w *watches) endUnused() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for pattern, shared := range w.patterns {
+		if shared.unused {
+			w.end(pattern, shared)
+		}
+		shared.unused = shared.watchers == 0
+	}
+}
+
+func (w *watches) end(pattern string, shared *sharedSubscription) {
+	delete(w.patterns, pattern)
+	_ = shared.Unsubscribe() // fails only if the connection is closed
+}
+
 func (w *watches) pass(closed <-chan struct{}) {
+	ticker := time.NewTicker(lingering)
+	defer ticker.Stop()
 	for {
 		select {
 		case <-closed:
 			return
+		case <-ticker.C:
+			w.endUnused()
 		case msg := <-w.msgs:
 			w.mu.Lock()
 			for _, watcher := range w.watchers[msg.Subject] {

@@ -1,11 +1,13 @@
 package bus_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 )
 
@@ -59,11 +61,37 @@ func TestWatch(t *testing.T) {
 	}
 	stopSecond()
 	stopOther()
+	b.EndUnusedWatches()
+	again, stop := watch("watched.a")
+	if n := b.Conn().NumSubscriptions(); n != before+1 {
+		t.Errorf("%d subscriptions after a tick; want the first one, which lingers", n-before)
+	}
+	b.EndUnusedWatches()
+	b.EndUnusedWatches() // does not end one with a watcher
+	send("watched.a", "4")
+	receives(again, "4")
+	stop()
+	b.EndUnusedWatches()
+	b.EndUnusedWatches()
 	if n := b.Conn().NumSubscriptions(); n != before {
 		t.Errorf("%d subscriptions are left", n-before)
 	}
-	again, stop := watch("watched.a")
-	defer stop()
-	send("watched.a", "4")
-	receives(again, "4")
+}
+
+// A client that asks in a new session each time leaves a limited number of subscriptions.
+func TestWatchLimitsLingering(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	before := b.Conn().NumSubscriptions()
+	for i := range bus.MaxLingering + 50 {
+		subject := fmt.Sprintf("watched.%d.*", i)
+		stop, err := b.Watch(subject, subject, make(chan *nats.Msg, 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop()
+	}
+	if n := b.Conn().NumSubscriptions() - before; n > bus.MaxLingering {
+		t.Errorf("%d subscriptions are left, want at most %d", n, bus.MaxLingering)
+	}
 }
