@@ -26,14 +26,14 @@ func (s *Service) call(ctx context.Context, req micro.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	event, err := Submit(traceOf(ctx, req), s.bus, queue, call)
+	stored, err := submit(traceOf(ctx, req), s.bus, queue, call)
 	if errors.Is(err, ErrPending) {
 		return nil, tools.Errorf(tools.CodeTimeout, "no result after %s; the call is still queued or running, and its result will be published", callTimeout)
 	}
 	if dead, ok := errors.AsType[*DeadLetterError](err); ok {
 		return nil, tools.Errorf(dead.Code, "%v", dead)
 	}
-	return event, rejection(err)
+	return stored.Body, rejection(err)
 }
 
 // submit stores a call and answers with the Acceptance:

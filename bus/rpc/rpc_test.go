@@ -94,6 +94,14 @@ func TestCallEndpoint(t *testing.T) {
 	if e, err := tools.DecodeResult(body); err != nil || e.ID != "c" || e.Outcome != tools.Completed {
 		t.Errorf("%.300s, %v", body, err)
 	}
+	stored, err := b.Last(t.Context(), bus.Results, b.Result("s", "c"))
+	if err != nil || string(body) != string(stored.Body) {
+		t.Errorf("answered %.300s, stored %.300s, %v", body, stored.Body, err)
+	}
+	again, err := rpc.Request(t.Context(), b, "stevedore.rpc.call.default.big", tools.Call{ID: "c", Session: "s"})
+	if err != nil || string(again) != string(stored.Body) {
+		t.Errorf("answered %.300s to the second request, %v", again, err)
+	}
 	_, err = rpc.Request(t.Context(), b, "stevedore.rpc.call.default.big", tools.Call{ID: "c2", Tool: "shell"})
 	if tools.CodeOf(err) != tools.CodeInvalidCall {
 		t.Errorf("other tool: %v", err)

@@ -197,10 +197,13 @@ func recovered(answer func() (any, error)) (v any, err error) {
 	return answer()
 }
 
-func (s *Service) respond(req micro.Request, v any) error {
-	body, err := bus.Encode(v)
-	if err != nil {
-		return err
+// respond sends v as JSON; bytes are JSON already.
+func (s *Service) respond(req micro.Request, v any) (err error) {
+	body, encoded := v.([]byte)
+	if !encoded {
+		if body, err = bus.Encode(v); err != nil {
+			return err
+		}
 	}
 	if t, ok := v.(interface{ Text() string }); ok {
 		if body, err = withText(body, t.Text()); err != nil {

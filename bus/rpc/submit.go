@@ -67,27 +67,35 @@ func Enqueue(ctx context.Context, b *bus.Bus, queue string, call tools.Call) (Ac
 // connection closes after the call was stored, the error is ErrPending; submit the
 // call again to wait for its result. After any other error the call may not run.
 func Submit(ctx context.Context, b *bus.Bus, queue string, call tools.Call) (tools.ResultEvent, error) {
+	stored, err := submit(ctx, b, queue, call)
+	return stored.ResultEvent, err
+}
+
+func submit(ctx context.Context, b *bus.Bus, queue string, call tools.Call) (none task.StoredResult, err error) {
 	s, err := newSubmission(b, queue, call)
 	if err != nil {
-		return tools.ResultEvent{}, err
+		return none, err
 	}
 	w, err := newWaiter(b, b.Result, s.call, s.subject)
 	if err != nil {
-		return tools.ResultEvent{}, err
+		return none, err
 	}
 	defer w.close()
 	_, earlier, err := s.publish(ctx, b)
 	switch {
 	case err != nil:
-		return tools.ResultEvent{}, err
+		return none, err
 	case earlier != nil:
-		return earlier.ResultEvent, nil
+		return *earlier, nil
 	}
 	stored, err := w.wait(ctx)
-	if err != nil {
-		return tools.ResultEvent{}, err
+	if err == nil {
+		err = task.CheckDigest(s.call, s.digest, stored.Digest)
 	}
-	return resultOf(s.call, stored)
+	if err != nil {
+		return none, err
+	}
+	return stored, nil
 }
 
 // SubmitRaw stores a raw result in a queue and waits for the result that a worker makes of it.
@@ -198,14 +206,6 @@ func (s submission) checkStored(ctx context.Context, b *bus.Bus) (uint64, error)
 	}
 	stored.Tool = s.call.Tool
 	return m.Sequence, task.CheckDigest(s.call, s.digest, stored.Digest())
-}
-
-// resultOf returns a stored result, unless it belongs to another call with the id.
-func resultOf(call tools.Call, stored task.StoredResult) (tools.ResultEvent, error) {
-	if err := task.CheckDigest(call, call.Digest(), stored.Digest); err != nil {
-		return tools.ResultEvent{}, err
-	}
-	return stored.ResultEvent, nil
 }
 
 // AwaitCompletion waits for the completion of an async call, until ctx ends or the

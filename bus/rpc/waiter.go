@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -113,17 +112,13 @@ func (w *waiter) wait(ctx context.Context) (stored task.StoredResult, err error)
 	}
 }
 
-// result returns the result that the server repeated when it stored it.
+// result returns the result that the server repeated when it stored it, without its sequence.
 func (w *waiter) result(msg *nats.Msg) (task.StoredResult, bool) {
 	if msg.Subject != w.stored || msg.Header.Get(jetstream.SubjectHeader) != w.subject {
 		return task.StoredResult{}, false
 	}
 	event, err := task.DecodeResult(w.bus, w.subject, msg.Data)
-	if err != nil {
-		return task.StoredResult{}, false
-	}
-	sequence, err := strconv.ParseUint(msg.Header.Get(jetstream.SequenceHeader), 10, 64)
-	return task.StoredResult{ResultEvent: event, Sequence: sequence}, err == nil
+	return task.StoredResult{ResultEvent: event, Body: msg.Data}, err == nil
 }
 
 func (w *waiter) deadLetter(msg *nats.Msg) (letter dead.Letter, ok bool) {

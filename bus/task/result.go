@@ -57,9 +57,10 @@ func (e *ForgedError) Error() string { return e.reason.Error() }
 // Unwrap returns the reason, which is ErrUnreadable.
 func (e *ForgedError) Unwrap() error { return e.reason }
 
-// StoredResult is a result or a completion with its sequence in the stream.
+// StoredResult is a result or a completion with its body and its sequence in the stream.
 type StoredResult struct {
 	tools.ResultEvent
+	Body     []byte
 	Sequence uint64
 }
 
@@ -83,7 +84,7 @@ func ReadStored(ctx context.Context, b *bus.Bus, subject string) (r StoredResult
 	if err != nil {
 		return StoredResult{}, false, &ForgedError{subject, m.Sequence, err}
 	}
-	return StoredResult{event, m.Sequence}, true, nil
+	return StoredResult{event, m.Body, m.Sequence}, true, nil
 }
 
 // Delete deletes a message of the results stream, if it still exists.
