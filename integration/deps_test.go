@@ -82,6 +82,7 @@ var allowedImports = map[string][]string{
 	"tools/internal/job":           {},
 	"tools/limited":                {},
 	"tools/builtin":                {"tools", "tools/limited", "tools/sandbox", "offload/grep", "state/durable"},
+	"tools/shorten":                {"tools"},
 	"tools/sandbox":                {"tools/sandbox/internal/enter"},
 	"tools/sandbox/internal/enter": {},
 	"tools/agent":                  {"tools/jsonform", "tools/tracing", "tools", "offload"},

@@ -11,11 +11,9 @@ import (
 // the file.
 const ToolUpload = "upload"
 
-// Attach stores a file of a user in the session of call, under the id of call. If the same
-// file was stored before, Attach returns that artifact. The error of a store that is full is
-// ErrQuota.
-func (o *Offloader) Attach(ctx context.Context, call tools.Call, name string, file *io.SectionReader) (Record, error) {
-	call = inSession(call)
-	call.Tool, call.Action = ToolUpload, name
-	return o.put(ctx, newRecord(call, ContextToolResult), call.IDToken(), file, summarize(ctx, nil))
+// Attach stores a file in the session of call, under the id of call; the tool and the action of
+// call describe it. If the same file was stored before, Attach returns that artifact. The error
+// of a store that is full is ErrQuota.
+func (o *Offloader) Attach(ctx context.Context, call tools.Call, file *io.SectionReader) (Record, error) {
+	return o.put(ctx, newRecord(inSession(call), ContextToolResult), call.IDToken(), file, summarize(ctx, nil))
 }

@@ -26,7 +26,7 @@ const (
 // which files it does not get, and why.
 func (in *Inbox) attach(ctx context.Context, session string, m channel.Incoming) (ids []string, refused string, err error) {
 	for i, file := range m.Files {
-		call := tools.Call{ID: fmt.Sprintf("message-%s-file-%d", m.ID, i+1), Session: session}
+		call := tools.Call{ID: fmt.Sprintf("message-%s-file-%d", m.ID, i+1), Session: session, Tool: offload.ToolUpload, Action: file.Name}
 		rec, err := in.store(ctx, call, file)
 		if _, final := bus.Rejected(err); final || errors.Is(err, offload.ErrQuota) {
 			in.log.Warn().Err(err).Str("channel", in.channel).Str("session", tools.TokenOf(session)).Msg("cannot take the file of a message")
@@ -56,5 +56,5 @@ func (in *Inbox) store(ctx context.Context, call tools.Call, file channel.Attach
 	case len(data) > maxAttached:
 		return offload.Record{}, bus.Reject("too_large", fmt.Errorf("it has more than %d MB", maxAttached>>20))
 	}
-	return in.files.Attach(ctx, call, file.Name, io.NewSectionReader(bytes.NewReader(data), 0, int64(len(data))))
+	return in.files.Attach(ctx, call, io.NewSectionReader(bytes.NewReader(data), 0, int64(len(data))))
 }

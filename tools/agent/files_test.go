@@ -46,7 +46,7 @@ func TestFilesOfTheUser(t *testing.T) {
 	}
 	attach := func(session, id string, data []byte) {
 		t.Helper()
-		_, err := offload.NewOffloader(s.store, offload.Config{}).Attach(t.Context(), tools.Call{ID: id, Session: session}, id+".file",
+		_, err := offload.NewOffloader(s.store, offload.Config{}).Attach(t.Context(), tools.Call{ID: id, Session: session, Tool: offload.ToolUpload, Action: id + ".file"},
 			io.NewSectionReader(bytes.NewReader(data), 0, int64(len(data))))
 		if err != nil {
 			t.Fatal(err)

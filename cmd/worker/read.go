@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/cmd/internal/process"
+	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/mcp/artifacts"
+)
+
+const readHelp = `Read an output that "stevedore run" has stored, in pages of at most 15,000 characters. The
+arguments are those of the tool read_result of "stevedore mcp wrap"; with --session, the
+command reads its results too. Without ID, it lists what is stored.
+
+  stevedore read ID --lines 10-40
+  stevedore read ID --lines -20            the last lines
+  stevedore read ID --grep 'FAIL|panic'
+  stevedore read ID --jq '.items[].name'
+  stevedore read ID --offset 15000`
+
+// readArgs are the arguments of the tool read_result.
+type readArgs struct {
+	ID     string `json:"id,omitempty"`
+	Lines  string `json:"lines,omitempty"`
+	Grep   string `json:"grep,omitempty"`
+	JQ     string `json:"jq,omitempty"`
+	Offset int64  `json:"offset,omitempty"`
+	Cursor string `json:"cursor,omitempty"`
+}
+
+func newReadCommand() *cobra.Command {
+	var o storedOutputs
+	var in readArgs
+	cmd := &cobra.Command{
+		Use:   "read [ID]",
+		Short: "Read an output that \"stevedore run\" has stored",
+		Long:  readHelp,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				in.ID = args[0]
+			}
+			return o.read(cmd.Context(), in, cmd.OutOrStdout())
+		},
+	}
+	o.addFlags(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&in.Lines, "lines", "", "`LINES` to read: 10-40, 10, or -20 for the last 20")
+	flags.StringVar(&in.Grep, "grep", "", "`REGEXP` (RE2) of the lines to read")
+	flags.StringVar(&in.JQ, "jq", "", "`QUERY` on JSON, NDJSON, CSV or TSV")
+	flags.Int64Var(&in.Offset, "offset", 0, "first `CHARACTER` to read, from 0")
+	flags.StringVar(&in.Cursor, "cursor", "", "`CURSOR` that an answer gave, to continue it")
+	return cmd
+}
+
+func (o *storedOutputs) read(ctx context.Context, in readArgs, stdout io.Writer) (err error) {
+	store, closeStore, err := o.Store.OpenDisk(&o.Connection)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeStore()) }()
+	reading, err := artifacts.NewTools(offload.NewReader(store, offload.ReaderConfig{JQCommand: process.JQCommand()}), false, 0)
+	if err != nil {
+		return err
+	}
+	args, err := json.Marshal(in)
+	if err != nil {
+		return err
+	}
+	res := reading.Call(ctx, tools.TokenOf(o.session), artifacts.ReadResult, args)
+	text := reading.Text(res.ForLLM, func(string) string { return "stevedore read" })
+	switch {
+	case !res.IsError:
+		_, err = fmt.Fprintln(stdout, text)
+		return err
+	case tools.CodeOf(res.Err) == tools.CodeNotFound, tools.CodeOf(res.Err) == tools.CodeExpired:
+		return cli.Exit(cli.ExitNotFound, "%s", text)
+	}
+	return cli.Exit(cli.ExitUsage, "%s", text)
+}
