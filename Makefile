@@ -1,6 +1,6 @@
 # The main targets; .ci/run runs check and the README's test command.
 
-.PHONY: build install check lint race cross size test screenshots bench bench-peers fuzz kill mutants small-streams soak eval clock release
+.PHONY: build install check lint race cross size test screenshots bench bench-peers fuzz kill mutants small-streams soak eval clock hosts release
 
 build:
 	go build -trimpath -ldflags "-s -w" -o bin/stevedore$$(go env GOEXE) ./cmd/worker
@@ -109,6 +109,13 @@ eval:
 # standard library anew, with a clock that can be moved.
 clock:
 	STEVEDORE_CLOCK=1 go test -run ClockJumps -count=1 -timeout 30m ./bus/heartbeat/
+
+# Coding hosts from npm, 1.2 GB, with a scripted model: mcp install, a big result, mcp uninstall.
+HOSTS ?= $${TMPDIR:-/tmp}/stevedore-hosts
+hosts:
+	mkdir -p "$(HOSTS)"
+	cd "$(HOSTS)" && npm install --no-audit --no-fund @anthropic-ai/claude-code @openai/codex @google/gemini-cli opencode-ai @modelcontextprotocol/server-filesystem
+	STEVEDORE_HOSTS="$(HOSTS)/node_modules" go test -run TestRealHosts -count=1 -v ./integration/
 
 # The archives of a release, for six platforms: make release VERSION=v1.2.3
 release: cross

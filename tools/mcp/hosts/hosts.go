@@ -153,8 +153,9 @@ var All = []*Host{
 	},
 	{
 		// opencode 1 has the servers in mcp, opencode 2 in mcp.servers.
-		Name: "opencode", Title: "opencode", format: jsonFormat, command: "command", keys: []string{"mcp"}, reserved: []string{"servers", "timeout"},
-		project: []string{"opencode.json", "opencode.jsonc", ".opencode/opencode.json", ".opencode/opencode.jsonc"},
+		Name: "opencode", Title: "opencode", format: jsonFormat, command: "command", keys: []string{"mcp"},
+		reserved: []string{"servers", "timeout"},
+		project:  []string{"opencode.json", "opencode.jsonc", ".opencode/opencode.json", ".opencode/opencode.jsonc"},
 		user: func(m Machine) []string {
 			files := []string{m.config("opencode", "opencode.json"), m.config("opencode", "opencode.jsonc"), m.config("opencode", "config.json")}
 			if own := m.Getenv("OPENCODE_CONFIG"); own != "" && !slices.Contains(files, own) {

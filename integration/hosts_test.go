@@ -1,0 +1,209 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// realHost is a coding host from npm, with a scripted model.
+type realHost struct {
+	name, program string
+	args          []string // they end with the prompt
+	config        string   // the path in the home directory
+	text          string   // $URL is the model's endpoint, $FILES the command of the file server, $DIR its directory
+	most          int      // bytes that the proxy may add to each request
+}
+
+var realHosts = []realHost{
+	{"claude-code", "claude", []string{"-p", "read the log", "--allowedTools", "mcp__files", "--model", "claude-sonnet-4-5"}, ".claude.json",
+		`{"mcpServers": {"files": {"command": "$FILES", "args": ["$DIR"]}}}`, 330},
+	{"codex", "codex", []string{"exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "read the log"}, ".codex/config.toml",
+		"model_provider = \"scripted\"\nmodel = \"gpt-5-codex\"\n[model_providers.scripted]\nname = \"scripted\"\nbase_url = \"$URL/v1\"\nwire_api = \"responses\"\n" +
+			"[mcp_servers.files] # comment\ncommand = \"$FILES\"\nargs = [\"$DIR\"]\nrequired = true\n", 350},
+	{"gemini-cli", "gemini", []string{"--skip-trust", "-y", "-m", "gemini-2.5-pro", "-p", "read the log"}, ".gemini/settings.json",
+		`{"security": {"auth": {"selectedType": "gemini-api-key"}}, "privacy": {"usageStatisticsEnabled": false}, "mcpServers": {"files": {"command": "$FILES", "args": ["$DIR"], "trust": true}}}`, 600},
+	{"opencode", "opencode", []string{"run", "read the log"}, ".config/opencode/opencode.jsonc",
+		`{"$schema": "https://opencode.ai/config.json", "provider": {"scripted": {"npm": "@ai-sdk/anthropic", "options": {"baseURL": "$URL/v1", "apiKey": "x"}, "models": {"m": {"name": "m"}}}}, // comment
+		"model": "scripted/m", "small_model": "scripted/m", "permission": {"*": "allow"}, "mcp": {"files": {"type": "local", "command": ["$FILES", "$DIR"]}}}`, 0},
+}
+
+// Real hosts start the servers that mcp install wrapped, and a model that reads a log of
+// 1.3 MB gets a reference and a tool to read it. The figures are those of docs/mcp.md.
+func TestRealHosts(t *testing.T) {
+	packages := os.Getenv("STEVEDORE_HOSTS")
+	if packages == "" {
+		t.Skip("make hosts installs the hosts and runs this test")
+	}
+	for _, h := range realHosts {
+		t.Run(h.name, func(t *testing.T) {
+			home := t.TempDir()
+			project := filepath.Join(home, "project")
+			log := filepath.Join(project, "big.txt")
+			model := scriptedModel{path: log}
+			endpoint := httptest.NewServer(&model)
+			defer endpoint.Close()
+			config := filepath.Join(home, h.config)
+			text := strings.NewReplacer("$URL", endpoint.URL, "$FILES", filepath.Join(packages, ".bin", "mcp-server-filesystem"), "$DIR", project).Replace(h.text)
+			writeAll(t, config, text)
+			writeAll(t, log, strings.Repeat("a line of the log, with some words\n", 40_000))
+
+			run := func(program string, args ...string) {
+				t.Helper()
+				cmd := exec.CommandContext(t.Context(), program, args...)
+				cmd.Dir = project
+				cmd.Env = append(cleanEnvironment(), "HOME="+home, "XDG_CONFIG_HOME=", "XDG_DATA_HOME=", "ANTHROPIC_BASE_URL="+endpoint.URL, "ANTHROPIC_API_KEY=x",
+					"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "GEMINI_API_KEY=x", "GOOGLE_GEMINI_BASE_URL="+endpoint.URL)
+				if out, err := cmd.CombinedOutput(); err != nil {
+					t.Fatalf("%s: %v\n%s", program, err, out)
+				}
+			}
+			host := filepath.Join(packages, ".bin", h.program)
+			run(host, h.args...)
+			native := model.take()
+			run(workerProgram, "mcp", "install", h.name)
+			run(host, h.args...)
+			wrapped := model.take()
+			run(workerProgram, "mcp", "uninstall", h.name)
+			if len(native) < 2 || len(wrapped) < 2 {
+				t.Fatalf("%d requests without and %d with the proxy", len(native), len(wrapped))
+			}
+
+			first, second := wrapped[0].bytes-native[0].bytes, wrapped[1].bytes-wrapped[0].bytes
+			t.Logf("bytes of the requests: %d and %d without the proxy, %d and %d with it", native[0].bytes, native[1].bytes, wrapped[0].bytes, wrapped[1].bytes)
+			if first > h.most {
+				t.Errorf("the proxy adds %d bytes to each request, want at most %d", first, h.most)
+			}
+			if second > 2500 || !wrapped[1].reads {
+				t.Errorf("the result has %d bytes; read_result is offered: %v", second, wrapped[1].reads)
+			}
+			if got, err := os.ReadFile(config); err != nil || strings.Contains(string(got), "stevedore") || h.name != "claude-code" && string(got) != text { // which writes its own file
+				t.Errorf("after uninstall, %v:\n%s", err, got)
+			}
+		})
+	}
+}
+
+func writeAll(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// scriptedModel calls read_text_file once, in the protocols of Anthropic, OpenAI and Google.
+type scriptedModel struct {
+	path string
+
+	mu       sync.Mutex
+	requests []modelRequest
+}
+
+// modelRequest is a request with tools.
+type modelRequest struct {
+	bytes int
+	reads bool // it offers read_result
+}
+
+func (m *scriptedModel) take() []modelRequest {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := m.requests
+	m.requests = nil
+	return all
+}
+
+type offeredTool struct {
+	Name      string
+	Tools     []offeredTool // of a namespace of Codex
+	Functions []offeredTool `json:"functionDeclarations"`
+}
+
+func (m *scriptedModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	var in struct {
+		Tools                     []offeredTool
+		Messages, Input, Contents json.RawMessage
+	}
+	if json.Unmarshal(body, &in) != nil || strings.Contains(r.URL.Path, "count_tokens") {
+		fmt.Fprint(w, `{"input_tokens":1,"data":[]}`)
+		return
+	}
+	tool, namespace, reads := findTool(in.Tools, "")
+	history := string(in.Messages) + string(in.Input) + string(in.Contents)
+	if tool != "" {
+		m.mu.Lock()
+		m.requests = append(m.requests, modelRequest{len(body), reads})
+		m.mu.Unlock()
+	}
+	for _, answered := range []string{`"tool_result"`, `"function_call_output"`, `"functionResponse"`} {
+		if strings.Contains(history, answered) {
+			tool = ""
+		}
+	}
+	args, _ := json.Marshal(map[string]string{"path": m.path}) // a string can be encoded
+	quoted, _ := json.Marshal(string(args))
+	w.Header().Set("Content-Type", "text/event-stream")
+	switch path := r.URL.Path; {
+	case strings.HasSuffix(path, "/messages"):
+		sayAnthropic(w, tool, string(quoted))
+	case strings.HasSuffix(path, "/responses"):
+		sayOpenAI(w, tool, namespace, string(quoted))
+	case strings.Contains(path, "enerateContent"):
+		part := `{"text":"done"}`
+		if tool != "" {
+			part = fmt.Sprintf(`{"functionCall":{"name":%q,"args":%s}}`, tool, args)
+		}
+		fmt.Fprintf(w, `data: {"candidates":[{"content":{"role":"model","parts":[%s]},"finishReason":"STOP","index":0}],"usageMetadata":{"promptTokenCount":1,"totalTokenCount":2}}`+"\n\n", part)
+	}
+}
+
+// findTool returns the tool that reads files, with its namespace.
+func findTool(all []offeredTool, in string) (tool, namespace string, reads bool) {
+	for _, t := range all {
+		reads = reads || strings.HasSuffix(t.Name, "read_result")
+		if strings.HasSuffix(t.Name, "read_text_file") {
+			tool, namespace = t.Name, in
+		}
+		name, space, more := findTool(append(t.Tools, t.Functions...), t.Name)
+		if reads = reads || more; name != "" {
+			tool, namespace = name, space
+		}
+	}
+	return tool, namespace, reads
+}
+
+func sayAnthropic(w io.Writer, tool, args string) {
+	block, delta, stop := `{"type":"text","text":""}`, `{"type":"text_delta","text":"done"}`, "end_turn"
+	if tool != "" {
+		block, delta, stop = fmt.Sprintf(`{"type":"tool_use","id":"toolu_1","name":%q,"input":{}}`, tool), `{"type":"input_json_delta","partial_json":`+args+`}`, "tool_use"
+	}
+	for _, event := range []string{
+		`{"type":"message_start","message":{"id":"m","type":"message","role":"assistant","model":"m","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":1,"output_tokens":1}}}`,
+		`{"type":"content_block_start","index":0,"content_block":` + block + `}`, `{"type":"content_block_delta","index":0,"delta":` + delta + `}`, `{"type":"content_block_stop","index":0}`,
+		`{"type":"message_delta","delta":{"stop_reason":"` + stop + `","stop_sequence":null},"usage":{"output_tokens":1}}`, `{"type":"message_stop"}`,
+	} {
+		name, _, _ := strings.Cut(strings.TrimPrefix(event, `{"type":"`), `"`)
+		fmt.Fprintf(w, "event: %s\ndata: %s\n\n", name, event)
+	}
+}
+
+func sayOpenAI(w io.Writer, tool, namespace, args string) {
+	item := `{"type":"message","id":"m","role":"assistant","status":"completed","content":[{"type":"output_text","text":"done","annotations":[]}]}`
+	if tool != "" {
+		item = fmt.Sprintf(`{"type":"function_call","id":"f","call_id":"c","name":%q,"namespace":%q,"arguments":%s,"status":"completed"}`, tool, namespace, args)
+	}
+	fmt.Fprintf(w, "data: {\"type\":\"response.created\",\"response\":{\"id\":\"r\"}}\n\ndata: {\"type\":\"response.output_item.done\",\"output_index\":0,\"item\":%s}\n\n", item)
+	fmt.Fprintf(w, "data: {\"type\":\"response.completed\",\"response\":{\"id\":\"r\",\"output\":[%s],\"usage\":{\"input_tokens\":1,\"output_tokens\":1,\"total_tokens\":2}}}\n\n", item)
+}
