@@ -2,7 +2,6 @@ package offload
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/csv"
 	"encoding/json"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/offload/internal/jsonread"
 	"github.com/stevedore-bus/stevedore/offload/jq"
+	"github.com/stevedore-bus/stevedore/offload/tables"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -311,23 +311,28 @@ func (rec *Record) summarizeContent(c Content) (err error) {
 		return nil
 	}
 	rec.Summary, err = previewOf(c, c.Size(), c.Index().TotalChars(), rec.Lines)
-	if rec.MediaType == mediaCSV || rec.MediaType == mediaTSV {
-		header, headErr := readRange(c, 0, min(c.Size(), sniffBytes))
-		if err = cmp.Or(err, headErr); err == nil {
-			rec.Summary = columns(header, separator(rec.MediaType, header)) + rec.Summary
+	if isMedia(rec.MediaType, mediaCSV, mediaTSV, mediaText) && err == nil {
+		var head []byte
+		if head, err = readRange(c, 0, min(c.Size(), sniffBytes)); err == nil {
+			format, comma := rec.tableFormat(head)
+			if columns := tables.Preview(head, int64(len(head)) == c.Size(), format, comma); columns != "" {
+				rec.Summary = tools.Excerpt(columns, previewRunes+100) + "\n" + rec.Summary
+			}
 		}
 	}
 	return err
 }
 
-// columns returns a line with the names of the columns of a table.
-func columns(head []byte, comma rune) string {
-	line, _, _ := bytes.Cut(withoutBOM(head), []byte("\n"))
-	r := csv.NewReader(bytes.NewReader(line))
-	r.Comma = comma
-	names, err := r.Read()
-	if err != nil {
-		return ""
+// tableFormat returns how tables reads a content that begins with head.
+func (rec Record) tableFormat(head []byte) (format string, comma rune) {
+	comma = separator(rec.MediaType, head)
+	switch {
+	case comma != 0:
+		return tables.FormatCells, comma
+	case rec.Type == TypeJSON, isMedia(rec.MediaType, mediaNDJSON):
+		return tables.FormatJSON, 0
+	case isMedia(rec.MediaType, mediaLog):
+		return tables.FormatLog, 0
 	}
-	return fmt.Sprintf("a table with %d columns of strings: %s\n", len(names), tools.Excerpt(strings.Join(names, ", "), previewRunes))
+	return tables.FormatText, 0
 }

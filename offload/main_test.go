@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stevedore-bus/stevedore/offload/jq"
+	"github.com/stevedore-bus/stevedore/offload/tables"
 )
 
 // TestMain lets tests start this binary as the process for the queries of a Reader.
@@ -18,7 +19,17 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if len(os.Args) == 2 && os.Args[1] == sqlTestCommand {
+		if err := tables.Serve(context.Background(), os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	os.Exit(m.Run())
 }
 
-const jqTestCommand = "jq-process"
+const (
+	jqTestCommand  = "jq-process"
+	sqlTestCommand = "sql-process"
+)

@@ -10,6 +10,7 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/grep"
 	"github.com/stevedore-bus/stevedore/offload/index"
 	"github.com/stevedore-bus/stevedore/offload/jq"
+	"github.com/stevedore-bus/stevedore/offload/tables"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -37,7 +38,7 @@ const noteReserve = 1000
 
 // ReaderConfig limits the cost of reading. The zero value works.
 type ReaderConfig struct {
-	// MaxChars is the maximum that GetByLines, Grep and JQ return, in characters.
+	// MaxChars is the maximum that GetByLines, Grep, JQ and SQL return, in characters.
 	// Default PageChars.
 	MaxChars int
 	// GrepTime is how long a Grep searches before it returns the matches so far.
@@ -50,6 +51,15 @@ type ReaderConfig struct {
 	// this process: a check of the heap every 5 ms stops it, but a single step of a
 	// hostile query can take gigabytes before that.
 	JQCommand []string
+	// SQLTime is the timeout of a query of SQL, which begins when its tables are imported.
+	// Default 30 s.
+	SQLTime time.Duration
+	// SQLCommand is a program with arguments that calls tables.Serve, as JQCommand is one for
+	// jq.Serve.
+	SQLCommand []string
+	// SQLCache keeps the databases of SQL; the caller closes it. By default, the Reader has one
+	// below os.TempDir(), which a later process removes.
+	SQLCache *tables.Cache
 	// SubSessions, if not nil, returns the sessions of the sub-agents of a session, which
 	// reads what they stored as well.
 	SubSessions func(ctx context.Context, session string) ([]string, error)
@@ -65,6 +75,12 @@ func (c ReaderConfig) withDefaults() ReaderConfig {
 	if c.JQTime <= 0 {
 		c.JQTime = 10 * time.Second
 	}
+	if c.SQLTime <= 0 {
+		c.SQLTime = 30 * time.Second
+	}
+	if c.SQLCache == nil {
+		c.SQLCache = tables.NewCache("")
+	}
 	return c
 }
 
@@ -79,14 +95,17 @@ func (c ReaderConfig) withDefaults() ReaderConfig {
 type Reader struct {
 	store Store
 	cfg   ReaderConfig
-	// jq and largeJQ limit the queries that run at the same time: those about large artifacts
+	// jq, largeJQ and sql limit the queries that run at the same time: those about large artifacts
 	// may take much memory, so they run one after the other.
-	jq, largeJQ chan struct{}
+	jq, largeJQ, sql chan struct{}
 }
 
 // NewReader returns a Reader of the artifacts in store.
 func NewReader(store Store, cfg ReaderConfig) *Reader {
-	return &Reader{store: store, cfg: cfg.withDefaults(), jq: make(chan struct{}, 2), largeJQ: make(chan struct{}, 1)}
+	return &Reader{
+		store: store, cfg: cfg.withDefaults(),
+		jq: make(chan struct{}, 2), largeJQ: make(chan struct{}, 1), sql: make(chan struct{}, 1),
+	}
 }
 
 // Record returns the record of an artifact of the session or of its sub-agents.

@@ -40,6 +40,11 @@ func (r *Reader) Tools() []tools.Tool {
 			func(ctx context.Context, session string, in jqArgs) (textResult, error) {
 				return r.JQ(ctx, session, in.ArtifactID, in.JQQuery)
 			}),
+		readTool(ToolSQL, "Run a SELECT (SQLite) on one or several artifacts that are tables: CSV, TSV, JSON arrays, NDJSON, JSON logs, Markdown, tables of kubectl, psql, docker. "+
+			"Join, group, sort and count there instead of reading rows. A wrong query answers with the columns.",
+			func(ctx context.Context, session string, in SQLQuery) (textResult, error) {
+				return r.SQL(ctx, session, in)
+			}),
 		readTool(ToolQuery, "List the artifacts (offloaded tool results) of this conversation, oldest first, with their ids, tools and sizes.",
 			func(ctx context.Context, session string, in queryArgs) (textResult, error) {
 				return r.list(ctx, session, in.Filter, in.Offset, pageArtifacts, PageChars-noteReserve)
@@ -90,7 +95,7 @@ type infoArgs struct {
 var aliases = map[string]string{
 	"knowledge_id": "artifact_id", "id": "artifact_id", "artifact": "artifact_id",
 	"start": "start_line", "end": "end_line", "line": "start_line", "regex": "pattern", "search_filter": "filter", "regexp": "pattern", "case_insensitive": "ignore_case",
-	"before": "context_before", "after": "context_after", "limit": "max_results", "jq": "query", "expression": "query", "task_id": "task",
+	"before": "context_before", "after": "context_after", "limit": "max_results", "jq": "query", "expression": "query", "artifact_ids": "artifacts", "ids": "artifacts", "tables": "artifacts", "task_id": "task",
 	"session_id": "session", "namespace": "",
 }
 

@@ -2,10 +2,12 @@ package offload
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/stevedore-bus/stevedore/offload/tables"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -15,6 +17,7 @@ const (
 	ToolLines = "get_knowledge_by_lines"
 	ToolGrep  = "grep_knowledge"
 	ToolJQ    = "jq_knowledge"
+	ToolSQL   = "sql_knowledge"
 	ToolQuery = "query_artifacts"
 	ToolInfo  = "get_tool_result_offload_info"
 )
@@ -59,6 +62,7 @@ func notice(rec Record) string {
 	grep := ToolGrep + "(artifact_id, pattern)"
 	lines := ToolLines + "(artifact_id, start_line, end_line)"
 	get := ToolGet + "(artifact_id, offset)"
+	sql := ToolSQL + "(artifacts, sql)"
 	var use []string
 	oneLine := rec.Lines <= 1
 	switch {
@@ -71,9 +75,18 @@ func notice(rec Record) string {
 	default:
 		use = []string{grep, lines, get}
 	}
+	switch {
+	case isMedia(rec.MediaType, mediaCSV, mediaTSV), strings.HasPrefix(rec.Summary, tables.PreviewStart):
+		use = slices.Insert(use, 0, sql)
+	case isMedia(rec.MediaType, mediaNDJSON, mediaLog), rec.Type == TypeJSON && strings.Contains(rec.Summary, elementsOfObjects):
+		use = slices.Insert(use, 1, sql)
+	}
 	return fmt.Sprintf("The result was stored as the artifact '%s' and %s; read what you need of it with %s or %s.\n",
 		rec.ID, where, strings.Join(use[:len(use)-1], ", "), use[len(use)-1])
 }
+
+// elementsOfObjects is in the previews of JSON documents with arrays of objects.
+const elementsOfObjects = "elements, each: {"
 
 // binary returns the media type of content that is not text, otherwise "".
 func (rec Record) binary() string {

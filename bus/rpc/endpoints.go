@@ -98,6 +98,8 @@ type ReadRequest struct {
 	StartLine  int64             `json:"start_line,omitempty"`
 	EndLine    int64             `json:"end_line,omitempty"`
 	Query      string            `json:"query,omitempty"`
+	SQL        string            `json:"sql,omitempty"`
+	Artifacts  []string          `json:"artifacts,omitempty"`
 	Filter     map[string]string `json:"filter,omitempty"`
 	TaskID     string            `json:"task_id,omitempty"`
 	offload.GrepQuery
@@ -124,6 +126,8 @@ func (s *Service) artifact(ctx context.Context, req micro.Request) (any, error) 
 		return s.reader.Grep(ctx, session, in.ArtifactID, in.GrepQuery)
 	case "jq":
 		return s.reader.JQ(ctx, session, in.ArtifactID, offload.JQQuery{Query: in.Query, Cursor: in.Cursor})
+	case "sql":
+		return s.reader.SQL(ctx, session, offload.SQLQuery{SQL: in.SQL, Artifacts: in.Artifacts, Cursor: in.Cursor})
 	case "query":
 		return s.reader.QueryPage(ctx, session, in.Filter, int(in.Offset), int(in.Limit))
 	case "info":
@@ -136,7 +140,7 @@ func (s *Service) artifact(ctx context.Context, req micro.Request) (any, error) 
 	case "rm":
 		return s.reader.Delete(ctx, session, in.ArtifactID)
 	}
-	return nil, tools.Errorf(tools.CodeInvalidArguments, "unknown function %q; known are get, read, lines, grep, jq, query, info, record, rm", tools.Excerpt(function, 80))
+	return nil, tools.Errorf(tools.CodeInvalidArguments, "unknown function %q; known are get, read, lines, grep, jq, sql, query, info, record, rm", tools.Excerpt(function, 80))
 }
 
 // artifacts lists the artifacts of all sessions: <prefix>.rpc.artifacts.list.
@@ -154,7 +158,7 @@ func (s *Service) artifacts(ctx context.Context, req micro.Request) (any, error)
 // readTools are the tools whose arguments the functions take.
 var readTools = map[string]string{
 	"get": offload.ToolGet, "read": offload.ToolGet, "lines": offload.ToolLines, "grep": offload.ToolGrep,
-	"jq": offload.ToolJQ, "query": offload.ToolQuery, "info": offload.ToolInfo,
+	"jq": offload.ToolJQ, "sql": offload.ToolSQL, "query": offload.ToolQuery, "info": offload.ToolInfo,
 }
 
 // decodeRead decodes a request. Like a call of the tool, it accepts numbers as strings

@@ -61,6 +61,7 @@ func Operations(s bus.Subjects) []Operation {
 		{"readArtifactLines", s.RPC("artifact", session, "lines"), "Read lines of an artifact.", false, "LinesRequest", "Lines"},
 		{"grepArtifact", s.RPC("artifact", session, "grep"), "Search the lines of an artifact.", false, "GrepRequest", "Grep"},
 		{"jqArtifact", s.RPC("artifact", session, "jq"), "Run a jq query on an artifact.", false, "JQRequest", "JQ"},
+		{"sqlArtifacts", s.RPC("artifact", session, "sql"), "Run a SELECT on artifacts that are tables.", false, "SQLRequest", "SQL"},
 		{"queryArtifacts", s.RPC("artifact", session, "query"), "List artifacts by their metadata.", false, "QueryRequest", "ArtifactList"},
 		{"listAllArtifacts", s.RPC("artifacts", "list"), "List the artifacts of all sessions.", false, "QueryRequest", "ArtifactList"},
 		{"artifactInfo", s.RPC("artifact", session, "info"), "List the offloaded results of a task, or get one record.", false, "InfoRequest", "Info"},
@@ -99,6 +100,7 @@ func types() map[string]reflect.Type {
 		"Lines":           reflect.TypeFor[offload.Lines](),
 		"Grep":            reflect.TypeFor[offload.GrepResult](),
 		"JQ":              reflect.TypeFor[offload.JQResult](),
+		"SQL":             reflect.TypeFor[offload.SQLResult](),
 		"ArtifactList":    reflect.TypeFor[offload.Listing](),
 		"Record":          reflect.TypeFor[offload.Record](),
 		"ArtifactRequest": reflect.TypeFor[artifactRequest](),
@@ -113,7 +115,7 @@ func types() map[string]reflect.Type {
 // readTools are the tools whose arguments are the bodies of requests.
 var readTools = map[string]string{
 	"GetRequest": offload.ToolGet, "LinesRequest": offload.ToolLines, "GrepRequest": offload.ToolGrep,
-	"JQRequest": offload.ToolJQ, "QueryRequest": offload.ToolQuery,
+	"JQRequest": offload.ToolJQ, "SQLRequest": offload.ToolSQL, "QueryRequest": offload.ToolQuery,
 }
 
 // artifactRequest names an artifact.

@@ -30,6 +30,7 @@ has its own artifacts.
   stevedore artifacts lines ID 100 120
   stevedore artifacts grep ID 'error|warn' -C 2
   stevedore artifacts jq ID '.items | length'
+  stevedore artifacts sql 'SELECT city, count(*) FROM t1 GROUP BY city' ID
   stevedore artifacts sweep                   remove expired artifacts`
 
 func newArtifactsCommand() *cobra.Command {
@@ -47,7 +48,7 @@ func newArtifactsCommand() *cobra.Command {
 		o.RequestCommand("info ID", "Show the record of an artifact", "artifact", "record", func(args []string) (any, error) {
 			return rpc.ReadRequest{ArtifactID: args[0]}, nil
 		}),
-		newArtifactsJQ(o),
+		newArtifactsJQ(o), newArtifactsSQL(o),
 		o.Command("rm ID", "Remove an artifact", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, args []string) error {
 			body, err := o.Ask(ctx, b, "artifact", "rm", rpc.ReadRequest{ArtifactID: args[0]})
 			switch {
@@ -132,6 +133,16 @@ func newArtifactsJQ(o *client.Options) *cobra.Command {
 	var in rpc.ReadRequest
 	cmd := o.RequestCommand("jq ID QUERY", "Run a jq query on JSON, NDJSON, CSV or TSV", "artifact", "jq", func(args []string) (any, error) {
 		in.ArtifactID, in.Query = args[0], args[1]
+		return in, nil
+	})
+	addCursorFlag(cmd, &in)
+	return cmd
+}
+
+func newArtifactsSQL(o *client.Options) *cobra.Command {
+	var in rpc.ReadRequest
+	cmd := o.RequestCommand("sql QUERY [ID...]", "Run a SELECT on tables; the query calls them t1, t2, ...", "artifact", "sql", func(args []string) (any, error) {
+		in.SQL, in.Artifacts = args[0], args[1:]
 		return in, nil
 	})
 	addCursorFlag(cmd, &in)

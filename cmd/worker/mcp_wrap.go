@@ -21,6 +21,7 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/offload/tables"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/mcp/artifacts"
 	"github.com/stevedore-bus/stevedore/tools/mcp/command"
@@ -95,7 +96,7 @@ func newMCPWrapCommand() *cobra.Command {
 	flags.DurationVar(&o.timeout, "call-timeout", 10*time.Minute, "`TIME` after which a request without response or progress is cancelled")
 	flags.StringArrayVar(&o.headers, "header", nil, "`NAME=VALUE` of a header for each request to the URL; for a secret, VALUE is env:VARIABLE or file:PATH")
 	flags.Var(&o.links, "resource-links", linksUsage)
-	flags.StringVar(&o.tools, "tools", "", "`one or all`: add one tool that reads stored results, or the six of a worker, whose definitions are part of every request; default one, in opencode after the first result was stored")
+	flags.StringVar(&o.tools, "tools", "", "`one or all`: add one tool that reads stored results, or the seven of a worker, whose definitions are part of every request; default one, in opencode after the first result was stored")
 	o.Store.AddDiskFlags(flags)
 	process.AddOffloadFlags(flags, &o.Offload)
 	return cmd
@@ -124,13 +125,15 @@ func mcpWrap(ctx context.Context, o mcpWrapOptions, argv []string, stdin io.Read
 		return err
 	}
 	defer func() { err = errors.Join(err, closeStore()) }()
+	databases := tables.NewCache("")
+	defer func() { err = errors.Join(err, databases.Close()) }()
 	if o.Offload.Log = log; log.GetLevel() > zerolog.DebugLevel { // hosts show what the proxy logs
 		o.Offload.Log = log.Level(zerolog.WarnLevel)
 	}
 	proxy := func(session string) wrap.Config {
 		return wrap.Config{
 			Name: name, Session: session, Store: store, Offload: o.Offload, Family: o.tools == "all", LateTools: late, CallTimeout: o.timeout, Links: o.links, Log: log,
-			Reader: offload.ReaderConfig{JQCommand: process.JQCommand()},
+			Reader: offload.ReaderConfig{JQCommand: process.JQCommand(), SQLCommand: process.SQLCommand(), SQLCache: databases},
 			Server: server,
 		}
 	}

@@ -109,6 +109,27 @@ func (r *logRows) value(data []byte, atEOF bool) (value []byte, used int) {
 	return nil, used
 }
 
+// LogValues returns the values in a log, one after the other.
+func LogValues(src io.Reader) io.Reader { return &logValues{rows: newLogRows(src, false)} }
+
+type logValues struct {
+	rows *logRows
+	rest []byte
+}
+
+func (v *logValues) Read(p []byte) (int, error) {
+	if len(v.rest) == 0 {
+		row, err := v.rows.next()
+		if err != nil {
+			return 0, err
+		}
+		v.rest = append(append(v.rest[:0], row...), '\n')
+	}
+	n := copy(p, v.rest)
+	v.rest = v.rest[n:]
+	return n, nil
+}
+
 // isLog reports whether a text that begins with head is not JSON, but has values in its lines.
 func isLog(head []byte, cut bool) bool {
 	head = bytes.TrimPrefix(head, []byte("\uFEFF"))

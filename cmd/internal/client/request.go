@@ -163,7 +163,8 @@ func (o *Options) Ask(ctx context.Context, b *bus.Bus, group, function string, i
 
 // commandNames replaces the names of the model's tools, in errors for people.
 var commandNames = strings.NewReplacer("; "+offload.ToolQuery+" lists the artifacts", "", offload.ToolQuery, "stevedore artifacts ls",
-	offload.ToolGet, "stevedore artifacts get", offload.ToolLines, "stevedore artifacts lines", offload.ToolGrep, "stevedore artifacts grep")
+	offload.ToolGet, "stevedore artifacts get", offload.ToolLines, "stevedore artifacts lines", offload.ToolGrep, "stevedore artifacts grep",
+	offload.ToolJQ, "stevedore artifacts jq", offload.ToolSQL, "stevedore artifacts sql")
 
 // restartTimeout is the time that workers and servers get to restart.
 const restartTimeout = 30 * time.Second

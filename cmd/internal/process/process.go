@@ -37,6 +37,7 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/otlp"
 	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/offload/tables"
 	"github.com/stevedore-bus/stevedore/state"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
@@ -116,7 +117,9 @@ func (p *parts) openStore(ctx context.Context) error {
 		return err
 	}
 	p.closers = append(p.closers, closeStore)
-	p.store, p.reader = store, offload.NewReader(store, offload.ReaderConfig{JQCommand: JQCommand(), SubSessions: agents.SubSessions(p.bus)})
+	databases := tables.NewCache("")
+	p.closers = append(p.closers, databases.Close)
+	p.store, p.reader = store, offload.NewReader(store, offload.ReaderConfig{JQCommand: JQCommand(), SQLCommand: SQLCommand(), SQLCache: databases, SubSessions: agents.SubSessions(p.bus)})
 	return nil
 }
 

@@ -16,7 +16,7 @@ import (
 )
 
 // Family are the names of the tools that read artifacts on the bus.
-var Family = []string{offload.ToolGet, offload.ToolLines, offload.ToolGrep, offload.ToolJQ, offload.ToolQuery, offload.ToolInfo}
+var Family = []string{offload.ToolGet, offload.ToolLines, offload.ToolGrep, offload.ToolJQ, offload.ToolSQL, offload.ToolQuery, offload.ToolInfo}
 
 // ReadResult is the one tool that does what the family does.
 const ReadResult = "read_result"
@@ -30,7 +30,7 @@ type Tools struct {
 
 // NewTools returns the reading tools of reader: the family, or only ReadResult. Definitions
 // of tools are part of every request to a model: those of the family have 5,000 characters,
-// that of ReadResult 300. page is the most characters of a page; 0 means
+// that of ReadResult 400. page is the most characters of a page; 0 means
 // offload.PageChars.
 func NewTools(reader *offload.Reader, family bool, page int64) (*Tools, error) {
 	t := &Tools{registry: tools.NewRegistry(zerolog.Nop()), family: family, page: page}
@@ -48,7 +48,7 @@ func (t *Tools) Names() []string {
 // List returns the definitions under the names that rename returns.
 func (t *Tools) List(rename func(string) string) (list []*mcp.Tool) {
 	if !t.family {
-		return []*mcp.Tool{{Name: rename(ReadResult), Description: "Read a stored result by lines (10-40, -20), grep, jq or offset", InputSchema: readSchema}}
+		return []*mcp.Tool{{Name: rename(ReadResult), Description: "Read a stored result by lines (10-40, -20), grep, jq, offset, or sql (SELECT ... FROM \"ID\" JOIN \"ID2\")", InputSchema: readSchema}}
 	}
 	for _, def := range t.registry.Definitions() {
 		list = append(list, &mcp.Tool{
@@ -61,8 +61,8 @@ func (t *Tools) List(rename func(string) string) (list []*mcp.Tool) {
 
 // readSchema is the schema of ReadResult.
 var readSchema = &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{
-	"id": {Type: "string"}, "lines": {Type: "string"}, "grep": {Type: "string"}, "jq": {Type: "string"}, "offset": {Type: "integer"}, "cursor": {Type: "string"},
-}, PropertyOrder: []string{"id", "lines", "grep", "jq", "offset", "cursor"}}
+	"id": {Type: "string"}, "lines": {Type: "string"}, "grep": {Type: "string"}, "jq": {Type: "string"}, "sql": {Type: "string"}, "offset": {Type: "integer"}, "cursor": {Type: "string"},
+}, PropertyOrder: []string{"id", "lines", "grep", "jq", "sql", "offset", "cursor"}}
 
 // Call runs a tool for a session.
 func (t *Tools) Call(ctx context.Context, session, name string, args json.RawMessage) *tools.Result {
@@ -92,7 +92,7 @@ func (t *Tools) ofFamily(args json.RawMessage) (tool string, _ json.RawMessage, 
 		}
 	}
 	var ways []string
-	for _, way := range []struct{ argument, tool string }{{"jq", offload.ToolJQ}, {"grep", offload.ToolGrep}, {"lines", offload.ToolLines}} {
+	for _, way := range []struct{ argument, tool string }{{"jq", offload.ToolJQ}, {"sql", offload.ToolSQL}, {"grep", offload.ToolGrep}, {"lines", offload.ToolLines}} {
 		if in[way.argument] != nil {
 			ways, tool = append(ways, way.argument), way.tool
 		}
@@ -124,6 +124,10 @@ func (t *Tools) ofFamily(args json.RawMessage) (tool string, _ json.RawMessage, 
 		}
 	case tool == offload.ToolGrep:
 		in["pattern"] = in["grep"]
+	}
+	if id := in["id"]; tool == offload.ToolSQL && id != nil {
+		in["artifacts"] = slices.Concat([]byte("["), id, []byte("]"))
+		delete(in, "id")
 	}
 	delete(in, "lines")
 	delete(in, "grep")
@@ -164,10 +168,10 @@ var (
 	calls = regexp.MustCompile(callForm + `(?:(?:, | or | and )` + callForm + `)*`)
 )
 
-const callForm = `(?:get_knowledge_by_id|get_knowledge_by_lines|grep_knowledge|jq_knowledge)\(artifact_id(?:, \w+)*\)`
+const callForm = `(?:get_knowledge_by_id|get_knowledge_by_lines|grep_knowledge|jq_knowledge|sql_knowledge)\((?:artifact_id|artifacts)(?:, \w+)*\)`
 
 // readArgument is the argument of ReadResult that does what a tool of the family does.
-var readArgument = map[string]string{offload.ToolGet: "offset", offload.ToolLines: "lines", offload.ToolGrep: "grep", offload.ToolJQ: "jq"}
+var readArgument = map[string]string{offload.ToolGet: "offset", offload.ToolLines: "lines", offload.ToolGrep: "grep", offload.ToolJQ: "jq", offload.ToolSQL: "sql"}
 
 // Media returns the images and sounds of a result of a reading tool as content blocks.
 func Media(res *tools.Result) (blocks []any) {

@@ -1,0 +1,139 @@
+package offload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/offload/tables"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// The query of SQL, and its result.
+type (
+	SQLQuery  = tables.Query
+	SQLResult = tables.Result
+)
+
+// tableRef is an artifact that a query names.
+type tableRef struct {
+	names    []string // in the query
+	id, path string
+}
+
+// SQL runs a SELECT on artifacts that are tables; see tables.Run. The query can name the artifacts
+// of q as t1, t2, ... in their order, or by their ids; and those that only FROM and JOIN name.
+func (r *Reader) SQL(ctx context.Context, session string, q SQLQuery) (res *SQLResult, err error) {
+	if err := tables.Check(q); err != nil {
+		return nil, err
+	}
+	defer countRead("sql", time.Now())
+	refs, err := r.tableRefs(ctx, session, q)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case r.sql <- struct{}{}:
+		defer func() { <-r.sql }()
+	case <-time.After(r.cfg.SQLTime):
+		return nil, tools.Errorf(tools.CodeTimeout, "another SQL query is running, and this one waited %s for it; ask again", r.cfg.SQLTime)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	dir, err := r.cfg.SQLCache.Dir()
+	if err != nil {
+		return nil, err
+	}
+	src := tables.Source{Dir: dir, Chars: r.cfg.MaxChars - noteReserve, Time: r.cfg.SQLTime, Command: r.cfg.SQLCommand}
+	err = r.withTables(ctx, session, refs, nil, func(found []tables.Table) error {
+		src.Tables = found
+		res, err = tables.Run(ctx, src, q)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return res, nil
+}
+
+// inFrom matches a name behind FROM or JOIN.
+var inFrom = regexp.MustCompile("(?i)\\b(?:from|join)\\s+(?:\"([^\"]+)\"|`([^`]+)`|\\[([^\\]]+)\\]|'([^']+)'|([A-Za-z0-9_:.-]+))")
+
+// tableRefs returns the artifacts that a query names.
+func (r *Reader) tableRefs(ctx context.Context, session string, q SQLQuery) (refs []tableRef, err error) {
+	for i, name := range q.Artifacts {
+		id, path := splitPath(name)
+		refs = append(refs, tableRef{[]string{fmt.Sprintf("t%d", i+1), id}, id, path})
+	}
+	for _, found := range inFrom.FindAllStringSubmatch(q.SQL, -1) {
+		name := strings.Join(found[1:], "")
+		if slices.ContainsFunc(refs, func(ref tableRef) bool { return slices.Contains(ref.names, name) }) {
+			continue
+		}
+		id, path := splitPath(name)
+		_, err := r.Record(ctx, session, id)
+		if tools.CodeOf(err) == tools.CodeNotFound { // a name of WITH, or a wrong one
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		refs = append(refs, tableRef{[]string{name}, id, path})
+	}
+	if len(refs) > tables.MaxTables {
+		return nil, tools.Errorf(tools.CodeInvalidArguments, "the query names %d artifacts; it can read %d", len(refs), tables.MaxTables)
+	}
+	return refs, nil
+}
+
+// splitPath splits "ID:.path".
+func splitPath(name string) (id, path string) {
+	for _, separator := range []string{":.", ":["} {
+		if at := strings.Index(name, separator); at > 0 {
+			return name[:at], name[at+1:]
+		}
+	}
+	return name, ""
+}
+
+// withTables calls f with the tables of refs, behind those of found. It opens only those whose
+// database is not in the cache.
+func (r *Reader) withTables(ctx context.Context, session string, refs []tableRef, found []tables.Table, f func([]tables.Table) error) error {
+	if len(refs) == 0 {
+		return f(found)
+	}
+	ref := refs[0]
+	rec, err := r.Record(ctx, session, ref.id)
+	if err != nil {
+		return err
+	}
+	t := tables.Table{Names: ref.names, ID: rec.ID, Path: ref.path}
+	file, exists, done, err := r.cfg.SQLCache.Take(rec.Digest + " " + rec.MediaType + " " + ref.path)
+	if err != nil {
+		return err
+	}
+	defer done()
+	t.File = file
+	if exists {
+		return r.withTables(ctx, session, refs[1:], append(found, t), f)
+	}
+	var failed error // of f, which readError must not change
+	err = r.with(ctx, session, ref.id, func(rec Record, c blockContent) error {
+		if media := rec.binary(); media != "" {
+			return tools.Errorf(tools.CodeInvalidArguments, "the artifact %q is %s, which SQL cannot read", rec.ID, media)
+		}
+		head, err := readRange(c, 0, min(c.Size(), rowBytes))
+		if err != nil {
+			return err
+		}
+		t.Content, t.Size = c, c.Size()
+		t.Format, t.Comma = rec.tableFormat(head)
+		failed = r.withTables(ctx, session, refs[1:], append(found, t), f)
+		return nil
+	})
+	return errors.Join(failed, err)
+}

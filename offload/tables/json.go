@@ -1,0 +1,258 @@
+package tables
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/stevedore-bus/stevedore/offload/internal/jsonread"
+)
+
+// maxDepth is how deep in objects an array may be to be found.
+const maxDepth = 4
+
+// scalars is the column of elements that are not objects.
+const scalars = "value"
+
+// candidate is an array that may be the table.
+type candidate struct {
+	layout
+	rows int
+}
+
+// json reads the rows of a JSON text: the elements of the array at l.path, or the values of a
+// text with several.
+func (l *layout) json(src io.Reader, yield func([]cell) error) error {
+	r := jsonread.New(src, maxRow)
+	for values := 0; ; values++ {
+		k, err := r.Peek()
+		if err == io.EOF && values > 0 {
+			return nil
+		}
+		if err != nil {
+			return notJSON(err)
+		}
+		switch {
+		case l.path == rowsPath:
+			err = l.element(r, yield)
+		case k == '[' || k == '{':
+			err = l.follow(r, "", yield)
+		default:
+			err = r.Skip()
+		}
+		if err != nil {
+			return notJSON(err)
+		}
+	}
+}
+
+const (
+	rowsPath  = "*" // the values of a text with several
+	wholePath = "." // the document
+)
+
+// follow reads the array at l.path.
+func (l *layout) follow(r *jsonread.Reader, path string, yield func([]cell) error) error {
+	k, err := r.Peek()
+	if err != nil {
+		return err
+	}
+	if k == '[' && (path == l.path || path == "" && l.path == wholePath) {
+		return r.Elements(func(string) error { return l.element(r, yield) })
+	}
+	if k != '{' {
+		return r.Skip()
+	}
+	return r.Elements(func(name string) error {
+		inner := path + step(name)
+		if inner != l.path && !strings.HasPrefix(l.path, inner+".") && !strings.HasPrefix(l.path, inner+"[") {
+			return r.Skip()
+		}
+		return l.follow(r, inner, yield)
+	})
+}
+
+var plainName = regexp.MustCompile(`^[A-Za-z_][A-Za-z_0-9]*$`)
+
+// step returns the part of a path, as in jq, that leads to a member.
+func step(name string) string {
+	if plainName.MatchString(name) {
+		return "." + name
+	}
+	text, _ := json.Marshal(name) // a string always has a JSON form
+	return "[" + string(text) + "]"
+}
+
+// element reads one row.
+func (l *layout) element(r *jsonread.Reader, yield func([]cell) error) error {
+	row := make([]cell, len(l.names), len(l.names)+4)
+	set := func(name string) error {
+		c, err := readCell(r)
+		if err != nil {
+			return err
+		}
+		i, ok := l.place(name)
+		for ok && len(row) <= i {
+			row = append(row, cell{})
+		}
+		if ok {
+			row[i] = c
+		}
+		return nil
+	}
+	k, err := r.Peek()
+	switch {
+	case err != nil:
+		return err
+	case k == '{':
+		err = r.Elements(set)
+	case k == '[':
+		n := 0
+		err = r.Elements(func(string) error { n++; return set(fmt.Sprintf("c%d", n)) })
+	default:
+		err = set(scalars)
+	}
+	if err != nil {
+		return err
+	}
+	return yield(row)
+}
+
+// readCell reads a value.
+func readCell(r *jsonread.Reader) (cell, error) {
+	value, err := r.Value()
+	if err != nil {
+		return cell{}, err
+	}
+	switch jsontext.Value(value).Kind() {
+	case 'n':
+		return cell{}, nil
+	case 't', 'f':
+		return cell{boolean, string(value)}, nil
+	case '"':
+		text, err := jsontext.AppendUnquote(nil, value)
+		if err != nil {
+			text = []byte(strings.ToValidUTF8(string(text), "\uFFFD"))
+		}
+		return cell{quoted, string(text)}, nil
+	case '0':
+		return cell{number, string(value)}, nil
+	}
+	compact := slices.Clone(value)
+	if err := (*jsontext.Value)(&compact).Compact(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)); err != nil {
+		return cell{}, err
+	}
+	return cell{nested, string(compact)}, nil
+}
+
+// findJSON sets the path of l to the longest array, unless it is given, and returns all columns.
+func (l *layout) findJSON(src io.Reader) error {
+	if l.path != "" {
+		return l.json(src, func(row []cell) error { l.see(row); return nil })
+	}
+	r := jsonread.New(src, maxRow)
+	var found []*candidate
+	several := &candidate{}
+	values := 0
+	for ; ; values++ {
+		k, err := r.Peek()
+		if err == io.EOF {
+			break
+		}
+		// The first value may be the document. Whether it is a row too is known at the
+		// second one, so the columns of an object are found in both ways.
+		if err == nil && values == 0 {
+			err = firstValue(r, k, several, &found)
+		} else if err == nil {
+			err = several.add(r)
+		}
+		if err != nil {
+			return notJSON(err)
+		}
+	}
+	if values > 1 {
+		*l = several.layout
+		l.path = rowsPath
+		return nil
+	}
+	if len(found) == 0 {
+		return noTable("the JSON has no array")
+	}
+	best := slices.MaxFunc(found, func(a, b *candidate) int { return a.rows - b.rows })
+	*l = best.layout
+	for _, c := range found {
+		if c != best {
+			l.others = append(l.others, c.path)
+		}
+	}
+	return nil
+}
+
+// firstValue reads the first value of a text. If it is short, it counts as a row as well.
+func firstValue(r *jsonread.Reader, k jsontext.Kind, several *candidate, found *[]*candidate) error {
+	if k != '{' {
+		return search(r, "", 0, found)
+	}
+	// An object may be the first of many rows, or a document of any size.
+	return r.Elements(func(name string) error {
+		k, err := r.Peek()
+		if err != nil {
+			return err
+		}
+		i, ok := several.place(name)
+		if !ok {
+			return search(r, step(name), 1, found)
+		}
+		row := make([]cell, i+1)
+		if k == '[' || k == '{' {
+			row[i] = cell{kind: nested}
+			several.see(row)
+			return search(r, step(name), 1, found)
+		}
+		if row[i], err = readCell(r); err == nil {
+			several.see(row)
+		}
+		return err
+	})
+}
+
+// search finds arrays in objects.
+func search(r *jsonread.Reader, path string, depth int, found *[]*candidate) error {
+	k, err := r.Peek()
+	switch {
+	case err != nil:
+		return err
+	case k == '[':
+		c := &candidate{layout: layout{path: path}}
+		if path == "" {
+			c.path = wholePath
+		}
+		*found = append(*found, c)
+		return r.Elements(func(string) error { return c.add(r) })
+	case k == '{' && depth < maxDepth:
+		return r.Elements(func(name string) error { return search(r, path+step(name), depth+1, found) })
+	}
+	return r.Skip()
+}
+
+// add reads a row for its columns.
+func (c *candidate) add(r *jsonread.Reader) error {
+	c.rows++
+	return c.element(r, func(row []cell) error { c.see(row); return nil })
+}
+
+func notJSON(err error) error {
+	switch {
+	case errors.Is(err, jsonread.ErrTooLong):
+		return noTable(fmt.Sprintf("a row or a value has more than %d bytes", maxRow))
+	case errors.Is(err, jsonread.ErrNotJSON):
+		return noTable(err.Error())
+	}
+	return err
+}

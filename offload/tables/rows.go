@@ -1,0 +1,133 @@
+package tables
+
+import (
+	"bufio"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/stevedore-bus/stevedore/offload/jq"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// maxRow is the size in bytes of the longest row.
+const maxRow = 16 << 20
+
+// layout is what the first pass over a content finds.
+type layout struct {
+	columns
+	path   string   // of the array that is the table
+	others []string // paths of the arrays that are not
+}
+
+// rows calls yield with the cells of each row of a content. It adds the columns to l, whose path
+// says which array of a JSON document to read.
+func (l *layout) rows(t Table, src io.Reader, yield func([]cell) error) error {
+	switch t.Format {
+	case FormatCells:
+		return l.cells(src, t.Comma, yield)
+	case FormatText:
+		return l.text(src, yield)
+	case FormatLog:
+		l.path = rowsPath
+		return l.json(jq.LogValues(src), yield)
+	}
+	return l.json(src, yield)
+}
+
+// find reads a content for its columns, and for the path of its rows.
+func (l *layout) find(t Table, src io.Reader) (err error) {
+	l.path = cleanPath(t.Path)
+	if t.Format == FormatJSON && l.path == "" {
+		err = l.findJSON(src)
+	} else {
+		err = l.rows(t, src, func(row []cell) error { l.see(row); return nil })
+	}
+	switch {
+	case err != nil:
+		return err
+	case l.tooMany:
+		return noTable(fmt.Sprintf("it has more than %d columns", maxColumns))
+	case len(l.names) == 0 && t.Path != "":
+		return noTable(fmt.Sprintf("there is no array with elements at %s", t.Path))
+	case len(l.names) == 0:
+		return noTable("it has no rows")
+	}
+	return nil
+}
+
+// cleanPath returns a path as a model writes it in the form of step.
+func cleanPath(path string) string {
+	path = strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(path), "$"), "[]")
+	if path != "" && path[0] != '.' && path[0] != '[' {
+		path = "." + path
+	}
+	return path
+}
+
+// cells reads a table whose first row has the names of the columns.
+func (l *layout) cells(src io.Reader, comma rune, yield func([]cell) error) error {
+	in := bufio.NewReaderSize(src, 64<<10)
+	if bom, _ := in.Peek(3); string(bom) == "\ufeff" {
+		_, _ = in.Discard(3)
+	}
+	r := csv.NewReader(in)
+	r.Comma, r.LazyQuotes, r.FieldsPerRecord, r.ReuseRecord = comma, true, -1, true
+	names, err := r.Read()
+	if err == io.EOF {
+		return noTable("it is empty")
+	}
+	if err != nil {
+		return notRead(err)
+	}
+	l.header(names)
+	row := []cell{}
+	for {
+		record, err := r.Read()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return notRead(err)
+		}
+		row = row[:0]
+		for _, text := range record {
+			row = append(row, cell{word, text})
+		}
+		l.widen(len(row))
+		if err := yield(row[:min(len(row), maxColumns)]); err != nil {
+			return err
+		}
+	}
+}
+
+// header starts a table with the names of its columns.
+func (l *layout) header(names []string) {
+	l.names = nil
+	for _, name := range names {
+		l.add(name)
+	}
+}
+
+// widen adds columns without names for a row of n cells.
+func (l *layout) widen(n int) {
+	for len(l.names) < n {
+		if _, ok := l.add(""); !ok {
+			return
+		}
+	}
+}
+
+// notRead returns the error of a content that could not be read.
+func notRead(err error) error {
+	if wrong, ok := errors.AsType[*csv.ParseError](err); ok {
+		return noTable(wrong.Error())
+	}
+	return err
+}
+
+func noTable(why string) error {
+	return tools.Errorf(tools.CodeInvalidArguments, "it is not a table that SQL can read (%s); use jq_knowledge, grep_knowledge or get_knowledge_by_lines", why)
+}

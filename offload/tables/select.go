@@ -1,0 +1,308 @@
+package tables
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// database is a connection that can only read the tables of a query.
+type database struct {
+	pool    *sql.DB
+	conn    *sql.Conn
+	schemas []Schema
+}
+
+// open attaches the files of the tables, gives each table its names, and then confines the
+// connection.
+func open(ctx context.Context, req request) (_ *database, err error) {
+	pool, err := sql.Open("sqlite", ":memory:")
+	if err != nil {
+		return nil, err
+	}
+	d := &database{pool: pool}
+	defer func() {
+		if err != nil {
+			d.close()
+		}
+	}()
+	if d.conn, err = pool.Conn(ctx); err != nil {
+		return nil, err
+	}
+	setup := []string{"PRAGMA temp_store = file", "PRAGMA cache_size = -48000", "PRAGMA temp.cache_size = -16000",
+		fmt.Sprintf("PRAGMA hard_heap_limit = %d", maxHeap)}
+	if req.Dir != "" {
+		setup = append(setup, "PRAGMA temp_store_directory = '"+strings.ReplaceAll(req.Dir, "'", "''")+"'")
+	}
+	used := map[string]bool{}
+	for i, t := range req.Tables {
+		source := fmt.Sprintf("s%d", i+1)
+		setup = append(setup, fmt.Sprintf("ATTACH '%s?mode=ro&immutable=1' AS %s", strings.ReplaceAll(uri(t.File), "'", "''"), source),
+			fmt.Sprintf("PRAGMA %s.cache_size = -4000", source))
+		for _, name := range t.Names {
+			if !used[strings.ToLower(name)] {
+				setup = append(setup, fmt.Sprintf("CREATE TEMP VIEW %s AS SELECT * FROM %s.data", quote(name), source))
+			}
+			used[strings.ToLower(name)] = true
+		}
+	}
+	for _, statement := range setup {
+		if _, err := d.conn.ExecContext(ctx, statement); err != nil {
+			return nil, fmt.Errorf("prepare the tables: %w", err)
+		}
+	}
+	for i, t := range req.Tables {
+		var meta string
+		if err := d.conn.QueryRowContext(ctx, fmt.Sprintf("SELECT schema FROM s%d.meta", i+1)).Scan(&meta); err != nil {
+			return nil, fmt.Errorf("prepare the tables: %w", err)
+		}
+		schema := Schema{}
+		if err := json.Unmarshal([]byte(meta), &schema); err != nil {
+			return nil, fmt.Errorf("prepare the tables: %w", err)
+		}
+		schema.Names, schema.ID = t.Names, t.ID
+		d.schemas = append(d.schemas, schema)
+	}
+	return d, d.confine()
+}
+
+func (d *database) close() {
+	if d.conn != nil {
+		_ = d.conn.Close()
+	}
+	_ = d.pool.Close()
+}
+
+// limits are what one statement may need.
+var limits = map[int]int{
+	sqlite3.SQLITE_LIMIT_LENGTH: maxRow, sqlite3.SQLITE_LIMIT_SQL_LENGTH: maxSQL, sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 50,
+	sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 200, sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 1_000, sqlite3.SQLITE_LIMIT_ATTACHED: 0,
+	sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER: 0, sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 0, sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
+}
+
+// confine refuses everything but SELECT on the tables.
+func (d *database) confine() error {
+	for id, limit := range limits {
+		if _, err := sqlite.Limit(d.conn, id, limit); err != nil {
+			return err
+		}
+	}
+	return d.conn.Raw(func(driver any) error {
+		return driver.(sqlite.AuthorizerRegisterer).RegisterAuthorizer(authorize)
+	})
+}
+
+// authorize allows SELECT, and the functions that SQLite has without files and extensions.
+func authorize(action sqlite.AuthorizerActionCode, arg1, arg2, _, _ string) sqlite.AuthorizerReturnCode {
+	switch action {
+	case sqlite.AuthSelect, sqlite.AuthRecursive:
+		return sqlite.AuthorizerOK
+	case sqlite.AuthRead:
+		if !strings.HasPrefix(strings.ToLower(arg1), "sqlite_") && arg1 != "meta" {
+			return sqlite.AuthorizerOK
+		}
+	case sqlite.AuthFunction:
+		switch strings.ToLower(arg2) {
+		case "load_extension", "readfile", "writefile", "edit", "fts3_tokenizer", "sqlite_log", "sqlite_compileoption_get", "sqlite_compileoption_used":
+		default:
+			return sqlite.AuthorizerOK
+		}
+	}
+	return sqlite.AuthorizerDeny
+}
+
+// countTime is how long rows that do not fit are counted.
+const countTime = 2 * time.Second
+
+// maxCell is how many characters of a cell are shown.
+const maxCell = 4_000
+
+// query runs the query.
+func (d *database) query(ctx context.Context, req request) (*Result, error) {
+	timeout := tools.Errorf(tools.CodeTimeout, "the query took longer than %s; narrow it, join by columns of one type, or ask about fewer rows", req.Time)
+	ctx, cancel := context.WithTimeoutCause(ctx, req.Time, timeout)
+	defer cancel()
+	res := &Result{SQL: req.SQL, Skipped: req.Skip, Rows: [][]any{}, Notes: d.notes()}
+	err := d.collect(ctx, req, res)
+	switch {
+	case err == nil:
+		return res, nil
+	case ctx.Err() != nil && len(res.Rows) > 0:
+		res.AtLeast, res.NextCursor = true, cursorAt(req.Skip+int64(len(res.Rows)))
+		res.Notes = append(res.Notes, fmt.Sprintf("the query was stopped after %s", req.Time))
+		return res, nil
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	}
+	return nil, d.wrong(err)
+}
+
+// collect adds the rows that fit, and counts the others.
+func (d *database) collect(ctx context.Context, req request, res *Result) error {
+	rows, err := d.conn.QueryContext(ctx, req.SQL)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	if res.Columns, err = rows.Columns(); err != nil {
+		return err
+	}
+	row := make([]any, len(res.Columns))
+	into := make([]any, len(row))
+	for i := range row {
+		into[i] = &row[i]
+	}
+	left := req.Chars - utf8.RuneCountInString(line(res.Columns))
+	if left < 0 {
+		return tools.Errorf(tools.CodeInvalidArguments, "the names of the %d columns are longer than the %d characters that can be shown; select fewer", len(row), req.Chars)
+	}
+	full := time.Time{}
+	for rows.Next() {
+		res.Total++
+		switch {
+		case res.Total <= req.Skip:
+			continue
+		case !full.IsZero() && time.Since(full) < countTime:
+			continue
+		case !full.IsZero():
+			res.AtLeast = true
+			return nil
+		}
+		if err := rows.Scan(into...); err != nil {
+			return err
+		}
+		shown := show(row)
+		if left -= utf8.RuneCountInString(rowText(shown)) + 1; left < 0 {
+			if len(res.Rows) == 0 {
+				return tools.Errorf(tools.CodeInvalidArguments, "one row of the answer is longer than the %d characters that can be shown; select fewer columns, or substr(column, 1, 500)", req.Chars)
+			}
+			full, res.NextCursor = time.Now(), cursorAt(req.Skip+int64(len(res.Rows)))
+			continue
+		}
+		res.Rows = append(res.Rows, shown)
+	}
+	return rows.Err()
+}
+
+// show returns the values of a row for JSON. Long texts are cut.
+func show(row []any) []any {
+	shown := make([]any, len(row))
+	for i, v := range row {
+		switch v := v.(type) {
+		case []byte:
+			shown[i] = fmt.Sprintf("x'%x'", v[:min(len(v), 100)])
+			if len(v) > 100 {
+				shown[i] = fmt.Sprintf("%s... [%d bytes]", shown[i], len(v))
+			}
+		case string:
+			v = strings.ToValidUTF8(v, "\uFFFD")
+			if shown[i] = v; len(v) > maxCell && utf8.RuneCountInString(v) > maxCell {
+				shown[i] = fmt.Sprintf("%s... [%d characters]", tools.Excerpt(v, maxCell), utf8.RuneCountInString(v))
+			}
+		case float64:
+			shown[i] = realText(v)
+		case time.Time: // of a column with the type DATE, which no table has
+			shown[i] = v.Format(time.RFC3339)
+		default:
+			shown[i] = v
+		}
+	}
+	return shown
+}
+
+// realText returns a number that JSON can have. SQLite prints 3 as 3.0.
+func realText(f float64) any {
+	data, err := json.Marshal(f)
+	if err != nil {
+		return fmt.Sprint(f) // an infinity
+	}
+	if !strings.ContainsAny(string(data), ".eE") {
+		data = append(data, ".0"...)
+	}
+	return json.Number(data)
+}
+
+// notes say which arrays of JSON documents are the tables.
+func (d *database) notes() (notes []string) {
+	for _, s := range d.schemas {
+		if len(s.Others) > 0 {
+			notes = append(notes, fmt.Sprintf("%s is the array at %s; the document also has %s, which artifacts: [\"%s:%s\"] selects", s.Names[0], s.where(), tools.Excerpt(strings.Join(s.Others, ", "), 200), s.ID, s.Others[0]))
+		}
+	}
+	return notes
+}
+
+func (s *Schema) where() string {
+	if s.Path == "" {
+		return wholePath
+	}
+	return s.Path
+}
+
+// wrong returns the error of a query, with the columns that it can use.
+func (d *database) wrong(err error) error {
+	if _, ok := errors.AsType[*tools.Error](err); ok {
+		return err
+	}
+	text := resultCode.ReplaceAllString(strings.TrimPrefix(err.Error(), "SQL logic error: "), "")
+	switch {
+	case strings.Contains(text, "not authorized"), strings.Contains(text, "authorization denied"), strings.Contains(text, "prohibited"):
+		text = "only SELECT on these tables is allowed, without PRAGMA, ATTACH, changes and functions for files"
+	case strings.Contains(text, "out of memory"):
+		text = "the query needs too much memory; narrow it"
+	case strings.Contains(text, "too big"):
+		text = fmt.Sprintf("a value is longer than %d bytes", maxRow)
+	case strings.Contains(text, "full"), strings.Contains(text, "disk I/O"):
+		text = fmt.Sprintf("the query needs more than %d MiB for sorting or grouping, or the disk is full; narrow it", maxFile>>20)
+	}
+	return tools.Errorf(tools.CodeInvalidArguments, "%s. %s", text, describe(d.schemas))
+}
+
+// resultCode matches the number that the driver adds to an error.
+var resultCode = regexp.MustCompile(` \(\d+\)$`)
+
+// maxDescription is how many characters the columns of all tables may take.
+const maxDescription = 6_000
+
+// describe returns a line for each table.
+func describe(schemas []Schema) string {
+	if len(schemas) == 0 {
+		return `The query has no tables: name the artifacts, as in artifacts: ["ID"] and FROM t1`
+	}
+	var b strings.Builder
+	b.WriteString("The tables are:")
+	for _, s := range schemas {
+		names := make([]string, len(s.Columns))
+		for i, c := range s.Columns {
+			names[i] = columnName(c.Name) + " " + c.Type
+		}
+		fmt.Fprintf(&b, "\n%s", columnName(s.Names[0]))
+		if s.Names[0] != s.ID || s.Path != "" {
+			fmt.Fprintf(&b, " (%s%s)", s.ID, s.Path)
+		}
+		fmt.Fprintf(&b, ": %d rows; %s", s.Rows, tools.Excerpt(strings.Join(names, ", "), maxDescription/len(schemas)))
+		if len(s.Others) > 0 {
+			fmt.Fprintf(&b, "; other arrays: %s", tools.Excerpt(strings.Join(s.Others, ", "), 200))
+		}
+	}
+	return b.String()
+}
+
+// columnName returns a name as a query must write it.
+func columnName(name string) string {
+	if plainName.MatchString(name) {
+		return name
+	}
+	return quote(name)
+}
