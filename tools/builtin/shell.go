@@ -36,6 +36,8 @@ type ShellConfig struct {
 	// Refuse, if set, is the error of all commands: the reason for which there is no
 	// sandbox.
 	Refuse error
+	// Artifacts opens the artifacts that commands name. nil means that they cannot.
+	Artifacts OpenArtifact
 	// NoPIDNamespace runs commands of the default sandbox, with besteffort, without
 	// namespaces, also where the kernel allows them.
 	NoPIDNamespace bool
@@ -49,7 +51,8 @@ type shellArgs struct {
 	Argv           []string `json:"argv,omitempty" jsonschema:"a program and its arguments, run without a shell; set this or command"`
 	WorkingDir     string   `json:"working_dir,omitempty" jsonschema:"the directory to run in, relative to the workspace; default the workspace"`
 	TimeoutSeconds float64  `json:"timeout_seconds,omitempty" jsonschema:"seconds after which the command is killed"`
-	Stdin          string   `json:"stdin,omitempty" jsonschema:"text for the standard input, which is empty by default"`
+	Stdin          any      `json:"stdin,omitempty" jsonschema:"text for the standard input, or {\"$artifact\":\"ID\"} for a stored result of any size"`
+	Artifacts      []string `json:"artifacts,omitempty" jsonschema:"ids of stored results, which the command can read as the files $ARTIFACTS/ID"`
 }
 
 // shell runs commands.
@@ -97,9 +100,24 @@ func (sh *shell) run(ctx context.Context, call tools.Call, args shellArgs) *tool
 	}
 	cmdCtx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	cmd, err := sh.command(cmdCtx, call.Session, args)
+	artifact, text, err := stdinArtifact(args.Stdin)
 	if err != nil {
 		return tools.Failure(err)
+	}
+	files, err := sh.stage(cmdCtx, call, args.Artifacts, artifact)
+	if err != nil {
+		return tools.Failure(err)
+	}
+	defer func() { _ = files.remove() }() // what is left, the end of the worker removes
+	cmd, err := sh.command(cmdCtx, call.Session, args, files.environment())
+	if err != nil {
+		return tools.Failure(err)
+	}
+	switch {
+	case files.stdin != nil:
+		cmd.Stdin = files.stdin
+	case text != "":
+		cmd.Stdin = strings.NewReader(text)
 	}
 
 	limits := sh.workspace.cfg.Output
@@ -177,7 +195,7 @@ func (sh *shell) timeout(seconds float64) (time.Duration, error) {
 }
 
 // command returns the command without starting it.
-func (sh *shell) command(ctx context.Context, session string, args shellArgs) (*exec.Cmd, error) {
+func (sh *shell) command(ctx context.Context, session string, args shellArgs, env []string) (*exec.Cmd, error) {
 	argv := args.Argv
 	switch {
 	case (args.Command == "") == (len(argv) == 0):
@@ -197,13 +215,10 @@ func (sh *shell) command(ctx context.Context, session string, args shellArgs) (*
 			return nil, tools.Errorf(tools.CodeToolFailed, "failed to start the command: no program %q in PATH", argv[0])
 		}
 	}
-	run := sandbox.Run{Dir: dir, Env: environment(dir), Tmp: tools.Token(session), Contained: true, Approved: tools.Approved(ctx)}
+	run := sandbox.Run{Dir: dir, Env: append(environment(dir), env...), Tmp: tools.Token(session), Contained: true, Approved: tools.Approved(ctx)}
 	cmd, err := sh.sandbox.Command(ctx, run, argv...)
 	if err != nil {
 		return nil, tools.Errorf(tools.CodeToolFailed, "failed to start the command: %v", err)
-	}
-	if args.Stdin != "" {
-		cmd.Stdin = strings.NewReader(args.Stdin)
 	}
 	return cmd, nil
 }

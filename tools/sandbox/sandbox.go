@@ -265,6 +265,16 @@ func (s *Sandbox) tmpDir(name string) (string, error) {
 	return dir, nil
 }
 
+// Tmp returns the temporary directory of commands whose Run.Tmp is name, and the path at which they
+// see it. Without a sandbox, it is that of the system.
+func (s *Sandbox) Tmp(name string) (dir, visible string, err error) {
+	if s.cfg.Mode == Off {
+		return os.TempDir(), os.TempDir(), nil
+	}
+	dir, err = s.tmpDir(cmp.Or(name, "default"))
+	return dir, s.platform.visible(dir), err
+}
+
 // environment returns env with the variables of the sandbox.
 func (s *Sandbox) environment(env []string, tmp string) []string {
 	set := []string{"HOME=" + s.home, "TMPDIR=" + tmp}

@@ -51,6 +51,9 @@ func (p *platform) command(ctx context.Context, s *Sandbox, run Run, tmp string,
 	return cmd, nil
 }
 
+// visible returns the path at which a command sees its temporary directory.
+func (*platform) visible(tmp string) string { return tmp }
+
 // reaps reports that there is no helper for this system that kills what a command leaves behind.
 func (*platform) reaps() bool { return false }
 

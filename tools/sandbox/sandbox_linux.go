@@ -151,10 +151,7 @@ func (p *platform) command(ctx context.Context, s *Sandbox, run Run, tmp string,
 	if slices.ContainsFunc(argv, func(arg string) bool { return strings.ContainsRune(arg, 0) }) {
 		return nil, errors.New("sandbox: the command contains a zero byte")
 	}
-	visible := tmp
-	if p.level.mounts {
-		visible = "/tmp"
-	}
+	visible := p.visible(tmp)
 	spec, env := p.spec(run), run.Env
 	if spec.Unconfined = s.cfg.Mode == Off; !spec.Unconfined {
 		p.confine(spec, s, run, tmp)
@@ -178,6 +175,14 @@ func (p *platform) command(ctx context.Context, s *Sandbox, run Run, tmp string,
 		cmd.SysProcAttr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN} // in the namespace, until it drops them
 	}
 	return cmd, nil
+}
+
+// visible returns the path at which a command sees its temporary directory.
+func (p *platform) visible(tmp string) string {
+	if p.level.mounts {
+		return "/tmp"
+	}
+	return tmp
 }
 
 // reaps reports whether processes can outlive their command, because the system has no PID

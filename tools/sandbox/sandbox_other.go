@@ -34,5 +34,8 @@ func (platform) command(ctx context.Context, s *Sandbox, run Run, tmp string, ar
 	return cmd, nil
 }
 
+// visible returns the path at which a command sees its temporary directory.
+func (*platform) visible(tmp string) string { return tmp }
+
 // reaps reports that there is no helper for this system that kills what a command leaves behind.
 func (*platform) reaps() bool { return false }

@@ -134,6 +134,7 @@ func (p *parts) openTools(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	shell.Artifacts = p.openArtifact
 	toolset, closeTools, err := builtin.Tools(builtin.Config{
 		Workspace: p.Workspace, Web: web, Shell: shell, Unguarded: unguarded, Hide: []string{p.Connection.Data},
 		Advise: func(r sandbox.Refusal) string { return shellAdvice[r] },
@@ -164,6 +165,18 @@ func (p *parts) openTools(ctx context.Context) error {
 	}
 	p.awaitRemoteTools(external)
 	return nil
+}
+
+// openArtifact opens an artifact for a command of the session.
+func (p *parts) openArtifact(ctx context.Context, session, id string) (io.ReadCloser, error) {
+	_, content, err := p.reader.Open(ctx, session, id)
+	if err != nil {
+		return nil, err
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.NewSectionReader(content, 0, content.Size()), content}, nil
 }
 
 // checkToolNames refuses names of tools that no worker with these settings has: a misspelt
