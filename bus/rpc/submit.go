@@ -170,10 +170,13 @@ func (s submission) publish(ctx context.Context, b *bus.Bus) (accepted Acceptanc
 			return accepted, &result, task.CheckDigest(s.call, s.digest, result.Digest)
 		}
 	}
-	ctx, span := tracing.Start(ctx, "publish "+s.queue, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(
-		tracing.System.String("nats"), tracing.MessagingType.String("send"), tracing.Destination.String(s.queue),
-		tracing.ToolName.String(s.call.Tool), tracing.ToolCall.String(s.call.IDToken()), tracing.Conversation.String(s.call.Session)))
-	defer span.End()
+	if !tracing.Off() {
+		var span trace.Span
+		ctx, span = tracing.Start(ctx, "publish "+s.queue, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(
+			tracing.System.String("nats"), tracing.MessagingType.String("send"), tracing.Destination.String(s.queue),
+			tracing.ToolName.String(s.call.Tool), tracing.ToolCall.String(s.call.IDToken()), tracing.Conversation.String(s.call.Session)))
+		defer span.End()
+	}
 	tracing.Add(ctx, m.Header)
 	err = b.WatchDenial(ctx, s.subject, func(ctx context.Context) error {
 		ack, err := b.Publish(ctx, m)

@@ -138,6 +138,9 @@ func (w *Worker) Stats() Stats {
 // startSpan begins the span of an attempt. The caller ends it with endSpan.
 func (w *Worker) startSpan(ctx context.Context, a *attempt) (context.Context, trace.Span) {
 	ctx = tracing.From(ctx, a.delivery.Traceparent())
+	if tracing.Off() {
+		return ctx, trace.SpanFromContext(ctx)
+	}
 	waited := []attribute.KeyValue{tracing.System.String("nats"), tracing.MessagingType.String("receive"), tracing.Destination.String(a.queue)}
 	_, wait := tracing.Start(ctx, "wait "+a.queue, trace.WithSpanKind(trace.SpanKindConsumer), trace.WithTimestamp(a.delivery.Published), trace.WithAttributes(waited...))
 	wait.End(trace.WithTimestamp(a.started))
@@ -172,6 +175,9 @@ func (w *Worker) tracePublish(ctx context.Context, a *attempt, kind string, even
 		if event.Error != nil {
 			a.errorCode = event.Error.Code
 		}
+	}
+	if tracing.Off() {
+		return ctx, trace.SpanFromContext(ctx)
 	}
 	return tracing.Start(ctx, "publish "+kind, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(
 		tracing.System.String("nats"), tracing.MessagingType.String("send"), tracing.Destination.String(kind), tracing.Outcome.String(string(event.Outcome))))

@@ -58,6 +58,12 @@ const (
 	HTTPStatus    = attribute.Key("http.response.status_code")
 )
 
+var noTracer = otel.GetTracerProvider()
+
+// Off reports whether the process has no tracer, so that callers for which the attributes of a
+// span cost too much need not begin one.
+func Off() bool { return otel.GetTracerProvider() == noTracer }
+
 // Start begins a span below that of ctx. Without a tracer it does nothing, but ctx keeps
 // its trace.
 func Start(ctx context.Context, name string, options ...trace.SpanStartOption) (context.Context, trace.Span) {
@@ -80,6 +86,9 @@ var propagator = propagation.TraceContext{}
 
 // From returns ctx with the trace of a header; an empty or malformed one changes nothing.
 func From(ctx context.Context, header string) context.Context {
+	if header == "" {
+		return ctx
+	}
 	return propagator.Extract(ctx, propagation.MapCarrier{Header: header})
 }
 
