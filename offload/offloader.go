@@ -22,6 +22,7 @@ type Offloader struct {
 	store   Store
 	cfg     Config
 	sweeper *sweeper
+	earlier earlier
 }
 
 // NewOffloader returns an Offloader that stores artifacts in store. Without a
@@ -104,6 +105,7 @@ func (o *Offloader) result(ctx context.Context, call tools.Call, def tools.Defin
 			return nil, err
 		}
 	}
+	rec.sameAs = o.sameAs(ctx, rec)
 	o.refer(call, &out, b, rec, why)
 	return &out, nil
 }

@@ -101,6 +101,9 @@ func (rec Record) queryable() bool {
 	return rec.Type == TypeJSON || isMedia(rec.MediaType, mediaJSON, mediaNDJSON, mediaCSV, mediaTSV, mediaLog)
 }
 
+// samePreview is the length of the preview of a content that the model has seen before.
+const samePreview = 200
+
 // describe returns the description of a content and its preview.
 func describe(rec Record) string {
 	var b strings.Builder
@@ -122,6 +125,10 @@ func describe(rec Record) string {
 		fmt.Fprintf(&b, "The artifact has only %s; the rest is lost.\n", neutralise(stored))
 	case rec.Truncated:
 		b.WriteString("The tool printed more than the worker keeps; the rest is lost.\n")
+	}
+	if rec.sameAs != "" {
+		fmt.Fprintf(&b, "The content is the same as that of the artifact '%s' of an earlier call.\n", attribute(rec.sameAs))
+		rec.Summary = tools.Excerpt(rec.Summary, samePreview)
 	}
 	if rec.Summary != "" {
 		b.WriteString("preview:\n")

@@ -32,6 +32,10 @@ type Record struct {
 	// the index beside the bytes. The index holds the digest of each block, so a changed
 	// index could otherwise pass off other bytes as those of the record.
 	IndexDigest string `json:"index_digest,omitempty"`
+
+	// sameAs is the id of an earlier artifact of the session with the same content, for the
+	// reference. It is not stored.
+	sameAs string
 }
 
 var (
