@@ -110,12 +110,12 @@ eval:
 clock:
 	STEVEDORE_CLOCK=1 go test -run ClockJumps -count=1 -timeout 30m ./bus/heartbeat/
 
-# Coding hosts from npm, 1.2 GB, with a scripted model: mcp install, a big result, mcp uninstall.
+# Coding hosts from npm, 1.2 GB, with a scripted model: mcp install, a big result, mcp uninstall, the plugin.
 HOSTS ?= $${TMPDIR:-/tmp}/stevedore-hosts
 hosts:
 	mkdir -p "$(HOSTS)"
 	cd "$(HOSTS)" && npm install --no-audit --no-fund @anthropic-ai/claude-code @openai/codex @google/gemini-cli opencode-ai @modelcontextprotocol/server-filesystem
-	STEVEDORE_HOSTS="$(HOSTS)/node_modules" go test -run TestRealHosts -count=1 -v ./integration/
+	STEVEDORE_HOSTS="$(HOSTS)/node_modules" go test -run "TestRealHosts|TestPluginOfClaudeCode" -count=1 -v ./integration/
 
 # The archives of a release, for six platforms: make release VERSION=v1.2.3
 release: cross

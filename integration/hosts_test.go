@@ -102,9 +102,48 @@ func writeAll(t *testing.T, path, text string) {
 	}
 }
 
-// scriptedModel calls read_text_file once, in the protocols of Anthropic, OpenAI and Google.
+// The plugin for Claude Code shortens the output of its commands, and adds nothing else.
+func TestPluginOfClaudeCode(t *testing.T) {
+	packages := os.Getenv("STEVEDORE_HOSTS")
+	if packages == "" {
+		t.Skip("make hosts installs the hosts and runs this test")
+	}
+	plugin, err := filepath.Abs("hosts/claude-code")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := t.TempDir()
+	if err := os.Symlink(workerProgram, filepath.Join(bin, "stevedore")); err != nil {
+		t.Fatal(err)
+	}
+	for command, most := range map[string]int{"seq 1 1100": 6000, "seq 1 6000": 600, "seq 1 200000": 600} {
+		var requests [][]modelRequest
+		for _, args := range [][]string{nil, {"--plugin-dir", plugin}} {
+			model := scriptedModel{command: command}
+			endpoint := httptest.NewServer(&model)
+			home := t.TempDir()
+			cmd := exec.CommandContext(t.Context(), filepath.Join(packages, ".bin", "claude"), append([]string{"-p", "run it", "--allowedTools", "Bash", "--model", "claude-sonnet-4-5"}, args...)...)
+			cmd.Dir = home
+			cmd.Env = append(cleanEnvironment(), "HOME="+home, "XDG_DATA_HOME=", "PATH="+bin+":"+os.Getenv("PATH"), "ANTHROPIC_BASE_URL="+endpoint.URL, "ANTHROPIC_API_KEY=x", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1")
+			out, err := cmd.CombinedOutput()
+			endpoint.Close()
+			if requests = append(requests, model.take()); err != nil || len(requests[len(requests)-1]) < 2 {
+				t.Fatalf("%s: %v\n%s", command, err, out)
+			}
+		}
+		native, with := requests[0], requests[1]
+		t.Logf("%s: %d and %d bytes without the plugin, %d and %d with it", command, native[0].bytes, native[1].bytes, with[0].bytes, with[1].bytes)
+		if with[0].bytes > native[0].bytes+100 || with[1].bytes-with[0].bytes > most {
+			t.Errorf("%s: the plugin adds %d bytes to each request, and the result has %d; want at most 100 and %d", command, with[0].bytes-native[0].bytes, with[1].bytes-with[0].bytes, most)
+		}
+	}
+}
+
+// scriptedModel calls read_text_file once, in the protocols of Anthropic, OpenAI and Google, or
+// Bash of Claude Code, if it has a command.
 type scriptedModel struct {
-	path string
+	path    string
+	command string
 
 	mu       sync.Mutex
 	requests []modelRequest
@@ -140,7 +179,11 @@ func (m *scriptedModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, `{"input_tokens":1,"data":[]}`)
 		return
 	}
-	tool, namespace, reads := findTool(in.Tools, "")
+	wanted, arguments := "read_text_file", map[string]string{"path": m.path}
+	if m.command != "" {
+		wanted, arguments = "Bash", map[string]string{"command": m.command, "description": "run it"}
+	}
+	tool, namespace, reads := findTool(in.Tools, wanted, "")
 	history := string(in.Messages) + string(in.Input) + string(in.Contents)
 	if tool != "" {
 		m.mu.Lock()
@@ -152,7 +195,7 @@ func (m *scriptedModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			tool = ""
 		}
 	}
-	args, _ := json.Marshal(map[string]string{"path": m.path}) // a string can be encoded
+	args, _ := json.Marshal(arguments) // strings can be encoded
 	quoted, _ := json.Marshal(string(args))
 	w.Header().Set("Content-Type", "text/event-stream")
 	switch path := r.URL.Path; {
@@ -169,14 +212,14 @@ func (m *scriptedModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// findTool returns the tool that reads files, with its namespace.
-func findTool(all []offeredTool, in string) (tool, namespace string, reads bool) {
+// findTool returns the tool that is wanted, with its namespace.
+func findTool(all []offeredTool, wanted, in string) (tool, namespace string, reads bool) {
 	for _, t := range all {
 		reads = reads || strings.HasSuffix(t.Name, "read_result")
-		if strings.HasSuffix(t.Name, "read_text_file") {
+		if strings.HasSuffix(t.Name, wanted) {
 			tool, namespace = t.Name, in
 		}
-		name, space, more := findTool(append(t.Tools, t.Functions...), t.Name)
+		name, space, more := findTool(append(t.Tools, t.Functions...), wanted, t.Name)
 		if reads = reads || more; name != "" {
 			tool, namespace = name, space
 		}
