@@ -101,6 +101,23 @@ func TestSQL(t *testing.T) {
 	if _, err := r.SQL(t.Context(), "other", SQLQuery{SQL: "SELECT * FROM users"}); tools.CodeOf(err) != tools.CodeInvalidArguments {
 		t.Errorf("another session reads the table: %v", err)
 	}
+	// A query can use the columns as the answer writes them, also those that are keywords.
+	words := "abort action add after all alter always analyze and as asc attach before begin between by cascade case cast check collate column commit conflict constraint create cross " +
+		"current current_date current_time current_timestamp database default deferrable deferred delete desc detach distinct do drop each else end escape except exclude exclusive exists " +
+		"explain fail filter first following for foreign from full generated glob group groups having if ignore immediate in index indexed initially inner insert instead intersect into is " +
+		"isnull join key last left like limit match materialized natural no not nothing notnull null nulls of offset on or order others outer over partition plan pragma preceding primary " +
+		"query raise range recursive references regexp reindex release rename replace restrict returning right rollback row rows savepoint select set table temp temporary then ties to " +
+		"transaction trigger unbounded union unique update using vacuum values view virtual when where window with without"
+	header := strings.ReplaceAll(words, " ", ",")
+	putArtifact(t, store, "s", "words", []byte(header+"\n"+strings.Repeat(strings.Repeat("1,", strings.Count(words, " "))+"1\n", 3)))
+	described, err := r.SQL(t.Context(), "s", SQLQuery{Artifacts: []string{"words"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, columns, _ := strings.Cut(described.Text(), "rows; ")
+	if _, err := r.SQL(t.Context(), "s", SQLQuery{SQL: "SELECT " + strings.ReplaceAll(columns, " INTEGER", "") + " FROM words"}); err != nil {
+		t.Errorf("keywords as columns: %.300v", err)
+	}
 	res, err := r.SQL(t.Context(), "s", SQLQuery{Artifacts: []string{"users"}})
 	if err != nil || res.Text() != "The tables are:\nt1 (users): 3 rows; id INTEGER, name TEXT, zip TEXT, score REAL" {
 		t.Errorf("without a query: %v, %v", res, err)

@@ -346,6 +346,29 @@ func instead(text string, in io.Reader) string {
 	return advice
 }
 
+// onDisk matches the queries of rows that SQL answers on disk: an array, a function and a column.
+var onDisk = regexp.MustCompile(`^\s*(?:((?:\.[A-Za-z_]\w*)+)\s*\|)?\s*(group_by|unique_by|sort_by|max_by|min_by)\(\s*(-?)\.([A-Za-z_]\w*)\s*\)`)
+
+// sqlFor returns the advice to ask SQL, if that is easy to say, or "".
+func sqlFor(id, query string) string {
+	m := onDisk.FindStringSubmatch(query)
+	if m == nil {
+		return ""
+	}
+	if m[1] != "" {
+		id += ":" + m[1]
+	}
+	sql := fmt.Sprintf(`SELECT "%s", count(*) FROM "%s" GROUP BY 1`, m[4], id)
+	if !strings.HasSuffix(m[2], "p_by") && m[2] != "unique_by" {
+		order := ""
+		if m[3] == "-" || m[2] == "max_by" {
+			order = " DESC"
+		}
+		sql = fmt.Sprintf(`SELECT * FROM "%s" ORDER BY "%s"%s LIMIT 10`, id, m[4], order)
+	}
+	return "sql_knowledge, which works on disk, with " + sql + ", or "
+}
+
 // largestPart returns the path of the array or object with the most elements, of those that do
 // not end in the start of a document.
 func largestPart(start io.Reader) (path []any) {

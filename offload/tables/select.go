@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -301,8 +302,13 @@ func describe(schemas []Schema) string {
 
 // columnName returns a name as a query must write it.
 func columnName(name string) string {
-	if plainName.MatchString(name) {
+	if plainName.MatchString(name) && !slices.Contains(keywords, strings.ToUpper(name)) {
 		return name
 	}
 	return quote(name)
 }
+
+// keywords are the words of SQLite that are not the names of columns without quotes.
+var keywords = strings.Fields("ADD ALL ALTER AND AS AUTOINCREMENT BETWEEN CASE CAST CHECK COLLATE COMMIT CONSTRAINT CREATE DEFAULT DEFERRABLE DELETE DISTINCT DROP ELSE ESCAPE " +
+	"EXISTS EXCEPT FOREIGN FROM GROUP HAVING IN INDEX INSERT INTERSECT INTO IS ISNULL JOIN LIMIT NOT NOTHING NOTNULL NULL ON OR ORDER PRIMARY RAISE REFERENCES RETURNING " +
+	"SELECT SET TABLE THEN TO TRANSACTION UNION UNIQUE UPDATE USING VALUES WHEN WHERE CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP")
