@@ -1,6 +1,7 @@
 package offload
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -46,6 +47,7 @@ var sqlTables = map[string]string{
 	"docker": "CONTAINER ID   IMAGE     COMMAND       PORTS\nabc            nginx     \"/entry x\"\ndef            redis     \"redis\"       6379/tcp\n",
 	"prose":  "This is a text.\nIt has no table.\n",
 	"scalar": `[3,1,2]`,
+	"lists":  "[\"007\",1]\n[8,2,{\"a\":1}]\n",
 	"twice":  "a,A,b (x)\n1,2,3\n1,1,1\n" + strings.Repeat("0,0,0\n", 20) + "4,5,6,7\n",
 }
 
@@ -71,6 +73,7 @@ func TestSQL(t *testing.T) {
 		{"mysql", "SELECT * FROM t1 WHERE id = 2", "id|name\n2|Bob"},
 		{"kubectl", `SELECT name, status, restarts FROM t1 WHERE ready LIKE '0/%'`, "NAME|STATUS|RESTARTS\napi-1|CrashLoopBackOff|12 (5m ago)"},
 		{"docker", `SELECT "CONTAINER ID", ports FROM t1`, "CONTAINER ID|PORTS\nabc|\ndef|6379/tcp"},
+		{"lists", "SELECT c1, c2, typeof(c1), c3 FROM t1", "c1|c2|typeof(c1)|c3\n007|1|text|NULL\n8|2|text|{\"a\":1}"},
 		{"scalar", "SELECT sum(value) FROM t1", "sum(value)\n6"},
 		{"twice", "SELECT a, a_2, \"b (x)\", c4 FROM t1 WHERE c4 IS NOT NULL", "a|A_2|b (x)|c4\n4|5|6|7"},
 		{"", "WITH w AS (SELECT 1 AS x) SELECT x FROM w", "x\n1"},
@@ -131,6 +134,9 @@ func TestHostileSQL(t *testing.T) {
 	wide := strings.Repeat("a,", 9_999) + "a\n" + strings.Repeat("1,", 9_999) + "1\n"
 	putArtifact(t, store, "s", "wide", []byte(wide))
 	putArtifact(t, store, "s", "deep", []byte(strings.Repeat("[", 9_000)+strings.Repeat("]", 9_000)))
+	putArtifact(t, store, "s", "long", []byte(`[{"a":"`+strings.Repeat("x", 17<<20)+`"}]`))
+	putArtifact(t, store, "s", "open", []byte("a,b\n1,2\n1,2\n1,\""+strings.Repeat("x\n", 20<<20)))
+	putArtifact(t, store, "s", "forged", []byte("id,\"x\"\") ; DROP TABLE data; --\",name\n1,2,3\n1,2,3\n"))
 	r := newSQLReader(t, store)
 	file := t.TempDir() + "/f"
 	const endless = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c) SELECT "
@@ -156,6 +162,10 @@ func TestHostileSQL(t *testing.T) {
 		"SELECT * FROM s1.meta":                     denied,
 		"SELECT * FROM sqlite_schema":               denied,
 		"SELECT * FROM temp.sqlite_master":          denied,
+		"SELECT nope FROM deep":                     "",
+		"SELECT * FROM long":                        "more than 16777216 bytes",
+		"SELECT * FROM open":                        "",
+		"SELECT x FROM forged":                      "no such column: x",
 		"BEGIN":                                     denied,
 		"SELECT 1; DROP VIEW t1":                    denied,
 		"SELECT randomblob(1e9)":                    "a value is longer than",
@@ -201,6 +211,31 @@ func TestHostileSQL(t *testing.T) {
 	}
 	if left, _ := filepath.Glob(dir + "/*.part"); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
+	}
+}
+
+// TestSQLOfSubSessions: a query reads the artifacts of the session and of its sub-agents.
+func TestSQLOfSubSessions(t *testing.T) {
+	store := newFakeStore(StoreConfig{})
+	putArtifact(t, store, "parent", "users", []byte(sqlTables["users"]))
+	putArtifact(t, store, "child", "orders", []byte(sqlTables["orders"]))
+	cfg := ReaderConfig{SQLCache: tables.NewCache(t.TempDir()), SubSessions: func(_ context.Context, session string) ([]string, error) {
+		if session == "parent" {
+			return []string{"child"}, nil
+		}
+		return nil, nil
+	}}
+	t.Cleanup(func() { _ = cfg.SQLCache.Close() })
+	r := NewReader(store, cfg)
+	const sql = "SELECT count(*) FROM users JOIN orders ON id = user_id"
+	if res, err := r.SQL(t.Context(), "parent", SQLQuery{SQL: sql}); err != nil || fmt.Sprint(res.Rows) != "[[3]]" {
+		t.Errorf("the parent: %v, %v", res, err)
+	}
+	// The database of users is in the cache now, but not for a session without that artifact.
+	for _, q := range []SQLQuery{{SQL: sql}, {SQL: "SELECT 1", Artifacts: []string{"users"}}} {
+		if res, err := r.SQL(t.Context(), "child", q); err == nil {
+			t.Errorf("the child reads its parent: %v", res)
+		}
 	}
 }
 

@@ -194,32 +194,60 @@ func (l *layout) findJSON(src io.Reader) error {
 	return nil
 }
 
-// firstValue reads the first value of a text. If it is short, it counts as a row as well.
+// firstValue reads the first value of a text: as a document, for its arrays, and as the first of
+// several rows. It may have any size.
 func firstValue(r *jsonread.Reader, k jsontext.Kind, several *candidate, found *[]*candidate) error {
-	if k != '{' {
-		return search(r, "", 0, found)
+	switch k {
+	case '{':
+		return r.Elements(func(name string) error {
+			return firstCell(r, several, name, func() error { return search(r, step(name), 1, found) }, nil)
+		})
+	case '[':
+		array := &candidate{layout: layout{path: wholePath}}
+		*found = append(*found, array)
+		return r.Elements(func(string) error {
+			scalar := func(c cell) {
+				array.rows++
+				array.note(scalars, c)
+			}
+			return firstCell(r, several, fmt.Sprintf("c%d", min(array.rows, maxColumns)+1), func() error { return array.add(r) }, scalar)
+		})
 	}
-	// An object may be the first of many rows, or a document of any size.
-	return r.Elements(func(name string) error {
-		k, err := r.Peek()
-		if err != nil {
-			return err
-		}
-		i, ok := several.place(name)
-		if !ok {
-			return search(r, step(name), 1, found)
-		}
-		row := make([]cell, i+1)
-		if k == '[' || k == '{' {
-			row[i] = cell{kind: nested}
-			several.see(row)
-			return search(r, step(name), 1, found)
-		}
-		if row[i], err = readCell(r); err == nil {
-			several.see(row)
-		}
+	return several.add(r)
+}
+
+// firstCell reads a member or element of the first value, which is a cell of the first row. inner
+// reads it if it has members.
+func firstCell(r *jsonread.Reader, several *candidate, name string, inner func() error, scalar func(cell)) error {
+	k, err := r.Peek()
+	if err != nil {
 		return err
-	})
+	}
+	if k == '[' || k == '{' {
+		several.note(name, cell{kind: nested})
+		return inner()
+	}
+	c, err := readCell(r)
+	if err != nil {
+		return err
+	}
+	several.note(name, c)
+	if scalar != nil {
+		scalar(c)
+	}
+	return nil
+}
+
+// note notes one cell of a row.
+func (c *candidate) note(name string, value cell) {
+	i, ok := c.place(name)
+	if !ok {
+		return
+	}
+	for len(c.seen) <= i {
+		c.seen = append(c.seen, traits{})
+	}
+	c.seen[i].see(value)
 }
 
 // search finds arrays in objects.
