@@ -20,6 +20,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/disk"
+	"github.com/stevedore-bus/stevedore/offload/tables"
 	"github.com/stevedore-bus/stevedore/tools/mcp/artifacts"
 	"github.com/stevedore-bus/stevedore/tools/mcp/command"
 )
@@ -59,7 +60,7 @@ func wrapServer(t *testing.T, role string, change ...func(*Config)) *session {
 		t.Fatal(err)
 	}
 	s.store = store
-	cfg := Config{Name: "test server", Session: "s", Store: store, Log: zerolog.New(zerolog.NewTestWriter(t)), Server: startProgram(role, s.dir)}
+	cfg := Config{Name: "test server", Session: "s", Store: store, Reader: offload.ReaderConfig{SQLCache: tables.NewCache(t.TempDir())}, Log: zerolog.New(zerolog.NewTestWriter(t)), Server: startProgram(role, s.dir)}
 	for _, f := range change {
 		f(&cfg)
 	}
