@@ -94,6 +94,8 @@ func TestRealTrafficFitsTheSchemas(t *testing.T) {
 	} {
 		ask("artifact.s1."+function, `{"artifact_id":"big",`+body+`}`)
 	}
+	ask("call.default.shell.s1.table", `{"args":{"command":"seq 20000 | sed 's/$/,a cell/; 1i number,text'"}}`)
+	ask("artifact.s1.sql", `{"sql":"SELECT max(number) FROM t1","artifacts":["table"]}`)
 	ask("artifact.s1.info", `{}`)
 	ask("artifact.s1.query", `{"filter":{"tool_name":"shell"},"limit":10}`)
 	ask("artifact.s1.grep", `{"artifact_id":"big","pattern":"("}`) // a rejection
