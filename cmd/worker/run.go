@@ -125,19 +125,15 @@ func (o *runOptions) run(ctx context.Context, args []string, stdin io.Reader, st
 	err := child.Wait()
 	close(ended)
 	passing.Wait()
-	for _, held := range outputs {
-		if err := o.show(context.WithoutCancel(ctx), args, held); err != nil {
-			return err
-		}
-	}
+	lost := o.showAll(context.WithoutCancel(ctx), args, outputs, stderr)
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		dieLike(exit.ProcessState)
-		return cli.Exit(exitCode(exit.ProcessState), "")
+		return &cli.Error{Code: exitCode(exit.ProcessState), Err: lost}
 	}
 	if errors.Is(err, exec.ErrWaitDelay) {
-		return nil
+		return lost
 	}
-	return err
+	return errors.Join(lost, err)
 }
 
 // exitNotFound is the exit code of shells for a command that cannot be started.
@@ -155,18 +151,35 @@ func sameOutput(a, b io.Writer) bool {
 	return err == nil && err2 == nil && os.SameFile(info, info2)
 }
 
-// show prints a short output as it is. Of a long one it prints the summary, if it can be stored.
+// errNotStored says why an output was printed in full.
+var errNotStored = errors.New("the output is not stored")
+
+// showAll shows each output, and says on stderr which one is not stored: the exit code is the
+// command's all the same. It returns an error if an output could not be printed.
+func (o *runOptions) showAll(ctx context.Context, args []string, outputs []*heldOutput, stderr io.Writer) (lost error) {
+	for _, held := range outputs {
+		err := o.show(ctx, args, held)
+		if errors.Is(err, errNotStored) {
+			_, err = fmt.Fprintf(stderr, "stevedore: %v\n", err)
+		}
+		lost = errors.Join(lost, err)
+	}
+	return lost
+}
+
+// show prints a short output as it is, and the summary of a long one. If the output cannot be
+// stored, show prints all of it and returns errNotStored.
 func (o *runOptions) show(ctx context.Context, args []string, held *heldOutput) error {
 	if !held.isLong() {
 		return held.flush()
 	}
-	id, err := o.store(ctx, args, held)
-	if err != nil {
-		return errors.Join(held.flush(), fmt.Errorf("the output is not stored: %w", err))
-	}
 	summary, err := shorten.Summarize(held.out.Reader())
 	if err != nil {
-		return err
+		return held.flushBecause(err)
+	}
+	id, err := o.store(ctx, args, held)
+	if err != nil {
+		return held.flushBecause(err)
 	}
 	how := fmt.Sprintf("%d lines, %d bytes are stored; read them with: %s read %s --lines 10-40, or --grep REGEXP, --jq QUERY, --offset N", summary.Lines, held.out.Size(), programName(), id)
 	if o.session != outputSession {
@@ -251,6 +264,14 @@ func (h *heldOutput) flush() error {
 	h.passing = true
 	_, err := io.Copy(h.to, h.out.Reader())
 	return err
+}
+
+// flushBecause passes on an output that cannot be stored, and returns errNotStored.
+func (h *heldOutput) flushBecause(reason error) error {
+	if err := h.flush(); err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", errNotStored, reason)
 }
 
 func (h *heldOutput) Close() { _ = h.out.Close() } // it was only read
