@@ -3,6 +3,7 @@ package integration
 import (
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -29,16 +30,8 @@ func TestFaultsAreNamed(t *testing.T) {
 	t.Cleanup(b.Close)
 	problems := func() (found []string) {
 		t.Helper()
-		got := worker(t, append([]string{"status", "--json"}, server...)...)
-		var s status.Status
-		if err := json.Unmarshal([]byte(got.stdout), &s); err != nil || len(s.Errors) > 0 {
-			t.Fatalf("status: %+v, %v", got, err)
-		}
-		for _, problem := range s.Problems {
+		for _, problem := range problemsOf(t, server) {
 			found = append(found, problem.Code+" "+problem.Name)
-			if problem.Advice == "" {
-				t.Errorf("no advice for %q", problem.Text)
-			}
 		}
 		return found
 	}
@@ -94,4 +87,63 @@ func TestFaultsAreNamed(t *testing.T) {
 		t.Errorf("without a server: %+v", got)
 	}
 	t.Logf("the answer took %s", time.Since(began))
+}
+
+// The status names a channel whose receiver accepts connections and never answers, and one whose
+// process died while it sent.
+func TestHangingChannelIsNamed(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, 1)
+	server := []string{"--server", c.url(0), "--timeout", "20s"}
+	receiver, err := net.Listen("tcp", "127.0.0.1:0") // the system accepts, nobody answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { receiver.Close() })
+	start(t, append([]string{"serve", "--workspace", t.TempDir()}, server...)...)
+	dies, err := launch(append([]string{"serve", "--queue", "other", "--workspace", t.TempDir(), "--channel", "hook=webhook:url=http://" + receiver.Addr().String()}, server...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(dies.kill)
+	b, err := bus.Connect(t.Context(), bus.Config{Server: c.url(0), Log: bustest.Log(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	bustest.WaitUntil(t, "the channel", func() bool {
+		_, exists, err := b.ConsumerInfo(t.Context(), b.ChannelConsumer("hook"))
+		return err == nil && exists
+	})
+	for range 6 {
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Notify("hook"), Body: []byte(`{"text":"hello"}`)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	named := func(code, text string) func() bool {
+		return func() bool {
+			return slices.ContainsFunc(problemsOf(t, server), func(p status.Problem) bool {
+				return p.Code == code && p.Name == "hook" && strings.Contains(p.Text, text)
+			})
+		}
+	}
+	bustest.WaitUntil(t, "the receiver that hangs is named", named(status.ChannelFailing, "has not answered"))
+	dies.kill()
+	bustest.WaitUntil(t, "the channel without a process is named", named(status.ChannelWithoutWorker, "Notifications that wait: 6"))
+}
+
+// problemsOf returns what "stevedore status" says needs attention. Each problem has advice.
+func problemsOf(t *testing.T, server []string) []status.Problem {
+	t.Helper()
+	got := worker(t, append([]string{"status", "--json"}, server...)...)
+	var s status.Status
+	if err := json.Unmarshal([]byte(got.stdout), &s); err != nil || len(s.Errors) > 0 {
+		t.Fatalf("status: %+v, %v", got, err)
+	}
+	for _, problem := range s.Problems {
+		if problem.Advice == "" {
+			t.Errorf("no advice for %q", problem.Text)
+		}
+	}
+	return s.Problems
 }

@@ -171,7 +171,9 @@ func (n *Notifier) deliver(ctx context.Context, to channel.Channel, notification
 		return nil
 	}
 	sending := beginDelivery(ctx, notification, d)
+	late := time.AfterFunc(answerWithin, func() { n.failing.Store(name, errNoAnswer) })
 	err := to.Send(sending.ctx, notification)
+	late.Stop()
 	sending.sent()
 	defer func() {
 		sending.end(verdict)
@@ -195,8 +197,14 @@ func (n *Notifier) deliver(ctx context.Context, to channel.Channel, notification
 	return err
 }
 
+// answerWithin is how long an attempt may take before Failing names its channel. Operators see
+// a receiver that hangs within 5 s, and not only when the attempt is given up.
+const answerWithin = 4 * time.Second
+
+var errNoAnswer = fmt.Errorf("the receiver has not answered for %s", answerWithin)
+
 // Failing returns the error of each channel whose last attempt to deliver failed and is
-// repeated.
+// repeated, or has no answer yet.
 func (n *Notifier) Failing() map[string]error {
 	failing := map[string]error{}
 	n.failing.Range(func(name, err any) bool {

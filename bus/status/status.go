@@ -149,7 +149,8 @@ type Channel struct {
 	// the next attempt.
 	Waiting uint64 `json:"waiting"`
 	Sending int    `json:"sending"`
-	// Served is false if no process sends the notifications now.
+	// Served is false if no process sends the notifications now. Sending ones are then those of a
+	// process that died.
 	Served bool `json:"served"`
 }
 
@@ -203,6 +204,7 @@ func Read(ctx context.Context, b *bus.Bus) Status {
 			if kind := w.channels[c.Name]; kind != "" {
 				s.Channels[i].Kind = kind
 				s.Channels[i].Default = c.Default || w.defaultChannel == c.Name
+				s.Channels[i].Served = true
 			}
 		}
 	}
@@ -258,12 +260,13 @@ func (s *Status) problems(streamPrefix string) []Problem {
 		add(NoWorker, "", "No worker answers. Calls wait until one starts.")
 	}
 	for _, c := range s.Channels {
-		if c.Waiting > 0 && !c.Served {
-			add(ChannelWithoutWorker, c.Name, "No process serves the channel %q. Notifications that wait: %d.", c.Name, c.Waiting)
+		waiting := c.Waiting + uint64(c.Sending)
+		if waiting > 0 && !c.Served && len(s.Errors) == 0 {
+			add(ChannelWithoutWorker, c.Name, "No process serves the channel %q. Notifications that wait: %d.", c.Name, waiting)
 		}
 		for _, w := range s.Workers {
 			if why := w.failing[c.Name]; why != "" && c.Sending > 0 {
-				add(ChannelFailing, c.Name, "The channel %q fails: %s. Notifications that wait: %d.", c.Name, strings.TrimSuffix(why, "."), c.Waiting+uint64(c.Sending))
+				add(ChannelFailing, c.Name, "The channel %q fails: %s. Notifications that wait: %d.", c.Name, strings.TrimSuffix(why, "."), waiting)
 				break
 			}
 		}
@@ -318,7 +321,7 @@ func channels(ctx context.Context, b *bus.Bus) ([]Channel, error) {
 	found := []Channel{}
 	for _, name := range slices.Sorted(maps.Keys(consumers)) {
 		info := consumers[name]
-		found = append(found, Channel{Name: name, Waiting: info.NumPending, Sending: info.NumAckPending, Served: info.NumWaiting > 0 || info.NumAckPending > 0})
+		found = append(found, Channel{Name: name, Waiting: info.NumPending, Sending: info.NumAckPending, Served: info.NumWaiting > 0})
 	}
 	return found, err
 }
