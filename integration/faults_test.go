@@ -35,15 +35,7 @@ func TestFaultsAreNamed(t *testing.T) {
 		}
 		return found
 	}
-	ready := func() string {
-		resp, err := http.Get("http://" + healthOf(t, p) + "/readyz")
-		if err != nil {
-			return err.Error()
-		}
-		defer resp.Body.Close()
-		body, _ := io.ReadAll(resp.Body)
-		return strings.TrimSpace(string(body))
-	}
+	ready := func() string { return readiness(t, p) }
 	bustest.WaitUntil(t, "the worker is ready", func() bool { return ready() == "ok" })
 	if got := problems(); len(got) > 0 {
 		t.Errorf("at the start: %q", got)
@@ -130,6 +122,18 @@ func TestHangingChannelIsNamed(t *testing.T) {
 	bustest.WaitUntil(t, "the receiver that hangs is named", named(status.ChannelFailing, "has not answered"))
 	dies.kill()
 	bustest.WaitUntil(t, "the channel without a process is named", named(status.ChannelWithoutWorker, "Notifications that wait: 6"))
+}
+
+// readiness returns what /readyz of a process says: "ok", or why it is not ready.
+func readiness(t *testing.T, p *process) string {
+	t.Helper()
+	resp, err := http.Get("http://" + healthOf(t, p) + "/readyz")
+	if err != nil {
+		return err.Error()
+	}
+	defer resp.Body.Close()
+	body, _ := io.ReadAll(resp.Body)
+	return strings.TrimSpace(string(body))
 }
 
 // problemsOf returns what "stevedore status" says needs attention. Each problem has advice.

@@ -6,12 +6,15 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/stevedore-bus/stevedore/bus"
 )
 
 const (
 	// diskInterval is the time between two checks of a full disk.
 	diskInterval = 2 * time.Second
-	// minFree is how many bytes must be free before the server restarts.
+	// minFree is how many bytes must be free before the server restarts, and below which
+	// CheckDisk warns: the server finds out only when a block of its files needs space.
 	minFree = 8 << 20
 )
 
@@ -65,12 +68,16 @@ func (s *Server) restartWhenDiskHasSpace(full chan struct{}) {
 	}
 }
 
-// CheckDisk returns an error while the server accepts nothing because its disk is full.
+// CheckDisk returns an error while the server accepts nothing because its disk is full, and
+// before that if fewer than 8 MiB are free.
 func (s *Server) CheckDisk() error {
-	if !s.diskFull.Load() {
-		return nil
+	if s.diskFull.Load() {
+		return fmt.Errorf("the disk of the directory %q is full: the server accepts nothing until space is free", s.cfg.Dir)
 	}
-	return fmt.Errorf("the disk of the directory %q is full: the server accepts nothing until space is free", s.cfg.Dir)
+	if free, ok := freeSpace(s.cfg.Dir); ok && free < minFree {
+		return fmt.Errorf("the disk of the directory %q is full (%s are free): the server will accept nothing when they are used", s.cfg.Dir, bus.FormatBytes(int64(free)))
+	}
+	return nil
 }
 
 // hasSpace reports whether a file of minFree bytes can be written.

@@ -37,7 +37,13 @@ func TestDiskWasFull(t *testing.T) {
 	before := put(t, outside, 100)
 
 	filler := filepath.Join(dir, "filler")
+	if err := s.CheckDisk(); err != nil {
+		t.Errorf("with space: %v", err)
+	}
 	fill(t, filler)
+	if err := s.CheckDisk(); err == nil || !strings.Contains(err.Error(), "are free") {
+		t.Errorf("before the first write on a full disk: %v", err)
+	}
 	refused := 0
 	for i := range 8 {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)

@@ -28,8 +28,9 @@ const (
 	trimAbove, trimTo = 0.75, 0.65
 	// warnAbove is the fill above which the keeper warns.
 	warnAbove = 0.80
-	// checkInterval is the shortest time between two checks; the longest is twice that.
-	checkInterval = 3 * time.Second
+	// checkInterval is the shortest time between two checks; the longest is twice that, so that
+	// Ready knows within 5 s of a stream that is missing.
+	checkInterval = 2 * time.Second
 	// refusedPause is the shortest time between two checks while the server refuses
 	// publishes, fullPause if the last one freed nothing: the stream may be full of waiting
 	// calls, and the keepers of many workers ask at the same time.
@@ -179,7 +180,7 @@ func (k *Keeper) willBeFull(f bus.Fill, last seen) bool {
 		return false
 	}
 	growth := float64(f.Bytes-last.bytes) / passed.Seconds()
-	return float64(f.Bytes)+growth*(2*checkInterval).Seconds() >= bus.NearlyFull*float64(f.MaxBytes)
+	return float64(f.Bytes)+growth*(3*checkInterval).Seconds() >= bus.NearlyFull*float64(f.MaxBytes)
 }
 
 // youngest is the age up to which no result is removed, even if the stream is full.

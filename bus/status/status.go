@@ -48,6 +48,8 @@ type Report struct {
 	worker.Stats
 	// Failing has the error of each channel whose last attempt to deliver failed.
 	Failing map[string]string `json:"failing,omitempty"`
+	// Disk is why the server in the process of the worker stores nothing, or soon will not.
+	Disk string `json:"disk,omitempty"`
 }
 
 // Codes of problems.
@@ -58,6 +60,7 @@ const (
 	StreamNearlyFull     = "stream_nearly_full"
 	ReplicaOffline       = "replica_offline"
 	WritesRefused        = "writes_refused"
+	DiskFull             = "disk_full"
 	QueueWithoutWorker   = "queue_without_worker"
 	NoWorker             = "no_worker"
 	ChannelWithoutWorker = "channel_without_worker"
@@ -69,7 +72,7 @@ const (
 // Problem is something that needs attention.
 type Problem struct {
 	Code string `json:"code"`
-	// Name is that of the stream (without its prefix), server, queue or channel, if it is about
+	// Name is that of the stream (without its prefix), server, worker, queue or channel, if it is about
 	// one. A missing stream has its full name, because it may be that of a bucket.
 	Name string `json:"name,omitempty"`
 	Text string `json:"text"`
@@ -133,6 +136,7 @@ type Worker struct {
 
 	running        map[string]int    // calls by queue
 	failing        map[string]string // errors by channel
+	disk           string            // what is wrong with it
 	channels       map[string]string // kinds by name
 	defaultChannel string
 }
@@ -248,6 +252,11 @@ func (s *Status) problems(streamPrefix string) []Problem {
 	}
 	for _, name := range s.offline {
 		add(ReplicaOffline, name, "The server %q of the cluster is offline. The streams lose messages if others are lost too.", name)
+	}
+	for _, w := range s.Workers {
+		if w.disk != "" {
+			add(DiskFull, w.Name, "The worker %s says that %s.", w.Name, w.disk)
+		}
 	}
 	unserved := false
 	for _, q := range s.Queues {
@@ -366,7 +375,7 @@ func workerOf(stats micro.Stats) Worker {
 		if json.Unmarshal(endpoint.Data, &data) != nil || data.Worker == "" {
 			continue
 		}
-		w.failing = data.Failing
+		w.failing, w.disk = data.Failing, data.Disk
 		for _, name := range slices.Sorted(maps.Keys(data.Queues)) {
 			q := data.Queues[name]
 			w.Queues = append(w.Queues, name)

@@ -181,7 +181,7 @@ func (d *doctor) examineBus(ctx context.Context, b *bus.Bus) {
 	}
 	for _, p := range s.Problems {
 		switch p.Code {
-		case status.StreamMissing, status.StreamWithoutLeader, status.ClusterWithoutLeader, status.WritesRefused:
+		case status.StreamMissing, status.StreamWithoutLeader, status.ClusterWithoutLeader, status.WritesRefused, status.DiskFull:
 			d.fail("streams", p.Advice, "%s", p.Text)
 		default:
 			d.warn("status", p.Advice, "%s", p.Text)

@@ -265,6 +265,11 @@ func (p *parts) report() status.Report {
 	for name, err := range p.notifier.Failing() {
 		r.Failing[name] = err.Error()
 	}
+	if p.OwnServer != nil {
+		if err := p.OwnServer.CheckDisk(); err != nil {
+			r.Disk = err.Error()
+		}
+	}
 	return r
 }
 

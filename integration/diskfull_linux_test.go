@@ -1,0 +1,54 @@
+package integration
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/status"
+)
+
+// On a full disk, status and /readyz of "stevedore up" say so before the first write fails. The
+// test mounts a file system, which requires root.
+func TestFullDiskIsNamedBeforeItFails(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := syscall.Mount("none", dir, "tmpfs", 0, "size=400m"); err != nil {
+		t.Skip("cannot mount a small disk: ", err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+	data, filler := filepath.Join(dir, "data"), filepath.Join(dir, "filler")
+	p := start(t, "up", "--data", data, "--console", "off", "--health", "127.0.0.1:0", "--workspace", t.TempDir())
+	full := func() bool {
+		return slices.ContainsFunc(problemsOf(t, []string{"--data", data}), func(p status.Problem) bool {
+			return p.Code == status.DiskFull && strings.Contains(p.Text, dir)
+		})
+	}
+	if got := readiness(t, p); got != "ok" || full() {
+		t.Errorf("with space, /readyz says %q", got)
+	}
+	f, err := os.Create(filler)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = f.Write(make([]byte, 1<<20))
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if !full() {
+		t.Error("status does not name the full disk")
+	}
+	if got := readiness(t, p); !strings.Contains(got, "is full") {
+		t.Errorf("/readyz says %q", got)
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	bustest.WaitUntil(t, "the process to be ready", func() bool { return readiness(t, p) == "ok" && !full() })
+}
