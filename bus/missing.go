@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -27,12 +28,22 @@ func (s Subjects) Missing(exists func(name string) bool) (missing []string) {
 	return missing
 }
 
-// ErrNoLeader means that the servers of a cluster that are left cannot elect a leader.
-var ErrNoLeader = errors.New("the cluster has no leader, because fewer than half of its servers answer")
+// ErrNoLeader means that a cluster accepts nothing, because it has no leader.
+var ErrNoLeader = errors.New("the cluster has no leader: a server failed just now, or fewer than half of its servers answer")
+
+// leaderTimeout is how long CheckStreams waits for the leader of a cluster. Clients of a server
+// that knows no leader get no answer.
+const leaderTimeout = 2 * time.Second
 
 // CheckStreams returns a MissingError if a stream or bucket does not exist, and ErrNoLeader if
-// the cluster cannot say. A user who may not list them gets nil.
+// the cluster does not say. A user who may not list them gets nil.
 func CheckStreams(ctx context.Context, b *Bus) error {
+	clustered := b.nc.ConnectedClusterName() != ""
+	if clustered {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, leaderTimeout)
+		defer cancel()
+	}
 	have := map[string]bool{}
 	err := b.WatchDenial(ctx, b.api.Subject("STREAM.NAMES"), func(ctx context.Context) error {
 		names := b.js.StreamNames(ctx)
@@ -44,7 +55,8 @@ func CheckStreams(ctx context.Context, b *Bus) error {
 	if errors.Is(err, nats.ErrPermissionViolation) {
 		return nil
 	}
-	if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.Code == 503 {
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	if ok && api.Code == 503 || clustered && errors.Is(err, context.DeadlineExceeded) {
 		return ErrNoLeader
 	}
 	if err != nil {

@@ -124,6 +124,31 @@ func TestHangingChannelIsNamed(t *testing.T) {
 	bustest.WaitUntil(t, "the channel without a process is named", named(status.ChannelWithoutWorker, "Notifications that wait: 6"))
 }
 
+// If two of three servers are lost, status and /readyz name the cause and what to do, and the
+// worker goes on when the servers are back.
+func TestLostLeaderIsNamed(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, 3)
+	server := []string{"--server", c.url(0), "--timeout", "20s"}
+	if got := worker(t, append([]string{"provision", "--replicas", "3"}, server...)...); got.code != 0 {
+		t.Fatalf("provision: %+v", got)
+	}
+	p := start(t, append([]string{"serve", "--health", "127.0.0.1:0", "--workspace", t.TempDir()}, server...)...)
+	ready := func() bool { return readiness(t, p) == "ok" }
+	bustest.WaitUntil(t, "the worker is ready", ready)
+	c.kill(1)
+	c.kill(2)
+	bustest.WaitUntil(t, "the worker is not ready", func() bool {
+		return strings.Contains(readiness(t, p), "has no leader") && strings.Contains(readiness(t, p), "Start the servers")
+	})
+	if got := worker(t, append([]string{"status"}, server...)...); !strings.Contains(got.stdout, "no leader") || !strings.Contains(got.stdout, "Start the servers") {
+		t.Errorf("status: %+v", got)
+	}
+	c.start(1)
+	c.start(2)
+	bustest.WaitUntil(t, "the worker is ready again", ready)
+}
+
 // readiness returns what /readyz of a process says: "ok", or why it is not ready.
 func readiness(t *testing.T, p *process) string {
 	t.Helper()

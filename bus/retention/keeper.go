@@ -29,8 +29,8 @@ const (
 	// warnAbove is the fill above which the keeper warns.
 	warnAbove = 0.80
 	// checkInterval is the shortest time between two checks; the longest is twice that, so that
-	// Ready knows within 5 s of a stream that is missing.
-	checkInterval = 2 * time.Second
+	// Ready knows within 5 s of a stream that is missing and of a cluster without a leader.
+	checkInterval = 1500 * time.Millisecond
 	// refusedPause is the shortest time between two checks while the server refuses
 	// publishes, fullPause if the last one freed nothing: the stream may be full of waiting
 	// calls, and the keepers of many workers ask at the same time.
@@ -136,6 +136,9 @@ func (k *Keeper) Check(ctx context.Context) error {
 	if unusable != nil {
 		k.warn.Warn().Err(unusable).Msg("cannot use all streams")
 	}
+	if errors.Is(unusable, bus.ErrNoLeader) {
+		return nil // the streams do not answer either
+	}
 	fills, err := bus.ReadFills(ctx, k.bus)
 	if err != nil {
 		return err
@@ -180,7 +183,7 @@ func (k *Keeper) willBeFull(f bus.Fill, last seen) bool {
 		return false
 	}
 	growth := float64(f.Bytes-last.bytes) / passed.Seconds()
-	return float64(f.Bytes)+growth*(3*checkInterval).Seconds() >= bus.NearlyFull*float64(f.MaxBytes)
+	return float64(f.Bytes)+growth*(4*checkInterval).Seconds() >= bus.NearlyFull*float64(f.MaxBytes)
 }
 
 // youngest is the age up to which no result is removed, even if the stream is full.

@@ -22,7 +22,7 @@ func (s *Status) readStreams(ctx context.Context, b *bus.Bus) error {
 	if missing, ok := errors.AsType[*bus.MissingError](err); ok {
 		s.missing, err = missing.Names, nil
 	}
-	if errors.Is(err, bus.ErrNoLeader) || s.Server.Cluster != "" && errors.Is(err, context.DeadlineExceeded) {
+	if errors.Is(err, bus.ErrNoLeader) {
 		s.noQuorum = true
 		return nil
 	}

@@ -30,6 +30,8 @@ func Advice(err error) string {
 		return "Or use another --prefix."
 	}
 	switch {
+	case errors.Is(err, bus.ErrNoLeader):
+		return LeaderAdvice
 	case errors.Is(err, bus.ErrNoCredential):
 		return "The URL that \"stevedore up\" prints contains one."
 	case errors.Is(err, jetstream.ErrBucketNotFound), errors.Is(err, jetstream.ErrStreamNotFound):
@@ -40,6 +42,9 @@ func Advice(err error) string {
 
 // MissingAdvice says what to do about a stream or bucket that does not exist.
 const MissingAdvice = "\"stevedore provision\" creates it; its contents are lost, unless you restore a backup."
+
+// LeaderAdvice says what to do about a cluster, or a stream of it, without a leader.
+const LeaderAdvice = "Start the servers that are down. Clients repeat their publishes, and workers wait and then go on."
 
 // StreamAdvice says what makes room in a stream.
 func StreamAdvice(stream string) string {

@@ -37,7 +37,7 @@ func adviceFor(p status.Problem) string {
 	case status.StreamMissing:
 		return "Create what is missing: stevedore provision. Its contents are lost, unless you restore a backup."
 	case status.ClusterWithoutLeader, status.StreamWithoutLeader:
-		return "Start the servers that are down. Clients repeat their publishes, and workers wait and then go on."
+		return cli.LeaderAdvice
 	case status.ReplicaOffline:
 		return "Start it again, also with an empty directory: the others replicate to it."
 	case status.WritesRefused:
