@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 )
 
 // responseItem matches the types of items of OpenAI's Responses API.
@@ -16,7 +17,7 @@ func (m Message) otherResults() (results []block, err error) {
 	refuse := func(found, of string) error {
 		return fmt.Errorf("it has %s, the format of %s; only those of Anthropic, OpenAI (Chat Completions and Responses), Gemini and the Vercel AI SDK are understood", found, of)
 	}
-	top, err := m.fields(span{0, len(m.text)}, "role", "type", "call_id", "output", "parts", "lc", "tool_call_id", "toolInvocations", "id")
+	top, err := m.fields(span{0, len(m.text)}, "role", "type", "call_id", "output", "parts", "lc", "tool_call_id", "toolInvocations", "id", "content")
 	if err != nil {
 		return nil, err
 	}
@@ -28,6 +29,10 @@ func (m Message) otherResults() (results []block, err error) {
 		return nil, refuse(`the field "lc"`, "LangChain")
 	case role == "" && (slices.Contains([]string{`"human"`, `"ai"`, `"tool"`, `"system"`}, kind) || top[6] != (span{})):
 		return nil, refuse("the type "+kind+" and no role", "LangChain")
+	case role == "" && kind == "" && top[4] == (span{}) && top[9] == (span{}):
+		return nil, refuse("no role, type, content or parts", "another program")
+	case role != `"tool"` && strings.EqualFold(role, `"tool"`), role == `"tool"` && top[4] == (span{}) && top[9] == (span{}):
+		return nil, refuse("the role "+role+" and no content as that of OpenAI", "another program")
 	case role == "" && kind != "" && !responseItem.MatchString(kind):
 		return nil, refuse("the type "+kind+" and no role", "another program")
 	case kind == `"function_call_output"` || kind == `"custom_tool_call_output"`:
@@ -43,15 +48,20 @@ func (m Message) otherResults() (results []block, err error) {
 			if at = at.after(list.start); m.text[at.start] != '{' {
 				continue
 			}
-			f, err := m.fields(at, "toolCallId", "output", "result", "functionResponse", "function_response", "toolResult")
+			f, err := m.fields(at, "toolCallId", "output", "result", "functionResponse", "function_response", "toolResult", "toolInvocation", "part_kind")
+			if err == nil && kindOf(f[6].of(m.text)) == "an object" { // a part of version 4 of the Vercel AI SDK
+				f, err = m.fields(f[6], "toolCallId", "output", "result", "", "", "", "", "")
+			}
 			switch {
 			case err != nil:
 				return nil, err
+			case f[7] != (span{}):
+				return nil, refuse("a part_kind", "Pydantic AI")
 			case f[5] != (span{}):
 				return nil, refuse("a toolResult", "Amazon Bedrock")
 			case f[3] != (span{}) || f[4] != (span{}):
 				err = m.addResponse(&results, f[3], f[4])
-			case f[0] != (span{}):
+			case f[0] != (span{}) && (f[1] != (span{}) || f[2] != (span{})):
 				err = m.addOutput(&results, f[0], f[1], f[2])
 			}
 			if err != nil {

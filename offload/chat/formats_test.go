@@ -49,6 +49,10 @@ func TestHistoryFormats(t *testing.T) {
 			`[{"id":"m","role":"assistant","toolInvocations":[{"state":"result","toolCallId":"c1","toolName":"f","args":{},"result":"LONG"}],"content":"done"}]`,
 			`[{"id":"m","role":"assistant","toolInvocations":[{"state":"result","toolCallId":"c1","toolName":"f","args":{},"result":REF}],"content":"done"}]`, long,
 		},
+		"vercel 4 of a page, in parts": {
+			`[{"id":"m","role":"assistant","content":"","parts":[{"type":"tool-invocation","toolInvocation":{"state":"result","toolCallId":"c1","toolName":"f","args":{},"result":"LONG"}},{"type":"tool-invocation","toolInvocation":{"state":"call","toolCallId":"c2","toolName":"f","args":{}}}]}]`,
+			`[{"id":"m","role":"assistant","content":"","parts":[{"type":"tool-invocation","toolInvocation":{"state":"result","toolCallId":"c1","toolName":"f","args":{},"result":REF}},{"type":"tool-invocation","toolInvocation":{"state":"call","toolCallId":"c2","toolName":"f","args":{}}}]}]`, long,
+		},
 		"vercel of a page": {
 			`[{"id":"m","role":"assistant","parts":[{"type":"tool-f","toolCallId":"c1","state":"output-available","input":{},"output":"LONG"}]}]`,
 			`[{"id":"m","role":"assistant","parts":[{"type":"tool-f","toolCallId":"c1","state":"output-available","input":{},"output":REF}]}]`, long,
@@ -91,8 +95,12 @@ func TestUnknownFormats(t *testing.T) {
 		`{"type":"tool","content":"x","tool_call_id":"c"}`:                                      "LangChain",
 		`{"type":"human","data":{"content":"x"}}`:                                               "LangChain",
 		`{"lc":1,"type":"constructor","id":["langchain","schema","ToolMessage"],"kwargs":{}}`:   "LangChain",
-		`{"type":"observation","text":"x"}`:                                                     `the type "observation"`,
-		`{"type":"function_call_output","call_id":"a","call_id":"b","output":"x"}`:              `"call_id" occurs twice`,
+		`{"foo":"x"}`: "no role, type, content or parts",
+		`{"role":"TOOL","tool_results":[{"call":{"name":"f"},"outputs":[{"a":"x"}]}]}`: `the role "TOOL"`,
+		`{"role":"tool","blocks":[{"block_type":"text","text":"x"}]}`:                  `the role "tool"`,
+		`{"kind":"request","parts":[{"part_kind":"tool-return","content":"x"}]}`:       "Pydantic AI",
+		`{"type":"observation","text":"x"}`:                                            `the type "observation"`,
+		`{"type":"function_call_output","call_id":"a","call_id":"b","output":"x"}`:     `"call_id" occurs twice`,
 	} {
 		messages, err := ParseHistory([]byte(`[{"role":"user","content":"hi"},` + message + `]`))
 		if err != nil {
