@@ -16,12 +16,20 @@ const (
 )
 
 // respond replies to a delivery. The server does not confirm it: a lost reply leads
-// to another delivery.
+// to another delivery. The server expects none for a message that is handled ahead.
 func respond(nc *nats.Conn, msg *nats.Msg, reply string) error {
+	if msg.Reply == "" {
+		return nil
+	}
 	return nc.Publish(msg.Reply, []byte(reply))
 }
 
-func (d *Delivery) ack() error { return d.out.Put(d.msg.Reply, []byte(ackDone)) }
+func (d *Delivery) ack() error {
+	if d.Ahead {
+		return nil
+	}
+	return d.out.Put(d.msg.Reply, []byte(ackDone))
+}
 
 // nak asks for another delivery, immediately or after a delay.
 func (d *Delivery) nak(delay time.Duration) error {

@@ -26,6 +26,11 @@ type ConsumeConfig struct {
 	// delivered MaxAttempts times, because its handler makes progress. It may lower
 	// d.Attempt: a delivery that no process began to handle is not an attempt.
 	ShouldRetry func(ctx context.Context, d *Delivery) (bool, error)
+	// TakeAhead, if not nil, lets the sessions of calls take turns if they wait for long. It
+	// records that this process handles the message with a sequence before the consumer
+	// delivers it, and reports false if it must not. The handler is responsible for a message
+	// that was taken and is then delivered.
+	TakeAhead func(ctx context.Context, subject string, sequence uint64) (bool, error)
 	// GiveUp stores a message elsewhere that was rejected, or whose last attempt failed, before
 	// it is removed from its stream: dead.Consume sets it. While it fails, or if it is nil, the
 	// message stays and is delivered again.
@@ -37,6 +42,7 @@ type ConsumeConfig struct {
 // finish within the grace period, and returns when all handlers have returned.
 //
 //	Consume -- pull (into free slots) --> handle -- handler --> settle
+//	       |-- turns, if sessions wait for long --> handle
 //	       |-- lease keeper, one for all messages
 //	       \-- trimmer, if the stream keeps acknowledged messages
 func (b *Bus) Consume(ctx context.Context, c Consumer, cfg ConsumeConfig, handler Handler) error {
@@ -82,7 +88,13 @@ func (b *Bus) Consume(ctx context.Context, c Consumer, cfg ConsumeConfig, handle
 	if c.Trim != "" {
 		keeper.Go(func() { k.trimmer.run(work) })
 	}
+	var leading sync.WaitGroup
+	if cfg.TakeAhead != nil {
+		k.turns = newTurns(k)
+		leading.Go(func() { k.turns.run(ctx) })
+	}
 	k.pull(ctx)
+	leading.Wait()
 	close(k.pulled)
 	close(k.idle)
 	k.running.Wait()
@@ -117,6 +129,7 @@ type consumption struct {
 	slots    *slots
 	leases   *leases
 	trimmer  *trimmer
+	turns    *turns         // or nil
 	idle     chan *nats.Msg // to idle goroutines; nil ends one
 	pulled   chan struct{}  // closed after the last pull
 	running  sync.WaitGroup
@@ -143,6 +156,7 @@ func (k *consumption) pull(ctx context.Context) {
 			return
 		}
 		received, err := p.pull(ctx, n, func(msg *nats.Msg) { k.dispatch(ctx, msg) })
+		k.slots.endPull()
 		if received > 0 {
 			policy.Reset()
 		}

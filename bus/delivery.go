@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus/internal/publisher"
+	"github.com/stevedore-bus/stevedore/bus/jsapi"
 )
 
 const (
@@ -56,10 +57,15 @@ type Delivery struct {
 	// Published is when the stream stored the message.
 	Published time.Time
 	Sequence  uint64
+	// Ahead is set if the consumer has not delivered the message yet: its session has its turn
+	// (ConsumeConfig.TakeAhead).
+	Ahead bool
 
 	nc       *nats.Conn
 	out      *publisher.Publisher
 	msg      *nats.Msg
+	consumed uint64 // its sequence of the consumer
+	behind   uint64 // how many messages waited behind it
 	detach   func() // releases the slot
 	released atomic.Bool
 	detached atomic.Bool
@@ -76,6 +82,7 @@ func newDelivery(nc *nats.Conn, out *publisher.Publisher, msg *nats.Msg) (*Deliv
 		Attempt: int(meta.NumDelivered), Sequence: meta.Sequence.Stream,
 		Published: meta.Timestamp,
 		nc:        nc, out: out, msg: msg,
+		consumed: meta.Sequence.Consumer, behind: meta.NumPending,
 	}
 	header := msg.Header
 	if text := header.Get(attemptHeader); text != "" {
@@ -85,6 +92,15 @@ func newDelivery(nc *nats.Conn, out *publisher.Publisher, msg *nats.Msg) (*Deliv
 	}
 	d.Redelivered, d.Republished = d.Attempt > 1, header.Get(idHeader) != ""
 	return d, nil
+}
+
+// aheadDelivery returns a stored message as the delivery of one that is handled ahead.
+func aheadDelivery(b *Bus, m jsapi.Message) *Delivery {
+	msg := &nats.Msg{Subject: m.Subject, Header: m.Header, Data: m.Data}
+	return &Delivery{
+		Subject: m.Subject, Body: m.Data, Attempt: 1, Sequence: m.Sequence, Published: m.Time, Ahead: true,
+		Republished: m.Header.Get(idHeader) != "", nc: b.nc, out: b.out, msg: msg,
+	}
 }
 
 // ID identifies the message over all deliveries and republishes: the publisher's

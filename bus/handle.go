@@ -31,9 +31,15 @@ func (k *consumption) handle(msg *nats.Msg) (detached bool) {
 		k.bus.log.Error().Err(err).Msg("not a JetStream message")
 		return false
 	}
-	d.detach = k.slots.release
 	k.leases.add(msg)
 	defer k.leases.remove(msg)
+	return k.handleDelivery(d)
+}
+
+// handleDelivery is handle for a delivery that has a slot.
+func (k *consumption) handleDelivery(d *Delivery) (detached bool) {
+	d.detach = k.slots.release
+	defer k.turns.begin(d)()
 	retry, err := k.shouldRetry(d)
 	d.Final = d.Attempt >= k.cfg.MaxAttempts && !retry && err == nil
 	switch {

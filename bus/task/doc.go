@@ -30,6 +30,8 @@
 //   - was answered: Answer has the yes or no of a person. The first one counts.
 //   - was started more than once: Starts counts it. Stopped says that the first start was
 //     no attempt.
+//   - was started before the consumer delivered it, because its session had its turn
+//     (bus/turns.go): Ahead. Without that delivery, its message is as that of a queued call.
 //   - was cancelled: Cancelled. Each worker follows all records (Follower), so none
 //     starts it. The canceller also publishes the result "cancelled".
 //   - is the message of a user that stops others: Stops.

@@ -49,6 +49,7 @@ type Follower struct {
 
 	mu    sync.Mutex
 	calls map[tools.CallKey]waitingCall
+	ahead map[tools.CallKey]uint64 // Record.Ahead
 	ready bool
 	// serverTime is the time of the server at measured.
 	serverTime, measured time.Time
@@ -63,7 +64,7 @@ type waitingCall struct {
 
 // NewFollower returns a follower that is not running yet.
 func NewFollower(b *bus.Bus, cfg FollowerConfig) *Follower {
-	return &Follower{bus: b, cfg: cfg, wake: make(chan struct{}, 1), calls: map[tools.CallKey]waitingCall{}}
+	return &Follower{bus: b, cfg: cfg, wake: make(chan struct{}, 1), calls: map[tools.CallKey]waitingCall{}, ahead: map[tools.CallKey]uint64{}}
 }
 
 // Find returns a parked call.
@@ -72,6 +73,14 @@ func (f *Follower) Find(k tools.CallKey) (Parked, bool) {
 	defer f.mu.Unlock()
 	c, ok := f.calls[k]
 	return c.Parked, ok
+}
+
+// WasAhead reports whether a worker started the call with a message before the consumer of the
+// queue delivered it.
+func (f *Follower) WasAhead(k tools.CallKey, sequence uint64) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ahead[k] == sequence
 }
 
 // Add adds a call that this process has just parked, before Run hears of it.
@@ -138,6 +147,11 @@ func (f *Follower) apply(r Record) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if r.Ahead == 0 {
+		delete(f.ahead, r.key)
+	} else {
+		f.ahead[r.key] = r.Ahead
+	}
 	switch known := f.calls[r.key]; {
 	case r.Parked != nil && known.Number <= r.Parks:
 		f.calls[r.key] = waitingCall{Parked: *r.Parked, answered: r.Answer != nil, retryAt: known.retryAt}

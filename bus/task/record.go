@@ -25,6 +25,9 @@ type Record struct {
 	// stop of a worker ended the first one, which then is no attempt.
 	Starts  int  `json:"starts,omitempty"`
 	Stopped bool `json:"stopped,omitempty"`
+	// Ahead is the sequence of the call's message if a worker started it before the consumer of
+	// the queue delivered it.
+	Ahead uint64 `json:"ahead,omitempty"`
 	// Parked is set while the call is parked. Parks counts how often it was.
 	Parked *Parked `json:"parked,omitempty"`
 	Parks  uint64  `json:"parks,omitempty"`
@@ -46,6 +49,9 @@ const (
 	// recordTTL is how long a record is kept after its last change: as long as a result.
 	// That of a parked call has no limit.
 	recordTTL = bus.ResultsKept
+	// aheadTTL is the same for a record that says only that the call was started ahead. Later,
+	// a call that still runs then may run a second time.
+	aheadTTL = time.Hour
 	// maxConflicts is how often a change is repeated because the record changed meanwhile.
 	maxConflicts = 20
 )
@@ -105,7 +111,11 @@ func (r *Record) store(ctx context.Context, b *bus.Bus) error {
 		return err
 	}
 	header := bus.ExpectRevision(r.revision)
-	if r.Parked == nil {
+	switch {
+	case r.Parked != nil:
+	case r.onlyAhead():
+		header[jetstream.MsgTTLHeader] = []string{aheadTTL.String()}
+	default:
 		header[jetstream.MsgTTLHeader] = []string{recordTTL.String()}
 	}
 	m := &nats.Msg{Subject: "$KV." + b.BucketName(bus.TasksBucket) + "." + keyOf(r.key), Data: body, Header: header}
@@ -121,6 +131,11 @@ func (r *Record) store(ctx context.Context, b *bus.Bus) error {
 		err = fmt.Errorf("%w: %w", bus.ErrTooLarge, err)
 	}
 	return fmt.Errorf("store the record of call %s: %w", r.key.ID, err)
+}
+
+// onlyAhead reports whether the record says only that the call was started ahead.
+func (r *Record) onlyAhead() bool {
+	return r.Ahead > 0 && r.Cancelled.IsZero() && r.Starts == 0 && !r.Stopped && r.Parks == 0 && r.Answer == nil && r.Stops == nil
 }
 
 // decode decodes a stored record. One that no worker wrote is an error.
@@ -218,6 +233,20 @@ func CountStart(ctx context.Context, b *bus.Bus, k tools.CallKey, n int) error {
 		return nil
 	})
 	return err
+}
+
+// TakeAhead records that a worker starts a call whose message has a sequence, before the
+// consumer of the queue delivers it. It reports false if the call must wait for its place,
+// because it was started before, is parked, or was cancelled.
+func TakeAhead(ctx context.Context, b *bus.Bus, k tools.CallKey, sequence uint64) (taken bool, err error) {
+	_, err = changeRecord(ctx, b, k, func(r *Record) error {
+		if taken = r.Ahead != sequence && r.Starts == 0 && !r.Stopped && r.Parked == nil && r.Cancelled.IsZero(); !taken {
+			return errUnchanged
+		}
+		r.Ahead = sequence
+		return nil
+	})
+	return taken && err == nil, err
 }
 
 // RecordStopped records that the stop of a worker ended the first delivery of a call,

@@ -128,7 +128,7 @@ func get(ctx context.Context, b *bus.Bus, session, id string) (_ Task, moved boo
 	case t.Async:
 	case len(queued) > 0:
 		t.setQueued(queued[0])
-		if !queued[0].delivered {
+		if !queued[0].delivered && record.Ahead == 0 {
 			return t, false, nil
 		}
 	case record.Parks == 0:

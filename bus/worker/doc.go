@@ -4,7 +4,8 @@
 //
 //  1. Publish: a client publishes the call (bus/publish.go).
 //  2. Pull: the worker pulls as many calls as it has free slots and extends the
-//     lease of each call until step 9 (bus/consume.go, bus/lease.go).
+//     lease of each call until step 9 (bus/consume.go, bus/lease.go). If calls wait for
+//     long, sessions take turns (bus/turns.go, ahead.go).
 //  3. Decode: the worker decodes and checks the call (attempt.go).
 //  4. Resume: if the call was delivered before, the worker finds out how far the
 //     earlier delivery got (resume.go). A call that needs an approval is parked until

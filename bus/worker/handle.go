@@ -63,6 +63,9 @@ func (w *Worker) handleAttempt(ctx context.Context, a *attempt) error {
 			return verdict
 		}
 	}
+	if !a.delivery.Ahead && w.records.WasAhead(a.key, a.delivery.Sequence) {
+		a.delivery.Redelivered = true
+	}
 	known, err := w.mayHaveRun(ctx, a)
 	if err != nil {
 		return err

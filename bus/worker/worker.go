@@ -210,7 +210,7 @@ func (w *Worker) follow(ctx context.Context, failed func(error)) (stop func() er
 func (w *Worker) consume(ctx context.Context, failed func(error)) error {
 	ticks := bus.ConsumeConfig{Slots: w.cfg.Slots, MaxAttempts: w.cfg.MaxAttempts, Grace: w.cfg.Grace}
 	calls := ticks
-	calls.ShouldRetry = w.shouldRetry
+	calls.ShouldRetry, calls.TakeAhead = w.shouldRetry, w.takeAhead
 	var group errgroup.Group
 	consume := func(c bus.Consumer, cfg bus.ConsumeConfig, report dead.Report, handler bus.Handler) {
 		group.Go(func() error {
