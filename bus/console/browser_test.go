@@ -296,7 +296,7 @@ func TestHostileTexts(t *testing.T) {
 	b := browse(t, in, 1280, 800)
 	for _, hash := range []string{
 		"now", "calls", "calls/" + tools.TokenOf(hostile) + "/" + tools.TokenOf(hostile), "calls/s/bad", "calls/s/runs", "artifacts", "artifacts/s/big",
-		"conversations", "conversations/s", "approvals", "schedules", "dead", "dead/1", "channels", "system",
+		"conversations", "conversations/s", "conversations/s/trace", "approvals", "schedules", "dead", "dead/1", "channels", "system",
 	} {
 		b.open(hash, "")
 		b.until("document.querySelector('main').innerText.length > 60 && !document.querySelector('main').innerText.trim().endsWith('\u2026')")

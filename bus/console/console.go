@@ -91,6 +91,7 @@ func (c *Console) routes() http.Handler {
 		"GET /api/artifacts/{session}/{id}/grep":  c.artifactGrep,
 		"GET /api/artifacts/{session}/{id}/jq":    c.artifactJQ,
 		"GET /api/sessions/{session}":             c.session,
+		"GET /api/sessions/{session}/trace":       c.trace,
 		"GET /api/schedules":                      c.schedules,
 		"GET /api/dead/{number}":                  c.deadLetter,
 

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -148,6 +149,11 @@ func (c *Console) session(r *http.Request) (any, error) {
 		}
 	}
 	return map[string]any{"session": session, "entries": entries, "next": next}, nil
+}
+
+// trace returns what a run of a conversation did; without a run, the last one.
+func (c *Console) trace(r *http.Request) (any, error) {
+	return agents.ReadTrace(r.Context(), c.bus, callOf(r).Session, r.URL.Query().Get("run"))
 }
 
 // sendMessage submits a prompt to the agent, in a conversation.

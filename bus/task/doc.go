@@ -27,7 +27,8 @@
 //     the wait is over, a worker publishes the call again and then clears Parked.
 //   - was parked: Parks counts how often. So a delivery that is older than the last wait
 //     is known, and a reader knows that a call which it finds nowhere has moved.
-//   - was answered: Answer has the yes or no of a person. The first one counts.
+//   - waited for an approval: Asked says since when. Answer has the yes or no of a person. The
+//     first one counts.
 //   - was started more than once: Starts counts it. Stopped says that the first start was
 //     no attempt.
 //   - was started before the consumer delivered it, because its session had its turn

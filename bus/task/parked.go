@@ -116,6 +116,9 @@ func Park(ctx context.Context, b *bus.Bus, p Parked) (uint64, error) {
 			}
 		}
 		r.Parked, r.Parks = &p, r.Parks+1
+		if p.State == InputRequired {
+			r.Asked = p.Since
+		}
 		return nil
 	})
 	if err == nil && r.Parked == nil {

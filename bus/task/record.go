@@ -34,8 +34,9 @@ type Record struct {
 	// Made are the calls that the call made and waited for when it was parked last. They are
 	// cancelled with it.
 	Made []tools.CallKey `json:"made,omitempty"`
-	// Answer is the answer to the question whether the call may run.
-	Answer *Answer `json:"answer,omitempty"`
+	// Asked is when a person was last asked whether the call may run; Answer is the answer.
+	Asked  time.Time `json:"asked_at,omitzero"`
+	Answer *Answer   `json:"answer,omitempty"`
 	// Stops are the calls that the user's message with this id stops.
 	Stops []string `json:"stops,omitempty"`
 

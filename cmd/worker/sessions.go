@@ -24,6 +24,7 @@ const sessionsHelp = `Read or delete the conversations of agents on the bus.
 
   stevedore sessions ls
   stevedore sessions show s1
+  stevedore sessions show s1 --trace   the steps of the last run: turns, calls, sub-agents, approvals
   stevedore sessions export s1         the messages that the model receives, as JSON
   stevedore sessions export s1 --log   all entries of the conversation, one JSON object per line
   stevedore sessions rm s1             delete the conversation and those of its sub-agents`
@@ -53,21 +54,37 @@ func newSessionsCommand() *cobra.Command {
 	ls.Flags().Uint64Var(&after, "after", 0, "continue after this `NUMBER`, which the page before printed")
 	cmd.AddCommand(
 		ls,
-		sessionCommand(o, "show SESSION", "Print a conversation", func(out io.Writer, entries []agent.Entry) error {
-			if o.JSON {
-				return cli.JSONLines(out, entries)
-			}
-			if err := showSession(out, entries); err != nil {
-				return err
-			}
-			total := agent.TotalOf(entries)
-			_, err := fmt.Fprintf(out, "Total: %d turns, %d input tokens, %d output tokens%s\n", total.Turns, total.Input, total.Output, withCost(total.Usage))
-			return err
-		}),
+		newShowSessionCommand(o),
 		export,
 		newRemoveSessionCommand(o),
 	)
 	o.Complete(client.SessionNames, cmd.Commands()...)
+	return cmd
+}
+
+func newShowSessionCommand(o *client.Options) *cobra.Command {
+	run := ""
+	cmd := o.Command("show SESSION", "Print a conversation", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, args []string) error {
+		out := cmd.OutOrStdout()
+		if run != "" {
+			return showTrace(ctx, o, b, args[0], run, out)
+		}
+		entries, err := client.ReadConversation(ctx, b, args[0])
+		if err != nil {
+			return err
+		}
+		if o.JSON {
+			return cli.JSONLines(out, entries)
+		}
+		if err := showSession(out, entries); err != nil {
+			return err
+		}
+		total := agent.TotalOf(entries)
+		_, err = fmt.Fprintf(out, "Total: %d turns, %d input tokens, %d output tokens%s\n", total.Turns, total.Input, total.Output, withCost(total.Usage))
+		return err
+	})
+	cmd.Flags().StringVar(&run, "trace", "", "print what this `RUN` did, with times, tokens and sub-agents; without a value, the last run")
+	cmd.Flags().Lookup("trace").NoOptDefVal = lastRun
 	return cmd
 }
 

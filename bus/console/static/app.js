@@ -108,7 +108,7 @@ document.addEventListener("keydown", e => {
 // step moves the focus to the next or previous row of the view.
 function step(by) {
   if (current && current.scroller && current.scroller()) return current.scroller().move(by);
-  const rows = [...main.querySelectorAll("[data-row]")];
+  const rows = [...main.querySelectorAll("[data-row]")].filter(row => row.offsetParent);
   const at = rows.indexOf(document.activeElement.closest("[data-row]"));
   const next = rows[Math.max(0, Math.min(rows.length - 1, at + by))];
   if (next) { const target = next.matches("a,button") ? next : next.querySelector("a,button,summary") || next; target.focus(); next.scrollIntoView({ block: "nearest" }); }

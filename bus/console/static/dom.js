@@ -101,7 +101,7 @@ export function load(part, kind = "run") {
 const kinds = {
   done: "done", completed: "done", succeeded: "done", end_turn: "done", async: "wait", queued: "wait", waiting: "wait", open: "run", running: "run", input_required: "warn",
   failed: "bad", unknown: "bad", timeout: "bad", timed_out: "bad", turn_limit: "warn", token_budget: "warn", cost_budget: "warn", deadline: "warn",
-  truncated: "warn", refused: "warn", abandoned: "bad", cancelled: "off",
+  truncated: "warn", refused: "warn", abandoned: "bad", cancelled: "off", approved: "done", denied: "bad",
 };
 export const kindOf = state => kinds[state] || "off";
 const words = { completed: "done", succeeded: "done", timed_out: "timeout", end_turn: "done", async: "in background", input_required: "needs approval" };

@@ -4,6 +4,7 @@ import { get, post } from "../api.js";
 import { onFrame } from "../live.js";
 import { act } from "../feedback.js";
 import { card } from "./approvals.js";
+import { trace } from "./trace.js";
 
 let select = null;
 const maxEntries = 600;
@@ -38,7 +39,10 @@ function show(main, parts, state) {
     leave = () => {};
     open = parts[0] || "";
     main.firstChild.classList.toggle("open", parts.length >= 1);
-    if (open === "new") {
+    main.firstChild.classList.toggle("whole", parts[1] === "trace");
+    detail.classList.toggle("talk", parts[1] !== "trace");
+    if (parts[1] === "trace") leave = trace(detail, open, parts[2] || "");
+    else if (open === "new") {
       const name = "page-" + Array.from(crypto.getRandomValues(new Uint8Array(5)), b => b.toString(16).padStart(2, "0")).join("");
       leave = transcript(detail, name, state, true);
     } else if (open) leave = transcript(detail, open, state, false);
@@ -163,7 +167,8 @@ function transcript(root, session, state, fresh) {
   }
   const composer = state.readOnly ? h("p.hint", {}, "This page is read-only.") : h("div.composer", {}, box, button("Send", send));
   replace(root, h("a.back", { href: "#/conversations", "data-back": true }, "← All conversations"),
-    h("div.line.title", {}, h("h2", {}, fresh ? "New conversation" : session), h("span.grow"), h("a.quiet.button", { href: "#/artifacts/" + path(session) }, "Artifacts")), log, notice, composer);
+    h("div.line.title", {}, h("h2", {}, fresh ? "New conversation" : session), h("span.grow"), fresh ? null : h("a.quiet.button", { href: "#/conversations/" + path(session, "trace") }, "Trace"),
+      h("a.quiet.button", { href: "#/artifacts/" + path(session) }, "Artifacts")), log, notice, composer);
   follow();
   if (fresh) box.focus();
   return () => { stop(); abort.abort(); };
@@ -200,7 +205,8 @@ function draw(session, e) {
     case "end": {
       const end = e.end || {};
       const usage = end.usage || {};
-      out.push(h("p.event.end", {}, chip(end.reason || "end"), " ", plural(end.turns || 0, "turn") + ", " + count((usage.input_tokens || 0) + (usage.output_tokens || 0)) + " tokens"),
+      out.push(h("p.event.end", {}, chip(end.reason || "end"), " ", plural(end.turns || 0, "turn") + ", " + count((usage.input_tokens || 0) + (usage.output_tokens || 0)) + " tokens ",
+        e.run ? h("a", { href: "#/conversations/" + path(session, "trace", e.run) }, "the trace of this run") : null),
         end.error ? h("p.problem", {}, end.error.message) : h("span"));
       break;
     }

@@ -1,0 +1,85 @@
+// The trace of a run: its turns, calls, sub-agents and approvals on one axis of time.
+import { h, replace, chip, kindOf, load, absolute, duration, count, plural, empty, path, loading } from "../dom.js";
+import { get } from "../api.js";
+import { onFrame } from "../live.js";
+import { pretty } from "./approvals.js";
+
+const bars = { turn: "run", approval: "warn", wait: "off", summary: "off" };
+const barOf = s => bars[s.kind] || kindOf(s.state || "running");
+const titles = { approval: "approval", wait: "waits for the model", summary: "summary of old turns", turn: "the model" };
+const start = s => Date.parse(s.at);
+const end = s => (s.ended_at ? Date.parse(s.ended_at) : Date.now());
+const took = s => duration(end(s) - start(s));
+const steps = s => s.steps || [];
+const all = s => [s, ...steps(s).flatMap(all)];
+const tokens = s => (s.usage ? s.usage.input_tokens + s.usage.output_tokens : 0);
+const cost = s => (s.usage && s.usage.cost ? " · " + s.usage.cost.toFixed(4) : "");
+
+// trace shows a run of a conversation, the last one if run is "", and follows it.
+export function trace(root, session, run) {
+  const abort = new AbortController();
+  const body = h("div"), opened = new Set();
+  const href = run => "#/conversations/" + path(session, "trace", run);
+  let shown = "", due = true, busy = false, follows = new Set([session]);
+  async function reload() {
+    if (busy || !due || document.hidden) return;
+    busy = true;
+    due = false;
+    try {
+      const t = await get("/api/sessions/" + path(session) + "/trace", { run }, abort.signal);
+      const text = JSON.stringify(t);
+      follows = new Set([session, ...all(t.run).map(s => s.conversation)]);
+      if (text !== shown || !t.run.ended_at && !body.contains(document.activeElement)) draw(t);
+      shown = text;
+      due = due || !t.run.ended_at;
+    } catch (e) {
+      if (e.code === "not_found") replace(body, empty("No run", "This session has no run with this name, or its conversation was deleted."));
+      else if (e.name !== "AbortError") { due = true; if (!shown) replace(body, h("p.problem", {}, e.message)); }
+    }
+    busy = false;
+  }
+  function draw(t) {
+    const focus = body.contains(document.activeElement) && (document.activeElement.closest("[data-key]") || {}).dataset;
+    const select = h("select", { "aria-label": "Run", onchange: e => { location.hash = href(e.target.value); } },
+      t.runs.toReversed().map(r => h("option", { value: r.id }, absolute(r.at) + "  " + (r.text || r.id).slice(0, 60))));
+    select.value = t.run.id;
+    const parts = all(t.run), axis = { from: start(t.run), length: Math.max(1, ...parts.map(end).map(at => at - start(t.run))) };
+    const n = kind => parts.filter(s => s.kind === kind);
+    let waited = 0, until = 0; // approvals may wait at the same time
+    for (const s of n("approval").sort((a, b) => start(a) - start(b))) { waited += Math.max(0, end(s) - Math.max(start(s), until)); until = Math.max(until, end(s)); }
+    replace(body, t.runs.length > 1 ? h("div.filters", {}, select) : null,
+      h("p.lead", {}, chip(t.run.state || "running"), " " + [took(t.run), plural(n("turn").length, "turn"), plural(n("call").length, "call"), plural(n("call").filter(s => s.conversation).length, "sub-agent"),
+        waited ? plural(n("approval").length, "approval") + " waited " + duration(waited) : null, count(tokens(t.run)) + " tokens" + (t.run.usage && t.run.usage.cost ? ", cost " + t.run.usage.cost.toFixed(4) : "")].filter(Boolean).join(", ")),
+      t.run.text ? h("p.words", {}, t.run.text) : null,
+      list(t.run, "", 0, axis), t.cut ? h("p.problem", {}, "The run has more steps than this page shows. See its conversation for all.") : null);
+    const again = focus && [...body.querySelectorAll("[data-key]")].find(el => el.dataset.key === focus.key);
+    if (again) again.querySelector("summary").focus({ preventScroll: true });
+  }
+  const list = (s, key, depth, axis) => h("ol.steps", { "aria-label": key ? "Steps of the sub-agent" : "Steps of the run" }, steps(s).map((step, i) => row(step, key + "." + i, depth, axis)));
+  function row(s, key, depth, axis) {
+    const bar = load((end(s) - start(s)) / axis.length, barOf(s));
+    bar.style.setProperty("--from", Math.max(0, (start(s) - axis.from) / axis.length));
+    const details = h("details", { open: opened.has(key), ontoggle: e => { if (e.target.open) opened.add(key); else opened.delete(key); } },
+      h("summary", {}, h("div.label", {},
+        h("div.line", {}, chip(s.kind === "call" || s.kind === "approval" ? s.state || "running" : s.kind), h("b", {}, s.kind === "approval" ? titles.approval : s.name || titles[s.kind] || s.kind), h("span.grow"), h("span.num", {}, took(s))),
+        h("div.line.small", {}, h("span.text", {}, s.args_excerpt || s.text || (s.kind === "approval" && s.name ? "by " + s.name : "")), h("span.grow"), tokens(s) ? h("span.num", {}, count(tokens(s)) + " tokens" + cost(s)) : null)), bar),
+      more(s));
+    return h("li.step", { "data-row": true, "data-key": key, style: { "--depth": depth } }, details, steps(s).length ? list(s, key, depth + 1, axis) : null);
+  }
+  function more(s) {
+    const u = s.usage || {};
+    const facts = [["Began", absolute(s.at)], ["Took", took(s)], ["Tool ran for", s.ran_ms && duration(s.ran_ms)], ["Answered by", s.kind === "approval" && s.name],
+      ["Input tokens", u.input_tokens && count(u.input_tokens)], ["Of them cached", u.cached_input_tokens && count(u.cached_input_tokens)], ["Output tokens", u.output_tokens && count(u.output_tokens)], ["Cost", u.cost && u.cost.toFixed(6)]];
+    return h("div.more", {}, h("dl.facts", {}, facts.filter(f => f[1]).map(([k, v]) => h("div", {}, h("dt", {}, k), h("dd", {}, v)))),
+      s.args_excerpt ? [h("h2", {}, "Arguments"), h("pre.result", { tabindex: "0", "aria-label": "Arguments" }, pretty(s.args_excerpt))] : null,
+      s.text ? [h("h2", {}, "Text"), h("pre.result", { tabindex: "0", "aria-label": "Text" }, s.text)] : null,
+      s.kind === "call" ? h("p.line.small", {}, h("a", { href: "#/calls/" + path(s.session, s.id) }, "the call"), s.artifact ? h("a", { href: "#/artifacts/" + path(s.session, s.artifact.artifact_id) }, "the whole result") : null,
+        s.conversation ? h("a", { href: "#/conversations/" + path(s.conversation) }, "the conversation of the sub-agent") : null) : null);
+  }
+  replace(root, h("a.back", { href: "#/conversations/" + path(session), "data-back": true }, "← The conversation"), h("div.line.title", {}, h("h1", {}, "Trace"), h("span.id", {}, session)), body);
+  replace(body, loading("div"));
+  const stop = onFrame(frame => { if ((frame.sessions || []).some(s => follows.has(s)) || frame.approvals) due = true; }, () => { due = true; });
+  const timer = setInterval(reload, 2000);
+  reload();
+  return () => { stop(); clearInterval(timer); abort.abort(); };
+}
