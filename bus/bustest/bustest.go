@@ -148,13 +148,17 @@ func Run(t testing.TB, run func(context.Context) error) (stop func()) {
 // Messages returns the number of messages in a stream.
 func Messages(t testing.TB, b *bus.Bus, stream string) int {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), Timeout) // a busy server answers late
-	defer cancel()
-	s, err := b.JetStream().Stream(ctx, b.StreamName(stream))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return int(s.CachedInfo().State.Msgs)
+	var n uint64
+	WaitUntil(t, "the state of stream "+stream, func() bool { // a busy server answers late, and a restart loses the request
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		s, err := b.JetStream().Stream(ctx, b.StreamName(stream))
+		if err == nil {
+			n = s.CachedInfo().State.Msgs
+		}
+		return err == nil
+	})
+	return int(n)
 }
 
 // Waiting returns the number of calls and raw results in their stream.
