@@ -131,8 +131,9 @@ func (w *Worker) handleAttempt(ctx context.Context, a *attempt) error {
 // interruptedPause is the pause before a call runs again whose tool lost its connection.
 const interruptedPause = time.Second
 
-// maxPublishing limits the results that are published without a slot.
-const maxPublishing = 512
+// maxSlotless limits the calls that need no slot: a worker publishes their results, or asks
+// others for their tools.
+const maxSlotless = 512
 
 // offloadAndPublish does steps 7 and 8 with a result or a completion, and closes
 // it. If it returns nil, handle can acknowledge the call.
@@ -153,10 +154,10 @@ func (w *Worker) offloadAndPublish(ctx context.Context, a *attempt, res *tools.R
 	// 8. Publish the result. The first result of a call wins. If the server syncs, it
 	// stores many results together, so this uses no slot.
 	w.cfg.OnStep(StepPublish)
-	if w.publishing.Add(1) <= maxPublishing {
+	if w.slotless.Add(1) <= maxSlotless {
 		a.delivery.ReleaseSlot()
 	}
-	defer w.publishing.Add(-1)
+	defer w.slotless.Add(-1)
 	err = w.publishResult(ctx, a, short)
 	if errors.Is(err, bus.ErrTooLarge) {
 		err = w.publishResult(ctx, a, w.offloader.Fallback(a.call, res, err))

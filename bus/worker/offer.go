@@ -70,8 +70,13 @@ func (w *Worker) lacksTool(a *attempt) bool {
 }
 
 // handOnUnknown returns the verdict that hands a call to another worker of the queue that
-// has the tool, or nil if there is none.
+// has the tool, or nil if there is none. While it asks, the call uses no slot: no tool runs, and
+// calls of a tool that nobody has would keep the others from running.
 func (w *Worker) handOnUnknown(ctx context.Context, a *attempt) error {
+	if w.slotless.Add(1) <= maxSlotless {
+		a.delivery.ReleaseSlot()
+	}
+	defer w.slotless.Add(-1)
 	if offered, err := w.isOffered(ctx, a); !offered || err != nil {
 		return err
 	}

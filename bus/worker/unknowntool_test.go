@@ -45,3 +45,33 @@ func TestMixedWorkers(t *testing.T) {
 		t.Errorf("a tool that no worker has: %+v", event)
 	}
 }
+
+// Calls of a tool that no worker has do not keep the slots from other calls: with one slot, a
+// call that was submitted last ends before them.
+func TestUnknownToolsLeaveTheSlots(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	var runs atomic.Int32
+	workertest.Start(t, b, workertest.Plain{}, worker.Config{Slots: 1}, countingTool(t, "known", &runs))
+	round := 0
+	bustest.WaitUntil(t, "the call of a known tool to overtake the others", func() bool {
+		round++
+		var unknown []<-chan tools.ResultEvent
+		for i := range 3 {
+			unknown = append(unknown, submitCall(t, b, tools.Call{ID: fmt.Sprint("u", round, "-", i), Session: "s", Tool: "nosuch"}))
+		}
+		if event := <-submitCall(t, b, tools.Call{ID: fmt.Sprint("k", round), Session: "s", Tool: "known"}); event.Outcome != tools.Completed {
+			t.Errorf("the call of the known tool: %+v", event)
+		}
+		overtaken := 0
+		for _, result := range unknown {
+			select {
+			case <-result:
+			default:
+				overtaken++
+				<-result
+			}
+		}
+		return overtaken > 0
+	})
+}

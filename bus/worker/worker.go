@@ -95,7 +95,7 @@ type Worker struct {
 	othersBackBy time.Time
 	stopping     chan struct{} // closed when Run's context ends
 	counters     *counters
-	publishing   atomic.Int64    // calls that released their slot
+	slotless     atomic.Int64    // calls that released their slot
 	source       []string        // the header ce-source of our events
 	drops        retention.Drops // of the results stream
 }
