@@ -24,6 +24,8 @@ type system struct {
 	do func(ctx context.Context, payload []byte) error
 	// handled, if not nil, counts the jobs that were handled.
 	handled *atomic.Int64
+	// process, if not nil, is measured: the server and the worker.
+	process *os.Process
 	close   func()
 }
 
@@ -33,10 +35,10 @@ func main() {
 	rounds := flag.Int("rounds", 3, "measured rounds")
 	flag.Parse()
 	fmt.Printf("%d clients, %d rounds of %d jobs, 256 B; median jobs/s\n\n", *clients, *rounds, *jobs)
-	fmt.Println("| system | sync | jobs/s | Stevedore is faster by |\n|---|---|---|---|")
+	fmt.Println("| system | sync | jobs/s | range | CPU per job | Stevedore is faster by |\n|---|---|---|---|---|---|")
 	for _, sync := range []bool{true, false} {
 		var systems []system
-		for _, start := range []func(bool) (system, error){stevedoreSubmit, stevedoreCall, asyncJobs, watermillNATS, riverQueue, redisQueue} {
+		for _, start := range []func(bool) (system, error){stevedoreSubmit, stevedoreCall, stevedorePublished, barePipeline, asyncJobs, watermillNATS, riverQueue, redisQueue} {
 			s, err := start(sync)
 			if err != nil {
 				fmt.Fprintln(os.Stderr, "skipped:", err)
@@ -44,10 +46,14 @@ func main() {
 			}
 			systems = append(systems, s)
 		}
-		rates := map[string][]float64{}
+		rates, costs := map[string][]float64{}, map[string][]float64{}
 		for round := range *rounds + 1 {
 			rand.Shuffle(len(systems), func(i, j int) { systems[i], systems[j] = systems[j], systems[i] })
 			for _, s := range systems {
+				var before time.Duration
+				if s.process != nil {
+					before = cpuTime(s.process)
+				}
 				rate, err := s.measure(*clients, *jobs)
 				if err != nil {
 					fmt.Fprintln(os.Stderr, s.name+":", err)
@@ -55,6 +61,10 @@ func main() {
 				}
 				if round > 0 { // the first one warms up
 					rates[s.name] = append(rates[s.name], rate)
+					if s.process != nil {
+						used := cpuTime(s.process) - before
+						costs[s.name] = append(costs[s.name], float64(used.Microseconds())/float64(*jobs))
+					}
 				}
 			}
 		}
@@ -65,7 +75,12 @@ func main() {
 			if !strings.HasPrefix(s.name, "Stevedore") {
 				faster = fmt.Sprintf("%.1f (rpc.submit), %.1f (rpc.call)", median(rates[submitName])/median(rates[s.name]), median(rates[callName])/median(rates[s.name]))
 			}
-			fmt.Printf("| %s | %s | %.0f | %s |\n", s.name, map[bool]string{true: "every write", false: "default"}[sync], median(rates[s.name]), faster)
+			cost := "-"
+			if s.process != nil {
+				cost = fmt.Sprintf("%.0f us", median(costs[s.name]))
+			}
+			each := rates[s.name]
+			fmt.Printf("| %s | %s | %.0f | %.0f to %.0f | %s | %s |\n", s.name, map[bool]string{true: "every write", false: "default"}[sync], median(each), slices.Min(each), slices.Max(each), cost, faster)
 		}
 	}
 }

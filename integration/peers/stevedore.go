@@ -1,28 +1,33 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/rs/zerolog"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
-	"github.com/stevedore-bus/stevedore/bus/rpc"
-	"github.com/stevedore-bus/stevedore/bus/worker"
-	"github.com/stevedore-bus/stevedore/offload"
-	"github.com/stevedore-bus/stevedore/offload/object"
-	"github.com/stevedore-bus/stevedore/tools"
 )
 
 const (
-	submitName = "Stevedore, rpc.submit"
-	callName   = "Stevedore, rpc.call"
+	submitName    = "Stevedore, rpc.submit"
+	callName      = "Stevedore, rpc.call"
+	publishedName = "Stevedore, published"
+	bareName      = "bare pipeline"
 )
 
 // server starts a NATS server and returns its address.
@@ -41,82 +46,172 @@ func server(sync bool) (url string, stop func(), err error) {
 	}, nil
 }
 
-type textArgs struct {
-	Text string `json:"text"`
+// program builds the program that we ship, once.
+var program = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "peers-")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "stevedore")
+	out, err := exec.Command("go", "build", "-C", "../..", "-o", path, "./cmd/worker").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build stevedore: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// up starts "stevedore up" with its defaults, and returns its address and its process.
+func up(sync bool) (url string, process *os.Process, stop func(), err error) {
+	path, err := program()
+	if err != nil {
+		return "", nil, nil, err
+	}
+	dir, err := os.MkdirTemp("", "peers-")
+	if err != nil {
+		return "", nil, nil, err
+	}
+	args := []string{"up", "--json", "--listen", "127.0.0.1:0", "--console", "127.0.0.1:0", "--data", filepath.Join(dir, "data"), "--workspace", dir}
+	if !sync {
+		args = append(args, "--no-sync")
+	}
+	cmd := exec.Command(path, args...)
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return "", nil, nil, err
+	}
+	var first struct{ URL string }
+	line, err := bufio.NewReader(out).ReadBytes('\n')
+	if err == nil {
+		err = json.Unmarshal(line, &first)
+	}
+	stop = func() {
+		_ = cmd.Process.Signal(os.Interrupt)
+		_ = cmd.Wait()
+		_ = os.RemoveAll(dir)
+	}
+	if err != nil {
+		stop()
+		return "", nil, nil, fmt.Errorf("start stevedore up: %w", err)
+	}
+	return first.URL, cmd.Process, stop, nil
 }
 
-func stevedoreSubmit(sync bool) (system, error) { return stevedore(sync, submitName, "submit") }
-func stevedoreCall(sync bool) (system, error)   { return stevedore(sync, callName, "call") }
+func stevedoreSubmit(sync bool) (system, error)    { return stevedore(sync, submitName, "submit") }
+func stevedoreCall(sync bool) (system, error)      { return stevedore(sync, callName, "call") }
+func stevedorePublished(sync bool) (system, error) { return stevedore(sync, publishedName, "") }
 
-// stevedore starts a worker with the shipped defaults, with an endpoint of the service.
+// stevedore runs the tool list_dir of an empty directory, through an endpoint of the service
+// or, without one, through calls that the client publishes itself.
 func stevedore(sync bool, name, endpoint string) (system, error) {
+	url, process, stop, err := up(sync)
+	if err != nil {
+		return system{}, err
+	}
+	nc, err := nats.Connect(url)
+	if err != nil {
+		stop()
+		return system{}, err
+	}
+	js, err := jetstream.New(nc)
+	subjects, err2 := bus.NewSubjects("")
+	var handled atomic.Int64
+	_, err3 := nc.Subscribe(subjects.Stored(subjects.Result("*", "*")), func(*nats.Msg) { handled.Add(1) })
+	if err := errors.Join(err, err2, err3); err != nil {
+		stop()
+		return system{}, err
+	}
+	call := []byte(`{"args":{"path":"."}` + strings.Repeat(" ", 230) + `}`)
+	request := func(ctx context.Context) error {
+		msg, err := nc.RequestWithContext(ctx, subjects.RPC(endpoint, bus.DefaultQueue, "list_dir"), call)
+		if err == nil && msg.Header.Get("Nats-Service-Error") != "" {
+			err = errors.New(msg.Header.Get("Nats-Service-Error"))
+		}
+		return err
+	}
+	publish := func(ctx context.Context) error {
+		_, err := js.Publish(ctx, subjects.Call(bus.DefaultQueue, "list_dir", "s", nuid.Next()), call)
+		return err
+	}
+	return system{
+		name: name, handled: &handled, process: process,
+		do: func(ctx context.Context, _ []byte) error {
+			ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+			defer cancel()
+			if endpoint == "" {
+				return publish(ctx)
+			}
+			return request(ctx)
+		},
+		close: func() { nc.Close(); stop() },
+	}, nil
+}
+
+// barePipeline is the least that a durable job needs on the same server: a stream of jobs, a
+// consumer, a stream of results.
+func barePipeline(sync bool) (system, error) {
 	url, stop, err := server(sync)
 	if err != nil {
 		return system{}, err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	b, err := bus.Connect(ctx, bus.Config{Server: url})
-	if err == nil {
-		_, err = admin.Provision(ctx, b, admin.Nothing)
-	}
+	nc, err := nats.Connect(url)
 	if err != nil {
-		cancel()
 		stop()
 		return system{}, err
 	}
-	registry := tools.NewRegistry(zerolog.Nop())
-	noop, err := tools.NewTool("noop", "answers at once", func(_ context.Context, _ tools.Call, in textArgs) *tools.Result {
-		return tools.NewToolResult(in.Text)
-	})
-	if err == nil {
-		err = registry.Register(noop.WithEffect(tools.Idempotent))
-	}
-	store, storeErr := object.Open(ctx, b.JetStream(), object.Config{Bucket: b.BucketName(bus.BlobsBucket), Records: b.BucketName(bus.ArtifactsBucket)})
-	if err = errors.Join(err, storeErr); err != nil {
-		cancel()
+	js, err := jetstream.New(nc)
+	if err != nil {
 		stop()
 		return system{}, err
 	}
-	offloader := offload.NewOffloader(store, offload.Config{})
-	done := make(chan struct{}, 2)
-	go func() {
-		_ = worker.New(b, registry, offloader, worker.Config{}).Run(ctx)
-		done <- struct{}{}
-	}()
-	ready := make(chan struct{})
-	go func() {
-		_ = rpc.NewService(b, nil, rpc.ServiceConfig{OnReady: func() { close(ready) }}).Run(ctx)
-		done <- struct{}{}
-	}()
-	<-ready
-	client, err := bus.Connect(ctx, bus.Config{Server: url})
+	ctx := context.Background()
+	jobs, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "JOBS", Subjects: []string{"job.*"}, Retention: jetstream.WorkQueuePolicy})
+	_, err2 := js.CreateStream(ctx, jetstream.StreamConfig{Name: "DONE", Subjects: []string{"done.*"}})
+	if err := errors.Join(err, err2); err != nil {
+		stop()
+		return system{}, err
+	}
+	consumer, err := jobs.CreateConsumer(ctx, jetstream.ConsumerConfig{Durable: "worker", AckPolicy: jetstream.AckExplicitPolicy})
 	if err != nil {
-		cancel()
+		stop()
 		return system{}, err
 	}
 	var handled atomic.Int64
-	if _, err := client.Conn().Subscribe(client.Stored(client.Result("*", "*")), func(*nats.Msg) { handled.Add(1) }); err != nil {
-		cancel()
+	running, err := consumer.Consume(func(msg jetstream.Msg) {
+		done, err := js.PublishAsync("done"+strings.TrimPrefix(msg.Subject(), "job"), msg.Data())
+		if err != nil {
+			return // it is delivered again
+		}
+		go func() {
+			<-done.Ok()
+			_ = msg.Ack()
+			handled.Add(1)
+		}()
+	})
+	if err != nil {
+		stop()
 		return system{}, err
 	}
 	return system{
-		name: name, handled: &handled,
+		name: bareName, handled: &handled,
 		do: func(ctx context.Context, payload []byte) error {
-			ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-			defer cancel()
-			msg, err := client.Conn().RequestWithContext(ctx, client.RPC(endpoint, bus.DefaultQueue, "noop"), append(append([]byte(`{"args":`), payload...), '}'))
-			if err == nil && msg.Header.Get("Nats-Service-Error") != "" {
-				err = errors.New(msg.Header.Get("Nats-Service-Error"))
-			}
+			_, err := js.Publish(ctx, "job."+nuid.Next(), payload)
 			return err
 		},
-		close: func() {
-			cancel()
-			<-done
-			<-done
-			client.Close()
-			b.Close()
-			stop()
-		},
+		close: func() { running.Stop(); nc.Close(); stop() },
 	}, nil
+}
+
+// cpuTime returns the CPU time that a process has used, from /proc.
+func cpuTime(p *os.Process) time.Duration {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Pid))
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	if err != nil || len(fields) < 13 {
+		return 0
+	}
+	user, _ := strconv.Atoi(fields[11])
+	system, _ := strconv.Atoi(fields[12])
+	return time.Duration(user+system) * 10 * time.Millisecond // USER_HZ is 100
 }
