@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"testing"
@@ -130,6 +131,21 @@ func TestCallsInPages(t *testing.T) {
 	}
 	if ids := read("session=s1&outcome=completed"); len(ids) != 39 {
 		t.Errorf("of a session: %d", len(ids))
+	}
+	if ids := read("text=TEXT+12"); len(ids) != 11 || ids[0] != "c129" || ids[10] != "c12" {
+		t.Errorf("with a text in the result: %v", ids)
+	}
+	in.call("s", "long", "read_file", textArgs{Text: strings.Repeat("x", 1000) + "a needle <&> in \"hay\"\nand more"})
+	for query, want := range map[string]int{
+		"text=" + url.QueryEscape("Needle <&> in \"hay\"\nAND"): 1, "text=long": 1, "text=" + url.QueryEscape(`"lines":`): 0, "text=.*": 0, "last=600": calls + 1, "text=needle&last=600&tool=read_file": 1, "text=needle&tool=grep": 0,
+		"text=" + url.QueryEscape(`{"text":"text 7"}`): 1,
+	} {
+		if ids := read(query); len(ids) != want {
+			t.Errorf("%s: %d, want %d", query, len(ids), want)
+		}
+	}
+	if status, body := in.request("GET", "/api/calls?last=99999999999999", ""); status != 400 {
+		t.Errorf("a time that is too long: %d %s", status, body)
 	}
 }
 

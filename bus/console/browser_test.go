@@ -256,12 +256,13 @@ func TestViews(t *testing.T) {
 	desk.open("now", "epoch 7 of 10")
 	desk.screenshot("now-dark")
 	desk.run(chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile))
-	for _, hash := range []string{"now", "calls", "artifacts/harbour/toolu_logs", "conversations/harbour", "approvals", "schedules", "dead", "channels", "system"} {
+	for _, hash := range []string{"now", "calls", "artifacts/harbour/toolu_logs", "conversations/harbour", "calls/night-watch/toolu_04", "approvals", "schedules", "dead/1", "channels", "system"} {
 		desk.open(hash, "")
 		desk.until("document.querySelector('main').innerText.length > 40")
 		if wide := desk.eval("document.documentElement.scrollWidth > innerWidth"); wide != "false" {
 			t.Errorf("%s is wider than a phone", hash)
 		}
+		desk.accessible()
 		desk.screenshot("phone-" + strings.ReplaceAll(strings.SplitN(hash, "/", 2)[0], "/", "-"))
 	}
 }
@@ -353,7 +354,7 @@ func TestKeyboard(t *testing.T) {
 	b.until("location.hash.split('/').length === 4")
 	b.shows("Attempt")
 	b.press(kb.Escape)
-	b.until("location.hash === '#/calls'")
+	b.until("location.hash === '#/calls' && document.activeElement.id === 'main'") // the change of the view moves the focus
 	b.search("night-watch")
 	b.until("document.querySelectorAll('.scroller .row').length > 0 && ![...document.querySelectorAll('.scroller .row')].some(r => r.innerText.includes('read_file'))")
 	b.press(kb.Escape)
@@ -405,6 +406,13 @@ func TestFiltersAreInTheURL(t *testing.T) {
 	if text := b.text(); strings.Contains(text, "logs") {
 		t.Errorf("not filtered:\n%s", text)
 	}
+	b.open("now", "Just ended")
+	b.open("calls?text=CONTAINER+1&last=3600", "1 call")
+	if text := b.text(); strings.Contains(text, "logs") {
+		t.Errorf("the text does not filter:\n%s", text)
+	}
+	in.call("s2", "new", "read_file", textArgs{Text: "container 12"})
+	b.shows("2 calls") // a new call appears in the search
 	b.open("artifacts/s", "s / logs")
 	if text := b.text(); strings.Contains(text, "s2 / items") {
 		t.Errorf("not filtered:\n%s", text)

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -59,7 +60,8 @@ func (c *Console) waiting(r *http.Request) (any, error) {
 // maxPage is the most calls in a page.
 const maxPage = 500
 
-// calls returns a page of the calls that have ended, newest first.
+// calls returns a page of the calls that have ended, newest first. The parameter last is a
+// number of seconds before now.
 func (c *Console) calls(r *http.Request) (any, error) {
 	query := r.URL.Query()
 	limit, err := number(r, "limit", 100, maxPage)
@@ -70,9 +72,16 @@ func (c *Console) calls(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	last, err := number(r, "last", 0, maxNumber/int64(time.Second))
+	if err != nil {
+		return nil, err
+	}
 	q := task.HistoryQuery{
-		Tool: query.Get("tool"), Outcome: tools.Outcome(query.Get("outcome")),
+		Tool: query.Get("tool"), Outcome: tools.Outcome(query.Get("outcome")), Text: query.Get("text"),
 		Before: before, Limit: int(limit),
+	}
+	if last > 0 {
+		q.Since = time.Now().Add(-time.Duration(last) * time.Second)
 	}
 	if session := query.Get("session"); session != "" {
 		q.Session = tools.TokenOf(session)

@@ -2,6 +2,8 @@ package task
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -36,8 +38,12 @@ type HistoryQuery struct {
 	Session string        // token; empty means all
 	Tool    string        // empty means all
 	Outcome tools.Outcome // empty means all
-	Before  uint64        // sequence; 0 means the newest
-	Limit   int           // of the endings; default 100
+	// Text is a part of the session, the id, the arguments (args_excerpt) or the text of the
+	// result or of its error, in upper or lower case; empty means all.
+	Text   string
+	Since  time.Time // of the storing; zero means all
+	Before uint64    // sequence; 0 means the newest
+	Limit  int       // of the endings; default 100
 }
 
 // History is a page of the endings, newest first.
@@ -66,7 +72,10 @@ func ReadHistory(ctx context.Context, b *bus.Bus, q HistoryQuery) (History, erro
 		if err != nil {
 			return h, err
 		}
-		if e, ok := EndingOf(b, m); ok && q.matches(e) {
+		if m.At.Before(q.Since) {
+			break
+		}
+		if e, r, ok := endingOf(b, m); ok && q.matches(e, r) {
 			h.Endings = append(h.Endings, e)
 		}
 		if seen++; len(h.Endings) >= q.Limit || seen >= maxHistoryScan {
@@ -80,13 +89,18 @@ func ReadHistory(ctx context.Context, b *bus.Bus, q HistoryQuery) (History, erro
 // EndingOf decodes a message of the results stream. ok is false for a claim, and for a
 // message that is not a result.
 func EndingOf(b *bus.Bus, m bus.Stored) (e Ending, ok bool) {
+	e, _, ok = endingOf(b, m)
+	return e, ok
+}
+
+func endingOf(b *bus.Bus, m bus.Stored) (e Ending, r tools.ResultEvent, ok bool) {
 	tokens := b.Split(m.Subject)
 	if len(tokens) != 3 || tokens[0] != ResultKind && tokens[0] != CompletionKind {
-		return Ending{}, false
+		return Ending{}, r, false
 	}
 	r, err := DecodeResult(b, m.Subject, m.Body)
 	if err != nil {
-		return Ending{}, false
+		return Ending{}, r, false
 	}
 	e = Ending{
 		Sequence: m.Sequence, StoredAt: m.At, Session: tokens[1], ID: tokens[2], Tool: tools.Excerpt(r.Tool, 80),
@@ -101,9 +115,18 @@ func EndingOf(b *bus.Bus, m bus.Stored) (e Ending, ok bool) {
 		text = r.Error.Message
 	}
 	e.Text = tools.Excerpt(tools.OneLine(tools.Excerpt(text, 4*maxEndingText)), maxEndingText)
-	return e, true
+	return e, r, true
 }
 
-func (q HistoryQuery) matches(e Ending) bool {
-	return (q.Tool == "" || e.Tool == q.Tool) && (q.Outcome == "" || e.Outcome == q.Outcome)
+func (q HistoryQuery) matches(e Ending, r tools.ResultEvent) bool {
+	return (q.Tool == "" || e.Tool == q.Tool) && (q.Outcome == "" || e.Outcome == q.Outcome) && (q.Text == "" || hasText(r, strings.ToLower(q.Text)))
+}
+
+// hasText reports whether a result has a text, which is in lower case.
+func hasText(r tools.ResultEvent, text string) bool {
+	fields := []string{r.Session, r.ID, r.Args, r.ForLLM}
+	if r.Error != nil {
+		fields = append(fields, r.Error.Message)
+	}
+	return slices.ContainsFunc(fields, func(field string) bool { return strings.Contains(strings.ToLower(field), text) })
 }

@@ -11,7 +11,7 @@ let scroller = null, detail = null, select = () => {}, suffix = () => "";
 
 function show(main, parts, state) {
   const filter = {};
-  for (const name of ["session", "tool", "outcome"]) filter[name] = state.query.get(name) || "";
+  for (const name of ["session", "tool", "text", "outcome", "last"]) filter[name] = state.query.get(name) || "";
   // The filters are in the URL, also in those of calls.
   suffix = () => {
     const query = new URLSearchParams(Object.entries(filter).filter(([name, value]) => name !== "timer" && value)).toString();
@@ -23,10 +23,14 @@ function show(main, parts, state) {
   const note = h("p.hint", { role: "status" });
   const field = (name, label) => h("input", { type: "search", placeholder: label, "aria-label": label, "data-search": name === "session", spellcheck: "false", value: filter[name],
     oninput: e => { filter[name] = e.target.value.trim(); clearTimeout(filter.timer); filter.timer = setTimeout(apply, 250); } });
-  const outcome = h("select", { "aria-label": "Outcome", onchange: e => { filter.outcome = e.target.value; apply(); } },
-    h("option", { value: "" }, "any outcome"), outcomes.map(o => h("option", { value: o }, o)));
-  outcome.value = filter.outcome;
-  const list = h("section.master", {}, h("h1", {}, "Calls"), h("div.filters", {}, field("session", "Session"), field("tool", "Tool"), outcome), note, box);
+  const choice = (name, label, options) => {
+    const el = h("select", { "aria-label": label, onchange: e => { filter[name] = e.target.value; apply(); } }, options.map(([value, text]) => h("option", { value }, text)));
+    el.value = filter[name];
+    return el;
+  };
+  const outcome = choice("outcome", "Outcome", [["", "any outcome"], ...outcomes.map(o => [o, o])]);
+  const last = choice("last", "Time", [["", "any time"], ["600", "last 10 minutes"], ["3600", "last hour"], ["86400", "last day"], ["604800", "last 7 days"]]);
+  const list = h("section.master", {}, h("h1", {}, "Calls"), h("div.filters", {}, field("session", "Session"), field("tool", "Tool"), field("text", "Text in it"), outcome, last), note, box);
   detail = h("section.detail", { "aria-label": "One call" });
   add(main, h("div.split", {}, list, detail));
 
@@ -42,7 +46,7 @@ function show(main, parts, state) {
   });
 
   let abort = new AbortController();
-  const params = before => ({ session: filter.session, tool: filter.tool, outcome: filter.outcome, limit: pageSize, before });
+  const params = before => ({ session: filter.session, tool: filter.tool, text: filter.text, outcome: filter.outcome, last: filter.last, limit: pageSize, before });
   function take(page) {
     for (const e of page.calls) {
       const key = e.session + "." + e.id;
@@ -70,11 +74,11 @@ function show(main, parts, state) {
   function tell() {
     const old = box.querySelector(".empty");
     if (old) old.remove();
-    const filtered = filter.session || filter.tool || filter.outcome;
+    const filtered = filter.session || filter.tool || filter.text || filter.outcome || filter.last;
     if (items.length === 0 && ended) {
-      box.append(filtered ? empty("No call matches", "Change the filters above. The session and the tool must be exact.") : empty("No call has ended yet", "Each result appears here. Run the first call in a terminal:", "stevedore call list_dir path=."));
+      box.append(filtered ? empty("No call matches", "Change the filters above. The session and the tool must be exact; the text is a part of the session, the id, the arguments or the result.") : empty("No call has ended yet", "Each result appears here. Run the first call in a terminal:", "stevedore call list_dir path=."));
     }
-    replace(note, items.length === 0 ? "" : ended ? plural(items.length, "call") : count(items.length) + " calls loaded; scroll for older ones");
+    replace(note, items.length === 0 ? (ended ? "" : "Searching …") : ended ? plural(items.length, "call") : count(items.length) + " calls loaded; scroll for older ones");
   }
   function reset() {
     abort.abort();
@@ -96,8 +100,16 @@ function show(main, parts, state) {
     try {
       const page = await get("/api/calls", params(0), abort.signal);
       if (box.scrollTop > rowHeight || loading) return;
-      items = []; seen = new Set();
-      take(page);
+      if (filter.text) { // a search may have read far more than the newest page
+        const loaded = items, at = [next, ended];
+        items = [];
+        take(page);
+        items = items.concat(loaded);
+        [next, ended] = at;
+      } else {
+        items = []; seen = new Set();
+        take(page);
+      }
       scroller.setCount(items.length);
       scroller.refresh();
       tell();
@@ -153,12 +165,12 @@ function callDetail({ task, results }, state, reload) {
   const p = task.progress || {};
   return [
     back(),
-    h("div.line.title", {}, h("h2", {}, task.tool || "call"), chip(task.state), h("span.grow"),
+    h("div.line.title", {}, h("h1", {}, task.tool || "call"), chip(task.state), h("span.grow"),
       running && !state.readOnly ? button("Cancel", e => { e.target.disabled = true; act("Cancelled.", () => post("/api/calls/" + path(task.session, task.id) + "/cancel")).then(reload); }, ".danger") : null),
     running && task.state === "running" ? [load(p.total > 0 ? p.done / p.total : 0, p.total > 0 ? "run" : "run.busy"), h("p.hint", {}, (p.total > 0 ? Math.round(100 * p.done / p.total) + " %  " : "") + (p.message || ""))] : null,
     task.message && !(last && last.for_llm) ? h("p.problem", {}, task.message) : null,
     h("dl.facts", {}, facts.map(([k, v]) => h("div", {}, h("dt", {}, k), h("dd", {}, v)))),
-    task.args_excerpt ? [h("h3", {}, "Arguments"), h("pre.result", { tabindex: "0", "aria-label": "Arguments" }, task.args_excerpt)] : null,
+    task.args_excerpt ? [h("h2", {}, "Arguments"), h("pre.result", { tabindex: "0", "aria-label": "Arguments" }, task.args_excerpt)] : null,
     results.map(resultDetail),
   ];
 }
@@ -166,13 +178,13 @@ function callDetail({ task, results }, state, reload) {
 function resultDetail(r) {
   const a = r.artifact;
   return h("article", {},
-    h("h3", {}, r.outcome === "async" ? "Result: started in the background" : "Result"),
+    h("h2", {}, r.outcome === "async" ? "Result: started in the background" : "Result"),
     a ? h("a.cargo", { href: "#/artifacts/" + path(r.session, a.artifact_id) },
       load(Math.min(1, Math.log10(Math.max(10, a.size)) / 9), "done"),
       h("span.line", {}, h("b", {}, "Open the whole result"), h("span.grow"), h("span", {}, bytes(a.size) + ", " + plural(a.lines, "line") + ", " + a.type)),
       h("span.line.small", {}, "About " + count(a.tokens) + " tokens. " + (a.inline ? "The model sees the whole text." : "The model sees only the text below."))) : null,
     r.for_llm ? h("pre.result", { tabindex: "0", "aria-label": "Text for the model" }, r.for_llm) : h("p.hint", {}, "The text is empty."),
-    r.for_user && r.for_user !== r.for_llm ? [h("h3", {}, "For the user"), h("pre.result", { tabindex: "0" }, r.for_user)] : null);
+    r.for_user && r.for_user !== r.for_llm ? [h("h2", {}, "For the user"), h("pre.result", { tabindex: "0" }, r.for_user)] : null);
 }
 
 export default { name: "calls", title: "Calls", key: "c", show, update: parts => { if (scroller) select(parts); return !!scroller; }, scroller: () => scroller };

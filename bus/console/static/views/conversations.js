@@ -167,7 +167,7 @@ function transcript(root, session, state, fresh) {
   }
   const composer = state.readOnly ? h("p.hint", {}, "This page is read-only.") : h("div.composer", {}, box, button("Send", send));
   replace(root, h("a.back", { href: "#/conversations", "data-back": true }, "← All conversations"),
-    h("div.line.title", {}, h("h2", {}, fresh ? "New conversation" : session), h("span.grow"), fresh ? null : h("a.quiet.button", { href: "#/conversations/" + path(session, "trace") }, "Trace"),
+    h("div.line.title", {}, h("h1", {}, fresh ? "New conversation" : session), h("span.grow"), fresh ? null : h("a.quiet.button", { href: "#/conversations/" + path(session, "trace") }, "Trace"),
       h("a.quiet.button", { href: "#/artifacts/" + path(session) }, "Artifacts")), log, notice, composer);
   follow();
   if (fresh) box.focus();

@@ -37,11 +37,11 @@ function show(main, parts, state) {
       const { letter: l, message, size } = await get("/api/dead/" + path(number), {}, abort.signal);
       if (number !== open) return;
       const change = (action, text) => act(text, () => post("/api/dead/" + path(number, action))).then(ok => { if (ok) done(); });
-      replace(detail, back, h("div.line.title", {}, h("h2", {}, l.name), h("span.chip.bad", {}, l.kind), h("span.grow"),
+      replace(detail, back, h("div.line.title", {}, h("h1", {}, l.name), h("span.chip.bad", {}, l.kind), h("span.grow"),
         state.readOnly ? null : [button("Retry", () => change("retry", "Published again.")), button("Remove", async () => { if (await confirm("Remove this dead letter for good?", "Remove")) change("remove", "Removed."); }, ".danger")]),
         h("p.problem", {}, l.reason),
         h("dl.facts", {}, [["Code", l.code], ["Attempts", String(l.attempts)], ["When", absolute(l.at)], ["Subject", l.subject], ["Id", l.id], ["Size", bytes(size)]].map(([k, v]) => h("div", {}, h("dt", {}, k), h("dd", {}, v)))),
-        h("h3", {}, "Message"), h("pre.result", { tabindex: "0" }, message));
+        h("h2", {}, "Message"), h("pre.result", { tabindex: "0" }, message));
     } catch (e) { if (e.name !== "AbortError") replace(detail, back, h("p.problem", {}, e.message)); }
   }
   select = parts => {
