@@ -2,6 +2,7 @@ package process
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"strings"
 
@@ -21,14 +22,40 @@ import (
 
 // ExternalOptions configure the tools that use more than the workspace.
 type ExternalOptions struct {
-	remotes  []string
-	webAllow []string
+	remotes   []string
+	webAllow  []string
+	webSearch string
 }
 
 // AddFlags adds the flags of external tools.
 func (o *ExternalOptions) AddFlags(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&o.remotes, "remote-tool", nil, "`NAME=SUBJECT` of a tool, in any language, that answers requests on a NATS subject")
 	flags.StringSliceVar(&o.webAllow, "web-allow", nil, "`NETWORK`s, such as 192.168.1.0/24, that web_fetch may reach in addition to the public internet")
+	flags.StringVar(&o.webSearch, "web-search", "", "`SERVICE` of the tool web_search: searxng=URL, brave=env:VARIABLE or tavily=env:VARIABLE with the name of the variable that has the key")
+}
+
+// search returns the tool web_search, if a service is configured.
+func (o *ExternalOptions) search() ([]tools.Tool, error) {
+	if o.webSearch == "" {
+		return nil, nil
+	}
+	service, value, _ := strings.Cut(o.webSearch, "=")
+	cfg := builtin.SearchConfig{Service: builtin.SearchService(service), URL: value}
+	if cfg.Service != builtin.SearXNG {
+		key, err := ReadSecret(value)
+		if err == nil && key == "" {
+			err = errors.New("want a key, such as brave=env:BRAVE_API_KEY")
+		}
+		if err != nil {
+			return nil, cli.Exit(cli.ExitUsage, "--web-search %s: %w", service, err)
+		}
+		cfg.URL, cfg.Key = "", key
+	}
+	tool, err := builtin.NewWebSearch(cfg)
+	if err != nil {
+		return nil, cli.Exit(cli.ExitUsage, "--web-search: %w", err)
+	}
+	return []tools.Tool{tool}, nil
 }
 
 // web returns the configuration of web_fetch.
@@ -47,6 +74,11 @@ func (o *ExternalOptions) web() (builtin.WebConfig, error) {
 // tools returns the tools that need the bus: message, cron, tasks, and the remote ones.
 func (o *ExternalOptions) tools(ctx context.Context, b *bus.Bus, notifier *notify.Notifier, prompts cron.ToolConfig, log zerolog.Logger) ([]tools.Tool, error) {
 	all := []tools.Tool{builtin.NewMessage(agents.Sender{Notifier: notifier}), cron.New(b).Tool(prompts), builtin.NewTasks(agents.Tasks{Bus: b})}
+	search, err := o.search()
+	if err != nil {
+		return nil, err
+	}
+	all = append(all, search...)
 	for _, given := range o.remotes {
 		name, subject, ok := strings.Cut(given, "=")
 		if !ok {
