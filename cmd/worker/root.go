@@ -30,7 +30,7 @@ func newRoot() *cobra.Command {
 	}
 	cli.AddConfigFlag(root)
 	root.AddCommand(newUpCommand(), newServeCommand(), newCallCommand(), newArtifactsCommand(), newTasksCommand(), newDeadCommand(), newChannelsCommand(), newSchemaCommand(), newDemoCommand(), newConsoleCommand(), newProvisionCommand(), newOffloadCommand(), newMCPCommand(), newStatusCommand(), newDoctorCommand(), newHealthCommand(), newBackupCommand(), newRestoreCommand())
-	root.AddCommand(newApprovalsCommand(), newToolsCommand(), newAgentCommand(), newSessionsCommand(), newMemoryCommand(), newRunCommand(), newReadCommand(), newHookCommand(), newCronCommand(), cli.NewVersionCommand())
+	root.AddCommand(newApprovalsCommand(), newToolsCommand(), newAgentCommand(), newSessionsCommand(), newMemoryCommand(), newUsageCommand(), newRunCommand(), newReadCommand(), newHookCommand(), newCronCommand(), cli.NewVersionCommand())
 	root.AddCommand(process.NewLimitedCommands()...)
 	cli.AddHelp(root)
 	return root

@@ -55,7 +55,7 @@ func newConversation() *conversation {
 func (c *conversation) add(position uint64, e Entry) {
 	c.last = position
 	c.entries = append(c.entries, e)
-	c.total.add(e.Usage)
+	c.total.Add(e.Usage)
 	if e.Kind == KindAssistant {
 		c.total.Turns++
 	}
@@ -72,7 +72,7 @@ func (c *conversation) add(position uint64, e Entry) {
 		c.compaction = e.Compaction
 		c.cut = min(max(c.first+e.Compaction.Cut, c.cut), len(c.entries)-1)
 		if s != nil {
-			s.usage.add(e.Usage)
+			s.usage.Add(e.Usage)
 		}
 	case e.Kind == KindEnd:
 		if e.End == nil {
@@ -91,7 +91,7 @@ func (c *conversation) add(position uint64, e Entry) {
 func (s *runState) addTurn(e Entry) {
 	s.turns++
 	s.waits = nil
-	s.usage.add(e.Usage)
+	s.usage.Add(e.Usage)
 	s.tokensUsed = s.totalTokens()
 	s.calls, s.stop, s.results = ToolUses(e.Message.Content), e.StopReason, map[string]CallResult{}
 	if text := TextOf(e.Message.Content); strings.TrimSpace(text) != "" {

@@ -103,8 +103,8 @@ type Usage struct {
 // Total counts against a token budget.
 func (u Usage) Total() int64 { return u.Input + u.Output }
 
-// add adds a usage, which may be nil.
-func (u *Usage) add(v *Usage) {
+// Add adds a usage, which may be nil.
+func (u *Usage) Add(v *Usage) {
 	if v != nil {
 		u.Input, u.Output, u.CachedInput = u.Input+v.Input, u.Output+v.Output, u.CachedInput+v.CachedInput
 		u.Cost += v.Cost

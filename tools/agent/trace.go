@@ -51,7 +51,7 @@ const (
 func (s *TraceStep) AddUsage() {
 	for _, step := range s.Steps {
 		step.AddUsage()
-		s.Usage.add(&step.Usage)
+		s.Usage.Add(&step.Usage)
 	}
 }
 
@@ -99,14 +99,14 @@ func (t *tracer) addStep(e Entry) {
 	switch {
 	case e.Kind == KindAssistant && e.Message != nil:
 		turn := t.append(TraceStep{Kind: TraceTurn, Name: tools.Excerpt(e.Model, 80), EndedAt: e.At, Text: traceText(e.Message)})
-		turn.Usage.add(e.Usage)
+		turn.Usage.Add(e.Usage)
 		t.addCalls(e.At)
 	case e.Kind == KindResults:
 		for _, res := range e.Results {
 			t.endCall(e.At, res)
 		}
 	case e.Kind == KindCompacted && e.Compaction != nil:
-		t.append(TraceStep{Kind: TraceSummary, EndedAt: e.At, Text: shortText(e.Compaction.Summary)}).Usage.add(e.Usage)
+		t.append(TraceStep{Kind: TraceSummary, EndedAt: e.At, Text: shortText(e.Compaction.Summary)}).Usage.Add(e.Usage)
 	case e.Kind == KindWaiting && e.Wait != nil:
 		t.wait = t.append(TraceStep{Kind: TraceWait, At: e.At})
 		if e.Wait.Error != nil {
