@@ -102,8 +102,9 @@ var allowedImports = map[string][]string{
 	"state/kv":      {"state"},
 	"state/durable": {},
 
-	"integration":      {"*"},
-	"integration/eval": {"offload", "offload/mem", "tools", "tools/agent", "tools/agent/provider"},
+	"integration":                         {"*"},
+	"integration/deploy/release/packages": {},
+	"integration/eval":                    {"offload", "offload/mem", "tools", "tools/agent", "tools/agent/provider"},
 }
 
 // natsFolders are the folders that may import NATS. Everything else is free of it.

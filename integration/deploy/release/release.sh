@@ -1,19 +1,27 @@
 #!/usr/bin/env bash
-# Builds the archives of a release for six platforms into dist/, with checksums, an SBOM,
-# shell completions and a Homebrew formula: make release VERSION=v1.2.3
+# Builds a release for six platforms into dist/: archives, .deb, .rpm, npm packages and Python wheels, with
+# checksums, an SBOM, shell completions and a Homebrew formula: make release VERSION=v1.2.3
+# HEAD must have the tag VERSION, and CHANGELOG.md a section of it.
 set -euo pipefail
 cd "$(git rev-parse --show-toplevel)"
 version=${1:?usage: release.sh VERSION}
+fail() { echo "release.sh: $*" >&2; exit 1; }
+[[ $version =~ ^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.]+)?$ ]] || fail "$version is no version such as v1.2.3"
+git tag --points-at HEAD | grep -qxF "$version" || fail "the commit has no tag $version; make it with: git tag $version"
+[ "$(sed -n 's/^## //p' CHANGELOG.md | head -1 | cut -d' ' -f1)" = "$version" ] || fail "the first section of CHANGELOG.md is not '## $version'"
+[ -z "$(git status --porcelain --untracked-files=no)" ] || fail "files were changed since the commit"
 out=dist
 rm -rf "$out" && mkdir -p "$out/completions"
 
 # build DIR [SUFFIX] builds both programs into a directory.
 build() {
-  go build -trimpath -ldflags "-s -w" -o "$1/stevedore${2:-}" ./cmd/worker
-  go build -trimpath -ldflags "-s -w" -o "$1/stevedore-heartbeat${2:-}" ./cmd/heartbeat
+  go build -trimpath -buildvcs=true -ldflags "-s -w" -o "$1/stevedore${2:-}" ./cmd/worker
+  go build -trimpath -buildvcs=true -ldflags "-s -w" -o "$1/stevedore-heartbeat${2:-}" ./cmd/heartbeat
 }
 
 build "$out/host"
+said=$("$out/host/stevedore" version | cut -d' ' -f2)
+[ "v$said" = "$version" ] || fail "the program says version $said"
 for program in stevedore stevedore-heartbeat; do
   for shell in bash zsh fish powershell; do
     "$out/host/$program" completion $shell > "$out/completions/$program.$shell"
@@ -34,15 +42,21 @@ for platform in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 
   cp README.md CHANGELOG.md LICENSE "$out/$name/"
   cp docs/*.md "$out/$name/docs/"
   cp -r "$out/completions" integration/deploy "$out/$name/"
+  if [ "$os" = linux ]; then
+    for format in deb rpm; do
+      ARCH=$arch VERSION=${version#v} DIR=$out/$name go run github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.48.0 \
+        package -f integration/deploy/release/nfpm.yaml -p $format -t "$out/"
+    done
+  fi
   if [ "$os" = windows ]; then
     (cd "$out" && zip -qr "$name.zip" "$name")
   else
     tar -C "$out" --sort=name --owner=0 --group=0 --numeric-owner --mtime='2000-01-01 UTC' -czf "$out/$name.tar.gz" "$name"
   fi
-  rm -r "${out:?}/$name"
 done
-rm -r "$out/host"
-(cd "$out" && sha256sum -- *.tar.gz *.zip stevedore.cdx.json > checksums.txt)
+go run ./integration/deploy/release/packages "$version" "$out" "$out"/stevedore_*_*/
+rm -r "$out"/stevedore_*_*/ "$out/host"
+(cd "$out" && sha256sum -- *.tar.gz *.zip *.deb *.rpm npm/* python/* stevedore.cdx.json > checksums.txt)
 
 sum() { awk -v f="stevedore_${version#v}_$1.tar.gz" '$2 == f {print $1}' "$out/checksums.txt"; }
 url="https://github.com/stevedore-bus/stevedore/releases/download/$version/stevedore_${version#v}"

@@ -1,0 +1,146 @@
+package integration
+
+import (
+	wheels "archive/zip"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// release runs the script of a release in a clone of a small repository.
+func release(t *testing.T, dir, version string) string {
+	t.Helper()
+	script, err := filepath.Abs("deploy/release/release.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("bash", script, version)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	if err == nil {
+		t.Errorf("release %s succeeded", version)
+	}
+	return string(out)
+}
+
+// A release fails if its version, the tag and the changelog differ.
+func TestReleaseChecksItsVersion(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("the script needs bash")
+	}
+	dir := t.TempDir()
+	git := func(args ...string) {
+		t.Helper()
+		cmd := exec.Command("git", append([]string{"-c", "user.name=n", "-c", "user.email=e@example.org"}, args...)...)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v: %s", args, err, out)
+		}
+	}
+	changelog := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, "CHANGELOG.md"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	git("init", "-q")
+	changelog("# Changelog\n\n## Unreleased\n")
+	git("add", ".")
+	git("commit", "-qm", "first")
+	for _, step := range []struct {
+		do      func()
+		version string
+		want    string
+	}{
+		{func() {}, "1.0", "1.0 is no version such as v1.2.3"},
+		{func() {}, "v0.1.0", "the commit has no tag v0.1.0; make it with: git tag v0.1.0"},
+		{func() { git("tag", "v0.1.0") }, "v0.1.0", "the first section of CHANGELOG.md is not '## v0.1.0'"},
+		{func() { changelog("# Changelog\n\n## v0.1.0 (2026-12-01)\n") }, "v0.1.0", "files were changed since the commit"},
+	} {
+		step.do()
+		if out := release(t, dir, step.version); !strings.Contains(out, step.want) {
+			t.Errorf("release %s printed %q, want %q", step.version, out, step.want)
+		}
+	}
+}
+
+// The packages for npm and Python contain the programs, and a program starts through them with
+// its arguments and exit code.
+func TestPackagesOfARelease(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("the program of the test is a shell script")
+	}
+	built := filepath.Join(t.TempDir(), "stevedore_0.1.0_linux_"+runtime.GOARCH)
+	if err := os.Mkdir(built, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"stevedore", "stevedore-heartbeat"} {
+		if err := os.WriteFile(filepath.Join(built, name), []byte("#!/bin/sh\necho \"got $*\"\nexit 7\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out := t.TempDir()
+	run := func(dir string, args ...string) string {
+		t.Helper()
+		cmd := exec.Command(args[0], args[1:]...)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "HOME="+out)
+		text, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %v: %s", args, err, text)
+		}
+		return string(text)
+	}
+	build := exec.Command("go", "run", "./integration/deploy/release/packages", "v0.1.0", out, built)
+	build.Dir = ".."
+	if text, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+
+	made, _ := filepath.Glob(filepath.Join(out, "python", "*.whl"))
+	if len(made) != 1 {
+		t.Fatalf("wheels: %v", made)
+	}
+	wheel, err := wheels.OpenReader(made[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer wheel.Close()
+	var names []string
+	for _, f := range wheel.File {
+		names = append(names, f.Name)
+		if strings.HasSuffix(f.Name, "scripts/stevedore") && f.Mode().Perm() != 0o755 {
+			t.Errorf("the program has mode %v", f.Mode())
+		}
+		if f.Name == "stevedore_bus/__init__.py" {
+			r, _ := f.Open()
+			text, _ := io.ReadAll(r)
+			if !strings.Contains(string(text), "from .tinynats import") {
+				t.Error("the helper does not import its own module")
+			}
+		}
+	}
+	for _, want := range []string{"stevedore_bus-0.1.0.data/scripts/stevedore", "stevedore_bus-0.1.0.dist-info/METADATA", "stevedore_bus-0.1.0.dist-info/RECORD"} {
+		if !strings.Contains(strings.Join(names, "\n"), want) {
+			t.Errorf("the wheel lacks %s: %v", want, names)
+		}
+	}
+
+	if _, err := exec.LookPath("npm"); err != nil {
+		t.Skip("npm is not installed")
+	}
+	project := t.TempDir()
+	packages, _ := filepath.Glob(filepath.Join(out, "npm", "stevedore-bus-stevedore-*.tgz"))
+	run(project, append([]string{"npm", "install", "--offline", "--ignore-scripts", "--no-audit", "--no-fund"}, packages...)...)
+	cmd := exec.Command(filepath.Join(project, "node_modules", ".bin", "stevedore"), "run", "-c", "two words")
+	text, err := cmd.CombinedOutput()
+	if string(text) != "got run -c two words\n" || cmd.ProcessState.ExitCode() != 7 {
+		t.Errorf("the program printed %q and ended with %v", text, err)
+	}
+}
