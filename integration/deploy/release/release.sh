@@ -44,7 +44,7 @@ for platform in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 
   cp -r "$out/completions" integration/deploy "$out/$name/"
   if [ "$os" = linux ]; then
     for format in deb rpm; do
-      ARCH=$arch VERSION=${version#v} DIR=$out/$name go run github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.48.0 \
+      ARCH=$arch VERSION=${version#v} DIR=$out/$name go run github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.4 \
         package -f integration/deploy/release/nfpm.yaml -p $format -t "$out/"
     done
   fi
