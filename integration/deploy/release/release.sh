@@ -43,8 +43,9 @@ for platform in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 
   cp docs/*.md "$out/$name/docs/"
   cp -r "$out/completions" integration/deploy "$out/$name/"
   if [ "$os" = linux ]; then
+    mkdir -p "$out/linux" && cp "$out/$name"/stevedore* "$out/linux/" # nfpm.yaml names it
     for format in deb rpm; do
-      ARCH=$arch VERSION=${version#v} DIR=$out/$name go run github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.4 \
+      ARCH=$arch VERSION=${version#v} go run github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.4 \
         package -f integration/deploy/release/nfpm.yaml -p $format -t "$out/"
     done
   fi
@@ -55,7 +56,7 @@ for platform in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 
   fi
 done
 go run ./integration/deploy/release/packages "$version" "$out" "$out"/stevedore_*_*/
-rm -r "$out"/stevedore_*_*/ "$out/host"
+rm -r "$out"/stevedore_*_*/ "$out/host" "$out/linux"
 (cd "$out" && sha256sum -- *.tar.gz *.zip *.deb *.rpm npm/* python/* stevedore.cdx.json > checksums.txt)
 
 sum() { awk -v f="stevedore_${version#v}_$1.tar.gz" '$2 == f {print $1}' "$out/checksums.txt"; }
