@@ -72,6 +72,6 @@ func TestUnknownToolsLeaveTheSlots(t *testing.T) {
 				<-result
 			}
 		}
-		return overtaken > 0
+		return overtaken > 1 // the slot of the last one is free while its result is published
 	})
 }
