@@ -56,15 +56,19 @@ func TestUnknownToolsLeaveTheSlots(t *testing.T) {
 	round := 0
 	bustest.WaitUntil(t, "the call of a known tool to overtake the others", func() bool {
 		round++
-		var unknown []<-chan tools.ResultEvent
-		for i := range 3 {
-			unknown = append(unknown, submitCall(t, b, tools.Call{ID: fmt.Sprint("u", round, "-", i), Session: "s", Tool: "nosuch"}))
+		var results []<-chan tools.ResultEvent
+		for i, tool := range []string{"nosuch", "nosuch", "nosuch", "known"} { // in this order
+			call := tools.Call{ID: fmt.Sprint("c", round, "-", i), Session: "s", Tool: tool}
+			if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Call("default", tool, "s", call.ID), Body: fmt.Appendf(nil, `{"id":%q,"session":"s"}`, call.ID)}); err != nil {
+				t.Fatal(err)
+			}
+			results = append(results, submitCall(t, b, call)) // it waits for the same call
 		}
-		if event := <-submitCall(t, b, tools.Call{ID: fmt.Sprint("k", round), Session: "s", Tool: "known"}); event.Outcome != tools.Completed {
+		if event := <-results[3]; event.Outcome != tools.Completed {
 			t.Errorf("the call of the known tool: %+v", event)
 		}
 		overtaken := 0
-		for _, result := range unknown {
+		for _, result := range results[:3] {
 			select {
 			case <-result:
 			default:
