@@ -35,13 +35,14 @@ host=$PWD/$out/host
 for platform in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64; do
   os=${platform%/*} arch=${platform#*/}
   name=stevedore_${version#v}_${os}_${arch}
-  mkdir -p "$out/$name/docs"
+  mkdir -p "$out/$name"
   suffix=
   if [ "$os" = windows ]; then suffix=.exe; fi
   CGO_ENABLED=0 GOOS=$os GOARCH=$arch build "$out/$name" "$suffix"
-  cp README.md CHANGELOG.md LICENSE "$out/$name/"
-  cp docs/*.md "$out/$name/docs/"
-  cp -r "$out/completions" integration/deploy "$out/$name/"
+  # What the README names.
+  git archive HEAD README.md CHANGELOG.md LICENSE SECURITY.md docs integration/README.md integration/deploy integration/node integration/python |
+    tar -x -C "$out/$name"
+  cp -r "$out/completions" "$out/$name/"
   if [ "$os" = linux ]; then
     mkdir -p "$out/linux" && cp "$out/$name"/stevedore* "$out/linux/" # nfpm.yaml names it
     for format in deb rpm; do
