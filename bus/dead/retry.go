@@ -14,10 +14,8 @@ import (
 )
 
 // lettersAtOnce is how many dead letters Each handles at once. The server handles the deletes
-// of a connection one after the other and syncs each, so with many more they time out, and the
-// results of other calls wait behind the deletes of results: with 8 instead of 24, a single caller
-// makes twice as many calls while letters are retried, which takes a third longer.
-const lettersAtOnce = 8
+// of a connection one after the other and syncs each, so with many more they time out.
+const lettersAtOnce = 24
 
 // Each calls do for each letter, for many at once, and then done in the order of the letters.
 // Letters of the same chat of a channel are handled one after the other, so that a retry keeps
