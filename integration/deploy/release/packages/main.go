@@ -186,15 +186,15 @@ func writeWheel(out, version, tag string, files []file) error {
 	}
 	local := strings.Replace(string(helper), "from tinynats import", "from .tinynats import", 1)
 	info := fmt.Sprintf("%s-%s.dist-info/", wheelName, version)
-	tags := ""
+	var tags strings.Builder
 	for each := range strings.SplitSeq(tag, ".") {
-		tags += "Tag: py3-none-" + each + "\n"
+		tags.WriteString("Tag: py3-none-" + each + "\n")
 	}
 	metadata := fmt.Sprintf("Metadata-Version: 2.1\nName: %s\nVersion: %s\nSummary: %s\nHome-page: %s\nLicense: MIT\nRequires-Python: >=3.9\n", wheelName, version, about, home)
 	files = append(files,
 		file{wheelName + "/__init__.py", []byte(local), false}, file{wheelName + "/tinynats.py", client, false},
 		file{info + "METADATA", []byte(metadata), false},
-		file{info + "WHEEL", []byte("Wheel-Version: 1.0\nGenerator: stevedore-release\nRoot-Is-Purelib: false\n" + tags), false})
+		file{info + "WHEEL", []byte("Wheel-Version: 1.0\nGenerator: stevedore-release\nRoot-Is-Purelib: false\n" + tags.String()), false})
 	var record strings.Builder
 	for _, each := range files {
 		sum := sha256.Sum256(each.body)
