@@ -123,7 +123,8 @@ func (t *trimmer) run(ctx context.Context) {
 		case <-timer.C:
 			began := time.Now()
 			floor, err := t.round(ctx, purged)
-			shortest = min(max(trimInterval, trimPauses*time.Since(began)), maxTrimInterval)
+			// Shorter than maxTrimInterval, after which wake resets the timer.
+			shortest = min(max(trimInterval, trimPauses*time.Since(began)), maxTrimInterval/2)
 			if refused := classify(err); errors.Is(refused, ErrFull) { // the server answers no publish if its disk was full
 				t.bus.space.refuse(Refusal{t.consumer.Trim, refused, time.Now()})
 			}
