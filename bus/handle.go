@@ -143,7 +143,8 @@ func (k *consumption) giveUp(d *Delivery, why *rejection) error {
 	if err := d.term(why.code); err != nil {
 		return err
 	}
-	if len(k.consumer.Trim) > 0 && CheckSubject(d.Subject) != nil { // no purge matches a wildcard in its subject
+	// No purge matches a wildcard in a subject, and the consumer would deliver one that was handled ahead.
+	if len(k.consumer.Trim) > 0 && (d.Ahead || CheckSubject(d.Subject) != nil) {
 		return k.bus.api.DeleteMessage(ctx, k.bus.StreamName(k.consumer.Stream), d.Sequence)
 	}
 	k.trimmer.settled(d.Sequence, len(d.Body))

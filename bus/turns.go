@@ -39,6 +39,7 @@ type turns struct {
 	total   int                 // of these
 	running map[string]int      // by session
 	recent  map[string]float64  // begun, halved at each leadInterval
+	limit   float64             // the share below which a session has its turn
 }
 
 const (
@@ -51,6 +52,9 @@ const (
 	turnInterval = 10 * time.Millisecond
 	// keptShare is the share of the slots that only turns get: one of 16.
 	keptShare = 16
+	// outstanding is the part of all shares that the largest one has at least, if sessions take
+	// turns: an eighth.
+	outstanding = 8
 	// leadTimeout is how long after the death of a leader another one can lead.
 	leadTimeout = 5 * time.Second
 	// maxWaitingAhead is how many messages a leader remembers, of 8 bytes each.
@@ -128,17 +132,20 @@ func (t *turns) run(ctx context.Context) {
 		case <-t.backlog:
 		}
 		err := t.lead(ctx)
-		if err != nil && ctx.Err() == nil {
+		if err == nil { // the backlog has ended
+			continue
+		}
+		if !errors.Is(err, jetstream.ErrConsumerExists) && ctx.Err() == nil {
 			t.k.bus.log.Warn().Err(err).Str("consumer", t.k.consumer.Name).Msg("sessions cannot take turns")
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(leadTimeout): // another process leads, or the backlog has ended
+		case <-time.After(leadTimeout): // another process leads
 		}
 	}
 }
 
-// lead reads ahead and gives turns until the backlog has ended. It returns at once if
+// lead reads ahead and gives turns until the backlog has ended. It returns ErrConsumerExists if
 // another process leads: the server has one consumer with the name, and removes it if nobody
 // pulls.
 func (t *turns) lead(ctx context.Context) error {
@@ -152,13 +159,14 @@ func (t *turns) lead(ctx context.Context) error {
 		})
 		return err
 	})
-	if errors.Is(err, jetstream.ErrConsumerExists) {
-		return nil
-	}
 	if err != nil {
 		return err
 	}
 	defer func() {
+		select {
+		case <-t.backlog: // it was that of before
+		default:
+		}
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 		defer cancel()
 		_ = b.js.DeleteConsumer(last, stream, name) // the server does it otherwise
@@ -177,7 +185,7 @@ func (t *turns) lead(ctx context.Context) error {
 func (t *turns) reset(leading bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.waiting, t.recent, t.total = map[string][]uint64{}, map[string]float64{}, 0
+	t.waiting, t.recent, t.total, t.limit = map[string][]uint64{}, map[string]float64{}, 0, 0
 	t.leading.Store(leading)
 	t.k.slots.keep(0)
 }
@@ -238,6 +246,7 @@ func (t *turns) give(ctx context.Context) error {
 			return nil
 		case <-t.arrived:
 		case <-shares.C:
+			t.compare()
 			t.keepSlots()
 		case <-progress.C:
 			info, err := t.look(ctx)
@@ -264,6 +273,25 @@ func (t *turns) keepSlots() {
 		t.k.slots.keep(t.k.cfg.Slots / keptShare)
 	} else {
 		t.k.slots.keep(0)
+	}
+}
+
+// compare compares the shares of the sessions. If none stands out, the order of the queue is
+// fair, and turns would only cost time.
+func (t *turns) compare() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var largest, sum float64
+	for session := range t.recent {
+		largest, sum = max(largest, t.share(session)), sum+t.share(session)
+	}
+	for session := range t.running {
+		if _, counted := t.recent[session]; !counted {
+			largest, sum = max(largest, t.share(session)), sum+t.share(session)
+		}
+	}
+	if t.limit = largest / 2; largest < sum/outstanding {
+		t.limit = 0
 	}
 }
 
@@ -296,14 +324,10 @@ func (t *turns) decay() {
 func (t *turns) next(take bool) (sequence uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var largest float64
-	for session := range t.recent {
-		largest = max(largest, t.share(session))
+	smallest, chosen := t.limit, ""
+	if t.limit == 0 {
+		return 0
 	}
-	for session := range t.running {
-		largest = max(largest, t.share(session))
-	}
-	smallest, chosen := largest/2, ""
 	for session := range t.waiting {
 		if t.share(session) < smallest && t.skipDelivered(session) {
 			smallest, chosen = t.share(session), session
@@ -357,6 +381,9 @@ func (t *turns) handle(sequence uint64) {
 func (t *turns) take(sequence uint64) (*Delivery, error) {
 	ctx, cancel := context.WithTimeout(t.k.work, t.k.bus.cfg.Timeout)
 	defer cancel()
+	if info, err := t.look(ctx); err != nil || info.Delivered.Stream >= sequence {
+		return nil, err
+	}
 	m, err := t.k.bus.api.GetMessage(ctx, t.k.bus.StreamName(t.k.consumer.Stream), jsapi.Get{Sequence: sequence})
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil, nil
