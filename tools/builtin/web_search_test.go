@@ -26,7 +26,7 @@ func search(t *testing.T, cfg builtin.SearchConfig, args string) *tools.Result {
 // URLs and texts.
 func TestWebSearch(t *testing.T) {
 	t.Parallel()
-	page := `{"title":"NATS\ndocs","url":"https://docs.nats.io","%s":"About   streams"}`
+	page := `{"title":"NATS\n\u001bdocs","url":"https://docs.nats.io","%s":"About   streams"}`
 	for _, test := range []struct {
 		service builtin.SearchService
 		path    string
@@ -60,6 +60,21 @@ func TestWebSearch(t *testing.T) {
 				t.Errorf("got %q, want %q", res.ForLLM, want)
 			}
 		})
+	}
+}
+
+// The server of another address never gets the key.
+func TestWebSearchFollowsNoRedirect(t *testing.T) {
+	t.Parallel()
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("the other server got the header %q", r.Header)
+	}))
+	t.Cleanup(other.Close)
+	server := httptest.NewServer(http.RedirectHandler(other.URL, http.StatusFound))
+	t.Cleanup(server.Close)
+	res := search(t, builtin.SearchConfig{Service: builtin.Brave, URL: server.URL, Key: "secret"}, `{"query":"x"}`)
+	if !res.IsError || !strings.Contains(res.ForLLM, "302 Found") {
+		t.Errorf("got %q", res.ForLLM)
 	}
 }
 
