@@ -107,7 +107,7 @@ type pageReader struct {
 	limit   int
 	parked  map[string]Parked
 	tasks   []*Task
-	missing map[string]*Task // delivered calls that no worker has reported yet
+	missing map[string]*Task // calls that a worker has, and that none has reported yet
 }
 
 func newPageReader(ctx context.Context, b *bus.Bus, session string, limit int) (*pageReader, error) {
@@ -216,6 +216,8 @@ func (l *pageReader) readResults(ctx context.Context, before uint64) (next uint6
 			t.apply(e)
 		} else if p, ok := l.parked[t.ID]; ok {
 			t.setParked(p)
+		} else {
+			l.missing[t.ID] = t
 		}
 	}
 	return next, nil

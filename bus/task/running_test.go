@@ -9,6 +9,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/task"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // Only the worker that runs a call answers, and a reader of the session's calls gets
@@ -53,5 +54,28 @@ func TestFindAndListRunning(t *testing.T) {
 	cancel()
 	if _, _, err := task.FindRunning(ctx, b, "s", "other", time.Minute); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
+	}
+}
+
+// A worker that answers late is still heard, if one of its calls is in the list. Once the list
+// of a session whose only open call is async showed that call as queued.
+func TestListWaitsForALateWorker(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	body, err := bus.Encode(tools.ResultEvent{ID: "c", Session: "s", Tool: "x", Outcome: tools.Async, StartedAt: time.Now()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish(t, b, bus.Message{Subject: b.Result("s", "c"), Body: body})
+	stop, err := task.AnswerRunning(b, bustest.Log(t), func(string, string) []task.RunningCall {
+		time.Sleep(300 * time.Millisecond) // a busy machine
+		return []task.RunningCall{{ID: "c", Worker: "w"}}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	if list, err := task.List(t.Context(), b, "s"); err != nil || len(list.Tasks) != 1 || list.Tasks[0].State != task.Running {
+		t.Errorf("listed %+v, %v", list, err)
 	}
 }
