@@ -64,8 +64,8 @@ type Delivery struct {
 	nc       *nats.Conn
 	out      *publisher.Publisher
 	msg      *nats.Msg
-	consumed uint64 // its sequence of the consumer
-	behind   uint64 // how many messages waited behind it
+	number   uint64 // of the deliveries of the consumer
+	pending  uint64 // how many messages waited behind it
 	detach   func() // releases the slot
 	released atomic.Bool
 	detached atomic.Bool
@@ -82,7 +82,7 @@ func newDelivery(nc *nats.Conn, out *publisher.Publisher, msg *nats.Msg) (*Deliv
 		Attempt: int(meta.NumDelivered), Sequence: meta.Sequence.Stream,
 		Published: meta.Timestamp,
 		nc:        nc, out: out, msg: msg,
-		consumed: meta.Sequence.Consumer, behind: meta.NumPending,
+		number: meta.Sequence.Consumer, pending: meta.NumPending,
 	}
 	header := msg.Header
 	if text := header.Get(attemptHeader); text != "" {

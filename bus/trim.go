@@ -17,9 +17,9 @@ import (
 const (
 	// trimInterval is the pause between two purges by the same process.
 	trimInterval = 250 * time.Millisecond
-	// trimPauses is how many times as long as a purge the pause after it is. While 100,000
-	// messages wait, the server counts them anew at each purge, which takes 60 ms.
-	trimPauses = 50
+	// purgePauses is how many times as long as a purge the pause after it is, up to maxPurgePause.
+	// While 100,000 messages wait, the server counts them anew at each purge, which takes 60 ms.
+	purgePauses, maxPurgePause = 50, 3 * time.Second
 	// maxTrimInterval is the longest pause while a message that is not settled prevents
 	// a purge.
 	maxTrimInterval = 10 * time.Second
@@ -116,15 +116,14 @@ func (t *trimmer) run(ctx context.Context) {
 			pause = takeoverDelay + rand.N(2*takeoverDelay)
 			timer.Reset(pause)
 		case <-t.wake:
-			if pause > max(takeoverDelay*3, shortest) { // nothing happened for long
+			if pause > maxPurgePause { // nothing happened for long
 				pause = shortest
 				timer.Reset(pause)
 			}
 		case <-timer.C:
 			began := time.Now()
 			floor, err := t.round(ctx, purged)
-			// Shorter than maxTrimInterval, after which wake resets the timer.
-			shortest = min(max(trimInterval, trimPauses*time.Since(began)), maxTrimInterval/2)
+			shortest = min(max(trimInterval, purgePauses*time.Since(began)), maxPurgePause)
 			if refused := classify(err); errors.Is(refused, ErrFull) { // the server answers no publish if its disk was full
 				t.bus.space.refuse(Refusal{t.consumer.Trim, refused, time.Now()})
 			}

@@ -24,45 +24,33 @@ import (
 // nothing is lost if the process dies. ConsumeConfig.TakeAhead records it, so that the process
 // to which the consumer delivers it knows.
 type turns struct {
-	k *consumption
+	k      *consumption
+	shares *shares
 
-	// The last delivery of the consumer: its sequences in the stream and of the consumer, and
-	// how many messages waited behind it.
-	position, delivered, pending atomic.Uint64
-	measuring                    atomic.Bool
-	leading                      atomic.Bool
-	backlog                      chan struct{} // has an element if there is a backlog
-	arrived                      chan struct{} // has an element if a session waits that did not
-
-	mu      sync.Mutex
-	waiting map[string][]uint64 // the sequences of messages by session, in order
-	total   int                 // of these
-	running map[string]int      // by session
-	recent  map[string]float64  // begun, halved at each leadInterval
-	limit   float64             // the share below which a session has its turn
+	// Of the consumer's last delivery to this process: its number, and how many messages waited.
+	delivered, pending atomic.Uint64
+	measuring          atomic.Bool
+	backlog            chan struct{} // has an element if there is a backlog
+	arrived            chan struct{} // has an element if a session waits that did not
 }
 
 const (
 	// maxWait is the wait in a queue beyond which sessions take turns.
 	maxWait = 250 * time.Millisecond
-	// leadInterval is how often the leader looks at the consumer. Its share counts what began
-	// in about the last two of them.
-	leadInterval = time.Second
 	// turnInterval is how often the leader compares the shares of the sessions.
 	turnInterval = 10 * time.Millisecond
-	// keptShare is the share of the slots that only turns get: one of 16.
-	keptShare = 16
-	// outstanding is the part of all shares that the largest one has at least, if sessions take
-	// turns: an eighth.
-	outstanding = 8
-	// leadTimeout is how long after the death of a leader another one can lead.
+	// leadInterval is how often the leader looks at the consumer, and halves what began before:
+	// a share is that of about two intervals.
+	leadInterval = time.Second
+	// leadTimeout is how long after the last pull of a leader the server lets another one lead,
+	// and how often others try.
 	leadTimeout = 5 * time.Second
-	// maxWaitingAhead is how many messages a leader remembers, of 8 bytes each.
-	maxWaitingAhead = 1 << 20
+	// keptSlots is the part of the slots that only turns get: one of 16.
+	keptSlots = 16
 )
 
 func newTurns(k *consumption) *turns {
-	return &turns{k: k, backlog: make(chan struct{}, 1), arrived: make(chan struct{}, 1), running: map[string]int{}}
+	return &turns{k: k, shares: newShares(), backlog: make(chan struct{}, 1), arrived: make(chan struct{}, 1)}
 }
 
 func signal(c chan struct{}) {
@@ -78,22 +66,16 @@ func (t *turns) begin(d *Delivery) (end func()) {
 		return func() {}
 	}
 	if !d.Ahead {
-		t.advance(d.Sequence)
-		t.delivered.Store(d.consumed)
-		t.pending.Store(d.behind)
-		if d.behind > 0 && !t.leading.Load() && t.measuring.CompareAndSwap(false, true) {
+		t.shares.advance(d.Sequence)
+		t.delivered.Store(d.number)
+		t.pending.Store(d.pending)
+		if d.pending > 0 && t.measuring.CompareAndSwap(false, true) {
 			t.measure()
 		}
 	}
 	session := t.session(d.Subject)
-	t.count(session, 1)
-	return func() { t.count(session, -1) }
-}
-
-// advance notes that the consumer has delivered the messages up to a sequence.
-func (t *turns) advance(sequence uint64) {
-	for p := t.position.Load(); p < sequence && !t.position.CompareAndSwap(p, sequence); p = t.position.Load() {
-	}
+	t.shares.begin(session)
+	return func() { t.shares.end(session) }
 }
 
 // measure reports a backlog if more messages wait than the consumer delivers in maxWait.
@@ -108,19 +90,8 @@ func (t *turns) measure() {
 }
 
 func (t *turns) session(subject string) string {
-	c, _ := t.k.bus.SplitCall(subject)
+	c, _ := t.k.bus.SplitCall(subject) // subjects that name no call share a session
 	return c.Session
-}
-
-func (t *turns) count(session string, n int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.running[session] += n; t.running[session] == 0 {
-		delete(t.running, session)
-	}
-	if n > 0 && t.leading.Load() {
-		t.recent[session]++
-	}
 }
 
 // run leads whenever there is a backlog, until ctx ends.
@@ -154,7 +125,7 @@ func (t *turns) lead(ctx context.Context) error {
 	err := WithChangeTimeout(ctx, func(ctx context.Context) error {
 		_, err := b.js.CreateConsumer(ctx, stream, jetstream.ConsumerConfig{
 			Name: name, FilterSubjects: c.Filter, HeadersOnly: true, AckPolicy: jetstream.AckNonePolicy,
-			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: t.position.Load() + 1,
+			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: t.shares.delivered() + 1,
 			InactiveThreshold: leadTimeout, MemoryStorage: true, Replicas: 1, Metadata: map[string]string{"leader": nuid.Next()},
 		})
 		return err
@@ -162,18 +133,9 @@ func (t *turns) lead(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		select {
-		case <-t.backlog: // it was that of before
-		default:
-		}
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
-		defer cancel()
-		_ = b.js.DeleteConsumer(last, stream, name) // the server does it otherwise
-	}()
-	t.reset(true)
-	defer t.reset(false)
 	b.log.Info().Str("consumer", c.Name).Uint64("waiting", t.pending.Load()).Msg("the queue has a backlog; sessions take turns")
+	t.shares.lead(true)
+	defer t.stopLeading(ctx, stream, name)
 	ctx, cancel := context.WithCancel(ctx)
 	var reading sync.WaitGroup
 	defer reading.Wait()
@@ -182,12 +144,16 @@ func (t *turns) lead(ctx context.Context) error {
 	return t.give(ctx)
 }
 
-func (t *turns) reset(leading bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.waiting, t.recent, t.total, t.limit = map[string][]uint64{}, map[string]float64{}, 0, 0
-	t.leading.Store(leading)
+func (t *turns) stopLeading(ctx context.Context, stream, consumer string) {
 	t.k.slots.keep(0)
+	t.shares.lead(false)
+	select {
+	case <-t.backlog: // the one that has ended
+	default:
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	defer cancel()
+	_ = t.k.bus.js.DeleteConsumer(ctx, stream, consumer) // the server does it otherwise
 }
 
 // read notes the messages that wait, until ctx or the consumer ends.
@@ -195,14 +161,14 @@ func (t *turns) read(ctx context.Context, p *puller) {
 	defer p.close()
 	for ctx.Err() == nil {
 		_, err := p.pull(ctx, maxPull, func(msg *nats.Msg) {
-			if meta, err := msg.Metadata(); err == nil {
-				t.add(t.session(msg.Subject), meta.Sequence.Stream)
+			if meta, err := msg.Metadata(); err == nil && t.shares.add(t.session(msg.Subject), meta.Sequence.Stream) {
+				signal(t.arrived)
 			}
 		})
 		if err != nil {
 			return
 		}
-		for t.isFull() {
+		for t.shares.isFull() {
 			select {
 			case <-ctx.Done():
 				return
@@ -212,31 +178,16 @@ func (t *turns) read(ctx context.Context, p *puller) {
 	}
 }
 
-func (t *turns) add(session string, sequence uint64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.waiting[session]) == 0 {
-		signal(t.arrived)
-	}
-	t.waiting[session] = append(t.waiting[session], sequence)
-	t.total++
-}
-
-func (t *turns) isFull() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.total >= maxWaitingAhead
-}
-
 // give handles messages ahead, as slots get free, until the backlog has ended.
 func (t *turns) give(ctx context.Context) error {
-	shares, progress := time.NewTicker(turnInterval), time.NewTicker(leadInterval)
-	defer shares.Stop()
+	compare, progress := time.NewTicker(turnInterval), time.NewTicker(leadInterval)
+	defer compare.Stop()
 	defer progress.Stop()
+	t.shares.compare()
 	for delivered := t.delivered.Load(); ; {
-		for t.next(false) != 0 && t.k.slots.takeFirst(ctx) {
-			if sequence := t.next(true); sequence != 0 {
-				t.k.running.Go(func() { t.handle(sequence) })
+		for t.shares.hasTurn() && t.k.slots.takeFirst(ctx) {
+			if session, sequence, ok := t.shares.take(); ok {
+				t.k.running.Go(func() { t.handle(session, sequence) })
 			} else {
 				t.k.slots.release()
 			}
@@ -245,53 +196,23 @@ func (t *turns) give(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-t.arrived:
-		case <-shares.C:
-			t.compare()
-			t.keepSlots()
+		case <-compare.C:
+			kept := 0 // a short call need not wait for the end of a long one
+			if t.shares.compare() {
+				kept = t.k.cfg.Slots / keptSlots
+			}
+			t.k.slots.keep(kept)
 		case <-progress.C:
 			info, err := t.look(ctx)
 			if err != nil {
 				return err
 			}
-			began := info.Delivered.Consumer - delivered
-			if info.NumPending <= began/uint64(leadInterval/maxWait) {
+			if info.NumPending <= (info.Delivered.Consumer-delivered)/uint64(leadInterval/maxWait) {
 				return nil
 			}
 			delivered = info.Delivered.Consumer
-			t.decay()
+			t.shares.decay()
 		}
-	}
-}
-
-// keepSlots keeps some slots for turns while several sessions have calls, so that a short call
-// need not wait for the end of a long one.
-func (t *turns) keepSlots() {
-	t.mu.Lock()
-	several := len(t.recent) > 1
-	t.mu.Unlock()
-	if several {
-		t.k.slots.keep(t.k.cfg.Slots / keptShare)
-	} else {
-		t.k.slots.keep(0)
-	}
-}
-
-// compare compares the shares of the sessions. If none stands out, the order of the queue is
-// fair, and turns would only cost time.
-func (t *turns) compare() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var largest, sum float64
-	for session := range t.recent {
-		largest, sum = max(largest, t.share(session)), sum+t.share(session)
-	}
-	for session := range t.running {
-		if _, counted := t.recent[session]; !counted {
-			largest, sum = max(largest, t.share(session)), sum+t.share(session)
-		}
-	}
-	if t.limit = largest / 2; largest < sum/outstanding {
-		t.limit = 0
 	}
 }
 
@@ -304,77 +225,29 @@ func (t *turns) look(ctx context.Context) (*jetstream.ConsumerInfo, error) {
 		err = jetstream.ErrConsumerNotFound
 	}
 	if err == nil {
-		t.advance(info.Delivered.Stream)
+		t.shares.advance(info.Delivered.Stream)
 	}
 	return info, err
 }
 
-func (t *turns) decay() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for session, n := range t.recent {
-		if t.recent[session] = n / 2; n < 0.1 {
-			delete(t.recent, session)
-		}
-	}
-}
-
-// next returns the first message of the session whose turn it is, or 0: that with the smallest
-// share, if it is less than half of the largest. With take, the session gets it.
-func (t *turns) next(take bool) (sequence uint64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	smallest, chosen := t.limit, ""
-	if t.limit == 0 {
-		return 0
-	}
-	for session := range t.waiting {
-		if t.share(session) < smallest && t.skipDelivered(session) {
-			smallest, chosen = t.share(session), session
-		}
-	}
-	queue := t.waiting[chosen]
-	if len(queue) == 0 {
-		return 0
-	}
-	if take {
-		t.waiting[chosen] = queue[1:]
-		t.total--
-	}
-	return queue[0]
-}
-
-func (t *turns) share(session string) float64 { return t.recent[session] + float64(t.running[session]) }
-
-// skipDelivered forgets the messages of a session that the consumer has delivered, and
-// reports whether others wait.
-func (t *turns) skipDelivered(session string) bool {
-	queue, position := t.waiting[session], t.position.Load()
-	skip := 0
-	for skip < len(queue) && queue[skip] <= position {
-		skip++
-	}
-	t.total -= skip
-	if skip == len(queue) {
-		delete(t.waiting, session)
-		return false
-	}
-	t.waiting[session] = queue[skip:]
-	return true
-}
-
 // handle handles a message ahead, in a slot that was taken.
-func (t *turns) handle(sequence uint64) {
+func (t *turns) handle(session string, sequence uint64) {
 	d, err := t.take(sequence)
-	if err != nil {
-		t.k.bus.log.Warn().Err(err).Uint64("sequence", sequence).Msg("a call waits for its place in the queue")
-	}
-	if d == nil {
-		t.k.slots.release()
+	switch {
+	case err == nil && d != nil:
+		t.k.handleDelivery(d)
 		return
+	case errors.Is(err, errNotTaken):
+		t.shares.leave(session, sequence)
+	case err != nil:
+		t.k.bus.log.Warn().Err(err).Uint64("sequence", sequence).Msg("a call waits for its place in the queue")
+		t.shares.leave(session, sequence)
 	}
-	t.k.handleDelivery(d)
+	t.k.slots.release()
 }
+
+// errNotTaken means that another process has taken a message.
+var errNotTaken = errors.New("the message was taken before")
 
 // take returns a message that this process may handle ahead, or nil if the consumer has
 // delivered it, or if it is gone.
@@ -391,7 +264,11 @@ func (t *turns) take(sequence uint64) (*Delivery, error) {
 	if err != nil {
 		return nil, err
 	}
-	if taken, err := t.k.cfg.TakeAhead(ctx, m.Subject, sequence); !taken || err != nil {
+	taken, err := t.k.cfg.TakeAhead(ctx, m.Subject, sequence)
+	if err == nil && !taken {
+		err = errNotTaken
+	}
+	if err != nil {
 		return nil, err
 	}
 	// A process to which the consumer delivers it from now on knows that it was taken.

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -41,8 +42,9 @@ type Record struct {
 	Stops []string `json:"stops,omitempty"`
 
 	key      tools.CallKey
-	revision uint64    // 0 if there is no record
-	changed  time.Time // by the clock of the server
+	ttl      time.Duration // of the change; default recordTTL
+	revision uint64        // 0 if there is no record
+	changed  time.Time     // by the clock of the server
 }
 
 const (
@@ -112,12 +114,8 @@ func (r *Record) store(ctx context.Context, b *bus.Bus) error {
 		return err
 	}
 	header := bus.ExpectRevision(r.revision)
-	switch {
-	case r.Parked != nil:
-	case r.onlyAhead():
-		header[jetstream.MsgTTLHeader] = []string{aheadTTL.String()}
-	default:
-		header[jetstream.MsgTTLHeader] = []string{recordTTL.String()}
+	if r.Parked == nil {
+		header[jetstream.MsgTTLHeader] = []string{cmp.Or(r.ttl, recordTTL).String()}
 	}
 	m := &nats.Msg{Subject: "$KV." + b.BucketName(bus.TasksBucket) + "." + keyOf(r.key), Data: body, Header: header}
 	ack, err := b.JetStream().PublishMsg(ctx, m)
@@ -132,11 +130,6 @@ func (r *Record) store(ctx context.Context, b *bus.Bus) error {
 		err = fmt.Errorf("%w: %w", bus.ErrTooLarge, err)
 	}
 	return fmt.Errorf("store the record of call %s: %w", r.key.ID, err)
-}
-
-// onlyAhead reports whether the record says only that the call was started ahead.
-func (r *Record) onlyAhead() bool {
-	return r.Ahead > 0 && r.Cancelled.IsZero() && r.Starts == 0 && !r.Stopped && r.Parks == 0 && r.Answer == nil && r.Stops == nil
 }
 
 // decode decodes a stored record. One that no worker wrote is an error.
@@ -236,15 +229,16 @@ func CountStart(ctx context.Context, b *bus.Bus, k tools.CallKey, n int) error {
 	return err
 }
 
-// TakeAhead records that a worker starts a call whose message has a sequence, before the
-// consumer of the queue delivers it. It reports false if the call must wait for its place,
-// because it was started before, is parked, or was cancelled.
+// TakeAhead records that a worker starts the call with a message before the consumer of the
+// queue delivers it. It reports false if a worker did that before.
 func TakeAhead(ctx context.Context, b *bus.Bus, k tools.CallKey, sequence uint64) (taken bool, err error) {
 	_, err = changeRecord(ctx, b, k, func(r *Record) error {
-		if taken = r.Ahead != sequence && r.Starts == 0 && !r.Stopped && r.Parked == nil && r.Cancelled.IsZero(); !taken {
+		if taken = r.Ahead != sequence; !taken {
 			return errUnchanged
 		}
-		r.Ahead = sequence
+		if r.Ahead = sequence; r.revision == 0 {
+			r.ttl = aheadTTL
+		}
 		return nil
 	})
 	return taken && err == nil, err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -130,6 +131,9 @@ func TestCallThatRunsAhead(t *testing.T) {
 			}
 			if n := waiting(t, b); n == 0 {
 				t.Fatal("the call was not ahead")
+			}
+			if shown, err := task.Get(t.Context(), b, "calm", "c"); err != nil || shown.State != task.Running {
+				t.Errorf("the call is shown as %+v, %v", shown, err)
 			}
 			if isolated {
 				proxy.Hold()
