@@ -3,6 +3,7 @@ package serverconfig
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -43,6 +44,24 @@ func TestCheck(t *testing.T) {
 		}
 		if c(&cfg); cfg.Check() == nil {
 			t.Errorf("%s is accepted", name)
+		}
+	}
+}
+
+// The console retries a dead call under its own subject, which the calls stream may still
+// store: it removes that message first. It may purge nothing and remove no other stream.
+func TestConsoleMayReplaceACall(t *testing.T) {
+	cfg := config(t, Tenant{Name: "red"})
+	got := cfg.console("red").publish
+	for subject, want := range map[string]bool{
+		"$JS.API.STREAM.MSG.DELETE." + cfg.Subjects.StreamName(bus.Calls):   true,
+		"$JS.API.STREAM.MSG.DELETE." + cfg.Subjects.StreamName(bus.Dead):    true,
+		"$JS.API.STREAM.MSG.DELETE." + cfg.Subjects.StreamName(bus.Results): false,
+		"$JS.API.STREAM.PURGE." + cfg.Subjects.StreamName(bus.Calls):        false,
+		"$JS.API.STREAM.DELETE." + cfg.Subjects.StreamName(bus.Calls):       false,
+	} {
+		if allowed := slices.ContainsFunc(got, func(p string) bool { return server.SubjectMatchesFilter(subject, p) }); allowed != want {
+			t.Errorf("%s is allowed: %t, want %t", subject, allowed, want)
 		}
 	}
 }

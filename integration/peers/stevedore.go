@@ -207,11 +207,18 @@ func barePipeline(sync bool) (system, error) {
 // cpuTime returns the CPU time that a process has used, from /proc.
 func cpuTime(p *os.Process) time.Duration {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Pid))
-	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-	if err != nil || len(fields) < 13 {
+	if err != nil {
+		return 0 // not Linux, or the process has ended
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	fields := strings.Fields(rest)
+	if len(fields) < 13 {
 		return 0
 	}
-	user, _ := strconv.Atoi(fields[11])
-	system, _ := strconv.Atoi(fields[12])
+	user, err := strconv.Atoi(fields[11])
+	system, err2 := strconv.Atoi(fields[12])
+	if errors.Join(err, err2) != nil {
+		return 0
+	}
 	return time.Duration(user+system) * 10 * time.Millisecond // USER_HZ is 100
 }
