@@ -12,10 +12,10 @@ import (
 // TestAdviceOfSQL: the advice names the SQL of a simple query.
 func TestAdviceOfSQL(t *testing.T) {
 	for query, want := range map[string]string{
-		"group_by(.city) | map(length)":  `SELECT "city", count(*) FROM "a" GROUP BY 1, or `,
-		".data.items | unique_by(.city)": `SELECT "city", count(*) FROM "a:.data.items" GROUP BY 1, or `,
-		"sort_by(-.score)[:5]":           `SELECT * FROM "a" ORDER BY "score" DESC LIMIT 10, or `,
-		"max_by(.score)":                 `SELECT * FROM "a" ORDER BY "score" DESC LIMIT 10, or `,
+		"group_by(.city) | map(length)":  `SELECT "city", count(*) FROM "a" GROUP BY 1. Or: `,
+		".data.items | unique_by(.city)": `SELECT "city", count(*) FROM "a:.data.items" GROUP BY 1. Or: `,
+		"sort_by(-.score)[:5]":           `SELECT * FROM "a" ORDER BY "score" DESC LIMIT 10. Or: `,
+		"max_by(.score)":                 `SELECT * FROM "a" ORDER BY "score" DESC LIMIT 10. Or: `,
 		"map(.city)":                     "", "sort_by(.a.b)": "", `group_by(."x\"; --")`: "", "tojson": "",
 	} {
 		if got := sqlFor("a", query); !strings.HasSuffix(got, want) || want == "" && got != "" {

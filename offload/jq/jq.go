@@ -134,7 +134,7 @@ func Run(ctx context.Context, src Source, q Query) (*Result, error) {
 		if src.Comma == 0 {
 			start = io.NewSectionReader(src.Content, 0, Large)
 		}
-		return nil, tools.Errorf(tools.CodeInvalidArguments, "the query %q needs too much memory: it needs the whole document (%d bytes) or a large part of it at a time. %s, or use %sgrep_knowledge", tools.Excerpt(q.Query, 200), src.Size, instead(q.Query, start), sqlFor(src.ArtifactID, q.Query))
+		return nil, tools.Errorf(tools.CodeInvalidArguments, "the query %q needs too much memory: it needs the whole document (%d bytes) or a large part of it at a time. %s%s, or use grep_knowledge", tools.Excerpt(q.Query, 200), src.Size, sqlFor(src.ArtifactID, q.Query), instead(q.Query, start))
 	}
 	return res, err
 }

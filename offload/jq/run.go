@@ -3,6 +3,7 @@ package jq
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -103,7 +104,8 @@ func runWithin(ctx context.Context, req request, input io.Reader) (*Result, erro
 			return nil, tools.Errorf(tools.CodeTimeout, "the query %q took longer than %s; it had searched %d of %d bytes. Simplify it, or use grep_knowledge", tools.Excerpt(req.Query, 200), req.Time, r.row, req.Size)
 		}
 		_, plan, _ := planOf(req.Query)
-		return nil, tools.Errorf(tools.CodeTimeout, "the query %q took longer than %s; it had read %d of %d bytes, and it needs all of them in one run. Ask for the rows themselves, as in %s[] | select(...), because such a query continues where it was stopped; or use sql_knowledge, which works on disk, or grep_knowledge, which also counts", tools.Excerpt(req.Query, 200), req.Time, r.read.Load(), req.Size, pathText(plan.path))
+		return nil, tools.Errorf(tools.CodeTimeout, "the query %q took longer than %s; it had read %d of %d bytes, and it needs all of them in one run. %sask for the rows themselves, as in %s[] | select(...), because such a query continues where it was stopped; or use grep_knowledge, which also counts",
+			tools.Excerpt(req.Query, 200), req.Time, r.read.Load(), req.Size, cmp.Or(sqlFor(req.ArtifactID, req.Query), "Use sql_knowledge, which works on disk. Or: "), pathText(plan.path))
 	case r.rows > 0 && r.emitted > 0: // each row has its own results
 		r.res.Limited = true
 		r.res.Notes = append(r.res.Notes, fmt.Sprintf("the query was stopped after %s: only %d of %d bytes were searched (%d rows)", req.Time, r.read.Load(), req.Size, r.rows))
