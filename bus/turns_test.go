@@ -33,7 +33,11 @@ func publishCalls(t *testing.T, b *bus.Bus, session string, from, to int) {
 // except that the consumer delivers those that were taken, too.
 func TestTurns(t *testing.T) {
 	t.Parallel()
-	testTurns(t, bustest.New(t), 4, 2000)
+	flood := int64(2000)
+	if testing.Short() {
+		flood = 500
+	}
+	testTurns(t, bustest.New(t), 4, flood)
 }
 
 // With one slot, the messages of each session are handled in order.

@@ -80,6 +80,9 @@ func startServerProcess(t *testing.T, dir, listen string, under ...string) (serv
 // failure removed the batches that it staged in memory.
 func TestServerKill(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("kills processes, across which the race detector finds nothing")
+	}
 	const kills, publishers = 5, 64 // enough publishers for batches
 	dir := t.TempDir()
 	serverURL, kill := startServerProcess(t, dir, "127.0.0.1:0")

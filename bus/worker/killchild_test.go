@@ -239,9 +239,19 @@ func (l *runLog) tools() []tools.Tool {
 	return all
 }
 
+// skipKills skips a test that kills processes: the race detector slows them down and finds
+// nothing across them.
+func skipKills(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("kills processes")
+	}
+}
+
 // killBus starts a server that other processes can reach, and connects to it.
 func killBus(t *testing.T) (*bus.Bus, string) {
 	t.Helper()
+	skipKills(t)
 	s := bustest.Listen(t)
 	return bustest.Connect(t, s, bus.Config{Lease: killLease, Log: bustest.Log(t)}), s.URL()
 }

@@ -29,6 +29,7 @@ import (
 // them. Each call keeps its one result, and no once-only call runs twice.
 func TestKillBetweenBatchAndAcknowledgement(t *testing.T) {
 	t.Parallel()
+	skipKills(t)
 	s := bustest.Start(t, embedded.Config{Listen: "127.0.0.1:0"}) // it syncs, so results leave in batches
 	b := bustest.Connect(t, s, bus.Config{Lease: killLease, Log: bustest.Log(t)})
 	log := &runLog{dir: t.TempDir()}

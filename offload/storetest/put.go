@@ -21,7 +21,11 @@ import (
 func testRoundTrip(t *testing.T, h Harness) {
 	s := h.Open(t, offload.StoreConfig{})
 	const B = index.BlockSize
-	for i, size := range []int{0, 1, 10, B - 1, B, B + 1, 2*B - 1, 2 * B, 4 * B, 4*B + 1, 5*B - 1, 5 * B, 9*B + 17, 40*B + 3} {
+	sizes, reads := []int{0, 1, 10, B - 1, B, B + 1, 2*B - 1, 2 * B, 4 * B, 4*B + 1, 5*B - 1, 5 * B, 9*B + 17, 40*B + 3}, 50
+	if testing.Short() { // the race detector makes it ten times slower
+		sizes, reads = []int{0, 1, B, B + 1, 4*B + 1}, 10
+	}
+	for i, size := range sizes {
 		data := Text(size, 1)
 		out := Put(t, s, NewRecord("s", fmt.Sprint("r", i)), data)
 		CheckContent(t, s, out, data)
@@ -32,7 +36,7 @@ func testRoundTrip(t *testing.T, h Harness) {
 		if c.Size() != int64(size) || c.Index().Size() != int64(size) || c.Index().Lines() != out.Lines {
 			t.Errorf("%d bytes: content says %d bytes, %d lines", size, c.Size(), c.Index().Lines())
 		}
-		for range 50 {
+		for range reads {
 			off, n := rand.IntN(size+2), 1+rand.IntN(3*B)
 			buf := make([]byte, n)
 			got, err := c.ReadAt(buf, int64(off))
