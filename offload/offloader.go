@@ -23,6 +23,7 @@ type Offloader struct {
 	cfg     Config
 	sweeper *sweeper
 	earlier earlier
+	budgets budgets
 }
 
 // NewOffloader returns an Offloader that stores artifacts in store. Without a
@@ -60,8 +61,11 @@ func (o *Offloader) result(ctx context.Context, call tools.Call, def tools.Defin
 	if err != nil {
 		return nil, err
 	}
-	if res.Artifact != nil { // offloaded before
+	switch {
+	case res.Artifact != nil: // offloaded before
 		why = keep
+	case o.exceedsBudget(call, def, b):
+		why = tooMany
 	}
 	sameForUser := res.ForUser == res.ForLLM && res.Output == nil && res.Blocks == nil
 	if !sameForUser {
@@ -119,12 +123,13 @@ func inSession(call tools.Call) tools.Call {
 }
 
 // refer puts the content of an artifact for the model into out: the whole body if
-// it is short, otherwise the reference.
+// it is short and within the budget, otherwise the reference.
 func (o *Offloader) refer(call tools.Call, out *tools.Result, b body, rec Record, why reason) {
 	out.Artifact = &rec.Artifact
 	rec.Inline = true
 	b.inline(out)
-	if b.inMemory && b.blocks == nil && rec.Type != TypeBinary && rec.Chars < o.cfg.InlineChars && !utf8.ValidString(b.text) {
+	short := b.inMemory && rec.Chars < o.cfg.InlineChars && why != tooMany
+	if short && b.blocks == nil && rec.Type != TypeBinary && !utf8.ValidString(b.text) {
 		rec.Inline = false // not the exact bytes
 		out.ForLLM = b.withNote(readable(b.text, rec.charset()) + "\n" + readableNotice(rec))
 		if o.fits(call, out) {
@@ -132,7 +137,7 @@ func (o *Offloader) refer(call tools.Call, out *tools.Result, b body, rec Record
 			return
 		}
 	}
-	if !b.inMemory || rec.Chars >= o.cfg.InlineChars || !utf8.ValidString(b.text) || !o.fits(call, out) {
+	if !short || !utf8.ValidString(b.text) || !o.fits(call, out) {
 		rec.Inline = false
 		out.Blocks, out.ForLLM = nil, b.withNote(o.cfg.reference(rec))
 		if b.blocks != nil {

@@ -19,6 +19,9 @@ type Config struct {
 	// InlineChars is the number of characters (runes) below which an offloaded text
 	// is still shown in full. Default 40,000.
 	InlineChars int64
+	// Budget is how many characters (runes) of results in full a session gets in a minute.
+	// Above it, results of 4,000 characters or more are offloaded. 0 means no limit.
+	Budget int
 	// Always lists tools, or actions of tools as "tool:action". Their results are
 	// always offloaded, regardless of the size and the call.
 	Always []string
@@ -58,6 +61,7 @@ const (
 	requested reason = "call"
 	tooLong   reason = "tokens"
 	adopted   reason = "object" // stored by its producer
+	tooMany   reason = "budget"
 	// The next two are not policy: such a result cannot be published otherwise.
 	tooLarge reason = "too_large_to_publish"
 	notText  reason = "not_text"

@@ -94,6 +94,7 @@ func (o *Options) addOffloadFlags(flags *pflag.FlagSet) {
 func AddOffloadFlags(flags *pflag.FlagSet, cfg *offload.Config) {
 	flags.Int64Var(&cfg.Threshold, "offload-threshold", 8_000, "`TOKENS` above which a result is offloaded")
 	flags.Int64Var(&cfg.InlineChars, "offload-inline", 40_000, "`CHARACTERS` below which an offloaded result is still shown in full")
+	flags.IntVar(&cfg.Budget, "offload-budget", 100_000, "`CHARACTERS` of results in full that a session gets in a minute; above it, results of 4,000 characters or more are offloaded; 0 means no limit")
 }
 
 // CheckOffload returns an error if a flag of AddOffloadFlags is out of its range.
@@ -103,6 +104,9 @@ func CheckOffload(cfg offload.Config) error {
 		return cli.Exit(cli.ExitUsage, "--offload-threshold %d: want 1 or more tokens; --no-offload keeps every result in the prompt", cfg.Threshold)
 	case cfg.InlineChars < 1:
 		return cli.Exit(cli.ExitUsage, "--offload-inline %d: want 1 or more characters; with 1, no offloaded result is shown in full", cfg.InlineChars)
+	}
+	if cfg.Budget < 0 {
+		return cli.Exit(cli.ExitUsage, "--offload-budget %d: want 0 (no limit) or more characters", cfg.Budget)
 	}
 	for _, tool := range cfg.Always {
 		if name, _, _ := strings.Cut(tool, ":"); !tools.IsToken(name) {
