@@ -207,11 +207,11 @@ func TestMessageLongerThanContext(t *testing.T) {
 	model := &recorder{Provider: parseScript(t,
 		`{"tools":[{"name":"grep_knowledge","input":{"artifact_id":"r-turns-0-1","pattern":"the needle is"}}]}`,
 		`{"expect":["the needle is gold"],"text":"done"}`)}
-	prompt := "please read\n" + strings.Repeat("hay, dry and yellow\n", 15_000) + "the needle is gold\n" + strings.Repeat("hay\n", 15_000) + "thank you"
-	if o := run(t, s.agent(model, agent.Config{ContextTokens: 20_000}), "s", "r", prompt); o.Reply != "done" {
+	prompt := "please read\n" + strings.Repeat("hay, dry and yellow\n", 1_400) + "the needle is gold\n" + strings.Repeat("hay\n", 2_500) + "thank you"
+	if o := run(t, s.agent(model, agent.Config{ContextTokens: 10_000}), "s", "r", prompt); o.Reply != "done" {
 		t.Errorf("outcome %+v: %v", o, o.Err())
 	}
-	checkRequests(t, model.requests, 20_000)
+	checkRequests(t, model.requests, 10_000)
 	first := model.requests[len(model.requests)-1].Messages[0].Content[0].Text
 	if !strings.HasPrefix(first, "please read\n") || !strings.Contains(first, "thank you") {
 		t.Errorf("the message is %.100q", first)

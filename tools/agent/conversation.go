@@ -192,7 +192,7 @@ func (c *conversation) render(cut int, compaction *Compaction) []Message {
 		case e.Kind == KindAssistant && e.Message != nil:
 			addResults()
 			turn++
-			content := b.normalize(e.Message.Content)
+			content := c.withoutArguments(b.normalize(e.Message.Content), run, turn)
 			b.add(RoleAssistant, content...)
 			calls, paused = ToolUses(content), e.StopReason == StopPause
 		case e.Kind == KindResults:

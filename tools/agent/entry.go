@@ -18,7 +18,7 @@ const (
 	KindAssistant Kind = "assistant"
 	// KindResults has results of the last turn's calls.
 	KindResults Kind = "results"
-	// KindOffloaded replaces old results by references.
+	// KindOffloaded replaces old results and long arguments by references.
 	KindOffloaded Kind = "shelved"
 	// KindCompacted replaces the oldest turns by a summary and an artifact.
 	KindCompacted Kind = "compacted"
@@ -59,7 +59,8 @@ type Entry struct {
 	Model      string     `json:"model,omitempty"`
 	// Results of a results entry.
 	Results []CallResult `json:"answers,omitempty"`
-	// Offloaded maps the ids of calls to references, in an offloaded entry.
+	// Offloaded maps the ids of calls to references, and those of the artifacts with the arguments
+	// of calls to themselves, in an offloaded entry.
 	Offloaded map[string]string `json:"shelved,omitempty"`
 	// Compaction of a compacted entry.
 	Compaction *Compaction `json:"compaction,omitempty"`

@@ -91,6 +91,9 @@ func (r *run) askModel(ctx context.Context) error {
 	if err := r.checkBudget(ctx); err != nil {
 		return err
 	}
+	if err := r.offloadArguments(ctx); err != nil {
+		return err
+	}
 	if err := r.shrinkHistory(ctx); err != nil {
 		return err
 	}

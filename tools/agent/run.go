@@ -168,7 +168,11 @@ func (r *run) claimSession(ctx context.Context) (*Outcome, error) {
 			if err = r.waitForEarlier(ctx, stale); err != nil {
 				break
 			}
-			err = r.append(ctx, Entry{Kind: KindUser, Message: &r.prompt, Call: &r.call, Limits: &r.limits, Fresh: r.cfg.Fresh, ToolOutput: r.cfg.ToolOutput, Files: r.cfg.InstructionFiles})
+			var prompt *Message
+			if prompt, err = r.offloadPrompt(ctx); err != nil {
+				break
+			}
+			err = r.append(ctx, Entry{Kind: KindUser, Message: prompt, Call: &r.call, Limits: &r.limits, Fresh: r.cfg.Fresh, ToolOutput: r.cfg.ToolOutput, Files: r.cfg.InstructionFiles})
 		case open.id == r.id:
 			err = r.append(ctx, Entry{Kind: KindResumed})
 		default:

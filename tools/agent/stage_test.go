@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -37,7 +38,7 @@ func newStage(t *testing.T, toolset ...tools.Tool) *stage {
 
 func (s *stage) agent(p agent.Provider, cfg agent.Config) *agent.Agent {
 	cfg.Tools = s.registry.Definitions()
-	cfg.Offloader = agent.NewHistoryOffloader(s.store)
+	cfg.Offloader = cmp.Or(cfg.Offloader, agent.NewHistoryOffloader(s.store))
 	return agent.New(p, s.runner, &s.log, cfg)
 }
 
