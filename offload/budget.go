@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// minBudgeted is the length in characters from which a result counts: a reference with its
-	// preview is about half as long.
-	minBudgeted = 4_000
+	// MinBudgeted is the length in characters from which a result counts for Config.Budget: a
+	// reference with its preview is about half as long.
+	MinBudgeted = 4_000
 	// maxBudgets is how many sessions an Offloader remembers.
 	maxBudgets = 4_096
 )
@@ -41,12 +41,18 @@ func (b *budgets) spend(session string, characters, budget int) bool {
 	return limiter.AllowN(now, characters)
 }
 
+// FitsBudget reports whether a session gets a result of so many characters in full, and counts
+// them (Config.Budget).
+func (o *Offloader) FitsBudget(session string, characters int) bool {
+	return o.cfg.Budget <= 0 || characters < MinBudgeted || o.budgets.spend(session, characters, o.cfg.Budget)
+}
+
 // exceedsBudget reports whether a result that would be shown in full is too long for the budget
 // of its session.
 func (o *Offloader) exceedsBudget(call tools.Call, def tools.Definition, b body) bool {
-	if o.cfg.Budget <= 0 || o.cfg.Disabled || def.NoOffload || call.Offload != nil && !*call.Offload || !b.inMemory {
+	if o.cfg.Disabled || def.NoOffload || call.Offload != nil && !*call.Offload || !b.inMemory {
 		return false
 	}
 	n := utf8.RuneCountInString(b.text)
-	return n >= minBudgeted && int64(n) < o.cfg.InlineChars && !o.budgets.spend(call.SessionToken(), n, o.cfg.Budget)
+	return int64(n) < o.cfg.InlineChars && !o.FitsBudget(call.SessionToken(), n)
 }

@@ -38,7 +38,7 @@ func TestBudget(t *testing.T) {
 		"another session":     {call: tools.Call{ID: "a", Session: "other"}, text: text},
 		"the call forbids it": {call: tools.Call{ID: "b", Session: "s", Offload: &no}, text: text},
 		"a tool that reads":   {call: tools.Call{ID: "c", Session: "s"}, def: tools.Definition{NoOffload: true}, text: text},
-		"a short result":      {call: tools.Call{ID: "d", Session: "s"}, text: text[:minBudgeted-1]},
+		"a short result":      {call: tools.Call{ID: "d", Session: "s"}, text: text[:MinBudgeted-1]},
 	} {
 		res, err := o.Result(t.Context(), c.call, c.def, tools.NewToolResult(c.text))
 		if err != nil || res.ForLLM != c.text {

@@ -205,7 +205,7 @@ func (p *proxy) fromServerResponse(ctx context.Context, c *connection, m *wire.M
 		m = p.opened(r, m) // before the next message, which depends on it
 	}
 	p.noteTask(r, m)
-	if r.Method != "tools/list" && (p.hosted.Load() == nil || m.Size() <= p.hosted.Load().shrinker.limit) {
+	if r.Method != "tools/list" && p.showsAll(r, m) {
 		p.toClient(m)
 		p.remove(r)
 		return
@@ -214,6 +214,18 @@ func (p *proxy) fromServerResponse(ctx context.Context, c *connection, m *wire.M
 		defer p.remove(r)
 		p.respond(ctx, c, r, m)
 	})
+}
+
+// showsAll reports whether the client gets all of a response: it is short, and within the budget
+// of the session. It notes in r if only the budget is the reason that it does not.
+func (p *proxy) showsAll(r *request, m *wire.Message) bool {
+	h := p.hosted.Load()
+	if h == nil {
+		return true
+	}
+	short := m.Size() <= h.shrinker.limit
+	r.overBudget = short && r.Method == "tools/call" && !h.shrinker.offloader.FitsBudget(p.cfg.Session, int(m.Size()))
+	return short && !r.overBudget
 }
 
 // opened reads the server's capabilities and adds those of the proxy: the reading

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools/mcp/artifacts"
 	"github.com/stevedore-bus/stevedore/tools/mcp/wire"
 )
@@ -34,6 +35,11 @@ type storedText struct {
 // shrinkCall returns the result of a tool without its big parts; nil if it has none.
 func (p *proxy) shrinkCall(ctx context.Context, conn *connection, r *request, result json.RawMessage) (json.RawMessage, error) {
 	c := &callShrinker{shrinker: p.hosted.Load().shrinker, proxy: p, r: r}
+	if r.overBudget {
+		smaller := *c.shrinker
+		smaller.limit = offload.MinBudgeted
+		c.shrinker = &smaller
+	}
 	o := wire.ObjectOf(result)
 	if structured := o.Get("structuredContent"); wire.Kind(structured) == '{' && int64(utf8.RuneCount(structured)) > c.limit {
 		short, notice, err := c.shrinkStructured(ctx, structured, p.outputSchema(ctx, conn, r.tool))

@@ -58,20 +58,21 @@ type proxy struct {
 // request is a request of the client that is not answered.
 type request struct {
 	*wire.Message
-	seq       int
-	tool      string             // of tools/call, or of the task of tasks/get
-	uri       string             // of resources/read
-	token     string             // the progress token
-	version   string             // of the protocol, if the request names it
-	firstPage bool               // of a list
-	stop      context.CancelFunc // ends the work of the proxy; nil for a request to the server
-	timer     *time.Timer
-	queued    bool // for the current process
-	answered  bool // the answer is being sent
-	cancelled bool
-	attempts  int // how often it was written
-	written   time.Time
-	progress  time.Time // when progress was last sent to the client
+	seq        int
+	tool       string             // of tools/call, or of the task of tasks/get
+	uri        string             // of resources/read
+	token      string             // the progress token
+	version    string             // of the protocol, if the request names it
+	firstPage  bool               // of a list
+	stop       context.CancelFunc // ends the work of the proxy; nil for a request to the server
+	timer      *time.Timer
+	queued     bool // for the current process
+	answered   bool // the answer is being sent
+	overBudget bool // its result is short, but the session got too many of them
+	cancelled  bool
+	attempts   int // how often it was written
+	written    time.Time
+	progress   time.Time // when progress was last sent to the client
 }
 
 // name says what a request does.

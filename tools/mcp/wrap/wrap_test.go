@@ -248,6 +248,27 @@ func TestBigText(t *testing.T) {
 	}
 }
 
+// Results that arrive together and would fill the prompt become references, although none of
+// them is big.
+func TestMediumResultsTogether(t *testing.T) {
+	t.Parallel()
+	s := wrapServer(t, "sdk", func(cfg *Config) { cfg.Offload.Budget = 100_000 })
+	full, want := 0, bigText(1000)
+	for range 10 {
+		if res := s.call(t, "big", map[string]any{"lines": 1000}); texts(res) == want {
+			full++
+		} else if got := s.linked(t, res); got != want || len(texts(res)) > 4_000 {
+			t.Errorf("a reference of %d characters to %d of %d bytes", len(texts(res)), len(got), len(want))
+		}
+	}
+	if most := 100_000 / len(want); full == 0 || full > most {
+		t.Errorf("%d of 10 results of %d characters are shown in full, want at most %d", full, len(want), most)
+	}
+	if got := texts(s.call(t, "echo", map[string]any{"text": "hello"})); got != "hello" {
+		t.Errorf("a short result: %q", got)
+	}
+}
+
 // Structured content fits its schema before and after; the client checks it.
 func TestStructuredContent(t *testing.T) {
 	t.Parallel()
