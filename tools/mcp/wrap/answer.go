@@ -144,6 +144,7 @@ const (
 
 // fromServerNotification passes a notification to the client.
 func (p *proxy) fromServerNotification(m *wire.Message) {
+	answered := false // it is the progress of a call in the background
 	p.mu.Lock()
 	switch m.Method {
 	case "notifications/progress":
@@ -151,6 +152,7 @@ func (p *proxy) fromServerNotification(m *wire.Message) {
 			if r.token != "" && r.token == string(wire.Get(m.Params, "progressToken")) && r.timer != nil && !r.cancelled && !r.answered {
 				r.progress = time.Now()
 				r.timer.Reset(p.cfg.CallTimeout)
+				answered = answered || r.job != nil
 			}
 		}
 	case "notifications/tools/list_changed":
@@ -166,6 +168,9 @@ func (p *proxy) fromServerNotification(m *wire.Message) {
 		}
 	}
 	p.mu.Unlock()
+	if answered {
+		return
+	}
 	if m.Method != "notifications/progress" && m.Method != "notifications/message" || p.notes.Allow() {
 		p.toClient(m)
 	}
@@ -200,6 +205,10 @@ func (p *proxy) fromServerResponse(ctx context.Context, c *connection, m *wire.M
 	p.mu.Unlock()
 	if gap {
 		time.Sleep(progressGap)
+	}
+	if r.job != nil {
+		p.work.Go(func() { p.finishJob(ctx, r, r.jobText(m)) })
+		return
 	}
 	if r.Method == "initialize" || r.Method == "server/discover" {
 		m = p.opened(r, m) // before the next message, which depends on it

@@ -60,6 +60,9 @@ func (p *proxy) fromClientRequest(ctx context.Context, m *wire.Message) {
 		return
 	}
 	r.timer = time.AfterFunc(p.cfg.CallTimeout, func() { p.expired(ctx, r) })
+	if p.cfg.BackgroundAfter > 0 && r.Method == "tools/call" && p.hosted.Load() != nil {
+		time.AfterFunc(p.cfg.BackgroundAfter, func() { p.toBackground(ctx, r) })
+	}
 	if p.server != nil && p.server.ready {
 		p.queueLocked(r)
 	}
@@ -150,7 +153,10 @@ func (p *proxy) local(r *request) func(context.Context) (fields, error) {
 	case r.Method == "tools/call":
 		if name, ok := p.readingTool(r.tool); ok {
 			return func(ctx context.Context) (fields, error) {
-				res := h.reading.Call(ctx, p.cfg.Session, name, wire.Get(r.Params, "arguments"))
+				args, res := p.awaitJob(ctx, wire.Get(r.Params, "arguments"))
+				if res == nil {
+					res = h.reading.Call(ctx, p.cfg.Session, name, args)
+				}
 				res.ForLLM = p.text(res.ForLLM)
 				return r.toolResult(res), nil
 			}

@@ -52,6 +52,7 @@ type proxy struct {
 	known        map[string]toolInfo // the server's tools
 	listed       bool                // known is complete
 	taskTools    map[string]string   // the tools of tasks, by their ids
+	jobs         map[string]*job     // calls in the background, by their artifacts
 	relisted     chan struct{}       // nil until the client is told of late tools; closed when it has listed them
 }
 
@@ -65,6 +66,7 @@ type request struct {
 	version    string             // of the protocol, if the request names it
 	firstPage  bool               // of a list
 	stop       context.CancelFunc // ends the work of the proxy; nil for a request to the server
+	job        *job               // the client was told to wait
 	timer      *time.Timer
 	queued     bool // for the current process
 	answered   bool // the answer is being sent
@@ -207,6 +209,8 @@ func (p *proxy) toClient(m *wire.Message) {
 func (p *proxy) fail(r *request, text string) {
 	switch {
 	case r.cancelled:
+	case r.job != nil:
+		p.finishJob(context.Background(), r, text)
 	case r.Method == "tools/call":
 		p.toClient(wire.Response(r.ID, r.toolResult(tools.ErrorResult(text))))
 	default:

@@ -119,6 +119,16 @@ func sdkServer() *mcp.Server {
 		_ = count("cancelled")
 		return text("cancelled")
 	})
+	add(&mcp.Tool{Name: "slow"}, func(_ context.Context, _ *mcp.CallToolRequest, args map[string]any) *mcp.CallToolResult {
+		for {
+			if _, err := os.Stat("go"); err == nil {
+				res := text(bigText(number(args, "lines")))
+				res.IsError = args["fail"] == true
+				return res
+			}
+			time.Sleep(time.Millisecond)
+		}
+	})
 	add(&mcp.Tool{Name: "grow"}, func(context.Context, *mcp.CallToolRequest, map[string]any) *mcp.CallToolResult {
 		s.AddTool(&mcp.Tool{Name: "grown" + rand.Text(), InputSchema: object}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return text("grown"), nil })
 		return text("ok")

@@ -42,12 +42,16 @@ type stored struct {
 
 // store stores a text or a file as an artifact of a tool.
 func (s *shrinker) store(ctx context.Context, tool, text string) (stored, error) {
+	return s.storeAs(ctx, artifacts.NewID(tool), tool, text)
+}
+
+func (s *shrinker) storeAs(ctx context.Context, id, tool, text string) (stored, error) {
 	out := tools.NewOutput(tools.OutputLimits{Memory: wire.MaxMessage})
 	defer out.Close()
 	if _, err := io.WriteString(out, text); err != nil {
 		return stored{}, err
 	}
-	call := tools.Call{ID: artifacts.NewID(tool), Session: s.cfg.Session, Tool: tool}
+	call := tools.Call{ID: id, Session: s.cfg.Session, Tool: tool}
 	res := &tools.Result{Output: out}
 	got, err := s.offloader.Result(ctx, call, tools.Definition{}, res)
 	if err != nil && ctx.Err() == nil {

@@ -16,6 +16,7 @@
 //	shorten    structured content that is short and fits its schema
 //	http       a server at a URL; routing has the headers of its requests
 //	transport  a Link for the SDK
+//	background calls that take long
 //	handler    clients over HTTP; served is the session of one
 package wrap
 
@@ -76,6 +77,9 @@ type Config struct {
 	// CallTimeout is how long the server may send neither the response nor progress
 	// for a request. Default 10 minutes.
 	CallTimeout time.Duration
+	// BackgroundAfter, if not 0, is how long a call of a tool may run until the client gets the id
+	// of an artifact, with which it waits for the result. Many hosts give up a call after 60 s.
+	BackgroundAfter time.Duration
 	// StartTimeout is how long requests wait for a server that does not start.
 	// Default 30 seconds.
 	StartTimeout time.Duration
@@ -101,7 +105,7 @@ func newProxy(client Link, cfg Config) (*proxy, error) {
 	p := &proxy{
 		cfg: cfg, client: client,
 		pending: map[string]*request{}, internal: map[string]chan *wire.Message{}, fromServer: map[string]serverRequest{},
-		known: map[string]toolInfo{}, replay: map[string]*wire.Message{}, taskTools: map[string]string{},
+		known: map[string]toolInfo{}, replay: map[string]*wire.Message{}, taskTools: map[string]string{}, jobs: map[string]*job{},
 		demand: make(chan struct{}, 1), notes: rate.NewLimiter(noteRate, noteBurst),
 	}
 	if cfg.Store == nil {
