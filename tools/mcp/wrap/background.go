@@ -98,16 +98,18 @@ func (p *proxy) awaitJob(ctx context.Context, args json.RawMessage) (json.RawMes
 	if in.Cancel {
 		args = slices.DeleteFunc(wire.ObjectOf(args), func(m wire.Member) bool { return m.Name == "cancel" }).Text()
 	}
+	wait := min(backgroundWait, p.cfg.BackgroundAfter)
 	switch {
 	case j == nil:
 		return args, nil
 	case in.Cancel:
 		p.cancelJob(j)
+		wait = backgroundWait // its end is near
 	}
 	select {
 	case <-j.done:
 	case <-ctx.Done():
-	case <-time.After(min(backgroundWait, p.cfg.BackgroundAfter)):
+	case <-time.After(wait):
 		return nil, tools.NewToolResult(fmt.Sprintf("The call still runs (%s so far). Read it again to go on waiting.", time.Since(j.started).Round(time.Second)))
 	}
 	p.mu.Lock()
