@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,9 +25,15 @@ type cluster struct {
 	urls    []string
 }
 
+// oneCluster lets one test at a time have a cluster: on a busy machine, nine servers elect no
+// leaders in time.
+var oneCluster sync.Mutex
+
 // startCluster starts three servers that replicate.
 func startCluster(t *testing.T) *cluster {
 	t.Helper()
+	oneCluster.Lock()
+	t.Cleanup(oneCluster.Unlock)
 	const size = 3
 	c := &cluster{servers: make([]*server.Server, size)}
 	var ports []int // each server needs the route ports of the others

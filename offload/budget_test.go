@@ -45,8 +45,10 @@ func TestBudget(t *testing.T) {
 			t.Errorf("%s: %.200q, %v", name, res.ForLLM, err)
 		}
 	}
-	if res, _ := offloadText(t, Config{}, aCall, text); res.ForLLM != text {
-		t.Errorf("without a budget: %.200q", res.ForLLM)
+	for name, cfg := range map[string]Config{"no budget": {}, "longer than the budget": {Budget: 5_000, InlineChars: 100_000}} {
+		if res, _ := offloadText(t, cfg, aCall, text); res.ForLLM != text {
+			t.Errorf("%s: %.200q", name, res.ForLLM)
+		}
 	}
 }
 

@@ -20,7 +20,8 @@ type Config struct {
 	// is still shown in full. Default 40,000.
 	InlineChars int64
 	// Budget is how many characters (runes) of results in full a session gets in a minute.
-	// Above it, results of 4,000 characters or more are offloaded. 0 means no limit.
+	// Above it, results of 4,000 characters or more are offloaded. It is at least InlineChars.
+	// 0 means no limit.
 	Budget int
 	// Always lists tools, or actions of tools as "tool:action". Their results are
 	// always offloaded, regardless of the size and the call.
@@ -42,6 +43,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.InlineChars <= 0 {
 		c.InlineChars = 40_000
+	}
+	if c.Budget > 0 {
+		c.Budget = max(c.Budget, int(c.InlineChars))
 	}
 	if c.MaxResult <= 0 {
 		c.MaxResult = 512 << 10

@@ -31,6 +31,9 @@ func newShrinker(cfg Config) *shrinker {
 	limit := max(cmp.Or(cfg.Offload.InlineChars, 40_000), tokens*5/2)
 	always := cfg.Offload
 	always.Threshold, always.InlineChars = 1, 1
+	if always.Budget > 0 {
+		always.Budget = max(always.Budget, int(limit))
+	}
 	return &shrinker{cfg: cfg, limit: limit, offloader: offload.NewOffloader(cfg.Store, always)}
 }
 
