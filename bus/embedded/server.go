@@ -267,7 +267,11 @@ func (l *serverLog) Debugf(string, ...any)  {}
 func (l *serverLog) Tracef(string, ...any)  {}
 
 func (l *serverLog) Warnf(format string, args ...any) {
-	l.log.Warn().Str("text", fmt.Sprintf(format, args...)).Msg("warning from the embedded server")
+	text, level := fmt.Sprintf(format, args...), zerolog.WarnLevel
+	if strings.Contains(text, "will rebuild") || strings.Contains(text, "Recovering stream state from index") { // after a kill; nothing is lost
+		level = zerolog.DebugLevel
+	}
+	l.log.WithLevel(level).Str("text", text).Msg("warning from the embedded server")
 }
 
 func (l *serverLog) Errorf(format string, args ...any) {

@@ -224,7 +224,7 @@ func checkNames(host *hosts.Host, locations []hosts.Location, names []string) er
 	case len(paths) == 0:
 		return cli.Exit(cli.ExitUsage, "%s has no configuration of this scope", host.Title)
 	case !found:
-		return cli.Exit(cli.ExitNotFound, "no configuration of %s; its place is %s", host.Title, strings.Join(paths, " or "))
+		return cli.Exit(cli.ExitNotFound, "no configuration of %s; its place is %s; add an MCP server there first", host.Title, strings.Join(paths, " or "))
 	}
 	for _, name := range names {
 		if !slices.Contains(known, name) && !unreadable {

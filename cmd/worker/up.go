@@ -82,16 +82,18 @@ func newUpCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&o.noSync, "no-sync", false, "acknowledge messages before they are synced to the disk")
 	cmd.Flags().BoolVar(&o.quiet, "quiet", false, "print no URL, because it contains the credential (for journals)")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print the URLs of the server and of the page as a JSON object in the first line")
-	cmd.Flags().BoolVar(&o.printEnv, "print-env", false, "print NATS_URL, NATS_USER and NATS_PASSWORD as lines for a shell; if the server of --data is running already, print its lines and exit")
+	cmd.Flags().BoolVar(&o.printEnv, "print-env", false, "start nothing, and print NATS_URL, NATS_USER and NATS_PASSWORD of the server that runs in --data as lines for a shell")
 	cmd.MarkFlagsMutuallyExclusive("json", "quiet", "print-env")
 	return cmd
 }
 
 func up(ctx context.Context, o upOptions, stdout, stderr io.Writer) (err error) {
 	if o.printEnv {
-		if url, err := o.Connection.EmbeddedURL(); err == nil {
-			return printEnv(stdout, url)
+		url, err := o.Connection.EmbeddedURL()
+		if err != nil {
+			return err
 		}
+		return printEnv(stdout, url)
 	}
 	if o.Connection.External() {
 		return errOwnServer("up")
@@ -132,9 +134,6 @@ func up(ctx context.Context, o upOptions, stdout, stderr io.Writer) (err error) 
 		withdraw := func() error { stopPage(); return withdrawURL() }
 		if o.quiet {
 			return withdraw, nil
-		}
-		if o.printEnv {
-			return withdraw, printEnv(stdout, server.URL())
 		}
 		if o.json {
 			urls := map[string]string{"url": server.URL()}

@@ -29,7 +29,7 @@ export async function connect(url = process.env.NATS_URL ?? "nats://127.0.0.1:42
   let nc;
   for (const start = Date.now(); !nc;) {
     nc = await dial({ servers: urls.map((u) => u.host), user, pass, tls, name: "stevedore.mjs", maxReconnectAttempts: -1, reconnectTimeWait: 500, ...nats }).catch(async (err) => {
-      if (/authorization/i.test(err.message) || Date.now() - start > 10_000) throw new Error(`connect to ${urls[0].host}: ${err.message}`, { cause: err });
+      if (/authorization/i.test(err.message) || Date.now() - start > 10_000) throw new Error(`connect to ${urls[0].host}: ${err.message}. Start "stevedore up", and run: eval "$(stevedore up --print-env)"`, { cause: err });
       await sleep(500);
     });
   }

@@ -13,6 +13,9 @@ from tinynats import Connection, Message
 INTERNAL_TOOLS = ("agent", "subagent", "spawn", "tasks", "cron", "message")
 
 
+START = 'Start "stevedore up", and run: eval "$(stevedore up --print-env)"'
+
+
 class StevedoreError(Exception):
     """A rejection with a code of docs/protocol.md, "timeout" or "permission_denied"."""
 
@@ -158,4 +161,8 @@ class Stevedore:
 
 def connect(url: Optional[str] = None, user: Optional[str] = None, password: Optional[str] = None, session: str = "default", queue: str = "default", prefix: str = "stevedore") -> Stevedore:
     """Connects to a URL, with or without a credential; default NATS_URL, NATS_USER, NATS_PASSWORD."""
-    return Stevedore(Connection(url or os.environ.get("NATS_URL", "nats://127.0.0.1:4222"), user, password), session, queue, prefix)
+    try:
+        connection = Connection(url or os.environ.get("NATS_URL", "nats://127.0.0.1:4222"), user, password)
+    except ConnectionError as err:
+        raise ConnectionError(f"{err}. {START}") from err
+    return Stevedore(connection, session, queue, prefix)
