@@ -101,8 +101,8 @@ func TestMCPTakeover(t *testing.T) {
 		running <- text
 	}()
 	await(t, second, "the call to begin", func() bool {
-		_, err := os.Stat(filepath.Join(workspace, "runs"))
-		return err == nil
+		runs, _ := os.ReadFile(filepath.Join(workspace, "runs")) // the shell makes it before echo writes
+		return string(runs) == "run\n"
 	})
 	first.kill()
 
