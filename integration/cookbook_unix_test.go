@@ -53,6 +53,9 @@ var upCommand = regexp.MustCompile(`(?m)^stevedore up.* &$`)
 // the commands before it print, and others are files.
 func followPage(t *testing.T, page string) {
 	t.Helper()
+	if strings.Contains(page, "python3 ") {
+		python(t)
+	}
 	dir := t.TempDir()
 	var script strings.Builder
 	script.WriteString("set -eu\n")
