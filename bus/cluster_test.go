@@ -25,6 +25,9 @@ type cluster struct {
 	urls    []string
 }
 
+// clusterTimeout is that of a bus, for three servers on a busy machine.
+const clusterTimeout = time.Minute
+
 // oneCluster lets one test at a time have a cluster: on a busy machine, nine servers elect no
 // leaders in time.
 var oneCluster sync.Mutex
@@ -101,7 +104,7 @@ func TestLastMessageOnACluster(t *testing.T) {
 		t.Skip("three servers take some seconds")
 	}
 	urls := startCluster(t).urls
-	b, err := bus.Connect(t.Context(), bus.Config{Server: urls[0], Replicas: 3, MaxBytes: 16 << 20, Log: bustest.Log(t)})
+	b, err := bus.Connect(t.Context(), bus.Config{Server: urls[0], Replicas: 3, MaxBytes: 16 << 20, Timeout: clusterTimeout, Log: bustest.Log(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +141,7 @@ func TestProvisionReplicasOfBuckets(t *testing.T) {
 	}
 	urls := startCluster(t).urls
 	connect := func(replicas int) *bus.Bus {
-		b, err := bus.Connect(t.Context(), bus.Config{Server: urls[0], Replicas: replicas, MaxBytes: 16 << 20, Log: bustest.Log(t)})
+		b, err := bus.Connect(t.Context(), bus.Config{Server: urls[0], Replicas: replicas, MaxBytes: 16 << 20, Timeout: clusterTimeout, Log: bustest.Log(t)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -293,7 +296,7 @@ func TestProvisionWaitsForServers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("three servers take some seconds")
 	}
-	b, err := bus.Connect(t.Context(), bus.Config{Server: startCluster(t).urls[0], Replicas: 5, MaxBytes: 16 << 20, Log: bustest.Log(t)})
+	b, err := bus.Connect(t.Context(), bus.Config{Server: startCluster(t).urls[0], Replicas: 5, MaxBytes: 16 << 20, Timeout: clusterTimeout, Log: bustest.Log(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

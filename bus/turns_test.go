@@ -57,7 +57,7 @@ func TestTurnsInACluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("three servers take some seconds")
 	}
-	b, err := bus.Connect(t.Context(), bus.Config{Server: startCluster(t).urls[0], Replicas: 3, MaxBytes: 16 << 20, Log: bustest.Log(t)})
+	b, err := bus.Connect(t.Context(), bus.Config{Server: startCluster(t).urls[0], Replicas: 3, MaxBytes: 16 << 20, Timeout: clusterTimeout, Log: bustest.Log(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
