@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -69,10 +70,10 @@ func TestReleaseChecksItsVersion(t *testing.T) {
 	}
 }
 
-// The packages for npm and Python contain the programs, and a program starts through them with
-// its arguments and exit code.
-func TestPackagesOfARelease(t *testing.T) {
-	t.Parallel()
+// builtPackages makes the packages of a release whose programs are shell scripts, and returns
+// their folder.
+func builtPackages(t *testing.T) string {
+	t.Helper()
 	if runtime.GOOS != "linux" {
 		t.Skip("the program of the test is a shell script")
 	}
@@ -86,28 +87,56 @@ func TestPackagesOfARelease(t *testing.T) {
 		}
 	}
 	out := t.TempDir()
-	run := func(dir string, args ...string) string {
-		t.Helper()
-		cmd := exec.Command(args[0], args[1:]...)
-		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "HOME="+out)
-		text, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("%v: %v: %s", args, err, text)
-		}
-		return string(text)
-	}
 	build := exec.Command("go", "run", "./integration/deploy/release/packages", "v0.1.0", out, built)
 	build.Dir = ".."
 	if text, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
+	return out
+}
 
-	made, _ := filepath.Glob(filepath.Join(out, "python", "*.whl"))
-	if len(made) != 1 {
-		t.Fatalf("wheels: %v", made)
+// onlyFile returns the one file that a pattern matches.
+func onlyFile(t *testing.T, pattern ...string) string {
+	t.Helper()
+	all, err := filepath.Glob(filepath.Join(pattern...))
+	if err != nil || len(all) != 1 {
+		t.Fatalf("%v: %v, %v", pattern, all, err)
 	}
-	wheel, err := wheels.OpenReader(made[0])
+	return all[0]
+}
+
+// install runs an installer with a home of its own.
+func install(t *testing.T, dir string, args ...string) {
+	t.Helper()
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
+	if text, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v: %s", args, err, text)
+	}
+}
+
+// passesOn fails unless a program of builtPackages gets its arguments, and its exit code arrives.
+func passesOn(t *testing.T, program string) {
+	t.Helper()
+	cmd := exec.Command(program, "run", "-c", "two words")
+	text, err := cmd.CombinedOutput()
+	if string(text) != "got run -c two words\n" || cmd.ProcessState.ExitCode() != 7 {
+		t.Errorf("%s printed %q and ended with %v", program, text, err)
+	}
+}
+
+// The packages for npm and Python contain the programs, and a program starts through them with
+// its arguments and exit code.
+func TestPackagesOfARelease(t *testing.T) {
+	t.Parallel()
+	out := builtPackages(t)
+	t.Run("wheel", func(t *testing.T) { testWheel(t, onlyFile(t, out, "python", "*.whl")) })
+	t.Run("npm", func(t *testing.T) { testNPM(t, filepath.Join(out, "npm")) })
+}
+
+func testWheel(t *testing.T, path string) {
+	wheel, err := wheels.OpenReader(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,20 +156,18 @@ func TestPackagesOfARelease(t *testing.T) {
 		}
 	}
 	for _, want := range []string{"stevedore_bus-0.1.0.data/scripts/stevedore", "stevedore_bus-0.1.0.dist-info/METADATA", "stevedore_bus-0.1.0.dist-info/RECORD"} {
-		if !strings.Contains(strings.Join(names, "\n"), want) {
+		if !slices.Contains(names, want) {
 			t.Errorf("the wheel lacks %s: %v", want, names)
 		}
 	}
+}
 
+func testNPM(t *testing.T, dir string) {
 	if _, err := exec.LookPath("npm"); err != nil {
 		t.Skip("npm is not installed")
 	}
 	project := t.TempDir()
-	packages, _ := filepath.Glob(filepath.Join(out, "npm", "stevedore-bus-stevedore-*.tgz"))
-	run(project, append([]string{"npm", "install", "--offline", "--ignore-scripts", "--no-audit", "--no-fund"}, packages...)...)
-	cmd := exec.Command(filepath.Join(project, "node_modules", ".bin", "stevedore"), "run", "-c", "two words")
-	text, err := cmd.CombinedOutput()
-	if string(text) != "got run -c two words\n" || cmd.ProcessState.ExitCode() != 7 {
-		t.Errorf("the program printed %q and ended with %v", text, err)
-	}
+	packages, _ := filepath.Glob(filepath.Join(dir, "stevedore-bus-stevedore-*.tgz"))
+	install(t, project, append([]string{"npm", "install", "--offline", "--ignore-scripts", "--no-audit", "--no-fund"}, packages...)...)
+	passesOn(t, filepath.Join(project, "node_modules", ".bin", "stevedore"))
 }
