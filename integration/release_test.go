@@ -132,6 +132,7 @@ func TestPackagesOfARelease(t *testing.T) {
 	t.Parallel()
 	out := builtPackages(t)
 	t.Run("wheel", func(t *testing.T) { testWheel(t, onlyFile(t, out, "python", "*.whl")) })
+	t.Run("pip", func(t *testing.T) { testPip(t, onlyFile(t, out, "python", "*.whl")) })
 	t.Run("npm", func(t *testing.T) { testNPM(t, filepath.Join(out, "npm")) })
 }
 
@@ -160,6 +161,22 @@ func testWheel(t *testing.T, path string) {
 			t.Errorf("the wheel lacks %s: %v", want, names)
 		}
 	}
+}
+
+// pip accepts the wheel, Python imports the helper, and both programs are there.
+func testPip(t *testing.T, wheel string) {
+	if err := exec.Command("python3", "-m", "pip", "--version").Run(); err != nil {
+		t.Skipf("pip is not installed: %v", err)
+	}
+	dir := t.TempDir()
+	install(t, dir, "python3", "-m", "pip", "install", "--target", dir, "--no-deps", "--no-index", wheel)
+	cmd := exec.Command("python3", "-c", "import stevedore_bus; print(stevedore_bus.connect.__module__)")
+	cmd.Env = append(os.Environ(), "PYTHONPATH="+dir)
+	if text, err := cmd.CombinedOutput(); err != nil || string(text) != "stevedore_bus\n" {
+		t.Errorf("the import printed %q and ended with %v", text, err)
+	}
+	passesOn(t, filepath.Join(dir, "bin", "stevedore"))
+	passesOn(t, filepath.Join(dir, "bin", "stevedore-heartbeat"))
 }
 
 func testNPM(t *testing.T, dir string) {
