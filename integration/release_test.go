@@ -2,6 +2,7 @@ package integration
 
 import (
 	wheels "archive/zip"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -187,4 +188,33 @@ func testNPM(t *testing.T, dir string) {
 	packages, _ := filepath.Glob(filepath.Join(dir, "stevedore-bus-stevedore-*.tgz"))
 	install(t, project, append([]string{"npm", "install", "--offline", "--ignore-scripts", "--no-audit", "--no-fund"}, packages...)...)
 	passesOn(t, filepath.Join(project, "node_modules", ".bin", "stevedore"))
+}
+
+// Without the package of its platform, the launcher names that package and says what to do.
+func TestReleaseLauncherNeedsItsPlatform(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("node"); err != nil {
+		t.Skip("node is not installed")
+	}
+	dir := t.TempDir()
+	launcher, err := os.ReadFile("deploy/release/packages/launcher.cjs")
+	err = errors.Join(err,
+		os.WriteFile(filepath.Join(dir, "launcher.cjs"), launcher, 0o644),
+		os.WriteFile(filepath.Join(dir, "package.json"), []byte(`{"name": "@example/tool"}`), 0o644))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("node", filepath.Join(dir, "launcher.cjs"))
+	out, _ := cmd.CombinedOutput()
+	if code := cmd.ProcessState.ExitCode(); code != 1 {
+		t.Errorf("the exit code is %d", code)
+	}
+	for _, want := range []string{"stevedore: the package @example/tool-", " is not installed", "install without --omit=optional", "build from source: https://"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("the launcher printed %q, want %q", out, want)
+		}
+	}
+	if strings.Count(string(out), "\n") != 1 {
+		t.Errorf("the launcher printed more than its message: %q", out)
+	}
 }

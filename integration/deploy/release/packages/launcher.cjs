@@ -2,7 +2,7 @@
 // Starts the program for this platform, which is in a package of its own.
 const { spawn } = require("node:child_process");
 
-const platform = `@stevedore-bus/stevedore-${process.platform}-${process.arch}`;
+const platform = `${require("./package.json").name}-${process.platform}-${process.arch}`;
 const file = process.platform === "win32" ? "stevedore.exe" : "stevedore";
 let program;
 try {
