@@ -1,9 +1,12 @@
 package integration
 
 import (
+	"archive/tar"
 	wheels "archive/zip"
+	"compress/gzip"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -134,7 +137,40 @@ func TestPackagesOfARelease(t *testing.T) {
 	out := builtPackages(t)
 	t.Run("wheel", func(t *testing.T) { testWheel(t, onlyFile(t, out, "python", "*.whl")) })
 	t.Run("pip", func(t *testing.T) { testPip(t, onlyFile(t, out, "python", "*.whl")) })
+	t.Run("platform", func(t *testing.T) {
+		files := npmFiles(t, onlyFile(t, out, "npm", "stevedore-bus-stevedore-linux-*.tgz"))
+		if names := slices.Sorted(maps.Keys(files)); !slices.Equal(names, []string{"package/bin/stevedore", "package/package.json"}) {
+			t.Errorf("the npm package of the platform has %v", names)
+		}
+	})
 	t.Run("npm", func(t *testing.T) { testNPM(t, filepath.Join(out, "npm")) })
+}
+
+// npmFiles returns the files of an npm package.
+func npmFiles(t *testing.T, path string) map[string][]byte {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	unzipped, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string][]byte{}
+	for archive := tar.NewReader(unzipped); ; {
+		header, err := archive.Next()
+		if err == io.EOF {
+			return files
+		}
+		if err == nil {
+			files[header.Name], err = io.ReadAll(archive)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func testWheel(t *testing.T, path string) {
@@ -157,7 +193,7 @@ func testWheel(t *testing.T, path string) {
 			}
 		}
 	}
-	for _, want := range []string{"stevedore_bus-0.1.0.data/scripts/stevedore", "stevedore_bus-0.1.0.dist-info/METADATA", "stevedore_bus-0.1.0.dist-info/RECORD"} {
+	for _, want := range []string{"stevedore_bus-0.1.0.data/scripts/stevedore", "stevedore_bus-0.1.0.data/scripts/stevedore-heartbeat", "stevedore_bus-0.1.0.dist-info/METADATA", "stevedore_bus-0.1.0.dist-info/RECORD"} {
 		if !slices.Contains(names, want) {
 			t.Errorf("the wheel lacks %s: %v", want, names)
 		}

@@ -89,7 +89,8 @@ func run(version, out string, dirs []string) error {
 	return errors.Join(writeNPM(out, manifest, []file{{"launcher.cjs", launcher, true}, {"README.md", readme, false}}), clientPackage(version, out))
 }
 
-// platformPackages makes the npm package and the wheel with the programs in dir.
+// platformPackages makes the npm package and the wheel with the programs in dir. The npm package
+// has only stevedore, which its launcher starts.
 func platformPackages(version, out, dir, name string, p platform) error {
 	manifest := manifestOf(name, version)
 	manifest["os"], manifest["cpu"] = []string{p.npmOS}, []string{p.npmArch}
@@ -102,7 +103,9 @@ func platformPackages(version, out, dir, name string, p platform) error {
 		if err != nil {
 			return err
 		}
-		npm = append(npm, file{"bin/" + program, body, true})
+		if strings.TrimSuffix(program, ".exe") == "stevedore" {
+			npm = append(npm, file{"bin/" + program, body, true})
+		}
 		wheel = append(wheel, file{fmt.Sprintf("%s-%s.data/scripts/%s", wheelName, version, program), body, true})
 	}
 	return errors.Join(writeNPM(out, manifest, npm), writeWheel(out, version, p.wheel, wheel))
