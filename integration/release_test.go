@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	wheels "archive/zip"
 	"compress/gzip"
+	"encoding/json"
 	"errors"
 	"io"
 	"maps"
@@ -141,6 +142,18 @@ func TestPackagesOfARelease(t *testing.T) {
 		files := npmFiles(t, onlyFile(t, out, "npm", "stevedore-bus-stevedore-linux-*.tgz"))
 		if names := slices.Sorted(maps.Keys(files)); !slices.Equal(names, []string{"package/bin/stevedore", "package/package.json"}) {
 			t.Errorf("the npm package of the platform has %v", names)
+		}
+	})
+	t.Run("client", func(t *testing.T) {
+		var manifest struct{ Dependencies map[string]string }
+		files := npmFiles(t, onlyFile(t, out, "npm", "stevedore-bus-client-*.tgz"))
+		if err := json.Unmarshal(files["package/package.json"], &manifest); err != nil {
+			t.Fatal(err)
+		}
+		// What stevedore.mjs imports, not what the tests beside it need.
+		needs := manifest.Dependencies
+		if len(needs) != 1 || !strings.HasPrefix(needs["@nats-io/transport-node"], "^3.") {
+			t.Errorf("the client depends on %v", needs)
 		}
 	})
 	t.Run("npm", func(t *testing.T) { testNPM(t, filepath.Join(out, "npm")) })

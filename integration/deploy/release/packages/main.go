@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -111,35 +112,48 @@ func platformPackages(version, out, dir, name string, p platform) error {
 	return errors.Join(writeNPM(out, manifest, npm), writeWheel(out, version, p.wheel, wheel))
 }
 
-// clientPackage makes the npm package of the helper for Node. It depends on the versions that
-// the helper is tested with.
-func clientPackage(version, out string) error {
-	var tested struct{ Dependencies, Engines map[string]string }
-	data, err := os.ReadFile("integration/node/package.json")
-	if err == nil {
-		err = json.Unmarshal(data, &tested)
+// imported finds the modules that a JavaScript module imports.
+var imported = regexp.MustCompile(`(?m)^import\s(?:[^;"']+\sfrom\s)?\s*["']([^"']+)["']`)
+
+// needsOf returns the npm packages that a JavaScript module imports, with the versions that it
+// is tested with.
+func needsOf(source []byte, tested map[string]string) (map[string]string, error) {
+	needs := map[string]string{}
+	for _, match := range imported.FindAllSubmatch(source, -1) {
+		name := string(match[1])
+		if strings.HasPrefix(name, "node:") {
+			continue
+		}
+		version, ok := tested[name]
+		if !ok {
+			return nil, fmt.Errorf("the helper for Node imports %s, which is not in its package.json", name)
+		}
+		needs[name] = "^" + version
 	}
-	if err != nil {
+	return needs, nil
+}
+
+// clientPackage makes the npm package of the helper for Node.
+func clientPackage(version, out string) error {
+	data, err := os.ReadFile("integration/node/package.json")
+	source, err2 := os.ReadFile("integration/node/stevedore.mjs")
+	types, err3 := os.ReadFile("integration/node/stevedore.d.mts")
+	if err := errors.Join(err, err2, err3); err != nil {
 		return err
 	}
-	needs := map[string]string{}
-	for name, v := range tested.Dependencies {
-		if strings.HasPrefix(name, "@nats-io/") {
-			needs[name] = "^" + v
-		}
+	var tested struct{ Dependencies, Engines map[string]string }
+	if err := json.Unmarshal(data, &tested); err != nil {
+		return err
+	}
+	needs, err := needsOf(source, tested.Dependencies)
+	if err != nil {
+		return err
 	}
 	manifest := manifestOf(clientName, version)
 	manifest["type"], manifest["engines"], manifest["dependencies"] = "module", tested.Engines, needs
 	manifest["exports"] = map[string]any{".": map[string]string{"types": "./stevedore.d.mts", "default": "./stevedore.mjs"}}
-	var files []file
-	for _, name := range []string{"stevedore.mjs", "stevedore.d.mts"} {
-		body, err := os.ReadFile("integration/node/" + name)
-		if err != nil {
-			return err
-		}
-		files = append(files, file{name, body, false})
-	}
-	return writeNPM(out, manifest, append(files, file{"README.md", []byte("# " + clientName + "\n\nA client of [Stevedore](" + home + "): `import { connect } from \"" + clientName + "\"`.\n"), false}))
+	readme := "# " + clientName + "\n\nA client of [Stevedore](" + home + "): `import { connect } from \"" + clientName + "\"`.\n"
+	return writeNPM(out, manifest, []file{{"stevedore.mjs", source, false}, {"stevedore.d.mts", types, false}, {"README.md", []byte(readme), false}})
 }
 
 func manifestOf(name, version string) map[string]any {
