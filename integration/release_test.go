@@ -64,6 +64,7 @@ func TestReleaseChecksItsVersion(t *testing.T) {
 		want    string
 	}{
 		{func() {}, "1.0", "1.0 is no version such as v1.2.3"},
+		{func() {}, "v1.0.0-rc.1", "v1.0.0-rc.1 is no version such as v1.2.3"}, // no valid name of a wheel
 		{func() {}, "v0.1.0", "the commit has no tag v0.1.0; make it with: git tag v0.1.0"},
 		{func() { git("tag", "v0.1.0") }, "v0.1.0", "the first section of CHANGELOG.md is not '## v0.1.0'"},
 		{func() { changelog("# Changelog\n\n## v0.1.0 (2026-12-01)\n") }, "v0.1.0", "files were changed since the commit"},

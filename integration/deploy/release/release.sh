@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(git rev-parse --show-toplevel)"
 version=${1:?usage: release.sh VERSION}
 fail() { echo "release.sh: $*" >&2; exit 1; }
-[[ $version =~ ^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.]+)?$ ]] || fail "$version is no version such as v1.2.3"
+[[ $version =~ ^v[0-9]+\.[0-9]+\.[0-9]+$ ]] || fail "$version is no version such as v1.2.3"
 git tag --points-at HEAD | grep -qxF "$version" || fail "the commit has no tag $version; make it with: git tag $version"
 [ "$(sed -n 's/^## //p' CHANGELOG.md | head -1 | cut -d' ' -f1)" = "$version" ] || fail "the first section of CHANGELOG.md is not '## $version'"
 [ -z "$(git status --porcelain --untracked-files=no)" ] || fail "files were changed since the commit"
