@@ -240,6 +240,9 @@ func TestClientLink(t *testing.T) {
 		t.Errorf("the client of a half-open connection reads %v, want a timeout", err)
 	}
 	client, served = dial()
+	if err := arrives(served, client); err != nil { // the link knows the connection now
+		t.Error("over a new connection:", err)
+	}
 	l.cut()
 	if arrives(client, served) == nil || arrives(served, client) == nil {
 		t.Error("the connection goes on after the cut")
