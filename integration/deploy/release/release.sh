@@ -58,7 +58,8 @@ for platform in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 
 done
 go run ./integration/deploy/release/packages "$version" "$out" "$out"/stevedore_*_*/
 rm -r "$out"/stevedore_*_*/ "$out/host" "$out/linux"
-(cd "$out" && sha256sum -- *.tar.gz *.zip *.deb *.rpm npm/* python/* stevedore.cdx.json > checksums.txt)
+# The release on GitHub has all files in one folder.
+(cd "$out" && sha256sum -- *.tar.gz *.zip *.deb *.rpm npm/* python/* stevedore.cdx.json | sed -E 's#  (npm|python)/#  #' > checksums.txt)
 
 sum() { awk -v f="stevedore_${version#v}_$1.tar.gz" '$2 == f {print $1}' "$out/checksums.txt"; }
 url="https://github.com/stevedore-bus/stevedore/releases/download/$version/stevedore_${version#v}"
