@@ -19,6 +19,17 @@ func handled(s *shares, session string, n int) {
 	}
 }
 
+// floodAndCalm returns shares of a flood that got much, and of a calm session that waits.
+func floodAndCalm() *shares {
+	s := newShares()
+	s.lead(true)
+	handled(s, "flood", 100)
+	for _, sequence := range []uint64{5, 7, 9} {
+		s.add("calm", sequence)
+	}
+	return s
+}
+
 // The session that got least has its turn, with its messages in order, until it got half of
 // what the largest got.
 func TestSharesTakeTheSmallest(t *testing.T) {
@@ -53,12 +64,7 @@ func TestSharesTakeTheSmallest(t *testing.T) {
 // The consumer delivers messages, too: those are forgotten.
 func TestSharesForgetWhatWasDelivered(t *testing.T) {
 	t.Parallel()
-	s := newShares()
-	s.lead(true)
-	handled(s, "flood", 100)
-	for _, sequence := range []uint64{5, 7, 9} {
-		s.add("calm", sequence)
-	}
+	s := floodAndCalm()
 	s.advance(7)
 	s.advance(3) // a late report
 	wantTake(t, s, "calm", 9)
@@ -71,12 +77,7 @@ func TestSharesForgetWhatWasDelivered(t *testing.T) {
 // If a message must wait for its place, no later one of its session overtakes it.
 func TestSharesKeepTheOrder(t *testing.T) {
 	t.Parallel()
-	s := newShares()
-	s.lead(true)
-	handled(s, "flood", 100)
-	for _, sequence := range []uint64{5, 7, 9} {
-		s.add("calm", sequence)
-	}
+	s := floodAndCalm()
 	wantTake(t, s, "calm", 5)
 	s.leave("calm", 5)
 	wantTake(t, s, "", 0)

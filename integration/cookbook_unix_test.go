@@ -68,7 +68,8 @@ func followPage(t *testing.T, page string) {
 				t.Fatal(err)
 			}
 		case language == "sh":
-			fmt.Fprintf(&script, "echo '== block %d'\n%s", len(wants), upCommand.ReplaceAllString(text, "$0\nuntil stevedore tools ls >/dev/null 2>&1; do sleep 0.1; done"))
+			text = upCommand.ReplaceAllString(text, "$0\nuntil stevedore tools ls >/dev/null 2>&1; do sleep 0.1; done")
+			fmt.Fprintf(&script, "echo '== block %d'\n%s", len(wants), text)
 			wants = append(wants, "")
 		case language == "text":
 			wants[len(wants)-1] = text

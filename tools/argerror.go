@@ -10,12 +10,14 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// mismatch says which argument is null or of another type than its schema wants, and what
-// to do. It returns "" if it finds no such argument.
+// mismatch says which argument is null, of another type than its schema wants, or unknown, and
+// what to do. It returns "" if it finds no such argument.
 func mismatch(schema *jsonschema.Schema, args map[string]any) string {
+	var unknown []string
 	for _, name := range slices.Sorted(maps.Keys(args)) {
 		property := schema.Properties[name]
 		if property == nil {
+			unknown = append(unknown, Excerpt(name, 80))
 			continue
 		}
 		want := property.Types
@@ -35,6 +37,9 @@ func mismatch(schema *jsonschema.Schema, args map[string]any) string {
 			text = fmt.Sprintf("the argument %q is null; omit it, or give a value", name)
 		}
 		return text + fmt.Sprintf("; want %q", strings.Join(kinds, " or "))
+	}
+	if others := schema.AdditionalProperties; others != nil && others.Not != nil && len(unknown) > 0 && len(schema.Properties) > 0 { // false
+		return fmt.Sprintf("unexpected arguments %q; known are %s", unknown, strings.Join(slices.Sorted(maps.Keys(schema.Properties)), ", "))
 	}
 	return ""
 }

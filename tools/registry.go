@@ -208,11 +208,7 @@ func (e entry) validate(args json.RawMessage) error {
 		if text := mismatch(e.def.Parameters, object); text != "" {
 			return Errorf(CodeInvalidArguments, "arguments of %s: %s", e.def.Name, text)
 		}
-		known := ""
-		if strings.Contains(err.Error(), "additional properties") && len(e.schema.Schema().Properties) > 0 {
-			known = "; known are " + strings.Join(slices.Sorted(maps.Keys(e.schema.Schema().Properties)), ", ")
-		}
-		return Errorf(CodeInvalidArguments, "arguments of %s: %s%s", e.def.Name, strings.ReplaceAll(strings.TrimPrefix(err.Error(), "validating root: "), "<invalid reflect.Value>", "null"), known)
+		return Errorf(CodeInvalidArguments, "arguments of %s: %s", e.def.Name, strings.ReplaceAll(strings.TrimPrefix(err.Error(), "validating root: "), "<invalid reflect.Value>", "null"))
 	}
 	return nil
 }

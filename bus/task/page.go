@@ -212,11 +212,13 @@ func (l *pageReader) readResults(ctx context.Context, before uint64) (next uint6
 		if err != nil {
 			return 0, err
 		}
-		if e, err := DecodeResult(l.b, subject, m.Body); m.Sequence > 0 && err == nil {
+		e, err := DecodeResult(l.b, subject, m.Body)
+		switch p, parked := l.parked[t.ID]; {
+		case m.Sequence > 0 && err == nil:
 			t.apply(e)
-		} else if p, ok := l.parked[t.ID]; ok {
+		case parked:
 			t.setParked(p)
-		} else {
+		default:
 			l.missing[t.ID] = t
 		}
 	}

@@ -95,7 +95,7 @@ func newMCPWrapCommand() *cobra.Command {
 	flags.StringArrayVar(&o.http.tokens, "token", nil, httpTokenUsage)
 	flags.StringVar(&o.session, "session", "", "`SESSION` of the stored results; default a new one, so that only this process can read them")
 	flags.DurationVar(&o.timeout, "call-timeout", 10*time.Minute, "`TIME` after which a request without response or progress is cancelled")
-	flags.DurationVar(&o.background, "background-after", 0, "`TIME` after which a call of a tool goes on in the background: the answer names the artifact that its result will be, and the reading tool waits for it; for hosts that give up a call after 60 s; 0 means never")
+	flags.DurationVar(&o.background, "background-after", 0, "`TIME` after which a call goes on in the background, and the reading tool waits for its result; 0 means never")
 	flags.StringArrayVar(&o.headers, "header", nil, "`NAME=VALUE` of a header for each request to the URL; for a secret, VALUE is env:VARIABLE or file:PATH")
 	flags.Var(&o.links, "resource-links", linksUsage)
 	flags.StringVar(&o.tools, "tools", "", "`one or all`: add one tool that reads stored results, or the seven of a worker, whose definitions are part of every request; default one, in opencode after the first result was stored")
@@ -137,7 +137,8 @@ func mcpWrap(ctx context.Context, o mcpWrapOptions, argv []string, stdin io.Read
 	}
 	proxy := func(session string) wrap.Config {
 		return wrap.Config{
-			Name: name, Session: session, Store: store, Offload: o.Offload, Family: o.tools == "all", LateTools: late, CallTimeout: o.timeout, BackgroundAfter: o.background, Links: o.links, Log: log,
+			Name: name, Session: session, Store: store, Offload: o.Offload, Family: o.tools == "all", LateTools: late,
+			CallTimeout: o.timeout, BackgroundAfter: o.background, Links: o.links, Log: log,
 			Reader: offload.ReaderConfig{JQCommand: process.JQCommand(), SQLCommand: process.SQLCommand(), SQLCache: databases},
 			Server: server,
 		}

@@ -82,7 +82,8 @@ func newUpCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&o.noSync, "no-sync", false, "acknowledge messages before they are synced to the disk")
 	cmd.Flags().BoolVar(&o.quiet, "quiet", false, "print no URL, because it contains the credential (for journals)")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print the URLs of the server and of the page as a JSON object in the first line")
-	cmd.Flags().BoolVar(&o.printEnv, "print-env", false, "start nothing, and print NATS_URL, NATS_USER and NATS_PASSWORD of the server that runs in --data as lines for a shell")
+	cmd.Flags().BoolVar(&o.printEnv, "print-env", false,
+		"start nothing, and print NATS_URL, NATS_USER and NATS_PASSWORD of the server that runs in --data as lines for a shell")
 	cmd.MarkFlagsMutuallyExclusive("json", "quiet", "print-env")
 	return cmd
 }

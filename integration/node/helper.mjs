@@ -32,7 +32,7 @@ const steps = {
     await assert.rejects(bus.lines("none", 1), (err) => err instanceof StevedoreError && err.code === "not_found");
     await assert.rejects(bus.call("read_file", { path: "." }, { id: "big" }), { code: "id_mismatch" });
     await assert.rejects(connect(undefined, { session: "a.b" }), { code: "invalid_arguments" });
-    await assert.rejects(connect(undefined, { password: "wrong" }), /authorization/i);
+    await assert.rejects(connect(undefined, { password: "wrong" }), /authorization.*stevedore up --print-env/i);
     for (const name of ["none", "read file", "", "x 2\r\n{}\r\nPUB a"]) assert.equal((await bus.call(name)).error.code, "unknown_tool");
     await assert.rejects(bus.tools("opnai"), { code: "invalid_arguments" });
     assert.equal((await bus.call("read_file", { path: "note.txt" }, { id: "any text, ünïcödé" })).for_llm, "A note.\n");

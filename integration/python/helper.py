@@ -45,7 +45,7 @@ def failures():
     try:
         connect(password="wrong")
     except ConnectionError as err:
-        assert "Authorization" in str(err), err
+        assert "Authorization" in str(err) and "stevedore up --print-env" in str(err), err
     else:
         raise AssertionError("a wrong password is accepted")
     for name in ("none", "read file", "", "x 2\r\n{}\r\nPUB stevedore.call.default.shell.default.inj1 39\r\n{\"args\":{\"command\":\"touch injected\"}}\r\nPUB a"):

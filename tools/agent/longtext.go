@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -68,7 +69,8 @@ func (c *conversation) withoutArguments(content []Block, run string, turn int) [
 	return content
 }
 
-// shortArguments shortens the long texts in arguments.
+// shortArguments shortens the long texts in arguments. If many short values make them long, their
+// start replaces them, as that of an input that is no object.
 func shortArguments(input json.RawMessage, artifact string) json.RawMessage {
 	var shorten func(v any) any
 	shorten = func(v any) any {
@@ -82,21 +84,30 @@ func shortArguments(input json.RawMessage, artifact string) json.RawMessage {
 				v[i] = shorten(v[i])
 			}
 		case string:
-			if n := utf8.RuneCountInString(v); n > 2*shownArgument {
-				return fmt.Sprintf("%s [%d characters; the whole arguments are the artifact '%s']", tools.Excerpt(v, shownArgument), n, artifact)
+			if utf8.RuneCountInString(v) > 2*shownArgument {
+				return excerpt(v, artifact)
 			}
 		}
 		return v
 	}
 	var value any
-	if json.Unmarshal(input, &value) != nil {
-		return input
+	dec := json.NewDecoder(bytes.NewReader(input))
+	dec.UseNumber()
+	if dec.Decode(&value) == nil {
+		if short, err := jsonform.Encode(shorten(value)); err == nil && utf8.RuneCount(short) <= maxArguments {
+			return short
+		}
 	}
-	short, err := jsonform.Encode(shorten(value))
+	short, err := jsonform.Encode(map[string]string{"start_of_arguments": excerpt(string(input), artifact)})
 	if err != nil {
-		return input
+		return input // impossible: every string can be encoded
 	}
 	return short
+}
+
+// excerpt returns the start of a text, and where the rest of it is.
+func excerpt(text, artifact string) string {
+	return fmt.Sprintf("%s [%d characters; the whole arguments are the artifact '%s']", tools.Excerpt(text, shownArgument), utf8.RuneCountInString(text), artifact)
 }
 
 // offloadPrompt returns the prompt of the run in which references replace long texts.

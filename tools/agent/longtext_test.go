@@ -63,6 +63,35 @@ func TestLongArgumentsLeaveTheConversation(t *testing.T) {
 	}
 }
 
+// Arguments that are long because of many short values leave the conversation, too.
+func TestManyShortArguments(t *testing.T) {
+	t.Parallel()
+	write, err := tools.NewTool("write", "writes rows", func(_ context.Context, _ tools.Call, in struct {
+		Rows []int64 `json:"rows"`
+		Text string  `json:"text,omitempty"`
+	}) *tools.Result {
+		return tools.NewToolResult(fmt.Sprint(len(in.Rows), " rows, ", in.Rows[0]))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const first = "1234567890123456789" // no float64 has it
+	for name, c := range map[string]struct{ input, want string }{
+		"many values":  {`{"rows":[` + first + strings.Repeat(",1", 9_999) + `]}`, "start_of_arguments"},
+		"a large text": {`{"rows":[` + first + `],"text":"` + strings.Repeat("x", 20_000) + `"}`, `"rows":[` + first + `]`},
+	} {
+		s := newStage(t, write)
+		model := &recorder{Provider: parseScript(t, asks("write", c.input), `{"expect":["`+first+`"],"text":"done"}`)}
+		if o := run(t, s.agent(model, agent.Config{}), "s", "r", "write"); o.Reply != "done" {
+			t.Fatalf("%s: outcome %+v: %v", name, o, o.Err())
+		}
+		checkPairing(t, model.requests[1].Messages)
+		if shown := string(model.requests[1].Messages[1].Content[0].Input); len(shown) > 2_000 || !strings.Contains(shown, c.want) || !strings.Contains(shown, "artifact 'r-t1-0-arguments'") {
+			t.Errorf("%s: the model sees %.3000s", name, shown)
+		}
+	}
+}
+
 // A long message of the user becomes a reference with its start and its end.
 func TestLongPromptLeavesTheConversation(t *testing.T) {
 	t.Parallel()

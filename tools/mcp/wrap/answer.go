@@ -144,7 +144,7 @@ const (
 
 // fromServerNotification passes a notification to the client.
 func (p *proxy) fromServerNotification(m *wire.Message) {
-	answered := false // it is the progress of a call in the background
+	inBackground := false // the client waits for no progress of this call any more
 	p.mu.Lock()
 	switch m.Method {
 	case "notifications/progress":
@@ -152,7 +152,7 @@ func (p *proxy) fromServerNotification(m *wire.Message) {
 			if r.token != "" && r.token == string(wire.Get(m.Params, "progressToken")) && r.timer != nil && !r.cancelled && !r.answered {
 				r.progress = time.Now()
 				r.timer.Reset(p.cfg.CallTimeout)
-				answered = answered || r.job != nil
+				inBackground = inBackground || r.job != nil
 			}
 		}
 	case "notifications/tools/list_changed":
@@ -168,7 +168,7 @@ func (p *proxy) fromServerNotification(m *wire.Message) {
 		}
 	}
 	p.mu.Unlock()
-	if answered {
+	if inBackground {
 		return
 	}
 	if m.Method != "notifications/progress" && m.Method != "notifications/message" || p.notes.Allow() {
@@ -226,7 +226,8 @@ func (p *proxy) fromServerResponse(ctx context.Context, c *connection, m *wire.M
 }
 
 // showsAll reports whether the client gets all of a response: it is short, and within the budget
-// of the session. It notes in r if only the budget is the reason that it does not.
+// of the session, for which its size in JSON counts. It notes in r if only the budget is the
+// reason that it does not.
 func (p *proxy) showsAll(r *request, m *wire.Message) bool {
 	h := p.hosted.Load()
 	if h == nil {

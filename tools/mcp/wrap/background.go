@@ -1,6 +1,7 @@
 package wrap
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -67,11 +68,11 @@ func (r *request) jobText(m *wire.Message) string {
 	}
 	var all []string
 	for raw := range wire.Elements(wire.Get(m.Result, "content")) {
-		text, ok := wire.Text(wire.Get(raw, "text"))
-		if kind, _ := wire.Text(wire.Get(raw, "type")); !ok || kind != "text" {
+		b, ok := blockOf(len(all), raw)
+		if !ok || b.file {
 			return string(m.Result)
 		}
-		all = append(all, text)
+		all = append(all, b.text)
 	}
 	if all == nil {
 		return string(m.Result)
@@ -93,7 +94,7 @@ func (p *proxy) awaitJob(ctx context.Context, args json.RawMessage) (json.RawMes
 	}
 	_ = json.Unmarshal(args, &in) // the tool says what is wrong
 	p.mu.Lock()
-	j := p.jobs[in.ID+in.Artifact]
+	j := p.jobs[cmp.Or(in.ID, in.Artifact)]
 	p.mu.Unlock()
 	if in.Cancel {
 		args = slices.DeleteFunc(wire.ObjectOf(args), func(m wire.Member) bool { return m.Name == "cancel" }).Text()

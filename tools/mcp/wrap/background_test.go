@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/tools/mcp/artifacts"
+	"github.com/stevedore-bus/stevedore/tools/mcp/wire"
 )
 
 // inBackground calls a tool and returns the id with which the client waits.
@@ -56,8 +57,27 @@ func TestCallInBackground(t *testing.T) {
 	checkContains(t, eventually(map[string]any{"id": big, "grep": "line\" 4321$"}), "Found 1 match(es)")
 	checkContains(t, eventually(map[string]any{"id": failed}), "slow failed:", "\"line\" 1")
 	checkContains(t, s.read(t, map[string]any{"id": small, "cancel": true}), "\"line\" 2") // too late
-	if got := texts(s.call(t, "slow", map[string]any{"lines": 1})); got != bigText(1) && !strings.Contains(got, "goes on") {
+}
+
+// A call that is short enough is answered as without the flag.
+func TestCallBeforeTheBackground(t *testing.T) {
+	t.Parallel()
+	s := wrapServer(t, "sdk", func(cfg *Config) { cfg.BackgroundAfter = testTimeout })
+	goOn(t, s)
+	if got := texts(s.call(t, "slow", map[string]any{"lines": 1})); got != bigText(1) {
 		t.Errorf("a short call: %q", got)
+	}
+}
+
+// The client was told to wait, so a late cancellation of its request changes nothing.
+func TestLateCancellation(t *testing.T) {
+	t.Parallel()
+	j := &job{id: "x", done: make(chan struct{})}
+	r := &request{Message: wire.Request("1", "tools/call", nil), job: j, timer: time.NewTimer(time.Hour), queued: true}
+	p := &proxy{pending: map[string]*request{r.ID: r}}
+	p.fromClientNotification(wire.Request("", "notifications/cancelled", fields{"requestId": 1}))
+	if r.cancelled || p.pending[r.ID] != r {
+		t.Error("the call in the background was cancelled")
 	}
 }
 

@@ -61,7 +61,7 @@ func (p *proxy) fromClientRequest(ctx context.Context, m *wire.Message) {
 	}
 	r.timer = time.AfterFunc(p.cfg.CallTimeout, func() { p.expired(ctx, r) })
 	if p.cfg.BackgroundAfter > 0 && r.Method == "tools/call" && p.hosted.Load() != nil {
-		time.AfterFunc(p.cfg.BackgroundAfter, func() { p.toBackground(ctx, r) })
+		r.patience = time.AfterFunc(p.cfg.BackgroundAfter, func() { p.toBackground(ctx, r) })
 	}
 	if p.server != nil && p.server.ready {
 		p.queueLocked(r)
@@ -117,6 +117,8 @@ func (p *proxy) fromClientNotification(m *wire.Message) {
 		r := p.pending[string(wire.Get(m.Params, "requestId"))]
 		switch {
 		case r == nil:
+		case r.job != nil: // it was answered; only the reading tool ends it now
+			return
 		case r.stop != nil:
 			r.stop()
 			return

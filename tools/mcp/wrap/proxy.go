@@ -67,10 +67,11 @@ type request struct {
 	firstPage  bool               // of a list
 	stop       context.CancelFunc // ends the work of the proxy; nil for a request to the server
 	job        *job               // the client was told to wait
-	timer      *time.Timer
-	queued     bool // for the current process
-	answered   bool // the answer is being sent
-	overBudget bool // its result is short, but the session got too many of them
+	timer      *time.Timer        // ends the request
+	patience   *time.Timer        // moves it to the background; nil if none does
+	queued     bool               // for the current process
+	answered   bool               // the answer is being sent
+	overBudget bool               // its result is short, but the session got too many of them
 	cancelled  bool
 	attempts   int // how often it was written
 	written    time.Time
@@ -177,8 +178,10 @@ func (p *proxy) removeLocked(r *request) {
 	if p.pending[r.ID] == r {
 		delete(p.pending, r.ID)
 	}
-	if r.timer != nil {
-		r.timer.Stop()
+	for _, timer := range []*time.Timer{r.timer, r.patience} {
+		if timer != nil {
+			timer.Stop()
+		}
 	}
 }
 

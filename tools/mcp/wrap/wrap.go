@@ -16,8 +16,8 @@
 //	shorten    structured content that is short and fits its schema
 //	http       a server at a URL; routing has the headers of its requests
 //	transport  a Link for the SDK
-//	background calls that take long
 //	handler    clients over HTTP; served is the session of one
+//	background calls that go on after their answer
 package wrap
 
 import (
