@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -266,9 +267,13 @@ func (l *serverLog) Noticef(string, ...any) {}
 func (l *serverLog) Debugf(string, ...any)  {}
 func (l *serverLog) Tracef(string, ...any)  {}
 
+// rebuilds are parts of the warnings with which the server makes an index anew from the messages
+// after a kill. Nothing is lost then.
+var rebuilds = []string{"will rebuild", "Recovering stream state from index", "attempting to recover using linear scan"}
+
 func (l *serverLog) Warnf(format string, args ...any) {
 	text, level := fmt.Sprintf(format, args...), zerolog.WarnLevel
-	if strings.Contains(text, "will rebuild") || strings.Contains(text, "Recovering stream state from index") { // after a kill; nothing is lost
+	if slices.ContainsFunc(rebuilds, func(part string) bool { return strings.Contains(text, part) }) {
 		level = zerolog.DebugLevel
 	}
 	l.log.WithLevel(level).Str("text", text).Msg("warning from the embedded server")
