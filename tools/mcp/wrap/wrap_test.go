@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -382,6 +383,9 @@ func TestCrash(t *testing.T) {
 func (s *session) count(t *testing.T, name string) int64 {
 	t.Helper()
 	info, err := os.Stat(filepath.Join(s.dir, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0 // it has not happened yet
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
