@@ -99,6 +99,10 @@ func newCluster(t *testing.T) *cluster {
 		}
 	})
 	<-ready
+	bustest.WaitUntil(t, "the worker's tools", func() bool {
+		ok, err := rpc.HasWorker(t.Context(), c.Bus, "default", "slow")
+		return ok && err == nil
+	})
 	return c
 }
 
