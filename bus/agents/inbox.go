@@ -84,7 +84,7 @@ func (in *Inbox) Accept(ctx context.Context, m channel.Incoming) (channel.Accept
 	if err != nil {
 		return channel.Accepted{}, tools.Errorf(tools.CodeInvalidArguments, "the message is not text: %v", err)
 	}
-	call := tools.Call{ID: "message-" + m.ID, Session: session, Tool: agent.AgentTool, Args: body, Channel: in.channel, ChatID: m.ChatID}
+	call := tools.Call{ID: MessageID(m.ID), Session: session, Tool: agent.AgentTool, Args: body, Channel: in.channel, ChatID: m.ChatID}
 	fresh, err := enqueue(ctx, in.bus, bus.AgentQueue, call)
 	if err != nil {
 		return channel.Accepted{}, err
@@ -113,11 +113,19 @@ func enqueue(ctx context.Context, b *bus.Bus, queue string, call tools.Call) (fr
 // temporary hides a code that the receiver would take for a final rejection.
 func temporary(err error) error { return errors.New(err.Error()) }
 
+const messagePrefix = "message-"
+
+// MessageID returns the ID of the call that a message with an ID becomes.
+func MessageID(id string) string { return messagePrefix + id }
+
+// MessageOf returns the ID of the message that became a call.
+func MessageOf(call string) (id string, ok bool) { return strings.CutPrefix(call, messagePrefix) }
+
 // reply sends a message of the worker to the chat.
 func (in *Inbox) reply(ctx context.Context, session string, m channel.Incoming, text string) error {
 	_, err := in.notifier.Send(ctx, channel.Notification{
 		ID:      fmt.Sprintf("reply.%s.%s", tools.TokenOf(session), tools.TokenOf(m.ID)),
-		Session: session, Channel: in.channel, ChatID: m.ChatID, Text: text,
+		Session: session, Call: MessageID(m.ID), Channel: in.channel, ChatID: m.ChatID, Text: text,
 	})
 	return err
 }

@@ -172,7 +172,7 @@ func (c Config) readOnly(tenant string) account {
 func (c Config) worker(tenant string) User {
 	s := c.Subjects
 	u := User{Name: tenant + "-worker", Account: tenant, Inbox: "_INBOX_worker"}
-	u.publish = append([]string{s.Prefix() + ".>", "_INBOX.>", "_INBOX_worker.>", "_INBOX_console.>", "_R_.>", "$JS.ACK.>", "$JS.FC.>", "$JS._TC.>", "$SRV.>"}, readAPI...)
+	u.publish = append([]string{s.Prefix() + ".>", "_INBOX.>", "_INBOX_worker.>", "_INBOX_console.>", "_R_.>", "$JS.ACK.>", "$JS.FC.>", "$JS._TC.>", "$SRV.>", "agents.hb.>"}, readAPI...)
 	u.publish = append(u.publish, "$JS.API.CONSUMER.CREATE.>", "$JS.API.CONSUMER.DURABLE.CREATE.>", "$JS.API.CONSUMER.DELETE.*.*", "$JS.API.CONSUMER.MSG.NEXT.*.*")
 	for _, stream := range []string{bus.Calls, bus.Results, bus.Ticks, bus.Outbox, bus.Sessions, bus.Dead} {
 		u.publish = append(u.publish, "$JS.API.STREAM.PURGE."+s.StreamName(stream), "$JS.API.STREAM.MSG.DELETE."+s.StreamName(stream))
@@ -183,7 +183,7 @@ func (c Config) worker(tenant string) User {
 	}
 	blobs := s.BucketName(bus.BlobsBucket)
 	u.publish = append(u.publish, "$O."+blobs+".>", "$JS.API.STREAM.PURGE.OBJ_"+blobs, "$JS.API.STREAM.MSG.DELETE.OBJ_"+blobs)
-	u.subscribe = []string{u.Inbox + ".>", s.Prefix() + ".>", "$SRV.>"}
+	u.subscribe = []string{u.Inbox + ".>", s.Prefix() + ".>", "$SRV.>", "agents.prompt.>", "agents.status.>", "agents.answer.>"} // see package agentprotocol
 	return u
 }
 

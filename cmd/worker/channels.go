@@ -122,7 +122,7 @@ func testChannel(ctx context.Context, o *process.ChannelOptions, name, chat, tex
 	if !ok {
 		return cli.Exit(cli.ExitNotFound, "there is no channel %q; the settings name %s", name, strings.Join(slices.Sorted(maps.Keys(specs)), ", "))
 	}
-	opened, err := process.OpenChannel(name, spec, out)
+	opened, err := process.OpenChannel(name, spec, process.ChannelEnv(out))
 	if err != nil {
 		return err
 	}

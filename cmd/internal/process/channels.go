@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
 
+	"github.com/stevedore-bus/stevedore/bus/agentprotocol"
 	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/bus/notify"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
@@ -46,8 +47,8 @@ func (o *ChannelOptions) Specs() (map[string]string, error) {
 }
 
 // OpenChannel opens the channel of a spec.
-func OpenChannel(name, spec string, stdout io.Writer) (channel.Channel, error) {
-	opened, err := channel.Open(spec, ChannelEnv(stdout))
+func OpenChannel(name, spec string, env channel.Env) (channel.Channel, error) {
+	opened, err := channel.Open(spec, env)
 	if err != nil {
 		return nil, cli.Exit(cli.ExitUsage, "--channel %s: %w", name, err)
 	}
@@ -69,8 +70,12 @@ func (p *parts) openNotifier(ctx context.Context) (err error) {
 		return err
 	}
 	channels := make(map[string]channel.Channel, len(specs))
+	env := ChannelEnv(p.stdout)
 	for name, spec := range specs {
-		if channels[name], err = OpenChannel(name, spec, p.stdout); err != nil {
+		env.OpenAgents = func(agent, owner string, sessions []string) (channel.Channel, error) {
+			return agentprotocol.New(p.bus, agentprotocol.Config{Name: name, Agent: agent, Owner: owner, Sessions: sessions, Version: cli.ReadVersion().Version})
+		}
+		if channels[name], err = OpenChannel(name, spec, env); err != nil {
 			return err
 		}
 	}

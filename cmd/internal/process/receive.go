@@ -23,7 +23,7 @@ type ReceiveOptions struct {
 
 // AddFlags adds the flags of received messages.
 func (o *ReceiveOptions) AddFlags(flags *pflag.FlagSet) {
-	flags.StringSliceVar(&o.channels, "receive", nil, "`NAME`s of channels whose users may write to the agent: telegram (by long polling), or webhook (signed requests to --receive-listen). Only the chats in the channel's settings chat and allow are accepted")
+	flags.StringSliceVar(&o.channels, "receive", nil, "`NAME`s of channels whose users may write to the agent: telegram (by long polling), webhook (signed requests to --receive-listen), or nats-agent (prompts on the bus). Only the chats in the channel's settings chat and allow are accepted")
 	flags.StringVar(&o.listen, "receive-listen", "127.0.0.1:8788", "`HOST:PORT` of the HTTP endpoint /messages/NAME for the messages of webhook channels")
 }
 
@@ -68,7 +68,7 @@ func (p *parts) openReceivers(ctx context.Context) error {
 			mux.Handle("/messages/"+name, handler)
 			p.closers = append(p.closers, func() error { inbox.Close(); return nil })
 		default:
-			return cli.Exit(cli.ExitUsage, "--receive %s: only channels of the kinds telegram and webhook receive messages", name)
+			return cli.Exit(cli.ExitUsage, "--receive %s: only channels of the kinds telegram, webhook and nats-agent receive messages", name)
 		}
 	}
 	if !endpoints {

@@ -1,0 +1,90 @@
+package agentprotocol
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/notify/channel"
+)
+
+func newChannel(t *testing.T) *Channel {
+	t.Helper()
+	c, err := New(bustest.New(t), Config{Name: "team", Agent: "stevedore", Owner: "anna", Sessions: []string{"main"}, Version: "0.0.0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// A notification goes only to inboxes, whatever call it names, and becomes a dead letter if no
+// client waits.
+func TestForgedReplySubject(t *testing.T) {
+	t.Parallel()
+	c := newChannel(t)
+	calls, err := c.bus.Conn().SubscribeSync(c.bus.Call("*", "*", "*", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []channel.Notification{
+		{ChatID: "main", Call: "message-" + c.bus.Call("default", "shell", "s", "1"), Text: "x"},
+		{ChatID: "main", Call: "c1", Text: "nobody waits"},
+		{ChatID: "other", Call: "message-_INBOX.a", Text: "no such session"},
+	} {
+		if _, rejected := bus.Rejected(c.Send(t.Context(), n)); !rejected {
+			t.Errorf("%+v is not rejected", n)
+		}
+	}
+	if err := c.bus.Conn().Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if n, _, err := calls.Pending(); n > 0 || err != nil {
+		t.Errorf("%d calls were published: %v", n, err)
+	}
+}
+
+func TestConfig(t *testing.T) {
+	t.Parallel()
+	for _, cfg := range []Config{
+		{Agent: "a", Owner: "o"},
+		{Agent: "a.b", Owner: "o", Sessions: []string{"s"}},
+		{Agent: "a", Owner: "", Sessions: []string{"s"}},
+		{Agent: "a", Owner: "o", Sessions: []string{"s", "*"}},
+	} {
+		if _, err := New(nil, cfg); err == nil {
+			t.Errorf("%+v is accepted", cfg)
+		}
+	}
+}
+
+// A long text arrives whole, and no chunk cuts a character.
+func TestLongTexts(t *testing.T) {
+	t.Parallel()
+	c := newChannel(t)
+	client, err := c.bus.Conn().SubscribeSync("_INBOX.client")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := "x" + strings.Repeat("ä", maxChunk)
+	if err := c.Send(t.Context(), channel.Notification{ChatID: "main", Call: "message-_INBOX.client", Text: text}); err != nil {
+		t.Fatal(err)
+	}
+	var got strings.Builder
+	for {
+		m, err := client.NextMsg(bustest.Timeout)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(m.Data) == 0 {
+			break
+		}
+		part, ok := strings.CutPrefix(string(m.Data), `{"type":"response","data":"`)
+		if got.WriteString(strings.TrimSuffix(part, `"}`)); !ok || strings.Contains(part, `\ufffd`) {
+			t.Fatalf("the chunk %.80s", m.Data)
+		}
+	}
+	if got.String() != text {
+		t.Errorf("%d bytes of %d", len(got.String()), len(text))
+	}
+}
