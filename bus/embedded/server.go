@@ -172,6 +172,9 @@ func dialAddr(addr net.Addr) string {
 	return addr.String()
 }
 
+// ErrAddressInUse is the error of Start if another process listens on Config.Listen.
+var ErrAddressInUse = errors.New("the address is in use by another process, perhaps another worker; connect to that one, or listen on another port")
+
 // awaitReady polls, because the server reports a port in use only in its log.
 func awaitReady(ns *server.Server, fatal <-chan string) error {
 	for deadline := time.Now().Add(startTimeout); time.Now().Before(deadline); {
@@ -181,7 +184,7 @@ func awaitReady(ns *server.Server, fatal <-chan string) error {
 		select {
 		case reason := <-fatal:
 			if strings.Contains(reason, "address already in use") {
-				return errors.New("the address is in use by another process, perhaps another worker; connect to that one, or listen on another port (port 0 picks a free one)")
+				return ErrAddressInUse
 			}
 			return errors.New(reason)
 		default:

@@ -29,6 +29,9 @@ func Embed(cfg embedded.Config) (server *embedded.Server, closeServer func() err
 		return nil, nil, errors.Join(err, lock.Unlock())
 	}
 	server, err = embedded.Start(cfg)
+	if errors.Is(err, embedded.ErrAddressInUse) {
+		err = fmt.Errorf("%w: --listen 127.0.0.1:0 picks a free one", err)
+	}
 	if err != nil {
 		return nil, nil, errors.Join(err, lock.Unlock())
 	}
