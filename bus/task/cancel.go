@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/jsapi"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -41,10 +42,23 @@ func Cancel(ctx context.Context, b *bus.Bus, session, id, by string) (Task, erro
 	if err == nil && record.Parked != nil {
 		err = Unpark(ctx, b, *record.Parked)
 	}
+	if err == nil && t.StartedAt.IsZero() {
+		err = removeQueued(ctx, b, session, id)
+	}
 	if err != nil {
 		return Task{}, err
 	}
 	return Get(ctx, b, session, id)
+}
+
+// removeQueued removes the message of a cancelled call that no worker has. A worker would drop
+// it, but a queue may have none, and the call would seem to wait.
+func removeQueued(ctx context.Context, b *bus.Bus, session, id string) error {
+	queued, _, err := unsettled(ctx, b, session, id)
+	if err != nil || len(queued) == 0 || queued[0].delivered {
+		return err
+	}
+	return jsapi.New(b.JetStream()).DeleteMessage(ctx, b.StreamName(bus.Calls), queued[0].sequence)
 }
 
 // publishCancelled publishes the result "cancelled" of a call, or its completion if it has an

@@ -42,6 +42,8 @@ type unsettledCall struct {
 	call tools.Call
 	id   string // its token
 	at   time.Time
+	// sequence is that of its message.
+	sequence uint64
 	// delivered is set if the server delivered it to a worker at least once.
 	delivered bool
 }
@@ -97,7 +99,7 @@ func (u *unsettledReader) take(ctx context.Context, m bus.Stored) (c unsettledCa
 		}
 		u.progress[subject.Queue] = p
 	}
-	return unsettledCall{call: call, id: subject.ID, at: m.At, delivered: m.Sequence <= p.Delivered}, m.Sequence > p.Settled
+	return unsettledCall{call: call, id: subject.ID, at: m.At, sequence: m.Sequence, delivered: m.Sequence <= p.Delivered}, m.Sequence > p.Settled
 }
 
 // WaitingCall is a call that the server has delivered to no worker.

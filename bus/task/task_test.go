@@ -164,6 +164,14 @@ func cancelWhileQueued(t *testing.T, header nats.Header) {
 		t.Errorf("headers %v", result.Header)
 	}
 
+	if n := bustest.Waiting(t, p.bus); n > 0 {
+		t.Errorf("%d calls wait in a queue without a worker", n)
+	}
+
+	// A client that got no acknowledgement publishes it again.
+	if _, err := p.bus.Publish(t.Context(), bus.Message{Subject: bustest.CallSubject(p.bus, "later", "block", body), Body: body, Key: "again", Header: header}); err != nil {
+		t.Fatal(err)
+	}
 	ran := make(chan struct{}, 1)
 	block := newTool(t, "block", func(context.Context) *tools.Result {
 		ran <- struct{}{}
