@@ -57,6 +57,11 @@ func (o *Offloader) result(ctx context.Context, call tools.Call, def tools.Defin
 	if err != nil {
 		return nil, err
 	}
+	if b.blocks != nil && !o.cfg.Disabled { // an artifact of the whole result has the blocks as they came
+		if b.blocks, out.Blocks, err = o.fitPictures(ctx, call, b.blocks); err != nil {
+			return nil, err
+		}
+	}
 	why, err := o.cfg.decide(call, def, b)
 	if err != nil {
 		return nil, err

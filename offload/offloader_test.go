@@ -426,22 +426,22 @@ func TestLongTextForTheUser(t *testing.T) {
 
 func TestContentBlocks(t *testing.T) {
 	t.Parallel()
-	image := func(n int) string {
-		return `{"type":"image","source":{"type":"base64","media_type":"image/png","data":"` + strings.Repeat("A", n) + `"}}`
+	sound := func(n int) string { // see TestPicturesOfTools for pictures
+		return `{"type":"audio","source":{"type":"base64","media_type":"audio/wav","data":"` + strings.Repeat("A", n) + `"}}`
 	}
 	text := func(n int) string { return `{"type":"text","text":"` + strings.Repeat("word ", n) + `"}` }
 	for _, row := range []struct {
 		name, blocks        string
 		offloaded, inline   bool
-		images              int
+		sounds              int
 		contains, forbidden string
 	}{
-		{name: "small", blocks: "[" + text(3) + "," + image(100) + "]", images: 1, contains: "[image, image/png, "},
-		{name: "an image is no prose", blocks: "[" + text(3) + "," + image(100_000) + "]", images: 1},
-		{name: "long text, small image", blocks: "[" + text(20_000) + ", " + image(50_000) + "]", offloaded: true, images: 1, contains: "<knowledge id='toolu_1' type='JSON'"},
-		{name: "middling text", blocks: "[" + text(6_000) + "," + image(1_000) + "]", offloaded: true, inline: true, images: 1},
-		{name: "huge image", blocks: "[" + text(3) + "," + image(900_000) + "]", offloaded: true, images: 0, contains: "Not shown, but in the artifact: [image, image/png, 9"},
-		{name: "no array", blocks: `{"a":1}`, images: 0, contains: `{"a":1}`},
+		{name: "small", blocks: "[" + text(3) + "," + sound(100) + "]", sounds: 1, contains: "[audio, audio/wav, "},
+		{name: "a sound is no prose", blocks: "[" + text(3) + "," + sound(100_000) + "]", sounds: 1},
+		{name: "long text, small sound", blocks: "[" + text(20_000) + ", " + sound(50_000) + "]", offloaded: true, sounds: 1, contains: "<knowledge id='toolu_1' type='JSON'"},
+		{name: "middling text", blocks: "[" + text(6_000) + "," + sound(1_000) + "]", offloaded: true, inline: true, sounds: 1},
+		{name: "huge sound", blocks: "[" + text(3) + "," + sound(900_000) + "]", offloaded: true, sounds: 0, contains: "Not shown, but in the artifact: [audio, audio/wav, 9"},
+		{name: "no array", blocks: `{"a":1}`, sounds: 0, contains: `{"a":1}`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			store := newFakeStore(StoreConfig{})
@@ -455,8 +455,8 @@ func TestContentBlocks(t *testing.T) {
 			if row.offloaded && short.Artifact.Inline != row.inline {
 				t.Errorf("inline is %v, want %v", short.Artifact.Inline, row.inline)
 			}
-			if got := strings.Count(string(short.Blocks), `"type":"image"`); got != row.images {
-				t.Errorf("%d images are left, want %d", got, row.images)
+			if got := strings.Count(string(short.Blocks), `"type":"audio"`); got != row.sounds {
+				t.Errorf("%d sounds are left, want %d", got, row.sounds)
 			}
 			if !strings.Contains(short.ForLLM, row.contains) {
 				t.Errorf("the text %.1000s does not contain %q", short.ForLLM, row.contains)

@@ -3,6 +3,7 @@ package mcp_test
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -62,7 +63,7 @@ func newCluster(t *testing.T) *cluster {
 	add("echo", tools.Idempotent, func(_ context.Context, _ tools.Call, in args) *tools.Result { return tools.NewToolResult(in.Text) })
 	add("big", tools.Idempotent, func(context.Context, tools.Call, args) *tools.Result { return tools.NewToolResult(bigText) })
 	add("image", tools.Idempotent, func(context.Context, tools.Call, args) *tools.Result {
-		return &tools.Result{ForLLM: "an image", Blocks: json.RawMessage(`[{"type":"text","text":"see"},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"aGk="}}]`)}
+		return &tools.Result{ForLLM: "an image", Blocks: json.RawMessage(`[{"type":"text","text":"see"},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"` + onePixel + `"}}]`)}
 	})
 	add("slow", tools.Once, func(ctx context.Context, _ tools.Call, _ args) *tools.Result {
 		c.runs.Add(1)
@@ -105,6 +106,9 @@ func newCluster(t *testing.T) *cluster {
 	})
 	return c
 }
+
+// onePixel is a PNG.
+const onePixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 var bigText = strings.Repeat("a line of the result\n", 5000)
 
@@ -230,7 +234,7 @@ func TestTwoGateways(t *testing.T) {
 			t.Errorf("echo: %q", got)
 		}
 	}
-	if res := call(t, alice, "image", nil); len(res.Content) != 2 || string(res.Content[1].(*sdk.ImageContent).Data) != "hi" {
+	if res := call(t, alice, "image", nil); len(res.Content) != 2 || base64.StdEncoding.EncodeToString(res.Content[1].(*sdk.ImageContent).Data) != onePixel {
 		t.Errorf("image: %v", res.Content)
 	}
 	res := call(t, alice, "nonsense", nil)

@@ -147,7 +147,9 @@ func callID(run string, turn, index int) string {
 
 // messages returns the conversation for the model. The roles alternate and every
 // call has a result, also those of interrupted runs.
-func (c *conversation) messages() []Message { return c.render(c.cut, c.compaction) }
+func (c *conversation) messages() []Message {
+	return withoutOldPictures(c.render(c.cut, c.compaction))
+}
 
 // render returns the conversation with a compaction, which may be nil, that replaces
 // the entries before the cut.

@@ -44,3 +44,40 @@ func TestModelSeesImages(t *testing.T) {
 		t.Errorf("the image is %+v", got)
 	}
 }
+
+// Of many pictures, only the newest stay in the requests; the oldest leave them ten at a time, so
+// that the start of a request stays the same as long as possible.
+func TestOldPicturesLeaveTheConversation(t *testing.T) {
+	s := newStage(t)
+	var file bytes.Buffer
+	if err := png.Encode(&file, image.NewGray(image.Rect(0, 0, 9, 9))); err != nil {
+		t.Fatal(err)
+	}
+	rec := offload.Record{Artifact: tools.Artifact{ID: "png", Type: offload.TypeBinary, MediaType: "image/png"}, Session: "s"}
+	if _, err := s.store.Put(t.Context(), rec, &file, nil); err != nil {
+		t.Fatal(err)
+	}
+	var script []string
+	for range 32 {
+		script = append(script, asks(offload.ToolGet, `{"artifact_id":"png"}`))
+	}
+	model := &recorder{Provider: parseScript(t, append(script, `{"text":"Done."}`)...)}
+	run(t, s.agent(model, agent.Config{}), "s", "r", "look")
+	for i, req := range model.requests {
+		data, err := json.Marshal(req.Messages)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := i // each request has the picture of one more call
+		for want > 20 {
+			want -= 10
+		}
+		shown, left := strings.Count(string(data), `"type":"image"`), strings.Count(string(data), "[A picture was here.")
+		if shown != want || shown+left != i {
+			t.Errorf("request %d has %d pictures and %d replaced ones, want %d of %d", i, shown, left, want, i)
+		}
+		if last := req.Messages[len(req.Messages)-1].Content[0]; i > 0 && !strings.Contains(string(last.Content), `"type":"image"`) {
+			t.Errorf("request %d does not have the newest picture", i)
+		}
+	}
+}

@@ -21,6 +21,7 @@ const (
 	TypeText       = "text"
 	TypeToolUse    = "tool_use"
 	TypeToolResult = "tool_result"
+	TypeImage      = "image"
 )
 
 // Message is one message of a conversation, in the format of Anthropic's API.

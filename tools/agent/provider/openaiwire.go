@@ -180,7 +180,7 @@ func openAIImages(blocks ...agent.Block) []openAIPart {
 			} `json:"source"`
 		}
 		data, err := b.MarshalJSON()
-		if err != nil || b.Type != "image" || json.Unmarshal(data, &image) != nil {
+		if err != nil || b.Type != agent.TypeImage || json.Unmarshal(data, &image) != nil {
 			continue
 		}
 		address := image.Source.URL

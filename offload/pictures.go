@@ -1,0 +1,75 @@
+package offload
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/jsonform"
+)
+
+// fitPictures makes the pictures among the content blocks of a result fit for models. One that is
+// larger than models take is scaled, and its original becomes an artifact. One that cannot be
+// decoded becomes a text, because providers reject each later request that has it. It returns the
+// blocks and their encoding.
+func (o *Offloader) fitPictures(ctx context.Context, call tools.Call, blocks []contentBlock) ([]contentBlock, json.RawMessage, error) {
+	var raws []any
+	for i, b := range blocks {
+		img, ok := pictureOf(b.raw)
+		if !ok {
+			raws = append(raws, b.raw)
+			continue
+		}
+		original := img.Data
+		if err := img.shrink(); err != nil {
+			img.Data, img.Note = nil, err.Error()
+		}
+		if img.Note != "" {
+			text, err := o.storePicture(ctx, call, i, img, original)
+			if err != nil {
+				return nil, nil, err
+			}
+			raws = append(raws, map[string]string{"type": "text", "text": text})
+		}
+		if img.Data != nil {
+			raws = append(raws, img.Block())
+		}
+	}
+	all, err := jsonform.Encode(raws)
+	if err != nil {
+		return nil, nil, err
+	}
+	fitted, err := parseBlocks(all)
+	return fitted, all, err
+}
+
+// storePicture stores the original of the block i, and returns what the model reads about it.
+func (o *Offloader) storePicture(ctx context.Context, call tools.Call, i int, img *Image, original []byte) (text string, err error) {
+	call.ID = fmt.Sprintf("%s-picture-%d", call.IDToken(), i+1)
+	img.Record, err = o.Attach(ctx, call, sectionOf(string(original)))
+	if errors.Is(err, ErrQuota) {
+		return fmt.Sprintf("The original of a picture was not kept: %v.", err), nil
+	}
+	return img.Text(), err
+}
+
+// pictureOf reads a block that is a picture, in the form of Anthropic's API or of MCP.
+func pictureOf(raw json.RawMessage) (*Image, bool) {
+	var b struct {
+		Type     string `json:"type"`
+		MimeType string `json:"mimeType"`
+		Data     []byte `json:"data"`
+		Source   struct {
+			MediaType string `json:"media_type"`
+			Data      []byte `json:"data"`
+		} `json:"source"`
+	}
+	if json.Unmarshal(raw, &b) != nil || b.Type != "image" {
+		return nil, false
+	}
+	img := &Image{MediaType: b.MimeType + b.Source.MediaType, Data: slices.Concat(b.Data, b.Source.Data)}
+	return img, len(img.Data) > 0 && slices.Contains(imageTypes, img.MediaType)
+}

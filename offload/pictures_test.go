@@ -1,0 +1,83 @@
+package offload_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/offload/mem"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// screenshot returns a PNG that does not compress well.
+func screenshot(t *testing.T, width, height int) []byte {
+	t.Helper()
+	img := image.NewGray(image.Rect(0, 0, width, height))
+	random := rand.New(rand.NewPCG(1, 2))
+	for x := range width {
+		for y := range height {
+			img.SetGray(x, y, color.Gray{Y: uint8(random.Uint32N(256))})
+		}
+	}
+	var file bytes.Buffer
+	if err := png.Encode(&file, img); err != nil {
+		t.Fatal(err)
+	}
+	return file.Bytes()
+}
+
+// A picture of a tool that is too large for models is scaled, and its original is an artifact.
+// A picture that fits stays as it is, one that is broken becomes a text, and other blocks do not
+// change.
+func TestPicturesOfTools(t *testing.T) {
+	t.Parallel()
+	store := mem.New(offload.StoreConfig{})
+	o := offload.NewOffloader(store, offload.Config{})
+	large, small := screenshot(t, 2400, 1300), screenshot(t, 20, 10)
+	encode := base64.StdEncoding.EncodeToString
+	blocks := fmt.Sprintf(`[{"type":"text","text":"The page:"},{"type":"image","data":%q,"mimeType":"image/png"},{"type":"image","source":{"type":"base64","media_type":"image/png","data":%q}},`+
+		`{"type":"image","data":%q,"mimeType":"image/png"},{"type":"image","data":"@","mimeType":"image/png"},{"type":"odd","x":1}]`, encode(large), encode(small), encode(large[:5000]))
+	call := tools.Call{ID: "c1", Session: "s", Tool: "browser"}
+	res, err := o.Result(t.Context(), call, tools.Definition{Name: "browser"}, &tools.Result{Blocks: json.RawMessage(blocks)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []struct {
+		Type, Text string
+		Source     struct{ Data []byte }
+		X          int
+	}
+	if err := json.Unmarshal(res.Blocks, &got); err != nil || len(got) != 7 {
+		t.Fatalf("%d blocks: %v", len(got), err)
+	}
+	if got[0].Text != "The page:" || !strings.Contains(got[1].Text, "scaled from 2400 x 1300") || got[6].X != 1 {
+		t.Errorf("texts %q, %q, %+v", got[0].Text, got[1].Text, got[6])
+	}
+	shown, _, err := image.Decode(bytes.NewReader(got[2].Source.Data))
+	if err != nil || shown.Bounds().Dx() > 1568 || len(got[2].Source.Data) > 320<<10 {
+		t.Errorf("the model gets %d bytes: %v", len(got[2].Source.Data), err)
+	}
+	if !bytes.Equal(got[3].Source.Data, small) {
+		t.Error("a small picture has changed")
+	}
+	if !strings.Contains(got[4].Text, "cannot be shown: it cannot be decoded") || got[5].Type != "image" {
+		t.Errorf("a broken picture is %+v, one without base64 %+v", got[4], got[5])
+	}
+	_, c, err := offload.NewReader(store, offload.ReaderConfig{}).Open(t.Context(), "s", "c1-picture-2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if data, err := io.ReadAll(io.NewSectionReader(c, 0, c.Size())); err != nil || !bytes.Equal(data, large) {
+		t.Errorf("the original has %d bytes: %v", len(data), err)
+	}
+}
