@@ -35,7 +35,14 @@ are the names of the flags; all commands can use the same file. The name of an
 environment variable is STEVEDORE_ and the name of the flag in upper case, with _
 instead of -: STEVEDORE_LOG_LEVEL.`},
 	{TopicModels, "models and agents: --model, --system, --max-turns, ...", `A worker with a model runs agents. Their calls are stored on the queue "agent", and
-any free worker runs the tools that they call.`},
+any free worker runs the tools that they call. Calls of sub-agents are on the queues
+agent-1, agent-2, ..., one for each depth.
+
+A SPEC is anthropic:MODEL, openai:MODEL (any server of chat completions, see --base-url)
+or script:FILE, a model for tests without an account: each line of FILE is a turn, such as
+
+  {"text":"Let me look.","tools":[{"name":"grep","input":{"pattern":"needle"}}]}
+  {"expect":["needle"],"text":"Found it."}`},
 	{TopicOffloading, "offloading of results, and their store: --store, --offload-threshold, ...", `A large result is stored as an artifact, and a reference replaces it in the prompt.
 An artifact expires when it was not read for --artifact-ttl.`},
 	{TopicShell, "the sandbox of the shell tool: --shell-sandbox, --shell-network, ...", `Commands of the shell tool run in a sandbox. They can read the system (/usr and some files
