@@ -395,6 +395,36 @@ func TestMessagesAppearOnce(t *testing.T) {
 	}
 }
 
+// The Markdown of a model is styled. HTML and hidden characters in it stay text, a link shows its
+// address and leads nowhere, and what a user wrote is not parsed.
+func TestMarkdownOfAModel(t *testing.T) {
+	t.Parallel()
+	in := start(t, console.Config{})
+	in.say("styled", `{"kind":"user","run":"r1","message":{"role":"user","content":[{"type":"text","text":"**mine**"}]}}`)
+	in.say("styled", `{"kind":"assistant","run":"r1","message":{"role":"assistant","content":[{"type":"text","text":"It is **done**: see [the log](https://evil.example/x), <img src=x onerror=document.title=1>\n\n`+"```"+`\nrm -r build\n`+"```"+`\n\n| a | b |\n|---|---|\n| 1 | 2 |"},{"type":"text","text":"**hidden** \u202e"}]}}`)
+	b := browse(t, in, 390, 700)
+	b.open("conversations/styled", "rm -r build")
+	var got struct {
+		Bold, Block, Text string
+		Links, Images     int
+	}
+	if err := json.Unmarshal([]byte(b.eval(`JSON.stringify({bold: document.querySelector(".md-bold").textContent, block: document.querySelector(".md-block").textContent, text: document.querySelector(".message.assistant").textContent,
+		links: document.querySelectorAll(".message a").length, images: document.querySelectorAll(".message img").length})`)), &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Bold != "done" || !strings.Contains(got.Block, "rm -r build") || got.Links+got.Images > 0 {
+		t.Errorf("%+v", got)
+	}
+	for _, want := range []string{"the log (https://evil.example/x)", "<img src=x", "**hidden** ⟨202E⟩"} {
+		if !strings.Contains(got.Text, want) {
+			t.Errorf("the text has no %q: %s", want, got.Text)
+		}
+	}
+	if !strings.Contains(b.text(), "**mine**") {
+		t.Error("the user's message was parsed")
+	}
+}
+
 // The filters of calls and artifacts are in the URL.
 func TestFiltersAreInTheURL(t *testing.T) {
 	t.Parallel()

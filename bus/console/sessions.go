@@ -10,6 +10,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/agents"
+	"github.com/stevedore-bus/stevedore/bus/notify/markup"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -116,6 +117,36 @@ const (
 type storedEntry struct {
 	Sequence uint64          `json:"sequence"`
 	Entry    json.RawMessage `json:"entry"`
+	// Styled are the texts of the model, which writes Markdown, in the order of their blocks.
+	Styled [][]markup.Run `json:"styled,omitempty"`
+}
+
+// styled returns the texts of a turn of the model. One with hidden characters is nil: the page shows
+// these, and the parser would remove them.
+func styled(entry json.RawMessage) (texts [][]markup.Run) {
+	var e struct {
+		Kind    string `json:"kind"`
+		Message struct {
+			Content []struct {
+				Type string `json:"type"`
+				Text string `json:"text"`
+			} `json:"content"`
+		} `json:"message"`
+	}
+	if json.Unmarshal(entry, &e) != nil || e.Kind != "assistant" {
+		return nil
+	}
+	for _, b := range e.Message.Content {
+		if b.Type != "text" || b.Text == "" {
+			continue
+		}
+		var runs []markup.Run
+		if markup.Clean(b.Text) == b.Text {
+			runs = markup.Parse(b.Text).Runs()
+		}
+		texts = append(texts, runs)
+	}
+	return texts
 }
 
 // session returns the newest entries of a conversation before a sequence, oldest first.
@@ -142,7 +173,7 @@ func (c *Console) session(r *http.Request) (any, error) {
 		if !json.Valid(m.Body) {
 			entry = json.RawMessage(`{"kind":"unreadable"}`)
 		}
-		entries = append(entries, storedEntry{m.Sequence, entry})
+		entries = append(entries, storedEntry{m.Sequence, entry, styled(entry)})
 		if size += len(m.Body); len(entries) >= entriesPerPage || size >= entriesBytes {
 			next = m.Sequence
 			break

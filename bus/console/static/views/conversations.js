@@ -74,7 +74,7 @@ function transcript(root, session, state, fresh) {
     const page = await act("", () => get("/api/sessions/" + path(session), { before: next }, abort.signal));
     if (!page) return;
     const height = log.scrollHeight;
-    entries.prepend(...page.entries.reverse().flatMap(e => draw(session, e.entry)));
+    entries.prepend(...page.entries.reverse().flatMap(e => draw(session, e.entry, e.styled)));
     shown += page.entries.length;
     next = page.next || 0;
     drawOlder();
@@ -98,7 +98,7 @@ function transcript(root, session, state, fresh) {
       const stay = !atEnd() && last > 0;
       if (last === 0) { entries.replaceChildren(); next = page.next || 0; }
       for (const e of page.entries.reverse()) {
-        entries.append(...draw(session, e.entry));
+        entries.append(...draw(session, e.entry, e.styled));
         last = e.sequence;
         shown++;
         const kind = e.entry.kind, run = e.entry.run;
@@ -176,15 +176,18 @@ function transcript(root, session, state, fresh) {
 
 const block = (who, cls, at, ...body) => h("div.message." + cls, {}, h("p.who", {}, who, " ", at ? time(at) : null), body);
 
-// draw returns the elements of one entry.
-function draw(session, e) {
+// runs returns a text with its styles. No link leaves this page, so a link shows its address.
+const runs = list => list.map(r => h("span" + (r.styles || []).map(s => ".md-" + s).join(""), {}, r.text + (r.url && !r.text.includes(r.url) ? " (" + r.url + ")" : "")));
+
+// draw returns the elements of one entry. The server has parsed the Markdown of a model's texts.
+function draw(session, e, styled = []) {
   const out = [];
   switch (e.kind) {
     case "user":
     case "assistant": {
       const user = e.kind === "user";
       const content = (e.message && e.message.content) || [];
-      const words = content.filter(b => b.type === "text" && b.text).map(b => h("div.words", {}, b.text));
+      const words = content.filter(b => b.type === "text" && b.text).map((b, i) => h("div.words", {}, styled[i] ? runs(styled[i]) : b.text));
       if (words.length) out.push(block(user ? "user" : "agent", user ? "user" : "assistant", e.at, words));
       for (const b of content) {
         if (b.type === "tool_use") out.push(h("details.event", {}, h("summary", {}, "calls ", h("b", {}, b.name || "?"), " ", h("span.id", {}, JSON.stringify(b.input || {}).slice(0, 120))), h("pre.result", {}, JSON.stringify(b.input, null, 2) || "")));
