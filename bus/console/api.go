@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/nats-io/nats.go"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/dead"
@@ -19,6 +21,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/tracing"
 )
 
 // maxBody limits the body of a request, in bytes.
@@ -173,4 +176,21 @@ func decodeBody(r *http.Request, v any) error {
 		return badArgument("the body is not the expected JSON object: %s", tools.Excerpt(tools.OneLine(err.Error()), 200))
 	}
 	return nil
+}
+
+// traced begins the span of a request that has a traceparent or changes something. The
+// page asks for its data every few seconds, which makes no spans. The caller calls end
+// with the status and the code of an error, or "".
+func traced(r *http.Request) (_ *http.Request, end func(status int, code string)) {
+	header := r.Header.Get(tracing.Header)
+	if r.Method == http.MethodGet && header == "" {
+		return r, func(int, string) {}
+	}
+	route := cmp.Or(r.Pattern, r.Method)
+	ctx, span := tracing.Start(tracing.From(r.Context(), header), route, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(
+		tracing.HTTPMethod.String(r.Method), tracing.HTTPRoute.String(route)))
+	return r.WithContext(ctx), func(status int, code string) {
+		span.SetAttributes(tracing.HTTPStatus.Int(status))
+		tracing.End(span, code)
+	}
 }

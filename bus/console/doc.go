@@ -7,6 +7,6 @@
 //	calls       running calls, their history, one call, cancel
 //	artifacts   records, lines, grep, jq, download
 //	sessions    conversations, and messages to the agent
-//	approvals, schedules, dead, channels, system
+//	approvals, schedules, dead, channels
 //	static      the files of the page
 package console

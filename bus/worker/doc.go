@@ -5,7 +5,7 @@
 //  1. Publish: a client publishes the call (bus/publish.go).
 //  2. Pull: the worker pulls as many calls as it has free slots and extends the
 //     lease of each call until step 9 (bus/consume.go, bus/lease.go). If calls wait for
-//     long, sessions take turns (bus/turns.go, ahead.go).
+//     long, sessions take turns (bus/turns.go).
 //  3. Decode: the worker decodes and checks the call (attempt.go).
 //  4. Resume: if the call was delivered before, the worker finds out how far the
 //     earlier delivery got (resume.go). A call that needs an approval is parked until
@@ -19,7 +19,7 @@
 //     result (result.go).
 //  8. Publish the result: the server keeps the first result of a call (result.go).
 //  9. Acknowledge: handle returns nil, and the bus acknowledges the call
-//     (bus/ack.go).
+//     (bus/delivery.go).
 //
 // If the worker stops at any step, the server delivers the call again, and step 4
 // continues it. A call that fails too often becomes a dead letter and gets a result
