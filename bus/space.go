@@ -85,10 +85,7 @@ func (s *Space) next() <-chan struct{} {
 
 func (s *Space) refuse(r Refusal) {
 	s.last.Store(&r)
-	select {
-	case s.refused <- struct{}{}:
-	default:
-	}
+	signal(s.refused)
 }
 
 // untilSpace repeats a publish that was refused for a lack of space, until there is

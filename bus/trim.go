@@ -77,10 +77,7 @@ func (t *trimmer) settled(sequence uint64, size int) {
 	first := len(t.recent) == 1
 	t.mu.Unlock()
 	if first {
-		select {
-		case t.wake <- struct{}{}:
-		default:
-		}
+		signal(t.wake)
 	}
 }
 

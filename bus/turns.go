@@ -53,6 +53,7 @@ func newTurns(k *consumption) *turns {
 	return &turns{k: k, shares: newShares(), backlog: make(chan struct{}, 1), arrived: make(chan struct{}, 1)}
 }
 
+// signal puts an element into a channel for one, unless it has it.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

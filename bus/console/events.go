@@ -241,7 +241,7 @@ func (h *hub) add(f *frame, sessions map[string]bool, msg *nats.Msg) {
 		if f.Count > maxFrameCalls {
 			return // the page reads the others if it needs them
 		}
-		if e, ok := task.EndingOf(h.bus, bus.Stored{Subject: msg.Subject, At: time.Now().UTC(), Body: msg.Data}); ok {
+		if e, _, ok := task.EndingOf(h.bus, bus.Stored{Subject: msg.Subject, At: time.Now().UTC(), Body: msg.Data}); ok {
 			f.Ended = append(f.Ended, e)
 		}
 	}

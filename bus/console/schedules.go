@@ -43,7 +43,7 @@ func (c *Console) schedules(r *http.Request) (any, error) {
 		}
 		lines = append(lines, line)
 	}
-	for e, err := range cron.New(c.bus).List(r.Context(), operator) {
+	for e, err := range cron.New(c.bus).List(r.Context(), operator, "") {
 		if err != nil {
 			return nil, err
 		}

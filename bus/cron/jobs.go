@@ -167,13 +167,8 @@ func (js *Jobs) Get(ctx context.Context, by Caller, name string) (Entry, error) 
 	return e, nil
 }
 
-// List lists the caller's jobs, by name.
-func (js *Jobs) List(ctx context.Context, by Caller) iter.Seq2[Entry, error] {
-	return js.listAfter(ctx, by, "")
-}
-
-// listAfter is List without the jobs up to a name.
-func (js *Jobs) listAfter(ctx context.Context, by Caller, name string) iter.Seq2[Entry, error] {
+// List lists the caller's jobs after a name, by name. An empty one means all.
+func (js *Jobs) List(ctx context.Context, by Caller, name string) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		for s, err := range schedule.New(js.bus).ListAfter(ctx, bus.Cron, name, by.mayOwn) {
 			if err != nil {

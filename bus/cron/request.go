@@ -110,7 +110,7 @@ func (js *Jobs) list(ctx context.Context, by Caller, r Request) (Answer, error) 
 		return Answer{}, tools.Errorf(tools.CodeInvalidArguments, "limit %d: want a positive number", r.Limit)
 	}
 	a, chars := Answer{Action: ActionList, Jobs: []Entry{}}, 0
-	for e, err := range js.listAfter(ctx, by, r.After) {
+	for e, err := range js.List(ctx, by, r.After) {
 		if err != nil {
 			return Answer{}, err
 		}

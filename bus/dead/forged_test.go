@@ -27,7 +27,7 @@ func TestForgedLetterIsNotRetried(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := dead.Retry(t.Context(), b, letter); err == nil || !strings.Contains(err.Error(), "do not match") {
+		if err := retry(t.Context(), b, letter); err == nil || !strings.Contains(err.Error(), "do not match") {
 			t.Errorf("the retry of a letter with the subject %q: %v", subject, err)
 		}
 		if _, err := dead.Get(t.Context(), b, ack.Sequence); err != nil {

@@ -60,7 +60,7 @@ func TestRetryDeadLetters(t *testing.T) {
 			t.Errorf("letter %+v, %v", again, err)
 		}
 		fail <- false
-		if err := dead.Retry(t.Context(), b, letter); err != nil {
+		if err := retry(t.Context(), b, letter); err != nil {
 			t.Fatal(err)
 		}
 		if got, want := <-handled, fmt.Sprintf("key%d %s", i, bodies[i]); got != want {

@@ -138,14 +138,6 @@ func CheckRetriable(s bus.Subjects, l Stored) error {
 	return nil
 }
 
-// Retry publishes the message of a dead letter again and then removes the letter.
-func Retry(ctx context.Context, b *bus.Bus, l Stored) error {
-	if err := Republish(ctx, b, l); err != nil {
-		return err
-	}
-	return Remove(ctx, b, l)
-}
-
 // Republish publishes the message of a dead letter again, with its id, and keeps the letter,
 // which the caller removes. A crash in between leaves both. A second retry within the
 // duplicate window of the stream then does not publish the message again. The attempts start

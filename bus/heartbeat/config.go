@@ -44,9 +44,9 @@ type Config struct {
 	// PromptArg is the argument that receives the text of HEARTBEAT.md. If it is
 	// empty, the file only decides whether the tool is called.
 	PromptArg string
-	// Channel and ChatID receive the notifications. Default is the last channel
-	// that the user used.
-	Channel, ChatID string
+	// Channel receives the notifications. Default is the last channel that the user
+	// used.
+	Channel string
 	// Timeout bounds each run. Default DefaultTimeout.
 	Timeout time.Duration
 	// LogBytes is the size at which the log replaces OldLogFile. Default
@@ -123,7 +123,7 @@ func (c Config) schedule(prompt string) (schedule.Schedule, error) {
 		}
 	}
 	body, err := bus.Encode(tools.Tick{
-		Call:     tools.Call{Session: session(c.Name), Tool: c.Tool, Args: args, Channel: c.Channel, ChatID: c.ChatID, Action: bus.Heartbeat},
+		Call:     tools.Call{Session: session(c.Name), Tool: c.Tool, Args: args, Channel: c.Channel, Action: bus.Heartbeat},
 		Queue:    c.Queue,
 		TimeoutS: max(1, int64(c.Timeout/time.Second)),
 	})

@@ -86,7 +86,6 @@ func (a API) GetFromLeader(ctx context.Context, stream string, get Get) (Message
 		return Message{}, err
 	}
 	var got struct {
-		Error   *jetstream.APIError `json:"error"`
 		Message *struct {
 			Subject  string    `json:"subject"`
 			Sequence uint64    `json:"seq"`
@@ -95,13 +94,11 @@ func (a API) GetFromLeader(ctx context.Context, stream string, get Get) (Message
 			Time     time.Time `json:"time"`
 		} `json:"message"`
 	}
-	switch err := json.Unmarshal(reply.Data, &got); {
-	case err != nil:
-		return Message{}, fmt.Errorf("get message: %w", err)
-	case got.Error != nil && got.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
+	switch err := apiError(reply.Data, &got); {
+	case errors.Is(err, jetstream.ErrMsgNotFound):
 		return Message{}, jetstream.ErrMsgNotFound
-	case got.Error != nil:
-		return Message{}, got.Error
+	case err != nil:
+		return Message{}, err
 	case got.Message == nil:
 		return Message{}, errors.New("get message: the reply has no message")
 	}

@@ -40,7 +40,7 @@ func (a API) SaveStream(ctx context.Context, stream string, w io.Writer) (Snapsh
 	}
 	var s Snapshot
 	request := map[string]any{"deliver_subject": sub.Subject, "jsck": true}
-	if err := a.ask(ctx, "STREAM.SNAPSHOT."+stream, request, snapshotIdle, &s); err != nil {
+	if err := a.ask(ctx, "STREAM.SNAPSHOT."+stream, request, &s); err != nil {
 		return Snapshot{}, err
 	}
 	for {
@@ -73,7 +73,7 @@ func (a API) LoadStream(ctx context.Context, s Snapshot, r io.Reader) error {
 	var target struct {
 		Subject string `json:"deliver_subject"`
 	}
-	if err := a.ask(ctx, "STREAM.RESTORE."+s.Config.Name, s, snapshotIdle, &target); err != nil {
+	if err := a.ask(ctx, "STREAM.RESTORE."+s.Config.Name, s, &target); err != nil {
 		return err
 	}
 	chunk := make([]byte, restoreChunk)
@@ -103,22 +103,18 @@ func (a API) LoadStream(ctx context.Context, s Snapshot, r io.Reader) error {
 	}
 }
 
-// ask sends a request of the API and decodes its answer.
-func (a API) ask(ctx context.Context, subject string, in any, timeout time.Duration, out any) error {
-	body, err := json.Marshal(in)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+// ask sends a request about a copy and decodes its answer.
+func (a API) ask(ctx context.Context, request string, in, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, snapshotIdle)
 	defer cancel()
-	msg, err := a.nc.RequestWithContext(ctx, a.prefix+subject, body)
+	reply, err := a.request(ctx, request, in)
 	if errors.Is(err, nats.ErrNoResponders) {
 		return jetstream.ErrJetStreamNotEnabled
 	}
 	if err != nil {
 		return err
 	}
-	return apiError(msg.Data, out)
+	return apiError(reply.Data, out)
 }
 
 // apiError decodes an answer of the API into out, which may be nil, or returns its error.

@@ -2,14 +2,12 @@ package mcp
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-	"github.com/nats-io/nats.go"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/stevedore-bus/stevedore/bus/rpc"
@@ -161,24 +159,15 @@ func (c *client) forwardProgress(ctx context.Context, r *mcp.CallToolRequest, ca
 	if token == nil {
 		return func() {}, nil
 	}
-	b := c.gateway.bus
 	ctx = context.WithoutCancel(ctx) // over HTTP, it has the stream for the response
 	last := 0.0
-	sub, err := b.Conn().Subscribe(b.Progress(call.SessionToken(), call.IDToken()), func(msg *nats.Msg) {
-		var e tools.ProgressEvent
-		if json.Unmarshal(msg.Data, &e) != nil {
-			return
-		}
+	return rpc.WatchProgress(c.gateway.bus, call, func(e tools.ProgressEvent) {
 		// MCP wants numbers that grow; a tool may report only messages.
 		last = max(e.Done, last+1e-6)
 		_ = r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
 			ProgressToken: token, Progress: last, Total: e.Total, Message: e.Message,
 		}) // fails only if the client is gone
 	})
-	if err != nil {
-		return nil, err
-	}
-	return func() { _ = sub.Unsubscribe() }, nil
 }
 
 // failed is the result of a call that did not run, or whose fate is described.

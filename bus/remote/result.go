@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -39,7 +40,7 @@ func (t *Tool) result(msg *nats.Msg) *tools.Result {
 	}
 	res := &tools.Result{ForLLM: *response.ForLLM, ForUser: tools.Excerpt(response.ForUser, maxForUser), Markdown: response.Markdown, IsError: response.IsError}
 	if res.IsError {
-		res.Err = tools.Errorf(tools.CodeToolFailed, "%s", messageOf(res.ForLLM, "the tool failed"))
+		res.Err = tools.Errorf(tools.CodeToolFailed, "%s", messageOf(res.ForLLM))
 		if strings.TrimSpace(res.ForLLM) == "" {
 			res.ForLLM = res.Err.Error()
 		}
@@ -56,12 +57,10 @@ func errorOf(msg *nats.Msg) error {
 	if code == "" && message == "" {
 		return nil
 	}
-	for _, known := range foreignCodes {
-		if code == known {
-			return tools.Errorf(known, "%s", messageOf(message, "the tool failed"))
-		}
+	text := messageOf(message)
+	if slices.Contains(foreignCodes, code) {
+		return tools.Errorf(code, "%s", text)
 	}
-	text := messageOf(message, "the tool failed")
 	if code != "" {
 		text += " (code " + tools.Excerpt(code, 80) + ")"
 	}
@@ -78,9 +77,9 @@ func header(msg *nats.Msg, name string) string {
 	return ""
 }
 
-func messageOf(text, otherwise string) string {
+func messageOf(text string) string {
 	if strings.TrimSpace(text) == "" {
-		return otherwise
+		return "the tool failed"
 	}
 	return tools.Excerpt(text, maxMessage)
 }

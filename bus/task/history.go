@@ -75,7 +75,7 @@ func ReadHistory(ctx context.Context, b *bus.Bus, q HistoryQuery) (History, erro
 		if m.At.Before(q.Since) {
 			break
 		}
-		if e, r, ok := endingOf(b, m); ok && q.matches(e, r) {
+		if e, r, ok := EndingOf(b, m); ok && q.matches(e, r) {
 			h.Endings = append(h.Endings, e)
 		}
 		if seen++; len(h.Endings) >= q.Limit || seen >= maxHistoryScan {
@@ -86,14 +86,9 @@ func ReadHistory(ctx context.Context, b *bus.Bus, q HistoryQuery) (History, erro
 	return h, nil
 }
 
-// EndingOf decodes a message of the results stream. ok is false for a claim, and for a
-// message that is not a result.
-func EndingOf(b *bus.Bus, m bus.Stored) (e Ending, ok bool) {
-	e, _, ok = endingOf(b, m)
-	return e, ok
-}
-
-func endingOf(b *bus.Bus, m bus.Stored) (e Ending, r tools.ResultEvent, ok bool) {
+// EndingOf decodes a message of the results stream, and returns its event too. ok is false for a
+// claim, and for a message that is not a result.
+func EndingOf(b *bus.Bus, m bus.Stored) (e Ending, r tools.ResultEvent, ok bool) {
 	tokens := b.Split(m.Subject)
 	if len(tokens) != 3 || tokens[0] != ResultKind && tokens[0] != CompletionKind {
 		return Ending{}, r, false

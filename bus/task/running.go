@@ -25,9 +25,9 @@ const (
 	lateAnswers = 50 * time.Millisecond
 )
 
-// allSessions stands for the session in a request for the running calls of all
+// AllSessions stands for the session in a request for the running calls of all
 // sessions. It is not a token, so it is the name of no session.
-const allSessions = "-"
+const AllSessions = "-"
 
 // RunningCall is a call that a worker runs.
 type RunningCall struct {
@@ -93,7 +93,7 @@ const (
 // most, the newest ones.
 func AllRunning(ctx context.Context, b *bus.Bus) ([]RunningCall, error) {
 	found := []RunningCall{}
-	err := CollectReplies(ctx, b, b.RPC("running", allSessions), nil, firstAnswer, func(body []byte) time.Duration {
+	err := CollectReplies(ctx, b, b.RPC("running", AllSessions), nil, firstAnswer, func(body []byte) time.Duration {
 		var calls []RunningCall
 		if json.Unmarshal(body, &calls) == nil { // otherwise it is not from a worker
 			found = append(found, calls...)
@@ -106,9 +106,6 @@ func AllRunning(ctx context.Context, b *bus.Bus) ([]RunningCall, error) {
 // maxReported is the most calls in the answer of a worker to AllRunning.
 const maxReported = 500
 
-// IsAllSessions reports whether a request is for the calls of all sessions.
-func IsAllSessions(session string) bool { return session == allSessions }
-
 // AnswerRunning answers FindRunning, ListRunning and AllRunning for a worker until stop is
 // called. running returns the worker's calls of a session, or only the given call
 // if it is not empty. There is no answer if the worker runs none of them, except for
@@ -118,7 +115,7 @@ func AnswerRunning(b *bus.Bus, log zerolog.Logger, running func(session, call st
 		tokens := append(b.Split(msg.Subject), "") // "rpc", "running", session and perhaps call
 		calls := running(tokens[2], tokens[3])
 		switch {
-		case IsAllSessions(tokens[2]):
+		case tokens[2] == AllSessions:
 			return newest(calls)
 		case len(calls) == 0:
 			return nil

@@ -138,7 +138,7 @@ func (e *executions) report(session, call string) (calls []task.RunningCall) {
 	for k, exec := range e.calls {
 		if k.Session == session {
 			calls = append(calls, exec.report())
-		} else if task.IsAllSessions(session) {
+		} else if session == task.AllSessions {
 			running := exec.report()
 			running.Session = k.Session
 			calls = append(calls, running)
