@@ -177,7 +177,13 @@ function transcript(root, session, state, fresh) {
 const block = (who, cls, at, ...body) => h("div.message." + cls, {}, h("p.who", {}, who, " ", at ? time(at) : null), body);
 
 // runs returns a text with its styles. No link leaves this page, so a link shows its address.
-const runs = list => list.map(r => h("span" + (r.styles || []).map(s => ".md-" + s).join(""), {}, r.text + (r.url && !r.text.includes(r.url) ? " (" + r.url + ")" : "")));
+const runs = list => list.map((r, i) => {
+  const block = (run) => !!run && (run.styles || []).includes("block");
+  let text = r.text;
+  if (block(list[i - 1])) text = text.replace(/^\n+/, "");
+  if (block(list[i + 1])) text = text.replace(/\n+$/, "");
+  return h("span" + (r.styles || []).map(s => ".md-" + s).join(""), {}, text + (r.url && !text.includes(r.url) ? " (" + r.url + ")" : ""));
+});
 
 // draw returns the elements of one entry. The server has parsed the Markdown of a model's texts.
 function draw(session, e, styled = []) {
