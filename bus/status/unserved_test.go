@@ -2,6 +2,7 @@ package status_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -46,6 +47,11 @@ func TestQueueWithoutConsumer(t *testing.T) {
 		publish(b.Call("served", "x", "s", fmt.Sprint("many", i)))
 	}
 	check()
+	for _, q := range status.Read(t.Context(), b).Queues {
+		if want := []status.Backlog{{Session: "s", Calls: 200}}; q.Name == "served" && !slices.Equal(q.First, want) {
+			t.Errorf("the first calls that wait are of %v, want %v", q.First, want)
+		}
+	}
 	if n := bustest.Messages(t, b, bus.Calls); n != 6006 {
 		t.Errorf("%d calls", n)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/status"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 const statusHelp = `Show the state of an installation: the server, the streams and how full they are, the
@@ -61,9 +62,9 @@ func printStatus(out io.Writer, s status.Status) error {
 		}
 		streams.Row(v.Name, v.Messages, v.Bytes, fill, age(s.At, v.Oldest), v.Replicas, dash(v.Leader))
 	}
-	queues := cli.NewTable("queue", "waiting", "running", "workers")
+	queues := cli.NewTable("queue", "waiting", "running", "workers", "first in line")
 	for _, v := range s.Queues {
-		queues.Row(v.Name, v.Waiting, v.Running, v.Workers)
+		queues.Row(v.Name, v.Waiting, v.Running, v.Workers, firstInLine(v.First))
 	}
 	workers := cli.NewTable("worker", "version", "up", "queues", "running", "ended")
 	for _, v := range s.Workers {
@@ -102,6 +103,19 @@ func printStatus(out io.Writer, s status.Status) error {
 		fmt.Fprintln(out, "Nothing needs attention.")
 	}
 	return nil
+}
+
+// firstInLine names the sessions that have the first calls of a queue.
+func firstInLine(sessions []status.Backlog) string {
+	const shown = 3
+	var parts []string
+	for _, b := range sessions[:min(shown, len(sessions))] {
+		parts = append(parts, fmt.Sprintf("%s %d", tools.Excerpt(b.Session, 40), b.Calls))
+	}
+	if more := len(sessions) - shown; more > 0 {
+		parts = append(parts, fmt.Sprintf("%d more", more))
+	}
+	return dash(strings.Join(parts, ", "))
 }
 
 // age returns how long ago a time was, in its largest unit.

@@ -19,3 +19,15 @@ func TestStatusNamesAMissingWorkerOnce(t *testing.T) {
 		t.Errorf("%d times in %s", n, out.String())
 	}
 }
+
+// A queue with a backlog shows whose calls are first.
+func TestStatusNamesTheFirstInLine(t *testing.T) {
+	first := []status.Backlog{{Session: "flood", Calls: 150}, {Session: "b", Calls: 30}, {Session: "c", Calls: 15}, {Session: "d", Calls: 5}}
+	var out bytes.Buffer
+	if err := printStatus(&out, status.Status{Queues: []status.Queue{{Name: "default", Waiting: 900, First: first}, {Name: "idle"}}}); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "flood 150, b 30, c 15, 1 more") {
+		t.Errorf("%s", out.String())
+	}
+}
