@@ -72,15 +72,9 @@ func (c Config) hasCredential() bool {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Server == "" {
-		c.Server = nats.DefaultURL
-	}
-	if c.Timeout <= 0 {
-		c.Timeout = 5 * time.Second
-	}
-	if c.Lease <= 0 {
-		c.Lease = 30 * time.Second
-	}
+	c.Server = cmp.Or(c.Server, nats.DefaultURL)
+	c.Timeout = cmp.Or(max(c.Timeout, 0), 5*time.Second)
+	c.Lease = cmp.Or(max(c.Lease, 0), 30*time.Second)
 	return c
 }
 

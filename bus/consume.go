@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -46,15 +47,9 @@ type ConsumeConfig struct {
 //	       |-- lease keeper, one for all messages
 //	       \-- trimmer, if the stream keeps acknowledged messages
 func (b *Bus) Consume(ctx context.Context, c Consumer, cfg ConsumeConfig, handler Handler) error {
-	if cfg.Slots <= 0 {
-		cfg.Slots = 64
-	}
-	if cfg.MaxAttempts <= 0 {
-		cfg.MaxAttempts = 5
-	}
-	if cfg.Grace <= 0 {
-		cfg.Grace = 20 * time.Second
-	}
+	cfg.Slots = cmp.Or(max(cfg.Slots, 0), 64)
+	cfg.MaxAttempts = cmp.Or(max(cfg.MaxAttempts, 0), 5)
+	cfg.Grace = cmp.Or(max(cfg.Grace, 0), 20*time.Second)
 	var cons jetstream.Consumer
 	err := untilAnswered(ctx, b, "cannot find or create the consumer "+c.Name, func() (err error) {
 		cons, err = b.Consumer(ctx, c)

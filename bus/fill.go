@@ -113,30 +113,16 @@ func ReadFills(ctx context.Context, b *Bus) ([]Fill, error) {
 	return all, nil
 }
 
-// streamOf returns the stream that captures a subject.
+// streamOf returns the stream that captures a subject. The first token after the prefix, which
+// belongs to one stream, and the number of tokens decide.
 func (s Subjects) streamOf(subject string) (stream string, ok bool) {
+	tokens := s.Split(subject)
 	for _, config := range s.Streams(Config{}) {
 		for _, filter := range config.Subjects {
-			if matches(filter, subject) {
+			if want := s.Split(filter); len(want) == len(tokens) && want[0] == tokens[0] {
 				return config.Name[len(s.StreamName("")):], true
 			}
 		}
 	}
 	return "", false
-}
-
-// matches reports whether a subject matches a filter with wildcards.
-func matches(filter, subject string) bool {
-	want, have := strings.Split(filter, "."), strings.Split(subject, ".")
-	for i, token := range want {
-		switch {
-		case i >= len(have):
-			return false
-		case token == ">":
-			return true
-		case token != "*" && token != have[i]:
-			return false
-		}
-	}
-	return len(want) == len(have)
 }

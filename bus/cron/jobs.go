@@ -121,7 +121,7 @@ func (js *Jobs) add(ctx context.Context, by Caller, j Job) (Entry, error) {
 			return Entry{}, ErrTooMany
 		}
 	}
-	if err := js.replace(ctx, s, 0); errors.Is(err, ErrChanged) {
+	if err := schedule.New(js.bus).Update(ctx, s, 0); errors.Is(err, bus.ErrConflict) {
 		return Entry{}, ErrExists
 	} else if err != nil {
 		return Entry{}, err
@@ -197,7 +197,7 @@ const maxTries = 10
 // is Unchanged.
 func (js *Jobs) Update(ctx context.Context, by Caller, name string, change func(*Job) error) (Entry, error) {
 	var before Entry
-	err := js.retry(func() error {
+	err := retry(func() error {
 		e, err := js.get(ctx, by, name)
 		if err != nil {
 			return err
@@ -230,16 +230,12 @@ func (js *Jobs) Disable(ctx context.Context, by Caller, name string) (Entry, err
 
 // Remove removes a job and its waiting tick; a run that has started continues.
 func (js *Jobs) Remove(ctx context.Context, by Caller, name string) error {
-	err := js.retry(func() error {
+	err := retry(func() error {
 		e, err := js.get(ctx, by, name)
 		if err != nil {
 			return err
 		}
-		err = schedule.New(js.bus).DeleteRevision(ctx, bus.Cron, e.stored, e.revision)
-		if errors.Is(err, bus.ErrConflict) {
-			return ErrChanged
-		}
-		return err
+		return schedule.New(js.bus).DeleteRevision(ctx, bus.Cron, e.stored, e.revision)
 	})
 	if err != nil {
 		return fmt.Errorf("remove job %q: %w", tools.Excerpt(name, 80), err)
@@ -247,14 +243,14 @@ func (js *Jobs) Remove(ctx context.Context, by Caller, name string) error {
 	return nil
 }
 
-func (js *Jobs) retry(try func() error) error {
-	var err error
+// retry calls try again while another caller changes the job at the same time.
+func retry(try func() error) error {
 	for range maxTries {
-		if err = try(); !errors.Is(err, ErrChanged) {
+		if err := try(); !errors.Is(err, bus.ErrConflict) {
 			return err
 		}
 	}
-	return err
+	return ErrChanged
 }
 
 // get returns a job without its last run. For operators, the name may be that of the
@@ -356,18 +352,10 @@ func (js *Jobs) replaceChanged(ctx context.Context, old Entry, j Job) error {
 	if before, err := old.schedule(); err == nil && !old.Ended && sameSchedule(before, after) {
 		return nil
 	}
-	return js.replace(ctx, after, old.revision)
+	return schedule.New(js.bus).Update(ctx, after, old.revision)
 }
 
 func sameSchedule(a, b schedule.Schedule) bool {
 	return a.Every == b.Every && a.Cron == b.Cron && a.TimeZone == b.TimeZone && a.At.Equal(b.At) &&
 		a.Disabled == b.Disabled && string(a.Body) == string(b.Body)
-}
-
-func (js *Jobs) replace(ctx context.Context, s schedule.Schedule, revision uint64) error {
-	err := schedule.New(js.bus).Update(ctx, s, revision)
-	if errors.Is(err, bus.ErrConflict) {
-		return ErrChanged
-	}
-	return err
 }

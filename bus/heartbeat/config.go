@@ -1,6 +1,7 @@
 package heartbeat
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -66,24 +67,11 @@ func (c Config) Validate() error {
 
 // withDefaults returns c with its defaults, or an error if c is not valid.
 func (c Config) withDefaults() (Config, error) {
-	if c.Name == "" {
-		c.Name = "main"
-	}
-	if c.Every == 0 {
-		c.Every = DefaultEvery
-	}
-	if c.Channel == "" {
-		c.Channel = tools.LastChannel
-	}
-	if c.Timeout <= 0 {
-		c.Timeout = DefaultTimeout
-	}
-	if c.LogBytes <= 0 {
-		c.LogBytes = DefaultLogBytes
-	}
-	if c.Poll <= 0 {
-		c.Poll = 5 * time.Second
-	}
+	c.Name, c.Channel = cmp.Or(c.Name, "main"), cmp.Or(c.Channel, tools.LastChannel)
+	c.Every = cmp.Or(c.Every, DefaultEvery)
+	c.Timeout = cmp.Or(max(c.Timeout, 0), DefaultTimeout)
+	c.LogBytes = cmp.Or(max(c.LogBytes, 0), DefaultLogBytes)
+	c.Poll = cmp.Or(max(c.Poll, 0), 5*time.Second)
 	if len(c.Args) == 0 {
 		c.Args = json.RawMessage("{}")
 	}

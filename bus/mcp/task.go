@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -145,10 +146,7 @@ func (c *client) getTask(ctx context.Context, id string, links bool) (*taskField
 		created = time.Now()
 	}
 	fields := fieldsOf(token, "working", created, time.Now())
-	fields.StatusMessage = t.Progress.Message
-	if fields.StatusMessage == "" {
-		fields.StatusMessage = string(t.State)
-	}
+	fields.StatusMessage = cmp.Or(t.Progress.Message, string(t.State))
 	if p := t.Progress; p.Total > 0 {
 		fields.StatusMessage += fmt.Sprintf(" (%.0f%%)", 100*p.Done/p.Total)
 	}

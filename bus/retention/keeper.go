@@ -1,6 +1,7 @@
 package retention
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,12 +88,8 @@ type seen struct {
 
 // New returns a Keeper. Run runs it.
 func New(b *bus.Bus, cfg Config) *Keeper {
-	if cfg.MinAge <= 0 {
-		cfg.MinAge = DefaultMinAge
-	}
-	if cfg.SessionsTTL <= 0 {
-		cfg.SessionsTTL = DefaultSessionsTTL
-	}
+	cfg.MinAge = cmp.Or(max(cfg.MinAge, 0), DefaultMinAge)
+	cfg.SessionsTTL = cmp.Or(max(cfg.SessionsTTL, 0), DefaultSessionsTTL)
 	k := &Keeper{bus: b, api: jsapi.New(b.JetStream()), cfg: cfg, id: nuid.Next(), last: map[string]seen{}}
 	k.warn = cfg.Log.Sample(&zerolog.BurstSampler{Burst: 1, Period: warnInterval})
 	k.warnYoung = cfg.Log.Sample(&zerolog.BurstSampler{Burst: 1, Period: warnInterval})

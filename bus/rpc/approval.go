@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -76,10 +77,7 @@ func (s *Service) approval(ctx context.Context, req micro.Request) (any, error) 
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "the request names no call; give its id")
 	}
 	k := tools.CallKey{Session: session, ID: tools.TokenOf(in.ID)}
-	answer := task.Answer{Approve: function == "yes", By: in.By, Reason: in.Reason}
-	if answer.By == "" {
-		answer.By = "a client"
-	}
+	answer := task.Answer{Approve: function == "yes", By: cmp.Or(in.By, "a client"), Reason: in.Reason}
 	answer, err := task.AnswerApproval(ctx, s.bus, k, answer)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,9 +66,7 @@ type ServiceConfig struct {
 
 // NewService returns a service that is not running yet.
 func NewService(b *bus.Bus, reader *offload.Reader, cfg ServiceConfig) *Service {
-	if cfg.Version == "" {
-		cfg.Version = "0.0.0"
-	}
+	cfg.Version = cmp.Or(cfg.Version, "0.0.0")
 	if cfg.OnReady == nil {
 		cfg.OnReady = func() {}
 	}

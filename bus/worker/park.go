@@ -2,6 +2,7 @@ package worker
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -169,9 +170,6 @@ type Approvals struct {
 	Ask func(ctx context.Context, approval task.Approval) error
 }
 
-// defaultApprovalTimeout is the default of Approvals.Timeout.
-const defaultApprovalTimeout = 24 * time.Hour
-
 // approve returns ended false if the call may run. If a person must answer first, it parks
 // the call. If the answer is no, it publishes an error result.
 func (w *Worker) approve(ctx context.Context, a *attempt) (ended bool, err error) {
@@ -224,10 +222,7 @@ func (w *Worker) approve(ctx context.Context, a *attempt) (ended bool, err error
 // askAndPark asks for an approval and parks the call until the deadline of the answer. The
 // question has the arguments shown, or those of the call if shown is nil.
 func (w *Worker) askAndPark(ctx context.Context, a *attempt, shown json.RawMessage) error {
-	timeout := w.cfg.Approvals.Timeout
-	if timeout <= 0 {
-		timeout = defaultApprovalTimeout
-	}
+	timeout := cmp.Or(max(w.cfg.Approvals.Timeout, 0), 24*time.Hour)
 	p := task.Parked{State: task.InputRequired, Reason: "waiting for an approval", Until: time.Now().Add(timeout), Shown: shown}
 	err := w.park(ctx, a, p)
 	if errors.Is(err, bus.ErrTooLarge) {

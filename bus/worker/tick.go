@@ -39,10 +39,7 @@ func (w *Worker) handleTick(ctx context.Context, d *bus.Delivery) error {
 		return bus.Reject(bus.CodeUndecodable, err)
 	}
 	kind, name, call := tokens[1], tokens[2], body.Call
-	queue := body.Queue
-	if queue == "" {
-		queue = bus.DefaultQueue
-	}
+	queue := cmp.Or(body.Queue, bus.DefaultQueue)
 	if !tools.IsToken(queue) {
 		return bus.Reject(bus.CodeUndecodable, fmt.Errorf("queue %.80q is not of the form %s", queue, tools.TokenForm))
 	}
@@ -50,12 +47,7 @@ func (w *Worker) handleTick(ctx context.Context, d *bus.Delivery) error {
 
 	var due time.Time
 	call.ID, due = schedule.CallID(d, kind, cmp.Or(body.Name, name))
-	if call.Session == "" {
-		call.Session = kind + "-" + name
-	}
-	if call.Action == "" {
-		call.Action = kind
-	}
+	call.Session, call.Action = cmp.Or(call.Session, kind+"-"+name), cmp.Or(call.Action, kind)
 
 	// Each tick runs once. The server publishes the last ticks again after a kill,
 	// and after the clock was set back by hours. The calls stream may have removed the

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -102,24 +103,14 @@ type Worker struct {
 
 // New returns a worker that is not running yet.
 func New(b *bus.Bus, registry *tools.Registry, offloader Offloader, cfg Config) *Worker {
-	if cfg.Name == "" {
-		cfg.Name = defaultName()
-	}
+	cfg.Name = cmp.Or(cfg.Name, defaultName())
 	if len(cfg.Queues) == 0 {
 		cfg.Queues = []string{bus.DefaultQueue}
 	}
-	if cfg.Slots <= 0 {
-		cfg.Slots = defaultSlots
-	}
-	if cfg.MaxAttempts <= 0 {
-		cfg.MaxAttempts = 5
-	}
-	if cfg.AskTimeout <= 0 {
-		cfg.AskTimeout = task.AskTimeout
-	}
-	if cfg.ClaimTimeout <= 0 {
-		cfg.ClaimTimeout = b.Config().Lease
-	}
+	cfg.Slots = cmp.Or(max(cfg.Slots, 0), 64)
+	cfg.MaxAttempts = cmp.Or(max(cfg.MaxAttempts, 0), 5)
+	cfg.AskTimeout = cmp.Or(max(cfg.AskTimeout, 0), task.AskTimeout)
+	cfg.ClaimTimeout = cmp.Or(max(cfg.ClaimTimeout, 0), b.Config().Lease)
 	if cfg.OnStep == nil {
 		cfg.OnStep = func(Step) {}
 	}
@@ -133,9 +124,6 @@ func New(b *bus.Bus, registry *tools.Registry, offloader Offloader, cfg Config) 
 	})
 	return w
 }
-
-// defaultSlots is the default of Config.Slots.
-const defaultSlots = 64
 
 func defaultName() string {
 	host, err := os.Hostname()
