@@ -17,6 +17,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/synadia-io/orbit.go/natscontext"
 
+	"github.com/stevedore-bus/stevedore/bus/internal/nkey"
 	"github.com/stevedore-bus/stevedore/bus/internal/publisher"
 	"github.com/stevedore-bus/stevedore/bus/jsapi"
 )
@@ -40,7 +41,7 @@ type Bus struct {
 	api    jsapi.API
 	out    *publisher.Publisher
 	closed chan struct{}
-	key    *rotatingKey // nil without Config.NKey
+	key    *nkey.Key // nil without Config.NKey
 
 	handles sync.Map // by name: jetstream.Stream or jetstream.KeyValue
 	space   *Space
@@ -100,7 +101,7 @@ func dial(b *Bus) (*nats.Conn, error) {
 		return nil, fmt.Errorf("%w: no NATS server answers at %s: %w", ErrUnreachable, redactURLs(b.cfg.Server), withoutURL(err))
 	}
 	if b.key != nil {
-		b.key.conn.Store(nc)
+		b.key.Connected(nc)
 	}
 	return nc, nil
 }
@@ -148,8 +149,8 @@ func options(b *Bus) ([]nats.Option, error) {
 		opts = append(opts, nats.UserCredentials(c.Creds))
 	}
 	if c.NKey != "" {
-		b.key = &rotatingKey{file: c.NKey}
-		key, err := b.key.options()
+		b.key = nkey.New(c.NKey)
+		key, err := b.key.Options()
 		if err != nil {
 			return nil, err
 		}

@@ -10,6 +10,9 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/bus/internal/fair"
+	"github.com/stevedore-bus/stevedore/bus/internal/pull"
 )
 
 // ConsumeConfig limits what a consumer takes. The zero value works.
@@ -72,7 +75,7 @@ func (b *Bus) Consume(ctx context.Context, c Consumer, cfg ConsumeConfig, handle
 
 	k := &consumption{
 		bus: b, consumer: c, cfg: cfg, handler: handler, work: work,
-		slots:   newSlots(cfg.Slots),
+		slots:   fair.NewSlots(cfg.Slots),
 		leases:  newLeases(b.nc, cons.CachedInfo().Config.AckWait/3),
 		trimmer: newTrimmer(b, c),
 		idle:    make(chan *nats.Msg),
@@ -121,7 +124,7 @@ type consumption struct {
 	cfg      ConsumeConfig
 	handler  Handler
 	work     context.Context // of the handlers; ends with the grace period
-	slots    *slots
+	slots    *fair.Slots
 	leases   *leases
 	trimmer  *trimmer
 	turns    *turns         // or nil
@@ -138,20 +141,20 @@ const idleTimeout = 10 * time.Second
 func (k *consumption) pull(ctx context.Context) {
 	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
 		backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
-	p := newPuller(k.bus.nc, k.bus.api, k.bus.StreamName(k.consumer.Stream), k.consumer.Name)
-	defer p.close()
+	p := pull.New(k.bus.nc, k.bus.api, k.bus.StreamName(k.consumer.Stream), k.consumer.Name)
+	defer p.Close()
 	idleEnded := time.Now()
 	for ctx.Err() == nil {
 		if time.Since(idleEnded) >= idleTimeout {
 			k.endIdle()
 			idleEnded = time.Now()
 		}
-		n := k.slots.awaitFree(ctx)
+		n := k.slots.AwaitFree(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		received, err := p.pull(ctx, n, func(msg *nats.Msg) { k.dispatch(ctx, msg) })
-		k.slots.endPull()
+		received, err := p.Pull(ctx, n, func(msg *nats.Msg) { k.dispatch(ctx, msg) })
+		k.slots.EndPull()
 		if received > 0 {
 			policy.Reset()
 		}
@@ -174,7 +177,7 @@ func (k *consumption) dispatch(ctx context.Context, msg *nats.Msg) {
 		k.running.Go(func() { k.requeueUnstarted(msg) })
 		return
 	}
-	k.slots.take()
+	k.slots.Take()
 	select {
 	case k.idle <- msg:
 	default:

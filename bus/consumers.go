@@ -39,24 +39,6 @@ func (b *Bus) ConsumerInfo(ctx context.Context, c Consumer) (info *jetstream.Con
 	return cons.CachedInfo(), true, nil
 }
 
-// Progress is how far a durable consumer is, in sequences of its stream.
-type Progress struct {
-	// Delivered is the last message that was delivered.
-	Delivered uint64
-	// Settled is the last message of those without an unsettled one before.
-	Settled uint64
-}
-
-// ReadProgress returns the progress of a consumer. It is zero if no process has
-// consumed yet.
-func ReadProgress(ctx context.Context, b *Bus, c Consumer) (Progress, error) {
-	info, ok, err := b.ConsumerInfo(ctx, c)
-	if !ok || err != nil {
-		return Progress{}, err
-	}
-	return Progress{Delivered: info.Delivered.Stream, Settled: info.AckFloor.Stream}, nil
-}
-
 // Consumer returns the durable consumer, and creates it if it does not exist. It
 // updates one that an earlier version created with another MaxPending or Lease. A
 // process without the permission to do that works with the consumer as it is.

@@ -27,7 +27,7 @@ func (k *consumption) requeueUnstarted(msg *nats.Msg) {
 func (k *consumption) handle(msg *nats.Msg) (detached bool) {
 	d, err := newDelivery(k.bus.nc, k.bus.out, msg)
 	if err != nil {
-		k.slots.release()
+		k.slots.Release()
 		k.bus.log.Error().Err(err).Msg("not a JetStream message")
 		return false
 	}
@@ -38,9 +38,13 @@ func (k *consumption) handle(msg *nats.Msg) (detached bool) {
 
 // handleDelivery is handle for a delivery that has a slot.
 func (k *consumption) handleDelivery(d *Delivery) (detached bool) {
-	d.detach = k.slots.release
+	d.detach = k.slots.Release
 	defer k.turns.begin(d)()
-	retry, err := k.shouldRetry(d)
+	var retry bool
+	var err error
+	if d.Attempt >= k.cfg.MaxAttempts && k.cfg.ShouldRetry != nil { // it would become a dead letter
+		retry, err = k.cfg.ShouldRetry(k.work, d)
+	}
 	d.Final = d.Attempt >= k.cfg.MaxAttempts && !retry && err == nil
 	switch {
 	case err != nil:
@@ -53,14 +57,6 @@ func (k *consumption) handleDelivery(d *Delivery) (detached bool) {
 	k.settle(d, err)
 	d.ReleaseSlot()
 	return detached
-}
-
-// shouldRetry calls ShouldRetry for a message that would become a dead letter.
-func (k *consumption) shouldRetry(d *Delivery) (bool, error) {
-	if d.Attempt < k.cfg.MaxAttempts || k.cfg.ShouldRetry == nil {
-		return false, nil
-	}
-	return k.cfg.ShouldRetry(k.work, d)
 }
 
 func times(n int) string {

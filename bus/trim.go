@@ -32,6 +32,8 @@ const (
 	maxBytesBehind = 1 << 20
 	// spaceLacks is for how long after a refused publish space is lacking.
 	spaceLacks = 10 * time.Second
+	// lastTimeout limits the round after the end.
+	lastTimeout = time.Second
 	// deletesAtOnce is how many messages are deleted at once.
 	deletesAtOnce = 32
 )
@@ -102,7 +104,7 @@ func (t *trimmer) run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTimeout)
 			defer cancel()
 			if t.forget(0) > 0 && !t.bus.nc.IsClosed() {
 				_, _ = t.round(last, purged) // another process does it otherwise

@@ -11,6 +11,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 
+	"github.com/stevedore-bus/stevedore/bus/internal/fair"
+	"github.com/stevedore-bus/stevedore/bus/internal/pull"
 	"github.com/stevedore-bus/stevedore/bus/jsapi"
 )
 
@@ -25,7 +27,7 @@ import (
 // to which the consumer delivers it knows.
 type turns struct {
 	k      *consumption
-	shares *shares
+	shares *fair.Shares
 
 	// Of the consumer's last delivery to this process: its number, and how many messages waited.
 	delivered, pending atomic.Uint64
@@ -50,7 +52,7 @@ const (
 )
 
 func newTurns(k *consumption) *turns {
-	return &turns{k: k, shares: newShares(), backlog: make(chan struct{}, 1), arrived: make(chan struct{}, 1)}
+	return &turns{k: k, shares: fair.NewShares(), backlog: make(chan struct{}, 1), arrived: make(chan struct{}, 1)}
 }
 
 // signal puts an element into a channel for one, unless it has it.
@@ -67,7 +69,7 @@ func (t *turns) begin(d *Delivery) (end func()) {
 		return func() {}
 	}
 	if !d.Ahead {
-		t.shares.advance(d.Sequence)
+		t.shares.Advance(d.Sequence)
 		t.delivered.Store(d.number)
 		t.pending.Store(d.pending)
 		if d.pending > 0 && t.measuring.CompareAndSwap(false, true) {
@@ -75,8 +77,8 @@ func (t *turns) begin(d *Delivery) (end func()) {
 		}
 	}
 	session := t.session(d.Subject)
-	t.shares.begin(session)
-	return func() { t.shares.end(session) }
+	t.shares.Begin(session)
+	return func() { t.shares.End(session) }
 }
 
 // measure reports a backlog if more messages wait than the consumer delivers in maxWait.
@@ -126,7 +128,7 @@ func (t *turns) lead(ctx context.Context) error {
 	err := WithChangeTimeout(ctx, func(ctx context.Context) error {
 		_, err := b.js.CreateConsumer(ctx, stream, jetstream.ConsumerConfig{
 			Name: name, FilterSubjects: c.Filter, HeadersOnly: true, AckPolicy: jetstream.AckNonePolicy,
-			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: t.shares.delivered() + 1,
+			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: t.shares.Delivered() + 1,
 			InactiveThreshold: leadTimeout, MemoryStorage: true, Replicas: 1, Metadata: map[string]string{"leader": nuid.Next()},
 		})
 		return err
@@ -135,19 +137,19 @@ func (t *turns) lead(ctx context.Context) error {
 		return err
 	}
 	b.log.Info().Str("consumer", c.Name).Uint64("waiting", t.pending.Load()).Msg("the queue has a backlog; sessions take turns")
-	t.shares.lead(true)
+	t.shares.Lead(true)
 	defer t.stopLeading(ctx, stream, name)
 	ctx, cancel := context.WithCancel(ctx)
 	var reading sync.WaitGroup
 	defer reading.Wait()
 	defer cancel()
-	reading.Go(func() { defer cancel(); t.read(ctx, newPuller(b.nc, b.api, stream, name)) })
+	reading.Go(func() { defer cancel(); t.read(ctx, pull.New(b.nc, b.api, stream, name)) })
 	return t.give(ctx)
 }
 
 func (t *turns) stopLeading(ctx context.Context, stream, consumer string) {
-	t.k.slots.keep(0)
-	t.shares.lead(false)
+	t.k.slots.Keep(0)
+	t.shares.Lead(false)
 	select {
 	case <-t.backlog: // the one that has ended
 	default:
@@ -158,18 +160,18 @@ func (t *turns) stopLeading(ctx context.Context, stream, consumer string) {
 }
 
 // read notes the messages that wait, until ctx or the consumer ends.
-func (t *turns) read(ctx context.Context, p *puller) {
-	defer p.close()
+func (t *turns) read(ctx context.Context, p *pull.Puller) {
+	defer p.Close()
 	for ctx.Err() == nil {
-		_, err := p.pull(ctx, maxPull, func(msg *nats.Msg) {
-			if meta, err := msg.Metadata(); err == nil && t.shares.add(t.session(msg.Subject), meta.Sequence.Stream) {
+		_, err := p.Pull(ctx, pull.Max, func(msg *nats.Msg) {
+			if meta, err := msg.Metadata(); err == nil && t.shares.Add(t.session(msg.Subject), meta.Sequence.Stream) {
 				signal(t.arrived)
 			}
 		})
 		if err != nil {
 			return
 		}
-		for t.shares.isFull() {
+		for t.shares.IsFull() {
 			select {
 			case <-ctx.Done():
 				return
@@ -184,13 +186,13 @@ func (t *turns) give(ctx context.Context) error {
 	compare, progress := time.NewTicker(turnInterval), time.NewTicker(leadInterval)
 	defer compare.Stop()
 	defer progress.Stop()
-	t.shares.compare()
+	t.shares.Compare()
 	for delivered := t.delivered.Load(); ; {
-		for t.shares.hasTurn() && t.k.slots.takeFirst(ctx) {
-			if session, sequence, ok := t.shares.take(); ok {
+		for t.shares.HasTurn() && t.k.slots.TakeFirst(ctx) {
+			if session, sequence, ok := t.shares.Take(); ok {
 				t.k.running.Go(func() { t.handle(session, sequence) })
 			} else {
-				t.k.slots.release()
+				t.k.slots.Release()
 			}
 		}
 		select {
@@ -199,10 +201,10 @@ func (t *turns) give(ctx context.Context) error {
 		case <-t.arrived:
 		case <-compare.C:
 			kept := 0 // a short call need not wait for the end of a long one
-			if t.shares.compare() {
+			if t.shares.Compare() {
 				kept = t.k.cfg.Slots / keptSlots
 			}
-			t.k.slots.keep(kept)
+			t.k.slots.Keep(kept)
 		case <-progress.C:
 			info, err := t.look(ctx)
 			if err != nil {
@@ -212,7 +214,7 @@ func (t *turns) give(ctx context.Context) error {
 				return nil
 			}
 			delivered = info.Delivered.Consumer
-			t.shares.decay()
+			t.shares.Decay()
 		}
 	}
 }
@@ -226,7 +228,7 @@ func (t *turns) look(ctx context.Context) (*jetstream.ConsumerInfo, error) {
 		err = jetstream.ErrConsumerNotFound
 	}
 	if err == nil {
-		t.shares.advance(info.Delivered.Stream)
+		t.shares.Advance(info.Delivered.Stream)
 	}
 	return info, err
 }
@@ -239,12 +241,12 @@ func (t *turns) handle(session string, sequence uint64) {
 		t.k.handleDelivery(d)
 		return
 	case errors.Is(err, errNotTaken):
-		t.shares.leave(session, sequence)
+		t.shares.Leave(session, sequence)
 	case err != nil:
 		t.k.bus.log.Warn().Err(err).Uint64("sequence", sequence).Msg("a call waits for its place in the queue")
-		t.shares.leave(session, sequence)
+		t.shares.Leave(session, sequence)
 	}
-	t.k.slots.release()
+	t.k.slots.Release()
 }
 
 // errNotTaken means that another process has taken a message.

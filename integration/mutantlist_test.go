@@ -33,7 +33,7 @@ var mutants = []mutant{
 	// Turns.
 	{"a call that ran ahead runs again", "bus/worker/handle.go", "if !a.delivery.Ahead && w.records.WasAhead(", "if a.delivery.Ahead && w.records.WasAhead(", "bus/worker", "TestCallThatRunsAhead"},
 	{"sessions take no turns", "bus/worker/worker.go", "calls.ShouldRetry, calls.TakeAhead = w.shouldRetry, w.takeAhead", "calls.ShouldRetry = w.shouldRetry", "bus/worker", "TestSessionsTakeTurns"},
-	{"a turn takes a slot that is in use", "bus/slots.go", "s.wait(ctx, func() bool { return s.free > s.asked })", "s.wait(ctx, func() bool { return true })", "bus", "TestTurns"},
+	{"a turn takes a slot that is in use", "bus/internal/fair/slots.go", "s.wait(ctx, func() bool { return s.free > s.asked })", "s.wait(ctx, func() bool { return true })", "bus", "TestTurns"},
 
 	// Topology.
 	{"a second result is stored", "bus/topology.go", "results.MaxMsgsPerSubject, results.DiscardNewPerSubject = 1, true", "results.MaxMsgsPerSubject, results.DiscardNewPerSubject = 1, false", "bus", "TestFirstPublishWins"},

@@ -76,11 +76,11 @@ func unsettled(ctx context.Context, b *bus.Bus, session, id string) (calls []uns
 // unsettledReader selects the unsettled ones of the stored calls.
 type unsettledReader struct {
 	b        *bus.Bus
-	progress map[string]bus.Progress // of each queue
+	progress map[string]progress // of each queue
 }
 
 func newUnsettledReader(b *bus.Bus) *unsettledReader {
-	return &unsettledReader{b, map[string]bus.Progress{}}
+	return &unsettledReader{b, map[string]progress{}}
 }
 
 // take returns a stored call; ok is false if it is settled.
@@ -94,12 +94,25 @@ func (u *unsettledReader) take(ctx context.Context, m bus.Stored) (c unsettledCa
 	call.Tool, call.Args = subject.Tool, nil
 	p, known := u.progress[subject.Queue]
 	if !known {
-		if p, err = bus.ReadProgress(ctx, u.b, u.b.WorkerConsumer(subject.Queue)); err != nil {
-			p.Delivered = m.Sequence // perhaps delivered; the caller asks the workers
+		if p, err = readProgress(ctx, u.b, subject.Queue); err != nil {
+			p.delivered = m.Sequence // perhaps delivered; the caller asks the workers
 		}
 		u.progress[subject.Queue] = p
 	}
-	return unsettledCall{call: call, id: subject.ID, at: m.At, sequence: m.Sequence, delivered: m.Sequence <= p.Delivered}, m.Sequence > p.Settled
+	return unsettledCall{call: call, id: subject.ID, at: m.At, sequence: m.Sequence, delivered: m.Sequence <= p.delivered}, m.Sequence > p.settled
+}
+
+// progress is how far the consumer of a queue is, in sequences of the calls stream: the last
+// message that was delivered, and the last one of those without an unsettled one before.
+type progress struct{ delivered, settled uint64 }
+
+// readProgress returns the progress of a queue. It is zero if no worker has consumed yet.
+func readProgress(ctx context.Context, b *bus.Bus, queue string) (progress, error) {
+	info, ok, err := b.ConsumerInfo(ctx, b.WorkerConsumer(queue))
+	if !ok || err != nil {
+		return progress{}, err
+	}
+	return progress{info.Delivered.Stream, info.AckFloor.Stream}, nil
 }
 
 // WaitingCall is a call that the server has delivered to no worker.
@@ -112,11 +125,11 @@ type WaitingCall struct {
 // oldest first.
 func ListWaiting(ctx context.Context, b *bus.Bus, queue string, limit int) ([]WaitingCall, error) {
 	waiting := []WaitingCall{}
-	p, err := bus.ReadProgress(ctx, b, b.WorkerConsumer(queue))
+	p, err := readProgress(ctx, b, queue)
 	if err != nil {
 		return nil, err
 	}
-	for m, err := range b.Read(ctx, bus.Calls, bus.Query{Subject: b.Call(queue, "*", "*", "*"), From: p.Delivered + 1, Limit: limit}) {
+	for m, err := range b.Read(ctx, bus.Calls, bus.Query{Subject: b.Call(queue, "*", "*", "*"), From: p.delivered + 1, Limit: limit}) {
 		if err != nil {
 			return nil, err
 		}

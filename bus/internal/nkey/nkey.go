@@ -1,4 +1,5 @@
-package bus
+// Package nkey logs in to a server with a key in a file that may be replaced.
+package nkey
 
 import (
 	"errors"
@@ -11,17 +12,23 @@ import (
 	"github.com/nats-io/nkeys"
 )
 
-// rotatingKey logs in with the nkey that is in a file at each connect. The option of the
+// Key logs in with the nkey that is in a file at each connect. The option of the
 // client reads the file for each signature too, but it sends the public key of the first
 // connect, which the server compares.
-type rotatingKey struct {
+type Key struct {
 	file string
 	conn atomic.Pointer[nats.Conn]
 	sent atomic.Pointer[string] // the public key of the next connect
 }
 
-// options returns the options of a connection that logs in with the key.
-func (k *rotatingKey) options() ([]nats.Option, error) {
+// New returns the key of a file. It does not read the file.
+func New(file string) *Key { return &Key{file: file} }
+
+// Connected sets the connection whose reconnects use the key.
+func (k *Key) Connected(nc *nats.Conn) { k.conn.Store(nc) }
+
+// Options returns the options of a connection that logs in with the key.
+func (k *Key) Options() ([]nats.Option, error) {
 	public, _, err := k.read(nil)
 	if err != nil {
 		return nil, fmt.Errorf("nkey %q: %w", k.file, err)
@@ -35,7 +42,7 @@ func (k *rotatingKey) options() ([]nats.Option, error) {
 
 // refresh sets the public key of the next connect. The client calls it with its lock held,
 // so that nobody else uses the options.
-func (k *rotatingKey) refresh() {
+func (k *Key) refresh() {
 	nc := k.conn.Load()
 	if public, _, err := k.read(nil); err == nil && nc != nil {
 		nc.Opts.Nkey = public
@@ -45,7 +52,7 @@ func (k *rotatingKey) refresh() {
 
 // sign fails if the file has changed since refresh. Then the client tries again; two
 // wrong signatures would make it give up.
-func (k *rotatingKey) sign(nonce []byte) ([]byte, error) {
+func (k *Key) sign(nonce []byte) ([]byte, error) {
 	public, signature, err := k.read(nonce)
 	if err == nil && public != *k.sent.Load() {
 		err = errors.New("the key was just replaced")
@@ -54,7 +61,7 @@ func (k *rotatingKey) sign(nonce []byte) ([]byte, error) {
 }
 
 // read returns the public key of the file and the signature of the nonce.
-func (k *rotatingKey) read(nonce []byte) (public string, signature []byte, err error) {
+func (k *Key) read(nonce []byte) (public string, signature []byte, err error) {
 	seed, err := os.ReadFile(k.file)
 	if err != nil {
 		return "", nil, err

@@ -1,11 +1,13 @@
-package bus
+// Package fair shares the slots of a consumer among those who wait: Shares says whose turn it
+// is, Slots counts what is free.
+package fair
 
 import "sync"
 
-// shares says which session of a queue has its turn: the one that got least, if one got much
+// Shares says which session of a queue has its turn: the one that got least, if one got much
 // more. It knows the messages that wait, and those that this process handles. It is safe for
 // concurrent use.
-type shares struct {
+type Shares struct {
 	mu       sync.Mutex
 	position uint64              // the consumer has delivered the messages up to this sequence
 	running  map[string]int      // messages that are handled, by session
@@ -18,21 +20,22 @@ type shares struct {
 }
 
 const (
-	// maxWaitingAhead is how many messages shares remembers, of 8 bytes each.
+	// maxWaitingAhead is how many messages Shares remembers, of 8 bytes each.
 	maxWaitingAhead = 1 << 20
 	// dominant is the part of all shares that one session has at least, if sessions take turns:
 	// an eighth. Otherwise the order of the queue is fair, and turns would only cost time.
 	dominant = 8
 )
 
-func newShares() *shares {
-	s := &shares{running: map[string]int{}}
-	s.lead(false)
+// NewShares returns the shares of a process that does not give turns.
+func NewShares() *Shares {
+	s := &Shares{running: map[string]int{}}
+	s.Lead(false)
 	return s
 }
 
-// lead begins or ends the giving of turns.
-func (s *shares) lead(leading bool) {
+// Lead begins or ends the giving of turns.
+func (s *Shares) Lead(leading bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.leading, s.total, s.limit = leading, 0, 0
@@ -44,8 +47,8 @@ func (s *shares) lead(leading bool) {
 	}
 }
 
-// begin notes that a message of a session is handled, and end that it was.
-func (s *shares) begin(session string) {
+// Begin notes that a message of a session is handled. End follows it.
+func (s *Shares) Begin(session string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.running[session]++
@@ -54,7 +57,8 @@ func (s *shares) begin(session string) {
 	}
 }
 
-func (s *shares) end(session string) {
+// End notes that the handling of a message has ended.
+func (s *Shares) End(session string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.running[session]--; s.running[session] == 0 {
@@ -62,23 +66,23 @@ func (s *shares) end(session string) {
 	}
 }
 
-// advance notes that the consumer has delivered the messages up to a sequence.
-func (s *shares) advance(sequence uint64) {
+// Advance notes that the consumer has delivered the messages up to a sequence.
+func (s *Shares) Advance(sequence uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.position = max(s.position, sequence)
 }
 
-// delivered returns the sequence up to which the consumer has delivered the messages.
-func (s *shares) delivered() uint64 {
+// Delivered returns the sequence up to which the consumer has delivered the messages.
+func (s *Shares) Delivered() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.position
 }
 
-// add adds a message that waits, after those of its session before. It reports whether it is
+// Add adds a message that waits, after those of its session before. It reports whether it is
 // the first one.
-func (s *shares) add(session string, sequence uint64) (first bool) {
+func (s *Shares) Add(session string, sequence uint64) (first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waiting[session] = append(s.waiting[session], sequence)
@@ -86,14 +90,15 @@ func (s *shares) add(session string, sequence uint64) (first bool) {
 	return len(s.waiting[session]) == 1
 }
 
-func (s *shares) isFull() bool {
+// IsFull reports whether no more messages are remembered.
+func (s *Shares) IsFull() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.total >= maxWaitingAhead
 }
 
-// compare compares the shares of the sessions, and reports whether sessions take turns.
-func (s *shares) compare() bool {
+// Compare compares the shares of the sessions, and reports whether sessions take turns.
+func (s *Shares) Compare() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var largest, sum float64
@@ -106,10 +111,10 @@ func (s *shares) compare() bool {
 	return s.limit > 0
 }
 
-func (s *shares) of(session string) float64 { return s.recent[session] + float64(s.running[session]) }
+func (s *Shares) of(session string) float64 { return s.recent[session] + float64(s.running[session]) }
 
-// decay halves what began recently.
-func (s *shares) decay() {
+// Decay halves what began recently.
+func (s *Shares) Decay() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for session, n := range s.recent {
@@ -119,16 +124,16 @@ func (s *shares) decay() {
 	}
 }
 
-// hasTurn reports whether a session has its turn.
-func (s *shares) hasTurn() bool {
+// HasTurn reports whether a session has its turn.
+func (s *Shares) HasTurn() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, ok := s.next()
 	return ok
 }
 
-// take removes and returns the first message of the session whose turn it is.
-func (s *shares) take() (session string, sequence uint64, ok bool) {
+// Take removes and returns the first message of the session whose turn it is.
+func (s *Shares) Take() (session string, sequence uint64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if session, ok = s.next(); !ok {
@@ -139,15 +144,15 @@ func (s *shares) take() (session string, sequence uint64, ok bool) {
 	return session, sequence, true
 }
 
-// leave notes that a message that was taken waits for its place in the queue.
-func (s *shares) leave(session string, sequence uint64) {
+// Leave notes that a message that was taken waits for its place in the queue.
+func (s *Shares) Leave(session string, sequence uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.left[session] = max(s.left[session], sequence)
 }
 
 // next returns the session with the smallest share of those that wait. The caller holds the lock.
-func (s *shares) next() (chosen string, ok bool) {
+func (s *Shares) next() (chosen string, ok bool) {
 	if s.limit == 0 {
 		return "", false
 	}
@@ -162,7 +167,7 @@ func (s *shares) next() (chosen string, ok bool) {
 
 // waits forgets the messages of a session that the consumer has delivered, and reports whether
 // others may have a turn.
-func (s *shares) waits(session string) bool {
+func (s *Shares) waits(session string) bool {
 	n := 0
 	for _, sequence := range s.waiting[session] {
 		if sequence > s.position {
@@ -179,7 +184,7 @@ func (s *shares) waits(session string) bool {
 }
 
 // drop removes the first n messages of a session.
-func (s *shares) drop(session string, n int) {
+func (s *Shares) drop(session string, n int) {
 	s.total -= n
 	if s.waiting[session] = s.waiting[session][n:]; len(s.waiting[session]) == 0 {
 		delete(s.waiting, session)

@@ -1,31 +1,31 @@
-package bus
+package fair
 
 import "testing"
 
 // wantTake takes a message of a session; "" means that no session has its turn.
-func wantTake(t *testing.T, s *shares, session string, sequence uint64) {
+func wantTake(t *testing.T, s *Shares, session string, sequence uint64) {
 	t.Helper()
-	s.compare()
-	if got, n, ok := s.take(); got != session || n != sequence || ok != (session != "") {
+	s.Compare()
+	if got, n, ok := s.Take(); got != session || n != sequence || ok != (session != "") {
 		t.Fatalf("took message %d of %q, %t, want %d of %q", n, got, ok, sequence, session)
 	}
 }
 
 // handled notes n messages of a session that were handled.
-func handled(s *shares, session string, n int) {
+func handled(s *Shares, session string, n int) {
 	for range n {
-		s.begin(session)
-		s.end(session)
+		s.Begin(session)
+		s.End(session)
 	}
 }
 
 // floodAndCalm returns shares of a flood that got much, and of a calm session that waits.
-func floodAndCalm() *shares {
-	s := newShares()
-	s.lead(true)
+func floodAndCalm() *Shares {
+	s := NewShares()
+	s.Lead(true)
 	handled(s, "flood", 100)
 	for _, sequence := range []uint64{5, 7, 9} {
-		s.add("calm", sequence)
+		s.Add("calm", sequence)
 	}
 	return s
 }
@@ -34,30 +34,30 @@ func floodAndCalm() *shares {
 // what the largest got.
 func TestSharesTakeTheSmallest(t *testing.T) {
 	t.Parallel()
-	s := newShares()
-	s.begin("flood") // before this process leads
-	s.lead(true)
+	s := NewShares()
+	s.Begin("flood") // before this process leads
+	s.Lead(true)
 	handled(s, "flood", 9)
 	handled(s, "some", 1)
 	for i := range uint64(20) {
-		s.add("flood", 100+i)
+		s.Add("flood", 100+i)
 	}
 	for i := range uint64(9) {
-		if first := s.add("some", 200+i); first != (i == 0) {
+		if first := s.Add("some", 200+i); first != (i == 0) {
 			t.Errorf("message %d is the first one: %t", i, first)
 		}
 	}
-	s.add("none", 300)
+	s.Add("none", 300)
 	wantTake(t, s, "none", 300)
 	for i := range uint64(4) { // 1 + 4 is half of 9 + 1
 		wantTake(t, s, "some", 200+i)
-		s.begin("some")
-		s.end("some")
+		s.Begin("some")
+		s.End("some")
 	}
 	wantTake(t, s, "", 0)
 	handled(s, "flood", 2)
 	wantTake(t, s, "some", 204)
-	s.lead(false)
+	s.Lead(false)
 	wantTake(t, s, "", 0)
 }
 
@@ -65,8 +65,8 @@ func TestSharesTakeTheSmallest(t *testing.T) {
 func TestSharesForgetWhatWasDelivered(t *testing.T) {
 	t.Parallel()
 	s := floodAndCalm()
-	s.advance(7)
-	s.advance(3) // a late report
+	s.Advance(7)
+	s.Advance(3) // a late report
 	wantTake(t, s, "calm", 9)
 	wantTake(t, s, "", 0)
 	if s.total != 0 || len(s.waiting) != 0 {
@@ -79,27 +79,27 @@ func TestSharesKeepTheOrder(t *testing.T) {
 	t.Parallel()
 	s := floodAndCalm()
 	wantTake(t, s, "calm", 5)
-	s.leave("calm", 5)
+	s.Leave("calm", 5)
 	wantTake(t, s, "", 0)
-	s.advance(5)
+	s.Advance(5)
 	wantTake(t, s, "calm", 7)
 }
 
 // If no session stands out, the order of the queue is fair.
 func TestSharesOfManyEqualSessions(t *testing.T) {
 	t.Parallel()
-	s := newShares()
-	s.lead(true)
+	s := NewShares()
+	s.Lead(true)
 	sessions := []string{"a", "b", "c", "d", "e", "f", "g", "h", "i"}
 	for _, session := range sessions {
 		handled(s, session, 10)
 	}
-	s.add("new", 1)
+	s.Add("new", 1)
 	wantTake(t, s, "", 0)
 	handled(s, "a", 10)
 	wantTake(t, s, "new", 1)
 	for range 20 {
-		s.decay()
+		s.Decay()
 	}
 	if len(s.recent) != 0 {
 		t.Errorf("sessions that ended long ago are remembered: %v", s.recent)

@@ -1,4 +1,5 @@
-package bus
+// Package pull pulls messages of a consumer.
+package pull
 
 import (
 	"context"
@@ -14,22 +15,22 @@ import (
 )
 
 const (
-	pullExpiry    = 10 * time.Second
-	pullHeartbeat = 2 * time.Second
+	expiry            = 10 * time.Second
+	heartbeatInterval = 2 * time.Second
 	// drainTimeout limits the wait for messages on their way when a puller stops.
 	drainTimeout = time.Second
-	// maxPull limits the messages of one request.
-	maxPull = 1024
+	// Max limits the messages of one request.
+	Max = 1024
 )
 
-// errPullEnded means that the server or the connection ended a request early. The
+// errEnded means that the server or the connection ended a request early. The
 // consumer may not exist any more.
-var errPullEnded = errors.New("pull ended early")
+var errEnded = errors.New("pull ended early")
 
-// puller pulls messages of a consumer, with one request at a time. Fetch of nats.go
+// Puller pulls messages of a consumer, with one request at a time. Fetch of nats.go
 // loses the messages that arrive while its context ends: after each stop of a worker,
 // they would wait until their lease ends.
-type puller struct {
+type Puller struct {
 	nc          *nats.Conn
 	request     string // subject of the server's API
 	info        string // subject for the number of pending messages
@@ -41,8 +42,9 @@ type puller struct {
 	msgs   chan *nats.Msg
 }
 
-func newPuller(nc *nats.Conn, api jsapi.API, stream, consumer string) *puller {
-	return &puller{
+// New returns a puller that has not asked yet.
+func New(nc *nats.Conn, api jsapi.API, stream, consumer string) *Puller {
+	return &Puller{
 		nc:          nc,
 		request:     api.Subject("CONSUMER.MSG.NEXT." + stream + "." + consumer),
 		info:        api.Subject("CONSUMER.INFO." + stream + "." + consumer),
@@ -50,19 +52,19 @@ func newPuller(nc *nats.Conn, api jsapi.API, stream, consumer string) *puller {
 	}
 }
 
-// close releases the puller. Call it between requests.
-func (p *puller) close() {
+// Close releases the puller. Call it between requests.
+func (p *Puller) Close() {
 	p.nc.RemoveStatusListener(p.reconnected)
 	if p.sub != nil {
 		_ = p.sub.Unsubscribe() // fails only with the connection
 	}
 }
 
-// pull requests n messages (maxPull at most) and passes them to take. It returns when
-// all have arrived, when the server ends the request after pullExpiry, or when ctx ends; in
+// Pull requests n messages (Max at most) and passes them to take. It returns when
+// all have arrived, when the server ends the request after expiry, or when ctx ends; in
 // each case after all messages that the server sent were taken.
-func (p *puller) pull(ctx context.Context, n int, take func(*nats.Msg)) (received int, err error) {
-	n = min(n, maxPull)
+func (p *Puller) Pull(ctx context.Context, n int, take func(*nats.Msg)) (received int, err error) {
+	n = min(n, Max)
 	count := func(msg *nats.Msg) {
 		received++
 		take(msg)
@@ -71,12 +73,12 @@ func (p *puller) pull(ctx context.Context, n int, take func(*nats.Msg)) (receive
 		p.drain(count)
 		return received, err
 	}
-	heartbeat := time.NewTimer(2 * pullHeartbeat)
+	heartbeat := time.NewTimer(2 * heartbeatInterval)
 	defer heartbeat.Stop()
 	for received < n {
 		select {
 		case msg := <-p.msgs:
-			heartbeat.Reset(2 * pullHeartbeat)
+			heartbeat.Reset(2 * heartbeatInterval)
 			if !strings.HasPrefix(msg.Subject, p.inbox) {
 				count(msg)
 				continue
@@ -87,14 +89,14 @@ func (p *puller) pull(ctx context.Context, n int, take func(*nats.Msg)) (receive
 				return received, nil // no more messages for now
 			default:
 				p.drain(count)
-				return received, fmt.Errorf("%w: %s %s", errPullEnded, status, msg.Header.Get("Description"))
+				return received, fmt.Errorf("%w: %s %s", errEnded, status, msg.Header.Get("Description"))
 			}
 		case <-p.reconnected: // the server forgot the request
 			p.drain(count)
 			return received, nil
 		case <-heartbeat.C:
 			p.drain(count)
-			return received, fmt.Errorf("%w: the server sent no heartbeat", errPullEnded)
+			return received, fmt.Errorf("%w: the server sent no heartbeat", errEnded)
 		case <-ctx.Done():
 			p.finish(n-received, count)
 			return received, nil
@@ -105,7 +107,7 @@ func (p *puller) pull(ctx context.Context, n int, take func(*nats.Msg)) (receive
 
 // finish ends a request for left more messages. A message that the server sends to a
 // closed inbox counts as an attempt, so finish waits while messages are pending.
-func (p *puller) finish(left int, take func(*nats.Msg)) {
+func (p *Puller) finish(left int, take func(*nats.Msg)) {
 	for deadline := time.Now().Add(drainTimeout); left > 0 && time.Now().Before(deadline) && p.pending(); {
 		for wait := time.After(10 * time.Millisecond); wait != nil; {
 			select {
@@ -123,7 +125,7 @@ func (p *puller) finish(left int, take func(*nats.Msg)) {
 }
 
 // pending reports whether the consumer has messages that were not delivered yet.
-func (p *puller) pending() bool {
+func (p *Puller) pending() bool {
 	reply, err := p.nc.Request(p.info, nil, drainTimeout)
 	if err != nil {
 		return false
@@ -136,10 +138,10 @@ func (p *puller) pending() bool {
 
 // ask sends the request. Its status arrives on the inbox. Messages arrive under their
 // own subjects, so a client cannot forge a status.
-func (p *puller) ask(n int) error {
+func (p *Puller) ask(n int) error {
 	if p.sub == nil {
 		p.inbox = p.nc.NewInbox()
-		p.msgs = make(chan *nats.Msg, 2*maxPull)
+		p.msgs = make(chan *nats.Msg, 2*Max)
 		sub, err := p.nc.ChanSubscribe(p.inbox+".*", p.msgs)
 		if err != nil {
 			return err
@@ -147,17 +149,17 @@ func (p *puller) ask(n int) error {
 		p.sub = sub
 	}
 	p.serial++
-	body := fmt.Appendf(nil, `{"batch":%d,"expires":%d,"idle_heartbeat":%d}`, n, pullExpiry.Nanoseconds(), pullHeartbeat.Nanoseconds())
+	body := fmt.Appendf(nil, `{"batch":%d,"expires":%d,"idle_heartbeat":%d}`, n, expiry.Nanoseconds(), heartbeatInterval.Nanoseconds())
 	return p.nc.PublishRequest(p.request, p.reply(), body)
 }
 
 // reply is the subject for the status of the current request.
-func (p *puller) reply() string { return fmt.Sprintf("%s.%d", p.inbox, p.serial) }
+func (p *Puller) reply() string { return fmt.Sprintf("%s.%d", p.inbox, p.serial) }
 
 // drain ends the subscription, and so the request, and takes all messages that the
 // server sent until then. The next request has another inbox, which messages for the
 // old one do not reach.
-func (p *puller) drain(take func(*nats.Msg)) {
+func (p *Puller) drain(take func(*nats.Msg)) {
 	if p.sub == nil {
 		return
 	}

@@ -1,30 +1,31 @@
-package bus
+package fair
 
 import (
 	"context"
 	"sync"
 )
 
-// slots limits how many messages a consumer handles at once.
-type slots struct {
+// Slots limits how many messages a consumer handles at once.
+type Slots struct {
 	mu    sync.Mutex
 	free  int // negative if messages arrived for a request that had ended
 	asked int // free ones for which messages are on their way
-	first int // callers that wait in takeFirst
-	kept  int // free ones that only takeFirst takes
+	first int // callers that wait in TakeFirst
+	kept  int // free ones that only TakeFirst takes
 	freed *sync.Cond
 	waits int
 }
 
-func newSlots(size int) *slots {
-	s := &slots{free: size}
+// NewSlots returns so many free slots.
+func NewSlots(size int) *Slots {
+	s := &Slots{free: size}
 	s.freed = sync.NewCond(&s.mu)
 	return s
 }
 
-// awaitFree waits until a slot is free or ctx ends, and returns the number of free slots, for
-// which the caller then asks the server. endPull follows it.
-func (s *slots) awaitFree(ctx context.Context) int {
+// AwaitFree waits until a slot is free or ctx ends, and returns the number of free slots, for
+// which the caller then asks the server. EndPull follows it.
+func (s *Slots) AwaitFree(ctx context.Context) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.wait(ctx, func() bool { return s.free > s.kept && s.first == 0 })
@@ -32,8 +33,8 @@ func (s *slots) awaitFree(ctx context.Context) int {
 	return s.asked
 }
 
-// keep keeps n slots for takeFirst.
-func (s *slots) keep(n int) {
+// Keep keeps n slots for TakeFirst.
+func (s *Slots) Keep(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.kept != n {
@@ -42,16 +43,16 @@ func (s *slots) keep(n int) {
 	}
 }
 
-// endPull says that no more messages are on their way.
-func (s *slots) endPull() {
+// EndPull says that no more messages are on their way.
+func (s *Slots) EndPull() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked = 0
 	s.freed.Broadcast()
 }
 
-// takeFirst takes the next slot, before awaitFree returns. It reports false if ctx ended.
-func (s *slots) takeFirst(ctx context.Context) bool {
+// TakeFirst takes the next slot, before AwaitFree returns. It reports false if ctx ended.
+func (s *Slots) TakeFirst(ctx context.Context) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.first++
@@ -65,7 +66,7 @@ func (s *slots) takeFirst(ctx context.Context) bool {
 }
 
 // wait waits until ok returns true or ctx ends. The caller holds the lock.
-func (s *slots) wait(ctx context.Context, ok func() bool) {
+func (s *Slots) wait(ctx context.Context, ok func() bool) {
 	if ok() || ctx.Err() != nil {
 		return
 	}
@@ -81,14 +82,16 @@ func (s *slots) wait(ctx context.Context, ok func() bool) {
 	}
 }
 
-func (s *slots) take() {
+// Take takes a slot for a message that the caller asked the server for.
+func (s *Slots) Take() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.free--
 	s.asked = max(s.asked-1, 0)
 }
 
-func (s *slots) release() {
+// Release frees a slot.
+func (s *Slots) Release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.free++
