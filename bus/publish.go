@@ -170,7 +170,7 @@ func (p publication) once(ctx context.Context) (Ack, error) {
 	}
 	err := classify(rejection)
 	if errors.Is(err, ErrSubjectExists) {
-		err = p.checkRejection(ctx, rejection)
+		err = p.checkRejection(ctx)
 	}
 	if errors.Is(err, ErrFull) {
 		p.b.space.refuse(Refusal{p.Subject, err, time.Now()})
@@ -185,14 +185,14 @@ var errNotStored = errors.New("the server rejected the message because of anothe
 // checkRejection returns ErrSubjectExists if a message is stored on the subject. A
 // replicated stream also rejects a message if another one is in flight, which perhaps
 // no replica ever stores. Then checkRejection returns an error that is not final.
-func (p publication) checkRejection(ctx context.Context, rejection error) error {
-	rejected, ok := errors.AsType[*jsapi.RejectedError](rejection)
+func (p publication) checkRejection(ctx context.Context) error {
+	stream, ok := p.b.streamOf(p.Subject)
 	if !ok {
 		return ErrSubjectExists
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.b.cfg.Timeout)
 	defer cancel()
-	_, err := p.b.api.GetMessage(ctx, rejected.Stream, jsapi.Get{LastBySubject: p.Subject})
+	_, err := p.b.api.GetMessage(ctx, p.b.StreamName(stream), jsapi.Get{LastBySubject: p.Subject})
 	switch {
 	case err == nil:
 		return ErrSubjectExists

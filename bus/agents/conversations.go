@@ -99,16 +99,15 @@ func (c Conversations) Received(ctx context.Context, n channel.Notification) err
 	})
 }
 
-// LastChannels tells the notifier which channel a session used last.
+// LastChannels tells the notifier which channel a session used last: it is a
+// notify.LastChannels.
 type LastChannels struct{ Facts state.Store }
 
-// LastChannel implements notify.LastChannels.
 func (l LastChannels) LastChannel(ctx context.Context, session string) (channel, chat string, err error) {
 	c, err := state.LastChannel(ctx, l.Facts, session)
 	return c.Name, c.ChatID, err
 }
 
-// LastSession implements notify.LastChannels.
 func (l LastChannels) LastSession(ctx context.Context, channel, chat string) (string, error) {
 	return state.LastSession(ctx, l.Facts, state.Channel{Name: channel, ChatID: chat})
 }

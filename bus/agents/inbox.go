@@ -195,7 +195,6 @@ func (in *Inbox) answer(ctx context.Context, session string, m channel.Incoming)
 	return true, in.reply(ctx, session, m, text)
 }
 
-// Decide implements channel.Inbox.
 func (in *Inbox) Decide(ctx context.Context, d channel.Decision) (string, error) {
 	waiting, err := task.ListApprovals(ctx, in.bus, "*")
 	if err != nil {

@@ -13,7 +13,6 @@ import (
 // that wait for an approval.
 type Tasks struct{ Bus *bus.Bus }
 
-// List implements builtin.TaskList.
 func (b Tasks) List(ctx context.Context, session string) ([]builtin.Task, error) {
 	listing, err := task.List(ctx, b.Bus, session)
 	if err != nil {
@@ -30,7 +29,6 @@ func (b Tasks) List(ctx context.Context, session string) ([]builtin.Task, error)
 
 func isBackground(t task.Task) bool { return t.Async || t.State == task.InputRequired }
 
-// Get implements builtin.TaskList.
 func (b Tasks) Get(ctx context.Context, session, id string) (builtin.Task, error) {
 	t, err := task.Get(ctx, b.Bus, session, id)
 	if err != nil {

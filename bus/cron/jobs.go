@@ -59,10 +59,6 @@ func (c Caller) session() (string, error) {
 	return c.Token, nil
 }
 
-func (c Caller) owns(j Job) bool {
-	return c.Operator || tools.Call{Session: j.Session}.SessionToken() == c.token()
-}
-
 // mayOwn reports whether the job of a schedule may belong to the caller, by the name of the
 // schedule. Another program may store a job under a name without a session.
 func (c Caller) mayOwn(stored string) bool {
@@ -331,7 +327,7 @@ func (js *Jobs) findEnded(ctx context.Context, by Caller, name string) (Entry, e
 func entry(s schedule.Status, by Caller) (Entry, bool) {
 	j, err := decodeJob(s)
 	switch {
-	case err == nil && !by.owns(j), err != nil && !by.Operator:
+	case err == nil && !by.Operator && tools.Call{Session: j.Session}.SessionToken() != by.token(), err != nil && !by.Operator:
 		return Entry{}, false
 	case err != nil:
 		j = Job{Name: s.Name, stored: s.Name, Every: s.Every, Cron: s.Cron, TimeZone: s.TimeZone, At: s.At, Disabled: s.Disabled}

@@ -52,11 +52,6 @@ type Stored struct {
 	Letter
 }
 
-// isOf reports whether both letters have the same message.
-func (l Letter) isOf(o Letter) bool {
-	return l.Subject == o.Subject && l.Sequence == o.Sequence && l.ID == o.ID
-}
-
 // encode encodes the letter with body, in a form that fits into a message.
 func (l Letter) encode(ctx context.Context, b *bus.Bus, body []byte) (out []byte, err error) {
 	limit := int(b.Conn().MaxPayload()) - 1024 // for headers

@@ -52,9 +52,9 @@ func store(ctx context.Context, b *bus.Bus, stream string, d *bus.Delivery, code
 	}
 	ack, err := b.Publish(ctx, bus.Message{
 		Subject: b.Dead(letter.Kind, letter.Name), Body: body, Key: fmt.Sprintf("dead-%s-%d", stream, d.Sequence),
-		Same: func(body []byte) bool {
+		Same: func(body []byte) bool { // is it a letter of the same message?
 			var other Letter
-			return json.Unmarshal(body, &other) == nil && other.isOf(letter)
+			return json.Unmarshal(body, &other) == nil && other.Subject == letter.Subject && other.Sequence == letter.Sequence && other.ID == letter.ID
 		},
 	})
 	if err != nil || !ack.Duplicate {

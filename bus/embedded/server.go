@@ -228,7 +228,6 @@ func (s *Server) ClientConfig(cfg bus.Config) bus.Config {
 	return cfg
 }
 
-// InProcessConn implements nats.InProcessConnProvider.
 func (s *Server) InProcessConn() (net.Conn, error) {
 	s.mu.Lock()
 	ns := s.ns

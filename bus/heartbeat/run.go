@@ -65,19 +65,13 @@ type scheduler struct {
 // watch updates the schedule if HEARTBEAT.md changes.
 func (s *scheduler) watch(ctx context.Context) {
 	for {
-		if err := s.reconcile(ctx); err != nil && ctx.Err() == nil {
-			s.report(err)
+		if err := s.reconcile(ctx); err != nil && ctx.Err() == nil && err.Error() != s.lastError {
+			s.lastError = err.Error()
+			s.cfg.Log.Error().Err(err).Msg("cannot update the heartbeat's schedule; retrying")
 		}
 		if tools.Sleep(ctx, s.cfg.Poll) != nil {
 			return
 		}
-	}
-}
-
-func (s *scheduler) report(err error) {
-	if text := err.Error(); text != s.lastError {
-		s.lastError = text
-		s.cfg.Log.Error().Err(err).Msg("cannot update the heartbeat's schedule; retrying")
 	}
 }
 

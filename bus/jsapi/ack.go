@@ -15,15 +15,7 @@ type PubAck struct {
 	Duplicate bool // the stream had a message with the same Nats-Msg-Id
 }
 
-// RejectedError means that a stream rejected a message.
-type RejectedError struct {
-	Stream string // full name
-	*jetstream.APIError
-}
-
-func (e *RejectedError) Unwrap() error { return e.APIError }
-
-// ParsePubAck decodes the reply to a publish. A *RejectedError means that the stream
+// ParsePubAck decodes the reply to a publish. A *jetstream.APIError means that the stream
 // rejected the message, ErrNoStreamResponse that no stream has the subject,
 // ErrInvalidJSAck that the reply is not an acknowledgement.
 func ParsePubAck(msg *nats.Msg) (PubAck, error) {
@@ -43,7 +35,7 @@ func ParsePubAck(msg *nats.Msg) (PubAck, error) {
 	case err != nil, reply.Error == nil && reply.Stream == "":
 		return PubAck{}, jetstream.ErrInvalidJSAck
 	case reply.Error != nil:
-		return PubAck{}, &RejectedError{reply.Stream, reply.Error}
+		return PubAck{}, reply.Error
 	}
 	return PubAck{Sequence: reply.Sequence, Duplicate: reply.Duplicate}, nil
 }

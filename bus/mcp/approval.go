@@ -40,10 +40,6 @@ type inputRequired struct {
 	RequestState string `json:"requestState"`
 }
 
-func newInputRequired(call tools.Call, approvals []task.Approval) *inputRequired {
-	return &inputRequired{ResultType: "input_required", InputRequests: questions(approvals), RequestState: call.ID}
-}
-
 // questions returns the forms for approvals, by the keys of their calls.
 func questions(approvals []task.Approval) mcp.InputRequestMap {
 	forms := mcp.InputRequestMap{}

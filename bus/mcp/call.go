@@ -91,7 +91,7 @@ func (c *client) await(ctx context.Context, r *mcp.CallToolRequest, call tools.C
 		event, err = rpc.AwaitCompletion(wait, g.bus, call)
 	}
 	if approvals, ok := errors.AsType[approvalNeeded](context.Cause(wait)); ok && errors.Is(err, rpc.ErrPending) && ctx.Err() == nil {
-		return newInputRequired(call, approvals), nil
+		return &inputRequired{ResultType: "input_required", InputRequests: questions(approvals), RequestState: call.ID}, nil
 	}
 	dead, isDead := errors.AsType[*rpc.DeadLetterError](err)
 	if tasks && err != nil && !isDead && !errors.Is(err, rpc.ErrPending) && wait.Err() != nil && ctx.Err() == nil {

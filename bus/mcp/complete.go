@@ -18,7 +18,6 @@ type complete struct {
 	earlier bool
 }
 
-// MarshalJSON implements json.Marshaler.
 func (c *complete) MarshalJSON() ([]byte, error) {
 	data, err := json.Marshal(c.result)
 	o := wire.ObjectOf(data)

@@ -153,7 +153,7 @@ func (g *Gateway) newServer(session string) (*server, error) {
 			case *mcp.ListResourcesRequest:
 				res, err = conn.list(ctx)
 			case *mcp.ListResourceTemplatesRequest:
-				res = conn.templates()
+				res = &mcp.ListResourceTemplatesResult{Cacheable: private, ResourceTemplates: []*mcp.ResourceTemplate{artifacts.Template}}
 			case *mcp.ListToolsRequest:
 				res, err = next(ctx, method, req)
 			default:

@@ -86,8 +86,3 @@ func (c *client) list(ctx context.Context) (mcp.Result, error) {
 	}
 	return res, nil
 }
-
-// templates answers resources/templates/list.
-func (c *client) templates() mcp.Result {
-	return &mcp.ListResourceTemplatesResult{Cacheable: private, ResourceTemplates: []*mcp.ResourceTemplate{artifacts.Template}}
-}

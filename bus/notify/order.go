@@ -85,7 +85,9 @@ func (o *order) wait(ctx context.Context, stop <-chan struct{}, chat string, seq
 	}
 	verdict := t.wait(ctx, stop)
 	if verdict != nil {
-		t.release()
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		t.free() // it stays in its queue
 		return nil, verdict
 	}
 	return t, nil
@@ -265,13 +267,7 @@ func (o *order) before(t *turn) (held <-chan struct{}, previous *turn, delay tim
 	return nil, c.queue[i-1], 0
 }
 
-// release ends the attempt to send a notification, which stays in its queue.
-func (t *turn) release() {
-	t.order.mu.Lock()
-	defer t.order.mu.Unlock()
-	t.free()
-}
-
+// free ends the attempt to send a notification. The caller holds the lock.
 func (t *turn) free() {
 	close(t.held)
 	t.held = nil

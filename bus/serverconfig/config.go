@@ -37,8 +37,7 @@ type Tenant struct {
 // User is one login.
 type User struct {
 	// Name is <tenant>-<role>, or <tenant>-session-<session>, or <tenant>-queue-<queue>.
-	Name    string
-	Account string
+	Name string
 	// Inbox is the prefix of inboxes (bus.Config.InboxPrefix); empty means the default.
 	Inbox string
 
@@ -53,7 +52,7 @@ func (c Config) Users() []User {
 			all = append(all, a.users...)
 		}
 	}
-	return append(all, User{Name: "system", Account: "SYS"})
+	return append(all, User{Name: "system"})
 }
 
 // account is one account of the configuration.
@@ -80,7 +79,7 @@ func (c Config) accounts(t Tenant) []account {
 	main := account{
 		name: t.Name, comment: "Tenant " + t.Name + ": its streams, workers and operators.", stores: true, maxBytes: t.MaxBytes,
 		users: []User{
-			{Name: t.Name + "-operator", Account: t.Name},
+			{Name: t.Name + "-operator"},
 			c.worker(t.Name), c.console(t.Name),
 		},
 	}
@@ -126,7 +125,7 @@ func slow(subject string) grant { return grant{service: true, subject: subject, 
 
 // client returns an account that can use only what it imports.
 func client(name, comment string, imports []grant) account {
-	u := User{Name: name, Account: name, subscribe: []string{"_INBOX.>"}}
+	u := User{Name: name, subscribe: []string{"_INBOX.>"}}
 	for _, g := range imports {
 		if g.service {
 			u.publish = append(u.publish, g.subject)
@@ -171,7 +170,7 @@ func (c Config) readOnly(tenant string) account {
 // worker runs calls. It cannot create, change or delete streams.
 func (c Config) worker(tenant string) User {
 	s := c.Subjects
-	u := User{Name: tenant + "-worker", Account: tenant, Inbox: "_INBOX_worker"}
+	u := User{Name: tenant + "-worker", Inbox: "_INBOX_worker"}
 	u.publish = append([]string{s.Prefix() + ".>", "_INBOX.>", "_INBOX_worker.>", "_INBOX_console.>", "_R_.>", "$JS.ACK.>", "$JS.FC.>", "$JS._TC.>", "$SRV.>", "agents.hb.>"}, readAPI...)
 	u.publish = append(u.publish, "$JS.API.CONSUMER.CREATE.>", "$JS.API.CONSUMER.DURABLE.CREATE.>", "$JS.API.CONSUMER.DELETE.*.*", "$JS.API.CONSUMER.MSG.NEXT.*.*")
 	for _, stream := range []string{bus.Calls, bus.Results, bus.Ticks, bus.Outbox, bus.Sessions, bus.Dead} {
@@ -191,7 +190,7 @@ func (c Config) worker(tenant string) User {
 // removes what the page offers.
 func (c Config) console(tenant string) User {
 	s := c.Subjects
-	u := User{Name: tenant + "-console", Account: tenant, Inbox: "_INBOX_console"}
+	u := User{Name: tenant + "-console", Inbox: "_INBOX_console"}
 	u.publish = append([]string{
 		s.RPC(">"), s.Prefix() + ".call.>", s.Prefix() + ".cancel.>", s.Prefix() + ".notify.*", "$JS.ACK.>", "$JS.FC.>", "$SRV.>",
 		"$JS.API.CONSUMER.CREATE.>", "$JS.API.CONSUMER.DELETE.*.*", "$JS.API.CONSUMER.MSG.NEXT.*.*",

@@ -2,11 +2,8 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
-
-	"github.com/nats-io/nats.go"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/dead"
@@ -47,9 +44,7 @@ func (w *Worker) countAttempts(ctx context.Context, a *attempt) (int, error) {
 // recordStart records the start of a call that was delivered before. If it cannot, the
 // call runs without the record.
 func (w *Worker) recordStart(ctx context.Context, a *attempt) {
-	err := w.retry(ctx, "cannot record the start of a call", startTimeout, func(err error) bool {
-		return errors.Is(err, nats.ErrConnectionClosed)
-	}, func() error { return task.CountStart(ctx, w.bus, a.key, 1) })
+	err := w.retry(ctx, "cannot record the start of a call", startTimeout, isClosed, func() error { return task.CountStart(ctx, w.bus, a.key, 1) })
 	if a.startCounted = err == nil; !a.startCounted {
 		w.log.Warn().Err(err).Str("call", a.key.ID).Str("session", a.key.Session).Msg("cannot record the start of a call; this attempt does not count")
 	}

@@ -2,12 +2,10 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
-	"github.com/nats-io/nats.go"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/task"
@@ -217,9 +215,7 @@ func (w *Worker) takeOver(ctx context.Context) error {
 
 // announce announces this worker to the next process of the server.
 func (w *Worker) announce(ctx context.Context) error {
-	return w.retry(ctx, "cannot announce this worker", startTimeout, func(err error) bool {
-		return errors.Is(err, nats.ErrConnectionClosed)
-	}, func() error { return task.Announce(ctx, w.bus) })
+	return w.retry(ctx, "cannot announce this worker", startTimeout, isClosed, func() error { return task.Announce(ctx, w.bus) })
 }
 
 // keepAnnounced repeats the announcement until ctx ends.

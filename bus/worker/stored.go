@@ -53,10 +53,10 @@ func (w *Worker) publishWithRetry(ctx context.Context, msg bus.Message) error {
 // readWithRetry reads from the results stream, and retries while the bus is
 // unreachable.
 func (w *Worker) readWithRetry(ctx context.Context, read func() error) error {
-	return w.retry(ctx, "cannot read results", 0, func(err error) bool {
-		return errors.Is(err, nats.ErrConnectionClosed)
-	}, read)
+	return w.retry(ctx, "cannot read results", 0, isClosed, read)
 }
+
+func isClosed(err error) bool { return errors.Is(err, nats.ErrConnectionClosed) }
 
 // readResults returns the stored events of a call, and removes forged ones.
 func (w *Worker) readResults(ctx context.Context, k tools.CallKey) ([]task.StoredResult, error) {

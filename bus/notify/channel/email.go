@@ -97,7 +97,6 @@ func (e *Email) CheckChat(address string) error {
 	return fmt.Errorf("send by %s: the channel does not send to %q", e.host, tools.Excerpt(tools.EscapeLine(address), 80))
 }
 
-// ListsChats implements Limited.
 func (e *Email) ListsChats() bool { return true }
 
 // Send sends n as one plain text mail.

@@ -106,7 +106,6 @@ func (t *Telegram) CheckChat(chat string) error {
 	return fmt.Errorf("send to telegram: the channel does not send to the chat %q; to allow it, add it to the setting allow of the channel", tools.Excerpt(tools.EscapeLine(chat), 80))
 }
 
-// ListsChats implements Limited.
 func (t *Telegram) ListsChats() bool { return true }
 
 func (t *Telegram) sendMessage(ctx context.Context, chat string, part markup.Styled, buttons string) error {
@@ -167,7 +166,6 @@ func approvalButtons(n Notification) string {
 	return fmt.Sprintf(`{"inline_keyboard":[[{"text":"✅ Yes","callback_data":"yes:%s"},{"text":"❌ No","callback_data":"no:%[1]s"}]]}`, key)
 }
 
-// ShowStatus implements StatusChannel.
 func (t *Telegram) ShowStatus(ctx context.Context, chat, id, text string) (string, error) {
 	params := object{"chat_id": chat, "text": tools.Excerpt(markup.Clean(text), 500), "disable_notification": true}
 	if id != "" {
@@ -184,7 +182,6 @@ func (t *Telegram) ShowStatus(ctx context.Context, chat, id, text string) (strin
 	return strconv.FormatInt(sent.ID, 10), nil
 }
 
-// RemoveStatus implements StatusChannel.
 func (t *Telegram) RemoveStatus(ctx context.Context, chat, id string) error {
 	err := t.request(ctx, "deleteMessage", object{"chat_id": chat, "message_id": json.Number(id)}, nil)
 	if isBadRequest(err) {

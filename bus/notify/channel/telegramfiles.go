@@ -79,9 +79,5 @@ func (t *Telegram) download(ctx context.Context, path string) (io.ReadCloser, er
 	if res.StatusCode == http.StatusOK {
 		return res.Body, nil
 	}
-	err = errors.Join(fail(errors.New(res.Status)), res.Body.Close())
-	if res.StatusCode >= 400 && res.StatusCode < 500 && res.StatusCode != http.StatusTooManyRequests {
-		return nil, bus.Reject("no_file", err)
-	}
-	return nil, err
+	return nil, classify(res, errors.Join(fail(errors.New(res.Status)), res.Body.Close()))
 }

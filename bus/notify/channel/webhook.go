@@ -56,7 +56,6 @@ func (w *Webhook) CheckChat(chat string) error {
 	return fmt.Errorf("webhook to %s: the channel does not send to the chat %q; to allow it, add it to the setting allow of the channel", w.post.host, tools.Excerpt(tools.EscapeLine(chat), 80))
 }
 
-// ListsChats implements Limited.
 func (w *Webhook) ListsChats() bool { return len(w.allow) > 0 }
 
 // Send posts n once.

@@ -11,7 +11,6 @@ import (
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
 	east "github.com/yuin/goldmark/extension/ast"
-	"github.com/yuin/goldmark/parser"
 	"github.com/yuin/goldmark/text"
 	"github.com/yuin/goldmark/util"
 )
@@ -28,11 +27,6 @@ const (
 	// maxDepth bounds the nesting of quotes and lists.
 	maxDepth = 12
 )
-
-// markdownParser parses CommonMark.
-func markdownParser() parser.Parser {
-	return goldmark.New(goldmark.WithExtensions(extension.Table, extension.Strikethrough, extension.TaskList)).Parser()
-}
 
 // Parse parses a clean text. It leaves out no text: a piece that would take too
 // long, or that has no visible text, stays unparsed.
@@ -80,7 +74,8 @@ func parsePiece(source string) (s Styled) {
 		}
 	}()
 	m := markdown{source: []byte(source)}
-	root := markdownParser().Parse(text.NewReader(m.source))
+	parser := goldmark.New(goldmark.WithExtensions(extension.Table, extension.Strikethrough, extension.TaskList)).Parser()
+	root := parser.Parse(text.NewReader(m.source))
 	s = m.blocks(root, 0, "\n\n")
 	if m.tooDeep {
 		return unparsed

@@ -1,7 +1,6 @@
 package markup
 
 import (
-	"fmt"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -52,12 +51,8 @@ func ranges(text string, limit int, measure Unit) (parts []part, left int) {
 	return parts, 0
 }
 
-// cutNoteReserve is an upper bound of the size of cutNote, in any unit.
+// cutNoteReserve is an upper bound of the size of the note that Split appends, in any unit.
 const cutNoteReserve = 60
-
-func cutNote(characters int) string {
-	return fmt.Sprintf("\n[cut: %d more characters]", characters)
-}
 
 // cut returns the end of the next part.
 func cut(text string, limit int, measure Unit) int {

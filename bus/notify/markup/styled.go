@@ -1,6 +1,7 @@
 package markup
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -103,7 +104,7 @@ func (s Styled) Split(limit int, measure Unit) []Styled {
 		pieces[i] = s.slice(p.from, p.to)
 	}
 	if omitted > 0 {
-		pieces[len(pieces)-1] = pieces[len(pieces)-1].Plus(Styled{Text: cutNote(omitted)})
+		pieces[len(pieces)-1] = pieces[len(pieces)-1].Plus(Styled{Text: fmt.Sprintf("\n[cut: %d more characters]", omitted)})
 	}
 	return pieces
 }
