@@ -1,14 +1,8 @@
 package console
 
 import (
-	"context"
-	"encoding/json"
-	"errors"
 	"net/http"
 
-	"github.com/nats-io/nats.go"
-
-	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -28,7 +22,7 @@ type shownApproval struct {
 
 // approvals lists the calls that wait for a person's answer, the first deadline first.
 func (c *Console) approvals(r *http.Request) (any, error) {
-	waiting, err := c.waitingApprovals(r.Context())
+	waiting, err := task.ListApprovals(r.Context(), c.bus, "*") // this works without a worker
 	if err != nil {
 		return nil, err
 	}
@@ -38,22 +32,6 @@ func (c *Console) approvals(r *http.Request) (any, error) {
 		shown = append(shown, shownApproval{a, tools.Excerpt(args, maxApprovalArgs), len(args) > maxApprovalArgs})
 	}
 	return map[string]any{"approvals": shown, "count": len(waiting)}, nil
-}
-
-// waitingApprovals reads the list itself, because that works without a worker. A read-only
-// page first asks a worker, because its user may not create the consumer that this needs.
-func (c *Console) waitingApprovals(ctx context.Context) ([]task.Approval, error) {
-	if c.cfg.ReadOnly {
-		body, err := rpc.Request(ctx, c.bus, c.bus.RPC("approvals", "list"), struct{}{})
-		if !errors.Is(err, nats.ErrNoResponders) {
-			var list rpc.ApprovalList
-			if err == nil {
-				err = json.Unmarshal(body, &list)
-			}
-			return list.Approvals, err
-		}
-	}
-	return task.ListApprovals(ctx, c.bus, "*")
 }
 
 // answerApproval approves or denies a call.
