@@ -6,7 +6,7 @@
 // from the results. A job belongs to a session, in which its calls run and whose
 // user gets its failures; no other session can see or change it.
 //
-// To add a field of a job, add it to Job and Entry.MarshalJSON, store it in
-// Job.schedule and read it in decodeJob. Then set it from a Request (clients and
-// "stevedore cron") and from toolArgs (the cron tool of agents).
+// To add a field of a job, add it to Job, store it in Job.schedule and read it in decodeJob.
+// Then set it from a Request (clients and "stevedore cron") and from toolArgs (the cron tool
+// of agents).
 package cron

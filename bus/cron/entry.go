@@ -11,16 +11,16 @@ import (
 type Entry struct {
 	Job
 	// ChangedAt is the time of the last change.
-	ChangedAt time.Time
+	ChangedAt time.Time `json:"changed_at,omitzero"`
 	// Next is the next due time; zero if there is none.
-	Next time.Time
+	Next time.Time `json:"next,omitzero"`
 	// Ended means that the time of a job that runs once has passed. Get returns an
 	// ended job for a month; List never does.
-	Ended bool
+	Ended bool `json:"ended,omitempty"`
 	// Unchanged: the update that returned the entry changed nothing.
-	Unchanged bool
+	Unchanged bool `json:"unchanged,omitempty"`
 	// LastRun is the newest run; nil if there is none.
-	LastRun *Run
+	LastRun *Run `json:"last_run,omitempty"`
 
 	revision uint64
 }
@@ -48,39 +48,21 @@ func (j Job) inZone(t time.Time) time.Time {
 	return t.UTC()
 }
 
-// EntryJSON is the form of an Entry in JSON.
+// EntryJSON is the form of an Entry in JSON: its fields, and others in the form of a Request.
 type EntryJSON struct {
-	Name      string          `json:"name"`
-	Session   string          `json:"session"`
-	Schedule  string          `json:"schedule"` // its name in subjects
-	When      string          `json:"when"`
-	At        time.Time       `json:"at,omitzero"`
-	Every     string          `json:"every,omitempty"`
-	Cron      string          `json:"cron,omitempty"`
-	TimeZone  string          `json:"time_zone,omitempty"`
-	Tool      string          `json:"tool"`
-	Args      json.RawMessage `json:"args,omitempty"`
-	Queue     string          `json:"queue,omitempty"`
-	Channel   string          `json:"channel,omitempty"`
-	ChatID    string          `json:"chat_id,omitempty"`
-	Timeout   string          `json:"timeout,omitempty"`
-	Overlap   bool            `json:"overlap,omitempty"`
-	Enabled   bool            `json:"enabled"`
-	Ended     bool            `json:"ended,omitempty"`
-	Unchanged bool            `json:"unchanged,omitempty"`
-	CreatedAt time.Time       `json:"created_at,omitzero"`
-	ChangedAt time.Time       `json:"changed_at,omitzero"`
-	Next      time.Time       `json:"next,omitzero"`
-	LastRun   *Run            `json:"last_run,omitempty"`
+	entryFields
+	Schedule string `json:"schedule"` // its name in subjects
+	When     string `json:"when"`
+	Every    string `json:"every,omitempty"` // such as "30m"
+	Timeout  string `json:"timeout,omitempty"`
+	Enabled  bool   `json:"enabled"`
 }
 
-// MarshalJSON writes durations as in a Request, such as "30m".
+type entryFields Entry // without MarshalJSON
+
+// MarshalJSON writes an EntryJSON.
 func (e Entry) MarshalJSON() ([]byte, error) {
-	return json.Marshal(EntryJSON{
-		e.Name, e.Session, e.stored, e.When(), e.At, duration(e.Every), e.Cron, e.TimeZone,
-		e.Tool, e.Args, e.Queue, e.Channel, e.ChatID, duration(e.Timeout), e.Overlap, !e.Disabled, e.Ended, e.Unchanged,
-		e.CreatedAt, e.ChangedAt, e.Next, e.LastRun,
-	})
+	return json.Marshal(EntryJSON{entryFields(e), e.stored, e.When(), duration(e.Every), duration(e.Timeout), !e.Disabled})
 }
 
 func duration(d time.Duration) string {

@@ -16,37 +16,38 @@ import (
 // Job is a call and its times. Exactly one of Every, Cron and At is set.
 type Job struct {
 	// Name is a token, unique in its session.
-	Name string
+	Name string `json:"name"`
 	// Every is an interval of whole seconds. It restarts when the job is changed.
-	Every time.Duration
+	Every time.Duration `json:"-"`
 	// Cron is an expression of 5 fields, or 6 with seconds first. TimeZone is its
 	// IANA time zone; default UTC.
-	Cron     string
-	TimeZone string
+	Cron     string `json:"cron,omitempty"`
+	TimeZone string `json:"time_zone,omitempty"`
 	// At is the time of a job that runs once.
-	At time.Time
+	At time.Time `json:"at,omitzero"`
 
 	// Session owns the job, and its calls run there. Add sets it to the caller's session,
 	// unless the caller is an operator. Update does not change it.
-	Session string
+	Session string `json:"session"`
 	// Tool is called with Args, an object, on Queue.
-	Tool  string
-	Args  json.RawMessage
-	Queue string
+	Tool  string          `json:"tool"`
+	Args  json.RawMessage `json:"args,omitempty"`
+	Queue string          `json:"queue,omitempty"`
 	// Channel and ChatID receive the notifications; default as for any call.
-	Channel, ChatID string
+	Channel string `json:"channel,omitempty"`
+	ChatID  string `json:"chat_id,omitempty"`
 	// Timeout bounds each run. Default a day.
-	Timeout time.Duration
+	Timeout time.Duration `json:"-"`
 	// Overlap allows a run to start before the previous one has ended.
-	Overlap bool
+	Overlap bool `json:"overlap,omitempty"`
 	// Disabled keeps the job but does not run it.
-	Disabled bool
+	Disabled bool `json:"-"`
 
 	// Key identifies the request that adds the job, such as a call, so that a
 	// retry adds no second job. Optional.
-	Key string
+	Key string `json:"-"`
 	// CreatedAt is set by Add.
-	CreatedAt time.Time
+	CreatedAt time.Time `json:"created_at,omitzero"`
 
 	// stored is the name of the schedule; see storedName.
 	stored string

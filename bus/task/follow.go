@@ -113,13 +113,12 @@ func (f *Follower) Run(ctx context.Context, onReady func()) error {
 	onReady = sync.OnceFunc(onReady)
 	ended := false // has a watch ended? Before, its error is permanent, such as that of a missing bucket
 	return backoff.RetryNotify(func() error {
-		err := watchRecords(ctx, f.bus, "*", f.apply, func() error {
+		err := watchRecords(ctx, f.bus, f.apply, func() {
 			f.mu.Lock()
 			f.ready = true
 			f.mu.Unlock()
 			onReady()
 			f.notify()
-			return nil
 		})
 		ended = ended || errors.Is(err, errWatchEnded)
 		if !ended || errors.Is(err, nats.ErrConnectionClosed) {
@@ -272,7 +271,7 @@ func (f *Follower) due() (due []Parked, sleep time.Duration) {
 
 // WatchParked calls changed when the record of a call changes, until ctx ends.
 func WatchParked(ctx context.Context, b *bus.Bus, changed func()) error {
-	return watchRecords(ctx, b, "*", func(Record) { changed() }, func() error { return nil }, jetstream.UpdatesOnly())
+	return watchRecords(ctx, b, func(Record) { changed() }, func() {}, jetstream.UpdatesOnly())
 }
 
 // SubscribeParked is WatchParked for users who may not create a consumer. It misses the

@@ -187,11 +187,10 @@ func listRecords(ctx context.Context, b *bus.Bus, session string, f func(Record)
 
 var errWatchEnded = errors.New("watch the records of calls: the watch ended")
 
-// watchRecords calls f for each record of a session, or of all sessions if it is "*", and
-// for each change, until ctx ends. It calls ready after the records that exist; an error of
-// ready ends the watch.
-func watchRecords(ctx context.Context, b *bus.Bus, session string, f func(Record), ready func() error, opts ...jetstream.WatchOpt) error {
-	watcher, err := bus.WatchKeys(ctx, b, bus.TasksBucket, keyOf(tools.CallKey{Session: session, ID: "*"}), opts...)
+// watchRecords calls f for each record and for each change, until ctx ends. It calls ready
+// after the records that exist.
+func watchRecords(ctx context.Context, b *bus.Bus, f func(Record), ready func(), opts ...jetstream.WatchOpt) error {
+	watcher, err := bus.WatchKeys(ctx, b, bus.TasksBucket, keyOf(tools.CallKey{Session: "*", ID: "*"}), opts...)
 	if err != nil {
 		return fmt.Errorf("watch the records of calls: %w", err)
 	}
@@ -207,9 +206,7 @@ func watchRecords(ctx context.Context, b *bus.Bus, session string, f func(Record
 			case !ok:
 				return errWatchEnded
 			case entry == nil:
-				if err := ready(); err != nil {
-					return err
-				}
+				ready()
 			default:
 				if r, ok := decodeEntry(entry.Key(), entry.Revision(), entry.Created(), entry.Value()); ok {
 					f(r)
