@@ -28,7 +28,7 @@ func serveAgent(t *testing.T, u up, script string, more ...string) (*process, ch
 	if err := os.WriteFile(file, []byte(script), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p, err := launch(append([]string{"serve", "--server", u.url, "--name", "agent", "--workspace", u.workspace, "--model", "script:" + file, "--lease", "1s",
+	p, err := launch(append([]string{"serve", "--server", u.url, "--name", "agent", "--workspace", u.workspace, "--model", "script:" + file, "--lease", "1s", "--max-attempts", "20",
 		"--tool-output", "none", "--shell-sandbox", "off", "--channel", "team=nats-agent:owner=anna,session=main;other", "--receive", "team"}, more...)...)
 	if err != nil {
 		t.Fatal(err)
