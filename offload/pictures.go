@@ -1,10 +1,14 @@
 package offload
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"image"
+	"regexp"
 	"slices"
 
 	"github.com/stevedore-bus/stevedore/tools"
@@ -54,6 +58,48 @@ func (o *Offloader) storePicture(ctx context.Context, call tools.Call, i int, im
 		return fmt.Sprintf("The original of a picture was not kept: %v.", err), nil
 	}
 	return img.Text(), err
+}
+
+// encodedPicture finds a PNG, JPEG, GIF or WebP in base64. The shortest that is worth a block has
+// 1,000 characters.
+var encodedPicture = regexp.MustCompile(`(?:data:image/[a-z]+;base64,)?((?:iVBORw0KGgo|/9j/|R0lGOD|UklGR)[A-Za-z0-9+/]{1000,}={0,2})`)
+
+// maxTaken is how many pictures takePictures takes.
+const maxTaken = 5
+
+// takePictures makes blocks of the pictures that a text has in base64, which models cannot read,
+// and reports whether there are any. The content that is stored stays as it is.
+func (b *body) takePictures() bool {
+	if b.blocks != nil || !b.inMemory {
+		return false
+	}
+	var found []contentBlock
+	text := encodedPicture.ReplaceAllStringFunc(b.text, func(match string) string {
+		encoded := encodedPicture.FindStringSubmatch(match)[1]
+		data, err := base64.StdEncoding.DecodeString(encoded)
+		if err != nil || len(found) == maxTaken {
+			return match
+		}
+		_, format, err := image.DecodeConfig(bytes.NewReader(data))
+		if err != nil {
+			return match
+		}
+		raw, err := json.Marshal((&Image{MediaType: "image/" + format, Data: data}).Block())
+		if err != nil {
+			return match
+		}
+		found = append(found, contentBlock{raw: raw, media: true})
+		return fmt.Sprintf("[picture %d]", len(found))
+	})
+	if found == nil {
+		return false
+	}
+	raw, err := jsonform.Encode(map[string]string{"type": "text", "text": text})
+	if err != nil {
+		return false
+	}
+	b.text, b.blocks = text, append([]contentBlock{{raw: raw, text: text}}, found...)
+	return true
 }
 
 // pictureOf reads a block that is a picture, in the form of Anthropic's API or of MCP.

@@ -81,3 +81,50 @@ func TestPicturesOfTools(t *testing.T) {
 		t.Errorf("the original has %d bytes: %v", len(data), err)
 	}
 }
+
+// A picture that a text has in base64 becomes a block; the artifact has the text as it came. A tool
+// that reads artifacts back, a call that wants its result inline, and what only looks like a
+// picture stay as they are.
+func TestPicturesInTexts(t *testing.T) {
+	t.Parallel()
+	store := mem.New(offload.StoreConfig{})
+	o := offload.NewOffloader(store, offload.Config{})
+	picture := base64.StdEncoding.EncodeToString(screenshot(t, 50, 40))
+	text := fmt.Sprintf(`{"title":"Login","screenshot":"data:image/png;base64,%s","n":12345678901234567890}`, picture)
+	inline := false
+	result := func(id, text string, def tools.Definition, inline *bool) *tools.Result {
+		t.Helper()
+		res, err := o.Result(t.Context(), tools.Call{ID: id, Session: "s", Tool: "browser", Offload: inline}, def, tools.NewToolResult(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res
+	}
+	res := result("taken", text, tools.Definition{}, nil)
+	var blocks []struct {
+		Type, Text string
+		Source     struct{ Data string }
+	}
+	if err := json.Unmarshal(res.Blocks, &blocks); err != nil || len(blocks) != 2 || blocks[1].Source.Data != picture {
+		t.Fatalf("the blocks are %.300s: %v", res.Blocks, err)
+	}
+	if want := `{"title":"Login","screenshot":"[picture 1]","n":12345678901234567890}`; blocks[0].Text != want || res.ForLLM != want {
+		t.Errorf("the texts are %q and %q", blocks[0].Text, res.ForLLM)
+	}
+	_, c, err := offload.NewReader(store, offload.ReaderConfig{}).Open(t.Context(), "s", "taken")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if data, err := io.ReadAll(io.NewSectionReader(c, 0, c.Size())); err != nil || string(data) != text {
+		t.Errorf("the artifact has %d bytes, want %d: %v", len(data), len(text), err)
+	}
+	for name, kept := range map[string]*tools.Result{
+		"reading back": result("read", text, tools.Definition{NoOffload: true}, nil), "inline": result("inline", text, tools.Definition{}, &inline),
+		"no picture": result("none", "iVBORw0KGgo"+strings.Repeat("A", 2001)+"!", tools.Definition{}, nil),
+	} {
+		if kept.Blocks != nil || strings.Contains(kept.ForLLM, "[picture") {
+			t.Errorf("%s: %.100s", name, kept.ForLLM)
+		}
+	}
+}

@@ -66,6 +66,7 @@ const (
 	tooLong   reason = "tokens"
 	adopted   reason = "object" // stored by its producer
 	tooMany   reason = "budget"
+	pictures  reason = "pictures" // taken out of a text
 	// The next two are not policy: such a result cannot be published otherwise.
 	tooLarge reason = "too_large_to_publish"
 	notText  reason = "not_text"
