@@ -57,7 +57,7 @@ func (o *Offloader) result(ctx context.Context, call tools.Call, def tools.Defin
 	if err != nil {
 		return nil, err
 	}
-	taken := !o.cfg.Disabled && !def.NoOffload && (call.Offload == nil || *call.Offload) && b.takePictures()
+	taken := !o.cfg.Disabled && !def.NoOffload && (call.Offload == nil || *call.Offload) && b.takePictures(o.cfg.MaxResult)
 	if b.blocks != nil && !o.cfg.Disabled { // an artifact of the whole result has the blocks as they came
 		if b.blocks, out.Blocks, err = o.fitPictures(ctx, call, b.blocks); err != nil {
 			return nil, err

@@ -10,6 +10,7 @@ import (
 	"image"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/jsonform"
@@ -64,13 +65,19 @@ func (o *Offloader) storePicture(ctx context.Context, call tools.Call, i int, im
 // 1,000 characters.
 var encodedPicture = regexp.MustCompile(`(?:data:image/[a-z]+;base64,)?((?:iVBORw0KGgo|/9j/|R0lGOD|UklGR)[A-Za-z0-9+/]{1000,}={0,2})`)
 
+// pictureStarts are what such a picture begins with. Most texts have none of them, and the search
+// for a fixed text is much faster.
+var pictureStarts = []string{"iVBORw0KGgo", "/9j/", "R0lGOD", "UklGR"}
+
 // maxTaken is how many pictures takePictures takes.
 const maxTaken = 5
 
 // takePictures makes blocks of the pictures that a text has in base64, which models cannot read,
-// and reports whether there are any. The content that is stored stays as it is.
-func (b *body) takePictures() bool {
-	if b.blocks != nil || !b.inMemory {
+// and reports whether there are any. It leaves texts of more than limit bytes, of which a model
+// gets a reference. The content that is stored stays as it is.
+func (b *body) takePictures(limit int) bool {
+	if b.blocks != nil || !b.inMemory || len(b.text) > limit ||
+		!slices.ContainsFunc(pictureStarts, func(start string) bool { return strings.Contains(b.text, start) }) {
 		return false
 	}
 	var found []contentBlock
