@@ -29,7 +29,7 @@ func TestCronEndpoint(t *testing.T) {
 	if err != nil || !strings.Contains(answer, `"text":"Cron job added: report`) || !strings.Contains(answer, `"upcoming":["2`) {
 		t.Errorf("add: %s, %v", answer, err)
 	}
-	if answer, err = ask("s1", "list", `{}`); err != nil || !strings.Contains(answer, `"name":"report","session":"s1"`) {
+	if answer, err = ask("s1", "list", `{}`); err != nil || !strings.Contains(answer, `"name":"report"`) || !strings.Contains(answer, `"session":"s1"`) {
 		t.Errorf("list: %s, %v", answer, err)
 	}
 	if answer, err = ask("s2", "list", `{}`); err != nil || !strings.Contains(answer, `"jobs":[]`) {
