@@ -78,7 +78,7 @@ func Provision(ctx context.Context, b *bus.Bus, change Change) (done Provisioned
 func checkFormats(ctx context.Context, b *bus.Bus, all []jetstream.StreamConfig, update bool) (replicas int, err error) {
 	replicas = 1
 	for _, want := range all {
-		stream, err := b.JetStream().Stream(ctx, want.Name)
+		stream, err := lookUp(ctx, b, want.Name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			continue
 		}
@@ -99,14 +99,33 @@ func checkFormats(ctx context.Context, b *bus.Bus, all []jetstream.StreamConfig,
 	return replicas, nil
 }
 
+// lookUpTimeout is how long one request for a stream may take. No server answers while the stream
+// has no leader.
+const lookUpTimeout = 5 * time.Second
+
+// lookUp returns a stream. It asks again while the cluster may elect its leader.
+func lookUp(ctx context.Context, b *bus.Bus, name string) (stream jetstream.Stream, err error) {
+	err = bus.WithChangeTimeout(ctx, func(ctx context.Context) error {
+		for {
+			once, cancel := context.WithTimeout(ctx, lookUpTimeout)
+			stream, err = b.JetStream().Stream(once, name)
+			cancel()
+			if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+				return err
+			}
+		}
+	})
+	return stream, err
+}
+
 func provisionStream(ctx context.Context, b *bus.Bus, want jetstream.StreamConfig, compare func(have *jetstream.StreamConfig, want jetstream.StreamConfig) []Difference, change Change) (created bool, diffs []Difference, err error) {
-	stream, err := b.JetStream().Stream(ctx, want.Name)
+	stream, err := lookUp(ctx, b, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		err = createStream(ctx, b, want)
 		if !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 			return err == nil, nil, err
 		}
-		stream, err = b.JetStream().Stream(ctx, want.Name) // another process created it
+		stream, err = lookUp(ctx, b, want.Name) // another process created it
 	}
 	if err != nil {
 		return false, nil, err
