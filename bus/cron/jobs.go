@@ -327,7 +327,7 @@ func (js *Jobs) findEnded(ctx context.Context, by Caller, name string) (Entry, e
 func entry(s schedule.Status, by Caller) (Entry, bool) {
 	j, err := decodeJob(s)
 	switch {
-	case err == nil && !by.Operator && tools.Call{Session: j.Session}.SessionToken() != by.token(), err != nil && !by.Operator:
+	case !by.Operator && (err != nil || tools.Call{Session: j.Session}.SessionToken() != by.token()):
 		return Entry{}, false
 	case err != nil:
 		j = Job{Name: s.Name, stored: s.Name, Every: s.Every, Cron: s.Cron, TimeZone: s.TimeZone, At: s.At, Disabled: s.Disabled}
