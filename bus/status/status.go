@@ -111,29 +111,6 @@ type Stream struct {
 	Full string `json:"full"`
 }
 
-// Queue is a queue of calls.
-type Queue struct {
-	Name string `json:"name"`
-	// Waiting calls were delivered to no worker. Taken calls were, and have no result.
-	Waiting uint64 `json:"waiting"`
-	Taken   int    `json:"taken"`
-	// First are the sessions of the first waitingSample calls that wait, the one with most
-	// calls first.
-	First []Backlog `json:"first,omitempty"`
-	// Running is the number of calls that the workers report, Workers their number.
-	Running int `json:"running"`
-	Workers int `json:"workers"`
-	// Pulling is the number of requests for calls. It is above 0 if a worker has free
-	// slots, also one that is not a Stevedore worker.
-	Pulling int `json:"pulling"`
-}
-
-// Backlog is how many of the first calls that wait belong to a session.
-type Backlog struct {
-	Session string `json:"session"`
-	Calls   int    `json:"calls"`
-}
-
 // Worker is a process that runs calls.
 type Worker struct {
 	Name    string           `json:"name"`
@@ -305,46 +282,6 @@ func server(b *bus.Bus) Server {
 		s.RTTms = float64(rtt.Microseconds()) / 1000
 	}
 	return s
-}
-
-func readQueues(ctx context.Context, b *bus.Bus, queues map[string]*Queue) error {
-	consumers, err := Consumers(ctx, b, b.WorkerConsumer(""))
-	for name, info := range consumers {
-		queues[name] = &Queue{Name: name, Waiting: info.NumPending, Taken: max(info.NumAckPending, 0), Pulling: info.NumWaiting}
-	}
-	if err != nil {
-		return err
-	}
-	unserved, err := Unserved(ctx, b, func(queue string) bool { return queues[queue] != nil })
-	for name, waiting := range unserved {
-		queues[name] = &Queue{Name: name, Waiting: waiting}
-	}
-	for name, q := range queues {
-		if q.Waiting > 0 {
-			q.First = firstWaiting(ctx, b, name)
-		}
-	}
-	return err
-}
-
-// waitingSample is how many waiting calls of a queue a status looks at.
-const waitingSample = 200
-
-// firstWaiting returns the sessions of the first calls that wait in a queue, or none if the user
-// may not read calls.
-func firstWaiting(ctx context.Context, b *bus.Bus, queue string) (sessions []Backlog) {
-	calls, _ := task.ListWaiting(ctx, b, queue, waitingSample)
-	count := map[string]int{}
-	for _, c := range calls {
-		count[c.Session]++
-	}
-	for session, n := range count {
-		sessions = append(sessions, Backlog{session, n})
-	}
-	slices.SortFunc(sessions, func(a, b Backlog) int {
-		return cmp.Or(cmp.Compare(b.Calls, a.Calls), strings.Compare(a.Session, b.Session))
-	})
-	return sessions
 }
 
 // outages counts the runs that wait for a model, by the last error of its provider.
