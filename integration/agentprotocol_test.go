@@ -164,7 +164,7 @@ func TestAgentProtocol(t *testing.T) {
 	t.Parallel()
 	u := startUp(t)
 	long := strings.Repeat("ä long answer ", 8_000)
-	script := `{"text":"Hello."}` + "\n" + `{"text":"` + long + `"}` + "\n" + `{"text":"A table."}` + "\n" + `{"expect":["never"]}` + "\n"
+	script := `{"text":"Hello."}` + "\n" + `{"text":"` + long + `"}` + "\n" + `{"text":"A table."}` + "\n" + `{"text":"A prompt."}` + "\n" + `{"expect":["never"]}` + "\n"
 	_, c := serveAgent(t, u, script)
 	if s := c.prompt("hi").until(""); s.text != "Hello." || !slices.Equal(s.kinds, []string{"status ack", "response"}) || s.code != "" {
 		t.Errorf("%+v", s)
@@ -187,6 +187,15 @@ func TestAgentProtocol(t *testing.T) {
 		if s := c.prompt(hostile).until(""); s.code != "400" || len(s.kinds) > 0 {
 			t.Errorf("%.80q: code %q, %v", hostile, s.code, s.kinds)
 		}
+	}
+	again := c.prompt("/help").until("")
+	for _, body := range []string{"a prompt", "another one for the same client"} {
+		if err := c.nc.PublishRequest(c.prompts, again.inbox.Subject, []byte(body)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if again.until("").until(""); again.code != "409" {
+		t.Errorf("two prompts with one reply subject: %+v", again)
 	}
 	if s := c.prompt("/nonsense").until(""); !strings.Contains(s.text, "There is no command /nonsense") {
 		t.Errorf("%+v", s)
@@ -237,8 +246,14 @@ func TestAgentProtocolAsks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := c.nc.Publish(strings.TrimSuffix(s.query.ReplySubject, s.query.ID)+"FORGED", []byte("yes")); err != nil {
+		t.Fatal(err)
+	}
 	answer("perhaps")
 	s.until("query")
+	if _, err := os.Stat(asked); err == nil {
+		t.Error("the call runs without an approval")
+	}
 	if !strings.Contains(s.query.Prompt, "yes, no") {
 		t.Errorf("the query %+v", s.query)
 	}

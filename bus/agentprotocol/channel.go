@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
@@ -75,11 +76,16 @@ type query struct {
 	Prompt       string `json:"prompt"`
 }
 
-// maxOpen bounds how many clients of a session get keepalives.
-const maxOpen = 256
-
-// maxChunk bounds the text of a chunk in bytes, below the smallest usual limit of a message.
-const maxChunk = 48 << 10
+const (
+	// maxOpen bounds how many clients of a session get keepalives.
+	maxOpen = 256
+	// maxChunk bounds the text of a chunk in bytes, below the smallest usual limit of a message.
+	maxChunk = 48 << 10
+	// maxError bounds the description of an error in bytes, as the protocol's own agents do.
+	maxError = 200
+	// flushTimeout is how long the server may take to confirm what was sent.
+	flushTimeout = 10 * time.Second
+)
 
 // Send implements channel.Channel. The result of a prompt ends the stream of its client; what
 // else the session says goes to the oldest prompt that is open.
@@ -87,8 +93,12 @@ func (c *Channel) Send(ctx context.Context, n channel.Notification) error {
 	if !slices.Contains(c.cfg.Sessions, n.ChatID) {
 		return bus.Reject("undeliverable", fmt.Errorf("the channel has no session %.80q", n.ChatID))
 	}
+	text := n.Text
+	if n.Note != "" { // such as that the text was cut
+		text += "\n(" + n.Note + ")"
+	}
 	if inbox, ok := agents.MessageOf(n.Call); ok && c.bus.IsInbox(inbox) {
-		return c.finish(ctx, inbox, n.Text, n.IsError)
+		return c.finish(ctx, inbox, text, n.IsError)
 	}
 	open, err := c.open(ctx, n.ChatID)
 	switch {
@@ -97,9 +107,9 @@ func (c *Channel) Send(ctx context.Context, n channel.Notification) error {
 	case len(open) == 0:
 		return bus.Reject("undeliverable", errors.New("no client waits for an answer of this session"))
 	case n.Approval != nil:
-		return c.ask(ctx, open[0], n.ChatID, channel.ApprovalKey(n.Approval.Session, n.Approval.ID), n.Text)
+		return c.ask(ctx, open[0], n.ChatID, channel.ApprovalKey(n.Approval.Session, n.Approval.ID), text)
 	}
-	return c.respond(ctx, open[0], n.Text)
+	return c.respond(ctx, open[0], text)
 }
 
 // ShowStatus implements channel.StatusChannel: clients see which tool runs.
@@ -149,9 +159,6 @@ func (c *Channel) finish(ctx context.Context, inbox, text string, isError bool) 
 	}
 	return c.end(ctx, inbox)
 }
-
-// maxError bounds the description of an error, as the protocol's own agents do.
-const maxError = 200
 
 // fail sends an error, which does not end the stream.
 func (c *Channel) fail(inbox, code, description string) error {

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/agents"
@@ -30,9 +31,8 @@ const (
 	interval = 20 * time.Second
 	// acceptTimeout is how long a prompt may take until it is stored.
 	acceptTimeout = 40 * time.Second
-	flushTimeout  = 10 * time.Second
-	// promptsAtOnce is how many prompts a session stores at once; others wait.
-	promptsAtOnce = 16
+	// requestsAtOnce is how many prompts and answers a session stores at once; others wait.
+	requestsAtOnce = 16
 )
 
 // heartbeat says that an agent lives.
@@ -50,7 +50,8 @@ func (c *Channel) Receive(ctx context.Context, inbox channel.Inbox, log zerolog.
 	group, ctx := errgroup.WithContext(ctx)
 	for _, name := range c.cfg.Sessions {
 		group.Go(func() error {
-			return c.serve(ctx, &session{Channel: c, name: name, inbox: inbox, log: log, waiting: map[string]bool{}})
+			s := &session{Channel: c, name: name, inbox: inbox, log: log, slots: semaphore.NewWeighted(requestsAtOnce), waiting: map[string]bool{}}
+			return s.serve(ctx)
 		})
 	}
 	return group.Wait()
@@ -62,7 +63,7 @@ type session struct {
 	name  string
 	inbox channel.Inbox
 	log   zerolog.Logger
-	slots errgroup.Group
+	slots *semaphore.Weighted
 	id    string // of this instance
 
 	mu sync.Mutex
@@ -71,28 +72,34 @@ type session struct {
 }
 
 // serve runs the service of a session until ctx ends.
-func (c *Channel) serve(ctx context.Context, s *session) error {
-	s.slots.SetLimit(promptsAtOnce)
-	svc, err := micro.AddService(c.bus.Conn(), micro.Config{
-		Name: "agents", Version: c.cfg.Version, Description: "a durable agent of Stevedore",
-		Metadata: map[string]string{"agent": c.cfg.Agent, "owner": c.cfg.Owner, "session": s.name, "protocol_version": protocolVersion},
+func (s *session) serve(ctx context.Context) error {
+	nc := s.bus.Conn()
+	svc, err := micro.AddService(nc, micro.Config{
+		Name: "agents", Version: s.cfg.Version, Description: "a durable agent of Stevedore",
+		Metadata: map[string]string{"agent": s.cfg.Agent, "owner": s.cfg.Owner, "session": s.name, "protocol_version": protocolVersion},
 	})
 	if err != nil {
 		return fmt.Errorf("start the agent %s: %w", s.name, err)
 	}
 	s.id = svc.Info().ID
-	prompt := map[string]string{"max_payload": fmt.Sprintf("%dKB", c.bus.Conn().MaxPayload()>>10), "attachments_ok": "true"}
-	err = errors.Join(
-		svc.AddEndpoint("prompt", micro.HandlerFunc(func(r micro.Request) { s.slots.Go(func() error { s.prompt(ctx, r); return nil }) }),
-			micro.WithEndpointSubject(c.subject("prompt", s.name)), micro.WithEndpointQueueGroup(queueGroup), micro.WithEndpointMetadata(prompt)),
-		svc.AddEndpoint("status", micro.HandlerFunc(func(r micro.Request) { _ = r.RespondJSON(s.heartbeat()) }), // the client asks again
-			micro.WithEndpointSubject(c.subject("status", s.name)), micro.WithEndpointQueueGroup(queueGroup)),
-	)
-	if err == nil {
-		_, err = c.bus.Conn().QueueSubscribe(c.subject("answer", s.name)+".*", queueGroup, func(m *nats.Msg) {
-			s.slots.Go(func() error { s.answer(ctx, m); return nil })
+	prompt := map[string]string{"max_payload": fmt.Sprintf("%dKB", nc.MaxPayload()>>10), "attachments_ok": "true"}
+	add := func(name, subject string, handle func(context.Context, micro.Request), metadata map[string]string) error {
+		handler := micro.HandlerFunc(func(r micro.Request) {
+			if s.slots.Acquire(ctx, 1) != nil {
+				return // it stops
+			}
+			go func() {
+				defer s.slots.Release(1)
+				handle(context.WithoutCancel(ctx), r)
+			}()
 		})
+		return svc.AddEndpoint(name, handler, micro.WithEndpointSubject(subject), micro.WithEndpointQueueGroup(queueGroup), micro.WithEndpointMetadata(metadata))
 	}
+	err = errors.Join(
+		add("prompt", s.subject("prompt", s.name), s.prompt, prompt),
+		add("status", s.subject("status", s.name), s.status, nil),
+		add("answer", s.subject("answer", s.name)+".*", s.answer, nil),
+	)
 	if err != nil {
 		return errors.Join(fmt.Errorf("start the agent %s: %w", s.name, err), svc.Stop())
 	}
@@ -102,8 +109,11 @@ func (c *Channel) serve(ctx context.Context, s *session) error {
 	if err := svc.Stop(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
 		return err
 	}
-	return s.slots.Wait()
+	return s.slots.Acquire(context.WithoutCancel(ctx), requestsAtOnce) // the last requests have ended
 }
+
+// status answers with a heartbeat. If that fails, the client asks again.
+func (s *session) status(_ context.Context, r micro.Request) { _ = r.RespondJSON(s.heartbeat()) }
 
 func (s *session) heartbeat() heartbeat {
 	return heartbeat{s.cfg.Agent, s.cfg.Owner, s.name, s.id, time.Now().UTC().Truncate(time.Second), int(interval.Seconds())}
@@ -116,7 +126,7 @@ func (s *session) prompt(ctx context.Context, r micro.Request) {
 		s.log.Warn().Str("session", s.name).Str("reply", tools.Excerpt(client, 200)).Msg("ignored a prompt whose reply subject is not an inbox")
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), acceptTimeout)
+	ctx, cancel := context.WithTimeout(ctx, acceptTimeout)
 	defer cancel()
 	code, err := s.accept(ctx, client, r.Data())
 	if err != nil {
@@ -155,11 +165,11 @@ func (s *session) accept(ctx context.Context, client string, body []byte) (code 
 }
 
 // answer decides the approval that a client was asked for.
-func (s *session) answer(ctx context.Context, m *nats.Msg) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), acceptTimeout)
+func (s *session) answer(ctx context.Context, r micro.Request) {
+	ctx, cancel := context.WithTimeout(ctx, acceptTimeout)
 	defer cancel()
-	key := m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]
-	e, err := decode(m.Data)
+	key := r.Subject()[strings.LastIndexByte(r.Subject(), '.')+1:]
+	e, err := decode(r.Data())
 	yes, reason, ok := agents.YesOrNo(e.Prompt)
 	if err == nil && ok {
 		_, err = s.inbox.Decide(ctx, channel.Decision{Key: key, ChatID: s.name, Approve: yes, Reason: reason, By: s.cfg.Name + ":" + s.name})
