@@ -59,7 +59,12 @@ func (o *Offloader) result(ctx context.Context, call tools.Call, def tools.Defin
 	}
 	taken := !o.cfg.Disabled && !def.NoOffload && (call.Offload == nil || *call.Offload) && b.takePictures(o.cfg.MaxResult)
 	if b.blocks != nil && !o.cfg.Disabled { // an artifact of the whole result has the blocks as they came
-		if b.blocks, out.Blocks, err = o.fitPictures(ctx, call, b.blocks); err != nil {
+		fitted, changed, err := o.fitPictures(ctx, call, b.blocks)
+		if err == nil && (changed || taken) {
+			b.blocks = fitted
+			out.Blocks, err = encodeBlocks(fitted)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -16,39 +16,57 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/jsonform"
 )
 
-// fitPictures makes the pictures among the content blocks of a result fit for models. One that is
-// larger than models take is scaled, and its original becomes an artifact. One that cannot be
-// decoded becomes a text, because providers reject each later request that has it. It returns the
-// blocks and their encoding.
-func (o *Offloader) fitPictures(ctx context.Context, call tools.Call, blocks []contentBlock) ([]contentBlock, json.RawMessage, error) {
-	var raws []any
+// fitPictures makes the pictures among the content blocks of a result fit for models, and reports
+// whether it changed any. One that is larger than models take is scaled, and its original becomes an
+// artifact. One that cannot be decoded becomes a text, because providers reject each later request
+// that has it. Pictures in the form of MCP get that of Anthropic's API.
+func (o *Offloader) fitPictures(ctx context.Context, call tools.Call, blocks []contentBlock) (fitted []contentBlock, changed bool, err error) {
 	for i, b := range blocks {
-		img, ok := pictureOf(b.raw)
+		img, isMCP, ok := pictureOf(b.raw)
 		if !ok {
-			raws = append(raws, b.raw)
+			fitted = append(fitted, b)
 			continue
 		}
 		original := img.Data
 		if err := img.shrink(); err != nil {
 			img.Data, img.Note = nil, err.Error()
 		}
+		if img.Note == "" && !isMCP {
+			fitted = append(fitted, b)
+			continue
+		}
+		changed = true
 		if img.Note != "" {
 			text, err := o.storePicture(ctx, call, i, img, original)
 			if err != nil {
-				return nil, nil, err
+				return nil, false, err
 			}
-			raws = append(raws, map[string]string{"type": "text", "text": text})
+			fitted = append(fitted, textBlock(text))
 		}
 		if img.Data != nil {
-			raws = append(raws, img.Block())
+			fitted = append(fitted, imageBlock(img))
 		}
 	}
-	all, err := jsonform.Encode(raws)
-	if err != nil {
-		return nil, nil, err
+	return fitted, changed, nil
+}
+
+func textBlock(text string) contentBlock {
+	raw, _ := jsonform.Encode(map[string]string{"type": "text", "text": text}) // every string can be encoded
+	return contentBlock{raw: raw, text: text}
+}
+
+func imageBlock(img *Image) contentBlock {
+	raw, _ := json.Marshal(img.Block()) // base64 can be encoded
+	return parseBlock(raw)
+}
+
+// encodeBlocks returns the JSON array of blocks.
+func encodeBlocks(blocks []contentBlock) (json.RawMessage, error) {
+	raws := make([]json.RawMessage, len(blocks))
+	for i, b := range blocks {
+		raws[i] = b.raw
 	}
-	fitted, err := parseBlocks(all)
-	return fitted, all, err
+	return jsonform.Encode(raws)
 }
 
 // storePicture stores the original of the block i, and returns what the model reads about it.
@@ -91,26 +109,18 @@ func (b *body) takePictures(limit int) bool {
 		if err != nil {
 			return match
 		}
-		raw, err := json.Marshal((&Image{MediaType: "image/" + format, Data: data}).Block())
-		if err != nil {
-			return match
-		}
-		found = append(found, contentBlock{raw: raw, media: true})
+		found = append(found, imageBlock(&Image{MediaType: "image/" + format, Data: data}))
 		return fmt.Sprintf("[picture %d]", len(found))
 	})
 	if found == nil {
 		return false
 	}
-	raw, err := jsonform.Encode(map[string]string{"type": "text", "text": text})
-	if err != nil {
-		return false
-	}
-	b.text, b.blocks = text, append([]contentBlock{{raw: raw, text: text}}, found...)
+	b.text, b.blocks = text, append([]contentBlock{textBlock(text + b.note)}, found...)
 	return true
 }
 
 // pictureOf reads a block that is a picture, in the form of Anthropic's API or of MCP.
-func pictureOf(raw json.RawMessage) (*Image, bool) {
+func pictureOf(raw json.RawMessage) (img *Image, isMCP, ok bool) {
 	var b struct {
 		Type     string `json:"type"`
 		MimeType string `json:"mimeType"`
@@ -121,8 +131,11 @@ func pictureOf(raw json.RawMessage) (*Image, bool) {
 		} `json:"source"`
 	}
 	if json.Unmarshal(raw, &b) != nil || b.Type != "image" {
-		return nil, false
+		return nil, false, false
 	}
-	img := &Image{MediaType: b.MimeType + b.Source.MediaType, Data: slices.Concat(b.Data, b.Source.Data)}
-	return img, len(img.Data) > 0 && slices.Contains(imageTypes, img.MediaType)
+	img, isMCP = &Image{MediaType: b.Source.MediaType, Data: b.Source.Data}, b.MimeType != ""
+	if isMCP {
+		img.MediaType, img.Data = b.MimeType, b.Data
+	}
+	return img, isMCP, len(img.Data) > 0 && slices.Contains(imageTypes, img.MediaType)
 }

@@ -119,6 +119,15 @@ func TestPicturesInTexts(t *testing.T) {
 	if data, err := io.ReadAll(io.NewSectionReader(c, 0, c.Size())); err != nil || string(data) != text {
 		t.Errorf("the artifact has %d bytes, want %d: %v", len(data), len(text), err)
 	}
+	out := tools.NewOutput(tools.OutputLimits{})
+	if _, err := io.WriteString(out, text); err != nil {
+		t.Fatal(err)
+	}
+	out.Note("\n[Exit code: 3]")
+	withNote, err := o.Result(t.Context(), tools.Call{ID: "noted", Session: "s", Tool: "shell"}, tools.Definition{}, &tools.Result{Output: out})
+	if err != nil || !strings.Contains(string(withNote.Blocks), "[picture 1]") || !strings.Contains(string(withNote.Blocks), "[Exit code: 3]") {
+		t.Errorf("the note of a command is lost: %.300s, %v", withNote.Blocks, err)
+	}
 	for name, kept := range map[string]*tools.Result{
 		"reading back": result("read", text, tools.Definition{NoOffload: true}, nil), "inline": result("inline", text, tools.Definition{}, &inline),
 		"no picture": result("none", "iVBORw0KGgo"+strings.Repeat("A", 2001)+"!", tools.Definition{}, nil),
