@@ -177,12 +177,13 @@ function transcript(root, session, state, fresh) {
 const block = (who, cls, at, ...body) => h("div.message." + cls, {}, h("p.who", {}, who, " ", at ? time(at) : null), body);
 
 // runs returns a text with its styles. No link leaves this page, so a link shows its address.
-const runs = list => list.map((r, i) => {
-  const block = (run) => !!run && (run.styles || []).includes("block");
-  let text = r.text;
-  if (block(list[i - 1])) text = text.replace(/^\n+/, "");
-  if (block(list[i + 1])) text = text.replace(/\n+$/, "");
-  return h("span" + (r.styles || []).map(s => ".md-" + s).join(""), {}, text + (r.url && !text.includes(r.url) ? " (" + r.url + ")" : ""));
+const isBlock = run => !!run && (run.styles || []).includes("block");
+const runs = list => list.map((run, i) => {
+  let text = run.text; // the margins of a block replace the empty lines around it
+  if (isBlock(list[i - 1])) text = text.replace(/^\n+/, "");
+  if (isBlock(list[i + 1])) text = text.replace(/\n+$/, "");
+  const address = run.url && !text.includes(run.url) ? " (" + run.url + ")" : "";
+  return h("span" + (run.styles || []).map(style => ".md-" + style).join(""), {}, text + address);
 });
 
 // draw returns the elements of one entry. The server has parsed the Markdown of a model's texts.
