@@ -63,8 +63,8 @@ var allowedImports = map[string][]string{
 
 	"offload":                    {"tools/jsonform", "tools/metrics", "tools", "offload/grep", "offload/index", "offload/internal/blocks", "offload/internal/cursor", "offload/internal/jsonread", "offload/internal/textscan", "offload/jq", "offload/tables"},
 	"offload/grep":               {"tools", "offload/index", "offload/internal/cursor"},
-	"offload/jq":                 {"tools", "tools/jsonform", "tools/limited", "offload/internal/cursor", "offload/internal/jsonread"},
-	"offload/tables":             {"tools", "tools/jsonform", "tools/limited", "offload/internal/cursor", "offload/internal/jsonread", "offload/jq", "state/durable"},
+	"offload/jq":                 {"tools", "tools/limited", "offload/internal/cursor", "offload/internal/jsonread"},
+	"offload/tables":             {"tools", "tools/limited", "offload/internal/cursor", "offload/internal/jsonread", "offload/jq", "state/durable"},
 	"offload/internal/cursor":    {"tools"},
 	"offload/internal/jsonread":  {},
 	"offload/chat":               {"tools", "state/durable"},
@@ -85,7 +85,7 @@ var allowedImports = map[string][]string{
 	"tools":                        {"tools/jsonform"},
 	"tools/jsonform":               {}, // imports nothing of ours, so that everything can write JSON in one way
 	"tools/internal/job":           {},
-	"tools/limited":                {},
+	"tools/limited":                {"tools", "tools/jsonform"},
 	"tools/builtin":                {"tools", "tools/limited", "tools/sandbox", "offload/grep", "state/durable"},
 	"tools/shorten":                {"tools"},
 	"tools/sandbox":                {"tools/sandbox/internal/enter"},

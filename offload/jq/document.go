@@ -9,6 +9,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/offload/internal/jsonread"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/limited"
 )
 
 // document evaluates a plan on a JSON document that is read once.
@@ -76,7 +77,7 @@ func (d *document) value() (any, error) {
 	}
 	data, err := d.in.Value()
 	if errors.Is(err, jsonread.ErrTooLong) {
-		return nil, errMemory
+		return nil, limited.ErrMemory
 	}
 	if err != nil {
 		return nil, err

@@ -24,6 +24,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/offload/internal/cursor"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/limited"
 )
 
 // Large is the size in bytes of the largest document that is always loaded. A query on a larger
@@ -129,14 +130,17 @@ func Run(ctx context.Context, src Source, q Query) (*Result, error) {
 	} else {
 		res, err = runWithin(ctx, req, input)
 	}
-	if errors.Is(err, errMemory) && src.Size > Large {
+	if !errors.Is(err, limited.ErrMemory) {
+		return res, err
+	}
+	if src.Size > Large {
 		var start io.Reader
 		if src.Comma == 0 {
 			start = io.NewSectionReader(src.Content, 0, Large)
 		}
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "the query %q needs too much memory: it needs the whole document (%d bytes) or a large part of it at a time. %s%s, or use grep_knowledge", tools.Excerpt(q.Query, 200), src.Size, sqlFor(src.ArtifactID, q.Query), instead(q.Query, start))
 	}
-	return res, err
+	return nil, tools.Errorf(tools.CodeInvalidArguments, "the query or its artifact needs too much memory; narrow the query, or use grep_knowledge")
 }
 
 // compile compiles a query that has no other input.
@@ -182,8 +186,6 @@ func minJSONLen(v any, limit int) int {
 	return n
 }
 
-var errMemory = tools.Errorf(tools.CodeInvalidArguments, "the query or its artifact needs too much memory; narrow the query, or use grep_knowledge")
-
 // watchHeap returns a context that ends when the heap has grown by more than
 // maxGrowth: gojq checks the context at each step, but does not bound its memory. A
 // single step can still take 2 GB, such as "x" * 2e9; Source.Command bounds that.
@@ -202,7 +204,7 @@ func watchHeap(ctx context.Context) (context.Context, func()) {
 			case <-tick.C:
 			}
 			if heapBytes() > start+maxGrowth {
-				cancel(errMemory)
+				cancel(limited.ErrMemory)
 				return
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/internal/cursor"
 	"github.com/stevedore-bus/stevedore/offload/internal/jsonread"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/limited"
 )
 
 // collect adds the results of one run. more is false if there is no room for others.
@@ -34,7 +35,7 @@ func (r *runner) collect(results gojq.Iter) (more bool, err error) {
 
 // inQuery returns an error that ended a query.
 func (r *runner) inQuery(err error) error {
-	if _, ok := errors.AsType[*tools.Error](err); ok || errors.Is(err, jsonread.ErrNotJSON) || r.ctx.Err() != nil {
+	if _, ok := errors.AsType[*tools.Error](err); ok || errors.Is(err, limited.ErrMemory) || errors.Is(err, jsonread.ErrNotJSON) || r.ctx.Err() != nil {
 		return err
 	}
 	if err.Error() == "break" { // what gojq returns for "input" after the last value

@@ -18,6 +18,7 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/internal/cursor"
 	"github.com/stevedore-bus/stevedore/offload/internal/jsonread"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/limited"
 )
 
 // runner runs one query.
@@ -80,22 +81,22 @@ func streams(q *gojq.Query) bool {
 // runWithin runs a query with bounded time and memory.
 func runWithin(ctx context.Context, req request, input io.Reader) (*Result, error) {
 	timeout := tools.Errorf(tools.CodeTimeout, "the query %q took longer than %s", tools.Excerpt(req.Query, 200), req.Time)
-	limited, cancel := context.WithTimeoutCause(ctx, req.Time, timeout)
+	bounded, cancel := context.WithTimeoutCause(ctx, req.Time, timeout)
 	defer cancel()
-	limited, stop := watchHeap(limited)
+	bounded, stop := watchHeap(bounded)
 	defer stop()
 	r := &runner{
-		request: req, ctx: limited, keys: newKeyOrder(), left: req.Limit,
+		request: req, ctx: bounded, keys: newKeyOrder(), left: req.Limit,
 		res: &Result{ArtifactID: req.ArtifactID, Query: req.Query, Results: []json.RawMessage{}},
 	}
-	err := r.run(progressReader{limited, input, &r.read})
+	err := r.run(progressReader{bounded, input, &r.read})
 	switch {
-	case err == nil || limited.Err() == nil:
+	case err == nil || bounded.Err() == nil:
 		return r.res, err
-	case context.Cause(limited) == errMemory:
-		return nil, errMemory
-	case context.Cause(limited) != timeout:
-		return nil, context.Cause(limited)
+	case context.Cause(bounded) == limited.ErrMemory:
+		return nil, limited.ErrMemory
+	case context.Cause(bounded) != timeout:
+		return nil, context.Cause(bounded)
 	case req.Size > Large:
 		if res, ok := r.stopped(); ok {
 			return res, nil

@@ -1,27 +1,19 @@
 package tables
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/offload/internal/cursor"
 	"github.com/stevedore-bus/stevedore/tools"
-	"github.com/stevedore-bus/stevedore/tools/jsonform"
 	"github.com/stevedore-bus/stevedore/tools/limited"
 )
 
 const (
 	maxHeap = 128 << 20 // bytes that Go values and SQLite may each have
 	maxFile = 1 << 30   // bytes of a database, and of each temporary file
-	// processTime is how much longer than its query a process may take: to start on a busy
-	// machine, and to write the answer.
-	processTime = 10 * time.Second
 )
 
 // importTime is how long the import of contents may take: a minute for 200 MB on a busy machine.
@@ -45,71 +37,28 @@ type request struct {
 	Time   time.Duration `json:"time"`
 }
 
-// response is the output of the process.
-type response struct {
-	Result  *Result `json:"result,omitempty"`
-	Code    string  `json:"code,omitempty"` // of an error
-	Message string  `json:"message,omitempty"`
-}
-
 // Serve answers one query of a Run whose Source.Command started this process. It bounds the
 // process, so it is for a main that does nothing else.
 func Serve(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	if err := errors.Join(limited.Serve(maxHeap), limited.Files(maxFile)); err != nil {
-		return fmt.Errorf("serve SQL: %w", err)
+		return err
 	}
-	in := bufio.NewReaderSize(stdin, 256<<10)
-	head, err := in.ReadBytes('\n')
-	if err != nil {
-		return fmt.Errorf("serve SQL: read the request: %w", err)
-	}
-	var req request
-	dec := json.NewDecoder(bytes.NewReader(head))
-	if err := dec.Decode(&req); err != nil {
-		return fmt.Errorf("serve SQL: read the request: %w", err)
-	}
-	res, err := answer(ctx, req, in)
-	out := response{Result: res}
-	if err != nil {
-		out = response{Code: tools.CodeOf(err), Message: err.Error()}
-	}
-	data, err := jsonform.Encode(out)
-	if err == nil {
-		_, err = stdout.Write(data)
-	}
-	return err
+	return limited.Answer(stdin, stdout, func(req request, contents io.Reader) (*Result, error) {
+		return answer(ctx, req, contents)
+	})
 }
 
 // inProcess answers a query in a separate process.
 func inProcess(ctx context.Context, command []string, req request, contents io.Reader) (*Result, error) {
-	head, err := json.Marshal(req)
-	if err != nil {
-		return nil, err
-	}
 	// The process has its own timeout; this one is for a process that hangs.
 	limit := req.Time + importTime(req.Tables)
-	ctx, cancel := context.WithTimeoutCause(ctx, limit+processTime, tools.Errorf(tools.CodeTimeout, "the query took longer than %s; simplify it", limit))
+	ctx, cancel := context.WithTimeoutCause(ctx, limit+limited.ProcessTime, tools.Errorf(tools.CodeTimeout, "the query took longer than %s; simplify it", limit))
 	defer cancel()
-	var stdout bytes.Buffer
-	err = limited.Run(ctx, command, io.MultiReader(bytes.NewReader(append(head, '\n')), contents), &stdout)
-	switch {
-	case ctx.Err() != nil:
-		return nil, err
-	case errors.Is(err, limited.ErrMemory):
-		return nil, tools.Errorf(tools.CodeInvalidArguments, "the query or one row of its tables needs too much memory; narrow the query, or use grep_knowledge")
-	case err != nil:
-		return nil, fmt.Errorf("run SQL in a separate process: %w", err)
+	res, err := limited.Ask[*Result](ctx, command, req, contents)
+	if errors.Is(err, limited.ErrMemory) {
+		err = tools.Errorf(tools.CodeInvalidArguments, "the query or one row of its tables needs too much memory; narrow the query, or use grep_knowledge")
 	}
-	var out response
-	dec := json.NewDecoder(&stdout)
-	dec.UseNumber()
-	if err := dec.Decode(&out); err != nil {
-		return nil, fmt.Errorf("run SQL in a separate process: decode its output: %w", err)
-	}
-	if out.Code != "" {
-		return nil, &tools.Error{Code: out.Code, Message: out.Message}
-	}
-	return out.Result, nil
+	return res, err
 }
 
 // answer imports the tables that need it, and runs the query.
