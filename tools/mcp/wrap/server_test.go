@@ -291,7 +291,7 @@ func callRaw(role, tool, id string, say func(string, ...any)) {
 			time.Sleep(10 * time.Millisecond)
 		}
 	case "big":
-		say(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"%s"}]}}`, id, strings.Repeat("0123456789abcde ", 500_000))
+		say(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"%s"}]}}`, id, strings.Repeat("0123456789abcde ", 50_000))
 		return
 	case "too large":
 		say(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"%s"}]}}`, id, strings.Repeat("0123456789abcde ", wire.MaxMessage/16))
